@@ -1,0 +1,18 @@
+// Package backoff says how long to wait before the next attempt.
+package backoff
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// After is the wait behind the attempt of that number (1 is the first): it doubles from first up to most, and
+// up to a half of it is added at random, so that those who failed together do not come back together.
+func After(attempt int, first, most time.Duration) time.Duration {
+	d := first
+	for i := 1; i < attempt && d < most; i++ {
+		d *= 2
+	}
+	d = min(d, most)
+	return d + time.Duration(rand.Int64N(int64(d)/2+1))
+}

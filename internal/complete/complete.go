@@ -1,0 +1,150 @@
+// Package complete makes messages of drafts: for the outbox, the inbox and the saga engine alike.
+package complete
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+// The limits that hold for every broker; CHECK constraints in the tables hold the same.
+const (
+	MaxData    = 900 << 10
+	MaxHeaders = 16 << 10
+	MaxName    = 128
+	MaxKey     = 1 << 10
+	MaxTopic   = 249
+	MaxType    = 255
+)
+
+// A Completer has what a draft lacks.
+type Completer struct {
+	Now   func() time.Time           // nil: time.Now
+	NewID func(now time.Time) string // nil: UUIDs of version 7
+	Codec skald.Codec                // for drafts without one; nil: JSON
+}
+
+// Messages completes drafts, in order, stamped with the cause in ctx.
+func (c Completer) Messages(ctx context.Context, drafts []skald.Draft) ([]skald.Message, error) {
+	out := make([]skald.Message, len(drafts))
+	for i, d := range drafts {
+		var err error
+		if out[i], err = c.message(ctx, d); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (c Completer) message(ctx context.Context, d skald.Draft) (skald.Message, error) {
+	m := skald.Message{Type: d.Type, Topic: d.Topic, Key: d.Key, Subject: d.Subject, Headers: d.Headers}
+	c.stamp(ctx, &m)
+	if d.Value != nil {
+		if err := c.codec(d).Encode(ctx, &m, d.Value); err != nil {
+			return m, fmt.Errorf("encode %s for topic %q: %w", d.Type, d.Topic, err)
+		}
+	}
+	return m, Limits(&m)
+}
+
+func (c Completer) codec(d skald.Draft) skald.Codec {
+	switch {
+	case d.Codec != nil:
+		return d.Codec
+	case c.Codec != nil:
+		return c.Codec
+	}
+	return skald.JSON{}
+}
+
+func (c Completer) stamp(ctx context.Context, m *skald.Message) {
+	now, id := c.Now, c.NewID
+	if now == nil {
+		now = time.Now
+	}
+	if id == nil {
+		id = uuid7.New
+	}
+	m.Time = now().UTC().Truncate(time.Microsecond) // what PostgreSQL keeps
+	m.ID = id(m.Time)
+	cause, ok := skald.Cause(ctx)
+	if !ok {
+		m.CorrelationID = m.ID
+		return
+	}
+	m.CausationID, m.CorrelationID, m.TraceParent = cause.ID, cause.CorrelationID, cause.TraceParent
+	if m.CorrelationID == "" {
+		m.CorrelationID = cause.ID
+	}
+}
+
+// Limits says which limit m breaks, with a *store.LimitError.
+func Limits(m *skald.Message) error {
+	what := ""
+	switch size := headerSize(m.Headers); {
+	case !topicOK(m.Topic):
+		what = "a topic is 1 to 249 of A-Z a-z 0-9 . _ -"
+	case m.Type == "" || len(m.Type) > MaxType || !textOK(m.Type):
+		what = fmt.Sprintf("a type is 1 to %d bytes of text", MaxType)
+	case len(m.Key) > MaxKey:
+		what = fmt.Sprintf("the key is %d bytes, at most %d are allowed", len(m.Key), MaxKey)
+	case len(m.Data) > MaxData:
+		what = fmt.Sprintf("data is %d bytes, at most %d are allowed: send a reference instead", len(m.Data), MaxData)
+	case size > MaxHeaders:
+		what = fmt.Sprintf("headers are %d bytes, at most %d are allowed", size, MaxHeaders)
+	case !textOK(m.Subject) || len(m.Subject) > MaxKey:
+		what = fmt.Sprintf("a subject is at most %d bytes of text", MaxKey)
+	default:
+		what = badHeader(m.Headers)
+	}
+	if what == "" {
+		return nil
+	}
+	return &store.LimitError{Topic: m.Topic, Type: m.Type, What: what}
+}
+
+func topicOK(s string) bool {
+	if s == "" || len(s) > MaxTopic {
+		return false
+	}
+	for _, r := range []byte(s) {
+		if !nameByte(r) {
+			return false
+		}
+	}
+	return true
+}
+
+func nameByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
+}
+
+// textOK: what PostgreSQL's text and every broker's header can hold.
+func textOK(s string) bool { return utf8.ValidString(s) && !strings.ContainsAny(s, "\x00\r\n") }
+
+func headerSize(hs []skald.Header) (n int) {
+	for _, h := range hs {
+		n += len(h.Name) + len(h.Value)
+	}
+	return n
+}
+
+func badHeader(hs []skald.Header) string {
+	for _, h := range hs {
+		if h.Name == "" || len(h.Name) > MaxName {
+			return fmt.Sprintf("the header name %q is not 1 to %d bytes", h.Name, MaxName)
+		}
+		for _, c := range []byte(h.Name) {
+			if !nameByte(c) {
+				return fmt.Sprintf("the header name %q has other characters than A-Z a-z 0-9 . _ -", h.Name)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,59 @@
+// Package outbox writes messages inside the caller's transaction: they are sent if, and only if, it commits.
+//
+//	your tx ─► [outbox] ─► relay ─► broker ─► inbox ─► handler's tx ─► outbox ─► …
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/store"
+)
+
+// Store is what an outbox needs of a database; every store.Driver has it.
+type Store[TTx any] interface {
+	Write(ctx context.Context, tx TTx, es ...store.Effect) error
+}
+
+// Options of an Outbox. The zero value works.
+type Options struct {
+	Codec skald.Codec                // for drafts without one. Default JSON
+	Now   func() time.Time           // stamps messages. Default time.Now
+	NewID func(now time.Time) string // default: UUIDs of version 7
+}
+
+// An Outbox is safe for concurrent use.
+type Outbox[TTx any] struct {
+	store Store[TTx]
+	with  complete.Completer
+}
+
+// New is an outbox in the database of s.
+func New[TTx any](s Store[TTx], o *Options) *Outbox[TTx] {
+	if o == nil {
+		o = &Options{}
+	}
+	return &Outbox[TTx]{store: s, with: complete.Completer{Now: o.Now, NewID: o.NewID, Codec: o.Codec}}
+}
+
+// Write says drafts in tx, in order. It never commits. In a handler's transaction the messages carry the
+// correlation of the message in hand and name it as their cause, if ctx is the handler's.
+//
+// It fails, and tx should be rolled back, when a value cannot be encoded or breaks a limit (*store.LimitError):
+// data 900 KiB, headers 16 KiB, topic [A-Za-z0-9._-]{1,249}, key 1 KiB.
+func (o *Outbox[TTx]) Write(ctx context.Context, tx TTx, drafts ...skald.Draft) error {
+	if len(drafts) == 0 {
+		return nil
+	}
+	rows, err := o.with.Messages(ctx, drafts)
+	if err != nil {
+		return fmt.Errorf("write to outbox: %w", err)
+	}
+	if err := o.store.Write(ctx, tx, store.Effect{Rows: rows}); err != nil {
+		return fmt.Errorf("write to outbox: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrLent: the transaction was lent by Skald, which commits it; a handler must not.
+	ErrLent = errors.New("store: the transaction was lent by Skald, which ends it itself: return nil to commit, an error to roll back")
+	// ErrLost: a guard of an effect did not hold; nothing of the effect stands.
+	ErrLost = errors.New("store: a guard was lost")
+	// ErrBusy: a rival has the mark or the lock in hand. Try again.
+	ErrBusy = errors.New("store: a rival has it in hand")
+	// ErrMoved: the database does not know a tick that it gave out. It went back in time, or it is another one.
+	ErrMoved = errors.New("store: the database is not where it was")
+)
+
+// SchemaError says that the tables are not those that this build can use.
+type SchemaError struct {
+	Where      string // the schema or file
+	Have       int    // 0: no tables at all
+	Need, Last int    // the oldest and newest version that this build can use
+	Remedy     string // what to do, "run: skald migrate --store …"
+}
+
+func (e *SchemaError) Error() string {
+	if e.Have == 0 {
+		return fmt.Sprintf("store: no Skald tables in %s: %s", e.Where, e.Remedy)
+	}
+	return fmt.Sprintf("store: the tables in %s have version %d, this build works with %d to %d: %s", e.Where, e.Have, e.Need, e.Last, e.Remedy)
+}
+
+// RightError says that the database refuses what a station needs.
+type RightError struct {
+	What   string // "INSERT on skald_outbox"
+	Remedy string // "GRANT INSERT …"
+	Err    error
+}
+
+func (e *RightError) Error() string {
+	return fmt.Sprintf("store: missing right: %s: %s: %v", e.What, e.Remedy, e.Err)
+}
+
+func (e *RightError) Unwrap() error { return e.Err }
+
+// LimitError says that a message breaks a limit that holds for every broker.
+type LimitError struct {
+	Topic, Type string
+	What        string // "data is 1000000 bytes, at most 921600 are allowed"
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("store: message %s on topic %q: %s", e.Type, e.Topic, e.What)
+}
+
+// Incurable tells whether waiting cannot cure err: a missing table, a wrong version, a missing right.
+func Incurable(err error) bool {
+	var schema *SchemaError
+	var right *RightError
+	return errors.As(err, &schema) || errors.As(err, &right)
+}

@@ -1,0 +1,264 @@
+// Package store is the seam to the database: what a step reads and writes, as data. Interfaces, plain data
+// and errors; no behaviour. Drivers stand beside it (memstore, sqlitestore, pgstore); storetest holds what
+// every driver promises.
+//
+// An Intake is all that is needed before a handler runs; an Effect is all that one step leaves behind, and
+// stands only if every guard in it holds. Effects are sent three ways: Write (the caller's transaction),
+// Unit.Commit (all or nothing, with the COMMIT) and Apply (each for itself). A driver can therefore send each
+// in one round trip, and an explorer can crash between any two.
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald"
+)
+
+// A Driver is a Store for stations that touch your transaction; TTx is pgx.Tx, *sql.Tx or *memstore.Tx.
+// Drivers are safe for concurrent use.
+type Driver[TTx any] interface {
+	Store
+
+	// Begin opens a transaction and takes in. The caller ends the Unit once, by Commit or Rollback; where
+	// Begin fails nothing is left open. ErrBusy: a rival held a mark or a lock for longer than in.Wait.
+	Begin(ctx context.Context, in Intake) (Unit[TTx], error)
+
+	// Write adds es to tx, which it never commits. In a transaction that a Unit lent, the rows wait for the
+	// Unit's Commit and cost no round trip. Effects written here may hold Rows only.
+	Write(ctx context.Context, tx TTx, es ...Effect) error
+}
+
+// A Unit is a transaction of ours, lent to a handler.
+type Unit[TTx any] interface {
+	// Tx is the transaction. Its own Commit and Rollback answer ErrLent; a driver that cannot stop them
+	// (*sql.Tx) finds out in Commit, which then fails with ErrLent.
+	Tx() TTx
+	// Found answers the Intake, index by index.
+	Found() Found
+	// Commit writes what was kept, then es, then commits: all of it or, if any guard is lost (ErrLost) or the
+	// transaction was already aborted, none. Another error may hide a commit that took effect: the marks tell.
+	// After Commit, whatever it returned, the Unit is ended.
+	Commit(ctx context.Context, es ...Effect) error
+	// Rollback undoes everything and then does Apply(instead...). It ends the Unit. Without instead its
+	// error only says that the connection was lost: the rows are undone in any case.
+	Rollback(ctx context.Context, instead ...Effect) ([]bool, error)
+}
+
+// A Store does short transactions of our own. Any call may have taken effect though it returned an error;
+// the guards make the repeat harmless.
+type Store interface {
+	// Apply carries out each effect for itself, in order. False: a guard of it was lost and nothing of it stands.
+	Apply(ctx context.Context, es ...Effect) ([]bool, error)
+
+	// Seen looks up which messages a consumer has finished. It locks nothing: Fresh is a guess, the rest is not.
+	Seen(ctx context.Context, consumer string, ids []Identity) ([]Verdict, error)
+
+	// Lease takes, renews and gives back lanes, by the store's clock.
+	Lease(ctx context.Context, ask Ask) (Leased, error)
+
+	// Tick looks for rows that were committed after base was drawn ("" is the beginning). If there are none it
+	// returns base and writes nothing. Else it draws a new tick: from then on Pull can read what lies between
+	// the two, and all of it is flushed to disk before Tick returns. ErrMoved: base is not there any more.
+	Tick(ctx context.Context, base string) (tip string, err error)
+
+	// Pull reads a page of a window, in order, at most limit rows.
+	Pull(ctx context.Context, w Window, limit int) (Page, error)
+
+	// Held lists the keys that have rows set aside, in these lanes. Rows without a key hold nobody and are not listed.
+	Held(ctx context.Context, lanes []int) ([]Held, error)
+
+	// Retry reads rows that were set aside and are due, of these lanes, in order, at most limit. Of a key it
+	// gives the first row, if that one is due; then the rows behind it, up to and without the first of them that
+	// was tried before; and if the first itself was tried before (Attempts above 0), it alone.
+	Retry(ctx context.Context, lanes []int, limit int) ([]Aside, error)
+
+	// Maintain empties what is older than keep and covered by every lane. It neither waits for nor blocks
+	// writers; what it could not have at once it leaves for the next time.
+	Maintain(ctx context.Context, keep Retention) (Maintained, error)
+
+	// Check tells, before first use, whether the tables are there, in a version that this build can use, with
+	// the rights that it needs: a *SchemaError or *RightError, else an outage.
+	Check(ctx context.Context) error
+
+	// Outage tells of any error, a handler's own too, whether it is nobody's fault and worth the same try again:
+	// a lost connection, a server that is away, a deadlock, a lock that was not to be had, a busy file.
+	Outage(err error) bool
+}
+
+// A Waker is a Store that knows of writes in this process, so that a relay need not poll for them.
+type Waker interface {
+	// Woken is closed at the next write or commit; then ask for a new one. A write into the caller's transaction
+	// wakes before its commit: look for a while.
+	Woken() <-chan struct{}
+}
+
+// An Intake is what is needed before the handler.
+type Intake struct {
+	Marks []Mark // inserted, each waiting for a rival that has it in hand
+	Locks []Lock // entity rows, locked or created, in an order that the driver chooses
+	// Wait bounds the waiting for rivals, at most; then ErrBusy. 0: 5 s.
+	Wait time.Duration
+	// Handle is how long the handler may leave the transaction idle before the database ends it, so that a
+	// paused instance does not hold its mark for ever. 0: 60 s.
+	Handle time.Duration
+}
+
+// Identity is what a message is, for ever.
+type Identity struct{ Source, ID string }
+
+// A Mark says that a consumer has finished a message.
+type Mark struct {
+	Consumer string
+	Identity
+	As     Outcome // Done or Rejected
+	Reason string  // of a rejection; at most 1 KiB, longer ones are cut
+}
+
+// A Lock names an entity. The row is made when it is first locked.
+type Lock struct {
+	Space, Key string
+	// Version, in an Effect, is the guard: what the lock's version must be once it is locked. Each committed
+	// unit or effect that locks an entity raises its version by one, which makes it a fencing token.
+	Version int64
+}
+
+// Found answers an Intake, index by index.
+type Found struct {
+	Marks []Verdict
+	Locks []int64 // the version that this transaction gives the entity: 1 when it is new
+}
+
+// A Verdict is what is known of a message.
+type Verdict struct {
+	Outcome Outcome
+	Reason  string
+}
+
+// Outcome is what became of a message at a consumer. Its numbers are stored.
+type Outcome int16
+
+// Outcomes.
+const (
+	Fresh    Outcome = iota // not finished by this consumer; never stored
+	Done                    // its effect is committed
+	Rejected                // its handler said no, for good
+)
+
+func (o Outcome) String() string {
+	switch o {
+	case Fresh:
+		return "fresh"
+	case Done:
+		return "done"
+	case Rejected:
+		return "rejected"
+	}
+	return "unknown"
+}
+
+// An Effect is what one step leaves behind: all of it, and only if every guard in it holds.
+type Effect struct {
+	Mark  *Mark           // guard: absent
+	Locks []Lock          // guard: Version, where it is not 0
+	Rows  []skald.Message // into the outbox. Source is the database's own, whatever they say
+	Lane  *Progress       // guard: the lane's epoch and token
+}
+
+// Progress is what a relay stores about a lane that it owns.
+type Progress struct {
+	Lane  int
+	Epoch int64
+	Token string // guard, with Epoch: as in the Lane that Lease returned
+
+	Cursor      *Cursor // nil: as it is
+	Incarnation *string // of the broker; nil: as it is
+
+	Aside []Aside // rows to set aside; one that is there already gets its Attempts, Why and Due
+	Freed []int64 // sequence numbers of rows set aside that were published at last
+}
+
+// Buckets is how many buckets keys are hashed into. Lanes are ranges of them.
+const Buckets = 1024
+
+// A Lane is a range of buckets that one relay at a time carries to the broker.
+type Lane struct {
+	ID          int
+	First, Last int   // its buckets, both included
+	Epoch       int64 // grows with each owner
+	Token       string
+	Cursor      Cursor
+	Incarnation string // of the broker that Cursor speaks of; "" at first
+}
+
+// A Cursor is how far a lane has come: all rows up to the tick Base are acknowledged, and of the window
+// from Base to Tip, if one is open (Tip is neither "" nor Base), those up to the sequence number Seq.
+// Rows of a window come in the order of their sequence numbers. Ticks are the driver's; "" is the beginning.
+type Cursor struct {
+	Base, Tip string
+	Seq       int64
+}
+
+// An Ask is one turn of a relay's lease: say that it lives, renew what it holds, take what is free.
+type Ask struct {
+	Owner string        // the instance's stable name
+	Life  string        // of this life of it, random: another life of the same name is taken over at once
+	TTL   time.Duration // how long it may be silent. Default 3 s
+	Free  []int         // lanes to give back now
+	Leave bool          // give all lanes back and be forgotten
+}
+
+// Leased answers an Ask.
+type Leased struct {
+	Lanes []Lane // all that the owner holds now, those it held before and those it has just taken
+	Share int    // how many it should hold, so that every live relay has some; give back what is above
+	Lives int    // how many relays live
+}
+
+// A Window is the part of the outbox between two ticks.
+type Window struct {
+	Base, Tip string
+	After     int64 // only rows with a larger sequence number
+	// Lanes, by their buckets, both ends included; nil: all.
+	Buckets [][2]int
+}
+
+// A Page is some rows of a window.
+type Page struct {
+	Rows []Row
+	Done bool // nothing of the window lies behind them
+}
+
+// A Row is a message in the outbox.
+type Row struct {
+	skald.Message
+	Seq    int64
+	Bucket int // 0 … Buckets-1
+}
+
+// Aside is a row that the broker refused, or that waits behind one of its key.
+type Aside struct {
+	Row
+	Attempts int           // how often it was refused; 0: it only waits
+	Why      string        // the last refusal; at most 1 KiB, longer ones are cut
+	Due      time.Duration // from now, by the store's clock: when to try again. Only written
+}
+
+// Held is a key that has rows set aside.
+type Held struct {
+	Topic string
+	Key   []byte
+	Lane  int
+}
+
+// Retention is how long rows are kept after they were published, and marks after their message was written.
+type Retention struct {
+	Outbox time.Duration // default 7 days
+	Marks  time.Duration // default 30 days; marks must outlive the rows that could repeat their messages
+}
+
+// Maintained is what Maintain did.
+type Maintained struct {
+	Rows, Marks int64    // how many went, where the driver knows; -1: a leaf was emptied uncounted
+	Left        []string // what it could not have now, and why
+}

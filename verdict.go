@@ -1,0 +1,47 @@
+package skald
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// RejectedError is what Reject returns. The inbox finds it through any wrapping.
+type RejectedError struct {
+	Err error
+	Say []Draft
+}
+
+func (e *RejectedError) Error() string { return fmt.Sprintf("rejected: %v", e.Err) }
+func (e *RejectedError) Unwrap() error { return e.Err }
+
+// Reject is a handler's final "no": its rows are undone, the verdict is stored under the message's identity
+// so that a repeat gets the same answer, say is published, and the message is never tried again.
+func Reject(err error, say ...Draft) error { return &RejectedError{Err: err, Say: say} }
+
+// LaterError is what RetryAfter returns. The inbox finds it through any wrapping.
+type LaterError struct {
+	After time.Duration
+	Err   error
+}
+
+func (e *LaterError) Error() string { return fmt.Sprintf("not before %v: %v", e.After, e.Err) }
+func (e *LaterError) Unwrap() error { return e.Err }
+
+// RetryAfter is a handler's "not yet": its rows are undone and the message, with all that is behind it under
+// its key, waits for d. It does not count as a failure.
+func RetryAfter(d time.Duration, err error) error { return &LaterError{After: d, Err: err} }
+
+type causeKey struct{}
+
+// WithCause returns a context under which drafts are stamped as said because of m: the same correlation,
+// m as causation, m's trace. The inbox does this for handlers. Losing the context loses only the stamp.
+func WithCause(ctx context.Context, m Message) context.Context {
+	return context.WithValue(ctx, causeKey{}, m)
+}
+
+// Cause is the message that WithCause put into ctx.
+func Cause(ctx context.Context) (Message, bool) {
+	m, ok := ctx.Value(causeKey{}).(Message)
+	return m, ok
+}
