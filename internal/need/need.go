@@ -17,7 +17,7 @@ func from(t testing.TB, name, server string) string {
 	if at := os.Getenv(name); at != "" {
 		return at
 	}
-	why := "needs a real " + server + ": run `eval \"$(scripts/services env)\"`, or set " + name
+	why := "needs a real " + server + ": run scripts/services up and eval \"$(scripts/services env)\", or set " + name
 	if os.Getenv("SKALD_TEST_REQUIRE") == "1" {
 		t.Fatal(why)
 	}
