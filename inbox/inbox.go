@@ -1,0 +1,145 @@
+// Package inbox takes each message once: mark, lock, handle, emit, commit, in one transaction of the
+// consumer's own database.
+//
+//	your tx ─► outbox ─► relay ─► broker ─► [inbox] ─► handler's tx ─► outbox ─► …
+//
+// The way of a delivery through the files: receive.go (from the broker into its lane and chain), take.go (mark,
+// handler, commit), settle.go (what became of it, the acknowledged prefix), run.go (the loop around these).
+package inbox
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/store"
+)
+
+// Options of an Inbox. The zero value works.
+type Options struct {
+	// Workers is how many handlers run at the same time. Default 16. Messages of one key never do.
+	Workers int
+	// Handle is how long one handler may take; then its context ends and the message is tried again. Default 60 s.
+	Handle time.Duration
+	// Wait is how long an intake may wait for a rival that has the message or an entity in hand. Default 5 s.
+	Wait time.Duration
+	// Drain bounds how long Run goes on with what was begun once its context is done. Default 20 s.
+	Drain time.Duration
+	// MaxHeld is how many unacknowledged deliveries a lane may have before it pauses. Default 10,000.
+	MaxHeld int
+	// RetryFirst and RetryMost are the waits before a failed message is tried again: doubled from the one to the
+	// other, with jitter. Defaults 100 ms and 30 s.
+	RetryFirst, RetryMost time.Duration
+	// Member is the stable name of this instance at the broker. Empty: none.
+	Member string
+	// Entities names the entities that a message is about: they are locked with the mark, in the same round trip.
+	Entities func(skald.Message) []store.Lock
+
+	Codec  skald.Codec                // for drafts of a rejection that name none. Default JSON
+	Now    func() time.Time           // default time.Now
+	NewID  func(now time.Time) string // default: UUIDs of version 7
+	Logger *slog.Logger               // ids and positions, never payloads. Default slog.Default()
+}
+
+func (o *Options) orDefaults() Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	d.Workers = max(1, or(d.Workers, 16))
+	d.Handle = or(d.Handle, time.Minute)
+	d.Wait = or(d.Wait, 5*time.Second)
+	d.Drain = or(d.Drain, 20*time.Second)
+	d.MaxHeld = or(d.MaxHeld, 10_000)
+	d.RetryFirst = or(d.RetryFirst, 100*time.Millisecond)
+	d.RetryMost = or(d.RetryMost, 30*time.Second)
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	if d.Logger == nil {
+		d.Logger = slog.Default()
+	}
+	return d
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// A Handler works on one message inside tx, which the inbox commits. Nil: done. skald.Reject: undone for good,
+// and others are told. skald.RetryAfter: not yet. Any other error: undone and tried again, with the messages
+// of its key waiting behind it.
+type Handler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) error
+
+// An Inbox consumes for one group: the consumer of the marks.
+type Inbox[TTx any] struct {
+	db       store.Driver[TTx]
+	bus      broker.Subscriber
+	group    string
+	o        Options
+	with     complete.Completer
+	handlers map[kind]Handler[TTx]
+	topics   []string
+
+	// The rest belongs to the goroutine of Run or Step.
+	checked bool
+	sub     broker.Subscription
+	lanes   map[string]*lane
+	ready   []*chain  // whose head may start
+	waiting []*chain  // whose head may not start before its due time
+	alarm   time.Time // the earliest of these
+	gate    gate
+
+	mu     sync.Mutex
+	health Health
+}
+
+type kind struct{ topic, name string }
+
+var (
+	_ skald.Runner  = (*Inbox[int])(nil)
+	_ skald.Stepper = (*Inbox[int])(nil)
+)
+
+// New is an inbox over db for the consumer group, fed by bus. Tell it what to handle with On or Handle before Run.
+func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *Options) *Inbox[TTx] {
+	d := o.orDefaults()
+	return &Inbox[TTx]{
+		db: db, bus: bus, group: group, o: d,
+		with:     complete.Completer{Now: d.Now, NewID: d.NewID, Codec: d.Codec},
+		handlers: map[kind]Handler[TTx]{},
+		lanes:    map[string]*lane{},
+		health:   Health{Live: true, Why: "not subscribed yet"},
+	}
+}
+
+// On handles the event e with h. Types of the same topic that no handler is for are skipped, without a mark.
+func On[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Context, tx TTx, m skald.Received[T]) error) {
+	in.Handle(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) error {
+		r, err := e.Decode(ctx, m)
+		if err != nil {
+			return err
+		}
+		return h(ctx, tx, r)
+	})
+}
+
+// Handle is On for whole messages. Of two handlers for one type of a topic the later one stays.
+func (in *Inbox[TTx]) Handle(topic, typ string, h Handler[TTx]) {
+	known := false
+	for k := range in.handlers {
+		known = known || k.topic == topic
+	}
+	if !known {
+		in.topics = append(in.topics, topic)
+	}
+	in.handlers[kind{topic, typ}] = h
+}

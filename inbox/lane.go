@@ -1,0 +1,82 @@
+package inbox
+
+import (
+	"time"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// A lane is what the broker gave us of one of its lanes and is not acknowledged yet, in its order.
+type lane struct {
+	name    string
+	entries []*entry // the unacknowledged ones, oldest first
+	chains  map[string]*chain
+	paused  bool
+	lost    bool // the broker took the lane away: what still runs may end, but is not acknowledged
+}
+
+// An entry is one delivery on its way through the inbox.
+type entry struct {
+	broker.Delivery
+	chain    *chain
+	done     bool
+	attempts int // failures of its own
+	again    int // all attempts, outages too: what the backoff counts
+	since    time.Time
+	err      error
+}
+
+// A chain is the deliveries of one key in one lane: only its head may be in hand.
+type chain struct {
+	lane  *lane
+	key   string // "" for a message without a key, which is a chain of its own
+	queue []*entry
+	due   time.Time // the head's
+	busy  bool      // scheduled or in hand: somebody will look at the head
+}
+
+func newLane(name string) *lane { return &lane{name: name, chains: map[string]*chain{}} }
+
+// add puts a delivery behind those of its key.
+func (l *lane) add(d broker.Delivery) *entry {
+	e := &entry{Delivery: d}
+	l.entries = append(l.entries, e)
+	if d.Key == nil {
+		e.chain = &chain{lane: l, queue: []*entry{e}}
+		return e
+	}
+	key := d.Topic + "\x00" + string(d.Key)
+	if l.chains[key] == nil {
+		l.chains[key] = &chain{lane: l, key: key}
+	}
+	e.chain = l.chains[key]
+	e.chain.queue = append(e.chain.queue, e)
+	return e
+}
+
+// pass takes entries that are done from the head of the chain; false when nothing is left of it.
+func (c *chain) pass() bool {
+	for len(c.queue) > 0 && c.queue[0].done {
+		c.queue[0] = nil
+		c.queue = c.queue[1:]
+	}
+	if len(c.queue) == 0 && c.key != "" {
+		delete(c.lane.chains, c.key)
+	}
+	return len(c.queue) > 0
+}
+
+// prefix takes the finished entries at the lane's head and returns the last of them.
+func (l *lane) prefix() (last broker.Delivery, ok bool) {
+	n := 0
+	for n < len(l.entries) && l.entries[n].done {
+		n++
+	}
+	if n == 0 {
+		return broker.Delivery{}, false
+	}
+	last = l.entries[n-1].Delivery
+	clear(l.entries[:n])
+	l.entries = l.entries[n:]
+	return last, true
+}

@@ -1,0 +1,104 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/store"
+)
+
+const receiveMax = 1000
+
+// receive takes what has arrived into lanes and chains, and drops at once what is not for us or was finished before.
+func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
+	batch, err := in.sub.Receive(ctx, receiveMax)
+	if err != nil {
+		return false, fmt.Errorf("receive for %s: %w", in.group, err)
+	}
+	in.move(batch)
+	fresh := make([]*entry, len(batch.Deliveries))
+	for i, d := range batch.Deliveries {
+		fresh[i] = in.accept(d)
+	}
+	in.dropSeen(ctx, fresh)
+	in.schedule(fresh)
+	return len(batch.Deliveries)+len(batch.Gained)+len(batch.Lost) > 0, nil
+}
+
+func (in *Inbox[TTx]) move(b broker.Batch) {
+	for _, gone := range b.Lost {
+		if l := in.lanes[gone.Name]; l != nil {
+			l.lost = true
+			delete(in.lanes, gone.Name)
+		}
+	}
+	for _, g := range b.Gained {
+		in.lanes[g.Name] = newLane(g.Name)
+	}
+}
+
+// accept gives a delivery its place in lane and chain. What no handler is for is done with that.
+func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
+	l := in.lanes[d.Lane]
+	if l == nil {
+		l = newLane(d.Lane)
+		in.lanes[d.Lane] = l
+	}
+	e := l.add(d)
+	in.count(func(h *Health) { h.Received++ })
+	if e.readable() && in.handlers[kind{d.Topic, d.Type}] == nil {
+		e.done = true
+		in.count(func(h *Health) { h.Skipped++ })
+	}
+	return e
+}
+
+// dropSeen looks all of es up in one read. If that cannot be had, each intake finds out for itself.
+func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) {
+	ids, of := make([]store.Identity, 0, len(es)), make([]*entry, 0, len(es))
+	for _, e := range es {
+		if e.readable() && !e.done {
+			ids, of = append(ids, store.Identity{Source: e.Source, ID: e.ID}), append(of, e)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	seen, err := in.db.Seen(ctx, in.group, ids)
+	if err != nil {
+		in.o.Logger.DebugContext(ctx, "inbox: look up marks", "consumer", in.group, "error", err)
+		return
+	}
+	for i, v := range seen {
+		if v.Outcome != store.Fresh {
+			of[i].done = true
+			in.count(func(h *Health) { h.Duplicates++ })
+		}
+	}
+}
+
+// schedule makes the chains of es ready that nobody looks after yet.
+func (in *Inbox[TTx]) schedule(es []*entry) {
+	for _, e := range es {
+		if c := e.chain; !c.busy && c.pass() {
+			c.busy = true
+			in.ready = append(in.ready, c)
+		}
+	}
+}
+
+// regulate pauses the lanes that have too much unacknowledged and resumes those that have worked half of it off.
+func (in *Inbox[TTx]) regulate() {
+	for name, l := range in.lanes {
+		switch n := len(l.entries); {
+		case !l.paused && n >= in.o.MaxHeld:
+			l.paused = true
+			in.sub.Pause(name)
+			in.o.Logger.Warn("inbox: lane paused", "consumer", in.group, "lane", name, "unacknowledged", n)
+		case l.paused && n <= in.o.MaxHeld/2:
+			l.paused = false
+			in.sub.Resume(name)
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/store"
+)
+
+// Step does one turn: receives what has arrived, takes one message, acknowledges. It never waits for more.
+func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
+	if err := in.open(ctx); err != nil {
+		return false, err
+	}
+	busy, err = in.receive(ctx)
+	if err != nil {
+		return busy, err
+	}
+	in.wake()
+	if e := in.next(); e != nil {
+		busy = true
+		if err := in.settle(ctx, in.take(ctx, e)); err != nil {
+			return busy, err
+		}
+	}
+	acked, err := in.ack(ctx)
+	in.regulate()
+	in.report(nil)
+	return busy || acked, err
+}
+
+// Close gives the subscription of a Step'ed inbox back. Run does it by itself.
+func (in *Inbox[TTx]) Close(ctx context.Context) error {
+	if in.sub == nil {
+		return nil
+	}
+	err := in.sub.Close(ctx)
+	in.sub, in.lanes, in.ready, in.waiting = nil, map[string]*lane{}, nil, nil
+	return err
+}
+
+// open checks the tables, once, and subscribes.
+func (in *Inbox[TTx]) open(ctx context.Context) error {
+	if !in.checked {
+		if err := in.db.Check(ctx); err != nil {
+			return fmt.Errorf("consumer %s: %w", in.group, err)
+		}
+		in.checked = true
+	}
+	if in.sub != nil {
+		return nil
+	}
+	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics, Member: in.o.Member})
+	if err != nil {
+		return fmt.Errorf("subscribe %s: %w", in.group, err)
+	}
+	in.sub = sub
+	return nil
+}
+
+// Run consumes until ctx is done; then it finishes what is in hand, for at most Options.Drain, and leaves the
+// group. Outages of the database or the broker are waited for, a topic that is not there yet too. It returns an
+// error only for what waiting cannot cure.
+func (in *Inbox[TTx]) Run(ctx context.Context) error {
+	if err := in.openPatiently(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	// Handlers live on when ctx ends; hard ends them when the drain is over.
+	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	l := &loop[TTx]{in: in, results: make(chan result, in.o.Workers), hard: hard}
+	err := l.run(ctx)
+	if err == nil {
+		stop := time.AfterFunc(in.o.Drain, kill)
+		err = l.drain(hard)
+		stop.Stop()
+	}
+	kill()
+	l.abandon()
+	in.leave()
+	return err
+}
+
+func (in *Inbox[TTx]) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := in.Close(ctx); err != nil && !errors.Is(err, broker.ErrClosed) {
+		in.o.Logger.Warn("inbox: leave the group", "consumer", in.group, "error", err)
+	}
+	in.count(func(h *Health) { h.Live, h.Ready, h.Why = false, false, "stopped" })
+}
+
+func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
+	for attempt := 1; ; attempt++ {
+		err := in.open(ctx)
+		if err == nil || store.Incurable(err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		in.report(err)
+		if attempt%20 == 1 {
+			in.o.Logger.WarnContext(ctx, "inbox: waiting", "consumer", in.group, "error", err)
+		}
+		if !sleep(ctx, backoff.After(attempt, 100*time.Millisecond, time.Second)) {
+			return nil
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// A loop is one life of Run. Only its goroutine touches the inbox; workers get an entry and answer a result.
+type loop[TTx any] struct {
+	in      *Inbox[TTx]
+	results chan result
+	running int
+	hard    context.Context // what the handlers work under
+	outages int             // of the broker, in a row
+	told    time.Time       // when Health was last brought up to date
+}
+
+func (l *loop[TTx]) run(ctx context.Context) error {
+	var pause time.Duration
+	for {
+		busy, err := l.turn(ctx)
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if pause = 0; l.outages > 0 {
+			pause = backoff.After(l.outages, 50*time.Millisecond, 2*time.Second)
+			busy = false
+		}
+		if busy && l.running < l.in.o.Workers {
+			continue // there may be more at the broker
+		}
+		if err := l.await(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// turn takes everything on as far as it goes without waiting.
+func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
+	in := l.in
+	busy, err = in.receive(ctx)
+	if err == nil {
+		in.wake()
+		l.start()
+		_, err = in.ack(ctx)
+	}
+	in.regulate()
+	l.tell(err)
+	if err == nil || ctx.Err() != nil {
+		l.outages = 0
+		return busy, nil
+	}
+	if l.outages++; l.outages == 1 {
+		in.o.Logger.WarnContext(ctx, "inbox: the broker is away", "consumer", in.group, "error", err)
+	}
+	return busy, nil
+}
+
+// tell brings Health up to date, not too often: it looks at every chain that waits.
+func (l *loop[TTx]) tell(outage error) {
+	if now := time.Now(); outage != nil || l.outages > 0 || now.Sub(l.told) > 100*time.Millisecond {
+		l.told = now
+		l.in.report(outage)
+	}
+}
+
+// free is how many more workers may start now, and for how long none may.
+func (l *loop[TTx]) free() (n int, shut time.Duration) {
+	wait, alone := l.in.gate.closed(l.in.o.Now())
+	switch {
+	case wait > 0:
+		return 0, wait
+	case alone:
+		return 1 - l.running, 0
+	}
+	return l.in.o.Workers - l.running, 0
+}
+
+// start gives ready heads to free workers.
+func (l *loop[TTx]) start() {
+	for n, _ := l.free(); n > 0; n-- {
+		e := l.in.next()
+		if e == nil {
+			return
+		}
+		l.running++
+		go func() { l.results <- l.in.take(l.hard, e) }()
+	}
+}
+
+// await sleeps until something may have changed, or for pause if that is not 0, and settles what was answered.
+func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
+	in := l.in
+	wait, timed := in.wake()
+	n, shut := l.free()
+	if shut > 0 && (!timed || shut < wait) {
+		wait, timed = shut, true
+	}
+	ready := in.sub.Ready()
+	if pause > 0 {
+		wait, timed, ready = pause, true, nil
+	}
+	if pause == 0 && len(in.ready) > 0 && n > 0 {
+		return nil
+	}
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	if timed {
+		timer.Reset(wait)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-ready:
+		return nil
+	case <-timer.C:
+		return nil
+	case r := <-l.results:
+		return l.collect(ctx, r)
+	}
+}
+
+// collect settles r and whatever else has been answered meanwhile.
+func (l *loop[TTx]) collect(ctx context.Context, r result) error {
+	for {
+		l.running--
+		if err := l.in.settle(ctx, r); err != nil {
+			return err
+		}
+		select {
+		case r = <-l.results:
+		default:
+			return nil
+		}
+	}
+}
+
+// drain waits for what is in hand and acknowledges it.
+func (l *loop[TTx]) drain(hard context.Context) error {
+	for l.running > 0 {
+		if err := l.collect(hard, <-l.results); err != nil {
+			return err
+		}
+	}
+	if _, err := l.in.ack(hard); err != nil {
+		l.in.o.Logger.Warn("inbox: acknowledge at the end", "consumer", l.in.group, "error", err)
+	}
+	return nil
+}
+
+// abandon waits for handlers whose context has ended. What they did is not acknowledged: it comes again.
+func (l *loop[TTx]) abandon() {
+	for ; l.running > 0; l.running-- {
+		<-l.results
+	}
+}

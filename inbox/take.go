@@ -1,0 +1,157 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// A result is what became of one attempt at a message.
+type result struct {
+	entry *entry
+	what  ending
+	after time.Duration // for later: not before
+	err   error
+}
+
+type ending int
+
+const (
+	handled   ending = iota // its effect is committed
+	duplicate               // it was finished before; the mark says so
+	rejected                // its handler said no; the verdict is committed
+	later                   // not yet; nothing was written
+	failed                  // the message's own failure; nothing was written
+	outage                  // nobody's fault; nothing was written, or it is not known
+	broken                  // waiting cannot cure it: the consumer stops
+)
+
+var (
+	// ErrNoID is the failure of a message without an id: Skald cannot know it again.
+	ErrNoID = errors.New("inbox: the message has no id")
+	// ErrNoEnvelope is the failure of a message whose envelope cannot be read.
+	ErrNoEnvelope = errors.New("inbox: the envelope cannot be read")
+)
+
+func (e *entry) readable() bool { return e.Fault == nil && e.ID != "" }
+
+// take does everything for one message, once: after any answer that is handled, duplicate or rejected the
+// database holds its mark, and whatever else happens it may be taken again.
+func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
+	switch {
+	case e.Fault != nil:
+		return result{entry: e, what: failed, err: fmt.Errorf("%w: %w", ErrNoEnvelope, e.Fault)}
+	case e.ID == "":
+		return result{entry: e, what: failed, err: ErrNoID}
+	}
+	ctx, cancel := context.WithTimeout(ctx, in.o.Handle+in.o.Wait)
+	defer cancel()
+	intake := in.intake(e)
+	unit, err := in.db.Begin(ctx, intake)
+	if err != nil {
+		return in.failure(e, fmt.Errorf("take in %s: %w", e.ID, err))
+	}
+	found := unit.Found()
+	if found.Marks[0].Outcome != store.Fresh {
+		_, _ = unit.Rollback(ctx) // nothing was written: a lost connection changes nothing
+		return result{entry: e, what: duplicate}
+	}
+	return in.handle(ctx, e, unit, intake)
+}
+
+func (in *Inbox[TTx]) intake(e *entry) store.Intake {
+	intake := store.Intake{
+		Marks:  []store.Mark{in.mark(e, store.Done, "")},
+		Wait:   in.o.Wait,
+		Handle: in.o.Handle + 5*time.Second,
+	}
+	if in.o.Entities != nil {
+		intake.Locks = in.o.Entities(e.Message)
+	}
+	return intake
+}
+
+func (in *Inbox[TTx]) mark(e *entry, as store.Outcome, reason string) store.Mark {
+	return store.Mark{Consumer: in.group, Identity: store.Identity{Source: e.Source, ID: e.ID}, As: as, Reason: reason}
+}
+
+func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake) result {
+	hctx, cancel := context.WithTimeout(skald.WithCause(ctx, e.Message), in.o.Handle)
+	err := safely(in.handlers[kind{e.Topic, e.Type}], hctx, unit.Tx(), e.Message)
+	cancel()
+	var no *skald.RejectedError
+	var wait *skald.LaterError
+	switch {
+	case err == nil:
+		if err = unit.Commit(ctx); err == nil {
+			return result{entry: e, what: handled}
+		}
+		return in.failure(e, fmt.Errorf("commit %s: %w", e.ID, err))
+	case errors.As(err, &no):
+		return in.reject(ctx, e, unit, intake, no)
+	case errors.As(err, &wait):
+		_, _ = unit.Rollback(ctx)
+		return result{entry: e, what: later, after: wait.After, err: err}
+	}
+	_, _ = unit.Rollback(ctx)
+	return in.failure(e, fmt.Errorf("handle %s %s: %w", e.Type, e.ID, err))
+}
+
+// reject undoes the handler's rows and stores the verdict and what is to be said in a second transaction, which
+// repeats the intake: it stands only if no entity moved between the two, so that a "no" is never stored that is
+// no longer true. If one did, the message is simply taken again.
+func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, no *skald.RejectedError) result {
+	say, err := in.with.Messages(skald.WithCause(ctx, e.Message), no.Say)
+	if err != nil {
+		_, _ = unit.Rollback(ctx)
+		return in.failure(e, fmt.Errorf("reject %s: %w", e.ID, err))
+	}
+	mark := in.mark(e, store.Rejected, no.Err.Error())
+	verdict := store.Effect{Mark: &mark, Locks: slices.Clone(intake.Locks), Rows: say}
+	for i, version := range unit.Found().Locks {
+		verdict.Locks[i].Version = version
+	}
+	stands, err := unit.Rollback(ctx, verdict)
+	switch {
+	case err != nil:
+		return in.failure(e, fmt.Errorf("reject %s: %w", e.ID, err))
+	case !stands[0]:
+		return result{entry: e, what: later, err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
+	}
+	return result{entry: e, what: rejected}
+}
+
+// failure sorts an error: whose fault it is decides what becomes of the message.
+func (in *Inbox[TTx]) failure(e *entry, err error) result {
+	what := failed
+	switch {
+	case store.Incurable(err), errors.Is(err, store.ErrLent):
+		what = broken
+	case errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrLost), in.db.Outage(err):
+		what = outage
+	}
+	return result{entry: e, what: what, err: err}
+}
+
+// A PanicError is a handler's panic: a failure with its stack, not a dead process.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (p *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v\n%s", p.Value, p.Stack) }
+
+func safely[TTx any](h Handler[TTx], ctx context.Context, tx TTx, m skald.Message) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return h(ctx, tx, m)
+}
