@@ -1,0 +1,119 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+type (
+	markKey struct {
+		consumer string
+		store.Identity
+	}
+	markRow struct {
+		store.Mark
+		arrival int64
+		at      time.Time
+	}
+	entity struct{ space, key string }
+	// lockID is a row: a markKey, an entity, or the key (a string) of a row in the user's table.
+	lockID any
+	row    struct {
+		store.Row
+		commit int64 // the number of the commit that made it visible
+		at     time.Time
+	}
+)
+
+// database is what outlives processes. All of it is guarded by mu.
+type database struct {
+	mu      sync.Mutex
+	id      string // of this database, in its ticks
+	source  string
+	now     func() time.Time
+	changed chan struct{} // closed when a transaction ends
+	held    map[lockID]*Tx
+
+	user     map[string]string
+	marks    map[markKey]markRow
+	versions map[entity]int64
+	rows     []row // visible ones, by Seq
+	aside    map[int64]asideRow
+	lanes    []laneRow
+	lives    map[string]life // of relays, by owner
+
+	seq     int64 // last number drawn for a row
+	arrival int64 // last number drawn for a mark
+	commits int64 // number of the last commit that made rows visible
+}
+
+// acquire locks a row for tx until it ends. It lets go of mu while a rival has the row, until then at most.
+func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, until time.Time) error {
+	for {
+		if err := tx.usable(); err != nil {
+			return err
+		}
+		rival := d.held[l]
+		if rival == tx {
+			return nil
+		}
+		if rival == nil {
+			d.held[l] = tx
+			tx.locks = append(tx.locks, l)
+			return nil
+		}
+		left := time.Until(until)
+		if idle, ends := rival.idle(); ends {
+			if idle <= 0 {
+				rival.end(ErrIdle)
+				continue
+			}
+			left = min(left, idle)
+		}
+		if time.Until(until) <= 0 {
+			return fmt.Errorf("wait for %v: %w", l, store.ErrBusy)
+		}
+		for r := rival; r != nil; r = r.waitsFor {
+			if r == tx {
+				return fmt.Errorf("wait for %v: deadlock: %w", l, store.ErrBusy)
+			}
+		}
+		if err := d.await(ctx, tx, rival, left); err != nil {
+			return err
+		}
+	}
+}
+
+// await lets go of mu until some transaction ends, at most for d.
+func (d *database) await(ctx context.Context, tx, rival *Tx, most time.Duration) error {
+	changed, timer := d.changed, time.NewTimer(most)
+	defer timer.Stop()
+	tx.waitsFor = rival
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		tx.waitsFor = nil
+		tx.touch()
+	}()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// release gives tx's rows to those who wait for them.
+func (d *database) release(tx *Tx) {
+	for _, l := range tx.locks {
+		delete(d.held, l)
+	}
+	tx.locks = nil
+	close(d.changed)
+	d.changed = make(chan struct{})
+}

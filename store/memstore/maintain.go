@@ -1,0 +1,52 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+const (
+	day    = 24 * time.Hour
+	aheads = time.Hour // an id that is further ahead of the clock carries no time
+)
+
+// Maintain empties what is older than keep and covered by every lane.
+func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
+	err = s.enter(ctx, func() error {
+		d := s.db
+		now := d.now()
+		rows, marks := now.Add(-cmp.Or(keep.Outbox, 7*day)), now.Add(-cmp.Or(keep.Marks, 30*day))
+		nRows, nMarks := len(d.rows), len(d.marks)
+		d.rows = slices.DeleteFunc(d.rows, func(r row) bool { return r.at.Before(rows) && d.covered(r) })
+		maps.DeleteFunc(d.marks, func(_ markKey, m markRow) bool { return m.written(now).Before(marks) })
+		done = store.Maintained{Rows: int64(nRows - len(d.rows)), Marks: int64(nMarks - len(d.marks))}
+		return nil
+	})
+	return done, err
+}
+
+// covered tells whether every lane has passed r.
+func (d *database) covered(r row) bool {
+	return !slices.ContainsFunc(d.lanes, func(l laneRow) bool {
+		base, err := d.commitOf(l.Cursor.Base)
+		if err != nil || r.commit <= base {
+			return err != nil
+		}
+		tip, err := d.commitOf(l.Cursor.Tip)
+		return err != nil || r.commit > tip || r.Seq > l.Cursor.Seq
+	})
+}
+
+// written is when the marked message was written, as far as its id tells; else when it came.
+func (m markRow) written(now time.Time) time.Time {
+	if at, ok := uuid7.Time(m.ID); ok && at.Before(now.Add(aheads)) {
+		return at
+	}
+	return m.at
+}

@@ -1,0 +1,77 @@
+package memstore
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/skald-go/skald/store"
+)
+
+// The reads below are for auditors and tests: of what is committed, all of it, also on a killed handle.
+
+// Marked is a stored mark.
+type Marked struct {
+	store.Mark
+	Arrival int64 // grows with each mark in the order in which they were taken
+}
+
+// Rows is the outbox, by Seq.
+func (s *Store) Rows() []store.Row {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	out := make([]store.Row, len(s.db.rows))
+	for i, r := range s.db.rows {
+		out[i] = r.out()
+	}
+	return out
+}
+
+// Marks is all marks, by Arrival.
+func (s *Store) Marks() []Marked {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	var out []Marked
+	for _, m := range s.db.marks {
+		out = append(out, Marked{m.Mark, m.arrival})
+	}
+	slices.SortFunc(out, func(a, b Marked) int { return cmp.Compare(a.Arrival, b.Arrival) })
+	return out
+}
+
+// Asides is all rows set aside, by Seq.
+func (s *Store) Asides() []store.Aside {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	var out []store.Aside
+	for _, a := range s.db.aside {
+		out = append(out, a.out())
+	}
+	slices.SortFunc(out, func(a, b store.Aside) int { return cmp.Compare(a.Seq, b.Seq) })
+	return out
+}
+
+// Lanes is all lanes, by ID.
+func (s *Store) Lanes() []store.Lane {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	out := make([]store.Lane, len(s.db.lanes))
+	for i, l := range s.db.lanes {
+		out[i] = l.Lane
+	}
+	return out
+}
+
+// User is the user's table.
+func (s *Store) User() map[string]string {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	return maps.Clone(s.db.user)
+}
+
+// Open is how many transactions of this handle have not ended.
+func (s *Store) Open() int {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	return len(s.open)
+}

@@ -1,0 +1,281 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald/internal/bucket"
+	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/store"
+)
+
+const maxReason = 1 << 10
+
+type unit struct {
+	tx    *Tx
+	found store.Found
+}
+
+// Begin opens a unit and takes in.
+func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], error) {
+	u := &unit{}
+	err := s.enter(ctx, func() error {
+		u.tx = s.begin()
+		u.tx.lent = true
+		u.tx.wait = cmp.Or(in.Wait, defaultWait)
+		err := u.take(ctx, in)
+		if err != nil {
+			u.tx.end(ErrEnded)
+		}
+		u.tx.handle = cmp.Or(in.Handle, defaultHandle)
+		u.tx.touch()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	return u, nil
+}
+
+// take does the intake, marks first, each kind in sorted order so that two intakes never wait in a circle.
+func (u *unit) take(ctx context.Context, in store.Intake) error {
+	until := time.Now().Add(u.tx.wait)
+	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Locks: make([]int64, len(in.Locks))}
+	for _, i := range order(in.Marks, func(a, b store.Mark) int {
+		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source), cmp.Compare(a.ID, b.ID))
+	}) {
+		var err error
+		if u.found.Marks[i], err = u.tx.mark(ctx, in.Marks[i], until); err != nil {
+			return err
+		}
+	}
+	for _, i := range order(in.Locks, byEntity) {
+		var err error
+		if u.found.Locks[i], err = u.tx.entity(ctx, in.Locks[i], until); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// order is the indices of list, stably sorted by compare.
+func order[T any](list []T, compare func(a, b T) int) []int {
+	idx := make([]int, len(list))
+	for i := range idx {
+		idx[i] = i
+	}
+	slices.SortStableFunc(idx, func(i, j int) int { return compare(list[i], list[j]) })
+	return idx
+}
+
+func byEntity(a, b store.Lock) int {
+	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
+}
+
+// mark inserts m unless it is there, and says what it found.
+func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Verdict, error) {
+	if m.As != store.Done && m.As != store.Rejected {
+		return store.Verdict{}, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
+	}
+	d, key := tx.s.db, markKey{m.Consumer, m.Identity}
+	if err := d.acquire(ctx, tx, key, until); err != nil {
+		return store.Verdict{}, fmt.Errorf("mark: %w", err)
+	}
+	for _, there := range []map[markKey]markRow{d.marks, tx.marks} {
+		if was, ok := there[key]; ok {
+			return store.Verdict{Outcome: was.As, Reason: was.Reason}, nil
+		}
+	}
+	m.Reason = clip(m.Reason)
+	if m.As == store.Done {
+		m.Reason = ""
+	}
+	d.arrival++
+	tx.marks[key] = markRow{Mark: m, arrival: d.arrival, at: d.now()}
+	return store.Verdict{}, nil
+}
+
+// entity locks l and says which version tx gives it.
+func (tx *Tx) entity(ctx context.Context, l store.Lock, until time.Time) (int64, error) {
+	d, e := tx.s.db, entity{l.Space, l.Key}
+	if err := d.acquire(ctx, tx, e, until); err != nil {
+		return 0, fmt.Errorf("lock: %w", err)
+	}
+	tx.given[e] = d.versions[e] + 1
+	return tx.given[e], nil
+}
+
+func clip(s string) string {
+	if len(s) <= maxReason {
+		return s
+	}
+	n := maxReason
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+func (u *unit) Tx() *Tx            { return u.tx }
+func (u *unit) Found() store.Found { return u.found }
+
+// Commit writes what was kept, then es, then commits.
+func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
+	d := u.tx.s.db
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := u.tx.finish(ctx, append(u.tx.kept, es...)); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// Rollback undoes everything and then applies instead.
+func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	d := u.tx.s.db
+	d.mu.Lock()
+	over := u.tx.over
+	u.tx.end(ErrEnded)
+	d.mu.Unlock()
+	if errors.Is(over, ErrEnded) {
+		return nil, fmt.Errorf("roll back: %w", over)
+	}
+	if len(instead) == 0 {
+		return nil, nil
+	}
+	return u.tx.s.Apply(ctx, instead...)
+}
+
+// finish stages es and commits, or undoes all; mu is held.
+func (tx *Tx) finish(ctx context.Context, es []store.Effect) error {
+	until := time.Now().Add(tx.wait)
+	for _, e := range es {
+		if err := tx.stage(ctx, e, until); err != nil {
+			tx.end(ErrEnded)
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		tx.end(ErrEnded)
+		return err
+	}
+	return tx.commit()
+}
+
+// stage checks the guards of e and keeps what it writes for the commit.
+func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error {
+	if err := tx.usable(); err != nil {
+		return err
+	}
+	if e.Mark != nil {
+		was, err := tx.mark(ctx, *e.Mark, until)
+		if err != nil {
+			return err
+		}
+		if was.Outcome != store.Fresh {
+			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
+		}
+	}
+	for _, i := range order(e.Locks, byEntity) {
+		l := e.Locks[i]
+		given, err := tx.entity(ctx, l, until)
+		if err != nil {
+			return err
+		}
+		if l.Version != 0 && l.Version != given {
+			return fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, given, l.Version, store.ErrLost)
+		}
+	}
+	if e.Lane != nil {
+		if err := tx.s.db.guard(*e.Lane); err != nil {
+			return err
+		}
+		tx.lanes = append(tx.lanes, *e.Lane)
+	}
+	return tx.write(e)
+}
+
+// write draws numbers for the rows of e.
+func (tx *Tx) write(e store.Effect) error {
+	d := tx.s.db
+	for i := range e.Rows {
+		if err := complete.Limits(&e.Rows[i]); err != nil {
+			return err
+		}
+		m := copied(e.Rows[i])
+		m.Source, m.Sequence = d.source, ""
+		d.seq++
+		tx.rows = append(tx.rows, row{Row: store.Row{Message: m, Seq: d.seq, Bucket: bucket.Of(&m)}, at: d.now()})
+	}
+	return nil
+}
+
+// Write adds rows to tx.
+func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
+	if tx.s.db != s.db {
+		return errors.New("write: the transaction is of another database")
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	err := tx.do(func(*database) error {
+		for _, e := range es {
+			if e.Mark != nil || e.Locks != nil || e.Lane != nil {
+				return errors.New("an effect in a transaction of yours may hold rows only")
+			}
+			if err := tx.say(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+func (tx *Tx) say(e store.Effect) error {
+	if !tx.lent {
+		return tx.write(e)
+	}
+	kept := store.Effect{}
+	for i := range e.Rows {
+		if err := complete.Limits(&e.Rows[i]); err != nil {
+			return err
+		}
+		kept.Rows = append(kept.Rows, copied(e.Rows[i]))
+	}
+	tx.kept = append(tx.kept, kept)
+	return nil
+}
+
+// Apply carries out each effect for itself, in order.
+func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	stood := make([]bool, len(es))
+	for i, e := range es {
+		err := s.enter(ctx, func() error { return s.begin().finish(ctx, []store.Effect{e}) })
+		if err != nil && !errors.Is(err, store.ErrLost) {
+			return stood, fmt.Errorf("apply: %w", err)
+		}
+		stood[i] = err == nil
+	}
+	return stood, nil
+}
+
+// Seen looks marks up.
+func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
+	out := make([]store.Verdict, len(ids))
+	return out, s.enter(ctx, func() error {
+		for i, id := range ids {
+			m := s.db.marks[markKey{consumer, id}]
+			out[i] = store.Verdict{Outcome: m.As, Reason: m.Reason}
+		}
+		return nil
+	})
+}
