@@ -1,0 +1,185 @@
+package membroker
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+var errFenced = errors.New("a new life of the same member took over")
+
+// group is a set of members that share the lanes of their topics.
+type group struct {
+	c       *cluster
+	name    string
+	joined  int
+	members []*Subscription // in the order in which they joined
+	cursors []*cursor       // every lane of every topic that a member ever asked for, in order of topics asked for
+	have    map[*topic]bool
+}
+
+// cursor is where a group is in a lane.
+type cursor struct {
+	topic *topic
+	lane  *lane
+	acked int64 // the first position that is not acknowledged
+	next  int64 // the next that its owner gets
+	owner *Subscription
+	tries map[int64]int // of positions that were delivered and came back
+}
+
+func (c *cluster) group(name string) *group {
+	g := c.groups[name]
+	if g == nil {
+		g = &group{c: c, name: name, have: map[*topic]bool{}}
+		c.groups[name] = g
+	}
+	return g
+}
+
+func (g *group) join(member string, topics []*topic) *Subscription {
+	for _, t := range topics {
+		g.follow(t)
+	}
+	g.joined++
+	s := &Subscription{group: g, name: member, topics: topics, ready: make(chan struct{}, 1), changes: map[*cursor]*change{}}
+	if s.name == "" {
+		s.name = fmt.Sprintf("%s-%d", g.name, g.joined)
+	}
+	if at := g.named(s.name); at >= 0 {
+		g.replace(at, s)
+	} else {
+		g.members = append(g.members, s)
+	}
+	g.balance()
+	return s
+}
+
+// rejoin takes back a member that was believed dead, unless its name has a new life.
+func (g *group) rejoin(s *Subscription) {
+	if g.named(s.name) >= 0 {
+		s.fence()
+		return
+	}
+	g.members = append(g.members, s)
+	g.balance()
+}
+
+func (g *group) named(name string) int {
+	return slices.IndexFunc(g.members, func(m *Subscription) bool { return m.name == name })
+}
+
+// replace puts a new life where the old one was: it takes over the lanes without disturbing anyone else.
+func (g *group) replace(at int, s *Subscription) {
+	old := g.members[at]
+	g.members[at] = s
+	old.fence()
+	for _, c := range g.cursors {
+		if c.owner == old {
+			g.move(c, nil, false)
+			if slices.Contains(s.topics, c.topic) {
+				g.move(c, s, true)
+			}
+		}
+	}
+}
+
+// follow adds t's lanes, from the oldest message on.
+func (g *group) follow(t *topic) {
+	if g.have[t] {
+		return
+	}
+	g.have[t] = true
+	for _, l := range t.lanes {
+		c := &cursor{topic: t, lane: l, acked: l.base, next: l.base}
+		l.cursors = append(l.cursors, c)
+		g.cursors = append(g.cursors, c)
+	}
+}
+
+func (g *group) drop(s *Subscription, clean bool) {
+	at := slices.Index(g.members, s)
+	if at < 0 {
+		return
+	}
+	g.members = slices.Delete(g.members, at, at+1)
+	for _, c := range g.cursors {
+		if c.owner == s {
+			g.move(c, nil, clean)
+		}
+	}
+	g.balance()
+}
+
+// balance hands out lanes without an owner to whoever has fewest, then moves lanes while that evens the load.
+// Everything else stays where it is. The same joins and leaves always give the same result.
+func (g *group) balance() {
+	load := map[*Subscription]int{}
+	for _, c := range g.cursors {
+		if c.owner != nil {
+			load[c.owner]++
+		}
+	}
+	for moved := true; moved; {
+		moved = false
+		for _, c := range g.cursors {
+			to := g.leastLoaded(c.topic, load)
+			if to == nil || c.owner != nil && load[c.owner]-load[to] < 2 {
+				continue
+			}
+			if c.owner != nil {
+				load[c.owner]--
+			}
+			load[to]++
+			moved = moved || c.owner != to
+			g.move(c, to, true)
+		}
+	}
+}
+
+func (g *group) leastLoaded(t *topic, load map[*Subscription]int) *Subscription {
+	var best *Subscription
+	for _, m := range g.members {
+		if slices.Contains(m.topics, t) && (best == nil || load[m] < load[best]) {
+			best = m
+		}
+	}
+	return best
+}
+
+// move gives c to its new owner, from the first message that is not acknowledged.
+func (g *group) move(c *cursor, to *Subscription, clean bool) {
+	if c.owner != nil {
+		c.owner.lose(c, clean)
+	}
+	for p := c.acked; p < c.next; p++ {
+		if c.tries == nil {
+			c.tries = map[int64]int{}
+		}
+		c.tries[p]++
+	}
+	c.next, c.owner = c.acked, to
+	if to != nil {
+		to.gain(c)
+	}
+}
+
+// ack says that everything before position to is finished.
+func (c *cursor) ack(to int64, retain int) {
+	to = min(to, c.next)
+	if to <= c.acked {
+		return
+	}
+	if len(c.tries) > 0 {
+		for p := c.acked; p < to; p++ {
+			delete(c.tries, p)
+		}
+	}
+	c.acked = to
+	c.lane.trim(retain)
+}
+
+func byLane(a, b *cursor) int {
+	return cmp.Or(cmp.Compare(a.topic.name, b.topic.name), cmp.Compare(slices.Index(a.topic.lanes, a.lane), slices.Index(b.topic.lanes, b.lane)))
+}

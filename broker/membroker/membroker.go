@@ -1,0 +1,173 @@
+// Package membroker is a broker that lives in this process: for the demo, for tests and for trying Skald out.
+// It forgets everything when the process ends; its incarnation says so. It runs without goroutines of its own:
+// Publish answers at once and Receive never waits, so an explorer can drive it from one thread.
+//
+// What is published is copied, so the caller may use its slices again. What is received is shared between all
+// groups and with later deliveries of the same message: read it, and copy it before changing it.
+package membroker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+)
+
+// Options of a Broker. The zero value is fine.
+type Options struct {
+	// Lanes is how many lanes a topic gets when MakeTopics is asked for none. Default 4, at most 1,024.
+	Lanes int
+	// Retain is how many messages a lane keeps although every group has acknowledged them, so that a group that
+	// joins later finds them. Default 10,000; negative: all. What a group has not acknowledged is always kept,
+	// and so is everything as long as there is no group.
+	Retain int
+	// MaxBytes is the size of key, headers and data together from which on a message is refused. Default 1 MiB.
+	MaxBytes int
+	// Fail is asked about each message before it is stored: with an error the message fails, and what was
+	// handed over behind it with the same key is held back. Default: nothing fails. It must not call the broker.
+	Fail func(m *skald.Message) error
+}
+
+func (o *Options) orDefaults() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.Lanes <= 0 {
+		out.Lanes = 4
+	}
+	out.Lanes = min(out.Lanes, 1024)
+	if out.Retain == 0 {
+		out.Retain = 10_000
+	}
+	if out.MaxBytes <= 0 {
+		out.MaxBytes = 1 << 20
+	}
+	return out
+}
+
+// A Broker is one client of an in-process broker.
+type Broker struct {
+	c *cluster
+
+	// under c.mu
+	held   map[successors][]*pending // the calls that hold them back
+	subs   []*Subscription
+	closed bool
+}
+
+var (
+	_ broker.Broker     = (*Broker)(nil)
+	_ broker.TopicMaker = (*Broker)(nil)
+)
+
+// cluster is what all clients share.
+type cluster struct {
+	opts        Options
+	incarnation string
+
+	mu     sync.Mutex
+	topics map[string]*topic
+	groups map[string]*group
+}
+
+// New makes an empty broker, with an incarnation of its own, and its first client.
+func New(opts *Options) *Broker {
+	c := &cluster{
+		opts:        opts.orDefaults(),
+		incarnation: "mem-" + rand.Text(),
+		topics:      map[string]*topic{},
+		groups:      map[string]*group{},
+	}
+	return c.client()
+}
+
+// Client is another client of the same broker, as another process would be: it holds back only after failures
+// of its own, and closing it closes only what it opened.
+func (b *Broker) Client() *Broker { return b.c.client() }
+
+func (c *cluster) client() *Broker {
+	return &Broker{c: c, held: map[successors][]*pending{}}
+}
+
+// Incarnation is random per New.
+func (b *Broker) Incarnation(context.Context) (string, error) {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	if b.closed {
+		return "", broker.ErrClosed
+	}
+	return b.c.incarnation, nil
+}
+
+// MakeTopics makes those of topics that do not exist. With lanes 0 they get Options.Lanes.
+func (b *Broker) MakeTopics(_ context.Context, lanes int, topics ...string) error {
+	if lanes <= 0 {
+		lanes = b.c.opts.Lanes
+	}
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	if b.closed {
+		return broker.ErrClosed
+	}
+	for _, name := range topics {
+		if !nameOK(name) {
+			return fmt.Errorf("make topic %q: a name is 1 to 249 of A-Z a-z 0-9 . _ -", name)
+		}
+		if b.c.topics[name] == nil {
+			b.c.topics[name] = newTopic(name, min(lanes, 1024))
+		}
+	}
+	return nil
+}
+
+func nameOK(name string) bool {
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return name != "" && len(name) <= 249
+}
+
+// Subscribe joins g. Lanes are handed out at once; a member of the same name loses its own, uncleanly.
+func (b *Broker) Subscribe(_ context.Context, g broker.Group) (broker.Subscription, error) {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	switch {
+	case b.closed:
+		return nil, broker.ErrClosed
+	case g.Name == "":
+		return nil, errors.New("subscribe: the group has no name")
+	case len(g.Topics) == 0:
+		return nil, fmt.Errorf("subscribe group %q: no topics", g.Name)
+	}
+	topics := make([]*topic, len(g.Topics))
+	for i, name := range g.Topics {
+		if topics[i] = b.c.topics[name]; topics[i] == nil {
+			return nil, fmt.Errorf("subscribe group %q to %q: %w", g.Name, name, broker.ErrNoTopic)
+		}
+	}
+	s := b.c.group(g.Name).join(g.Member, topics)
+	b.subs = append(slices.DeleteFunc(b.subs, func(old *Subscription) bool { return old.gone != nil }), s)
+	return s, nil
+}
+
+// Close closes this client's subscriptions; messages and other clients live on.
+func (b *Broker) Close() error {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	b.closed = true
+	for _, s := range b.subs {
+		s.leave(true, broker.ErrClosed)
+	}
+	b.subs = nil
+	return nil
+}

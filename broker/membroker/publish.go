@@ -1,0 +1,182 @@
+package membroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+)
+
+var (
+	errTooLarge = errors.New("message too large")
+	errHeldBack = errors.New("held back: an earlier message of its key is not durable")
+)
+
+// successors are what a message that was not stored holds back: those of its key, or of its whole topic when
+// the topic is not there.
+type successors struct {
+	topic, key string
+	all        bool
+}
+
+// pending is answered when it is made. What it holds back, it holds back until the caller has the answer.
+type pending struct {
+	b    *Broker
+	ctx  context.Context // a caller whose context ended will not ask: see Publish
+	err  error
+	told bool
+}
+
+// Wait has the answer at once.
+func (p *pending) Wait(context.Context) error {
+	p.b.c.mu.Lock()
+	defer p.b.c.mu.Unlock()
+	if p.err != nil && !p.told {
+		p.told = true
+		p.b.release()
+	}
+	return p.err
+}
+
+func (p *pending) over() bool { return p.told || p.ctx.Err() != nil }
+
+// Publish stores msgs before it returns. A failed call holds back the successors of what it did not store
+// until Wait has returned, or until ctx has ended.
+func (b *Broker) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+	p := &pending{b: b, ctx: ctx}
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	if b.closed {
+		p.err = broker.ErrClosed
+		return p
+	}
+	if err := ctx.Err(); err != nil {
+		p.err = fmt.Errorf("publish: %w", err)
+		return p
+	}
+	kept := arena{left: make([]byte, 0, sizeOf(msgs))}
+	var bad broker.PublishError
+	for i := range msgs {
+		m := &msgs[i]
+		refused, err := b.store(m, &kept)
+		switch {
+		case err == nil:
+			continue
+		case refused:
+			note(&bad.Refused, i, err)
+		default:
+			note(&bad.Failed, i, err)
+		}
+		b.hold(m, p)
+	}
+	if len(bad.Failed)+len(bad.Refused) > 0 {
+		p.err = &bad
+	}
+	return p
+}
+
+func note(m *map[int]error, i int, err error) {
+	if *m == nil {
+		*m = map[int]error{}
+	}
+	(*m)[i] = err
+}
+
+// store appends m to its lane, or says why not and whether it will ever.
+func (b *Broker) store(m *skald.Message, kept *arena) (refused bool, err error) {
+	t := b.c.topics[m.Topic]
+	switch {
+	case b.isHeld(m):
+		return false, errHeldBack
+	case t == nil:
+		return true, fmt.Errorf("publish to %q: %w", m.Topic, broker.ErrNoTopic)
+	case sizeOne(m) > b.c.opts.MaxBytes:
+		return true, fmt.Errorf("publish to %q: %d bytes: %w", m.Topic, sizeOne(m), errTooLarge)
+	}
+	if b.c.opts.Fail != nil {
+		if err := b.c.opts.Fail(m); err != nil {
+			return false, fmt.Errorf("publish to %q: %w", m.Topic, err)
+		}
+	}
+	t.laneOf(m.Key).append(kept.copy(m))
+	return false, nil
+}
+
+func (b *Broker) isHeld(m *skald.Message) bool {
+	if len(b.held) == 0 {
+		return false
+	}
+	return b.holds(successors{topic: m.Topic, all: true}) ||
+		m.Key != nil && b.holds(successors{topic: m.Topic, key: string(m.Key)})
+}
+
+func (b *Broker) holds(s successors) bool {
+	return slices.ContainsFunc(b.held[s], func(p *pending) bool { return !p.over() })
+}
+
+// hold makes the successors of m wait for p as well.
+func (b *Broker) hold(m *skald.Message, p *pending) {
+	s := successors{topic: m.Topic, key: string(m.Key)}
+	switch {
+	case b.c.topics[m.Topic] == nil:
+		s = successors{topic: m.Topic, all: true}
+	case m.Key == nil:
+		return
+	}
+	if !slices.Contains(b.held[s], p) {
+		b.held[s] = append(b.held[s], p)
+	}
+}
+
+// release forgets the calls whose failures the caller knows.
+func (b *Broker) release() {
+	for s, ps := range b.held {
+		ps = slices.DeleteFunc(ps, (*pending).over)
+		if b.held[s] = ps; len(ps) == 0 {
+			delete(b.held, s)
+		}
+	}
+}
+
+// arena holds the bytes of one call's messages, so that they cost one allocation.
+type arena struct{ left []byte }
+
+func (a *arena) copy(m *skald.Message) skald.Message {
+	out := *m
+	out.Key, out.Data = a.bytes(m.Key), a.bytes(m.Data)
+	if m.Headers != nil {
+		out.Headers = make([]skald.Header, len(m.Headers))
+		for i, h := range m.Headers {
+			out.Headers[i] = skald.Header{Name: h.Name, Value: a.bytes(h.Value)}
+		}
+	}
+	return out
+}
+
+// bytes copies b, nil as nil; appending to the copy cannot reach its neighbour.
+func (a *arena) bytes(b []byte) []byte {
+	if b == nil {
+		return nil
+	}
+	from := len(a.left)
+	a.left = append(a.left, b...)
+	return a.left[from:len(a.left):len(a.left)]
+}
+
+func sizeOf(msgs []skald.Message) (n int) {
+	for i := range msgs {
+		n += sizeOne(&msgs[i])
+	}
+	return n
+}
+
+func sizeOne(m *skald.Message) int {
+	n := len(m.Key) + len(m.Data)
+	for _, h := range m.Headers {
+		n += len(h.Name) + len(h.Value)
+	}
+	return n
+}
