@@ -44,7 +44,7 @@ func parse(out map[string]string, file, text, prefix string) error {
 		body = nil
 		switch {
 		case name == "" && stmt != "":
-			return fmt.Errorf("%s: a statement before the first -- name:", file)
+			return fmt.Errorf("%s: a statement before the first line with its name", file)
 		case name == "":
 			return nil
 		case stmt == "":

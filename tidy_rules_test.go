@@ -1,0 +1,445 @@
+package skald_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	maxCode = 400 // lines of a file
+	maxTest = 800
+	maxFunc = 70 // lines of a function, from its func to its last brace
+)
+
+// A tree is the module as files.
+type tree struct {
+	fset  *token.FileSet
+	files []file
+}
+
+// A file is one .go or .sql file.
+type file struct {
+	path, dir string
+	text      string
+	ast       *ast.File // nil: SQL
+}
+
+func (f file) test() bool { return strings.HasSuffix(f.path, "_test.go") }
+func (f file) code() bool { return f.ast != nil && !f.test() }
+
+// read takes in all files but those of modules beside this one and of folders that the go command skips.
+func read(files fs.FS) (tree, error) {
+	t := tree{fset: token.NewFileSet()}
+	err := fs.WalkDir(files, ".", func(at string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			if skipped(files, at) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		return t.add(files, at)
+	})
+	return t, err
+}
+
+func skipped(files fs.FS, dir string) bool {
+	if dir == "." {
+		return false
+	}
+	_, err := fs.Stat(files, path.Join(dir, "go.mod"))
+	base := path.Base(dir)
+	return err == nil || base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")
+}
+
+func (t *tree) add(files fs.FS, at string) error {
+	ext := path.Ext(at)
+	if ext != ".go" && ext != ".sql" {
+		return nil
+	}
+	text, err := fs.ReadFile(files, at)
+	if err != nil {
+		return err
+	}
+	f := file{path: at, dir: path.Dir(at), text: string(text)}
+	if ext == ".go" {
+		if f.ast, err = parser.ParseFile(t.fset, at, text, parser.ParseComments|parser.SkipObjectResolution); err != nil {
+			return err
+		}
+	}
+	t.files = append(t.files, f)
+	return nil
+}
+
+func (t tree) at(n ast.Node) string {
+	p := t.fset.Position(n.Pos())
+	return fmt.Sprintf("%s:%d", p.Filename, p.Line)
+}
+
+func (f file) imports() (out []string) {
+	for _, spec := range f.ast.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// ours is the folder of an import of this module.
+func ours(imported string) (dir string, ok bool) {
+	if imported == module {
+		return ".", true
+	}
+	return strings.CutPrefix(imported, module+"/")
+}
+
+// within tells whether dir is root or lies in it. The module's root has no subtree.
+func within(dir, root string) bool {
+	return dir == root || root != "." && strings.HasPrefix(dir, root+"/")
+}
+
+// alone tells of a folder whose rule is not that of the folders in it.
+func alone(home string) bool { return home == "." || home == "store" || home == "broker" }
+
+// ruleOf is the rule of the nearest folder that has one.
+func ruleOf(dir string) (home string, r rule, ok bool) {
+	all := house()
+	for home = dir; ; home = path.Dir(home) {
+		if r, ok = all[home]; ok {
+			return home, r, home == dir || !alone(home)
+		}
+		if home == "." {
+			return "", rule{}, false
+		}
+	}
+}
+
+func checkImports(t tree) (found []string) {
+	for _, f := range t.files {
+		if f.ast == nil {
+			continue
+		}
+		home, r, ok := ruleOf(f.dir)
+		if !ok {
+			found = append(found, fmt.Sprintf("%s: the folder %s has no rule: say in tidy_test.go what it may import", f.path, f.dir))
+			continue
+		}
+		if f.test() {
+			continue
+		}
+		for _, p := range f.imports() {
+			if !allowed(home, r, p) {
+				found = append(found, fmt.Sprintf("%s imports %s, which %s may not", f.path, p, home))
+			}
+		}
+	}
+	return found
+}
+
+func allowed(home string, r rule, imported string) bool {
+	dir, mine := ours(imported)
+	switch {
+	case mine:
+		return within(dir, home) && !alone(home) || slices.ContainsFunc(r.ours, func(o string) bool { return opens(o, dir) })
+	case standard(imported):
+		return true
+	case within(imported, otel):
+		return slices.ContainsFunc(r.vendors, func(v string) bool { return v == otel || v == "*" }) && !exporter(imported)
+	}
+	return slices.ContainsFunc(r.vendors, func(v string) bool { return v == "*" || strings.HasPrefix(imported, v) })
+}
+
+// opens tells whether the permission o covers the folder dir. A seam's name covers the seam, not its drivers.
+func opens(o, dir string) bool {
+	switch o {
+	case "store", "broker":
+		return dir == o
+	case "drivers":
+		return isDriver(dir)
+	}
+	return within(dir, o)
+}
+
+func isDriver(dir string) bool {
+	parent := path.Dir(dir)
+	return (within(parent, "store") || within(parent, "broker")) && !strings.HasSuffix(dir, "test")
+}
+
+func standard(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return !strings.Contains(first, ".")
+}
+
+func exporter(imported string) bool {
+	return within(imported, otel+"/sdk") || within(imported, otel+"/exporters")
+}
+
+func checkOnlyTests(t tree) (found []string) {
+	for _, f := range t.files {
+		if !f.code() {
+			continue
+		}
+		for _, p := range f.imports() {
+			dir, mine := ours(p)
+			if !mine {
+				dir = p
+			}
+			users, listed := onlyTests()[dir]
+			if listed && !within(f.dir, dir) && !slices.ContainsFunc(users, func(u string) bool { return within(f.dir, u) }) {
+				found = append(found, fmt.Sprintf("%s imports %s, which is for tests", f.path, p))
+			}
+		}
+	}
+	return found
+}
+
+// A seam holds interfaces, plain data and errors. Its only functions are the methods of error types, String
+// methods, and questions about an error.
+func checkSeams(t tree) (found []string) {
+	for _, seam := range []string{"store", "broker"} {
+		errs := errorTypes(t, seam)
+		for _, f := range t.files {
+			if f.dir != seam || !f.code() {
+				continue
+			}
+			for _, d := range f.ast.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && !seamFunc(fn, errs) {
+					found = append(found, fmt.Sprintf("%s: %s is behaviour, in a seam", t.at(fn), fn.Name.Name))
+				}
+			}
+		}
+	}
+	return found
+}
+
+func errorTypes(t tree, dir string) map[string]bool {
+	out := map[string]bool{}
+	for _, f := range t.files {
+		if f.dir != dir || !f.code() {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil && fn.Name.Name == "Error" {
+				out[receiver(fn)] = true
+			}
+		}
+	}
+	return out
+}
+
+func seamFunc(fn *ast.FuncDecl, errs map[string]bool) bool {
+	if fn.Recv != nil {
+		return errs[receiver(fn)] || fn.Name.Name == "String"
+	}
+	in := fn.Type.Params.List
+	if len(in) != 1 || len(in[0].Names) > 1 {
+		return false
+	}
+	id, ok := in[0].Type.(*ast.Ident)
+	return ok && id.Name == "error"
+}
+
+func receiver(fn *ast.FuncDecl) string {
+	typ := fn.Recv.List[0].Type
+	if star, ok := typ.(*ast.StarExpr); ok {
+		typ = star.X
+	}
+	if id, ok := typ.(*ast.Ident); ok {
+		return id.Name
+	}
+	return ""
+}
+
+func checkSizes(t tree) (found []string) {
+	for _, f := range t.files {
+		if f.ast == nil {
+			continue
+		}
+		most := maxCode
+		if f.test() {
+			most = maxTest
+		}
+		if n := strings.Count(f.text, "\n"); n > most {
+			found = append(found, fmt.Sprintf("%s has %d lines, at most %d are allowed", f.path, n, most))
+		}
+		for _, d := range f.ast.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || f.test() {
+				continue
+			}
+			if n := t.fset.Position(fn.End()).Line - t.fset.Position(fn.Pos()).Line + 1; n > maxFunc {
+				found = append(found, fmt.Sprintf("%s: %s has %d lines, at most %d are allowed", t.at(fn), fn.Name.Name, n, maxFunc))
+			}
+		}
+	}
+	return found
+}
+
+func checkVariables(t tree) (found []string) {
+	for _, f := range t.files {
+		if !f.code() {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			gen, ok := d.(*ast.GenDecl)
+			if !ok || gen.Tok != token.VAR {
+				continue
+			}
+			for _, s := range gen.Specs {
+				if spec := s.(*ast.ValueSpec); !variableOK(gen, spec) {
+					found = append(found, fmt.Sprintf("%s: the package variable %s is no error, interface assertion, embed or event", t.at(spec), spec.Names[0].Name))
+				}
+			}
+		}
+	}
+	return found
+}
+
+func variableOK(gen *ast.GenDecl, spec *ast.ValueSpec) bool {
+	if embeds(gen.Doc) || embeds(spec.Doc) {
+		return true
+	}
+	for i, name := range spec.Names {
+		switch {
+		case name.Name == "_" && spec.Type != nil:
+		case len(spec.Values) != len(spec.Names):
+			return false
+		case isError(name.Name, spec.Values[i]), isEvent(spec.Values[i]):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func embeds(doc *ast.CommentGroup) bool {
+	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
+}
+
+func isError(name string, v ast.Expr) bool {
+	call, ok := v.(*ast.CallExpr)
+	if !ok || !strings.HasPrefix(strings.ToLower(name), "err") {
+		return false
+	}
+	fn := spelled(call.Fun)
+	return fn == "errors.New" || fn == "fmt.Errorf"
+}
+
+func isEvent(v ast.Expr) bool {
+	lit, ok := v.(*ast.CompositeLit)
+	if !ok {
+		return false
+	}
+	typ, ok := lit.Type.(*ast.IndexExpr)
+	return ok && (spelled(typ.X) == "skald.Event" || spelled(typ.X) == "Event")
+}
+
+func spelled(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return spelled(e.X) + "." + e.Sel.Name
+	}
+	return ""
+}
+
+func checkInitAndPanic(t tree) (found []string) {
+	for _, f := range t.files {
+		if !f.code() {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Recv == nil && n.Name.Name == "init" {
+					found = append(found, t.at(n)+": no init functions")
+				}
+			case *ast.CallExpr:
+				if spelled(n.Fun) == "panic" {
+					found = append(found, t.at(n)+": no panics: return an error")
+				}
+			}
+			return true
+		})
+	}
+	return found
+}
+
+func checkNames(t tree) (found []string) {
+	vague := []string{"util", "utils", "common", "types", "models", "helpers", "misc"}
+	for _, f := range t.files {
+		if f.ast == nil {
+			continue
+		}
+		for _, name := range []string{path.Base(f.dir), strings.TrimSuffix(f.ast.Name.Name, "_test")} {
+			if slices.Contains(vague, name) {
+				found = append(found, fmt.Sprintf("%s: %q says nothing of what is in a package", f.path, name))
+			}
+		}
+	}
+	return found
+}
+
+const (
+	manner = `((OR|REPLACE|UNLOGGED|TEMP|TEMPORARY|UNIQUE|MATERIALIZED|FOREIGN|VIRTUAL)\s+)*`
+	object = `(TABLE|INDEX|TYPE|SEQUENCE|VIEW|FUNCTION|TRIGGER)\b`
+)
+
+// Tables are made and changed by migrations, and by what the demo and tests make for themselves. Nothing that
+// is shipped, a migration neither, drops one.
+func checkDDL(t tree) (found []string) {
+	ddl := regexp.MustCompile(`(?i)\b(CREATE|ALTER|DROP)\s+` + manner + object)
+	drop := regexp.MustCompile(`(?i)\bDROP\s+TABLE\b`)
+	for _, f := range t.files {
+		if f.test() || free(f.dir) {
+			continue
+		}
+		rule, what := ddl, "DDL outside a migration"
+		if path.Base(f.dir) == "migration" && f.ast == nil {
+			rule, what = drop, "a migration that drops a table"
+		}
+		for _, s := range statements(f) {
+			if hit := rule.FindString(s); hit != "" {
+				found = append(found, fmt.Sprintf("%s: %s: %q", f.path, what, hit))
+			}
+		}
+	}
+	return found
+}
+
+func free(dir string) bool {
+	for _, d := range []string{"cmd", "examples", "sagatest", "store/storetest", "broker/brokertest"} {
+		if within(dir, d) {
+			return true
+		}
+	}
+	return false
+}
+
+// statements are the text that may reach a database: SQL without its comments, the strings of Go.
+func statements(f file) (out []string) {
+	if f.ast == nil {
+		return []string{regexp.MustCompile(`(?m)--.*$`).ReplaceAllString(f.text, "")}
+	}
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if s, err := strconv.Unquote(lit.Value); err == nil {
+				out = append(out, s)
+			}
+		}
+		return true
+	})
+	return out
+}
