@@ -1,0 +1,357 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+func unitTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"CommitsAllAtOnce":        (*suite[TTx]).unitCommitsAllAtOnce,
+		"RollsBackAll":            (*suite[TTx]).unitRollsBackAll,
+		"RollbackInstead":         (*suite[TTx]).unitRollbackInstead,
+		"RollbackInsteadOfItself": (*suite[TTx]).unitRollbackInsteadOfItself,
+		"LostMark":                (*suite[TTx]).unitLostMark,
+		"LostLock":                (*suite[TTx]).unitLostLock,
+		"LostLane":                (*suite[TTx]).unitLostLane,
+		"GuardsThatHold":          (*suite[TTx]).unitGuardsThatHold,
+		"SwallowedError":          (*suite[TTx]).unitSwallowedError,
+		"Lent":                    (*suite[TTx]).unitLent,
+		"Ended":                   (*suite[TTx]).unitEnded,
+		"BeginThatFails":          (*suite[TTx]).unitBeginThatFails,
+		"BeginCancelled":          (*suite[TTx]).unitBeginCancelled,
+		"CommitCancelled":         (*suite[TTx]).unitCommitCancelled,
+		"RollbackCancelled":       (*suite[TTx]).unitRollbackCancelled,
+		"Idle":                    (*suite[TTx]).unitIdle,
+		"Parallel":                (*suite[TTx]).unitParallel,
+		"Empty":                   (*suite[TTx]).unitEmpty,
+	}
+}
+
+func (s *suite[TTx]) unitCommitsAllAtOnce() {
+	m, kept, said := mark(), message("a", 1), message("a", 2)
+	u := s.begin(s.d, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}})
+	s.found(u, store.Fresh)
+	s.put(u.Tx(), "k", "v")
+	s.write(u.Tx(), kept)
+	s.counts(0, 0, 0)
+	s.user("k", "")
+	s.seen(m, store.Fresh)
+	s.commit(u, rows(said))
+	s.counts(2, 1, 0)
+	s.user("k", "v")
+	s.seen(m, store.Done)
+	s.wantIDs(s.all(), kept.ID, said.ID)
+}
+
+func (s *suite[TTx]) unitRollsBackAll() {
+	m := mark()
+	u := s.begin(s.d, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}})
+	s.put(u.Tx(), "k", "v")
+	s.write(u.Tx(), message("a", 1))
+	stood, err := u.Rollback(s.Context())
+	s.ok(err, "roll back")
+	if len(stood) != 0 {
+		s.Fatalf("a rollback without effects answers %v", stood)
+	}
+	s.counts(0, 0, 0)
+	s.user("k", "")
+	u = s.begin(s.d, intake(m))
+	s.found(u, store.Fresh)
+	s.rollback(u)
+}
+
+func (s *suite[TTx]) unitRollbackInstead() {
+	done, fresh, other := mark(), mark(), mark()
+	s.apply(store.Effect{Mark: &done})
+	u := s.begin(s.d, store.Intake{})
+	s.put(u.Tx(), "k", "v")
+	s.write(u.Tx(), message("a", 1))
+	instead := message("a", 2)
+	stood, err := u.Rollback(s.Context(),
+		store.Effect{Mark: &fresh, Rows: rows(instead).Rows},
+		store.Effect{Mark: &done, Rows: rows(message("a", 3)).Rows},
+		store.Effect{Mark: &other})
+	s.ok(err, "roll back")
+	if want := []bool{true, false, true}; !slices.Equal(stood, want) {
+		s.Fatalf("%v stand, want %v", stood, want)
+	}
+	s.counts(1, 3, 0)
+	s.user("k", "")
+	s.wantIDs(s.all(), instead.ID)
+}
+
+// The mark that the unit itself took in is free again for what is done instead.
+func (s *suite[TTx]) unitRollbackInsteadOfItself() {
+	m, lock := mark(), store.Lock{Space: "order", Key: "a"}
+	u := s.begin(s.d, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{lock}})
+	lock.Version = u.Found().Locks[0]
+	no := rejected(m, "out of stock")
+	stood, err := u.Rollback(s.Context(), store.Effect{Mark: &no, Locks: []store.Lock{lock}, Rows: rows(message("a", 1)).Rows})
+	s.ok(err, "roll back")
+	if !slices.Equal(stood, []bool{true}) {
+		s.Fatalf("%v stand", stood)
+	}
+	s.counts(1, 1, 0)
+	s.seen(m, store.Rejected)
+}
+
+// lost wants a unit whose effect loses a guard to leave nothing at all.
+func (s *suite[TTx]) lost(e store.Effect) {
+	s.Helper()
+	before, mine := s.db.Count(s), mark()
+	u := s.begin(s.d, store.Intake{Marks: []store.Mark{mine}, Locks: []store.Lock{{Space: "other", Key: "x"}}})
+	s.put(u.Tx(), "lost", "v")
+	s.write(u.Tx(), message("a", 1))
+	e.Rows = append(e.Rows, message("a", 2))
+	good := mark()
+	s.is(u.Commit(s.Context(), store.Effect{Mark: &good}, e, rows(message("a", 3))), store.ErrLost, "commit")
+	s.user("lost", "")
+	s.counts(before.Rows, before.Marks, before.Aside)
+	u = s.begin(s.d, store.Intake{Marks: []store.Mark{mine}, Locks: []store.Lock{{Space: "other", Key: "x"}}})
+	s.found(u, store.Fresh)
+	if got := u.Found().Locks[0]; got != 1 {
+		s.Fatalf("a unit that lost raised a lock to %d", got)
+	}
+	s.rollback(u)
+}
+
+func (s *suite[TTx]) unitLostMark() {
+	m := mark()
+	s.apply(store.Effect{Mark: &m})
+	s.lost(store.Effect{Mark: &m})
+}
+
+func (s *suite[TTx]) unitLostLock() {
+	s.apply(store.Effect{Locks: []store.Lock{{Space: "order", Key: "a"}}})
+	s.lost(store.Effect{Locks: []store.Lock{{Space: "order", Key: "a", Version: 1}}})
+	s.lost(store.Effect{Locks: []store.Lock{{Space: "order", Key: "b", Version: 7}}})
+}
+
+func (s *suite[TTx]) unitLostLane() {
+	l := s.lease(s.d, "one", "1")[0]
+	s.lost(store.Effect{Lane: &store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: "other"}})
+	s.lost(store.Effect{Lane: &store.Progress{Lane: l.ID, Epoch: l.Epoch + 1, Token: l.Token}})
+	s.lost(store.Effect{Lane: &store.Progress{Lane: 5000, Epoch: l.Epoch, Token: l.Token}})
+}
+
+func (s *suite[TTx]) unitGuardsThatHold() {
+	l := s.lease(s.d, "one", "1")[0]
+	s.apply(store.Effect{Locks: []store.Lock{{Space: "order", Key: "a"}}})
+	m, inc := mark(), "b1"
+	u := s.begin(s.d, locking("a"))
+	s.commit(u, store.Effect{
+		Mark: &m, Locks: []store.Lock{{Space: "order", Key: "a", Version: 2}, {Space: "order", Key: "b", Version: 1}},
+		Rows: rows(message("a", 1)).Rows,
+		Lane: &store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Incarnation: &inc},
+	})
+	s.counts(1, 1, 0)
+	if got := s.lease(s.d, "one", "1")[0]; got.Incarnation != inc {
+		s.Fatalf("the lane's incarnation is %q", got.Incarnation)
+	}
+}
+
+// A handler that swallows the error that aborted its transaction must not be taken for a success.
+func (s *suite[TTx]) unitSwallowedError() {
+	if s.can.Poison == nil {
+		s.Skip("no error aborts a transaction here")
+	}
+	m := mark()
+	u := s.begin(s.d, intake(m))
+	s.put(u.Tx(), "k", "v")
+	if s.can.Poison(u.Tx()) == nil {
+		s.Fatal("the harness poisoned nothing")
+	}
+	if err := u.Commit(s.Context(), rows(message("a", 1))); err == nil {
+		s.Fatal("the commit of an aborted transaction answers success")
+	}
+	s.counts(0, 0, 0)
+	s.user("k", "")
+	u = s.begin(s.d, intake(m)) // nothing was left open either
+	s.put(u.Tx(), "k", "v")
+	if s.can.Poison(u.Tx()) == nil {
+		s.Fatal("the harness poisoned nothing")
+	}
+	if err := u.Commit(s.Context()); err == nil {
+		s.Fatal("the commit of an aborted transaction without effects answers success")
+	}
+	s.counts(0, 0, 0)
+	s.user("k", "")
+}
+
+func (s *suite[TTx]) unitLent() {
+	for name, end := range map[string]func(TTx) error{"commit": s.db.Commit, "rollback": s.db.Rollback} {
+		u := s.begin(s.d, intake(mark()))
+		s.put(u.Tx(), name, "v")
+		s.write(u.Tx(), message("a", 1))
+		err, before := end(u.Tx()), s.db.Count(s)
+		if s.can.StopsCommit {
+			s.is(err, store.ErrLent, name+" of a lent transaction")
+			s.user(name, "")
+			s.commit(u)
+			s.user(name, "v")
+			continue
+		}
+		s.is(u.Commit(s.Context(), rows(message("a", 2))), store.ErrLent, "commit after the handler's "+name)
+		if got := s.db.Count(s).Rows; got != before.Rows {
+			s.Fatalf("after ErrLent %d rows were written", got-before.Rows)
+		}
+	}
+}
+
+func (s *suite[TTx]) unitEnded() {
+	for _, end := range []func(u store.Unit[TTx]){
+		func(u store.Unit[TTx]) { s.commit(u) },
+		s.rollback,
+		func(u store.Unit[TTx]) {
+			s.is(u.Commit(s.Context(), store.Effect{Locks: []store.Lock{{Space: "order", Key: "z", Version: 9}}}), store.ErrLost, "commit")
+		},
+	} {
+		u := s.begin(s.d, store.Intake{})
+		end(u)
+		before := s.db.Count(s)
+		if err := s.d.Write(s.Context(), u.Tx(), rows(message("a", 1))); err == nil {
+			s.Error("Write into an ended unit's transaction answers success")
+		}
+		if err := s.db.Put(u.Tx(), "late", "v"); err == nil {
+			s.Error("a statement in an ended unit's transaction answers success")
+		}
+		if err := u.Commit(s.Context(), rows(message("a", 1))); err == nil {
+			s.Error("Commit of an ended unit answers success")
+		}
+		s.user("late", "")
+		s.counts(before.Rows, before.Marks, before.Aside)
+	}
+}
+
+// A Begin that fails half way leaves nothing open: neither marks nor locks nor a transaction.
+func (s *suite[TTx]) unitBeginThatFails() {
+	first, second := mark(), mark()
+	holder := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{second}, Locks: []store.Lock{{Space: "order", Key: "b"}}})
+	for _, in := range []store.Intake{
+		{Marks: []store.Mark{first, second}, Wait: shortly},
+		{Marks: []store.Mark{first}, Locks: []store.Lock{{Space: "order", Key: "a"}, {Space: "order", Key: "b"}}, Wait: shortly},
+	} {
+		_, err := s.d.Begin(s.Context(), in)
+		s.is(err, store.ErrBusy, "begin against a rival")
+		if !s.d.Outage(err) {
+			s.Fatalf("%v is no outage", err)
+		}
+		if s.can.Rivals {
+			u := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{first}, Locks: []store.Lock{{Space: "order", Key: "a"}}, Wait: patience})
+			s.found(u, store.Fresh)
+			s.rollback(u)
+		}
+	}
+	s.rollback(holder)
+	u := s.begin(s.d, intake(first, second))
+	s.found(u, store.Fresh, store.Fresh)
+	s.rollback(u)
+	s.counts(0, 0, 0)
+}
+
+func (s *suite[TTx]) unitBeginCancelled() {
+	m := mark()
+	if _, err := s.d.Begin(s.cancelled(), intake(m)); err == nil {
+		s.Fatal("begin under a cancelled context answers success")
+	}
+	holder := s.begin(s.db.Driver(s), intake(m))
+	ctx, stop := context.WithTimeout(s.Context(), shortly)
+	defer stop()
+	began := time.Now()
+	if _, err := s.d.Begin(ctx, intake(m)); err == nil {
+		s.Fatal("begin against a rival answers success")
+	}
+	if took := time.Since(began); took > patience/2 {
+		s.Fatalf("begin outlived its context by %v", took-shortly)
+	}
+	s.rollback(holder)
+	u := s.begin(s.d, intake(m))
+	s.found(u, store.Fresh)
+	s.commit(u)
+}
+
+// Whatever a commit under a cancelled context answers, the marks tell what became of it.
+func (s *suite[TTx]) unitCommitCancelled() {
+	m := mark()
+	u := s.begin(s.d, intake(m))
+	s.put(u.Tx(), "k", "v")
+	if err := u.Commit(s.cancelled(), rows(message("a", 1))); err == nil {
+		s.Fatal("commit under a cancelled context answers success")
+	}
+	u = s.begin(s.d, intake(m))
+	switch u.Found().Marks[0].Outcome {
+	case store.Fresh:
+		s.user("k", "")
+		s.counts(0, 0, 0)
+	case store.Done:
+		s.user("k", "v")
+		s.counts(1, 1, 0)
+	}
+	s.rollback(u)
+}
+
+func (s *suite[TTx]) unitRollbackCancelled() {
+	m := mark()
+	u := s.begin(s.d, intake(m))
+	s.put(u.Tx(), "k", "v")
+	_, _ = u.Rollback(s.cancelled()) // its error says nothing about the rows
+	s.user("k", "")
+	u = s.begin(s.d, intake(m))
+	s.found(u, store.Fresh)
+	s.rollback(u)
+}
+
+// A handler that leaves its transaction alone for too long loses it; a rival goes on.
+func (s *suite[TTx]) unitIdle() {
+	m := mark()
+	in := intake(m)
+	in.Handle = shortly
+	paused := s.begin(s.d, in)
+	s.put(paused.Tx(), "k", "paused")
+	u := s.begin(s.db.Driver(s), intake(m))
+	s.found(u, store.Fresh)
+	s.put(u.Tx(), "k", "rival")
+	s.commit(u)
+	if err := paused.Commit(s.Context(), rows(message("a", 1))); err == nil {
+		s.Fatal("a unit that the database ended commits")
+	}
+	s.counts(0, 1, 0)
+	s.user("k", "rival")
+	u = s.begin(s.d, store.Intake{})
+	s.commit(u, rows(message("a", 2)))
+	s.counts(1, 1, 0)
+}
+
+// Units that touch different rows do not wait for each other.
+func (s *suite[TTx]) unitParallel() {
+	if !s.can.Rivals {
+		s.Skip("one writer at a time")
+	}
+	var us []store.Unit[TTx]
+	for _, key := range []string{"a", "b", "c"} {
+		u := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{mark()}, Locks: []store.Lock{{Space: "order", Key: key}}, Wait: patience})
+		s.put(u.Tx(), key, "v")
+		s.write(u.Tx(), message(key, 1))
+		us = append(us, u)
+	}
+	for _, u := range us {
+		s.commit(u)
+	}
+	s.counts(3, 3, 0)
+}
+
+func (s *suite[TTx]) unitEmpty() {
+	s.commit(s.begin(s.d, store.Intake{}))
+	s.commit(s.begin(s.d, store.Intake{}), store.Effect{})
+	s.applied([]bool{})
+	s.applied([]bool{true}, store.Effect{})
+	s.counts(0, 0, 0)
+	if s.d.Outage(nil) || s.d.Outage(errors.New("a handler's own")) || s.d.Outage(store.ErrLost) || s.d.Outage(store.ErrLent) {
+		s.Error("what is no outage is called one")
+	}
+}
