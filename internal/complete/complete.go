@@ -2,6 +2,7 @@
 package complete
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -21,6 +22,7 @@ const (
 	MaxKey     = 1 << 10
 	MaxTopic   = 249
 	MaxType    = 255
+	MaxText    = 1 << 10 // of a subject, a schema, a stamp
 )
 
 // A Completer has what a draft lacks.
@@ -73,15 +75,18 @@ func (c Completer) stamp(ctx context.Context, m *skald.Message) {
 	}
 	m.Time = now().UTC().Truncate(time.Microsecond) // what PostgreSQL keeps
 	m.ID = id(m.Time)
-	cause, ok := skald.Cause(ctx)
-	if !ok {
-		m.CorrelationID = m.ID
-		return
+	cause, _ := skald.Cause(ctx)
+	m.CausationID, m.TraceParent = kept(cause.ID), kept(cause.TraceParent)
+	m.CorrelationID = cmp.Or(kept(cause.CorrelationID), m.CausationID, m.ID)
+}
+
+// kept drops what no column or header can hold: a foreign message may be called anything, and what a handler
+// says because of it must not fail for that.
+func kept(s string) string {
+	if len(s) > MaxText || !textOK(s) {
+		return ""
 	}
-	m.CausationID, m.CorrelationID, m.TraceParent = cause.ID, cause.CorrelationID, cause.TraceParent
-	if m.CorrelationID == "" {
-		m.CorrelationID = cause.ID
-	}
+	return s
 }
 
 // Limits says which limit m breaks, with a *store.LimitError.
@@ -98,8 +103,12 @@ func Limits(m *skald.Message) error {
 		what = fmt.Sprintf("data is %d bytes, at most %d are allowed: send a reference instead", len(m.Data), MaxData)
 	case size > MaxHeaders:
 		what = fmt.Sprintf("headers are %d bytes, at most %d are allowed", size, MaxHeaders)
-	case !textOK(m.Subject) || len(m.Subject) > MaxKey:
-		what = fmt.Sprintf("a subject is at most %d bytes of text", MaxKey)
+	case !textOK(m.Subject) || len(m.Subject) > MaxText:
+		what = fmt.Sprintf("a subject is at most %d bytes of text", MaxText)
+	case !textOK(m.ContentType) || len(m.ContentType) > MaxType:
+		what = fmt.Sprintf("a content type is at most %d bytes of text", MaxType)
+	case !textOK(m.Schema) || len(m.Schema) > MaxText:
+		what = fmt.Sprintf("a schema is at most %d bytes of text", MaxText)
 	default:
 		what = badHeader(m.Headers)
 	}

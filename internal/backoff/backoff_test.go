@@ -1,0 +1,40 @@
+package backoff
+
+import (
+	"testing"
+	"time"
+)
+
+func TestAfter(t *testing.T) {
+	const first, most = 100 * time.Millisecond, 30 * time.Second
+	for _, c := range []struct {
+		attempt int
+		least   time.Duration
+	}{
+		{0, first}, {1, first}, {2, 2 * first}, {3, 4 * first}, {9, 256 * first}, {10, most}, {11, most}, {1 << 30, most},
+	} {
+		spread := map[time.Duration]bool{}
+		for range 200 {
+			d := After(c.attempt, first, most)
+			if d < c.least || d > c.least+c.least/2 {
+				t.Fatalf("After(%d) = %v, want %v to %v", c.attempt, d, c.least, c.least+c.least/2)
+			}
+			spread[d] = true
+		}
+		if len(spread) < 100 {
+			t.Errorf("After(%d) gives only %d different waits of 200", c.attempt, len(spread))
+		}
+	}
+}
+
+func TestAfterAtTheEdges(t *testing.T) {
+	if d := After(5, 0, 0); d != 0 {
+		t.Errorf("After(5, 0, 0) = %v", d)
+	}
+	if d := After(1, time.Minute, time.Second); d < time.Second || d > 1500*time.Millisecond {
+		t.Errorf("a first wait above the most = %v", d)
+	}
+	if d := After(200, time.Nanosecond, 100*365*24*time.Hour); d < 100*365*24*time.Hour {
+		t.Errorf("a wait of a century = %v", d)
+	}
+}
