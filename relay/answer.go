@@ -1,0 +1,124 @@
+package relay
+
+import (
+	"errors"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/store"
+)
+
+// answered writes the broker's answer to a call into the lanes that had rows in it.
+func (r *Relay) answered(a answer) {
+	c := a.call
+	r.inFlight -= c.rows
+	r.bytes -= c.bytes
+	if c.aside != nil {
+		r.asideAnswered(c, a.err)
+		return
+	}
+	verdict := newVerdict(a.err)
+	r.reach(verdict)
+	for i, l := range c.lanes {
+		p := c.pieces[i]
+		if len(p.rows) == 0 {
+			continue
+		}
+		l.pending--
+		if l.dead {
+			continue
+		}
+		r.judge(c, l, p, verdict)
+		l.advance()
+		if l.trouble && l.pending == 0 {
+			r.restart(l)
+		}
+	}
+}
+
+// A verdict is a broker's answer, by index in the call.
+type verdict struct {
+	all  error // an outage: nothing is known of any row
+	rows *broker.PublishError
+}
+
+func newVerdict(err error) verdict {
+	var part *broker.PublishError
+	if err == nil || !errors.As(err, &part) {
+		return verdict{all: err}
+	}
+	return verdict{rows: part}
+}
+
+func (v verdict) of(i int) (failed, refused error) {
+	switch {
+	case v.all != nil:
+		return v.all, nil
+	case v.rows == nil:
+		return nil, nil
+	}
+	return v.rows.Failed[i], v.rows.Refused[i]
+}
+
+// judge finishes a piece: how far it was taken, and what is suspected of its rows.
+func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
+	p.done = true
+	taken := 0
+	for k, i := range p.at {
+		row := &p.rows[k]
+		failed, refused := v.of(i)
+		switch {
+		case failed == nil && refused == nil:
+			delete(l.suspects, row.Seq)
+			taken++
+			continue
+		case refused != nil && c.alone:
+			r.setAside(l, p, row, refused)
+			continue
+		case errors.Is(refused, broker.ErrNoTopic):
+			r.missing[row.Topic] = r.o.Now().Add(missingFor)
+		case refused != nil:
+			l.suspects[row.Seq] = true
+		}
+		if p.bad == 0 {
+			p.bad = row.Seq
+		}
+	}
+	if p.bad == 0 {
+		l.fails = 0
+	}
+	r.count(func(h *Health) { h.Published += int64(taken) })
+}
+
+// setAside takes a row out of the way that the broker refused alone; its key waits for it.
+func (r *Relay) setAside(l *lane, p *piece, row *store.Row, why error) {
+	delete(l.suspects, row.Seq)
+	l.hold(&row.Message)
+	p.aside = append(p.aside, store.Aside{Row: *row, Attempts: 1, Why: why.Error(), Due: r.o.AsideFirst})
+	r.hasAside = true
+	r.count(func(h *Health) { h.SetAside++ })
+	r.o.Logger.Warn("relay: row set aside", "owner", r.o.Owner, "lane", l.ID, "seq", row.Seq, "id", row.ID,
+		"topic", row.Topic, "type", row.Type, "error", why)
+}
+
+// restart puts a lane that had a row not taken back to its acknowledged prefix.
+func (r *Relay) restart(l *lane) {
+	r.ungroup(l)
+	if l.leaving {
+		l.trouble, l.pieces = false, nil
+		return
+	}
+	l.fails++
+	wait := backoff.After(l.fails, r.o.RetryFirst, r.o.RetryMost)
+	if l.fails == 1 {
+		wait = 0
+	}
+	r.groupFor(l, r.o.Now().Add(wait))
+}
+
+// reach notes whether the broker answers at all.
+func (r *Relay) reach(v verdict) {
+	if r.away(&r.brokerAway, v.all) && v.all != nil {
+		r.o.Logger.Warn("relay: the broker is away", "owner", r.o.Owner, "error", v.all)
+	}
+}

@@ -1,0 +1,105 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/backoff"
+)
+
+const (
+	asideMax  = 500
+	asideSoon = time.Second     // between two looks while there are rows set aside
+	asideSlow = 5 * time.Second // between two looks otherwise: another instance may have left some
+)
+
+// retryAside publishes rows that were set aside and are due. Their keys have nothing else under way, because
+// everything newer of them is set aside too.
+func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
+	now := r.o.Now()
+	if r.retrying || now.Before(r.asideAt) || len(r.lanes) == 0 {
+		return false, nil
+	}
+	r.asideAt = now.Add(asideSlow)
+	if r.hasAside {
+		r.asideAt = now.Add(asideSoon)
+	}
+	due, err := r.db.Retry(ctx, r.laneIDs(), asideMax)
+	if err != nil {
+		return false, fmt.Errorf("read rows set aside: %w", err)
+	}
+	if len(due) == 0 {
+		return false, nil
+	}
+	c, msgs := &call{aside: due, rows: len(due)}, make([]skald.Message, len(due))
+	for i := range due {
+		msgs[i] = outgoing(due[i].Row)
+		c.bytes += len(due[i].Data)
+	}
+	r.hasAside, r.retrying = true, true
+	r.send(c, msgs)
+	return true, nil
+}
+
+func (r *Relay) laneIDs() []int {
+	ids := make([]int, 0, len(r.lanes))
+	for id, l := range r.lanes {
+		if !l.leaving {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// asideAnswered frees the rows that were taken at last and puts the refused ones off.
+func (r *Relay) asideAnswered(c *call, err error) {
+	r.retrying = false
+	v := newVerdict(err)
+	r.reach(v)
+	freed := false
+	for i := range c.aside {
+		a := &c.aside[i]
+		l := r.byBucket[a.Bucket]
+		if l == nil || l.dead {
+			continue
+		}
+		switch failed, refused := v.of(i); {
+		case refused != nil:
+			a.Attempts++
+			a.Why, a.Due = refused.Error(), backoff.After(a.Attempts, r.o.AsideFirst, r.o.AsideMost)
+			l.aside = append(l.aside, *a)
+			if !errors.Is(refused, broker.ErrNoTopic) {
+				r.o.Logger.Debug("relay: row refused again", "owner", r.o.Owner, "lane", l.ID, "seq", a.Seq, "id", a.ID, "error", refused)
+			}
+		case failed == nil:
+			l.freed = append(l.freed, a.Seq)
+			delete(r.missing, a.Topic)
+			r.count(func(h *Health) { h.Published++ })
+			freed = true
+		}
+	}
+	if freed {
+		r.asideAt = r.o.Now() // what waits behind them may go
+	}
+}
+
+// reload asks which keys of lanes still have rows set aside, after some were freed.
+func (r *Relay) reload(ctx context.Context, lanes []*lane) error {
+	ids := make([]int, len(lanes))
+	for i, l := range lanes {
+		ids[i] = l.ID
+	}
+	held, err := r.db.Held(ctx, ids)
+	if err != nil {
+		return fmt.Errorf("read keys set aside: %w", err)
+	}
+	for _, l := range lanes {
+		l.heldIs(held)
+	}
+	r.hasAside = r.hasAside || len(held) > 0
+	return nil
+}

@@ -1,0 +1,145 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/skald-go/skald/store"
+)
+
+// lease renews what we hold and takes what is free, every third of the lease's time.
+func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
+	now := r.o.Now()
+	free := r.toFree()
+	if now.Before(r.leaseAt) && len(free) == 0 {
+		return false, nil
+	}
+	leased, err := r.db.Lease(ctx, store.Ask{Owner: r.o.Owner, Life: r.life, TTL: r.o.TTL, Free: free})
+	if err != nil {
+		return false, fmt.Errorf("lease lanes: %w", err)
+	}
+	// Counted from before the question: the store's clock started later.
+	r.expires, r.leaseAt = now.Add(r.o.TTL), now.Add(r.o.TTL/3)
+	for _, id := range free {
+		r.drop(r.lanes[id])
+	}
+	gained := r.compare(leased.Lanes)
+	if err := r.takeUp(ctx, gained); err != nil {
+		return true, err
+	}
+	r.shed(leased.Share)
+	r.count(func(h *Health) { h.Lanes = len(r.lanes) })
+	return len(gained)+len(free) > 0, nil
+}
+
+// toFree lists the lanes that are to go and have nothing under way and nothing unsaved.
+func (r *Relay) toFree() []int {
+	var ids []int
+	for id, l := range r.lanes {
+		if l.leaving && l.pending == 0 && !l.unsaved() {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// compare drops the lanes that are not ours any more and returns those that are new.
+func (r *Relay) compare(now []store.Lane) (gained []store.Lane) {
+	ours := map[int]bool{}
+	for _, l := range now {
+		mine := r.lanes[l.ID]
+		if mine != nil && mine.Epoch == l.Epoch && mine.Token == l.Token {
+			ours[l.ID] = true
+			continue
+		}
+		gained = append(gained, l)
+	}
+	for id, l := range r.lanes {
+		if !ours[id] {
+			r.drop(l)
+		}
+	}
+	return gained
+}
+
+// takeUp starts new lanes where their last owner left them. On another broker than they speak of they start at
+// the oldest row that is kept: what that broker had acknowledged may not exist on this one.
+func (r *Relay) takeUp(ctx context.Context, gained []store.Lane) error {
+	if len(gained) == 0 {
+		return nil
+	}
+	name, err := r.bus.Incarnation(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: ask for its incarnation: %w", errBroker, err)
+	}
+	lanes := make([]*lane, len(gained))
+	for i, g := range gained {
+		l := newLane(g)
+		if g.Incarnation != name {
+			l.renamed, l.Incarnation = true, name
+			if g.Incarnation != "" {
+				l.Cursor = store.Cursor{}
+				r.o.Logger.Warn("relay: another broker, lane starts at the oldest row", "owner", r.o.Owner, "lane", l.ID)
+			}
+		}
+		lanes[i] = l
+	}
+	if err := r.reload(ctx, lanes); err != nil {
+		return err
+	}
+	for _, l := range lanes {
+		r.lanes[l.ID] = l
+		for b := l.First; b <= l.Last; b++ {
+			r.byBucket[b] = l
+		}
+		r.groupFor(l, r.o.Now())
+	}
+	r.pollAt, r.asideAt = r.o.Now(), r.o.Now()
+	return nil
+}
+
+// shed chooses the lanes to give back when we hold more than our share.
+func (r *Relay) shed(share int) {
+	ids := r.laneIDs()
+	slices.Sort(ids)
+	for len(ids) > max(share, 0) {
+		l := r.lanes[ids[len(ids)-1]]
+		l.leaving = true
+		r.ungroup(l)
+		ids = ids[:len(ids)-1]
+	}
+}
+
+// drop forgets a lane. Answers that still come for it are ignored.
+func (r *Relay) drop(l *lane) {
+	l.dead = true
+	r.ungroup(l)
+	delete(r.lanes, l.ID)
+	for b := l.First; b <= l.Last; b++ {
+		if r.byBucket[b] == l {
+			r.byBucket[b] = nil
+		}
+	}
+}
+
+// forget drops everything: after a lost connection nothing of cursor or epoch is believed.
+func (r *Relay) forget() {
+	for _, l := range r.lanes {
+		r.drop(l)
+	}
+	r.count(func(h *Health) { h.Lanes = 0 })
+}
+
+// errBroker marks an outage of the broker met where the store was talked to.
+var errBroker = errors.New("the broker is away")
+
+// leave gives all lanes back at once.
+func (r *Relay) leave(ctx context.Context) error {
+	_, err := r.db.Lease(ctx, store.Ask{Owner: r.o.Owner, Life: r.life, TTL: r.o.TTL, Leave: true})
+	if err != nil {
+		return fmt.Errorf("give lanes back: %w", err)
+	}
+	return nil
+}

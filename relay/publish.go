@@ -1,0 +1,117 @@
+package relay
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/store"
+)
+
+// A call is one Publish under way, with the pieces of it by lane.
+type call struct {
+	lanes  []*lane
+	pieces []*piece
+	alone  bool          // one row, of which it was to be found out whether it is refused alone
+	aside  []store.Aside // a call of rows that were set aside: then there are no pieces
+	rows   int
+	bytes  int
+}
+
+type answer struct {
+	call *call
+	err  error
+}
+
+// missingFor is how long a topic is believed to be missing without asking again.
+const missingFor = 5 * time.Second
+
+// handOver gives rows to the broker, in order, and remembers what of them belongs to which lane.
+func (r *Relay) handOver(g *group, rows []store.Row) {
+	c, msgs := &call{}, make([]skald.Message, 0, len(rows))
+	parts := map[*lane]*piece{}
+	for i := range rows {
+		row := rows[i]
+		l := r.byBucket[row.Bucket]
+		if l == nil || l.group != g || l.trouble || l.leaving || (l.Cursor.Base == g.base && l.Cursor.Tip == g.tip && row.Seq <= l.Cursor.Seq) {
+			continue
+		}
+		p := parts[l]
+		if p == nil {
+			p = &piece{}
+			parts[l] = p
+			c.lanes, c.pieces = append(c.lanes, l), append(c.pieces, p)
+			l.pieces = append(l.pieces, p)
+		}
+		p.after = store.Cursor{Base: g.base, Tip: g.tip, Seq: row.Seq}
+		if why := r.mustWait(l, &row); why != nil {
+			p.aside = append(p.aside, *why)
+			l.hold(&row.Message)
+			delete(l.suspects, row.Seq)
+			continue
+		}
+		p.rows, p.at = append(p.rows, row), append(p.at, len(msgs))
+		msgs = append(msgs, outgoing(row))
+		c.bytes += len(row.Data)
+	}
+	c.rows = len(msgs)
+	c.alone = g.careful && c.rows == 1 && c.lanes[0].suspects[c.pieces[0].rows[0].Seq]
+	r.settleEmpty(c)
+	if c.rows > 0 {
+		r.send(c, msgs)
+	}
+}
+
+// mustWait is how a row is set aside that cannot be published now: its key waits, or its topic is missing.
+func (r *Relay) mustWait(l *lane, row *store.Row) *store.Aside {
+	if l.holds(&row.Message) {
+		return &store.Aside{Row: *row}
+	}
+	until, ok := r.missing[row.Topic]
+	if !ok {
+		return nil
+	}
+	if r.o.Now().After(until) {
+		delete(r.missing, row.Topic)
+		return nil
+	}
+	r.count(func(h *Health) { h.SetAside++ })
+	return &store.Aside{Row: *row, Attempts: 1, Why: "topic " + row.Topic + ": " + broker.ErrNoTopic.Error(), Due: r.o.AsideFirst}
+}
+
+// settleEmpty finishes the pieces of a call that hold no row to publish.
+func (r *Relay) settleEmpty(c *call) {
+	for i, p := range c.pieces {
+		if len(p.rows) > 0 {
+			c.lanes[i].pending++
+			continue
+		}
+		p.done = true
+		c.lanes[i].advance()
+	}
+}
+
+// send starts a call. publish is Run's, which hears of the answer later, or Step's, which waits for it.
+func (r *Relay) send(c *call, msgs []skald.Message) {
+	r.inFlight += c.rows
+	r.bytes += c.bytes
+	r.publish(c, msgs)
+}
+
+// outgoing is the row as it travels: with its place in the outbox, by which an inversion can be seen.
+func outgoing(row store.Row) skald.Message {
+	m := row.Message
+	m.Sequence = sequence(row.Seq)
+	return m
+}
+
+func sequence(seq int64) string {
+	var buf [20]byte
+	digits := strconv.AppendInt(buf[:0:0], seq, 10)
+	for i := range buf {
+		buf[i] = '0'
+	}
+	copy(buf[len(buf)-len(digits):], digits)
+	return string(buf[:])
+}

@@ -1,0 +1,278 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/store"
+)
+
+// Step does one turn: leases, reads at most a page of each window, publishes it, waits for the broker's answer
+// and saves how far the lanes have come. It never waits for rows.
+func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
+	r.publish = func(c *call, msgs []skald.Message) {
+		r.answered(answer{call: c, err: r.bus.Publish(ctx, msgs).Wait(ctx)})
+	}
+	r.pollAt = time.Time{} // who steps decides when to look
+	if err := r.check(ctx); err != nil {
+		return false, err
+	}
+	busy, err = r.turn(ctx)
+	if err == nil {
+		_, err = r.save(ctx, true)
+	}
+	if err != nil {
+		r.lost(err)
+	}
+	r.away(&r.storeAway, err)
+	return busy, err
+}
+
+// Close gives the lanes of a Step'ed relay back. Run does it by itself.
+func (r *Relay) Close(ctx context.Context) error {
+	r.forget()
+	return r.leave(ctx)
+}
+
+func (r *Relay) check(ctx context.Context) error {
+	if r.checked {
+		return nil
+	}
+	if err := r.db.Check(ctx); err != nil {
+		return fmt.Errorf("relay: %w", err)
+	}
+	r.checked = true
+	return nil
+}
+
+// turn takes everything on as far as it goes without waiting for the broker.
+func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
+	for _, phase := range []func(context.Context) (bool, error){r.lease, r.read, r.look, r.retryAside} {
+		did, err := phase(ctx)
+		busy = busy || did
+		switch {
+		case errors.Is(err, errBroker):
+			r.away(&r.brokerAway, err)
+		case err != nil:
+			return busy, err
+		}
+		if r.o.Now().After(r.expires) {
+			r.forget() // we were paused: others may own the lanes by now
+			r.leaseAt = time.Time{}
+			return true, nil
+		}
+	}
+	return busy, nil
+}
+
+// lost makes the relay start anew from what the store has.
+func (r *Relay) lost(err error) {
+	r.forget()
+	r.leaseAt = time.Time{}
+	if errors.Is(err, store.ErrMoved) {
+		r.moved++
+	}
+}
+
+// Run relays until ctx is done; then it takes no more, waits for what is under way, for at most Options.Drain,
+// saves and gives its lanes back. Outages of database and broker are waited for. It returns an error only for
+// what waiting cannot cure.
+func (r *Relay) Run(ctx context.Context) error {
+	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(r.o.Drain, kill) })
+	defer unhook()
+	l := &loop{r: r, answers: make(chan answer, 16), hard: hard}
+	r.publish = l.publish
+	err := l.run(ctx)
+	if err == nil {
+		l.drain()
+	}
+	r.count(func(h *Health) { h.Live, h.Why, h.Lanes = false, "stopped", 0 })
+	return err
+}
+
+// A loop is one life of Run. Only its goroutine touches the relay.
+type loop struct {
+	r       *Relay
+	answers chan answer
+	hard    context.Context // what outlives the signal, until the drain is over
+}
+
+// publish hears of the answer through the loop's channel, if the loop is still there.
+func (l *loop) publish(c *call, msgs []skald.Message) {
+	pending := l.r.bus.Publish(l.hard, msgs)
+	go func() {
+		a := answer{call: c, err: pending.Wait(l.hard)}
+		select {
+		case l.answers <- a:
+		case <-l.hard.Done():
+		}
+	}()
+}
+
+// storeTimeout bounds each turn's talk with the database, so that a connection that is dead and does not say so
+// is given up.
+const storeTimeout = 15 * time.Second
+
+func (l *loop) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		woken := l.r.woken() // asked for before the look, so that no write falls between the two
+		busy, next, err := l.turn()
+		if stop := l.sort(ctx, err); stop != nil {
+			return stop
+		}
+		l.collect()
+		if busy && err == nil {
+			continue
+		}
+		l.await(ctx, next, woken)
+	}
+	return nil
+}
+
+func (l *loop) turn() (busy bool, next time.Time, err error) {
+	ctx, cancel := context.WithTimeout(l.hard, storeTimeout)
+	defer cancel()
+	if err := l.r.check(ctx); err != nil {
+		return false, next, err
+	}
+	busy, err = l.r.turn(ctx)
+	if err == nil {
+		next, err = l.r.save(ctx, false)
+	}
+	if err == nil {
+		l.maintain()
+	}
+	return busy, next, err
+}
+
+// sort decides what an error of the store means: an end, or a pause and a new start.
+func (l *loop) sort(ctx context.Context, err error) error {
+	r := l.r
+	if err == nil || ctx.Err() != nil {
+		r.outages = 0
+		r.away(&r.storeAway, nil)
+		return nil
+	}
+	if store.Incurable(err) {
+		return err
+	}
+	r.lost(err)
+	if r.moved > 2 {
+		return fmt.Errorf("relay stops: %w", err)
+	}
+	if r.outages++; r.outages%20 == 1 {
+		r.o.Logger.WarnContext(ctx, "relay: waiting for the database", "owner", r.o.Owner, "error", err)
+	}
+	r.away(&r.storeAway, err)
+	wait := r.o.Now().Add(backoff.After(r.outages, 50*time.Millisecond, time.Second))
+	r.leaseAt, r.pollAt = wait, wait
+	return nil
+}
+
+// await sleeps until there is something to do.
+func (l *loop) await(ctx context.Context, save time.Time, woken <-chan struct{}) {
+	timer := time.NewTimer(l.r.until(save))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case a := <-l.answers:
+		l.r.answered(a)
+		l.collect()
+	case <-woken:
+		now := l.r.o.Now()
+		l.r.activity, l.r.pollAt = now, now
+	case <-timer.C:
+	}
+}
+
+// collect takes all answers that are there.
+func (l *loop) collect() {
+	for {
+		select {
+		case a := <-l.answers:
+			l.r.answered(a)
+		default:
+			return
+		}
+	}
+}
+
+// until is how long nothing needs to be done unless an answer or a write comes.
+func (r *Relay) until(save time.Time) time.Duration {
+	at := r.leaseAt
+	sooner := func(t time.Time) {
+		if t.Before(at) {
+			at = t
+		}
+	}
+	if len(r.groups) > 0 {
+		sooner(r.asideAt)
+	}
+	if !save.IsZero() {
+		sooner(save)
+	}
+	for _, g := range r.groups {
+		switch {
+		case !g.open():
+			sooner(later(r.pollAt, g.due))
+		case r.room(g):
+			sooner(g.due)
+		}
+	}
+	return max(0, at.Sub(r.o.Now()))
+}
+
+// woken has something when there was a write in this process; never, where the store does not know.
+func (r *Relay) woken() <-chan struct{} {
+	if w, ok := r.db.(store.Waker); ok {
+		return w.Woken()
+	}
+	return nil
+}
+
+// drain waits for what is under way, saves it and gives the lanes back.
+func (l *loop) drain() {
+	r := l.r
+	for r.inFlight > 0 {
+		select {
+		case a := <-l.answers:
+			r.answered(a)
+		case <-l.hard.Done():
+			r.o.Logger.Warn("relay: drain is over", "owner", r.o.Owner, "unanswered", r.inFlight)
+			return
+		}
+	}
+	_, err := r.save(l.hard, true)
+	r.forget()
+	if err = errors.Join(err, r.leave(l.hard)); err != nil {
+		r.o.Logger.Warn("relay: stop", "owner", r.o.Owner, "error", err)
+	}
+}
+
+const keepEvery = time.Minute
+
+// maintain sees to the retention, beside everything else, if we hold the lane of the first bucket.
+func (l *loop) maintain() {
+	r := l.r
+	now := r.o.Now()
+	if r.byBucket[0] == nil || now.Before(r.keepAt) || !r.keeping.CompareAndSwap(false, true) {
+		return
+	}
+	r.keepAt = now.Add(keepEvery)
+	go func() {
+		defer r.keeping.Store(false)
+		did, err := r.db.Maintain(l.hard, r.o.Keep)
+		switch {
+		case err != nil:
+			r.o.Logger.Warn("relay: retention", "owner", r.o.Owner, "error", err)
+		case did.Rows != 0 || did.Marks != 0 || len(did.Left) > 0:
+			r.o.Logger.Info("relay: retention", "owner", r.o.Owner, "rows", did.Rows, "marks", did.Marks, "left", did.Left)
+		}
+	}()
+}
