@@ -397,7 +397,7 @@ const (
 	object = `(TABLE|INDEX|TYPE|SEQUENCE|VIEW|FUNCTION|TRIGGER)\b`
 )
 
-// Tables are made and changed by migrations, and by what the demo and tests make for themselves. Nothing that
+// checkDDL: tables are made and changed by migrations, and by what the demo and tests make for themselves. Nothing that
 // is shipped, a migration neither, drops one.
 func checkDDL(t tree) (found []string) {
 	ddl := regexp.MustCompile(`(?i)\b(CREATE|ALTER|DROP)\s+` + manner + object)
@@ -407,7 +407,7 @@ func checkDDL(t tree) (found []string) {
 			continue
 		}
 		rule, what := ddl, "DDL outside a migration"
-		if path.Base(f.dir) == "migration" && f.ast == nil {
+		if migration(f) {
 			rule, what = drop, "a migration that drops a table"
 		}
 		for _, s := range statements(f) {
@@ -417,6 +417,12 @@ func checkDDL(t tree) (found []string) {
 		}
 	}
 	return found
+}
+
+// migration tells of what only a migration runs: the steps in migration/, and sql/migration.sql, which keeps
+// the book of them.
+func migration(f file) bool {
+	return f.ast == nil && (path.Base(f.dir) == "migration" || path.Base(f.path) == "migration.sql")
 }
 
 func free(dir string) bool {

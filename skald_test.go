@@ -1,0 +1,179 @@
+package skald_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+)
+
+type order struct {
+	ID     string `json:"id"`
+	Amount int    `json:"amount"`
+}
+
+var placed = skald.Event[order]{Topic: "orders", Type: "order.placed"}
+
+func TestEventNew(t *testing.T) {
+	want := skald.Draft{Topic: "orders", Type: "order.placed", Key: []byte("7"), Value: order{"7", 5}}
+	if got := placed.New("7", order{"7", 5}); !reflect.DeepEqual(got, want) {
+		t.Errorf("New = %+v, want %+v", got, want)
+	}
+	if got := placed.New("", order{}); got.Key != nil {
+		t.Errorf("an empty key became %q, want nil: no order promised", got.Key)
+	}
+	coded := skald.Event[int]{Topic: "t", Type: "a", Codec: reversed{}}
+	if got := coded.New("k", 1); got.Codec != (reversed{}) {
+		t.Errorf("the draft's codec is %v", got.Codec)
+	}
+}
+
+// reversed is a codec of strings that nobody else reads.
+type reversed struct{}
+
+func (reversed) Encode(_ context.Context, m *skald.Message, v any) error {
+	m.Data, m.ContentType = []byte(turned(v.(string))), "text/reversed"
+	return nil
+}
+
+func (reversed) Decode(_ context.Context, m skald.Message, v any) error {
+	*v.(*string) = turned(string(m.Data))
+	return nil
+}
+
+func turned(s string) string {
+	var b strings.Builder
+	for i := len(s) - 1; i >= 0; i-- {
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+func TestEventDecode(t *testing.T) {
+	m := skald.Message{ID: "1", Type: "order.placed", Data: []byte(`{"id":"7","amount":5}`)}
+	got, err := placed.Decode(t.Context(), m)
+	if err != nil || got.Value != (order{"7", 5}) || !reflect.DeepEqual(got.Message, m) {
+		t.Errorf("Decode = %+v, %v", got, err)
+	}
+	text, err := skald.Event[string]{Codec: reversed{}}.Decode(t.Context(), skald.Message{Data: []byte("cba")})
+	if err != nil || text.Value != "abc" {
+		t.Errorf("Decode with a codec = %q, %v", text.Value, err)
+	}
+}
+
+func TestEventDecodeNothing(t *testing.T) {
+	got, err := placed.Decode(t.Context(), skald.Message{ID: "1"})
+	if err != nil || got.Value != (order{}) || got.ID != "1" {
+		t.Errorf("Decode of a tombstone = %+v, %v", got, err)
+	}
+	if _, err := placed.Decode(t.Context(), skald.Message{ID: "1", Type: "order.placed", Data: []byte{}}); err == nil {
+		t.Error("empty data, which is no tombstone, was decoded as JSON")
+	}
+}
+
+func TestJSON(t *testing.T) {
+	var m skald.Message
+	if err := (skald.JSON{}).Encode(t.Context(), &m, order{"7", 5}); err != nil {
+		t.Fatal(err)
+	}
+	if string(m.Data) != `{"id":"7","amount":5}` || m.ContentType != "application/json" {
+		t.Errorf("Encode = %s, %s", m.Data, m.ContentType)
+	}
+	m = skald.Message{Type: "order.placed"}
+	if err := (skald.JSON{}).Encode(t.Context(), &m, make(chan int)); err == nil || !strings.Contains(err.Error(), "encode order.placed as JSON") || m.Data != nil {
+		t.Errorf("Encode of a channel = %v, data %q", err, m.Data)
+	}
+	m = skald.Message{ID: "id-1", Type: "order.placed", Data: []byte(`{"id":7}`)}
+	if _, err := placed.Decode(t.Context(), m); err == nil || !strings.Contains(err.Error(), "decode order.placed id-1 as JSON") {
+		t.Errorf("Decode of another shape = %v", err)
+	}
+}
+
+func TestReject(t *testing.T) {
+	why := errors.New("no such account")
+	err := fmt.Errorf("take payment: %w", errors.Join(errors.New("beside"), skald.Reject(why, placed.New("7", order{}))))
+	no := new(skald.RejectedError)
+	if !errors.As(err, &no) || no.Err != why || len(no.Say) != 1 || no.Say[0].Type != "order.placed" {
+		t.Errorf("errors.As found %+v", no)
+	}
+	if !errors.Is(err, why) {
+		t.Error("the reason cannot be found through Reject")
+	}
+	if got := skald.Reject(why).Error(); got != "rejected: no such account" {
+		t.Errorf("Error = %q", got)
+	}
+	if later := new(skald.LaterError); errors.As(err, &later) {
+		t.Errorf("a rejection was taken for %v", later)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	why := errors.New("rate limit")
+	err := fmt.Errorf("ship: %w", skald.RetryAfter(3*time.Second, why))
+	later := new(skald.LaterError)
+	if !errors.As(err, &later) || later.After != 3*time.Second || !errors.Is(err, why) {
+		t.Errorf("errors.As found %+v", later)
+	}
+	if got := later.Error(); got != "not before 3s: rate limit" {
+		t.Errorf("Error = %q", got)
+	}
+}
+
+func TestCause(t *testing.T) {
+	if m, ok := skald.Cause(t.Context()); ok {
+		t.Errorf("a bare context has the cause %v", m)
+	}
+	ctx := skald.WithCause(skald.WithCause(t.Context(), skald.Message{ID: "outer"}), skald.Message{ID: "inner"})
+	if m, ok := skald.Cause(ctx); !ok || m.ID != "inner" {
+		t.Errorf("Cause = %v, %v, want the inner one", m.ID, ok)
+	}
+}
+
+func ExampleEvent() {
+	type Order struct {
+		ID     string `json:"id"`
+		Amount int    `json:"amount"`
+	}
+	orderPlaced := skald.Event[Order]{Topic: "orders", Type: "order.placed"} // declared once, for both sides
+
+	draft := orderPlaced.New("7", Order{ID: "7", Amount: 120}) // the writer gives it to outbox.Write
+	fmt.Printf("%s %s key %s\n", draft.Topic, draft.Type, draft.Key)
+
+	arrived := skald.Message{Type: "order.placed", Data: []byte(`{"id":"7","amount":120}`)}
+	received, err := orderPlaced.Decode(context.Background(), arrived) // the inbox does this for typed handlers
+	fmt.Println(received.Value.Amount, err)
+	// Output:
+	// orders order.placed key 7
+	// 120 <nil>
+}
+
+func ExampleReject() {
+	declined := skald.Event[string]{Topic: "payments", Type: "payment.declined"}
+
+	handle := func(balance, amount int) error {
+		if balance < amount {
+			return skald.Reject(fmt.Errorf("balance %d is below %d", balance, amount), declined.New("7", "no funds"))
+		}
+		return nil
+	}
+
+	err := fmt.Errorf("take payment: %w", handle(10, 120))
+	if no := new(skald.RejectedError); errors.As(err, &no) {
+		fmt.Println(err)
+		fmt.Println("says", no.Say[0].Type)
+	}
+	// Output:
+	// take payment: rejected: balance 10 is below 120
+	// says payment.declined
+}
+
+func ExampleRetryAfter() {
+	err := skald.RetryAfter(time.Minute, errors.New("the warehouse opens at nine"))
+	fmt.Println(err)
+	// Output: not before 1m0s: the warehouse opens at nine
+}
