@@ -1,0 +1,125 @@
+package audit
+
+import (
+	"fmt"
+	"maps"
+)
+
+// moneyConserved: each transfer gives what it takes, and each customer has what the ledger says.
+func (b *books) moneyConserved() Invariant {
+	var f findings
+	sum, paid, ledger := map[string]int64{}, map[string]int64{}, map[string]int64{}
+	for _, e := range b.entries {
+		sum[e.transfer] += e.cents
+		paid[e.transfer] += max(e.cents, 0)
+		ledger[e.account] += e.cents
+	}
+	for _, t := range b.transfers {
+		f.hold(sum[t.id] == 0 && paid[t.id] == t.cents, "order %s: the entries of %s %s add up to %d cents, %d moved of %d",
+			t.order, t.kind, t.id, sum[t.id], paid[t.id], t.cents)
+	}
+	for _, a := range b.accounts {
+		f.hold(a.balance == ledger[a.id], "account %s has %d cents, its entries say %d", a.id, a.balance, ledger[a.id])
+	}
+	return f.verdict("money_conserved", fmt.Sprintf("%d transfers between %d accounts", len(b.transfers), len(b.accounts)))
+}
+
+// chargedOnce: no order is charged twice; a confirmed one is charged, a cancelled one is not or was given it back.
+func (b *books) chargedOnce() Invariant {
+	var f findings
+	charges, refunds, wrong := map[string]int{}, map[string]int{}, map[string]bool{}
+	for _, t := range b.transfers {
+		switch t.kind {
+		case "charge":
+			charges[t.order]++
+		case "refund":
+			refunds[t.order]++
+		default:
+			continue
+		}
+		o := b.byID[t.order]
+		if o == nil {
+			f.hold(false, "order %s: %s without an order", t.order, t.kind)
+			continue
+		}
+		wrong[o.id] = wrong[o.id] || t.cents != o.cents
+	}
+	for _, o := range b.orders {
+		n, back := charges[o.id], refunds[o.id]
+		ok := n <= 1 && back <= n && !wrong[o.id]
+		switch o.state {
+		case "confirmed":
+			ok = ok && n == 1 && back == 0
+		case "cancelled":
+			ok = ok && n == back
+		}
+		f.hold(ok, "order %s is %s: charged %d times and refunded %d times, wrong amount: %t", o.id, o.state, n, back, wrong[o.id])
+	}
+	return f.verdict("charged_once", fmt.Sprintf("%d orders charged, %d of them refunded", len(charges), len(refunds)))
+}
+
+// stockConserved: what is reserved is what live orders hold, all their items or, before their time, none.
+func (b *books) stockConserved() Invariant {
+	var f findings
+	held, aside := map[string]map[string]int64{}, map[string]int64{}
+	for _, m := range b.movements {
+		aside[m.sku] += m.quantity
+		if m.quantity == 0 {
+			continue
+		}
+		if held[m.order] == nil {
+			held[m.order] = map[string]int64{}
+		}
+		held[m.order][m.sku] = m.quantity
+	}
+	for _, s := range b.stock {
+		f.hold(s.available+s.reserved == s.delivered && s.available >= 0 && s.reserved == aside[s.sku],
+			"%s: %d available and %d reserved of %d, orders hold %d", s.sku, s.available, s.reserved, s.delivered, aside[s.sku])
+	}
+	for _, o := range b.orders {
+		h := held[o.id]
+		delete(held, o.id)
+		all, none := maps.Equal(h, o.items), len(h) == 0
+		ok := all || none
+		switch o.state {
+		case "confirmed":
+			ok = all
+		case "cancelled":
+			ok = none
+		}
+		f.hold(ok, "order %s is %s: it holds %v of %v", o.id, o.state, h, o.items)
+	}
+	for id, h := range held {
+		f.hold(false, "order %s: it holds %v and does not exist", id, h)
+	}
+	return f.verdict("stock_conserved", fmt.Sprintf("%d SKUs, %d orders", len(b.stock), len(b.orders)))
+}
+
+// ordersEnded: every order is confirmed or cancelled.
+func (b *books) ordersEnded() Invariant {
+	var f findings
+	states := map[string]int{}
+	for _, o := range b.orders {
+		states[o.state]++
+		f.hold(o.ended(), "order %s is still %s", o.id, o.state)
+	}
+	return f.verdict("orders_ended", fmt.Sprintf("%d confirmed, %d cancelled", states["confirmed"], states["cancelled"]))
+}
+
+// mailedOnce: one mail for each order that has ended, none for others.
+func (b *books) mailedOnce() Invariant {
+	var f findings
+	for _, o := range b.orders {
+		want := 0
+		if o.ended() {
+			want = 1
+		}
+		f.hold(b.mails[o.id] == want, "order %s is %s: %d mails instead of %d", o.id, o.state, b.mails[o.id], want)
+	}
+	for id, n := range b.mails {
+		if b.byID[id] == nil {
+			f.hold(false, "order %s: %d mails without an order", id, n)
+		}
+	}
+	return f.verdict("mailed_once", fmt.Sprintf("%d customers told", len(b.mails)))
+}

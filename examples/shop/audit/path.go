@@ -1,0 +1,109 @@
+package audit
+
+import "fmt"
+
+// subscribers says which services handle a type: the auditor's own word for it, which a test holds against theirs.
+func subscribers(kind string) []string {
+	switch kind {
+	case "order.placed":
+		return []string{"payment", "analytics"}
+	case "order.confirmed", "order.cancelled":
+		return []string{"notification", "analytics"}
+	case "payment.taken":
+		return []string{"order", "inventory", "analytics"}
+	case "payment.declined", "payment.refunded", "stock.released", "parcel.shipped":
+		return []string{"order", "analytics"}
+	case "stock.reserved":
+		return []string{"order", "fulfilment", "analytics"}
+	case "stock.short":
+		return []string{"order", "payment", "analytics"}
+	case "parcel.failed":
+		return []string{"order", "payment", "inventory", "analytics"}
+	}
+	return nil
+}
+
+func (b *books) service(name string) *service {
+	for _, s := range b.services {
+		if s.name == name {
+			return s
+		}
+	}
+	return &service{name: name}
+}
+
+// deliveredToAll: each message that was committed is marked by each service that handles its type.
+func (b *books) deliveredToAll() Invariant {
+	var f findings
+	sent := 0
+	for _, from := range b.services {
+		sent += len(from.outbox)
+		for _, m := range from.outbox {
+			for _, name := range subscribers(m.kind) {
+				_, ok := b.service(name).marks[m.identity]
+				f.hold(ok, "order %s: %s of %s (row %d) has not reached %s", m.key, m.kind, from.name, m.seq, name)
+			}
+		}
+	}
+	return f.verdict("delivered_to_all", fmt.Sprintf("%d messages, %d deliveries", sent, f.checked))
+}
+
+// orderPerKey: each consumer took the messages of one topic and key in the order in which they were committed.
+func (b *books) orderPerKey() Invariant {
+	var f findings
+	type line struct{ source, topic, key string }
+	for _, to := range b.services {
+		for _, from := range b.services {
+			last := map[line]message{}
+			for _, m := range from.outbox { // by seq
+				took, ok := to.marks[m.identity]
+				if !ok {
+					continue
+				}
+				l := line{m.source, m.topic, m.key}
+				before, had := last[l]
+				last[l] = m
+				f.hold(!had || to.marks[before.identity].arrival < took.arrival,
+					"order %s: %s took %s (row %d) before %s (row %d)", m.key, to.name, m.kind, m.seq, before.kind, before.seq)
+			}
+		}
+	}
+	return f.verdict("order_per_key", fmt.Sprintf("%d first deliveries", f.checked))
+}
+
+// effectOnce: each message that is marked as done has one note in the journal, written with its effect; a rejected
+// one has none, and there is no note without a mark.
+func (b *books) effectOnce() Invariant {
+	var f findings
+	for _, s := range b.services {
+		notes := map[identity][]note{}
+		for _, n := range s.journal {
+			notes[n.identity] = append(notes[n.identity], n)
+		}
+		for id, m := range s.marks {
+			want := 0
+			if m.outcome == done {
+				want = 1
+			}
+			of := notes[id]
+			delete(notes, id)
+			f.hold(len(of) == want, "%s: %d effects instead of %d of message %s%s", s.name, len(of), want, id.id, b.about(id))
+		}
+		for id, of := range notes {
+			f.hold(false, "order %s: %s has %d effects of %s %s and no mark", of[0].order, s.name, len(of), of[0].kind, id.id)
+		}
+	}
+	return f.verdict("effect_once", fmt.Sprintf("%d messages taken", f.checked))
+}
+
+// about finds the message in its outbox, to say of which order it is.
+func (b *books) about(id identity) string {
+	for _, s := range b.services {
+		for _, m := range s.outbox {
+			if m.identity == id {
+				return fmt.Sprintf(" (%s of order %s)", m.kind, m.key)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,212 @@
+package audit
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/skald-go/skald/examples/shop/table"
+)
+
+//go:embed sql/query
+var queries embed.FS
+
+// books are the databases, read.
+type books struct {
+	orders    []order
+	byID      map[string]*order
+	accounts  []account
+	transfers []transfer
+	entries   []entry
+	stock     []stock
+	movements []movement
+	mails     map[string]int
+	services  []*service
+}
+
+type order struct {
+	id, state, reason string
+	cents             int64
+	items             map[string]int64 // by SKU
+}
+
+func (o *order) ended() bool { return o.state == "confirmed" || o.state == "cancelled" }
+
+type account struct {
+	id      string
+	balance int64
+}
+
+type transfer struct {
+	id, kind, order string
+	cents           int64
+}
+
+type entry struct {
+	transfer, account string
+	cents             int64
+}
+
+type stock struct {
+	sku                            string
+	delivered, available, reserved int64
+}
+
+type movement struct {
+	order, sku string
+	quantity   int64 // all of the order's movements of the SKU together
+}
+
+// service is what Skald's tables and the journal of one database say.
+type service struct {
+	name    string
+	outbox  []message
+	marks   map[identity]mark
+	journal []note
+}
+
+type identity struct{ source, id string }
+
+type message struct {
+	identity
+	seq              int64
+	topic, key, kind string
+}
+
+type mark struct {
+	outcome, arrival int64
+}
+
+const done = 1 // store.Done, as it is stored
+
+type note struct {
+	identity
+	kind, order string
+}
+
+// services are the databases that there must be.
+func services() []string {
+	return []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"}
+}
+
+// reader reads query by query, until one fails.
+type reader struct {
+	ctx context.Context
+	dbs map[string]table.DB
+	sql map[string]string
+	err error
+}
+
+func (r *reader) each(service, query string, one func(table.Row) error) {
+	if r.err != nil {
+		return
+	}
+	if err := table.All(r.ctx, r.dbs[service], r.sql[query], nil, one); err != nil {
+		r.err = fmt.Errorf("read %s of %s: %w", query, service, err)
+	}
+}
+
+func read(ctx context.Context, dbs map[string]table.DB) (*books, error) {
+	sql, err := table.Statements(queries)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range services() {
+		if dbs[name] == nil {
+			return nil, fmt.Errorf("no database of %s among %v", name, slices.Sorted(maps.Keys(dbs)))
+		}
+	}
+	r := &reader{ctx: ctx, dbs: dbs, sql: sql}
+	b := &books{byID: map[string]*order{}, mails: map[string]int{}}
+	b.readOrders(r)
+	b.readMoney(r)
+	b.readStock(r)
+	r.each("notification", "Mails", func(row table.Row) error {
+		var id string
+		var n int
+		err := row.Scan(&id, &n)
+		b.mails[id] = n
+		return err
+	})
+	for _, name := range services() {
+		b.services = append(b.services, readService(r, name))
+	}
+	return b, r.err
+}
+
+func (b *books) readOrders(r *reader) {
+	r.each("order", "Orders", func(row table.Row) error {
+		o := order{items: map[string]int64{}}
+		defer func() { b.orders = append(b.orders, o) }()
+		return row.Scan(&o.id, &o.cents, &o.state, &o.reason)
+	})
+	for i := range b.orders {
+		b.byID[b.orders[i].id] = &b.orders[i]
+	}
+	r.each("order", "Items", func(row table.Row) error {
+		var id, sku string
+		var n int64
+		if err := row.Scan(&id, &sku, &n); err != nil {
+			return err
+		}
+		if o := b.byID[id]; o != nil {
+			o.items[sku] = n
+		}
+		return nil
+	})
+}
+
+func (b *books) readMoney(r *reader) {
+	r.each("payment", "Accounts", func(row table.Row) error {
+		var a account
+		defer func() { b.accounts = append(b.accounts, a) }()
+		return row.Scan(&a.id, &a.balance)
+	})
+	r.each("payment", "Transfers", func(row table.Row) error {
+		var t transfer
+		defer func() { b.transfers = append(b.transfers, t) }()
+		return row.Scan(&t.id, &t.kind, &t.order, &t.cents)
+	})
+	r.each("payment", "Entries", func(row table.Row) error {
+		var e entry
+		defer func() { b.entries = append(b.entries, e) }()
+		return row.Scan(&e.transfer, &e.account, &e.cents)
+	})
+}
+
+func (b *books) readStock(r *reader) {
+	r.each("inventory", "Stock", func(row table.Row) error {
+		var s stock
+		defer func() { b.stock = append(b.stock, s) }()
+		return row.Scan(&s.sku, &s.delivered, &s.available, &s.reserved)
+	})
+	r.each("inventory", "Movements", func(row table.Row) error {
+		var m movement
+		defer func() { b.movements = append(b.movements, m) }()
+		return row.Scan(&m.order, &m.sku, &m.quantity)
+	})
+}
+
+func readService(r *reader, name string) *service {
+	s := &service{name: name, marks: map[identity]mark{}}
+	r.each(name, "Outbox", func(row table.Row) error {
+		var m message
+		defer func() { s.outbox = append(s.outbox, m) }()
+		return row.Scan(&m.seq, &m.id, &m.source, &m.topic, &m.key, &m.kind)
+	})
+	r.each(name, "Marks", func(row table.Row) error {
+		var id identity
+		var m mark
+		err := row.Scan(&id.source, &id.id, &m.outcome, &m.arrival)
+		s.marks[id] = m
+		return err
+	})
+	r.each(name, "Journal", func(row table.Row) error {
+		var n note
+		defer func() { s.journal = append(s.journal, n) }()
+		return row.Scan(&n.source, &n.id, &n.kind, &n.order)
+	})
+	return s
+}

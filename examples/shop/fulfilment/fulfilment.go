@@ -1,0 +1,113 @@
+// Package fulfilment is the service that hands the goods of an order to a carrier, which does not take everything.
+package fulfilment
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/journal"
+	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/store"
+)
+
+var (
+	//go:embed sql/schema.sql
+	schema string
+	//go:embed sql/query
+	queries embed.FS
+)
+
+// Options of a Fulfilment service. The zero value works.
+type Options struct {
+	Now      func() time.Time // default time.Now
+	Oversize []string         // SKUs that the carrier does not take. Default none
+}
+
+// A Fulfilment service.
+type Fulfilment[TTx any] struct {
+	home    table.Home[TTx]
+	events  *event.Events
+	out     *outbox.Outbox[TTx]
+	journal *journal.Journal[TTx]
+	sql     map[string]string
+	o       Options
+}
+
+// New is the Fulfilment service at home.
+func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Fulfilment[TTx], error) {
+	s := &Fulfilment[TTx]{home: home, events: events, out: outbox.New(home.Store, nil)}
+	if o != nil {
+		s.o = *o
+	}
+	if s.o.Now == nil {
+		s.o.Now = time.Now
+	}
+	var err error
+	if s.sql, err = table.Statements(queries); err != nil {
+		return nil, err
+	}
+	s.journal, err = journal.New(home, s.o.Now)
+	return s, err
+}
+
+// Prepare makes the tables, and adds to them what the carrier does not take.
+func (s *Fulfilment[TTx]) Prepare(ctx context.Context) error {
+	if err := s.journal.Prepare(ctx); err != nil {
+		return err
+	}
+	if err := s.home.Make(ctx, schema); err != nil {
+		return fmt.Errorf("make tables: %w", err)
+	}
+	return s.home.Begin(ctx, func(tx TTx) error {
+		for _, sku := range s.o.Oversize {
+			if _, err := s.home.DB(tx).Exec(ctx, s.sql["Refuse"], sku); err != nil {
+				return fmt.Errorf("refuse %s: %w", sku, err)
+			}
+		}
+		return nil
+	})
+}
+
+// Listen tells in what this service handles.
+func (s *Fulfilment[TTx]) Listen(in *inbox.Inbox[TTx]) {
+	journal.On(in, s.journal, s.events.StockReserved, s.ship)
+}
+
+// Entities are none: an order's parcel concerns no other.
+func (s *Fulfilment[TTx]) Entities(skald.Message) []store.Lock { return nil }
+
+// ship hands an order to the carrier. A refusal is a row too, and no skald.Reject: the attempt was made.
+func (s *Fulfilment[TTx]) ship(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
+	db, order := s.home.DB(tx), m.Value.Order
+	why, err := s.refused(ctx, db, order)
+	if err != nil {
+		return err
+	}
+	state, say := "shipped", s.events.ParcelShipped
+	if why != "" {
+		state, say = "failed", s.events.ParcelFailed
+	}
+	if _, err := db.Exec(ctx, s.sql["Parcel"], order.ID, state, why, table.Time(s.o.Now())); err != nil {
+		return fmt.Errorf("hand over parcel: %w", err)
+	}
+	return s.out.Write(ctx, tx, say.New(order.ID, event.Verdict{Order: order, Reason: why}))
+}
+
+func (s *Fulfilment[TTx]) refused(ctx context.Context, db table.DB, o event.Order) (why string, err error) {
+	for _, item := range o.Items {
+		var n int64
+		if err := db.QueryRow(ctx, s.sql["Refused"], item.SKU).Scan(&n); err != nil {
+			return "", fmt.Errorf("ask the carrier about %s: %w", item.SKU, err)
+		}
+		if n > 0 {
+			return "the carrier does not take " + item.SKU, nil
+		}
+	}
+	return "", nil
+}

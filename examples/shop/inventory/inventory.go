@@ -1,0 +1,195 @@
+// Package inventory is the service that puts goods aside for orders that are paid, all items of an order or none,
+// and puts them back when the parcel fails.
+package inventory
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/journal"
+	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/store"
+)
+
+var (
+	//go:embed sql/schema.sql
+	schema string
+	//go:embed sql/query
+	queries embed.FS
+)
+
+var (
+	// ErrShort is the verdict on an order that the stock cannot serve.
+	ErrShort = errors.New("out of stock")
+	// ErrBarred is the verdict on an order whose reservation was undone before it came.
+	ErrBarred = errors.New("the order was given up before its goods were put aside")
+)
+
+// What became of a reservation.
+const (
+	reserved = "reserved"
+	barred   = "barred"
+)
+
+// Options of an Inventory service. The zero value works.
+type Options struct {
+	Now   func() time.Time // default time.Now
+	Stock map[string]int64 // SKUs and how many pieces there are, where the stock does not have them yet. Default none
+}
+
+// An Inventory service.
+type Inventory[TTx any] struct {
+	home    table.Home[TTx]
+	events  *event.Events
+	out     *outbox.Outbox[TTx]
+	journal *journal.Journal[TTx]
+	sql     map[string]string
+	o       Options
+}
+
+// New is the Inventory service at home.
+func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Inventory[TTx], error) {
+	s := &Inventory[TTx]{home: home, events: events, out: outbox.New(home.Store, nil)}
+	if o != nil {
+		s.o = *o
+	}
+	if s.o.Now == nil {
+		s.o.Now = time.Now
+	}
+	var err error
+	if s.sql, err = table.Statements(queries); err != nil {
+		return nil, err
+	}
+	s.journal, err = journal.New(home, s.o.Now)
+	return s, err
+}
+
+// Prepare makes the tables, and delivers the goods that they lack.
+func (s *Inventory[TTx]) Prepare(ctx context.Context) error {
+	if err := s.journal.Prepare(ctx); err != nil {
+		return err
+	}
+	if err := s.home.Make(ctx, schema); err != nil {
+		return fmt.Errorf("make tables: %w", err)
+	}
+	return s.home.Begin(ctx, func(tx TTx) error {
+		for _, sku := range slices.Sorted(maps.Keys(s.o.Stock)) {
+			if _, err := s.home.DB(tx).Exec(ctx, s.sql["Deliver"], sku, s.o.Stock[sku]); err != nil {
+				return fmt.Errorf("deliver %s: %w", sku, err)
+			}
+		}
+		return nil
+	})
+}
+
+// Listen tells in what this service handles.
+func (s *Inventory[TTx]) Listen(in *inbox.Inbox[TTx]) {
+	journal.On(in, s.journal, s.events.PaymentTaken, s.reserve)
+	journal.On(in, s.journal, s.events.ParcelFailed, s.release)
+}
+
+// Entities are the SKUs of the order, sorted: a "short" stands only if none of them came back meanwhile.
+func (s *Inventory[TTx]) Entities(m skald.Message) []store.Lock {
+	v, err := s.events.PaymentTaken.Decode(context.Background(), m)
+	if err != nil {
+		return nil // the handler tells
+	}
+	var out []store.Lock
+	for _, g := range goods(v.Value.Order) {
+		out = append(out, store.Lock{Space: "sku", Key: g.sku})
+	}
+	return out
+}
+
+// reserve puts all items of a paid order aside, or none.
+func (s *Inventory[TTx]) reserve(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
+	db, order := s.home.DB(tx), m.Value.Order
+	state, err := s.state(ctx, db, order.ID, reserved)
+	if err != nil {
+		return err
+	}
+	if state == barred {
+		return s.short(order, ErrBarred)
+	}
+	for _, g := range goods(order) {
+		switch n, err := db.Exec(ctx, s.sql["PutAside"], g.sku, g.quantity); {
+		case err != nil:
+			return fmt.Errorf("put %s aside: %w", g.sku, err)
+		case n == 0:
+			return s.short(order, fmt.Errorf("%s: %w", g.sku, ErrShort))
+		}
+		if err := s.moved(ctx, db, order.ID, g.sku, g.quantity); err != nil {
+			return err
+		}
+	}
+	return s.out.Write(ctx, tx, s.events.StockReserved.New(order.ID, event.Verdict{Order: order}))
+}
+
+// short undoes what reserve began, and says so.
+func (s *Inventory[TTx]) short(order event.Order, why error) error {
+	return skald.Reject(why, s.events.StockShort.New(order.ID, event.Verdict{Order: order, Reason: why.Error()}))
+}
+
+// release undoes reserve. It asks what reserve did: where nothing was put aside nothing is put back, and a
+// reservation that should come late is barred.
+func (s *Inventory[TTx]) release(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
+	db, order := s.home.DB(tx), m.Value.Order
+	state, err := s.state(ctx, db, order.ID, barred)
+	if err != nil || state != reserved {
+		return err
+	}
+	if _, err := db.Exec(ctx, s.sql["Released"], order.ID); err != nil {
+		return fmt.Errorf("mark as released: %w", err)
+	}
+	for _, g := range goods(order) {
+		if _, err := db.Exec(ctx, s.sql["PutBack"], g.sku, g.quantity); err != nil {
+			return fmt.Errorf("put %s back: %w", g.sku, err)
+		}
+		if err := s.moved(ctx, db, order.ID, g.sku, -g.quantity); err != nil {
+			return err
+		}
+	}
+	return s.out.Write(ctx, tx, s.events.StockReleased.New(order.ID, m.Value))
+}
+
+// state is what became of an order's reservation; if nothing yet, it is first from now on.
+func (s *Inventory[TTx]) state(ctx context.Context, db table.DB, order, first string) (state string, err error) {
+	if err := db.QueryRow(ctx, s.sql["State"], order, first).Scan(&state); err != nil {
+		return "", fmt.Errorf("look at the reservation: %w", err)
+	}
+	return state, nil
+}
+
+func (s *Inventory[TTx]) moved(ctx context.Context, db table.DB, order, sku string, quantity int64) error {
+	if _, err := db.Exec(ctx, s.sql["Movement"], order, sku, quantity, table.Time(s.o.Now())); err != nil {
+		return fmt.Errorf("note movement of %s: %w", sku, err)
+	}
+	return nil
+}
+
+type good struct {
+	sku      string
+	quantity int64
+}
+
+// goods are what an order takes of each SKU, sorted, so that two orders never wait for each other in a ring.
+func goods(o event.Order) []good {
+	sum := map[string]int64{}
+	for _, item := range o.Items {
+		sum[item.SKU] += item.Quantity
+	}
+	var out []good
+	for _, sku := range slices.Sorted(maps.Keys(sum)) {
+		out = append(out, good{sku, sum[sku]})
+	}
+	return out
+}

@@ -1,0 +1,69 @@
+// Package journal notes, in the transaction of each effect, which message it is the effect of. The auditor holds
+// it against the inbox's marks: as many notes as marks, or an effect happened twice or never.
+package journal
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/inbox"
+)
+
+var (
+	//go:embed sql/schema.sql
+	schema string
+	//go:embed sql/query
+	queries embed.FS
+)
+
+// A Journal belongs to one service.
+type Journal[TTx any] struct {
+	home table.Home[TTx]
+	sql  map[string]string
+	now  func() time.Time
+}
+
+// New is the journal of the service at home; now nil: time.Now.
+func New[TTx any](home table.Home[TTx], now func() time.Time) (*Journal[TTx], error) {
+	sql, err := table.Statements(queries)
+	if err != nil {
+		return nil, err
+	}
+	if now == nil {
+		now = time.Now
+	}
+	return &Journal[TTx]{home: home, sql: sql, now: now}, nil
+}
+
+// Prepare makes the journal's table.
+func (j *Journal[TTx]) Prepare(ctx context.Context) error {
+	if err := j.home.Make(ctx, schema); err != nil {
+		return fmt.Errorf("make the journal: %w", err)
+	}
+	return nil
+}
+
+// Note writes down that m has its effect in tx.
+func (j *Journal[TTx]) Note(ctx context.Context, tx TTx, m skald.Message) error {
+	_, err := j.home.DB(tx).Exec(ctx, j.sql["Note"], m.Source, m.ID, m.Type, string(m.Key), table.Time(j.now()))
+	if err != nil {
+		return fmt.Errorf("note %s: %w", m.Type, err)
+	}
+	return nil
+}
+
+// On lets in handle e with h, noted.
+func On[TTx, T any](in *inbox.Inbox[TTx], j *Journal[TTx], e skald.Event[T],
+	h func(ctx context.Context, tx TTx, m skald.Received[T]) error,
+) {
+	inbox.On(in, e, func(ctx context.Context, tx TTx, m skald.Received[T]) error {
+		if err := j.Note(ctx, tx, m.Message); err != nil {
+			return err
+		}
+		return h(ctx, tx, m)
+	})
+}

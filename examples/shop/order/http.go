@@ -1,0 +1,126 @@
+package order
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+)
+
+// Limits of a request.
+const (
+	maxBody     = 64 << 10
+	maxKey      = 255
+	maxName     = 100 // bytes of a customer or SKU
+	maxItems    = 100
+	maxQuantity = 1000
+)
+
+// Handler serves
+//
+//	POST /orders              {"customer", "items": [{"sku", "quantity"}]}, with an Idempotency-Key
+//	GET  /orders/{id}
+//	GET  /orders/{id}/status
+//
+// The first request under a key answers 201, a repeat 200 with the same order, another body 422. Errors are
+// application/problem+json (RFC 9457).
+func (s *Order[TTx]) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders", s.post)
+	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
+		found, err := s.Find(r.Context(), r.PathValue("id"))
+		answer(w, r, http.StatusOK, found, err)
+	})
+	mux.HandleFunc("GET /orders/{id}/status", func(w http.ResponseWriter, r *http.Request) {
+		status, err := s.Status(r.Context(), r.PathValue("id"))
+		answer(w, r, http.StatusOK, status, err)
+	})
+	return mux
+}
+
+func (s *Order[TTx]) post(w http.ResponseWriter, r *http.Request) {
+	key := r.Header.Get("Idempotency-Key")
+	if key == "" || len(key) > maxKey {
+		problem(w, http.StatusBadRequest, fmt.Sprintf("the header Idempotency-Key must have 1 to %d bytes", maxKey))
+		return
+	}
+	req, err := read(w, r)
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("an order has at most %d bytes", maxBody))
+		return
+	}
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	id, fresh, err := s.Place(r.Context(), key, req)
+	if err != nil {
+		answer(w, r, 0, nil, err)
+		return
+	}
+	code := http.StatusOK
+	if fresh {
+		code = http.StatusCreated
+	}
+	w.Header().Set("Location", "/orders/"+id)
+	found, err := s.Find(r.Context(), id)
+	answer(w, r, code, found, err)
+}
+
+func read(w http.ResponseWriter, r *http.Request) (req Request, err error) {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&req); err != nil {
+		return req, fmt.Errorf("the body is not an order: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return req, errors.Join(errors.New("there is more than one order in the body"), err)
+	}
+	return req, check(req)
+}
+
+func check(r Request) error {
+	if r.Customer == "" || len(r.Customer) > maxName {
+		return fmt.Errorf("the customer must have 1 to %d bytes", maxName)
+	}
+	if len(r.Items) == 0 || len(r.Items) > maxItems {
+		return fmt.Errorf("an order has 1 to %d items", maxItems)
+	}
+	for i, line := range r.Items {
+		if line.SKU == "" || len(line.SKU) > maxName {
+			return fmt.Errorf("item %d: the SKU must have 1 to %d bytes", i, maxName)
+		}
+		if line.Quantity < 1 || line.Quantity > maxQuantity {
+			return fmt.Errorf("item %d: the quantity must be 1 to %d", i, maxQuantity)
+		}
+	}
+	return nil
+}
+
+func answer(w http.ResponseWriter, r *http.Request, code int, body any, err error) {
+	switch {
+	case err == nil:
+		send(w, code, "application/json", body)
+	case errors.Is(err, ErrNotFound):
+		problem(w, http.StatusNotFound, ErrNotFound.Error())
+	case errors.Is(err, ErrOther):
+		problem(w, http.StatusUnprocessableEntity, ErrOther.Error())
+	default:
+		slog.ErrorContext(r.Context(), "order service", "method", r.Method, "path", r.URL.Path, "error", err)
+		problem(w, http.StatusInternalServerError, "something is wrong here; the same request may be sent again")
+	}
+}
+
+func problem(w http.ResponseWriter, code int, detail string) {
+	send(w, code, "application/problem+json", map[string]any{
+		"type": "about:blank", "title": http.StatusText(code), "status": code, "detail": detail,
+	})
+}
+
+func send(w http.ResponseWriter, code int, contentType string, body any) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // the client is gone if this fails
+}

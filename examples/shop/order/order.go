@@ -1,0 +1,152 @@
+// Package order is the service that customers talk to: it takes orders over HTTP, listens to what becomes of them
+// at Payment, Inventory and Fulfilment, and says in the end whether an order is confirmed or cancelled.
+package order
+
+import (
+	"context"
+	"crypto/rand"
+	"embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/journal"
+	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/store"
+)
+
+var (
+	//go:embed sql/schema.sql
+	schema string
+	//go:embed sql/query
+	queries embed.FS
+)
+
+// ErrUnknown is the verdict on an event about an order that this service never took.
+var ErrUnknown = errors.New("no such order")
+
+// Options of an Order service. The zero value works.
+type Options struct {
+	Now    func() time.Time // default time.Now
+	NewID  func() string    // of an order. Default: 26 random letters and digits
+	Prices map[string]int64 // in cents by SKU, put into the price list where it does not have them. Default none
+}
+
+// An Order service.
+type Order[TTx any] struct {
+	home    table.Home[TTx]
+	events  *event.Events
+	out     *outbox.Outbox[TTx]
+	journal *journal.Journal[TTx]
+	sql     map[string]string
+	o       Options
+}
+
+// New is the Order service at home.
+func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Order[TTx], error) {
+	s := &Order[TTx]{home: home, events: events, out: outbox.New(home.Store, nil)}
+	if o != nil {
+		s.o = *o
+	}
+	if s.o.Now == nil {
+		s.o.Now = time.Now
+	}
+	if s.o.NewID == nil {
+		s.o.NewID = rand.Text
+	}
+	var err error
+	if s.sql, err = table.Statements(queries); err != nil {
+		return nil, err
+	}
+	s.journal, err = journal.New(home, s.o.Now)
+	return s, err
+}
+
+// Prepare makes the tables, and fills in the prices that they lack.
+func (s *Order[TTx]) Prepare(ctx context.Context) error {
+	if err := s.journal.Prepare(ctx); err != nil {
+		return err
+	}
+	if err := s.home.Make(ctx, schema); err != nil {
+		return fmt.Errorf("make tables: %w", err)
+	}
+	return s.home.Begin(ctx, func(tx TTx) error {
+		for _, sku := range slices.Sorted(maps.Keys(s.o.Prices)) {
+			if _, err := s.home.DB(tx).Exec(ctx, s.sql["Price"], sku, s.o.Prices[sku]); err != nil {
+				return fmt.Errorf("price %s: %w", sku, err)
+			}
+		}
+		return nil
+	})
+}
+
+// Listen tells in what this service handles.
+func (s *Order[TTx]) Listen(in *inbox.Inbox[TTx]) {
+	for _, e := range []skald.Event[event.Verdict]{
+		s.events.PaymentTaken, s.events.PaymentDeclined, s.events.PaymentRefunded,
+		s.events.StockReserved, s.events.StockShort, s.events.StockReleased,
+		s.events.ParcelShipped, s.events.ParcelFailed,
+	} {
+		journal.On(in, s.journal, e, s.hear)
+	}
+}
+
+// Entities are none: hear locks the order's own row.
+func (s *Order[TTx]) Entities(skald.Message) []store.Lock { return nil }
+
+// hear adds a fact to an order. With the last fact of an outcome the order ends, and others are told.
+func (s *Order[TTx]) hear(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
+	db, id := s.home.DB(tx), m.Value.ID
+	switch n, err := db.Exec(ctx, s.sql["Hear"], id, m.Type); {
+	case err != nil:
+		return fmt.Errorf("hear %s: %w", m.Type, err)
+	case n == 0:
+		return skald.Reject(fmt.Errorf("%s of %q: %w", m.Type, id, ErrUnknown))
+	}
+	now, facts, err := s.heard(ctx, db, id)
+	if err != nil {
+		return err
+	}
+	states := next(now, facts)
+	if len(states) == 0 {
+		return nil
+	}
+	last := states[len(states)-1]
+	if _, err := db.Exec(ctx, s.sql["Move"], id, string(last), facts.reason()); err != nil {
+		return fmt.Errorf("move order: %w", err)
+	}
+	if err := s.remember(ctx, db, id, states...); err != nil {
+		return err
+	}
+	switch v := (event.Verdict{Order: m.Value.Order, Reason: facts.reason()}); last {
+	case Confirmed:
+		return s.out.Write(ctx, tx, s.events.OrderConfirmed.New(id, v))
+	case Cancelled:
+		return s.out.Write(ctx, tx, s.events.OrderCancelled.New(id, v))
+	}
+	return nil
+}
+
+func (s *Order[TTx]) heard(ctx context.Context, db table.DB, id string) (now State, f Facts, err error) {
+	err = db.QueryRow(ctx, s.sql["Heard"], id).Scan((*string)(&now), &f.Taken, &f.Declined, &f.Refunded,
+		&f.Reserved, &f.Short, &f.Released, &f.Shipped, &f.Failed)
+	if err != nil {
+		return "", f, fmt.Errorf("read facts: %w", err)
+	}
+	return now, f, nil
+}
+
+func (s *Order[TTx]) remember(ctx context.Context, db table.DB, id string, states ...State) error {
+	for _, state := range states {
+		if _, err := db.Exec(ctx, s.sql["Remember"], id, string(state), table.Time(s.o.Now())); err != nil {
+			return fmt.Errorf("remember %s: %w", state, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+CREATE TABLE IF NOT EXISTS prices (
+    sku   TEXT PRIMARY KEY,
+    cents BIGINT NOT NULL CHECK (cents >= 0)
+);
+
+CREATE TABLE IF NOT EXISTS orders (
+    id              TEXT PRIMARY KEY,
+    idempotency_key TEXT NOT NULL UNIQUE,
+    fingerprint     TEXT NOT NULL,  -- of the request: another body under the same key is refused
+    customer        TEXT NOT NULL,
+    cents           BIGINT NOT NULL,
+    state           TEXT NOT NULL CHECK (state IN
+        ('pending', 'paid', 'reserved', 'shipped', 'confirmed', 'cancelling', 'cancelled')),
+    reason          TEXT NOT NULL DEFAULT '',
+    -- What the other services have said. Topics have no order among each other, so these come in any.
+    taken    BOOLEAN NOT NULL DEFAULT FALSE,
+    declined BOOLEAN NOT NULL DEFAULT FALSE,
+    refunded BOOLEAN NOT NULL DEFAULT FALSE,
+    reserved BOOLEAN NOT NULL DEFAULT FALSE,
+    short    BOOLEAN NOT NULL DEFAULT FALSE,
+    released BOOLEAN NOT NULL DEFAULT FALSE,
+    shipped  BOOLEAN NOT NULL DEFAULT FALSE,
+    failed   BOOLEAN NOT NULL DEFAULT FALSE
+);
+
+CREATE TABLE IF NOT EXISTS order_items (
+    order_id TEXT NOT NULL REFERENCES orders (id),
+    line     BIGINT NOT NULL,
+    sku      TEXT NOT NULL,
+    quantity BIGINT NOT NULL CHECK (quantity > 0),
+    cents    BIGINT NOT NULL,
+    PRIMARY KEY (order_id, line)
+);
+
+CREATE TABLE IF NOT EXISTS order_history (
+    order_id TEXT NOT NULL REFERENCES orders (id),
+    step     BIGINT NOT NULL,
+    state    TEXT NOT NULL,
+    at       TEXT NOT NULL,
+    PRIMARY KEY (order_id, step)
+);

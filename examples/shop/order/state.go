@@ -1,0 +1,103 @@
+package order
+
+import "slices"
+
+// A State is how far an order has come.
+type State string
+
+// States, in the order in which an order can pass through them.
+const (
+	Pending    State = "pending"
+	Paid       State = "paid"
+	Reserved   State = "reserved"
+	Shipped    State = "shipped"
+	Confirmed  State = "confirmed"
+	Cancelling State = "cancelling" // something failed, and not all that was done has been undone
+	Cancelled  State = "cancelled"
+)
+
+// Ended tells whether nothing more can happen to the order.
+func (s State) Ended() bool { return s == Confirmed || s == Cancelled }
+
+// Why an order was cancelled.
+const (
+	PaymentDeclined = "payment_declined"
+	OutOfStock      = "out_of_stock"
+	ShippingFailed  = "shipping_failed"
+)
+
+// Facts are what the other services have said about an order. They come by three topics, so in any order: an
+// order's state follows from the set of its facts and not from the way they came.
+type Facts struct {
+	Taken, Declined, Refunded bool // Payment
+	Reserved, Short, Released bool // Inventory
+	Shipped, Failed           bool // Fulfilment
+}
+
+// outcome is how an order with these facts ends; "" as long as a fact of it is missing. Each outcome names all
+// the facts that it is made of, so that nothing comes behind an end: an order is cancelled only when
+// all that was done has been undone.
+func (f Facts) outcome() (State, string) {
+	switch f {
+	case Facts{Taken: true, Reserved: true, Shipped: true}:
+		return Confirmed, ""
+	case Facts{Declined: true}:
+		return Cancelled, PaymentDeclined
+	case Facts{Taken: true, Short: true, Refunded: true}:
+		return Cancelled, OutOfStock
+	case Facts{Taken: true, Reserved: true, Failed: true, Released: true, Refunded: true}:
+		return Cancelled, ShippingFailed
+	}
+	return "", ""
+}
+
+// reason is why an order with these facts is, or will be, cancelled; "" while it is not known.
+func (f Facts) reason() string {
+	switch {
+	case f.Declined:
+		return PaymentDeclined
+	case f.Short:
+		return OutOfStock
+	case f.Failed, f.Released:
+		return ShippingFailed
+	}
+	return ""
+}
+
+// path is the states through which an order with these facts has come. A fact implies those that caused
+// it, heard of or not: stock is reserved for what is paid, and shipped is what is reserved.
+func (f Facts) path() []State {
+	failed := f.Failed || f.Released
+	reserved := f.Reserved || f.Shipped || failed
+	paid := f.Taken || f.Short || f.Refunded || reserved
+	out := []State{Pending}
+	add := func(yes bool, s State) {
+		if yes {
+			out = append(out, s)
+		}
+	}
+	end, _ := f.outcome()
+	add(paid, Paid)
+	add(reserved, Reserved)
+	add(f.Shipped, Shipped)
+	add(f.Short || failed || f.Refunded, Cancelling)
+	add(end != "", end)
+	return out
+}
+
+// next is the states that an order in state now enters when it has heard facts f.
+func next(now State, f Facts) []State {
+	if now.Ended() {
+		return nil
+	}
+	rank := func(s State) int {
+		return slices.Index([]State{Pending, Paid, Reserved, Shipped, Cancelling, Confirmed, Cancelled}, s)
+	}
+	var out []State
+	for _, s := range f.path() {
+		if rank(s) > rank(now) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

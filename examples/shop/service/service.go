@@ -1,0 +1,117 @@
+// Package service puts the six services of the shop together: each with its inbox and its relay.
+package service
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/examples/shop/analytics"
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/fulfilment"
+	"github.com/skald-go/skald/examples/shop/inventory"
+	"github.com/skald-go/skald/examples/shop/notification"
+	"github.com/skald-go/skald/examples/shop/order"
+	"github.com/skald-go/skald/examples/shop/payment"
+	"github.com/skald-go/skald/examples/shop/sample"
+	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store"
+)
+
+// Names are the services.
+func Names() []string {
+	return []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"}
+}
+
+// Options of a service. The zero value works.
+type Options struct {
+	// Prefix of topics and groups, with a dot behind it. Default none.
+	Prefix string
+	// Instance is this instance's stable name among those of the same service; two that live at the same
+	// time must not share one. Default "1".
+	Instance string
+	// Inbox and Relay are the options of the two stations; Member, Owner and Entities are set here. Default as they say.
+	Inbox inbox.Options
+	Relay relay.Options
+	// Now is the clock of the service's own rows. Default time.Now.
+	Now func() time.Time
+}
+
+// A Part is what tells one service from another.
+type Part[TTx any] interface {
+	// Prepare makes the service's tables and first rows. What is there already stays as it is.
+	Prepare(ctx context.Context) error
+	// Listen tells in what the service handles.
+	Listen(in *inbox.Inbox[TTx])
+	// Entities are what a message is about, for the inbox to lock.
+	Entities(m skald.Message) []store.Lock
+}
+
+// A Service is one of the six, in one process. Instances of it share its database and its group.
+type Service[TTx any] struct {
+	Name    string
+	Part    Part[TTx]
+	Inbox   *inbox.Inbox[TTx]
+	Relay   *relay.Relay
+	Handler http.Handler // of the Order service; nil for the others
+}
+
+// New is the service of that name at home.
+func New[TTx any](name string, home table.Home[TTx], bus broker.Broker, o *Options) (*Service[TTx], error) {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	if d.Instance == "" {
+		d.Instance = "1"
+	}
+	events := event.New(d.Prefix)
+	s := &Service[TTx]{Name: name}
+	if err := s.build(home, events, d.Now); err != nil {
+		return nil, fmt.Errorf("service %s: %w", name, err)
+	}
+	in, out := d.Inbox, d.Relay
+	in.Member = events.Group(name) + "-" + d.Instance
+	in.Entities = s.Part.Entities
+	out.Owner = in.Member
+	s.Inbox = inbox.New(home.Store, bus, events.Group(name), &in)
+	s.Part.Listen(s.Inbox)
+	s.Relay = relay.New(home.Store, bus, &out)
+	return s, nil
+}
+
+func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, now func() time.Time) (err error) {
+	switch s.Name {
+	case "order":
+		var part *order.Order[TTx]
+		part, err = order.New(home, events, &order.Options{Now: now, Prices: sample.Prices()})
+		if err == nil {
+			s.Part, s.Handler = part, part.Handler()
+		}
+	case "payment":
+		s.Part, err = payment.New(home, events, &payment.Options{Now: now, Accounts: sample.Accounts()})
+	case "inventory":
+		s.Part, err = inventory.New(home, events, &inventory.Options{Now: now, Stock: sample.Stock()})
+	case "fulfilment":
+		s.Part, err = fulfilment.New(home, events, &fulfilment.Options{Now: now, Oversize: sample.Oversize()})
+	case "notification":
+		s.Part, err = notification.New(home, events, &notification.Options{Now: now})
+	case "analytics":
+		s.Part, err = analytics.New(home, events, &analytics.Options{Now: now})
+	default:
+		err = fmt.Errorf("there is none: it is one of %s", strings.Join(Names(), ", "))
+	}
+	return err
+}
+
+// Runners are what makes the service work: its inbox and its relay.
+func (s *Service[TTx]) Runners() []skald.Runner { return []skald.Runner{s.Inbox, s.Relay} }
+
+// Steppers are the same, to be driven turn by turn.
+func (s *Service[TTx]) Steppers() []skald.Stepper { return []skald.Stepper{s.Inbox, s.Relay} }
