@@ -1,0 +1,187 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/bucket"
+	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/store"
+)
+
+// Write inserts the rows of es at once, also in a lent transaction: there is no round trip to be saved, and a
+// savepoint that is rolled back takes them along.
+func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error {
+	for _, e := range es {
+		if e.Mark != nil || e.Locks != nil || e.Lane != nil {
+			return errors.New("write: an effect in a transaction of yours may hold rows only")
+		}
+	}
+	x, u := (*session)(nil), (*unit)(nil)
+	if v, ok := s.lent.Load(tx); ok {
+		u = v.(*unit)
+		x = u.session
+	} else {
+		p, err := s.prepare(ctx)
+		if err != nil {
+			return failed("write", err)
+		}
+		x = &session{tx: tx, p: p}
+	}
+	for _, e := range es {
+		if err := x.insert(ctx, e.Rows); err != nil {
+			return failed("write", err)
+		}
+		if u != nil {
+			u.wrote = u.wrote || len(e.Rows) > 0
+		}
+	}
+	if u == nil {
+		s.wake()
+	}
+	return nil
+}
+
+// Apply carries out each effect for itself, in order, in one transaction with a savepoint for each.
+func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	stood := make([]bool, len(es))
+	if len(es) == 0 {
+		return stood, nil
+	}
+	x, err := s.begin(ctx, s.wait, defaultHandle)
+	if err != nil {
+		return stood, failed("apply", err)
+	}
+	wrote, err := x.each(quiet(ctx), es, stood)
+	if err != nil {
+		err = x.why(err)
+		return make([]bool, len(es)), failed("apply", errors.Join(err, x.close()))
+	}
+	defer x.end()
+	x.timer.Stop()
+	if err := x.commit(); err != nil {
+		return make([]bool, len(es)), failed("apply", err)
+	}
+	if wrote {
+		s.wake()
+	}
+	return stood, nil
+}
+
+func (x *session) each(ctx context.Context, es []store.Effect, stood []bool) (wrote bool, err error) {
+	for i, e := range es {
+		if _, err := x.exec(ctx, "Savepoint"); err != nil {
+			return false, err
+		}
+		err := x.put(ctx, e, map[entity]int64{})
+		if errors.Is(err, store.ErrLost) {
+			if _, err := x.exec(ctx, "Undo"); err != nil {
+				return false, err
+			}
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		if _, err := x.exec(ctx, "Release"); err != nil {
+			return false, err
+		}
+		stood[i] = true
+		wrote = wrote || len(e.Rows) > 0
+	}
+	return wrote, nil
+}
+
+// put checks the guards of e and writes what it holds. given are the entities that this unit or effect has
+// locked: each is raised once.
+func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int64) error {
+	if e.Mark != nil {
+		was, err := x.mark(ctx, *e.Mark)
+		if err != nil {
+			return err
+		}
+		if was.Outcome != store.Fresh {
+			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
+		}
+	}
+	for _, l := range e.Locks {
+		version, err := x.entity(ctx, l, given)
+		if err != nil {
+			return err
+		}
+		if l.Version != 0 && l.Version != version {
+			return fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, version, l.Version, store.ErrLost)
+		}
+	}
+	if e.Lane != nil {
+		if err := x.progress(ctx, e.Lane); err != nil {
+			return err
+		}
+	}
+	return x.insert(ctx, e.Rows)
+}
+
+// mark inserts m unless it is there, and says what it found.
+func (x *session) mark(ctx context.Context, m store.Mark) (v store.Verdict, err error) {
+	if m.As != store.Done && m.As != store.Rejected {
+		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
+	}
+	reason := sql.NullString{String: clip(m.Reason), Valid: m.As == store.Rejected}
+	n, err := x.count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason)
+	if err != nil {
+		return v, fmt.Errorf("insert mark: %w", err)
+	}
+	if n == 1 {
+		return v, nil
+	}
+	if err := x.row(ctx, "FindMark", m.Consumer, m.Source, m.ID).Scan(&v.Outcome, &v.Reason); err != nil {
+		return v, fmt.Errorf("find mark: %w", err)
+	}
+	return v, nil
+}
+
+// entity locks l and says which version this transaction gives it.
+func (x *session) entity(ctx context.Context, l store.Lock, given map[entity]int64) (version int64, err error) {
+	e := entity{l.Space, l.Key}
+	if version, ok := given[e]; ok {
+		return version, nil
+	}
+	if err := x.row(ctx, "LockEntity", l.Space, l.Key).Scan(&version); err != nil {
+		return 0, fmt.Errorf("lock entity: %w", err)
+	}
+	given[e] = version
+	return version, nil
+}
+
+// clip cuts a reason to 1 KiB, between two characters.
+func clip(s string) string {
+	const most = 1 << 10
+	if len(s) <= most {
+		return s
+	}
+	n := most
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}
+
+// insert writes rows into the outbox.
+func (x *session) insert(ctx context.Context, rows []skald.Message) error {
+	for i := range rows {
+		if err := complete.Limits(&rows[i]); err != nil {
+			return err
+		}
+		args, err := rowArgs(&rows[i], bucket.Of(&rows[i]))
+		if err != nil {
+			return err
+		}
+		if _, err := x.exec(ctx, "InsertRow", args[1:]...); err != nil {
+			return fmt.Errorf("insert row: %w", err)
+		}
+	}
+	return nil
+}

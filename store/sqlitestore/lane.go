@@ -1,0 +1,173 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/skald-go/skald/store"
+)
+
+// laneRow is a lane and who has it; "": nobody.
+type laneRow struct {
+	store.Lane
+	owner, life string
+}
+
+// Lease takes, renews and gives back lanes. A lane belongs to a live relay, so a renewal writes one row.
+func (s *Store) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+	x, err := s.begin(ctx, s.wait, defaultHandle)
+	if err != nil {
+		return store.Leased{}, failed("lease", err)
+	}
+	got, err := x.lease(quiet(ctx), ask)
+	if err != nil {
+		err = x.why(err)
+		return store.Leased{}, failed("lease", errors.Join(err, x.close()))
+	}
+	defer x.end()
+	x.timer.Stop()
+	if err := x.commit(); err != nil {
+		return store.Leased{}, failed("lease", err)
+	}
+	return got, nil
+}
+
+func (x *session) lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
+	if _, err := x.exec(ctx, "ForgetRelays", ask.Owner); err != nil {
+		return got, fmt.Errorf("forget relays: %w", err)
+	}
+	if ask.Leave {
+		return x.leave(ctx, ask)
+	}
+	ttl := cmp.Or(ask.TTL, defaultTTL)
+	if _, err := x.exec(ctx, "KeepRelay", ask.Owner, ask.Life, ttl.Milliseconds()); err != nil {
+		return got, fmt.Errorf("keep relay: %w", err)
+	}
+	relays, err := x.relays(ctx)
+	if err != nil {
+		return got, err
+	}
+	lanes, err := x.lanes(ctx)
+	if err != nil {
+		return got, err
+	}
+	got.Lives, got.Share = len(relays), share(len(lanes), relays, ask.Owner)
+	return got, x.deal(ctx, ask, lanes, relays, &got)
+}
+
+// deal renews, frees and takes.
+func (x *session) deal(ctx context.Context, ask store.Ask, lanes []laneRow, relays []string, got *store.Leased) error {
+	for _, l := range lanes {
+		if l.owner != ask.Owner {
+			continue
+		}
+		if slices.Contains(ask.Free, l.ID) {
+			if _, err := x.exec(ctx, "FreeLane", l.ID, ask.Owner); err != nil {
+				return fmt.Errorf("free lane: %w", err)
+			}
+			continue
+		}
+		if l.life != ask.Life {
+			if err := x.takeLane(ctx, ask, &l.Lane); err != nil {
+				return err
+			}
+		}
+		got.Lanes = append(got.Lanes, l.Lane)
+	}
+	for _, l := range lanes {
+		if len(got.Lanes) >= got.Share {
+			break
+		}
+		if slices.Contains(relays, l.owner) || slices.Contains(ask.Free, l.ID) {
+			continue
+		}
+		if err := x.takeLane(ctx, ask, &l.Lane); err != nil {
+			return err
+		}
+		got.Lanes = append(got.Lanes, l.Lane)
+	}
+	slices.SortFunc(got.Lanes, func(a, b store.Lane) int { return a.ID - b.ID })
+	return nil
+}
+
+func (x *session) takeLane(ctx context.Context, ask store.Ask, l *store.Lane) error {
+	l.Token = rand.Text()
+	if err := x.row(ctx, "TakeLane", l.ID, ask.Owner, ask.Life, l.Token).Scan(&l.Epoch); err != nil {
+		return fmt.Errorf("take lane: %w", err)
+	}
+	return nil
+}
+
+// leave frees all that the owner's life holds and forgets it; a newer life stays.
+func (x *session) leave(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
+	for _, name := range []string{"LeaveRelay", "LeaveLanes"} {
+		if _, err := x.exec(ctx, name, ask.Owner, ask.Life); err != nil {
+			return got, fmt.Errorf("leave: %w", err)
+		}
+	}
+	relays, err := x.relays(ctx)
+	return store.Leased{Lives: len(relays)}, err
+}
+
+// relays are the owners that live, sorted.
+func (x *session) relays(ctx context.Context) (out []string, err error) {
+	rows, err := x.rows(ctx, "Relays")
+	if err != nil {
+		return nil, fmt.Errorf("relays: %w", err)
+	}
+	return collect(rows, func(scan func(...any) error) (owner string, err error) {
+		return owner, scan(&owner)
+	})
+}
+
+func (x *session) lanes(ctx context.Context) ([]laneRow, error) {
+	rows, err := x.rows(ctx, "Lanes")
+	if err != nil {
+		return nil, fmt.Errorf("lanes: %w", err)
+	}
+	return collect(rows, func(scan func(...any) error) (l laneRow, err error) {
+		return l, scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip, &l.Cursor.Seq, &l.Incarnation, &l.owner, &l.life)
+	})
+}
+
+// share deals the lanes out evenly: what is left over goes to the first owners by name.
+func share(lanes int, relays []string, owner string) int {
+	n, rest := lanes/len(relays), lanes%len(relays)
+	if slices.Index(relays, owner) < rest {
+		n++
+	}
+	return n
+}
+
+// progress stores what a lane's owner reports, if it still is the owner.
+func (x *session) progress(ctx context.Context, p *store.Progress) error {
+	var base, tip, seq, incarnation any
+	if c := p.Cursor; c != nil {
+		base, tip, seq = c.Base, c.Tip, c.Seq
+	}
+	if p.Incarnation != nil {
+		incarnation = *p.Incarnation
+	}
+	n, err := x.count(ctx, "KeepProgress", p.Lane, p.Epoch, p.Token, base, tip, seq, incarnation)
+	if err != nil {
+		return fmt.Errorf("keep progress: %w", err)
+	}
+	if n != 1 {
+		return fmt.Errorf("lane %d is not held with epoch %d: %w", p.Lane, p.Epoch, store.ErrLost)
+	}
+	for i := range p.Aside {
+		if err := x.setAside(ctx, &p.Aside[i]); err != nil {
+			return err
+		}
+	}
+	for _, seq := range p.Freed {
+		if _, err := x.exec(ctx, "FreeAside", seq); err != nil {
+			return fmt.Errorf("free row set aside: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+package sqlitestore
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store"
+)
+
+//go:embed migration/*.sql
+var migrations embed.FS
+
+const (
+	oldest = 1 // the oldest version of the tables that this build works with
+	newest = 1
+)
+
+// Migrations are the files that Migrate applies, in order: NNN_name.sql.
+func Migrations() fs.FS {
+	sub, err := fs.Sub(migrations, "migration")
+	if err != nil {
+		return migrations // cannot be: the name is a constant
+	}
+	return sub
+}
+
+// A Migration is one file.
+type Migration struct {
+	Version  int
+	Name     string // of the file
+	Checksum string // SHA-256 of the file, in hexadecimal
+}
+
+// MigrateOptions say how to migrate. The zero value works.
+type MigrateOptions struct {
+	// Source names this database in every message that it says. Default "/<file name without extension>/main". Once
+	// set it stays: another one later is a *SourceError.
+	Source string
+}
+
+// SourceError says that messages of this database have another source already.
+type SourceError struct{ Where, Have, Want string }
+
+func (e *SourceError) Error() string {
+	return fmt.Sprintf("migrate: messages of %s have the source %q; it cannot become %q", e.Where, e.Have, e.Want)
+}
+
+// ChangedError says that a migration was changed after it had been applied.
+type ChangedError struct{ Where, Name string }
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("migrate: %s was applied to %s in another text than this build has: do not edit an applied migration", e.Name, e.Where)
+}
+
+// Migrate makes or brings up to date the tables in the file of db, each file in a transaction, and says what
+// it did. Several at once wait for each other.
+func Migrate(ctx context.Context, db *sql.DB, o *MigrateOptions) (applied []Migration, err error) {
+	m, err := newMigrator(ctx, db)
+	if err != nil {
+		return nil, failed("migrate", err)
+	}
+	if o != nil {
+		m.source = o.Source
+	}
+	for _, one := range m.files {
+		did, err := m.apply(ctx, one)
+		if err != nil {
+			return applied, failed("migrate "+one.Name, err)
+		}
+		if did {
+			applied = append(applied, one.Migration)
+		}
+	}
+	return applied, m.sameSource(ctx)
+}
+
+// Pending are the migrations that Migrate would apply. It changes nothing.
+func Pending(ctx context.Context, db *sql.DB) ([]Migration, error) {
+	m, err := newMigrator(ctx, db)
+	if err != nil {
+		return nil, failed("pending migrations", err)
+	}
+	have, err := m.applied(ctx, db)
+	if err != nil {
+		return nil, failed("pending migrations", err)
+	}
+	var out []Migration
+	for _, one := range m.files {
+		switch was, ok := have[one.Version]; {
+		case !ok:
+			out = append(out, one.Migration)
+		case was != one.Checksum:
+			return nil, &ChangedError{m.file, one.Name}
+		}
+	}
+	return out, nil
+}
+
+type migrator struct {
+	db     *sql.DB
+	text   map[string]string
+	files  []migration
+	file   string
+	source string
+}
+
+type migration struct {
+	Migration
+	text string
+}
+
+func newMigrator(ctx context.Context, db *sql.DB) (*migrator, error) {
+	text, err := sqlfile.Load(statements, "sql", "")
+	if err != nil {
+		return nil, err
+	}
+	m := &migrator{db: db, text: text}
+	if m.files, err = migrationFiles(Migrations()); err != nil {
+		return nil, err
+	}
+	return m, db.QueryRowContext(ctx, text["File"]).Scan(&m.file)
+}
+
+func migrationFiles(files fs.FS) ([]migration, error) {
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return nil, err
+	}
+	var out []migration
+	for _, name := range names {
+		number, _, _ := strings.Cut(name, "_")
+		version, err := strconv.Atoi(number)
+		if err != nil {
+			return nil, fmt.Errorf("%s has no number: %w", name, err)
+		}
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(text)
+		out = append(out, migration{Migration{version, name, hex.EncodeToString(sum[:])}, string(text)})
+	}
+	return out, nil
+}
+
+// querier is a *sql.DB or a *sql.Tx.
+type querier interface {
+	QueryContext(ctx context.Context, q string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, q string, args ...any) *sql.Row
+}
+
+// applied are the checksums by version.
+func (m *migrator) applied(ctx context.Context, q querier) (map[int]string, error) {
+	var n int
+	if err := q.QueryRowContext(ctx, m.text["HasTable"], "skald_migration").Scan(&n); err != nil || n == 0 {
+		return nil, err
+	}
+	rows, err := q.QueryContext(ctx, m.text["Applied"])
+	if err != nil {
+		return nil, err
+	}
+	list, err := collect(rows, func(scan func(...any) error) (one Migration, err error) {
+		return one, scan(&one.Version, &one.Name, &one.Checksum)
+	})
+	have := map[int]string{}
+	for _, one := range list {
+		have[one.Version] = one.Checksum
+	}
+	return have, err
+}
+
+// apply applies one file, unless it was applied before.
+func (m *migrator) apply(ctx context.Context, one migration) (did bool, err error) {
+	tx, err := m.db.BeginTx(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if !did {
+			err = errors.Join(err, tx.Rollback())
+		}
+	}()
+	have, err := m.applied(ctx, tx)
+	if err != nil {
+		return false, err
+	}
+	if was, ok := have[one.Version]; ok {
+		if was != one.Checksum {
+			return false, &ChangedError{m.file, one.Name}
+		}
+		return false, nil
+	}
+	text := strings.ReplaceAll(one.text, "/*source*/''", quote(m.wanted()))
+	for _, q := range []string{m.text["CreateMigrations"], text} {
+		if _, err := tx.ExecContext(ctx, q); err != nil {
+			return false, err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, m.text["InsertMigration"], one.Version, one.Name, one.Checksum); err != nil {
+		return false, err
+	}
+	if err := tx.Commit(); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+func (m *migrator) wanted() string {
+	if m.source != "" {
+		return m.source
+	}
+	base := filepath.Base(m.file)
+	return "/" + strings.TrimSuffix(base, filepath.Ext(base)) + "/main"
+}
+
+// sameSource finds out that another source was asked for than the file has.
+func (m *migrator) sameSource(ctx context.Context) error {
+	var have string
+	if err := m.db.QueryRowContext(ctx, m.text["Source"]).Scan(&have); err != nil {
+		return failed("migrate", fmt.Errorf("read source: %w", err))
+	}
+	if m.source == "" || have == quote(m.source) {
+		return nil
+	}
+	return &SourceError{Where: m.file, Have: strings.ReplaceAll(strings.Trim(have, "'"), "''", "'"), Want: m.source}
+}
+
+// Check says whether the tables are there, in a version that this build can use, in a file that can be written:
+// a *store.SchemaError that names `skald migrate`, a *store.RightError, or an outage.
+func (s *Store) Check(ctx context.Context) error {
+	if err := engine(ctx, s.db); err != nil {
+		return failed("check", err)
+	}
+	m, err := newMigrator(ctx, s.db)
+	if err != nil {
+		return failed("check", err)
+	}
+	have, err := m.applied(ctx, s.db)
+	if err != nil {
+		return failed("check", err)
+	}
+	version := 0
+	for v := range have {
+		version = max(version, v)
+	}
+	if version < oldest || version > newest {
+		e := &store.SchemaError{Where: m.file, Have: version, Need: oldest, Last: newest, Remedy: "run: skald migrate --store sqlite:" + m.file}
+		if version > newest {
+			e.Remedy = "run a newer build"
+		}
+		return e
+	}
+	return s.writable(ctx)
+}
+
+// writable tries the write lock.
+func (s *Store) writable(ctx context.Context) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return failed("check", err)
+	}
+	return tx.Rollback()
+}

@@ -1,0 +1,147 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/skald-go/skald/store"
+)
+
+// query runs a statement outside any transaction: it sees what is committed and waits for nobody.
+func (s *Store) query(ctx context.Context, name string, args ...any) (*sql.Rows, error) {
+	p, err := s.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return p.stmts[name].QueryContext(ctx, args...)
+}
+
+// collect reads all rows and closes them.
+func collect[T any](rows *sql.Rows, read func(scan func(...any) error) (T, error)) (out []T, err error) {
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		v, err := read(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}
+
+// Seen looks marks up, all as of one moment.
+func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
+	out := make([]store.Verdict, len(ids))
+	p, err := s.prepare(ctx)
+	if err != nil {
+		return nil, failed("seen", err)
+	}
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, failed("seen", err)
+	}
+	defer func() { _ = tx.Rollback() }() // it has only read
+	find := tx.StmtContext(ctx, p.stmts["FindMark"])
+	for i, id := range ids {
+		err := find.QueryRowContext(quiet(ctx), consumer, id.Source, id.ID).Scan(&out[i].Outcome, &out[i].Reason)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, failed("seen", err)
+		}
+	}
+	return out, nil
+}
+
+// Tick draws the largest seq. With synchronous=FULL what is visible is on the disk.
+func (s *Store) Tick(ctx context.Context, base string) (string, error) {
+	from, err := parseTick(base)
+	if err != nil {
+		return "", failed("tick", err)
+	}
+	p, err := s.prepare(ctx)
+	if err != nil {
+		return "", failed("tick", err)
+	}
+	var tip int64
+	if err := p.stmts["Tip"].QueryRowContext(ctx).Scan(&tip); err != nil {
+		return "", failed("tick", err)
+	}
+	switch {
+	case tip < from:
+		return "", fmt.Errorf("tick: base is %d, the last row is %d: %w", from, tip, store.ErrMoved)
+	case tip == from:
+		return base, nil
+	}
+	return strconv.FormatInt(tip, 10), nil
+}
+
+func parseTick(tick string) (int64, error) {
+	if tick == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(tick, 10, 64)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("tick %q: %w", tick, store.ErrMoved)
+	}
+	return n, nil
+}
+
+// Pull reads a page of a window.
+func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (page store.Page, err error) {
+	base, err := parseTick(w.Base)
+	if err != nil {
+		return page, failed("pull", err)
+	}
+	tip, err := parseTick(w.Tip)
+	if err != nil {
+		return page, failed("pull", err)
+	}
+	first, last := hull(w.Buckets)
+	rows, err := s.query(ctx, "Pull", max(base, w.After), tip, first, last)
+	if err != nil {
+		return page, failed("pull", err)
+	}
+	if err := fill(&page, rows, w.Buckets, limit); err != nil {
+		return store.Page{}, failed("pull", err)
+	}
+	return page, nil
+}
+
+// fill reads rows until the page is full.
+func fill(page *store.Page, rows *sql.Rows, buckets [][2]int, limit int) (err error) {
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		r, err := scanRow(rows)
+		if err != nil {
+			return err
+		}
+		if !within(buckets, r.Bucket) {
+			continue
+		}
+		if len(page.Rows) == limit {
+			return nil
+		}
+		page.Rows = append(page.Rows, r)
+	}
+	page.Done = rows.Err() == nil
+	return rows.Err()
+}
+
+// hull is the smallest range around ranges: SQL leaves out what is outside of it, within what is between them.
+func hull(ranges [][2]int) (first, last int) {
+	if ranges == nil {
+		return 0, store.Buckets - 1
+	}
+	first, last = store.Buckets, -1
+	for _, r := range ranges {
+		first, last = min(first, r[0]), max(last, r[1])
+	}
+	return first, last
+}
+
+func within(ranges [][2]int, bucket int) bool {
+	return ranges == nil || slices.ContainsFunc(ranges, func(r [2]int) bool { return r[0] <= bucket && bucket <= r[1] })
+}

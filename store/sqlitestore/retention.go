@@ -1,0 +1,72 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+const (
+	// A batch holds the write lock for some milliseconds; a busy file is left for the next time.
+	batch     = 500
+	batchWait = 20 * time.Millisecond
+	day       = 24 * time.Hour
+)
+
+// Maintain deletes rows and marks in small transactions, the oldest first, and stops where another writer is in
+// the way. Marks are kept from the time they were handled, which is not before their message was written.
+func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
+	rows, marks := cmp.Or(keep.Outbox, 7*day), cmp.Or(keep.Marks, 30*day)
+	done.Rows, err = s.empty(ctx, &done, "outbox", func(ctx context.Context, x *session) (int64, error) {
+		var covered int64
+		if err := x.row(ctx, "Covered").Scan(&covered); err != nil {
+			return 0, err
+		}
+		return x.count(ctx, "DeleteRows", covered, ago(rows), batch)
+	})
+	if err != nil {
+		return done, failed("maintain outbox", err)
+	}
+	done.Marks, err = s.empty(ctx, &done, "marks", func(ctx context.Context, x *session) (int64, error) {
+		return x.count(ctx, "DeleteMarks", ago(marks), batch)
+	})
+	if err != nil {
+		return done, failed("maintain marks", err)
+	}
+	return done, nil
+}
+
+// ago is d as a modifier of SQLite's time functions.
+func ago(d time.Duration) string { return fmt.Sprintf("-%.3f seconds", d.Seconds()) }
+
+// empty deletes batch after batch, each in a transaction of its own.
+func (s *Store) empty(ctx context.Context, done *store.Maintained, what string, one func(context.Context, *session) (int64, error)) (total int64, err error) {
+	for {
+		x, err := s.begin(ctx, batchWait, defaultHandle)
+		if errors.Is(err, store.ErrBusy) {
+			done.Left = append(done.Left, what+": another writer has the file")
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+		n, err := one(quiet(ctx), x)
+		if err != nil {
+			err = x.why(err)
+			return total, errors.Join(err, x.close())
+		}
+		x.timer.Stop()
+		err = x.commit()
+		x.end()
+		if err != nil {
+			return total, err
+		}
+		if total += n; n < batch {
+			return total, nil
+		}
+	}
+}

@@ -1,0 +1,11 @@
+-- name: LockEntity
+-- The transaction holds the only write lock there is: what is left is the version.
+INSERT INTO skald_entity (space, key, version) VALUES (?1, ?2, 1)
+ON CONFLICT (space, key) DO UPDATE SET version = version + 1
+RETURNING version;
+
+-- name: Lend
+INSERT INTO skald_lent (hold) VALUES (-1);
+
+-- name: TakeBack
+DELETE FROM skald_lent WHERE id = ?1;

@@ -1,0 +1,212 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+// fresh is a store in a new file.
+func fresh(t testing.TB) (*Store, *sql.DB, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a b?c#%.db")
+	s, db := again(t, path)
+	if _, err := Migrate(t.Context(), db, &MigrateOptions{Source: "/it's/main"}); err != nil {
+		t.Fatal(err)
+	}
+	return s, db, path
+}
+
+// again is another process's handle on a file.
+func again(t testing.TB, path string) (*Store, *sql.DB) {
+	t.Helper()
+	db, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return New(db, nil), db
+}
+
+func message(topic, key string) skald.Message {
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	return skald.Message{ID: uuid7.New(now), Type: "t", Topic: topic, Key: []byte(key), Time: now, ContentType: "application/json", Data: []byte(`{"a":1}`)}
+}
+
+func count(t testing.TB, db *sql.DB, q string, args ...any) (n int) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), q, args...).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", q, err)
+	}
+	return n
+}
+
+// pullAll reads the whole outbox.
+func pullAll(t testing.TB, s *Store) []store.Row {
+	t.Helper()
+	tip, err := s.Tick(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.Pull(t.Context(), store.Window{Tip: tip}, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page.Rows
+}
+
+func TestStatementsPrepare(t *testing.T) {
+	_, db, _ := fresh(t)
+	text, err := sqlfile.Load(statements, "sql", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, q := range text {
+		stmt, err := db.PrepareContext(t.Context(), q)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		_ = stmt.Close()
+	}
+}
+
+func TestUnit(t *testing.T) {
+	s, db, _ := fresh(t)
+	ctx := t.Context()
+	m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/x", ID: "1"}, As: store.Done}
+	in := store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "s", Key: "k"}, {Space: "s", Key: "k"}}}
+	u, err := s.Begin(ctx, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := u.Found(); f.Marks[0].Outcome != store.Fresh || f.Locks[0] != 1 || f.Locks[1] != 1 {
+		t.Errorf("Found = %+v", f)
+	}
+	if err := s.Write(ctx, u.Tx(), store.Effect{Rows: []skald.Message{message("t", "k")}}); err != nil {
+		t.Fatal(err)
+	}
+	woken := s.Woken()
+	if err := u.Commit(ctx, store.Effect{Rows: []skald.Message{message("t", "k")}}); err != nil {
+		t.Fatal(err)
+	}
+	<-woken
+	if n := count(t, db, "SELECT count(*) FROM skald_lent"); n != 0 {
+		t.Errorf("%d rows in skald_lent", n)
+	}
+	if u, err = s.Begin(ctx, in); err != nil {
+		t.Fatal(err)
+	}
+	if f := u.Found(); f.Marks[0].Outcome != store.Done || f.Locks[0] != 2 {
+		t.Errorf("Found = %+v", f)
+	}
+	if stood, err := u.Rollback(ctx, store.Effect{Mark: &m}, store.Effect{Locks: []store.Lock{{Space: "s", Key: "k", Version: 2}}},
+		store.Effect{Locks: []store.Lock{{Space: "s", Key: "k", Version: 2}}}); err != nil || fmt.Sprint(stood) != "[false true false]" {
+		t.Errorf("Rollback = %v, %v", stood, err)
+	}
+	if rows := pullAll(t, s); len(rows) != 2 || rows[0].Source != "/it's/main" {
+		t.Errorf("rows = %+v", rows)
+	}
+}
+
+// A handler that ends the transaction that it was lent is stopped, and found.
+func TestLent(t *testing.T) {
+	for name, end := range map[string]func(tx *sql.Tx) error{
+		"Commit":   (*sql.Tx).Commit,
+		"Rollback": (*sql.Tx).Rollback,
+		"COMMIT":   func(tx *sql.Tx) error { _, err := tx.Exec("COMMIT"); return err },
+		"ROLLBACK": func(tx *sql.Tx) error { _, err := tx.Exec("ROLLBACK"); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, db, _ := fresh(t)
+			u, err := s.Begin(t.Context(), store.Intake{Marks: []store.Mark{{Consumer: "c", Identity: store.Identity{Source: "x", ID: "1"}, As: store.Done}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := end(u.Tx()); strings.EqualFold(name, "commit") && err == nil {
+				t.Error("a handler could commit")
+			}
+			if name == "COMMIT" { // refused, and the transaction is as it was
+				if err := u.Commit(t.Context()); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if _, err := u.Tx().Exec("INSERT INTO skald_entity VALUES ('a', 'b', 1)"); err == nil {
+				t.Error("a statement behind the end stands for itself")
+			}
+			if err := u.Commit(t.Context()); !errors.Is(err, store.ErrLent) && (name != "ROLLBACK" || !errors.Is(err, errGone)) {
+				t.Errorf("Commit = %v", err)
+			}
+			if n := count(t, db, "SELECT count(*) FROM skald_mark"); n != 0 {
+				t.Errorf("%d marks", n)
+			}
+			if err := u.Commit(t.Context()); err == nil {
+				t.Error("a unit ends twice")
+			}
+		})
+	}
+}
+
+func TestContract(t *testing.T) {
+	s, db, _ := fresh(t)
+	if _, err := db.Exec(`INSERT INTO skald_outbox (topic, key, type, data) VALUES ('orders', 42, 'order.placed', '{"id":42}')`); err != nil {
+		t.Fatal(err)
+	}
+	rows := pullAll(t, s)
+	if len(rows) != 1 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	r := rows[0]
+	if at, ok := uuid7.Time(r.ID); !ok || time.Since(at).Abs() > time.Minute || time.Since(r.Time).Abs() > time.Minute {
+		t.Errorf("id %s, time %v", r.ID, r.Time)
+	}
+	if string(r.Key) != "42" || string(r.Data) != `{"id":42}` || r.ContentType != "application/json" || r.Source != "/it's/main" {
+		t.Errorf("row = %+v", r)
+	}
+}
+
+func TestBusy(t *testing.T) {
+	s, _, path := fresh(t)
+	other, _ := again(t, path)
+	u, err := s.Begin(t.Context(), store.Intake{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rival := range []*Store{s, other} {
+		if _, err := rival.Begin(t.Context(), store.Intake{Wait: 30 * time.Millisecond}); !errors.Is(err, store.ErrBusy) || !rival.Outage(err) {
+			t.Errorf("Begin = %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		if _, err := rival.Begin(ctx, store.Intake{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Begin = %v", err)
+		}
+		cancel()
+	}
+	if err := u.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, rival := range []*Store{s, other} {
+		u, err := rival.Begin(t.Context(), store.Intake{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

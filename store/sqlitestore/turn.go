@@ -1,0 +1,205 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A turnstile lets one transaction of this process at a time at the file, in the order of their coming. SQLite
+// alone would let them poll for its lock.
+type turnstile chan struct{}
+
+func newTurnstile() turnstile { return make(turnstile, 1) }
+
+// A turn is given back once, however often asked.
+type turn struct {
+	at   turnstile
+	over atomic.Bool
+}
+
+func (t *turn) end() {
+	if t != nil && !t.over.Swap(true) {
+		<-t.at
+	}
+}
+
+// take waits for the turn; most bounds it where ctx does not.
+func (t turnstile) take(ctx context.Context, most time.Duration) (*turn, error) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case t <- struct{}{}:
+		return &turn{at: t}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+		return nil, fmt.Errorf("wait for the other transactions of this process: %w", store.ErrBusy)
+	}
+}
+
+type turnKey struct{}
+
+// connector makes connections whose transactions take turns.
+type connector struct {
+	driver.Connector
+	turn turnstile
+}
+
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	base, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	full, ok := base.(fullConn)
+	if !ok {
+		return nil, fmt.Errorf("connect: %T is not a connection that Skald knows", base)
+	}
+	out := &conn{fullConn: full, turns: c.turn}
+	full.RegisterRollbackHook(func() { out.gone = out.inTx })
+	return out, nil
+}
+
+// Driver is found again by New, which lets its own transactions wait before they take a connection.
+func (c *connector) Driver() driver.Driver { return &files{c.Connector.Driver(), c.turn} }
+
+type files struct {
+	driver.Driver
+	turn turnstile
+}
+
+// fullConn is what the vendor's connection can do and database/sql makes use of.
+type fullConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+	sqlite.HookRegisterer
+}
+
+type conn struct {
+	fullConn
+	turns turnstile
+	turn  *turn // while in a transaction that writes
+	inTx  bool
+	gone  bool // the transaction was rolled back, and not by its owner: SQLite would commit each statement for itself
+}
+
+func (c *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	mine, err := c.enter(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	base, err := c.fullConn.BeginTx(ctx, o)
+	if err != nil {
+		mine.end()
+		return nil, err
+	}
+	c.turn, c.inTx, c.gone = mine, true, false
+	return &connTx{base, c}, nil
+}
+
+func (c *conn) enter(ctx context.Context, o driver.TxOptions) (*turn, error) {
+	if mine, ok := ctx.Value(turnKey{}).(*turn); ok && mine.at == c.turns && !mine.over.Load() {
+		return mine, nil
+	}
+	if o.ReadOnly {
+		return nil, nil
+	}
+	return c.turns.take(ctx, busyTimeout)
+}
+
+func (c *conn) leave() {
+	c.inTx, c.gone = false, false
+	c.turn.end()
+	c.turn = nil
+}
+
+func (c *conn) Close() error {
+	defer c.leave()
+	return c.fullConn.Close()
+}
+
+func (c *conn) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Result, error) {
+	if c.gone {
+		return nil, errGone
+	}
+	return c.fullConn.ExecContext(ctx, q, args)
+}
+
+func (c *conn) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.gone {
+		return nil, errGone
+	}
+	return c.fullConn.QueryContext(ctx, q, args)
+}
+
+func (c *conn) PrepareContext(ctx context.Context, q string) (driver.Stmt, error) {
+	base, err := c.fullConn.PrepareContext(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	full, ok := base.(fullStmt)
+	if !ok {
+		return nil, fmt.Errorf("prepare: %T is not a statement that Skald knows", base)
+	}
+	return &stmt{full, c}, nil
+}
+
+type fullStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+type stmt struct {
+	fullStmt
+	c *conn
+}
+
+func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if s.c.gone {
+		return nil, errGone
+	}
+	return s.fullStmt.ExecContext(ctx, args)
+}
+
+func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if s.c.gone {
+		return nil, errGone
+	}
+	return s.fullStmt.QueryContext(ctx, args)
+}
+
+type connTx struct {
+	driver.Tx
+	c *conn
+}
+
+func (t *connTx) Commit() error {
+	defer t.c.leave()
+	if t.c.gone {
+		return errGone
+	}
+	t.c.inTx = false
+	return t.Tx.Commit()
+}
+
+func (t *connTx) Rollback() error {
+	defer t.c.leave()
+	if t.c.gone {
+		return nil
+	}
+	t.c.inTx = false
+	return t.Tx.Rollback()
+}

@@ -1,0 +1,138 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/skald-go/skald/store"
+)
+
+// unit is a transaction lent to a handler. Until Commit it holds a row of skald_lent whose reference leads
+// nowhere, so that nobody else can commit it.
+type unit struct {
+	*session
+	s     *Store
+	hold  int64 // the row of skald_lent
+	found store.Found
+	given map[entity]int64
+	wrote bool // rows into the outbox
+	over  bool
+}
+
+type entity struct{ space, key string }
+
+// Begin opens a unit and takes in. store.ErrBusy: another writer had the file for longer than in.Wait.
+// In.Handle bounds the whole time to Commit, since the unit holds up every other writer of the file.
+func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx], error) {
+	x, err := s.begin(ctx, cmp.Or(in.Wait, s.wait), cmp.Or(in.Handle, defaultHandle))
+	if err != nil {
+		return nil, failed("begin", err)
+	}
+	u := &unit{session: x, s: s, given: map[entity]int64{}}
+	if err := u.take(quiet(ctx), in); err != nil {
+		err = u.why(err)
+		return nil, failed("begin", errors.Join(err, x.close()))
+	}
+	s.lent.Store(x.tx, u)
+	return u, nil
+}
+
+func (u *unit) take(ctx context.Context, in store.Intake) error {
+	res, err := u.exec(ctx, "Lend")
+	if err != nil {
+		return fmt.Errorf("lend: %w", err)
+	}
+	if u.hold, err = res.LastInsertId(); err != nil {
+		return fmt.Errorf("lend: %w", err)
+	}
+	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Locks: make([]int64, len(in.Locks))}
+	for i, m := range in.Marks {
+		if u.found.Marks[i], err = u.mark(ctx, m); err != nil {
+			return err
+		}
+	}
+	for i, l := range in.Locks {
+		if u.found.Locks[i], err = u.entity(ctx, l, u.given); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *unit) Tx() *sql.Tx        { return u.tx }
+func (u *unit) Found() store.Found { return u.found }
+
+// Commit writes es and commits. The handler's own Commit or Rollback is found here: store.ErrLent.
+func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
+	if err := u.finish(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	err := ctx.Err()
+	if err == nil {
+		err = u.settle(quiet(ctx), es)
+	}
+	if err != nil {
+		err = u.why(err)
+		_ = u.close() // err says why it has to go
+		return failed("commit", err)
+	}
+	defer u.end()
+	u.timer.Stop()
+	if err := u.commit(); err != nil {
+		return failed("commit", err)
+	}
+	if u.wrote {
+		u.s.wake()
+	}
+	return nil
+}
+
+// settle takes the transaction back and writes es into it.
+func (u *unit) settle(ctx context.Context, es []store.Effect) error {
+	n, err := u.count(ctx, "TakeBack", u.hold)
+	if err != nil {
+		return err
+	}
+	if n != 1 {
+		return store.ErrLent // it was ended in SQL
+	}
+	for _, e := range es {
+		if err := u.put(ctx, e, u.given); err != nil {
+			return err
+		}
+		u.wrote = u.wrote || len(e.Rows) > 0
+	}
+	return nil
+}
+
+// finish ends the unit, once.
+func (u *unit) finish() error {
+	if u.over {
+		return sql.ErrTxDone
+	}
+	u.over = true
+	u.s.lent.Delete(u.tx)
+	return nil
+}
+
+// Rollback undoes everything and then applies instead. store.ErrLent: the handler had ended the transaction
+// itself; then instead is not applied.
+func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	if err := u.finish(); err != nil {
+		return nil, fmt.Errorf("roll back: %w", err)
+	}
+	held := u.life.Err() != nil
+	u.timer.Stop()
+	err := u.tx.Rollback()
+	u.end()
+	switch {
+	case errors.Is(err, sql.ErrTxDone) && !held:
+		return nil, fmt.Errorf("roll back: %w", store.ErrLent)
+	case len(instead) == 0:
+		return nil, nil // whatever err is: the rows are undone
+	}
+	return u.s.Apply(ctx, instead...)
+}
