@@ -18,6 +18,9 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
+// ErrRefused is for Options.Fail: what wraps it refuses the message.
+var ErrRefused = errors.New("refused")
+
 // Options of a Broker. The zero value is fine.
 type Options struct {
 	// Lanes is how many lanes a topic gets when MakeTopics is asked for none. Default 4, at most 1,024.
@@ -29,7 +32,8 @@ type Options struct {
 	// MaxBytes is the size of key, headers and data together from which on a message is refused. Default 1 MiB.
 	MaxBytes int
 	// Fail is asked about each message before it is stored: with an error the message fails, and what was
-	// handed over behind it with the same key is held back. Default: nothing fails. It must not call the broker.
+	// handed over behind it with the same key is held back. If the error wraps ErrRefused, the message is refused
+	// rather than failed. Default: nothing fails. It must not call the broker.
 	Fail func(m *skald.Message) error
 }
 

@@ -98,7 +98,7 @@ func (b *Broker) store(m *skald.Message, kept *arena) (refused bool, err error) 
 	}
 	if b.c.opts.Fail != nil {
 		if err := b.c.opts.Fail(m); err != nil {
-			return false, fmt.Errorf("publish to %q: %w", m.Topic, err)
+			return errors.Is(err, ErrRefused), fmt.Errorf("publish to %q: %w", m.Topic, err)
 		}
 	}
 	t.laneOf(m.Key).append(kept.copy(m))

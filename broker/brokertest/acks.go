@@ -1,0 +1,125 @@
+package brokertest
+
+import (
+	"testing"
+
+	"github.com/skald-go/skald/broker"
+)
+
+func testAckPrefix(t *testing.T, s *suite) {
+	b := s.open(t)
+	topic := s.topic(t, b, "t", 1)
+	publish(t, b, numbered(topic, "k", 0, 10)...)
+	one := s.join(t, b, "g", topic)
+	ds := one.take(t, 10)
+	one.ack(t, ds[3]) // and with it all before it
+	one.close(t)
+	two := s.join(t, b, "g", topic)
+	got := two.take(t, 6)
+	if got[0].ID != ds[4].ID || got[0].Position != ds[4].Position {
+		t.Errorf("after an ack of %s came %s at %d", ds[3].ID, got[0].ID, got[0].Position)
+	}
+	two.ack(t, got...)
+	two.ack(t, got[0]) // late, and of no effect
+	two.close(t)
+	publish(t, b, message(topic, "k", 10))
+	if got := s.join(t, b, "g", topic).take(t, 1); got[0].ID != message(topic, "k", 10).ID {
+		t.Errorf("came again: %s", got[0].ID)
+	}
+}
+
+func testAckLost(t *testing.T, s *suite) {
+	b := s.open(t)
+	topic := s.topic(t, b, "t", 2)
+	var ds []broker.Delivery
+	one := s.join(t, b, "g", topic)
+	one.owns(t, 2)
+	publish(t, b, append(numbered(topic, "a", 0, 5), append(numbered(topic, "b", 0, 5), numbered(topic, "c", 0, 5)...)...)...)
+	ds = one.take(t, 15)
+	two := s.join(t, b, "g", topic)
+	again := settle(t, []*member{one, two}, 1, 1)
+	moved := one.lost[0].Name
+	if !one.lost[0].Clean {
+		t.Errorf("lane %s moved to a new member, yet was lost uncleanly", moved)
+	}
+	one.ack(t, ds...) // that of the lost lane is ignored
+	one.close(t)
+	two.close(t)
+	three := s.join(t, b, "g", topic)
+	want := 0
+	for _, d := range ds {
+		if d.Lane == moved {
+			want++
+		}
+	}
+	for _, d := range three.take(t, want) {
+		if d.Lane != moved {
+			t.Errorf("%s came again although it was acknowledged; %d came meanwhile", d.ID, len(again))
+		}
+	}
+}
+
+func testPause(t *testing.T, s *suite) {
+	b := s.open(t)
+	x, y := s.topic(t, b, "x", 1), s.topic(t, b, "y", 1)
+	m := s.join(t, b, "g", x, y)
+	publish(t, b, message(x, "k", 0), message(y, "k", 0))
+	var held string
+	for _, d := range m.take(t, 2) {
+		if d.Topic == x {
+			held = d.Lane
+		}
+	}
+	m.Pause(held)
+	const n = 50
+	var still []broker.Delivery // fetched before the pause: at most once
+	for i := 1; i <= n; i++ {
+		publish(t, b, message(x, "k", i), message(y, "k", i))
+	}
+	others := 0
+	m.until(t, "the lane that flows", func(ds []broker.Delivery) bool {
+		for _, d := range ds {
+			if d.Topic == x {
+				still = append(still, d)
+			} else {
+				others++
+			}
+		}
+		return others == n
+	})
+	if len(still) == n {
+		t.Error("all of a paused lane came")
+	}
+	if !m.lanes[held] {
+		t.Error("a paused lane was lost")
+	}
+	m.Resume(held)
+	got := append(still, m.take(t, n-len(still))...)
+	for i, d := range got {
+		if want := message(x, "k", i+1).ID; d.ID != want {
+			t.Fatalf("got %s, want %s", d.ID, want)
+		}
+	}
+}
+
+// testPauseEnds: who gains a lane finds it flowing, though it paused it in an earlier ownership.
+func testPauseEnds(t *testing.T, s *suite) {
+	b := s.open(t)
+	topic := s.topic(t, b, "t", 2)
+	one := s.join(t, b, "g", topic)
+	one.owns(t, 2)
+	for lane := range one.lanes {
+		one.Pause(lane)
+	}
+	two := s.join(t, b, "g", topic)
+	settle(t, []*member{one, two}, 1, 1)
+	kept := ""
+	for lane := range one.lanes {
+		kept = lane
+	}
+	two.close(t)
+	one.owns(t, 2)
+	one.Resume(kept)
+	publish(t, b, append(numbered(topic, "a", 0, 5), append(numbered(topic, "b", 0, 5), numbered(topic, "c", 0, 5)...)...)...)
+	one.take(t, 15)
+}

@@ -1,0 +1,294 @@
+// Package brokertest holds every driver of the broker seam to the sentences of broker/broker.go:
+//
+//	func TestBroker(t *testing.T) {
+//		brokertest.Run(t, func(t *testing.T) brokertest.Harness { … })
+//	}
+package brokertest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+)
+
+// Broker is a driver that can also make topics.
+type Broker interface {
+	broker.Broker
+	broker.TopicMaker
+}
+
+// A Harness is one broker under test, as one test sees it.
+type Harness struct {
+	// Open makes another client of the broker; the suite closes it.
+	Open func(t *testing.T) Broker
+	// Limit makes the broker itself refuse messages of topic that are larger than that many bytes.
+	Limit func(t *testing.T, topic string, bytes int)
+	// Disturb makes publishes to the broker fail now and then, some of them after they took effect, until stop.
+	// Nil: the broker cannot be disturbed.
+	Disturb func(t *testing.T) (stop func())
+	// Foreign writes what a producer that is not Skald's would write. Nil: the driver has no wire format.
+	Foreign func(t *testing.T, topic string, r Record)
+	// Kill ends a member as sudden death would: nothing is stored, nothing handed over. Nil: the members of this
+	// broker cannot be killed.
+	Kill func(t *testing.T, s broker.Subscription)
+	// Counts: the broker counts deliveries, so Attempt is above 0 when a message comes again.
+	Counts bool
+	// Messages is how many messages the tests under load send. Default 2,000.
+	Messages int
+}
+
+// A Record is a message as it lies on the wire.
+type Record struct {
+	Key, Data []byte
+	Headers   []skald.Header
+}
+
+// patience is how long a test waits for what must come. It is never waited for in a run that passes.
+const patience = 40 * time.Second
+
+// Run runs the suite. Each test asks for a harness of its own; several may share one broker, for each test makes
+// topics and groups under names that nobody else has.
+func Run(t *testing.T, harness func(t *testing.T) Harness) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *suite)
+	}{
+		{"Messages/EveryFieldArrives", testFields},
+		{"Messages/NilIsNotEmpty", testNil},
+		{"Messages/Sizes", testSizes},
+		{"Messages/Foreign", testForeign},
+		{"Messages/BrokenEnvelope", testBrokenEnvelope},
+		{"Topics/Missing", testMissingTopic},
+		{"Topics/MadeOnlyOnce", testMakeTopics},
+		{"Topics/SubscribeToMissing", testSubscribeToMissing},
+		{"Order/KeyAndLane", testOrder},
+		{"Order/PipelinedCalls", testPipelined},
+		{"Order/WithoutKeySpreads", testWithoutKey},
+		{"Groups/CompeteAndFanOut", testCompete},
+		{"Groups/LateOneStartsAtTheOldest", testLateGroup},
+		{"Groups/ManyTopics", testManyTopics},
+		{"Groups/ReadyTellsOfMessages", testReady},
+		{"Groups/RebalanceUnderLoad", testRebalance},
+		{"Groups/CloseHandsOverAtOnce", testHandOver},
+		{"Groups/KilledMember", testKill},
+		{"Groups/NewLifeOfAMember", testNewLife},
+		{"Ack/PrefixDoesNotComeAgain", testAckPrefix},
+		{"Ack/LostLaneIsIgnored", testAckLost},
+		{"Pause/HoldsALaneOnly", testPause},
+		{"Pause/EndsWithTheLane", testPauseEnds},
+		{"Life/Incarnation", testIncarnation},
+		{"Life/Close", testClose},
+		{"Life/EndedContext", testEndedContext},
+		{"Contract/RefusedAlone", testRefused},
+		{"Contract/HeldBackUntilWait", testHeldBack},
+		{"Contract/RefusalsAmongPipelinedCalls", testRefusals},
+		{"Contract/FailuresAmongPipelinedCalls", testFailures},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, newSuite(t, harness(t))) })
+	}
+}
+
+// suite is one test's view: its harness and its names.
+type suite struct {
+	Harness
+	id string
+}
+
+func newSuite(t *testing.T, h Harness) *suite {
+	if h.Messages == 0 {
+		h.Messages = 2000
+	}
+	id := strings.ToLower(strings.NewReplacer("/", ".", "#", "-").Replace(t.Name()))
+	return &suite{Harness: h, id: fmt.Sprintf("%s.%x", id[max(0, len(id)-60):], time.Now().UnixNano())}
+}
+
+// open makes a client that lasts as long as the test.
+func (s *suite) open(t *testing.T) Broker {
+	t.Helper()
+	b := s.Open(t)
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// topic makes a topic of the test's own.
+func (s *suite) topic(t *testing.T, b Broker, name string, lanes int) string {
+	t.Helper()
+	name = s.id + "." + name
+	must(t, "make topic", b.MakeTopics(t.Context(), lanes, name))
+	return name
+}
+
+func (s *suite) join(t *testing.T, b Broker, group string, topics ...string) *member {
+	t.Helper()
+	return s.joinAs(t, b, group, "", topics...)
+}
+
+func (s *suite) joinAs(t *testing.T, b Broker, group, name string, topics ...string) *member {
+	t.Helper()
+	sub, err := b.Subscribe(t.Context(), broker.Group{Name: s.id + "." + group, Topics: topics, Member: name})
+	must(t, "subscribe", err)
+	return &member{Subscription: sub, lanes: map[string]bool{}, last: map[string]int64{}}
+}
+
+// member is a subscription and what it was told.
+type member struct {
+	broker.Subscription
+	lanes map[string]bool
+	lost  []broker.Lane
+	last  map[string]int64 // position by lane, since it was gained
+}
+
+// receive takes what is there and holds it to what Batch promises.
+func (m *member) receive(t *testing.T, most int) []broker.Delivery {
+	t.Helper()
+	b, err := m.Receive(t.Context(), most)
+	must(t, "receive", err)
+	if len(b.Deliveries) > most {
+		t.Fatalf("received %d, asked for at most %d", len(b.Deliveries), most)
+	}
+	for _, l := range b.Lost {
+		if !m.lanes[l.Name] {
+			t.Fatalf("lost lane %s that was not gained", l.Name)
+		}
+		delete(m.lanes, l.Name)
+		delete(m.last, l.Name)
+	}
+	m.lost = append(m.lost, b.Lost...)
+	for _, l := range b.Gained {
+		if m.lanes[l.Name] || !l.Clean {
+			t.Fatalf("gained lane %+v, had it: %v", l, m.lanes[l.Name])
+		}
+		m.lanes[l.Name] = true
+	}
+	for _, d := range b.Deliveries {
+		last, some := m.last[d.Lane]
+		if !m.lanes[d.Lane] || some && d.Position <= last {
+			t.Fatalf("a delivery of lane %s (owned: %v) at %d behind %d", d.Lane, m.lanes[d.Lane], d.Position, last)
+		}
+		m.last[d.Lane] = d.Position
+	}
+	return b.Deliveries
+}
+
+// until receives until done says so, woken by nothing but Ready.
+func (m *member) until(t *testing.T, what string, done func([]broker.Delivery) bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	for !done(m.receive(t, 500)) {
+		select {
+		case <-m.Ready():
+		case <-deadline:
+			t.Fatalf("%s did not come; lanes %v", what, m.lanes)
+		}
+	}
+}
+
+// take receives exactly n messages.
+func (m *member) take(t *testing.T, n int) (out []broker.Delivery) {
+	t.Helper()
+	m.until(t, fmt.Sprintf("%d messages", n), func(ds []broker.Delivery) bool {
+		out = append(out, ds...)
+		return len(out) >= n
+	})
+	if len(out) != n {
+		t.Fatalf("received %d messages, want %d: %v", len(out), n, ids(out))
+	}
+	return out
+}
+
+// owns receives until the member has n lanes; messages that come meanwhile are returned.
+func (m *member) owns(t *testing.T, n int) (out []broker.Delivery) {
+	t.Helper()
+	m.until(t, fmt.Sprintf("ownership of %d lanes", n), func(ds []broker.Delivery) bool {
+		out = append(out, ds...)
+		return len(m.lanes) == n
+	})
+	return out
+}
+
+// settle receives by turns until each has as many lanes as want says.
+func settle(t *testing.T, members []*member, want ...int) (out []broker.Delivery) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		even := true
+		for i, m := range members {
+			out = append(out, m.receive(t, 500)...)
+			even = even && len(m.lanes) == want[i]
+		}
+		if even {
+			return out
+		}
+		pause(t, deadline, "the lanes did not settle")
+	}
+}
+
+// pause waits a moment between two looks at what must become true before deadline.
+func pause(t *testing.T, deadline time.Time, what string) {
+	t.Helper()
+	if time.Now().After(deadline) {
+		t.Fatal(what)
+	}
+	<-time.After(2 * time.Millisecond)
+}
+
+func (m *member) ack(t *testing.T, ds ...broker.Delivery) {
+	t.Helper()
+	must(t, "ack", m.Ack(t.Context(), ds))
+}
+
+func (m *member) close(t *testing.T) {
+	t.Helper()
+	must(t, "close", m.Close(t.Context()))
+}
+
+func publish(t *testing.T, b Broker, msgs ...skald.Message) {
+	t.Helper()
+	must(t, "publish", b.Publish(t.Context(), msgs).Wait(t.Context()))
+}
+
+// numbered are messages first to last-1 of one key, told apart by their id.
+func numbered(topic, key string, first, last int) (out []skald.Message) {
+	for i := first; i < last; i++ {
+		out = append(out, message(topic, key, i))
+	}
+	return out
+}
+
+func message(topic, key string, n int) skald.Message {
+	id := fmt.Sprintf("%s-%06d", key, n)
+	m := skald.Message{ID: id, Source: "/suite", Type: "numbered", Topic: topic, ContentType: "text/plain", Data: []byte(id)}
+	if key != "" {
+		m.Key = []byte(key)
+	}
+	return m
+}
+
+func ids(ds []broker.Delivery) []string {
+	out := make([]string, len(ds))
+	for i, d := range ds {
+		out[i] = d.ID
+	}
+	return out
+}
+
+func must(t *testing.T, act string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", act, err)
+	}
+}
+
+func asPublishError(t *testing.T, err error) *broker.PublishError {
+	t.Helper()
+	var pe *broker.PublishError
+	if !errors.As(err, &pe) {
+		t.Fatalf("got %v, want a *broker.PublishError", err)
+	}
+	return pe
+}

@@ -1,0 +1,177 @@
+package brokertest
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+)
+
+// full is a message with every attribute.
+func full(topic string) skald.Message {
+	return skald.Message{
+		ID: "0198c0de-0000-7000-8000-000000000001", Source: "/orders/public", Type: "order.placed", Topic: topic,
+		Key:     []byte("order-1"),
+		Time:    time.Date(2026, 11, 21, 10, 20, 30, 123456000, time.UTC),
+		Subject: "ä subject", ContentType: "application/json", Schema: "https://example.org/schema/1",
+		CorrelationID: "corr", CausationID: "cause", TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Sequence: "00000000000000000042",
+		Headers: []skald.Header{
+			{Name: "twice", Value: []byte("1")}, {Name: "binary", Value: []byte{0, 0xff, '\n', 0x80}},
+			{Name: "twice", Value: []byte("2")}, {Name: "empty", Value: []byte{}}, {Name: "twice", Value: []byte("1")},
+		},
+		Data: []byte(`{"total":12}`),
+	}
+}
+
+func testFields(t *testing.T, s *suite) {
+	b := s.open(t)
+	topic := s.topic(t, b, "fields", 1)
+	bare := skald.Message{ID: "only-an-id", Topic: topic, Data: []byte("x")}
+	unknown := full(topic)
+	unknown.ID, unknown.Headers = "unknown", []skald.Header{{Name: "ce_dataref", Value: []byte("somewhere")}, {Name: "Ce-Odd", Value: nil}}
+	want := []skald.Message{full(topic), bare, unknown}
+	publish(t, b, want...)
+	sameAll(t, s.join(t, b, "g", topic).take(t, len(want)), want)
+}
+
+func testNil(t *testing.T, s *suite) {
+	b := s.open(t)
+	topic := s.topic(t, b, "nil", 1)
+	var want []skald.Message
+	for i, key := range [][]byte{nil, {}, []byte("k"), {0, 0xff, 0xfe, '\r'}} {
+		for j, data := range [][]byte{nil, {}, []byte("d"), {0, 0xff}} {
+			want = append(want, skald.Message{ID: fmt.Sprint(i, "-", j), Source: "s", Type: "t", Topic: topic, Key: key, Data: data})
+		}
+	}
+	publish(t, b, want...)
+	sameAll(t, s.join(t, b, "g", topic).take(t, len(want)), want)
+}
+
+func testSizes(t *testing.T, s *suite) {
+	b := s.open(t)
+	topic := s.topic(t, b, "sizes", 1)
+	big := full(topic)
+	big.Key = bytes.Repeat([]byte("k"), 1<<10)
+	big.Headers = nil
+	for i := range 16 {
+		big.Headers = append(big.Headers, skald.Header{Name: fmt.Sprintf("h%02d", i), Value: bytes.Repeat([]byte{byte(i)}, 1020)})
+	}
+	big.Data = make([]byte, 900<<10)
+	for i := range big.Data { // nothing that compresses
+		big.Data[i] = byte(i * i >> 3 * 31 >> (i % 5))
+	}
+	small := full(topic)
+	small.ID, small.Data = "small", []byte{7}
+	want := []skald.Message{big, small}
+	publish(t, b, want...)
+	sameAll(t, s.join(t, b, "g", topic).take(t, len(want)), want)
+}
+
+func testForeign(t *testing.T, s *suite) {
+	if s.Foreign == nil {
+		t.Skip("the driver has no wire format")
+	}
+	b := s.open(t)
+	topic := s.topic(t, b, "foreign", 1)
+	records := []Record{
+		{Key: []byte{0, 1, 0xff}, Data: []byte("plain"), Headers: []skald.Header{
+			{Name: "a", Value: []byte{0xff, 0}}, {Name: "", Value: []byte("no name")}, {Name: "a", Value: []byte("again")},
+			{Name: "traceparent", Value: []byte("of the hop")}}},
+		{Key: nil, Data: nil},
+		{Key: []byte{}, Data: []byte{}},
+	}
+	for _, r := range records {
+		s.Foreign(t, topic, r)
+	}
+	for i, d := range s.join(t, b, "g", topic).take(t, len(records)) {
+		r := records[i]
+		same(t, d, skald.Message{Topic: topic, Key: r.Key, Data: r.Data, Headers: r.Headers})
+	}
+}
+
+func testBrokenEnvelope(t *testing.T, s *suite) {
+	if s.Foreign == nil {
+		t.Skip("the driver has no wire format")
+	}
+	b := s.open(t)
+	topic := s.topic(t, b, "broken", 1)
+	whole := func(name, value string) []skald.Header {
+		hs := []skald.Header{{Name: "ce_specversion", Value: []byte("1.0")}, {Name: "ce_id", Value: []byte("i")},
+			{Name: "ce_source", Value: []byte("s")}, {Name: "ce_type", Value: []byte("t")}, {Name: "x", Value: []byte{0xff}}}
+		at := slices.IndexFunc(hs, func(h skald.Header) bool { return h.Name == name })
+		if at < 0 {
+			return append(hs, skald.Header{Name: name, Value: []byte(value)})
+		}
+		hs[at].Value = []byte(value)
+		return hs
+	}
+	broken := [][]skald.Header{
+		whole("ce_specversion", "0.3"),
+		whole("ce_time", "yesterday"),
+		whole("ce_source", "\xff\xfe"),
+		whole("ce_type", "with\x00nul"),
+	}
+	for _, hs := range broken {
+		s.Foreign(t, topic, Record{Key: []byte("k"), Data: []byte("d"), Headers: hs})
+	}
+	s.Foreign(t, topic, Record{Key: []byte("k"), Data: []byte("d"), Headers: whole("ce_future", "1")})
+	got := s.join(t, b, "g", topic).take(t, len(broken)+1)
+	for i, hs := range broken {
+		d := got[i]
+		if d.Fault == nil || d.ID != "i" {
+			t.Errorf("envelope %d: fault %v, id %q", i, d.Fault, d.ID)
+		}
+		if string(d.Key) != "k" || string(d.Data) != "d" || !slices.EqualFunc(d.Headers, hs, sameHeader) {
+			t.Errorf("envelope %d was not kept as it came: %q %q %q", i, d.Key, d.Data, d.Headers)
+		}
+	}
+	if d := got[len(broken)]; d.Fault != nil || d.ID != "i" || len(d.Headers) != 2 || d.Headers[1].Name != "ce_future" {
+		t.Errorf("an attribute of the future: fault %v, headers %q", d.Fault, d.Headers)
+	}
+}
+
+// sameAll compares by id, for without a key there is no order.
+func sameAll(t *testing.T, got []broker.Delivery, want []skald.Message) {
+	t.Helper()
+	for _, d := range got {
+		at := slices.IndexFunc(want, func(m skald.Message) bool { return m.ID == d.ID })
+		if at < 0 {
+			t.Fatalf("a message %q that was not published", d.ID)
+		}
+		same(t, d, want[at])
+	}
+}
+
+// same fails unless d is want, byte for byte.
+func same(t *testing.T, d broker.Delivery, want skald.Message) {
+	t.Helper()
+	got := d.Message
+	if d.Fault != nil {
+		t.Errorf("message %s: fault %v", want.ID, d.Fault)
+	}
+	if !got.Time.Equal(want.Time) {
+		t.Errorf("message %s: time %v, want %v", want.ID, got.Time, want.Time)
+	}
+	if !slices.EqualFunc(got.Headers, want.Headers, sameHeader) {
+		t.Errorf("message %s: headers %q, want %q", want.ID, got.Headers, want.Headers)
+	}
+	if !sameBytes(got.Key, want.Key) || !sameBytes(got.Data, want.Data) {
+		t.Errorf("message %s: key %q (nil %v), data of %d (nil %v); want key %q (nil %v), data of %d (nil %v)", want.ID,
+			got.Key, got.Key == nil, len(got.Data), got.Data == nil, want.Key, want.Key == nil, len(want.Data), want.Data == nil)
+	}
+	for _, m := range []*skald.Message{&got, &want} {
+		m.Time, m.Headers, m.Key, m.Data = time.Time{}, nil, nil, nil
+	}
+	if a, b := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); a != b {
+		t.Errorf("got  %s\nwant %s", a, b)
+	}
+}
+
+func sameHeader(a, b skald.Header) bool { return a.Name == b.Name && bytes.Equal(a.Value, b.Value) }
+
+func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }

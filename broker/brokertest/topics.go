@@ -1,0 +1,174 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+)
+
+func testMissingTopic(t *testing.T, s *suite) {
+	b := s.open(t)
+	there := s.topic(t, b, "there", 2)
+	missing := s.id + ".missing"
+	mixed := []skald.Message{message(there, "k", 0), message(missing, "k", 0), message(there, "k", 1)}
+	for range 2 {
+		pe := asPublishError(t, b.Publish(t.Context(), mixed).Wait(t.Context()))
+		if len(pe.Refused) != 1 || len(pe.Failed) != 0 || !errors.Is(pe.Refused[1], broker.ErrNoTopic) || !errors.Is(pe, broker.ErrNoTopic) {
+			t.Fatalf("got %v: %v and %v", pe, pe.Refused, pe.Failed)
+		}
+	}
+	must(t, "make topic", b.MakeTopics(t.Context(), 1, missing))
+	publish(t, b, mixed[1])
+	s.join(t, b, "a", missing).take(t, 1)
+	s.join(t, b, "b", there).take(t, 4)
+}
+
+func testMakeTopics(t *testing.T, s *suite) {
+	b := s.open(t)
+	old, fresh := s.topic(t, b, "old", 3), s.id+".fresh"
+	publish(t, b, message(old, "k", 0))
+	must(t, "make topics again", b.MakeTopics(t.Context(), 5, old, fresh))
+	m := s.join(t, b, "g", old)
+	m.take(t, 1)
+	if len(m.lanes) != 3 {
+		t.Errorf("the topic that existed has %d lanes, want 3", len(m.lanes))
+	}
+	s.join(t, b, "h", fresh).owns(t, 5)
+	if err := b.MakeTopics(t.Context(), 1, "no/such name"); err == nil {
+		t.Error("made a topic whose name no broker takes")
+	}
+}
+
+func testSubscribeToMissing(t *testing.T, s *suite) {
+	b := s.open(t)
+	there := s.topic(t, b, "there", 1)
+	_, err := b.Subscribe(t.Context(), broker.Group{Name: s.id + ".g", Topics: []string{there, s.id + ".missing"}})
+	if !errors.Is(err, broker.ErrNoTopic) {
+		t.Fatalf("got %v, want one that wraps ErrNoTopic", err)
+	}
+	for _, g := range []broker.Group{{Name: "", Topics: []string{there}}, {Name: s.id + ".g"}} {
+		if _, err := b.Subscribe(t.Context(), g); err == nil {
+			t.Errorf("subscribed with %+v", g)
+		}
+	}
+}
+
+func testOrder(t *testing.T, s *suite) {
+	b := s.open(t)
+	topic := s.topic(t, b, "order", 4)
+	var msgs []skald.Message
+	for n := range 50 {
+		for k := range 20 {
+			msgs = append(msgs, message(topic, fmt.Sprint("k", k), n))
+		}
+	}
+	publish(t, b, msgs...)
+	lanes, next := map[string]string{}, map[string]int{}
+	for _, d := range s.join(t, b, "g", topic).take(t, len(msgs)) {
+		key := string(d.Key)
+		if lane := lanes[key]; lane != "" && lane != d.Lane {
+			t.Fatalf("key %s came by %s and %s", key, lane, d.Lane)
+		}
+		lanes[key] = d.Lane
+		if want := message(topic, key, next[key]).ID; d.ID != want {
+			t.Fatalf("got %s, want %s", d.ID, want)
+		}
+		next[key]++
+	}
+	used := map[string]bool{}
+	for _, l := range lanes {
+		used[l] = true
+	}
+	if len(used) < 2 {
+		t.Errorf("20 keys use %d of 4 lanes", len(used))
+	}
+}
+
+func testPipelined(t *testing.T, s *suite) {
+	b := s.open(t)
+	topic := s.topic(t, b, "pipelined", 2)
+	var calls []broker.Pending
+	const n = 200
+	for i := range n {
+		calls = append(calls, b.Publish(t.Context(), numbered(topic, "k", i*5, i*5+5)))
+	}
+	for i := range calls { // the last first: the order of asking changes nothing
+		must(t, "publish", calls[n-1-i].Wait(t.Context()))
+		must(t, "publish, asked again", calls[n-1-i].Wait(t.Context()))
+	}
+	for i, d := range s.join(t, b, "g", topic).take(t, n*5) {
+		if want := message(topic, "k", i).ID; d.ID != want {
+			t.Fatalf("got %s, want %s", d.ID, want)
+		}
+	}
+}
+
+func testWithoutKey(t *testing.T, s *suite) {
+	b := s.open(t)
+	topic := s.topic(t, b, "keyless", 4)
+	used := map[string]bool{}
+	m := s.join(t, b, "g", topic)
+	for i := range 64 {
+		publish(t, b, message(topic, "", i)) // one call each: a driver may keep one call together
+	}
+	for _, d := range m.take(t, 64) {
+		if d.Key != nil {
+			t.Fatalf("message %s has key %q", d.ID, d.Key)
+		}
+		used[d.Lane] = true
+	}
+	if len(used) < 2 {
+		t.Errorf("64 messages without a key use %d of 4 lanes", len(used))
+	}
+}
+
+func testIncarnation(t *testing.T, s *suite) {
+	one, err := s.open(t).Incarnation(t.Context())
+	must(t, "incarnation", err)
+	two, err := s.open(t).Incarnation(t.Context())
+	must(t, "incarnation", err)
+	if one == "" || one != two {
+		t.Fatalf("two clients of one broker see %q and %q", one, two)
+	}
+}
+
+func testClose(t *testing.T, s *suite) {
+	b, other := s.open(t), s.open(t)
+	topic := s.topic(t, b, "t", 1)
+	m := s.join(t, b, "g", topic)
+	publish(t, b, numbered(topic, "k", 0, 3)...)
+	m.take(t, 3)
+	must(t, "close the broker", b.Close())
+	err := b.Publish(t.Context(), numbered(topic, "k", 3, 4)).Wait(t.Context())
+	var pe *broker.PublishError
+	if err == nil || errors.As(err, &pe) {
+		t.Errorf("publish on a closed broker: %v, want an outage", err)
+	}
+	if _, err := m.Receive(t.Context(), 1); err == nil {
+		t.Error("received from a closed broker")
+	}
+	if _, err := b.Subscribe(t.Context(), broker.Group{Name: s.id + ".g", Topics: []string{topic}}); err == nil {
+		t.Error("subscribed on a closed broker")
+	}
+	must(t, "close it again", b.Close())
+	publish(t, other, message(topic, "k", 3))
+	s.join(t, other, "g", topic).take(t, 4)
+}
+
+func testEndedContext(t *testing.T, s *suite) {
+	b := s.open(t)
+	topic := s.topic(t, b, "t", 1)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := b.Publish(ended, numbered(topic, "k", 0, 1)).Wait(t.Context()); err == nil {
+		t.Error("published although the context had ended")
+	}
+	publish(t, b, message(topic, "k", 1))
+	if got := s.join(t, b, "g", topic).take(t, 1); got[0].ID != message(topic, "k", 1).ID {
+		t.Errorf("got %s", got[0].ID)
+	}
+}

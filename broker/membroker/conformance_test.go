@@ -1,0 +1,63 @@
+package membroker_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/brokertest"
+	"github.com/skald-go/skald/broker/membroker"
+)
+
+func TestBroker(t *testing.T) {
+	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
+		faults := &faults{limits: map[string]int{}}
+		first := membroker.New(&membroker.Options{Fail: faults.fail})
+		return brokertest.Harness{
+			Open:    func(*testing.T) brokertest.Broker { return first.Client() },
+			Limit:   func(_ *testing.T, topic string, bytes int) { faults.limit(topic, bytes) },
+			Disturb: func(*testing.T) func() { return faults.disturb() },
+			Kill:    func(_ *testing.T, s broker.Subscription) { s.(*membroker.Subscription).Kill() },
+			Counts:  true,
+		}
+	})
+}
+
+// faults refuse what is too large for its topic and, while disturbed, fail one message in ten.
+type faults struct {
+	mu     sync.Mutex
+	limits map[string]int
+	rng    *rand.Rand
+}
+
+func (f *faults) limit(topic string, bytes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.limits[topic] = bytes
+}
+
+func (f *faults) disturb() (stop func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rng = rand.New(rand.NewPCG(11, 12))
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.rng = nil
+	}
+}
+
+func (f *faults) fail(m *skald.Message) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.limits[m.Topic] > 0 && len(m.Data) > f.limits[m.Topic]:
+		return membroker.ErrRefused
+	case f.rng != nil && f.rng.IntN(10) == 0:
+		return errors.New("disturbed")
+	}
+	return nil
+}
