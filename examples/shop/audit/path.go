@@ -2,8 +2,8 @@ package audit
 
 import "fmt"
 
-// subscribers says which services handle a type: the auditor's own word for it, which a test holds against theirs.
-func subscribers(kind string) []string {
+// Subscribers says which services handle a type: the auditor's own word for it, which a test holds against theirs.
+func Subscribers(kind string) []string {
 	switch kind {
 	case "order.placed":
 		return []string{"payment", "analytics"}
@@ -39,7 +39,7 @@ func (b *books) deliveredToAll() Invariant {
 	for _, from := range b.services {
 		sent += len(from.outbox)
 		for _, m := range from.outbox {
-			for _, name := range subscribers(m.kind) {
+			for _, name := range Subscribers(m.kind) {
 				_, ok := b.service(name).marks[m.identity]
 				f.hold(ok, "order %s: %s of %s (row %d) has not reached %s", m.key, m.kind, from.name, m.seq, name)
 			}
@@ -75,6 +75,7 @@ func (b *books) orderPerKey() Invariant {
 // one has none, and there is no note without a mark.
 func (b *books) effectOnce() Invariant {
 	var f findings
+	orders := b.orderOf()
 	for _, s := range b.services {
 		notes := map[identity][]note{}
 		for _, n := range s.journal {
@@ -87,7 +88,7 @@ func (b *books) effectOnce() Invariant {
 			}
 			of := notes[id]
 			delete(notes, id)
-			f.hold(len(of) == want, "%s: %d effects instead of %d of message %s%s", s.name, len(of), want, id.id, b.about(id))
+			f.hold(len(of) == want, "order %s: %s has %d effects instead of %d of message %s", orders[id], s.name, len(of), want, id.id)
 		}
 		for id, of := range notes {
 			f.hold(false, "order %s: %s has %d effects of %s %s and no mark", of[0].order, s.name, len(of), of[0].kind, id.id)
@@ -96,14 +97,13 @@ func (b *books) effectOnce() Invariant {
 	return f.verdict("effect_once", fmt.Sprintf("%d messages taken", f.checked))
 }
 
-// about finds the message in its outbox, to say of which order it is.
-func (b *books) about(id identity) string {
+// orderOf says of which order each message is.
+func (b *books) orderOf() map[identity]string {
+	out := map[identity]string{}
 	for _, s := range b.services {
 		for _, m := range s.outbox {
-			if m.identity == id {
-				return fmt.Sprintf(" (%s of order %s)", m.kind, m.key)
-			}
+			out[m.identity] = m.key
 		}
 	}
-	return ""
+	return out
 }

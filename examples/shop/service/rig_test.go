@@ -1,0 +1,185 @@
+package service_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/examples/shop/audit"
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/store/sqlitestore"
+)
+
+// home is an empty database of one service, with Skald's tables.
+func home(t *testing.T, name string) (*sql.DB, table.Home[*sql.Tx]) {
+	t.Helper()
+	db, err := sqlitestore.Open(filepath.Join(t.TempDir(), name+".db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if _, err := sqlitestore.Migrate(t.Context(), db, &sqlitestore.MigrateOptions{Source: "/test/" + name}); err != nil {
+		t.Fatal(err)
+	}
+	return db, table.SQLite(db, sqlitestore.New(db, nil))
+}
+
+// bus is a broker with the shop's topics.
+func bus(t *testing.T) *membroker.Broker {
+	t.Helper()
+	b := membroker.New(nil)
+	if err := b.MakeTopics(t.Context(), 4, event.New("").Topics()...); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A rig is one service alone; the test says what it hears.
+type rig struct {
+	t   *testing.T
+	db  *sql.DB
+	bus *membroker.Broker
+	svc *service.Service[*sql.Tx]
+	ev  *event.Events
+	n   int
+}
+
+func newRig(t *testing.T, name string) *rig {
+	t.Helper()
+	db, at := home(t, name)
+	r := &rig{t: t, db: db, bus: bus(t), ev: event.New("")}
+	var err error
+	if r.svc, err = service.New(name, at, r.bus, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.svc.Part.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// hear gives the service a message, as often as times says, and lets it work until it is done.
+func (r *rig) hear(times int, d skald.Draft) {
+	r.t.Helper()
+	data, err := json.Marshal(d.Value)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.n++
+	m := skald.Message{
+		ID: fmt.Sprintf("0190a000-0000-7000-8000-%012d", r.n), Source: "/test/other", Type: d.Type, Topic: d.Topic,
+		Key: d.Key, Time: time.Now(), ContentType: "application/json", Data: data,
+	}
+	for range times {
+		if err := r.bus.Publish(r.t.Context(), []skald.Message{m}).Wait(r.t.Context()); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	quiet(r.t, r.svc.Inbox)
+}
+
+// quiet steps until nobody has anything to do.
+func quiet(t *testing.T, steppers ...skald.Stepper) {
+	t.Helper()
+	for idle := 0; idle < 3; {
+		idle++
+		for _, s := range steppers {
+			busy, err := s.Step(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if busy {
+				idle = 0
+			}
+		}
+	}
+}
+
+// said is what the service wrote to its outbox, "type key" in order.
+func (r *rig) said() []string {
+	r.t.Helper()
+	var out []string
+	err := table.All(r.t.Context(), table.SQL(r.db), "SELECT type, key FROM skald_outbox ORDER BY seq", nil, func(row table.Row) error {
+		var kind, key string
+		err := row.Scan(&kind, &key)
+		out = append(out, kind+" "+key)
+		return err
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}
+
+// num is the number that a query gives.
+func (r *rig) num(query string, args ...any) int64 {
+	r.t.Helper()
+	return num(r.t, r.db, query, args...)
+}
+
+func num(t *testing.T, db *sql.DB, query string, args ...any) (n int64) {
+	t.Helper()
+	if err := table.SQL(db).QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+func (r *rig) want(n int64, query string, args ...any) {
+	r.t.Helper()
+	if got := r.num(query, args...); got != n {
+		r.t.Errorf("%s is %d, want %d", query, got, n)
+	}
+}
+
+// A whole shop, driven from one thread.
+type shop struct {
+	t    *testing.T
+	dbs  map[string]*sql.DB
+	all  map[string]*service.Service[*sql.Tx]
+	work []skald.Stepper
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{t: t, dbs: map[string]*sql.DB{}, all: map[string]*service.Service[*sql.Tx]{}}
+	b := bus(t)
+	for _, name := range service.Names() {
+		db, at := home(t, name)
+		svc, err := service.New(name, at, b, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := svc.Part.Prepare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.dbs[name], s.all[name] = db, svc
+		s.work = append(s.work, svc.Steppers()...)
+	}
+	return s
+}
+
+func (s *shop) audit(ctx context.Context) map[string]audit.Invariant {
+	s.t.Helper()
+	read := map[string]table.DB{}
+	for name, db := range s.dbs {
+		read[name] = table.SQL(db)
+	}
+	found, err := audit.Run(ctx, read)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	out := map[string]audit.Invariant{}
+	for _, i := range found {
+		out[i.Name] = i
+	}
+	return out
+}

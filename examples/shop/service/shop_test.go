@@ -1,0 +1,191 @@
+package service_test
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/audit"
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/sample"
+	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/store/sqlitestore"
+)
+
+// place sends n sample orders over HTTP.
+func (s *shop) place(seed uint64, n int) {
+	s.t.Helper()
+	for _, o := range sample.Orders(seed, n) {
+		body, err := json.Marshal(o.Request)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		r := httptest.NewRequest("POST", "/orders", bytes.NewReader(body))
+		r.Header.Set("Idempotency-Key", o.Key)
+		w := httptest.NewRecorder()
+		s.all["order"].Handler.ServeHTTP(w, r)
+		if w.Code != http.StatusCreated {
+			s.t.Fatalf("%d: %s", w.Code, w.Body)
+		}
+	}
+}
+
+// Fifty orders through six services: every promise is kept, and every ending occurs.
+func TestShop(t *testing.T) {
+	s := newShop(t)
+	s.place(1, 50)
+	quiet(t, s.work...)
+	for name, i := range s.audit(t.Context()) {
+		t.Logf("%-16s %5d  %s", name, i.Checked, i.Detail)
+		if !i.OK || i.Checked == 0 {
+			t.Errorf("%s: ok %t, checked %d: %s", name, i.OK, i.Checked, i.Detail)
+		}
+	}
+	for _, reason := range []string{"", "payment_declined", "out_of_stock", "shipping_failed"} {
+		if num(t, s.dbs["order"], "SELECT COUNT(*) FROM orders WHERE reason = $1", reason) == 0 {
+			t.Errorf("no order ended with reason %q", reason)
+		}
+	}
+}
+
+// A breach breaks one promise by hand, in the databases of a shop that has come to rest.
+type breach struct {
+	invariant, service string
+	order              string // which order: a condition on orders
+	sql                string // statements; $1 is the order
+}
+
+func breaches() []breach {
+	const confirmed, declined = "state = 'confirmed'", "reason = 'payment_declined'"
+	return []breach{
+		{"money_conserved", "payment", confirmed, `DELETE FROM entries WHERE account = 'shop' AND transfer IN (SELECT id FROM transfers WHERE order_id = $1)`},
+		{"money_conserved", "payment", confirmed, `UPDATE entries SET cents = cents * 2 WHERE transfer IN (SELECT id FROM transfers WHERE order_id = $1);
+			UPDATE accounts SET balance = (SELECT SUM(cents) FROM entries WHERE account = accounts.id)`},
+		{"charged_once", "payment", confirmed, `INSERT INTO transfers (id, kind, order_id, cents, at) SELECT 'twice', kind, order_id, cents, at FROM transfers WHERE order_id = $1;
+			INSERT INTO entries (transfer, account, cents) SELECT 'twice', e.account, e.cents FROM entries e JOIN transfers t ON t.id = e.transfer WHERE t.order_id = $1;
+			UPDATE accounts SET balance = (SELECT SUM(cents) FROM entries WHERE account = accounts.id)`},
+		{"charged_once", "payment", "reason = 'out_of_stock'", `DELETE FROM entries WHERE transfer IN (SELECT id FROM transfers WHERE order_id = $1 AND kind = 'refund');
+			DELETE FROM transfers WHERE order_id = $1 AND kind = 'refund';
+			UPDATE accounts SET balance = (SELECT SUM(cents) FROM entries WHERE account = accounts.id)`},
+		{"stock_conserved", "inventory", confirmed, `INSERT INTO movements (order_id, sku, quantity, at) SELECT order_id, sku, -quantity, at FROM movements WHERE order_id = $1;
+			UPDATE stock SET reserved = (SELECT COALESCE(SUM(quantity), 0) FROM movements m WHERE m.sku = stock.sku);
+			UPDATE stock SET available = delivered - reserved`},
+		{"stock_conserved", "inventory", declined, `INSERT INTO movements (order_id, sku, quantity, at) VALUES ($1, 'tea', 1, '');
+			UPDATE stock SET available = available - 1, reserved = reserved + 1 WHERE sku = 'tea'`},
+		{"orders_ended", "order", "id = 'lost'", `SELECT 1`},
+		{"delivered_to_all", "analytics", confirmed, `DELETE FROM skald_mark WHERE id = (SELECT message FROM journal WHERE order_id = $1 AND type = 'parcel.shipped');
+			DELETE FROM journal WHERE order_id = $1 AND type = 'parcel.shipped'`},
+		{"order_per_key", "analytics", confirmed, `UPDATE skald_mark SET arrival = -arrival WHERE id = (SELECT message FROM journal WHERE order_id = $1 AND type = 'order.confirmed')`},
+		{"effect_once", "inventory", confirmed, `INSERT INTO journal SELECT * FROM journal WHERE order_id = $1`},
+		{"effect_once", "fulfilment", confirmed, `DELETE FROM journal WHERE order_id = $1`},
+		{"effect_once", "notification", confirmed, `INSERT INTO journal VALUES ('elsewhere', 'unmarked', 'order.confirmed', $1, '')`},
+		{"mailed_once", "notification", declined, `INSERT INTO mails SELECT * FROM mails WHERE order_id = $1`},
+		{"mailed_once", "notification", confirmed, `DELETE FROM mails WHERE order_id = $1`},
+	}
+}
+
+// The auditor sees each breach, blames the right promise and no other, and names the order.
+func TestAuditorSeesEachBreach(t *testing.T) {
+	s := newShop(t)
+	s.place(1, 50)
+	quiet(t, s.work...)
+	for _, b := range breaches() {
+		t.Run(b.invariant, func(t *testing.T) {
+			mended := s.copy(t)
+			if b.invariant == "orders_ended" { // an order whose event was never written
+				mended.exec("order", `INSERT INTO orders (id, idempotency_key, fingerprint, customer, cents, state)
+					VALUES ('lost', 'lost', '', 'ada', 1, 'pending')`, "")
+			}
+			var id string
+			err := table.SQL(mended.dbs["order"]).QueryRow(t.Context(), "SELECT id FROM orders WHERE "+b.order+" ORDER BY id").Scan(&id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mended.exec(b.service, b.sql, id)
+			for name, i := range mended.audit(t.Context()) {
+				switch {
+				case name != b.invariant && !i.OK:
+					t.Errorf("%s is blamed, too: %s", name, i.Detail)
+				case name == b.invariant && i.OK:
+					t.Errorf("%s is not seen", name)
+				case name == b.invariant && !strings.Contains(i.Detail, id):
+					t.Errorf("%s does not name order %s: %s", name, id, i.Detail)
+				}
+			}
+		})
+	}
+}
+
+// A shop whose money service never runs: nothing ends, and the auditor says what has not arrived where.
+func TestAuditorSeesUnfinishedWork(t *testing.T) {
+	s := newShop(t)
+	s.place(1, 3)
+	quiet(t, s.all["order"].Relay, s.all["analytics"].Inbox)
+	for name, i := range s.audit(t.Context()) {
+		if want := name != "orders_ended" && name != "delivered_to_all"; i.OK != want {
+			t.Errorf("%s: ok %t, want %t: %s", name, i.OK, want, i.Detail)
+		}
+	}
+}
+
+// copy is the shop's databases once more, to be broken.
+func (s *shop) copy(t *testing.T) *shop {
+	t.Helper()
+	out := &shop{t: t, dbs: map[string]*sql.DB{}}
+	for name, db := range s.dbs {
+		path := filepath.Join(t.TempDir(), name+".db")
+		if _, err := db.ExecContext(t.Context(), "VACUUM INTO ?1", path); err != nil {
+			t.Fatal(err)
+		}
+		copied, err := sqlitestore.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = copied.Close() })
+		out.dbs[name] = copied
+	}
+	return out
+}
+
+func (s *shop) exec(name, script, order string) {
+	s.t.Helper()
+	for one := range strings.SplitSeq(script, ";") {
+		var args []any
+		if strings.Contains(one, "$1") {
+			args = []any{order}
+		}
+		if _, err := table.SQL(s.dbs[name]).Exec(s.t.Context(), one, args...); err != nil {
+			s.t.Fatalf("%s: %v", one, err)
+		}
+	}
+}
+
+// The auditor's own list of who handles what is what the services say themselves: a delivery that is missing
+// in the one would be blamed in the other.
+func TestAuditorKnowsWhoHandlesWhat(t *testing.T) {
+	for _, name := range service.Names() {
+		r := newRig(t, name)
+		e := r.ev
+		for i, d := range []skald.Draft{
+			e.OrderPlaced.New("o", event.Order{ID: "o"}), e.OrderConfirmed.New("o", event.Verdict{}), e.OrderCancelled.New("o", event.Verdict{}),
+			e.PaymentTaken.New("o", event.Verdict{}), e.PaymentDeclined.New("o", event.Verdict{}), e.PaymentRefunded.New("o", event.Verdict{}),
+			e.StockReserved.New("o", event.Verdict{}), e.StockShort.New("o", event.Verdict{}), e.StockReleased.New("o", event.Verdict{}),
+			e.ParcelShipped.New("o", event.Verdict{}), e.ParcelFailed.New("o", event.Verdict{}),
+		} {
+			before := r.num("SELECT COUNT(*) FROM skald_mark")
+			r.hear(1, d)
+			handles := r.num("SELECT COUNT(*) FROM skald_mark") > before
+			if says := slices.Contains(audit.Subscribers(d.Type), name); says != handles {
+				t.Errorf("%d: %s handles %s: %t, the auditor says %t", i, name, d.Type, handles, says)
+			}
+		}
+	}
+}
