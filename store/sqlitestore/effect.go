@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/bucket"
 	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
 
@@ -130,7 +131,7 @@ func (x *session) mark(ctx context.Context, m store.Mark) (v store.Verdict, err 
 		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
 	}
 	reason := sql.NullString{String: clip(m.Reason), Valid: m.As == store.Rejected}
-	n, err := x.count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason)
+	n, err := x.count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, written(m.ID))
 	if err != nil {
 		return v, fmt.Errorf("insert mark: %w", err)
 	}
@@ -154,6 +155,15 @@ func (x *session) entity(ctx context.Context, l store.Lock, given map[entity]int
 	}
 	given[e] = version
 	return version, nil
+}
+
+// written is the time that an id tells, in milliseconds, or NULL.
+func written(id string) any {
+	at, ok := uuid7.Time(id)
+	if !ok {
+		return nil
+	}
+	return at.UnixMilli()
 }
 
 // clip cuts a reason to 1 KiB, between two characters.

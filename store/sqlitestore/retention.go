@@ -18,7 +18,7 @@ const (
 )
 
 // Maintain deletes rows and marks in small transactions, the oldest first, and stops where another writer is in
-// the way. Marks are kept from the time they were handled, which is not before their message was written.
+// the way.
 func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
 	rows, marks := cmp.Or(keep.Outbox, 7*day), cmp.Or(keep.Marks, 30*day)
 	done.Rows, err = s.empty(ctx, &done, "outbox", func(ctx context.Context, x *session) (int64, error) {

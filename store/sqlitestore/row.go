@@ -25,8 +25,8 @@ func rowArgs(m *skald.Message, bucket int) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	keyText, keyBytes := split(m.Key, utf8.Valid(m.Key))
-	data, dataBytes := split(m.Data, isText(m.ContentType) && utf8.Valid(m.Data) && !bytes.ContainsRune(m.Data, 0))
+	keyText, keyBytes := split(m.Key, canBeText(m.Key))
+	data, dataBytes := split(m.Data, isText(m.ContentType) && canBeText(m.Data))
 	return []any{m.Source, m.ID, m.Topic, keyText, keyBytes, m.Type, data, dataBytes, m.ContentType, orNull(m.Schema),
 		orNull(m.Subject), orNull(m.CorrelationID), orNull(m.CausationID), orNull(m.TraceParent), headers,
 		m.Time.UTC().Format(timeLayout), bucket}, nil
@@ -42,6 +42,9 @@ func split(b []byte, text bool) (any, any) {
 	}
 	return nil, b
 }
+
+// canBeText: SQL reads text up to the first NUL.
+func canBeText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
 // isText tells which content types go into the data column, where SQL can read them.
 func isText(contentType string) bool {

@@ -62,8 +62,11 @@ CREATE TABLE skald_mark (
 	outcome  INTEGER NOT NULL CHECK (outcome IN (1, 2)), -- 1 done, 2 rejected
 	reason   TEXT, -- of a rejection
 	at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+	written  INTEGER NOT NULL, -- when the message was written, as far as its id tells, else at; milliseconds since 1970
 	UNIQUE (consumer, source, id)
 ) STRICT;
+
+CREATE INDEX skald_mark_written ON skald_mark (written);
 
 -- Entity locks: version is the fencing token.
 CREATE TABLE skald_entity (

@@ -11,5 +11,4 @@ DELETE FROM skald_outbox WHERE seq IN (
 
 -- name: DeleteMarks
 DELETE FROM skald_mark WHERE arrival IN (
-	SELECT arrival FROM (SELECT arrival, at FROM skald_mark ORDER BY arrival LIMIT ?2)
-	WHERE at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?1));
+	SELECT arrival FROM skald_mark WHERE written < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) ORDER BY written LIMIT ?2);
