@@ -31,6 +31,7 @@ type Tx struct {
 	rows  []row
 	lanes []store.Progress
 	kept  []store.Effect // written by a handler, for the unit's Commit
+	by    []*Store       // handles that wrote, to be woken
 }
 
 // begin opens a transaction; mu is held.
@@ -238,7 +239,9 @@ func (tx *Tx) commit() error {
 	}
 	if len(tx.rows) > 0 {
 		d.publish(tx.rows)
-		tx.s.wake()
+		for _, s := range append(tx.by, tx.s) {
+			s.wake()
+		}
 	}
 	return nil
 }

@@ -224,6 +224,9 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	err := tx.do(func(*database) error {
+		if s != tx.s && !slices.Contains(tx.by, s) {
+			tx.by = append(tx.by, s)
+		}
 		for _, e := range es {
 			if e.Mark != nil || e.Locks != nil || e.Lane != nil {
 				return errors.New("an effect in a transaction of yours may hold rows only")

@@ -73,6 +73,14 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 	}{
 		{"Unit", unitTests[TTx]()},
 		{"Mark", markTests[TTx]()},
+		{"Lock", lockTests[TTx]()},
+		{"Write", writeTests[TTx]()},
+		{"Message", messageTests[TTx]()},
+		{"Window", windowTests[TTx]()},
+		{"Lane", laneTests[TTx]()},
+		{"Aside", asideTests[TTx]()},
+		{"Maintain", maintainTests[TTx]()},
+		{"Field", fieldTests[TTx]()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, name := range sorted(group.tests) {

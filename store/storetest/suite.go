@@ -26,6 +26,9 @@ type suite[TTx any] struct {
 	can Can[TTx]
 	db  Database[TTx]
 	d   store.Driver[TTx]
+
+	lanes []store.Lane // those of the suite's own relay, once a row was set aside
+	base  string       // how far the suite has read the outbox
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

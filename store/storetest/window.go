@@ -1,10 +1,29 @@
 package storetest
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
 )
+
+func windowTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"NothingNew":          (*suite[TTx]).windowNothingNew,
+		"OneAfterTheOther":    (*suite[TTx]).windowOneAfterTheOther,
+		"Pages":               (*suite[TTx]).windowPages,
+		"Buckets":             (*suite[TTx]).windowBuckets,
+		"LateWithLowNumber":   (*suite[TTx]).windowLateWithLowNumber,
+		"OpenDelaysNothing":   (*suite[TTx]).windowOpenDelaysNothing,
+		"RolledBack":          (*suite[TTx]).windowRolledBack,
+		"UnknownTick":         (*suite[TTx]).windowUnknownTick,
+		"OrderUnderWriters":   (*suite[TTx]).windowOrderUnderWriters,
+		"MarksAloneAreNoRows": (*suite[TTx]).windowMarksAloneAreNoRows,
+	}
+}
 
 // window pulls all of a window, in pages.
 func (s *suite[TTx]) window(w store.Window, limit int) (all []store.Row) {
@@ -51,13 +70,272 @@ func (s *suite[TTx]) all() []store.Row {
 	return all
 }
 
+func ids(rs []store.Row) (out []string) {
+	for _, r := range rs {
+		out = append(out, r.ID)
+	}
+	return out
+}
+
 func (s *suite[TTx]) wantIDs(got []store.Row, want ...string) {
 	s.Helper()
-	var ids []string
-	for _, r := range got {
-		ids = append(ids, r.ID)
+	if got := ids(got); !slices.Equal(got, want) {
+		s.Fatalf("the rows are %v, want %v", got, want)
 	}
-	if !slices.Equal(ids, want) {
-		s.Fatalf("the rows are %v, want %v", ids, want)
+}
+
+func (s *suite[TTx]) windowNothingNew() {
+	if tip := s.tick(""); tip != "" {
+		s.Fatalf("an empty outbox gives the tick %q", tip)
+	}
+	s.say(message("a", 1))
+	tip := s.tick("")
+	if tip == "" {
+		s.Fatal("a row gives no tick")
+	}
+	for range 3 {
+		if again := s.tick(tip); again != tip {
+			s.Fatalf("without a new row the tick moves from %q to %q", tip, again)
+		}
+	}
+	if got := s.window(store.Window{Base: tip, Tip: tip}, 10); len(got) != 0 {
+		s.Fatalf("an empty window has %d rows", len(got))
+	}
+}
+
+func (s *suite[TTx]) windowMarksAloneAreNoRows() {
+	s.say(message("a", 1))
+	tip := s.tick("")
+	m := mark()
+	s.commit(s.begin(s.d, intake(m, mark())))
+	s.apply(lockAt("a", 0))
+	s.lease(s.d, "one", "1")
+	tx := s.db.Begin(s)
+	s.put(tx, "k", "v")
+	s.ok(s.db.Commit(tx), "commit")
+	if again, got := s.since(tip); len(got) != 0 {
+		s.Fatalf("from %q to %q are %d rows", tip, again, len(got))
+	}
+}
+
+// Windows lie side by side, and each is the same whenever and from wherever it is read.
+func (s *suite[TTx]) windowOneAfterTheOther() {
+	type read struct {
+		w   store.Window
+		ids []string
+	}
+	var reads []read
+	base := ""
+	for i := range 5 {
+		var ms []skald.Message
+		for n := range i + 1 {
+			ms = append(ms, message("a", n))
+		}
+		s.say(ms...)
+		tip, got := s.since(base)
+		if len(got) != len(ms) {
+			s.Fatalf("window %d has %d rows, want %d", i, len(got), len(ms))
+		}
+		reads = append(reads, read{store.Window{Base: base, Tip: tip}, ids(got)})
+		base = tip
+	}
+	s.d = s.db.Driver(s)
+	var all []string
+	for _, r := range reads {
+		s.wantIDs(s.window(r.w, 2), r.ids...)
+		all = append(all, r.ids...)
+	}
+	s.wantIDs(s.window(store.Window{Tip: base}, 3), all...)
+	s.wantIDs(s.window(store.Window{Base: reads[1].w.Tip, Tip: reads[3].w.Tip}, 3), append(reads[2].ids, reads[3].ids...)...)
+}
+
+func (s *suite[TTx]) windowPages() {
+	var ms []skald.Message
+	for i := range 10 {
+		ms = append(ms, message("a", i))
+	}
+	s.say(ms...)
+	tip, all := s.since("")
+	for _, limit := range []int{1, 2, 3, 9, 10, 11} {
+		s.wantIDs(s.window(store.Window{Tip: tip}, limit), ids(all)...)
+	}
+	for i, r := range all {
+		page, err := s.d.Pull(s.Context(), store.Window{Tip: tip, After: r.Seq}, 4)
+		s.ok(err, "pull")
+		s.wantIDs(page.Rows, ids(all[i+1:min(i+5, len(all))])...)
+		if left := len(all) - i - 1; page.Done && left > 4 || !page.Done && left < 4 {
+			s.Errorf("with %d rows left a page of 4 says done: %v", left, page.Done)
+		}
+	}
+}
+
+// Each row is in the lane of its key's bucket, those without a key in that of their id's, and in one alone.
+func (s *suite[TTx]) windowBuckets() {
+	var ms []skald.Message
+	for i := range 200 {
+		m := message(fmt.Sprint("key-", i%50), i)
+		if i%5 == 0 {
+			m.Key = nil
+		}
+		ms = append(ms, m)
+	}
+	s.say(ms...)
+	tip, all := s.since("")
+	for i := range all {
+		s.same(all[i], ms[i])
+	}
+	part := func(ranges ...[2]int) []store.Row {
+		got := s.window(store.Window{Tip: tip, Buckets: ranges}, 7)
+		want := slices.DeleteFunc(slices.Clone(all), func(r store.Row) bool {
+			return !slices.ContainsFunc(ranges, func(b [2]int) bool { return b[0] <= r.Bucket && r.Bucket <= b[1] })
+		})
+		s.wantIDs(got, ids(want)...)
+		return got
+	}
+	total := 0
+	for _, l := range s.lease(s.d, "one", "1") {
+		total += len(part([2]int{l.First, l.Last}))
+	}
+	if total != len(all) {
+		s.Errorf("the lanes have %d rows, the outbox %d", total, len(all))
+	}
+	b := all[0].Bucket
+	part([2]int{b, b})
+	part([2]int{0, 100}, [2]int{512, 600}, [2]int{1023, 1023})
+	part([2]int{0, store.Buckets - 1})
+}
+
+// A transaction that drew its numbers first and commits last is in the window of its commit; the one that was
+// drawn meanwhile stays as it was.
+func (s *suite[TTx]) windowLateWithLowNumber() {
+	if !s.can.Rivals {
+		s.Skip("one writer at a time commits in the order of its rows")
+	}
+	late1, mid, late2, last := message("a", 1), message("b", 2), message("a", 3), message("c", 4)
+	tx := s.db.Begin(s)
+	s.write(tx, late1)
+	s.say(mid)
+	first, got := s.since("")
+	s.wantIDs(got, mid.ID)
+	s.write(tx, late2)
+	s.ok(s.db.Commit(tx), "commit")
+	s.wantIDs(s.window(store.Window{Tip: first}, 10), mid.ID)
+	s.say(last)
+	second, got := s.since(first)
+	s.wantIDs(got, late1.ID, late2.ID, last.ID)
+	s.wantIDs(s.window(store.Window{Tip: second}, 1), late1.ID, mid.ID, late2.ID, last.ID)
+	s.wantIDs(s.window(store.Window{Tip: first}, 1), mid.ID)
+	if tip := s.tick(second); tip != second {
+		s.Error("there is more")
+	}
+}
+
+// Transactions that are open throughout delay nothing but their own rows, and those come at last.
+func (s *suite[TTx]) windowOpenDelaysNothing() {
+	if !s.can.Rivals {
+		s.Skip("one writer at a time")
+	}
+	held := message("held", 1)
+	long := s.db.Begin(s)
+	s.write(long, held)
+	idle := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{mark()}, Handle: patience * 10})
+	base := ""
+	for i := range 20 {
+		m := message("a", i)
+		s.say(m)
+		tip, got := s.since(base)
+		s.wantIDs(got, m.ID)
+		base = tip
+	}
+	s.commit(idle)
+	s.ok(s.db.Commit(long), "commit")
+	_, got := s.since(base)
+	s.wantIDs(got, held.ID)
+}
+
+func (s *suite[TTx]) windowRolledBack() {
+	a, b := message("a", 1), message("a", 2)
+	s.say(a)
+	for range 3 {
+		tx := s.db.Begin(s)
+		s.write(tx, message("a", 9), message("b", 9))
+		s.ok(s.db.Rollback(tx), "roll back")
+	}
+	base, _ := s.since("")
+	u := s.begin(s.d, store.Intake{})
+	s.write(u.Tx(), message("a", 9))
+	s.rollback(u)
+	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), rows(message("a", 9)), lockAt("a", 9)), store.ErrLost, "commit")
+	if tip := s.tick(base); tip != base {
+		s.Error("rows that were rolled back draw a tick")
+	}
+	s.say(b)
+	s.wantIDs(s.all(), a.ID, b.ID)
+}
+
+func (s *suite[TTx]) windowUnknownTick() {
+	s.say(message("a", 1))
+	tip := s.tick("")
+	for _, unknown := range []string{"no such tick", "9223372036854775806", tip + "9"} {
+		_, err := s.d.Tick(s.Context(), unknown)
+		s.is(err, store.ErrMoved, fmt.Sprintf("tick of %q", unknown))
+		if page, err := s.d.Pull(s.Context(), store.Window{Base: unknown, Tip: tip}, 10); err == nil {
+			s.Errorf("pull from %q gives %d rows", unknown, len(page.Rows))
+		}
+	}
+}
+
+// Writers that lock their entity and take their time, and a relay that reads meanwhile: each row comes once,
+// and those of a key in the order of its versions.
+func (s *suite[TTx]) windowOrderUnderWriters() {
+	const writers, each, keys = 6, 25, 3
+	var wg sync.WaitGroup
+	for range writers {
+		d := s.db.Driver(s)
+		wg.Go(func() {
+			for range each {
+				key := fmt.Sprint("key-", rand.IntN(keys))
+				u, err := d.Begin(s.Context(), locking(key))
+				if err != nil {
+					s.Errorf("begin: %v", err)
+					return
+				}
+				m := message(key, int(u.Found().Locks[0]))
+				if err := d.Write(s.Context(), u.Tx(), rows(m)); err != nil {
+					s.Errorf("write: %v", err)
+				}
+				if err := u.Commit(s.Context()); err != nil {
+					s.Errorf("commit: %v", err)
+				}
+			}
+		})
+	}
+	writing := meanwhile(wg.Wait)
+	last, base, total := map[string]int{}, "", 0
+	read := func() {
+		tip, got := s.since(base)
+		base = tip
+		for _, r := range got {
+			n := 0
+			if _, err := fmt.Sscanf(string(r.Data), `{"n":%d}`, &n); err != nil {
+				s.Fatalf("read %s: %v", r.Data, err)
+			}
+			if n != last[string(r.Key)]+1 {
+				s.Fatalf("%s: %d comes after %d", r.Key, n, last[string(r.Key)])
+			}
+			last[string(r.Key)] = n
+			total++
+		}
+	}
+	for open := true; open; {
+		select {
+		case <-writing:
+			open = false
+		default:
+		}
+		read()
+	}
+	if total != writers*each {
+		s.Errorf("%d rows came of %d", total, writers*each)
 	}
 }

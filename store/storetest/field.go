@@ -1,0 +1,110 @@
+package storetest
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+func fieldTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"NewOnes": (*suite[TTx]).fieldNewOnes,
+		"Cursor":  (*suite[TTx]).fieldCursor,
+		"Aside":   (*suite[TTx]).fieldAside,
+	}
+}
+
+// fieldNewOnes fails a driver that passes over a field which the suite has no test of: it must store it, and
+// then the suite must show it, or refuse it.
+func (s *suite[TTx]) fieldNewOnes() {
+	apply := func(e store.Effect) error {
+		_, err := s.d.Apply(s.Context(), e)
+		return err
+	}
+	begin := func(in store.Intake) error {
+		u, err := s.d.Begin(s.Context(), in)
+		if err == nil {
+			_, err = u.Rollback(s.Context())
+		}
+		return err
+	}
+	lease := func(ask store.Ask) error {
+		_, err := s.d.Lease(s.Context(), ask)
+		return err
+	}
+	l := under(s.lease(s.d, "one", "1")[0])
+	refused(s, store.Intake{}, begin, "Marks", "Locks", "Wait", "Handle")
+	refused(s, store.Effect{}, apply, "Mark", "Locks", "Rows", "Lane")
+	refused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity", "As", "Reason")
+	refused(s, mark().Identity, func(id store.Identity) error {
+		m := mark()
+		m.Identity = id
+		return begin(intake(m))
+	}, "Source", "ID")
+	refused(s, store.Lock{Space: "a", Key: "b"}, func(l store.Lock) error { return begin(store.Intake{Locks: []store.Lock{l}}) }, "Space", "Key", "Version")
+	refused(s, l, func(p store.Progress) error { return apply(progress(p)) },
+		"Lane", "Epoch", "Token", "Cursor", "Incarnation", "Aside", "Freed")
+	refused(s, store.Ask{Owner: "one", Life: "1"}, lease, "Owner", "Life", "TTL", "Free", "Leave")
+	refused(s, store.Window{}, func(w store.Window) error {
+		_, err := s.d.Pull(s.Context(), w, 1)
+		return err
+	}, "Base", "Tip", "After", "Buckets")
+	refused(s, store.Retention{}, func(r store.Retention) error {
+		_, err := s.d.Maintain(s.Context(), r)
+		return err
+	}, "Outbox", "Marks")
+	refused(s, skald.Header{Name: "x"}, func(h skald.Header) error {
+		return apply(rows(changed(func(m *skald.Message) { m.Headers = []skald.Header{h} })))
+	}, "Name", "Value")
+}
+
+// refused sends like with each field that is not among known.
+func refused[TTx, T any](s *suite[TTx], like T, send func(T) error, known ...string) {
+	s.Helper()
+	for f := range reflect.TypeFor[T]().Fields() {
+		if slices.Contains(known, f.Name) {
+			continue
+		}
+		v := like
+		fill(reflect.ValueOf(&v).Elem().FieldByIndex(f.Index), f.Name)
+		if send(v) == nil {
+			s.Errorf("%T.%s: no test of the suite shows that it is stored, and the driver does not refuse it", like, f.Name)
+		}
+	}
+}
+
+// Every field of a cursor is stored, those of the future too.
+func (s *suite[TTx]) fieldCursor() {
+	s.say(message("a", 1))
+	base := s.tick("")
+	s.say(message("a", 2))
+	var c store.Cursor
+	fill(reflect.ValueOf(&c).Elem(), "")
+	c.Base, c.Tip = base, s.tick(base)
+	p := under(s.lease(s.d, "one", "1")[0])
+	p.Cursor = &c
+	s.apply(progress(p))
+	if got := s.lease(s.d, "one", "1")[0].Cursor; got != c {
+		s.Errorf("the cursor %+v is stored as %+v", c, got)
+	}
+}
+
+// Every field of a row set aside is stored, those of the future too; Due is only written.
+func (s *suite[TTx]) fieldAside() {
+	var a store.Aside
+	fill(reflect.ValueOf(&a).Elem(), "")
+	a.Row = s.sayOne(filled())
+	a.Due = 0
+	s.setAside(a)
+	got := s.retry(1)
+	if len(got) != 1 {
+		s.Fatalf("%d rows are set aside of one", len(got))
+	}
+	s.same(got[0].Row, a.Message)
+	got[0].Row = a.Row
+	if !reflect.DeepEqual(got[0], a) {
+		s.Errorf("%+v is set aside as %+v", a, got[0])
+	}
+}

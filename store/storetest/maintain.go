@@ -1,0 +1,266 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+const day = 24 * time.Hour
+
+func maintainTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"Empties":           (*suite[TTx]).maintainEmpties,
+		"KeepsUncovered":    (*suite[TTx]).maintainKeepsUncovered,
+		"KeepsOpenWindow":   (*suite[TTx]).maintainKeepsOpenWindow,
+		"KeepsYoung":        (*suite[TTx]).maintainKeepsYoung,
+		"NumbersGoOn":       (*suite[TTx]).maintainNumbersGoOn,
+		"BesideOpenWriter":  (*suite[TTx]).maintainBesideOpenWriter,
+		"BesideOpenHandler": (*suite[TTx]).maintainBesideOpenHandler,
+		"Marks":             (*suite[TTx]).maintainMarks,
+		"TimelessMarks":     (*suite[TTx]).maintainTimelessMarks,
+		"Nothing":           (*suite[TTx]).maintainNothing,
+	}
+}
+
+func week() store.Retention { return store.Retention{Outbox: 7 * day, Marks: 30 * day} }
+
+// cover moves every lane to c.
+func (s *suite[TTx]) cover(c store.Cursor) {
+	s.Helper()
+	s.own()
+	for _, l := range s.lanes {
+		p := under(l)
+		p.Cursor = &c
+		s.apply(progress(p))
+	}
+}
+
+func (s *suite[TTx]) maintain() store.Maintained {
+	s.Helper()
+	got, err := s.d.Maintain(s.Context(), week())
+	s.ok(err, "maintain")
+	return got
+}
+
+// old is n rows of keys in all lanes, written longer ago than they are kept.
+func (s *suite[TTx]) old(n int) {
+	s.Helper()
+	for i := range n {
+		s.say(message(fmt.Sprint("old-", i), i))
+	}
+	s.db.Age(s, 9*day)
+}
+
+// emptied wants Maintain to empty the outbox at last: what it could not have at once it may leave.
+func (s *suite[TTx]) emptied(rows int) {
+	s.Helper()
+	s.until(fmt.Sprintf("maintain leaves %d rows", rows), func() bool {
+		s.maintain()
+		return s.db.Count(s).Rows <= rows
+	})
+	if got := s.db.Count(s).Rows; got != rows {
+		s.Fatalf("%d rows are left, want %d", got, rows)
+	}
+}
+
+func (s *suite[TTx]) maintainEmpties() {
+	s.old(20)
+	tip := s.tick("")
+	s.cover(store.Cursor{Base: tip})
+	s.emptied(0)
+	if again := s.tick(tip); again != tip {
+		s.Errorf("after the outbox was emptied the tick moves to %q", again)
+	}
+	m := message("a", 1)
+	s.say(m)
+	_, got := s.since(tip)
+	s.wantIDs(got, m.ID)
+	if done := s.maintain(); done.Rows > 0 {
+		s.Errorf("maintain emptied %+v of one young row", done)
+	}
+	s.counts(1, 0, 0)
+}
+
+func (s *suite[TTx]) maintainKeepsUncovered() {
+	s.old(20)
+	first := s.tick("")
+	s.maintain()
+	s.counts(20, 0, 0) // no lane has come anywhere
+	s.cover(store.Cursor{Base: first})
+	late := message("late", 1)
+	s.say(late)
+	s.db.Age(s, 9*day)
+	second := s.tick(first)
+	for _, l := range s.lanes[1:] { // one lane is behind
+		p := under(l)
+		p.Cursor = &store.Cursor{Base: second}
+		s.apply(progress(p))
+	}
+	s.maintain()
+	_, got := s.since(first)
+	s.wantIDs(got, late.ID)
+	s.cover(store.Cursor{Base: second})
+	s.emptied(0)
+}
+
+// A lane that is in the middle of a window may still ask for what lies ahead in it.
+func (s *suite[TTx]) maintainKeepsOpenWindow() {
+	s.old(20)
+	tip := s.tick("")
+	all := s.window(store.Window{Tip: tip}, 100)
+	s.cover(store.Cursor{Tip: tip, Seq: all[9].Seq})
+	s.maintain()
+	s.wantIDs(s.window(store.Window{Tip: tip, After: all[9].Seq}, 100), ids(all[10:])...)
+	s.cover(store.Cursor{Base: tip})
+	s.emptied(0)
+}
+
+func (s *suite[TTx]) maintainKeepsYoung() {
+	s.old(5)
+	young := message("young", 1)
+	s.say(young)
+	s.cover(store.Cursor{Base: s.tick("")})
+	s.emptied(1)
+	s.wantIDs(s.all(), young.ID)
+}
+
+// However often all is emptied, numbers are never used again: a cursor behind them would pass new rows over.
+func (s *suite[TTx]) maintainNumbersGoOn() {
+	last := int64(0)
+	for range 3 {
+		s.old(3)
+		tip := s.tick("")
+		for _, r := range s.window(store.Window{Tip: tip}, 100) {
+			if r.Seq <= last {
+				s.Fatalf("the number %d was given before, up to %d", r.Seq, last)
+			}
+			last = r.Seq
+		}
+		s.cover(store.Cursor{Base: tip})
+		s.emptied(0)
+		s.d = s.db.Driver(s)
+	}
+}
+
+// The writer neither waits nor is waited for, and what it commits is found.
+func (s *suite[TTx]) maintainBesideOpenWriter() {
+	s.old(10)
+	tip := s.tick("")
+	s.cover(store.Cursor{Base: tip})
+	open := message("open", 1)
+	tx := s.db.Begin(s)
+	s.write(tx, open)
+	done := meanwhile(func() {
+		if _, err := s.d.Maintain(s.Context(), week()); err != nil {
+			s.Errorf("maintain beside an open writer: %v", err)
+		}
+	})
+	s.comes(done, "the end of maintain beside an open writer")
+	s.put(tx, "k", "v")
+	s.ok(s.db.Commit(tx), "commit")
+	s.user("k", "v")
+	_, got := s.since(tip)
+	s.wantIDs(got, open.ID)
+	s.emptied(1)
+}
+
+func (s *suite[TTx]) maintainBesideOpenHandler() {
+	s.old(10)
+	s.cover(store.Cursor{Base: s.tick("")})
+	m := mark()
+	u := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}, Handle: 10 * patience})
+	done := meanwhile(func() {
+		if _, err := s.d.Maintain(s.Context(), week()); err != nil {
+			s.Errorf("maintain beside an open handler: %v", err)
+		}
+	})
+	s.comes(done, "the end of maintain beside an open handler")
+	said := message("a", 1)
+	s.commit(u, rows(said))
+	s.seen(m, store.Done)
+	s.emptied(1)
+	s.counts(1, 1, 0)
+}
+
+// aged is a mark of a message that was written so long ago.
+func aged(ago time.Duration) store.Mark {
+	m := mark()
+	m.ID = uuid7.New(time.Now().Add(-ago))
+	return m
+}
+
+func (s *suite[TTx]) maintainMarks() {
+	var young, old []store.Mark
+	for _, d := range []time.Duration{0, day, 5 * day, 15 * day, 28 * day, 29 * day} {
+		young = append(young, aged(d))
+	}
+	for range 3 {
+		old = append(old, aged(33*day))
+	}
+	s.commit(s.begin(s.d, intake(young...)))
+	s.commit(s.begin(s.d, intake(old...)))
+	s.until("old marks go", func() bool {
+		s.maintain()
+		return s.db.Count(s).Marks <= len(young)
+	})
+	s.counts(0, len(young), 0)
+	for _, m := range young {
+		s.seen(m, store.Done)
+	}
+	for _, m := range old {
+		s.seen(m, store.Fresh)
+	}
+}
+
+// A mark whose id tells no time is kept by its arrival.
+func (s *suite[TTx]) maintainTimelessMarks() {
+	timeless := func(id string) store.Mark {
+		m := mark()
+		m.ID = id
+		return m
+	}
+	old := []store.Mark{timeless("7"), timeless("4c1dbbc5-e1a2-4a2b-9e0c-1a4e8ab1c3f7"), aged(-100 * day)}
+	s.commit(s.begin(s.d, intake(old[:2]...)))
+	s.maintain()
+	s.counts(0, 2, 0)
+	s.db.Age(s, 40*day)
+	young := timeless("8")
+	s.commit(s.begin(s.d, intake(young)))
+	s.until("old marks go", func() bool {
+		s.maintain()
+		return s.db.Count(s).Marks <= 1
+	})
+	s.seen(young, store.Done)
+	s.seen(old[0], store.Fresh)
+	s.counts(0, 1, 0)
+	s.commit(s.begin(s.d, intake(old[2]))) // an id that is ahead of all clocks is timeless too
+	s.maintain()
+	s.seen(old[2], store.Done)
+}
+
+func (s *suite[TTx]) maintainNothing() {
+	if done := s.maintain(); done.Rows > 0 || done.Marks > 0 {
+		s.Errorf("of an empty database maintain emptied %+v", done)
+	}
+	s.ok(s.d.Check(s.Context()), "check")
+	s.say(message("a", 1))
+	m := mark()
+	s.apply(store.Effect{Mark: &m})
+	_, err := s.d.Maintain(s.Context(), store.Retention{}) // the defaults
+	s.ok(err, "maintain")
+	s.counts(1, 1, 0)
+	s.ok(s.d.Check(s.Context()), "check")
+}
+
+// What is set aside does not need its row in the outbox any more.
+func (s *suite[TTx]) asideSurvivesOutbox() {
+	s.run([]byte("a"), 1, 0)
+	s.db.Age(s, 9*day)
+	s.cover(store.Cursor{Base: s.tick("")})
+	s.emptied(0)
+	s.counts(0, 0, 2)
+	s.wantRetry("a1")
+}
