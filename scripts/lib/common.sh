@@ -89,7 +89,7 @@ install_debian() { # install_debian PACKAGE…
 
 # Nothing that is installed may start a server of its own.
 no_autostart() {
-  local policy=/usr/sbin/policy-rc.d made= rc=0
+  local policy=/usr/sbin/policy-rc.d made='' rc=0
   if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" && made=yes
   fi
