@@ -38,7 +38,7 @@ func house() map[string]rule {
 		"store/memstore":    driver("store"),
 		"store/sqlitestore": driver("store", "modernc.org/"),
 		"store/pgstore":     driver("store", "github.com/jackc/"),
-		"store/storetest":   driver("store"),
+		"store/storetest":   {ours: []string{".", "store", "store/memstore", "internal"}, vendors: []string{"pgregory.net/"}}, // the oracle
 
 		"broker/membroker":   driver("broker"),
 		"broker/kafkabroker": driver("broker", "github.com/twmb/"),
