@@ -74,20 +74,23 @@ func (r *Relay) takeUp(ctx context.Context, gained []store.Lane) error {
 	if err != nil {
 		return fmt.Errorf("%w: ask for its incarnation: %w", errBroker, err)
 	}
-	lanes := make([]*lane, len(gained))
+	lanes, moved := make([]*lane, len(gained)), 0
 	for i, g := range gained {
 		l := newLane(g)
 		if g.Incarnation != name {
 			l.renamed, l.Incarnation = true, name
 			if g.Incarnation != "" {
 				l.Cursor = store.Cursor{}
-				r.o.Logger.Warn("relay: another broker, lane starts at the oldest row", "owner", r.o.Owner, "lane", l.ID)
+				moved++
 			}
 		}
 		lanes[i] = l
 	}
 	if err := r.reload(ctx, lanes); err != nil {
 		return err
+	}
+	if moved > 0 {
+		r.o.Logger.Warn("relay: another broker: lanes start at the oldest row that is kept", "owner", r.o.Owner, "lanes", moved)
 	}
 	for _, l := range lanes {
 		r.lanes[l.ID] = l

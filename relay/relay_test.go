@@ -1,0 +1,366 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A world is a database, a broker whose answers a test can spoil, and a clock that the test moves.
+type world struct {
+	t   *testing.T
+	db  *memstore.Store
+	out *outbox.Outbox[*memstore.Tx]
+	mem *membroker.Broker
+	bus *spoiled
+	now time.Time
+}
+
+func newWorld(t *testing.T, topics ...string) *world {
+	w := &world{t: t, now: time.Now()}
+	w.db = memstore.New(&memstore.Options{Now: func() time.Time { return w.now }})
+	w.out = outbox.New(w.db, nil)
+	w.mem = membroker.New(nil)
+	w.bus = &spoiled{Broker: w.mem}
+	w.topics(topics...)
+	return w
+}
+
+func (w *world) topics(names ...string) {
+	w.t.Helper()
+	if err := w.mem.MakeTopics(w.t.Context(), 2, names...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) relay(owner string) *relay.Relay {
+	return relay.New(w.db, w.bus, &relay.Options{Owner: owner, AsideMost: 5 * time.Second, Now: func() time.Time { return w.now }})
+}
+
+func (w *world) write(topic, key string, says ...string) {
+	w.t.Helper()
+	tx := w.db.BeginTx()
+	w.say(tx, topic, key, says...)
+	if err := tx.Commit(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) say(tx *memstore.Tx, topic, key string, says ...string) {
+	w.t.Helper()
+	for _, s := range says {
+		d := skald.Draft{Topic: topic, Type: "said", Value: s}
+		if key != "" {
+			d.Key = []byte(key)
+		}
+		if err := w.out.Write(w.t.Context(), tx, d); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// quiet steps rs until none is busy, moving the clock a little each time so that what waits comes due.
+func (w *world) quiet(rs ...*relay.Relay) {
+	w.t.Helper()
+	for idle := 0; idle < 200; {
+		idle++
+		for _, r := range rs {
+			busy, err := r.Step(w.t.Context())
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			if busy {
+				idle = 0
+			}
+		}
+		w.now = w.now.Add(100 * time.Millisecond)
+	}
+}
+
+// delivered is what a new group sees of a topic: the first delivery of each message, by key.
+func (w *world) delivered(topic string) (byKey map[string][]string, repeats int) {
+	w.t.Helper()
+	sub, err := w.mem.Subscribe(w.t.Context(), broker.Group{Name: fmt.Sprint("reader", time.Now().UnixNano()), Topics: []string{topic}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	byKey = map[string][]string{}
+	for {
+		b, err := sub.Receive(w.t.Context(), 1000)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if len(b.Deliveries) == 0 {
+			return byKey, repeats
+		}
+		for _, d := range b.Deliveries {
+			if seen[d.ID] {
+				repeats++
+				continue
+			}
+			seen[d.ID] = true
+			byKey[string(d.Key)] = append(byKey[string(d.Key)], string(d.Data))
+		}
+	}
+}
+
+// spoiled lets a test decide what becomes of each message.
+type spoiled struct {
+	*membroker.Broker
+	refuse func(m skald.Message, alone bool) error // nil: taken
+	outage func() error
+	after  func() error // published, but answered with an error
+}
+
+type answered struct{ err error }
+
+func (a answered) Wait(context.Context) error { return a.err }
+
+// Publish holds the contract: behind a message that is not taken, none of its key is.
+func (s *spoiled) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+	if s.outage != nil {
+		if err := s.outage(); err != nil {
+			return answered{err}
+		}
+	}
+	bad, held := &broker.PublishError{Failed: map[int]error{}, Refused: map[int]error{}}, map[string]bool{}
+	for i, m := range msgs {
+		key := m.Topic + "\x00" + string(m.Key)
+		if m.Key != nil && held[key] {
+			bad.Failed[i] = errors.New("held back")
+			continue
+		}
+		if s.refuse != nil {
+			if err := s.refuse(m, len(msgs) == 1); err != nil {
+				bad.Refused[i] = err
+				held[key] = true
+				continue
+			}
+		}
+		err := s.Broker.Publish(ctx, []skald.Message{m}).Wait(ctx)
+		var part *broker.PublishError
+		if errors.As(err, &part) {
+			bad.Refused[i] = part.First()
+			held[key] = true
+		} else if err != nil {
+			return answered{err}
+		}
+	}
+	if s.after != nil {
+		if err := s.after(); err != nil {
+			return answered{err}
+		}
+	}
+	if len(bad.Failed)+len(bad.Refused) > 0 {
+		return answered{bad}
+	}
+	return answered{}
+}
+
+func (w *world) expect(topic, key string, want ...string) {
+	w.t.Helper()
+	got, _ := w.delivered(topic)
+	for i := range want {
+		want[i] = fmt.Sprintf("%q", want[i])
+	}
+	if !slices.Equal(got[key], want) {
+		w.t.Errorf("topic %s, key %q: delivered %v, want %v", topic, key, got[key], want)
+	}
+}
+
+func TestRowsReachTheBrokerInOrderOnce(t *testing.T) {
+	w := newWorld(t, "orders")
+	r := w.relay("a")
+	w.write("orders", "k", "1", "2")
+	w.write("orders", "l", "a")
+	w.quiet(r)
+	w.write("orders", "k", "3")
+	w.quiet(r)
+	w.expect("orders", "k", "1", "2", "3")
+	w.expect("orders", "l", "a")
+	if _, repeats := w.delivered("orders"); repeats > 0 {
+		t.Errorf("%d repeats", repeats)
+	}
+}
+
+func TestOpenTransactionDelaysNobodyAndIsFoundAtItsCommit(t *testing.T) {
+	w := newWorld(t, "orders")
+	r := w.relay("a")
+	open := w.db.BeginTx()
+	w.say(open, "orders", "early", "1")
+	w.write("orders", "late", "2")
+	w.quiet(r)
+	w.expect("orders", "late", "2")
+	w.expect("orders", "early")
+	if err := open.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	w.quiet(r)
+	w.expect("orders", "early", "1")
+	if _, repeats := w.delivered("orders"); repeats > 0 {
+		t.Errorf("%d repeats", repeats)
+	}
+}
+
+func TestRefusedRowIsSetAsideWithItsKeyAndPublishedInOrderLater(t *testing.T) {
+	w := newWorld(t, "orders")
+	bad := true
+	w.bus.refuse = func(m skald.Message, alone bool) error {
+		if bad && string(m.Data) == `"2"` {
+			return errors.New("too large")
+		}
+		return nil
+	}
+	r := w.relay("a")
+	w.write("orders", "k", "1", "2", "3")
+	w.write("orders", "l", "a", "b")
+	w.quiet(r)
+	w.expect("orders", "k", "1")
+	w.expect("orders", "l", "a", "b")
+	if n := len(w.db.Asides()); n != 2 {
+		t.Errorf("%d rows set aside, want 2", n)
+	}
+	w.write("orders", "k", "4")
+	w.quiet(r)
+	w.expect("orders", "k", "1")
+	bad = false
+	w.quiet(r)
+	w.expect("orders", "k", "1", "2", "3", "4")
+	if n := len(w.db.Asides()); n != 0 {
+		t.Errorf("%d rows still set aside", n)
+	}
+	w.write("orders", "k", "5")
+	w.quiet(r)
+	w.expect("orders", "k", "1", "2", "3", "4", "5")
+}
+
+// The broker answers for a whole batch: who is to blame is found out alone, nobody else is set aside.
+func TestInnocentNeighboursOfARefusedRowAreNotSetAside(t *testing.T) {
+	w := newWorld(t, "orders")
+	w.bus.refuse = func(m skald.Message, alone bool) error {
+		if !alone || string(m.Data) == `"bad"` {
+			return errors.New("batch too large")
+		}
+		return nil
+	}
+	r := w.relay("a")
+	w.write("orders", "k", "1")
+	w.write("orders", "l", "bad")
+	w.write("orders", "m", "1", "2")
+	w.quiet(r)
+	w.expect("orders", "k", "1")
+	w.expect("orders", "m", "1", "2")
+	if n := len(w.db.Asides()); n != 1 {
+		t.Errorf("%d rows set aside, want 1", n)
+	}
+}
+
+func TestMissingTopicSetsItsRowsAsideUntilItAppears(t *testing.T) {
+	w := newWorld(t, "orders")
+	r := w.relay("a")
+	w.write("payments", "k", "1", "2")
+	w.write("payments", "", "x", "y")
+	w.write("orders", "k", "a")
+	w.quiet(r)
+	w.expect("orders", "k", "a")
+	w.topics("payments")
+	w.write("payments", "k", "3")
+	w.quiet(r)
+	w.expect("payments", "k", "1", "2", "3")
+	got, _ := w.delivered("payments")
+	if slices.Sort(got[""]); !slices.Equal(got[""], []string{`"x"`, `"y"`}) {
+		t.Errorf("without a key: %v", got[""])
+	}
+}
+
+func TestOutageIsChargedToNobody(t *testing.T) {
+	w := newWorld(t, "orders")
+	n := 0
+	w.bus.outage = func() error {
+		if n++; n < 6 {
+			return errors.New("connection refused")
+		}
+		return nil
+	}
+	r := w.relay("a")
+	w.write("orders", "k", "1", "2", "3")
+	w.write("orders", "l", "a")
+	w.quiet(r)
+	w.expect("orders", "k", "1", "2", "3")
+	w.expect("orders", "l", "a")
+	if n := len(w.db.Asides()); n != 0 {
+		t.Errorf("%d rows set aside", n)
+	}
+}
+
+func TestLostAnswerRepeatsButKeepsOrder(t *testing.T) {
+	w := newWorld(t, "orders")
+	n := 0
+	w.bus.after = func() error {
+		if n++; n < 3 {
+			return errors.New("connection reset")
+		}
+		return nil
+	}
+	r := w.relay("a")
+	w.write("orders", "k", "1", "2")
+	w.quiet(r)
+	w.expect("orders", "k", "1", "2")
+}
+
+func TestAnotherBrokerGetsTheRetainedRowsAgain(t *testing.T) {
+	w := newWorld(t, "orders")
+	r := w.relay("a")
+	w.write("orders", "k", "1", "2")
+	w.quiet(r)
+	if err := r.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.mem = membroker.New(nil)
+	w.bus = &spoiled{Broker: w.mem}
+	w.topics("orders")
+	w.write("orders", "k", "3")
+	w.quiet(w.relay("a"))
+	w.expect("orders", "k", "1", "2", "3")
+}
+
+func TestRelaysShareLanesAndTakeOverFromTheDead(t *testing.T) {
+	w := newWorld(t, "orders")
+	a, b := w.relay("a"), w.relay("b")
+	w.quiet(a, b)
+	if na, nb := a.Health().Lanes, b.Health().Lanes; na != 8 || nb != 8 {
+		t.Errorf("lanes %d and %d, want 8 and 8", na, nb)
+	}
+	for i := range 40 {
+		w.write("orders", fmt.Sprint("k", i), "1", "2")
+	}
+	w.quiet(a, b)
+	for i := range 40 {
+		w.write("orders", fmt.Sprint("k", i), "3")
+	}
+	w.quiet(b) // a is dead
+	if nb := b.Health().Lanes; nb != 16 {
+		t.Errorf("b has %d lanes, want 16", nb)
+	}
+	for i := range 40 {
+		w.expect("orders", fmt.Sprint("k", i), "1", "2", "3")
+	}
+	for i := range 40 {
+		w.write("orders", fmt.Sprint("k", i), "4")
+	}
+	w.quiet(a, b) // a wakes
+	for i := range 40 {
+		w.expect("orders", fmt.Sprint("k", i), "1", "2", "3", "4")
+	}
+}
