@@ -42,7 +42,7 @@ func house() map[string]rule {
 
 		"broker/membroker":   driver("broker"),
 		"broker/kafkabroker": driver("broker", "github.com/twmb/"),
-		"broker/brokertest":  driver("broker"),
+		"broker/brokertest":  suite("broker", "broker/membroker"),
 
 		"sagatest": {ours: append([]string{"internal", "store/memstore", "broker/membroker", "store/storetest", "broker/brokertest"}, above...)},
 		"cmd":      {ours: append([]string{"internal", "sagatest", "examples", "drivers"}, above...), vendors: []string{"*"}},
@@ -52,6 +52,11 @@ func house() map[string]rule {
 
 func driver(seam string, vendors ...string) rule {
 	return rule{ours: []string{".", seam, "internal"}, vendors: append(vendors, otel)}
+}
+
+// suite is what a conformance suite may import: the driver in memory, too, which others are compared with.
+func suite(seam, memory string) rule {
+	return rule{ours: []string{".", seam, "internal", memory}}
 }
 
 // onlyTests are imported by tests alone, and by the folders that they are listed with.
