@@ -55,11 +55,12 @@ type Part[TTx any] interface {
 
 // A Service is one of the six, in one process. Instances of it share its database and its group.
 type Service[TTx any] struct {
-	Name    string
-	Part    Part[TTx]
-	Inbox   *inbox.Inbox[TTx]
-	Relay   *relay.Relay
-	Handler http.Handler // of the Order service; nil for the others
+	Name  string
+	Part  Part[TTx]
+	Inbox *inbox.Inbox[TTx]
+	Relay *relay.Relay
+
+	http http.Handler
 }
 
 // New is the service of that name at home.
@@ -92,7 +93,7 @@ func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, now fun
 		var part *order.Order[TTx]
 		part, err = order.New(home, events, &order.Options{Now: now, Prices: sample.Prices()})
 		if err == nil {
-			s.Part, s.Handler = part, part.Handler()
+			s.Part, s.http = part, part.Handler()
 		}
 	case "payment":
 		s.Part, err = payment.New(home, events, &payment.Options{Now: now, Accounts: sample.Accounts()})
@@ -115,3 +116,6 @@ func (s *Service[TTx]) Runners() []skald.Runner { return []skald.Runner{s.Inbox,
 
 // Steppers are the same, to be driven turn by turn.
 func (s *Service[TTx]) Steppers() []skald.Stepper { return []skald.Stepper{s.Inbox, s.Relay} }
+
+// HTTP is the Order service's handler; nil for the others.
+func (s *Service[TTx]) HTTP() http.Handler { return s.http }

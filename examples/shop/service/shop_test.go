@@ -31,7 +31,7 @@ func (s *shop) place(seed uint64, n int) {
 		r := httptest.NewRequest("POST", "/orders", bytes.NewReader(body))
 		r.Header.Set("Idempotency-Key", o.Key)
 		w := httptest.NewRecorder()
-		s.all["order"].Handler.ServeHTTP(w, r)
+		s.all["order"].HTTP().ServeHTTP(w, r)
 		if w.Code != http.StatusCreated {
 			s.t.Fatalf("%d: %s", w.Code, w.Body)
 		}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/skald-go/skald/examples/shop/audit"
+	"github.com/skald-go/skald/examples/shop/place"
+)
+
+// patience is how long a server may take to answer before it counts as unreachable.
+const patience = 10 * time.Second
+
+var errBroken = errors.New("a promise is broken")
+
+func check(ctx context.Context, args []string, out, _ io.Writer) (err error) {
+	f := flags("audit")
+	url := f.String("store", os.Getenv("SKALD_STORE"), "")
+	asJSON := f.Bool("json", false, "one object")
+	prefix := f.String("prefix", "", prefixUsage)
+	if _, err := parse(f, args, 0); err != nil {
+		return err
+	}
+	shop, err := place.Open(*url, schemaPrefix(*prefix))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, shop.Close()) }()
+	found, err := shop.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		err = json.NewEncoder(out).Encode(map[string]any{"ok": audit.OK(found), "invariants": found})
+	} else {
+		err = tell(out, found)
+	}
+	if err == nil && !audit.OK(found) {
+		err = &place.FailedError{Err: errBroken}
+	}
+	return err
+}
+
+func tell(out io.Writer, found []audit.Invariant) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, i := range found {
+		verdict := "ok"
+		if !i.OK {
+			verdict = "BROKEN"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d checked\t%s\n", i.Name, verdict, i.Checked, i.Detail)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skald-go/skald/examples/shop/order"
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/examples/shop/sample"
+)
+
+// clients is how many orders are under way at the same time.
+const clients = 8
+
+type loading struct {
+	url  string
+	wait time.Duration
+	http *http.Client
+
+	fresh atomic.Int64
+	mu    sync.Mutex
+	ids   []string
+}
+
+func load(ctx context.Context, args []string, out, _ io.Writer) error {
+	l := &loading{http: &http.Client{Timeout: patience}}
+	f := flags("load")
+	f.StringVar(&l.url, "url", "", "of the Order service, http://127.0.0.1:8080")
+	f.DurationVar(&l.wait, "wait", 0, "how long to wait for the orders to end")
+	n := f.Int("orders", 100, "how many")
+	seed := f.Uint64("seed", 1, "other numbers are other orders; the same number again places nothing twice")
+	if _, err := parse(f, args, 0); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(l.url, "http://") && !strings.HasPrefix(l.url, "https://") || *n < 1 {
+		return &place.UsageError{What: "load needs --url http://… and --orders of 1 or more"}
+	}
+	l.url = strings.TrimSuffix(l.url, "/")
+	began := time.Now()
+	if err := l.placeAll(ctx, sample.Orders(*seed, *n)); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	fmt.Fprintf(out, "%d orders placed, %d of them new, in %.1f s: %.0f/s\n", *n, l.fresh.Load(), took.Seconds(), float64(*n)/took.Seconds())
+	if l.wait == 0 {
+		return nil
+	}
+	return l.waitForAll(ctx, out)
+}
+
+func (l *loading) placeAll(ctx context.Context, orders []sample.Order) error {
+	next := make(chan sample.Order)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var wg sync.WaitGroup
+	for range clients {
+		wg.Go(func() {
+			for o := range next {
+				if err := l.place(ctx, o); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+feed:
+	for _, o := range orders {
+		select {
+		case next <- o:
+		case <-ctx.Done():
+			break feed
+		}
+	}
+	close(next)
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (l *loading) place(ctx context.Context, o sample.Order) error {
+	body, err := json.Marshal(o.Request)
+	if err != nil {
+		return fmt.Errorf("place order: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+"/orders", bytes.NewReader(body))
+	if err != nil {
+		return &place.UsageError{What: err.Error()}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", o.Key)
+	var placed order.Summary
+	code, err := l.do(req, &placed)
+	if err != nil {
+		return fmt.Errorf("place order: %w", err)
+	}
+	if code == http.StatusCreated {
+		l.fresh.Add(1)
+	}
+	l.mu.Lock()
+	l.ids = append(l.ids, placed.ID)
+	l.mu.Unlock()
+	return nil
+}
+
+func (l *loading) do(req *http.Request, into any) (code int, err error) {
+	resp, err := l.http.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if resp.StatusCode >= 300 {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		return resp.StatusCode, fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text))
+	}
+	return resp.StatusCode, json.NewDecoder(resp.Body).Decode(into)
+}
+
+// waitForAll asks for each order until it has ended.
+func (l *loading) waitForAll(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, l.wait)
+	defer cancel()
+	ends := map[order.State]int{}
+	for _, id := range l.ids {
+		state, err := l.end(ctx, id)
+		if err != nil {
+			return err
+		}
+		ends[state]++
+	}
+	fmt.Fprintf(out, "%d confirmed, %d cancelled\n", ends[order.Confirmed], ends[order.Cancelled])
+	return nil
+}
+
+func (l *loading) end(ctx context.Context, id string) (order.State, error) {
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url+"/orders/"+id+"/status", nil)
+		if err != nil {
+			return "", err
+		}
+		var status order.Status
+		if _, err := l.do(req, &status); err != nil {
+			return "", fmt.Errorf("status of order %s: %w", id, err)
+		}
+		if status.State.Ended() {
+			return status.State, nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", &place.FailedError{Err: fmt.Errorf("order %s is still %s", id, status.State)}
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

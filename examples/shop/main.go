@@ -1,0 +1,101 @@
+// Command shop is an example: six services that sell things to each other's satisfaction over Skald.
+//
+//	go run ./examples/shop serve all --store sqlite:shop --broker mem: --listen 127.0.0.1:8080
+//	go run ./examples/shop load --url http://127.0.0.1:8080 --orders 200
+//	go run ./examples/shop audit --store sqlite:shop
+//
+// README.md tells what they say to each other.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/skald-go/skald/examples/shop/place"
+)
+
+const usage = `The shop: an example of services over Skald.
+
+  shop serve SERVICE|all --store URL --broker URL [--listen ADDR] [--instance NAME] [--prefix P]
+  shop load --url URL [--orders N] [--seed N] [--wait DURATION]
+  shop audit --store URL [--json] [--prefix P]
+
+SERVICE is order, payment, inventory, fulfilment, notification or analytics.
+Stores: sqlite:FOLDER, postgres://…    Brokers: mem: (with "all" only), kafka://host:port[,host:port]
+SKALD_STORE and SKALD_BROKER stand for --store and --broker.
+
+Exit codes: 0 done; 1 other; 2 usage; 3 wrong password or missing right; 4 no such database or schema;
+5 wrong state; 6 server unreachable; 8 a check failed.
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main with everything handed in; it returns the exit code.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(errs, usage)
+		return place.ExitUsage
+	}
+	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
+		"serve": serve, "load": load, "audit": check,
+	}
+	command, ok := commands[args[0]]
+	if !ok {
+		fmt.Fprintf(errs, "shop: there is no command %q\n\n%s", args[0], usage)
+		return place.ExitUsage
+	}
+	err := command(ctx, args[1:], out, errs)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(out, usage)
+		return 0
+	case err != nil:
+		fmt.Fprintf(errs, "shop %s: %v\n", args[0], err)
+	}
+	return place.ExitCode(err)
+}
+
+// flags is an empty set of flags that says nothing by itself.
+func flags(name string) *flag.FlagSet {
+	f := flag.NewFlagSet(name, flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	return f
+}
+
+// parse reads args, flags and at most most others in any order, and returns the others.
+func parse(f *flag.FlagSet, args []string, most int) (others []string, err error) {
+	for len(args) > 0 {
+		if err := f.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return nil, err
+			}
+			return nil, &place.UsageError{What: err.Error()}
+		}
+		if args = f.Args(); len(args) > 0 {
+			others, args = append(others, args[0]), args[1:]
+		}
+	}
+	if len(others) > most {
+		return nil, &place.UsageError{What: fmt.Sprintf("what is %q?", others[most])}
+	}
+	return others, nil
+}
+
+const prefixUsage = "of schemas (P_order, …), topics (P.orders, …) and groups; none: schemas shop_order, …, topics orders, …"
+
+func schemaPrefix(prefix string) string {
+	if prefix == "" {
+		return "shop"
+	}
+	return prefix
+}

@@ -1,0 +1,77 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
+)
+
+// lanes is how many lanes a topic of the shop gets.
+const lanes = 8
+
+// A Bus is the broker that a URL names.
+type Bus struct {
+	// InProcess tells that the broker ends with this process: no other one can reach it.
+	InProcess bool
+
+	connect func() (broker.Broker, error)
+	mu      sync.Mutex
+	clients map[string]broker.Broker
+}
+
+// OpenBus names the broker at url: mem: for one in this process, or kafka://host:port[,host:port]. It touches nothing
+// yet.
+func OpenBus(url string) (*Bus, error) {
+	b := &Bus{clients: map[string]broker.Broker{}}
+	switch {
+	case url == "mem:":
+		cluster := membroker.New(nil)
+		b.InProcess, b.connect = true, func() (broker.Broker, error) { return cluster.Client(), nil }
+		return b, nil
+	}
+	return nil, &UsageError{What: "the broker is mem: or kafka://host:port[,host:port]"}
+}
+
+// Connect is the client of a service. It is made once.
+func (b *Bus) Connect(service string) (broker.Broker, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.clients[service]; c != nil {
+		return c, nil
+	}
+	c, err := b.connect()
+	if err != nil {
+		return nil, fmt.Errorf("connect %s to the broker: %w", service, err)
+	}
+	b.clients[service] = c
+	return c, nil
+}
+
+// Close closes every client.
+func (b *Bus) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for service, c := range b.clients {
+		errs = append(errs, c.Close())
+		delete(b.clients, service)
+	}
+	return errors.Join(errs...)
+}
+
+// MakeTopics makes those of topics that do not exist.
+func MakeTopics(ctx context.Context, b broker.Broker, topics ...string) error {
+	maker, ok := b.(broker.TopicMaker)
+	if !ok {
+		return fmt.Errorf("make topics %s: this broker cannot", strings.Join(topics, ", "))
+	}
+	if err := maker.MakeTopics(ctx, lanes, topics...); err != nil {
+		return fmt.Errorf("make topics: %w", err)
+	}
+	return nil
+}

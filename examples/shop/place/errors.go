@@ -1,0 +1,93 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"syscall"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore"
+)
+
+// ErrNone: there is no such database or schema.
+var ErrNone = errors.New("no such database")
+
+// A UsageError says that a command was called wrongly.
+type UsageError struct{ What string }
+
+func (e *UsageError) Error() string { return e.What }
+
+// The exit codes of the shop's and Skald's commands.
+const (
+	ExitOther       = 1
+	ExitUsage       = 2
+	ExitRight       = 3 // wrong password, missing right
+	ExitNone        = 4 // no such database or schema
+	ExitState       = 5 // missing table, wrong version, objects of others
+	ExitUnreachable = 6
+	ExitFailed      = 8 // a check failed
+)
+
+// ExitCode is the exit code for err; 0 for nil.
+func ExitCode(err error) int {
+	var usage *UsageError
+	var failed *FailedError
+	var right *store.RightError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		return ExitUsage
+	case errors.As(err, &failed):
+		return ExitFailed
+	case errors.As(err, &right), errors.Is(err, fs.ErrPermission):
+		return ExitRight
+	case errors.Is(err, ErrNone):
+		return ExitNone
+	case wrongState(err):
+		return ExitState
+	}
+	return serverCode(err)
+}
+
+func wrongState(err error) bool {
+	var schema *store.SchemaError
+	var source *sqlitestore.SourceError
+	var changed *sqlitestore.ChangedError
+	return errors.As(err, &schema) || errors.As(err, &source) || errors.As(err, &changed)
+}
+
+// serverCode tells what a server said, or that it said nothing.
+func serverCode(err error) int {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch pg.Code {
+		case "28P01", "28000", "42501":
+			return ExitRight
+		case "3D000", "3F000":
+			return ExitNone
+		case "42P01", "42703":
+			return ExitState
+		case "57P03", "57P01", "57P02", "53300":
+			return ExitUnreachable
+		}
+		return ExitOther
+	}
+	var network net.Error
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, syscall.ECONNREFUSED) ||
+		errors.Is(err, context.DeadlineExceeded) {
+		return ExitUnreachable
+	}
+	return ExitOther
+}
+
+// A FailedError says that a check was made and failed.
+type FailedError struct{ Err error }
+
+func (e *FailedError) Error() string { return e.Err.Error() }
+func (e *FailedError) Unwrap() error { return e.Err }

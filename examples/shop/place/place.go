@@ -1,0 +1,141 @@
+// Package place opens what the shop's commands name by URL: the databases of the services, and the broker between
+// them.
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/examples/shop/audit"
+	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/store"
+)
+
+// A Shop is the databases of the services, of whatever kind.
+type Shop interface {
+	// Prepare makes the database of a service, with Skald's tables in it, where it is not there.
+	Prepare(ctx context.Context, service string) error
+	// Service opens a service: its own tables and first rows are made where they are not there.
+	Service(ctx context.Context, name string, bus broker.Broker, o *service.Options) (Service, error)
+	// Audit reads what is there.
+	Audit(ctx context.Context) ([]audit.Invariant, error)
+	// Close closes every database that was opened.
+	Close() error
+}
+
+// A Service is one of the six, ready to run.
+type Service interface {
+	Runners() []skald.Runner
+	Steppers() []skald.Stepper
+	HTTP() http.Handler // nil for all but the Order service
+}
+
+var _ Service = (*service.Service[int])(nil)
+
+// Open names the databases at url: sqlite:FOLDER, one file for each service, or postgres://…, one schema for
+// each, named by prefix, an underscore and the service. It touches nothing yet.
+func Open(url, prefix string) (Shop, error) {
+	if folder, ok := strings.CutPrefix(url, "sqlite:"); ok && folder != "" {
+		return SQLite(folder), nil
+	}
+	return nil, &UsageError{What: "the store is sqlite:FOLDER or postgres://…"}
+}
+
+// Databases are those of the six services.
+type Databases[TTx any] struct {
+	// Wrap, if set, is put around each store as it is opened: for faults, in the demo and in tests. Set it first.
+	Wrap func(service string, s store.Driver[TTx]) store.Driver[TTx]
+
+	kind kind[TTx]
+	mu   sync.Mutex
+	open map[string]*opened[TTx]
+}
+
+// kind is how databases of one kind are made and opened.
+type kind[TTx any] interface {
+	prepare(ctx context.Context, service string) error
+	open(ctx context.Context, service string) (table.Home[TTx], func() error, error)
+}
+
+type opened[TTx any] struct {
+	home  table.Home[TTx]
+	close func() error
+}
+
+func databases[TTx any](k kind[TTx]) *Databases[TTx] {
+	return &Databases[TTx]{kind: k, open: map[string]*opened[TTx]{}}
+}
+
+// Prepare makes the database of a service, with Skald's tables in it, where it is not there.
+func (d *Databases[TTx]) Prepare(ctx context.Context, service string) error {
+	if err := d.kind.prepare(ctx, service); err != nil {
+		return fmt.Errorf("prepare the database of %s: %w", service, err)
+	}
+	return nil
+}
+
+// Home is the database of a service, which must be there. It is opened once.
+func (d *Databases[TTx]) Home(ctx context.Context, service string) (table.Home[TTx], error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if o := d.open[service]; o != nil {
+		return o.home, nil
+	}
+	home, closing, err := d.kind.open(ctx, service)
+	if err != nil {
+		return home, fmt.Errorf("open the database of %s: %w", service, err)
+	}
+	if d.Wrap != nil {
+		home.Store = d.Wrap(service, home.Store)
+	}
+	d.open[service] = &opened[TTx]{home, closing}
+	return home, nil
+}
+
+// Service opens a service: its own tables and first rows are made where they are not there.
+func (d *Databases[TTx]) Service(ctx context.Context, name string, bus broker.Broker, o *service.Options) (Service, error) {
+	home, err := d.Home(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := service.New(name, home, bus, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Part.Prepare(ctx); err != nil {
+		return nil, fmt.Errorf("service %s: %w", name, err)
+	}
+	return s, nil
+}
+
+// Audit reads what is there.
+func (d *Databases[TTx]) Audit(ctx context.Context) ([]audit.Invariant, error) {
+	read := map[string]table.DB{}
+	for _, name := range service.Names() {
+		home, err := d.Home(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		read[name] = home.Read
+	}
+	return audit.Run(ctx, read)
+}
+
+// Close closes every database that was opened.
+func (d *Databases[TTx]) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for name, o := range d.open {
+		errs = append(errs, o.close())
+		delete(d.open, name)
+	}
+	return errors.Join(errs...)
+}

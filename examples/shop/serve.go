@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/examples/shop/service"
+)
+
+const (
+	retryEvery = time.Second
+	sayEvery   = 5 * time.Second
+)
+
+type serving struct {
+	store, broker, listen, prefix, instance string
+	names                                   []string
+	out                                     io.Writer
+	log                                     *slog.Logger
+}
+
+func serve(ctx context.Context, args []string, out, errs io.Writer) error {
+	s := serving{out: out, log: slog.New(slog.NewTextHandler(errs, nil))}
+	f := flags("serve")
+	f.StringVar(&s.store, "store", os.Getenv("SKALD_STORE"), "")
+	f.StringVar(&s.broker, "broker", os.Getenv("SKALD_BROKER"), "")
+	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "where the Order service listens")
+	f.StringVar(&s.prefix, "prefix", "", prefixUsage)
+	f.StringVar(&s.instance, "instance", "1", "the stable name of this instance among those of the same service")
+	names, err := parse(f, args, 1)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(names) == 0:
+		return &place.UsageError{What: "which service? One of all, " + strings.Join(service.Names(), ", ")}
+	case names[0] == "all":
+		s.names = service.Names()
+	case slices.Contains(service.Names(), names[0]):
+		s.names = names
+	default:
+		return &place.UsageError{What: fmt.Sprintf("there is no service %q, only all, %s", names[0], strings.Join(service.Names(), ", "))}
+	}
+	return s.run(ctx)
+}
+
+func (s serving) run(ctx context.Context) (err error) {
+	shop, err := place.Open(s.store, schemaPrefix(s.prefix))
+	if err != nil {
+		return err
+	}
+	bus, err := place.OpenBus(s.broker)
+	if err != nil {
+		return err
+	}
+	if bus.InProcess && len(s.names) < len(service.Names()) {
+		return &place.UsageError{What: "mem: is a broker inside of one process: serve all, or choose another"}
+	}
+	defer func() { err = errors.Join(err, shop.Close(), bus.Close()) }()
+	var runners []skald.Runner
+	for _, name := range s.names {
+		more, err := s.ready(ctx, name, shop, bus)
+		if err != nil {
+			return err
+		}
+		runners = append(runners, more...)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return skald.Run(ctx, runners...)
+}
+
+// ready makes a service ready to run. It waits for servers that are away, until ctx is done.
+func (s serving) ready(ctx context.Context, name string, shop place.Shop, bus *place.Bus) ([]skald.Runner, error) {
+	var said time.Time
+	for {
+		runners, err := s.try(ctx, name, shop, bus)
+		if ctx.Err() != nil || place.ExitCode(err) != place.ExitUnreachable {
+			return runners, unlessStopped(ctx, err)
+		}
+		if time.Since(said) >= sayEvery {
+			said = time.Now()
+			s.log.Warn("waiting for a server", "service", name, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *place.Bus) ([]skald.Runner, error) {
+	client, err := bus.Connect(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := place.MakeTopics(ctx, client, event.New(s.prefix).Topics()...); err != nil {
+		return nil, err
+	}
+	if err := shop.Prepare(ctx, name); err != nil {
+		return nil, err
+	}
+	o := &service.Options{Prefix: s.prefix, Instance: s.instance}
+	o.Inbox.Logger, o.Relay.Logger = s.log, s.log
+	one, err := shop.Service(ctx, name, client, o)
+	if err != nil {
+		return nil, err
+	}
+	runners := one.Runners()
+	if h := one.HTTP(); h != nil {
+		at, err := listen(s.listen, h)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(s.out, "orders: http://%s/orders\n", at.listener.Addr())
+		runners = append(runners, at)
+	}
+	s.log.Info("serving", "service", name, "instance", s.instance)
+	return runners, nil
+}
+
+// web runs an HTTP server as others run a relay.
+type web struct {
+	listener net.Listener
+	server   *http.Server
+}
+
+func listen(addr string, h http.Handler) (*web, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, &place.UsageError{What: fmt.Sprintf("listen: %v", err)}
+	}
+	return &web{l, &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}}, nil
+}
+
+// Run serves until ctx is done, then ends the requests that it has.
+func (w *web) Run(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- w.server.Serve(w.listener) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := w.server.Shutdown(last); err != nil {
+		return fmt.Errorf("end HTTP: %w", err)
+	}
+	return nil
+}
