@@ -56,7 +56,8 @@ func (x *session) lease(ctx context.Context, ask store.Ask) (got store.Leased, e
 		return got, err
 	}
 	got.Lives, got.Share = len(relays), share(len(lanes), relays, ask.Owner)
-	return got, x.deal(ctx, ask, lanes, relays, &got)
+	err = x.deal(ctx, ask, lanes, relays, &got)
+	return got, err
 }
 
 // deal renews, frees and takes.
@@ -120,7 +121,8 @@ func (x *session) relays(ctx context.Context) (out []string, err error) {
 		return nil, fmt.Errorf("relays: %w", err)
 	}
 	return collect(rows, func(scan func(...any) error) (owner string, err error) {
-		return owner, scan(&owner)
+		err = scan(&owner)
+		return owner, err
 	})
 }
 
@@ -130,7 +132,8 @@ func (x *session) lanes(ctx context.Context) ([]laneRow, error) {
 		return nil, fmt.Errorf("lanes: %w", err)
 	}
 	return collect(rows, func(scan func(...any) error) (l laneRow, err error) {
-		return l, scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip, &l.Cursor.Seq, &l.Incarnation, &l.owner, &l.life)
+		err = scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip, &l.Cursor.Seq, &l.Incarnation, &l.owner, &l.life)
+		return l, err
 	})
 }
 

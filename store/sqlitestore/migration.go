@@ -128,7 +128,8 @@ func newMigrator(ctx context.Context, db *sql.DB) (*migrator, error) {
 	if m.files, err = migrationFiles(Migrations()); err != nil {
 		return nil, err
 	}
-	return m, db.QueryRowContext(ctx, text["File"]).Scan(&m.file)
+	err = db.QueryRowContext(ctx, text["File"]).Scan(&m.file)
+	return m, err
 }
 
 func migrationFiles(files fs.FS) ([]migration, error) {
@@ -170,7 +171,8 @@ func (m *migrator) applied(ctx context.Context, q querier) (map[int]string, erro
 		return nil, err
 	}
 	list, err := collect(rows, func(scan func(...any) error) (one Migration, err error) {
-		return one, scan(&one.Version, &one.Name, &one.Checksum)
+		err = scan(&one.Version, &one.Name, &one.Checksum)
+		return one, err
 	})
 	have := map[int]string{}
 	for _, one := range list {
@@ -262,14 +264,18 @@ func (s *Store) Check(ctx context.Context) error {
 		}
 		return e
 	}
-	return s.writable(ctx)
+	return m.writable(ctx)
 }
 
-// writable tries the write lock.
-func (s *Store) writable(ctx context.Context) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+// writable tries a statement that would write.
+func (m *migrator) writable(ctx context.Context) error {
+	tx, err := m.db.BeginTx(ctx, nil)
 	if err != nil {
 		return failed("check", err)
 	}
-	return tx.Rollback()
+	defer func() { _ = tx.Rollback() }() // it has changed nothing
+	if _, err := tx.ExecContext(ctx, m.text["TakeBack"], -1); err != nil {
+		return failed("check", err)
+	}
+	return nil
 }

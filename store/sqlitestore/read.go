@@ -61,12 +61,8 @@ func (s *Store) Tick(ctx context.Context, base string) (string, error) {
 	if err != nil {
 		return "", failed("tick", err)
 	}
-	p, err := s.prepare(ctx)
+	tip, err := s.tip(ctx)
 	if err != nil {
-		return "", failed("tick", err)
-	}
-	var tip int64
-	if err := p.stmts["Tip"].QueryRowContext(ctx).Scan(&tip); err != nil {
 		return "", failed("tick", err)
 	}
 	switch {
@@ -76,6 +72,16 @@ func (s *Store) Tick(ctx context.Context, base string) (string, error) {
 		return base, nil
 	}
 	return strconv.FormatInt(tip, 10), nil
+}
+
+// tip is the largest seq there ever was.
+func (s *Store) tip(ctx context.Context) (tip int64, err error) {
+	p, err := s.prepare(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = p.stmts["Tip"].QueryRowContext(ctx).Scan(&tip)
+	return tip, err
 }
 
 func parseTick(tick string) (int64, error) {
@@ -98,6 +104,13 @@ func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (page store
 	tip, err := parseTick(w.Tip)
 	if err != nil {
 		return page, failed("pull", err)
+	}
+	end, err := s.tip(ctx)
+	if err != nil {
+		return page, failed("pull", err)
+	}
+	if tip > end || base > tip {
+		return page, fmt.Errorf("pull from %d to %d, the last row is %d: %w", base, tip, end, store.ErrMoved)
 	}
 	first, last := hull(w.Buckets)
 	rows, err := s.query(ctx, "Pull", max(base, w.After), tip, first, last)

@@ -1,0 +1,108 @@
+package sqlitestore
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/storetest"
+)
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, harness())
+}
+
+func harness() storetest.Harness[*sql.Tx] {
+	return storetest.Harness[*sql.Tx]{
+		Open: openFile,
+		Can: storetest.Can[*sql.Tx]{Limits: true, Poison: func(tx *sql.Tx) error {
+			_, err := tx.Exec("INSERT OR ROLLBACK INTO kv (k, v) VALUES ('x', NULL)")
+			return err
+		}},
+	}
+}
+
+// file is what the suite sees of a database: each driver is another handle on it, as of another process.
+type file struct {
+	path string
+	db   *sql.DB
+}
+
+func openFile(t testing.TB) storetest.Database[*sql.Tx] {
+	path := filepath.Join(t.TempDir(), "suite.db")
+	_, db := again(t, path)
+	if _, err := Migrate(t.Context(), db, &MigrateOptions{Source: storetest.Source}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("CREATE TABLE kv (k TEXT PRIMARY KEY, v TEXT NOT NULL) STRICT"); err != nil {
+		t.Fatal(err)
+	}
+	return &file{path, db}
+}
+
+func (f *file) Driver(t testing.TB) store.Driver[*sql.Tx] {
+	s, _ := again(t, f.path)
+	return s
+}
+
+func (f *file) Begin(t testing.TB) *sql.Tx {
+	tx, err := f.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+func (f *file) Commit(tx *sql.Tx) error   { return tx.Commit() }
+func (f *file) Rollback(tx *sql.Tx) error { return tx.Rollback() }
+
+func (f *file) Put(tx *sql.Tx, key, value string) error {
+	_, err := tx.Exec("INSERT INTO kv (k, v) VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET v = excluded.v", key, value)
+	return err
+}
+
+func (f *file) Get(t testing.TB, key string) (value string, ok bool) {
+	err := f.db.QueryRow("SELECT v FROM kv WHERE k = ?", key).Scan(&value)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		t.Fatal(err)
+	}
+	return value, err == nil
+}
+
+func (f *file) Count(t testing.TB) (c storetest.Counts) {
+	if err := f.db.QueryRow("SELECT (SELECT count(*) FROM skald_outbox), (SELECT count(*) FROM skald_mark), (SELECT count(*) FROM skald_aside)").
+		Scan(&c.Rows, &c.Marks, &c.Aside); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (f *file) Age(t testing.TB, d time.Duration) {
+	if _, err := f.db.Exec("UPDATE skald_outbox SET stored_at = strftime('%Y-%m-%dT%H:%M:%fZ', stored_at, ?)", fmt.Sprintf("-%.3f seconds", d.Seconds())); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := f.db.Query("SELECT id FROM skald_mark")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := collect(rows, func(scan func(...any) error) (id string, err error) {
+		err = scan(&id)
+		return id, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if _, ok := uuid7.Time(id); ok {
+			continue
+		}
+		if _, err := f.db.Exec("UPDATE skald_mark SET written = written - ? WHERE id = ?", d.Milliseconds(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package sqlitestore
+
+import (
+	"database/sql"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/store"
+)
+
+func TestMigrations(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.db")
+	s, db := again(t, path)
+	ctx := t.Context()
+	var schema *store.SchemaError
+	if err := s.Check(ctx); !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(schema.Remedy, "skald migrate --store sqlite:"+path) || !store.Incurable(err) {
+		t.Errorf("Check without tables = %v", err)
+	}
+	if _, err := s.Tick(ctx, ""); !errors.As(err, &schema) {
+		t.Errorf("Tick without tables = %v", err)
+	}
+	pending, err := Pending(ctx, db)
+	if err != nil || len(pending) != newest || pending[0].Name != "001_tables.sql" {
+		t.Errorf("Pending = %+v, %v", pending, err)
+	}
+	if n := count(t, db, "SELECT count(*) FROM sqlite_schema"); n != 0 {
+		t.Errorf("Pending made %d tables", n)
+	}
+	applied, err := Migrate(ctx, db, &MigrateOptions{Source: "/a"})
+	if err != nil || len(applied) != newest {
+		t.Errorf("Migrate = %+v, %v", applied, err)
+	}
+	if err := s.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	for _, o := range []*MigrateOptions{nil, {}, {Source: "/a"}} {
+		if applied, err := Migrate(ctx, db, o); err != nil || len(applied) != 0 {
+			t.Errorf("Migrate again = %+v, %v", applied, err)
+		}
+	}
+	var other *SourceError
+	if _, err := Migrate(ctx, db, &MigrateOptions{Source: "/b"}); !errors.As(err, &other) || other.Have != "/a" {
+		t.Errorf("Migrate with another source = %v", err)
+	}
+	if pending, err := Pending(ctx, db); err != nil || len(pending) != 0 {
+		t.Errorf("Pending = %+v, %v", pending, err)
+	}
+	if _, err := db.Exec("INSERT INTO skald_migration (version, name, checksum) VALUES (99, '099_new.sql', '')"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(ctx); !errors.As(err, &schema) || schema.Have != 99 {
+		t.Errorf("Check of newer tables = %v", err)
+	}
+	if _, err := db.Exec("UPDATE skald_migration SET checksum = 'x' WHERE version = 1"); err != nil {
+		t.Fatal(err)
+	}
+	var changed *ChangedError
+	if _, err := Migrate(ctx, db, nil); !errors.As(err, &changed) || changed.Name != "001_tables.sql" {
+		t.Errorf("Migrate of a changed file = %v", err)
+	}
+	if _, err := Pending(ctx, db); !errors.As(err, &changed) {
+		t.Errorf("Pending of a changed file = %v", err)
+	}
+}
+
+func TestMigrationFiles(t *testing.T) {
+	files, err := migrationFiles(Migrations())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range files {
+		if f.Version != i+1 {
+			t.Errorf("%s is number %d", f.Name, i+1)
+		}
+		if text, err := fs.ReadFile(Migrations(), f.Name); err != nil || string(text) != f.text {
+			t.Errorf("%s: %v", f.Name, err)
+		}
+	}
+	if len(files) != newest {
+		t.Errorf("%d files, the newest version is %d", len(files), newest)
+	}
+}
+
+func TestCheckOfAFileThatCannotBeWritten(t *testing.T) {
+	_, _, path := fresh(t)
+	db, err := sql.Open("sqlite", dsn(path)+"&mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var right *store.RightError
+	if err := New(db, nil).Check(t.Context()); !errors.As(err, &right) {
+		t.Errorf("Check = %v", err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for _, path := range []string{"", ":memory:", filepath.Join(t.TempDir(), "none", "x.db"), t.TempDir()} {
+		if db, err := Open(path); err == nil {
+			t.Errorf("Open(%q) is good", path)
+			_ = db.Close()
+		}
+	}
+	for version, old := range map[string]bool{"3.51.2": true, "3.50.9": true, "2.99.99": true, "3.51.3": false, "3.51.10": false, "3.52.0": false, "4.0.0": false, "x": true} {
+		if got := olderThan(version, 3, 51, 3); got != old {
+			t.Errorf("olderThan(%s) = %v", version, got)
+		}
+	}
+}
+
+// What a plain INSERT must not bring in.
+func TestLimits(t *testing.T) {
+	_, db, _ := fresh(t)
+	const ok = "topic, type) VALUES ('t', 'x'"
+	for _, columns := range []string{
+		"topic, type) VALUES ('', 'x'",
+		"topic, type) VALUES (printf('%.250c', 't'), 'x'",
+		"topic, type) VALUES ('a b', 'x'",
+		"topic, type) VALUES ('größe', 'x'",
+		"topic, type) VALUES (x'41', 'x'",
+		"topic, type) VALUES ('t', ''",
+		"topic, type) VALUES ('t', printf('%.256c', 'x')",
+		"topic, type) VALUES ('t', 'a' || char(10)",
+		"type) VALUES ('x'",
+		"topic) VALUES ('t'",
+		"topic, type, key) VALUES ('t', 'x', printf('%.1025c', 'k')",
+		"topic, type, key) VALUES ('t', 'x', replace(printf('%.513c', 'k'), 'k', 'ä')",
+		"topic, type, key) VALUES ('t', 'x', x'00ff'",
+		"topic, type, key_bytes) VALUES ('t', 'x', zeroblob(1025)",
+		"topic, type, key, key_bytes) VALUES ('t', 'x', 'k', x'6b'",
+		"topic, type, data) VALUES ('t', 'x', printf('%.921601c', '1')",
+		"topic, type, data) VALUES ('t', 'x', x'7b7d'",
+		"topic, type, data_bytes) VALUES ('t', 'x', zeroblob(921601)",
+		"topic, type, data, data_bytes) VALUES ('t', 'x', '', x''",
+		"topic, type, subject) VALUES ('t', 'x', printf('%.1025c', 's')",
+		"topic, type, bucket) VALUES ('t', 'x', 1024",
+		"topic, type, id) VALUES ('t', 'x', ''",
+		"topic, type, headers) VALUES ('t', 'x', 'a'",
+		"topic, type, headers) VALUES ('t', 'x', '{}'",
+		"topic, type, headers) VALUES ('t', 'x', '[1]'",
+		`topic, type, headers) VALUES ('t', 'x', '[["a"]]'`,
+		`topic, type, headers) VALUES ('t', 'x', '[["a", 1]]'`,
+		`topic, type, headers) VALUES ('t', 'x', '[["a", null]]'`,
+		`topic, type, headers) VALUES ('t', 'x', '[["", ""]]'`,
+		`topic, type, headers) VALUES ('t', 'x', '[["a b", ""]]'`,
+		`topic, type, headers) VALUES ('t', 'x', '[["a", "=A=="]]'`,
+		`topic, type, headers) VALUES ('t', 'x', '[["a", "AAA"]]'`,
+		`topic, type, headers) VALUES ('t', 'x', '[["a", "A==="]]'`,
+		`topic, type, headers) VALUES ('t', 'x', '[["' || printf('%.129c', 'n') || '", ""]]'`,
+		`topic, type, headers) VALUES ('t', 'x', '[["a", "' || printf('%.21848c', 'A') || '"]]'`,
+	} {
+		if _, err := db.Exec("INSERT INTO skald_outbox (" + columns + ")"); err == nil {
+			t.Errorf("%s is taken", columns)
+		}
+	}
+	for _, columns := range []string{
+		ok,
+		"topic, type, key) VALUES (printf('%.249c', 't'), printf('%.255c', 'x'), printf('%.1024c', 'k')",
+		"topic, type, data) VALUES ('t', 'x', printf('%.921600c', '1')",
+		"topic, type, data_bytes, key_bytes) VALUES ('t', 'x', zeroblob(921600), zeroblob(1024)",
+		`topic, type, headers) VALUES ('t', 'x', '[["a", "AAA="], ["a", "AA=="], ["a", ""]]'`,
+		`topic, type, headers) VALUES ('t', 'x', '[["abcd", "' || printf('%.21840c', 'A') || '"]]'`,
+	} {
+		if _, err := db.Exec("INSERT INTO skald_outbox (" + columns + ")"); err != nil {
+			t.Errorf("%s: %v", columns, err)
+		}
+	}
+}
