@@ -1,0 +1,215 @@
+package service_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/sample"
+)
+
+func tea(id, customer string, quantity int64) event.Order {
+	return event.Order{ID: id, Customer: customer, Items: []event.Item{{SKU: "tea", Quantity: quantity, Cents: 490}}, Cents: quantity * 490}
+}
+
+func about(o event.Order) event.Verdict { return event.Verdict{Order: o} }
+
+func (r *rig) wantSaid(want ...string) {
+	r.t.Helper()
+	if got := r.said(); !slices.Equal(got, want) {
+		r.t.Errorf("said %q, want %q", got, want)
+	}
+}
+
+const (
+	marks   = "SELECT COUNT(*) FROM skald_mark"
+	notes   = "SELECT COUNT(*) FROM journal"
+	balance = "SELECT balance FROM accounts WHERE id = $1"
+)
+
+func TestPaymentTakesOnce(t *testing.T) {
+	r := newRig(t, "payment")
+	before := r.num(balance, "ada")
+	r.hear(3, r.ev.OrderPlaced.New("o1", tea("o1", "ada", 2)))
+	r.want(before-980, balance, "ada")
+	r.want(980, "SELECT SUM(cents) FROM entries WHERE account = 'shop'")
+	r.want(1, "SELECT COUNT(*) FROM transfers WHERE order_id = 'o1' AND kind = 'charge'")
+	r.want(1, notes)
+	r.wantSaid("payment.taken o1")
+}
+
+func TestPaymentDeclines(t *testing.T) {
+	for name, o := range map[string]event.Order{
+		"no money":   tea("o1", sample.Poor, 1),
+		"no account": tea("o1", "nobody", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "payment")
+			r.hear(2, r.ev.OrderPlaced.New("o1", o))
+			r.wantSaid("payment.declined o1")
+			r.want(0, "SELECT COUNT(*) FROM payments")
+			r.want(0, "SELECT COUNT(*) FROM transfers WHERE order_id <> ''")
+			r.want(0, notes)
+			r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2 AND reason = 'not enough money'")
+		})
+	}
+}
+
+// An account goes down to nothing and not below, whatever was asked for in one go.
+func TestPaymentUpToTheLastCent(t *testing.T) {
+	r := newRig(t, "payment")
+	order := func(id string, cents int64) event.Order {
+		return event.Order{ID: id, Customer: sample.Student, Cents: cents}
+	}
+	r.hear(1, r.ev.OrderPlaced.New("o1", order("o1", 9_999)))
+	r.hear(1, r.ev.OrderPlaced.New("o2", order("o2", 2)))
+	r.hear(1, r.ev.OrderPlaced.New("o3", order("o3", 1)))
+	r.want(0, balance, sample.Student)
+	r.wantSaid("payment.taken o1", "payment.declined o2", "payment.taken o3")
+}
+
+func TestPaymentGivesBackOnce(t *testing.T) {
+	for _, why := range []string{event.StockShort, event.ParcelFailed} {
+		t.Run(why, func(t *testing.T) {
+			r := newRig(t, "payment")
+			before, o := r.num(balance, "ada"), tea("o1", "ada", 2)
+			undo := r.ev.StockShort
+			if why == event.ParcelFailed {
+				undo = r.ev.ParcelFailed
+			}
+			r.hear(1, r.ev.OrderPlaced.New("o1", o))
+			r.hear(2, undo.New("o1", about(o)))
+			r.hear(1, undo.New("o1", about(o))) // said anew, under another id
+			r.want(before, balance, "ada")
+			r.want(0, "SELECT SUM(cents) FROM entries WHERE account = 'shop'")
+			r.want(1, "SELECT COUNT(*) FROM transfers WHERE kind = 'refund'")
+			r.wantSaid("payment.taken o1", "payment.refunded o1")
+		})
+	}
+}
+
+// "A mark exists" is not "the step took effect": a declined payment has a mark, and nothing to give back.
+func TestPaymentGivesNothingBackThatItDidNotTake(t *testing.T) {
+	r := newRig(t, "payment")
+	o := tea("o1", sample.Poor, 1)
+	r.hear(1, r.ev.OrderPlaced.New("o1", o))
+	r.hear(1, r.ev.StockShort.New("o1", about(o)))
+	r.want(2, marks)
+	r.want(0, balance, sample.Poor)
+	r.want(0, "SELECT COUNT(*) FROM transfers WHERE order_id <> ''")
+	r.wantSaid("payment.declined o1")
+}
+
+// A refund that comes first bars the payment.
+func TestPaymentThatIsUndoneFirstIsBarred(t *testing.T) {
+	r := newRig(t, "payment")
+	before, o := r.num(balance, "ada"), tea("o1", "ada", 1)
+	r.hear(1, r.ev.ParcelFailed.New("o1", about(o)))
+	r.hear(1, r.ev.OrderPlaced.New("o1", o))
+	r.hear(1, r.ev.StockShort.New("o1", about(o)))
+	r.want(before, balance, "ada")
+	r.want(0, "SELECT COUNT(*) FROM transfers WHERE order_id <> ''")
+	r.wantSaid("payment.declined o1")
+}
+
+func basket(id string, of map[string]int64) event.Order {
+	o := event.Order{ID: id, Customer: "ada"}
+	for sku, n := range of {
+		o.Items = append(o.Items, event.Item{SKU: sku, Quantity: n, Cents: 1})
+	}
+	return o
+}
+
+const stock = "SELECT reserved FROM stock WHERE sku = $1"
+
+func TestInventoryReservesAllOrNothing(t *testing.T) {
+	r := newRig(t, "inventory")
+	o := tea("o1", "ada", 2)
+	o.Items = append(o.Items, event.Item{SKU: "mug", Quantity: 1}, event.Item{SKU: "tea", Quantity: 3}) // tea twice
+	r.hear(3, r.ev.PaymentTaken.New("o1", about(o)))
+	r.want(5, stock, "tea")
+	r.want(1, stock, "mug")
+	r.hear(2, r.ev.PaymentTaken.New("o2", about(basket("o2", map[string]int64{"tea": 1, "mug": 1, sample.Sold: 1}))))
+	r.hear(1, r.ev.PaymentTaken.New("o3", about(basket("o3", map[string]int64{"unheard of": 1}))))
+	r.want(5, stock, "tea")
+	r.want(1, stock, "mug")
+	r.want(1, "SELECT COUNT(*) FROM reservations")
+	r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2 AND reason = 'samovar: out of stock'")
+	r.wantSaid("stock.reserved o1", "stock.short o2", "stock.short o3")
+}
+
+func TestInventoryUpToTheLastPiece(t *testing.T) {
+	r := newRig(t, "inventory")
+	for _, c := range []struct {
+		id string
+		n  int64
+	}{{"o1", 19}, {"o2", 2}, {"o3", 1}, {"o4", 1}} {
+		r.hear(1, r.ev.PaymentTaken.New(c.id, about(basket(c.id, map[string]int64{sample.Rare: c.n}))))
+	}
+	r.want(20, stock, sample.Rare)
+	r.wantSaid("stock.reserved o1", "stock.short o2", "stock.reserved o3", "stock.short o4")
+}
+
+func TestInventoryReleasesWhatItReserved(t *testing.T) {
+	r := newRig(t, "inventory")
+	o := basket("o1", map[string]int64{"tea": 2, "mug": 1})
+	r.hear(1, r.ev.PaymentTaken.New("o1", about(o)))
+	r.hear(2, r.ev.ParcelFailed.New("o1", about(o)))
+	r.hear(1, r.ev.ParcelFailed.New("o1", about(o)))
+	r.want(0, stock, "tea")
+	r.want(0, stock, "mug")
+	r.want(0, "SELECT SUM(quantity) FROM movements")
+	r.wantSaid("stock.reserved o1", "stock.released o1")
+}
+
+// Nothing is put back that was not put aside: not of an order that was short, nor of one that was never seen.
+func TestInventoryReleasesNothingElse(t *testing.T) {
+	r := newRig(t, "inventory")
+	short, late := basket("o1", map[string]int64{"tea": 1, sample.Sold: 1}), basket("o2", map[string]int64{"tea": 1})
+	r.hear(1, r.ev.PaymentTaken.New("o1", about(short)))
+	r.hear(1, r.ev.ParcelFailed.New("o1", about(short)))
+	r.hear(1, r.ev.ParcelFailed.New("o2", about(late)))
+	r.hear(1, r.ev.PaymentTaken.New("o2", about(late)))
+	r.want(0, stock, "tea")
+	r.want(0, "SELECT COUNT(*) FROM movements")
+	r.want(0, "SELECT COUNT(*) FROM stock WHERE available + reserved <> delivered")
+	r.wantSaid("stock.short o1", "stock.short o2")
+}
+
+func TestFulfilment(t *testing.T) {
+	r := newRig(t, "fulfilment")
+	r.hear(3, r.ev.StockReserved.New("o1", about(tea("o1", "ada", 1))))
+	r.hear(3, r.ev.StockReserved.New("o2", about(basket("o2", map[string]int64{"tea": 1, sample.Heavy: 1}))))
+	r.want(1, "SELECT COUNT(*) FROM parcels WHERE order_id = 'o1' AND state = 'shipped'")
+	r.want(1, "SELECT COUNT(*) FROM parcels WHERE order_id = 'o2' AND state = 'failed' AND reason = 'the carrier does not take piano'")
+	r.want(2, "SELECT COUNT(*) FROM parcels")
+	r.wantSaid("parcel.shipped o1", "parcel.failed o2")
+}
+
+func TestNotificationMailsOnce(t *testing.T) {
+	r := newRig(t, "notification")
+	r.hear(3, r.ev.OrderConfirmed.New("o1", about(tea("o1", "ada", 1))))
+	r.hear(3, r.ev.OrderCancelled.New("o2", event.Verdict{Order: tea("o2", "bob", 1), Reason: "out_of_stock"}))
+	r.hear(1, r.ev.OrderPlaced.New("o3", tea("o3", "eve", 1)))
+	r.want(2, "SELECT COUNT(*) FROM mails")
+	r.want(1, "SELECT COUNT(*) FROM mails WHERE order_id = 'o1' AND recipient = 'ada' AND subject = 'Your order is on its way'")
+	r.want(1, "SELECT COUNT(*) FROM mails WHERE recipient = 'bob' AND subject = 'Your order was cancelled: out_of_stock'")
+	r.want(2, marks)
+}
+
+func TestAnalyticsCountsEverythingOnce(t *testing.T) {
+	r := newRig(t, "analytics")
+	v := about(tea("o1", "ada", 1))
+	all := []skald.Draft{
+		r.ev.OrderPlaced.New("o1", v.Order), r.ev.OrderConfirmed.New("o1", v), r.ev.OrderCancelled.New("o1", v),
+		r.ev.PaymentTaken.New("o1", v), r.ev.PaymentDeclined.New("o1", v), r.ev.PaymentRefunded.New("o1", v),
+		r.ev.StockReserved.New("o1", v), r.ev.StockShort.New("o1", v), r.ev.StockReleased.New("o1", v),
+		r.ev.ParcelShipped.New("o1", v), r.ev.ParcelFailed.New("o1", v),
+	}
+	for _, d := range all {
+		r.hear(2, d)
+	}
+	r.want(int64(len(all)), "SELECT COUNT(*) FROM happenings WHERE cents = 490")
+	r.want(int64(len(all)), "SELECT COUNT(DISTINCT type) FROM happenings")
+}

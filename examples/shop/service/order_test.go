@@ -1,0 +1,223 @@
+package service_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/order"
+	"github.com/skald-go/skald/examples/shop/table"
+)
+
+// post sends a body to POST /orders.
+func (r *rig) post(key, body string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(body))
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	w := httptest.NewRecorder()
+	r.svc.HTTP().ServeHTTP(w, req)
+	return w
+}
+
+func (r *rig) get(path string, into any) *httptest.ResponseRecorder {
+	r.t.Helper()
+	w := httptest.NewRecorder()
+	r.svc.HTTP().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	if w.Code == http.StatusOK {
+		if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return w
+}
+
+const twoTeas = `{"customer":"ada","items":[{"sku":"tea","quantity":2},{"sku":"mug","quantity":1}]}`
+
+// placed puts an order there and gives it as the other services know it.
+func (r *rig) placed(key string) event.Order {
+	r.t.Helper()
+	w := r.post(key, twoTeas)
+	var s order.Summary
+	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || w.Code != http.StatusCreated {
+		r.t.Fatalf("%d, %v: %s", w.Code, err, w.Body)
+	}
+	return s.Order
+}
+
+func TestPostOrder(t *testing.T) {
+	r := newRig(t, "order")
+	o := r.placed("k1")
+	if o.Cents != 2*490+1250 || len(o.Items) != 2 || o.Customer != "ada" {
+		t.Errorf("placed %+v", o)
+	}
+	r.wantSaid("order.placed " + o.ID)
+	spaced := r.post("k1", ` {"items":[{"quantity":2,"sku":"tea"},{"sku":"mug","quantity":1}], "customer":"ada"} `)
+	var again order.Summary
+	if err := json.Unmarshal(spaced.Body.Bytes(), &again); err != nil || spaced.Code != http.StatusOK || again.ID != o.ID {
+		t.Errorf("the repeat: %d %s", spaced.Code, spaced.Body)
+	}
+	r.want(1, "SELECT COUNT(*) FROM orders")
+	r.wantSaid("order.placed " + o.ID)
+	var found order.Summary
+	if w := r.get("/orders/"+o.ID, &found); w.Code != http.StatusOK || found.ID != o.ID || found.State != order.Pending || len(found.Items) != 2 {
+		t.Errorf("GET: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestPostOrderRefusals(t *testing.T) {
+	r := newRig(t, "order")
+	r.placed("k1")
+	for _, c := range []struct {
+		name, key, body string
+		code            int
+	}{
+		{"other body", "k1", `{"customer":"ada","items":[{"sku":"tea","quantity":3}]}`, 422},
+		{"no key", "", twoTeas, 400},
+		{"long key", strings.Repeat("k", 256), twoTeas, 400},
+		{"empty body", "k2", ``, 400},
+		{"not JSON", "k2", `{"customer":`, 400},
+		{"two values", "k2", twoTeas + twoTeas, 400},
+		{"unknown field", "k2", `{"customer":"ada","items":[{"sku":"tea","quantity":1}],"discount":99}`, 400},
+		{"no customer", "k2", `{"items":[{"sku":"tea","quantity":1}]}`, 400},
+		{"no items", "k2", `{"customer":"ada","items":[]}`, 400},
+		{"no SKU", "k2", `{"customer":"ada","items":[{"quantity":1}]}`, 400},
+		{"none of it", "k2", `{"customer":"ada","items":[{"sku":"tea","quantity":0}]}`, 400},
+		{"fewer than none", "k2", `{"customer":"ada","items":[{"sku":"tea","quantity":-1}]}`, 400},
+		{"too many", "k2", `{"customer":"ada","items":[{"sku":"tea","quantity":1001}]}`, 400},
+		{"half a piece", "k2", `{"customer":"ada","items":[{"sku":"tea","quantity":0.5}]}`, 400},
+		{"too large", "k2", `{"customer":"` + strings.Repeat("a", 70_000) + `"}`, 413},
+	} {
+		w := r.post(c.key, c.body)
+		var problem struct {
+			Title, Detail string
+			Status        int
+		}
+		if w.Code != c.code || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %d %s, want %d", c.name, w.Code, w.Header().Get("Content-Type"), c.code)
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || problem.Status != c.code || problem.Detail == "" {
+			t.Errorf("%s: %s", c.name, w.Body)
+		}
+	}
+	r.want(1, "SELECT COUNT(*) FROM orders")
+	for _, path := range []string{"/orders/none", "/orders/none/status"} {
+		if w := r.get(path, nil); w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// A customer who clicks eight times at once has one order.
+func TestPostOrderAtOnce(t *testing.T) {
+	r := newRig(t, "order")
+	codes := make([]int, 8)
+	var wg sync.WaitGroup
+	for i := range codes {
+		wg.Go(func() { codes[i] = r.post("k1", twoTeas).Code })
+	}
+	wg.Wait()
+	slices.Sort(codes)
+	if !slices.Equal(codes, []int{200, 200, 200, 200, 200, 200, 200, 201}) {
+		t.Errorf("answers %v", codes)
+	}
+	r.want(1, "SELECT COUNT(*) FROM orders")
+	r.want(1, "SELECT COUNT(*) FROM skald_outbox")
+}
+
+// All that can be said about one order, in every order in which it can arrive, twice each: the state, the history
+// and what is said at last are right, and said once.
+func TestOrderHearsInAnyOrder(t *testing.T) {
+	r := newRig(t, "order")
+	say := map[string]skald.Event[event.Verdict]{
+		"taken": r.ev.PaymentTaken, "declined": r.ev.PaymentDeclined, "refunded": r.ev.PaymentRefunded,
+		"reserved": r.ev.StockReserved, "short": r.ev.StockShort, "released": r.ev.StockReleased,
+		"shipped": r.ev.ParcelShipped, "failed": r.ev.ParcelFailed,
+	}
+	for _, c := range []struct {
+		says   string
+		said   string
+		state  order.State
+		reason string
+	}{
+		{"taken reserved shipped", "order.confirmed", order.Confirmed, ""},
+		{"declined", "order.cancelled", order.Cancelled, "payment_declined"},
+		{"taken short refunded", "order.cancelled", order.Cancelled, "out_of_stock"},
+		{"taken reserved failed released refunded", "order.cancelled", order.Cancelled, "shipping_failed"},
+	} {
+		for i, says := range permutations(strings.Fields(c.says)) {
+			o := r.placed(fmt.Sprint(c.says, i))
+			for k, s := range says {
+				r.hear(2, say[s].New(o.ID, about(o)))
+				if n := r.num("SELECT COUNT(*) FROM skald_outbox WHERE key = $1", o.ID); n > 1 && k < len(says)-1 {
+					t.Errorf("%v: said something after %s", says, s)
+				}
+			}
+			r.checkEnd(o.ID, says, c.said, c.state, c.reason)
+		}
+	}
+}
+
+func (r *rig) checkEnd(id string, says []string, said string, state order.State, reason string) {
+	r.t.Helper()
+	var status order.Status
+	if w := r.get("/orders/"+id+"/status", &status); w.Code != http.StatusOK {
+		r.t.Fatalf("%v: %d %s", says, w.Code, w.Body)
+	}
+	if status.ID != id || status.State != state || status.Reason != reason {
+		r.t.Errorf("%v: %+v, want %s %q", says, status, state, reason)
+	}
+	last := status.History[len(status.History)-1]
+	if _, err := time.Parse(time.RFC3339, last.At); err != nil || last.State != state || status.History[0].State != order.Pending {
+		r.t.Errorf("%v: history %+v: %v", says, status.History, err)
+	}
+	if got := strings.Count(strings.Join(r.said(), "\n"), " "+id); got != 2 {
+		r.t.Errorf("%v: %d things said about the order", says, got)
+	}
+	r.want(1, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = $2", id, said)
+	r.want(int64(len(says)), "SELECT COUNT(*) FROM journal WHERE order_id = $1", id)
+}
+
+func permutations(s []string) [][]string {
+	if len(s) < 2 {
+		return [][]string{s}
+	}
+	var out [][]string
+	for i := range s {
+		for _, p := range permutations(slices.Delete(slices.Clone(s), i, i+1)) {
+			out = append(out, append([]string{s[i]}, p...))
+		}
+	}
+	return out
+}
+
+// An event about an order of somebody else is refused for good, and holds nobody up.
+func TestOrderRefusesStrangers(t *testing.T) {
+	r := newRig(t, "order")
+	r.hear(1, r.ev.PaymentTaken.New("x", about(tea("x", "ada", 1))))
+	r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2")
+	r.want(0, notes)
+}
+
+// What travels is what README.md says.
+func TestOrderPlacedPayload(t *testing.T) {
+	r := newRig(t, "order")
+	o := r.placed("k1")
+	var data string
+	if err := table.SQL(r.db).QueryRow(t.Context(), "SELECT data FROM skald_outbox").Scan(&data); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(`{"id":%q,"customer":"ada","items":[{"sku":"tea","quantity":2,"cents":490},{"sku":"mug","quantity":1,"cents":1250}],"cents":2230}`, o.ID)
+	if !bytes.Equal([]byte(data), []byte(want)) {
+		t.Errorf("%s, want %s", data, want)
+	}
+}
