@@ -7,10 +7,16 @@ import (
 )
 
 // Postgres is the URL of a PostgreSQL server on which the test may make databases.
-func Postgres(t testing.TB) string { return from(t, "SKALD_TEST_POSTGRES", "PostgreSQL") }
+func Postgres(t testing.TB) string {
+	t.Helper()
+	return from(t, "SKALD_TEST_POSTGRES", "PostgreSQL")
+}
 
 // Kafka is the host:port of an Apache Kafka broker on which the test may make topics.
-func Kafka(t testing.TB) string { return from(t, "SKALD_TEST_KAFKA", "Kafka") }
+func Kafka(t testing.TB) string {
+	t.Helper()
+	return from(t, "SKALD_TEST_KAFKA", "Kafka")
+}
 
 func from(t testing.TB, name, server string) string {
 	t.Helper()
