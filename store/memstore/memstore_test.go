@@ -7,3 +7,5 @@ import (
 )
 
 func TestConformance(t *testing.T) { storetest.Run(t, storetest.Memory()) }
+
+func TestDifferential(t *testing.T) { storetest.Differential(t, storetest.Memory()) }

@@ -1,0 +1,261 @@
+package storetest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+// Differential plays random operations on a driver and on the one in memory, and wants the same answers. A
+// failure is shrunk and printed; `-rapid.seed` plays it again, `-rapid.checks` and `-rapid.steps` make it
+// longer.
+func Differential[TTx any](t *testing.T, h Harness[TTx]) {
+	rapid.Check(t, func(r *rapid.T) {
+		scope := &scope{TB: t}
+		defer scope.end()
+		oracle, mine := play(scope, Memory()), play(scope, h)
+		g := &game{T: r}
+		r.Repeat(g.actions(h.Can.Rivals, func(o op) {
+			want, got := oracle(o), mine(o)
+			if got != want {
+				r.Fatalf("%+v\nanswers  %s\nin memory %s", o, got, want)
+			}
+		}))
+	})
+}
+
+// A scope cleans up at the end of one check instead of the whole test.
+type scope struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (s *scope) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+
+func (s *scope) end() {
+	for i := len(s.cleanups) - 1; i >= 0; i-- {
+		s.cleanups[i]()
+	}
+}
+
+// An op is one operation, in words that mean the same on both sides: rows by the ids of their messages, ticks
+// by their order.
+type op struct {
+	Do      string
+	Rows    []skald.Message
+	Marks   []store.Mark
+	Locks   []store.Lock
+	Effects []step
+	Commit  bool
+	Ask     store.Ask
+	Base    int // a tick; so is Tip
+	Tip     int
+	After   string // the id of a row
+	Limit   int
+	Lanes   []int
+	Buckets [][2]int
+	Pick    int // which of the open transactions
+}
+
+// A step is an effect.
+type step struct {
+	Mark  *store.Mark
+	Locks []store.Lock
+	Rows  []skald.Message
+	Lane  *report
+}
+
+// A report is progress on a lane.
+type report struct {
+	Lane   int
+	Stale  bool
+	Cursor *store.Cursor // its Base and Tip are given by the numbers below
+	Base   int
+	Tip    int
+	Inc    *string
+	Aside  []setting
+	Freed  []string
+}
+
+type setting struct {
+	ID       string
+	Attempts int
+	Why      string
+	Later    bool
+}
+
+// A game draws operations. It knows only what both sides share.
+type game struct {
+	*rapid.T
+	written int
+	said    []string // ids of rows, committed or not
+	ticks   int      // how many times Tick was asked
+	open    int      // transactions
+}
+
+func (g *game) actions(rivals bool, do func(op)) map[string]func(*rapid.T) {
+	all := map[string]func(*rapid.T){
+		"say":   func(*rapid.T) { do(op{Do: "say", Rows: g.rows(1, 3), Commit: g.most("commit")}) },
+		"unit":  func(*rapid.T) { do(g.unit()) },
+		"apply": func(*rapid.T) { do(op{Do: "apply", Effects: g.steps(1, 4)}) },
+		"seen":  func(*rapid.T) { do(op{Do: "seen", Marks: g.marks(0, 6)}) },
+		"lease": func(*rapid.T) { do(op{Do: "lease", Ask: g.ask()}) },
+		"tick": func(*rapid.T) {
+			do(op{Do: "tick", Base: g.tick("base")})
+			g.ticks++
+		},
+		"pull": func(*rapid.T) {
+			do(op{Do: "pull", Base: g.tick("base"), Tip: g.tick("tip"), After: g.row("after"), Limit: g.n("limit", 1, 8), Buckets: g.buckets()})
+		},
+		"held":  func(*rapid.T) { do(op{Do: "held", Lanes: g.lanes()}) },
+		"retry": func(*rapid.T) { do(op{Do: "retry", Lanes: g.lanes(), Limit: g.n("limit", 1, 12)}) },
+		"count": func(*rapid.T) { do(op{Do: "count"}) },
+	}
+	if !rivals {
+		return all
+	}
+	all["open"] = func(*rapid.T) {
+		if g.open == 3 {
+			return
+		}
+		do(op{Do: "open", Rows: g.rows(1, 2)})
+		g.open++
+	}
+	all["end"] = func(*rapid.T) {
+		if g.open == 0 {
+			return
+		}
+		do(op{Do: "end", Pick: g.n("which", 0, g.open-1), Rows: g.rows(0, 2), Commit: g.most("commit")})
+		g.open--
+	}
+	return all
+}
+
+func (g *game) n(label string, least, most int) int {
+	return rapid.IntRange(least, most).Draw(g.T, label)
+}
+func (g *game) most(label string) bool   { return g.n(label, 0, 3) > 0 }
+func (g *game) seldom(label string) bool { return g.n(label, 0, 3) == 0 }
+
+func (g *game) rows(least, most int) (out []skald.Message) {
+	for range g.n("rows", least, most) {
+		g.written++
+		var tail [10]byte
+		binary.BigEndian.PutUint64(tail[2:], uint64(g.written))
+		m := message(rapid.SampledFrom([]string{"", "a", "b", "c", "d\x00\xff"}).Draw(g.T, "key"), g.written)
+		m.ID = uuid7.From(time.UnixMilli(1_700_000_000_000), tail)
+		if g.seldom("empty key") {
+			m.Key = []byte{}
+		}
+		out, g.said = append(out, m), append(g.said, m.ID)
+	}
+	return out
+}
+
+func (g *game) marks(least, most int) (out []store.Mark) {
+	for range g.n("marks", least, most) {
+		m := store.Mark{Consumer: rapid.SampledFrom([]string{"stock", "mail"}).Draw(g.T, "consumer"), As: store.Done}
+		m.Source = rapid.SampledFrom([]string{"/orders", ""}).Draw(g.T, "source")
+		m.ID = rapid.SampledFrom([]string{"7", "018bcfe5-6800-7000-8000-000000000001", "018bcfe5-6800-4000-8000-000000000001"}).Draw(g.T, "id")
+		if g.seldom("reject") {
+			m.As, m.Reason = store.Rejected, "no"
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+func (g *game) locks(guarded bool) (out []store.Lock) {
+	for range g.n("locks", 0, 2) {
+		l := store.Lock{Space: "order", Key: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(g.T, "lock")}
+		if guarded {
+			l.Version = int64(g.n("version", 0, 6))
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+func (g *game) unit() op {
+	o := op{Do: "unit", Marks: g.marks(0, 4), Locks: g.locks(false), Rows: g.rows(0, 2), Commit: g.most("commit")}
+	if g.most("leaves something") {
+		o.Effects = g.steps(0, 2)
+	}
+	return o
+}
+
+func (g *game) steps(least, most int) (out []step) {
+	for range g.n("effects", least, most) {
+		e := step{Rows: g.rows(0, 2), Locks: g.locks(g.seldom("guarded"))}
+		if g.seldom("marks") {
+			e.Mark = &g.marks(1, 1)[0]
+		}
+		if g.seldom("reports") {
+			e.Lane = g.report()
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func (g *game) report() *report {
+	p := &report{Lane: g.n("lane", 0, lanes-1), Stale: g.seldom("stale")}
+	if g.seldom("cursor") {
+		p.Cursor = &store.Cursor{Seq: int64(g.n("seq", 0, 100))}
+		p.Base, p.Tip = g.tick("base"), g.tick("tip")
+	}
+	if g.seldom("incarnation") {
+		p.Inc = new(fmt.Sprint("b", g.n("incarnation", 0, 3)))
+	}
+	for range g.n("aside", 0, 4) {
+		p.Aside = append(p.Aside, setting{ID: g.row("aside"), Attempts: g.n("attempts", 0, 2), Why: "no", Later: g.seldom("later")})
+	}
+	for range g.n("freed", 0, 1) {
+		p.Freed = append(p.Freed, g.row("freed"))
+	}
+	return p
+}
+
+func (g *game) ask() store.Ask {
+	a := store.Ask{TTL: time.Hour, Leave: g.n("leave", 0, 7) == 0}
+	a.Owner = rapid.SampledFrom([]string{"one", "one", "two", "three"}).Draw(g.T, "owner")
+	a.Life = fmt.Sprint(g.n("life", 1, 2))
+	for range g.n("free", 0, 6) {
+		a.Free = append(a.Free, g.n("lane", 0, lanes-1))
+	}
+	return a
+}
+
+func (g *game) tick(label string) int { return g.n(label, 0, g.ticks) }
+
+// row is the id of some row, "" of none.
+func (g *game) row(label string) string {
+	if i := g.n(label, 0, len(g.said)); i > 0 {
+		return g.said[i-1]
+	}
+	return ""
+}
+
+func (g *game) lanes() (out []int) {
+	for id := range lanes {
+		if g.most("of the lane") {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+func (g *game) buckets() (out [][2]int) {
+	for range g.n("ranges", 0, 2) {
+		first := g.n("first", 0, store.Buckets-1)
+		out = append(out, [2]int{first, g.n("last", first, store.Buckets-1)})
+	}
+	return out
+}
