@@ -1,0 +1,304 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/store"
+)
+
+func keep(_ context.Context, t tx, m skald.Received[string]) error {
+	return note(t, string(m.Key), m.Value)
+}
+
+func TestEachMessageIsHandledOnce(t *testing.T) {
+	w := newWorld(t, 2)
+	in := w.stepper(keep)
+	a, b := w.message("k", "1"), w.message("k", "2")
+	w.publish(a, b, a, b, a)
+	w.quiet(in)
+	w.publish(b, a)
+	w.quiet(in)
+	w.expect("k", "1 2")
+	if h := in.Health(); h.Handled != 2 || h.Duplicates != 5 || h.Unacknowledged != 0 {
+		t.Errorf("health %+v", h)
+	}
+}
+
+func TestSameIDOfAnotherSourceIsAnotherMessage(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.stepper(keep)
+	a := w.message("k", "1")
+	b := a
+	b.Source = "/elsewhere"
+	w.publish(a, b)
+	w.quiet(in)
+	w.expect("k", "1 1")
+}
+
+func TestTypesThatNobodyHandlesAreSkippedWithoutAMark(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.stepper(keep)
+	other := w.message("k", "x")
+	other.Type = "unheard of"
+	w.publish(other, w.message("k", "1"))
+	w.quiet(in)
+	w.expect("k", "1")
+	if marks := w.db.Marks(); len(marks) != 1 || in.Health().Skipped != 1 {
+		t.Errorf("marks %v, health %+v", marks, in.Health())
+	}
+}
+
+func TestRejectUndoesStoresTheVerdictAndTellsOthers(t *testing.T) {
+	w := newWorld(t, 1)
+	out := outbox.New(w.db, nil)
+	runs := 0
+	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		runs++
+		if err := note(tx, "k", "row of the rejected"); err != nil {
+			return err
+		}
+		if err := out.Write(ctx, tx, skald.Draft{Topic: "orders", Type: "not said"}); err != nil {
+			return err
+		}
+		return skald.Reject(errors.New("out of stock"), skald.Event[string]{Topic: "stock", Type: "short"}.New("k", m.Value))
+	})
+	m := w.message("k", "1")
+	m.CorrelationID, m.TraceParent = "whole", "00-trace"
+	w.publish(m)
+	w.quiet(in)
+	w.publish(m)
+	w.quiet(in)
+	w.expect("k", "")
+	rows := w.db.Rows()
+	if len(rows) != 1 || rows[0].Type != "short" || rows[0].CausationID != m.ID || rows[0].CorrelationID != "whole" || rows[0].TraceParent != "00-trace" {
+		t.Errorf("outbox %+v", rows)
+	}
+	marks := w.db.Marks()
+	if len(marks) != 1 || marks[0].As != store.Rejected || marks[0].Reason != "out of stock" || runs != 1 {
+		t.Errorf("%d runs, marks %+v", runs, marks)
+	}
+}
+
+// moving lets a rival change the entity between the rollback of a rejection and its second transaction.
+type moving struct {
+	store.Driver[tx]
+	between func()
+}
+
+type movingUnit struct {
+	store.Unit[tx]
+	d *moving
+}
+
+func (d *moving) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	u, err := d.Driver.Begin(ctx, in)
+	return movingUnit{u, d}, err
+}
+
+func (u movingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	if _, err := u.Unit.Rollback(ctx); err != nil || len(instead) == 0 {
+		return nil, err
+	}
+	u.d.between()
+	return u.d.Apply(ctx, instead...)
+}
+
+func TestRejectionThatIsNoLongerTrueIsNotStored(t *testing.T) {
+	w := newWorld(t, 1)
+	lock := store.Lock{Space: "sku", Key: "tea"}
+	restocked := false
+	db := &moving{Driver: w.db, between: func() {
+		if restocked {
+			return
+		}
+		restocked = true
+		u, err := w.db.Begin(t.Context(), store.Intake{Locks: []store.Lock{lock}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Tx().Put("stock", "1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	in := w.over(db, &inbox.Options{Now: w.clock, Entities: func(skald.Message) []store.Lock { return []store.Lock{lock} }},
+		func(_ context.Context, tx tx, m skald.Received[string]) error {
+			if n, _ := tx.Get("stock"); n == "" {
+				return skald.Reject(errors.New("out of stock"))
+			}
+			return note(tx, "sold", m.Value)
+		})
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	w.expect("sold", "1")
+	if marks := w.db.Marks(); len(marks) != 1 || marks[0].As != store.Done {
+		t.Errorf("marks %+v", marks)
+	}
+}
+
+func TestWhatAHandlerSaysNamesItsCause(t *testing.T) {
+	w := newWorld(t, 1)
+	out := outbox.New(w.db, nil)
+	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		return out.Write(ctx, tx, said.New("k", "reply"))
+	})
+	m := w.message("k", "1")
+	w.publish(m)
+	w.quiet(in)
+	rows := w.db.Rows()
+	if len(rows) != 1 || rows[0].CausationID != m.ID || rows[0].CorrelationID != m.ID {
+		t.Errorf("outbox %+v", rows)
+	}
+}
+
+func TestFailureHoldsItsOwnKeyOnlyAndIsNamed(t *testing.T) {
+	w := newWorld(t, 1)
+	bad := true
+	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		if bad && m.Value == "2" {
+			return errors.New("no such column")
+		}
+		return keep(ctx, tx, m)
+	})
+	w.publish(w.message("k", "1"), w.message("k", "2"), w.message("k", "3"), w.message("l", "a"), w.message("", "free"))
+	w.quiet(in)
+	w.expect("k", "1")
+	w.expect("l", "a")
+	w.expect("", "free")
+	h := in.Health()
+	if len(h.Stuck) != 1 || h.Stuck[0].ID != "m-2" || h.Stuck[0].Topic != "orders" || h.Stuck[0].Position != 1 ||
+		!strings.Contains(h.Stuck[0].Error, "no such column") || h.Unacknowledged != 4 {
+		t.Errorf("health %+v", h)
+	}
+	bad = false
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.expect("k", "1 2 3")
+	if h := in.Health(); len(h.Stuck) != 0 || h.Unacknowledged != 0 {
+		t.Errorf("health %+v", h)
+	}
+}
+
+func TestFailureIsRetriedWithGrowingPausesForEver(t *testing.T) {
+	w := newWorld(t, 1)
+	runs := 0
+	in := w.stepper(func(context.Context, tx, skald.Received[string]) error { runs++; return errors.New("no") })
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	for range 100 {
+		w.pass(100 * time.Millisecond)
+		w.quiet(in)
+	}
+	if runs < 5 || runs > 9 { // 0.1 to 0.15 s, doubled: 10 s hold the attempts 1 to 7
+		t.Errorf("%d runs in 10 s", runs)
+	}
+	w.pass(45 * time.Second)
+	before := runs
+	w.quiet(in)
+	if runs != before+1 {
+		t.Errorf("not tried again after the longest pause: %d runs, then %d", before, runs)
+	}
+}
+
+func TestRetryAfterWaitsAndIsNoFailure(t *testing.T) {
+	w := newWorld(t, 1)
+	runs := 0
+	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		if runs++; runs == 1 {
+			if err := note(tx, "k", "undone"); err != nil {
+				return err
+			}
+			return skald.RetryAfter(time.Hour, errors.New("not open yet"))
+		}
+		return keep(ctx, tx, m)
+	})
+	w.publish(w.message("k", "1"), w.message("k", "2"))
+	w.quiet(in)
+	w.pass(59 * time.Minute)
+	w.quiet(in)
+	w.expect("k", "")
+	if h := in.Health(); h.Failures != 0 || len(h.Stuck) != 0 || runs != 1 {
+		t.Errorf("%d runs, health %+v", runs, h)
+	}
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.expect("k", "1 2")
+}
+
+func TestPanicIsAFailureWithItsStack(t *testing.T) {
+	w := newWorld(t, 1)
+	runs := 0
+	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		if runs++; runs == 1 {
+			panic("nil map")
+		}
+		return keep(ctx, tx, m)
+	})
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	if h := in.Health(); len(h.Stuck) != 1 || !strings.Contains(h.Stuck[0].Error, "panicked: nil map") {
+		t.Errorf("health %+v", h)
+	}
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.expect("k", "1")
+}
+
+func TestMessagesThatCannotBeTakenHoldTheirKeyAndAreNamed(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.stepper(keep)
+	foreign := w.message("k", "1")
+	foreign.ID = ""
+	broken := w.message("l", "1")
+	broken.Data = []byte("{")
+	w.publish(foreign, w.message("k", "2"), broken, w.message("l", "2"), w.message("m", "a"))
+	w.quiet(in)
+	w.expect("k", "")
+	w.expect("l", "")
+	w.expect("m", "a")
+	h := in.Health()
+	if len(h.Stuck) != 2 || !strings.Contains(h.Stuck[0].Error+h.Stuck[1].Error, inbox.ErrNoID.Error()) ||
+		!strings.Contains(h.Stuck[0].Error+h.Stuck[1].Error, "as JSON") {
+		t.Errorf("health %+v", h)
+	}
+	if len(w.db.Marks()) != 1 {
+		t.Errorf("marks %v", w.db.Marks())
+	}
+}
+
+func TestFullLanePausesAtTheBrokerAndResumes(t *testing.T) {
+	w := newWorld(t, 1)
+	bad := true
+	in := w.inbox(&inbox.Options{Now: w.clock, MaxHeld: 10}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		if bad && string(m.Key) == "k" {
+			return errors.New("no")
+		}
+		return keep(ctx, tx, m)
+	})
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	for range 20 {
+		w.publish(w.message("l", "a"))
+		w.quiet(in)
+	}
+	if h := in.Health(); len(h.Paused) != 1 || h.Unacknowledged != 10 {
+		t.Errorf("health %+v", h)
+	}
+	bad = false
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.expect("k", "1")
+	w.expect("l", strings.TrimSpace(strings.Repeat("a ", 20)))
+	if h := in.Health(); len(h.Paused) != 0 || h.Unacknowledged != 0 {
+		t.Errorf("health %+v", h)
+	}
+}

@@ -1,0 +1,246 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+)
+
+func TestRunKeepsOrderPerKeyWithManyWorkers(t *testing.T) {
+	w := newWorld(t, 3)
+	stop := run(t, w.inbox(nil, keep))
+	want := map[string]string{}
+	for i := range 20 {
+		for k := range 30 {
+			key := fmt.Sprint("k", k)
+			want[key] = strings.TrimSpace(fmt.Sprint(want[key], " ", i))
+			m := w.message(key, fmt.Sprint(i))
+			w.publish(m, m)
+		}
+	}
+	until(t, "600 marks", func() bool { return len(w.db.Marks()) == 600 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for key, list := range want {
+		w.expect(key, list)
+	}
+	if n := w.backlog(); n != 0 {
+		t.Errorf("%d deliveries are not acknowledged", n)
+	}
+}
+
+func TestDifferentKeysOfOneLaneAreHandledAtTheSameTime(t *testing.T) {
+	w := newWorld(t, 1)
+	var meet sync.WaitGroup
+	meet.Add(2)
+	stop := run(t, w.inbox(nil, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		meet.Done()
+		meet.Wait() // for ever, unless the other key's handler runs beside this one
+		return keep(ctx, tx, m)
+	}))
+	w.publish(w.message("k", "1"), w.message("l", "1"))
+	until(t, "both handled", func() bool { return len(w.db.Marks()) == 2 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStopFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {
+	w := newWorld(t, 1)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	in := w.inbox(&inbox.Options{Workers: 1}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		if m.Value == "1" {
+			close(begun)
+			<-goOn
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return keep(ctx, tx, m)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	w.publish(w.message("k", "1"), w.message("l", "2"))
+	<-begun
+	cancel()
+	close(goOn)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	w.expect("k", "1")
+	w.expect("l", "")
+	if n := w.backlog(); n != 1 {
+		t.Errorf("%d deliveries are left, want 1", n)
+	}
+	if h := in.Health(); h.Live || h.Ready {
+		t.Errorf("health %+v", h)
+	}
+}
+
+func TestDrainIsBounded(t *testing.T) {
+	w := newWorld(t, 1)
+	begun := make(chan struct{})
+	in := w.inbox(&inbox.Options{Drain: time.Millisecond}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		close(begun)
+		<-ctx.Done() // a handler that heeds its context ends with the drain
+		return ctx.Err()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	w.publish(w.message("k", "1"))
+	<-begun
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if n := w.backlog(); n != 1 {
+		t.Errorf("%d deliveries are left, want 1", n)
+	}
+}
+
+func TestMembersComeAndGoUnderLoad(t *testing.T) {
+	w := newWorld(t, 4)
+	steady := run(t, w.inbox(nil, keep))
+	want := map[string]string{}
+	for i := range 20 {
+		guest := run(t, w.inbox(nil, keep))
+		for k := range 20 {
+			key := fmt.Sprint("k", k)
+			want[key] = strings.TrimSpace(fmt.Sprint(want[key], " ", i))
+			w.publish(w.message(key, fmt.Sprint(i)))
+		}
+		if err := guest(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "400 marks", func() bool { return len(w.db.Marks()) == 400 })
+	if err := steady(); err != nil {
+		t.Fatal(err)
+	}
+	for key, list := range want {
+		w.expect(key, list)
+	}
+	if n := w.backlog(); n != 0 {
+		t.Errorf("%d deliveries are not acknowledged", n)
+	}
+}
+
+// away is a database that can be out of reach.
+type away struct {
+	store.Driver[tx]
+	out   atomic.Bool
+	asked atomic.Int64
+}
+
+var errAway = errors.New("connection refused")
+
+func (a *away) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	if a.asked.Add(1); a.out.Load() {
+		return nil, errAway
+	}
+	return a.Driver.Begin(ctx, in)
+}
+
+func (a *away) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
+	if a.out.Load() {
+		return nil, errAway
+	}
+	return a.Driver.Seen(ctx, consumer, ids)
+}
+
+func (a *away) Outage(err error) bool { return errors.Is(err, errAway) || a.Driver.Outage(err) }
+
+func TestOutageOfTheDatabaseIsNobodysFault(t *testing.T) {
+	w := newWorld(t, 1)
+	db := &away{Driver: w.db}
+	db.out.Store(true)
+	in := w.over(db, nil, keep)
+	for k := range 1000 {
+		w.publish(w.message(fmt.Sprint("k", k), "1"))
+	}
+	stop := run(t, in)
+	until(t, "20 attempts", func() bool { return db.asked.Load() >= 20 })
+	if h := in.Health(); h.Failures != 0 || len(h.Stuck) != 0 {
+		t.Errorf("health %+v", h)
+	}
+	if n := db.asked.Load(); n > 100 {
+		t.Errorf("a database that is away was asked %d times for 1,000 keys", n)
+	}
+	db.out.Store(false)
+	until(t, "1000 marks", func() bool { return len(w.db.Marks()) == 1000 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRunWaitsForATopicThatIsNotThereYet(t *testing.T) {
+	w := newWorld(t, 1)
+	w.bus = membroker.New(nil)
+	in := w.inbox(nil, keep)
+	stop := run(t, in)
+	until(t, "the reason", func() bool { return strings.Contains(in.Health().Why, broker.ErrNoTopic.Error()) })
+	if h := in.Health(); !h.Live || h.Ready {
+		t.Errorf("health %+v", h)
+	}
+	if err := w.bus.MakeTopics(t.Context(), 1, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	w.publish(w.message("k", "1"))
+	until(t, "the message", func() bool { return len(w.db.Marks()) == 1 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noTables is a database that was never migrated.
+type noTables struct{ store.Driver[tx] }
+
+func (noTables) Check(context.Context) error {
+	return &store.SchemaError{Where: "memory", Remedy: "run: skald migrate"}
+}
+
+func TestMissingTablesEndRunWithTheRemedy(t *testing.T) {
+	w := newWorld(t, 1)
+	err := w.over(noTables{w.db}, nil, keep).Run(t.Context())
+	var schema *store.SchemaError
+	if !errors.As(err, &schema) || !strings.Contains(err.Error(), "skald migrate") {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// ending is a driver that finds out, as database/sql must, that the handler ended the transaction itself.
+type ended struct{ store.Driver[tx] }
+
+type endedUnit struct{ store.Unit[tx] }
+
+func (d ended) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	u, err := d.Driver.Begin(ctx, in)
+	return endedUnit{u}, err
+}
+
+func (u endedUnit) Commit(ctx context.Context, _ ...store.Effect) error {
+	_, _ = u.Unit.Rollback(ctx)
+	return store.ErrLent
+}
+
+func TestHandlerThatCommitsItselfStopsTheConsumer(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish(w.message("k", "1"))
+	if err := w.over(ended{w.db}, nil, keep).Run(t.Context()); !errors.Is(err, store.ErrLent) {
+		t.Errorf("Run: %v", err)
+	}
+}

@@ -1,0 +1,174 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+type tx = *memstore.Tx
+
+// A world is a consumer's database, a broker and a clock that tests of Step move.
+type world struct {
+	t   *testing.T
+	db  *memstore.Store
+	bus *membroker.Broker
+	mu  sync.Mutex
+	now time.Time
+	n   int
+}
+
+var said = skald.Event[string]{Topic: "orders", Type: "said"}
+
+func newWorld(t *testing.T, lanes int) *world {
+	w := &world{t: t, now: time.Now()}
+	w.db = memstore.New(&memstore.Options{Now: w.clock})
+	w.bus = membroker.New(nil)
+	if err := w.bus.MakeTopics(t.Context(), lanes, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+func (w *world) pass(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(d)
+}
+
+// message is one that another service said; key "" is none.
+func (w *world) message(key, data string) skald.Message {
+	w.n++
+	m := skald.Message{ID: fmt.Sprintf("m-%d", w.n), Source: "/other", Type: "said", Topic: "orders", Data: fmt.Appendf(nil, "%q", data)}
+	if key != "" {
+		m.Key = []byte(key)
+	}
+	return m
+}
+
+func (w *world) publish(ms ...skald.Message) {
+	w.t.Helper()
+	if err := w.bus.Publish(w.t.Context(), ms).Wait(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// note is a handler's effect: it appends to a list in the user's table, so that an effect that happens twice or out
+// of order shows.
+func note(t tx, list, what string) error {
+	old, _ := t.Get(list)
+	return t.Put(list, strings.TrimPrefix(old+" "+what, " "))
+}
+
+func (w *world) expect(list, want string) {
+	w.t.Helper()
+	if got := w.db.User()[list]; got != want {
+		w.t.Errorf("%s: %q, want %q", list, got, want)
+	}
+}
+
+func (w *world) inbox(o *inbox.Options, h func(ctx context.Context, t tx, m skald.Received[string]) error) *inbox.Inbox[tx] {
+	return w.over(w.db, o, h)
+}
+
+func (w *world) over(db store.Driver[tx], o *inbox.Options, h func(ctx context.Context, t tx, m skald.Received[string]) error) *inbox.Inbox[tx] {
+	if o == nil {
+		o = &inbox.Options{}
+	}
+	o.Logger = slog.New(slog.DiscardHandler)
+	in := inbox.New(db, w.bus, "stock", o)
+	inbox.On(in, said, h)
+	return in
+}
+
+// stepper is an inbox by the world's clock.
+func (w *world) stepper(h func(ctx context.Context, t tx, m skald.Received[string]) error) *inbox.Inbox[tx] {
+	return w.inbox(&inbox.Options{Now: w.clock}, h)
+}
+
+// quiet steps in until there is nothing to do.
+func (w *world) quiet(in *inbox.Inbox[tx]) {
+	w.t.Helper()
+	for range 100_000 {
+		busy, err := in.Step(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if !busy {
+			return
+		}
+	}
+	w.t.Fatal("never quiet")
+}
+
+// until polls ok, for as long as the test may take.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// run starts Run and returns what stops it and gives its error.
+func run(t *testing.T, in skald.Runner) (stop func() error) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	var once sync.Once
+	var err error
+	stop = func() error {
+		once.Do(func() {
+			cancel()
+			select {
+			case err = <-ended:
+			case <-time.After(30 * time.Second):
+				t.Error("Run does not end")
+			}
+		})
+		return err
+	}
+	t.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+// backlog is what of the group is not acknowledged: what a new member gets.
+func (w *world) backlog() int {
+	w.t.Helper()
+	n := 0
+	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
+	in.Handle("orders", "nobody's", func(context.Context, tx, skald.Message) error { return nil })
+	for {
+		busy, err := in.Step(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if !busy {
+			break
+		}
+	}
+	n = int(in.Health().Received)
+	if err := in.Close(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
