@@ -41,7 +41,7 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 		}
 	}
 	if u == nil {
-		s.wake()
+		s.waker.wake()
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 		return make([]bool, len(es)), failed("apply", err)
 	}
 	if wrote {
-		s.wake()
+		s.waker.wake()
 	}
 	return stood, nil
 }

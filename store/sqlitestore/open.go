@@ -37,7 +37,7 @@ func Open(path string) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	db := sql.OpenDB(&connector{Connector: base, turn: newTurnstile()})
+	db := sql.OpenDB(&connector{Connector: base, turn: newTurnstile(), waker: newWaker()})
 	db.SetMaxIdleConns(idleConns)
 	db.SetConnMaxIdleTime(idleTime)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*busyTimeout)

@@ -55,13 +55,11 @@ type Store struct {
 	db    *sql.DB
 	wait  time.Duration
 	turns turnstile // nil: db was not opened by Open
+	waker *waker
 
 	setUp sync.Mutex
 	ready atomic.Pointer[prepared]
 	lent  sync.Map // *sql.Tx → *unit
-
-	waking sync.Mutex
-	woken  chan struct{}
 }
 
 // prepared are the statements, by name.
@@ -76,9 +74,11 @@ func New(db *sql.DB, o *Options) *Store {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{db: db, wait: cmp.Or(o.Wait, defaultWait), woken: make(chan struct{})}
+	s := &Store{db: db, wait: cmp.Or(o.Wait, defaultWait)}
 	if f, ok := db.Driver().(*files); ok {
-		s.turns = f.turn
+		s.turns, s.waker = f.turn, f.waker
+	} else {
+		s.waker = newWaker()
 	}
 	return s
 }
@@ -119,16 +119,26 @@ func (p *prepared) close() {
 	}
 }
 
-// Woken is closed when rows are next written by this Store.
-func (s *Store) Woken() <-chan struct{} {
-	s.waking.Lock()
-	defer s.waking.Unlock()
-	return s.woken
+// Woken is closed when rows are next written through the same *sql.DB, by this Store or another.
+func (s *Store) Woken() <-chan struct{} { return s.waker.woken() }
+
+// A waker tells all who wait.
+type waker struct {
+	mu sync.Mutex
+	ch chan struct{}
 }
 
-func (s *Store) wake() {
-	s.waking.Lock()
-	defer s.waking.Unlock()
-	close(s.woken)
-	s.woken = make(chan struct{})
+func newWaker() *waker { return &waker{ch: make(chan struct{})} }
+
+func (w *waker) woken() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ch
+}
+
+func (w *waker) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.ch)
+	w.ch = make(chan struct{})
 }

@@ -49,7 +49,8 @@ type turnKey struct{}
 // connector makes connections whose transactions take turns.
 type connector struct {
 	driver.Connector
-	turn turnstile
+	turn  turnstile
+	waker *waker
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -67,11 +68,12 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 // Driver is found again by New, which lets its own transactions wait before they take a connection.
-func (c *connector) Driver() driver.Driver { return &files{c.Connector.Driver(), c.turn} }
+func (c *connector) Driver() driver.Driver { return &files{c.Connector.Driver(), c.turn, c.waker} }
 
 type files struct {
 	driver.Driver
-	turn turnstile
+	turn  turnstile
+	waker *waker
 }
 
 // fullConn is what the vendor's connection can do and database/sql makes use of.

@@ -85,7 +85,7 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 		return failed("commit", err)
 	}
 	if u.wrote {
-		u.s.wake()
+		u.s.waker.wake()
 	}
 	return nil
 }

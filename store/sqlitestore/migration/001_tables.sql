@@ -133,8 +133,9 @@ CREATE TABLE skald_aside (
 	why            TEXT NOT NULL,
 	due            INTEGER NOT NULL, -- milliseconds since 1970, by this database's clock
 	at             TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
-	held           BLOB GENERATED ALWAYS AS (coalesce(key_bytes, CAST(key AS BLOB))) VIRTUAL -- the key's bytes
+	held           BLOB GENERATED ALWAYS AS (coalesce(key_bytes, CAST(key AS BLOB))) STORED -- the key's bytes
 ) STRICT;
 
-CREATE INDEX skald_aside_held ON skald_aside (topic, held, seq);
-CREATE INDEX skald_aside_tried ON skald_aside (topic, held, seq) WHERE attempts > 0;
+-- Tells of each key its first row, and of that all that decides when to try it.
+CREATE INDEX skald_aside_held ON skald_aside (held, topic, seq, attempts, due, bucket);
+CREATE INDEX skald_aside_tried ON skald_aside (held, topic, seq) WHERE attempts > 0;
