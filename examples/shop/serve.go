@@ -110,6 +110,8 @@ func unlessStopped(ctx context.Context, err error) error {
 }
 
 func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *place.Bus) ([]skald.Runner, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	client, err := bus.Connect(name)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/kafkabroker"
 	"github.com/skald-go/skald/broker/membroker"
 )
 
@@ -32,6 +33,13 @@ func OpenBus(url string) (*Bus, error) {
 	case url == "mem:":
 		cluster := membroker.New(nil)
 		b.InProcess, b.connect = true, func() (broker.Broker, error) { return cluster.Client(), nil }
+		return b, nil
+	case strings.HasPrefix(url, "kafka:"):
+		seeds, err := kafkabroker.ParseURL(url)
+		if err != nil {
+			return nil, &UsageError{What: err.Error()}
+		}
+		b.connect = func() (broker.Broker, error) { return kafkabroker.New(seeds, nil) }
 		return b, nil
 	}
 	return nil, &UsageError{What: "the broker is mem: or kafka://host:port[,host:port]"}
@@ -70,8 +78,5 @@ func MakeTopics(ctx context.Context, b broker.Broker, topics ...string) error {
 	if !ok {
 		return fmt.Errorf("make topics %s: this broker cannot", strings.Join(topics, ", "))
 	}
-	if err := maker.MakeTopics(ctx, lanes, topics...); err != nil {
-		return fmt.Errorf("make topics: %w", err)
-	}
-	return nil
+	return maker.MakeTopics(ctx, lanes, topics...)
 }

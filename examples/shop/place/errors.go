@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
@@ -56,9 +57,13 @@ func ExitCode(err error) int {
 
 func wrongState(err error) bool {
 	var schema *store.SchemaError
-	var source *sqlitestore.SourceError
-	var changed *sqlitestore.ChangedError
-	return errors.As(err, &schema) || errors.As(err, &source) || errors.As(err, &changed)
+	var liteSource *sqlitestore.SourceError
+	var liteChanged *sqlitestore.ChangedError
+	var pgSource *pgstore.SourceError
+	var pgChanged *pgstore.ChangedError
+	var encoding *pgstore.EncodingError
+	return errors.As(err, &schema) || errors.As(err, &liteSource) || errors.As(err, &liteChanged) ||
+		errors.As(err, &pgSource) || errors.As(err, &pgChanged) || errors.As(err, &encoding)
 }
 
 // serverCode tells what a server said, or that it said nothing.

@@ -45,6 +45,9 @@ func Open(url, prefix string) (Shop, error) {
 	if folder, ok := strings.CutPrefix(url, "sqlite:"); ok && folder != "" {
 		return SQLite(folder), nil
 	}
+	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
+		return Postgres(url, prefix)
+	}
 	return nil, &UsageError{What: "the store is sqlite:FOLDER or postgres://…"}
 }
 

@@ -1,0 +1,81 @@
+package place
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/store/pgstore"
+)
+
+// maxConns is how many connections an instance of a service opens at most, unless the URL has pool_max_conns.
+const maxConns = 6
+
+// connectTimeout is how long a server may take to answer, unless the URL has connect_timeout.
+const connectTimeout = 10 * time.Second
+
+// Postgres is the databases in one PostgreSQL database, one schema for each service: prefix, an underscore, the
+// service. It touches nothing yet. Passwords may also come from PGPASSWORD or ~/.pgpass.
+func Postgres(at, prefix string) (*Databases[pgx.Tx], error) {
+	cfg, err := pgxpool.ParseConfig(at)
+	if err != nil {
+		return nil, &UsageError{What: err.Error()} // pgx leaves the password out
+	}
+	if u, err := url.Parse(at); err == nil && !u.Query().Has("pool_max_conns") {
+		cfg.MaxConns = maxConns
+	}
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	return databases(schemas{cfg, prefix}), nil
+}
+
+type schemas struct {
+	cfg    *pgxpool.Config
+	prefix string
+}
+
+func (s schemas) schema(service string) string { return s.prefix + "_" + service }
+
+func (s schemas) pool(ctx context.Context, service string) (*pgxpool.Pool, error) {
+	cfg := s.cfg.Copy()
+	cfg.ConnConfig.RuntimeParams["search_path"] = pgx.Identifier{s.schema(service)}.Sanitize()
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+func (s schemas) prepare(ctx context.Context, service string) error {
+	pool, err := s.pool(ctx, service)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	_, err = pgstore.Migrate(ctx, pool, &pgstore.MigrateOptions{Schema: s.schema(service)})
+	return err
+}
+
+func (s schemas) open(ctx context.Context, service string) (home table.Home[pgx.Tx], closing func() error, err error) {
+	pool, err := s.pool(ctx, service)
+	if err != nil {
+		return home, nil, err
+	}
+	var there bool
+	const find = `SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)`
+	err = pool.QueryRow(ctx, find, s.schema(service)).Scan(&there)
+	if err == nil && !there {
+		err = fmt.Errorf("%w: there is no schema %s", ErrNone, s.schema(service))
+	}
+	if err != nil {
+		pool.Close()
+		return home, nil, err
+	}
+	closing = func() error {
+		pool.Close()
+		return nil
+	}
+	return table.Postgres(pool, pgstore.New(pool, &pgstore.Options{Schema: s.schema(service)})), closing, nil
+}
