@@ -1,0 +1,31 @@
+package skald_test
+
+import (
+	"os"
+	"path"
+	"strings"
+	"testing"
+)
+
+// The README's three programs are the files that `go build` compiles, from their types on.
+func TestReadmeShowsTheProgramsThatCompile(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"write", "relay", "consume"} {
+		file := path.Join("examples", name, "main.go")
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, body, ok := strings.Cut(string(code), "\n)\n\n") // behind the imports
+		if !ok {
+			t.Fatalf("%s has no imports", file)
+		}
+		body, _, _ = strings.Cut(body, "\nfunc check(")
+		if !strings.Contains(string(readme), strings.TrimSpace(body)) {
+			t.Errorf("README.md does not show %s as it is", file)
+		}
+	}
+}
