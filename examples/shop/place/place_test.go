@@ -1,0 +1,245 @@
+package place_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/examples/shop/sample"
+	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/internal/need"
+)
+
+// database is a new database on the PostgreSQL server, for this test alone.
+func database(t *testing.T) string {
+	t.Helper()
+	server := need.Postgres(t)
+	name := "shop_" + strings.ToLower(rand.Text()[:10])
+	admin := func(ctx context.Context, sql string) {
+		conn, err := pgx.Connect(ctx, server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close(ctx) }()
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin(t.Context(), "CREATE DATABASE "+name)
+	t.Cleanup(func() { admin(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)") })
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// a shop of some instances of each service.
+type shop struct {
+	t        *testing.T
+	place    place.Shop
+	orders   http.Handler
+	steppers []skald.Stepper
+	runners  []skald.Runner
+}
+
+func open(t *testing.T, store, broker, prefix string, instances ...string) *shop {
+	t.Helper()
+	s := &shop{t: t}
+	var err error
+	if s.place, err = place.Open(store, prefix); err != nil {
+		t.Fatal(err)
+	}
+	bus, err := place.OpenBus(broker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := bus.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := s.place.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, instance := range instances {
+		for _, name := range service.Names() {
+			s.add(name, instance, prefix, bus)
+		}
+	}
+	return s
+}
+
+func (s *shop) add(name, instance, prefix string, bus *place.Bus) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	client, err := bus.Connect(name + instance)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := place.MakeTopics(ctx, client, event.New(prefix).Topics()...); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.place.Prepare(ctx, name); err != nil {
+		s.t.Fatal(err)
+	}
+	one, err := s.place.Service(ctx, name, client, &service.Options{Prefix: prefix, Instance: instance})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if h := one.HTTP(); h != nil {
+		s.orders = h
+	}
+	s.steppers = append(s.steppers, one.Steppers()...)
+	s.runners = append(s.runners, one.Runners()...)
+}
+
+func (s *shop) order(seed uint64, n int) {
+	s.t.Helper()
+	for _, o := range sample.Orders(seed, n) {
+		body, err := json.Marshal(o.Request)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		r := httptest.NewRequest(http.MethodPost, "/orders", bytes.NewReader(body))
+		r.Header.Set("Idempotency-Key", o.Key)
+		w := httptest.NewRecorder()
+		if s.orders.ServeHTTP(w, r); w.Code != http.StatusCreated {
+			s.t.Fatalf("%d: %s", w.Code, w.Body)
+		}
+	}
+}
+
+func (s *shop) stepUntilQuiet() {
+	s.t.Helper()
+	for idle := 0; idle < 3; {
+		idle++
+		for _, one := range s.steppers {
+			busy, err := one.Step(s.t.Context())
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if busy {
+				idle = 0
+			}
+		}
+	}
+}
+
+// runUntilEnded runs all instances at the same time until the auditor finds nothing missing.
+func (s *shop) runUntilEnded() {
+	s.t.Helper()
+	ctx, stop := context.WithTimeout(s.t.Context(), time.Minute)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- skald.Run(ctx, s.runners...) }()
+	for ctx.Err() == nil && !s.ended() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		s.t.Error(err)
+	}
+}
+
+func (s *shop) ended() bool {
+	s.t.Helper()
+	found, err := s.place.Audit(context.WithoutCancel(s.t.Context()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, i := range found {
+		if !i.OK && (i.Name == "orders_ended" || i.Name == "delivered_to_all") {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *shop) allHold() {
+	s.t.Helper()
+	found, err := s.place.Audit(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, i := range found {
+		if !i.OK || i.Checked == 0 {
+			s.t.Errorf("%s: ok %t, checked %d: %s", i.Name, i.OK, i.Checked, i.Detail)
+		}
+	}
+}
+
+// Two instances of each service share its database and its group.
+func TestTwoInstancesOnSQLite(t *testing.T) {
+	s := open(t, "sqlite:"+t.TempDir(), "mem:", "", "1", "2")
+	s.order(2, 60)
+	s.runUntilEnded()
+	s.allHold()
+}
+
+func TestPostgresStepByStep(t *testing.T) {
+	s := open(t, database(t), "mem:", "test", "1")
+	s.order(1, 50)
+	s.stepUntilQuiet()
+	s.allHold()
+}
+
+func TestTwoInstancesOnPostgres(t *testing.T) {
+	s := open(t, database(t), "mem:", "test", "1", "2")
+	s.order(2, 100)
+	s.runUntilEnded()
+	s.allHold()
+}
+
+func TestTwoInstancesOnPostgresAndKafka(t *testing.T) {
+	kafka := need.Kafka(t)
+	prefix := "shop" + strings.ToLower(rand.Text()[:10])
+	s := open(t, database(t), "kafka://"+kafka, prefix, "1", "2")
+	removeTopics(t, kafka, event.New(prefix).Topics())
+	s.order(3, 100)
+	s.runUntilEnded()
+	s.allHold()
+}
+
+// What is there stays: a second preparation adds nothing, and another prefix is another shop.
+func TestPrepareTwice(t *testing.T) {
+	for name, at := range map[string]func(*testing.T) string{
+		"sqlite": func(t *testing.T) string { return "sqlite:" + t.TempDir() }, "postgres": database,
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := at(t)
+			s := open(t, url, "mem:", "test", "1")
+			s.order(1, 10)
+			s.stepUntilQuiet()
+			before, err := s.place.Audit(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, err := open(t, url, "mem:", "test", "1").place.Audit(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range before {
+				if before[i] != after[i] {
+					t.Errorf("%+v became %+v", before[i], after[i])
+				}
+			}
+		})
+	}
+}
