@@ -169,9 +169,6 @@ func (tx *Tx) finish(ctx context.Context, es []store.Effect) error {
 
 // stage checks the guards of e and keeps what it writes for the commit.
 func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error {
-	if err := tx.usable(); err != nil {
-		return err
-	}
 	if e.Mark != nil {
 		was, err := tx.mark(ctx, *e.Mark, until)
 		if err != nil {

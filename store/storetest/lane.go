@@ -27,6 +27,7 @@ func laneTests[TTx any]() map[string]func(*suite[TTx]) {
 		"ManyProgresses":  (*suite[TTx]).laneManyProgresses,
 		"CursorOfAll":     (*suite[TTx]).laneCursorOfAll,
 		"LostInWholeUnit": (*suite[TTx]).laneLostInWholeUnit,
+		"TakenWhileWaits": (*suite[TTx]).laneTakenWhileWaits,
 	}
 }
 
@@ -100,6 +101,9 @@ func (s *suite[TTx]) settle(owners []string) map[string][]store.Lane {
 				ask.Free = laneIDs(was.Lanes[was.Share:])
 			}
 			held[o] = s.ask(s.d, ask)
+			if n := len(held[o].Lanes); n > held[o].Share && n > len(was.Lanes) {
+				s.Fatalf("a relay takes %d lanes, its share is %d", n, held[o].Share)
+			}
 			quiet = quiet && ask.Free == nil && len(held[o].Lanes) <= held[o].Share && slices.Equal(was.Lanes, held[o].Lanes) && held[o].Lives == len(owners)
 		}
 		return quiet
@@ -222,6 +226,9 @@ func (s *suite[TTx]) laneNewLife() {
 	// What the former life says at its end takes nothing from its successor.
 	s.ask(s.d, store.Ask{Owner: "one", Life: "1", Leave: true})
 	s.apply(progress(under(got.Lanes[0])))
+	if other := s.ask(s.d, store.Ask{Owner: "two", Life: "1", TTL: time.Hour}); len(other.Lanes) != 0 || other.Lives != 2 {
+		s.Fatalf("after the former life left another relay holds %v of %d lives", laneIDs(other.Lanes), other.Lives)
+	}
 	if again := s.lease(s.d, "one", "2"); !slices.Equal(laneIDs(again), laneIDs(got.Lanes)) || again[0].Epoch != got.Lanes[0].Epoch {
 		s.Fatalf("after the former life left its successor holds %v", laneIDs(again))
 	}

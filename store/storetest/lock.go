@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -144,19 +145,20 @@ func (s *suite[TTx]) lockFirstOfTwo() {
 
 // The driver chooses the order of locking, so that intakes never wait for each other in a circle.
 func (s *suite[TTx]) lockNoCircle() {
-	marks := []store.Mark{mark(), mark(), mark()}
-	keys := []string{"a", "b", "c"}
+	marks := []store.Mark{mark(), mark(), mark(), mark()}
+	keys := []string{"a", "b", "c", "d"}
 	var wg sync.WaitGroup
-	for i := range 4 {
+	for range 4 {
 		d := s.db.Driver(s)
-		in := locking(keys...)
-		in.Marks = slices.Clone(marks)
-		if i%2 == 1 {
-			slices.Reverse(in.Marks)
-			slices.Reverse(in.Locks)
-		}
 		wg.Go(func() {
-			for range 15 {
+			for range 20 {
+				in := store.Intake{Wait: patience}
+				for _, i := range rand.Perm(4)[:1+rand.IntN(4)] {
+					in.Marks = append(in.Marks, marks[i])
+				}
+				for _, i := range rand.Perm(4)[:1+rand.IntN(4)] {
+					in.Locks = append(in.Locks, store.Lock{Space: "order", Key: keys[i]})
+				}
 				u, err := d.Begin(s.Context(), in)
 				if err != nil {
 					s.Errorf("begin: %v", err)

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/skald-go/skald/store"
@@ -133,5 +135,45 @@ func (s *suite[TTx]) laneLostInWholeUnit() {
 	}
 	if got := s.lease(s.d, "one", "1"); !slices.Equal(laneIDs(got), laneIDs(ls)) {
 		s.Errorf("the lanes are %v", laneIDs(got))
+	}
+}
+
+// Progress that waits for a rival's mark while its lane is taken over stores nothing under the new owner.
+func (s *suite[TTx]) laneTakenWhileWaits() {
+	if !s.can.Rivals {
+		s.Skip("one writer at a time")
+	}
+	s.say(message("a", 1))
+	tip := s.tick("")
+	for i, report := range []func(store.Effect) error{
+		func(e store.Effect) error {
+			stood, err := s.d.Apply(s.Context(), e)
+			if err == nil && !stood[0] {
+				return store.ErrLost
+			}
+			return err
+		},
+		func(e store.Effect) error { return s.begin(s.d, store.Intake{}).Commit(s.Context(), e) },
+	} {
+		life := fmt.Sprint("next-", i)
+		l, m := s.lane0(fmt.Sprint("former-", i)), mark()
+		holder := s.begin(s.db.Driver(s), intake(m))
+		p := under(l)
+		p.Cursor = &store.Cursor{Tip: tip, Seq: int64(i + 1)}
+		var err error
+		waiting := meanwhile(func() { err = report(store.Effect{Mark: &m, Lane: &p}) })
+		s.waits(waiting, "progress with a mark in a rival's hand")
+		var got []store.Lane
+		taking := meanwhile(func() { got = s.lease(s.db.Driver(s), "one", life) })
+		s.waits(waiting, "progress with a mark in a rival's hand")
+		s.rollback(holder)
+		s.comes(waiting, "the progress")
+		s.comes(taking, "the takeover")
+		if err != nil && !errors.Is(err, store.ErrLost) && !s.d.Outage(err) {
+			s.Errorf("the progress: %v", err)
+		}
+		if now := s.lane0(life); now != got[0] {
+			s.Errorf("the new owner took %+v over, and has %+v now", got[0], now)
+		}
 	}
 }
