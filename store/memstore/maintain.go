@@ -13,7 +13,7 @@ import (
 
 const (
 	day    = 24 * time.Hour
-	aheads = time.Hour // an id that is further ahead of the clock carries no time
+	aheads = time.Hour // an id that is further ahead of the clock when it comes carries no time
 )
 
 // Maintain empties what is older than keep and covered by every lane.
@@ -24,7 +24,7 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 		rows, marks := now.Add(-cmp.Or(keep.Outbox, 7*day)), now.Add(-cmp.Or(keep.Marks, 30*day))
 		nRows, nMarks := len(d.rows), len(d.marks)
 		d.rows = slices.DeleteFunc(d.rows, func(r row) bool { return r.at.Before(rows) && d.covered(r) })
-		maps.DeleteFunc(d.marks, func(_ markKey, m markRow) bool { return m.written(now).Before(marks) })
+		maps.DeleteFunc(d.marks, func(_ markKey, m markRow) bool { return m.written().Before(marks) })
 		done = store.Maintained{Rows: int64(nRows - len(d.rows)), Marks: int64(nMarks - len(d.marks))}
 		return nil
 	})
@@ -44,8 +44,8 @@ func (d *database) covered(r row) bool {
 }
 
 // written is when the marked message was written, as far as its id tells; else when it came.
-func (m markRow) written(now time.Time) time.Time {
-	if at, ok := uuid7.Time(m.ID); ok && at.Before(now.Add(aheads)) {
+func (m markRow) written() time.Time {
+	if at, ok := uuid7.Time(m.ID); ok && at.Before(m.at.Add(aheads)) {
 		return at
 	}
 	return m.at

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 	"github.com/skald-go/skald/store/storetest"
@@ -182,6 +183,28 @@ func TestLanes(t *testing.T) {
 		}
 		if len(ls) != want || next != store.Buckets {
 			t.Errorf("%d lanes are %d, up to %d", n, len(ls), next)
+		}
+	}
+}
+
+// An id that is ahead of the clock by more than an hour tells no time: its mark is kept by arrival.
+func TestMarkAhead(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
+	for _, ahead := range []time.Duration{0, 59 * time.Minute, 61 * time.Minute, 1000 * time.Hour} {
+		m := store.Mark{Consumer: "c", Identity: store.Identity{ID: uuid7.New(now.Add(ahead))}, As: store.Done}
+		_, err := db.Apply(t.Context(), store.Effect{Mark: &m})
+		ok(t, err)
+	}
+	for _, step := range []struct {
+		pass time.Duration
+		left int
+	}{{30 * 24 * time.Hour, 4}, {time.Minute, 1}, {time.Hour, 0}} {
+		now = now.Add(step.pass)
+		_, err := db.Maintain(t.Context(), store.Retention{})
+		ok(t, err)
+		if n := len(db.Marks()); n != step.left {
+			t.Errorf("%v later %d marks are left, want %d", step.pass, n, step.left)
 		}
 	}
 }

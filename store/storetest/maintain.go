@@ -239,11 +239,6 @@ func (s *suite[TTx]) maintainTimelessMarks() {
 	s.commit(s.begin(s.d, intake(old[2]))) // an id that is ahead of all clocks is timeless too
 	s.maintain()
 	s.seen(old[2], store.Done)
-	s.db.Age(s, 40*day)
-	s.until("the mark of an id that is ahead of all clocks goes", func() bool {
-		s.maintain()
-		return s.db.Count(s).Marks == 0
-	})
 }
 
 func (s *suite[TTx]) maintainNothing() {
