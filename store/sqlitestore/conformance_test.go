@@ -17,6 +17,10 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, harness())
 }
 
+func TestDifferential(t *testing.T) {
+	storetest.Differential(t, harness())
+}
+
 func harness() storetest.Harness[*sql.Tx] {
 	return storetest.Harness[*sql.Tx]{
 		Open: openFile,
@@ -98,7 +102,7 @@ func (f *file) Age(t testing.TB, d time.Duration) {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		if _, ok := uuid7.Time(id); ok {
+		if at, ok := uuid7.Time(id); ok && time.Until(at) < time.Hour {
 			continue
 		}
 		if _, err := f.db.Exec("UPDATE skald_mark SET written = written - ? WHERE id = ?", d.Milliseconds(), id); err != nil {

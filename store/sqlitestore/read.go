@@ -109,7 +109,7 @@ func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (page store
 	if err != nil {
 		return page, failed("pull", err)
 	}
-	if tip > end || base > tip {
+	if max(base, tip) > end {
 		return page, fmt.Errorf("pull from %d to %d, the last row is %d: %w", base, tip, end, store.ErrMoved)
 	}
 	first, last := hull(w.Buckets)

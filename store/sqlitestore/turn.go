@@ -54,7 +54,7 @@ type connector struct {
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	base, err := c.Connector.Connect(ctx)
+	base, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +65,22 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	out := &conn{fullConn: full, turns: c.turn}
 	full.RegisterRollbackHook(func() { out.gone = out.inTx })
 	return out, nil
+}
+
+// connect tries again while others turn a new file to WAL: SQLite does not wait for that itself.
+func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
+	until := time.Now().Add(busyTimeout)
+	for {
+		base, err := c.Connector.Connect(ctx)
+		if err == nil || !busy(err) || time.Now().After(until) {
+			return base, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // Driver is found again by New, which lets its own transactions wait before they take a connection.
