@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"strings"
 	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
@@ -63,7 +65,13 @@ func wrongState(err error) bool {
 	var pgChanged *pgstore.ChangedError
 	var encoding *pgstore.EncodingError
 	return errors.As(err, &schema) || errors.As(err, &liteSource) || errors.As(err, &liteChanged) ||
-		errors.As(err, &pgSource) || errors.As(err, &pgChanged) || errors.As(err, &encoding)
+		errors.As(err, &pgSource) || errors.As(err, &pgChanged) || errors.As(err, &encoding) || noTable(err)
+}
+
+// noTable: SQLite has no code for it.
+func noTable(err error) bool {
+	var lite *sqlite.Error
+	return errors.As(err, &lite) && strings.Contains(lite.Error(), "no such table")
 }
 
 // serverCode tells what a server said, or that it said nothing.
