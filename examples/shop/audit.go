@@ -32,7 +32,11 @@ func check(ctx context.Context, args []string, out, _ io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, shop.Close()) }()
-	found, err := shop.Audit(ctx)
+	databases, err := shop.Read(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := audit.Run(ctx, databases)
 	if err != nil {
 		return err
 	}

@@ -99,16 +99,7 @@ type reader struct {
 	err error
 }
 
-func (r *reader) each(service, query string, one func(table.Row) error) {
-	if r.err != nil {
-		return
-	}
-	if err := table.All(r.ctx, r.dbs[service], r.sql[query], nil, one); err != nil {
-		r.err = fmt.Errorf("read %s of %s: %w", query, service, err)
-	}
-}
-
-func read(ctx context.Context, dbs map[string]table.DB) (*books, error) {
+func newReader(ctx context.Context, dbs map[string]table.DB) (*reader, error) {
 	sql, err := table.Statements(queries)
 	if err != nil {
 		return nil, err
@@ -118,7 +109,23 @@ func read(ctx context.Context, dbs map[string]table.DB) (*books, error) {
 			return nil, fmt.Errorf("no database of %s among %v", name, slices.Sorted(maps.Keys(dbs)))
 		}
 	}
-	r := &reader{ctx: ctx, dbs: dbs, sql: sql}
+	return &reader{ctx: ctx, dbs: dbs, sql: sql}, nil
+}
+
+func (r *reader) each(service, query string, one func(table.Row) error, args ...any) {
+	if r.err != nil {
+		return
+	}
+	if err := table.All(r.ctx, r.dbs[service], r.sql[query], args, one); err != nil {
+		r.err = fmt.Errorf("read %s of %s: %w", query, service, err)
+	}
+}
+
+func read(ctx context.Context, dbs map[string]table.DB) (*books, error) {
+	r, err := newReader(ctx, dbs)
+	if err != nil {
+		return nil, err
+	}
 	b := &books{byID: map[string]*order{}, mails: map[string]int{}}
 	b.readOrders(r)
 	b.readMoney(r)

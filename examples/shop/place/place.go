@@ -12,7 +12,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/store"
@@ -24,8 +23,8 @@ type Shop interface {
 	Prepare(ctx context.Context, service string) error
 	// Service opens a service: its own tables and first rows are made where they are not there.
 	Service(ctx context.Context, name string, bus broker.Broker, o *service.Options) (Service, error)
-	// Audit reads what is there.
-	Audit(ctx context.Context) ([]audit.Invariant, error)
+	// Read is the tables of all six databases, for package audit; they must be there.
+	Read(ctx context.Context) (map[string]table.DB, error)
 	// Close closes every database that was opened.
 	Close() error
 }
@@ -118,17 +117,17 @@ func (d *Databases[TTx]) Service(ctx context.Context, name string, bus broker.Br
 	return s, nil
 }
 
-// Audit reads what is there.
-func (d *Databases[TTx]) Audit(ctx context.Context) ([]audit.Invariant, error) {
-	read := map[string]table.DB{}
+// Read is the tables of all six databases, which must be there.
+func (d *Databases[TTx]) Read(ctx context.Context) (map[string]table.DB, error) {
+	out := map[string]table.DB{}
 	for _, name := range service.Names() {
 		home, err := d.Home(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		read[name] = home.Read
+		out[name] = home.Read
 	}
-	return audit.Run(ctx, read)
+	return out, nil
 }
 
 // Close closes every database that was opened.

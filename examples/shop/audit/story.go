@@ -1,0 +1,117 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/store"
+)
+
+// A Tally is what the databases count. It is cheap enough to be asked for several times a second.
+type Tally struct {
+	Placed, Confirmed, Cancelled int // orders
+	Written, Handled             int // messages in the outboxes; marks, of each consumer
+}
+
+// Count reads the databases, which are named as for Run.
+func Count(ctx context.Context, databases map[string]table.DB) (Tally, error) {
+	var t Tally
+	r, err := newReader(ctx, databases)
+	if err != nil {
+		return t, err
+	}
+	r.each("order", "CountStates", func(row table.Row) error {
+		var state string
+		var n int
+		err := row.Scan(&state, &n)
+		t.Placed += n
+		switch state {
+		case "confirmed":
+			t.Confirmed += n
+		case "cancelled":
+			t.Cancelled += n
+		}
+		return err
+	})
+	add := func(to *int) func(table.Row) error {
+		return func(row table.Row) error {
+			var n int
+			err := row.Scan(&n)
+			*to += n
+			return err
+		}
+	}
+	for _, name := range services() {
+		r.each(name, "CountOutbox", add(&t.Written))
+		r.each(name, "CountMarks", add(&t.Handled))
+	}
+	return t, r.err
+}
+
+// A Chapter is one message of an order's story: who said it, and who took it.
+type Chapter struct {
+	Service string // that said it
+	Type    string
+	ID      string
+	Row     int64  // its place in that service's outbox
+	Cause   string // the id of the message whose handler said it; "" at first
+	Depth   int    // how many messages led to it
+	Taken   []Taken
+}
+
+// Taken is what became of a message at one service.
+type Taken struct {
+	Service string
+	Outcome string // done, rejected
+	Reason  string // of a rejection
+}
+
+// Story tells an order's messages, each behind the one that caused it. It goes by what the messages say
+// of their causes, not by clocks.
+func Story(ctx context.Context, databases map[string]table.DB, order string) ([]Chapter, error) {
+	r, err := newReader(ctx, databases)
+	if err != nil {
+		return nil, err
+	}
+	var all []Chapter
+	for _, name := range services() {
+		r.each(name, "Said", func(row table.Row) error {
+			c := Chapter{Service: name}
+			defer func() { all = append(all, c) }()
+			return row.Scan(&c.Row, &c.ID, &c.Type, &c.Cause)
+		}, order)
+	}
+	for i := range all {
+		all[i].Taken = takers(r, all[i].ID)
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("story of order %s: %w", order, r.err)
+	}
+	return told(all, "", 0), nil
+}
+
+func takers(r *reader, id string) (out []Taken) {
+	for _, name := range services() {
+		r.each(name, "Taken", func(row table.Row) error {
+			t := Taken{Service: name}
+			var outcome int16
+			err := row.Scan(&outcome, &t.Reason)
+			t.Outcome = store.Outcome(outcome).String()
+			out = append(out, t)
+			return err
+		}, id)
+	}
+	return out
+}
+
+// told is what cause led to, each with what it led to itself.
+func told(all []Chapter, cause string, depth int) (out []Chapter) {
+	for _, c := range all {
+		if c.Cause == cause {
+			c.Depth = depth
+			out = append(append(out, c), told(all, c.ID, depth+1)...)
+		}
+	}
+	return out
+}
