@@ -1,0 +1,110 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// Ack notes ds; they are committed soon, with others, and at the latest when their lane is handed over or the
+// subscription is closed. What is acknowledged and not committed when the process dies comes again.
+func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone != nil {
+		return s.gone
+	}
+	if s.assigned.ack(ds) {
+		signal(s.dirty)
+	}
+	return nil
+}
+
+// commitLoop commits what is acknowledged, not more often than Options.Commit says.
+func (s *Subscription) commitLoop() {
+	for {
+		select {
+		case <-s.dirty:
+		case <-s.ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(s.b.opts.Commit):
+		case <-s.ctx.Done():
+			return
+		}
+		s.committing.Lock()
+		err := s.commit(s.ctx, nil)
+		s.committing.Unlock()
+		if err != nil { // a rebalance is under way, or Kafka is: the next turn has it
+			signal(s.dirty)
+		}
+	}
+}
+
+// commitLast commits before the member leaves; what a rebalance refuses is tried again.
+func (s *Subscription) commitLast(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.b.opts.Session)
+	defer cancel()
+	for {
+		s.committing.Lock()
+		err := s.commit(ctx, nil)
+		s.committing.Unlock()
+		if !isAny(err, kerr.RebalanceInProgress) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// commit stores what is acknowledged of ps, or of all lanes. s.committing is held, so that no lane is handed
+// over, and then moved back by a commit that was still under way.
+func (s *Subscription) commit(ctx context.Context, ps map[string][]int32) (err error) {
+	s.mu.Lock()
+	offsets := s.assigned.offsets(ps)
+	if s.lazy {
+		offsets = nil
+	}
+	s.mu.Unlock()
+	if len(offsets) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.b.opts.Session)
+	defer cancel()
+	s.cl.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, failed error) {
+		if err = failed; err == nil {
+			err = s.stored(offsets, resp)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("commit offsets of group %q: %w", s.group.Name, err)
+	}
+	return nil
+}
+
+func (s *Subscription) stored(offsets map[string]map[int32]kgo.EpochOffset, resp *kmsg.OffsetCommitResponse) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", laneName(t.Topic, p.Partition), err))
+				continue
+			}
+			s.assigned.stored(t.Topic, p.Partition, offsets[t.Topic][p.Partition].Offset)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,129 @@
+package kafkabroker_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/brokertest"
+	"github.com/skald-go/skald/broker/kafkabroker"
+	"github.com/skald-go/skald/internal/need"
+)
+
+// TestBroker runs the suite on a Kafka of three brokers in this process.
+func TestBroker(t *testing.T) {
+	fake := newFake(t)
+	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
+		h := harness(t, fake.seeds)
+		h.Disturb = fake.disturb
+		return h
+	})
+}
+
+// TestBrokerOnKafka runs it on a real one.
+func TestBrokerOnKafka(t *testing.T) {
+	seeds := need.Kafka(t)
+	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
+		h := harness(t, seeds)
+		h.Messages = 5000
+		return h
+	})
+}
+
+func harness(t *testing.T, seeds string) brokertest.Harness {
+	raw, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(seeds, ",")...), kgo.MetadataMinAge(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(raw.Close)
+	return brokertest.Harness{
+		Open: func(t *testing.T) brokertest.Broker { return open(t, seeds, nil) },
+		Limit: func(t *testing.T, topic string, bytes int) {
+			value := fmt.Sprint(bytes)
+			resp, err := kadm.NewClient(raw).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &value}}, topic)
+			if err == nil {
+				_, err = resp.On(topic, func(r *kadm.AlterConfigsResponse) error { return r.Err })
+			}
+			if err != nil {
+				t.Fatalf("limit topic: %v", err)
+			}
+		},
+		Foreign: func(t *testing.T, topic string, r brokertest.Record) {
+			rec := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Data}
+			for _, h := range r.Headers {
+				rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})
+			}
+			if err := raw.ProduceSync(t.Context(), rec).FirstErr(); err != nil {
+				t.Fatalf("produce: %v", err)
+			}
+		},
+		Kill: func(_ *testing.T, s broker.Subscription) { s.(*kafkabroker.Subscription).Kill() },
+	}
+}
+
+func open(t *testing.T, seeds string, opts *kafkabroker.Options) *kafkabroker.Broker {
+	t.Helper()
+	b, err := kafkabroker.New(seeds, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+type fake struct {
+	*kfake.Cluster
+	seeds string
+}
+
+func newFake(t *testing.T, more ...kfake.Opt) *fake {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3), kfake.BrokerConfigs(map[string]string{
+		"group.initial.rebalance.delay.ms": "0",
+	})}, more...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	seeds := ""
+	for i, a := range c.ListenAddrs() {
+		if i > 0 {
+			seeds += ","
+		}
+		seeds += a
+	}
+	return &fake{c, seeds}
+}
+
+// disturb fails produce requests with what real brokers answer, some of them after they took effect, and moves
+// leaders about.
+func (f *fake) disturb(t *testing.T) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		rng := rand.New(rand.NewPCG(21, 22))
+		errs := []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.RequestTimedOut, kerr.InvalidRecord, kerr.UnknownServerError, kerr.CorruptMessage}
+		for ctx.Err() == nil {
+			h := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: errs[rng.IntN(len(errs))]})
+			if rng.IntN(5) == 0 {
+				f.ShufflePartitionLeaders()
+			}
+			waiting, end := context.WithTimeout(ctx, time.Second)
+			_ = h.Wait(waiting, 1)
+			end()
+			<-time.After(time.Duration(rng.IntN(10)) * time.Millisecond)
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}

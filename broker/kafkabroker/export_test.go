@@ -1,0 +1,24 @@
+package kafkabroker
+
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-go/skald"
+)
+
+// Kill ends the member as sudden death would: nothing is committed and, if it has a stable name, nobody is told.
+func (s *Subscription) Kill() {
+	s.mu.Lock()
+	s.lazy = true
+	s.mu.Unlock()
+	_ = s.end(s.ctx, errors.New("killed"))
+}
+
+// Encode is how m travels.
+func Encode(m skald.Message) *kgo.Record {
+	r := &kgo.Record{}
+	newEncoder([]skald.Message{m}).encode(&m, r)
+	return r
+}

@@ -1,0 +1,259 @@
+// Package kafkabroker speaks to Apache Kafka (and what speaks its protocol) by franz-go.
+//
+// A message travels as CloudEvents in binary mode: its topic verbatim, the partition by murmur2 of the key as
+// Java's client has it, no key as no Kafka key, the value the payload, everything else in headers (record.go).
+// A lane is a partition, "orders/3"; a position is an offset; an acknowledgement is a committed offset. Kafka does
+// not count deliveries: Attempt is always 0.
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// Options of a Broker. The zero value is fine.
+type Options struct {
+	// Patience is how long a call to Publish waits for Kafka before it is answered as an outage. What was sent
+	// by then may still become durable later. Default 10 s, at least 100 ms.
+	Patience time.Duration
+	// Session is how long a member of a group may be silent before its lanes go to others. Default 6 s, which is
+	// also the least that Kafka allows unless told otherwise.
+	Session time.Duration
+	// Heartbeat is how often a member says that it lives. Default a third of Session.
+	Heartbeat time.Duration
+	// Commit is how long an acknowledgement may wait to be committed with others. Default 100 ms.
+	Commit time.Duration
+	// Prefetch is how many messages a subscription holds ready, at most about 16 MiB of them. Default 2,000.
+	Prefetch int
+	// Round is how many messages are handed to Kafka before the answers to all of them are awaited. Default
+	// 20,000, at most 100,000, and at most about 32 MiB of them.
+	Round int
+	// Replicas is the replication factor of topics that MakeTopics makes. Default: the cluster's.
+	Replicas int16
+	// Client are further options of the franz-go clients: TLS, SASL, a logger. What the driver sets itself wins.
+	Client []kgo.Opt
+}
+
+const maxBytesRound = 32 << 20
+
+func (o *Options) orDefaults() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	out.Patience = max(or(out.Patience, 10*time.Second), 100*time.Millisecond)
+	out.Session = or(out.Session, 6*time.Second)
+	out.Heartbeat = or(out.Heartbeat, out.Session/3)
+	out.Commit = or(out.Commit, 100*time.Millisecond)
+	out.Prefetch = or(out.Prefetch, 2000)
+	out.Round = min(or(out.Round, 20_000), 100_000)
+	out.Replicas = or(out.Replicas, -1)
+	return out
+}
+
+func or[T int | int16 | time.Duration](v, otherwise T) T {
+	if v <= 0 {
+		return otherwise
+	}
+	return v
+}
+
+// Broker is one client of a Kafka cluster: one producer, and a consumer per subscription.
+type Broker struct {
+	opts  Options
+	seeds []string
+	cl    *kgo.Client
+	adm   *kadm.Client
+
+	publisher
+
+	mu     sync.Mutex // of what follows; never held together with the publisher's
+	subs   map[*Subscription]bool
+	closed bool
+}
+
+var (
+	_ broker.Broker     = (*Broker)(nil)
+	_ broker.TopicMaker = (*Broker)(nil)
+)
+
+// ParseURL takes the seed brokers out of kafka://host:port[,host:port].
+func ParseURL(s string) (seeds string, err error) {
+	rest, ok := strings.CutPrefix(s, "kafka://")
+	rest = strings.TrimSuffix(rest, "/")
+	if !ok || rest == "" {
+		return "", fmt.Errorf("broker URL %q: want kafka://host:port[,host:port]", redacted(s))
+	}
+	return rest, checkSeeds(rest)
+}
+
+func checkSeeds(seeds string) error {
+	for _, s := range strings.Split(seeds, ",") {
+		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" || strings.ContainsAny(s, "/@?#") {
+			return fmt.Errorf("seed brokers: %q is not host:port", redacted(s))
+		}
+	}
+	return nil
+}
+
+// redacted drops what may be a password.
+func redacted(s string) string {
+	if u, err := url.Parse(s); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	if at := strings.LastIndexByte(s, '@'); at >= 0 {
+		return "…" + s[at:]
+	}
+	return s
+}
+
+// New makes a client of the cluster that seeds, "host:port[,host:port]", belong to. It does not connect yet.
+func New(seeds string, opts *Options) (*Broker, error) {
+	if err := checkSeeds(seeds); err != nil {
+		return nil, err
+	}
+	b := &Broker{opts: opts.orDefaults(), seeds: strings.Split(seeds, ","), subs: map[*Subscription]bool{}}
+	b.publisher.init(b.opts)
+	cl, err := kgo.NewClient(b.client(b.producing()...)...)
+	if err != nil {
+		return nil, fmt.Errorf("make Kafka client: %w", err)
+	}
+	b.cl, b.adm = cl, kadm.NewClient(cl)
+	b.publisher.start(cl)
+	return b, nil
+}
+
+// client are the options of every client of this broker.
+func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
+	out := append([]kgo.Opt{kgo.ClientID("skald")}, b.opts.Client...)
+	out = append(out,
+		kgo.SeedBrokers(b.seeds...),
+		kgo.MetadataMinAge(100*time.Millisecond), // a moved leader is found soon
+		kgo.DialTimeout(5*time.Second),
+	)
+	return append(out, more...)
+}
+
+// Incarnation is the cluster's id.
+func (b *Broker) Incarnation(ctx context.Context) (string, error) {
+	md, err := b.adm.BrokerMetadata(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask Kafka for its cluster id: %w", orClosed(err))
+	}
+	if md.Cluster == "" {
+		return "", errors.New("ask Kafka for its cluster id: it has none")
+	}
+	return md.Cluster, nil
+}
+
+// MakeTopics makes those of topics that do not exist. With lanes 0 the cluster decides how many they get.
+func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) error {
+	n := int32(lanes)
+	if lanes <= 0 {
+		n = -1
+	}
+	for _, t := range topics {
+		if !nameOK(t) {
+			return fmt.Errorf("make topic %q: a name is 1 to 249 of A-Z a-z 0-9 . _ -", t)
+		}
+	}
+	made, err := b.adm.CreateTopics(ctx, n, b.opts.Replicas, nil, topics...)
+	if err != nil {
+		return fmt.Errorf("make topics: %w", orClosed(err))
+	}
+	for _, t := range made.Sorted() {
+		if t.Err != nil && !errors.Is(t.Err, kerr.TopicAlreadyExists) {
+			return fmt.Errorf("make topic %q: %w: %s", t.Topic, t.Err, t.ErrMessage)
+		}
+	}
+	return b.awaitTopics(ctx, topics)
+}
+
+func nameOK(name string) bool {
+	other := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
+	}
+	return name != "" && len(name) <= 249 && !strings.ContainsFunc(name, other)
+}
+
+// awaitTopics waits until the brokers know what was made: Kafka answers a little before they do.
+func (b *Broker) awaitTopics(ctx context.Context, topics []string) error {
+	for {
+		found, err := b.topicsOf(ctx, topics)
+		if err != nil {
+			return err
+		}
+		ready := true
+		for _, t := range topics {
+			ready = ready && found[t] == nil
+		}
+		if ready {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for new topics: %w", ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// topicsOf says of each topic why it cannot be used; nil if it can.
+func (b *Broker) topicsOf(ctx context.Context, topics []string) (map[string]error, error) {
+	md, err := b.adm.Metadata(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("look up topics: %w", orClosed(err))
+	}
+	out := map[string]error{}
+	for _, t := range topics {
+		d, ok := md.Topics[t]
+		switch {
+		case !ok, errors.Is(d.Err, kerr.UnknownTopicOrPartition), errors.Is(d.Err, kerr.InvalidTopicException):
+			out[t] = fmt.Errorf("topic %q: %w", t, broker.ErrNoTopic)
+		case d.Err != nil && !kerr.IsRetriable(d.Err):
+			out[t] = fmt.Errorf("topic %q: %w", t, d.Err)
+		case d.Err != nil || len(d.Partitions) == 0:
+			out[t] = fmt.Errorf("topic %q is not ready: %w", t, kerr.LeaderNotAvailable)
+		}
+	}
+	return out, nil
+}
+
+// Close leaves all groups, answers what is under way with an outage and closes all connections.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	subs := b.subs
+	b.subs, b.closed = nil, true
+	b.mu.Unlock()
+	var wg sync.WaitGroup
+	for s := range subs {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), b.opts.Session)
+			defer cancel()
+			s.end(ctx, broker.ErrClosed)
+		})
+	}
+	wg.Wait()
+	b.publisher.stop()
+	b.cl.Close()
+	return nil
+}
+
+func orClosed(err error) error {
+	if errors.Is(err, kgo.ErrClientClosed) {
+		return fmt.Errorf("%w: %w", broker.ErrClosed, err)
+	}
+	return err
+}
