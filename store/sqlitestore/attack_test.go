@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -400,8 +399,5 @@ func TestMigrateAtOnce(t *testing.T) {
 	var source string
 	if err := db.QueryRow("INSERT INTO skald_outbox (topic, type) VALUES ('t', 'x') RETURNING source").Scan(&source); err != nil || source != "/new/main" {
 		t.Errorf("source = %q, %v", source, err)
-	}
-	if !strings.HasPrefix(source, "/") {
-		t.Error(source)
 	}
 }

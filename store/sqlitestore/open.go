@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"modernc.org/sqlite"
+
+	"github.com/skald-go/skald/internal/sqlfile"
 )
 
 const (
@@ -62,8 +64,12 @@ func dsn(path string) string {
 
 // engine checks the version of SQLite.
 func engine(ctx context.Context, db *sql.DB) error {
+	text, err := sqlfile.Load(statements, "sql", "")
+	if err != nil {
+		return err
+	}
 	var version string
-	if err := db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version); err != nil {
+	if err := db.QueryRowContext(ctx, text["Engine"]).Scan(&version); err != nil {
 		return err
 	}
 	if olderThan(version, 3, 51, 3) {

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -69,11 +71,24 @@ func pullAll(t testing.TB, s *Store) []store.Row {
 	return page.Rows
 }
 
+// Every statement can be prepared on a new file, and is used.
 func TestStatementsPrepare(t *testing.T) {
 	_, db, _ := fresh(t)
 	text, err := sqlfile.Load(statements, "sql", "")
 	if err != nil {
 		t.Fatal(err)
+	}
+	code := ""
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code += string(b)
 	}
 	for name, q := range text {
 		stmt, err := db.PrepareContext(t.Context(), q)
@@ -82,6 +97,14 @@ func TestStatementsPrepare(t *testing.T) {
 			continue
 		}
 		_ = stmt.Close()
+		if !strings.Contains(code, `"`+name+`"`) {
+			t.Errorf("%s is used nowhere", name)
+		}
+	}
+	for _, used := range regexp.MustCompile(`(?:exec|count|row|rows|query)\((?:quiet\()?ctx\)?, "(\w+)"`).FindAllStringSubmatch(code, -1) {
+		if text[used[1]] == "" {
+			t.Errorf("%s is no statement", used[1])
+		}
 	}
 }
 

@@ -15,9 +15,6 @@ SELECT version, name, checksum FROM skald_migration ORDER BY version;
 -- name: InsertMigration
 INSERT INTO skald_migration (version, name, checksum) VALUES (?1, ?2, ?3);
 
--- name: Version
-SELECT coalesce(max(version), 0) FROM skald_migration;
-
 -- name: Source
 SELECT dflt_value FROM pragma_table_info('skald_outbox') WHERE name = 'source';
 
