@@ -1,0 +1,52 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// A call is one statement of a pipeline and what becomes of its answer.
+type call struct {
+	sql  string
+	args []any
+	scan func(scanner) error // for each row; nil: rows are not looked at
+	done func(n int64)       // the rows it touched; only without scan
+}
+
+type scanner interface{ Scan(dest ...any) error }
+
+// A runner carries out calls as one transaction of its own, READ COMMITTED, in one round trip where it can.
+type runner interface {
+	run(ctx context.Context, calls ...call) error
+}
+
+func (c *core) call(name string, args ...any) call { return call{sql: c.sql[name], args: args} }
+
+func (c call) into(dest ...any) call {
+	c.scan = func(row scanner) error { return row.Scan(dest...) }
+	return c
+}
+
+// session binds the transaction that it opens: see the statement.
+func (c *core) session(wait, idle time.Duration) call {
+	return c.call("Session", millis(wait), millis(idle))
+}
+
+// millis is d as PostgreSQL's settings have it; there 0 would be for ever.
+func millis(d time.Duration) string {
+	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)
+}
+
+// short runs calls in a short transaction of our own.
+func (c *core) short(ctx context.Context, act string, calls ...call) error {
+	if c.err != nil {
+		return c.err
+	}
+	all := append([]call{c.session(defaultWait, defaultHandle)}, calls...)
+	if err := c.runner.run(ctx, all...); err != nil {
+		return fmt.Errorf("%s: %w", act, c.explain(err))
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+var (
+	errRowsOnly = errors.New("an effect in a transaction of yours may hold rows only")
+	errEnded    = errors.New("the unit is ended")
+)
+
+// entities are those that a transaction has locked: each is raised once, however often it is named. The version
+// is 0 where only the server knows it yet.
+type entities map[[2]string]int64
+
+func byEntity(a, b store.Lock) int {
+	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
+}
+
+// keyBytes is the key of an entity, a long one as its hash: an index entry is limited.
+func keyBytes(key string) []byte {
+	if len(key) > maxName {
+		return []byte(name(key))
+	}
+	return []byte(key)
+}
+
+func lockArgs(l store.Lock) []any { return []any{name(l.Space), keyBytes(l.Key)} }
+
+// intake are the calls that take in, their answers going to found.
+func (c *core) intake(in store.Intake, found *store.Found) ([]call, error) {
+	found.Marks, found.Locks = make([]store.Verdict, len(in.Marks)), make([]int64, len(in.Locks))
+	var calls []call
+	for _, i := range order(in.Marks, byIdentity) {
+		take, err := c.takeMark(&in.Marks[i], &found.Marks[i])
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, take...)
+	}
+	last := -1
+	for _, i := range order(in.Locks, byEntity) {
+		if last >= 0 && byEntity(in.Locks[last], in.Locks[i]) == 0 {
+			first, again := &found.Locks[last], &found.Locks[i]
+			calls[len(calls)-1].scan = chain(calls[len(calls)-1].scan, func() { *again = *first })
+			continue
+		}
+		last = i
+		calls = append(calls, c.call("LockEntity", lockArgs(in.Locks[i])...).into(&found.Locks[i]))
+	}
+	return calls, nil
+}
+
+func chain(scan func(scanner) error, then func()) func(scanner) error {
+	return func(row scanner) error {
+		if err := scan(row); err != nil {
+			return err
+		}
+		then()
+		return nil
+	}
+}
+
+// locked are the entities that an intake has locked.
+func locked(in store.Intake, found store.Found) entities {
+	if len(in.Locks) == 0 {
+		return nil
+	}
+	out := entities{}
+	for i, l := range in.Locks {
+		out[[2]string{l.Space, l.Key}] = found.Locks[i]
+	}
+	return out
+}
+
+// outflow are the calls that carry out es in one transaction: guards first, then all rows behind kept, in order.
+func (c *core) outflow(es []store.Effect, kept []row, have entities) ([]call, error) {
+	var calls []call
+	for i := range es {
+		e := &es[i]
+		if e.Mark != nil {
+			mark, err := c.guardMark(e.Mark)
+			if err != nil {
+				return nil, err
+			}
+			calls = append(calls, mark...)
+		}
+		locks, err := c.guardLocks(e.Locks, &have)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, locks...)
+		rows, err := columns(e.Rows)
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, rows...)
+		if e.Lane != nil {
+			calls = append(calls, c.progress(e.Lane)...)
+		}
+	}
+	if len(kept) > 0 {
+		calls = append(calls, c.insert(kept))
+	}
+	return calls, nil
+}
+
+// guardLocks locks what is not locked yet, and compares versions.
+func (c *core) guardLocks(locks []store.Lock, have *entities) ([]call, error) {
+	var calls []call
+	for _, i := range order(locks, byEntity) {
+		l := locks[i]
+		key := [2]string{l.Space, l.Key}
+		version, again := (*have)[key]
+		switch {
+		case again && (l.Version == 0 || l.Version == version):
+			continue
+		case again && version != 0:
+			return nil, fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, version, l.Version, store.ErrLost)
+		case again:
+			calls = append(calls, c.call("CheckEntity", append(lockArgs(l), l.Version)...))
+		case l.Version == 0:
+			calls = append(calls, c.call("LockEntity", lockArgs(l)...))
+		default:
+			calls = append(calls, c.call("GuardEntity", append(lockArgs(l), l.Version)...))
+		}
+		if *have == nil {
+			*have = entities{}
+		}
+		(*have)[key] = l.Version
+	}
+	return calls, nil
+}
+
+// messages are the rows of es.
+func messages(es []store.Effect) []skald.Message {
+	var out []skald.Message
+	for _, e := range es {
+		out = append(out, e.Rows...)
+	}
+	return out
+}
+
+// said are the rows of effects that may hold nothing else.
+func said(es []store.Effect) ([]row, error) {
+	var out []row
+	for i := range es {
+		if es[i].Mark != nil || len(es[i].Locks) > 0 || es[i].Lane != nil {
+			return nil, errRowsOnly
+		}
+		rows, err := columns(es[i].Rows)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rows...)
+	}
+	return out, nil
+}
+
+// Apply carries out each effect for itself, in order. Many that only move cursors go in one statement.
+func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	stood := make([]bool, len(es))
+	if c.err != nil {
+		return stood, c.err
+	}
+	for i := 0; i < len(es); {
+		if n := cursorsOnly(es[i:]); n > 1 {
+			if err := c.keepAll(ctx, es[i:i+n], stood[i:i+n]); err != nil {
+				return stood, err
+			}
+			i += n
+			continue
+		}
+		var err error
+		if stood[i], err = c.applyOne(ctx, es[i]); err != nil {
+			return stood, err
+		}
+		i++
+	}
+	return stood, nil
+}
+
+func (c *core) applyOne(ctx context.Context, e store.Effect) (bool, error) {
+	calls, err := c.outflow([]store.Effect{e}, nil, nil)
+	if err == nil && len(calls) == 0 {
+		return true, ctx.Err()
+	}
+	if err == nil {
+		err = c.short(ctx, "apply", calls...)
+	}
+	return c.verdict(err, e)
+}
+
+// verdict tells a lost guard from an error, and wakes whoever waits for rows.
+func (c *core) verdict(err error, e store.Effect) (bool, error) {
+	switch {
+	case err == nil:
+		if len(e.Rows) > 0 {
+			c.wake()
+		}
+		return true, nil
+	case lost(err) || errors.Is(err, store.ErrLost):
+		return false, nil
+	}
+	return false, limit(err, e.Rows)
+}

@@ -1,0 +1,130 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/store"
+)
+
+// A SourceError says that the database has another name than the one that was asked for. The name is part of the
+// identity of every message: changing it would make repeats look new.
+type SourceError struct{ Have, Want string }
+
+func (e *SourceError) Error() string {
+	return fmt.Sprintf("store: the source of this database is %q, not %q: leave --source out, or migrate another schema", e.Have, e.Want)
+}
+
+// lostGuard is what skald_guard raises.
+const lostGuard = "SK001"
+
+// state is the SQLSTATE of err, "" if it has none.
+func state(err error) string {
+	var s interface{ SQLState() string }
+	if errors.As(err, &s) {
+		return s.SQLState()
+	}
+	return ""
+}
+
+func lost(err error) bool { return state(err) == lostGuard }
+
+// Outage tells whether err is nobody's fault and worth the same try again.
+func (c *core) Outage(err error) bool {
+	if err == nil || store.Incurable(err) {
+		return false
+	}
+	if errors.Is(err, store.ErrBusy) {
+		return true
+	}
+	switch code := state(err); {
+	case code == "":
+		return brokenLine(err)
+	case code == "40001", code == "40P01", code == "55P03", code == "57014", code == "25P03", code == "25P04":
+		return true // serialisation, deadlock, lock, cancelled, idle or long transaction ended
+	case code == "25006", code == "58030":
+		return true // a standby, or read-only for now; an I/O error
+	case code == "28000", code == "28P01", code == "3D000":
+		return false
+	}
+	return classOf(err, "08", "53", "57")
+}
+
+func classOf(err error, classes ...string) bool {
+	code := state(err)
+	for _, c := range classes {
+		if strings.HasPrefix(code, c) {
+			return true
+		}
+	}
+	return false
+}
+
+// brokenLine tells errors that no server sent.
+func brokenLine(err error) bool {
+	var dial *pgconn.ConnectError
+	var op net.Error
+	return errors.As(err, &dial) || errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) || errors.Is(err, context.DeadlineExceeded) ||
+		pgconn.Timeout(err) || pgconn.SafeToRetry(err) || closedLine(err)
+}
+
+func closedLine(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "conn closed") || strings.Contains(text, "bad connection") || strings.Contains(text, "closed pool")
+}
+
+// explain gives errors that waiting cannot cure their remedy.
+func (c *core) explain(err error) error {
+	switch state(err) {
+	case "42P01", "3F000", "42883", "42703": // table, schema, function, column
+		if strings.Contains(err.Error(), "skald_") || state(err) == "3F000" {
+			return c.schemaError(0)
+		}
+	case "42501":
+		return &store.RightError{What: refused(err), Remedy: "run: skald migrate --check, which names the GRANT", Err: err}
+	}
+	return err
+}
+
+func refused(err error) string {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		return strings.TrimPrefix(pe.Message, "permission denied for ")
+	}
+	return "a table"
+}
+
+func (c *core) schemaError(have int) error {
+	return &store.SchemaError{Where: "schema " + c.schema, Have: have, Need: oldest, Last: newest,
+		Remedy: "run: skald migrate --store URL --schema " + c.schema}
+}
+
+// limit names the message of rows that broke a CHECK constraint.
+func limit(err error, rows []skald.Message) error {
+	if state(err) != "23514" || !strings.Contains(err.Error(), "skald_outbox_") {
+		return err
+	}
+	for i := range rows {
+		if e := complete.Limits(&rows[i]); e != nil {
+			return e
+		}
+	}
+	e := &store.LimitError{What: "a limit of the outbox is broken"}
+	if len(rows) > 0 {
+		e.Topic, e.Type = rows[0].Topic, rows[0].Type
+	}
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		e.What = "the constraint " + pe.ConstraintName + " is broken"
+	}
+	return e
+}

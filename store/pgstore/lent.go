@@ -1,0 +1,134 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// lent is the transaction as the handler has it: it does all but end.
+type lent struct {
+	pgx.Tx
+	s     *Store
+	kept  []row           // for the commit
+	says  []skald.Message // topic and type of those, to name one that breaks a limit
+	inner []*savepoint
+}
+
+func (*lent) Commit(context.Context) error   { return store.ErrLent }
+func (*lent) Rollback(context.Context) error { return store.ErrLent }
+
+// Begin makes a savepoint. What was kept is written before it, so that rows keep the order of the calls.
+func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
+	if len(l.kept) > 0 {
+		if err := exec(ctx, l.Tx, l.s.insert(l.kept)); err != nil {
+			return nil, fmt.Errorf("write rows before a savepoint: %w", limit(l.s.explain(err), l.says))
+		}
+		l.kept, l.says = nil, nil
+		l.s.wake()
+	}
+	tx, err := l.Tx.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l.nest(tx), nil
+}
+
+func (l *lent) nest(tx pgx.Tx) *savepoint {
+	sp := &savepoint{Tx: tx, of: l, open: true}
+	l.inner = append(l.inner, sp)
+	return sp
+}
+
+// keeps tells whether rows can wait for the commit: not while a savepoint is open, which might undo them.
+func (l *lent) keeps() bool {
+	for _, sp := range l.inner {
+		if sp.open {
+			return false
+		}
+	}
+	return true
+}
+
+// end makes the transaction, and all in it, refuse to be used.
+func (l *lent) end() {
+	l.Tx = ended()
+	for _, sp := range l.inner {
+		sp.Tx = l.Tx
+	}
+}
+
+// ended is a transaction that answers pgx.ErrTxClosed to all.
+func ended() pgx.Tx {
+	b := &pgx.Batch{}
+	b.BeginTx(pgx.TxOptions{})
+	return pgx.FailedBatchResults(b, errEnded).Tx()
+}
+
+// A savepoint is what lent.Begin gives.
+type savepoint struct {
+	pgx.Tx
+	of   *lent
+	open bool
+}
+
+func (sp *savepoint) Begin(ctx context.Context) (pgx.Tx, error) {
+	tx, err := sp.Tx.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return sp.of.nest(tx), nil
+}
+
+func (sp *savepoint) Commit(ctx context.Context) error {
+	sp.open = false
+	return sp.Tx.Commit(ctx)
+}
+
+func (sp *savepoint) Rollback(ctx context.Context) error {
+	sp.open = false
+	return sp.Tx.Rollback(ctx)
+}
+
+// Write adds es to tx, which it never commits.
+func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error {
+	if s.err != nil {
+		return s.err
+	}
+	rows, err := said(es)
+	if err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	if len(rows) == 0 {
+		return ctx.Err()
+	}
+	if l, ok := tx.(*lent); ok && l.s.core == s.core && l.keeps() {
+		return l.keep(ctx, rows, es)
+	}
+	if err := exec(ctx, tx, s.insert(rows)); err != nil {
+		return fmt.Errorf("write: %w", limit(s.explain(err), messages(es)))
+	}
+	s.wake()
+	return nil
+}
+
+func (l *lent) keep(ctx context.Context, rows []row, es []store.Effect) error {
+	if l.Tx.Conn() == nil {
+		return fmt.Errorf("write: %w", errors.Join(errEnded, pgx.ErrTxClosed))
+	}
+	l.kept = append(l.kept, rows...)
+	for _, m := range messages(es) {
+		l.says = append(l.says, skald.Message{Topic: m.Topic, Type: m.Type})
+	}
+	return ctx.Err()
+}
+
+func exec(ctx context.Context, tx pgx.Tx, c call) error {
+	_, err := tx.Exec(ctx, c.sql, c.args...)
+	return err
+}

@@ -1,0 +1,192 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+const (
+	maxReason = 1 << 10
+	maxName   = 1 << 10 // of a consumer, source or id as it is; a longer one is kept as its hash: an index entry is limited
+
+	markSlot = 48 * time.Hour
+	ahead    = time.Hour        // an id that is further ahead of the clock carries no time
+	skew     = 20 * time.Minute // by which two clocks may differ about that
+)
+
+// A home is where the mark of an identity lies. Between ahead-skew and ahead+skew it lies in both tables, so that
+// two processes whose clocks differ cannot both find it fresh.
+type home struct {
+	slot     int // -1: only among the timeless
+	timeless bool
+}
+
+func (c *core) home(id string) home {
+	at, ok := uuid7.Time(id)
+	if !ok || id != strings.ToLower(id) { // ids are told apart letter by letter, which uuid does not
+		return home{slot: -1, timeless: true}
+	}
+	before := at.Sub(c.now())
+	if before > ahead+skew {
+		return home{slot: -1, timeless: true}
+	}
+	return home{slot: slotOf(at), timeless: before > ahead-skew}
+}
+
+func slotOf(at time.Time) int { return int(at.Unix() / int64(markSlot/time.Second) % markSlots) }
+
+// markArgs are the arguments of InsertMark; m.As must be one that can be stored.
+func markArgs(m *store.Mark) ([]any, error) {
+	if m.As != store.Done && m.As != store.Rejected {
+		return nil, fmt.Errorf("mark %.40q: outcome %d cannot be stored", m.ID, m.As)
+	}
+	var reason *string
+	if m.As == store.Rejected {
+		reason = some(clip(legible(m.Reason)))
+	}
+	return []any{name(m.Consumer), name(m.Source), name(m.ID), int16(m.As), reason}, nil
+}
+
+// name is s as a key column can hold it.
+func name(s string) string {
+	if len(s) <= maxName && storable(s) {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// clip cuts a reason at the limit, between letters.
+func clip(s string) string {
+	if len(s) <= maxReason {
+		return s
+	}
+	n := maxReason
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+func byIdentity(a, b store.Mark) int {
+	return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source), cmp.Compare(a.ID, b.ID))
+}
+
+// order is the indices of list, stably sorted: intakes that take in the same order never wait in a circle.
+func order[T any](list []T, compare func(a, b T) int) []int {
+	idx := make([]int, len(list))
+	for i := range idx {
+		idx[i] = i
+	}
+	if len(list) > 1 {
+		slices.SortStableFunc(idx, func(i, j int) int { return compare(list[i], list[j]) })
+	}
+	return idx
+}
+
+// takeMark are the calls that insert m, or find what is there, into v.
+func (c *core) takeMark(m *store.Mark, v *store.Verdict) ([]call, error) {
+	args, err := markArgs(m)
+	if err != nil {
+		return nil, err
+	}
+	at, fresh := c.home(m.ID), true
+	count := func(n int64) { fresh = fresh && n > 0 }
+	found := func(row scanner) error {
+		if fresh {
+			return nil // it is ours
+		}
+		return row.Scan(&v.Outcome, &v.Reason)
+	}
+	var calls []call
+	find := call{sql: c.sql["FindTimeless"], args: args[:3], scan: found}
+	if at.timeless {
+		calls = append(calls, call{sql: c.sql["InsertTimeless"], args: args, done: count})
+	}
+	if at.slot >= 0 {
+		leaf := c.marks[at.slot]
+		calls = append(calls, call{sql: leaf["InsertMark"], args: append(slices.Clone(args), at.timeless), done: count})
+		find.sql = leaf["FindMark"]
+	}
+	return append(calls, find), nil
+}
+
+// guardMark are the calls that insert m or raise.
+func (c *core) guardMark(m *store.Mark) ([]call, error) {
+	args, err := markArgs(m)
+	if err != nil {
+		return nil, err
+	}
+	at := c.home(m.ID)
+	var calls []call
+	if at.timeless {
+		calls = append(calls, call{sql: c.sql["GuardTimeless"], args: args})
+	}
+	if at.slot >= 0 {
+		calls = append(calls, call{sql: c.marks[at.slot]["GuardMark"], args: append(slices.Clone(args), at.timeless)})
+	}
+	return calls, nil
+}
+
+// wanted are the ids of one table and their places in the answer.
+type wanted struct {
+	sources, ids []string
+	places       []int32
+}
+
+func (w *wanted) add(id store.Identity, place int) {
+	w.sources, w.ids, w.places = append(w.sources, name(id.Source)), append(w.ids, name(id.ID)), append(w.places, int32(place))
+}
+
+// Seen looks marks up, many in one statement for each leaf.
+func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
+	out := make([]store.Verdict, len(ids))
+	if len(ids) == 0 {
+		return out, c.err
+	}
+	var leaves [markSlots]wanted
+	var timeless wanted
+	for i, id := range ids {
+		if at := c.home(id.ID); at.slot >= 0 {
+			leaves[at.slot].add(id, i)
+		} else {
+			timeless.add(id, i)
+		}
+	}
+	scan := func(row scanner) error {
+		var n int32
+		var v store.Verdict
+		if err := row.Scan(&n, &v.Outcome, &v.Reason); err != nil {
+			return err
+		}
+		if n < 0 || int(n) >= len(out) {
+			return errors.New("an answer to no question")
+		}
+		out[n] = v
+		return nil
+	}
+	calls := []call{c.call("Walk")}
+	look := func(sql string, w wanted) {
+		if len(w.ids) > 0 {
+			calls = append(calls, call{sql: sql, args: []any{name(consumer), w.sources, w.ids, w.places}, scan: scan})
+		}
+	}
+	if c.err == nil {
+		for i := range leaves {
+			look(c.marks[i]["SeenMarks"], leaves[i])
+		}
+		look(c.sql["SeenTimeless"], timeless)
+	}
+	return out, c.short(ctx, "look up marks", calls...)
+}

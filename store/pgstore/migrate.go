@@ -1,0 +1,234 @@
+package pgstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed migration/*.sql
+var migrations embed.FS
+
+const (
+	oldest = 1 // the oldest version of the tables that this build works with
+	newest = 1
+)
+
+// Migrations are the files that Migrate applies, in order: NNN_name.sql, with /*schema*/ before each name.
+func Migrations() fs.FS {
+	sub, err := fs.Sub(migrations, "migration")
+	if err != nil {
+		return migrations // cannot be: the name is a constant
+	}
+	return sub
+}
+
+// A Migration is one file.
+type Migration struct {
+	Version  int
+	Name     string // of the file
+	Checksum string // SHA-256 of the file, in hexadecimal
+
+	text string
+}
+
+// MigrateOptions say how to migrate. The zero value works.
+type MigrateOptions struct {
+	Schema string // where the tables are; made if it is missing. Default "public"
+	// Source names this database in every message that it says. Default "/<database>/<schema>". Once set it stays:
+	// another one later is a *SourceError.
+	Source string
+}
+
+// A ChangedError says that a migration was changed after it had been applied.
+type ChangedError struct{ Schema, Name string }
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("store: %s was applied to schema %s in another text than this build has: do not edit an applied migration", e.Name, e.Schema)
+}
+
+// An EncodingError says that the database cannot hold every text.
+type EncodingError struct{ Database, Encoding string }
+
+func (e *EncodingError) Error() string {
+	return fmt.Sprintf("store: database %s has the encoding %s; Skald needs UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", e.Database, e.Encoding)
+}
+
+// A Database is a *pgxpool.Pool or a *pgx.Conn.
+type Database interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// Migrate makes the tables, or brings them up to date, in one transaction, and says what it did. Two at once go one
+// behind the other.
+func Migrate(ctx context.Context, db Database, o *MigrateOptions) ([]Migration, error) {
+	m, err := newMigrator(o)
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	var done []Migration
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+		done, err = m.migrate(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w", m.explain(err))
+	}
+	return done, nil
+}
+
+// Pending are the migrations that Migrate would apply. It changes nothing.
+func Pending(ctx context.Context, db Database, o *MigrateOptions) ([]Migration, error) {
+	m, err := newMigrator(o)
+	if err != nil {
+		return nil, fmt.Errorf("pending migrations: %w", err)
+	}
+	var out []Migration
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+		if out, err = m.pending(ctx, tx); err == nil && len(out) < len(m.files) {
+			err = m.sameSource(ctx, tx)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pending migrations: %w", m.explain(err))
+	}
+	return out, nil
+}
+
+type migrator struct {
+	*core
+	source string
+	files  []Migration
+	exists bool // the schema
+}
+
+func newMigrator(o *MigrateOptions) (*migrator, error) {
+	if o == nil {
+		o = &MigrateOptions{}
+	}
+	m := &migrator{core: newCore(nil, &Options{Schema: o.Schema}), source: o.Source}
+	if m.err != nil {
+		return nil, m.err
+	}
+	var err error
+	m.files, err = files(m.prefix)
+	return m, err
+}
+
+// files are the migrations, in order, with prefix before each name.
+func files(prefix string) ([]Migration, error) {
+	entries, err := fs.ReadDir(migrations, "migration")
+	if err != nil {
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+	var out []Migration
+	for _, e := range entries {
+		text, err := fs.ReadFile(migrations, "migration/"+e.Name())
+		if err != nil {
+			return nil, fmt.Errorf("read migration: %w", err)
+		}
+		number, _, _ := strings.Cut(e.Name(), "_")
+		version, err := strconv.Atoi(number)
+		if err != nil {
+			return nil, fmt.Errorf("migration %s: its name begins with no number", e.Name())
+		}
+		sum := sha256.Sum256(text)
+		out = append(out, Migration{Version: version, Name: e.Name(), Checksum: hex.EncodeToString(sum[:]),
+			text: strings.ReplaceAll(string(text), "/*schema*/", prefix)})
+	}
+	return out, nil
+}
+
+func (m *migrator) migrate(ctx context.Context, tx pgx.Tx) ([]Migration, error) {
+	if err := m.look(ctx, tx); err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, m.sql["LockMigrations"], m.schema); err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	if err := m.look(ctx, tx); err != nil { // again, behind the lock
+		return nil, err
+	}
+	if !m.exists {
+		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+strings.TrimSuffix(m.prefix, ".")); err != nil {
+			return nil, fmt.Errorf("make schema: %w", err)
+		}
+	}
+	if _, err := tx.Exec(ctx, m.sql["CreateMigrations"]); err != nil {
+		return nil, fmt.Errorf("make skald_migration: %w", err)
+	}
+	todo, err := m.pending(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range todo {
+		if _, err := tx.Exec(ctx, one.text, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return nil, fmt.Errorf("%s: %w", one.Name, err)
+		}
+		if _, err := tx.Exec(ctx, m.sql["InsertMigration"], one.Version, one.Name, one.Checksum); err != nil {
+			return nil, fmt.Errorf("%s: note it: %w", one.Name, err)
+		}
+	}
+	return todo, m.setSource(ctx, tx)
+}
+
+// look checks the encoding, fills in the default of the source and finds out whether the schema is there.
+func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
+	var encoding, database string
+	quoted := strings.TrimSuffix(m.prefix, ".")
+	if err := tx.QueryRow(ctx, m.sql["Encoding"], quoted).Scan(&encoding, &database, &m.exists); err != nil {
+		return fmt.Errorf("look at database: %w", err)
+	}
+	if encoding != "UTF8" {
+		return &EncodingError{Database: database, Encoding: encoding}
+	}
+	return nil
+}
+
+// pending compares what was applied with what there is.
+func (m *migrator) pending(ctx context.Context, tx pgx.Tx) ([]Migration, error) {
+	have, err := m.applied(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	var todo []Migration
+	for _, one := range m.files {
+		switch sum, ok := have[one.Version]; {
+		case !ok:
+			todo = append(todo, one)
+		case sum != one.Checksum:
+			return nil, &ChangedError{Schema: m.schema, Name: one.Name}
+		}
+		delete(have, one.Version)
+	}
+	for version := range have {
+		return nil, m.schemaError(version) // of a later build
+	}
+	return todo, nil
+}
+
+func (m *migrator) applied(ctx context.Context, tx pgx.Tx) (map[int]string, error) {
+	var there bool
+	if err := tx.QueryRow(ctx, m.sql["HasMigrations"]).Scan(&there); err != nil || !there {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, m.sql["Applied"])
+	if err != nil {
+		return nil, fmt.Errorf("applied migrations: %w", err)
+	}
+	have := map[int]string{}
+	var one Migration
+	_, err = pgx.ForEachRow(rows, []any{&one.Version, &one.Name, &one.Checksum}, func() error {
+		have[one.Version] = one.Checksum
+		return nil
+	})
+	return have, err
+}

@@ -1,0 +1,152 @@
+// Package pgstore keeps outbox, marks, lanes and entities in PostgreSQL 13 or newer: the store seam over a pgx
+// pool (New) or database/sql (NewSQL).
+//
+// Every intake and every outflow is one pipeline: a message costs two round trips beside the handler's own, a
+// duplicate two, in every exec mode of pgx. Nothing needs session state, so any pooler in transaction mode will
+// do (below PgBouncer 1.21 use an exec mode without named statements). The tables come by Migrate; nothing is made
+// or dropped at run time.
+package pgstore
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store"
+)
+
+//go:embed sql/*.sql
+var statements embed.FS
+
+const (
+	defaultWait   = 5 * time.Second
+	defaultHandle = 60 * time.Second
+
+	rowSlots  = 10 // of one day
+	markSlots = 18 // of two days
+)
+
+// Options of a store. The zero value works.
+type Options struct {
+	Schema string           // where the tables are. Default "public"
+	Now    func() time.Time // tells ids that are ahead of their time. Default time.Now
+}
+
+// A Store is PostgreSQL through a pgx pool. It is safe for concurrent use. Close the pool yourself.
+type Store struct {
+	*core
+	pool *pgxpool.Pool
+}
+
+var (
+	_ store.Driver[pgx.Tx] = (*Store)(nil)
+	_ store.Waker          = (*Store)(nil)
+)
+
+// New is a store in the database of pool. It asks nothing of the database yet: Check does.
+func New(pool *pgxpool.Pool, o *Options) *Store {
+	return &Store{core: newCore(poolRunner{pool}, o), pool: pool}
+}
+
+// core is what both stores share: everything but the user's transaction.
+type core struct {
+	runner runner
+	schema string
+	prefix string // of each table: the quoted schema and a dot
+	now    func() time.Time
+	sql    map[string]string
+	rows   [rowSlots]map[string]string  // the statements that name a leaf of the outbox
+	marks  [markSlots]map[string]string // and those that name a leaf of the marks
+	err    error                        // of New, answered by every call
+	waker
+}
+
+func newCore(r runner, o *Options) *core {
+	if o == nil {
+		o = &Options{}
+	}
+	c := &core{runner: r, schema: o.Schema, now: o.Now}
+	if c.schema == "" {
+		c.schema = "public"
+	}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	prefix, err := schemaPrefix(c.schema)
+	if err == nil {
+		c.prefix = prefix
+		c.sql, err = sqlfile.Load(statements, "sql", prefix)
+	}
+	if err != nil {
+		c.err = fmt.Errorf("open store: %w", err)
+		return c
+	}
+	c.leaves()
+	return c
+}
+
+// leaves makes the statements for each leaf: a statement through the parent would lock all leaves until COMMIT.
+func (c *core) leaves() {
+	for i := range c.rows {
+		c.rows[i] = leafed(c.sql, "skald_outbox_0", fmt.Sprintf("skald_outbox_%d", i), "", "")
+	}
+	for i := range c.marks {
+		c.marks[i] = leafed(c.sql, "skald_mark_00", fmt.Sprintf("skald_mark_%02d", i), "/*slot*/0", fmt.Sprint(i))
+	}
+	pull := strings.ReplaceAll(c.sql["Pull"], "/*columns*/", rowColumns)
+	c.sql["Pull"] = strings.ReplaceAll(pull, "/*filter*/", "")
+	c.sql["PullSome"] = strings.ReplaceAll(pull, "/*filter*/", bucketFilter)
+}
+
+func leafed(all map[string]string, table, leaf, slot, number string) map[string]string {
+	out := map[string]string{}
+	for name, text := range all {
+		if strings.Contains(text, table) {
+			text = strings.ReplaceAll(text, table, leaf)
+			if slot != "" {
+				text = strings.ReplaceAll(text, slot, number)
+			}
+			out[name] = text
+		}
+	}
+	return out
+}
+
+// schemaPrefix is what stands before each table: the quoted schema and a dot.
+func schemaPrefix(schema string) (string, error) {
+	if schema == "" || len(schema) > 63 || strings.ContainsAny(schema, "\"'\\\x00/*") {
+		return "", fmt.Errorf("schema %q: a schema's name is 1 to 63 bytes without quotes, / * and \\", schema)
+	}
+	return pgx.Identifier{schema}.Sanitize() + ".", nil
+}
+
+// waker knows of writes in this process.
+type waker struct {
+	mu sync.Mutex
+	ch chan struct{} // nil: nobody asks
+}
+
+// Woken is closed at the next write.
+func (w *waker) Woken() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ch == nil {
+		w.ch = make(chan struct{})
+	}
+	return w.ch
+}
+
+func (w *waker) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ch != nil {
+		close(w.ch)
+		w.ch = nil
+	}
+}

@@ -1,0 +1,164 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/storetest"
+)
+
+var schemas atomic.Int64
+
+// A bed is a schema of a test's own, with the tables.
+type bed struct {
+	url, schema string
+	pool        *pgxpool.Pool // beside the driver
+}
+
+func newBed(t testing.TB) *bed {
+	t.Helper()
+	b := bare(t)
+	if _, err := Migrate(context.Background(), b.pool, &MigrateOptions{Schema: b.schema, Source: storetest.Source}); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(t, `CREATE TABLE {kv} (key text PRIMARY KEY, value text)`)
+	return b
+}
+
+// bare is a bed without tables.
+func bare(t testing.TB) *bed {
+	t.Helper()
+	b := &bed{url: need.Postgres(t), schema: fmt.Sprintf("skald test %d %d", time.Now().UnixNano(), schemas.Add(1))}
+	b.pool = b.connect(t, pgx.QueryExecModeCacheStatement)
+	t.Cleanup(func() {
+		// A test that failed may have left transactions open.
+		b.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 AND pid <> pg_backend_pid()`, b.name())
+		b.exec(t, "DROP SCHEMA IF EXISTS "+strings.TrimSuffix(b.prefix(), ".")+" CASCADE")
+		go b.pool.Close()
+	})
+	return b
+}
+
+func (b *bed) prefix() string { return pgx.Identifier{b.schema}.Sanitize() + "." }
+
+func (b *bed) name() string { return strings.ReplaceAll(b.schema, " ", "_") }
+
+// q puts the schema before the names in braces.
+func (b *bed) q(sql string) string {
+	return strings.NewReplacer("{", b.prefix(), "}", "").Replace(sql)
+}
+
+func (b *bed) connect(t testing.TB, mode pgx.QueryExecMode) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.DefaultQueryExecMode = mode
+	config.ConnConfig.RuntimeParams["application_name"] = b.name()
+	config.MaxConns = 10
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
+func (b *bed) store(t testing.TB) *Store {
+	t.Helper()
+	return b.storeIn(t, pgx.QueryExecModeCacheStatement)
+}
+
+func (b *bed) storeIn(t testing.TB, mode pgx.QueryExecMode) *Store {
+	t.Helper()
+	pool := b.connect(t, mode)
+	t.Cleanup(func() { go pool.Close() }) // which waits for units that a failed test left open
+	return New(pool, &Options{Schema: b.schema})
+}
+
+func (b *bed) exec(t testing.TB, sql string, args ...any) {
+	t.Helper()
+	if _, err := b.pool.Exec(context.Background(), b.q(sql), args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func one[T any](t testing.TB, b *bed, sql string, args ...any) (v T) {
+	t.Helper()
+	if err := b.pool.QueryRow(context.Background(), b.q(sql), args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+// seat is what storetest asks of a database.
+type seat struct {
+	*bed
+	mode pgx.QueryExecMode
+}
+
+func (b seat) Driver(t testing.TB) store.Driver[pgx.Tx] { return b.storeIn(t, b.mode) }
+
+func (b seat) Begin(t testing.TB) pgx.Tx {
+	t.Helper()
+	tx, err := b.pool.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+func (b seat) Commit(tx pgx.Tx) error   { return tx.Commit(context.Background()) }
+func (b seat) Rollback(tx pgx.Tx) error { return tx.Rollback(context.Background()) }
+
+func (b seat) Put(tx pgx.Tx, key, value string) error {
+	_, err := tx.Exec(context.Background(), b.q(`INSERT INTO {kv} VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`), key, value)
+	return err
+}
+
+func (b *bed) Get(t testing.TB, key string) (string, bool) {
+	t.Helper()
+	vs := one[[]string](t, b, `SELECT coalesce(array_agg(value), '{}') FROM {kv} WHERE key = $1`, key)
+	return strings.Join(vs, ","), len(vs) > 0
+}
+
+func (b *bed) Count(t testing.TB) storetest.Counts {
+	t.Helper()
+	return storetest.Counts{
+		Rows:  one[int](t, b, `SELECT count(*) FROM {skald_outbox}`),
+		Marks: one[int](t, b, `SELECT (SELECT count(*) FROM {skald_mark}) + (SELECT count(*) FROM {skald_mark_timeless})`),
+		Aside: one[int](t, b, `SELECT count(*) FROM {skald_aside}`),
+	}
+}
+
+func (b *bed) Age(t testing.TB, d time.Duration) {
+	t.Helper()
+	days := int(d / day)
+	b.exec(t, `UPDATE {skald_outbox} SET slot = ((slot + 100 - $1) % 10)`, min(days, rowSlots-2))
+	b.exec(t, `UPDATE {skald_mark_timeless} SET at = at - $1 * interval '1 second'`, d.Seconds())
+}
+
+func TestConformance(t *testing.T) {
+	need.Postgres(t)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
+		pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		t.Run(strings.ReplaceAll(mode.String(), " ", "_"), func(t *testing.T) {
+			storetest.Run(t, storetest.Harness[pgx.Tx]{
+				Open: func(t testing.TB) storetest.Database[pgx.Tx] { return seat{newBed(t), mode} },
+				Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Poison: func(tx pgx.Tx) error {
+					_, err := tx.Exec(context.Background(), "SELECT 1/0")
+					return err
+				}},
+			})
+		})
+	}
+}

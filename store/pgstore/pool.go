@@ -1,0 +1,107 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	begin    = "begin isolation level read committed"
+	commit   = "commit"
+	rollback = "rollback"
+)
+
+// poolRunner sends a whole transaction as one pipeline.
+type poolRunner struct{ pool *pgxpool.Pool }
+
+func (r poolRunner) run(ctx context.Context, calls ...call) error {
+	conn, err := r.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("acquire connection: %w", err)
+	}
+	defer conn.Release()
+	all := make([]call, 0, len(calls)+1)
+	all = append(append(all, call{sql: begin}), calls...)
+	if err := sendCommit(ctx, conn.Conn(), all); err != nil {
+		undo(ctx, conn.Conn())
+		return err
+	}
+	return nil
+}
+
+// sendCommit sends calls and a COMMIT. Success is the tag COMMIT and nothing else.
+func sendCommit(ctx context.Context, conn *pgx.Conn, calls []call) error {
+	b := &pgx.Batch{}
+	queue(b, calls)
+	b.Queue(commit)
+	br := conn.SendBatch(ctx, b)
+	defer br.Close()
+	if err := answers(br, calls); err != nil {
+		return err
+	}
+	tag, err := br.Exec()
+	if err != nil {
+		return err
+	}
+	if tag.String() != "COMMIT" {
+		return pgx.ErrTxCommitRollback
+	}
+	return br.Close()
+}
+
+func queue(b *pgx.Batch, calls []call) {
+	for _, c := range calls {
+		b.Queue(c.sql, c.args...)
+	}
+}
+
+func answers(br pgx.BatchResults, calls []call) error {
+	for _, c := range calls {
+		if err := answer(br, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func answer(br pgx.BatchResults, c call) error {
+	if c.scan == nil {
+		tag, err := br.Exec()
+		if err == nil && c.done != nil {
+			c.done(tag.RowsAffected())
+		}
+		return err
+	}
+	rows, err := br.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := c.scan(rows); err != nil {
+			return err
+		}
+	}
+	rows.Close()
+	return rows.Err()
+}
+
+// undo leaves conn outside of a transaction, or closed.
+func undo(ctx context.Context, conn *pgx.Conn) error {
+	if conn.IsClosed() || conn.PgConn().TxStatus() == 'I' {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), defaultWait)
+	defer stop()
+	_, err := conn.Exec(ctx, rollback)
+	if err != nil {
+		shut, end := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer end()
+		_ = conn.Close(shut) // its state is unknown
+	}
+	return err
+}

@@ -1,0 +1,172 @@
+package pgstore
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/bucket"
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+// A row is what one message is in the columns of InsertRow, in their order. It shares nothing with the message.
+type row struct {
+	topic, key, kind   *string
+	data               *string
+	dataBytes, keyByte []byte
+	contentType        *string
+	schema, subject    *string
+	correlation, cause *string
+	trace, headers     *string
+	time               *time.Time
+	id                 *string
+	bucket             *int16
+}
+
+// columns turns messages into rows.
+func columns(ms []skald.Message) ([]row, error) {
+	out := make([]row, len(ms))
+	for i := range ms {
+		if err := out[i].set(&ms[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (r *row) set(m *skald.Message) error {
+	*r = row{
+		topic: &m.Topic, kind: &m.Type, contentType: &m.ContentType, schema: some(m.Schema), subject: some(m.Subject),
+		correlation: some(legible(m.CorrelationID)), cause: some(legible(m.CausationID)), trace: some(legible(m.TraceParent)),
+	}
+	r.detach()
+	if m.ID != "" {
+		if _, ok := uuid7.Parse(m.ID); !ok {
+			return &store.LimitError{Topic: m.Topic, Type: m.Type, What: fmt.Sprintf("the id %.40q is no UUID", m.ID)}
+		}
+		id, n := m.ID, int16(bucket.Of(m))
+		r.id, r.bucket = &id, &n
+	}
+	if !m.Time.IsZero() {
+		at := m.Time
+		r.time = &at
+	}
+	if m.Key != nil {
+		r.key, r.keyByte = textOrBytes(m.Key, true)
+	}
+	if m.Data != nil {
+		r.data, r.dataBytes = textOrBytes(m.Data, isText(m.ContentType))
+	}
+	if len(m.Headers) > 0 {
+		text := string(headersJSON(m.Headers))
+		r.headers = &text
+	}
+	return nil
+}
+
+// detach copies what points into the message itself.
+func (r *row) detach() {
+	topic, kind, ct := *r.topic, *r.kind, *r.contentType
+	r.topic, r.kind, r.contentType = &topic, &kind, &ct
+}
+
+// some is nil for "", which is not there.
+func some(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// legible is what text can hold of an attribute that a foreign message brought along.
+func legible(s string) string {
+	if storable(s) {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
+}
+
+func storable(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
+
+// textOrBytes chooses the column: text where b should and can be text.
+func textOrBytes(b []byte, text bool) (*string, []byte) {
+	if s := string(b); text && storable(s) {
+		return &s, nil
+	}
+	return nil, append([]byte{}, b...)
+}
+
+// isText tells the content types that are kept as text.
+func isText(contentType string) bool {
+	media, _, _ := strings.Cut(contentType, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	return media == "application/json" || strings.HasSuffix(media, "+json") || strings.HasPrefix(media, "text/")
+}
+
+// headersJSON is [[name, base64], …].
+func headersJSON(hs []skald.Header) []byte {
+	var b bytes.Buffer
+	b.WriteByte('[')
+	for i, h := range hs {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		name, _ := json.Marshal(h.Name) // a string always can
+		fmt.Fprintf(&b, `[%s,"%s"]`, name, base64.StdEncoding.EncodeToString(h.Value))
+	}
+	b.WriteByte(']')
+	return b.Bytes()
+}
+
+func parseHeaders(text []byte) ([]skald.Header, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	var pairs [][2]string
+	if err := json.Unmarshal(text, &pairs); err != nil {
+		return nil, fmt.Errorf("read headers: %w", err)
+	}
+	out := make([]skald.Header, len(pairs))
+	for i, p := range pairs {
+		value, err := base64.StdEncoding.DecodeString(p[1])
+		if err != nil {
+			return nil, fmt.Errorf("read header %s: %w", p[0], err)
+		}
+		out[i] = skald.Header{Name: p[0], Value: value}
+	}
+	return out, nil
+}
+
+// insert is the call that writes rows; there is at least one.
+func (c *core) insert(rows []row) call {
+	if len(rows) == 1 {
+		r := &rows[0]
+		return c.call("InsertRow", r.topic, r.key, r.kind, r.data, r.dataBytes, r.keyByte, r.contentType, r.schema, r.subject,
+			r.correlation, r.cause, r.trace, r.headers, r.time, r.id, r.bucket)
+	}
+	text := func(of func(*row) *string) []*string { return each(rows, of) }
+	blob := func(of func(*row) []byte) [][]byte { return each(rows, of) }
+	return c.call("InsertRows",
+		text(func(r *row) *string { return r.topic }), text(func(r *row) *string { return r.key }),
+		text(func(r *row) *string { return r.kind }), text(func(r *row) *string { return r.data }),
+		blob(func(r *row) []byte { return r.dataBytes }), blob(func(r *row) []byte { return r.keyByte }),
+		text(func(r *row) *string { return r.contentType }), text(func(r *row) *string { return r.schema }),
+		text(func(r *row) *string { return r.subject }), text(func(r *row) *string { return r.correlation }),
+		text(func(r *row) *string { return r.cause }), text(func(r *row) *string { return r.trace }),
+		text(func(r *row) *string { return r.headers }), each(rows, func(r *row) *time.Time { return r.time }),
+		text(func(r *row) *string { return r.id }), each(rows, func(r *row) *int16 { return r.bucket }))
+}
+
+func each[T any](rows []row, of func(*row) T) []T {
+	out := make([]T, len(rows))
+	for i := range rows {
+		out[i] = of(&rows[i])
+	}
+	return out
+}

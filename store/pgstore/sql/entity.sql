@@ -1,0 +1,17 @@
+-- name: LockEntity
+INSERT INTO /*schema*/skald_entity AS e (space, key, version) VALUES ($1::text, $2::bytea, 1)
+ON CONFLICT (space, key) DO UPDATE SET version = e.version + 1
+RETURNING version;
+
+-- name: GuardEntity
+WITH l AS (
+	INSERT INTO /*schema*/skald_entity AS e (space, key, version) VALUES ($1::text, $2::bytea, 1)
+	ON CONFLICT (space, key) DO UPDATE SET version = e.version + 1
+	RETURNING version
+)
+SELECT /*schema*/skald_guard(version = $3::bigint, 'an entity') FROM l;
+
+-- name: CheckEntity
+-- For one that this transaction has locked before.
+SELECT /*schema*/skald_guard(EXISTS (
+	SELECT FROM /*schema*/skald_entity WHERE space = $1::text AND key = $2::bytea AND version = $3::bigint), 'an entity');

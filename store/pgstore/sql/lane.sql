@@ -1,0 +1,67 @@
+-- name: LockLease
+-- One relay at a time is dealt lanes; what follows sees what those before were dealt.
+SELECT FROM /*schema*/skald_setting WHERE name = 'lease' FOR UPDATE;
+
+-- name: ForgetRelays
+DELETE FROM /*schema*/skald_relay WHERE until <= clock_timestamp() AND owner <> $1::text;
+
+-- name: KeepRelay
+INSERT INTO /*schema*/skald_relay AS r (owner, life, until) VALUES ($1::text, $2::text, clock_timestamp() + $3::bigint * interval '1 microsecond')
+ON CONFLICT (owner) DO UPDATE SET life = excluded.life, until = excluded.until;
+
+-- name: LeaveRelay
+DELETE FROM /*schema*/skald_relay WHERE owner = $1::text AND life = $2::text;
+
+-- name: LeaveLanes
+UPDATE /*schema*/skald_lane SET owner = NULL, life = NULL, token = gen_random_uuid()::text, changed_at = clock_timestamp()
+WHERE owner = $1::text AND life = $2::text;
+
+-- name: FreeLanes
+UPDATE /*schema*/skald_lane SET owner = NULL, life = NULL, token = gen_random_uuid()::text, changed_at = clock_timestamp()
+WHERE owner = $1::text AND id = ANY ($2::integer[]);
+
+-- name: TakeLanes
+-- All of an earlier life of the owner, then free ones up to its share; not those that it gives back.
+WITH live AS MATERIALIZED (
+	SELECT owner, life, row_number() OVER (ORDER BY owner COLLATE "C") - 1 AS place FROM /*schema*/skald_relay WHERE until > clock_timestamp()
+), room AS MATERIALIZED (
+	SELECT l.lanes / r.lives + CASE WHEN (SELECT place FROM live WHERE owner = $1::text) < l.lanes % r.lives THEN 1 ELSE 0 END - l.mine AS n
+	FROM (SELECT count(*) AS lanes, count(*) FILTER (WHERE owner = $1::text) AS mine FROM /*schema*/skald_lane) AS l,
+		(SELECT greatest(count(*), 1) AS lives FROM live) AS r
+)
+UPDATE /*schema*/skald_lane SET owner = $1::text, life = $2::text, epoch = epoch + 1, token = gen_random_uuid()::text, changed_at = clock_timestamp()
+WHERE owner = $1::text AND life <> $2::text OR id = ANY (ARRAY(
+	SELECT f.id FROM /*schema*/skald_lane AS f
+	WHERE f.id <> ALL ($3::integer[]) AND NOT EXISTS (SELECT FROM live AS v WHERE v.owner = f.owner)
+	ORDER BY f.id
+	LIMIT (SELECT greatest(n, 0) FROM room)));
+
+-- name: Lanes
+-- First, as lane -1, how many lanes there are, how many relays live and how many of them come before the owner; then
+-- the lanes that the owner holds.
+SELECT -1, (SELECT count(*) FROM /*schema*/skald_lane)::integer,
+	(SELECT count(*) FROM /*schema*/skald_relay WHERE until > clock_timestamp())::integer,
+	(SELECT count(*) FROM /*schema*/skald_relay WHERE until > clock_timestamp() AND owner COLLATE "C" < $1::text), '', '', '', 0::bigint, ''
+UNION ALL
+SELECT id, first_bucket, last_bucket, epoch, token, base, tip, seq, incarnation
+FROM /*schema*/skald_lane WHERE owner = $1::text AND life = $2::text
+ORDER BY 1;
+
+-- name: KeepProgress
+-- The guard is on the row that is written.
+WITH u AS (
+	UPDATE /*schema*/skald_lane SET base = coalesce($4::text, base), tip = coalesce($5::text, tip), seq = coalesce($6::bigint, seq),
+		incarnation = coalesce($7::text, incarnation), changed_at = clock_timestamp()
+	WHERE id = $1::integer AND epoch = $2::bigint AND token = $3::text
+	RETURNING 1
+)
+SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a lane');
+
+-- name: KeepAllProgress
+-- Each for itself: those that are not returned lost their guard.
+UPDATE /*schema*/skald_lane AS l SET base = coalesce(p.base, l.base), tip = coalesce(p.tip, l.tip), seq = coalesce(p.seq, l.seq),
+	incarnation = coalesce(p.incarnation, l.incarnation), changed_at = clock_timestamp()
+FROM unnest($1::integer[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[])
+	AS p(id, epoch, token, base, tip, seq, incarnation)
+WHERE l.id = p.id AND l.epoch = p.epoch AND l.token = p.token
+RETURNING l.id;

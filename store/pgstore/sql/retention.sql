@@ -1,0 +1,44 @@
+-- name: Now
+SELECT floor(extract(epoch FROM clock_timestamp()))::bigint;
+
+-- name: RowsIn
+SELECT EXISTS (SELECT FROM /*schema*/skald_outbox_0);
+
+-- name: LockRows
+-- First the lock, then the look: a row that commits while we wait for the lock is seen.
+LOCK TABLE /*schema*/skald_outbox_0 IN ACCESS EXCLUSIVE MODE;
+
+-- name: Covered
+-- A lane covers what its base saw. One that has no base, or one that is not there, covers nothing.
+SELECT NOT EXISTS (SELECT FROM /*schema*/skald_outbox_0) OR NOT EXISTS (
+	SELECT FROM /*schema*/skald_lane AS l LEFT JOIN /*schema*/skald_tick AS t
+		ON l.base <> '' AND t.id = nullif(split_part(l.base, '-', 1), '')::bigint AND t.token = split_part(l.base, '-', 2)
+	WHERE t.id IS NULL OR EXISTS (
+		SELECT FROM /*schema*/skald_outbox_0 AS o
+		WHERE o.txid >= pg_snapshot_xmin(t.snapshot) AND NOT pg_visible_in_snapshot(o.txid, t.snapshot)));
+
+-- name: EmptyRows
+TRUNCATE /*schema*/skald_outbox_0;
+
+-- name: MarksIn
+SELECT EXISTS (SELECT FROM /*schema*/skald_mark_00);
+
+-- name: LockMarks
+LOCK TABLE /*schema*/skald_mark_00 IN ACCESS EXCLUSIVE MODE;
+
+-- name: EmptyMarks
+TRUNCATE /*schema*/skald_mark_00;
+
+-- name: DeleteMarks
+DELETE FROM /*schema*/skald_mark_timeless WHERE ctid = ANY (ARRAY(
+	SELECT ctid FROM /*schema*/skald_mark_timeless WHERE at < clock_timestamp() - $1::bigint * interval '1 microsecond'
+	ORDER BY at LIMIT 5000 FOR UPDATE SKIP LOCKED));
+
+-- name: DeleteTicks
+-- Those before the oldest that a lane needs; and none of the last hour, which a relay may have in hand.
+DELETE FROM /*schema*/skald_tick WHERE id = ANY (ARRAY(
+	SELECT id FROM /*schema*/skald_tick
+	WHERE at < clock_timestamp() - interval '1 hour' AND id < (
+		SELECT coalesce(min(split_part(base, '-', 1)::bigint), (SELECT max(id) FROM /*schema*/skald_tick))
+		FROM /*schema*/skald_lane WHERE base <> '')
+	ORDER BY id LIMIT 5000));

@@ -1,0 +1,12 @@
+-- name: Session
+-- A paused instance must not hold its mark for ever; a commit that is not flushed must not be acknowledged.
+SELECT set_config('lock_timeout', $1::text, true),
+	set_config('idle_in_transaction_session_timeout', $2::text, true),
+	set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true);
+
+-- name: Walk
+-- Statistics that say "empty" make the planner scan and sort what should be walked by its key; a plan that was
+-- made so is kept.
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
+	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+	set_config('max_parallel_workers_per_gather', '0', true), set_config('jit', 'off', true);

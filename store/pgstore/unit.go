@@ -1,0 +1,163 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A unit is a transaction of ours, lent to a handler.
+type unit struct {
+	s     *Store
+	conn  *pgxpool.Conn // nil: ended
+	tx    *lent
+	found store.Found
+	have  entities
+}
+
+// Begin opens a transaction and takes in: one round trip.
+func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx], error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	u := &unit{s: s}
+	calls, err := s.intake(in, &u.found)
+	if err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("begin: acquire connection: %w", err)
+	}
+	calls = append([]call{s.session(cmp.Or(in.Wait, defaultWait), cmp.Or(in.Handle, defaultHandle))}, calls...)
+	tx, err := open(ctx, conn.Conn(), calls)
+	if err != nil {
+		_ = undo(ctx, conn.Conn())
+		conn.Release()
+		if state(err) == "55P03" {
+			return nil, fmt.Errorf("begin: %w: %w", store.ErrBusy, err)
+		}
+		return nil, fmt.Errorf("begin: %w", s.explain(err))
+	}
+	u.conn, u.tx, u.have = conn, &lent{Tx: tx, s: s}, locked(in, u.found)
+	return u, nil
+}
+
+// open begins a transaction and carries out calls in it.
+func open(ctx context.Context, conn *pgx.Conn, calls []call) (pgx.Tx, error) {
+	b := &pgx.Batch{}
+	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	queue(b, calls)
+	br := conn.SendBatch(ctx, b)
+	defer br.Close()
+	if _, err := br.Exec(); err != nil {
+		return nil, err
+	}
+	if err := answers(br, calls); err != nil {
+		return nil, err
+	}
+	return br.Tx(), br.Close()
+}
+
+func (u *unit) Tx() pgx.Tx         { return u.tx }
+func (u *unit) Found() store.Found { return u.found }
+
+// end takes the transaction away from the handler and hands the connection back.
+func (u *unit) end() {
+	u.tx.end()
+	u.conn.Release()
+	u.conn = nil
+}
+
+// Commit writes what was kept, then es, then commits: one round trip.
+func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
+	if u.conn == nil {
+		return fmt.Errorf("commit: %w", errEnded)
+	}
+	defer u.end()
+	conn := u.conn.Conn()
+	err := u.commit(ctx, conn, es)
+	if err == nil {
+		return nil
+	}
+	_ = undo(ctx, conn)
+	if lost(err) {
+		err = fmt.Errorf("%w: %w", store.ErrLost, err)
+	}
+	return fmt.Errorf("commit: %w", limit(u.s.explain(err), append(u.tx.says, messages(es)...)))
+}
+
+func (u *unit) commit(ctx context.Context, conn *pgx.Conn, es []store.Effect) error {
+	if conn.IsClosed() {
+		return errors.New("the connection was lost: nothing was committed")
+	}
+	switch conn.PgConn().TxStatus() {
+	case 'I': // by a statement of the handler's own
+		return store.ErrLent
+	case 'E':
+		return fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w", pgx.ErrTxCommitRollback)
+	}
+	calls, err := u.s.outflow(es, u.tx.kept, u.have)
+	if err != nil {
+		return err
+	}
+	if err := sendCommit(ctx, conn, calls); err != nil {
+		return err
+	}
+	if len(u.tx.kept) > 0 || len(messages(es)) > 0 {
+		u.s.wake()
+	}
+	return nil
+}
+
+// Rollback undoes everything and then does Apply(instead...): one round trip for the first of them.
+func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	if u.conn == nil {
+		return nil, fmt.Errorf("roll back: %w", errEnded)
+	}
+	if len(instead) == 0 {
+		defer u.end()
+		if err := undo(ctx, u.conn.Conn()); err != nil {
+			return nil, fmt.Errorf("roll back: %w", err)
+		}
+		return nil, nil
+	}
+	first, err := u.instead(ctx, instead[0])
+	u.end()
+	if err != nil {
+		return make([]bool, len(instead)), fmt.Errorf("roll back: %w", err)
+	}
+	rest, err := u.s.Apply(ctx, instead[1:]...)
+	return append([]bool{first}, rest...), err
+}
+
+// instead rolls back and applies e in the same pipeline.
+func (u *unit) instead(ctx context.Context, e store.Effect) (bool, error) {
+	conn := u.conn.Conn()
+	calls, err := u.s.outflow([]store.Effect{e}, nil, nil)
+	switch {
+	case err != nil:
+		_ = undo(ctx, conn)
+		return u.s.verdict(err, e)
+	case conn.IsClosed():
+		return u.s.applyOne(ctx, e)
+	case conn.PgConn().TxStatus() == 'I':
+		return false, store.ErrLent
+	}
+	calls = append([]call{{sql: rollback}, {sql: begin}, u.s.session(defaultWait, defaultHandle)}, calls...)
+	err = sendCommit(ctx, conn, calls)
+	if err == nil {
+		return u.s.verdict(nil, e)
+	}
+	_ = undo(ctx, conn)
+	if state(err) == "25P02" { // statements that are new to the connection cannot be prepared in an aborted transaction
+		return u.s.applyOne(ctx, e)
+	}
+	return u.s.verdict(u.s.explain(err), e)
+}

@@ -1,0 +1,107 @@
+package pgstore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A tick in the text that the seam carries: id, a dash, a random token. A database that went back in time may give
+// out an id again, but not its token.
+type tick struct {
+	id    int64 // 0: the beginning
+	token string
+}
+
+func parseTick(s string) (tick, error) {
+	if s == "" {
+		return tick{}, nil
+	}
+	id, token, ok := strings.Cut(s, "-")
+	n, err := strconv.ParseInt(id, 10, 64)
+	if !ok || err != nil || n <= 0 {
+		return tick{}, fmt.Errorf("%w: %.40q is no tick", store.ErrMoved, s)
+	}
+	return tick{n, token}, nil
+}
+
+func (t tick) String() string { return strconv.FormatInt(t.id, 10) + "-" + t.token }
+
+// Tick looks for rows that were committed after base: one round trip; idle it writes nothing and draws no number.
+// On a standby, whose snapshots are not ordered, the database refuses it, which is an outage.
+func (c *core) Tick(ctx context.Context, base string) (string, error) {
+	from, err := parseTick(base)
+	if err != nil {
+		return "", fmt.Errorf("tick: %w", err)
+	}
+	next := tick{token: rand.Text()}
+	var there int
+	err = c.short(ctx, "tick", c.call("Walk"), c.call("Tick", from.id, from.token, next.token).into(&there, &next.id))
+	switch {
+	case err != nil:
+		return "", err
+	case base != "" && there == 0:
+		return "", fmt.Errorf("tick: %w: tick %d is not there", store.ErrMoved, from.id)
+	case next.id == 0:
+		return base, nil
+	}
+	return next.String(), nil
+}
+
+// Pull reads a page of a window: one round trip.
+func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
+	base, err := parseTick(w.Base)
+	if err != nil {
+		return store.Page{}, fmt.Errorf("pull: %w", err)
+	}
+	tip, err := parseTick(w.Tip)
+	if err != nil {
+		return store.Page{}, fmt.Errorf("pull: %w", err)
+	}
+	if limit < 1 || w.Tip == w.Base || w.Tip == "" {
+		return store.Page{Done: true}, c.err
+	}
+	var there, want int
+	for _, t := range []tick{base, tip} {
+		if t.id != 0 {
+			want++
+		}
+	}
+	var page store.Page
+	pull := c.call("Pull", base.id, base.token, tip.id, tip.token, w.After, int32(limit)+1)
+	if w.Buckets != nil {
+		pull = c.call("PullSome", append(pull.args, bitmap(w.Buckets))...)
+	}
+	var r reader
+	page.Rows = make([]store.Row, 0, limit+1)
+	pull.scan = func(row scanner) error {
+		page.Rows = append(page.Rows, store.Row{})
+		return r.read(row, &page.Rows[len(page.Rows)-1])
+	}
+	err = c.short(ctx, "pull", c.call("Walk"), c.call("Ticks", base.id, base.token, tip.id, tip.token).into(&there), pull)
+	switch {
+	case err != nil:
+		return store.Page{}, err
+	case there != want:
+		return store.Page{}, fmt.Errorf("pull: %w: a tick of the window is not there", store.ErrMoved)
+	}
+	if page.Done = len(page.Rows) <= limit; !page.Done {
+		page.Rows = page.Rows[:limit]
+	}
+	return page, nil
+}
+
+// bitmap has a 1 for each bucket that is asked for.
+func bitmap(ranges [][2]int) string {
+	bits := []byte(strings.Repeat("0", store.Buckets))
+	for _, r := range ranges {
+		for b := max(r[0], 0); b <= min(r[1], store.Buckets-1); b++ {
+			bits[b] = '1'
+		}
+	}
+	return string(bits)
+}
