@@ -1,0 +1,198 @@
+package sagatest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+)
+
+// WrapBroker injects faults into b, within the publish contract and the order of each lane.
+func WrapBroker(b broker.Broker, f *Faults) broker.Broker {
+	w := &faultyBroker{Broker: b, f: f, held: map[string][]*faultyPending{}, over: make(chan struct{})}
+	if makes, ok := b.(broker.TopicMaker); ok {
+		return struct {
+			*faultyBroker
+			broker.TopicMaker
+		}{w, makes}
+	}
+	return w
+}
+
+type faultyBroker struct {
+	broker.Broker
+	f    *Faults
+	over chan struct{} // closed by Close
+	once sync.Once
+
+	mu   sync.Mutex
+	held map[string][]*faultyPending // keys of messages that were not published, until the caller knows
+}
+
+// Publish publishes what the dice leave of msgs. What they take holds back its key until Wait has told of it.
+func (b *faultyBroker) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+	p := &faultyPending{b: b, ctx: ctx, n: len(msgs)}
+	if p.dead = b.f.live(); p.dead != nil {
+		return p
+	}
+	kept := b.sift(p, msgs)
+	p.inner = b.Broker.Publish(ctx, kept)
+	if p.gone == nil && b.f.hit(PublishUnknown, b.f.rates.PublishUnknown) {
+		p.lie, p.from = true, b.f.number(2)*b.f.number(len(msgs)) // half the time all, else from some message on
+	}
+	return p
+}
+
+func heldKey(m *skald.Message) string { return m.Topic + "\x00" + string(m.Key) }
+
+// sift takes out what is not to be published.
+func (b *faultyBroker) sift(p *faultyPending, msgs []skald.Message) []skald.Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fails, from := b.f.hit(PublishFailed, b.f.rates.PublishFails), 0
+	if fails {
+		from = b.f.number(len(msgs))
+	}
+	if !fails && len(b.held) == 0 {
+		return msgs
+	}
+	kept := make([]skald.Message, 0, len(msgs))
+	for i := range msgs {
+		m := &msgs[i]
+		if !b.isHeld(m) && (!fails || i < from || i > from && b.f.number(2) == 0) {
+			kept, p.at = append(kept, *m), append(p.at, i)
+			continue
+		}
+		p.gone = append(p.gone, i)
+		if m.Key != nil && !slices.Contains(b.held[heldKey(m)], p) {
+			b.held[heldKey(m)] = append(b.held[heldKey(m)], p)
+		}
+	}
+	return kept
+}
+
+func (b *faultyBroker) isHeld(m *skald.Message) bool {
+	return m.Key != nil && slices.ContainsFunc(b.held[heldKey(m)], (*faultyPending).holds)
+}
+
+// told lets the keys of p flow again.
+func (b *faultyBroker) told(p *faultyPending) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p.known = true
+	for k, ps := range b.held {
+		if ps = slices.DeleteFunc(ps, func(q *faultyPending) bool { return !q.holds() }); len(ps) > 0 {
+			b.held[k] = ps
+		} else {
+			delete(b.held, k)
+		}
+	}
+}
+
+func (b *faultyBroker) Incarnation(ctx context.Context) (string, error) {
+	if err := b.f.alive(); err != nil {
+		return "", err
+	}
+	return b.Broker.Incarnation(ctx)
+}
+
+func (b *faultyBroker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
+	if err := b.f.alive(); err != nil {
+		return nil, err
+	}
+	s, err := b.Broker.Subscribe(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	return newFaultySubscription(s, b.f, b.over), nil
+}
+
+func (b *faultyBroker) Close() error {
+	b.once.Do(func() { close(b.over) })
+	return b.Broker.Close()
+}
+
+// A faultyPending is a call of which some messages may not have been published, or are said not to have been.
+type faultyPending struct {
+	b     *faultyBroker
+	ctx   context.Context
+	n     int            // messages of the call
+	inner broker.Pending // of those at the indexes in at; nil at: of all
+	at    []int
+	gone  []int // not published
+	lie   bool  // from this index on it is said that they were not
+	from  int
+	dead  error
+
+	known bool // by b.mu: Wait has returned
+	once  sync.Mutex
+	done  bool
+	err   error
+}
+
+func (p *faultyPending) holds() bool { return !p.known && p.ctx.Err() == nil }
+
+// Wait tells what became of the call, or what the dice want told.
+func (p *faultyPending) Wait(ctx context.Context) error {
+	if p.dead != nil {
+		return p.dead
+	}
+	p.once.Lock()
+	defer p.once.Unlock()
+	if p.done {
+		return p.err
+	}
+	err := p.inner.Wait(ctx)
+	if ctx.Err() != nil && err != nil {
+		return err // perhaps it is not answered yet
+	}
+	p.done = true
+	if p.err = p.answer(err); p.err == nil {
+		p.err = p.b.f.live()
+	}
+	p.b.told(p)
+	return p.err
+}
+
+func (p *faultyPending) answer(err error) error {
+	var part *broker.PublishError
+	if err != nil && !errors.As(err, &part) {
+		return err
+	}
+	all := &broker.PublishError{Failed: map[int]error{}, Refused: map[int]error{}}
+	if part != nil {
+		for i, why := range part.Failed {
+			all.Failed[p.index(i)] = why
+		}
+		for i, why := range part.Refused {
+			all.Refused[p.index(i)] = why
+		}
+	}
+	for _, i := range p.gone {
+		all.Failed[i] = &FaultError{Kind: PublishFailed}
+	}
+	switch {
+	case p.lie && p.from == 0 && part == nil:
+		return &FaultError{Kind: PublishUnknown}
+	case p.lie:
+		for i := p.from; i < p.n; i++ {
+			if all.Refused[i] == nil && all.Failed[i] == nil {
+				all.Failed[i] = &FaultError{Kind: PublishUnknown}
+			}
+		}
+	}
+	if len(all.Failed)+len(all.Refused) == 0 {
+		return nil
+	}
+	return all
+}
+
+func (p *faultyPending) index(i int) int {
+	if p.at == nil && p.gone == nil {
+		return i
+	}
+	return p.at[i]
+}

@@ -1,0 +1,258 @@
+package sagatest
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Rates say how likely each fault is, per call or delivery, from 0 to 1. The zero value injects nothing.
+type Rates struct {
+	// Of the store.
+	BeginFails    float64 // Begin opens nothing and answers with an outage
+	CommitFails   float64 // Commit rolls back and answers with an outage
+	CommitUnknown float64 // Commit takes effect and answers with an outage
+	ApplyUnknown  float64 // Apply, and Rollback with effects instead, take effect and answer with an outage
+	TickUnknown   float64 // Tick draws a new tick and answers with an outage
+	Slow          float64 // a consumer is slow: Begin waits for up to SlowFor
+	SlowFor       time.Duration
+
+	// Of the broker.
+	PublishFails   float64 // some messages of a call are not published, nor those of their keys behind them
+	PublishUnknown float64 // all of a call is published, and some or all of it is said not to be
+	ReceiveFails   float64 // Receive answers with an outage
+	Repeat         float64 // a delivery comes twice
+	Rewind         float64 // the last few deliveries of a lane come again, also those that were acknowledged
+	Delay          float64 // the deliveries of a lane are held back, in their order, for up to DelayFor
+	DelayFor       time.Duration
+	AckLost        float64 // an acknowledgement is not stored
+	AckUnknown     float64 // an acknowledgement is stored and answers with an outage
+
+	// Die ends the life of a process in the middle of a step: see Faults.Life.
+	Die float64
+}
+
+// None injects nothing.
+func None() Rates { return Rates{} }
+
+// Some is a bad day: each thing that can go wrong does, now and then.
+func Some() Rates {
+	return Rates{
+		BeginFails: 0.005, CommitFails: 0.005, CommitUnknown: 0.01, ApplyUnknown: 0.02, TickUnknown: 0.01,
+		Slow: 0.01, SlowFor: 10 * time.Millisecond,
+		PublishFails: 0.02, PublishUnknown: 0.02, ReceiveFails: 0.005,
+		Repeat: 0.03, Rewind: 0.02, Delay: 0.01, DelayFor: 30 * time.Millisecond,
+		AckLost: 0.02, AckUnknown: 0.01, Die: 0.0005,
+	}
+}
+
+// Wild is far worse than what a process meets in its whole life.
+func Wild() Rates {
+	return Rates{
+		BeginFails: 0.02, CommitFails: 0.02, CommitUnknown: 0.05, ApplyUnknown: 0.08, TickUnknown: 0.05,
+		Slow: 0.02, SlowFor: 50 * time.Millisecond,
+		PublishFails: 0.08, PublishUnknown: 0.08, ReceiveFails: 0.02,
+		Repeat: 0.15, Rewind: 0.08, Delay: 0.03, DelayFor: 150 * time.Millisecond,
+		AckLost: 0.1, AckUnknown: 0.05, Die: 0.001,
+	}
+}
+
+// RatesOf is the preset of that name: none, some or wild.
+func RatesOf(name string) (r Rates, ok bool) {
+	switch name {
+	case "none":
+		return None(), true
+	case "some":
+		return Some(), true
+	case "wild":
+		return Wild(), true
+	}
+	return Rates{}, false
+}
+
+// A FaultError is an error that was injected. It is an outage to the wrapped driver.
+type FaultError struct {
+	Kind string // as in Faults.Counts
+}
+
+func (e *FaultError) Error() string { return "injected fault: " + e.Kind }
+
+// The kinds of faults, as Faults.Counts names them.
+const (
+	BeginFailed    = "begin_failed"
+	CommitFailed   = "commit_failed"
+	CommitUnknown  = "commit_unknown"
+	ApplyUnknown   = "apply_unknown"
+	TickUnknown    = "tick_unknown"
+	SlowConsumer   = "slow_consumer"
+	PublishFailed  = "publish_failed"
+	PublishUnknown = "publish_unknown"
+	ReceiveFailed  = "receive_failed"
+	Repeated       = "delivery_repeated"
+	Rewound        = "lane_rewound"
+	Delayed        = "lane_delayed"
+	AckLost        = "ack_lost"
+	AckUnknown     = "ack_unknown"
+	Death          = "process_death"
+)
+
+// Faults decide what goes wrong, by a seed, and count it. The same calls in the same order meet the same faults.
+// They are safe for concurrent use.
+type Faults struct {
+	rates Rates
+	*dice
+
+	// Of a Life.
+	mortal bool
+	died   chan struct{}
+	mu     sync.Mutex
+	kill   map[any]func() // what dies with it
+}
+
+// dice are shared by all lives.
+type dice struct {
+	rolling sync.Mutex
+	rng     *rand.Rand
+	counts  map[string]int64
+}
+
+// NewFaults are faults at the given rates. Nothing dies by them; a Life does.
+func NewFaults(seed uint64, rates Rates) *Faults {
+	return &Faults{
+		rates: rates, died: make(chan struct{}), kill: map[any]func(){},
+		dice: &dice{rng: rand.New(rand.NewPCG(seed, 0x5ca1d)), counts: map[string]int64{}},
+	}
+}
+
+// Life is one life of a process: the same faults, and it dies by them, in the middle of a step, or when Die is
+// called. All seams of one process are wrapped with the Life of that process:
+//
+//	life := faults.Life()
+//	svc := build(sagatest.WrapDriver(db, life), sagatest.WrapBroker(bus, life))
+//	go svc.Run(ctx)
+//	<-life.Died() // cancel ctx, wait for Run to return, and build the next life
+//
+// When it dies, its subscriptions are lost uncleanly (where the driver has a Kill method, as membroker's has; else
+// they are closed without their acknowledgements), what it has open is rolled back, and all that it asks is
+// answered with a *FaultError of kind Death. Its leases stay until they run out, or until the next life of the same
+// name takes them.
+func (f *Faults) Life() *Faults {
+	return &Faults{rates: f.rates, dice: f.dice, mortal: true, died: make(chan struct{}), kill: map[any]func(){}}
+}
+
+// Died is closed when this life is over.
+func (f *Faults) Died() <-chan struct{} { return f.died }
+
+// Die ends this life, if it has not ended, and returns the error that all its calls answer from now on.
+func (f *Faults) Die() error {
+	f.mu.Lock()
+	kill := f.kill
+	f.kill = nil
+	if kill != nil {
+		close(f.died)
+	}
+	f.mu.Unlock()
+	if kill != nil {
+		f.note(Death)
+	}
+	for _, k := range kill {
+		k()
+	}
+	return &FaultError{Kind: Death}
+}
+
+// Counts is how often each kind of fault was injected, in all lives.
+func (f *Faults) Counts() map[string]int64 {
+	f.rolling.Lock()
+	defer f.rolling.Unlock()
+	return maps.Clone(f.counts)
+}
+
+func (f *Faults) note(kind string) {
+	f.rolling.Lock()
+	defer f.rolling.Unlock()
+	f.counts[kind]++
+}
+
+// hit rolls the dice for one fault and counts it.
+func (f *Faults) hit(kind string, rate float64) bool {
+	if rate <= 0 {
+		return false
+	}
+	f.rolling.Lock()
+	defer f.rolling.Unlock()
+	if f.rng.Float64() >= rate {
+		return false
+	}
+	f.counts[kind]++
+	return true
+}
+
+// strike is hit as an error.
+func (f *Faults) strike(kind string, rate float64) error {
+	if !f.hit(kind, rate) {
+		return nil
+	}
+	return &FaultError{Kind: kind}
+}
+
+func (f *Faults) number(n int) int {
+	f.rolling.Lock()
+	defer f.rolling.Unlock()
+	return f.rng.IntN(max(1, n))
+}
+
+func (f *Faults) duration(most time.Duration) time.Duration {
+	return time.Duration(1 + f.number(int(most)))
+}
+
+// alive answers what the dead answer.
+func (f *Faults) alive() error {
+	select {
+	case <-f.died:
+		return &FaultError{Kind: Death}
+	default:
+		return nil
+	}
+}
+
+// live is alive, with the chance to die on the spot.
+func (f *Faults) live() error {
+	if err := f.alive(); err != nil {
+		return err
+	}
+	if !f.mortal || f.rates.Die <= 0 {
+		return nil
+	}
+	f.rolling.Lock()
+	dies := f.rng.Float64() < f.rates.Die
+	f.rolling.Unlock()
+	if dies {
+		return f.Die()
+	}
+	return nil
+}
+
+// diesWith calls k at the death of this life; at once if it is over. k may be called while forget is.
+func (f *Faults) diesWith(what any, k func()) {
+	f.mu.Lock()
+	over := f.kill == nil
+	if !over {
+		f.kill[what] = k
+	}
+	f.mu.Unlock()
+	if over {
+		k()
+	}
+}
+
+func (f *Faults) forget(what any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.kill, what)
+}
+
+// String says what was injected, one line.
+func (f *Faults) String() string { return fmt.Sprint(f.Counts()) }

@@ -1,0 +1,180 @@
+package sagatest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// WrapDriver injects faults into d. What d lends is lent through it untouched.
+func WrapDriver[TTx any](d store.Driver[TTx], f *Faults) store.Driver[TTx] {
+	w := &faultyDriver[TTx]{Driver: d, f: f}
+	if wakes, ok := d.(store.Waker); ok {
+		return struct {
+			*faultyDriver[TTx]
+			store.Waker
+		}{w, wakes}
+	}
+	return w
+}
+
+type faultyDriver[TTx any] struct {
+	store.Driver[TTx]
+	f *Faults
+}
+
+func (d *faultyDriver[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
+	if err := d.f.live(); err != nil {
+		return nil, err
+	}
+	if err := d.f.strike(BeginFailed, d.f.rates.BeginFails); err != nil {
+		return nil, err
+	}
+	if d.f.hit(SlowConsumer, d.f.rates.Slow) {
+		if err := pause(ctx, d.f.duration(d.f.rates.SlowFor)); err != nil {
+			return nil, err
+		}
+	}
+	u, err := d.Driver.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyUnit[TTx]{Unit: u, f: d.f}, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+func (d *faultyDriver[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error {
+	if err := d.f.alive(); err != nil {
+		return err
+	}
+	return d.Driver.Write(ctx, tx, es...)
+}
+
+func (d *faultyDriver[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	if err := d.f.live(); err != nil {
+		return make([]bool, len(es)), err
+	}
+	stood, err := d.Driver.Apply(ctx, es...)
+	if err == nil {
+		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown)
+	}
+	return stood, err
+}
+
+func (d *faultyDriver[TTx]) Tick(ctx context.Context, base string) (string, error) {
+	if err := d.f.live(); err != nil {
+		return base, err
+	}
+	tip, err := d.Driver.Tick(ctx, base)
+	if err == nil && tip != base {
+		err = d.f.after(TickUnknown, d.f.rates.TickUnknown)
+	}
+	return tip, err
+}
+
+// after is what can go wrong once a call has taken effect.
+func (f *Faults) after(kind string, rate float64) error {
+	if err := f.strike(kind, rate); err != nil {
+		return err
+	}
+	return f.live()
+}
+
+func (d *faultyDriver[TTx]) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
+	if err := d.f.alive(); err != nil {
+		return nil, err
+	}
+	return d.Driver.Seen(ctx, consumer, ids)
+}
+
+func (d *faultyDriver[TTx]) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+	if err := d.f.alive(); err != nil {
+		return store.Leased{}, err
+	}
+	return d.Driver.Lease(ctx, ask)
+}
+
+func (d *faultyDriver[TTx]) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
+	if err := d.f.live(); err != nil {
+		return store.Page{}, err
+	}
+	return d.Driver.Pull(ctx, w, limit)
+}
+
+func (d *faultyDriver[TTx]) Held(ctx context.Context, lanes []int) ([]store.Held, error) {
+	if err := d.f.alive(); err != nil {
+		return nil, err
+	}
+	return d.Driver.Held(ctx, lanes)
+}
+
+func (d *faultyDriver[TTx]) Retry(ctx context.Context, lanes []int, limit int) ([]store.Aside, error) {
+	if err := d.f.alive(); err != nil {
+		return nil, err
+	}
+	return d.Driver.Retry(ctx, lanes, limit)
+}
+
+func (d *faultyDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
+	if err := d.f.alive(); err != nil {
+		return store.Maintained{}, err
+	}
+	return d.Driver.Maintain(ctx, keep)
+}
+
+func (d *faultyDriver[TTx]) Check(ctx context.Context) error {
+	if err := d.f.alive(); err != nil {
+		return err
+	}
+	return d.Driver.Check(ctx)
+}
+
+// Outage: an injected fault is one.
+func (d *faultyDriver[TTx]) Outage(err error) bool {
+	var fault *FaultError
+	return errors.As(err, &fault) || d.Driver.Outage(err)
+}
+
+type faultyUnit[TTx any] struct {
+	store.Unit[TTx]
+	f *Faults
+}
+
+func (u *faultyUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
+	err := u.f.live()
+	if err == nil {
+		err = u.f.strike(CommitFailed, u.f.rates.CommitFails)
+	}
+	if err != nil {
+		_, _ = u.Unit.Rollback(ctx) // its rows are undone in any case
+		return err
+	}
+	if err := u.Unit.Commit(ctx, es...); err != nil {
+		return err
+	}
+	return u.f.after(CommitUnknown, u.f.rates.CommitUnknown)
+}
+
+func (u *faultyUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	if err := u.f.live(); err != nil {
+		_, _ = u.Unit.Rollback(ctx) // its rows are undone in any case
+		return make([]bool, len(instead)), err
+	}
+	stood, err := u.Unit.Rollback(ctx, instead...)
+	if err == nil && len(instead) > 0 {
+		err = u.f.after(ApplyUnknown, u.f.rates.ApplyUnknown)
+	}
+	return stood, err
+}

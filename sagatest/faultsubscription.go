@@ -1,0 +1,244 @@
+package sagatest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// remembered is how many deliveries of a lane can come again.
+const remembered = 8
+
+// faultySubscription repeats and delays what comes, and loses acknowledgements.
+type faultySubscription struct {
+	broker.Subscription
+	f     *Faults
+	ready chan struct{}
+	end   chan struct{}
+
+	mu    sync.Mutex // Die may come from anywhere
+	lanes map[string]*faultyLane
+	order []string
+	dead  bool
+}
+
+type faultyLane struct {
+	queue []broker.Delivery // fetched, not given yet
+	given []broker.Delivery // the last that were given
+	until time.Time         // held back until then
+	acked int64             // the highest position that was acknowledged; -1: none
+}
+
+// newFaultySubscription is told by over that its broker was closed.
+func newFaultySubscription(inner broker.Subscription, f *Faults, over <-chan struct{}) *faultySubscription {
+	s := &faultySubscription{
+		Subscription: inner, f: f, ready: make(chan struct{}, 1), end: make(chan struct{}),
+		lanes: map[string]*faultyLane{},
+	}
+	go s.forward(over)
+	f.diesWith(s, s.kill)
+	return s
+}
+
+// forward makes one channel of the broker's and ours.
+func (s *faultySubscription) forward(over <-chan struct{}) {
+	in := s.Subscription.Ready()
+	for {
+		select {
+		case <-s.end:
+			return
+		case <-over:
+			s.f.forget(s)
+			s.wake()
+			return
+		case <-in:
+			s.wake()
+		}
+	}
+}
+
+func (s *faultySubscription) wake() {
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// kill is the death of the process: the inner subscription ends, uncleanly where it can.
+func (s *faultySubscription) kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead {
+		return
+	}
+	s.dead = true
+	close(s.end)
+	s.wake()
+	if k, ok := s.Subscription.(interface{ Kill() }); ok {
+		k.Kill()
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = s.Subscription.Close(ctx) // the dead hear no errors
+}
+
+// gone is what is answered after the end.
+func (s *faultySubscription) gone() error {
+	if err := s.f.alive(); err != nil {
+		return err
+	}
+	return broker.ErrClosed
+}
+
+func (s *faultySubscription) Ready() <-chan struct{} { return s.ready }
+
+func (s *faultySubscription) Receive(ctx context.Context, most int) (broker.Batch, error) {
+	if err := s.f.live(); err != nil {
+		return broker.Batch{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead {
+		return broker.Batch{}, s.gone()
+	}
+	if err := s.f.strike(ReceiveFailed, s.f.rates.ReceiveFails); err != nil {
+		s.wake()
+		return broker.Batch{}, err
+	}
+	b, err := s.Subscription.Receive(ctx, most)
+	if err != nil {
+		return b, err
+	}
+	for _, l := range b.Lost {
+		delete(s.lanes, l.Name)
+		s.order = slices.DeleteFunc(s.order, func(name string) bool { return name == l.Name })
+	}
+	for i := range b.Deliveries {
+		s.fetch(b.Deliveries[i])
+	}
+	b.Deliveries = s.give(most)
+	return b, nil
+}
+
+func (s *faultySubscription) lane(name string) *faultyLane {
+	l := s.lanes[name]
+	if l == nil {
+		l = &faultyLane{acked: -1}
+		s.lanes[name] = l
+		s.order = append(s.order, name)
+	}
+	return l
+}
+
+// fetch puts a delivery behind those of its lane, perhaps twice, perhaps with some that came before it.
+func (s *faultySubscription) fetch(d broker.Delivery) {
+	l := s.lane(d.Lane)
+	if len(l.queue) == 0 && len(l.given) > 0 && s.f.hit(Rewound, s.f.rates.Rewind) {
+		l.queue = append(l.queue, l.given[s.f.number(len(l.given)):]...)
+	}
+	l.queue = append(l.queue, d)
+	if s.f.hit(Repeated, s.f.rates.Repeat) {
+		l.queue = append(l.queue, d)
+	}
+	if l.until.IsZero() && s.f.hit(Delayed, s.f.rates.Delay) {
+		wait := s.f.duration(s.f.rates.DelayFor)
+		l.until = time.Now().Add(wait)
+		time.AfterFunc(wait, s.wake)
+	}
+}
+
+// give takes what may go from the lanes' queues, at most most.
+func (s *faultySubscription) give(most int) (out []broker.Delivery) {
+	now := time.Now()
+	for _, name := range s.order {
+		l := s.lanes[name]
+		if now.Before(l.until) {
+			continue
+		}
+		l.until = time.Time{}
+		n := min(most-len(out), len(l.queue))
+		out = append(out, l.queue[:n]...)
+		l.remember(l.queue[:n])
+		if l.queue = l.queue[n:]; len(l.queue) > 0 {
+			s.wake()
+		}
+	}
+	return out
+}
+
+// remember keeps the last deliveries by position: what is repeated always runs up to the newest one, as with a
+// broker that goes back.
+func (l *faultyLane) remember(ds []broker.Delivery) {
+	for _, d := range ds {
+		if n := len(l.given); n == 0 || l.given[n-1].Position < d.Position {
+			l.given = append(l.given, d)
+		}
+	}
+	if n := len(l.given); n > remembered {
+		l.given = append([]broker.Delivery(nil), l.given[n-remembered:]...)
+	}
+}
+
+// Ack hands on what moves a lane forward: the finished repeat of an old delivery does not.
+func (s *faultySubscription) Ack(ctx context.Context, ds []broker.Delivery) error {
+	if err := s.f.live(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead {
+		return s.gone()
+	}
+	if s.f.hit(AckLost, s.f.rates.AckLost) {
+		return nil
+	}
+	forward := make([]broker.Delivery, 0, len(ds))
+	for _, d := range ds {
+		if l := s.lanes[d.Lane]; l != nil && d.Position > l.acked {
+			forward = append(forward, d)
+		}
+	}
+	if len(forward) == 0 {
+		return nil
+	}
+	if err := s.Subscription.Ack(ctx, forward); err != nil {
+		return err
+	}
+	for _, d := range forward {
+		s.lanes[d.Lane].acked = d.Position
+	}
+	return s.f.strike(AckUnknown, s.f.rates.AckUnknown)
+}
+
+func (s *faultySubscription) Pause(lanes ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.dead {
+		s.Subscription.Pause(lanes...)
+	}
+}
+
+func (s *faultySubscription) Resume(lanes ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.dead {
+		s.Subscription.Resume(lanes...)
+	}
+}
+
+func (s *faultySubscription) Close(ctx context.Context) error {
+	s.f.forget(s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead {
+		return s.gone()
+	}
+	s.dead = true
+	close(s.end)
+	s.wake()
+	return s.Subscription.Close(ctx)
+}

@@ -1,0 +1,205 @@
+package sagatest
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/store"
+)
+
+// The sabotages take one safeguard away each, so that an auditor, a test or a reader can see what it is for.
+
+// NoMark is d without marks: a consumer over it does not know what it has finished.
+func NoMark[TTx any](d store.Driver[TTx]) store.Driver[TTx] { return &unmarked[TTx]{d} }
+
+type unmarked[TTx any] struct{ store.Driver[TTx] }
+
+func (d *unmarked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
+	n := len(in.Marks)
+	in.Marks = nil
+	u, err := d.Driver.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return &unmarkedUnit[TTx]{u, n}, nil
+}
+
+func (d *unmarked[TTx]) Seen(_ context.Context, _ string, ids []store.Identity) ([]store.Verdict, error) {
+	return make([]store.Verdict, len(ids)), nil
+}
+
+func (d *unmarked[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	return d.Driver.Apply(ctx, without(es, dropMark)...)
+}
+
+type unmarkedUnit[TTx any] struct {
+	store.Unit[TTx]
+	marks int
+}
+
+func (u *unmarkedUnit[TTx]) Found() store.Found {
+	f := u.Unit.Found()
+	f.Marks = make([]store.Verdict, u.marks)
+	return f
+}
+
+func (u *unmarkedUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
+	return u.Unit.Commit(ctx, without(es, dropMark)...)
+}
+
+func (u *unmarkedUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	return u.Unit.Rollback(ctx, without(instead, dropMark)...)
+}
+
+func dropMark(e *store.Effect) { e.Mark = nil }
+
+// without is es changed by drop, in a copy.
+func without(es []store.Effect, drop func(*store.Effect)) []store.Effect {
+	es = slices.Clone(es)
+	for i := range es {
+		drop(&es[i])
+	}
+	return es
+}
+
+// AckFirst is b acknowledging what is received before it is handled, as a consumer with auto-commit does: what is
+// in hand when the process dies is lost.
+func AckFirst(b broker.Broker) broker.Broker {
+	w := hasty{b}
+	if makes, ok := b.(broker.TopicMaker); ok {
+		return struct {
+			hasty
+			broker.TopicMaker
+		}{w, makes}
+	}
+	return w
+}
+
+type hasty struct{ broker.Broker }
+
+func (h hasty) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
+	s, err := h.Broker.Subscribe(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	return hastySubscription{s}, nil
+}
+
+type hastySubscription struct{ broker.Subscription }
+
+func (s hastySubscription) Receive(ctx context.Context, most int) (broker.Batch, error) {
+	b, err := s.Subscription.Receive(ctx, most)
+	if err == nil && len(b.Deliveries) > 0 {
+		_ = s.Subscription.Ack(ctx, b.Deliveries) // nobody looks: that is how it is done
+	}
+	return b, err
+}
+
+func (s hastySubscription) Ack(context.Context, []broker.Delivery) error { return nil }
+
+// DualWrite is d without an outbox, as most services are written: a handler's messages are published once its
+// transaction is committed, those of a transaction of the caller's own when they are written; a publish that fails is
+// forgotten. Source is the messages' source, which the database would have given them. What is lost on the way to
+// the broker is lost; what is said and then rolled back was said.
+func DualWrite[TTx any](d store.Driver[TTx], bus broker.Publisher, source string) store.Driver[TTx] {
+	return &dual[TTx]{Driver: d, bus: bus, source: source, units: map[any]*dualUnit[TTx]{}}
+}
+
+type dual[TTx any] struct {
+	store.Driver[TTx]
+	bus    broker.Publisher
+	source string
+	mu     sync.Mutex
+	units  map[any]*dualUnit[TTx] // by the transaction that each lends
+}
+
+func (d *dual[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
+	inner, err := d.Driver.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	u := &dualUnit[TTx]{Unit: inner, d: d}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.units[any(inner.Tx())] = u
+	return u, nil
+}
+
+func (d *dual[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error {
+	said := rowsOf(es)
+	d.mu.Lock()
+	u := d.units[any(tx)]
+	d.mu.Unlock()
+	if u != nil {
+		u.said = append(u.said, said...)
+		return nil
+	}
+	d.publish(ctx, said)
+	return nil
+}
+
+func (d *dual[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	stood, err := d.Driver.Apply(ctx, without(es, dropRows)...)
+	d.publish(ctx, standing(es, stood, err))
+	return stood, err
+}
+
+func dropRows(e *store.Effect) { e.Rows = nil }
+
+func rowsOf(es []store.Effect) (rows []skald.Message) {
+	for _, e := range es {
+		rows = append(rows, e.Rows...)
+	}
+	return rows
+}
+
+// standing is the rows of the effects that stand.
+func standing(es []store.Effect, stood []bool, err error) (rows []skald.Message) {
+	for i, e := range es {
+		if err == nil && i < len(stood) && stood[i] {
+			rows = append(rows, e.Rows...)
+		}
+	}
+	return rows
+}
+
+func (d *dual[TTx]) publish(ctx context.Context, ms []skald.Message) {
+	if len(ms) == 0 {
+		return
+	}
+	for i := range ms {
+		ms[i].Source = d.source
+	}
+	_ = d.bus.Publish(ctx, ms).Wait(ctx) // "log it and go on": the transaction is committed already
+}
+
+type dualUnit[TTx any] struct {
+	store.Unit[TTx]
+	d    *dual[TTx]
+	said []skald.Message
+}
+
+func (u *dualUnit[TTx]) ended() {
+	u.d.mu.Lock()
+	defer u.d.mu.Unlock()
+	delete(u.d.units, any(u.Unit.Tx()))
+}
+
+func (u *dualUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
+	u.ended()
+	if err := u.Unit.Commit(ctx, without(es, dropRows)...); err != nil {
+		return err
+	}
+	u.d.publish(ctx, append(u.said, rowsOf(es)...))
+	return nil
+}
+
+func (u *dualUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	u.ended()
+	stood, err := u.Unit.Rollback(ctx, without(instead, dropRows)...)
+	u.d.publish(ctx, standing(instead, stood, err))
+	return stood, err
+}
