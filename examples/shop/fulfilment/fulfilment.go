@@ -25,6 +25,7 @@ var (
 
 // Options of a Fulfilment service. The zero value works.
 type Options struct {
+	Outbox   *outbox.Options  // default: as it says
 	Now      func() time.Time // default time.Now
 	Oversize []string         // SKUs that the carrier does not take. Default none
 }
@@ -41,13 +42,14 @@ type Fulfilment[TTx any] struct {
 
 // New is the Fulfilment service at home.
 func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Fulfilment[TTx], error) {
-	s := &Fulfilment[TTx]{home: home, events: events, out: outbox.New(home.Store, nil)}
+	s := &Fulfilment[TTx]{home: home, events: events}
 	if o != nil {
 		s.o = *o
 	}
 	if s.o.Now == nil {
 		s.o.Now = time.Now
 	}
+	s.out = outbox.New(home.Store, s.o.Outbox)
 	var err error
 	if s.sql, err = table.Statements(queries); err != nil {
 		return nil, err

@@ -42,8 +42,9 @@ const (
 
 // Options of an Inventory service. The zero value works.
 type Options struct {
-	Now   func() time.Time // default time.Now
-	Stock map[string]int64 // SKUs and how many pieces there are, where the stock does not have them yet. Default none
+	Outbox *outbox.Options  // default: as it says
+	Now    func() time.Time // default time.Now
+	Stock  map[string]int64 // SKUs and how many pieces there are, where the stock does not have them yet. Default none
 }
 
 // An Inventory service.
@@ -58,13 +59,14 @@ type Inventory[TTx any] struct {
 
 // New is the Inventory service at home.
 func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Inventory[TTx], error) {
-	s := &Inventory[TTx]{home: home, events: events, out: outbox.New(home.Store, nil)}
+	s := &Inventory[TTx]{home: home, events: events}
 	if o != nil {
 		s.o = *o
 	}
 	if s.o.Now == nil {
 		s.o.Now = time.Now
 	}
+	s.out = outbox.New(home.Store, s.o.Outbox)
 	var err error
 	if s.sql, err = table.Statements(queries); err != nil {
 		return nil, err

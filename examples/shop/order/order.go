@@ -33,6 +33,7 @@ var ErrUnknown = errors.New("no such order")
 
 // Options of an Order service. The zero value works.
 type Options struct {
+	Outbox *outbox.Options  // default: as it says
 	Now    func() time.Time // default time.Now
 	NewID  func() string    // of an order. Default: 26 random letters and digits
 	Prices map[string]int64 // in cents by SKU, put into the price list where it does not have them. Default none
@@ -50,7 +51,7 @@ type Order[TTx any] struct {
 
 // New is the Order service at home.
 func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Order[TTx], error) {
-	s := &Order[TTx]{home: home, events: events, out: outbox.New(home.Store, nil)}
+	s := &Order[TTx]{home: home, events: events}
 	if o != nil {
 		s.o = *o
 	}
@@ -60,6 +61,7 @@ func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Orde
 	if s.o.NewID == nil {
 		s.o.NewID = rand.Text
 	}
+	s.out = outbox.New(home.Store, s.o.Outbox)
 	var err error
 	if s.sql, err = table.Statements(queries); err != nil {
 		return nil, err

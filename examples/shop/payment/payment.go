@@ -49,6 +49,7 @@ const (
 
 // Options of a Payment service. The zero value works.
 type Options struct {
+	Outbox   *outbox.Options  // default: as it says
 	Now      func() time.Time // default time.Now
 	NewID    func() string    // of a transfer. Default: 26 random letters and digits
 	Accounts map[string]int64 // customers and the cents that they begin with, where they have no account yet. Default none
@@ -66,7 +67,7 @@ type Payment[TTx any] struct {
 
 // New is the Payment service at home.
 func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Payment[TTx], error) {
-	s := &Payment[TTx]{home: home, events: events, out: outbox.New(home.Store, nil)}
+	s := &Payment[TTx]{home: home, events: events}
 	if o != nil {
 		s.o = *o
 	}
@@ -76,6 +77,7 @@ func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Paym
 	if s.o.NewID == nil {
 		s.o.NewID = rand.Text
 	}
+	s.out = outbox.New(home.Store, s.o.Outbox)
 	var err error
 	if s.sql, err = table.Statements(queries); err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/sample"
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store"
 )
@@ -36,11 +37,14 @@ type Options struct {
 	// Instance is this instance's stable name among those of the same service; two that live at the same
 	// time must not share one. Default "1".
 	Instance string
-	// Inbox and Relay are the options of the two stations; Member, Owner and Entities are set here. Default as they say.
-	Inbox inbox.Options
-	Relay relay.Options
+	// Outbox, Inbox and Relay are the options of the stations; Member, Owner and Entities are set here. Default as they say.
+	Outbox outbox.Options
+	Inbox  inbox.Options
+	Relay  relay.Options
 	// Now is the clock of the service's own rows. Default time.Now.
 	Now func() time.Time
+	// NewID names orders and transfers. Default: 26 random letters and digits.
+	NewID func() string
 }
 
 // A Part is what tells one service from another.
@@ -74,7 +78,7 @@ func New[TTx any](name string, home table.Home[TTx], bus broker.Broker, o *Optio
 	}
 	events := event.New(d.Prefix)
 	s := &Service[TTx]{Name: name}
-	if err := s.build(home, events, d.Now); err != nil {
+	if err := s.build(home, events, d); err != nil {
 		return nil, fmt.Errorf("service %s: %w", name, err)
 	}
 	in, out := d.Inbox, d.Relay
@@ -87,24 +91,24 @@ func New[TTx any](name string, home table.Home[TTx], bus broker.Broker, o *Optio
 	return s, nil
 }
 
-func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, now func() time.Time) (err error) {
+func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, o Options) (err error) {
 	switch s.Name {
 	case "order":
 		var part *order.Order[TTx]
-		part, err = order.New(home, events, &order.Options{Now: now, Prices: sample.Prices()})
+		part, err = order.New(home, events, &order.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Prices: sample.Prices()})
 		if err == nil {
 			s.Part, s.http = part, part.Handler()
 		}
 	case "payment":
-		s.Part, err = payment.New(home, events, &payment.Options{Now: now, Accounts: sample.Accounts()})
+		s.Part, err = payment.New(home, events, &payment.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Accounts: sample.Accounts()})
 	case "inventory":
-		s.Part, err = inventory.New(home, events, &inventory.Options{Now: now, Stock: sample.Stock()})
+		s.Part, err = inventory.New(home, events, &inventory.Options{Outbox: &o.Outbox, Now: o.Now, Stock: sample.Stock()})
 	case "fulfilment":
-		s.Part, err = fulfilment.New(home, events, &fulfilment.Options{Now: now, Oversize: sample.Oversize()})
+		s.Part, err = fulfilment.New(home, events, &fulfilment.Options{Outbox: &o.Outbox, Now: o.Now, Oversize: sample.Oversize()})
 	case "notification":
-		s.Part, err = notification.New(home, events, &notification.Options{Now: now})
+		s.Part, err = notification.New(home, events, &notification.Options{Now: o.Now})
 	case "analytics":
-		s.Part, err = analytics.New(home, events, &analytics.Options{Now: now})
+		s.Part, err = analytics.New(home, events, &analytics.Options{Now: o.Now})
 	default:
 		err = fmt.Errorf("there is none: it is one of %s", strings.Join(Names(), ", "))
 	}
