@@ -145,15 +145,17 @@ func (s *suite[TTx]) laneTakenWhileWaits() {
 	}
 	s.say(message("a", 1))
 	tip := s.tick("")
-	for i, report := range []func(store.Effect) error{
-		func(e store.Effect) error {
-			stood, err := s.d.Apply(s.Context(), e)
+	for i, report := range []func(m store.Mark, p store.Progress) error{
+		func(m store.Mark, p store.Progress) error {
+			stood, err := s.d.Apply(s.Context(), store.Effect{Mark: &m, Lane: &p})
 			if err == nil && !stood[0] {
 				return store.ErrLost
 			}
 			return err
 		},
-		func(e store.Effect) error { return s.begin(s.d, store.Intake{}).Commit(s.Context(), e) },
+		func(m store.Mark, p store.Progress) error {
+			return s.begin(s.d, store.Intake{Wait: patience}).Commit(s.Context(), progress(p), store.Effect{Mark: &m})
+		},
 	} {
 		life := fmt.Sprint("next-", i)
 		l, m := s.lane0(fmt.Sprint("former-", i)), mark()
@@ -161,7 +163,7 @@ func (s *suite[TTx]) laneTakenWhileWaits() {
 		p := under(l)
 		p.Cursor = &store.Cursor{Tip: tip, Seq: int64(i + 1)}
 		var err error
-		waiting := meanwhile(func() { err = report(store.Effect{Mark: &m, Lane: &p}) })
+		waiting := meanwhile(func() { err = report(m, p) })
 		s.waits(waiting, "progress with a mark in a rival's hand")
 		var got []store.Lane
 		taking := meanwhile(func() { got = s.lease(s.db.Driver(s), "one", life) })
