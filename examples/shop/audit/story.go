@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/store"
@@ -57,6 +58,7 @@ type Chapter struct {
 	Row     int64  // its place in that service's outbox
 	Cause   string // the id of the message whose handler said it; "" at first
 	Depth   int    // how many messages led to it
+	At      time.Time
 	Taken   []Taken
 }
 
@@ -65,6 +67,7 @@ type Taken struct {
 	Service string
 	Outcome string // done, rejected
 	Reason  string // of a rejection
+	At      time.Time
 }
 
 // Story tells an order's messages, each behind the one that caused it. It goes by what the messages say
@@ -79,7 +82,10 @@ func Story(ctx context.Context, databases map[string]table.DB, order string) ([]
 		r.each(name, "Said", func(row table.Row) error {
 			c := Chapter{Service: name}
 			defer func() { all = append(all, c) }()
-			return row.Scan(&c.Row, &c.ID, &c.Type, &c.Cause)
+			var at string
+			err := row.Scan(&c.Row, &c.ID, &c.Type, &c.Cause, &at)
+			c.At = when(at)
+			return err
 		}, order)
 	}
 	for i := range all {
@@ -96,13 +102,24 @@ func takers(r *reader, id string) (out []Taken) {
 		r.each(name, "Taken", func(row table.Row) error {
 			t := Taken{Service: name}
 			var outcome int16
-			err := row.Scan(&outcome, &t.Reason)
-			t.Outcome = store.Outcome(outcome).String()
+			var at string
+			err := row.Scan(&outcome, &t.Reason, &at)
+			t.Outcome, t.At = store.Outcome(outcome).String(), when(at)
 			out = append(out, t)
 			return err
 		}, id)
 	}
 	return out
+}
+
+// when reads a time that either database wrote as text; the zero time if it cannot.
+func when(s string) time.Time {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999-07", "2006-01-02 15:04:05.999999999-07:00"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC()
+		}
+	}
+	return time.Time{}
 }
 
 // told is what cause led to, each with what it led to itself.

@@ -8,7 +8,8 @@ SELECT COUNT(*) FROM skald_outbox;
 SELECT COUNT(*) FROM skald_mark;
 
 -- name: Said
-SELECT seq, CAST(id AS TEXT), type, COALESCE(CAST(causation_id AS TEXT), '') FROM skald_outbox WHERE key = $1 ORDER BY seq;
+SELECT seq, CAST(id AS TEXT), type, COALESCE(CAST(causation_id AS TEXT), ''), CAST(time AS TEXT)
+FROM skald_outbox WHERE key = $1 ORDER BY seq;
 
 -- name: Taken
-SELECT outcome, COALESCE(reason, '') FROM skald_mark WHERE CAST(id AS TEXT) = $1;
+SELECT outcome, COALESCE(reason, ''), CAST(at AS TEXT) FROM skald_mark WHERE CAST(id AS TEXT) = $1;
