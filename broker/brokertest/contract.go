@@ -82,7 +82,9 @@ func testHeldBack(t *testing.T, s *suite) {
 
 func testRefusals(t *testing.T, s *suite) {
 	b := s.open(t)
-	topic := s.limited(t, b, 3)
+	topic := s.topic(t, b, "shrunk", 3)
+	publish(t, b, message(topic, "warm", 0)) // what the driver learns of the topic now does not hold any longer
+	s.Limit(t, topic, limit)
 	rng := rand.New(rand.NewPCG(5, 6))
 	msgs, poison := load(topic, s.Messages, func(n int) bool { return rng.IntN(150) == 0 || n == 3 })
 	c := &caller{t: t, b: b, rng: rng, msgs: msgs}

@@ -82,9 +82,9 @@ func (s *Subscription) commit(ctx context.Context, ps map[string][]int32) (err e
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.b.opts.Session)
 	defer cancel()
-	s.cl.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, failed error) {
+	s.cl.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, failed error) {
 		if err = failed; err == nil {
-			err = s.stored(offsets, resp)
+			err = s.stored(offsets, req, resp)
 		}
 	})
 	if err != nil {
@@ -93,11 +93,19 @@ func (s *Subscription) commit(ctx context.Context, ps map[string][]int32) (err e
 	return nil
 }
 
-func (s *Subscription) stored(offsets map[string]map[int32]kgo.EpochOffset, resp *kmsg.OffsetCommitResponse) error {
+// stored notes what Kafka has. From version 10 on it answers with the ids of topics only.
+func (s *Subscription) stored(offsets map[string]map[int32]kgo.EpochOffset, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) error {
+	names := map[[16]byte]string{}
+	for _, t := range req.Topics {
+		names[t.TopicID] = t.Topic
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
 	for _, t := range resp.Topics {
+		if t.Topic == "" {
+			t.Topic = names[t.TopicID]
+		}
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", laneName(t.Topic, p.Partition), err))

@@ -16,6 +16,16 @@ func (s *Subscription) Kill() {
 	_ = s.end(s.ctx, errors.New("killed"))
 }
 
+// Uncommitted is how many lanes have acknowledgements that are not committed.
+func (s *Subscription) Uncommitted() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ps := range s.assigned.offsets(nil) {
+		n += len(ps)
+	}
+	return n
+}
+
 // Encode is how m travels.
 func Encode(m skald.Message) *kgo.Record {
 	r := &kgo.Record{}

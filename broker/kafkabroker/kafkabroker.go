@@ -31,7 +31,8 @@ type Options struct {
 	// Session is how long a member of a group may be silent before its lanes go to others. Default 6 s, which is
 	// also the least that Kafka allows unless told otherwise.
 	Session time.Duration
-	// Heartbeat is how often a member says that it lives. Default a third of Session.
+	// Heartbeat is how often a member says that it lives, and hears that lanes move: a hand-over takes about as
+	// long. Default 500 ms, at most a third of Session.
 	Heartbeat time.Duration
 	// Commit is how long an acknowledgement may wait to be committed with others. Default 100 ms.
 	Commit time.Duration
@@ -55,7 +56,7 @@ func (o *Options) orDefaults() Options {
 	}
 	out.Patience = max(or(out.Patience, 10*time.Second), 100*time.Millisecond)
 	out.Session = or(out.Session, 6*time.Second)
-	out.Heartbeat = or(out.Heartbeat, out.Session/3)
+	out.Heartbeat = min(or(out.Heartbeat, 500*time.Millisecond), out.Session/3)
 	out.Commit = or(out.Commit, 100*time.Millisecond)
 	out.Prefetch = or(out.Prefetch, 2000)
 	out.Round = min(or(out.Round, 20_000), 100_000)
