@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/demo"
+	"github.com/skald-go/skald/examples/shop/place"
+)
+
+const demoAbout = `Runs the six services of a shop in this process, places orders, throws faults at all of it, waits until everything
+has come to rest, and lets an auditor that reads only the services' databases say whether every promise was kept.
+
+Killed at any moment, it goes on where it was when it is started again with the same --dir or --prefix.
+
+Stores: sqlite:FOLDER, postgres://…    Brokers: mem:, kafka://host:port[,host:port]
+
+Exit code 0 only if all promises are kept, else 8. With --sabotage: 8, and 1 if the auditor finds nothing.`
+
+func demoCommand(out, errs io.Writer) *cobra.Command {
+	var o demo.Options
+	var dir string
+	var asJSON, verbose bool
+	c := &cobra.Command{
+		Use: "demo", Short: "Six services, faults thrown at them, and an auditor", Long: demoAbout, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			o.Given = map[string]bool{}
+			for _, name := range []string{"seed", "orders", "prefix", "sabotage"} {
+				o.Given[name] = c.Flags().Changed(name)
+			}
+			if err := chooseStore(c, &o, dir); err != nil {
+				return err
+			}
+			o.Broker = from(c, "broker", "SKALD_BROKER")
+			o.Logger = logger(errs, verbose)
+			return runDemo(c.Context(), o, asJSON, out, errs)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Orders, "orders", 200, "how many")
+	f.StringVar(&o.Faults, "faults", "some", "none, some or wild")
+	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://…; SKALD_STORE stands for it (default: a new temporary folder)")
+	f.StringVar(&o.Broker, "broker", "mem:", "mem: or kafka://host:port[,host:port]; SKALD_BROKER stands for it")
+	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
+	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of schemas (P_order, …), topics (P.orders, …) and groups")
+	f.Uint64Var(&o.Seed, "seed", 1, "other numbers are other orders and other faults")
+	f.StringVar(&o.Sabotage, "sabotage", "", "leave a safeguard out: "+strings.Join(demo.Sabotages(), ", "))
+	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
+	f.BoolVar(&verbose, "verbose", false, "let the services log to standard error")
+	return c
+}
+
+// chooseStore is --dir, --store, SKALD_STORE, or else a new temporary folder.
+func chooseStore(c *cobra.Command, o *demo.Options, dir string) error {
+	if dir != "" {
+		if c.Flags().Changed("store") {
+			return &place.UsageError{What: "--dir stands for --store sqlite:DIR: give one of them"}
+		}
+		o.Store = "sqlite:" + dir
+		return nil
+	}
+	o.Store = from(c, "store", "SKALD_STORE")
+	if err := o.Check(); o.Store != "" || err != nil {
+		return err // before a folder is made for nothing
+	}
+	folder, err := os.MkdirTemp("", "skald-demo-")
+	if err != nil {
+		return fmt.Errorf("make a folder: %w", err)
+	}
+	o.Store = "sqlite:" + folder
+	return nil
+}
+
+func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writer) error {
+	began := time.Now()
+	t := &ticker{out: errs, terminal: terminal(errs), quiet: asJSON}
+	t.begin(o)
+	o.Progress = t.progress
+	o.First = func() { t.note("first order placed %d ms after start", time.Since(began).Milliseconds()) }
+	report, err := demo.Run(ctx, o)
+	t.end()
+	switch {
+	case errors.Is(err, demo.ErrInterrupted):
+		return fmt.Errorf("%w: go on with: %s", err, command(o, o.Store))
+	case report == nil:
+		return err
+	case asJSON:
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		if bad := enc.Encode(report); bad != nil {
+			return bad
+		}
+	default:
+		if bad := tell(out, report, o); bad != nil {
+			return bad
+		}
+	}
+	return err
+}
+
+// command is how to run the demo once more with the same databases; store is without a password.
+func command(o demo.Options, store string) string {
+	words := []string{"skald demo"}
+	if folder, ok := strings.CutPrefix(store, "sqlite:"); ok {
+		words = append(words, "--dir", folder)
+	} else {
+		words = append(words, "--store", store)
+	}
+	if o.Broker != "mem:" {
+		words = append(words, "--broker", o.Broker)
+	}
+	if o.Given["prefix"] {
+		words = append(words, "--prefix", o.Prefix)
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,191 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/sagatest"
+)
+
+// A crew is the six services at work in one process.
+type crew struct {
+	site   site
+	book   *ledger
+	o      *Options
+	bus    *bus
+	faults *sagatest.Faults
+	watch  *witness
+	once   sync.Once
+	ready  chan string // gets each service whose database is there
+
+	mu    sync.Mutex
+	tally tally
+}
+
+// tally is what this process counts.
+type tally struct{ published, delivered, duplicates int64 }
+
+func newCrew(ctx context.Context, s site, book *ledger, e *entry, o *Options) (*crew, error) {
+	rates, _ := sagatest.RatesOf(o.Faults) // Check has seen to the name
+	c := &crew{
+		site: s, book: book, o: o,
+		faults: sagatest.NewFaults(o.Seed, rates),
+		watch:  newWitness(),
+		ready:  make(chan string, len(service.Names())),
+	}
+	var err error
+	if c.bus, err = openBus(o.Broker); err != nil {
+		return nil, err
+	}
+	if err := c.bus.topics(ctx, book, e); err != nil {
+		return nil, errors.Join(err, c.bus.Close())
+	}
+	return c, nil
+}
+
+// work is the whole run: services, orders, and the end of all that moves.
+func (c *crew) work(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	open := make(chan placer, 1)
+	runners := []skald.Runner{runner(func(ctx context.Context) error {
+		defer stop()
+		return c.trade(ctx, open)
+	})}
+	for _, name := range service.Names() {
+		runners = append(runners, &hand{c, name, open})
+	}
+	return skald.Run(ctx, runners...)
+}
+
+// trade places the orders as soon as the shop is open, and waits for the end of all that follows from them.
+func (c *crew) trade(ctx context.Context, open <-chan placer) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case shop := <-open:
+		c.load(ctx, shop)
+	}
+	for range service.Names() {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.ready:
+		}
+	}
+	return c.rest(ctx)
+}
+
+type runner func(ctx context.Context) error
+
+// Run calls r.
+func (r runner) Run(ctx context.Context) error { return r(ctx) }
+
+// A hand keeps one service running: when it dies, in the middle of a step, it comes back.
+type hand struct {
+	*crew
+	name string
+	open chan<- placer // gets the Order service, once
+}
+
+// Run lives until ctx is done.
+func (h *hand) Run(ctx context.Context) error {
+	err := h.prepare(ctx)
+	for err == nil && ctx.Err() == nil {
+		err = h.live(ctx)
+	}
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("service %s: %w", h.name, err)
+}
+
+// prepare makes the database and the service's first rows, untroubled.
+func (h *hand) prepare(ctx context.Context) error {
+	if err := h.site.Prepare(ctx, h.name); err != nil {
+		return err
+	}
+	if _, err := h.site.Service(ctx, h.name, h.bus.own, h.options()); err != nil {
+		return err
+	}
+	h.ready <- h.name
+	if h.name != "order" {
+		return nil
+	}
+	s, err := h.site.life(ctx, h.name, h.faults, h.bus.own, h.crew) // customers see no service die: they ask again
+	if err != nil {
+		return err
+	}
+	shop, err := h.site.placer(s)
+	if err == nil {
+		h.open <- shop
+	}
+	return err
+}
+
+func (c *crew) options() *service.Options {
+	o := &service.Options{Prefix: c.o.Prefix}
+	o.Inbox.Logger, o.Relay.Logger = c.o.Logger, c.o.Logger
+	o.Inbox.RetryFirst, o.Inbox.RetryMost = 20*time.Millisecond, time.Second
+	o.Relay.RetryFirst, o.Relay.RetryMost = 20*time.Millisecond, time.Second
+	o.Inbox.Drain, o.Relay.Drain = 5*time.Second, 5*time.Second
+	return o
+}
+
+// live is one life of the service, until it dies or ctx is done.
+func (h *hand) live(ctx context.Context) error {
+	client, err := h.bus.connect()
+	if err != nil {
+		return err
+	}
+	life := h.faults.Life()
+	s, err := h.site.life(ctx, h.name, life, client, h.crew)
+	if err != nil {
+		return errors.Join(err, client.Close())
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var over sync.WaitGroup
+	over.Go(func() {
+		select {
+		case <-life.Died():
+			stop()
+		case <-ctx.Done():
+		}
+	})
+	err = skald.Run(ctx, s.Runners()...)
+	stop()
+	over.Wait()
+	h.count(s)
+	return errors.Join(err, client.Close())
+}
+
+// count adds what a life did to the tally.
+func (c *crew) count(s place.Service) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range s.Runners() {
+		switch r := r.(type) {
+		case interface{ Health() inbox.Health }:
+			c.tally.delivered += r.Health().Received
+			c.tally.duplicates += r.Health().Duplicates
+		case interface{ Health() relay.Health }:
+			c.tally.published += r.Health().Published
+		}
+	}
+}
+
+// first tells that an order is placed, the first time.
+func (c *crew) first() {
+	if c.o.First != nil {
+		c.once.Do(c.o.First)
+	}
+}

@@ -1,0 +1,168 @@
+// Package demo is what `skald demo` does: the shop's six services in one process, orders, faults, and the auditor.
+//
+// The way of a run through the files: ledger.go (is there a run here, and is it ours), site.go (its databases), crew.go
+// (the services, each running until it dies, and again), load.go (orders are placed), rest.go (until nothing moves any
+// more), report.go and story.go (what is told).
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"time"
+
+	"github.com/skald-go/skald/examples/shop/audit"
+	"github.com/skald-go/skald/examples/shop/place"
+)
+
+// ErrInterrupted: the run was stopped from outside; started again it goes on.
+var ErrInterrupted = errors.New("interrupted")
+
+// ErrGreen: a safeguard was taken out, and the auditor found nothing.
+var ErrGreen = errors.New("the auditor finds nothing wrong although a safeguard is missing")
+
+// ErrRed: the auditor found a broken promise.
+var ErrRed = errors.New("a promise is broken")
+
+// A ForeignError says that there are objects which this run did not make.
+type ForeignError struct{ What, Remedy string }
+
+func (e *ForeignError) Error() string { return e.What + ": " + e.Remedy }
+
+// Options of a run.
+type Options struct {
+	Orders   int
+	Seed     uint64
+	Faults   string // none, some or wild
+	Sabotage string // "", or the safeguard to leave out
+	Prefix   string // of schemas, topics and groups
+	// Store and Broker are URLs. sqlite: takes a folder.
+	Store, Broker string
+	// Given are the flags that were given. An earlier run is asked about the others.
+	Given map[string]bool
+	// Progress is told how far the run has come; nil: nobody is.
+	Progress func(Progress)
+	// Logger of the services. Faults are no news.
+	Logger *slog.Logger
+	// First is when the first order was placed; it is called once.
+	First func()
+}
+
+// Progress is how far a run has come.
+type Progress struct {
+	Orders int // there are to be
+	audit.Tally
+}
+
+// Check finds fault with the options before anything is touched.
+func (o *Options) Check() error {
+	switch {
+	case o.Orders < 1 || o.Orders > 1_000_000:
+		return &place.UsageError{What: "--orders is 1 to 1,000,000"}
+	case !oneOf(o.Faults, "none", "some", "wild"):
+		return &place.UsageError{What: fmt.Sprintf("--faults is none, some or wild, not %q", o.Faults)}
+	case !regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$`).MatchString(o.Prefix):
+		return &place.UsageError{What: "--prefix is 1 to 40 of A-Z a-z 0-9 _ -"}
+	}
+	return o.checkSabotage()
+}
+
+func oneOf(s string, all ...string) bool {
+	for _, one := range all {
+		if s == one {
+			return true
+		}
+	}
+	return false
+}
+
+// Run makes a run, or goes on with the one that is there; a finished one is audited again. It returns ErrRed when a
+// promise is broken, and under sabotage also when none is: ErrGreen.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	report, err := run(ctx, &o)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ErrInterrupted
+	case err != nil:
+		return nil, err
+	case !report.OK:
+		return report, &place.FailedError{Err: ErrRed}
+	case o.Sabotage != "":
+		return report, ErrGreen
+	}
+	return report, nil
+}
+
+func run(ctx context.Context, o *Options) (r *Report, err error) {
+	began := time.Now()
+	s, err := openSite(o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	book, e, err := begin(ctx, s, o)
+	if err != nil {
+		return nil, err
+	}
+	if e.report != nil {
+		return e.report.again(ctx, s)
+	}
+	c, err := newCrew(ctx, s, book, e, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.bus.Close()) }()
+	if err := c.work(ctx); err != nil {
+		return nil, err
+	}
+	if r, err = c.report(ctx, time.Since(began)); err != nil {
+		return nil, err
+	}
+	return r, book.finish(ctx, finished{*r, r.Story})
+}
+
+// begin finds the run that these databases belong to, or claims them.
+func begin(ctx context.Context, s site, o *Options) (*ledger, *entry, error) {
+	book, err := s.book(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if book != nil {
+		e, err := book.find(ctx)
+		if err == nil && e != nil {
+			return book, e, e.agree(o)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	e := &entry{prefix: o.Prefix, seed: o.Seed, orders: o.Orders, sabotage: o.Sabotage, topics: map[string]string{}}
+	book, err = s.claim(ctx, e)
+	return book, e, err
+}
+
+// finished is a report as demo_run keeps it.
+type finished struct {
+	Report Report   `json:"report"`
+	Story  []string `json:"story"`
+}
+
+// again tells of a finished run once more, and asks the auditor anew.
+func (f *finished) again(ctx context.Context, s site) (*Report, error) {
+	r := f.Report
+	r.Story, r.Again, r.Remains = f.Story, true, s.remains()
+	dbs, err := s.Read(ctx)
+	if err == nil {
+		r.Invariants, err = audit.Run(ctx, dbs)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.OK = audit.OK(r.Invariants)
+	return &r, nil
+}

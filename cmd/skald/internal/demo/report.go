@@ -1,0 +1,73 @@
+package demo
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald/examples/shop/audit"
+)
+
+// A Report is how a run ended. Orders, written and handled messages are counted in the databases, the rest by the
+// process that ended the run.
+type Report struct {
+	OK         bool              `json:"ok"`
+	Store      string            `json:"store"`
+	Broker     string            `json:"broker"`
+	Seed       uint64            `json:"seed"`
+	Seconds    float64           `json:"seconds"`
+	Orders     Orders            `json:"orders"`
+	Messages   Messages          `json:"messages"`
+	Faults     map[string]int64  `json:"faults"`
+	Invariants []audit.Invariant `json:"invariants"`
+
+	Story   []string `json:"-"` // of one order
+	Again   bool     `json:"-"` // the run had ended before
+	Remains string   `json:"-"` // what was made, and how to remove it
+}
+
+// Orders of a run.
+type Orders struct {
+	Placed    int `json:"placed"`
+	Confirmed int `json:"confirmed"`
+	Cancelled int `json:"cancelled"`
+}
+
+// Messages of a run: rows in the outboxes, acknowledged by the broker, received by consumers, dropped by their marks,
+// and marked.
+type Messages struct {
+	Written    int   `json:"written"`
+	Published  int64 `json:"published"`
+	Delivered  int64 `json:"delivered"`
+	Duplicates int64 `json:"duplicates"`
+	Handled    int   `json:"handled"`
+}
+
+// report asks the auditor, when everything has come to rest.
+func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) {
+	dbs, err := c.site.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n, err := audit.Count(ctx, dbs)
+	if err != nil {
+		return nil, err
+	}
+	found, err := audit.Run(ctx, dbs)
+	if err != nil {
+		return nil, err
+	}
+	story, err := c.story(ctx, dbs)
+	if err != nil {
+		return nil, err
+	}
+	return &Report{
+		OK: audit.OK(found), Store: c.site.url(), Broker: c.bus.url, Seed: c.o.Seed,
+		Seconds: float64(took.Milliseconds()) / 1000,
+		Orders:  Orders{n.Placed, n.Confirmed, n.Cancelled},
+		Messages: Messages{
+			Written: n.Written, Published: c.tally.published, Delivered: c.tally.delivered,
+			Duplicates: c.tally.duplicates, Handled: n.Handled,
+		},
+		Faults: c.faults.Counts(), Invariants: found, Story: story, Remains: c.site.remains(),
+	}, nil
+}

@@ -1,0 +1,71 @@
+package demo
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald/examples/shop/audit"
+	"github.com/skald-go/skald/examples/shop/table"
+)
+
+const (
+	lookFirst = 20 * time.Millisecond
+	lookMost  = 250 * time.Millisecond
+	// patience is how long nothing may change in the databases before the run counts as stuck. With a safeguard
+	// taken out that is how many runs end.
+	patience          = 30 * time.Second
+	sabotagedPatience = 4 * time.Second
+)
+
+// rest waits until all orders have ended and all that was said has been heard, by looking into the databases; or
+// until nothing has changed there for too long, which the auditor will explain.
+func (c *crew) rest(ctx context.Context) error {
+	dbs, err := c.site.Read(ctx)
+	if err != nil {
+		return err
+	}
+	most := patience
+	if c.o.Sabotage != "" {
+		most = sabotagedPatience
+	}
+	var last audit.Tally
+	changed, wait := time.Now(), lookFirst
+	for {
+		now, err := audit.Count(ctx, dbs)
+		if err != nil {
+			return err
+		}
+		c.progress(now)
+		if now != last {
+			last, changed = now, time.Now()
+		} else if over, err := c.over(ctx, dbs, now); over || err != nil || time.Since(changed) > most {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		wait = min(wait*5/4, lookMost)
+	}
+}
+
+// over asks the auditor whether anything is still to come, once it may be that nothing is.
+func (c *crew) over(ctx context.Context, dbs map[string]table.DB, now audit.Tally) (bool, error) {
+	if now.Confirmed+now.Cancelled < c.o.Orders {
+		return false, nil
+	}
+	found, err := audit.Run(ctx, dbs)
+	for _, one := range found {
+		if one.Name == "delivered_to_all" && !one.OK {
+			return false, nil
+		}
+	}
+	return true, err
+}
+
+func (c *crew) progress(t audit.Tally) {
+	if c.o.Progress != nil {
+		c.o.Progress(Progress{c.o.Orders, t})
+	}
+}

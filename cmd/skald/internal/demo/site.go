@@ -1,0 +1,142 @@
+package demo
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/examples/shop/order"
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/sagatest"
+)
+
+//go:embed sql/query
+var queries embed.FS
+
+// A site is where the databases of a run are.
+type site interface {
+	place.Shop
+	// life is one life of a service.
+	life(ctx context.Context, name string, life *sagatest.Faults, client broker.Broker, c *crew) (place.Service, error)
+	// placer takes orders at the Order service.
+	placer(s place.Service) (placer, error)
+	// book is the ledger of the run that made these databases, nil if there is nothing yet. Else a *ForeignError.
+	book(ctx context.Context) (*ledger, error)
+	// claim makes the ledger, before anything else.
+	claim(ctx context.Context, e *entry) (*ledger, error)
+	// url is what to say for --store, without a password.
+	url() string
+	// remains says what the run leaves behind, and how to remove it.
+	remains() string
+}
+
+type placer interface {
+	Place(ctx context.Context, key string, r order.Request) (id string, fresh bool, err error)
+}
+
+// openSite knows the databases by --store. It touches nothing.
+func openSite(o *Options) (site, error) {
+	sql, err := table.Statements(queries)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case strings.HasPrefix(o.Store, "sqlite:") && len(o.Store) > len("sqlite:"):
+		return newFiles(o, sql), nil
+	}
+	return nil, &place.UsageError{What: "the store is sqlite:FOLDER or postgres://…"}
+}
+
+// A ground is a site on one kind of database.
+type ground[TTx any] struct {
+	*place.Databases[TTx]
+	kind[TTx]
+	sql   map[string]string
+	order *table.Home[TTx] // Order's database, without Skald
+	done  func() error     // closes it
+}
+
+// kind is what differs between the kinds.
+type kind[TTx any] interface {
+	// present are the names of the tables in a service's database; nil, if that is not there.
+	present(ctx context.Context, service string) ([]string, error)
+	// bare opens Order's database without Skald's tables. It is made where it is not there.
+	bare(ctx context.Context) (home table.Home[TTx], done func() error, err error)
+	// make is what must be done first in the transaction that makes the ledger; "": nothing.
+	make(ctx context.Context) (statement string, err error)
+	url() string
+	remains() string
+	called(service string) string
+}
+
+func (g *ground[TTx]) placer(s place.Service) (placer, error) {
+	if whole, ok := s.(*service.Service[TTx]); ok {
+		if p, ok := whole.Part.(placer); ok {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("%T takes no orders", s)
+}
+
+func (g *ground[TTx]) book(ctx context.Context) (*ledger, error) {
+	var found []string
+	for _, name := range service.Names() {
+		tables, err := g.present(ctx, name)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("look at %s: %w", g.called(name), err)
+		case slices.Contains(tables, "demo_run"):
+			return g.ledger(ctx)
+		case len(tables) > 0:
+			found = append(found, g.called(name))
+		}
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	return nil, &ForeignError{
+		What:   "there are objects that this demo did not make: " + strings.Join(found, ", "),
+		Remedy: "choose another --dir or --prefix, or remove them",
+	}
+}
+
+func (g *ground[TTx]) ledger(ctx context.Context) (*ledger, error) {
+	if g.order == nil {
+		home, done, err := g.bare(ctx)
+		if err != nil {
+			return nil, err
+		}
+		g.order, g.done = &home, done
+	}
+	begin := func(ctx context.Context, do func(table.DB) error) error {
+		return g.order.Begin(ctx, func(tx TTx) error { return do(g.order.DB(tx)) })
+	}
+	return &ledger{db: g.order.Read, begin: begin, sql: g.sql}, nil
+}
+
+func (g *ground[TTx]) claim(ctx context.Context, e *entry) (*ledger, error) {
+	l, err := g.ledger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	first, err := g.make(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l, l.claim(ctx, e, first)
+}
+
+// Close closes everything that was opened.
+func (g *ground[TTx]) Close() error {
+	err := g.Databases.Close()
+	if g.done != nil {
+		err = errors.Join(err, g.done())
+	}
+	return err
+}

@@ -1,0 +1,92 @@
+// Command skald shows what Skald promises, and runs what a production needs of it: tables and relays.
+//
+//	skald demo       six services, faults thrown at them, and an auditor
+//	skald migrate    makes the tables, or brings them up to date
+//	skald relay      carries committed messages to the broker
+//	skald version
+//
+// One file for each subcommand. Data goes to standard output, everything else to standard error.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/demo"
+	"github.com/skald-go/skald/examples/shop/place"
+)
+
+const about = `Skald: sagas that happen once. It needs nothing but its tables and your broker.
+
+Exit codes: 0 done, also after SIGTERM or SIGINT of relay; 1 other; 2 usage; 3 wrong password or missing right;
+4 no such database or schema; 5 wrong state (missing table, wrong version, foreign objects);
+6 server unreachable within 10 s; 8 a check failed; 130 demo interrupted.
+
+No password need be an argument: SKALD_STORE and SKALD_BROKER stand for --store and --broker, and PostgreSQL's
+own PGPASSWORD, PGPASSFILE and ~/.pgpass work.`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main with everything handed in; it returns the exit code.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	ran := false // what fails before a command runs is usage
+	root := &cobra.Command{
+		Use: "skald", Short: "Sagas that happen once", Long: about,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		RunE: func(c *cobra.Command, _ []string) error {
+			c.SetOut(errs)
+			return errors.Join(&place.UsageError{What: "which command?"}, errTold, c.Usage())
+		},
+		PersistentPreRun: func(*cobra.Command, []string) { ran = true },
+	}
+	root.AddCommand(demoCommand(out, errs), versionCommand(out))
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errs)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !ran {
+		err = &place.UsageError{What: err.Error()}
+	}
+	if err != nil && !errors.Is(err, errTold) {
+		fmt.Fprintf(errs, "skald: %v\n", err)
+	}
+	return exitCode(err)
+}
+
+// errTold is wrapped by errors that need no further word.
+var errTold = errors.New("told")
+
+const exitInterrupted = 130
+
+func exitCode(err error) int {
+	var foreign *demo.ForeignError
+	switch {
+	case errors.Is(err, demo.ErrInterrupted):
+		return exitInterrupted
+	case errors.As(err, &foreign):
+		return place.ExitState
+	}
+	return place.ExitCode(err)
+}
+
+// from is the flag, if it was given, else the environment's word for it.
+func from(c *cobra.Command, flag, env string) string {
+	f := c.Flags().Lookup(flag)
+	if v := os.Getenv(env); !f.Changed && v != "" {
+		return v
+	}
+	return f.Value.String()
+}
