@@ -40,8 +40,7 @@ func bare(t testing.TB) *bed {
 	b := &bed{url: need.Postgres(t), schema: fmt.Sprintf("skald test %d %d", time.Now().UnixNano(), schemas.Add(1))}
 	b.pool = b.connect(t, pgx.QueryExecModeCacheStatement)
 	t.Cleanup(func() {
-		// A test that failed may have left transactions open.
-		b.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 AND pid <> pg_backend_pid()`, b.name())
+		b.end(t)
 		b.exec(t, "DROP SCHEMA IF EXISTS "+strings.TrimSuffix(b.prefix(), ".")+" CASCADE")
 		go b.pool.Close()
 	})
@@ -64,7 +63,9 @@ func (b *bed) connect(t testing.TB, mode pgx.QueryExecMode) *pgxpool.Pool {
 		t.Fatal(err)
 	}
 	config.ConnConfig.DefaultQueryExecMode = mode
-	config.ConnConfig.RuntimeParams["application_name"] = b.name()
+	if b.pool != nil {
+		config.ConnConfig.RuntimeParams["application_name"] = b.name()
+	}
 	config.MaxConns = 10
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
@@ -127,7 +128,7 @@ func (b seat) Put(tx pgx.Tx, key, value string) error {
 
 func (b *bed) Get(t testing.TB, key string) (string, bool) {
 	t.Helper()
-	vs := one[[]string](t, b, `SELECT coalesce(array_agg(value), '{}') FROM {kv} WHERE key = $1`, key)
+	vs := one[[]string](t, b, `SELECT coalesce(array_agg(value), ARRAY[]::text[]) FROM {kv} WHERE key = $1`, key)
 	return strings.Join(vs, ","), len(vs) > 0
 }
 
@@ -135,16 +136,35 @@ func (b *bed) Count(t testing.TB) storetest.Counts {
 	t.Helper()
 	return storetest.Counts{
 		Rows:  one[int](t, b, `SELECT count(*) FROM {skald_outbox}`),
-		Marks: one[int](t, b, `SELECT (SELECT count(*) FROM {skald_mark}) + (SELECT count(*) FROM {skald_mark_timeless})`),
+		Marks: one[int](t, b, `SELECT count(*) FROM (SELECT consumer, source, id::text FROM {skald_mark} UNION SELECT consumer, source, id FROM {skald_mark_timeless}) AS m`),
 		Aside: one[int](t, b, `SELECT count(*) FROM {skald_aside}`),
 	}
 }
 
+// Age moves rows to the slot that they would be in, or to the oldest that the ring has.
 func (b *bed) Age(t testing.TB, d time.Duration) {
 	t.Helper()
-	days := int(d / day)
-	b.exec(t, `UPDATE {skald_outbox} SET slot = ((slot + 100 - $1) % 10)`, min(days, rowSlots-2))
+	b.exec(t, `UPDATE {skald_outbox} SET slot = (today - least((today - slot + 10) % 10 + $1, 8)) % 10
+		FROM (SELECT floor(extract(epoch FROM now()) / 86400)::bigint AS today) AS c`, int(d/day))
 	b.exec(t, `UPDATE {skald_mark_timeless} SET at = at - $1 * interval '1 second'`, d.Seconds())
+}
+
+// clear makes the bed as it was made. Tables are many, so that making them anew takes longer than all the rest.
+func (b *bed) clear(t testing.TB) {
+	t.Helper()
+	b.end(t)
+	for _, table := range []string{"outbox", "mark", "mark_timeless", "entity", "tick", "relay", "aside"} {
+		b.exec(t, "DELETE FROM {skald_"+table+"}")
+	}
+	b.exec(t, "DELETE FROM {kv}")
+	b.exec(t, `UPDATE {skald_lane} SET epoch = 0, token = '', owner = NULL, life = NULL, base = '', tip = '', seq = 0, incarnation = ''`)
+	b.exec(t, "ALTER SEQUENCE {skald_outbox_seq_seq} RESTART")
+}
+
+// end ends what drivers left open.
+func (b *bed) end(t testing.TB) {
+	t.Helper()
+	b.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1`, b.name())
 }
 
 func TestConformance(t *testing.T) {
@@ -152,8 +172,12 @@ func TestConformance(t *testing.T) {
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
 		pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(strings.ReplaceAll(mode.String(), " ", "_"), func(t *testing.T) {
+			b := newBed(t)
 			storetest.Run(t, storetest.Harness[pgx.Tx]{
-				Open: func(t testing.TB) storetest.Database[pgx.Tx] { return seat{newBed(t), mode} },
+				Open: func(t testing.TB) storetest.Database[pgx.Tx] {
+					b.clear(t)
+					return seat{b, mode}
+				},
 				Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Poison: func(tx pgx.Tx) error {
 					_, err := tx.Exec(context.Background(), "SELECT 1/0")
 					return err

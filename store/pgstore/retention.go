@@ -14,7 +14,7 @@ const (
 	day       = 24 * time.Hour
 	keepRows  = 7 * day
 	keepMarks = 30 * day
-	// The rings are no longer: of the slots one is being filled, one is ahead, one is being emptied.
+	// The rings are no longer: of the slots one is being filled, and one is left to be emptied.
 	mostRows  = (rowSlots - 2) * day
 	mostMarks = (markSlots - 3) * markSlot
 
@@ -51,7 +51,7 @@ func (c *core) Maintain(ctx context.Context, keep store.Retention) (store.Mainta
 // live tells whether a slot may hold what is younger than keep, or will soon.
 func live(slot, slots int, width time.Duration, now time.Time, keep time.Duration) bool {
 	w := int64(width / time.Second)
-	first, last := now.Add(-keep).Unix()/w, now.Unix()/w+1
+	first, last := now.Add(-keep).Unix()/w, now.Add(ahead+skew).Unix()/w
 	for n := first; n <= last; n++ {
 		if int(n%int64(slots)) == slot {
 			return true
