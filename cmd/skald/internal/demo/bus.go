@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/skald-go/skald/broker"
@@ -45,5 +44,3 @@ func (b *bus) topics(ctx context.Context, book *ledger, e *entry) error {
 	}
 	return nil
 }
-
-var _ = errors.Join
