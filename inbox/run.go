@@ -67,6 +67,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 // error only for what waiting cannot cure.
 func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	if err := in.openPatiently(ctx); err != nil || ctx.Err() != nil {
+		in.leave() // it may have joined just before it was told to stop
 		return err
 	}
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
@@ -132,6 +133,7 @@ type loop[TTx any] struct {
 	hard    context.Context // what the handlers work under
 	outages int             // of the broker, in a row
 	told    time.Time       // when Health was last brought up to date
+	stale   bool            // Health is not up to date
 }
 
 func (l *loop[TTx]) run(ctx context.Context) error {
@@ -168,9 +170,12 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	}
 	in.regulate()
 	l.tell(err)
-	if err == nil || ctx.Err() != nil {
+	switch {
+	case err == nil, ctx.Err() != nil:
 		l.outages = 0
 		return busy, nil
+	case errors.Is(err, broker.ErrClosed): // the broker was closed, or a new life of this member took over
+		return busy, fmt.Errorf("consumer %s: %w", in.group, err)
 	}
 	if l.outages++; l.outages == 1 {
 		in.o.Logger.WarnContext(ctx, "inbox: the broker is away", "consumer", in.group, "error", err)
@@ -178,9 +183,12 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	return busy, nil
 }
 
-// tell brings Health up to date, not too often: it looks at every chain that waits.
+// tellEvery is how old Health may be: bringing it up to date looks at every chain that waits.
+const tellEvery = 100 * time.Millisecond
+
 func (l *loop[TTx]) tell(outage error) {
-	if now := time.Now(); outage != nil || l.outages > 0 || now.Sub(l.told) > 100*time.Millisecond {
+	now := time.Now()
+	if l.stale = outage == nil && l.outages == 0 && now.Sub(l.told) < tellEvery; !l.stale {
 		l.told = now
 		l.in.report(outage)
 	}
@@ -217,6 +225,9 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	n, shut := l.free()
 	if shut > 0 && (!timed || shut < wait) {
 		wait, timed = shut, true
+	}
+	if l.stale && (!timed || tellEvery < wait) {
+		wait, timed = tellEvery, true
 	}
 	ready := in.sub.Ready()
 	if pause > 0 {

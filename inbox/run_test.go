@@ -244,3 +244,20 @@ func TestHandlerThatCommitsItselfStopsTheConsumer(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 }
+
+func TestNewLifeOfTheSameMemberEndsTheOldOne(t *testing.T) {
+	w := newWorld(t, 2)
+	ended := make(chan error, 1)
+	old := w.inbox(&inbox.Options{Member: "stock-1"}, keep)
+	go func() { ended <- old.Run(t.Context()) }()
+	until(t, "the old one is ready", func() bool { return old.Health().Ready })
+	stop := run(t, w.inbox(&inbox.Options{Member: "stock-1"}, keep))
+	if err := <-ended; !errors.Is(err, broker.ErrClosed) {
+		t.Errorf("Run: %v", err)
+	}
+	w.publish(w.message("k", "1"))
+	until(t, "the message", func() bool { return len(w.db.Marks()) == 1 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+}
