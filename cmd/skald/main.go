@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		},
 		PersistentPreRun: func(*cobra.Command, []string) { ran = true },
 	}
-	root.AddCommand(demoCommand(out, errs), versionCommand(out))
+	root.AddCommand(demoCommand(out, errs), migrateCommand(out), relayCommand(errs), versionCommand(out))
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store/pgstore"
+	"github.com/skald-go/skald/store/sqlitestore"
+)
+
+// connectTimeout is how long a server may take to answer, unless the URL has connect_timeout.
+const connectTimeout = 10 * time.Second
+
+// A database is one database with Skald's tables, or without them yet. Nothing is opened before it is needed.
+type database interface {
+	// script is the SQL that makes the tables.
+	script() (string, error)
+	// pending are the migrations that are not applied yet. It changes nothing.
+	pending(ctx context.Context) ([]string, error)
+	// migrate applies them.
+	migrate(ctx context.Context) ([]string, error)
+	// store is what a relay needs. Where the database or the schema is missing the error wraps place.ErrNone.
+	store(ctx context.Context) (s relay.Source, done func(), err error)
+}
+
+// openDatabase knows a database by its URL; schema "" is the default.
+func openDatabase(at, schema, source string) (database, error) {
+	path, isFile := strings.CutPrefix(at, "sqlite:")
+	switch {
+	case isFile && path != "" && schema != "":
+		return nil, &place.UsageError{What: "--schema is for PostgreSQL: SQLite has none"}
+	case isFile && path != "":
+		return file{path, source}, nil
+	case strings.HasPrefix(at, "postgres://"), strings.HasPrefix(at, "postgresql://"):
+		return newServer(at, schema, source)
+	case at == "":
+		return nil, &place.UsageError{What: "which database? Give --store, or SKALD_STORE"}
+	}
+	return nil, &place.UsageError{What: "the store is sqlite:FILE or postgres://…"}
+}
+
+// file is an SQLite file.
+type file struct{ path, source string }
+
+func (f file) script() (string, error) { return sqlitestore.Script(f.path, f.source) }
+
+func (f file) pending(ctx context.Context) (names []string, err error) {
+	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
+		files, err := fs.Glob(sqlitestore.Migrations(), "*.sql")
+		return files, err
+	}
+	db, err := sqlitestore.Open(f.path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	todo, err := sqlitestore.Pending(ctx, db)
+	if err == nil && len(todo) == 0 { // there is nothing to do: what is left is to compare the source
+		_, err = sqlitestore.Migrate(ctx, db, &sqlitestore.MigrateOptions{Source: f.source})
+	}
+	for _, one := range todo {
+		names = append(names, one.Name)
+	}
+	return names, err
+}
+
+func (f file) migrate(ctx context.Context) (names []string, err error) {
+	db, err := sqlitestore.Open(f.path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	did, err := sqlitestore.Migrate(ctx, db, &sqlitestore.MigrateOptions{Source: f.source})
+	for _, one := range did {
+		names = append(names, one.Name)
+	}
+	return names, err
+}
+
+func (f file) store(context.Context) (relay.Source, func(), error) {
+	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("%w: there is no file %s: run: skald migrate --store sqlite:%s", place.ErrNone, f.path, f.path)
+	}
+	db, err := sqlitestore.Open(f.path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return sqlitestore.New(db, nil), func() { _ = db.Close() }, nil
+}
+
+// server is a schema in a PostgreSQL database.
+type server struct {
+	cfg            *pgxpool.Config
+	schema, source string
+}
+
+func newServer(at, schema, source string) (database, error) {
+	cfg, err := pgxpool.ParseConfig(at)
+	if err != nil {
+		return nil, &place.UsageError{What: err.Error()} // pgx leaves the password out
+	}
+	if u, err := url.Parse(at); err == nil && !u.Query().Has("default_query_exec_mode") {
+		// Named statements do not survive older poolers in transaction mode.
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	if schema == "" {
+		schema = "public"
+	}
+	return server{cfg, schema, source}, nil
+}
+
+func (s server) options() *pgstore.MigrateOptions {
+	return &pgstore.MigrateOptions{Schema: s.schema, Source: s.source}
+}
+
+func (s server) script() (string, error) { return pgstore.Script(s.options()) }
+
+func (s server) pending(ctx context.Context) ([]string, error) { return s.with(ctx, pgstore.Pending) }
+func (s server) migrate(ctx context.Context) ([]string, error) { return s.with(ctx, pgstore.Migrate) }
+
+type migration func(context.Context, pgstore.Database, *pgstore.MigrateOptions) ([]pgstore.Migration, error)
+
+func (s server) with(ctx context.Context, do migration) (names []string, err error) {
+	pool, err := pgxpool.NewWithConfig(ctx, s.cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	list, err := do(ctx, pool, s.options())
+	for _, one := range list {
+		names = append(names, one.Name)
+	}
+	return names, err
+}
+
+func (s server) store(ctx context.Context) (relay.Source, func(), error) {
+	pool, err := pgxpool.NewWithConfig(ctx, s.cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	var there bool
+	err = pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text)", s.schema).Scan(&there)
+	if err == nil && !there {
+		err = fmt.Errorf("%w: there is no schema %s: run: skald migrate --store … --schema %s", place.ErrNone, s.schema, s.schema)
+	}
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return pgstore.New(pool, &pgstore.Options{Schema: s.schema}), pool.Close, nil
+}

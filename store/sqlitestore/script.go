@@ -1,0 +1,37 @@
+package sqlitestore
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+)
+
+// Script is the SQL of Migrate for a file that has no tables yet, to be applied by other means: all files, in
+// one transaction, and the notes that they were applied. With source "" it is the default for a file at path.
+func Script(path, source string) (string, error) {
+	text, err := sqlfile.Load(statements, "sql", "")
+	if err != nil {
+		return "", fmt.Errorf("script: %w", err)
+	}
+	files, err := migrationFiles(Migrations())
+	if err != nil {
+		return "", fmt.Errorf("script: %w", err)
+	}
+	m := &migrator{text: text, files: files, file: path, source: source}
+	return m.script(), nil
+}
+
+func (m *migrator) script() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "BEGIN IMMEDIATE;\n%s\n", closed(m.text["CreateMigrations"]))
+	for _, one := range m.files {
+		fmt.Fprintf(&b, "\n%s\n", closed(strings.ReplaceAll(one.text, "/*source*/''", quote(m.wanted()))))
+		fmt.Fprintf(&b, "INSERT INTO skald_migration (version, name, checksum) VALUES (%d, %s, %s);\n",
+			one.Version, quote(one.Name), quote(one.Checksum))
+	}
+	return b.String() + "COMMIT;\n"
+}
+
+// closed is text with a semicolon behind its last statement.
+func closed(text string) string { return strings.TrimRight(text, "; \n\t") + ";" }
