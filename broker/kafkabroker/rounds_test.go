@@ -1,0 +1,113 @@
+package kafkabroker_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/kafkabroker"
+)
+
+// TestQueuedSuccessorsFailWithTheirPredecessor: what was handed over before the answer is held back even if its
+// round begins long after the answer was asked for.
+func TestQueuedSuccessorsFailWithTheirPredecessor(t *testing.T) {
+	fake := newFake(t)
+	b := open(t, fake.seeds, &kafkabroker.Options{Round: 1})
+	must(t, b.MakeTopics(t.Context(), 1, "t"))
+	must(t, b.Publish(t.Context(), numbered(0, 1)).Wait(t.Context()))
+	var requests atomic.Int32
+	gate := make(chan struct{})
+	fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		fake.KeepControl()
+		if requests.Add(1) == 2 {
+			<-gate
+		}
+		return nil, nil, false
+	})
+	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord})
+	first := b.Publish(t.Context(), numbered(1, 2))
+	between := b.Publish(t.Context(), []skald.Message{{ID: "other", Topic: "t", Key: []byte("other")}})
+	behind := b.Publish(t.Context(), numbered(2, 3))
+	if first.Wait(t.Context()) == nil {
+		t.Fatal("published what Kafka refused")
+	}
+	close(gate)
+	must(t, between.Wait(t.Context()))
+	if behind.Wait(t.Context()) == nil {
+		t.Fatal("number 2 overtook number 1")
+	}
+	must(t, b.Publish(t.Context(), numbered(1, 3)).Wait(t.Context()))
+	sub, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}})
+	must(t, err)
+	for i, want := range []string{"000000", "other", "000001", "000002"} {
+		if got := take(t, sub, 1)[0].ID; got != want {
+			t.Errorf("message %d is %s, want %s", i, got, want)
+		}
+	}
+}
+
+// TestHandOverCommits: with nothing committed meanwhile, lanes that move and members that leave take their
+// acknowledgements along.
+func TestHandOverCommits(t *testing.T) {
+	fake := newFake(t)
+	b := open(t, fake.seeds, &kafkabroker.Options{Commit: time.Hour, Heartbeat: 50 * time.Millisecond})
+	must(t, b.MakeTopics(t.Context(), 2, "t"))
+	g := broker.Group{Name: "g", Topics: []string{"t"}}
+	one, err := b.Subscribe(t.Context(), g)
+	must(t, err)
+	msgs := numbered(0, 20)
+	for i := range msgs {
+		msgs[i].Key = []byte(msgs[i].ID)
+	}
+	must(t, b.Publish(t.Context(), msgs).Wait(t.Context()))
+	must(t, one.Ack(t.Context(), take(t, one, 20)))
+	two, err := b.Subscribe(t.Context(), g)
+	must(t, err)
+	until(t, "the lane of the second", func() bool { return idle(t, one, two) > 0 })
+	must(t, one.Close(t.Context()))
+	until(t, "the other lane", func() bool { return idle(t, two) > 0 })
+	must(t, b.Publish(t.Context(), numbered(20, 21)).Wait(t.Context()))
+	if d := take(t, two, 1)[0]; d.ID != "000020" {
+		t.Errorf("%s came again", d.ID)
+	}
+}
+
+// idle receives from all, and counts the lanes that the last gained.
+func idle(t *testing.T, subs ...broker.Subscription) (gained int) {
+	t.Helper()
+	for _, s := range subs {
+		got, err := s.Receive(t.Context(), 100)
+		must(t, err)
+		for _, d := range got.Deliveries {
+			t.Fatalf("%s came again", d.ID)
+		}
+		gained = len(got.Gained)
+	}
+	return gained
+}
+
+// TestSlowMemberKeepsItsLanes: who does not receive for longer than a session is still a member.
+func TestSlowMemberKeepsItsLanes(t *testing.T) {
+	fake := newFake(t, kfake.GroupMinSessionTimeout(100*time.Millisecond))
+	b := open(t, fake.seeds, &kafkabroker.Options{Session: 300 * time.Millisecond, Prefetch: 1})
+	must(t, b.MakeTopics(t.Context(), 1, "t"))
+	must(t, b.Publish(t.Context(), numbered(0, 10)).Wait(t.Context()))
+	g := broker.Group{Name: "g", Topics: []string{"t"}}
+	one, err := b.Subscribe(t.Context(), g)
+	must(t, err)
+	take(t, one, 1)
+	fetches := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Observe: true, Count: -1})
+	must(t, fetches.Wait(t.Context(), 8)) // two sessions' worth of heartbeats
+	got, err := one.Receive(t.Context(), 100)
+	must(t, err)
+	if len(got.Lost) > 0 {
+		t.Errorf("lost %v", got.Lost)
+	}
+	take(t, one, 9-len(got.Deliveries))
+}
