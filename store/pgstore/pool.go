@@ -27,7 +27,7 @@ func (r poolRunner) run(ctx context.Context, calls ...call) error {
 	all := make([]call, 0, len(calls)+1)
 	all = append(append(all, call{sql: begin}), calls...)
 	if err := sendCommit(ctx, conn.Conn(), all); err != nil {
-		undo(ctx, conn.Conn())
+		_ = undo(ctx, conn.Conn())
 		return err
 	}
 	return nil

@@ -1,0 +1,111 @@
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/storetest"
+)
+
+// sqlSeat is what storetest asks of a database, by database/sql.
+type sqlSeat struct {
+	*bed
+	db *sql.DB // beside the driver
+}
+
+func (b sqlSeat) Driver(t testing.TB) store.Driver[*sql.Tx] {
+	t.Helper()
+	pool := b.connect(t, pgx.QueryExecModeCacheStatement)
+	t.Cleanup(func() { go pool.Close() })
+	return NewSQL(stdlib.OpenDBFromPool(pool), &Options{Schema: b.schema})
+}
+
+func (b sqlSeat) Begin(t testing.TB) *sql.Tx {
+	t.Helper()
+	tx, err := b.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+func (b sqlSeat) Commit(tx *sql.Tx) error   { return tx.Commit() }
+func (b sqlSeat) Rollback(tx *sql.Tx) error { return tx.Rollback() }
+
+func (b sqlSeat) Put(tx *sql.Tx, key, value string) error {
+	_, err := tx.Exec(b.q(`INSERT INTO {kv} VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`), key, value)
+	return err
+}
+
+func TestConformanceSQL(t *testing.T) {
+	need.Postgres(t)
+	b := newBed(t)
+	storetest.Run(t, storetest.Harness[*sql.Tx]{
+		Open: func(t testing.TB) storetest.Database[*sql.Tx] {
+			b.clear(t)
+			return sqlSeat{b, stdlib.OpenDBFromPool(b.pool)}
+		},
+		Can: storetest.Can[*sql.Tx]{Rivals: true, Limits: true, Poison: func(tx *sql.Tx) error {
+			_, err := tx.Exec("SELECT 1/0")
+			return err
+		}},
+	})
+}
+
+func TestRoundTripsSQL(t *testing.T) {
+	b := newBed(t)
+	w := newWire(t, b.url)
+	ctx := context.Background()
+	s := NewSQL(stdlib.OpenDBFromPool(w.pool(t, b, pgx.QueryExecModeCacheStatement)), &Options{Schema: b.schema})
+	done := aMark()
+	if _, err := s.Apply(ctx, store.Effect{Mark: &done}); err != nil {
+		t.Fatal(err)
+	}
+	begin := func(m store.Mark) store.Unit[*sql.Tx] {
+		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	for name, c := range map[string]struct {
+		want int
+		do   func() error
+	}{
+		"a message with one event": {4, func() error {
+			u := begin(aMark())
+			if err := s.Write(ctx, u.Tx(), store.Effect{Rows: []skald.Message{aMessage("a")}}); err != nil {
+				return err
+			}
+			return u.Commit(ctx)
+		}},
+		"a duplicate": {3, func() error {
+			_, err := begin(done).Rollback(ctx)
+			return err
+		}},
+		"a rejection": {4, func() error {
+			m := aMark()
+			m.As = store.Rejected
+			_, err := begin(aMark()).Rollback(ctx, store.Effect{Mark: &m, Rows: []skald.Message{aMessage("a")}})
+			return err
+		}},
+	} {
+		do := func() {
+			if err := c.do(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		do()
+		do()
+		if got := w.count(do); got != c.want {
+			t.Errorf("%s takes %d round trips, want %d", name, got, c.want)
+		}
+	}
+}
