@@ -3,38 +3,109 @@ package demo
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/kafkabroker"
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/place"
 )
 
-// lanes is how many lanes each topic of a run gets.
-const lanes = 4
+const (
+	// lanes is how many lanes each topic of a run gets.
+	lanes = 4
+	// connectTimeout is how long a server may take to answer.
+	connectTimeout = 10 * time.Second
+	session        = 6 * time.Second
+)
 
 // A bus is the broker of a run. Each life of a service connects anew, as a process would.
 type bus struct {
 	connect func() (broker.Broker, error)
 	url     string
 	own     broker.Broker // for what the run itself asks
-	server  bool          // it is a server, which keeps what the run makes
+	kafka   string        // its seeds; "": it is in this process
 }
 
-func openBus(url string) (*bus, error) {
-	if url != "mem:" {
+func openBus(url string) (b *bus, err error) {
+	b = &bus{url: url}
+	switch {
+	case url == "mem:":
+		cluster := membroker.New(nil)
+		b.connect = func() (broker.Broker, error) { return cluster.Client(), nil }
+	case strings.HasPrefix(url, "kafka:"):
+		if b.kafka, err = kafkabroker.ParseURL(url); err != nil {
+			return nil, &place.UsageError{What: err.Error()}
+		}
+		b.connect = func() (broker.Broker, error) {
+			return kafkabroker.New(b.kafka, &kafkabroker.Options{Session: session})
+		}
+	default:
 		return nil, &place.UsageError{What: "the broker is mem: or kafka://host:port[,host:port]"}
 	}
-	own := membroker.New(nil)
-	return &bus{url: url, own: own, connect: func() (broker.Broker, error) { return own.Client(), nil }}, nil
+	if b.own, err = b.connect(); err != nil {
+		return nil, fmt.Errorf("connect to broker: %w", err)
+	}
+	return b, nil
 }
 
 // Close closes the run's own client.
 func (b *bus) Close() error { return b.own.Close() }
 
-// topics makes the topics, or finds those that e has made.
+// topics makes the topics of the run, or finds those that it has made.
 func (b *bus) topics(ctx context.Context, book *ledger, e *entry) error {
 	names := event.New(e.prefix).Topics()
+	if b.kafka == "" {
+		if e.cluster != "" {
+			return &ForeignError{What: "this run was begun with another broker", Remedy: "give the same --broker, or choose another --dir or --prefix"}
+		}
+		return b.make(ctx, names)
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	cluster, ids, err := b.there(ctx, names)
+	if err != nil {
+		return err
+	}
+	switch {
+	case e.cluster != "":
+		return sameTopics(e, cluster, ids)
+	case len(ids) > 0 && !e.asked:
+		found := strings.Join(slices.Sorted(maps.Keys(ids)), ", ")
+		return &ForeignError{What: "there are topics that this demo did not make: " + found, Remedy: "choose another --prefix, or remove them"}
+	}
+	if !e.asked {
+		if err := book.ask(ctx, e); err != nil {
+			return err
+		}
+	}
+	if err := b.make(ctx, names); err != nil {
+		return err
+	}
+	if e.cluster, e.topics, err = b.there(ctx, names); err != nil {
+		return err
+	}
+	return book.made(ctx, e)
+}
+
+func sameTopics(e *entry, cluster string, ids map[string]string) error {
+	if e.cluster == cluster && maps.Equal(e.topics, ids) {
+		return nil
+	}
+	return &ForeignError{
+		What:   "the topics are not those that this run has made",
+		Remedy: "give the same --broker, or choose another --prefix, or remove the run's schemas and topics",
+	}
+}
+
+func (b *bus) make(ctx context.Context, names []string) error {
 	maker, ok := b.own.(broker.TopicMaker)
 	if !ok {
 		return fmt.Errorf("make topics: %T cannot", b.own)
@@ -43,4 +114,35 @@ func (b *bus) topics(ctx context.Context, book *ledger, e *entry) error {
 		return fmt.Errorf("make topics: %w", err)
 	}
 	return nil
+}
+
+// there are the cluster's id and the ids of those of names that exist.
+func (b *bus) there(ctx context.Context, names []string) (cluster string, ids map[string]string, err error) {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(b.kafka, ",")...))
+	if err != nil {
+		return "", nil, fmt.Errorf("connect to Kafka: %w", err)
+	}
+	defer cl.Close()
+	adm := kadm.NewClient(cl)
+	found, err := adm.Metadata(ctx, names...)
+	if err != nil {
+		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
+	}
+	ids = map[string]string{}
+	for _, t := range found.Topics {
+		if t.Err == nil {
+			ids[t.Topic] = t.ID.String()
+		}
+	}
+	return found.Cluster, ids, nil
+}
+
+// remains says what the run leaves at the broker, and how to remove it.
+func (b *bus) remains(prefix string) string {
+	if b.kafka == "" {
+		return ""
+	}
+	e := event.New(prefix)
+	return fmt.Sprintf("\nThe topics are %s at %s; to remove them:\n  kafka-topics.sh --bootstrap-server %s --delete --topic '%s'",
+		strings.Join(e.Topics(), ", "), b.url, b.kafka, strings.Join(e.Topics(), "|"))
 }

@@ -19,21 +19,22 @@ import (
 type files struct {
 	folder string
 	sql    map[string]string
+	order  *sql.DB // Order's, once it was needed
 }
 
 func newFiles(o *Options, statements map[string]string) *ground[*sql.Tx] {
-	f := files{strings.TrimPrefix(o.Store, "sqlite:"), statements}
+	f := &files{folder: strings.TrimPrefix(o.Store, "sqlite:"), sql: statements}
 	return &ground[*sql.Tx]{Databases: place.SQLite(f.folder), kind: f, sql: statements}
 }
 
-func (f files) called(service string) string { return filepath.Join(f.folder, service+".db") }
-func (f files) url() string                  { return "sqlite:" + f.folder }
+func (f *files) called(service string) string { return filepath.Join(f.folder, service+".db") }
+func (f *files) url() string                  { return "sqlite:" + f.folder }
 
-func (f files) remains() string {
+func (f *files) remains() string {
 	return fmt.Sprintf("The databases are in %s; to remove them: rm -r %s", f.folder, f.folder)
 }
 
-func (f files) present(ctx context.Context, service string) (names []string, err error) {
+func (f *files) present(ctx context.Context, service string) (names []string, err error) {
 	if _, err := os.Stat(f.called(service)); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -49,15 +50,21 @@ func (f files) present(ctx context.Context, service string) (names []string, err
 	return names, err
 }
 
-func (f files) bare(context.Context) (table.Home[*sql.Tx], func() error, error) {
+func (f *files) bare(context.Context) (home table.Home[*sql.Tx], err error) {
 	if err := os.MkdirAll(f.folder, 0o755); err != nil {
-		return table.Home[*sql.Tx]{}, nil, err
+		return home, err
 	}
-	db, err := sqlitestore.Open(f.called("order"))
-	if err != nil {
-		return table.Home[*sql.Tx]{}, nil, err
+	if f.order, err = sqlitestore.Open(f.called("order")); err != nil {
+		return home, err
 	}
-	return table.SQLite(db, nil), db.Close, nil
+	return table.SQLite(f.order, nil), nil
 }
 
-func (f files) make(context.Context) (string, error) { return "", nil }
+func (f *files) make(context.Context) (string, error) { return "", nil }
+
+func (f *files) close() error {
+	if f.order == nil {
+		return nil
+	}
+	return f.order.Close()
+}

@@ -20,6 +20,7 @@ type entry struct {
 	orders   int
 	sabotage string
 	cluster  string            // the broker's; "" until the topics are made
+	asked    bool              // the topics did not exist, and were going to be made
 	topics   map[string]string // their ids
 	report   *finished         // nil until the run is finished
 }
@@ -35,7 +36,7 @@ type ledger struct {
 func (l *ledger) find(ctx context.Context) (*entry, error) {
 	var e entry
 	var seed, topics, report string
-	err := l.db.QueryRow(ctx, l.sql["Claimed"]).Scan(&e.prefix, &seed, &e.orders, &e.sabotage, &e.cluster, &topics, &report)
+	err := l.db.QueryRow(ctx, l.sql["Claimed"]).Scan(&e.prefix, &seed, &e.orders, &e.sabotage, &e.cluster, &e.asked, &topics, &report)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -70,6 +71,15 @@ func (l *ledger) claim(ctx context.Context, e *entry, first string) error {
 	})
 	if err != nil {
 		return fmt.Errorf("make demo_run: %w", err)
+	}
+	return nil
+}
+
+// ask notes that the topics are about to be made: those that are found later are the run's own.
+func (l *ledger) ask(ctx context.Context, e *entry) error {
+	e.asked = true
+	if _, err := l.db.Exec(ctx, l.sql["Ask"]); err != nil {
+		return fmt.Errorf("note in demo_run: %w", err)
 	}
 	return nil
 }

@@ -68,6 +68,6 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 			Written: n.Written, Published: c.tally.published, Delivered: c.tally.delivered,
 			Duplicates: c.tally.duplicates, Handled: n.Handled,
 		},
-		Faults: c.faults.Counts(), Invariants: found, Story: story, Remains: c.site.remains(),
+		Faults: c.faults.Counts(), Invariants: found, Story: story, Remains: c.site.remains() + c.bus.remains(c.o.Prefix),
 	}, nil
 }

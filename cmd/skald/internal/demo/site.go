@@ -49,6 +49,8 @@ func openSite(o *Options) (site, error) {
 	switch {
 	case strings.HasPrefix(o.Store, "sqlite:") && len(o.Store) > len("sqlite:"):
 		return newFiles(o, sql), nil
+	case strings.HasPrefix(o.Store, "postgres://"), strings.HasPrefix(o.Store, "postgresql://"):
+		return newSchemas(o, sql)
 	}
 	return nil, &place.UsageError{What: "the store is sqlite:FOLDER or postgres://…"}
 }
@@ -58,8 +60,7 @@ type ground[TTx any] struct {
 	*place.Databases[TTx]
 	kind[TTx]
 	sql   map[string]string
-	order *table.Home[TTx] // Order's database, without Skald
-	done  func() error     // closes it
+	order *table.Home[TTx] // Order's database, without Skald; nil until it is needed
 }
 
 // kind is what differs between the kinds.
@@ -67,12 +68,13 @@ type kind[TTx any] interface {
 	// present are the names of the tables in a service's database; nil, if that is not there.
 	present(ctx context.Context, service string) ([]string, error)
 	// bare opens Order's database without Skald's tables. It is made where it is not there.
-	bare(ctx context.Context) (home table.Home[TTx], done func() error, err error)
+	bare(ctx context.Context) (table.Home[TTx], error)
 	// make is what must be done first in the transaction that makes the ledger; "": nothing.
 	make(ctx context.Context) (statement string, err error)
 	url() string
 	remains() string
 	called(service string) string
+	close() error
 }
 
 func (g *ground[TTx]) placer(s place.Service) (placer, error) {
@@ -108,11 +110,11 @@ func (g *ground[TTx]) book(ctx context.Context) (*ledger, error) {
 
 func (g *ground[TTx]) ledger(ctx context.Context) (*ledger, error) {
 	if g.order == nil {
-		home, done, err := g.bare(ctx)
+		home, err := g.bare(ctx)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("open %s: %w", g.called("order"), err)
 		}
-		g.order, g.done = &home, done
+		g.order = &home
 	}
 	begin := func(ctx context.Context, do func(table.DB) error) error {
 		return g.order.Begin(ctx, func(tx TTx) error { return do(g.order.DB(tx)) })
@@ -134,9 +136,5 @@ func (g *ground[TTx]) claim(ctx context.Context, e *entry) (*ledger, error) {
 
 // Close closes everything that was opened.
 func (g *ground[TTx]) Close() error {
-	err := g.Databases.Close()
-	if g.done != nil {
-		err = errors.Join(err, g.done())
-	}
-	return err
+	return errors.Join(g.Databases.Close(), g.close())
 }

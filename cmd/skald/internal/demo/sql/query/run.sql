@@ -6,17 +6,21 @@ CREATE TABLE demo_run (
     orders     BIGINT NOT NULL,
     sabotage   TEXT NOT NULL,
     cluster    TEXT NOT NULL,  -- the broker's; '' until its topics are made
+    asked      BOOLEAN NOT NULL, -- they did not exist, and were going to be made
     topics     TEXT NOT NULL,  -- their ids by name, as JSON
     started_at TEXT NOT NULL,
     report     TEXT NOT NULL   -- of the run that is finished, as JSON; '' until then
 );
 
 -- name: Claim
-INSERT INTO demo_run (id, prefix, seed, orders, sabotage, cluster, topics, started_at, report)
-VALUES (1, $1, $2, $3, $4, '', '{}', $5, '');
+INSERT INTO demo_run (id, prefix, seed, orders, sabotage, cluster, asked, topics, started_at, report)
+VALUES (1, $1, $2, $3, $4, '', FALSE, '{}', $5, '');
 
 -- name: Claimed
-SELECT prefix, seed, orders, sabotage, cluster, topics, report FROM demo_run;
+SELECT prefix, seed, orders, sabotage, cluster, asked, topics, report FROM demo_run;
+
+-- name: Ask
+UPDATE demo_run SET asked = TRUE;
 
 -- name: Topics
 UPDATE demo_run SET cluster = $1, topics = $2;

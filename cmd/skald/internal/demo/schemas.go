@@ -1,0 +1,120 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/examples/shop/table"
+)
+
+// schemas are those of one PostgreSQL database.
+type schemas struct {
+	at, prefix string
+	cfg        *pgxpool.Config // of a pool whose search_path is Order's schema
+	pool       *pgxpool.Pool   // nil until it is needed
+	sql        map[string]string
+}
+
+func newSchemas(o *Options, statements map[string]string) (site, error) {
+	dbs, err := place.Postgres(o.Store, o.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := pgxpool.ParseConfig(o.Store)
+	if err != nil {
+		return nil, &place.UsageError{What: err.Error()} // pgx leaves the password out
+	}
+	s := &schemas{at: o.Store, prefix: o.Prefix, cfg: cfg, sql: statements}
+	cfg.ConnConfig.RuntimeParams["search_path"] = pgx.Identifier{s.called("order")}.Sanitize()
+	cfg.MaxConns = 1
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	return &ground[pgx.Tx]{Databases: dbs, kind: s, sql: statements}, nil
+}
+
+func (s *schemas) called(service string) string { return s.prefix + "_" + service }
+
+// url is without a password.
+func (s *schemas) url() string {
+	u, err := url.Parse(s.at)
+	if err != nil {
+		return "postgres://…"
+	}
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	q := u.Query()
+	for name := range q {
+		if strings.Contains(name, "password") {
+			q.Del(name)
+		}
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func (s *schemas) remains() string {
+	names := make([]string, 0, len(service.Names()))
+	for _, name := range service.Names() {
+		names = append(names, pgx.Identifier{s.called(name)}.Sanitize())
+	}
+	all := strings.Join(names, ", ")
+	return fmt.Sprintf("The databases are the schemas %s at %s; to remove them:\n  DROP SCHEMA %s CASCADE;", all, s.url(), all)
+}
+
+// open connects, once.
+func (s *schemas) open(ctx context.Context) (*pgxpool.Pool, error) {
+	if s.pool == nil {
+		pool, err := pgxpool.NewWithConfig(ctx, s.cfg)
+		if err != nil {
+			return nil, err
+		}
+		s.pool = pool
+	}
+	return s.pool, nil
+}
+
+func (s *schemas) present(ctx context.Context, service string) (names []string, err error) {
+	pool, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = table.All(ctx, table.PGX(pool), s.sql["TablesInSchema"], []any{s.called(service)}, func(row table.Row) error {
+		names = append(names, "")
+		return row.Scan(&names[len(names)-1])
+	})
+	return names, err
+}
+
+func (s *schemas) bare(ctx context.Context) (table.Home[pgx.Tx], error) {
+	pool, err := s.open(ctx)
+	if err != nil {
+		return table.Home[pgx.Tx]{}, err
+	}
+	return table.Postgres(pool, nil), nil
+}
+
+// make makes the schema, unless somebody with more rights has made it for us.
+func (s *schemas) make(ctx context.Context) (string, error) {
+	var there bool
+	err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text)", s.called("order")).Scan(&there)
+	if err != nil || there {
+		return "", err
+	}
+	return "CREATE SCHEMA " + pgx.Identifier{s.called("order")}.Sanitize(), nil
+}
+
+func (s *schemas) close() error {
+	if s.pool != nil {
+		s.pool.Close()
+	}
+	return nil
+}
