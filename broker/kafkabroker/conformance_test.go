@@ -106,14 +106,15 @@ func newFake(t *testing.T, more ...kfake.Opt) *fake {
 	return &fake{c, seeds}
 }
 
-// disturb fails produce requests with what real brokers answer, some of them after they took effect, and moves
+// disturb fails produce requests with what real brokers answer, for a while or for good (never what says that the
+// message itself is at fault), some of them after they took effect, and moves
 // leaders about.
 func (f *fake) disturb(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		rng := rand.New(rand.NewPCG(21, 22))
-		errs := []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.RequestTimedOut, kerr.InvalidRecord, kerr.UnknownServerError, kerr.CorruptMessage}
+		errs := []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.RequestTimedOut, kerr.UnknownServerError, kerr.CorruptMessage}
 		for ctx.Err() == nil {
 			h := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: errs[rng.IntN(len(errs))]})
 			if rng.IntN(5) == 0 {
