@@ -131,12 +131,14 @@ func (s *shop) stepUntilQuiet() {
 	for idle := 0; idle < 3; {
 		idle++
 		for _, one := range s.steppers {
-			busy, err := one.Step(s.t.Context())
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			if busy {
-				idle = 0
+			for busy := true; busy; {
+				var err error
+				if busy, err = one.Step(s.t.Context()); err != nil {
+					s.t.Fatal(err)
+				}
+				if busy {
+					idle = 0
+				}
 			}
 		}
 	}

@@ -1,0 +1,148 @@
+package killtest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// An instance is one process of a service at a time, under a name that it keeps over its lives.
+type instance struct {
+	w             *world
+	service, name string
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	ended  chan error // has the end of the process, once
+	url    string     // of the Order service, while it serves
+	killed bool       // by us: it is not to be there
+	lives  int
+}
+
+func (i *instance) String() string { return i.service + "-" + i.name }
+
+func (i *instance) log() string { return filepath.Join(i.w.dir, i.String()+".log") }
+
+// start begins a new life.
+func (i *instance) start() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	file, err := os.OpenFile(i.log(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	i.lives++
+	fmt.Fprintf(file, "--- life %d, %.2f s\n", i.lives, time.Since(i.w.began).Seconds())
+	i.cmd = exec.Command(i.w.bin, "serve", i.service, "--store", i.w.postgres, "--broker", "kafka://"+i.w.kafka,
+		"--prefix", prefix, "--instance", i.name, "--listen", "127.0.0.1:0")
+	i.cmd.Stderr = file
+	out, err := i.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := i.cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", i, err)
+	}
+	i.killed, i.ended = false, make(chan error, 1)
+	go i.watch(i.cmd, out, i.ended)
+	return nil
+}
+
+// watch hears where the process listens, and when it ends.
+func (i *instance) watch(cmd *exec.Cmd, out io.Reader, ended chan<- error) {
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if at, ok := strings.CutPrefix(lines.Text(), "orders: "); ok {
+			i.mu.Lock()
+			i.url = strings.TrimSuffix(at, "/orders")
+			i.mu.Unlock()
+		}
+	}
+	err := cmd.Wait()
+	if err == nil {
+		err = errors.New("exit status 0")
+	}
+	i.mu.Lock()
+	i.url = ""
+	i.mu.Unlock()
+	ended <- err
+}
+
+// serving tells whether this life has come so far as to serve.
+func (i *instance) serving() bool {
+	text, err := os.ReadFile(i.log())
+	if err != nil {
+		return false
+	}
+	_, life, _ := strings.Cut(string(text), fmt.Sprintf("--- life %d,", i.lives))
+	return strings.Contains(life, "msg=serving")
+}
+
+// address is where the Order service listens; "" while it does not.
+func (i *instance) address() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.url
+}
+
+func (i *instance) signal(s os.Signal) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.killed = i.killed || s == os.Kill
+	if err := i.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		i.w.t.Errorf("signal %s: %v", i, err)
+	}
+}
+
+// kill ends the process as a crash does, and waits until it is gone.
+func (i *instance) kill() {
+	i.signal(os.Kill)
+	<-i.ended
+}
+
+func (i *instance) stop()  { i.signal(syscall.SIGSTOP) }
+func (i *instance) wake()  { i.signal(syscall.SIGCONT) }
+func (i *instance) leave() { i.signal(syscall.SIGTERM) }
+
+// gone is how a process ended that was not killed; nil while it lives.
+func (i *instance) gone() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.killed || i.cmd == nil {
+		return nil
+	}
+	select {
+	case err := <-i.ended:
+		i.killed = true // told once
+		return err
+	default:
+		return nil
+	}
+}
+
+// end ends whatever there is of it.
+func (i *instance) end() {
+	i.mu.Lock()
+	running := i.cmd != nil && i.cmd.ProcessState == nil
+	i.mu.Unlock()
+	if running {
+		_ = i.cmd.Process.Kill()
+	}
+}
+
+// tail is the end of its log.
+func (i *instance) tail() string {
+	text, err := os.ReadFile(i.log())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-3000):])
+}

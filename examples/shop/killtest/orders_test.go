@@ -1,0 +1,129 @@
+package killtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald/examples/shop/order"
+	"github.com/skald-go/skald/examples/shop/sample"
+)
+
+// customers place orders at whichever instance of the Order service answers. They do not give up, and ask now and
+// then for what they have had already.
+type customers struct {
+	w     *world
+	http  *http.Client
+	again int // every so many orders are asked for twice
+
+	mu       sync.Mutex
+	placed   map[string]string // key → id
+	repeated int
+}
+
+func newCustomers(w *world) *customers {
+	return &customers{w: w, http: &http.Client{Timeout: 3 * time.Second}, again: 10, placed: map[string]string{}}
+}
+
+// place places orders as they come, side by side, until the channel is closed.
+func (c *customers) place(ctx context.Context, orders <-chan sample.Order) {
+	var wg sync.WaitGroup
+	for n := range 6 {
+		wg.Go(func() {
+			for o := range orders {
+				n++
+				c.insist(ctx, o, n)
+				if n%c.again == 0 {
+					c.insist(ctx, o, n+1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// insist sends o until it is answered. Several tries may have been taken: the answer is the same order.
+func (c *customers) insist(ctx context.Context, o sample.Order, from int) {
+	pause := time.NewTicker(100 * time.Millisecond)
+	defer pause.Stop()
+	for try := from; ; try++ {
+		id, code, err := c.send(ctx, o, try)
+		switch {
+		case err == nil:
+			c.keep(o.Key, id, code)
+			return
+		case ctx.Err() != nil:
+			c.w.t.Errorf("place order %s: %v", o.Key, err)
+			return
+		case code >= 400 && code < 500:
+			c.w.t.Errorf("place order %s: %v", o.Key, err)
+			return
+		}
+		<-pause.C
+	}
+}
+
+func (c *customers) send(ctx context.Context, o sample.Order, try int) (id string, code int, err error) {
+	shops := c.w.of("order")
+	url := shops[try%len(shops)].address()
+	if url == "" {
+		return "", 0, fmt.Errorf("nobody is there")
+	}
+	body, err := json.Marshal(o.Request)
+	if err != nil {
+		return "", 0, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/orders", bytes.NewReader(body))
+	if err != nil {
+		return "", 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", o.Key)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return "", 0, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	if err != nil {
+		return "", 0, err
+	}
+	if resp.StatusCode >= 300 {
+		return "", resp.StatusCode, fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text))
+	}
+	var got order.Summary
+	if err := json.Unmarshal(text, &got); err != nil || got.ID == "" {
+		return "", 0, fmt.Errorf("answer %q: %w", text, err)
+	}
+	return got.ID, resp.StatusCode, nil
+}
+
+func (c *customers) keep(key, id string, code int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	have, ok := c.placed[key]
+	switch {
+	case !ok:
+		c.placed[key] = id
+	case have != id:
+		c.w.t.Errorf("order %s was answered as %s and as %s", key, have, id)
+	case code != http.StatusOK:
+		c.w.t.Errorf("order %s was answered by %d the second time", key, code)
+	default:
+		c.repeated++
+	}
+}
+
+func (c *customers) ids() (out []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range c.placed {
+		out = append(out, id)
+	}
+	return out
+}
