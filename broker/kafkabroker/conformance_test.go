@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -35,20 +36,21 @@ func TestBroker(t *testing.T) {
 func TestBrokerOnKafka(t *testing.T) {
 	seeds := need.Kafka(t)
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
-		h := harness(t, seeds)
-		h.Messages = 5000
+		line := &flaky{conns: map[net.Conn]bool{}}
+		h := harness(t, seeds, kgo.Dialer(line.dial))
+		h.Messages, h.Disturb = 5000, line.disturb
 		return h
 	})
 }
 
-func harness(t *testing.T, seeds string) brokertest.Harness {
+func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 	raw, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(seeds, ",")...), kgo.MetadataMinAge(10*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(raw.Close)
 	return brokertest.Harness{
-		Open: func(t *testing.T) brokertest.Broker { return open(t, seeds, nil) },
+		Open: func(t *testing.T) brokertest.Broker { return open(t, seeds, &kafkabroker.Options{Client: more}) },
 		Limit: func(t *testing.T, topic string, bytes int) {
 			value := fmt.Sprint(bytes)
 			resp, err := kadm.NewClient(raw).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &value}}, topic)
@@ -124,6 +126,39 @@ func (f *fake) disturb(t *testing.T) (stop func()) {
 			_ = h.Wait(waiting, 1)
 			end()
 			<-time.After(time.Duration(rng.IntN(10)) * time.Millisecond)
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+// flaky cuts connections in the middle of whatever travels on them.
+type flaky struct {
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+}
+
+func (f *flaky) dial(ctx context.Context, network, host string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, host)
+	if err == nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.conns[c] = true
+	}
+	return c, err
+}
+
+func (f *flaky) disturb(t *testing.T) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			f.mu.Lock()
+			for c := range f.conns {
+				_ = c.Close()
+			}
+			clear(f.conns)
+			f.mu.Unlock()
+			<-time.After(20 * time.Millisecond)
 		}
 	})
 	return func() { cancel(); wg.Wait() }
