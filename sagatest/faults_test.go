@@ -24,8 +24,8 @@ import (
 )
 
 type (
-	db  = store.Driver[*memstore.Tx]
-	say struct{ N int }
+	db   = store.Driver[*memstore.Tx]
+	said struct{ N int }
 )
 
 // A chain is three services that run for real: the first one's messages are echoed by the second to the third.
@@ -81,7 +81,7 @@ func (c *chain) live(ctx context.Context, name string) {
 		case <-ctx.Done():
 		}
 	}()
-	var bus broker.Broker = sagatest.WrapBroker(c.bus.Client(), life)
+	bus := sagatest.WrapBroker(c.bus.Client(), life)
 	d := sagatest.WrapDriver[*memstore.Tx](c.dbs[name].Session(), life)
 	if c.spoil != nil {
 		d, bus = c.spoil(name, d, bus, life)
@@ -95,7 +95,7 @@ func (c *chain) live(ctx context.Context, name string) {
 		if name == "three" {
 			from, to = to, ""
 		}
-		inbox.On(in, skald.Event[say]{Topic: from, Type: "said"}, func(ctx context.Context, tx *memstore.Tx, m skald.Received[say]) error {
+		inbox.On(in, skald.Event[said]{Topic: from, Type: "said"}, func(ctx context.Context, tx *memstore.Tx, m skald.Received[said]) error {
 			return note(ctx, tx, out, to, m)
 		})
 		runners = append(runners, in)
@@ -109,7 +109,7 @@ func (c *chain) live(ctx context.Context, name string) {
 }
 
 // note counts the effect, keeps what came last of each key, and tells the next service.
-func note(ctx context.Context, tx *memstore.Tx, out *outbox.Outbox[*memstore.Tx], to string, m skald.Received[say]) error {
+func note(ctx context.Context, tx *memstore.Tx, out *outbox.Outbox[*memstore.Tx], to string, m skald.Received[said]) error {
 	err := tx.Update(fmt.Sprint("effects/", m.Value.N), func(old string, _ bool) string {
 		n, _ := strconv.Atoi(old)
 		return strconv.Itoa(n + 1)
@@ -123,7 +123,7 @@ func note(ctx context.Context, tx *memstore.Tx, out *outbox.Outbox[*memstore.Tx]
 	if to == "" {
 		return nil
 	}
-	return out.Write(ctx, tx, skald.Event[say]{Topic: to, Type: "said"}.New(string(m.Key), m.Value))
+	return out.Write(ctx, tx, skald.Event[said]{Topic: to, Type: "said"}.New(string(m.Key), m.Value))
 }
 
 const chainKeys = 7
@@ -139,7 +139,7 @@ func (c *chain) say(n int) {
 	for range n {
 		tx := d.BeginTx()
 		key := fmt.Sprint("k", c.said%chainKeys)
-		if err := out.Write(c.t.Context(), tx, skald.Event[say]{Topic: "first", Type: "said"}.New(key, say{c.said})); err != nil {
+		if err := out.Write(c.t.Context(), tx, skald.Event[said]{Topic: "first", Type: "said"}.New(key, said{c.said})); err != nil {
 			c.t.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {

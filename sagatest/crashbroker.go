@@ -1,0 +1,173 @@
+package sagatest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+)
+
+// CrashBroker makes each call of b, and of what comes of it, an I/O of this life of p. A crash loses its
+// subscriptions uncleanly, by their Kill method if they have one, as membroker's have; else they are closed.
+func CrashBroker(p *Process, b broker.Broker) broker.Broker {
+	return &crashBroker{p: p, b: b}
+}
+
+type crashBroker struct {
+	p *Process
+	b broker.Broker
+}
+
+func (c *crashBroker) Close() error { return c.b.Close() }
+
+func (c *crashBroker) Incarnation(ctx context.Context) (name string, err error) {
+	err = c.p.io(call{act: "Incarnation"}, func() (err error) {
+		name, err = c.b.Incarnation(ctx)
+		return err
+	})
+	return name, err
+}
+
+// Publish keeps to the publish contract: what is left out has no successors in what is published.
+func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+	p := &crashPending{p: c.p}
+	what := msgs
+	switch c.p.w.plan.at(len(c.p.w.log) + 1) {
+	case PartFirst:
+		what = msgs[:len(msgs)/2]
+	case PartLast:
+		what, p.part = withoutKeyOf(msgs)
+	}
+	p.err = c.p.io(call{act: "Publish", effect: true, parts: len(msgs), keyed: true, note: func() string { return rowNote(msgs) }}, func() error {
+		p.inner = c.b.Publish(ctx, what)
+		return nil
+	})
+	return p
+}
+
+// withoutKeyOf is msgs without those of the first one's key.
+func withoutKeyOf(msgs []skald.Message) (rest []skald.Message, left map[int]error) {
+	left = map[int]error{}
+	for i := range msgs {
+		if i == 0 || msgs[0].Key != nil && msgs[i].Topic == msgs[0].Topic && string(msgs[i].Key) == string(msgs[0].Key) {
+			left[i] = ErrInjected
+			continue
+		}
+		rest = append(rest, msgs[i])
+	}
+	return rest, left
+}
+
+type crashPending struct {
+	p     *Process
+	inner broker.Pending // nil: nothing was handed over
+	err   error          // what Publish met
+	part  map[int]error  // what was left out
+}
+
+func (c *crashPending) Wait(ctx context.Context) error {
+	if c.inner == nil {
+		return c.err
+	}
+	err := c.p.io(call{act: "Wait"}, func() error { return c.inner.Wait(ctx) })
+	switch {
+	case err != nil && c.part == nil:
+		return err
+	case err != nil:
+		return fmt.Errorf("of a part: %v: %w", err, ErrInjected) // an outage: its indexes are not those of the call
+	case c.part != nil:
+		return &broker.PublishError{Failed: c.part}
+	}
+	return c.err
+}
+
+func (c *crashBroker) Subscribe(ctx context.Context, g broker.Group) (s broker.Subscription, err error) {
+	var inner broker.Subscription
+	err = c.p.io(call{act: "Subscribe", effect: true, note: func() string { return g.Name }}, func() (err error) {
+		if inner, err = c.b.Subscribe(ctx, g); err == nil {
+			c.p.opened(inner, func() { lose(inner) })
+		}
+		return err
+	})
+	if err != nil && inner != nil {
+		c.p.closed(inner)
+		lose(inner)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &crashSubscription{p: c.p, s: inner}, nil
+}
+
+// lose is what becomes of a subscription when its process dies.
+func lose(s broker.Subscription) {
+	if k, ok := s.(interface{ Kill() }); ok {
+		k.Kill()
+		return
+	}
+	_ = s.Close(context.Background()) // nobody lives to hear the answer
+}
+
+type crashSubscription struct {
+	p *Process
+	s broker.Subscription
+}
+
+func (c *crashSubscription) Ready() <-chan struct{} { return c.s.Ready() }
+
+// Receive that answers with an error has taken nothing: what was fetched by a client stays with it.
+func (c *crashSubscription) Receive(ctx context.Context, most int) (b broker.Batch, err error) {
+	fails := c.p.w.plan.at(len(c.p.w.log)+1) == ErrorAfter
+	err = c.p.io(call{act: "Receive"}, func() (err error) {
+		if fails {
+			return nil
+		}
+		b, err = c.s.Receive(ctx, most)
+		c.p.had(len(b.Deliveries)+len(b.Gained)+len(b.Lost) > 0, " %s", batchNote{&b})
+		return err
+	})
+	return b, err
+}
+
+type batchNote struct{ b *broker.Batch }
+
+func (n batchNote) String() (out string) {
+	for _, l := range n.b.Lost {
+		out += " −" + l.Name
+	}
+	for _, l := range n.b.Gained {
+		out += " +" + l.Name
+	}
+	for i := range n.b.Deliveries {
+		d := &n.b.Deliveries[i]
+		out += fmt.Sprintf(" %s:%d:%s", d.Lane, d.Position, short(d.ID))
+	}
+	return out
+}
+
+func (c *crashSubscription) Ack(ctx context.Context, ds []broker.Delivery) error {
+	note := func() string { return batchNote{&broker.Batch{Deliveries: ds}}.String() }
+	return c.p.io(call{act: "Ack", effect: true, note: note}, func() error { return c.s.Ack(ctx, ds) })
+}
+
+func (c *crashSubscription) Pause(lanes ...string) {
+	_ = c.p.io(call{act: "Pause"}, func() error { // it has no answer
+		c.s.Pause(lanes...)
+		return nil
+	})
+}
+
+func (c *crashSubscription) Resume(lanes ...string) {
+	_ = c.p.io(call{act: "Resume"}, func() error { // it has no answer
+		c.s.Resume(lanes...)
+		return nil
+	})
+}
+
+func (c *crashSubscription) Close(ctx context.Context) error {
+	return c.p.io(call{act: "Close", effect: true}, func() error {
+		c.p.closed(c.s)
+		return c.s.Close(ctx)
+	})
+}

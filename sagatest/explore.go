@@ -1,0 +1,279 @@
+package sagatest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Options of Explore. The zero value works.
+type Options struct {
+	// Modes are what is made to go wrong. Default: all.
+	Modes []Mode
+	// Pairs adds every pair of crashes to the single faults. A crash before a read is the same as one before the
+	// effect that follows it in the same turn, so pairs are taken of effects.
+	Pairs bool
+	// Sample bounds how many schedules are run, single ones and pairs each: then they are taken evenly. Default 0: all.
+	Sample int
+	// Rest is how long, by the world's clock, nobody must have had anything to do before the run is over and
+	// judged; a paused process wakes then. Default 6 s: twice the lease of a relay.
+	Rest time.Duration
+	// Failures is how many failing schedules are looked for. Default 1.
+	Failures int
+}
+
+func (o *Options) orDefaults() Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	if d.Modes == nil {
+		d.Modes = modes()
+	}
+	if d.Rest <= 0 {
+		d.Rest = 6 * time.Second
+	}
+	d.Failures = max(1, d.Failures)
+	return d
+}
+
+// A Report is what Search found.
+type Report struct {
+	IOs       int // of the run in which nothing goes wrong
+	Schedules int // runs
+	Failures  []Failure
+}
+
+func (r Report) String() string {
+	return fmt.Sprintf("%d schedules of %d I/Os, %d failures", r.Schedules, r.IOs, len(r.Failures))
+}
+
+// A Failure is a schedule after which an invariant does not hold.
+type Failure struct {
+	Schedule Schedule
+	Broken   []string // "name: why"
+	Trace    string   // each I/O of the run, one line each
+}
+
+// A T is what Explore needs of *testing.T.
+type T interface {
+	Helper()
+	Name() string
+	Context() context.Context
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// Replay is the environment variable that makes Explore run one schedule alone.
+const Replay = "SAGATEST_REPLAY"
+
+// Explore runs the world that build makes over and over: first as it is, then once for each I/O of that run and
+// each Mode, with that one fault; and checks its invariants each time. What fails is reported with its trace and
+// with the line that runs it again, SAGATEST_REPLAY='crash-after@17' go test -run …
+//
+// Build must make a new world each time, the same each time: ids and clock are the World's.
+func Explore(t T, build func(w *World) error, o *Options) Report {
+	t.Helper()
+	if text, ok := os.LookupEnv(Replay); ok {
+		return replay(t, build, o, text)
+	}
+	r, err := Search(t.Context(), build, o)
+	if err != nil {
+		t.Fatalf("explore: %v", err)
+	}
+	for _, f := range r.Failures {
+		t.Errorf("%s\nrun it again: %s\n%s", strings.Join(f.Broken, "\n"), line(t.Name(), f.Schedule), f.Trace)
+	}
+	t.Logf("%v", r)
+	return r
+}
+
+func line(test string, s Schedule) string {
+	text := s.String()
+	if text == "" {
+		text = "none"
+	}
+	parts := strings.Split(test, "/")
+	for i := range parts {
+		parts[i] = "^" + parts[i] + "$"
+	}
+	return fmt.Sprintf("%s='%s' go test -count=1 -run '%s'", Replay, text, strings.Join(parts, "/"))
+}
+
+func replay(t T, build func(w *World) error, o *Options, text string) Report {
+	t.Helper()
+	s, err := ParseSchedule(text)
+	if err != nil {
+		t.Fatalf("%s: %v", Replay, err)
+	}
+	w, err := once(build, s, o.orDefaults().Rest, true)
+	if err != nil {
+		t.Fatalf("explore: %v", err)
+	}
+	t.Logf("schedule %s\n%s", text, w.trace())
+	for _, b := range w.broken {
+		t.Errorf("%s", b)
+	}
+	r := Report{IOs: len(w.log), Schedules: 1}
+	if len(w.broken) > 0 {
+		r.Failures = []Failure{{s, w.broken, w.trace()}}
+	}
+	return r
+}
+
+// once is one run.
+func once(build func(w *World) error, s Schedule, rest time.Duration, tracing bool) (*World, error) {
+	w := &World{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), plan: s, tracing: tracing}
+	defer func() {
+		for i := len(w.cleanup) - 1; i >= 0; i-- {
+			w.cleanup[i]()
+		}
+	}()
+	if err := build(w); err != nil {
+		return nil, fmt.Errorf("build the world: %w", err)
+	}
+	w.run(rest)
+	return w, nil
+}
+
+// Search is Explore without a test: it returns what fails. An error says that a world could not be built.
+func Search(ctx context.Context, build func(w *World) error, o *Options) (Report, error) {
+	s := &search{ctx: ctx, build: build, o: o.orDefaults()}
+	base := s.try(nil)
+	if base == nil || len(s.r.Failures) > 0 {
+		return s.r, s.err
+	}
+	s.r.IOs = len(base.log)
+	s.singles(base.log)
+	if s.o.Pairs {
+		s.pairs(base.log)
+	}
+	return s.r, s.err
+}
+
+type search struct {
+	ctx   context.Context
+	build func(w *World) error
+	o     Options
+	r     Report
+	err   error
+}
+
+func (s *search) over() bool {
+	return s.err != nil || len(s.r.Failures) >= s.o.Failures || s.ctx.Err() != nil
+}
+
+// try runs one schedule, and again with a trace if it fails.
+func (s *search) try(plan Schedule) *World {
+	w, err := once(s.build, plan, s.o.Rest, false)
+	if err != nil {
+		s.err = err
+		return nil
+	}
+	s.r.Schedules++
+	if len(w.broken) == 0 {
+		return w
+	}
+	f := Failure{Schedule: plan, Broken: w.broken}
+	if again, err := once(s.build, plan, s.o.Rest, true); err == nil {
+		f.Trace = again.trace()
+		if len(again.broken) == 0 {
+			f.Broken = append(f.Broken, "(not again in a second run: the world is not the same each time)")
+		}
+	}
+	s.r.Failures = append(s.r.Failures, f)
+	return w
+}
+
+func (s *search) singles(log []event) {
+	var all []Fault
+	for i, e := range log {
+		for _, m := range s.o.Modes {
+			if e.meets(m) {
+				all = append(all, Fault{m, i + 1})
+			}
+		}
+	}
+	for i := range all {
+		if s.over() {
+			return
+		}
+		if s.sampled(i, len(all)) {
+			s.try(Schedule{all[i]})
+		}
+	}
+}
+
+// meets tells whether a mode makes sense for an I/O.
+func (e event) meets(m Mode) bool {
+	switch m {
+	case PartFirst:
+		return e.first
+	case PartLast:
+		return e.last
+	case Pause:
+		return e.effect
+	}
+	return true
+}
+
+// sampled chooses Sample of total, evenly.
+func (s *search) sampled(i, total int) bool {
+	if s.o.Sample <= 0 || total <= s.o.Sample {
+		return true
+	}
+	return (i+1)*s.o.Sample/total > i*s.o.Sample/total
+}
+
+// pairs runs each crash of base with each crash of what follows it.
+func (s *search) pairs(base []event) {
+	first := crashes(base, 0)
+	total, i := len(first)*len(first)/2, 0
+	for _, a := range first {
+		if s.over() {
+			return
+		}
+		w, err := once(s.build, Schedule{a}, s.o.Rest, false)
+		if err != nil {
+			s.err = err
+			return
+		}
+		for _, b := range crashes(w.log, a.At) {
+			if s.over() {
+				return
+			}
+			if s.sampled(i, total) {
+				s.try(Schedule{a, b})
+			}
+			i++
+		}
+	}
+}
+
+// crashes are the places behind the I/O from at which a crash makes a difference: before each effect, and after
+// the last of a turn.
+func crashes(log []event, from int) (out []Fault) {
+	for i := from; i < len(log); i++ {
+		if !log[i].effect {
+			continue
+		}
+		out = append(out, Fault{CrashBefore, i + 1})
+		if !effectFollows(log, i) {
+			out = append(out, Fault{CrashAfter, i + 1})
+		}
+	}
+	return out
+}
+
+// effectFollows tells whether another effect follows in the same turn.
+func effectFollows(log []event, i int) bool {
+	for j := i + 1; j < len(log) && log[j].turn == log[i].turn; j++ {
+		if log[j].effect {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,237 @@
+package sagatest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+func (m *model) invariants() {
+	for name, check := range map[string]func() error{
+		"money_conserved":    m.moneyConserved,
+		"charged_once":       m.chargedOnce,
+		"stock_conserved":    m.stockConserved,
+		"orders_ended":       m.ordersEnded,
+		"delivered_to_all":   m.deliveredToAll,
+		"effect_once":        m.effectOnce,
+		"order_per_key":      m.orderPerKey,
+		"rejected_rightly":   m.rejectedRightly,
+		"nothing_left_aside": m.nothingAside,
+	} {
+		m.w.Finally(name, check)
+	}
+	m.w.Always("cursors_forward", m.cursorsForward)
+}
+
+func (m *model) user(service, key string) int {
+	n, _ := strconv.Atoi(m.dbs[service].User()[key])
+	return n
+}
+
+func (m *model) state(o order) string { return m.dbs["order"].User()["order/"+o.ID] }
+
+func (m *model) moneyConserved() error {
+	total, want := m.user("payment", "till"), 0
+	seen := map[string]bool{}
+	for key, text := range m.dbs["payment"].User() {
+		if c, ok := strings.CutPrefix(key, "balance/"); ok {
+			n, _ := strconv.Atoi(text)
+			total, seen[c] = total+n, true
+		}
+	}
+	want = len(seen) * initialBalance
+	for _, d := range m.load.deposits {
+		want += d.Cents
+	}
+	if total != want {
+		return fmt.Errorf("%d cents instead of %d", total, want)
+	}
+	return nil
+}
+
+func (m *model) chargedOnce() (err error) {
+	for _, o := range m.load.orders {
+		want := 0
+		if m.state(o) == "confirmed" {
+			want = o.Cents
+		}
+		if got := m.user("payment", "paid/"+o.ID); got != want {
+			err = errors.Join(err, fmt.Errorf("order %s is %s and has paid %d, not %d", o.ID, m.state(o), got, want))
+		}
+	}
+	return err
+}
+
+func (m *model) stockConserved() (err error) {
+	text, ok := m.dbs["stock"].User()["available"]
+	left, _ := strconv.Atoi(text)
+	if !ok {
+		left = initialStock
+	}
+	reserved := 0
+	for _, o := range m.load.orders {
+		got, want := m.user("stock", "reserved/"+o.ID), 0
+		if m.state(o) == "confirmed" {
+			want = o.Quantity
+		}
+		if got != want {
+			err = errors.Join(err, fmt.Errorf("order %s is %s and has %d reserved, not %d", o.ID, m.state(o), got, want))
+		}
+		reserved += got
+	}
+	if left < 0 || left+reserved != initialStock {
+		err = errors.Join(err, fmt.Errorf("%d left and %d reserved of %d", left, reserved, initialStock))
+	}
+	return err
+}
+
+func (m *model) ordersEnded() (err error) {
+	for _, o := range m.load.orders {
+		if s := m.state(o); s != "confirmed" && s != "cancelled" {
+			err = errors.Join(err, fmt.Errorf("order %s is %q", o.ID, s))
+		}
+	}
+	return err
+}
+
+// listeners are the services that handle a type.
+func listeners(typ string) []string {
+	switch typ {
+	case "order.placed", "stock.short", "deposit.made":
+		return []string{"payment"}
+	case "payment.declined", "payment.refunded", "stock.reserved":
+		return []string{"order"}
+	case "payment.taken":
+		return []string{"stock"}
+	}
+	return nil
+}
+
+func (m *model) services() []string { return []string{"order", "payment", "stock"} }
+
+func (m *model) deliveredToAll() (err error) {
+	marked, sent := map[string]map[store.Identity]bool{}, map[store.Identity]bool{}
+	for _, s := range m.services() {
+		marked[s] = map[store.Identity]bool{}
+		for _, mark := range m.dbs[s].Marks() {
+			marked[s][mark.Identity] = true
+		}
+	}
+	for _, from := range m.services() {
+		for _, r := range m.dbs[from].Rows() {
+			id := store.Identity{Source: r.Source, ID: r.ID}
+			sent[id] = true
+			for _, to := range listeners(r.Type) {
+				if !marked[to][id] {
+					err = errors.Join(err, fmt.Errorf("%s/%s of %s never reached %s", r.Type, r.Key, from, to))
+				}
+			}
+		}
+	}
+	for _, s := range m.services() {
+		for id := range marked[s] {
+			if !sent[id] {
+				err = errors.Join(err, fmt.Errorf("%s took %s, which nobody committed", s, id.ID))
+			}
+		}
+	}
+	return err
+}
+
+func (m *model) effectOnce() (err error) {
+	for _, s := range m.services() {
+		want := map[string]string{}
+		for _, mark := range m.dbs[s].Marks() {
+			if mark.As == store.Done {
+				want["effect/"+s+"/"+mark.Source+"/"+mark.ID] = "1"
+			}
+		}
+		for key, n := range m.dbs[s].User() {
+			if strings.HasPrefix(key, "effect/") && n != want[key] {
+				err = errors.Join(err, fmt.Errorf("%s: %s times instead of %q", key, n, want[key]))
+			}
+			delete(want, key)
+		}
+		for key := range want {
+			err = errors.Join(err, fmt.Errorf("%s: never, but it is marked as done", key))
+		}
+	}
+	return err
+}
+
+// orderPerKey: what a service took of one key has the order in which it was committed.
+func (m *model) orderPerKey() (err error) {
+	for _, s := range m.services() {
+		for key, text := range m.dbs[s].User() {
+			if took := strings.Fields(text); strings.HasPrefix(key, "took/") && !slices.IsSorted(took) {
+				err = errors.Join(err, fmt.Errorf("%s: %v", key, took))
+			}
+		}
+	}
+	return err
+}
+
+// rejectedRightly: a payment was declined only while there was not enough money, as the order of commits tells.
+func (m *model) rejectedRightly() (err error) {
+	balance := map[string]int{}
+	for _, r := range m.dbs["payment"].Rows() {
+		var v order
+		if err := (skald.JSON{}).Decode(context.Background(), r.Message, &v); err != nil {
+			return err
+		}
+		if _, known := balance[v.Customer]; !known {
+			balance[v.Customer] = initialBalance
+		}
+		switch r.Type {
+		case "payment.taken":
+			balance[v.Customer] -= v.Cents
+		case "payment.refunded", "payment.credited":
+			balance[v.Customer] += v.Cents
+		case "payment.declined":
+			if balance[v.Customer] >= v.Cents {
+				err = errors.Join(err, fmt.Errorf("order %s over %d was declined with %d on the account", v.ID, v.Cents, balance[v.Customer]))
+			}
+		}
+	}
+	return err
+}
+
+func (m *model) nothingAside() error {
+	for _, s := range m.services() {
+		if n := len(m.dbs[s].Asides()); n > 0 {
+			return fmt.Errorf("%d rows of %s are still set aside", n, s)
+		}
+	}
+	return nil
+}
+
+// cursorsForward: what a relay has stored about a lane, no other one takes back.
+func (m *model) cursorsForward() error {
+	for _, s := range m.services() {
+		for _, l := range m.dbs[s].Lanes() {
+			key, now := fmt.Sprint(s, "/", l.ID), place(l)
+			was := m.cursors[key]
+			if slices.Compare(now[:], was[:]) < 0 {
+				return fmt.Errorf("lane %s went from %v back to %v", key, was, now)
+			}
+			m.cursors[key] = now
+		}
+	}
+	return nil
+}
+
+// place is how far a lane has come: its last tick, and the row in the window behind that.
+func place(l store.Lane) [2]int64 {
+	_, text, _ := strings.Cut(l.Cursor.Base, ":")
+	base, _ := strconv.ParseInt(text, 10, 64)
+	if l.Cursor.Tip == l.Cursor.Base {
+		return [2]int64{base, 0}
+	}
+	return [2]int64{base, l.Cursor.Seq}
+}

@@ -1,0 +1,326 @@
+package sagatest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// The model shop: order, payment (two instances) and stock, each with its own database. An order is paid for from
+// the customer's account, or declined; then its goods are reserved, or the money is given back. Payments travel
+// under the customer's key, so that several orders share one.
+
+type order struct {
+	ID, Customer    string
+	Cents, Quantity int
+}
+
+type deposit struct {
+	ID, Customer string
+	Cents        int
+}
+
+const (
+	initialBalance = 100
+	initialStock   = 3
+)
+
+// A load is what the clients of one world ask for.
+type load struct {
+	orders   []order
+	deposits []deposit
+}
+
+// smallLoad has an order that is confirmed and one that is undone; largeLoad has several of each customer, one that
+// is declined, and a deposit.
+func smallLoad() load {
+	return load{orders: []order{
+		{"o1", "ann", 60, 2}, // confirmed
+		{"o2", "bob", 70, 2}, // the goods are short: refunded
+	}}
+}
+
+func largeLoad() load {
+	return load{
+		orders:   append(smallLoad().orders, order{"o3", "ann", 50, 1}, order{"o4", "bob", 20, 1}, order{"o5", "cid", 500, 1}),
+		deposits: []deposit{{"d1", "ann", 30}},
+	}
+}
+
+// wiring lets a test put something between the stations and the seams of a process. Nil: nothing.
+type wiring struct {
+	driver    func(p *sagatest.Process, raw *memstore.Store, d db) db
+	subscribe func(b broker.Broker) broker.Broker
+	publish   func(p *sagatest.Process, b broker.Broker) broker.Broker
+}
+
+type model struct {
+	w    *sagatest.World
+	wire wiring
+	load load
+	late bool // the topic payments is not there at first
+	dbs  map[string]*memstore.Store
+	bus  *membroker.Broker
+	sent int // orders and deposits that the clients know are taken
+
+	cursors map[string][2]int64 // of lanes, as last seen
+}
+
+func build(l load, wire wiring) func(w *sagatest.World) error {
+	return func(w *sagatest.World) error { return newModel(w, l, wire, false) }
+}
+
+// buildLate is a world in which a topic appears only after a while: rows are set aside.
+func buildLate(l load) func(w *sagatest.World) error {
+	return func(w *sagatest.World) error { return newModel(w, l, wiring{}, true) }
+}
+
+func newModel(w *sagatest.World, l load, wire wiring, late bool) error {
+	m := &model{w: w, wire: wire, load: l, late: late, dbs: map[string]*memstore.Store{}, cursors: map[string][2]int64{}}
+	m.bus = membroker.New(nil)
+	for _, name := range []string{"order", "payment", "stock"} {
+		m.dbs[name] = memstore.New(&memstore.Options{Source: "/" + name, Lanes: 2, Now: w.Now})
+	}
+	topics := []string{"orders", "deposits", "stock", "payments"}
+	if late {
+		topics = topics[:3]
+	}
+	if err := m.bus.MakeTopics(context.Background(), 2, topics...); err != nil {
+		return err
+	}
+	m.processes()
+	m.invariants()
+	return nil
+}
+
+func (m *model) processes() {
+	m.process("order", "order", (*model).orderHandlers)
+	m.process("payment-1", "payment", (*model).paymentHandlers)
+	m.process("payment-2", "payment", (*model).paymentHandlers).Down = 4 * time.Second
+	m.process("stock", "stock", (*model).stockHandlers)
+	if m.late {
+		m.w.Process("operator", func(p *sagatest.Process) error {
+			p.Step(&operator{m: m})
+			return nil
+		})
+	}
+}
+
+// operator makes the missing topic, at last.
+type operator struct {
+	m    *model
+	turn int
+}
+
+func (o *operator) Step(ctx context.Context) (bool, error) {
+	if o.turn++; o.turn != 10 {
+		return o.turn < 10, nil
+	}
+	return true, o.m.bus.MakeTopics(ctx, 2, "payments")
+}
+
+// A life is one life of a process.
+type life struct {
+	p       *sagatest.Process
+	service string
+	session *memstore.Store
+	out     *outbox.Outbox[*memstore.Tx]
+	in      *inbox.Inbox[*memstore.Tx]
+}
+
+func (m *model) process(name, service string, handlers func(*model, *life)) *sagatest.Process {
+	return m.w.Process(name, func(p *sagatest.Process) error {
+		l := &life{p: p, service: service, session: m.dbs[service].Session()}
+		d := sagatest.CrashDriver[*memstore.Tx](p, l.session)
+		if m.wire.driver != nil {
+			d = m.wire.driver(p, l.session, d)
+		}
+		from, to := sagatest.CrashBroker(p, m.bus.Client()), sagatest.CrashBroker(p, m.bus.Client())
+		if m.wire.subscribe != nil {
+			from = m.wire.subscribe(from)
+		}
+		if m.wire.publish != nil {
+			to = m.wire.publish(p, to)
+		}
+		quiet := slog.New(slog.DiscardHandler)
+		l.out = outbox.New(d, &outbox.Options{Now: m.w.Now, NewID: m.w.NewID})
+		l.in = inbox.New(d, from, service, &inbox.Options{
+			Now: m.w.Now, NewID: m.w.NewID, Logger: quiet, Entities: entities, Member: name, Wait: time.Millisecond,
+			RetryFirst: time.Microsecond, RetryMost: time.Millisecond,
+		})
+		if service == "order" {
+			p.Step(&shopper{m, l})
+		}
+		handlers(m, l)
+		p.Step(l.in, relay.New(d, to, &relay.Options{
+			Now: m.w.Now, Owner: name, Logger: quiet, RetryFirst: time.Microsecond, RetryMost: time.Millisecond,
+		}))
+		return nil
+	})
+}
+
+// entities are the customer's account and the goods.
+func entities(msg skald.Message) []store.Lock {
+	var v struct{ Customer string }
+	if err := (skald.JSON{}).Decode(context.Background(), msg, &v); err != nil {
+		return nil
+	}
+	return []store.Lock{{Space: "customer", Key: v.Customer}}
+}
+
+// shopper places the orders and deposits, two in each step, until each is known to be taken.
+type shopper struct {
+	m *model
+	l *life
+}
+
+func (c *shopper) Step(ctx context.Context) (bool, error) {
+	busy := c.m.sent < len(c.m.load.orders)+len(c.m.load.deposits)
+	for range 2 {
+		if err := c.next(ctx); err != nil {
+			return busy, err
+		}
+	}
+	return busy, nil
+}
+
+func (c *shopper) next(ctx context.Context) error {
+	l, n := c.m.load, c.m.sent
+	switch {
+	case n < len(l.orders):
+		o := l.orders[n]
+		return c.place(ctx, "order/"+o.ID, skald.Event[order]{Topic: "orders", Type: "order.placed"}.New(o.ID, o))
+	case n < len(l.orders)+len(l.deposits):
+		d := l.deposits[n-len(l.orders)]
+		return c.place(ctx, "deposit/"+d.ID, skald.Event[deposit]{Topic: "deposits", Type: "deposit.made"}.New(d.ID, d))
+	}
+	return nil
+}
+
+func (c *shopper) place(ctx context.Context, key string, d skald.Draft) error {
+	tx := c.l.session.BeginTx()
+	err := tx.Insert(key, "pending")
+	if errors.Is(err, memstore.ErrExists) {
+		c.m.sent++
+		return tx.Rollback()
+	}
+	if err == nil {
+		err = c.l.out.Write(ctx, tx, d)
+	}
+	if err == nil {
+		err = c.l.p.IO("Commit "+key, tx.Commit)
+	}
+	if err != nil {
+		_ = tx.Rollback() // it is tried again
+		return nil
+	}
+	c.m.sent++
+	return nil
+}
+
+// on handles an event once: the effect, what is said about it, and the notes that the invariants read.
+func on[T any](l *life, topic, typ string, h func(ctx context.Context, tx *memstore.Tx, v T) error) {
+	inbox.On(l.in, skald.Event[T]{Topic: topic, Type: typ}, func(ctx context.Context, tx *memstore.Tx, r skald.Received[T]) error {
+		if err := add(tx, "effect/"+l.service+"/"+r.Source+"/"+r.ID, 1); err != nil {
+			return err
+		}
+		took := "took/" + l.service + "/" + topic + "/" + string(r.Key)
+		if err := tx.Update(took, func(old string, _ bool) string { return old + r.Sequence + " " }); err != nil {
+			return err
+		}
+		return h(ctx, tx, r.Value)
+	})
+}
+
+func add(tx *memstore.Tx, key string, n int) error {
+	return tx.Update(key, func(old string, _ bool) string {
+		was, _ := strconv.Atoi(old)
+		return strconv.Itoa(was + n)
+	})
+}
+
+func number(tx *memstore.Tx, key string, otherwise int) int {
+	text, ok := tx.Get(key)
+	if !ok {
+		return otherwise
+	}
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+func say[T any](ctx context.Context, l *life, tx *memstore.Tx, topic, typ, key string, v T) error {
+	return l.out.Write(ctx, tx, skald.Event[T]{Topic: topic, Type: typ}.New(key, v))
+}
+
+func (m *model) orderHandlers(l *life) {
+	ends := func(state string) func(context.Context, *memstore.Tx, order) error {
+		return func(ctx context.Context, tx *memstore.Tx, o order) error {
+			if err := tx.Put("order/"+o.ID, state); err != nil {
+				return err
+			}
+			return say(ctx, l, tx, "orders", "order."+state, o.ID, o)
+		}
+	}
+	on(l, "payments", "payment.declined", ends("cancelled"))
+	on(l, "payments", "payment.refunded", ends("cancelled"))
+	on(l, "stock", "stock.reserved", ends("confirmed"))
+}
+
+func (m *model) paymentHandlers(l *life) {
+	move := func(tx *memstore.Tx, o order, cents int) error {
+		balance := number(tx, "balance/"+o.Customer, initialBalance)
+		if err := tx.Put("balance/"+o.Customer, strconv.Itoa(balance-cents)); err != nil {
+			return err
+		}
+		return errors.Join(add(tx, "till", cents), add(tx, "paid/"+o.ID, cents))
+	}
+	on(l, "orders", "order.placed", func(ctx context.Context, tx *memstore.Tx, o order) error {
+		if number(tx, "balance/"+o.Customer, initialBalance) < o.Cents {
+			return skald.Reject(errors.New("no money"), skald.Event[order]{Topic: "payments", Type: "payment.declined"}.New(o.Customer, o))
+		}
+		if err := move(tx, o, o.Cents); err != nil {
+			return err
+		}
+		return say(ctx, l, tx, "payments", "payment.taken", o.Customer, o)
+	})
+	on(l, "stock", "stock.short", func(ctx context.Context, tx *memstore.Tx, o order) error {
+		if err := move(tx, o, -o.Cents); err != nil {
+			return err
+		}
+		return say(ctx, l, tx, "payments", "payment.refunded", o.Customer, o)
+	})
+	on(l, "deposits", "deposit.made", func(ctx context.Context, tx *memstore.Tx, d deposit) error {
+		balance := number(tx, "balance/"+d.Customer, initialBalance)
+		if err := tx.Put("balance/"+d.Customer, strconv.Itoa(balance+d.Cents)); err != nil {
+			return err
+		}
+		return say(ctx, l, tx, "payments", "payment.credited", d.Customer, d)
+	})
+}
+
+func (m *model) stockHandlers(l *life) {
+	on(l, "payments", "payment.taken", func(ctx context.Context, tx *memstore.Tx, o order) error {
+		left := number(tx, "available", initialStock)
+		if left < o.Quantity {
+			return say(ctx, l, tx, "stock", "stock.short", o.ID, o)
+		}
+		err := errors.Join(tx.Put("available", strconv.Itoa(left-o.Quantity)), add(tx, "reserved/"+o.ID, o.Quantity))
+		if err != nil {
+			return fmt.Errorf("reserve: %w", err)
+		}
+		return say(ctx, l, tx, "stock", "stock.reserved", o.ID, o)
+	})
+}

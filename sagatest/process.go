@@ -1,0 +1,205 @@
+package sagatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/skald-go/skald"
+)
+
+var (
+	// ErrCrashed answers all that a process asks after its death: it is an outage.
+	ErrCrashed = errors.New("sagatest: the process has crashed")
+	// ErrInjected answers an I/O that took effect: it is an outage.
+	ErrInjected = errors.New("sagatest: injected: no answer came")
+)
+
+// A Process is one process of a World, over all its lives.
+type Process struct {
+	Name string
+	// Down is how long the process stays away after a crash, by the world's clock. Default: until its next turn.
+	Down time.Duration
+
+	w        *World
+	build    func(p *Process) error
+	steppers []skald.Stepper
+	dead     bool
+	back     time.Time
+	open     map[any]func() // what ends with the process: transactions, subscriptions, sessions
+	order    []any
+	err      error // of the last turn
+
+	paused bool
+	yield  func(struct{}) bool // in a turn that may be paused
+	resume func() (struct{}, bool)
+	stop   func()
+	busy   bool
+}
+
+// Step adds to what is stepped, in this order, in each turn of this life.
+func (p *Process) Step(steppers ...skald.Stepper) { p.steppers = append(p.steppers, steppers...) }
+
+// OnCrash is called when this life crashes: it does what the operating system does to what the process had open.
+func (p *Process) OnCrash(f func()) { p.opened(new(int), f) }
+
+// IO is an I/O of the caller's own, such as the commit of a transaction or a request: the explorer crashes before
+// it and after it as around those of the seams.
+func (p *Process) IO(act string, do func() error) error {
+	return p.io(call{act: act, effect: true}, do)
+}
+
+func (p *Process) opened(what any, end func()) {
+	p.open[what] = end
+	p.order = append(p.order, what)
+}
+
+func (p *Process) closed(what any) { delete(p.open, what) }
+
+// A call is one I/O, as it is traced.
+type call struct {
+	act    string
+	note   func() string
+	effect bool
+	parts  int  // of how many parts it is
+	keyed  bool // which are messages
+}
+
+// io does one I/O, unless it is the one at which something goes wrong.
+func (p *Process) io(c call, do func() error) error {
+	if p.dead {
+		return ErrCrashed
+	}
+	switch mode := p.count(c); mode {
+	case CrashBefore:
+		p.crash()
+		return ErrCrashed
+	case CrashAfter:
+		_ = do() // nobody lives to hear the answer
+		p.crash()
+		return ErrCrashed
+	case ErrorAfter, PartFirst, PartLast:
+		if err := do(); err != nil {
+			return err
+		}
+		return ErrInjected
+	case Pause:
+		if p.yield != nil {
+			p.paused = true
+			if !p.yield(struct{}{}) {
+				p.crash()
+				return ErrCrashed
+			}
+		}
+	}
+	return do()
+}
+
+// count numbers an I/O and says what goes wrong at it.
+func (p *Process) count(c call) Mode {
+	w := p.w
+	e := event{turn: w.turns, effect: c.effect, first: c.parts > 1, last: c.parts > 1 && c.keyed}
+	mode := w.plan.at(len(w.log) + 1)
+	if w.tracing {
+		e.text = p.Name + ": " + c.act
+		if c.note != nil {
+			e.text += " " + c.note()
+		}
+		if mode != "" {
+			e.text += "   ← " + string(mode)
+		}
+	}
+	w.log = append(w.log, e)
+	return mode
+}
+
+// had says what the last I/O turned out to be.
+func (p *Process) had(effect bool, note string, of ...any) {
+	e := &p.w.log[len(p.w.log)-1]
+	e.effect = effect
+	if p.w.tracing && note != "" {
+		e.text += fmt.Sprintf(note, of...)
+	}
+}
+
+// crash ends this life: what it had open is ended as kill -9 would, the youngest first.
+func (p *Process) crash() {
+	p.dead, p.back = true, p.w.now.Add(p.Down)
+	for i := len(p.order) - 1; i >= 0; i-- {
+		if end := p.open[p.order[i]]; end != nil {
+			end()
+		}
+	}
+	clear(p.open)
+	p.order, p.steppers = nil, nil
+}
+
+// end is the end of the run.
+func (p *Process) end() {
+	if p.stop != nil {
+		p.stop()
+		p.resume, p.stop = nil, nil
+	}
+	if !p.dead {
+		p.crash()
+	}
+}
+
+// turn is one Step of each station, in a life that is begun where there is none.
+func (p *Process) turn() (busy bool) {
+	if p.paused {
+		return false
+	}
+	if p.resume == nil && !p.w.plan.pauses() {
+		return p.steps()
+	}
+	if p.resume == nil {
+		p.resume, p.stop = iter.Pull(func(yield func(struct{}) bool) {
+			p.yield = yield
+			p.busy = p.steps()
+			p.yield = nil
+		})
+	}
+	if _, stands := p.resume(); stands {
+		return true
+	}
+	p.resume, p.stop = nil, nil
+	return p.busy
+}
+
+func (p *Process) steps() (busy bool) {
+	p.err = nil
+	if p.dead && !p.start() {
+		return false
+	}
+	for _, s := range p.steppers {
+		did, err := s.Step(context.Background())
+		if err != nil {
+			p.err = err
+		}
+		if p.dead {
+			p.err = nil
+			return true
+		}
+		busy = busy || did && err == nil
+	}
+	return busy
+}
+
+// start begins a life.
+func (p *Process) start() bool {
+	if p.w.now.Before(p.back) {
+		return false
+	}
+	p.dead = false
+	if err := p.build(p); err != nil {
+		if !p.dead {
+			p.crash()
+		}
+		p.err = fmt.Errorf("start: %w", err)
+		return false
+	}
+	return !p.dead
+}

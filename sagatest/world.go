@@ -1,0 +1,166 @@
+package sagatest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A World is one run: databases, a broker, processes that do I/O on them, and a clock that only the run moves. A
+// build function makes it; everything in it is driven from one thread.
+type World struct {
+	now       time.Time
+	ids       uint64
+	processes []*Process
+	always    []check
+	finally   []check
+	cleanup   []func()
+
+	plan    Schedule
+	tracing bool
+	turns   int
+	log     []event
+	broken  []string
+}
+
+type check struct {
+	name string
+	run  func() error
+}
+
+// An event is one I/O.
+type event struct {
+	turn        int  // of which process's turn it is part
+	effect      bool // it changed something outside the process
+	first, last bool // it has parts: modes of these names make sense
+	text        string
+}
+
+const (
+	round     = time.Millisecond      // how far the clock goes while there is work,
+	slowRound = 50 * time.Millisecond // the same while somebody is paused,
+	idle      = time.Second           // and while there is none
+	mostRound = 10_000
+	mostPause = 100 // rounds that somebody is paused for if the others do not come to rest
+)
+
+// Now is the world's clock: give it to databases, outboxes, relays and inboxes as their Now.
+func (w *World) Now() time.Time { return w.now }
+
+// NewID is a source of ids that are the same in each run; they are UUIDs of version 7.
+func (w *World) NewID(now time.Time) string {
+	w.ids++
+	ms := uint64(now.UnixMilli())
+	return fmt.Sprintf("%08x-%04x-7000-8000-%012x", ms>>16, ms&0xffff, w.ids)
+}
+
+// Process adds a process. Build makes its stations anew for each of its lives, over seams that CrashDriver and
+// CrashBroker have wrapped, and names what is to be stepped with p.Step. An error of build is a failed start: it
+// is tried again.
+func (w *World) Process(name string, build func(p *Process) error) *Process {
+	p := &Process{w: w, Name: name, build: build, dead: true, open: map[any]func(){}}
+	w.processes = append(w.processes, p)
+	return p
+}
+
+// Always adds an invariant that must hold after each turn of each process.
+func (w *World) Always(name string, holds func() error) {
+	w.always = append(w.always, check{name, holds})
+}
+
+// Finally adds an invariant that must hold once the world has come to rest.
+func (w *World) Finally(name string, holds func() error) {
+	w.finally = append(w.finally, check{name, holds})
+}
+
+// Cleanup is called when the run is over.
+func (w *World) Cleanup(f func()) { w.cleanup = append(w.cleanup, f) }
+
+// run lets the processes take turns until nobody has had anything to do for as long as rest, and checks.
+func (w *World) run(rest time.Duration) {
+	quiet, paused := time.Duration(0), 0
+	for n := 0; quiet <= rest && len(w.broken) == 0; n++ {
+		busy, troubled := w.round()
+		if busy || troubled {
+			quiet = 0
+		}
+		step := round
+		if w.paused() {
+			step, paused = slowRound, paused+1
+		}
+		if !busy {
+			step, quiet = idle, quiet+idle
+		}
+		w.now = w.now.Add(step)
+		if (quiet > rest || paused > mostPause) && w.wake() {
+			quiet, paused = 0, 0
+		}
+		if n > mostRound {
+			w.broken = append(w.broken, fmt.Sprintf("rest: there is still work after %d rounds%s", n, w.failing()))
+		}
+	}
+	if len(w.broken) == 0 {
+		w.conclude()
+	}
+	for _, p := range w.processes {
+		p.end()
+	}
+}
+
+// round gives each process a turn. Troubled: one is down, or could not do what it wanted.
+func (w *World) round() (busy, troubled bool) {
+	for _, p := range w.processes {
+		w.turns++
+		busy = p.turn() || busy
+		troubled = troubled || p.dead || p.err != nil
+		for _, c := range w.always {
+			w.hold(c)
+		}
+	}
+	return busy, troubled
+}
+
+func (w *World) paused() bool {
+	return slices.ContainsFunc(w.processes, func(p *Process) bool { return p.paused })
+}
+
+// wake lets the paused ones go on.
+func (w *World) wake() (some bool) {
+	for _, p := range w.processes {
+		if p.paused {
+			p.paused, some = false, true
+		}
+	}
+	return some
+}
+
+func (w *World) conclude() {
+	for _, c := range w.finally {
+		w.hold(c)
+	}
+}
+
+func (w *World) failing() (out string) {
+	for _, p := range w.processes {
+		if p.err != nil {
+			out += fmt.Sprintf("; %s fails: %v", p.Name, p.err)
+		}
+	}
+	return out
+}
+
+func (w *World) hold(c check) {
+	if err := c.run(); err != nil {
+		w.broken = append(w.broken, c.name+": "+err.Error())
+	}
+}
+
+// trace is what was done, one line for each I/O.
+func (w *World) trace() string {
+	var b strings.Builder
+	for i, e := range w.log {
+		fmt.Fprintf(&b, "%5d  %s\n", i+1, e.text)
+	}
+	return b.String()
+}
