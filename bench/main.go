@@ -1,0 +1,129 @@
+// Command bench measures Skald against hand-written floors, tutorials' forms and peers, side by side: the contenders
+// of a comparison take turns in one run on the same servers, several times, and the ratios come with their spread.
+//
+//	eval "$(../scripts/services env)" && go run . [-only REGEXP] [-reps 3] [-dur 2s] [-rows N] …
+//
+// It makes databases skald_bench_* and topics skald_bench_*, and removes those that it made.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// bench is one run.
+type bench struct {
+	pg, kafka  string
+	reps       int
+	dur        time.Duration
+	rows       int           // backlog of our drains and their floors
+	peerRows   int           // backlog of the peers' drains
+	backlog    int           // the large one
+	hold       time.Duration // of the transaction that is held open
+	limit      time.Duration // of one drain
+	quiet      time.Duration
+	profiles   string
+	contenders *regexp.Regexp
+
+	out, errs io.Writer
+	json      *os.File
+	probe     *probe
+	undo      []func() error // of the comparison under way
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	b := &bench{out: os.Stdout, errs: os.Stderr}
+	flag.StringVar(&b.pg, "pg", os.Getenv("SKALD_TEST_POSTGRES"), "a superuser's `URL` of PostgreSQL (SKALD_TEST_POSTGRES)")
+	flag.StringVar(&b.kafka, "kafka", os.Getenv("SKALD_TEST_KAFKA"), "`host:port` of Kafka; empty: without its comparisons (SKALD_TEST_KAFKA)")
+	flag.IntVar(&b.reps, "reps", 3, "turns of each contender")
+	flag.DurationVar(&b.dur, "dur", 2*time.Second, "time of a measurement that is not a drain")
+	flag.IntVar(&b.rows, "rows", 500_000, "backlog of the drains")
+	flag.IntVar(&b.peerRows, "peer-rows", 20_000, "backlog of the peers' drains: some of them slow down with it")
+	flag.IntVar(&b.backlog, "backlog", 1_000_000, "the large backlog of the comparison backlog")
+	flag.DurationVar(&b.hold, "hold", time.Minute, "how long the comparison held keeps a transaction open")
+	flag.DurationVar(&b.limit, "limit", 20*time.Second, "the longest that one drain is watched")
+	flag.DurationVar(&b.quiet, "quiet", 3*time.Second, "the longest to wait, before each turn, for other programs to be quiet")
+	flag.StringVar(&b.profiles, "cpuprofile", "", "`folder` for a CPU profile of each turn")
+	only := flag.String("only", ".", "`regexp` of the comparisons to run")
+	who := flag.String("contenders", ".", "`regexp` of the contenders that take part")
+	lines := flag.String("json", "", "`file` to which each measurement is appended as a line of JSON")
+	flag.Parse()
+	if b.pg == "" {
+		return errors.New(`no PostgreSQL: eval "$(../scripts/services env)", or -pg URL`)
+	}
+	re, err := regexp.Compile(*only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	if b.contenders, err = regexp.Compile(*who); err != nil {
+		return fmt.Errorf("-contenders: %w", err)
+	}
+	if *lines != "" {
+		if b.json, err = os.OpenFile(*lines, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
+			return fmt.Errorf("-json: %w", err)
+		}
+		defer b.json.Close()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return b.run(ctx, re)
+}
+
+func (b *bench) run(ctx context.Context, only *regexp.Regexp) error {
+	var err error
+	if b.probe, err = newProbe(ctx, b.pg); err != nil {
+		return err
+	}
+	defer b.probe.conn.Close(context.WithoutCancel(ctx))
+	if err := b.settings(ctx); err != nil {
+		return err
+	}
+	for _, c := range comparisons() {
+		switch {
+		case !only.MatchString(c.name):
+		case c.kafka && b.kafka == "":
+			fmt.Fprintf(b.out, "\n## %s: left out, no Kafka is named\n", c.name)
+		default:
+			if err := b.play(ctx, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settings prints what the figures depend on.
+func (b *bench) settings(ctx context.Context) error {
+	fmt.Fprintf(b.out, "Machine: %d processors, %s %s/%s.", runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	for _, name := range []string{"server_version", "shared_buffers", "max_connections", "wal_level", "fsync", "synchronous_commit", "full_page_writes"} {
+		var value string
+		if err := b.probe.conn.QueryRow(ctx, "select current_setting($1)", name).Scan(&value); err != nil {
+			return fmt.Errorf("read setting %s: %w", name, err)
+		}
+		fmt.Fprintf(b.out, " %s=%s", name, value)
+	}
+	fmt.Fprintln(b.out)
+	return nil
+}
+
+func comparisons() []comparison {
+	return []comparison{
+		writes(), batchWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), messages(), duplicates(), backlogs(), held(), demo(),
+	}
+}
