@@ -1,6 +1,7 @@
 package kafkabroker_test
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -110,4 +111,24 @@ func TestSlowMemberKeepsItsLanes(t *testing.T) {
 		t.Errorf("lost %v", got.Lost)
 	}
 	take(t, one, 9-len(got.Deliveries))
+}
+
+// TestFailureLeavesAPrefix: when a request fails while a long call is handed to franz-go, nothing behind it goes
+// out. Without rounds the first of thousands fails, and the last are published.
+func TestFailureLeavesAPrefix(t *testing.T) {
+	fake := newFake(t)
+	b := open(t, fake.seeds, nil)
+	must(t, b.MakeTopics(t.Context(), 1, "t"))
+	must(t, b.Publish(t.Context(), numbered(0, 1)).Wait(t.Context()))
+	msgs := numbered(1, 20_000)
+	for range 5 {
+		fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownServerError})
+		var pe *broker.PublishError
+		if err := b.Publish(t.Context(), msgs).Wait(t.Context()); !errors.As(err, &pe) {
+			t.Fatalf("got %v, want a *broker.PublishError", err)
+		}
+		if bad := pe.Indexes(); bad[len(bad)-1] != len(msgs)-1 || len(bad) != len(msgs)-bad[0] {
+			t.Fatalf("%d of %d are not durable, from %d to %d: the others overtook", len(bad), len(msgs), bad[0], bad[len(bad)-1])
+		}
+	}
 }
