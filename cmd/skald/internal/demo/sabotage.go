@@ -46,6 +46,8 @@ func (g *ground[TTx]) life(ctx context.Context, name string, life *sagatest.Faul
 		home.Store = sagatest.NoMark(home.Store)
 	case ackFirst:
 		b = sagatest.AckFirst(b)
+	case idCursor:
+		home.Store = &byID[TTx]{Driver: home.Store, db: home.Read, largest: g.sql["LargestRow"]}
 	case dualWrite:
 		home.Store = sagatest.DualWrite(home.Store, b, "/"+name)
 	}

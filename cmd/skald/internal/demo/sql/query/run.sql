@@ -34,3 +34,6 @@ SELECT name FROM sqlite_schema WHERE type = 'table';
 -- name: TablesInSchema
 SELECT c.relname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f');
+
+-- name: LargestRow
+SELECT COALESCE(MAX(seq), 0) FROM skald_outbox;
