@@ -1,0 +1,94 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// explain is how a statement is carried out by a plan that was made on empty tables, in a session that keeps it.
+func (b *bed) explain(t *testing.T, conn *pgx.Conn, args string) string {
+	t.Helper()
+	ctx := context.Background()
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	c := newCore(nil, &Options{Schema: b.schema})
+	if _, err := tx.Exec(ctx, c.sql["Walk"]); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := tx.Query(ctx, "EXPLAIN (ANALYZE, BUFFERS) EXECUTE "+args, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Plans that are made on empty tables and kept must not turn bad as the tables grow, without any ANALYZE.
+func TestPlansMadeOnEmptyTables(t *testing.T) {
+	b := newBed(t)
+	s := b.store(t)
+	ctx := context.Background()
+	b.exec(t, `ALTER TABLE {skald_lane} SET (autovacuum_enabled = off)`)
+	for slot := range rowSlots {
+		b.exec(t, fmt.Sprintf(`ALTER TABLE {skald_outbox_%d} SET (autovacuum_enabled = off)`, slot))
+	}
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, s.sql["Walk"],
+		"PREPARE pull AS " + s.sql["Pull"], "PREPARE pullsome AS " + s.sql["PullSome"], "PREPARE tick AS " + s.sql["Tick"]} {
+		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.explain(t, conn.Conn(), `tick(0, '', 'x')`)
+	b.explain(t, conn.Conn(), `pull(0, '', 0, '', 0, 1001)`)
+	b.fillOutbox(t, 10_000)
+	mid, err := s.Tick(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.fillOutbox(t, 20_000)
+	tip, err := s.Tick(ctx, mid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, top := asTick(t, mid), asTick(t, tip)
+	pages := regexp.MustCompile(`Buffers: shared hit=(\d+)`)
+	for name, plan := range map[string]string{
+		"pull from the beginning": b.explain(t, conn.Conn(), fmt.Sprintf(`pull(0, '', %d, '%s', 25000, 1001)`, top.id, top.token)),
+		"pull":                    b.explain(t, conn.Conn(), fmt.Sprintf(`pull(%d, '%s', %d, '%s', 25000, 1001)`, base.id, base.token, top.id, top.token)),
+		"pull some":               b.explain(t, conn.Conn(), fmt.Sprintf(`pullsome(%d, '%s', %d, '%s', 25000, 101, '%s')`, base.id, base.token, top.id, top.token, bitmap([][2]int{{0, 511}}))),
+		"tick":                    b.explain(t, conn.Conn(), fmt.Sprintf(`tick(%d, '%s', 'x')`, top.id, top.token)),
+	} {
+		var n int
+		if m := pages.FindStringSubmatch(plan); m != nil {
+			_, _ = fmt.Sscan(m[1], &n)
+		}
+		if strings.Contains(plan, "Seq Scan on skald_outbox") || n == 0 || n > 400 { // 30,000 rows are about 1,500 pages
+			t.Errorf("%s: %d pages:\n%s", name, n, plan)
+		}
+	}
+}
+
+func asTick(t *testing.T, s string) tick {
+	t.Helper()
+	got, err := parseTick(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
