@@ -23,11 +23,10 @@ type sink struct {
 	first chan struct{} // closed with the first rows
 	begun sync.Once
 
-	mu        sync.Mutex
-	last      string // sequence of the row before
-	inverted  int64
-	on        func(skald.Message) // for each durable message; may be nil
-	published atomic.Int64
+	mu       sync.Mutex
+	last     string // sequence of the row before
+	inverted int64
+	on       func(skald.Message) // for each durable message; may be nil
 }
 
 func newSink(inner broker.Publisher, want int) *sink {
