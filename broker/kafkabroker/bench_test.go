@@ -90,3 +90,47 @@ func raw(bench *testing.B, seeds string, msgs []skald.Message) {
 	wg.Wait()
 	bench.ReportMetric(float64(bench.N)/bench.Elapsed().Seconds(), "msgs/s")
 }
+
+// BenchmarkReceive takes and acknowledges messages of 250 bytes.
+func BenchmarkReceive(bench *testing.B) {
+	b, err := kafkabroker.New(need.Kafka(bench), nil)
+	if err != nil {
+		bench.Fatal(err)
+	}
+	defer b.Close()
+	topic := fmt.Sprintf("bench.%x", time.Now().UnixNano())
+	if err := b.MakeTopics(bench.Context(), 8, topic); err != nil {
+		bench.Fatal(err)
+	}
+	msgs := make([]skald.Message, 1000)
+	for i := range msgs {
+		msgs[i] = skald.Message{ID: fmt.Sprintf("0198c0de-0000-7000-8000-%012d", i), Source: "/bench/public", Type: "order.placed", Topic: topic,
+			Key: fmt.Appendf(nil, "order-%d", i), Time: time.Now(), ContentType: "application/json", Data: make([]byte, 250)}
+	}
+	var under []broker.Pending
+	for n := 0; n < bench.N; n += len(msgs) {
+		under = append(under, b.Publish(bench.Context(), msgs))
+	}
+	for _, p := range under {
+		if err := p.Wait(bench.Context()); err != nil {
+			bench.Fatal(err)
+		}
+	}
+	sub, err := b.Subscribe(bench.Context(), broker.Group{Name: topic, Topics: []string{topic}})
+	if err != nil {
+		bench.Fatal(err)
+	}
+	bench.ResetTimer()
+	for n := 0; n < bench.N; {
+		<-sub.Ready()
+		got, err := sub.Receive(bench.Context(), 500)
+		if err != nil {
+			bench.Fatal(err)
+		}
+		n += len(got.Deliveries)
+		if err := sub.Ack(bench.Context(), got.Deliveries); err != nil {
+			bench.Fatal(err)
+		}
+	}
+	bench.ReportMetric(float64(bench.N)/bench.Elapsed().Seconds(), "msgs/s")
+}

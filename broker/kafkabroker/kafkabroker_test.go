@@ -1,8 +1,10 @@
 package kafkabroker_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -243,5 +245,30 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestUnreachable: what fails says why, and not later than it should.
+func TestUnreachable(t *testing.T) {
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, gone.Close())
+	b := open(t, gone.Addr().String(), &kafkabroker.Options{Patience: 200 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, incarnation := b.Incarnation(ctx)
+	_, subscribe := b.Subscribe(ctx, broker.Group{Name: "g", Topics: []string{"t"}})
+	for act, err := range map[string]error{
+		"publish":     b.Publish(t.Context(), numbered(0, 1)).Wait(t.Context()),
+		"incarnation": incarnation,
+		"subscribe":   subscribe,
+		"make topics": b.MakeTopics(ctx, 1, "t"),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("%s: %v", act, err)
+		}
+		if errors.Is(err, broker.ErrNoTopic) {
+			t.Errorf("%s: an outage is no missing topic: %v", act, err)
+		}
 	}
 }

@@ -20,7 +20,8 @@ import (
 // its answers are there before the next begins. What fails holds back what was handed over behind it with the
 // same key, until the caller has been told.
 type publisher struct {
-	limits
+	limits   limits
+	line     line
 	patience time.Duration
 	round    int
 	seed     maphash.Seed
@@ -72,7 +73,8 @@ func (p *publisher) init(o Options) {
 	p.limits.init()
 }
 
-// Publish hands msgs over and returns at once. A message that is larger than its topic allows, counted
+// Publish hands msgs over and returns at once. What was handed over is sent even if ctx ends meanwhile; but a
+// caller whose ctx ended is taken to ask no more: what its failures hold back is free again. A message that is larger than its topic allows, counted
 // uncompressed, is refused; when Kafka itself finds a batch too large, all messages of that batch and those
 // behind it in the partition are named.
 func (p *publisher) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
@@ -109,6 +111,9 @@ func (c *call) over(err error) *call {
 	close(c.answered)
 	return c
 }
+
+// Done is closed when all is answered.
+func (c *call) Done() <-chan struct{} { return c.answered }
 
 // Wait has the answer as soon as all is answered.
 func (c *call) Wait(ctx context.Context) error {

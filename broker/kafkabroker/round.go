@@ -36,6 +36,7 @@ func (b *Broker) producing() []kgo.Opt {
 		kgo.MaxBufferedBytes(0),
 		kgo.ProducerBatchMaxBytesFn(b.limits.of),
 		kgo.ProduceRequestTimeout(10 * time.Second),
+		kgo.WithHooks(&b.line),
 	}
 }
 
@@ -166,7 +167,7 @@ func (p *publisher) flush(segs []segment) bool {
 			p.giveUp(segs, broker.ErrClosed)
 			return false
 		}
-		p.giveUp(segs, fmt.Errorf("no answer from Kafka for %v: %w", p.patience, err))
+		p.giveUp(segs, fmt.Errorf("no answer from Kafka for %v: %w", p.patience, p.line.why(err)))
 		told = true
 	}
 }
