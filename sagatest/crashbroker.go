@@ -66,6 +66,13 @@ type crashPending struct {
 	part  map[int]error  // what was left out
 }
 
+func (c *crashPending) Done() <-chan struct{} {
+	if c.inner == nil {
+		return answered()
+	}
+	return c.inner.Done()
+}
+
 func (c *crashPending) Wait(ctx context.Context) error {
 	if c.inner == nil {
 		return c.err

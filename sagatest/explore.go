@@ -10,15 +10,17 @@ import (
 
 // Options of Explore. The zero value works.
 type Options struct {
-	// Modes are what is made to go wrong. Default: all.
+	// Modes are what is made to go wrong. Nil: all.
 	Modes []Mode
 	// Pairs adds every pair of crashes to the single faults. A crash before a read is the same as one before the
 	// effect that follows it in the same turn, so pairs are taken of effects.
 	Pairs bool
 	// Sample bounds how many schedules are run, single ones and pairs each: then they are taken evenly. Default 0: all.
 	Sample int
+	// Schedules, if there are any, are run instead of all that.
+	Schedules []Schedule
 	// Rest is how long, by the world's clock, nobody must have had anything to do before the run is over and
-	// judged; a paused process wakes then. Default 6 s: twice the lease of a relay.
+	// judged; a paused process wakes then. Default 8 s: more than twice the lease of a relay.
 	Rest time.Duration
 	// Failures is how many failing schedules are looked for. Default 1.
 	Failures int
@@ -33,7 +35,7 @@ func (o *Options) orDefaults() Options {
 		d.Modes = modes()
 	}
 	if d.Rest <= 0 {
-		d.Rest = 6 * time.Second
+		d.Rest = 8 * time.Second
 	}
 	d.Failures = max(1, d.Failures)
 	return d
@@ -142,6 +144,10 @@ func once(build func(w *World) error, s Schedule, rest time.Duration, tracing bo
 // Search is Explore without a test: it returns what fails. An error says that a world could not be built.
 func Search(ctx context.Context, build func(w *World) error, o *Options) (Report, error) {
 	s := &search{ctx: ctx, build: build, o: o.orDefaults()}
+	if len(s.o.Schedules) > 0 {
+		s.given()
+		return s.r, s.err
+	}
 	base := s.try(nil)
 	if base == nil || len(s.r.Failures) > 0 {
 		return s.r, s.err
@@ -186,6 +192,17 @@ func (s *search) try(plan Schedule) *World {
 	}
 	s.r.Failures = append(s.r.Failures, f)
 	return w
+}
+
+func (s *search) given() {
+	for _, plan := range s.o.Schedules {
+		if s.over() {
+			return
+		}
+		if w := s.try(plan); w != nil {
+			s.r.IOs = len(w.log)
+		}
+	}
 }
 
 func (s *search) singles(log []event) {

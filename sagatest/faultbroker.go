@@ -135,6 +135,21 @@ type faultyPending struct {
 
 func (p *faultyPending) holds() bool { return !p.known && p.ctx.Err() == nil }
 
+// Done is closed when what was handed on is answered.
+func (p *faultyPending) Done() <-chan struct{} {
+	if p.dead != nil {
+		return answered()
+	}
+	return p.inner.Done()
+}
+
+// answered is the Done of a call that is answered already.
+func answered() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
 // Wait tells what became of the call, or what the dice want told.
 func (p *faultyPending) Wait(ctx context.Context) error {
 	if p.dead != nil {

@@ -36,6 +36,7 @@ type deposit struct {
 const (
 	initialBalance = 100
 	initialStock   = 3
+	payday         = 12 // the turn in which deposits are made: the first orders are decided by then
 )
 
 // A load is what the clients of one world ask for.
@@ -62,9 +63,11 @@ func largeLoad() load {
 
 // wiring lets a test put something between the stations and the seams of a process. Nil: nothing.
 type wiring struct {
-	driver    func(p *sagatest.Process, raw *memstore.Store, d db) db
+	driver    func(d db, to broker.Broker, service string) db
+	database  func(raw *memstore.Store) db // beneath what is explored
 	subscribe func(b broker.Broker) broker.Broker
 	publish   func(p *sagatest.Process, b broker.Broker) broker.Broker
+	unheld    string // an invariant that makes no sense then
 }
 
 type model struct {
@@ -75,8 +78,14 @@ type model struct {
 	dbs  map[string]*memstore.Store
 	bus  *membroker.Broker
 	sent int // orders and deposits that the clients know are taken
+	turn int // of the clients
 
-	cursors map[string][2]int64 // of lanes, as last seen
+	cursors map[laneOf][2]int64 // as last seen
+}
+
+type laneOf struct {
+	service string
+	id      int
 }
 
 func build(l load, wire wiring) func(w *sagatest.World) error {
@@ -89,7 +98,7 @@ func buildLate(l load) func(w *sagatest.World) error {
 }
 
 func newModel(w *sagatest.World, l load, wire wiring, late bool) error {
-	m := &model{w: w, wire: wire, load: l, late: late, dbs: map[string]*memstore.Store{}, cursors: map[string][2]int64{}}
+	m := &model{w: w, wire: wire, load: l, late: late, dbs: map[string]*memstore.Store{}, cursors: map[laneOf][2]int64{}}
 	m.bus = membroker.New(nil)
 	for _, name := range []string{"order", "payment", "stock"} {
 		m.dbs[name] = memstore.New(&memstore.Options{Source: "/" + name, Lanes: 2, Now: w.Now})
@@ -144,10 +153,12 @@ type life struct {
 func (m *model) process(name, service string, handlers func(*model, *life)) *sagatest.Process {
 	return m.w.Process(name, func(p *sagatest.Process) error {
 		l := &life{p: p, service: service, session: m.dbs[service].Session()}
-		d := sagatest.CrashDriver[*memstore.Tx](p, l.session)
-		if m.wire.driver != nil {
-			d = m.wire.driver(p, l.session, d)
+		p.OnCrash(l.session.Kill)
+		var d db = l.session
+		if m.wire.database != nil {
+			d = m.wire.database(l.session)
 		}
+		d = sagatest.CrashDriver(p, d)
 		from, to := sagatest.CrashBroker(p, m.bus.Client()), sagatest.CrashBroker(p, m.bus.Client())
 		if m.wire.subscribe != nil {
 			from = m.wire.subscribe(from)
@@ -155,10 +166,13 @@ func (m *model) process(name, service string, handlers func(*model, *life)) *sag
 		if m.wire.publish != nil {
 			to = m.wire.publish(p, to)
 		}
+		if m.wire.driver != nil {
+			d = m.wire.driver(d, to, service)
+		}
 		quiet := slog.New(slog.DiscardHandler)
 		l.out = outbox.New(d, &outbox.Options{Now: m.w.Now, NewID: m.w.NewID})
 		l.in = inbox.New(d, from, service, &inbox.Options{
-			Now: m.w.Now, NewID: m.w.NewID, Logger: quiet, Entities: entities, Member: name, Wait: time.Millisecond,
+			Now: m.w.Now, NewID: m.w.NewID, Logger: quiet, Entities: entities, Member: name, Wait: time.Millisecond, Handle: time.Second,
 			RetryFirst: time.Microsecond, RetryMost: time.Millisecond,
 		})
 		if service == "order" {
@@ -188,6 +202,7 @@ type shopper struct {
 }
 
 func (c *shopper) Step(ctx context.Context) (bool, error) {
+	c.m.turn++
 	busy := c.m.sent < len(c.m.load.orders)+len(c.m.load.deposits)
 	for range 2 {
 		if err := c.next(ctx); err != nil {
@@ -203,7 +218,7 @@ func (c *shopper) next(ctx context.Context) error {
 	case n < len(l.orders):
 		o := l.orders[n]
 		return c.place(ctx, "order/"+o.ID, skald.Event[order]{Topic: "orders", Type: "order.placed"}.New(o.ID, o))
-	case n < len(l.orders)+len(l.deposits):
+	case n < len(l.orders)+len(l.deposits) && c.m.turn > payday:
 		d := l.deposits[n-len(l.orders)]
 		return c.place(ctx, "deposit/"+d.ID, skald.Event[deposit]{Topic: "deposits", Type: "deposit.made"}.New(d.ID, d))
 	}

@@ -38,9 +38,9 @@ type event struct {
 }
 
 const (
-	round     = time.Millisecond      // how far the clock goes while there is work,
-	slowRound = 50 * time.Millisecond // the same while somebody is paused,
-	idle      = time.Second           // and while there is none
+	round     = time.Millisecond       // how far the clock goes while there is work,
+	slowRound = 100 * time.Millisecond // the same while somebody is paused,
+	idle      = time.Second            // and while there is none
 	mostRound = 10_000
 	mostPause = 100 // rounds that somebody is paused for if the others do not come to rest
 )

@@ -1,0 +1,5 @@
+//go:build !race
+
+package sagatest_test
+
+const raceDetector = false

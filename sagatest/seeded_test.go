@@ -1,0 +1,238 @@
+package sagatest_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A bug is a safeguard taken away.
+type bug struct {
+	name  string
+	wire  wiring
+	load  load
+	modes []sagatest.Mode
+	found string // the invariant that finds it
+}
+
+func bugs() []bug {
+	crashes, pauses := []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter}, []sagatest.Mode{sagatest.Pause}
+	return []bug{
+		{"ack before commit", wiring{subscribe: sagatest.AckFirst}, largeLoad(), crashes, "delivered_to_all"},
+		{"no mark at all", wiring{driver: noMark}, largeLoad(), crashes, "effect_once"},
+		{"mark in its own transaction", wiring{driver: markFirst}, smallLoad(), crashes, "effect_once"},
+		{"publish outside the outbox", wiring{driver: dualWrite, unheld: "nothing_made_up"}, largeLoad(), crashes, "orders_ended"},
+		{"cursor saved before the broker answered", wiring{publish: unanswered}, largeLoad(), crashes, "delivered_to_all"},
+		{"progress without the epoch guard", wiring{database: anyEpoch}, largeLoad(), pauses, "cursors_forward"},
+		{"guard that only counts", wiring{driver: countsOnly}, largeLoad(), pauses, "rejected_rightly"},
+		{"commit taken for done whatever it answers", wiring{driver: deaf}, largeLoad(), pauses, "delivered_to_all"},
+	}
+}
+
+// Each bug is found by the explorer, by the invariant that is for it; and the schedule that finds it does no harm
+// without the bug.
+func TestSeededBugs(t *testing.T) {
+	for _, b := range bugs() {
+		t.Run(b.name, func(t *testing.T) {
+			r, err := sagatest.Search(t.Context(), build(b.load, b.wire), &sagatest.Options{Modes: b.modes, Failures: 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range r.Failures {
+				why := foundBy(f, b.found)
+				if why == "" {
+					continue
+				}
+				t.Logf("%s, found in %d schedules: %s", f.Schedule, r.Schedules, why)
+				b.absent(t, f.Schedule)
+				return
+			}
+			t.Errorf("%s did not find it: %v", b.found, r)
+			for _, f := range r.Failures[:min(3, len(r.Failures))] {
+				t.Logf("%s: %v", f.Schedule, f.Broken)
+			}
+		})
+	}
+}
+
+// foundBy is what an invariant says of a failure.
+func foundBy(f sagatest.Failure, invariant string) string {
+	for _, why := range f.Broken {
+		if first, _, _ := strings.Cut(why, "\n"); strings.HasPrefix(first, invariant+":") {
+			return first
+		}
+	}
+	return ""
+}
+
+// absent holds that the schedule which finds the bug finds nothing without it.
+func (b bug) absent(t *testing.T, s sagatest.Schedule) {
+	t.Helper()
+	if len(s) == 0 {
+		t.Error("it is found although nothing goes wrong")
+		return
+	}
+	r, err := sagatest.Search(t.Context(), build(b.load, wiring{}), &sagatest.Options{Schedules: []sagatest.Schedule{s}})
+	if err != nil || len(r.Failures) > 0 || r.Schedules != 1 {
+		t.Errorf("the same without the bug: %v %v", r, err)
+	}
+}
+
+func noMark(d db, _ broker.Broker, _ string) db { return sagatest.NoMark(d) }
+
+func dualWrite(d db, to broker.Broker, service string) db {
+	return sagatest.DualWrite(d, to, "/"+service)
+}
+
+// markFirst marks a message in a transaction of its own before the handler's.
+func markFirst(d db, _ broker.Broker, _ string) db { return markingFirst{d} }
+
+type markingFirst struct{ db }
+
+func (d markingFirst) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	verdicts := make([]store.Verdict, len(in.Marks))
+	for i := range in.Marks {
+		stood, err := d.Apply(ctx, store.Effect{Mark: &in.Marks[i]})
+		if err != nil {
+			return nil, err
+		}
+		if !stood[0] {
+			verdicts[i].Outcome = store.Done
+		}
+	}
+	in.Marks = nil
+	u, err := d.db.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return foundUnit{u, verdicts}, nil
+}
+
+type foundUnit struct {
+	store.Unit[*memstore.Tx]
+	verdicts []store.Verdict
+}
+
+func (u foundUnit) Found() store.Found {
+	f := u.Unit.Found()
+	f.Marks = u.verdicts
+	return f
+}
+
+func (u foundUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	for i := range instead {
+		instead[i].Mark = nil
+	}
+	return u.Unit.Rollback(ctx, instead...)
+}
+
+// unanswered says that all is durable, and publishes it at the next step.
+func unanswered(p *sagatest.Process, b broker.Broker) broker.Broker {
+	l := &later{Broker: b}
+	p.Step(l)
+	return l
+}
+
+type later struct {
+	broker.Broker
+	waiting []skald.Message
+}
+
+type durable struct{}
+
+func (durable) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (durable) Wait(context.Context) error { return nil }
+
+func (l *later) Publish(_ context.Context, msgs []skald.Message) broker.Pending {
+	l.waiting = append(l.waiting, msgs...)
+	return durable{}
+}
+
+func (l *later) Step(ctx context.Context) (bool, error) {
+	if len(l.waiting) == 0 {
+		return false, nil
+	}
+	msgs := l.waiting
+	l.waiting = nil
+	return true, l.Broker.Publish(ctx, msgs).Wait(ctx)
+}
+
+// anyEpoch stores progress whoever owns the lane now.
+func anyEpoch(raw *memstore.Store) db { return unfenced{raw} }
+
+type unfenced struct{ *memstore.Store }
+
+func (d unfenced) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	for i := range es {
+		if es[i].Lane == nil {
+			continue
+		}
+		p := *es[i].Lane
+		for _, l := range d.Lanes() {
+			if l.ID == p.Lane {
+				p.Epoch, p.Token = l.Epoch, l.Token
+			}
+		}
+		es[i].Lane = &p
+	}
+	return d.Store.Apply(ctx, es...)
+}
+
+// countsOnly carries an effect out although a guard of it is lost.
+func countsOnly(d db, _ broker.Broker, _ string) db { return counting{d} }
+
+type counting struct{ db }
+
+func (d counting) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	u, err := d.db.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return countingUnit{u}, nil
+}
+
+type countingUnit struct{ store.Unit[*memstore.Tx] }
+
+func (u countingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	for i := range instead {
+		for j := range instead[i].Locks {
+			instead[i].Locks[j].Version = 0
+		}
+	}
+	return u.Unit.Rollback(ctx, instead...)
+}
+
+// deaf takes every commit for done, a transaction that was rolled back long ago too.
+func deaf(d db, _ broker.Broker, _ string) db { return deafDriver{d} }
+
+type deafDriver struct{ db }
+
+func (d deafDriver) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	u, err := d.db.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return deafUnit{u}, nil
+}
+
+type deafUnit struct{ store.Unit[*memstore.Tx] }
+
+func (u deafUnit) Commit(ctx context.Context, es ...store.Effect) error {
+	err := u.Unit.Commit(ctx, es...)
+	if errors.Is(err, sagatest.ErrCrashed) {
+		return err
+	}
+	return nil
+}
