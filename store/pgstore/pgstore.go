@@ -64,6 +64,7 @@ type core struct {
 	rows   [rowSlots]map[string]string  // the statements that name a leaf of the outbox
 	marks  [markSlots]map[string]string // and those that name a leaf of the marks
 	err    error                        // of New, answered by every call
+	bases  bases
 	waker
 }
 
@@ -99,9 +100,11 @@ func (c *core) leaves() {
 	for i := range c.marks {
 		c.marks[i] = leafed(c.sql, "skald_mark_00", fmt.Sprintf("skald_mark_%02d", i), "/*slot*/0", fmt.Sprint(i))
 	}
-	pull := strings.ReplaceAll(c.sql["Pull"], "/*columns*/", rowColumns)
-	c.sql["Pull"] = strings.ReplaceAll(pull, "/*filter*/", "")
-	c.sql["PullSome"] = strings.ReplaceAll(pull, "/*filter*/", bucketFilter)
+	for name, bits := range map[string]string{"Pull": "$7", "PullOn": "$5"} {
+		text := strings.ReplaceAll(c.sql[name], "/*columns*/", rowColumns)
+		c.sql[name] = strings.ReplaceAll(text, "/*filter*/", "")
+		c.sql[name+"Some"] = strings.ReplaceAll(text, "/*filter*/", strings.ReplaceAll(bucketFilter, "$bits", bits))
+	}
 }
 
 func leafed(all map[string]string, table, leaf, slot, number string) map[string]string {

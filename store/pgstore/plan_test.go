@@ -49,7 +49,7 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 	}
 	defer conn.Release()
 	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, s.sql["Walk"],
-		"PREPARE pull AS " + s.sql["Pull"], "PREPARE pullsome AS " + s.sql["PullSome"], "PREPARE tick AS " + s.sql["Tick"]} {
+		"PREPARE pull AS " + s.sql["Pull"], "PREPARE pullsome AS " + s.sql["PullSome"], "PREPARE pullon AS " + s.sql["PullOn"], "PREPARE tick AS " + s.sql["Tick"]} {
 		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
@@ -72,6 +72,7 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 		"pull from the beginning": b.explain(t, conn.Conn(), fmt.Sprintf(`pull(0, '', %d, '%s', 25000, 1001)`, top.id, top.token)),
 		"pull":                    b.explain(t, conn.Conn(), fmt.Sprintf(`pull(%d, '%s', %d, '%s', 25000, 1001)`, base.id, base.token, top.id, top.token)),
 		"pull some":               b.explain(t, conn.Conn(), fmt.Sprintf(`pullsome(%d, '%s', %d, '%s', 25000, 101, '%s')`, base.id, base.token, top.id, top.token, bitmap([][2]int{{0, 511}}))),
+		"pull on":                 b.explain(t, conn.Conn(), fmt.Sprintf(`pullon(%d, '%s', 25000, 1001)`, top.id, top.token)),
 		"tick":                    b.explain(t, conn.Conn(), fmt.Sprintf(`tick(%d, '%s', 'x')`, top.id, top.token)),
 	} {
 		var n int

@@ -18,7 +18,7 @@ const (
 		FROM (SELECT sha256(coalesce(o.key_bytes, convert_to(coalesce(o.key, o.id::text), 'UTF8'))) AS h) AS s))::integer`
 	rowColumns = `o.seq, ` + bucketOf + ` AS bucket, o.id, o.time, o.source, o.topic, o.type, o.content_type, o.schema, o.subject,
 	o.correlation_id, o.causation_id, o.traceparent, o.headers::text AS headers, o.key, o.key_bytes, o.data, o.data_bytes`
-	bucketFilter = `AND get_bit((SELECT $7::text::bit(1024)), ` + bucketOf + `) = 1`
+	bucketFilter = `AND get_bit((SELECT $bits::text::bit(1024)), ` + bucketOf + `) = 1`
 
 	columnCount = 18
 )

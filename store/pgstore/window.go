@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/skald-go/skald/store"
 )
@@ -71,28 +72,60 @@ func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page,
 			want++
 		}
 	}
-	var page store.Page
-	pull := c.call("Pull", base.id, base.token, tip.id, tip.token, w.After, int32(limit)+1)
-	if w.Buckets != nil {
-		pull = c.call("PullSome", append(pull.args, bitmap(w.Buckets))...)
-	}
 	var r reader
-	page.Rows = make([]store.Row, 0, limit+1)
+	var seq int64
+	page := store.Page{Rows: make([]store.Row, 0, limit+1)}
+	pull := c.pull(base, tip, w, limit+1)
 	pull.scan = func(row scanner) error {
 		page.Rows = append(page.Rows, store.Row{})
 		return r.read(row, &page.Rows[len(page.Rows)-1])
 	}
-	err = c.short(ctx, "pull", c.call("Walk"), c.call("Ticks", base.id, base.token, tip.id, tip.token).into(&there), pull)
+	err = c.short(ctx, "pull", c.call("Walk"), c.call("Ticks", base.id, base.token, tip.id, tip.token).into(&there, &seq), pull)
 	switch {
 	case err != nil:
 		return store.Page{}, err
 	case there != want:
 		return store.Page{}, fmt.Errorf("pull: %w: a tick of the window is not there", store.ErrMoved)
 	}
+	c.bases.put(base, seq)
 	if page.Done = len(page.Rows) <= limit; !page.Done {
 		page.Rows = page.Rows[:limit]
 	}
 	return page, nil
+}
+
+// pull chooses the statement.
+func (c *core) pull(base, tip tick, w store.Window, limit int) call {
+	name, args := "Pull", []any{base.id, base.token, tip.id, tip.token, w.After, int32(limit)}
+	if seq, ok := c.bases.get(base); ok && w.After >= seq {
+		name, args = "PullOn", args[2:]
+	}
+	if w.Buckets != nil {
+		name, args = name+"Some", append(args, bitmap(w.Buckets))
+	}
+	return c.call(name, args...)
+}
+
+// bases remembers the seqs of ticks. A tick never changes; that it is still there is asked each time.
+type bases struct {
+	mu  sync.Mutex
+	seq map[tick]int64
+}
+
+func (b *bases) get(t tick) (int64, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	seq, ok := b.seq[t]
+	return seq, ok || t.id == 0
+}
+
+func (b *bases) put(t tick, seq int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.seq) >= 64 || b.seq == nil {
+		b.seq = map[tick]int64{}
+	}
+	b.seq[t] = seq
 }
 
 // bitmap has a 1 for each bucket that is asked for.

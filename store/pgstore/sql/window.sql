@@ -26,7 +26,8 @@ WITH b AS MATERIALIZED (
 SELECT (SELECT count(*) FROM b)::integer, coalesce((SELECT id FROM i), 0)::bigint;
 
 -- name: Ticks
-SELECT count(*)::integer FROM /*schema*/skald_tick WHERE (id, token) IN (($1::bigint, $2::text), ($3::bigint, $4::text));
+-- How many of the two are there, and the seq of the first.
+SELECT count(*)::integer, coalesce(max(seq) FILTER (WHERE id = $1::bigint), 0)::bigint FROM /*schema*/skald_tick WHERE (id, token) IN (($1::bigint, $2::text), ($3::bigint, $4::text));
 
 -- name: Pull
 -- First the rows of transactions that were running at the base, all of them at or below its seq; then the walk of
@@ -57,3 +58,13 @@ WHERE o.seq > greatest($5::bigint, (SELECT seq FROM b)) AND o.seq <= (SELECT seq
 	AND pg_visible_in_snapshot(o.txid, (SELECT snapshot FROM t)) /*filter*/
 ORDER BY o.seq LIMIT $6::integer)
 LIMIT $6::integer;
+
+-- name: PullOn
+-- Pull for a page behind the base's seq, where only the walk is left: a third of the planning.
+WITH t AS MATERIALIZED (
+	SELECT snapshot, seq FROM /*schema*/skald_tick WHERE id = $1::bigint AND token = $2::text
+)
+SELECT /*columns*/ FROM /*schema*/skald_outbox AS o
+WHERE o.seq > $3::bigint AND o.seq <= (SELECT seq FROM t)
+	AND pg_visible_in_snapshot(o.txid, (SELECT snapshot FROM t)) /*filter*/
+ORDER BY o.seq LIMIT $4::integer;
