@@ -38,6 +38,10 @@ type Publisher interface {
 
 // Pending is a call to Publish under way.
 type Pending interface {
+	// Done is closed once the call is answered: then Wait returns at once. Whoever hands over from one goroutine and
+	// hears of answers in another waits for Done there, and calls Wait where it hands over: what is handed over
+	// behind a failure after Wait, but before it was heard of, is not held back by the contract.
+	Done() <-chan struct{}
 	// Wait blocks until every message of the call is answered, or ctx ends. Nil: all are durable.
 	// A *PublishError says which are not, and why. Any other error is an outage: nothing is known of any.
 	// Wait may be called more than once and gives the same answer.

@@ -26,6 +26,9 @@ type Broker interface {
 type Harness struct {
 	// Open makes another client of the broker; the suite closes it.
 	Open func(t *testing.T) Broker
+	// Lasting makes a client whose members count as alive for minutes though they are silent, so that a hand-over
+	// that waits for their end is seen. Nil: Open's do.
+	Lasting func(t *testing.T) Broker
 	// Limit makes the broker itself refuse messages of topic that are larger than that many bytes.
 	Limit func(t *testing.T, topic string, bytes int)
 	// Disturb makes publishes to the broker fail now and then, some of them after they took effect, until stop.
@@ -103,6 +106,9 @@ func newSuite(t *testing.T, h Harness) *suite {
 	if h.Messages == 0 {
 		h.Messages = 2000
 	}
+	if h.Lasting == nil {
+		h.Lasting = h.Open
+	}
 	id := strings.ToLower(strings.NewReplacer("/", ".", "#", "-").Replace(t.Name()))
 	return &suite{Harness: h, id: fmt.Sprintf("%s.%x", id[max(0, len(id)-60):], time.Now().UnixNano())}
 }
@@ -111,6 +117,13 @@ func newSuite(t *testing.T, h Harness) *suite {
 func (s *suite) open(t *testing.T) Broker {
 	t.Helper()
 	b := s.Open(t)
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func (s *suite) lasting(t *testing.T) Broker {
+	t.Helper()
+	b := s.Lasting(t)
 	t.Cleanup(func() { b.Close() })
 	return b
 }

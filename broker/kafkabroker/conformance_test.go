@@ -51,6 +51,9 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 	t.Cleanup(raw.Close)
 	return brokertest.Harness{
 		Open: func(t *testing.T) brokertest.Broker { return open(t, seeds, &kafkabroker.Options{Client: more}) },
+		Lasting: func(t *testing.T) brokertest.Broker {
+			return open(t, seeds, &kafkabroker.Options{Client: more, Session: 2 * time.Minute, Heartbeat: 500 * time.Millisecond})
+		},
 		Limit: func(t *testing.T, topic string, bytes int) {
 			value := fmt.Sprint(bytes)
 			resp, err := kadm.NewClient(raw).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &value}}, topic)

@@ -92,8 +92,8 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message) broker.Pe
 	if p.closed {
 		return c.over(broker.ErrClosed)
 	}
-	p.holdBack(c)
-	if c.left == 0 {
+	p.release()
+	if p.holdBack(c); c.left == 0 {
 		p.answer(c)
 		return c
 	}
@@ -123,6 +123,7 @@ func (c *call) Wait(ctx context.Context) error {
 		select {
 		case <-c.answered:
 		case <-ctx.Done():
+			c.p.tell(c) // it may never ask again
 			return fmt.Errorf("wait for Kafka: %w", ctx.Err())
 		}
 	}
@@ -136,15 +137,12 @@ func (c *call) Wait(ctx context.Context) error {
 	return nil
 }
 
-// tell ends what c holds back: its caller knows.
+// tell ends what c holds back: its caller has an answer, if only that there is none.
 func (p *publisher) tell(c *call) {
-	if len(c.holds) == 0 {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !c.told {
-		c.told = true
+	c.told = true
+	if len(c.holds) > 0 {
 		p.release()
 	}
 }
@@ -167,9 +165,6 @@ func (p *publisher) release() {
 // holdBack fails those messages of c, from c.next on, that are successors of a failure.
 func (p *publisher) holdBack(c *call) {
 	if len(p.held) == 0 {
-		return
-	}
-	if p.release(); len(p.held) == 0 {
 		return
 	}
 	for i := c.next; i < len(c.recs); i++ {
@@ -242,6 +237,7 @@ func (p *publisher) giveUp(under []segment, why error) {
 	for _, s := range under {
 		calls = append(calls, s.call)
 	}
+	defer p.release()
 	for _, c := range calls {
 		select {
 		case <-c.answered:

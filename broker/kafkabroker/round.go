@@ -185,9 +185,14 @@ func (p *publisher) settle(segs []segment, failures []failure) {
 			p.answer(s.call)
 		}
 	}
-	if len(p.held) == 0 {
-		return
+	if len(p.held) > 0 {
+		p.holdBackQueue()
+		p.release()
 	}
+}
+
+// holdBackQueue fails what was handed over before anyone could know, even if meanwhile someone does.
+func (p *publisher) holdBackQueue() {
 	waiting := p.queue[:0]
 	for _, c := range p.queue {
 		if p.holdBack(c); c.left == 0 {

@@ -1,13 +1,17 @@
 package kafkabroker_test
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-go/skald"
@@ -130,5 +134,52 @@ func TestFailureLeavesAPrefix(t *testing.T) {
 		if bad := pe.Indexes(); bad[len(bad)-1] != len(msgs)-1 || len(bad) != len(msgs)-bad[0] {
 			t.Fatalf("%d of %d are not durable, from %d to %d: the others overtook", len(bad), len(msgs), bad[0], bad[len(bad)-1])
 		}
+	}
+}
+
+// TestWaitThatGaveUpHoldsNothing: whoever could not wait may start again, though the call fails later.
+func TestWaitThatGaveUpHoldsNothing(t *testing.T) {
+	fake := newFake(t)
+	b := open(t, fake.seeds, nil)
+	must(t, b.MakeTopics(t.Context(), 1, "t"))
+	must(t, b.Publish(t.Context(), numbered(0, 1)).Wait(t.Context()))
+	gate := make(chan struct{})
+	fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		<-gate
+		return nil, nil, false
+	})
+	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownServerError})
+	call := b.Publish(t.Context(), numbered(1, 2))
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := call.Wait(ended); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	close(gate)
+	until(t, "a publish that is not held back", func() bool {
+		return b.Publish(t.Context(), numbered(1, 2)).Wait(t.Context()) == nil
+	})
+}
+
+// TestTopicMadeAnew: what the client knew of the old one does not stand in the way.
+func TestTopicMadeAnew(t *testing.T) {
+	fake := newFake(t)
+	b := open(t, fake.seeds, &kafkabroker.Options{Patience: 5 * time.Second})
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(fake.seeds, ",")...))
+	must(t, err)
+	defer cl.Close()
+	must(t, b.MakeTopics(t.Context(), 1, "t"))
+	must(t, b.Publish(t.Context(), numbered(0, 1)).Wait(t.Context()))
+	_, err = kadm.NewClient(cl).DeleteTopics(t.Context(), "t")
+	must(t, err)
+	until(t, "the refusal", func() bool {
+		return errors.Is(b.Publish(t.Context(), numbered(1, 2)).Wait(t.Context()), broker.ErrNoTopic)
+	})
+	must(t, b.MakeTopics(t.Context(), 1, "t"))
+	until(t, "the new topic", func() bool { return b.Publish(t.Context(), numbered(1, 2)).Wait(t.Context()) == nil })
+	sub, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}})
+	must(t, err)
+	if d := take(t, sub, 1)[0]; d.ID != "000001" {
+		t.Errorf("got %s", d.ID)
 	}
 }

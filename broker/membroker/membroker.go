@@ -74,6 +74,7 @@ var (
 type cluster struct {
 	opts        Options
 	incarnation string
+	answered    chan struct{} // closed
 
 	mu     sync.Mutex
 	topics map[string]*topic
@@ -85,9 +86,11 @@ func New(opts *Options) *Broker {
 	c := &cluster{
 		opts:        opts.orDefaults(),
 		incarnation: "mem-" + rand.Text(),
+		answered:    make(chan struct{}),
 		topics:      map[string]*topic{},
 		groups:      map[string]*group{},
 	}
+	close(c.answered)
 	return c.client()
 }
 

@@ -30,6 +30,9 @@ type pending struct {
 	told bool
 }
 
+// Done is closed from the start.
+func (p *pending) Done() <-chan struct{} { return p.b.c.answered }
+
 // Wait has the answer at once.
 func (p *pending) Wait(context.Context) error {
 	p.b.c.mu.Lock()
