@@ -74,6 +74,16 @@ func (b *bed) connect(t testing.TB, mode pgx.QueryExecMode) *pgxpool.Pool {
 	return pool
 }
 
+func (b *bed) connectTo(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
 func (b *bed) store(t testing.TB) *Store {
 	t.Helper()
 	return b.storeIn(t, pgx.QueryExecModeCacheStatement)

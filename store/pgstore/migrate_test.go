@@ -1,0 +1,248 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/store"
+)
+
+func TestMigrateTwoAtOnce(t *testing.T) {
+	b := bare(t)
+	ctx := context.Background()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var did []int
+	for range 4 {
+		wg.Go(func() {
+			done, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema})
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			did = append(did, len(done))
+		})
+	}
+	wg.Wait()
+	slices.Sort(did)
+	if want := []int{0, 0, 0, newest}; !slices.Equal(did, want) {
+		t.Errorf("four at once applied %v, want %v", did, want)
+	}
+	want := "/postgres/" + b.schema
+	if got := one[string](t, b, `SELECT value FROM {skald_setting} WHERE name = 'source'`); !strings.HasSuffix(got, b.schema) {
+		t.Errorf("the source is %q, want one like %q", got, want)
+	}
+}
+
+func TestMigratePending(t *testing.T) {
+	b := bare(t)
+	ctx := context.Background()
+	o := &MigrateOptions{Schema: b.schema, Source: "/it's \\a name"}
+	todo, err := Pending(ctx, b.pool, o)
+	if err != nil || len(todo) != newest {
+		t.Fatalf("pending: %v, %v", todo, err)
+	}
+	if n := one[int](t, b, `SELECT count(*) FROM pg_namespace WHERE nspname = $1`, b.schema); n != 0 {
+		t.Fatal("Pending made the schema")
+	}
+	if _, err := Migrate(ctx, b.pool, o); err != nil {
+		t.Fatal(err)
+	}
+	if todo, err = Pending(ctx, b.pool, o); err != nil || len(todo) != 0 {
+		t.Fatalf("pending: %v, %v", todo, err)
+	}
+	b.exec(t, `INSERT INTO {skald_outbox} (topic, type) VALUES ('t', 't')`)
+	if got := one[string](t, b, `SELECT source FROM {skald_outbox}`); got != o.Source {
+		t.Errorf("the source of a row is %q, want %q", got, o.Source)
+	}
+	var other *SourceError
+	if _, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema, Source: "/other"}); !errors.As(err, &other) || other.Have != o.Source {
+		t.Errorf("another source: %v", err)
+	}
+	if _, err := Pending(ctx, b.pool, &MigrateOptions{Schema: b.schema, Source: "/other"}); !errors.As(err, &other) {
+		t.Errorf("pending with another source: %v", err)
+	}
+	if _, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema}); err != nil {
+		t.Errorf("no source, later: %v", err)
+	}
+}
+
+func TestMigrateChangedAndLater(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	s := b.store(t)
+	if err := s.Check(ctx); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(t, `INSERT INTO {skald_migration} (version, name, checksum) VALUES (99, '099_later.sql', '')`)
+	var schema *store.SchemaError
+	if err := s.Check(ctx); !errors.As(err, &schema) || schema.Have != 99 || !strings.Contains(schema.Remedy, "skald migrate") {
+		t.Errorf("a later version: %v", err)
+	}
+	if _, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema}); !errors.As(err, &schema) {
+		t.Errorf("migrate a later version: %v", err)
+	}
+	b.exec(t, `DELETE FROM {skald_migration} WHERE version = 99`)
+	b.exec(t, `UPDATE {skald_migration} SET checksum = 'x'`)
+	var changed *ChangedError
+	if _, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema}); !errors.As(err, &changed) {
+		t.Errorf("a changed migration: %v", err)
+	}
+}
+
+func TestNoTables(t *testing.T) {
+	b := bare(t)
+	ctx := context.Background()
+	s := b.store(t)
+	m := aMark()
+	_, begin := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
+	_, tick := s.Tick(ctx, "")
+	for name, err := range map[string]error{"check": s.Check(ctx), "begin": begin, "tick": tick} {
+		var schema *store.SchemaError
+		if !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(schema.Remedy, b.schema) || !store.Incurable(err) || s.Outage(err) {
+			t.Errorf("%s without tables: %v", name, err)
+		}
+	}
+}
+
+// A database in another encoding cannot hold every text.
+func TestMigrateEncoding(t *testing.T) {
+	b := bare(t)
+	ctx := context.Background()
+	name := "skald_latin_" + fmt.Sprint(time.Now().UnixNano())
+	b.exec(t, `CREATE DATABASE `+name+` ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
+	config, err := pgxpool.ParseConfig(b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.Database = name
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		pool.Close()
+		b.exec(t, `DROP DATABASE `+name)
+	})
+	var encoding *EncodingError
+	if _, err := Migrate(ctx, pool, nil); !errors.As(err, &encoding) || encoding.Encoding != "LATIN1" {
+		t.Errorf("migrate a LATIN1 database: %v", err)
+	}
+}
+
+func TestMissingRight(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	role := "skald_role_" + fmt.Sprint(time.Now().UnixNano())
+	b.exec(t, `CREATE ROLE `+role+` LOGIN PASSWORD 'sesame'`)
+	t.Cleanup(func() { b.exec(t, `DROP OWNED BY `+role); b.exec(t, `DROP ROLE `+role) })
+	config, err := pgxpool.ParseConfig(b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.User, config.ConnConfig.Password = role, "sesame"
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s := New(pool, &Options{Schema: b.schema})
+	schema := strings.TrimSuffix(b.prefix(), ".")
+	for _, grant := range []string{`USAGE ON SCHEMA ` + schema, `SELECT ON ` + b.prefix() + `skald_migration`} {
+		var right *store.RightError
+		if err := s.Check(ctx); !errors.As(err, &right) || strings.Contains(err.Error(), "sesame") || right.Remedy == "" {
+			t.Fatalf("check without %s: %v", grant, err)
+		}
+		b.exec(t, `GRANT `+grant+` TO `+role)
+	}
+	for range 200 { // each remedy cures what it names
+		err := s.Check(ctx)
+		var right *store.RightError
+		if !errors.As(err, &right) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		if !strings.HasPrefix(right.Remedy, "GRANT ") {
+			t.Fatalf("%v has no GRANT", err)
+		}
+		b.exec(t, strings.NewReplacer("{", "", "}", "").Replace(right.Remedy))
+	}
+	// What Check passes is enough.
+	m := aMark()
+	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "a", Key: "b"}}})
+	if err == nil {
+		err = u.Commit(ctx, store.Effect{Rows: rowsOf(aMessage("a"))})
+	}
+	if err != nil {
+		t.Fatalf("a unit: %v", err)
+	}
+	tip, err := s.Tick(ctx, "")
+	if err == nil {
+		_, err = s.Pull(ctx, store.Window{Tip: tip}, 10)
+	}
+	if err == nil {
+		_, err = s.Lease(ctx, store.Ask{Owner: "a", Life: "1"})
+	}
+	if err != nil {
+		t.Fatalf("a relay's turn: %v", err)
+	}
+}
+
+// Every statement can be prepared on a fresh schema.
+func TestStatements(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	c := newCore(nil, &Options{Schema: b.schema})
+	if c.err != nil {
+		t.Fatal(c.err)
+	}
+	prepared := 0
+	for _, texts := range append(append([]map[string]string{c.sql}, c.rows[:]...), c.marks[:]...) {
+		for _, name := range slices.Sorted(maps.Keys(texts)) {
+			sql := texts[name]
+			if strings.Contains(sql, "/*filter*/") || strings.Contains(sql, "/*columns*/") || strings.Contains(sql, "/*schema*/") {
+				t.Errorf("%s has a placeholder left", name)
+			}
+			if _, err := conn.Conn().Prepare(ctx, "", sql); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			prepared++
+		}
+	}
+	if prepared < 100 {
+		t.Errorf("only %d statements", prepared)
+	}
+}
+
+func TestBadSchemaName(t *testing.T) {
+	need.Postgres(t)
+	s := New(nil, &Options{Schema: `a"b`})
+	if err := s.Check(context.Background()); err == nil {
+		t.Error("a schema with a quote is taken")
+	}
+	if _, err := s.Begin(context.Background(), store.Intake{}); err == nil {
+		t.Error("a schema with a quote is taken")
+	}
+	if _, err := Migrate(context.Background(), (*pgx.Conn)(nil), &MigrateOptions{Schema: "a'b"}); err == nil {
+		t.Error("a schema with a quote is migrated")
+	}
+}

@@ -1,0 +1,257 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+// oldSlot is one that Maintain may empty now, as the database's clock has it.
+func (b *bed) oldSlot(t *testing.T) int {
+	t.Helper()
+	today := one[int](t, b, `SELECT floor(extract(epoch FROM now()) / 86400)::integer`)
+	return (today - 8) % rowSlots
+}
+
+// cover moves all lanes to tip.
+func cover(t *testing.T, s *Store, tip string) {
+	t.Helper()
+	ctx := context.Background()
+	got, err := s.Lease(ctx, store.Ask{Owner: "a", Life: "1", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var es []store.Effect
+	for _, l := range got.Lanes {
+		es = append(es, store.Effect{Lane: &store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &store.Cursor{Base: tip}}})
+	}
+	if _, err := s.Apply(ctx, es...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func maintain(t *testing.T, s *Store) store.Maintained {
+	t.Helper()
+	done, err := s.Maintain(context.Background(), store.Retention{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+const insertOld = `INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', 'a', 't', '1', $1)`
+
+// A row that commits while retention waits for its slot was seen by no lane, and stays.
+func TestRetentionAgainstOpenWriter(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	s, slot := b.store(t), b.oldSlot(t)
+	f := newFollower(s)
+	for round := range 3 {
+		b.exec(t, insertOld, slot)
+		if err := f.turn(ctx, 10); err != nil {
+			t.Fatal(err)
+		}
+		tx, err := b.pool.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(ctx, b.q(insertOld), slot); err != nil {
+			t.Fatal(err)
+		}
+		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'b', 't', '1')`) // the writer of today goes on
+		if err := f.turn(ctx, 10); err != nil {
+			t.Fatal(err)
+		}
+		cover(t, s, f.base)
+		done := make(chan store.Maintained)
+		go func() { done <- maintain(t, s) }()
+		waiting := 0
+		var got *store.Maintained
+		for got == nil && waiting == 0 { // until retention waits for the lock, or has given up
+			select {
+			case d := <-done:
+				got = &d
+			default:
+				waiting = one[int](t, b, `SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'`)
+			}
+		}
+		if err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got == nil {
+			d := <-done
+			got = &d
+		}
+		if len(got.Left) != 1 || got.Rows != 0 {
+			t.Errorf("round %d: beside an open writer maintain did %+v", round, got)
+		}
+		if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox} WHERE slot = $1`, slot); n != 2 {
+			t.Fatalf("round %d: %d rows are left of 2", round, n)
+		}
+		if err := f.turn(ctx, 10); err != nil {
+			t.Fatal(err)
+		}
+		cover(t, s, f.base)
+		if done := maintain(t, s); len(done.Left) > 0 || done.Rows != -1 {
+			t.Errorf("round %d: when all is covered maintain did %+v", round, done)
+		}
+		if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox} WHERE slot = $1`, slot); n != 0 {
+			t.Fatalf("round %d: %d rows are left", round, n)
+		}
+	}
+	if len(f.rows) != 9 {
+		t.Errorf("%d rows came of 9", len(f.rows))
+	}
+}
+
+// Retention gives up on a slot in which a handler has a mark in hand, and takes it the next time.
+func TestRetentionAgainstOpenHandler(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	s := b.store(t)
+	m := aMark()
+	m.ID = uuid7.New(time.Now().Add(-32 * day))
+	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := m
+	other.ID = uuid7.New(time.Now().Add(-32 * day))
+	if _, err := s.Apply(ctx, store.Effect{Mark: &other}); err != nil {
+		t.Fatal(err)
+	}
+	if done := maintain(t, s); len(done.Left) != 1 || !strings.Contains(done.Left[0], "skald_mark_") {
+		t.Errorf("beside an open handler maintain did %+v", done)
+	}
+	if err := u.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if done := maintain(t, s); len(done.Left) != 0 || done.Marks != -1 {
+		t.Errorf("behind the handler maintain did %+v", done)
+	}
+}
+
+func TestRetentionBounds(t *testing.T) {
+	b := newBed(t)
+	s := b.store(t)
+	for _, keep := range []store.Retention{{Outbox: 9 * day}, {Marks: 31 * day}, {Outbox: 7 * day, Marks: 6 * day}, {Outbox: -1}} {
+		if _, err := s.Maintain(context.Background(), keep); err == nil {
+			t.Errorf("maintain takes %+v", keep)
+		}
+	}
+}
+
+// Ticks that no lane needs go, an hour later; one that a lane needs stays.
+func TestOldTicksGo(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	s := b.store(t)
+	f := newFollower(s)
+	var bases []string
+	for range 5 {
+		b.exec(t, insertOld, 0)
+		if err := f.turn(ctx, 10); err != nil {
+			t.Fatal(err)
+		}
+		bases = append(bases, f.base)
+	}
+	cover(t, s, bases[2])
+	maintain(t, s)
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_tick}`); n != 5 {
+		t.Errorf("of young ticks %d are left of 5", n)
+	}
+	b.exec(t, `UPDATE {skald_tick} SET at = at - interval '2 hours'`)
+	maintain(t, s)
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_tick}`); n != 3 {
+		t.Errorf("%d ticks are left, want 3", n)
+	}
+	if _, err := s.Tick(ctx, bases[2]); err != nil {
+		t.Errorf("the tick that the lanes need: %v", err)
+	}
+	if _, err := s.Tick(ctx, bases[0]); !errors.Is(err, store.ErrMoved) {
+		t.Errorf("a tick that is gone: %v", err)
+	}
+	b.exec(t, `UPDATE {skald_tick} SET token = 'another'`)
+	_, err := s.Tick(ctx, bases[4])
+	_, pull := s.Pull(ctx, store.Window{Base: bases[2], Tip: bases[4]}, 1)
+	if !errors.Is(err, store.ErrMoved) || !errors.Is(pull, store.ErrMoved) {
+		t.Errorf("in a database that went back in time: %v, %v", err, pull)
+	}
+}
+
+// An inbox that stops in mid-handler loses its transaction to the database, and a rival goes on.
+func TestPausedInbox(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	s, rival := b.store(t), b.storeIn(t, pgx.QueryExecModeExec)
+	m := aMark()
+	paused, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Handle: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := rival.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Wait: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := u.Found().Marks[0].Outcome; got != store.Fresh {
+		t.Errorf("the rival finds %v", got)
+	}
+	if err := u.Commit(ctx, store.Effect{Rows: rowsOf(aMessage("a"))}); err != nil {
+		t.Fatal(err)
+	}
+	err = paused.Commit(ctx, store.Effect{Rows: rowsOf(aMessage("a"))})
+	if err == nil || !s.Outage(err) {
+		t.Errorf("the paused one commits: %v", err)
+	}
+	if got := b.Count(t); got.Rows != 1 || got.Marks != 1 {
+		t.Errorf("the database has %+v", got)
+	}
+}
+
+func TestOutage(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	s := b.store(t)
+	for code, want := range map[string]bool{"40001": true, "40P01": true, "55P03": true, "57014": true, "57P01": true, "57P03": true, "53300": true,
+		"08006": true, "25006": true, "25P03": true, "23505": false, "22012": false, "42601": false, "P0001": false, "SK001": false} {
+		_, err := b.pool.Exec(ctx, "DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '"+code+"'; END $$")
+		if err == nil || s.Outage(err) != want {
+			t.Errorf("%s (%v) is an outage: %v, want %v", code, err, s.Outage(err), want)
+		}
+	}
+	away := New(b.connectTo(t, "postgres://nobody:sesame@127.0.0.1:1/none?connect_timeout=2"), nil)
+	_, err := away.Tick(ctx, "")
+	if !away.Outage(err) || strings.Contains(err.Error(), "sesame") {
+		t.Errorf("a server that is away: %v", err)
+	}
+	closed := b.store(t)
+	closed.pool.Close()
+	if _, err := closed.Tick(ctx, ""); !closed.Outage(err) {
+		t.Errorf("a pool that is closed: %v", err)
+	}
+	short, stop := context.WithTimeout(ctx, time.Nanosecond)
+	defer stop()
+	if _, err := s.Tick(short, ""); !s.Outage(err) {
+		t.Errorf("a deadline that is over: %v", err)
+	}
+	standby := b.store(t) // what a standby answers to a relay
+	conn, err := standby.pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(ctx, "SET default_transaction_read_only = on"); err != nil {
+		t.Fatal(err)
+	}
+	conn.Release()
+	if _, err := standby.Tick(ctx, ""); state(err) != "25006" || !standby.Outage(err) {
+		t.Errorf("a tick where nothing can be written: %v", err)
+	}
+}
