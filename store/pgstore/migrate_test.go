@@ -246,3 +246,27 @@ func TestBadSchemaName(t *testing.T) {
 		t.Error("a schema with a quote is migrated")
 	}
 }
+
+// The script, run by another tool, leaves what Migrate leaves.
+func TestScript(t *testing.T) {
+	b := bare(t)
+	ctx := context.Background()
+	text, err := Script(&MigrateOptions{Schema: b.schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.pool.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	if todo, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema}); err != nil || len(todo) != 0 {
+		t.Errorf("behind the script there is to do: %v, %v", todo, err)
+	}
+	s := b.store(t)
+	if err := s.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	b.exec(t, `INSERT INTO {skald_outbox} (topic, type) VALUES ('t', 't')`)
+	if got := one[string](t, b, `SELECT source FROM {skald_outbox}`); !strings.HasPrefix(got, "/") || !strings.HasSuffix(got, "/"+b.schema) {
+		t.Errorf("the source is %q", got)
+	}
+}

@@ -5,35 +5,31 @@ import (
 	"strings"
 )
 
-// Script is the SQL of Migrate for a database that has no tables yet, to be applied by other means (psql -1 is not
-// needed: it is one transaction): the schema, all files, the notes that they were applied, and the source.
+// Script is what Migrate would do to an empty schema, as SQL for a tool of your own: run it as one transaction, in
+// a database whose encoding is UTF8.
 func Script(o *MigrateOptions) (string, error) {
 	m, err := newMigrator(o)
 	if err != nil {
-		return "", fmt.Errorf("script: %w", err)
+		return "", fmt.Errorf("migration script: %w", err)
 	}
-	return m.script(), nil
-}
-
-func (m *migrator) script() string {
+	if strings.Contains(m.source, `\`) || !storable(m.source) {
+		return "", fmt.Errorf("migration script: the source %q has a backslash or is no text", m.source)
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "BEGIN;\nCREATE SCHEMA IF NOT EXISTS %s;\n%s\n", strings.TrimSuffix(m.prefix, "."), closed(m.sql["CreateMigrations"]))
+	schema := strings.TrimSuffix(m.prefix, ".")
+	fmt.Fprintf(&b, "CREATE SCHEMA IF NOT EXISTS %s;\n%s;\n", schema, m.sql["CreateMigrations"])
 	for _, one := range m.files {
-		fmt.Fprintf(&b, "\n%s\n", closed(one.text))
-		fmt.Fprintf(&b, "INSERT INTO %sskald_migration (version, name, checksum) VALUES (%d, %s, %s);\n",
-			m.prefix, one.Version, literal(one.Name), literal(one.Checksum))
+		fmt.Fprintf(&b, "\n-- %s\n%s\nINSERT INTO %sskald_migration (version, name, checksum) VALUES (%d, '%s', '%s');\n",
+			one.Name, one.text, m.prefix, one.Version, one.Name, one.Checksum)
 	}
-	source := "'/' || current_database() || " + literal("/"+m.schema)
-	if m.source != "" {
-		source = literal(m.source)
+	source := quote(m.source)
+	if m.source == "" {
+		source = "'/' || current_database() || " + quote("/"+m.schema)
 	}
 	fmt.Fprintf(&b, "\nINSERT INTO %sskald_setting (name, value) VALUES ('source', %s);\n", m.prefix, source)
-	fmt.Fprintf(&b, "DO $do$ BEGIN EXECUTE format('ALTER TABLE %sskald_outbox ALTER COLUMN source SET DEFAULT %%L', (\n"+
-		"\tSELECT value FROM %sskald_setting WHERE name = 'source')); END $do$;\n", strings.ReplaceAll(m.prefix, "%", "%%"), m.prefix)
-	return b.String() + "COMMIT;\n"
+	fmt.Fprintf(&b, "DO $source$ BEGIN EXECUTE format('ALTER TABLE %%s ALTER COLUMN source SET DEFAULT %%L', %s, (SELECT value FROM %sskald_setting WHERE name = 'source')); END $source$;\n",
+		quote(m.prefix+"skald_outbox"), m.prefix)
+	return b.String(), nil
 }
 
-func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
-
-// closed is text with a semicolon behind its last statement.
-func closed(text string) string { return strings.TrimRight(text, "; \n\t") + ";" }
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
