@@ -33,10 +33,11 @@ func (c *crashBroker) Incarnation(ctx context.Context) (name string, err error) 
 func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
 	p := &crashPending{p: c.p}
 	what := msgs
-	switch c.p.w.plan.at(len(c.p.w.log) + 1) {
-	case PartFirst:
+	switch mode := c.p.next(); {
+	case len(msgs) < 2:
+	case mode == PartFirst:
 		what = msgs[:len(msgs)/2]
-	case PartLast:
+	case mode == PartLast:
 		what, p.part = withoutKeyOf(msgs)
 	}
 	p.err = c.p.io(call{act: "Publish", effect: true, parts: len(msgs), keyed: true, note: func() string { return rowNote(msgs) }}, func() error {
@@ -125,7 +126,7 @@ func (c *crashSubscription) Ready() <-chan struct{} { return c.s.Ready() }
 
 // Receive that answers with an error has taken nothing: what was fetched by a client stays with it.
 func (c *crashSubscription) Receive(ctx context.Context, most int) (b broker.Batch, err error) {
-	fails := c.p.w.plan.at(len(c.p.w.log)+1) == ErrorAfter
+	fails := c.p.next() == ErrorAfter
 	err = c.p.io(call{act: "Receive"}, func() (err error) {
 		if fails {
 			return nil

@@ -87,7 +87,7 @@ func rowNote(ms []skald.Message) (out string) {
 func (c *crashDriver[TTx]) Apply(ctx context.Context, es ...store.Effect) (stood []bool, err error) {
 	stood = make([]bool, len(es))
 	all := es
-	if c.p.w.plan.at(len(c.p.w.log)+1) == PartFirst { // each effect stands for itself
+	if c.p.next() == PartFirst && len(all) > 1 { // each effect stands for itself
 		es = es[:len(es)/2]
 	}
 	err = c.p.io(call{act: "Apply", effect: true, parts: len(all), note: func() string { return effectNote(all) }}, func() (err error) {

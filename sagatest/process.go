@@ -97,11 +97,17 @@ func (p *Process) io(c call, do func() error) error {
 	return do()
 }
 
+// next is what goes wrong at the next I/O.
+func (p *Process) next() Mode { return p.w.plan.at(len(p.w.log) + 1) }
+
 // count numbers an I/O and says what goes wrong at it.
 func (p *Process) count(c call) Mode {
 	w := p.w
 	e := event{turn: w.turns, effect: c.effect, first: c.parts > 1, last: c.parts > 1 && c.keyed}
-	mode := w.plan.at(len(w.log) + 1)
+	mode := p.next()
+	if mode == PartFirst && !e.first || mode == PartLast && !e.last {
+		mode = ""
+	}
 	if w.tracing {
 		e.text = p.Name + ": " + c.act
 		if c.note != nil {
