@@ -173,8 +173,11 @@ func (c *caller) publishAll() {
 	c.aside = map[int]bool{}
 	durable := map[int]bool{}
 	alone := -1 // what is to be published alone, because it was refused with others
-	deadline := time.Now().Add(3 * patience)
+	deadline, before := time.Now().Add(patience), 0
 	for next := 0; next < len(c.msgs); {
+		if next > before {
+			deadline, before = time.Now().Add(patience), next
+		}
 		if time.Now().After(deadline) {
 			c.t.Fatalf("published %d of %d, %d outages", next, len(c.msgs), c.outages)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 )
 
@@ -101,12 +102,17 @@ func testRebalance(t *testing.T, s *suite) {
 	seen := newOrder(t)
 	members := []*member{s.join(t, b, "g", topic)}
 	sent := 0
-	for deadline := time.Now().Add(2 * patience); seen.distinct < keys*per; {
+	for deadline, before := time.Now().Add(patience), 0; seen.distinct < keys*per; {
 		if sent < per {
+			var one []skald.Message
 			for k := range keys {
-				publish(t, b, message(topic, fmt.Sprint("k", k), sent))
+				one = append(one, message(topic, fmt.Sprint("k", k), sent))
 			}
+			publish(t, b, one...)
 			sent++
+		}
+		if seen.distinct > before {
+			deadline, before = time.Now().Add(patience), seen.distinct
 		}
 		switch churn := rng.IntN(40); {
 		case sent >= per:
