@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -61,7 +62,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		err = &place.UsageError{What: err.Error()}
 	}
 	if err != nil && !errors.Is(err, errTold) {
-		fmt.Fprintf(errs, "skald: %v\n", err)
+		fmt.Fprintln(errs, "skald: "+strings.ReplaceAll(err.Error(), "\n\t", " "))
 	}
 	return exitCode(err)
 }

@@ -26,6 +26,8 @@ func migrateCommand(out io.Writer) *cobra.Command {
 			switch {
 			case err != nil:
 				return err
+			case check && script:
+				return &place.UsageError{What: "--check or --print, not both"}
 			case script:
 				return printScript(out, db)
 			case check:
@@ -44,7 +46,6 @@ func migrateCommand(out io.Writer) *cobra.Command {
 	f.StringVar(&source, "source", "", "who says the messages of this database, for ever (default: /DATABASE/SCHEMA)")
 	f.BoolVar(&check, "check", false, "change nothing; exit code 8 if there is work to do")
 	f.BoolVar(&script, "print", false, "change nothing; print the SQL that makes all tables")
-	c.MarkFlagsMutuallyExclusive("check", "print")
 	return c
 }
 

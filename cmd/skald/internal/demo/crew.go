@@ -24,6 +24,8 @@ type crew struct {
 	faults *sagatest.Faults
 	watch  *witness
 	once   sync.Once
+	open   chan struct{} // closed when shop is there
+	shop   placer
 	ready  chan string // gets each service whose database is there
 
 	mu    sync.Mutex
@@ -39,6 +41,7 @@ func newCrew(ctx context.Context, s site, book *ledger, e *entry, o *Options) (*
 		site: s, book: book, o: o,
 		faults: sagatest.NewFaults(o.Seed, rates),
 		watch:  newWitness(),
+		open:   make(chan struct{}),
 		ready:  make(chan string, len(service.Names())),
 	}
 	var err error
@@ -55,24 +58,23 @@ func newCrew(ctx context.Context, s site, book *ledger, e *entry, o *Options) (*
 func (c *crew) work(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	open := make(chan placer, 1)
 	runners := []skald.Runner{runner(func(ctx context.Context) error {
 		defer stop()
-		return c.trade(ctx, open)
+		return c.trade(ctx)
 	})}
 	for _, name := range service.Names() {
-		runners = append(runners, &hand{c, name, open})
+		runners = append(runners, &hand{c, name})
 	}
 	return skald.Run(ctx, runners...)
 }
 
 // trade places the orders as soon as the shop is open, and waits for the end of all that follows from them.
-func (c *crew) trade(ctx context.Context, open <-chan placer) error {
+func (c *crew) trade(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case shop := <-open:
-		c.load(ctx, shop)
+	case <-c.open:
+		c.load(ctx)
 	}
 	for range service.Names() {
 		select {
@@ -93,11 +95,17 @@ func (r runner) Run(ctx context.Context) error { return r(ctx) }
 type hand struct {
 	*crew
 	name string
-	open chan<- placer // gets the Order service, once
 }
 
 // Run lives until ctx is done.
 func (h *hand) Run(ctx context.Context) error {
+	if h.name != "order" { // which is not to wait for the others' databases
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-h.open:
+		}
+	}
 	err := h.prepare(ctx)
 	for err == nil && ctx.Err() == nil {
 		err = h.live(ctx)
@@ -124,9 +132,8 @@ func (h *hand) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	shop, err := h.site.placer(s)
-	if err == nil {
-		h.open <- shop
+	if h.shop, err = h.site.placer(s); err == nil {
+		close(h.open)
 	}
 	return err
 }

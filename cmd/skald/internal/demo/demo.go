@@ -21,10 +21,10 @@ import (
 var ErrInterrupted = errors.New("interrupted")
 
 // ErrGreen: a safeguard was taken out, and the auditor found nothing.
-var ErrGreen = errors.New("the auditor finds nothing wrong although a safeguard is missing")
+var ErrGreen = errors.New("the auditor finds nothing wrong although a safeguard is missing; try more --orders, or --faults wild")
 
 // ErrRed: the auditor found a broken promise.
-var ErrRed = errors.New("a promise is broken")
+var ErrRed = errors.New("promises are broken")
 
 // A ForeignError says that there are objects which this run did not make.
 type ForeignError struct{ What, Remedy string }
@@ -91,7 +91,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	case err != nil:
 		return nil, err
 	case !report.OK:
-		return report, &place.FailedError{Err: ErrRed}
+		return report, &place.FailedError{Err: report.broken(o.Sabotage)}
 	case o.Sabotage != "":
 		return report, ErrGreen
 	}

@@ -15,13 +15,13 @@ const (
 
 // load places the orders, several at the same time, each under its Idempotency-Key: what an earlier life of this
 // process placed is found again.
-func (c *crew) load(ctx context.Context, shop placer) {
+func (c *crew) load(ctx context.Context) {
 	orders := make(chan sample.Order)
 	var wg sync.WaitGroup
 	for range clients {
 		wg.Go(func() {
 			for o := range orders {
-				c.place(ctx, shop, o)
+				c.place(ctx, o)
 			}
 		})
 	}
@@ -36,9 +36,9 @@ func (c *crew) load(ctx context.Context, shop placer) {
 }
 
 // place tries until it is answered, as a customer would.
-func (c *crew) place(ctx context.Context, shop placer, o sample.Order) {
+func (c *crew) place(ctx context.Context, o sample.Order) {
 	for ctx.Err() == nil {
-		_, _, err := shop.Place(ctx, o.Key, o.Request)
+		_, _, err := c.shop.Place(ctx, o.Key, o.Request)
 		if err == nil {
 			c.first()
 			return

@@ -2,6 +2,8 @@ package demo
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/examples/shop/audit"
@@ -56,7 +58,7 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 	if err != nil {
 		return nil, err
 	}
-	story, err := c.story(ctx, dbs)
+	story, err := c.story(ctx, dbs, found)
 	if err != nil {
 		return nil, err
 	}
@@ -70,4 +72,18 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 		},
 		Faults: c.faults.Counts(), Invariants: found, Story: story, Remains: c.site.remains() + c.bus.remains(c.o.Prefix),
 	}, nil
+}
+
+// broken is ErrRed with the names of the promises.
+func (r *Report) broken(sabotage string) error {
+	var names []string
+	for _, i := range r.Invariants {
+		if !i.OK {
+			names = append(names, i.Name)
+		}
+	}
+	if sabotage != "" {
+		return fmt.Errorf("%w without a safeguard (%s), as they must be: %s", ErrRed, sabotage, strings.Join(names, ", "))
+	}
+	return fmt.Errorf("%w: %s", ErrRed, strings.Join(names, ", "))
 }

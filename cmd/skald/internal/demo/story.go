@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +13,8 @@ import (
 )
 
 // story tells of one order: each row and mark that the databases have, each repeat that was seen on the way.
-func (c *crew) story(ctx context.Context, dbs map[string]table.DB) ([]string, error) {
-	id, title, err := c.hero(ctx, dbs["order"])
+func (c *crew) story(ctx context.Context, dbs map[string]table.DB, found []audit.Invariant) ([]string, error) {
+	id, title, err := c.hero(ctx, dbs["order"], victim(found))
 	if err != nil || id == "" {
 		return nil, err
 	}
@@ -38,15 +39,26 @@ func (c *crew) story(ctx context.Context, dbs map[string]table.DB) ([]string, er
 func chapter(ch audit.Chapter, repeats map[[2]string][]time.Time) []string {
 	indent := strings.Repeat("  ", ch.Depth)
 	lines := []string{line(ch.At, "%s%s says %s: row %d of its outbox, message %s", indent, ch.Service, ch.Type, ch.Row, ch.ID)}
-	slices.SortFunc(ch.Taken, func(a, b audit.Taken) int { return a.At.Compare(b.At) })
+	var behind []string // each begins with its time
 	for _, t := range ch.Taken {
 		reason := ""
 		if t.Reason != "" {
 			reason = ": " + t.Reason
 		}
-		lines = append(lines, line(t.At, "%s  %s marks it %s%s", indent, t.Service, t.Outcome, reason))
-		for _, at := range repeats[[2]string{ch.ID, t.Service}] {
-			lines = append(lines, line(at, "%s  %s gets it again", indent, t.Service))
+		behind = append(behind, line(t.At, "%s  %s marks it %s%s", indent, t.Service, t.Outcome, reason))
+	}
+	for to, times := range repeats {
+		for _, at := range times {
+			if to[0] == ch.ID {
+				behind = append(behind, line(at, "%s  %s gets it again", indent, to[1]))
+			}
+		}
+	}
+	slices.Sort(behind)
+	lines = append(lines, behind...)
+	for _, name := range audit.Subscribers(ch.Type) {
+		if !slices.ContainsFunc(ch.Taken, func(t audit.Taken) bool { return t.Service == name }) {
+			lines = append(lines, fmt.Sprintf("                %s  %s has no mark of it", indent, name))
 		}
 	}
 	return lines
@@ -56,22 +68,27 @@ func line(at time.Time, format string, args ...any) string {
 	return "  " + at.UTC().Format("15:04:05.000") + "  " + fmt.Sprintf(format, args...)
 }
 
-// hero is the order whose story is told: one that was watched, of which much had to be undone, with repeats.
-func (c *crew) hero(ctx context.Context, db table.DB) (id, title string, err error) {
+// victim is the first order that the auditor blames a broken promise with; "" if none is broken.
+func victim(found []audit.Invariant) string {
+	named := regexp.MustCompile(`order ([A-Z2-7]{26})\b`)
+	for _, one := range found {
+		if m := named.FindStringSubmatch(one.Detail); m != nil && !one.OK {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+// hero is the order whose story is told: the victim, or one that was watched, of which much had to be undone, with
+// repeats.
+func (c *crew) hero(ctx context.Context, db table.DB, victim string) (id, title string, err error) {
 	best := 0
 	err = table.All(ctx, db, c.book.sql["Interesting"], nil, func(row table.Row) error {
 		var one, state, reason string
 		if err := row.Scan(&one, &state, &reason); err != nil {
 			return err
 		}
-		score := 1
-		for _, a := range c.watch.of(one) {
-			score = max(score, 2)
-			if a.again {
-				score = 3
-			}
-		}
-		if score > best {
+		if score := c.score(one, victim); score > best {
 			best, id = score, one
 			title = strings.TrimSuffix(fmt.Sprintf("order %s, %s: %s", one, state, strings.ReplaceAll(reason, "_", " ")), ": ")
 		}
@@ -81,4 +98,17 @@ func (c *crew) hero(ctx context.Context, db table.DB) (id, title string, err err
 		return "", "", fmt.Errorf("look for a story: %w", err)
 	}
 	return id, title, nil
+}
+
+func (c *crew) score(order, victim string) int {
+	seen := c.watch.of(order)
+	switch {
+	case order == victim:
+		return 4
+	case slices.ContainsFunc(seen, func(a arrival) bool { return a.again }):
+		return 3
+	case len(seen) > 0:
+		return 2
+	}
+	return 1
 }

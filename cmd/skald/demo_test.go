@@ -1,0 +1,224 @@
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// fields lists the paths of a JSON object in the order in which they stand, without the kinds of faults and with one
+// element for each list.
+func fields(t *testing.T, data []byte) (out []string) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(data))
+	var walk func(path string, keep bool)
+	walk = func(path string, keep bool) {
+		tok, err := d.Token()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch tok {
+		case json.Delim('{'):
+			for d.More() {
+				name, err := d.Token()
+				if err != nil {
+					t.Fatal(err)
+				}
+				at := strings.TrimPrefix(fmt.Sprint(path, ".", name), ".")
+				if keep && path != "faults" {
+					out = append(out, at)
+				}
+				walk(at, keep)
+			}
+			_, _ = d.Token()
+		case json.Delim('['):
+			for first := true; d.More(); first = false {
+				walk(path, keep && first)
+			}
+			_, _ = d.Token()
+		}
+	}
+	walk("", true)
+	if d.More() {
+		t.Error("there is more than one object")
+	}
+	return out
+}
+
+// The object is that of the documentation, field by field, and a good run is good.
+func TestDemoJSON(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "demo")
+	p := start(t, nil, "demo", "--orders", "40", "--json", "--dir", dir)
+	p.expect(0)
+	want := []string{
+		"ok", "store", "broker", "seed", "seconds", "orders", "orders.placed", "orders.confirmed", "orders.cancelled",
+		"messages", "messages.written", "messages.published", "messages.delivered", "messages.duplicates", "messages.handled",
+		"faults", "invariants", "invariants.name", "invariants.ok", "invariants.checked", "invariants.detail",
+	}
+	if got := fields(t, p.out.Bytes()); !slices.Equal(got, want) {
+		t.Errorf("the fields are\n%s, want\n%s", got, want)
+	}
+	o := p.outcome()
+	if !o.OK || o.Store != "sqlite:"+dir || o.Broker != "mem:" || o.Orders.Placed != 40 ||
+		o.Orders.Confirmed == 0 || o.Orders.Confirmed+o.Orders.Cancelled != 40 {
+		t.Errorf("%+v", o)
+	}
+	var names []string
+	for _, i := range o.Invariants {
+		names = append(names, i.Name)
+		if !i.OK || i.Checked <= 0 || i.Detail == "" {
+			t.Errorf("%+v", i)
+		}
+	}
+	if want := []string{"money_conserved", "charged_once", "stock_conserved", "orders_ended", "delivered_to_all", "order_per_key",
+		"effect_once", "mailed_once"}; !slices.Equal(names, want) {
+		t.Errorf("the promises are %s", names)
+	}
+	m := o.Messages
+	if m.Published < m.Written || m.Delivered < m.Handled || m.Written < 40*3 || m.Handled < m.Written || len(o.Faults) == 0 {
+		t.Errorf("%+v %v", m, o.Faults)
+	}
+	sees := map[string]int{"order": 0, "payment": 0, "inventory": 0, "fulfilment": 0, "notification": 0, "analytics": 0}
+	written, handled := 0, 0
+	for name := range sees {
+		written += number(t.Context(), filepath.Join(dir, name+".db"), "SELECT count(*) FROM skald_outbox")
+		handled += number(t.Context(), filepath.Join(dir, name+".db"), "SELECT count(*) FROM skald_mark")
+	}
+	if written != m.Written || handled != m.Handled {
+		t.Errorf("the databases have %d rows and %d marks, the report says %+v", written, handled, m)
+	}
+}
+
+func TestDemoTells(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, "demo", "--orders", "30", "--faults", "none")
+	p.expect(0, "databases in ", "first order placed")
+	text := p.out.String()
+	for _, want := range []string{"30 placed", "duplicates dropped", "money_conserved", "All promises are kept.", "The story of order",
+		"says order.placed: row ", "marks it done", "to remove them: rm -r ", "skald demo --dir ", "skald demo --sabotage"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// The kill comes at every stage; what is started again goes on, and ends as if nothing had been.
+func TestDemoGoesOnAfterKill(t *testing.T) {
+	t.Parallel()
+	const orders = 250
+	dir := filepath.Join(t.TempDir(), "demo")
+	at := func(name string) string { return filepath.Join(dir, name+".db") }
+	args := []string{"demo", "--orders", fmt.Sprint(orders), "--seed", "7", "--dir", dir, "--json"}
+	stages := []struct {
+		name  string
+		there func() bool
+	}{
+		{"the run is claimed", func() bool { return number(t.Context(), at("order"), "SELECT count(*) FROM demo_run") == 1 }},
+		{"an order is placed", func() bool { return number(t.Context(), at("order"), "SELECT count(*) FROM orders") > 0 }},
+		{"stock is reserved", func() bool { return number(t.Context(), at("inventory"), "SELECT count(*) FROM journal") > 5 }},
+		{"mails are sent", func() bool { return number(t.Context(), at("notification"), "SELECT count(*) FROM mails") > 30 }},
+		{"half is over", func() bool { return number(t.Context(), at("notification"), "SELECT count(*) FROM mails") > orders/2 }},
+	}
+	for _, stage := range stages {
+		p := start(t, nil, args...)
+		until(t, stage.name, stage.there)
+		p.signal(syscall.SIGKILL)
+		if code := p.wait(); code != -1 {
+			t.Fatalf("%s: it had ended with %d before it was killed\n%s", stage.name, code, &p.errs)
+		}
+	}
+	p := start(t, nil, args...)
+	p.expect(0)
+	o := p.outcome()
+	if !o.OK || o.Orders.Placed != orders || o.Orders.Confirmed+o.Orders.Cancelled != orders || o.Messages.Duplicates == 0 {
+		t.Errorf("%s", &p.out)
+	}
+	again := start(t, nil, "demo", "--dir", dir, "--json") // the flags that are not given are those of the run
+	again.expect(0)
+	if again.out.String() != p.out.String() {
+		t.Errorf("once more it prints\n%s, not\n%s", &again.out, &p.out)
+	}
+}
+
+// A finished run asks the auditor again: what was broken by hand since is seen.
+func TestDemoAuditsAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start(t, nil, "demo", "--orders", "10", "--faults", "none", "--dir", dir).expect(0)
+	exec1(t, filepath.Join(dir, "notification.db"), "DELETE FROM mails WHERE order_id = (SELECT min(order_id) FROM mails)")
+	p := start(t, nil, "demo", "--dir", dir, "--json")
+	p.expect(8, "mailed_once")
+	if got := p.outcome().broken(); !slices.Equal(got, []string{"mailed_once"}) {
+		t.Error(got)
+	}
+}
+
+func TestDemoRefusesWhatItDidNotMake(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start(t, nil, "demo", "--orders", "3", "--faults", "none", "--dir", dir).expect(0)
+	start(t, nil, "demo", "--orders", "4", "--dir", dir).expect(5, "--orders 3", "another --dir")
+	start(t, nil, "demo", "--orders", "3", "--seed", "2", "--dir", dir).expect(5, "--seed 1")
+	start(t, nil, "demo", "--sabotage", "no-mark", "--dir", dir).expect(5, "--sabotage")
+
+	for _, file := range []string{"order.db", "analytics.db"} {
+		foreign := t.TempDir()
+		exec1(t, filepath.Join(foreign, file), "CREATE TABLE orders (mine)")
+		p := start(t, []string{"SKALD_STORE=sqlite:" + foreign}, "demo", "--orders", "3")
+		p.expect(5, file, "another --dir")
+		if n := number(t.Context(), filepath.Join(foreign, file), "SELECT count(*) FROM sqlite_schema"); n != 1 {
+			t.Errorf("%s has %d objects now", file, n)
+		}
+		if names := entries(t, foreign); !slices.Equal(slices.DeleteFunc(names, func(n string) bool { return strings.HasPrefix(n, file) }), []string{}) {
+			t.Errorf("it made %s", names)
+		}
+	}
+}
+
+func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "demo")
+	p := start(t, nil, "demo", "--orders", "500", "--dir", dir)
+	until(t, "mails", func() bool {
+		return number(t.Context(), filepath.Join(dir, "notification.db"), "SELECT count(*) FROM mails") > 10
+	})
+	p.signal(syscall.SIGINT)
+	p.expect(130, "interrupted: go on with: skald demo --dir "+dir)
+}
+
+// Each safeguard is missed: without it the auditor names an order.
+func TestSabotageIsRed(t *testing.T) {
+	for name, breaks := range map[string][]string{
+		"no-mark":    {"charged_once", "mailed_once"},
+		"ack-first":  {"orders_ended", "delivered_to_all"},
+		"dual-write": {"orders_ended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, nil, "demo", "--orders", "120", "--faults", "wild", "--json", "--sabotage", name)
+			p.expect(8, "without a safeguard ("+name+")")
+			o := p.outcome()
+			broken := o.broken()
+			if o.OK || !slices.ContainsFunc(breaks, func(b string) bool { return slices.Contains(broken, b) }) {
+				t.Errorf("%s are broken, none of %s", broken, breaks)
+			}
+			for _, i := range o.Invariants {
+				if !i.OK && !strings.Contains(i.Detail, "order ") {
+					t.Errorf("%s names no order: %s", i.Name, i.Detail)
+				}
+			}
+		})
+	}
+}
+
+// Where nothing goes wrong nobody misses a safeguard: then the demo has shown nothing, and says so.
+func TestSabotageThatShowsNothing(t *testing.T) {
+	t.Parallel()
+	start(t, nil, "demo", "--orders", "10", "--faults", "none", "--sabotage", "ack-first").expect(1, "finds nothing wrong")
+}
