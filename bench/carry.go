@@ -59,6 +59,15 @@ type handed struct {
 	inner broker.Pending
 }
 
+func (p *handed) Done() <-chan struct{} {
+	if p.inner != nil {
+		return p.inner.Done()
+	}
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
 func (p *handed) Wait(ctx context.Context) error {
 	if p.inner != nil {
 		if err := p.inner.Wait(ctx); err != nil {
