@@ -9,15 +9,14 @@ import (
 )
 
 // answered writes the broker's answer to a call into the lanes that had rows in it.
-func (r *Relay) answered(a answer) {
-	c := a.call
+func (r *Relay) answered(c *call, err error) {
 	r.inFlight -= c.rows
 	r.bytes -= c.bytes
 	if c.aside != nil {
-		r.asideAnswered(c, a.err)
+		r.asideAnswered(c, err)
 		return
 	}
-	verdict := newVerdict(a.err)
+	verdict := newVerdict(err)
 	r.reach(verdict)
 	for i, l := range c.lanes {
 		p := c.pieces[i]
@@ -86,6 +85,8 @@ func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 	}
 	if p.bad == 0 {
 		l.fails = 0
+	} else {
+		l.trouble = true // at once: answers may be heard out of order, and the broker holds nothing back any more
 	}
 	r.count(func(h *Health) { h.Published += int64(taken) })
 }
@@ -105,7 +106,7 @@ func (r *Relay) setAside(l *lane, p *piece, row *store.Row, why error) {
 func (r *Relay) restart(l *lane) {
 	r.ungroup(l)
 	if l.leaving {
-		l.trouble, l.pieces = false, nil
+		l.trouble, l.stopped, l.pieces = false, false, nil
 		return
 	}
 	l.fails++

@@ -15,6 +15,7 @@ type lane struct {
 	pieces   []*piece        // what was read, in order, and is not yet behind Cursor
 	pending  int             // calls under way that hold rows of this lane
 	trouble  bool            // a row was not taken: nothing more is handed over until pending is 0
+	stopped  bool            // and Cursor has come to it
 	suspects map[int64]bool  // rows that were refused in company: to be published alone
 	fails    int             // in a row
 	leaving  bool            // to be given back once nothing is under way
@@ -46,7 +47,7 @@ func newLane(l store.Lane) *lane {
 // advance moves the cursor over the finished pieces at the head. Behind a row that was not taken it stops: then
 // the lane starts again there, once nothing of it is under way.
 func (l *lane) advance() {
-	for len(l.pieces) > 0 && l.pieces[0].done && !l.trouble {
+	for len(l.pieces) > 0 && l.pieces[0].done && !l.stopped {
 		p := l.pieces[0]
 		l.pieces[0] = nil
 		l.pieces = l.pieces[1:]
@@ -55,7 +56,7 @@ func (l *lane) advance() {
 			l.aside = append(l.aside, p.aside...)
 			continue
 		}
-		l.trouble = true
+		l.stopped = true
 		l.stopBefore(p)
 	}
 }

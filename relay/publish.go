@@ -17,11 +17,8 @@ type call struct {
 	aside  []store.Aside // a call of rows that were set aside: then there are no pieces
 	rows   int
 	bytes  int
-}
 
-type answer struct {
-	call *call
-	err  error
+	pending broker.Pending // Run's
 }
 
 // missingFor is how long a topic is believed to be missing without asking again.

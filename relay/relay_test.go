@@ -120,6 +120,12 @@ type spoiled struct {
 
 type answered struct{ err error }
 
+func (answered) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
 func (a answered) Wait(context.Context) error { return a.err }
 
 // Publish holds the contract: behind a message that is not taken, none of its key is.

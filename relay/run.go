@@ -15,7 +15,7 @@ import (
 // and saves how far the lanes have come. It never waits for rows.
 func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	r.publish = func(c *call, msgs []skald.Message) {
-		r.answered(answer{call: c, err: r.bus.Publish(ctx, msgs).Wait(ctx)})
+		r.answered(c, r.bus.Publish(ctx, msgs).Wait(ctx))
 	}
 	r.pollAt = time.Time{} // who steps decides when to look
 	if err := r.check(ctx); err != nil {
@@ -86,7 +86,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	defer kill()
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(r.o.Drain, kill) })
 	defer unhook()
-	l := &loop{r: r, answers: make(chan answer, 16), hard: hard}
+	l := &loop{r: r, done: make(chan *call, 16), hard: hard}
 	r.publish = l.publish
 	err := l.run(ctx)
 	if err == nil {
@@ -98,22 +98,29 @@ func (r *Relay) Run(ctx context.Context) error {
 
 // A loop is one life of Run. Only its goroutine touches the relay.
 type loop struct {
-	r       *Relay
-	answers chan answer
-	hard    context.Context // what outlives the signal, until the drain is over
+	r    *Relay
+	done chan *call      // those that are answered
+	hard context.Context // what outlives the signal, until the drain is over
 }
 
-// publish hears of the answer through the loop's channel, if the loop is still there.
+// publish makes a call and has the loop told when it is answered.
 func (l *loop) publish(c *call, msgs []skald.Message) {
-	pending := l.r.bus.Publish(l.hard, msgs)
+	c.pending = l.r.bus.Publish(l.hard, msgs)
 	go func() {
-		a := answer{call: c, err: pending.Wait(l.hard)}
 		select {
-		case l.answers <- a:
+		case <-c.pending.Done():
+			select {
+			case l.done <- c:
+			case <-l.hard.Done():
+			}
 		case <-l.hard.Done():
 		}
 	}()
 }
+
+// hear asks for the answer of a call that is done. Only here, where calls are made, may the broker be told that we
+// know of a failure: it holds back what comes behind one until then.
+func (l *loop) hear(c *call) { l.r.answered(c, c.pending.Wait(l.hard)) }
 
 // storeTimeout bounds each turn's talk with the database, so that a connection that is dead and does not say so
 // is given up.
@@ -181,8 +188,8 @@ func (l *loop) await(ctx context.Context, save time.Time, woken <-chan struct{})
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case a := <-l.answers:
-		l.r.answered(a)
+	case c := <-l.done:
+		l.hear(c)
 		l.collect()
 	case <-woken:
 		now := l.r.o.Now()
@@ -195,8 +202,8 @@ func (l *loop) await(ctx context.Context, save time.Time, woken <-chan struct{})
 func (l *loop) collect() {
 	for {
 		select {
-		case a := <-l.answers:
-			l.r.answered(a)
+		case c := <-l.done:
+			l.hear(c)
 		default:
 			return
 		}
@@ -241,8 +248,8 @@ func (l *loop) drain() {
 	r := l.r
 	for r.inFlight > 0 {
 		select {
-		case a := <-l.answers:
-			r.answered(a)
+		case c := <-l.done:
+			l.hear(c)
 		case <-l.hard.Done():
 			r.o.Logger.Warn("relay: drain is over", "owner", r.o.Owner, "unanswered", r.inFlight)
 			return

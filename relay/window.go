@@ -34,7 +34,7 @@ func (g *group) open() bool { return g.tip != g.base }
 
 // groupFor gives a lane that has nothing under way its place by its cursor.
 func (r *Relay) groupFor(l *lane, due time.Time) {
-	l.trouble, l.pieces = false, nil
+	l.trouble, l.stopped, l.pieces = false, false, nil
 	base, tip, at := l.Cursor.Base, l.Cursor.Tip, l.Cursor.Seq
 	if tip == "" || tip == base {
 		tip, at = base, 0
