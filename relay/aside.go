@@ -37,7 +37,7 @@ func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
 	}
 	c, msgs := &call{aside: due, rows: len(due)}, make([]skald.Message, len(due))
 	for i := range due {
-		msgs[i] = outgoing(due[i].Row)
+		msgs[i] = outgoing(&due[i].Row)
 		c.bytes += len(due[i].Data)
 	}
 	r.hasAside, r.retrying = true, true

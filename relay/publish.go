@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -29,20 +28,21 @@ func (r *Relay) handOver(g *group, rows []store.Row) {
 	c, msgs := &call{}, make([]skald.Message, 0, len(rows))
 	parts := map[*lane]*piece{}
 	for i := range rows {
-		row := rows[i]
+		row := &rows[i]
 		l := r.byBucket[row.Bucket]
 		if l == nil || l.group != g || l.trouble || l.leaving || (l.Cursor.Base == g.base && l.Cursor.Tip == g.tip && row.Seq <= l.Cursor.Seq) {
 			continue
 		}
 		p := parts[l]
 		if p == nil {
-			p = &piece{}
+			share := len(rows)/len(g.lanes) + 8
+			p = &piece{rows: make([]*store.Row, 0, share), at: make([]int, 0, share)}
 			parts[l] = p
 			c.lanes, c.pieces = append(c.lanes, l), append(c.pieces, p)
 			l.pieces = append(l.pieces, p)
 		}
 		p.after = store.Cursor{Base: g.base, Tip: g.tip, Seq: row.Seq}
-		if why := r.mustWait(l, &row); why != nil {
+		if why := r.mustWait(l, row); why != nil {
 			p.aside = append(p.aside, *why)
 			l.hold(&row.Message)
 			delete(l.suspects, row.Seq)
@@ -97,18 +97,17 @@ func (r *Relay) send(c *call, msgs []skald.Message) {
 }
 
 // outgoing is the row as it travels: with its place in the outbox, by which an inversion can be seen.
-func outgoing(row store.Row) skald.Message {
+func outgoing(row *store.Row) skald.Message {
 	m := row.Message
 	m.Sequence = sequence(row.Seq)
 	return m
 }
 
 func sequence(seq int64) string {
-	var buf [20]byte
-	digits := strconv.AppendInt(buf[:0:0], seq, 10)
-	for i := range buf {
-		buf[i] = '0'
+	var digits [20]byte
+	for i := len(digits) - 1; i >= 0; i-- {
+		digits[i] = '0' + byte(seq%10)
+		seq /= 10
 	}
-	copy(buf[len(buf)-len(digits):], digits)
-	return string(buf[:])
+	return string(digits[:])
 }

@@ -1,0 +1,129 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// manual is a broker whose calls a test answers, in any order.
+type manual struct {
+	mu    sync.Mutex
+	calls []*manualCall
+}
+
+type manualCall struct {
+	msgs []skald.Message
+	done chan struct{}
+	err  error
+}
+
+func (m *manual) Incarnation(context.Context) (string, error) { return "manual", nil }
+
+func (m *manual) Publish(_ context.Context, msgs []skald.Message) broker.Pending {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := &manualCall{msgs: slices.Clone(msgs), done: make(chan struct{})}
+	m.calls = append(m.calls, c)
+	return c
+}
+
+func (c *manualCall) Done() <-chan struct{} { return c.done }
+
+func (c *manualCall) Wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *manualCall) answer(err error) {
+	c.err = err
+	close(c.done)
+}
+
+// call is the first call that holds data, once it is made.
+func (m *manual) call(t *testing.T, data string) *manualCall {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if c := m.find(data); c != nil {
+			return c
+		}
+	}
+	t.Fatalf("%s was never handed over", data)
+	return nil
+}
+
+func (m *manual) find(data string) *manualCall {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.calls {
+		if slices.ContainsFunc(c.msgs, func(x skald.Message) bool { return string(x.Data) == `"`+data+`"` }) {
+			return c
+		}
+	}
+	return nil
+}
+
+func TestFailureHeardBeforeEarlierAnswersStopsTheLaneAtOnce(t *testing.T) {
+	db, bus := memstore.New(nil), &manual{}
+	out := outbox.New(db, nil)
+	write := func(key, data string) {
+		t.Helper()
+		tx := db.BeginTx()
+		if err := out.Write(t.Context(), tx, skald.Event[string]{Topic: "t", Type: "said"}.New(key, data)); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	r := relay.New(db, bus, &relay.Options{Drain: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	go func() { ended <- r.Run(ctx) }()
+
+	write("k", "k1")
+	first := bus.call(t, "k1")
+	write("k", "k2")
+	second := bus.call(t, "k2")
+	second.answer(&broker.PublishError{Failed: map[int]error{0: errors.New("leader moved")}})
+	for _, probe := range []string{"l1", "l2", "l3"} { // other lanes flow: each shows that the relay has looked again
+		write(probe, probe)
+		write("k", "k3 behind "+probe)
+		bus.call(t, probe)
+	}
+	write("m", "m")
+	bus.call(t, "m")
+	if bus.find("k3 behind l1") != nil || bus.find("k3 behind l2") != nil {
+		t.Error("a message was handed over behind one of its key that was not taken")
+	}
+	first.answer(nil)
+	again := func() bool {
+		bus.mu.Lock()
+		defer bus.mu.Unlock()
+		last := bus.calls[len(bus.calls)-1]
+		return len(last.msgs) >= 2 && string(last.msgs[0].Data) == `"k2"` && string(last.msgs[1].Data) == `"k3 behind l1"`
+	}
+	for deadline := time.Now().Add(30 * time.Second); !again(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the lane does not start again where it stopped")
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
