@@ -55,6 +55,9 @@ func testHeldBack(t *testing.T, s *suite) {
 	first := b.Publish(t.Context(), []skald.Message{message(topic, "k", 0), tooLarge(topic, "k", 1), message(topic, "k", 2)})
 	var later []broker.Pending
 	for i := range 20 {
+		if i == 10 { // what is done is not yet told
+			<-first.Done()
+		}
 		later = append(later, b.Publish(t.Context(), numbered(topic, "k", 3+i, 4+i)))
 	}
 	for i := range later {

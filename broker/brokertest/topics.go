@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
@@ -95,6 +96,13 @@ func testPipelined(t *testing.T, s *suite) {
 	const n = 200
 	for i := range n {
 		calls = append(calls, b.Publish(t.Context(), numbered(topic, "k", i*5, i*5+5)))
+	}
+	for i, call := range calls {
+		select {
+		case <-call.Done():
+		case <-time.After(patience):
+			t.Fatalf("call %d is not done", i)
+		}
 	}
 	for i := range calls { // the last first: the order of asking changes nothing
 		must(t, "publish", calls[n-1-i].Wait(t.Context()))
