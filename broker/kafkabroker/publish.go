@@ -115,9 +115,6 @@ func (c *call) over(err error) *call {
 // Done is closed when all is answered.
 func (c *call) Done() <-chan struct{} { return c.answered }
 
-// Done is closed when all is answered.
-func (c *call) Done() <-chan struct{} { return c.answered }
-
 // Wait has the answer as soon as all is answered.
 func (c *call) Wait(ctx context.Context) error {
 	select {
