@@ -64,7 +64,7 @@ func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 	p.done = true
 	taken := 0
 	for k, i := range p.at {
-		row := &p.rows[k]
+		row := p.rows[k]
 		failed, refused := v.of(i)
 		switch {
 		case failed == nil && refused == nil:

@@ -31,7 +31,7 @@ type lane struct {
 // A piece is the part of one page that belongs to one lane.
 type piece struct {
 	after store.Cursor // where the lane is once the piece is finished
-	rows  []store.Row  // handed over, in order
+	rows  []*store.Row // handed over, in order
 	at    []int        // their indexes in the call
 	aside []store.Aside
 	done  bool
