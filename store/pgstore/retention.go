@@ -93,8 +93,8 @@ func (c *core) emptyMarks(ctx context.Context, now time.Time, keep time.Duration
 
 // empty empties a leaf, unless nothing is in it.
 func (c *core) empty(ctx context.Context, filled, lock, covered, truncate string, count *int64) error {
-	var any bool
-	if err := c.short(ctx, "look into slot", call{sql: filled}.into(&any)); err != nil || !any {
+	var full bool
+	if err := c.short(ctx, "look into slot", call{sql: filled}.into(&full)); err != nil || !full {
 		return err
 	}
 	calls := []call{c.session(leafWait, defaultHandle), {sql: lock}}
