@@ -127,7 +127,10 @@ func (s server) options() *pgstore.MigrateOptions {
 	return &pgstore.MigrateOptions{Schema: s.schema, Source: s.source}
 }
 
-func (s server) script() (string, error) { return pgstore.Script(s.options()) }
+func (s server) script() (string, error) {
+	text, err := pgstore.Script(s.options())
+	return "BEGIN;\n" + text + "COMMIT;\n", err
+}
 
 func (s server) pending(ctx context.Context) ([]string, error) { return s.with(ctx, pgstore.Pending) }
 func (s server) migrate(ctx context.Context) ([]string, error) { return s.with(ctx, pgstore.Migrate) }

@@ -61,7 +61,7 @@ func TestDemoJSON(t *testing.T) {
 		"messages", "messages.written", "messages.published", "messages.delivered", "messages.duplicates", "messages.handled",
 		"faults", "invariants", "invariants.name", "invariants.ok", "invariants.checked", "invariants.detail",
 	}
-	if got := fields(t, p.out.Bytes()); !slices.Equal(got, want) {
+	if got := fields(t, []byte(p.out.String())); !slices.Equal(got, want) {
 		t.Errorf("the fields are\n%s, want\n%s", got, want)
 	}
 	o := p.outcome()
@@ -119,19 +119,16 @@ func TestDemoGoesOnAfterKill(t *testing.T) {
 		name  string
 		there func() bool
 	}{
-		{"the run is claimed", func() bool { return number(t.Context(), at("order"), "SELECT count(*) FROM demo_run") == 1 }},
-		{"an order is placed", func() bool { return number(t.Context(), at("order"), "SELECT count(*) FROM orders") > 0 }},
-		{"stock is reserved", func() bool { return number(t.Context(), at("inventory"), "SELECT count(*) FROM journal") > 5 }},
-		{"mails are sent", func() bool { return number(t.Context(), at("notification"), "SELECT count(*) FROM mails") > 30 }},
-		{"half is over", func() bool { return number(t.Context(), at("notification"), "SELECT count(*) FROM mails") > orders/2 }},
+		{"claim", func() bool { return number(t.Context(), at("order"), "SELECT count(*) FROM demo_run") == 1 }},
+		{"order placed", func() bool { return number(t.Context(), at("order"), "SELECT count(*) FROM orders") > 0 }},
+		{"stock reserved", func() bool { return number(t.Context(), at("inventory"), "SELECT count(*) FROM journal") > 5 }},
+		{"mails", func() bool { return number(t.Context(), at("notification"), "SELECT count(*) FROM mails") > 30 }},
+		{"half of the mails", func() bool { return number(t.Context(), at("notification"), "SELECT count(*) FROM mails") > orders/2 }},
 	}
 	for _, stage := range stages {
 		p := start(t, nil, args...)
-		until(t, stage.name, stage.there)
-		p.signal(syscall.SIGKILL)
-		if code := p.wait(); code != -1 {
-			t.Fatalf("%s: it had ended with %d before it was killed\n%s", stage.name, code, &p.errs)
-		}
+		p.until(stage.name, stage.there)
+		p.kill()
 	}
 	p := start(t, nil, args...)
 	p.expect(0)
@@ -185,7 +182,7 @@ func TestDemoInterrupted(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "demo")
 	p := start(t, nil, "demo", "--orders", "500", "--dir", dir)
-	until(t, "mails", func() bool {
+	p.until("mails", func() bool {
 		return number(t.Context(), filepath.Join(dir, "notification.db"), "SELECT count(*) FROM mails") > 10
 	})
 	p.signal(syscall.SIGINT)

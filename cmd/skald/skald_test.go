@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -42,13 +43,33 @@ func TestMain(m *testing.M) {
 type program struct {
 	t         testing.TB
 	cmd       *exec.Cmd
-	out, errs bytes.Buffer
+	out, errs output
+	ended     chan struct{}
+	err       error // once ended is closed
+}
+
+// An output may be read while the program writes.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 // start starts the command in an environment of its own, with env added.
 func start(t testing.TB, env []string, args ...string) *program {
 	t.Helper()
-	p := &program{t: t, cmd: exec.CommandContext(t.Context(), binary(), args...)}
+	p := &program{t: t, cmd: exec.CommandContext(t.Context(), binary(), args...), ended: make(chan struct{})}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "SKALD_") && !strings.HasPrefix(v, "PG") {
 			p.cmd.Env = append(p.cmd.Env, v)
@@ -60,16 +81,20 @@ func start(t testing.TB, env []string, args ...string) *program {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
 	return p
 }
 
 // wait is the exit code.
 func (p *program) wait() int {
 	p.t.Helper()
-	err := p.cmd.Wait()
+	<-p.ended
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		p.t.Fatal(err)
+	if p.err != nil && !errors.As(p.err, &exit) {
+		p.t.Fatal(p.err)
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
@@ -94,13 +119,27 @@ func (p *program) signal(s syscall.Signal) {
 	}
 }
 
-// until polls until done, for a minute at most.
-func until(t testing.TB, what string, done func() bool) {
-	t.Helper()
+// until polls until done, for a minute at most, while the program runs.
+func (p *program) until(what string, done func() bool) {
+	p.t.Helper()
 	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no end of waiting for %s", what)
+		select {
+		case <-p.ended:
+			p.t.Fatalf("%s: it has ended with %d without %s\n%s%s", p.cmd.Args[1:], p.wait(), what, &p.out, &p.errs)
+		default:
 		}
+		if time.Now().After(end) {
+			p.t.Fatalf("%s: no %s in a minute\n%s%s", p.cmd.Args[1:], what, &p.out, &p.errs)
+		}
+	}
+}
+
+// kill ends the program with SIGKILL, in the middle of its work.
+func (p *program) kill() {
+	p.t.Helper()
+	p.signal(syscall.SIGKILL)
+	if code := p.wait(); code != -1 {
+		p.t.Fatalf("%s: it had ended with %d before it was killed\n%s", p.cmd.Args[1:], code, &p.errs)
 	}
 }
 
@@ -151,7 +190,7 @@ type outcome struct {
 
 func (p *program) outcome() (o outcome) {
 	p.t.Helper()
-	if err := json.Unmarshal(p.out.Bytes(), &o); err != nil {
+	if err := json.Unmarshal([]byte(p.out.String()), &o); err != nil {
 		p.t.Fatalf("%v in %s\n%s", err, &p.out, &p.errs)
 	}
 	return o
@@ -199,7 +238,7 @@ func TestUsage(t *testing.T) {
 			t.Parallel()
 			p := start(t, nil, test.args...)
 			p.expect(2, test.says)
-			if p.out.Len() > 0 {
+			if p.out.String() != "" {
 				t.Errorf("standard output is for data: %s", &p.out)
 			}
 			if name != "no command" && strings.Contains(p.errs.String(), "Usage:") {
@@ -219,7 +258,7 @@ func TestVersionAndHelp(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"demo", "--help"}, {"relay", "-h"}, {"help", "migrate"}} {
 		p := start(t, nil, args...)
 		p.expect(0)
-		if p.out.Len() == 0 || p.errs.Len() > 0 {
+		if p.out.String() == "" || p.errs.String() != "" {
 			t.Errorf("%v: %q, %q", args, &p.out, &p.errs)
 		}
 	}
@@ -239,7 +278,7 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 			if code := p.wait(); code != 2 && code != 6 {
 				t.Errorf("%v %s: exit code %d\n%s", command, store, code, &p.errs)
 			}
-			if all := p.out.String() + p.errs.String(); strings.Contains(all, "s3cr3t") || p.errs.Len() == 0 {
+			if all := p.out.String() + p.errs.String(); strings.Contains(all, "s3cr3t") || p.errs.String() == "" {
 				t.Errorf("%v %s: %s", command, store, all)
 			}
 		}
@@ -304,6 +343,37 @@ func TestRelayNeedsTables(t *testing.T) {
 	start(t, bus, "relay", "--store", "sqlite:"+path).expect(5, "no Skald tables", "skald migrate")
 	if names := entries(t, filepath.Dir(path)); slices.Contains(names, "order.db") {
 		t.Error(names)
+	}
+}
+
+// A broker that is away is waited for, and talked about; a signal ends the relay in peace.
+func TestRelayWaits(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "shop.db")
+	start(t, nil, "migrate", "--store", "sqlite:"+path).expect(0)
+	for _, end := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(end.String(), func(t *testing.T) {
+			t.Parallel()
+			p := start(t, nil, "relay", "--store", "sqlite:"+path, "--broker", "kafka://127.0.0.1:1")
+			p.until("a word about it", func() bool { return strings.Contains(p.errs.String(), "waiting") })
+			p.signal(end)
+			p.expect(0)
+			if p.out.String() != "" {
+				t.Errorf("standard output is for data: %s", &p.out)
+			}
+		})
+	}
+}
+
+// A database that is away is waited for, too; a server that says no is not.
+func TestRelayWaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
+	p := start(t, []string{"PGPASSWORD=s3cr3t"}, "relay", "--store", "postgres://bob@127.0.0.1:1/db", "--broker", "kafka://127.0.0.1:1")
+	p.until("second word about it", func() bool { return strings.Count(p.errs.String(), "waiting for the database") >= 2 })
+	p.signal(syscall.SIGTERM)
+	p.expect(0, "127.0.0.1:1")
+	if strings.Contains(p.errs.String(), "s3cr3t") {
+		t.Error(&p.errs)
 	}
 }
 

@@ -59,53 +59,48 @@ func openBus(url string) (b *bus, err error) {
 // Close closes the run's own client.
 func (b *bus) Close() error { return b.own.Close() }
 
-// topics makes the topics of the run, or finds those that it has made.
+// cluster names the broker, for ever; with what is there under the names of a run that is not begun yet: nothing, or
+// it is not ours.
+func (b *bus) cluster(ctx context.Context, prefix string) (string, error) {
+	if b.kafka == "" {
+		return b.url, nil
+	}
+	cluster, ids, err := b.there(ctx, event.New(prefix).Topics())
+	if err == nil && len(ids) > 0 {
+		found := strings.Join(slices.Sorted(maps.Keys(ids)), ", ")
+		err = &ForeignError{What: "there are topics that this demo did not make: " + found, Remedy: "choose another --prefix, or remove them"}
+	}
+	return cluster, err
+}
+
+// topics makes the topics of a run, or finds those that it has made.
 func (b *bus) topics(ctx context.Context, book *ledger, e *entry) error {
 	names := event.New(e.prefix).Topics()
-	if b.kafka == "" {
-		if e.cluster != "" {
-			return &ForeignError{What: "this run was begun with another broker", Remedy: "give the same --broker, or choose another --dir or --prefix"}
-		}
-		return b.make(ctx, names)
-	}
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
 	cluster, ids, err := b.there(ctx, names)
 	if err != nil {
 		return err
 	}
-	switch {
-	case e.cluster != "":
-		return sameTopics(e, cluster, ids)
-	case len(ids) > 0 && !e.asked:
-		found := strings.Join(slices.Sorted(maps.Keys(ids)), ", ")
-		return &ForeignError{What: "there are topics that this demo did not make: " + found, Remedy: "choose another --prefix, or remove them"}
-	}
-	if !e.asked {
-		if err := book.ask(ctx, e); err != nil {
-			return err
+	if e.cluster != cluster || len(e.topics) > 0 && !maps.Equal(e.topics, ids) {
+		return &ForeignError{
+			What:   "the topics at " + b.url + " are not those that this run has made",
+			Remedy: "give the same --broker, or choose another --dir or --prefix, or remove what the run made",
 		}
+	}
+	if len(e.topics) > 0 && b.kafka != "" {
+		return nil
 	}
 	if err := b.make(ctx, names); err != nil {
 		return err
 	}
-	if e.cluster, e.topics, err = b.there(ctx, names); err != nil {
+	if _, e.topics, err = b.there(ctx, names); err != nil {
 		return err
 	}
 	return book.made(ctx, e)
 }
 
-func sameTopics(e *entry, cluster string, ids map[string]string) error {
-	if e.cluster == cluster && maps.Equal(e.topics, ids) {
-		return nil
-	}
-	return &ForeignError{
-		What:   "the topics are not those that this run has made",
-		Remedy: "give the same --broker, or choose another --prefix, or remove the run's schemas and topics",
-	}
-}
-
 func (b *bus) make(ctx context.Context, names []string) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
 	maker, ok := b.own.(broker.TopicMaker)
 	if !ok {
 		return fmt.Errorf("make topics: %T cannot", b.own)
@@ -116,8 +111,14 @@ func (b *bus) make(ctx context.Context, names []string) error {
 	return nil
 }
 
-// there are the cluster's id and the ids of those of names that exist.
+// there are the cluster's id and the ids of those of names that exist. The broker in this process has none of
+// either that outlive it.
 func (b *bus) there(ctx context.Context, names []string) (cluster string, ids map[string]string, err error) {
+	if b.kafka == "" {
+		return b.url, nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(b.kafka, ",")...))
 	if err != nil {
 		return "", nil, fmt.Errorf("connect to Kafka: %w", err)

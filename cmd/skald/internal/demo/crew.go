@@ -35,23 +35,15 @@ type crew struct {
 // tally is what this process counts.
 type tally struct{ published, delivered, duplicates int64 }
 
-func newCrew(ctx context.Context, s site, book *ledger, e *entry, o *Options) (*crew, error) {
+func newCrew(s site, b *bus, book *ledger, o *Options) *crew {
 	rates, _ := sagatest.RatesOf(o.Faults) // Check has seen to the name
-	c := &crew{
-		site: s, book: book, o: o,
+	return &crew{
+		site: s, book: book, o: o, bus: b,
 		faults: sagatest.NewFaults(o.Seed, rates),
 		watch:  newWitness(),
 		open:   make(chan struct{}),
 		ready:  make(chan string, len(service.Names())),
 	}
-	var err error
-	if c.bus, err = openBus(o.Broker); err != nil {
-		return nil, err
-	}
-	if err := c.bus.topics(ctx, book, e); err != nil {
-		return nil, errors.Join(err, c.bus.Close())
-	}
-	return c, nil
 }
 
 // work is the whole run: services, orders, and the end of all that moves.

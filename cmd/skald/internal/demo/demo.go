@@ -105,19 +105,28 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	book, e, err := begin(ctx, s, o)
+	book, e, err := find(ctx, s, o)
 	if err != nil {
 		return nil, err
 	}
-	if e.report != nil {
+	if e != nil && e.report != nil {
 		return e.report.again(ctx, s)
 	}
-	c, err := newCrew(ctx, s, book, e, o)
+	b, err := openBus(o.Broker)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.bus.Close()) }()
-	if err := c.work(ctx); err != nil {
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if e == nil {
+		if book, e, err = claim(ctx, s, b, o); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.topics(ctx, book, e); err != nil {
+		return nil, err
+	}
+	c := newCrew(s, b, book, o)
+	if err := c.work(ctx); err != nil || ctx.Err() != nil {
 		return nil, err
 	}
 	if r, err = c.report(ctx, time.Since(began)); err != nil {
@@ -126,23 +135,27 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	return r, book.finish(ctx, finished{*r, r.Story, r.Remains})
 }
 
-// begin finds the run that these databases belong to, or claims them.
-func begin(ctx context.Context, s site, o *Options) (*ledger, *entry, error) {
+// find is the run that the databases belong to; nothing, if there is none.
+func find(ctx context.Context, s site, o *Options) (*ledger, *entry, error) {
 	book, err := s.book(ctx)
+	if err != nil || book == nil {
+		return nil, nil, err
+	}
+	e, err := book.find(ctx)
+	if err != nil || e == nil {
+		return nil, nil, err
+	}
+	return book, e, e.agree(o)
+}
+
+// claim begins a run, where nothing of its names is in use yet.
+func claim(ctx context.Context, s site, b *bus, o *Options) (*ledger, *entry, error) {
+	cluster, err := b.cluster(ctx, o.Prefix)
 	if err != nil {
 		return nil, nil, err
 	}
-	if book != nil {
-		e, err := book.find(ctx)
-		if err == nil && e != nil {
-			return book, e, e.agree(o)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	e := &entry{prefix: o.Prefix, seed: o.Seed, orders: o.Orders, sabotage: o.Sabotage, topics: map[string]string{}}
-	book, err = s.claim(ctx, e)
+	e := &entry{prefix: o.Prefix, seed: o.Seed, orders: o.Orders, sabotage: o.Sabotage, cluster: cluster}
+	book, err := s.claim(ctx, e)
 	return book, e, err
 }
 

@@ -19,9 +19,8 @@ type entry struct {
 	seed     uint64
 	orders   int
 	sabotage string
-	cluster  string            // the broker's; "" until the topics are made
-	asked    bool              // the topics did not exist, and were going to be made
-	topics   map[string]string // their ids
+	cluster  string            // the broker's
+	topics   map[string]string // the ids of those that the run made; none until then
 	report   *finished         // nil until the run is finished
 }
 
@@ -36,7 +35,7 @@ type ledger struct {
 func (l *ledger) find(ctx context.Context) (*entry, error) {
 	var e entry
 	var seed, topics, report string
-	err := l.db.QueryRow(ctx, l.sql["Claimed"]).Scan(&e.prefix, &seed, &e.orders, &e.sabotage, &e.cluster, &e.asked, &topics, &report)
+	err := l.db.QueryRow(ctx, l.sql["Claimed"]).Scan(&e.prefix, &seed, &e.orders, &e.sabotage, &e.cluster, &topics, &report)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -66,7 +65,7 @@ func (l *ledger) claim(ctx context.Context, e *entry, first string) error {
 				return err
 			}
 		}
-		_, err := db.Exec(ctx, l.sql["Claim"], e.prefix, strconv.FormatUint(e.seed, 10), e.orders, e.sabotage, table.Time(time.Now()))
+		_, err := db.Exec(ctx, l.sql["Claim"], e.prefix, strconv.FormatUint(e.seed, 10), e.orders, e.sabotage, e.cluster, table.Time(time.Now()))
 		return err
 	})
 	if err != nil {
@@ -75,20 +74,11 @@ func (l *ledger) claim(ctx context.Context, e *entry, first string) error {
 	return nil
 }
 
-// ask notes that the topics are about to be made: those that are found later are the run's own.
-func (l *ledger) ask(ctx context.Context, e *entry) error {
-	e.asked = true
-	if _, err := l.db.Exec(ctx, l.sql["Ask"]); err != nil {
-		return fmt.Errorf("note in demo_run: %w", err)
-	}
-	return nil
-}
-
 // made notes whose topics the run uses.
 func (l *ledger) made(ctx context.Context, e *entry) error {
 	ids, err := json.Marshal(e.topics)
 	if err == nil {
-		_, err = l.db.Exec(ctx, l.sql["Topics"], e.cluster, string(ids))
+		_, err = l.db.Exec(ctx, l.sql["Topics"], string(ids))
 	}
 	if err != nil {
 		return fmt.Errorf("note topics in demo_run: %w", err)

@@ -5,25 +5,21 @@ CREATE TABLE demo_run (
     seed       TEXT NOT NULL,
     orders     BIGINT NOT NULL,
     sabotage   TEXT NOT NULL,
-    cluster    TEXT NOT NULL,  -- the broker's; '' until its topics are made
-    asked      BOOLEAN NOT NULL, -- they did not exist, and were going to be made
-    topics     TEXT NOT NULL,  -- their ids by name, as JSON
+    cluster    TEXT NOT NULL,  -- the broker's id
+    topics     TEXT NOT NULL,  -- the ids by name of those that the run made, as JSON
     started_at TEXT NOT NULL,
     report     TEXT NOT NULL   -- of the run that is finished, as JSON; '' until then
 );
 
 -- name: Claim
-INSERT INTO demo_run (id, prefix, seed, orders, sabotage, cluster, asked, topics, started_at, report)
-VALUES (1, $1, $2, $3, $4, '', FALSE, '{}', $5, '');
+INSERT INTO demo_run (id, prefix, seed, orders, sabotage, cluster, topics, started_at, report)
+VALUES (1, $1, $2, $3, $4, $5, '{}', $6, '');
 
 -- name: Claimed
-SELECT prefix, seed, orders, sabotage, cluster, asked, topics, report FROM demo_run;
-
--- name: Ask
-UPDATE demo_run SET asked = TRUE;
+SELECT prefix, seed, orders, sabotage, cluster, topics, report FROM demo_run;
 
 -- name: Topics
-UPDATE demo_run SET cluster = $1, topics = $2;
+UPDATE demo_run SET topics = $1;
 
 -- name: Finish
 UPDATE demo_run SET report = $1;
