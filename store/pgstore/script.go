@@ -15,6 +15,10 @@ func Script(o *MigrateOptions) (string, error) {
 	if strings.Contains(m.source, `\`) || !storable(m.source) {
 		return "", fmt.Errorf("migration script: the source %q has a backslash or is no text", m.source)
 	}
+	return m.script(), nil
+}
+
+func (m *migrator) script() string {
 	var b strings.Builder
 	schema := strings.TrimSuffix(m.prefix, ".")
 	fmt.Fprintf(&b, "CREATE SCHEMA IF NOT EXISTS %s;\n%s;\n", schema, m.sql["CreateMigrations"])
@@ -29,7 +33,7 @@ func Script(o *MigrateOptions) (string, error) {
 	fmt.Fprintf(&b, "\nINSERT INTO %sskald_setting (name, value) VALUES ('source', %s);\n", m.prefix, source)
 	fmt.Fprintf(&b, "DO $source$ BEGIN EXECUTE format('ALTER TABLE %%s ALTER COLUMN source SET DEFAULT %%L', %s, (SELECT value FROM %sskald_setting WHERE name = 'source')); END $source$;\n",
 		quote(m.prefix+"skald_outbox"), m.prefix)
-	return b.String(), nil
+	return b.String()
 }
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
