@@ -68,17 +68,19 @@ func takeovers(t *testing.T, b *bed, spoil func(*Store), many bool) error {
 		var stood []bool
 		var got store.Leased
 		var held []store.Held
-		ra.actor = act("paused "+b.name(), func(*actor) (err error) {
+		one := act("paused "+b.name(), func(a *actor) (err error) {
+			ra.actor = a
 			stood, err = paused.Apply(ctx, es...)
 			return err
 		})
-		rb.actor = act("taker "+b.name(), func(*actor) (err error) {
+		two := act("taker "+b.name(), func(a *actor) (err error) {
+			rb.actor = a
 			if got, err = taker.Lease(ctx, store.Ask{Owner: "b", Life: "b1"}); err == nil {
 				held, err = taker.Held(ctx, []int{0})
 			}
 			return err
 		})
-		if err := play(ctx, b.pool, merge, ra.actor, rb.actor); err != nil {
+		if err := play(ctx, b.pool, merge, one, two, nil); err != nil {
 			return fmt.Errorf("%s: %w", written(merge), err)
 		}
 		want := before

@@ -19,6 +19,7 @@ import (
 // A gated is a store of which each call, and the end of each unit, is a step of an actor.
 type gated struct {
 	*Store
+	name  string
 	actor *actor
 	lose  bool // the answer to the first commit is lost
 }
@@ -67,7 +68,8 @@ func (u *gatedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bo
 // consume has an inbox take m to its end: handled, known or rejected. The brokers of the two inboxes know nothing of
 // each other, as when a lane has moved away from an instance that was paused.
 func consume(ctx context.Context, b *bed, g *gated, bus broker.Broker, no bool) func(a *actor) error {
-	return func(*actor) error {
+	return func(a *actor) error {
+		g.actor = a
 		in := inbox.New(g, bus, "c", &inbox.Options{RetryFirst: 1, RetryMost: 1, Logger: slog.New(slog.DiscardHandler)})
 		in.Handle("orders", "order.placed", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
 			g.actor.gate()
@@ -99,12 +101,13 @@ func TestTwoInboxesOnOneMessage(t *testing.T) {
 	var gs [2]*gated
 	for i := range gs {
 		name := fmt.Sprintf("inbox %d %s", i, b.name())
-		gs[i] = &gated{Store: New(b.actorPool(t, name), &Options{Schema: b.schema}), actor: &actor{name: name}}
+		gs[i] = &gated{Store: New(b.actorPool(t, name), &Options{Schema: b.schema}), name: name}
 	}
 	for _, no := range []bool{false, true} {
 		for i, merge := range merges(4, 4) {
 			m := aMessage("k")
 			m.Source = "/elsewhere"
+			var as [2]*actor
 			for j, g := range gs {
 				bus := membroker.New(nil)
 				if err := bus.MakeTopics(ctx, 1, "orders"); err != nil {
@@ -114,9 +117,9 @@ func TestTwoInboxesOnOneMessage(t *testing.T) {
 					t.Fatal(err)
 				}
 				g.lose = i%3 == j
-				g.actor = act(g.actor.name, consume(ctx, b, g, bus, no))
+				as[j] = act(g.name, consume(ctx, b, g, bus, no))
 			}
-			if err := play(ctx, b.pool, merge, gs[0].actor, gs[1].actor); err != nil {
+			if err := play(ctx, b.pool, merge, as[0], as[1], nil); err != nil {
 				t.Fatalf("no %v, %s: %v", no, written(merge), err)
 			}
 			want := 1
@@ -149,7 +152,7 @@ func intakes(t *testing.T, b *bed, id func() string, spoil func(*Store)) error {
 		for i, s := range ss {
 			as[i] = act(fmt.Sprintf("intake %d %s", i, b.name()), func(a *actor) error { return s.takeByStatement(ctx, b, a, mark) })
 		}
-		if err := play(ctx, b.pool, merge, as[0], as[1]); err != nil {
+		if err := play(ctx, b.pool, merge, as[0], as[1], nil); err != nil {
 			return fmt.Errorf("%s: %w", written(merge), err)
 		}
 		if n := one[int](t, b, `SELECT count(*) FROM {effect} WHERE id = $1`, mark.ID); n != 1 {

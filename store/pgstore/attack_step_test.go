@@ -20,6 +20,7 @@ type actor struct {
 	over chan error
 
 	ready, done bool
+	waits       int // how often it was found waiting for a lock
 	err         error
 }
 
@@ -52,6 +53,9 @@ func (a *actor) settle(ctx context.Context, look *pgxpool.Pool) (bool, error) {
 		case <-tick.C:
 			var blocked bool
 			err := look.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock')`, a.name).Scan(&blocked)
+			if blocked {
+				a.waits++
+			}
 			if err != nil || blocked {
 				return false, err
 			}
@@ -71,8 +75,9 @@ func (a *actor) step(ctx context.Context, look *pgxpool.Pool) (bool, error) {
 	return true, err
 }
 
-// play lets two actors take their steps in the order of merge, and then to their ends.
-func play(ctx context.Context, look *pgxpool.Pool, merge []bool, a, b *actor) error {
+// play lets two actors take their steps in the order of merge, and then to their ends. between, unless nil, comes
+// after each step.
+func play(ctx context.Context, look *pgxpool.Pool, merge []bool, a, b *actor, between func() error) error {
 	for _, second := range merge {
 		one := a
 		if second {
@@ -80,6 +85,11 @@ func play(ctx context.Context, look *pgxpool.Pool, merge []bool, a, b *actor) er
 		}
 		if _, err := one.step(ctx, look); err != nil {
 			return err
+		}
+		if between != nil {
+			if err := between(); err != nil {
+				return err
+			}
 		}
 	}
 	deadline := time.Now().Add(30 * time.Second)
