@@ -14,6 +14,8 @@ import (
 	"time"
 )
 
+var errDone = errors.New("exit status 0")
+
 // An instance is one process of a service at a time, under a name that it keeps over its lives.
 type instance struct {
 	w             *world
@@ -29,6 +31,9 @@ type instance struct {
 
 func (i *instance) String() string { return i.service + "-" + i.name }
 
+// member is its name at the broker and in the outbox.
+func (i *instance) member() string { return prefix + "." + i.String() }
+
 func (i *instance) log() string { return filepath.Join(i.w.dir, i.String()+".log") }
 
 // start begins a new life.
@@ -42,7 +47,7 @@ func (i *instance) start() error {
 	defer func() { _ = file.Close() }()
 	i.lives++
 	fmt.Fprintf(file, "--- life %d, %.2f s\n", i.lives, time.Since(i.w.began).Seconds())
-	i.cmd = exec.Command(i.w.bin, "serve", i.service, "--store", i.w.postgres, "--broker", "kafka://"+i.w.kafka,
+	i.cmd = exec.Command(i.w.bin, "serve", i.service, "--store", i.w.postgres+"&application_name="+i.String(), "--broker", "kafka://"+i.w.kafka,
 		"--prefix", prefix, "--instance", i.name, "--listen", "127.0.0.1:0")
 	i.cmd.Stderr = file
 	out, err := i.cmd.StdoutPipe()
@@ -68,7 +73,7 @@ func (i *instance) watch(cmd *exec.Cmd, out io.Reader, ended chan<- error) {
 	}
 	err := cmd.Wait()
 	if err == nil {
-		err = errors.New("exit status 0")
+		err = errDone
 	}
 	i.mu.Lock()
 	i.url = ""
@@ -109,8 +114,12 @@ func (i *instance) kill() {
 }
 
 func (i *instance) stop()  { i.signal(syscall.SIGSTOP) }
-func (i *instance) wake()  { i.signal(syscall.SIGCONT) }
 func (i *instance) leave() { i.signal(syscall.SIGTERM) }
+
+func (i *instance) wake() error {
+	i.signal(syscall.SIGCONT)
+	return nil
+}
 
 // gone is how a process ended that was not killed; nil while it lives.
 func (i *instance) gone() error {

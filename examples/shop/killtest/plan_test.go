@@ -24,13 +24,15 @@ type plan []event
 // when the leases are over; SIGSTOP for longer than leases and sessions; a crash of a server.
 func newPlan(seed uint64, span time.Duration, instances int) plan {
 	r := rand.New(rand.NewPCG(seed, 2))
-	between := func(least, most time.Duration) time.Duration { return least + time.Duration(r.Int64N(int64(most-least))) }
+	between := func(least, most time.Duration) time.Duration {
+		return least + time.Duration(r.Int64N(int64(most-least)))
+	}
 	busy := make([]time.Duration, instances) // until when one is away
 	var out plan
 	var deck []string
-	for at := between(0, time.Second); at < span; at += between(500*time.Millisecond, 3*time.Second) {
+	for at := between(0, time.Second); at < span; at += between(time.Second, 3*time.Second) {
 		if len(deck) == 0 {
-			deck = []string{"kill", "stop", "postgres", "kill", "stop", "kafka", "kill", "kill"}
+			deck = []string{"kill", "stop", "postgres", "kill", "stop", "kafka", "kill", "kill", "stop", "kill"}
 			r.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		}
 		e := event{at: at, what: deck[0]}
@@ -94,15 +96,13 @@ func (p plan) carryOut(ctx context.Context, w *world) {
 		case "stop":
 			one := w.instances[e.victim]
 			acts = append(acts, act{e.at, func() { w.tell("stop %s", one); one.stop() }},
-				act{e.at + e.lasts, func() { w.tell("wake %s", one); one.wake() }})
+				act{e.at + e.lasts, func() { w.tell("wake %s", one); _ = one.wake() }})
 		default:
 			acts = append(acts, act{e.at, func() {
 				servers.Go(func() {
-					w.tell("crash %s", e.what)
-					if _, err := w.services(ctx, "restart", e.what); err != nil {
+					if err := w.crash(ctx, e.what); err != nil {
 						w.t.Error(err)
 					}
-					w.tell("%s is there again", e.what)
 				})
 			}})
 		}

@@ -25,16 +25,16 @@ const prefix = "kill"
 
 // A world is PostgreSQL and Kafka of the test's own, since it restarts them, and two instances of each service.
 type world struct {
-	t             *testing.T
-	dir, root     string
-	bin           string
-	postgres      string // the servers' addresses
-	kafka         string
-	instances     []*instance
-	began         time.Time
-	mu            sync.Mutex
-	told          []string // what was done, and when
-	servicesTaken sync.Mutex
+	t         *testing.T
+	dir, root string
+	bin       string
+	postgres  string // the servers' addresses
+	kafka     string
+	instances []*instance
+	began     time.Time
+	mu        sync.Mutex
+	told      []string   // what was done, and when
+	script    sync.Mutex // one run of scripts/services at a time
 }
 
 // newWorld starts everything, or skips the test where there are no servers to be had.
@@ -77,10 +77,18 @@ func moduleRoot() (string, error) {
 	return "", errors.New("no go.mod above this folder")
 }
 
+// crash kills a server and starts it again. One at a time: the script has a lock.
+func (w *world) crash(ctx context.Context, name string) error {
+	w.script.Lock()
+	defer w.script.Unlock()
+	w.tell("crash %s", name)
+	_, err := w.services(ctx, "restart", name)
+	w.tell("%s is there again", name)
+	return err
+}
+
 // services runs scripts/services for the test's own servers.
 func (w *world) services(ctx context.Context, args ...string) (string, error) {
-	w.servicesTaken.Lock()
-	defer w.servicesTaken.Unlock()
 	cmd := exec.CommandContext(ctx, filepath.Join(w.root, "scripts", "services"), args...)
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "SKALD_") {
@@ -123,28 +131,26 @@ func (w *world) startServers() {
 	}
 }
 
-// startAll starts the first instance of each service, which makes tables and topics, and then the second.
+// startAll starts all at once: tables, topics and first rows are made by whoever comes first.
 func (w *world) startAll() {
 	w.t.Helper()
 	for _, n := range []string{"1", "2"} {
-		var row []*instance
 		for _, s := range service.Names() {
 			one := &instance{w: w, service: s, name: n}
+			w.instances = append(w.instances, one)
 			if err := one.start(); err != nil {
 				w.t.Fatal(err)
 			}
-			row = append(row, one)
 		}
-		w.instances = append(w.instances, row...)
-		w.eventually(time.Minute, "instances to serve", func() error {
-			for _, one := range row {
-				if !one.serving() {
-					return fmt.Errorf("%s does not serve yet", one)
-				}
-			}
-			return nil
-		})
 	}
+	w.eventually(time.Minute, "instances to serve", func() error {
+		for _, one := range w.instances {
+			if !one.serving() {
+				return fmt.Errorf("%s does not serve yet", one)
+			}
+		}
+		return nil
+	})
 }
 
 // clear ends everything that was started. What a failed test left is kept.

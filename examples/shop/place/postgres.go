@@ -19,6 +19,10 @@ const maxConns = 6
 // connectTimeout is how long a server may take to answer, unless the URL has connect_timeout.
 const connectTimeout = 10 * time.Second
 
+// An instance that stands still must not hold for ever what a transaction of its own has locked, such as the key
+// of an order that is asked for again elsewhere.
+const idle, idleTimeout = "idle_in_transaction_session_timeout", "7s"
+
 // Postgres is the databases in one PostgreSQL database, one schema for each service: prefix, an underscore, the
 // service. It touches nothing yet. Passwords may also come from PGPASSWORD or ~/.pgpass.
 func Postgres(at, prefix string) (*Databases[pgx.Tx], error) {
@@ -28,6 +32,9 @@ func Postgres(at, prefix string) (*Databases[pgx.Tx], error) {
 	}
 	if u, err := url.Parse(at); err == nil && !u.Query().Has("pool_max_conns") {
 		cfg.MaxConns = maxConns
+	}
+	if _, ok := cfg.ConnConfig.RuntimeParams[idle]; !ok {
+		cfg.ConnConfig.RuntimeParams[idle] = idleTimeout
 	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = connectTimeout

@@ -30,6 +30,10 @@ func Names() []string {
 	return []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"}
 }
 
+// handle is how long a handler may take, unless the options say otherwise. None here needs a tenth of it; and what
+// an instance holds that stands still, rows of hot goods among them, is held about so long.
+const handle = 2 * time.Second
+
 // Options of a service. The zero value works.
 type Options struct {
 	// Prefix of topics and groups, with a dot behind it. Default none.
@@ -84,6 +88,9 @@ func New[TTx any](name string, home table.Home[TTx], bus broker.Broker, o *Optio
 	in, out := d.Inbox, d.Relay
 	in.Member = events.Group(name) + "-" + d.Instance
 	in.Entities = s.Part.Entities
+	if in.Handle == 0 {
+		in.Handle = handle
+	}
 	out.Owner = in.Member
 	s.Inbox = inbox.New(home.Store, bus, events.Group(name), &in)
 	s.Part.Listen(s.Inbox)

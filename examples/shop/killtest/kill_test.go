@@ -1,0 +1,272 @@
+package killtest
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-go/skald/examples/shop/sample"
+)
+
+var (
+	killFor  = flag.Duration("kill.for", 20*time.Second, "how long things go wrong")
+	killSeed = flag.Uint64("kill.seed", 0, "of what goes wrong, and when; 0: another each time")
+	killRate = flag.Int("kill.rate", 15, "orders placed a second meanwhile")
+)
+
+// moves is how long the work of a dead or paused instance may stand still.
+const moves = 10 * time.Second
+
+// Real processes of the shop on PostgreSQL and Kafka, killed and stopped, the servers crashed: every order ends, and
+// the auditor finds each promise kept.
+func TestKill(t *testing.T) {
+	w := newWorld(t)
+	c := newCustomers(w)
+	w.tell("all instances serve")
+	movesOn(w, c, w.of("payment")[0], (*instance).kill, (*instance).start)
+	movesOn(w, c, w.of("inventory")[1], w.stopInHand, (*instance).wake)
+	chaos(w, c)
+	ending(w)
+}
+
+// movesOn takes one instance away in the midst of its work and looks when all of that is done.
+func movesOn(w *world, c *customers, victim *instance, away func(*instance), back func(*instance) error) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	w.eventually(time.Minute, "the work to be shared", func() error { return w.shared(ctx, victim) })
+	batch := func(n int) {
+		orders := make(chan sample.Order, n)
+		for _, o := range sample.Orders(rand.Uint64(), n) {
+			orders <- o
+		}
+		close(orders)
+		c.place(ctx, orders)
+	}
+	var placing sync.WaitGroup
+	placing.Go(func() { batch(60) })
+	w.eventually(time.Minute, "orders to be under way", func() error { return w.underWay(ctx) })
+	away(victim)
+	at := time.Now()
+	w.tell("%s is away", victim)
+	w.eventually(12*moves, "lanes to move on", func() error { return w.left(ctx, victim) })
+	lanes := time.Since(at)
+	w.tell("the lanes of %s have moved on", victim)
+	placing.Wait()
+	batch(20)
+	w.eventually(12*moves, "the work to be done", func() error { return w.ended(ctx, c) })
+	took := time.Since(at)
+	w.tell("the work of %s is done", victim)
+	w.t.Logf("the lanes of %s moved on within %.1f s, and all orders ended within %.1f s", victim, lanes.Seconds(), took.Seconds())
+	if lanes > moves || took > 3*moves {
+		w.t.Errorf("it took %v for the lanes of %s to move on, at most %v are promised, and %v for all orders to end\n%s", lanes, victim, moves, took, w.story())
+	}
+	if err := back(victim); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// stopInHand stops an instance while it has a transaction open: with what that holds nobody else can go on.
+func (w *world) stopInHand(one *instance) {
+	w.t.Helper()
+	w.eventually(time.Minute, "a transaction in the midst of which to stop", func() error {
+		one.stop()
+		open, err := query[int](w.t.Context(), w, `SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND state LIKE 'idle in transaction%'`, one.String())
+		if err == nil && len(open) > 0 {
+			return nil
+		}
+		return errors.Join(err, errors.New("it has none open"), one.wake())
+	})
+}
+
+// chaos carries out a plan while orders come in, and has the auditor look at what is left.
+func chaos(w *world, c *customers) {
+	t := w.t
+	t.Helper()
+	seed := *killSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	p := newPlan(seed, *killFor, len(w.instances))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("again: go test ./examples/shop/killtest -kill.seed=%d -kill.for=%v\nthe plan:\n%s\nwhat was done:\n%s", seed, *killFor, p.text(w), w.story())
+		}
+	})
+	orders, done := make(chan sample.Order), make(chan struct{})
+	go func() {
+		defer close(done)
+		c.place(t.Context(), orders)
+	}()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		p.carryOut(t.Context(), w)
+	}()
+	n := feed(orders, seed, time.After(*killFor))
+	close(orders)
+	w.tell("%d orders asked for", n)
+	<-over
+	<-done
+	w.tell("%d orders placed", len(c.ids()))
+	w.alive()
+	w.eventually(2*time.Minute, "all orders to end", func() error { return w.ended(t.Context(), c) })
+	w.tell("all orders have ended")
+	w.eventually(time.Minute, "the auditor's verdict", func() error {
+		found, err := w.audit()
+		for _, i := range found {
+			if err == nil && i.Checked == 0 {
+				return fmt.Errorf("%s was held against nothing", i.Name)
+			}
+		}
+		return err
+	})
+	t.Logf("seed %d: %d orders, %d answered again, %v; every promise held", seed, len(c.ids()), c.repeated, p.count())
+}
+
+// feed asks for orders at an even pace until it is over.
+func feed(orders chan<- sample.Order, seed uint64, over <-chan time.Time) int {
+	pace := time.NewTicker(time.Second / time.Duration(*killRate))
+	defer pace.Stop()
+	for n := 0; ; {
+		for _, o := range sample.Orders(seed+uint64(n), 100) { // other keys each time
+			select {
+			case <-over:
+				return n
+			case <-pace.C:
+			}
+			select {
+			case <-over:
+				return n
+			case orders <- o:
+				n++
+			}
+		}
+	}
+}
+
+// ending asks every process to leave, which is an end in peace.
+func ending(w *world) {
+	t := w.t
+	t.Helper()
+	for _, one := range w.instances {
+		one.leave()
+	}
+	deadline := time.After(40 * time.Second)
+	for _, one := range w.instances {
+		select {
+		case err := <-one.ended:
+			if !errors.Is(err, errDone) {
+				t.Errorf("%s: %v\n%s", one, err, one.tail())
+			}
+		case <-deadline:
+			t.Fatalf("%s does not end\n%s", one, one.tail())
+		}
+	}
+}
+
+// query reads one value of each row.
+func query[T any](ctx context.Context, w *world, sql string, args ...any) ([]T, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, w.postgres)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[T])
+}
+
+// underWay wants orders that have not ended.
+func (w *world) underWay(ctx context.Context) error {
+	open, err := query[string](ctx, w, `SELECT id FROM `+prefix+`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
+	if err == nil && len(open) < 3 {
+		err = fmt.Errorf("only %d are", len(open))
+	}
+	return err
+}
+
+// ended wants every order that was placed to have ended, and no other to be there.
+func (w *world) ended(ctx context.Context, c *customers) error {
+	open, err := query[string](ctx, w, `SELECT id || ' is ' || state FROM `+prefix+`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
+	if err != nil {
+		return err
+	}
+	if len(open) > 0 {
+		return fmt.Errorf("%d orders have not ended: %v", len(open), open[:min(len(open), 5)])
+	}
+	ids := c.ids()
+	lost, err := query[string](ctx, w, `SELECT id FROM unnest($1::text[]) AS id EXCEPT SELECT id FROM `+prefix+`_order.orders`, ids)
+	if err == nil && len(lost) > 0 {
+		err = fmt.Errorf("orders that were answered for are not there: %v", lost)
+	}
+	return err
+}
+
+// shared wants both instances of a service to have lanes of the outbox and of the broker, so that one's absence is felt.
+func (w *world) shared(ctx context.Context, one *instance) error {
+	rows, topics, err := w.lanes(ctx, one.service)
+	if err != nil {
+		return err
+	}
+	for _, each := range w.of(one.service) {
+		if rows[each.member()] == 0 || topics[each.member()] == 0 {
+			return fmt.Errorf("%s has %d lanes of the outbox and %d of the broker", each, rows[each.member()], topics[each.member()])
+		}
+	}
+	return nil
+}
+
+// left wants an instance to have no lanes.
+func (w *world) left(ctx context.Context, one *instance) error {
+	rows, topics, err := w.lanes(ctx, one.service)
+	if n, m := rows[one.member()], topics[one.member()]; err == nil && n+m > 0 {
+		err = fmt.Errorf("%s still has %d lanes of the outbox and %d of the broker", one, n, m)
+	}
+	if err == nil && len(topics) == 0 {
+		err = errors.New("nobody has lanes of the broker")
+	}
+	return err
+}
+
+// lanes counts, by owner, the lanes of a service's outbox and those that it has of the broker.
+func (w *world) lanes(ctx context.Context, service string) (rows, topics map[string]int, err error) {
+	owners, err := query[string](ctx, w, `SELECT owner FROM `+prefix+`_`+service+`.skald_lane WHERE owner IS NOT NULL`)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, topics = map[string]int{}, map[string]int{}
+	for _, o := range owners {
+		rows[o]++
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.kafka))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer client.Close()
+	group := prefix + "." + service
+	groups, err := kadm.NewClient(client).DescribeGroups(ctx, group)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, m := range groups[group].Members {
+		if got, ok := m.Assigned.AsConsumer(); ok && m.InstanceID != nil {
+			for _, t := range got.Topics {
+				topics[*m.InstanceID] += len(t.Partitions)
+			}
+		}
+	}
+	return rows, topics, nil
+}
