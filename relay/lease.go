@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lease renews what we hold and takes what is free, every third of the lease's time.
+// lease renews what we hold and takes what is free, every third of the lease's time or, beside others, every fourth.
 func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	now := r.o.Now()
 	free := r.toFree()
@@ -22,6 +22,9 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	}
 	// Counted from before the question: the store's clock started later.
 	r.expires, r.leaseAt = now.Add(r.o.TTL), now.Add(r.o.TTL/3)
+	if leased.Lives > 1 {
+		r.leaseAt = now.Add(r.o.TTL / 4) // so that what a neighbour gives back is taken within a second
+	}
 	for _, id := range free {
 		r.drop(r.lanes[id])
 	}
