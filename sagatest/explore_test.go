@@ -1,6 +1,7 @@
 package sagatest_test
 
 import (
+	"math/rand/v2"
 	"os"
 	"testing"
 
@@ -30,4 +31,39 @@ func TestModelEveryPairOfCrashes(t *testing.T) {
 	sagatest.Explore(t, build(smallLoad(), wiring{}), &sagatest.Options{
 		Modes: []sagatest.Mode{}, Pairs: true, Sample: sampled(600), Failures: 3,
 	})
+}
+
+// Two to five faults at once, drawn by a fixed seed: crashes, lost answers, parts and pauses in one run.
+func TestModelSeveralFaultsAtOnce(t *testing.T) {
+	n := 400
+	switch {
+	case os.Getenv("SKALD_EXPLORE") == "full":
+		n = 6000
+	case sampled(1) > 0:
+		n = 60
+	}
+	for name, world := range map[string]func(*sagatest.World) error{
+		"topics there": build(largeLoad(), wiring{}), "a topic late": buildLate(largeLoad()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			sagatest.Explore(t, world, &sagatest.Options{Schedules: drawn(5, n), Failures: 3})
+		})
+	}
+}
+
+func drawn(seed uint64, n int) (all []sagatest.Schedule) {
+	modes := []sagatest.Mode{
+		sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.PartLast, sagatest.Pause,
+	}
+	r := rand.New(rand.NewPCG(seed, 1))
+	for range n {
+		var s sagatest.Schedule
+		at := 0
+		for range 2 + r.IntN(4) {
+			at += 1 + r.IntN(150)
+			s = append(s, sagatest.Fault{Mode: modes[r.IntN(len(modes))], At: at})
+		}
+		all = append(all, s)
+	}
+	return all
 }

@@ -241,7 +241,7 @@ func (m *model) nothingAside() error {
 func (m *model) cursorsForward() error {
 	for _, s := range m.services() {
 		for _, l := range m.dbs[s].Lanes() {
-			key, now := laneOf{s, l.ID}, place(l)
+			key, now := laneOf{s, l.ID}, reached(l)
 			was := m.cursors[key]
 			if slices.Compare(now[:], was[:]) < 0 {
 				return fmt.Errorf("lane %d of %s went from %v back to %v", l.ID, s, was, now)
@@ -252,8 +252,8 @@ func (m *model) cursorsForward() error {
 	return nil
 }
 
-// place is how far a lane has come: its last tick, and the row in the window behind that.
-func place(l store.Lane) [2]int64 {
+// reached is how far a lane has come: its last tick, and the row in the window behind that.
+func reached(l store.Lane) [2]int64 {
 	_, text, _ := strings.Cut(l.Cursor.Base, ":")
 	base, _ := strconv.ParseInt(text, 10, 64)
 	if l.Cursor.Tip == l.Cursor.Base {

@@ -1,0 +1,381 @@
+package sagatest_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/kafkabroker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore"
+)
+
+const (
+	attackTTL  = 500 * time.Millisecond
+	attackKeys = 5
+)
+
+// An attack is an outbox on PostgreSQL with hot keys, and relays that come to grief.
+type attack struct {
+	t      *testing.T
+	schema string
+	topic  string
+	pool   *pgxpool.Pool
+	bus    func(name string) broker.Broker // the relay of that name has its own client
+	dozes  atomic.Int64
+	lives  atomic.Int64
+}
+
+func newAttack(t *testing.T) *attack {
+	t.Helper()
+	ctx := context.Background()
+	a := &attack{t: t, schema: "attack_" + strings.ToLower(rand.Text()[:10])}
+	a.topic = a.schema
+	cfg, err := pgxpool.ParseConfig(need.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxConns = 30
+	if a.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		a.exec("DROP SCHEMA IF EXISTS " + a.schema + " CASCADE")
+		a.pool.Close()
+	})
+	a.exec("CREATE SCHEMA " + a.schema)
+	if _, err := pgstore.Migrate(ctx, a.pool, &pgstore.MigrateOptions{Schema: a.schema}); err != nil {
+		t.Fatal(err)
+	}
+	a.exec("CREATE TABLE " + a.schema + ".hot (key text PRIMARY KEY, n integer NOT NULL)")
+	a.exec("INSERT INTO "+a.schema+".hot SELECT 'k' || g, 0 FROM generate_series(0, $1 - 1) AS g", attackKeys)
+	return a
+}
+
+func (a *attack) exec(sql string, args ...any) {
+	a.t.Helper()
+	if _, err := a.pool.Exec(context.Background(), sql, args...); err != nil {
+		a.t.Errorf("%s: %v", sql, err)
+	}
+}
+
+func (a *attack) store() *pgstore.Store {
+	return pgstore.New(a.pool, &pgstore.Options{Schema: a.schema})
+}
+
+// doze stands still now and then, for longer than a lease.
+func (a *attack) doze(ctx context.Context) {
+	if mathrand.IntN(60) > 0 {
+		return
+	}
+	a.dozes.Add(1)
+	select {
+	case <-time.After(attackTTL + attackTTL/2):
+	case <-ctx.Done():
+	}
+}
+
+// A dozer is a relay's database, before and behind each call of which the relay may stand still.
+type dozer struct {
+	*pgstore.Store
+	a *attack
+}
+
+func (d dozer) Tick(ctx context.Context, base string) (string, error) {
+	d.a.doze(ctx)
+	defer d.a.doze(ctx)
+	return d.Store.Tick(ctx, base)
+}
+
+func (d dozer) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
+	d.a.doze(ctx)
+	defer d.a.doze(ctx)
+	return d.Store.Pull(ctx, w, min(limit, 20)) // so that a window is many pages
+}
+
+func (d dozer) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	d.a.doze(ctx)
+	defer d.a.doze(ctx)
+	return d.Store.Apply(ctx, es...)
+}
+
+func (d dozer) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+	d.a.doze(ctx)
+	return d.Store.Lease(ctx, ask)
+}
+
+// A dozingBus is a relay's broker: with rows in hand, it may stand still before it hands them over.
+type dozingBus struct {
+	broker.Broker
+	a *attack
+}
+
+func (d dozingBus) Publish(ctx context.Context, ms []skald.Message) broker.Pending {
+	d.a.doze(ctx)
+	return d.Broker.Publish(ctx, ms)
+}
+
+// suffer runs a relay of that name, one life after the other, until ctx is done: some end in peace, some in the midst.
+func (a *attack) suffer(ctx context.Context, name string) error {
+	bus := dozingBus{a.bus(name), a}
+	for ctx.Err() == nil {
+		o := &relay.Options{Owner: name, TTL: attackTTL, Save: 50 * time.Millisecond, PollMost: 20 * time.Millisecond, InFlight: 200,
+			Logger: slog.New(slog.DiscardHandler)}
+		if mathrand.IntN(2) == 0 {
+			o.Drain = time.Nanosecond
+		}
+		life, end := context.WithTimeout(ctx, time.Duration(200+mathrand.IntN(1500))*time.Millisecond)
+		err := relay.New(dozer{a.store(), a}, bus, o).Run(life)
+		end()
+		a.lives.Add(1)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write is a writer that draws its number early or late, locks late, and commits late or not at all.
+func (a *attack) write(ctx context.Context, out *outbox.Outbox[pgx.Tx]) error {
+	tx, err := a.pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	pause := func(most float64) error {
+		_, err := tx.Exec(ctx, `SELECT pg_sleep($1)`, mathrand.Float64()*most)
+		return err
+	}
+	if mathrand.IntN(2) == 0 {
+		_, err := tx.Exec(ctx, `SELECT pg_current_xact_id()`)
+		if err = errors.Join(err, pause([]float64{0.01, 0.01, 0.2}[mathrand.IntN(3)])); err != nil {
+			return err
+		}
+	}
+	key, n := fmt.Sprint("k", mathrand.IntN(attackKeys)), 0
+	if err := tx.QueryRow(ctx, `UPDATE `+a.schema+`.hot SET n = n + 1 WHERE key = $1 RETURNING n`, key).Scan(&n); err != nil {
+		return err
+	}
+	if err := out.Write(ctx, tx, skald.Draft{Topic: a.topic, Type: "t", Key: []byte(key), Value: n}); err != nil {
+		return err
+	}
+	if err := pause(0.01); err != nil || mathrand.IntN(10) == 0 {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+// heard is what a consumer has: per key, how far the first deliveries go without a gap.
+type heard struct {
+	last     map[string]int
+	seen     map[string]bool
+	repeats  int
+	inverted []string
+}
+
+func (h *heard) hear(d broker.Delivery) error {
+	if d.Fault != nil {
+		return d.Fault
+	}
+	if h.seen[d.ID] {
+		h.repeats++
+		return nil
+	}
+	h.seen[d.ID] = true
+	var n int
+	if err := json.Unmarshal(d.Data, &n); err != nil {
+		return err
+	}
+	if k := string(d.Key); n != h.last[k]+1 {
+		h.inverted = append(h.inverted, fmt.Sprintf("of key %s, %d comes behind %d", k, n, h.last[k]))
+	}
+	h.last[string(d.Key)] = n
+	return nil
+}
+
+func (h *heard) receive(ctx context.Context, sub broker.Subscription) error {
+	b, err := sub.Receive(ctx, 1000)
+	if err != nil {
+		return nil // an outage; the deadline tells
+	}
+	for _, d := range b.Deliveries {
+		if err := h.hear(d); err != nil {
+			return err
+		}
+	}
+	return sub.Ack(ctx, b.Deliveries)
+}
+
+func (a *attack) run(span time.Duration) {
+	t := a.t
+	t.Helper()
+	ctx := context.Background()
+	out := outbox.New(a.store(), nil)
+	old, err := a.pool.Begin(ctx) // open throughout
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = old.Rollback(ctx) }()
+	for n := range 50 {
+		if err := out.Write(ctx, old, skald.Draft{Topic: a.topic, Type: "t", Key: []byte("old"), Value: n + 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	over, stop := context.WithTimeout(ctx, span)
+	defer stop()
+	var writers, relays sync.WaitGroup
+	for range 6 {
+		writers.Go(func() {
+			for over.Err() == nil {
+				if err := a.write(ctx, out); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		relays.Go(func() {
+			if err := a.suffer(over, name); err != nil {
+				t.Errorf("relay %s: %v", name, err)
+			}
+		})
+	}
+	sub, err := a.bus("reader").Subscribe(ctx, broker.Group{Name: a.topic, Topics: []string{a.topic}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Close(ctx) }()
+	h := &heard{last: map[string]int{}, seen: map[string]bool{}}
+	writers.Wait()
+	relays.Wait()
+	if err := old.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	a.finish(h, sub)
+}
+
+// finish lets one relay work in peace until all that was committed has come.
+func (a *attack) finish(h *heard, sub broker.Subscription) {
+	t := a.t
+	t.Helper()
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	want := map[string]int{"old": 50}
+	rows, err := a.pool.Query(ctx, `SELECT key, n FROM `+a.schema+`.hot`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		var k string
+		var n int
+		if err := rows.Scan(&k, &n); err != nil {
+			t.Fatal(err)
+		}
+		want[k] = n
+	}
+	rows.Close()
+	live, end := context.WithCancel(ctx)
+	var last sync.WaitGroup
+	last.Go(func() {
+		if err := relay.New(a.store(), a.bus("last"), &relay.Options{Owner: "last", Logger: slog.New(slog.DiscardHandler)}).Run(live); err != nil {
+			t.Error(err)
+		}
+	})
+	total, tick := 0, time.NewTicker(10*time.Millisecond)
+	defer tick.Stop()
+	for _, n := range want {
+		total += n
+	}
+	for len(h.seen) < total && ctx.Err() == nil {
+		if err := h.receive(ctx, sub); err != nil {
+			t.Error(err)
+			break
+		}
+		<-tick.C
+	}
+	end()
+	last.Wait()
+	for k, n := range want {
+		if h.last[k] != n {
+			t.Errorf("lost: of key %s, %d of %d came", k, h.last[k], n)
+		}
+	}
+	if len(h.inverted) > 0 {
+		t.Errorf("%d inverted first deliveries: %s", len(h.inverted), strings.Join(h.inverted[:min(5, len(h.inverted))], "; "))
+	}
+	var epochs int
+	if err := a.pool.QueryRow(context.Background(), `SELECT sum(epoch) FROM `+a.schema+`.skald_lane`).Scan(&epochs); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d messages, %d repeats, %d lives of relays, %d pauses longer than a lease, lanes taken %d times", len(h.seen), h.repeats, a.lives.Load(), a.dozes.Load(), epochs)
+	if a.dozes.Load() == 0 || epochs < 40 {
+		t.Error("hardly anything went wrong")
+	}
+}
+
+const attackFor = 5 * time.Second
+
+// Hot keys, writers that draw their numbers early and commit late, one transaction open throughout, relays that are
+// stopped, killed, and paused in the midst of a batch for longer than their leases: nothing is lost, and the first
+// deliveries of each key come in the order of the commits.
+func TestAttackOnOrder(t *testing.T) {
+	a := newAttack(t)
+	bus := membroker.New(nil)
+	if err := bus.MakeTopics(t.Context(), 4, a.topic); err != nil {
+		t.Fatal(err)
+	}
+	a.bus = func(string) broker.Broker { return bus.Client() }
+	a.run(attackFor)
+}
+
+func TestAttackOnOrderKafka(t *testing.T) {
+	seeds := need.Kafka(t)
+	a := newAttack(t)
+	var mu sync.Mutex
+	a.bus = func(string) broker.Broker {
+		b, err := kafkabroker.New(seeds, nil)
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		t.Cleanup(func() { _ = b.Close() })
+		return b
+	}
+	if err := a.bus("").(broker.TopicMaker).MakeTopics(t.Context(), 4, a.topic); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client, err := kgo.NewClient(kgo.SeedBrokers(seeds))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		if _, err := kadm.NewClient(client).DeleteTopics(context.Background(), a.topic); err != nil {
+			t.Error(err)
+		}
+	})
+	a.run(attackFor)
+}

@@ -1,0 +1,94 @@
+package sagatest_test
+
+import (
+	"context"
+	"crypto/rand"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/sagatest"
+)
+
+// keep puts what the empty shop consists of aside, and restore brings it back: a world begins where the first one did.
+const (
+	keep = `DO $$ DECLARE r record; filled boolean; BEGIN
+		CREATE SCHEMA kept;
+		FOR r IN SELECT c.oid::regclass AS it, n.nspname || '.' || c.relname AS name FROM pg_class c
+			JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND n.nspname LIKE 'shop\_%' LOOP
+			EXECUTE format('SELECT EXISTS (SELECT FROM %s)', r.it) INTO filled;
+			IF filled THEN EXECUTE format('CREATE TABLE kept.%I AS TABLE %s', r.name, r.it); END IF;
+		END LOOP;
+	END $$`
+	restore = `DO $$ DECLARE r record; filled boolean; BEGIN
+		SET LOCAL session_replication_role = replica;
+		FOR r IN SELECT c.oid::regclass AS it, k.oid::regclass AS kept FROM pg_class c
+			JOIN pg_namespace n ON n.oid = c.relnamespace
+			LEFT JOIN pg_class k ON k.relname = n.nspname || '.' || c.relname AND k.relnamespace = 'kept'::regnamespace
+			WHERE c.relkind = 'r' AND n.nspname LIKE 'shop\_%' LOOP
+			EXECUTE format('SELECT EXISTS (SELECT FROM %s)', r.it) INTO filled;
+			IF filled THEN EXECUTE format('DELETE FROM %s', r.it); END IF;
+			IF r.kept IS NOT NULL THEN EXECUTE format('INSERT INTO %s OVERRIDING SYSTEM VALUE TABLE %s', r.it, r.kept); END IF;
+		END LOOP;
+	END $$`
+)
+
+// openPostgres gives each world the same database, as it was at first.
+func openPostgres(t *testing.T) func(w *sagatest.World) (*place.Databases[pgx.Tx], error) {
+	t.Helper()
+	server := need.Postgres(t)
+	name := "saga_" + strings.ToLower(rand.Text()[:10])
+	exec := func(ctx context.Context, conn *pgx.Conn, sql string) {
+		t.Helper()
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin := connect(t, server)
+	exec(t.Context(), admin, "CREATE DATABASE "+name)
+	t.Cleanup(func() { exec(context.Background(), admin, "DROP DATABASE "+name+" WITH (FORCE)") })
+	at, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.Path = "/" + name
+	conn := connect(t, at.String())
+	open := func() *place.Databases[pgx.Tx] {
+		dbs, err := place.Postgres(at.String(), "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dbs
+	}
+	prepareAll(t, open())
+	exec(t.Context(), conn, keep)
+	dbs := open()
+	t.Cleanup(func() { _ = dbs.Close() })
+	return func(*sagatest.World) (*place.Databases[pgx.Tx], error) {
+		_, err := conn.Exec(context.Background(), restore)
+		return dbs, err
+	}
+}
+
+func connect(t *testing.T, at string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// The shop on PostgreSQL under single faults; a sample of them unless SKALD_EXPLORE=full.
+func TestShopOnPostgreSQL(t *testing.T) {
+	sagatest.Explore(t, buildShop(openPostgres(t), nil), &sagatest.Options{
+		Modes:  []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.PartLast},
+		Sample: sampleOfReal(16), Failures: 3, Rest: time.Second,
+	})
+}

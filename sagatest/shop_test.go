@@ -1,0 +1,242 @@
+package sagatest_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/examples/shop/audit"
+	"github.com/skald-go/skald/examples/shop/event"
+	shop "github.com/skald-go/skald/examples/shop/order"
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/examples/shop/sample"
+	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/sagatest"
+)
+
+// A realShop is the shop of the examples, its six services as six processes, over databases of any kind.
+type realShop[TTx any] struct {
+	w    *sagatest.World
+	dbs  *place.Databases[TTx]
+	bus  *membroker.Broker
+	wrap func(broker.Broker) broker.Broker
+	sent int
+	ids  int
+}
+
+// buildShop builds one over what open opens; wrap is put around what each service sees of the broker.
+func buildShop[TTx any](open func(w *sagatest.World) (*place.Databases[TTx], error), wrap func(broker.Broker) broker.Broker) func(w *sagatest.World) error {
+	return func(w *sagatest.World) error {
+		dbs, err := open(w)
+		if err != nil {
+			return err
+		}
+		s := &realShop[TTx]{w: w, dbs: dbs, bus: membroker.New(nil), wrap: wrap}
+		if err := s.bus.MakeTopics(context.Background(), 2, event.New("").Topics()...); err != nil {
+			return err
+		}
+		for _, name := range service.Names() {
+			w.Process(name, func(p *sagatest.Process) error { return s.start(p, name) })
+		}
+		w.Finally("audit", s.audit)
+		return nil
+	}
+}
+
+func (s *realShop[TTx]) start(p *sagatest.Process, name string) error {
+	home, err := s.dbs.Home(context.Background(), name)
+	if err != nil {
+		return err
+	}
+	home.Store = sagatest.CrashDriver(p, home.Store)
+	quiet := slog.New(slog.DiscardHandler)
+	bus := sagatest.CrashBroker(p, s.bus.Client())
+	if s.wrap != nil {
+		bus = s.wrap(bus)
+	}
+	svc, err := service.New(name, home, bus, &service.Options{
+		Outbox: outbox.Options{Now: s.w.Now, NewID: s.w.NewID},
+		Inbox:  inbox.Options{Now: s.w.Now, NewID: s.w.NewID, Logger: quiet, RetryFirst: time.Microsecond, RetryMost: time.Millisecond},
+		Relay:  relay.Options{Now: s.w.Now, Logger: quiet, RetryFirst: time.Microsecond, RetryMost: time.Millisecond},
+		Now:    s.w.Now,
+		NewID:  s.newID,
+	})
+	if err != nil {
+		return err
+	}
+	if h := svc.HTTP(); h != nil {
+		p.Step(&buyer[TTx]{s, p, h})
+	}
+	p.Step(svc.Steppers()...)
+	return nil
+}
+
+func (s *realShop[TTx]) newID() string {
+	s.ids++
+	return fmt.Sprintf("id%024d", s.ids)
+}
+
+// requests are one order of each ending: confirmed, declined, undone for want of goods, undone because it cannot be
+// shipped.
+func requests() []shop.Request {
+	of := func(customer string, skus ...string) (r shop.Request) {
+		r.Customer = customer
+		for _, sku := range skus {
+			r.Items = append(r.Items, shop.Line{SKU: sku, Quantity: 2})
+		}
+		return r
+	}
+	return []shop.Request{of("ada", "tea", "mug"), of(sample.Poor, "tea"), of("bob", "tea", sample.Sold), of("eve", "honey", sample.Heavy)}
+}
+
+// buyer sends each request until it is answered, always under the same Idempotency-Key.
+type buyer[TTx any] struct {
+	s      *realShop[TTx]
+	p      *sagatest.Process
+	orders http.Handler
+}
+
+func (b *buyer[TTx]) Step(context.Context) (bool, error) {
+	all := requests()
+	if b.s.sent == len(all) {
+		return false, nil
+	}
+	body, err := json.Marshal(all[b.s.sent])
+	if err != nil {
+		return false, err
+	}
+	key := fmt.Sprint("key-", b.s.sent)
+	err = b.p.IO("POST "+key, func() error {
+		r, w := httptest.NewRequest("POST", "/orders", bytes.NewReader(body)), httptest.NewRecorder()
+		r.Header.Set("Idempotency-Key", key)
+		b.orders.ServeHTTP(w, r)
+		if w.Code != http.StatusCreated && w.Code != http.StatusOK {
+			return fmt.Errorf("%d: %s", w.Code, w.Body)
+		}
+		return nil
+	})
+	if err == nil {
+		b.s.sent++
+	}
+	return true, nil
+}
+
+func (s *realShop[TTx]) audit() error {
+	read, err := s.dbs.Read(context.Background())
+	if err != nil {
+		return err
+	}
+	found, err := audit.Run(context.Background(), read)
+	if err != nil {
+		return err
+	}
+	for _, i := range found {
+		if !i.OK || i.Checked == 0 {
+			err = errors.Join(err, fmt.Errorf("%s: %s (checked %d)", i.Name, i.Detail, i.Checked))
+		}
+	}
+	return err
+}
+
+// A template is a folder with the shop's empty databases, which each world gets a copy of.
+func template(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	dbs := place.SQLite(folder)
+	prepareAll(t, dbs)
+	return folder
+}
+
+func prepareAll[TTx any](t *testing.T, dbs *place.Databases[TTx]) {
+	t.Helper()
+	bus := membroker.New(nil)
+	for _, name := range service.Names() {
+		if err := dbs.Prepare(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dbs.Service(t.Context(), name, bus, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := dbs.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scratch is where worlds live: in memory where the system has such a folder, for each run writes and throws away.
+func scratch(t *testing.T) string {
+	t.Helper()
+	if dir, err := os.MkdirTemp("/dev/shm", "skald"); err == nil {
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		return dir
+	}
+	return t.TempDir()
+}
+
+func openSQLite(t *testing.T) func(w *sagatest.World) (*place.Databases[*sql.Tx], error) {
+	t.Helper()
+	from, within := template(t), scratch(t)
+	return func(w *sagatest.World) (*place.Databases[*sql.Tx], error) {
+		folder, err := os.MkdirTemp(within, "world")
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range service.Names() {
+			file, err := os.ReadFile(filepath.Join(from, name+".db"))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(folder, name+".db"), file, 0o600)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		dbs := place.SQLite(folder)
+		w.Cleanup(func() { _ = errors.Join(dbs.Close(), os.RemoveAll(folder)) })
+		return dbs, nil
+	}
+}
+
+// The shop on SQLite under every single fault; a sample of them unless SKALD_EXPLORE=full.
+func TestShopOnSQLite(t *testing.T) {
+	sagatest.Explore(t, buildShop(openSQLite(t), nil), &sagatest.Options{
+		Modes:  []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.PartLast},
+		Sample: sampleOfReal(250), Failures: 3, Rest: time.Second,
+	})
+}
+
+// sampleOfReal bounds what real databases are put through.
+func sampleOfReal(n int) int {
+	if os.Getenv("SKALD_EXPLORE") == "full" {
+		return 0
+	}
+	if raceDetector || testing.Short() {
+		return n / 8
+	}
+	return n
+}
+
+// A shop that acknowledges before it commits is found out: the explorer reaches the place, the auditor sees it.
+func TestShopThatAcknowledgesFirstIsFoundOut(t *testing.T) {
+	r, err := sagatest.Search(t.Context(), buildShop(openSQLite(t), sagatest.AckFirst), &sagatest.Options{
+		Modes: []sagatest.Mode{sagatest.CrashAfter}, Rest: time.Second, Sample: 100,
+	})
+	if err != nil || len(r.Failures) == 0 || len(r.Failures[0].Schedule) == 0 {
+		t.Fatalf("nothing was found: %v %v", r, err)
+	}
+	t.Logf("%s: %s", r.Failures[0].Schedule, r.Failures[0].Broken)
+}
