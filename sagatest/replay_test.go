@@ -1,0 +1,60 @@
+package sagatest_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/sagatest"
+)
+
+// silentTest is a test that only listens.
+type silentTest struct {
+	*testing.T
+	errors []string
+}
+
+func (h *silentTest) Errorf(format string, args ...any) {
+	h.errors = append(h.errors, fmt.Sprintf(format, args...))
+}
+
+func (h *silentTest) Name() string { return "TestShop/with a bug" }
+
+// What fails is reported with the line that runs it again, and running it again shows the same.
+func TestFailureNamesItsReplay(t *testing.T) {
+	world := build(largeLoad(), wiring{driver: noMark})
+	h := &silentTest{T: t}
+	sagatest.Explore(h, world, &sagatest.Options{Modes: []sagatest.Mode{sagatest.CrashAfter}})
+	if len(h.errors) != 1 {
+		t.Fatalf("%d reports", len(h.errors))
+	}
+	found := regexp.MustCompile(`SAGATEST_REPLAY='([^']+)' go test -count=1 -run '\^TestShop\$/\^with a bug\$'`).FindStringSubmatch(h.errors[0])
+	if found == nil {
+		t.Fatalf("no line to run it again in %s", h.errors[0])
+	}
+	t.Setenv(sagatest.Replay, found[1])
+	again := &silentTest{T: t}
+	if r := sagatest.Explore(again, world, nil); r.Schedules != 1 || len(again.errors) == 0 {
+		t.Fatalf("again: %v, %v", r, again.errors)
+	}
+	for _, why := range again.errors {
+		if !strings.Contains(h.errors[0], why) {
+			t.Errorf("again it says %q", why)
+		}
+	}
+}
+
+func TestSchedulesReadAsTheyAreWritten(t *testing.T) {
+	for _, text := range []string{"", "crash-before@1", "crash-after@17,pause@40,part-last@99"} {
+		s, err := sagatest.ParseSchedule(text)
+		if err != nil || s.String() != text {
+			t.Errorf("%q is %q, %v", text, s, err)
+		}
+	}
+	for _, text := range []string{"crash", "crash-after@0", "crash-after@x", "nothing@3", "@"} {
+		if s, err := sagatest.ParseSchedule(text); err == nil {
+			t.Errorf("%q is taken for %q", text, s)
+		}
+	}
+}
