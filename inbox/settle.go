@@ -1,9 +1,11 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald/broker"
@@ -111,6 +113,7 @@ func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	if len(done) == 0 {
 		return false, nil
 	}
+	slices.SortFunc(done, func(a, b broker.Delivery) int { return cmp.Compare(a.Lane, b.Lane) }) // so that what an explorer saw can be replayed
 	if err := in.sub.Ack(ctx, done); err != nil {
 		return true, fmt.Errorf("acknowledge for %s: %w", in.group, err)
 	}

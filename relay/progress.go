@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald/store"
@@ -13,7 +14,6 @@ import (
 // or will be read again.
 func (r *Relay) save(ctx context.Context, force bool) (next time.Time, err error) {
 	now := r.o.Now()
-	var es []store.Effect
 	var of []*lane
 	for _, l := range r.lanes {
 		if !l.unsaved() {
@@ -26,10 +26,15 @@ func (r *Relay) save(ctx context.Context, force bool) (next time.Time, err error
 			}
 			continue
 		}
-		es, of = append(es, store.Effect{Lane: l.progress()}), append(of, l)
+		of = append(of, l)
 	}
-	if len(es) == 0 {
+	if len(of) == 0 {
 		return next, nil
+	}
+	slices.SortFunc(of, func(a, b *lane) int { return a.ID - b.ID }) // so that what an explorer saw can be replayed
+	es := make([]store.Effect, len(of))
+	for i, l := range of {
+		es[i] = store.Effect{Lane: l.progress()}
 	}
 	stands, err := r.db.Apply(ctx, es...)
 	if err != nil {

@@ -120,6 +120,7 @@ type Relay struct {
 
 	leaseAt, expires, pollAt, asideAt, keepAt time.Time
 	activity                                  time.Time // when rows were last seen, or a write in this process
+	failedAt                                  time.Time // by the store
 	outages, moved                            int       // of the store, in a row
 	keeping                                   atomic.Bool
 

@@ -158,11 +158,17 @@ func (l *loop) turn() (busy bool, next time.Time, err error) {
 	return busy, next, err
 }
 
+// calm is how long nothing may fail before an outage counts as over: some of a turn's calls may go well while others
+// do not.
+const calm = 3 * time.Second
+
 // sort decides what an error of the store means: an end, or a pause and a new start.
 func (l *loop) sort(ctx context.Context, err error) error {
 	r := l.r
 	if err == nil || ctx.Err() != nil {
-		r.outages = 0
+		if r.o.Now().Sub(r.failedAt) > calm {
+			r.outages = 0
+		}
 		r.away(&r.storeAway, nil)
 		return nil
 	}
@@ -173,6 +179,7 @@ func (l *loop) sort(ctx context.Context, err error) error {
 	if r.moved > 2 {
 		return fmt.Errorf("relay stops: %w", err)
 	}
+	r.failedAt = r.o.Now()
 	if r.outages++; r.outages%20 == 1 {
 		r.o.Logger.WarnContext(ctx, "relay: waiting for the database", "owner", r.o.Owner, "error", err)
 	}
