@@ -89,7 +89,7 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 	t.end()
 	switch {
 	case errors.Is(err, demo.ErrInterrupted):
-		return fmt.Errorf("%w: go on with: %s", err, command(o, o.Store))
+		return fmt.Errorf("%w: go on with: %s", err, command(o, demo.Shown(o.Store)))
 	case report == nil:
 		return err
 	case asJSON:

@@ -18,10 +18,12 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
 	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/store"
 )
 
 const about = `Skald: sagas that happen once. It needs nothing but its tables and your broker.
@@ -35,7 +37,7 @@ own PGPASSWORD, PGPASSFILE and ~/.pgpass work.`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends what does not want to
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -62,7 +64,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		err = &place.UsageError{What: err.Error()}
 	}
 	if err != nil && !errors.Is(err, errTold) {
-		fmt.Fprintln(errs, "skald: "+strings.ReplaceAll(err.Error(), "\n\t", " "))
+		fmt.Fprintln(errs, "skald: "+strings.ReplaceAll(err.Error(), "\n\t", " ")+remedy(err))
 	}
 	return exitCode(err)
 }
@@ -81,6 +83,23 @@ func exitCode(err error) int {
 		return place.ExitState
 	}
 	return place.ExitCode(err)
+}
+
+// remedy is what to do about what a server said, or did not say. Our own errors tell it themselves.
+func remedy(err error) string {
+	var own *store.RightError
+	var said *pgconn.PgError
+	switch code := exitCode(err); {
+	case code == place.ExitUnreachable:
+		return ": is the server running, and is this its address?"
+	case errors.As(err, &own) || !errors.As(err, &said):
+		return ""
+	case code == place.ExitRight:
+		return ": check the user's name, its password (PGPASSWORD, PGPASSFILE, ~/.pgpass) and its rights"
+	case code == place.ExitNone:
+		return ": make it with createdb, or give another --store"
+	}
+	return ""
 }
 
 // from is the flag, if it was given, else the environment's word for it.

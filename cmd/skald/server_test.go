@@ -140,8 +140,8 @@ func TestExitCodesOnPostgres(t *testing.T) {
 	}
 	const bus = "kafka://127.0.0.1:1"
 	own := strings.TrimPrefix(u.Path, "/")
-	start(t, nil, "migrate", "--store", as(u.User.Username(), "nowhere_"+role)).expect(4, "nowhere_")
-	start(t, nil, "migrate", "--store", as("nobody_"+role, own)).expect(3, "nobody_")
+	start(t, nil, "migrate", "--store", as(u.User.Username(), "nowhere_"+role)).expect(4, "nowhere_", "createdb")
+	start(t, nil, "migrate", "--store", as("nobody_"+role, own)).expect(3, "nobody_", "PGPASSWORD")
 	start(t, nil, "migrate", "--store", as(role, own), "--schema", "s").expect(3, "permission denied")
 	start(t, nil, "demo", "--store", as(role, own)).expect(3, "permission denied")
 	start(t, nil, "relay", "--store", at, "--schema", "none", "--broker", bus).expect(4, "skald migrate")
@@ -249,4 +249,35 @@ func TestIDCursorIsRed(t *testing.T) {
 	at, _ := postgres(t)
 	p := start(t, nil, "demo", "--orders", "150", "--store", at, "--sabotage", "id-cursor", "--json")
 	p.expect(8, "without a safeguard (id-cursor)", "delivered_to_all")
+}
+
+// The server asks for no password, so any will do: none of what is said may hold it, in any end of a run.
+func TestPasswordsAreNotPrintedByServers(t *testing.T) {
+	t.Parallel()
+	at, conn := postgres(t)
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(u.User.Username(), "s3cr3t")
+	store := []string{"SKALD_STORE=" + u.String()}
+	check := func(p *program, code int) {
+		t.Helper()
+		p.expect(code)
+		if all := p.out.String() + p.errs.String(); strings.Contains(all, "s3cr3t") {
+			t.Errorf("%s prints the password:\n%s", p.cmd.Args[1:], all)
+		}
+	}
+	p := start(t, store, "demo", "--orders", "100", "--prefix", "pw", "--verbose")
+	p.until("mails", func() bool { return count(conn, "SELECT count(*) FROM pw_notification.mails") > 5 })
+	p.signal(syscall.SIGINT)
+	check(p, 130)
+	check(start(t, store, "demo", "--orders", "101", "--prefix", "pw"), 5)
+	check(start(t, store, "demo", "--prefix", "pw"), 0)
+	check(start(t, store, "demo", "--prefix", "pw", "--json"), 0)
+	check(start(t, store, "migrate", "--schema", "m"), 0)
+	check(start(t, store, "migrate", "--schema", "m", "--source", "x"), 5)
+	if n := count(conn, "SELECT count(*) FROM pw_order.demo_run WHERE CAST(demo_run AS text) LIKE '%s3cr3t%'"); n != 0 {
+		t.Error("demo_run keeps the password")
+	}
 }

@@ -60,7 +60,7 @@ func (f *files) bare(context.Context) (home table.Home[*sql.Tx], err error) {
 	return table.SQLite(f.order, nil), nil
 }
 
-func (f *files) make(context.Context) (string, error) { return "", nil }
+func (f *files) first(context.Context) (string, error) { return "", nil }
 
 func (f *files) close() error {
 	if f.order == nil {

@@ -42,9 +42,14 @@ func newSchemas(o *Options, statements map[string]string) (site, error) {
 
 func (s *schemas) called(service string) string { return s.prefix + "_" + service }
 
-// url is without a password.
-func (s *schemas) url() string {
-	u, err := url.Parse(s.at)
+func (s *schemas) url() string { return Shown(s.at) }
+
+// Shown is a store's URL without its password.
+func Shown(store string) string {
+	if strings.HasPrefix(store, "sqlite:") {
+		return store
+	}
+	u, err := url.Parse(store)
 	if err != nil {
 		return "postgres://…"
 	}
@@ -102,8 +107,8 @@ func (s *schemas) bare(ctx context.Context) (table.Home[pgx.Tx], error) {
 	return table.Postgres(pool, nil), nil
 }
 
-// make makes the schema, unless somebody with more rights has made it for us.
-func (s *schemas) make(ctx context.Context) (string, error) {
+// first makes the schema, unless somebody with more rights has made it for us.
+func (s *schemas) first(ctx context.Context) (string, error) {
 	var there bool
 	err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text)", s.called("order")).Scan(&there)
 	if err != nil || there {

@@ -69,8 +69,8 @@ type kind[TTx any] interface {
 	present(ctx context.Context, service string) ([]string, error)
 	// bare opens Order's database without Skald's tables. It is made where it is not there.
 	bare(ctx context.Context) (table.Home[TTx], error)
-	// make is what must be done first in the transaction that makes the ledger; "": nothing.
-	make(ctx context.Context) (statement string, err error)
+	// first is the statement that goes before the one that makes the ledger, in its transaction; "": none.
+	first(ctx context.Context) (statement string, err error)
 	url() string
 	remains() string
 	called(service string) string
@@ -127,7 +127,7 @@ func (g *ground[TTx]) claim(ctx context.Context, e *entry) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, err := g.make(ctx)
+	first, err := g.first(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -18,10 +18,9 @@ type witness struct {
 }
 
 type arrival struct {
-	at            time.Time
-	group, id     string
-	kind          string
-	again, redone bool
+	at        time.Time
+	group, id string
+	again     bool // not the first time in this process
 }
 
 func newWitness() *witness { return &witness{seen: map[string][]arrival{}} }
@@ -36,7 +35,7 @@ func (w *witness) note(group string, ds []broker.Delivery) {
 		if !ok && len(w.seen) >= watched || d.ID == "" {
 			continue
 		}
-		a := arrival{at: now, group: group, id: d.ID, kind: d.Type}
+		a := arrival{at: now, group: group, id: d.ID}
 		for _, before := range was {
 			a.again = a.again || before.group == group && before.id == d.ID
 		}
