@@ -30,6 +30,8 @@ type reader struct {
 	started bool
 
 	source, topic, kind, contentType, schema string // of the row before: most are the same
+
+	slab []byte // what keys and payloads are copied into: one piece of memory for many
 }
 
 func (r *reader) read(row scanner, out *store.Row) error {
@@ -67,7 +69,9 @@ func (r *reader) raw(v [][]byte, out *store.Row) (err error) {
 	}
 	out.Source, out.Topic, out.Type = same(&r.source, v[4]), same(&r.topic, v[5]), same(&r.kind, v[6])
 	out.ContentType, out.Schema = same(&r.contentType, v[7]), same(&r.schema, v[8])
-	out.Subject, out.CorrelationID, out.CausationID, out.TraceParent = string(v[9]), string(v[10]), string(v[11]), string(v[12])
+	out.Subject, out.CausationID, out.TraceParent = string(v[9]), string(v[11]), string(v[12])
+	out.CorrelationID = out.ID // of the first message of a process
+	same(&out.CorrelationID, v[10])
 	if out.Headers, err = parseHeaders(v[13]); err != nil {
 		return fmt.Errorf("read row %d: %w", out.Seq, err)
 	}
@@ -116,11 +120,11 @@ func (r *reader) time(b []byte) (time.Time, error) {
 func (r *reader) either(i int, v [][]byte) ([]byte, error) {
 	switch text, b := v[i], v[i+1]; {
 	case text != nil:
-		return append(make([]byte, 0, len(text)), text...), nil
+		return r.keep(text), nil
 	case b == nil:
 		return nil, nil
 	case r.fields[i+1]:
-		return append(make([]byte, 0, len(b)), b...), nil
+		return r.keep(b), nil
 	case len(b) < 2 || b[0] != '\\' || b[1] != 'x':
 		return nil, fmt.Errorf("column %d: bytea_output is not hex", i+1)
 	default:
@@ -128,6 +132,24 @@ func (r *reader) either(i int, v [][]byte) ([]byte, error) {
 		_, err := hex.Decode(out, b[2:])
 		return out, err
 	}
+}
+
+const (
+	slab     = 32 << 10
+	slabMost = slab / 8 // larger ones have memory of their own
+)
+
+// keep is a copy of b, not nil.
+func (r *reader) keep(b []byte) []byte {
+	if len(b) > slabMost {
+		return append([]byte{}, b...)
+	}
+	if cap(r.slab)-len(r.slab) < len(b) || r.slab == nil {
+		r.slab = make([]byte, 0, slab)
+	}
+	at := len(r.slab)
+	r.slab = append(r.slab, b...)
+	return r.slab[at:len(r.slab):len(r.slab)]
 }
 
 func uuidText(b []byte) string {
