@@ -53,7 +53,11 @@ func (b *books) chargedOnce() Invariant {
 		case "cancelled":
 			ok = ok && n == back
 		}
-		f.hold(ok, "order %s is %s: charged %d times and refunded %d times, wrong amount: %t", o.id, o.state, n, back, wrong[o.id])
+		amount := ""
+		if wrong[o.id] {
+			amount = ", not by what it costs"
+		}
+		f.hold(ok, "order %s is %s: charged %d times and refunded %d times%s", o.id, o.state, n, back, amount)
 	}
 	return f.verdict("charged_once", fmt.Sprintf("%d orders charged, %d of them refunded", len(charges), len(refunds)))
 }

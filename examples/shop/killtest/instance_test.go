@@ -140,9 +140,8 @@ func (i *instance) gone() error {
 // end ends whatever there is of it.
 func (i *instance) end() {
 	i.mu.Lock()
-	running := i.cmd != nil && i.cmd.ProcessState == nil
-	i.mu.Unlock()
-	if running {
+	defer i.mu.Unlock()
+	if i.cmd != nil && i.cmd.Process != nil {
 		_ = i.cmd.Process.Kill()
 	}
 }

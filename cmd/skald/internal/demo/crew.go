@@ -35,8 +35,15 @@ type crew struct {
 // tally is what this process counts.
 type tally struct{ published, delivered, duplicates int64 }
 
+// deadlyEnough is how often a service dies, of its calls, where it is deaths that show what is missing: often
+// enough for twenty orders.
+const deadlyEnough = 0.003
+
 func newCrew(s site, b *bus, book *ledger, o *Options) *crew {
 	rates, _ := sagatest.RatesOf(o.Faults) // Check has seen to the name
+	if o.Sabotage == ackFirst && rates.Die > 0 {
+		rates.Die = max(rates.Die, deadlyEnough)
+	}
 	return &crew{
 		site: s, book: book, o: o, bus: b,
 		faults: sagatest.NewFaults(o.Seed, rates),
