@@ -18,23 +18,23 @@ func sampled(n int) int {
 }
 
 // Every I/O of three services in four processes, and everything that can go wrong at it.
-func TestModelEverySingleFault(t *testing.T) {
+func TestExploreModelEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, build(largeLoad(), wiring{}), &sagatest.Options{Sample: sampled(300), Failures: 3})
 }
 
 // The same while a topic is missing: rows are set aside, their keys held, and published in order later.
-func TestModelEverySingleFaultWithRowsSetAside(t *testing.T) {
+func TestExploreModelEverySingleFaultWithRowsSetAside(t *testing.T) {
 	sagatest.Explore(t, buildLate(largeLoad()), &sagatest.Options{Sample: sampled(300), Failures: 3})
 }
 
-func TestModelEveryPairOfCrashes(t *testing.T) {
+func TestExploreModelEveryPairOfCrashes(t *testing.T) {
 	sagatest.Explore(t, build(smallLoad(), wiring{}), &sagatest.Options{
 		Modes: []sagatest.Mode{}, Pairs: true, Sample: sampled(600), Failures: 3,
 	})
 }
 
 // Two to five faults at once, drawn by a fixed seed: crashes, lost answers, parts and pauses in one run.
-func TestModelSeveralFaultsAtOnce(t *testing.T) {
+func TestExploreModelSeveralFaultsAtOnce(t *testing.T) {
 	n := 400
 	switch {
 	case os.Getenv("SKALD_EXPLORE") == "full":

@@ -85,10 +85,10 @@ func connect(t *testing.T, at string) *pgx.Conn {
 	return conn
 }
 
-// The shop on PostgreSQL under single faults; a sample of them unless SKALD_EXPLORE=full.
-func TestShopOnPostgreSQL(t *testing.T) {
+// The shop on PostgreSQL under single faults; a sample of them unless SKALD_EXPLORE=all.
+func TestExploreShopOnPostgreSQL(t *testing.T) {
 	sagatest.Explore(t, buildShop(openPostgres(t), nil), &sagatest.Options{
 		Modes:  []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.PartLast},
-		Sample: sampleOfReal(16), Failures: 3, Rest: time.Second,
+		Sample: sampleOfReal(16, 100), Failures: 3, Rest: time.Second,
 	})
 }

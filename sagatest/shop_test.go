@@ -211,21 +211,24 @@ func openSQLite(t *testing.T) func(w *sagatest.World) (*place.Databases[*sql.Tx]
 	}
 }
 
-// The shop on SQLite under every single fault; a sample of them unless SKALD_EXPLORE=full.
-func TestShopOnSQLite(t *testing.T) {
+// The shop on SQLite under every single fault; a sample of them unless SKALD_EXPLORE=all.
+func TestExploreShopOnSQLite(t *testing.T) {
 	sagatest.Explore(t, buildShop(openSQLite(t), nil), &sagatest.Options{
 		Modes:  []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.PartLast},
-		Sample: sampleOfReal(250), Failures: 3, Rest: time.Second,
+		Sample: sampleOfReal(250, 1000), Failures: 3, Rest: time.Second,
 	})
 }
 
-// sampleOfReal bounds what real databases are put through.
-func sampleOfReal(n int) int {
-	if os.Getenv("SKALD_EXPLORE") == "full" {
+// sampleOfReal bounds what real databases are put through: n of all schedules, fewer where each is slow, more where
+// SKALD_EXPLORE is full, and all of them (0) where it is all.
+func sampleOfReal(n, full int) int {
+	switch explore := os.Getenv("SKALD_EXPLORE"); {
+	case explore == "all":
 		return 0
-	}
-	if raceDetector || testing.Short() {
+	case raceDetector || testing.Short():
 		return n / 8
+	case explore == "full":
+		return full
 	}
 	return n
 }
