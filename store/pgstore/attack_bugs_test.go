@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -203,13 +204,14 @@ func TestSeededBugs(t *testing.T) {
 	}
 	for _, c := range []struct {
 		bug   string
-		says  string // what the test that finds it says, lest another error be taken for it
+		says  string // what the test that finds it says, as a pattern, lest another error be taken for it
 		wrong func() error
 		right func() error // nil: the test of the same attack has it, TestTakeoverAgainstPausedOwner and so on
 	}{
 		{"id > cursor", "lost", func() error { return naively(`WHERE $1::bigint > 0 AND seq > $2 ORDER BY seq`) },
 			func() error { return ordered(t, b, behind()) }},
-		{"(txid, seq) below xmin", "inverted", func() error {
+		// Other databases of the server can hold the xmin back: then rows do not come at all.
+		{"(txid, seq) below xmin", "inverted|lost: of key", func() error {
 			return naively(`WHERE (txid, seq) > ($1::bigint::text::xid8, $2) AND txid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY txid, seq`)
 		}, nil},
 		{"guard that only counts", "the lane is", func() error {
@@ -243,7 +245,7 @@ func TestSeededBugs(t *testing.T) {
 	} {
 		t.Run(c.bug, func(t *testing.T) {
 			err := c.wrong()
-			if err == nil || !strings.Contains(err.Error(), c.says) {
+			if err == nil || !regexp.MustCompile(c.says).MatchString(err.Error()) {
 				t.Errorf("the bug was not found: %v", err)
 			}
 			t.Log(err)
