@@ -34,6 +34,7 @@ func (y *yard) waking(label, topic string, bus broker.Publisher) contender {
 		out, event := outbox.New[pgx.Tx](y.db, nil), skald.Event[order]{Topic: topic, Type: "order.placed"}
 		durable := make(chan time.Time, 1)
 		s := newSink(bus, 0)
+		s.life = "the one broker of all turns" // else the relay would begin with the rows of the turn before
 		s.on = func(skald.Message) { durable <- time.Now() }
 		stop, ended := start(ctx, relay.New(y.db, s, &relay.Options{Logger: quietly()}))
 		defer stop()

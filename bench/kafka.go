@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -85,9 +87,10 @@ func (y *yard) kafkaPoller(topic string) (contender, error) {
 const handPage = 5000
 
 // handCursor is the loop that one writes by hand: an ascending cursor over a plain table that holds the same rows, the
-// same headers, the next page read while one is on its way, the cursor stored behind each page's acknowledgement.
+// same headers, pages read while others are on their way, the cursor stored behind each page's acknowledgement. Behind a
+// record that fails for good it may publish later ones of its key.
 func (y *yard) handCursor(ctx context.Context) (contender, error) {
-	cl, err := y.b.producer(kgo.ProducerLinger(0), kgo.MaxBufferedRecords(2*handPage), kgo.ManualFlushing())
+	cl, err := y.b.producer(kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(4*handPage))
 	if err != nil {
 		return contender{}, err
 	}
@@ -140,40 +143,58 @@ func (y *yard) byHand(ctx context.Context, cl *kgo.Client) (total int, err error
 			}
 		}
 	}()
+	under := make(chan *handSent, 2)
+	var stored error
+	var wg sync.WaitGroup
+	wg.Go(func() { stored = y.store(ctx, under, &total) })
 	for p := range pages {
-		if p.err != nil || len(p.records) == 0 {
-			return total, p.err
+		if err = p.err; err != nil || len(p.records) == 0 {
+			break
 		}
-		if err := sendAll(ctx, cl, p.records); err != nil {
-			return total, err
-		}
-		if _, err := y.pool.Exec(ctx, "update place set seq = $1 where name = 'r'", p.last); err != nil {
-			return total, err
-		}
-		total += len(p.records)
+		under <- send(ctx, cl, p)
 	}
-	return total, ctx.Err()
+	close(under)
+	wg.Wait()
+	return total, errors.Join(err, stored, ctx.Err())
 }
 
-// sendAll produces a page and waits until all of it is durable.
-func sendAll(ctx context.Context, cl *kgo.Client, records []kgo.Record) error {
-	var mu sync.Mutex
-	var first error
-	for i := range records {
-		cl.Produce(ctx, &records[i], func(_ *kgo.Record, err error) {
+// handSent is a page on its way.
+type handSent struct {
+	handRead
+	left atomic.Int64
+	bad  atomic.Pointer[error]
+	done chan struct{}
+}
+
+func send(ctx context.Context, cl *kgo.Client, p handRead) *handSent {
+	s := &handSent{handRead: p, done: make(chan struct{})}
+	s.left.Store(int64(len(p.records)))
+	for i := range p.records {
+		cl.Produce(ctx, &p.records[i], func(_ *kgo.Record, err error) {
 			if err != nil {
-				mu.Lock()
-				first = err
-				mu.Unlock()
+				s.bad.Store(&err)
+			}
+			if s.left.Add(-1) == 0 {
+				close(s.done)
 			}
 		})
 	}
-	if err := cl.Flush(ctx); err != nil {
-		return err
+	return s
+}
+
+// store moves the cursor behind each page, in order.
+func (y *yard) store(ctx context.Context, under <-chan *handSent, total *int) (err error) {
+	for s := range under {
+		<-s.done
+		if bad := s.bad.Load(); bad != nil && err == nil {
+			err = *bad
+		}
+		if err == nil {
+			_, err = y.pool.Exec(ctx, "update place set seq = $1 where name = 'r'", s.last)
+			*total += len(s.records)
+		}
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	return first
+	return err
 }
 
 // handRead reads the columns that Skald's relay reads and writes the headers that its Kafka driver writes.
