@@ -29,7 +29,8 @@ type Options struct {
 	Wait time.Duration
 	// Drain bounds how long Run goes on with what was begun once its context is done. Default 20 s.
 	Drain time.Duration
-	// MaxHeld is how many unacknowledged deliveries a lane may have before it pauses. Default 10,000.
+	// MaxHeld is how many unacknowledged deliveries a lane may have before it pauses. Default 10,000; at 16 MiB of
+	// them it pauses in any case.
 	MaxHeld int
 	// RetryFirst and RetryMost are the waits before a failed message is tried again: doubled from the one to the
 	// other, with jitter. Defaults 100 ms and 30 s.

@@ -302,3 +302,25 @@ func TestFullLanePausesAtTheBrokerAndResumes(t *testing.T) {
 		t.Errorf("health %+v", h)
 	}
 }
+
+func TestLaneFullOfLargeMessagesPausesToo(t *testing.T) {
+	w := newWorld(t, 1)
+	bad := true
+	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		if bad {
+			return errors.New("no")
+		}
+		return note(tx, string(m.Key), "x")
+	})
+	for range 40 {
+		w.publish(w.message("k", strings.Repeat("x", 900<<10)))
+		w.quiet(in)
+	}
+	if h := in.Health(); len(h.Paused) != 1 || h.Unacknowledged > 19 {
+		t.Errorf("paused %v with %d unacknowledged", h.Paused, h.Unacknowledged)
+	}
+	bad = false
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.expect("k", strings.TrimSpace(strings.Repeat("x ", 40)))
+}

@@ -10,6 +10,7 @@ import (
 type lane struct {
 	name    string
 	entries []*entry // the unacknowledged ones, oldest first
+	bytes   int      // of their keys and payloads
 	chains  map[string]*chain
 	paused  bool
 	lost    bool // the broker took the lane away: what still runs may end, but is not acknowledged
@@ -35,12 +36,15 @@ type chain struct {
 	busy  bool      // scheduled or in hand: somebody will look at the head
 }
 
+func (e *entry) size() int { return len(e.Key) + len(e.Data) }
+
 func newLane(name string) *lane { return &lane{name: name, chains: map[string]*chain{}} }
 
 // add puts a delivery behind those of its key.
 func (l *lane) add(d broker.Delivery) *entry {
 	e := &entry{Delivery: d}
 	l.entries = append(l.entries, e)
+	l.bytes += e.size()
 	if d.Key == nil {
 		e.chain = &chain{lane: l, queue: []*entry{e}}
 		return e
@@ -76,6 +80,9 @@ func (l *lane) prefix() (last broker.Delivery, ok bool) {
 		return broker.Delivery{}, false
 	}
 	last = l.entries[n-1].Delivery
+	for _, e := range l.entries[:n] {
+		l.bytes -= e.size()
+	}
 	clear(l.entries[:n])
 	l.entries = l.entries[n:]
 	return last, true

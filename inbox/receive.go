@@ -88,15 +88,18 @@ func (in *Inbox[TTx]) schedule(es []*entry) {
 	}
 }
 
+// maxHeldBytes bounds what one lane may hold unacknowledged, whatever the size of its messages.
+const maxHeldBytes = 16 << 20
+
 // regulate pauses the lanes that have too much unacknowledged and resumes those that have worked half of it off.
 func (in *Inbox[TTx]) regulate() {
 	for name, l := range in.lanes {
 		switch n := len(l.entries); {
-		case !l.paused && n >= in.o.MaxHeld:
+		case !l.paused && (n >= in.o.MaxHeld || l.bytes >= maxHeldBytes):
 			l.paused = true
 			in.sub.Pause(name)
-			in.o.Logger.Warn("inbox: lane paused", "consumer", in.group, "lane", name, "unacknowledged", n)
-		case l.paused && n <= in.o.MaxHeld/2:
+			in.o.Logger.Warn("inbox: lane paused", "consumer", in.group, "lane", name, "unacknowledged", n, "bytes", l.bytes)
+		case l.paused && n <= in.o.MaxHeld/2 && l.bytes <= maxHeldBytes/2:
 			l.paused = false
 			in.sub.Resume(name)
 		}
