@@ -8,6 +8,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -51,13 +52,13 @@ func (o *Options) orDefaults() Options {
 	if o != nil {
 		d = *o
 	}
-	d.Workers = max(1, or(d.Workers, 16))
-	d.Handle = or(d.Handle, time.Minute)
-	d.Wait = or(d.Wait, 5*time.Second)
-	d.Drain = or(d.Drain, 20*time.Second)
-	d.MaxHeld = or(d.MaxHeld, 10_000)
-	d.RetryFirst = or(d.RetryFirst, 100*time.Millisecond)
-	d.RetryMost = or(d.RetryMost, 30*time.Second)
+	d.Workers = max(1, cmp.Or(d.Workers, 16))
+	d.Handle = cmp.Or(d.Handle, time.Minute)
+	d.Wait = cmp.Or(d.Wait, 5*time.Second)
+	d.Drain = cmp.Or(d.Drain, 20*time.Second)
+	d.MaxHeld = cmp.Or(d.MaxHeld, 10_000)
+	d.RetryFirst = cmp.Or(d.RetryFirst, 100*time.Millisecond)
+	d.RetryMost = cmp.Or(d.RetryMost, 30*time.Second)
 	if d.Now == nil {
 		d.Now = time.Now
 	}
@@ -65,14 +66,6 @@ func (o *Options) orDefaults() Options {
 		d.Logger = slog.Default()
 	}
 	return d
-}
-
-func or[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }
 
 // A Handler works on one message inside tx, which the inbox commits. Nil: done. skald.Reject: undone for good,

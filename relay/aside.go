@@ -39,6 +39,7 @@ func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
 	for i := range due {
 		msgs[i] = outgoing(&due[i].Row)
 		c.bytes += len(due[i].Data)
+		c.lanes = append(c.lanes, r.byBucket[due[i].Bucket])
 	}
 	r.hasAside, r.retrying = true, true
 	r.send(c, msgs)
@@ -63,7 +64,7 @@ func (r *Relay) asideAnswered(c *call, err error) {
 	freed := false
 	for i := range c.aside {
 		a := &c.aside[i]
-		l := r.byBucket[a.Bucket]
+		l := c.lanes[i] // as it was owned then: another owner may have published the row meanwhile
 		if l == nil || l.dead {
 			continue
 		}

@@ -13,7 +13,7 @@ type call struct {
 	lanes  []*lane
 	pieces []*piece
 	alone  bool          // one row, of which it was to be found out whether it is refused alone
-	aside  []store.Aside // a call of rows that were set aside: then there are no pieces
+	aside  []store.Aside // a call of rows that were set aside, one of lanes for each: then there are no pieces
 	rows   int
 	bytes  int
 

@@ -8,6 +8,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -69,17 +70,17 @@ func (o *Options) orDefaults() Options {
 		host, _ := os.Hostname()
 		d.Owner = host + "-" + rand.Text()[:8]
 	}
-	d.TTL = or(d.TTL, 3*time.Second)
-	d.PollMost = or(d.PollMost, 500*time.Millisecond)
-	d.InFlight = or(d.InFlight, 20_000)
-	d.Save = or(d.Save, 500*time.Millisecond)
-	d.RetryFirst = or(d.RetryFirst, 100*time.Millisecond)
-	d.RetryMost = or(d.RetryMost, 5*time.Second)
-	d.AsideFirst = or(d.AsideFirst, time.Second)
-	d.AsideMost = or(d.AsideMost, time.Minute)
-	d.Keep.Outbox = or(d.Keep.Outbox, 7*24*time.Hour)
-	d.Keep.Marks = or(d.Keep.Marks, 30*24*time.Hour)
-	d.Drain = or(d.Drain, 20*time.Second)
+	d.TTL = cmp.Or(d.TTL, 3*time.Second)
+	d.PollMost = cmp.Or(d.PollMost, 500*time.Millisecond)
+	d.InFlight = cmp.Or(d.InFlight, 20_000)
+	d.Save = cmp.Or(d.Save, 500*time.Millisecond)
+	d.RetryFirst = cmp.Or(d.RetryFirst, 100*time.Millisecond)
+	d.RetryMost = cmp.Or(d.RetryMost, 5*time.Second)
+	d.AsideFirst = cmp.Or(d.AsideFirst, time.Second)
+	d.AsideMost = cmp.Or(d.AsideMost, time.Minute)
+	d.Keep.Outbox = cmp.Or(d.Keep.Outbox, 7*24*time.Hour)
+	d.Keep.Marks = cmp.Or(d.Keep.Marks, 30*24*time.Hour)
+	d.Drain = cmp.Or(d.Drain, 20*time.Second)
 	if d.Now == nil {
 		d.Now = time.Now
 	}
@@ -87,14 +88,6 @@ func (o *Options) orDefaults() Options {
 		d.Logger = slog.Default()
 	}
 	return d
-}
-
-func or[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }
 
 // A Relay carries the rows of the lanes that it leases.
