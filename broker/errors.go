@@ -9,6 +9,9 @@ import (
 var (
 	// ErrNoTopic is wrapped by errors about a topic that does not exist.
 	ErrNoTopic = errors.New("no such topic")
+	// ErrAway is wrapped by errors that say that the broker cannot be reached or is not ready yet: what was asked may
+	// be asked again later.
+	ErrAway = errors.New("broker: away")
 	// ErrClosed is returned by calls on a closed broker or subscription.
 	ErrClosed = errors.New("broker: closed")
 )

@@ -27,16 +27,38 @@ func classify(topic string, err error) (kind, error) {
 	case errors.Is(err, errHeldBack):
 		return failed, errHeldBack
 	case isAny(err, broker.ErrClosed, kgo.ErrClientClosed, context.Canceled, context.DeadlineExceeded, kgo.ErrRecordTimeout, kgo.ErrRecordRetries):
-		return outage, orClosed(err)
+		return outage, orAway(err)
 	case isAny(err, broker.ErrNoTopic, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTopicException,
 		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.PolicyViolation, kerr.InvalidTimestamp):
 		return refused, fmt.Errorf("publish to %q: %w", topic, err)
 	}
 	var answered *kerr.Error
 	if !errors.As(err, &answered) {
-		return outage, err // of the network
+		return outage, orAway(err) // of the network
 	}
 	return failed, fmt.Errorf("publish to %q: %w", topic, err)
+}
+
+// orAway marks an error that did not come from Kafka itself, or that Kafka gives while it starts, elects or moves.
+func orAway(err error) error {
+	var answered *kerr.Error
+	switch {
+	case errors.Is(err, kgo.ErrClientClosed):
+		return fmt.Errorf("%w: %w", broker.ErrClosed, err)
+	case isAny(err, context.Canceled, broker.ErrClosed):
+		return err
+	case errors.As(err, &answered) && !answered.Retriable:
+		return err
+	}
+	return fmt.Errorf("%w: %w", broker.ErrAway, err)
+}
+
+// unmade says why a topic was not made. A cluster that starts has too few brokers for its own replication factor.
+func (b *Broker) unmade(err error) error {
+	if b.opts.Replicas < 0 && errors.Is(err, kerr.InvalidReplicationFactor) {
+		return fmt.Errorf("%w: %w", broker.ErrAway, err)
+	}
+	return orAway(err)
 }
 
 // stale reports whether err means that what is known of the topic no longer holds.

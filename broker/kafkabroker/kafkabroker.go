@@ -159,7 +159,7 @@ func backoff(fails int) time.Duration {
 func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	md, err := b.adm.BrokerMetadata(ctx)
 	if err != nil {
-		return "", fmt.Errorf("ask Kafka for its cluster id: %w", orClosed(err))
+		return "", fmt.Errorf("ask Kafka for its cluster id: %w", orAway(err))
 	}
 	if md.Cluster == "" {
 		return "", errors.New("ask Kafka for its cluster id: it has none")
@@ -180,11 +180,11 @@ func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) er
 	}
 	made, err := b.adm.CreateTopics(ctx, n, b.opts.Replicas, nil, topics...)
 	if err != nil {
-		return fmt.Errorf("make topics: %w", orClosed(err))
+		return fmt.Errorf("make topics: %w", orAway(err))
 	}
 	for _, t := range made.Sorted() {
 		if t.Err != nil && !errors.Is(t.Err, kerr.TopicAlreadyExists) {
-			return fmt.Errorf("make topic %q: %w: %s", t.Topic, t.Err, t.ErrMessage)
+			return fmt.Errorf("make topic %q: %w: %s", t.Topic, b.unmade(t.Err), t.ErrMessage)
 		}
 	}
 	return b.awaitTopics(ctx, topics)
@@ -223,7 +223,7 @@ func (b *Broker) awaitTopics(ctx context.Context, topics []string) error {
 func (b *Broker) topicsOf(ctx context.Context, topics []string) (map[string]error, error) {
 	md, err := b.adm.Metadata(ctx, topics...)
 	if err != nil {
-		return nil, fmt.Errorf("look up topics: %w", orClosed(err))
+		return nil, fmt.Errorf("look up topics: %w", orAway(err))
 	}
 	out := map[string]error{}
 	for _, t := range topics {
@@ -258,11 +258,4 @@ func (b *Broker) Close() error {
 	b.publisher.stop()
 	b.cl.Close()
 	return nil
-}
-
-func orClosed(err error) error {
-	if errors.Is(err, kgo.ErrClientClosed) {
-		return fmt.Errorf("%w: %w", broker.ErrClosed, err)
-	}
-	return err
 }

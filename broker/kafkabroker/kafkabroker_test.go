@@ -248,12 +248,34 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestUnreachable: what fails says why, and not later than it should.
+// TestUnreachable: what fails says why, not later than it should, and that it may be asked again.
 func TestUnreachable(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	must(t, gone.Close())
-	b := open(t, gone.Addr().String(), &kafkabroker.Options{Patience: 200 * time.Millisecond})
+	allAway(t, gone.Addr().String(), "refused")
+}
+
+// TestHangsUp: a Kafka that starts or stops takes connections and closes them at once.
+func TestHangsUp(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	allAway(t, l.Addr().String(), "")
+}
+
+func allAway(t *testing.T, seeds, why string) {
+	t.Helper()
+	b := open(t, seeds, &kafkabroker.Options{Patience: 200 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, incarnation := b.Incarnation(ctx)
@@ -264,11 +286,34 @@ func TestUnreachable(t *testing.T) {
 		"subscribe":   subscribe,
 		"make topics": b.MakeTopics(ctx, 1, "t"),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "refused") {
+		if !errors.Is(err, broker.ErrAway) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", act, err)
 		}
 		if errors.Is(err, broker.ErrNoTopic) {
 			t.Errorf("%s: an outage is no missing topic: %v", act, err)
 		}
+	}
+}
+
+// TestNotReadyToMakeTopics: a cluster that elects its controller, or has not all its brokers yet, is away.
+func TestNotReadyToMakeTopics(t *testing.T) {
+	for _, code := range []*kerr.Error{kerr.NotController, kerr.InvalidReplicationFactor} {
+		fake := newFake(t)
+		b := open(t, fake.seeds, nil)
+		fake.ControlKey(kmsg.CreateTopics.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			fake.KeepControl()
+			out := r.ResponseKind().(*kmsg.CreateTopicsResponse)
+			for _, asked := range r.(*kmsg.CreateTopicsRequest).Topics {
+				one := kmsg.NewCreateTopicsResponseTopic()
+				one.Topic, one.ErrorCode = asked.Topic, code.Code
+				out.Topics = append(out.Topics, one)
+			}
+			return out, nil, true
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if err := b.MakeTopics(ctx, 1, "t"); !errors.Is(err, broker.ErrAway) {
+			t.Errorf("%s: %v", code.Message, err)
+		}
+		cancel()
 	}
 }

@@ -81,11 +81,11 @@ func (l *limits) learn(ctx context.Context, cl *kgo.Client, topics []string) err
 	adm := kadm.NewClient(cl)
 	md, err := adm.Metadata(ctx, topics...)
 	if err != nil {
-		return fmt.Errorf("look up topics: %w", err)
+		return fmt.Errorf("look up topics: %w", orAway(err))
 	}
 	configs, err := adm.DescribeTopicConfigs(ctx, topics...)
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("look up limits of topics: %w", err)
+		return fmt.Errorf("look up limits of topics: %w", orAway(err))
 	} // else there may be no right to ask: the usual limit holds
 	l.mu.Lock()
 	defer l.mu.Unlock()

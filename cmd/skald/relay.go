@@ -83,7 +83,7 @@ func openPatiently(ctx context.Context, db database, log *slog.Logger) (relay.So
 		if ctx.Err() != nil {
 			return nil, nil, nil
 		}
-		if exitCode(err) != place.ExitUnreachable {
+		if !place.Away(err) {
 			return nil, nil, err
 		}
 		if time.Since(said) >= sayEvery {

@@ -88,7 +88,7 @@ func (s serving) ready(ctx context.Context, name string, shop place.Shop, bus *p
 	var said time.Time
 	for {
 		runners, err := s.try(ctx, name, shop, bus)
-		if ctx.Err() != nil || place.ExitCode(err) != place.ExitUnreachable {
+		if ctx.Err() != nil || !place.Away(err) {
 			return runners, unlessStopped(ctx, err)
 		}
 		if time.Since(said) >= sayEvery {

@@ -37,8 +37,11 @@ func state(err error) string {
 
 func lost(err error) bool { return state(err) == lostGuard }
 
-// Outage tells whether err is nobody's fault and worth the same try again.
-func (c *core) Outage(err error) bool {
+func (c *core) Outage(err error) bool { return Outage(err) }
+
+// Outage tells whether err, of this package or of pgx, is nobody's fault and worth the same try again: a server that
+// is away, starts or stops, a lost connection, a deadlock, a serialisation failure, a timeout, a full disk.
+func Outage(err error) bool {
 	if err == nil || store.Incurable(err) {
 		return false
 	}

@@ -1,16 +1,15 @@
 package place
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"net"
 	"strings"
-	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 
+	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
 	"github.com/skald-go/skald/store/sqlitestore"
@@ -91,12 +90,15 @@ func serverCode(err error) int {
 		return ExitOther
 	}
 	var network net.Error
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, syscall.ECONNREFUSED) ||
-		errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, broker.ErrAway) || errors.As(err, &network) || pgstore.Outage(err) {
 		return ExitUnreachable
 	}
 	return ExitOther
+}
+
+// Away tells of a server that cannot be reached, is not ready or had no time: what failed is worth another try.
+func Away(err error) bool {
+	return ExitCode(err) == ExitUnreachable || err != nil && pgstore.Outage(err)
 }
 
 // A FailedError says that a check was made and failed.
