@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -110,7 +109,7 @@ func newServer(at, schema, source string) (database, error) {
 	if err != nil {
 		return nil, &place.UsageError{What: err.Error()} // pgx leaves the password out
 	}
-	if u, err := url.Parse(at); err == nil && !u.Query().Has("default_query_exec_mode") {
+	if !strings.Contains(at, "default_query_exec_mode=") { // a URL of several hosts is none to net/url
 		// Named statements do not survive older poolers in transaction mode.
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}

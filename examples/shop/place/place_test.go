@@ -234,7 +234,7 @@ func (s *shop) tellsStories() {
 		s.t.Errorf("tally %+v, want %+v", tally, want)
 	}
 	var id string
-	const failed = "SELECT id FROM orders WHERE reason = 'shipping_failed' ORDER BY id LIMIT 1"
+	const failed = "SELECT id FROM /*schema*/orders WHERE reason = 'shipping_failed' ORDER BY id LIMIT 1"
 	if err := dbs["order"].QueryRow(s.t.Context(), failed).Scan(&id); err != nil {
 		s.t.Fatal(err)
 	}

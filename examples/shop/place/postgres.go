@@ -3,7 +3,7 @@ package place
 import (
 	"context"
 	"fmt"
-	"net/url"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,10 +19,6 @@ const maxConns = 6
 // connectTimeout is how long a server may take to answer, unless the URL has connect_timeout.
 const connectTimeout = 10 * time.Second
 
-// An instance that stands still must not hold for ever what a transaction of its own has locked, such as the key
-// of an order that is asked for again elsewhere.
-const idle, idleTimeout = "idle_in_transaction_session_timeout", "7s"
-
 // Postgres is the databases in one PostgreSQL database, one schema for each service: prefix, an underscore, the
 // service. It touches nothing yet. Passwords may also come from PGPASSWORD or ~/.pgpass.
 func Postgres(at, prefix string) (*Databases[pgx.Tx], error) {
@@ -30,11 +26,11 @@ func Postgres(at, prefix string) (*Databases[pgx.Tx], error) {
 	if err != nil {
 		return nil, &UsageError{What: err.Error()} // pgx leaves the password out
 	}
-	if u, err := url.Parse(at); err == nil && !u.Query().Has("pool_max_conns") {
+	if !strings.Contains(at, "pool_max_conns=") {
 		cfg.MaxConns = maxConns
 	}
-	if _, ok := cfg.ConnConfig.RuntimeParams[idle]; !ok {
-		cfg.ConnConfig.RuntimeParams[idle] = idleTimeout
+	if !strings.Contains(at, "default_query_exec_mode=") { // named statements do not survive a pooler before PgBouncer 1.21
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = connectTimeout
@@ -49,14 +45,8 @@ type schemas struct {
 
 func (s schemas) schema(service string) string { return s.prefix + "_" + service }
 
-func (s schemas) pool(ctx context.Context, service string) (*pgxpool.Pool, error) {
-	cfg := s.cfg.Copy()
-	cfg.ConnConfig.RuntimeParams["search_path"] = pgx.Identifier{s.schema(service)}.Sanitize()
-	return pgxpool.NewWithConfig(ctx, cfg)
-}
-
 func (s schemas) prepare(ctx context.Context, service string) error {
-	pool, err := s.pool(ctx, service)
+	pool, err := pgxpool.NewWithConfig(ctx, s.cfg.Copy())
 	if err != nil {
 		return err
 	}
@@ -66,7 +56,7 @@ func (s schemas) prepare(ctx context.Context, service string) error {
 }
 
 func (s schemas) open(ctx context.Context, service string) (home table.Home[pgx.Tx], closing func() error, err error) {
-	pool, err := s.pool(ctx, service)
+	pool, err := pgxpool.NewWithConfig(ctx, s.cfg.Copy())
 	if err != nil {
 		return home, nil, err
 	}
@@ -84,5 +74,5 @@ func (s schemas) open(ctx context.Context, service string) (home table.Home[pgx.
 		pool.Close()
 		return nil
 	}
-	return table.Postgres(pool, pgstore.New(pool, &pgstore.Options{Schema: s.schema(service)})), closing, nil
+	return table.Postgres(pool, s.schema(service), pgstore.New(pool, &pgstore.Options{Schema: s.schema(service)})), closing, nil
 }

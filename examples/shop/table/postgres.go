@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -10,50 +11,60 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Postgres is the home of a service in a schema that the search_path of pool names.
-func Postgres(pool *pgxpool.Pool, s store.Driver[pgx.Tx]) Home[pgx.Tx] {
+// An instance that stands still must not hold for ever what a transaction of its own has locked, such as the key
+// of an order that is asked for again elsewhere. It is said in the transaction: a pooler gives the session to others.
+const begin = "begin isolation level read committed; set local idle_in_transaction_session_timeout = '7s'"
+
+// Postgres is the home of a service in a schema; "" is the one that the connection has.
+func Postgres(pool *pgxpool.Pool, schema string, s store.Driver[pgx.Tx]) Home[pgx.Tx] {
 	begin := func(ctx context.Context, do func(pgx.Tx) error) error {
-		return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, do)
+		return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{BeginQuery: begin}, do)
+	}
+	prefix := ""
+	if schema != "" {
+		prefix = pgx.Identifier{schema}.Sanitize() + "."
 	}
 	return Home[pgx.Tx]{
 		Store: s,
-		Read:  PGX(pool),
-		DB:    func(tx pgx.Tx) DB { return PGX(tx) },
+		Read:  pgxDB{pool, prefix},
+		DB:    func(tx pgx.Tx) DB { return pgxDB{tx, prefix} },
 		Begin: begin,
 		Make: func(ctx context.Context, script string) error {
 			return begin(ctx, func(tx pgx.Tx) error {
 				// CREATE TABLE IF NOT EXISTS fails when two do it at once.
-				if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext(current_schema()))`); err != nil {
+				if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, prefix); err != nil {
 					return err
 				}
-				_, err := tx.Exec(ctx, script)
+				_, err := tx.Exec(ctx, placed(script, prefix))
 				return err
 			})
 		},
 	}
 }
 
-// PGXQueryer is what *pgxpool.Pool and pgx.Tx have in common.
-type PGXQueryer interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+// pgxDB is the tables in a PostgreSQL database or transaction.
+type pgxDB struct {
+	q interface { // what *pgxpool.Pool and pgx.Tx have in common
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+		QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	}
+	prefix string
 }
 
-// PGX is the tables in a PostgreSQL database or transaction.
-func PGX(q PGXQueryer) DB { return pgxDB{q} }
-
-type pgxDB struct{ q PGXQueryer }
+// placed puts the schema before each table. It is not set on the connection: a pooler in transaction mode would give
+// the statement another one.
+func placed(text, prefix string) string { return strings.ReplaceAll(text, "/*schema*/", prefix) }
 
 func (d pgxDB) Exec(ctx context.Context, text string, args ...any) (int64, error) {
-	tag, err := d.q.Exec(ctx, text, args...)
+	tag, err := d.q.Exec(ctx, placed(text, d.prefix), args...)
 	return tag.RowsAffected(), err
 }
 
 func (d pgxDB) Query(ctx context.Context, text string, args ...any) (Rows, error) {
-	return d.q.Query(ctx, text, args...)
+	return d.q.Query(ctx, placed(text, d.prefix), args...)
 }
 
 func (d pgxDB) QueryRow(ctx context.Context, text string, args ...any) Row {
-	return d.q.QueryRow(ctx, text, args...)
+	return d.q.QueryRow(ctx, placed(text, d.prefix), args...)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A DB runs SQL whose placeholders are $1, $2, …. A missing row is an error that wraps sql.ErrNoRows.
+// A DB runs SQL whose placeholders are $1, $2, …, and in which /*schema*/ stands before each table. A missing row is an error that wraps sql.ErrNoRows.
 type DB interface {
 	Exec(ctx context.Context, sql string, args ...any) (rows int64, err error)
 	Query(ctx context.Context, sql string, args ...any) (Rows, error)

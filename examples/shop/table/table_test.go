@@ -61,7 +61,7 @@ func TestSameOnBoth(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer pool.Close()
-		exercise(t, table.Postgres(pool, nil))
+		exercise(t, table.Postgres(pool, "", nil))
 	})
 }
 

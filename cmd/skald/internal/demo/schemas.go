@@ -17,8 +17,8 @@ import (
 // schemas are those of one PostgreSQL database.
 type schemas struct {
 	at, prefix string
-	cfg        *pgxpool.Config // of a pool whose search_path is Order's schema
-	pool       *pgxpool.Pool   // nil until it is needed
+	cfg        *pgxpool.Config
+	pool       *pgxpool.Pool // nil until it is needed
 	sql        map[string]string
 }
 
@@ -32,7 +32,9 @@ func newSchemas(o *Options, statements map[string]string) (site, error) {
 		return nil, &place.UsageError{What: err.Error()} // pgx leaves the password out
 	}
 	s := &schemas{at: o.Store, prefix: o.Prefix, cfg: cfg, sql: statements}
-	cfg.ConnConfig.RuntimeParams["search_path"] = pgx.Identifier{s.called("order")}.Sanitize()
+	if !strings.Contains(o.Store, "default_query_exec_mode=") {
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // as skald's other commands
+	}
 	cfg.MaxConns = 1
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = connectTimeout
@@ -92,7 +94,7 @@ func (s *schemas) present(ctx context.Context, service string) (names []string, 
 	if err != nil {
 		return nil, err
 	}
-	err = table.All(ctx, table.PGX(pool), s.sql["TablesInSchema"], []any{s.called(service)}, func(row table.Row) error {
+	err = table.All(ctx, table.Postgres(pool, "", nil).Read, s.sql["TablesInSchema"], []any{s.called(service)}, func(row table.Row) error {
 		names = append(names, "")
 		return row.Scan(&names[len(names)-1])
 	})
@@ -104,7 +106,7 @@ func (s *schemas) bare(ctx context.Context) (table.Home[pgx.Tx], error) {
 	if err != nil {
 		return table.Home[pgx.Tx]{}, err
 	}
-	return table.Postgres(pool, nil), nil
+	return table.Postgres(pool, s.called("order"), nil), nil
 }
 
 // first makes the schema, unless somebody with more rights has made it for us.

@@ -1,4 +1,4 @@
-CREATE TABLE IF NOT EXISTS stock (
+CREATE TABLE IF NOT EXISTS /*schema*/stock (
     sku       TEXT PRIMARY KEY,
     delivered BIGINT NOT NULL,                          -- what the warehouse ever got
     available BIGINT NOT NULL CHECK (available >= 0),
@@ -6,16 +6,16 @@ CREATE TABLE IF NOT EXISTS stock (
 );
 
 -- What became of the reservation of an order. A short one has no row; 'barred': it was to be undone before it was done.
-CREATE TABLE IF NOT EXISTS reservations (
+CREATE TABLE IF NOT EXISTS /*schema*/reservations (
     order_id TEXT PRIMARY KEY,
     state    TEXT NOT NULL CHECK (state IN ('reserved', 'released', 'barred')),
     asked    BIGINT NOT NULL DEFAULT 1
 );
 
 -- Each piece that was ever put aside (quantity above 0) or put back (below).
-CREATE TABLE IF NOT EXISTS movements (
+CREATE TABLE IF NOT EXISTS /*schema*/movements (
     order_id TEXT NOT NULL,
-    sku      TEXT NOT NULL REFERENCES stock (sku),
+    sku      TEXT NOT NULL REFERENCES /*schema*/stock (sku),
     quantity BIGINT NOT NULL,
     at       TEXT NOT NULL
 );

@@ -1,9 +1,9 @@
-CREATE TABLE IF NOT EXISTS prices (
+CREATE TABLE IF NOT EXISTS /*schema*/prices (
     sku   TEXT PRIMARY KEY,
     cents BIGINT NOT NULL CHECK (cents >= 0)
 );
 
-CREATE TABLE IF NOT EXISTS orders (
+CREATE TABLE IF NOT EXISTS /*schema*/orders (
     id              TEXT PRIMARY KEY,
     idempotency_key TEXT NOT NULL UNIQUE,
     fingerprint     TEXT NOT NULL,  -- of the request: another body under the same key is refused
@@ -23,8 +23,8 @@ CREATE TABLE IF NOT EXISTS orders (
     failed   BOOLEAN NOT NULL DEFAULT FALSE
 );
 
-CREATE TABLE IF NOT EXISTS order_items (
-    order_id TEXT NOT NULL REFERENCES orders (id),
+CREATE TABLE IF NOT EXISTS /*schema*/order_items (
+    order_id TEXT NOT NULL REFERENCES /*schema*/orders (id),
     line     BIGINT NOT NULL,
     sku      TEXT NOT NULL,
     quantity BIGINT NOT NULL CHECK (quantity > 0),
@@ -32,8 +32,8 @@ CREATE TABLE IF NOT EXISTS order_items (
     PRIMARY KEY (order_id, line)
 );
 
-CREATE TABLE IF NOT EXISTS order_history (
-    order_id TEXT NOT NULL REFERENCES orders (id),
+CREATE TABLE IF NOT EXISTS /*schema*/order_history (
+    order_id TEXT NOT NULL REFERENCES /*schema*/orders (id),
     step     BIGINT NOT NULL,
     state    TEXT NOT NULL,
     at       TEXT NOT NULL,

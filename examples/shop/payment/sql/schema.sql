@@ -1,11 +1,11 @@
 -- A double-entry ledger: each transfer has entries that add up to nothing, and what an account holds is the sum of
 -- its entries. The balance of a customer is kept beside them, because it must not fall below nothing.
-CREATE TABLE IF NOT EXISTS accounts (
+CREATE TABLE IF NOT EXISTS /*schema*/accounts (
     id      TEXT PRIMARY KEY,
     balance BIGINT NOT NULL CHECK (balance >= 0)
 );
 
-CREATE TABLE IF NOT EXISTS transfers (
+CREATE TABLE IF NOT EXISTS /*schema*/transfers (
     id       TEXT PRIMARY KEY,
     kind     TEXT NOT NULL CHECK (kind IN ('deposit', 'charge', 'refund')),
     order_id TEXT NOT NULL,  -- of a charge or refund; '' of a deposit
@@ -13,14 +13,14 @@ CREATE TABLE IF NOT EXISTS transfers (
     at       TEXT NOT NULL
 );
 
-CREATE TABLE IF NOT EXISTS entries (
-    transfer TEXT NOT NULL REFERENCES transfers (id),
+CREATE TABLE IF NOT EXISTS /*schema*/entries (
+    transfer TEXT NOT NULL REFERENCES /*schema*/transfers (id),
     account  TEXT NOT NULL,  -- a customer's, or 'shop', or 'bank' (what is outside)
     cents    BIGINT NOT NULL
 );
 
 -- What became of the payment of an order. A declined one has no row; 'barred': it was to be undone before it was done.
-CREATE TABLE IF NOT EXISTS payments (
+CREATE TABLE IF NOT EXISTS /*schema*/payments (
     order_id TEXT PRIMARY KEY,
     state    TEXT NOT NULL CHECK (state IN ('taken', 'refunded', 'barred')),
     asked    BIGINT NOT NULL DEFAULT 1

@@ -1,2 +1,2 @@
 -- name: Happening
-INSERT INTO happenings (type, order_id, cents, at) VALUES ($1, $2, $3, $4);
+INSERT INTO /*schema*/happenings (type, order_id, cents, at) VALUES ($1, $2, $3, $4);

@@ -1,8 +1,8 @@
 -- name: Refuse
-INSERT INTO oversize (sku) VALUES ($1) ON CONFLICT (sku) DO NOTHING;
+INSERT INTO /*schema*/oversize (sku) VALUES ($1) ON CONFLICT (sku) DO NOTHING;
 
 -- name: Refused
-SELECT COUNT(*) FROM oversize WHERE sku = $1;
+SELECT COUNT(*) FROM /*schema*/oversize WHERE sku = $1;
 
 -- name: Parcel
-INSERT INTO parcels (order_id, state, reason, at) VALUES ($1, $2, $3, $4);
+INSERT INTO /*schema*/parcels (order_id, state, reason, at) VALUES ($1, $2, $3, $4);

@@ -1,2 +1,2 @@
 -- name: Note
-INSERT INTO journal (source, message, type, order_id, at) VALUES ($1, $2, $3, $4, $5);
+INSERT INTO /*schema*/journal (source, message, type, order_id, at) VALUES ($1, $2, $3, $4, $5);

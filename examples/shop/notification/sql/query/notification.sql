@@ -1,2 +1,2 @@
 -- name: Mail
-INSERT INTO mails (order_id, recipient, subject, at) VALUES ($1, $2, $3, $4);
+INSERT INTO /*schema*/mails (order_id, recipient, subject, at) VALUES ($1, $2, $3, $4);

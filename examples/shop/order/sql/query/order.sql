@@ -1,34 +1,34 @@
 -- name: Price
-INSERT INTO prices (sku, cents) VALUES ($1, $2) ON CONFLICT (sku) DO NOTHING;
+INSERT INTO /*schema*/prices (sku, cents) VALUES ($1, $2) ON CONFLICT (sku) DO NOTHING;
 
 -- name: PriceOf
-SELECT cents FROM prices WHERE sku = $1;
+SELECT cents FROM /*schema*/prices WHERE sku = $1;
 
 -- name: Place
 -- Of two requests with one key the later waits here for the earlier, and adds nothing.
-INSERT INTO orders (id, idempotency_key, fingerprint, customer, cents, state)
+INSERT INTO /*schema*/orders (id, idempotency_key, fingerprint, customer, cents, state)
 VALUES ($1, $2, $3, $4, $5, 'pending') ON CONFLICT (idempotency_key) DO NOTHING;
 
 -- name: PlaceItem
-INSERT INTO order_items (order_id, line, sku, quantity, cents) VALUES ($1, $2, $3, $4, $5);
+INSERT INTO /*schema*/order_items (order_id, line, sku, quantity, cents) VALUES ($1, $2, $3, $4, $5);
 
 -- name: ByKey
-SELECT id, fingerprint FROM orders WHERE idempotency_key = $1;
+SELECT id, fingerprint FROM /*schema*/orders WHERE idempotency_key = $1;
 
 -- name: ByID
-SELECT customer, cents, state, reason FROM orders WHERE id = $1;
+SELECT customer, cents, state, reason FROM /*schema*/orders WHERE id = $1;
 
 -- name: Items
-SELECT sku, quantity, cents FROM order_items WHERE order_id = $1 ORDER BY line;
+SELECT sku, quantity, cents FROM /*schema*/order_items WHERE order_id = $1 ORDER BY line;
 
 -- name: Status
 -- One statement, so that the state and the history are of one moment.
-SELECT o.state, o.reason, h.state, h.at FROM orders o JOIN order_history h ON h.order_id = o.id
+SELECT o.state, o.reason, h.state, h.at FROM /*schema*/orders o JOIN /*schema*/order_history h ON h.order_id = o.id
 WHERE o.id = $1 ORDER BY h.step;
 
 -- name: Hear
 -- Locks the order: what is read behind this, in the same transaction, is the newest.
-UPDATE orders SET
+UPDATE /*schema*/orders SET
     taken    = taken    OR $2 = 'payment.taken',
     declined = declined OR $2 = 'payment.declined',
     refunded = refunded OR $2 = 'payment.refunded',
@@ -40,11 +40,11 @@ UPDATE orders SET
 WHERE id = $1;
 
 -- name: Heard
-SELECT state, taken, declined, refunded, reserved, short, released, shipped, failed FROM orders WHERE id = $1;
+SELECT state, taken, declined, refunded, reserved, short, released, shipped, failed FROM /*schema*/orders WHERE id = $1;
 
 -- name: Move
-UPDATE orders SET state = $2, reason = $3 WHERE id = $1;
+UPDATE /*schema*/orders SET state = $2, reason = $3 WHERE id = $1;
 
 -- name: Remember
-INSERT INTO order_history (order_id, step, state, at)
-SELECT $1, COUNT(*), $2, $3 FROM order_history WHERE order_id = $1;
+INSERT INTO /*schema*/order_history (order_id, step, state, at)
+SELECT $1, COUNT(*), $2, $3 FROM /*schema*/order_history WHERE order_id = $1;

@@ -1,22 +1,22 @@
 -- name: OpenAccount
-INSERT INTO accounts (id, balance) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING;
+INSERT INTO /*schema*/accounts (id, balance) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING;
 
 -- name: State
 -- The state of an order's payment, which is $2 if there was none. Locks it.
-INSERT INTO payments (order_id, state) VALUES ($1, $2)
+INSERT INTO /*schema*/payments (order_id, state) VALUES ($1, $2)
 ON CONFLICT (order_id) DO UPDATE SET asked = payments.asked + 1 RETURNING state;
 
 -- name: Refunded
-UPDATE payments SET state = 'refunded' WHERE order_id = $1;
+UPDATE /*schema*/payments SET state = 'refunded' WHERE order_id = $1;
 
 -- name: Withdraw
-UPDATE accounts SET balance = balance - $2 WHERE id = $1 AND balance >= $2;
+UPDATE /*schema*/accounts SET balance = balance - $2 WHERE id = $1 AND balance >= $2;
 
 -- name: Deposit
-UPDATE accounts SET balance = balance + $2 WHERE id = $1;
+UPDATE /*schema*/accounts SET balance = balance + $2 WHERE id = $1;
 
 -- name: Transfer
-INSERT INTO transfers (id, kind, order_id, cents, at) VALUES ($1, $2, $3, $4, $5);
+INSERT INTO /*schema*/transfers (id, kind, order_id, cents, at) VALUES ($1, $2, $3, $4, $5);
 
 -- name: Entries
-INSERT INTO entries (transfer, account, cents) VALUES ($1, $2, -CAST($4 AS BIGINT)), ($1, $3, CAST($4 AS BIGINT));
+INSERT INTO /*schema*/entries (transfer, account, cents) VALUES ($1, $2, -CAST($4 AS BIGINT)), ($1, $3, CAST($4 AS BIGINT));

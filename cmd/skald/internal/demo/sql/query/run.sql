@@ -1,5 +1,5 @@
 -- name: Make
-CREATE TABLE demo_run (
+CREATE TABLE /*schema*/demo_run (
     id         INTEGER PRIMARY KEY CHECK (id = 1),
     prefix     TEXT NOT NULL,
     seed       TEXT NOT NULL,
@@ -12,17 +12,17 @@ CREATE TABLE demo_run (
 );
 
 -- name: Claim
-INSERT INTO demo_run (id, prefix, seed, orders, sabotage, cluster, topics, started_at, report)
+INSERT INTO /*schema*/demo_run (id, prefix, seed, orders, sabotage, cluster, topics, started_at, report)
 VALUES (1, $1, $2, $3, $4, $5, '{}', $6, '');
 
 -- name: Claimed
-SELECT prefix, seed, orders, sabotage, cluster, topics, report FROM demo_run;
+SELECT prefix, seed, orders, sabotage, cluster, topics, report FROM /*schema*/demo_run;
 
 -- name: Topics
-UPDATE demo_run SET topics = $1;
+UPDATE /*schema*/demo_run SET topics = $1;
 
 -- name: Finish
-UPDATE demo_run SET report = $1;
+UPDATE /*schema*/demo_run SET report = $1;
 
 -- name: TablesInFile
 SELECT name FROM sqlite_schema WHERE type = 'table';
@@ -32,4 +32,4 @@ SELECT c.relname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n
 WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f');
 
 -- name: LargestRow
-SELECT COALESCE(MAX(seq), 0) FROM skald_outbox;
+SELECT COALESCE(MAX(seq), 0) FROM /*schema*/skald_outbox;
