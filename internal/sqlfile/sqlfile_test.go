@@ -84,3 +84,20 @@ func TestLoadUnreadable(t *testing.T) {
 		t.Errorf("Load = %v", err)
 	}
 }
+
+func TestMigrations(t *testing.T) {
+	got, err := Migrations(fstest.MapFS{
+		"m/010_contract.sql": {Data: []byte("-- What nobody needs goes.\n-- builds from 7\nSELECT 1;")},
+		"m/002_more.sql":     {Data: []byte("SELECT 2;")},
+		"m/readme.txt":       {Data: []byte("no")},
+	}, "m")
+	if err != nil || len(got) != 2 || got[0].Version != 2 || got[0].Builds != 0 || got[1].Version != 10 || got[1].Builds != 7 ||
+		got[1].Name != "010_contract.sql" || len(got[0].Checksum) != 64 || got[0].Text != "SELECT 2;" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for name, text := range map[string]string{"x_1.sql": "", "001_a.sql": "-- builds from yesterday\n"} {
+		if got, err := Migrations(fstest.MapFS{"m/" + name: {Data: []byte(text)}}, "m"); err == nil {
+			t.Errorf("%s is read as %+v", name, got)
+		}
+	}
+}

@@ -9,11 +9,11 @@ import (
 
 // Check tells, before first use, whether tables and rights are there.
 func (c *core) Check(ctx context.Context) error {
-	var version int
-	if err := c.short(ctx, "check", c.call("Version").into(&version)); err != nil {
+	var version, builds int
+	if err := c.short(ctx, "check", c.call("Version").into(&version, &builds)); err != nil {
 		return c.asMissing(err)
 	}
-	if version < oldest || version > newest {
+	if version < oldest || builds > newest() {
 		return c.schemaError(version)
 	}
 	var what, remedy string

@@ -107,8 +107,12 @@ func refused(err error) string {
 }
 
 func (c *core) schemaError(have int) error {
-	return &store.SchemaError{Where: "schema " + c.schema, Have: have, Need: oldest, Last: newest,
+	e := &store.SchemaError{Where: "schema " + c.schema, Have: have, Need: oldest, Last: newest(),
 		Remedy: "run: skald migrate --store URL --schema " + c.schema}
+	if have > e.Last {
+		e.Remedy = "run a newer build"
+	}
+	return e
 }
 
 // limit names the message of rows that broke a CHECK constraint.

@@ -2,24 +2,22 @@ package pgstore
 
 import (
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/internal/sqlfile"
 )
 
 //go:embed migration/*.sql
 var migrations embed.FS
 
-const (
-	oldest = 1 // the oldest version of the tables that this build works with
-	newest = 1
-)
+// oldest is the oldest version of the tables that this build works with: raise it with a migration that a station
+// cannot do without. The newest is that of the last file; later ones will do until one says that they do not.
+const oldest = 1
 
 // Migrations are the files that Migrate applies, in order: NNN_name.sql, with /*schema*/ before each name.
 func Migrations() fs.FS {
@@ -36,7 +34,8 @@ type Migration struct {
 	Name     string // of the file
 	Checksum string // SHA-256 of the file, in hexadecimal
 
-	text string
+	text   string
+	builds int // the oldest version that a build must know behind it
 }
 
 // MigrateOptions say how to migrate. The zero value works.
@@ -125,26 +124,22 @@ func newMigrator(o *MigrateOptions) (*migrator, error) {
 
 // files are the migrations, in order, with prefix before each name.
 func files(prefix string) ([]Migration, error) {
-	entries, err := fs.ReadDir(migrations, "migration")
-	if err != nil {
-		return nil, fmt.Errorf("read migrations: %w", err)
-	}
+	list, err := sqlfile.Migrations(migrations, "migration")
 	var out []Migration
-	for _, e := range entries {
-		text, err := fs.ReadFile(migrations, "migration/"+e.Name())
-		if err != nil {
-			return nil, fmt.Errorf("read migration: %w", err)
-		}
-		number, _, _ := strings.Cut(e.Name(), "_")
-		version, err := strconv.Atoi(number)
-		if err != nil {
-			return nil, fmt.Errorf("migration %s: its name begins with no number", e.Name())
-		}
-		sum := sha256.Sum256(text)
-		out = append(out, Migration{Version: version, Name: e.Name(), Checksum: hex.EncodeToString(sum[:]),
-			text: strings.ReplaceAll(string(text), "/*schema*/", prefix)})
+	for _, f := range list {
+		out = append(out, Migration{Version: f.Version, Name: f.Name, Checksum: f.Checksum,
+			text: strings.ReplaceAll(f.Text, "/*schema*/", prefix), builds: f.Builds})
 	}
-	return out, nil
+	return out, err
+}
+
+// newest is the version of the last migration that this build has.
+func newest() int {
+	all, err := sqlfile.Migrations(migrations, "migration")
+	if err != nil || len(all) == 0 {
+		return oldest // cannot be: a test reads them
+	}
+	return all[len(all)-1].Version
 }
 
 func (m *migrator) migrate(ctx context.Context, tx pgx.Tx) ([]Migration, error) {
@@ -173,7 +168,7 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx) ([]Migration, error) 
 		if _, err := tx.Exec(ctx, one.text, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return nil, fmt.Errorf("%s: %w", one.Name, err)
 		}
-		if _, err := tx.Exec(ctx, m.sql["InsertMigration"], one.Version, one.Name, one.Checksum); err != nil {
+		if _, err := tx.Exec(ctx, m.sql["InsertMigration"], one.Version, one.Name, one.Checksum, one.builds); err != nil {
 			return nil, fmt.Errorf("%s: note it: %w", one.Name, err)
 		}
 	}
@@ -193,7 +188,8 @@ func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// pending compares what was applied with what there is.
+// pending compares what was applied with what there is. Migrations of a later build are fine as long as they say so:
+// a build that was rolled back must not fail for them.
 func (m *migrator) pending(ctx context.Context, tx pgx.Tx) ([]Migration, error) {
 	have, err := m.applied(ctx, tx)
 	if err != nil {
@@ -201,21 +197,23 @@ func (m *migrator) pending(ctx context.Context, tx pgx.Tx) ([]Migration, error) 
 	}
 	var todo []Migration
 	for _, one := range m.files {
-		switch sum, ok := have[one.Version]; {
+		switch was, ok := have[one.Version]; {
 		case !ok:
 			todo = append(todo, one)
-		case sum != one.Checksum:
+		case was.Checksum != one.Checksum:
 			return nil, &ChangedError{Schema: m.schema, Name: one.Name}
 		}
 		delete(have, one.Version)
 	}
-	for version := range have {
-		return nil, m.schemaError(version) // of a later build
+	for version, later := range have {
+		if later.builds > newest() {
+			return nil, m.schemaError(version)
+		}
 	}
 	return todo, nil
 }
 
-func (m *migrator) applied(ctx context.Context, tx pgx.Tx) (map[int]string, error) {
+func (m *migrator) applied(ctx context.Context, tx pgx.Tx) (map[int]Migration, error) {
 	var there bool
 	if err := tx.QueryRow(ctx, m.sql["HasMigrations"]).Scan(&there); err != nil || !there {
 		return nil, err
@@ -224,10 +222,10 @@ func (m *migrator) applied(ctx context.Context, tx pgx.Tx) (map[int]string, erro
 	if err != nil {
 		return nil, fmt.Errorf("applied migrations: %w", err)
 	}
-	have := map[int]string{}
+	have := map[int]Migration{}
 	var one Migration
-	_, err = pgx.ForEachRow(rows, []any{&one.Version, &one.Name, &one.Checksum}, func() error {
-		have[one.Version] = one.Checksum
+	_, err = pgx.ForEachRow(rows, []any{&one.Version, &one.Name, &one.Checksum, &one.builds}, func() error {
+		have[one.Version] = one
 		return nil
 	})
 	return have, err

@@ -23,8 +23,8 @@ func (m *migrator) script() string {
 	schema := strings.TrimSuffix(m.prefix, ".")
 	fmt.Fprintf(&b, "CREATE SCHEMA IF NOT EXISTS %s;\n%s;\n", schema, m.sql["CreateMigrations"])
 	for _, one := range m.files {
-		fmt.Fprintf(&b, "\n-- %s\n%s\nINSERT INTO %sskald_migration (version, name, checksum) VALUES (%d, '%s', '%s');\n",
-			one.Name, one.text, m.prefix, one.Version, one.Name, one.Checksum)
+		fmt.Fprintf(&b, "\n-- %s\n%s\nINSERT INTO %sskald_migration (version, name, checksum, builds) VALUES (%d, '%s', '%s', %d);\n",
+			one.Name, one.text, m.prefix, one.Version, one.Name, one.Checksum, one.builds)
 	}
 	source := quote(m.source)
 	if m.source == "" {

@@ -385,7 +385,7 @@ func TestMigrateAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if total != newest {
+	if total != steps(t) {
 		t.Errorf("%d migrations were applied", total)
 	}
 	_, db := again(t, path)

@@ -2,15 +2,12 @@ package sqlitestore
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	"embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/skald-go/skald/internal/sqlfile"
@@ -20,10 +17,9 @@ import (
 //go:embed migration/*.sql
 var migrations embed.FS
 
-const (
-	oldest = 1 // the oldest version of the tables that this build works with
-	newest = 1
-)
+// oldest is the oldest version of the tables that this build works with: raise it with a migration that a station
+// cannot do without. The newest is that of the last file; later ones will do until one says that they do not.
+const oldest = 1
 
 // Migrations are the files that Migrate applies, in order: NNN_name.sql.
 func Migrations() fs.FS {
@@ -72,13 +68,20 @@ func Migrate(ctx context.Context, db *sql.DB, o *MigrateOptions) (applied []Migr
 	if o != nil {
 		m.source = o.Source
 	}
+	have, err := m.applied(ctx, db)
+	if err == nil {
+		err = m.usable(have)
+	}
+	if err != nil {
+		return nil, failed("migrate", err)
+	}
 	for _, one := range m.files {
 		did, err := m.apply(ctx, one)
 		if err != nil {
 			return applied, failed("migrate "+one.Name, err)
 		}
 		if did {
-			applied = append(applied, one.Migration)
+			applied = append(applied, Migration{one.Version, one.Name, one.Checksum})
 		}
 	}
 	return applied, m.sameSource(ctx)
@@ -98,25 +101,20 @@ func Pending(ctx context.Context, db *sql.DB) ([]Migration, error) {
 	for _, one := range m.files {
 		switch was, ok := have[one.Version]; {
 		case !ok:
-			out = append(out, one.Migration)
-		case was != one.Checksum:
+			out = append(out, Migration{one.Version, one.Name, one.Checksum})
+		case was.Checksum != one.Checksum:
 			return nil, &ChangedError{m.file, one.Name}
 		}
 	}
-	return out, nil
+	return out, m.usable(have)
 }
 
 type migrator struct {
 	db     *sql.DB
 	text   map[string]string
-	files  []migration
+	files  []sqlfile.Migration
 	file   string
 	source string
-}
-
-type migration struct {
-	Migration
-	text string
 }
 
 func newMigrator(ctx context.Context, db *sql.DB) (*migrator, error) {
@@ -125,33 +123,32 @@ func newMigrator(ctx context.Context, db *sql.DB) (*migrator, error) {
 		return nil, err
 	}
 	m := &migrator{db: db, text: text}
-	if m.files, err = migrationFiles(Migrations()); err != nil {
+	if m.files, err = sqlfile.Migrations(migrations, "migration"); err != nil {
 		return nil, err
 	}
 	err = db.QueryRowContext(ctx, text["File"]).Scan(&m.file)
 	return m, err
 }
 
-func migrationFiles(files fs.FS) ([]migration, error) {
-	names, err := fs.Glob(files, "*.sql")
-	if err != nil {
-		return nil, err
+// newest is the version of the last file.
+func (m *migrator) newest() int {
+	if len(m.files) == 0 {
+		return oldest // cannot be: a test reads them
 	}
-	var out []migration
-	for _, name := range names {
-		number, _, _ := strings.Cut(name, "_")
-		version, err := strconv.Atoi(number)
-		if err != nil {
-			return nil, fmt.Errorf("%s has no number: %w", name, err)
-		}
-		text, err := fs.ReadFile(files, name)
-		if err != nil {
-			return nil, err
-		}
-		sum := sha256.Sum256(text)
-		out = append(out, migration{Migration{version, name, hex.EncodeToString(sum[:])}, string(text)})
+	return m.files[len(m.files)-1].Version
+}
+
+// usable fails where a later build has made of the tables what this one cannot use. What later builds have only
+// added is fine: a build that was rolled back must not fail for it.
+func (m *migrator) usable(have map[int]sqlfile.Migration) error {
+	version, builds := 0, 0
+	for _, one := range have {
+		version, builds = max(version, one.Version), max(builds, one.Builds)
 	}
-	return out, nil
+	if builds <= m.newest() {
+		return nil
+	}
+	return &store.SchemaError{Where: m.file, Have: version, Need: oldest, Last: m.newest(), Remedy: "run a newer build"}
 }
 
 // querier is a *sql.DB or a *sql.Tx.
@@ -160,8 +157,8 @@ type querier interface {
 	QueryRowContext(ctx context.Context, q string, args ...any) *sql.Row
 }
 
-// applied are the checksums by version.
-func (m *migrator) applied(ctx context.Context, q querier) (map[int]string, error) {
+// applied are the migrations that the file has, by version.
+func (m *migrator) applied(ctx context.Context, q querier) (map[int]sqlfile.Migration, error) {
 	var n int
 	if err := q.QueryRowContext(ctx, m.text["HasTable"], "skald_migration").Scan(&n); err != nil || n == 0 {
 		return nil, err
@@ -170,19 +167,19 @@ func (m *migrator) applied(ctx context.Context, q querier) (map[int]string, erro
 	if err != nil {
 		return nil, err
 	}
-	list, err := collect(rows, func(scan func(...any) error) (one Migration, err error) {
-		err = scan(&one.Version, &one.Name, &one.Checksum)
+	list, err := collect(rows, func(scan func(...any) error) (one sqlfile.Migration, err error) {
+		err = scan(&one.Version, &one.Name, &one.Checksum, &one.Builds)
 		return one, err
 	})
-	have := map[int]string{}
+	have := map[int]sqlfile.Migration{}
 	for _, one := range list {
-		have[one.Version] = one.Checksum
+		have[one.Version] = one
 	}
 	return have, err
 }
 
 // apply applies one file, unless it was applied before.
-func (m *migrator) apply(ctx context.Context, one migration) (did bool, err error) {
+func (m *migrator) apply(ctx context.Context, one sqlfile.Migration) (did bool, err error) {
 	tx, err := m.db.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
@@ -197,18 +194,18 @@ func (m *migrator) apply(ctx context.Context, one migration) (did bool, err erro
 		return false, err
 	}
 	if was, ok := have[one.Version]; ok {
-		if was != one.Checksum {
+		if was.Checksum != one.Checksum {
 			return false, &ChangedError{m.file, one.Name}
 		}
 		return false, nil
 	}
-	text := strings.ReplaceAll(one.text, "/*source*/''", quote(m.wanted()))
+	text := strings.ReplaceAll(one.Text, "/*source*/''", quote(m.wanted()))
 	for _, q := range []string{m.text["CreateMigrations"], text} {
 		if _, err := tx.ExecContext(ctx, q); err != nil {
 			return false, err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, m.text["InsertMigration"], one.Version, one.Name, one.Checksum); err != nil {
+	if _, err := tx.ExecContext(ctx, m.text["InsertMigration"], one.Version, one.Name, one.Checksum, one.Builds); err != nil {
 		return false, err
 	}
 	if err := tx.Commit(); err != nil {
@@ -253,16 +250,15 @@ func (s *Store) Check(ctx context.Context) error {
 	if err != nil {
 		return failed("check", err)
 	}
+	if err := m.usable(have); err != nil {
+		return err
+	}
 	version := 0
 	for v := range have {
 		version = max(version, v)
 	}
-	if version < oldest || version > newest {
-		e := &store.SchemaError{Where: m.file, Have: version, Need: oldest, Last: newest, Remedy: "run: skald migrate --store sqlite:" + m.file}
-		if version > newest {
-			e.Remedy = "run a newer build"
-		}
-		return e
+	if version < oldest {
+		return &store.SchemaError{Where: m.file, Have: version, Need: oldest, Last: m.newest(), Remedy: "run: skald migrate --store sqlite:" + m.file}
 	}
 	return m.writable(ctx)
 }

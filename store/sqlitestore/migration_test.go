@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
 )
 
@@ -23,14 +24,14 @@ func TestMigrations(t *testing.T) {
 		t.Errorf("Tick without tables = %v", err)
 	}
 	pending, err := Pending(ctx, db)
-	if err != nil || len(pending) != newest || pending[0].Name != "001_tables.sql" {
+	if err != nil || len(pending) != steps(t) || pending[0].Name != "001_tables.sql" {
 		t.Errorf("Pending = %+v, %v", pending, err)
 	}
 	if n := count(t, db, "SELECT count(*) FROM sqlite_schema"); n != 0 {
 		t.Errorf("Pending made %d tables", n)
 	}
 	applied, err := Migrate(ctx, db, &MigrateOptions{Source: "/a"})
-	if err != nil || len(applied) != newest {
+	if err != nil || len(applied) != steps(t) {
 		t.Errorf("Migrate = %+v, %v", applied, err)
 	}
 	if err := s.Check(ctx); err != nil {
@@ -48,11 +49,29 @@ func TestMigrations(t *testing.T) {
 	if pending, err := Pending(ctx, db); err != nil || len(pending) != 0 {
 		t.Errorf("Pending = %+v, %v", pending, err)
 	}
+	// A later build has added something: this one, rolled back, goes on.
 	if _, err := db.Exec("INSERT INTO skald_migration (version, name, checksum) VALUES (99, '099_new.sql', '')"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Check(ctx); !errors.As(err, &schema) || schema.Have != 99 {
-		t.Errorf("Check of newer tables = %v", err)
+	if err := s.Check(ctx); err != nil {
+		t.Errorf("Check of tables that have more = %v", err)
+	}
+	if applied, err := Migrate(ctx, db, nil); err != nil || len(applied) != 0 {
+		t.Errorf("Migrate of tables that have more = %v, %v", applied, err)
+	}
+	// A later build has taken something away.
+	if _, err := db.Exec("UPDATE skald_migration SET builds = 98 WHERE version = 99"); err != nil {
+		t.Fatal(err)
+	}
+	_, migrate := Migrate(ctx, db, nil)
+	_, todo := Pending(ctx, db)
+	for name, err := range map[string]error{"check": s.Check(ctx), "migrate": migrate, "pending": todo} {
+		if !errors.As(err, &schema) || schema.Have != 99 || !strings.Contains(err.Error(), "run a newer build") {
+			t.Errorf("%s of tables that have less = %v", name, err)
+		}
+	}
+	if _, err := db.Exec("DELETE FROM skald_migration WHERE version = 99"); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := db.Exec("UPDATE skald_migration SET checksum = 'x' WHERE version = 1"); err != nil {
 		t.Fatal(err)
@@ -66,21 +85,28 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-func TestMigrationFiles(t *testing.T) {
-	files, err := migrationFiles(Migrations())
+// steps is how many migrations there are.
+func steps(t *testing.T) int {
+	t.Helper()
+	files, err := fs.Glob(Migrations(), "*.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return len(files)
+}
+
+func TestMigrationFiles(t *testing.T) {
+	files, err := sqlfile.Migrations(Migrations(), ".")
+	if err != nil || len(files) != steps(t) || files[0].Version != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
 	for i, f := range files {
-		if f.Version != i+1 {
-			t.Errorf("%s is number %d", f.Name, i+1)
-		}
-		if text, err := fs.ReadFile(Migrations(), f.Name); err != nil || string(text) != f.text {
-			t.Errorf("%s: %v", f.Name, err)
+		if i > 0 && f.Version <= files[i-1].Version {
+			t.Errorf("%s has a number that was given", f.Name)
 		}
 	}
-	if len(files) != newest {
-		t.Errorf("%d files, the newest version is %d", len(files), newest)
+	if last := files[len(files)-1].Version; oldest > last {
+		t.Errorf("this build needs version %d and has %d", oldest, last)
 	}
 }
 

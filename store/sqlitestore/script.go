@@ -14,7 +14,7 @@ func Script(path, source string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("script: %w", err)
 	}
-	files, err := migrationFiles(Migrations())
+	files, err := sqlfile.Migrations(migrations, "migration")
 	if err != nil {
 		return "", fmt.Errorf("script: %w", err)
 	}
@@ -26,9 +26,9 @@ func (m *migrator) script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "BEGIN IMMEDIATE;\n%s\n", closed(m.text["CreateMigrations"]))
 	for _, one := range m.files {
-		fmt.Fprintf(&b, "\n%s\n", closed(strings.ReplaceAll(one.text, "/*source*/''", quote(m.wanted()))))
-		fmt.Fprintf(&b, "INSERT INTO skald_migration (version, name, checksum) VALUES (%d, %s, %s);\n",
-			one.Version, quote(one.Name), quote(one.Checksum))
+		fmt.Fprintf(&b, "\n%s\n", closed(strings.ReplaceAll(one.Text, "/*source*/''", quote(m.wanted()))))
+		fmt.Fprintf(&b, "INSERT INTO skald_migration (version, name, checksum, builds) VALUES (%d, %s, %s, %d);\n",
+			one.Version, quote(one.Name), quote(one.Checksum), one.Builds)
 	}
 	return b.String() + "COMMIT;\n"
 }

@@ -10,6 +10,7 @@ CREATE TABLE IF NOT EXISTS /*schema*/skald_migration (
 	version  integer PRIMARY KEY,
 	name     text NOT NULL,
 	checksum text NOT NULL, -- SHA-256 of the file
+	builds   integer NOT NULL DEFAULT 0, -- the oldest version that a build must know to work on; 0: any
 	at       timestamptz NOT NULL DEFAULT now()
 );
 
@@ -17,10 +18,10 @@ CREATE TABLE IF NOT EXISTS /*schema*/skald_migration (
 SELECT to_regclass('/*schema*/skald_migration') IS NOT NULL;
 
 -- name: Applied
-SELECT version, name, checksum FROM /*schema*/skald_migration ORDER BY version;
+SELECT version, name, checksum, builds FROM /*schema*/skald_migration ORDER BY version;
 
 -- name: InsertMigration
-INSERT INTO /*schema*/skald_migration (version, name, checksum) VALUES ($1::integer, $2::text, $3::text);
+INSERT INTO /*schema*/skald_migration (version, name, checksum, builds) VALUES ($1::integer, $2::text, $3::text, $4::integer);
 
 -- name: Source
 SELECT value FROM /*schema*/skald_setting WHERE name = 'source';
@@ -29,7 +30,7 @@ SELECT value FROM /*schema*/skald_setting WHERE name = 'source';
 INSERT INTO /*schema*/skald_setting (name, value) VALUES ('source', $1::text);
 
 -- name: Version
-SELECT coalesce(max(version), 0) FROM /*schema*/skald_migration;
+SELECT coalesce(max(version), 0), coalesce(max(builds), 0) FROM /*schema*/skald_migration;
 
 -- name: MissingRight
 -- The first right that is missing, as "INSERT on skald_outbox", with the statement that gives it.

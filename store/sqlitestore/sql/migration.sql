@@ -3,6 +3,7 @@ CREATE TABLE IF NOT EXISTS skald_migration (
 	version  INTEGER PRIMARY KEY,
 	name     TEXT NOT NULL,
 	checksum TEXT NOT NULL, -- SHA-256 of the file
+	builds   INTEGER NOT NULL DEFAULT 0, -- the oldest version that a build must know to work on; 0: any
 	at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 ) STRICT;
 
@@ -10,10 +11,10 @@ CREATE TABLE IF NOT EXISTS skald_migration (
 SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1;
 
 -- name: Applied
-SELECT version, name, checksum FROM skald_migration ORDER BY version;
+SELECT version, name, checksum, builds FROM skald_migration ORDER BY version;
 
 -- name: InsertMigration
-INSERT INTO skald_migration (version, name, checksum) VALUES (?1, ?2, ?3);
+INSERT INTO skald_migration (version, name, checksum, builds) VALUES (?1, ?2, ?3, ?4);
 
 -- name: Source
 SELECT dflt_value FROM pragma_table_info('skald_outbox') WHERE name = 'source';

@@ -1,0 +1,59 @@
+package sqlfile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Migration is a file NNN_name.sql.
+type Migration struct {
+	Version  int
+	Name     string // of the file
+	Checksum string // SHA-256 of the file, in hexadecimal
+	Text     string
+	// Builds is the oldest version that a build must know to work on with the tables once this file was applied: 0,
+	// any, where it only adds. A file that takes something away says it in a line "-- builds from N".
+	Builds int
+}
+
+// Migrations reads the migrations in dir of files, in order.
+func Migrations(files fs.FS, dir string) ([]Migration, error) {
+	names, err := fs.Glob(files, path.Join(dir, "*.sql"))
+	if err != nil {
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+	var out []Migration
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, fmt.Errorf("read migrations: %w", err)
+		}
+		sum := sha256.Sum256(text)
+		one := Migration{Name: path.Base(name), Checksum: hex.EncodeToString(sum[:]), Text: string(text)}
+		number, _, _ := strings.Cut(one.Name, "_")
+		if one.Version, err = strconv.Atoi(number); err != nil {
+			return nil, fmt.Errorf("migration %s: its name begins with no number", one.Name)
+		}
+		if one.Builds, err = builds(one.Text); err != nil {
+			return nil, fmt.Errorf("migration %s: %w", one.Name, err)
+		}
+		out = append(out, one)
+	}
+	slices.SortFunc(out, func(a, b Migration) int { return a.Version - b.Version })
+	return out, nil
+}
+
+func builds(text string) (int, error) {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "-- builds from "); ok {
+			return strconv.Atoi(rest)
+		}
+	}
+	return 0, nil
+}
