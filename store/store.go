@@ -204,15 +204,22 @@ type Ask struct {
 	Owner string        // the instance's stable name
 	Life  string        // of this life of it, random: another life of the same name is taken over at once
 	TTL   time.Duration // how long it may be silent. Default 3 s
+	Wait  time.Duration // how long it counts among those who wait, if there is no lane for it. Default TTL
 	Free  []int         // lanes to give back now
 	Leave bool          // give all lanes back and be forgotten
+
+	// Look is a tick to be looked from, too: as Tick would, behind the lease and in the same round trip. nil: none.
+	Look *string
 }
 
 // Leased answers an Ask.
 type Leased struct {
 	Lanes []Lane // all that the owner holds now, those it held before and those it has just taken
 	Share int    // how many it should hold, so that every live relay has some; give back what is above
-	Lives int    // how many relays live
+	Lives int    // how many relays live and may hold lanes: at most as many as there are lanes
+
+	Waiting int    // how many others, or this one, wait because there are as many relays as lanes
+	Tip     string // what Tick answered, where Ask.Look was given
 }
 
 // A Window is the part of the outbox between two ticks.

@@ -20,6 +20,7 @@ type (
 	life struct {
 		id    string
 		until time.Time
+		waits bool // for a lane
 	}
 )
 
@@ -42,6 +43,9 @@ func (s *Store) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err
 		got = s.db.lease(ask)
 		return nil
 	})
+	if err == nil && ask.Look != nil {
+		got.Tip, err = s.Tick(ctx, *ask.Look)
+	}
 	return got, err
 }
 
@@ -50,10 +54,11 @@ func (d *database) lease(ask store.Ask) store.Leased {
 	maps.DeleteFunc(d.lives, func(owner string, l life) bool { return owner != ask.Owner && !l.until.After(now) })
 	if ask.Leave {
 		d.leave(ask)
-		return store.Leased{Lives: len(d.lives)}
+		return store.Leased{Lives: len(d.working())}
 	}
-	d.lives[ask.Owner] = life{ask.Life, now.Add(cmp.Or(ask.TTL, defaultTTL))}
-	got := store.Leased{Lives: len(d.lives), Share: d.share(ask.Owner)}
+	d.keep(ask, now)
+	working := d.working()
+	got := store.Leased{Lives: len(working), Share: share(len(d.lanes), working, ask.Owner), Waiting: len(d.lives) - len(working)}
 	for i := range d.lanes {
 		l := &d.lanes[i]
 		switch {
@@ -69,8 +74,7 @@ func (d *database) lease(ask store.Ask) store.Leased {
 	}
 	for i := range d.lanes {
 		l := &d.lanes[i]
-		_, alive := d.lives[l.owner]
-		if alive || len(got.Lanes) >= got.Share || slices.Contains(ask.Free, l.ID) {
+		if slices.Contains(working, l.owner) || len(got.Lanes) >= got.Share || slices.Contains(ask.Free, l.ID) {
 			continue
 		}
 		l.take(ask)
@@ -92,10 +96,36 @@ func (d *database) leave(ask store.Ask) {
 	}
 }
 
+// keep notes that a relay lives. It waits if others hold all lanes there are, or will.
+func (d *database) keep(ask store.Ask, now time.Time) {
+	delete(d.lives, ask.Owner)
+	waits := len(d.working()) >= len(d.lanes) &&
+		!slices.ContainsFunc(d.lanes, func(l laneRow) bool { return l.owner == ask.Owner })
+	ttl := cmp.Or(ask.TTL, defaultTTL)
+	if waits {
+		ttl = cmp.Or(ask.Wait, ttl)
+	}
+	d.lives[ask.Owner] = life{ask.Life, now.Add(ttl), waits}
+}
+
+// working are the relays that may hold lanes, sorted.
+func (d *database) working() (owners []string) {
+	for owner, l := range d.lives {
+		if !l.waits {
+			owners = append(owners, owner)
+		}
+	}
+	slices.Sort(owners)
+	return owners
+}
+
 // share deals the lanes out evenly: what is left over goes to the first owners by name.
-func (d *database) share(owner string) int {
-	rank := slices.Index(slices.Sorted(maps.Keys(d.lives)), owner)
-	n, rest := len(d.lanes)/len(d.lives), len(d.lanes)%len(d.lives)
+func share(lanes int, working []string, owner string) int {
+	rank := slices.Index(working, owner)
+	if rank < 0 {
+		return 0
+	}
+	n, rest := lanes/len(working), lanes%len(working)
 	if rank < rest {
 		n++
 	}

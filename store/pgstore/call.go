@@ -44,7 +44,20 @@ func (c *core) short(ctx context.Context, act string, calls ...call) error {
 	if c.err != nil {
 		return c.err
 	}
-	all := append([]call{c.session(defaultWait, defaultHandle)}, calls...)
+	return c.runShort(ctx, act, append([]call{c.session(defaultWait, defaultHandle)}, calls...))
+}
+
+// short2 runs two transactions, the second only if the first was committed, in one round trip where that can be.
+func (c *core) short2(ctx context.Context, act string, first, second []call) error {
+	if c.err != nil {
+		return c.err
+	}
+	all := append([]call{c.session(defaultWait, defaultHandle)}, first...)
+	all = append(all, call{sql: commit}, call{sql: begin}, c.session(defaultWait, defaultHandle))
+	return c.runShort(ctx, act, append(all, second...))
+}
+
+func (c *core) runShort(ctx context.Context, act string, all []call) error {
 	if err := c.runner.run(ctx, all...); err != nil {
 		return fmt.Errorf("%s: %w", act, c.explain(err))
 	}

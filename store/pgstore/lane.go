@@ -3,6 +3,7 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -22,7 +23,7 @@ func (c *core) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 		calls = append(calls, c.call("LeaveRelay", ask.Owner, ask.Life), c.call("LeaveLanes", ask.Owner, ask.Life))
 	} else {
 		ttl := cmp.Or(ask.TTL, defaultTTL)
-		calls = append(calls, c.call("KeepRelay", ask.Owner, ask.Life, ttl.Microseconds()))
+		calls = append(calls, c.call("KeepRelay", ask.Owner, ask.Life, ttl.Microseconds(), cmp.Or(ask.Wait, ttl).Microseconds()))
 		if len(free) > 0 {
 			calls = append(calls, c.call("FreeLanes", ask.Owner, free))
 		}
@@ -31,13 +32,30 @@ func (c *core) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	var got store.Leased
 	last := c.call("Lanes", ask.Owner, ask.Life)
 	last.scan = func(row scanner) error { return leased(row, &got) }
-	if err := c.short(ctx, "lease", append(calls, last)...); err != nil {
+	if err := c.leaseAndLook(ctx, append(calls, last), ask.Look, &got); err != nil {
 		return store.Leased{}, err
 	}
 	if ask.Leave {
 		got.Share = 0
 	}
 	return got, nil
+}
+
+// leaseAndLook looks in a transaction of its own: a tick's number must be drawn behind its snapshot, and a lease has
+// drawn one before.
+func (c *core) leaseAndLook(ctx context.Context, lease []call, from *string, got *store.Leased) error {
+	if from == nil {
+		return c.short(ctx, "lease", lease...)
+	}
+	l, err := c.look(*from)
+	if err != nil {
+		return fmt.Errorf("lease and tick: %w", err)
+	}
+	if err := c.short2(ctx, "lease and tick", lease, l.calls); err != nil {
+		return err
+	}
+	got.Tip, err = l.tip()
+	return err
 }
 
 // leased reads a row of Lanes.
@@ -52,7 +70,10 @@ func leased(row scanner, got *store.Leased) error {
 		return nil
 	}
 	lanes, place := l.First, int(l.Epoch)
-	got.Lives = l.Last
+	got.Lives, got.Waiting = l.Last, int(l.Cursor.Seq)
+	if l.Token != "" {
+		return nil // it waits: no share
+	}
 	got.Share = lanes / max(got.Lives, 1)
 	if place < lanes%max(got.Lives, 1) {
 		got.Share++ // what is left over goes to the first owners by name

@@ -35,22 +35,42 @@ func (t tick) String() string { return strconv.FormatInt(t.id, 10) + "-" + t.tok
 // Tick looks for rows that were committed after base: one round trip; idle it writes nothing and draws no number.
 // On a standby, whose snapshots are not ordered, the database refuses it, which is an outage.
 func (c *core) Tick(ctx context.Context, base string) (string, error) {
-	from, err := parseTick(base)
+	l, err := c.look(base)
 	if err != nil {
 		return "", fmt.Errorf("tick: %w", err)
 	}
-	next := tick{token: rand.Text()}
-	var there int
-	err = c.short(ctx, "tick", c.call("Walk"), c.call("Tick", from.id, from.token, next.token).into(&there, &next.id))
-	switch {
-	case err != nil:
+	if err := c.short(ctx, "tick", l.calls...); err != nil {
 		return "", err
-	case base != "" && there == 0:
-		return "", fmt.Errorf("tick: %w: tick %d is not there", store.ErrMoved, from.id)
-	case next.id == 0:
-		return base, nil
 	}
-	return next.String(), nil
+	return l.tip()
+}
+
+// A look is the calls of one Tick and what they answered.
+type look struct {
+	base       string
+	from, next tick
+	there      int
+	calls      []call
+}
+
+func (c *core) look(base string) (*look, error) {
+	from, err := parseTick(base)
+	if err != nil {
+		return nil, err
+	}
+	l := &look{base: base, from: from, next: tick{token: rand.Text()}}
+	l.calls = []call{c.call("Walk"), c.call("Tick", from.id, from.token, l.next.token).into(&l.there, &l.next.id)}
+	return l, nil
+}
+
+func (l *look) tip() (string, error) {
+	switch {
+	case l.base != "" && l.there == 0:
+		return "", fmt.Errorf("tick: %w: tick %d is not there", store.ErrMoved, l.from.id)
+	case l.next.id == 0:
+		return l.base, nil
+	}
+	return l.next.String(), nil
 }
 
 // Pull reads a page of a window: one round trip.

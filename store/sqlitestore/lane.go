@@ -19,6 +19,14 @@ type laneRow struct {
 
 // Lease takes, renews and gives back lanes. A lane belongs to a live relay, so a renewal writes one row.
 func (s *Store) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+	got, err := s.lease(ctx, ask)
+	if err == nil && ask.Look != nil {
+		got.Tip, err = s.Tick(ctx, *ask.Look)
+	}
+	return got, err
+}
+
+func (s *Store) lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	x, err := s.begin(ctx, s.wait, defaultHandle)
 	if err != nil {
 		return store.Leased{}, failed("lease", err)
@@ -44,8 +52,11 @@ func (x *session) lease(ctx context.Context, ask store.Ask) (got store.Leased, e
 		return x.leave(ctx, ask)
 	}
 	ttl := cmp.Or(ask.TTL, defaultTTL)
-	if _, err := x.exec(ctx, "KeepRelay", ask.Owner, ask.Life, ttl.Milliseconds()); err != nil {
+	if _, err := x.exec(ctx, "KeepRelay", ask.Owner, ask.Life, ttl.Milliseconds(), cmp.Or(ask.Wait, ttl).Milliseconds()); err != nil {
 		return got, fmt.Errorf("keep relay: %w", err)
+	}
+	if err := x.row(ctx, "Waiting").Scan(&got.Waiting); err != nil {
+		return got, fmt.Errorf("waiting relays: %w", err)
 	}
 	relays, err := x.relays(ctx)
 	if err != nil {
@@ -114,7 +125,7 @@ func (x *session) leave(ctx context.Context, ask store.Ask) (got store.Leased, e
 	return store.Leased{Lives: len(relays)}, err
 }
 
-// relays are the owners that live, sorted.
+// relays are the owners that live and may hold lanes, sorted.
 func (x *session) relays(ctx context.Context) (out []string, err error) {
 	rows, err := x.rows(ctx, "Relays")
 	if err != nil {
@@ -139,8 +150,12 @@ func (x *session) lanes(ctx context.Context) ([]laneRow, error) {
 
 // share deals the lanes out evenly: what is left over goes to the first owners by name.
 func share(lanes int, relays []string, owner string) int {
+	rank := slices.Index(relays, owner)
+	if rank < 0 {
+		return 0 // it waits
+	}
 	n, rest := lanes/len(relays), lanes%len(relays)
-	if slices.Index(relays, owner) < rest {
+	if rank < rest {
 		n++
 	}
 	return n

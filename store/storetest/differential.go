@@ -55,7 +55,8 @@ type op struct {
 	Effects []step
 	Commit  bool
 	Ask     store.Ask
-	Base    int // a tick; so is Tip
+	Look    bool // from Base
+	Base    int  // a tick; so is Tip
 	Tip     int
 	After   string // the id of a row
 	Limit   int
@@ -106,7 +107,13 @@ func (g *game) actions(rivals bool, do func(op)) map[string]func(*rapid.T) {
 		"unit":  func(*rapid.T) { do(g.unit()) },
 		"apply": func(*rapid.T) { do(op{Do: "apply", Effects: g.steps(1, 4)}) },
 		"seen":  func(*rapid.T) { do(op{Do: "seen", Marks: g.marks(0, 6)}) },
-		"lease": func(*rapid.T) { do(op{Do: "lease", Ask: g.ask()}) },
+		"lease": func(*rapid.T) {
+			o := op{Do: "lease", Ask: g.ask(), Base: g.tick("base"), Look: g.most("look")}
+			do(o)
+			if o.Look {
+				g.ticks++
+			}
+		},
 		"tick": func(*rapid.T) {
 			do(op{Do: "tick", Base: g.tick("base")})
 			g.ticks++

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -18,6 +19,8 @@ func laneTests[TTx any]() map[string]func(*suite[TTx]) {
 		"FairShare":       (*suite[TTx]).laneFairShare,
 		"Free":            (*suite[TTx]).laneFree,
 		"Leave":           (*suite[TTx]).laneLeave,
+		"Wait":            (*suite[TTx]).laneWait,
+		"Look":            (*suite[TTx]).laneLook,
 		"TakeOver":        (*suite[TTx]).laneTakeOver,
 		"NewLife":         (*suite[TTx]).laneNewLife,
 		"ManyAtOnce":      (*suite[TTx]).laneManyAtOnce,
@@ -104,7 +107,7 @@ func (s *suite[TTx]) settle(owners []string) map[string][]store.Lane {
 			if n := len(held[o].Lanes); n > held[o].Share && n > len(was.Lanes) {
 				s.Fatalf("a relay takes %d lanes, its share is %d", n, held[o].Share)
 			}
-			quiet = quiet && ask.Free == nil && len(held[o].Lanes) <= held[o].Share && slices.Equal(was.Lanes, held[o].Lanes) && held[o].Lives == len(owners)
+			quiet = quiet && ask.Free == nil && len(held[o].Lanes) <= held[o].Share && slices.Equal(was.Lanes, held[o].Lanes) && held[o].Lives == min(len(owners), lanes)
 		}
 		return quiet
 	})
@@ -194,6 +197,62 @@ func (s *suite[TTx]) advance(l store.Lane) store.Cursor {
 	p.Cursor, p.Incarnation = &c, new("b7")
 	s.apply(progress(p))
 	return c
+}
+
+// laneWait: with as many relays as lanes another waits, is counted apart, and is the one to follow whoever goes.
+func (s *suite[TTx]) laneWait() {
+	owners := make([]string, lanes)
+	for i := range owners {
+		owners[i] = fmt.Sprintf("relay-%02d", i)
+	}
+	s.settle(owners)
+	long := func(owner string) store.Leased {
+		return s.ask(s.d, store.Ask{Owner: owner, Life: "1", TTL: 500 * time.Millisecond, Wait: time.Hour})
+	}
+	for n, owner := range []string{"a", "z"} {
+		if got := long(owner); len(got.Lanes) != 0 || got.Share != 0 || got.Lives != lanes || got.Waiting != n+1 {
+			s.Fatalf("behind %d relays %q is told %+v", lanes, owner, got)
+		}
+	}
+	if got := s.ask(s.d, store.Ask{Owner: owners[0], Life: "1", TTL: time.Hour}); len(got.Lanes) != 1 || got.Share != 1 || got.Waiting != 2 {
+		s.Fatalf("beside two that wait one that works is told %+v", got)
+	}
+	s.ask(s.d, store.Ask{Owner: owners[3], Life: "1", Leave: true})
+	if got := long("z"); len(got.Lanes) != 1 || got.Share != 1 || got.Lives != lanes || got.Waiting != 1 {
+		s.Fatalf("the follower of one that left is told %+v", got)
+	}
+	// It is counted for its TTL now, not for as long as one that waits.
+	s.until("a silent follower has one itself", func() bool { return len(long("a").Lanes) == 1 })
+	s.until("those that wait are forgotten", func() bool {
+		s.ask(s.d, store.Ask{Owner: "b", Life: "1", TTL: time.Millisecond})
+		return s.ask(s.d, store.Ask{Owner: owners[0], Life: "1", TTL: time.Hour}).Waiting == 0
+	})
+}
+
+// laneLook: a lease that looks answers as Tick does.
+func (s *suite[TTx]) laneLook() {
+	look := func(from string) string {
+		s.Helper()
+		got := s.ask(s.d, store.Ask{Owner: "one", Life: "1", TTL: time.Hour, Look: &from})
+		if len(got.Lanes) != lanes {
+			s.Errorf("with a look there are %d lanes", len(got.Lanes))
+		}
+		return got.Tip
+	}
+	if tip := look(""); tip != "" {
+		s.Fatalf("in an empty outbox a look finds %q", tip)
+	}
+	s.say(message("a", 1))
+	one := look("")
+	if page, err := s.d.Pull(s.Context(), store.Window{Tip: one}, 10); err != nil || len(page.Rows) != 1 || !page.Done {
+		s.Fatalf("the window that a look opened has %+v, %v", page, err)
+	}
+	if again := look(one); again != one {
+		s.Fatalf("nothing was said since %q, and a look finds %q", one, again)
+	}
+	if _, err := s.d.Lease(s.Context(), store.Ask{Owner: "one", Life: "1", Look: new("99999-nobody")}); !errors.Is(err, store.ErrMoved) {
+		s.Errorf("a look from a tick that is not there: %v", err)
+	}
 }
 
 func (s *suite[TTx]) laneTakeOver() {

@@ -55,8 +55,7 @@ func (p *player[TTx]) play(o op) string {
 	case "seen":
 		return p.seen(ctx, o.Marks)
 	case "lease":
-		got, err := p.d.Lease(ctx, o.Ask)
-		return tell(err, got.Share, got.Lives, p.leased(got.Lanes))
+		return p.lease(ctx, o)
 	case "tick":
 		tip, err := p.d.Tick(ctx, p.ticks[o.Base])
 		p.ticks = append(p.ticks, tip)
@@ -74,6 +73,19 @@ func (p *player[TTx]) play(o op) string {
 		return p.retry(ctx, o)
 	}
 	return tell(nil, p.db.Count(p))
+}
+
+func (p *player[TTx]) lease(ctx context.Context, o op) string {
+	base := p.ticks[o.Base]
+	if o.Look {
+		o.Ask.Look = &base
+	}
+	got, err := p.d.Lease(ctx, o.Ask)
+	if o.Look {
+		p.ticks = append(p.ticks, got.Tip)
+		p.names[got.Tip] = len(p.rows)
+	}
+	return tell(err, got.Share, got.Lives, got.Waiting, p.leased(got.Lanes), got.Tip == base)
 }
 
 // tell is an answer; of an error its kind.

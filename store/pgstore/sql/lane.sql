@@ -6,8 +6,12 @@ SELECT FROM /*schema*/skald_setting WHERE name = 'lease' FOR UPDATE;
 DELETE FROM /*schema*/skald_relay WHERE until <= clock_timestamp() AND owner <> $1::text;
 
 -- name: KeepRelay
-INSERT INTO /*schema*/skald_relay AS r (owner, life, until) VALUES ($1::text, $2::text, clock_timestamp() + $3::bigint * interval '1 microsecond')
-ON CONFLICT (owner) DO UPDATE SET life = excluded.life, until = excluded.until;
+-- It waits if others hold all there is, or will.
+INSERT INTO /*schema*/skald_relay AS r (owner, life, until, waits)
+SELECT $1::text, $2::text, clock_timestamp() + CASE WHEN w.waits THEN $4::bigint ELSE $3::bigint END * interval '1 microsecond', w.waits
+FROM (SELECT (SELECT count(*) FROM /*schema*/skald_relay WHERE NOT waits AND owner <> $1::text) >= (SELECT count(*) FROM /*schema*/skald_lane)
+	AND NOT EXISTS (SELECT FROM /*schema*/skald_lane WHERE owner = $1::text) AS waits) AS w
+ON CONFLICT (owner) DO UPDATE SET life = excluded.life, until = excluded.until, waits = excluded.waits;
 
 -- name: LeaveRelay
 DELETE FROM /*schema*/skald_relay WHERE owner = $1::text AND life = $2::text;
@@ -23,9 +27,10 @@ WHERE owner = $1::text AND id = ANY ($2::integer[]);
 -- name: TakeLanes
 -- All of an earlier life of the owner, then free ones up to its share; not those that it gives back.
 WITH live AS MATERIALIZED (
-	SELECT owner, life, row_number() OVER (ORDER BY owner COLLATE "C") - 1 AS place FROM /*schema*/skald_relay WHERE until > clock_timestamp()
+	SELECT owner, life, row_number() OVER (ORDER BY owner COLLATE "C") - 1 AS place
+	FROM /*schema*/skald_relay WHERE until > clock_timestamp() AND NOT waits
 ), room AS MATERIALIZED (
-	SELECT l.lanes / r.lives + CASE WHEN (SELECT place FROM live WHERE owner = $1::text) < l.lanes % r.lives THEN 1 ELSE 0 END - l.mine AS n
+	SELECT coalesce((SELECT l.lanes / r.lives + CASE WHEN place < l.lanes % r.lives THEN 1 ELSE 0 END - l.mine FROM live WHERE owner = $1::text), 0) AS n
 	FROM (SELECT count(*) AS lanes, count(*) FILTER (WHERE owner = $1::text) AS mine FROM /*schema*/skald_lane) AS l,
 		(SELECT greatest(count(*), 1) AS lives FROM live) AS r
 )
@@ -37,11 +42,12 @@ WHERE owner = $1::text AND life <> $2::text OR id = ANY (ARRAY(
 	LIMIT (SELECT greatest(n, 0) FROM room)));
 
 -- name: Lanes
--- First, as lane -1, how many lanes there are, how many relays live and how many of them come before the owner; then
--- the lanes that the owner holds.
-SELECT -1, (SELECT count(*) FROM /*schema*/skald_lane)::integer,
-	(SELECT count(*) FROM /*schema*/skald_relay WHERE until > clock_timestamp())::integer,
-	(SELECT count(*) FROM /*schema*/skald_relay WHERE until > clock_timestamp() AND owner COLLATE "C" < $1::text), '', '', '', 0::bigint, ''
+-- First, as lane -1, how many lanes there are, how many relays live, how many of them come before the owner, and how
+-- many wait; 'waits' if the owner does. Then the lanes that the owner holds.
+SELECT -1, (SELECT count(*) FROM /*schema*/skald_lane)::integer, count(*) FILTER (WHERE NOT waits)::integer,
+	count(*) FILTER (WHERE NOT waits AND owner COLLATE "C" < $1::text), coalesce(max('waits') FILTER (WHERE waits AND owner = $1::text), ''),
+	'', '', count(*) FILTER (WHERE waits), ''
+FROM /*schema*/skald_relay WHERE until > clock_timestamp()
 UNION ALL
 SELECT id, first_bucket, last_bucket, epoch, token, base, tip, seq, incarnation
 FROM /*schema*/skald_lane WHERE owner = $1::text AND life = $2::text

@@ -2,14 +2,22 @@
 DELETE FROM skald_relay WHERE until <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND owner <> ?1;
 
 -- name: KeepRelay
-INSERT INTO skald_relay (owner, life, until) VALUES (?1, ?2, CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?3)
-ON CONFLICT (owner) DO UPDATE SET life = excluded.life, until = excluded.until;
+-- It waits if others hold all there is, or will.
+INSERT INTO skald_relay (owner, life, until, waits)
+SELECT ?1, ?2, CAST(unixepoch('subsec') * 1000 AS INTEGER) + CASE WHEN w.waits THEN ?4 ELSE ?3 END, w.waits
+FROM (SELECT (SELECT count(*) FROM skald_relay WHERE NOT waits AND owner <> ?1) >= (SELECT count(*) FROM skald_lane)
+	AND NOT EXISTS (SELECT 1 FROM skald_lane WHERE owner = ?1) AS waits) AS w
+WHERE true
+ON CONFLICT (owner) DO UPDATE SET life = excluded.life, until = excluded.until, waits = excluded.waits;
 
 -- name: LeaveRelay
 DELETE FROM skald_relay WHERE owner = ?1 AND life = ?2;
 
 -- name: Relays
-SELECT owner FROM skald_relay ORDER BY owner;
+SELECT owner FROM skald_relay WHERE NOT waits ORDER BY owner;
+
+-- name: Waiting
+SELECT count(*) FROM skald_relay WHERE waits;
 
 -- name: LeaveLanes
 UPDATE skald_lane SET owner = NULL, life = NULL WHERE owner = ?1 AND life = ?2;
