@@ -3,27 +3,48 @@ package need
 
 import (
 	"os"
+	"strings"
 	"testing"
 )
 
 // Postgres is the URL of a PostgreSQL server on which the test may make databases.
 func Postgres(t testing.TB) string {
 	t.Helper()
-	return from(t, "SKALD_TEST_POSTGRES", "PostgreSQL")
+	return from(t, "SKALD_TEST_POSTGRES", "PostgreSQL", "")
+}
+
+// newest is the version that must be there where servers are required; those between are tested where they are given.
+const newest = "18"
+
+// PostgresVersion is the URL of a PostgreSQL server of that major version, as Postgres.
+func PostgresVersion(t testing.TB, major string) string {
+	t.Helper()
+	if major != newest && os.Getenv("SKALD_TEST_POSTGRES_"+major) == "" {
+		t.Skipf("PostgreSQL %s: run scripts/services up postgres%s, or set SKALD_TEST_POSTGRES_%s", major, major, major)
+	}
+	return from(t, "SKALD_TEST_POSTGRES_"+major, "PostgreSQL "+major, "postgres"+major)
+}
+
+// PgBouncer is the URL of a pooler in transaction mode, in front of the server of Postgres.
+func PgBouncer(t testing.TB) string {
+	t.Helper()
+	Postgres(t)
+	return from(t, "SKALD_TEST_PGBOUNCER", "PgBouncer", "pgbouncer")
 }
 
 // Kafka is the host:port of an Apache Kafka broker on which the test may make topics.
 func Kafka(t testing.TB) string {
 	t.Helper()
-	return from(t, "SKALD_TEST_KAFKA", "Kafka")
+	return from(t, "SKALD_TEST_KAFKA", "Kafka", "")
 }
 
-func from(t testing.TB, name, server string) string {
+// from reads a variable; up is what scripts/services has to be asked for by name.
+func from(t testing.TB, name, server, up string) string {
 	t.Helper()
 	if at := os.Getenv(name); at != "" {
 		return at
 	}
-	why := "needs a real " + server + ": run scripts/services up and eval \"$(scripts/services env)\", or set " + name
+	why := "needs a real " + server + ": run scripts/services " + strings.TrimSpace("up "+up) + " and eval \"$(scripts/services env)\", or set " + name
 	if os.Getenv("SKALD_TEST_REQUIRE") == "1" {
 		t.Fatal(why)
 	}

@@ -6,7 +6,14 @@ die() { say "services: $*"; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 is_root() { [ "$(id -u)" = 0 ]; }
 
-variable() { case $1 in postgres) echo SKALD_TEST_POSTGRES ;; kafka) echo SKALD_TEST_KAFKA ;; esac; }
+variable() { # variable NAME: what tests read
+  case $1 in
+    postgres) echo SKALD_TEST_POSTGRES ;;
+    postgres*) echo "SKALD_TEST_POSTGRES_${1#postgres}" ;;
+    pgbouncer) echo SKALD_TEST_PGBOUNCER ;;
+    kafka) echo SKALD_TEST_KAFKA ;;
+  esac
+}
 address_given() { local v; v=$(variable "$1"); printf '%s' "${!v:-}"; }
 
 # A variable that names our own server, left from an earlier `env`, is not a server from elsewhere.
@@ -16,7 +23,7 @@ address() {
   local port
   port=$(port_of "$1")
   case $1 in
-    postgres) printf 'postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable' "$port" ;;
+    postgres* | pgbouncer) printf 'postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable' "$port" ;;
     kafka) printf '127.0.0.1:%s' "$port" ;;
   esac
 }

@@ -26,6 +26,13 @@ func (e *SourceError) Error() string {
 // lostGuard is what skald_guard raises.
 const lostGuard = "SK001"
 
+// What a session answers that has been given to somebody else in between: a statement that was prepared is not there,
+// one that was not is.
+const (
+	unknownStatement = "26000"
+	doubledStatement = "42P05"
+)
+
 // state is the SQLSTATE of err, "" if it has none.
 func state(err error) string {
 	var s interface{ SQLState() string }
@@ -55,6 +62,8 @@ func Outage(err error) bool {
 		return true // serialisation, deadlock, lock, cancelled, idle or long transaction ended
 	case code == "25006", code == "58030":
 		return true // a standby, or read-only for now; an I/O error
+	case code == unknownStatement, code == doubledStatement:
+		return true // no message's fault, and another session may do
 	case code == "28000", code == "28P01", code == "3D000":
 		return false
 	}
@@ -92,6 +101,9 @@ func (c *core) explain(err error) error {
 		if strings.Contains(err.Error(), "skald_") || state(err) == "3F000" {
 			return c.schemaError(0)
 		}
+	case unknownStatement, doubledStatement:
+		return fmt.Errorf("%w: a pooler in transaction mode lost a named statement: add default_query_exec_mode=cache_describe to the URL, "+
+			"or use PgBouncer 1.21 or later with max_prepared_statements above 0", err)
 	case "42501":
 		return &store.RightError{What: refused(err), Remedy: "run: skald migrate --check, which names the GRANT", Err: err}
 	}

@@ -1,4 +1,4 @@
-// Package pgstore keeps outbox, marks, lanes and entities in PostgreSQL 13 or newer: the store seam over a pgx
+// Package pgstore keeps outbox, marks, lanes and entities in PostgreSQL 15 or newer: the store seam over a pgx
 // pool (New) or database/sql (NewSQL).
 //
 // Every intake and every outflow is one pipeline: a message costs two round trips beside the handler's own, a

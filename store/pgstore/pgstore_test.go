@@ -21,12 +21,18 @@ var schemas atomic.Int64
 // A bed is a schema of a test's own, with the tables.
 type bed struct {
 	url, schema string
+	through     string        // the URL of a pooler that drivers go through; "": none
 	pool        *pgxpool.Pool // beside the driver
 }
 
 func newBed(t testing.TB) *bed {
 	t.Helper()
-	b := bare(t)
+	return newBedAt(t, need.Postgres(t))
+}
+
+func newBedAt(t testing.TB, url string) *bed {
+	t.Helper()
+	b := bareAt(t, url)
 	if _, err := Migrate(context.Background(), b.pool, &MigrateOptions{Schema: b.schema, Source: storetest.Source}); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +43,12 @@ func newBed(t testing.TB) *bed {
 // bare is a bed without tables.
 func bare(t testing.TB) *bed {
 	t.Helper()
-	b := &bed{url: need.Postgres(t), schema: fmt.Sprintf("skald test %d %d", time.Now().UnixNano(), schemas.Add(1))}
+	return bareAt(t, need.Postgres(t))
+}
+
+func bareAt(t testing.TB, url string) *bed {
+	t.Helper()
+	b := &bed{url: url, schema: fmt.Sprintf("skald test %d %d", time.Now().UnixNano(), schemas.Add(1))}
 	b.pool = b.connect(t, pgx.QueryExecModeCacheStatement)
 	t.Cleanup(func() {
 		b.end(t)
@@ -58,7 +69,11 @@ func (b *bed) q(sql string) string {
 
 func (b *bed) connect(t testing.TB, mode pgx.QueryExecMode) *pgxpool.Pool {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(b.url)
+	url := b.url
+	if b.pool != nil && b.through != "" {
+		url = b.through
+	}
+	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +189,11 @@ func (b *bed) clear(t testing.TB) {
 // end ends what drivers left open.
 func (b *bed) end(t testing.TB) {
 	t.Helper()
-	b.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1`, b.name())
+	idle := ""
+	if b.through != "" {
+		idle = " AND state <> 'idle'" // those are the pooler's
+	}
+	b.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1`+idle, b.name())
 }
 
 func TestConformance(t *testing.T) {
@@ -182,17 +201,21 @@ func TestConformance(t *testing.T) {
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
 		pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(strings.ReplaceAll(mode.String(), " ", "_"), func(t *testing.T) {
-			b := newBed(t)
-			storetest.Run(t, storetest.Harness[pgx.Tx]{
-				Open: func(t testing.TB) storetest.Database[pgx.Tx] {
-					b.clear(t)
-					return seat{b, mode}
-				},
-				Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Poison: func(tx pgx.Tx) error {
-					_, err := tx.Exec(context.Background(), "SELECT 1/0")
-					return err
-				}},
-			})
+			conforms(t, newBed(t), mode)
 		})
 	}
+}
+
+func conforms(t *testing.T, b *bed, mode pgx.QueryExecMode) {
+	t.Helper()
+	storetest.Run(t, storetest.Harness[pgx.Tx]{
+		Open: func(t testing.TB) storetest.Database[pgx.Tx] {
+			b.clear(t)
+			return seat{b, mode}
+		},
+		Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Poison: func(tx pgx.Tx) error {
+			_, err := tx.Exec(context.Background(), "SELECT 1/0")
+			return err
+		}},
+	})
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/storetest"
 )
@@ -17,12 +16,13 @@ import (
 // sqlSeat is what storetest asks of a database, by database/sql.
 type sqlSeat struct {
 	*bed
-	db *sql.DB // beside the driver
+	db   *sql.DB // beside the driver
+	mode pgx.QueryExecMode
 }
 
 func (b sqlSeat) Driver(t testing.TB) store.Driver[*sql.Tx] {
 	t.Helper()
-	pool := b.connect(t, pgx.QueryExecModeCacheStatement)
+	pool := b.connect(t, b.mode)
 	t.Cleanup(func() { go pool.Close() })
 	return NewSQL(stdlib.OpenDBFromPool(pool), &Options{Schema: b.schema})
 }
@@ -45,12 +45,15 @@ func (b sqlSeat) Put(tx *sql.Tx, key, value string) error {
 }
 
 func TestConformanceSQL(t *testing.T) {
-	need.Postgres(t)
-	b := newBed(t)
+	conformsSQL(t, newBed(t), pgx.QueryExecModeCacheStatement)
+}
+
+func conformsSQL(t *testing.T, b *bed, mode pgx.QueryExecMode) {
+	t.Helper()
 	storetest.Run(t, storetest.Harness[*sql.Tx]{
 		Open: func(t testing.TB) storetest.Database[*sql.Tx] {
 			b.clear(t)
-			return sqlSeat{b, stdlib.OpenDBFromPool(b.pool)}
+			return sqlSeat{b, stdlib.OpenDBFromPool(b.pool), mode}
 		},
 		Can: storetest.Can[*sql.Tx]{Rivals: true, Limits: true, Poison: func(tx *sql.Tx) error {
 			_, err := tx.Exec("SELECT 1/0")

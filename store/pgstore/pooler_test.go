@@ -1,0 +1,95 @@
+package pgstore
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/store"
+)
+
+// through is a bed whose drivers go through PgBouncer in transaction mode.
+func through(t testing.TB) *bed {
+	t.Helper()
+	at := need.PgBouncer(t)
+	b := newBed(t)
+	b.through = at
+	return b
+}
+
+func TestConformanceThroughPgBouncer(t *testing.T) {
+	need.PgBouncer(t)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		t.Run(mode.String(), func(t *testing.T) { conforms(t, through(t), mode) })
+	}
+	t.Run("database/sql", func(t *testing.T) { conformsSQL(t, through(t), pgx.QueryExecModeCacheDescribe) })
+}
+
+// A pooler that does not know of named statements gives a session to one that has not prepared them, or has others'.
+func TestLostNamedStatementNamesTheRemedy(t *testing.T) {
+	b := through(t)
+	if got := bouncer(t, b.through, "SHOW VERSION")[0]; !strings.HasPrefix(got, "PgBouncer 1.1") {
+		t.Skipf("%s knows named statements", got)
+	}
+	ctx := context.Background()
+	var lost int
+	for range 20 {
+		a, c := b.storeIn(t, pgx.QueryExecModeCacheStatement), b.storeIn(t, pgx.QueryExecModeCacheStatement)
+		for _, s := range []*Store{a, c, a, c} {
+			u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{aMark()}})
+			if err == nil {
+				_, err = u.Rollback(ctx)
+			}
+			if err == nil {
+				continue
+			}
+			lost++
+			if code := state(err); code != unknownStatement && code != doubledStatement {
+				t.Fatalf("another error: %v", err)
+			}
+			if !strings.Contains(err.Error(), "default_query_exec_mode=cache_describe") || !s.Outage(err) {
+				t.Fatalf("outage %t, without its remedy: %v", s.Outage(err), err)
+			}
+		}
+	}
+	if lost == 0 {
+		t.Error("no statement was lost: the pooler is none in transaction mode")
+	}
+}
+
+// bouncer asks the console of PgBouncer.
+func bouncer(t testing.TB, at, sql string) []string {
+	t.Helper()
+	config, err := pgx.ParseConfig(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Database, config.DefaultQueryExecMode = "pgbouncer", pgx.QueryExecModeSimpleProtocol
+	conn, err := pgx.ConnectConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	rows, err := conn.Query(context.Background(), sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(out) == 0 {
+		t.Fatalf("%s: %v, %v", sql, out, err)
+	}
+	return out
+}
+
+// The server of all other tests is the oldest that is supported.
+func TestConformanceOnOtherVersions(t *testing.T) {
+	for _, major := range []string{"16", "17", "18"} {
+		t.Run(major, func(t *testing.T) {
+			conforms(t, newBedAt(t, need.PostgresVersion(t, major)), pgx.QueryExecModeCacheStatement)
+		})
+	}
+}
