@@ -44,10 +44,15 @@ func from(t testing.TB, name, server, up string) string {
 	if at := os.Getenv(name); at != "" {
 		return at
 	}
-	why := "needs a real " + server + ": run scripts/services " + strings.TrimSpace("up "+up) + " and eval \"$(scripts/services env)\", or set " + name
+	without(t, "needs a real "+server+": run scripts/services "+strings.TrimSpace("up "+up)+" and eval \"$(scripts/services env)\", or set "+name)
+	return ""
+}
+
+// without skips the test and says why; where everything is required, it fails it.
+func without(t testing.TB, why string) {
+	t.Helper()
 	if os.Getenv("SKALD_TEST_REQUIRE") == "1" {
 		t.Fatal(why)
 	}
 	t.Skip(why)
-	return ""
 }

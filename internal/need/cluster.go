@@ -1,0 +1,227 @@
+package need
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A Cluster is a private PostgreSQL cluster, in a folder of its own, made of the installed programs. It is stopped and
+// removed with the test.
+type Cluster struct {
+	t    testing.TB
+	bin  string
+	root string              // everything of it lies here
+	as   *syscall.Credential // PostgreSQL refuses to run as root; nil: as we are
+	Data string
+	Port int
+}
+
+// NewCluster makes and starts a cluster that trusts whoever comes over 127.0.0.1. Each setting is a line of
+// postgresql.conf.
+func NewCluster(t testing.TB, settings ...string) *Cluster {
+	t.Helper()
+	c := emptyCluster(t)
+	c.Do("initdb", "-D", c.Data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	c.Set(append([]string{"max_connections = 60", "shared_buffers = 16MB"}, settings...)...)
+	c.Start()
+	return c
+}
+
+// emptyCluster is a cluster without data.
+func emptyCluster(t testing.TB) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, bin: programs(t)}
+	var err error
+	if c.root, err = os.MkdirTemp("", "skald-pg-"); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		c.as = owner(t)
+		if err := os.Chown(c.root, int(c.as.Uid), int(c.as.Gid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Data, c.Port = filepath.Join(c.root, "data"), freePort(t)
+	t.Cleanup(func() {
+		c.Stop("immediate")
+		_ = os.RemoveAll(c.root)
+	})
+	return c
+}
+
+// programs is the folder of PostgreSQL's programs: beside the initdb in PATH, else the newest of the system's.
+func programs(t testing.TB) string {
+	t.Helper()
+	if at, err := exec.LookPath("initdb"); err == nil {
+		if real, err := filepath.EvalSymlinks(at); err == nil { // the others may not be linked
+			return filepath.Dir(real)
+		}
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if len(found) > 0 {
+		return filepath.Dir(slices.Max(found))
+	}
+	without(t, "needs PostgreSQL's programs to start a cluster of its own: put the folder of initdb into PATH")
+	return ""
+}
+
+// owner is whom a cluster of root's belongs to.
+func owner(t testing.TB) *syscall.Credential {
+	t.Helper()
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, _ := strconv.Atoi(u.Uid)
+		gid, _ := strconv.Atoi(u.Gid)
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	}
+	without(t, "needs a user to run PostgreSQL as: it refuses to run as root")
+	return nil
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// Do runs one of PostgreSQL's programs and returns what it said.
+func (c *Cluster) Do(name string, args ...string) string {
+	c.t.Helper()
+	out, err := c.try(name, args...)
+	if err != nil {
+		log, _ := os.ReadFile(filepath.Join(c.root, "log"))
+		c.t.Fatalf("%s %s: %v\n%s\n%s", name, strings.Join(args, " "), err, out, log)
+	}
+	return out
+}
+
+func (c *Cluster) try(name string, args ...string) (string, error) {
+	cmd := exec.Command(filepath.Join(c.bin, name), args...)
+	cmd.Dir = c.root
+	cmd.Env = append(os.Environ(), "PGHOST=127.0.0.1", "PGUSER=postgres", "PGPORT="+strconv.Itoa(c.Port), "LC_ALL=C")
+	if c.as != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as}
+	}
+	// Not a pipe: a server that was started would hold it open.
+	out, err := os.CreateTemp(c.root, "out-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = errors.Join(out.Close(), os.Remove(out.Name())) }()
+	cmd.Stdout, cmd.Stderr = out, out
+	err = cmd.Run()
+	said, _ := os.ReadFile(out.Name())
+	return string(bytes.TrimSpace(said)), err
+}
+
+// Set adds lines to postgresql.conf; Start has them read.
+func (c *Cluster) Set(lines ...string) {
+	c.t.Helper()
+	f, err := os.OpenFile(filepath.Join(c.Data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = f.WriteString("\n" + strings.Join(lines, "\n") + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Start starts the server and waits until it answers.
+func (c *Cluster) Start() {
+	c.t.Helper()
+	c.Do("pg_ctl", "start", "-w", "-t", "120", "-D", c.Data, "-l", filepath.Join(c.root, "log"),
+		"-o", fmt.Sprintf("-p %d -c listen_addresses=127.0.0.1 -c unix_socket_directories=''", c.Port))
+}
+
+// Stop ends the server, if it runs: "fast", or "immediate" as a crash would.
+func (c *Cluster) Stop(mode string) {
+	_, _ = c.try("pg_ctl", "stop", "-w", "-m", mode, "-D", c.Data)
+}
+
+// URL is that of a database.
+func (c *Cluster) URL(database string) string {
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", c.Port, database)
+}
+
+// SQL runs statements in a database with psql, each for itself, and returns what it printed, unaligned.
+func (c *Cluster) SQL(database string, statements ...string) string {
+	c.t.Helper()
+	args := []string{"-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", database}
+	for _, s := range statements {
+		args = append(args, "-c", s)
+	}
+	return c.Do("psql", args...)
+}
+
+// Copy is a cluster with this one's files as they are now. This one must be stopped. It is not started yet.
+func (c *Cluster) Copy() *Cluster {
+	c.t.Helper()
+	to := emptyCluster(c.t)
+	c.run("cp", "-a", c.Data, to.Data)
+	return to
+}
+
+// Restore gives this cluster back the files of another. Both must be stopped.
+func (c *Cluster) Restore(from *Cluster) {
+	c.t.Helper()
+	if err := os.RemoveAll(c.Data); err != nil {
+		c.t.Fatal(err)
+	}
+	c.run("cp", "-a", from.Data, c.Data)
+}
+
+func (c *Cluster) run(name string, args ...string) {
+	c.t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		c.t.Fatalf("%s: %v: %s", name, err, out)
+	}
+}
+
+// Standby is a streaming standby of this cluster, started.
+func (c *Cluster) Standby() *Cluster {
+	c.t.Helper()
+	to := emptyCluster(c.t)
+	c.Do("pg_basebackup", "-D", to.Data, "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	to.Start()
+	return to
+}
+
+// Promote makes a primary of a standby.
+func (c *Cluster) Promote() {
+	c.t.Helper()
+	c.Do("pg_ctl", "promote", "-w", "-t", "120", "-D", c.Data)
+}
+
+// Dump writes a database into a file and returns its path; another cluster may read it with Load.
+func (c *Cluster) Dump(database string, args ...string) string {
+	c.t.Helper()
+	path := filepath.Join(c.root, database+".sql")
+	c.Do("pg_dump", append([]string{"-d", database, "-f", path}, args...)...)
+	return path
+}
+
+// Load makes a database of what Dump wrote.
+func (c *Cluster) Load(database, path string) {
+	c.t.Helper()
+	c.SQL("postgres", `CREATE DATABASE "`+database+`" TEMPLATE template0 ENCODING 'UTF8'`)
+	c.Do("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", database, "-f", path)
+}
