@@ -52,10 +52,15 @@ type attack struct {
 
 func newAttack(t *testing.T) *attack {
 	t.Helper()
+	return newAttackAt(t, need.Postgres(t))
+}
+
+func newAttackAt(t *testing.T, url string) *attack {
+	t.Helper()
 	ctx := context.Background()
 	a := &attack{t: t, schema: "attack_" + strings.ToLower(rand.Text()[:10])}
 	a.topic, a.carry = a.schema, a.suffer
-	cfg, err := pgxpool.ParseConfig(need.Postgres(t))
+	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,8 +347,16 @@ func (a *attack) finish(h *heard, sub broker.Subscription) error {
 // Hot keys, writers that draw their numbers early and commit late, one transaction open throughout, relays that are
 // stopped, killed, and paused in the midst of a batch for longer than their leases: nothing is lost, and the first
 // deliveries of each key come in the order of the commits.
-func TestAttackOnOrder(t *testing.T) {
-	a := newAttack(t)
+func TestAttackOnOrder(t *testing.T) { attackOnOrder(t, newAttack(t)) }
+
+// A session is another's as soon as a transaction is over.
+func TestAttackOnOrderThroughPgBouncer(t *testing.T) {
+	at := need.PgBouncer(t)
+	attackOnOrder(t, newAttackAt(t, at+"&default_query_exec_mode=cache_describe"))
+}
+
+func attackOnOrder(t *testing.T, a *attack) {
+	t.Helper()
 	bus := membroker.New(nil)
 	if err := bus.MakeTopics(t.Context(), 4, a.topic); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func PostgresVersion(t testing.TB, major string) string {
 	return from(t, "SKALD_TEST_POSTGRES_"+major, "PostgreSQL "+major, "postgres"+major)
 }
 
-// PgBouncer is the URL of a pooler in transaction mode, in front of the server of Postgres.
+// PgBouncer is the URL, with a query, of a pooler in transaction mode, in front of the server of Postgres.
 func PgBouncer(t testing.TB) string {
 	t.Helper()
 	Postgres(t)

@@ -175,8 +175,13 @@ func TestEveryMergeOfTwoWriters(t *testing.T) {
 // Writers of hot keys that draw their transaction id early, hold it, lock late and commit late; one transaction
 // with rows is open throughout; readers turn all the time.
 func TestAdversarialWriters(t *testing.T) {
-	b := newBed(t)
-	s := b.store(t)
+	t.Run("cache_statement", func(t *testing.T) { adversarialWriters(t, newBed(t), pgx.QueryExecModeCacheStatement) })
+	t.Run("pgbouncer", func(t *testing.T) { adversarialWriters(t, through(t), pgx.QueryExecModeCacheDescribe) })
+}
+
+func adversarialWriters(t *testing.T, b *bed, mode pgx.QueryExecMode) {
+	t.Helper()
+	s := b.storeIn(t, mode)
 	ctx := context.Background()
 	b.exec(t, `CREATE TABLE {hot} (key text PRIMARY KEY, n integer NOT NULL)`)
 	b.exec(t, `INSERT INTO {hot} SELECT 'k' || g, 0 FROM generate_series(0, 4) AS g`)
@@ -189,7 +194,7 @@ func TestAdversarialWriters(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	writers, pool := sync.WaitGroup{}, b.connect(t, pgx.QueryExecModeCacheStatement)
+	writers, pool := sync.WaitGroup{}, b.connect(t, mode)
 	defer func() { go pool.Close() }()
 	until := time.Now().Add(3 * time.Second)
 	for range 8 {

@@ -18,9 +18,10 @@ import (
 )
 
 var (
-	killFor  = flag.Duration("kill.for", 20*time.Second, "how long things go wrong")
-	killSeed = flag.Uint64("kill.seed", 0, "of what goes wrong, and when; 0: another each time")
-	killRate = flag.Int("kill.rate", 15, "orders placed a second meanwhile")
+	killFor    = flag.Duration("kill.for", 20*time.Second, "how long things go wrong")
+	killSeed   = flag.Uint64("kill.seed", 0, "of what goes wrong, and when; 0: another each time")
+	killPooler = flag.Bool("kill.pgbouncer", false, "the shop goes through PgBouncer in transaction mode, which crashes too")
+	killRate   = flag.Int("kill.rate", 15, "orders placed a second meanwhile")
 )
 
 // moves is how long the work of a dead or paused instance may stand still.

@@ -30,6 +30,8 @@ type world struct {
 	bin       string
 	postgres  string // the servers' addresses
 	kafka     string
+	store     string // what the shop connects to: postgres, or PgBouncer in front of it
+	poolers   int    // how often PgBouncer was to crash
 	instances []*instance
 	began     time.Time
 	mu        sync.Mutex
@@ -81,6 +83,11 @@ func moduleRoot() (string, error) {
 func (w *world) crash(ctx context.Context, name string) error {
 	w.script.Lock()
 	defer w.script.Unlock()
+	if name == "postgres" && w.store != w.postgres {
+		if w.poolers++; w.poolers%2 == 1 {
+			name = "pgbouncer"
+		}
+	}
 	w.tell("crash %s", name)
 	_, err := w.services(ctx, "restart", name)
 	w.tell("%s is there again", name)
@@ -106,7 +113,11 @@ func (w *world) services(ctx context.Context, args ...string) (string, error) {
 
 func (w *world) startServers() {
 	w.t.Helper()
-	_, err := w.services(w.t.Context(), "up")
+	names := []string{"up", "postgres", "kafka"}
+	if *killPooler {
+		names = append(names, "pgbouncer")
+	}
+	_, err := w.services(w.t.Context(), names...)
 	var env string
 	if err == nil {
 		env, err = w.services(w.t.Context(), "env")
@@ -122,12 +133,17 @@ func (w *world) startServers() {
 		switch value = strings.Trim(value, "'"); name {
 		case "SKALD_TEST_POSTGRES":
 			w.postgres = value
+		case "SKALD_TEST_PGBOUNCER":
+			w.store = value
 		case "SKALD_TEST_KAFKA":
 			w.kafka = value
 		}
 	}
-	if w.postgres == "" || w.kafka == "" {
+	if w.postgres == "" || w.kafka == "" || *killPooler && w.store == "" {
 		w.t.Fatalf("scripts/services env printed no addresses: %s", env)
+	}
+	if w.store == "" {
+		w.store = w.postgres
 	}
 }
 

@@ -28,7 +28,11 @@ import (
 // database is a new database on the PostgreSQL server, for this test alone.
 func database(t *testing.T) string {
 	t.Helper()
-	server := need.Postgres(t)
+	return databaseAt(t, need.Postgres(t))
+}
+
+func databaseAt(t *testing.T, server string) string {
+	t.Helper()
 	name := "shop_" + strings.ToLower(rand.Text()[:10])
 	admin := func(ctx context.Context, sql string) {
 		conn, err := pgx.Connect(ctx, server)
@@ -211,6 +215,15 @@ func TestPostgresStepByStep(t *testing.T) {
 	s.tellsStories()
 }
 
+// The newest version that is supported; the other tests have the oldest.
+func TestPostgres18StepByStep(t *testing.T) {
+	s := open(t, databaseAt(t, need.PostgresVersion(t, "18")), "mem:", "test", "1")
+	s.order(1, 50)
+	s.stepUntilQuiet()
+	s.allHold()
+	s.tellsStories()
+}
+
 func TestSQLiteStepByStep(t *testing.T) {
 	s := open(t, "sqlite:"+t.TempDir(), "mem:", "", "1")
 	s.order(1, 50)
@@ -256,6 +269,22 @@ func (s *shop) tellsStories() {
 
 func TestTwoInstancesOnPostgres(t *testing.T) {
 	s := open(t, database(t), "mem:", "test", "1", "2")
+	s.order(2, 100)
+	s.runUntilEnded()
+	s.allHold()
+}
+
+func TestTwoInstancesThroughPgBouncer(t *testing.T) {
+	at, err := url.Parse(need.PgBouncer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, err := url.Parse(database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.Path = direct.Path
+	s := open(t, at.String(), "mem:", "test", "1", "2")
 	s.order(2, 100)
 	s.runUntilEnded()
 	s.allHold()
