@@ -14,7 +14,7 @@ import (
 const (
 	asideMax  = 500
 	asideSoon = time.Second     // between two looks while there are rows set aside
-	asideSlow = 5 * time.Second // between two looks otherwise: another instance may have left some
+	asideSlow = 5 * time.Second // between two looks otherwise, of all relays together: another instance may have left some
 )
 
 // retryAside publishes rows that were set aside and are due. Their keys have nothing else under way, because
@@ -24,7 +24,7 @@ func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
 	if r.retrying || now.Before(r.asideAt) || len(r.lanes) == 0 {
 		return false, nil
 	}
-	r.asideAt = now.Add(asideSlow)
+	r.asideAt = now.Add(asideSlow * time.Duration(max(r.lives, 1)))
 	if r.hasAside {
 		r.asideAt = now.Add(asideSoon)
 	}

@@ -5,25 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
 )
 
-// lease renews what we hold and takes what is free, every third of the lease's time or, beside others, every fourth.
+// lease renews what we hold and takes what is free, every third of the lease's time or, beside others, a little sooner.
+// Where it can it looks for rows by the way, so that an idle relay asks one question for both.
 func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	now := r.o.Now()
-	free := r.toFree()
-	if now.Before(r.leaseAt) && len(free) == 0 {
+	free, idle := r.toFree(), r.idle(now)
+	if !r.leaseDue(now, idle) && len(free) == 0 {
 		return false, nil
 	}
-	leased, err := r.db.Lease(ctx, store.Ask{Owner: r.o.Owner, Life: r.life, TTL: r.o.TTL, Free: free})
+	ask := store.Ask{Owner: r.o.Owner, Life: r.life, TTL: r.o.TTL, Wait: 3*r.patience() + r.o.TTL, Free: free}
+	if idle != nil {
+		ask.Look = &idle.base
+	}
+	leased, err := r.db.Lease(ctx, ask)
 	if err != nil {
 		return false, fmt.Errorf("lease lanes: %w", err)
 	}
-	// Counted from before the question: the store's clock started later.
-	r.expires, r.leaseAt = now.Add(r.o.TTL), now.Add(r.o.TTL/3)
-	if leased.Lives > 1 {
-		r.leaseAt = now.Add(r.o.TTL / 4) // so that what a neighbour gives back is taken within a second
+	r.lives, r.waiting = leased.Lives, leased.Waiting
+	r.renewed(now, leased)
+	if idle != nil {
+		r.looked(now, leased.Tip, idle)
 	}
 	for _, id := range free {
 		r.drop(r.lanes[id])
@@ -35,6 +42,37 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	r.shed(leased.Share)
 	r.count(func(h *Health) { h.Lanes = len(r.lanes) })
 	return len(gained)+len(free) > 0, nil
+}
+
+// renewed says until when we hold what we hold, counted from before the question: the store's clock started later.
+func (r *Relay) renewed(now time.Time, got store.Leased) {
+	r.expires, r.leaseAt = now.Add(r.o.TTL), now.Add(r.o.TTL/3)
+	switch {
+	case len(got.Lanes) == 0 && got.Share == 0:
+		p := r.patience() * 4 / 5
+		r.leaseAt = now.Add(backoff.After(1, p, p))
+	case got.Lives > 1: // so that what a neighbour gives back is taken within a second
+		r.leaseAt = now.Add(max(r.o.TTL*3/10, min(r.o.TTL/3, time.Duration(got.Lives)*pollEach)))
+	}
+}
+
+// patience is how long a relay without a lane waits before it asks for one: all that wait ask three times a second
+// together, so that a lane that becomes free is soon taken, whatever their number.
+func (r *Relay) patience() time.Duration {
+	return max(time.Duration(r.waiting)*300*time.Millisecond, 500*time.Millisecond)
+}
+
+// leaseDue: a renewal that would come before the next look comes with this one.
+func (r *Relay) leaseDue(now time.Time, idle *group) bool {
+	return !now.Before(r.leaseAt) || idle != nil && !now.Before(r.pollAt) && r.leaseAt.Before(now.Add(r.pause(now)))
+}
+
+// idle is the only group there is, if it has read all of its window.
+func (r *Relay) idle(now time.Time) *group {
+	if len(r.groups) != 1 || r.groups[0].open() || now.Before(r.groups[0].due) {
+		return nil
+	}
+	return r.groups[0]
 }
 
 // toFree lists the lanes that are to go and have nothing under way and nothing unsaved.

@@ -41,8 +41,9 @@ type Options struct {
 	Owner string
 	// TTL is how long this relay may be silent before another takes its lanes. Default 3 s.
 	TTL time.Duration
-	// PollMost is the longest pause between two looks for new rows. Default 500 ms. While rows come, or a write in
-	// this process is near, the pauses are a twentieth of the time since, from 1 ms on.
+	// PollMost is the longest pause between two looks for new rows. Default 110 ms for each relay that works on this
+	// outbox, so that all of them together ask an idle database nine times a second, and at most a third of TTL.
+	// While rows come, or a write in this process is near, the pauses are a twentieth of the time since, from 1 ms on.
 	PollMost time.Duration
 	// InFlight bounds the rows handed over and not yet answered. Default 20,000; their data is bounded by 32 MiB.
 	InFlight int
@@ -71,7 +72,6 @@ func (o *Options) orDefaults() Options {
 		d.Owner = host + "-" + rand.Text()[:8]
 	}
 	d.TTL = cmp.Or(d.TTL, 3*time.Second)
-	d.PollMost = cmp.Or(d.PollMost, 500*time.Millisecond)
 	d.InFlight = cmp.Or(d.InFlight, 20_000)
 	d.Save = cmp.Or(d.Save, 500*time.Millisecond)
 	d.RetryFirst = cmp.Or(d.RetryFirst, 100*time.Millisecond)
@@ -115,6 +115,7 @@ type Relay struct {
 	activity                                  time.Time // when rows were last seen, or a write in this process
 	failedAt                                  time.Time // by the store
 	outages, moved                            int       // of the store, in a row
+	lives, waiting                            int       // relays that work, and that wait for a lane, at the last lease
 	keeping                                   atomic.Bool
 
 	mu                    sync.Mutex

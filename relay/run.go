@@ -60,7 +60,7 @@ func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
 		case err != nil:
 			return busy, err
 		}
-		if r.o.Now().After(r.expires) {
+		if len(r.lanes) > 0 && r.o.Now().After(r.expires) {
 			r.forget() // we were paused: others may own the lanes by now
 			r.leaseAt = time.Time{}
 			return true, nil

@@ -10,6 +10,7 @@ import (
 )
 
 const (
+	pollEach  = 110 * time.Millisecond // the longest pause between two looks, for each relay that works
 	pageFirst = 200
 	pageLeast = 10
 	pageMost  = 5000
@@ -31,6 +32,9 @@ type group struct {
 }
 
 func (g *group) open() bool { return g.tip != g.base }
+
+// begin opens a window.
+func (g *group) begin(tip string) { g.tip, g.at, g.fresh = tip, 0, false }
 
 // groupFor gives a lane that has nothing under way its place by its cursor.
 func (r *Relay) groupFor(l *lane, due time.Time) {
@@ -112,14 +116,35 @@ func (r *Relay) look(ctx context.Context) (busy bool, err error) {
 			}
 			tip = t
 		}
-		g.tip, g.at, g.fresh = tip, 0, false
+		g.begin(tip)
 	}
+	r.lookedAt(now, tip != "")
+	return tip != "", nil
+}
+
+// looked is look for a group whose look came with the lease.
+func (r *Relay) looked(now time.Time, tip string, g *group) {
+	if tip != g.base {
+		g.begin(tip)
+	}
+	r.lookedAt(now, tip != g.base)
+}
+
+func (r *Relay) lookedAt(now time.Time, found bool) {
 	r.moved = 0
-	if tip != "" {
+	if found {
 		r.activity = now
 	}
-	r.pollAt = now.Add(min(max(now.Sub(r.activity)/20, time.Millisecond), r.o.PollMost))
-	return tip != "", nil
+	r.pollAt = now.Add(r.pause(now))
+}
+
+// pause is how long to wait between two looks.
+func (r *Relay) pause(now time.Time) time.Duration {
+	most := r.o.PollMost
+	if most == 0 {
+		most = min(time.Duration(max(r.lives, 1))*pollEach, r.o.TTL/3)
+	}
+	return min(max(now.Sub(r.activity)/20, time.Millisecond), most)
 }
 
 // read hands over the next page of every group that has a window open and room for it.

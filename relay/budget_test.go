@@ -1,0 +1,240 @@
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A fleet is relays of other processes than the writer's: none of them hears of a write. It lives in a bubble, where
+// time moves when all wait: what is measured is the relay's own timing, whatever the machine.
+type fleet struct {
+	t     *testing.T
+	db    *memstore.Store // the writer's
+	out   *outbox.Outbox[*memstore.Tx]
+	bus   *arrivals
+	asked atomic.Int64
+	saved atomic.Int64 // of those, progress
+	all   []*instance
+}
+
+type instance struct {
+	relay *relay.Relay
+	kill  func() // it answers nothing and is answered nothing any more
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// A counted source is one process's view of the database; each call is a question.
+type counted struct {
+	relay.Source // without the rest of the store: it is no Waker
+	asked, saved *atomic.Int64
+	dead         atomic.Bool
+}
+
+func (c *counted) ask() error {
+	if c.dead.Load() {
+		return context.DeadlineExceeded
+	}
+	c.asked.Add(1)
+	return nil
+}
+
+func (c *counted) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
+	if err := c.ask(); err != nil {
+		return store.Leased{}, err
+	}
+	return c.Source.Lease(ctx, ask)
+}
+
+func (c *counted) Tick(ctx context.Context, base string) (string, error) {
+	if err := c.ask(); err != nil {
+		return "", err
+	}
+	return c.Source.Tick(ctx, base)
+}
+
+func (c *counted) Retry(ctx context.Context, lanes []int, limit int) ([]store.Aside, error) {
+	if err := c.ask(); err != nil {
+		return nil, err
+	}
+	return c.Source.Retry(ctx, lanes, limit)
+}
+
+func (c *counted) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	if err := c.ask(); err != nil {
+		return nil, err
+	}
+	c.saved.Add(1)
+	return c.Source.Apply(ctx, es...)
+}
+
+// arrivals tells when each message comes to the broker.
+type arrivals struct {
+	*membroker.Broker
+	came chan time.Time
+}
+
+func (a *arrivals) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+	p := a.Broker.Publish(ctx, msgs)
+	for range msgs {
+		a.came <- time.Now()
+	}
+	return p
+}
+
+// inFleet runs f beside n relays, once each lane has an owner and nothing was written for long.
+func inFleet(t *testing.T, n int, f func(*fleet)) {
+	synctest.Test(t, func(t *testing.T) {
+		db := memstore.New(nil)
+		a := &fleet{t: t, db: db, out: outbox.New(db, nil), bus: &arrivals{membroker.New(nil), make(chan time.Time, 1000)}}
+		if err := a.bus.MakeTopics(t.Context(), 4, "orders"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			a.start(fmt.Sprintf("relay-%03d", i))
+		}
+		time.Sleep(2 * time.Minute) // of the bubble's time
+		if owned := a.owned(); owned != 16 {
+			t.Fatalf("%d lanes have an owner", owned)
+		}
+		f(a)
+		for _, i := range a.all {
+			i.stop()
+			if err := <-i.ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func (a *fleet) start(owner string) {
+	src := &counted{Source: a.db, asked: &a.asked, saved: &a.saved}
+	i := &instance{relay: relay.New(src, a.bus, &relay.Options{Owner: owner, Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}), ended: make(chan error, 1)}
+	i.kill = func() { src.dead.Store(true) }
+	ctx, stop := context.WithCancel(a.t.Context())
+	i.stop = stop
+	go func() {
+		i.ended <- i.relay.Run(ctx)
+		close(i.ended)
+	}()
+	a.all = append(a.all, i)
+}
+
+// owned counts the lanes of those that live.
+func (a *fleet) owned() (n int) {
+	for _, i := range a.all {
+		n += i.relay.Health().Lanes
+	}
+	return n
+}
+
+// delay is from a commit to its message's arrival.
+func (a *fleet) delay(key string) time.Duration {
+	tx := a.db.BeginTx()
+	if err := a.out.Write(a.t.Context(), tx, skald.Draft{Topic: "orders", Key: []byte(key), Type: "said", Value: key}); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		a.t.Fatal(err)
+	}
+	from := time.Now()
+	return (<-a.bus.came).Sub(from)
+}
+
+// p50 writes n messages, one behind the other.
+func (a *fleet) p50(n int, gap func(i int) time.Duration) time.Duration {
+	all := make([]time.Duration, n)
+	for i := range all {
+		time.Sleep(gap(i))
+		all[i] = a.delay(fmt.Sprint("key-", i))
+	}
+	slices.Sort(all)
+	return all[n/2]
+}
+
+// TestIdleBudget: what an idle database is asked, and how long a message then waits.
+func TestIdleBudget(t *testing.T) {
+	for _, c := range []struct {
+		relays int
+		asked  float64 // a second, at most
+		p50    time.Duration
+	}{{1, 10, 60 * time.Millisecond}, {4, 10, 250 * time.Millisecond}, {20, 20, time.Second}, {200, 20, time.Second}} {
+		t.Run(fmt.Sprint(c.relays), func(t *testing.T) {
+			inFleet(t, c.relays, func(a *fleet) {
+				const seconds = 120
+				before, saved := a.asked.Load(), a.saved.Load()
+				time.Sleep(seconds * time.Second)
+				if n := a.saved.Load() - saved; n > 0 {
+					t.Errorf("idle relays wrote their progress %d times", n)
+				}
+				asked := float64(a.asked.Load()-before) / seconds
+				p50 := a.p50(99, func(i int) time.Duration { return time.Minute + time.Duration(i)*7919*time.Microsecond })
+				t.Logf("%.1f questions a second, p50 %v from idle", asked, p50)
+				if asked > c.asked || p50 > c.p50 {
+					t.Errorf("an idle database is asked %.1f times a second, at most %v; a message waits %v, at most %v", asked, c.asked, p50, c.p50)
+				}
+			})
+		})
+	}
+}
+
+// TestBusyDelay: while messages come at least every second.
+func TestBusyDelay(t *testing.T) {
+	inFleet(t, 1, func(a *fleet) {
+		gap := func(i int) time.Duration { return 300*time.Millisecond + time.Duration(i)*7001*time.Microsecond }
+		if p50 := a.p50(99, gap); p50 > 30*time.Millisecond {
+			t.Errorf("p50 %v", p50)
+		}
+	})
+}
+
+// TestRollingDeploy: each of twenty instances is replaced; the lanes of one that stops cleanly go on within a second,
+// of one that dies within ten.
+func TestRollingDeploy(t *testing.T) {
+	const n = 20
+	for name, most := range map[string]time.Duration{"clean": time.Second, "killed": 10 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inFleet(t, n, func(a *fleet) {
+				var longest time.Duration
+				defer func() { t.Logf("at most %v", longest) }()
+				for i := range n {
+					old, from := a.all[i], time.Now()
+					if name == "killed" {
+						old.kill()
+					}
+					old.stop()
+					if err := <-old.ended; err != nil {
+						t.Error(err)
+					}
+					gone := time.Now()
+					if name == "killed" {
+						gone = from
+					}
+					for a.owned() != 16 && time.Since(gone) < time.Minute {
+						time.Sleep(10 * time.Millisecond)
+					}
+					took := time.Since(gone)
+					if longest = max(longest, took); took > most {
+						t.Errorf("the lanes of instance %d move on after %v", i, took)
+					}
+					a.start(fmt.Sprintf("relay-new-%03d", i))
+					time.Sleep(5 * time.Second)
+				}
+			})
+		})
+	}
+}
