@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/skald-go/skald/internal/telemetry"
 )
 
 // Health says how an inbox does. An outage of broker or database is "not ready", never "not live".
@@ -46,6 +48,12 @@ func (in *Inbox[TTx]) Health() Health {
 	h := in.health
 	h.Stuck, h.Paused = slices.Clone(h.Stuck), slices.Clone(h.Paused)
 	return h
+}
+
+func (in *Inbox[TTx]) standing() telemetry.Standing {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return telemetry.Standing{Unacknowledged: in.health.Unacknowledged, Stuck: len(in.health.Stuck), Paused: len(in.health.Paused)}
 }
 
 func (in *Inbox[TTx]) count(f func(*Health)) {

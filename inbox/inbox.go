@@ -14,9 +14,13 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
 
@@ -45,6 +49,9 @@ type Options struct {
 	Now    func() time.Time           // default time.Now
 	NewID  func(now time.Time) string // default: UUIDs of version 7
 	Logger *slog.Logger               // ids and positions, never payloads. Default slog.Default()
+
+	MeterProvider  metric.MeterProvider // default OpenTelemetry's global one
+	TracerProvider trace.TracerProvider // for a span of each attempt at a message. Default the global one
 }
 
 func (o *Options) orDefaults() Options {
@@ -80,6 +87,7 @@ type Inbox[TTx any] struct {
 	group    string
 	o        Options
 	with     complete.Completer
+	tel      *telemetry.Inbox
 	handlers map[kind]Handler[TTx]
 	topics   []string
 
@@ -109,6 +117,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 	return &Inbox[TTx]{
 		db: db, bus: bus, group: group, o: d,
 		with:     complete.Completer{Now: d.Now, NewID: d.NewID, Codec: d.Codec},
+		tel:      telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
 		handlers: map[kind]Handler[TTx]{},
 		lanes:    map[string]*lane{},
 		health:   Health{Live: true, Why: "not subscribed yet"},

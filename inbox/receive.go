@@ -50,6 +50,7 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
 	if e.readable() && in.handlers[kind{d.Topic, d.Type}] == nil {
 		e.done = true
 		in.count(func(h *Health) { h.Skipped++ })
+		in.tel.Count(d.Topic, "skipped")
 	}
 	return e
 }
@@ -74,6 +75,7 @@ func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) {
 		if v.Outcome != store.Fresh {
 			of[i].done = true
 			in.count(func(h *Health) { h.Duplicates++ })
+			in.tel.Count(of[i].Topic, duplicate.String())
 		}
 	}
 }

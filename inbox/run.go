@@ -23,7 +23,7 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	in.wake()
 	if e := in.next(); e != nil {
 		busy = true
-		if err := in.settle(ctx, in.take(ctx, e)); err != nil {
+		if err := in.settle(ctx, in.attempt(ctx, e)); err != nil {
 			return busy, err
 		}
 	}
@@ -66,6 +66,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 // group. Outages of the database or the broker are waited for, a topic that is not there yet too. It returns an
 // error only for what waiting cannot cure.
 func (in *Inbox[TTx]) Run(ctx context.Context) error {
+	defer in.tel.Watch(in.standing)()
 	if err := in.openPatiently(ctx); err != nil || ctx.Err() != nil {
 		in.leave() // it may have joined just before it was told to stop
 		return err
@@ -214,7 +215,7 @@ func (l *loop[TTx]) start() {
 			return
 		}
 		l.running++
-		go func() { l.results <- l.in.take(l.hard, e) }()
+		go func() { l.results <- l.in.attempt(l.hard, e) }()
 	}
 }
 

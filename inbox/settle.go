@@ -15,7 +15,9 @@ import (
 // settle writes one result into lane and chain. An error stops the consumer.
 func (in *Inbox[TTx]) settle(ctx context.Context, r result) error {
 	e, c := r.entry, r.entry.chain
-	in.gate.note(r.what == outage, in.o.Now())
+	now := in.o.Now()
+	in.gate.note(r.what == outage, now)
+	in.tel.Ended(&e.Message, r.what.String(), r.took, r.what == handled || r.what == rejected, now)
 	switch r.what {
 	case broken:
 		return fmt.Errorf("consumer %s: %w", in.group, r.err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
 
@@ -17,6 +18,7 @@ type result struct {
 	entry *entry
 	what  ending
 	after time.Duration // for later: not before
+	took  time.Duration
 	err   error
 }
 
@@ -39,7 +41,22 @@ var (
 	ErrNoEnvelope = errors.New("inbox: the envelope cannot be read")
 )
 
+// The words are those of the metrics.
+func (e ending) String() string {
+	return [...]string{"processed", "duplicate", "rejected", "later", "failed", "outage", "broken"}[e]
+}
+
 func (e *entry) readable() bool { return e.Fault == nil && e.ID != "" }
+
+// attempt is take under a span.
+func (in *Inbox[TTx]) attempt(ctx context.Context, e *entry) result {
+	ctx, span := in.tel.Process(ctx, &e.Message, e.again+1)
+	begun := time.Now()
+	r := in.take(ctx, e)
+	r.took = time.Since(begun)
+	telemetry.End(span, r.what.String(), r.err)
+	return r
+}
 
 // take does everything for one message, once: after any answer that is handled, duplicate or rejected the
 // database holds its mark, and whatever else happens it may be taken again.

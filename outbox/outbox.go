@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
 
@@ -23,12 +26,15 @@ type Options struct {
 	Codec skald.Codec                // for drafts without one. Default JSON
 	Now   func() time.Time           // stamps messages. Default time.Now
 	NewID func(now time.Time) string // default: UUIDs of version 7
+
+	MeterProvider metric.MeterProvider // counts what is written. Default OpenTelemetry's global one
 }
 
 // An Outbox is safe for concurrent use.
 type Outbox[TTx any] struct {
 	store Store[TTx]
 	with  complete.Completer
+	tel   *telemetry.Outbox
 }
 
 // New is an outbox in the database of s.
@@ -36,11 +42,15 @@ func New[TTx any](s Store[TTx], o *Options) *Outbox[TTx] {
 	if o == nil {
 		o = &Options{}
 	}
-	return &Outbox[TTx]{store: s, with: complete.Completer{Now: o.Now, NewID: o.NewID, Codec: o.Codec}}
+	return &Outbox[TTx]{
+		store: s, with: complete.Completer{Now: o.Now, NewID: o.NewID, Codec: o.Codec},
+		tel: telemetry.NewOutbox(telemetry.Providers{Meter: o.MeterProvider}),
+	}
 }
 
 // Write says drafts in tx, in order. It never commits. In a handler's transaction the messages carry the
-// correlation of the message in hand and name it as their cause, if ctx is the handler's.
+// correlation of the message in hand and name it as their cause, if ctx is the handler's. They belong to the
+// trace that ctx is in.
 //
 // It fails, and tx should be rolled back, when a value cannot be encoded or breaks a limit (*store.LimitError):
 // data 900 KiB, headers 16 KiB, topic [A-Za-z0-9._-]{1,249}, key 1 KiB.
@@ -55,5 +65,6 @@ func (o *Outbox[TTx]) Write(ctx context.Context, tx TTx, drafts ...skald.Draft) 
 	if err := o.store.Write(ctx, tx, store.Effect{Rows: rows}); err != nil {
 		return fmt.Errorf("write to outbox: %w", err)
 	}
+	o.tel.Wrote(ctx, rows)
 	return nil
 }

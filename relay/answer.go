@@ -5,6 +5,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
 
@@ -12,6 +13,7 @@ import (
 func (r *Relay) answered(c *call, err error) {
 	r.inFlight -= c.rows
 	r.bytes -= c.bytes
+	telemetry.End(c.span, endOf(err), err)
 	if c.aside != nil {
 		r.asideAnswered(c, err)
 		return
@@ -33,6 +35,14 @@ func (r *Relay) answered(c *call, err error) {
 			r.restart(l)
 		}
 	}
+}
+
+// endOf is what the span of a call ends with.
+func endOf(err error) string {
+	if err == nil {
+		return telemetry.Taken
+	}
+	return telemetry.NotDone
 }
 
 // A verdict is a broker's answer, by index in the call.
@@ -62,7 +72,7 @@ func (v verdict) of(i int) (failed, refused error) {
 // judge finishes a piece: how far it was taken, and what is suspected of its rows.
 func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 	p.done = true
-	taken := 0
+	taken, now := 0, r.o.Now()
 	for k, i := range p.at {
 		row := p.rows[k]
 		failed, refused := v.of(i)
@@ -70,6 +80,7 @@ func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 		case failed == nil && refused == nil:
 			delete(l.suspects, row.Seq)
 			taken++
+			r.tel.Took(&row.Message, now)
 			continue
 		case refused != nil && c.alone:
 			r.setAside(l, p, row, refused)
@@ -79,6 +90,7 @@ func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 		case refused != nil:
 			l.suspects[row.Seq] = true
 		}
+		r.tel.Failed(row.Topic)
 		if p.bad == 0 {
 			p.bad = row.Seq
 		}
@@ -98,6 +110,7 @@ func (r *Relay) setAside(l *lane, p *piece, row *store.Row, why error) {
 	p.aside = append(p.aside, store.Aside{Row: *row, Attempts: 1, Why: why.Error(), Due: r.o.AsideFirst})
 	r.hasAside = true
 	r.count(func(h *Health) { h.SetAside++ })
+	r.tel.Refused(row.Topic)
 	r.o.Logger.Warn("relay: row set aside", "owner", r.o.Owner, "lane", l.ID, "seq", row.Seq, "id", row.ID,
 		"topic", row.Topic, "type", row.Type, "error", why)
 }

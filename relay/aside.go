@@ -71,6 +71,7 @@ func (r *Relay) asideAnswered(c *call, err error) {
 		switch failed, refused := v.of(i); {
 		case refused != nil:
 			a.Attempts++
+			r.tel.Refused(a.Topic)
 			a.Why, a.Due = refused.Error(), backoff.After(a.Attempts, r.o.AsideFirst, r.o.AsideMost)
 			l.aside = append(l.aside, *a)
 			if !errors.Is(refused, broker.ErrNoTopic) {
@@ -80,6 +81,7 @@ func (r *Relay) asideAnswered(c *call, err error) {
 			l.freed = append(l.freed, a.Seq)
 			delete(r.missing, a.Topic)
 			r.count(func(h *Health) { h.Published++ })
+			r.tel.Took(&a.Message, r.o.Now())
 			freed = true
 		}
 	}

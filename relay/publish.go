@@ -3,6 +3,8 @@ package relay
 import (
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/store"
@@ -18,6 +20,7 @@ type call struct {
 	bytes  int
 
 	pending broker.Pending // Run's
+	span    trace.Span     // nil: nobody wants to see it
 }
 
 // missingFor is how long a topic is believed to be missing without asking again.
@@ -74,6 +77,7 @@ func (r *Relay) mustWait(l *lane, row *store.Row) *store.Aside {
 		return nil
 	}
 	r.count(func(h *Health) { h.SetAside++ })
+	r.tel.Refused(row.Topic)
 	return &store.Aside{Row: *row, Attempts: 1, Why: "topic " + row.Topic + ": " + broker.ErrNoTopic.Error(), Due: r.o.AsideFirst}
 }
 
@@ -93,6 +97,7 @@ func (r *Relay) settleEmpty(c *call) {
 func (r *Relay) send(c *call, msgs []skald.Message) {
 	r.inFlight += c.rows
 	r.bytes += c.bytes
+	c.span = r.tel.Send(msgs)
 	r.publish(c, msgs)
 }
 

@@ -17,8 +17,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
 
@@ -60,6 +64,9 @@ type Options struct {
 
 	Now    func() time.Time // for waits; leases are by the store's clock. Default time.Now
 	Logger *slog.Logger     // ids, never payloads. Default slog.Default()
+
+	MeterProvider  metric.MeterProvider // default OpenTelemetry's global one
+	TracerProvider trace.TracerProvider // for a span of each call to the broker. Default the global one
 }
 
 func (o *Options) orDefaults() Options {
@@ -96,6 +103,7 @@ type Relay struct {
 	bus  broker.Publisher
 	o    Options
 	life string
+	tel  *telemetry.Relay
 
 	// The rest belongs to the goroutine of Run or Step.
 	checked  bool
@@ -130,8 +138,10 @@ var (
 
 // New is a relay from db to bus.
 func New(db Source, bus broker.Publisher, o *Options) *Relay {
+	d := o.orDefaults()
 	return &Relay{
-		db: db, bus: bus, o: o.orDefaults(), life: rand.Text(),
+		db: db, bus: bus, o: d, life: rand.Text(),
+		tel:   telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
 		lanes: map[int]*lane{}, missing: map[string]time.Time{}, page: pageFirst,
 		health: Health{Live: true}, storeAway: "not started yet",
 	}

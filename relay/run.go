@@ -84,6 +84,7 @@ func (r *Relay) lost(err error) {
 func (r *Relay) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
+	defer r.tel.Watch(r.o.Owner, func() int { return r.Health().Lanes })()
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(r.o.Drain, kill) })
 	defer unhook()
 	l := &loop{r: r, done: make(chan *call, 16), hard: hard}

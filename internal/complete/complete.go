@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
@@ -32,7 +33,7 @@ type Completer struct {
 	Codec skald.Codec                // for drafts without one; nil: JSON
 }
 
-// Messages completes drafts, in order, stamped with the cause in ctx.
+// Messages completes drafts, in order, stamped with the cause in ctx and the span that ctx is in.
 func (c Completer) Messages(ctx context.Context, drafts []skald.Draft) ([]skald.Message, error) {
 	out := make([]skald.Message, len(drafts))
 	for i, d := range drafts {
@@ -76,7 +77,8 @@ func (c Completer) stamp(ctx context.Context, m *skald.Message) {
 	m.Time = now().UTC().Truncate(time.Microsecond) // what PostgreSQL keeps
 	m.ID = id(m.Time)
 	cause, _ := skald.Cause(ctx)
-	m.CausationID, m.TraceParent = kept(cause.ID), kept(cause.TraceParent)
+	m.CausationID = kept(cause.ID)
+	m.TraceParent = cmp.Or(telemetry.TraceParent(ctx), kept(cause.TraceParent))
 	m.CorrelationID = cmp.Or(kept(cause.CorrelationID), m.CausationID, m.ID)
 }
 

@@ -148,13 +148,13 @@ type shop struct {
 	work []skald.Stepper
 }
 
-func newShop(t *testing.T) *shop {
+func newShop(t *testing.T, o *service.Options) *shop {
 	t.Helper()
 	s := &shop{t: t, dbs: map[string]*sql.DB{}, all: map[string]*service.Service[*sql.Tx]{}}
 	b := bus(t)
 	for _, name := range service.Names() {
 		db, at := home(t, name)
-		svc, err := service.New(name, at, b, nil)
+		svc, err := service.New(name, at, b, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,7 @@ func (s *shop) place(seed uint64, n int) {
 
 // Fifty orders through six services: every promise is kept, and every ending occurs.
 func TestShop(t *testing.T) {
-	s := newShop(t)
+	s := newShop(t, nil)
 	s.place(1, 50)
 	quiet(t, s.work...)
 	for name, i := range s.audit(t.Context()) {
@@ -94,7 +94,7 @@ func breaches() []breach {
 
 // The auditor sees each breach, blames the right promise and no other, and names the order.
 func TestAuditorSeesEachBreach(t *testing.T) {
-	s := newShop(t)
+	s := newShop(t, nil)
 	s.place(1, 50)
 	quiet(t, s.work...)
 	for _, b := range breaches() {
@@ -126,7 +126,7 @@ func TestAuditorSeesEachBreach(t *testing.T) {
 
 // A shop whose money service never runs: nothing ends, and the auditor says what has not arrived where.
 func TestAuditorSeesUnfinishedWork(t *testing.T) {
-	s := newShop(t)
+	s := newShop(t, nil)
 	s.place(1, 3)
 	quiet(t, s.all["order"].Relay, s.all["analytics"].Inbox)
 	for name, i := range s.audit(t.Context()) {

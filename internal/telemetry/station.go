@@ -1,0 +1,206 @@
+package telemetry
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/skald-go/skald"
+)
+
+// An Outbox counts what is written.
+type Outbox struct {
+	written metric.Int64Counter
+	labels  sets
+}
+
+// NewOutbox is the telemetry of an outbox.
+func NewOutbox(p Providers) *Outbox { return &Outbox{written: p.meter().counter(Written)} }
+
+// Wrote counts ms.
+func (o *Outbox) Wrote(ctx context.Context, ms []skald.Message) {
+	if !o.written.Enabled(ctx) {
+		return
+	}
+	for len(ms) > 0 {
+		n := 1
+		for n < len(ms) && ms[n].Topic == ms[0].Topic {
+			n++
+		}
+		o.written.Add(ctx, int64(n), o.labels.of(ms[0].Topic, "").add...)
+		ms = ms[n:]
+	}
+}
+
+// What the broker answered.
+const (
+	Taken   = "published"
+	Aside   = "set_aside" // refused; it is tried again, seldom
+	NotDone = "failed"    // an outage, or held back; it is tried again at once
+)
+
+// A Relay tells of what it hands over.
+type Relay struct {
+	tracer    trace.Tracer
+	published metric.Int64Counter
+	delay     metric.Float64Histogram
+	labels    sets
+	meter     meter
+}
+
+// NewRelay is the telemetry of a relay.
+func NewRelay(p Providers) *Relay {
+	m := p.meter()
+	return &Relay{tracer: p.tracer(), published: m.counter(Published), delay: m.histogram(PublishDelay), meter: m}
+}
+
+// Watch reports how many lanes are held, until stop.
+func (r *Relay) Watch(owner string, lanes func() int) (stop func()) {
+	return r.meter.watch(func(_ context.Context, see func(string, float64)) { see(RelayLanes, float64(lanes())) },
+		attribute.NewSet(attribute.String(labelOwner, owner)), RelayLanes)
+}
+
+// Took records a message that the broker took at that time.
+func (r *Relay) Took(m *skald.Message, at time.Time) {
+	r.count(m.Topic, Taken)
+	if ctx := context.Background(); r.delay.Enabled(ctx) {
+		r.delay.Record(ctx, max(0, at.Sub(m.Time).Seconds()), r.labels.of(m.Topic, "").record...)
+	}
+}
+
+// Refused counts a message that was set aside, or that was refused again.
+func (r *Relay) Refused(topic string) { r.count(topic, Aside) }
+
+// Failed counts a message that was not taken and is tried again at once.
+func (r *Relay) Failed(topic string) { r.count(topic, NotDone) }
+
+func (r *Relay) count(topic, outcome string) {
+	if ctx := context.Background(); r.published.Enabled(ctx) {
+		r.published.Add(ctx, 1, r.labels.of(topic, outcome).add...)
+	}
+}
+
+const maxLinks = 128 // what OpenTelemetry keeps by default
+
+// Send starts the span of one call to the broker: in the trace of the first message that is sampled, linked to
+// every one, at most 128. Nil, if none is.
+func (r *Relay) Send(msgs []skald.Message) trace.Span {
+	ctx, first := context.Background(), -1
+	for i := range msgs {
+		if sampled(msgs[i].TraceParent) {
+			first = i
+			break
+		}
+	}
+	if first < 0 {
+		return nil
+	}
+	_, span := r.tracer.Start(remote(ctx, msgs[first].TraceParent), sendName(msgs), trace.WithSpanKind(trace.SpanKindProducer))
+	if !span.IsRecording() {
+		return span
+	}
+	span.SetAttributes(attribute.String("messaging.operation.name", "send"), attribute.String("messaging.operation.type", "send"),
+		attribute.String("messaging.destination.name", msgs[first].Topic), attribute.Int("messaging.batch.message_count", len(msgs)))
+	links := 0
+	for i := first; i < len(msgs) && links < maxLinks; i++ {
+		if sampled(msgs[i].TraceParent) {
+			links++
+			span.AddLink(trace.Link{SpanContext: trace.SpanContextFromContext(remote(ctx, msgs[i].TraceParent)),
+				Attributes: []attribute.KeyValue{attribute.String("messaging.message.id", msgs[i].ID)}})
+		}
+	}
+	return span
+}
+
+// sendName has the topic if there is only one.
+func sendName(msgs []skald.Message) string {
+	for i := range msgs {
+		if msgs[i].Topic != msgs[0].Topic {
+			return "send"
+		}
+	}
+	return "send " + msgs[0].Topic
+}
+
+// An Inbox tells of what one consumer takes.
+type Inbox struct {
+	consumer string
+	tracer   trace.Tracer
+	received metric.Int64Counter
+	duration metric.Float64Histogram
+	delay    metric.Float64Histogram
+	labels   sets
+	meter    meter
+}
+
+// NewInbox is the telemetry of an inbox.
+func NewInbox(p Providers, consumer string) *Inbox {
+	m := p.meter()
+	return &Inbox{consumer: consumer, tracer: p.tracer(), meter: m, labels: sets{fixed: []attribute.KeyValue{attribute.String(labelConsumer, consumer)}},
+		received: m.counter(Received), duration: m.histogram(ProcessTime), delay: m.histogram(ProcessDelay)}
+}
+
+// A Standing is how an inbox stands.
+type Standing struct{ Unacknowledged, Stuck, Paused int }
+
+// Watch reports how the inbox stands, until stop.
+func (i *Inbox) Watch(now func() Standing) (stop func()) {
+	return i.meter.watch(func(_ context.Context, see func(string, float64)) {
+		s := now()
+		see(Unacknowledged, float64(s.Unacknowledged))
+		see(StuckKeys, float64(s.Stuck))
+		see(PausedLanes, float64(s.Paused))
+	}, attribute.NewSet(attribute.String(labelConsumer, i.consumer)), Unacknowledged, StuckKeys, PausedLanes)
+}
+
+// Process starts the span of one attempt at a message: a child of the span that wrote it. What the handler says
+// under the context that it returns goes on from there.
+func (i *Inbox) Process(ctx context.Context, m *skald.Message, attempt int) (context.Context, trace.Span) {
+	ctx, span := i.tracer.Start(remote(ctx, m.TraceParent), "process "+m.Topic, trace.WithSpanKind(trace.SpanKindConsumer))
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("messaging.operation.name", "process"), attribute.String("messaging.operation.type", "process"),
+			attribute.String("messaging.destination.name", m.Topic), attribute.String("messaging.consumer.group.name", i.consumer),
+			attribute.String("messaging.message.id", m.ID), attribute.String("messaging.message.conversation_id", m.CorrelationID),
+			attribute.String("skald.message.type", m.Type), attribute.Int("skald.attempt", attempt))
+	}
+	return ctx, span
+}
+
+// End ends a span, if there is one, with what became of it.
+func End(span trace.Span, outcome string, err error) {
+	if span == nil {
+		return
+	}
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("skald.outcome", outcome))
+		if err != nil {
+			why, _, _ := strings.Cut(err.Error(), "\n") // not a panic's stack
+			span.SetStatus(codes.Error, why)
+		}
+	}
+	span.End()
+}
+
+// Count counts what became of one delivery.
+func (i *Inbox) Count(topic, outcome string) {
+	if ctx := context.Background(); i.received.Enabled(ctx) {
+		i.received.Add(ctx, 1, i.labels.of(topic, outcome).add...)
+	}
+}
+
+// Ended records one attempt; done says that its effect is committed.
+func (i *Inbox) Ended(m *skald.Message, outcome string, took time.Duration, done bool, now time.Time) {
+	ctx := context.Background()
+	i.Count(m.Topic, outcome)
+	if i.duration.Enabled(ctx) {
+		i.duration.Record(ctx, took.Seconds(), i.labels.of(m.Topic, outcome).record...)
+	}
+	if done && !m.Time.IsZero() && i.delay.Enabled(ctx) {
+		i.delay.Record(ctx, max(0, now.Sub(m.Time).Seconds()), i.labels.of(m.Topic, "").record...)
+	}
+}

@@ -1,0 +1,154 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/skald-go/skald"
+)
+
+const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+func TestTraceParentThereAndBack(t *testing.T) {
+	if got := TraceParent(t.Context()); got != "" {
+		t.Errorf("without a span: %q", got)
+	}
+	if got := TraceParent(remote(t.Context(), parent)); got != parent {
+		t.Errorf("%q came back as %q", parent, got)
+	}
+	for _, bad := range []string{"", "x", "00-00000000000000000000000000000000-00f067aa0ba902b7-01", parent[:54], parent + "\x00"} {
+		if trace.SpanContextFromContext(remote(t.Context(), bad)).IsValid() {
+			t.Errorf("%q is taken for a trace", bad)
+		}
+	}
+}
+
+func TestSampled(t *testing.T) {
+	for last, want := range map[string]bool{"0": false, "1": true, "2": false, "3": true, "9": true, "a": false, "b": true, "f": true} {
+		if got := sampled(parent[:54] + last); got != want {
+			t.Errorf("flags 0%s: %t", last, got)
+		}
+	}
+	if sampled("") || sampled("1") {
+		t.Error("what is no trace context is sampled")
+	}
+}
+
+func recorder() (*tracetest.SpanRecorder, Providers) {
+	seen := tracetest.NewSpanRecorder()
+	return seen, Providers{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(seen))}
+}
+
+func TestSendIsLinkedToEverySampledMessage(t *testing.T) {
+	seen, p := recorder()
+	other := "00-11111111111111111111111111111111-2222222222222222-01"
+	msgs := []skald.Message{{ID: "a", Topic: "orders"}, {ID: "b", Topic: "orders", TraceParent: parent[:53] + "00"},
+		{ID: "c", Topic: "orders", TraceParent: parent}, {ID: "d", Topic: "orders", TraceParent: other}}
+	r := NewRelay(p)
+	if r.Send(msgs[:2]) != nil {
+		t.Error("a span for messages that nobody wants to see")
+	}
+	End(r.Send(msgs), Taken, nil)
+	for range 2 * maxLinks {
+		msgs = append(msgs, skald.Message{Topic: "more", TraceParent: parent})
+	}
+	End(r.Send(msgs), NotDone, fmt.Errorf("first line\nsecond line"))
+	got := seen.Ended()
+	if len(got) != 2 {
+		t.Fatalf("%d spans", len(got))
+	}
+	s := got[0]
+	if s.Name() != "send orders" || len(s.Links()) != 2 || TraceParent(trace.ContextWithRemoteSpanContext(t.Context(), s.Links()[1].SpanContext)) != other {
+		t.Errorf("%s is linked to %v", s.Name(), s.Links())
+	}
+	if TraceParent(trace.ContextWithRemoteSpanContext(t.Context(), s.Parent())) != parent {
+		t.Errorf("its parent is %v", s.Parent())
+	}
+	if s := got[1]; s.Name() != "send" || len(s.Links()) != maxLinks || s.Status().Description != "first line" {
+		t.Errorf("%s with %d links ended as %v", s.Name(), len(s.Links()), s.Status())
+	}
+}
+
+// Every metric is registered under its name, with its unit, and has the labels that the table says.
+func TestEveryMetricIsExportedAsTheTableSays(t *testing.T) {
+	read := metric.NewManualReader()
+	p := Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))}
+	m := skald.Message{Topic: "orders", Time: time.Now().Add(-time.Second)}
+	NewOutbox(p).Wrote(t.Context(), []skald.Message{m, m, {Topic: "payments"}})
+	r, in := NewRelay(p), NewInbox(p, "billing")
+	r.Took(&m, time.Now())
+	r.Refused("orders")
+	r.Failed("orders")
+	defer r.Watch("me", func() int { return 3 })()
+	defer in.Watch(func() Standing { return Standing{1, 2, 3} })()
+	in.Ended(&m, "processed", time.Millisecond, true, time.Now())
+	var got metricdata.ResourceMetrics
+	if err := read.Collect(context.Background(), &got); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]metricdata.Metrics{}
+	for _, s := range got.ScopeMetrics {
+		for _, x := range s.Metrics {
+			seen[x.Name] = x
+		}
+	}
+	for _, want := range Metrics() {
+		x, ok := seen[want.Name]
+		delete(seen, want.Name)
+		if !ok || x.Unit != want.Unit || x.Description != want.About {
+			t.Errorf("%s is exported as %+v", want.Name, x)
+			continue
+		}
+		for _, labels := range labelsOf(x.Data) {
+			for _, l := range want.Labels {
+				if !labels.HasValue(attribute.Key(l)) || labels.Len() != len(want.Labels) {
+					t.Errorf("%s has labels %v, want %v", want.Name, labels.ToSlice(), want.Labels)
+				}
+			}
+		}
+	}
+	for name := range seen {
+		t.Errorf("%s is not in the table", name)
+	}
+}
+
+func labelsOf(a metricdata.Aggregation) (out []attribute.Set) {
+	switch d := a.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range d.DataPoints {
+			out = append(out, p.Attributes)
+		}
+	case metricdata.Gauge[float64]:
+		for _, p := range d.DataPoints {
+			out = append(out, p.Attributes)
+		}
+	case metricdata.Histogram[float64]:
+		for _, p := range d.DataPoints {
+			out = append(out, p.Attributes)
+		}
+	}
+	return out
+}
+
+// With nothing set a message costs next to nothing and no memory.
+func TestOffAllocatesNothing(t *testing.T) {
+	o, r, in := NewOutbox(Providers{}), NewRelay(Providers{}), NewInbox(Providers{}, "billing")
+	ms := []skald.Message{{Topic: "orders", Time: time.Now()}}
+	if n := testing.AllocsPerRun(100, func() {
+		o.Wrote(context.Background(), ms)
+		End(r.Send(ms), Taken, nil)
+		r.Took(&ms[0], ms[0].Time)
+		in.Ended(&ms[0], "processed", 1, true, ms[0].Time)
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,63 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// carrier is a message's trace context for OpenTelemetry's own reader and writer of it.
+type carrier struct{ traceparent string }
+
+const traceparent = "traceparent"
+
+func (c *carrier) Get(key string) string {
+	if key == traceparent {
+		return c.traceparent
+	}
+	return ""
+}
+
+func (c *carrier) Set(key, value string) {
+	if key == traceparent {
+		c.traceparent = value
+	}
+}
+
+func (c *carrier) Keys() []string { return []string{traceparent} }
+
+// TraceParent is the trace context of ctx as a message carries it; "" when ctx is in no trace.
+func TraceParent(ctx context.Context) string {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return ""
+	}
+	var c carrier
+	propagation.TraceContext{}.Inject(ctx, &c)
+	return c.traceparent
+}
+
+// remote is ctx under the span that a message names. What cannot be read is as if it were not there.
+func remote(ctx context.Context, parent string) context.Context {
+	if parent == "" {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, &carrier{parent})
+}
+
+const (
+	lengthW3C  = 55 // of version 00: 00-<trace, 32>-<span, 16>-<flags, 2>
+	flagSample = 1
+)
+
+// sampled tells whether somebody wants to see the trace: the last bit of the flags.
+func sampled(parent string) bool {
+	if len(parent) != lengthW3C {
+		return false
+	}
+	c := parent[lengthW3C-1]
+	if c > '9' {
+		c -= 'a' - 10 // lower case by the standard; its last bit is that of the letter's number
+	}
+	return c&flagSample == 1
+}
