@@ -44,6 +44,9 @@ type Options struct {
 	Member string
 	// Entities names the entities that a message is about: they are locked with the mark, in the same round trip.
 	Entities func(skald.Message) []store.Lock
+	// Settings of the database hold in the transaction of a message's handler, set in the same round trip: the tenant
+	// that row-level security asks for, a role. PostgreSQL only. Default: none.
+	Settings func(skald.Message) []store.Setting
 
 	Codec  skald.Codec                // for drafts of a rejection that name none. Default JSON
 	Now    func() time.Time           // default time.Now

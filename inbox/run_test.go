@@ -209,7 +209,7 @@ func TestRunWaitsForATopicThatIsNotThereYet(t *testing.T) {
 // noTables is a database that was never migrated.
 type noTables struct{ store.Driver[tx] }
 
-func (noTables) Check(context.Context) error {
+func (noTables) Check(context.Context, store.Role) error {
 	return &store.SchemaError{Where: "memory", Remedy: "run: skald migrate"}
 }
 

@@ -91,6 +91,9 @@ func (in *Inbox[TTx]) intake(e *entry) store.Intake {
 	if in.o.Entities != nil {
 		intake.Locks = in.o.Entities(e.Message)
 	}
+	if in.o.Settings != nil {
+		intake.Settings = in.o.Settings(e.Message)
+	}
 	return intake
 }
 

@@ -28,7 +28,7 @@ import (
 
 // Source is what a relay needs of a database; every store.Store has it.
 type Source interface {
-	Check(ctx context.Context) error
+	Check(ctx context.Context, as store.Role) error
 	Lease(ctx context.Context, ask store.Ask) (store.Leased, error)
 	Tick(ctx context.Context, base string) (tip string, err error)
 	Pull(ctx context.Context, w store.Window, limit int) (store.Page, error)

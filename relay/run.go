@@ -42,7 +42,7 @@ func (r *Relay) check(ctx context.Context) error {
 	if r.checked {
 		return nil
 	}
-	if err := r.db.Check(ctx); err != nil {
+	if err := r.db.Check(ctx, store.Relay); err != nil {
 		return fmt.Errorf("relay: %w", err)
 	}
 	r.checked = true

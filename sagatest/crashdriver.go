@@ -157,8 +157,8 @@ func (c *crashDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (
 	return did, err
 }
 
-func (c *crashDriver[TTx]) Check(ctx context.Context) error {
-	return c.p.io(call{act: "Check"}, func() error { return c.d.Check(ctx) })
+func (c *crashDriver[TTx]) Check(ctx context.Context, as store.Role) error {
+	return c.p.io(call{act: "Check"}, func() error { return c.d.Check(ctx, as) })
 }
 
 // Outage: what was injected is one.

@@ -134,11 +134,11 @@ func (d *faultyDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) 
 	return d.Driver.Maintain(ctx, keep)
 }
 
-func (d *faultyDriver[TTx]) Check(ctx context.Context) error {
+func (d *faultyDriver[TTx]) Check(ctx context.Context, as store.Role) error {
 	if err := d.f.alive(); err != nil {
 		return err
 	}
-	return d.Driver.Check(ctx)
+	return d.Driver.Check(ctx, as)
 }
 
 // Outage: an injected fault is one.

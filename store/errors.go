@@ -12,6 +12,8 @@ var (
 	ErrLost = errors.New("store: a guard was lost")
 	// ErrBusy: a rival has the mark or the lock in hand. Try again.
 	ErrBusy = errors.New("store: a rival has it in hand")
+	// ErrNoSettings: this database has no settings that a transaction could have.
+	ErrNoSettings = errors.New("store: this database has no settings for a transaction: leave inbox.Options.Settings out, or use PostgreSQL")
 	// ErrMoved: the database does not know a tick that it gave out. It went back in time, or it is another one.
 	ErrMoved = errors.New("store: the database is not where it was")
 )
@@ -54,9 +56,10 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("store: message %s on topic %q: %s", e.Type, e.Topic, e.What)
 }
 
-// Incurable tells whether waiting cannot cure err: a missing table, a wrong version, a missing right.
+// Incurable tells whether waiting cannot cure err: a missing table, a wrong version, a missing right, settings where
+// there are none.
 func Incurable(err error) bool {
 	var schema *SchemaError
 	var right *RightError
-	return errors.As(err, &schema) || errors.As(err, &right)
+	return errors.As(err, &schema) || errors.As(err, &right) || errors.Is(err, ErrNoSettings)
 }

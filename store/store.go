@@ -78,8 +78,8 @@ type Store interface {
 	Maintain(ctx context.Context, keep Retention) (Maintained, error)
 
 	// Check tells, before first use, whether the tables are there, in a version that this build can use, with
-	// the rights that it needs: a *SchemaError or *RightError, else an outage.
-	Check(ctx context.Context) error
+	// the rights that as needs: a *SchemaError or *RightError, else an outage.
+	Check(ctx context.Context, as Role) error
 
 	// Outage tells of any error, a handler's own too, whether it is nobody's fault and worth the same try again:
 	// a lost connection, a server that is away, a deadlock, a lock that was not to be had, a busy file.
@@ -93,16 +93,31 @@ type Waker interface {
 	Woken() <-chan struct{}
 }
 
+// A Role is what a process does with a store. Each needs rights of its own, and none of the other's.
+type Role string
+
+// Roles.
+const (
+	App   Role = "app"   // writes rows, takes in and finishes messages
+	Relay Role = "relay" // carries rows to the broker and empties what is old
+)
+
 // An Intake is what is needed before the handler.
 type Intake struct {
 	Marks []Mark // inserted, each waiting for a rival that has it in hand
 	Locks []Lock // entity rows, locked or created, in an order that the driver chooses
+	// Settings of the database hold for this transaction, from the handler on, in their order: a tenant for row-level
+	// security, a role. A driver whose database has none refuses them with ErrNoSettings.
+	Settings []Setting
 	// Wait bounds the waiting for rivals, at most; then ErrBusy. 0: 5 s.
 	Wait time.Duration
 	// Handle is how long the handler may leave the transaction idle before the database ends it, so that a
 	// paused instance does not hold its mark for ever. 0: 60 s.
 	Handle time.Duration
 }
+
+// A Setting is a name and a value, "app.tenant" and "42".
+type Setting struct{ Name, Value string }
 
 // Identity is what a message is, for ever.
 type Identity struct{ Source, ID string }

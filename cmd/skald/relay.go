@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/broker/kafkabroker"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store"
 )
 
 const relayAbout = `Carries committed messages from the outbox to the broker until SIGTERM or SIGINT, and empties what is older than
@@ -75,7 +76,7 @@ func openPatiently(ctx context.Context, db database, log *slog.Logger) (relay.So
 	for {
 		from, done, err := db.store(ctx)
 		if err == nil {
-			if err = from.Check(ctx); err == nil {
+			if err = from.Check(ctx, store.Relay); err == nil {
 				return from, done, nil
 			}
 			done()

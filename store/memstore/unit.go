@@ -23,6 +23,9 @@ type unit struct {
 
 // Begin opens a unit and takes in.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], error) {
+	if len(in.Settings) > 0 {
+		return nil, fmt.Errorf("begin: %w", store.ErrNoSettings)
+	}
 	u := &unit{}
 	err := s.enter(ctx, func() error {
 		u.tx = s.begin()

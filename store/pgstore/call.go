@@ -13,6 +13,7 @@ type call struct {
 	args []any
 	scan func(scanner) error // for each row; nil: rows are not looked at
 	done func(n int64)       // the rows it touched; only without scan
+	fail func(error) error   // says more about its error; nil: it says enough
 }
 
 type scanner interface{ Scan(dest ...any) error }

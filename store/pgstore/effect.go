@@ -54,6 +54,13 @@ func (c *core) intake(in store.Intake, found *store.Found) ([]call, error) {
 		last = i
 		calls = append(calls, c.call("LockEntity", lockArgs(in.Locks[i])...).into(&found.Locks[i]))
 	}
+	if len(in.Settings) > 0 {
+		set, err := c.settings(in.Settings)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, set) // last: a role or tenant is for the handler, not for marks and locks
+	}
 	return calls, nil
 }
 

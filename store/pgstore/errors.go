@@ -105,7 +105,10 @@ func (c *core) explain(err error) error {
 		return fmt.Errorf("%w: a pooler in transaction mode lost a named statement: add default_query_exec_mode=cache_describe to the URL, "+
 			"or use PgBouncer 1.21 or later with max_prepared_statements above 0", err)
 	case "42501":
-		return &store.RightError{What: refused(err), Remedy: "run: skald migrate --check, which names the GRANT", Err: err}
+		// What a trigger or a policy of the user's own refuses is the fault of one message.
+		if bad := (*settingError)(nil); !errors.As(err, &bad) && (strings.Contains(err.Error(), "skald_") || strings.Contains(err.Error(), c.schema)) {
+			return &store.RightError{What: refused(err), Remedy: "run what `skald roles --schema " + shellWord(c.schema) + "` prints", Err: err}
+		}
 	}
 	return err
 }
@@ -120,7 +123,7 @@ func refused(err error) string {
 
 func (c *core) schemaError(have int) error {
 	e := &store.SchemaError{Where: "schema " + c.schema, Have: have, Need: oldest, Last: newest(),
-		Remedy: "run: skald migrate --store URL --schema " + c.schema}
+		Remedy: "run: skald migrate --store URL --schema " + shellWord(c.schema)}
 	if have > e.Last {
 		e.Remedy = "run a newer build"
 	}

@@ -128,7 +128,7 @@ func files(prefix string) ([]Migration, error) {
 	var out []Migration
 	for _, f := range list {
 		out = append(out, Migration{Version: f.Version, Name: f.Name, Checksum: f.Checksum,
-			text: strings.ReplaceAll(f.Text, "/*schema*/", prefix), builds: f.Builds})
+			text: qualified(f.Text, prefix), builds: f.Builds})
 	}
 	return out, err
 }

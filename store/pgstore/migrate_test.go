@@ -93,12 +93,12 @@ func TestMigrateChangedAndLater(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
-	if err := s.Check(ctx); err != nil {
+	if err := s.Check(ctx, store.App); err != nil {
 		t.Fatal(err)
 	}
 	// A later build has added something: this one, rolled back, goes on.
 	b.exec(t, `INSERT INTO {skald_migration} (version, name, checksum) VALUES (99, '099_later.sql', '')`)
-	if err := s.Check(ctx); err != nil {
+	if err := s.Check(ctx, store.App); err != nil {
 		t.Errorf("check of tables that have more: %v", err)
 	}
 	o := &MigrateOptions{Schema: b.schema}
@@ -110,7 +110,7 @@ func TestMigrateChangedAndLater(t *testing.T) {
 	_, migrate := Migrate(ctx, b.pool, o)
 	_, pending := Pending(ctx, b.pool, o)
 	var schema *store.SchemaError
-	for name, err := range map[string]error{"check": s.Check(ctx), "migrate": migrate, "pending": pending} {
+	for name, err := range map[string]error{"check": s.Check(ctx, store.App), "migrate": migrate, "pending": pending} {
 		if !errors.As(err, &schema) || schema.Have != 99 || schema.Remedy != "run a newer build" {
 			t.Errorf("%s of tables that have less: %v", name, err)
 		}
@@ -130,7 +130,7 @@ func TestNoTables(t *testing.T) {
 	m := aMark()
 	_, begin := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
 	_, tick := s.Tick(ctx, "")
-	for name, err := range map[string]error{"check": s.Check(ctx), "begin": begin, "tick": tick} {
+	for name, err := range map[string]error{"check": s.Check(ctx, store.App), "begin": begin, "tick": tick} {
 		var schema *store.SchemaError
 		if !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(schema.Remedy, b.schema) || !store.Incurable(err) || s.Outage(err) {
 			t.Errorf("%s without tables: %v", name, err)
@@ -160,66 +160,6 @@ func TestMigrateEncoding(t *testing.T) {
 	var encoding *EncodingError
 	if _, err := Migrate(ctx, pool, nil); !errors.As(err, &encoding) || encoding.Encoding != "LATIN1" {
 		t.Errorf("migrate a LATIN1 database: %v", err)
-	}
-}
-
-func TestMissingRight(t *testing.T) {
-	b := newBed(t)
-	ctx := context.Background()
-	role := "skald_role_" + fmt.Sprint(time.Now().UnixNano())
-	b.exec(t, `CREATE ROLE `+role+` LOGIN PASSWORD 'sesame'`)
-	t.Cleanup(func() { b.exec(t, `DROP OWNED BY `+role); b.exec(t, `DROP ROLE `+role) })
-	config, err := pgxpool.ParseConfig(b.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.ConnConfig.User, config.ConnConfig.Password = role, "sesame"
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	s := New(pool, &Options{Schema: b.schema})
-	schema := strings.TrimSuffix(b.prefix(), ".")
-	for _, grant := range []string{`USAGE ON SCHEMA ` + schema, `SELECT ON ` + b.prefix() + `skald_migration`} {
-		var right *store.RightError
-		if err := s.Check(ctx); !errors.As(err, &right) || strings.Contains(err.Error(), "sesame") || right.Remedy == "" {
-			t.Fatalf("check without %s: %v", grant, err)
-		}
-		b.exec(t, `GRANT `+grant+` TO `+role)
-	}
-	for range 200 { // each remedy cures what it names
-		err := s.Check(ctx)
-		var right *store.RightError
-		if !errors.As(err, &right) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			break
-		}
-		if !strings.HasPrefix(right.Remedy, "GRANT ") {
-			t.Fatalf("%v has no GRANT", err)
-		}
-		b.exec(t, strings.NewReplacer("{", "", "}", "").Replace(right.Remedy))
-	}
-	// What Check passes is enough.
-	m := aMark()
-	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "a", Key: "b"}}})
-	if err == nil {
-		err = u.Commit(ctx, store.Effect{Rows: rowsOf(aMessage("a"))})
-	}
-	if err != nil {
-		t.Fatalf("a unit: %v", err)
-	}
-	tip, err := s.Tick(ctx, "")
-	if err == nil {
-		_, err = s.Pull(ctx, store.Window{Tip: tip}, 10)
-	}
-	if err == nil {
-		_, err = s.Lease(ctx, store.Ask{Owner: "a", Life: "1"})
-	}
-	if err != nil {
-		t.Fatalf("a relay's turn: %v", err)
 	}
 }
 
@@ -256,15 +196,17 @@ func TestStatements(t *testing.T) {
 
 func TestBadSchemaName(t *testing.T) {
 	need.Postgres(t)
-	s := New(nil, &Options{Schema: `a"b`})
-	if err := s.Check(context.Background()); err == nil {
-		t.Error("a schema with a quote is taken")
-	}
-	if _, err := s.Begin(context.Background(), store.Intake{}); err == nil {
-		t.Error("a schema with a quote is taken")
-	}
-	if _, err := Migrate(context.Background(), (*pgx.Conn)(nil), &MigrateOptions{Schema: "a'b"}); err == nil {
-		t.Error("a schema with a quote is migrated")
+	for _, name := range []string{"a$$b", "a\x00b", "\xff", strings.Repeat("ä", 32)} {
+		s := New(nil, &Options{Schema: name})
+		if err := s.Check(context.Background(), store.App); err == nil || !strings.Contains(err.Error(), "1 to 63 bytes") {
+			t.Errorf("schema %q: %v", name, err)
+		}
+		if _, err := s.Begin(context.Background(), store.Intake{}); err == nil {
+			t.Errorf("schema %q is taken", name)
+		}
+		if _, err := Migrate(context.Background(), (*pgx.Conn)(nil), &MigrateOptions{Schema: name}); err == nil {
+			t.Errorf("schema %q is migrated", name)
+		}
 	}
 }
 
@@ -283,7 +225,7 @@ func TestScript(t *testing.T) {
 		t.Errorf("behind the script there is to do: %v, %v", todo, err)
 	}
 	s := b.store(t)
-	if err := s.Check(ctx); err != nil {
+	if err := s.Check(ctx, store.App); err != nil {
 		t.Error(err)
 	}
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, type) VALUES ('t', 't')`)

@@ -82,14 +82,26 @@ func newCore(r runner, o *Options) *core {
 	prefix, err := schemaPrefix(c.schema)
 	if err == nil {
 		c.prefix = prefix
-		c.sql, err = sqlfile.Load(statements, "sql", prefix)
+		c.sql, err = sqlfile.Load(statements, "sql", placeholder)
 	}
 	if err != nil {
 		c.err = fmt.Errorf("open store: %w", err)
 		return c
 	}
 	c.leaves()
+	for _, texts := range append(append([]map[string]string{c.sql}, c.rows[:]...), c.marks[:]...) {
+		for name, text := range texts {
+			texts[name] = qualified(text, prefix)
+		}
+	}
 	return c
+}
+
+const placeholder = "/*schema*/" // before each table in a .sql file
+
+// qualified puts prefix before each table: last of all, since the schema may be named like anything in the text.
+func qualified(text, prefix string) string {
+	return strings.NewReplacer("'"+placeholder, "'"+strings.ReplaceAll(prefix, "'", "''"), placeholder, prefix).Replace(text)
 }
 
 // leaves makes the statements for each leaf: a statement through the parent would lock all leaves until COMMIT.
@@ -123,10 +135,24 @@ func leafed(all map[string]string, table, leaf, slot, number string) map[string]
 
 // schemaPrefix is what stands before each table: the quoted schema and a dot.
 func schemaPrefix(schema string) (string, error) {
-	if schema == "" || len(schema) > 63 || strings.ContainsAny(schema, "\"'\\\x00/*") {
-		return "", fmt.Errorf("schema %q: a schema's name is 1 to 63 bytes without quotes, / * and \\", schema)
+	return pgx.Identifier{schema}.Sanitize() + ".", nameable("schema", schema)
+}
+
+// nameable tells whether a schema or role can have that name. A longer one PostgreSQL cuts without a word; $$ would
+// end a function's body.
+func nameable(what, name string) error {
+	if name == "" || len(name) > 63 || !storable(name) || strings.Contains(name, "$$") {
+		return fmt.Errorf("%s %q: its name is 1 to 63 bytes of text without $$", what, name)
 	}
-	return pgx.Identifier{schema}.Sanitize() + ".", nil
+	return nil
+}
+
+// shellWord is s as a word of a command line.
+func shellWord(s string) string {
+	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // waker knows of writes in this process.

@@ -196,6 +196,14 @@ func (b *bed) end(t testing.TB) {
 	b.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1`+idle, b.name())
 }
 
+func setting(t testing.TB, tx pgx.Tx, name string) (value string) {
+	t.Helper()
+	if err := tx.QueryRow(context.Background(), "SELECT coalesce(current_setting($1, true), '')", name).Scan(&value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
 func TestConformance(t *testing.T) {
 	need.Postgres(t)
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
@@ -216,6 +224,6 @@ func conforms(t *testing.T, b *bed, mode pgx.QueryExecMode) {
 		Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Poison: func(tx pgx.Tx) error {
 			_, err := tx.Exec(context.Background(), "SELECT 1/0")
 			return err
-		}},
+		}, Setting: setting},
 	})
 }

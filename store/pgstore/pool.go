@@ -62,6 +62,9 @@ func queue(b *pgx.Batch, calls []call) {
 func answers(br pgx.BatchResults, calls []call) error {
 	for _, c := range calls {
 		if err := answer(br, c); err != nil {
+			if c.fail != nil {
+				err = c.fail(err)
+			}
 			return err
 		}
 	}

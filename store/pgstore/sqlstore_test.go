@@ -58,6 +58,12 @@ func conformsSQL(t *testing.T, b *bed, mode pgx.QueryExecMode) {
 		Can: storetest.Can[*sql.Tx]{Rivals: true, Limits: true, Poison: func(tx *sql.Tx) error {
 			_, err := tx.Exec("SELECT 1/0")
 			return err
+		}, Setting: func(t testing.TB, tx *sql.Tx, name string) (value string) {
+			t.Helper()
+			if err := tx.QueryRow("SELECT coalesce(current_setting($1, true), '')", name).Scan(&value); err != nil {
+				t.Fatal(err)
+			}
+			return value
 		}},
 	})
 }
@@ -72,7 +78,8 @@ func TestRoundTripsSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := func(m store.Mark) store.Unit[*sql.Tx] {
-		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}})
+		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}},
+			Settings: []store.Setting{{Name: "app.tenant", Value: "42"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

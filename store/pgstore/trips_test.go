@@ -167,7 +167,8 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 		}
 	}
 	begin := func(m store.Mark) store.Unit[pgx.Tx] {
-		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}})
+		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}},
+			Settings: []store.Setting{{Name: "app.tenant", Value: "42"}}})
 		ok(err)
 		return u
 	}

@@ -237,8 +237,8 @@ func (m *migrator) sameSource(ctx context.Context) error {
 }
 
 // Check says whether the tables are there, in a version that this build can use, in a file that can be written:
-// a *store.SchemaError that names `skald migrate`, a *store.RightError, or an outage.
-func (s *Store) Check(ctx context.Context) error {
+// a *store.SchemaError that names `skald migrate`, a *store.RightError, or an outage. A file has no roles.
+func (s *Store) Check(ctx context.Context, _ store.Role) error {
 	if err := engine(ctx, s.db); err != nil {
 		return failed("check", err)
 	}

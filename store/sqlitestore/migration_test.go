@@ -17,7 +17,7 @@ func TestMigrations(t *testing.T) {
 	s, db := again(t, path)
 	ctx := t.Context()
 	var schema *store.SchemaError
-	if err := s.Check(ctx); !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(schema.Remedy, "skald migrate --store sqlite:"+path) || !store.Incurable(err) {
+	if err := s.Check(ctx, store.App); !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(schema.Remedy, "skald migrate --store sqlite:"+path) || !store.Incurable(err) {
 		t.Errorf("Check without tables = %v", err)
 	}
 	if _, err := s.Tick(ctx, ""); !errors.As(err, &schema) {
@@ -34,7 +34,7 @@ func TestMigrations(t *testing.T) {
 	if err != nil || len(applied) != steps(t) {
 		t.Errorf("Migrate = %+v, %v", applied, err)
 	}
-	if err := s.Check(ctx); err != nil {
+	if err := s.Check(ctx, store.App); err != nil {
 		t.Error(err)
 	}
 	for _, o := range []*MigrateOptions{nil, {}, {Source: "/a"}} {
@@ -53,7 +53,7 @@ func TestMigrations(t *testing.T) {
 	if _, err := db.Exec("INSERT INTO skald_migration (version, name, checksum) VALUES (99, '099_new.sql', '')"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Check(ctx); err != nil {
+	if err := s.Check(ctx, store.App); err != nil {
 		t.Errorf("Check of tables that have more = %v", err)
 	}
 	if applied, err := Migrate(ctx, db, nil); err != nil || len(applied) != 0 {
@@ -65,7 +65,7 @@ func TestMigrations(t *testing.T) {
 	}
 	_, migrate := Migrate(ctx, db, nil)
 	_, todo := Pending(ctx, db)
-	for name, err := range map[string]error{"check": s.Check(ctx), "migrate": migrate, "pending": todo} {
+	for name, err := range map[string]error{"check": s.Check(ctx, store.App), "migrate": migrate, "pending": todo} {
 		if !errors.As(err, &schema) || schema.Have != 99 || !strings.Contains(err.Error(), "run a newer build") {
 			t.Errorf("%s of tables that have less = %v", name, err)
 		}
@@ -118,7 +118,7 @@ func TestCheckOfAFileThatCannotBeWritten(t *testing.T) {
 	}
 	defer db.Close()
 	var right *store.RightError
-	if err := New(db, nil).Check(t.Context()); !errors.As(err, &right) {
+	if err := New(db, nil).Check(t.Context(), store.App); !errors.As(err, &right) {
 		t.Errorf("Check = %v", err)
 	}
 }

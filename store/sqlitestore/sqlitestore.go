@@ -102,7 +102,7 @@ func (s *Store) prepare(ctx context.Context) (*prepared, error) {
 		stmt, err := s.db.PrepareContext(ctx, q)
 		if err != nil {
 			p.close()
-			if bad := s.Check(ctx); bad != nil {
+			if bad := s.Check(ctx, store.App); bad != nil {
 				return nil, bad
 			}
 			return nil, fmt.Errorf("prepare %s: %w", name, err)

@@ -27,6 +27,9 @@ type entity struct{ space, key string }
 // Begin opens a unit and takes in. store.ErrBusy: another writer had the file for longer than in.Wait.
 // In.Handle bounds the whole time to Commit, since the unit holds up every other writer of the file.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx], error) {
+	if len(in.Settings) > 0 {
+		return nil, failed("begin", store.ErrNoSettings)
+	}
 	x, err := s.begin(ctx, cmp.Or(in.Wait, s.wait), cmp.Or(in.Handle, defaultHandle))
 	if err != nil {
 		return nil, failed("begin", err)

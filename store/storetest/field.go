@@ -35,7 +35,8 @@ func (s *suite[TTx]) fieldNewOnes() {
 		return err
 	}
 	l := under(s.lease(s.d, "one", "1")[0])
-	refused(s, store.Intake{}, begin, "Marks", "Locks", "Wait", "Handle")
+	refused(s, store.Intake{}, begin, "Marks", "Locks", "Settings", "Wait", "Handle")
+	refused(s, store.Setting{Name: "app.tenant"}, func(set store.Setting) error { return begin(store.Intake{Settings: []store.Setting{set}}) }, "Name", "Value")
 	refused(s, store.Effect{}, apply, "Mark", "Locks", "Rows", "Lane")
 	refused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity", "As", "Reason")
 	refused(s, mark().Identity, func(id store.Identity) error {

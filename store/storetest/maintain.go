@@ -245,14 +245,14 @@ func (s *suite[TTx]) maintainNothing() {
 	if done := s.maintain(); done.Rows > 0 || done.Marks > 0 {
 		s.Errorf("of an empty database maintain emptied %+v", done)
 	}
-	s.ok(s.d.Check(s.Context()), "check")
+	s.ok(s.d.Check(s.Context(), store.Relay), "check")
 	s.say(message("a", 1))
 	m := mark()
 	s.apply(store.Effect{Mark: &m})
 	_, err := s.d.Maintain(s.Context(), store.Retention{}) // the defaults
 	s.ok(err, "maintain")
 	s.counts(1, 1, 0)
-	s.ok(s.d.Check(s.Context()), "check")
+	s.ok(s.d.Check(s.Context(), store.App), "check")
 }
 
 // What is set aside does not need its row in the outbox any more.

@@ -38,6 +38,9 @@ type Can[TTx any] struct {
 	// Poison makes a statement fail in tx in the way that aborts the whole transaction, and returns its error,
 	// which the handler of the test will swallow. Nil: no error does that here.
 	Poison func(tx TTx) error
+	// Setting reads a setting of the database in tx, "" where it is not set. Nil: the database has none, and the driver
+	// refuses them.
+	Setting func(t testing.TB, tx TTx, name string) string
 }
 
 // A Database is what one Open made.
@@ -80,6 +83,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		{"Lane", laneTests[TTx]()},
 		{"Aside", asideTests[TTx]()},
 		{"Maintain", maintainTests[TTx]()},
+		{"Setting", settingTests[TTx]()},
 		{"Field", fieldTests[TTx]()},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -33,33 +33,39 @@ INSERT INTO /*schema*/skald_setting (name, value) VALUES ('source', $1::text);
 SELECT coalesce(max(version), 0), coalesce(max(builds), 0) FROM /*schema*/skald_migration;
 
 -- name: MissingRight
--- The first right that is missing, as "INSERT on skald_outbox", with the statement that gives it.
-SELECT w.privilege || ' on ' || w.name,
-	format('GRANT %s ON %s %s TO %I', w.privilege, w.kind, w.grantee, current_user)
+-- The first right that is missing, as "INSERT on skald_outbox", with the statement that gives it. A table that is not
+-- there belongs to another version: that is for Version to say.
+SELECT w.privilege || ' on ' || w.what,
+	format('GRANT %s%s ON %s TO %I', w.privilege, ' (' || w.columns || ')', w.target, current_user)
 FROM (
-	SELECT 0 AS n, 'USAGE' AS privilege, 'schema ' || nspname AS name, 'SCHEMA' AS kind, quote_ident(nspname) AS grantee,
-		has_schema_privilege(oid, 'USAGE') AS has
-	FROM pg_namespace WHERE nspname = $1::text
+	SELECT n.n, n.privilege, 'schema ' || s.nspname AS what, NULL AS columns, format('SCHEMA %I', s.nspname) AS target,
+		has_schema_privilege(s.oid, n.privilege) AS has
+	FROM unnest($2::text[], $4::text[]) WITH ORDINALITY AS n(privilege, kind, n) JOIN pg_namespace AS s ON n.kind = 'SCHEMA'
+	WHERE s.nspname = $1::text
 	UNION ALL
-	SELECT 1, n.privilege, c.relname, 'TABLE', c.oid::regclass::text, has_table_privilege(c.oid, n.privilege)
-		OR n.privilege = 'INSERT' AND c.relname = 'skald_outbox' AND has_column_privilege(c.oid, 'topic', 'INSERT')
-	FROM pg_class AS c JOIN pg_namespace AS s ON s.oid = c.relnamespace AND s.nspname = $1::text
-	JOIN (VALUES ('skald_outbox', 'INSERT'), ('skald_outbox', 'SELECT'), ('skald_mark_timeless', 'INSERT'), ('skald_mark_timeless', 'SELECT'),
-		('skald_entity', 'INSERT'), ('skald_entity', 'SELECT'), ('skald_entity', 'UPDATE'),
-		('skald_tick', 'INSERT'), ('skald_tick', 'SELECT'), ('skald_lane', 'SELECT'), ('skald_lane', 'UPDATE'),
-		('skald_relay', 'INSERT'), ('skald_relay', 'SELECT'), ('skald_relay', 'UPDATE'), ('skald_relay', 'DELETE'),
-		('skald_aside', 'INSERT'), ('skald_aside', 'SELECT'), ('skald_aside', 'UPDATE'), ('skald_aside', 'DELETE'),
-		('skald_setting', 'SELECT'), ('skald_setting', 'UPDATE')) AS n(relname, privilege) ON n.relname = c.relname
+	SELECT n.n, n.privilege, c.relname, nullif(n.columns, ''), format('%I.%I', s.nspname, c.relname),
+		CASE WHEN n.columns = '' THEN has_table_privilege(c.oid, n.privilege) ELSE (
+			SELECT bool_and(has_column_privilege(c.oid, a.attnum, n.privilege)) FROM pg_attribute AS a
+			WHERE a.attrelid = c.oid AND a.attname = ANY (string_to_array(n.columns, ', '))) END
+	FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS n(privilege, columns, kind, name, n)
+	JOIN pg_class AS p ON n.kind IN ('TABLE', 'LEAF') AND p.relname = n.name
+	JOIN pg_namespace AS s ON s.oid = p.relnamespace
+	JOIN pg_class AS c ON n.kind = 'TABLE' AND c.oid = p.oid
+		OR n.kind = 'LEAF' AND c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = p.oid)
+	WHERE s.nspname = $1::text
 	UNION ALL
-	SELECT 2, n.privilege, c.relname, 'TABLE', c.oid::regclass::text, has_table_privilege(c.oid, n.privilege)
-	FROM pg_class AS c JOIN pg_namespace AS s ON s.oid = c.relnamespace AND s.nspname = $1::text,
-		(VALUES ('INSERT'), ('SELECT')) AS n(privilege)
-	WHERE c.relname ~ '^skald_mark_[0-9][0-9]$' AND c.relkind = 'r'
+	SELECT n.n, n.privilege, c.relname, NULL, format('SEQUENCE %I.%I', s.nspname, c.relname), has_sequence_privilege(c.oid, n.privilege)
+	FROM unnest($2::text[], $4::text[], $5::text[]) WITH ORDINALITY AS n(privilege, kind, name, n)
+	JOIN pg_class AS c ON n.kind = 'SEQUENCE' AND c.relname = n.name
+	JOIN pg_namespace AS s ON s.oid = c.relnamespace
+	WHERE s.nspname = $1::text
 	UNION ALL
-	SELECT 3, n.privilege, c.relname, 'SEQUENCE', c.oid::regclass::text, has_sequence_privilege(c.oid, n.privilege)
-	FROM pg_class AS c JOIN pg_namespace AS s ON s.oid = c.relnamespace AND s.nspname = $1::text
-	JOIN (VALUES ('skald_outbox_seq_seq', 'SELECT'), ('skald_arrival', 'USAGE')) AS n(relname, privilege) ON n.relname = c.relname
+	SELECT n.n, n.privilege, 'function ' || f.proname, NULL, format('FUNCTION %I.%I', s.nspname, f.proname), has_function_privilege(f.oid, n.privilege)
+	FROM unnest($2::text[], $4::text[], $5::text[]) WITH ORDINALITY AS n(privilege, kind, name, n)
+	JOIN pg_proc AS f ON n.kind = 'FUNCTION' AND f.proname = n.name
+	JOIN pg_namespace AS s ON s.oid = f.pronamespace
+	WHERE s.nspname = $1::text
 ) AS w
 WHERE NOT w.has
-ORDER BY w.n, w.name, w.privilege
+ORDER BY w.n, w.what
 LIMIT 1;

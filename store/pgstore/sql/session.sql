@@ -4,6 +4,10 @@ SELECT set_config('lock_timeout', $1::text, true),
 	set_config('idle_in_transaction_session_timeout', $2::text, true),
 	set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true);
 
+-- name: Settings
+-- The caller's own, for what follows in the transaction.
+SELECT set_config(s.name, s.value, true) FROM unnest($1::text[], $2::text[]) AS s(name, value);
+
 -- name: Walk
 -- Statistics that say "empty" make the planner scan and sort what should be walked by its key; a plan that was
 -- made so is kept.

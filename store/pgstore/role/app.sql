@@ -1,0 +1,16 @@
+-- What a process needs that writes messages and consumes them. It cannot read the outbox, nor write what is Skald's
+-- own in a row: txid, seq, slot, source.
+GRANT USAGE ON SCHEMA /*itself*/ TO /*role*/;
+GRANT SELECT ON /*schema*/skald_migration TO /*role*/;
+GRANT INSERT (topic, key, type, data, data_bytes, key_bytes, content_type, schema, subject, correlation_id, causation_id,
+	traceparent, headers, time, id, bucket) ON /*schema*/skald_outbox TO /*role*/;
+GRANT SELECT, INSERT ON /*each*/ /*schema*/skald_mark TO /*role*/;
+GRANT SELECT, INSERT ON /*schema*/skald_mark_timeless TO /*role*/;
+GRANT SELECT, INSERT, UPDATE (version) ON /*schema*/skald_entity TO /*role*/;
+-- The default of skald_mark's arrival. Not an identity column: before PostgreSQL 17 the leaves do not inherit it.
+GRANT USAGE ON SEQUENCE /*schema*/skald_arrival TO /*role*/;
+-- PUBLIC has these four, unless somebody took them away.
+GRANT EXECUTE ON FUNCTION /*schema*/skald_guard TO /*role*/;
+GRANT EXECUTE ON FUNCTION /*schema*/skald_uuid7 TO /*role*/;
+GRANT EXECUTE ON FUNCTION /*schema*/skald_limits_ok TO /*role*/;
+GRANT EXECUTE ON FUNCTION /*schema*/skald_headers_ok TO /*role*/;

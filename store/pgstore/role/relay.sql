@@ -1,0 +1,16 @@
+-- What `skald relay` needs, or a process that runs a relay: it reads the outbox, changes no row of it, and empties
+-- whole leaves.
+GRANT USAGE ON SCHEMA /*itself*/ TO /*role*/;
+GRANT SELECT ON /*schema*/skald_migration TO /*role*/;
+GRANT SELECT, UPDATE (value) ON /*schema*/skald_setting TO /*role*/; -- UPDATE to lock the row
+GRANT SELECT ON /*schema*/skald_outbox TO /*role*/;
+GRANT SELECT, TRUNCATE ON /*each*/ /*schema*/skald_outbox TO /*role*/;
+GRANT SELECT ON SEQUENCE /*schema*/skald_outbox_seq_seq TO /*role*/;
+GRANT SELECT, TRUNCATE ON /*each*/ /*schema*/skald_mark TO /*role*/;
+GRANT SELECT, UPDATE (at), DELETE ON /*schema*/skald_mark_timeless TO /*role*/; -- UPDATE to lock the row
+GRANT SELECT, INSERT, DELETE ON /*schema*/skald_tick TO /*role*/;
+GRANT SELECT, UPDATE ON /*schema*/skald_lane TO /*role*/;
+GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_relay TO /*role*/;
+GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_aside TO /*role*/;
+-- PUBLIC has this, unless somebody took it away.
+GRANT EXECUTE ON FUNCTION /*schema*/skald_guard TO /*role*/;
