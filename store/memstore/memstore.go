@@ -117,7 +117,9 @@ func (s *Store) BeginTx() *Tx {
 }
 
 // Check finds nothing amiss but a killed handle.
-func (s *Store) Check(ctx context.Context, _ store.Role) error { return s.enter(ctx, func() error { return nil }) }
+func (s *Store) Check(ctx context.Context, _ store.Role) error {
+	return s.enter(ctx, func() error { return nil })
+}
 
 // Outage tells of a rival in the way and of a killed handle.
 func (s *Store) Outage(err error) bool {

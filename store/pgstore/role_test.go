@@ -308,8 +308,8 @@ func TestEachRightIsNeeded(t *testing.T) {
 			s := b.storeAs(t, name)
 			b.fill(t)
 			works := func(right grant) error {
-				var version int
-				if err := s.short(ctx, "check", s.call("Version").into(&version)); err != nil {
+				var version, builds int
+				if err := s.short(ctx, "check", s.call("Version").into(&version, &builds)); err != nil {
 					return err
 				}
 				return day(ctx, s, right.leaf)
