@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 
@@ -21,7 +22,8 @@ import (
 // should stop.
 type SQLStore struct {
 	*core
-	db *sql.DB
+	db  *sql.DB
+	pgx bool // the driver's own name is pgx
 }
 
 var (
@@ -29,9 +31,12 @@ var (
 	_ store.Waker           = (*SQLStore)(nil)
 )
 
-// NewSQL is a store in db, which must be opened with pgx's driver: sql.Open("pgx", …) or stdlib.OpenDBFromPool.
+// NewSQL is a store in db: opened with pgx's driver (sql.Open("pgx", …) or stdlib.OpenDBFromPool), also inside a driver
+// that only traces and has a method Raw, or with that of lib/pq, where a relay's and a store's own transactions take three
+// round trips instead of one.
 func NewSQL(db *sql.DB, o *Options) *SQLStore {
-	return &SQLStore{core: newCore(dbRunner{db}, o), db: db}
+	_, ok := db.Driver().(*stdlib.Driver)
+	return &SQLStore{core: newCore(dbRunner{db}, o), db: db, pgx: ok}
 }
 
 // dbRunner borrows the pgx connection below one of database/sql, and so sends a whole transaction as one pipeline.
@@ -43,7 +48,7 @@ func (r dbRunner) run(ctx context.Context, calls ...call) error {
 		return fmt.Errorf("acquire connection: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	return below(conn, func(c *pgx.Conn) error {
+	err = below(conn, func(c *pgx.Conn) error {
 		all := make([]call, 0, len(calls)+1)
 		err := sendCommit(ctx, c, append(append(all, call{sql: begin}), calls...))
 		if err != nil {
@@ -51,16 +56,25 @@ func (r dbRunner) run(ctx context.Context, calls ...call) error {
 		}
 		return err
 	})
+	if errors.Is(err, errForeign) {
+		return runText(ctx, conn, calls)
+	}
+	return err
 }
 
-// below gives f the pgx connection below conn.
+// below gives f the pgx connection below conn, also below a driver that only traces, or answers errForeign.
 func below(conn *sql.Conn, f func(*pgx.Conn) error) error {
-	return conn.Raw(func(driver any) error {
-		c, ok := driver.(*stdlib.Conn)
-		if !ok {
-			return fmt.Errorf("the driver is %T, not that of github.com/jackc/pgx/v5/stdlib", driver)
+	return conn.Raw(func(c any) error {
+		for {
+			if c, ok := c.(*stdlib.Conn); ok {
+				return f(c.Conn())
+			}
+			wrapper, ok := c.(interface{ Raw() driver.Conn })
+			if !ok {
+				return errForeign
+			}
+			c = wrapper.Raw()
 		}
-		return f(c.Conn())
 	})
 }
 
@@ -106,12 +120,16 @@ func (u *sqlUnit) open(ctx context.Context, calls []call) (err error) {
 	if u.tx, err = u.conn.BeginTx(life, &sql.TxOptions{Isolation: sql.LevelReadCommitted}); err != nil {
 		return err
 	}
-	return u.send(ctx, calls)
+	return u.send(ctx, "", calls)
 }
 
-// send carries out calls in the transaction: one round trip.
-func (u *sqlUnit) send(ctx context.Context, calls []call) error {
-	return below(u.conn, func(c *pgx.Conn) error {
+// inTransaction fails outside of one, where a handler's own COMMIT would have what follows stand by itself.
+const inTransaction = "SAVEPOINT skald_unit;\n"
+
+// send carries out calls in the transaction: one round trip. What goes before them is for drivers that do not know
+// whether they are in one.
+func (u *sqlUnit) send(ctx context.Context, before string, calls []call) error {
+	err := below(u.conn, func(c *pgx.Conn) error {
 		b := &pgx.Batch{}
 		queue(b, calls)
 		br := c.SendBatch(ctx, b)
@@ -121,6 +139,10 @@ func (u *sqlUnit) send(ctx context.Context, calls []call) error {
 		}
 		return br.Close()
 	})
+	if errors.Is(err, errForeign) {
+		return sendText(ctx, u.tx, before, calls)
+	}
+	return err
 }
 
 func (u *sqlUnit) Tx() *sql.Tx        { return u.tx }
@@ -148,6 +170,9 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	}
 	defer u.end()
 	err := u.commit(ctx, es)
+	if ctx.Err() == nil && (errors.Is(err, sql.ErrTxDone) || state(err) == "25P01") {
+		err = store.ErrLent
+	}
 	if lost(err) {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
 	}
@@ -169,7 +194,7 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 		return err
 	}
 	if len(calls) > 0 {
-		if err := u.send(ctx, calls); err != nil {
+		if err := u.send(ctx, inTransaction, calls); err != nil {
 			return err
 		}
 	}
@@ -180,9 +205,9 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 	return u.tx.Commit() // whose driver tells the tag ROLLBACK from COMMIT
 }
 
-// ready tells whether the transaction is still there, and not aborted.
+// ready tells whether the transaction is still there, and not aborted. Drivers other than pgx find out later.
 func (u *sqlUnit) ready() error {
-	return below(u.conn, func(c *pgx.Conn) error {
+	err := below(u.conn, func(c *pgx.Conn) error {
 		if c.IsClosed() {
 			return errors.New("the connection was lost: nothing was committed")
 		}
@@ -194,6 +219,10 @@ func (u *sqlUnit) ready() error {
 		}
 		return nil
 	})
+	if errors.Is(err, errForeign) {
+		return nil
+	}
+	return err
 }
 
 // Rollback undoes everything and then does Apply(instead...).
@@ -207,6 +236,9 @@ func (u *sqlUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	}
 	err := u.tx.Rollback()
 	u.end()
+	if errors.Is(err, sql.ErrTxDone) {
+		return make([]bool, len(instead)), fmt.Errorf("roll back: %w", store.ErrLent)
+	}
 	if len(instead) > 0 {
 		return u.s.Apply(ctx, instead...)
 	}
@@ -229,6 +261,12 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 		return ctx.Err()
 	}
 	c := s.insert(rows)
+	if !s.pgx { // others take no arrays
+		if c.sql, err = inlined(c.sql, c.args); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
+		c.args = nil
+	}
 	if _, err := tx.ExecContext(ctx, c.sql, c.args...); err != nil {
 		return fmt.Errorf("write: %w", limit(s.explain(err), messages(es)))
 	}

@@ -1,0 +1,107 @@
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A driver of database/sql that is not pgx has no pipeline. Where a statement has no arguments, that of lib/pq sends
+// several at once and answers them one by one: so a whole intake or outflow is one round trip there, too.
+
+// errForeign: the connection is not one of pgx.
+var errForeign = errors.New("the driver is not that of github.com/jackc/pgx/v5/stdlib")
+
+// answerOf stands before the answer of a call that wants it, in a column of this name.
+const answerOf = "skald_call"
+
+// script is calls as one text.
+func script(calls []call) (string, error) {
+	var b strings.Builder
+	for i, c := range calls {
+		text, err := inlined(c.sql, c.args)
+		if err != nil {
+			return "", err
+		}
+		if c.done != nil { // how many rows a statement touched is told for the last one only
+			text = "WITH touched AS (" + text + " RETURNING 1) SELECT count(*) FROM touched"
+		}
+		if c.done != nil || c.scan != nil {
+			b.WriteString("SELECT " + strconv.Itoa(i) + " AS " + answerOf + ";\n")
+		}
+		b.WriteString(text + ";\n")
+	}
+	return b.String(), nil
+}
+
+// sendText carries out calls in tx.
+func sendText(ctx context.Context, tx *sql.Tx, before string, calls []call) error {
+	text, err := script(calls)
+	if err != nil {
+		return err
+	}
+	rows, err := tx.QueryContext(ctx, before+text)
+	if err == nil {
+		err = errors.Join(hear(rows, calls), rows.Close())
+	}
+	if state(err) == "42601" && strings.Contains(err.Error(), "multiple commands") {
+		return fmt.Errorf("%w, and it does not send several statements at once: open the database with sql.Open(\"pgx\", …), or that of lib/pq: %w", errForeign, err)
+	}
+	return err
+}
+
+// hear reads the answers.
+func hear(rows *sql.Rows, calls []call) error {
+	for at := -1; ; {
+		columns, err := rows.Columns()
+		if err != nil {
+			return err
+		}
+		told := len(columns) == 1 && columns[0] == answerOf
+		for rows.Next() {
+			switch {
+			case told:
+				err = rows.Scan(&at)
+			case at >= 0 && at < len(calls):
+				err = calls[at].hear(rows)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if !told {
+			at = -1
+		}
+		if !rows.NextResultSet() {
+			return rows.Err()
+		}
+	}
+}
+
+func (c call) hear(row scanner) error {
+	if c.scan != nil {
+		return c.scan(row)
+	}
+	var n int64
+	if err := row.Scan(&n); err != nil {
+		return err
+	}
+	c.done(n)
+	return nil
+}
+
+// runText is a transaction of our own in three round trips.
+func runText(ctx context.Context, conn *sql.Conn, calls []call) error {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	if err := sendText(ctx, tx, "", calls); err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	return tx.Commit()
+}
