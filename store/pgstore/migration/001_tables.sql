@@ -91,7 +91,7 @@ CREATE TABLE /*schema*/skald_outbox (
 	source         text NOT NULL,
 	txid           xid8 NOT NULL DEFAULT pg_current_xact_id(),
 	seq            bigint NOT NULL GENERATED ALWAYS AS IDENTITY (CACHE 1),
-	slot           smallint NOT NULL DEFAULT (floor(extract(epoch FROM now()) / 86400)::bigint % 10)::smallint,
+	slot           smallint NOT NULL DEFAULT (floor(date_part('epoch', now()) / 86400)::bigint % 10)::smallint,
 	bucket         smallint, -- NULL: hashed from the key, else the id, when read
 	erased_at      timestamptz,
 	PRIMARY KEY (seq, slot),
