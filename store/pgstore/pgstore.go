@@ -36,6 +36,10 @@ const (
 type Options struct {
 	Schema string           // where the tables are. Default "public"
 	Now    func() time.Time // tells ids that are ahead of their time. Default time.Now
+
+	// Notify tells relays in other processes of each write, by a NOTIFY outside of your transaction, at most 50 a
+	// second. They need a Listener. Without it a relay finds what others wrote by looking. Default off.
+	Notify bool
 }
 
 // A Store is PostgreSQL through a pgx pool. It is safe for concurrent use. Close the pool yourself.
@@ -65,6 +69,7 @@ type core struct {
 	marks  [markSlots]map[string]string // and those that name a leaf of the marks
 	err    error                        // of New, answered by every call
 	bases  bases
+	notifier
 	waker
 }
 
@@ -93,6 +98,9 @@ func newCore(r runner, o *Options) *core {
 		for name, text := range texts {
 			texts[name] = qualified(text, prefix)
 		}
+	}
+	if o.Notify {
+		c.notifier.send = c.notify
 	}
 	return c
 }

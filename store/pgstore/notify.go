@@ -1,0 +1,134 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/backoff"
+)
+
+// channel carries the names of schemas that were written to.
+const channel = "skald_outbox"
+
+const (
+	notifyGap  = 20 * time.Millisecond // between two notifications of one process
+	notifyWait = time.Second           // for a connection and the answer; relays find the rows without it, too
+)
+
+// A notifier tells other processes of writes in this one, never in the caller's transaction: there a NOTIFY makes all
+// commits of a database wait for one another.
+type notifier struct {
+	send func(ctx context.Context)
+
+	mu      sync.Mutex
+	pending bool
+	last    time.Time
+}
+
+// tell has one notification sent soon, however many writes there are until then.
+func (n *notifier) tell() {
+	if n.send == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pending {
+		return
+	}
+	n.pending = true
+	time.AfterFunc(max(0, notifyGap-time.Since(n.last)), n.fire)
+}
+
+func (n *notifier) fire() {
+	n.mu.Lock()
+	n.pending, n.last = false, time.Now() // before it is sent: a write from here on has one of its own
+	n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), notifyWait)
+	defer cancel()
+	n.send(ctx)
+}
+
+// notify sends one; who misses it polls.
+func (c *core) notify(ctx context.Context) {
+	_ = c.short(ctx, "notify", c.call("Notify", channel, c.schema))
+}
+
+func (c *core) wake() {
+	c.waker.wake()
+	c.notifier.tell()
+}
+
+// A Listener wakes the relay of this process when another one has written, or is about to commit what it wrote. It has
+// one connection of its own, which must go to the server itself: a pooler in transaction mode has no LISTEN. Writers in
+// Go need Options.Notify; others say SELECT pg_notify('skald_outbox', '<schema>') behind their COMMIT. What is missed
+// while the connection is lost is found by the relay's own looks.
+type Listener struct {
+	c      *core
+	config *pgx.ConnConfig
+}
+
+var _ skald.Runner = (*Listener)(nil)
+
+// Listen is a Listener at url that wakes whoever relays from s.
+func (s *Store) Listen(url string) (*Listener, error) { return s.listen(url) }
+
+// Listen is a Listener at url that wakes whoever relays from s.
+func (s *SQLStore) Listen(url string) (*Listener, error) { return s.listen(url) }
+
+func (c *core) listen(url string) (*Listener, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return &Listener{c, config}, nil
+}
+
+// Run listens until ctx is done. A server that is away is tried again, at most 5 s later.
+func (l *Listener) Run(ctx context.Context) error {
+	for fails := 0; ctx.Err() == nil; {
+		heard, err := l.hear(ctx)
+		if heard {
+			fails = 0
+		}
+		fails++
+		if err != nil && ctx.Err() == nil && !Outage(err) {
+			return fmt.Errorf("listen: %w", l.c.explain(err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff.After(fails, 50*time.Millisecond, 5*time.Second)):
+		}
+	}
+	return nil
+}
+
+// hear is one connection's life. It tells whether it came to listen.
+func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
+	conn, err := pgx.ConnectConfig(ctx, l.config)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(end)
+	}()
+	if _, err := conn.Exec(ctx, l.c.sql["Listen"]); err != nil {
+		return false, err
+	}
+	l.c.waker.wake() // for what was said before
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return true, err
+		}
+		if n.Payload == l.c.schema {
+			l.c.waker.wake()
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package pgstore
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// TestNotify: a write in one process wakes a listener in another, and nothing else does.
+func TestNotify(t *testing.T) {
+	b, other := newBed(t), newBed(t)
+	writes, quiet := New(b.pool, &Options{Schema: b.schema, Notify: true}), New(b.pool, &Options{Schema: b.schema})
+	elsewhere := New(other.pool, &Options{Schema: other.schema, Notify: true})
+	relay := b.store(t)
+	l, err := relay.Listen(b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	woken := relay.Woken()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	await(t, "the listener listens", woken)
+
+	say := func(s *Store) {
+		t.Helper()
+		tx, err := s.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Write(t.Context(), tx, store.Effect{Rows: []skald.Message{aMessage("a")}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	woken = relay.Woken()
+	say(quiet)
+	hears(t, b, other.schema, func() { say(elsewhere) })
+	select {
+	case <-woken:
+		t.Error("woken by another schema, or by a store that tells nobody")
+	default:
+	}
+	say(writes)
+	await(t, "a write in another process", woken)
+	woken = relay.Woken()
+	b.exec(t, `SELECT pg_notify('skald_outbox', $1)`, b.schema)
+	await(t, "a notification by hand", woken)
+
+	// A lost connection is made again, and what was missed meanwhile is looked for.
+	woken = relay.Woken()
+	b.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN skald_outbox' AND state = 'idle' AND datname = current_database()`)
+	await(t, "a new connection", woken)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNotifyOfManyWrites: a burst is told by few, and the last of it always.
+func TestNotifyOfManyWrites(t *testing.T) {
+	sent := make(chan struct{}, 1000)
+	n := &notifier{send: func(context.Context) { sent <- struct{}{} }}
+	for range 10_000 {
+		n.tell()
+	}
+	await(t, "the first", sent)
+	n.tell()
+	await(t, "one behind the burst", sent)
+	if more := len(sent); more > 5 {
+		t.Errorf("%d more", more)
+	}
+}
+
+func TestListenSaysWhatIsWrong(t *testing.T) {
+	b := newBed(t)
+	if _, err := b.store(t).Listen("postgres://u:secret@h:port/x"); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a wrong URL: %v", err)
+	}
+	l, err := b.store(t).Listen(b.url + "&dbname=skald_there_is_none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Run(t.Context()); err == nil || state(err) != "3D000" {
+		t.Errorf("no such database: %v", err)
+	}
+}
+
+// hears acts and waits until the server has told all who listen.
+func hears(t *testing.T, b *bed, payload string, act func()) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.Exec(t.Context(), "LISTEN skald_outbox -- to compare"); err != nil {
+		t.Fatal(err)
+	}
+	act()
+	for {
+		n, err := conn.WaitForNotification(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Payload == payload {
+			return
+		}
+	}
+}
+
+func await[T any](t *testing.T, what string, c <-chan T) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(30 * time.Second):
+		t.Fatal(what + " did not come")
+	}
+}
