@@ -122,6 +122,7 @@ type Relay struct {
 	leaseAt, expires, pollAt, asideAt, keepAt time.Time
 	activity                                  time.Time // when rows were last seen, or a write in this process
 	failedAt                                  time.Time // by the store
+	restUntil                                 time.Time // behind a window that had rows
 	outages, moved                            int       // of the store, in a row
 	lives, waiting                            int       // relays that work, and that wait for a lane, at the last lease
 	keeping                                   atomic.Bool

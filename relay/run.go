@@ -201,7 +201,7 @@ func (l *loop) await(ctx context.Context, save time.Time, woken <-chan struct{})
 		l.collect()
 	case <-woken:
 		now := l.r.o.Now()
-		l.r.activity, l.r.pollAt = now, now
+		l.r.activity, l.r.pollAt = now, later(now, l.r.restUntil)
 	case <-timer.C:
 	}
 }

@@ -10,6 +10,11 @@ import (
 )
 
 const (
+	// A steady trickle is read in windows that are worth their price: behind one that had rows the relay rests for
+	// about as long as the window took, which is three times its look.
+	restFactor = 3
+	restMost   = 5 * time.Millisecond
+
 	pollEach  = 110 * time.Millisecond // the longest pause between two looks, for each relay that works
 	pageFirst = 200
 	pageLeast = 10
@@ -133,9 +138,10 @@ func (r *Relay) looked(now time.Time, tip string, g *group) {
 func (r *Relay) lookedAt(now time.Time, found bool) {
 	r.moved = 0
 	if found {
-		r.activity = now
+		after := r.o.Now()
+		r.activity, r.restUntil = now, after.Add(min(restFactor*after.Sub(now), restMost))
 	}
-	r.pollAt = now.Add(r.pause(now))
+	r.pollAt = later(now.Add(r.pause(now)), r.restUntil)
 }
 
 // pause is how long to wait between two looks.
