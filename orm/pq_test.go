@@ -58,6 +58,12 @@ func TestConformancePQ(t *testing.T) {
 		Can: storetest.Can[*sql.Tx]{Rivals: true, Limits: true, Poison: func(tx *sql.Tx) error {
 			_, err := tx.Exec("SELECT 1/0")
 			return err
+		}, Setting: func(t testing.TB, tx *sql.Tx, name string) (value string) {
+			t.Helper()
+			if err := tx.QueryRow("SELECT coalesce(current_setting($1, true), '')", name).Scan(&value); err != nil {
+				t.Fatal(err)
+			}
+			return value
 		}},
 	})
 }
@@ -109,7 +115,8 @@ func TestRoundTripsPQ(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	s := pgstore.NewSQL(db, nil)
 	intake := func(m store.Mark) store.Intake {
-		return store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}}
+		return store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}},
+			Settings: []store.Setting{{Name: "app.tenant", Value: "it's 42"}}}
 	}
 	done := mark()
 	if _, err := s.Apply(ctx, store.Effect{Mark: &done}); err != nil {

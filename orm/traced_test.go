@@ -58,7 +58,7 @@ func TestTracedDriver(t *testing.T) {
 			db := sql.OpenDB(tracer{stdlib.GetConnector(*config), hides})
 			defer func() { _ = db.Close() }()
 			s := pgstore.NewSQL(db, nil)
-			err := s.Check(t.Context())
+			err := s.Check(t.Context(), store.App)
 			if hides {
 				if err == nil || !strings.Contains(err.Error(), "stdlib") || !strings.Contains(err.Error(), "sql.Open") {
 					t.Errorf("it is not refused by name: %v", err)

@@ -1,0 +1,2 @@
+-- name: Place :exec
+INSERT INTO orders (id, cents) VALUES ($1, $2);
