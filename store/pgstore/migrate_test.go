@@ -212,7 +212,7 @@ func TestBadSchemaName(t *testing.T) {
 
 // The script, run by another tool, leaves what Migrate leaves.
 func TestScript(t *testing.T) {
-	b := bare(t)
+	b := bareIn(t, need.Postgres(t), fmt.Sprintf(`It's "a" sc.ript %d`, time.Now().UnixNano()))
 	ctx := context.Background()
 	text, err := Script(&MigrateOptions{Schema: b.schema})
 	if err != nil {

@@ -32,7 +32,12 @@ func newBed(t testing.TB) *bed {
 
 func newBedAt(t testing.TB, url string) *bed {
 	t.Helper()
-	b := bareAt(t, url)
+	return bareAt(t, url).made(t)
+}
+
+// made makes the tables.
+func (b *bed) made(t testing.TB) *bed {
+	t.Helper()
 	if _, err := Migrate(context.Background(), b.pool, &MigrateOptions{Schema: b.schema, Source: storetest.Source}); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +53,12 @@ func bare(t testing.TB) *bed {
 
 func bareAt(t testing.TB, url string) *bed {
 	t.Helper()
-	b := &bed{url: url, schema: fmt.Sprintf("skald test %d %d", time.Now().UnixNano(), schemas.Add(1))}
+	return bareIn(t, url, fmt.Sprintf("skald test %d %d", time.Now().UnixNano(), schemas.Add(1)))
+}
+
+func bareIn(t testing.TB, url, schema string) *bed {
+	t.Helper()
+	b := &bed{url: url, schema: schema}
 	b.pool = b.connect(t, pgx.QueryExecModeCacheStatement)
 	t.Cleanup(func() {
 		b.end(t)
@@ -209,7 +219,9 @@ func TestConformance(t *testing.T) {
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
 		pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(strings.ReplaceAll(mode.String(), " ", "_"), func(t *testing.T) {
-			conforms(t, newBed(t), mode)
+			// In a schema whose name is like anything else in a statement.
+			odd := fmt.Sprintf(`Sk.aLd "te'st" $1 ?\ /*x*/ skald_mark_00 -- %d`, time.Now().UnixNano()%1e12+schemas.Add(1))
+			conforms(t, bareIn(t, need.Postgres(t), odd).made(t), mode)
 		})
 	}
 }
