@@ -29,9 +29,21 @@ type database interface {
 	pending(ctx context.Context) ([]string, error)
 	// migrate applies them.
 	migrate(ctx context.Context) ([]string, error)
-	// store is what a relay needs. Where the database or the schema is missing the error wraps place.ErrNone.
-	store(ctx context.Context) (s relay.Source, done func(), err error)
+	// stores are what relays need, one for each schema, over one pool. Where the database or a schema is missing the
+	// error wraps place.ErrNone.
+	stores(ctx context.Context, r rooms) (s []relay.Source, done func(), err error)
 }
+
+// rooms are the schemas of one database that one process serves, with how many connections at most.
+type rooms struct {
+	schemas     []string // none: the default
+	connections int
+}
+
+const (
+	leastConnections   = 2 // emptying a slot takes one for a while; the lease must not wait for it
+	defaultConnections = 4
+)
 
 // openDatabase knows a database by its URL; schema "" is the default.
 func openDatabase(at, schema, source string) (database, error) {
@@ -87,7 +99,10 @@ func (f file) migrate(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-func (f file) store(context.Context) (relay.Source, func(), error) {
+func (f file) stores(_ context.Context, r rooms) ([]relay.Source, func(), error) {
+	if len(r.schemas) > 0 || r.connections != 0 {
+		return nil, nil, &place.UsageError{What: "--schema and --connections are for PostgreSQL: SQLite has none"}
+	}
 	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w: there is no file %s: run: skald migrate --store sqlite:%s", place.ErrNone, f.path, f.path)
 	}
@@ -95,13 +110,14 @@ func (f file) store(context.Context) (relay.Source, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return sqlitestore.New(db, nil), func() { _ = db.Close() }, nil
+	return []relay.Source{sqlitestore.New(db, nil)}, func() { _ = db.Close() }, nil
 }
 
 // server is a schema in a PostgreSQL database.
 type server struct {
 	cfg            *pgxpool.Config
 	schema, source string
+	bounded        bool // by the URL, which has pool_max_conns
 }
 
 func newServer(at, schema, source string) (database, error) {
@@ -119,7 +135,7 @@ func newServer(at, schema, source string) (database, error) {
 	if schema == "" {
 		schema = "public"
 	}
-	return server{cfg, schema, source}, nil
+	return server{cfg, schema, source, strings.Contains(at, "pool_max_conns=")}, nil
 }
 
 func (s server) options() *pgstore.MigrateOptions {
@@ -149,19 +165,34 @@ func (s server) with(ctx context.Context, do migration) (names []string, err err
 	return names, err
 }
 
-func (s server) store(ctx context.Context) (relay.Source, func(), error) {
-	pool, err := pgxpool.NewWithConfig(ctx, s.cfg)
+func (s server) stores(ctx context.Context, r rooms) (all []relay.Source, done func(), err error) {
+	cfg := s.cfg.Copy()
+	switch {
+	case r.connections != 0 && r.connections < leastConnections:
+		return nil, nil, &place.UsageError{What: fmt.Sprintf("--connections is %d or more: one alone would keep a lease waiting", leastConnections)}
+	case r.connections != 0:
+		cfg.MaxConns = int32(r.connections)
+	case !s.bounded:
+		cfg.MaxConns = defaultConnections
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	var there bool
-	err = pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text)", s.schema).Scan(&there)
-	if err == nil && !there {
-		err = fmt.Errorf("%w: there is no schema %s: run: skald migrate --store … --schema %s", place.ErrNone, s.schema, s.schema)
+	if len(r.schemas) == 0 {
+		r.schemas = []string{s.schema}
 	}
-	if err != nil {
-		pool.Close()
-		return nil, nil, err
+	for _, schema := range r.schemas {
+		var there bool
+		err = pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text)", schema).Scan(&there)
+		if err == nil && !there {
+			err = fmt.Errorf("%w: there is no schema %s: run: skald migrate --store … --schema %s", place.ErrNone, schema, schema)
+		}
+		if err != nil {
+			pool.Close()
+			return nil, nil, err
+		}
+		all = append(all, pgstore.New(pool, &pgstore.Options{Schema: schema}))
 	}
-	return pgstore.New(pool, &pgstore.Options{Schema: s.schema}), pool.Close, nil
+	return all, pool.Close, nil
 }

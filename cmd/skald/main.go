@@ -2,6 +2,7 @@
 //
 //	skald demo       six services, faults thrown at them, and an auditor
 //	skald migrate    makes the tables, or brings them up to date
+//	skald roles      prints the SQL that gives each role its rights
 //	skald relay      carries committed messages to the broker
 //	skald version
 //
@@ -55,7 +56,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		},
 		PersistentPreRun: func(*cobra.Command, []string) { ran = true },
 	}
-	root.AddCommand(demoCommand(out, errs), migrateCommand(out), relayCommand(errs), versionCommand(out))
+	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), versionCommand(out))
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)

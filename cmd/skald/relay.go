@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,32 +20,39 @@ import (
 )
 
 const relayAbout = `Carries committed messages from the outbox to the broker until SIGTERM or SIGINT, and empties what is older than
-the retention. Several may run on one outbox: they share its lanes, and take over from one another.
+the retention. Several may run on one outbox: they share its lanes, and take over from one another. One can serve
+several schemas of a database, over one pool of connections.
 
 It needs the tables (skald migrate) and existing topics, nothing else. Servers that are away are waited for.
 
 Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port]`
 
 func relayCommand(errs io.Writer) *cobra.Command {
-	var schema string
+	var r rooms
 	c := &cobra.Command{
 		Use: "relay", Short: "Carry committed messages to the broker", Long: relayAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			db, err := openDatabase(from(c, "store", "SKALD_STORE"), schema, "")
+			db, err := openDatabase(from(c, "store", "SKALD_STORE"), "", "")
 			if err != nil {
 				return err
 			}
-			return runRelay(c.Context(), db, from(c, "broker", "SKALD_BROKER"), slog.New(slog.NewTextHandler(errs, nil)))
+			for i, schema := range r.schemas {
+				if slices.Contains(r.schemas[:i], schema) {
+					return &place.UsageError{What: fmt.Sprintf("--schema %s is given twice", schema)}
+				}
+			}
+			return runRelay(c.Context(), db, r, from(c, "broker", "SKALD_BROKER"), slog.New(slog.NewTextHandler(errs, nil)))
 		},
 	}
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
 	f.String("broker", "", "kafka://host:port[,host:port]; SKALD_BROKER stands for it")
-	f.StringVar(&schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
+	f.StringArrayVar(&r.schemas, "schema", nil, "where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
+	f.IntVar(&r.connections, "connections", 0, "to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
 	return c
 }
 
-func runRelay(ctx context.Context, db database, bus string, log *slog.Logger) (err error) {
+func runRelay(ctx context.Context, db database, r rooms, bus string, log *slog.Logger) (err error) {
 	switch {
 	case bus == "mem:":
 		return &place.UsageError{What: "mem: is a broker inside of one process: nobody could hear a relay of its own"}
@@ -55,7 +63,7 @@ func runRelay(ctx context.Context, db database, bus string, log *slog.Logger) (e
 	if err != nil {
 		return &place.UsageError{What: err.Error()}
 	}
-	from, done, err := openPatiently(ctx, db, log)
+	from, done, err := openPatiently(ctx, db, r, log)
 	if err != nil || from == nil {
 		return err
 	}
@@ -65,18 +73,26 @@ func runRelay(ctx context.Context, db database, bus string, log *slog.Logger) (e
 		return fmt.Errorf("connect to broker: %w", err)
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	r := relay.New(from, to, &relay.Options{Logger: log})
-	return skald.Run(ctx, r, voice{r, log})
+	var all []skald.Runner
+	for i, source := range from {
+		log := log
+		if len(r.schemas) > 1 {
+			log = log.With("schema", r.schemas[i])
+		}
+		one := relay.New(source, to, &relay.Options{Logger: log})
+		all = append(all, one, voice{one, log})
+	}
+	return skald.Run(ctx, all...)
 }
 
 // openPatiently opens the database and checks its tables; it waits for a server that is away, until ctx is done: then
 // it returns nothing.
-func openPatiently(ctx context.Context, db database, log *slog.Logger) (relay.Source, func(), error) {
+func openPatiently(ctx context.Context, db database, r rooms, log *slog.Logger) ([]relay.Source, func(), error) {
 	var said time.Time
 	for {
-		from, done, err := db.store(ctx)
+		from, done, err := db.stores(ctx, r)
 		if err == nil {
-			if err = from.Check(ctx, store.Relay); err == nil {
+			if err = checkAll(ctx, from); err == nil {
 				return from, done, nil
 			}
 			done()
@@ -96,6 +112,15 @@ func openPatiently(ctx context.Context, db database, log *slog.Logger) (relay.So
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+func checkAll(ctx context.Context, all []relay.Source) error {
+	for _, one := range all {
+		if err := one.Check(ctx, store.Relay); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A voice says when a relay begins to work, and every 5 s that it cannot.

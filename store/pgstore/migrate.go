@@ -178,8 +178,7 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx) ([]Migration, error) 
 // look checks the encoding, fills in the default of the source and finds out whether the schema is there.
 func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
 	var encoding, database string
-	quoted := strings.TrimSuffix(m.prefix, ".")
-	if err := tx.QueryRow(ctx, m.sql["Encoding"], quoted).Scan(&encoding, &database, &m.exists); err != nil {
+	if err := tx.QueryRow(ctx, m.sql["Encoding"], m.schema).Scan(&encoding, &database, &m.exists); err != nil {
 		return fmt.Errorf("look at database: %w", err)
 	}
 	if encoding != "UTF8" {

@@ -1,5 +1,6 @@
 -- name: Encoding
-SELECT current_setting('server_encoding'), current_database(), to_regnamespace($1::text) IS NOT NULL;
+-- From the table: to_regnamespace would answer from a cache, and not see what was made while we waited for the lock.
+SELECT current_setting('server_encoding'), current_database(), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text);
 
 -- name: LockMigrations
 -- Until the end of the transaction: two at once go one behind the other.

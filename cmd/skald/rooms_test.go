@@ -1,0 +1,134 @@
+package main_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-go/skald/examples/shop/event"
+)
+
+// logins are names for the four roles, dropped at the end with all that they own.
+func logins(t *testing.T, conn *pgx.Conn) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, role := range []string{"migrator", "app", "relay", "reader"} {
+		name := "skald_" + role + "_" + strings.ToLower(rand.Text()[:12])
+		out[role] = name
+		t.Cleanup(func() {
+			for _, sql := range []string{"DROP OWNED BY ", "DROP ROLE "} {
+				if _, err := conn.Exec(context.Background(), sql+name); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	return out
+}
+
+// as is the URL at with another user.
+func as(t *testing.T, at, user string) string {
+	t.Helper()
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User(user)
+	return u.String()
+}
+
+// Tables that the migrator made, in schemas with any name, written by the app and carried by one relay over two
+// connections: each with the rights that `skald roles` prints and no more.
+func TestRolesAndRooms(t *testing.T) {
+	t.Parallel()
+	at, conn := postgres(t)
+	bus, prefix, adm := kafka(t)
+	topic := event.New(prefix).Topics()[0]
+	if _, err := adm.CreateTopic(t.Context(), 1, -1, nil, topic); err != nil {
+		t.Fatal(err)
+	}
+	user := logins(t, conn)
+	roles := func(args ...string) {
+		t.Helper()
+		for role, name := range user {
+			args = append(args, "--name", role+"="+name)
+		}
+		p := start(t, nil, append([]string{"roles"}, args...)...)
+		p.expect(0)
+		do(t, conn, p.out.String())
+	}
+	schemas := []string{"a", "B.c", `it's "d" $1`}
+	relay := []string{"relay", "--store", as(t, at, user["relay"]), "--broker", bus, "--connections", "2"}
+	for _, schema := range schemas {
+		roles("migrator", "--schema", schema)
+		do(t, conn, "ALTER ROLE "+user["migrator"]+" LOGIN")
+		start(t, nil, "migrate", "--store", as(t, at, user["migrator"]), "--schema", schema).expect(0)
+		roles("app", "relay", "reader", "--schema", schema)
+		roles("--schema", schema) // all, again
+		relay = append(relay, "--schema", schema)
+	}
+	do(t, conn, "ALTER ROLE "+user["app"]+" LOGIN; ALTER ROLE "+user["relay"]+" LOGIN")
+
+	const right = `TRUNCATE ON "B.c".skald_outbox_3`
+	do(t, conn, "REVOKE "+right+" FROM "+user["relay"])
+	start(t, nil, relay...).expect(3, "TRUNCATE on skald_outbox_3", "GRANT "+right+" TO "+user["relay"], "skald roles relay --schema B.c")
+	do(t, conn, "GRANT "+right+" TO "+user["relay"])
+
+	p := start(t, nil, relay...)
+	writer, err := pgx.Connect(t.Context(), as(t, at, user["app"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 50
+	for _, schema := range schemas {
+		do(t, writer, fmt.Sprintf(`INSERT INTO %s.skald_outbox (topic, key, type, data) SELECT '%s', 'k', 'x', i::text FROM generate_series(1, %d) AS i`,
+			pgx.Identifier{schema}.Sanitize(), topic, n))
+	}
+	_ = writer.Close(t.Context())
+	heard := map[string]int{}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(bus, "kafka://")), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for ids := map[string]bool{}; len(ids) < n*len(schemas) && ctx.Err() == nil; {
+		cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+			head := map[string]string{}
+			for _, h := range r.Headers {
+				head[h.Key] = string(h.Value)
+			}
+			if !ids[head["ce_id"]] {
+				ids[head["ce_id"]] = true
+				heard[head["ce_source"]]++
+			}
+		})
+		if c := count(conn, "SELECT count(*) FROM pg_stat_activity WHERE usename = '"+user["relay"]+"'"); c > 2 {
+			t.Errorf("the relay has %d connections", c)
+		}
+	}
+	for _, schema := range schemas {
+		if source := "/" + conn.Config().Database + "/" + schema; heard[source] != n {
+			t.Errorf("of schema %s came %d of %d", schema, heard[source], n)
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	p.expect(0, "relaying", "schema=B.c", "stopping")
+
+	bad := []string{"relay", "--store", at, "--broker", bus}
+	start(t, nil, append(bad, "--connections", "1")...).expect(2, "--connections is 2 or more")
+	start(t, nil, append(bad, "--schema", "a", "--schema", "a")...).expect(2, "twice")
+	start(t, nil, append(bad, "--schema", "a", "--schema", "none")...).expect(4, "none", "skald migrate")
+	start(t, nil, "relay", "--store", "sqlite:x.db", "--broker", bus, "--schema", "a").expect(2, "PostgreSQL")
+	start(t, nil, "roles", "owner").expect(2, "migrator, app, relay, reader")
+	start(t, nil, "roles", "--name", "app").expect(2, "ROLE=NAME")
+}
