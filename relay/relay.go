@@ -85,8 +85,6 @@ func (o *Options) orDefaults() Options {
 	d.RetryMost = cmp.Or(d.RetryMost, 5*time.Second)
 	d.AsideFirst = cmp.Or(d.AsideFirst, time.Second)
 	d.AsideMost = cmp.Or(d.AsideMost, time.Minute)
-	d.Keep.Outbox = cmp.Or(d.Keep.Outbox, 7*24*time.Hour)
-	d.Keep.Marks = cmp.Or(d.Keep.Marks, 30*24*time.Hour)
 	d.Drain = cmp.Or(d.Drain, 20*time.Second)
 	if d.Now == nil {
 		d.Now = time.Now

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
 )
 
@@ -41,6 +42,9 @@ func (r *Relay) Close(ctx context.Context) error {
 func (r *Relay) check(ctx context.Context) error {
 	if r.checked {
 		return nil
+	}
+	if _, err := retention.OrDefaults(r.o.Keep); err != nil {
+		return fmt.Errorf("relay: %w", err)
 	}
 	if err := r.db.Check(ctx, store.Relay); err != nil {
 		return fmt.Errorf("relay: %w", err)

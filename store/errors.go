@@ -56,10 +56,21 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("store: message %s on topic %q: %s", e.Type, e.Topic, e.What)
 }
 
+// RetentionError says that rows or marks cannot be kept as long, or as briefly, as was asked.
+type RetentionError struct {
+	What   string // "marks are kept 1h0m0s, rows 2h0m0s"
+	Remedy string
+}
+
+func (e *RetentionError) Error() string {
+	return fmt.Sprintf("store: retention: %s: %s", e.What, e.Remedy)
+}
+
 // Incurable tells whether waiting cannot cure err: a missing table, a wrong version, a missing right, settings where
-// there are none.
+// there are none, a retention that cannot be.
 func Incurable(err error) bool {
 	var schema *SchemaError
 	var right *RightError
-	return errors.As(err, &schema) || errors.As(err, &right) || errors.Is(err, ErrNoSettings)
+	var retention *RetentionError
+	return errors.As(err, &schema) || errors.As(err, &right) || errors.As(err, &retention) || errors.Is(err, ErrNoSettings)
 }

@@ -273,10 +273,11 @@ type Held struct {
 	Lane  int
 }
 
-// Retention is how long rows are kept after they were published, and marks after their message was written.
+// Retention is how long rows are kept after they were published, and marks after their message was written. Marks
+// must outlive the rows that could repeat their messages: less is a *RetentionError.
 type Retention struct {
 	Outbox time.Duration // default 7 days
-	Marks  time.Duration // default 30 days; marks must outlive the rows that could repeat their messages
+	Marks  time.Duration // default 30 days
 }
 
 // Maintained is what Maintain did.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
@@ -38,6 +39,7 @@ type database interface {
 type rooms struct {
 	schemas     []string // none: the default
 	connections int
+	keep        store.Retention
 }
 
 const (
@@ -163,6 +165,16 @@ func (s server) with(ctx context.Context, do migration) (names []string, err err
 		names = append(names, one.Name)
 	}
 	return names, err
+}
+
+// resize changes the rings to so many slots; 0: as it is.
+func (s server) resize(ctx context.Context, rows, marks int) ([]string, error) {
+	pool, err := pgxpool.NewWithConfig(ctx, s.cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	return pgstore.Resize(ctx, pool, &pgstore.ResizeOptions{Schema: s.schema, Outbox: rows, Marks: marks})
 }
 
 func (s server) stores(ctx context.Context, r rooms) (all []relay.Source, done func(), err error) {

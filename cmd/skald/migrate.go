@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,17 +9,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/store/pgstore"
 )
 
 var errPending = errors.New("there are migrations to apply: run skald migrate without --check")
 
 const migrateAbout = `Makes Skald's tables, or brings them up to date. It changes nothing that is up to date, and two at once do no harm.
 
+--outbox-slots and --mark-slots change the rings that retention empties slot by slot, while everything works: rows can
+be kept two days less than the outbox has slots of a day (10 at first), marks six days less than they have slots of
+two days (18 at first). Ended before it was done, it goes on where it was.
+
 Stores: sqlite:FILE, postgres://…`
 
 func migrateCommand(out io.Writer) *cobra.Command {
 	var schema, source string
 	var check, script bool
+	var rows, marks int
 	c := &cobra.Command{
 		Use: "migrate", Short: "Make the tables, or bring them up to date", Long: migrateAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -26,6 +33,12 @@ func migrateCommand(out io.Writer) *cobra.Command {
 			switch {
 			case err != nil:
 				return err
+			case !resizes(db) && (rows != 0 || marks != 0):
+				return &place.UsageError{What: "--outbox-slots and --mark-slots are for PostgreSQL: SQLite has no slots, it deletes in batches"}
+			case wrongRing(rows), wrongRing(marks):
+				return &place.UsageError{What: fmt.Sprintf("a ring has %d to %d slots", pgstore.LeastSlots, pgstore.MostSlots)}
+			case (check || script) && (rows != 0 || marks != 0):
+				return &place.UsageError{What: "--outbox-slots and --mark-slots change the database: not with --check or --print"}
 			case check && script:
 				return &place.UsageError{What: "--check or --print, not both"}
 			case script:
@@ -33,20 +46,46 @@ func migrateCommand(out io.Writer) *cobra.Command {
 			case check:
 				return checkPending(c, out, db)
 			}
-			did, err := db.migrate(c.Context())
-			if err != nil {
-				return err
-			}
-			return list(out, "applied", did)
+			return migrate(c.Context(), out, db, rows, marks)
 		},
 	}
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
 	f.StringVar(&schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
 	f.StringVar(&source, "source", "", "who says the messages of this database, for ever (default: /DATABASE/SCHEMA)")
+	f.IntVar(&rows, "outbox-slots", 0, "how many slots of a day the outbox has; PostgreSQL only (default: as it is)")
+	f.IntVar(&marks, "mark-slots", 0, "how many slots of two days the marks have; PostgreSQL only (default: as it is)")
 	f.BoolVar(&check, "check", false, "change nothing; exit code 8 if there is work to do")
 	f.BoolVar(&script, "print", false, "change nothing; print the SQL that makes all tables")
 	return c
+}
+
+// migrate applies what is pending, then changes the rings.
+func migrate(ctx context.Context, out io.Writer, db database, rows, marks int) error {
+	did, err := db.migrate(ctx)
+	if err != nil {
+		return err
+	}
+	if err := list(out, "applied", did); err != nil || rows == 0 && marks == 0 {
+		return err
+	}
+	did, err = db.(resizer).resize(ctx, rows, marks)
+	for _, one := range did {
+		fmt.Fprintln(out, one)
+	}
+	return err
+}
+
+func wrongRing(n int) bool { return n != 0 && (n < pgstore.LeastSlots || n > pgstore.MostSlots) }
+
+// A resizer is a database with rings.
+type resizer interface {
+	resize(ctx context.Context, rows, marks int) ([]string, error)
+}
+
+func resizes(db database) bool {
+	_, ok := db.(resizer)
+	return ok
 }
 
 func printScript(out io.Writer, db database) error {

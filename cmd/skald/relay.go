@@ -49,11 +49,15 @@ func relayCommand(errs io.Writer) *cobra.Command {
 	f.String("broker", "", "kafka://host:port[,host:port]; SKALD_BROKER stands for it")
 	f.StringArrayVar(&r.schemas, "schema", nil, "where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
 	f.IntVar(&r.connections, "connections", 0, "to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
+	f.DurationVar(&r.keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
+	f.DurationVar(&r.keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
 	return c
 }
 
 func runRelay(ctx context.Context, db database, r rooms, bus string, log *slog.Logger) (err error) {
 	switch {
+	case r.keep.Outbox <= 0 || r.keep.Marks < r.keep.Outbox:
+		return &place.UsageError{What: "--keep-outbox is more than 0, and --keep-marks is at least as much: a row that is kept can be published again, and then its mark must still be there"}
 	case bus == "mem:":
 		return &place.UsageError{What: "mem: is a broker inside of one process: nobody could hear a relay of its own"}
 	case !strings.HasPrefix(bus, "kafka:"):
@@ -79,7 +83,7 @@ func runRelay(ctx context.Context, db database, r rooms, bus string, log *slog.L
 		if len(r.schemas) > 1 {
 			log = log.With("schema", r.schemas[i])
 		}
-		one := relay.New(source, to, &relay.Options{Logger: log})
+		one := relay.New(source, to, &relay.Options{Keep: r.keep, Logger: log})
 		all = append(all, one, voice{one, log})
 	}
 	return skald.Run(ctx, all...)

@@ -109,7 +109,16 @@ func TestMigratePostgres(t *testing.T) {
 	start(t, store, "migrate", "--schema", "a", "--check").expect(0)
 	start(t, store, "migrate", "--schema", "a", "--source", "/other").expect(5, source)
 
-	p := start(t, store, "migrate", "--schema", "b c", "--source", "/said", "--print")
+	start(t, store, "migrate", "--schema", "a", "--outbox-slots", "2").expect(2, "4 to 1000 slots")
+	p := start(t, store, "migrate", "--schema", "a", "--outbox-slots", "12", "--mark-slots", "4")
+	p.expect(0)
+	for _, says := range []string{"up to date\n", "outbox ring: 12 slots, was 10\n", "mark ring: 4 slots from "} {
+		if !strings.Contains(p.out.String(), says) {
+			t.Errorf("a change of the rings says %q", p.out.String())
+		}
+	}
+
+	p = start(t, store, "migrate", "--schema", "b c", "--source", "/said", "--print")
 	p.expect(0)
 	do(t, conn, p.out.String())
 	start(t, store, "migrate", "--schema", "b c", "--check", "--source", "/said").expect(0)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -229,6 +230,9 @@ func TestUsage(t *testing.T) {
 		"migrate the moon":   {[]string{"migrate", "--store", "moon:"}, "sqlite:FILE or postgres"},
 		"check and print":    {[]string{"migrate", "--store", "sqlite:x", "--check", "--print"}, "check"},
 		"schema in SQLite":   {[]string{"migrate", "--store", "sqlite:x", "--schema", "s"}, "--schema is for PostgreSQL"},
+		"slots in SQLite":    {[]string{"migrate", "--store", "sqlite:x", "--mark-slots", "20"}, "SQLite has no slots"},
+		"slots and check":    {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--outbox-slots", "20", "--check"}, "not with --check"},
+		"marks before rows":  {[]string{"relay", "--store", "sqlite:x", "--broker", "kafka://127.0.0.1:1", "--keep-marks", "1h"}, "--keep-marks"},
 		"relay to memory":    {[]string{"relay", "--store", "sqlite:x", "--broker", "mem:"}, "mem:"},
 		"relay to nobody":    {[]string{"relay", "--store", "sqlite:x"}, "SKALD_BROKER"},
 		"relay from nothing": {[]string{"relay", "--broker", "kafka://127.0.0.1:1"}, "SKALD_STORE"},
@@ -300,15 +304,19 @@ func TestMigrateSQLite(t *testing.T) {
 			t.Errorf("%v prints %q, want %q", p.cmd.Args[1:], got, want)
 		}
 	}
+	names, err := fs.Glob(sqlitestore.Migrations(), "*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
 	p := start(t, store, "migrate", "--check")
 	p.expect(8, "there are migrations to apply")
-	stdout(p, "pending 001_tables.sql\n")
+	stdout(p, "pending "+strings.Join(names, "\npending ")+"\n")
 	if _, err := os.Stat(path); err == nil {
 		t.Error("--check made a file")
 	}
 	p = start(t, store, "migrate", "--source", "/here")
 	p.expect(0)
-	stdout(p, "applied 001_tables.sql\n")
+	stdout(p, "applied "+strings.Join(names, "\napplied ")+"\n")
 	for _, again := range [][]string{{"migrate"}, {"migrate", "--check"}, {"migrate", "--source", "/here"}} {
 		p = start(t, store, again...)
 		p.expect(0)

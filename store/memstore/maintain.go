@@ -1,27 +1,28 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
 
-const (
-	day    = 24 * time.Hour
-	aheads = time.Hour // an id that is further ahead of the clock when it comes carries no time
-)
+const aheads = time.Hour // an id that is further ahead of the clock when it comes carries no time
 
 // Maintain empties what is older than keep and covered by every lane.
 func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
+	if keep, err = retention.OrDefaults(keep); err != nil {
+		return done, fmt.Errorf("maintain: %w", err)
+	}
 	err = s.enter(ctx, func() error {
 		d := s.db
 		now := d.now()
-		rows, marks := now.Add(-cmp.Or(keep.Outbox, 7*day)), now.Add(-cmp.Or(keep.Marks, 30*day))
+		rows, marks := now.Add(-keep.Outbox), now.Add(-keep.Marks)
 		nRows, nMarks := len(d.rows), len(d.marks)
 		d.rows = slices.DeleteFunc(d.rows, func(r row) bool { return r.at.Before(rows) && d.covered(r) })
 		maps.DeleteFunc(d.marks, func(_ markKey, m markRow) bool { return m.written().Before(marks) })

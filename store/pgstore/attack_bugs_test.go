@@ -225,7 +225,7 @@ func TestSeededBugs(t *testing.T) {
 		}, nil},
 		{"mark looked for before, inserted at the end", "2 effects", func() error {
 			return intakes(t, b, fresh, func(s *Store) {
-				for _, leaf := range s.marks {
+				for _, leaf := range s.marks.Load().text {
 					leaf["InsertMark"] = strings.ReplaceAll(`SELECT FROM (SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, $6::boolean) AS x
 						WHERE NOT EXISTS (SELECT FROM /*schema*/skald_mark AS m WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text::uuid FOR UPDATE)`, "/*schema*/", s.prefix)
 				}
@@ -235,9 +235,7 @@ func TestSeededBugs(t *testing.T) {
 		}, nil},
 		{"retention looks before it locks", "is lost", func() error {
 			return retentions(t, b, func(s *Store) {
-				for _, leaf := range s.rows {
-					leaf["LockRows"] = "SELECT 'instead of LOCK TABLE'"
-				}
+				s.raw["LockRows"] = "SELECT 'instead of LOCK TABLE skald_outbox_0'"
 			})
 		}, nil},
 		{"window used before it is on disk", "a crash would undo", func() error { return flushed(t, b, unflushed(b.store(t))) },

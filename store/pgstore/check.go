@@ -29,7 +29,11 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	if version < oldest || builds > newest() {
 		return c.schemaError(version)
 	}
-	return nil
+	if as != store.App {
+		return nil
+	}
+	c.stale.Store(true)
+	return c.reread(ctx)
 }
 
 // rolesCommand prints the rights of a role.

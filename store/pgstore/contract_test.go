@@ -24,8 +24,8 @@ func TestTxidStandsBeforeSeq(t *testing.T) {
 	n := one[int](t, b, `SELECT count(*) FROM pg_class AS c JOIN pg_attribute AS x ON x.attrelid = c.oid AND x.attname = 'txid'
 		JOIN pg_attribute AS s ON s.attrelid = c.oid AND s.attname = 'seq'
 		WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.relkind IN ('r', 'p') AND c.relname LIKE 'skald_outbox%' AND x.attnum < s.attnum`, b.schema)
-	if n != 1+rowSlots {
-		t.Errorf("in %d of %d tables txid stands before seq", n, 1+rowSlots)
+	if n != 1+defaultRows().slots() {
+		t.Errorf("in %d of %d tables txid stands before seq", n, 1+defaultRows().slots())
 	}
 	if cache := one[int](t, b, `SELECT seqcache FROM pg_sequence WHERE seqrelid = '{skald_outbox_seq_seq}'::regclass`); cache != 1 {
 		t.Errorf("the sequence caches %d numbers", cache)

@@ -173,8 +173,8 @@ func said(es []store.Effect) ([]row, error) {
 // Apply carries out each effect for itself, in order. Many that only move cursors go in one statement.
 func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	stood := make([]bool, len(es))
-	if c.err != nil {
-		return stood, c.err
+	if err := c.reread(ctx); err != nil {
+		return stood, err
 	}
 	for i := 0; i < len(es); {
 		if n := cursorsOnly(es[i:]); n > 1 {

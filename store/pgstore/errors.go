@@ -23,6 +23,9 @@ func (e *SourceError) Error() string {
 	return fmt.Sprintf("store: the source of this database is %q, not %q: leave --source out, or migrate another schema", e.Have, e.Want)
 }
 
+// errRing: the mark was not taken; it is read anew where it belongs.
+var errRing = errors.New("the ring of marks was changed: if this stays, skald migrate --mark-slots was ended before it was done: run it again")
+
 // lostGuard is what skald_guard raises.
 const lostGuard = "SK001"
 
@@ -52,7 +55,7 @@ func Outage(err error) bool {
 	if err == nil || store.Incurable(err) {
 		return false
 	}
-	if errors.Is(err, store.ErrBusy) {
+	if errors.Is(err, store.ErrBusy) || errors.Is(err, errRing) {
 		return true
 	}
 	switch code := state(err); {
@@ -104,6 +107,11 @@ func (c *core) explain(err error) error {
 	case unknownStatement, doubledStatement:
 		return fmt.Errorf("%w: a pooler in transaction mode lost a named statement: add default_query_exec_mode=cache_describe to the URL, "+
 			"or use PgBouncer 1.21 or later with max_prepared_statements above 0", err)
+	case "23514":
+		if barred(err) {
+			c.stale.Store(true)
+			return fmt.Errorf("%w: %w", errRing, err)
+		}
 	case "42501":
 		// What a trigger or a policy of the user's own refuses is the fault of one message.
 		if bad := (*settingError)(nil); !errors.As(err, &bad) && (strings.Contains(err.Error(), "skald_") || strings.Contains(err.Error(), c.schema)) {

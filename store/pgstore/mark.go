@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -41,10 +42,8 @@ func (c *core) home(id string) home {
 	if before > ahead+skew {
 		return home{slot: -1, timeless: true}
 	}
-	return home{slot: slotOf(at), timeless: before > ahead-skew}
+	return home{slot: c.marks.Load().leaf(at, markSlot), timeless: before > ahead-skew}
 }
-
-func slotOf(at time.Time) int { return int(at.Unix() / int64(markSlot/time.Second) % markSlots) }
 
 // markArgs are the arguments of InsertMark; m.As must be one that can be stored.
 func markArgs(m *store.Mark) ([]any, error) {
@@ -115,7 +114,7 @@ func (c *core) takeMark(m *store.Mark, v *store.Verdict) ([]call, error) {
 		calls = append(calls, call{sql: c.sql["InsertTimeless"], args: args, done: count})
 	}
 	if at.slot >= 0 {
-		leaf := c.marks[at.slot]
+		leaf := c.marks.Load().text[at.slot]
 		calls = append(calls, call{sql: leaf["InsertMark"], args: append(slices.Clone(args), at.timeless), done: count})
 		find.sql = leaf["FindMark"]
 	}
@@ -134,7 +133,7 @@ func (c *core) guardMark(m *store.Mark) ([]call, error) {
 		calls = append(calls, call{sql: c.sql["GuardTimeless"], args: args})
 	}
 	if at.slot >= 0 {
-		calls = append(calls, call{sql: c.marks[at.slot]["GuardMark"], args: append(slices.Clone(args), at.timeless)})
+		calls = append(calls, call{sql: c.marks.Load().text[at.slot]["GuardMark"], args: append(slices.Clone(args), at.timeless)})
 	}
 	return calls, nil
 }
@@ -155,10 +154,16 @@ func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) 
 	if len(ids) == 0 {
 		return out, c.err
 	}
-	var leaves [markSlots]wanted
+	if err := c.reread(ctx); err != nil {
+		return out, err
+	}
+	leaves := map[int]*wanted{}
 	var timeless wanted
 	for i, id := range ids {
 		if at := c.home(id.ID); at.slot >= 0 {
+			if leaves[at.slot] == nil {
+				leaves[at.slot] = &wanted{}
+			}
 			leaves[at.slot].add(id, i)
 		} else {
 			timeless.add(id, i)
@@ -183,8 +188,8 @@ func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) 
 		}
 	}
 	if c.err == nil {
-		for i := range leaves {
-			look(c.marks[i]["SeenMarks"], leaves[i])
+		for _, i := range slices.Sorted(maps.Keys(leaves)) {
+			look(c.marks.Load().text[i]["SeenMarks"], *leaves[i])
 		}
 		look(c.sql["SeenTimeless"], timeless)
 	}

@@ -107,6 +107,9 @@ type migrator struct {
 	source string
 	files  []Migration
 	exists bool // the schema
+
+	db  Database // of a change of the rings, which is many transactions
+	did []string
 }
 
 func newMigrator(o *MigrateOptions) (*migrator, error) {

@@ -177,7 +177,11 @@ func TestStatements(t *testing.T) {
 		t.Fatal(c.err)
 	}
 	prepared := 0
-	for _, texts := range append(append([]map[string]string{c.sql}, c.rows[:]...), c.marks[:]...) {
+	all := append([]map[string]string{c.sql}, slices.Collect(maps.Values(c.marks.Load().text))...)
+	for n := range defaultRows().slots() {
+		all = append(all, c.rowTexts(n))
+	}
+	for _, texts := range all {
 		for _, name := range slices.Sorted(maps.Keys(texts)) {
 			sql := texts[name]
 			if strings.Contains(sql, "/*filter*/") || strings.Contains(sql, "/*columns*/") || strings.Contains(sql, "/*schema*/") {

@@ -10,8 +10,10 @@ package pgstore
 import (
 	"embed"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,9 +29,6 @@ var statements embed.FS
 const (
 	defaultWait   = 5 * time.Second
 	defaultHandle = 60 * time.Second
-
-	rowSlots  = 10 // of one day
-	markSlots = 18 // of two days
 )
 
 // Options of a store. The zero value works.
@@ -64,10 +63,11 @@ type core struct {
 	schema string
 	prefix string // of each table: the quoted schema and a dot
 	now    func() time.Time
-	sql    map[string]string
-	rows   [rowSlots]map[string]string  // the statements that name a leaf of the outbox
-	marks  [markSlots]map[string]string // and those that name a leaf of the marks
-	err    error                        // of New, answered by every call
+	raw    map[string]string // the statements, with a placeholder for the schema
+	sql    map[string]string // and with the schema
+	marks  atomic.Pointer[markRing]
+	stale  atomic.Bool // marks is
+	err    error       // of New, answered by every call
 	bases  bases
 	notifier
 	waker
@@ -87,21 +87,21 @@ func newCore(r runner, o *Options) *core {
 	prefix, err := schemaPrefix(c.schema)
 	if err == nil {
 		c.prefix = prefix
-		c.sql, err = sqlfile.Load(statements, "sql", placeholder)
+		c.raw, err = sqlfile.Load(statements, "sql", placeholder)
 	}
 	if err != nil {
 		c.err = fmt.Errorf("open store: %w", err)
 		return c
 	}
-	c.leaves()
-	for _, texts := range append(append([]map[string]string{c.sql}, c.rows[:]...), c.marks[:]...) {
-		for name, text := range texts {
-			texts[name] = qualified(text, prefix)
-		}
+	c.pulls()
+	c.sql = map[string]string{}
+	for name, text := range c.raw {
+		c.sql[name] = qualified(text, prefix)
 	}
 	if o.Notify {
 		c.notifier.send = c.notify
 	}
+	c.setMarks(defaultMarks())
 	return c
 }
 
@@ -112,30 +112,28 @@ func qualified(text, prefix string) string {
 	return strings.NewReplacer("'"+placeholder, "'"+strings.ReplaceAll(prefix, "'", "''"), placeholder, prefix).Replace(text)
 }
 
-// leaves makes the statements for each leaf: a statement through the parent would lock all leaves until COMMIT.
-func (c *core) leaves() {
-	for i := range c.rows {
-		c.rows[i] = leafed(c.sql, "skald_outbox_0", fmt.Sprintf("skald_outbox_%d", i), "", "")
-	}
-	for i := range c.marks {
-		c.marks[i] = leafed(c.sql, "skald_mark_00", fmt.Sprintf("skald_mark_%02d", i), "/*slot*/0", fmt.Sprint(i))
-	}
+// pulls makes the forms of the statements that read a page.
+func (c *core) pulls() {
 	for name, bits := range map[string]string{"Pull": "$7", "PullOn": "$5"} {
-		text := strings.ReplaceAll(c.sql[name], "/*columns*/", rowColumns)
-		c.sql[name] = strings.ReplaceAll(text, "/*filter*/", "")
-		c.sql[name+"Some"] = strings.ReplaceAll(text, "/*filter*/", strings.ReplaceAll(bucketFilter, "$bits", bits))
+		text := strings.ReplaceAll(c.raw[name], "/*columns*/", rowColumns)
+		c.raw[name] = strings.ReplaceAll(text, "/*filter*/", "")
+		c.raw[name+"Some"] = strings.ReplaceAll(text, "/*filter*/", strings.ReplaceAll(bucketFilter, "$bits", bits))
 	}
 }
 
-func leafed(all map[string]string, table, leaf, slot, number string) map[string]string {
+// The tables whose leaves statements name: one through the parent would lock all leaves until COMMIT.
+const (
+	firstRows  = "skald_outbox_0"
+	firstMarks = "skald_mark_00"
+)
+
+// leafed are the statements that name the first leaf, for the leaf n.
+func (c *core) leafed(first, leaf string, n int) map[string]string {
 	out := map[string]string{}
-	for name, text := range all {
-		if strings.Contains(text, table) {
-			text = strings.ReplaceAll(text, table, leaf)
-			if slot != "" {
-				text = strings.ReplaceAll(text, slot, number)
-			}
-			out[name] = text
+	for name, text := range c.raw {
+		if strings.Contains(text, first) {
+			text = strings.ReplaceAll(strings.ReplaceAll(text, first, leaf), "/*slot*/0", strconv.Itoa(n))
+			out[name] = qualified(text, c.prefix)
 		}
 	}
 	return out

@@ -40,7 +40,7 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 	s := b.store(t)
 	ctx := context.Background()
 	b.exec(t, `ALTER TABLE {skald_lane} SET (autovacuum_enabled = off)`)
-	for slot := range rowSlots {
+	for slot := range defaultRows().slots() {
 		b.exec(t, fmt.Sprintf(`ALTER TABLE {skald_outbox_%d} SET (autovacuum_enabled = off)`, slot))
 	}
 	conn, err := b.pool.Acquire(ctx)

@@ -1,106 +1,127 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
 )
 
 const (
-	day       = 24 * time.Hour
-	keepRows  = 7 * day
-	keepMarks = 30 * day
-	// The rings are no longer: of the slots one is being filled, and one is left to be emptied.
-	mostRows  = (rowSlots - 2) * day
-	mostMarks = (markSlots - 3) * markSlot
+	day = 24 * time.Hour
+
+	// A transaction may have begun, and with it the time of its rows, so long before a ring that they fell into.
+	early = day
 
 	leafWait = 100 * time.Millisecond // for the lock on a leaf; whoever comes behind waits as long
 	batches  = 20                     // of deletes in one Maintain
 )
 
+// A keeping is one run of Maintain.
+type keeping struct {
+	store.Retention
+	now         time.Time // of the database
+	rows, marks rings
+	ring        string // rows as it is stored
+	done        store.Maintained
+}
+
 // Maintain empties the slots that are outside of keep. It takes one at a time, in a short transaction: the lock
 // first, if it is to be had at once, then the look at what the lanes cover, then TRUNCATE.
 func (c *core) Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
-	var done store.Maintained
-	rows, marks := cmp.Or(keep.Outbox, keepRows), cmp.Or(keep.Marks, keepMarks)
-	switch {
-	case rows < 0 || rows > mostRows:
-		return done, fmt.Errorf("maintain: the outbox keeps its rows 0 to %v, not %v", mostRows, rows)
-	case marks < rows || marks > mostMarks:
-		return done, fmt.Errorf("maintain: marks are kept %v (as long as the rows) to %v, not %v", rows, mostMarks, marks)
+	keep, err := retention.OrDefaults(keep)
+	if err != nil {
+		return store.Maintained{}, fmt.Errorf("maintain: %w", err)
 	}
+	k := keeping{Retention: keep}
 	var now int64
-	if err := c.short(ctx, "maintain", c.call("Now").into(&now)); err != nil {
-		return done, err
-	}
-	at := time.Unix(now, 0)
-	err := c.emptyRows(ctx, at, rows, &done)
+	var marks string
+	err = c.short(ctx, "maintain", c.call("Now").into(&now), c.call("Rings").into(&k.ring, &marks))
 	if err == nil {
-		err = c.emptyMarks(ctx, at, marks, &done)
+		k.now = time.Unix(now, 0)
+		k.rows, err = parseRings(k.ring, defaultRows())
 	}
 	if err == nil {
-		err = c.deletes(ctx, marks, &done)
+		k.marks, err = parseRings(marks, defaultMarks())
 	}
-	return done, err
+	if err == nil {
+		err = k.check()
+	}
+	if err == nil {
+		err = c.emptyRows(ctx, &k)
+	}
+	if err == nil {
+		err = c.emptyMarks(ctx, &k)
+	}
+	if err == nil {
+		err = c.deletes(ctx, k.Marks, &k.done)
+	}
+	return k.done, err
 }
 
-// live tells whether a slot may hold what is younger than keep, or will soon.
-func live(slot, slots int, width time.Duration, now time.Time, keep time.Duration) bool {
-	w := int64(width / time.Second)
-	first, last := now.Add(-keep).Unix()/w, now.Add(ahead+skew).Unix()/w
-	for n := first; n <= last; n++ {
-		if int(n%int64(slots)) == slot {
-			return true
-		}
+// check bounds the retention by the rings: of the slots one is being filled, and one is left to be emptied.
+func (k *keeping) check() error {
+	mostRows, mostMarks := time.Duration(k.rows.slots()-2)*day, time.Duration(k.marks.slots()-3)*markSlot
+	switch {
+	case k.Outbox > mostRows:
+		return &store.RetentionError{What: fmt.Sprintf("rows are to be kept %v, the ring has room for %v", k.Outbox, mostRows),
+			Remedy: fmt.Sprintf("run: skald migrate --outbox-slots %d", (k.Outbox+day-1)/day+2)}
+	case k.Marks > mostMarks:
+		return &store.RetentionError{What: fmt.Sprintf("marks are to be kept %v, the ring has room for %v", k.Marks, mostMarks),
+			Remedy: fmt.Sprintf("run: skald migrate --mark-slots %d", (k.Marks+markSlot-1)/markSlot+3)}
 	}
-	return false
+	return nil
 }
 
-// errUncovered keeps the transaction from going on to TRUNCATE.
-var errUncovered = errors.New("a lane has not passed all of its rows yet")
-
-func (c *core) emptyRows(ctx context.Context, now time.Time, keep time.Duration, done *store.Maintained) error {
-	for slot := range rowSlots {
-		if live(slot, rowSlots, day, now, keep) {
+func (c *core) emptyRows(ctx context.Context, k *keeping) error {
+	live := k.rows.live(k.now.Add(-k.Outbox), k.now.Add(ahead+skew), day, early)
+	for _, n := range k.rows.leaves() {
+		if live[n] {
 			continue
 		}
-		text := c.rows[slot]
-		err := c.empty(ctx, text["RowsIn"], text["LockRows"], text["Covered"], text["EmptyRows"], &done.Rows)
-		if err = c.leave(err, fmt.Sprintf("skald_outbox_%d", slot), done); err != nil {
+		if err := c.leave(c.emptyRowLeaf(ctx, n, k), rowLeaf(n), &k.done); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *core) emptyMarks(ctx context.Context, now time.Time, keep time.Duration, done *store.Maintained) error {
-	for slot := range markSlots {
-		if live(slot, markSlots, markSlot, now, keep) {
+func (c *core) emptyRowLeaf(ctx context.Context, n int, k *keeping) error {
+	text := c.rowTexts(n)
+	return c.empty(ctx, text["RowsIn"], text["EmptyRows"], &k.done.Rows, call{sql: text["LockRows"]}, c.call("GuardRing", k.ring),
+		call{sql: "SELECT " + c.prefix + "skald_guard((" + text["Covered"] + "), 'retention')"})
+}
+
+// emptyMarks leaves a slot for those whose clock is a day ahead.
+func (c *core) emptyMarks(ctx context.Context, k *keeping) error {
+	live := k.marks.live(k.now.Add(-k.Marks), k.now.Add(ahead+day), markSlot, 0)
+	for _, n := range k.marks.leaves() {
+		if live[n] {
 			continue
 		}
-		text := c.marks[slot]
-		err := c.empty(ctx, text["MarksIn"], text["LockMarks"], "", text["EmptyMarks"], &done.Marks)
-		if err = c.leave(err, fmt.Sprintf("skald_mark_%02d", slot), done); err != nil {
+		if err := c.leave(c.emptyMarkLeaf(ctx, n, k), markLeaf(n), &k.done); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// empty empties a leaf, unless nothing is in it.
-func (c *core) empty(ctx context.Context, filled, lock, covered, truncate string, count *int64) error {
+// emptyMarkLeaf needs no look behind the lock: a ring that is over takes no mark of a time behind its end.
+func (c *core) emptyMarkLeaf(ctx context.Context, n int, k *keeping) error {
+	text := c.leafed(firstMarks, markLeaf(n), n)
+	return c.empty(ctx, text["MarksIn"], text["EmptyMarks"], &k.done.Marks, call{sql: text["LockMarks"]})
+}
+
+// empty empties a leaf, unless nothing is in it: first the lock, then the guards.
+func (c *core) empty(ctx context.Context, filled, truncate string, count *int64, guards ...call) error {
 	var full bool
 	if err := c.short(ctx, "look into slot", call{sql: filled}.into(&full)); err != nil || !full {
 		return err
 	}
-	calls := []call{c.session(leafWait, defaultHandle), {sql: lock}}
-	if covered != "" {
-		calls = append(calls, call{sql: "SELECT " + c.prefix + "skald_guard((" + covered + "), 'retention')"})
-	}
+	calls := append([]call{c.session(leafWait, defaultHandle)}, guards...)
 	if err := c.runner.run(ctx, append(calls, call{sql: truncate})...); err != nil {
 		return fmt.Errorf("empty slot: %w", c.explain(err))
 	}
@@ -114,7 +135,7 @@ func (c *core) leave(err error, table string, done *store.Maintained) error {
 	case err == nil:
 		return nil
 	case lost(err):
-		done.Left = append(done.Left, table+": "+errUncovered.Error())
+		done.Left = append(done.Left, table+": a lane has not passed all of its rows yet")
 		return nil
 	case state(err) == "55P03", state(err) == "40P01":
 		done.Left = append(done.Left, table+": someone has it in hand")

@@ -17,7 +17,7 @@ import (
 func (b *bed) oldSlot(t *testing.T) int {
 	t.Helper()
 	today := one[int](t, b, `SELECT floor(extract(epoch FROM now()) / 86400)::integer`)
-	return (today - 8) % rowSlots
+	return (today - 8) % defaultRows().slots()
 }
 
 // cover moves all lanes to tip.

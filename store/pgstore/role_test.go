@@ -181,9 +181,10 @@ func TestConformanceUnderRoles(t *testing.T) {
 // appDay is all that an app ever asks of the store; with a leaf's name only what it asks of that.
 func appDay(ctx context.Context, s *Store, leaf string) error {
 	ids := []string{"no uuid", uuid7.New(time.Now().Add(time.Hour))} // the second lies in both tables
-	for i := range markSlots {
+	s.stale.Store(true)                                              // as when the ring of marks was changed
+	for i := range defaultMarks().slots() {
 		at := time.Now().Add(-time.Duration(i) * markSlot)
-		switch fmt.Sprintf("skald_mark_%02d", slotOf(at)) {
+		switch markLeaf(defaultMarks().leaf(at, markSlot)) {
 		case leaf:
 			ids = []string{uuid7.New(at)}
 		default:
@@ -260,7 +261,7 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 	if _, err := s.Retry(ctx, []int{0}, 1); err != nil {
 		return err
 	}
-	if err := s.deletes(ctx, keepMarks, &store.Maintained{}); err != nil {
+	if err := s.deletes(ctx, 30*day, &store.Maintained{}); err != nil {
 		return err
 	}
 	_, err = s.Lease(ctx, store.Ask{Owner: "relay", Life: life, Leave: true})
@@ -269,17 +270,17 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 
 // emptyLeaves empties each leaf of that name, or with "" all, as Maintain does in the course of a month.
 func emptyLeaves(ctx context.Context, s *Store, name string) error {
-	var n int64
-	for i, text := range s.rows {
-		if leaf := fmt.Sprintf("skald_outbox_%d", i); name == "" || name == leaf {
-			if err := s.empty(ctx, text["RowsIn"], text["LockRows"], text["Covered"], text["EmptyRows"], &n); err != nil {
+	var k keeping
+	for i := range defaultRows().slots() {
+		if name == "" || name == rowLeaf(i) {
+			if err := s.emptyRowLeaf(ctx, i, &k); err != nil {
 				return err
 			}
 		}
 	}
-	for i, text := range s.marks {
-		if leaf := fmt.Sprintf("skald_mark_%02d", i); name == "" || name == leaf {
-			if err := s.empty(ctx, text["MarksIn"], text["LockMarks"], "", text["EmptyMarks"], &n); err != nil {
+	for i := range defaultMarks().slots() {
+		if name == "" || name == markLeaf(i) {
+			if err := s.emptyMarkLeaf(ctx, i, &k); err != nil {
 				return err
 			}
 		}
@@ -291,8 +292,8 @@ func emptyLeaves(ctx context.Context, s *Store, name string) error {
 func (b *bed) fill(t testing.TB) {
 	t.Helper()
 	b.clear(t)
-	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, slot) SELECT 'orders', 'x', n FROM generate_series(0, $1) AS n`, rowSlots-1)
-	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, slot) SELECT 'c', 's', gen_random_uuid(), 1, n FROM generate_series(0, $1) AS n`, markSlots-1)
+	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, slot) SELECT 'orders', 'x', n FROM generate_series(0, $1) AS n`, defaultRows().slots()-1)
+	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, slot) SELECT 'c', 's', gen_random_uuid(), 1, n FROM generate_series(0, $1) AS n`, defaultMarks().slots()-1)
 	b.exec(t, `INSERT INTO {skald_tick} (token, snapshot, seq, own, at) SELECT 'x', pg_current_snapshot(), 0, pg_current_xact_id(), now() - interval '2 hours'`)
 	b.exec(t, `INSERT INTO {skald_relay} (owner, life, until) VALUES ('gone', '1', now() - interval '1 hour')`)
 }
@@ -392,7 +393,7 @@ func TestRolesEndWhereTheyShould(t *testing.T) {
 			`INSERT INTO {skald_outbox} (topic, type, source) VALUES ('orders', 'x', '/other')`, `INSERT INTO {skald_outbox} (topic, type, erased_at) VALUES ('orders', 'x', now())`,
 			`INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x') RETURNING seq`, `SELECT nextval('{skald_outbox_seq_seq}')`,
 			`UPDATE {skald_mark} SET outcome = 2`, `DELETE FROM {skald_mark_timeless}`, `TRUNCATE {skald_mark_00}`, `DELETE FROM {skald_entity}`,
-			`SELECT FROM {skald_lane}`, `SELECT FROM {skald_tick}`, `SELECT FROM {skald_relay}`, `SELECT FROM {skald_aside}`, `SELECT FROM {skald_setting}`,
+			`SELECT FROM {skald_lane}`, `SELECT FROM {skald_tick}`, `SELECT FROM {skald_relay}`, `SELECT FROM {skald_aside}`, `UPDATE {skald_setting} SET value = 'x'`,
 			`CREATE TABLE {mine} (x int)`, `DROP TABLE {skald_aside}`,
 		},
 		"relay": {

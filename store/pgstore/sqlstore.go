@@ -89,8 +89,8 @@ type sqlUnit struct {
 
 // Begin opens a transaction and takes in: two round trips.
 func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx], error) {
-	if s.err != nil {
-		return nil, s.err
+	if err := s.reread(ctx); err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
 	}
 	u := &sqlUnit{s: s}
 	calls, err := s.intake(in, &u.found)

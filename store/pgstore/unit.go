@@ -23,8 +23,8 @@ type unit struct {
 
 // Begin opens a transaction and takes in: one round trip.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx], error) {
-	if s.err != nil {
-		return nil, s.err
+	if err := s.reread(ctx); err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
 	}
 	u := &unit{s: s}
 	calls, err := s.intake(in, &u.found)

@@ -1,12 +1,12 @@
 package sqlitestore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
 )
 
@@ -14,25 +14,26 @@ const (
 	// A batch holds the write lock for some milliseconds; a busy file is left for the next time.
 	batch     = 500
 	batchWait = 20 * time.Millisecond
-	day       = 24 * time.Hour
 )
 
 // Maintain deletes rows and marks in small transactions, the oldest first, and stops where another writer is in
 // the way.
 func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
-	rows, marks := cmp.Or(keep.Outbox, 7*day), cmp.Or(keep.Marks, 30*day)
+	if keep, err = retention.OrDefaults(keep); err != nil {
+		return done, failed("maintain", err)
+	}
 	done.Rows, err = s.empty(ctx, &done, "outbox", func(ctx context.Context, x *session) (int64, error) {
 		var covered int64
 		if err := x.row(ctx, "Covered").Scan(&covered); err != nil {
 			return 0, err
 		}
-		return x.count(ctx, "DeleteRows", covered, ago(rows), batch)
+		return x.count(ctx, "DeleteRows", covered, ago(keep.Outbox), batch)
 	})
 	if err != nil {
 		return done, failed("maintain outbox", err)
 	}
 	done.Marks, err = s.empty(ctx, &done, "marks", func(ctx context.Context, x *session) (int64, error) {
-		return x.count(ctx, "DeleteMarks", ago(marks), batch)
+		return x.count(ctx, "DeleteMarks", ago(keep.Marks), batch)
 	})
 	if err != nil {
 		return done, failed("maintain marks", err)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,6 +23,7 @@ func maintainTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Marks":             (*suite[TTx]).maintainMarks,
 		"TimelessMarks":     (*suite[TTx]).maintainTimelessMarks,
 		"Nothing":           (*suite[TTx]).maintainNothing,
+		"Bounds":            (*suite[TTx]).maintainBounds,
 	}
 }
 
@@ -253,6 +255,19 @@ func (s *suite[TTx]) maintainNothing() {
 	s.ok(err, "maintain")
 	s.counts(1, 1, 0)
 	s.ok(s.d.Check(s.Context(), store.App), "check")
+}
+
+// Marks outlive the rows that could repeat their messages.
+func (s *suite[TTx]) maintainBounds() {
+	s.old(1)
+	s.cover(store.Cursor{Base: s.tick("")})
+	for _, keep := range []store.Retention{{Outbox: 7 * day, Marks: 6 * day}, {Outbox: -day}, {Outbox: 40 * day}, {Marks: day}} {
+		var refused *store.RetentionError
+		if done, err := s.d.Maintain(s.Context(), keep); !errors.As(err, &refused) || !store.Incurable(err) || s.d.Outage(err) {
+			s.Errorf("maintain of %+v did %+v, %v", keep, done, err)
+		}
+	}
+	s.counts(1, 0, 0)
 }
 
 // What is set aside does not need its row in the outbox any more.

@@ -2,6 +2,7 @@
 -- own in a row: txid, seq, slot, source.
 GRANT USAGE ON SCHEMA /*itself*/ TO /*role*/;
 GRANT SELECT ON /*schema*/skald_migration TO /*role*/;
+GRANT SELECT ON /*schema*/skald_setting TO /*role*/; -- the ring of marks
 GRANT INSERT (topic, key, type, data, data_bytes, key_bytes, content_type, schema, subject, correlation_id, causation_id,
 	traceparent, headers, time, id, bucket) ON /*schema*/skald_outbox TO /*role*/;
 GRANT SELECT, INSERT ON /*each*/ /*schema*/skald_mark TO /*role*/;

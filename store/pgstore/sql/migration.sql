@@ -70,3 +70,62 @@ FROM (
 WHERE NOT w.has
 ORDER BY w.n, w.what
 LIMIT 1;
+
+-- name: LockShort
+-- Whoever comes behind waits as long as we do.
+SELECT set_config('lock_timeout', '200ms', true);
+
+-- name: Clock
+SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+
+-- name: StoredRings
+SELECT name, value FROM /*schema*/skald_setting WHERE name IN ('outbox ring', 'mark ring', 'mark ring next');
+
+-- name: StoreRing
+INSERT INTO /*schema*/skald_setting (name, value) VALUES ($1::text, $2::text) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: ForgetRing
+DELETE FROM /*schema*/skald_setting WHERE name = $1::text;
+
+-- name: HasLeaf
+SELECT to_regclass($1::text) IS NOT NULL;
+
+-- name: Like
+-- Owner, rights and storage parameters that one leaf has, as statements for another.
+SELECT format('ALTER TABLE %s OWNER TO %I', $2::text, pg_get_userbyid(relowner)) FROM pg_class WHERE oid = $1::text::regclass
+UNION ALL
+SELECT format('ALTER TABLE %s SET (%s)', $2::text, array_to_string(reloptions, ', '))
+FROM pg_class WHERE oid = $1::text::regclass AND reloptions IS NOT NULL
+UNION ALL
+SELECT format('GRANT %s ON %s TO %s%s', a.privilege_type, $2::text, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END,
+	CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
+FROM pg_class, aclexplode(relacl) AS a WHERE oid = $1::text::regclass AND a.grantee <> relowner;
+
+-- name: NewMarkLeaf
+-- Made apart and attached then: CREATE … PARTITION OF would wait for every open handler, and the others for it.
+CREATE TABLE /*schema*/skald_mark_00 (LIKE /*schema*/skald_mark INCLUDING ALL);
+
+-- name: AttachMarkLeaf
+ALTER TABLE /*schema*/skald_mark ATTACH PARTITION /*schema*/skald_mark_00 FOR VALUES IN (/*slot*/0);
+
+-- name: NewRowLeaf
+CREATE TABLE /*schema*/skald_outbox_0 (LIKE /*schema*/skald_outbox INCLUDING ALL EXCLUDING IDENTITY);
+
+-- name: AttachRowLeaf
+ALTER TABLE /*schema*/skald_outbox ATTACH PARTITION /*schema*/skald_outbox_0 FOR VALUES IN (/*slot*/0);
+
+-- name: RowSlots
+-- The default of the parent alone: that is what an INSERT takes.
+ALTER TABLE ONLY /*schema*/skald_outbox ALTER COLUMN slot SET DEFAULT (floor(date_part('epoch', now()) / 86400)::bigint % /*slots*/10)::smallint;
+
+-- name: Bar
+-- No mark of an id at or behind the end of the ring; looks at none that is there.
+ALTER TABLE /*schema*/skald_mark_00 DROP CONSTRAINT IF EXISTS skald_mark_until,
+	ADD CONSTRAINT skald_mark_until CHECK (id < '/*until*/'::uuid) NOT VALID;
+
+-- name: Unbar
+ALTER TABLE /*schema*/skald_mark_00 DROP CONSTRAINT IF EXISTS skald_mark_until;
+
+-- name: ProveBar
+-- Looks at those that are there, and stops nobody.
+ALTER TABLE /*schema*/skald_mark_00 VALIDATE CONSTRAINT skald_mark_until;

@@ -1,0 +1,219 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// LeastSlots and MostSlots bound a ring.
+const (
+	LeastSlots = 4
+	MostSlots  = 1000
+)
+
+const (
+	// A new ring of marks begins so far ahead that no id lies behind its beginning yet, but for those whose clock is
+	// as far ahead.
+	lead = 4 * time.Hour
+
+	lockTries = 60 // for the lock on a table, a second from one to the next
+	lockPause = time.Second
+)
+
+// ResizeOptions say how many slots the rings are to have. What is 0 stays.
+type ResizeOptions struct {
+	Schema string // where the tables are. Default "public"
+	Outbox int    // of a day; rows can be kept two days less. 4 to 1,000
+	Marks  int    // of two days; marks can be kept six days less. 4 to 1,000
+}
+
+// A BusyError says that a lock was not to be had: whoever works on goes first.
+type BusyError struct{ Table string }
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("store: %s was held by open transactions again and again: end the long ones, and run it again; it goes on where it was", e.Table)
+}
+
+// A ClockError says that marks lie in the future of the database's clock, where a ring was to begin.
+type ClockError struct{ Leaf string }
+
+func (e *ClockError) Error() string {
+	return fmt.Sprintf("store: %s has marks of messages whose time is more than %v ahead of the database's clock: set the clocks right, and run it again later", e.Leaf, lead)
+}
+
+// Resize changes the rings while everything works, in short transactions: it says what it did. It can be ended at any
+// point and run again. It never waits for a lock for more than 200 ms at a time.
+func Resize(ctx context.Context, db Database, o *ResizeOptions) ([]string, error) {
+	if o == nil {
+		o = &ResizeOptions{}
+	}
+	for _, n := range []int{o.Outbox, o.Marks} {
+		if n != 0 && (n < LeastSlots || n > MostSlots) {
+			return nil, fmt.Errorf("resize: a ring has %d to %d slots, not %d", LeastSlots, MostSlots, n)
+		}
+	}
+	m, err := newMigrator(&MigrateOptions{Schema: o.Schema})
+	if err != nil {
+		return nil, fmt.Errorf("resize: %w", err)
+	}
+	r := &migrator{core: m.core, db: db}
+	if err := r.resize(ctx, o); err != nil {
+		return r.did, fmt.Errorf("resize: %w", r.explain(err))
+	}
+	return r.did, nil
+}
+
+func (m *migrator) resize(ctx context.Context, o *ResizeOptions) error {
+	if o.Outbox > 0 {
+		if err := m.resizeRows(ctx, o.Outbox); err != nil {
+			return err
+		}
+	}
+	if o.Marks > 0 {
+		return m.resizeMarks(ctx, o.Marks)
+	}
+	return nil
+}
+
+// settings are the rings as they are stored.
+type settings struct {
+	rows, marks rings
+	next        *ring // of marks, while it is made; it counts for nobody
+}
+
+// step is one transaction under the lock of migrations, with what is stored now.
+func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have settings) error) error {
+	return pgx.BeginFunc(ctx, m.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, m.sql["LockMigrations"], m.schema); err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		rows, err := tx.Query(ctx, m.sql["StoredRings"])
+		if err != nil {
+			return fmt.Errorf("read rings: %w", err)
+		}
+		var name, value string
+		text := map[string]string{}
+		if _, err := pgx.ForEachRow(rows, []any{&name, &value}, func() error { text[name] = value; return nil }); err != nil {
+			return fmt.Errorf("read rings: %w", err)
+		}
+		var have settings
+		if have.rows, err = parseRings(text["outbox ring"], defaultRows()); err != nil {
+			return err
+		}
+		if have.marks, err = parseRings(text["mark ring"], defaultMarks()); err != nil {
+			return err
+		}
+		if next := text["mark ring next"]; next != "" {
+			have.next = &ring{}
+			if err := json.Unmarshal([]byte(next), have.next); err != nil {
+				return fmt.Errorf("read rings: %w", err)
+			}
+		}
+		return do(tx, have)
+	})
+}
+
+// patiently tries a step again that did not get its lock: those that work go first.
+func (m *migrator) patiently(ctx context.Context, table string, do func(tx pgx.Tx, have settings) error) error {
+	for range lockTries {
+		err := m.step(ctx, func(tx pgx.Tx, have settings) error {
+			if _, err := tx.Exec(ctx, m.sql["LockShort"]); err != nil {
+				return err
+			}
+			return do(tx, have)
+		})
+		if code := state(err); code != "55P03" && code != "40P01" {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lockPause):
+		}
+	}
+	return &BusyError{Table: table}
+}
+
+func (m *migrator) clock(ctx context.Context, tx pgx.Tx) (ms int64, err error) {
+	if err = tx.QueryRow(ctx, m.sql["Clock"]).Scan(&ms); err != nil {
+		return 0, fmt.Errorf("read clock: %w", err)
+	}
+	return ms, nil
+}
+
+func (m *migrator) set(ctx context.Context, tx pgx.Tx, name string, value any) error {
+	text, err := json.Marshal(value)
+	if err == nil {
+		_, err = tx.Exec(ctx, m.sql["StoreRing"], name, string(text))
+	}
+	if err != nil {
+		return fmt.Errorf("store %s: %w", name, err)
+	}
+	return nil
+}
+
+// makeLeaf makes a table like that of leaf 0, with its rights, and attaches it, unless it is there.
+func (m *migrator) makeLeaf(ctx context.Context, tx pgx.Tx, model, leaf string, n int, create, attach string) error {
+	var there bool
+	if err := tx.QueryRow(ctx, m.sql["HasLeaf"], m.prefix+leaf).Scan(&there); err != nil || there {
+		return err
+	}
+	run := func(sql string) error {
+		_, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+		return err
+	}
+	text := m.leafed(model, leaf, n)
+	if err := run(text[create]); err != nil {
+		return fmt.Errorf("make %s: %w", leaf, err)
+	}
+	rows, err := tx.Query(ctx, m.sql["Like"], m.prefix+model, m.prefix+leaf)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", leaf, err)
+	}
+	like, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("make %s: %w", leaf, err)
+	}
+	for _, sql := range append(like, text[attach]) {
+		if err := run(sql); err != nil {
+			return fmt.Errorf("make %s: %w", leaf, err)
+		}
+	}
+	return nil
+}
+
+// resizeRows: rows fall on the leaves that are there and on new ones; what is there stays until it is emptied.
+func (m *migrator) resizeRows(ctx context.Context, slots int) error {
+	for n := range slots {
+		err := m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, _ settings) error {
+			return m.makeLeaf(ctx, tx, firstRows, rowLeaf(n), n, "NewRowLeaf", "AttachRowLeaf")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, have settings) error {
+		was := have.rows.slots()
+		if was == slots {
+			return nil
+		}
+		sql := strings.ReplaceAll(m.sql["RowSlots"], "/*slots*/10", fmt.Sprint(slots))
+		if _, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return fmt.Errorf("set default of slot: %w", err)
+		}
+		now, err := m.clock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := m.set(ctx, tx, "outbox ring", append(have.rows, ring{From: now, Slots: slots})); err != nil {
+			return err
+		}
+		m.did = append(m.did, fmt.Sprintf("outbox ring: %d slots, was %d", slots, was))
+		return nil
+	})
+}

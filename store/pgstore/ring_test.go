@@ -1,0 +1,301 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+var errKilled = errors.New("killed")
+
+// mortal dies behind so many transactions; the last one is committed, but nobody hears of it.
+type mortal struct {
+	Database
+	left int
+}
+
+func (m *mortal) Begin(ctx context.Context) (pgx.Tx, error) {
+	if m.left--; m.left < 0 {
+		return nil, errKilled
+	}
+	return m.Database.Begin(ctx)
+}
+
+func TestRings(t *testing.T) {
+	at := func(d int) time.Time { return time.UnixMilli(0).Add(time.Duration(d) * day) }
+	rs := rings{{Slots: 10}, {From: at(100).UnixMilli(), First: 10, Slots: 4}}
+	for d, want := range map[int]int{0: 0, 99: 9, 100: 10, 101: 11, 107: 13, 108: 10} {
+		if got := rs.leaf(at(d), day); got != want {
+			t.Errorf("day %d falls on %d, want %d", d, got, want)
+		}
+	}
+	for _, c := range []struct {
+		first, last int
+		early       time.Duration
+		want        []int
+	}{
+		{90, 93, 0, []int{0, 1, 2, 3}},
+		{98, 101, 0, []int{8, 9, 10, 11}}, // and the day that begins with the new ring, for the old one: 0
+		{101, 102, 0, []int{11, 12}},
+		{99, 101, day, []int{9, 10, 11, 13}},
+	} {
+		live := rs.live(at(c.first), at(c.last), day, c.early)
+		for _, n := range c.want {
+			if !live[n] {
+				t.Errorf("of days %d to %d leaf %d is not live: %v", c.first, c.last, n, live)
+			}
+		}
+		if len(live) > len(c.want)+1 {
+			t.Errorf("of days %d to %d %v are live", c.first, c.last, live)
+		}
+	}
+	if got := rs.leaves(); len(got) != 14 || got[13] != 13 {
+		t.Errorf("the leaves are %v", got)
+	}
+	for _, text := range []string{`{`, `[]`, `[{"slots":0}]`, `[{"slots":4,"from":2},{"slots":4,"from":1}]`, `[{"slots":4,"first":-1}]`} {
+		if _, err := parseRings(text, nil); err == nil {
+			t.Errorf("%s is read", text)
+		}
+	}
+}
+
+// once has two stores take the same message, one behind the other, and wants no more than one effect.
+func once(t *testing.T, b *bed, what string, id string, stores ...*Store) (taken int) {
+	t.Helper()
+	ctx := context.Background()
+	m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: id}, As: store.Done}
+	before := one[int](t, b, `SELECT count(*) FROM {skald_mark} WHERE id = $1::text::uuid`, id)
+	for _, s := range stores {
+		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
+		if errors.Is(err, errRing) {
+			if !s.Outage(err) {
+				t.Errorf("%s: %v is charged to the message", what, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if u.Found().Marks[0].Outcome == store.Fresh {
+			taken++
+		}
+		if err := u.Commit(ctx); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_mark} WHERE id = $1::text::uuid`, id); n != before+taken || n > 1 {
+		t.Fatalf("%s: %d effects, %d marks", what, taken, n)
+	}
+	return taken
+}
+
+// The ring of marks is changed by a command that is killed behind each of its transactions and run again. Whatever the
+// processes believe of the rings, no message is taken twice; those from before are found; and in the end the new
+// ring is used by all.
+func TestMarkRingChangesUnderEveryCrash(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	now := time.Now()
+	later := func() *Store { // a process at a time when the new ring is in use
+		s := b.store(t)
+		s.now = func() time.Time { return now.Add(lead + time.Hour) }
+		return s
+	}
+	old := uuid7.New(now.Add(-20 * day))
+	once(t, b, "before", old, later())
+	ignorant := later()
+	for budget := 1; ; budget++ {
+		did, err := Resize(ctx, &mortal{b.pool, budget}, &ResizeOptions{Schema: b.schema, Marks: 5})
+		if err != nil && !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+		what := fmt.Sprintf("killed behind %d transactions", budget)
+		knowing := later()
+		if err := knowing.Check(ctx, store.App); err != nil {
+			t.Fatal(err)
+		}
+		from := now.Add(lead)
+		if next := one[string](t, b, `SELECT coalesce(max(value), '') FROM {skald_setting} WHERE name = 'mark ring next'`); next != "" {
+			var r ring
+			if err := json.Unmarshal([]byte(next), &r); err != nil {
+				t.Fatal(err)
+			}
+			from = time.UnixMilli(r.From)
+		}
+		for _, at := range []time.Time{from.Add(-time.Second), from.Add(time.Second)} {
+			taken := once(t, b, what, uuid7.New(at), ignorant, knowing)
+			taken += once(t, b, what, uuid7.New(at), knowing, later())
+			if at.Before(from) && taken != 2 {
+				t.Errorf("%s: a message of before was not taken", what)
+			}
+		}
+		once(t, b, what, old, knowing)
+		b.exec(t, `DELETE FROM {skald_mark} WHERE id::text <> $1`, old) // those that are ahead of the clock
+		if err == nil {
+			if len(did) != 1 || !strings.Contains(did[0], "5 slots") {
+				t.Errorf("it did %q", did)
+			}
+			break
+		}
+	}
+	knowing := later()
+	if err := knowing.Check(ctx, store.App); err != nil {
+		t.Fatal(err)
+	}
+	id := uuid7.New(now.Add(lead + time.Minute))
+	if once(t, b, "behind", id, knowing) != 1 {
+		t.Error("a message of the new ring is not taken")
+	}
+	if leaf := one[string](t, b, `SELECT tableoid::regclass::text FROM {skald_mark} WHERE id::text = $1`, id); !slices.ContainsFunc([]string{"18", "19", "20", "21", "22"}, func(n string) bool { return strings.Contains(leaf, "skald_mark_"+n) }) {
+		t.Errorf("it lies in %s", leaf)
+	}
+	// Who knew nothing is refused once, and knows then.
+	if taken := once(t, b, "ignorant", uuid7.New(now.Add(lead+time.Minute)), ignorant, ignorant); taken != 1 {
+		t.Error("who does not know the new ring never learns it")
+	}
+	seen, err := ignorant.Seen(ctx, "c", []store.Identity{{Source: "/s", ID: id}, {Source: "/s", ID: old}})
+	if err != nil || seen[0].Outcome != store.Done || seen[1].Outcome != store.Done {
+		t.Errorf("of two messages are seen %v, %v", seen, err)
+	}
+	if did, err := Resize(ctx, b.pool, &ResizeOptions{Schema: b.schema, Marks: 5}); err != nil || len(did) != 0 {
+		t.Errorf("again it did %q, %v", did, err)
+	}
+}
+
+// Where clocks are further ahead than a new ring begins, it is not begun, and nobody is kept out.
+func TestMarkRingWithAClockAhead(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	s := b.store(t)
+	s.now = func() time.Time { return time.Now().Add(lead + 2*time.Hour) }
+	once(t, b, "ahead", uuid7.New(s.now()), s)
+	var clock *ClockError
+	if did, err := Resize(ctx, b.pool, &ResizeOptions{Schema: b.schema, Marks: 30}); !errors.As(err, &clock) || len(did) != 0 {
+		t.Fatalf("did %q, %v", did, err)
+	}
+	if once(t, b, "ahead", uuid7.New(s.now()), s) != 1 {
+		t.Error("a message is kept out")
+	}
+	b.exec(t, `DELETE FROM {skald_mark}`)
+	if did, err := Resize(ctx, b.pool, &ResizeOptions{Schema: b.schema, Marks: 30}); err != nil || len(did) != 1 {
+		t.Errorf("did %q, %v", did, err)
+	}
+	if done, err := b.store(t).Maintain(ctx, store.Retention{Marks: 54 * day}); err != nil {
+		t.Errorf("maintain did %+v, %v", done, err)
+	}
+}
+
+// Rows fall on the leaves of the new ring at once, and those of the old one are kept as long as before.
+func TestOutboxRingChanges(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	s := b.store(t)
+	today := one[int](t, b, `SELECT floor(extract(epoch FROM now()) / 86400)::integer`)
+	for d := range 8 {
+		b.exec(t, insertOld, (today-d)%10)
+	}
+	b.exec(t, `GRANT TRUNCATE ON {skald_outbox_0} TO PUBLIC`)
+	stale := keeping{Retention: store.Retention{Outbox: 7 * day, Marks: 30 * day}, now: time.Now(), rows: defaultRows(), marks: defaultMarks()}
+	for budget := 1; ; budget++ {
+		if _, err := Resize(ctx, &mortal{b.pool, budget}, &ResizeOptions{Schema: b.schema, Outbox: 13}); err == nil {
+			break
+		} else if !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'a', 't', '1')`)
+	}
+	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'new', 't', '1')`)
+	if slot := one[int](t, b, `SELECT slot FROM {skald_outbox} WHERE key = 'new'`); slot != today%13 {
+		t.Errorf("a row of today lies in %d, want %d", slot, today%13)
+	}
+	for _, right := range []string{`has_table_privilege('public', '{skald_outbox_12}', 'TRUNCATE')`, `EXISTS (SELECT FROM pg_inherits WHERE inhrelid = '{skald_outbox_12}'::regclass)`} {
+		if !one[bool](t, b, `SELECT `+right) {
+			t.Errorf("not %s", right)
+		}
+	}
+	f := newFollower(s)
+	if err := f.turn(ctx, 100); err != nil {
+		t.Fatal(err)
+	}
+	cover(t, s, f.base)
+	rows := one[int](t, b, `SELECT count(*) FROM {skald_outbox}`)
+	if len(f.rows) != rows {
+		t.Errorf("%d rows came of %d", len(f.rows), rows)
+	}
+	// A relay that read the ring before the change must not empty by it.
+	for n := range 12 {
+		stale.rows = rings{{Slots: 1, First: n}, {From: 1, Slots: 1, First: 12}} // whatever it took for over
+		if err := s.emptyRows(ctx, &stale); err != nil {
+			t.Fatal(err)
+		}
+	}
+	maintain(t, s)
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox}`); n != rows {
+		t.Errorf("%d rows are left of %d that are young", n, rows)
+	}
+	// Twelve days on, by an injected clock, all are gone, and today's ring is the new one alone.
+	for d := 1; d <= 14; d++ {
+		replaced(s, "Now", fmt.Sprintf(`SELECT floor(extract(epoch FROM clock_timestamp()))::bigint + %d`, d*86400))
+		maintain(t, s)
+		n := one[int](t, b, `SELECT count(*) FROM {skald_outbox} WHERE key = 'new'`)
+		if d <= 7 && n != 1 {
+			t.Errorf("the row of today is gone in %d days", d)
+		}
+	}
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox}`); n != 0 {
+		t.Errorf("%d rows are left in 14 days", n)
+	}
+	if _, err := Resize(ctx, b.pool, &ResizeOptions{Schema: b.schema, Outbox: 3}); err == nil {
+		t.Error("a ring of 3 is taken")
+	}
+}
+
+// A change that cannot have its lock gives way, again and again: a writer never waits for long, and once the way is
+// free it goes on.
+func TestRingChangeBesideOpenWriters(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	tx, err := b.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, b.q(`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'a', 't', '1')`)); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := Resize(ctx, b.pool, &ResizeOptions{Schema: b.schema, Outbox: 11})
+		done <- err
+	}()
+	waited := 0
+	for waited < 2 { // it came, gave up, and came again
+		for one[int](t, b, `SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = '{skald_outbox}'::regclass`) == 0 {
+			select {
+			case err := <-done:
+				t.Fatalf("it did not wait for the open writer: %v", err)
+			default:
+			}
+		}
+		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'b', 't', '1')`) // waits no longer than it does
+		waited++
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox}`); n != 3 {
+		t.Errorf("%d rows are there of 3", n)
+	}
+}
