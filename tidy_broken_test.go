@@ -110,6 +110,10 @@ func broken() []breach {
 		{"a vague folder", "internal/util/a.go", "package text\n", "package names", `"util" says nothing`},
 		{"a vague package", "internal/text/a_test.go", "package types_test\n", "package names", `"types" says nothing`},
 
+		{"a schema set on the connection", "store/pgstore/a.go", "package pgstore\nfunc f(c *config) { c.RuntimeParams[\"x\"] = \"y\" }\n", "no session state", "RuntimeParams"},
+		{"a lock of the session", "store/pgstore/sql/a.sql", "-- name: A\nSELECT pg_advisory_lock(1);\n", "no session state", "pg_advisory_lock("},
+		{"a schema set in SQL", "store/pgstore/sql/a.sql", "-- name: A\nSELECT set_config('x', 'y', false);\n", "no session state", "set_config("},
+		{"a lock of the transaction", "store/pgstore/sql/a.sql", "-- name: A\nSELECT pg_advisory_xact_lock(1), set_config('x', 'y', true);\n", "no session state", ""},
 		{"a table at run time", "store/pgstore/a.go", "package pgstore\nconst q = `create  unlogged\n table x ()`\n", "no DDL at run time", "DDL outside a migration"},
 		{"a table in a statement", "store/pgstore/sql/a.sql", "-- name: A\nALTER TABLE x ADD y int;\n", "no DDL at run time", "DDL outside a migration"},
 		{"a trigger at run time", "relay/a.go", "package relay\nconst q = \"CREATE OR REPLACE FUNCTION f()\"\n", "no DDL at run time", "DDL outside a migration"},

@@ -453,3 +453,29 @@ func statements(f file) (out []string) {
 	})
 	return out
 }
+
+// checkSession: a pooler in transaction mode gives the session to somebody else between two transactions. Schemas stand
+// in the statements, settings and locks are of the transaction.
+func checkSession(t tree) (found []string) {
+	session := regexp.MustCompile(`(?i)\bsearch_path\b|\bpg_(try_)?advisory_(lock|unlock)(_shared|_all)?\s*\(|\bSET\s+SESSION\b|\bDISCARD\s+ALL\b|\bset_config\([^()]*,\s*false\s*\)`)
+	for _, f := range t.files {
+		if f.test() {
+			continue
+		}
+		for _, s := range statements(f) {
+			if hit := session.FindString(s); hit != "" {
+				found = append(found, fmt.Sprintf("%s: a session is not ours: %q", f.path, hit))
+			}
+		}
+		if f.ast == nil {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "RuntimeParams" {
+				found = append(found, t.at(sel)+": a session is not ours: RuntimeParams")
+			}
+			return true
+		})
+	}
+	return found
+}

@@ -86,6 +86,7 @@ func checks() []check {
 		{"init and panic", checkInitAndPanic},
 		{"package names", checkNames},
 		{"no DDL at run time", checkDDL},
+		{"no session state", checkSession},
 	}
 }
 

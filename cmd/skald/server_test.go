@@ -164,6 +164,11 @@ func TestExitCodesOnPostgres(t *testing.T) {
 func TestRelayToKafka(t *testing.T) {
 	t.Parallel()
 	at, conn := postgres(t)
+	relayToKafka(t, at, conn)
+}
+
+func relayToKafka(t *testing.T, at string, conn *pgx.Conn) {
+	t.Helper()
 	bus, prefix, adm := kafka(t)
 	topic := event.New(prefix).Topics()[0]
 	if _, err := adm.CreateTopic(t.Context(), 2, -1, nil, topic); err != nil {
