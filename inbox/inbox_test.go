@@ -253,6 +253,42 @@ func TestPanicIsAFailureWithItsStack(t *testing.T) {
 	w.expect("k", "1")
 }
 
+// What is asked about a message before its handler runs can panic too.
+func TestPanicOfEntitiesOrSettingsIsAFailure(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.over(w.db, &inbox.Options{Now: w.clock, Entities: func(m skald.Message) []store.Lock {
+		if string(m.Key) == "bad" {
+			panic("nil map")
+		}
+		return nil
+	}}, keep)
+	w.publish(w.message("bad", "1"), w.message("good", "1"))
+	w.quiet(in)
+	w.expect("good", "1")
+	w.expect("bad", "")
+	if h := in.Health(); len(h.Stuck) != 1 || !strings.Contains(h.Stuck[0].Error, "panicked: nil map") {
+		t.Errorf("health %+v", h)
+	}
+}
+
+// A database without settings refuses them, and says so once and for all.
+func TestSettingsWhereThereAreNone(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.over(w.db, &inbox.Options{Now: w.clock, Settings: func(skald.Message) []store.Setting {
+		return []store.Setting{{Name: "app.tenant", Value: "42"}}
+	}}, keep)
+	w.publish(w.message("k", "1"))
+	for err := error(nil); ; {
+		if _, err = in.Step(t.Context()); err != nil {
+			if !errors.Is(err, store.ErrNoSettings) || !store.Incurable(err) {
+				t.Error(err)
+			}
+			break
+		}
+	}
+	w.expect("k", "")
+}
+
 func TestMessagesThatCannotBeTakenHoldTheirKeyAndAreNamed(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)

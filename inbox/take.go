@@ -69,7 +69,10 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.o.Handle+in.o.Wait)
 	defer cancel()
-	intake := in.intake(e)
+	intake, err := in.intake(e)
+	if err != nil {
+		return in.failure(e, fmt.Errorf("entities and settings of %s: %w", e.ID, err))
+	}
 	unit, err := in.db.Begin(ctx, intake)
 	if err != nil {
 		return in.failure(e, fmt.Errorf("take in %s: %w", e.ID, err))
@@ -82,8 +85,13 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	return in.handle(ctx, e, unit, intake)
 }
 
-func (in *Inbox[TTx]) intake(e *entry) store.Intake {
-	intake := store.Intake{
+func (in *Inbox[TTx]) intake(e *entry) (intake store.Intake, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	intake = store.Intake{
 		Marks:  []store.Mark{in.mark(e, store.Done, "")},
 		Wait:   in.o.Wait,
 		Handle: in.o.Handle + 5*time.Second,
@@ -94,7 +102,7 @@ func (in *Inbox[TTx]) intake(e *entry) store.Intake {
 	if in.o.Settings != nil {
 		intake.Settings = in.o.Settings(e.Message)
 	}
-	return intake
+	return intake, nil
 }
 
 func (in *Inbox[TTx]) mark(e *entry, as store.Outcome, reason string) store.Mark {
