@@ -11,7 +11,12 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-var errHeldBack = errors.New("held back: an earlier message of its key is not durable")
+var (
+	errHeldBack = errors.New("held back: an earlier message of its key is not durable")
+	// errCannotCarry: the message cannot travel as it is.
+	errCannotCarry = errors.New("it cannot be put on Kafka")
+	errNotText     = errors.New("not text")
+)
 
 type kind int
 
@@ -28,7 +33,7 @@ func classify(topic string, err error) (kind, error) {
 		return failed, errHeldBack
 	case isAny(err, broker.ErrClosed, kgo.ErrClientClosed, context.Canceled, context.DeadlineExceeded, kgo.ErrRecordTimeout, kgo.ErrRecordRetries):
 		return outage, orAway(err)
-	case isAny(err, broker.ErrNoTopic, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTopicException,
+	case isAny(err, errCannotCarry, broker.ErrNoTopic, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTopicException,
 		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.PolicyViolation, kerr.InvalidTimestamp):
 		return refused, fmt.Errorf("publish to %q: %w", topic, err)
 	}

@@ -29,6 +29,6 @@ func (s *Subscription) Uncommitted() (n int) {
 // Encode is how m travels.
 func Encode(m skald.Message) *kgo.Record {
 	r := &kgo.Record{}
-	newEncoder([]skald.Message{m}).encode(&m, r)
+	_, _ = newEncoder([]skald.Message{m}, nil).encode(&m, r)
 	return r
 }

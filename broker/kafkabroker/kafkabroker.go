@@ -11,8 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -44,8 +42,43 @@ type Options struct {
 	Round int
 	// Replicas is the replication factor of topics that MakeTopics makes. Default: the cluster's.
 	Replicas int16
+	// Partitioner is the client whose places of keys are kept: "murmur2" (Java, librdkafka's murmur2_random),
+	// "crc32" (librdkafka's default, consistent_random) or "fnv1a" (sarama, librdkafka's fnv1a_random). Default "murmur2".
+	Partitioner string
+	// Partition places messages with a key among the n partitions of a topic instead. Equal keys need equal places. Default: none.
+	Partition func(topic string, key []byte, n int) int
+	// Balancers are how a group shares its partitions, the preferred first: "cooperative-sticky", "sticky", "range" or
+	// "roundrobin". All members of a group need one in common. Default "cooperative-sticky".
+	Balancers []string
+	// Start is where a group begins in a topic of which it has committed nothing: "earliest", "latest", or a time as
+	// in RFC 3339. Partitions that are added later are read from their beginning. Default "earliest".
+	Start string
+	// Envelope maps attributes to what others write and read. Default: CloudEvents.
+	Envelope *Envelope
 	// Client are further options of the franz-go clients: TLS, SASL, a logger. What the driver sets itself wins.
 	Client []kgo.Opt
+}
+
+// compiled is what Options say, ready for use.
+type compiled struct {
+	partitioner kgo.Partitioner
+	balancers   []kgo.GroupBalancer
+	start       start
+	envelope    *mapping
+}
+
+func (o *Options) compile() (c compiled, err error) {
+	if c.partitioner, err = o.partitioner(); err != nil {
+		return c, err
+	}
+	if c.balancers, err = balancers(o.Balancers); err != nil {
+		return c, err
+	}
+	if c.start, err = parseStart(o.Start); err != nil {
+		return c, err
+	}
+	c.envelope, err = o.Envelope.compile()
+	return c, err
 }
 
 const maxBytesRound = 32 << 20
@@ -75,6 +108,7 @@ func or[T int | int16 | time.Duration](v, otherwise T) T {
 // Broker is one client of a Kafka cluster: one producer, and a consumer per subscription.
 type Broker struct {
 	opts  Options
+	with  compiled
 	seeds []string
 	cl    *kgo.Client
 	adm   *kadm.Client
@@ -91,43 +125,17 @@ var (
 	_ broker.TopicMaker = (*Broker)(nil)
 )
 
-// ParseURL takes the seed brokers out of kafka://host:port[,host:port].
-func ParseURL(s string) (seeds string, err error) {
-	rest, ok := strings.CutPrefix(s, "kafka://")
-	rest = strings.TrimSuffix(rest, "/")
-	if !ok || rest == "" {
-		return "", fmt.Errorf("broker URL %q: want kafka://host:port[,host:port]", redacted(s))
-	}
-	return rest, checkSeeds(rest)
-}
-
-func checkSeeds(seeds string) error {
-	for _, s := range strings.Split(seeds, ",") {
-		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" || strings.ContainsAny(s, "/@?#") {
-			return fmt.Errorf("seed brokers: %q is not host:port", redacted(s))
-		}
-	}
-	return nil
-}
-
-// redacted drops what may be a password.
-func redacted(s string) string {
-	if u, err := url.Parse(s); err == nil && u.User != nil {
-		return u.Redacted()
-	}
-	if at := strings.LastIndexByte(s, '@'); at >= 0 {
-		return "…" + s[at:]
-	}
-	return s
-}
-
 // New makes a client of the cluster that seeds, "host:port[,host:port]", belong to. It does not connect yet.
 func New(seeds string, opts *Options) (*Broker, error) {
 	if err := checkSeeds(seeds); err != nil {
 		return nil, err
 	}
 	b := &Broker{opts: opts.orDefaults(), seeds: strings.Split(seeds, ","), subs: map[*Subscription]bool{}}
-	b.publisher.init(b.opts)
+	var err error
+	if b.with, err = b.opts.compile(); err != nil {
+		return nil, fmt.Errorf("make Kafka client: %w", err)
+	}
+	b.publisher.init(b.opts, b.with.envelope)
 	cl, err := kgo.NewClient(b.client(b.producing()...)...)
 	if err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)

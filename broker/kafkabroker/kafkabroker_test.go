@@ -34,7 +34,7 @@ func TestURL(t *testing.T) {
 		"mem:":                       "",
 		"a:9092":                     "",
 	} {
-		seeds, err := kafkabroker.ParseURL(url)
+		seeds, _, err := kafkabroker.ParseURL(url, nil)
 		if (err == nil) != (want != "") || err == nil && seeds != want {
 			t.Errorf("%s: %q, %v", url, seeds, err)
 		}

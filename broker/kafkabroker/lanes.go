@@ -15,12 +15,13 @@ const maxBytesHeld = 16 << 20
 
 // assignment is the lanes of a member, what was fetched for them, and what it was not told yet.
 type assignment struct {
-	lanes   map[string]*lane
-	order   []*lane // by topic and partition: they take turns
-	turn    int
-	changes map[string]*change
-	records int // fetched, of lanes that flow
-	bytes   int
+	envelope *mapping
+	lanes    map[string]*lane
+	order    []*lane // by topic and partition: they take turns
+	turn     int
+	changes  map[string]*change
+	records  int // fetched, of lanes that flow
+	bytes    int
 }
 
 type lane struct {
@@ -140,7 +141,7 @@ func (a *assignment) takeFrom(l *lane, out []broker.Delivery, max int) []broker.
 	a.count(l, -1)
 	for _, r := range l.queue[:n] {
 		d := broker.Delivery{Lane: l.name, Position: r.Offset}
-		d.Message, d.Fault = decode(r)
+		d.Message, d.Fault = decode(r, a.envelope)
 		l.bytes -= weight(r)
 		out = append(out, d)
 	}

@@ -24,6 +24,7 @@ type publisher struct {
 	line     line
 	patience time.Duration
 	round    int
+	envelope *mapping
 	seed     maphash.Seed
 	cl       *kgo.Client
 
@@ -51,8 +52,9 @@ type call struct {
 	p   *publisher
 	ctx context.Context // while it lives, the caller may ask for the answer
 
-	recs  []kgo.Record
-	sizes []int // in a batch, at most
+	recs   []kgo.Record
+	sizes  []int         // in a batch, at most
+	broken map[int]error // cannot travel
 
 	// under p.mu until answered is closed; constant from then on
 	next     int // the first record that is in no round yet
@@ -64,7 +66,8 @@ type call struct {
 	answered chan struct{}
 }
 
-func (p *publisher) init(o Options) {
+func (p *publisher) init(o Options, envelope *mapping) {
+	p.envelope = envelope
 	p.patience, p.round = o.Patience, o.Round
 	p.seed = maphash.MakeSeed()
 	p.held = map[successors]int{}
@@ -83,9 +86,12 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message) broker.Pe
 		return c.over(err)
 	}
 	c.recs, c.sizes = make([]kgo.Record, len(msgs)), make([]int, len(msgs))
-	enc := newEncoder(msgs)
+	enc := newEncoder(msgs, p.envelope)
 	for i := range msgs {
-		c.sizes[i] = enc.encode(&msgs[i], &c.recs[i])
+		var err error
+		if c.sizes[i], err = enc.encode(&msgs[i], &c.recs[i]); err != nil {
+			set(&c.broken, i, err)
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -39,12 +39,13 @@ var errSpecVersion = errors.New("not a version of CloudEvents that this build re
 
 // encoder makes records of one call's messages with few allocations: bytes and headers share two slabs.
 type encoder struct {
-	bytes   []byte
-	headers []kgo.RecordHeader
-	now     time.Time
+	bytes    []byte
+	headers  []kgo.RecordHeader
+	now      time.Time
+	envelope *mapping
 }
 
-func newEncoder(msgs []skald.Message) *encoder {
+func newEncoder(msgs []skald.Message, envelope *mapping) *encoder {
 	size, headers := 0, 0
 	for i := range msgs {
 		m := &msgs[i]
@@ -55,13 +56,31 @@ func newEncoder(msgs []skald.Message) *encoder {
 			size += len(h.Value)
 		}
 	}
-	return &encoder{bytes: make([]byte, 0, size), headers: make([]kgo.RecordHeader, 0, headers), now: time.Now()}
+	return &encoder{bytes: make([]byte, 0, size), headers: make([]kgo.RecordHeader, 0, headers), now: time.Now(), envelope: envelope}
 }
 
-// encode fills r, and returns how many bytes it can take in a batch at most. Everything is copied: franz-go may
+// encode fills r, and returns how many bytes it can take in a batch at most; an error if it cannot travel. Everything is copied: franz-go may
 // hold a record longer than its caller waits.
-func (e *encoder) encode(m *skald.Message, r *kgo.Record) (size int) {
-	from := len(e.headers)
+func (e *encoder) encode(m *skald.Message, r *kgo.Record) (size int, err error) {
+	from, data := len(e.headers), m.Data
+	if e.envelope == nil {
+		e.cloudEvent(m)
+	} else {
+		e.envelope.headers(e, m)
+		data, err = e.envelope.data(m)
+	}
+	for _, h := range m.Headers {
+		if !utf8.ValidString(h.Name) {
+			err = fmt.Errorf("%w: the name of header %q is not UTF-8", errCannotCarry, h.Name)
+		}
+		e.header(h.Name, e.copy(h.Value))
+	}
+	r.Topic, r.Key, r.Value, r.Timestamp = m.Topic, e.copy(m.Key), e.copy(data), e.now
+	r.Headers = e.headers[from:len(e.headers):len(e.headers)]
+	return sizeOf(r), err
+}
+
+func (e *encoder) cloudEvent(m *skald.Message) {
 	if m.ID != "" || m.Source != "" || m.Type != "" {
 		e.text(hSpec, specVersion)
 	}
@@ -83,12 +102,6 @@ func (e *encoder) encode(m *skald.Message, r *kgo.Record) (size int) {
 	e.text(hCorr, m.CorrelationID)
 	e.text(hCause, m.CausationID)
 	e.text(hTrace, m.TraceParent)
-	for _, h := range m.Headers {
-		e.header(h.Name, e.copy(h.Value))
-	}
-	r.Topic, r.Key, r.Value, r.Timestamp = m.Topic, e.copy(m.Key), e.copy(m.Data), e.now
-	r.Headers = e.headers[from:len(e.headers):len(e.headers)]
-	return sizeOf(r)
 }
 
 func (e *encoder) text(name, value string) {
@@ -123,7 +136,7 @@ func sizeOf(r *kgo.Record) int {
 
 // decode is the way back. Headers that say nothing to Skald, and those that would not come out the same, stay
 // among the message's headers. An error is a broken envelope: then all headers are kept as they came.
-func decode(r *kgo.Record) (m skald.Message, fault error) {
+func decode(r *kgo.Record, envelope *mapping) (m skald.Message, fault error) {
 	m = skald.Message{Topic: r.Topic, Key: r.Key, Data: r.Value}
 	for i := range r.Headers {
 		h := &r.Headers[i]
@@ -140,6 +153,8 @@ func decode(r *kgo.Record) (m skald.Message, fault error) {
 		for i, h := range r.Headers {
 			m.Headers[i] = skald.Header{Name: h.Key, Value: h.Value}
 		}
+	} else if envelope != nil {
+		fault = envelope.read(&m, r)
 	}
 	return m, fault
 }
@@ -170,7 +185,7 @@ func attribute(m *skald.Message, h *kgo.RecordHeader) (kept bool, err error) {
 		if h.Key == hContent { // not of the envelope
 			return false, nil
 		}
-		return false, errors.New("not text")
+		return false, errNotText
 	}
 	*f = s
 	return true, nil

@@ -29,7 +29,7 @@ type failure struct {
 func (b *Broker) producing() []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // nil: murmur2, as Java's client has it
+		kgo.RecordPartitioner(b.with.partitioner),
 		kgo.ManualFlushing(),
 		kgo.ProducerLinger(0),
 		kgo.MaxBufferedRecords(b.opts.Round + 1),
@@ -144,6 +144,8 @@ func (p *publisher) sift(s segment) {
 		case c.has(i):
 		case len(p.held) > 0 && r.Key != nil && p.held[p.successors(r)] > 0:
 			p.fail(c, i, errHeldBack)
+		case c.broken[i] != nil:
+			p.fail(c, i, c.broken[i])
 		case known.err != nil:
 			p.fail(c, i, known.err)
 		case c.sizes[i] > known.bytes:

@@ -59,6 +59,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	s := &Subscription{b: b, group: g}
 	s.ready, s.room, s.dirty = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	s.assigned.init()
+	s.assigned.envelope = b.with.envelope
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +82,7 @@ func (s *Subscription) consuming() []kgo.Opt {
 	out := []kgo.Opt{
 		kgo.ConsumerGroup(s.group.Name),
 		kgo.ConsumeTopics(s.group.Topics...),
-		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.Balancers(s.b.with.balancers...),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),

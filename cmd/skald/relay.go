@@ -25,7 +25,10 @@ several schemas of a database, over one pool of connections.
 
 It needs the tables (skald migrate) and existing topics, nothing else. Servers that are away are waited for.
 
-Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port]`
+Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?option=value&…]
+
+Options of a Kafka URL: tls, ca, cert, key, sasl, user, password_file, partitioner, envelope. A password is read
+from its file or from SKALD_KAFKA_PASSWORD, never from the URL.`
 
 func relayCommand(errs io.Writer) *cobra.Command {
 	var r rooms
@@ -63,16 +66,16 @@ func runRelay(ctx context.Context, db database, r rooms, bus string, log *slog.L
 	case !strings.HasPrefix(bus, "kafka:"):
 		return &place.UsageError{What: "the broker is kafka://host:port[,host:port]; give --broker, or SKALD_BROKER"}
 	}
-	seeds, err := kafkabroker.ParseURL(bus)
+	seeds, opts, err := place.Kafka(bus)
 	if err != nil {
-		return &place.UsageError{What: err.Error()}
+		return err
 	}
 	from, done, err := openPatiently(ctx, db, r, log)
 	if err != nil || from == nil {
 		return err
 	}
 	defer done()
-	to, err := kafkabroker.New(seeds, nil)
+	to, err := kafkabroker.New(seeds, opts)
 	if err != nil {
 		return fmt.Errorf("connect to broker: %w", err)
 	}

@@ -74,7 +74,10 @@ up_kafka() {
   finish "$(pid_kafka)" "$dir/kafka/server.properties" KILL # one that was caught in its start
   choose_port kafka
   choose_port controller
+  local name
+  for name in tls sasl sasl_tls; do choose_port "kafka_$name"; done
   mkdir -p "$dir/kafka"
+  [ -e "$dir/kafka/certs/server.pem" ] || kafka_certificates
   kafka_properties >"$dir/kafka/server.properties"
   [ -e "$dir/kafka/data/meta.properties" ] || kafka_format
   kafka_start
@@ -86,10 +89,20 @@ kafka_properties() {
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:$(port_of controller)
-listeners=PLAINTEXT://127.0.0.1:$(port_of kafka),CONTROLLER://127.0.0.1:$(port_of controller)
-advertised.listeners=PLAINTEXT://127.0.0.1:$(port_of kafka)
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:$(port_of kafka),$(kafka_guarded),CONTROLLER://127.0.0.1:$(port_of controller)
+advertised.listeners=PLAINTEXT://127.0.0.1:$(port_of kafka),$(kafka_guarded)
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,SASL:SASL_PLAINTEXT,SASL_TLS:SASL_SSL
 controller.listener.names=CONTROLLER
+ssl.keystore.type=PEM
+ssl.keystore.location=$dir/kafka/certs/server.pem
+ssl.truststore.type=PEM
+ssl.truststore.location=$dir/kafka/certs/ca.pem
+listener.name.tls.ssl.client.auth=requested
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+$(kafka_jaas sasl)
+$(kafka_jaas sasl_tls)
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS;User:skald
 log.dirs=$dir/kafka/data
 auto.create.topics.enable=false
 num.partitions=1
@@ -107,6 +120,47 @@ num.network.threads=2
 num.io.threads=4
 log.cleaner.dedupe.buffer.size=33554432
 TEXT
+}
+
+kafka_guarded() { # the listeners that ask who is there
+  printf 'TLS://127.0.0.1:%s,SASL://127.0.0.1:%s,SASL_TLS://127.0.0.1:%s' \
+    "$(port_of kafka_tls)" "$(port_of kafka_sasl)" "$(port_of kafka_sasl_tls)"
+}
+
+# PLAIN knows one user, skald; tests make theirs for SCRAM through the plain listener, where everybody may do everything.
+kafka_jaas() { # kafka_jaas LISTENER
+  local name
+  printf 'listener.name.%s.plain.sasl.jaas.config=%s required user_skald="plain-secret";\n' "$1" \
+    org.apache.kafka.common.security.plain.PlainLoginModule
+  for name in 256 512; do
+    printf 'listener.name.%s.scram-sha-%s.sasl.jaas.config=%s required;\n' "$1" "$name" \
+      org.apache.kafka.common.security.scram.ScramLoginModule
+  done
+}
+
+# An authority, and with it a server's and a client's certificate, for ten years.
+kafka_certificates() {
+  have openssl || install_debian openssl || die "Kafka's TLS listener needs openssl, which makes its certificates"
+  local to=$dir/kafka/certs name
+  mkdir -p "$to"
+  quietly openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=skald-test-ca \
+    -keyout "$to/ca.key" -out "$to/ca.pem" || die "openssl made no authority"
+  for name in server client; do
+    quietly openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=skald-$name" \
+      -keyout "$to/$name.key" -out "$to/$name.csr" || die "openssl made no key for the $name"
+    quietly openssl x509 -req -in "$to/$name.csr" -CA "$to/ca.pem" -CAkey "$to/ca.key" -CAcreateserial -days 3650 \
+      -extfile <(echo 'subjectAltName=IP:127.0.0.1,DNS:localhost') -out "$to/$name.crt" || die "openssl signed nothing"
+  done
+  cat "$to/server.key" "$to/server.crt" >"$to/server.pem"
+}
+
+kafka_environment() { # what tests read besides SKALD_TEST_KAFKA
+  [ -e "$dir/kafka/certs/server.pem" ] || return 0
+  local name
+  for name in tls sasl sasl_tls; do
+    printf "export SKALD_TEST_KAFKA_%s='127.0.0.1:%s'\n" "${name^^}" "$(port_of "kafka_$name")"
+  done
+  printf "export SKALD_TEST_KAFKA_CERTS='%s'\n" "$dir/kafka/certs"
 }
 
 kafka_java() { java -Xms128m -Xmx512m -XX:+ExitOnOutOfMemoryError -Dlog4j2.level=WARN -cp "$(kafka_libs)/*" "$@"; }

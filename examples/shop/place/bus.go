@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 
@@ -35,14 +36,22 @@ func OpenBus(url string) (*Bus, error) {
 		b.InProcess, b.connect = true, func() (broker.Broker, error) { return cluster.Client(), nil }
 		return b, nil
 	case strings.HasPrefix(url, "kafka:"):
-		seeds, err := kafkabroker.ParseURL(url)
+		seeds, opts, err := Kafka(url)
 		if err != nil {
-			return nil, &UsageError{What: err.Error()}
+			return nil, err
 		}
-		b.connect = func() (broker.Broker, error) { return kafkabroker.New(seeds, nil) }
+		b.connect = func() (broker.Broker, error) { return kafkabroker.New(seeds, opts) }
 		return b, nil
 	}
-	return nil, &UsageError{What: "the broker is mem: or kafka://host:port[,host:port]"}
+	return nil, &UsageError{What: "the broker is mem: or kafka://host:port[,host:port][?option=value]"}
+}
+
+// Kafka is what kafkabroker.New needs for the cluster at url; secrets come from files or the environment.
+func Kafka(url string) (seeds string, opts *kafkabroker.Options, err error) {
+	if seeds, opts, err = kafkabroker.ParseURL(url, os.Getenv); err != nil {
+		return "", nil, &UsageError{What: err.Error()}
+	}
+	return seeds, opts, nil
 }
 
 // Connect is the client of a service. It is made once.

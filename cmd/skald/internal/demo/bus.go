@@ -32,6 +32,7 @@ type bus struct {
 	url     string
 	own     broker.Broker // for what the run itself asks
 	kafka   string        // its seeds; "": it is in this process
+	opts    *kafkabroker.Options
 }
 
 func openBus(url string) (b *bus, err error) {
@@ -41,14 +42,13 @@ func openBus(url string) (b *bus, err error) {
 		cluster := membroker.New(nil)
 		b.connect = func() (broker.Broker, error) { return cluster.Client(), nil }
 	case strings.HasPrefix(url, "kafka:"):
-		if b.kafka, err = kafkabroker.ParseURL(url); err != nil {
-			return nil, &place.UsageError{What: err.Error()}
+		if b.kafka, b.opts, err = place.Kafka(url); err != nil {
+			return nil, err
 		}
-		b.connect = func() (broker.Broker, error) {
-			return kafkabroker.New(b.kafka, &kafkabroker.Options{Session: session})
-		}
+		b.opts.Session = session
+		b.connect = func() (broker.Broker, error) { return kafkabroker.New(b.kafka, b.opts) }
 	default:
-		return nil, &place.UsageError{What: "the broker is mem: or kafka://host:port[,host:port]"}
+		return nil, &place.UsageError{What: "the broker is mem: or kafka://host:port[,host:port][?option=value]"}
 	}
 	if b.own, err = b.connect(); err != nil {
 		return nil, fmt.Errorf("connect to broker: %w", err)
@@ -119,7 +119,7 @@ func (b *bus) there(ctx context.Context, names []string) (cluster string, ids ma
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(b.kafka, ",")...))
+	cl, err := kgo.NewClient(slices.Concat(b.opts.Client, []kgo.Opt{kgo.SeedBrokers(strings.Split(b.kafka, ",")...)})...)
 	if err != nil {
 		return "", nil, fmt.Errorf("connect to Kafka: %w", err)
 	}
