@@ -35,7 +35,7 @@ func classify(topic string, err error) (kind, error) {
 		return outage, orAway(err)
 	case isAny(err, errCannotCarry, broker.ErrNoTopic, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTopicException,
 		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.PolicyViolation, kerr.InvalidTimestamp):
-		return refused, fmt.Errorf("publish to %q: %w", topic, err)
+		return refused, fmt.Errorf("publish to %q: %w", topic, lacking(err, "WRITE", "the topic"))
 	}
 	var answered *kerr.Error
 	if !errors.As(err, &answered) {

@@ -62,15 +62,17 @@ type Options struct {
 // compiled is what Options say, ready for use.
 type compiled struct {
 	partitioner kgo.Partitioner
+	place       func(topic string, key []byte, n int) int
 	balancers   []kgo.GroupBalancer
 	start       start
 	envelope    *mapping
 }
 
 func (o *Options) compile() (c compiled, err error) {
-	if c.partitioner, err = o.partitioner(); err != nil {
+	if c.place, err = o.place(); err != nil {
 		return c, err
 	}
+	c.partitioner = keyed{kgo.StickyPartitioner(), c.place}
 	if c.balancers, err = balancers(o.Balancers); err != nil {
 		return c, err
 	}
@@ -135,13 +137,14 @@ func New(seeds string, opts *Options) (*Broker, error) {
 	if b.with, err = b.opts.compile(); err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
-	b.publisher.init(b.opts, b.with.envelope)
-	cl, err := kgo.NewClient(b.client(b.producing()...)...)
+	b.publisher.init(b.opts, b.with)
+	dial := func() (*kgo.Client, error) { return kgo.NewClient(b.client(b.producing()...)...) }
+	cl, err := dial()
 	if err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
 	b.cl, b.adm = cl, kadm.NewClient(cl)
-	b.publisher.start(cl)
+	b.publisher.start(cl, dial)
 	return b, nil
 }
 
@@ -188,11 +191,11 @@ func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) er
 	}
 	made, err := b.adm.CreateTopics(ctx, n, b.opts.Replicas, nil, topics...)
 	if err != nil {
-		return fmt.Errorf("make topics: %w", orAway(err))
+		return fmt.Errorf("make topics: %w", lacking(orAway(err), "CREATE", strings.Join(topics, ", ")))
 	}
 	for _, t := range made.Sorted() {
 		if t.Err != nil && !errors.Is(t.Err, kerr.TopicAlreadyExists) {
-			return fmt.Errorf("make topic %q: %w: %s", t.Topic, b.unmade(t.Err), t.ErrMessage)
+			return fmt.Errorf("make topic %q: %w: %s", t.Topic, lacking(b.unmade(t.Err), "CREATE", "it"), t.ErrMessage)
 		}
 	}
 	return b.awaitTopics(ctx, topics)
@@ -203,49 +206,6 @@ func nameOK(name string) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
 	}
 	return name != "" && len(name) <= 249 && !strings.ContainsFunc(name, other)
-}
-
-// awaitTopics waits until the brokers know what was made: Kafka answers a little before they do.
-func (b *Broker) awaitTopics(ctx context.Context, topics []string) error {
-	for {
-		found, err := b.topicsOf(ctx, topics)
-		if err != nil {
-			return err
-		}
-		ready := true
-		for _, t := range topics {
-			ready = ready && found[t] == nil
-		}
-		if ready {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for new topics: %w", ctx.Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-// topicsOf says of each topic why it cannot be used; nil if it can.
-func (b *Broker) topicsOf(ctx context.Context, topics []string) (map[string]error, error) {
-	md, err := b.adm.Metadata(ctx, topics...)
-	if err != nil {
-		return nil, fmt.Errorf("look up topics: %w", orAway(err))
-	}
-	out := map[string]error{}
-	for _, t := range topics {
-		d, ok := md.Topics[t]
-		switch {
-		case !ok, errors.Is(d.Err, kerr.UnknownTopicOrPartition), errors.Is(d.Err, kerr.InvalidTopicException):
-			out[t] = fmt.Errorf("topic %q: %w", t, broker.ErrNoTopic)
-		case d.Err != nil && !kerr.IsRetriable(d.Err):
-			out[t] = fmt.Errorf("topic %q: %w", t, d.Err)
-		case d.Err != nil || len(d.Partitions) == 0:
-			out[t] = fmt.Errorf("topic %q is not ready: %w", t, kerr.LeaderNotAvailable)
-		}
-	}
-	return out, nil
 }
 
 // Close leaves all groups, answers what is under way with an outage and closes all connections.

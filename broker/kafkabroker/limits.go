@@ -2,32 +2,26 @@ package kafkabroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"sync"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/skald-go/skald/broker"
 )
 
 // usualLimit is Kafka's default of max.message.bytes, as franz-go has it.
 const usualLimit = 1000012
 
-// limits are what is known of topics: whether they are there, and how large a batch may be.
+// limits are what is known of topics: whether they are there, how large a batch may be, and how many partitions there are.
 type limits struct {
 	mu    sync.Mutex
 	topic map[string]limit
-	stale []string // forgotten, and to be forgotten by the client too
 }
 
 type limit struct {
 	bytes int
-	err   error // the topic cannot be published to: good for one round only
+	lanes int
+	err   error // the topic cannot be published to
 }
 
 func (l *limits) init() { l.topic = map[string]limit{} }
@@ -42,12 +36,12 @@ func (l *limits) of(topic string) int32 {
 	return usualLimit
 }
 
-// knows reports whether topic is known to be there.
+// knows reports whether anything is known of topic.
 func (l *limits) knows(topic string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known, ok := l.topic[topic]
-	return ok && known.err == nil
+	_, ok := l.topic[topic]
+	return ok
 }
 
 // about is what is known of topic.
@@ -62,59 +56,40 @@ func (l *limits) forget(topic string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.topic, topic)
-	if !slices.Contains(l.stale, topic) {
-		l.stale = append(l.stale, topic)
-	}
 }
 
-// purge makes the client forget, too. It is called between rounds, when nothing is buffered.
-func (l *limits) purge(cl *kgo.Client) {
+// lapse forgets those of topics that could not be used: the next round asks again.
+func (l *limits) lapse(topics []string) {
 	l.mu.Lock()
-	stale := l.stale
-	l.stale = nil
-	l.mu.Unlock()
-	cl.PurgeTopicsFromProducing(stale...)
+	defer l.mu.Unlock()
+	for _, t := range topics {
+		if l.topic[t].err != nil {
+			delete(l.topic, t)
+		}
+	}
 }
 
 // learn asks Kafka about topics. An error is an outage.
 func (l *limits) learn(ctx context.Context, cl *kgo.Client, topics []string) error {
-	adm := kadm.NewClient(cl)
-	md, err := adm.Metadata(ctx, topics...)
+	there, err := look(ctx, cl, topics)
 	if err != nil {
-		return fmt.Errorf("look up topics: %w", orAway(err))
+		return err
 	}
-	configs, err := adm.DescribeTopicConfigs(ctx, topics...)
-	if err != nil && ctx.Err() != nil {
+	bytes := maxBytes(ctx, cl, topics)
+	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("look up limits of topics: %w", orAway(err))
-	} // else there may be no right to ask: the usual limit holds
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range topics {
-		d, ok := md.Topics[t]
-		known := limit{bytes: maxBytes(configs, t)}
-		switch {
-		case !ok, errors.Is(d.Err, kerr.UnknownTopicOrPartition), errors.Is(d.Err, kerr.InvalidTopicException):
-			known.err = fmt.Errorf("topic %q: %w", t, broker.ErrNoTopic)
-		case d.Err != nil && !kerr.IsRetriable(d.Err):
-			known.err = fmt.Errorf("topic %q: %w", t, d.Err)
+		known := limit{bytes: bytes[t], lanes: there[t].partitions}
+		if known.bytes == 0 {
+			known.bytes = usualLimit
+		}
+		if err := there[t].err; err != nil && !kerr.IsRetriable(err) { // else it will be ready when the records are sent
+			known.err = err
 		}
 		l.topic[t] = known
 	}
 	return nil
-}
-
-func maxBytes(configs kadm.ResourceConfigs, topic string) int {
-	for _, rc := range configs {
-		if rc.Name != topic || rc.Err != nil {
-			continue
-		}
-		for _, c := range rc.Configs {
-			if c.Key == "max.message.bytes" && c.Value != nil {
-				if n, err := strconv.Atoi(*c.Value); err == nil && n > 0 {
-					return min(n, usualLimit*16)
-				}
-			}
-		}
-	}
-	return usualLimit
 }

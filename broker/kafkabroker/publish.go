@@ -18,25 +18,34 @@ import (
 // that is buffered for the partition, but what is buffered a moment later, before anyone heard of the failure,
 // goes out. So records are handed to it in rounds: one round is buffered whole before any of it is sent, and all
 // its answers are there before the next begins. What fails holds back what was handed over behind it with the
-// same key, until the caller has been told.
+// same key, until the caller has been told. A round that hangs, because one of the brokers does, is left to itself with
+// its client, and the next goes by another: a hold (hold.go) keeps what must not overtake.
 type publisher struct {
 	limits   limits
 	line     line
 	patience time.Duration
+	stall    time.Duration // after which a round hangs
 	round    int
 	envelope *mapping
+	place    func(topic string, key []byte, n int) int
 	seed     maphash.Seed
-	cl       *kgo.Client
+	dial     func() (*kgo.Client, error)
+	asks     *kgo.Client // for all but messages
 
-	mu     sync.Mutex
-	queue  []*call
-	held   map[successors]int // how many calls that were not asked yet hold these back
-	untold []*call            // those calls
-	closed bool
+	mu      sync.Mutex
+	queue   []segment
+	held    map[successors]int // how many calls that were not asked yet hold these back
+	untold  []*call            // those calls
+	holds   []*hold            // added and removed by run alone
+	senders []*sender
+	closed  bool
 
+	idle   []*sender // of run alone
+	lapsed []string  // of run alone: topics that could not be used this time
 	wake   chan struct{}
 	ctx    context.Context // of the publisher's own life; ended by stop
 	cancel context.CancelFunc
+	wg     sync.WaitGroup // of the holds
 	done   chan struct{}
 }
 
@@ -57,8 +66,8 @@ type call struct {
 	broken map[int]error // cannot travel
 
 	// under p.mu until answered is closed; constant from then on
-	next     int // the first record that is in no round yet
-	left     int // how many are not answered
+	left     int    // how many are not answered
+	durable  []bool // those that are
 	bad      broker.PublishError
 	outage   error
 	holds    []successors
@@ -66,9 +75,10 @@ type call struct {
 	answered chan struct{}
 }
 
-func (p *publisher) init(o Options, envelope *mapping) {
-	p.envelope = envelope
+func (p *publisher) init(o Options, with compiled) {
 	p.patience, p.round = o.Patience, o.Round
+	p.stall = min(o.Patience/2, 500*time.Millisecond)
+	p.envelope, p.place = with.envelope, with.place
 	p.seed = maphash.MakeSeed()
 	p.held = map[successors]int{}
 	p.wake, p.done = make(chan struct{}, 1), make(chan struct{})
@@ -83,9 +93,9 @@ func (p *publisher) init(o Options, envelope *mapping) {
 func (p *publisher) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
 	c := &call{p: p, ctx: ctx, left: len(msgs), answered: make(chan struct{})}
 	if err := ctx.Err(); err != nil {
-		return c.over(err)
+		return c.ended(err)
 	}
-	c.recs, c.sizes = make([]kgo.Record, len(msgs)), make([]int, len(msgs))
+	c.recs, c.sizes, c.durable = make([]kgo.Record, len(msgs)), make([]int, len(msgs)), make([]bool, len(msgs))
 	enc := newEncoder(msgs, p.envelope)
 	for i := range msgs {
 		var err error
@@ -96,23 +106,20 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message) broker.Pe
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return c.over(broker.ErrClosed)
+		return c.ended(broker.ErrClosed)
 	}
 	p.release()
-	if p.holdBack(c); c.left == 0 {
-		p.answer(c)
+	if c.left == 0 {
+		c.answer()
 		return c
 	}
-	p.queue = append(p.queue, c)
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.queue = append(p.queue, p.rest([]segment{{c, 0, len(msgs)}})...)
+	signal(p.wake)
 	return c
 }
 
-// over answers a call that nobody else knows yet.
-func (c *call) over(err error) *call {
+// ended answers a call that nobody else knows yet.
+func (c *call) ended(err error) *call {
 	c.outage = err
 	close(c.answered)
 	return c
@@ -135,7 +142,7 @@ func (c *call) Wait(ctx context.Context) error {
 	}
 	c.p.tell(c)
 	switch {
-	case c.outage != nil:
+	case c.outage != nil && (len(c.bad.Failed) == len(c.recs) || len(c.bad.Failed) == 0): // of the whole call
 		return fmt.Errorf("publish: %w", c.outage)
 	case len(c.bad.Failed)+len(c.bad.Refused) > 0:
 		return &c.bad
@@ -168,31 +175,51 @@ func (p *publisher) release() {
 	})
 }
 
-// holdBack fails those messages of c, from c.next on, that are successors of a failure.
-func (p *publisher) holdBack(c *call) {
-	if len(p.held) == 0 {
-		return
-	}
-	for i := c.next; i < len(c.recs); i++ {
-		if r := &c.recs[i]; r.Key != nil && p.held[p.successors(r)] > 0 && !c.has(i) {
-			p.fail(c, i, errHeldBack)
+// rest are those of segs that may still go out: not what is held back, which is answered so, and nothing of calls that
+// are answered.
+func (p *publisher) rest(segs []segment) (out []segment) {
+	for _, s := range segs {
+		c := s.call
+		switch {
+		case c.over():
+			continue
+		case len(p.held) == 0:
+			out = append(out, s)
+			continue
+		}
+		for i := s.from; i < s.to; i++ {
+			if p.heldBack(&c.recs[i]) {
+				p.fail(c, i, failed, errHeldBack)
+				continue
+			}
+			out = extend(out, c, i)
 		}
 	}
+	return out
+}
+
+func (p *publisher) heldBack(r *kgo.Record) bool {
+	return len(p.held) > 0 && r.Key != nil && p.held[p.successors(r)] > 0
 }
 
 func (p *publisher) successors(r *kgo.Record) successors {
 	return successors{r.Topic, maphash.Bytes(p.seed, r.Key)}
 }
 
-// has says whether message i is answered, and not well.
-func (c *call) has(i int) bool {
-	return c.bad.Failed[i] != nil || c.bad.Refused[i] != nil
+// over says whether c is answered.
+func (c *call) over() bool {
+	select {
+	case <-c.answered:
+		return true
+	default:
+		return false
+	}
 }
 
-// fail answers message i of c with err, and holds its successors back.
-func (p *publisher) fail(c *call, i int, err error) {
-	kind, err := classify(c.recs[i].Topic, err)
-	switch kind {
+// fail answers message i of c, which has no answer yet, with err, and holds its successors back.
+func (p *publisher) fail(c *call, i int, what kind, err error) {
+	defer c.one()
+	switch what {
 	case refused:
 		set(&c.bad.Refused, i, err)
 	case outage:
@@ -203,7 +230,6 @@ func (p *publisher) fail(c *call, i int, err error) {
 	default:
 		set(&c.bad.Failed, i, err)
 	}
-	c.left--
 	if c.recs[i].Key == nil {
 		return
 	}
@@ -224,40 +250,42 @@ func set(m *map[int]error, i int, err error) {
 	(*m)[i] = err
 }
 
-// answer ends c.
-func (p *publisher) answer(c *call) {
-	select {
-	case <-c.answered: // with an outage, before its round was over
-	default:
+// one more of c is answered.
+func (c *call) one() {
+	if c.left--; c.left == 0 {
+		c.answer()
+	}
+}
+
+func (c *call) answer() {
+	if !c.over() {
 		close(c.answered)
 	}
 }
 
-// giveUp answers everything that is under way with an outage: nothing is known of it. Nothing of the queue was
-// sent, and all of it goes, so that nothing in it can overtake.
-func (p *publisher) giveUp(under []segment, why error) {
+// giveUp answers the calls of segs: nothing is known of those messages that have no answer. What else of these calls
+// was not sent goes, and so does all behind them, so that nothing overtakes.
+func (p *publisher) giveUp(segs []segment, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	calls := p.queue
-	p.queue = nil
-	for _, s := range under {
-		calls = append(calls, s.call)
-	}
-	defer p.release()
-	for _, c := range calls {
-		select {
-		case <-c.answered:
-			continue
-		default:
-		}
-		c.outage = why
-		for i := range c.recs {
-			if !c.has(i) {
-				p.fail(c, i, why)
+	for _, s := range segs {
+		c := s.call
+		for i := 0; i < len(c.recs) && !c.over(); i++ {
+			if !c.durable[i] && c.bad.Failed[i] == nil && c.bad.Refused[i] == nil {
+				p.fail(c, i, outage, orAway(why))
 			}
 		}
-		p.answer(c)
 	}
+	p.sweep()
+}
+
+// sweep fails what was handed over before anyone could know of a failure, even if meanwhile someone does.
+func (p *publisher) sweep() {
+	p.queue = p.rest(p.queue)
+	for _, h := range p.holds {
+		h.waiting = p.rest(h.waiting)
+	}
+	p.release()
 }
 
 // stop answers what is under way and ends the rounds.

@@ -2,8 +2,9 @@ package kafkabroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -12,19 +13,47 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// segment is the part of a call that is in one round.
+// segment is a part of a call.
 type segment struct {
 	call     *call
 	from, to int
 }
 
-// failure is a record that Kafka, or franz-go, did not take.
-type failure struct {
+// extend adds message i of c to segs.
+func extend(segs []segment, c *call, i int) []segment {
+	if n := len(segs); n > 0 && segs[n-1].call == c && segs[n-1].to == i {
+		segs[n-1].to++
+		return segs
+	}
+	return append(segs, segment{c, i, i + 1})
+}
+
+// round is what one client was given at once.
+type round struct {
+	by   *sender
+	segs []segment // not settled
+	left int       // how many messages that are
+
+	mu      sync.Mutex
+	answers []answer // not settled
+}
+
+// answer is what Kafka, or franz-go, said to a record.
+type answer struct {
 	rec *kgo.Record
 	err error
 }
 
-// producing are the options of the client that publishes. Records are never given up while they may be on their
+// sender is a client that publishes one round at a time.
+type sender struct {
+	cl    *kgo.Client
+	stale []string // topics to be forgotten before the next round; under the publisher's mu
+	spent bool     // no good any more; under the publisher's mu
+}
+
+const maxSenders = 4
+
+// producing are the options of a client that publishes. Records are never given up while they may be on their
 // way: that would break the sequence of the partition. An outage is answered by giveUp instead.
 func (b *Broker) producing() []kgo.Opt {
 	return []kgo.Opt{
@@ -40,8 +69,11 @@ func (b *Broker) producing() []kgo.Opt {
 	}
 }
 
-func (p *publisher) start(cl *kgo.Client) {
-	p.cl = cl
+// start begins the rounds. The first client is for questions, too, and is not closed here.
+func (p *publisher) start(first *kgo.Client, dial func() (*kgo.Client, error)) {
+	p.asks, p.dial = first, dial
+	p.senders = []*sender{{cl: first}}
+	p.idle = slices.Clone(p.senders)
 	go p.run()
 }
 
@@ -52,7 +84,7 @@ func (p *publisher) run() {
 		select {
 		case <-p.wake:
 		case <-p.ctx.Done():
-			p.giveUp(nil, broker.ErrClosed)
+			p.end()
 			return
 		}
 		for p.turn() {
@@ -60,22 +92,54 @@ func (p *publisher) run() {
 	}
 }
 
+// end answers all that has no answer.
+func (p *publisher) end() {
+	p.wg.Wait()
+	p.mu.Lock()
+	segs := slices.Clone(p.queue)
+	for _, h := range p.holds {
+		segs = append(append(segs, h.waiting...), h.under()...)
+	}
+	p.mu.Unlock()
+	p.giveUp(segs, broker.ErrClosed)
+	for _, s := range p.senders {
+		p.dismiss(s)
+	}
+}
+
+// dismiss closes the client of s, unless it is needed for questions.
+func (p *publisher) dismiss(s *sender) {
+	if s.cl != p.asks {
+		s.cl.Close()
+	}
+}
+
 // turn is one round: everything queued, up to the bound. It reports whether there was anything.
 func (p *publisher) turn() bool {
-	segs := p.take()
-	if len(segs) == 0 || p.ctx.Err() != nil {
-		p.giveBack(segs)
+	p.endHolds()
+	if p.ctx.Err() != nil {
 		return false
 	}
-	if err := p.learn(segs); err != nil {
-		p.giveUp(segs, err)
+	segs := p.take()
+	if len(segs) == 0 {
+		return false
+	}
+	p.learn(segs)
+	by := p.sender()
+	segs = p.sift(segs, by)
+	p.limits.lapse(p.lapsed)
+	p.lapsed = nil
+	if len(segs) == 0 {
+		p.rehire(by)
 		return true
 	}
-	failures := p.send(segs)
-	if p.flush(segs) {
-		p.settle(segs, *failures)
-		p.limits.purge(p.cl)
+	r := p.send(by, segs)
+	if p.flush(r, p.stall) {
+		p.settle(r)
+		p.rehire(by)
+		return true
 	}
+	p.leave(r)
 	return true
 }
 
@@ -85,182 +149,195 @@ func (p *publisher) take() (segs []segment) {
 	defer p.mu.Unlock()
 	n, bytes := 0, 0
 	for len(p.queue) > 0 && n < p.round && bytes < maxBytesRound {
-		c := p.queue[0]
-		from := c.next
-		for ; c.next < len(c.recs) && n < p.round && bytes < maxBytesRound; c.next++ {
+		s := &p.queue[0]
+		from := s.from
+		for ; s.from < s.to && n < p.round && bytes < maxBytesRound; s.from++ {
 			n++
-			bytes += c.sizes[c.next]
+			bytes += s.call.sizes[s.from]
 		}
-		segs = append(segs, segment{c, from, c.next})
-		if c.next == len(c.recs) {
-			p.queue[0] = nil
+		segs = append(segs, segment{s.call, from, s.from})
+		if s.from == s.to {
+			*s = segment{}
 			p.queue = p.queue[1:]
 		}
 	}
 	return segs
 }
 
-// giveBack answers what was taken when the publisher ended.
-func (p *publisher) giveBack(segs []segment) {
-	if len(segs) > 0 {
-		p.giveUp(segs, broker.ErrClosed)
+// sender is a client that nothing hangs in; nil if there is none.
+func (p *publisher) sender() *sender {
+	p.mu.Lock()
+	if len(p.idle) == 0 && len(p.senders) < maxSenders {
+		if cl, err := p.dial(); err == nil {
+			s := &sender{cl: cl}
+			p.senders, p.idle = append(p.senders, s), append(p.idle, s)
+		}
+	}
+	if len(p.idle) == 0 {
+		p.mu.Unlock()
+		return nil
+	}
+	s := p.idle[0]
+	p.idle = p.idle[1:]
+	stale := s.stale
+	s.stale = nil
+	p.mu.Unlock()
+	s.cl.PurgeTopicsFromProducing(stale...)
+	return s
+}
+
+// rehire makes s available for another round. One in reserve is enough.
+func (p *publisher) rehire(s *sender) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case s == nil:
+	case s.spent, len(p.idle) > 1 && s.cl != p.asks:
+		p.senders = slices.DeleteFunc(p.senders, func(o *sender) bool { return o == s })
+		p.wg.Go(func() { p.dismiss(s) })
+	default:
+		p.idle = append(p.idle, s)
 	}
 }
 
-// send buffers the round: all of it before any of it goes out. What cannot go is answered here, and so are its
-// successors in the round.
-func (p *publisher) send(segs []segment) *[]failure {
-	failures := new([]failure)
-	promise := func(r *kgo.Record, err error) { // one at a time, and all before flush returns
-		if err != nil {
-			*failures = append(*failures, failure{r, err})
-		}
-	}
-	for _, s := range segs {
-		p.sift(s)
+// sift answers what of segs cannot be sent: what is held back, and what its topic cannot take. What a hold keeps waits
+// there. The others go by the sender; if there is none, they wait with the last hold.
+func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var again []segment // forgotten since learn
+	for _, s := range p.rest(segs) {
+		c := s.call
+		var topic string
+		var known limit
 		for i := s.from; i < s.to; i++ {
-			if len(s.call.bad.Failed)+len(s.call.bad.Refused) > 0 && s.call.has(i) {
-				continue
+			r := &c.recs[i]
+			if r.Topic != topic || i == s.from {
+				topic, known = r.Topic, p.limits.about(r.Topic)
 			}
-			p.cl.Produce(context.Background(), &s.call.recs[i], promise)
+			switch h, err := p.keeper(r, by), c.unfit(i, known); { // in this order
+			case p.heldBack(r):
+				p.fail(c, i, failed, errHeldBack)
+			case h != nil:
+				h.keep(p, c, i)
+			case known.bytes == 0:
+				again = extend(again, c, i)
+			case err != nil:
+				what, err := classify(topic, err)
+				p.fail(c, i, what, err)
+				if known.err != nil {
+					p.lapsed = append(p.lapsed, topic)
+				}
+			default:
+				out = extend(out, c, i)
+			}
 		}
 	}
-	return failures
+	p.queue = append(again, p.queue...)
+	return out
 }
 
-// sift answers what of s cannot be sent: what is held back, and what its topic cannot take.
-func (p *publisher) sift(s segment) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := s.call
-	var topic string
-	var known limit
-	for i := s.from; i < s.to; i++ {
-		r := &c.recs[i]
-		if r.Topic != topic || i == s.from {
-			topic, known = r.Topic, p.limits.about(r.Topic)
-		}
-		switch {
-		case c.has(i):
-		case len(p.held) > 0 && r.Key != nil && p.held[p.successors(r)] > 0:
-			p.fail(c, i, errHeldBack)
-		case c.broken[i] != nil:
-			p.fail(c, i, c.broken[i])
-		case known.err != nil:
-			p.fail(c, i, known.err)
-		case c.sizes[i] > known.bytes:
-			p.fail(c, i, fmt.Errorf("%w: up to %d bytes uncompressed, the topic takes %d", kerr.MessageTooLarge, c.sizes[i], known.bytes))
-		}
+// unfit says why message i of c cannot be sent.
+func (c *call) unfit(i int, known limit) error {
+	switch {
+	case c.broken[i] != nil:
+		return c.broken[i]
+	case known.err != nil:
+		return known.err
+	case c.sizes[i] > known.bytes:
+		return fmt.Errorf("%w: up to %d bytes uncompressed, the topic takes %d", kerr.MessageTooLarge, c.sizes[i], known.bytes)
 	}
+	return nil
 }
 
-// flush sends the round and waits until all is answered. After patience the callers are told of an outage, yet
-// the round goes on: it reports whether its answers still matter.
-func (p *publisher) flush(segs []segment) bool {
-	told := false
-	for {
-		ctx, cancel := context.WithTimeout(p.ctx, p.patience)
-		err := p.cl.Flush(ctx)
-		cancel()
-		switch {
-		case err == nil:
-			return !told
-		case p.ctx.Err() != nil:
-			p.giveUp(segs, broker.ErrClosed)
-			return false
-		}
-		p.giveUp(segs, fmt.Errorf("no answer from Kafka for %v: %w", p.patience, p.line.why(err)))
-		told = true
+// send buffers the round: all of it before any of it goes out.
+func (p *publisher) send(by *sender, segs []segment) *round {
+	r := &round{by: by, segs: segs}
+	for _, s := range segs {
+		r.left += s.to - s.from
 	}
-}
-
-// settle answers the round, and holds back what was handed over behind its failures.
-func (p *publisher) settle(segs []segment, failures []failure) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(failures) > 0 {
-		p.blame(segs, failures)
+	r.answers = make([]answer, 0, r.left)
+	promise := func(rec *kgo.Record, err error) { // all of them before flush returns
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.answers = append(r.answers, answer{rec, err})
 	}
 	for _, s := range segs {
-		s.call.left -= s.to - s.from - s.call.badIn(s)
-		if s.call.left == 0 {
-			p.answer(s.call)
+		for i := s.from; i < s.to; i++ {
+			by.cl.Produce(context.Background(), &s.call.recs[i], promise)
+		}
+	}
+	return r
+}
+
+// flush sends the round, and reports whether all of it is answered within d.
+func (p *publisher) flush(r *round, d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(p.ctx, d)
+	defer cancel()
+	return r.by.cl.Flush(ctx) == nil
+}
+
+// settle takes the answers that are there, and holds back what was handed over behind failures.
+func (p *publisher) settle(r *round) {
+	r.mu.Lock()
+	answers := r.answers
+	r.answers = nil
+	r.mu.Unlock()
+	var settled map[*kgo.Record]bool // all, if it is nil
+	if len(answers) < r.left {
+		settled = make(map[*kgo.Record]bool, len(answers))
+		for _, a := range answers {
+			settled[a.rec] = true
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	bad := p.blame(r.by, answers)
+	segs := r.segs
+	r.segs, r.left = nil, r.left-len(answers)
+	for _, s := range segs {
+		c, over := s.call, s.call.over()
+		for i := s.from; i < s.to; i++ {
+			rec := &c.recs[i]
+			switch {
+			case settled != nil && !settled[rec]:
+				r.segs = extend(r.segs, c, i)
+			case over:
+			case len(bad) > 0 && bad[rec] != nil:
+				what, err := classify(rec.Topic, bad[rec])
+				p.fail(c, i, what, err)
+			default:
+				c.durable[i] = true
+				c.one()
+			}
 		}
 	}
 	if len(p.held) > 0 {
-		p.holdBackQueue()
-		p.release()
+		p.sweep()
 	}
 }
 
-// holdBackQueue fails what was handed over before anyone could know, even if meanwhile someone does.
-func (p *publisher) holdBackQueue() {
-	waiting := p.queue[:0]
-	for _, c := range p.queue {
-		if p.holdBack(c); c.left == 0 {
-			p.answer(c)
+// blame finds the failures, and what they say about their sender.
+func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
+	var bad map[*kgo.Record]error
+	for _, a := range answers {
+		if a.err == nil {
 			continue
 		}
-		waiting = append(waiting, c)
-	}
-	clear(p.queue[len(waiting):])
-	p.queue = waiting
-}
-
-// badIn is how many messages of s are already counted as answered, by fail.
-func (c *call) badIn(s segment) (n int) {
-	if len(c.bad.Failed)+len(c.bad.Refused) == 0 {
-		return 0
-	}
-	for i := s.from; i < s.to; i++ {
-		if c.has(i) {
-			n++
+		if bad == nil {
+			bad = map[*kgo.Record]error{}
 		}
-	}
-	return n
-}
-
-// blame finds whose record each failure is.
-func (p *publisher) blame(segs []segment, failures []failure) {
-	errs := make(map[*kgo.Record]error, len(failures))
-	for _, f := range failures {
-		errs[f.rec] = f.err
-		if stale(f.err) {
-			p.limits.forget(f.rec.Topic)
-		}
-	}
-	for _, s := range segs {
-		for i := s.from; i < s.to; i++ {
-			if err := errs[&s.call.recs[i]]; err != nil {
-				p.fail(s.call, i, err)
-			}
-		}
-	}
-}
-
-// learn looks up the topics of the round that are not known, with one request for all of them.
-func (p *publisher) learn(segs []segment) error {
-	var last string
-	var unknown []string
-	for _, s := range segs {
-		for i := s.from; i < s.to; i++ {
-			if t := s.call.recs[i].Topic; t != last {
-				if last = t; !p.limits.knows(t) {
-					unknown = append(unknown, t)
+		bad[a.rec] = a.err
+		// A client that was refused a producer id once does not ask again, whatever rights are given.
+		by.spent = by.spent || isAny(a.err, kerr.ClusterAuthorizationFailed)
+		if stale(a.err) {
+			p.limits.forget(a.rec.Topic)
+			for _, s := range p.senders {
+				if !slices.Contains(s.stale, a.rec.Topic) {
+					s.stale = append(s.stale, a.rec.Topic)
 				}
 			}
 		}
 	}
-	if len(unknown) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(p.ctx, p.patience)
-	defer cancel()
-	if err := p.limits.learn(ctx, p.cl, unknown); err != nil {
-		if p.ctx.Err() != nil {
-			return errors.Join(broker.ErrClosed, err)
-		}
-		return err
-	}
-	return nil
+	return bad
 }

@@ -47,13 +47,13 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	case len(g.Topics) == 0:
 		return nil, fmt.Errorf("subscribe group %q: no topics", g.Name)
 	}
-	found, err := b.topicsOf(ctx, g.Topics)
+	there, err := look(ctx, b.cl, g.Topics)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe group %q: %w", g.Name, err)
 	}
 	for _, t := range g.Topics {
-		if found[t] != nil {
-			return nil, fmt.Errorf("subscribe group %q: %w", g.Name, found[t])
+		if err := there[t].err; err != nil {
+			return nil, fmt.Errorf("subscribe group %q: %w", g.Name, lacking(err, "READ", "the topic"))
 		}
 	}
 	s := &Subscription{b: b, group: g}
@@ -119,7 +119,7 @@ func (s *Subscription) trouble(err error) {
 		return
 	}
 	s.mu.Lock()
-	s.err = fmt.Errorf("group %q: %w", s.group.Name, err)
+	s.err = fmt.Errorf("group %q: %w", s.group.Name, lacking(err, "READ", "the group"))
 	s.mu.Unlock()
 	signal(s.ready)
 }
@@ -190,7 +190,7 @@ func (s *Subscription) put(fetched kgo.Fetches) {
 		switch err := p.Err; {
 		case err == nil, isAny(err, context.Canceled, kgo.ErrClientClosed), errors.As(err, &session): // trouble has the last
 		default:
-			s.err = fmt.Errorf("fetch %s: %w", laneName(p.Topic, p.Partition), err)
+			s.err = fmt.Errorf("fetch %s: %w", laneName(p.Topic, p.Partition), lacking(err, "READ", "the topic"))
 		}
 	})
 	signal(s.ready)

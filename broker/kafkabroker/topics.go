@@ -1,0 +1,120 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// found is a topic as Kafka tells it to whoever asks.
+type found struct {
+	err        error // it cannot be used; nil if it can
+	partitions int
+}
+
+// look asks Kafka about topics. Without a right to one of them, it alone has an error.
+func look(ctx context.Context, cl *kgo.Client, topics []string) (map[string]found, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	for _, t := range topics {
+		one := kmsg.NewMetadataRequestTopic()
+		one.Topic = kmsg.StringPtr(t)
+		req.Topics = append(req.Topics, one)
+	}
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return nil, fmt.Errorf("look up topics: %w", orAway(err))
+	}
+	out := map[string]found{}
+	for _, t := range topics {
+		out[t] = found{err: fmt.Errorf("topic %q: %w", t, broker.ErrNoTopic)}
+	}
+	for _, t := range resp.Topics {
+		if t.Topic != nil {
+			out[*t.Topic] = foundAs(*t.Topic, t)
+		}
+	}
+	return out, nil
+}
+
+func foundAs(name string, t kmsg.MetadataResponseTopic) found {
+	switch err := kerr.ErrorForCode(t.ErrorCode); {
+	case isAny(err, kerr.UnknownTopicOrPartition, kerr.InvalidTopicException):
+		return found{err: fmt.Errorf("topic %q: %w", name, broker.ErrNoTopic)}
+	case err != nil && !kerr.IsRetriable(err):
+		return found{err: fmt.Errorf("topic %q: %w", name, err)}
+	case err != nil || len(t.Partitions) == 0:
+		return found{err: fmt.Errorf("topic %q is not ready: %w", name, kerr.LeaderNotAvailable)}
+	}
+	return found{partitions: len(t.Partitions)}
+}
+
+// lacking names the right that err says is missing.
+func lacking(err error, right, thing string) error {
+	if !isAny(err, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed) {
+		return err
+	}
+	if errors.Is(err, kerr.ClusterAuthorizationFailed) && right == "WRITE" {
+		right, thing = "IDEMPOTENT_WRITE", "the cluster (Kafka before 2.8 asks for it)"
+	}
+	return fmt.Errorf("no right to %s %s: give %s on it to this user: %w", right, thing, right, err)
+}
+
+// maxBytes asks how large a batch of each topic may be. Without the right to ask, the usual limit holds.
+func maxBytes(ctx context.Context, cl *kgo.Client, topics []string) map[string]int {
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	for _, t := range topics {
+		one := kmsg.NewDescribeConfigsRequestResource()
+		one.ResourceType, one.ResourceName, one.ConfigNames = kmsg.ConfigResourceTypeTopic, t, []string{"max.message.bytes"}
+		req.Resources = append(req.Resources, one)
+	}
+	out := map[string]int{}
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return out
+	}
+	for _, r := range resp.Resources {
+		for _, c := range r.Configs {
+			if n, err := strconv.Atoi(text(c.Value)); err == nil && n > 0 && c.Name == "max.message.bytes" {
+				out[r.ResourceName] = min(n, usualLimit*16)
+			}
+		}
+	}
+	return out
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// awaitTopics waits until the brokers know what was made: Kafka answers a little before they do.
+func (b *Broker) awaitTopics(ctx context.Context, topics []string) error {
+	for {
+		there, err := look(ctx, b.cl, topics)
+		if err != nil {
+			return err
+		}
+		ready := true
+		for _, t := range topics {
+			ready = ready && there[t].err == nil
+		}
+		if ready {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for new topics: %w", ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package need
+
+import "testing"
+
+// Guarded are the listeners of a Kafka that ask who is there. Its plain one, Kafka, makes users and gives rights.
+type Guarded struct {
+	TLS, SASL, SASLTLS string // host:port each
+	Certs              string // a folder with ca.pem, client.crt and client.key
+}
+
+// GuardedKafka are the listeners of the broker that Kafka names.
+func GuardedKafka(t testing.TB) (plain string, g Guarded) {
+	t.Helper()
+	return Kafka(t), Guarded{
+		TLS:     from(t, "SKALD_TEST_KAFKA_TLS", "Kafka with a TLS listener", "kafka"),
+		SASL:    from(t, "SKALD_TEST_KAFKA_SASL", "Kafka with a SASL listener", "kafka"),
+		SASLTLS: from(t, "SKALD_TEST_KAFKA_SASL_TLS", "Kafka with a SASL listener over TLS", "kafka"),
+		Certs:   from(t, "SKALD_TEST_KAFKA_CERTS", "Kafka with a TLS listener", "kafka"),
+	}
+}
+
+// Python is an interpreter that has the package confluent_kafka.
+func Python(t testing.TB) string {
+	t.Helper()
+	return from(t, "SKALD_TEST_PYTHON", "Python with confluent-kafka", "python")
+}
