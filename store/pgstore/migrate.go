@@ -66,16 +66,19 @@ type Database interface {
 }
 
 // Migrate makes the tables, or brings them up to date, in one transaction, and says what it did. Two at once go one
-// behind the other.
+// behind the other. It never waits for a lock on a table for more than 200 ms at a time, so that nobody waits behind it
+// for longer; it tries again for a minute or two, then it is a *BusyError.
 func Migrate(ctx context.Context, db Database, o *MigrateOptions) ([]Migration, error) {
 	m, err := newMigrator(o)
 	if err != nil {
 		return nil, fmt.Errorf("migrate: %w", err)
 	}
 	var done []Migration
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
-		done, err = m.migrate(ctx, tx)
-		return err
+	err = again(ctx, "a table", func() error {
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+			done, err = m.migrate(ctx, tx)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("migrate: %w", m.explain(err))
@@ -165,6 +168,9 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx) ([]Migration, error) 
 	}
 	todo, err := m.pending(ctx, tx)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, m.sql["LockShort"]); err != nil {
 		return nil, err
 	}
 	for _, one := range todo {

@@ -118,15 +118,22 @@ func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have settings) e
 	})
 }
 
-// patiently tries a step again that did not get its lock: those that work go first.
+// patiently does a step that needs a lock on a table.
 func (m *migrator) patiently(ctx context.Context, table string, do func(tx pgx.Tx, have settings) error) error {
-	for range lockTries {
-		err := m.step(ctx, func(tx pgx.Tx, have settings) error {
+	return again(ctx, table, func() error {
+		return m.step(ctx, func(tx pgx.Tx, have settings) error {
 			if _, err := tx.Exec(ctx, m.sql["LockShort"]); err != nil {
 				return err
 			}
 			return do(tx, have)
 		})
+	})
+}
+
+// again tries what did not get its lock again: those that work go first.
+func again(ctx context.Context, table string, try func() error) error {
+	for range lockTries {
+		err := try()
 		if code := state(err); code != "55P03" && code != "40P01" {
 			return err
 		}

@@ -1,0 +1,146 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/storetest"
+)
+
+// migrateTo applies the migrations up to version.
+func (b *bed) migrateTo(t testing.TB, version int) *migrator {
+	t.Helper()
+	m, err := newMigrator(&MigrateOptions{Schema: b.schema, Source: storetest.Source})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.files = slices.DeleteFunc(m.files, func(f Migration) bool { return f.Version > version })
+	err = pgx.BeginFunc(context.Background(), b.pool, func(tx pgx.Tx) error {
+		_, err := m.migrate(context.Background(), tx)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// The oldest tables that this build says it works with are enough for all that it does.
+func TestConformanceOnTheOldestTables(t *testing.T) {
+	b := bare(t)
+	b.migrateTo(t, oldest)
+	b.exec(t, `CREATE TABLE {kv} (key text PRIMARY KEY, value text)`)
+	storetest.Run(t, storetest.Harness[pgx.Tx]{
+		Open: func(t testing.TB) storetest.Database[pgx.Tx] {
+			b.clear(t)
+			return seat{b, pgx.QueryExecModeCacheStatement}
+		},
+		Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Setting: setting, Poison: func(tx pgx.Tx) error {
+			_, err := tx.Exec(context.Background(), "SELECT 1/0")
+			return err
+		}},
+	})
+}
+
+// hot are the tables that business transactions and relays wait for.
+const hot = `(c.relname ~ '^skald_(outbox|mark|entity|lane|tick|relay|aside)' AND c.relkind IN ('r', 'p'))`
+
+// A migration of tables in use neither rewrites a table, nor keeps a hot one under a lock that stops writers for more
+// than a second, nor waits for such a lock for long.
+func TestMigrationsDoNotStopAnybody(t *testing.T) {
+	b := bare(t)
+	ctx := context.Background()
+	full := b.migrateTo(t, 1)
+	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, slot) SELECT 'orders', n::text, 't', repeat('x', 200), n % 10 FROM generate_series(1, 50000) AS n`)
+	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, slot) SELECT 'c', 's', gen_random_uuid(), 1, n % 18 FROM generate_series(1, 50000) AS n`)
+	b.exec(t, `INSERT INTO {skald_tick} (token, snapshot, seq, own, at) SELECT 'x', pg_current_snapshot(), n, pg_current_xact_id(), now() FROM generate_series(1, 50000) AS n`)
+	b.exec(t, `INSERT INTO {skald_entity} (space, key, version) SELECT 'a', n::text::bytea, 1 FROM generate_series(1, 50000) AS n`)
+	all, err := files(full.prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := func() string {
+		return one[string](t, b, `SELECT string_agg(c.oid || ':' || c.relfilenode, ',' ORDER BY c.oid) FROM pg_class AS c
+			WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.oid <= $2 AND `+hot, b.schema, one[uint32](t, b, `SELECT '{skald_aside}'::regclass::oid`))
+	}
+	for _, f := range all[1:] {
+		before, took := files(), time.Hour
+		var locks string
+		for range 3 { // the machine may be busy: the quickest of three
+			err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+				begun := time.Now()
+				if _, err := tx.Exec(ctx, f.text, pgx.QueryExecModeSimpleProtocol); err != nil {
+					return fmt.Errorf("%s: %w", f.Name, err)
+				}
+				took = min(took, time.Since(begun))
+				err := tx.QueryRow(ctx, `SELECT coalesce(string_agg(DISTINCT c.relname || ' ' || l.mode, ', '), '') FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
+					WHERE l.pid = pg_backend_pid() AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AND `+hot).Scan(&locks)
+				return errors.Join(err, errors.New("not yet"))
+			})
+			if err == nil || !strings.HasSuffix(err.Error(), "not yet") {
+				t.Fatal(err)
+			}
+		}
+		t.Logf("%s: %v, %s", f.Name, took, locks)
+		if locks != "" && took > time.Second {
+			t.Errorf("%s takes %v while it holds %s", f.Name, took, locks)
+		}
+		if _, err := b.pool.Exec(ctx, f.text, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+		if after := files(); after != before {
+			t.Errorf("%s rewrites a table", f.Name)
+		}
+	}
+}
+
+// A migration that needs a table which an open transaction has gives way to others again and again, and goes on when
+// the table is free.
+func TestMigrateBesideOpenWriter(t *testing.T) {
+	b := bare(t)
+	ctx := context.Background()
+	b.migrateTo(t, 1)
+	tx, err := b.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, b.q(`INSERT INTO {skald_relay} (owner, life, until) VALUES ('a', '1', now())`)); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema})
+		done <- err
+	}()
+	waits := func() bool {
+		return one[int](t, b, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{skald_relay}'::regclass`) > 0
+	}
+	for range 2 { // it comes, and goes
+		for _, want := range []bool{true, false} {
+			for waits() != want {
+				select {
+				case err := <-done:
+					t.Fatalf("it did not wait for the open transaction: %v", err)
+				default:
+				}
+			}
+		}
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := b.store(t).Check(ctx, store.Relay); err != nil {
+		t.Error(err)
+	}
+}
