@@ -124,6 +124,6 @@ func (b *bench) settings(ctx context.Context) error {
 
 func comparisons() []comparison {
 	return []comparison{
-		writes(), batchWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), messages(), duplicates(), backlogs(), held(), demo(),
+		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), messages(), duplicates(), backlogs(), held(), demo(),
 	}
 }
