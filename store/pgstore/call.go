@@ -1,10 +1,14 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/skald-go/skald/store"
 )
 
 // A call is one statement of a pipeline and what becomes of its answer.
@@ -14,6 +18,8 @@ type call struct {
 	scan func(scanner) error // for each row; nil: rows are not looked at
 	done func(n int64)       // the rows it touched; only without scan
 	fail func(error) error   // says more about its error; nil: it says enough
+	need func() bool         // whether it is needed, once the calls before it are answered; nil: always
+	with string              // the statement that does the work of Session too; "": none does
 }
 
 type scanner interface{ Scan(dest ...any) error }
@@ -33,6 +39,16 @@ func (c call) into(dest ...any) call {
 // session binds the transaction that it opens: see the statement.
 func (c *core) session(wait, idle time.Duration) call {
 	return c.call("Session", millis(wait), millis(idle))
+}
+
+// bind puts the session's bounds before the calls of an intake: into the first of them where it can take them along.
+func (c *core) bind(in store.Intake, calls []call) []call {
+	wait, idle := cmp.Or(in.Wait, defaultWait), cmp.Or(in.Handle, defaultHandle)
+	if len(calls) > 0 && calls[0].with != "" {
+		calls[0].sql, calls[0].args = calls[0].with, append(calls[0].args, millis(wait), millis(idle))
+		return calls
+	}
+	return slices.Insert(calls, 0, c.session(wait, idle))
 }
 
 // millis is d as PostgreSQL's settings have it; there 0 would be for ever.

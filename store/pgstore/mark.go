@@ -109,13 +109,13 @@ func (c *core) takeMark(m *store.Mark, v *store.Verdict) ([]call, error) {
 		return row.Scan(&v.Outcome, &v.Reason)
 	}
 	var calls []call
-	find := call{sql: c.sql["FindTimeless"], args: args[:3], scan: found}
+	find := call{sql: c.sql["FindTimeless"], args: args[:3], scan: found, need: func() bool { return !fresh }}
 	if at.timeless {
 		calls = append(calls, call{sql: c.sql["InsertTimeless"], args: args, done: count})
 	}
 	if at.slot >= 0 {
 		leaf := c.marks.Load().text[at.slot]
-		calls = append(calls, call{sql: leaf["InsertMark"], args: append(slices.Clone(args), at.timeless), done: count})
+		calls = append(calls, call{sql: leaf["InsertMark"], args: append(slices.Clone(args), at.timeless), done: count, with: leaf["TakeMark"]})
 		find.sql = leaf["FindMark"]
 	}
 	return append(calls, find), nil

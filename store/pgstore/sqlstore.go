@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -97,13 +96,9 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	calls = append([]call{s.session(cmp.Or(in.Wait, defaultWait), cmp.Or(in.Handle, defaultHandle))}, calls...)
-	if err := u.open(ctx, calls); err != nil {
+	if err := u.open(ctx, s.bind(in, calls)); err != nil {
 		u.end()
-		if state(err) == "55P03" {
-			return nil, fmt.Errorf("begin: %w: %w", store.ErrBusy, err)
-		}
-		return nil, fmt.Errorf("begin: %w", s.explain(err))
+		return nil, fmt.Errorf("begin: %w", s.beginning(err))
 	}
 	u.have = locked(in, u.found)
 	return u, nil

@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,18 +34,26 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 	if err != nil {
 		return nil, fmt.Errorf("begin: acquire connection: %w", err)
 	}
-	calls = append([]call{s.session(cmp.Or(in.Wait, defaultWait), cmp.Or(in.Handle, defaultHandle))}, calls...)
-	tx, err := open(ctx, conn.Conn(), calls)
+	now, later := apart(in, s.bind(in, calls))
+	tx, err := open(ctx, conn.Conn(), now)
+	if err == nil {
+		tx, err = u.look(ctx, conn.Conn(), tx, in, later)
+	}
 	if err != nil {
 		_ = undo(ctx, conn.Conn())
 		conn.Release()
-		if state(err) == "55P03" {
-			return nil, fmt.Errorf("begin: %w: %w", store.ErrBusy, err)
-		}
-		return nil, fmt.Errorf("begin: %w", s.explain(err))
+		return nil, fmt.Errorf("begin: %w", s.beginning(err))
 	}
 	u.conn, u.tx, u.have = conn, &lent{Tx: tx, s: s}, locked(in, u.found)
 	return u, nil
+}
+
+// beginning tells a rival from what else may hinder a begin.
+func (c *core) beginning(err error) error {
+	if state(err) == "55P03" {
+		return fmt.Errorf("%w: %w", store.ErrBusy, err)
+	}
+	return c.explain(err)
 }
 
 // open begins a transaction and carries out calls in it.
@@ -97,6 +104,11 @@ func (u *unit) commit(ctx context.Context, conn *pgx.Conn, es []store.Effect) er
 	if conn.IsClosed() {
 		return errors.New("the connection was lost: nothing was committed")
 	}
+	if o, ok := u.tx.Tx.(*over); ok {
+		if _, err := o.again(ctx); err != nil {
+			return err
+		}
+	}
 	switch conn.PgConn().TxStatus() {
 	case 'I': // by a statement of the handler's own
 		return store.ErrLent
@@ -127,6 +139,10 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 			return nil, fmt.Errorf("roll back: %w", err)
 		}
 		return nil, nil
+	}
+	if _, ok := u.tx.Tx.(*over); ok {
+		u.end()
+		return u.s.Apply(ctx, instead...)
 	}
 	first, err := u.instead(ctx, instead[0])
 	u.end()

@@ -6,6 +6,17 @@ WHERE $6::boolean OR NOT EXISTS (
 	SELECT FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text AND t.source = $2::text AND t.id = $3::text)
 ON CONFLICT DO NOTHING;
 
+-- name: TakeMark
+-- InsertMark with what Session does: a statement less for each message. CASE, so that the bounds hold whatever is found.
+INSERT INTO /*schema*/skald_mark_00 (consumer, source, id, outcome, reason, slot)
+SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, /*slot*/0
+WHERE CASE WHEN set_config('lock_timeout', $7::text, true) IS NOT NULL
+		AND set_config('idle_in_transaction_session_timeout', $8::text, true) IS NOT NULL
+		AND set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL
+	THEN $6::boolean OR NOT EXISTS (
+		SELECT FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text AND t.source = $2::text AND t.id = $3::text) END
+ON CONFLICT DO NOTHING;
+
 -- name: GuardMark
 -- InsertMark that raises where there is a mark.
 WITH i AS (
@@ -19,7 +30,7 @@ WITH i AS (
 SELECT /*schema*/skald_guard(EXISTS (SELECT FROM i), 'a mark');
 
 -- name: FindMark
--- A statement of its own behind InsertMark: only a new snapshot sees the mark of the rival that it waited for.
+-- A statement of its own behind InsertMark, where that hit nothing: only a new snapshot sees the mark of the rival that it waited for.
 SELECT outcome, coalesce(reason, '') FROM /*schema*/skald_mark_00 WHERE consumer = $1::text AND source = $2::text AND id = $3::text::uuid
 UNION ALL
 SELECT outcome, coalesce(reason, '') FROM /*schema*/skald_mark_timeless WHERE consumer = $1::text AND source = $2::text AND id = $3::text

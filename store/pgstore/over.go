@@ -1,0 +1,142 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/skald-go/skald/store"
+)
+
+// apart takes out of the calls of an intake those that are seldom needed. Behind settings none may wait: they are for
+// the handler, whose role need not see marks.
+func apart(in store.Intake, calls []call) (now, later []call) {
+	if len(in.Settings) > 0 {
+		return calls, nil
+	}
+	for _, c := range calls {
+		if c.need == nil {
+			now = append(now, c)
+		} else {
+			later = append(later, c)
+		}
+	}
+	return now, later
+}
+
+// look finds the verdicts of the marks that were there. If all were, the unit will most likely be rolled back: that
+// goes along, so that a duplicate costs two round trips.
+func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Intake, later []call) (pgx.Tx, error) {
+	calls := slices.DeleteFunc(later, func(c call) bool { return !c.need() })
+	if len(calls) == 0 {
+		return tx, nil
+	}
+	if len(calls) == len(in.Marks) {
+		calls, tx = append(calls, call{sql: rollback}), &over{Tx: ended(), u: u, in: in}
+	}
+	b := &pgx.Batch{}
+	queue(b, calls)
+	br := conn.SendBatch(ctx, b)
+	defer br.Close()
+	if err := answers(br, calls); err != nil {
+		return nil, err
+	}
+	return tx, br.Close()
+}
+
+// over is the transaction of a unit that found nothing to be done and was rolled back with that. Whoever uses it all
+// the same has it begin again, with the same intake.
+type over struct {
+	pgx.Tx
+	u  *unit
+	in store.Intake
+}
+
+// again begins anew, once; the marks are there, so they are not looked up.
+func (o *over) again(ctx context.Context) (pgx.Tx, error) {
+	u := o.u
+	if u.conn == nil || u.tx.Tx != pgx.Tx(o) {
+		return o.Tx, nil // which answers that it is closed
+	}
+	var found store.Found
+	calls, err := u.s.intake(o.in, &found)
+	if err != nil {
+		return nil, fmt.Errorf("begin again: %w", err)
+	}
+	tx, err := open(ctx, u.conn.Conn(), u.s.bind(o.in, calls))
+	if err == nil && !slices.Equal(found.Locks, u.found.Locks) {
+		err = fmt.Errorf("an entity moved meanwhile: %w", store.ErrBusy)
+	}
+	if err != nil {
+		_ = undo(ctx, u.conn.Conn())
+		return nil, fmt.Errorf("begin again: %w", u.s.beginning(err))
+	}
+	u.tx.Tx = tx
+	return tx, nil
+}
+
+func (o *over) Begin(ctx context.Context) (pgx.Tx, error) {
+	tx, err := o.again(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tx.Begin(ctx)
+}
+
+func (o *over) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	tx, err := o.again(ctx)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	return tx.Exec(ctx, sql, args...)
+}
+
+func (o *over) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	tx, err := o.again(ctx)
+	if err != nil {
+		return pgx.FailedBatchResults(&pgx.Batch{}, err).Query()
+	}
+	return tx.Query(ctx, sql, args...)
+}
+
+func (o *over) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	tx, err := o.again(ctx)
+	if err != nil {
+		return pgx.FailedBatchResults(&pgx.Batch{}, err).QueryRow()
+	}
+	return tx.QueryRow(ctx, sql, args...)
+}
+
+func (o *over) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	tx, err := o.again(ctx)
+	if err != nil {
+		return pgx.FailedBatchResults(b, err)
+	}
+	return tx.SendBatch(ctx, b)
+}
+
+func (o *over) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, from pgx.CopyFromSource) (int64, error) {
+	tx, err := o.again(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return tx.CopyFrom(ctx, table, columns, from)
+}
+
+func (o *over) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	tx, err := o.again(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tx.Prepare(ctx, name, sql)
+}
+
+func (o *over) Conn() *pgx.Conn {
+	if o.u.conn == nil {
+		return nil
+	}
+	return o.u.conn.Conn()
+}
