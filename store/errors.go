@@ -66,11 +66,23 @@ func (e *RetentionError) Error() string {
 	return fmt.Sprintf("store: retention: %s: %s", e.What, e.Remedy)
 }
 
+// An EncodingError says that a database, or the connection to it, cannot carry every text.
+type EncodingError struct {
+	Where, Encoding string // "the database shop", "LATIN1"
+	Remedy          string
+}
+
+func (e *EncodingError) Error() string {
+	return fmt.Sprintf("store: %s has the encoding %s, Skald needs UTF8: %s", e.Where, e.Encoding, e.Remedy)
+}
+
 // Incurable tells whether waiting cannot cure err: a missing table, a wrong version, a missing right, settings where
-// there are none, a retention that cannot be.
+// there are none, a retention that
+// cannot be, an encoding that cannot carry every text.
 func Incurable(err error) bool {
 	var schema *SchemaError
 	var right *RightError
 	var retention *RetentionError
-	return errors.As(err, &schema) || errors.As(err, &right) || errors.As(err, &retention) || errors.Is(err, ErrNoSettings)
+	var encoding *EncodingError
+	return errors.As(err, &schema) || errors.As(err, &right) || errors.As(err, &retention) || errors.As(err, &encoding) || errors.Is(err, ErrNoSettings)
 }

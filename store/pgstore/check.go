@@ -14,10 +14,15 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	if err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
-	var what, remedy string
+	var what, remedy, server, client, database string
+	var there bool
+	look := c.call("Encoding", c.schema).into(&server, &client, &database, &there)
 	missing := c.call("MissingRight", c.schema, need.rights, need.columns, need.kinds, need.names)
-	if err := c.short(ctx, "check", missing.into(&what, &remedy)); err != nil {
+	if err := c.short(ctx, "check", look, missing.into(&what, &remedy)); err != nil {
 		return err
+	}
+	if err := encodings(server, client, database); err != nil {
+		return fmt.Errorf("check: %w", err)
 	}
 	if what != "" {
 		return &store.RightError{What: what, Remedy: remedy, Err: fmt.Errorf("permission denied (all that it needs: %s)", c.rolesCommand(as))}
@@ -34,6 +39,23 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	}
 	c.stale.Store(true)
 	return c.reread(ctx)
+}
+
+// encodings: what a client of another encoding sends is stored as other letters than it meant, and nothing would tell.
+func encodings(server, client, database string) error {
+	switch {
+	case server != everyText:
+		return &store.EncodingError{Where: "the database " + database, Encoding: server, Remedy: "make another one: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"}
+	case client != everyText:
+		return badClient(client)
+	}
+	return nil
+}
+
+const everyText = "UTF8"
+
+func badClient(encoding string) error {
+	return &store.EncodingError{Where: "the connection", Encoding: encoding, Remedy: "add client_encoding=UTF8 to the URL, or ALTER ROLE … RESET client_encoding"}
 }
 
 // rolesCommand prints the rights of a role.

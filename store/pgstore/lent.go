@@ -110,6 +110,11 @@ func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error 
 	if l, ok := tx.(*lent); ok && l.s.core == s.core && l.keeps() {
 		return l.keep(ctx, rows, es)
 	}
+	if conn := tx.Conn(); conn != nil { // no round trip: the server tells it unasked
+		if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != everyText && encoding != "" {
+			return fmt.Errorf("write: %w", badClient(encoding))
+		}
+	}
 	if err := exec(ctx, tx, s.insert(rows)); err != nil {
 		return fmt.Errorf("write: %w", limit(s.explain(err), messages(es)))
 	}

@@ -53,13 +53,6 @@ func (e *ChangedError) Error() string {
 	return fmt.Sprintf("store: %s was applied to schema %s in another text than this build has: do not edit an applied migration", e.Name, e.Schema)
 }
 
-// An EncodingError says that the database cannot hold every text.
-type EncodingError struct{ Database, Encoding string }
-
-func (e *EncodingError) Error() string {
-	return fmt.Sprintf("store: database %s has the encoding %s; Skald needs UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", e.Database, e.Encoding)
-}
-
 // A Database is a *pgxpool.Pool or a *pgx.Conn.
 type Database interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
@@ -186,14 +179,11 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx) ([]Migration, error) 
 
 // look checks the encoding, fills in the default of the source and finds out whether the schema is there.
 func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
-	var encoding, database string
-	if err := tx.QueryRow(ctx, m.sql["Encoding"], m.schema).Scan(&encoding, &database, &m.exists); err != nil {
+	var server, client, database string
+	if err := tx.QueryRow(ctx, m.sql["Encoding"], m.schema).Scan(&server, &client, &database, &m.exists); err != nil {
 		return fmt.Errorf("look at database: %w", err)
 	}
-	if encoding != "UTF8" {
-		return &EncodingError{Database: database, Encoding: encoding}
-	}
-	return nil
+	return encodings(server, client, database)
 }
 
 // pending compares what was applied with what there is. Migrations of a later build are fine as long as they say so:

@@ -157,9 +157,41 @@ func TestMigrateEncoding(t *testing.T) {
 		pool.Close()
 		b.exec(t, `DROP DATABASE `+name)
 	})
-	var encoding *EncodingError
+	var encoding *store.EncodingError
 	if _, err := Migrate(ctx, pool, nil); !errors.As(err, &encoding) || encoding.Encoding != "LATIN1" {
 		t.Errorf("migrate a LATIN1 database: %v", err)
+	}
+	err = New(pool, nil).Check(ctx, store.Relay) // other tools make tables anywhere
+	if !errors.As(err, &encoding) || encoding.Encoding != "LATIN1" || !store.Incurable(err) || !strings.Contains(err.Error(), "ENCODING 'UTF8'") {
+		t.Errorf("check of a LATIN1 database: %v", err)
+	}
+}
+
+// A client of another encoding would store other letters than were written, and nobody would tell.
+func TestClientEncoding(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	config, err := pgxpool.ParseConfig(b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.RuntimeParams["client_encoding"] = "LATIN1"
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s := New(pool, &Options{Schema: b.schema})
+	write := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.Write(ctx, tx, store.Effect{Rows: rowsOf(aMessage("größe"))}) })
+	_, migrate := Migrate(ctx, pool, &MigrateOptions{Schema: b.schema})
+	for name, err := range map[string]error{"check": s.Check(ctx, store.App), "write": write, "migrate": migrate} {
+		var encoding *store.EncodingError
+		if !errors.As(err, &encoding) || encoding.Encoding != "LATIN1" || !store.Incurable(err) || !strings.Contains(err.Error(), "client_encoding=UTF8") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if c := b.Count(t); c.Rows != 0 {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -148,9 +148,16 @@ func schemaPrefix(schema string) (string, error) {
 // end a function's body.
 func nameable(what, name string) error {
 	if name == "" || len(name) > 63 || !storable(name) || strings.Contains(name, "$$") {
-		return fmt.Errorf("%s %q: its name is 1 to 63 bytes of text without $$", what, name)
+		return &NameError{What: what, Name: name}
 	}
 	return nil
+}
+
+// A NameError says that a schema or role cannot have that name.
+type NameError struct{ What, Name string }
+
+func (e *NameError) Error() string {
+	return fmt.Sprintf("store: the %s %q cannot be: its name is 1 to 63 bytes of text without $$", e.What, e.Name)
 }
 
 // shellWord is s as a word of a command line.

@@ -38,11 +38,12 @@ const (
 func ExitCode(err error) int {
 	var usage *UsageError
 	var failed *FailedError
+	var name *pgstore.NameError
 	var right *store.RightError
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &name):
 		return ExitUsage
 	case errors.As(err, &failed):
 		return ExitFailed
@@ -62,7 +63,7 @@ func wrongState(err error) bool {
 	var liteChanged *sqlitestore.ChangedError
 	var pgSource *pgstore.SourceError
 	var pgChanged *pgstore.ChangedError
-	var encoding *pgstore.EncodingError
+	var encoding *store.EncodingError
 	return errors.As(err, &schema) || errors.As(err, &liteSource) || errors.As(err, &liteChanged) ||
 		errors.As(err, &pgSource) || errors.As(err, &pgChanged) || errors.As(err, &encoding) || noTable(err)
 }

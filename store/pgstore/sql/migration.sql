@@ -1,6 +1,6 @@
 -- name: Encoding
 -- From the table: to_regnamespace would answer from a cache, and not see what was made while we waited for the lock.
-SELECT current_setting('server_encoding'), current_database(), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text);
+SELECT current_setting('server_encoding'), current_setting('client_encoding'), current_database(), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text);
 
 -- name: LockMigrations
 -- Until the end of the transaction: two at once go one behind the other.
