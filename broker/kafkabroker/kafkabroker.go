@@ -83,6 +83,9 @@ func (o *Options) compile() (c compiled, err error) {
 	return c, err
 }
 
+// metadataAge is how often clients look whether topics have grown.
+const metadataAge = 15 * time.Second
+
 const maxBytesRound = 32 << 20
 
 func (o *Options) orDefaults() Options {
@@ -150,7 +153,7 @@ func New(seeds string, opts *Options) (*Broker, error) {
 
 // client are the options of every client of this broker.
 func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
-	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(backoff)}, b.opts.Client...)
+	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(backoff), kgo.MetadataMaxAge(metadataAge)}, b.opts.Client...)
 	out = append(out,
 		kgo.SeedBrokers(b.seeds...),
 		kgo.MetadataMinAge(100*time.Millisecond), // a moved leader is found soon

@@ -79,6 +79,16 @@ func (a *assignment) lose(ps map[string][]int32, clean bool) {
 	a.sort()
 }
 
+// partitions are those of topic that are owned.
+func (a *assignment) partitions(topic string) (out []int32) {
+	for _, l := range a.lanes {
+		if l.topic == topic {
+			out = append(out, l.partition)
+		}
+	}
+	return out
+}
+
 func (a *assignment) change(name string) *change {
 	c := a.changes[name]
 	if c == nil {

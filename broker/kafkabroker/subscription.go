@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,9 +33,10 @@ type Subscription struct {
 
 	mu       sync.Mutex
 	assigned assignment
-	err      error // an outage that Receive has not told yet
-	gone     error // what all calls answer since the end
-	lazy     bool  // died: the end stores nothing and tells nobody
+	err      error           // an outage that Receive has not told yet
+	gone     error           // what all calls answer since the end
+	lazy     bool            // died: the end stores nothing and tells nobody
+	anew     map[string]bool // topics that were deleted, until they are read again
 }
 
 var _ broker.Subscription = (*Subscription)(nil)
@@ -56,7 +58,10 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 			return nil, fmt.Errorf("subscribe group %q: %w", g.Name, lacking(err, "READ", "the topic"))
 		}
 	}
-	s := &Subscription{b: b, group: g}
+	if err := b.begin(ctx, g); err != nil {
+		return nil, fmt.Errorf("subscribe group %q: %w", g.Name, err)
+	}
+	s := &Subscription{b: b, group: g, anew: map[string]bool{}}
 	s.ready, s.room, s.dirty = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	s.assigned.init()
 	s.assigned.envelope = b.with.envelope
@@ -91,6 +96,7 @@ func (s *Subscription) consuming() []kgo.Opt {
 		kgo.SessionTimeout(o.Session),
 		kgo.HeartbeatInterval(o.Heartbeat),
 		kgo.DisableAutoCommit(),
+		kgo.AdjustFetchOffsetsFn(s.from),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, ps map[string][]int32) { s.gain(ps) }),
 		kgo.OnPartitionsRevoked(func(ctx context.Context, _ *kgo.Client, ps map[string][]int32) { s.handOver(ctx, ps) }),
@@ -170,8 +176,9 @@ func (s *Subscription) fetch() {
 			continue
 		}
 		fetched := s.cl.PollRecords(s.ctx, s.b.opts.Prefetch)
-		s.put(fetched)
+		deleted := s.put(fetched)
 		s.cl.AllowRebalance()
+		s.renew(deleted)
 	}
 }
 
@@ -181,19 +188,26 @@ func (s *Subscription) hasRoom() bool {
 	return s.assigned.records < s.b.opts.Prefetch && s.assigned.bytes < maxBytesHeld
 }
 
-func (s *Subscription) put(fetched kgo.Fetches) {
+// put takes what was fetched, and returns the topics that are not there any more.
+func (s *Subscription) put(fetched kgo.Fetches) (deleted []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fetched.EachPartition(func(p kgo.FetchTopicPartition) {
 		s.assigned.put(p.Topic, p.Partition, p.Records)
 		var session *kgo.ErrGroupSession
 		switch err := p.Err; {
+		case isAny(err, kerr.UnknownTopicID, kerr.UnknownTopicOrPartition):
+			if !slices.Contains(deleted, p.Topic) {
+				deleted = append(deleted, p.Topic)
+			}
+			s.err = fmt.Errorf("fetch %s: the topic was deleted: %w: %w", laneName(p.Topic, p.Partition), broker.ErrNoTopic, err)
 		case err == nil, isAny(err, context.Canceled, kgo.ErrClientClosed), errors.As(err, &session): // trouble has the last
 		default:
 			s.err = fmt.Errorf("fetch %s: %w", laneName(p.Topic, p.Partition), lacking(err, "READ", "the topic"))
 		}
 	})
 	signal(s.ready)
+	return deleted
 }
 
 // Ready has a value when something may have come.

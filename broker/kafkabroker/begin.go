@@ -1,0 +1,118 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// begin commits where g starts in those topics of which it has committed nothing. Not as the client's own reset, which
+// would apply as well to partitions that are added later and to members that die before their first commit: both
+// would skip messages.
+func (b *Broker) begin(ctx context.Context, g broker.Group) error {
+	if b.with.start == (start{}) {
+		return nil
+	}
+	for try := 0; ; try++ {
+		fresh, err := b.fresh(ctx, g)
+		if err != nil || len(fresh) == 0 {
+			return err
+		}
+		at, err := b.resolve(ctx, fresh)
+		if err != nil {
+			return err
+		}
+		stored, err := b.adm.CommitOffsets(ctx, g.Name, at)
+		if err == nil {
+			err = stored.Error()
+		}
+		switch {
+		case err == nil:
+			return nil
+		case !isAny(err, kerr.UnknownMemberID, kerr.RebalanceInProgress):
+			return fmt.Errorf("commit where the group starts: %w", orAway(err))
+		case try > 0: // a rival that came first has committed before it joined
+			return fmt.Errorf("the group has members and has committed nothing of %s: end them, or set the start with "+
+				"kafka-consumer-groups.sh --reset-offsets, or choose start earliest: %w", strings.Join(fresh, ", "), err)
+		}
+	}
+}
+
+// fresh are the topics of g of which it has committed nothing.
+func (b *Broker) fresh(ctx context.Context, g broker.Group) (out []string, err error) {
+	committed, err := b.adm.FetchOffsets(ctx, g.Name)
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return nil, fmt.Errorf("look up what the group has committed: %w", lacking(orAway(err), "READ", "the group"))
+	}
+	for _, t := range g.Topics {
+		any := false
+		for _, p := range committed[t] {
+			any = any || p.At >= 0
+		}
+		if !any {
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+func (b *Broker) resolve(ctx context.Context, topics []string) (kadm.Offsets, error) {
+	var listed kadm.ListedOffsets
+	var err error
+	if s := b.with.start; s.latest {
+		listed, err = b.adm.ListEndOffsets(ctx, topics...)
+	} else {
+		listed, err = b.adm.ListOffsetsAfterMilli(ctx, s.at.UnixMilli(), topics...)
+	}
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up where the group starts: %w", orAway(err))
+	}
+	return listed.Offsets(), nil
+}
+
+// renew goes on with topics that were deleted, and are or will be made anew: their lanes are gone, with all that was
+// acknowledged there, and franz-go looks for the topics again.
+func (s *Subscription) renew(topics []string) {
+	if len(topics) == 0 {
+		return
+	}
+	ps := map[string][]int32{}
+	s.committing.Lock() // no commit of the old one reaches the new one
+	s.mu.Lock()
+	for _, t := range topics {
+		ps[t] = s.assigned.partitions(t)
+		s.anew[t] = true
+	}
+	s.assigned.lose(ps, false)
+	s.mu.Unlock()
+	s.committing.Unlock()
+	signal(s.ready)
+	s.cl.PurgeTopicsFromConsuming(topics...)
+	s.cl.AddConsumeTopics(topics...)
+}
+
+// from is where lanes are read from: what is committed of a topic that was made anew may be of the old one.
+func (s *Subscription) from(_ context.Context, at map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t, ps := range at {
+		if !s.anew[t] {
+			continue
+		}
+		for p := range ps {
+			ps[p] = kgo.NewOffset().AtStart()
+		}
+		delete(s.anew, t)
+	}
+	return at, nil
+}

@@ -1,0 +1,180 @@
+package kafkabroker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/kafkabroker"
+	"github.com/skald-go/skald/internal/need"
+)
+
+// changing is a topic of a Kafka that changes under its clients.
+type changing struct {
+	seeds, topic string
+	adm          *kadm.Client
+}
+
+func newChanging(t *testing.T, seeds string) changing {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(seeds, ",")...))
+	must(t, err)
+	t.Cleanup(cl.Close)
+	c := changing{seeds, fmt.Sprintf("change.%x", time.Now().UnixNano()), kadm.NewClient(cl)}
+	t.Cleanup(func() { _, _ = c.adm.DeleteTopics(context.WithoutCancel(t.Context()), c.topic) })
+	return c
+}
+
+// open makes a client that looks often.
+func (c changing) open(t *testing.T, o kafkabroker.Options) *kafkabroker.Broker {
+	o.Client = append(o.Client, kgo.MetadataMaxAge(200*time.Millisecond))
+	return open(t, c.seeds, &o)
+}
+
+func (c changing) messages(key string, from, to int) (out []skald.Message) {
+	for i := from; i < to; i++ {
+		out = append(out, skald.Message{ID: fmt.Sprintf("%s-%06d", key, i), Source: "s", Type: "t", Topic: c.topic, Key: []byte(key)})
+	}
+	return out
+}
+
+func bothKafkas(t *testing.T, test func(*testing.T, string)) {
+	t.Run("fake", func(t *testing.T) { test(t, newFake(t).seeds) })
+	t.Run("real", func(t *testing.T) { test(t, need.Kafka(t)) })
+}
+
+// TestTopicGrows from 4 to 8 partitions under load: nothing is lost, both members of the group get lanes of the new ones,
+// within a lane a key keeps its order, and before and after the growth it does as a whole.
+func TestTopicGrows(t *testing.T) { bothKafkas(t, topicGrows) }
+
+func topicGrows(t *testing.T, seeds string) {
+	c := newChanging(t, seeds)
+	b := c.open(t, kafkabroker.Options{Start: "latest"})
+	must(t, b.MakeTopics(t.Context(), 4, c.topic))
+	var subs []broker.Subscription
+	for range 2 {
+		sub, err := b.Subscribe(t.Context(), broker.Group{Name: c.topic, Topics: []string{c.topic}})
+		must(t, err)
+		subs = append(subs, sub)
+	}
+	const keys = 40
+	seen, last, lanes := map[string]bool{}, map[string]string{}, map[string]bool{}
+	receive := func() {
+		for _, sub := range subs {
+			got, err := sub.Receive(t.Context(), 500)
+			must(t, err)
+			for _, d := range got.Deliveries {
+				at := d.Lane + " " + string(d.Key)
+				if !seen[d.ID] && d.ID < last[at] {
+					t.Fatalf("%s came by %s after %s", d.ID, d.Lane, last[at])
+				}
+				seen[d.ID], last[at], lanes[d.Lane] = true, d.ID, true
+			}
+			must(t, sub.Ack(t.Context(), got.Deliveries))
+		}
+	}
+	publish := func(round int) {
+		var msgs []skald.Message
+		for k := range keys {
+			msgs = append(msgs, c.messages(fmt.Sprint("key", k), round, round+1)...)
+		}
+		until(t, "a publish that is taken", func() bool { return b.Publish(t.Context(), msgs).Wait(t.Context()) == nil })
+	}
+	round := 0
+	for ; round < 5; round++ {
+		publish(round)
+	}
+	grown, err := c.adm.UpdatePartitions(t.Context(), 8, c.topic)
+	must(t, err)
+	must(t, grown.Error())
+	until(t, "messages by new lanes", func() bool {
+		publish(round)
+		round++
+		receive()
+		return slices.ContainsFunc([]string{"4", "5", "6", "7"}, func(p string) bool { return lanes[c.topic+"/"+p] })
+	})
+	until(t, "all messages", func() bool { receive(); return len(seen) == round*keys })
+}
+
+// TestTopicMadeAnewIsReadFromItsBeginning, by the same subscription, which is told that its lanes were lost.
+func TestTopicMadeAnewIsReadFromItsBeginning(t *testing.T) { bothKafkas(t, madeAnew) }
+
+func madeAnew(t *testing.T, seeds string) {
+	c := newChanging(t, seeds)
+	b := c.open(t, kafkabroker.Options{Start: "latest", Commit: time.Millisecond})
+	must(t, b.MakeTopics(t.Context(), 2, c.topic, c.topic+".other"))
+	t.Cleanup(func() { _, _ = c.adm.DeleteTopics(context.WithoutCancel(t.Context()), c.topic+".other") })
+	sub, err := b.Subscribe(t.Context(), broker.Group{Name: c.topic, Topics: []string{c.topic, c.topic + ".other"}})
+	must(t, err)
+	must(t, b.Publish(t.Context(), c.messages("k", 0, 10)).Wait(t.Context()))
+	must(t, sub.Ack(t.Context(), take(t, sub, 10)))
+	_, err = c.adm.DeleteTopics(t.Context(), c.topic)
+	must(t, err)
+	until(t, "the new topic", func() bool { return b.MakeTopics(t.Context(), 2, c.topic) == nil })
+	until(t, "a publish", func() bool { return b.Publish(t.Context(), c.messages("k", 100, 130)).Wait(t.Context()) == nil })
+	seen, lost, told := map[string]bool{}, false, false
+	until(t, "the messages of the new topic", func() bool {
+		got, err := sub.Receive(t.Context(), 100)
+		told = told || errors.Is(err, broker.ErrNoTopic)
+		lost = lost || len(got.Lost) > 0
+		for _, d := range got.Deliveries {
+			seen[d.ID] = true
+		}
+		must(t, sub.Ack(t.Context(), got.Deliveries))
+		return len(seen) == 30
+	})
+	if !lost || !told {
+		t.Errorf("lanes lost: %v, told of the deletion: %v", lost, told)
+	}
+	until(t, "the acknowledgements of the new topic", func() bool {
+		got, err := c.adm.FetchOffsets(t.Context(), c.topic)
+		at := int64(0)
+		for _, p := range got[c.topic] {
+			at += max(p.At, 0)
+		}
+		return err == nil && at == 30
+	})
+	other := c.messages("o", 0, 1)
+	other[0].Topic += ".other"
+	must(t, b.Publish(t.Context(), other).Wait(t.Context()))
+	take(t, sub, 1)
+}
+
+// TestStart: a new group begins where it is told, one that has committed goes on there, and members that have nothing to
+// commit skip nothing when they come back.
+func TestStart(t *testing.T) { bothKafkas(t, start) }
+
+func start(t *testing.T, seeds string) {
+	c := newChanging(t, seeds)
+	first := c.open(t, kafkabroker.Options{})
+	must(t, first.MakeTopics(t.Context(), 1, c.topic))
+	must(t, first.Publish(t.Context(), c.messages("k", 0, 3)).Wait(t.Context()))
+	<-time.After(20 * time.Millisecond) // Kafka's clock has milliseconds
+	between := time.Now().Add(-10 * time.Millisecond).Format(time.RFC3339Nano)
+	must(t, first.Publish(t.Context(), c.messages("k", 3, 5)).Wait(t.Context()))
+	for at, want := range map[string]string{"earliest": "k-000000", between: "k-000003", "latest": "k-000005"} {
+		g := broker.Group{Name: c.topic + "." + want, Topics: []string{c.topic}}
+		b := c.open(t, kafkabroker.Options{Start: at})
+		for range 2 { // the first dies before it has read anything
+			sub, err := b.Subscribe(t.Context(), g)
+			must(t, err)
+			sub.(*kafkabroker.Subscription).Kill()
+		}
+		if at == "latest" {
+			must(t, first.Publish(t.Context(), c.messages("k", 5, 6)).Wait(t.Context()))
+		}
+		sub, err := b.Subscribe(t.Context(), g)
+		must(t, err)
+		if got := take(t, sub, 1)[0].ID; got != want {
+			t.Errorf("from %s: %s, want %s", at, got, want)
+		}
+	}
+}
