@@ -20,6 +20,7 @@ var errDone = errors.New("exit status 0")
 type instance struct {
 	w             *world
 	service, name string
+	bin           string // its program
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -47,7 +48,7 @@ func (i *instance) start() error {
 	defer func() { _ = file.Close() }()
 	i.lives++
 	fmt.Fprintf(file, "--- life %d, %.2f s\n", i.lives, time.Since(i.w.began).Seconds())
-	i.cmd = exec.Command(i.w.bin, "serve", i.service, "--store", i.w.store+"&application_name="+i.String(), "--broker", "kafka://"+i.w.kafka,
+	i.cmd = exec.Command(i.bin, "serve", i.service, "--store", i.w.store+"&application_name="+i.String(), "--broker", "kafka://"+i.w.kafka,
 		"--prefix", prefix, "--instance", i.name, "--listen", "127.0.0.1:0")
 	i.cmd.Stderr = file
 	out, err := i.cmd.StdoutPipe()

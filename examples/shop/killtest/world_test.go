@@ -42,6 +42,14 @@ type world struct {
 // newWorld starts everything, or skips the test where there are no servers to be had.
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	w := bareWorld(t)
+	w.startAll("1", "2")
+	return w
+}
+
+// bareWorld has the servers and the shop's program; nothing of the shop runs yet.
+func bareWorld(t *testing.T) *world {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("starts servers and processes: not with -short")
 	}
@@ -57,13 +65,18 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(w.clear)
 	w.startServers()
 	w.bin = filepath.Join(w.dir, "shop")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", w.bin, "./examples/shop")
-	build.Dir = w.root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the shop: %v\n%s", err, out)
-	}
-	w.startAll()
+	w.build(w.root, w.bin)
 	return w
+}
+
+// build makes the program of the shop from the sources at root.
+func (w *world) build(root, bin string) {
+	w.t.Helper()
+	cmd := exec.CommandContext(w.t.Context(), "go", "build", "-o", bin, "./examples/shop")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		w.t.Fatalf("build the shop: %v\n%s", err, out)
+	}
 }
 
 func moduleRoot() (string, error) {
@@ -148,11 +161,11 @@ func (w *world) startServers() {
 }
 
 // startAll starts all at once: tables, topics and first rows are made by whoever comes first.
-func (w *world) startAll() {
+func (w *world) startAll(names ...string) {
 	w.t.Helper()
-	for _, n := range []string{"1", "2"} {
+	for _, n := range names {
 		for _, s := range service.Names() {
-			one := &instance{w: w, service: s, name: n}
+			one := &instance{w: w, service: s, name: n, bin: w.bin}
 			w.instances = append(w.instances, one)
 			if err := one.start(); err != nil {
 				w.t.Fatal(err)
