@@ -50,11 +50,16 @@ func (b *bench) database(ctx context.Context) (*pgxpool.Pool, error) {
 		return nil, errors.New("the URL of PostgreSQL cannot be read")
 	}
 	at.Path = "/" + db
-	cfg, err := pgxpool.ParseConfig(at.String())
+	return b.connect(ctx, at.String(), 64)
+}
+
+// connect is a pool of its own, until the end of the comparison.
+func (b *bench) connect(ctx context.Context, url string, most int32) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	cfg.MaxConns = 64
+	cfg.MaxConns = most
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)

@@ -124,6 +124,7 @@ func (b *bench) settings(ctx context.Context) error {
 
 func comparisons() []comparison {
 	return []comparison{
-		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), messages(), duplicates(), backlogs(), held(), demo(),
+		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), messages(), duplicates(),
+		backlogs(), held(), demo(),
 	}
 }

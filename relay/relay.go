@@ -45,7 +45,7 @@ type Options struct {
 	Owner string
 	// TTL is how long this relay may be silent before another takes its lanes. Default 3 s.
 	TTL time.Duration
-	// PollMost is the longest pause between two looks for new rows. Default 110 ms for each relay that works on this
+	// PollMost is the longest pause between two looks for new rows. Default 105 ms for each relay that works on this
 	// outbox, so that all of them together ask an idle database nine times a second, and at most a third of TTL.
 	// While rows come, or a write in this process is near, the pauses are a twentieth of the time since, from 1 ms on.
 	PollMost time.Duration

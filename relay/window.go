@@ -15,7 +15,7 @@ const (
 	restFactor = 3
 	restMost   = 5 * time.Millisecond
 
-	pollEach  = 110 * time.Millisecond // the longest pause between two looks, for each relay that works
+	pollEach  = 105 * time.Millisecond // the longest pause between two looks, for each relay that works
 	pageFirst = 200
 	pageLeast = 10
 	pageMost  = 5000
