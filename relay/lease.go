@@ -19,7 +19,7 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	if !r.leaseDue(now, idle) && len(free) == 0 {
 		return false, nil
 	}
-	ask := store.Ask{Owner: r.o.Owner, Life: r.life, TTL: r.o.TTL, Wait: 3*r.patience() + r.o.TTL, Free: free}
+	ask := store.Ask{Owner: r.o.Owner, Life: r.life, TTL: r.o.TTL, Wait: 3*r.patience() + r.o.TTL, Free: free, Knew: r.knew}
 	if idle != nil {
 		ask.Look = &idle.base
 	}
@@ -27,7 +27,10 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("lease lanes: %w", err)
 	}
-	r.lives, r.waiting = leased.Lives, leased.Waiting
+	r.lives, r.waiting, r.knew = leased.Lives, leased.Waiting, nil
+	if leased.Timeline != 0 {
+		r.o.Logger.WarnContext(ctx, "relay: the database failed over", "owner", r.o.Owner, "timeline", leased.Timeline)
+	}
 	r.renewed(now, leased)
 	if idle != nil {
 		r.looked(now, leased.Tip, idle)

@@ -111,17 +111,18 @@ type Relay struct {
 	missing  map[string]time.Time // topics that the broker does not have, and until when that is believed
 
 	publish  func(c *call, msgs []skald.Message)
-	inFlight int  // rows handed over and not answered
-	bytes    int  // and their data
-	page     int  // rows to ask for, so that a page stays near pageBytes
-	retrying bool // rows set aside are on their way
+	inFlight int          // rows handed over and not answered
+	bytes    int          // and their data
+	page     int          // rows to ask for, so that a page stays near pageBytes
+	knew     []store.Lane // that we held when a tick was not there
+	retrying bool         // rows set aside are on their way
 	hasAside bool
 
 	leaseAt, expires, pollAt, asideAt, keepAt time.Time
 	activity                                  time.Time // when rows were last seen, or a write in this process
 	failedAt                                  time.Time // by the store
 	restUntil                                 time.Time // behind a window that had rows
-	outages, moved                            int       // of the store, in a row
+	outages                                   int       // of the store, in a row
 	lives, waiting                            int       // relays that work, and that wait for a lane, at the last lease
 	keeping                                   atomic.Bool
 

@@ -73,13 +73,19 @@ func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
 	return busy, nil
 }
 
-// lost makes the relay start anew from what the store has.
+// lost makes the relay start anew from what the store has. If a tick was not there it tells the store what it knew.
 func (r *Relay) lost(err error) {
+	if errors.Is(err, store.ErrMoved) {
+		for _, l := range r.lanes {
+			known := l.Lane
+			if l.group != nil {
+				known.Cursor = store.Cursor{Base: l.group.base, Tip: l.group.tip}
+			}
+			r.knew = append(r.knew, known)
+		}
+	}
 	r.forget()
 	r.leaseAt = time.Time{}
-	if errors.Is(err, store.ErrMoved) {
-		r.moved++
-	}
 }
 
 // Run relays until ctx is done; then it takes no more, waits for what is under way, for at most Options.Drain,
@@ -97,7 +103,11 @@ func (r *Relay) Run(ctx context.Context) error {
 	if err == nil {
 		l.drain()
 	}
-	r.count(func(h *Health) { h.Live, h.Why, h.Lanes = false, "stopped", 0 })
+	why := "stopped"
+	if err != nil {
+		why = err.Error()
+	}
+	r.count(func(h *Health) { h.Live, h.Why, h.Lanes = false, why, 0 })
 	return err
 }
 
@@ -178,12 +188,9 @@ func (l *loop) sort(ctx context.Context, err error) error {
 		return nil
 	}
 	if store.Incurable(err) {
-		return err
-	}
-	r.lost(err)
-	if r.moved > 2 {
 		return fmt.Errorf("relay stops: %w", err)
 	}
+	r.lost(err)
 	r.failedAt = r.o.Now()
 	if r.outages++; r.outages%20 == 1 {
 		r.o.Logger.WarnContext(ctx, "relay: waiting for the database", "owner", r.o.Owner, "error", err)

@@ -136,7 +136,6 @@ func (r *Relay) looked(now time.Time, tip string, g *group) {
 }
 
 func (r *Relay) lookedAt(now time.Time, found bool) {
-	r.moved = 0
 	if found {
 		after := r.o.Now()
 		r.activity, r.restUntil = now, after.Add(min(restFactor*after.Sub(now), restMost))

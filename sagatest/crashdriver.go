@@ -157,6 +157,14 @@ func (c *crashDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (
 	return did, err
 }
 
+func (c *crashDriver[TTx]) Reseat(ctx context.Context, look bool) (done store.Reseated, err error) {
+	err = c.p.io(call{act: "Reseat", effect: !look}, func() (err error) {
+		done, err = c.d.Reseat(ctx, look)
+		return err
+	})
+	return done, err
+}
+
 func (c *crashDriver[TTx]) Check(ctx context.Context, as store.Role) error {
 	return c.p.io(call{act: "Check"}, func() error { return c.d.Check(ctx, as) })
 }

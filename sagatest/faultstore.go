@@ -134,6 +134,13 @@ func (d *faultyDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) 
 	return d.Driver.Maintain(ctx, keep)
 }
 
+func (d *faultyDriver[TTx]) Reseat(ctx context.Context, look bool) (store.Reseated, error) {
+	if err := d.f.alive(); err != nil {
+		return store.Reseated{}, err
+	}
+	return d.Driver.Reseat(ctx, look)
+}
+
 func (d *faultyDriver[TTx]) Check(ctx context.Context, as store.Role) error {
 	if err := d.f.alive(); err != nil {
 		return err

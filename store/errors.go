@@ -16,7 +16,19 @@ var (
 	ErrNoSettings = errors.New("store: this database has no settings for a transaction: leave inbox.Options.Settings out, or use PostgreSQL")
 	// ErrMoved: the database does not know a tick that it gave out. It went back in time, or it is another one.
 	ErrMoved = errors.New("store: the database is not where it was")
+	// ErrStandby: the server is a standby, whose snapshots are not ordered. An outage: it may be promoted.
+	ErrStandby = errors.New("store: the server is a standby: let the URL lead to the primary (target_session_attrs=read-write), or wait for its promotion")
 )
+
+// MovedError says that the database is not the one that its lanes speak of, or went back in time. Relays stop.
+type MovedError struct{ Saw string }
+
+func (e *MovedError) Error() string {
+	return ErrMoved.Error() + ": " + e.Saw + ": make sure that no other copy of it has relays, then run: skald outbox reseat --store URL"
+}
+
+// Unwrap is ErrMoved.
+func (e *MovedError) Unwrap() error { return ErrMoved }
 
 // SchemaError says that the tables are not those that this build can use.
 type SchemaError struct {
@@ -77,12 +89,12 @@ func (e *EncodingError) Error() string {
 }
 
 // Incurable tells whether waiting cannot cure err: a missing table, a wrong version, a missing right, settings where
-// there are none, a retention that
-// cannot be, an encoding that cannot carry every text.
+// there are none, a retention that cannot be, an encoding that cannot carry every text, a database that moved.
 func Incurable(err error) bool {
 	var schema *SchemaError
 	var right *RightError
 	var retention *RetentionError
 	var encoding *EncodingError
-	return errors.As(err, &schema) || errors.As(err, &right) || errors.As(err, &retention) || errors.As(err, &encoding) || errors.Is(err, ErrNoSettings)
+	var moved *MovedError
+	return errors.As(err, &moved) || errors.As(err, &schema) || errors.As(err, &right) || errors.As(err, &retention) || errors.As(err, &encoding) || errors.Is(err, ErrNoSettings)
 }

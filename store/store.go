@@ -77,6 +77,12 @@ type Store interface {
 	// writers; what it could not have at once it leaves for the next time.
 	Maintain(ctx context.Context, keep Retention) (Maintained, error)
 
+	// Reseat settles the outbox of a database that moved, which Lease, Tick and Pull answer with a *MovedError. It locks
+	// writers out for a moment; afterwards each retained row that is not known as acknowledged is read again, once and
+	// in order, those written since the move too, and all lanes are free. Look only tells what moved. Where nothing
+	// did, it changes nothing.
+	Reseat(ctx context.Context, look bool) (Reseated, error)
+
 	// Check tells, before first use, whether the tables are there, in a version that this build can use, with
 	// the rights that as needs: a *SchemaError or *RightError, else an outage.
 	Check(ctx context.Context, as Role) error
@@ -223,6 +229,11 @@ type Ask struct {
 	Free  []int         // lanes to give back now
 	Leave bool          // give all lanes back and be forgotten
 
+	// Knew are lanes that it held when a tick was not there (ErrMoved). A database that has one of them under the same
+	// epoch and token, without its tick, or under a smaller epoch, went back in time: it remembers that, and answers
+	// with a *MovedError until Reseat.
+	Knew []Lane
+
 	// Look is a tick to be looked from, too: as Tick would, behind the lease and in the same round trip. nil: none.
 	Look *string
 }
@@ -235,6 +246,18 @@ type Leased struct {
 
 	Waiting int    // how many others, or this one, wait because there are as many relays as lanes
 	Tip     string // what Tick answered, where Ask.Look was given
+
+	// Timeline, if it is not 0, is a new one of the server's: it failed over since a relay last asked.
+	Timeline int
+}
+
+// Reseated is what Reseat did.
+type Reseated struct {
+	Moved      string // what was seen; "": nothing moved, nothing was done
+	Covered    int64  // rows that stay as they are: acknowledged before the move
+	Again      int64  // rows that are read again
+	Renumbered int64  // of those, the ones whose number had been given out before
+	Lanes      int
 }
 
 // A Window is the part of the outbox between two ticks.

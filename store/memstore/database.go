@@ -45,6 +45,7 @@ type database struct {
 	aside    map[int64]asideRow
 	lanes    []laneRow
 	lives    map[string]life // of relays, by owner
+	moved    string          // what must not be, as it was seen; "": all is well
 
 	seq     int64 // last number drawn for a row
 	arrival int64 // last number drawn for a mark

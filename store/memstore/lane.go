@@ -40,6 +40,9 @@ func (d *database) laneOf(bucket int) int {
 // Lease takes, renews and gives back lanes.
 func (s *Store) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
 	err = s.enter(ctx, func() error {
+		if err := s.db.notMoved(ask.Knew); err != nil {
+			return err
+		}
 		got = s.db.lease(ask)
 		return nil
 	})

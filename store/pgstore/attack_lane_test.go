@@ -58,7 +58,7 @@ func takeovers(t *testing.T, b *bed, spoil func(*Store), many bool) error {
 	}
 	for _, merge := range merges(n, 5) {
 		before := b.setLanes(t)
-		cursor := store.Cursor{Base: "", Tip: "9-x", Seq: 7}
+		cursor := store.Cursor{Base: "", Tip: "", Seq: 7}
 		es := []store.Effect{{Lane: &store.Progress{Lane: 0, Epoch: 5, Token: "t5", Cursor: &cursor}}}
 		if many {
 			es = append(es, store.Effect{Lane: &store.Progress{Lane: 1, Epoch: 5, Token: "t5", Cursor: &cursor}})

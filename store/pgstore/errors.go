@@ -45,7 +45,16 @@ func state(err error) string {
 	return ""
 }
 
+// movedAway is what skald_here raises.
+const movedAway = "SK002"
+
 func lost(err error) bool { return state(err) == lostGuard }
+
+// standby tells of a transaction that would write and was begun on a standby. The routine's name is in no language.
+func standby(err error) bool {
+	var pe *pgconn.PgError
+	return errors.As(err, &pe) && pe.Code == "0A000" && pe.Routine == "call_bool_check_hook"
+}
 
 func (c *core) Outage(err error) bool { return Outage(err) }
 
@@ -55,7 +64,7 @@ func Outage(err error) bool {
 	if err == nil || store.Incurable(err) {
 		return false
 	}
-	if errors.Is(err, store.ErrBusy) || errors.Is(err, errRing) {
+	if errors.Is(err, store.ErrBusy) || errors.Is(err, errRing) || standby(err) {
 		return true
 	}
 	switch code := state(err); {
@@ -99,7 +108,12 @@ func closedLine(err error) bool {
 
 // explain gives errors that waiting cannot cure their remedy.
 func (c *core) explain(err error) error {
+	if standby(err) {
+		return fmt.Errorf("%w: %w", store.ErrStandby, err)
+	}
 	switch state(err) {
+	case movedAway:
+		return &store.MovedError{Saw: message(err)}
 	case "42P01", "3F000", "42883", "42703": // table, schema, function, column
 		if strings.Contains(err.Error(), "skald_") || state(err) == "3F000" {
 			return c.schemaError(0)
@@ -122,11 +136,19 @@ func (c *core) explain(err error) error {
 }
 
 func refused(err error) string {
-	var pe *pgconn.PgError
-	if errors.As(err, &pe) {
-		return strings.TrimPrefix(pe.Message, "permission denied for ")
+	if text := message(err); text != "" {
+		return strings.TrimPrefix(text, "permission denied for ")
 	}
 	return "a table"
+}
+
+// message is the server's message, "" if it is of no server.
+func message(err error) string {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		return pe.Message
+	}
+	return ""
 }
 
 func (c *core) schemaError(have int) error {

@@ -18,7 +18,13 @@ func (c *core) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	for i, id := range ask.Free {
 		free[i] = int32(id)
 	}
-	calls := []call{c.call("LockLease"), c.call("ForgetRelays", ask.Owner)}
+	if len(ask.Knew) > 0 {
+		if err := c.noteMoved(ctx, ask.Knew); err != nil {
+			return store.Leased{}, err
+		}
+	}
+	var got store.Leased
+	calls := []call{c.call("LockLease"), c.call("KeepPlace").into(&got.Timeline), c.call("ForgetRelays", ask.Owner)}
 	if ask.Leave {
 		calls = append(calls, c.call("LeaveRelay", ask.Owner, ask.Life), c.call("LeaveLanes", ask.Owner, ask.Life))
 	} else {
@@ -29,7 +35,6 @@ func (c *core) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 		}
 		calls = append(calls, c.call("TakeLanes", ask.Owner, ask.Life, free))
 	}
-	var got store.Leased
 	last := c.call("Lanes", ask.Owner, ask.Life)
 	last.scan = func(row scanner) error { return leased(row, &got) }
 	if err := c.leaseAndLook(ctx, append(calls, last), ask.Look, &got); err != nil {

@@ -69,6 +69,7 @@ type core struct {
 	stale  atomic.Bool // marks is
 	err    error       // of New, answered by every call
 	bases  bases
+	place  place
 	notifier
 	waker
 }
@@ -119,6 +120,8 @@ func (c *core) pulls() {
 		c.raw[name] = strings.ReplaceAll(text, "/*filter*/", "")
 		c.raw[name+"Some"] = strings.ReplaceAll(text, "/*filter*/", strings.ReplaceAll(bucketFilter, "$bits", bits))
 	}
+	c.raw["WalkHere"] = strings.ReplaceAll(c.raw["Walk"], "/*here*/", placeholder+"skald_here($1::text), ")
+	c.raw["SettlePage"] = strings.ReplaceAll(c.raw["SettlePage"], "/*bucket*/", bucketOf)
 }
 
 // The tables whose leaves statements name: one through the parent would lock all leaves until COMMIT.

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	begin    = "begin isolation level read committed"
+	begin    = "begin isolation level read committed read write"
 	commit   = "commit"
 	rollback = "rollback"
 )

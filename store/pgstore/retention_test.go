@@ -242,8 +242,8 @@ func TestOutage(t *testing.T) {
 	if _, err := s.Tick(short, ""); !s.Outage(err) {
 		t.Errorf("a deadline that is over: %v", err)
 	}
-	standby := b.store(t) // what a standby answers to a relay
-	conn, err := standby.pool.Acquire(ctx)
+	reader := b.store(t)
+	conn, err := reader.pool.Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Release()
-	if _, err := standby.Tick(ctx, ""); state(err) != "25006" || !standby.Outage(err) {
-		t.Errorf("a tick where nothing can be written: %v", err)
+	if _, err := reader.Tick(ctx, ""); err != nil {
+		t.Errorf("a tick where transactions only read unless told otherwise: %v", err)
 	}
 }

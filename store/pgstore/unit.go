@@ -59,7 +59,7 @@ func (c *core) beginning(err error) error {
 // open begins a transaction and carries out calls in it.
 func open(ctx context.Context, conn *pgx.Conn, calls []call) (pgx.Tx, error) {
 	b := &pgx.Batch{}
-	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	queue(b, calls)
 	br := conn.SendBatch(ctx, b)
 	defer br.Close()

@@ -33,7 +33,6 @@ func parseTick(s string) (tick, error) {
 func (t tick) String() string { return strconv.FormatInt(t.id, 10) + "-" + t.token }
 
 // Tick looks for rows that were committed after base: one round trip; idle it writes nothing and draws no number.
-// On a standby, whose snapshots are not ordered, the database refuses it, which is an outage.
 func (c *core) Tick(ctx context.Context, base string) (string, error) {
 	l, err := c.look(base)
 	if err != nil {
@@ -59,7 +58,7 @@ func (c *core) look(base string) (*look, error) {
 		return nil, err
 	}
 	l := &look{base: base, from: from, next: tick{token: rand.Text()}}
-	l.calls = []call{c.call("Walk"), c.call("Tick", from.id, from.token, l.next.token).into(&l.there, &l.next.id)}
+	l.calls = []call{c.walk(), c.call("Tick", from.id, from.token, l.next.token).into(&l.there, &l.next.id)}
 	return l, nil
 }
 
@@ -100,7 +99,7 @@ func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page,
 		page.Rows = append(page.Rows, store.Row{})
 		return r.read(row, &page.Rows[len(page.Rows)-1])
 	}
-	err = c.short(ctx, "pull", c.call("Walk"), c.call("Ticks", base.id, base.token, tip.id, tip.token).into(&there, &seq), pull)
+	err = c.short(ctx, "pull", c.walk(), c.call("Ticks", base.id, base.token, tip.id, tip.token).into(&there, &seq), pull)
 	switch {
 	case err != nil:
 		return store.Page{}, err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -26,25 +25,30 @@ func (s *Store) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) 
 	return got, err
 }
 
-func (s *Store) lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
-	x, err := s.begin(ctx, s.wait, defaultHandle)
-	if err != nil {
-		return store.Leased{}, failed("lease", err)
+func (s *Store) lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
+	if len(ask.Knew) > 0 {
+		if _, err := s.movedAway(ctx, ask.Knew); err != nil {
+			return got, failed("compare lanes", err)
+		}
 	}
-	got, err := x.lease(quiet(ctx), ask)
+	err = s.alone(ctx, func(ctx context.Context, x *session) (err error) {
+		got, err = x.lease(ctx, ask)
+		return err
+	})
 	if err != nil {
-		err = x.why(err)
-		return store.Leased{}, failed("lease", errors.Join(err, x.close()))
-	}
-	defer x.end()
-	x.timer.Stop()
-	if err := x.commit(); err != nil {
 		return store.Leased{}, failed("lease", err)
 	}
 	return got, nil
 }
 
 func (x *session) lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
+	saw, err := x.moved(ctx, nil)
+	if err != nil {
+		return got, err
+	}
+	if saw != "" {
+		return got, &store.MovedError{Saw: saw}
+	}
 	if _, err := x.exec(ctx, "ForgetRelays", ask.Owner); err != nil {
 		return got, fmt.Errorf("forget relays: %w", err)
 	}

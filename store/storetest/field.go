@@ -47,7 +47,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 	refused(s, store.Lock{Space: "a", Key: "b"}, func(l store.Lock) error { return begin(store.Intake{Locks: []store.Lock{l}}) }, "Space", "Key", "Version")
 	refused(s, l, func(p store.Progress) error { return apply(progress(p)) },
 		"Lane", "Epoch", "Token", "Cursor", "Incarnation", "Aside", "Freed")
-	refused(s, store.Ask{Owner: "one", Life: "1"}, lease, "Owner", "Life", "TTL", "Wait", "Free", "Leave", "Look")
+	refused(s, store.Ask{Owner: "one", Life: "1"}, lease, "Owner", "Life", "TTL", "Wait", "Free", "Leave", "Look", "Knew")
 	refused(s, store.Window{}, func(w store.Window) error {
 		_, err := s.d.Pull(s.Context(), w, 1)
 		return err

@@ -82,6 +82,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		{"Window", windowTests[TTx]()},
 		{"Lane", laneTests[TTx]()},
 		{"Aside", asideTests[TTx]()},
+		{"Reseat", reseatTests[TTx]()},
 		{"Maintain", maintainTests[TTx]()},
 		{"Setting", settingTests[TTx]()},
 		{"Field", fieldTests[TTx]()},

@@ -1,6 +1,31 @@
 -- name: LockLease
--- One relay at a time is dealt lanes; what follows sees what those before were dealt.
-SELECT FROM /*schema*/skald_setting WHERE name = 'lease' FOR UPDATE;
+-- One relay at a time is dealt lanes; what follows sees what those before were dealt. It raises where the lanes speak of
+-- another place.
+SELECT /*schema*/skald_here('') FROM /*schema*/skald_setting WHERE name = 'lease' FOR UPDATE;
+
+-- name: KeepPlace
+-- A failover begins a timeline; nothing else of a place changes without a reseat, but in a copy in which nothing was ever said.
+WITH was AS MATERIALIZED (
+	SELECT max(timeline) AS timeline FROM /*schema*/skald_lane
+), u AS (
+	UPDATE /*schema*/skald_lane AS l SET system = p.system, timeline = p.timeline, database = p.database
+	FROM /*schema*/skald_place() AS p
+	WHERE l.system IS DISTINCT FROM p.system OR l.timeline IS DISTINCT FROM p.timeline OR l.database IS DISTINCT FROM p.database
+	RETURNING l.timeline
+)
+SELECT coalesce((SELECT max(u.timeline) FROM u HAVING max(u.timeline) <> (SELECT timeline FROM was)), 0);
+
+-- name: NoteMoved
+-- What a relay knew, and what is here: the first of its lanes that is as it was, without its tick, or at an earlier epoch.
+UPDATE /*schema*/skald_setting AS s SET value = m.saw
+FROM (SELECT CASE WHEN l.epoch < k.epoch THEN format('lane %s is at epoch %s, a relay held it at epoch %s', l.id, l.epoch, k.epoch)
+		ELSE format('tick %s, to which a relay had come in lane %s, is not there', split_part(n.tick, '-', 1), l.id) END AS saw
+	FROM unnest($1::integer[], $2::bigint[], $3::text[], $4::text[], $5::text[]) AS k(id, epoch, token, base, tip)
+	JOIN /*schema*/skald_lane AS l ON l.id = k.id CROSS JOIN LATERAL (VALUES (k.base), (k.tip)) AS n(tick)
+	WHERE l.epoch < k.epoch OR l.epoch = k.epoch AND l.token = k.token AND n.tick <> '' AND NOT EXISTS (
+		SELECT FROM /*schema*/skald_tick AS t WHERE t.id = split_part(n.tick, '-', 1)::bigint AND t.token = split_part(n.tick, '-', 2))
+	ORDER BY l.id, n.tick DESC LIMIT 1) AS m
+WHERE s.name = 'moved' AND s.value = '';
 
 -- name: ForgetRelays
 DELETE FROM /*schema*/skald_relay WHERE until <= clock_timestamp() AND owner <> $1::text;

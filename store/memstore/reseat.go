@@ -1,0 +1,73 @@
+package memstore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/skald-go/skald/store"
+)
+
+// notMoved compares what the lanes, and a relay, know with what is here. What it finds stays until Reseat.
+func (d *database) notMoved(knew []store.Lane) error {
+	if d.moved == "" {
+		d.moved = d.looked(knew)
+	}
+	if d.moved != "" {
+		return &store.MovedError{Saw: d.moved}
+	}
+	return nil
+}
+
+func (d *database) looked(knew []store.Lane) string {
+	for i := range d.lanes {
+		l := &d.lanes[i].Lane
+		if tick := d.missing(l.Cursor); tick != "" {
+			return fmt.Sprintf("lane %d has come to tick %s, which is not there", l.ID, tick)
+		}
+		for _, k := range knew {
+			switch {
+			case k.ID != l.ID:
+			case l.Epoch < k.Epoch:
+				return fmt.Sprintf("lane %d is at epoch %d, a relay held it at epoch %d", l.ID, l.Epoch, k.Epoch)
+			case l.Epoch == k.Epoch && l.Token == k.Token && d.missing(k.Cursor) != "":
+				return fmt.Sprintf("tick %s, to which a relay had come in lane %d, is not there", d.missing(k.Cursor), l.ID)
+			}
+		}
+	}
+	return ""
+}
+
+// missing is a tick of c that is not there.
+func (d *database) missing(c store.Cursor) string {
+	for _, tick := range []string{c.Tip, c.Base} {
+		if _, err := d.commitOf(tick); err != nil {
+			return tick
+		}
+	}
+	return ""
+}
+
+// Reseat starts all lanes at the oldest row that is kept.
+func (s *Store) Reseat(ctx context.Context, look bool) (done store.Reseated, err error) {
+	err = s.enter(ctx, func() error {
+		d := s.db
+		if d.notMoved(nil) == nil {
+			return nil
+		}
+		done.Moved = d.moved
+		if look {
+			return nil
+		}
+		done.Lanes, done.Again = len(d.lanes), int64(len(d.rows))
+		for i := range d.lanes {
+			l := &d.lanes[i]
+			l.owner, l.life, l.Token, l.Cursor = "", "", rand.Text(), store.Cursor{}
+			l.Epoch++
+		}
+		d.moved = ""
+		s.wake()
+		return nil
+	})
+	return done, err
+}

@@ -1,0 +1,111 @@
+package pgstore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A place is the name of the database that was last looked at and found to be the one that its lanes speak of. Who
+// hands the name in is spared the look if the database is that one; it costs no more than reading the name.
+type place struct{ name atomic.Pointer[string] }
+
+func (p *place) known() string {
+	if name := p.name.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
+// walk is the call that begins what a relay reads: it raises where the database is not the one that the lanes speak of.
+func (c *core) walk() call {
+	walk := c.call("WalkHere", c.place.known())
+	walk.scan = func(row scanner) error {
+		var name, settings string
+		err := row.Scan(&name, &settings)
+		c.place.name.Store(&name)
+		return err
+	}
+	return walk
+}
+
+// noteMoved compares what a relay knew with what is here. What it finds stays until the reseat.
+func (c *core) noteMoved(ctx context.Context, knew []store.Lane) error {
+	n := len(knew)
+	ids, epochs := make([]int32, n), make([]int64, n)
+	tokens, bases, tips := make([]string, n), make([]string, n), make([]string, n)
+	for i, l := range knew {
+		ids[i], epochs[i], tokens[i], bases[i], tips[i] = int32(l.ID), l.Epoch, l.Token, l.Cursor.Base, l.Cursor.Tip
+	}
+	return c.short(ctx, "compare lanes", c.call("NoteMoved", ids, epochs, tokens, bases, tips))
+}
+
+const (
+	reseatPage  = 5000            // rows settled in one transaction, beside writers
+	reseatWait  = 2 * time.Second // for writers to end, while others wait behind us
+	reseatTries = 20
+	reseatPause = 500 * time.Millisecond // in which they go on
+)
+
+// Reseat settles the outbox of a database that moved. Most of it goes page by page beside writers, and may be
+// repeated; what remains is one transaction that locks them out.
+func (c *core) Reseat(ctx context.Context, look bool) (done store.Reseated, err error) {
+	var horizon string
+	err = c.short(ctx, "look for a move", c.call("Moved").into(&done.Moved), c.call("Horizon").into(&horizon))
+	if err != nil || look || done.Moved == "" {
+		return done, err
+	}
+	if err := c.settlePages(ctx, horizon, &done); err != nil {
+		return done, err
+	}
+	for try := 1; ; try++ {
+		err := c.seat(ctx, horizon, &done)
+		switch {
+		case err == nil:
+			c.wake()
+			return done, nil
+		case lost(err):
+			return store.Reseated{}, nil // somebody else did it meanwhile
+		case state(err) != "55P03" || try == reseatTries:
+			return done, fmt.Errorf("reseat: lock writers out: %w", c.explain(err))
+		}
+		select {
+		case <-ctx.Done():
+			return done, ctx.Err()
+		case <-time.After(reseatPause):
+		}
+	}
+}
+
+// settlePages judges all rows that are there.
+func (c *core) settlePages(ctx context.Context, horizon string, done *store.Reseated) error {
+	var rows, after, covered, again int64
+	for {
+		settle := c.call("SettlePage", after, int32(reseatPage), horizon).into(&rows, &after, &covered, &again)
+		if err := c.short(ctx, "settle rows", c.call("Walk"), settle); err != nil || rows == 0 {
+			return err
+		}
+		done.Covered, done.Again = done.Covered+covered, done.Again+again
+	}
+}
+
+// seat does the rest: rows that came meanwhile, numbers, lanes.
+func (c *core) seat(ctx context.Context, horizon string, done *store.Reseated) error {
+	token := rand.Text()
+	var late, renumbered, lanes int64
+	settle, renumber, seat := c.call("SettleNew", horizon), c.call("Renumber", token), c.call("SeatLanes", token)
+	settle.done = func(n int64) { late = n }
+	renumber.done = func(n int64) { renumbered = n }
+	seat.done = func(n int64) { lanes = n }
+	err := c.runner.run(ctx, c.session(reseatWait, defaultHandle), c.call("Walk"), c.call("LockOutbox"), c.call("ReseatTick", token),
+		c.call("ReseatOnce"), settle, renumber, seat, c.call("ForgetMoved"))
+	if err != nil {
+		return err
+	}
+	done.Again, done.Renumbered, done.Lanes = done.Again+late, renumbered, int(lanes)
+	return nil
+}

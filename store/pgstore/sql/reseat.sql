@@ -1,0 +1,84 @@
+-- A row that is to be read again gets the transaction 4, one that was acknowledged 3 if its own means nothing here: no
+-- transaction of a user's ever had these. The tick of the reseat names 4 as running.
+
+-- name: Moved
+SELECT coalesce(/*schema*/skald_moved(), '');
+
+-- name: Horizon
+-- Transactions from here on may not have ended yet.
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text;
+
+-- name: SettlePage
+-- The rows behind $1, at most $2; $3 is the horizon. Acknowledged is what a lane's base saw by its snapshot and by its number: what was written
+-- here since has a number behind it, unless the sequence was left behind and gave numbers out again.
+WITH page AS MATERIALIZED (
+	SELECT o.seq, o.slot, o.txid, /*bucket*/ AS bucket FROM /*schema*/skald_outbox AS o WHERE o.seq > $1::bigint ORDER BY o.seq LIMIT $2::integer
+), base AS MATERIALIZED (
+	SELECT l.first_bucket, l.last_bucket, t.snapshot, t.seq FROM /*schema*/skald_lane AS l JOIN /*schema*/skald_tick AS t
+		ON t.id = nullif(split_part(l.base, '-', 1), '')::bigint AND t.token = split_part(l.base, '-', 2)
+), given AS MATERIALIZED (
+	SELECT CASE WHEN n.last < greatest(n.top, n.known) THEN n.last ELSE 0 END AS seq FROM (SELECT
+		(SELECT coalesce(max(o.seq), 0) FROM (SELECT seq FROM /*schema*/skald_outbox ORDER BY seq DESC LIMIT 1) AS o) AS top,
+		(SELECT coalesce(max(b.seq), 0) FROM base AS b) AS known,
+		coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0) AS last) AS n
+), judged AS MATERIALIZED (
+	SELECT p.seq, p.slot, p.txid, p.txid <> '4' AND p.seq > (SELECT seq FROM given) AND EXISTS (SELECT FROM base AS b
+		WHERE p.bucket BETWEEN b.first_bucket AND b.last_bucket AND p.seq <= b.seq AND pg_visible_in_snapshot(p.txid, b.snapshot)) AS covered
+	FROM page AS p
+), u AS (
+	UPDATE /*schema*/skald_outbox AS o SET txid = CASE WHEN j.covered THEN '3'::xid8 ELSE '4'::xid8 END FROM judged AS j
+	WHERE o.seq = j.seq AND o.slot = j.slot
+		AND CASE WHEN j.covered THEN j.txid >= $3::text::xid8 ELSE j.txid <> '4' END
+)
+SELECT count(*), coalesce(max(seq), 0), count(*) FILTER (WHERE covered), count(*) FILTER (WHERE NOT covered) FROM judged;
+
+-- name: LockOutbox
+-- Waits for those who have written; nobody writes from here on. It draws no transaction number: the snapshot that follows
+-- would count our own among those that are over.
+LOCK TABLE /*schema*/skald_outbox IN EXCLUSIVE MODE;
+
+-- name: ReseatTick
+WITH now AS MATERIALIZED (
+	SELECT pg_current_snapshot() AS s
+), h AS MATERIALIZED (
+	SELECT greatest(coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0),
+		(SELECT seq FROM /*schema*/skald_outbox ORDER BY seq DESC LIMIT 1),
+		(SELECT max(t.seq) FROM /*schema*/skald_lane AS l JOIN /*schema*/skald_tick AS t
+			ON t.id = nullif(split_part(l.base, '-', 1), '')::bigint AND t.token = split_part(l.base, '-', 2))) AS seq
+)
+INSERT INTO /*schema*/skald_tick (token, snapshot, seq, own, at)
+SELECT $1::text, ('4:' || pg_snapshot_xmax(s)::text || ':4'
+		|| coalesce((SELECT string_agg(',' || x::text, '' ORDER BY x) FROM pg_snapshot_xip(s) AS x), ''))::pg_snapshot,
+	h.seq, pg_current_xact_id(), clock_timestamp() FROM now, h;
+
+-- name: ReseatOnce
+-- Of two that reseat at the same time the second finds that nothing moved.
+SELECT /*schema*/skald_guard(/*schema*/skald_moved() IS NOT NULL, 'the reseat') FROM /*schema*/skald_setting WHERE name = 'lease' FOR UPDATE;
+
+-- name: SettleNew
+-- What was committed since the pages were settled.
+UPDATE /*schema*/skald_outbox SET txid = '4' WHERE txid >= $1::text::xid8;
+
+-- name: Renumber
+-- Rows that got a number a second time come behind all others, in their order. The sequence goes on behind them.
+WITH s AS MATERIALIZED (
+	SELECT coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0) AS last, t.seq AS top FROM /*schema*/skald_tick AS t WHERE t.token = $1::text
+), raised AS MATERIALIZED (
+	SELECT setval('/*schema*/skald_outbox_seq_seq'::regclass, s.top) FROM s WHERE s.last < s.top
+), gone AS (
+	DELETE FROM /*schema*/skald_outbox AS o WHERE EXISTS (SELECT FROM raised) AND o.seq <= (SELECT s.last FROM s) RETURNING o.*
+)
+INSERT INTO /*schema*/skald_outbox (topic, key, type, data, data_bytes, key_bytes, content_type, schema, subject, correlation_id, causation_id,
+	traceparent, headers, time, id, source, txid, slot, bucket, erased_at)
+SELECT topic, key, type, data, data_bytes, key_bytes, content_type, schema, subject, correlation_id, causation_id,
+	traceparent, headers, time, id, source, '4'::xid8, slot, bucket, erased_at
+FROM gone ORDER BY seq;
+
+-- name: SeatLanes
+UPDATE /*schema*/skald_lane AS l SET base = t.id || '-' || t.token, tip = '', seq = 0, owner = NULL, life = NULL, epoch = l.epoch + 1,
+	token = gen_random_uuid()::text, system = p.system, timeline = p.timeline, database = p.database, changed_at = clock_timestamp()
+FROM /*schema*/skald_tick AS t, /*schema*/skald_place() AS p
+WHERE t.token = $1::text;
+
+-- name: ForgetMoved
+UPDATE /*schema*/skald_setting SET value = '' WHERE name = 'moved' AND value <> '';
