@@ -125,7 +125,7 @@ type server struct {
 func newServer(at, schema, source string) (database, error) {
 	cfg, err := pgxpool.ParseConfig(at)
 	if err != nil {
-		return nil, &place.UsageError{What: err.Error()} // pgx leaves the password out
+		return nil, &place.UsageError{What: err.Error() + ": the store is postgres://user@host:port/database"} // pgx leaves the password out
 	}
 	if !strings.Contains(at, "default_query_exec_mode=") { // a URL of several hosts is none to net/url
 		// Named statements do not survive older poolers in transaction mode.

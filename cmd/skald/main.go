@@ -95,6 +95,8 @@ func remedy(err error) string {
 		return ": is the server running, and is this its address?"
 	case errors.As(err, &own) || !errors.As(err, &said):
 		return ""
+	case said.Code == "42501":
+		return ": give the user this right, or use another user"
 	case code == place.ExitRight:
 		return ": check the user's name, its password (PGPASSWORD, PGPASSFILE, ~/.pgpass) and its rights"
 	case code == place.ExitNone:

@@ -93,36 +93,50 @@ func TestRolesAndRooms(t *testing.T) {
 			pgx.Identifier{schema}.Sanitize(), topic, n))
 	}
 	_ = writer.Close(t.Context())
-	heard := map[string]int{}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(bus, "kafka://")), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for ids := map[string]bool{}; len(ids) < n*len(schemas) && ctx.Err() == nil; {
-		cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
-			head := map[string]string{}
-			for _, h := range r.Headers {
-				head[h.Key] = string(h.Value)
+	heard, ids := map[string]int{}, map[string]bool{}
+	hear := func(want int) { // until that many different messages have come
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for len(ids) < want && ctx.Err() == nil {
+			cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+				head := map[string]string{}
+				for _, h := range r.Headers {
+					head[h.Key] = string(h.Value)
+				}
+				if !ids[head["ce_id"]] {
+					ids[head["ce_id"]] = true
+					heard[head["ce_source"]]++
+				}
+			})
+			if c := count(conn, "SELECT count(*) FROM pg_stat_activity WHERE usename = '"+user["relay"]+"'"); c > 2 {
+				t.Errorf("the relay has %d connections", c)
 			}
-			if !ids[head["ce_id"]] {
-				ids[head["ce_id"]] = true
-				heard[head["ce_source"]]++
-			}
-		})
-		if c := count(conn, "SELECT count(*) FROM pg_stat_activity WHERE usename = '"+user["relay"]+"'"); c > 2 {
-			t.Errorf("the relay has %d connections", c)
 		}
 	}
+	hear(n * len(schemas))
 	for _, schema := range schemas {
 		if source := "/" + conn.Config().Database + "/" + schema; heard[source] != n {
 			t.Errorf("of schema %s came %d of %d", schema, heard[source], n)
 		}
 	}
+
+	// A right that is taken away meanwhile ends it; what was written comes when the right is there again.
+	do(t, conn, "REVOKE SELECT ON a.skald_outbox FROM "+user["relay"])
+	do(t, conn, "INSERT INTO a.skald_outbox (topic, type) VALUES ('"+topic+"', 'late')")
+	p.expect(3, "relaying", "schema=B.c", "skald_outbox", "skald roles --schema a")
+	do(t, conn, "GRANT SELECT ON a.skald_outbox TO "+user["relay"])
+	p = start(t, nil, relay...)
+	hear(n*len(schemas) + 1)
+	if len(ids) != n*len(schemas)+1 {
+		t.Error("what was written while a right was missing is lost")
+	}
 	p.signal(syscall.SIGTERM)
-	p.expect(0, "relaying", "schema=B.c", "stopping")
+	p.expect(0, "stopping")
 
 	bad := []string{"relay", "--store", at, "--broker", bus}
 	start(t, nil, append(bad, "--connections", "1")...).expect(2, "--connections is 2 or more")

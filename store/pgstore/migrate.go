@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store"
 )
 
 //go:embed migration/*.sql
@@ -175,6 +176,15 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx) ([]Migration, error) 
 		}
 	}
 	return todo, m.setSource(ctx, tx)
+}
+
+// explain says more of a missing right: whatever was refused, it is the migrator's.
+func (m *migrator) explain(err error) error {
+	if state(err) == "42501" {
+		return &store.RightError{What: refused(err), Err: err,
+			Remedy: "run what `skald roles migrator --schema " + shellWord(m.schema) + "` prints, and migrate as a member of that role"}
+	}
+	return m.core.explain(err)
 }
 
 // look checks the encoding, fills in the default of the source and finds out whether the schema is there.

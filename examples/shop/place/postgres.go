@@ -24,7 +24,7 @@ const connectTimeout = 10 * time.Second
 func Postgres(at, prefix string) (*Databases[pgx.Tx], error) {
 	cfg, err := pgxpool.ParseConfig(at)
 	if err != nil {
-		return nil, &UsageError{What: err.Error()} // pgx leaves the password out
+		return nil, &UsageError{What: err.Error() + ": the store is postgres://user@host:port/database"} // pgx leaves the password out
 	}
 	if !strings.Contains(at, "pool_max_conns=") {
 		cfg.MaxConns = maxConns

@@ -1,0 +1,104 @@
+package pgstore
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/store"
+)
+
+// A message that cannot be written is named with what is wrong and what is allowed, before anything is sent: the
+// transaction goes on, and what is right in it is written.
+func TestMessagesThatCannotBeWritten(t *testing.T) {
+	b := newBed(t)
+	ctx := t.Context()
+	s := b.store(t)
+	out := outbox.New(s, nil)
+	good := skald.Draft{Topic: "orders", Type: "order.placed", Key: []byte("a\x00\xff"), Value: "größe \x00"}
+	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+		for name, c := range map[string]struct {
+			change func(d *skald.Draft)
+			says   []string
+		}{
+			"NUL in topic":       {func(d *skald.Draft) { d.Topic = "a\x00b" }, []string{`"a\x00b"`, "A-Z a-z 0-9"}},
+			"topic not UTF-8":    {func(d *skald.Draft) { d.Topic = "\xff" }, []string{`"\xff"`, "A-Z a-z 0-9"}},
+			"no topic":           {func(d *skald.Draft) { d.Topic = "" }, []string{"1 to 249"}},
+			"NUL in type":        {func(d *skald.Draft) { d.Type = "x\x00" }, []string{"orders", "1 to 255 bytes of text"}},
+			"type not UTF-8":     {func(d *skald.Draft) { d.Type = "\xff" }, []string{"orders", "1 to 255 bytes of text"}},
+			"NUL in subject":     {func(d *skald.Draft) { d.Subject = "\x00" }, []string{"orders", "order.placed", "subject"}},
+			"subject not UTF-8":  {func(d *skald.Draft) { d.Subject = "\xff" }, []string{"orders", "order.placed", "subject"}},
+			"header not UTF-8":   {func(d *skald.Draft) { d.Headers = []skald.Header{{Name: "\xff"}} }, []string{"order.placed", "header name"}},
+			"headers too large":  {func(d *skald.Draft) { d.Headers = []skald.Header{{Name: "a", Value: make([]byte, 17<<10)}} }, []string{"order.placed", "16384"}},
+			"key too large":      {func(d *skald.Draft) { d.Key = make([]byte, 1025) }, []string{"order.placed", "1025 bytes", "1024"}},
+			"message too large":  {func(d *skald.Draft) { d.Value = strings.Repeat("x", 900<<10) }, []string{"order.placed", "921602 bytes", "921600", "send a reference instead"}},
+			"value of no format": {func(d *skald.Draft) { d.Value = make(chan int) }, []string{"order.placed", "chan int"}},
+		} {
+			d := good
+			c.change(&d)
+			err := out.Write(ctx, tx, d)
+			if err == nil || s.Outage(err) || store.Incurable(err) {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			for _, word := range c.says {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%s: %q is not in %v", name, word, err)
+				}
+			}
+		}
+		return out.Write(ctx, tx, good)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFollower(s)
+	if err := f.turn(ctx, 10); err != nil || len(f.rows) != 1 {
+		t.Fatalf("%d rows: %v", len(f.rows), err)
+	}
+	if m := f.rows[0]; string(m.Key) != "a\x00\xff" || string(m.Data) != `"größe \u0000"` {
+		t.Errorf("written as %q %q", m.Key, m.Data)
+	}
+}
+
+// From SQL the table itself names the limit.
+func TestRowsThatCannotBeWritten(t *testing.T) {
+	b := newBed(t)
+	for values, want := range map[string]string{
+		`('orders', 'x', E'\000')`:            "22021",
+		`('orders', 'x', E'\xff')`:            "22021",
+		`('orders', 'x', repeat('x', 921601))`: "skald_outbox_data",
+		`('no topic', 'x', '')`:                "skald_outbox_topic",
+		`('orders', repeat('x', 256), '')`:     "skald_outbox_type",
+		`(NULL, 'x', '')`:                      "topic",
+	} {
+		_, err := b.pool.Exec(t.Context(), b.q("INSERT INTO {skald_outbox} (topic, type, data) VALUES ")+values)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+	if c := b.Count(t); c.Rows != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// The limit that SQL states and the one that Go states are the same: a row at it passes both.
+func TestLargestMessage(t *testing.T) {
+	b := newBed(t)
+	s := b.store(t)
+	m := aMessage("a")
+	m.Data = []byte(strings.Repeat("x", 900<<10))
+	if _, err := s.Apply(t.Context(), store.Effect{Rows: rowsOf(m)}); err != nil {
+		t.Error(err)
+	}
+	m = aMessage("a")
+	m.Data = []byte(strings.Repeat("x", 900<<10+1))
+	var limit *store.LimitError
+	if _, err := s.Apply(t.Context(), store.Effect{Rows: rowsOf(m)}); !errors.As(err, &limit) || !strings.Contains(err.Error(), "921601 bytes, at most 921600") {
+		t.Error(err)
+	}
+}
