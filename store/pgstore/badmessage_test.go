@@ -69,8 +69,8 @@ func TestMessagesThatCannotBeWritten(t *testing.T) {
 func TestRowsThatCannotBeWritten(t *testing.T) {
 	b := newBed(t)
 	for values, want := range map[string]string{
-		`('orders', 'x', E'\000')`:            "22021",
-		`('orders', 'x', E'\xff')`:            "22021",
+		`('orders', 'x', E'\000')`:             "22021",
+		`('orders', 'x', E'\xff')`:             "22021",
 		`('orders', 'x', repeat('x', 921601))`: "skald_outbox_data",
 		`('no topic', 'x', '')`:                "skald_outbox_topic",
 		`('orders', repeat('x', 256), '')`:     "skald_outbox_type",
