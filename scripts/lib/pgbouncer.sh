@@ -41,7 +41,7 @@ pgbouncer_behind() { # pgbouncer_behind PART
 
 pgbouncer_user() { printf '"%s" "%s"\n' "$(pgbouncer_behind user)" "$(pgbouncer_behind password)"; }
 
-pgbouncer_settings() { # extra_float_digits is what lib/pq asks for
+pgbouncer_settings() {
   cat <<TEXT
 [databases]
 * = host=$(pgbouncer_behind host) port=$(pgbouncer_behind port)
@@ -57,7 +57,6 @@ default_pool_size = 20
 max_client_conn = 1000
 server_idle_timeout = 30
 server_login_retry = 1
-ignore_startup_parameters = extra_float_digits
 log_connections = 0
 log_disconnections = 0
 logfile = $(pg_home pgbouncer)/log
