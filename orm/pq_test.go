@@ -246,3 +246,16 @@ func TestPQThroughPgBouncer(t *testing.T) {
 		t.Errorf("%d rows, %v", len(page.Rows), err)
 	}
 }
+
+// A setting that the database refuses is the fault of whoever chose it for one message, not a missing right of the process.
+func TestRefusedSettingPQ(t *testing.T) {
+	b := newBed(t)
+	for _, driver := range []string{"postgres", "pgx"} {
+		s := pgstore.NewSQL(b.open(t, driver), nil)
+		_, err := s.Begin(t.Context(), store.Intake{Marks: []store.Mark{mark()}, Locks: []store.Lock{{Space: "order", Key: "a"}},
+			Settings: []store.Setting{{Name: "app.tenant", Value: "42"}, {Name: "role", Value: "nobody"}}})
+		if err == nil || store.Incurable(err) || !strings.Contains(err.Error(), "set app.tenant, role for the handler") {
+			t.Errorf("%s: %v", driver, err)
+		}
+	}
+}

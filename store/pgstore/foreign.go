@@ -29,7 +29,7 @@ func script(calls []call) (string, error) {
 		if c.done != nil { // how many rows a statement touched is told for the last one only
 			text = "WITH touched AS (" + text + " RETURNING 1) SELECT count(*) FROM touched"
 		}
-		if c.done != nil || c.scan != nil {
+		if c.answers() || i > 0 && calls[i-1].fail != nil { // so that an error is not taken for that of the call before
 			b.WriteString("SELECT " + strconv.Itoa(i) + " AS " + answerOf + ";\n")
 		}
 		b.WriteString(text + ";\n")
@@ -72,18 +72,27 @@ func hear(rows *sql.Rows, calls []call) error {
 				return err
 			}
 		}
-		if !told {
+		if !told && at >= 0 && calls[at].fail == nil {
 			at = -1
 		}
 		if !rows.NextResultSet() {
+			if err := rows.Err(); err != nil && at >= 0 && calls[at].fail != nil {
+				return calls[at].fail(err)
+			}
 			return rows.Err()
 		}
 	}
 }
 
+// answers tells whether anybody wants to know what became of c.
+func (c call) answers() bool { return c.scan != nil || c.done != nil || c.fail != nil }
+
 func (c call) hear(row scanner) error {
 	if c.scan != nil {
 		return c.scan(row)
+	}
+	if c.done == nil {
+		return nil
 	}
 	var n int64
 	if err := row.Scan(&n); err != nil {
