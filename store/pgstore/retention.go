@@ -39,7 +39,7 @@ func (c *core) Maintain(ctx context.Context, keep store.Retention) (store.Mainta
 	k := keeping{Retention: keep}
 	var now int64
 	var marks string
-	err = c.short(ctx, "maintain", c.call("Now").into(&now), c.call("Rings").into(&k.ring, &marks))
+	err = c.short(ctx, "maintain", c.call("Looked"), c.call("Now").into(&now), c.call("Rings").into(&k.ring, &marks))
 	if err == nil {
 		k.now = time.Unix(now, 0)
 		k.rows, err = parseRings(k.ring, defaultRows())
@@ -91,7 +91,7 @@ func (c *core) emptyRows(ctx context.Context, k *keeping) error {
 
 func (c *core) emptyRowLeaf(ctx context.Context, n int, k *keeping) error {
 	text := c.rowTexts(n)
-	return c.empty(ctx, text["RowsIn"], text["EmptyRows"], &k.done.Rows, call{sql: text["LockRows"]}, c.call("GuardRing", k.ring),
+	return c.empty(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows, call{sql: text["LockRows"]}, c.call("GuardRing", k.ring),
 		call{sql: "SELECT " + c.prefix + "skald_guard((" + text["Covered"] + "), 'retention')"})
 }
 
@@ -112,17 +112,17 @@ func (c *core) emptyMarks(ctx context.Context, k *keeping) error {
 // emptyMarkLeaf needs no look behind the lock: a ring that is over takes no mark of a time behind its end.
 func (c *core) emptyMarkLeaf(ctx context.Context, n int, k *keeping) error {
 	text := c.leafed(firstMarks, markLeaf(n), n)
-	return c.empty(ctx, text["MarksIn"], text["EmptyMarks"], &k.done.Marks, call{sql: text["LockMarks"]})
+	return c.empty(ctx, "skald_mark", text["MarksIn"], text["EmptyMarks"], &k.done.Marks, call{sql: text["LockMarks"]})
 }
 
 // empty empties a leaf, unless nothing is in it: first the lock, then the guards.
-func (c *core) empty(ctx context.Context, filled, truncate string, count *int64, guards ...call) error {
+func (c *core) empty(ctx context.Context, table, filled, truncate string, count *int64, guards ...call) error {
 	var full bool
 	if err := c.short(ctx, "look into slot", call{sql: filled}.into(&full)); err != nil || !full {
 		return err
 	}
 	calls := append([]call{c.session(leafWait, defaultHandle)}, guards...)
-	if err := c.runner.run(ctx, append(calls, call{sql: truncate})...); err != nil {
+	if err := c.runner.run(ctx, append(calls, call{sql: truncate}, c.call("Emptied", table))...); err != nil {
 		return fmt.Errorf("empty slot: %w", c.explain(err))
 	}
 	*count = -1
@@ -164,6 +164,11 @@ func (c *core) deletes(ctx context.Context, keep time.Duration, done *store.Main
 			}
 			if d.sum != nil && *d.sum >= 0 {
 				*d.sum += n
+			}
+			if n > 0 && d.sum != nil {
+				if err := c.short(ctx, "prune", c.call("Emptied", "skald_mark_timeless")); err != nil {
+					return err
+				}
 			}
 			if n < 5000 {
 				break

@@ -22,7 +22,10 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return done, failed("maintain", err)
 	}
-	done.Rows, err = s.empty(ctx, &done, "outbox", func(ctx context.Context, x *session) (int64, error) {
+	done.Rows, err = s.empty(ctx, &done, "skald_outbox", func(ctx context.Context, x *session) (int64, error) {
+		if _, err := x.exec(ctx, "Looked"); err != nil {
+			return 0, err
+		}
 		var covered int64
 		if err := x.row(ctx, "Covered").Scan(&covered); err != nil {
 			return 0, err
@@ -32,7 +35,7 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 	if err != nil {
 		return done, failed("maintain outbox", err)
 	}
-	done.Marks, err = s.empty(ctx, &done, "marks", func(ctx context.Context, x *session) (int64, error) {
+	done.Marks, err = s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *session) (int64, error) {
 		return x.count(ctx, "DeleteMarks", ago(keep.Marks), batch)
 	})
 	if err != nil {
@@ -56,6 +59,9 @@ func (s *Store) empty(ctx context.Context, done *store.Maintained, what string, 
 			return total, err
 		}
 		n, err := one(quiet(ctx), x)
+		if err == nil && n > 0 {
+			_, err = x.exec(quiet(ctx), "Emptied", what)
+		}
 		if err != nil {
 			err = x.why(err)
 			return total, errors.Join(err, x.close())

@@ -10,3 +10,12 @@ GRANT SELECT ON /*schema*/skald_tick TO /*role*/;
 GRANT SELECT ON /*schema*/skald_lane TO /*role*/;
 GRANT SELECT ON /*schema*/skald_relay TO /*role*/;
 GRANT SELECT ON /*schema*/skald_aside TO /*role*/;
+GRANT SELECT ON /*schema*/skald_outbox_state TO /*role*/;
+GRANT SELECT ON /*schema*/skald_outbox_pending TO /*role*/;
+GRANT SELECT ON /*schema*/skald_lanes TO /*role*/;
+GRANT SELECT ON /*schema*/skald_backlog TO /*role*/;
+GRANT SELECT ON /*schema*/skald_maintenance TO /*role*/;
+-- The views call these. PUBLIC has them, unless somebody took them away.
+GRANT EXECUTE ON FUNCTION /*schema*/skald_early TO /*role*/;
+GRANT EXECUTE ON FUNCTION /*schema*/skald_near TO /*role*/;
+GRANT EXECUTE ON FUNCTION /*schema*/skald_first TO /*role*/;

@@ -12,5 +12,6 @@ GRANT SELECT, INSERT, DELETE ON /*schema*/skald_tick TO /*role*/;
 GRANT SELECT, UPDATE ON /*schema*/skald_lane TO /*role*/;
 GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_relay TO /*role*/;
 GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_aside TO /*role*/;
+GRANT SELECT, UPDATE (looked_at, emptied_at) ON /*schema*/skald_maintained TO /*role*/;
 -- PUBLIC has this, unless somebody took it away.
 GRANT EXECUTE ON FUNCTION /*schema*/skald_guard TO /*role*/;

@@ -42,3 +42,9 @@ DELETE FROM /*schema*/skald_tick WHERE id = ANY (ARRAY(
 		SELECT coalesce(min(split_part(base, '-', 1)::bigint), (SELECT max(id) FROM /*schema*/skald_tick))
 		FROM /*schema*/skald_lane WHERE base <> '')
 	ORDER BY id LIMIT 5000));
+
+-- name: Looked
+UPDATE /*schema*/skald_maintained SET looked_at = clock_timestamp();
+
+-- name: Emptied
+UPDATE /*schema*/skald_maintained SET emptied_at = clock_timestamp() WHERE name = $1::text;

@@ -12,3 +12,9 @@ DELETE FROM skald_outbox WHERE seq IN (
 -- name: DeleteMarks
 DELETE FROM skald_mark WHERE arrival IN (
 	SELECT arrival FROM skald_mark WHERE written < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) ORDER BY written LIMIT ?2);
+
+-- name: Looked
+UPDATE skald_maintained SET looked_at = CAST(unixepoch('subsec') * 1000 AS INTEGER);
+
+-- name: Emptied
+UPDATE skald_maintained SET emptied_at = CAST(unixepoch('subsec') * 1000 AS INTEGER) WHERE name = ?1;
