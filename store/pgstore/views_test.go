@@ -1,0 +1,275 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A reel reads the outbox as a relay does, for some lanes, and keeps its place in the database.
+type reel struct {
+	s     *Store
+	lanes []store.Lane
+	at    store.Cursor
+	took  map[int64]bool // what it published or set aside
+	aside map[int64]bool
+}
+
+// step opens a window, or reads a page of it.
+func (r *reel) step(ctx context.Context, rnd *rand.Rand) error {
+	if r.at.Tip == r.at.Base {
+		tip, err := r.s.Tick(ctx, r.at.Base)
+		if err != nil {
+			return err
+		}
+		r.at.Tip, r.at.Seq = tip, 0
+		return r.save(ctx, nil)
+	}
+	var buckets [][2]int
+	for _, l := range r.lanes {
+		buckets = append(buckets, [2]int{l.First, l.Last})
+	}
+	page, err := r.s.Pull(ctx, store.Window{Base: r.at.Base, Tip: r.at.Tip, After: r.at.Seq, Buckets: buckets}, 3)
+	if err != nil {
+		return err
+	}
+	var asides []store.Aside
+	for _, row := range page.Rows {
+		r.took[row.Seq], r.at.Seq = true, row.Seq
+		if rnd.IntN(20) == 0 {
+			r.aside[row.Seq] = true
+			asides = append(asides, store.Aside{Row: row, Attempts: 1, Why: "too large"})
+		}
+	}
+	if page.Done {
+		r.at = store.Cursor{Base: r.at.Tip, Tip: r.at.Tip}
+	}
+	return r.save(ctx, asides)
+}
+
+func (r *reel) save(ctx context.Context, asides []store.Aside) error {
+	for _, l := range r.lanes {
+		at := r.at
+		p := store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &at}
+		for _, a := range asides {
+			if a.Bucket >= l.First && a.Bucket <= l.Last {
+				p.Aside = append(p.Aside, a)
+			}
+		}
+		if held, err := r.s.Apply(ctx, store.Effect{Lane: &p}); err != nil || !held[0] {
+			return fmt.Errorf("save lane %d: %v, %w", l.ID, held, err)
+		}
+	}
+	return nil
+}
+
+// What the views say is what relays have read, whatever commits late, at whatever place they are.
+func TestViewsAgreeWithRelays(t *testing.T) {
+	ctx := context.Background()
+	for seed := range uint64(4) {
+		b := newBed(t)
+		s := b.store(t)
+		rnd := rand.New(rand.NewPCG(seed, 7))
+		leased, err := s.Lease(ctx, store.Ask{Owner: "views", Life: "1", TTL: time.Hour})
+		if err != nil || len(leased.Lanes) != 16 {
+			t.Fatalf("%d lanes, %v", len(leased.Lanes), err)
+		}
+		var reels []*reel
+		for _, lanes := range [][]store.Lane{leased.Lanes[:5], leased.Lanes[5:9], leased.Lanes[9:]} {
+			reels = append(reels, &reel{s: s, lanes: lanes, took: map[int64]bool{}, aside: map[int64]bool{}})
+		}
+		var open []pgx.Tx
+		for n := range 250 {
+			switch k := rnd.IntN(10); {
+			case k < 2 && len(open) < 6:
+				tx, err := b.pool.Begin(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				open = append(open, tx)
+			case k < 5 && len(open) > 0:
+				if _, err := open[rnd.IntN(len(open))].Exec(ctx, b.q(`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('t', $1, 't', '1')`), fmt.Sprint(rnd.IntN(99))); err != nil {
+					t.Fatal(err)
+				}
+			case k < 6 && len(open) > 0:
+				i := rnd.IntN(len(open))
+				if err := open[i].Commit(ctx); err != nil {
+					t.Fatal(err)
+				}
+				open = slices.Delete(open, i, i+1)
+			default:
+				if err := reels[rnd.IntN(3)].step(ctx, rnd); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n%10 == 0 {
+				b.compare(t, reels, fmt.Sprintf("seed %d, step %d", seed, n))
+			}
+		}
+		for _, tx := range open {
+			if err := tx.Commit(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.compare(t, reels, fmt.Sprintf("seed %d, the end", seed))
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// compare asks every view.
+func (b *bed) compare(t *testing.T, reels []*reel, when string) {
+	t.Helper()
+	want := map[int64]string{}
+	for _, seq := range one[[]int64](t, b, `SELECT coalesce(array_agg(seq), ARRAY[]::bigint[]) FROM {skald_outbox}`) {
+		want[seq] = "pending"
+	}
+	pending, asides := len(want), 0
+	for _, r := range reels {
+		for seq := range r.took {
+			want[seq], pending = "published", pending-1
+		}
+		for seq := range r.aside {
+			want[seq], asides = "aside", asides+1
+		}
+	}
+	got := map[int64]string{}
+	rows, err := b.pool.Query(context.Background(), b.q(`SELECT seq, state FROM {skald_outbox_state}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seq int64
+	var state string
+	if _, err := pgx.ForEachRow(rows, []any{&seq, &state}, func() error { got[seq] = state; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%s: skald_outbox_state says %v, want %v", when, got, want)
+	}
+	if n := one[int](t, b, `SELECT count(DISTINCT seq) FROM {skald_outbox_pending}`); n != pending {
+		t.Errorf("%s: skald_outbox_pending has %d rows, want %d", when, n, pending)
+	}
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox_pending} AS p JOIN {skald_outbox_state} AS s USING (seq, lane) WHERE s.state = 'pending'`); n != pending {
+		t.Errorf("%s: skald_outbox_pending has %d rows in the right lanes, want %d", when, n, pending)
+	}
+	if n := one[int](t, b, `SELECT sum(pending) FROM {skald_lanes} WHERE exact AND owner = 'views' AND (oldest_at IS NULL) = (pending = 0)`); n != pending {
+		t.Errorf("%s: skald_lanes have %d, want %d", when, n, pending)
+	}
+	if s := one[string](t, b, `SELECT concat_ws(' ', pending, exact, set_aside, oldest_seconds >= 0 AND oldest_seconds < 3600) FROM {skald_backlog}`); s != fmt.Sprintf("%d t %d t", pending, asides) {
+		t.Errorf("%s: skald_backlog says %q, want %d t %d t", when, s, pending, asides)
+	}
+}
+
+// crowd fills the outbox with a million rows.
+func (b *bed) crowd(t testing.TB) {
+	t.Helper()
+	for range 10 { // each a transaction
+		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, id, bucket)
+			SELECT 'orders', 'k' || g, 'order.placed', repeat('x', 100), md5(random()::text)::uuid, g % 1024 FROM generate_series(1, 100000) AS g`)
+	}
+}
+
+// No view reads the whole outbox, whether or not anything is published, with statistics and without.
+func TestViewsAreCheap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it writes a million rows")
+	}
+	b := newBed(t)
+	s := b.store(t)
+	ctx := context.Background()
+	// Only reading is measured.
+	b.exec(t, `ALTER TABLE {skald_outbox} DROP CONSTRAINT IF EXISTS skald_outbox_limits`)
+	for slot := range rowSlots {
+		b.exec(t, fmt.Sprintf(`ALTER TABLE {skald_outbox_%d} SET (autovacuum_enabled = off)`, slot))
+	}
+	lag, err := b.pool.Begin(ctx) // a transaction that was open before and commits late
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lag.Exec(ctx, b.q(`INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'late', 't', '1')`)); err != nil {
+		t.Fatal(err)
+	}
+	b.crowd(t)
+	b.cheap(t, "a million are pending, without statistics")
+	b.exec(t, `ANALYZE {skald_outbox}`)
+	b.cheap(t, "a million are pending")
+	if n := one[int64](t, b, `SELECT pending FROM {skald_backlog} WHERE NOT exact`); n < 990_000 || n > 1_010_000 {
+		t.Errorf("of a million rows the estimate is %d", n)
+	}
+	tip, err := s.Tick(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.exec(t, `UPDATE {skald_lane} SET base = $1, tip = $1 WHERE id > 0`, tip)
+	b.cheap(t, "one lane stands still")
+	b.exec(t, `UPDATE {skald_lane} SET base = $1, tip = $1`, tip)
+	if err := lag.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	b.cheap(t, "one row came late")
+	if key := one[string](t, b, `SELECT string_agg(key, ',') FROM {skald_outbox_pending}`); key != "late" {
+		t.Errorf("pending is %q", key)
+	}
+	b.buffers(t, "pending of a key", 700, `SELECT * FROM {skald_outbox_pending} WHERE key = 'late'`)
+	b.exec(t, `CREATE INDEX ON {skald_outbox} (key) WHERE key IS NOT NULL`)
+	b.exec(t, `CREATE INDEX ON {skald_outbox} (id)`)
+	b.buffers(t, "by key, with an index", 700, `SELECT * FROM {skald_outbox_state} WHERE key = 'k77'`)
+	b.buffers(t, "by id, with an index", 300, `SELECT * FROM {skald_outbox_state} WHERE id = '01900000-0000-7000-8000-000000000000'`)
+}
+
+func (b *bed) cheap(t *testing.T, when string) {
+	t.Helper()
+	for _, sql := range []string{
+		`SELECT * FROM {skald_backlog}`,
+		`SELECT * FROM {skald_lanes}`,
+		`SELECT * FROM {skald_maintenance}`,
+		`SELECT * FROM {skald_outbox_state} WHERE seq = 4711`,
+		`SELECT * FROM {skald_outbox_state} WHERE seq BETWEEN 4711 AND 4811`,
+		`SELECT * FROM {skald_outbox_state} ORDER BY seq DESC LIMIT 100`,
+		`SELECT * FROM {skald_outbox_state} ORDER BY seq LIMIT 100`,
+		`SELECT * FROM {skald_outbox_state} LIMIT 100`,
+		`SELECT * FROM {skald_outbox_pending} LIMIT 100`,
+	} {
+		b.buffers(t, when, 4000, sql) // the table has 20,000 pages
+	}
+}
+
+// buffers wants a statement to touch at most so many pages.
+func (b *bed) buffers(t *testing.T, when string, most int, sql string) {
+	t.Helper()
+	rows, err := b.pool.Query(context.Background(), "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) "+b.q(sql), pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	m := regexp.MustCompile(`Buffers: shared (.*)`).FindStringSubmatch(strings.Join(lines, "\n"))
+	if m != nil {
+		for _, part := range regexp.MustCompile(`(hit|read)=(\d+)`).FindAllStringSubmatch(m[1], -1) {
+			var k int
+			_, _ = fmt.Sscan(part[2], &k)
+			n += k
+		}
+	}
+	t.Logf("%s: %s: %d pages, %s", when, sql, n, lines[len(lines)-1])
+	plan := strings.Join(lines, "\n")
+	compiled := strings.Contains(plan, "JIT:") && !strings.HasSuffix(when, "without statistics") // takes longer than reading
+	if n == 0 || n > most || compiled {
+
+		t.Errorf("%s: %s: %d pages, want at most %d:\n%s", when, sql, n, most, plan)
+	}
+}
