@@ -463,6 +463,7 @@ func checkSession(t tree) (found []string) {
 			continue
 		}
 		for _, s := range statements(f) {
+			s = strings.ReplaceAll(s, "SECURITY DEFINER SET search_path = pg_catalog", "") // of a function, while it runs
 			if hit := session.FindString(s); hit != "" {
 				found = append(found, fmt.Sprintf("%s: a session is not ours: %q", f.path, hit))
 			}

@@ -190,7 +190,7 @@ func TestViewsAreCheap(t *testing.T) {
 	ctx := context.Background()
 	// Only reading is measured.
 	b.exec(t, `ALTER TABLE {skald_outbox} DROP CONSTRAINT IF EXISTS skald_outbox_limits`)
-	for slot := range rowSlots {
+	for slot := range 10 {
 		b.exec(t, fmt.Sprintf(`ALTER TABLE {skald_outbox_%d} SET (autovacuum_enabled = off)`, slot))
 	}
 	lag, err := b.pool.Begin(ctx) // a transaction that was open before and commits late

@@ -24,8 +24,8 @@ LEFT JOIN /*schema*/skald_tick AS t ON l.tip <> l.base AND t.id = nullif(split_p
 -- The rows up to a seq that may be pending although others behind them are published: of transactions that were running
 -- when a lane's snapshot was drawn. Functions, so that PostgreSQL expects few and compiles nothing; under the owner's
 -- rights, as views are.
-CREATE FUNCTION /*schema*/skald_early(most bigint) RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER ROWS 10
-SET search_path = pg_catalog SET jit = off SET enable_seqscan = off AS $$
+CREATE FUNCTION /*schema*/skald_early(most bigint) RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 10
+SECURITY DEFINER SET search_path = pg_catalog SET jit = off SET enable_seqscan = off AS $$
 	WITH s AS (
 		SELECT base::text AS snapshot, base_own AS own, base_seq AS seq FROM /*schema*/skald_position WHERE base IS NOT NULL
 		UNION SELECT tip::text, tip_own, upto FROM /*schema*/skald_position WHERE tip IS NOT NULL
@@ -78,8 +78,8 @@ WHERE NOT (pg_visible_in_snapshot(o.txid, p.base) OR o.seq <= p.upto AND pg_visi
 	AND NOT EXISTS (SELECT FROM /*schema*/skald_aside AS a WHERE a.seq = o.seq);
 
 -- What is pending of each lane: the rows behind a seq, and early ones.
-CREATE FUNCTION /*schema*/skald_near(near bigint) RETURNS TABLE (lane integer, n bigint, oldest_at timestamptz) LANGUAGE sql STABLE SECURITY DEFINER ROWS 16
-SET search_path = pg_catalog SET jit = off SET enable_seqscan = off AS $$
+CREATE FUNCTION /*schema*/skald_near(near bigint) RETURNS TABLE (lane integer, n bigint, oldest_at timestamptz) LANGUAGE sql STABLE ROWS 16
+SECURITY DEFINER SET search_path = pg_catalog SET jit = off SET enable_seqscan = off AS $$
 	SELECT p.lane, count(*), min(o.time)
 	FROM (
 		SELECT o.* FROM /*schema*/skald_early(near) AS early CROSS JOIN LATERAL (SELECT * FROM /*schema*/skald_outbox AS o WHERE o.seq = early OFFSET 0) AS o
@@ -95,8 +95,8 @@ SET search_path = pg_catalog SET jit = off SET enable_seqscan = off AS $$
 $$;
 
 -- When the first row behind a seq was said: the first with one of these buckets among a thousand, else anybody's.
-CREATE FUNCTION /*schema*/skald_first(behind bigint, first_bucket integer, last_bucket integer) RETURNS timestamptz LANGUAGE sql STABLE SECURITY DEFINER
-SET search_path = pg_catalog SET jit = off SET enable_seqscan = off AS $$
+CREATE FUNCTION /*schema*/skald_first(behind bigint, first_bucket integer, last_bucket integer) RETURNS timestamptz LANGUAGE sql STABLE
+SECURITY DEFINER SET search_path = pg_catalog SET jit = off SET enable_seqscan = off AS $$
 	SELECT o.time FROM (SELECT * FROM /*schema*/skald_outbox AS o WHERE o.seq > behind ORDER BY o.seq LIMIT 1000) AS o
 	CROSS JOIN LATERAL (SELECT coalesce(o.bucket, (SELECT get_byte(h, 0) % 4 * 256 + get_byte(h, 1)
 		FROM (SELECT sha256(coalesce(o.key_bytes, convert_to(coalesce(o.key, o.id::text), 'UTF8'))) AS h) AS s)) AS n OFFSET 0) AS h

@@ -10,6 +10,8 @@ GRANT SELECT ON /*schema*/skald_tick TO /*role*/;
 GRANT SELECT ON /*schema*/skald_lane TO /*role*/;
 GRANT SELECT ON /*schema*/skald_relay TO /*role*/;
 GRANT SELECT ON /*schema*/skald_aside TO /*role*/;
+GRANT SELECT ON /*schema*/skald_maintained TO /*role*/;
+GRANT SELECT ON /*schema*/skald_position TO /*role*/;
 GRANT SELECT ON /*schema*/skald_outbox_state TO /*role*/;
 GRANT SELECT ON /*schema*/skald_outbox_pending TO /*role*/;
 GRANT SELECT ON /*schema*/skald_lanes TO /*role*/;
