@@ -149,6 +149,8 @@ func (s server) script() (string, error) {
 	return "BEGIN;\n" + text + "COMMIT;\n", err
 }
 
+func (s server) steps() ([]pgstore.Step, error) { return pgstore.Steps(s.options()) }
+
 func (s server) pending(ctx context.Context) ([]string, error) { return s.with(ctx, pgstore.Pending) }
 func (s server) migrate(ctx context.Context) ([]string, error) { return s.with(ctx, pgstore.Migrate) }
 

@@ -20,11 +20,15 @@ const migrateAbout = `Makes Skald's tables, or brings them up to date. It change
 be kept two days less than the outbox has slots of a day (10 at first), marks six days less than they have slots of
 two days (18 at first). Ended before it was done, it goes on where it was.
 
+--print --format TOOL --dir FOLDER writes a numbered file for each migration that has none in the folder of your own
+migration tool. Run it again with each later build.
+
 Stores: sqlite:FILE, postgres://…`
 
 func migrateCommand(out io.Writer) *cobra.Command {
 	var schema, source string
-	var check, script bool
+	var check bool
+	var p printing
 	var rows, marks int
 	c := &cobra.Command{
 		Use: "migrate", Short: "Make the tables, or bring them up to date", Long: migrateAbout, Args: cobra.NoArgs,
@@ -37,12 +41,14 @@ func migrateCommand(out io.Writer) *cobra.Command {
 				return &place.UsageError{What: "--outbox-slots and --mark-slots are for PostgreSQL: SQLite has no slots, it deletes in batches"}
 			case wrongRing(rows), wrongRing(marks):
 				return &place.UsageError{What: fmt.Sprintf("a ring has %d to %d slots", pgstore.LeastSlots, pgstore.MostSlots)}
-			case (check || script) && (rows != 0 || marks != 0):
+			case (check || p.script) && (rows != 0 || marks != 0):
 				return &place.UsageError{What: "--outbox-slots and --mark-slots change the database: not with --check or --print"}
-			case check && script:
+			case check && p.script:
 				return &place.UsageError{What: "--check or --print, not both"}
-			case script:
-				return printScript(out, db)
+			case p.check() != nil:
+				return p.check()
+			case p.script:
+				return p.print(out, db)
 			case check:
 				return checkPending(c, out, db)
 			}
@@ -56,7 +62,9 @@ func migrateCommand(out io.Writer) *cobra.Command {
 	f.IntVar(&rows, "outbox-slots", 0, "how many slots of a day the outbox has; PostgreSQL only (default: as it is)")
 	f.IntVar(&marks, "mark-slots", 0, "how many slots of two days the marks have; PostgreSQL only (default: as it is)")
 	f.BoolVar(&check, "check", false, "change nothing; exit code 8 if there is work to do")
-	f.BoolVar(&script, "print", false, "change nothing; print the SQL that makes all tables")
+	f.BoolVar(&p.script, "print", false, "change nothing; print the SQL that makes all tables")
+	f.StringVar(&p.tool, "format", "", "with --print and --dir: files for golang-migrate, goose, atlas or dbmate; PostgreSQL only")
+	f.StringVar(&p.dir, "dir", "", "the folder of that tool's migrations; what is there stays, new files get the next numbers")
 	return c
 }
 
@@ -86,14 +94,6 @@ type resizer interface {
 func resizes(db database) bool {
 	_, ok := db.(resizer)
 	return ok
-}
-
-func printScript(out io.Writer, db database) error {
-	text, err := db.script()
-	if err == nil {
-		_, err = io.WriteString(out, text)
-	}
-	return err
 }
 
 func checkPending(c *cobra.Command, out io.Writer, db database) error {

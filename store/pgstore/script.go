@@ -5,35 +5,61 @@ import (
 	"strings"
 )
 
-// Script is what Migrate would do to an empty schema, as SQL for a tool of your own: run it as one transaction, in
-// a database whose encoding is UTF8.
-func Script(o *MigrateOptions) (string, error) {
-	m, err := newMigrator(o)
-	if err != nil {
-		return "", fmt.Errorf("migration script: %w", err)
-	}
-	if strings.Contains(m.source, `\`) || !storable(m.source) {
-		return "", fmt.Errorf("migration script: the source %q has a backslash or is no text", m.source)
-	}
-	return m.script(), nil
+// A Step is one migration as SQL for a tool of your own, with the note that it was applied. Run it as one transaction.
+type Step struct {
+	Version int
+	Name    string // of the migration, without .sql
+	SQL     string
 }
 
-func (m *migrator) script() string {
-	var b strings.Builder
-	schema := strings.TrimSuffix(m.prefix, ".")
-	fmt.Fprintf(&b, "CREATE SCHEMA IF NOT EXISTS %s;\n%s;\n", schema, m.sql["CreateMigrations"])
-	for _, one := range m.files {
-		fmt.Fprintf(&b, "\n-- %s\n%s\nINSERT INTO %sskald_migration (version, name, checksum, builds) VALUES (%d, '%s', '%s', %d);\n",
-			one.Name, one.text, m.prefix, one.Version, one.Name, one.Checksum, one.builds)
+// Steps are what Migrate would do to an empty schema, one for each migration, in order. The database's encoding is to be
+// UTF8.
+func Steps(o *MigrateOptions) ([]Step, error) {
+	m, err := newMigrator(o)
+	if err != nil {
+		return nil, fmt.Errorf("migration script: %w", err)
 	}
+	if strings.Contains(m.source, `\`) || !storable(m.source) {
+		return nil, fmt.Errorf("migration script: the source %q has a backslash or is no text", m.source)
+	}
+	var out []Step
+	for i, one := range m.files {
+		text := one.text
+		if i == 0 {
+			text = m.opening() + "\n" + text + "\n" + m.naming()
+		} else {
+			text = "SET LOCAL lock_timeout = '200ms'; -- nobody is to wait behind it for longer: run it again\n\n" + text
+		}
+		text += fmt.Sprintf("\nINSERT INTO %sskald_migration (version, name, checksum, builds) VALUES (%d, '%s', '%s', %d);\n",
+			m.prefix, one.Version, one.Name, one.Checksum, one.builds)
+		out = append(out, Step{Version: one.Version, Name: strings.TrimSuffix(one.Name, ".sql"), SQL: text})
+	}
+	return out, nil
+}
+
+// Script is all steps in one.
+func Script(o *MigrateOptions) (string, error) {
+	steps, err := Steps(o)
+	var b strings.Builder
+	for _, s := range steps {
+		fmt.Fprintf(&b, "-- %s.sql\n%s\n", s.Name, s.SQL)
+	}
+	return b.String(), err
+}
+
+func (m *migrator) opening() string {
+	return fmt.Sprintf("CREATE SCHEMA IF NOT EXISTS %s;\n%s;\n", strings.TrimSuffix(m.prefix, "."), m.sql["CreateMigrations"])
+}
+
+// naming gives the database its source.
+func (m *migrator) naming() string {
 	source := quote(m.source)
 	if m.source == "" {
 		source = "'/' || current_database() || " + quote("/"+m.schema)
 	}
-	fmt.Fprintf(&b, "\nINSERT INTO %sskald_setting (name, value) VALUES ('source', %s);\n", m.prefix, source)
-	fmt.Fprintf(&b, "DO $source$ BEGIN EXECUTE format('ALTER TABLE %%s ALTER COLUMN source SET DEFAULT %%L', %s, (SELECT value FROM %sskald_setting WHERE name = 'source')); END $source$;\n",
-		quote(m.prefix+"skald_outbox"), m.prefix)
-	return b.String()
+	return fmt.Sprintf("INSERT INTO %sskald_setting (name, value) VALUES ('source', %s);\n", m.prefix, source) +
+		fmt.Sprintf("DO $source$ BEGIN EXECUTE format('ALTER TABLE %%s ALTER COLUMN source SET DEFAULT %%L', %s, (SELECT value FROM %sskald_setting WHERE name = 'source')); END $source$;\n",
+			quote(m.prefix+"skald_outbox"), m.prefix)
 }
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
