@@ -295,7 +295,7 @@ func (l *loop) maintain() {
 		defer r.keeping.Store(false)
 		did, err := r.db.Maintain(l.hard, r.o.Keep)
 		switch {
-		case err != nil:
+		case err != nil && l.hard.Err() == nil: // else it was ended with the relay
 			r.o.Logger.Warn("relay: retention", "owner", r.o.Owner, "error", err)
 		case did.Rows != 0 || did.Marks != 0 || len(did.Left) > 0:
 			r.o.Logger.Info("relay: retention", "owner", r.o.Owner, "rows", did.Rows, "marks", did.Marks, "left", did.Left)

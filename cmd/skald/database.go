@@ -40,6 +40,7 @@ type rooms struct {
 	schemas     []string // none: the default
 	connections int
 	keep        store.Retention
+	listen      string // where to be told of writes; "": nowhere
 }
 
 const (

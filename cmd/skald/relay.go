@@ -17,6 +17,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore"
 )
 
 const relayAbout = `Carries committed messages from the outbox to the broker until SIGTERM or SIGINT, and empties what is older than
@@ -44,6 +45,7 @@ func relayCommand(errs io.Writer) *cobra.Command {
 					return &place.UsageError{What: fmt.Sprintf("--schema %s is given twice", schema)}
 				}
 			}
+			r.listen = from(c, "listen", "SKALD_LISTEN")
 			return runRelay(c.Context(), db, r, from(c, "broker", "SKALD_BROKER"), slog.New(slog.NewTextHandler(errs, nil)))
 		},
 	}
@@ -52,6 +54,7 @@ func relayCommand(errs io.Writer) *cobra.Command {
 	f.String("broker", "", "kafka://host:port[,host:port]; SKALD_BROKER stands for it")
 	f.StringArrayVar(&r.schemas, "schema", nil, "where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
 	f.IntVar(&r.connections, "connections", 0, "to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
+	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write; SKALD_LISTEN stands for it")
 	f.DurationVar(&r.keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
 	f.DurationVar(&r.keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
 	return c
@@ -88,8 +91,29 @@ func runRelay(ctx context.Context, db database, r rooms, bus string, log *slog.L
 		}
 		one := relay.New(source, to, &relay.Options{Keep: r.keep, Logger: log})
 		all = append(all, one, voice{one, log})
+		if r.listen != "" {
+			heard, err := listener(source, r.listen)
+			if err != nil {
+				return err
+			}
+			all = append(all, heard)
+		}
 	}
 	return skald.Run(ctx, all...)
+}
+
+func listener(source relay.Source, url string) (skald.Runner, error) {
+	pg, ok := source.(interface {
+		Listen(url string) (*pgstore.Listener, error)
+	})
+	if !ok {
+		return nil, &place.UsageError{What: "--listen: only PostgreSQL tells of what others write"}
+	}
+	heard, err := pg.Listen(url)
+	if err != nil {
+		return nil, &place.UsageError{What: err.Error()}
+	}
+	return heard, nil
 }
 
 // openPatiently opens the database and checks its tables; it waits for a server that is away, until ctx is done: then

@@ -135,10 +135,19 @@ func TestRolesAndRooms(t *testing.T) {
 	if len(ids) != n*len(schemas)+1 {
 		t.Error("what was written while a right was missing is lost")
 	}
+	p.until("relaying in every schema", func() bool { return strings.Count(p.errs.String(), "relaying") == len(schemas) })
 	p.signal(syscall.SIGTERM)
 	p.expect(0, "stopping")
 
 	bad := []string{"relay", "--store", at, "--broker", bus}
+	one := append(bad, "--schema", schemas[0])
+	p = start(t, []string{"SKALD_LISTEN=" + at}, one...)
+	p.until("listening", func() bool {
+		return count(conn, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN skald_outbox%' AND datname = current_database()") > 0
+	})
+	p.signal(syscall.SIGTERM)
+	p.expect(0, "stopping")
+	start(t, nil, append(one, "--listen", "postgres://h:port/x")...).expect(2, "listen")
 	start(t, nil, append(bad, "--connections", "1")...).expect(2, "--connections is 2 or more")
 	start(t, nil, append(bad, "--schema", "a", "--schema", "a")...).expect(2, "twice")
 	start(t, nil, append(bad, "--schema", "a", "--schema", "none")...).expect(4, "none", "skald migrate")
