@@ -108,7 +108,7 @@ func (r *Relay) setAside(l *lane, p *piece, row *store.Row, why error) {
 	delete(l.suspects, row.Seq)
 	l.hold(&row.Message)
 	p.aside = append(p.aside, store.Aside{Row: *row, Attempts: 1, Why: why.Error(), Due: r.o.AsideFirst})
-	r.hasAside = true
+	r.putOff(r.o.AsideFirst)
 	r.count(func(h *Health) { h.SetAside++ })
 	r.tel.Refused(row.Topic)
 	r.o.Logger.Warn("relay: row set aside", "owner", r.o.Owner, "lane", l.ID, "seq", row.Seq, "id", row.ID,

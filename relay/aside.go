@@ -33,6 +33,7 @@ func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
 		return false, fmt.Errorf("read rows set aside: %w", err)
 	}
 	if len(due) == 0 {
+		r.hasAside = r.anyAside(now)
 		return false, nil
 	}
 	c, msgs := &call{aside: due, rows: len(due)}, make([]skald.Message, len(due))
@@ -44,6 +45,27 @@ func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
 	r.hasAside, r.retrying = true, true
 	r.send(c, msgs)
 	return true, nil
+}
+
+// anyAside tells whether our lanes may still have rows set aside, when none is due.
+func (r *Relay) anyAside(now time.Time) bool {
+	if now.Before(r.asideLast) {
+		return true
+	}
+	for _, l := range r.lanes {
+		if len(l.held) > 0 || len(l.aside) > 0 || len(l.pieces) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// putOff notes that a row set aside is due in d, counted from the next save.
+func (r *Relay) putOff(d time.Duration) {
+	r.hasAside = true
+	if last := r.o.Now().Add(d + asideSlow); last.After(r.asideLast) {
+		r.asideLast = last
+	}
 }
 
 func (r *Relay) laneIDs() []int {
@@ -74,6 +96,7 @@ func (r *Relay) asideAnswered(c *call, err error) {
 			r.tel.Refused(a.Topic)
 			a.Why, a.Due = refused.Error(), backoff.After(a.Attempts, r.o.AsideFirst, r.o.AsideMost)
 			l.aside = append(l.aside, *a)
+			r.putOff(a.Due)
 			if !errors.Is(refused, broker.ErrNoTopic) {
 				r.o.Logger.Debug("relay: row refused again", "owner", r.o.Owner, "lane", l.ID, "seq", a.Seq, "id", a.ID, "error", refused)
 			}

@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/membroker"
@@ -22,5 +23,37 @@ func TestLateRefusalOfARowSetAsideIsNotSavedUnderTheNextOwnership(t *testing.T) 
 	r.answered(c, &broker.PublishError{Refused: map[int]error{0: errors.New("too large")}})
 	if now.unsaved() || before.unsaved() {
 		t.Errorf("to be saved: %v, %v", now.aside, before.aside)
+	}
+}
+
+// Once nothing is set aside any more, rows set aside are not looked for every second for ever.
+func TestRowsSetAsideAreLookedForSeldomAgain(t *testing.T) {
+	now := time.Now()
+	r := New(memstore.New(nil), membroker.New(nil), &Options{Now: func() time.Time { return now }})
+	l := newLane(store.Lane{ID: 3, Epoch: 1})
+	r.lanes = map[int]*lane{3: l}
+	pause := func() time.Duration {
+		t.Helper()
+		now = now.Add(time.Minute)
+		for range 2 { // what the first look finds decides about the second
+			now = now.Add(asideSlow)
+			if _, err := r.retryAside(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return r.asideAt.Sub(now)
+	}
+	r.putOff(time.Hour) // a row without a key
+	if got := pause(); got != asideSoon {
+		t.Errorf("while a row is put off: %v between two looks", got)
+	}
+	now = now.Add(time.Hour)
+	l.held["topic\x00key"] = true
+	if got := pause(); got != asideSoon {
+		t.Errorf("while a key is held: %v between two looks", got)
+	}
+	clear(l.held)
+	if got := pause(); got != asideSlow {
+		t.Errorf("when nothing is set aside any more: %v between two looks", got)
 	}
 }

@@ -116,7 +116,9 @@ type Relay struct {
 	page     int          // rows to ask for, so that a page stays near pageBytes
 	knew     []store.Lane // that we held when a tick was not there
 	retrying bool         // rows set aside are on their way
-	hasAside bool
+	hasAside bool         // as far as we know; then they are looked for more often
+
+	asideLast time.Time // when the last row that we set aside or put off is due: those without a key are in no lane's held
 
 	leaseAt, expires, pollAt, asideAt, keepAt time.Time
 	activity                                  time.Time // when rows were last seen, or a write in this process
