@@ -32,7 +32,8 @@ type Options struct {
 	Handle time.Duration
 	// Wait is how long an intake may wait for a rival that has the message or an entity in hand. Default 5 s.
 	Wait time.Duration
-	// Drain bounds how long Run goes on with what was begun once its context is done. Default 20 s.
+	// Drain bounds how long Run goes on with what was begun once its context is done. Default 20 s. Handlers still at
+	// work then have their context ended; Run leaves a second later, whether they heed it or not.
 	Drain time.Duration
 	// MaxHeld is how many unacknowledged deliveries a lane may have before it pauses. Default 10,000; at 16 MiB of
 	// them it pauses in any case.

@@ -65,6 +65,8 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 // Run consumes until ctx is done; then it finishes what is in hand, for at most Options.Drain, and leaves the
 // group. Outages of the database or the broker are waited for, a topic that is not there yet too. It returns an
 // error only for what waiting cannot cure.
+//
+// A handler that ignores its context is not waited for: it is named in the log, and what it was at is not acknowledged.
 func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	defer in.tel.Watch(in.standing)()
 	if err := in.openPatiently(ctx); err != nil || ctx.Err() != nil {
@@ -74,7 +76,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, results: make(chan result, in.o.Workers), hard: hard}
+	l := &loop[TTx]{in: in, results: make(chan result, in.o.Workers), hands: map[*entry]bool{}, hard: hard}
 	err := l.run(ctx)
 	if err == nil {
 		stop := time.AfterFunc(in.o.Drain, kill)
@@ -129,8 +131,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // A loop is one life of Run. Only its goroutine touches the inbox; workers get an entry and answer a result.
 type loop[TTx any] struct {
 	in      *Inbox[TTx]
-	results chan result
+	results chan result // has room for all: who answers when nobody listens any more is not held
 	running int
+	hands   map[*entry]bool // what is in hand
 	hard    context.Context // what the handlers work under
 	outages int             // of the broker, in a row
 	told    time.Time       // when Health was last brought up to date
@@ -215,6 +218,7 @@ func (l *loop[TTx]) start() {
 			return
 		}
 		l.running++
+		l.hands[e] = true
 		go func() { l.results <- l.in.attempt(l.hard, e) }()
 	}
 }
@@ -258,6 +262,7 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 func (l *loop[TTx]) collect(ctx context.Context, r result) error {
 	for {
 		l.running--
+		delete(l.hands, r.entry)
 		if err := l.in.settle(ctx, r); err != nil {
 			return err
 		}
@@ -269,22 +274,45 @@ func (l *loop[TTx]) collect(ctx context.Context, r result) error {
 	}
 }
 
-// drain waits for what is in hand and acknowledges it.
+// drain waits for what is in hand, until hard is done, and acknowledges what is finished.
 func (l *loop[TTx]) drain(hard context.Context) error {
-	for l.running > 0 {
-		if err := l.collect(hard, <-l.results); err != nil {
-			return err
+	for late := false; l.running > 0 && !late; {
+		select {
+		case r := <-l.results:
+			if err := l.collect(hard, r); err != nil {
+				return err
+			}
+		case <-hard.Done():
+			late = true
 		}
 	}
-	if _, err := l.in.ack(hard); err != nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
+	defer cancel()
+	if _, err := l.in.ack(ctx); err != nil {
 		l.in.o.Logger.Warn("inbox: acknowledge at the end", "consumer", l.in.group, "error", err)
 	}
 	return nil
 }
 
-// abandon waits for handlers whose context has ended. What they did is not acknowledged: it comes again.
+// patience is how long a handler may take to notice that its context has ended.
+const patience = time.Second
+
+// abandon waits a little for handlers whose context has ended. What they did is not acknowledged: it comes again, and
+// waits at its mark for a handler that still runs.
 func (l *loop[TTx]) abandon() {
-	for ; l.running > 0; l.running-- {
-		<-l.results
+	enough := time.NewTimer(patience)
+	defer enough.Stop()
+	for l.running > 0 {
+		select {
+		case r := <-l.results:
+			l.running--
+			delete(l.hands, r.entry)
+		case <-enough.C:
+			for e := range l.hands {
+				l.in.o.Logger.Warn("inbox: a handler ignores that its context ended; its message will come again", "consumer", l.in.group,
+					"topic", e.Topic, "lane", e.Lane, "position", e.Position, "id", e.ID, "type", e.Type)
+			}
+			return
+		}
 	}
 }

@@ -1,9 +1,11 @@
 package inbox_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,6 +111,47 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 	if n := w.backlog(); n != 1 {
 		t.Errorf("%d deliveries are left, want 1", n)
+	}
+}
+
+func TestAHandlerThatIgnoresItsContextDoesNotHoldRun(t *testing.T) {
+	w := newWorld(t, 1)
+	begun, release := make(chan struct{}), make(chan struct{})
+	var log bytes.Buffer
+	in := w.inbox(&inbox.Options{Drain: time.Millisecond, Workers: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			if m.Value == "deaf" {
+				close(begun)
+				<-release
+			}
+			return keep(ctx, tx, m)
+		})
+	first := w.message("k", "1")
+	deaf, behind := w.message("l", "deaf"), w.message("m", "3")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	w.publish(first, deaf, behind)
+	<-begun
+	until(t, "the others are handled", func() bool { return len(w.db.Marks()) == 2 })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if text := log.String(); !strings.Contains(text, "ignores") || !strings.Contains(text, deaf.ID) {
+		t.Errorf("the log does not name the message: %s", text)
+	}
+	close(release)
+	next := w.stepper(keep)
+	until(t, "the message comes again", func() bool {
+		w.pass(time.Minute)
+		w.quiet(next)
+		return w.db.User()["l"] == "deaf"
+	})
+	w.expect("k", "1")
+	w.expect("m", "3")
+	if n := w.backlog(); n != 0 {
+		t.Errorf("%d deliveries are left", n)
 	}
 }
 

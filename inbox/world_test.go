@@ -91,7 +91,9 @@ func (w *world) over(db store.Driver[tx], o *inbox.Options, h func(ctx context.C
 	if o == nil {
 		o = &inbox.Options{}
 	}
-	o.Logger = slog.New(slog.DiscardHandler)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	in := inbox.New(db, w.bus, "stock", o)
 	inbox.On(in, said, h)
 	return in
