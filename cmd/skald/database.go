@@ -33,6 +33,8 @@ type database interface {
 	// stores are what relays need, one for each schema, over one pool. Where the database or a schema is missing the
 	// error wraps place.ErrNone.
 	stores(ctx context.Context, r rooms) (s []relay.Source, done func(), err error)
+	// status is what the views say of the outbox.
+	status(ctx context.Context) (*status, error)
 }
 
 // rooms are the schemas of one database that one process serves, with how many connections at most.

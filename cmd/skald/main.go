@@ -4,6 +4,7 @@
 //	skald migrate    makes the tables, or brings them up to date
 //	skald roles      prints the SQL that gives each role its rights
 //	skald relay      carries committed messages to the broker
+//	skald outbox     says what waits to be published
 //	skald version
 //
 // One file for each subcommand. Data goes to standard output, everything else to standard error.
@@ -56,7 +57,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		},
 		PersistentPreRun: func(*cobra.Command, []string) { ran = true },
 	}
-	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), versionCommand(out))
+	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), outboxCommand(out), versionCommand(out))
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
