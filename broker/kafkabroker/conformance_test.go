@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,6 +64,10 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 			if err != nil {
 				t.Fatalf("limit topic: %v", err)
 			}
+			until(t, "the limit", func() bool { // Kafka answers before its brokers know
+				got, err := kadm.NewClient(raw).DescribeTopicConfigs(t.Context(), topic)
+				return err == nil && slices.ContainsFunc(got[0].Configs, func(c kadm.Config) bool { return c.Key == "max.message.bytes" && c.MaybeValue() == value })
+			})
 		},
 		Foreign: func(t *testing.T, topic string, r brokertest.Record) {
 			rec := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Data}

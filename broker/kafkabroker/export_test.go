@@ -32,3 +32,35 @@ func Encode(m skald.Message) *kgo.Record {
 	_, _ = newEncoder([]skald.Message{m}, nil).encode(&m, r)
 	return r
 }
+
+// Place is where the partitioner of that name puts key.
+func Place(partitioner string, key []byte, n int) (int, error) {
+	place, err := (&Options{Partitioner: partitioner}).place()
+	if err != nil {
+		return 0, err
+	}
+	return place("t", key, n), nil
+}
+
+// Map writes m with an envelope, and reads what was written.
+func Map(e Envelope, m skald.Message) (*kgo.Record, skald.Message, error) {
+	envelope, err := e.compile()
+	if err != nil {
+		return nil, skald.Message{}, err
+	}
+	r := &kgo.Record{}
+	if _, err := newEncoder([]skald.Message{m}, envelope).encode(&m, r); err != nil {
+		return nil, skald.Message{}, err
+	}
+	back, err := Read(&e, r)
+	return r, back, err
+}
+
+// Read is r as it is received.
+func Read(e *Envelope, r *kgo.Record) (skald.Message, error) {
+	envelope, err := e.compile()
+	if err != nil {
+		return skald.Message{}, err
+	}
+	return decode(r, envelope)
+}

@@ -28,6 +28,7 @@ type publisher struct {
 	round    int
 	envelope *mapping
 	place    func(topic string, key []byte, n int) int
+	checked  bool // place is the user's
 	seed     maphash.Seed
 	dial     func() (*kgo.Client, error)
 	asks     *kgo.Client // for all but messages
@@ -78,7 +79,7 @@ type call struct {
 func (p *publisher) init(o Options, with compiled) {
 	p.patience, p.round = o.Patience, o.Round
 	p.stall = min(o.Patience/2, 500*time.Millisecond)
-	p.envelope, p.place = with.envelope, with.place
+	p.envelope, p.place, p.checked = with.envelope, with.place, o.Partition != nil
 	p.seed = maphash.MakeSeed()
 	p.held = map[successors]int{}
 	p.wake, p.done = make(chan struct{}, 1), make(chan struct{})

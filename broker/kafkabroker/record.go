@@ -81,7 +81,8 @@ func (e *encoder) encode(m *skald.Message, r *kgo.Record) (size int, err error) 
 }
 
 func (e *encoder) cloudEvent(m *skald.Message) {
-	if m.ID != "" || m.Source != "" || m.Type != "" {
+	event := m.ID != "" || m.Source != "" || m.Type != "" // else it is foreign, and stays as it came
+	if event {
 		e.text(hSpec, specVersion)
 	}
 	e.text(hID, m.ID)
@@ -92,7 +93,7 @@ func (e *encoder) cloudEvent(m *skald.Message) {
 		e.bytes = m.Time.UTC().AppendFormat(e.bytes, time.RFC3339Nano)
 		e.header(hTime, e.bytes[at:len(e.bytes):len(e.bytes)])
 	}
-	if len(m.Key) > 0 && utf8.Valid(m.Key) {
+	if event && len(m.Key) > 0 && utf8.Valid(m.Key) {
 		e.header(hKey, e.copy(m.Key))
 	}
 	e.text(hSequence, m.Sequence)

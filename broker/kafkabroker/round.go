@@ -215,7 +215,7 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 			if r.Topic != topic || i == s.from {
 				topic, known = r.Topic, p.limits.about(r.Topic)
 			}
-			switch h, err := p.keeper(r, by), c.unfit(i, known); { // in this order
+			switch h, err := p.keeper(r, by), p.unfit(c, i, known); { // in this order
 			case p.heldBack(r):
 				p.fail(c, i, failed, errHeldBack)
 			case h != nil:
@@ -238,14 +238,18 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 }
 
 // unfit says why message i of c cannot be sent.
-func (c *call) unfit(i int, known limit) error {
-	switch {
+func (p *publisher) unfit(c *call, i int, known limit) error {
+	switch r := &c.recs[i]; {
 	case c.broken[i] != nil:
 		return c.broken[i]
 	case known.err != nil:
 		return known.err
 	case c.sizes[i] > known.bytes:
 		return fmt.Errorf("%w: up to %d bytes uncompressed, the topic takes %d", kerr.MessageTooLarge, c.sizes[i], known.bytes)
+	case p.checked && r.Key != nil && known.lanes > 0:
+		if at := p.place(r.Topic, r.Key, known.lanes); at < 0 || at >= known.lanes {
+			return fmt.Errorf("%w: Options.Partition puts it on partition %d, the topic has %d", errCannotCarry, at, known.lanes)
+		}
 	}
 	return nil
 }

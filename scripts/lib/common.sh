@@ -12,6 +12,7 @@ variable() { # variable NAME: what tests read
     postgres*) echo "SKALD_TEST_POSTGRES_${1#postgres}" ;;
     pgbouncer) echo SKALD_TEST_PGBOUNCER ;;
     kafka) echo SKALD_TEST_KAFKA ;;
+    python) echo SKALD_TEST_PYTHON ;;
   esac
 }
 address_given() { local v; v=$(variable "$1"); printf '%s' "${!v:-}"; }
@@ -25,6 +26,7 @@ address() {
   case $1 in
     postgres* | pgbouncer) printf 'postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable' "$port" ;;
     kafka) printf '127.0.0.1:%s' "$port" ;;
+    python) printf '%s/bin/python' "$(python_home)" ;;
   esac
 }
 
@@ -67,7 +69,7 @@ locked() {
 # Which programs come from where must be settled before the servers start side by side.
 prepare() { # prepare NAME
   if given "$1"; then
-    reach "$1"
+    [ "$1" = python ] || reach "$1"
   elif ! "runs_$1"; then
     "find_$1"
   fi

@@ -70,8 +70,8 @@ asks_kafka() {
 }
 
 up_kafka() {
-  if given kafka || runs_kafka; then return; fi
-  finish "$(pid_kafka)" "$dir/kafka/server.properties" KILL # one that was caught in its start
+  if given kafka || { runs_kafka && [ "$(kafka_properties)" = "$(cat "$dir/kafka/server.properties")" ]; }; then return; fi
+  finish "$(pid_kafka)" "$dir/kafka/server.properties" KILL # one that was caught in its start, or has other listeners
   choose_port kafka
   choose_port controller
   local name
