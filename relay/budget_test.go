@@ -29,6 +29,8 @@ type fleet struct {
 	asked atomic.Int64
 	saved atomic.Int64 // of those, progress
 	all   []*instance
+
+	outboxes int
 }
 
 type instance struct {
@@ -97,10 +99,13 @@ func (a *arrivals) Publish(ctx context.Context, msgs []skald.Message) broker.Pen
 }
 
 // inFleet runs f beside n relays, once each lane has an owner and nothing was written for long.
-func inFleet(t *testing.T, n int, f func(*fleet)) {
+func inFleet(t *testing.T, n int, f func(*fleet)) { inFleetOf(t, n, 1, f) }
+
+// inFleetOf is inFleet in processes that carry more outboxes of the database.
+func inFleetOf(t *testing.T, n, outboxes int, f func(*fleet)) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memstore.New(nil)
-		a := &fleet{t: t, db: db, out: outbox.New(db, nil), bus: &arrivals{membroker.New(nil), make(chan time.Time, 1000)}}
+		a := &fleet{t: t, db: db, out: outbox.New(db, nil), bus: &arrivals{membroker.New(nil), make(chan time.Time, 1000)}, outboxes: outboxes}
 		if err := a.bus.MakeTopics(t.Context(), 4, "orders"); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +128,7 @@ func inFleet(t *testing.T, n int, f func(*fleet)) {
 
 func (a *fleet) start(owner string) {
 	src := &counted{Source: a.db, asked: &a.asked, saved: &a.saved}
-	i := &instance{relay: relay.New(src, a.bus, &relay.Options{Owner: owner, Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}), ended: make(chan error, 1)}
+	i := &instance{relay: relay.New(src, a.bus, &relay.Options{Owner: owner, Outboxes: a.outboxes, Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}), ended: make(chan error, 1)}
 	i.kill = func() { src.dead.Store(true) }
 	ctx, stop := context.WithCancel(a.t.Context())
 	i.stop = stop
@@ -182,6 +187,30 @@ func TestIdleBudget(t *testing.T) {
 					t.Errorf("idle relays wrote their progress %d times", n)
 				}
 				asked := float64(a.asked.Load()-before) / seconds
+				p50 := a.p50(99, func(i int) time.Duration { return time.Minute + time.Duration(i)*7919*time.Microsecond })
+				t.Logf("%.1f questions a second, p50 %v from idle", asked, p50)
+				if asked > c.asked || p50 > c.p50 {
+					t.Errorf("an idle database is asked %.1f times a second, at most %v; a message waits %v, at most %v", asked, c.asked, p50, c.p50)
+				}
+			})
+		})
+	}
+}
+
+// TestIdleOutboxes: what one process with a relay for each of several outboxes asks their database, and how long a
+// message then waits.
+func TestIdleOutboxes(t *testing.T) {
+	for _, c := range []struct {
+		outboxes int
+		asked    float64 // a second, by all of them
+		p50      time.Duration
+	}{{1, 10, 60 * time.Millisecond}, {3, 11, 200 * time.Millisecond}, {10, 13, 600 * time.Millisecond}, {50, 62, 600 * time.Millisecond}} {
+		t.Run(fmt.Sprint(c.outboxes), func(t *testing.T) {
+			inFleetOf(t, 1, c.outboxes, func(a *fleet) {
+				const seconds = 120
+				before := a.asked.Load()
+				time.Sleep(seconds * time.Second)
+				asked := float64(a.asked.Load()-before) / seconds * float64(c.outboxes)
 				p50 := a.p50(99, func(i int) time.Duration { return time.Minute + time.Duration(i)*7919*time.Microsecond })
 				t.Logf("%.1f questions a second, p50 %v from idle", asked, p50)
 				if asked > c.asked || p50 > c.p50 {

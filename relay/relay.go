@@ -49,6 +49,9 @@ type Options struct {
 	// outbox, so that all of them together ask an idle database nine times a second, and at most a third of TTL.
 	// While rows come, or a write in this process is near, the pauses are a twentieth of the time since, from 1 ms on.
 	PollMost time.Duration
+	// Outboxes is how many outboxes of one database this process carries, a relay for each: the default of PollMost is
+	// as many times longer, so that an idle database is hardly asked more often for more of them. Default 1.
+	Outboxes int
 	// InFlight bounds the rows handed over and not yet answered. Default 20,000; their data is bounded by 32 MiB.
 	InFlight int
 	// Save is the shortest time between two writes of one lane's progress. Default 500 ms: what a crash repeats.

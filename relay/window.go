@@ -147,7 +147,7 @@ func (r *Relay) lookedAt(now time.Time, found bool) {
 func (r *Relay) pause(now time.Time) time.Duration {
 	most := r.o.PollMost
 	if most == 0 {
-		most = min(time.Duration(max(r.lives, 1))*pollEach, r.o.TTL/3)
+		most = min(time.Duration(max(r.lives, 1)*max(r.o.Outboxes, 1))*pollEach, r.o.TTL/3)
 	}
 	return min(max(now.Sub(r.activity)/20, time.Millisecond), most)
 }

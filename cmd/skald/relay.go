@@ -54,7 +54,7 @@ func relayCommand(errs io.Writer) *cobra.Command {
 	f.String("broker", "", "kafka://host:port[,host:port]; SKALD_BROKER stands for it")
 	f.StringArrayVar(&r.schemas, "schema", nil, "where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
 	f.IntVar(&r.connections, "connections", 0, "to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
-	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write; SKALD_LISTEN stands for it")
+	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection for each schema; SKALD_LISTEN stands for it")
 	f.DurationVar(&r.keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
 	f.DurationVar(&r.keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
 	return c
@@ -89,7 +89,7 @@ func runRelay(ctx context.Context, db database, r rooms, bus string, log *slog.L
 		if len(r.schemas) > 1 {
 			log = log.With("schema", r.schemas[i])
 		}
-		one := relay.New(source, to, &relay.Options{Keep: r.keep, Logger: log})
+		one := relay.New(source, to, &relay.Options{Keep: r.keep, Outboxes: len(from), Logger: log})
 		all = append(all, one, voice{one, log})
 		if r.listen != "" {
 			heard, err := listener(source, r.listen)
