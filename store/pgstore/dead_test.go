@@ -1,0 +1,195 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+// Maintenance was dead for 60 days. No INSERT ever failed for it; all that was not published is still there; when
+// it comes back it empties what it may at once, and the rest as the rings turn; nothing young ever goes.
+func TestRetentionThatWasDeadFor60Days(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	s, now := b.store(t), time.Now()
+	today := one[int](t, b, `SELECT floor(extract(epoch FROM now()) / 86400)::integer`)
+	marked := func(ago int) string { // a message of that day was taken
+		id := uuid7.New(now.Add(-time.Duration(ago) * day))
+		m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: id}, As: store.Done}
+		if stood, err := s.Apply(ctx, store.Effect{Mark: &m}); err != nil || !stood[0] {
+			t.Fatalf("a message of %d days ago is not taken: %v, %v", ago, stood, err)
+		}
+		return id
+	}
+	ids := map[int]string{}
+	for ago := 60; ago >= 0; ago-- { // the default of slot, as it was on that day
+		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', $2, 't', '1', $1)`, (today-ago)%10, fmt.Sprint(ago))
+		ids[ago] = marked(ago)
+	}
+	left := func(what string) (ago []string) {
+		return one[[]string](t, b, `SELECT coalesce(array_agg(key ORDER BY seq), ARRAY[]::text[]) FROM {skald_outbox} WHERE `+what)
+	}
+	if done := maintain(t, s); len(left("true")) != 61 || len(done.Left) == 0 {
+		t.Fatalf("before anything is published maintain did %+v; %d rows are left", done, len(left("true")))
+	}
+	f := newFollower(s)
+	for range 7 {
+		if err := f.turn(ctx, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(f.rows) != 61 {
+		t.Fatalf("%d rows came of 61", len(f.rows))
+	}
+	cover(t, s, f.base)
+	seen := func(ago int) bool {
+		v, err := s.Seen(ctx, "c", []store.Identity{{Source: "/s", ID: ids[ago]}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v[0].Outcome == store.Done
+	}
+	for d := range 12 { // the days that follow, by an injected clock
+		replaced(s, "Now", fmt.Sprintf(`SELECT floor(extract(epoch FROM clock_timestamp()))::bigint + %d`, d*86400))
+		if done := maintain(t, s); len(done.Left) > 0 {
+			t.Errorf("%d days on maintain could not have %v", d, done.Left)
+		}
+		have := strings.Join(left("true"), " ")
+		for ago := range 8 {
+			if young := ago+d <= 6; young && !strings.Contains(" "+have+" ", fmt.Sprintf(" %d ", ago)) {
+				t.Fatalf("%d days on the row of %d days ago is gone: %s are left", d, ago, have)
+			}
+		}
+		for ago := range 31 {
+			if ago+d <= 30 && !seen(ago) {
+				t.Fatalf("%d days on the mark of %d days ago is gone", d, ago)
+			}
+		}
+		if d == 0 && len(left("true")) > 9*7 {
+			t.Errorf("it has emptied nothing at once: %s are left", have)
+		}
+		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', 'later', 't', '1', $1)`, (today+d)%10)
+		if err := f.turn(ctx, 10); err != nil {
+			t.Fatal(err)
+		}
+		cover(t, s, f.base)
+	}
+	if have := left("key <> 'later'"); len(have) > 0 {
+		t.Errorf("12 days on %v are left", have)
+	}
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_mark}`); n > 46 { // those of 30 days, and what lies 36 days before them in the same slots: it goes with them
+		t.Errorf("12 days on %d marks are left", n)
+	}
+}
+
+// A long read, as a dump is, keeps retention from its slots, and nobody from anything: retention gives up.
+func TestRetentionBesideALongRead(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	s, slot := b.store(t), b.oldSlot(t)
+	f := newFollower(s)
+	b.exec(t, insertOld, slot)
+	if err := f.turn(ctx, 10); err != nil {
+		t.Fatal(err)
+	}
+	cover(t, s, f.base)
+	read, err := b.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func() (n int) {
+		if err := read.QueryRow(ctx, b.q(`SELECT count(*) FROM {skald_outbox}`)).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := count(); n != 1 {
+		t.Fatalf("the read sees %d rows", n)
+	}
+	for range 3 {
+		done := make(chan store.Maintained, 1)
+		go func() { done <- maintain(t, s) }()
+		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'b', 't', '1')`) // whoever writes goes on
+		if err := f.turn(ctx, 10); err != nil {
+			t.Fatal(err)
+		}
+		if d := <-done; len(d.Left) != 1 || d.Rows != 0 {
+			t.Errorf("beside a long read maintain did %+v", d)
+		}
+	}
+	if n := count(); n != 1 {
+		t.Errorf("the read sees %d rows at its end", n)
+	}
+	if err := read.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if d := maintain(t, s); d.Rows != -1 || len(d.Left) > 0 {
+		t.Errorf("behind the read maintain did %+v", d)
+	}
+	if len(f.rows) != 4 {
+		t.Errorf("%d rows came of 4", len(f.rows))
+	}
+}
+
+// Under generic plans, which lock what they may need, an open handler still holds no leaf but its own: retention takes
+// all others.
+func TestRetentionUnderGenericPlans(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	s, slot := b.store(t), b.oldSlot(t)
+	b.exec(t, insertOld, slot)
+	f := newFollower(s)
+	if err := f.turn(ctx, 10); err != nil {
+		t.Fatal(err)
+	}
+	cover(t, s, f.base)
+	m := aMark()
+	m.ID = uuid7.New(time.Now().Add(-32 * day))
+	if _, err := s.Apply(ctx, store.Effect{Mark: &m}); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 { // more often than PostgreSQL tries a plan of its own
+		m := aMark()
+		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := u.Tx().Exec(ctx, `SET LOCAL plan_cache_mode = force_generic_plan`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := u.Tx().Exec(ctx, b.q(`INSERT INTO {skald_outbox} (topic, key, type, data) SELECT $1::text, 'a', 't', '1'`), "orders"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Write(ctx, u.Tx(), store.Effect{Rows: rowsOf(aMessage("a"))}); err != nil {
+			t.Fatal(err)
+		}
+		locked := one[int](t, b, `SELECT count(*) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
+			WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relispartition`, b.schema)
+		if locked > 2 {
+			t.Fatalf("an open handler holds %d leaves", locked)
+		}
+		if err := u.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{aMark()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(ctx, u.Tx(), store.Effect{Rows: rowsOf(aMessage("a"))}); err != nil {
+		t.Fatal(err)
+	}
+	if d := maintain(t, b.store(t)); d.Rows != -1 || d.Marks != -1 || len(d.Left) > 0 {
+		t.Errorf("beside a handler with generic plans maintain did %+v", d)
+	}
+	if err := u.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
