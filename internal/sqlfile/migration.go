@@ -57,3 +57,15 @@ func builds(text string) (int, error) {
 	}
 	return 0, nil
 }
+
+// Reached is the version that tables have come to: the last one before the first of files that they lack.
+func Reached(files []Migration, applied []int) int {
+	reached := 0
+	for _, f := range files {
+		if !slices.Contains(applied, f.Version) {
+			return reached
+		}
+		reached = f.Version
+	}
+	return max(reached, slices.Max(append(applied, 0)))
+}

@@ -101,3 +101,15 @@ func TestMigrations(t *testing.T) {
 		}
 	}
 }
+
+func TestReached(t *testing.T) {
+	files := []Migration{{Version: 1}, {Version: 3}, {Version: 4}}
+	for _, c := range []struct {
+		applied []int
+		want    int
+	}{{nil, 0}, {[]int{1}, 1}, {[]int{1, 4}, 1}, {[]int{4, 3, 1}, 4}, {[]int{1, 3, 4, 9}, 9}, {[]int{3, 9}, 0}} {
+		if got := Reached(files, c.applied); got != c.want {
+			t.Errorf("%v have come to %d, want %d", c.applied, got, c.want)
+		}
+	}
+}

@@ -27,9 +27,14 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	if what != "" {
 		return &store.RightError{What: what, Remedy: remedy, Err: fmt.Errorf("permission denied (all that it needs: %s)", c.rolesCommand(as))}
 	}
-	var version, builds int
-	if err := c.short(ctx, "check", c.call("Version").into(&version, &builds)); err != nil {
+	var applied string
+	var builds int
+	if err := c.short(ctx, "check", c.call("Version").into(&applied, &builds)); err != nil {
 		return err
+	}
+	version, err := reached(applied)
+	if err != nil {
+		return fmt.Errorf("check: %w", err)
 	}
 	if version < oldest || builds > newest() {
 		return c.schemaError(version)

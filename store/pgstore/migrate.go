@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -140,6 +141,21 @@ func newest() int {
 		return oldest // cannot be: a test reads them
 	}
 	return all[len(all)-1].Version
+}
+
+// reached is the version that the tables have come to.
+func reached(applied string) (int, error) {
+	all, err := sqlfile.Migrations(migrations, "migration")
+	if err != nil {
+		return 0, err
+	}
+	var have []int
+	for text := range strings.SplitSeq(applied, ",") {
+		if n, err := strconv.Atoi(text); err == nil {
+			have = append(have, n)
+		}
+	}
+	return sqlfile.Reached(all, have), nil
 }
 
 func (m *migrator) migrate(ctx context.Context, tx pgx.Tx) ([]Migration, error) {

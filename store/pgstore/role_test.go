@@ -309,8 +309,9 @@ func TestEachRightIsNeeded(t *testing.T) {
 			s := b.storeAs(t, name)
 			b.fill(t)
 			works := func(right grant) error {
-				var version, builds int
-				if err := s.short(ctx, "check", s.call("Version").into(&version, &builds)); err != nil {
+				var versions string
+				var builds int
+				if err := s.short(ctx, "check", s.call("Version").into(&versions, &builds)); err != nil {
 					return err
 				}
 				return day(ctx, s, right.leaf)

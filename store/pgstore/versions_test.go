@@ -50,6 +50,17 @@ func TestConformanceOnTheOldestTables(t *testing.T) {
 	})
 }
 
+// Tables that lack one of the migrations in the midst are as old as before it.
+func TestMigrationInTheMidst(t *testing.T) {
+	b := newBed(t)
+	s := b.store(t)
+	b.exec(t, `DELETE FROM {skald_migration} WHERE version = 2`)
+	var schema *store.SchemaError
+	if err := s.Check(context.Background(), store.Relay); !errors.As(err, &schema) || schema.Have != 1 || !strings.Contains(schema.Remedy, "skald migrate") {
+		t.Errorf("check says %v", err)
+	}
+}
+
 // hot are the tables that business transactions and relays wait for.
 const hot = `(c.relname ~ '^skald_(outbox|mark|entity|lane|tick|relay|aside)' AND c.relkind IN ('r', 'p'))`
 

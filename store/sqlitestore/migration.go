@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/skald-go/skald/internal/sqlfile"
@@ -253,11 +255,7 @@ func (s *Store) Check(ctx context.Context, _ store.Role) error {
 	if err := m.usable(have); err != nil {
 		return err
 	}
-	version := 0
-	for v := range have {
-		version = max(version, v)
-	}
-	if version < oldest {
+	if version := sqlfile.Reached(m.files, slices.Collect(maps.Keys(have))); version < oldest {
 		return &store.SchemaError{Where: m.file, Have: version, Need: oldest, Last: m.newest(), Remedy: "run: skald migrate --store sqlite:" + m.file}
 	}
 	return m.writable(ctx)

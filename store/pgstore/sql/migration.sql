@@ -31,7 +31,7 @@ SELECT value FROM /*schema*/skald_setting WHERE name = 'source';
 INSERT INTO /*schema*/skald_setting (name, value) VALUES ('source', $1::text);
 
 -- name: Version
-SELECT coalesce(max(version), 0), coalesce(max(builds), 0) FROM /*schema*/skald_migration;
+SELECT coalesce(string_agg(version::text, ','), ''), coalesce(max(builds), 0) FROM /*schema*/skald_migration;
 
 -- name: MissingRight
 -- The first right that is missing, as "INSERT on skald_outbox", with the statement that gives it. A table that is not
