@@ -20,7 +20,7 @@ type unit struct {
 	have  entities
 }
 
-// Begin opens a transaction and takes in: one round trip.
+// Begin opens a transaction and takes in: one round trip, two where a mark is there.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx], error) {
 	if err := s.reread(ctx); err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
