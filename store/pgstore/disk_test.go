@@ -1,0 +1,71 @@
+package pgstore
+
+import (
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/store"
+)
+
+// TestFullDisk: a full disk is an outage that says so; what was committed stays, and with room again it goes on. The
+// database's own WAL is elsewhere: where that has no room PostgreSQL stops, and its remedies are its own.
+func TestFullDisk(t *testing.T) {
+	c := need.NewCluster(t)
+	dir := need.SmallDisk(t, 8)
+	space := filepath.Join(dir, "space")
+	if err := os.Mkdir(space, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.Own(space)
+	b := newBedAt(t, c.URL("postgres"))
+	s := b.store(t)
+	b.exec(t, "CREATE TABLESPACE small LOCATION '"+space+"'")
+	for _, leaf := range b.leaves(t) {
+		b.exec(t, `ALTER TABLE {`+leaf+`} SET TABLESPACE small`)
+	}
+	filler := filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 5<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := 0
+	say := func() error {
+		m := aMessage("k")
+		m.ContentType, m.Data = "application/octet-stream", make([]byte, 6400) // one row to a page
+		_, _ = rand.Read(m.Data)                                               // which cannot be compressed
+		stood, err := s.Apply(t.Context(), store.Effect{Rows: []skald.Message{m}})
+		if err == nil && stood[0] {
+			said++
+		}
+		return err
+	}
+	var err error
+	for range 2000 {
+		if err = say(); err != nil {
+			break
+		}
+	}
+	if err == nil || !s.Outage(err) || state(err) != "53100" || !strings.Contains(err.Error(), "No space left") {
+		t.Fatalf("%d rows fit beside the filler, then: %v", said, err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if err := say(); err != nil {
+		t.Fatalf("with room again: %v", err)
+	}
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox}`); n != said {
+		t.Errorf("%d rows are there, %d were committed", n, said)
+	}
+}
+
+// leaves are the outbox's partitions.
+func (b *bed) leaves(t testing.TB) []string {
+	t.Helper()
+	return one[[]string](t, b, `SELECT array_agg(c.relname ORDER BY c.relname) FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+		WHERE i.inhparent = $1::regclass`, b.prefix()+"skald_outbox")
+}
