@@ -365,3 +365,31 @@ func TestRelaysShareLanesAndTakeOverFromTheDead(t *testing.T) {
 		w.expect("orders", fmt.Sprint("k", i), "1", "2", "3", "4")
 	}
 }
+
+// The clocks of three hosts are hours apart. Leases are by the store's, order is by the rows, and a writer's own clock
+// says only what time its messages have.
+func TestClocksThatDiffer(t *testing.T) {
+	w := newWorld(t, "orders")
+	at := func(d time.Duration) *relay.Relay {
+		return relay.New(w.db, w.bus, &relay.Options{Owner: d.String(), Now: func() time.Time { return w.now.Add(d) }})
+	}
+	behind, ahead := at(-time.Hour), at(time.Hour)
+	w.quiet(behind, ahead)
+	if nb, na := behind.Health().Lanes, ahead.Health().Lanes; nb != 8 || na != 8 {
+		t.Errorf("lanes %d and %d, want 8 and 8", nb, na)
+	}
+	for i, d := range []time.Duration{time.Hour, -time.Hour, 2 * time.Hour, 0} {
+		w.out = outbox.New(w.db, &outbox.Options{Now: func() time.Time { return w.now.Add(d) }})
+		for k := range 20 {
+			w.write("orders", fmt.Sprint("k", k), fmt.Sprint(i))
+		}
+	}
+	w.quiet(behind, ahead)
+	w.quiet(behind) // the other is dead
+	if n := behind.Health().Lanes; n != 16 {
+		t.Errorf("behind one that is dead there are %d lanes", n)
+	}
+	for k := range 20 {
+		w.expect("orders", fmt.Sprint("k", k), "0", "1", "2", "3")
+	}
+}
