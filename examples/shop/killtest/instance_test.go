@@ -35,6 +35,14 @@ func (i *instance) String() string { return i.service + "-" + i.name }
 // member is its name at the broker and in the outbox.
 func (i *instance) member() string { return prefix + "." + i.String() }
 
+// store is what it connects to: the second of a service goes through the pooler, so that each works beside the other.
+func (i *instance) store() string {
+	if i.w.pooler != "" && (*killPooler || i.name == "2") {
+		return i.w.pooler
+	}
+	return i.w.postgres
+}
+
 func (i *instance) log() string { return filepath.Join(i.w.dir, i.String()+".log") }
 
 // start begins a new life.
@@ -48,7 +56,7 @@ func (i *instance) start() error {
 	defer func() { _ = file.Close() }()
 	i.lives++
 	fmt.Fprintf(file, "--- life %d, %.2f s\n", i.lives, time.Since(i.w.began).Seconds())
-	i.cmd = exec.Command(i.bin, "serve", i.service, "--store", i.w.store+"&application_name="+i.String(), "--broker", "kafka://"+i.w.kafka,
+	i.cmd = exec.Command(i.bin, "serve", i.service, "--store", i.store()+"&application_name="+i.String(), "--broker", "kafka://"+i.w.kafka,
 		"--prefix", prefix, "--instance", i.name, "--listen", "127.0.0.1:0")
 	i.cmd.Stderr = file
 	out, err := i.cmd.StdoutPipe()

@@ -20,7 +20,7 @@ import (
 var (
 	killFor    = flag.Duration("kill.for", 20*time.Second, "how long things go wrong")
 	killSeed   = flag.Uint64("kill.seed", 0, "of what goes wrong, and when; 0: another each time")
-	killPooler = flag.Bool("kill.pgbouncer", false, "the shop goes through PgBouncer in transaction mode, which crashes too")
+	killPooler = flag.Bool("kill.pgbouncer", false, "all of the shop goes through PgBouncer in transaction mode, not half of it")
 	killRate   = flag.Int("kill.rate", 15, "orders placed a second meanwhile")
 )
 
@@ -96,7 +96,7 @@ func chaos(w *world, c *customers) {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	p := newPlan(seed, *killFor, len(w.instances))
+	p := newPlan(seed, *killFor, len(w.instances), w.pooler != "")
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("again: go test ./examples/shop/killtest -kill.seed=%d -kill.for=%v\nthe plan:\n%s\nwhat was done:\n%s", seed, *killFor, p.text(w), w.story())

@@ -13,7 +13,7 @@ import (
 // An event is one thing that goes wrong.
 type event struct {
 	at, lasts time.Duration
-	what      string // kill, stop, postgres or kafka
+	what      string // kill, stop, postgres, kafka or pgbouncer
 	victim    int    // of world.instances, for kill and stop
 }
 
@@ -21,8 +21,9 @@ type event struct {
 type plan []event
 
 // newPlan deals out a deck again and again, so that each kind comes often: kill -9 and a new life soon after or only
-// when the leases are over; SIGSTOP for longer than leases and sessions; a crash of a server.
-func newPlan(seed uint64, span time.Duration, instances int) plan {
+// when the leases are over; SIGSTOP for longer than leases and sessions; a crash of a server, of the pooler too if there
+// is one.
+func newPlan(seed uint64, span time.Duration, instances int, pooler bool) plan {
 	r := rand.New(rand.NewPCG(seed, 2))
 	between := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(r.Int64N(int64(most-least)))
@@ -33,6 +34,9 @@ func newPlan(seed uint64, span time.Duration, instances int) plan {
 	for at := between(0, time.Second); at < span; at += between(time.Second, 3*time.Second) {
 		if len(deck) == 0 {
 			deck = []string{"kill", "stop", "postgres", "kill", "stop", "kafka", "kill", "kill", "stop", "kill"}
+			if pooler {
+				deck = append(deck, "pgbouncer")
+			}
 			r.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		}
 		e := event{at: at, what: deck[0]}
