@@ -2,8 +2,11 @@ package pgstore
 
 import (
 	"context"
+	"fmt"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,13 +14,39 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// through is a bed whose drivers go through PgBouncer in transaction mode.
+// through is a bed in a database of its own, whose drivers go through PgBouncer in transaction mode. The sessions that the
+// pooler has in that database are shared with no other test, so that those of the bed can be ended.
 func through(t testing.TB) *bed {
 	t.Helper()
-	at := need.PgBouncer(t)
-	b := newBed(t)
-	b.through = at
+	direct, pooler := need.Postgres(t), need.PgBouncer(t)
+	name := fmt.Sprintf("skald_through_%d_%d", time.Now().UnixNano(), schemas.Add(1))
+	admin, err := pgx.Connect(context.Background(), direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(sql string) {
+		if _, err := admin.Exec(context.Background(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do("CREATE DATABASE " + name + " TEMPLATE template0")
+	t.Cleanup(func() {
+		do("DROP DATABASE " + name + " WITH (FORCE)")
+		_ = admin.Close(context.Background())
+	})
+	b := newBedAt(t, inDatabase(t, direct, name))
+	b.through = inDatabase(t, pooler, name)
 	return b
+}
+
+func inDatabase(t testing.TB, at, name string) string {
+	t.Helper()
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String()
 }
 
 func TestConformanceThroughPgBouncer(t *testing.T) {
@@ -27,9 +56,15 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 		modes = append(modes, pgx.QueryExecModeCacheStatement)
 	}
 	for _, mode := range modes {
-		t.Run(mode.String(), func(t *testing.T) { conforms(t, through(t), mode) })
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			conforms(t, through(t), mode)
+		})
 	}
-	t.Run("database/sql", func(t *testing.T) { conformsSQL(t, through(t), pgx.QueryExecModeCacheDescribe) })
+	t.Run("database/sql", func(t *testing.T) {
+		t.Parallel()
+		conformsSQL(t, through(t), pgx.QueryExecModeCacheDescribe)
+	})
 }
 
 // A pooler that does not know of named statements gives a session to one that has not prepared them, or has others'.
@@ -97,6 +132,7 @@ func knowsStatements(t testing.TB) bool {
 func TestConformanceOnOtherVersions(t *testing.T) {
 	for _, major := range []string{"16", "17", "18"} {
 		t.Run(major, func(t *testing.T) {
+			t.Parallel()
 			conforms(t, newBedAt(t, need.PostgresVersion(t, major)), pgx.QueryExecModeCacheStatement)
 		})
 	}
