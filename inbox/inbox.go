@@ -49,6 +49,10 @@ type Options struct {
 	// that row-level security asks for, a role. PostgreSQL only. Default: none.
 	Settings func(skald.Message) []store.Setting
 
+	// Keep has Run see to the retention of the database, marks first of all. Nil: a relay of this database does. It needs
+	// the rights of a relay.
+	Keep *store.Retention
+
 	Codec  skald.Codec                // for drafts of a rejection that name none. Default JSON
 	Now    func() time.Time           // default time.Now
 	NewID  func(now time.Time) string // default: UUIDs of version 7

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
 )
 
@@ -46,6 +48,11 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 // open checks the tables, once, and subscribes.
 func (in *Inbox[TTx]) open(ctx context.Context) error {
 	if !in.checked {
+		if in.o.Keep != nil {
+			if _, err := retention.OrDefaults(*in.o.Keep); err != nil {
+				return fmt.Errorf("consumer %s: %w", in.group, err)
+			}
+		}
 		if err := in.db.Check(ctx, store.App); err != nil {
 			return fmt.Errorf("consumer %s: %w", in.group, err)
 		}
@@ -77,6 +84,9 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	l := &loop[TTx]{in: in, results: make(chan result, in.o.Workers), hands: map[*entry]bool{}, hard: hard}
+	var keeper sync.WaitGroup
+	defer keeper.Wait()
+	keeper.Go(func() { in.keep(hard) })
 	err := l.run(ctx)
 	if err == nil {
 		stop := time.AfterFunc(in.o.Drain, kill)
