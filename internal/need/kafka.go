@@ -19,8 +19,8 @@ func GuardedKafka(t testing.TB) (plain string, g Guarded) {
 	}
 }
 
-// Python is an interpreter that has the package confluent_kafka.
+// Python is an interpreter that has the packages confluent_kafka and psycopg.
 func Python(t testing.TB) string {
 	t.Helper()
-	return from(t, "SKALD_TEST_PYTHON", "Python with confluent-kafka", "python")
+	return from(t, "SKALD_TEST_PYTHON", "Python with confluent-kafka and psycopg", "python")
 }

@@ -3,6 +3,7 @@ package need
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -38,6 +39,12 @@ func Kafka(t testing.TB) string {
 	return from(t, "SKALD_TEST_KAFKA", "Kafka", "")
 }
 
+// JDBC is the jar of PostgreSQL's driver for Java; there is a JDK then, too.
+func JDBC(t testing.TB) string {
+	t.Helper()
+	return from(t, "SKALD_TEST_JDBC", "PostgreSQL driver for Java", "jdbc")
+}
+
 // from reads a variable; up is what scripts/services has to be asked for by name.
 func from(t testing.TB, name, server, up string) string {
 	t.Helper()
@@ -55,4 +62,14 @@ func without(t testing.TB, why string) {
 		t.Fatal(why)
 	}
 	t.Skip(why)
+}
+
+// Psql is PostgreSQL's client.
+func Psql(t testing.TB) string {
+	t.Helper()
+	at, err := exec.LookPath("psql")
+	if err != nil {
+		without(t, "needs psql: install PostgreSQL's client")
+	}
+	return at
 }

@@ -13,6 +13,7 @@ variable() { # variable NAME: what tests read
     pgbouncer) echo SKALD_TEST_PGBOUNCER ;;
     kafka) echo SKALD_TEST_KAFKA ;;
     python) echo SKALD_TEST_PYTHON ;;
+    jdbc) echo SKALD_TEST_JDBC ;;
   esac
 }
 address_given() { local v; v=$(variable "$1"); printf '%s' "${!v:-}"; }
@@ -27,6 +28,7 @@ address() {
     postgres* | pgbouncer) printf 'postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable' "$port" ;;
     kafka) printf '127.0.0.1:%s' "$port" ;;
     python) printf '%s/bin/python' "$(python_home)" ;;
+    jdbc) jdbc_jar ;;
   esac
 }
 
@@ -69,7 +71,7 @@ locked() {
 # Which programs come from where must be settled before the servers start side by side.
 prepare() { # prepare NAME
   if given "$1"; then
-    [ "$1" = python ] || reach "$1"
+    [ "$1" = python ] || [ "$1" = jdbc ] || reach "$1"
   elif ! "runs_$1"; then
     "find_$1"
   fi
