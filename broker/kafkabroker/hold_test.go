@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 // mute is a network on which one broker falls silent: connections stand, and nothing comes from it.
 type mute struct {
 	addr atomic.Pointer[string]
+	deaf atomic.Bool // nothing comes to it, either
 	mu   sync.Mutex
 	gate chan struct{}
 }
@@ -52,6 +54,19 @@ type muteConn struct {
 
 func (c *muteConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	c.wait()
+	return n, err
+}
+
+func (c *muteConn) Write(b []byte) (int, error) {
+	if c.m.deaf.Load() {
+		c.wait()
+	}
+	return c.Conn.Write(b)
+}
+
+// wait until the silence ends.
+func (c *muteConn) wait() {
 	if at := c.m.addr.Load(); at != nil && *at == c.host {
 		c.m.mu.Lock()
 		gate := c.m.gate
@@ -61,7 +76,6 @@ func (c *muteConn) Read(b []byte) (int, error) {
 		case <-c.closed:
 		}
 	}
-	return n, err
 }
 
 func (c *muteConn) Close() error {
@@ -80,10 +94,10 @@ type spread struct {
 	leaders []string // by partition, host:port
 }
 
-func newSpread(t *testing.T, patience time.Duration) *spread {
+func newSpread(t *testing.T, patience time.Duration, round int) *spread {
 	fake, s := newFake(t), &spread{line: &mute{}}
 	s.b = open(t, fake.seeds, &kafkabroker.Options{
-		Patience: patience, Client: []kgo.Opt{kgo.Dialer(s.line.dial)},
+		Patience: patience, Round: round, Client: []kgo.Opt{kgo.Dialer(s.line.dial)},
 		Partition: func(_ string, key []byte, n int) int { return int(key[0]-'0') % n },
 	})
 	must(t, s.b.MakeTopics(t.Context(), 6, "t"))
@@ -126,7 +140,7 @@ func (s *spread) other(t *testing.T) int {
 // TestSilentLeaderStallsItsOwnPartitionsOnly: while one broker does not answer, what others lead is published at once,
 // and what it leads is told as an outage, in order, and comes once it speaks again.
 func TestSilentLeaderStallsItsOwnPartitionsOnly(t *testing.T) {
-	s := newSpread(t, 6*time.Second)
+	s := newSpread(t, 6*time.Second, 0)
 	other := s.other(t)
 	speak := s.line.silence(s.leaders[0])
 	defer speak()
@@ -234,5 +248,107 @@ func TestMissingTopicDelaysNobody(t *testing.T) {
 	var pe *broker.PublishError
 	if err := missing.Wait(t.Context()); !errors.As(err, &pe) || len(pe.Refused) != 1 || !errors.Is(pe.Refused[0], broker.ErrNoTopic) || len(pe.Failed) != 0 {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestHoldsKeepTheContract: brokers fall silent at random, for shorter and longer than a call is waited for, while a caller
+// publishes as a relay does: it starts again at the first message that is not durable, when all its calls are
+// answered. Nothing is lost and no key is inverted.
+func TestHoldsKeepTheContract(t *testing.T) {
+	s := newSpread(t, 300*time.Millisecond, 60)
+	ctx, end := context.WithCancel(t.Context())
+	var nemesis sync.WaitGroup
+	silences := make(chan int, 1)
+	nemesis.Go(func() {
+		rng := rand.New(rand.NewPCG(31, 32))
+		for n := 0; ctx.Err() == nil; n++ {
+			s.line.deaf.Store(rng.IntN(4) > 0)
+			speak := s.line.silence(s.leaders[rng.IntN(len(s.leaders))])
+			<-time.After(time.Duration(rng.IntN(500)) * time.Millisecond)
+			speak()
+			<-time.After(time.Duration(rng.IntN(60)) * time.Millisecond)
+			select {
+			case <-silences:
+			default:
+			}
+			silences <- n
+		}
+	})
+	const keys = 24
+	rng, each := rand.New(rand.NewPCG(33, 34)), 0
+	for n := 0; n < 20; {
+		var msgs []skald.Message
+		for range 40 {
+			for k := range keys {
+				m := s.to(k%6, fmt.Sprintf("%02d/%04d", k, each))[0]
+				m.Key = append(m.Key, byte('a'+k))
+				msgs = append(msgs, m)
+			}
+			each++
+		}
+		carry(t, s.b, msgs, rng)
+		select {
+		case n = <-silences:
+		default:
+		}
+	}
+	end()
+	nemesis.Wait()
+	sub, err := s.b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}})
+	must(t, err)
+	seen, next := 0, make([]int, keys)
+	until(t, "all", func() bool {
+		got, err := sub.Receive(t.Context(), 1000)
+		if errors.Is(err, broker.ErrClosed) {
+			t.Fatal(err)
+		}
+		for _, d := range got.Deliveries {
+			var k, n int
+			if _, err := fmt.Sscanf(d.ID, "%d/%d", &k, &n); err != nil {
+				continue
+			}
+			switch {
+			case n == next[k]:
+				next[k]++
+				seen++
+			case n > next[k]:
+				t.Fatalf("%s came before number %d", d.ID, next[k])
+			}
+		}
+		return seen == keys*each
+	})
+}
+
+// carry publishes msgs in calls of random sizes, some of them under way at once, until all are durable.
+func carry(t *testing.T, b *kafkabroker.Broker, msgs []skald.Message, rng *rand.Rand) {
+	t.Helper()
+	type piece struct {
+		call     broker.Pending
+		from, to int
+	}
+	durable := make([]bool, len(msgs))
+	from, deadline := 0, time.Now().Add(2*time.Minute)
+	for from < len(msgs) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d are durable", from, len(msgs))
+		}
+		var under []piece
+		for at := from; at < len(msgs) && len(under) < 6; {
+			to := min(at+1+rng.IntN(200), len(msgs))
+			under = append(under, piece{b.Publish(t.Context(), msgs[at:to]), at, to})
+			at = to
+		}
+		for _, i := range rng.Perm(len(under)) {
+			p := under[i]
+			err := p.call.Wait(t.Context())
+			var pe *broker.PublishError
+			part := errors.As(err, &pe)
+			for i := p.from; i < p.to; i++ {
+				durable[i] = durable[i] || err == nil || part && pe.Failed[i-p.from] == nil && pe.Refused[i-p.from] == nil
+			}
+		}
+		for from < len(msgs) && durable[from] {
+			from++
+		}
 	}
 }

@@ -86,6 +86,9 @@ func (o *Options) compile() (c compiled, err error) {
 // metadataAge is how often clients look whether topics have grown.
 const metadataAge = 15 * time.Second
 
+// requestPatience is how long an answer may take, beyond what the request itself asks for, before another broker is asked.
+const requestPatience = 5 * time.Second
+
 const maxBytesRound = 32 << 20
 
 func (o *Options) orDefaults() Options {
@@ -153,7 +156,7 @@ func New(seeds string, opts *Options) (*Broker, error) {
 
 // client are the options of every client of this broker.
 func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
-	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(backoff), kgo.MetadataMaxAge(metadataAge)}, b.opts.Client...)
+	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(backoff), kgo.MetadataMaxAge(metadataAge), kgo.RequestTimeoutOverhead(requestPatience)}, b.opts.Client...)
 	out = append(out,
 		kgo.SeedBrokers(b.seeds...),
 		kgo.MetadataMinAge(100*time.Millisecond), // a moved leader is found soon

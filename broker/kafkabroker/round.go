@@ -51,7 +51,12 @@ type sender struct {
 	spent bool     // no good any more; under the publisher's mu
 }
 
-const maxSenders = 4
+// Two clients take turns, so that when a round hangs the other client knows its topics and has its connections: a new one
+// would have to ask for all that, perhaps the very broker that does not answer.
+const (
+	usualSenders = 2
+	maxSenders   = 4
+)
 
 // producing are the options of a client that publishes. Records are never given up while they may be on their
 // way: that would break the sequence of the partition. An outage is answered by giveUp instead.
@@ -164,10 +169,10 @@ func (p *publisher) take() (segs []segment) {
 	return segs
 }
 
-// sender is a client that nothing hangs in; nil if there is none.
+// sender is the next client that nothing hangs in; nil if there is none.
 func (p *publisher) sender() *sender {
 	p.mu.Lock()
-	if len(p.idle) == 0 && len(p.senders) < maxSenders {
+	if len(p.senders) < usualSenders || len(p.idle) == 0 && len(p.senders) < maxSenders {
 		if cl, err := p.dial(); err == nil {
 			s := &sender{cl: cl}
 			p.senders, p.idle = append(p.senders, s), append(p.idle, s)
@@ -186,13 +191,13 @@ func (p *publisher) sender() *sender {
 	return s
 }
 
-// rehire makes s available for another round. One in reserve is enough.
+// rehire makes s available for another round.
 func (p *publisher) rehire(s *sender) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case s == nil:
-	case s.spent, len(p.idle) > 1 && s.cl != p.asks:
+	case s.spent, len(p.idle) >= usualSenders && s.cl != p.asks:
 		p.senders = slices.DeleteFunc(p.senders, func(o *sender) bool { return o == s })
 		p.wg.Go(func() { p.dismiss(s) })
 	default:
