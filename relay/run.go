@@ -20,6 +20,7 @@ func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	}
 	r.pollAt = time.Time{} // who steps decides when to look
 	if err := r.check(ctx); err != nil {
+		r.away(&r.storeAway, err)
 		return false, err
 	}
 	busy, err = r.turn(ctx)

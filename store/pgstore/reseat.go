@@ -62,6 +62,9 @@ func (c *core) Reseat(ctx context.Context, look bool) (done store.Reseated, err 
 	if err := c.settlePages(ctx, horizon, &done); err != nil {
 		return done, err
 	}
+	if err := c.short(ctx, "raise the sequence of ticks", c.call("RaiseTicks")); err != nil {
+		return done, err
+	}
 	for try := 1; ; try++ {
 		err := c.seat(ctx, horizon, &done)
 		switch {
@@ -102,7 +105,7 @@ func (c *core) seat(ctx context.Context, horizon string, done *store.Reseated) e
 	renumber.done = func(n int64) { renumbered = n }
 	seat.done = func(n int64) { lanes = n }
 	err := c.runner.run(ctx, c.session(reseatWait, defaultHandle), c.call("Walk"), c.call("LockOutbox"), c.call("ReseatTick", token),
-		c.call("ReseatOnce"), settle, renumber, seat, c.call("ForgetMoved"))
+		c.call("ReseatOnce"), settle, renumber, seat, c.call("EndReseat"))
 	if err != nil {
 		return err
 	}

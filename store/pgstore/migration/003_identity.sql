@@ -5,7 +5,9 @@ ALTER TABLE /*schema*/skald_lane
 	ADD COLUMN timeline integer, -- of the cluster; a failover begins another
 	ADD COLUMN database oid;     -- NULL, all three: of a build that did not know them
 
-INSERT INTO /*schema*/skald_setting (name, value) VALUES ('moved', ''); -- what a relay saw that must not be
+INSERT INTO /*schema*/skald_setting (name, value) VALUES
+	('moved', ''),   -- what a relay saw that must not be
+	('reseats', '0'); -- how many are done
 
 -- Where we are. The functions that it asks are executable by every role unless somebody took that away.
 CREATE FUNCTION /*schema*/skald_place(OUT system bigint, OUT timeline integer, OUT database oid) LANGUAGE sql VOLATILE AS $$
@@ -32,10 +34,10 @@ BEGIN
 	WHERE l.system IS DISTINCT FROM p.system OR l.database IS DISTINCT FROM p.database
 	ORDER BY l.id LIMIT 1;
 	IF saw IS NOT NULL THEN
-		IF EXISTS (SELECT FROM /*schema*/skald_tick) OR EXISTS (SELECT FROM /*schema*/skald_outbox)
-			OR EXISTS (SELECT FROM /*schema*/skald_lane WHERE base <> '' OR tip <> '') THEN
+		IF EXISTS (SELECT FROM /*schema*/skald_tick) OR EXISTS (SELECT FROM /*schema*/skald_lane WHERE base <> '' OR tip <> '')
+			OR EXISTS (SELECT FROM (SELECT txid FROM /*schema*/skald_outbox ORDER BY txid DESC LIMIT 1) AS o WHERE o.txid >= pg_snapshot_xmax(pg_current_snapshot())) THEN
 			RETURN saw;
-		END IF; -- of a copy in which nothing was ever said there is nothing to settle
+		END IF; -- a copy that was never read, and all of whose rows can be: there is nothing to settle
 	END IF;
 
 	SELECT format('lane %s has come to tick %s, %s', l.id, split_part(n.tick, '-', 1), CASE

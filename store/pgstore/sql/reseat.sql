@@ -1,5 +1,6 @@
--- A row that is to be read again gets the transaction 4, one that was acknowledged 3 if its own means nothing here: no
--- transaction of a user's ever had these. The tick of the reseat names 4 as running.
+-- A row that was acknowledged gets the transaction 3 if its own means nothing here. One that is to be read again gets 4, at the
+-- next reseat 5, and so on, and the tick of the reseat names that one as running. No transaction of a user's ever had a
+-- number so small: making a cluster takes hundreds.
 
 -- name: Moved
 SELECT coalesce(/*schema*/skald_moved(), '');
@@ -11,7 +12,9 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text;
 -- name: SettlePage
 -- The rows behind $1, at most $2; $3 is the horizon. Acknowledged is what a lane's base saw by its snapshot and by its number: what was written
 -- here since has a number behind it, unless the sequence was left behind and gave numbers out again.
-WITH page AS MATERIALIZED (
+WITH again AS MATERIALIZED (
+	SELECT (4 + value::integer)::text::xid8 AS txid FROM /*schema*/skald_setting WHERE name = 'reseats'
+), page AS MATERIALIZED (
 	SELECT o.seq, o.slot, o.txid, /*bucket*/ AS bucket FROM /*schema*/skald_outbox AS o WHERE o.seq > $1::bigint ORDER BY o.seq LIMIT $2::integer
 ), base AS MATERIALIZED (
 	SELECT l.first_bucket, l.last_bucket, t.snapshot, t.seq FROM /*schema*/skald_lane AS l JOIN /*schema*/skald_tick AS t
@@ -22,15 +25,20 @@ WITH page AS MATERIALIZED (
 		(SELECT coalesce(max(b.seq), 0) FROM base AS b) AS known,
 		coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0) AS last) AS n
 ), judged AS MATERIALIZED (
-	SELECT p.seq, p.slot, p.txid, p.txid <> '4' AND p.seq > (SELECT seq FROM given) AND EXISTS (SELECT FROM base AS b
+	SELECT p.seq, p.slot, p.txid, p.txid <> (SELECT txid FROM again) AND p.seq > (SELECT seq FROM given) AND EXISTS (SELECT FROM base AS b
 		WHERE p.bucket BETWEEN b.first_bucket AND b.last_bucket AND p.seq <= b.seq AND pg_visible_in_snapshot(p.txid, b.snapshot)) AS covered
 	FROM page AS p
 ), u AS (
-	UPDATE /*schema*/skald_outbox AS o SET txid = CASE WHEN j.covered THEN '3'::xid8 ELSE '4'::xid8 END FROM judged AS j
+	UPDATE /*schema*/skald_outbox AS o SET txid = CASE WHEN j.covered THEN '3'::xid8 ELSE (SELECT txid FROM again) END FROM judged AS j
 	WHERE o.seq = j.seq AND o.slot = j.slot
-		AND CASE WHEN j.covered THEN j.txid >= $3::text::xid8 ELSE j.txid <> '4' END
+		AND CASE WHEN j.covered THEN j.txid >= $3::text::xid8 ELSE j.txid <> (SELECT txid FROM again) END
 )
 SELECT count(*), coalesce(max(seq), 0), count(*) FILTER (WHERE covered), count(*) FILTER (WHERE NOT covered) FROM judged;
+
+-- name: RaiseTicks
+-- In a transaction of its own: it draws a number.
+SELECT setval('/*schema*/skald_tick_id_seq'::regclass, t.id) FROM (SELECT id FROM /*schema*/skald_tick ORDER BY id DESC LIMIT 1) AS t
+WHERE t.id > coalesce(pg_sequence_last_value('/*schema*/skald_tick_id_seq'::regclass), 0);
 
 -- name: LockOutbox
 -- Waits for those who have written; nobody writes from here on. It draws no transaction number: the snapshot that follows
@@ -47,9 +55,10 @@ WITH now AS MATERIALIZED (
 			ON t.id = nullif(split_part(l.base, '-', 1), '')::bigint AND t.token = split_part(l.base, '-', 2))) AS seq
 )
 INSERT INTO /*schema*/skald_tick (token, snapshot, seq, own, at)
-SELECT $1::text, ('4:' || pg_snapshot_xmax(s)::text || ':4'
+SELECT $1::text, (again || ':' || pg_snapshot_xmax(s)::text || ':' || again
 		|| coalesce((SELECT string_agg(',' || x::text, '' ORDER BY x) FROM pg_snapshot_xip(s) AS x), ''))::pg_snapshot,
-	h.seq, pg_current_xact_id(), clock_timestamp() FROM now, h;
+	h.seq, pg_current_xact_id(), clock_timestamp()
+FROM now, h, (SELECT 4 + value::integer AS again FROM /*schema*/skald_setting WHERE name = 'reseats') AS n;
 
 -- name: ReseatOnce
 -- Of two that reseat at the same time the second finds that nothing moved.
@@ -57,7 +66,8 @@ SELECT /*schema*/skald_guard(/*schema*/skald_moved() IS NOT NULL, 'the reseat') 
 
 -- name: SettleNew
 -- What was committed since the pages were settled.
-UPDATE /*schema*/skald_outbox SET txid = '4' WHERE txid >= $1::text::xid8;
+UPDATE /*schema*/skald_outbox SET txid = (SELECT (4 + value::integer)::text::xid8 FROM /*schema*/skald_setting WHERE name = 'reseats')
+WHERE txid >= $1::text::xid8;
 
 -- name: Renumber
 -- Rows that got a number a second time come behind all others, in their order. The sequence goes on behind them.
@@ -71,7 +81,8 @@ WITH s AS MATERIALIZED (
 INSERT INTO /*schema*/skald_outbox (topic, key, type, data, data_bytes, key_bytes, content_type, schema, subject, correlation_id, causation_id,
 	traceparent, headers, time, id, source, txid, slot, bucket, erased_at)
 SELECT topic, key, type, data, data_bytes, key_bytes, content_type, schema, subject, correlation_id, causation_id,
-	traceparent, headers, time, id, source, '4'::xid8, slot, bucket, erased_at
+	traceparent, headers, time, id, source,
+	(SELECT (4 + value::integer)::text::xid8 FROM /*schema*/skald_setting WHERE name = 'reseats'), slot, bucket, erased_at
 FROM gone ORDER BY seq;
 
 -- name: SeatLanes
@@ -80,5 +91,5 @@ UPDATE /*schema*/skald_lane AS l SET base = t.id || '-' || t.token, tip = '', se
 FROM /*schema*/skald_tick AS t, /*schema*/skald_place() AS p
 WHERE t.token = $1::text;
 
--- name: ForgetMoved
-UPDATE /*schema*/skald_setting SET value = '' WHERE name = 'moved' AND value <> '';
+-- name: EndReseat
+UPDATE /*schema*/skald_setting SET value = CASE name WHEN 'moved' THEN '' ELSE (value::integer + 1)::text END WHERE name IN ('moved', 'reseats');

@@ -1,0 +1,528 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore"
+)
+
+const longest = 90 * time.Second // for what must happen at last
+
+// A mover is an outbox on clusters that move, and everything that was published from it.
+type mover struct {
+	*testing.T
+	*need.Cluster
+	pool *pgxpool.Pool
+	db   *pgstore.Store
+	bus  *membroker.Broker
+	sub  broker.Subscription
+	log  journal
+
+	said []string // "key/number", in the order of the commits
+	got  []string
+}
+
+const keys = 5
+
+// A journal is a log that can be read while it is written.
+type journal struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.all.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.all.String()
+}
+
+func newMover(t *testing.T, settings ...string) *mover {
+	c := need.NewCluster(t, append([]string{"fsync = off", "max_prepared_transactions = 5"}, settings...)...)
+	m := &mover{T: t, bus: membroker.New(&membroker.Options{Lanes: 1})}
+	ctx := context.Background()
+	err := m.bus.MakeTopics(ctx, 1, "orders")
+	if err == nil {
+		m.sub, err = m.bus.Subscribe(ctx, broker.Group{Name: "test", Topics: []string{"orders"}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SQL("postgres", "CREATE DATABASE shop")
+	m.at(c, "shop")
+	if _, err := pgstore.Migrate(ctx, m.pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// at goes to a database.
+func (m *mover) at(c *need.Cluster, database string) {
+	m.Helper()
+	pool, err := pgxpool.New(context.Background(), c.URL(database))
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.Cleanup(pool.Close)
+	m.Cluster, m.pool, m.db = c, pool, pgstore.New(pool, nil)
+}
+
+// say writes n messages, each in a transaction of its own, keys in turn.
+func (m *mover) say(n int) {
+	m.Helper()
+	for range n {
+		tx, err := m.pool.Begin(context.Background())
+		if err != nil {
+			m.Fatal(err)
+		}
+		m.sayIn(tx)
+		if err := tx.Commit(context.Background()); err != nil {
+			m.Fatal(err)
+		}
+	}
+}
+
+func (m *mover) sayIn(tx pgx.Tx) {
+	m.Helper()
+	key := fmt.Sprint("k", len(m.said)%keys)
+	one := fmt.Sprintf("%s/%d", key, len(m.said))
+	if _, err := tx.Exec(context.Background(), `INSERT INTO skald_outbox (topic, key, type, data) VALUES ('orders', $1, 'said', $2)`, key, one); err != nil {
+		m.Fatal(err)
+	}
+	m.said = append(m.said, one)
+}
+
+// hurry spends transaction numbers.
+func (m *mover) hurry(n int) {
+	m.Helper()
+	m.SQL("shop", fmt.Sprintf("DO $$ BEGIN FOR i IN 1..%d LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$", n))
+}
+
+func (m *mover) relay() *relay.Relay {
+	return relay.New(m.db, m.bus, &relay.Options{Logger: slog.New(slog.NewTextHandler(&m.log, nil))})
+}
+
+// carry relays until there is nothing more.
+func (m *mover) carry() {
+	m.Helper()
+	r := m.relay()
+	for quiet := 0; quiet < 2; quiet++ {
+		busy, err := r.Step(context.Background())
+		if err != nil {
+			m.Fatalf("relay: %v", err)
+		}
+		if busy {
+			quiet = -1
+		}
+	}
+	if err := r.Close(context.Background()); err != nil {
+		m.Fatal(err)
+	}
+	m.hear()
+}
+
+// hear takes what was published.
+func (m *mover) hear() (fresh []string) {
+	m.Helper()
+	for {
+		b, err := m.sub.Receive(context.Background(), 1000)
+		if err != nil {
+			m.Fatal(err)
+		}
+		if len(b.Deliveries) == 0 {
+			m.got = append(m.got, fresh...)
+			return fresh
+		}
+		for _, d := range b.Deliveries {
+			fresh = append(fresh, string(d.Data))
+		}
+	}
+}
+
+// heard tells whether all that was said was published, if some of it twice.
+func (m *mover) heard() bool {
+	m.hear()
+	return !slices.ContainsFunc(m.said, func(one string) bool { return !slices.Contains(m.got, one) })
+}
+
+// refuses wants that relays stop: by Step and by Run, saying what they saw, and publish nothing.
+func (m *mover) refuses() {
+	m.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	defer cancel()
+	r := m.relay()
+	err := r.Run(ctx)
+	m.wantMoved(err)
+	if h := r.Health(); h.Live || h.Ready || !strings.Contains(h.Why, "skald outbox reseat") {
+		m.Errorf("the relay that stopped is %+v", h)
+	}
+	if fresh := m.hear(); len(fresh) > 0 {
+		m.Fatalf("the relay published %v", fresh)
+	}
+}
+
+func (m *mover) wantMoved(err error) {
+	m.Helper()
+	var moved *store.MovedError
+	if !errors.As(err, &moved) || !strings.Contains(err.Error(), "skald outbox reseat") {
+		m.Fatalf("a relay says %v, want that the database moved", err)
+	}
+	m.Logf("%v", err)
+}
+
+func (m *mover) reseat() store.Reseated {
+	m.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	defer cancel()
+	look, err := m.db.Reseat(ctx, true)
+	if err != nil || look.Moved == "" {
+		m.Fatalf("a look says %+v, %v", look, err)
+	}
+	done, err := m.db.Reseat(ctx, false)
+	if err != nil || done.Moved != look.Moved || done.Lanes == 0 {
+		m.Fatalf("the reseat says %+v, %v", done, err)
+	}
+	m.nothingMoved()
+	return done
+}
+
+func (m *mover) nothingMoved() {
+	m.Helper()
+	if again, err := m.db.Reseat(context.Background(), false); err != nil || again != (store.Reseated{}) {
+		m.Fatalf("where nothing moved the reseat says %+v, %v", again, err)
+	}
+}
+
+// whole wants that all that was said was published, first deliveries of each key in the order of the commits.
+func (m *mover) whole() {
+	m.Helper()
+	seen := map[string]bool{}
+	var first []string
+	for _, one := range m.got {
+		if !seen[one] {
+			seen[one] = true
+			first = append(first, one)
+		}
+	}
+	for k := range keys {
+		of := func(all []string) []string {
+			return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return !strings.HasPrefix(one, fmt.Sprintf("k%d/", k)) })
+		}
+		if got, want := of(first), of(m.said); !slices.Equal(got, want) {
+			m.Errorf("of key %d came %v, said were %v", k, got, want)
+		}
+	}
+}
+
+// Number 5 of the interleavings. In a fresh cluster transaction numbers begin anew: a row that was pending would never be
+// seen, and what is written there would count as read.
+func TestDumpAndRestore(t *testing.T) {
+	m := newMover(t)
+	m.hurry(3000)
+	m.say(12)
+	m.carry()
+	m.say(8)
+	m.at2(need.NewCluster(t, "fsync = off"))
+	m.say(3)
+	m.refuses()
+	open, err := m.pool.Begin(context.Background()) // has a number before the reseat, and writes after it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open.Exec(context.Background(), "SELECT pg_current_xact_id()"); err != nil {
+		t.Fatal(err)
+	}
+	done := m.reseat()
+	if done.Covered != 12 || done.Again != 11 || done.Renumbered != 0 {
+		t.Errorf("the reseat says %+v", done)
+	}
+	m.sayIn(open)
+	if err := open.Commit(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	m.say(7)
+	m.carry()
+	m.whole()
+	if len(m.got) != len(m.said) {
+		t.Errorf("%d messages were published of %d", len(m.got), len(m.said))
+	}
+	m.say(5)
+	m.carry()
+	m.whole()
+	m.at2(need.NewCluster(t, "fsync = off")) // and once more
+	m.say(2)
+	m.refuses()
+	if done := m.reseat(); done.Covered != 36 || done.Again != 2 {
+		t.Errorf("the second reseat says %+v", done)
+	}
+	m.carry()
+	m.whole()
+}
+
+// at2 goes to what a dump of the database restores in another cluster.
+func (m *mover) at2(to *need.Cluster) {
+	m.Helper()
+	path := m.Dump("shop")
+	m.pool.Close()
+	m.at(to, "shop")
+	to.Load("shop", path)
+}
+
+// live is a relay at work; what it returns waits for its end.
+func (m *mover) live() (stop func() error) {
+	m.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	m.Cleanup(cancel)
+	r, ended := m.relay(), make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	m.until("the relay is ready", func() bool { return r.Health().Ready && r.Health().Lanes > 0 })
+	return func() error { return <-ended }
+}
+
+func (m *mover) until(what string, is func() bool) {
+	m.Helper()
+	for end := time.Now().Add(longest); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			m.Fatalf("it never happens that %s: %s", what, &m.log)
+		}
+	}
+}
+
+// Another database under the same name, while a relay is at work: it stops by itself.
+func TestAnotherDatabaseOfTheSameName(t *testing.T) {
+	m := newMover(t)
+	m.say(10)
+	ended := m.live()
+	m.until("all is published", m.heard)
+	path := m.Dump("shop")
+	m.SQL("postgres", "DROP DATABASE shop WITH (FORCE)")
+	m.Load("shop", path)
+	m.wantMoved(ended())
+	m.say(5)
+	m.refuses()
+	m.reseat()
+	m.say(5)
+	m.carry()
+	m.whole()
+}
+
+// A copy in which nothing was ever said, as a template for tests, needs no reseat.
+func TestCopyInWhichNothingWasSaid(t *testing.T) {
+	m := newMover(t)
+	m.pool.Close()
+	m.SQL("postgres", "CREATE DATABASE copied TEMPLATE shop")
+	m.at(m.Cluster, "copied")
+	m.say(5)
+	m.nothingMoved()
+	m.carry()
+	m.say(5)
+	m.carry()
+	m.whole()
+	m.nothingMoved()
+}
+
+// The files are put back to what they were some time ago. A relay that was at work knows ticks that are not there: it
+// stops, and others do not start until the reseat. What came after the copy is lost with the database; nothing else is.
+func TestFilesOfAnEarlierTime(t *testing.T) {
+	m := newMover(t)
+	m.say(10)
+	ended := m.live()
+	m.until("all is published", m.heard)
+	m.Stop("fast")
+	early := m.Copy()
+	m.Start()
+	before := len(m.said)
+	m.say(10)
+	m.until("all is published", m.heard)
+	m.Stop("immediate")
+	m.Restore(early)
+	m.Start()
+	m.wantMoved(ended())
+	m.hear()
+	m.said = m.said[:before] // the rest never was
+	m.got = slices.DeleteFunc(m.got, func(one string) bool { return !slices.Contains(m.said, one) })
+	m.say(6)
+	m.refuses()
+	m.reseat()
+	m.say(6)
+	m.carry()
+	m.whole()
+}
+
+// Number 6: what is published is on the disk, also where commits do not wait for it; and a crash that takes rows and
+// transaction numbers back loses nothing that is there.
+func TestCrashWhereCommitsDoNotWait(t *testing.T) {
+	m := newMover(t, "synchronous_commit = off", "wal_writer_delay = 10s")
+	for range 5 {
+		m.say(50)
+		m.carry()
+		m.say(7) // may be lost
+		m.Stop("immediate")
+		m.Start()
+		m.until("the database answers", func() bool { return m.pool.Ping(context.Background()) == nil })
+		there := strings.Split(m.SQL("shop", "SELECT data FROM skald_outbox ORDER BY seq"), "\n")
+		for _, one := range m.got {
+			if !slices.Contains(there, one) {
+				t.Fatalf("%s was published and is not there", one)
+			}
+		}
+		m.said = slices.DeleteFunc(m.said, func(one string) bool { return !slices.Contains(there, one) })
+	}
+	m.carry()
+	m.whole()
+	m.nothingMoved()
+}
+
+// A standby is refused and waited for; its promotion, a new timeline alone, is an ordinary failover.
+func TestStandbyAndItsPromotion(t *testing.T) {
+	m := newMover(t)
+	m.say(10)
+	m.carry()
+	m.say(5)
+	standby := m.Standby()
+	m.until("the standby has all", func() bool {
+		return standby.SQL("shop", "SELECT count(*) FROM skald_outbox") == fmt.Sprint(len(m.said))
+	})
+	m.Stop("immediate")
+	m.pool.Close()
+	m.at(standby, "shop")
+	r := m.relay()
+	if _, err := r.Step(context.Background()); !errors.Is(err, store.ErrStandby) || !m.db.Outage(err) || store.Incurable(err) {
+		t.Fatalf("on a standby a relay says %v", err)
+	}
+	if h := r.Health(); !h.Live || h.Ready || !strings.Contains(h.Why, "standby") {
+		t.Errorf("the relay is %+v", h)
+	}
+	if fresh := m.hear(); len(fresh) > 0 {
+		t.Fatalf("on a standby a relay published %v", fresh)
+	}
+	standby.Promote()
+	m.say(5)
+	m.carry()
+	m.whole()
+	m.nothingMoved()
+	if got := m.SQL("shop", "SELECT DISTINCT timeline FROM skald_lane"); got != "2" {
+		t.Errorf("the lanes are on timeline %s", got)
+	}
+	if !strings.Contains(m.log.String(), "timeline=2") {
+		t.Errorf("the log is %s", m.log.String())
+	}
+	if len(m.got) != len(m.said) {
+		t.Errorf("%d messages were published of %d", len(m.got), len(m.said))
+	}
+}
+
+// Tables go to another cluster by logical replication; sequences do not. What is written there gets numbers that were
+// given out before, and transactions that the old snapshots have seen.
+func TestLogicalSwitchOver(t *testing.T) {
+	m := newMover(t, "wal_level = logical")
+	m.SQL("shop", "ALTER SEQUENCE skald_outbox_seq_seq RESTART 1000")
+	m.hurry(3000)
+	m.say(10)
+	m.carry()
+	m.say(5)
+	to := need.NewCluster(t, "fsync = off", "wal_level = logical")
+	to.Load("shop", m.Dump("shop", "--schema-only"))
+	m.SQL("shop", "CREATE PUBLICATION move FOR ALL TABLES")
+	to.SQL("shop", fmt.Sprintf("CREATE SUBSCRIPTION move CONNECTION 'host=127.0.0.1 port=%d user=postgres dbname=shop' PUBLICATION move", m.Port))
+	m.say(5)
+	m.until("the other cluster has all", func() bool {
+		return to.SQL("shop", "SELECT count(*) FROM skald_outbox") == fmt.Sprint(len(m.said)) &&
+			to.SQL("shop", "SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'") == "0"
+	})
+	to.SQL("shop", "DROP SUBSCRIPTION move")
+	m.pool.Close()
+	m.at(to, "shop")
+	m.say(8)
+	m.refuses()
+	done := m.reseat()
+	if done.Covered != 10 || done.Again != 18 || done.Renumbered != 8 {
+		t.Errorf("the reseat says %+v", done)
+	}
+	m.say(8)
+	m.carry()
+	m.whole()
+	if len(m.got) != len(m.said) {
+		t.Errorf("%d messages were published of %d", len(m.got), len(m.said))
+	}
+}
+
+// Only the outbox is replicated into a database with lanes of its own: rows stand where its sequence has not come to.
+func TestRowsOfAnotherDatabase(t *testing.T) {
+	m := newMover(t)
+	m.say(5)
+	m.carry()
+	m.SQL("shop", `INSERT INTO skald_outbox (topic, key, type, data, seq, txid) OVERRIDING SYSTEM VALUE VALUES ('orders', 'k0', 'said', 'k0/x', 1000, '5')`)
+	m.said = append(m.said, "k0/x")
+	m.refuses()
+	m.reseat()
+	for len(m.said)%keys != 0 {
+		m.said = append(m.said, "unkeyed")
+	}
+	m.say(5)
+	m.carry()
+	m.whole()
+}
+
+// The reseat is killed while it waits for a writer, its pages settled; rows come, and it is done again.
+func TestReseatIsKilled(t *testing.T) {
+	m := newMover(t)
+	m.hurry(2000)
+	m.say(12)
+	m.carry()
+	m.say(8)
+	m.at2(need.NewCluster(t, "fsync = off"))
+	m.say(3)
+	ctx := context.Background()
+	writer, err := m.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.sayIn(writer)
+	killed := make(chan error, 1)
+	go func() {
+		_, err := m.db.Reseat(ctx, false)
+		killed <- err
+	}()
+	m.until("the reseat waits, and is killed", func() bool {
+		return m.SQL("shop", "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%IN EXCLUSIVE MODE%'") == "1"
+	})
+	if err := <-killed; err == nil {
+		t.Fatal("the reseat was not killed")
+	}
+	if err := writer.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	m.refuses()
+	m.say(3)
+	if done := m.reseat(); done.Covered != 12 || done.Again != 15 {
+		t.Errorf("the reseat says %+v", done)
+	}
+	m.say(3)
+	m.carry()
+	m.whole()
+	if len(m.got) != len(m.said) {
+		t.Errorf("%d messages were published of %d", len(m.got), len(m.said))
+	}
+}
