@@ -117,7 +117,7 @@ type Relay struct {
 	inFlight int          // rows handed over and not answered
 	bytes    int          // and their data
 	page     int          // rows to ask for, so that a page stays near pageBytes
-	knew     []store.Lane // that we held when a tick was not there
+	knew     []store.Lane // that we held when the store failed
 	retrying bool         // rows set aside are on their way
 	hasAside bool         // as far as we know; then they are looked for more often
 

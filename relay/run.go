@@ -28,7 +28,7 @@ func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 		_, err = r.save(ctx, true)
 	}
 	if err != nil {
-		r.lost(err)
+		r.lost()
 	}
 	r.away(&r.storeAway, err)
 	return busy, err
@@ -74,16 +74,18 @@ func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
 	return busy, nil
 }
 
-// lost makes the relay start anew from what the store has. If a tick was not there it tells the store what it knew.
-func (r *Relay) lost(err error) {
-	if errors.Is(err, store.ErrMoved) {
-		for _, l := range r.lanes {
-			known := l.Lane
-			if l.group != nil {
-				known.Cursor = store.Cursor{Base: l.group.base, Tip: l.group.tip}
-			}
-			r.knew = append(r.knew, known)
+// lost makes the relay start anew from what the store has. What it knew it tells the store, once that answers: it may be
+// one that went back in time.
+func (r *Relay) lost() {
+	if len(r.lanes) > 0 {
+		r.knew = r.knew[:0]
+	}
+	for _, l := range r.lanes {
+		known := l.Lane
+		if l.group != nil {
+			known.Cursor = store.Cursor{Base: l.group.base, Tip: l.group.tip}
 		}
+		r.knew = append(r.knew, known)
 	}
 	r.forget()
 	r.leaseAt = time.Time{}
@@ -191,7 +193,7 @@ func (l *loop) sort(ctx context.Context, err error) error {
 	if store.Incurable(err) {
 		return fmt.Errorf("relay stops: %w", err)
 	}
-	r.lost(err)
+	r.lost()
 	r.failedAt = r.o.Now()
 	if r.outages++; r.outages%20 == 1 {
 		r.o.Logger.WarnContext(ctx, "relay: waiting for the database", "owner", r.o.Owner, "error", err)

@@ -229,7 +229,7 @@ type Ask struct {
 	Free  []int         // lanes to give back now
 	Leave bool          // give all lanes back and be forgotten
 
-	// Knew are lanes that it held when a tick was not there (ErrMoved). A database that has one of them under the same
+	// Knew are lanes that it held when the store failed, with the ticks that it had come to. A database that has one of them under the same
 	// epoch and token, without its tick, or under a smaller epoch, went back in time: it remembers that, and answers
 	// with a *MovedError until Reseat.
 	Knew []Lane

@@ -65,6 +65,7 @@ func (s *Store) Reseat(ctx context.Context, look bool) (done store.Reseated, err
 			l.owner, l.life, l.Token, l.Cursor = "", "", rand.Text(), store.Cursor{}
 			l.Epoch++
 		}
+		clear(d.lives)
 		d.moved = ""
 		s.wake()
 		return nil

@@ -105,7 +105,7 @@ func (c *core) seat(ctx context.Context, horizon string, done *store.Reseated) e
 	renumber.done = func(n int64) { renumbered = n }
 	seat.done = func(n int64) { lanes = n }
 	err := c.runner.run(ctx, c.session(reseatWait, defaultHandle), c.call("Walk"), c.call("LockOutbox"), c.call("ReseatTick", token),
-		c.call("ReseatOnce"), settle, renumber, seat, c.call("EndReseat"))
+		c.call("ReseatOnce"), settle, renumber, seat, c.call("ForgetAllRelays"), c.call("EndReseat"))
 	if err != nil {
 		return err
 	}

@@ -95,6 +95,9 @@ func (s *Store) Reseat(ctx context.Context, look bool) (done store.Reseated, err
 			return fmt.Errorf("free lanes: %w", err)
 		}
 		done.Lanes = int(n)
+		if _, err = x.exec(ctx, "ForgetAllRelays"); err != nil {
+			return fmt.Errorf("forget relays: %w", err)
+		}
 		_, err = x.exec(ctx, "NoteMoved", "")
 		return err
 	})

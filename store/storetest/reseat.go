@@ -80,7 +80,7 @@ func (s *suite[TTx]) reseatWentBack() {
 		s.Errorf("the second reseat does %+v", again)
 	}
 	s.applied([]bool{false}, progress(under(was[0])))
-	is := s.lease(s.d, "one", "2")
+	is := s.lease(s.d, "two", "1")
 	if len(is) != lanes || is[0].Epoch <= was[0].Epoch || is[0].Token == was[0].Token {
 		s.Fatalf("after the reseat lane %d goes from %+v to %+v", was[0].ID, was[0], is)
 	}

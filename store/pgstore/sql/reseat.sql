@@ -91,5 +91,9 @@ UPDATE /*schema*/skald_lane AS l SET base = t.id || '-' || t.token, tip = '', se
 FROM /*schema*/skald_tick AS t, /*schema*/skald_place() AS p
 WHERE t.token = $1::text;
 
+-- name: ForgetAllRelays
+-- Those that stopped have left nothing; one that lives comes again.
+DELETE FROM /*schema*/skald_relay;
+
 -- name: EndReseat
 UPDATE /*schema*/skald_setting SET value = CASE name WHEN 'moved' THEN '' ELSE (value::integer + 1)::text END WHERE name IN ('moved', 'reseats');
