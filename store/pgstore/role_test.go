@@ -66,8 +66,13 @@ func (b *bed) storeAs(t testing.TB, name string) *Store {
 // moves a lane in one transaction with other things, but the suite does: that needs the rights of both.
 type byRole struct {
 	*Store
-	relay, both *Store
-	members     string // the role of both, which the app's login is in without having its rights
+	relay, both, owner *Store
+	members            string // the role of both, which the app's login is in without having its rights
+}
+
+// Reseat is the owner's: it writes what nobody else may.
+func (d byRole) Reseat(ctx context.Context, look bool) (store.Reseated, error) {
+	return d.owner.Reseat(ctx, look)
 }
 
 func (d byRole) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx], error) {
@@ -147,7 +152,7 @@ type roleSeat struct {
 
 func (b roleSeat) Driver(t testing.TB) store.Driver[pgx.Tx] {
 	of := func(name string) *Store { return New(b.as(t, name, b.name()), &Options{Schema: b.schema}) }
-	return byRole{of(b.app), of(b.relay), of(b.both), pgx.Identifier{b.both}.Sanitize()}
+	return byRole{of(b.app), of(b.relay), of(b.both), b.storeIn(t, b.mode), pgx.Identifier{b.both}.Sanitize()}
 }
 
 func (b roleSeat) Begin(t testing.TB) pgx.Tx {
