@@ -192,12 +192,13 @@ func TestDemoInterrupted(t *testing.T) {
 // Each safeguard is missed: without it the auditor names an order.
 func TestSabotageIsRed(t *testing.T) {
 	if testing.Short() {
-		t.Skip("three runs with waits for what never comes: make test has them")
+		t.Skip("four runs with waits for what never comes: make test has them")
 	}
 	for name, breaks := range map[string][]string{
-		"no-mark":    {"charged_once", "mailed_once"},
-		"ack-first":  {"orders_ended", "delivered_to_all"},
-		"dual-write": {"orders_ended"},
+		"no-mark":        {"charged_once", "mailed_once"},
+		"check-then-act": {"charged_once", "mailed_once"},
+		"ack-first":      {"orders_ended", "delivered_to_all"},
+		"dual-write":     {"orders_ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,12 +209,18 @@ func TestSabotageIsRed(t *testing.T) {
 			if o.OK || !slices.ContainsFunc(breaks, func(b string) bool { return slices.Contains(broken, b) }) {
 				t.Errorf("%s are broken, none of %s", broken, breaks)
 			}
-			for _, i := range o.Invariants {
-				if !i.OK && !strings.Contains(i.Detail, "order ") {
-					t.Errorf("%s names no order: %s", i.Name, i.Detail)
-				}
-			}
+			o.namesOrders(t)
 		})
+	}
+}
+
+// namesOrders: each promise that is broken has an order to show.
+func (o outcome) namesOrders(t *testing.T) {
+	t.Helper()
+	for _, i := range o.Invariants {
+		if !i.OK && !strings.Contains(i.Detail, "order ") {
+			t.Errorf("%s names no order: %s", i.Name, i.Detail)
+		}
 	}
 }
 

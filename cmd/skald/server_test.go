@@ -258,11 +258,14 @@ func TestDemoOnPostgresAndKafka(t *testing.T) {
 	start(t, nil, "demo", "--store", at, "--broker", bus, "--prefix", prefix).expect(0) // it is over: the databases tell
 }
 
-func TestIDCursorIsRed(t *testing.T) {
+func TestPollingIsRed(t *testing.T) {
 	t.Parallel()
-	at, _ := postgres(t)
-	p := start(t, nil, "demo", "--orders", "150", "--store", at, "--sabotage", "id-cursor", "--json")
-	p.expect(8, "without a safeguard (id-cursor)", "delivered_to_all")
+	for _, name := range []string{"id-cursor", "created-at"} {
+		at, _ := postgres(t)
+		p := start(t, nil, "demo", "--orders", "150", "--store", at, "--sabotage", name, "--json")
+		p.expect(8, "without a safeguard ("+name+")", "delivered_to_all")
+		p.outcome().namesOrders(t)
+	}
 }
 
 // The server asks for no password, so any will do: none of what is said may hold it, in any end of a run.

@@ -221,6 +221,7 @@ func TestUsage(t *testing.T) {
 		"unknown faults":     {[]string{"demo", "--faults", "much"}, "none, some or wild"},
 		"unknown sabotage":   {[]string{"demo", "--sabotage", "all"}, "dual-write"},
 		"id-cursor":          {[]string{"demo", "--sabotage", "id-cursor"}, "needs --store postgres"},
+		"created-at":         {[]string{"demo", "--sabotage", "created-at"}, "needs --store postgres"},
 		"bad prefix":         {[]string{"demo", "--prefix", "a.b"}, "--prefix"},
 		"argument":           {[]string{"demo", "now"}, "now"},
 		"two stores":         {[]string{"demo", "--dir", "x", "--store", "sqlite:y"}, "--dir"},

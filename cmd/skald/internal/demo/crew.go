@@ -27,6 +27,7 @@ type crew struct {
 	open   chan struct{} // closed when shop is there
 	shop   placer
 	ready  chan string // gets each service whose database is there
+	polled sync.Map    // for the sabotages that poll by a value
 
 	mu    sync.Mutex
 	tally tally

@@ -13,22 +13,26 @@ import (
 
 // The safeguards that can be left out.
 const (
-	noMark    = "no-mark"
-	ackFirst  = "ack-first"
-	idCursor  = "id-cursor"
-	dualWrite = "dual-write"
+	noMark       = "no-mark"
+	checkThenAct = "check-then-act"
+	ackFirst     = "ack-first"
+	idCursor     = "id-cursor"
+	createdAt    = "created-at"
+	dualWrite    = "dual-write"
 )
 
 // Sabotages are the names of the safeguards that can be left out.
-func Sabotages() []string { return []string{noMark, ackFirst, idCursor, dualWrite} }
+func Sabotages() []string {
+	return []string{noMark, checkThenAct, ackFirst, idCursor, createdAt, dualWrite}
+}
 
 func (o *Options) checkSabotage() error {
 	switch {
 	case o.Sabotage != "" && !oneOf(o.Sabotage, Sabotages()...):
 		return &place.UsageError{What: fmt.Sprintf("--sabotage is %s, not %q", strings.Join(Sabotages(), ", "), o.Sabotage)}
-	case o.Sabotage == idCursor && !strings.HasPrefix(o.Store, "postgres"):
-		return &place.UsageError{What: "--sabotage id-cursor needs --store postgres://…: SQLite has one writer at a time, " +
-			"which commits in the order of the rows, so that a cursor over their numbers misses nothing there"}
+	case oneOf(o.Sabotage, idCursor, createdAt) && !strings.HasPrefix(o.Store, "postgres"):
+		return &place.UsageError{What: "--sabotage " + o.Sabotage + " needs --store postgres://…: SQLite has one writer at a time, " +
+			"which commits in the order of the rows, so that a cursor over their numbers or times misses nothing there"}
 	}
 	return nil
 }
@@ -47,7 +51,11 @@ func (g *ground[TTx]) life(ctx context.Context, name string, life *sagatest.Faul
 	case ackFirst:
 		b = sagatest.AckFirst(b)
 	case idCursor:
-		home.Store = &byID[TTx]{Driver: home.Store, db: home.Read, largest: g.sql["LargestRow"]}
+		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, largest: g.sql["LargestRow"], value: bySeq, seen: &c.polled}
+	case createdAt:
+		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, largest: g.sql["LatestRow"], value: byTime, seen: &c.polled}
+	case checkThenAct:
+		home.Store = &checked[TTx]{home.Store}
 	case dualWrite:
 		home.Store = sagatest.DualWrite(home.Store, b, "/"+name)
 	}

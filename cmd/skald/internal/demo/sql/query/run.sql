@@ -33,3 +33,6 @@ WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f');
 
 -- name: LargestRow
 SELECT COALESCE(MAX(seq), 0) FROM /*schema*/skald_outbox;
+
+-- name: LatestRow
+SELECT COALESCE(MAX((extract(epoch FROM time) * 1000000)::bigint), 0) FROM /*schema*/skald_outbox;

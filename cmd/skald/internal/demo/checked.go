@@ -1,0 +1,55 @@
+package demo
+
+import (
+	"context"
+
+	"github.com/skald-go/skald/store"
+)
+
+// checked is a driver that looks whether there is a mark, lets the handler act and commit, and then sets the mark, as
+// many tutorials do. Whoever comes in between has found none, either.
+type checked[TTx any] struct{ store.Driver[TTx] }
+
+func (d *checked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
+	marks := in.Marks
+	in.Marks = nil
+	found := make([]store.Verdict, len(marks))
+	for i, m := range marks {
+		seen, err := d.Seen(ctx, m.Consumer, []store.Identity{m.Identity})
+		if err != nil {
+			return nil, err
+		}
+		found[i] = seen[0]
+	}
+	u, err := d.Driver.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return &checkedUnit[TTx]{Unit: u, db: d.Driver, marks: marks, found: found}, nil
+}
+
+type checkedUnit[TTx any] struct {
+	store.Unit[TTx]
+	db    store.Driver[TTx]
+	marks []store.Mark
+	found []store.Verdict
+}
+
+func (u *checkedUnit[TTx]) Found() store.Found {
+	f := u.Unit.Found()
+	f.Marks = u.found
+	return f
+}
+
+// Commit acts, then marks. What fails in between is tried again from the beginning.
+func (u *checkedUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
+	if err := u.Unit.Commit(ctx, es...); err != nil {
+		return err
+	}
+	for i := range u.marks {
+		if _, err := u.db.Apply(ctx, store.Effect{Mark: &u.marks[i]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
