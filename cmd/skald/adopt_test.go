@@ -1,0 +1,142 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald"
+)
+
+// adoption is the SQL of docs/adopt.md, "I have an outbox table", in order.
+func adoption(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/adopt.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "## I have an outbox table\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var all []string
+	for _, m := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(section, -1) {
+		all = append(all, m[1])
+	}
+	if len(all) != 4 {
+		t.Fatalf("the section has %d pieces of SQL", len(all))
+	}
+	return all
+}
+
+// An outbox table of one's own is moved to Skald and back, with a writer in the middle of a transaction each time:
+// nothing is lost, nothing is said twice, and each key keeps its order.
+func TestAdoptOutboxTable(t *testing.T) {
+	t.Parallel()
+	steps := adoption(t)
+	at, conn := postgres(t)
+	do(t, conn, steps[0])
+	n := 0
+	write := func(db interface {
+		Exec(context.Context, string, ...any) error
+	}, keys ...string) {
+		t.Helper()
+		for _, key := range keys {
+			n++
+			if err := db.Exec(t.Context(), "INSERT INTO outbox (order_id, event_type, payload) VALUES ($1, 'placed', jsonb_build_object('n', $2::int))", key, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write(plain{conn}, "a", "b", "a")
+	do(t, conn, "UPDATE outbox SET sent_at = now() WHERE id = 1") // by the poller
+	start(t, []string{"SKALD_STORE=" + at}, "migrate", "--source", "/old").expect(0)
+	do(t, conn, steps[1])
+	write(plain{conn}, "a", "c")
+	during(t, at, conn, steps[2], func(tx plain) { write(tx, "b") })
+	write(plain{conn}, "b", "a")
+	if left := count(conn, "SELECT count(*) FROM outbox WHERE sent_at IS NULL"); left != 0 {
+		t.Errorf("%d rows are left for the poller", left)
+	}
+	got := carried(t, at, "orders", "placed", 7)
+	if want := []string{"a 3 4 8", "b 2 6 7", "c 5"}; !slices.Equal(perKey(got), want) {
+		t.Errorf("published are %q, want %q", perKey(got), want)
+	}
+	if got := perKey(carried(t, at, "shadow.orders", "placed", 3)); !slices.Equal(got, []string{"a 4", "b 6", "c 5"}) {
+		t.Errorf("beside are %q", got)
+	}
+	before := count(conn, "SELECT max(id) FROM outbox")
+	write(plain{conn}, "a", "b")
+	during(t, at, conn, steps[3], func(tx plain) { write(tx, "a") })
+	write(plain{conn}, "a")
+	var back []string
+	rows, err := conn.Query(t.Context(), "SELECT order_id || ' ' || (payload ->> 'n') FROM outbox WHERE sent_at IS NULL AND id > $1 ORDER BY id", before)
+	if err == nil {
+		back, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if want := []string{"a 9", "b 10", "a 11", "a 12"}; err != nil || !slices.Equal(back, want) {
+		t.Errorf("back are %q, %v, want %q", back, err, want)
+	}
+}
+
+// plain is a connection or a transaction.
+type plain struct{ db *pgx.Conn }
+
+func (p plain) Exec(ctx context.Context, sql string, args ...any) error {
+	_, err := p.db.Exec(ctx, sql, args...)
+	return err
+}
+
+// during runs sql while a writer is in the middle of its transaction, which ends when sql waits for it.
+func during(t *testing.T, at string, conn *pgx.Conn, sql string, write func(plain)) {
+	t.Helper()
+	writer, err := pgx.Connect(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = writer.Close(context.Background()) }()
+	do(t, writer, "BEGIN")
+	write(plain{writer})
+	look, err := pgx.Connect(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = look.Close(context.Background()) }()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(context.Background(), sql, pgx.QueryExecModeSimpleProtocol)
+		ended <- err
+	}()
+	for end := time.Now().Add(time.Minute); count(look, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'outbox'::regclass") == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not wait for the writer")
+		}
+	}
+	do(t, writer, "COMMIT")
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// perKey has the numbers of each key in the order in which they were handled.
+func perKey(ms []skald.Message) []string {
+	by := map[string]string{}
+	for _, m := range ms {
+		var n int
+		if _, err := fmt.Sscanf(string(m.Data), `{"n": %d}`, &n); err != nil {
+			return []string{err.Error() + ": " + string(m.Data)}
+		}
+		by[string(m.Key)] += fmt.Sprintf(" %d", n)
+	}
+	var out []string
+	for key, numbers := range by {
+		out = append(out, key+numbers)
+	}
+	slices.Sort(out)
+	return out
+}
