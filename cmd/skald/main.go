@@ -96,6 +96,8 @@ func remedy(err error) string {
 		return ": is the server running, and is this its address?"
 	case errors.As(err, &own) || !errors.As(err, &said):
 		return ""
+	case strings.Contains(said.Message, "unsupported startup parameter"):
+		return ": leave it out of the URL, or name it in ignore_startup_parameters of the pooler"
 	case said.Code == "42501":
 		return ": give the user this right, or use another user"
 	case code == place.ExitRight:

@@ -36,13 +36,30 @@ const (
 	doubledStatement = "42P05"
 )
 
-// state is the SQLSTATE of err, "" if it has none.
+// Code is the SQLSTATE of err, "" if it has none. PgBouncer has one for all that it refuses: of that it is the one that
+// PostgreSQL would have.
+func Code(err error) string { return state(err) }
+
 func state(err error) string {
-	var s interface{ SQLState() string }
-	if errors.As(err, &s) {
-		return s.SQLState()
+	var s interface {
+		error
+		SQLState() string
 	}
-	return ""
+	if !errors.As(err, &s) {
+		return ""
+	}
+	code, text := s.SQLState(), s.Error()
+	says := func(part string) bool { return strings.Contains(text, part) }
+	switch {
+	case code != "08P01":
+	case says("unsupported startup parameter"):
+		return "0A000"
+	case says("no such database"), says("database") && says("does not exist"):
+		return "3D000"
+	case says("authentication failed"), says("no such user"), says("role") && says("does not exist"):
+		return "28000"
+	}
+	return code
 }
 
 // movedAway is what skald_here raises.

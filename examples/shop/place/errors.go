@@ -78,7 +78,7 @@ func noTable(err error) bool {
 func serverCode(err error) int {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		switch pg.Code {
+		switch pgstore.Code(err) {
 		case "28P01", "28000", "42501":
 			return ExitRight
 		case "3D000", "3F000":
