@@ -266,6 +266,9 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 	if _, err := s.Retry(ctx, []int{0}, 1); err != nil {
 		return err
 	}
+	if err := s.short(ctx, "note", s.call("Looked"), s.call("Emptied", "skald_outbox")); err != nil {
+		return err
+	}
 	if err := s.deletes(ctx, 30*day, &store.Maintained{}); err != nil {
 		return err
 	}
