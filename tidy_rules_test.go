@@ -154,10 +154,12 @@ func allowed(home string, r rule, imported string) bool {
 		return within(dir, home) && !alone(home) || slices.ContainsFunc(r.ours, func(o string) bool { return opens(o, dir) })
 	case standard(imported):
 		return true
-	case within(imported, otel):
-		return slices.ContainsFunc(r.vendors, func(v string) bool { return v == otel || v == "*" }) && !exporter(imported)
+	case slices.Contains(r.vendors, "*"):
+		return true
+	case within(imported, otel): // the API: exporters are for commands
+		return slices.Contains(r.vendors, otel) && !exporter(imported)
 	}
-	return slices.ContainsFunc(r.vendors, func(v string) bool { return v == "*" || strings.HasPrefix(imported, v) })
+	return slices.ContainsFunc(r.vendors, func(v string) bool { return strings.HasPrefix(imported, v) })
 }
 
 // opens tells whether the permission o covers the folder dir. A seam's name covers the seam, not its drivers.

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,15 +95,17 @@ func (in *Inbox[TTx]) report(outage error) {
 
 func (in *Inbox[TTx]) stuck() []Stuck {
 	var out []Stuck
-	for _, c := range in.waiting {
-		if len(c.queue) == 0 || c.lane.lost || c.queue[0].attempts == 0 {
+	for e := range in.failing {
+		if e.chain.lane.lost {
+			delete(in.failing, e)
 			continue
 		}
-		e := c.queue[0]
 		why, _, _ := strings.Cut(e.err.Error(), "\n")
 		out = append(out, Stuck{Topic: e.Topic, Lane: e.Lane, Position: e.Position, ID: e.ID, Type: e.Type,
 			Attempts: e.attempts, Since: e.since, Error: why})
 	}
-	slices.SortFunc(out, func(a, b Stuck) int { return a.Since.Compare(b.Since) })
+	slices.SortFunc(out, func(a, b Stuck) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Position, b.Position))
+	})
 	return out[:min(len(out), maxStuck)]
 }

@@ -103,9 +103,10 @@ type Inbox[TTx any] struct {
 	checked bool
 	sub     broker.Subscription
 	lanes   map[string]*lane
-	ready   []*chain  // whose head may start
-	waiting []*chain  // whose head may not start before its due time
-	alarm   time.Time // the earliest of these
+	ready   []*chain        // whose head may start
+	waiting []*chain        // whose head may not start before its due time
+	failing map[*entry]bool // that failed and hold their chains, waiting or in hand again
+	alarm   time.Time       // the earliest of these
 	gate    gate
 
 	mu     sync.Mutex
@@ -127,6 +128,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		with:     complete.Completer{Now: d.Now, NewID: d.NewID, Codec: d.Codec},
 		tel:      telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
 		handlers: map[kind]Handler[TTx]{},
+		failing:  map[*entry]bool{},
 		lanes:    map[string]*lane{},
 		health:   Health{Live: true, Why: "not subscribed yet"},
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/retention"
+	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
 
@@ -41,7 +42,7 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 		return nil
 	}
 	err := in.sub.Close(ctx)
-	in.sub, in.lanes, in.ready, in.waiting = nil, map[string]*lane{}, nil, nil
+	in.sub, in.lanes, in.ready, in.waiting, in.failing = nil, map[string]*lane{}, nil, nil, map[*entry]bool{}
 	return err
 }
 
@@ -76,6 +77,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 // A handler that ignores its context is not waited for: it is named in the log, and what it was at is not acknowledged.
 func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	defer in.tel.Watch(in.standing)()
+	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.db.Backlog, telemetry.Always)()
 	if err := in.openPatiently(ctx); err != nil || ctx.Err() != nil {
 		in.leave() // it may have joined just before it was told to stop
 		return err

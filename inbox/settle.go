@@ -23,6 +23,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, r result) error {
 		return fmt.Errorf("consumer %s: %w", in.group, r.err)
 	case handled, duplicate, rejected:
 		e.done, e.err = true, nil
+		delete(in.failing, e)
 		in.count(func(h *Health) { h.add(r.what) })
 		if c.busy = c.pass(); c.busy {
 			in.ready = append(in.ready, c)
@@ -44,7 +45,7 @@ func (in *Inbox[TTx]) postpone(ctx context.Context, r result) {
 	e.err = r.err
 	if r.what == failed {
 		if e.attempts++; e.attempts == 1 {
-			e.since = now
+			e.since, in.failing[e] = now, true
 		}
 		in.count(func(h *Health) { h.Failures++ })
 		in.complain(ctx, e, wait)

@@ -31,6 +31,7 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	if leased.Timeline != 0 {
 		r.o.Logger.WarnContext(ctx, "relay: the database failed over", "owner", r.o.Owner, "timeline", leased.Timeline)
 	}
+	r.first.Store(slices.ContainsFunc(leased.Lanes, func(l store.Lane) bool { return l.First == 0 }))
 	r.renewed(now, leased)
 	if idle != nil {
 		r.looked(now, leased.Tip, idle)

@@ -36,6 +36,7 @@ type Source interface {
 	Retry(ctx context.Context, lanes []int, limit int) ([]store.Aside, error)
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 	Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error)
+	Backlog(ctx context.Context) (store.Backlog, error)
 }
 
 // Options of a Relay. The zero value works.
@@ -130,6 +131,7 @@ type Relay struct {
 	outages                                   int       // of the store, in a row
 	lives, waiting                            int       // relays that work, and that wait for a lane, at the last lease
 	keeping                                   atomic.Bool
+	first                                     atomic.Bool // the lane of the first bucket is ours: of the relays, this one reports the backlog
 
 	mu                    sync.Mutex
 	health                Health

@@ -165,6 +165,14 @@ func (c *crashDriver[TTx]) Reseat(ctx context.Context, look bool) (done store.Re
 	return done, err
 }
 
+func (c *crashDriver[TTx]) Backlog(ctx context.Context) (b store.Backlog, err error) {
+	err = c.p.io(call{act: "Backlog"}, func() (err error) {
+		b, err = c.d.Backlog(ctx)
+		return err
+	})
+	return b, err
+}
+
 func (c *crashDriver[TTx]) Check(ctx context.Context, as store.Role) error {
 	return c.p.io(call{act: "Check"}, func() error { return c.d.Check(ctx, as) })
 }

@@ -141,6 +141,13 @@ func (d *faultyDriver[TTx]) Reseat(ctx context.Context, look bool) (store.Reseat
 	return d.Driver.Reseat(ctx, look)
 }
 
+func (d *faultyDriver[TTx]) Backlog(ctx context.Context) (store.Backlog, error) {
+	if err := d.f.alive(); err != nil {
+		return store.Backlog{}, err
+	}
+	return d.Driver.Backlog(ctx)
+}
+
 func (d *faultyDriver[TTx]) Check(ctx context.Context, as store.Role) error {
 	if err := d.f.alive(); err != nil {
 		return err

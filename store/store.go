@@ -83,6 +83,10 @@ type Store interface {
 	// did, it changes nothing.
 	Reseat(ctx context.Context, look bool) (Reseated, error)
 
+	// Backlog tells what is not published yet and whether anybody sees to it. It locks nothing, and costs little
+	// however large the outbox is: every process that reports metrics asks, now and then.
+	Backlog(ctx context.Context) (Backlog, error)
+
 	// Check tells, before first use, whether the tables are there, in a version that this build can use, with
 	// the rights that as needs: a *SchemaError or *RightError, else an outage.
 	Check(ctx context.Context, as Role) error
@@ -301,6 +305,16 @@ type Held struct {
 type Retention struct {
 	Outbox time.Duration // default 7 days
 	Marks  time.Duration // default 30 days
+}
+
+// A Backlog is how an outbox stands.
+type Backlog struct {
+	Source   string        // of the messages of this database
+	Pending  int64         // rows that no relay has published, without those set aside; an estimate where they are many
+	Oldest   time.Duration // since the oldest of them was written; 0: there is none
+	Aside    int64         // rows set aside
+	Retained time.Duration // since the oldest row that is kept was written; 0: there is none
+	Free     int           // lanes that no living relay holds
 }
 
 // Maintained is what Maintain did.

@@ -33,6 +33,7 @@ from its file or from SKALD_KAFKA_PASSWORD, never from the URL.`
 
 func relayCommand(errs io.Writer) *cobra.Command {
 	var r rooms
+	var metrics string
 	c := &cobra.Command{
 		Use: "relay", Short: "Carry committed messages to the broker", Long: relayAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -46,7 +47,7 @@ func relayCommand(errs io.Writer) *cobra.Command {
 				}
 			}
 			r.listen = from(c, "listen", "SKALD_LISTEN")
-			return runRelay(c.Context(), db, r, from(c, "broker", "SKALD_BROKER"), slog.New(slog.NewTextHandler(errs, nil)))
+			return runRelay(c.Context(), db, r, from(c, "broker", "SKALD_BROKER"), metrics, slog.New(slog.NewTextHandler(errs, nil)))
 		},
 	}
 	f := c.Flags()
@@ -57,10 +58,11 @@ func relayCommand(errs io.Writer) *cobra.Command {
 	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection for each schema; SKALD_LISTEN stands for it")
 	f.DurationVar(&r.keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
 	f.DurationVar(&r.keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
+	f.StringVar(&metrics, "metrics", "", "serve /metrics for Prometheus, /livez and /readyz at this address, \":9090\" (default: do not)")
 	return c
 }
 
-func runRelay(ctx context.Context, db database, r rooms, bus string, log *slog.Logger) (err error) {
+func runRelay(ctx context.Context, db database, r rooms, bus, metrics string, log *slog.Logger) (err error) {
 	switch {
 	case r.keep.Outbox <= 0 || r.keep.Marks < r.keep.Outbox:
 		return &place.UsageError{What: "--keep-outbox is more than 0, and --keep-marks is at least as much: a row that is kept can be published again, and then its mark must still be there"}
@@ -73,6 +75,11 @@ func runRelay(ctx context.Context, db database, r rooms, bus string, log *slog.L
 	if err != nil {
 		return err
 	}
+	seen, err := newSight(metrics, log)
+	if err != nil {
+		return err
+	}
+	defer seen.close(ctx)
 	from, done, err := openPatiently(ctx, db, r, log)
 	if err != nil || from == nil {
 		return err
@@ -89,7 +96,8 @@ func runRelay(ctx context.Context, db database, r rooms, bus string, log *slog.L
 		if len(r.schemas) > 1 {
 			log = log.With("schema", r.schemas[i])
 		}
-		one := relay.New(source, to, &relay.Options{Keep: r.keep, Outboxes: len(from), Logger: log})
+		one := relay.New(source, to, &relay.Options{Keep: r.keep, Outboxes: len(from), Logger: log, MeterProvider: seen.meters})
+		seen.see(one)
 		all = append(all, one, voice{one, log})
 		if r.listen != "" {
 			heard, err := listener(source, r.listen)

@@ -21,6 +21,11 @@ const (
 	Published      = "skald.outbox.message.published"
 	PublishDelay   = "skald.outbox.publish.delay"
 	RelayLanes     = "skald.outbox.relay.lanes"
+	Pending        = "skald.outbox.message.pending"
+	OldestAge      = "skald.outbox.message.oldest_age"
+	SetAside       = "skald.outbox.message.set_aside"
+	RetainedAge    = "skald.outbox.message.retained_age"
+	FreeLanes      = "skald.outbox.lane.free"
 	Received       = "skald.inbox.message.received"
 	Unacknowledged = "skald.inbox.message.unacknowledged"
 	ProcessTime    = "skald.inbox.process.duration"
@@ -37,11 +42,17 @@ type Metric struct {
 
 // Metrics are all there are.
 func Metrics() []Metric {
+	backlog := []string{labelSource}
 	return []Metric{
 		{Written, "{message}", "Messages given to transactions, which may still be rolled back", []string{labelTopic}},
 		{Published, "{message}", "Messages handed to the broker, by what it answered", []string{labelTopic, labelOutcome}},
 		{PublishDelay, "s", "From the writing of a message to the broker's acknowledgement", []string{labelTopic}},
 		{RelayLanes, "{lane}", "Lanes that this relay holds", []string{labelOwner}},
+		{Pending, "{message}", "Messages in the outbox that no relay has published yet; an estimate when they are many", backlog},
+		{OldestAge, "s", "Since the oldest of them was written; 0: there is none", backlog},
+		{SetAside, "{message}", "Messages that the broker refused, and those that wait behind them", backlog},
+		{RetainedAge, "s", "Since the oldest message that is kept was written", backlog},
+		{FreeLanes, "{lane}", "Lanes that no living relay holds", backlog},
 		{Received, "{message}", "Deliveries, by what became of them", []string{labelConsumer, labelTopic, labelOutcome}},
 		{Unacknowledged, "{message}", "Deliveries in memory that are not acknowledged yet", []string{labelConsumer}},
 		{ProcessTime, "s", "From the intake of a message to its commit, or to its failure", []string{labelConsumer, labelTopic, labelOutcome}},
@@ -55,6 +66,7 @@ const (
 	labelTopic    = "destination"
 	labelOutcome  = "outcome"
 	labelConsumer = "consumer"
+	labelSource   = "source"
 	labelOwner    = "owner"
 )
 
@@ -111,8 +123,11 @@ func (m meter) histogram(name string) metric.Float64Histogram {
 	return h
 }
 
+// see reports a gauge.
+type see func(name string, v float64, labels metric.ObserveOption)
+
 // watch has gauges read whenever somebody collects, until stop.
-func (m meter) watch(read func(ctx context.Context, see func(name string, v float64)), labels attribute.Set, names ...string) (stop func()) {
+func (m meter) watch(read func(context.Context, see), names ...string) (stop func()) {
 	gauges := make(map[string]metric.Float64ObservableGauge, len(names))
 	all := make([]metric.Observable, 0, len(names))
 	for _, name := range names {
@@ -124,11 +139,10 @@ func (m meter) watch(read func(ctx context.Context, see func(name string, v floa
 		}
 		gauges[name], all = g, append(all, g)
 	}
-	with := metric.WithAttributeSet(labels)
 	r, err := m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
-		read(ctx, func(name string, v float64) {
+		read(ctx, func(name string, v float64, labels metric.ObserveOption) {
 			if g := gauges[name]; g != nil {
-				o.ObserveFloat64(g, v, with)
+				o.ObserveFloat64(g, v, labels)
 			}
 		})
 		return nil

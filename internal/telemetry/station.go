@@ -61,8 +61,8 @@ func NewRelay(p Providers) *Relay {
 
 // Watch reports how many lanes are held, until stop.
 func (r *Relay) Watch(owner string, lanes func() int) (stop func()) {
-	return r.meter.watch(func(_ context.Context, see func(string, float64)) { see(RelayLanes, float64(lanes())) },
-		attribute.NewSet(attribute.String(labelOwner, owner)), RelayLanes)
+	labels := metric.WithAttributeSet(attribute.NewSet(attribute.String(labelOwner, owner)))
+	return r.meter.watch(func(_ context.Context, gauge see) { gauge(RelayLanes, float64(lanes()), labels) }, RelayLanes)
 }
 
 // Took records a message that the broker took at that time.
@@ -150,12 +150,13 @@ type Standing struct{ Unacknowledged, Stuck, Paused int }
 
 // Watch reports how the inbox stands, until stop.
 func (i *Inbox) Watch(now func() Standing) (stop func()) {
-	return i.meter.watch(func(_ context.Context, see func(string, float64)) {
+	labels := metric.WithAttributeSet(attribute.NewSet(attribute.String(labelConsumer, i.consumer)))
+	return i.meter.watch(func(_ context.Context, gauge see) {
 		s := now()
-		see(Unacknowledged, float64(s.Unacknowledged))
-		see(StuckKeys, float64(s.Stuck))
-		see(PausedLanes, float64(s.Paused))
-	}, attribute.NewSet(attribute.String(labelConsumer, i.consumer)), Unacknowledged, StuckKeys, PausedLanes)
+		gauge(Unacknowledged, float64(s.Unacknowledged), labels)
+		gauge(StuckKeys, float64(s.Stuck), labels)
+		gauge(PausedLanes, float64(s.Paused), labels)
+	}, Unacknowledged, StuckKeys, PausedLanes)
 }
 
 // Process starts the span of one attempt at a message: a child of the span that wrote it. What the handler says

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
 )
 
 const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -90,16 +92,11 @@ func TestEveryMetricIsExportedAsTheTableSays(t *testing.T) {
 	r.Failed("orders")
 	defer r.Watch("me", func() int { return 3 })()
 	defer in.Watch(func() Standing { return Standing{1, 2, 3} })()
+	defer WatchBacklog(p, time.Now, func(context.Context) (store.Backlog, error) { return store.Backlog{Source: "/orders"}, nil }, Always)()
 	in.Ended(&m, "processed", time.Millisecond, true, time.Now())
-	var got metricdata.ResourceMetrics
-	if err := read.Collect(context.Background(), &got); err != nil {
-		t.Fatal(err)
-	}
 	seen := map[string]metricdata.Metrics{}
-	for _, s := range got.ScopeMetrics {
-		for _, x := range s.Metrics {
-			seen[x.Name] = x
-		}
+	for _, x := range collect(t, read) {
+		seen[x.Name] = x
 	}
 	for _, want := range Metrics() {
 		x, ok := seen[want.Name]
@@ -119,6 +116,51 @@ func TestEveryMetricIsExportedAsTheTableSays(t *testing.T) {
 	for name := range seen {
 		t.Errorf("%s is not in the table", name)
 	}
+}
+
+func collect(t *testing.T, from metric.Reader) (out []metricdata.Metrics) {
+	t.Helper()
+	var got metricdata.ResourceMetrics
+	if err := from.Collect(context.Background(), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range got.ScopeMetrics {
+		out = append(out, s.Metrics...)
+	}
+	return out
+}
+
+// A database is asked when somebody collects, and not more often than every 30 s; what cannot be read, or is another's
+// to report, is not reported.
+func TestBacklogIsAskedSeldom(t *testing.T) {
+	read := metric.NewManualReader()
+	now, asked, mine, away := time.Now(), 0, true, error(nil)
+	stop := WatchBacklog(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))}, func() time.Time { return now },
+		func(context.Context) (store.Backlog, error) {
+			asked++
+			return store.Backlog{Source: "/orders", Pending: int64(asked)}, away
+		}, func() bool { return mine })
+	step := func(doing string, after time.Duration, wantAsked, wantMetrics int) {
+		t.Helper()
+		now = now.Add(after)
+		if got := len(collect(t, read)); got != wantMetrics || asked != wantAsked {
+			t.Errorf("%s: %d metrics after %d questions, want %d after %d", doing, got, asked, wantMetrics, wantAsked)
+		}
+	}
+	if asked != 0 {
+		t.Error("it was asked before anybody collected")
+	}
+	step("at first", 0, 1, 5)
+	step("soon after", 29*time.Second, 1, 5)
+	step("later", time.Second, 2, 5)
+	away = errors.New("the database is away")
+	step("while the database is away", 30*time.Second, 3, 0)
+	away, mine = nil, false
+	step("while it is another's", time.Hour, 3, 0)
+	mine = true
+	step("once it is ours", 0, 4, 5)
+	stop()
+	step("after the end", time.Hour, 4, 0)
 }
 
 func labelsOf(a metricdata.Aggregation) (out []attribute.Set) {

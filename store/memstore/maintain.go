@@ -34,14 +34,17 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 
 // covered tells whether every lane has passed r.
 func (d *database) covered(r row) bool {
-	return !slices.ContainsFunc(d.lanes, func(l laneRow) bool {
-		base, err := d.commitOf(l.Cursor.Base)
-		if err != nil || r.commit <= base {
-			return err != nil
-		}
-		tip, err := d.commitOf(l.Cursor.Tip)
-		return err != nil || r.commit > tip || r.Seq > l.Cursor.Seq
-	})
+	return !slices.ContainsFunc(d.lanes, func(l laneRow) bool { return !d.passed(l, r) })
+}
+
+// passed tells whether a lane's cursor is behind r.
+func (d *database) passed(l laneRow, r row) bool {
+	base, err := d.commitOf(l.Cursor.Base)
+	if err != nil || r.commit <= base {
+		return err == nil
+	}
+	tip, err := d.commitOf(l.Cursor.Tip)
+	return err == nil && r.commit <= tip && r.Seq <= l.Cursor.Seq
 }
 
 // written is when the marked message was written, as far as its id tells; else when it came.

@@ -220,6 +220,9 @@ func appDay(ctx context.Context, s *Store, leaf string) error {
 			return err
 		}
 	}
+	if _, err := s.Backlog(ctx); err != nil {
+		return err
+	}
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := s.Write(ctx, tx, store.Effect{Rows: rowsOf(aMessage("a"), skald.Message{Topic: "orders", Type: "x", ContentType: "application/json"})}); err != nil {
 			return err
@@ -237,6 +240,9 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 	life := fmt.Sprint(time.Now().UnixNano()) // it takes over what a day that ended badly has left
 	got, err := s.Lease(ctx, store.Ask{Owner: "relay", Life: life, TTL: time.Minute})
 	if err != nil {
+		return err
+	}
+	if _, err := s.Backlog(ctx); err != nil {
 		return err
 	}
 	tip, err := s.Tick(ctx, "")

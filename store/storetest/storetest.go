@@ -84,6 +84,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		{"Aside", asideTests[TTx]()},
 		{"Reseat", reseatTests[TTx]()},
 		{"Maintain", maintainTests[TTx]()},
+		{"Backlog", backlogTests[TTx]()},
 		{"Setting", settingTests[TTx]()},
 		{"Field", fieldTests[TTx]()},
 	} {

@@ -8,10 +8,15 @@ GRANT INSERT (topic, key, type, data, data_bytes, key_bytes, content_type, schem
 GRANT SELECT, INSERT ON /*each*/ /*schema*/skald_mark TO /*role*/;
 GRANT SELECT, INSERT ON /*schema*/skald_mark_timeless TO /*role*/;
 GRANT SELECT, INSERT, UPDATE (version) ON /*schema*/skald_entity TO /*role*/;
+GRANT SELECT ON /*schema*/skald_backlog TO /*role*/; -- for metrics
+GRANT SELECT ON /*schema*/skald_maintenance TO /*role*/;
+GRANT SELECT ON /*schema*/skald_lanes TO /*role*/;
 -- The default of skald_mark's arrival. Not an identity column: before PostgreSQL 17 the leaves do not inherit it.
 GRANT USAGE ON SEQUENCE /*schema*/skald_arrival TO /*role*/;
--- PUBLIC has these four, unless somebody took them away.
+-- PUBLIC has these, unless somebody took them away.
 GRANT EXECUTE ON FUNCTION /*schema*/skald_guard TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_uuid7 TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_limits_ok TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_headers_ok TO /*role*/;
+GRANT EXECUTE ON FUNCTION /*schema*/skald_near TO /*role*/;
+GRANT EXECUTE ON FUNCTION /*schema*/skald_first TO /*role*/;

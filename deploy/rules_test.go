@@ -1,0 +1,120 @@
+package deploy
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A case breaks something for real, and says which alert is to fire, and no other.
+type incident struct {
+	alert  string
+	happen func(w *world)
+	repair func(w *world)
+	lasts  time.Duration // longer than the rule's "for"
+}
+
+func incidents() []incident {
+	const day = 24 * time.Hour
+	return []incident{
+		{"SkaldRelayGone",
+			func(w *world) {
+				w.stop("relay")
+				w.until("its lanes are free", func() bool { return w.backlog().Free > 0 })
+			},
+			func(w *world) {
+				w.startRelay()
+				w.until("the lanes are taken", func() bool { return w.backlog().Free == 0 })
+			}, 2 * time.Minute},
+		{"SkaldOutboxOld",
+			func(w *world) {
+				w.bus.away.Store(true)
+				w.say("orders", 2*time.Minute)
+				w.until("it is pending", func() bool { return w.backlog().Pending == 1 })
+			},
+			func(w *world) {
+				w.bus.away.Store(false)
+				w.until("it is published", func() bool { return w.backlog().Pending == 0 })
+			}, 3 * time.Minute},
+		{"SkaldSetAside",
+			func(w *world) {
+				w.say("nowhere", 0)
+				w.until("it is set aside", func() bool { return w.backlog().Aside == 1 })
+			},
+			func(w *world) {
+				if err := w.bus.MakeTopics(w.t.Context(), 1, "nowhere"); err != nil {
+					w.t.Fatal(err)
+				}
+				w.until("it is published", func() bool { return w.backlog().Aside == 0 })
+			}, 6 * time.Minute},
+		{"SkaldRetentionStalled",
+			func(w *world) {
+				w.stalled.Store(true)
+				w.dbAhead.Store(int64(10 * day))
+				w.until("the relay has its lanes again", func() bool { return w.backlog().Free == 0 })
+			},
+			func(w *world) {
+				w.stalled.Store(false)
+				w.stop("relay") // its next life looks at once
+				w.startRelay()
+				w.until("the old rows are gone", func() bool { b := w.backlog(); return b.Retained < day && b.Free == 0 })
+			}, 61 * time.Minute},
+		{"SkaldKeyStuck",
+			func(w *world) {
+				w.bad.Store(true)
+				w.say("orders", 0)
+				w.until("its key is stuck", func() bool { return len(w.consumer.Health().Stuck) == 1 })
+			},
+			func(w *world) {
+				w.bad.Store(false)
+				w.until("it is handled", func() bool { return len(w.consumer.Health().Stuck) == 0 })
+			}, 11 * time.Minute},
+		{"SkaldBlind", (*world).stopAll, (*world).startAll, 11 * time.Minute},
+	}
+}
+
+// Each alert fires when what it is for happens, alone, and ends when it is repaired.
+func TestEachAlertFires(t *testing.T) {
+	for _, i := range incidents() {
+		t.Run(i.alert, func(t *testing.T) {
+			w := newWorld(t)
+			for range 3 {
+				w.say("orders", 0)
+			}
+			w.until("they are handled", func() bool { return w.consumer.Health().Handled == 3 && w.backlog().Pending == 0 })
+			if got := w.pass(15 * time.Minute); len(got) > 0 {
+				t.Fatalf("while all is well %v fire", names(got))
+			}
+			i.happen(w)
+			if got := names(w.pass(i.lasts)); !slices.Equal(got, []string{i.alert}) {
+				t.Errorf("%v fire", got)
+			}
+			i.repair(w)
+			if got := w.pass(2 * time.Minute); len(got) > 0 {
+				t.Errorf("once it is repaired %v fire", names(got))
+			}
+		})
+	}
+	for _, r := range newProm(t).rules {
+		if !slices.ContainsFunc(incidents(), func(i incident) bool { return i.alert == r.Alert }) {
+			t.Errorf("%s is fired by no test", r.Alert)
+		}
+	}
+}
+
+func names(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
+
+// Each alert has its section for the person on call.
+func TestEachAlertIsInTheRunbook(t *testing.T) {
+	page := string(readFile(t, "../docs/operations.md"))
+	for _, r := range newProm(t).rules {
+		if !strings.Contains(page, "\n### "+r.Alert+"\n") {
+			t.Errorf("docs/operations.md has no section %s", r.Alert)
+		}
+		if want := "docs/operations.md#" + strings.ToLower(r.Alert); r.Annotations["runbook"] != want {
+			t.Errorf("%s names the runbook %q, want %q", r.Alert, r.Annotations["runbook"], want)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A world is three processes on one database and one broker, each scraped: one writes, one relays, one consumes.
+type world struct {
+	t    *testing.T
+	prom *prom
+	bus  *bus
+	db   *memstore.Store
+
+	dbAhead  atomic.Int64 // of the database's clock
+	ahead    atomic.Int64 // of the clock by which the stations ask the database no more than every 30 s
+	stalled  atomic.Bool  // retention fails
+	bad      atomic.Bool  // the handler fails
+	consumer *inbox.Inbox[*memstore.Tx]
+
+	running map[string]*process
+}
+
+// A process has metrics of its own.
+type process struct {
+	metrics *prometheus.Registry
+	meters  *metric.MeterProvider
+	kill    func()
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, prom: newProm(t), bus: &bus{Broker: membroker.New(nil)}, running: map[string]*process{}}
+	w.db = memstore.New(&memstore.Options{Source: "/shop", Now: func() time.Time { return time.Now().Add(time.Duration(w.dbAhead.Load())) }})
+	if err := w.bus.MakeTopics(t.Context(), 4, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.stopAll)
+	w.startAll()
+	return w
+}
+
+func (w *world) startAll() {
+	w.start("writer", func(p *process, _ *memstore.Store) skald.Runner {
+		return outbox.NewWatch(w.db, &outbox.Options{MeterProvider: p.meters, Now: w.now})
+	})
+	w.startRelay()
+	w.start("consumer", func(p *process, s *memstore.Store) skald.Runner {
+		w.consumer = inbox.New[*memstore.Tx](s, w.bus.Broker, "billing", &inbox.Options{MeterProvider: p.meters, Now: w.now, Logger: quiet()})
+		w.consumer.Handle("orders", "order.placed", func(context.Context, *memstore.Tx, skald.Message) error {
+			if w.bad.Load() {
+				return errors.New("no price for this order")
+			}
+			return nil
+		})
+		return w.consumer
+	})
+	w.until("the relay has all lanes", func() bool { return w.backlog().Free == 0 })
+}
+
+func (w *world) startRelay() {
+	w.start("relay", func(p *process, s *memstore.Store) skald.Runner {
+		return relay.New(source{s, w}, w.bus, &relay.Options{MeterProvider: p.meters, Logger: quiet(), AsideFirst: 50 * time.Millisecond})
+	})
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// now makes every scrape ask the database anew.
+func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+
+// start runs a process on a session of its own.
+func (w *world) start(name string, make func(*process, *memstore.Store) skald.Runner) {
+	w.t.Helper()
+	reg := prometheus.NewRegistry()
+	exporter, err := otelprom.New(otelprom.WithRegisterer(reg), otelprom.WithoutScopeInfo(), otelprom.WithoutTargetInfo())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p := &process{metrics: reg, meters: metric.NewMeterProvider(metric.WithReader(exporter))}
+	session := w.db.Session()
+	runner := make(p, session)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := startRunner(ctx, runner)
+	p.kill = func() {
+		session.Kill() // like kill -9: nothing is given back
+		stop()
+		<-ended
+	}
+	w.running[name] = p
+}
+
+func startRunner(ctx context.Context, r skald.Runner) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	return ended
+}
+
+func (w *world) stop(name string) {
+	w.running[name].kill()
+	delete(w.running, name)
+}
+
+func (w *world) stopAll() {
+	for name := range w.running {
+		w.stop(name)
+	}
+}
+
+// say writes a message as the writer; written says how long ago by its clock.
+func (w *world) say(topic string, written time.Duration) {
+	w.t.Helper()
+	o := &outbox.Options{Now: func() time.Time { return time.Now().Add(-written) }}
+	if p := w.running["writer"]; p != nil {
+		o.MeterProvider = p.meters
+	}
+	tx := w.db.BeginTx()
+	placed := skald.Event[string]{Topic: topic, Type: "order.placed"}
+	if err := outbox.New[*memstore.Tx](w.db, o).Write(w.t.Context(), tx, placed.New("42", "an order")); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) backlog() store.Backlog {
+	w.t.Helper()
+	b, err := w.db.Backlog(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b
+}
+
+// until waits until it is so.
+func (w *world) until(what string, so func() bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !so() {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("after a minute it is not so that %s", what)
+		}
+		w.breathe()
+	}
+}
+
+// breathe lets others work before the next look.
+func (w *world) breathe() {
+	select {
+	case <-w.t.Context().Done():
+	case <-time.After(5 * time.Millisecond):
+	}
+}
+
+// pass lets Prometheus' time pass, and says what fires at its end.
+func (w *world) pass(d time.Duration) map[string]bool {
+	w.t.Helper()
+	var firing map[string]bool
+	for end := w.prom.now.Add(d); w.prom.now.Before(end); {
+		w.prom.now = w.prom.now.Add(scrapeEvery)
+		w.ahead.Add(int64(time.Minute))
+		for _, name := range []string{"writer", "relay", "consumer"} {
+			p := w.running[name]
+			if p == nil {
+				w.prom.scrape(name, nil)
+				continue
+			}
+			families, err := p.metrics.Gather()
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			w.prom.scrape(name, families)
+		}
+		firing = w.prom.evaluate()
+	}
+	return firing
+}
+
+// source is the relay's database, whose retention may fail.
+type source struct {
+	*memstore.Store
+	w *world
+}
+
+func (s source) Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
+	if s.w.stalled.Load() {
+		return store.Maintained{Left: []string{"skald_outbox_3: canceling statement due to lock timeout"}}, nil
+	}
+	return s.Store.Maintain(ctx, keep)
+}
+
+// bus is a broker that may be away.
+type bus struct {
+	*membroker.Broker
+	away atomic.Bool
+}
+
+func (b *bus) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+	if b.away.Load() {
+		return unanswered{}
+	}
+	return b.Broker.Publish(ctx, msgs)
+}
+
+type unanswered struct{}
+
+func (unanswered) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (unanswered) Wait(context.Context) error { return broker.ErrAway }

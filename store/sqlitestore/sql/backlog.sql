@@ -1,0 +1,7 @@
+-- name: Backlog
+SELECT (SELECT dflt_value FROM pragma_table_info('skald_outbox') WHERE name = 'source'), b.pending,
+	CAST(round(b.oldest_seconds * 1000) AS INTEGER), b.set_aside,
+	CAST(round(max(coalesce(m.oldest_seconds, 0), 0) * 1000) AS INTEGER),
+	(SELECT count(*) FROM skald_lane AS l WHERE NOT EXISTS (
+		SELECT 1 FROM skald_relay AS r WHERE r.owner = l.owner AND r.life = l.life AND r.until > unixepoch('subsec') * 1000))
+FROM skald_backlog AS b LEFT JOIN skald_maintenance AS m ON m.name = 'skald_outbox';
