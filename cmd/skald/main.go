@@ -4,7 +4,7 @@
 //	skald migrate    makes the tables, or brings them up to date
 //	skald roles      prints the SQL that gives each role its rights
 //	skald relay      carries committed messages to the broker
-//	skald outbox     says what waits to be published
+//	skald outbox     says what waits to be published; settles a database that moved
 //	skald version
 //
 // One file for each subcommand. Data goes to standard output, everything else to standard error.
@@ -31,7 +31,7 @@ import (
 const about = `Skald: sagas that happen once. It needs nothing but its tables and your broker.
 
 Exit codes: 0 done, also after SIGTERM or SIGINT of relay; 1 other; 2 usage; 3 wrong password or missing right;
-4 no such database or schema; 5 wrong state (missing table, wrong version, foreign objects);
+4 no such database or schema; 5 wrong state (missing table, wrong version, foreign objects, a database that moved or, for reseat, did not);
 6 server unreachable within 10 s; 8 a check failed; 130 demo interrupted.
 
 No password need be an argument: SKALD_STORE and SKALD_BROKER stand for --store and --broker, and PostgreSQL's
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		},
 		PersistentPreRun: func(*cobra.Command, []string) { ran = true },
 	}
-	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), outboxCommand(out), versionCommand(out))
+	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), outboxCommand(out, errs), versionCommand(out))
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
@@ -81,7 +81,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.Is(err, demo.ErrInterrupted):
 		return exitInterrupted
-	case errors.As(err, &foreign):
+	case errors.As(err, &foreign), errors.Is(err, errUnmoved):
 		return place.ExitState
 	}
 	return place.ExitCode(err)

@@ -22,13 +22,13 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-func outboxCommand(out io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "outbox", Short: "What the outbox holds",
+func outboxCommand(out, errs io.Writer) *cobra.Command {
+	c := &cobra.Command{Use: "outbox", Short: "What the outbox holds, and what to do when it moved",
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(c.ErrOrStderr())
 			return errors.Join(&place.UsageError{What: "which command of outbox?"}, errTold, c.Usage())
 		}}
-	c.AddCommand(statusCommand(out))
+	c.AddCommand(statusCommand(out), reseatCommand(out, errs))
 	return c
 }
 

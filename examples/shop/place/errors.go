@@ -64,7 +64,7 @@ func wrongState(err error) bool {
 	var pgSource *pgstore.SourceError
 	var pgChanged *pgstore.ChangedError
 	var encoding *store.EncodingError
-	return errors.As(err, &schema) || errors.As(err, &liteSource) || errors.As(err, &liteChanged) ||
+	return errors.Is(err, store.ErrMoved) || errors.As(err, &schema) || errors.As(err, &liteSource) || errors.As(err, &liteChanged) ||
 		errors.As(err, &pgSource) || errors.As(err, &pgChanged) || errors.As(err, &encoding) || noTable(err)
 }
 

@@ -5,6 +5,9 @@
 -- name: Moved
 SELECT coalesce(/*schema*/skald_moved(), '');
 
+-- name: Here
+SELECT /*schema*/skald_here('');
+
 -- name: Horizon
 -- Transactions from here on may not have ended yet.
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text;

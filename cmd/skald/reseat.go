@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/store"
+)
+
+const reseatAbout = `Settles the outbox of a database that moved: one that was restored elsewhere, went back in time, or was switched over
+by logical replication. Its relays have stopped and said what they saw. Afterwards each retained row that is not known as
+published is published once more, in order; inboxes drop repeats.
+
+Make sure first that no other copy of the database has relays: both would publish. Writers may go on; they are locked out
+for a moment at the end. It may be run as often as you like, also after it was ended half way; where nothing moved it
+does nothing, with exit code 5. It needs the rights of whoever migrated the tables.`
+
+// errUnmoved: there is nothing to settle.
+var errUnmoved = errors.New("outbox reseat: nothing moved: the lanes speak of this database, and it has all that they have come to")
+
+func reseatCommand(out, errs io.Writer) *cobra.Command {
+	var schema string
+	var sure, asJSON bool
+	c := &cobra.Command{
+		Use: "reseat", Short: "Settle a database that moved", Long: reseatAbout, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			db, err := openDatabase(from(c, "store", "SKALD_STORE"), schema, "")
+			if err != nil {
+				return err
+			}
+			ask := func(saw string) error { return confirm(c.Context(), errs, saw) }
+			if sure {
+				ask = func(string) error { return nil }
+			}
+			done, err := reseat(c.Context(), db, ask)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return json.NewEncoder(out).Encode(reseated(done))
+			}
+			_, err = fmt.Fprintf(out, "moved       %s\npublished   %d rows, which stay as they are\nagain       %d rows, of which %d got new numbers\nlanes       %d, free\n\nStart the relays again.\n",
+				done.Moved, done.Covered, done.Again, done.Renumbered, done.Lanes)
+			return err
+		},
+	}
+	f := c.Flags()
+	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
+	f.StringVar(&schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
+	f.BoolVar(&sure, "yes", false, "do not ask")
+	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
+	return c
+}
+
+// reseated is what --json prints: its names are stable.
+type reseated struct {
+	Moved      string `json:"moved"`
+	Covered    int64  `json:"covered"`
+	Again      int64  `json:"again"`
+	Renumbered int64  `json:"renumbered"`
+	Lanes      int    `json:"lanes"`
+}
+
+// reseat looks, asks and does it.
+func reseat(ctx context.Context, db database, ask func(saw string) error) (done store.Reseated, err error) {
+	all, end, err := db.stores(ctx, rooms{})
+	if err != nil {
+		return done, err
+	}
+	defer end()
+	s, ok := all[0].(interface {
+		Reseat(ctx context.Context, look bool) (store.Reseated, error)
+	})
+	if !ok {
+		return done, fmt.Errorf("outbox reseat: %T cannot", all[0])
+	}
+	look, err := s.Reseat(ctx, true)
+	if err == nil && look.Moved == "" {
+		err = errUnmoved
+	}
+	if err == nil {
+		err = ask(look.Moved)
+	}
+	if err != nil {
+		return done, err
+	}
+	if done, err = s.Reseat(ctx, false); err == nil && done.Moved == "" {
+		err = errUnmoved // somebody else has just done it
+	}
+	return done, err
+}
+
+// confirm asks whoever sits at the terminal.
+func confirm(ctx context.Context, errs io.Writer, saw string) error {
+	unsure := &place.UsageError{What: "outbox reseat: " + saw + ": if that is meant, and no other copy of it has relays, add --yes"}
+	if !terminal(os.Stdin) {
+		return unsure
+	}
+	fmt.Fprintf(errs, "%s.\nHas no other copy of this database relays, and shall its rows be settled? Type yes: ", saw)
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // at its end there is no answer
+		answer <- strings.TrimSpace(line)
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case said := <-answer:
+		if said == "yes" {
+			return nil
+		}
+		return unsure
+	}
+}
