@@ -148,6 +148,32 @@ func madeAnew(t *testing.T, seeds string) {
 	take(t, sub, 1)
 }
 
+// TestLateAcknowledgementsOfADeletedTopic say nothing about the new one, though lanes have the same names.
+func TestLateAcknowledgementsOfADeletedTopic(t *testing.T) { bothKafkas(t, lateAcknowledgements) }
+
+func lateAcknowledgements(t *testing.T, seeds string) {
+	c := newChanging(t, seeds)
+	b := c.open(t, kafkabroker.Options{Commit: time.Millisecond})
+	must(t, b.MakeTopics(t.Context(), 1, c.topic))
+	sub, err := b.Subscribe(t.Context(), broker.Group{Name: c.topic, Topics: []string{c.topic}})
+	must(t, err)
+	must(t, b.Publish(t.Context(), c.messages("k", 0, 50)).Wait(t.Context()))
+	old := take(t, sub, 50)
+	_, err = c.adm.DeleteTopics(t.Context(), c.topic)
+	must(t, err)
+	until(t, "the new topic", func() bool { return b.MakeTopics(t.Context(), 1, c.topic) == nil })
+	until(t, "the new lane", func() bool { return sub.(*kafkabroker.Subscription).Regained(c.topic + "/0") })
+	must(t, sub.Ack(t.Context(), old))
+	if n := sub.(*kafkabroker.Subscription).Uncommitted(); n != 0 {
+		t.Errorf("%d lanes have acknowledgements", n)
+	}
+	until(t, "a publish", func() bool { return b.Publish(t.Context(), c.messages("k", 100, 110)).Wait(t.Context()) == nil })
+	must(t, sub.Close(t.Context()))
+	again, err := b.Subscribe(t.Context(), broker.Group{Name: c.topic, Topics: []string{c.topic}})
+	must(t, err)
+	inOrder(t, again, c.topic+"/0", "k-000100", "k-000101", "k-000102", "k-000103", "k-000104", "k-000105", "k-000106", "k-000107", "k-000108", "k-000109")
+}
+
 // TestStart: a new group begins where it is told, one that has committed goes on there, and members that have nothing to
 // commit skip nothing when they come back.
 func TestStart(t *testing.T) { bothKafkas(t, start) }

@@ -26,6 +26,14 @@ func (s *Subscription) Uncommitted() (n int) {
 	return n
 }
 
+// Regained reports whether lane was lost and gained again, and nobody was told yet.
+func (s *Subscription) Regained(lane string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.assigned.changes[lane]
+	return c != nil && c.lost && c.gained
+}
+
 // Encode is how m travels.
 func Encode(m skald.Message) *kgo.Record {
 	r := &kgo.Record{}

@@ -197,7 +197,9 @@ func (a *assignment) ack(ds []broker.Delivery) (dirty bool) {
 	var l *lane
 	for i := range ds {
 		if d := &ds[i]; l == nil || l.name != d.Lane {
-			l = a.lanes[d.Lane]
+			if l = a.lanes[d.Lane]; a.changes[d.Lane] != nil { // lost, and gained again: these are of before
+				l = nil
+			}
 		}
 		if l != nil && ds[i].Position >= l.acked {
 			l.acked = ds[i].Position + 1
