@@ -48,7 +48,7 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 	f.IntVar(&o.Orders, "orders", 200, "how many")
 	f.StringVar(&o.Faults, "faults", "some", "none, some or wild")
 	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://…; SKALD_STORE stands for it (default: a new temporary folder)")
-	f.StringVar(&o.Broker, "broker", "mem:", "mem: or kafka://host:port[,host:port]; SKALD_BROKER stands for it")
+	f.StringVar(&o.Broker, "broker", "mem:", "mem: or kafka://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")
 	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
 	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of schemas (P_order, …), topics (P.orders, …) and groups")
 	f.Uint64Var(&o.Seed, "seed", 1, "other numbers are other orders and other faults")
@@ -106,6 +106,14 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 	return err
 }
 
+// quoted is word as a shell takes it.
+func quoted(word string) string {
+	if strings.ContainsAny(word, "?&;*$ ") {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
+}
+
 // command is how to run the demo once more with the same databases; store is without a password.
 func command(o demo.Options, store string) string {
 	words := []string{"skald demo"}
@@ -115,7 +123,7 @@ func command(o demo.Options, store string) string {
 		words = append(words, "--store", store)
 	}
 	if o.Broker != "mem:" {
-		words = append(words, "--broker", o.Broker)
+		words = append(words, "--broker", quoted(o.Broker))
 	}
 	if o.Given["prefix"] {
 		words = append(words, "--prefix", o.Prefix)

@@ -116,6 +116,7 @@ func TestWrongPasswordForKafka(t *testing.T) {
 	relay.until("the refusal", func() bool { return strings.Contains(relay.errs.String(), "SASL_AUTHENTICATION_FAILED") })
 	relay.signal(syscall.SIGTERM)
 	relay.wait()
+	start(t, []string{"SKALD_KAFKA_PASSWORD=s3cr3t-wrong"}, "demo", "--broker", bus).expect(3, "SASL_AUTHENTICATION_FAILED")
 	if strings.Contains(relay.errs.String(), "s3cr3t") {
 		t.Errorf("the relay says the password:\n%s", &relay.errs)
 	}

@@ -52,7 +52,7 @@ func relayCommand(errs io.Writer) *cobra.Command {
 	}
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.String("broker", "", "kafka://host:port[,host:port]; SKALD_BROKER stands for it")
+	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")
 	f.StringArrayVar(&r.schemas, "schema", nil, "where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
 	f.IntVar(&r.connections, "connections", 0, "to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
 	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection for each schema; SKALD_LISTEN stands for it")

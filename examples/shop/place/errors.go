@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"modernc.org/sqlite"
 
 	"github.com/skald-go/skald/broker"
@@ -47,7 +49,7 @@ func ExitCode(err error) int {
 		return ExitUsage
 	case errors.As(err, &failed):
 		return ExitFailed
-	case errors.As(err, &right), errors.Is(err, fs.ErrPermission):
+	case errors.As(err, &right), errors.Is(err, fs.ErrPermission), kafkaSaysNo(err):
 		return ExitRight
 	case errors.Is(err, ErrNone):
 		return ExitNone
@@ -55,6 +57,13 @@ func ExitCode(err error) int {
 		return ExitState
 	}
 	return serverCode(err)
+}
+
+// kafkaSaysNo: a wrong password, or a missing right.
+func kafkaSaysNo(err error) bool {
+	var answered *kerr.Error
+	return errors.As(err, &answered) && slices.Contains([]*kerr.Error{kerr.SaslAuthenticationFailed,
+		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed}, answered)
 }
 
 func wrongState(err error) bool {

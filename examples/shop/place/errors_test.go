@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/examples/shop/place"
@@ -32,6 +33,8 @@ func TestAway(t *testing.T) {
 		{code("3D000"), false, place.ExitNone},
 		{code("42P01"), false, place.ExitState},
 		{broker.ErrNoTopic, false, place.ExitOther},
+		{kerr.SaslAuthenticationFailed, false, place.ExitRight},
+		{kerr.TopicAuthorizationFailed, false, place.ExitRight},
 		{errors.New("other"), false, place.ExitOther},
 	} {
 		err := c.err
