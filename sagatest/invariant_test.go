@@ -136,11 +136,11 @@ func (m *model) taken(service string) map[store.Identity]bool {
 func (m *model) deliveredToAll() (err error) {
 	for _, to := range m.services() {
 		taken, answered := m.taken(to), map[string]bool{}
-		for _, r := range m.dbs[to].Rows() {
+		for _, r := range m.rows(to) {
 			answered[r.CausationID] = true
 		}
 		for _, from := range m.services() {
-			for _, r := range m.dbs[from].Rows() {
+			for _, r := range m.rows(from) {
 				id := store.Identity{Source: r.Source, ID: r.ID}
 				if slices.Contains(listeners(r.Type), to) && !taken[id] && !answered[r.ID] {
 					err = errors.Join(err, fmt.Errorf("%s/%s of %s never reached %s", r.Type, r.Key, from, to))
@@ -155,7 +155,7 @@ func (m *model) deliveredToAll() (err error) {
 func (m *model) nothingMadeUp() (err error) {
 	sent := map[store.Identity]bool{}
 	for _, s := range m.services() {
-		for _, r := range m.dbs[s].Rows() {
+		for _, r := range m.rows(s) {
 			sent[store.Identity{Source: r.Source, ID: r.ID}] = true
 		}
 	}
@@ -206,7 +206,7 @@ func (m *model) orderPerKey() (err error) {
 // rejectedRightly: a payment was declined only while there was not enough money, as the order of commits tells.
 func (m *model) rejectedRightly() (err error) {
 	balance := map[string]int{}
-	for _, r := range m.dbs["payment"].Rows() {
+	for _, r := range m.rows("payment") {
 		var v order
 		if err := (skald.JSON{}).Decode(context.Background(), r.Message, &v); err != nil {
 			return err

@@ -1,10 +1,12 @@
 package sagatest_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -68,6 +70,7 @@ type wiring struct {
 	subscribe func(b broker.Broker) broker.Broker
 	publish   func(p *sagatest.Process, b broker.Broker) broker.Broker
 	unheld    string // an invariant that makes no sense then
+	keep      bool   // rows are emptied as soon as every lane has passed them
 }
 
 type model struct {
@@ -80,7 +83,8 @@ type model struct {
 	sent int // orders and deposits that the clients know are taken
 	turn int // of the clients
 
-	cursors map[laneOf][2]int64 // as last seen
+	cursors map[laneOf][2]int64    // as last seen
+	gone    map[string][]store.Row // what retention may have emptied
 }
 
 type laneOf struct {
@@ -98,7 +102,7 @@ func buildLate(l load) func(w *sagatest.World) error {
 }
 
 func newModel(w *sagatest.World, l load, wire wiring, late bool) error {
-	m := &model{w: w, wire: wire, load: l, late: late, dbs: map[string]*memstore.Store{}, cursors: map[laneOf][2]int64{}}
+	m := &model{w: w, wire: wire, load: l, late: late, dbs: map[string]*memstore.Store{}, cursors: map[laneOf][2]int64{}, gone: map[string][]store.Row{}}
 	m.bus = membroker.New(nil)
 	for _, name := range []string{"order", "payment", "stock"} {
 		m.dbs[name] = memstore.New(&memstore.Options{Source: "/" + name, Lanes: 2, Now: w.Now})
@@ -182,8 +186,42 @@ func (m *model) process(name, service string, handlers func(*model, *life)) *sag
 		p.Step(l.in, relay.New(d, to, &relay.Options{
 			Now: m.w.Now, Owner: name, Logger: quiet, RetryFirst: time.Microsecond, RetryMost: time.Millisecond,
 		}))
+		if m.wire.keep {
+			p.Step(keeper{m, service, d})
+		}
 		return nil
 	})
+}
+
+// keeper empties what may go, at every turn, and remembers what was there.
+type keeper struct {
+	m       *model
+	service string
+	db      db
+}
+
+func (k keeper) Step(ctx context.Context) (bool, error) {
+	k.m.gone[k.service] = k.m.rows(k.service)
+	_, err := k.db.Maintain(ctx, store.Retention{Outbox: time.Nanosecond})
+	return false, err
+}
+
+// rows are all that were ever committed, in order.
+func (m *model) rows(service string) []store.Row {
+	if m.gone[service] == nil {
+		return m.dbs[service].Rows()
+	}
+	all, have := slices.Clone(m.gone[service]), map[int64]bool{}
+	for _, r := range all {
+		have[r.Seq] = true
+	}
+	for _, r := range m.dbs[service].Rows() {
+		if !have[r.Seq] {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b store.Row) int { return cmp.Compare(a.Seq, b.Seq) })
+	return all
 }
 
 // entities are the customer's account and the goods.
