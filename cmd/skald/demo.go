@@ -55,6 +55,33 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 	f.StringVar(&o.Sabotage, "sabotage", "", "leave a safeguard out: "+strings.Join(demo.Sabotages(), ", "))
 	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
 	f.BoolVar(&verbose, "verbose", false, "let the services log to standard error")
+	c.AddCommand(showCommand(out))
+	return c
+}
+
+func showCommand(out io.Writer) *cobra.Command {
+	var o demo.Options
+	var dir string
+	c := &cobra.Command{
+		Use: "show ORDER", Short: "The story of one order of a demo, from its databases", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.Store = from(c, "store", "SKALD_STORE"); dir != "" {
+				o.Store = "sqlite:" + dir
+			}
+			if o.Store == "" || dir != "" && c.Flags().Changed("store") {
+				return &place.UsageError{What: "which demo? Give --dir or --store, one of them"}
+			}
+			lines, err := demo.Show(c.Context(), o, args[0])
+			if err == nil {
+				_, err = fmt.Fprintln(out, strings.Join(lines, "\n"))
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://…; SKALD_STORE stands for it")
+	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
+	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of the schemas (P_order, …)")
 	return c
 }
 

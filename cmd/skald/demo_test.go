@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/skald-go/skald/store/sqlitestore"
 )
 
 // fields lists the paths of a JSON object in the order in which they stand, without the kinds of faults and with one
@@ -228,4 +231,39 @@ func (o outcome) namesOrders(t *testing.T) {
 func TestSabotageThatShowsNothing(t *testing.T) {
 	t.Parallel()
 	start(t, nil, "demo", "--orders", "10", "--faults", "none", "--sabotage", "ack-first").expect(1, "finds nothing wrong")
+}
+
+// Two demos at once on the same databases: the second is refused, and the first does not notice.
+func TestSecondDemoIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := start(t, nil, "demo", "--orders", "3000", "--dir", dir)
+	first.until("its first order", func() bool {
+		return number(t.Context(), filepath.Join(dir, "order.db"), "SELECT count(*) FROM orders") > 0
+	})
+	start(t, nil, "demo", "--dir", dir).expect(5, "another demo is at work", "--dir")
+	first.expect(0)
+}
+
+func TestDemoShow(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start(t, nil, "demo", "show", "X", "--dir", dir).expect(4, "no demo has run")
+	start(t, nil, "demo", "show", "X").expect(2, "--dir")
+	start(t, nil, "demo", "--orders", "20", "--dir", dir).expect(0)
+	db, err := sqlitestore.Open(filepath.Join(dir, "order.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	order := text(t, db, "SELECT id FROM orders WHERE state = 'confirmed' LIMIT 1")
+	p := start(t, nil, "demo", "show", order, "--dir", dir)
+	p.expect(0)
+	for _, service := range []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"} {
+		file := "examples/shop/" + service + "/" + service + ".go"
+		if _, err := os.Stat("../../" + file); err != nil || !strings.Contains(p.out.String(), service+" marks it done   # "+file) {
+			t.Errorf("%v: nothing of %s in\n%s", err, file, &p.out)
+		}
+	}
+	start(t, nil, "demo", "show", "X", "--dir", dir).expect(2, "no order X")
 }

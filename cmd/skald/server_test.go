@@ -298,3 +298,21 @@ func TestPasswordsAreNotPrintedByServers(t *testing.T) {
 		t.Error("demo_run keeps the password")
 	}
 }
+
+func TestSecondDemoIsRefusedByPostgres(t *testing.T) {
+	t.Parallel()
+	at, conn := postgres(t)
+	first := start(t, nil, "demo", "--orders", "1500", "--store", at)
+	first.until("its first order", func() bool { return count(conn, "SELECT count(*) FROM skald_demo_order.orders") > 0 })
+	start(t, nil, "demo", "--store", at).expect(5, "another demo is at work", "--prefix")
+	order := ""
+	if err := conn.QueryRow(t.Context(), "SELECT id FROM skald_demo_order.orders LIMIT 1").Scan(&order); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, nil, "demo", "show", order, "--store", at)
+	p.expect(0)
+	if !strings.Contains(p.out.String(), "order says order.placed") {
+		t.Errorf("no story in\n%s", &p.out)
+	}
+	first.expect(0)
+}

@@ -122,6 +122,11 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 			return nil, err
 		}
 	}
+	release, err := s.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if err := b.topics(ctx, book, e); err != nil {
 		return nil, err
 	}
@@ -132,7 +137,7 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	if r, err = c.report(ctx, time.Since(began)); err != nil {
 		return nil, err
 	}
-	return r, book.finish(ctx, finished{*r, r.Story, r.Remains})
+	return r, book.finish(ctx, finished{*r, r.Story, r.Remains, c.watch.repeats(o.Prefix)})
 }
 
 // find is the run that the databases belong to; nothing, if there is none.
@@ -164,6 +169,8 @@ type finished struct {
 	Report  Report   `json:"report"`
 	Story   []string `json:"story"`
 	Remains string   `json:"remains"`
+	// Repeats are those of the orders that were watched.
+	Repeats map[string][]Repeat `json:"repeats"`
 }
 
 // again tells of a finished run once more, and asks the auditor anew.

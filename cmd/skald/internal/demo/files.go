@@ -62,6 +62,23 @@ func (f *files) bare(context.Context) (home table.Home[*sql.Tx], err error) {
 
 func (f *files) first(context.Context) (string, error) { return "", nil }
 
+// lock is a transaction that writes to a file of its own.
+func (f *files) lock(ctx context.Context) (func(), error) {
+	db, err := sqlitestore.Open(filepath.Join(f.folder, "demo.lock"))
+	if err != nil {
+		return nil, err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		err = errors.Join(err, db.Close())
+		if sqlitestore.New(db, nil).Outage(err) && ctx.Err() == nil {
+			err = errOther(f.folder)
+		}
+		return nil, err
+	}
+	return func() { _, _ = tx.Rollback(), db.Close() }, nil
+}
+
 func (f *files) close() error {
 	if f.order == nil {
 		return nil

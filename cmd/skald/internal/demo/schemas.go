@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -118,6 +119,40 @@ func (s *schemas) first(ctx context.Context) (string, error) {
 	}
 	return "CREATE SCHEMA " + pgx.Identifier{s.called("order")}.Sanitize(), nil
 }
+
+// lock is a transaction that stays open, on a connection of its own.
+func (s *schemas) lock(ctx context.Context) (func(), error) {
+	conn, err := pgx.ConnectConfig(ctx, s.cfg.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	release := func() { _ = conn.Close(context.WithoutCancel(ctx)) }
+	held := false
+	for end := time.Now().Add(lockWait); err == nil && !held; { // one that was killed just now is not gone yet
+		var tx pgx.Tx
+		if tx, err = conn.Begin(ctx); err == nil {
+			err = tx.QueryRow(ctx, s.sql["Lock"], s.prefix).Scan(&held)
+		}
+		if err == nil && !held {
+			err = tx.Rollback(ctx)
+			select {
+			case <-ctx.Done():
+				err = ctx.Err()
+			case <-time.After(100 * time.Millisecond):
+			}
+			if time.Now().After(end) {
+				err = errOther(s.url() + ", --prefix " + s.prefix)
+			}
+		}
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+const lockWait = 5 * time.Second
 
 func (s *schemas) close() error {
 	if s.pool != nil {

@@ -30,6 +30,8 @@ type site interface {
 	book(ctx context.Context) (*ledger, error)
 	// claim makes the ledger, before anything else.
 	claim(ctx context.Context, e *entry) (*ledger, error)
+	// lock keeps other demos away from these databases until it is released, or this process ends: else a *ForeignError.
+	lock(ctx context.Context) (release func(), err error)
 	// url is what to say for --store, without a password.
 	url() string
 	// remains says what the run leaves behind, and how to remove it.
@@ -71,10 +73,16 @@ type kind[TTx any] interface {
 	bare(ctx context.Context) (table.Home[TTx], error)
 	// first is the statement that goes before the one that makes the ledger, in its transaction; "": none.
 	first(ctx context.Context) (statement string, err error)
+	lock(ctx context.Context) (release func(), err error)
 	url() string
 	remains() string
 	called(service string) string
 	close() error
+}
+
+// errOther: two at once would each take the other's services for dead ones.
+func errOther(at string) error {
+	return &ForeignError{What: "another demo is at work at " + at, Remedy: "wait for its end, or choose another --dir or --prefix"}
 }
 
 func (g *ground[TTx]) placer(s place.Service) (placer, error) {

@@ -22,21 +22,18 @@ func (c *crew) story(ctx context.Context, dbs map[string]table.DB, found []audit
 	if err != nil || len(chapters) == 0 {
 		return nil, err
 	}
-	repeats := map[[2]string][]time.Time{} // by message and service
-	for _, a := range c.watch.of(id) {
-		if at := [2]string{a.id, strings.TrimPrefix(a.group, c.o.Prefix+".")}; a.again {
-			repeats[at] = append(repeats[at], a.at)
-		}
-	}
-	lines := []string{title}
+	return append([]string{title}, tellAll(chapters, c.watch.repeats(c.o.Prefix)[id])...), nil
+}
+
+func tellAll(chapters []audit.Chapter, repeats []Repeat) (lines []string) {
 	for _, ch := range chapters {
 		lines = append(lines, chapter(ch, repeats)...)
 	}
-	return lines, nil
+	return lines
 }
 
 // chapter is one message: its row, and what became of it where.
-func chapter(ch audit.Chapter, repeats map[[2]string][]time.Time) []string {
+func chapter(ch audit.Chapter, repeats []Repeat) []string {
 	indent := strings.Repeat("  ", ch.Depth)
 	lines := []string{line(ch.At, "%s%s says %s: row %d of its outbox, message %s", indent, ch.Service, ch.Type, ch.Row, ch.ID)}
 	var behind []string // each begins with its time
@@ -45,24 +42,25 @@ func chapter(ch audit.Chapter, repeats map[[2]string][]time.Time) []string {
 		if t.Reason != "" {
 			reason = ": " + t.Reason
 		}
-		behind = append(behind, line(t.At, "%s  %s marks it %s%s", indent, t.Service, t.Outcome, reason))
+		behind = append(behind, line(t.At, "%s  %s marks it %s%s   # %s", indent, t.Service, t.Outcome, reason, handler(t.Service)))
 	}
-	for to, times := range repeats {
-		for _, at := range times {
-			if to[0] == ch.ID {
-				behind = append(behind, line(at, "%s  %s gets it again", indent, to[1]))
-			}
+	for _, r := range repeats {
+		if r.Message == ch.ID {
+			behind = append(behind, line(r.At, "%s  %s gets it again", indent, r.Service))
 		}
 	}
 	slices.Sort(behind)
 	lines = append(lines, behind...)
 	for _, name := range audit.Subscribers(ch.Type) {
 		if !slices.ContainsFunc(ch.Taken, func(t audit.Taken) bool { return t.Service == name }) {
-			lines = append(lines, fmt.Sprintf("                %s  %s has no mark of it", indent, name))
+			lines = append(lines, fmt.Sprintf("                %s  %s has no mark of it   # %s", indent, name, handler(name)))
 		}
 	}
 	return lines
 }
+
+// handler is where a service has its handlers.
+func handler(service string) string { return "examples/shop/" + service + "/" + service + ".go" }
 
 func line(at time.Time, format string, args ...any) string {
 	return "  " + at.UTC().Format("15:04:05.000") + "  " + fmt.Sprintf(format, args...)

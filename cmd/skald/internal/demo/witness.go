@@ -2,14 +2,15 @@ package demo
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/skald-go/skald/broker"
 )
 
-// watched is how many orders are watched: one of them is told about.
-const watched = 48
+// watchedOrders is how many orders are watched: one of them is told about.
+const watchedOrders = 48
 
 // A witness remembers each delivery of the first orders that come by.
 type witness struct {
@@ -32,7 +33,7 @@ func (w *witness) note(group string, ds []broker.Delivery) {
 	for i := range ds {
 		d := &ds[i]
 		was, ok := w.seen[string(d.Key)]
-		if !ok && len(w.seen) >= watched || d.ID == "" {
+		if !ok && len(w.seen) >= watchedOrders || d.ID == "" {
 			continue
 		}
 		a := arrival{at: now, group: group, id: d.ID}
@@ -48,6 +49,29 @@ func (w *witness) of(order string) []arrival {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.seen[order]
+}
+
+// A Repeat is a message that a service was given more than once.
+type Repeat struct {
+	Message string    `json:"message"`
+	Service string    `json:"service"`
+	At      time.Time `json:"at"`
+}
+
+// repeats are those of the orders that were watched.
+func (w *witness) repeats(prefix string) map[string][]Repeat {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[string][]Repeat{}
+	for order, seen := range w.seen {
+		out[order] = []Repeat{} // it was watched
+		for _, a := range seen {
+			if a.again {
+				out[order] = append(out[order], Repeat{a.id, strings.TrimPrefix(a.group, prefix+"."), a.at})
+			}
+		}
+	}
+	return out
 }
 
 // over is b, watched by w.

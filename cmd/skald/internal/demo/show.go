@@ -1,0 +1,48 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skald-go/skald/examples/shop/audit"
+	"github.com/skald-go/skald/examples/shop/place"
+)
+
+// Show tells the story of one order of a run, from its databases: each message, its row, each mark with the file of its
+// handler, and the repeats, as far as the order was watched.
+func Show(ctx context.Context, o Options, order string) (lines []string, err error) {
+	s, err := openSite(&o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	_, e, err := find(ctx, s, &o)
+	if err == nil && e == nil {
+		err = fmt.Errorf("%w: no demo has run at %s", place.ErrNone, s.url())
+	}
+	if err != nil {
+		return nil, err
+	}
+	dbs, err := s.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	chapters, err := audit.Story(ctx, dbs, order)
+	if err != nil {
+		return nil, err
+	}
+	if len(chapters) == 0 {
+		return nil, &place.UsageError{What: fmt.Sprintf("there is no order %s at %s", order, s.url())}
+	}
+	lines = append(lines, "order "+order)
+	if e.report == nil {
+		return append(append(lines, tellAll(chapters, nil)...), "The run is not finished: what came again is not known yet."), nil
+	}
+	repeats, watched := e.report.Repeats[order]
+	lines = append(lines, tellAll(chapters, repeats)...)
+	if !watched {
+		lines = append(lines, fmt.Sprintf("Not one of the first %d orders that were watched: what came again is not known.", watchedOrders))
+	}
+	return lines, nil
+}
