@@ -60,9 +60,12 @@ func (r *Relay) anyAside(now time.Time) bool {
 	return false
 }
 
-// putOff notes that a row set aside is due in d, counted from the next save.
+// putOff notes that a row set aside is due in d, counted from the next save. They are looked for often from now on.
 func (r *Relay) putOff(d time.Duration) {
 	r.hasAside = true
+	if soon := r.o.Now().Add(asideSoon); soon.Before(r.asideAt) {
+		r.asideAt = soon
+	}
 	if last := r.o.Now().Add(d + asideSlow); last.After(r.asideLast) {
 		r.asideLast = last
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/store"
@@ -55,5 +56,23 @@ func TestRowsSetAsideAreLookedForSeldomAgain(t *testing.T) {
 	clear(l.held)
 	if got := pause(); got != asideSlow {
 		t.Errorf("when nothing is set aside any more: %v between two looks", got)
+	}
+}
+
+// A row that is set aside because its topic is known to be missing is looked for soon, however seldom the relay looked.
+func TestRowOfATopicKnownToBeMissingIsLookedForSoon(t *testing.T) {
+	now := time.Now()
+	r := New(memstore.New(nil), membroker.New(nil), &Options{Now: func() time.Time { return now }})
+	l := newLane(store.Lane{ID: 3, Epoch: 1, First: 0, Last: store.Buckets - 1})
+	g := &group{lanes: []*lane{l}, tip: "t"}
+	l.group = g
+	for b := range r.byBucket {
+		r.byBucket[b] = l
+	}
+	r.missing["payments"] = now.Add(time.Minute)
+	r.asideAt = now.Add(time.Hour)
+	r.handOver(g, []store.Row{{Message: skald.Message{Topic: "payments", ID: "1"}, Seq: 1}})
+	if wait := r.asideAt.Sub(now); !r.hasAside || wait > asideSoon {
+		t.Errorf("the next look is in %v", wait)
 	}
 }

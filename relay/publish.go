@@ -47,6 +47,7 @@ func (r *Relay) handOver(g *group, rows []store.Row) {
 		p.after = store.Cursor{Base: g.base, Tip: g.tip, Seq: row.Seq}
 		if why := r.mustWait(l, row); why != nil {
 			p.aside = append(p.aside, *why)
+			r.putOff(why.Due)
 			l.hold(&row.Message)
 			delete(l.suspects, row.Seq)
 			continue
