@@ -165,6 +165,13 @@ func message(err error) string {
 	if errors.As(err, &pe) {
 		return pe.Message
 	}
+	var other interface { // of another driver
+		error
+		SQLState() string
+	}
+	if errors.As(err, &other) {
+		return strings.TrimPrefix(other.Error(), "pq: ")
+	}
 	return ""
 }
 

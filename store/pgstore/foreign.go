@@ -27,7 +27,7 @@ func script(calls []call) (string, error) {
 			return "", err
 		}
 		if c.done != nil { // how many rows a statement touched is told for the last one only
-			text = "WITH touched AS (" + text + " RETURNING 1) SELECT count(*) FROM touched"
+			text += " RETURNING 1"
 		}
 		if c.answers() || i > 0 && calls[i-1].fail != nil { // so that an error is not taken for that of the call before
 			b.WriteString("SELECT " + strconv.Itoa(i) + " AS " + answerOf + ";\n")
@@ -61,16 +61,21 @@ func hear(rows *sql.Rows, calls []call) error {
 			return err
 		}
 		told := len(columns) == 1 && columns[0] == answerOf
+		touched := int64(0)
 		for rows.Next() {
 			switch {
 			case told:
 				err = rows.Scan(&at)
-			case at >= 0 && at < len(calls):
-				err = calls[at].hear(rows)
+			case at >= 0 && calls[at].scan != nil:
+				err = calls[at].scan(rows)
 			}
 			if err != nil {
 				return err
 			}
+			touched++
+		}
+		if !told && at >= 0 && calls[at].done != nil {
+			calls[at].done(touched)
 		}
 		if !told && at >= 0 && calls[at].fail == nil {
 			at = -1
@@ -86,21 +91,6 @@ func hear(rows *sql.Rows, calls []call) error {
 
 // answers tells whether anybody wants to know what became of c.
 func (c call) answers() bool { return c.scan != nil || c.done != nil || c.fail != nil }
-
-func (c call) hear(row scanner) error {
-	if c.scan != nil {
-		return c.scan(row)
-	}
-	if c.done == nil {
-		return nil
-	}
-	var n int64
-	if err := row.Scan(&n); err != nil {
-		return err
-	}
-	c.done(n)
-	return nil
-}
 
 // runText is a transaction of our own in three round trips.
 func runText(ctx context.Context, conn *sql.Conn, calls []call) error {
