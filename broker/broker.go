@@ -49,7 +49,8 @@ type Pending interface {
 }
 
 // A Group is who listens to what: subscriptions of equal Name share the work (competing consumers); each name
-// sees every message of Topics (fan-out). A group that is new starts at the oldest message that the broker has.
+// sees every message of Topics (fan-out). A group that is new starts at the oldest message that the
+// broker has, unless its driver was told otherwise.
 type Group struct {
 	Name   string
 	Topics []string

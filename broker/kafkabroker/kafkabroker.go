@@ -1,7 +1,9 @@
 // Package kafkabroker speaks to Apache Kafka (and what speaks its protocol) by franz-go.
 //
 // A message travels as CloudEvents in binary mode: its topic verbatim, the partition by murmur2 of the key as
-// Java's client has it, no key as no Kafka key, the value the payload, everything else in headers (record.go).
+// Java's client has it, no key as no Kafka key, the value the payload, everything else in headers (record.go), unless
+// Options say otherwise (envelope.go, habits.go). url.go and secure.go read kafka:// URLs. Publishing: publish.go, round.go,
+// hold.go; subscriptions: subscription.go, lanes.go, commit.go, begin.go.
 // A lane is a partition, "orders/3"; a position is an offset; an acknowledgement is a committed offset. Kafka does
 // not count deliveries: Attempt is always 0.
 package kafkabroker
