@@ -129,6 +129,9 @@ func (c *core) explain(err error) error {
 		return fmt.Errorf("%w: %w", store.ErrStandby, err)
 	}
 	switch state(err) {
+	case "25006":
+		return fmt.Errorf("%w: transactions of this role or database only read unless told otherwise, which database/sql cannot: "+
+			"ALTER ROLE … SET default_transaction_read_only = off, or use pgstore.New", err)
 	case movedAway:
 		return &store.MovedError{Saw: message(err)}
 	case "42P01", "3F000", "42883", "42703": // table, schema, function, column

@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,10 +14,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
@@ -483,6 +487,69 @@ func TestRowsOfAnotherDatabase(t *testing.T) {
 	m.say(5)
 	m.carry()
 	m.whole()
+}
+
+// What a database or a role has set for its sessions changes nothing.
+func TestSettingsOfTheDatabase(t *testing.T) {
+	m := newMover(t)
+	for _, set := range []string{"default_transaction_isolation = 'serializable'", "default_transaction_read_only = on", "default_transaction_deferrable = on",
+		"synchronous_commit = off", "statement_timeout = '20s'", "lock_timeout = '20s'", "idle_in_transaction_session_timeout = '20s'", "search_path = pg_catalog", "TimeZone = 'Asia/Kathmandu'",
+		"DateStyle = 'SQL, DMY'", "bytea_output = 'escape'", "extra_float_digits = 0", "standard_conforming_strings = off"} {
+		m.SQL("postgres", "ALTER DATABASE shop SET "+set)
+	}
+	m.pool.Close()
+	m.at(m.Cluster, "shop")
+	db := stdlib.OpenDBFromPool(m.pool)
+	defer func() { _ = db.Close() }()
+	ctx := context.Background()
+	for i := range 4 {
+		mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint(i)}, As: store.Done}
+		one := fmt.Sprintf("k%d/%d", i, i)
+		said := store.Effect{Rows: []skald.Message{{ID: uuid7.New(time.Now()), Time: time.Now(), Topic: "orders", Key: []byte(fmt.Sprint("k", i)), Type: "said", ContentType: "application/json", Data: []byte(one)}}}
+		if i%2 == 0 {
+			if err := take[pgx.Tx](ctx, m.db, mark, said); err != nil {
+				t.Fatal(err)
+			}
+		} else { // which cannot say that it writes
+			s := pgstore.NewSQL(db, nil)
+			if err := take[*sql.Tx](ctx, s, mark, said); err == nil || !strings.Contains(err.Error(), "default_transaction_read_only = off") || !s.Outage(err) {
+				t.Fatalf("database/sql, where the default is to read only: %v", err)
+			}
+			continue
+		}
+		m.said = append(m.said, one)
+	}
+	m.carry()
+	if !m.heard() {
+		t.Errorf("%v came, said were %v", m.got, m.said)
+	}
+	if _, err := m.db.Maintain(ctx, store.Retention{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.pool.Exec(ctx, "INSERT INTO public.skald_outbox (topic, type) VALUES ('orders', 'x')"); err == nil || !strings.Contains(err.Error(), "read-only transaction") {
+		t.Errorf("your own transaction, where the default is to read only: %v", err)
+	}
+	m.SQL("postgres", "ALTER DATABASE shop RESET default_transaction_read_only")
+	m.at(m.Cluster, "shop")
+	other := stdlib.OpenDBFromPool(m.pool)
+	defer func() { _ = other.Close() }()
+	mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: "sql"}, As: store.Done}
+	if err := take[*sql.Tx](ctx, pgstore.NewSQL(other, nil), mark, store.Effect{}); err != nil {
+		t.Errorf("database/sql: %v", err)
+	}
+}
+
+// take is a message with its effect: a mark and a row.
+func take[TTx any](ctx context.Context, d store.Driver[TTx], m store.Mark, e store.Effect) error {
+	u, err := d.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "a", Key: "b"}}})
+	if err != nil {
+		return err
+	}
+	if err := d.Write(ctx, u.Tx(), e); err != nil {
+		_, _ = u.Rollback(ctx)
+		return err
+	}
+	return u.Commit(ctx)
 }
 
 // The reseat is killed while it waits for a writer, its pages settled; rows come, and it is done again.
