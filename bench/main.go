@@ -124,7 +124,7 @@ func (b *bench) settings(ctx context.Context) error {
 
 func comparisons() []comparison {
 	return []comparison{
-		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), messages(), duplicates(),
+		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), messages(), watchedWrites(), watchedMessages(), duplicates(),
 		backlogs(), held(), demo(),
 	}
 }

@@ -52,9 +52,12 @@ func (t *till) empty(ctx context.Context) error {
 }
 
 // consume is Skald's inbox: the handler inserts one row and says one event.
-func (t *till) consume(f *feed) *inbox.Inbox[pgx.Tx] {
-	in := inbox.New[pgx.Tx](t.db, f, group, &inbox.Options{Workers: workers, Logger: quietly()})
-	out, taken := outbox.New[pgx.Tx](t.db, nil), skald.Event[order]{Topic: "payments", Type: "payment.taken"}
+func (t *till) consume(f *feed) *inbox.Inbox[pgx.Tx] { return t.consumeWith(f, inbox.Options{}, nil) }
+
+func (t *till) consumeWith(f *feed, o inbox.Options, say *outbox.Options) *inbox.Inbox[pgx.Tx] {
+	o.Workers, o.Logger = workers, quietly()
+	in := inbox.New[pgx.Tx](t.db, f, group, &o)
+	out, taken := outbox.New[pgx.Tx](t.db, say), skald.Event[order]{Topic: "payments", Type: "payment.taken"}
 	value := newOrder(1)
 	in.Handle("orders", "order.placed", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
 		if _, err := tx.Exec(ctx, insertPayment, m.ID); err != nil {
@@ -63,23 +66,6 @@ func (t *till) consume(f *feed) *inbox.Inbox[pgx.Tx] {
 		return out.Write(ctx, tx, taken.New(string(m.Key), value))
 	})
 	return in
-}
-
-func (t *till) inbox(ctx context.Context, m *meter) error {
-	var over atomic.Bool
-	in := t.consume(newFeed(func() (skald.Message, bool) { return newMessage(t.n.Add(1), t.data), !over.Load() }))
-	m.r.Concurrency = workers
-	stop, ended := start(ctx, in)
-	defer stop()
-	if err := m.over(ctx, ended, func() int64 { return in.Health().Handled }); err != nil {
-		return err
-	}
-	over.Store(true)
-	stop()
-	if err := <-ended; err != nil {
-		return err
-	}
-	return t.check(ctx, in.Health().Handled)
 }
 
 // over measures how far count goes in the time of a measurement, once it is under way.

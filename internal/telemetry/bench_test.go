@@ -1,0 +1,40 @@
+package telemetry
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/skald-go/skald"
+)
+
+// BenchmarkMessage is all that telemetry does for one message on its way: written, sent, processed.
+func BenchmarkMessage(b *testing.B) {
+	on := Providers{
+		Meter:  metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),
+		Tracer: sdktrace.NewTracerProvider(),
+	}
+	for name, c := range map[string]struct {
+		p      Providers
+		parent string
+	}{"off": {}, "metrics": {Providers{Meter: on.Meter}, parent}, "metrics and traces": {on, parent}} {
+		b.Run(name, func(b *testing.B) {
+			o, r, in := NewOutbox(c.p), NewRelay(c.p), NewInbox(c.p, "billing")
+			ms := []skald.Message{{ID: "m-1", Topic: "orders", Time: time.Now(), TraceParent: c.parent}}
+			b.ReportAllocs()
+			for b.Loop() {
+				ctx := remote(context.Background(), c.parent)
+				_ = TraceParent(ctx)
+				o.Wrote(ctx, ms)
+				End(r.Send(ms), Taken, nil)
+				r.Took(&ms[0], ms[0].Time)
+				_, span := in.Process(context.Background(), &ms[0], 1)
+				End(span, "processed", nil)
+				in.Ended(&ms[0], "processed", time.Millisecond, true, ms[0].Time)
+			}
+		})
+	}
+}
