@@ -35,12 +35,12 @@ DELETE FROM /*schema*/skald_mark_timeless WHERE ctid = ANY (ARRAY(
 	ORDER BY at LIMIT 5000 FOR UPDATE SKIP LOCKED));
 
 -- name: DeleteTicks
--- Those before the oldest that a lane needs; and none of the last hour, which a relay may have in hand.
+-- Those before the oldest that a lane needs: a lane at the beginning needs the end of its window, which it may not have stored
+-- yet. And none of the last hour, which a relay may have in hand.
 DELETE FROM /*schema*/skald_tick WHERE id = ANY (ARRAY(
 	SELECT id FROM /*schema*/skald_tick
 	WHERE at < clock_timestamp() - interval '1 hour' AND id < (
-		SELECT coalesce(min(split_part(base, '-', 1)::bigint), (SELECT max(id) FROM /*schema*/skald_tick))
-		FROM /*schema*/skald_lane WHERE base <> '')
+		SELECT min(CASE base WHEN '' THEN 0 ELSE split_part(base, '-', 1)::bigint END) FROM /*schema*/skald_lane)
 	ORDER BY id LIMIT 5000));
 
 -- name: Looked
