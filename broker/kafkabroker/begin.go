@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -20,6 +21,22 @@ func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 	if b.with.start == (start{}) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Session)
+	defer cancel()
+	for {
+		err := b.commitStart(ctx, g)
+		if !isAny(err, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.NotCoordinator) {
+			return err // nil, too
+		}
+		select { // the first group of a cluster waits for the topic that holds offsets
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 	for try := 0; ; try++ {
 		fresh, err := b.fresh(ctx, g)
 		if err != nil || len(fresh) == 0 {

@@ -51,6 +51,19 @@ func bothKafkas(t *testing.T, test func(*testing.T, string)) {
 	t.Run("real", func(t *testing.T) { test(t, need.Kafka(t)) })
 }
 
+// subscribe waits for the group's coordinator, which the first group of a cluster has to.
+func subscribe(t *testing.T, b *kafkabroker.Broker, g broker.Group) (sub broker.Subscription) {
+	t.Helper()
+	var err error
+	until(t, "the subscription", func() bool {
+		if sub, err = b.Subscribe(t.Context(), g); err != nil && !errors.Is(err, broker.ErrAway) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	return sub
+}
+
 // TestTopicGrows from 4 to 8 partitions under load: nothing is lost, both members of the group get lanes of the new ones,
 // within a lane a key keeps its order, and before and after the growth it does as a whole.
 func TestTopicGrows(t *testing.T) { bothKafkas(t, topicGrows) }
@@ -61,8 +74,7 @@ func topicGrows(t *testing.T, seeds string) {
 	must(t, b.MakeTopics(t.Context(), 4, c.topic))
 	var subs []broker.Subscription
 	for range 2 {
-		sub, err := b.Subscribe(t.Context(), broker.Group{Name: c.topic, Topics: []string{c.topic}})
-		must(t, err)
+		sub := subscribe(t, b, broker.Group{Name: c.topic, Topics: []string{c.topic}})
 		subs = append(subs, sub)
 	}
 	const keys = 40
@@ -112,11 +124,10 @@ func madeAnew(t *testing.T, seeds string) {
 	b := c.open(t, kafkabroker.Options{Start: "latest", Commit: time.Millisecond})
 	must(t, b.MakeTopics(t.Context(), 2, c.topic, c.topic+".other"))
 	t.Cleanup(func() { _, _ = c.adm.DeleteTopics(context.WithoutCancel(t.Context()), c.topic+".other") })
-	sub, err := b.Subscribe(t.Context(), broker.Group{Name: c.topic, Topics: []string{c.topic, c.topic + ".other"}})
-	must(t, err)
+	sub := subscribe(t, b, broker.Group{Name: c.topic, Topics: []string{c.topic, c.topic + ".other"}})
 	must(t, b.Publish(t.Context(), c.messages("k", 0, 10)).Wait(t.Context()))
 	must(t, sub.Ack(t.Context(), take(t, sub, 10)))
-	_, err = c.adm.DeleteTopics(t.Context(), c.topic)
+	_, err := c.adm.DeleteTopics(t.Context(), c.topic)
 	must(t, err)
 	until(t, "the new topic", func() bool { return b.MakeTopics(t.Context(), 2, c.topic) == nil })
 	until(t, "a publish", func() bool { return b.Publish(t.Context(), c.messages("k", 100, 130)).Wait(t.Context()) == nil })
@@ -190,15 +201,13 @@ func start(t *testing.T, seeds string) {
 		g := broker.Group{Name: c.topic + "." + want, Topics: []string{c.topic}}
 		b := c.open(t, kafkabroker.Options{Start: at})
 		for range 2 { // the first dies before it has read anything
-			sub, err := b.Subscribe(t.Context(), g)
-			must(t, err)
+			sub := subscribe(t, b, g)
 			sub.(*kafkabroker.Subscription).Kill()
 		}
 		if at == "latest" {
 			must(t, first.Publish(t.Context(), c.messages("k", 5, 6)).Wait(t.Context()))
 		}
-		sub, err := b.Subscribe(t.Context(), g)
-		must(t, err)
+		sub := subscribe(t, b, g)
 		if got := take(t, sub, 1)[0].ID; got != want {
 			t.Errorf("from %s: %s, want %s", at, got, want)
 		}
