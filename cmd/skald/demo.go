@@ -19,7 +19,8 @@ import (
 const demoAbout = `Runs the six services of a shop in this process, places orders, throws faults at all of it, waits until everything
 has come to rest, and lets an auditor that reads only the services' databases say whether every promise was kept.
 
-Killed at any moment, it goes on where it was when it is started again with the same --dir or --prefix.
+Killed at any moment, it goes on where it was when it is started again with the same --dir or --prefix. Two at once with
+the same are refused (exit code 5).
 
 Stores: sqlite:FOLDER, postgres://…    Brokers: mem:, kafka://host:port[,host:port]
 
