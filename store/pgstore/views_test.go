@@ -273,3 +273,31 @@ func (b *bed) buffers(t *testing.T, when string, most int, sql string) {
 		t.Errorf("%s: %s: %d pages, want at most %d:\n%s", when, sql, n, most, plan)
 	}
 }
+
+// The view of the retention tells that it looked, what it emptied, and how old the rest is.
+func TestMaintenanceView(t *testing.T) {
+	b := newBed(t)
+	s := b.store(t)
+	const view = `SELECT concat_ws(' ', looked_seconds BETWEEN 0 AND 3600, emptied_seconds BETWEEN 0 AND 3600, oldest_seconds BETWEEN 0 AND 3600) FROM {skald_maintenance} WHERE name = 'skald_outbox'`
+	if got := one[string](t, b, view); got != "" {
+		t.Errorf("at first: %q", got)
+	}
+	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type) VALUES ('t', 'a', 't')`)
+	maintain(t, s)
+	if got := one[string](t, b, view); got != "t t" { // looked, and the row's age
+		t.Errorf("with a row of today: %q", got)
+	}
+	tip, err := s.Tick(context.Background(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cover(t, s, tip)
+	b.exec(t, `UPDATE {skald_outbox} SET slot = $1`, b.oldSlot(t))
+	maintain(t, s)
+	if got := one[string](t, b, view); got != "t t" { // looked, and emptied
+		t.Errorf("when it is emptied: %q", got)
+	}
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_maintenance} WHERE emptied_at IS NOT NULL AND oldest_at IS NULL`); n != 1 {
+		t.Errorf("%d tables were emptied", n)
+	}
+}
