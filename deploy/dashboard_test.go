@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 
 	"github.com/skald-go/skald/internal/telemetry"
 )
@@ -44,7 +44,7 @@ func exported(t *testing.T) (*world, map[string]bool) {
 	w.pass(30 * time.Second)
 	seen := map[string]bool{}
 	for _, s := range w.prom.series {
-		if name := s.labels.Get(labels.MetricName); strings.HasPrefix(name, "skald_") {
+		if name := s.labels.Get(model.MetricNameLabel); strings.HasPrefix(name, "skald_") {
 			seen[name] = true
 		}
 	}
