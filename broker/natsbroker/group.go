@@ -1,0 +1,288 @@
+package natsbroker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// patience is how long one question to the bucket may take.
+const patience = 3 * time.Second
+
+// row is a lane of a group in the bucket. It is changed only at the revision that was read, so that who was paused
+// while others took over can store nothing.
+type row struct {
+	Member   string `json:"member,omitempty"` // who owns it; empty: nobody
+	Life     string `json:"life,omitempty"`
+	Position uint64 `json:"position"` // all up to here is finished
+	Stream   string `json:"stream"`   // when the stream was made: another one begins anew
+}
+
+// presence is a member of a group in the bucket.
+type presence struct {
+	Life    string        `json:"life"`
+	Topics  []string      `json:"topics"`
+	Session time.Duration `json:"session"`
+}
+
+// peer is a member as this one sees it; it is dead when its revision has not moved for its session.
+type peer struct {
+	presence
+	rev  uint64
+	seen time.Time
+}
+
+type seenRow struct {
+	row
+	rev uint64
+}
+
+// group is what a member knows of its group.
+type group struct {
+	kv           jetstream.KeyValue
+	groupName    string
+	member, life string
+	topics       []topic
+
+	peers  map[string]peer
+	rows   map[string]seenRow // by key
+	synced bool               // all that was there has been seen
+	rev    uint64             // of its own presence
+	beaten time.Time          // when its presence was stored last
+	looked time.Time          // when it looked at the silence of others last
+}
+
+func newGroup(kv jetstream.KeyValue, g broker.Group, topics []topic, life string) group {
+	member := "m-" + g.Member // no name that is drawn is one that is given
+	if g.Member == "" {
+		member = "r-" + life
+	}
+	return group{kv: kv, groupName: g.Name, member: encoded(member), life: life, topics: topics, peers: map[string]peer{}, rows: map[string]seenRow{}}
+}
+
+func (g *group) memberKey(name string) string { return "member." + encoded(g.groupName) + "." + name }
+
+func (g *group) laneKey(t topic, lane int) string {
+	return "lane." + encoded(g.groupName) + "." + t.stream + "." + strconv.Itoa(lane)
+}
+
+func stale(err error) bool {
+	var answered *jetstream.APIError
+	return errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &answered) && answered.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
+}
+
+// put stores v under key if it is still at rev; 0: if it is not there.
+func (s *Subscription) store(ctx context.Context, key string, v any, rev uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	text, err := json.Marshal(v)
+	if err != nil {
+		return 0, err
+	}
+	if rev == 0 {
+		return s.kv.Create(ctx, key, text)
+	}
+	return s.kv.Update(ctx, key, text, rev)
+}
+
+func (s *Subscription) presence() presence {
+	p := presence{Life: s.life, Session: s.b.opts.Session}
+	for _, t := range s.topics {
+		p.Topics = append(p.Topics, t.name)
+	}
+	return p
+}
+
+// join writes the member's name down, over that of an earlier life.
+func (s *Subscription) join(ctx context.Context) error {
+	if err := s.kv.PurgeDeletes(ctx, jetstream.DeleteMarkersOlderThan(time.Hour)); err != nil { // of members long gone
+		return fmt.Errorf("join group %q: %w", s.groupName, orAway(err))
+	}
+	key := s.memberKey(s.member)
+	for {
+		rev := uint64(0)
+		e, err := s.kv.Get(ctx, key)
+		if err == nil {
+			rev = e.Revision()
+		} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return fmt.Errorf("join group %q: %w", s.groupName, orAway(err))
+		}
+		s.rev, err = s.store(ctx, key, s.presence(), rev)
+		if err == nil {
+			s.beaten = time.Now()
+			return nil
+		}
+		if !stale(err) || ctx.Err() != nil {
+			return fmt.Errorf("join group %q: %w", s.groupName, orAway(err))
+		}
+	}
+}
+
+// beat says that the member lives.
+func (s *Subscription) beat() {
+	if time.Since(s.beaten) < s.b.opts.Heartbeat {
+		return
+	}
+	key := s.memberKey(s.member)
+	rev, err := s.store(s.ctx, key, s.presence(), s.rev)
+	if stale(err) {
+		rev, err = s.defend(key)
+	}
+	if err == nil {
+		s.rev, s.beaten = rev, time.Now()
+	}
+	if time.Since(s.beaten) > s.b.opts.Session { // others may have taken over
+		for _, l := range s.lanes() {
+			s.lose(l, false)
+		}
+	}
+}
+
+// defend writes the member down again after somebody changed its presence: an earlier try of its own whose answer
+// was lost, one that took it for dead, or a new life.
+func (s *Subscription) defend(key string) (uint64, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	e, err := s.kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return s.store(ctx, key, s.presence(), 0)
+	}
+	if err != nil {
+		return 0, err
+	}
+	var p presence
+	if json.Unmarshal(e.Value(), &p) == nil && p.Life != s.life {
+		s.die(fmt.Errorf("member %q of group %q: %w: %w", s.member, s.groupName, errFenced, broker.ErrClosed))
+		s.kill()
+		return 0, errFenced
+	}
+	return s.store(ctx, key, s.presence(), e.Revision())
+}
+
+// see takes up a change in the bucket.
+func (s *Subscription) see(e jetstream.KeyValueEntry) {
+	key, prefix := e.Key(), s.memberKey("")
+	gone := e.Operation() != jetstream.KeyValuePut
+	if len(key) > len(prefix) && key[:len(prefix)] == prefix {
+		name := key[len(prefix):]
+		var p presence
+		if gone || json.Unmarshal(e.Value(), &p) != nil {
+			delete(s.peers, name)
+			return
+		}
+		s.peers[name] = peer{presence: p, rev: e.Revision(), seen: time.Now()}
+		return
+	}
+	if old := s.rows[key]; old.rev > e.Revision() {
+		return
+	}
+	var r row
+	if !gone && json.Unmarshal(e.Value(), &r) != nil {
+		return
+	}
+	s.rows[key] = seenRow{r, e.Revision()}
+	for _, l := range s.lanes() {
+		if l.key == key && (r.Member != s.member || r.Life != s.life) && e.Revision() > l.rev {
+			s.lose(l, false)
+		}
+	}
+}
+
+func (s *Subscription) lanes() []*lane {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.owned)
+}
+
+// bury removes members that have been silent for their whole session.
+func (s *Subscription) bury(period time.Duration) {
+	now := time.Now()
+	late := now.Sub(s.looked) - 2*period // while this process stood still it heard nobody
+	s.looked = now
+	for name, p := range s.peers {
+		if late > 0 {
+			p.seen = p.seen.Add(late)
+			s.peers[name] = p
+		}
+		if name == s.member || now.Sub(p.seen) < p.Session {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, patience)
+		err := s.kv.Delete(ctx, s.memberKey(name), jetstream.LastRevision(p.rev))
+		cancel()
+		if err == nil || stale(err) { // else it has been heard of meanwhile, and will be seen
+			delete(s.peers, name)
+		}
+	}
+}
+
+// share is how many of n lanes of a topic belong to this member: as many as to each other, and of those that remain
+// one each to the first, where another member is the first of each topic.
+func (s *Subscription) share(t topic) int {
+	names := []string{s.member}
+	for _, name := range slices.Sorted(maps.Keys(s.peers)) {
+		if name != s.member && slices.Contains(s.peers[name].Topics, t.name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	at := (slices.Index(names, s.member) + laneOf([]byte(t.name), len(names))) % len(names)
+	n := t.lanes / len(names)
+	if at < t.lanes%len(names) {
+		n++
+	}
+	return n
+}
+
+// free says whether a lane may be claimed.
+func (s *Subscription) free(r row) bool {
+	switch p, there := s.peers[r.Member]; {
+	case r.Member == "", r.Member == s.member: // an earlier life's, or this one's, unknown to it
+		return true
+	default:
+		return !there || p.Life != r.Life
+	}
+}
+
+// balance releases what is too much, and claims what is free.
+func (s *Subscription) balance() {
+	if !s.synced || s.ctx.Err() != nil || time.Since(s.beaten) > s.b.opts.Session {
+		return
+	}
+	for _, t := range s.topics {
+		mine := map[int]*lane{}
+		for _, l := range s.lanes() {
+			if l.topic.name == t.name {
+				mine[l.index] = l
+			}
+		}
+		share := s.share(t)
+		for _, i := range slices.Backward(slices.Sorted(maps.Keys(mine))) {
+			if len(mine) > share {
+				s.release(s.ctx, mine[i])
+				delete(mine, i)
+			}
+		}
+		for i := range t.lanes {
+			r := s.rows[s.laneKey(t, i)]
+			switch {
+			case mine[i] != nil || !s.free(r.row):
+			case len(mine) < share:
+				if l := s.claim(t, i); l != nil {
+					mine[i] = l
+				}
+			case r.Member == s.member && r.Life == s.life: // a release that did not get through
+				s.orphan(s.laneKey(t, i), r)
+			}
+		}
+	}
+}

@@ -1,0 +1,175 @@
+// Package natsbroker speaks to NATS JetStream, 2.10 and later.
+//
+// A topic is a stream, "orders.eu" is the stream orders=eu, and a lane is a subject of it: orders=eu.0, orders=eu.1, …
+// A message goes to the lane that FNV-1a of its key says, as CloudEvents in binary mode (record.go). A position is the
+// stream's sequence. Who owns which lane of a group, and how far it has come, lies in the key-value bucket "skald",
+// one row per lane that is changed only at the revision that was read: that is the fence. JetStream's own consumers
+// only read, without acknowledgements, so none of their settings can drop a message or bring it out of order. Deliveries
+// are not counted: Attempt is always 0.
+package natsbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// Options of a Broker. The zero value is fine.
+type Options struct {
+	// Patience is how long a publish waits for NATS before it is answered as an outage. What was sent by then may
+	// still become durable later. Default 10 s, at least 100 ms.
+	Patience time.Duration
+	// Session is how long a member of a group may be silent before its lanes go to others. Default 6 s, at least 1 s.
+	Session time.Duration
+	// Heartbeat is how often a member says that it lives. Default 500 ms, at most a third of Session.
+	Heartbeat time.Duration
+	// Commit is how long an acknowledgement may wait to be stored with others. Default 100 ms.
+	Commit time.Duration
+	// Prefetch is how many messages are held ready for each lane, at most about 4 MiB of them. Default 200.
+	Prefetch int
+	// Flying is how many messages may wait for their answer at once, at most about 16 MiB of them. Default 1,000.
+	Flying int
+	// Replicas is how many servers hold the streams that MakeTopics makes. Default 1, at most 5.
+	Replicas int
+	// Retain is how long streams that MakeTopics makes keep messages; a stream that drops them sooner is refused.
+	// Default 0: for ever.
+	Retain time.Duration
+	// Client are further options of the nats.go connection: TLS, credentials, a dialer. What the driver sets itself wins.
+	Client []nats.Option
+}
+
+func (o *Options) orDefaults() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	out.Patience = max(or(out.Patience, 10*time.Second), 100*time.Millisecond)
+	out.Session = max(or(out.Session, 6*time.Second), time.Second)
+	out.Heartbeat = min(or(out.Heartbeat, 500*time.Millisecond), out.Session/3)
+	out.Commit = or(out.Commit, 100*time.Millisecond)
+	out.Prefetch = or(out.Prefetch, 200)
+	out.Flying = or(out.Flying, 1000)
+	out.Replicas = min(or(out.Replicas, 1), 5)
+	return out
+}
+
+func or[T int | time.Duration](v, otherwise T) T {
+	if v <= 0 {
+		return otherwise
+	}
+	return v
+}
+
+// Broker is one connection to NATS.
+type Broker struct {
+	opts Options
+	nc   *nats.Conn
+	js   jetstream.JetStream
+
+	publisher
+
+	mu     sync.Mutex // of what follows; never held together with the publisher's
+	subs   map[*Subscription]bool
+	closed bool
+}
+
+var (
+	_ broker.Broker     = (*Broker)(nil)
+	_ broker.TopicMaker = (*Broker)(nil)
+)
+
+// New makes a client of the servers "host:port[,host:port]". If none can be reached it goes on trying.
+func New(servers string, opts *Options) (*Broker, error) {
+	if err := checkServers(servers); err != nil {
+		return nil, err
+	}
+	b := &Broker{opts: opts.orDefaults(), subs: map[*Subscription]bool{}}
+	b.publisher.init(b.opts)
+	nc, err := nats.Connect("nats://"+strings.ReplaceAll(servers, ",", ",nats://"), b.client()...)
+	if err != nil {
+		return nil, fmt.Errorf("make NATS client: %w", orAway(err))
+	}
+	b.nc = nc
+	if b.js, err = jetstream.New(nc); err == nil {
+		err = b.publisher.start(nc, b.js)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("make NATS client: %w", orAway(err))
+	}
+	return b, nil
+}
+
+// client are the options of the connection. What is published while it is down is not kept for later by nats.go:
+// the publisher does that, which knows what must not overtake what.
+func (b *Broker) client() []nats.Option {
+	return append(append([]nats.Option{nats.Name("skald")}, b.opts.Client...),
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // a secret that is renewed is taken up
+		nats.ReconnectBufSize(-1),
+		nats.CustomReconnectDelay(backoff),
+		nats.PingInterval(5*time.Second),
+		nats.ConnectHandler(func(*nats.Conn) { b.publisher.connected() }),
+		nats.ReconnectHandler(func(*nats.Conn) { b.publisher.connected(); b.reconnected() }),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { b.publisher.disconnected() }),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // told by the calls that it hits
+	)
+}
+
+// backoff is 50 ms doubled up to 1 s, less up to a quarter so that many clients do not come at once.
+func backoff(fails int) time.Duration {
+	d := min(50*time.Millisecond<<min(max(fails-1, 0), 10), time.Second)
+	return d - time.Duration(rand.Int64N(int64(d)/4))
+}
+
+func (b *Broker) reconnected() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for s := range b.subs {
+		s.lookAgain()
+	}
+}
+
+// Close leaves all groups, answers what is under way with an outage and closes the connection.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	subs := b.subs
+	b.subs, b.closed = nil, true
+	b.mu.Unlock()
+	var wg sync.WaitGroup
+	for s := range subs {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), min(b.opts.Session, 5*time.Second))
+			defer cancel()
+			_ = s.end(ctx)
+		})
+	}
+	wg.Wait()
+	b.publisher.stop()
+	b.nc.Close()
+	return nil
+}
+
+// orAway marks an error that says that NATS cannot be reached or is not ready yet.
+func orAway(err error) error {
+	var answered *jetstream.APIError
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrAway), errors.Is(err, broker.ErrClosed):
+		return err
+	case errors.Is(err, nats.ErrConnectionClosed):
+		return fmt.Errorf("%w: %w", broker.ErrClosed, err)
+	case errors.As(err, &answered) && answered.Code < 500:
+		return err
+	}
+	return fmt.Errorf("%w: %w", broker.ErrAway, err)
+}

@@ -1,0 +1,210 @@
+package natsbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/skald-go/skald/broker"
+)
+
+const (
+	bucketName     = "skald"
+	incarnationKey = "incarnation"
+	defaultLanes   = 8
+	maxLanes       = 1024
+)
+
+var (
+	errSetting = errors.New("skald cannot keep its promises on it")
+	errName    = errors.New("a name is 1 to 249 of A-Z a-z 0-9 . _ -")
+)
+
+// topic is a stream that was looked at.
+type topic struct {
+	name, stream string
+	lanes        int
+	created      string
+	last         uint64
+}
+
+// encoded is a name as one token of a subject: a dot parts tokens, and no name has an equals sign.
+func encoded(name string) string { return strings.ReplaceAll(name, ".", "=") }
+
+func subject(stream string, lane int) string { return stream + "." + strconv.Itoa(lane) }
+
+func laneName(topic string, lane int) string { return topic + "/" + strconv.Itoa(lane) }
+
+func laneOf(key []byte, lanes int) int {
+	h := fnv.New32a()
+	_, _ = h.Write(key)
+	return int(h.Sum32() % uint32(lanes))
+}
+
+func nameOK(name string) bool {
+	other := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
+	}
+	return name != "" && len(name) <= 249 && !strings.ContainsFunc(name, other)
+}
+
+// look asks NATS about a topic.
+func look(ctx context.Context, js jetstream.JetStream, name string, retain time.Duration) (topic, error) {
+	if !nameOK(name) {
+		return topic{}, fmt.Errorf("topic %q: %w: %w", name, errName, broker.ErrNoTopic)
+	}
+	s, err := js.Stream(ctx, encoded(name))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return topic{}, fmt.Errorf("topic %q: stream %s: %w", name, encoded(name), broker.ErrNoTopic)
+	}
+	if err != nil {
+		return topic{}, fmt.Errorf("look up topic %q: %w", name, orAway(err))
+	}
+	info := s.CachedInfo()
+	t := topic{name: name, stream: info.Config.Name, lanes: len(info.Config.Subjects), last: info.State.LastSeq,
+		created: info.Created.UTC().Format(time.RFC3339Nano)}
+	for i := range t.lanes {
+		if !slices.Contains(info.Config.Subjects, subject(t.stream, i)) {
+			t.lanes = 0
+			break
+		}
+	}
+	if t.lanes == 0 {
+		return topic{}, fmt.Errorf("topic %q: the subjects of stream %s are not %s, %s and so on: %w",
+			name, t.stream, subject(t.stream, 0), subject(t.stream, 1), errSetting)
+	}
+	if bad := silent(&info.Config, retain); bad != "" {
+		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, t.stream, bad, errSetting)
+	}
+	return t, nil
+}
+
+// silent names the setting by which a stream loses messages, or takes them without storing them; empty: none does.
+func silent(c *jetstream.StreamConfig, retain time.Duration) string {
+	old := c.Discard == jetstream.DiscardOld
+	for _, s := range []struct {
+		bad  bool
+		name string
+	}{
+		{c.Retention != jetstream.LimitsPolicy, "retention " + c.Retention.String() + ", by which a group's acknowledgement removes what other groups need: set retention to limits"},
+		{c.Storage != jetstream.FileStorage, "storage memory, which does not outlive its server: set storage to file"},
+		{c.MaxAge > 0 && (retain == 0 || c.MaxAge < retain), fmt.Sprintf("max_age %v, after which messages go unread: take it off, or give retain=%v if groups are never that late", c.MaxAge, c.MaxAge)},
+		{old && c.MaxMsgs > 0, "max_msgs with discard old, by which the oldest messages go unread: set discard to new"},
+		{old && c.MaxBytes > 0, "max_bytes with discard old, by which the oldest messages go unread: set discard to new"},
+		{c.MaxMsgsPerSubject > 0 && !(c.Discard == jetstream.DiscardNew && c.DiscardNewPerSubject), "max_msgs_per_subject, by which the oldest messages of a lane go unread: take it off"},
+		{c.AllowRollup, "allow_rollup_hdrs, by which one message may remove the others: take it off"},
+		{c.AllowMsgTTL, "allow_msg_ttl, by which messages may go unread: take it off"},
+		{c.NoAck, "no_ack, by which nobody hears what is durable: take it off"},
+		{c.PersistMode == jetstream.AsyncPersistMode, "persist_mode async, by which messages are acknowledged before they are stored: set it to default"},
+		{c.SubjectTransform != nil, "subject_transform, which moves messages out of their lanes: take it off"},
+	} {
+		if s.bad {
+			return s.name
+		}
+	}
+	return ""
+}
+
+// MakeTopics makes those of topics that do not exist, and the bucket of groups. With lanes 0 a topic gets 8.
+func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) error {
+	n := or(lanes, defaultLanes)
+	if n > maxLanes {
+		return fmt.Errorf("make topics with %d lanes: at most %d", n, maxLanes)
+	}
+	for _, t := range topics {
+		if !nameOK(t) {
+			return fmt.Errorf("make topic %q: %w", t, errName)
+		}
+	}
+	if err := b.makeBucket(ctx); err != nil {
+		return err
+	}
+	for _, t := range topics {
+		if err := b.makeTopic(ctx, n, t); err != nil {
+			return fmt.Errorf("make topic %q: %w", t, orAway(err))
+		}
+	}
+	return nil
+}
+
+func (b *Broker) makeTopic(ctx context.Context, lanes int, name string) error {
+	_, err := b.js.Stream(ctx, encoded(name))
+	if err == nil || !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	c := jetstream.StreamConfig{
+		Name: encoded(name), Description: "Skald topic " + name, Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy,
+		Discard: jetstream.DiscardNew, MaxAge: b.opts.Retain, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, Replicas: b.opts.Replicas,
+	}
+	for i := range lanes {
+		c.Subjects = append(c.Subjects, subject(c.Name, i))
+	}
+	_, err = b.js.CreateStream(ctx, c)
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // a rival's, a moment ago
+		return nil
+	}
+	return err
+}
+
+func (b *Broker) makeBucket(ctx context.Context) error {
+	kv, err := b.js.KeyValue(ctx, bucketName)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: bucketName, Description: "Skald: this NATS, and how far groups have come", History: 1,
+			Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
+		})
+	}
+	if errors.Is(err, jetstream.ErrBucketExists) {
+		kv, err = b.js.KeyValue(ctx, bucketName)
+	}
+	if err == nil {
+		_, err = kv.Create(ctx, incarnationKey, []byte(nuid.Next()))
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return fmt.Errorf("make the bucket %q: %w", bucketName, orAway(err))
+	}
+	return nil
+}
+
+// bucket is where groups live.
+func (b *Broker) bucket(ctx context.Context) (jetstream.KeyValue, error) {
+	kv, err := b.js.KeyValue(ctx, bucketName)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, fmt.Errorf("there is no key-value bucket %q: whoever makes the topics makes it too (MakeTopics): %w", bucketName, broker.ErrNoTopic)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up the bucket %q: %w", bucketName, orAway(err))
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look up the bucket %q: %w", bucketName, orAway(err))
+	}
+	if status.TTL() > 0 || status.Config().Storage != jetstream.FileStorage {
+		return nil, fmt.Errorf("the bucket %q has a ttl or storage memory, by which groups forget how far they are: %w", bucketName, errSetting)
+	}
+	return kv, nil
+}
+
+// Incarnation is a name that was drawn when the bucket was made: where JetStream's files are lost, so is it.
+func (b *Broker) Incarnation(ctx context.Context) (string, error) {
+	kv, err := b.bucket(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask NATS for its incarnation: %w", err)
+	}
+	e, err := kv.Get(ctx, incarnationKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return "", fmt.Errorf("ask NATS for its incarnation: the bucket %q has no %q: make topics again, which writes it", bucketName, incarnationKey)
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask NATS for its incarnation: %w", orAway(err))
+	}
+	return string(e.Value()), nil
+}
