@@ -42,6 +42,7 @@ func house() map[string]rule {
 
 		"broker/membroker":   driver("broker"),
 		"broker/kafkabroker": driver("broker", "github.com/twmb/"),
+		"broker/natsbroker":  driver("broker", "github.com/nats-io/"),
 		"broker/brokertest":  suite("broker", "broker/membroker"),
 
 		"sagatest": {ours: append([]string{"internal", "store/memstore", "broker/membroker", "store/storetest", "broker/brokertest"}, above...)},

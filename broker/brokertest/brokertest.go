@@ -36,6 +36,10 @@ type Harness struct {
 	Disturb func(t *testing.T) (stop func())
 	// Foreign writes what a producer that is not Skald's would write. Nil: the driver has no wire format.
 	Foreign func(t *testing.T, topic string, r Record)
+	// Prefix is what the names of CloudEvents attributes begin with on the wire. Default "ce_".
+	Prefix string
+	// ByName: on the wire headers have names, and no order among those of different names: they arrive sorted by name.
+	ByName bool
 	// Kill ends a member as sudden death would: nothing is stored, nothing handed over. Nil: the members of this
 	// broker cannot be killed.
 	Kill func(t *testing.T, s broker.Subscription)
@@ -105,6 +109,9 @@ type suite struct {
 func newSuite(t *testing.T, h Harness) *suite {
 	if h.Messages == 0 {
 		h.Messages = 2000
+	}
+	if h.Prefix == "" {
+		h.Prefix = "ce_"
 	}
 	if h.Lasting == nil {
 		h.Lasting = h.Open

@@ -259,6 +259,7 @@ func (s *Subscription) balance() {
 		return
 	}
 	for _, t := range s.topics {
+		s.beat() // many claims take a while
 		mine := map[int]*lane{}
 		for _, l := range s.lanes() {
 			if l.topic.name == t.name {
@@ -268,21 +269,42 @@ func (s *Subscription) balance() {
 		share := s.share(t)
 		for _, i := range slices.Backward(slices.Sorted(maps.Keys(mine))) {
 			if len(mine) > share {
-				s.release(s.ctx, mine[i])
+				_ = s.release(s.ctx, mine[i]) // what does not get through is an orphan below
 				delete(mine, i)
 			}
 		}
-		for i := range t.lanes {
-			r := s.rows[s.laneKey(t, i)]
-			switch {
-			case mine[i] != nil || !s.free(r.row):
-			case len(mine) < share:
-				if l := s.claim(t, i); l != nil {
-					mine[i] = l
-				}
-			case r.Member == s.member && r.Life == s.life: // a release that did not get through
-				s.orphan(s.laneKey(t, i), r)
-			}
+		s.take(t, mine, share)
+	}
+}
+
+// take claims lanes of a topic until this member has its share. They are told of together.
+func (s *Subscription) take(t topic, mine map[int]*lane, share int) {
+	var free []int
+	for i := range t.lanes {
+		r := s.rows[s.laneKey(t, i)]
+		switch {
+		case mine[i] != nil || !s.free(r.row):
+		case len(mine)+len(free) < share:
+			free = append(free, i)
+		case r.Member == s.member && r.Life == s.life:
+			s.orphan(s.laneKey(t, i), r)
 		}
 	}
+	if len(free) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	now, err := look(ctx, s.b.js, t.name, s.b.opts.Retain)
+	cancel()
+	if err != nil {
+		s.tellFault(fmt.Errorf("claim lanes of %q: %w", t.name, err))
+		return
+	}
+	var claimed []*lane
+	for _, i := range free {
+		if l := s.claim(now, i); l != nil {
+			claimed = append(claimed, l)
+		}
+	}
+	s.gain(claimed)
 }

@@ -93,23 +93,18 @@ func (s *Subscription) drain(e jetstream.KeyValueEntry, more <-chan jetstream.Ke
 	}
 }
 
-// claim takes a free lane at the revision that was seen; nil: somebody else was quicker, or NATS does not answer.
+// claim takes a free lane of a topic, as it is now, at the revision that was seen; nil: somebody else was quicker, or NATS does not answer.
 func (s *Subscription) claim(t topic, index int) *lane {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
-	now, err := look(ctx, s.b.js, t.name, s.b.opts.Retain)
-	if err != nil {
-		s.tellFault(fmt.Errorf("claim lane %s: %w", laneName(t.name, index), err))
-		return nil
-	}
 	key := s.laneKey(t, index)
 	old := s.rows[key]
-	r := row{Member: s.member, Life: s.life, Stream: now.created, Position: old.Position}
+	r := row{Member: s.member, Life: s.life, Stream: t.created, Position: old.Position}
 	switch {
-	case old.Stream != now.created: // a stream that was made anew
+	case old.Stream != t.created: // a stream that was made anew
 		r.Position = 0
-	case r.Position > now.last: // its tail was lost
-		r.Position = now.last
+	case r.Position > t.last: // its tail was lost
+		r.Position = t.last
 	}
 	rev, err := s.store(ctx, key, r, old.rev)
 	if stale(err) {
@@ -120,9 +115,7 @@ func (s *Subscription) claim(t topic, index int) *lane {
 		return nil
 	}
 	s.rows[key] = seenRow{r, rev}
-	l := &lane{name: laneName(t.name, index), topic: now, index: index, key: key, row: r, rev: rev, acked: r.Position, room: make(chan struct{}, 1)}
-	s.gain(l)
-	return l
+	return &lane{name: laneName(t.name, index), topic: t, index: index, key: key, row: r, rev: rev, acked: r.Position, room: make(chan struct{}, 1)}
 }
 
 // tellFault keeps what waiting does not cure for the next Receive.

@@ -170,6 +170,8 @@ func orAway(err error) error {
 		return fmt.Errorf("%w: %w", broker.ErrClosed, err)
 	case errors.As(err, &answered) && answered.Code < 500:
 		return err
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("%w: JetStream does not answer there, or is not enabled: %w", broker.ErrAway, err)
 	}
 	return fmt.Errorf("%w: %w", broker.ErrAway, err)
 }

@@ -218,15 +218,17 @@ func (s *Subscription) end(ctx context.Context) error {
 	return s.left
 }
 
-// gain takes a lane into what is owned, and reads it.
-func (s *Subscription) gain(l *lane) {
+// gain takes lanes into what is owned, and reads them.
+func (s *Subscription) gain(lanes []*lane) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.owned = append(s.owned, l)
-	s.changed(l.name).gained = true
-	ctx, cancel := context.WithCancel(s.ctx)
-	l.stop = cancel
-	go s.read(ctx, l)
+	for _, l := range lanes {
+		s.owned = append(s.owned, l)
+		s.changed(l.name).gained = true
+		ctx, cancel := context.WithCancel(s.ctx)
+		l.stop = cancel
+		go s.read(ctx, l)
+	}
 	s.wake()
 }
 

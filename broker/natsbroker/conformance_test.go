@@ -1,0 +1,174 @@
+package natsbroker_test
+
+import (
+	"context"
+	"encoding/base64"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/brokertest"
+	"github.com/skald-go/skald/broker/natsbroker"
+)
+
+// TestBroker runs the suite on a NATS in this process, which writes to disk before it answers.
+func TestBroker(t *testing.T) {
+	addr := serve(t, t.TempDir(), 0).Addr().String()
+	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
+		line := &flaky{conns: map[net.Conn]bool{}}
+		_, js := raw(t, addr)
+		with := []nats.Option{nats.SetCustomDialer(line)}
+		return brokertest.Harness{
+			Open: func(t *testing.T) brokertest.Broker { return open(t, addr, &natsbroker.Options{Client: with}) },
+			Lasting: func(t *testing.T) brokertest.Broker {
+				return open(t, addr, &natsbroker.Options{Client: with, Session: 5 * time.Minute})
+			},
+			Limit: func(t *testing.T, topic string, bytes int) {
+				s := stream(t, js, topic)
+				c := s.CachedInfo().Config
+				c.MaxMsgSize = int32(bytes)
+				if _, err := js.UpdateStream(t.Context(), c); err != nil {
+					t.Fatalf("limit topic: %v", err)
+				}
+			},
+			Disturb: line.disturb,
+			Foreign: func(t *testing.T, topic string, r brokertest.Record) {
+				m := &nats.Msg{Subject: stream(t, js, topic).CachedInfo().Config.Subjects[0], Header: nats.Header{}, Data: r.Data}
+				for _, h := range r.Headers {
+					m.Header[h.Name] = append(m.Header[h.Name], string(h.Value))
+				}
+				if r.Key != nil {
+					m.Header["Skald-Key"] = []string{base64.StdEncoding.EncodeToString(r.Key)}
+				}
+				if r.Data == nil {
+					m.Header["Skald-Nil"] = []string{"1"}
+				}
+				if _, err := js.PublishMsg(t.Context(), m); err != nil {
+					t.Fatalf("publish: %v", err)
+				}
+			},
+			Prefix: "ce-",
+			ByName: true,
+			Kill:   func(_ *testing.T, s broker.Subscription) { s.(*natsbroker.Subscription).Kill() },
+		}
+	})
+}
+
+// serve starts a NATS whose files are in dir; port 0 is any.
+func serve(t *testing.T, dir string, port int) *server.Server {
+	t.Helper()
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true, NoLog: true,
+		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 4 << 30,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("NATS does not start")
+	}
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	return s
+}
+
+func open(t *testing.T, addr string, opts *natsbroker.Options) *natsbroker.Broker {
+	t.Helper()
+	b, err := natsbroker.New(addr, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	if err := b.MakeTopics(t.Context(), 1); err != nil { // the bucket
+		t.Fatal(err)
+	}
+	return b
+}
+
+// raw is a client that is not Skald's.
+func raw(t *testing.T, addr string) (*nats.Conn, jetstream.JetStream) {
+	t.Helper()
+	nc, err := nats.Connect("nats://" + addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nc, js
+}
+
+// stream finds the stream of a topic by what it says of itself.
+func stream(t *testing.T, js jetstream.JetStream, topic string) jetstream.Stream {
+	t.Helper()
+	all := js.ListStreams(t.Context())
+	for info := range all.Info() {
+		if info.Config.Description == "Skald topic "+topic {
+			s, err := js.Stream(t.Context(), info.Config.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+	}
+	t.Fatalf("no stream of topic %s: %v", topic, all.Err())
+	return nil
+}
+
+// flaky cuts connections in the middle of whatever travels on them.
+type flaky struct {
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+}
+
+func (f *flaky) Dial(network, address string) (net.Conn, error) {
+	c, err := net.Dial(network, address)
+	if err == nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.conns[c] = true
+	}
+	return c, err
+}
+
+func (f *flaky) disturb(t *testing.T) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			f.cut()
+			<-time.After(100 * time.Millisecond)
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+func (f *flaky) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.conns {
+		_ = c.Close()
+	}
+	clear(f.conns)
+}
+
+// until waits for done.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(40 * time.Second); !done(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not come", what)
+		}
+	}
+}
