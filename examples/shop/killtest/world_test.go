@@ -31,9 +31,9 @@ type world struct {
 	postgres  string // the servers' addresses
 	kafka     string
 	pooler    string // PgBouncer in front of postgres; "": none
-	instances []*instance
 	began     time.Time
-	mu        sync.Mutex
+	mu        sync.Mutex // of what follows: customers read while more are started
+	instances []*instance
 	told      []string   // what was done, and when
 	script    sync.Mutex // one run of scripts/services at a time
 }
@@ -157,7 +157,9 @@ func (w *world) startAll(names ...string) {
 	for _, n := range names {
 		for _, s := range service.Names() {
 			one := &instance{w: w, service: s, name: n, bin: w.bin}
+			w.mu.Lock()
 			w.instances = append(w.instances, one)
+			w.mu.Unlock()
 			if err := one.start(); err != nil {
 				w.t.Fatal(err)
 			}
@@ -234,6 +236,8 @@ func (w *world) alive() {
 
 // of are the instances of a service.
 func (w *world) of(name string) (out []*instance) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, one := range w.instances {
 		if one.service == name {
 			out = append(out, one)
