@@ -56,7 +56,7 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 	f.StringVar(&o.Sabotage, "sabotage", "", "leave a safeguard out: "+strings.Join(demo.Sabotages(), ", "))
 	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
 	f.BoolVar(&verbose, "verbose", false, "let the services log to standard error")
-	c.AddCommand(showCommand(out))
+	c.AddCommand(showCommand(out), removeCommand(out, errs))
 	return c
 }
 
@@ -66,11 +66,8 @@ func showCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use: "show ORDER", Short: "The story of one order of a demo, from its databases", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if o.Store = from(c, "store", "SKALD_STORE"); dir != "" {
-				o.Store = "sqlite:" + dir
-			}
-			if o.Store == "" || dir != "" && c.Flags().Changed("store") {
-				return &place.UsageError{What: "which demo? Give --dir or --store, one of them"}
+			if err := whichDemo(c, &o, dir); err != nil {
+				return err
 			}
 			lines, err := demo.Show(c.Context(), o, args[0])
 			if err == nil {
@@ -84,6 +81,17 @@ func showCommand(out io.Writer) *cobra.Command {
 	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
 	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of the schemas (P_order, …)")
 	return c
+}
+
+// whichDemo is the store of a demo that has been.
+func whichDemo(c *cobra.Command, o *demo.Options, dir string) error {
+	if o.Store = from(c, "store", "SKALD_STORE"); dir != "" {
+		o.Store = "sqlite:" + dir
+	}
+	if o.Store == "" || dir != "" && c.Flags().Changed("store") {
+		return &place.UsageError{What: "which demo? Give --dir or --store, one of them"}
+	}
+	return nil
 }
 
 // chooseStore is --dir, --store, SKALD_STORE, or else a new temporary folder.
@@ -117,7 +125,7 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 	t.end()
 	switch {
 	case errors.Is(err, demo.ErrInterrupted):
-		return fmt.Errorf("%w: go on with: %s", err, command(o, demo.Shown(o.Store)))
+		return fmt.Errorf("%w: go on with: %s", err, command("skald demo", o, demo.Shown(o.Store)))
 	case report == nil:
 		return err
 	case asJSON:
@@ -142,13 +150,13 @@ func quoted(word string) string {
 	return word
 }
 
-// command is how to run the demo once more with the same databases; store is without a password.
-func command(o demo.Options, store string) string {
-	words := []string{"skald demo"}
+// command is what to call with the same databases and broker; store is without a password.
+func command(call string, o demo.Options, store string) string {
+	words := []string{call}
 	if folder, ok := strings.CutPrefix(store, "sqlite:"); ok {
-		words = append(words, "--dir", folder)
+		words = append(words, "--dir", quoted(folder))
 	} else {
-		words = append(words, "--store", store)
+		words = append(words, "--store", quoted(store))
 	}
 	if o.Broker != "mem:" {
 		words = append(words, "--broker", quoted(o.Broker))

@@ -104,7 +104,7 @@ func TestDemoTells(t *testing.T) {
 	p.expect(0, "databases in ", "first order placed")
 	text := p.out.String()
 	for _, want := range []string{"30 placed", "duplicates dropped", "money_conserved", "All promises are kept.", "The story of order",
-		"says order.placed: row ", "marks it done", "to remove them: rm -r ", "skald demo --dir ", "skald demo --sabotage"} {
+		"says order.placed: row ", "marks it done", "skald demo remove --dir ", "skald demo --dir ", "skald demo --sabotage"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -101,11 +101,18 @@ func reseat(ctx context.Context, db database, ask func(saw string) error) (done 
 
 // confirm asks whoever sits at the terminal.
 func confirm(ctx context.Context, errs io.Writer, saw string) error {
-	unsure := &place.UsageError{What: "outbox reseat: " + saw + ": if that is meant, and no other copy of it has relays, add --yes"}
+	return askFirst(ctx, errs, saw+".\nHas no other copy of this database relays, and shall its rows be settled?",
+		"outbox reseat: "+saw+": if that is meant, and no other copy of it has relays, add --yes")
+}
+
+// askFirst wants a yes from whoever sits at the terminal. Where nobody does, or it is another word, the error says what
+// to do.
+func askFirst(ctx context.Context, errs io.Writer, question, otherwise string) error {
+	unsure := &place.UsageError{What: otherwise}
 	if !terminal(os.Stdin) {
 		return unsure
 	}
-	fmt.Fprintf(errs, "%s.\nHas no other copy of this database relays, and shall its rows be settled? Type yes: ", saw)
+	fmt.Fprintf(errs, "%s Type yes: ", question)
 	answer := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // at its end there is no answer

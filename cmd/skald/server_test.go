@@ -237,7 +237,7 @@ func TestDemoOnPostgresAndKafka(t *testing.T) {
 	}
 	p = start(t, nil, "demo", "--store", at, "--broker", bus, "--prefix", prefix)
 	p.expect(0)
-	for _, want := range []string{"DROP SCHEMA", prefix + "_order", "kafka-topics.sh", prefix + ".orders", "All promises are kept."} {
+	for _, want := range []string{"skald demo remove --store ", prefix + "_order", prefix + ".orders", "All promises are kept."} {
 		if !strings.Contains(p.out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &p.out)
 		}

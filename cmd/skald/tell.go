@@ -117,7 +117,7 @@ func tell(out io.Writer, r *demo.Report, o demo.Options) error {
 			fmt.Fprintln(w, line)
 		}
 	}
-	fmt.Fprintf(w, "\n%s\n\nNext:\n", r.Remains)
+	fmt.Fprintf(w, "\n%s\nTo remove what was made: %s\n\nNext:\n", r.Remains, command("skald demo remove", o, r.Store))
 	for _, next := range nexts(r, o) {
 		fmt.Fprintln(w, "  "+next)
 	}
@@ -161,7 +161,7 @@ func nexts(r *demo.Report, o demo.Options) []string {
 	if !strings.HasPrefix(r.Store, "sqlite:") {
 		audit += " --prefix " + o.Prefix
 	}
-	out := []string{command(o, r.Store) + "   # the verdict again, from the databases", audit + "   # the auditor alone"}
+	out := []string{command("skald demo", o, r.Store) + "   # the verdict again, from the databases", audit + "   # the auditor alone"}
 	if o.Sabotage == "" {
 		return append(out, "skald demo --sabotage no-mark   # the same load without the mark: see what it is for")
 	}

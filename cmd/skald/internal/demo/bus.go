@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/kafkabroker"
@@ -119,31 +118,28 @@ func (b *bus) there(ctx context.Context, names []string) (cluster string, ids ma
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	cl, err := kgo.NewClient(slices.Concat(b.opts.Client, []kgo.Opt{kgo.SeedBrokers(strings.Split(b.kafka, ",")...)})...)
-	if err != nil {
-		return "", nil, fmt.Errorf("connect to Kafka: %w", err)
-	}
-	defer cl.Close()
-	adm := kadm.NewClient(cl)
-	found, err := adm.Metadata(ctx, names...)
-	if err != nil {
-		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
-	}
 	ids = map[string]string{}
-	for _, t := range found.Topics {
-		if t.Err == nil {
-			ids[t.Topic] = t.ID.String()
+	err = b.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+		found, err := adm.Metadata(ctx, names...)
+		if err != nil {
+			return fmt.Errorf("look up topics at %s: %w", b.url, err)
 		}
-	}
-	return found.Cluster, ids, nil
+		cluster = found.Cluster
+		for _, t := range found.Topics {
+			if t.Err == nil {
+				ids[t.Topic] = t.ID.String()
+			}
+		}
+		return nil
+	})
+	return cluster, ids, err
 }
 
-// remains says what the run leaves at the broker, and how to remove it.
+// remains says what the run leaves at the broker.
 func (b *bus) remains(prefix string) string {
 	if b.kafka == "" {
 		return ""
 	}
-	e := event.New(prefix)
-	return fmt.Sprintf("\nThe topics are %s at %s; to remove them:\n  kafka-topics.sh --bootstrap-server %s --delete --topic '%s'",
-		strings.Join(e.Topics(), ", "), b.url, b.kafka, strings.Join(e.Topics(), "|"))
+	return fmt.Sprintf("\nThe topics are %s at %s; the groups are %s",
+		strings.Join(event.New(prefix).Topics(), ", "), b.url, strings.Join(groups(prefix), ", "))
 }

@@ -127,6 +127,9 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 		return nil, err
 	}
 	defer release()
+	if e, err = book.find(ctx); err != nil || e == nil {
+		return nil, errors.Join(errRemoved(s.url()), err)
+	}
 	if err := b.topics(ctx, book, e); err != nil {
 		return nil, err
 	}

@@ -4,16 +4,19 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
+
+// lockFile is what a demo at work holds locked.
+const lockFile = "demo.lock"
 
 // files is a folder of SQLite files.
 type files struct {
@@ -31,7 +34,7 @@ func (f *files) called(service string) string { return filepath.Join(f.folder, s
 func (f *files) url() string                  { return "sqlite:" + f.folder }
 
 func (f *files) remains() string {
-	return fmt.Sprintf("The databases are in %s; to remove them: rm -r %s", f.folder, f.folder)
+	return "The databases are in " + f.folder
 }
 
 func (f *files) present(ctx context.Context, service string) (names []string, err error) {
@@ -64,11 +67,14 @@ func (f *files) first(context.Context) (string, error) { return "", nil }
 
 // lock is a transaction that writes to a file of its own.
 func (f *files) lock(ctx context.Context) (func(), error) {
-	db, err := sqlitestore.Open(filepath.Join(f.folder, "demo.lock"))
+	db, err := sqlitestore.Open(filepath.Join(f.folder, lockFile))
 	if err != nil {
 		return nil, err
 	}
 	tx, err := db.BeginTx(ctx, nil)
+	if err == nil && (f.gone("order.db") || f.gone(lockFile)) { // while this one waited
+		err = errors.Join(errRemoved(f.folder), tx.Rollback())
+	}
 	if err != nil {
 		err = errors.Join(err, db.Close())
 		if sqlitestore.New(db, nil).Outage(err) && ctx.Err() == nil {
@@ -77,6 +83,71 @@ func (f *files) lock(ctx context.Context) (func(), error) {
 		return nil, err
 	}
 	return func() { _, _ = tx.Rollback(), db.Close() }, nil
+}
+
+func (f *files) gone(name string) bool {
+	_, err := os.Stat(filepath.Join(f.folder, name))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func (f *files) foreign(ctx context.Context, service string) (string, error) {
+	names, err := f.present(ctx, service)
+	known := tables(service)
+	names = slices.DeleteFunc(names, func(n string) bool {
+		return slices.Contains(known, n) || strings.HasPrefix(n, "skald_") || strings.HasPrefix(n, "sqlite_")
+	})
+	return strings.Join(names, ", "), err
+}
+
+// drop takes the log last: with the file gone it is nobody's, without its log the file would lose what it says.
+func (f *files) drop(_ context.Context, service string) error {
+	if service == "order" {
+		if err := f.close(); err != nil {
+			return err
+		}
+		f.order = nil
+	}
+	return removeFiles(f.called(service), f.called(service)+"-wal", f.called(service)+"-shm")
+}
+
+func removeFiles(names ...string) error {
+	for _, name := range names {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest are the files that can be left when no database has a table.
+func (f *files) rest() []string {
+	return []string{"order.db", "order.db-wal", "order.db-shm", lockFile, lockFile + "-wal", lockFile + "-shm"}
+}
+
+// clean takes the lock's file before the lock is released: who waits for it sees that it is gone.
+func (f *files) clean() (stays string, err error) {
+	for _, name := range f.rest() {
+		if err := removeFiles(filepath.Join(f.folder, name)); err != nil {
+			return "", err
+		}
+	}
+	if err := os.Remove(f.folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		stays = "the folder stays: " + err.Error()
+	}
+	return stays, nil
+}
+
+func (f *files) sweep() error {
+	list, err := os.ReadDir(f.folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	others := slices.ContainsFunc(list, func(e fs.DirEntry) bool { return !slices.Contains(f.rest(), e.Name()) })
+	if err != nil || others {
+		return err
+	}
+	_, err = f.clean()
+	return err
 }
 
 func (f *files) close() error {

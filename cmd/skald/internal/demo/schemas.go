@@ -2,12 +2,14 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald/examples/shop/place"
@@ -74,8 +76,7 @@ func (s *schemas) remains() string {
 	for _, name := range service.Names() {
 		names = append(names, pgx.Identifier{s.called(name)}.Sanitize())
 	}
-	all := strings.Join(names, ", ")
-	return fmt.Sprintf("The databases are the schemas %s at %s; to remove them:\n  DROP SCHEMA %s CASCADE;", all, s.url(), all)
+	return fmt.Sprintf("The databases are the schemas %s at %s", strings.Join(names, ", "), s.url())
 }
 
 // open connects, once.
@@ -153,6 +154,56 @@ func (s *schemas) lock(ctx context.Context) (func(), error) {
 }
 
 const lockWait = 5 * time.Second
+
+// foreign tries to drop, and undoes it: the server knows best what depends on what.
+func (s *schemas) foreign(ctx context.Context, service string) (what string, err error) {
+	err = s.dropped(ctx, service, func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) })
+	if said := (*pgconn.PgError)(nil); errors.As(err, &said) && said.Code == dependsOnIt {
+		return strings.ReplaceAll(said.Detail, "\n", "; "), nil
+	}
+	return "", err
+}
+
+// dependsOnIt: what is to be dropped is needed by something, or holds it.
+const dependsOnIt = "2BP01"
+
+func (s *schemas) drop(ctx context.Context, service string) error {
+	return s.dropped(ctx, service, func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) })
+}
+
+// dropped drops what the demo made in a schema, and the schema, in one transaction that end ends. Nothing goes that
+// needs CASCADE.
+func (s *schemas) dropped(ctx context.Context, service string, end func(context.Context, pgx.Tx) error) error {
+	pool, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // after end there is nothing to undo
+	if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '10s'"); err != nil {
+		return err
+	}
+	rows, err := tx.Query(ctx, s.sql["Drops"], s.called(service), tables(service))
+	if err != nil {
+		return err
+	}
+	drops, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, statement := range drops {
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return end(ctx, tx)
+}
+
+func (s *schemas) clean() (string, error) { return "", nil }
+func (s *schemas) sweep() error           { return nil }
 
 func (s *schemas) close() error {
 	if s.pool != nil {

@@ -34,8 +34,14 @@ type site interface {
 	lock(ctx context.Context) (release func(), err error)
 	// url is what to say for --store, without a password.
 	url() string
-	// remains says what the run leaves behind, and how to remove it.
+	// remains says what the run leaves behind.
 	remains() string
+	// own is a *ForeignError if there is something in the databases that the run did not make.
+	own(ctx context.Context) error
+	// remove takes the databases away, and says so.
+	remove(ctx context.Context) (said string, err error)
+	// sweep takes away what a removal leaves that was killed behind the last database.
+	sweep() error
 }
 
 type placer interface {
@@ -77,12 +83,24 @@ type kind[TTx any] interface {
 	url() string
 	remains() string
 	called(service string) string
+	// foreign is what is in a service's database and not the demo's; "": nothing.
+	foreign(ctx context.Context, service string) (what string, err error)
+	// drop takes a service's database away, if it is there.
+	drop(ctx context.Context, service string) error
+	// clean takes away what is left behind the last database, and says what it leaves.
+	clean() (stays string, err error)
+	sweep() error
 	close() error
 }
 
 // errOther: two at once would each take the other's services for dead ones.
 func errOther(at string) error {
 	return &ForeignError{What: "another demo is at work at " + at, Remedy: "wait for its end, or choose another --dir or --prefix"}
+}
+
+// errRemoved: who waited for the lock finds nothing left.
+func errRemoved(at string) error {
+	return &ForeignError{What: "the run at " + at + " has just been removed", Remedy: "start again"}
 }
 
 func (g *ground[TTx]) placer(s place.Service) (placer, error) {
