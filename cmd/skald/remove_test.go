@@ -94,7 +94,7 @@ func TestDemoRemoveAfterKill(t *testing.T) {
 	}
 	for _, when := range []string{"claimed", "mails"} { // a demo that was killed is removed as well
 		dir := filepath.Join(t.TempDir(), "demo")
-		p := start(t, nil, "demo", "--orders", "300", "--dir", dir)
+		p := start(t, nil, "demo", "--orders", "5000", "--dir", dir)
 		p.until(when, func() bool {
 			return when == "claimed" && number(t.Context(), filepath.Join(dir, "order.db"), "SELECT count(*) FROM demo_run") == 1 ||
 				number(t.Context(), filepath.Join(dir, "notification.db"), "SELECT count(*) FROM mails") > 5
@@ -124,7 +124,7 @@ func TestDemoRemoveOnPostgresAndKafka(t *testing.T) {
 	demo := func(args ...string) *program {
 		return start(t, nil, append(append([]string{"demo"}, args...), where...)...)
 	}
-	p := demo("--orders", "200")
+	p := demo("--orders", "5000")
 	p.until("mails", func() bool { return count(conn, "SELECT count(*) FROM "+prefix+"_notification.mails") > 5 })
 	demo("remove", "--yes").expect(5, "another demo is at work")
 	p.kill() // its members are in their groups until their sessions end
