@@ -36,6 +36,9 @@ type topic struct {
 	last         uint64
 }
 
+// Stream is the name of a topic's stream.
+func Stream(topic string) string { return encoded(topic) }
+
 // encoded is a name as one token of a subject: a dot parts tokens, and no name has an equals sign.
 func encoded(name string) string { return strings.ReplaceAll(name, ".", "=") }
 
@@ -133,6 +136,22 @@ func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) er
 		}
 	}
 	return nil
+}
+
+// Made says, of those of topics that exist, when they were made: a topic that was made anew is another one.
+func (b *Broker) Made(ctx context.Context, topics ...string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, name := range topics {
+		t, err := look(ctx, b.js, name, b.opts.Retain)
+		if errors.Is(err, broker.ErrNoTopic) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[name] = t.created
+	}
+	return out, nil
 }
 
 func (b *Broker) makeTopic(ctx context.Context, lanes int, name string) error {

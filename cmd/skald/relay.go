@@ -7,13 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker/kafkabroker"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store"
@@ -26,10 +24,11 @@ several schemas of a database, over one pool of connections.
 
 It needs the tables (skald migrate) and existing topics, nothing else. Servers that are away are waited for.
 
-Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?option=value&…]
+Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?option=value&…], nats://…
 
 Options of a Kafka URL: tls, ca, cert, key, sasl, user, password_file, partitioner, envelope. A password is read
-from its file or from SKALD_KAFKA_PASSWORD, never from the URL.`
+from its file or from SKALD_KAFKA_PASSWORD, never from the URL. Options of a NATS URL: tls, ca, cert, key, user,
+password_file, creds, retain; likewise with SKALD_NATS_PASSWORD.`
 
 func relayCommand(errs io.Writer) *cobra.Command {
 	var r rooms
@@ -52,7 +51,7 @@ func relayCommand(errs io.Writer) *cobra.Command {
 	}
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")
+	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…] or nats://…; SKALD_BROKER stands for it")
 	f.StringArrayVar(&r.schemas, "schema", nil, "where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
 	f.IntVar(&r.connections, "connections", 0, "to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
 	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection for each schema; SKALD_LISTEN stands for it")
@@ -68,10 +67,10 @@ func runRelay(ctx context.Context, db database, r rooms, bus, metrics string, lo
 		return &place.UsageError{What: "--keep-outbox is more than 0, and --keep-marks is at least as much: a row that is kept can be published again, and then its mark must still be there"}
 	case bus == "mem:":
 		return &place.UsageError{What: "mem: is a broker inside of one process: nobody could hear a relay of its own"}
-	case !strings.HasPrefix(bus, "kafka:"):
-		return &place.UsageError{What: "the broker is kafka://host:port[,host:port]; give --broker, or SKALD_BROKER"}
+	case bus == "":
+		return &place.UsageError{What: "the broker is kafka://host:port[,host:port] or nats://host:port[,host:port]; give --broker, or SKALD_BROKER"}
 	}
-	seeds, opts, err := place.Kafka(bus)
+	connect, err := place.Dial(bus)
 	if err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func runRelay(ctx context.Context, db database, r rooms, bus, metrics string, lo
 		return err
 	}
 	defer done()
-	to, err := kafkabroker.New(seeds, opts)
+	to, err := connect()
 	if err != nil {
 		return fmt.Errorf("connect to broker: %w", err)
 	}

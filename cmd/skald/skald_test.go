@@ -226,7 +226,7 @@ func TestUsage(t *testing.T) {
 		"argument":           {[]string{"demo", "now"}, "now"},
 		"two stores":         {[]string{"demo", "--dir", "x", "--store", "sqlite:y"}, "--dir"},
 		"unknown store":      {[]string{"demo", "--store", "mysql://x"}, "sqlite:FOLDER or postgres"},
-		"unknown broker":     {[]string{"demo", "--dir", "x", "--broker", "redis:"}, "mem: or kafka"},
+		"unknown broker":     {[]string{"demo", "--dir", "x", "--broker", "redis:"}, "kafka://host"},
 		"migrate nothing":    {[]string{"migrate"}, "SKALD_STORE"},
 		"migrate the moon":   {[]string{"migrate", "--store", "moon:"}, "sqlite:FILE or postgres"},
 		"check and print":    {[]string{"migrate", "--store", "sqlite:x", "--check", "--print"}, "check"},

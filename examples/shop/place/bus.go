@@ -11,6 +11,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/kafkabroker"
 	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/broker/natsbroker"
 )
 
 // lanes is how many lanes a topic of the shop gets.
@@ -26,24 +27,39 @@ type Bus struct {
 	clients map[string]broker.Broker
 }
 
-// OpenBus names the broker at url: mem: for one in this process, or kafka://host:port[,host:port]. It touches nothing
-// yet.
-func OpenBus(url string) (*Bus, error) {
-	b := &Bus{clients: map[string]broker.Broker{}}
-	switch {
-	case url == "mem:":
+// OpenBus names the broker at url: mem: for one in this process, or a server as Dial has it. It touches nothing yet.
+func OpenBus(url string) (b *Bus, err error) {
+	b = &Bus{clients: map[string]broker.Broker{}}
+	if url == "mem:" {
 		cluster := membroker.New(nil)
 		b.InProcess, b.connect = true, func() (broker.Broker, error) { return cluster.Client(), nil }
 		return b, nil
+	}
+	if b.connect, err = Dial(url); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Dial is what makes clients of the server at url: kafka://host:port[,host:port] or nats://host:port[,host:port].
+func Dial(url string) (connect func() (broker.Broker, error), err error) {
+	switch {
 	case strings.HasPrefix(url, "kafka:"):
 		seeds, opts, err := Kafka(url)
-		if err != nil {
-			return nil, err
-		}
-		b.connect = func() (broker.Broker, error) { return kafkabroker.New(seeds, opts) }
-		return b, nil
+		return func() (broker.Broker, error) { return kafkabroker.New(seeds, opts) }, err
+	case strings.HasPrefix(url, "nats:"):
+		servers, opts, err := NATS(url)
+		return func() (broker.Broker, error) { return natsbroker.New(servers, opts) }, err
 	}
-	return nil, &UsageError{What: "the broker is mem: or kafka://host:port[,host:port][?option=value]"}
+	return nil, &UsageError{What: "the broker is mem:, kafka://host:port[,host:port][?option=value] or nats://host:port[,host:port][?option=value]"}
+}
+
+// NATS is what natsbroker.New needs for the servers at url; secrets come from files or the environment.
+func NATS(url string) (servers string, opts *natsbroker.Options, err error) {
+	if servers, opts, err = natsbroker.ParseURL(url, os.Getenv); err != nil {
+		return "", nil, &UsageError{What: err.Error()}
+	}
+	return servers, opts, nil
 }
 
 // Kafka is what kafkabroker.New needs for the cluster at url; secrets come from files or the environment.

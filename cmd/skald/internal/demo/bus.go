@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/kafkabroker"
 	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/broker/natsbroker"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/place"
 )
@@ -30,8 +31,9 @@ type bus struct {
 	connect func() (broker.Broker, error)
 	url     string
 	own     broker.Broker // for what the run itself asks
-	kafka   string        // its seeds; "": it is in this process
+	kafka   string        // its seeds; "": it is no Kafka
 	opts    *kafkabroker.Options
+	nats    *natsbroker.Broker // own, if it is a NATS
 }
 
 func openBus(url string) (b *bus, err error) {
@@ -47,13 +49,18 @@ func openBus(url string) (b *bus, err error) {
 		b.opts.Session = session
 		b.connect = func() (broker.Broker, error) { return kafkabroker.New(b.kafka, b.opts) }
 	default:
-		return nil, &place.UsageError{What: "the broker is mem: or kafka://host:port[,host:port][?option=value]"}
+		if b.connect, err = place.Dial(url); err != nil {
+			return nil, err
+		}
 	}
 	if b.own, err = b.connect(); err != nil {
 		return nil, fmt.Errorf("connect to broker: %w", err)
 	}
+	b.nats, _ = b.own.(*natsbroker.Broker)
 	return b, nil
 }
+
+func (b *bus) inProcess() bool { return b.kafka == "" && b.nats == nil }
 
 // Close closes the run's own client.
 func (b *bus) Close() error { return b.own.Close() }
@@ -61,7 +68,7 @@ func (b *bus) Close() error { return b.own.Close() }
 // cluster names the broker, for ever; with what is there under the names of a run that is not begun yet: nothing, or
 // it is not ours.
 func (b *bus) cluster(ctx context.Context, prefix string) (string, error) {
-	if b.kafka == "" {
+	if b.inProcess() {
 		return b.url, nil
 	}
 	cluster, ids, err := b.there(ctx, event.New(prefix).Topics())
@@ -85,7 +92,7 @@ func (b *bus) topics(ctx context.Context, book *ledger, e *entry) error {
 			Remedy: "give the same --broker, or choose another --dir or --prefix, or remove what the run made",
 		}
 	}
-	if len(e.topics) > 0 && b.kafka != "" {
+	if len(e.topics) > 0 && !b.inProcess() {
 		return nil
 	}
 	if err := b.make(ctx, names); err != nil {
@@ -113,11 +120,14 @@ func (b *bus) make(ctx context.Context, names []string) error {
 // there are the cluster's id and the ids of those of names that exist. The broker in this process has none of
 // either that outlive it.
 func (b *bus) there(ctx context.Context, names []string) (cluster string, ids map[string]string, err error) {
-	if b.kafka == "" {
+	if b.inProcess() {
 		return b.url, nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
+	if b.nats != nil {
+		return b.onNATS(ctx, names)
+	}
 	ids = map[string]string{}
 	err = b.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
 		found, err := adm.Metadata(ctx, names...)
@@ -135,10 +145,31 @@ func (b *bus) there(ctx context.Context, names []string) (cluster string, ids ma
 	return cluster, ids, err
 }
 
+// onNATS is there, on NATS; the name of a NATS is made with its first topics.
+func (b *bus) onNATS(ctx context.Context, names []string) (cluster string, ids map[string]string, err error) {
+	if err := b.nats.MakeTopics(ctx, lanes); err != nil {
+		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
+	}
+	if cluster, err = b.nats.Incarnation(ctx); err != nil {
+		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
+	}
+	if ids, err = b.nats.Made(ctx, names...); err != nil {
+		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
+	}
+	return cluster, ids, nil
+}
+
 // remains says what the run leaves at the broker.
 func (b *bus) remains(prefix string) string {
-	if b.kafka == "" {
+	switch {
+	case b.inProcess():
 		return ""
+	case b.nats != nil:
+		out := fmt.Sprintf("\nThe topics are streams at %s; to remove them:", b.url)
+		for _, t := range event.New(prefix).Topics() {
+			out += "\n  nats stream rm --force " + natsbroker.Stream(t)
+		}
+		return out
 	}
 	return fmt.Sprintf("\nThe topics are %s at %s; the groups are %s",
 		strings.Join(event.New(prefix).Topics(), ", "), b.url, strings.Join(groups(prefix), ", "))
