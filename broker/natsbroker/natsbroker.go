@@ -36,7 +36,8 @@ type Options struct {
 	Commit time.Duration
 	// Prefetch is how many messages are held ready for each lane, at most about 4 MiB of them. Default 200.
 	Prefetch int
-	// Flying is how many messages may wait for their answer at once, at most about 16 MiB of them. Default 1,000.
+	// Flying is how many messages may wait for their answer at once, at most about 16 MiB of them: so many a relay that
+	// dies may repeat. Default 256.
 	Flying int
 	// Replicas is how many servers hold the streams that MakeTopics makes. Default 1, at most 5.
 	Replicas int
@@ -57,7 +58,7 @@ func (o *Options) orDefaults() Options {
 	out.Heartbeat = min(or(out.Heartbeat, 500*time.Millisecond), out.Session/3)
 	out.Commit = or(out.Commit, 100*time.Millisecond)
 	out.Prefetch = or(out.Prefetch, 200)
-	out.Flying = or(out.Flying, 1000)
+	out.Flying = or(out.Flying, 256)
 	out.Replicas = min(or(out.Replicas, 1), 5)
 	return out
 }
