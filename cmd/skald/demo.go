@@ -24,12 +24,15 @@ the same are refused (exit code 5).
 
 Stores: sqlite:FOLDER, postgres://…    Brokers: mem:, kafka://host:port[,host:port], nats://…
 
+With --keep the services then go on, without faults and with all safeguards, and say on standard error where they take
+orders; a signal ends them. The exit code is the verdict's.
+
 Exit code 0 only if all promises are kept, else 8. With --sabotage: 8, and 1 if the auditor finds nothing.`
 
 func demoCommand(out, errs io.Writer) *cobra.Command {
 	var o demo.Options
 	var dir string
-	var asJSON, verbose bool
+	var asJSON, verbose, keep bool
 	c := &cobra.Command{
 		Use: "demo", Short: "Six services, faults thrown at them, and an auditor", Long: demoAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -42,6 +45,9 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 			}
 			o.Broker = from(c, "broker", "SKALD_BROKER")
 			o.Logger = logger(errs, verbose)
+			if keep {
+				o.Keep = func(url string) { fmt.Fprintf(errs, kept, url) }
+			}
 			return runDemo(c.Context(), o, asJSON, out, errs)
 		},
 	}
@@ -55,6 +61,7 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 	f.Uint64Var(&o.Seed, "seed", 1, "other numbers are other orders and other faults")
 	f.StringVar(&o.Sabotage, "sabotage", "", "leave a safeguard out: "+strings.Join(demo.Sabotages(), ", "))
 	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
+	f.BoolVar(&keep, "keep", false, "stay up behind the verdict, without faults, and take orders over HTTP until a signal")
 	f.BoolVar(&verbose, "verbose", false, "let the services log to standard error")
 	c.AddCommand(showCommand(out), removeCommand(out, errs))
 	return c
@@ -121,26 +128,27 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 	t.begin(o)
 	o.Progress = t.progress
 	o.First = func() { t.note("first order placed %d ms after start", time.Since(began).Milliseconds()) }
-	report, err := demo.Run(ctx, o)
-	t.end()
-	switch {
-	case errors.Is(err, demo.ErrInterrupted):
-		return fmt.Errorf("%w: go on with: %s", err, command("skald demo", o, demo.Shown(o.Store)))
-	case report == nil:
-		return err
-	case asJSON:
+	o.Told = func(r *demo.Report) error {
+		t.end()
+		if !asJSON {
+			return tell(out, r, o)
+		}
 		enc := json.NewEncoder(out)
 		enc.SetEscapeHTML(false)
-		if bad := enc.Encode(report); bad != nil {
-			return bad
-		}
-	default:
-		if bad := tell(out, report, o); bad != nil {
-			return bad
-		}
+		return enc.Encode(r)
+	}
+	err := demo.Run(ctx, o)
+	t.end()
+	if errors.Is(err, demo.ErrInterrupted) {
+		return fmt.Errorf("%w: go on with: %s", err, command("skald demo", o, demo.Shown(o.Store)))
 	}
 	return err
 }
+
+// kept says, behind the verdict, how to place an order.
+const kept = `orders: %[1]s/orders until a signal; place one, and ask for it by GET /orders/ID/status:
+  curl -H 'Idempotency-Key: mine-1' -d '{"customer":"ada","items":[{"sku":"tea","quantity":2}]}' %[1]s/orders
+`
 
 // quoted is word as a shell takes it.
 func quoted(word string) string {

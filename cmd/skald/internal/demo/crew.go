@@ -40,6 +40,9 @@ type tally struct{ published, delivered, duplicates int64 }
 // enough for twenty orders.
 const deadlyEnough = 0.003
 
+// drain is how long a service that is told to stop may take.
+const drain = 5 * time.Second
+
 func newCrew(s site, b *bus, book *ledger, o *Options) *crew {
 	rates, _ := sagatest.RatesOf(o.Faults) // Check has seen to the name
 	if o.Sabotage == ackFirst && rates.Die > 0 {
@@ -143,7 +146,7 @@ func (c *crew) options() *service.Options {
 	o.Inbox.Logger, o.Relay.Logger = c.o.Logger, c.o.Logger
 	o.Inbox.RetryFirst, o.Inbox.RetryMost = 20*time.Millisecond, time.Second
 	o.Relay.RetryFirst, o.Relay.RetryMost = 20*time.Millisecond, time.Second
-	o.Inbox.Drain, o.Relay.Drain = 5*time.Second, 5*time.Second
+	o.Inbox.Drain, o.Relay.Drain = drain, drain
 	return o
 }
 

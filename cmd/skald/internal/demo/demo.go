@@ -48,6 +48,11 @@ type Options struct {
 	Logger *slog.Logger
 	// First is when the first order was placed; it is called once.
 	First func()
+	// Told gets the report, as soon as there is one.
+	Told func(*Report) error
+	// Keep, if set, is told where orders are taken when the report is told: the services go on until they are stopped,
+	// without faults and with all safeguards.
+	Keep func(url string)
 }
 
 // Progress is how far a run has come.
@@ -79,25 +84,27 @@ func oneOf(s string, all ...string) bool {
 }
 
 // Run makes a run, or goes on with the one that is there; a finished one is audited again. It returns ErrRed when a
-// promise is broken, and under sabotage also when none is: ErrGreen.
-func Run(ctx context.Context, o Options) (*Report, error) {
+// promise is broken, and under sabotage also when none is: ErrGreen. A signal after the report is told does not change
+// that.
+func Run(ctx context.Context, o Options) error {
 	if err := o.Check(); err != nil {
-		return nil, err
+		return err
 	}
 	report, err := run(ctx, &o)
 	switch {
-	case ctx.Err() != nil:
-		return nil, ErrInterrupted
+	case report == nil && ctx.Err() != nil:
+		return ErrInterrupted
 	case err != nil:
-		return nil, err
+		return err
 	case !report.OK:
-		return report, &place.FailedError{Err: report.broken(o.Sabotage)}
+		return &place.FailedError{Err: report.broken(o.Sabotage)}
 	case o.Sabotage != "":
-		return report, ErrGreen
+		return ErrGreen
 	}
-	return report, nil
+	return nil
 }
 
+// run returns a report if one was told.
 func run(ctx context.Context, o *Options) (r *Report, err error) {
 	began := time.Now()
 	s, err := openSite(o)
@@ -109,8 +116,8 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if e != nil && e.report != nil {
-		return e.report.again(ctx, s)
+	if e != nil && e.over() && o.Keep == nil {
+		return o.told(e.report.again(ctx, s))
 	}
 	b, err := openBus(o.Broker)
 	if err != nil {
@@ -134,13 +141,36 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 		return nil, err
 	}
 	c := newCrew(s, b, book, o)
+	if e.over() {
+		r, err = o.told(e.report.again(ctx, s))
+	} else {
+		r, err = o.told(c.run(ctx, began, e))
+	}
+	if r != nil && err == nil && o.Keep != nil {
+		err = c.keep(ctx, e.report)
+	}
+	return r, err
+}
+
+// told tells r, if there is one.
+func (o *Options) told(r *Report, err error) (*Report, error) {
+	if r == nil || err != nil {
+		return nil, err
+	}
+	return r, o.Told(r)
+}
+
+// run is the work and its report, which e gets; none if it was interrupted.
+func (c *crew) run(ctx context.Context, began time.Time, e *entry) (*Report, error) {
 	if err := c.work(ctx); err != nil || ctx.Err() != nil {
 		return nil, err
 	}
-	if r, err = c.report(ctx, time.Since(began)); err != nil {
+	r, err := c.report(ctx, time.Since(began))
+	if err != nil {
 		return nil, err
 	}
-	return r, book.finish(ctx, finished{*r, r.Story, r.Remains, c.watch.repeats(o.Prefix)})
+	e.report = &finished{Report: *r, Story: r.Story, Remains: r.Remains, Repeats: c.watch.repeats(c.o.Prefix)}
+	return r, c.book.finish(ctx, *e.report)
 }
 
 // find is the run that the databases belong to; nothing, if there is none.
@@ -174,6 +204,8 @@ type finished struct {
 	Remains string   `json:"remains"`
 	// Repeats are those of the orders that were watched.
 	Repeats map[string][]Repeat `json:"repeats"`
+	// Open: orders were taken behind the report, and may be under way.
+	Open bool `json:"open,omitempty"`
 }
 
 // again tells of a finished run once more, and asks the auditor anew.

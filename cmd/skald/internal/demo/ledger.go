@@ -24,6 +24,9 @@ type entry struct {
 	report   *finished         // nil until the run is finished
 }
 
+// over tells that nothing of the run is under way.
+func (e *entry) over() bool { return e.report != nil && !e.report.Open }
+
 // A ledger keeps the entry. It is the first thing that a run makes and what tells a run's own objects from others.
 type ledger struct {
 	db    table.DB

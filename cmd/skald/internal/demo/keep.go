@@ -1,0 +1,79 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/service"
+)
+
+// keep runs the six services once more, without faults and with all safeguards, and takes orders over HTTP, until ctx
+// is done; then it ends what was begun. Killed, the run counts as one that is not finished, so that the next ends it.
+func (c *crew) keep(ctx context.Context, f *finished) (err error) {
+	f.Open = true
+	if err := c.book.finish(ctx, *f); err != nil {
+		return err
+	}
+	told := ctx // to stop
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var runners []skald.Runner
+	var orders http.Handler
+	for _, name := range service.Names() {
+		client, bad := c.bus.connect()
+		if bad != nil {
+			return fmt.Errorf("keep %s: %w", name, bad)
+		}
+		defer func() { err = errors.Join(err, client.Close()) }()
+		s, err := c.site.Service(ctx, name, client, c.options())
+		if err != nil {
+			return fmt.Errorf("keep: %w", err)
+		}
+		runners = append(runners, s.Runners()...)
+		if s.HTTP() != nil {
+			orders = s.HTTP()
+		}
+	}
+	runners = append(runners, runner(func(ctx context.Context) error {
+		defer stop()
+		if err := c.counter(ctx, told, orders); err != nil || ctx.Err() != nil {
+			return err
+		}
+		return c.rest(ctx)
+	}))
+	if err := skald.Run(ctx, runners...); err != nil {
+		return err
+	}
+	f.Open = false
+	return c.book.finish(context.WithoutCancel(ctx), *f)
+}
+
+// counter is where orders are taken, at a port that is free, until one of the two is done.
+func (c *crew) counter(ctx, told context.Context, orders http.Handler) error {
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	server := &http.Server{Handler: orders, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}
+	over := make(chan error, 1)
+	go func() { over <- server.Serve(at) }()
+	c.o.Keep("http://" + at.Addr().String())
+	select {
+	case err := <-over:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	case <-told.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	if server.Shutdown(last) != nil {
+		_ = server.Close() // who still asks has had the time to
+	}
+	<-over
+	return nil
+}
