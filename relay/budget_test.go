@@ -187,7 +187,7 @@ func TestIdleBudget(t *testing.T) {
 					t.Errorf("idle relays wrote their progress %d times", n)
 				}
 				asked := float64(a.asked.Load()-before) / seconds
-				p50 := a.p50(99, func(i int) time.Duration { return time.Minute + time.Duration(i)*7919*time.Microsecond })
+				p50 := a.p50(31, func(i int) time.Duration { return 30*time.Second + time.Duration(i)*64_893*time.Microsecond })
 				t.Logf("%.1f questions a second, p50 %v from idle", asked, p50)
 				if asked > c.asked || p50 > c.p50 {
 					t.Errorf("an idle database is asked %.1f times a second, at most %v; a message waits %v, at most %v", asked, c.asked, p50, c.p50)
@@ -211,7 +211,7 @@ func TestIdleOutboxes(t *testing.T) {
 				before := a.asked.Load()
 				time.Sleep(seconds * time.Second)
 				asked := float64(a.asked.Load()-before) / seconds * float64(c.outboxes)
-				p50 := a.p50(99, func(i int) time.Duration { return time.Minute + time.Duration(i)*7919*time.Microsecond })
+				p50 := a.p50(31, func(i int) time.Duration { return 30*time.Second + time.Duration(i)*64_893*time.Microsecond })
 				t.Logf("%.1f questions a second, p50 %v from idle", asked, p50)
 				if asked > c.asked || p50 > c.p50 {
 					t.Errorf("an idle database is asked %.1f times a second, at most %v; a message waits %v, at most %v", asked, c.asked, p50, c.p50)
