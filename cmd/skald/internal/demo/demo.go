@@ -125,7 +125,7 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	if e == nil {
-		if book, e, err = claim(ctx, s, b, o); err != nil {
+		if book, err = claim(ctx, s, b, o); err != nil {
 			return nil, err
 		}
 	}
@@ -187,14 +187,13 @@ func find(ctx context.Context, s site, o *Options) (*ledger, *entry, error) {
 }
 
 // claim begins a run, where nothing of its names is in use yet.
-func claim(ctx context.Context, s site, b *bus, o *Options) (*ledger, *entry, error) {
+func claim(ctx context.Context, s site, b *bus, o *Options) (*ledger, error) {
 	cluster, err := b.cluster(ctx, o.Prefix)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	e := &entry{prefix: o.Prefix, seed: o.Seed, orders: o.Orders, sabotage: o.Sabotage, cluster: cluster}
-	book, err := s.claim(ctx, e)
-	return book, e, err
+	return s.claim(ctx, e)
 }
 
 // finished is a report as demo_run keeps it.
