@@ -125,6 +125,8 @@ func TestRolesAndRooms(t *testing.T) {
 		}
 	}
 
+	p.until("relaying in every schema", func() bool { return strings.Count(p.errs.String(), "relaying") == len(schemas) })
+
 	// A right that is taken away meanwhile ends it; what was written comes when the right is there again.
 	do(t, conn, "REVOKE SELECT ON a.skald_outbox FROM "+user["relay"])
 	do(t, conn, "INSERT INTO a.skald_outbox (topic, type) VALUES ('"+topic+"', 'late')")
