@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -174,8 +175,19 @@ func TestDemoRemoveOnPostgresAndKafka(t *testing.T) {
 	if _, err := adm.DeleteTopics(t.Context(), prefix+".payments"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := adm.CreateTopic(t.Context(), 1, -1, nil, prefix+".payments"); err != nil {
+	made, err := adm.CreateTopic(t.Context(), 1, -1, nil, prefix+".payments")
+	if err != nil {
 		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; { // Kafka answers before all of it knows
+		known, err := adm.ListTopics(t.Context(), prefix+".payments")
+		if err == nil && known[prefix+".payments"].ID == made.ID {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the topic made anew is not known: %v, %v", known, err)
+		}
+		<-time.After(10 * time.Millisecond)
 	}
 	demo("remove", "--yes").expect(5, prefix+".payments")
 	if n := count(conn, "SELECT count(*) FROM "+prefix+"_order.orders"); n != 20 {
