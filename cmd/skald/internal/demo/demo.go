@@ -134,8 +134,11 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 		return nil, err
 	}
 	defer release()
-	if e, err = book.find(ctx); err != nil || e == nil {
-		return nil, errors.Join(errRemoved(s.url()), err)
+	if e, err = book.find(ctx); err != nil {
+		return nil, err
+	}
+	if e == nil {
+		return nil, errRemoved(s.url())
 	}
 	if err := b.topics(ctx, book, e); err != nil {
 		return nil, err

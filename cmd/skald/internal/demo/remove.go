@@ -31,8 +31,11 @@ func Remove(ctx context.Context, o Options, ask func(what string) error) (said s
 		return "", err
 	}
 	defer release()
-	if e, err = book.find(ctx); err != nil || e == nil {
-		return "", errors.Join(errRemoved(s.url()), err)
+	if e, err = book.find(ctx); err != nil {
+		return "", err
+	}
+	if e == nil {
+		return "", errRemoved(s.url())
 	}
 	b, err := openBus(o.Broker)
 	if err != nil {

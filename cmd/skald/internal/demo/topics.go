@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/service"
@@ -19,17 +21,21 @@ import (
 
 // admin asks Kafka with a client of its own.
 func (b *bus) admin(ctx context.Context, do func(ctx context.Context, adm *kadm.Client) error) error {
+	return b.client(ctx, func(ctx context.Context, cl *kgo.Client) error { return do(ctx, kadm.NewClient(cl)) })
+}
+
+func (b *bus) client(ctx context.Context, do func(ctx context.Context, cl *kgo.Client) error) error {
 	cl, err := kgo.NewClient(slices.Concat(b.opts.Client, []kgo.Opt{kgo.SeedBrokers(strings.Split(b.kafka, ",")...)})...)
 	if err != nil {
 		return fmt.Errorf("connect to Kafka: %w", err)
 	}
 	defer cl.Close()
-	return do(ctx, kadm.NewClient(cl))
+	return do(ctx, cl)
 }
 
-// made is which of the run's topics are still there, or a *ForeignError where one of its names is another's: a topic
+// made is which of the run's topics are still there, with their ids, or a *ForeignError where one of its names is another's: a topic
 // with another id, a group that reads other topics. A run that died before it had noted its topics has not used them.
-func (b *bus) made(ctx context.Context, e *entry) (topics []string, err error) {
+func (b *bus) made(ctx context.Context, e *entry) (ids map[string]string, err error) {
 	names := event.New(e.prefix).Topics()
 	cluster, ids, err := b.there(ctx, names)
 	if err != nil {
@@ -46,12 +52,11 @@ func (b *bus) made(ctx context.Context, e *entry) (topics []string, err error) {
 			return nil, &ForeignError{What: "the demo did not make the topic " + name + " at " + b.url, Remedy: "remove it, or give its own --broker; nothing is removed yet"}
 		}
 	}
-	topics = slices.Sorted(maps.Keys(ids))
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	return topics, b.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+	return ids, b.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
 		if len(e.topics) == 0 {
-			if err := unused(ctx, adm, topics); err != nil {
+			if err := unused(ctx, adm, slices.Sorted(maps.Keys(ids))); err != nil {
 				return err
 			}
 		}
@@ -100,28 +105,48 @@ func ownGroups(ctx context.Context, adm *kadm.Client, prefix string, topics []st
 // emptyWithin is how long a group may take to notice that the members of a demo that was killed are gone.
 const emptyWithin = 10 * session
 
-// remove deletes the run's groups and then its topics. Those that are gone already are no matter.
-func (b *bus) remove(ctx context.Context, e *entry, topics []string) error {
+// remove deletes the run's groups and then its topics, by their ids: one that was made anew since they were looked at
+// is another's. Those that are gone already are no matter.
+func (b *bus) remove(ctx context.Context, e *entry, ids map[string]string) error {
 	if b.kafka == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, emptyWithin)
 	defer cancel()
-	return b.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
-		if err := deleteGroups(ctx, adm, groups(e.prefix)); err != nil || len(topics) == 0 {
+	return b.client(ctx, func(ctx context.Context, cl *kgo.Client) error {
+		if err := deleteGroups(ctx, kadm.NewClient(cl), groups(e.prefix)); err != nil || len(ids) == 0 {
 			return err
 		}
-		done, err := adm.DeleteTopics(ctx, topics...)
-		for _, one := range done {
-			if err == nil && !errors.Is(one.Err, kerr.UnknownTopicOrPartition) {
-				err = one.Err
-			}
-		}
-		if err != nil {
+		if err := deleteTopics(ctx, cl, ids); err != nil {
 			return fmt.Errorf("remove topics: %w", err)
 		}
 		return nil
 	})
+}
+
+// deleteTopics needs Kafka 2.8, as topics with ids do.
+func deleteTopics(ctx context.Context, cl *kgo.Client, ids map[string]string) error {
+	ask := kmsg.NewPtrDeleteTopicsRequest()
+	ask.TimeoutMillis = int32(connectTimeout.Milliseconds())
+	for _, name := range slices.Sorted(maps.Keys(ids)) {
+		id, err := base64.StdEncoding.DecodeString(ids[name]) // as kadm.TopicID has it
+		one := kmsg.NewDeleteTopicsRequestTopic()
+		if copy(one.TopicID[:], id) != len(one.TopicID) || err != nil {
+			return fmt.Errorf("the id of topic %s is %q", name, ids[name])
+		}
+		ask.Topics = append(ask.Topics, one)
+	}
+	done, err := ask.RequestWith(ctx, cl)
+	if err != nil {
+		return err
+	}
+	for _, one := range done.Topics {
+		err := kerr.ErrorForCode(one.ErrorCode)
+		if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.UnknownTopicID) {
+			return err
+		}
+	}
+	return nil
 }
 
 func deleteGroups(ctx context.Context, adm *kadm.Client, names []string) error {
