@@ -31,6 +31,8 @@ func house() map[string]rule {
 		"broker":   {ours: []string{"."}},
 		"internal": {ours: []string{".", "store", "broker"}, vendors: []string{otel}},
 
+		"internal/brokerurl": {}, // what drivers of brokers share, and their vendors do not matter to
+
 		"outbox": station,
 		"relay":  station,
 		"inbox":  station,

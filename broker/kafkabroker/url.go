@@ -1,15 +1,12 @@
 package kafkabroker
 
 import (
-	"errors"
 	"fmt"
-	"maps"
-	"net"
-	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-go/skald/internal/brokerurl"
 )
 
 // ParseURL reads kafka://host:port[,host:port][?option=value&…]: the seed brokers, and the options that the URL
@@ -27,98 +24,49 @@ import (
 //	start=…                Options.Start: earliest, latest, or a time as in RFC 3339
 //	envelope=…             Options.Envelope: cloudevents, off, or places as in id:header:message-id,type:json:kind
 func ParseURL(s string, getenv func(string) string) (seeds string, opts *Options, err error) {
-	rest, ok := strings.CutPrefix(s, "kafka://")
-	seeds, query, _ := strings.Cut(rest, "?")
-	seeds = strings.TrimSuffix(seeds, "/")
-	if !ok || seeds == "" {
-		return "", nil, fmt.Errorf("broker URL %q: want kafka://host:port[,host:port][?option=value]", redacted(s))
-	}
-	if strings.Contains(seeds, "@") {
-		return "", nil, fmt.Errorf("broker URL %q: a user and a password do not belong in front of the host: give ?sasl=…&user=…&password_file=FILE", redacted(s))
-	}
-	if err := checkSeeds(seeds); err != nil {
+	kind := brokerurl.Kind{Schemes: []string{"kafka"}, Env: "SKALD_KAFKA", Options: []string{
+		"tls", "ca", "cert", "key", "sasl", "user", "password_file", "partitioner", "balancers", "start", "envelope"}}
+	u, err := kind.Parse(s, getenv)
+	if err != nil {
 		return "", nil, err
 	}
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return "", nil, fmt.Errorf("broker URL for %s: what follows the ? is not option=value&…", seeds) // err would quote it
+	if opts, err = options(u); err != nil {
+		return "", nil, u.Wrap(err)
 	}
-	o := &urlOptions{values: values, getenv: getenv, out: &Options{}}
-	if err := o.apply(); err != nil {
-		return "", nil, fmt.Errorf("broker URL for %s: %w", seeds, err)
-	}
-	return seeds, o.out, nil
+	return u.Hosts, opts, nil
 }
 
 func checkSeeds(seeds string) error {
-	for _, s := range strings.Split(seeds, ",") {
-		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" || strings.ContainsAny(s, "/@?#") {
-			return fmt.Errorf("seed brokers: %q is not host:port", redacted(s))
-		}
+	if err := brokerurl.CheckHosts(seeds); err != nil {
+		return fmt.Errorf("seed brokers: %w", err)
 	}
 	return nil
 }
 
-// redacted drops what may be a password.
-func redacted(s string) string {
-	s, _, _ = strings.Cut(s, "?")
-	if u, err := url.Parse(s); err == nil && u.User != nil {
-		return u.Redacted()
-	}
-	if at := strings.LastIndexByte(s, '@'); at >= 0 {
-		return "…" + s[at:]
-	}
-	return s
-}
-
-// urlOptions turns the options of a URL into those of New.
-type urlOptions struct {
-	values url.Values
-	getenv func(string) string
-	out    *Options
-}
-
-func (o *urlOptions) apply() error {
-	known := map[string]bool{}
-	for _, name := range []string{"tls", "ca", "cert", "key", "sasl", "user", "password_file", "partitioner", "balancers", "start", "envelope"} {
-		known[name] = true
-	}
-	for _, name := range slices.Sorted(maps.Keys(o.values)) {
-		switch {
-		case name == "password":
-			return errors.New("a password does not belong in a URL: give password_file=FILE, or set SKALD_KAFKA_PASSWORD")
-		case !known[name]:
-			return fmt.Errorf("there is no option %q, only %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
-		case len(o.values[name]) > 1:
-			return fmt.Errorf("option %s is given %d times", name, len(o.values[name]))
-		}
-	}
-	secure, err := o.tls()
+// options turns those of a URL into those of New.
+func options(u *brokerurl.URL) (*Options, error) {
+	out := &Options{}
+	secure, err := u.TLS()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	auth, err := o.sasl(secure != nil)
+	auth, err := mechanism(u, secure != nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if secure != nil {
-		o.out.Client = append(o.out.Client, kgo.DialTLSConfig(secure))
+		out.Client = append(out.Client, kgo.DialTLSConfig(secure))
 	}
 	if auth != nil {
-		o.out.Client = append(o.out.Client, kgo.SASL(auth))
+		out.Client = append(out.Client, kgo.SASL(auth))
 	}
-	return o.habits()
-}
-
-// habits are the options that have nothing to do with security.
-func (o *urlOptions) habits() (err error) {
-	o.out.Partitioner, o.out.Start = o.values.Get("partitioner"), o.values.Get("start")
-	if list := o.values.Get("balancers"); list != "" {
-		o.out.Balancers = strings.Split(list, ",")
+	out.Partitioner, out.Start = u.Get("partitioner"), u.Get("start")
+	if list := u.Get("balancers"); list != "" {
+		out.Balancers = strings.Split(list, ",")
 	}
-	if o.out.Envelope, err = parseEnvelope(o.values.Get("envelope")); err != nil {
-		return err
+	if out.Envelope, err = parseEnvelope(u.Get("envelope")); err != nil {
+		return nil, err
 	}
-	_, err = o.out.compile()
-	return err
+	_, err = out.compile()
+	return out, err
 }

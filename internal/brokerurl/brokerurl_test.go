@@ -1,0 +1,118 @@
+package brokerurl_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/internal/brokerurl"
+)
+
+func kind() brokerurl.Kind {
+	return brokerurl.Kind{Schemes: []string{"amqp", "amqps"}, Env: "SKALD_X", Path: true,
+		Options: []string{"tls", "ca", "cert", "key", "user", "password_file", "colour"}}
+}
+
+func TestParse(t *testing.T) {
+	u, err := kind().Parse("amqps://one:1,[::1]:2/a%2Fb?colour=red", nil)
+	if err != nil || u.Scheme != "amqps" || u.Hosts != "one:1,[::1]:2" || u.Path != "a%2Fb" || u.Get("colour") != "red" || u.Get("ca") != "" {
+		t.Errorf("got %+v: %v", u, err)
+	}
+	for _, bad := range []string{
+		"", "amqp:", "amqp://", "http://h:1", "amqp://h", "amqp://h:", "amqp://:1", "amqp://u:hush@h:1", "amqp://u:hu/sh@h:1", "amqp://h:1?password=hush",
+		"amqp://h:1?hush", "amqp://h:1?colour=a&colour=b", "amqp://h:1,?%zzhush", "amqp://h:1?x=%zzhush", "amqp://h:1?user=u:hush@h",
+	} {
+		u, err := kind().Parse(bad, nil)
+		if err == nil && bad == "amqp://h:1?user=u:hush@h" {
+			_, err = u.Identity()
+		}
+		if err == nil || strings.Contains(err.Error(), "=hush") || strings.Contains(err.Error(), ":hu") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	plain := kind()
+	plain.Path = false
+	if _, err := plain.Parse("amqp://h:1/path", nil); err == nil {
+		t.Error("a path that means nothing is taken")
+	}
+	if _, err := plain.Parse("amqp://h:1/?colour=red", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestIdentity: who it is comes from the URL or the environment, the password from a file that is read each time or from
+// the environment.
+func TestIdentity(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	write := func(s string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one\r\n")
+	env := map[string]string{}
+	ask := func(query string) (brokerurl.Identity, error) {
+		t.Helper()
+		u, err := kind().Parse("amqp://h:1?"+query, func(name string) string { return env[name] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.Identity()
+	}
+	if who, err := ask(""); err != nil || who.User != "" {
+		t.Errorf("nobody: %+v, %v", who, err)
+	}
+	for _, bad := range []string{"user=u", "password_file=" + file, "user=u&password_file=/no/such/file"} {
+		if _, err := ask(bad); err == nil {
+			t.Errorf("%s is taken", bad)
+		}
+	}
+	who, err := ask("user=u&password_file=" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"one", "two"} {
+		write(want + "\n")
+		if got, err := who.Password(); err != nil || got != want || who.User != "u" {
+			t.Errorf("%s has %q, want %q: %v", who.User, got, want, err)
+		}
+	}
+	write("\n")
+	if _, err := who.Password(); err == nil || !strings.Contains(err.Error(), "empty") {
+		t.Errorf("an empty file: %v", err)
+	}
+	env["SKALD_X_USER"], env["SKALD_X_PASSWORD"] = "v", "three"
+	if who, err = ask(""); err != nil || who.User != "v" {
+		t.Fatalf("from the environment: %+v, %v", who, err)
+	}
+	if got, err := who.Password(); err != nil || got != "three" {
+		t.Errorf("from the environment: %q, %v", got, err)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	junk := filepath.Join(t.TempDir(), "junk")
+	if err := os.WriteFile(junk, []byte("junk"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{
+		"": "off", "tls=off": "off", "tls=on": "on",
+		"tls=maybe": "on or off", "tls=off&ca=f": "and yet", "cert=f": "both", "key=f": "both", "ca=/no/such/file": "authorities",
+		"ca=" + junk: "no certificate", "cert=" + junk + "&key=" + junk: "certificate",
+	} {
+		u, err := kind().Parse("amqp://h:1?"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch c, err := u.TLS(); {
+		case err != nil:
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", query, err)
+			}
+		case (c != nil) != (want == "on"), want != "on" && want != "off":
+			t.Errorf("%s: %v", query, c)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package brokerurl
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// TLS is nil if the URL does not ask for it.
+func (u *URL) TLS() (*tls.Config, error) {
+	ca, cert, key := u.Get("ca"), u.Get("cert"), u.Get("key")
+	switch want := u.Get("tls"); {
+	case want != "" && want != "on" && want != "off":
+		return nil, fmt.Errorf("tls is on or off, not %q", want)
+	case want == "off" && ca+cert+key != "":
+		return nil, errors.New("tls=off, and yet ca, cert or key is given")
+	case (cert == "") != (key == ""):
+		return nil, errors.New("cert and key belong together: give both")
+	case want != "on" && ca+cert == "":
+		return nil, nil
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("read the authorities: %w", err)
+		}
+		out.RootCAs = x509.NewCertPool()
+		if !out.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read the authorities: there is no certificate in %s: it has to be PEM", ca)
+		}
+	}
+	if cert == "" {
+		return out, nil
+	}
+	load := func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("load the client's certificate: %w", err)
+		}
+		return &pair, nil
+	}
+	out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	_, err := load()
+	return out, err
+}
+
+// An Identity is who a client says it is.
+type Identity struct {
+	User string
+	// Password is asked for each connection, so that a secret that is renewed in its file is taken up.
+	Password func() (string, error)
+}
+
+// Identity is what the URL or else the environment says; with no user in either, its User is empty and nobody has to
+// say who they are. The password was there when it was asked for.
+func (u *URL) Identity() (Identity, error) {
+	user, file := u.Get("user"), u.Get("password_file")
+	if user == "" {
+		user = u.getenv(u.env + "_USER")
+	}
+	switch {
+	case user == "" && file != "":
+		return Identity{}, fmt.Errorf("password_file needs a user: give user=NAME, or set %s_USER", u.env)
+	case user == "":
+		return Identity{}, nil
+	}
+	who := Identity{User: user, Password: func() (string, error) { return u.password(file) }}
+	_, err := who.Password()
+	return who, err
+}
+
+func (u *URL) password(file string) (string, error) {
+	if file == "" {
+		if pass := u.getenv(u.env + "_PASSWORD"); pass != "" {
+			return pass, nil
+		}
+		return "", fmt.Errorf("no password: give password_file=FILE, or set %s_PASSWORD", u.env)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read the password: %w", err)
+	}
+	pass := strings.TrimRight(string(text), "\r\n")
+	if pass == "" {
+		return "", fmt.Errorf("read the password: %s is empty", file)
+	}
+	return pass, nil
+}
