@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/store"
 )
 
 // WrapBroker injects faults into b, within the publish contract and the order of each lane.
@@ -34,8 +35,8 @@ type faultyBroker struct {
 
 // Publish publishes what the dice leave of msgs. What they take holds back its key until Wait has told of it.
 func (b *faultyBroker) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
-	p := &faultyPending{b: b, ctx: ctx, n: len(msgs)}
-	if p.dead = b.f.live(); p.dead != nil {
+	p := &faultyPending{b: b, ctx: ctx, of: identities(msgs, func(m *skald.Message) *skald.Message { return m })}
+	if p.dead = b.f.liveWith(p.of); p.dead != nil {
 		return p
 	}
 	kept := b.sift(p, msgs)
@@ -44,6 +45,16 @@ func (b *faultyBroker) Publish(ctx context.Context, msgs []skald.Message) broker
 		p.lie, p.from = true, b.f.number(2)*b.f.number(len(msgs)) // half the time all, else from some message on
 	}
 	return p
+}
+
+// identities are those of the messages in list.
+func identities[T any](list []T, of func(*T) *skald.Message) []store.Identity {
+	out := make([]store.Identity, len(list))
+	for i := range list {
+		m := of(&list[i])
+		out[i] = store.Identity{Source: m.Source, ID: m.ID}
+	}
+	return out
 }
 
 func heldKey(m *skald.Message) string { return m.Topic + "\x00" + string(m.Key) }
@@ -119,8 +130,8 @@ func (b *faultyBroker) Close() error {
 type faultyPending struct {
 	b     *faultyBroker
 	ctx   context.Context
-	n     int            // messages of the call
-	inner broker.Pending // of those at the indexes in at; nil at: of all
+	of    []store.Identity // messages of the call
+	inner broker.Pending   // of those at the indexes in at; nil at: of all
 	at    []int
 	gone  []int // not published
 	lie   bool  // from this index on it is said that they were not
@@ -166,7 +177,7 @@ func (p *faultyPending) Wait(ctx context.Context) error {
 	}
 	p.done = true
 	if p.err = p.answer(err); p.err == nil {
-		p.err = p.b.f.live()
+		p.err = p.b.f.liveWith(p.of)
 	}
 	p.b.told(p)
 	return p.err
@@ -188,13 +199,16 @@ func (p *faultyPending) answer(err error) error {
 	}
 	for _, i := range p.gone {
 		all.Failed[i] = &FaultError{Kind: PublishFailed}
+		p.b.f.told(PublishFailed, p.of[i:i+1])
 	}
 	switch {
 	case p.lie && p.from == 0 && part == nil:
+		p.b.f.told(PublishUnknown, p.of)
 		return &FaultError{Kind: PublishUnknown}
 	case p.lie:
-		for i := p.from; i < p.n; i++ {
+		for i := p.from; i < len(p.of); i++ {
 			if all.Refused[i] == nil && all.Failed[i] == nil {
+				p.b.f.told(PublishUnknown, p.of[i:i+1])
 				all.Failed[i] = &FaultError{Kind: PublishUnknown}
 			}
 		}

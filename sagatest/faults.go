@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/skald-go/skald/store"
 )
 
 // Rates say how likely each fault is, per call or delivery, from 0 to 1. The zero value injects nothing.
@@ -104,6 +106,8 @@ type Faults struct {
 	rates Rates
 	*dice
 
+	tell func(Injection)
+
 	// Of a Life.
 	mortal bool
 	died   chan struct{}
@@ -176,6 +180,22 @@ func (f *Faults) note(kind string) {
 	f.counts[kind]++
 }
 
+// An Injection is a fault, as it struck.
+type Injection struct {
+	Kind     string           // as in Counts
+	Messages []store.Identity // it struck these
+}
+
+// Tell has to called, from any goroutine, at each fault that strikes messages; those that strike a call which is about none are
+// counted only. It is set before the first seam is wrapped, and for each life anew.
+func (f *Faults) Tell(to func(Injection)) { f.tell = to }
+
+func (f *Faults) told(kind string, of []store.Identity) {
+	if f.tell != nil && len(of) > 0 {
+		f.tell(Injection{Kind: kind, Messages: of})
+	}
+}
+
 // hit rolls the dice for one fault and counts it.
 func (f *Faults) hit(kind string, rate float64) bool {
 	if rate <= 0 {
@@ -190,11 +210,12 @@ func (f *Faults) hit(kind string, rate float64) bool {
 	return true
 }
 
-// strike is hit as an error.
-func (f *Faults) strike(kind string, rate float64) error {
+// strike is hit as an error, in a call about these messages.
+func (f *Faults) strike(kind string, rate float64, of []store.Identity) error {
 	if !f.hit(kind, rate) {
 		return nil
 	}
+	f.told(kind, of)
 	return &FaultError{Kind: kind}
 }
 
@@ -219,7 +240,10 @@ func (f *Faults) alive() error {
 }
 
 // live is alive, with the chance to die on the spot.
-func (f *Faults) live() error {
+func (f *Faults) live() error { return f.liveWith(nil) }
+
+// liveWith is live in a call about these messages.
+func (f *Faults) liveWith(of []store.Identity) error {
 	if err := f.alive(); err != nil {
 		return err
 	}
@@ -230,6 +254,7 @@ func (f *Faults) live() error {
 	dies := f.rng.Float64() < f.rates.Die
 	f.rolling.Unlock()
 	if dies {
+		f.told(Death, of)
 		return f.Die()
 	}
 	return nil

@@ -26,13 +26,15 @@ type faultyDriver[TTx any] struct {
 }
 
 func (d *faultyDriver[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
-	if err := d.f.live(); err != nil {
+	of := marked(in.Marks)
+	if err := d.f.liveWith(of); err != nil {
 		return nil, err
 	}
-	if err := d.f.strike(BeginFailed, d.f.rates.BeginFails); err != nil {
+	if err := d.f.strike(BeginFailed, d.f.rates.BeginFails, of); err != nil {
 		return nil, err
 	}
 	if d.f.hit(SlowConsumer, d.f.rates.Slow) {
+		d.f.told(SlowConsumer, of)
 		if err := pause(ctx, d.f.duration(d.f.rates.SlowFor)); err != nil {
 			return nil, err
 		}
@@ -41,7 +43,16 @@ func (d *faultyDriver[TTx]) Begin(ctx context.Context, in store.Intake) (store.U
 	if err != nil {
 		return nil, err
 	}
-	return &faultyUnit[TTx]{Unit: u, f: d.f}, nil
+	return &faultyUnit[TTx]{Unit: u, f: d.f, of: of}, nil
+}
+
+// marked are the messages of an intake.
+func marked(marks []store.Mark) []store.Identity {
+	of := make([]store.Identity, len(marks))
+	for i := range marks {
+		of[i] = marks[i].Identity
+	}
+	return of
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -68,7 +79,7 @@ func (d *faultyDriver[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bo
 	}
 	stood, err := d.Driver.Apply(ctx, es...)
 	if err == nil {
-		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown)
+		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
 	}
 	return stood, err
 }
@@ -79,17 +90,17 @@ func (d *faultyDriver[TTx]) Tick(ctx context.Context, base string) (string, erro
 	}
 	tip, err := d.Driver.Tick(ctx, base)
 	if err == nil && tip != base {
-		err = d.f.after(TickUnknown, d.f.rates.TickUnknown)
+		err = d.f.after(TickUnknown, d.f.rates.TickUnknown, nil)
 	}
 	return tip, err
 }
 
 // after is what can go wrong once a call has taken effect.
-func (f *Faults) after(kind string, rate float64) error {
-	if err := f.strike(kind, rate); err != nil {
+func (f *Faults) after(kind string, rate float64, of []store.Identity) error {
+	if err := f.strike(kind, rate, of); err != nil {
 		return err
 	}
-	return f.live()
+	return f.liveWith(of)
 }
 
 func (d *faultyDriver[TTx]) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
@@ -163,13 +174,14 @@ func (d *faultyDriver[TTx]) Outage(err error) bool {
 
 type faultyUnit[TTx any] struct {
 	store.Unit[TTx]
-	f *Faults
+	f  *Faults
+	of []store.Identity
 }
 
 func (u *faultyUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
-	err := u.f.live()
+	err := u.f.liveWith(u.of)
 	if err == nil {
-		err = u.f.strike(CommitFailed, u.f.rates.CommitFails)
+		err = u.f.strike(CommitFailed, u.f.rates.CommitFails, u.of)
 	}
 	if err != nil {
 		_, _ = u.Unit.Rollback(ctx) // its rows are undone in any case
@@ -178,17 +190,17 @@ func (u *faultyUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error 
 	if err := u.Unit.Commit(ctx, es...); err != nil {
 		return err
 	}
-	return u.f.after(CommitUnknown, u.f.rates.CommitUnknown)
+	return u.f.after(CommitUnknown, u.f.rates.CommitUnknown, u.of)
 }
 
 func (u *faultyUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
-	if err := u.f.live(); err != nil {
+	if err := u.f.liveWith(u.of); err != nil {
 		_, _ = u.Unit.Rollback(ctx) // its rows are undone in any case
 		return make([]bool, len(instead)), err
 	}
 	stood, err := u.Unit.Rollback(ctx, instead...)
 	if err == nil && len(instead) > 0 {
-		err = u.f.after(ApplyUnknown, u.f.rates.ApplyUnknown)
+		err = u.f.after(ApplyUnknown, u.f.rates.ApplyUnknown, u.of)
 	}
 	return stood, err
 }

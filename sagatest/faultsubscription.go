@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/store"
 )
 
 // remembered is how many deliveries of a lane can come again.
@@ -105,7 +107,7 @@ func (s *faultySubscription) Receive(ctx context.Context, most int) (broker.Batc
 	if s.dead {
 		return broker.Batch{}, s.gone()
 	}
-	if err := s.f.strike(ReceiveFailed, s.f.rates.ReceiveFails); err != nil {
+	if err := s.f.strike(ReceiveFailed, s.f.rates.ReceiveFails, nil); err != nil {
 		s.wake()
 		return broker.Batch{}, err
 	}
@@ -138,17 +140,26 @@ func (s *faultySubscription) lane(name string) *faultyLane {
 func (s *faultySubscription) fetch(d broker.Delivery) {
 	l := s.lane(d.Lane)
 	if len(l.queue) == 0 && len(l.given) > 0 && s.f.hit(Rewound, s.f.rates.Rewind) {
-		l.queue = append(l.queue, l.given[s.f.number(len(l.given)):]...)
+		back := l.given[s.f.number(len(l.given)):]
+		l.queue = append(l.queue, back...)
+		s.f.told(Rewound, delivered(back))
 	}
 	l.queue = append(l.queue, d)
+	one := l.queue[len(l.queue)-1:]
 	if s.f.hit(Repeated, s.f.rates.Repeat) {
 		l.queue = append(l.queue, d)
+		s.f.told(Repeated, delivered(one))
 	}
 	if l.until.IsZero() && s.f.hit(Delayed, s.f.rates.Delay) {
 		wait := s.f.duration(s.f.rates.DelayFor)
 		l.until = time.Now().Add(wait)
+		s.f.told(Delayed, delivered(one))
 		time.AfterFunc(wait, s.wake)
 	}
+}
+
+func delivered(ds []broker.Delivery) []store.Identity {
+	return identities(ds, func(d *broker.Delivery) *skald.Message { return &d.Message })
 }
 
 // give takes what may go from the lanes' queues, at most most.
@@ -194,6 +205,7 @@ func (s *faultySubscription) Ack(ctx context.Context, ds []broker.Delivery) erro
 		return s.gone()
 	}
 	if s.f.hit(AckLost, s.f.rates.AckLost) {
+		s.f.told(AckLost, delivered(ds))
 		return nil
 	}
 	forward := make([]broker.Delivery, 0, len(ds))
@@ -211,7 +223,7 @@ func (s *faultySubscription) Ack(ctx context.Context, ds []broker.Delivery) erro
 	for _, d := range forward {
 		s.lanes[d.Lane].acked = d.Position
 	}
-	return s.f.strike(AckUnknown, s.f.rates.AckUnknown)
+	return s.f.strike(AckUnknown, s.f.rates.AckUnknown, delivered(forward))
 }
 
 func (s *faultySubscription) Pause(lanes ...string) {

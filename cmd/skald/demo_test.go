@@ -267,3 +267,38 @@ func TestDemoShow(t *testing.T) {
 	}
 	start(t, nil, "demo", "show", "X", "--dir", dir).expect(2, "no order X")
 }
+
+// The story of a finished run has each fault that was injected into the order's messages, where it was injected.
+func TestDemoShowTellsOfFaults(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start(t, nil, "demo", "--orders", "20", "--faults", "wild", "--dir", dir).expect(0)
+	db, err := sqlitestore.Open(filepath.Join(dir, "order.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	var kept struct {
+		Faults map[string][]struct{ Message, Service, Kind string }
+	}
+	if err := json.Unmarshal([]byte(text(t, db, "SELECT report FROM demo_run")), &kept); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]bool{}
+	for order, faults := range kept.Faults {
+		p := start(t, nil, "demo", "show", order, "--dir", dir)
+		p.expect(0)
+		if n := strings.Count(p.out.String(), "# injected: "); n != len(faults) {
+			t.Errorf("%d faults are told of, %d were injected:\n%s", n, len(faults), &p.out)
+		}
+		for _, f := range faults {
+			kinds[f.Kind] = true
+			if !strings.Contains(p.out.String(), "# injected: "+f.Kind+"; ") || !strings.Contains(p.out.String(), "message "+f.Message) {
+				t.Errorf("nothing of %+v in\n%s", f, &p.out)
+			}
+		}
+	}
+	if len(kept.Faults) < 10 || len(kinds) < 5 {
+		t.Errorf("faults of %d orders were kept, of the kinds %v", len(kept.Faults), kinds)
+	}
+}

@@ -157,6 +157,7 @@ func (h *hand) live(ctx context.Context) error {
 		return err
 	}
 	life := h.faults.Life()
+	h.watch.struck(h.name, life)
 	s, err := h.site.life(ctx, h.name, life, client, h.crew)
 	if err != nil {
 		return errors.Join(err, client.Close())

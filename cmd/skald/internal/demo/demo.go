@@ -172,7 +172,7 @@ func (c *crew) run(ctx context.Context, began time.Time, e *entry) (*Report, err
 	if err != nil {
 		return nil, err
 	}
-	e.report = &finished{Report: *r, Story: r.Story, Remains: r.Remains, Repeats: c.watch.repeats(c.o.Prefix)}
+	e.report = &finished{Report: *r, Story: r.Story, Remains: r.Remains, Repeats: c.watch.repeats(c.o.Prefix), Faults: c.watch.struckOrders()}
 	return r, c.book.finish(ctx, *e.report)
 }
 
@@ -206,6 +206,8 @@ type finished struct {
 	Remains string   `json:"remains"`
 	// Repeats are those of the orders that were watched.
 	Repeats map[string][]Repeat `json:"repeats"`
+	// Faults are those that were injected into their messages.
+	Faults map[string][]Fault `json:"faults"`
 	// Open: orders were taken behind the report, and may be under way.
 	Open bool `json:"open,omitempty"`
 }

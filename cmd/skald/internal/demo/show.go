@@ -10,7 +10,7 @@ import (
 )
 
 // Show tells the story of one order of a run, from its databases: each message, its row, each mark with the file of its
-// handler, and the repeats, as far as the order was watched.
+// handler, and the repeats and injected faults, as far as the order was watched.
 func Show(ctx context.Context, o Options, order string) (lines []string, err error) {
 	s, err := openSite(&o)
 	if err != nil {
@@ -37,12 +37,12 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 	}
 	lines = append(lines, "order "+order)
 	if e.report == nil {
-		return append(append(lines, tellAll(chapters, nil)...), "The run is not finished: what came again is not known yet."), nil
+		return append(append(lines, tellAll(chapters, nil, nil)...), "The run is not finished: what came again and which faults struck is not known yet."), nil
 	}
 	repeats, watched := e.report.Repeats[order]
-	lines = append(lines, tellAll(chapters, repeats)...)
+	lines = append(lines, tellAll(chapters, repeats, e.report.Faults[order])...)
 	if !watched {
-		lines = append(lines, fmt.Sprintf("Not one of the first %d orders that were watched: what came again is not known.", watchedOrders))
+		lines = append(lines, fmt.Sprintf("Not one of the first %d orders that were watched: what came again and which faults struck is not known.", watchedOrders))
 	}
 	return lines, nil
 }

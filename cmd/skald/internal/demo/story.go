@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// story tells of one order: each row and mark that the databases have, each repeat that was seen on the way.
+// story tells of one order: each row and mark that the databases have, each repeat that was seen on the way, each fault that was injected.
 func (c *crew) story(ctx context.Context, dbs map[string]table.DB, found []audit.Invariant) ([]string, error) {
 	id, title, err := c.hero(ctx, dbs["order"], victim(found))
 	if err != nil || id == "" {
@@ -22,18 +22,18 @@ func (c *crew) story(ctx context.Context, dbs map[string]table.DB, found []audit
 	if err != nil || len(chapters) == 0 {
 		return nil, err
 	}
-	return append([]string{title}, tellAll(chapters, c.watch.repeats(c.o.Prefix)[id])...), nil
+	return append([]string{title}, tellAll(chapters, c.watch.repeats(c.o.Prefix)[id], c.watch.struckOrders()[id])...), nil
 }
 
-func tellAll(chapters []audit.Chapter, repeats []Repeat) (lines []string) {
+func tellAll(chapters []audit.Chapter, repeats []Repeat, faults []Fault) (lines []string) {
 	for _, ch := range chapters {
-		lines = append(lines, chapter(ch, repeats)...)
+		lines = append(lines, chapter(ch, repeats, faults)...)
 	}
 	return lines
 }
 
 // chapter is one message: its row, and what became of it where.
-func chapter(ch audit.Chapter, repeats []Repeat) []string {
+func chapter(ch audit.Chapter, repeats []Repeat, faults []Fault) []string {
 	indent := strings.Repeat("  ", ch.Depth)
 	lines := []string{line(ch.At, "%s%s says %s: row %d of its outbox, message %s", indent, ch.Service, ch.Type, ch.Row, ch.ID)}
 	var behind []string // each begins with its time
@@ -44,12 +44,17 @@ func chapter(ch audit.Chapter, repeats []Repeat) []string {
 		}
 		behind = append(behind, line(t.At, "%s  %s marks it %s%s   # %s", indent, t.Service, t.Outcome, reason, handler(t.Service)))
 	}
+	for _, f := range faults {
+		if f.Message == ch.ID {
+			behind = append(behind, line(f.At, "%s  %s   # injected: %s; %s", indent, f.words(ch.Type), f.Kind, f.file()))
+		}
+	}
 	for _, r := range repeats {
 		if r.Message == ch.ID {
 			behind = append(behind, line(r.At, "%s  %s gets it again", indent, r.Service))
 		}
 	}
-	slices.Sort(behind)
+	slices.SortStableFunc(behind, func(a, b string) int { return strings.Compare(a[:len(clock)], b[:len(clock)]) })
 	lines = append(lines, behind...)
 	for _, name := range audit.Subscribers(ch.Type) {
 		if !slices.ContainsFunc(ch.Taken, func(t audit.Taken) bool { return t.Service == name }) {
@@ -62,8 +67,11 @@ func chapter(ch audit.Chapter, repeats []Repeat) []string {
 // handler is where a service has its handlers.
 func handler(service string) string { return "examples/shop/" + service + "/" + service + ".go" }
 
+// clock is how a line begins.
+const clock = "  15:04:05.000"
+
 func line(at time.Time, format string, args ...any) string {
-	return "  " + at.UTC().Format("15:04:05.000") + "  " + fmt.Sprintf(format, args...)
+	return at.UTC().Format(clock) + "  " + fmt.Sprintf(format, args...)
 }
 
 // victim is the first order that the auditor blames a broken promise with; "" if none is broken.

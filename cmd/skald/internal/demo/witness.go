@@ -2,20 +2,26 @@ package demo
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/sagatest"
 )
 
 // watchedOrders is how many orders are watched: one of them is told about.
 const watchedOrders = 48
 
-// A witness remembers each delivery of the first orders that come by.
+// A witness remembers each delivery of the first orders that come by, and each fault that was injected into one of their
+// messages.
 type witness struct {
-	mu   sync.Mutex
-	seen map[string][]arrival // by order
+	mu     sync.Mutex
+	seen   map[string][]arrival // by order
+	orders map[string]string    // by message
+	faults map[string][]Fault   // by order
 }
 
 type arrival struct {
@@ -24,7 +30,19 @@ type arrival struct {
 	again     bool // not the first time in this process
 }
 
-func newWitness() *witness { return &witness{seen: map[string][]arrival{}} }
+func newWitness() *witness {
+	return &witness{seen: map[string][]arrival{}, orders: map[string]string{}, faults: map[string][]Fault{}}
+}
+
+// meet tells whether the order of m is watched. It is called under mu.
+func (w *witness) meet(m *skald.Message) bool {
+	if _, ok := w.seen[string(m.Key)]; !ok && len(w.seen) >= watchedOrders || m.ID == "" {
+		return false
+	}
+	w.orders[m.ID] = string(m.Key)
+	w.seen[string(m.Key)] = w.seen[string(m.Key)]
+	return true
+}
 
 func (w *witness) note(group string, ds []broker.Delivery) {
 	now := time.Now()
@@ -32,10 +50,10 @@ func (w *witness) note(group string, ds []broker.Delivery) {
 	defer w.mu.Unlock()
 	for i := range ds {
 		d := &ds[i]
-		was, ok := w.seen[string(d.Key)]
-		if !ok && len(w.seen) >= watchedOrders || d.ID == "" {
+		if !w.meet(&d.Message) {
 			continue
 		}
+		was := w.seen[string(d.Key)]
 		a := arrival{at: now, group: group, id: d.ID}
 		for _, before := range was {
 			a.again = a.again || before.group == group && before.id == d.ID
@@ -74,12 +92,51 @@ func (w *witness) repeats(prefix string) map[string][]Repeat {
 	return out
 }
 
+// A Fault was injected into what a service did with a message.
+type Fault struct {
+	Message string    `json:"message"`
+	Service string    `json:"service"`
+	Kind    string    `json:"kind"` // as sagatest names it
+	At      time.Time `json:"at"`
+}
+
+// struck notes the faults of a service's life.
+func (w *witness) struck(service string, life *sagatest.Faults) {
+	life.Tell(func(i sagatest.Injection) {
+		now := time.Now()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, m := range i.Messages {
+			if order, ok := w.orders[m.ID]; ok {
+				w.faults[order] = append(w.faults[order], Fault{m.ID, service, i.Kind, now})
+			}
+		}
+	})
+}
+
+// struckOrders are the faults by order.
+func (w *witness) struckOrders() map[string][]Fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.faults)
+}
+
 // over is b, watched by w.
 func (w *witness) over(b broker.Broker) broker.Broker { return watchedBroker{b, w} }
 
 type watchedBroker struct {
 	broker.Broker
 	w *witness
+}
+
+// Publish meets messages before a fault can strike them.
+func (b watchedBroker) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+	b.w.mu.Lock()
+	for i := range msgs {
+		b.w.meet(&msgs[i])
+	}
+	b.w.mu.Unlock()
+	return b.Broker.Publish(ctx, msgs)
 }
 
 func (b watchedBroker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {

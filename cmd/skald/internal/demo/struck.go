@@ -1,0 +1,48 @@
+package demo
+
+import (
+	"fmt"
+
+	"github.com/skald-go/skald/sagatest"
+)
+
+// words say what f did to a message of this type.
+func (f Fault) words(typ string) string {
+	switch f.Kind {
+	case sagatest.PublishFailed:
+		return fmt.Sprintf("%s: publish of %s failed, nothing was sent", f.Service, typ)
+	case sagatest.PublishUnknown:
+		return fmt.Sprintf("%s: publish of %s answered with an error though it happened", f.Service, typ)
+	case sagatest.BeginFailed:
+		return f.Service + ": its transaction would not begin"
+	case sagatest.CommitFailed:
+		return f.Service + ": its commit failed, all was undone"
+	case sagatest.CommitUnknown:
+		return f.Service + ": its commit answered with an error though it happened"
+	case sagatest.ApplyUnknown:
+		return f.Service + ": its verdict answered with an error though it was stored"
+	case sagatest.SlowConsumer:
+		return f.Service + " is slow with it"
+	case sagatest.Repeated:
+		return f.Service + ": the broker gives it twice"
+	case sagatest.Rewound:
+		return f.Service + ": the broker goes back to it"
+	case sagatest.Delayed:
+		return f.Service + ": the broker holds it back"
+	case sagatest.AckLost:
+		return f.Service + ": its acknowledgement is lost"
+	case sagatest.AckUnknown:
+		return f.Service + ": its acknowledgement answered with an error though it was stored"
+	case sagatest.Death:
+		return f.Service + " dies over it"
+	}
+	return f.Service + ": something else went wrong"
+}
+
+// file is where what f struck is at work: the relay, or a handler.
+func (f Fault) file() string {
+	if f.Kind == sagatest.PublishFailed || f.Kind == sagatest.PublishUnknown {
+		return "relay/publish.go"
+	}
+	return handler(f.Service)
+}
