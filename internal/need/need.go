@@ -39,6 +39,12 @@ func Kafka(t testing.TB) string {
 	return from(t, "SKALD_TEST_KAFKA", "Kafka", "")
 }
 
+// RabbitMQ is the URL of a RabbitMQ, amqp://host:port, on which the test, as guest, may make exchanges and queues.
+func RabbitMQ(t testing.TB) string {
+	t.Helper()
+	return from(t, "SKALD_TEST_RABBITMQ", "RabbitMQ", "rabbitmq")
+}
+
 // JDBC is the jar of PostgreSQL's driver for Java; there is a JDK then, too.
 func JDBC(t testing.TB) string {
 	t.Helper()

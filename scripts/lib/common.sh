@@ -12,6 +12,7 @@ variable() { # variable NAME: what tests read
     postgres*) echo "SKALD_TEST_POSTGRES_${1#postgres}" ;;
     pgbouncer) echo SKALD_TEST_PGBOUNCER ;;
     kafka) echo SKALD_TEST_KAFKA ;;
+    rabbitmq) echo SKALD_TEST_RABBITMQ ;;
     python) echo SKALD_TEST_PYTHON ;;
     jdbc) echo SKALD_TEST_JDBC ;;
   esac
@@ -27,6 +28,7 @@ address() {
   case $1 in
     postgres* | pgbouncer) printf 'postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable' "$port" ;;
     kafka) printf '127.0.0.1:%s' "$port" ;;
+    rabbitmq) printf 'amqp://127.0.0.1:%s' "$port" ;;
     python) printf '%s/bin/python' "$(python_home)" ;;
     jdbc) jdbc_jar ;;
   esac
@@ -140,4 +142,19 @@ finish() { # finish PID TEXT SIGNAL: ends a process of ours, by force after 20 s
   within 20 gone "$1" "$2" && return
   kill -KILL "$1" 2>/dev/null || true
   within 10 gone "$1" "$2" || die "process $1 does not end"
+}
+
+# An authority, and with it a server's and a client's certificate, for ten years.
+certificates() { # certificates FOLDER
+  have openssl || install_debian openssl || die "a TLS listener needs openssl, which makes its certificates"
+  local to=$1 name
+  mkdir -p "$to"
+  quietly openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=skald-test-ca \
+    -keyout "$to/ca.key" -out "$to/ca.pem" || die "openssl made no authority"
+  for name in server client; do
+    quietly openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=skald-$name" \
+      -keyout "$to/$name.key" -out "$to/$name.csr" || die "openssl made no key for the $name"
+    quietly openssl x509 -req -in "$to/$name.csr" -CA "$to/ca.pem" -CAkey "$to/ca.key" -CAcreateserial -days 3650 \
+      -extfile <(echo 'subjectAltName=IP:127.0.0.1,DNS:localhost') -out "$to/$name.crt" || die "openssl signed nothing"
+  done
 }

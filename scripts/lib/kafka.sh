@@ -77,7 +77,10 @@ up_kafka() {
   local name
   for name in tls sasl sasl_tls; do choose_port "kafka_$name"; done
   mkdir -p "$dir/kafka"
-  [ -e "$dir/kafka/certs/server.pem" ] || kafka_certificates
+  if [ ! -e "$dir/kafka/certs/server.pem" ]; then
+    certificates "$dir/kafka/certs"
+    cat "$dir/kafka/certs/server.key" "$dir/kafka/certs/server.crt" >"$dir/kafka/certs/server.pem"
+  fi
   kafka_properties >"$dir/kafka/server.properties"
   [ -e "$dir/kafka/data/meta.properties" ] || kafka_format
   kafka_start
@@ -136,22 +139,6 @@ kafka_jaas() { # kafka_jaas LISTENER
     printf 'listener.name.%s.scram-sha-%s.sasl.jaas.config=%s required;\n' "$1" "$name" \
       org.apache.kafka.common.security.scram.ScramLoginModule
   done
-}
-
-# An authority, and with it a server's and a client's certificate, for ten years.
-kafka_certificates() {
-  have openssl || install_debian openssl || die "Kafka's TLS listener needs openssl, which makes its certificates"
-  local to=$dir/kafka/certs name
-  mkdir -p "$to"
-  quietly openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=skald-test-ca \
-    -keyout "$to/ca.key" -out "$to/ca.pem" || die "openssl made no authority"
-  for name in server client; do
-    quietly openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=skald-$name" \
-      -keyout "$to/$name.key" -out "$to/$name.csr" || die "openssl made no key for the $name"
-    quietly openssl x509 -req -in "$to/$name.csr" -CA "$to/ca.pem" -CAkey "$to/ca.key" -CAcreateserial -days 3650 \
-      -extfile <(echo 'subjectAltName=IP:127.0.0.1,DNS:localhost') -out "$to/$name.crt" || die "openssl signed nothing"
-  done
-  cat "$to/server.key" "$to/server.crt" >"$to/server.pem"
 }
 
 kafka_environment() { # what tests read besides SKALD_TEST_KAFKA
