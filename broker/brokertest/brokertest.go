@@ -67,6 +67,7 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 	}{
 		{"Messages/EveryFieldArrives", testFields},
 		{"Messages/NilIsNotEmpty", testNil},
+		{"Messages/NamesOfHeaders", testNames},
 		{"Messages/Sizes", testSizes},
 		{"Messages/Foreign", testForeign},
 		{"Messages/BrokenEnvelope", testBrokenEnvelope},

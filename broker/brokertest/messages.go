@@ -40,6 +40,22 @@ func testFields(t *testing.T, s *suite) {
 	sameAll(t, s.join(t, b, "g", topic).take(t, len(want)), want)
 }
 
+// testNames has each character in names and values of headers, one message each, and all of them in one.
+func testNames(t *testing.T, s *suite) {
+	b := s.open(t)
+	topic := s.topic(t, b, "names", 1)
+	all := skald.Message{ID: "all", Source: "s", Type: "t", Topic: topic, Data: []byte("x")}
+	var want []skald.Message
+	for c := range rune(0x100) {
+		h := skald.Header{Name: "a" + string(c) + "b", Value: []byte("a" + string(c) + "b")}
+		all.Headers = append(all.Headers, h)
+		want = append(want, skald.Message{ID: fmt.Sprintf("%x", c), Source: "s", Type: "t", Topic: topic, Data: []byte("x"), Headers: []skald.Header{h}})
+	}
+	want = append(want, all)
+	publish(t, b, want...)
+	sameAll(t, s.join(t, b, "g", topic).take(t, len(want)), want)
+}
+
 func testNil(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "nil", 1)

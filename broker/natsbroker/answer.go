@@ -25,7 +25,7 @@ const (
 
 // kindOf says what an error means that was not an answer to the message itself.
 func kindOf(err error) kind {
-	for _, no := range []error{broker.ErrNoTopic, errSetting, errCannotCarry, nats.ErrMaxPayload, nats.ErrBadSubject} {
+	for _, no := range []error{broker.ErrNoTopic, errSetting, errCannotCarry, nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg} {
 		if errors.Is(err, no) {
 			return refused
 		}

@@ -137,6 +137,9 @@ func carry(h nats.Header, hs []skald.Header) error {
 	return nil
 }
 
+// unnamed are the characters that nats.go takes in no name of a header: a message with one would never be sent.
+const unnamed = "\"()/,:;<=>?@[\\]{}"
+
 // plain says whether NATS carries a as it is. A header that NATS itself obeys (Nats-Rollup empties a stream) never
 // comes from a message, and neither does one that would be read as part of the envelope.
 func plain(a skald.Header) bool {
@@ -144,7 +147,7 @@ func plain(a skald.Header) bool {
 		return false
 	}
 	for _, c := range []byte(a.Name) {
-		if c <= ' ' || c >= 0x7f || c == ':' {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(unnamed, c) >= 0 {
 			return false
 		}
 	}
