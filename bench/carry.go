@@ -89,13 +89,16 @@ func (p *handed) Wait(ctx context.Context) error {
 // quietly is what every relay and inbox here logs to.
 func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
+// plainRelay is a relay's options.
+func plainRelay() relay.Options { return relay.Options{Logger: quietly()} }
+
 // carry runs a relay until all that s wants is durable.
-func (m *meter) carry(ctx context.Context, db relay.Source, s *sink) error {
+func (m *meter) carry(ctx context.Context, db relay.Source, s *sink, o relay.Options) error {
 	m.r.Concurrency = 1
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
-	stop, ended := start(ctx, relay.New(db, s, &relay.Options{Logger: quietly()}))
+	stop, ended := start(ctx, relay.New(db, s, &o))
 	defer stop()
 	select {
 	case <-s.full:

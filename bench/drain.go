@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -36,7 +37,7 @@ func (b *bench) yard(ctx context.Context, topic string, rows int) (*yard, error)
 		return nil, err
 	}
 	y := &yard{b: b, pool: pool, db: db}
-	return y, fill(ctx, pool, db, topic, rows)
+	return y, fill(ctx, pool, outbox.New[pgx.Tx](db, nil), topic, rows)
 }
 
 // refill makes a table anew with rows of the outbox.
@@ -54,7 +55,7 @@ func (y *yard) refill(rows int, table string, statements ...string) func(context
 
 func (y *yard) relay() contender {
 	return contender{name: "skald relay", turn: func(ctx context.Context, m *meter) error {
-		return m.carry(ctx, y.db, newSink(nil, y.b.rows))
+		return m.carry(ctx, y.db, newSink(nil, y.b.rows), plainRelay())
 	}}
 }
 

@@ -30,13 +30,17 @@ func rest(ctx context.Context) error {
 
 // waking measures from sending COMMIT to the broker's answer, with relay and writer in one process.
 func (y *yard) waking(label, topic string, bus broker.Publisher) contender {
+	return y.wakingWith(label, topic, bus, outbox.New[pgx.Tx](y.db, nil), plainRelay())
+}
+
+func (y *yard) wakingWith(label, topic string, bus broker.Publisher, out *outbox.Outbox[pgx.Tx], o relay.Options) contender {
 	return contender{name: label, turn: func(ctx context.Context, m *meter) error {
-		out, event := outbox.New[pgx.Tx](y.db, nil), skald.Event[order]{Topic: topic, Type: "order.placed"}
+		event := skald.Event[order]{Topic: topic, Type: "order.placed"}
 		durable := make(chan time.Time, 1)
 		s := newSink(bus, 0)
 		s.life = "the one broker of all turns" // else the relay would begin with the rows of the turn before
 		s.on = func(skald.Message) { durable <- time.Now() }
-		stop, ended := start(ctx, relay.New(y.db, s, &relay.Options{Logger: quietly()}))
+		stop, ended := start(ctx, relay.New(y.db, s, &o))
 		defer stop()
 		one := func(n int64) (time.Duration, error) {
 			tx, err := y.pool.Begin(ctx)

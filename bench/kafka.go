@@ -59,7 +59,7 @@ func kafkaDrains() comparison {
 				return nil, err
 			}
 			return []contender{{name: "skald relay", turn: func(ctx context.Context, m *meter) error {
-				return m.carry(ctx, y.db, newSink(bus, b.rows))
+				return m.carry(ctx, y.db, newSink(bus, b.rows), plainRelay())
 			}}, hand, poller}, nil
 		},
 		bars: []bar{

@@ -12,7 +12,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/outbox"
-	"github.com/skald-go/skald/store/pgstore"
 )
 
 const keys = 10_000 // how many keys a backlog has
@@ -38,9 +37,8 @@ func newOrder(n int64) order {
 func orderKey(n int64) string { return "order-" + strconv.FormatInt(n%keys, 10) }
 
 // fill writes rows into the outbox as an application would, 100 in a transaction, from two clients.
-func fill(ctx context.Context, pool *pgxpool.Pool, db *pgstore.Store, topic string, rows int) error {
+func fill(ctx context.Context, pool *pgxpool.Pool, out *outbox.Outbox[pgx.Tx], topic string, rows int) error {
 	const batch, writers = 100, 2
-	out := outbox.New[pgx.Tx](db, nil)
 	placed := skald.Event[order]{Topic: topic, Type: "order.placed"}
 	errs := make([]error, writers)
 	var wg sync.WaitGroup

@@ -123,8 +123,8 @@ func (b *bench) settings(ctx context.Context) error {
 }
 
 func comparisons() []comparison {
-	return []comparison{
-		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), messages(), watchedWrites(), watchedMessages(), duplicates(),
+	return append([]comparison{
+		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), messages(), duplicates(),
 		backlogs(), held(), demo(),
-	}
+	}, estate()...)
 }

@@ -37,6 +37,11 @@ type till struct {
 	db   *pgstore.Store
 	n    atomic.Int64
 	data []byte
+
+	// How Skald's inbox runs.
+	in     inbox.Options
+	say    *outbox.Options
+	parent string // trace context of the messages
 }
 
 func (b *bench) till(ctx context.Context) (*till, error) {
@@ -52,12 +57,11 @@ func (t *till) empty(ctx context.Context) error {
 }
 
 // consume is Skald's inbox: the handler inserts one row and says one event.
-func (t *till) consume(f *feed) *inbox.Inbox[pgx.Tx] { return t.consumeWith(f, inbox.Options{}, nil) }
-
-func (t *till) consumeWith(f *feed, o inbox.Options, say *outbox.Options) *inbox.Inbox[pgx.Tx] {
+func (t *till) consume(f *feed) *inbox.Inbox[pgx.Tx] {
+	o := t.in
 	o.Workers, o.Logger = workers, quietly()
 	in := inbox.New[pgx.Tx](t.db, f, group, &o)
-	out, taken := outbox.New[pgx.Tx](t.db, say), skald.Event[order]{Topic: "payments", Type: "payment.taken"}
+	out, taken := outbox.New[pgx.Tx](t.db, t.say), skald.Event[order]{Topic: "payments", Type: "payment.taken"}
 	value := newOrder(1)
 	in.Handle("orders", "order.placed", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
 		if _, err := tx.Exec(ctx, insertPayment, m.ID); err != nil {
@@ -258,26 +262,53 @@ func duplicates() comparison {
 			again := func() skald.Message { return known[n.Add(1)%knownIDs] }
 			hand := t.byHand("by hand: 3 round trips", t.threeTrips, func() string { return again().ID })
 			hand.ready = nil
-			return []contender{{name: "skald inbox", turn: func(ctx context.Context, m *meter) error {
-				in := t.consume(newFeed(func() (skald.Message, bool) { return again(), true }))
-				m.r.Concurrency = workers
-				stop, ended := start(ctx, in)
-				defer stop()
-				if err := m.over(ctx, ended, func() int64 { return in.Health().Duplicates }); err != nil {
-					return err
-				}
-				stop()
-				if err := <-ended; err != nil {
-					return err
-				}
-				return t.check(ctx, knownIDs)
-			}}, hand}, nil
+			return []contender{t.drop("skald inbox", again), hand}, nil
 		},
 		bars: []bar{
 			{what: "skald inbox, duplicates/s", of: "skald inbox", value: perSecond, least: 35_000},
 			{what: "skald inbox ÷ by hand", of: "skald inbox", to: []string{"by hand: 3 round trips"}, value: perSecond},
 		},
 	}
+}
+
+// drop measures an inbox that gets what it has handled before.
+func (t *till) drop(name string, again func() skald.Message) contender {
+	return contender{name: name, turn: func(ctx context.Context, m *meter) error {
+		in := t.consume(newFeed(func() (skald.Message, bool) { return again(), true }))
+		m.r.Concurrency = workers
+		stop, ended := start(ctx, in)
+		defer stop()
+		if err := m.over(ctx, ended, func() int64 { return in.Health().Duplicates }); err != nil {
+			return err
+		}
+		stop()
+		if err := <-ended; err != nil {
+			return err
+		}
+		return t.check(ctx, knownIDs)
+	}}
+}
+
+// inbox measures Skald's, with messages that are new to it.
+func (t *till) inbox(ctx context.Context, m *meter) error {
+	var over atomic.Bool
+	in := t.consume(newFeed(func() (skald.Message, bool) {
+		msg := newMessage(t.n.Add(1), t.data)
+		msg.TraceParent = t.parent
+		return msg, !over.Load()
+	}))
+	m.r.Concurrency = workers
+	stop, ended := start(ctx, in)
+	defer stop()
+	if err := m.over(ctx, ended, func() int64 { return in.Health().Handled }); err != nil {
+		return err
+	}
+	over.Store(true)
+	stop()
+	if err := <-ended; err != nil {
+		return err
+	}
+	return t.check(ctx, in.Health().Handled)
 }
 
 // handleAll has n new messages handled, here and in the table of the form by hand.

@@ -72,7 +72,7 @@ func (v verdict) of(i int) (failed, refused error) {
 // judge finishes a piece: how far it was taken, and what is suspected of its rows.
 func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 	p.done = true
-	taken, now := 0, r.o.Now()
+	taken, run := 0, r.tel.Run(r.o.Now())
 	for k, i := range p.at {
 		row := p.rows[k]
 		failed, refused := v.of(i)
@@ -80,7 +80,7 @@ func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 		case failed == nil && refused == nil:
 			delete(l.suspects, row.Seq)
 			taken++
-			r.tel.Took(&row.Message, now)
+			run.Took(&row.Message)
 			continue
 		case refused != nil && c.alone:
 			r.setAside(l, p, row, refused)
@@ -95,6 +95,7 @@ func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 			p.bad = row.Seq
 		}
 	}
+	run.End()
 	if p.bad == 0 {
 		l.fails = 0
 	} else {

@@ -38,3 +38,21 @@ func BenchmarkMessage(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkTook is what each row of a page costs a relay.
+func BenchmarkTook(b *testing.B) {
+	r := NewRelay(Providers{Meter: metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))})
+	m, now := skald.Message{Topic: "orders", Time: time.Now()}, time.Now()
+	b.Run("alone", func(b *testing.B) {
+		for b.Loop() {
+			r.Took(&m, now)
+		}
+	})
+	b.Run("in a run", func(b *testing.B) {
+		run := r.Run(now)
+		for b.Loop() {
+			run.Took(&m)
+		}
+		run.End()
+	})
+}

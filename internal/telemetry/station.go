@@ -67,10 +67,45 @@ func (r *Relay) Watch(owner string, lanes func() int) (stop func()) {
 
 // Took records a message that the broker took at that time.
 func (r *Relay) Took(m *skald.Message, at time.Time) {
-	r.count(m.Topic, Taken)
-	if ctx := context.Background(); r.delay.Enabled(ctx) {
-		r.delay.Record(ctx, max(0, at.Sub(m.Time).Seconds()), r.labels.of(m.Topic, "").record...)
+	run := r.Run(at)
+	run.Took(m)
+	run.End()
+}
+
+// Run is messages that the broker took at the same time, as most are of one topic: that is counted once for all of them.
+func (r *Relay) Run(at time.Time) Run { return Run{relay: r, at: at} }
+
+// A Run is ended by End.
+type Run struct {
+	relay  *Relay
+	at     time.Time
+	n      int64 // taken of topic, and not counted yet
+	topic  string
+	record []metric.RecordOption // of its delay; nil: nobody asks
+}
+
+// Took is the next of them.
+func (t *Run) Took(m *skald.Message) {
+	ctx := context.Background()
+	if t.n == 0 || t.topic != m.Topic {
+		t.End()
+		t.topic, t.record = m.Topic, nil
+		if t.relay.delay.Enabled(ctx) {
+			t.record = t.relay.labels.of(m.Topic, "").record
+		}
 	}
+	t.n++
+	if t.record != nil {
+		t.relay.delay.Record(ctx, max(0, t.at.Sub(m.Time).Seconds()), t.record...)
+	}
+}
+
+// End counts what is not counted yet.
+func (t *Run) End() {
+	if ctx := context.Background(); t.n > 0 && t.relay.published.Enabled(ctx) {
+		t.relay.published.Add(ctx, t.n, t.relay.labels.of(t.topic, Taken).add...)
+	}
+	t.n = 0
 }
 
 // Refused counts a message that was set aside, or that was refused again.

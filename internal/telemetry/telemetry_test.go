@@ -118,6 +118,36 @@ func TestEveryMetricIsExportedAsTheTableSays(t *testing.T) {
 	}
 }
 
+// What was taken at the same time is counted by topic, each message once.
+func TestRunCountsEachMessageOnce(t *testing.T) {
+	read := metric.NewManualReader()
+	run := NewRelay(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))}).Run(time.Now())
+	for _, topic := range []string{"orders", "orders", "payments", "orders"} {
+		run.Took(&skald.Message{Topic: topic})
+	}
+	run.End()
+	run.End()
+	want := map[string]int64{"orders": 3, "payments": 1}
+	for _, m := range collect(t, read) {
+		switch data := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				topic, _ := p.Attributes.Value(labelTopic)
+				if p.Value != want[topic.AsString()] {
+					t.Errorf("%s: %d of %s", m.Name, p.Value, topic.AsString())
+				}
+			}
+		case metricdata.Histogram[float64]:
+			for _, p := range data.DataPoints {
+				topic, _ := p.Attributes.Value(labelTopic)
+				if int64(p.Count) != want[topic.AsString()] {
+					t.Errorf("%s: %d of %s", m.Name, p.Count, topic.AsString())
+				}
+			}
+		}
+	}
+}
+
 func collect(t *testing.T, from metric.Reader) (out []metricdata.Metrics) {
 	t.Helper()
 	var got metricdata.ResourceMetrics
