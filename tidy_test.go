@@ -44,7 +44,7 @@ func house() map[string]rule {
 
 		"broker/membroker":   driver("broker"),
 		"broker/kafkabroker": driver("broker", "github.com/twmb/"),
-		"broker/natsbroker":  driver("broker", "github.com/nats-io/"),
+		"broker/natsbroker":  driver("broker", "github.com/nats-io/nats.go", "github.com/nats-io/nuid"), // not the server
 		"broker/brokertest":  suite("broker", "broker/membroker"),
 
 		"sagatest": {ours: append([]string{"internal", "store/memstore", "broker/membroker", "store/storetest", "broker/brokertest"}, above...)},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -34,11 +35,27 @@ func kindOf(err error) kind {
 }
 
 // unsent is why nats.go did not take a message.
-func unsent(err error) error {
+func (p *publisher) unsent(err error) error {
 	if kindOf(err) == refused {
 		return err
 	}
-	return orAway(err)
+	return p.orAway(err)
+}
+
+// forbid is told what NATS refused without an answer to the message: what went to that subject is refused.
+func (p *publisher) forbid(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return // told by the calls that it hits
+	}
+	p.hear(err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for token, f := range p.flying {
+		if strings.Contains(strings.ToLower(err.Error()), `publish to "`+strings.ToLower(f.msg.Subject)+`"`) {
+			p.land(token, f)
+			p.fail(f.line, f.item, refused, fmt.Errorf("publish to %q: %w", f.topic, err))
+		}
+	}
 }
 
 // errTooLarge is JetStream's code for a message above its stream's max_msg_size.

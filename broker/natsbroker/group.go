@@ -75,9 +75,11 @@ func (g *group) laneKey(t topic, lane int) string {
 	return "lane." + encoded(g.groupName) + "." + t.stream + "." + strconv.Itoa(lane)
 }
 
+// stale says that a row is not at the revision that was read. A bucket of several replicas says so by a code of its own.
 func stale(err error) bool {
 	var answered *jetstream.APIError
-	return errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &answered) && answered.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
+	return errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{
+		jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant}, answered.ErrorCode)
 }
 
 // put stores v under key if it is still at rev; 0: if it is not there.
@@ -105,7 +107,7 @@ func (s *Subscription) presence() presence {
 // join writes the member's name down, over that of an earlier life.
 func (s *Subscription) join(ctx context.Context) error {
 	if err := s.kv.PurgeDeletes(ctx, jetstream.DeleteMarkersOlderThan(time.Hour)); err != nil { // of members long gone
-		return fmt.Errorf("join group %q: %w", s.groupName, orAway(err))
+		return fmt.Errorf("join group %q: %w", s.groupName, s.b.orAway(err))
 	}
 	key := s.memberKey(s.member)
 	for {
@@ -114,7 +116,7 @@ func (s *Subscription) join(ctx context.Context) error {
 		if err == nil {
 			rev = e.Revision()
 		} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
-			return fmt.Errorf("join group %q: %w", s.groupName, orAway(err))
+			return fmt.Errorf("join group %q: %w", s.groupName, s.b.orAway(err))
 		}
 		s.rev, err = s.store(ctx, key, s.presence(), rev)
 		if err == nil {
@@ -122,7 +124,7 @@ func (s *Subscription) join(ctx context.Context) error {
 			return nil
 		}
 		if !stale(err) || ctx.Err() != nil {
-			return fmt.Errorf("join group %q: %w", s.groupName, orAway(err))
+			return fmt.Errorf("join group %q: %w", s.groupName, s.b.orAway(err))
 		}
 	}
 }
@@ -294,7 +296,7 @@ func (s *Subscription) take(t topic, mine map[int]*lane, share int) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
-	now, err := look(ctx, s.b.js, t.name, s.b.opts.Retain)
+	now, err := s.b.look(ctx, t.name)
 	cancel()
 	if err != nil {
 		s.tellFault(fmt.Errorf("claim lanes of %q: %w", t.name, err))

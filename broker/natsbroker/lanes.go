@@ -171,7 +171,7 @@ func (s *Subscription) change(ctx context.Context, l *lane, r row) (uint64, erro
 		rev, err = s.store(ctx, l.key, r, is.rev)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("store lane %s: %w", l.name, orAway(err))
+		return 0, fmt.Errorf("store lane %s: %w", l.name, s.b.orAway(err))
 	}
 	l.row, l.rev = r, rev
 	s.rows[l.key] = seenRow{r, rev}
@@ -208,7 +208,7 @@ func (s *Subscription) goodbye(ctx context.Context) {
 	}
 	err := s.kv.Delete(ctx, s.memberKey(s.member), jetstream.LastRevision(s.rev))
 	if err != nil && !stale(err) {
-		errs = append(errs, fmt.Errorf("leave group %q: %w", s.groupName, orAway(err)))
+		errs = append(errs, fmt.Errorf("leave group %q: %w", s.groupName, s.b.orAway(err)))
 	}
 	s.mu.Lock()
 	s.left = errors.Join(errs...)

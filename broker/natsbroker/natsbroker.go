@@ -10,7 +10,6 @@ package natsbroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -73,9 +72,6 @@ func or[T int | time.Duration](v, otherwise T) T {
 // Broker is one connection to NATS.
 type Broker struct {
 	opts Options
-	nc   *nats.Conn
-	js   jetstream.JetStream
-
 	publisher
 
 	mu     sync.Mutex // of what follows; never held together with the publisher's
@@ -94,18 +90,25 @@ func New(servers string, opts *Options) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{opts: opts.orDefaults(), subs: map[*Subscription]bool{}}
-	b.publisher.init(b.opts)
+	w := &wire{retain: b.opts.Retain, heard: make(chan struct{}, 1)}
+	b.publisher.init(b.opts, w)
 	nc, err := nats.Connect("nats://"+strings.ReplaceAll(servers, ",", ",nats://"), b.client()...)
 	if err != nil {
-		return nil, fmt.Errorf("make NATS client: %w", orAway(err))
+		return nil, fmt.Errorf("make NATS client: %w", b.orAway(err))
 	}
-	b.nc = nc
-	if b.js, err = jetstream.New(nc); err == nil {
-		err = b.publisher.start(nc, b.js)
+	w.nc = nc
+	if w.js, err = jetstream.New(nc); err == nil {
+		err = b.publisher.start()
 	}
 	if err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("make NATS client: %w", orAway(err))
+		return nil, fmt.Errorf("make NATS client: %w", b.orAway(err))
+	}
+	if !nc.IsConnected() {
+		select { // nats.go tells why in a goroutine of its own, which is under way
+		case <-w.heard:
+		case <-time.After(time.Second):
+		}
 	}
 	return b, nil
 }
@@ -120,10 +123,11 @@ func (b *Broker) client() []nats.Option {
 		nats.ReconnectBufSize(-1),
 		nats.CustomReconnectDelay(backoff),
 		nats.PingInterval(5*time.Second),
-		nats.ConnectHandler(func(*nats.Conn) { b.publisher.connected() }),
-		nats.ReconnectHandler(func(*nats.Conn) { b.publisher.connected(); b.reconnected() }),
+		nats.ConnectHandler(func(*nats.Conn) { b.hear(nil); b.publisher.connected() }),
+		nats.ReconnectHandler(func(*nats.Conn) { b.hear(nil); b.publisher.connected(); b.reconnected() }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.hear(err) }),
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { b.publisher.disconnected() }),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // told by the calls that it hits
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.forbid(err) }),
 	)
 }
 
@@ -159,20 +163,4 @@ func (b *Broker) Close() error {
 	b.publisher.stop()
 	b.nc.Close()
 	return nil
-}
-
-// orAway marks an error that says that NATS cannot be reached or is not ready yet.
-func orAway(err error) error {
-	var answered *jetstream.APIError
-	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrAway), errors.Is(err, broker.ErrClosed):
-		return err
-	case errors.Is(err, nats.ErrConnectionClosed):
-		return fmt.Errorf("%w: %w", broker.ErrClosed, err)
-	case errors.As(err, &answered) && answered.Code < 500:
-		return err
-	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%w: JetStream does not answer there, or is not enabled: %w", broker.ErrAway, err)
-	}
-	return fmt.Errorf("%w: %w", broker.ErrAway, err)
 }

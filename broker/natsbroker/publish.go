@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,9 +23,8 @@ const maxBytesFlying = 16 << 20
 // other keys fly beside it. No fence of JetStream's does that for a pipeline, for a message would have to name the
 // sequence of its predecessor before that has one.
 type publisher struct {
+	*wire
 	opts  Options
-	nc    *nats.Conn
-	js    jetstream.JetStream
 	inbox string
 
 	mu     sync.Mutex
@@ -72,16 +72,16 @@ type flight struct {
 	deadline time.Time
 }
 
-func (p *publisher) init(opts Options) {
-	p.opts = opts
+func (p *publisher) init(opts Options, w *wire) {
+	p.opts, p.wire = opts, w
 	p.lines, p.flying, p.topics = map[lineKey]*line{}, map[string]*flight{}, map[string]topic{}
 	p.wake, p.over = make(chan struct{}, 1), make(chan struct{})
 	p.down = time.Now()
 }
 
-func (p *publisher) start(nc *nats.Conn, js jetstream.JetStream) error {
-	p.nc, p.js, p.inbox = nc, js, nats.NewInbox()+"."
-	if _, err := nc.Subscribe(p.inbox+"*", p.answer); err != nil {
+func (p *publisher) start() error {
+	p.inbox = nats.NewInbox() + "."
+	if _, err := p.nc.Subscribe(p.inbox+"*", p.answer); err != nil {
 		return fmt.Errorf("listen for answers: %w", err)
 	}
 	p.wg.Go(p.send)
@@ -200,7 +200,7 @@ func (p *publisher) send() {
 			continue
 		}
 		if !p.await(it) {
-			p.refuse(l, it, outage, fmt.Errorf("%w: no connection to NATS: %w", broker.ErrAway, p.why()))
+			p.refuse(l, it, outage, fmt.Errorf("no connection to NATS: %w", p.orAway(p.why())))
 			continue
 		}
 		p.launch(l, it)
@@ -280,7 +280,7 @@ func (p *publisher) launch(l *line, it *item) {
 		defer p.mu.Unlock()
 		if p.flying[token] == f { // else it was answered by the loss of the connection
 			p.land(token, f)
-			p.fail(l, it, kindOf(err), fmt.Errorf("publish to %q: %w", it.topic, unsent(err)))
+			p.fail(l, it, kindOf(err), fmt.Errorf("publish to %q: %w", it.topic, p.unsent(err)))
 		}
 	}
 }
@@ -295,7 +295,7 @@ func (p *publisher) topicOf(name string) (topic, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), p.opts.Patience)
 	defer cancel()
-	t, err := look(ctx, p.js, name, p.opts.Retain)
+	t, err := p.look(ctx, name)
 	if err != nil {
 		return t, fmt.Errorf("publish: %w", err)
 	}
@@ -329,7 +329,7 @@ func (p *publisher) watch() {
 var errSilent = errors.New("it says nothing")
 
 func (p *publisher) why() error {
-	if err := p.nc.LastError(); err != nil {
+	if err := cmp.Or(p.said(), p.nc.LastError()); err != nil {
 		return err
 	}
 	return errSilent

@@ -56,7 +56,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	}
 	var topics []topic
 	for _, name := range g.Topics {
-		t, err := look(ctx, b.js, name, b.opts.Retain)
+		t, err := b.look(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("subscribe: %w", err)
 		}

@@ -60,20 +60,20 @@ func nameOK(name string) bool {
 }
 
 // look asks NATS about a topic.
-func look(ctx context.Context, js jetstream.JetStream, name string, retain time.Duration) (topic, error) {
+func (w *wire) look(ctx context.Context, name string) (topic, error) {
 	if !nameOK(name) {
 		return topic{}, fmt.Errorf("topic %q: %w: %w", name, errName, broker.ErrNoTopic)
 	}
-	s, err := js.Stream(ctx, encoded(name))
+	s, err := w.js.Stream(ctx, encoded(name))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return topic{}, fmt.Errorf("topic %q: stream %s: %w", name, encoded(name), broker.ErrNoTopic)
 	}
 	if err != nil {
-		return topic{}, fmt.Errorf("look up topic %q: %w", name, orAway(err))
+		return topic{}, fmt.Errorf("look up topic %q: %w", name, w.orAway(err))
 	}
 	info := s.CachedInfo()
 	t := topic{name: name, stream: info.Config.Name, lanes: len(info.Config.Subjects), last: info.State.LastSeq,
-		created: info.Created.UTC().Format(time.RFC3339Nano)}
+		created: born(info)}
 	for i := range t.lanes {
 		if !slices.Contains(info.Config.Subjects, subject(t.stream, i)) {
 			t.lanes = 0
@@ -84,11 +84,14 @@ func look(ctx context.Context, js jetstream.JetStream, name string, retain time.
 		return topic{}, fmt.Errorf("topic %q: the subjects of stream %s are not %s, %s and so on: %w",
 			name, t.stream, subject(t.stream, 0), subject(t.stream, 1), errSetting)
 	}
-	if bad := silent(&info.Config, retain); bad != "" {
+	if bad := silent(&info.Config, w.retain); bad != "" {
 		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, t.stream, bad, errSetting)
 	}
 	return t, nil
 }
+
+// born is what tells a stream from another of its name.
+func born(info *jetstream.StreamInfo) string { return info.Created.UTC().Format(time.RFC3339Nano) }
 
 // silent names the setting by which a stream loses messages, or takes them without storing them; empty: none does.
 func silent(c *jetstream.StreamConfig, retain time.Duration) string {
@@ -132,7 +135,7 @@ func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) er
 	}
 	for _, t := range topics {
 		if err := b.makeTopic(ctx, n, t); err != nil {
-			return fmt.Errorf("make topic %q: %w", t, orAway(err))
+			return fmt.Errorf("make topic %q: %w", t, b.orAway(err))
 		}
 	}
 	return nil
@@ -142,7 +145,7 @@ func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) er
 func (b *Broker) Made(ctx context.Context, topics ...string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, name := range topics {
-		t, err := look(ctx, b.js, name, b.opts.Retain)
+		t, err := b.look(ctx, name)
 		if errors.Is(err, broker.ErrNoTopic) {
 			continue
 		}
@@ -188,7 +191,7 @@ func (b *Broker) makeBucket(ctx context.Context) error {
 		_, err = kv.Create(ctx, incarnationKey, []byte(nuid.Next()))
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
-		return fmt.Errorf("make the bucket %q: %w", bucketName, orAway(err))
+		return fmt.Errorf("make the bucket %q: %w", bucketName, b.orAway(err))
 	}
 	return nil
 }
@@ -200,11 +203,11 @@ func (b *Broker) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 		return nil, fmt.Errorf("there is no key-value bucket %q: whoever makes the topics makes it too (MakeTopics): %w", bucketName, broker.ErrNoTopic)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up the bucket %q: %w", bucketName, orAway(err))
+		return nil, fmt.Errorf("look up the bucket %q: %w", bucketName, b.orAway(err))
 	}
 	status, err := kv.Status(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("look up the bucket %q: %w", bucketName, orAway(err))
+		return nil, fmt.Errorf("look up the bucket %q: %w", bucketName, b.orAway(err))
 	}
 	if status.TTL() > 0 || status.Config().Storage != jetstream.FileStorage {
 		return nil, fmt.Errorf("the bucket %q has a ttl or storage memory, by which groups forget how far they are: %w", bucketName, errSetting)
@@ -223,7 +226,7 @@ func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("ask NATS for its incarnation: the bucket %q has no %q: make topics again, which writes it", bucketName, incarnationKey)
 	}
 	if err != nil {
-		return "", fmt.Errorf("ask NATS for its incarnation: %w", orAway(err))
+		return "", fmt.Errorf("ask NATS for its incarnation: %w", b.orAway(err))
 	}
 	return string(e.Value()), nil
 }

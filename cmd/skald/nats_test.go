@@ -2,11 +2,20 @@ package main_test
 
 import (
 	"net"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/natsbroker"
 )
 
 // natsServer is a NATS with its files in dir; port 0 is any.
@@ -64,4 +73,134 @@ func TestDemoOnForeignNATS(t *testing.T) {
 	s.WaitForShutdown()
 	start(t, nil, "demo", "--orders", "5", "--broker", bus).expect(6)
 	start(t, nil, "relay", "--store", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--broker", "nats://u:hush@h:1").expect(2, "password_file")
+}
+
+// A NATS in the demo's own process, with its files in the demo's folder: killed and started again, twice, the demo goes
+// on; two at once are refused; what it made goes with it.
+func TestDemoOnNATSInside(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "demo")
+	args := []string{"demo", "--orders", "120", "--faults", "wild", "--dir", dir, "--broker", "nats:", "--json"}
+	for _, n := range []int{10, 50} {
+		p := start(t, nil, args...)
+		p.until("orders", func() bool {
+			return number(t.Context(), filepath.Join(dir, "order.db"), "SELECT count(*) FROM orders") > n
+		})
+		p.kill()
+	}
+	p := start(t, nil, args...)
+	p.expect(0)
+	if o := p.outcome(); !o.OK || o.Orders.Placed != 120 {
+		t.Errorf("%s", &p.out)
+	}
+	start(t, nil, args...).expect(0) // the verdict again
+	if _, err := os.Stat(filepath.Join(dir, "nats", "jetstream")); err != nil {
+		t.Error(err)
+	}
+	start(t, nil, "demo", "remove", "--dir", dir, "--yes").expect(5, "--broker")
+	start(t, nil, "demo", "remove", "--dir", dir, "--broker", "nats:", "--yes").expect(0)
+	missing(t, dir)
+
+	long := []string{"demo", "--orders", "5000", "--dir", dir, "--broker", "nats:"}
+	p = start(t, nil, long...)
+	p.until("mails", func() bool {
+		return number(t.Context(), filepath.Join(dir, "notification.db"), "SELECT count(*) FROM mails") > 5
+	})
+	start(t, nil, long...).expect(5, "another demo is at work")
+	p.kill()
+	start(t, nil, "demo", "remove", "--dir", dir, "--broker", "nats:", "--yes").expect(0)
+
+	must(t, os.MkdirAll(filepath.Join(dir, "nats"), 0o755))
+	start(t, nil, args...).expect(5, filepath.Join(dir, "nats"))
+	start(t, nil, "demo", "--broker", "nats:", "--store", "postgres://h/db").expect(2, "--dir")
+	start(t, nil, "relay", "--store", "sqlite:"+filepath.Join(dir, "x.db"), "--broker", "nats:").expect(2, "nats://")
+}
+
+// What a demo made at a NATS goes with it, also one that was killed, and nothing else: others' streams, groups and the
+// bucket stay; a stream that was made anew is another's.
+func TestDemoRemoveOnNATS(t *testing.T) {
+	t.Parallel()
+	s := natsServer(t, t.TempDir(), 0)
+	nc, err := nats.Connect(s.ClientURL())
+	must(t, err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	must(t, err)
+	other, err := natsbroker.New(s.Addr().String(), nil)
+	must(t, err)
+	defer other.Close()
+	must(t, other.MakeTopics(t.Context(), 1, "skald_demo", "others"))
+	sub, err := other.Subscribe(t.Context(), broker.Group{Name: "skald_demo", Topics: []string{"others"}})
+	must(t, err)
+	defer sub.Close(t.Context())
+
+	dir := filepath.Join(t.TempDir(), "demo")
+	where := []string{"--dir", dir, "--broker", "nats://" + s.Addr().String()}
+	demo := func(args ...string) *program {
+		return start(t, nil, append(append([]string{"demo"}, args...), where...)...)
+	}
+	p := demo("--orders", "5000")
+	p.until("mails", func() bool {
+		return number(t.Context(), filepath.Join(dir, "notification.db"), "SELECT count(*) FROM mails") > 5
+	})
+	p.kill()                                                                      // its members are in their groups until their sessions end
+	must(t, js.DeleteStream(t.Context(), natsbroker.Stream("skald_demo.orders"))) // as by a removal that was killed
+	demo("remove", "--yes").expect(0)
+	missing(t, dir)
+	list := js.StreamNames(t.Context())
+	var streams []string
+	for name := range list.Name() {
+		streams = append(streams, name)
+	}
+	slices.Sort(streams)
+	if want := []string{"KV_skald", "others", "skald_demo"}; list.Err() != nil || !slices.Equal(streams, want) {
+		t.Errorf("streams %v are left, want %v: %v", streams, want, list.Err())
+	}
+	kv, err := js.KeyValue(t.Context(), "skald")
+	must(t, err)
+	keys, err := kv.Keys(t.Context())
+	must(t, err)
+	for _, key := range keys {
+		if strings.HasPrefix(key, "lane.skald_demo=") || strings.HasPrefix(key, "member.skald_demo=") {
+			t.Errorf("the bucket has %s", key)
+		}
+	}
+	if !slices.Contains(keys, "lane.skald_demo.others.0") || !slices.Contains(keys, "incarnation") {
+		t.Errorf("the bucket has only %v", keys)
+	}
+
+	demo("--orders", "10", "--faults", "none").expect(0) // it can be begun anew
+	made, err := js.Stream(t.Context(), natsbroker.Stream("skald_demo.payments"))
+	must(t, err)
+	must(t, js.DeleteStream(t.Context(), made.CachedInfo().Config.Name))
+	_, err = js.CreateStream(t.Context(), made.CachedInfo().Config)
+	must(t, err)
+	demo("remove", "--yes").expect(5, "skald_demo.payments")
+	if n := number(t.Context(), filepath.Join(dir, "order.db"), "SELECT count(*) FROM orders"); n != 10 {
+		t.Errorf("%d orders are left", n)
+	}
+}
+
+// Who NATS does not know is told so, without the password, and with the exit code of wrong passwords; a relay goes on asking.
+func TestWrongPasswordForNATS(t *testing.T) {
+	t.Parallel()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: t.TempDir(), Username: "skald", Password: "hush-hush"})
+	must(t, err)
+	s.Start()
+	defer s.Shutdown()
+	bus, store := "nats://"+s.Addr().String()+"?user=skald", filepath.Join(t.TempDir(), "x.db")
+	env := []string{"SKALD_NATS_PASSWORD=s3cr3t-wrong"}
+	p := start(t, env, "demo", "--broker", bus)
+	p.expect(3, "Authorization Violation")
+	start(t, nil, "migrate", "--store", "sqlite:"+store).expect(0)
+	exec1(t, store, "INSERT INTO skald_outbox (topic, key, type, data) VALUES ('t', 'k', 'said', '{}')")
+	relay := start(t, env, "relay", "--store", "sqlite:"+store, "--broker", bus)
+	relay.until("the refusal", func() bool { return strings.Contains(strings.ToLower(relay.errs.String()), "authorization") })
+	relay.signal(syscall.SIGTERM)
+	relay.expect(0)
+	if said := p.errs.String() + relay.errs.String(); strings.Contains(said, "s3cr3t") {
+		t.Errorf("the password is said:\n%s", said)
+	}
+	start(t, []string{"SKALD_NATS_PASSWORD=hush-hush"}, "demo", "--orders", "5", "--faults", "none", "--broker", bus).expect(0)
 }

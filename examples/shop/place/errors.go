@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/nats-io/nats.go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"modernc.org/sqlite"
 
@@ -49,7 +50,7 @@ func ExitCode(err error) int {
 		return ExitUsage
 	case errors.As(err, &failed):
 		return ExitFailed
-	case errors.As(err, &right), errors.Is(err, fs.ErrPermission), kafkaSaysNo(err):
+	case errors.As(err, &right), errors.Is(err, fs.ErrPermission), kafkaSaysNo(err), natsSaysNo(err):
 		return ExitRight
 	case errors.Is(err, ErrNone):
 		return ExitNone
@@ -64,6 +65,12 @@ func kafkaSaysNo(err error) bool {
 	var answered *kerr.Error
 	return errors.As(err, &answered) && slices.Contains([]*kerr.Error{kerr.SaslAuthenticationFailed,
 		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed}, answered)
+}
+
+// natsSaysNo: a wrong password, or a missing right.
+func natsSaysNo(err error) bool {
+	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+		nats.ErrPermissionViolation}, func(no error) bool { return errors.Is(err, no) })
 }
 
 func wrongState(err error) bool {

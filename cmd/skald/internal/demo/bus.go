@@ -34,11 +34,16 @@ type bus struct {
 	kafka   string        // its seeds; "": it is no Kafka
 	opts    *kafkabroker.Options
 	nats    *natsbroker.Broker // own, if it is a NATS
+	inside  *inside            // the NATS in this process, if it is that
 }
 
-func openBus(url string) (b *bus, err error) {
+func openBus(o *Options) (b *bus, err error) {
+	url := o.Broker
 	b = &bus{url: url}
 	switch {
+	case url == insideURL:
+		b.inside, err = newInside(o.Store)
+		return b, err // the rest is begin's
 	case url == "mem:":
 		cluster := membroker.New(nil)
 		b.connect = func() (broker.Broker, error) { return cluster.Client(), nil }
@@ -53,23 +58,51 @@ func openBus(url string) (b *bus, err error) {
 			return nil, err
 		}
 	}
-	if b.own, err = b.connect(); err != nil {
-		return nil, fmt.Errorf("connect to broker: %w", err)
-	}
-	b.nats, _ = b.own.(*natsbroker.Broker)
-	return b, nil
+	return b, b.open()
 }
 
-func (b *bus) inProcess() bool { return b.kafka == "" && b.nats == nil }
+func (b *bus) open() (err error) {
+	if b.own, err = b.connect(); err != nil {
+		return fmt.Errorf("connect to broker: %w", err)
+	}
+	b.nats, _ = b.own.(*natsbroker.Broker)
+	return nil
+}
 
-// Close closes the run's own client.
-func (b *bus) Close() error { return b.own.Close() }
+// begin is called once the run has its lock: nobody else is at its files.
+func (b *bus) begin() error {
+	if b.inside == nil {
+		return nil
+	}
+	b.connect = b.inside.connect
+	if err := b.inside.start(); err != nil {
+		return err
+	}
+	return b.open()
+}
+
+// forgetful: nothing of this broker outlives the process.
+func (b *bus) forgetful() bool { return b.url == "mem:" }
+
+// Close closes the run's own client, and the broker if that is in this process.
+func (b *bus) Close() (err error) {
+	if b.own != nil {
+		err = b.own.Close()
+	}
+	if b.inside != nil {
+		b.inside.stop()
+	}
+	return err
+}
 
 // cluster names the broker, for ever; with what is there under the names of a run that is not begun yet: nothing, or
 // it is not ours.
 func (b *bus) cluster(ctx context.Context, prefix string) (string, error) {
-	if b.inProcess() {
+	switch {
+	case b.forgetful():
 		return b.url, nil
+	case b.inside != nil:
+		return b.url, b.inside.fresh()
 	}
 	cluster, ids, err := b.there(ctx, event.New(prefix).Topics())
 	if err == nil && len(ids) > 0 {
@@ -92,7 +125,7 @@ func (b *bus) topics(ctx context.Context, book *ledger, e *entry) error {
 			Remedy: "give the same --broker, or choose another --dir or --prefix, or remove what the run made",
 		}
 	}
-	if len(e.topics) > 0 && !b.inProcess() {
+	if len(e.topics) > 0 && !b.forgetful() {
 		return nil
 	}
 	if err := b.make(ctx, names); err != nil {
@@ -120,7 +153,7 @@ func (b *bus) make(ctx context.Context, names []string) error {
 // there are the cluster's id and the ids of those of names that exist. The broker in this process has none of
 // either that outlive it.
 func (b *bus) there(ctx context.Context, names []string) (cluster string, ids map[string]string, err error) {
-	if b.inProcess() {
+	if b.forgetful() {
 		return b.url, nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -156,20 +189,19 @@ func (b *bus) onNATS(ctx context.Context, names []string) (cluster string, ids m
 	if ids, err = b.nats.Made(ctx, names...); err != nil {
 		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
 	}
+	if b.inside != nil { // its name is not known before it is started
+		cluster = b.url
+	}
 	return cluster, ids, nil
 }
 
 // remains says what the run leaves at the broker.
 func (b *bus) remains(prefix string) string {
 	switch {
-	case b.inProcess():
+	case b.forgetful():
 		return ""
-	case b.nats != nil:
-		out := fmt.Sprintf("\nThe topics are streams at %s; to remove them:", b.url)
-		for _, t := range event.New(prefix).Topics() {
-			out += "\n  nats stream rm --force " + natsbroker.Stream(t)
-		}
-		return out
+	case b.inside != nil:
+		return "\nNATS has its files in " + b.inside.dir
 	}
 	return fmt.Sprintf("\nThe topics are %s at %s; the groups are %s",
 		strings.Join(event.New(prefix).Topics(), ", "), b.url, strings.Join(groups(prefix), ", "))

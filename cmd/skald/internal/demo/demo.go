@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/examples/shop/audit"
@@ -70,6 +71,8 @@ func (o *Options) Check() error {
 		return &place.UsageError{What: fmt.Sprintf("--faults is none, some or wild, not %q", o.Faults)}
 	case !regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$`).MatchString(o.Prefix):
 		return &place.UsageError{What: "--prefix is 1 to 40 of A-Z a-z 0-9 _ -"}
+	case o.Broker == insideURL && o.Store != "" && !strings.HasPrefix(o.Store, "sqlite:"):
+		return errNoFolder()
 	}
 	return o.checkSabotage()
 }
@@ -119,7 +122,7 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	if e != nil && e.over() && o.Keep == nil {
 		return o.told(e.report.again(ctx, s))
 	}
-	b, err := openBus(o.Broker)
+	b, err := openBus(o)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +142,9 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	}
 	if e == nil {
 		return nil, errRemoved(s.url())
+	}
+	if err := b.begin(); err != nil {
+		return nil, err
 	}
 	if err := b.topics(ctx, book, e); err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func Remove(ctx context.Context, o Options, ask func(what string) error) (said s
 	if e == nil {
 		return "", errRemoved(s.url())
 	}
-	b, err := openBus(o.Broker)
+	b, err := openBus(&o)
 	if err != nil {
 		return "", err
 	}

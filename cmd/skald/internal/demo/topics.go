@@ -36,15 +36,16 @@ func (b *bus) client(ctx context.Context, do func(ctx context.Context, cl *kgo.C
 // made is which of the run's topics are still there, with their ids, or a *ForeignError where one of its names is another's: a topic
 // with another id, a group that reads other topics. A run that died before it had noted its topics has not used them.
 func (b *bus) made(ctx context.Context, e *entry) (ids map[string]string, err error) {
-	names := event.New(e.prefix).Topics()
-	cluster, ids, err := b.there(ctx, names)
-	if err != nil {
-		return nil, err
+	names, cluster := event.New(e.prefix).Topics(), b.url
+	if b.inside == nil {
+		if cluster, ids, err = b.there(ctx, names); err != nil {
+			return nil, err
+		}
 	}
 	if cluster != e.cluster {
 		return nil, &ForeignError{What: "the run is not on the broker " + b.url, Remedy: "give its --broker"}
 	}
-	if b.kafka == "" {
+	if b.forgetful() || b.inside != nil {
 		return nil, nil
 	}
 	for name, id := range ids {
@@ -54,6 +55,9 @@ func (b *bus) made(ctx context.Context, e *entry) (ids map[string]string, err er
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
+	if b.nats != nil {
+		return ids, b.ownOnNATS(ctx, e, ids)
+	}
 	return ids, b.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
 		if len(e.topics) == 0 {
 			if err := unused(ctx, adm, slices.Sorted(maps.Keys(ids))); err != nil {
@@ -108,11 +112,17 @@ const emptyWithin = 10 * session
 // remove deletes the run's groups and then its topics, by their ids: one that was made anew since they were looked at
 // is another's. Those that are gone already are no matter.
 func (b *bus) remove(ctx context.Context, e *entry, ids map[string]string) error {
-	if b.kafka == "" {
+	switch {
+	case b.forgetful():
 		return nil
+	case b.inside != nil:
+		return b.inside.remove()
 	}
 	ctx, cancel := context.WithTimeout(ctx, emptyWithin)
 	defer cancel()
+	if b.nats != nil {
+		return b.removeOnNATS(ctx, e, ids)
+	}
 	return b.client(ctx, func(ctx context.Context, cl *kgo.Client) error {
 		if err := deleteGroups(ctx, kadm.NewClient(cl), groups(e.prefix)); err != nil || len(ids) == 0 {
 			return err

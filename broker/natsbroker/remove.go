@@ -1,0 +1,146 @@
+package natsbroker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// errInUse: somebody is in the group.
+var errInUse = errors.New("somebody is in it")
+
+// RemoveTopics takes away the streams of topics that were made when Made says; one that was made anew since is
+// another's and stays. Those that are gone are no matter. JetStream's consumers of a stream go with it.
+func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(made)) {
+		s, err := b.js.Stream(ctx, encoded(name))
+		if err == nil && born(s.CachedInfo()) == made[name] {
+			err = b.js.DeleteStream(ctx, encoded(name))
+		}
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("remove topic %q: %w", name, b.orAway(err))
+		}
+	}
+	return nil
+}
+
+// Used is which of topics have had a message.
+func (b *Broker) Used(ctx context.Context, topics ...string) (used []string, err error) {
+	for _, name := range topics {
+		switch s, err := b.js.Stream(ctx, encoded(name)); {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+		case err != nil:
+			return nil, fmt.Errorf("look up topic %q: %w", name, b.orAway(err))
+		case s.CachedInfo().State.LastSeq > 0:
+			used = append(used, name)
+		}
+	}
+	return used, nil
+}
+
+// GroupTopics are the topics that a group has read.
+func (b *Broker) GroupTopics(ctx context.Context, group string) (topics []string, err error) {
+	rows, err := b.keys(ctx, "lane."+encoded(group)+".>")
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range rows {
+		topic := strings.ReplaceAll(strings.Split(key, ".")[2], "=", ".")
+		if !slices.Contains(topics, topic) {
+			topics = append(topics, topic)
+		}
+	}
+	slices.Sort(topics)
+	return topics, nil
+}
+
+// keys are those in the bucket that filter is for; none, if there is no bucket.
+func (b *Broker) keys(ctx context.Context, filter string) (out []string, err error) {
+	kv, err := b.bucket(ctx)
+	if errors.Is(err, broker.ErrNoTopic) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, err := kv.ListKeysFiltered(ctx, filter)
+	if err != nil {
+		return nil, fmt.Errorf("list keys of the bucket %q: %w", bucketName, b.orAway(err))
+	}
+	for key := range list.Keys() {
+		out = append(out, key)
+	}
+	return out, nil
+}
+
+// RemoveGroup takes away what a group has stored, once its last member has left or been silent for its session; it
+// waits for that until ctx ends. A group that is not there is no matter.
+func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
+	if !nameOK(group) {
+		return fmt.Errorf("remove group %q: %w", group, errName)
+	}
+	prefix := "member." + encoded(group) + "."
+	members, err := b.keys(ctx, prefix+"*")
+	if err != nil {
+		return fmt.Errorf("remove group %q: %w", group, err)
+	}
+	for _, key := range members {
+		if err := b.outlive(ctx, key); err != nil {
+			return fmt.Errorf("remove group %q: member %s: %w", group, strings.TrimPrefix(key, prefix), err)
+		}
+	}
+	s, err := b.js.Stream(ctx, "KV_"+bucketName)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	for _, key := range []string{prefix + "*", "lane." + encoded(group) + ".>"} {
+		if err == nil {
+			err = s.Purge(ctx, jetstream.WithPurgeSubject("$KV."+bucketName+"."+key))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("remove group %q: %w", group, b.orAway(err))
+	}
+	return nil
+}
+
+// outlive waits until a member is gone, or silent for its session.
+func (b *Broker) outlive(ctx context.Context, key string) error {
+	kv, err := b.bucket(ctx)
+	if err != nil {
+		return err
+	}
+	heard, since := uint64(0), time.Time{}
+	for {
+		e, err := kv.Get(ctx, key)
+		var p presence
+		switch {
+		case errors.Is(err, jetstream.ErrKeyNotFound):
+			return nil
+		case err != nil && ctx.Err() != nil:
+			return fmt.Errorf("%w: %w", errInUse, ctx.Err())
+		case err != nil:
+			return b.orAway(err)
+		case json.Unmarshal(e.Value(), &p) != nil:
+			return nil // no member that this build knows
+		case e.Revision() != heard:
+			heard, since = e.Revision(), time.Now()
+		case time.Since(since) > p.Session:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", errInUse, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
