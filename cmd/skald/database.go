@@ -30,8 +30,8 @@ type database interface {
 	pending(ctx context.Context) ([]string, error)
 	// migrate applies them.
 	migrate(ctx context.Context) ([]string, error)
-	// stores are what relays need, one for each schema, over one pool. Where the database or a schema is missing the
-	// error wraps place.ErrNone.
+	// stores are what relays need, one for each schema, over one pool. Where the database or the only schema is
+	// missing the error wraps place.ErrNone.
 	stores(ctx context.Context, r rooms) (s []relay.Source, done func(), err error)
 	// status is what the views say of the outbox.
 	status(ctx context.Context) (*status, error)
@@ -200,16 +200,14 @@ func (s server) stores(ctx context.Context, r rooms) (all []relay.Source, done f
 		r.schemas = []string{s.schema}
 	}
 	for _, schema := range r.schemas {
-		var there bool
-		err = pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text)", schema).Scan(&there)
-		if err == nil && !there {
-			err = fmt.Errorf("%w: there is no schema %s: run: skald migrate --store … --schema %s", place.ErrNone, schema, schema)
-		}
-		if err != nil {
-			pool.Close()
-			return nil, nil, err
-		}
-		all = append(all, pgstore.New(pool, &pgstore.Options{Schema: schema}))
+		all = append(all, housed{pgstore.New(pool, &pgstore.Options{Schema: schema}), pool, schema})
+	}
+	if len(all) > 1 { // each is looked at by itself
+		return all, pool.Close, nil
+	}
+	if err := all[0].(housed).there(ctx); err != nil {
+		pool.Close()
+		return nil, nil, err
 	}
 	return all, pool.Close, nil
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/relay"
-	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/pgstore"
 )
 
 const relayAbout = `Carries committed messages from the outbox to the broker until SIGTERM or SIGINT, and empties what is older than
 the retention. Several may run on one outbox: they share its lanes, and take over from one another. One can serve
-several schemas of a database, over one pool of connections.
+several schemas of a database, over one pool of connections: one that lacks a table or a right is tried again while the
+others are served, and /readyz names it.
 
 It needs the tables (skald migrate) and existing topics, nothing else. Servers that are away are waited for.
 
@@ -54,7 +54,7 @@ func relayCommand(errs io.Writer) *cobra.Command {
 	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…] or nats://…; SKALD_BROKER stands for it")
 	f.StringArrayVar(&r.schemas, "schema", nil, "where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
 	f.IntVar(&r.connections, "connections", 0, "to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
-	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection for each schema; SKALD_LISTEN stands for it")
+	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection; SKALD_LISTEN stands for it")
 	f.DurationVar(&r.keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
 	f.DurationVar(&r.keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
 	f.StringVar(&metrics, "metrics", "", "serve /metrics for Prometheus, /livez and /readyz at this address, \":9090\" (default: do not)")
@@ -89,48 +89,45 @@ func runRelay(ctx context.Context, db database, r rooms, bus, metrics string, lo
 		return fmt.Errorf("connect to broker: %w", err)
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	var all []skald.Runner
-	for i, source := range from {
-		log := log
-		if len(r.schemas) > 1 {
-			log = log.With("schema", r.schemas[i])
-		}
-		one := relay.New(source, to, &relay.Options{Keep: r.keep, Outboxes: len(from), Logger: log, MeterProvider: seen.meters})
-		seen.see(one)
-		all = append(all, one, voice{one, log})
-		if r.listen != "" {
-			heard, err := listener(source, r.listen)
-			if err != nil {
-				return err
-			}
-			all = append(all, heard)
-		}
+	all, err := r.runners(from, to, seen, log)
+	if err != nil {
+		return err
 	}
 	return skald.Run(ctx, all...)
 }
 
-func listener(source relay.Source, url string) (skald.Runner, error) {
-	pg, ok := source.(interface {
-		Listen(url string) (*pgstore.Listener, error)
-	})
-	if !ok {
-		return nil, &place.UsageError{What: "--listen: only PostgreSQL tells of what others write"}
+// runners are a room for each schema, and who listens for all of them.
+func (r rooms) runners(from []relay.Source, to broker.Broker, seen *sight, log *slog.Logger) (all []skald.Runner, err error) {
+	open := &corridor{open: len(from)}
+	for i, source := range from {
+		one := &room{source: source, log: log, all: open}
+		if len(r.schemas) > 1 {
+			one.name, one.log = r.schemas[i], log.With("schema", r.schemas[i])
+		}
+		one.make = func() *relay.Relay {
+			return relay.New(source, to, &relay.Options{Keep: r.keep, Outboxes: len(from), Logger: one.log, MeterProvider: seen.meters})
+		}
+		seen.see(one)
+		all = append(all, one)
 	}
-	heard, err := pg.Listen(url)
-	if err != nil {
-		return nil, &place.UsageError{What: err.Error()}
+	if r.listen != "" {
+		heard, err := listener(r.listen, from)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, heard)
 	}
-	return heard, nil
+	return all, nil
 }
 
-// openPatiently opens the database and checks its tables; it waits for a server that is away, until ctx is done: then
+// openPatiently opens the database and looks whether there is something to relay; it waits for a server that is away, until ctx is done: then
 // it returns nothing.
 func openPatiently(ctx context.Context, db database, r rooms, log *slog.Logger) ([]relay.Source, func(), error) {
 	var said time.Time
 	for {
 		from, done, err := db.stores(ctx, r)
 		if err == nil {
-			if err = checkAll(ctx, from); err == nil {
+			if err = checkAny(ctx, from); err == nil {
 				return from, done, nil
 			}
 			done()
@@ -152,15 +149,6 @@ func openPatiently(ctx context.Context, db database, r rooms, log *slog.Logger) 
 	}
 }
 
-func checkAll(ctx context.Context, all []relay.Source) error {
-	for _, one := range all {
-		if err := one.Check(ctx, store.Relay); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // A voice says when a relay begins to work, and every 5 s that it cannot.
 type voice struct {
 	relay *relay.Relay
@@ -174,7 +162,6 @@ func (v voice) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			v.log.Info("stopping")
 			return nil
 		case <-time.After(100 * time.Millisecond):
 		}

@@ -79,10 +79,24 @@ func TestRolesAndRooms(t *testing.T) {
 
 	const right = `TRUNCATE ON "B.c".skald_outbox_3`
 	do(t, conn, "REVOKE "+right+" FROM "+user["relay"])
-	start(t, nil, relay...).expect(3, "TRUNCATE on skald_outbox_3", "GRANT "+right+" TO "+user["relay"], "skald roles relay --schema B.c")
-	do(t, conn, "GRANT "+right+" TO "+user["relay"])
+	alone := append(relay[:len(relay)-2*len(schemas):len(relay)-2*len(schemas)], "--schema", "B.c")
+	start(t, nil, alone...).expect(3, "TRUNCATE on skald_outbox_3", "GRANT "+right+" TO "+user["relay"], "skald roles relay --schema B.c")
 
-	p := start(t, nil, relay...)
+	// With others, it is served when the right is there; until then it is named, and nobody is told that all is well.
+	p := start(t, nil, append(relay, "--metrics", "127.0.0.1:0")...)
+	p.until("relaying in the two others", func() bool { return strings.Count(p.errs.String(), "relaying") == 2 })
+	p.until("the schema that lacks a right", func() bool {
+		said := p.errs.String()
+		return strings.Contains(said, "cannot be relayed") && strings.Contains(said, "schema=B.c") && strings.Contains(said, "GRANT ")
+	})
+	base := metricsOf(p)
+	if code, body := get(t, base+"/readyz"); code != 503 || !strings.Contains(body, "schema B.c: ") || strings.Contains(body, "schema a: ") {
+		t.Errorf("/readyz answers %d: %s", code, body)
+	}
+	if code, body := get(t, base+"/livez"); code != 200 {
+		t.Errorf("/livez answers %d: %s", code, body)
+	}
+	do(t, conn, "GRANT "+right+" TO "+user["relay"])
 	writer, err := pgx.Connect(t.Context(), as(t, at, user["app"]))
 	if err != nil {
 		t.Fatal(err)
@@ -126,33 +140,60 @@ func TestRolesAndRooms(t *testing.T) {
 	}
 
 	p.until("relaying in every schema", func() bool { return strings.Count(p.errs.String(), "relaying") == len(schemas) })
+	p.until("that all is well", func() bool { code, _ := get(t, base+"/readyz"); return code == 200 })
 
-	// A right that is taken away meanwhile ends it; what was written comes when the right is there again.
+	// A right that is taken away meanwhile stops nobody else; what was written comes when the right is there again.
 	do(t, conn, "REVOKE SELECT ON a.skald_outbox FROM "+user["relay"])
 	do(t, conn, "INSERT INTO a.skald_outbox (topic, type) VALUES ('"+topic+"', 'late')")
-	p.expect(3, "relaying", "schema=B.c", "skald_outbox", "skald roles --schema a")
-	do(t, conn, "GRANT SELECT ON a.skald_outbox TO "+user["relay"])
-	p = start(t, nil, relay...)
+	p.until("the schema that lost a right", func() bool {
+		said := p.errs.String()
+		return strings.Contains(said, "schema=a ") && strings.Contains(said, "skald roles --schema a")
+	})
+	do(t, conn, `INSERT INTO "B.c".skald_outbox (topic, type) VALUES ('`+topic+"', 'meanwhile')")
 	hear(n*len(schemas) + 1)
-	if len(ids) != n*len(schemas)+1 {
+	if heard["/"+conn.Config().Database+"/a"] != n {
+		t.Error("a row came of the schema that lacks a right")
+	}
+	do(t, conn, "GRANT SELECT ON a.skald_outbox TO "+user["relay"])
+	hear(n*len(schemas) + 2)
+	if len(ids) != n*len(schemas)+2 {
 		t.Error("what was written while a right was missing is lost")
 	}
-	p.until("relaying in every schema", func() bool { return strings.Count(p.errs.String(), "relaying") == len(schemas) })
+	p.until("relaying there again", func() bool { return strings.Count(p.errs.String(), "relaying") == len(schemas)+1 })
+	// With none left it ends.
+	do(t, conn, "REVOKE SELECT ON a.skald_outbox FROM "+user["relay"])
+	do(t, conn, `REVOKE SELECT ON "B.c".skald_outbox FROM `+user["relay"])
+	do(t, conn, `REVOKE SELECT ON "it's ""d"" $1".skald_outbox FROM `+user["relay"])
+	do(t, conn, "INSERT INTO a.skald_outbox (topic, type) VALUES ('"+topic+"', 'last')")
+	do(t, conn, `INSERT INTO "B.c".skald_outbox (topic, type) VALUES ('`+topic+"', 'last')")
+	do(t, conn, `INSERT INTO "it's ""d"" $1".skald_outbox (topic, type) VALUES ('`+topic+"', 'last')")
+	p.expect(3, "skald roles --schema")
+	start(t, nil, relay...).expect(3, "skald roles relay --schema B.c")
+	for _, schema := range schemas {
+		do(t, conn, "GRANT SELECT ON "+pgx.Identifier{schema}.Sanitize()+".skald_outbox TO "+user["relay"])
+	}
+	p = start(t, nil, relay...)
+	hear(n*len(schemas) + 5)
 	p.signal(syscall.SIGTERM)
 	p.expect(0, "stopping")
 
 	bad := []string{"relay", "--store", at, "--broker", bus}
 	one := append(bad, "--schema", schemas[0])
-	p = start(t, []string{"SKALD_LISTEN=" + at}, one...)
-	p.until("listening", func() bool {
-		return count(conn, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN skald_outbox%' AND datname = current_database()") > 0
-	})
+	p = start(t, []string{"SKALD_LISTEN=" + at}, append(one, "--schema", schemas[1], "--schema", schemas[2])...)
+	listening := func() int {
+		return count(conn, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN skald_outbox%' AND datname = current_database()")
+	}
+	p.until("listening", func() bool { return listening() > 0 })
+	p.until("relaying in every schema", func() bool { return strings.Count(p.errs.String(), "relaying") == len(schemas) })
+	if n := listening(); n != 1 {
+		t.Errorf("it listens over %d connections", n)
+	}
 	p.signal(syscall.SIGTERM)
 	p.expect(0, "stopping")
 	start(t, nil, append(one, "--listen", "postgres://h:port/x")...).expect(2, "listen")
 	start(t, nil, append(bad, "--connections", "1")...).expect(2, "--connections is 2 or more")
 	start(t, nil, append(bad, "--schema", "a", "--schema", "a")...).expect(2, "twice")
-	start(t, nil, append(bad, "--schema", "a", "--schema", "none")...).expect(4, "none", "skald migrate")
+	start(t, nil, append(bad, "--schema", "no", "--schema", "none")...).expect(4, "none", "skald migrate")
 	start(t, nil, "relay", "--store", "sqlite:x.db", "--broker", bus, "--schema", "a").expect(2, "PostgreSQL")
 	start(t, nil, "roles", "owner").expect(2, "migrator, app, relay, reader")
 	start(t, nil, "roles", "--name", "app").expect(2, "ROLE=NAME")

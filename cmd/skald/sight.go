@@ -28,8 +28,11 @@ type sight struct {
 	over   chan struct{}
 
 	mu     sync.Mutex
-	relays []*relay.Relay
+	relays []healthy
 }
+
+// healthy is a relay, or a room for one.
+type healthy interface{ Health() relay.Health }
 
 // newSight listens at addr; an empty one is nothing to see.
 func newSight(addr string, log *slog.Logger) (*sight, error) {
@@ -37,8 +40,8 @@ func newSight(addr string, log *slog.Logger) (*sight, error) {
 	if addr == "" {
 		return s, nil
 	}
-	seen := prometheus.NewRegistry()
-	exporter, err := otelprom.New(otelprom.WithRegisterer(seen), otelprom.WithoutScopeInfo())
+	registry := prometheus.NewRegistry()
+	exporter, err := otelprom.New(otelprom.WithRegisterer(registry), otelprom.WithoutScopeInfo())
 	if err != nil {
 		return nil, fmt.Errorf("export metrics: %w", err)
 	}
@@ -48,7 +51,7 @@ func newSight(addr string, log *slog.Logger) (*sight, error) {
 		return nil, &place.UsageError{What: fmt.Sprintf("--metrics: %v", err)}
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(seen, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", s.answer(func(h relay.Health) bool { return h.Live }))
 	mux.HandleFunc("GET /readyz", s.answer(func(h relay.Health) bool { return h.Ready }))
 	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}
@@ -64,7 +67,7 @@ func newSight(addr string, log *slog.Logger) (*sight, error) {
 }
 
 // see adds a relay to those that are asked.
-func (s *sight) see(r *relay.Relay) {
+func (s *sight) see(r healthy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.relays = append(s.relays, r)

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -63,29 +64,41 @@ func (c *core) wake() {
 	c.notifier.tell()
 }
 
-// A Listener wakes the relay of this process when another one has written, or is about to commit what it wrote. It has
+// A Listener wakes the relays of this process when another one has written, or is about to commit what it wrote. It has
 // one connection of its own, which must go to the server itself: a pooler in transaction mode has no LISTEN. Writers in
 // Go need Options.Notify; others say SELECT pg_notify('skald_outbox', '<schema>') behind their COMMIT. What is missed
-// while the connection is lost is found by the relay's own looks.
+// while the connection is lost is found by the relays' own looks.
 type Listener struct {
-	c      *core
+	all    []*core
 	config *pgx.ConnConfig
 }
 
 var _ skald.Runner = (*Listener)(nil)
 
-// Listen is a Listener at url that wakes whoever relays from s.
-func (s *Store) Listen(url string) (*Listener, error) { return s.listen(url) }
+// Listen is a Listener at url for several schemas of that database: it wakes whoever relays from one of stores.
+func Listen(url string, stores ...*Store) (*Listener, error) {
+	all := make([]*core, len(stores))
+	for i, s := range stores {
+		all[i] = s.core
+	}
+	return listen(url, all...)
+}
 
 // Listen is a Listener at url that wakes whoever relays from s.
-func (s *SQLStore) Listen(url string) (*Listener, error) { return s.listen(url) }
+func (s *Store) Listen(url string) (*Listener, error) { return listen(url, s.core) }
 
-func (c *core) listen(url string) (*Listener, error) {
+// Listen is a Listener at url that wakes whoever relays from s.
+func (s *SQLStore) Listen(url string) (*Listener, error) { return listen(url, s.core) }
+
+func listen(url string, all ...*core) (*Listener, error) {
+	if len(all) == 0 {
+		return nil, errors.New("listen: for which stores? Give one or more")
+	}
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	return &Listener{c, config}, nil
+	return &Listener{all, config}, nil
 }
 
 // Run listens until ctx is done. A server that is away is tried again, at most 5 s later.
@@ -97,7 +110,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		}
 		fails++
 		if err != nil && ctx.Err() == nil && !Outage(err) {
-			return fmt.Errorf("listen: %w", l.c.explain(err))
+			return fmt.Errorf("listen: %w", l.all[0].explain(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -118,17 +131,21 @@ func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
 		defer cancel()
 		_ = conn.Close(end)
 	}()
-	if _, err := conn.Exec(ctx, l.c.sql["Listen"]); err != nil {
+	if _, err := conn.Exec(ctx, l.all[0].sql["Listen"]); err != nil {
 		return false, err
 	}
-	l.c.waker.wake() // for what was said before
+	for _, c := range l.all {
+		c.waker.wake() // for what was said before
+	}
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return true, err
 		}
-		if n.Payload == l.c.schema {
-			l.c.waker.wake()
+		for _, c := range l.all {
+			if n.Payload == c.schema {
+				c.waker.wake()
+			}
 		}
 	}
 }

@@ -65,6 +65,33 @@ func TestNotify(t *testing.T) {
 	}
 }
 
+// One connection hears for several schemas, and each relay is woken by its own.
+func TestListenForSeveralSchemas(t *testing.T) {
+	one, two := newBed(t), newBed(t)
+	first, second := one.store(t), two.store(t)
+	l, err := Listen(one.url, first, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := first.Woken(), second.Woken()
+	go func() { _ = l.Run(t.Context()) }()
+	await(t, "the listener listens for one", a)
+	await(t, "and for the other", b)
+	a, b = first.Woken(), second.Woken()
+	one.exec(t, `SELECT pg_notify('skald_outbox', $1)`, two.schema)
+	await(t, "a notification for the second", b)
+	select {
+	case <-a:
+		t.Error("the first is woken, too")
+	default:
+	}
+	one.exec(t, `SELECT pg_notify('skald_outbox', $1)`, one.schema)
+	await(t, "a notification for the first", a)
+	if _, err := Listen(one.url); err == nil {
+		t.Error("it listens for nobody")
+	}
+}
+
 // TestNotifyOfManyWrites: a burst is told by few, and the last of it always.
 func TestNotifyOfManyWrites(t *testing.T) {
 	sent := make(chan struct{}, 1000)
