@@ -3,7 +3,9 @@ package natsbroker_test
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,49 +17,84 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/brokertest"
 	"github.com/skald-go/skald/broker/natsbroker"
+	"github.com/skald-go/skald/internal/need"
 )
 
 // TestBroker runs the suite on a NATS in this process, which writes to disk before it answers.
 func TestBroker(t *testing.T) {
 	addr := serve(t, t.TempDir(), 0).Addr().String()
-	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
-		line := &flaky{conns: map[net.Conn]bool{}}
-		_, js := raw(t, addr)
-		with := []nats.Option{nats.SetCustomDialer(line)}
-		return brokertest.Harness{
-			Open: func(t *testing.T) brokertest.Broker { return open(t, addr, &natsbroker.Options{Client: with}) },
-			Lasting: func(t *testing.T) brokertest.Broker {
-				return open(t, addr, &natsbroker.Options{Client: with, Session: 5 * time.Minute})
-			},
-			Limit: func(t *testing.T, topic string, bytes int) {
-				s := stream(t, js, topic)
-				c := s.CachedInfo().Config
-				c.MaxMsgSize = int32(bytes)
-				if _, err := js.UpdateStream(t.Context(), c); err != nil {
-					t.Fatalf("limit topic: %v", err)
-				}
-			},
-			Disturb: line.disturb,
-			Foreign: func(t *testing.T, topic string, r brokertest.Record) {
-				m := &nats.Msg{Subject: stream(t, js, topic).CachedInfo().Config.Subjects[0], Header: nats.Header{}, Data: r.Data}
-				for _, h := range r.Headers {
-					m.Header[h.Name] = append(m.Header[h.Name], string(h.Value))
-				}
-				if r.Key != nil {
-					m.Header["Skald-Key"] = []string{base64.StdEncoding.EncodeToString(r.Key)}
-				}
-				if r.Data == nil {
-					m.Header["Skald-Nil"] = []string{"1"}
-				}
-				if _, err := js.PublishMsg(t.Context(), m); err != nil {
-					t.Fatalf("publish: %v", err)
-				}
-			},
-			Prefix: "ce-",
-			ByName: true,
-			Kill:   func(_ *testing.T, s broker.Subscription) { s.(*natsbroker.Subscription).Kill() },
+	brokertest.Run(t, func(t *testing.T) brokertest.Harness { return harness(t, addr) })
+}
+
+// TestBrokerOnNATS runs it on a real one.
+func TestBrokerOnNATS(t *testing.T) {
+	addr := strings.TrimPrefix(need.NATS(t), "nats://")
+	t.Cleanup(func() { dropStreams(t, addr, "testbrokeronnats") })
+	brokertest.Run(t, func(t *testing.T) brokertest.Harness { return harness(t, addr) })
+}
+
+// dropStreams takes away the streams whose names begin with prefix.
+func dropStreams(t *testing.T, addr, prefix string) {
+	nc, err := nats.Connect("nats://" + addr)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	ctx := context.Background()
+	list := js.StreamNames(ctx)
+	for name := range list.Name() {
+		if strings.HasPrefix(name, prefix) {
+			err = errors.Join(err, js.DeleteStream(ctx, name))
 		}
-	})
+	}
+	if err = errors.Join(err, list.Err()); err != nil {
+		t.Errorf("drop streams: %v", err)
+	}
+}
+
+func harness(t *testing.T, addr string) brokertest.Harness {
+	line := &flaky{conns: map[net.Conn]bool{}}
+	_, js := raw(t, addr)
+	with := []nats.Option{nats.SetCustomDialer(line)}
+	return brokertest.Harness{
+		Open: func(t *testing.T) brokertest.Broker { return open(t, addr, &natsbroker.Options{Client: with}) },
+		Lasting: func(t *testing.T) brokertest.Broker {
+			return open(t, addr, &natsbroker.Options{Client: with, Session: 5 * time.Minute})
+		},
+		Limit: func(t *testing.T, topic string, bytes int) {
+			s := stream(t, js, topic)
+			c := s.CachedInfo().Config
+			c.MaxMsgSize = int32(bytes)
+			if _, err := js.UpdateStream(t.Context(), c); err != nil {
+				t.Fatalf("limit topic: %v", err)
+			}
+		},
+		Disturb: line.disturb,
+		Foreign: func(t *testing.T, topic string, r brokertest.Record) {
+			m := &nats.Msg{Subject: stream(t, js, topic).CachedInfo().Config.Subjects[0], Header: nats.Header{}, Data: r.Data}
+			for _, h := range r.Headers {
+				m.Header[h.Name] = append(m.Header[h.Name], string(h.Value))
+			}
+			if r.Key != nil {
+				m.Header["Skald-Key"] = []string{base64.StdEncoding.EncodeToString(r.Key)}
+			}
+			if r.Data == nil {
+				m.Header["Skald-Nil"] = []string{"1"}
+			}
+			if _, err := js.PublishMsg(t.Context(), m); err != nil {
+				t.Fatalf("publish: %v", err)
+			}
+		},
+		Prefix: "ce-",
+		ByName: true,
+		Kill:   func(_ *testing.T, s broker.Subscription) { s.(*natsbroker.Subscription).Kill() },
+	}
 }
 
 // serve starts a NATS whose files are in dir; port 0 is any.

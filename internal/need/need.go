@@ -45,6 +45,12 @@ func RabbitMQ(t testing.TB) string {
 	return from(t, "SKALD_TEST_RABBITMQ", "RabbitMQ", "rabbitmq")
 }
 
+// NATS is the URL of a NATS with JetStream, nats://host:port, on which the test may make streams.
+func NATS(t testing.TB) string {
+	t.Helper()
+	return from(t, "SKALD_TEST_NATS", "NATS", "nats")
+}
+
 // JDBC is the jar of PostgreSQL's driver for Java; there is a JDK then, too.
 func JDBC(t testing.TB) string {
 	t.Helper()

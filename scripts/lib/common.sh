@@ -13,6 +13,7 @@ variable() { # variable NAME: what tests read
     pgbouncer) echo SKALD_TEST_PGBOUNCER ;;
     kafka) echo SKALD_TEST_KAFKA ;;
     rabbitmq) echo SKALD_TEST_RABBITMQ ;;
+    nats) echo SKALD_TEST_NATS ;;
     python) echo SKALD_TEST_PYTHON ;;
     jdbc) echo SKALD_TEST_JDBC ;;
   esac
@@ -29,6 +30,7 @@ address() {
     postgres* | pgbouncer) printf 'postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable' "$port" ;;
     kafka) printf '127.0.0.1:%s' "$port" ;;
     rabbitmq) printf 'amqp://127.0.0.1:%s' "$port" ;;
+    nats) printf 'nats://127.0.0.1:%s' "$port" ;;
     python) printf '%s/bin/python' "$(python_home)" ;;
     jdbc) jdbc_jar ;;
   esac
