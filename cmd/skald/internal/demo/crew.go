@@ -27,10 +27,10 @@ type crew struct {
 	open   chan struct{} // closed when shop is there
 	shop   placer
 	ready  chan string // gets each service whose database is there
-	polled sync.Map    // for the sabotages that poll by a value
 
-	mu    sync.Mutex
-	tally tally
+	mu     sync.Mutex
+	tally  tally
+	polled map[string]*polled // by service, for the sabotages that poll by a value
 }
 
 // tally is what this process counts.
@@ -54,6 +54,7 @@ func newCrew(s site, b *bus, book *ledger, o *Options) *crew {
 		watch:  newWitness(),
 		open:   make(chan struct{}),
 		ready:  make(chan string, len(service.Names())),
+		polled: map[string]*polled{},
 	}
 }
 

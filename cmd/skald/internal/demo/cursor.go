@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/skald-go/skald/examples/shop/table"
@@ -16,25 +15,112 @@ import (
 // value that could be seen when it was drawn; of a window only the rows above that of its base are read.
 type polling[TTx any] struct {
 	store.Driver[TTx]
-	db      table.DB
-	largest string                // statement
-	value   func(store.Row) int64 // as largest has it
-	seen    *sync.Map             // the largest values by tick, of all lives
-	writes  atomic.Int64
+	db     table.DB
+	by     polledBy
+	polled *polled
+	holds  bool // keeps transactions open: those of customers, whose rows are drawn before their commit
+}
+
+// polledBy is what a poller goes by.
+type polledBy struct {
+	largest string                               // statement: of the rows that are committed
+	drawn   func(context.Context) (int64, error) // at least what a row that is written already has
+	value   func(store.Row) int64                // as largest has it
 }
 
 func bySeq(r store.Row) int64  { return r.Seq }
 func byTime(r store.Row) int64 { return r.Time.UnixMicro() }
 
+// polled is what was seen of one service's database, in all lives of the service.
+type polled struct {
+	mu      sync.Mutex
+	seen    map[string]int64 // the largest values by tick
+	largest int64
+	grown   chan struct{} // closed when largest grows
+	writes  int
+}
+
+func newPolled() *polled {
+	return &polled{seen: map[string]int64{}, grown: make(chan struct{})}
+}
+
+func (c *crew) polledOf(service string) *polled {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.polled[service] == nil {
+		c.polled[service] = newPolled()
+	}
+	return c.polled[service]
+}
+
+// number reads one by a statement.
+func number(db table.DB, statement string) func(context.Context) (int64, error) {
+	return func(ctx context.Context) (n int64, err error) {
+		if err := db.QueryRow(ctx, statement).Scan(&n); err != nil {
+			return 0, fmt.Errorf("last value drawn: %w", err)
+		}
+		return n, nil
+	}
+}
+
+func (p *polled) saw(tip string, largest int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, again := p.seen[tip]; !again { // the base again has its value already
+		p.seen[tip] = largest
+	}
+	if largest > p.largest {
+		p.largest = largest
+		close(p.grown)
+		p.grown = make(chan struct{})
+	}
+}
+
+// at is what had been seen at a tick: 0 for the beginning, or a tick of a run before this one.
+func (p *polled) at(tick string) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen[tick]
+}
+
+// fourth tells every fourth write.
+func (p *polled) fourth() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writes++
+	return p.writes%4 == 0
+}
+
+// beyond waits until a relay has seen a larger value, or for as long as a transaction can stay open unnoticed.
+func (p *polled) beyond(ctx context.Context, value int64) {
+	ctx, stop := context.WithTimeout(ctx, longOpen)
+	defer stop()
+	for {
+		p.mu.Lock()
+		over, grown := p.largest > value, p.grown
+		p.mu.Unlock()
+		if over {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-grown:
+		}
+	}
+}
+
+const longOpen = time.Second
+
 // look draws a tick by do.
 func (d *polling[TTx]) look(ctx context.Context, do func() (tip string, err error)) error {
 	var largest int64
-	if err := d.db.QueryRow(ctx, d.largest).Scan(&largest); err != nil {
+	if err := d.db.QueryRow(ctx, d.by.largest).Scan(&largest); err != nil {
 		return fmt.Errorf("largest row: %w", err)
 	}
 	tip, err := do()
 	if err == nil {
-		d.seen.LoadOrStore(tip, largest) // the base again has its value already
+		d.polled.saw(tip, largest)
 	}
 	return err
 }
@@ -59,10 +145,7 @@ func (d *polling[TTx]) Lease(ctx context.Context, ask store.Ask) (l store.Leased
 }
 
 func (d *polling[TTx]) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
-	seen := int64(0) // the beginning, or a tick of a run before this one
-	if v, ok := d.seen.Load(w.Base); ok {
-		seen = v.(int64)
-	}
+	seen := d.polled.at(w.Base)
 	for {
 		page, err := d.Driver.Pull(ctx, w, limit)
 		if err != nil {
@@ -71,7 +154,7 @@ func (d *polling[TTx]) Pull(ctx context.Context, w store.Window, limit int) (sto
 		var above []store.Row
 		for _, r := range page.Rows {
 			w.After = r.Seq
-			if d.value(r) > seen {
+			if d.by.value(r) > seen {
 				above = append(above, r)
 			}
 		}
@@ -82,14 +165,16 @@ func (d *polling[TTx]) Pull(ctx context.Context, w store.Window, limit int) (sto
 	}
 }
 
-// Write keeps some transactions open for a while after they have drawn their values, as a busy database does.
+// Write keeps some transactions open behind the drawing of their values until a relay has seen a larger one, which on a
+// busy database happens by itself.
 func (d *polling[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error {
 	err := d.Driver.Write(ctx, tx, es...)
-	if err == nil && d.writes.Add(1)%4 == 0 {
-		select {
-		case <-ctx.Done():
-		case <-time.After(30 * time.Millisecond):
-		}
+	if err != nil || !d.holds || !d.polled.fourth() {
+		return err
+	}
+	drawn, err := d.by.drawn(ctx)
+	if err == nil {
+		d.polled.beyond(ctx, drawn)
 	}
 	return err
 }

@@ -51,9 +51,13 @@ func (g *ground[TTx]) life(ctx context.Context, name string, life *sagatest.Faul
 	case ackFirst:
 		b = sagatest.AckFirst(b)
 	case idCursor:
-		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, largest: g.sql["LargestRow"], value: bySeq, seen: &c.polled}
+		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: c.polledOf(name), holds: life == c.faults, by: polledBy{
+			largest: g.sql["LargestRow"], value: bySeq, drawn: number(home.Read, g.sql["LastNumber"]),
+		}}
 	case createdAt:
-		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, largest: g.sql["LatestRow"], value: byTime, seen: &c.polled}
+		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: c.polledOf(name), holds: life == c.faults, by: polledBy{
+			largest: g.sql["LatestRow"], value: byTime, drawn: number(home.Read, g.sql["LatestTime"]),
+		}}
 	case checkThenAct:
 		home.Store = &checked[TTx]{home.Store}
 	case dualWrite:
