@@ -21,12 +21,13 @@ import (
 //	cert=FILE, key=FILE  the client's own certificate, PEM; read again for each connection
 //	user=NAME            default: SKALD_NATS_USER
 //	password_file=FILE   one line; read again for each connection. Default: SKALD_NATS_PASSWORD
-//	creds=FILE           a credentials file (JWT and seed), instead of user and password
+//	creds=FILE           a credentials file (JWT and seed), instead of user and password; read again for each connection
+//	nkey=FILE            the seed of an nkey, instead of these
 //	replicas=N           Options.Replicas
 //	retain=DURATION      Options.Retain, "168h"
 func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
 	kind := brokerurl.Kind{Schemes: []string{"nats"}, Env: "SKALD_NATS", Options: []string{
-		"tls", "ca", "cert", "key", "user", "password_file", "creds", "replicas", "retain"}}
+		"tls", "ca", "cert", "key", "user", "password_file", "creds", "nkey", "replicas", "retain"}}
 	u, err := kind.Parse(s, getenv)
 	if err != nil {
 		return "", nil, err
@@ -56,16 +57,28 @@ func (o *Options) secure(u *brokerurl.URL) error {
 }
 
 func (o *Options) identity(u *brokerurl.URL) error {
-	if creds := u.Get("creds"); creds != "" {
-		if u.Get("user")+u.Get("password_file") != "" {
-			return errors.New("creds and user or password_file are given: one of both says who this is")
+	creds, nkey := u.Get("creds"), u.Get("nkey")
+	switch {
+	case creds+nkey == "":
+		return o.password(u)
+	case creds != "" && nkey != "", u.Get("user")+u.Get("password_file") != "":
+		return errors.New("creds, nkey, or user and password_file: one of them says who this is")
+	case nkey != "":
+		with, err := nats.NkeyOptionFromSeed(nkey)
+		if err != nil {
+			return fmt.Errorf("read the nkey %s: it is no file with the seed of a user: %w", nkey, err)
 		}
-		if _, err := os.Stat(creds); err != nil {
-			return fmt.Errorf("read the credentials: %w", err)
-		}
-		o.Client = append(o.Client, nats.UserCredentials(creds))
+		o.Client = append(o.Client, with)
 		return nil
 	}
+	if _, err := os.Stat(creds); err != nil {
+		return fmt.Errorf("read the credentials: %w", err)
+	}
+	o.Client = append(o.Client, nats.UserCredentials(creds))
+	return nil
+}
+
+func (o *Options) password(u *brokerurl.URL) error {
 	who, err := u.Identity()
 	if err != nil || who.User == "" {
 		return err

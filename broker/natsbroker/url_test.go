@@ -22,7 +22,7 @@ func TestParseURL(t *testing.T) {
 		"nats://", "nats:", "kafka://h:1", "nats://h", "nats://u:hush@h:4222", "nats://h:4222?password=hush", "nats://h:4222?hush",
 		"nats://h:4222?tls=maybe", "nats://h:4222?tls=off&ca=f", "nats://h:4222?cert=f", "nats://h:4222?user=u", "nats://h:4222?password_file=f",
 		"nats://h:4222?replicas=0", "nats://h:4222?retain=week", "nats://h:4222?user=a&user=b", "nats://h:4222?creds=/no/such/file",
-		"nats://h:4222?creds=f&user=u", "nats://h:4222,?%zzhush", "nats://h:4222?x=%zzhush",
+		"nats://h:4222?creds=f&user=u", "nats://h:4222?creds=f&nkey=f", "nats://h:4222?nkey=f&user=u", "nats://h:4222?nkey=/no/such/file", "nats://h:4222,?%zzhush", "nats://h:4222?x=%zzhush",
 	} {
 		if _, _, err := natsbroker.ParseURL(bad, none); err == nil || strings.Contains(err.Error(), "=hush") || strings.Contains(err.Error(), ":hush") {
 			t.Errorf("%s: %v", bad, err)
