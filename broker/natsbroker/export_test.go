@@ -17,3 +17,6 @@ func Encode(m skald.Message) (*nats.Msg, error) { return encode(&m) }
 
 // Decode is how it arrives.
 func Decode(topic string, m *nats.Msg) (skald.Message, error) { return decode(topic, m.Header, m.Data) }
+
+// Stale is how a member hears that it was overtaken.
+func Stale(err error) bool { return stale(err) }

@@ -75,7 +75,8 @@ func (g *group) laneKey(t topic, lane int) string {
 	return "lane." + encoded(g.groupName) + "." + t.stream + "." + strconv.Itoa(lane)
 }
 
-// stale says that a row is not at the revision that was read. A bucket of several replicas says so by a code of its own.
+// stale says that a row is not at the revision that was read. A bucket with replicas has a second code for it, for a row
+// that is being changed at this moment.
 func stale(err error) bool {
 	var answered *jetstream.APIError
 	return errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{

@@ -185,11 +185,17 @@ func TestFence(t *testing.T) {
 	if err := b.MakeTopics(t.Context(), 1, "t"); err != nil {
 		t.Fatal(err)
 	}
-	sub, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}})
+	fenced(t, b, js, "t")
+}
+
+// fenced takes the lane of topic, which has one, away from a member that does not look.
+func fenced(t *testing.T, b *natsbroker.Broker, js jetstream.JetStream, topic string) {
+	t.Helper()
+	sub, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{topic}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Publish(t.Context(), []skald.Message{message("t", "k", 0)}).Wait(t.Context()); err != nil {
+	if err := b.Publish(t.Context(), []skald.Message{message(topic, "k", 0)}).Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ds := receive(t, sub, func(ds []broker.Delivery) bool { return len(ds) == 1 })
@@ -197,10 +203,10 @@ func TestFence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rival := map[string]any{"life": "x", "topics": []string{"t"}, "session": 10 * time.Minute}
+	rival := map[string]any{"life": "x", "topics": []string{topic}, "session": 10 * time.Minute}
 	put(t, kv, "member.g.m-rival", rival)
-	info := stream(t, js, "t").CachedInfo()
-	put(t, kv, "lane.g.t.0", map[string]any{"member": "m-rival", "life": "x", "position": 0, "stream": info.Created.UTC().Format(time.RFC3339Nano)})
+	info := stream(t, js, topic).CachedInfo()
+	put(t, kv, "lane.g."+topic+".0", map[string]any{"member": "m-rival", "life": "x", "position": 0, "stream": info.Created.UTC().Format(time.RFC3339Nano)})
 	if err := sub.Ack(t.Context(), ds); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +217,7 @@ func TestFence(t *testing.T) {
 	if err := sub.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e, err := kv.Get(t.Context(), "lane.g.t.0")
+	e, err := kv.Get(t.Context(), "lane.g."+topic+".0")
 	if err != nil || !strings.Contains(string(e.Value()), `"position":0`) || !strings.Contains(string(e.Value()), "m-rival") {
 		t.Errorf("the row is %s: %v", e.Value(), err)
 	}

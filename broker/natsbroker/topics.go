@@ -21,6 +21,9 @@ const (
 	incarnationKey = "incarnation"
 	defaultLanes   = 8
 	maxLanes       = 1024
+
+	errUnclustered jetstream.ErrorCode = 10074 // one server, more replicas
+	errNoPeers     jetstream.ErrorCode = 10005
 )
 
 var (
@@ -135,7 +138,7 @@ func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) er
 	}
 	for _, t := range topics {
 		if err := b.makeTopic(ctx, n, t); err != nil {
-			return fmt.Errorf("make topic %q: %w", t, b.orAway(err))
+			return fmt.Errorf("make topic %q: %w", t, b.unmade(err))
 		}
 	}
 	return nil
@@ -191,9 +194,18 @@ func (b *Broker) makeBucket(ctx context.Context) error {
 		_, err = kv.Create(ctx, incarnationKey, []byte(nuid.Next()))
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
-		return fmt.Errorf("make the bucket %q: %w", bucketName, b.orAway(err))
+		return fmt.Errorf("make the bucket %q: %w", bucketName, b.unmade(err))
 	}
 	return nil
+}
+
+// unmade says why nothing was made. Too few servers for so many replicas is a setting, not an outage.
+func (b *Broker) unmade(err error) error {
+	var answered *jetstream.APIError
+	if errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{errUnclustered, errNoPeers}, answered.ErrorCode) {
+		return fmt.Errorf("replicas=%d: NATS has too few servers for that, and %w: %w", b.opts.Replicas, errSetting, err)
+	}
+	return b.orAway(err)
 }
 
 // bucket is where groups live.
