@@ -1,10 +1,14 @@
 package main_test
 
 import (
+	"context"
+	"crypto/rand"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +20,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/natsbroker"
+	"github.com/skald-go/skald/internal/need"
 )
 
 // natsServer is a NATS with its files in dir; port 0 is any.
@@ -203,4 +208,57 @@ func TestWrongPasswordForNATS(t *testing.T) {
 		t.Errorf("the password is said:\n%s", said)
 	}
 	start(t, []string{"SKALD_NATS_PASSWORD=hush-hush"}, "demo", "--orders", "5", "--faults", "none", "--broker", bus).expect(0)
+}
+
+// The command as a relay to a real NATS, killed and started again: another's client finds every row, of each key the
+// first time in order.
+func TestRelayToNATS(t *testing.T) {
+	t.Parallel()
+	at, topic := need.NATS(t), "relayed-"+strings.ToLower(rand.Text()[:10])
+	nc, err := nats.Connect(at)
+	must(t, err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	must(t, err)
+	maker, err := natsbroker.New(strings.TrimPrefix(at, "nats://"), nil)
+	must(t, err)
+	defer maker.Close()
+	must(t, maker.MakeTopics(t.Context(), 3, topic))
+	defer func() { must(t, js.DeleteStream(context.Background(), topic)) }()
+	store := filepath.Join(t.TempDir(), "outbox.db")
+	start(t, nil, "migrate", "--store", "sqlite:"+store).expect(0)
+	const keys, each = 20, 50
+	exec1(t, store, fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+		INSERT INTO skald_outbox (topic, key, type, data) SELECT '%s', 'k' || (i %% %d), 'said', CAST(i / %d AS TEXT) FROM n`, keys*each-1, topic, keys, keys))
+	stream, err := js.Stream(t.Context(), topic)
+	must(t, err)
+	stored := func() uint64 {
+		info, err := stream.Info(t.Context())
+		must(t, err)
+		return info.State.Msgs
+	}
+	relay := start(t, nil, "relay", "--store", "sqlite:"+store, "--broker", at)
+	relay.until("some rows", func() bool { return stored() > 100 })
+	relay.kill()
+	relay = start(t, nil, "relay", "--store", "sqlite:"+store, "--broker", at)
+	c, err := stream.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
+	must(t, err)
+	next, whole := map[string]int{}, 0
+	for whole < keys {
+		m, err := c.Next(jetstream.FetchMaxWait(time.Minute))
+		must(t, err)
+		key := m.Headers().Get("ce-partitionkey")
+		n, err := strconv.Atoi(string(m.Data()))
+		must(t, err)
+		if n > next[key] {
+			t.Fatalf("%s: %d came before %d", key, n, next[key])
+		}
+		if n == next[key] {
+			if next[key]++; next[key] == each {
+				whole++
+			}
+		}
+	}
+	relay.signal(syscall.SIGTERM)
+	relay.expect(0)
 }
