@@ -42,10 +42,11 @@ func house() map[string]rule {
 		"store/pgstore":     driver("store", "github.com/jackc/"),
 		"store/storetest":   {ours: []string{".", "store", "store/memstore", "internal"}, vendors: []string{"pgregory.net/"}}, // the oracle
 
-		"broker/membroker":   driver("broker"),
-		"broker/kafkabroker": driver("broker", "github.com/twmb/"),
-		"broker/natsbroker":  driver("broker", "github.com/nats-io/nats.go", "github.com/nats-io/nuid"), // not the server
-		"broker/brokertest":  suite("broker", "broker/membroker"),
+		"broker/membroker":    driver("broker"),
+		"broker/kafkabroker":  driver("broker", "github.com/twmb/"),
+		"broker/natsbroker":   driver("broker", "github.com/nats-io/nats.go", "github.com/nats-io/nuid"), // not the server
+		"broker/rabbitbroker": driver("broker", "github.com/rabbitmq/"),
+		"broker/brokertest":   suite("broker", "broker/membroker"),
 
 		"sagatest": {ours: append([]string{"internal", "store/memstore", "broker/membroker", "store/storetest", "broker/brokertest"}, above...)},
 		"cmd":      {ours: append([]string{"internal", "sagatest", "examples", "drivers"}, above...), vendors: []string{"*"}},

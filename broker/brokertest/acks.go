@@ -9,7 +9,7 @@ import (
 
 func testAckPrefix(t *testing.T, s *suite) {
 	b := s.open(t)
-	topic := s.topic(t, b, "t", 1)
+	topic := s.topic(t, b, "t", 1, "g")
 	publish(t, b, numbered(topic, "k", 0, 10)...)
 	one := s.join(t, b, "g", topic)
 	ds := one.take(t, 10)
@@ -17,7 +17,7 @@ func testAckPrefix(t *testing.T, s *suite) {
 	one.close(t)
 	two := s.join(t, b, "g", topic)
 	got := two.take(t, 6)
-	if got[0].ID != ds[4].ID || got[0].Position != ds[4].Position {
+	if got[0].ID != ds[4].ID || got[0].Position != ds[4].Position && !s.Forward {
 		t.Errorf("after an ack of %s came %s at %d", ds[3].ID, got[0].ID, got[0].Position)
 	}
 	two.ack(t, got...)

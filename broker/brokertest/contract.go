@@ -24,7 +24,7 @@ func tooLarge(topic, key string, n int) skald.Message {
 }
 
 func (s *suite) limited(t *testing.T, b Broker, lanes int) string {
-	topic := s.topic(t, b, "limited", lanes)
+	topic := s.topic(t, b, "limited", lanes, "g", "reader")
 	s.Limit(t, topic, limit)
 	return topic
 }
@@ -85,7 +85,7 @@ func testHeldBack(t *testing.T, s *suite) {
 
 func testRefusals(t *testing.T, s *suite) {
 	b := s.open(t)
-	topic := s.topic(t, b, "shrunk", 3)
+	topic := s.topic(t, b, "shrunk", 3, "reader")
 	publish(t, b, message(topic, "warm", 0)) // what the driver learns of the topic now does not hold any longer
 	s.Limit(t, topic, limit)
 	rng := rand.New(rand.NewPCG(5, 6))

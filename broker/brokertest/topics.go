@@ -13,7 +13,7 @@ import (
 
 func testMissingTopic(t *testing.T, s *suite) {
 	b := s.open(t)
-	there := s.topic(t, b, "there", 2)
+	there := s.topic(t, b, "there", 2, "b")
 	missing := s.id + ".missing"
 	mixed := []skald.Message{message(there, "k", 0), message(missing, "k", 0), message(there, "k", 1)}
 	for range 2 {
@@ -23,6 +23,7 @@ func testMissingTopic(t *testing.T, s *suite) {
 		}
 	}
 	must(t, "make topic", b.MakeTopics(t.Context(), 1, missing))
+	s.begin(t, b, "a", missing)
 	publish(t, b, mixed[1])
 	s.join(t, b, "a", missing).take(t, 1)
 	s.join(t, b, "b", there).take(t, 4)
@@ -30,7 +31,7 @@ func testMissingTopic(t *testing.T, s *suite) {
 
 func testMakeTopics(t *testing.T, s *suite) {
 	b := s.open(t)
-	old, fresh := s.topic(t, b, "old", 3), s.id+".fresh"
+	old, fresh := s.topic(t, b, "old", 3, "g"), s.id+".fresh"
 	publish(t, b, message(old, "k", 0))
 	must(t, "make topics again", b.MakeTopics(t.Context(), 5, old, fresh))
 	m := s.join(t, b, "g", old)
@@ -60,7 +61,7 @@ func testSubscribeToMissing(t *testing.T, s *suite) {
 
 func testOrder(t *testing.T, s *suite) {
 	b := s.open(t)
-	topic := s.topic(t, b, "order", 4)
+	topic := s.topic(t, b, "order", 4, "g")
 	var msgs []skald.Message
 	for n := range 50 {
 		for k := range 20 {
@@ -91,7 +92,7 @@ func testOrder(t *testing.T, s *suite) {
 
 func testPipelined(t *testing.T, s *suite) {
 	b := s.open(t)
-	topic := s.topic(t, b, "pipelined", 2)
+	topic := s.topic(t, b, "pipelined", 2, "g")
 	var calls []broker.Pending
 	const n = 200
 	for i := range n {
@@ -169,7 +170,7 @@ func testClose(t *testing.T, s *suite) {
 
 func testEndedContext(t *testing.T, s *suite) {
 	b := s.open(t)
-	topic := s.topic(t, b, "t", 1)
+	topic := s.topic(t, b, "t", 1, "g")
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if err := b.Publish(ended, numbered(topic, "k", 0, 1)).Wait(t.Context()); err == nil {

@@ -1,0 +1,162 @@
+package rabbitbroker_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/brokertest"
+	"github.com/skald-go/skald/broker/rabbitbroker"
+	"github.com/skald-go/skald/internal/need"
+)
+
+// TestBroker runs the suite on a real RabbitMQ.
+func TestBroker(t *testing.T) {
+	at := need.RabbitMQ(t)
+	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
+		line := &flaky{conns: map[net.Conn]bool{}}
+		ch := raw(t, at)
+		t.Cleanup(func() { sweep(t, ch) })
+		return brokertest.Harness{
+			Open: func(t *testing.T) brokertest.Broker {
+				return open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000})
+			},
+			Lasting: func(t *testing.T) brokertest.Broker {
+				return open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000, Session: 5 * time.Minute})
+			},
+			Limit:   func(t *testing.T, topic string, bytes int) { limit(t, at, line, bytes) },
+			Disturb: line.disturb,
+			Foreign: func(t *testing.T, topic string, r brokertest.Record) {
+				p := amqp.Publishing{Headers: amqp.Table{}, Body: r.Data}
+				for _, h := range r.Headers {
+					p.Headers[h.Name] = string(h.Value)
+				}
+				if r.Key != nil {
+					p.Headers["Skald-Key"] = string(r.Key)
+				}
+				if r.Data == nil {
+					p.Headers["Skald-Nil"] = "1"
+				}
+				confirm(t, ch, topic, "0.", p)
+			},
+			Prefix:  "cloudEvents_",
+			ByName:  true,
+			Once:    true,
+			Forward: true,
+			Counts:  true,
+			Kill:    func(_ *testing.T, s broker.Subscription) { s.(*rabbitbroker.Subscription).Kill() },
+		}
+	})
+}
+
+// hosts is what New wants of a URL.
+func hosts(at string) string { return strings.TrimPrefix(at, "amqp://") }
+
+func open(t *testing.T, at string, opts *rabbitbroker.Options) *rabbitbroker.Broker {
+	t.Helper()
+	b, err := rabbitbroker.New(hosts(at), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	if err := b.MakeTopics(t.Context(), 1); err != nil { // what all topics share
+		t.Fatal(err)
+	}
+	return b
+}
+
+// raw is a client that is not Skald's, in confirm mode.
+func raw(t *testing.T, at string) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.Dial(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ch, err := conn.Channel()
+	if err == nil {
+		err = ch.Confirm(false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+func confirm(t *testing.T, ch *amqp.Channel, exchange, key string, p amqp.Publishing) {
+	t.Helper()
+	p.DeliveryMode = amqp.Persistent
+	sent, err := ch.PublishWithDeferredConfirmWithContext(t.Context(), exchange, key, true, false, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := sent.WaitContext(t.Context()); err != nil || !ok {
+		t.Fatalf("not confirmed: %v", err)
+	}
+}
+
+// limit makes RabbitMQ take no message that is larger than so many bytes, until the test ends. Channels that are open keep the
+// limit that they began with, so they are cut.
+func limit(t *testing.T, at string, line *flaky, bytes int) {
+	ctl := need.RabbitMQCtl(t)
+	ctl("eval", fmt.Sprintf("application:set_env(rabbit, max_message_size, %d).", bytes))
+	t.Cleanup(func() { ctl("eval", "application:set_env(rabbit, max_message_size, 134217728).") })
+	line.cut()
+}
+
+// sweep is told what a test made, and takes it away.
+func sweep(t *testing.T, ch *amqp.Channel) {}
+
+// flaky cuts connections in the middle of whatever travels on them.
+type flaky struct {
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+}
+
+func (f *flaky) Dial(network, address string) (net.Conn, error) {
+	c, err := amqp.DefaultDial(10*time.Second)(network, address)
+	if err == nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.conns[c] = true
+	}
+	return c, err
+}
+
+func (f *flaky) disturb(t *testing.T) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			f.cut()
+			<-time.After(100 * time.Millisecond)
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+func (f *flaky) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.conns {
+		_ = c.Close()
+	}
+	clear(f.conns)
+}
+
+// until waits for done.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(40 * time.Second); !done(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not come", what)
+		}
+	}
+}

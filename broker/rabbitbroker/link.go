@@ -1,0 +1,242 @@
+package rabbitbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// link is the connection of a subscription, and what goes over it besides lanes.
+type link struct {
+	conn   *amqp.Connection
+	ctl    *amqp.Channel
+	closed chan *amqp.Error
+
+	topics  []topic
+	shared  string // the queue that all members share; empty: lanes
+	queue   string // of this member, where it hears the others
+	hellos  <-chan amqp.Delivery
+	returns chan amqp.Return
+}
+
+// join connects, and looks that all is there that the group needs.
+func (s *Subscription) join(ctx context.Context) (*link, error) {
+	type made struct {
+		l   *link
+		err error
+	}
+	got := make(chan made, 1)
+	go func() {
+		l, err := s.dial(ctx)
+		got <- made{l, err}
+	}()
+	select {
+	case m := <-got:
+		return m.l, m.err
+	case <-ctx.Done():
+		go func() {
+			if m := <-got; m.err == nil {
+				m.l.cut()
+			}
+		}()
+		return nil, fmt.Errorf("%w: %w", broker.ErrAway, ctx.Err())
+	}
+}
+
+func (s *Subscription) dial(ctx context.Context) (*link, error) {
+	l := &link{}
+	conn, err := s.b.connect("group " + s.group.name + " member " + s.member)
+	if err != nil {
+		return nil, err
+	}
+	l.conn, l.closed = conn, conn.NotifyClose(make(chan *amqp.Error, 1))
+	if err := s.prepare(ctx, l); err != nil {
+		l.cut()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (s *Subscription) prepare(ctx context.Context, l *link) (err error) {
+	g := broker.Group{Name: s.group.name, Topics: s.topicNames}
+	if l.topics, l.shared, err = s.b.provide(ctx, l.conn, g, !s.b.opts.CheckOnly); err != nil {
+		return err
+	}
+	if l.shared != "" {
+		return nil
+	}
+	if l.ctl, err = l.conn.Channel(); err == nil {
+		err = l.hearOthers(s.group.name)
+	}
+	if err != nil {
+		return fmt.Errorf("hear of the group's other members: %w", orAway(err))
+	}
+	return nil
+}
+
+// hearOthers makes the queue by which this member hears of the others. It ends with the connection.
+func (l *link) hearOthers(group string) error {
+	q, err := l.ctl.QueueDeclare("", false, true, true, false, amqp.Table{"x-max-length": int64(1000)}) // heard by nobody while the process stands still
+	if err == nil {
+		err = l.ctl.QueueBind(q.Name, group, membersName, false, nil)
+	}
+	if err != nil {
+		return err
+	}
+	l.queue, l.returns = q.Name, l.ctl.NotifyReturn(make(chan amqp.Return, 256))
+	l.hellos, err = l.ctl.Consume(q.Name, "", true, true, false, false, nil)
+	return err
+}
+
+// cut ends the connection as sudden death would.
+func (l *link) cut() {
+	_ = l.conn.CloseDeadline(deadlinePassed())
+}
+
+// provide declares what a group needs, or only looks that it is there. It returns its topics, or the one queue that its members share.
+func (b *Broker) provide(ctx context.Context, conn *amqp.Connection, g broker.Group, declare bool) (topics []topic, shared string, err error) {
+	if b.opts.Queue != "" {
+		return nil, b.opts.Queue, b.there(ctx, conn, b.opts.Queue)
+	}
+	for _, name := range g.Topics {
+		t, err := b.look(ctx, conn, name)
+		if err != nil {
+			return nil, "", err
+		}
+		topics = append(topics, t)
+	}
+	if b.opts.ByType {
+		return topics, g.Name, b.provideShared(ctx, conn, g, declare)
+	}
+	if declare {
+		return topics, "", b.declareLanes(ctx, conn, g.Name, topics)
+	}
+	return topics, "", b.checkLanes(ctx, conn, g.Name, topics)
+}
+
+// there looks whether a queue is.
+func (b *Broker) there(ctx context.Context, conn *amqp.Connection, queue string) error {
+	err := ask(ctx, conn, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
+	if code(err) == amqp.NotFound {
+		return fmt.Errorf("queue %q in %q: %w", queue, b.opts.VHost, errMissing)
+	}
+	if err != nil {
+		return fmt.Errorf("look up queue %q: %w", queue, orAway(err))
+	}
+	return nil
+}
+
+// provideShared takes the queue of a group as it is, or makes one, and binds it.
+func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g broker.Group, declare bool) error {
+	err := b.there(ctx, conn, g.Name)
+	if !declare || err != nil && !errors.Is(err, errMissing) {
+		return err
+	}
+	err = ask(ctx, conn, func(ch *amqp.Channel) error {
+		if err != nil {
+			args := laneArgs()
+			delete(args, "x-single-active-consumer")
+			if _, err := ch.QueueDeclare(g.Name, true, false, false, false, args); err != nil {
+				return err
+			}
+		}
+		for _, topic := range g.Topics {
+			for _, pattern := range b.opts.Bind {
+				if err := ch.QueueBind(g.Name, pattern, topic, false, nil); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("declare queue %q and bind it by %s: %w", g.Name, strings.Join(b.opts.Bind, ", "), orAway(err))
+	}
+	return nil
+}
+
+// declareLanes declares the queues of a group's lanes. RabbitMQ itself refuses one that exists with other settings, and names the
+// setting.
+func (b *Broker) declareLanes(ctx context.Context, conn *amqp.Connection, group string, topics []topic) error {
+	if err := ask(ctx, conn, declareMembers); err != nil {
+		return fmt.Errorf("declare exchange %q: %w", membersName, orAway(err))
+	}
+	for _, t := range topics {
+		for i := range t.lanes {
+			queue := Queue(group, t.name, i)
+			if len(queue) > maxShort {
+				return fmt.Errorf("queue %q: %w", queue, errName)
+			}
+			err := ask(ctx, conn, func(ch *amqp.Channel) error {
+				if _, err := ch.QueueDeclare(queue, true, false, false, false, laneArgs()); err != nil {
+					return err
+				}
+				return ch.QueueBind(queue, fmt.Sprintf("%d.#", i), t.name, false, nil)
+			})
+			if code(err) == amqp.PreconditionFailed {
+				return fmt.Errorf("declare queue %q: it exists, with other settings: %w: %w", queue, errSetting, err)
+			}
+			if err != nil {
+				return fmt.Errorf("declare queue %q: %w", queue, orAway(err))
+			}
+		}
+	}
+	return nil
+}
+
+// checkLanes names what is missing, all of it.
+func (b *Broker) checkLanes(ctx context.Context, conn *amqp.Connection, group string, topics []topic) error {
+	var missing []string
+	err := ask(ctx, conn, func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclarePassive(membersName, amqp.ExchangeDirect, true, false, false, false, nil)
+	})
+	if code(err) == amqp.NotFound {
+		missing = append(missing, "exchange "+membersName)
+	} else if err != nil {
+		return fmt.Errorf("look up exchange %q: %w", membersName, orAway(err))
+	}
+	for _, t := range topics {
+		for i := range t.lanes {
+			queue := Queue(group, t.name, i)
+			if err := b.there(ctx, conn, queue); errors.Is(err, errMissing) {
+				missing = append(missing, "queue "+queue)
+			} else if err != nil {
+				return err
+			}
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return fmt.Errorf("group %q in %q has no %s: %w: let it be declared, or run skald migrate --broker", group, b.opts.VHost, strings.Join(missing, ", "), errMissing)
+	}
+	return nil
+}
+
+// Declare makes the queues of a group, so that it begins here, before its first member joins. It is also what Subscribe does.
+func (b *Broker) Declare(ctx context.Context, g broker.Group) error {
+	return b.settleGroup(ctx, g, true)
+}
+
+// Check says what of a group is missing, and makes nothing.
+func (b *Broker) Check(ctx context.Context, g broker.Group) error {
+	return b.settleGroup(ctx, g, false)
+}
+
+func (b *Broker) settleGroup(ctx context.Context, g broker.Group, declare bool) error {
+	if err := checkGroup(g); err != nil {
+		return err
+	}
+	return b.with(ctx, func(conn *amqp.Connection) error {
+		_, _, err := b.provide(ctx, conn, g, declare)
+		return err
+	})
+}

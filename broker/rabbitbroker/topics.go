@@ -1,0 +1,269 @@
+package rabbitbroker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/uuid7"
+)
+
+const (
+	recordName   = "skald"         // the stream whose first message names this RabbitMQ
+	membersName  = "skald.members" // the exchange by which the members of a group hear of each other
+	defaultLanes = 8
+	maxLanes     = 256
+
+	// deliveryLimit is what no message reaches: without a limit, and with RabbitMQ 4's own of 20, what comes again too often is
+	// dropped or comes behind newer messages.
+	deliveryLimit = 2_000_000_000
+)
+
+var (
+	errSetting = errors.New("skald cannot keep its promises on it")
+	errName    = errors.New("a name is 1 to 249 of A-Z a-z 0-9 . _ -, and that of a queue, group/topic/lane, at most 255")
+	errMissing = errors.New("it is missing, and nobody asked for it to be declared")
+)
+
+// topic is an exchange that was looked at.
+type topic struct {
+	name  string
+	id    string
+	lanes int // 0: it has none, for its routing keys are types
+}
+
+// fact is what the first message of a stream says.
+type fact struct {
+	ID    string `json:"id"`
+	Lanes int    `json:"lanes,omitempty"`
+}
+
+// Record is the name of the stream that says how many lanes a topic has.
+func Record(topic string) string { return recordName + "/" + topic }
+
+// Queue is the name of the queue of a group's lane.
+func Queue(group, topic string, lane int) string {
+	return group + "/" + topic + "/" + strconv.Itoa(lane)
+}
+
+func laneName(topic string, lane int) string { return topic + "/" + strconv.Itoa(lane) }
+
+func laneOf(key []byte, lanes int) int {
+	h := fnv.New32a()
+	_, _ = h.Write(key)
+	return int(h.Sum32() % uint32(lanes))
+}
+
+// routingKey is LANE.TYPE, cut where AMQP cuts.
+func routingKey(lane int, kind string) string {
+	key := strconv.Itoa(lane) + "." + kind
+	return key[:min(len(key), 255)]
+}
+
+func nameOK(name string) bool {
+	other := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
+	}
+	return name != "" && len(name) <= 249 && !strings.ContainsFunc(name, other)
+}
+
+func streamArgs() amqp.Table { return amqp.Table{"x-queue-type": "stream"} }
+
+// laneArgs are the arguments of a lane's queue: those that keep messages from being dropped or from coming out of order.
+func laneArgs() amqp.Table {
+	return amqp.Table{
+		"x-queue-type": "quorum", "x-single-active-consumer": true,
+		"x-overflow": "reject-publish", "x-delivery-limit": int64(deliveryLimit),
+	}
+}
+
+// look asks RabbitMQ about a topic.
+func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (topic, error) {
+	t := topic{name: name}
+	if !nameOK(name) {
+		return t, fmt.Errorf("topic %q: %w: %w", name, errName, broker.ErrNoTopic)
+	}
+	err := ask(ctx, conn, func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclarePassive(name, amqp.ExchangeTopic, true, false, false, false, nil)
+	})
+	if code(err) == amqp.NotFound {
+		return t, fmt.Errorf("topic %q: there is no such exchange in %q: %w", name, b.opts.VHost, broker.ErrNoTopic)
+	}
+	if err == nil && !b.opts.ByType {
+		var f fact
+		f, err = first(ctx, conn, Record(name))
+		t.id, t.lanes = f.ID, f.Lanes
+		if code(err) == amqp.NotFound || err == nil && (f.Lanes < 1 || f.Lanes > maxLanes) {
+			err = fmt.Errorf("the stream %q does not say how many lanes it has, so MakeTopics did not make it (if it is a team's own: ByType, route=type): %w", Record(name), errSetting)
+		}
+	}
+	if err != nil {
+		return t, fmt.Errorf("look up topic %q: %w", name, orAway(err))
+	}
+	return t, nil
+}
+
+// first is what the first message of a stream says; streams keep it, whoever reads.
+func first(ctx context.Context, conn *amqp.Connection, stream string) (f fact, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	err = ask(ctx, conn, func(ch *amqp.Channel) error {
+		if err := ch.Qos(1, 0, false); err != nil {
+			return err
+		}
+		ds, err := ch.Consume(stream, "", false, false, false, false, amqp.Table{"x-stream-offset": "first"})
+		if err != nil {
+			return err
+		}
+		select {
+		case d, ok := <-ds:
+			if !ok {
+				return amqp.ErrClosed
+			}
+			if err := json.Unmarshal(d.Body, &f); err != nil {
+				return fmt.Errorf("the stream %q begins with what is none of Skald's: %w: %w", stream, errSetting, err)
+			}
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("the stream %q is empty: make topics again, which writes it", stream)
+		}
+	})
+	return f, err
+}
+
+// settle makes a stream and writes f, unless somebody did already; it returns what is true.
+func settle(ctx context.Context, conn *amqp.Connection, stream string, f fact) (fact, error) {
+	err := ask(ctx, conn, func(ch *amqp.Channel) error {
+		if _, err := ch.QueueDeclare(stream, true, false, false, false, streamArgs()); err != nil {
+			return err
+		}
+		text, err := json.Marshal(f)
+		if err == nil {
+			err = ch.Confirm(false)
+		}
+		if err != nil {
+			return err
+		}
+		sent, err := ch.PublishWithDeferredConfirm("", stream, true, false, amqp.Publishing{ContentType: "application/json", Body: text})
+		if err != nil {
+			return err
+		}
+		if ok, err := sent.WaitContext(ctx); err != nil || !ok {
+			return errors.Join(err, errors.New("RabbitMQ did not confirm it"))
+		}
+		return nil
+	})
+	if err != nil {
+		return fact{}, err
+	}
+	return first(ctx, conn, stream)
+}
+
+// MakeTopics makes those of topics that do not exist. With lanes 0 a topic gets 8.
+func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) error {
+	if lanes == 0 {
+		lanes = defaultLanes
+	}
+	if lanes < 0 || lanes > maxLanes {
+		return fmt.Errorf("make topics: %d lanes: want 1 to %d", lanes, maxLanes)
+	}
+	for _, name := range topics {
+		if !nameOK(name) {
+			return fmt.Errorf("make topic %q: %w", name, errName)
+		}
+	}
+	err := b.with(ctx, func(conn *amqp.Connection) error {
+		if err := b.makeShared(ctx, conn); err != nil {
+			return fmt.Errorf("the stream %q and the exchange %q: %w", recordName, membersName, err)
+		}
+		for _, name := range topics {
+			if err := b.makeTopic(ctx, conn, name, lanes); err != nil {
+				return fmt.Errorf("topic %q: %w", name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("make topics: %w", orAway(err))
+	}
+	return nil
+}
+
+// makeShared makes what all topics need once.
+func (b *Broker) makeShared(ctx context.Context, conn *amqp.Connection) error {
+	err := ask(ctx, conn, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(recordName, true, false, false, false, nil)
+		return err
+	})
+	if code(err) == amqp.NotFound {
+		_, err = settle(ctx, conn, recordName, fact{ID: newID()})
+	}
+	if err != nil {
+		return err
+	}
+	return ask(ctx, conn, declareMembers)
+}
+
+func declareMembers(ch *amqp.Channel) error {
+	return ch.ExchangeDeclare(membersName, amqp.ExchangeDirect, true, false, false, false, nil)
+}
+
+// makeTopic writes down how many lanes the topic has before there is an exchange to be found.
+func (b *Broker) makeTopic(ctx context.Context, conn *amqp.Connection, name string, lanes int) error {
+	if !b.opts.ByType {
+		if _, err := b.look(ctx, conn, name); err == nil || !errors.Is(err, broker.ErrNoTopic) {
+			return err
+		}
+		if _, err := settle(ctx, conn, Record(name), fact{ID: newID(), Lanes: lanes}); err != nil {
+			return err
+		}
+	}
+	return ask(ctx, conn, func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclare(name, amqp.ExchangeTopic, true, false, false, false, nil)
+	})
+}
+
+func newID() string { return uuid7.New(time.Now()) }
+
+// Made says, of those of topics that exist, which they are: a topic that was made anew is another one.
+func (b *Broker) Made(ctx context.Context, topics ...string) (map[string]string, error) {
+	out := map[string]string{}
+	err := b.with(ctx, func(conn *amqp.Connection) error {
+		for _, name := range topics {
+			t, err := b.look(ctx, conn, name)
+			if errors.Is(err, broker.ErrNoTopic) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			out[name] = t.id
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Incarnation is a name that was drawn when the first topics were made: where RabbitMQ's files are lost, so is it.
+func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
+	err = b.with(ctx, func(conn *amqp.Connection) error {
+		f, err := first(ctx, conn, recordName)
+		name = f.ID
+		return err
+	})
+	if code(err) == amqp.NotFound {
+		return "", fmt.Errorf("ask RabbitMQ for its incarnation: there is no stream %q in %q: whoever makes the topics makes it too (MakeTopics)", recordName, b.opts.VHost)
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask RabbitMQ for its incarnation: %w", orAway(err))
+	}
+	return name, nil
+}

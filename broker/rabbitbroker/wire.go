@@ -1,0 +1,177 @@
+package rabbitbroker
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// connected is the channel to send by, made anew where the last one was lost; an error is why there is none.
+func (p *publisher) connected() (*wire, error) {
+	p.mu.Lock()
+	w, down, closed := p.wire, p.down, p.closed
+	why := p.reason()
+	p.mu.Unlock()
+	switch {
+	case closed:
+		return nil, broker.ErrClosed
+	case w != nil && down.IsZero():
+		return w, nil
+	case w != nil && !w.conn.IsClosed() && !w.ch.IsClosed(): // RabbitMQ has blocked it
+		return nil, why
+	}
+	fresh, err := p.open(w)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.why = err
+		return nil, err
+	}
+	if p.closed {
+		_ = fresh.conn.Close()
+		return nil, broker.ErrClosed
+	}
+	p.wire, p.down, p.why = fresh, time.Time{}, nil
+	p.wg.Go(func() { p.follow(fresh) })
+	return fresh, nil
+}
+
+// open makes a channel in confirm mode, on the connection of old if that stands.
+func (p *publisher) open(old *wire) (*wire, error) {
+	w := &wire{}
+	if old != nil && !old.conn.IsClosed() {
+		w.conn, w.blocked = old.conn, old.blocked
+	} else {
+		conn, err := p.b.connect("publishes")
+		if err != nil {
+			return nil, err
+		}
+		w.conn, w.blocked = conn, conn.NotifyBlocked(make(chan amqp.Blocking, 8))
+	}
+	var err error
+	if w.ch, err = w.conn.Channel(); err == nil {
+		w.closed = w.ch.NotifyClose(make(chan *amqp.Error, 1))
+		w.returns = w.ch.NotifyReturn(make(chan amqp.Return, p.opts.Flying+1))
+		err = w.ch.Confirm(false)
+	}
+	if err != nil {
+		_ = w.conn.Close()
+		return nil, fmt.Errorf("open a channel: %w", orAway(err))
+	}
+	return w, nil
+}
+
+// follow hears what becomes of a channel.
+func (p *publisher) follow(w *wire) {
+	blocked := w.blocked
+	for {
+		select {
+		case b, ok := <-blocked:
+			if !ok {
+				blocked = nil
+				continue
+			}
+			p.block(w, b)
+		case err := <-w.closed:
+			p.lost(w, err)
+			return
+		}
+	}
+}
+
+// block: RabbitMQ is low on memory or disk, and reads nothing of those who publish until it is better.
+func (p *publisher) block(w *wire, b amqp.Blocking) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wire != w {
+		return
+	}
+	p.down, p.why = time.Time{}, nil
+	if b.Active {
+		p.down, p.why = time.Now(), fmt.Errorf("RabbitMQ takes nothing, for it is short of resources: %s", b.Reason)
+	}
+	p.rouse()
+}
+
+// lost: of what flies nothing will be heard. What RabbitMQ closed the channel for is refused.
+func (p *publisher) lost(w *wire, err *amqp.Error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wire != w {
+		return
+	}
+	p.down = time.Now()
+	p.why = errors.New("the connection was lost")
+	if err != nil {
+		p.why = err
+	}
+	clear(p.topics)
+	soft := err != nil && !w.conn.IsClosed()
+	mine := map[uint64]*flight{}
+	for token, f := range p.flying {
+		if f.wire == w {
+			mine[token] = f
+		}
+	}
+	known := false
+	for token, f := range mine {
+		p.land(token, f)
+		switch why := p.blame(f, err); {
+		case !soft:
+			p.fail(f.line, f.item, outage, fmt.Errorf("publish to %q: %w: before the confirmation: %w", f.topic, broker.ErrAway, p.why))
+		case why != nil || len(mine) == 1:
+			known = true
+			p.fail(f.line, f.item, refused, fmt.Errorf("publish to %q: %w", f.topic, cmp.Or[error](why, err)))
+		default:
+			p.fail(f.line, f.item, failed, fmt.Errorf("publish to %q: before the confirmation RabbitMQ closed the channel, perhaps for another message: %w", f.topic, err))
+		}
+	}
+	if soft && !known {
+		p.careful = len(mine)
+	}
+	p.rouse()
+}
+
+// tooLarge is how RabbitMQ says it: "message size 100000 is larger than configured max size 20000".
+var tooLarge = regexp.MustCompile(`larger than .*?max size (\d+)`)
+
+// blame says why a message is what RabbitMQ closed the channel for; nil: it is not, as far as can be told. The lock is held.
+func (p *publisher) blame(f *flight, err *amqp.Error) error {
+	if err == nil {
+		return nil
+	}
+	named := strings.Contains(err.Reason, "exchange '"+f.topic+"'")
+	switch {
+	case err.Code == amqp.NotFound && named:
+		return fmt.Errorf("%w: %w", broker.ErrNoTopic, err)
+	case err.Code == amqp.AccessRefused && named:
+		return err
+	case err.Code == amqp.PreconditionFailed:
+		if found := tooLarge.FindStringSubmatch(err.Reason); found != nil {
+			p.most, _ = strconv.Atoi(found[1])
+			p.mostAt = time.Now()
+			if len(f.msg.Body) > p.most {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tooLong says whether a message is larger than what RabbitMQ closed the channel for a moment ago.
+func (p *publisher) tooLong(it *item) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.most > 0 && time.Since(p.mostAt) < p.opts.Patience && len(it.msg.Body) > p.most {
+		return fmt.Errorf("publish to %q: %d bytes are more than RabbitMQ's max_message_size, %d: %w", it.topic, len(it.msg.Body), p.most, errCannotCarry)
+	}
+	return nil
+}
