@@ -43,7 +43,7 @@ func testFields(t *testing.T, s *suite) {
 // testNames has each character in names and values of headers, one message each, and all of them in one.
 func testNames(t *testing.T, s *suite) {
 	b := s.open(t)
-	topic := s.topic(t, b, "names", 1)
+	topic := s.topic(t, b, "names", 1, "g")
 	all := skald.Message{ID: "all", Source: "s", Type: "t", Topic: topic, Data: []byte("x")}
 	var want []skald.Message
 	for c := range rune(0x100) {

@@ -2,6 +2,7 @@ package rabbitbroker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -23,13 +24,14 @@ func TestBroker(t *testing.T) {
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
 		line := &flaky{conns: map[net.Conn]bool{}}
 		ch := raw(t, at)
-		t.Cleanup(func() { sweep(t, ch) })
+		made := &made{t: t, groups: map[string]bool{}}
+		t.Cleanup(func() { made.sweep(at) })
 		return brokertest.Harness{
 			Open: func(t *testing.T) brokertest.Broker {
-				return open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000})
+				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000}), made}
 			},
 			Lasting: func(t *testing.T) brokertest.Broker {
-				return open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000, Session: 5 * time.Minute})
+				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000, Session: 5 * time.Minute}), made}
 			},
 			Limit:   func(t *testing.T, topic string, bytes int) { limit(t, at, line, bytes) },
 			Disturb: line.disturb,
@@ -111,8 +113,55 @@ func limit(t *testing.T, at string, line *flaky, bytes int) {
 	line.cut()
 }
 
-// sweep is told what a test made, and takes it away.
-func sweep(t *testing.T, ch *amqp.Channel) {}
+// made is what a test has made, to be taken away behind it.
+type made struct {
+	t      *testing.T
+	mu     sync.Mutex
+	topics []string
+	groups map[string]bool
+}
+
+// tidied is a broker that notes what is made.
+type tidied struct {
+	*rabbitbroker.Broker
+	made *made
+}
+
+func (b tidied) MakeTopics(ctx context.Context, lanes int, topics ...string) error {
+	b.made.mu.Lock()
+	defer b.made.mu.Unlock()
+	b.made.topics = append(b.made.topics, topics...)
+	return b.Broker.MakeTopics(ctx, lanes, topics...)
+}
+
+func (b tidied) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
+	b.made.mu.Lock()
+	defer b.made.mu.Unlock()
+	b.made.groups[g.Name] = true
+	return b.Broker.Subscribe(ctx, g)
+}
+
+func (m *made) sweep(at string) {
+	b, err := rabbitbroker.New(hosts(at), nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer b.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for group := range m.groups {
+		if group != "" {
+			err = errors.Join(err, b.RemoveGroup(ctx, group, m.topics...))
+		}
+	}
+	there, no := b.Made(ctx, m.topics...)
+	if err = errors.Join(err, no); err == nil {
+		err = b.RemoveTopics(ctx, there)
+	}
+	if err != nil {
+		m.t.Errorf("what the test made is not taken away: %v", err)
+	}
+}
 
 // flaky cuts connections in the middle of whatever travels on them.
 type flaky struct {

@@ -266,3 +266,5 @@ func orAway(err error) error {
 	}
 	return fmt.Errorf("%w: %w", broker.ErrAway, err)
 }
+
+func secured() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }

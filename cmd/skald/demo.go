@@ -22,7 +22,7 @@ has come to rest, and lets an auditor that reads only the services' databases sa
 Killed at any moment, it goes on where it was when it is started again with the same --dir or --prefix. Two at once with
 the same are refused (exit code 5).
 
-Stores: sqlite:FOLDER, postgres://…    Brokers: mem:, kafka://host:port[,host:port], nats://…,
+Stores: sqlite:FOLDER, postgres://…    Brokers: mem:, kafka://host:port[,host:port], nats://…, amqp://…,
 and nats: alone for a NATS in this process, with its files in the folder of the databases.
 
 With --keep the services then go on, without faults and with all safeguards, and say on standard error where they take
@@ -56,7 +56,7 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 	f.IntVar(&o.Orders, "orders", 200, "how many")
 	f.StringVar(&o.Faults, "faults", "some", "none, some or wild")
 	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://…; SKALD_STORE stands for it (default: a new temporary folder)")
-	f.StringVar(&o.Broker, "broker", "mem:", "mem:, nats:, kafka://host:port[,host:port][?option=value&…] or nats://…; SKALD_BROKER stands for it")
+	f.StringVar(&o.Broker, "broker", "mem:", "mem:, nats:, kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it")
 	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
 	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of schemas (P_order, …), topics (P.orders, …) and groups")
 	f.Uint64Var(&o.Seed, "seed", 1, "other numbers are other orders and other faults")

@@ -24,7 +24,7 @@ others are served, and /readyz names it.
 
 It needs the tables (skald migrate) and existing topics, nothing else. Servers that are away are waited for.
 
-Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?option=value&…], nats://…
+Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?option=value&…], nats://…, amqp://…
 
 Options of a Kafka URL: tls, ca, cert, key, sasl, user, password_file, partitioner, envelope. A password is read
 from its file or from SKALD_KAFKA_PASSWORD, never from the URL. Options of a NATS URL: tls, ca, cert, key, user,
@@ -51,7 +51,7 @@ func relayCommand(errs io.Writer) *cobra.Command {
 	}
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…] or nats://…; SKALD_BROKER stands for it")
+	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it")
 	f.StringArrayVar(&r.schemas, "schema", nil, "where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
 	f.IntVar(&r.connections, "connections", 0, "to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
 	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection; SKALD_LISTEN stands for it")
@@ -68,7 +68,7 @@ func runRelay(ctx context.Context, db database, r rooms, bus, metrics string, lo
 	case bus == "mem:":
 		return &place.UsageError{What: "mem: is a broker inside of one process: nobody could hear a relay of its own"}
 	case bus == "":
-		return &place.UsageError{What: "the broker is kafka://host:port[,host:port] or nats://host:port[,host:port]; give --broker, or SKALD_BROKER"}
+		return &place.UsageError{What: "the broker is kafka://, nats:// or amqp://host:port[,host:port]; give --broker, or SKALD_BROKER"}
 	}
 	connect, err := place.Dial(bus)
 	if err != nil {

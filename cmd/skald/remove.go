@@ -40,7 +40,7 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&o.Broker, "broker", "mem:", "as the demo had it: mem:, nats:, kafka://… or nats://…; SKALD_BROKER stands for it")
+	f.StringVar(&o.Broker, "broker", "mem:", "as the demo had it: mem:, nats:, kafka://…, nats://… or amqp://…; SKALD_BROKER stands for it")
 	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
 	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of schemas (P_order, …), topics (P.orders, …) and groups")
 	f.BoolVar(&sure, "yes", false, "do not ask")

@@ -27,7 +27,7 @@ const usage = `The shop: an example of services over Skald.
   shop audit --store URL [--json] [--prefix P]
 
 SERVICE is order, payment, inventory, fulfilment, notification or analytics.
-Stores: sqlite:FOLDER, postgres://…    Brokers: mem: (with "all" only), kafka://host:port[,host:port], nats://…
+Stores: sqlite:FOLDER, postgres://…    Brokers: mem: (with "all" only), kafka://host:port[,host:port], nats://…, amqp://…
 SKALD_STORE and SKALD_BROKER stand for --store and --broker.
 
 Exit codes: 0 done; 1 other; 2 usage; 3 wrong password or missing right; 4 no such database or schema;

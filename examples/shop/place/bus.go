@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald/broker/kafkabroker"
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/broker/natsbroker"
+	"github.com/skald-go/skald/broker/rabbitbroker"
 )
 
 // lanes is how many lanes a topic of the shop gets.
@@ -41,7 +42,7 @@ func OpenBus(url string) (b *Bus, err error) {
 	return b, nil
 }
 
-// Dial is what makes clients of the server at url: kafka://host:port[,host:port] or nats://host:port[,host:port].
+// Dial is what makes clients of the server at url: kafka://host:port[,host:port], nats://… or amqp://….
 func Dial(url string) (connect func() (broker.Broker, error), err error) {
 	switch {
 	case strings.HasPrefix(url, "kafka:"):
@@ -50,13 +51,24 @@ func Dial(url string) (connect func() (broker.Broker, error), err error) {
 	case strings.HasPrefix(url, "nats:"):
 		servers, opts, err := NATS(url)
 		return func() (broker.Broker, error) { return natsbroker.New(servers, opts) }, err
+	case strings.HasPrefix(url, "amqp:"), strings.HasPrefix(url, "amqps:"):
+		servers, opts, err := RabbitMQ(url)
+		return func() (broker.Broker, error) { return rabbitbroker.New(servers, opts) }, err
 	}
-	return nil, &UsageError{What: "the broker is mem:, kafka://host:port[,host:port][?option=value] or nats://host:port[,host:port][?option=value]"}
+	return nil, &UsageError{What: "the broker is mem:, kafka://, nats:// or amqp://host:port[,host:port][?option=value]"}
 }
 
 // NATS is what natsbroker.New needs for the servers at url; secrets come from files or the environment.
 func NATS(url string) (servers string, opts *natsbroker.Options, err error) {
 	if servers, opts, err = natsbroker.ParseURL(url, os.Getenv); err != nil {
+		return "", nil, &UsageError{What: err.Error()}
+	}
+	return servers, opts, nil
+}
+
+// RabbitMQ is what rabbitbroker.New needs for the servers at url; secrets come from files or the environment.
+func RabbitMQ(url string) (servers string, opts *rabbitbroker.Options, err error) {
+	if servers, opts, err = rabbitbroker.ParseURL(url, os.Getenv); err != nil {
 		return "", nil, &UsageError{What: err.Error()}
 	}
 	return servers, opts, nil

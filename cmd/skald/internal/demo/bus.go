@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/broker/kafkabroker"
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/broker/natsbroker"
+	"github.com/skald-go/skald/broker/rabbitbroker"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/place"
 )
@@ -33,8 +34,9 @@ type bus struct {
 	own     broker.Broker // for what the run itself asks
 	kafka   string        // its seeds; "": it is no Kafka
 	opts    *kafkabroker.Options
-	nats    *natsbroker.Broker // own, if it is a NATS
-	inside  *inside            // the NATS in this process, if it is that
+	nats    *natsbroker.Broker   // own, if it is a NATS
+	rabbit  *rabbitbroker.Broker // own, if it is a RabbitMQ
+	inside  *inside              // the NATS in this process, if it is that
 }
 
 func openBus(o *Options) (b *bus, err error) {
@@ -66,6 +68,7 @@ func (b *bus) open() (err error) {
 		return fmt.Errorf("connect to broker: %w", err)
 	}
 	b.nats, _ = b.own.(*natsbroker.Broker)
+	b.rabbit, _ = b.own.(*rabbitbroker.Broker)
 	return nil
 }
 
@@ -158,8 +161,8 @@ func (b *bus) there(ctx context.Context, names []string) (cluster string, ids ma
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	if b.nats != nil {
-		return b.onNATS(ctx, names)
+	if k, ok := b.own.(keeper); ok {
+		return b.kept(ctx, k, names)
 	}
 	ids = map[string]string{}
 	err = b.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
@@ -178,15 +181,23 @@ func (b *bus) there(ctx context.Context, names []string) (cluster string, ids ma
 	return cluster, ids, err
 }
 
-// onNATS is there, on NATS; the name of a NATS is made with its first topics.
-func (b *bus) onNATS(ctx context.Context, names []string) (cluster string, ids map[string]string, err error) {
-	if err := b.nats.MakeTopics(ctx, lanes); err != nil {
+// A keeper is a broker that tells by itself which it is and which its topics are: NATS, RabbitMQ.
+type keeper interface {
+	broker.TopicMaker
+	Incarnation(ctx context.Context) (string, error)
+	Made(ctx context.Context, topics ...string) (map[string]string, error)
+	RemoveTopics(ctx context.Context, made map[string]string) error
+}
+
+// kept is there, at a keeper; its name is made with its first topics.
+func (b *bus) kept(ctx context.Context, k keeper, names []string) (cluster string, ids map[string]string, err error) {
+	if err := k.MakeTopics(ctx, lanes); err != nil {
 		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
 	}
-	if cluster, err = b.nats.Incarnation(ctx); err != nil {
+	if cluster, err = k.Incarnation(ctx); err != nil {
 		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
 	}
-	if ids, err = b.nats.Made(ctx, names...); err != nil {
+	if ids, err = k.Made(ctx, names...); err != nil {
 		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
 	}
 	if b.inside != nil { // its name is not known before it is started

@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/skald-go/skald/examples/shop/event"
@@ -43,6 +44,20 @@ func (b *bus) removeOnNATS(ctx context.Context, e *entry, ids map[string]string)
 		}
 	}
 	if err := b.nats.RemoveTopics(ctx, ids); err != nil {
+		return fmt.Errorf("remove topics: %w", err)
+	}
+	return nil
+}
+
+// removeOnRabbitMQ takes the queues of the run's groups away and then its exchanges, if they are still those that were looked
+// at. What all that speak to this RabbitMQ share stays.
+func (b *bus) removeOnRabbitMQ(ctx context.Context, e *entry, ids map[string]string) error {
+	for _, group := range groups(e.prefix) {
+		if err := b.rabbit.RemoveGroup(ctx, group, slices.Collect(maps.Keys(ids))...); err != nil {
+			return fmt.Errorf("remove group %s: %w", group, err)
+		}
+	}
+	if err := b.rabbit.RemoveTopics(ctx, ids); err != nil {
 		return fmt.Errorf("remove topics: %w", err)
 	}
 	return nil

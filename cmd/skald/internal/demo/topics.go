@@ -55,8 +55,11 @@ func (b *bus) made(ctx context.Context, e *entry) (ids map[string]string, err er
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	if b.nats != nil {
+	switch {
+	case b.nats != nil:
 		return ids, b.ownOnNATS(ctx, e, ids)
+	case b.rabbit != nil: // a group's queue is of one topic, and its name says so
+		return ids, nil
 	}
 	return ids, b.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
 		if len(e.topics) == 0 {
@@ -120,8 +123,11 @@ func (b *bus) remove(ctx context.Context, e *entry, ids map[string]string) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, emptyWithin)
 	defer cancel()
-	if b.nats != nil {
+	switch {
+	case b.nats != nil:
 		return b.removeOnNATS(ctx, e, ids)
+	case b.rabbit != nil:
+		return b.removeOnRabbitMQ(ctx, e, ids)
 	}
 	return b.client(ctx, func(ctx context.Context, cl *kgo.Client) error {
 		if err := deleteGroups(ctx, kadm.NewClient(cl), groups(e.prefix)); err != nil || len(ids) == 0 {

@@ -1,0 +1,107 @@
+package rabbitbroker
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/skald-go/skald/internal/brokerurl"
+)
+
+// ParseURL reads amqp://host:port[,host:port][/vhost][?option=value&…], amqps:// with TLS: the servers, and the options
+// that the URL gives, for New. The caller may set more of them. Secrets are in files or in the environment (getenv,
+// os.Getenv in most programs), never in the URL, and so in no argument list, log or error.
+//
+//	tls=on|off           speak TLS. Default: on with amqps, or if ca or cert is given
+//	ca=FILE              the authorities, PEM, that the servers' certificates are checked against. Default: the system's
+//	cert=FILE, key=FILE  the client's own certificate, PEM; read again for each connection
+//	user=NAME            default: SKALD_RABBITMQ_USER, else guest
+//	password_file=FILE   one line; read again for each connection. Default: SKALD_RABBITMQ_PASSWORD
+//	auth=external        the certificate says who this is
+//	topology=check       Options.CheckOnly
+//	route=type           Options.ByType
+//	bind=PATTERN,…       Options.Bind
+//	queue=NAME           Options.Queue
+//	prefetch=N           Options.Prefetch
+func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
+	kind := brokerurl.Kind{Schemes: []string{"amqp", "amqps"}, Env: "SKALD_RABBITMQ", Path: true, Options: []string{
+		"tls", "ca", "cert", "key", "user", "password_file", "auth", "topology", "route", "bind", "queue", "prefetch"}}
+	u, err := kind.Parse(s, getenv)
+	if err != nil {
+		return "", nil, err
+	}
+	opts = &Options{}
+	for _, read := range []func(*brokerurl.URL) error{opts.place, opts.secure, opts.identity, opts.shape} {
+		if err := read(u); err != nil {
+			return "", nil, u.Wrap(err)
+		}
+	}
+	return u.Hosts, opts, nil
+}
+
+// place is the virtual host: /a%2Fb is "a/b", / and nothing are "/".
+func (o *Options) place(u *brokerurl.URL) (err error) {
+	if o.VHost, err = url.PathUnescape(u.Path); err != nil {
+		return errors.New("the virtual host is not percent-encoded")
+	}
+	return nil
+}
+
+func (o *Options) secure(u *brokerurl.URL) (err error) {
+	o.TLS, err = u.TLS()
+	switch {
+	case err != nil || u.Scheme != "amqps" || o.TLS != nil:
+		return err
+	case u.Get("tls") == "off":
+		return errors.New("amqps, and yet tls=off")
+	}
+	o.TLS = secured()
+	return nil
+}
+
+func (o *Options) identity(u *brokerurl.URL) error {
+	switch auth := u.Get("auth"); {
+	case auth != "" && auth != "external":
+		return fmt.Errorf("auth is external, or not given, not %q", auth)
+	case auth != "" && (u.Get("cert") == "" || u.Get("user")+u.Get("password_file") != ""):
+		return errors.New("auth=external wants cert and key, and neither user nor password_file")
+	case auth != "":
+		o.External = true
+		return nil
+	}
+	who, err := u.Identity()
+	o.User, o.Password = who.User, who.Password
+	return err
+}
+
+// shape is what topics and groups are at RabbitMQ.
+func (o *Options) shape(u *brokerurl.URL) (err error) {
+	switch v := u.Get("topology"); v {
+	case "", "declare":
+	case "check":
+		o.CheckOnly = true
+	default:
+		return fmt.Errorf("topology is declare or check, not %q", v)
+	}
+	switch v := u.Get("route"); v {
+	case "", "lane":
+	case "type":
+		o.ByType = true
+	default:
+		return fmt.Errorf("route is lane or type, not %q", v)
+	}
+	if v := u.Get("bind"); v != "" {
+		o.Bind = strings.Split(v, ",")
+	}
+	if o.Queue = u.Get("queue"); o.Queue != "" && o.ByType || len(o.Bind) > 0 && !o.ByType {
+		return errors.New("bind goes with route=type, and queue without it")
+	}
+	if v := u.Get("prefetch"); v != "" {
+		if o.Prefetch, err = strconv.Atoi(v); err != nil || o.Prefetch < 1 || o.Prefetch > 65535 {
+			return fmt.Errorf("prefetch is 1 to 65535, not %q", v)
+		}
+	}
+	return nil
+}
