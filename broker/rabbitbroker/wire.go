@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -140,9 +139,6 @@ func (p *publisher) lost(w *wire, err *amqp.Error) {
 	p.rouse()
 }
 
-// tooLarge is how RabbitMQ says it: "message size 100000 is larger than configured max size 20000".
-var tooLarge = regexp.MustCompile(`larger than .*?max size (\d+)`)
-
 // blame says why a message is what RabbitMQ closed the channel for; nil: it is not, as far as can be told. The lock is held.
 func (p *publisher) blame(f *flight, err *amqp.Error) error {
 	if err == nil {
@@ -155,8 +151,9 @@ func (p *publisher) blame(f *flight, err *amqp.Error) error {
 	case err.Code == amqp.AccessRefused && named:
 		return err
 	case err.Code == amqp.PreconditionFailed:
-		if found := tooLarge.FindStringSubmatch(err.Reason); found != nil {
-			p.most, _ = strconv.Atoi(found[1])
+		// "message size 100000 is larger than configured max size 20000"
+		if _, after, found := strings.Cut(err.Reason, "larger than configured max size "); found {
+			p.most, _ = strconv.Atoi(strings.TrimSpace(after))
 			p.mostAt = time.Now()
 			if len(f.msg.Body) > p.most {
 				return err

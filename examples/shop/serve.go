@@ -119,7 +119,7 @@ func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *pla
 	if err := shop.Prepare(ctx, name); err != nil {
 		return nil, err
 	}
-	if err := place.MakeTopics(ctx, client, event.New(s.prefix).Topics()...); err != nil {
+	if err := place.MakeTopics(ctx, client, event.New(s.prefix), 0); err != nil {
 		return nil, err
 	}
 	o := &service.Options{Prefix: s.prefix, Instance: s.instance}

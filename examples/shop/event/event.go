@@ -75,6 +75,19 @@ func (e *Events) Topics() []string {
 	return []string{e.name("orders"), e.name("payments"), e.name("inventory"), e.name("shipping")}
 }
 
+// Listens is the topics that each service hears, for brokers that must know before something is said there.
+func (e *Events) Listens() map[string][]string {
+	orders, payments, inventory, shipping := e.name("orders"), e.name("payments"), e.name("inventory"), e.name("shipping")
+	return map[string][]string{
+		"order":        {payments, inventory, shipping},
+		"payment":      {orders, inventory, shipping},
+		"inventory":    {payments, shipping},
+		"fulfilment":   {inventory},
+		"notification": {orders},
+		"analytics":    {orders, payments, inventory, shipping},
+	}
+}
+
 // Group is the name under which a service listens, and under which it marks what it has handled.
 func (e *Events) Group(service string) string { return e.name(service) }
 

@@ -13,10 +13,11 @@ import (
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/broker/natsbroker"
 	"github.com/skald-go/skald/broker/rabbitbroker"
+	"github.com/skald-go/skald/examples/shop/event"
 )
 
-// lanes is how many lanes a topic of the shop gets.
-const lanes = 8
+// usual is how many lanes a topic of the shop gets.
+const usual = 8
 
 // A Bus is the broker that a URL names.
 type Bus struct {
@@ -109,11 +110,33 @@ func (b *Bus) Close() error {
 	return errors.Join(errs...)
 }
 
-// MakeTopics makes those of topics that do not exist.
-func MakeTopics(ctx context.Context, b broker.Broker, topics ...string) error {
+// MakeTopics makes those of the shop's topics that do not exist, with lanes; 0: as many as are usual.
+func MakeTopics(ctx context.Context, b broker.Broker, events *event.Events, lanes int) error {
+	if lanes == 0 {
+		lanes = usual
+	}
 	maker, ok := b.(broker.TopicMaker)
 	if !ok {
-		return fmt.Errorf("make topics %s: this broker cannot", strings.Join(topics, ", "))
+		return fmt.Errorf("make topics %s: this broker cannot", strings.Join(events.Topics(), ", "))
 	}
-	return maker.MakeTopics(ctx, lanes, topics...)
+	if err := maker.MakeTopics(ctx, lanes, events.Topics()...); err != nil {
+		return err
+	}
+	return begin(ctx, b, events)
+}
+
+// begin lets the services' groups begin now, where that is not the beginning of a topic anyhow: RabbitMQ cannot rewind.
+func begin(ctx context.Context, b broker.Broker, events *event.Events) error {
+	d, ok := b.(interface {
+		Declare(ctx context.Context, g broker.Group) error
+	})
+	if !ok {
+		return nil
+	}
+	for service, topics := range events.Listens() {
+		if err := d.Declare(ctx, broker.Group{Name: events.Group(service), Topics: topics}); err != nil {
+			return fmt.Errorf("declare the group of %s: %w", service, err)
+		}
+	}
+	return nil
 }

@@ -97,7 +97,7 @@ func (s *shop) add(name, instance, prefix string, bus *place.Bus) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := place.MakeTopics(ctx, client, event.New(prefix).Topics()...); err != nil {
+	if err := place.MakeTopics(ctx, client, event.New(prefix), 0); err != nil {
 		s.t.Fatal(err)
 	}
 	if err := s.place.Prepare(ctx, name); err != nil {

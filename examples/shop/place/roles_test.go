@@ -52,7 +52,7 @@ func newRoleShop(t *testing.T) *roleShop {
 		t.Fatal(err)
 	}
 	s.bus = client
-	if err := place.MakeTopics(t.Context(), client, event.New("test").Topics()...); err != nil {
+	if err := place.MakeTopics(t.Context(), client, event.New("test"), 0); err != nil {
 		t.Fatal(err)
 	}
 	return s

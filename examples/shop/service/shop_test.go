@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/sample"
@@ -206,6 +209,37 @@ func TestAuditorKnowsWhoHandlesWhat(t *testing.T) {
 			if says := slices.Contains(audit.Subscribers(d.Type), name); says != handles {
 				t.Errorf("%d: %s handles %s: %t, the auditor says %t", i, name, d.Type, handles, says)
 			}
+		}
+	}
+}
+
+// asked notes the groups that join.
+type asked struct {
+	*membroker.Broker
+	groups []broker.Group
+}
+
+func (b *asked) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
+	b.groups = append(b.groups, g)
+	return b.Broker.Subscribe(ctx, g)
+}
+
+// What brokers are told that must know it before is what the services listen to.
+func TestListens(t *testing.T) {
+	ev, b := event.New(""), &asked{Broker: bus(t)}
+	for _, name := range service.Names() {
+		_, at := home(t, name)
+		svc, err := service.New(name, at, b, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := svc.Inbox.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		g := b.groups[len(b.groups)-1]
+		want := slices.Sorted(slices.Values(ev.Listens()[name]))
+		if got := slices.Sorted(slices.Values(g.Topics)); !slices.Equal(got, want) || g.Name != ev.Group(name) {
+			t.Errorf("%s joins %s with %v, want %v", name, g.Name, got, want)
 		}
 	}
 }

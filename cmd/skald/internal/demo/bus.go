@@ -131,7 +131,7 @@ func (b *bus) topics(ctx context.Context, book *ledger, e *entry) error {
 	if len(e.topics) > 0 && !b.forgetful() {
 		return nil
 	}
-	if err := b.make(ctx, names); err != nil {
+	if err := b.make(ctx, e.prefix); err != nil {
 		return err
 	}
 	if _, e.topics, err = b.there(ctx, names); err != nil {
@@ -140,14 +140,10 @@ func (b *bus) topics(ctx context.Context, book *ledger, e *entry) error {
 	return book.made(ctx, e)
 }
 
-func (b *bus) make(ctx context.Context, names []string) error {
+func (b *bus) make(ctx context.Context, prefix string) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	maker, ok := b.own.(broker.TopicMaker)
-	if !ok {
-		return fmt.Errorf("make topics: %T cannot", b.own)
-	}
-	if err := maker.MakeTopics(ctx, lanes, names...); err != nil {
+	if err := place.MakeTopics(ctx, b.own, event.New(prefix), lanes); err != nil {
 		return fmt.Errorf("make topics: %w", err)
 	}
 	return nil
