@@ -12,7 +12,8 @@ import (
 // A comparison is contenders that do the same work, and the bars that are set for them.
 type comparison struct {
 	name, title string
-	kafka       bool // it needs one
+	kafka       bool              // it needs one
+	there       func(*bench) bool // the server that it needs is; nil: none but PostgreSQL
 	bars        []bar
 
 	// One of these: contenders that take turns, or a course of events that hands over its results.
@@ -124,7 +125,7 @@ func (b *bench) emit(r Result) {
 }
 
 func (b *bench) table(names []string, all map[string][]Result) {
-	fmt.Fprintln(b.out, "\n| contender | per second (min–max) | p50 ms | p99 ms | CPU µs each, client + PostgreSQL | WAL B | idle % | foreign % |")
+	fmt.Fprintf(b.out, "\n| contender | per second (min–max) | p50 ms | p99 ms | CPU µs each, client + %s | WAL B | idle %% | foreign %% |\n", b.second)
 	fmt.Fprintln(b.out, "|---|---|---|---|---|---|---|---|")
 	for _, name := range names {
 		rs := all[name]

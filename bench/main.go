@@ -23,6 +23,8 @@ import (
 // bench is one run.
 type bench struct {
 	pg, kafka  string
+	nats       string // empty: one is started
+	second     string // whose processor time stands beside ours
 	reps       int
 	dur        time.Duration
 	rows       int           // backlog of our drains and their floors
@@ -48,9 +50,13 @@ func main() {
 }
 
 func run() error {
-	b := &bench{out: os.Stdout, errs: os.Stderr}
+	if os.Getenv(asNATS) != "" {
+		return beNATS(os.Args[1], os.Args[2])
+	}
+	b := &bench{out: os.Stdout, errs: os.Stderr, second: "PostgreSQL"}
 	flag.StringVar(&b.pg, "pg", os.Getenv("SKALD_TEST_POSTGRES"), "a superuser's `URL` of PostgreSQL (SKALD_TEST_POSTGRES)")
 	flag.StringVar(&b.kafka, "kafka", os.Getenv("SKALD_TEST_KAFKA"), "`host:port` of Kafka; empty: without its comparisons (SKALD_TEST_KAFKA)")
+	flag.StringVar(&b.nats, "nats", "", "`host:port` of a NATS with JetStream; empty: one of the benchmark's own, as it comes, which answers before the disk has it")
 	flag.IntVar(&b.reps, "reps", 3, "turns of each contender")
 	flag.DurationVar(&b.dur, "dur", 2*time.Second, "time of a measurement that is not a drain")
 	flag.IntVar(&b.rows, "rows", 500_000, "backlog of the drains")
@@ -94,11 +100,13 @@ func (b *bench) run(ctx context.Context, only *regexp.Regexp) error {
 	if err := b.settings(ctx); err != nil {
 		return err
 	}
-	for _, c := range comparisons() {
+	for _, c := range append(comparisons(), wires()...) {
 		switch {
 		case !only.MatchString(c.name):
 		case c.kafka && b.kafka == "":
 			fmt.Fprintf(b.out, "\n## %s: left out, no Kafka is named\n", c.name)
+		case c.there != nil && !c.there(b):
+			fmt.Fprintf(b.out, "\n## %s: left out, no such server is named\n", c.name)
 		default:
 			if err := b.play(ctx, c); err != nil {
 				return err

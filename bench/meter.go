@@ -26,7 +26,8 @@ type Result struct {
 	PerSecond   float64 `json:"per_second"`
 	P50         float64 `json:"p50_ms"`
 	P99         float64 `json:"p99_ms"`
-	// Per unit of work: processor time of this process and of the PostgreSQL cluster, transactions and WAL.
+	// Per unit of work: processor time of this process and of the PostgreSQL cluster (or of the server that a comparison
+	// is about), transactions and WAL.
 	ClientCPU float64 `json:"client_cpu_us_per_op"`
 	PgCPU     float64 `json:"pg_cpu_us_per_op"`
 	TxPerOp   float64 `json:"write_tx_per_op"`

@@ -221,31 +221,41 @@ func decode(name string, h nats.Header, data []byte) (m skald.Message, fault err
 	if h.Get(hNil) != "" && len(data) == 0 {
 		m.Data = nil
 	}
-	var rest, all []skald.Header
-	for _, name := range slices.Sorted(maps.Keys(h)) {
-		for i, v := range h[name] {
-			if reserved(name) {
-				continue
-			}
-			one := skald.Header{Name: name, Value: []byte(v)}
+	bad := "" // the first by name, so that it is always the same
+	for name, values := range h {
+		if reserved(name) {
+			continue
+		}
+		for i, v := range values {
 			kept, err := attribute(&m, name, v)
-			if err != nil && fault == nil {
-				fault = fmt.Errorf("read the envelope: header %s: %w", name, err)
+			if err != nil && (fault == nil || name < bad) {
+				fault, bad = fmt.Errorf("read the envelope: header %s: %w", name, err), name
 			}
 			if !kept || i > 0 {
-				rest = append(rest, one)
-			}
-			if name != hRawKey && name != hNil && name != hOrder {
-				all = append(all, one)
+				m.Headers = append(m.Headers, skald.Header{Name: name, Value: []byte(v)})
 			}
 		}
 	}
 	if fault != nil {
-		m.Headers = all
+		m.Headers = asTheyCame(h)
 		return m, fault
 	}
-	m.Headers, fault = ordered(rest, h.Get(hOrder))
+	slices.SortStableFunc(m.Headers, func(a, b skald.Header) int { return strings.Compare(a.Name, b.Name) })
+	m.Headers, fault = ordered(m.Headers, h.Get(hOrder))
 	return m, fault
+}
+
+// asTheyCame are all headers that are not the server's or Skald's own.
+func asTheyCame(h nats.Header) (out []skald.Header) {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if reserved(name) || name == hRawKey || name == hNil || name == hOrder {
+			continue
+		}
+		for _, v := range h[name] {
+			out = append(out, skald.Header{Name: name, Value: []byte(v)})
+		}
+	}
+	return out
 }
 
 // ordered are the headers of a message by its own list, and behind them what others have added on the way.

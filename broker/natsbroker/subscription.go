@@ -296,9 +296,10 @@ func (l *lane) take(out []broker.Delivery, max int) []broker.Delivery {
 	out = append(out, l.buffer[:n]...)
 	l.told = uint64(l.buffer[n-1].Position)
 	clear(l.buffer[:n])
-	if l.buffer = l.buffer[n:]; len(l.buffer) == 0 {
-		l.buffer = nil
+	if n == len(l.buffer) {
+		n, l.buffer = 0, l.buffer[:0] // its room is used again
 	}
+	l.buffer = l.buffer[n:]
 	select {
 	case l.room <- struct{}{}:
 	default:
