@@ -115,3 +115,10 @@ type TopicMaker interface {
 	// MakeTopics makes those of topics that do not exist, with that many lanes, and leaves the others alone.
 	MakeTopics(ctx context.Context, lanes int, topics ...string) error
 }
+
+// A TopicChecker looks whether topics are there as they need to be, for those who have them made by others.
+type TopicChecker interface {
+	// CheckTopics changes nothing. What is missing, or is there but cannot be used as it is, it says in a line each,
+	// with the topic's name; none: all can be used.
+	CheckTopics(ctx context.Context, topics ...string) (missing []string, err error)
+}

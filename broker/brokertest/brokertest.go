@@ -78,6 +78,7 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Messages/BrokenEnvelope", testBrokenEnvelope},
 		{"Topics/Missing", testMissingTopic},
 		{"Topics/MadeOnlyOnce", testMakeTopics},
+		{"Topics/Checked", testCheckTopics},
 		{"Topics/SubscribeToMissing", testSubscribeToMissing},
 		{"Order/KeyAndLane", testOrder},
 		{"Order/PipelinedCalls", testPipelined},

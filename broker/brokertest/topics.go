@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,24 @@ func testMakeTopics(t *testing.T, s *suite) {
 	s.join(t, b, "h", fresh).owns(t, 5)
 	if err := b.MakeTopics(t.Context(), 1, "no/such name"); err == nil {
 		t.Error("made a topic whose name no broker takes")
+	}
+}
+
+func testCheckTopics(t *testing.T, s *suite) {
+	b := s.open(t)
+	checker, ok := b.(broker.TopicChecker)
+	if !ok {
+		t.Skip("the driver does not look at topics before they are used")
+	}
+	there, missing := s.topic(t, b, "there", 1), s.id+".missing"
+	got, err := checker.CheckTopics(t.Context(), there, missing)
+	must(t, "check topics", err)
+	if len(got) != 1 || !strings.Contains(got[0], missing) {
+		t.Errorf("missing is %q", got)
+	}
+	must(t, "make topics", b.MakeTopics(t.Context(), 1, there, missing))
+	if got, err = checker.CheckTopics(t.Context(), there, missing); err != nil || len(got) > 0 {
+		t.Errorf("missing is %q: %v", got, err)
 	}
 }
 

@@ -131,8 +131,9 @@ type Broker struct {
 }
 
 var (
-	_ broker.Broker     = (*Broker)(nil)
-	_ broker.TopicMaker = (*Broker)(nil)
+	_ broker.Broker       = (*Broker)(nil)
+	_ broker.TopicMaker   = (*Broker)(nil)
+	_ broker.TopicChecker = (*Broker)(nil)
 )
 
 // New makes a client of the cluster that seeds, "host:port[,host:port]", belong to. It does not connect yet.

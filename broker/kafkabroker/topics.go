@@ -44,6 +44,23 @@ func look(ctx context.Context, cl *kgo.Client, topics []string) (map[string]foun
 	return out, nil
 }
 
+// CheckTopics names those of topics that do not exist.
+func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []string, err error) {
+	all, err := look(ctx, b.cl, topics)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range topics {
+		switch t := all[name]; {
+		case errors.Is(t.err, broker.ErrNoTopic):
+			missing = append(missing, t.err.Error())
+		case t.err != nil:
+			return nil, lacking(orAway(t.err), "DESCRIBE", "it")
+		}
+	}
+	return missing, nil
+}
+
 func foundAs(name string, t kmsg.MetadataResponseTopic) found {
 	switch err := kerr.ErrorForCode(t.ErrorCode); {
 	case isAny(err, kerr.UnknownTopicOrPartition, kerr.InvalidTopicException):

@@ -66,8 +66,9 @@ type Broker struct {
 }
 
 var (
-	_ broker.Broker     = (*Broker)(nil)
-	_ broker.TopicMaker = (*Broker)(nil)
+	_ broker.Broker       = (*Broker)(nil)
+	_ broker.TopicMaker   = (*Broker)(nil)
+	_ broker.TopicChecker = (*Broker)(nil)
 )
 
 // cluster is what all clients share.
@@ -131,6 +132,21 @@ func (b *Broker) MakeTopics(_ context.Context, lanes int, topics ...string) erro
 		}
 	}
 	return nil
+}
+
+// CheckTopics names those of topics that do not exist.
+func (b *Broker) CheckTopics(_ context.Context, topics ...string) (missing []string, err error) {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	if b.closed {
+		return nil, broker.ErrClosed
+	}
+	for _, name := range topics {
+		if b.c.topics[name] == nil {
+			missing = append(missing, fmt.Sprintf("topic %q: %v", name, broker.ErrNoTopic))
+		}
+	}
+	return missing, nil
 }
 
 func nameOK(name string) bool {

@@ -80,8 +80,9 @@ type Broker struct {
 }
 
 var (
-	_ broker.Broker     = (*Broker)(nil)
-	_ broker.TopicMaker = (*Broker)(nil)
+	_ broker.Broker       = (*Broker)(nil)
+	_ broker.TopicMaker   = (*Broker)(nil)
+	_ broker.TopicChecker = (*Broker)(nil)
 )
 
 // New makes a client of the servers "host:port[,host:port]". If none can be reached it goes on trying.

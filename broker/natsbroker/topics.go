@@ -208,6 +208,23 @@ func (b *Broker) unmade(err error) error {
 	return b.orAway(err)
 }
 
+// CheckTopics names what is missing, streams and the bucket, and streams with a setting that loses messages.
+func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []string, err error) {
+	_, err = b.Incarnation(ctx)
+	for i := range len(topics) + 1 {
+		switch {
+		case errors.Is(err, broker.ErrNoTopic), errors.Is(err, errSetting):
+			missing = append(missing, err.Error())
+		case err != nil:
+			return nil, fmt.Errorf("check topics: %w", err)
+		}
+		if i < len(topics) {
+			_, err = b.look(ctx, topics[i])
+		}
+	}
+	return missing, nil
+}
+
 // bucket is where groups live.
 func (b *Broker) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 	kv, err := b.js.KeyValue(ctx, bucketName)
@@ -235,7 +252,7 @@ func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	}
 	e, err := kv.Get(ctx, incarnationKey)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return "", fmt.Errorf("ask NATS for its incarnation: the bucket %q has no %q: make topics again, which writes it", bucketName, incarnationKey)
+		return "", fmt.Errorf("ask NATS for its incarnation: the bucket %q has no %q: make topics again, which writes it: %w", bucketName, incarnationKey, broker.ErrNoTopic)
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask NATS for its incarnation: %w", b.orAway(err))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,17 +24,32 @@ two days (18 at first). Ended before it was done, it goes on where it was.
 --print --format TOOL --dir FOLDER writes a numbered file for each migration that has none in the folder of your own
 migration tool. Run it again with each later build.
 
-Stores: sqlite:FILE, postgres://…`
+--broker URL --topic NAME, once for each topic, makes topics and what groups need at the broker, where they are not there
+yet; what is there stays as it is, and is refused if it would lose messages. With --store or without.
+
+Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?option=value&…], nats://…`
 
 func migrateCommand(out io.Writer) *cobra.Command {
 	var schema, source string
 	var check bool
 	var p printing
 	var rows, marks int
+	var topics topology
 	c := &cobra.Command{
 		Use: "migrate", Short: "Make the tables, or bring them up to date", Long: migrateAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			db, err := openDatabase(from(c, "store", "SKALD_STORE"), schema, source)
+			atBroker, err := topics.asked(c)
+			if err == nil && atBroker && p.script {
+				err = &place.UsageError{What: "--print is for databases: not with --broker"}
+			}
+			store := from(c, "store", "SKALD_STORE")
+			switch {
+			case err != nil:
+				return err
+			case atBroker && store == "":
+				return topics.migrate(c.Context(), out, check)
+			}
+			db, err := openDatabase(store, schema, source)
 			switch {
 			case err != nil:
 				return err
@@ -50,9 +66,14 @@ func migrateCommand(out io.Writer) *cobra.Command {
 			case p.script:
 				return p.print(out, db)
 			case check:
-				return checkPending(c, out, db)
+				err = checkPending(c, out, db)
+			default:
+				err = migrate(c.Context(), out, db, rows, marks)
 			}
-			return migrate(c.Context(), out, db, rows, marks)
+			if !atBroker || err != nil && !errors.Is(err, errPending) {
+				return err
+			}
+			return cmp.Or(topics.migrate(c.Context(), out, check), err)
 		},
 	}
 	f := c.Flags()
@@ -61,6 +82,9 @@ func migrateCommand(out io.Writer) *cobra.Command {
 	f.StringVar(&source, "source", "", "who says the messages of this database, for ever (default: /DATABASE/SCHEMA)")
 	f.IntVar(&rows, "outbox-slots", 0, "how many slots of a day the outbox has; PostgreSQL only (default: as it is)")
 	f.IntVar(&marks, "mark-slots", 0, "how many slots of two days the marks have; PostgreSQL only (default: as it is)")
+	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…] or nats://…; SKALD_BROKER stands for it, with --topic")
+	f.StringArrayVar(&topics.topics, "topic", nil, "a topic at the broker; again for each further one")
+	f.IntVar(&topics.lanes, "lanes", 0, "how many lanes (partitions) topics get that are made (default: the broker's)")
 	f.BoolVar(&check, "check", false, "change nothing; exit code 8 if there is work to do")
 	f.BoolVar(&p.script, "print", false, "change nothing; print the SQL that makes all tables")
 	f.StringVar(&p.tool, "format", "", "with --print and --dir: files for golang-migrate, goose, atlas or dbmate; PostgreSQL only")
