@@ -63,6 +63,12 @@ func effectNote(es []store.Effect) (out string) {
 		if e.Mark != nil {
 			out += fmt.Sprintf(" mark %s %v", short(e.Mark.ID), e.Mark.As)
 		}
+		if e.Quarantine != nil {
+			out += fmt.Sprintf(" %s in quarantine: %v", short(e.Quarantine.ID), e.Quarantine.Why)
+		}
+		if e.Admitted != nil {
+			out += fmt.Sprintf(" %s from quarantine", short(e.Admitted.ID))
+		}
 		out += rowNote(e.Rows)
 		if p := e.Lane; p != nil {
 			out += fmt.Sprintf(" lane %d", p.Lane)
@@ -103,6 +109,39 @@ func (c *crashDriver[TTx]) Seen(ctx context.Context, consumer string, ids []stor
 		return err
 	})
 	return out, err
+}
+
+func (c *crashDriver[TTx]) Enter(ctx context.Context, tx TTx, in store.Intake) (found store.Found, err error) {
+	err = c.p.io(call{act: "Enter", effect: true, note: func() string { return markNote(in.Marks) }}, func() (err error) {
+		found, err = c.d.Enter(ctx, tx, in)
+		return err
+	})
+	return found, err
+}
+
+func (c *crashDriver[TTx]) Secret(ctx context.Context) (key []byte, err error) {
+	err = c.p.io(call{act: "Secret"}, func() (err error) {
+		key, err = c.d.Secret(ctx)
+		return err
+	})
+	return key, err
+}
+
+func (c *crashDriver[TTx]) Quarantined(ctx context.Context, q store.Query) (out []store.Quarantined, err error) {
+	err = c.p.io(call{act: "Quarantined"}, func() (err error) {
+		out, err = c.d.Quarantined(ctx, q)
+		c.p.had(len(out) > 0, " %d", len(out))
+		return err
+	})
+	return out, err
+}
+
+func (c *crashDriver[TTx]) Admit(ctx context.Context, numbers []int64, by, reason string) (n int, err error) {
+	err = c.p.io(call{act: "Admit", effect: true}, func() (err error) {
+		n, err = c.d.Admit(ctx, numbers, by, reason)
+		return err
+	})
+	return n, err
 }
 
 func (c *crashDriver[TTx]) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {

@@ -110,6 +110,34 @@ func (d *faultyDriver[TTx]) Seen(ctx context.Context, consumer string, ids []sto
 	return d.Driver.Seen(ctx, consumer, ids)
 }
 
+func (d *faultyDriver[TTx]) Enter(ctx context.Context, tx TTx, in store.Intake) (store.Found, error) {
+	if err := d.f.alive(); err != nil {
+		return store.Found{}, err
+	}
+	return d.Driver.Enter(ctx, tx, in)
+}
+
+func (d *faultyDriver[TTx]) Secret(ctx context.Context) ([]byte, error) {
+	if err := d.f.alive(); err != nil {
+		return nil, err
+	}
+	return d.Driver.Secret(ctx)
+}
+
+func (d *faultyDriver[TTx]) Quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
+	if err := d.f.alive(); err != nil {
+		return nil, err
+	}
+	return d.Driver.Quarantined(ctx, q)
+}
+
+func (d *faultyDriver[TTx]) Admit(ctx context.Context, numbers []int64, by, reason string) (int, error) {
+	if err := d.f.alive(); err != nil {
+		return 0, err
+	}
+	return d.Driver.Admit(ctx, numbers, by, reason)
+}
+
 func (d *faultyDriver[TTx]) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	if err := d.f.alive(); err != nil {
 		return store.Leased{}, err

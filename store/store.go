@@ -25,8 +25,12 @@ type Driver[TTx any] interface {
 	Begin(ctx context.Context, in Intake) (Unit[TTx], error)
 
 	// Write adds es to tx, which it never commits. In a transaction that a Unit lent, the rows wait for the
-	// Unit's Commit and cost no round trip. Effects written here may hold Rows only.
+	// Unit's Commit and cost no round trip. Effects written here may hold Rows, and an Answer to a mark of Enter's, only.
 	Write(ctx context.Context, tx TTx, es ...Effect) error
+
+	// Enter takes in within tx, a transaction of the caller's own: marks and locks, with the caller's own bounds on
+	// waiting. An Answer to such a mark goes by Write.
+	Enter(ctx context.Context, tx TTx, in Intake) (Found, error)
 }
 
 // A Unit is a transaction of ours, lent to a handler.
@@ -53,6 +57,16 @@ type Store interface {
 
 	// Seen looks up which messages a consumer has finished. It locks nothing: Fresh is a guess, the rest is not.
 	Seen(ctx context.Context, consumer string, ids []Identity) ([]Verdict, error)
+
+	// Secret is the key of this database's fingerprints. It was drawn when the tables were made, and stays.
+	Secret(ctx context.Context) ([]byte, error)
+
+	// Quarantined lists messages in quarantine, in the order in which they came.
+	Quarantined(ctx context.Context, q Query) ([]Quarantined, error)
+
+	// Admit lets the consumers of these messages in quarantine take them, and notes who says so and why. It tells how many
+	// were not admitted before.
+	Admit(ctx context.Context, numbers []int64, by, reason string) (int, error)
 
 	// Lease takes, renews and gives back lanes, by the store's clock.
 	Lease(ctx context.Context, ask Ask) (Leased, error)
@@ -138,6 +152,13 @@ type Mark struct {
 	Identity
 	As     Outcome // Done or Rejected
 	Reason string  // of a rejection; at most 1 KiB, longer ones are cut
+
+	// Fingerprint is an HMAC of what came under the identity, by the key that Secret gives. 0: not known.
+	Fingerprint int64
+	Code        int32  // what the handler answers, and Result: in an intake they are not known yet
+	Result      string // encoded; as it is
+	// Held: Skald itself held the message since it came, parked or dead. No floor counts against it.
+	Held bool
 }
 
 // A Lock names an entity. The row is made when it is first locked.
@@ -156,8 +177,11 @@ type Found struct {
 
 // A Verdict is what is known of a message.
 type Verdict struct {
-	Outcome Outcome
-	Reason  string
+	Outcome     Outcome
+	Reason      string
+	Fingerprint int64 // that was stored, 0: none
+	Code        int32
+	Result      string
 }
 
 // Outcome is what became of a message at a consumer. Its numbers are stored.
@@ -170,6 +194,12 @@ const (
 	Rejected                // its handler said no, for good
 )
 
+// Outcomes that are answered, and never stored with a mark.
+const (
+	TooOld   Outcome = -1 - iota // no mark, and older than the floor of its consumer: whether it was taken is forgotten
+	Conflict                     // a mark, of another payload: stations compare the fingerprints
+)
+
 func (o Outcome) String() string {
 	switch o {
 	case Fresh:
@@ -178,16 +208,24 @@ func (o Outcome) String() string {
 		return "done"
 	case Rejected:
 		return "rejected"
+	case TooOld:
+		return "too old"
+	case Conflict:
+		return "conflict"
 	}
 	return "unknown"
 }
 
 // An Effect is what one step leaves behind: all of it, and only if every guard in it holds.
 type Effect struct {
-	Mark  *Mark           // guard: absent
+	Mark  *Mark           // guard: absent, and not too old
 	Locks []Lock          // guard: Version, where it is not 0
 	Rows  []skald.Message // into the outbox. Source is the database's own, whatever they say
 	Lane  *Progress       // guard: the lane's epoch and token
+
+	Answer     *Mark        // guard: there, done and not answered yet; gets As, Reason, Code and Result
+	Quarantine *Quarantined // one that is there, with the same fingerprint, stays as it is
+	Admitted   *Quarantined // guard: admitted, and not taken yet. Now it is
 }
 
 // Progress is what a relay stores about a lane that it owns.

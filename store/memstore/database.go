@@ -16,8 +16,9 @@ type (
 	}
 	markRow struct {
 		store.Mark
-		arrival int64
-		at      time.Time
+		answered bool
+		arrival  int64
+		at       time.Time
 	}
 	entity struct{ space, key string }
 	// lockID is a row: a markKey, an entity, or the key (a string) of a row in the user's table.
@@ -41,15 +42,18 @@ type database struct {
 	user     map[string]string
 	marks    map[markKey]markRow
 	versions map[entity]int64
+	floors   map[string]floor // of consumers
+	apart    []store.Quarantined
 	rows     []row // visible ones, by Seq
 	aside    map[int64]asideRow
 	lanes    []laneRow
 	lives    map[string]life // of relays, by owner
 	moved    string          // what must not be, as it was seen; "": all is well
 
-	seq     int64 // last number drawn for a row
-	arrival int64 // last number drawn for a mark
-	commits int64 // number of the last commit that made rows visible
+	seq      int64 // last number drawn for a row
+	arrival  int64 // last number drawn for a mark
+	numbered int64 // last number of a message in quarantine
+	commits  int64 // number of the last commit that made rows visible
 }
 
 // acquire locks a row for tx until it ends. It lets go of mu while a rival has the row, until then at most.

@@ -3,7 +3,6 @@ package memstore
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -25,7 +24,8 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 		rows, marks := now.Add(-keep.Outbox), now.Add(-keep.Marks)
 		nRows, nMarks := len(d.rows), len(d.marks)
 		d.rows = slices.DeleteFunc(d.rows, func(r row) bool { return r.at.Before(rows) && d.covered(r) })
-		maps.DeleteFunc(d.marks, func(_ markKey, m markRow) bool { return m.written().Before(marks) })
+		d.forget(marks)
+		d.apart = slices.DeleteFunc(d.apart, func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(marks) })
 		done = store.Maintained{Rows: int64(nRows - len(d.rows)), Marks: int64(nMarks - len(d.marks))}
 		return nil
 	})

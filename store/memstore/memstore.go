@@ -84,7 +84,7 @@ func New(o *Options) *Store {
 	d := &database{
 		id: rand.Text(), source: opt.Source, now: opt.Now, changed: make(chan struct{}),
 		held: map[lockID]*Tx{}, user: map[string]string{}, marks: map[markKey]markRow{},
-		versions: map[entity]int64{}, lives: map[string]life{}, aside: map[int64]asideRow{},
+		versions: map[entity]int64{}, floors: map[string]floor{}, lives: map[string]life{}, aside: map[int64]asideRow{},
 		lanes: cut(min(opt.Lanes, store.Buckets)),
 	}
 	return d.session()

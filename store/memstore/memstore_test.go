@@ -196,6 +196,10 @@ func TestMarkAhead(t *testing.T) {
 		_, err := db.Apply(t.Context(), store.Effect{Mark: &m})
 		ok(t, err)
 	}
+	now = now.Add(-time.Hour)
+	_, err := db.Maintain(t.Context(), store.Retention{}) // meets the consumer
+	ok(t, err)
+	now = now.Add(time.Hour)
 	for _, step := range []struct {
 		pass time.Duration
 		left int

@@ -31,7 +31,8 @@ type Tx struct {
 	rows  []row
 	lanes []store.Progress
 	kept  []store.Effect // written by a handler, for the unit's Commit
-	by    []*Store       // handles that wrote, to be woken
+	apart []func(*database)
+	by    []*Store // handles that wrote, to be woken
 }
 
 // begin opens a transaction; mu is held.
@@ -234,6 +235,9 @@ func (tx *Tx) commit() error {
 	}
 	maps.Copy(d.marks, tx.marks)
 	maps.Copy(d.versions, tx.given)
+	for _, f := range tx.apart {
+		f(d)
+	}
 	for _, p := range tx.lanes {
 		d.progress(p)
 	}

@@ -16,6 +16,8 @@ import (
 
 const maxReason = 1 << 10
 
+var errOther = errors.New("the transaction is of another database")
+
 type unit struct {
 	tx    *Tx
 	found store.Found
@@ -89,12 +91,13 @@ func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Ve
 	if err := d.acquire(ctx, tx, key, until); err != nil {
 		return store.Verdict{}, fmt.Errorf("mark: %w", err)
 	}
-	for _, there := range []map[markKey]markRow{d.marks, tx.marks} {
-		if was, ok := there[key]; ok {
-			return store.Verdict{Outcome: was.As, Reason: was.Reason}, nil
-		}
+	if was, ok := tx.there(key); ok {
+		return was.verdict(), nil
 	}
-	m.Reason = clip(m.Reason)
+	if !m.Held && d.tooOld(m) {
+		return store.Verdict{Outcome: store.TooOld}, nil
+	}
+	m.Reason, m.Code, m.Result = clip(m.Reason), 0, ""
 	if m.As == store.Done {
 		m.Reason = ""
 	}
@@ -180,6 +183,11 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 		if was.Outcome != store.Fresh {
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
+		if e.Mark.Code != 0 || e.Mark.Result != "" {
+			if err := tx.answer(ctx, *e.Mark, until); err != nil {
+				return err
+			}
+		}
 	}
 	for _, i := range order(e.Locks, byEntity) {
 		l := e.Locks[i]
@@ -196,6 +204,14 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 			return err
 		}
 		tx.lanes = append(tx.lanes, *e.Lane)
+	}
+	if e.Answer != nil {
+		if err := tx.answer(ctx, *e.Answer, until); err != nil {
+			return err
+		}
+	}
+	if err := tx.keepApart(ctx, e, until); err != nil {
+		return err
 	}
 	return tx.write(e)
 }
@@ -218,7 +234,7 @@ func (tx *Tx) write(e store.Effect) error {
 // Write adds rows to tx.
 func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 	if tx.s.db != s.db {
-		return errors.New("write: the transaction is of another database")
+		return errOther
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("write: %w", err)
@@ -228,8 +244,13 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 			tx.by = append(tx.by, s)
 		}
 		for _, e := range es {
-			if e.Mark != nil || e.Locks != nil || e.Lane != nil {
-				return errors.New("an effect in a transaction of yours may hold rows only")
+			if e.Mark != nil || e.Locks != nil || e.Lane != nil || e.Quarantine != nil || e.Admitted != nil {
+				return errors.New("an effect in a transaction of yours may hold rows, and an answer, only")
+			}
+			if e.Answer != nil {
+				if err := tx.answer(ctx, *e.Answer, time.Now().Add(tx.wait)); err != nil {
+					return err
+				}
 			}
 			if err := tx.say(e); err != nil {
 				return err
@@ -277,7 +298,7 @@ func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity)
 	return out, s.enter(ctx, func() error {
 		for i, id := range ids {
 			m := s.db.marks[markKey{consumer, id}]
-			out[i] = store.Verdict{Outcome: m.As, Reason: m.Reason}
+			out[i] = m.verdict()
 		}
 		return nil
 	})

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	errRowsOnly = errors.New("an effect in a transaction of yours may hold rows only")
+	errRowsOnly = errors.New("an effect in a transaction of yours may hold rows, and an answer, only")
 	errEnded    = errors.New("the unit is ended")
 )
 
@@ -111,6 +111,11 @@ func (c *core) outflow(es []store.Effect, kept []row, have entities) ([]call, er
 		if e.Lane != nil {
 			calls = append(calls, c.progress(e.Lane)...)
 		}
+		apart, err := c.keepApart(e)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, apart...)
 	}
 	if len(kept) > 0 {
 		calls = append(calls, c.insert(kept))
@@ -158,7 +163,7 @@ func messages(es []store.Effect) []skald.Message {
 func said(es []store.Effect) ([]row, error) {
 	var out []row
 	for i := range es {
-		if es[i].Mark != nil || len(es[i].Locks) > 0 || es[i].Lane != nil {
+		if e := &es[i]; e.Mark != nil || len(e.Locks) > 0 || e.Lane != nil || e.Quarantine != nil || e.Admitted != nil {
 			return nil, errRowsOnly
 		}
 		rows, err := columns(es[i].Rows)

@@ -104,6 +104,15 @@ func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error 
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
+	for i := range es {
+		answer, err := s.keepApart(&es[i])
+		if err == nil {
+			err = sendIn(ctx, tx, answer)
+		}
+		if err != nil {
+			return fmt.Errorf("write: %w", s.losing(err))
+		}
+	}
 	if len(rows) == 0 {
 		return ctx.Err()
 	}

@@ -24,6 +24,7 @@ const (
 	markSlot = 48 * time.Hour
 	ahead    = time.Hour        // an id that is further ahead of the clock carries no time
 	skew     = 20 * time.Minute // by which two clocks may differ about that
+	recent   = time.Hour        // a younger id is above every floor: see leastMarks
 )
 
 // A home is where the mark of an identity lies. Between ahead-skew and ahead+skew it lies in both tables, so that
@@ -31,6 +32,7 @@ const (
 type home struct {
 	slot     int // -1: only among the timeless
 	timeless bool
+	old      int64 // the id's time in milliseconds, where it may lie below a floor; else 0
 }
 
 func (c *core) home(id string) home {
@@ -42,7 +44,11 @@ func (c *core) home(id string) home {
 	if before > ahead+skew {
 		return home{slot: -1, timeless: true}
 	}
-	return home{slot: c.marks.Load().leaf(at, markSlot), timeless: before > ahead-skew}
+	h := home{slot: c.marks.Load().leaf(at, markSlot), timeless: before > ahead-skew}
+	if before < -recent {
+		h.old = max(at.UnixMilli(), 1)
+	}
+	return h
 }
 
 // markArgs are the arguments of InsertMark; m.As must be one that can be stored.
@@ -54,7 +60,25 @@ func markArgs(m *store.Mark) ([]any, error) {
 	if m.As == store.Rejected {
 		reason = some(clip(legible(m.Reason)))
 	}
-	return []any{name(m.Consumer), name(m.Source), name(m.ID), int16(m.As), reason}, nil
+	return []any{name(m.Consumer), name(m.Source), name(m.ID), int16(m.As), reason, number(m.Fingerprint)}, nil
+}
+
+// number is nil for 0, which is not known.
+func number(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// verdict reads what FindMark and its like answer.
+func verdict(row scanner, v *store.Verdict, before ...any) error {
+	var result []byte
+	if err := row.Scan(append(before, &v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result)...); err != nil {
+		return err
+	}
+	v.Result = string(result)
+	return nil
 }
 
 // name is s as a key column can hold it.
@@ -106,16 +130,26 @@ func (c *core) takeMark(m *store.Mark, v *store.Verdict) ([]call, error) {
 		if fresh {
 			return nil // it is ours
 		}
-		return row.Scan(&v.Outcome, &v.Reason)
+		return verdict(row, v)
+	}
+	needed := func() bool {
+		if !fresh {
+			v.Outcome = store.TooOld // unless a mark is found
+		}
+		return !fresh
 	}
 	var calls []call
-	find := call{sql: c.sql["FindTimeless"], args: args[:3], scan: found, need: func() bool { return !fresh }}
+	find := call{sql: c.sql["FindTimeless"], args: args[:3], scan: found, need: needed}
 	if at.timeless {
 		calls = append(calls, call{sql: c.sql["InsertTimeless"], args: args, done: count})
 	}
 	if at.slot >= 0 {
 		leaf := c.marks.Load().text[at.slot]
-		calls = append(calls, call{sql: leaf["InsertMark"], args: append(slices.Clone(args), at.timeless), done: count, with: leaf["TakeMark"]})
+		insert := call{sql: leaf["InsertMark"], args: append(slices.Clone(args), at.timeless), done: count, with: leaf["TakeMark"]}
+		if at.old > 0 && !m.Held {
+			insert.sql, insert.args, insert.with = leaf["InsertOld"], append(insert.args, at.old), ""
+		}
+		calls = append(calls, insert)
 		find.sql = leaf["FindMark"]
 	}
 	return append(calls, find), nil
@@ -133,9 +167,34 @@ func (c *core) guardMark(m *store.Mark) ([]call, error) {
 		calls = append(calls, call{sql: c.sql["GuardTimeless"], args: args})
 	}
 	if at.slot >= 0 {
-		calls = append(calls, call{sql: c.marks.Load().text[at.slot]["GuardMark"], args: append(slices.Clone(args), at.timeless)})
+		guard := call{sql: c.marks.Load().text[at.slot]["GuardMark"], args: append(slices.Clone(args), at.timeless)}
+		if at.old > 0 && !m.Held {
+			guard.sql, guard.args = c.marks.Load().text[at.slot]["GuardOld"], append(guard.args, at.old)
+		}
+		calls = append(calls, guard)
+	}
+	if m.Code != 0 || m.Result != "" {
+		answer, err := c.answerMark(m)
+		return append(calls, answer...), err
 	}
 	return calls, nil
+}
+
+// answerMark are the calls that store an answer with the mark, or raise.
+func (c *core) answerMark(m *store.Mark) ([]call, error) {
+	args, err := markArgs(m)
+	if err != nil {
+		return nil, err
+	}
+	var result []byte
+	if m.Result != "" {
+		result = []byte(m.Result)
+	}
+	args = append(args[:5], m.Code, result)
+	if at := c.home(m.ID); at.slot >= 0 {
+		return []call{{sql: c.marks.Load().text[at.slot]["AnswerMark"], args: args}}, nil
+	}
+	return []call{c.call("AnswerTimeless", args...)}, nil
 }
 
 // wanted are the ids of one table and their places in the answer.
@@ -172,7 +231,7 @@ func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) 
 	scan := func(row scanner) error {
 		var n int32
 		var v store.Verdict
-		if err := row.Scan(&n, &v.Outcome, &v.Reason); err != nil {
+		if err := verdict(row, &v, &n); err != nil {
 			return err
 		}
 		if n < 0 || int(n) >= len(out) {

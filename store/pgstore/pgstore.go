@@ -121,8 +121,15 @@ func (c *core) pulls() {
 		c.raw[name+"Some"] = strings.ReplaceAll(text, "/*filter*/", strings.ReplaceAll(bucketFilter, "$bits", bits))
 	}
 	c.raw["WalkHere"] = strings.ReplaceAll(c.raw["Walk"], "/*here*/", placeholder+"skald_here($1::text), ")
+	for name, from := range map[string]string{"InsertOld": "InsertMark", "GuardOld": "GuardMark"} {
+		c.raw[name] = strings.ReplaceAll(c.raw[from], "/*floor*/", aboveFloor)
+	}
 	c.raw["SettlePage"] = strings.ReplaceAll(c.raw["SettlePage"], "/*bucket*/", bucketOf)
 }
+
+// aboveFloor is looked at behind the wait for the leaf, which is emptied in the transaction that raises the floor.
+const aboveFloor = ` AND NOT EXISTS (
+		SELECT FROM ` + placeholder + `skald_floor AS f WHERE f.consumer = $1::text AND f.at > to_timestamp($8::bigint / 1000.0))`
 
 // The tables whose leaves statements name: one through the parent would lock all leaves until COMMIT.
 const (

@@ -182,13 +182,21 @@ func (b *bed) Age(t testing.TB, d time.Duration) {
 	b.exec(t, `UPDATE {skald_outbox} SET slot = (today - least((today - slot + 10) % 10 + $1, 8)) % 10
 		FROM (SELECT floor(extract(epoch FROM now()) / 86400)::bigint AS today) AS c`, int(d/day))
 	b.exec(t, `UPDATE {skald_mark_timeless} SET at = at - $1 * interval '1 second'`, d.Seconds())
+	b.exec(t, `UPDATE {skald_floor} SET since = since - $1 * interval '1 second'`, d.Seconds())
+	b.exec(t, `UPDATE {skald_quarantine} SET taken_at = taken_at - $1 * interval '1 second'`, d.Seconds())
+}
+
+func (b *bed) Known(t testing.TB) {
+	t.Helper()
+	b.exec(t, `INSERT INTO {skald_floor} (consumer) SELECT DISTINCT consumer FROM {skald_mark} ON CONFLICT DO NOTHING`)
+	b.exec(t, `UPDATE {skald_floor} SET since = since - interval '40 days'`)
 }
 
 // clear makes the bed as it was made. Tables are many, so that making them anew takes longer than all the rest.
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	b.end(t)
-	for _, table := range []string{"outbox", "mark", "mark_timeless", "entity", "tick", "relay", "aside"} {
+	for _, table := range []string{"outbox", "mark", "mark_timeless", "answer", "floor", "quarantine", "entity", "tick", "relay", "aside"} {
 		b.exec(t, "DELETE FROM {skald_"+table+"}")
 	}
 	b.exec(t, "DELETE FROM {kv}")

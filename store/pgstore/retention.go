@@ -16,6 +16,9 @@ const (
 	// A transaction may have begun, and with it the time of its rows, so long before a ring that they fell into.
 	early = day
 
+	// Marks of ids of the last hour are taken without a look at the floor; another's clock may be so far ahead.
+	leastMarks = recent + skew
+
 	leafWait = 100 * time.Millisecond // for the lock on a leaf; whoever comes behind waits as long
 	batches  = 20                     // of deletes in one Maintain
 )
@@ -97,7 +100,15 @@ func (c *core) emptyRowLeaf(ctx context.Context, n int, k *keeping) error {
 
 // emptyMarks leaves a slot for those whose clock is a day ahead.
 func (c *core) emptyMarks(ctx context.Context, k *keeping) error {
+	k.Marks = max(k.Marks, leastMarks)
 	live := k.marks.live(k.now.Add(-k.Marks), k.now.Add(ahead+day), markSlot, 0)
+	meet := []call{c.call("Walk")}
+	for _, n := range k.marks.leaves() {
+		meet = append(meet, call{sql: c.leafed(firstMarks, markLeaf(n), n)["Meet"]})
+	}
+	if err := c.short(ctx, "meet consumers", meet...); err != nil {
+		return err
+	}
 	for _, n := range k.marks.leaves() {
 		if live[n] {
 			continue
@@ -109,10 +120,18 @@ func (c *core) emptyMarks(ctx context.Context, k *keeping) error {
 	return nil
 }
 
-// emptyMarkLeaf needs no look behind the lock: a ring that is over takes no mark of a time behind its end.
+// emptyMarkLeaf needs no look at the ring behind the lock: one that is over takes no mark of a time behind its end. What
+// raises the floors goes with it: every id of the leaf is of a slot before that in which the retention begins.
 func (c *core) emptyMarkLeaf(ctx context.Context, n int, k *keeping) error {
 	text := c.leafed(firstMarks, markLeaf(n), n)
-	return c.empty(ctx, "skald_mark", text["MarksIn"], text["EmptyMarks"], &k.done.Marks, call{sql: text["LockMarks"]})
+	floor := k.now.Add(-k.Marks).UnixMilli() / markSlot.Milliseconds() * markSlot.Milliseconds()
+	err := c.empty(ctx, "skald_mark", text["MarksIn"], text["EmptyMarks"], &k.done.Marks, call{sql: text["LockMarks"]}, c.call("Walk"),
+		call{sql: text["Grown"], args: []any{k.Marks.Microseconds()}}, call{sql: text["RaiseFloors"], args: []any{floor}})
+	if lost(err) {
+		k.done.Left = append(k.done.Left, markLeaf(n)+": it has marks of a consumer that is younger than they are kept")
+		return nil
+	}
+	return err
 }
 
 // empty empties a leaf, unless nothing is in it: first the lock, then the guards.
@@ -151,10 +170,14 @@ func (c *core) leave(err error, table string, done *store.Maintained) error {
 // deletes prunes the plain tables, in batches.
 func (c *core) deletes(ctx context.Context, keep time.Duration, done *store.Maintained) error {
 	for _, d := range []struct {
-		name string
-		args []any
-		sum  *int64
-	}{{"DeleteMarks", []any{keep.Microseconds()}, &done.Marks}, {"DeleteTicks", nil, nil}} {
+		name  string
+		args  []any
+		sum   *int64
+		table string
+	}{
+		{"DeleteMarks", []any{keep.Microseconds()}, &done.Marks, "skald_mark_timeless"}, {"DeleteTicks", nil, nil, ""},
+		{"DeleteAnswers", []any{keep.Microseconds()}, nil, "skald_answer"}, {"DeleteQuarantine", []any{keep.Microseconds()}, nil, "skald_quarantine"},
+	} {
 		for range batches {
 			var n int64
 			del := c.call(d.name, d.args...)
@@ -165,8 +188,8 @@ func (c *core) deletes(ctx context.Context, keep time.Duration, done *store.Main
 			if d.sum != nil && *d.sum >= 0 {
 				*d.sum += n
 			}
-			if n > 0 && d.sum != nil {
-				if err := c.short(ctx, "prune", c.call("Emptied", "skald_mark_timeless")); err != nil {
+			if n > 0 && d.table != "" {
+				if err := c.short(ctx, "prune", c.call("Emptied", d.table)); err != nil {
 					return err
 				}
 			}

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -251,6 +252,15 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 	rows, err := said(es)
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
+	}
+	for i := range es {
+		answer, err := s.keepApart(&es[i])
+		for _, c := range answer {
+			err = cmp.Or(err, s.one(ctx, tx, c))
+		}
+		if err != nil {
+			return fmt.Errorf("write: %w", s.losing(err))
+		}
 	}
 	if len(rows) == 0 {
 		return ctx.Err()

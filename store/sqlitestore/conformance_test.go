@@ -86,7 +86,22 @@ func (f *file) Count(t testing.TB) (c storetest.Counts) {
 	return c
 }
 
+func (f *file) Known(t testing.TB) {
+	for _, q := range []string{"INSERT INTO skald_floor (consumer, since) SELECT DISTINCT consumer, unixepoch() * 1000 FROM skald_mark WHERE true ON CONFLICT DO NOTHING",
+		"UPDATE skald_floor SET since = since - 40 * 86400000"} {
+		if _, err := f.db.Exec(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func (f *file) Age(t testing.TB, d time.Duration) {
+	if _, err := f.db.Exec("UPDATE skald_floor SET since = since - ?", d.Milliseconds()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.db.Exec("UPDATE skald_quarantine SET taken_at = strftime('%Y-%m-%dT%H:%M:%fZ', taken_at, ?)", fmt.Sprintf("-%.3f seconds", d.Seconds())); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := f.db.Exec("UPDATE skald_outbox SET stored_at = strftime('%Y-%m-%dT%H:%M:%fZ', stored_at, ?)", fmt.Sprintf("-%.3f seconds", d.Seconds())); err != nil {
 		t.Fatal(err)
 	}

@@ -17,22 +17,20 @@ import (
 // savepoint that is rolled back takes them along.
 func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error {
 	for _, e := range es {
-		if e.Mark != nil || e.Locks != nil || e.Lane != nil {
-			return errors.New("write: an effect in a transaction of yours may hold rows only")
+		if e.Mark != nil || e.Locks != nil || e.Lane != nil || e.Quarantine != nil || e.Admitted != nil {
+			return errors.New("write: an effect in a transaction of yours may hold rows, and an answer, only")
 		}
 	}
-	x, u := (*session)(nil), (*unit)(nil)
-	if v, ok := s.lent.Load(tx); ok {
-		u = v.(*unit)
-		x = u.session
-	} else {
-		p, err := s.prepare(ctx)
-		if err != nil {
-			return failed("write", err)
-		}
-		x = &session{tx: tx, p: p}
+	x, u, err := s.within(ctx, tx)
+	if err != nil {
+		return failed("write", err)
 	}
 	for _, e := range es {
+		if e.Answer != nil {
+			if err := x.answer(ctx, e.Answer); err != nil {
+				return failed("write", err)
+			}
+		}
 		if err := x.insert(ctx, e.Rows); err != nil {
 			return failed("write", err)
 		}
@@ -44,6 +42,16 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 		s.waker.wake()
 	}
 	return nil
+}
+
+// within is the session of tx, and its unit if it is one that was lent.
+func (s *Store) within(ctx context.Context, tx *sql.Tx) (*session, *unit, error) {
+	if v, ok := s.lent.Load(tx); ok {
+		u := v.(*unit)
+		return u.session, u, nil
+	}
+	p, err := s.prepare(ctx)
+	return &session{tx: tx, p: p}, nil, err
 }
 
 // Apply carries out each effect for itself, in order, in one transaction with a savepoint for each.
@@ -107,6 +115,11 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 		if was.Outcome != store.Fresh {
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
+		if e.Mark.Code != 0 || e.Mark.Result != "" {
+			if err := x.answer(ctx, e.Mark); err != nil {
+				return err
+			}
+		}
 	}
 	for _, l := range e.Locks {
 		version, err := x.entity(ctx, l, given)
@@ -122,6 +135,9 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 			return err
 		}
 	}
+	if err := x.keepApart(ctx, &e); err != nil {
+		return err
+	}
 	return x.insert(ctx, e.Rows)
 }
 
@@ -131,14 +147,19 @@ func (x *session) mark(ctx context.Context, m store.Mark) (v store.Verdict, err 
 		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
 	}
 	reason := sql.NullString{String: clip(m.Reason), Valid: m.As == store.Rejected}
-	n, err := x.count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, written(m.ID))
+	fingerprint := sql.NullInt64{Int64: m.Fingerprint, Valid: m.Fingerprint != 0}
+	n, err := x.count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, fingerprint, written(m.ID), !m.Held)
 	if err != nil {
 		return v, fmt.Errorf("insert mark: %w", err)
 	}
 	if n == 1 {
 		return v, nil
 	}
-	if err := x.row(ctx, "FindMark", m.Consumer, m.Source, m.ID).Scan(&v.Outcome, &v.Reason); err != nil {
+	err = verdict(x.row(ctx, "FindMark", m.Consumer, m.Source, m.ID), &v)
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.Verdict{Outcome: store.TooOld}, nil
+	}
+	if err != nil {
 		return v, fmt.Errorf("find mark: %w", err)
 	}
 	return v, nil

@@ -47,7 +47,7 @@ func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity)
 	defer func() { _ = tx.Rollback() }() // it has only read
 	find := tx.StmtContext(ctx, p.stmts["FindMark"])
 	for i, id := range ids {
-		err := find.QueryRowContext(quiet(ctx), consumer, id.Source, id.ID).Scan(&out[i].Outcome, &out[i].Reason)
+		err := verdict(find.QueryRowContext(quiet(ctx), consumer, id.Source, id.ID), &out[i])
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return nil, failed("seen", err)
 		}

@@ -36,10 +36,24 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 		return done, failed("maintain outbox", err)
 	}
 	done.Marks, err = s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *session) (int64, error) {
+		for _, act := range []struct {
+			name string
+			args []any
+		}{{"Meet", nil}, {"RaiseFloors", []any{ago(keep.Marks), batch}}} {
+			if _, err := x.exec(ctx, act.name, act.args...); err != nil {
+				return 0, err
+			}
+		}
 		return x.count(ctx, "DeleteMarks", ago(keep.Marks), batch)
 	})
 	if err != nil {
 		return done, failed("maintain marks", err)
+	}
+	_, err = s.empty(ctx, &done, "skald_quarantine", func(ctx context.Context, x *session) (int64, error) {
+		return x.count(ctx, "DeleteQuarantine", ago(keep.Marks), batch)
+	})
+	if err != nil {
+		return done, failed("maintain quarantine", err)
 	}
 	return done, nil
 }

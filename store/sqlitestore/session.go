@@ -121,6 +121,9 @@ func (x *session) count(ctx context.Context, name string, args ...any) (int64, e
 }
 
 func (x *session) row(ctx context.Context, name string, args ...any) *sql.Row {
+	if x.life == nil {
+		return x.tx.QueryRowContext(ctx, x.p.text[name], args...)
+	}
 	return x.tx.StmtContext(ctx, x.p.stmts[name]).QueryRowContext(ctx, args...)
 }
 

@@ -204,6 +204,7 @@ func (s *suite[TTx]) maintainMarks() {
 	}
 	s.commit(s.begin(s.d, intake(young...)))
 	s.commit(s.begin(s.d, intake(old...)))
+	s.db.Known(s)
 	s.until("old marks go", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks <= len(young)
@@ -214,6 +215,9 @@ func (s *suite[TTx]) maintainMarks() {
 	}
 	for _, m := range old {
 		s.seen(m, store.Fresh)
+		u := s.begin(s.d, intake(m))
+		s.found(u, store.TooOld)
+		s.rollback(u)
 	}
 }
 

@@ -55,6 +55,15 @@ func (d *memory) Age(_ testing.TB, by time.Duration) {
 	d.ahead += by
 }
 
+func (d *memory) Known(t testing.TB) {
+	t.Helper()
+	d.Age(t, -40*day)
+	defer d.Age(t, 40*day)
+	if _, err := d.s.Maintain(t.Context(), store.Retention{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (d *memory) Driver(testing.TB) store.Driver[*memstore.Tx] {
 	d.mu.Lock()
 	defer d.mu.Unlock()

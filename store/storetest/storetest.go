@@ -63,6 +63,8 @@ type Database[TTx any] interface {
 
 	// Age makes all outbox rows look older by d to Maintain, and all marks whose id tells no time.
 	Age(t testing.TB, d time.Duration)
+	// Known makes Maintain believe that it has known for 40 days whoever has a mark.
+	Known(t testing.TB)
 }
 
 // Counts is how many rows are there.
@@ -76,6 +78,9 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 	}{
 		{"Unit", unitTests[TTx]()},
 		{"Mark", markTests[TTx]()},
+		{"Answer", answerTests[TTx]()},
+		{"Quarantine", quarantineTests[TTx]()},
+		{"Floor", floorTests[TTx]()},
 		{"Lock", lockTests[TTx]()},
 		{"Write", writeTests[TTx]()},
 		{"Message", messageTests[TTx]()},

@@ -2,11 +2,14 @@
 -- own in a row: txid, seq, slot, source.
 GRANT USAGE ON SCHEMA /*itself*/ TO /*role*/;
 GRANT SELECT ON /*schema*/skald_migration TO /*role*/;
-GRANT SELECT ON /*schema*/skald_setting TO /*role*/; -- the ring of marks
+GRANT SELECT ON /*schema*/skald_setting TO /*role*/; -- the ring of marks, the key of fingerprints
 GRANT INSERT (topic, key, type, data, data_bytes, key_bytes, content_type, schema, subject, correlation_id, causation_id,
 	traceparent, headers, time, id, bucket) ON /*schema*/skald_outbox TO /*role*/;
 GRANT SELECT, INSERT ON /*each*/ /*schema*/skald_mark TO /*role*/;
 GRANT SELECT, INSERT ON /*schema*/skald_mark_timeless TO /*role*/;
+GRANT SELECT, INSERT ON /*schema*/skald_answer TO /*role*/;
+GRANT SELECT ON /*schema*/skald_floor TO /*role*/;
+GRANT SELECT, INSERT, UPDATE (taken_at, admitted_at, admitted_by, reason) ON /*schema*/skald_quarantine TO /*role*/;
 GRANT SELECT, INSERT, UPDATE (version) ON /*schema*/skald_entity TO /*role*/;
 GRANT SELECT ON /*schema*/skald_backlog TO /*role*/; -- for metrics
 GRANT SELECT ON /*schema*/skald_maintenance TO /*role*/;

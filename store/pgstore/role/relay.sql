@@ -8,6 +8,9 @@ GRANT SELECT, TRUNCATE ON /*each*/ /*schema*/skald_outbox TO /*role*/;
 GRANT SELECT ON SEQUENCE /*schema*/skald_outbox_seq_seq TO /*role*/;
 GRANT SELECT, TRUNCATE ON /*each*/ /*schema*/skald_mark TO /*role*/;
 GRANT SELECT, UPDATE (at), DELETE ON /*schema*/skald_mark_timeless TO /*role*/; -- UPDATE to lock the row
+GRANT SELECT, UPDATE (at), DELETE ON /*schema*/skald_answer TO /*role*/;
+GRANT SELECT, INSERT, UPDATE (at) ON /*schema*/skald_floor TO /*role*/;
+GRANT SELECT, UPDATE (taken_at), DELETE ON /*schema*/skald_quarantine TO /*role*/;
 GRANT SELECT, INSERT, DELETE ON /*schema*/skald_tick TO /*role*/;
 GRANT SELECT, UPDATE ON /*schema*/skald_lane TO /*role*/;
 GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_relay TO /*role*/;

@@ -1,29 +1,29 @@
 -- name: InsertMark
--- Waits for a rival. An id that was once too far ahead has a timeless mark for ever; $6 says that ours was just made.
-INSERT INTO /*schema*/skald_mark_00 (consumer, source, id, outcome, reason, slot)
-SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, /*slot*/0
-WHERE $6::boolean OR NOT EXISTS (
-	SELECT FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text AND t.source = $2::text AND t.id = $3::text)
+-- Waits for a rival. An id that was once too far ahead has a timeless mark for ever; $7 says that ours was just made.
+INSERT INTO /*schema*/skald_mark_00 (consumer, source, id, outcome, reason, fingerprint, slot)
+SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, $6::bigint, /*slot*/0
+WHERE ($7::boolean OR NOT EXISTS (
+	SELECT FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text AND t.source = $2::text AND t.id = $3::text))/*floor*/
 ON CONFLICT DO NOTHING;
 
 -- name: TakeMark
 -- InsertMark with what Session does: a statement less for each message. CASE, so that the bounds hold whatever is found.
-INSERT INTO /*schema*/skald_mark_00 (consumer, source, id, outcome, reason, slot)
-SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, /*slot*/0
-WHERE CASE WHEN set_config('lock_timeout', $7::text, true) IS NOT NULL
-		AND set_config('idle_in_transaction_session_timeout', $8::text, true) IS NOT NULL
+INSERT INTO /*schema*/skald_mark_00 (consumer, source, id, outcome, reason, fingerprint, slot)
+SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, $6::bigint, /*slot*/0
+WHERE CASE WHEN set_config('lock_timeout', $8::text, true) IS NOT NULL
+		AND set_config('idle_in_transaction_session_timeout', $9::text, true) IS NOT NULL
 		AND set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL
-	THEN $6::boolean OR NOT EXISTS (
+	THEN $7::boolean OR NOT EXISTS (
 		SELECT FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text AND t.source = $2::text AND t.id = $3::text) END
 ON CONFLICT DO NOTHING;
 
 -- name: GuardMark
 -- InsertMark that raises where there is a mark.
 WITH i AS (
-	INSERT INTO /*schema*/skald_mark_00 (consumer, source, id, outcome, reason, slot)
-	SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, /*slot*/0
-	WHERE $6::boolean OR NOT EXISTS (
-		SELECT FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text AND t.source = $2::text AND t.id = $3::text)
+	INSERT INTO /*schema*/skald_mark_00 (consumer, source, id, outcome, reason, fingerprint, slot)
+	SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, $6::bigint, /*slot*/0
+	WHERE ($7::boolean OR NOT EXISTS (
+		SELECT FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text AND t.source = $2::text AND t.id = $3::text))/*floor*/
 	ON CONFLICT DO NOTHING
 	RETURNING 1
 )
@@ -31,46 +31,75 @@ SELECT /*schema*/skald_guard(EXISTS (SELECT FROM i), 'a mark');
 
 -- name: FindMark
 -- A statement of its own behind InsertMark, where that hit nothing: only a new snapshot sees the mark of the rival that it waited for.
-SELECT outcome, coalesce(reason, '') FROM /*schema*/skald_mark_00 WHERE consumer = $1::text AND source = $2::text AND id = $3::text::uuid
+SELECT coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result
+FROM /*schema*/skald_mark_00 AS m LEFT JOIN /*schema*/skald_answer AS a ON a.arrival = m.arrival
+WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text::uuid
 UNION ALL
-SELECT outcome, coalesce(reason, '') FROM /*schema*/skald_mark_timeless WHERE consumer = $1::text AND source = $2::text AND id = $3::text
+SELECT coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result
+FROM /*schema*/skald_mark_timeless AS m LEFT JOIN /*schema*/skald_answer AS a ON a.arrival = m.arrival
+WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text
 LIMIT 1;
 
 -- name: SeenMarks
 -- OFFSET 0 keeps the look-up one probe of the key for each id, whatever the statistics say.
-SELECT i.n, m.outcome, m.reason
+SELECT i.n, coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result
 FROM unnest($2::text[], $3::text[], $4::integer[]) AS i(source, id, n)
 CROSS JOIN LATERAL (
-	SELECT k.outcome, coalesce(k.reason, '') AS reason FROM /*schema*/skald_mark_00 AS k
+	SELECT k.outcome, k.reason, k.fingerprint, k.arrival FROM /*schema*/skald_mark_00 AS k
 	WHERE k.consumer = $1::text AND k.source = i.source AND k.id = i.id::uuid
 	UNION ALL
-	SELECT t.outcome, coalesce(t.reason, '') FROM /*schema*/skald_mark_timeless AS t
+	SELECT t.outcome, t.reason, t.fingerprint, t.arrival FROM /*schema*/skald_mark_timeless AS t
 	WHERE t.consumer = $1::text AND t.source = i.source AND t.id = i.id
 	OFFSET 0
-) AS m;
+) AS m LEFT JOIN LATERAL (SELECT * FROM /*schema*/skald_answer AS k WHERE k.arrival = m.arrival OFFSET 0) AS a ON true;
+
+-- name: AnswerMark
+WITH i AS (
+	INSERT INTO /*schema*/skald_answer (arrival, outcome, reason, code, result)
+	SELECT m.arrival, $4::smallint, $5::text, $6::integer, $7::bytea FROM /*schema*/skald_mark_00 AS m
+	WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text::uuid AND m.outcome IN (1, $4::smallint)
+	ON CONFLICT DO NOTHING
+	RETURNING 1
+)
+SELECT /*schema*/skald_guard(EXISTS (SELECT FROM i), 'an answer');
 
 -- name: InsertTimeless
-INSERT INTO /*schema*/skald_mark_timeless (consumer, source, id, outcome, reason)
-VALUES ($1::text, $2::text, $3::text, $4::smallint, $5::text)
+INSERT INTO /*schema*/skald_mark_timeless (consumer, source, id, outcome, reason, fingerprint)
+VALUES ($1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint)
 ON CONFLICT DO NOTHING;
 
 -- name: GuardTimeless
 WITH i AS (
-	INSERT INTO /*schema*/skald_mark_timeless (consumer, source, id, outcome, reason)
-	VALUES ($1::text, $2::text, $3::text, $4::smallint, $5::text)
+	INSERT INTO /*schema*/skald_mark_timeless (consumer, source, id, outcome, reason, fingerprint)
+	VALUES ($1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint)
 	ON CONFLICT DO NOTHING
 	RETURNING 1
 )
 SELECT /*schema*/skald_guard(EXISTS (SELECT FROM i), 'a mark');
 
 -- name: FindTimeless
-SELECT outcome, coalesce(reason, '') FROM /*schema*/skald_mark_timeless WHERE consumer = $1::text AND source = $2::text AND id = $3::text;
+SELECT coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result
+FROM /*schema*/skald_mark_timeless AS m LEFT JOIN /*schema*/skald_answer AS a ON a.arrival = m.arrival
+WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text;
 
 -- name: SeenTimeless
-SELECT i.n, m.outcome, m.reason
+SELECT i.n, coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result
 FROM unnest($2::text[], $3::text[], $4::integer[]) AS i(source, id, n)
 CROSS JOIN LATERAL (
-	SELECT t.outcome, coalesce(t.reason, '') AS reason FROM /*schema*/skald_mark_timeless AS t
+	SELECT t.outcome, t.reason, t.fingerprint, t.arrival FROM /*schema*/skald_mark_timeless AS t
 	WHERE t.consumer = $1::text AND t.source = i.source AND t.id = i.id
 	OFFSET 0
-) AS m;
+) AS m LEFT JOIN LATERAL (SELECT * FROM /*schema*/skald_answer AS k WHERE k.arrival = m.arrival OFFSET 0) AS a ON true;
+
+-- name: AnswerTimeless
+WITH i AS (
+	INSERT INTO /*schema*/skald_answer (arrival, outcome, reason, code, result)
+	SELECT m.arrival, $4::smallint, $5::text, $6::integer, $7::bytea FROM /*schema*/skald_mark_timeless AS m
+	WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text AND m.outcome IN (1, $4::smallint)
+	ON CONFLICT DO NOTHING
+	RETURNING 1
+)
+SELECT /*schema*/skald_guard(EXISTS (SELECT FROM i), 'an answer');
+
+-- name: Secret
+SELECT value FROM /*schema*/skald_setting WHERE name = 'fingerprint key';

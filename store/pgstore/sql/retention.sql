@@ -29,6 +29,48 @@ LOCK TABLE /*schema*/skald_mark_00 IN ACCESS EXCLUSIVE MODE;
 -- name: EmptyMarks
 TRUNCATE /*schema*/skald_mark_00;
 
+-- name: Meet
+-- Consumers that have a mark in the leaf, by one probe of its key for each, are known from now on.
+WITH RECURSIVE c (consumer) AS (
+	(SELECT consumer FROM /*schema*/skald_mark_00 ORDER BY consumer LIMIT 1)
+	UNION ALL
+	SELECT (SELECT m.consumer FROM /*schema*/skald_mark_00 AS m WHERE m.consumer > c.consumer ORDER BY m.consumer LIMIT 1) FROM c WHERE c.consumer IS NOT NULL
+)
+INSERT INTO /*schema*/skald_floor (consumer) SELECT consumer FROM c WHERE consumer IS NOT NULL
+	AND NOT EXISTS (SELECT FROM /*schema*/skald_floor AS f WHERE f.consumer = c.consumer)
+ON CONFLICT DO NOTHING;
+
+-- name: Grown
+-- Behind the lock on the leaf: whose marks these are has been known for as long as marks are kept. A younger one may still be
+-- reading what is older than that.
+WITH RECURSIVE c (consumer) AS (
+	(SELECT consumer FROM /*schema*/skald_mark_00 ORDER BY consumer LIMIT 1)
+	UNION ALL
+	SELECT (SELECT m.consumer FROM /*schema*/skald_mark_00 AS m WHERE m.consumer > c.consumer ORDER BY m.consumer LIMIT 1) FROM c WHERE c.consumer IS NOT NULL
+)
+SELECT /*schema*/skald_guard(NOT EXISTS (
+	SELECT FROM c LEFT JOIN /*schema*/skald_floor AS f ON f.consumer = c.consumer
+	WHERE c.consumer IS NOT NULL AND (f.since IS NULL OR f.since >= clock_timestamp() - $1::bigint * interval '1 microsecond')), 'a young consumer');
+
+-- name: RaiseFloors
+WITH RECURSIVE c (consumer) AS (
+	(SELECT consumer FROM /*schema*/skald_mark_00 ORDER BY consumer LIMIT 1)
+	UNION ALL
+	SELECT (SELECT m.consumer FROM /*schema*/skald_mark_00 AS m WHERE m.consumer > c.consumer ORDER BY m.consumer LIMIT 1) FROM c WHERE c.consumer IS NOT NULL
+)
+UPDATE /*schema*/skald_floor AS f SET at = greatest(f.at, to_timestamp($1::bigint / 1000.0)) FROM c WHERE f.consumer = c.consumer;
+
+-- name: DeleteAnswers
+DELETE FROM /*schema*/skald_answer WHERE ctid = ANY (ARRAY(
+	SELECT ctid FROM /*schema*/skald_answer WHERE at < clock_timestamp() - $1::bigint * interval '1 microsecond'
+	ORDER BY at LIMIT 5000 FOR UPDATE SKIP LOCKED));
+
+-- name: DeleteQuarantine
+-- What was taken; what waits, waits for somebody.
+DELETE FROM /*schema*/skald_quarantine WHERE ctid = ANY (ARRAY(
+	SELECT ctid FROM /*schema*/skald_quarantine WHERE taken_at < clock_timestamp() - $1::bigint * interval '1 microsecond'
+	LIMIT 5000 FOR UPDATE SKIP LOCKED));
+
 -- name: DeleteMarks
 DELETE FROM /*schema*/skald_mark_timeless WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM /*schema*/skald_mark_timeless WHERE at < clock_timestamp() - $1::bigint * interval '1 microsecond'

@@ -9,9 +9,34 @@ DELETE FROM skald_outbox WHERE seq IN (
 	SELECT seq FROM (SELECT seq, stored_at FROM skald_outbox WHERE seq <= ?1 ORDER BY seq LIMIT ?3)
 	WHERE stored_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?2));
 
+-- name: Meet
+-- Consumers that have a mark, by one probe for each, are known from now on.
+WITH RECURSIVE c (consumer) AS (
+	SELECT min(consumer) FROM skald_mark
+	UNION ALL
+	SELECT (SELECT min(m.consumer) FROM skald_mark AS m WHERE m.consumer > c.consumer) FROM c WHERE c.consumer IS NOT NULL
+)
+INSERT INTO skald_floor (consumer, since) SELECT consumer, CAST(unixepoch('subsec') * 1000 AS INTEGER) FROM c WHERE consumer IS NOT NULL
+ON CONFLICT DO NOTHING;
+
+-- name: RaiseFloors
+-- Of those whose marks go now. A consumer that is younger than marks are kept may still be reading what is older.
+UPDATE skald_floor SET at = max(coalesce(at, 0), CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER))
+WHERE since < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) AND consumer IN (
+	SELECT m.consumer FROM skald_mark AS m JOIN skald_floor AS f ON f.consumer = m.consumer
+	WHERE m.written < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) AND f.since < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER)
+	ORDER BY m.written LIMIT ?2);
+
 -- name: DeleteMarks
+-- What is below the floors, the oldest first: they were raised in this transaction, or before.
 DELETE FROM skald_mark WHERE arrival IN (
-	SELECT arrival FROM skald_mark WHERE written < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) ORDER BY written LIMIT ?2);
+	SELECT m.arrival FROM skald_mark AS m JOIN skald_floor AS f ON f.consumer = m.consumer
+	WHERE m.written < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) AND m.written < f.at ORDER BY m.written LIMIT ?2);
+
+-- name: DeleteQuarantine
+-- What was taken; what waits, waits for somebody.
+DELETE FROM skald_quarantine WHERE number IN (
+	SELECT number FROM skald_quarantine WHERE taken_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?1) LIMIT ?2);
 
 -- name: Looked
 UPDATE skald_maintained SET looked_at = CAST(unixepoch('subsec') * 1000 AS INTEGER);

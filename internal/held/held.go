@@ -1,0 +1,89 @@
+// Package held writes a message that is kept in a database as JSON, and reads it back byte for byte.
+package held
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald"
+)
+
+// A text is a string in JSON; where that cannot hold it, {"bytes": base64}.
+type text string
+
+type opaque struct {
+	Bytes []byte `json:"bytes"`
+}
+
+func (t text) MarshalJSON() ([]byte, error) {
+	if s := string(t); utf8.ValidString(s) && !strings.ContainsRune(s, 0) {
+		return json.Marshal(s)
+	}
+	return json.Marshal(opaque{[]byte(t)})
+}
+
+func (t *text) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '{' {
+		var o opaque
+		err := json.Unmarshal(b, &o)
+		*t = text(o.Bytes)
+		return err
+	}
+	return json.Unmarshal(b, (*string)(t))
+}
+
+type header struct {
+	Name  text   `json:"name"`
+	Value []byte `json:"value"`
+}
+
+// A message in JSON: bytes in base64, null where there are none.
+type message struct {
+	ID            text      `json:"id"`
+	Source        text      `json:"source"`
+	Type          text      `json:"type"`
+	Topic         text      `json:"topic"`
+	Key           []byte    `json:"key"`
+	Time          time.Time `json:"time"`
+	Subject       text      `json:"subject,omitempty"`
+	ContentType   text      `json:"content_type"`
+	Schema        text      `json:"schema,omitempty"`
+	CorrelationID text      `json:"correlation_id,omitempty"`
+	CausationID   text      `json:"causation_id,omitempty"`
+	TraceParent   text      `json:"traceparent,omitempty"`
+	Sequence      text      `json:"sequence,omitempty"`
+	Headers       []header  `json:"headers,omitempty"`
+	Data          []byte    `json:"data"`
+}
+
+// Encode is m in JSON.
+func Encode(m *skald.Message) (string, error) {
+	out := message{text(m.ID), text(m.Source), text(m.Type), text(m.Topic), m.Key, m.Time, text(m.Subject), text(m.ContentType), text(m.Schema),
+		text(m.CorrelationID), text(m.CausationID), text(m.TraceParent), text(m.Sequence), nil, m.Data}
+	for _, h := range m.Headers {
+		out.Headers = append(out.Headers, header{text(h.Name), h.Value})
+	}
+	b, err := json.Marshal(out)
+	if err != nil {
+		return "", fmt.Errorf("write message %.40q as JSON: %w", m.ID, err)
+	}
+	return string(b), nil
+}
+
+// Decode reads what Encode wrote.
+func Decode(s string) (skald.Message, error) {
+	var in message
+	if err := json.Unmarshal([]byte(s), &in); err != nil {
+		return skald.Message{}, fmt.Errorf("read message from JSON: %w", err)
+	}
+	m := skald.Message{ID: string(in.ID), Source: string(in.Source), Type: string(in.Type), Topic: string(in.Topic), Key: in.Key, Time: in.Time,
+		Subject: string(in.Subject), ContentType: string(in.ContentType), Schema: string(in.Schema), CorrelationID: string(in.CorrelationID),
+		CausationID: string(in.CausationID), TraceParent: string(in.TraceParent), Sequence: string(in.Sequence), Data: in.Data}
+	for _, h := range in.Headers {
+		m.Headers = append(m.Headers, skald.Header{Name: string(h.Name), Value: h.Value})
+	}
+	return m, nil
+}

@@ -1,0 +1,42 @@
+package held_test
+
+import (
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/held"
+)
+
+// Every field comes back, those of the future too, whatever bytes are in it.
+func TestMessagesComeBack(t *testing.T) {
+	for _, odd := range []string{"", "größe \"\\", "\xff\xfe", "a\x00b", `{"bytes":"AA=="}`} {
+		var m skald.Message
+		v := reflect.ValueOf(&m).Elem()
+		for i := range v.NumField() {
+			switch f := v.Field(i).Addr().Interface().(type) {
+			case *string:
+				*f = odd + strconv.Itoa(i)
+			case *[]byte:
+				*f = []byte(odd + strconv.Itoa(i))
+			case *time.Time:
+				*f = time.Date(2026, 2, 3, 4, 5, 6, 789_000, time.UTC)
+			case *[]skald.Header:
+				*f = []skald.Header{{Name: odd, Value: []byte(odd)}, {Name: "n"}, {Name: "n", Value: []byte{}}}
+			default:
+				t.Fatalf("a message has a field of type %T, which is not kept", f)
+			}
+		}
+		for _, m := range []skald.Message{m, {Key: []byte{}, Data: []byte{}}, {}} {
+			text, err := held.Encode(&m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := held.Decode(text); err != nil || !reflect.DeepEqual(got, m) {
+				t.Errorf("%+v\ncomes back as\n%+v, %v", m, got, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+type apartKey struct {
+	markKey
+	fingerprint int64
+}
+
+func keyApart(q *store.Quarantined) apartKey {
+	return apartKey{markKey{q.Consumer, q.Identity}, q.Fingerprint}
+}
+
+func (m markRow) verdict() store.Verdict {
+	return store.Verdict{Outcome: m.As, Reason: m.Reason, Fingerprint: m.Fingerprint, Code: m.Code, Result: m.Result}
+}
+
+// there is a mark that tx sees.
+func (tx *Tx) there(key markKey) (markRow, bool) {
+	if was, ok := tx.marks[key]; ok {
+		return was, true
+	}
+	was, ok := tx.s.db.marks[key]
+	return was, ok
+}
+
+// answer stores what the handler answers with its mark.
+func (tx *Tx) answer(ctx context.Context, m store.Mark, until time.Time) error {
+	if m.As != store.Done && m.As != store.Rejected {
+		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
+	}
+	key := markKey{m.Consumer, m.Identity}
+	if err := tx.s.db.acquire(ctx, tx, key, until); err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	was, ok := tx.there(key)
+	if !ok || was.answered || was.As != store.Done && was.As != m.As {
+		return fmt.Errorf("answer %s: %w", m.ID, store.ErrLost)
+	}
+	was.answered, was.As, was.Code, was.Result = true, m.As, m.Code, m.Result
+	if m.As == store.Rejected {
+		was.Reason = clip(m.Reason)
+	}
+	tx.marks[key] = was
+	return nil
+}
+
+// keepApart stages what e does with the quarantine.
+func (tx *Tx) keepApart(ctx context.Context, e store.Effect, until time.Time) error {
+	d := tx.s.db
+	if q := e.Quarantine; q != nil {
+		one := *q
+		one.Message, one.At = copied(q.Message), d.now()
+		tx.apart = append(tx.apart, func(d *database) {
+			if d.findApart(&one) == nil {
+				d.numbered++
+				one.Number = d.numbered
+				d.apart = append(d.apart, one)
+			}
+		})
+	}
+	if q := e.Admitted; q != nil {
+		key := keyApart(q)
+		if err := d.acquire(ctx, tx, key, until); err != nil {
+			return fmt.Errorf("take from quarantine: %w", err)
+		}
+		if was := d.findApart(q); was == nil || was.Admitted.IsZero() || !was.Taken.IsZero() {
+			return fmt.Errorf("take %s from quarantine: %w", q.ID, store.ErrLost)
+		}
+		tx.apart = append(tx.apart, func(d *database) { d.findApart(q).Taken = d.now() })
+	}
+	return nil
+}
+
+func (d *database) findApart(q *store.Quarantined) *store.Quarantined {
+	i := slices.IndexFunc(d.apart, func(was store.Quarantined) bool { return keyApart(&was) == keyApart(q) })
+	if i < 0 {
+		return nil
+	}
+	return &d.apart[i]
+}
+
+// Secret is the key of this database's fingerprints.
+func (s *Store) Secret(ctx context.Context) (key []byte, err error) {
+	err = s.enter(ctx, func() error {
+		key = []byte(s.db.id)
+		return nil
+	})
+	return key, err
+}
+
+// Quarantined lists messages in quarantine.
+func (s *Store) Quarantined(ctx context.Context, q store.Query) (out []store.Quarantined, err error) {
+	limit := min(cmp.Or(q.Limit, 1000), 1000)
+	err = s.enter(ctx, func() error {
+		for _, one := range s.db.apart {
+			if len(out) < limit && chosen(&one, &q) {
+				one.Message = copied(one.Message)
+				out = append(out, one)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func chosen(one *store.Quarantined, q *store.Query) bool {
+	any := func(want, have string) bool { return want == "" || want == have }
+	return one.Number > q.After && any(q.Consumer, one.Consumer) && any(q.ID, one.ID) && any(q.Topic, one.Message.Topic) &&
+		any(q.Type, one.Message.Type) && (q.Why == store.Fresh || q.Why == one.Why) &&
+		(q.Taken || one.Taken.IsZero()) && (!q.Admitted || !one.Admitted.IsZero())
+}
+
+// Admit lets consumers take what is in quarantine.
+func (s *Store) Admit(ctx context.Context, numbers []int64, by, reason string) (n int, err error) {
+	err = s.enter(ctx, func() error {
+		for i := range s.db.apart {
+			if one := &s.db.apart[i]; slices.Contains(numbers, one.Number) && one.Admitted.IsZero() {
+				one.Admitted, one.By, one.Reason = s.db.now(), by, reason
+				n++
+			}
+		}
+		return nil
+	})
+	return n, err
+}
+
+// Enter takes in within a transaction of the caller's own.
+func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found, error) {
+	u := &unit{tx: tx}
+	if len(in.Settings) > 0 {
+		return u.found, fmt.Errorf("enter: %w", store.ErrNoSettings)
+	}
+	if tx.s.db != s.db {
+		return u.found, errOther
+	}
+	err := tx.do(func(*database) error { return u.take(ctx, in) })
+	if err != nil {
+		return u.found, fmt.Errorf("enter: %w", err)
+	}
+	return u.found, nil
+}

@@ -1,0 +1,208 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/store"
+)
+
+// keepApart are the calls for what e does with answers and with the quarantine.
+func (c *core) keepApart(e *store.Effect) ([]call, error) {
+	var calls []call
+	if e.Answer != nil {
+		answer, err := c.answerMark(e.Answer)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, answer...)
+	}
+	if q := e.Quarantine; q != nil {
+		text, err := held.Encode(&q.Message)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, c.call("Quarantine", append(apartArgs(q), int16(q.Why), clip(legible(q.Message.Topic)), clip(legible(q.Message.Type)), text)...))
+	}
+	if q := e.Admitted; q != nil {
+		calls = append(calls, c.call("TakeAdmitted", apartArgs(q)...))
+	}
+	return calls, nil
+}
+
+func apartArgs(q *store.Quarantined) []any {
+	return []any{name(q.Consumer), name(q.Source), name(q.ID), q.Fingerprint}
+}
+
+// Secret is the key of this database's fingerprints.
+func (c *core) Secret(ctx context.Context) ([]byte, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	var text string
+	if err := c.short(ctx, "read key", c.call("Secret").into(&text)); err != nil {
+		return nil, err
+	}
+	key, err := hex.DecodeString(text)
+	if err != nil || len(key) < 16 {
+		return nil, errors.Join(errors.New("read key: skald_setting has no 'fingerprint key': run: skald migrate"), err)
+	}
+	return key, nil
+}
+
+// Quarantined lists messages in quarantine.
+func (c *core) Quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
+	var out []store.Quarantined
+	limit := int32(min(cmp.Or(q.Limit, 1000), 1000))
+	list := c.call("Quarantined", q.After, name(q.Consumer), name(q.ID), q.Topic, q.Type, int16(q.Why), q.Taken, limit)
+	if q.Admitted && q.Consumer != "" {
+		list = c.call("Admitted", q.After, name(q.Consumer), limit)
+	}
+	list.scan = func(row scanner) error {
+		one, err := quarantined(row)
+		if err == nil && (!q.Admitted || !one.Admitted.IsZero()) {
+			out = append(out, one)
+		}
+		return err
+	}
+	return out, c.short(ctx, "list quarantine", list)
+}
+
+func quarantined(row scanner) (one store.Quarantined, err error) {
+	var text string
+	var admitted, taken *time.Time
+	err = row.Scan(&one.Number, &one.Consumer, &one.Source, &one.ID, &one.Fingerprint, &one.Why, &text, &one.At, &admitted, &one.By, &one.Reason, &taken)
+	if err != nil {
+		return one, err
+	}
+	one.At = one.At.UTC()
+	if admitted != nil {
+		one.Admitted = admitted.UTC()
+	}
+	if taken != nil {
+		one.Taken = taken.UTC()
+	}
+	one.Message, err = held.Decode(text)
+	return one, err
+}
+
+// Admit lets consumers take what is in quarantine.
+func (c *core) Admit(ctx context.Context, numbers []int64, by, reason string) (int, error) {
+	n := int64(0)
+	admit := c.call("Admit", numbers, legible(by), legible(reason))
+	admit.done = func(rows int64) { n = rows }
+	return int(n), c.short(ctx, "admit", admit)
+}
+
+// losing names a guard that was lost in a transaction of the caller's.
+func (c *core) losing(err error) error {
+	if lost(err) {
+		return fmt.Errorf("%w: %w", store.ErrLost, err)
+	}
+	return c.explain(err)
+}
+
+// entering are the calls of an intake in a transaction of the caller's own.
+func (c *core) entering(in store.Intake, found *store.Found) ([]call, error) {
+	calls, err := c.intake(in, found)
+	for i := range calls {
+		calls[i].with = ""
+	}
+	return calls, err
+}
+
+// Enter takes in within a transaction of the caller's own: one round trip, two where a mark is there.
+func (s *Store) Enter(ctx context.Context, tx pgx.Tx, in store.Intake) (found store.Found, err error) {
+	if err = s.reread(ctx); err != nil {
+		return found, fmt.Errorf("enter: %w", err)
+	}
+	calls, err := s.entering(in, &found)
+	if err != nil {
+		return found, fmt.Errorf("enter: %w", err)
+	}
+	now, later := apart(in, calls)
+	if err := sendIn(ctx, tx, now); err != nil {
+		return found, fmt.Errorf("enter: %w", s.beginning(err))
+	}
+	if err := sendIn(ctx, tx, wantedOf(later)); err != nil {
+		return found, fmt.Errorf("enter: %w", s.beginning(err))
+	}
+	return found, nil
+}
+
+func wantedOf(calls []call) (out []call) {
+	for _, c := range calls {
+		if c.need() {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func sendIn(ctx context.Context, tx pgx.Tx, calls []call) error {
+	if len(calls) == 0 {
+		return nil
+	}
+	b := &pgx.Batch{}
+	queue(b, calls)
+	br := tx.SendBatch(ctx, b)
+	defer br.Close()
+	if err := answers(br, calls); err != nil {
+		return err
+	}
+	return br.Close()
+}
+
+// Enter takes in within a transaction of the caller's own, statement by statement.
+func (s *SQLStore) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
+	if err = s.reread(ctx); err != nil {
+		return found, fmt.Errorf("enter: %w", err)
+	}
+	calls, err := s.entering(in, &found)
+	if err != nil {
+		return found, fmt.Errorf("enter: %w", err)
+	}
+	for _, c := range calls {
+		if c.need != nil && !c.need() {
+			continue
+		}
+		if err := s.one(ctx, tx, c); err != nil {
+			return found, fmt.Errorf("enter: %w", s.beginning(err))
+		}
+	}
+	return found, nil
+}
+
+// one carries out a call by itself.
+func (s *SQLStore) one(ctx context.Context, tx *sql.Tx, c call) (err error) {
+	if !s.pgx {
+		return sendText(ctx, tx, "", []call{c})
+	}
+	if c.scan == nil {
+		did, err := tx.ExecContext(ctx, c.sql, c.args...)
+		if err == nil && c.done != nil {
+			n, _ := did.RowsAffected() // pgx always knows
+			c.done(n)
+		}
+		return err
+	}
+	rows, err := tx.QueryContext(ctx, c.sql, c.args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := c.scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,26 @@
+-- name: Quarantine
+-- One that is there stays as it is, taken or not: that is its mark.
+INSERT INTO skald_quarantine (consumer, source, id, fingerprint, why, topic, type, message)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+ON CONFLICT (consumer, source, id, fingerprint) DO NOTHING;
+
+-- name: TakeAdmitted
+UPDATE skald_quarantine SET taken_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND fingerprint = ?4 AND admitted_at IS NOT NULL AND taken_at IS NULL;
+
+-- name: Quarantined
+SELECT number, consumer, source, id, fingerprint, why, message, at, coalesce(admitted_at, ''), coalesce(admitted_by, ''), coalesce(reason, ''), coalesce(taken_at, '')
+FROM skald_quarantine
+WHERE number > ?1 AND (?2 = '' OR consumer = ?2) AND (?3 = '' OR id = ?3) AND (?4 = '' OR topic = ?4) AND (?5 = '' OR type = ?5)
+	AND (?6 = 0 OR why = ?6) AND (?7 OR taken_at IS NULL)
+ORDER BY number LIMIT ?8;
+
+-- name: Admitted
+SELECT number, consumer, source, id, fingerprint, why, message, at, coalesce(admitted_at, ''), coalesce(admitted_by, ''), coalesce(reason, ''), coalesce(taken_at, '')
+FROM skald_quarantine
+WHERE number > ?1 AND consumer = ?2 AND admitted_at IS NOT NULL AND taken_at IS NULL
+ORDER BY number LIMIT ?3;
+
+-- name: Admit
+UPDATE skald_quarantine SET admitted_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), admitted_by = ?2, reason = ?3
+WHERE number = ?1 AND admitted_at IS NULL;

@@ -1,0 +1,262 @@
+package storetest
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+func quarantineTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"Kept":    (*suite[TTx]).quarantineKept,
+		"Queries": (*suite[TTx]).quarantineQueries,
+		"Admit":   (*suite[TTx]).quarantineAdmit,
+		"Rivals":  (*suite[TTx]).quarantineRivals,
+		"Prune":   (*suite[TTx]).quarantinePrune,
+	}
+}
+
+func floorTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"Rises":       (*suite[TTx]).floorRises,
+		"NewConsumer": (*suite[TTx]).floorNewConsumer,
+		"Held":        (*suite[TTx]).floorHeld,
+	}
+}
+
+func quarantined(m skald.Message, why store.Outcome) store.Quarantined {
+	return store.Quarantined{Consumer: consumer, Identity: store.Identity{Source: m.Source, ID: m.ID}, Fingerprint: 7, Why: why, Message: m}
+}
+
+func (s *suite[TTx]) inQuarantine(q store.Query) []store.Quarantined {
+	s.Helper()
+	out, err := s.d.Quarantined(s.Context(), q)
+	s.ok(err, "list quarantine")
+	return out
+}
+
+// Every field of the message comes back; a repeat of it changes nothing, and another payload is another message.
+func (s *suite[TTx]) quarantineKept() {
+	m := filled()
+	m.Source = "/other"
+	first := quarantined(m, store.Conflict)
+	odd := quarantined(skald.Message{ID: "größe/\xff", Source: "\xfe", Type: "t\n", Topic: "orders", Key: []byte{}}, store.TooOld)
+	other := first
+	other.Fingerprint, other.Message.Data = -8, nil
+	for range 2 {
+		s.apply(store.Effect{Quarantine: &first}, store.Effect{Quarantine: &odd}, store.Effect{Quarantine: &other})
+	}
+	got := s.inQuarantine(store.Query{})
+	if len(got) != 3 {
+		s.Fatalf("%d messages are in quarantine, want 3: %+v", len(got), got)
+	}
+	for i, want := range []store.Quarantined{first, odd, other} {
+		g := got[i]
+		if g.Why != want.Why || g.Fingerprint != want.Fingerprint || g.Consumer != consumer || g.Number <= 0 || time.Since(g.At).Abs() > time.Hour ||
+			!g.Admitted.IsZero() || !g.Taken.IsZero() || i > 0 && g.Number <= got[i-1].Number {
+			s.Errorf("%+v is kept as %+v", want, g)
+		}
+		g.Message.Time, want.Message.Time = g.Message.Time.UTC(), want.Message.Time.UTC()
+		if !reflect.DeepEqual(g.Message, want.Message) {
+			s.Errorf("the message %+v is kept as %+v", want.Message, g.Message)
+		}
+	}
+	s.counts(0, 0, 0)
+}
+
+func (s *suite[TTx]) quarantineQueries() {
+	var all []store.Quarantined
+	for i := range 6 {
+		m := message("a", i)
+		m.Topic, m.Type = []string{"orders", "stock"}[i%2], []string{"x", "y", "z"}[i%3]
+		q := quarantined(m, []store.Outcome{store.Conflict, store.TooOld}[i/3])
+		q.Consumer = []string{"stock", "mail"}[i/5]
+		all = append(all, q)
+		s.apply(store.Effect{Quarantine: &q})
+	}
+	got := s.inQuarantine(store.Query{})
+	for name, c := range map[string]struct {
+		q    store.Query
+		want []int
+	}{
+		"consumer": {store.Query{Consumer: "mail"}, []int{5}},
+		"id":       {store.Query{ID: all[2].ID}, []int{2}},
+		"topic":    {store.Query{Topic: "stock"}, []int{1, 3, 5}},
+		"type":     {store.Query{Type: "y"}, []int{1, 4}},
+		"why":      {store.Query{Why: store.TooOld}, []int{3, 4, 5}},
+		"after":    {store.Query{After: got[3].Number}, []int{4, 5}},
+		"limit":    {store.Query{Limit: 2}, []int{0, 1}},
+		"several":  {store.Query{Topic: "orders", Why: store.Conflict, After: got[0].Number}, []int{2}},
+		"admitted": {store.Query{Admitted: true}, nil},
+	} {
+		var ids []string
+		for _, i := range c.want {
+			ids = append(ids, all[i].ID)
+		}
+		var have []string
+		for _, one := range s.inQuarantine(c.q) {
+			have = append(have, one.ID)
+		}
+		if !reflect.DeepEqual(have, ids) {
+			s.Errorf("by %s: %v, want %v", name, have, ids)
+		}
+	}
+}
+
+// What is admitted is taken once: the note stands with the effect, and a repeat of the message does not bring it back.
+func (s *suite[TTx]) quarantineAdmit() {
+	q, said := quarantined(message("a", 1), store.TooOld), rows(message("b", 1)).Rows
+	s.apply(store.Effect{Quarantine: &q})
+	s.applied([]bool{false}, store.Effect{Admitted: &q, Rows: said})
+	number := s.inQuarantine(store.Query{})[0].Number
+	for i := range 2 {
+		n, err := s.d.Admit(s.Context(), []int64{number, number + 1}, "ann", "the topic was replayed")
+		if s.ok(err, "admit"); n != 1-i {
+			s.Fatalf("admit %d changes %d", i, n)
+		}
+	}
+	due := s.inQuarantine(store.Query{Consumer: consumer, Admitted: true})
+	if len(due) != 1 || due[0].By != "ann" || due[0].Reason != "the topic was replayed" || due[0].Admitted.IsZero() {
+		s.Fatalf("admitted %+v", due)
+	}
+	if other := s.inQuarantine(store.Query{Consumer: "mail", Admitted: true}); len(other) != 0 {
+		s.Errorf("another consumer has %+v", other)
+	}
+	u := s.begin(s.d, store.Intake{})
+	s.put(u.Tx(), "k", "v")
+	s.commit(u, store.Effect{Admitted: &due[0], Rows: said})
+	s.user("k", "v")
+	s.counts(1, 0, 0)
+	u = s.begin(s.d, store.Intake{})
+	s.put(u.Tx(), "k", "twice")
+	s.is(u.Commit(s.Context(), store.Effect{Admitted: &due[0], Rows: said}), store.ErrLost, "a second taking")
+	s.apply(store.Effect{Quarantine: &q})
+	s.user("k", "v")
+	s.counts(1, 0, 0)
+	if left := s.inQuarantine(store.Query{}); len(left) != 0 {
+		s.Errorf("left in quarantine: %+v", left)
+	}
+	if all := s.inQuarantine(store.Query{Taken: true}); len(all) != 1 || all[0].Taken.IsZero() {
+		s.Errorf("with what was taken: %+v", all)
+	}
+}
+
+func (s *suite[TTx]) quarantineRivals() {
+	if !s.can.Rivals {
+		s.Skip("a second transaction waits, whatever it touches")
+	}
+	q := quarantined(message("a", 1), store.Conflict)
+	s.apply(store.Effect{Quarantine: &q})
+	_, err := s.d.Admit(s.Context(), []int64{s.inQuarantine(store.Query{})[0].Number}, "ann", "")
+	s.ok(err, "admit")
+	one, two := s.begin(s.d, store.Intake{Wait: patience}), s.begin(s.db.Driver(s), store.Intake{Wait: patience})
+	s.put(one.Tx(), "one", "1")
+	s.put(two.Tx(), "two", "1")
+	errs := make(chan error, 2)
+	for _, u := range []store.Unit[TTx]{one, two} {
+		go func() { errs <- u.Commit(s.Context(), store.Effect{Admitted: &q}) }()
+	}
+	a, b := <-errs, <-errs
+	if (a == nil) == (b == nil) {
+		s.Fatalf("two that took one message: %v, %v", a, b)
+	}
+	if a != nil {
+		b = a
+	}
+	s.is(b, store.ErrLost, "the loser")
+	_, has1 := s.db.Get(s, "one")
+	if _, has2 := s.db.Get(s, "two"); has1 == has2 {
+		s.Errorf("the effects of both, or of none: %v %v", has1, has2)
+	}
+}
+
+// Only what was taken goes, as marks do.
+func (s *suite[TTx]) quarantinePrune() {
+	taken, waits := quarantined(message("a", 1), store.Conflict), quarantined(message("a", 2), store.Conflict)
+	s.apply(store.Effect{Quarantine: &taken}, store.Effect{Quarantine: &waits})
+	_, err := s.d.Admit(s.Context(), []int64{s.inQuarantine(store.Query{})[0].Number}, "ann", "")
+	s.ok(err, "admit")
+	s.apply(store.Effect{Admitted: &taken})
+	s.maintain()
+	if n := len(s.inQuarantine(store.Query{Taken: true})); n != 2 {
+		s.Errorf("of two young messages %d are left", n)
+	}
+	s.db.Age(s, 40*day)
+	s.until("what was taken goes", func() bool {
+		s.maintain()
+		return len(s.inQuarantine(store.Query{Taken: true})) == 1
+	})
+	if left := s.inQuarantine(store.Query{}); len(left) != 1 || left[0].ID != waits.ID {
+		s.Errorf("left: %+v", left)
+	}
+}
+
+// Below the floor no mark is not "never taken": a mark that is left is still known, and another consumer has a floor of its own.
+func (s *suite[TTx]) floorRises() {
+	old, other := aged(33*day), mark()
+	other.Consumer = "mail"
+	s.commit(s.begin(s.d, intake(old, other)))
+	s.db.Known(s)
+	s.until("the old mark goes", func() bool {
+		s.maintain()
+		return s.db.Count(s).Marks == 1
+	})
+	never := aged(33 * day)
+	for _, m := range []store.Mark{old, never} {
+		u := s.begin(s.d, intake(m, mark()))
+		s.found(u, store.TooOld, store.Fresh)
+		s.rollback(u)
+		s.applied([]bool{false}, store.Effect{Mark: &m, Rows: rows(message("a", 1)).Rows})
+		m.Consumer = "mail"
+		s.commit(s.begin(s.d, intake(m)))
+		s.seen(m, store.Done)
+	}
+	s.counts(0, 3, 0)
+	for _, young := range []store.Mark{aged(29 * day), mark(), aged(-3 * day)} {
+		u := s.begin(s.d, intake(young))
+		s.found(u, store.Fresh)
+		s.rollback(u)
+	}
+	timeless := mark()
+	timeless.ID = "7"
+	s.commit(s.begin(s.d, intake(timeless)))
+}
+
+// A consumer that begins to read what is older than marks are kept takes everything once, however often the retention
+// runs meanwhile.
+func (s *suite[TTx]) floorNewConsumer() {
+	var all []store.Mark
+	for ago := 80; ago >= 0; ago -= 4 {
+		m := aged(time.Duration(ago) * day)
+		all = append(all, m)
+		u := s.begin(s.d, intake(m))
+		s.found(u, store.Fresh)
+		s.commit(u)
+		s.maintain()
+	}
+	for _, m := range all {
+		s.verdict(m, store.Verdict{Outcome: store.Done})
+	}
+	s.counts(0, len(all), 0)
+}
+
+// The floor does not count against what Skald itself held.
+func (s *suite[TTx]) floorHeld() {
+	old := aged(33 * day)
+	s.commit(s.begin(s.d, intake(old)))
+	s.db.Known(s)
+	s.until("the old mark goes", func() bool {
+		s.maintain()
+		return s.db.Count(s).Marks == 0
+	})
+	held, guarded := aged(33*day), aged(33*day)
+	held.Held, guarded.Held = true, true
+	u := s.begin(s.d, intake(held))
+	s.found(u, store.Fresh)
+	s.commit(u)
+	s.apply(store.Effect{Mark: &guarded})
+	s.seen(held, store.Done)
+	s.counts(0, 2, 0)
+}
