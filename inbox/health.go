@@ -21,6 +21,7 @@ type Health struct {
 
 	// Counts of this process, since New.
 	Received, Handled, Rejected, Duplicates, Skipped, Failures int64
+	Conflicts, TooOld                                          int64    // put into quarantine
 	Unacknowledged                                             int      // deliveries in memory now
 	Paused                                                     []string // lanes that have too many of them
 }
@@ -71,6 +72,10 @@ func (h *Health) add(what ending) {
 		h.Duplicates++
 	case rejected:
 		h.Rejected++
+	case conflict:
+		h.Conflicts++
+	case tooOld:
+		h.TooOld++
 	}
 }
 

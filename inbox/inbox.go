@@ -12,6 +12,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -48,6 +49,17 @@ type Options struct {
 	// Settings of the database hold in the transaction of a message's handler, set in the same round trip: the tenant
 	// that row-level security asks for, a role. PostgreSQL only. Default: none.
 	Settings func(skald.Message) []store.Setting
+
+	// Identity says what a message is, for ever: a second one of the same identity is not taken. Default ByID. ByHeader,
+	// ByField, ByHash and ByPosition are for messages without an id of their own; a business key is a function of yours. Where
+	// it gives an error the message fails. Ids that are UUIDs of version 7 carry their time: see Retention in docs/operations.md.
+	Identity func(broker.Delivery) (store.Identity, error)
+	// Fingerprint is what must not differ between messages of one identity: one that does is put into quarantine. Nil bytes:
+	// nothing is compared. Default: type and payload.
+	Fingerprint func(skald.Message) []byte
+	// Again: repeats of these messages have sent again what was said with them the first time (Result.Say, and that of a
+	// rejection), under the same ids. It must have been so then. Default: of none.
+	Again func(skald.Message) bool
 
 	// Keep has Run see to the retention of the database, marks first of all. Nil: a relay of this database does. It needs
 	// the rights of a relay.
@@ -88,6 +100,17 @@ func (o *Options) orDefaults() Options {
 // of its key waiting behind it.
 type Handler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) error
 
+// A ResultHandler is a Handler that answers something, which is stored with the mark. With skald.Reject it is the
+// rejection's answer; with any other error it is nothing.
+type ResultHandler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) (Result, error)
+
+// A Result is what a handler answers besides its effect.
+type Result struct {
+	Code  int32         // of your choice
+	Value any           // encoded once, by Options.Codec; at most 64 KiB then. Nil: none
+	Say   []skald.Draft // written into the outbox, behind what the handler wrote itself
+}
+
 // An Inbox consumes for one group: the consumer of the marks.
 type Inbox[TTx any] struct {
 	db       store.Driver[TTx]
@@ -96,7 +119,7 @@ type Inbox[TTx any] struct {
 	o        Options
 	with     complete.Completer
 	tel      *telemetry.Inbox
-	handlers map[kind]Handler[TTx]
+	handlers map[kind]ResultHandler[TTx]
 	topics   []string
 
 	// The rest belongs to the goroutine of Run or Step.
@@ -108,6 +131,11 @@ type Inbox[TTx any] struct {
 	failing map[*entry]bool // that failed and hold their chains, waiting or in hand again
 	alarm   time.Time       // the earliest of these
 	gate    gate
+	inside  *lane // what came out of quarantine
+	askAt   time.Time
+
+	key   atomic.Pointer[[]byte] // of fingerprints
+	keyAt time.Time              // when it is read again: the database may be another one by then
 
 	mu     sync.Mutex
 	health Health
@@ -127,7 +155,8 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		db: db, bus: bus, group: group, o: d,
 		with:     complete.Completer{Now: d.Now, NewID: d.NewID, Codec: d.Codec},
 		tel:      telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
-		handlers: map[kind]Handler[TTx]{},
+		handlers: map[kind]ResultHandler[TTx]{},
+		inside:   newLane(inside),
 		failing:  map[*entry]bool{},
 		lanes:    map[string]*lane{},
 		health:   Health{Live: true, Why: "not subscribed yet"},
@@ -147,6 +176,22 @@ func On[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Context
 
 // Handle is On for whole messages. Of two handlers for one type of a topic the later one stays.
 func (in *Inbox[TTx]) Handle(topic, typ string, h Handler[TTx]) {
+	in.HandleResult(topic, typ, func(ctx context.Context, tx TTx, m skald.Message) (Result, error) { return Result{}, h(ctx, tx, m) })
+}
+
+// OnResult is On for handlers that answer something.
+func OnResult[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error)) {
+	in.HandleResult(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
+		r, err := e.Decode(ctx, m)
+		if err != nil {
+			return Result{}, err
+		}
+		return h(ctx, tx, r)
+	})
+}
+
+// HandleResult is Handle for handlers that answer something.
+func (in *Inbox[TTx]) HandleResult(topic, typ string, h ResultHandler[TTx]) {
 	known := false
 	for k := range in.handlers {
 		known = known || k.topic == topic

@@ -22,6 +22,9 @@ func TestMarksGoWithoutARelay(t *testing.T) {
 		return m.Identity
 	}
 	old := mark()
+	if _, err := w.db.Maintain(t.Context(), store.Retention{}); err != nil { // which meets the consumer
+		t.Fatal(err)
+	}
 	w.pass(31 * 24 * time.Hour)
 	young := mark()
 	seen := func() []store.Verdict {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/store"
 )
 
 // A lane is what the broker gave us of one of its lanes and is not acknowledged yet, in its order.
@@ -20,6 +21,9 @@ type lane struct {
 type entry struct {
 	broker.Delivery
 	chain    *chain
+	id       store.Identity
+	unknown  error              // why it has no id
+	apart    *store.Quarantined // where it comes from, if not from the broker
 	done     bool
 	attempts int // failures of its own
 	again    int // all attempts, outages too: what the backoff counts

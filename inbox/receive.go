@@ -12,6 +12,10 @@ const receiveMax = 1000
 
 // receive takes what has arrived into lanes and chains, and drops at once what is not for us or was finished before.
 func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
+	if err := in.rekey(ctx); err != nil {
+		in.o.Logger.DebugContext(ctx, "inbox: read the key of fingerprints", "consumer", in.group, "error", err)
+	}
+	in.admitted(ctx)
 	batch, err := in.sub.Receive(ctx, receiveMax)
 	if err != nil {
 		return false, fmt.Errorf("receive for %s: %w", in.group, err)
@@ -46,6 +50,9 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
 		in.lanes[d.Lane] = l
 	}
 	e := l.add(d)
+	if e.Fault == nil {
+		e.id, e.unknown = in.identify(d)
+	}
 	in.count(func(h *Health) { h.Received++ })
 	if e.readable() && in.handlers[kind{d.Topic, d.Type}] == nil {
 		e.done = true
@@ -60,7 +67,7 @@ func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) {
 	ids, of := make([]store.Identity, 0, len(es)), make([]*entry, 0, len(es))
 	for _, e := range es {
 		if e.readable() && !e.done {
-			ids, of = append(ids, store.Identity{Source: e.Source, ID: e.ID}), append(of, e)
+			ids, of = append(ids, e.id), append(of, e)
 		}
 	}
 	if len(ids) == 0 {
@@ -72,7 +79,7 @@ func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) {
 		return
 	}
 	for i, v := range seen {
-		if v.Outcome != store.Fresh {
+		if v.Outcome != store.Fresh && in.harmless(of[i], v) {
 			of[i].done = true
 			in.count(func(h *Health) { h.Duplicates++ })
 			in.tel.Count(of[i].Topic, duplicate.String())

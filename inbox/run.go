@@ -43,6 +43,7 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 	}
 	err := in.sub.Close(ctx)
 	in.sub, in.lanes, in.ready, in.waiting, in.failing = nil, map[string]*lane{}, nil, nil, map[*entry]bool{}
+	in.inside, in.askAt = newLane(inside), time.Time{}
 	return err
 }
 
@@ -55,6 +56,9 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 			}
 		}
 		if err := in.db.Check(ctx, store.App); err != nil {
+			return fmt.Errorf("consumer %s: %w", in.group, err)
+		}
+		if err := in.rekey(ctx); err != nil {
 			return fmt.Errorf("consumer %s: %w", in.group, err)
 		}
 		in.checked = true

@@ -21,7 +21,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, r result) error {
 	switch r.what {
 	case broken:
 		return fmt.Errorf("consumer %s: %w", in.group, r.err)
-	case handled, duplicate, rejected:
+	case handled, duplicate, rejected, conflict, tooOld:
 		e.done, e.err = true, nil
 		delete(in.failing, e)
 		in.count(func(h *Health) { h.add(r.what) })
@@ -107,6 +107,7 @@ func (in *Inbox[TTx]) next() *entry {
 
 // ack acknowledges the finished prefix of every lane.
 func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
+	_, _ = in.inside.prefix()
 	var done []broker.Delivery
 	for _, l := range in.lanes {
 		if last, ok := l.prefix(); ok {

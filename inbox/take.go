@@ -28,6 +28,8 @@ const (
 	handled   ending = iota // its effect is committed
 	duplicate               // it was finished before; the mark says so
 	rejected                // its handler said no; the verdict is committed
+	conflict                // another payload came under its identity before; it is in quarantine
+	tooOld                  // whether it was finished before is forgotten; it is in quarantine
 	later                   // not yet; nothing was written
 	failed                  // the message's own failure; nothing was written
 	outage                  // nobody's fault; nothing was written, or it is not known
@@ -43,10 +45,10 @@ var (
 
 // The words are those of the metrics.
 func (e ending) String() string {
-	return [...]string{"processed", "duplicate", "rejected", "later", "failed", "outage", "broken"}[e]
+	return [...]string{"processed", "duplicate", "rejected", "conflict", "too_old", "later", "failed", "outage", "broken"}[e]
 }
 
-func (e *entry) readable() bool { return e.Fault == nil && e.ID != "" }
+func (e *entry) readable() bool { return e.Fault == nil && e.unknown == nil }
 
 // attempt is take under a span.
 func (in *Inbox[TTx]) attempt(ctx context.Context, e *entry) result {
@@ -64,8 +66,8 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	switch {
 	case e.Fault != nil:
 		return result{entry: e, what: failed, err: fmt.Errorf("%w: %w", ErrNoEnvelope, e.Fault)}
-	case e.ID == "":
-		return result{entry: e, what: failed, err: ErrNoID}
+	case e.unknown != nil:
+		return result{entry: e, what: failed, err: fmt.Errorf("what is it: %w", e.unknown)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.o.Handle+in.o.Wait)
 	defer cancel()
@@ -77,10 +79,10 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	if err != nil {
 		return in.failure(e, fmt.Errorf("take in %s: %w", e.ID, err))
 	}
-	found := unit.Found()
-	if found.Marks[0].Outcome != store.Fresh {
-		_, _ = unit.Rollback(ctx) // nothing was written: a lost connection changes nothing
-		return result{entry: e, what: duplicate}
+	if e.apart == nil {
+		if v := unit.Found().Marks[0]; v.Outcome != store.Fresh {
+			return in.known(ctx, e, unit, v, intake.Marks[0].Fingerprint)
+		}
 	}
 	return in.handle(ctx, e, unit, intake)
 }
@@ -92,9 +94,11 @@ func (in *Inbox[TTx]) intake(e *entry) (intake store.Intake, err error) {
 		}
 	}()
 	intake = store.Intake{
-		Marks:  []store.Mark{in.mark(e, store.Done, "")},
 		Wait:   in.o.Wait,
 		Handle: in.o.Handle + 5*time.Second,
+	}
+	if e.apart == nil {
+		intake.Marks = []store.Mark{in.mark(e)}
 	}
 	if in.o.Entities != nil {
 		intake.Locks = in.o.Entities(e.Message)
@@ -105,24 +109,21 @@ func (in *Inbox[TTx]) intake(e *entry) (intake store.Intake, err error) {
 	return intake, nil
 }
 
-func (in *Inbox[TTx]) mark(e *entry, as store.Outcome, reason string) store.Mark {
-	return store.Mark{Consumer: in.group, Identity: store.Identity{Source: e.Source, ID: e.ID}, As: as, Reason: reason}
+func (in *Inbox[TTx]) mark(e *entry) store.Mark {
+	return store.Mark{Consumer: in.group, Identity: e.id, As: store.Done, Fingerprint: in.print(e)}
 }
 
 func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake) result {
 	hctx, cancel := context.WithTimeout(skald.WithCause(ctx, e.Message), in.o.Handle)
-	err := safely(in.handlers[kind{e.Topic, e.Type}], hctx, unit.Tx(), e.Message)
+	r, err := safely(in.handlers[kind{e.Topic, e.Type}], hctx, unit.Tx(), e.Message)
 	cancel()
 	var no *skald.RejectedError
 	var wait *skald.LaterError
 	switch {
 	case err == nil:
-		if err = unit.Commit(ctx); err == nil {
-			return result{entry: e, what: handled}
-		}
-		return in.failure(e, fmt.Errorf("commit %s: %w", e.ID, err))
+		return in.finish(ctx, e, unit, intake, r)
 	case errors.As(err, &no):
-		return in.reject(ctx, e, unit, intake, no)
+		return in.reject(ctx, e, unit, intake, no, r)
 	case errors.As(err, &wait):
 		_, _ = unit.Rollback(ctx)
 		return result{entry: e, what: later, after: wait.After, err: err}
@@ -134,14 +135,22 @@ func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx]
 // reject undoes the handler's rows and stores the verdict and what is to be said in a second transaction, which
 // repeats the intake: it stands only if no entity moved between the two, so that a "no" is never stored that is
 // no longer true. If one did, the message is simply taken again.
-func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, no *skald.RejectedError) result {
-	say, err := in.with.Messages(skald.WithCause(ctx, e.Message), no.Say)
+func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, no *skald.RejectedError, r Result) result {
+	r.Say = slices.Concat(no.Say, r.Say)
+	verdict, err := in.leaves(ctx, e, r, intake)
 	if err != nil {
 		_, _ = unit.Rollback(ctx)
 		return in.failure(e, fmt.Errorf("reject %s: %w", e.ID, err))
 	}
-	mark := in.mark(e, store.Rejected, no.Err.Error())
-	verdict := store.Effect{Mark: &mark, Locks: slices.Clone(intake.Locks), Rows: say}
+	if e.apart == nil {
+		mark := intake.Marks[0]
+		if verdict.Answer != nil {
+			mark = *verdict.Answer
+		}
+		mark.As, mark.Reason = store.Rejected, no.Err.Error()
+		verdict.Mark, verdict.Answer = &mark, nil
+	}
+	verdict.Locks = slices.Clone(intake.Locks)
 	for i, version := range unit.Found().Locks {
 		verdict.Locks[i].Version = version
 	}
@@ -149,6 +158,8 @@ func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx]
 	switch {
 	case err != nil:
 		return in.failure(e, fmt.Errorf("reject %s: %w", e.ID, err))
+	case !stands[0] && e.apart != nil:
+		return result{entry: e, what: duplicate} // another instance has taken it; if not, it is found again
 	case !stands[0]:
 		return result{entry: e, what: later, err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
 	}
@@ -175,7 +186,7 @@ type PanicError struct {
 
 func (p *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v\n%s", p.Value, p.Stack) }
 
-func safely[TTx any](h Handler[TTx], ctx context.Context, tx TTx, m skald.Message) (err error) {
+func safely[TTx any](h ResultHandler[TTx], ctx context.Context, tx TTx, m skald.Message) (r Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}

@@ -100,6 +100,8 @@ func (b *bed) Age(t testing.TB, d time.Duration) {
 		`UPDATE skald_outbox SET slot = (today - least((today - slot + 10) % 10 + $1, 8)) % 10
 			FROM (SELECT floor(extract(epoch FROM now()) / 86400)::bigint AS today) AS c`,
 		"UPDATE skald_mark_timeless SET at = at - $1 * interval '1 day'",
+		"UPDATE skald_floor SET since = since - $1 * interval '1 day'",
+		"UPDATE skald_quarantine SET taken_at = taken_at - $1 * interval '1 day'",
 	} {
 		if _, err := b.conn.Exec(context.Background(), statement, int(d/(24*time.Hour))); err != nil {
 			t.Fatal(err)
@@ -107,11 +109,17 @@ func (b *bed) Age(t testing.TB, d time.Duration) {
 	}
 }
 
+func (b *bed) Known(t testing.TB) {
+	t.Helper()
+	execute(t, b.conn, "INSERT INTO skald_floor (consumer) SELECT DISTINCT consumer FROM skald_mark ON CONFLICT DO NOTHING")
+	execute(t, b.conn, "UPDATE skald_floor SET since = since - interval '40 days'")
+}
+
 // clear makes the bed as it was made.
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	execute(t, b.conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
-	for _, table := range []string{"skald_outbox", "skald_mark", "skald_mark_timeless", "skald_entity", "skald_tick", "skald_relay", "skald_aside", "kv"} {
+	for _, table := range []string{"skald_outbox", "skald_mark", "skald_mark_timeless", "skald_answer", "skald_floor", "skald_quarantine", "skald_entity", "skald_tick", "skald_relay", "skald_aside", "kv"} {
 		execute(t, b.conn, "DELETE FROM "+table)
 	}
 	execute(t, b.conn, "UPDATE skald_lane SET epoch = 0, token = '', owner = NULL, life = NULL, base = '', tip = '', seq = 0, incarnation = ''")

@@ -157,6 +157,7 @@ type Mark struct {
 	Fingerprint int64
 	Code        int32  // what the handler answers, and Result: in an intake they are not known yet
 	Result      string // encoded; as it is
+	Said        string // what the station said with it, as it encoded that
 	// Held: Skald itself held the message since it came, parked or dead. No floor counts against it.
 	Held bool
 }
@@ -182,6 +183,7 @@ type Verdict struct {
 	Fingerprint int64 // that was stored, 0: none
 	Code        int32
 	Result      string
+	Said        string
 }
 
 // Outcome is what became of a message at a consumer. Its numbers are stored.
@@ -223,7 +225,7 @@ type Effect struct {
 	Rows  []skald.Message // into the outbox. Source is the database's own, whatever they say
 	Lane  *Progress       // guard: the lane's epoch and token
 
-	Answer     *Mark        // guard: there, done and not answered yet; gets As, Reason, Code and Result
+	Answer     *Mark        // guard: there, done and not answered yet; gets As, Reason, Code, Result and Said
 	Quarantine *Quarantined // one that is there, with the same fingerprint, stays as it is
 	Admitted   *Quarantined // guard: admitted, and not taken yet. Now it is
 }

@@ -20,7 +20,7 @@ func keyApart(q *store.Quarantined) apartKey {
 }
 
 func (m markRow) verdict() store.Verdict {
-	return store.Verdict{Outcome: m.As, Reason: m.Reason, Fingerprint: m.Fingerprint, Code: m.Code, Result: m.Result}
+	return store.Verdict{Outcome: m.As, Reason: m.Reason, Fingerprint: m.Fingerprint, Code: m.Code, Result: m.Result, Said: m.Said}
 }
 
 // there is a mark that tx sees.
@@ -45,7 +45,7 @@ func (tx *Tx) answer(ctx context.Context, m store.Mark, until time.Time) error {
 	if !ok || was.answered || was.As != store.Done && was.As != m.As {
 		return fmt.Errorf("answer %s: %w", m.ID, store.ErrLost)
 	}
-	was.answered, was.As, was.Code, was.Result = true, m.As, m.Code, m.Result
+	was.answered, was.As, was.Code, was.Result, was.Said = true, m.As, m.Code, m.Result, m.Said
 	if m.As == store.Rejected {
 		was.Reason = clip(m.Reason)
 	}

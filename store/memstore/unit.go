@@ -97,7 +97,7 @@ func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Ve
 	if !m.Held && d.tooOld(m) {
 		return store.Verdict{Outcome: store.TooOld}, nil
 	}
-	m.Reason, m.Code, m.Result = clip(m.Reason), 0, ""
+	m.Reason, m.Code, m.Result, m.Said = clip(m.Reason), 0, "", ""
 	if m.As == store.Done {
 		m.Reason = ""
 	}
@@ -183,7 +183,7 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 		if was.Outcome != store.Fresh {
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
-		if e.Mark.Code != 0 || e.Mark.Result != "" {
+		if e.Mark.Code != 0 || e.Mark.Result != "" || e.Mark.Said != "" {
 			if err := tx.answer(ctx, *e.Mark, until); err != nil {
 				return err
 			}

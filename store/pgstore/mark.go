@@ -74,7 +74,7 @@ func number(n int64) *int64 {
 // verdict reads what FindMark and its like answer.
 func verdict(row scanner, v *store.Verdict, before ...any) error {
 	var result []byte
-	if err := row.Scan(append(before, &v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result)...); err != nil {
+	if err := row.Scan(append(before, &v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Said)...); err != nil {
 		return err
 	}
 	v.Result = string(result)
@@ -173,7 +173,7 @@ func (c *core) guardMark(m *store.Mark) ([]call, error) {
 		}
 		calls = append(calls, guard)
 	}
-	if m.Code != 0 || m.Result != "" {
+	if m.Code != 0 || m.Result != "" || m.Said != "" {
 		answer, err := c.answerMark(m)
 		return append(calls, answer...), err
 	}
@@ -190,7 +190,7 @@ func (c *core) answerMark(m *store.Mark) ([]call, error) {
 	if m.Result != "" {
 		result = []byte(m.Result)
 	}
-	args = append(args[:5], m.Code, result)
+	args = append(args[:5], m.Code, result, some(m.Said))
 	if at := c.home(m.ID); at.slot >= 0 {
 		return []call{{sql: c.marks.Load().text[at.slot]["AnswerMark"], args: args}}, nil
 	}

@@ -67,7 +67,8 @@ type core struct {
 	sql    map[string]string // and with the schema
 	marks  atomic.Pointer[markRing]
 	stale  atomic.Bool // marks is
-	err    error       // of New, answered by every call
+	secret atomic.Pointer[secret]
+	err    error // of New, answered by every call
 	bases  bases
 	place  place
 	notifier

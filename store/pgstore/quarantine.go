@@ -47,6 +47,9 @@ func (c *core) Secret(ctx context.Context) ([]byte, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
+	if s := c.secret.Load(); s != nil && time.Since(s.read) < secretFor {
+		return s.key, nil
+	}
 	var text string
 	if err := c.short(ctx, "read key", c.call("Secret").into(&text)); err != nil {
 		return nil, err
@@ -55,8 +58,17 @@ func (c *core) Secret(ctx context.Context) ([]byte, error) {
 	if err != nil || len(key) < 16 {
 		return nil, errors.Join(errors.New("read key: skald_setting has no 'fingerprint key': run: skald migrate"), err)
 	}
+	c.secret.Store(&secret{key, time.Now()})
 	return key, nil
 }
+
+// A secret is remembered for a while, for calls that ask for it each time.
+type secret struct {
+	key  []byte
+	read time.Time
+}
+
+const secretFor = 30 * time.Second
 
 // Quarantined lists messages in quarantine.
 func (c *core) Quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {

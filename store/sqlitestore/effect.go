@@ -115,7 +115,7 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 		if was.Outcome != store.Fresh {
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
-		if e.Mark.Code != 0 || e.Mark.Result != "" {
+		if e.Mark.Code != 0 || e.Mark.Result != "" || e.Mark.Said != "" {
 			if err := x.answer(ctx, e.Mark); err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ import (
 // verdict reads what FindMark answers.
 func verdict(row *sql.Row, v *store.Verdict) error {
 	var result []byte
-	err := row.Scan(&v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result)
+	err := row.Scan(&v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Said)
 	v.Result = string(result)
 	return err
 }
@@ -32,7 +32,7 @@ func (x *session) answer(ctx context.Context, m *store.Mark) error {
 	if m.Result != "" {
 		result = []byte(m.Result)
 	}
-	n, err := x.count(ctx, "AnswerMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, m.Code, result)
+	n, err := x.count(ctx, "AnswerMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, m.Code, result, sql.NullString{String: m.Said, Valid: m.Said != ""})
 	if err == nil && n != 1 {
 		err = store.ErrLost
 	}

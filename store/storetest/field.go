@@ -45,7 +45,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 		_, err := s.d.Quarantined(s.Context(), q)
 		return err
 	}, "Consumer", "ID", "Topic", "Type", "Why", "Admitted", "Taken", "After", "Limit")
-	refused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity", "As", "Reason", "Fingerprint", "Code", "Result", "Held")
+	refused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity", "As", "Reason", "Fingerprint", "Code", "Result", "Said", "Held")
 	refused(s, mark().Identity, func(id store.Identity) error {
 		m := mark()
 		m.Identity = id

@@ -14,6 +14,7 @@ CREATE TABLE /*schema*/skald_answer (
 	reason  text,
 	code    integer NOT NULL,
 	result  bytea,
+	said    text, -- the messages that went with it, JSON, where repeats are to send them again
 	at      timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX skald_answer_at ON /*schema*/skald_answer (at);

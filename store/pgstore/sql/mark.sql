@@ -31,18 +31,18 @@ SELECT /*schema*/skald_guard(EXISTS (SELECT FROM i), 'a mark');
 
 -- name: FindMark
 -- A statement of its own behind InsertMark, where that hit nothing: only a new snapshot sees the mark of the rival that it waited for.
-SELECT coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result
+SELECT coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result, coalesce(a.said, '')
 FROM /*schema*/skald_mark_00 AS m LEFT JOIN /*schema*/skald_answer AS a ON a.arrival = m.arrival
 WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text::uuid
 UNION ALL
-SELECT coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result
+SELECT coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result, coalesce(a.said, '')
 FROM /*schema*/skald_mark_timeless AS m LEFT JOIN /*schema*/skald_answer AS a ON a.arrival = m.arrival
 WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text
 LIMIT 1;
 
 -- name: SeenMarks
 -- OFFSET 0 keeps the look-up one probe of the key for each id, whatever the statistics say.
-SELECT i.n, coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result
+SELECT i.n, coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result, coalesce(a.said, '')
 FROM unnest($2::text[], $3::text[], $4::integer[]) AS i(source, id, n)
 CROSS JOIN LATERAL (
 	SELECT k.outcome, k.reason, k.fingerprint, k.arrival FROM /*schema*/skald_mark_00 AS k
@@ -55,8 +55,8 @@ CROSS JOIN LATERAL (
 
 -- name: AnswerMark
 WITH i AS (
-	INSERT INTO /*schema*/skald_answer (arrival, outcome, reason, code, result)
-	SELECT m.arrival, $4::smallint, $5::text, $6::integer, $7::bytea FROM /*schema*/skald_mark_00 AS m
+	INSERT INTO /*schema*/skald_answer (arrival, outcome, reason, code, result, said)
+	SELECT m.arrival, $4::smallint, $5::text, $6::integer, $7::bytea, $8::text FROM /*schema*/skald_mark_00 AS m
 	WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text::uuid AND m.outcome IN (1, $4::smallint)
 	ON CONFLICT DO NOTHING
 	RETURNING 1
@@ -78,12 +78,12 @@ WITH i AS (
 SELECT /*schema*/skald_guard(EXISTS (SELECT FROM i), 'a mark');
 
 -- name: FindTimeless
-SELECT coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result
+SELECT coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result, coalesce(a.said, '')
 FROM /*schema*/skald_mark_timeless AS m LEFT JOIN /*schema*/skald_answer AS a ON a.arrival = m.arrival
 WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text;
 
 -- name: SeenTimeless
-SELECT i.n, coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result
+SELECT i.n, coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result, coalesce(a.said, '')
 FROM unnest($2::text[], $3::text[], $4::integer[]) AS i(source, id, n)
 CROSS JOIN LATERAL (
 	SELECT t.outcome, t.reason, t.fingerprint, t.arrival FROM /*schema*/skald_mark_timeless AS t
@@ -93,8 +93,8 @@ CROSS JOIN LATERAL (
 
 -- name: AnswerTimeless
 WITH i AS (
-	INSERT INTO /*schema*/skald_answer (arrival, outcome, reason, code, result)
-	SELECT m.arrival, $4::smallint, $5::text, $6::integer, $7::bytea FROM /*schema*/skald_mark_timeless AS m
+	INSERT INTO /*schema*/skald_answer (arrival, outcome, reason, code, result, said)
+	SELECT m.arrival, $4::smallint, $5::text, $6::integer, $7::bytea, $8::text FROM /*schema*/skald_mark_timeless AS m
 	WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text AND m.outcome IN (1, $4::smallint)
 	ON CONFLICT DO NOTHING
 	RETURNING 1

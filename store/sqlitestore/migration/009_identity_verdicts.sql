@@ -11,7 +11,8 @@ CREATE TABLE skald_answer (
 	outcome INTEGER NOT NULL, -- instead of the mark's
 	reason  TEXT,
 	code    INTEGER NOT NULL,
-	result  BLOB
+	result  BLOB,
+	said    TEXT -- the messages that went with it, JSON, where repeats are to send them again
 ) STRICT;
 CREATE TRIGGER skald_answer_goes AFTER DELETE ON skald_mark BEGIN DELETE FROM skald_answer WHERE arrival = OLD.arrival; END;
 

@@ -7,13 +7,13 @@ WHERE NOT ?8 OR ?7 IS NULL OR NOT EXISTS (SELECT 1 FROM skald_floor AS f WHERE f
 ON CONFLICT (consumer, source, id) DO NOTHING;
 
 -- name: FindMark
-SELECT coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result
+SELECT coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result, coalesce(a.said, '')
 FROM skald_mark AS m LEFT JOIN skald_answer AS a ON a.arrival = m.arrival
 WHERE m.consumer = ?1 AND m.source = ?2 AND m.id = ?3;
 
 -- name: AnswerMark
-INSERT INTO skald_answer (arrival, outcome, reason, code, result)
-SELECT arrival, ?4, ?5, ?6, ?7 FROM skald_mark WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND outcome IN (1, ?4)
+INSERT INTO skald_answer (arrival, outcome, reason, code, result, said)
+SELECT arrival, ?4, ?5, ?6, ?7, ?8 FROM skald_mark WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND outcome IN (1, ?4)
 ON CONFLICT DO NOTHING;
 
 -- name: Secret
