@@ -226,7 +226,7 @@ func TestSeededBugs(t *testing.T) {
 		{"mark looked for before, inserted at the end", "2 effects", func() error {
 			return intakes(t, b, fresh, func(s *Store) {
 				for _, leaf := range s.marks.Load().text {
-					leaf["InsertMark"] = strings.ReplaceAll(`SELECT FROM (SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, $6::boolean) AS x
+					leaf["InsertMark"] = strings.ReplaceAll(`SELECT FROM (SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, $6::bigint, $7::boolean) AS x
 						WHERE NOT EXISTS (SELECT FROM /*schema*/skald_mark AS m WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text::uuid FOR UPDATE)`, "/*schema*/", s.prefix)
 				}
 				replaced(s, "late mark", `INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome, slot) VALUES ($1::text, $2::text, $3::text::uuid, 1,

@@ -128,6 +128,7 @@ func TestRetentionAgainstOpenHandler(t *testing.T) {
 	if _, err := s.Apply(ctx, store.Effect{Mark: &other}); err != nil {
 		t.Fatal(err)
 	}
+	b.Known(t)
 	if done := maintain(t, s); len(done.Left) != 1 || !strings.Contains(done.Left[0], "skald_mark_") {
 		t.Errorf("beside an open handler maintain did %+v", done)
 	}

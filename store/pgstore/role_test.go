@@ -220,6 +220,9 @@ func appDay(ctx context.Context, s *Store, leaf string) error {
 			return err
 		}
 	}
+	if err := quarantineDay(ctx, s); err != nil {
+		return err
+	}
 	if _, err := s.Backlog(ctx); err != nil {
 		return err
 	}
@@ -230,6 +233,36 @@ func appDay(ctx context.Context, s *Store, leaf string) error {
 		_, err := tx.Exec(ctx, "INSERT INTO "+s.prefix+"skald_outbox (topic, type) VALUES ('orders', 'x')")
 		return err
 	})
+}
+
+// quarantineDay is what an app asks of answers, floors and the quarantine.
+func quarantineDay(ctx context.Context, s *Store) error {
+	old := aMark()
+	old.ID = uuid7.New(time.Now().Add(-5 * day))
+	old.Result = "1"
+	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{old}})
+	if err != nil {
+		return err
+	}
+	if err := u.Commit(ctx, store.Effect{Answer: &old}); err != nil {
+		return err
+	}
+	if _, err := s.Seen(ctx, old.Consumer, []store.Identity{old.Identity}); err != nil {
+		return err
+	}
+	q := store.Quarantined{Consumer: "c", Identity: aMark().Identity, Why: store.Conflict, Message: aMessage("a")}
+	if _, err := s.Apply(ctx, store.Effect{Quarantine: &q}); err != nil {
+		return err
+	}
+	list, err := s.Quarantined(ctx, store.Query{ID: q.ID})
+	if err != nil {
+		return err
+	}
+	if _, err := s.Admit(ctx, []int64{list[0].Number}, "ann", "a test"); err != nil {
+		return err
+	}
+	_, err = s.Apply(ctx, store.Effect{Admitted: &q})
+	return err
 }
 
 // relayDay is all that a relay ever asks of the store, but for emptying leaves; with a leaf's name only that.
@@ -278,6 +311,10 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 	if err := s.deletes(ctx, 30*day, &store.Maintained{}); err != nil {
 		return err
 	}
+	marks := s.leafed(firstMarks, markLeaf(0), 0)
+	if err := s.short(ctx, "raise floors", call{sql: marks["Meet"]}, call{sql: marks["RaiseFloors"], args: []any{int64(0)}}); err != nil {
+		return err
+	}
 	_, err = s.Lease(ctx, store.Ask{Owner: "relay", Life: life, Leave: true})
 	return err
 }
@@ -308,6 +345,7 @@ func (b *bed) fill(t testing.TB) {
 	b.clear(t)
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, slot) SELECT 'orders', 'x', n FROM generate_series(0, $1) AS n`, defaultRows().slots()-1)
 	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, slot) SELECT 'c', 's', gen_random_uuid(), 1, n FROM generate_series(0, $1) AS n`, defaultMarks().slots()-1)
+	b.Known(t)
 	b.exec(t, `INSERT INTO {skald_tick} (token, snapshot, seq, own, at) SELECT 'x', pg_current_snapshot(), 0, pg_current_xact_id(), now() - interval '2 hours'`)
 	b.exec(t, `INSERT INTO {skald_relay} (owner, life, until) VALUES ('gone', '1', now() - interval '1 hour')`)
 }
@@ -407,7 +445,7 @@ func TestRolesEndWhereTheyShould(t *testing.T) {
 			`INSERT INTO {skald_outbox} (topic, type, txid) VALUES ('orders', 'x', '3')`, `INSERT INTO {skald_outbox} (topic, type, slot) VALUES ('orders', 'x', 0)`,
 			`INSERT INTO {skald_outbox} (topic, type, source) VALUES ('orders', 'x', '/other')`, `INSERT INTO {skald_outbox} (topic, type, erased_at) VALUES ('orders', 'x', now())`,
 			`INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x') RETURNING seq`, `SELECT nextval('{skald_outbox_seq_seq}')`,
-			`UPDATE {skald_mark} SET outcome = 2`, `DELETE FROM {skald_mark_timeless}`, `TRUNCATE {skald_mark_00}`, `DELETE FROM {skald_entity}`,
+			`UPDATE {skald_mark} SET outcome = 2`, `DELETE FROM {skald_mark_timeless}`, `UPDATE {skald_answer} SET code = 2`, `UPDATE {skald_floor} SET at = NULL`, `DELETE FROM {skald_quarantine}`, `TRUNCATE {skald_mark_00}`, `DELETE FROM {skald_entity}`,
 			`SELECT FROM {skald_lane}`, `SELECT FROM {skald_tick}`, `SELECT FROM {skald_relay}`, `SELECT FROM {skald_aside}`, `UPDATE {skald_setting} SET value = 'x'`,
 			`CREATE TABLE {mine} (x int)`, `DROP TABLE {skald_aside}`,
 		},
