@@ -35,7 +35,14 @@ func newSink(inner broker.Publisher, want int) *sink {
 
 func (s *sink) Incarnation(context.Context) (string, error) { return s.life, nil }
 
-func (s *sink) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+func (s *sink) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
+	if s.inner == nil {
+		return nil, nil
+	}
+	return s.inner.Topics(ctx, names...)
+}
+
+func (s *sink) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	s.begun.Do(func() { close(s.first) })
 	s.mu.Lock()
 	for i := range msgs {
@@ -47,7 +54,7 @@ func (s *sink) Publish(ctx context.Context, msgs []skald.Message) broker.Pending
 	s.mu.Unlock()
 	p := &handed{s: s, msgs: msgs}
 	if s.inner != nil {
-		p.inner = s.inner.Publish(ctx, msgs)
+		p.inner = s.inner.Publish(ctx, msgs, only...)
 	}
 	return p
 }

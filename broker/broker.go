@@ -29,12 +29,22 @@ type Publisher interface {
 	// Publish hands msgs over, in order, and returns at once: what is published by call k+1 follows what was
 	// published by call k. The caller leaves msgs alone until Wait has returned. When ctx ends, what was not
 	// yet handed to the broker may be given up.
-	Publish(ctx context.Context, msgs []skald.Message) Pending
+	//
+	// Only, of which there is one at most, says which topics are meant, by their ids: a message to a topic that has another
+	// id, or none in there though it exists, is not published and fails with ErrAnew. The caller leaves it alone, too.
+	Publish(ctx context.Context, msgs []skald.Message, only ...Topics) Pending
+
+	// Topics tells the ids of those of the topics that are there: one that was deleted and made anew under its name has
+	// another id, and nothing of what was acknowledged before. Those that cannot be looked up are left out.
+	Topics(ctx context.Context, names ...string) (Topics, error)
 
 	// Incarnation names the broker's life: what was acknowledged under another name may no longer exist there.
 	// The in-process broker has a new one each time it is made; Kafka's is its cluster id.
 	Incarnation(ctx context.Context) (string, error)
 }
+
+// Topics are ids of topics, by their names.
+type Topics map[string]string
 
 // Pending is a call to Publish under way.
 type Pending interface {

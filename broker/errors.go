@@ -9,6 +9,9 @@ import (
 var (
 	// ErrNoTopic is wrapped by errors about a topic that does not exist.
 	ErrNoTopic = errors.New("no such topic")
+	// ErrAnew is wrapped by errors about messages to a topic that has not the id under which it was meant: it was
+	// deleted and made anew, or made since it was asked for. Ask for its id before the next try.
+	ErrAnew = errors.New("the topic was made anew")
 	// ErrAway is wrapped by errors that say that the broker cannot be reached or is not ready yet: what was asked may
 	// be asked again later.
 	ErrAway = errors.New("broker: away")

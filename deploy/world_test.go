@@ -213,11 +213,11 @@ type bus struct {
 	away atomic.Bool
 }
 
-func (b *bus) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+func (b *bus) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	if b.away.Load() {
 		return unanswered{}
 	}
-	return b.Broker.Publish(ctx, msgs)
+	return b.Broker.Publish(ctx, msgs, only...)
 }
 
 type unanswered struct{}

@@ -85,6 +85,8 @@ func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 		case refused != nil && c.alone:
 			r.setAside(l, p, row, refused)
 			continue
+		case errors.Is(failed, broker.ErrAnew):
+			r.unlearn(row.Topic)
 		case errors.Is(refused, broker.ErrNoTopic):
 			r.missing[row.Topic] = r.o.Now().Add(missingFor)
 		case refused != nil:
@@ -123,6 +125,7 @@ func (r *Relay) restart(l *lane) {
 		l.trouble, l.stopped, l.pieces = false, false, nil
 		return
 	}
+	l.renew()
 	l.fails++
 	wait := backoff.After(l.fails, r.o.RetryFirst, r.o.RetryMost)
 	if l.fails == 1 {

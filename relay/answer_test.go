@@ -32,7 +32,9 @@ type manualCall struct {
 
 func (m *manual) Incarnation(context.Context) (string, error) { return "manual", nil }
 
-func (m *manual) Publish(_ context.Context, msgs []skald.Message) broker.Pending {
+func (m *manual) Topics(context.Context, ...string) (broker.Topics, error) { return nil, nil }
+
+func (m *manual) Publish(_ context.Context, msgs []skald.Message, _ ...broker.Topics) broker.Pending {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := &manualCall{msgs: slices.Clone(msgs), done: make(chan struct{}), told: make(chan struct{})}

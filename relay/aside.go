@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/store"
 )
 
 const (
@@ -32,6 +34,9 @@ func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("read rows set aside: %w", err)
 	}
+	if due, err = r.ripe(ctx, due); err != nil {
+		return false, err
+	}
 	if len(due) == 0 {
 		r.hasAside = r.anyAside(now)
 		return false, nil
@@ -40,11 +45,30 @@ func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
 	for i := range due {
 		msgs[i] = outgoing(&due[i].Row)
 		c.bytes += len(due[i].Data)
-		c.lanes = append(c.lanes, r.byBucket[due[i].Bucket])
+		l := r.byBucket[due[i].Bucket]
+		c.lanes = append(c.lanes, l)
+		if l != nil {
+			l.publishesTo(due[i].Topic, r.ids)
+		}
 	}
 	r.hasAside, r.retrying = true, true
 	r.send(c, msgs)
 	return true, nil
+}
+
+// ripe leaves out rows of topics that were made anew and have not got their older rows again.
+func (r *Relay) ripe(ctx context.Context, due []store.Aside) ([]store.Aside, error) {
+	names := make([]string, len(due))
+	for i := range due {
+		names[i] = due[i].Topic
+	}
+	if err := r.learn(ctx, names); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(due, func(a store.Aside) bool {
+		l := r.byBucket[a.Bucket]
+		return l != nil && l.renews(a.Topic)
+	}), nil
 }
 
 // anyAside tells whether our lanes may still have rows set aside, when none is due.
@@ -94,6 +118,8 @@ func (r *Relay) asideAnswered(c *call, err error) {
 			continue
 		}
 		switch failed, refused := v.of(i); {
+		case errors.Is(failed, broker.ErrAnew):
+			r.unlearn(a.Topic)
 		case refused != nil:
 			a.Attempts++
 			r.tel.Refused(a.Topic)

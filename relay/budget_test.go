@@ -90,8 +90,8 @@ type arrivals struct {
 	came chan time.Time
 }
 
-func (a *arrivals) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
-	p := a.Broker.Publish(ctx, msgs)
+func (a *arrivals) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
+	p := a.Broker.Publish(ctx, msgs, only...)
 	for range msgs {
 		a.came <- time.Now()
 	}

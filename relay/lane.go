@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/store"
 )
 
@@ -25,7 +26,9 @@ type lane struct {
 	savedAt time.Time
 	aside   []store.Aside // to be set aside with the next save
 	freed   []int64       // set aside once, published now
-	renamed bool          // Incarnation is to be saved
+	note    note          // what Incarnation says
+	renamed bool          // it is to be saved
+	told    broker.Topics // ids of topics in note that were made anew, to be taken up once nothing is under way
 }
 
 // A piece is the part of one page that belongs to one lane.
@@ -41,7 +44,7 @@ type piece struct {
 func keyOf(m *skald.Message) string { return m.Topic + "\x00" + string(m.Key) }
 
 func newLane(l store.Lane) *lane {
-	return &lane{Lane: l, held: map[string]bool{}, saved: l.Cursor, suspects: map[int64]bool{}}
+	return &lane{Lane: l, note: readNote(l.Incarnation), held: map[string]bool{}, saved: l.Cursor, suspects: map[int64]bool{}}
 }
 
 // advance moves the cursor over the finished pieces at the head. Behind a row that was not taken it stops: then
@@ -53,6 +56,7 @@ func (l *lane) advance() {
 		l.pieces = l.pieces[1:]
 		if p.bad == 0 {
 			l.Cursor = p.after
+			l.renewed()
 			l.aside = append(l.aside, p.aside...)
 			continue
 		}

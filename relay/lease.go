@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -119,23 +120,34 @@ func (r *Relay) takeUp(ctx context.Context, gained []store.Lane) error {
 	if err != nil {
 		return fmt.Errorf("%w: ask for its incarnation: %w", errBroker, err)
 	}
-	lanes, moved := make([]*lane, len(gained)), 0
+	lanes, moved, topics := make([]*lane, len(gained)), 0, []string(nil)
 	for i, g := range gained {
 		l := newLane(g)
-		if g.Incarnation != name {
-			l.renamed, l.Incarnation = true, name
+		if l.note.Broker != name {
+			l.renamed, l.note = true, note{Broker: name}
 			if g.Incarnation != "" {
 				l.Cursor = store.Cursor{}
 				moved++
 			}
 		}
+		topics = slices.AppendSeq(topics, maps.Keys(l.note.Topics))
 		lanes[i] = l
+	}
+	for _, name := range topics { // they may have been made anew since we asked
+		r.unlearn(name)
+	}
+	if err := r.learn(ctx, topics); err != nil {
+		return err
 	}
 	if err := r.reload(ctx, lanes); err != nil {
 		return err
 	}
 	if moved > 0 {
 		r.o.Logger.Warn("relay: another broker: lanes start at the oldest row that is kept", "owner", r.o.Owner, "lanes", moved)
+	}
+	for _, l := range lanes {
+		r.differs(l)
+		l.renew()
 	}
 	for _, l := range lanes {
 		r.lanes[l.ID] = l

@@ -51,7 +51,7 @@ func (l *lane) progress() *store.Progress {
 	cursor := l.Cursor
 	p := &store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &cursor, Aside: l.aside, Freed: l.freed}
 	if l.renamed {
-		name := l.Incarnation
+		name := l.note.String()
 		p.Incarnation = &name
 	}
 	return p

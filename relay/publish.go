@@ -33,7 +33,7 @@ func (r *Relay) handOver(g *group, rows []store.Row) {
 	for i := range rows {
 		row := &rows[i]
 		l := r.byBucket[row.Bucket]
-		if l == nil || l.group != g || l.trouble || l.leaving || (l.Cursor.Base == g.base && l.Cursor.Tip == g.tip && row.Seq <= l.Cursor.Seq) {
+		if l == nil || l.group != g || l.trouble || l.leaving || (l.Cursor.Base == g.base && l.Cursor.Tip == g.tip && row.Seq <= l.Cursor.Seq) || l.passesOver(row) {
 			continue
 		}
 		p := parts[l]
@@ -52,6 +52,7 @@ func (r *Relay) handOver(g *group, rows []store.Row) {
 			delete(l.suspects, row.Seq)
 			continue
 		}
+		l.publishesTo(row.Topic, r.ids)
 		p.rows, p.at = append(p.rows, row), append(p.at, len(msgs))
 		msgs = append(msgs, outgoing(row))
 		c.bytes += len(row.Data)

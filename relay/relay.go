@@ -4,7 +4,7 @@
 //
 // The way of a row through the files: lease.go (which lanes are mine), window.go (what is new in them), publish.go
 // (handed over, in order, many calls under way), answer.go (the acknowledged prefix, and what was refused),
-// aside.go (rows set aside, tried again), progress.go (how far each lane has come), run.go (the loop around these).
+// aside.go (rows set aside, tried again), anew.go (topics that were made anew), progress.go (how far each lane has come), run.go (the loop around these).
 package relay
 
 import (
@@ -113,7 +113,12 @@ type Relay struct {
 	byBucket [store.Buckets]*lane
 	groups   []*group
 	missing  map[string]time.Time // topics that the broker does not have, and until when that is believed
+	ids      broker.Topics        // as told last; never changed, always replaced
+	idless   map[string]time.Time // topics that have none, and until when that is believed
+	tells    int                  // how often they were
+	asking   bool                 // ask is under way
 
+	ask      func(topics []string, take func(broker.Topics, error))
 	publish  func(c *call, msgs []skald.Message)
 	inFlight int          // rows handed over and not answered
 	bytes    int          // and their data
@@ -124,14 +129,14 @@ type Relay struct {
 
 	asideLast time.Time // when the last row that we set aside or put off is due: those without a key are in no lane's held
 
-	leaseAt, expires, pollAt, asideAt, keepAt time.Time
-	activity                                  time.Time // when rows were last seen, or a write in this process
-	failedAt                                  time.Time // by the store
-	restUntil                                 time.Time // behind a window that had rows
-	outages                                   int       // of the store, in a row
-	lives, waiting                            int       // relays that work, and that wait for a lane, at the last lease
-	keeping                                   atomic.Bool
-	first                                     atomic.Bool // the lane of the first bucket is ours: of the relays, this one reports the backlog
+	leaseAt, expires, pollAt, asideAt, keepAt, topicsAt time.Time
+	activity                                            time.Time // when rows were last seen, or a write in this process
+	failedAt                                            time.Time // by the store
+	restUntil                                           time.Time // behind a window that had rows
+	outages                                             int       // of the store, in a row
+	lives, waiting                                      int       // relays that work, and that wait for a lane, at the last lease
+	keeping                                             atomic.Bool
+	first                                               atomic.Bool // the lane of the first bucket is ours: of the relays, this one reports the backlog
 
 	mu                    sync.Mutex
 	health                Health
@@ -149,7 +154,7 @@ func New(db Source, bus broker.Publisher, o *Options) *Relay {
 	return &Relay{
 		db: db, bus: bus, o: d, life: rand.Text(),
 		tel:   telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
-		lanes: map[int]*lane{}, missing: map[string]time.Time{}, page: pageFirst,
+		lanes: map[int]*lane{}, missing: map[string]time.Time{}, idless: map[string]time.Time{}, page: pageFirst,
 		health: Health{Live: true}, storeAway: "not started yet",
 	}
 }

@@ -129,7 +129,7 @@ func (answered) Done() <-chan struct{} {
 func (a answered) Wait(context.Context) error { return a.err }
 
 // Publish holds the contract: behind a message that is not taken, none of its key is.
-func (s *spoiled) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+func (s *spoiled) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	if s.outage != nil {
 		if err := s.outage(); err != nil {
 			return answered{err}
@@ -149,7 +149,7 @@ func (s *spoiled) Publish(ctx context.Context, msgs []skald.Message) broker.Pend
 				continue
 			}
 		}
-		err := s.Broker.Publish(ctx, []skald.Message{m}).Wait(ctx)
+		err := s.Broker.Publish(ctx, []skald.Message{m}, only...).Wait(ctx)
 		var part *broker.PublishError
 		if errors.As(err, &part) {
 			bad.Refused[i] = part.First()

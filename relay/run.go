@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -17,8 +18,9 @@ import (
 // and saves how far the lanes have come. It never waits for rows.
 func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	r.publish = func(c *call, msgs []skald.Message) {
-		r.answered(c, r.bus.Publish(ctx, msgs).Wait(ctx))
+		r.answered(c, r.bus.Publish(ctx, msgs, r.ids).Wait(ctx))
 	}
+	r.ask = func(topics []string, take func(broker.Topics, error)) { take(r.bus.Topics(ctx, topics...)) }
 	r.pollAt = time.Time{} // who steps decides when to look
 	if err := r.check(ctx); err != nil {
 		r.away(&r.storeAway, err)
@@ -57,7 +59,7 @@ func (r *Relay) check(ctx context.Context) error {
 
 // turn takes everything on as far as it goes without waiting for the broker.
 func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
-	for _, phase := range []func(context.Context) (bool, error){r.lease, r.read, r.look, r.retryAside} {
+	for _, phase := range []func(context.Context) (bool, error){r.lease, r.read, r.look, r.retryAside, r.askTopics} {
 		did, err := phase(ctx)
 		busy = busy || did
 		switch {
@@ -102,8 +104,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	defer telemetry.WatchBacklog(telemetry.Providers{Meter: r.o.MeterProvider}, r.o.Now, r.db.Backlog, r.first.Load)()
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(r.o.Drain, kill) })
 	defer unhook()
-	l := &loop{r: r, done: make(chan *call, 16), hard: hard}
-	r.publish = l.publish
+	l := &loop{r: r, done: make(chan *call, 16), told: make(chan func(), 1), hard: hard}
+	r.publish, r.ask = l.publish, l.ask
 	err := l.run(ctx)
 	if err == nil {
 		l.drain()
@@ -120,12 +122,13 @@ func (r *Relay) Run(ctx context.Context) error {
 type loop struct {
 	r    *Relay
 	done chan *call      // those that are answered
+	told chan func()     // takes up the ids of topics that were asked for
 	hard context.Context // what outlives the signal, until the drain is over
 }
 
 // publish makes a call and has the loop told when it is answered.
 func (l *loop) publish(c *call, msgs []skald.Message) {
-	c.pending = l.r.bus.Publish(l.hard, msgs)
+	c.pending = l.r.bus.Publish(l.hard, msgs, l.r.ids)
 	go func() {
 		select {
 		case <-c.pending.Done():
@@ -135,6 +138,16 @@ func (l *loop) publish(c *call, msgs []skald.Message) {
 			}
 		case <-l.hard.Done():
 		}
+	}()
+}
+
+// ask has the loop told of the ids of topics. One question is under way at a time: there is room for its answer.
+func (l *loop) ask(topics []string, take func(broker.Topics, error)) {
+	go func() {
+		ctx, cancel := context.WithTimeout(l.hard, storeTimeout)
+		defer cancel()
+		ids, err := l.r.bus.Topics(ctx, topics...)
+		l.told <- func() { take(ids, err) }
 	}()
 }
 
@@ -215,6 +228,8 @@ func (l *loop) await(ctx context.Context, save time.Time, woken <-chan struct{})
 	case c := <-l.done:
 		l.hear(c)
 		l.collect()
+	case take := <-l.told:
+		take()
 	case <-woken:
 		now := l.r.o.Now()
 		l.r.activity, l.r.pollAt = now, later(now, l.r.restUntil)
@@ -228,6 +243,8 @@ func (l *loop) collect() {
 		select {
 		case c := <-l.done:
 			l.hear(c)
+		case take := <-l.told:
+			take()
 		default:
 			return
 		}

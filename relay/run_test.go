@@ -60,7 +60,9 @@ func newRough(t *testing.T, seed uint64) *rough {
 
 func (r *rough) Incarnation(context.Context) (string, error) { return "rough", nil }
 
-func (r *rough) Publish(_ context.Context, msgs []skald.Message) broker.Pending {
+func (r *rough) Topics(context.Context, ...string) (broker.Topics, error) { return nil, nil }
+
+func (r *rough) Publish(_ context.Context, msgs []skald.Message, _ ...broker.Topics) broker.Pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls++

@@ -184,6 +184,10 @@ func (r *Relay) readPage(ctx context.Context, g *group) error {
 		return fmt.Errorf("read outbox: %w", err)
 	}
 	g.fresh = false
+	if err := r.learn(ctx, topicsOf(page.Rows)); err != nil {
+		g.due = r.o.Now().Add(r.o.RetryFirst)
+		return err
+	}
 	rows := page.Rows
 	if g.careful {
 		rows = untilSuspect(g, rows)
@@ -209,6 +213,15 @@ func (r *Relay) endWindow(g *group) {
 	}
 	if g.careful && !slices.ContainsFunc(g.lanes, func(l *lane) bool { return len(l.suspects) > 0 }) {
 		g.careful = false
+	}
+	for _, l := range slices.Clone(g.lanes) {
+		if len(l.note.Anew) == 0 || l.note.To != "" {
+			continue
+		}
+		l.trouble = true // it reads on from the beginning
+		if l.pending == 0 {
+			r.restart(l)
+		}
 	}
 }
 

@@ -139,9 +139,9 @@ type dozingBus struct {
 	a *attack
 }
 
-func (d dozingBus) Publish(ctx context.Context, ms []skald.Message) broker.Pending {
+func (d dozingBus) Publish(ctx context.Context, ms []skald.Message, only ...broker.Topics) broker.Pending {
 	d.a.doze(ctx)
-	return d.Broker.Publish(ctx, ms)
+	return d.Broker.Publish(ctx, ms, only...)
 }
 
 // suffer runs a relay of that name, one life after the other, until ctx is done: some end in peace, some in the midst.

@@ -3,6 +3,7 @@ package sagatest
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
@@ -29,8 +30,16 @@ func (c *crashBroker) Incarnation(ctx context.Context) (name string, err error) 
 	return name, err
 }
 
+func (c *crashBroker) Topics(ctx context.Context, names ...string) (ids broker.Topics, err error) {
+	err = c.p.io(call{act: "Topics", note: func() string { return strings.Join(names, " ") }}, func() (err error) {
+		ids, err = c.b.Topics(ctx, names...)
+		return err
+	})
+	return ids, err
+}
+
 // Publish keeps to the publish contract: what is left out has no successors in what is published.
-func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	p := &crashPending{p: c.p}
 	what := msgs
 	switch mode := c.p.next(); {
@@ -41,7 +50,7 @@ func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message) broker.
 		what, p.part = withoutKeyOf(msgs)
 	}
 	p.err = c.p.io(call{act: "Publish", effect: true, parts: len(msgs), keyed: true, note: func() string { return rowNote(msgs) }}, func() error {
-		p.inner = c.b.Publish(ctx, what)
+		p.inner = c.b.Publish(ctx, what, only...)
 		return nil
 	})
 	return p

@@ -34,13 +34,13 @@ type faultyBroker struct {
 }
 
 // Publish publishes what the dice leave of msgs. What they take holds back its key until Wait has told of it.
-func (b *faultyBroker) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+func (b *faultyBroker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	p := &faultyPending{b: b, ctx: ctx, of: identities(msgs, func(m *skald.Message) *skald.Message { return m })}
 	if p.dead = b.f.liveWith(p.of); p.dead != nil {
 		return p
 	}
 	kept := b.sift(p, msgs)
-	p.inner = b.Broker.Publish(ctx, kept)
+	p.inner = b.Broker.Publish(ctx, kept, only...)
 	if p.gone == nil && b.f.hit(PublishUnknown, b.f.rates.PublishUnknown) {
 		p.lie, p.from = true, b.f.number(2)*b.f.number(len(msgs)) // half the time all, else from some message on
 	}
@@ -108,6 +108,13 @@ func (b *faultyBroker) Incarnation(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return b.Broker.Incarnation(ctx)
+}
+
+func (b *faultyBroker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
+	if err := b.f.alive(); err != nil {
+		return nil, err
+	}
+	return b.Broker.Topics(ctx, names...)
 }
 
 func (b *faultyBroker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {

@@ -155,7 +155,7 @@ func (durable) Done() <-chan struct{} {
 
 func (durable) Wait(context.Context) error { return nil }
 
-func (l *later) Publish(_ context.Context, msgs []skald.Message) broker.Pending {
+func (l *later) Publish(_ context.Context, msgs []skald.Message, _ ...broker.Topics) broker.Pending {
 	l.waiting = append(l.waiting, msgs...)
 	return durable{}
 }

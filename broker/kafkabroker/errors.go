@@ -31,6 +31,8 @@ func classify(topic string, err error) (kind, error) {
 	switch {
 	case errors.Is(err, errHeldBack):
 		return failed, errHeldBack
+	case errors.Is(err, broker.ErrAnew):
+		return failed, fmt.Errorf("publish to %q: %w", topic, err)
 	case isAny(err, broker.ErrClosed, kgo.ErrClientClosed, context.Canceled, context.DeadlineExceeded, kgo.ErrRecordTimeout, kgo.ErrRecordRetries):
 		return outage, orAway(err)
 	case isAny(err, errCannotCarry, broker.ErrNoTopic, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTopicException,
@@ -68,7 +70,7 @@ func (b *Broker) unmade(err error) error {
 
 // stale reports whether err means that what is known of the topic no longer holds.
 func stale(err error) bool {
-	return isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.MessageTooLarge, kerr.RecordListTooLarge)
+	return isAny(err, broker.ErrAnew, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.MessageTooLarge, kerr.RecordListTooLarge)
 }
 
 func isAny(err error, targets ...error) bool {

@@ -147,8 +147,13 @@ func New(seeds string, opts *Options) (*Broker, error) {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
 	b.publisher.init(b.opts, b.with)
-	dial := func() (*kgo.Client, error) { return kgo.NewClient(b.client(b.producing()...)...) }
-	cl, err := dial()
+	dial := func() (*kgo.Client, error) {
+		f := &fence{Partitioner: b.with.partitioner}
+		cl, err := kgo.NewClient(b.client(b.producing(f)...)...)
+		f.cl = cl
+		return cl, err
+	}
+	cl, err := kgo.NewClient(b.client(kgo.WithHooks(&b.line))...)
 	if err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}

@@ -91,14 +91,21 @@ func (p *publisher) init(o Options, with compiled) {
 // caller whose ctx ended is taken to ask no more: what its failures hold back is free again. A message that is larger than its topic allows, counted
 // uncompressed, is refused; when Kafka itself finds a batch too large, all messages of that batch and those
 // behind it in the partition are named.
-func (p *publisher) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	c := &call{p: p, ctx: ctx, left: len(msgs), answered: make(chan struct{})}
 	if err := ctx.Err(); err != nil {
 		return c.ended(err)
 	}
 	c.recs, c.sizes, c.durable = make([]kgo.Record, len(msgs)), make([]int, len(msgs)), make([]bool, len(msgs))
 	enc := newEncoder(msgs, p.envelope)
+	var to *meant
 	for i := range msgs {
+		if len(only) > 0 && (i == 0 || msgs[i].Topic != msgs[i-1].Topic) {
+			to = &meant{context.Background(), only[0][msgs[i].Topic]}
+		}
+		if to != nil {
+			c.recs[i].Context = to
+		}
 		var err error
 		if c.sizes[i], err = enc.encode(&msgs[i], &c.recs[i]); err != nil {
 			set(&c.broken, i, err)

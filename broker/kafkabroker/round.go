@@ -2,6 +2,7 @@ package kafkabroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -60,10 +61,10 @@ const (
 
 // producing are the options of a client that publishes. Records are never given up while they may be on their
 // way: that would break the sequence of the partition. An outage is answered by giveUp instead.
-func (b *Broker) producing() []kgo.Opt {
+func (b *Broker) producing(f *fence) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.RecordPartitioner(b.with.partitioner),
+		kgo.RecordPartitioner(f),
 		kgo.ManualFlushing(),
 		kgo.ProducerLinger(0),
 		kgo.MaxBufferedRecords(b.opts.Round + 1),
@@ -74,11 +75,9 @@ func (b *Broker) producing() []kgo.Opt {
 	}
 }
 
-// start begins the rounds. The first client is for questions, too, and is not closed here.
-func (p *publisher) start(first *kgo.Client, dial func() (*kgo.Client, error)) {
-	p.asks, p.dial = first, dial
-	p.senders = []*sender{{cl: first}}
-	p.idle = slices.Clone(p.senders)
+// start begins the rounds. Questions go by a client of their own: see fence.
+func (p *publisher) start(asks *kgo.Client, dial func() (*kgo.Client, error)) {
+	p.asks, p.dial = asks, dial
 	go p.run()
 }
 
@@ -108,13 +107,6 @@ func (p *publisher) end() {
 	p.mu.Unlock()
 	p.giveUp(segs, broker.ErrClosed)
 	for _, s := range p.senders {
-		p.dismiss(s)
-	}
-}
-
-// dismiss closes the client of s, unless it is needed for questions.
-func (p *publisher) dismiss(s *sender) {
-	if s.cl != p.asks {
 		s.cl.Close()
 	}
 }
@@ -197,9 +189,9 @@ func (p *publisher) rehire(s *sender) {
 	defer p.mu.Unlock()
 	switch {
 	case s == nil:
-	case s.spent, len(p.idle) >= usualSenders && s.cl != p.asks:
+	case s.spent, len(p.idle) >= usualSenders:
 		p.senders = slices.DeleteFunc(p.senders, func(o *sender) bool { return o == s })
-		p.wg.Go(func() { p.dismiss(s) })
+		p.wg.Go(s.cl.Close)
 	default:
 		p.idle = append(p.idle, s)
 	}
@@ -335,6 +327,14 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 		}
 		if bad == nil {
 			bad = map[*kgo.Record]error{}
+		}
+		switch a.rec.Context.(type) {
+		case astray:
+			a.err = broker.ErrAnew
+		case *meant:
+			if errors.Is(a.err, kerr.UnknownTopicID) {
+				a.err = fmt.Errorf("%w: %w", broker.ErrAnew, a.err)
+			}
 		}
 		bad[a.rec] = a.err
 		// A client that was refused a producer id once does not ask again, whatever rights are given.

@@ -18,6 +18,7 @@ import (
 type found struct {
 	err        error // it cannot be used; nil if it can
 	partitions int
+	id         string
 }
 
 // look asks Kafka about topics. Without a right to one of them, it alone has an error.
@@ -70,7 +71,7 @@ func foundAs(name string, t kmsg.MetadataResponseTopic) found {
 	case err != nil || len(t.Partitions) == 0:
 		return found{err: fmt.Errorf("topic %q is not ready: %w", name, kerr.LeaderNotAvailable)}
 	}
-	return found{partitions: len(t.Partitions)}
+	return found{partitions: len(t.Partitions), id: topicID(t.TopicID)}
 }
 
 // lacking names the right that err says is missing.

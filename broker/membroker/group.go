@@ -63,6 +63,11 @@ func (g *group) rejoin(s *Subscription) {
 		return
 	}
 	g.members = append(g.members, s)
+	for _, t := range g.c.topics {
+		if s.renew(t) {
+			g.follow(t)
+		}
+	}
 	g.balance()
 }
 
@@ -95,6 +100,29 @@ func (g *group) follow(t *topic) {
 		c := &cursor{topic: t, lane: l, acked: l.base, next: l.base}
 		l.cursors = append(l.cursors, c)
 		g.cursors = append(g.cursors, c)
+	}
+}
+
+// unfollow forgets a topic that was deleted.
+func (g *group) unfollow(t *topic) {
+	for _, c := range g.cursors {
+		if c.topic == t {
+			g.move(c, nil, false)
+		}
+	}
+	g.cursors = slices.DeleteFunc(g.cursors, func(c *cursor) bool { return c.topic == t })
+	delete(g.have, t)
+}
+
+// renew goes on with a topic that was made anew.
+func (g *group) renew(t *topic) {
+	some := false
+	for _, m := range g.members {
+		some = m.renew(t) || some
+	}
+	if some {
+		g.follow(t)
+		g.balance()
 	}
 }
 

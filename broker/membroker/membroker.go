@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/skald-go/skald"
@@ -79,6 +80,7 @@ type cluster struct {
 
 	mu     sync.Mutex
 	topics map[string]*topic
+	made   int // topics, ever
 	groups map[string]*group
 }
 
@@ -128,7 +130,7 @@ func (b *Broker) MakeTopics(_ context.Context, lanes int, topics ...string) erro
 			return fmt.Errorf("make topic %q: a name is 1 to 249 of A-Z a-z 0-9 . _ -", name)
 		}
 		if b.c.topics[name] == nil {
-			b.c.topics[name] = newTopic(name, min(lanes, 1024))
+			b.c.make(name, min(lanes, 1024))
 		}
 	}
 	return nil
@@ -147,6 +149,50 @@ func (b *Broker) CheckTopics(_ context.Context, topics ...string) (missing []str
 		}
 	}
 	return missing, nil
+}
+
+// make adds a topic, which those that read one of its name before read from its beginning.
+func (c *cluster) make(name string, lanes int) {
+	c.made++
+	t := newTopic(name, strconv.Itoa(c.made), lanes)
+	c.topics[name] = t
+	for _, g := range c.groups {
+		g.renew(t)
+	}
+}
+
+// RemoveTopics deletes topics, with all that is in them. Their lanes are lost uncleanly.
+func (b *Broker) RemoveTopics(_ context.Context, topics ...string) error {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	if b.closed {
+		return broker.ErrClosed
+	}
+	for _, name := range topics {
+		if t := b.c.topics[name]; t != nil {
+			delete(b.c.topics, name)
+			for _, g := range b.c.groups {
+				g.unfollow(t)
+			}
+		}
+	}
+	return nil
+}
+
+// Topics tells the ids of topics; within one life of the broker none is given twice.
+func (b *Broker) Topics(_ context.Context, names ...string) (broker.Topics, error) {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	if b.closed {
+		return nil, broker.ErrClosed
+	}
+	ids := broker.Topics{}
+	for _, name := range names {
+		if t := b.c.topics[name]; t != nil {
+			ids[name] = t.id
+		}
+	}
+	return ids, nil
 }
 
 func nameOK(name string) bool {

@@ -48,7 +48,7 @@ func (p *pending) over() bool { return p.told || p.ctx.Err() != nil }
 
 // Publish stores msgs before it returns. A failed call holds back the successors of what it did not store
 // until Wait has returned, or until ctx has ended.
-func (b *Broker) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	p := &pending{b: b, ctx: ctx}
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -64,7 +64,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message) broker.Pendi
 	var bad broker.PublishError
 	for i := range msgs {
 		m := &msgs[i]
-		refused, err := b.store(m, &kept)
+		refused, err := b.store(m, &kept, only)
 		switch {
 		case err == nil:
 			continue
@@ -89,13 +89,15 @@ func note(m *map[int]error, i int, err error) {
 }
 
 // store appends m to its lane, or says why not and whether it will ever.
-func (b *Broker) store(m *skald.Message, kept *arena) (refused bool, err error) {
+func (b *Broker) store(m *skald.Message, kept *arena, only []broker.Topics) (refused bool, err error) {
 	t := b.c.topics[m.Topic]
 	switch {
 	case b.isHeld(m):
 		return false, errHeldBack
 	case t == nil:
 		return true, fmt.Errorf("publish to %q: %w", m.Topic, broker.ErrNoTopic)
+	case len(only) > 0 && only[0][m.Topic] != t.id:
+		return false, fmt.Errorf("publish to %q: %w", m.Topic, broker.ErrAnew)
 	case sizeOne(m) > b.c.opts.MaxBytes:
 		return true, fmt.Errorf("publish to %q: %d bytes: %w", m.Topic, sizeOne(m), errTooLarge)
 	}

@@ -111,6 +111,15 @@ func (s *Subscription) tell() (b broker.Batch) {
 	return b
 }
 
+// renew reads t in place of the topic that had its name before.
+func (s *Subscription) renew(t *topic) bool {
+	at := slices.IndexFunc(s.topics, func(old *topic) bool { return old.name == t.name && old != t })
+	if at >= 0 {
+		s.topics[at] = t
+	}
+	return at >= 0
+}
+
 func (s *Subscription) gain(c *cursor) {
 	s.owned = append(s.owned, c)
 	slices.SortFunc(s.owned, byLane)

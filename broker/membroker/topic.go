@@ -8,6 +8,7 @@ import (
 
 type topic struct {
 	name  string
+	id    string
 	lanes []*lane
 	next  int // the lane of the next message without a key
 }
@@ -20,8 +21,8 @@ type lane struct {
 	cursors []*cursor // one per group
 }
 
-func newTopic(name string, lanes int) *topic {
-	t := &topic{name: name, lanes: make([]*lane, lanes)}
+func newTopic(name, id string, lanes int) *topic {
+	t := &topic{name: name, id: id, lanes: make([]*lane, lanes)}
 	for i := range t.lanes {
 		t.lanes[i] = &lane{name: name + "/" + strconv.Itoa(i)}
 	}

@@ -54,14 +54,16 @@ type line struct {
 
 // item is one message of one call.
 type item struct {
-	p     *pending
-	at    int
-	since time.Time
-	topic string
-	key   []byte
-	msg   *nats.Msg
-	err   error // it cannot travel
-	again bool  // sent a second time, after nobody listened
+	p      *pending
+	at     int
+	since  time.Time
+	topic  string
+	only   string // the id that the topic must have, if it is fenced
+	fenced bool
+	key    []byte
+	msg    *nats.Msg
+	err    error // it cannot travel
+	again  bool  // sent a second time, after nobody listened
 }
 
 // flight is an item that waits for its answer.
@@ -142,7 +144,7 @@ func (p *publisher) rouse() {
 }
 
 // Publish queues msgs behind what was published before.
-func (b *Broker) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	p := &b.publisher
 	call := &pending{pub: p, ctx: ctx, done: make(chan struct{}), left: len(msgs)}
 	items, now := make([]*item, len(msgs)), time.Now()
@@ -150,6 +152,9 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message) broker.Pendi
 		m := &msgs[i]
 		msg, err := encode(m)
 		items[i] = &item{p: call, at: i, since: now, topic: m.Topic, key: slices.Clone(m.Key), msg: msg, err: err}
+		if len(only) > 0 {
+			items[i].only, items[i].fenced = only[0][m.Topic], true
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -259,6 +264,13 @@ func (p *publisher) launch(l *line, it *item) {
 	t, err := p.topicOf(it.topic)
 	if err != nil {
 		p.refuse(l, it, kindOf(err), err)
+		return
+	}
+	if it.fenced && t.created != it.only {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.topics, it.topic) // another look tells who is right
+		p.fail(l, it, failed, fmt.Errorf("publish to %q: %w", it.topic, broker.ErrAnew))
 		return
 	}
 	lane := rand.IntN(t.lanes)

@@ -144,18 +144,16 @@ func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) er
 	return nil
 }
 
-// Made says, of those of topics that exist, when they were made: a topic that was made anew is another one.
-func (b *Broker) Made(ctx context.Context, topics ...string) (map[string]string, error) {
-	out := map[string]string{}
-	for _, name := range topics {
-		t, err := b.look(ctx, name)
-		if errors.Is(err, broker.ErrNoTopic) {
-			continue
-		}
-		if err != nil {
+// Topics tells when topics were made: that is their id.
+func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
+	out := broker.Topics{}
+	for _, name := range names {
+		switch t, err := b.look(ctx, name); {
+		case err == nil:
+			out[name] = t.created
+		case kindOf(err) == outage:
 			return nil, err
 		}
-		out[name] = t.created
 	}
 	return out, nil
 }

@@ -154,7 +154,7 @@ func (m *made) sweep(at string) {
 			err = errors.Join(err, b.RemoveGroup(ctx, group, m.topics...))
 		}
 	}
-	there, no := b.Made(ctx, m.topics...)
+	there, no := b.Topics(ctx, m.topics...)
 	if err = errors.Join(err, no); err == nil {
 		err = b.RemoveTopics(ctx, there)
 	}

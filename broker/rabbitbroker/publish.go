@@ -66,14 +66,16 @@ type line struct {
 
 // item is one message of one call.
 type item struct {
-	p     *pending
-	at    int
-	since time.Time
-	topic string
-	kind  string // its type
-	key   []byte
-	msg   amqp.Publishing
-	err   error // it cannot travel
+	p      *pending
+	at     int
+	since  time.Time
+	topic  string
+	only   string // the id that the topic must have, if it is fenced
+	fenced bool
+	kind   string // its type
+	key    []byte
+	msg    amqp.Publishing
+	err    error // it cannot travel
 }
 
 // flight is an item that waits for its confirmation.
@@ -133,7 +135,7 @@ func (p *publisher) rouse() {
 }
 
 // Publish queues msgs behind what was published before.
-func (b *Broker) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	p := &b.publisher
 	call := &pending{pub: p, ctx: ctx, done: make(chan struct{}), left: len(msgs)}
 	items, now := make([]*item, len(msgs)), time.Now()
@@ -141,6 +143,9 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message) broker.Pendi
 		m := &msgs[i]
 		msg, err := encode(m)
 		items[i] = &item{p: call, at: i, since: now, topic: m.Topic, kind: m.Type, key: slices.Clone(m.Key), msg: msg, err: err}
+		if len(only) > 0 {
+			items[i].only, items[i].fenced = only[0][m.Topic], true
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,6 +268,13 @@ func (p *publisher) launch(w *wire, l *line, it *item) {
 	}
 	if err != nil {
 		p.refuse(l, it, kindOf(err), err)
+		return
+	}
+	if it.fenced && t.id != it.only {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.topics, it.topic) // another look tells who is right
+		p.fail(l, it, failed, fmt.Errorf("publish to %q: %w", it.topic, broker.ErrAnew))
 		return
 	}
 	f := &flight{item: it, line: l, wire: w, route: it.route(t), size: len(it.msg.Body) + 1024, deadline: time.Now().Add(p.opts.Patience)}

@@ -233,19 +233,17 @@ func (b *Broker) makeTopic(ctx context.Context, conn *amqp.Connection, name stri
 
 func newID() string { return uuid7.New(time.Now()) }
 
-// Made says, of those of topics that exist, which they are: a topic that was made anew is another one.
-func (b *Broker) Made(ctx context.Context, topics ...string) (map[string]string, error) {
-	out := map[string]string{}
+// Topics tells the ids of topics, which were drawn when they were made; those that others made have an empty one.
+func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
+	out := broker.Topics{}
 	err := b.with(ctx, func(conn *amqp.Connection) error {
-		for _, name := range topics {
-			t, err := b.look(ctx, conn, name)
-			if errors.Is(err, broker.ErrNoTopic) {
-				continue
-			}
-			if err != nil {
+		for _, name := range names {
+			switch t, err := b.look(ctx, conn, name); {
+			case err == nil:
+				out[name] = t.id
+			case kindOf(err) == outage:
 				return err
 			}
-			out[name] = t.id
 		}
 		return nil
 	})

@@ -181,7 +181,7 @@ func (b *bus) there(ctx context.Context, names []string) (cluster string, ids ma
 type keeper interface {
 	broker.TopicMaker
 	Incarnation(ctx context.Context) (string, error)
-	Made(ctx context.Context, topics ...string) (map[string]string, error)
+	Topics(ctx context.Context, names ...string) (broker.Topics, error)
 	RemoveTopics(ctx context.Context, made map[string]string) error
 }
 
@@ -193,7 +193,7 @@ func (b *bus) kept(ctx context.Context, k keeper, names []string) (cluster strin
 	if cluster, err = k.Incarnation(ctx); err != nil {
 		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
 	}
-	if ids, err = k.Made(ctx, names...); err != nil {
+	if ids, err = k.Topics(ctx, names...); err != nil {
 		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
 	}
 	if b.inside != nil { // its name is not known before it is started

@@ -130,13 +130,13 @@ type watchedBroker struct {
 }
 
 // Publish meets messages before a fault can strike them.
-func (b watchedBroker) Publish(ctx context.Context, msgs []skald.Message) broker.Pending {
+func (b watchedBroker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	b.w.mu.Lock()
 	for i := range msgs {
 		b.w.meet(&msgs[i])
 	}
 	b.w.mu.Unlock()
-	return b.Broker.Publish(ctx, msgs)
+	return b.Broker.Publish(ctx, msgs, only...)
 }
 
 func (b watchedBroker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {

@@ -1,0 +1,90 @@
+package kafkabroker
+
+import (
+	"context"
+	"encoding/base64"
+	"math"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// A fence keeps records out of a topic of another id than they are meant for. A client of franz-go takes the id that a topic has
+// when it first has something for it, and no other until it is told to forget the topic; what it sends goes to that id or
+// nowhere (from Kafka 4.1 on; before, by name). So it is enough to look at that id before the first record, which is
+// here: franz-go asks for a partition as soon as it knows the topic.
+type fence struct {
+	kgo.Partitioner
+	cl *kgo.Client // of which this is the partitioner; nobody else asks it about topics
+}
+
+// ForTopic is called by franz-go each time that it takes up a topic.
+func (f *fence) ForTopic(topic string) kgo.TopicPartitioner {
+	return &fenceOf{keyedOf: f.Partitioner.ForTopic(topic).(keyedOf), cl: f.cl}
+}
+
+type fenceOf struct {
+	keyedOf
+	cl *kgo.Client
+	id string // "" before the first record
+}
+
+var _ kgo.TopicPartitionerOnNewBatch = (*fenceOf)(nil)
+
+// meant is the id of the topic that a record is for, as its context.
+type meant struct {
+	context.Context
+	id string
+}
+
+// astray is the context of a record for a topic that has another id.
+type astray struct{ context.Context }
+
+// Partition is called by franz-go, under a lock.
+func (f *fenceOf) Partition(r *kgo.Record, n int) int {
+	if m, ok := r.Context.(*meant); ok {
+		if f.id == "" {
+			f.id = taken(f.cl, f.topic)
+		}
+		if f.id != m.id {
+			r.Context = astray{m.Context}
+			return -1
+		}
+	}
+	return f.keyedOf.Partition(r, n)
+}
+
+// taken is the id of a topic as its client knows it. It asks nobody.
+func taken(cl *kgo.Client, topic string) string {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	one := kmsg.NewMetadataRequestTopic()
+	one.Topic = &topic
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = append(req.Topics, one)
+	resp, err := cl.RequestCachedMetadata(ctx, req, math.MaxInt64)
+	if err != nil || len(resp.Topics) != 1 {
+		return ""
+	}
+	return topicID(resp.Topics[0].TopicID)
+}
+
+// topicID is an id as Kafka's own tools show it.
+func topicID(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// Topics tells the ids of topics. Kafka before 2.8 has none: all are the same there.
+func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
+	there, err := look(ctx, b.cl, names)
+	if err != nil {
+		return nil, err
+	}
+	ids := broker.Topics{}
+	for name, t := range there {
+		if t.err == nil {
+			ids[name] = t.id
+		}
+	}
+	return ids, nil
+}

@@ -1,0 +1,211 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/relay"
+)
+
+// remake deletes topics, and makes them anew.
+func (w *world) remake(names ...string) {
+	w.t.Helper()
+	if err := w.mem.RemoveTopics(w.t.Context(), names...); err != nil {
+		w.t.Fatal(err)
+	}
+	w.topics(names...)
+}
+
+// got is all that is in a topic, by key, repeats too.
+func (w *world) got(topic string) map[string][]string {
+	w.t.Helper()
+	sub, err := w.mem.Subscribe(w.t.Context(), broker.Group{Name: fmt.Sprint("all", time.Now().UnixNano()), Topics: []string{topic}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	b, err := sub.Receive(w.t.Context(), 100_000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for _, d := range b.Deliveries {
+		out[string(d.Key)] = append(out[string(d.Key)], string(d.Data))
+	}
+	return out
+}
+
+func (w *world) wantAll(topic, key string, want ...string) {
+	w.t.Helper()
+	for i := range want {
+		want[i] = fmt.Sprintf("%q", want[i])
+	}
+	if got := w.got(topic)[key]; !slices.Equal(got, want) {
+		w.t.Errorf("topic %s, key %q holds %v, want %v", topic, key, got, want)
+	}
+}
+
+// A topic that was made anew gets what is kept of it, once and in order, before anything newer; no other topic does.
+func TestTopicMadeAnewGetsItsRowsAgain(t *testing.T) {
+	for name, after := range map[string]func(*world, *relay.Relay) *relay.Relay{
+		"while rows come":            func(_ *world, r *relay.Relay) *relay.Relay { return r },
+		"while another takes over":   func(w *world, _ *relay.Relay) *relay.Relay { return w.relay("b") },
+		"while nothing is published": func(w *world, r *relay.Relay) *relay.Relay { w.quiet(r); return r },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "orders", "stock")
+			r := w.relay("a")
+			w.write("orders", "k", "1", "2")
+			w.write("orders", "l", "a")
+			w.write("stock", "k", "x")
+			w.quiet(r)
+			w.write("orders", "k", "3")
+			w.quiet(r)
+			w.remake("orders")
+			r = after(w, r)
+			w.write("orders", "k", "4")
+			w.quiet(r) // what is handed over together with a row that is not taken may be repeated
+			w.write("stock", "k", "y")
+			w.quiet(r)
+			w.write("orders", "k", "5")
+			w.quiet(r)
+			w.wantAll("orders", "k", "1", "2", "3", "4", "5")
+			w.wantAll("orders", "l", "a")
+			w.wantAll("stock", "k", "x", "y")
+			w.remake("stock") // and a second time, another one
+			w.quiet(r)
+			w.wantAll("orders", "k", "1", "2", "3", "4", "5")
+			w.wantAll("stock", "k", "x", "y")
+			for _, l := range w.db.Lanes() {
+				if l.Cursor.Base == "" && l.Incarnation == "" {
+					t.Errorf("lane %d is at %+v of %q", l.ID, l.Cursor, l.Incarnation)
+				}
+			}
+		})
+	}
+}
+
+// A topic that nobody has published to is not new to anybody.
+func TestTopicThatIsNewGetsNothingAgain(t *testing.T) {
+	w := newWorld(t, "orders")
+	r := w.relay("a")
+	w.write("orders", "k", "1")
+	w.quiet(r)
+	w.topics("stock")
+	w.write("stock", "k", "x")
+	w.quiet(r, w.relay("b"))
+	w.wantAll("orders", "k", "1")
+	w.wantAll("stock", "k", "x")
+}
+
+// Rows that were set aside wait for those that come again, whatever is due first.
+func TestTopicMadeAnewAndRowsSetAside(t *testing.T) {
+	w := newWorld(t, "orders", "stock")
+	r := w.relay("a")
+	w.write("orders", "k", "1", "2")
+	w.quiet(r)
+	bad := errors.New("too large")
+	w.bus.refuse = func(m skald.Message, alone bool) error {
+		if string(m.Data) == `"3"` && m.Topic == "orders" {
+			return bad
+		}
+		return nil
+	}
+	w.write("orders", "k", "3", "4")
+	w.write("orders", "l", "a")
+	w.quiet(r)
+	if n := len(w.db.Asides()); n != 2 {
+		t.Fatalf("%d rows are set aside, want 2", n)
+	}
+	w.remake("orders")
+	w.write("orders", "k", "5")
+	w.quiet(r)
+	w.bus.refuse = nil
+	w.quiet(r)
+	w.wantAll("orders", "k", "1", "2", "3", "4", "5")
+	w.wantAll("orders", "l", "a")
+	if n := len(w.db.Asides()); n != 0 {
+		t.Errorf("%d rows are still set aside", n)
+	}
+}
+
+// A topic that is away for a while, with rows of it set aside meanwhile.
+func TestTopicIsDeletedAndMadeLater(t *testing.T) {
+	w := newWorld(t, "orders", "stock")
+	r := w.relay("a")
+	w.write("orders", "k", "1", "2")
+	w.quiet(r)
+	if err := w.mem.RemoveTopics(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	w.write("orders", "k", "3")
+	w.quiet(r)
+	w.write("stock", "k", "x")
+	w.quiet(r)
+	w.wantAll("stock", "k", "x")
+	w.topics("orders")
+	w.quiet(r)
+	w.write("orders", "k", "4")
+	w.quiet(r)
+	w.wantAll("orders", "k", "1", "2", "3", "4")
+	w.wantAll("stock", "k", "x")
+}
+
+// remaker makes a topic anew just before the n-th publish.
+type remaker struct {
+	*spoiled
+	n      int
+	remake func()
+}
+
+func (m *remaker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
+	if m.n--; m.n == 0 {
+		m.remake()
+	}
+	return m.spoiled.Publish(ctx, msgs, only...)
+}
+
+// At whichever publish it happens, in windows, in replays and beside rows set aside: first deliveries come in order.
+func TestTopicMadeAnewBeforeEachPublish(t *testing.T) {
+	for n := 1; n <= 40; n++ {
+		w := newWorld(t, "orders", "stock")
+		m := &remaker{spoiled: w.bus, n: n, remake: func() { w.remake("orders") }}
+		r := relay.New(w.db, m, &relay.Options{Owner: "a", AsideMost: 5 * time.Second, Now: func() time.Time { return w.now }})
+		once := true
+		w.bus.refuse = func(msg skald.Message, alone bool) error {
+			if string(msg.Data) == `"2"` && once {
+				once = !alone
+				return errors.New("no")
+			}
+			return nil
+		}
+		for i := range 8 {
+			w.write("orders", "k", fmt.Sprint(i))
+			w.write("orders", "l", fmt.Sprint(i))
+			w.write("stock", "k", fmt.Sprint(i))
+			for range 3 {
+				if _, err := r.Step(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				w.now = w.now.Add(300 * time.Millisecond)
+			}
+		}
+		w.quiet(r)
+		if m.n == 0 {
+			w.remake("orders") // once more
+			w.quiet(r)
+		}
+		all := []string{"0", "1", "2", "3", "4", "5", "6", "7"}
+		w.expect("orders", "k", slices.Clone(all)...)
+		w.expect("orders", "l", slices.Clone(all)...)
+		w.expect("stock", "k", slices.Clone(all)...)
+		if t.Failed() {
+			t.Fatalf("made anew before publish %d", n)
+		}
+	}
+}
