@@ -199,6 +199,14 @@ func (l *lane) renews(topic string) bool {
 	return told || slices.Contains(l.note.Anew, topic)
 }
 
+// setsAsideBefore tells whether an older row of its key is about to be stored as set aside.
+func (l *lane) setsAsideBefore(a *store.Aside) bool {
+	older := func(o store.Aside) bool {
+		return o.Seq < a.Seq && o.Key != nil && a.Key != nil && o.Topic == a.Topic && string(o.Key) == string(a.Key)
+	}
+	return slices.ContainsFunc(l.aside, older) || slices.ContainsFunc(l.pieces, func(p *piece) bool { return slices.ContainsFunc(p.aside, older) })
+}
+
 // publishesTo notes a topic.
 func (l *lane) publishesTo(topic string, ids broker.Topics) {
 	id, known := ids[topic]

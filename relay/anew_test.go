@@ -156,6 +156,44 @@ func TestTopicIsDeletedAndMadeLater(t *testing.T) {
 	w.wantAll("stock", "k", "x")
 }
 
+// The same at any moment of the tries with the rows set aside, and with a replay of several pages.
+func TestTopicMadeAnewAtAnyMomentOfATry(t *testing.T) {
+	for n := range 24 {
+		w := newWorld(t, "orders", "stock")
+		r := w.relay("a")
+		w.write("orders", "k", "1", "2")
+		for range 3 {
+			w.write("stock", "k", slices.Repeat([]string{"x"}, 150)...)
+		}
+		w.write("orders", "k", "3")
+		w.quiet(r)
+		if err := w.mem.RemoveTopics(t.Context(), "orders"); err != nil {
+			t.Fatal(err)
+		}
+		w.write("orders", "k", "4", "5")
+		for range 20 + n {
+			w.step(r, 100*time.Millisecond)
+		}
+		w.topics("orders")
+		for range 40 {
+			w.step(r, 50*time.Millisecond)
+		}
+		w.quiet(r)
+		w.expect("orders", "k", "1", "2", "3", "4", "5")
+		if t.Failed() {
+			t.Fatalf("made anew %d steps after it was deleted", 20+n)
+		}
+	}
+}
+
+func (w *world) step(r *relay.Relay, d time.Duration) {
+	w.t.Helper()
+	if _, err := r.Step(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.now = w.now.Add(d)
+}
+
 // remaker makes a topic anew just before the n-th publish.
 type remaker struct {
 	*spoiled

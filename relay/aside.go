@@ -56,7 +56,8 @@ func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
 	return true, nil
 }
 
-// ripe leaves out rows of topics that were made anew and have not got their older rows again.
+// ripe leaves out rows of topics that were made anew and have not got their older rows again, or have them on the way to
+// the rows set aside.
 func (r *Relay) ripe(ctx context.Context, due []store.Aside) ([]store.Aside, error) {
 	names := make([]string, len(due))
 	for i := range due {
@@ -67,7 +68,7 @@ func (r *Relay) ripe(ctx context.Context, due []store.Aside) ([]store.Aside, err
 	}
 	return slices.DeleteFunc(due, func(a store.Aside) bool {
 		l := r.byBucket[a.Bucket]
-		return l != nil && l.renews(a.Topic)
+		return l != nil && (l.renews(a.Topic) || l.setsAsideBefore(&a))
 	}), nil
 }
 

@@ -151,7 +151,10 @@ func (s *spoiled) Publish(ctx context.Context, msgs []skald.Message, only ...bro
 		}
 		err := s.Broker.Publish(ctx, []skald.Message{m}, only...).Wait(ctx)
 		var part *broker.PublishError
-		if errors.As(err, &part) {
+		if errors.As(err, &part) && len(part.Failed) > 0 {
+			bad.Failed[i] = part.First()
+			held[key] = true
+		} else if errors.As(err, &part) {
 			bad.Refused[i] = part.First()
 			held[key] = true
 		} else if err != nil {

@@ -1,6 +1,7 @@
 package sagatest_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -33,6 +34,22 @@ func TestExploreModelEverySingleFaultWithRowsSetAside(t *testing.T) {
 	sagatest.Explore(t, buildLate(largeLoad()), &sagatest.Options{Sample: sampled(300), Failures: 3})
 }
 
+// The same while a topic is deleted, with what nobody has read of it, and made anew: what is kept of it comes again, before
+// anything newer, whatever crashes.
+func TestExploreModelEverySingleFaultWithATopicMadeAnew(t *testing.T) {
+	for _, turn := range []int{5, 8, 11, 14, 17} {
+		t.Run(fmt.Sprint("turn ", turn), func(t *testing.T) {
+			n := 500
+			if os.Getenv("SKALD_EXPLORE") == "full" {
+				n = 0
+			} else if sampled(1) > 0 {
+				n = 60
+			}
+			sagatest.Explore(t, buildAnew(largeLoad(), wiring{}, turn), &sagatest.Options{Sample: n, Failures: 3})
+		})
+	}
+}
+
 func TestExploreModelEveryPairOfCrashes(t *testing.T) {
 	sagatest.Explore(t, build(smallLoad(), wiring{}), &sagatest.Options{
 		Modes: []sagatest.Mode{}, Pairs: true, Sample: sampled(600), Failures: 3,
@@ -50,6 +67,7 @@ func TestExploreModelSeveralFaultsAtOnce(t *testing.T) {
 	}
 	for name, world := range map[string]func(*sagatest.World) error{
 		"topics there": build(largeLoad(), wiring{}), "a topic late": buildLate(largeLoad()),
+		"a topic made anew": buildAnew(largeLoad(), wiring{}, 9),
 	} {
 		t.Run(name, func(t *testing.T) {
 			sagatest.Explore(t, world, &sagatest.Options{Schedules: drawn(5, n), Failures: 3})

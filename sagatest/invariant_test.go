@@ -29,7 +29,9 @@ func (m *model) invariants() {
 			m.w.Finally(name, check)
 		}
 	}
-	m.w.Always("cursors_forward", m.cursorsForward)
+	if m.anew == 0 { // for a topic that is made anew they go back
+		m.w.Always("cursors_forward", m.cursorsForward)
+	}
 }
 
 func (m *model) user(service, key string) int {

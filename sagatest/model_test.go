@@ -78,6 +78,7 @@ type model struct {
 	wire wiring
 	load load
 	late bool // the topic payments is not there at first
+	anew int  // if not 0, the turn in which it is deleted, to be made anew later
 	dbs  map[string]*memstore.Store
 	bus  *membroker.Broker
 	sent int // orders and deposits that the clients know are taken
@@ -93,22 +94,27 @@ type laneOf struct {
 }
 
 func build(l load, wire wiring) func(w *sagatest.World) error {
-	return func(w *sagatest.World) error { return newModel(w, l, wire, false) }
+	return func(w *sagatest.World) error { return newModel(w, l, wire, model{}) }
+}
+
+// buildAnew is a world in which a topic is deleted in a turn, with what nobody has read of it, and made anew later.
+func buildAnew(l load, wire wiring, turn int) func(w *sagatest.World) error {
+	return func(w *sagatest.World) error { return newModel(w, l, wire, model{anew: turn}) }
 }
 
 // buildLate is a world in which a topic appears only after a while: rows are set aside.
 func buildLate(l load) func(w *sagatest.World) error {
-	return func(w *sagatest.World) error { return newModel(w, l, wiring{}, true) }
+	return func(w *sagatest.World) error { return newModel(w, l, wiring{}, model{late: true}) }
 }
 
-func newModel(w *sagatest.World, l load, wire wiring, late bool) error {
-	m := &model{w: w, wire: wire, load: l, late: late, dbs: map[string]*memstore.Store{}, cursors: map[laneOf][2]int64{}, gone: map[string][]store.Row{}}
+func newModel(w *sagatest.World, l load, wire wiring, with model) error {
+	m := &model{w: w, wire: wire, load: l, late: with.late, anew: with.anew, dbs: map[string]*memstore.Store{}, cursors: map[laneOf][2]int64{}, gone: map[string][]store.Row{}}
 	m.bus = membroker.New(nil)
 	for _, name := range []string{"order", "payment", "stock"} {
 		m.dbs[name] = memstore.New(&memstore.Options{Source: "/" + name, Lanes: 2, Now: w.Now})
 	}
 	topics := []string{"orders", "deposits", "stock", "payments"}
-	if late {
+	if m.late {
 		topics = topics[:3]
 	}
 	if err := m.bus.MakeTopics(context.Background(), 2, topics...); err != nil {
@@ -124,7 +130,7 @@ func (m *model) processes() {
 	m.process("payment-1", "payment", (*model).paymentHandlers)
 	m.process("payment-2", "payment", (*model).paymentHandlers).Down = 4 * time.Second
 	m.process("stock", "stock", (*model).stockHandlers)
-	if m.late {
+	if m.late || m.anew > 0 {
 		m.w.Process("operator", func(p *sagatest.Process) error {
 			p.Step(&operator{m: m})
 			return nil
@@ -132,17 +138,20 @@ func (m *model) processes() {
 	}
 }
 
-// operator makes the missing topic, at last.
+// operator makes the missing topic, at last, or deletes it first.
 type operator struct {
 	m    *model
 	turn int
 }
 
 func (o *operator) Step(ctx context.Context) (bool, error) {
-	if o.turn++; o.turn != 10 {
-		return o.turn < 10, nil
+	switch o.turn++; {
+	case o.m.late && o.turn == 10, o.m.anew > 0 && o.turn == o.m.anew+3:
+		return true, o.m.bus.MakeTopics(ctx, 2, "payments")
+	case o.turn == o.m.anew:
+		return true, o.m.bus.RemoveTopics(ctx, "payments")
 	}
-	return true, o.m.bus.MakeTopics(ctx, 2, "payments")
+	return o.turn < 10 || o.turn < o.m.anew+3, nil
 }
 
 // A life is one life of a process.
