@@ -92,14 +92,18 @@ func (r *Relay) told(asked []string, ids broker.Topics) {
 	}
 	r.ids, r.tells = next, r.tells+1
 	for _, id := range slices.Sorted(maps.Keys(r.lanes)) { // so that what an explorer saw can be replayed
-		l := r.lanes[id]
-		if l.leaving || !r.differs(l) {
-			continue
+		if l := r.lanes[id]; !l.leaving && r.differs(l) {
+			r.stop(l)
 		}
-		l.trouble = true
-		if l.pending == 0 {
-			r.restart(l)
-		}
+	}
+}
+
+// stop makes a lane begin again as soon as nothing of it is under way. What its group reads meanwhile is not for it.
+func (r *Relay) stop(l *lane) {
+	l.trouble = true
+	r.ungroup(l)
+	if l.pending == 0 {
+		r.restart(l)
 	}
 }
 
@@ -188,9 +192,15 @@ func (l *lane) renewed() {
 	}
 }
 
-// passesOver tells whether a row is not for now: see note.
-func (l *lane) passesOver(row *store.Row) bool {
-	return len(l.note.Anew) > 0 && slices.Contains(l.note.Anew, row.Topic) == (l.note.To == "")
+// passesOver tells whether a row that g has read is not for now: see note. Reading may be farther than what is answered.
+func (l *lane) passesOver(g *group, row *store.Row) bool {
+	switch {
+	case len(l.note.Anew) == 0, l.note.To != "" && g.base != "":
+		return false
+	case l.note.To != "":
+		return !slices.Contains(l.note.Anew, row.Topic)
+	}
+	return slices.Contains(l.note.Anew, row.Topic)
 }
 
 // renews tells whether a topic is about to get again what is kept of it: rows of it that were set aside wait for that.

@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store/memstore"
 )
 
 // remake deletes topics, and makes them anew.
@@ -244,6 +250,99 @@ func TestTopicMadeAnewBeforeEachPublish(t *testing.T) {
 		w.expect("stock", "k", slices.Clone(all)...)
 		if t.Failed() {
 			t.Fatalf("made anew before publish %d", n)
+		}
+	}
+}
+
+// busy answers calls some time after they were made, and not in their order.
+type busy struct {
+	*membroker.Broker
+	n atomic.Int64
+}
+
+type busyCall struct {
+	broker.Pending
+	done chan struct{}
+}
+
+func (b *busy) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
+	c := busyCall{b.Broker.Publish(ctx, msgs, only...), make(chan struct{})}
+	time.AfterFunc(time.Duration(b.n.Add(1)%7)*3*time.Millisecond, func() { close(c.done) })
+	return c
+}
+
+func (c busyCall) Done() <-chan struct{} { return c.done }
+
+// Wait answers what was known when the call was made, late.
+func (c busyCall) Wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return c.Pending.Wait(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// With many calls under way, two relays that come and go, and a topic that is made anew again and again.
+func TestTopicMadeAnewBesideRelaysAtWork(t *testing.T) {
+	db, mem := memstore.New(nil), membroker.New(&membroker.Options{Retain: -1})
+	w := &world{t: t, db: db, out: outbox.New(db, nil), mem: mem}
+	w.topics("orders", "stock")
+	start := func(owner string) (stop func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- relay.New(db, &busy{Broker: mem}, &relay.Options{
+				Owner: owner, TTL: time.Second, Save: 20 * time.Millisecond, Drain: time.Nanosecond, Logger: slog.New(slog.DiscardHandler),
+			}).Run(ctx)
+		}()
+		return func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	stopA, stopB := start("a"), start("b")
+	want := map[string][]string{}
+	for i := range 400 {
+		say := func(topic string, k int) {
+			key := fmt.Sprint("k", k)
+			w.write(topic, key, fmt.Sprint(i))
+			want[topic+key] = append(want[topic+key], fmt.Sprint(i))
+		}
+		say("orders", i%8)
+		for k := range 8 {
+			say("stock", k)
+		}
+		<-time.After(time.Millisecond)
+		if i%40 == 25 {
+			w.remake("orders")
+		}
+		if i%150 == 120 {
+			stopA()
+			stopA = start("a")
+		}
+	}
+	deadline := time.Now().Add(2 * time.Minute)
+	for settled := false; !settled; <-time.After(10 * time.Millisecond) {
+		b, err := db.Backlog(t.Context())
+		settled = err == nil && b.Pending+b.Aside == 0
+		if settled {
+			ids, _ := mem.Topics(t.Context(), "orders")
+			for _, l := range db.Lanes() { // the last life of the topic is known to all
+				settled = settled && (l.Cursor.Base == "" || strings.Contains(l.Incarnation, `"orders":"`+ids["orders"]+`"`) || !strings.Contains(l.Incarnation, "orders"))
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the relays do not come to rest")
+		}
+	}
+	stopA()
+	stopB()
+	for k := range 8 {
+		for _, topic := range []string{"orders", "stock"} {
+			w.expect(topic, fmt.Sprint("k", k), want[topic+fmt.Sprint("k", k)]...)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (r *Relay) handOver(g *group, rows []store.Row) {
 	for i := range rows {
 		row := &rows[i]
 		l := r.byBucket[row.Bucket]
-		if l == nil || l.group != g || l.trouble || l.leaving || (l.Cursor.Base == g.base && l.Cursor.Tip == g.tip && row.Seq <= l.Cursor.Seq) || l.passesOver(row) {
+		if l == nil || l.group != g || l.trouble || l.leaving || (l.Cursor.Base == g.base && l.Cursor.Tip == g.tip && row.Seq <= l.Cursor.Seq) || l.passesOver(g, row) {
 			continue
 		}
 		p := parts[l]

@@ -215,12 +215,8 @@ func (r *Relay) endWindow(g *group) {
 		g.careful = false
 	}
 	for _, l := range slices.Clone(g.lanes) {
-		if len(l.note.Anew) == 0 || l.note.To != "" {
-			continue
-		}
-		l.trouble = true // it reads on from the beginning
-		if l.pending == 0 {
-			r.restart(l)
+		if len(l.note.Anew) > 0 && l.note.To == "" {
+			r.stop(l) // to read from the beginning
 		}
 	}
 }

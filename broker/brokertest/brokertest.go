@@ -45,6 +45,9 @@ type Harness struct {
 	// Kill ends a member as sudden death would: nothing is stored, nothing handed over. Nil: the members of this
 	// broker cannot be killed.
 	Kill func(t *testing.T, s broker.Subscription)
+	// Remove deletes a topic. Nil: what is published to a topic that was made anew a moment ago, under the id that it had
+	// before, may be taken.
+	Remove func(t *testing.T, topic string)
 	// Counts: the broker counts deliveries, so Attempt is above 0 when a message comes again.
 	Counts bool
 	// Forward: the broker cannot rewind. A group begins with what is published once it has joined for the first time, and what
@@ -79,6 +82,8 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Topics/Missing", testMissingTopic},
 		{"Topics/MadeOnlyOnce", testMakeTopics},
 		{"Topics/Checked", testCheckTopics},
+		{"Topics/Only", testOnly},
+		{"Topics/MadeAnew", testMadeAnew},
 		{"Topics/SubscribeToMissing", testSubscribeToMissing},
 		{"Order/KeyAndLane", testOrder},
 		{"Order/PipelinedCalls", testPipelined},

@@ -79,6 +79,11 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 			}
 		},
 		Kill: func(_ *testing.T, s broker.Subscription) { s.(*kafkabroker.Subscription).Kill() },
+		Remove: func(t *testing.T, topic string) {
+			if gone, err := kadm.NewClient(raw).DeleteTopics(t.Context(), topic); err != nil || gone.Error() != nil {
+				t.Fatalf("delete topic: %v %v", err, gone.Error())
+			}
+		},
 	}
 }
 

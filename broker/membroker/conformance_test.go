@@ -21,7 +21,12 @@ func TestBroker(t *testing.T) {
 			Limit:   func(_ *testing.T, topic string, bytes int) { faults.limit(topic, bytes) },
 			Disturb: func(*testing.T) func() { return faults.disturb() },
 			Kill:    func(_ *testing.T, s broker.Subscription) { s.(*membroker.Subscription).Kill() },
-			Counts:  true,
+			Remove: func(t *testing.T, topic string) {
+				if err := first.RemoveTopics(t.Context(), topic); err != nil {
+					t.Fatal(err)
+				}
+			},
+			Counts: true,
 		}
 	})
 }

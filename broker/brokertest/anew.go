@@ -1,0 +1,112 @@
+package brokertest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// topicID is the id of a topic, once all who are asked know it.
+func topicID(t *testing.T, b Broker, topic string) string {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		ids, err := b.Topics(t.Context(), topic, topic+".none")
+		if err != nil && !errors.Is(err, broker.ErrAway) {
+			t.Fatalf("ask for the id of a topic: %v", err)
+		}
+		if _, there := ids[topic+".none"]; there {
+			t.Fatalf("a topic that does not exist has the id %q", ids[topic+".none"])
+		}
+		if ids[topic] != "" {
+			return ids[topic]
+		}
+	}
+	t.Fatalf("topic %s has no id", topic)
+	return ""
+}
+
+// wantAnew publishes to a topic under an id that it has not: nothing of it is taken, as often as it is tried.
+func wantAnew(t *testing.T, b Broker, topic string, only broker.Topics) {
+	t.Helper()
+	for range 3 {
+		err := b.Publish(t.Context(), numbered(topic, "astray", 0, 3), only).Wait(t.Context())
+		pe := asPublishError(t, err)
+		if len(pe.Failed) != 3 || len(pe.Refused) != 0 || !errors.Is(pe.Failed[0], broker.ErrAnew) {
+			t.Fatalf("published under another id than the topic's: %v", err)
+		}
+	}
+}
+
+// What is meant for a topic of another id is not taken, and what is meant for it is.
+func testOnly(t *testing.T, s *suite) {
+	b := s.open(t)
+	topic, other := s.topic(t, b, "only", 2), s.topic(t, b, "other", 2)
+	id := topicID(t, b, topic)
+	if again := topicID(t, s.open(t), topic); again != id {
+		t.Fatalf("two clients of one broker see the ids %q and %q", id, again)
+	}
+	wantAnew(t, b, topic, broker.Topics{topic: id + "x", other: id})
+	wantAnew(t, b, topic, broker.Topics{other: id})
+	wantAnew(t, b, topic, nil)
+	must(t, "publish", b.Publish(t.Context(), numbered(topic, "k", 0, 3), broker.Topics{topic: id}).Wait(t.Context()))
+	wantAnew(t, b, topic, broker.Topics{topic: ""})
+	publish(t, b, numbered(topic, "k", 3, 5)...) // whatever its id
+	for i, d := range s.join(t, b, "g", topic).take(t, 5) {
+		if want := message(topic, "k", i).ID; d.ID != want {
+			t.Errorf("got %s, want %s", d.ID, want)
+		}
+	}
+}
+
+// A topic that was made anew takes nothing under its old id, from clients that have published to the old one either.
+func testMadeAnew(t *testing.T, s *suite) {
+	if s.Remove == nil {
+		t.Skip("this broker does not tell in time")
+	}
+	b, late := s.open(t), s.open(t)
+	topic, other := s.topic(t, b, "anew", 2), s.topic(t, b, "other", 2)
+	was, its := topicID(t, b, topic), topicID(t, b, other)
+	for range 4 { // every connection that the driver has knows the topic
+		must(t, "publish", b.Publish(t.Context(), numbered(topic, "k", 0, 3), broker.Topics{topic: was}).Wait(t.Context()))
+	}
+	s.Remove(t, topic)
+	for deadline := time.Now().Add(patience); ; {
+		err := b.MakeTopics(t.Context(), 2, topic)
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("make the topic anew: %v", err)
+		}
+	}
+	wantAnew(t, b, topic, broker.Topics{topic: was})
+	wantAnew(t, late, topic, broker.Topics{topic: was})
+	is := topicID(t, b, topic)
+	for deadline := time.Now().Add(patience); is == was && time.Now().Before(deadline); {
+		is = topicID(t, b, topic)
+	}
+	if is == was {
+		t.Fatalf("the topic has its id again: %s", is)
+	}
+	wantAnew(t, b, topic, broker.Topics{topic: was})
+	now := broker.Topics{topic: is, other: its}
+	for deadline := time.Now().Add(patience); ; { // until all brokers know it
+		err := b.Publish(t.Context(), append(numbered(topic, "k", 3, 5), numbered(other, "k", 0, 1)...), now).Wait(t.Context())
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, broker.ErrAnew) || time.Now().After(deadline) {
+			t.Fatalf("publish to the new topic: %v", err)
+		}
+	}
+	wantAnew(t, b, topic, broker.Topics{topic: was})
+	seen := map[string]bool{}
+	for _, d := range s.join(t, b, "g", topic).take(t, 2) {
+		seen[d.ID] = true
+	}
+	if !seen["k-000003"] || !seen["k-000004"] {
+		t.Errorf("the new topic holds %v", seen)
+	}
+}
