@@ -130,8 +130,10 @@ func (c *core) explain(err error) error {
 	}
 	switch state(err) {
 	case "25006":
-		return fmt.Errorf("%w: transactions of this role or database only read unless told otherwise, which database/sql cannot: "+
-			"ALTER ROLE … SET default_transaction_read_only = off, or use pgstore.New", err)
+		return fmt.Errorf("%w: transactions of this role or database only read unless told otherwise: begin yours with READ WRITE, "+
+			"or ALTER ROLE … SET default_transaction_read_only = off", err)
+	case "57014":
+		return fmt.Errorf("%w: if it was a statement_timeout of this role or database, raise it above inbox.Options.Wait", err)
 	case movedAway:
 		return &store.MovedError{Saw: message(err)}
 	case "42P01", "3F000", "42883", "42703": // table, schema, function, column

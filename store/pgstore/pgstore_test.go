@@ -22,6 +22,7 @@ var schemas atomic.Int64
 type bed struct {
 	url, schema string
 	through     string        // the URL of a pooler that drivers go through; "": none
+	defaults    [2]string     // a setting that the drivers' sessions have; "": none
 	pool        *pgxpool.Pool // beside the driver
 }
 
@@ -90,6 +91,9 @@ func (b *bed) connect(t testing.TB, mode pgx.QueryExecMode) *pgxpool.Pool {
 	config.ConnConfig.DefaultQueryExecMode = mode
 	if b.pool != nil {
 		config.ConnConfig.RuntimeParams["application_name"] = b.name()
+	}
+	if b.pool != nil && b.defaults[0] != "" {
+		config.ConnConfig.RuntimeParams[b.defaults[0]] = b.defaults[1]
 	}
 	config.MaxConns = 10
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)

@@ -13,6 +13,8 @@ const (
 	begin    = "begin isolation level read committed read write"
 	commit   = "commit"
 	rollback = "rollback"
+	// writes is for transactions that pgx began for database/sql, which knows "read only" and not its contrary.
+	writes = "set transaction read write"
 )
 
 // poolRunner sends a whole transaction as one pipeline.

@@ -116,7 +116,26 @@ func (u *sqlUnit) open(ctx context.Context, calls []call) (err error) {
 	if u.tx, err = u.conn.BeginTx(life, &sql.TxOptions{Isolation: sql.LevelReadCommitted}); err != nil {
 		return err
 	}
+	if err := u.write(ctx); err != nil {
+		return err
+	}
 	return u.send(ctx, "", calls)
+}
+
+// write has the transaction write where the session's only read unless told otherwise: one more round trip. It comes before
+// all else, also before pgx asks for the types of what follows. The driver of lib/pq says so by itself.
+func (u *sqlUnit) write(ctx context.Context) error {
+	err := below(u.conn, func(c *pgx.Conn) error {
+		if c.PgConn().ParameterStatus("default_transaction_read_only") != "on" {
+			return nil
+		}
+		_, err := c.PgConn().Exec(ctx, writes).ReadAll()
+		return err
+	})
+	if errors.Is(err, errForeign) {
+		return nil
+	}
+	return err
 }
 
 // inTransaction fails outside of one, where a handler's own COMMIT would have what follows stand by itself.
