@@ -209,3 +209,43 @@ func until(t *testing.T, what string, done func() bool) {
 		}
 	}
 }
+
+// hole is a network that takes in everything and gives nothing, once it is open.
+type hole struct {
+	mu    sync.Mutex
+	conns []*holed
+}
+
+func (h *hole) Dial(network, address string) (net.Conn, error) {
+	c, err := amqp.DefaultDial(10*time.Second)(network, address)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := &holed{Conn: c, deaf: make(chan struct{})}
+	h.conns = append(h.conns, one)
+	return one, nil
+}
+
+func (h *hole) open() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.conns {
+		close(c.deaf)
+	}
+}
+
+type holed struct {
+	net.Conn
+	deaf chan struct{}
+}
+
+func (c *holed) Write(p []byte) (int, error) {
+	select {
+	case <-c.deaf:
+		return len(p), nil
+	default:
+		return c.Conn.Write(p)
+	}
+}

@@ -183,7 +183,7 @@ func (s *Subscription) register(l *link, o *lane, queue string) error {
 	if err == nil {
 		o.in, err = ch.Consume(queue, "", false, false, false, false, nil)
 	}
-	if code(err) == amqp.NotFound {
+	if notFound(err) {
 		return fmt.Errorf("read queue %q: %w: it was deleted, with what was in it: %w", queue, errMissing, err)
 	}
 	if err != nil {

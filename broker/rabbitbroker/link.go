@@ -126,7 +126,7 @@ func (b *Broker) there(ctx context.Context, conn *amqp.Connection, queue string)
 		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})
-	if code(err) == amqp.NotFound {
+	if notFound(err) {
 		return fmt.Errorf("queue %q in %q: %w", queue, b.opts.VHost, errMissing)
 	}
 	if err != nil {
@@ -199,7 +199,7 @@ func (b *Broker) checkLanes(ctx context.Context, conn *amqp.Connection, group st
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
 		return ch.ExchangeDeclarePassive(membersName, amqp.ExchangeDirect, true, false, false, false, nil)
 	})
-	if code(err) == amqp.NotFound {
+	if notFound(err) {
 		missing = append(missing, "exchange "+membersName)
 	} else if err != nil {
 		return fmt.Errorf("look up exchange %q: %w", membersName, orAway(err))

@@ -284,7 +284,7 @@ func (p *publisher) launch(w *wire, l *line, it *item) {
 	p.flying[token] = f
 	p.bytes += f.size
 	p.mu.Unlock()
-	sent, err := w.ch.PublishWithDeferredConfirm(it.topic, f.route, true, false, it.msg)
+	sent, err := w.ch.PublishWithDeferredConfirm(it.topic, f.route, !p.opts.DropUnrouted, false, it.msg)
 	if err == nil {
 		go func() {
 			<-sent.Done()

@@ -50,6 +50,9 @@ type Options struct {
 	// Bind are the patterns by which the queue of a group is bound to its topics ("orders.*.created"), only with ByType.
 	// Default: "#", all.
 	Bind []string
+	// DropUnrouted lets RabbitMQ drop a message that no queue is bound for, as a team's topology may mean it. Default: such a message
+	// is refused, so that a relay keeps it until there is one.
+	DropUnrouted bool
 	// Queue is an existing queue that all members of all groups share without order, whatever the topics; nothing is declared or bound. Default: none.
 	Queue string
 	// VHost is the virtual host. Default "/".
@@ -251,6 +254,12 @@ func code(err error) int {
 	return 0
 }
 
+// notFound says whether something is not there. That RabbitMQ says the same of a queue which is there, but not ready after a start, counts
+// as an outage.
+func notFound(err error) bool {
+	return code(err) == amqp.NotFound && !strings.Contains(err.Error(), "down or inaccessible")
+}
+
 // orAway marks an error that says that RabbitMQ cannot be reached or is not ready yet. What it refuses (a right, a
 // password, a queue of other settings) is none: waiting does not cure it.
 func orAway(err error) error {
@@ -261,7 +270,10 @@ func orAway(err error) error {
 		return err
 	}
 	switch code(err) {
-	case amqp.AccessRefused, amqp.PreconditionFailed, amqp.NotFound, amqp.NotAllowed:
+	case amqp.AccessRefused, amqp.PreconditionFailed, amqp.NotAllowed:
+		return err
+	}
+	if notFound(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", broker.ErrAway, err)

@@ -76,7 +76,7 @@ func removeQueue(ctx context.Context, conn *amqp.Connection, queue string) error
 			}
 			return err
 		})
-		if err == nil && readers == 0 || code(err) == amqp.NotFound {
+		if err == nil && readers == 0 || notFound(err) {
 			return nil
 		}
 		if err != nil {

@@ -1,6 +1,7 @@
 package rabbitbroker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,7 @@ const (
 var (
 	errSetting = errors.New("skald cannot keep its promises on it")
 	errName    = errors.New("a name is 1 to 249 of A-Z a-z 0-9 . _ -, and that of a queue, group/topic/lane, at most 255")
+	errNoLanes = errors.New("there is another message in it")
 	errMissing = errors.New("it is missing, and nobody asked for it to be declared")
 )
 
@@ -94,15 +96,15 @@ func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
 		return ch.ExchangeDeclarePassive(name, amqp.ExchangeTopic, true, false, false, false, nil)
 	})
-	if code(err) == amqp.NotFound {
+	if notFound(err) {
 		return t, fmt.Errorf("topic %q: there is no such exchange in %q: %w", name, b.opts.VHost, broker.ErrNoTopic)
 	}
 	if err == nil && !b.opts.ByType {
 		var f fact
 		f, err = first(ctx, conn, Record(name))
 		t.id, t.lanes = f.ID, f.Lanes
-		if code(err) == amqp.NotFound || err == nil && (f.Lanes < 1 || f.Lanes > maxLanes) {
-			err = fmt.Errorf("the stream %q does not say how many lanes it has, so MakeTopics did not make it (if it is a team's own: ByType, route=type): %w", Record(name), errSetting)
+		if notFound(err) || err == nil && (f.Lanes < 1 || f.Lanes > maxLanes) {
+			err = fmt.Errorf("the stream %q does not say how many lanes it has, so MakeTopics did not make it (if it is a team's own: ByType, route=type): %w: %w", Record(name), errSetting, cmp.Or(err, errNoLanes))
 		}
 	}
 	if err != nil {
@@ -203,7 +205,7 @@ func (b *Broker) makeShared(ctx context.Context, conn *amqp.Connection) error {
 		_, err := ch.QueueDeclarePassive(recordName, true, false, false, false, nil)
 		return err
 	})
-	if code(err) == amqp.NotFound {
+	if notFound(err) {
 		_, err = settle(ctx, conn, recordName, fact{ID: newID()})
 	}
 	if err != nil {
@@ -257,7 +259,7 @@ func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
 		name = f.ID
 		return err
 	})
-	if code(err) == amqp.NotFound {
+	if notFound(err) {
 		return "", fmt.Errorf("ask RabbitMQ for its incarnation: there is no stream %q in %q: whoever makes the topics makes it too (MakeTopics)", recordName, b.opts.VHost)
 	}
 	if err != nil {

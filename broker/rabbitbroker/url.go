@@ -23,11 +23,12 @@ import (
 //	topology=check       Options.CheckOnly
 //	route=type           Options.ByType
 //	bind=PATTERN,…       Options.Bind
+//	unrouted=drop        Options.DropUnrouted
 //	queue=NAME           Options.Queue
 //	prefetch=N           Options.Prefetch
 func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
 	kind := brokerurl.Kind{Schemes: []string{"amqp", "amqps"}, Env: "SKALD_RABBITMQ", Path: true, Options: []string{
-		"tls", "ca", "cert", "key", "user", "password_file", "auth", "topology", "route", "bind", "queue", "prefetch"}}
+		"tls", "ca", "cert", "key", "user", "password_file", "auth", "topology", "route", "bind", "unrouted", "queue", "prefetch"}}
 	u, err := kind.Parse(s, getenv)
 	if err != nil {
 		return "", nil, err
@@ -91,6 +92,13 @@ func (o *Options) shape(u *brokerurl.URL) (err error) {
 		o.ByType = true
 	default:
 		return fmt.Errorf("route is lane or type, not %q", v)
+	}
+	switch v := u.Get("unrouted"); v {
+	case "", "refuse":
+	case "drop":
+		o.DropUnrouted = true
+	default:
+		return fmt.Errorf("unrouted is refuse or drop, not %q", v)
 	}
 	if v := u.Get("bind"); v != "" {
 		o.Bind = strings.Split(v, ",")

@@ -1,7 +1,9 @@
 package need
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -18,4 +20,58 @@ func RabbitMQCtl(t testing.TB) func(args ...string) string {
 		}
 		return string(out)
 	}
+}
+
+// SecureRabbitMQ is the URL of the listener, amqps://host:port, of the server of RabbitMQ that asks for certificates, and a folder with
+// ca.pem, client.crt and client.key.
+func SecureRabbitMQ(t testing.TB) (url, certs string) {
+	t.Helper()
+	RabbitMQ(t)
+	return from(t, "SKALD_TEST_RABBITMQ_TLS", "RabbitMQ with a TLS listener", "rabbitmq"),
+		from(t, "SKALD_TEST_RABBITMQ_CERTS", "RabbitMQ with a TLS listener", "rabbitmq")
+}
+
+// OwnRabbitMQ is a server of the test's own: its URL, and what kills it and starts it again on the same data.
+func OwnRabbitMQ(t testing.TB) (url string, restart func()) {
+	t.Helper()
+	RabbitMQ(t) // where the shared one is, its program is
+	at, err := filepath.Abs(".")
+	for err == nil && at != "/" {
+		if _, err := os.Stat(filepath.Join(at, "scripts", "services")); err == nil {
+			break
+		}
+		at = filepath.Dir(at)
+	}
+	dir, err := os.MkdirTemp("", "skald-rabbitmq-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(filepath.Join(at, "scripts", "services"), args...)
+		for _, v := range os.Environ() {
+			if !strings.HasPrefix(v, "SKALD_TEST_RABBITMQ") {
+				cmd.Env = append(cmd.Env, v)
+			}
+		}
+		cmd.Env = append(cmd.Env, "SKALD_SERVICES_DIR="+dir, "SKALD_TEST_POSTGRES=-", "SKALD_TEST_KAFKA=-")
+		var said strings.Builder
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("scripts/services %s: %v: %s", strings.Join(args, " "), err, &said)
+		}
+		return string(out)
+	}
+	t.Cleanup(func() {
+		do("down", "rabbitmq")
+		_ = os.RemoveAll(dir)
+	})
+	do("up", "rabbitmq")
+	for _, line := range strings.Split(do("env"), "\n") {
+		if v, ok := strings.CutPrefix(line, "export SKALD_TEST_RABBITMQ='"); ok {
+			url = strings.TrimSuffix(v, "'")
+		}
+	}
+	return url, func() { do("restart", "rabbitmq") }
 }

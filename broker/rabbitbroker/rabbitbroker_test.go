@@ -1,0 +1,326 @@
+package rabbitbroker_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/rabbitbroker"
+	"github.com/skald-go/skald/internal/need"
+)
+
+func message(topic, key string, n int) skald.Message {
+	return skald.Message{ID: fmt.Sprintf("%s-%04d", key, n), Source: "/s", Type: "t", Topic: topic, Key: []byte(key), Data: []byte("d")}
+}
+
+// place is a topic of the test's own, and what makes its groups; all is taken away behind the test.
+type place struct {
+	tidied
+	t     *testing.T
+	topic string
+}
+
+func newPlace(t *testing.T, at string, opts *rabbitbroker.Options, lanes int) *place {
+	t.Helper()
+	made := &made{t: t, groups: map[string]bool{}}
+	t.Cleanup(func() { made.sweep(at) })
+	p := &place{tidied: tidied{open(t, at, opts), made}, t: t, topic: fmt.Sprintf("test.%x", time.Now().UnixNano())}
+	if lanes > 0 {
+		if err := p.MakeTopics(t.Context(), lanes, p.topic); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+func (p *place) group(name string) broker.Group {
+	return broker.Group{Name: p.topic + "." + name, Topics: []string{p.topic}}
+}
+
+func (p *place) join(name string) broker.Subscription {
+	p.t.Helper()
+	s, err := p.Subscribe(p.t.Context(), p.group(name))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+func (p *place) publish(msgs ...skald.Message) {
+	p.t.Helper()
+	if err := p.Publish(p.t.Context(), msgs).Wait(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// receive takes from s until done says that it has enough.
+func receive(t *testing.T, s broker.Subscription, done func([]broker.Delivery) bool) (out []broker.Delivery) {
+	t.Helper()
+	for deadline := time.After(40 * time.Second); ; {
+		b, err := s.Receive(t.Context(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out = append(out, b.Deliveries...); done(out) {
+			return out
+		}
+		select {
+		case <-s.Ready():
+		case <-deadline:
+			t.Fatalf("only %d messages came", len(out))
+		}
+	}
+}
+
+func take(t *testing.T, s broker.Subscription, n int) []broker.Delivery {
+	t.Helper()
+	return receive(t, s, func(ds []broker.Delivery) bool { return len(ds) >= n })
+}
+
+// TestSettingsThatLoseMessages: a queue with settings by which messages are dropped or come out of order is refused, with the setting's name.
+func TestSettingsThatLoseMessages(t *testing.T) {
+	at := need.RabbitMQ(t)
+	ch := raw(t, at)
+	p := newPlace(t, at, nil, 1)
+	for i, c := range []struct {
+		name  string
+		value any
+	}{
+		{"x-message-ttl", int64(1000)}, {"x-max-length", int64(10)}, {"x-max-length-bytes", int64(1000)}, {"x-expires", int64(60000)},
+		{"x-delivery-limit", int64(20)}, {"x-overflow", "drop-head"}, {"x-dead-letter-exchange", "x"}, {"x-queue-type", "classic"}, {"x-single-active-consumer", nil},
+	} {
+		g := p.group(fmt.Sprint("g", i))
+		p.made.groups[g.Name] = true
+		named := c.name
+		args := amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true, "x-overflow": "reject-publish", "x-delivery-limit": int64(2_000_000_000)}
+		if args[c.name] = c.value; c.value == nil {
+			delete(args, c.name)
+		}
+		if c.value == "classic" {
+			args, named = amqp.Table{}, "x-" // it names the first that differs
+		}
+		if _, err := ch.QueueDeclare(rabbitbroker.Queue(g.Name, p.topic, 0), true, false, false, false, args); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Subscribe(t.Context(), g); err == nil || !strings.Contains(err.Error(), "inequivalent arg '"+named) || errors.Is(err, broker.ErrAway) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// TestFullQueue: a policy that bounds a queue makes it refuse, never drop; the messages go out once there is room.
+func TestFullQueue(t *testing.T) {
+	at := need.RabbitMQ(t)
+	ctl := need.RabbitMQCtl(t)
+	p := newPlace(t, at, nil, 1)
+	s := p.join("g")
+	ctl("set_policy", "--apply-to", "queues", p.topic, "^"+p.topic, `{"max-length":3}`)
+	t.Cleanup(func() { ctl("clear_policy", p.topic) })
+	if err := s.Close(t.Context()); err != nil { // so that nothing is taken
+		t.Fatal(err)
+	}
+	sent := 0
+	for ; sent < 50; sent++ {
+		err := p.Publish(t.Context(), []skald.Message{message(p.topic, "k", sent)}).Wait(t.Context())
+		var pe *broker.PublishError
+		if errors.As(err, &pe) && pe.Failed[0] != nil {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sent < 3 || sent == 50 {
+		t.Fatalf("%d messages fit into a queue of 3", sent)
+	}
+	s = p.join("g")
+	ds := take(t, s, sent)
+	for i, d := range ds {
+		if want := message(p.topic, "k", i).ID; d.ID != want {
+			t.Fatalf("got %s, want %s", d.ID, want)
+		}
+	}
+	if err := s.Ack(t.Context(), ds); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "room", func() bool {
+		return p.Publish(t.Context(), []skald.Message{message(p.topic, "k", sent)}).Wait(t.Context()) == nil
+	})
+	take(t, s, 1)
+}
+
+// TestNobodyListens: what no queue takes is not lost: it is refused until the first group is there, and then goes out.
+func TestNobodyListens(t *testing.T) {
+	at := need.RabbitMQ(t)
+	p := newPlace(t, at, nil, 2)
+	err := p.Publish(t.Context(), []skald.Message{message(p.topic, "k", 0)}).Wait(t.Context())
+	var pe *broker.PublishError
+	if !errors.As(err, &pe) || !errors.Is(pe.Refused[0], broker.ErrNoTopic) {
+		t.Fatalf("published to nobody: %v", err)
+	}
+	if err := p.Declare(t.Context(), p.group("g")); err != nil {
+		t.Fatal(err)
+	}
+	p.publish(message(p.topic, "k", 0))
+	take(t, p.join("g"), 1)
+}
+
+// TestCheckOnly: nothing is declared, and all that is missing is named.
+func TestCheckOnly(t *testing.T) {
+	at := need.RabbitMQ(t)
+	p := newPlace(t, at, &rabbitbroker.Options{CheckOnly: true}, 2)
+	g := p.group("g")
+	_, err := p.Subscribe(t.Context(), g)
+	for i := range 2 {
+		if err == nil || !strings.Contains(err.Error(), rabbitbroker.Queue(g.Name, p.topic, i)) {
+			t.Errorf("lane %d is missing: %v", i, err)
+		}
+	}
+	if err := p.Declare(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Check(t.Context(), g); err != nil {
+		t.Error(err)
+	}
+	p.publish(message(p.topic, "k", 0))
+	take(t, p.join("g"), 1)
+}
+
+// TestHeadersThatRabbitMQObeys: a header of a message never copies it elsewhere.
+func TestHeadersThatRabbitMQObeys(t *testing.T) {
+	at := need.RabbitMQ(t)
+	ch := raw(t, at)
+	p := newPlace(t, at, nil, 1)
+	s := p.join("g")
+	aside, err := ch.QueueDeclare("", false, true, true, false, nil)
+	if err == nil {
+		err = ch.QueueBind(aside.Name, "elsewhere", p.topic, false, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := message(p.topic, "k", 0)
+	for _, name := range []string{"BCC", "CC", "x-delay", "x-match"} {
+		m.Headers = append(m.Headers, skald.Header{Name: name, Value: []byte("elsewhere")})
+	}
+	p.publish(m)
+	if got := take(t, s, 1)[0]; len(got.Headers) != 4 || string(got.Headers[1].Value) != "elsewhere" {
+		t.Errorf("got %q", got.Headers)
+	}
+	if _, some, err := ch.Get(aside.Name, true); some || err != nil {
+		t.Errorf("copied: %v, %v", some, err)
+	}
+}
+
+// TestSilentMember: a member whose connection says nothing any longer loses its lanes within its session, and what it had comes again, in order.
+func TestSilentMember(t *testing.T) {
+	at := need.RabbitMQ(t)
+	hole := &hole{}
+	p := newPlace(t, at, &rabbitbroker.Options{Session: 2 * time.Second}, 2)
+	g := p.group("g")
+	lost := open(t, at, &rabbitbroker.Options{Session: 2 * time.Second})
+	p.made.groups[g.Name] = true
+	deaf, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{Session: 2 * time.Second, Dial: hole.Dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	s, err := deaf.Subscribe(t.Context(), g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		p.publish(message(p.topic, fmt.Sprint("k", i%4), i))
+	}
+	take(t, s, 20)
+	hole.open()
+	heir, err := lost.Subscribe(t.Context(), g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := map[string]string{}
+	for _, d := range take(t, heir, 20) {
+		if key := string(d.Key); d.ID < last[key] {
+			t.Errorf("%s came behind %s", d.ID, last[key])
+		} else {
+			last[key] = d.ID
+		}
+	}
+}
+
+// TestRestart: RabbitMQ is killed in the middle of publishing and of a batch. Nothing is lost, and no key loses its order.
+func TestRestart(t *testing.T) {
+	at, restart := need.OwnRabbitMQ(t)
+	b := open(t, at, &rabbitbroker.Options{Patience: 2 * time.Second})
+	if err := b.MakeTopics(t.Context(), 3, "t"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	incarnation, err := b.Incarnation(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const keys, each = 6, 200
+	published := make(chan error, 1)
+	go func() {
+		for n := range each {
+			var msgs []skald.Message
+			for k := range keys {
+				msgs = append(msgs, message("t", fmt.Sprint("k", k), n))
+			}
+			for b.Publish(t.Context(), msgs).Wait(t.Context()) != nil {
+				if t.Context().Err() != nil {
+					published <- t.Context().Err()
+					return
+				}
+			}
+		}
+		published <- nil
+	}()
+	next, restarted := map[string]int{}, false
+	for deadline := time.After(2 * time.Minute); len(next) < keys || slices.Min(slices.Collect(maps.Values(next))) < each; {
+		batch, err := s.Receive(t.Context(), 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range batch.Deliveries {
+			key := string(d.Key)
+			if want := message("t", key, next[key]).ID; d.ID > want {
+				t.Fatalf("%s came before %s", d.ID, want)
+			} else if d.ID == want {
+				next[key]++
+			}
+		}
+		if n := len(batch.Deliveries); n > 0 {
+			if err := s.Ack(t.Context(), batch.Deliveries[:n/2+1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !restarted && next["k0"] > each/4 {
+			restarted = true
+			restart()
+		}
+		select {
+		case <-s.Ready():
+		case <-deadline:
+			t.Fatalf("only so many came: %v", next)
+		}
+	}
+	if err := <-published; err != nil {
+		t.Fatal(err)
+	}
+	if again, err := b.Incarnation(t.Context()); err != nil || again != incarnation {
+		t.Errorf("after the restart it is %q, was %q: %v", again, incarnation, err)
+	}
+}
