@@ -116,6 +116,7 @@ func (s *Subscription) live(l *link) (over bool) {
 
 // balance releases what belongs to others, and registers for what belongs to this member.
 func (s *Subscription) balance(l *link) error {
+	defer time.AfterFunc(silence, l.cut).Stop()
 	have := map[string]bool{}
 	if l.shared != "" {
 		if len(s.lanes()) > 0 {
@@ -278,5 +279,3 @@ func (s *Subscription) goodbye(ctx context.Context, l *link) {
 		s.mu.Unlock()
 	}
 }
-
-func deadlinePassed() time.Time { return time.Now().Add(-time.Second) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -15,6 +16,7 @@ import (
 // link is the connection of a subscription, and what goes over it besides lanes.
 type link struct {
 	conn   *amqp.Connection
+	cut    func() // ends it as sudden death would
 	ctl    *amqp.Channel
 	closed chan *amqp.Error
 
@@ -51,11 +53,11 @@ func (s *Subscription) join(ctx context.Context) (*link, error) {
 
 func (s *Subscription) dial(ctx context.Context) (*link, error) {
 	l := &link{}
-	conn, err := s.b.connect("group " + s.group.name + " member " + s.member)
+	conn, cut, err := s.b.connect("group " + s.group.name + " member " + s.member)
 	if err != nil {
 		return nil, err
 	}
-	l.conn, l.closed = conn, conn.NotifyClose(make(chan *amqp.Error, 1))
+	l.conn, l.cut, l.closed = conn, cut, conn.NotifyClose(make(chan *amqp.Error, 1))
 	if err := s.prepare(ctx, l); err != nil {
 		l.cut()
 		return nil, err
@@ -71,6 +73,7 @@ func (s *Subscription) prepare(ctx context.Context, l *link) (err error) {
 	if l.shared != "" {
 		return nil
 	}
+	defer time.AfterFunc(silence, l.cut).Stop()
 	if l.ctl, err = l.conn.Channel(); err == nil {
 		err = l.hearOthers(s.group.name)
 	}
@@ -92,11 +95,6 @@ func (l *link) hearOthers(group string) error {
 	l.queue, l.returns = q.Name, l.ctl.NotifyReturn(make(chan amqp.Return, 256))
 	l.hellos, err = l.ctl.Consume(q.Name, "", true, true, false, false, nil)
 	return err
-}
-
-// cut ends the connection as sudden death would.
-func (l *link) cut() {
-	_ = l.conn.CloseDeadline(deadlinePassed())
 }
 
 // provide declares what a group needs, or only looks that it is there. It returns its topics, or the one queue that its members share.

@@ -48,6 +48,7 @@ type publisher struct {
 // wire is one channel in confirm mode.
 type wire struct {
 	conn    *amqp.Connection
+	cut     func()
 	ch      *amqp.Channel
 	closed  chan *amqp.Error
 	blocked chan amqp.Blocking

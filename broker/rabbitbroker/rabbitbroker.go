@@ -143,13 +143,19 @@ func (b *Broker) Close() error {
 	return nil
 }
 
-// connect makes a connection, to the first of the servers that takes one.
-func (b *Broker) connect(name string) (*amqp.Connection, error) {
+// connect makes a connection, to the first of the servers that takes one. cut ends it as sudden death would, whatever waits for it.
+func (b *Broker) connect(name string) (conn *amqp.Connection, cut func(), err error) {
 	var last error
 	for _, host := range b.hosts {
 		config, err := b.config(name)
 		if err != nil {
-			return nil, fmt.Errorf("connect to RabbitMQ at %s: %w", host, err)
+			return nil, nil, fmt.Errorf("connect to RabbitMQ at %s: %w", host, err)
+		}
+		var raw net.Conn
+		dial := config.Dial
+		config.Dial = func(network, address string) (c net.Conn, err error) {
+			raw, err = dial(network, address)
+			return raw, err
 		}
 		scheme := "amqp"
 		if config.TLSClientConfig != nil {
@@ -157,11 +163,11 @@ func (b *Broker) connect(name string) (*amqp.Connection, error) {
 		}
 		conn, err := amqp.DialConfig(scheme+"://"+host+"/", config)
 		if err == nil {
-			return conn, nil
+			return conn, func() { _ = raw.Close() }, nil
 		}
 		last = fmt.Errorf("connect to RabbitMQ at %s: %w", host, orAway(err))
 	}
-	return nil, last
+	return nil, nil, last
 }
 
 func (b *Broker) config(name string) (amqp.Config, error) {
@@ -193,8 +199,13 @@ func (b *Broker) config(name string) (amqp.Config, error) {
 	return c, nil
 }
 
+// silence is how long RabbitMQ may take for an answer. While it starts, it may not answer at all.
+const silence = 20 * time.Second
+
 // ask does what has no context of its own on a channel that is made for it; the connection's end ends it.
 func ask(ctx context.Context, conn *amqp.Connection, do func(*amqp.Channel) error) error {
+	ctx, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
 	done := make(chan error, 1)
 	go func() {
 		ch, err := conn.Channel()
@@ -208,7 +219,7 @@ func ask(ctx context.Context, conn *amqp.Connection, do func(*amqp.Channel) erro
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("no answer: %w", ctx.Err())
 	}
 }
 
@@ -226,7 +237,7 @@ func (b *Broker) with(ctx context.Context, do func(*amqp.Connection) error) erro
 	}
 	got := make(chan made, 1)
 	go func() {
-		conn, err := b.connect("asks")
+		conn, _, err := b.connect("asks")
 		got <- made{conn, err}
 	}()
 	select {

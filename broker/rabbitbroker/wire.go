@@ -47,14 +47,15 @@ func (p *publisher) connected() (*wire, error) {
 func (p *publisher) open(old *wire) (*wire, error) {
 	w := &wire{}
 	if old != nil && !old.conn.IsClosed() {
-		w.conn, w.blocked = old.conn, old.blocked
+		w.conn, w.cut, w.blocked = old.conn, old.cut, old.blocked
 	} else {
-		conn, err := p.b.connect("publishes")
+		conn, cut, err := p.b.connect("publishes")
 		if err != nil {
 			return nil, err
 		}
-		w.conn, w.blocked = conn, conn.NotifyBlocked(make(chan amqp.Blocking, 8))
+		w.conn, w.cut, w.blocked = conn, cut, conn.NotifyBlocked(make(chan amqp.Blocking, 8))
 	}
+	defer time.AfterFunc(p.opts.Patience, w.cut).Stop() // where there is no answer
 	var err error
 	if w.ch, err = w.conn.Channel(); err == nil {
 		w.closed = w.ch.NotifyClose(make(chan *amqp.Error, 1))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/nats-io/nats.go"
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"modernc.org/sqlite"
 
@@ -50,7 +51,7 @@ func ExitCode(err error) int {
 		return ExitUsage
 	case errors.As(err, &failed):
 		return ExitFailed
-	case errors.As(err, &right), errors.Is(err, fs.ErrPermission), kafkaSaysNo(err), natsSaysNo(err):
+	case errors.As(err, &right), errors.Is(err, fs.ErrPermission), kafkaSaysNo(err), natsSaysNo(err), rabbitSaysNo(err):
 		return ExitRight
 	case errors.Is(err, ErrNone):
 		return ExitNone
@@ -71,6 +72,12 @@ func kafkaSaysNo(err error) bool {
 func natsSaysNo(err error) bool {
 	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
 		nats.ErrPermissionViolation}, func(no error) bool { return errors.Is(err, no) })
+}
+
+// rabbitSaysNo: a wrong password, a missing right, or no right to the virtual host.
+func rabbitSaysNo(err error) bool {
+	var answered *amqp.Error
+	return errors.As(err, &answered) && (answered.Code == amqp.AccessRefused || answered.Code == amqp.NotAllowed)
 }
 
 func wrongState(err error) bool {
