@@ -20,3 +20,6 @@ func Decode(topic string, m *nats.Msg) (skald.Message, error) { return decode(to
 
 // Stale is how a member hears that it was overtaken.
 func Stale(err error) bool { return stale(err) }
+
+// Cut ends a client as sudden death would.
+func Cut(b *Broker) { b.nc.Close() }

@@ -43,6 +43,8 @@ type Options struct {
 	// Retain is how long streams that MakeTopics makes keep messages; a stream that drops them sooner is refused.
 	// Default 0: for ever.
 	Retain time.Duration
+	// Shapes are the topics that are streams of others, by the topic's name. Default: none.
+	Shapes map[string]Shape
 	// Client are further options of the nats.go connection: TLS, credentials, a dialer. What the driver sets itself wins.
 	Client []nats.Option
 }
@@ -75,8 +77,14 @@ type Broker struct {
 	publisher
 
 	mu     sync.Mutex // of what follows; never held together with the publisher's
-	subs   map[*Subscription]bool
+	subs   map[member]bool
 	closed bool
+}
+
+// A member is one of either kind of subscription.
+type member interface {
+	lookAgain()
+	end(ctx context.Context) error
 }
 
 var (
@@ -90,8 +98,8 @@ func New(servers string, opts *Options) (*Broker, error) {
 	if err := checkServers(servers); err != nil {
 		return nil, err
 	}
-	b := &Broker{opts: opts.orDefaults(), subs: map[*Subscription]bool{}}
-	w := &wire{retain: b.opts.Retain, heard: make(chan struct{}, 1)}
+	b := &Broker{opts: opts.orDefaults(), subs: map[member]bool{}}
+	w := &wire{retain: b.opts.Retain, shapes: b.opts.Shapes, heard: make(chan struct{}, 1)}
 	b.publisher.init(b.opts, w)
 	nc, err := nats.Connect("nats://"+strings.ReplaceAll(servers, ",", ",nats://"), b.client()...)
 	if err != nil {

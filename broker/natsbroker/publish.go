@@ -58,6 +58,7 @@ type item struct {
 	at     int
 	since  time.Time
 	topic  string
+	kind   string // its type
 	only   string // the id that the topic must have, if it is fenced
 	fenced bool
 	key    []byte
@@ -151,7 +152,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...brok
 	for i := range msgs {
 		m := &msgs[i]
 		msg, err := encode(m)
-		items[i] = &item{p: call, at: i, since: now, topic: m.Topic, key: slices.Clone(m.Key), msg: msg, err: err}
+		items[i] = &item{p: call, at: i, since: now, topic: m.Topic, kind: m.Type, key: slices.Clone(m.Key), msg: msg, err: err}
 		if len(only) > 0 {
 			items[i].only, items[i].fenced = only[0][m.Topic], true
 		}
@@ -277,7 +278,10 @@ func (p *publisher) launch(l *line, it *item) {
 	if it.key != nil {
 		lane = laneOf(it.key, t.lanes)
 	}
-	it.msg.Subject = subject(t.stream, lane)
+	if it.msg.Subject, err = t.target(lane, it); err != nil {
+		p.refuse(l, it, refused, err)
+		return
+	}
 	it.msg.Header[jetstream.ExpectedStreamHeader] = []string{t.stream}
 	p.mu.Lock()
 	p.token++

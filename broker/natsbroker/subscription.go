@@ -62,6 +62,13 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 		}
 		topics = append(topics, t)
 	}
+	switch n := durables(topics); n {
+	case 0:
+	case len(topics):
+		return b.subscribeDurable(ctx, g, topics)
+	default:
+		return nil, fmt.Errorf("subscribe as %q: some topics have durables and some have not: take a group for each kind", g.Name)
+	}
 	kv, err := b.bucket(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
@@ -333,7 +340,7 @@ func (s *Subscription) read(ctx context.Context, l *lane) {
 // nats.go makes anew behind the last message where there is a gap.
 func (s *Subscription) follow(ctx context.Context, l *lane, next *uint64) error {
 	c, err := s.b.js.OrderedConsumer(ctx, l.topic.stream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{subject(l.topic.stream, l.index)}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		FilterSubjects: l.topic.reads(l.index), DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq: *next, InactiveThreshold: 30 * time.Second,
 	})
 	if err != nil {

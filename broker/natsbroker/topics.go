@@ -37,6 +37,7 @@ type topic struct {
 	lanes        int
 	created      string
 	last         uint64
+	shape        *Shape // nil: a stream as MakeTopics makes it
 }
 
 // Stream is the name of a topic's stream.
@@ -66,6 +67,9 @@ func nameOK(name string) bool {
 func (w *wire) look(ctx context.Context, name string) (topic, error) {
 	if !nameOK(name) {
 		return topic{}, fmt.Errorf("topic %q: %w: %w", name, errName, broker.ErrNoTopic)
+	}
+	if shape, there := w.shapes[name]; there {
+		return w.lookShaped(ctx, name, shape)
 	}
 	s, err := w.js.Stream(ctx, encoded(name))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -159,6 +163,9 @@ func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, er
 }
 
 func (b *Broker) makeTopic(ctx context.Context, lanes int, name string) error {
+	if _, shaped := b.shapes[name]; shaped {
+		return nil // it is others'
+	}
 	_, err := b.js.Stream(ctx, encoded(name))
 	if err == nil || !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err

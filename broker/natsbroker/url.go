@@ -25,9 +25,10 @@ import (
 //	nkey=FILE            the seed of an nkey, instead of these
 //	replicas=N           Options.Replicas
 //	retain=DURATION      Options.Retain, "168h"
+//	shapes=…             Options.Shapes: topic:stream[:subject],…; with a * behind the stream, groups are its durables
 func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
 	kind := brokerurl.Kind{Schemes: []string{"nats"}, Env: "SKALD_NATS", Options: []string{
-		"tls", "ca", "cert", "key", "user", "password_file", "creds", "nkey", "replicas", "retain"}}
+		"tls", "ca", "cert", "key", "user", "password_file", "creds", "nkey", "replicas", "retain", "shapes"}}
 	u, err := kind.Parse(s, getenv)
 	if err != nil {
 		return "", nil, err
@@ -102,5 +103,8 @@ func (o *Options) streams(u *brokerurl.URL) (err error) {
 			return fmt.Errorf("retain is a duration as 168h, not %q", v)
 		}
 	}
-	return nil
+	if v := u.Get("shapes"); v != "" {
+		o.Shapes, err = parseShapes(v)
+	}
+	return err
 }

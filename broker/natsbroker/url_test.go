@@ -14,14 +14,14 @@ import (
 
 func TestParseURL(t *testing.T) {
 	none := func(string) string { return "" }
-	servers, opts, err := natsbroker.ParseURL("nats://one:4222,two:4222?replicas=3&retain=168h", none)
-	if err != nil || servers != "one:4222,two:4222" || opts.Replicas != 3 || opts.Retain != 168*time.Hour {
+	servers, opts, err := natsbroker.ParseURL("nats://one:4222,two:4222?replicas=3&retain=168h&shapes=orders:ORDERS*:orders.{type},other:O", none)
+	if err != nil || opts.Shapes["orders"] != (natsbroker.Shape{Stream: "ORDERS", Subject: "orders.{type}", Durable: true}) || opts.Shapes["other"].Stream != "O" || servers != "one:4222,two:4222" || opts.Replicas != 3 || opts.Retain != 168*time.Hour {
 		t.Errorf("got %q, %+v: %v", servers, opts, err)
 	}
 	for _, bad := range []string{
 		"nats://", "nats:", "kafka://h:1", "nats://h", "nats://u:hush@h:4222", "nats://h:4222?password=hush", "nats://h:4222?hush",
 		"nats://h:4222?tls=maybe", "nats://h:4222?tls=off&ca=f", "nats://h:4222?cert=f", "nats://h:4222?user=u", "nats://h:4222?password_file=f",
-		"nats://h:4222?replicas=0", "nats://h:4222?retain=week", "nats://h:4222?user=a&user=b", "nats://h:4222?creds=/no/such/file",
+		"nats://h:4222?shapes=a", "nats://h:4222?shapes=a:*", "nats://h:4222?replicas=0", "nats://h:4222?retain=week", "nats://h:4222?user=a&user=b", "nats://h:4222?creds=/no/such/file",
 		"nats://h:4222?creds=f&user=u", "nats://h:4222?creds=f&nkey=f", "nats://h:4222?nkey=f&user=u", "nats://h:4222?nkey=/no/such/file", "nats://h:4222,?%zzhush", "nats://h:4222?x=%zzhush",
 	} {
 		if _, _, err := natsbroker.ParseURL(bad, none); err == nil || strings.Contains(err.Error(), "=hush") || strings.Contains(err.Error(), ":hush") {

@@ -19,6 +19,7 @@ type wire struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	retain time.Duration
+	shapes map[string]Shape
 
 	heard chan struct{} // has a value once NATS, or the lack of it, was heard of
 

@@ -1,0 +1,334 @@
+package natsbroker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skald-go/skald/broker"
+)
+
+const minAckWait = 2 * time.Second
+
+// durable is one instance among the clients of consumers that are there already, one lane for each: what the server gave
+// to it, in the order in which it did. A message is acknowledged by itself; until then the server is told that it is at work.
+type durable struct {
+	b     *Broker
+	ready chan struct{}
+	ctx   context.Context
+	kill  context.CancelFunc
+	wg    sync.WaitGroup
+
+	mu    sync.Mutex
+	lanes []*share
+	told  bool // of its lanes
+	fault error
+	gone  error
+}
+
+// share is what one instance has of a consumer.
+type share struct {
+	name, consumer string
+	topic          topic
+
+	// of the goroutine that reads
+	from   jetstream.Consumer
+	looked time.Time
+	wait   time.Duration // the consumer's ack_wait, when it was first seen
+
+	// under the subscription's lock
+	held   []*held // in order; the first told are delivered
+	told   int
+	last   int64
+	paused bool
+	room   chan struct{}
+}
+
+type held struct {
+	d    broker.Delivery
+	m    jetstream.Msg
+	done bool // acknowledged, but the server may not know it
+}
+
+var _ broker.Subscription = (*durable)(nil)
+
+func durables(topics []topic) (n int) {
+	for _, t := range topics {
+		if t.shape != nil && t.shape.Durable {
+			n++
+		}
+	}
+	return n
+}
+
+// subscribeDurable opens g on the consumers of its name.
+func (b *Broker) subscribeDurable(ctx context.Context, g broker.Group, topics []topic) (broker.Subscription, error) {
+	s := &durable{b: b, ready: make(chan struct{}, 1)}
+	for _, t := range topics {
+		l := &share{name: t.name + "/" + g.Name, topic: t, consumer: g.Name, room: make(chan struct{}, 1)}
+		if err := b.lookShare(ctx, l); err != nil {
+			return nil, fmt.Errorf("subscribe: %w", err)
+		}
+		s.lanes = append(s.lanes, l)
+	}
+	s.ctx, s.kill = context.WithCancel(context.Background())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		s.kill()
+		return nil, fmt.Errorf("subscribe: %w", broker.ErrClosed)
+	}
+	b.subs[s] = true
+	for _, l := range s.lanes {
+		s.wg.Go(func() { s.read(l) })
+		s.wg.Go(func() { s.work(l) })
+	}
+	s.wake()
+	return s, nil
+}
+
+// lookShare looks at the consumer, which may be another than it was.
+func (b *Broker) lookShare(ctx context.Context, l *share) error {
+	c, err := b.js.Consumer(ctx, l.topic.stream, l.consumer)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrConsumerDoesNotExist), errors.Is(err, jetstream.ErrInvalidConsumerName):
+		return fmt.Errorf("topic %q: stream %s has no consumer %q: %w", l.topic.name, l.topic.stream, l.consumer, broker.ErrNoTopic)
+	case errors.Is(err, jetstream.ErrNotPullConsumer):
+		return fmt.Errorf("topic %q: consumer %q has a deliver_subject: it pushes; make one that is pulled: %w", l.topic.name, l.consumer, errSetting)
+	case err != nil:
+		return fmt.Errorf("topic %q: look up consumer %q: %w", l.topic.name, l.consumer, b.orAway(err))
+	}
+	config := c.CachedInfo().Config
+	if bad := silentConsumer(&config); bad != "" {
+		return fmt.Errorf("topic %q: consumer %q has %s: %w", l.topic.name, l.consumer, bad, errSetting)
+	}
+	l.from, l.looked, l.wait = c, time.Now(), cmp.Or(l.wait, config.AckWait)
+	return nil
+}
+
+func (s *durable) Ready() <-chan struct{} { return s.ready }
+
+func (s *durable) wake() {
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (s *durable) lookAgain() {} // each fetch looks
+
+// Receive returns what is there.
+func (s *durable) Receive(_ context.Context, max int) (b broker.Batch, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone != nil {
+		return b, s.gone
+	}
+	if err, s.fault = s.fault, nil; err != nil {
+		s.wake()
+		return b, err
+	}
+	for _, l := range s.lanes {
+		if !s.told {
+			b.Gained = append(b.Gained, broker.Lane{Name: l.name, Clean: true})
+		}
+		for !l.paused && l.told < len(l.held) && len(b.Deliveries) < max {
+			b.Deliveries = append(b.Deliveries, l.held[l.told].d)
+			l.told++
+		}
+		if !l.paused && l.told < len(l.held) {
+			s.wake()
+		}
+	}
+	s.told = true
+	return b, nil
+}
+
+// Ack acknowledges each message up to those of ds. What the server does not hear comes again.
+func (s *durable) Ack(_ context.Context, ds []broker.Delivery) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone != nil {
+		return s.gone
+	}
+	for _, l := range s.lanes {
+		upTo := int64(-1)
+		for i := range ds {
+			if ds[i].Lane == l.name {
+				upTo = max(upTo, ds[i].Position)
+			}
+		}
+		for _, h := range l.held[:l.told] {
+			h.done = h.done || h.d.Position <= upTo
+		}
+		l.settle()
+	}
+	return nil
+}
+
+// settle tells the server what is done, as far as it hears; the lock is held.
+func (l *share) settle() {
+	n := len(l.held)
+	l.held = slices.DeleteFunc(l.held, func(h *held) bool { return h.done && h.m.Ack() == nil })
+	l.told -= n - len(l.held)
+	select {
+	case l.room <- struct{}{}:
+	default:
+	}
+}
+
+// Pause stops deliveries from lanes.
+func (s *durable) Pause(lanes ...string) { s.pause(true, lanes) }
+
+// Resume lets deliveries flow again.
+func (s *durable) Resume(lanes ...string) { s.pause(false, lanes) }
+
+func (s *durable) pause(on bool, lanes []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.lanes {
+		if slices.Contains(lanes, l.name) {
+			l.paused = on
+		}
+	}
+	s.wake()
+}
+
+// Close tells the server what is done, and gives back the rest at once.
+func (s *durable) Close(ctx context.Context) error {
+	s.b.mu.Lock()
+	delete(s.b.subs, s)
+	s.b.mu.Unlock()
+	return s.end(ctx)
+}
+
+func (s *durable) end(ctx context.Context) error {
+	s.kill()
+	s.wg.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone != nil {
+		return nil
+	}
+	s.gone = broker.ErrClosed
+	s.wake()
+	var errs []error
+	for _, l := range s.lanes {
+		l.settle()
+		for _, h := range l.held {
+			if h.done {
+				errs = append(errs, h.m.Ack())
+			} else {
+				errs = append(errs, h.m.Nak())
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.b.opts.Session)
+	defer cancel()
+	if err := errors.Join(append(errs, s.b.nc.FlushWithContext(ctx))...); err != nil {
+		return fmt.Errorf("give back what was not finished: %w", s.b.orAway(err))
+	}
+	return nil
+}
+
+// work tells the server, well within its patience, that what is held is at work.
+func (s *durable) work(l *share) {
+	tick := time.NewTicker(l.wait / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+			s.mu.Lock()
+			l.settle()
+			for _, h := range l.held {
+				_ = h.m.InProgress() // unheard, it comes again
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
+// read fetches as much as there is room for, until the end.
+func (s *durable) read(l *share) {
+	for fails := 1; s.ctx.Err() == nil; {
+		s.mu.Lock()
+		room := s.b.opts.Prefetch - len(l.held)
+		s.mu.Unlock()
+		if room <= 0 {
+			select {
+			case <-l.room:
+			case <-s.ctx.Done():
+			}
+			continue
+		}
+		err := s.fetch(l, room)
+		if err == nil {
+			fails = 1
+			continue
+		}
+		if errors.Is(err, errSetting) || errors.Is(err, broker.ErrNoTopic) {
+			s.mu.Lock()
+			s.fault = err
+			s.mu.Unlock()
+			s.wake()
+		}
+		select {
+		case <-s.ctx.Done():
+		case <-time.After(backoff(fails)):
+		}
+		fails++
+	}
+}
+
+// fetch asks for at most n messages. Now and then it looks whether the consumer has been changed into one that loses.
+func (s *durable) fetch(l *share, n int) error {
+	if l.from == nil || time.Since(l.looked) > s.b.opts.Session {
+		ctx, cancel := context.WithTimeout(s.ctx, patience)
+		defer cancel()
+		if err := s.b.lookShare(ctx, l); err != nil {
+			return err
+		}
+	}
+	from := l.from
+	l.from = nil // looked at again after an error
+	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+	defer cancel()
+	batch, err := from.Fetch(n, jetstream.FetchContext(ctx))
+	if err != nil {
+		return err
+	}
+	for m := range batch.Messages() {
+		if err := s.put(l, m); err != nil {
+			return err
+		}
+	}
+	if err := batch.Error(); err != nil && !errors.Is(err, context.DeadlineExceeded) && s.ctx.Err() == nil {
+		return err
+	}
+	l.from = from
+	return nil
+}
+
+func (s *durable) put(l *share, m jetstream.Msg) error {
+	meta, err := m.Metadata()
+	if err != nil {
+		return err
+	}
+	msg, fault := decode(l.topic.name, m.Headers(), m.Data())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.last = max(l.last+1, int64(meta.Sequence.Consumer))
+	l.held = append(l.held, &held{m: m, d: broker.Delivery{
+		Message: msg, Lane: l.name, Position: l.last, Attempt: int(meta.NumDelivered) - 1, Fault: fault,
+	}})
+	s.wake()
+	return nil
+}

@@ -1,0 +1,115 @@
+package natsbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// A Shape is a stream that a team has already, as a topic. MakeTopics does not make it. Without Durable the stream is
+// one lane, in its own order, for each group. With it the group's instances share the work in no order.
+type Shape struct {
+	// Stream is its name.
+	Stream string
+	// Subject is what a message is published to, with {type} and {key} for those of the message: "orders.{type}".
+	// Default: nothing is published to the topic.
+	Subject string
+	// Filter is which of the stream's subjects a group without Durable reads. Default: all.
+	Filter string
+	// Durable says that a group is the stream's pull consumer of the same name, which is there already and may have other
+	// clients: each message goes to one of all instances, and comes again where it was not acknowledged. One that loses
+	// messages in silence (by max_deliver, ack_policy, inactive_threshold …) is refused. Default false.
+	Durable bool
+}
+
+// parseShapes reads "topic:stream[:subject],…" of a URL; topic:stream* has durables.
+func parseShapes(list string) (map[string]Shape, error) {
+	out := map[string]Shape{}
+	for one := range strings.SplitSeq(list, ",") {
+		parts := strings.Split(one, ":")
+		if len(parts) < 2 || len(parts) > 3 || parts[0] == "" || strings.Trim(parts[1], "*") == "" {
+			return nil, fmt.Errorf("shapes is topic:stream[:subject],…, not %q", list)
+		}
+		name, durable := strings.CutSuffix(parts[1], "*")
+		s := Shape{Stream: name, Durable: durable}
+		if len(parts) == 3 {
+			s.Subject = parts[2]
+		}
+		out[parts[0]] = s
+	}
+	return out, nil
+}
+
+// lookShaped asks NATS about a stream of others.
+func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic, error) {
+	s, err := w.js.Stream(ctx, shape.Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrInvalidStreamName) {
+		return topic{}, fmt.Errorf("topic %q: stream %s: %w", name, shape.Stream, broker.ErrNoTopic)
+	}
+	if err != nil {
+		return topic{}, fmt.Errorf("look up topic %q: %w", name, w.orAway(err))
+	}
+	info := s.CachedInfo()
+	config := info.Config
+	if shape.Durable && config.Retention != jetstream.LimitsPolicy { // its acknowledgements are the group's own
+		config.Retention = jetstream.LimitsPolicy
+	}
+	if bad := silent(&config, w.retain); bad != "" {
+		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, shape.Stream, bad, errSetting)
+	}
+	return topic{name: name, stream: shape.Stream, lanes: 1, last: info.State.LastSeq, created: born(info), shape: &shape}, nil
+}
+
+// target is the subject of a message for a lane of t.
+func (t *topic) target(lane int, it *item) (string, error) {
+	if t.shape == nil {
+		return subject(t.stream, lane), nil
+	}
+	if t.shape.Subject == "" {
+		return "", fmt.Errorf("publish to %q: its shape has no subject: it is only read: %w", t.name, errCannotCarry)
+	}
+	out := strings.NewReplacer("{type}", it.kind, "{key}", string(it.key)).Replace(t.shape.Subject)
+	odd := func(c rune) bool { return c <= ' ' || c == 0x7f || c == '*' || c == '>' }
+	if strings.ContainsFunc(out, odd) || strings.HasPrefix(out, ".") || strings.HasSuffix(out, ".") || strings.Contains(out, "..") {
+		return "", fmt.Errorf("publish to %q: %q is no subject: %w", t.name, out, errCannotCarry)
+	}
+	return out, nil
+}
+
+// reads is what a lane of t is read by.
+func (t *topic) reads(lane int) []string {
+	switch {
+	case t.shape == nil:
+		return []string{subject(t.stream, lane)}
+	case t.shape.Filter == "":
+		return nil
+	}
+	return []string{t.shape.Filter}
+}
+
+// silentConsumer names the setting by which a durable loses messages, or is none that instances can share; empty: none does.
+func silentConsumer(c *jetstream.ConsumerConfig) string {
+	for _, s := range []struct {
+		bad  bool
+		name string
+	}{
+		{c.DeliverSubject != "", "a deliver_subject: it pushes; make one that is pulled"},
+		{c.AckPolicy != jetstream.AckExplicitPolicy, "ack_policy " + c.AckPolicy.String() + ", by which messages that nobody has handled count as handled: set it to explicit"},
+		{c.MaxDeliver > 0, fmt.Sprintf("max_deliver %d, after which a message is given up in silence: set it to -1", c.MaxDeliver)},
+		{c.InactiveThreshold > 0, "inactive_threshold, by which it is forgotten when nobody reads: take it off"},
+		{c.MemoryStorage, "mem_storage, which does not outlive its server: take it off"},
+		{c.HeadersOnly, "headers_only, by which data is lost: take it off"},
+		{c.AckWait < minAckWait, fmt.Sprintf("ack_wait %v, in which nothing can be handled: set it to %v or more", c.AckWait, minAckWait)},
+		{c.PauseUntil != nil, "pause_until, by which nothing comes: resume it"},
+	} {
+		if s.bad {
+			return s.name
+		}
+	}
+	return ""
+}
