@@ -107,14 +107,31 @@ func (s *CloudSubscription) ReceiveBatch(ctx context.Context, most int) ([]*driv
 	return out, err
 }
 
+// Join becomes a member of the group: the first call to ReceiveBatch does it if nobody did. On a broker that cannot rewind
+// a group that is new begins here.
+func (s *CloudSubscription) Join(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.join(ctx)
+}
+
+func (s *CloudSubscription) join(ctx context.Context) error {
+	if s.sub != nil {
+		return nil
+	}
+	sub, err := s.from.Subscribe(ctx, s.group)
+	if err != nil {
+		return fmt.Errorf("subscribe to %s: %w", s.group.Topics[0], err)
+	}
+	s.sub = sub
+	return nil
+}
+
 func (s *CloudSubscription) take(ctx context.Context, most int) (out []*driver.Message, ready <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sub == nil {
-		if s.sub, err = s.from.Subscribe(ctx, s.group); err != nil {
-			s.sub = nil
-			return nil, nil, fmt.Errorf("subscribe to %s: %w", s.group.Topics[0], err)
-		}
+	if err := s.join(ctx); err != nil {
+		return nil, nil, err
 	}
 	b, err := s.sub.Receive(ctx, max(0, most-len(s.again)))
 	if err != nil {

@@ -19,18 +19,19 @@ func TestGoCloud(t *testing.T) {
 	for _, k := range kinds() {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			client := k.open(t)
+			client := k.shared(t)
 			drivertest.RunConformanceTests(t, func(_ context.Context, t *testing.T) (drivertest.Harness, error) {
-				return &harness{b: client(t), id: fmt.Sprintf("bridges.%x", time.Now().UnixNano())}, nil
+				return &harness{b: client(t), id: fmt.Sprintf("bridges.%x", time.Now().UnixNano()), forward: k.forward}, nil
 			}, nil)
 		})
 	}
 }
 
 type harness struct {
-	b    bus
-	id   string
-	used atomic.Int32
+	b       bus
+	id      string
+	used    atomic.Int32
+	forward bool
 }
 
 var _ drivertest.Harness = (*harness)(nil)
@@ -54,8 +55,15 @@ func (h *harness) MakeNonexistentTopic(context.Context) (driver.Topic, error) {
 	return bridges.NewCloudTopic(h.b, h.name()), nil
 }
 
-func (h *harness) CreateSubscription(_ context.Context, t driver.Topic, _ string) (driver.Subscription, func(), error) {
-	return bridges.NewCloudSubscription(h.b, h.name(), t.(*named).name), nothing, nil
+// CreateSubscription lets the group begin at once, where it would not see what is sent before it joins.
+func (h *harness) CreateSubscription(ctx context.Context, t driver.Topic, _ string) (driver.Subscription, func(), error) {
+	s := bridges.NewCloudSubscription(h.b, h.name(), t.(*named).name)
+	if h.forward {
+		if err := s.Join(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	return s, nothing, nil
 }
 
 func (h *harness) MakeNonexistentSubscription(context.Context) (driver.Subscription, func(), error) {

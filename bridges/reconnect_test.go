@@ -15,14 +15,14 @@ func TestWatermillReconnect(t *testing.T) {
 	for _, k := range kinds() {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			if k.own == nil {
+			if k.server == nil {
 				t.Skip("there is no server that could be killed")
 			}
 			client, restart := k.own(t)
 			f := features()
 			f.RestartServiceCommand = restart
 			tests.TestReconnect(t, once(f), func(t *testing.T) (wm.Publisher, wm.Subscriber) {
-				pub, sub := pair(client(t), "bridges", identity)
+				pub, sub := pair(client(t), "bridges")
 				s := &settled{Publisher: pub, Subscriber: sub, answered: map[string]chan struct{}{}}
 				return s, s
 			})

@@ -20,6 +20,7 @@ import (
 type WatermillPublisher struct {
 	to     broker.Publisher
 	key    func(*wm.Message) []byte
+	calls  sync.RWMutex // for reading: a call is under way
 	closed atomic.Bool
 }
 
@@ -33,7 +34,8 @@ func NewWatermillPublisher(b broker.Publisher, key func(*wm.Message) []byte) *Wa
 	return &WatermillPublisher{to: b, key: key}
 }
 
-// Publish returns when all of msgs are durable. It ends with the context of the first.
+// Publish returns when all of msgs are durable. It ends with the context of the first. It may be called from many
+// goroutines; so a failure is told when all their calls are answered, for whoever tries again sooner is held back.
 func (p *WatermillPublisher) Publish(topic string, msgs ...*wm.Message) error {
 	if p.closed.Load() {
 		return broker.ErrClosed
@@ -49,8 +51,18 @@ func (p *WatermillPublisher) Publish(topic string, msgs ...*wm.Message) error {
 		}
 		out[i] = message(topic, id, "watermill", p.key(m), m.Metadata, m.Payload)
 	}
-	ctx := msgs[0].Context()
-	return p.to.Publish(ctx, out).Wait(ctx)
+	err := p.call(msgs[0].Context(), out)
+	if err != nil {
+		p.calls.Lock()
+		defer p.calls.Unlock()
+	}
+	return err
+}
+
+func (p *WatermillPublisher) call(ctx context.Context, msgs []skald.Message) error {
+	p.calls.RLock()
+	defer p.calls.RUnlock()
+	return p.to.Publish(ctx, msgs).Wait(ctx)
 }
 
 // Close ends publishing.
@@ -93,11 +105,19 @@ func NewWatermillSubscriber(b Source, group string, lanes int, log watermill.Log
 	return &WatermillSubscriber{from: b, group: group, lanes: lanes, log: log, closing: make(chan struct{})}
 }
 
-// SubscribeInitialize makes topic if it does not exist.
+// SubscribeInitialize makes topic if it does not exist, and has the group begin there: on a broker that cannot rewind it would
+// not see what is published before it joins.
 func (s *WatermillSubscriber) SubscribeInitialize(topic string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return s.from.MakeTopics(ctx, s.lanes, topic)
+	if err := s.from.MakeTopics(ctx, s.lanes, topic); err != nil {
+		return err
+	}
+	sub, err := s.from.Subscribe(ctx, broker.Group{Name: s.group, Topics: []string{topic}})
+	if err != nil {
+		return fmt.Errorf("subscribe to %s: %w", topic, err)
+	}
+	return sub.Close(ctx)
 }
 
 // Subscribe joins the group; the channel is closed when ctx ends or s is closed.

@@ -84,6 +84,7 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Topics/Checked", testCheckTopics},
 		{"Topics/Only", testOnly},
 		{"Topics/MadeAnew", testMadeAnew},
+		{"Topics/MadeAtOnce", testMadeAtOnce},
 		{"Topics/SubscribeToMissing", testSubscribeToMissing},
 		{"Order/KeyAndLane", testOrder},
 		{"Order/PipelinedCalls", testPipelined},

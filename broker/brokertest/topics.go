@@ -64,6 +64,27 @@ func testCheckTopics(t *testing.T, s *suite) {
 	}
 }
 
+// testMadeAtOnce: instances that start together each make what they need.
+func testMadeAtOnce(t *testing.T, s *suite) {
+	const clients = 8
+	first, second := s.id+".first", s.id+".second"
+	errs := make(chan error, clients)
+	for range clients {
+		b := s.open(t)
+		go func() { errs <- b.MakeTopics(t.Context(), 3, first, second) }()
+	}
+	for range clients {
+		must(t, "make topics", <-errs)
+	}
+	b := s.open(t)
+	for _, topic := range []string{first, second} {
+		m := s.join(t, b, "g", topic)
+		m.owns(t, 3)
+		publish(t, b, message(topic, "k", 0))
+		m.take(t, 1)
+	}
+}
+
 func testSubscribeToMissing(t *testing.T, s *suite) {
 	b := s.open(t)
 	there := s.topic(t, b, "there", 1)

@@ -33,6 +33,7 @@ type group struct {
 	member, life string
 	topicNames   []string
 	peers        map[string]peer
+	shares       map[string]share // by topic
 	joined       time.Time
 	beaten       time.Time
 }
@@ -144,6 +145,13 @@ func weight(parts ...string) uint64 {
 	return w ^ w>>33
 }
 
+// share is what a member has worked out of a topic: each word of a peer asks for it again.
+type share struct {
+	members []string
+	lanes   int
+	mine    map[int]bool
+}
+
 // mine are the lanes of a topic that this member is to own.
 func (s *Subscription) mine(t topic) map[int]bool {
 	members := []string{s.member}
@@ -152,11 +160,16 @@ func (s *Subscription) mine(t topic) map[int]bool {
 			members = append(members, name)
 		}
 	}
+	slices.Sort(members)
+	if known, ok := s.shares[t.name]; ok && known.lanes == t.lanes && slices.Equal(known.members, members) {
+		return known.mine
+	}
 	out := map[int]bool{}
 	for i, owner := range assigned(t.name, t.lanes, members) {
 		if owner == s.member {
 			out[i] = true
 		}
 	}
+	s.shares[t.name] = share{members, t.lanes, out}
 	return out
 }

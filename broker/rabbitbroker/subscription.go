@@ -62,7 +62,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	s := &Subscription{
 		b: b, ready: make(chan struct{}, 1), leave: make(chan context.Context, 1), ended: make(chan *lane),
 		done: make(chan struct{}), changes: map[string]*change{},
-		group: group{name: g.Name, life: uuid7.New(time.Now()), topicNames: slices.Compact(slices.Sorted(slices.Values(g.Topics))), peers: map[string]peer{}},
+		group: group{name: g.Name, life: uuid7.New(time.Now()), topicNames: slices.Compact(slices.Sorted(slices.Values(g.Topics))), peers: map[string]peer{}, shares: map[string]share{}},
 	}
 	s.member = "m-" + g.Member // no name that is drawn is one that is given
 	if g.Member == "" {

@@ -141,6 +141,25 @@ func first(ctx context.Context, conn *amqp.Connection, stream string) (f fact, e
 	return f, err
 }
 
+// write waits until RabbitMQ has text. A stream that others make at the same moment refuses what comes first.
+func write(ctx context.Context, ch *amqp.Channel, stream string, text []byte) error {
+	for fails := 1; ; fails++ {
+		sent, err := ch.PublishWithDeferredConfirm("", stream, true, false, amqp.Publishing{ContentType: "application/json", Body: text})
+		if err != nil {
+			return err
+		}
+		ok, err := sent.WaitContext(ctx)
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(backoff(fails)):
+		case <-ctx.Done():
+			return fmt.Errorf("RabbitMQ did not confirm it: %w", ctx.Err())
+		}
+	}
+}
+
 // settle makes a stream and writes f, unless somebody did already; it returns what is true.
 func settle(ctx context.Context, conn *amqp.Connection, stream string, f fact) (fact, error) {
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
@@ -154,14 +173,7 @@ func settle(ctx context.Context, conn *amqp.Connection, stream string, f fact) (
 		if err != nil {
 			return err
 		}
-		sent, err := ch.PublishWithDeferredConfirm("", stream, true, false, amqp.Publishing{ContentType: "application/json", Body: text})
-		if err != nil {
-			return err
-		}
-		if ok, err := sent.WaitContext(ctx); err != nil || !ok {
-			return errors.Join(err, errors.New("RabbitMQ did not confirm it"))
-		}
-		return nil
+		return write(ctx, ch, stream, text)
 	})
 	if err != nil {
 		return fact{}, err
