@@ -168,7 +168,7 @@ func removeNATS(ctx context.Context, at string, n *notes) error {
 			return err
 		}
 	}
-	made, err := b.Made(ctx, n.topics...)
+	made, err := b.Topics(ctx, n.topics...)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func removeRabbitMQ(ctx context.Context, at string, n *notes) error {
 			return err
 		}
 	}
-	made, err := b.Made(ctx, n.topics...)
+	made, err := b.Topics(ctx, n.topics...)
 	if err != nil {
 		return err
 	}

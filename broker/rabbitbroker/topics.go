@@ -141,9 +141,9 @@ func first(ctx context.Context, conn *amqp.Connection, stream string) (f fact, e
 	return f, err
 }
 
-// write waits until RabbitMQ has text. A stream that others make at the same moment refuses what comes first.
+// write waits until RabbitMQ has text. A stream that others make at the same moment may refuse what comes first.
 func write(ctx context.Context, ch *amqp.Channel, stream string, text []byte) error {
-	for fails := 1; ; fails++ {
+	for range 50 {
 		sent, err := ch.PublishWithDeferredConfirm("", stream, true, false, amqp.Publishing{ContentType: "application/json", Body: text})
 		if err != nil {
 			return err
@@ -153,11 +153,12 @@ func write(ctx context.Context, ch *amqp.Channel, stream string, text []byte) er
 			return err
 		}
 		select {
-		case <-time.After(backoff(fails)):
+		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("RabbitMQ did not confirm it: %w", ctx.Err())
+			return ctx.Err()
 		}
 	}
+	return errors.New("RabbitMQ did not confirm it")
 }
 
 // settle makes a stream and writes f, unless somebody did already; it returns what is true.
