@@ -1,0 +1,268 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore"
+)
+
+// A cut is where a process dies: at the n-th of what it sends to the server, on any connection. Before: that does not arrive;
+// after: it arrives and takes effect, and nobody hears of it. With n 0 it lives, and what it sends is counted.
+type cut struct {
+	n     int
+	after bool
+
+	mu   sync.Mutex
+	sent int
+	dead bool
+}
+
+var errCut = errors.New("the process has died")
+
+// send is a step, and tells whether it arrives and whether the process lives on.
+func (c *cut) send() (arrives, lives bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return false, false
+	}
+	c.sent++
+	c.dead = c.sent == c.n
+	return !c.dead || c.after, !c.dead
+}
+
+// A cutConn is one connection of a process that dies. A write is what travels at once: a statement, or a pipeline of some.
+type cutConn struct {
+	net.Conn
+	c     *cut
+	begun bool // the start of a session is not counted
+	last  bool
+}
+
+func (w *cutConn) Write(b []byte) (int, error) {
+	if !w.begun {
+		return w.Conn.Write(b)
+	}
+	arrives, lives := w.c.send()
+	if !arrives {
+		_ = w.Conn.Close()
+		return 0, errCut
+	}
+	w.last = !lives
+	return w.Conn.Write(b)
+}
+
+// Read of the answer to the last that was sent waits for it, so that it took effect, and does not tell.
+func (w *cutConn) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if w.last {
+		_ = w.Conn.Close()
+		return 0, errCut
+	}
+	return n, err
+}
+
+// mortalPool is a pool of a process that dies at c.
+func (m *mover) mortalPool(c *cut) *pgxpool.Pool {
+	m.Helper()
+	o, err := pgxpool.ParseConfig(m.URL("shop"))
+	if err != nil {
+		m.Fatal(err)
+	}
+	o.MaxConns = 1
+	dial := o.ConnConfig.DialFunc
+	var conn *cutConn
+	o.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		raw, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		conn = &cutConn{Conn: raw, c: c}
+		return conn, nil
+	}
+	pool, err := pgxpool.NewWithConfig(m.Context(), o)
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.Cleanup(pool.Close)
+	if err := pool.Ping(m.Context()); err != nil {
+		m.Fatal(err)
+	}
+	conn.begun = true // a connection that is opened later belongs to a process that is dead, or to one that never dies
+	return pool
+}
+
+// everyCut runs act in a process that dies at each thing that it sends, before and after; at one in stride of those that are
+// not among the last, unless SKALD_EXPLORE is full. Prepare makes a world for it, and check looks at what is left.
+func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *pgxpool.Pool) error, check func(what string)) {
+	m.Helper()
+	prepare()
+	whole := &cut{}
+	if err := act(m.Context(), m.mortalPool(whole)); err != nil {
+		m.Fatalf("where nothing goes wrong: %v", err)
+	}
+	check("where nothing goes wrong")
+	if whole.sent < 2 {
+		m.Fatalf("only %d statements were seen", whole.sent)
+	}
+	for n := 1; n <= whole.sent; n++ {
+		if n%stride != 0 && n < whole.sent-1 && os.Getenv("SKALD_EXPLORE") != "full" {
+			continue
+		}
+		for _, after := range []bool{false, true} {
+			what := fmt.Sprintf("cut at %d of %d, after %v", n, whole.sent, after)
+			prepare()
+			ctx, cancel := context.WithTimeout(m.Context(), longest)
+			pool := m.mortalPool(&cut{n: n, after: after})
+			_ = act(ctx, pool) // nobody hears of it
+			cancel()
+			pool.Close()
+			check(what)
+			if m.Failed() {
+				m.Fatal(what)
+			}
+		}
+	}
+	m.Logf("%d statements", whole.sent)
+}
+
+// wentBack makes the database one that is behind what a relay knows.
+func (m *mover) wentBack() {
+	m.Helper()
+	_, err := m.db.Lease(m.Context(), store.Ask{Owner: "ghost", Life: "1", TTL: time.Millisecond, Knew: []store.Lane{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
+	if !errors.Is(err, store.ErrMoved) {
+		m.Fatalf("the lease says %v", err)
+	}
+}
+
+// A reseat dies at each of its statements, before or after it took effect, and is run again: all that was written before,
+// beside and after is published, in order.
+func TestReseatIsCutEverywhere(t *testing.T) {
+	m := newMover(t)
+	m.everyCut(1,
+		func() {
+			m.say(7)
+			m.carry()
+			m.say(6)
+			m.wentBack()
+			m.say(3)
+		},
+		func(ctx context.Context, pool *pgxpool.Pool) error {
+			_, err := pgstore.New(pool, nil).Reseat(ctx, false)
+			return err
+		},
+		func(what string) {
+			m.say(3)
+			if _, err := m.db.Reseat(m.Context(), false); err != nil { // it may be done already
+				m.Fatalf("%s: the second reseat: %v", what, err)
+			}
+			m.nothingMoved()
+			m.say(3)
+			m.carry()
+			m.whole()
+			if again := m.repeated(); again > len(m.said) {
+				m.Errorf("%s: %d messages came again", what, again)
+			}
+		})
+}
+
+// repeated is how many messages came again.
+func (m *mover) repeated() int {
+	return len(m.got) - len(slices.Compact(slices.Sorted(slices.Values(m.got))))
+}
+
+func (m *mover) count(table string) (n int) {
+	m.Helper()
+	if err := m.pool.QueryRow(m.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+		m.Fatal(err)
+	}
+	return n
+}
+
+// The retention dies at each of its statements: what was not published is not emptied, and the next one goes on.
+func TestRetentionIsCutEverywhere(t *testing.T) {
+	m := newMover(t)
+	slot := (time.Now().UnixMilli()/86_400_000 + 1) % 10 // which is the oldest that there is
+	old := func() {
+		m.say(5)
+		if _, err := m.pool.Exec(t.Context(), "UPDATE skald_outbox SET slot = $1 WHERE slot <> $1", slot); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.everyCut(2,
+		func() {
+			old()
+			m.carry()
+		},
+		func(ctx context.Context, pool *pgxpool.Pool) error {
+			_, err := pgstore.New(pool, nil).Maintain(ctx, store.Retention{})
+			return err
+		},
+		func(what string) {
+			old() // these are not published yet, and lie where the others did
+			if _, err := m.db.Maintain(m.Context(), store.Retention{}); err != nil {
+				m.Fatalf("%s: the next retention: %v", what, err)
+			}
+			m.carry()
+			m.whole()
+			if _, err := m.db.Maintain(m.Context(), store.Retention{}); err != nil {
+				m.Fatalf("%s: the last retention: %v", what, err)
+			}
+			if n := m.count("skald_outbox"); n != 0 {
+				m.Errorf("%s: %d rows that are published and old are still there", what, n)
+			}
+		})
+}
+
+// A migration dies at each of its statements, alone and beside another one: the next run ends it, and the tables work.
+func TestMigrationIsCutEverywhere(t *testing.T) {
+	m := newMover(t)
+	n, o := 0, &pgstore.MigrateOptions{}
+	var beside sync.WaitGroup
+	m.everyCut(6,
+		func() {
+			n++
+			o = &pgstore.MigrateOptions{Schema: fmt.Sprintf("m%d", n)}
+		},
+		func(ctx context.Context, pool *pgxpool.Pool) error {
+			if n%2 == 0 { // and another one at the same time
+				beside.Go(func() {
+					if _, err := pgstore.Migrate(m.Context(), m.pool, o); err != nil {
+						m.Errorf("beside it: %v", err)
+					}
+				})
+			}
+			_, err := pgstore.Migrate(ctx, pool, o)
+			return err
+		},
+		func(what string) {
+			beside.Wait()
+			if _, err := pgstore.Migrate(m.Context(), m.pool, o); err != nil {
+				m.Fatalf("%s: the next migration: %v", what, err)
+			}
+			left, err := pgstore.Pending(m.Context(), m.pool, o)
+			s := pgstore.New(m.pool, &pgstore.Options{Schema: o.Schema})
+			if err = errors.Join(err, s.Check(m.Context(), store.Relay), s.Check(m.Context(), store.App)); err != nil || len(left) > 0 {
+				m.Fatalf("%s: %d migrations are left, %v", what, len(left), err)
+			}
+			for _, table := range []string{"skald_migration", "skald_lane"} {
+				if have, want := m.count(o.Schema+"."+table), m.count("public."+table); have != want {
+					m.Errorf("%s: %s has %d rows, want %d", what, table, have, want)
+				}
+			}
+			if _, err := m.pool.Exec(t.Context(), "DROP SCHEMA "+o.Schema+" CASCADE"); err != nil {
+				t.Fatal(err)
+			}
+		})
+}
