@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/bucket"
+	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
@@ -50,8 +51,12 @@ func (r *row) set(m *skald.Message) error {
 		if _, ok := uuid7.Parse(m.ID); !ok {
 			return &store.LimitError{Topic: m.Topic, Type: m.Type, What: fmt.Sprintf("the id %.40q is no UUID", m.ID)}
 		}
-		id, n := m.ID, int16(bucket.Of(m))
-		r.id, r.bucket = &id, &n
+		id := m.ID
+		r.id = &id
+		if complete.Limits(m) == nil { // who fills bucket vouches for the row: the table does not ask again
+			n := int16(bucket.Of(m))
+			r.bucket = &n
+		}
 	}
 	if !m.Time.IsZero() {
 		at := m.Time
@@ -143,24 +148,53 @@ func parseHeaders(text []byte) ([]skald.Header, error) {
 	return out, nil
 }
 
-// insert is the call that writes rows; there is at least one.
+// insert is the call that writes rows; there is at least one. Most rows leave most columns empty: each parameter costs.
 func (c *core) insert(rows []row) call {
-	if len(rows) == 1 {
-		r := &rows[0]
-		return c.call("InsertRow", r.topic, r.key, r.kind, r.data, r.dataBytes, r.keyByte, r.contentType, r.schema, r.subject,
-			r.correlation, r.cause, r.trace, r.headers, r.time, r.id, r.bucket)
+	usual := true
+	for i := range rows {
+		usual = usual && rows[i].usual()
+	}
+	r := &rows[0]
+	switch {
+	case len(rows) == 1 && usual:
+		return c.call("InsertUsual", given(r.topic), given(r.key), given(r.kind), given(r.data), given(r.correlation), given(r.cause),
+			given(r.trace), given(r.time), given(r.id), given(r.bucket))
+	case len(rows) == 1:
+		return c.call("InsertRow", given(r.topic), given(r.key), given(r.kind), given(r.data), r.dataBytes, r.keyByte, given(r.contentType),
+			given(r.schema), given(r.subject), given(r.correlation), given(r.cause), given(r.trace), given(r.headers), given(r.time),
+			given(r.id), given(r.bucket))
 	}
 	text := func(of func(*row) *string) []*string { return each(rows, of) }
 	blob := func(of func(*row) []byte) [][]byte { return each(rows, of) }
-	return c.call("InsertRows",
-		text(func(r *row) *string { return r.topic }), text(func(r *row) *string { return r.key }),
-		text(func(r *row) *string { return r.kind }), text(func(r *row) *string { return r.data }),
+	topics, keys := text(func(r *row) *string { return r.topic }), text(func(r *row) *string { return r.key })
+	kinds, data := text(func(r *row) *string { return r.kind }), text(func(r *row) *string { return r.data })
+	correlations, causes := text(func(r *row) *string { return r.correlation }), text(func(r *row) *string { return r.cause })
+	traces, times := text(func(r *row) *string { return r.trace }), each(rows, func(r *row) *time.Time { return r.time })
+	ids, buckets := text(func(r *row) *string { return r.id }), each(rows, func(r *row) *int16 { return r.bucket })
+	if usual {
+		return c.call("InsertManyUsual", topics, keys, kinds, data, correlations, causes, traces, times, ids, buckets)
+	}
+	return c.call("InsertRows", topics, keys, kinds, data,
 		blob(func(r *row) []byte { return r.dataBytes }), blob(func(r *row) []byte { return r.keyByte }),
 		text(func(r *row) *string { return r.contentType }), text(func(r *row) *string { return r.schema }),
-		text(func(r *row) *string { return r.subject }), text(func(r *row) *string { return r.correlation }),
-		text(func(r *row) *string { return r.cause }), text(func(r *row) *string { return r.trace }),
-		text(func(r *row) *string { return r.headers }), each(rows, func(r *row) *time.Time { return r.time }),
-		text(func(r *row) *string { return r.id }), each(rows, func(r *row) *int16 { return r.bucket }))
+		text(func(r *row) *string { return r.subject }), correlations, causes, traces,
+		text(func(r *row) *string { return r.headers }), times, ids, buckets)
+}
+
+// usual tells rows that InsertUsual can write.
+func (r *row) usual() bool {
+	return r.id != nil && r.time != nil && *r.contentType == usualType && r.dataBytes == nil && r.keyByte == nil &&
+		r.schema == nil && r.subject == nil && r.headers == nil
+}
+
+const usualType = "application/json" // the default of the column
+
+// given is what p points to: pgx takes longer over a pointer.
+func given[T any](p *T) any {
+	if p == nil {
+		return nil
+	}
+	return *p
 }
 
 func each[T any](rows []row, of func(*row) T) []T {
