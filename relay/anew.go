@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/store"
 )
 
@@ -49,7 +50,7 @@ func (n *note) String() string {
 func (r *Relay) learn(ctx context.Context, names []string) error {
 	names = slices.DeleteFunc(names, func(name string) bool {
 		_, known := r.ids[name]
-		return known || r.o.Now().Before(r.idless[name])
+		return known || r.o.Now().Before(r.idless[name]) || !complete.Topic(name) // a broker may fail for all because of it
 	})
 	if len(names) == 0 {
 		return nil

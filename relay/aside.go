@@ -10,6 +10,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/store"
 )
 
@@ -41,6 +42,10 @@ func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
 		r.hasAside = r.anyAside(now)
 		return false, nil
 	}
+	r.hasAside = true
+	if due = r.sound(due); len(due) == 0 {
+		return true, nil
+	}
 	c, msgs := &call{aside: due, rows: len(due)}, make([]skald.Message, len(due))
 	for i := range due {
 		msgs[i] = outgoing(&due[i].Row)
@@ -51,7 +56,7 @@ func (r *Relay) retryAside(ctx context.Context) (busy bool, err error) {
 			l.publishesTo(due[i].Topic, r.ids)
 		}
 	}
-	r.hasAside, r.retrying = true, true
+	r.retrying = true
 	r.send(c, msgs)
 	return true, nil
 }
@@ -70,6 +75,29 @@ func (r *Relay) ripe(ctx context.Context, due []store.Aside) ([]store.Aside, err
 		l := r.byBucket[a.Bucket]
 		return l != nil && (l.renews(a.Topic) || l.setsAsideBefore(&a))
 	}), nil
+}
+
+// sound are the rows of due that keep the limits; the others are put off, and what is of their keys waits behind them.
+func (r *Relay) sound(due []store.Aside) []store.Aside {
+	waits := map[string]bool{}
+	return slices.DeleteFunc(due, func(a store.Aside) bool {
+		if a.Key != nil && waits[keyOf(&a.Message)] {
+			return true
+		}
+		limit := complete.Broken(&a.Message)
+		if limit == "" {
+			return false
+		}
+		waits[keyOf(&a.Message)] = true
+		if l := r.byBucket[a.Bucket]; l != nil && !l.dead {
+			a.Attempts++
+			a.Why, a.Due = broken(limit), backoff.After(a.Attempts, r.o.AsideFirst, r.o.AsideMost)
+			l.aside = append(l.aside, a)
+			r.tel.Refused(a.Topic)
+			r.putOff(a.Due)
+		}
+		return true
+	})
 }
 
 // anyAside tells whether our lanes may still have rows set aside, when none is due.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/store"
 )
 
@@ -65,10 +66,17 @@ func (r *Relay) handOver(g *group, rows []store.Row) {
 	}
 }
 
-// mustWait is how a row is set aside that cannot be published now: its key waits, or its topic is missing.
+// mustWait is how a row is set aside that cannot be published now: its key waits, it breaks a limit, or its topic is missing.
 func (r *Relay) mustWait(l *lane, row *store.Row) *store.Aside {
 	if l.holds(&row.Message) {
 		return &store.Aside{Row: *row}
+	}
+	if limit := complete.Broken(&row.Message); limit != "" {
+		r.count(func(h *Health) { h.SetAside++ })
+		r.tel.Refused(row.Topic)
+		a := &store.Aside{Row: *row, Attempts: 1, Why: broken(limit), Due: r.o.AsideFirst}
+		r.o.Logger.Warn("relay: row set aside", "owner", r.o.Owner, "lane", l.ID, "seq", row.Seq, "id", row.ID, "error", a.Why)
+		return a
 	}
 	until, ok := r.missing[row.Topic]
 	if !ok {
@@ -81,6 +89,10 @@ func (r *Relay) mustWait(l *lane, row *store.Row) *store.Aside {
 	r.count(func(h *Health) { h.SetAside++ })
 	r.tel.Refused(row.Topic)
 	return &store.Aside{Row: *row, Attempts: 1, Why: "topic " + row.Topic + ": " + broker.ErrNoTopic.Error(), Due: r.o.AsideFirst}
+}
+
+func broken(limit string) string {
+	return "it breaks the limit " + limit + ", which its writer vouched for"
 }
 
 // settleEmpty finishes the pieces of a call that hold no row to publish.

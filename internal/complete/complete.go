@@ -95,7 +95,7 @@ func kept(s string) string {
 func Limits(m *skald.Message) error {
 	what := ""
 	switch size := headerSize(m.Headers); {
-	case !topicOK(m.Topic):
+	case !Topic(m.Topic):
 		what = "a topic is 1 to 249 of A-Z a-z 0-9 . _ -"
 	case m.Type == "" || len(m.Type) > MaxType || !textOK(m.Type):
 		what = fmt.Sprintf("a type is 1 to %d bytes of text", MaxType)
@@ -120,7 +120,30 @@ func Limits(m *skald.Message) error {
 	return &store.LimitError{Topic: m.Topic, Type: m.Type, What: what}
 }
 
-func topicOK(s string) bool {
+// Broken names the limit of the outbox table that m breaks, "" if it breaks none. The table takes a row on trust whose
+// writer says that it was held to them, so a relay asks again. Headers it holds to them itself.
+func Broken(m *skald.Message) string {
+	switch {
+	case !Topic(m.Topic):
+		return "skald_outbox_topic"
+	case m.Type == "" || len(m.Type) > MaxType || twoLines(m.Type):
+		return "skald_outbox_type"
+	case len(m.Key) > MaxKey:
+		return "skald_outbox_key"
+	case len(m.Data) > MaxData:
+		return "skald_outbox_data"
+	case len(m.Subject) > MaxText || twoLines(m.Subject):
+		return "skald_outbox_subject"
+	}
+	return ""
+}
+
+func twoLines(s string) bool {
+	return strings.IndexByte(s, '\n') >= 0 || strings.IndexByte(s, '\r') >= 0
+}
+
+// Topic tells whether s can be the name of a topic.
+func Topic(s string) bool {
 	if s == "" || len(s) > MaxTopic {
 		return false
 	}

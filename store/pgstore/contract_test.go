@@ -71,7 +71,14 @@ func TestPlainInsert(t *testing.T) {
 		`(topic, type, headers) VALUES ('t', 't', '[["a","no base64!"]]')`,
 		`(topic, type, key, key_bytes) VALUES ('t', 't', 'a', 'a')`,
 		`(topic, type, data, data_bytes) VALUES ('t', 't', 'a', 'a')`,
+		`(topic, type) VALUES ('t t', 't')`,
 		`(topic, type, bucket) VALUES ('t', 't', 1024)`,
+		// What a relay could not read, or would read half of, is not taken on trust.
+		`(topic, type, bucket) VALUES ('t', 't', -1)`,
+		`(topic, type, bucket, headers) VALUES ('t', 't', 1, '{"a":"b"}')`,
+		`(topic, type, bucket, headers) VALUES ('t', 't', 1, '[["a","no base64!"]]')`,
+		`(topic, type, bucket, key, key_bytes) VALUES ('t', 't', 1, 'a', 'a')`,
+		`(topic, type, bucket, data, data_bytes) VALUES ('t', 't', 1, 'a', 'a')`,
 		`(topic, type, seq) VALUES ('t', 't', 1)`,
 	} {
 		if _, err := b.pool.Exec(ctx, b.q(`INSERT INTO {skald_outbox} `)+bad); err == nil {
@@ -80,6 +87,7 @@ func TestPlainInsert(t *testing.T) {
 	}
 }
 
+// Nobody vouches for a row that breaks a limit: then the table says which.
 func TestLimitError(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()

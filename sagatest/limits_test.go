@@ -1,0 +1,77 @@
+package sagatest_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store/pgstore"
+)
+
+// Who fills bucket is taken at his word by the table, not by the relay: what breaks a limit is set aside under its name.
+func TestRowThatItsWriterVouchedForInVain(t *testing.T) {
+	a := newAttack(t)
+	ctx := t.Context()
+	const insert = ".skald_outbox (topic, key, type, data, subject, bucket) VALUES "
+	for _, row := range []string{
+		"('orders', 'a', 'said', '1', NULL, 1)",
+		"('two words', 'b', 'said', '2', NULL, 2)",
+		"('orders', 'c', '', '3', NULL, 3)",
+		"('orders', repeat('k', 1025), 'said', '4', NULL, 4)",
+		"('orders', 'e', 'said', repeat('x', 921601), NULL, 5)",
+		"('orders', 'f', 'said', '6', repeat('s', 1025), 6)",
+		"('orders', 'c', 'said', '7', NULL, 3)", // waits for the one that broke the limit of the type
+		"('orders', 'a', 'said', '8', NULL, 1)",
+	} {
+		a.exec("INSERT INTO " + a.schema + insert + row)
+	}
+	bus := membroker.New(nil)
+	if err := bus.MakeTopics(ctx, 1, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	r := relay.New(pgstore.New(a.pool, &pgstore.Options{Schema: a.schema}), bus, &relay.Options{AsideFirst: time.Millisecond, AsideMost: time.Millisecond})
+	sub, err := bus.Subscribe(ctx, broker.Group{Name: "reader", Topics: []string{"orders"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tries = `SELECT coalesce(min(attempts), 0) FROM (SELECT attempts FROM $.skald_aside WHERE attempts > 0) AS a`
+	var got, why []string
+	for until := time.Now().Add(time.Minute); ; {
+		if _, err := r.Step(ctx); err != nil {
+			t.Fatal(err)
+		}
+		b, err := sub.Receive(ctx, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range b.Deliveries {
+			got = append(got, string(d.Data))
+		}
+		if len(got) >= 2 && scalar[int](t, a, tries) > 1 { // they were looked at again
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("delivered %q only, tried %d times", got, scalar[int](t, a, tries))
+		}
+	}
+	if want := []string{"1", "8"}; !slices.Equal(got, want) {
+		t.Errorf("delivered %.80q, want %q", got, want)
+	}
+	why = scalar[[]string](t, a, `SELECT array_agg(coalesce(substring(why FROM 'skald_outbox_[a-z]*'), '') ORDER BY seq) FROM $.skald_aside`)
+	if want := []string{"skald_outbox_topic", "skald_outbox_type", "skald_outbox_key", "skald_outbox_data", "skald_outbox_subject", ""}; !slices.Equal(why, want) {
+		t.Errorf("set aside for %q, want %q", why, want)
+	}
+}
+
+// scalar is the answer of a query, $ its schema.
+func scalar[T any](t *testing.T, a *attack, query string) (v T) {
+	t.Helper()
+	if err := a.pool.QueryRow(t.Context(), strings.ReplaceAll(query, "$", a.schema)).Scan(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
