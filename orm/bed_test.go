@@ -90,6 +90,8 @@ func (b *bed) Count(t testing.TB) storetest.Counts {
 		Rows:  one[int](t, b, "SELECT count(*) FROM skald_outbox"),
 		Marks: one[int](t, b, "SELECT count(*) FROM (SELECT consumer, source, id::text FROM skald_mark UNION SELECT consumer, source, id FROM skald_mark_timeless) AS m"),
 		Aside: one[int](t, b, "SELECT count(*) FROM skald_aside"),
+
+		Audits: one[int](t, b, "SELECT count(*) FROM skald_audit"),
 	}
 }
 
@@ -119,7 +121,7 @@ func (b *bed) Known(t testing.TB) {
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	execute(t, b.conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
-	for _, table := range []string{"skald_outbox", "skald_mark", "skald_mark_timeless", "skald_answer", "skald_floor", "skald_quarantine", "skald_entity", "skald_tick", "skald_relay", "skald_aside", "kv"} {
+	for _, table := range []string{"skald_outbox", "skald_mark", "skald_mark_timeless", "skald_answer", "skald_floor", "skald_quarantine", "skald_entity", "skald_tick", "skald_relay", "skald_aside", "skald_parked", "skald_audit", "kv"} {
 		execute(t, b.conn, "DELETE FROM "+table)
 	}
 	execute(t, b.conn, "UPDATE skald_lane SET epoch = 0, token = '', owner = NULL, life = NULL, base = '', tip = '', seq = 0, incarnation = ''")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
@@ -69,7 +70,7 @@ func effectNote(es []store.Effect) (out string) {
 		if e.Admitted != nil {
 			out += fmt.Sprintf(" %s from quarantine", short(e.Admitted.ID))
 		}
-		out += rowNote(e.Rows)
+		out += keepNote(e) + rowNote(e.Rows)
 		if p := e.Lane; p != nil {
 			out += fmt.Sprintf(" lane %d", p.Lane)
 			if p.Cursor != nil {
@@ -79,6 +80,22 @@ func effectNote(es []store.Effect) (out string) {
 				out += fmt.Sprintf(" aside %d freed %d", len(p.Aside), len(p.Freed))
 			}
 		}
+	}
+	return out
+}
+
+func keepNote(e store.Effect) (out string) {
+	if k := e.Keep; k != nil {
+		out += fmt.Sprintf(" park %s after %d", short(k.ID), k.Attempts)
+		if k.Dead != nil {
+			out += " dead: " + k.Dead.Kind
+		}
+	}
+	if e.Release != nil {
+		out += " release " + short(e.Release.ID)
+	}
+	if e.Free != nil {
+		out += " free " + short(e.Free.ID)
 	}
 	return out
 }
@@ -186,6 +203,31 @@ func (c *crashDriver[TTx]) Retry(ctx context.Context, lanes []int, limit int) (o
 		return err
 	})
 	return out, err
+}
+
+func (c *crashDriver[TTx]) Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (out store.Claimed, err error) {
+	err = c.p.io(call{act: "Claim", effect: true}, func() (err error) {
+		out, err = c.d.Claim(ctx, consumer, limit, lease)
+		c.p.had(len(out.Parked) > 0, " %d parked", len(out.Parked))
+		return err
+	})
+	return out, err
+}
+
+func (c *crashDriver[TTx]) Kept(ctx context.Context, what store.Sought, limit int) (out []store.Parked, err error) {
+	err = c.p.io(call{act: "Kept"}, func() (err error) {
+		out, err = c.d.Kept(ctx, what, limit)
+		return err
+	})
+	return out, err
+}
+
+func (c *crashDriver[TTx]) Keeping(ctx context.Context, consumer string) (n store.Keeping, err error) {
+	err = c.p.io(call{act: "Keeping"}, func() (err error) {
+		n, err = c.d.Keeping(ctx, consumer)
+		return err
+	})
+	return n, err
 }
 
 func (c *crashDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (did store.Maintained, err error) {

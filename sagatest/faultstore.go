@@ -166,6 +166,27 @@ func (d *faultyDriver[TTx]) Retry(ctx context.Context, lanes []int, limit int) (
 	return d.Driver.Retry(ctx, lanes, limit)
 }
 
+func (d *faultyDriver[TTx]) Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (store.Claimed, error) {
+	if err := d.f.alive(); err != nil {
+		return store.Claimed{}, err
+	}
+	return d.Driver.Claim(ctx, consumer, limit, lease)
+}
+
+func (d *faultyDriver[TTx]) Kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
+	if err := d.f.alive(); err != nil {
+		return nil, err
+	}
+	return d.Driver.Kept(ctx, what, limit)
+}
+
+func (d *faultyDriver[TTx]) Keeping(ctx context.Context, consumer string) (store.Keeping, error) {
+	if err := d.f.alive(); err != nil {
+		return store.Keeping{}, err
+	}
+	return d.Driver.Keeping(ctx, consumer)
+}
+
 func (d *faultyDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
 	if err := d.f.alive(); err != nil {
 		return store.Maintained{}, err

@@ -87,6 +87,16 @@ type Store interface {
 	// was tried before; and if the first itself was tried before (Attempts above 0), it alone.
 	Retry(ctx context.Context, lanes []int, limit int) ([]Aside, error)
 
+	// Claim takes parked messages that are due and first of their key, at most limit, and puts their due time off by lease,
+	// so that nobody else claims them meanwhile. To be taken they are Retrying in an intake.
+	Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (Claimed, error)
+
+	// Kept lists kept messages by Place, at most limit. It locks nothing.
+	Kept(ctx context.Context, what Sought, limit int) ([]Parked, error)
+
+	// Keeping counts what is kept for a consumer. It locks nothing.
+	Keeping(ctx context.Context, consumer string) (Keeping, error)
+
 	// Maintain empties what is older than keep and covered by every lane. It neither waits for nor blocks
 	// writers; what it could not have at once it leaves for the next time.
 	Maintain(ctx context.Context, keep Retention) (Maintained, error)
@@ -160,6 +170,10 @@ type Mark struct {
 	Said        string // what the station said with it, as it encoded that
 	// Held: Skald itself held the message since it came, parked or dead. No floor counts against it.
 	Held bool
+
+	Turn     Turn   // what the order of its key asks; default Anytime
+	Key      []byte // of the message, for Turn; nil: it has none
+	Attempts int    // that it was claimed with, for Retrying
 }
 
 // A Lock names an entity. The row is made when it is first locked.
@@ -196,10 +210,14 @@ const (
 	Rejected                // its handler said no, for good
 )
 
-// Outcomes that are answered, and never stored with a mark.
+// Outcomes that are answered, and never stored with a mark. The last four are of what is kept.
 const (
 	TooOld   Outcome = -1 - iota // no mark, and older than the floor of its consumer: whether it was taken is forgotten
 	Conflict                     // a mark, of another payload: stations compare the fingerprints
+	Waiting                      // it is parked
+	Dead                         // it is a dead letter
+	Behind                       // others of its key are parked
+	Stale                        // Retrying: it is no longer as it was claimed
 )
 
 func (o Outcome) String() string {
@@ -214,6 +232,14 @@ func (o Outcome) String() string {
 		return "too old"
 	case Conflict:
 		return "conflict"
+	case Waiting:
+		return "parked"
+	case Dead:
+		return "dead"
+	case Behind:
+		return "behind"
+	case Stale:
+		return "stale"
 	}
 	return "unknown"
 }
@@ -228,6 +254,11 @@ type Effect struct {
 	Answer     *Mark        // guard: there, done and not answered yet; gets As, Reason, Code, Result and Said
 	Quarantine *Quarantined // one that is there, with the same fingerprint, stays as it is
 	Admitted   *Quarantined // guard: admitted, and not taken yet. Now it is
+
+	Keep    *Keep    // guards: see there
+	Release *Release // guard: it is kept
+	Free    *Free    // guard: it is kept, as it says
+	Audit   *Audit
 }
 
 // Progress is what a relay stores about a lane that it owns.

@@ -46,6 +46,8 @@ type database struct {
 	apart    []store.Quarantined
 	rows     []row // visible ones, by Seq
 	aside    map[int64]asideRow
+	kept     map[markKey]keptRow
+	audit    []store.Audit
 	lanes    []laneRow
 	lives    map[string]life // of relays, by owner
 	moved    string          // what must not be, as it was seen; "": all is well
@@ -53,6 +55,7 @@ type database struct {
 	seq      int64 // last number drawn for a row
 	arrival  int64 // last number drawn for a mark
 	numbered int64 // last number of a message in quarantine
+	places   int64 // last number of a kept message
 	commits  int64 // number of the last commit that made rows visible
 }
 

@@ -75,3 +75,10 @@ func (s *Store) Open() int {
 	defer s.db.mu.Unlock()
 	return len(s.open)
 }
+
+// Audits is what operators did, in order.
+func (s *Store) Audits() []store.Audit {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	return slices.Clone(s.db.audit)
+}

@@ -32,7 +32,8 @@ type Tx struct {
 	lanes []store.Progress
 	kept  []store.Effect // written by a handler, for the unit's Commit
 	apart []func(*database)
-	by    []*Store // handles that wrote, to be woken
+	keeps []func(*database) // what is kept and audited
+	by    []*Store          // handles that wrote, to be woken
 }
 
 // begin opens a transaction; mu is held.
@@ -240,6 +241,9 @@ func (tx *Tx) commit() error {
 	}
 	for _, p := range tx.lanes {
 		d.progress(p)
+	}
+	for _, f := range tx.keeps {
+		f(d)
 	}
 	if len(tx.rows) > 0 {
 		d.publish(tx.rows)

@@ -50,6 +50,16 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], er
 // take does the intake, marks first, each kind in sorted order so that two intakes never wait in a circle.
 func (u *unit) take(ctx context.Context, in store.Intake) error {
 	until := time.Now().Add(u.tx.wait)
+	stands := make([]store.Outcome, len(in.Marks)) // by what is kept
+	for _, i := range order(in.Marks, byTurn) {
+		if in.Marks[i].Turn == store.Anytime {
+			continue
+		}
+		var err error
+		if stands[i], err = u.tx.turn(ctx, in.Marks[i], until); err != nil {
+			return err
+		}
+	}
 	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Locks: make([]int64, len(in.Locks))}
 	for _, i := range order(in.Marks, func(a, b store.Mark) int {
 		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source), cmp.Compare(a.ID, b.ID))
@@ -57,6 +67,9 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		var err error
 		if u.found.Marks[i], err = u.tx.mark(ctx, in.Marks[i], until); err != nil {
 			return err
+		}
+		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld && (stands[i] == store.Waiting || stands[i] == store.Dead) {
+			*found = stands[i] // what is kept is not too old
 		}
 	}
 	for _, i := range order(in.Locks, byEntity) {
@@ -76,6 +89,11 @@ func order[T any](list []T, compare func(a, b T) int) []int {
 	}
 	slices.SortStableFunc(idx, func(i, j int) int { return compare(list[i], list[j]) })
 	return idx
+}
+
+func byTurn(a, b store.Mark) int {
+	x, y := turnOf(a.Consumer, a.Identity, a.Key), turnOf(b.Consumer, b.Identity, b.Key)
+	return cmp.Or(cmp.Compare(x.consumer, y.consumer), cmp.Compare(x.key, y.key), cmp.Compare(x.Source, y.Source), cmp.Compare(x.ID, y.ID))
 }
 
 func byEntity(a, b store.Lock) int {
@@ -98,6 +116,7 @@ func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Ve
 		return store.Verdict{Outcome: store.TooOld}, nil
 	}
 	m.Reason, m.Code, m.Result, m.Said = clip(m.Reason), 0, "", ""
+	m.Turn, m.Key, m.Attempts = store.Anytime, nil, 0
 	if m.As == store.Done {
 		m.Reason = ""
 	}
@@ -116,11 +135,13 @@ func (tx *Tx) entity(ctx context.Context, l store.Lock, until time.Time) (int64,
 	return tx.given[e], nil
 }
 
-func clip(s string) string {
-	if len(s) <= maxReason {
+func clip(s string) string { return clipTo(s, maxReason) }
+
+func clipTo(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	n := maxReason
+	n := most
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}
@@ -175,6 +196,15 @@ func (tx *Tx) finish(ctx context.Context, es []store.Effect) error {
 
 // stage checks the guards of e and keeps what it writes for the commit.
 func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error {
+	if e.Mark != nil && e.Mark.Turn != store.Anytime {
+		stands, err := tx.turn(ctx, *e.Mark, until)
+		if err != nil {
+			return err
+		}
+		if stands != store.Fresh {
+			return fmt.Errorf("message %s is %v: %w", e.Mark.ID, stands, store.ErrLost)
+		}
+	}
 	if e.Mark != nil {
 		was, err := tx.mark(ctx, *e.Mark, until)
 		if err != nil {
@@ -210,6 +240,9 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 			return err
 		}
 	}
+	if err := tx.keep(ctx, e, until); err != nil {
+		return err
+	}
 	if err := tx.keepApart(ctx, e, until); err != nil {
 		return err
 	}
@@ -244,7 +277,7 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 			tx.by = append(tx.by, s)
 		}
 		for _, e := range es {
-			if e.Mark != nil || e.Locks != nil || e.Lane != nil || e.Quarantine != nil || e.Admitted != nil {
+			if e.Mark != nil || e.Locks != nil || e.Lane != nil || e.Quarantine != nil || e.Admitted != nil || keeps(&e) {
 				return errors.New("an effect in a transaction of yours may hold rows, and an answer, only")
 			}
 			if e.Answer != nil {

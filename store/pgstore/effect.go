@@ -36,7 +36,7 @@ func lockArgs(l store.Lock) []any { return []any{name(l.Space), keyBytes(l.Key)}
 // intake are the calls that take in, their answers going to found.
 func (c *core) intake(in store.Intake, found *store.Found) ([]call, error) {
 	found.Marks, found.Locks = make([]store.Verdict, len(in.Marks)), make([]int64, len(in.Locks))
-	var calls []call
+	calls := c.takeTurns(in.Marks, found.Marks)
 	for _, i := range order(in.Marks, byIdentity) {
 		take, err := c.takeMark(&in.Marks[i], &found.Marks[i])
 		if err != nil {
@@ -92,6 +92,7 @@ func (c *core) outflow(es []store.Effect, kept []row, have entities) ([]call, er
 	for i := range es {
 		e := &es[i]
 		if e.Mark != nil {
+			calls = append(calls, c.guardTurn(e.Mark)...)
 			mark, err := c.guardMark(e.Mark)
 			if err != nil {
 				return nil, err
@@ -115,7 +116,11 @@ func (c *core) outflow(es []store.Effect, kept []row, have entities) ([]call, er
 		if err != nil {
 			return nil, err
 		}
-		calls = append(calls, apart...)
+		keep, err := c.keep(e)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(append(calls, apart...), keep...)
 	}
 	if len(kept) > 0 {
 		calls = append(calls, c.insert(kept))
@@ -163,10 +168,11 @@ func messages(es []store.Effect) []skald.Message {
 func said(es []store.Effect) ([]row, error) {
 	var out []row
 	for i := range es {
-		if e := &es[i]; e.Mark != nil || len(e.Locks) > 0 || e.Lane != nil || e.Quarantine != nil || e.Admitted != nil {
+		e := &es[i]
+		if e.Mark != nil || len(e.Locks) > 0 || e.Lane != nil || e.Quarantine != nil || e.Admitted != nil || keeps(e) {
 			return nil, errRowsOnly
 		}
-		rows, err := columns(es[i].Rows)
+		rows, err := columns(e.Rows)
 		if err != nil {
 			return nil, err
 		}

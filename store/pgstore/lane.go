@@ -113,7 +113,7 @@ func cursorsOnly(es []store.Effect) int {
 	for i := range es {
 		p := es[i].Lane
 		if p == nil || es[i].Mark != nil || len(es[i].Locks) > 0 || len(es[i].Rows) > 0 ||
-			len(p.Aside) > 0 || len(p.Freed) > 0 || slices.Contains(lanes, p.Lane) {
+			len(p.Aside) > 0 || len(p.Freed) > 0 || keeps(&es[i]) || slices.Contains(lanes, p.Lane) {
 			return i
 		}
 		lanes = append(lanes, p.Lane)

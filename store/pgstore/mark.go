@@ -91,11 +91,13 @@ func name(s string) string {
 }
 
 // clip cuts a reason at the limit, between letters.
-func clip(s string) string {
-	if len(s) <= maxReason {
+func clip(s string) string { return clipTo(s, maxReason) }
+
+func clipTo(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	n := maxReason
+	n := most
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}
@@ -133,7 +135,7 @@ func (c *core) takeMark(m *store.Mark, v *store.Verdict) ([]call, error) {
 		return verdict(row, v)
 	}
 	needed := func() bool {
-		if !fresh {
+		if !fresh && v.Outcome != store.Waiting && v.Outcome != store.Dead {
 			v.Outcome = store.TooOld // unless a mark is found
 		}
 		return !fresh

@@ -177,6 +177,8 @@ func (b *bed) Count(t testing.TB) storetest.Counts {
 		Rows:  one[int](t, b, `SELECT count(*) FROM {skald_outbox}`),
 		Marks: one[int](t, b, `SELECT count(*) FROM (SELECT consumer, source, id::text FROM {skald_mark} UNION SELECT consumer, source, id FROM {skald_mark_timeless}) AS m`),
 		Aside: one[int](t, b, `SELECT count(*) FROM {skald_aside}`),
+
+		Audits: one[int](t, b, `SELECT count(*) FROM {skald_audit}`),
 	}
 }
 
@@ -200,7 +202,7 @@ func (b *bed) Known(t testing.TB) {
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	b.end(t)
-	for _, table := range []string{"outbox", "mark", "mark_timeless", "answer", "floor", "quarantine", "entity", "tick", "relay", "aside"} {
+	for _, table := range []string{"outbox", "mark", "mark_timeless", "answer", "floor", "quarantine", "entity", "tick", "relay", "aside", "parked", "audit"} {
 		b.exec(t, "DELETE FROM {skald_"+table+"}")
 	}
 	b.exec(t, "DELETE FROM {kv}")

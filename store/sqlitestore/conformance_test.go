@@ -79,8 +79,8 @@ func (f *file) Get(t testing.TB, key string) (value string, ok bool) {
 }
 
 func (f *file) Count(t testing.TB) (c storetest.Counts) {
-	if err := f.db.QueryRow("SELECT (SELECT count(*) FROM skald_outbox), (SELECT count(*) FROM skald_mark), (SELECT count(*) FROM skald_aside)").
-		Scan(&c.Rows, &c.Marks, &c.Aside); err != nil {
+	if err := f.db.QueryRow("SELECT (SELECT count(*) FROM skald_outbox), (SELECT count(*) FROM skald_mark), (SELECT count(*) FROM skald_aside), (SELECT count(*) FROM skald_audit)").
+		Scan(&c.Rows, &c.Marks, &c.Aside, &c.Audits); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -17,7 +17,7 @@ import (
 // savepoint that is rolled back takes them along.
 func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error {
 	for _, e := range es {
-		if e.Mark != nil || e.Locks != nil || e.Lane != nil || e.Quarantine != nil || e.Admitted != nil {
+		if e.Mark != nil || e.Locks != nil || e.Lane != nil || e.Quarantine != nil || e.Admitted != nil || keeps(&e) {
 			return errors.New("write: an effect in a transaction of yours may hold rows, and an answer, only")
 		}
 	}
@@ -107,6 +107,15 @@ func (x *session) each(ctx context.Context, es []store.Effect, stood []bool) (wr
 // put checks the guards of e and writes what it holds. given are the entities that this unit or effect has
 // locked: each is raised once.
 func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int64) error {
+	if e.Mark != nil && e.Mark.Turn != store.Anytime {
+		stands, err := x.turn(ctx, e.Mark)
+		if err != nil {
+			return err
+		}
+		if stands != store.Fresh {
+			return fmt.Errorf("message %s is %v: %w", e.Mark.ID, stands, store.ErrLost)
+		}
+	}
 	if e.Mark != nil {
 		was, err := x.mark(ctx, *e.Mark)
 		if err != nil {
@@ -134,6 +143,9 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 		if err := x.progress(ctx, e.Lane); err != nil {
 			return err
 		}
+	}
+	if err := x.keep(ctx, &e); err != nil {
+		return err
 	}
 	if err := x.keepApart(ctx, &e); err != nil {
 		return err
@@ -188,8 +200,9 @@ func written(id string) any {
 }
 
 // clip cuts a reason to 1 KiB, between two characters.
-func clip(s string) string {
-	const most = 1 << 10
+func clip(s string) string { return clipTo(s, 1<<10) }
+
+func clipTo(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

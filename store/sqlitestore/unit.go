@@ -53,8 +53,17 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	}
 	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Locks: make([]int64, len(in.Locks))}
 	for i, m := range in.Marks {
+		stands := store.Fresh
+		if m.Turn != store.Anytime {
+			if stands, err = u.turn(ctx, &m); err != nil {
+				return err
+			}
+		}
 		if u.found.Marks[i], err = u.mark(ctx, m); err != nil {
 			return err
+		}
+		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld && (stands == store.Waiting || stands == store.Dead) {
+			*found = stands // what is kept is not too old
 		}
 	}
 	for i, l := range in.Locks {

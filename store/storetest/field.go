@@ -37,7 +37,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 	l := under(s.lease(s.d, "one", "1")[0])
 	refused(s, store.Intake{}, begin, "Marks", "Locks", "Settings", "Wait", "Handle")
 	refused(s, store.Setting{Name: "app.tenant"}, func(set store.Setting) error { return begin(store.Intake{Settings: []store.Setting{set}}) }, "Name", "Value")
-	refused(s, store.Effect{}, apply, "Mark", "Locks", "Rows", "Lane", "Answer", "Quarantine", "Admitted")
+	refused(s, store.Effect{}, apply, "Mark", "Locks", "Rows", "Lane", "Answer", "Quarantine", "Admitted", "Keep", "Release", "Free", "Audit")
 	apart := quarantined(message("a", 1), store.Conflict)
 	refused(s, apart, func(q store.Quarantined) error { return apply(store.Effect{Quarantine: &q}) },
 		"Consumer", "Identity", "Fingerprint", "Why", "Message", "Number", "At", "Admitted", "By", "Reason", "Taken")
@@ -45,7 +45,8 @@ func (s *suite[TTx]) fieldNewOnes() {
 		_, err := s.d.Quarantined(s.Context(), q)
 		return err
 	}, "Consumer", "ID", "Topic", "Type", "Why", "Admitted", "Taken", "After", "Limit")
-	refused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity", "As", "Reason", "Fingerprint", "Code", "Result", "Said", "Held")
+	refused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity", "As", "Reason", "Fingerprint", "Code", "Result", "Said", "Held",
+		"Turn", "Key", "Attempts")
 	refused(s, mark().Identity, func(id store.Identity) error {
 		m := mark()
 		m.Identity = id

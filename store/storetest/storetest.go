@@ -68,7 +68,7 @@ type Database[TTx any] interface {
 }
 
 // Counts is how many rows are there.
-type Counts struct{ Rows, Marks, Aside int }
+type Counts struct{ Rows, Marks, Aside, Audits int }
 
 // Run runs the suite.
 func Run[TTx any](t *testing.T, h Harness[TTx]) {
@@ -87,6 +87,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		{"Window", windowTests[TTx]()},
 		{"Lane", laneTests[TTx]()},
 		{"Aside", asideTests[TTx]()},
+		{"Parked", parkedTests[TTx]()},
 		{"Reseat", reseatTests[TTx]()},
 		{"Maintain", maintainTests[TTx]()},
 		{"Backlog", backlogTests[TTx]()},

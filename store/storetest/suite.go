@@ -103,7 +103,7 @@ func (s *suite[TTx]) applied(want []bool, es ...store.Effect) {
 // counts wants that many rows, marks and rows set aside.
 func (s *suite[TTx]) counts(rows, marks, aside int) {
 	s.Helper()
-	if got, want := s.db.Count(s), (Counts{rows, marks, aside}); got != want {
+	if got, want := s.db.Count(s), (Counts{Rows: rows, Marks: marks, Aside: aside}); got != want {
 		s.Fatalf("the database has %+v, want %+v", got, want)
 	}
 }

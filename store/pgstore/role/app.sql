@@ -11,6 +11,9 @@ GRANT SELECT, INSERT ON /*schema*/skald_answer TO /*role*/;
 GRANT SELECT ON /*schema*/skald_floor TO /*role*/;
 GRANT SELECT, INSERT, UPDATE (taken_at, admitted_at, admitted_by, reason) ON /*schema*/skald_quarantine TO /*role*/;
 GRANT SELECT, INSERT, UPDATE (version) ON /*schema*/skald_entity TO /*role*/;
+GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_parked TO /*role*/;
+GRANT INSERT ON /*schema*/skald_audit TO /*role*/;
+GRANT SELECT ON /*schema*/skald_keeping TO /*role*/;
 GRANT SELECT ON /*schema*/skald_backlog TO /*role*/; -- for metrics
 GRANT SELECT ON /*schema*/skald_maintenance TO /*role*/;
 GRANT SELECT ON /*schema*/skald_lanes TO /*role*/;
@@ -18,6 +21,7 @@ GRANT SELECT ON /*schema*/skald_lanes TO /*role*/;
 GRANT USAGE ON SEQUENCE /*schema*/skald_arrival TO /*role*/;
 -- PUBLIC has these, unless somebody took them away.
 GRANT EXECUTE ON FUNCTION /*schema*/skald_guard TO /*role*/;
+GRANT EXECUTE ON FUNCTION /*schema*/skald_turn TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_uuid7 TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_limits_ok TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_headers_ok TO /*role*/;

@@ -1,0 +1,292 @@
+package memstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// turnKey is the lock of a key of a consumer, or of a message without a key.
+type turnKey struct {
+	consumer, key string
+	store.Identity
+}
+
+func turnOf(consumer string, id store.Identity, key []byte) turnKey {
+	if key == nil {
+		return turnKey{consumer: consumer, Identity: id}
+	}
+	return turnKey{consumer: consumer, key: "k" + string(key)}
+}
+
+type keptRow struct {
+	store.Parked
+	due time.Time
+}
+
+func (k keptRow) id() markKey     { return markKey{k.Consumer, k.Identity} }
+func (k keptRow) turn() turnKey   { return turnOf(k.Consumer, k.Identity, k.Message.Key) }
+func (k keptRow) bytes() int64    { return int64(len(k.Message.Key) + len(k.Message.Data)) }
+func (k keptRow) holding() bool   { return k.Message.Key != nil && (k.Dead == nil || k.Dead.Holds) }
+func (k keptRow) claimable() bool { return k.Dead == nil && !k.Waiting }
+
+// turn locks the key of m and says how m stands; Fresh, if it may be taken.
+func (tx *Tx) turn(ctx context.Context, m store.Mark, until time.Time) (store.Outcome, error) {
+	d := tx.s.db
+	if err := d.acquire(ctx, tx, turnOf(m.Consumer, m.Identity, m.Key), until); err != nil {
+		return 0, fmt.Errorf("lock key: %w", err)
+	}
+	k, there := d.kept[markKey{m.Consumer, m.Identity}]
+	first, held := d.firstOf(turnOf(m.Consumer, m.Identity, m.Key))
+	switch {
+	case m.Turn == store.Retrying:
+		if !there || k.Dead != nil || k.Attempts != m.Attempts || held && first.id() != k.id() {
+			return store.Stale, nil
+		}
+	case there && k.Dead != nil:
+		return store.Dead, nil
+	case there:
+		return store.Waiting, nil
+	case held:
+		return store.Behind, nil
+	}
+	return store.Fresh, nil
+}
+
+// behindOf is what holds a key, in order.
+func (d *database) behindOf(t turnKey) (out []keptRow) {
+	if t.key == "" {
+		return nil
+	}
+	for _, k := range d.kept {
+		if k.holding() && k.turn() == t {
+			out = append(out, k)
+		}
+	}
+	slices.SortFunc(out, byPlace)
+	return out
+}
+
+func (d *database) firstOf(t turnKey) (first keptRow, some bool) {
+	all := d.behindOf(t)
+	if len(all) == 0 {
+		return keptRow{}, false
+	}
+	return all[0], true
+}
+
+func byPlace(a, b keptRow) int { return cmp.Compare(a.Place, b.Place) }
+
+// keep checks the guards of e about what is kept, and stages it.
+func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
+	if e.Keep != nil {
+		if err := tx.park(ctx, *e.Keep, until); err != nil {
+			return err
+		}
+	}
+	if r := e.Release; r != nil {
+		k, err := tx.keptAs(ctx, markKey{r.Consumer, r.Identity}, nil, until)
+		if err != nil {
+			return err
+		}
+		k.Dead, k.Attempts, k.due = nil, 0, time.Time{}
+		tx.keeps = append(tx.keeps, func(d *database) { d.kept[k.id()] = k; d.settle(k.turn()) })
+	}
+	if f := e.Free; f != nil {
+		k, err := tx.keptAs(ctx, markKey{f.Consumer, f.Identity}, f.Attempts, until)
+		if err != nil {
+			return err
+		}
+		tx.keeps = append(tx.keeps, func(d *database) { delete(d.kept, k.id()); d.settle(k.turn()) })
+	}
+	if e.Audit != nil {
+		a := *e.Audit
+		tx.keeps = append(tx.keeps, func(d *database) { d.audit = append(d.audit, a) })
+	}
+	return nil
+}
+
+// keptAs locks the key of a kept message, which must be there, and parked with those attempts if any are asked for.
+func (tx *Tx) keptAs(ctx context.Context, id markKey, attempts *int, until time.Time) (keptRow, error) {
+	d := tx.s.db
+	if k, there := d.kept[id]; there {
+		if err := d.acquire(ctx, tx, k.turn(), until); err != nil {
+			return keptRow{}, fmt.Errorf("lock key: %w", err)
+		}
+	}
+	k, there := d.kept[id]
+	if !there || attempts != nil && (k.Dead != nil || k.Attempts != *attempts) {
+		return keptRow{}, fmt.Errorf("%s is not kept as it was: %w", id.ID, store.ErrLost)
+	}
+	return k, nil
+}
+
+func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
+	d := tx.s.db
+	k := keptRow{Parked: p.Parked}
+	k.Message = copied(p.Message)
+	if p.Was != nil {
+		was, err := tx.keptAs(ctx, k.id(), p.Was, until)
+		if err != nil {
+			return err
+		}
+		k.Message, k.Place, k.Since, k.Lane, k.Position, k.Fault = was.Message, was.Place, was.Since, was.Lane, was.Position, was.Fault
+	} else if err := tx.room(ctx, k, p, until); err != nil {
+		return err
+	}
+	k.First.Why, k.Last.Why = cut4(k.First.Why), cut4(k.Last.Why)
+	if p.Dead != nil {
+		dead := *p.Dead
+		dead.Stack = clipTo(dead.Stack, 16<<10)
+		k.Dead = &dead
+	}
+	k.due, k.Due = d.now().Add(p.Due), 0
+	tx.keeps = append(tx.keeps, func(d *database) {
+		if k.Place == 0 {
+			d.places++
+			k.Place, k.Since = d.places, d.now()
+		}
+		d.kept[k.id()] = k
+		d.settle(k.turn())
+	})
+	return nil
+}
+
+// room is the guard of what is new: not finished, not kept, and the key is not full.
+func (tx *Tx) room(ctx context.Context, k keptRow, p store.Keep, until time.Time) error {
+	d := tx.s.db
+	for _, l := range []lockID{k.turn(), k.id()} {
+		if err := d.acquire(ctx, tx, l, until); err != nil {
+			return fmt.Errorf("lock key: %w", err)
+		}
+	}
+	if _, done := d.marks[k.id()]; done {
+		return fmt.Errorf("%s is finished: %w", k.ID, store.ErrLost)
+	}
+	if _, there := d.kept[k.id()]; there {
+		return fmt.Errorf("%s is kept: %w", k.ID, store.ErrLost)
+	}
+	rows, bytes := int64(0), int64(0)
+	for _, o := range d.behindOf(k.turn()) {
+		rows, bytes = rows+1, bytes+o.bytes()
+	}
+	if p.MostRows > 0 && rows >= p.MostRows || p.MostBytes > 0 && bytes >= p.MostBytes {
+		return fmt.Errorf("the key of %s is full: %w", k.ID, store.ErrLost)
+	}
+	return nil
+}
+
+// settle makes the first of a key due and the others wait.
+func (d *database) settle(t turnKey) {
+	for i, k := range d.behindOf(t) {
+		if i == 0 && k.Waiting {
+			k.due = d.now()
+		}
+		k.Waiting = i > 0
+		d.kept[k.id()] = k
+	}
+}
+
+func cut4(s string) string { return clipTo(s, 4<<10) }
+
+// Claim takes parked messages that are due.
+func (s *Store) Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (c store.Claimed, err error) {
+	err = s.enter(ctx, func() error {
+		d := s.db
+		now, all := d.now(), d.keptOf(store.Sought{Consumer: consumer})
+		for _, k := range all {
+			if k.claimable() && !k.due.After(now) && len(c.Parked) < limit {
+				k.due = now.Add(lease)
+				d.kept[k.id()] = k
+				c.Parked = append(c.Parked, k.out(now))
+			}
+		}
+		if len(c.Parked) == limit {
+			return nil
+		}
+		for _, k := range d.keptOf(store.Sought{Consumer: consumer}) {
+			if in := k.due.Sub(now); k.claimable() && (c.Next == 0 || in < c.Next) {
+				c.Next = in
+			}
+		}
+		return nil
+	})
+	return c, err
+}
+
+func (k keptRow) out(now time.Time) store.Parked {
+	p := k.Parked
+	p.Message = copied(p.Message)
+	if p.Due = 0; k.claimable() {
+		p.Due = max(0, k.due.Sub(now))
+	}
+	if p.Dead != nil {
+		dead := *p.Dead
+		p.Dead = &dead
+	}
+	return p
+}
+
+func (d *database) keptOf(what store.Sought) (out []keptRow) {
+	for _, k := range slices.SortedFunc(maps.Values(d.kept), byPlace) {
+		switch {
+		case what.Consumer != "" && k.Consumer != what.Consumer,
+			what.Identity != nil && k.Identity != *what.Identity,
+			what.Key != nil && (k.Message.Key == nil || !bytes.Equal(k.Message.Key, what.Key)),
+			what.Fingerprint != "" && (k.Dead == nil || k.Dead.Fingerprint != what.Fingerprint),
+			what.Dead != nil && *what.Dead != (k.Dead != nil),
+			what.Failed && k.Attempts == 0,
+			k.Place <= what.After:
+		default:
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// Kept lists kept messages.
+func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) (out []store.Parked, err error) {
+	err = s.enter(ctx, func() error {
+		now := s.db.now()
+		for _, k := range s.db.keptOf(what) {
+			if len(out) == limit {
+				break
+			}
+			p := k.out(now)
+			if what.Bare {
+				p.Message.Data, p.Message.Headers = nil, nil
+			}
+			out = append(out, p)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Keeping counts what is kept for a consumer.
+func (s *Store) Keeping(ctx context.Context, consumer string) (n store.Keeping, err error) {
+	err = s.enter(ctx, func() error {
+		for _, k := range s.db.keptOf(store.Sought{Consumer: consumer}) {
+			if k.Dead != nil {
+				n.Dead++
+				continue
+			}
+			n.Parked++
+			n.Bytes += k.bytes()
+			n.Oldest = max(n.Oldest, s.db.now().Sub(k.Since))
+		}
+		return nil
+	})
+	return n, err
+}
+
+// keeps tells whether e says anything of kept messages.
+func keeps(e *store.Effect) bool {
+	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Audit != nil
+}

@@ -1,0 +1,118 @@
+package store
+
+import (
+	"time"
+
+	"github.com/skald-go/skald"
+)
+
+// A Turn is what the order of a key asks of a mark.
+type Turn int8
+
+// Turns. Each but Anytime locks the key of its consumer, or the message itself if it has none, before all else and until
+// the transaction ends: so one message of a key is in hand at a time, wherever it comes from.
+const (
+	Anytime  Turn = iota // nothing
+	Arriving             // it came from the broker: fresh only if nothing of its key is parked, and it is not kept itself
+	Retrying             // it was claimed: fresh only while it is parked, first of its key, with Mark.Attempts
+)
+
+// Parked is a message that the store keeps for a consumer, byte for byte: parked, until its turn comes, or a dead letter.
+// Messages of one key (of any topic) are taken in the order in which they were parked.
+type Parked struct {
+	Consumer string
+	// Identity is the message's own, where it has one.
+	Identity
+	Message  skald.Message
+	Lane     string // where it came from at the broker
+	Position int64
+	Fault    string // why its envelope could not be read; "": it could
+
+	Attempts int           // that failed and were charged; 0: it only waits
+	Due      time.Duration // from now, by the store's clock: not before. Behind others of its key: once it is the first
+	First    Failure       // of its attempts
+	Last     Failure
+	Dead     *Death // nil: it is parked
+
+	// Since is when it was parked. Only read.
+	Since time.Time
+	// Place is its place in the order of arrival. Only read.
+	Place int64
+	// Waiting: others of its key are before it. Only read.
+	Waiting bool
+}
+
+// A Failure is one failed attempt.
+type Failure struct {
+	At   time.Time
+	Why  string // the chain of errors; at most 4 KiB, longer ones are cut
+	Host string // on which it was
+}
+
+// A Death says why a message is a dead letter.
+type Death struct {
+	At          time.Time
+	Kind        string // "attempts", "age", "malformed", "permanent", …
+	Fingerprint string // equal for failures of one kind: groups dead letters
+	Stack       string // of a panic; at most 16 KiB, longer ones are cut
+	Version     string // of the program
+	// Holds: the messages of its key wait until it is redriven or dropped.
+	Holds bool
+}
+
+// Keep parks a message or makes it a dead letter. Guard: it has no mark; and as Was says.
+type Keep struct {
+	Parked
+	// Was, if it is not nil, is the number of attempts that it is parked with. Nil: it is not kept yet, and its key has room.
+	Was *int
+	// MostRows and MostBytes are how much may be parked of one key. 0: any number.
+	MostRows, MostBytes int64
+}
+
+// Release lets a kept message be tried now, with all its attempts before it: a dead letter is parked again, at its place.
+// Guard: it is kept.
+type Release struct {
+	Consumer string
+	Identity
+}
+
+// Free ends the keeping of a message; the next of its key is due. Guard: it is kept; with Attempts, if it is not nil, parked
+// with so many.
+type Free struct {
+	Consumer string
+	Identity
+	Attempts *int
+}
+
+// An Audit says who did what to a kept message, and why.
+type Audit struct {
+	Who, Why, What string // "redrive", "release", "drop", "import"
+	Consumer       string
+	Identity
+}
+
+// Claimed answers Claim.
+type Claimed struct {
+	Parked []Parked // by Place
+	// Next is when the next one is due, from now; 0: none is, or there may be more now if the limit was reached.
+	Next time.Duration
+}
+
+// Keeping is how much the store keeps for a consumer.
+type Keeping struct {
+	Parked, Dead int64
+	Bytes        int64         // of keys and payloads of what is parked
+	Oldest       time.Duration // since the oldest of them was parked; 0: none is
+}
+
+// A Sought says which kept messages are looked for. Zero fields do not matter.
+type Sought struct {
+	Consumer    string
+	Identity    *Identity
+	Key         []byte
+	Fingerprint string
+	Dead        *bool // only dead letters, or none
+	Failed      bool  // only those with attempts
+	After       int64 // only with a larger Place
+	Bare        bool  // without data and headers
+}

@@ -1,0 +1,270 @@
+package pgstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/internal/envelope"
+	"github.com/skald-go/skald/store"
+)
+
+const (
+	maxWhy   = 4 << 10  // of an error
+	maxStack = 16 << 10 // of a panic
+)
+
+// turn is the number of the advisory lock of a consumer's key, or of a message without one. Two that share a number only
+// wait for each other.
+func (c *core) turn(consumer string, id store.Identity, key []byte) int64 {
+	h := sha256.New()
+	part := func(s string) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
+		h.Write(n[:])
+		h.Write([]byte(s))
+	}
+	part(c.prefix)
+	part(name(consumer))
+	if key != nil {
+		part(string(key))
+	} else {
+		part(name(id.Source))
+		part(name(id.ID))
+	}
+	return int64(binary.BigEndian.Uint64(h.Sum(nil)))
+}
+
+func (c *core) turnArgs(m *store.Mark) []any {
+	var attempts *int32
+	if m.Turn == store.Retrying {
+		n := int32(m.Attempts)
+		attempts = &n
+	}
+	return []any{c.turn(m.Consumer, m.Identity, m.Key), name(m.Consumer), name(m.Source), name(m.ID), m.Key, attempts}
+}
+
+// takeTurns are the calls that lock the keys of marks, in one order for all, and say how the messages stand.
+func (c *core) takeTurns(marks []store.Mark, found []store.Verdict) []call {
+	var calls []call
+	for i := range marks {
+		if marks[i].Turn != store.Anytime {
+			take := c.call("Turn", c.turnArgs(&marks[i])...).into(&found[i].Outcome)
+			take.with = c.sql["TakeTurn"]
+			calls = append(calls, take)
+		}
+	}
+	if len(calls) > 1 {
+		slices.SortStableFunc(calls, func(a, b call) int { return compare(a.args[0], b.args[0]) })
+		for i := range calls[1:] {
+			calls[i+1].with = "" // the session is bound by the first
+		}
+	}
+	return calls
+}
+
+func compare(a, b any) int {
+	x, y := a.(int64), b.(int64)
+	switch {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}
+
+func (c *core) guardTurn(m *store.Mark) []call {
+	if m.Turn == store.Anytime {
+		return nil
+	}
+	return []call{c.call("GuardTurn", c.turnArgs(m)...)}
+}
+
+// keep are the calls that carry out what e says of kept messages.
+func (c *core) keep(e *store.Effect) (calls []call, err error) {
+	change := func(name string, id []any, more ...any) {
+		calls = append(calls, c.call("Walk"), c.call("LockKept", id...), c.call(name, append(slices.Clone(id), more...)...))
+	}
+	if k := e.Keep; k != nil && k.Was != nil {
+		change("UpdateKept", identity(k.Consumer, k.Identity), append(stateArgs(&k.Parked), int32(*k.Was))...)
+		calls = append(calls, c.call("SettleKept", identity(k.Consumer, k.Identity)...))
+	} else if k != nil {
+		if calls, err = c.insertKept(k); err != nil {
+			return nil, err
+		}
+	}
+	if r := e.Release; r != nil {
+		change("ReleaseKept", identity(r.Consumer, r.Identity))
+		calls = append(calls, c.call("SettleKept", identity(r.Consumer, r.Identity)...))
+	}
+	if f := e.Free; f != nil {
+		var attempts *int32
+		if f.Attempts != nil {
+			n := int32(*f.Attempts)
+			attempts = &n
+		}
+		change("FreeKept", identity(f.Consumer, f.Identity), attempts)
+	}
+	if a := e.Audit; a != nil {
+		id := identity(a.Consumer, a.Identity)
+		calls = append(calls, c.call("InsertAudit", append([]any{legible(a.Who), legible(a.Why), legible(a.What)}, id...)...))
+	}
+	return calls, nil
+}
+
+// keeps tells whether e says anything of kept messages.
+func keeps(e *store.Effect) bool {
+	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Audit != nil
+}
+
+func identity(consumer string, id store.Identity) []any {
+	return []any{name(consumer), name(id.Source), name(id.ID)}
+}
+
+func (c *core) insertKept(k *store.Keep) ([]call, error) {
+	m, id := &k.Message, identity(k.Consumer, k.Identity)
+	env, err := envelope.Encode(m)
+	if err != nil {
+		return nil, err
+	}
+	turn, at := c.turn(k.Consumer, k.Identity, m.Key), c.home(k.ID)
+	calls := []call{c.call("Walk"), c.call("LockTurn", turn), c.call("NoTimeless", id...)}
+	if at.slot >= 0 {
+		calls = append(calls, call{sql: c.marks.Load().text[at.slot]["NoMark"], args: id})
+	}
+	args := append(slices.Clone(id), stateArgs(&k.Parked)...)
+	args = append(args, m.Key, legible(m.Topic), legible(m.Type), m.Data, env, int64(len(m.Key)+len(m.Data)), legible(k.Lane), k.Position, legible(k.Fault),
+		turn, k.MostRows, k.MostBytes)
+	return append(calls, c.call("InsertKept", args...)), nil
+}
+
+// stateArgs are the columns that an attempt changes, from attempts on.
+func stateArgs(p *store.Parked) []any {
+	d, dead := store.Death{Holds: true}, (*time.Time)(nil)
+	if p.Dead != nil {
+		d, dead = *p.Dead, &p.Dead.At
+	}
+	why := func(s string) string { return clipTo(legible(s), maxWhy) }
+	return []any{int32(p.Attempts), p.Due.Microseconds(), d.Holds, moment(p.First.At), why(p.First.Why), legible(p.First.Host),
+		moment(p.Last.At), why(p.Last.Why), legible(p.Last.Host), dead, legible(d.Kind), legible(d.Fingerprint), clipTo(legible(d.Stack), maxStack), legible(d.Version)}
+}
+
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// scanKept reads what Claim and Kept return.
+func scanKept(row scanner) (p store.Parked, err error) {
+	var (
+		env                   []byte
+		firstAt, lastAt, died *time.Time
+		d                     store.Death
+		due                   int64
+	)
+	if err := row.Scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.Holds, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
+		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &p.Message.Key, &p.Message.Data, &env, &p.Lane, &p.Position, &p.Fault,
+		&p.Waiting, &p.Place, &p.Since); err != nil {
+		return p, err
+	}
+	if err := envelope.Decode(env, &p.Message); err != nil {
+		return p, fmt.Errorf("kept message %s: %w", p.ID, err)
+	}
+	p.Since, p.First.At, p.Last.At = p.Since.UTC(), orZero(firstAt), orZero(lastAt)
+	if died != nil {
+		d.At = died.UTC()
+		p.Dead = &d
+	}
+	if p.Dead == nil && !p.Waiting {
+		p.Due = time.Duration(due) * time.Microsecond
+	}
+	return p, nil
+}
+
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// Claim takes parked messages that are due: one round trip, which writes nothing where none is.
+func (c *core) Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (store.Claimed, error) {
+	var out store.Claimed
+	var next int64
+	claim := c.call("Claim", name(consumer), int32(limit), lease.Microseconds())
+	claim.scan = func(row scanner) error {
+		p, err := scanKept(row)
+		out.Parked = append(out.Parked, p)
+		return err
+	}
+	if err := c.short(ctx, "claim parked messages", c.call("Walk"), claim, c.call("NextDue", name(consumer)).into(&next)); err != nil {
+		return store.Claimed{}, err
+	}
+	slices.SortFunc(out.Parked, func(a, b store.Parked) int { return compare(a.Place, b.Place) })
+	if len(out.Parked) < limit {
+		out.Next = time.Duration(next) * time.Microsecond
+	}
+	return out, nil
+}
+
+// Kept lists kept messages.
+func (c *core) Kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	args := []any{what.After, what.Bare, int32(limit)}
+	var where strings.Builder
+	is := func(column, as string, arg any) {
+		args = append(args, arg)
+		where.WriteString(" AND " + column + " = $" + strconv.Itoa(len(args)) + "::" + as)
+	}
+	if what.Consumer != "" {
+		is("consumer", "text", name(what.Consumer))
+	}
+	if what.Identity != nil {
+		is("source", "text", name(what.Identity.Source))
+		is("id", "text", name(what.Identity.ID))
+	}
+	if what.Key != nil {
+		is("key", "bytea", what.Key)
+	}
+	if what.Fingerprint != "" {
+		is("fingerprint", "text", legible(what.Fingerprint))
+	}
+	if what.Dead != nil && *what.Dead {
+		where.WriteString(" AND dead_at IS NOT NULL")
+	} else if what.Dead != nil {
+		where.WriteString(" AND dead_at IS NULL")
+	}
+	if what.Failed {
+		where.WriteString(" AND attempts > 0")
+	}
+	var out []store.Parked
+	kept := call{sql: strings.Replace(c.sql["Kept"], "/*where*/", where.String(), 1), args: args}
+	kept.scan = func(row scanner) error {
+		p, err := scanKept(row)
+		if what.Bare {
+			p.Message.Headers = nil
+		}
+		out = append(out, p)
+		return err
+	}
+	return out, c.short(ctx, "list kept messages", kept)
+}
+
+// Keeping counts what is kept for a consumer.
+func (c *core) Keeping(ctx context.Context, consumer string) (n store.Keeping, err error) {
+	var oldest int64
+	err = c.short(ctx, "count kept messages", c.call("Keeping", name(consumer)).into(&n.Parked, &n.Dead, &n.Bytes, &oldest))
+	n.Oldest = time.Duration(oldest) * time.Microsecond
+	return n, err
+}

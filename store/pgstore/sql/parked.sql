@@ -1,0 +1,122 @@
+-- name: Turn
+SELECT /*schema*/skald_turn($1::bigint, $2::text, $3::text, $4::text, $5::bytea, $6::integer);
+
+-- name: TakeTurn
+-- Turn with what Session does, before it: a statement less for each message.
+SELECT CASE WHEN set_config('lock_timeout', $7::text, true) IS NOT NULL
+		AND set_config('idle_in_transaction_session_timeout', $8::text, true) IS NOT NULL
+		AND set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL
+	THEN /*schema*/skald_turn($1::bigint, $2::text, $3::text, $4::text, $5::bytea, $6::integer) END;
+
+-- name: GuardTurn
+SELECT /*schema*/skald_guard(/*schema*/skald_turn($1::bigint, $2::text, $3::text, $4::text, $5::bytea, $6::integer) = 0, 'a turn');
+
+-- name: LockTurn
+SELECT pg_advisory_xact_lock($1::bigint) IS NULL;
+
+-- name: LockKept
+-- The key of a kept message. What follows has a snapshot behind it.
+SELECT pg_advisory_xact_lock((SELECT turn FROM /*schema*/skald_parked WHERE consumer = $1::text AND source = $2::text AND id = $3::text)) IS NULL;
+
+-- name: NoMark
+SELECT /*schema*/skald_guard(NOT EXISTS (
+	SELECT FROM /*schema*/skald_mark_00 WHERE consumer = $1::text AND source = $2::text AND id = $3::text::uuid), 'no mark');
+
+-- name: NoTimeless
+SELECT /*schema*/skald_guard(NOT EXISTS (
+	SELECT FROM /*schema*/skald_mark_timeless WHERE consumer = $1::text AND source = $2::text AND id = $3::text), 'no mark');
+
+-- name: InsertKept
+-- f and l are the first and the last that hold the key: what lies between them is a subtraction.
+WITH f AS (
+	SELECT nth, running, bytes FROM /*schema*/skald_parked WHERE consumer = $1::text AND key = $18::bytea AND holds ORDER BY place LIMIT 1
+), l AS (
+	SELECT nth, running FROM /*schema*/skald_parked WHERE consumer = $1::text AND key = $18::bytea AND holds ORDER BY place DESC LIMIT 1
+), i AS (
+	INSERT INTO /*schema*/skald_parked (consumer, source, id, attempts, due, holds, first_at, first_error, first_host, last_at, last_error, last_host,
+		dead_at, kind, fingerprint, stack, version, key, topic, type, data, envelope, bytes, lane, position, fault, turn, waiting, nth, running)
+	SELECT $1::text, $2::text, $3::text, $4::integer, clock_timestamp() + $5::bigint * interval '1 microsecond', $6::boolean,
+		$7::timestamptz, $8::text, $9::text, $10::timestamptz, $11::text, $12::text, $13::timestamptz, $14::text, $15::text, $16::text, $17::text,
+		$18::bytea, $19::text, $20::text, $21::bytea, $22::bytea, $23::bigint, $24::text, $25::bigint, $26::text, $27::bigint,
+		$6::boolean AND EXISTS (SELECT FROM f), coalesce((SELECT nth FROM l), 0) + 1, coalesce((SELECT running FROM l), 0) + $23::bigint
+	WHERE ($28::bigint = 0 OR coalesce((SELECT l.nth - f.nth + 1 FROM f, l), 0) < $28::bigint)
+		AND ($29::bigint = 0 OR coalesce((SELECT l.running - f.running + f.bytes FROM f, l), 0) < $29::bigint)
+	ON CONFLICT (consumer, source, id) DO NOTHING
+	RETURNING 1
+)
+SELECT /*schema*/skald_guard(EXISTS (SELECT FROM i), 'a message to be kept');
+
+-- name: UpdateKept
+WITH u AS (
+	UPDATE /*schema*/skald_parked SET attempts = $4::integer, due = clock_timestamp() + $5::bigint * interval '1 microsecond', holds = $6::boolean,
+		first_at = $7::timestamptz, first_error = $8::text, first_host = $9::text, last_at = $10::timestamptz, last_error = $11::text,
+		last_host = $12::text, dead_at = $13::timestamptz, kind = $14::text, fingerprint = $15::text, stack = $16::text, version = $17::text
+	WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND attempts = $18::integer AND dead_at IS NULL
+	RETURNING 1
+)
+SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a parked message');
+
+-- name: ReleaseKept
+WITH u AS (
+	UPDATE /*schema*/skald_parked SET attempts = 0, due = clock_timestamp(), holds = true, dead_at = NULL, kind = '', fingerprint = '',
+		stack = '', version = ''
+	WHERE consumer = $1::text AND source = $2::text AND id = $3::text
+	RETURNING 1
+)
+SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a kept message');
+
+-- name: SettleKept
+-- Behind a change of a message: the first of its key is due, the others wait.
+WITH k AS (
+	SELECT key FROM /*schema*/skald_parked WHERE consumer = $1::text AND source = $2::text AND id = $3::text
+), f AS (
+	SELECT place FROM /*schema*/skald_parked WHERE consumer = $1::text AND key = (SELECT key FROM k) AND holds ORDER BY place LIMIT 1
+), w AS (
+	UPDATE /*schema*/skald_parked SET waiting = true
+	WHERE consumer = $1::text AND key = (SELECT key FROM k) AND holds AND NOT waiting AND place > (SELECT place FROM f)
+), d AS (
+	UPDATE /*schema*/skald_parked SET waiting = false, due = clock_timestamp() WHERE place = (SELECT place FROM f) AND waiting
+)
+SELECT 1;
+
+-- name: FreeKept
+-- The next of its key is due.
+WITH d AS (
+	DELETE FROM /*schema*/skald_parked WHERE consumer = $1::text AND source = $2::text AND id = $3::text
+		AND ($4::integer IS NULL OR attempts = $4::integer AND dead_at IS NULL)
+	RETURNING place, key
+), n AS (
+	UPDATE /*schema*/skald_parked SET waiting = false, due = clock_timestamp()
+	WHERE waiting AND place = (
+		SELECT p.place FROM /*schema*/skald_parked AS p
+		WHERE p.consumer = $1::text AND p.key = (SELECT key FROM d) AND p.holds AND p.place <> (SELECT place FROM d) ORDER BY p.place LIMIT 1)
+)
+SELECT /*schema*/skald_guard(EXISTS (SELECT FROM d), 'a kept message');
+
+-- name: Claim
+-- Only the first of a key is ever due, so nobody overtakes by what is locked.
+WITH h AS (
+	SELECT place FROM /*schema*/skald_parked WHERE consumer = $1::text AND dead_at IS NULL AND NOT waiting AND due <= clock_timestamp()
+	ORDER BY due LIMIT $2::integer FOR UPDATE SKIP LOCKED
+)
+UPDATE /*schema*/skald_parked AS p SET due = clock_timestamp() + $3::bigint * interval '1 microsecond' FROM h WHERE p.place = h.place
+RETURNING p.consumer, p.source, p.id, p.attempts, 0::bigint, p.holds, p.first_at, p.first_error, p.first_host, p.last_at, p.last_error, p.last_host,
+	p.dead_at, p.kind, p.fingerprint, p.stack, p.version, p.key, p.data, p.envelope, p.lane, p.position, p.fault, p.waiting, p.place, p.since;
+
+-- name: NextDue
+SELECT coalesce((SELECT greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 1) FROM /*schema*/skald_parked
+	WHERE consumer = $1::text AND dead_at IS NULL AND NOT waiting ORDER BY due LIMIT 1), 0);
+
+-- name: Kept
+SELECT consumer, source, id, attempts, greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 0), holds, first_at, first_error, first_host,
+	last_at, last_error, last_host, dead_at, kind, fingerprint, stack, version, key, CASE WHEN NOT $2::boolean THEN data END, envelope, lane,
+	position, fault, waiting, place, since
+FROM /*schema*/skald_parked
+WHERE place > $1::bigint/*where*/
+ORDER BY place LIMIT $3::integer;
+
+-- name: Keeping
+SELECT parked, dead, bytes, round(oldest_seconds * 1000000)::bigint FROM /*schema*/skald_keeping WHERE consumer = $1::text;
+
+-- name: InsertAudit
+INSERT INTO /*schema*/skald_audit (who, why, what, consumer, source, id) VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text);

@@ -1,0 +1,314 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/envelope"
+	"github.com/skald-go/skald/store"
+)
+
+const (
+	maxWhy   = 4 << 10  // of an error
+	maxStack = 16 << 10 // of a panic
+)
+
+// A keptRow is what decides about a kept message.
+type keptRow struct {
+	place    int64
+	key      sql.Null[[]byte]
+	attempts int
+	dead     bool
+}
+
+func (x *session) findKept(ctx context.Context, consumer string, id store.Identity) (k keptRow, there bool, err error) {
+	err = x.row(ctx, "FindKept", consumer, id.Source, id.ID).Scan(&k.place, &k.key, &k.attempts, &k.dead)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return k, false, nil
+	case err != nil:
+		return k, false, fmt.Errorf("find kept message: %w", err)
+	}
+	return k, true, nil
+}
+
+// firstOf is the place of the first message that holds a key; 0: none does.
+func (x *session) firstOf(ctx context.Context, consumer string, key []byte) (place int64, err error) {
+	if key == nil {
+		return 0, nil
+	}
+	err = x.row(ctx, "FirstOfKey", consumer, key).Scan(&place)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("find the first of a key: %w", err)
+	}
+	return place, nil
+}
+
+// turn says how m stands; Fresh, if it may be taken. The transaction holds the only write lock there is.
+func (x *session) turn(ctx context.Context, m *store.Mark) (store.Outcome, error) {
+	k, there, err := x.findKept(ctx, m.Consumer, m.Identity)
+	if err != nil {
+		return 0, err
+	}
+	first, err := x.firstOf(ctx, m.Consumer, m.Key)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case m.Turn == store.Retrying:
+		if !there || k.dead || k.attempts != m.Attempts || first != 0 && first != k.place {
+			return store.Stale, nil
+		}
+	case there && k.dead:
+		return store.Dead, nil
+	case there:
+		return store.Waiting, nil
+	case first != 0:
+		return store.Behind, nil
+	}
+	return store.Fresh, nil
+}
+
+// keep carries out what e says of kept messages.
+func (x *session) keep(ctx context.Context, e *store.Effect) error {
+	if e.Keep != nil {
+		if err := x.park(ctx, e.Keep); err != nil {
+			return err
+		}
+	}
+	if r := e.Release; r != nil {
+		if err := x.change(ctx, "ReleaseKept", r.Consumer, r.Identity, nil); err != nil {
+			return err
+		}
+	}
+	if f := e.Free; f != nil {
+		if err := x.change(ctx, "DeleteKept", f.Consumer, f.Identity, f.Attempts); err != nil {
+			return err
+		}
+	}
+	if a := e.Audit; a != nil {
+		if _, err := x.exec(ctx, "InsertAudit", a.Who, a.Why, a.What, a.Consumer, a.Source, a.ID); err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
+	}
+	return nil
+}
+
+// change runs a statement about one kept message, which must be there, and parked with those attempts if any are asked for.
+func (x *session) change(ctx context.Context, name, consumer string, id store.Identity, attempts *int, more ...any) error {
+	k, there, err := x.findKept(ctx, consumer, id)
+	if err != nil {
+		return err
+	}
+	if !there || attempts != nil && (k.dead || k.attempts != *attempts) {
+		return fmt.Errorf("%s is not kept as it was: %w", id.ID, store.ErrLost)
+	}
+	if _, err := x.exec(ctx, name, append([]any{consumer, id.Source, id.ID}, more...)...); err != nil {
+		return fmt.Errorf("change kept message: %w", err)
+	}
+	return x.settleKey(ctx, consumer, blob(k.key))
+}
+
+// settleKey makes the first of a key due and the others wait.
+func (x *session) settleKey(ctx context.Context, consumer string, key []byte) error {
+	first, err := x.firstOf(ctx, consumer, key)
+	if err != nil || first == 0 {
+		return err
+	}
+	if _, err := x.exec(ctx, "OthersWait", consumer, key, first); err != nil {
+		return fmt.Errorf("let others of a key wait: %w", err)
+	}
+	if _, err := x.exec(ctx, "FirstIsDue", first); err != nil {
+		return fmt.Errorf("make the next of a key due: %w", err)
+	}
+	return nil
+}
+
+func (x *session) park(ctx context.Context, p *store.Keep) error {
+	if p.Was != nil {
+		return x.change(ctx, "UpdateKept", p.Consumer, p.Identity, p.Was, stateArgs(&p.Parked)...)
+	}
+	var done store.Verdict
+	err := x.row(ctx, "FindMark", p.Consumer, p.Source, p.ID).Scan(&done.Outcome, &done.Reason)
+	if err == nil {
+		return fmt.Errorf("%s is finished: %w", p.ID, store.ErrLost)
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("find mark: %w", err)
+	}
+	_, there, err := x.findKept(ctx, p.Consumer, p.Identity)
+	switch {
+	case err != nil:
+		return err
+	case there:
+		return fmt.Errorf("%s is kept: %w", p.ID, store.ErrLost)
+	}
+	return x.insertKept(ctx, p)
+}
+
+func (x *session) insertKept(ctx context.Context, p *store.Keep) error {
+	m := &p.Message
+	var rows, size, nth, running int64
+	if m.Key != nil {
+		err := x.row(ctx, "RoomOfKey", p.Consumer, m.Key).Scan(&rows, &size, &nth, &running)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("measure key: %w", err)
+		}
+	}
+	if p.MostRows > 0 && rows >= p.MostRows || p.MostBytes > 0 && size >= p.MostBytes {
+		return fmt.Errorf("the key of %s is full: %w", p.ID, store.ErrLost)
+	}
+	env, err := envelope.Encode(m)
+	if err != nil {
+		return err
+	}
+	mine := int64(len(m.Key) + len(m.Data))
+	waiting := rows > 0 && (p.Dead == nil || p.Dead.Holds)
+	args := append([]any{p.Consumer, p.Source, p.ID}, stateArgs(&p.Parked)...)
+	args = append(args, null(m.Key), m.Topic, m.Type, null(m.Data), env, mine, p.Lane, p.Position, p.Fault, waiting, nth+1, running+mine)
+	if _, err := x.exec(ctx, "InsertKept", args...); err != nil {
+		return fmt.Errorf("park message: %w", err)
+	}
+	return nil
+}
+
+// stateArgs are the columns that an attempt changes, from attempts on.
+func stateArgs(p *store.Parked) []any {
+	d, dead := store.Death{Holds: true}, any(nil)
+	if p.Dead != nil {
+		d = *p.Dead
+		dead = d.At.UTC().Format(time.RFC3339Nano)
+	}
+	return []any{p.Attempts, p.Due.Milliseconds(), d.Holds, moment(p.First.At), clipTo(p.First.Why, maxWhy), p.First.Host,
+		moment(p.Last.At), clipTo(p.Last.Why, maxWhy), p.Last.Host, dead, d.Kind, d.Fingerprint, clipTo(d.Stack, maxStack), d.Version}
+}
+
+func moment(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+func null(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+func blob(b sql.Null[[]byte]) []byte {
+	if b.Valid && b.V == nil {
+		return []byte{}
+	}
+	return b.V
+}
+
+// scanKept reads what Claim and Kept return.
+func scanKept(scan func(...any) error) (p store.Parked, err error) {
+	var (
+		key, data, env        sql.Null[[]byte]
+		firstAt, lastAt, died sql.NullString
+		d                     store.Death
+		due, since            int64
+	)
+	if err := scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.Holds, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
+		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Lane, &p.Position, &p.Fault,
+		&p.Waiting, &p.Place, &since); err != nil {
+		return p, err
+	}
+	if err := envelope.Decode(env.V, &p.Message); err != nil {
+		return p, fmt.Errorf("kept message %s: %w", p.ID, err)
+	}
+	p.Message.Key, p.Message.Data = blob(key), blob(data)
+	p.Since = time.UnixMilli(since).UTC()
+	p.First.At, p.Last.At = readTime(firstAt.String), readTime(lastAt.String)
+	if died.Valid {
+		d.At = readTime(died.String)
+		p.Dead = &d
+	}
+	if p.Dead == nil && !p.Waiting {
+		p.Due = time.Duration(due) * time.Millisecond
+	}
+	return p, nil
+}
+
+// Claim takes parked messages that are due; it writes nothing where none is.
+func (s *Store) Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (c store.Claimed, err error) {
+	p, err := s.prepare(ctx)
+	if err != nil {
+		return c, failed("claim", err)
+	}
+	var some bool
+	if err := p.stmts["SomeDue"].QueryRowContext(ctx, consumer).Scan(&some); err != nil {
+		return c, failed("claim", err)
+	}
+	if some {
+		err = s.alone(ctx, func(ctx context.Context, x *session) error {
+			rows, err := x.rows(ctx, "Claim", consumer, limit, lease.Milliseconds())
+			if err == nil {
+				c.Parked, err = collect(rows, scanKept)
+			}
+			return err
+		})
+	}
+	if err != nil || len(c.Parked) == limit {
+		return c, failedOr("claim", err)
+	}
+	slices.SortFunc(c.Parked, func(a, b store.Parked) int { return int(a.Place - b.Place) })
+	var next int64
+	if err := p.stmts["NextDue"].QueryRowContext(ctx, consumer).Scan(&next); err != nil {
+		return store.Claimed{}, failed("claim", err)
+	}
+	c.Next = time.Duration(next) * time.Millisecond
+	return c, nil
+}
+
+// Kept lists kept messages.
+func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
+	var source, id, dead any
+	if what.Identity != nil {
+		source, id = what.Identity.Source, what.Identity.ID
+	}
+	if what.Dead != nil {
+		dead = *what.Dead
+	}
+	rows, err := s.query(ctx, "Kept", what.Consumer, source, id, null(what.Key), what.Fingerprint, dead, what.Failed, what.After, what.Bare, limit)
+	if err != nil {
+		return nil, failed("list kept messages", err)
+	}
+	out, err := collect(rows, scanKept)
+	if err != nil {
+		return nil, failed("list kept messages", err)
+	}
+	for i := range out {
+		if what.Bare {
+			out[i].Message.Headers = nil
+		}
+	}
+	return out, nil
+}
+
+// Keeping counts what is kept for a consumer.
+func (s *Store) Keeping(ctx context.Context, consumer string) (n store.Keeping, err error) {
+	p, err := s.prepare(ctx)
+	if err != nil {
+		return n, failed("count kept messages", err)
+	}
+	var oldest int64
+	err = p.stmts["Keeping"].QueryRowContext(ctx, consumer).Scan(&n.Parked, &n.Dead, &n.Bytes, &oldest)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return n, failed("count kept messages", err)
+	}
+	n.Oldest = time.Duration(oldest) * time.Millisecond
+	return n, nil
+}
+
+// keeps tells whether e says anything of kept messages.
+func keeps(e *store.Effect) bool {
+	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Audit != nil
+}

@@ -1,0 +1,66 @@
+-- name: FindKept
+SELECT place, key, attempts, dead_at IS NOT NULL FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3;
+
+-- name: FirstOfKey
+SELECT place FROM skald_parked WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 ORDER BY place LIMIT 1;
+
+-- name: RoomOfKey
+-- What is parked of a key, and how its last row is numbered.
+SELECT l.nth - f.nth + 1, l.running - f.running + f.bytes, l.nth, l.running FROM
+	(SELECT nth, running, bytes FROM skald_parked WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 ORDER BY place LIMIT 1) AS f,
+	(SELECT nth, running FROM skald_parked WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 ORDER BY place DESC LIMIT 1) AS l;
+
+-- name: InsertKept
+INSERT INTO skald_parked (consumer, source, id, attempts, due, holds, first_at, first_error, first_host, last_at, last_error, last_host,
+	dead_at, kind, fingerprint, stack, version, key, topic, type, data, envelope, bytes, lane, position, fault, waiting, nth, running)
+VALUES (?1, ?2, ?3, ?4, CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+	?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29);
+
+-- name: UpdateKept
+UPDATE skald_parked SET attempts = ?4, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, holds = ?6, first_at = ?7, first_error = ?8,
+	first_host = ?9, last_at = ?10, last_error = ?11, last_host = ?12, dead_at = ?13, kind = ?14, fingerprint = ?15, stack = ?16, version = ?17
+WHERE consumer = ?1 AND source = ?2 AND id = ?3;
+
+-- name: ReleaseKept
+UPDATE skald_parked SET attempts = 0, due = 0, holds = 1, dead_at = NULL, kind = '', fingerprint = '', stack = '', version = ''
+WHERE consumer = ?1 AND source = ?2 AND id = ?3;
+
+-- name: DeleteKept
+DELETE FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3;
+
+-- name: OthersWait
+UPDATE skald_parked SET waiting = 1
+WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 AND waiting = 0 AND place > ?3;
+
+-- name: FirstIsDue
+UPDATE skald_parked SET waiting = 0, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) WHERE place = ?1 AND waiting = 1;
+
+-- name: SomeDue
+SELECT EXISTS (SELECT 1 FROM skald_parked WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0
+	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER));
+
+-- name: Claim
+UPDATE skald_parked SET due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?3
+WHERE place IN (SELECT place FROM skald_parked WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0
+	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) ORDER BY due LIMIT ?2)
+RETURNING consumer, source, id, attempts, 0, holds, first_at, first_error, first_host, last_at, last_error, last_host,
+	dead_at, kind, fingerprint, stack, version, key, data, envelope, lane, position, fault, waiting, place, since;
+
+-- name: NextDue
+SELECT coalesce(max(min(due) - CAST(unixepoch('subsec') * 1000 AS INTEGER), 1), 0)
+FROM skald_parked WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0;
+
+-- name: Kept
+SELECT consumer, source, id, attempts, max(due - CAST(unixepoch('subsec') * 1000 AS INTEGER), 0), holds, first_at, first_error, first_host,
+	last_at, last_error, last_host, dead_at, kind, fingerprint, stack, version, key, CASE WHEN NOT ?9 THEN data END, envelope, lane, position,
+	fault, waiting, place, since
+FROM skald_parked
+WHERE (?1 = '' OR consumer = ?1) AND (?2 IS NULL OR source = ?2 AND id = ?3) AND (?4 IS NULL OR key = ?4)
+	AND (?5 = '' OR fingerprint = ?5) AND (?6 IS NULL OR (dead_at IS NOT NULL) = ?6) AND (NOT ?7 OR attempts > 0) AND place > ?8
+ORDER BY place LIMIT ?10;
+
+-- name: Keeping
+SELECT parked, dead, bytes, CAST(oldest_seconds * 1000 AS INTEGER) FROM skald_keeping WHERE consumer = ?1;
+
+-- name: InsertAudit
+INSERT INTO skald_audit (who, why, what, consumer, source, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6);

@@ -1,0 +1,516 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+func parkedTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"ByteForByte":      (*suite[TTx]).parkedByteForByte,
+		"Verdicts":         (*suite[TTx]).parkedVerdicts,
+		"Order":            (*suite[TTx]).parkedOrder,
+		"WithoutKey":       (*suite[TTx]).parkedWithoutKey,
+		"Guards":           (*suite[TTx]).parkedGuards,
+		"Room":             (*suite[TTx]).parkedRoom,
+		"Lease":            (*suite[TTx]).parkedLease,
+		"Retrying":         (*suite[TTx]).parkedRetrying,
+		"Postponed":        (*suite[TTx]).parkedPostponed,
+		"DeathFreesTheKey": (*suite[TTx]).parkedDeathFreesTheKey,
+		"DeathHoldsTheKey": (*suite[TTx]).parkedDeathHoldsTheKey,
+		"Released":         (*suite[TTx]).parkedReleased,
+		"Dropped":          (*suite[TTx]).parkedDropped,
+		"Listed":           (*suite[TTx]).parkedListed,
+		"KeyInHand":        (*suite[TTx]).parkedKeyInHand,
+		"ParkedTooLate":    (*suite[TTx]).parkedTooLate,
+		"AllOrNothing":     (*suite[TTx]).parkedAllOrNothing,
+	}
+}
+
+// parked is the n-th message about key, as it is parked when it failed once.
+func parked(key string, n int) store.Parked {
+	m := message(key, n)
+	m.Source, m.Subject = "/orders", fmt.Sprint(n)
+	return store.Parked{Consumer: consumer, Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Attempts: 1}
+}
+
+func keeping(ps ...store.Parked) (out []store.Effect) {
+	for _, p := range ps {
+		out = append(out, store.Effect{Keep: &store.Keep{Parked: p}})
+	}
+	return out
+}
+
+// again is p as it is kept after another attempt.
+func again(p store.Parked, change func(p *store.Parked)) store.Effect {
+	was := p.Attempts
+	change(&p)
+	return store.Effect{Keep: &store.Keep{Parked: p, Was: &was}}
+}
+
+func freed(p store.Parked, attempts *int) store.Effect {
+	return store.Effect{Free: &store.Free{Consumer: p.Consumer, Identity: p.Identity, Attempts: attempts}}
+}
+
+func released(p store.Parked) store.Effect {
+	return store.Effect{Release: &store.Release{Consumer: p.Consumer, Identity: p.Identity}}
+}
+
+func arriving(p store.Parked) store.Mark {
+	return store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Done, Turn: store.Arriving, Key: p.Message.Key}
+}
+
+func retrying(p store.Parked) store.Mark {
+	m := arriving(p)
+	m.Turn, m.Attempts = store.Retrying, p.Attempts
+	return m
+}
+
+// stands wants an intake of m to find that.
+func (s *suite[TTx]) stands(m store.Mark, want store.Outcome) {
+	s.Helper()
+	u := s.begin(s.d, intake(m))
+	got := u.Found().Marks[0].Outcome
+	s.rollback(u)
+	if got != want {
+		s.Fatalf("message %s stands as %v, want %v", m.ID, got, want)
+	}
+}
+
+// claim wants those messages, by their numbers, to be due.
+func (s *suite[TTx]) claim(lease time.Duration, want ...string) []store.Parked {
+	s.Helper()
+	got, err := s.d.Claim(s.Context(), consumer, 100, lease)
+	s.ok(err, "claim")
+	var have []string
+	for _, p := range got.Parked {
+		have = append(have, p.Message.Subject)
+	}
+	slices.Sort(have)
+	if !slices.Equal(have, want) {
+		s.Fatalf("due are %v, want %v", have, want)
+	}
+	return got.Parked
+}
+
+func (s *suite[TTx]) kept(what store.Sought) []store.Parked {
+	s.Helper()
+	got, err := s.d.Kept(s.Context(), what, 1000)
+	s.ok(err, "list what is kept")
+	return got
+}
+
+func (s *suite[TTx]) parkedByteForByte() {
+	odd := filled()
+	odd.Key, odd.Type, odd.Topic, odd.Subject = []byte{0, 0xff, '\\'}, "\xff\x00type", "t\xfe", "s\x00"
+	bare := skald.Message{Topic: "orders", Key: []byte{}, Data: []byte{}}
+	for i, m := range []skald.Message{filled(), odd, bare, {Topic: "orders"}} {
+		p := store.Parked{}
+		fill(reflect.ValueOf(&p).Elem(), "")
+		p.Consumer, p.Message, p.ID = consumer, m, fmt.Sprint(i)
+		p.Due, p.Place, p.Waiting = 0, 0, false
+		if i%2 == 0 {
+			p.Dead = nil
+		}
+		before := s.kept(store.Sought{})
+		s.apply(keeping(p)...)
+		all := s.kept(store.Sought{Consumer: consumer})
+		if len(all) != len(before)+1 {
+			s.Fatalf("%d are kept, before %d", len(all), len(before))
+		}
+		got := all[len(all)-1]
+		if got.Since.IsZero() || got.Place == 0 {
+			s.Errorf("no place or time: %+v", got)
+		}
+		for _, diff := range differences(got.Message, m) {
+			s.Error(diff)
+		}
+		p.Since, p.Place, p.Message = got.Since, got.Place, got.Message
+		if !reflect.DeepEqual(got, p) {
+			s.Errorf("%+v is kept as %+v", p, got)
+		}
+	}
+	// Long and strange texts are cut, not refused.
+	p := parked("k", 1)
+	p.Last.Why, p.Last.Host = strings.Repeat("ö\x00\xff", 10_000), "\xff"
+	p.Dead = &store.Death{Kind: "permanent", Stack: strings.Repeat("ö\xff\x00", 20_000)}
+	s.apply(keeping(p)...)
+	got := s.kept(store.Sought{Identity: &p.Identity})
+	if len(got) != 1 || len(got[0].Last.Why) > 4<<10 || len(got[0].Dead.Stack) > 16<<10 || len(got[0].Last.Why) < 3<<10 {
+		s.Errorf("%d are kept", len(got))
+	}
+}
+
+func (s *suite[TTx]) parkedVerdicts() {
+	a, b, other := parked("k", 1), parked("k", 2), parked("l", 3)
+	b.Message.Topic = "elsewhere" // a key is one over all topics
+	dead, held, deadBehind := parked("dead", 4), parked("held", 5), parked("held", 6)
+	dead.Dead, held.Dead = &store.Death{}, &store.Death{Holds: true}
+	s.apply(keeping(a, dead, held)...)
+	for _, c := range []struct {
+		p    store.Parked
+		want store.Outcome
+	}{{a, store.Waiting}, {b, store.Behind}, {other, store.Fresh}, {dead, store.Dead}, {parked("dead", 7), store.Fresh},
+		{held, store.Dead}, {deadBehind, store.Behind}} {
+		s.stands(arriving(c.p), c.want)
+	}
+	m := arriving(b)
+	m.Consumer = "another"
+	s.stands(m, store.Fresh)
+	m.Turn, m.Consumer = store.Anytime, consumer
+	s.stands(m, store.Fresh)
+	// In an effect it is a guard.
+	m = arriving(b)
+	fresh, anew := arriving(other), arriving(parked("l", 8))
+	s.applied([]bool{false, true, true}, store.Effect{Mark: &m}, store.Effect{Mark: &fresh}, store.Effect{Mark: &anew})
+	s.stands(arriving(other), store.Done)
+}
+
+func (s *suite[TTx]) parkedOrder() {
+	a, b, c := parked("k", 1), parked("k", 2), parked("k", 3)
+	c.Message.Topic = "elsewhere"
+	s.apply(keeping(a, b, c, parked("l", 4))...)
+	s.claim(0, "1", "4")
+	s.apply(freed(a, nil))
+	s.claim(0, "2", "4")
+	d := parked("k", 5) // at the end, though it is parked once the first is gone
+	s.apply(keeping(d)...)
+	s.apply(freed(b, nil))
+	s.claim(0, "3", "4")
+	s.apply(freed(c, nil))
+	s.claim(0, "4", "5")
+	waits := s.kept(store.Sought{Key: []byte("k")})
+	if len(waits) != 1 || waits[0].Waiting {
+		s.Errorf("kept %+v", waits)
+	}
+}
+
+func (s *suite[TTx]) parkedWithoutKey() {
+	a, b := parked("", 1), parked("", 2)
+	s.apply(keeping(a, b)...)
+	s.claim(0, "1", "2")
+	s.stands(arriving(a), store.Waiting)
+	s.stands(arriving(parked("", 3)), store.Fresh)
+	empty := parked("", 4)
+	empty.Message.Key = []byte{} // a key like any other
+	s.apply(keeping(empty)...)
+	other := parked("", 5)
+	other.Message.Key = []byte{}
+	s.stands(arriving(other), store.Behind)
+	s.stands(retrying(b), store.Fresh)
+}
+
+func (s *suite[TTx]) parkedGuards() {
+	a, done := parked("k", 1), parked("l", 2)
+	s.commit(s.begin(s.d, intake(arriving(done))))
+	s.applied([]bool{false, true, false}, keeping(done, a, a)...)
+	timeless := parked("m", 3)
+	timeless.ID = "free text"
+	s.commit(s.begin(s.d, intake(arriving(timeless))))
+	s.applied([]bool{false}, keeping(timeless)...)
+	none := parked("k", 4)
+	s.applied([]bool{false, false, false}, released(none), freed(none, nil), again(none, func(*store.Parked) {}))
+	two := 2
+	s.applied([]bool{false}, freed(a, &two))
+	a.Attempts = 2
+	s.applied([]bool{false}, again(a, func(*store.Parked) {}))
+	a.Attempts = 1
+	s.apply(again(a, func(p *store.Parked) { p.Attempts = 2 }))
+	s.apply(freed(a, &two))
+	s.counts(0, 2, 0)
+	if got := s.kept(store.Sought{}); len(got) != 0 {
+		s.Errorf("kept %+v", got)
+	}
+}
+
+func (s *suite[TTx]) parkedRoom() {
+	keep := func(p store.Parked, rows, bytes int64) store.Effect {
+		return store.Effect{Keep: &store.Keep{Parked: p, MostRows: rows, MostBytes: bytes}}
+	}
+	ps := []store.Parked{parked("k", 1), parked("k", 2), parked("k", 3), parked("l", 4)}
+	for i := range ps {
+		ps[i].Message.Data = bytes.Repeat([]byte("x"), 99)
+	}
+	s.applied([]bool{true, true, false, true}, keep(ps[0], 2, 0), keep(ps[1], 2, 0), keep(ps[2], 2, 0), keep(ps[3], 2, 0))
+	s.apply(freed(ps[0], nil))
+	s.applied([]bool{false, true}, keep(ps[2], 9, 100), keep(ps[2], 9, 101))
+	// What is kept already is no matter of room.
+	s.apply(again(ps[1], func(p *store.Parked) { p.Attempts++ }))
+	var free []store.Effect
+	for n := range 5 {
+		free = append(free, keep(parked("", 10+n), 1, 1))
+	}
+	s.apply(free...)
+}
+
+func (s *suite[TTx]) parkedLease() {
+	later := parked("k", 1)
+	later.Due = time.Hour
+	s.apply(keeping(later, parked("l", 2), parked("m", 3))...)
+	one, err := s.d.Claim(s.Context(), consumer, 1, time.Hour)
+	s.ok(err, "claim")
+	if len(one.Parked) != 1 || one.Next != 0 {
+		s.Fatalf("claimed %+v", one)
+	}
+	got, err := s.db.Driver(s).Claim(s.Context(), consumer, 10, 30*time.Minute)
+	s.ok(err, "claim")
+	if len(got.Parked) != 1 || got.Parked[0].ID == one.Parked[0].ID || got.Next < 25*time.Minute || got.Next > 30*time.Minute {
+		s.Fatalf("claimed %+v behind %+v", got, one)
+	}
+	s.claim(0)
+	s.apply(released(later))
+	s.claim(0, "1")
+	nobody, err := s.d.Claim(s.Context(), "another", 10, 0)
+	s.ok(err, "claim")
+	if len(nobody.Parked) != 0 || nobody.Next != 0 {
+		s.Errorf("another consumer has %+v", nobody)
+	}
+}
+
+func (s *suite[TTx]) parkedRetrying() {
+	a, b := parked("k", 1), parked("k", 2)
+	s.apply(keeping(a, b)...)
+	s.stands(retrying(b), store.Stale)
+	m := retrying(a)
+	m.Attempts = 0
+	s.stands(m, store.Stale)
+	u := s.begin(s.d, intake(retrying(a)))
+	s.found(u, store.Fresh)
+	s.put(u.Tx(), "effect", "1")
+	s.commit(u, freed(a, &a.Attempts))
+	s.user("effect", "1")
+	s.stands(retrying(a), store.Done)
+	s.stands(arriving(a), store.Done)
+	s.claim(0, "2")
+	// Taken and undone, it is parked as it was.
+	u = s.begin(s.d, intake(retrying(b)))
+	s.rollback(u)
+	s.stands(retrying(b), store.Fresh)
+	s.stands(retrying(parked("k", 3)), store.Stale)
+}
+
+func (s *suite[TTx]) parkedPostponed() {
+	a, b := parked("k", 1), parked("k", 2)
+	s.apply(keeping(a, b)...)
+	u := s.begin(s.d, intake(retrying(a)))
+	s.put(u.Tx(), "effect", "1")
+	stood, err := u.Rollback(s.Context(), again(a, func(p *store.Parked) {
+		p.Attempts, p.Due, p.Last = 2, time.Hour, store.Failure{At: time.Now(), Why: "again", Host: "h"}
+		p.Message = message("other", 9) // the message itself stays as it came
+	}))
+	s.ok(err, "postpone")
+	if !slices.Equal(stood, []bool{true}) {
+		s.Fatalf("stood %v", stood)
+	}
+	s.user("effect", "")
+	s.claim(0)
+	got := s.kept(store.Sought{Identity: &a.Identity})
+	if len(got) != 1 || got[0].Attempts != 2 || got[0].Last.Why != "again" || got[0].Message.ID != a.ID || got[0].Due < 50*time.Minute {
+		s.Errorf("kept %+v", got)
+	}
+	s.stands(retrying(a), store.Stale)
+	a.Attempts = 2
+	s.stands(retrying(a), store.Fresh)
+}
+
+func (s *suite[TTx]) parkedDeathFreesTheKey() {
+	a, b := parked("k", 1), parked("k", 2)
+	s.apply(keeping(a, b)...)
+	s.apply(again(a, func(p *store.Parked) { p.Dead = &store.Death{Kind: "attempts", Fingerprint: "f"} }))
+	s.claim(0, "2")
+	s.stands(arriving(a), store.Dead)
+	s.stands(retrying(a), store.Stale)
+	s.stands(retrying(b), store.Fresh)
+	s.apply(freed(b, nil))
+	s.stands(arriving(parked("k", 3)), store.Fresh)
+}
+
+func (s *suite[TTx]) parkedDeathHoldsTheKey() {
+	a, b := parked("k", 1), parked("k", 2)
+	s.apply(keeping(a, b)...)
+	s.apply(again(a, func(p *store.Parked) { p.Dead = &store.Death{Holds: true} }))
+	s.claim(0)
+	s.stands(retrying(b), store.Stale)
+	s.stands(arriving(parked("k", 3)), store.Behind)
+	n, err := s.d.Keeping(s.Context(), consumer)
+	s.ok(err, "count")
+	if n.Dead != 1 || n.Parked != 1 || n.Bytes != int64(len("k")+len(b.Message.Data)) {
+		s.Errorf("counted %+v", n)
+	}
+	s.apply(freed(a, nil))
+	s.claim(0, "2")
+}
+
+func (s *suite[TTx]) parkedReleased() {
+	a, b := parked("k", 1), parked("k", 2)
+	a.Attempts, a.Dead = 25, &store.Death{Kind: "attempts"}
+	s.apply(keeping(a, b)...)
+	s.claim(0, "2")
+	s.apply(released(a)) // before b, where it was
+	got := s.claim(0, "1")
+	if got[0].Attempts != 0 || got[0].Dead != nil || got[0].Last != a.Last {
+		s.Errorf("released as %+v", got[0])
+	}
+	s.stands(retrying(b), store.Stale)
+	a.Attempts, a.Dead = 0, nil
+	s.stands(retrying(a), store.Fresh)
+	s.apply(freed(a, nil))
+	s.claim(0, "2")
+	late := parked("l", 3)
+	late.Due = time.Hour
+	s.apply(keeping(late)...)
+	s.apply(released(late))
+	s.claim(0, "2", "3")
+}
+
+// A message that is dropped is finished: if it comes again, nobody runs it.
+func (s *suite[TTx]) parkedDropped() {
+	a, b := parked("k", 1), parked("k", 2)
+	s.apply(keeping(a, b)...)
+	m := arriving(a)
+	m.Turn, m.As, m.Reason = store.Anytime, store.Rejected, "dropped"
+	drop := freed(a, nil)
+	drop.Mark = &m
+	drop.Audit = &store.Audit{Who: "ann", Why: "not ours", What: "drop", Consumer: consumer, Identity: a.Identity}
+	drop.Rows = []skald.Message{message("k", 3)}
+	s.applied([]bool{true, false}, drop, drop)
+	if got := s.db.Count(s); got != (Counts{Rows: 1, Marks: 1, Audits: 1}) {
+		s.Errorf("the database has %+v", got)
+	}
+	s.stands(arriving(a), store.Rejected)
+	s.claim(0, "2")
+}
+
+func (s *suite[TTx]) parkedListed() {
+	a, b, c := parked("k", 1), parked("k", 2), parked("", 3)
+	b.Attempts = 0
+	c.Dead = &store.Death{Fingerprint: "f"}
+	other := parked("k", 4)
+	other.Consumer = "another"
+	s.apply(keeping(a, b, c, other)...)
+	yes, no := true, false
+	for what, want := range map[*store.Sought][]string{
+		{}:                              {"1", "2", "3", "4"},
+		{Consumer: consumer}:            {"1", "2", "3"},
+		{Identity: &b.Identity}:         {"2"},
+		{Key: []byte("k")}:              {"1", "2", "4"},
+		{Fingerprint: "f"}:              {"3"},
+		{Fingerprint: "g"}:              nil,
+		{Dead: &yes}:                    {"3"},
+		{Dead: &no, Consumer: consumer}: {"1", "2"},
+		{Failed: true, Dead: &no}:       {"1", "4"},
+		{Consumer: consumer, Bare: true, Key: []byte("k")}: {"1", "2"},
+	} {
+		var got []string
+		for _, p := range s.kept(*what) {
+			got = append(got, p.Message.Subject)
+			if what.Bare == (p.Message.Data != nil) {
+				s.Errorf("%+v lists data %q", what, p.Message.Data)
+			}
+		}
+		if !slices.Equal(got, want) {
+			s.Errorf("%+v lists %v, want %v", what, got, want)
+		}
+	}
+	page, err := s.d.Kept(s.Context(), store.Sought{}, 2)
+	s.ok(err, "list")
+	if len(page) != 2 || page[0].Waiting || !page[1].Waiting {
+		s.Fatalf("a page of two is %+v", page)
+	}
+	if rest := s.kept(store.Sought{After: page[1].Place}); len(rest) != 2 || rest[0].ID != c.ID {
+		s.Errorf("behind it %+v", rest)
+	}
+}
+
+// A message in hand keeps others of its key out, wherever they come from, and nobody else.
+func (s *suite[TTx]) parkedKeyInHand() {
+	a, b := parked("k", 1), parked("k", 2)
+	u := s.begin(s.d, intake(arriving(a)))
+	rival := s.db.Driver(s)
+	in := intake(arriving(b))
+	in.Wait = shortly
+	_, err := rival.Begin(s.Context(), in)
+	s.is(err, store.ErrBusy, "take the next of a key that is in hand")
+	if !rival.Outage(err) {
+		s.Errorf("%v is a message's fault", err)
+	}
+	if s.can.Rivals {
+		for _, free := range []store.Parked{parked("l", 3), parked("", 4)} {
+			s.rollback(s.begin(rival, intake(arriving(free))))
+		}
+	}
+	var found store.Outcome
+	in.Wait = patience
+	done := meanwhile(func() {
+		v, err := rival.Begin(s.Context(), in)
+		if err == nil {
+			found = v.Found().Marks[0].Outcome
+			_, err = v.Rollback(s.Context())
+		}
+		if err != nil {
+			s.Errorf("the rival: %v", err)
+		}
+	})
+	s.waits(done, "the next of the key")
+	stood, err := u.Rollback(s.Context(), keeping(a)...)
+	s.ok(err, "park")
+	s.comes(done, "the next of the key")
+	// Between the two transactions the rival may be first.
+	if !stood[0] || found != store.Behind && found != store.Fresh {
+		s.Errorf("parked %v, the rival found %v", stood, found)
+	}
+	s.stands(arriving(b), store.Behind)
+}
+
+// Who parks a message that somebody else has in hand waits, and drops out if it was finished.
+func (s *suite[TTx]) parkedTooLate() {
+	a := parked("k", 1)
+	u := s.begin(s.d, intake(arriving(a)))
+	rival := s.db.Driver(s)
+	var stood []bool
+	done := meanwhile(func() {
+		var err error
+		if stood, err = rival.Apply(s.Context(), keeping(a)...); err != nil {
+			s.Errorf("park: %v", err)
+		}
+	})
+	s.waits(done, "who parks a message in hand")
+	s.commit(u)
+	s.comes(done, "who parks a message in hand")
+	if !slices.Equal(stood, []bool{false}) || len(s.kept(store.Sought{})) != 0 {
+		s.Errorf("a finished message was parked")
+	}
+}
+
+func (s *suite[TTx]) parkedAllOrNothing() {
+	a, b := parked("k", 1), parked("k", 2)
+	s.apply(keeping(a)...)
+	m := arriving(parked("l", 3))
+	s.commit(s.begin(s.d, intake(m)))
+	e := keeping(b)[0]
+	e.Mark, e.Audit, e.Rows = &m, &store.Audit{What: "x"}, []skald.Message{message("k", 1)}
+	s.applied([]bool{false}, e) // the mark is there
+	f := freed(b, nil)
+	f.Audit = &store.Audit{What: "x"}
+	s.applied([]bool{false}, f)
+	u := s.begin(s.d, store.Intake{})
+	s.is(u.Commit(s.Context(), freed(a, nil), freed(b, nil)), store.ErrLost, "free what is not kept")
+	if got := s.db.Count(s); got != (Counts{Marks: 1}) {
+		s.Errorf("the database has %+v", got)
+	}
+	s.claim(0, "1")
+	tx := s.db.Begin(s)
+	for _, e := range []store.Effect{keeping(b)[0], released(a), freed(a, nil), {Audit: &store.Audit{}}} {
+		if s.d.Write(s.Context(), tx, e) == nil {
+			s.Errorf("%+v is written in the caller's transaction", e)
+		}
+	}
+	s.ok(s.db.Rollback(tx), "roll back")
+}
