@@ -32,6 +32,26 @@ func (e *LaterError) Unwrap() error { return e.Err }
 // its key, waits for d. It does not count as a failure.
 func RetryAfter(d time.Duration, err error) error { return &LaterError{After: d, Err: err} }
 
+// PermanentError is what Permanent returns. The inbox finds it through any wrapping.
+type PermanentError struct{ Err error }
+
+func (e *PermanentError) Error() string { return fmt.Sprintf("permanent: %v", e.Err) }
+func (e *PermanentError) Unwrap() error { return e.Err }
+
+// Permanent is a handler's "this cannot work": its rows are undone and the message is a dead letter at once. Where others
+// are to be told, and it is an answer that a process expects, Reject says it.
+func Permanent(err error) error { return &PermanentError{Err: err} }
+
+// VersionError is what UnknownVersion returns. The inbox finds it through any wrapping.
+type VersionError struct{ Err error }
+
+func (e *VersionError) Error() string { return fmt.Sprintf("unknown version: %v", e.Err) }
+func (e *VersionError) Unwrap() error { return e.Err }
+
+// UnknownVersion is a codec's or handler's "this build does not know it": the message is parked, uncharged, until a build
+// that does takes it.
+func UnknownVersion(err error) error { return &VersionError{Err: err} }
+
 type causeKey struct{}
 
 // WithCause returns a context under which drafts are stamped as said because of m: the same correlation,

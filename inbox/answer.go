@@ -27,7 +27,7 @@ func (in *Inbox[TTx]) known(ctx context.Context, e *entry, unit store.Unit[TTx],
 		return in.repeat(ctx, e, unit, v)
 	}
 	if _, err := unit.Rollback(ctx, store.Effect{Quarantine: apartOf(in.group, e, why, print)}); err != nil {
-		return in.failure(e, fmt.Errorf("put %s into quarantine: %w", e.id.ID, err))
+		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("put %s into quarantine: %w", e.id.ID, err))
 	}
 	in.o.Logger.WarnContext(ctx, "inbox: message put into quarantine; see: skald inbox status", "consumer", in.group, "why", why.String(),
 		"topic", e.Topic, "lane", e.Lane, "position", e.Position, "source", e.id.Source, "id", e.id.ID, "type", e.Type)
@@ -60,7 +60,7 @@ func (in *Inbox[TTx]) repeat(ctx context.Context, e *entry, unit store.Unit[TTx]
 		_, err = unit.Rollback(ctx, store.Effect{Rows: rows})
 	}
 	if err != nil {
-		return in.failure(e, fmt.Errorf("say again what %s said: %w", e.id.ID, err))
+		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("say again what %s said: %w", e.id.ID, err))
 	}
 	return result{entry: e, what: duplicate}
 }
@@ -98,10 +98,9 @@ func unsaid(text string) ([]skald.Message, error) {
 func (in *Inbox[TTx]) finish(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, r Result) result {
 	leaves, err := in.leaves(ctx, e, r, intake)
 	if err != nil {
-		_, _ = unit.Rollback(ctx)
-		return in.failure(e, fmt.Errorf("answer of %s: %w", e.id.ID, err))
+		return in.failure(ctx, e, unit.Rollback, fmt.Errorf("answer of %s: %w", e.id.ID, err))
 	}
-	if leaves.Answer == nil && leaves.Admitted == nil && len(leaves.Rows) == 0 {
+	if leaves.Answer == nil && leaves.Admitted == nil && leaves.Free == nil && len(leaves.Rows) == 0 {
 		err = unit.Commit(ctx)
 	} else {
 		err = unit.Commit(ctx, leaves)
@@ -112,7 +111,7 @@ func (in *Inbox[TTx]) finish(ctx context.Context, e *entry, unit store.Unit[TTx]
 	case e.apart != nil && errors.Is(err, store.ErrLost):
 		return result{entry: e, what: duplicate} // another instance has taken it
 	}
-	return in.failure(e, fmt.Errorf("commit %s: %w", e.id.ID, err))
+	return in.failure(ctx, e, in.db.Apply, fmt.Errorf("commit %s: %w", e.id.ID, err))
 }
 
 // leaves is what a result leaves behind besides the handler's rows.
@@ -124,6 +123,7 @@ func (in *Inbox[TTx]) leaves(ctx context.Context, e *entry, r Result, intake sto
 		out.Admitted = e.apart
 		return out, nil
 	}
+	out.Free = in.freed(e)
 	mark := intake.Marks[0]
 	mark.Code = r.Code
 	if mark.Result, err = encoded(ctx, in.o.Codec, r.Value); err != nil {

@@ -3,11 +3,13 @@ package inbox
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/store"
 )
 
 // Health says how an inbox does. An outage of broker or database is "not ready", never "not live".
@@ -16,17 +18,19 @@ type Health struct {
 	Ready bool   // subscribed, and the broker answers
 	Why   string // it is not ready
 
-	// Stuck are the messages that failed and hold their keys, oldest first, at most 100.
-	Stuck []Stuck
+	// Stuck are the parked messages that failed and hold their keys, whichever instance parked them, at most 100, and Parked
+	// and Dead how many the store keeps, dead letters too: as of a moment ago.
+	Stuck        []Stuck
+	Parked, Dead int64
 
 	// Counts of this process, since New.
-	Received, Handled, Rejected, Duplicates, Skipped, Failures int64
+	Received, Handled, Rejected, Duplicates, Skipped, Failures int64    // Failures: failed attempts
 	Conflicts, TooOld                                          int64    // put into quarantine
 	Unacknowledged                                             int      // deliveries in memory now
 	Paused                                                     []string // lanes that have too many of them
 }
 
-// A Stuck message failed and is tried again; the messages of its key wait behind it.
+// A Stuck message failed, is parked and tried again; the messages of its key wait behind it.
 type Stuck struct {
 	Topic, Lane string
 	Position    int64
@@ -76,12 +80,14 @@ func (h *Health) add(what ending) {
 		h.Conflicts++
 	case tooOld:
 		h.TooOld++
+	case failed, dead:
+		h.Failures++
 	}
 }
 
 // report publishes what the goroutine of Run or Step knows.
 func (in *Inbox[TTx]) report(outage error) {
-	stuck, held, paused := in.stuck(), 0, []string(nil)
+	held, paused := 0, []string(nil)
 	for name, l := range in.lanes {
 		held += len(l.entries)
 		if l.paused {
@@ -91,26 +97,29 @@ func (in *Inbox[TTx]) report(outage error) {
 	slices.Sort(paused)
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.health.Stuck, in.health.Unacknowledged, in.health.Paused = stuck, held, paused
+	in.health.Stuck = bySince(slices.AppendSeq(slices.Clone(in.stuck), maps.Values(in.stays)))
+	in.health.Unacknowledged, in.health.Paused = held, paused
+	in.health.Parked, in.health.Dead = in.kept.Parked, in.kept.Dead
 	in.health.Live, in.health.Ready, in.health.Why = true, outage == nil, ""
 	if outage != nil {
 		in.health.Why = outage.Error()
 	}
 }
 
-func (in *Inbox[TTx]) stuck() []Stuck {
+// stuckOf names parked messages that failed.
+func stuckOf(ps []store.Parked) []Stuck {
 	var out []Stuck
-	for e := range in.failing {
-		if e.chain.lane.lost {
-			delete(in.failing, e)
-			continue
-		}
-		why, _, _ := strings.Cut(e.err.Error(), "\n")
-		out = append(out, Stuck{Topic: e.Topic, Lane: e.Lane, Position: e.Position, ID: e.ID, Type: e.Type,
-			Attempts: e.attempts, Since: e.since, Error: why})
+	for _, p := range ps {
+		reason, _, _ := strings.Cut(p.Last.Why, "\n")
+		out = append(out, Stuck{Topic: p.Message.Topic, Lane: p.Lane, Position: p.Position, ID: p.ID, Type: p.Message.Type,
+			Attempts: p.Attempts, Since: p.First.At, Error: reason})
 	}
-	slices.SortFunc(out, func(a, b Stuck) int {
+	return out
+}
+
+func bySince(all []Stuck) []Stuck {
+	slices.SortFunc(all, func(a, b Stuck) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Position, b.Position))
 	})
-	return out[:min(len(out), maxStuck)]
+	return all
 }

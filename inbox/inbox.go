@@ -4,13 +4,16 @@
 //	your tx ─► outbox ─► relay ─► broker ─► [inbox] ─► handler's tx ─► outbox ─► …
 //
 // The way of a delivery through the files: receive.go (from the broker into its lane and chain), take.go (mark,
-// handler, commit), settle.go (what became of it, the acknowledged prefix), run.go (the loop around these).
+// handler, commit), settle.go (what became of it, the acknowledged prefix), run.go (the loop around these). One that
+// fails goes through classify.go (whose fault it is), park.go (into the store), retry.go (and out again) or dead.go.
 package inbox
 
 import (
 	"cmp"
 	"context"
 	"log/slog"
+	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,8 +43,31 @@ type Options struct {
 	// them it pauses in any case.
 	MaxHeld int
 	// RetryFirst and RetryMost are the waits before a failed message is tried again: doubled from the one to the
-	// other, with jitter. Defaults 100 ms and 30 s.
+	// other, with jitter. Defaults 100 ms and 5 min. After an outage it is 30 s at most.
 	RetryFirst, RetryMost time.Duration
+	// Attempts and Age are after how many failures, and how long after the first of them, a message becomes a dead letter.
+	// Defaults 25, which takes about an hour, and 24 h.
+	Attempts int
+	Age      time.Duration
+	// Classify says what an error means for its message, "" leaves it to Skald: a panic, skald.Permanent,
+	// skald.UnknownVersion, what the codec cannot read, and the store's own outages are told apart; all else, the
+	// violation of a constraint of yours too, is Transient. Default: none. It is not asked of Reject and RetryAfter.
+	Classify func(m skald.Message, err error) Class
+	// FreeDead lets the messages of a key go on behind a dead letter. Default: they wait, in order, until it is redriven
+	// or dropped.
+	FreeDead bool
+	// DeadTopic is told of each dead letter, through the outbox: by reference (an Announcement), or with DeadCopy by the
+	// message itself, unless that would be too large. Default: none.
+	DeadTopic string
+	DeadCopy  bool
+	// ParkedRows and ParkedBytes bound what is parked for the consumer, KeyRows and KeyBytes what is parked of one key:
+	// then the lane pauses at the broker. Defaults 100,000 and 1 GiB, 10,000 and 256 MiB. The first two are counted now and
+	// then, so that a few more may be.
+	ParkedRows, ParkedBytes int64
+	KeyRows, KeyBytes       int64
+	// Host and Version are noted with failures. Defaults: the name of the host, the version of the main module.
+	Host, Version string
+
 	// Member is the stable name of this instance at the broker. Empty: none.
 	Member string
 	// Entities names the entities that a message is about: they are locked with the mark, in the same round trip.
@@ -85,7 +111,17 @@ func (o *Options) orDefaults() Options {
 	d.Drain = cmp.Or(d.Drain, 20*time.Second)
 	d.MaxHeld = cmp.Or(d.MaxHeld, 10_000)
 	d.RetryFirst = cmp.Or(d.RetryFirst, 100*time.Millisecond)
-	d.RetryMost = cmp.Or(d.RetryMost, 30*time.Second)
+	d.RetryMost = cmp.Or(d.RetryMost, 5*time.Minute)
+	d.Attempts = max(1, cmp.Or(d.Attempts, 25))
+	d.Age = cmp.Or(d.Age, 24*time.Hour)
+	d.ParkedRows, d.ParkedBytes = cmp.Or(d.ParkedRows, 100_000), cmp.Or(d.ParkedBytes, 1<<30)
+	d.KeyRows, d.KeyBytes = cmp.Or(d.KeyRows, 10_000), cmp.Or(d.KeyBytes, 256<<20)
+	if d.Host == "" {
+		d.Host, _ = os.Hostname() // or none
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && d.Version == "" {
+		d.Version = info.Main.Version
+	}
 	if d.Now == nil {
 		d.Now = time.Now
 	}
@@ -96,8 +132,8 @@ func (o *Options) orDefaults() Options {
 }
 
 // A Handler works on one message inside tx, which the inbox commits. Nil: done. skald.Reject: undone for good,
-// and others are told. skald.RetryAfter: not yet. Any other error: undone and tried again, with the messages
-// of its key waiting behind it.
+// and others are told. skald.RetryAfter: not yet. skald.Permanent: a dead letter. Any other error: undone, parked and tried
+// again, with the messages of its key waiting behind it.
 type Handler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) error
 
 // A ResultHandler is a Handler that answers something, which is stored with the mark. With skald.Reject it is the
@@ -126,19 +162,22 @@ type Inbox[TTx any] struct {
 	checked bool
 	sub     broker.Subscription
 	lanes   map[string]*lane
-	ready   []*chain        // whose head may start
-	waiting []*chain        // whose head may not start before its due time
-	failing map[*entry]bool // that failed and hold their chains, waiting or in hand again
-	alarm   time.Time       // the earliest of these
+	ready   []*chain  // whose head may start
+	waiting []*chain  // whose head may not start before its due time
+	alarm   time.Time // the earliest of these
 	gate    gate
 	inside  *lane // what came out of quarantine
 	askAt   time.Time
 
 	key   atomic.Pointer[[]byte] // of fingerprints
 	keyAt time.Time              // when it is read again: the database may be another one by then
+	shelf shelf
 
 	mu     sync.Mutex
 	health Health
+	kept   store.Keeping // as last counted, and what was parked since
+	stuck  []Stuck
+	stays  map[*entry]Stuck // that came out of quarantine and failed
 }
 
 type kind struct{ topic, name string }
@@ -157,7 +196,8 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		tel:      telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
 		handlers: map[kind]ResultHandler[TTx]{},
 		inside:   newLane(inside),
-		failing:  map[*entry]bool{},
+		shelf:    newShelf(),
+		stays:    map[*entry]Stuck{},
 		lanes:    map[string]*lane{},
 		health:   Health{Live: true, Why: "not subscribed yet"},
 	}
@@ -168,7 +208,7 @@ func On[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Context
 	in.Handle(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) error {
 		r, err := e.Decode(ctx, m)
 		if err != nil {
-			return err
+			return &MalformedError{err}
 		}
 		return h(ctx, tx, r)
 	})

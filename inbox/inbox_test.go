@@ -176,19 +176,19 @@ func TestFailureHoldsItsOwnKeyOnlyAndIsNamed(t *testing.T) {
 	w.expect("", "free")
 	h := in.Health()
 	if len(h.Stuck) != 1 || h.Stuck[0].ID != "m-2" || h.Stuck[0].Topic != "orders" || h.Stuck[0].Position != 1 ||
-		!strings.Contains(h.Stuck[0].Error, "no such column") || h.Unacknowledged != 4 {
+		!strings.Contains(h.Stuck[0].Error, "no such column") || h.Unacknowledged != 0 || h.Parked != 2 {
 		t.Errorf("health %+v", h)
 	}
 	bad = false
 	w.pass(time.Minute)
 	w.quiet(in)
 	w.expect("k", "1 2 3")
-	if h := in.Health(); len(h.Stuck) != 0 || h.Unacknowledged != 0 {
+	if h := in.Health(); len(h.Stuck) != 0 || h.Parked != 0 || len(w.kept()) != 0 {
 		t.Errorf("health %+v", h)
 	}
 }
 
-func TestFailureIsRetriedWithGrowingPausesForEver(t *testing.T) {
+func TestFailureIsRetriedWithGrowingPauses(t *testing.T) {
 	w := newWorld(t, 1)
 	runs := 0
 	in := w.stepper(func(context.Context, tx, skald.Received[string]) error { runs++; return errors.New("no") })
@@ -289,7 +289,7 @@ func TestSettingsWhereThereAreNone(t *testing.T) {
 	w.expect("k", "")
 }
 
-func TestMessagesThatCannotBeTakenHoldTheirKeyAndAreNamed(t *testing.T) {
+func TestMessagesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)
 	foreign := w.message("k", "1")
@@ -301,10 +301,18 @@ func TestMessagesThatCannotBeTakenHoldTheirKeyAndAreNamed(t *testing.T) {
 	w.expect("k", "")
 	w.expect("l", "")
 	w.expect("m", "a")
-	h := in.Health()
-	if len(h.Stuck) != 2 || !strings.Contains(h.Stuck[0].Error+h.Stuck[1].Error, inbox.ErrNoID.Error()) ||
-		!strings.Contains(h.Stuck[0].Error+h.Stuck[1].Error, "as JSON") {
+	if h := in.Health(); h.Dead != 2 || h.Parked != 2 || h.Unacknowledged != 0 {
 		t.Errorf("health %+v", h)
+	}
+	for _, p := range w.dead() {
+		if p.Dead.Kind != "malformed" || !strings.Contains(p.Last.Why, inbox.ErrNoID.Error()) && !strings.Contains(p.Last.Why, "as JSON") {
+			t.Errorf("dead letter %+v of %+v", p.Dead, p.Last)
+		}
+	}
+	w.publish(foreign, broken) // again, elsewhere: one that has no id cannot be known
+	w.quiet(in)
+	if n := len(w.dead()); n != 3 {
+		t.Errorf("%d dead letters", n)
 	}
 	if len(w.db.Marks()) != 1 {
 		t.Errorf("marks %v", w.db.Marks())
@@ -316,7 +324,7 @@ func TestFullLanePausesAtTheBrokerAndResumes(t *testing.T) {
 	bad := true
 	in := w.inbox(&inbox.Options{Now: w.clock, MaxHeld: 10}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		if bad && string(m.Key) == "k" {
-			return errors.New("no")
+			return store.ErrBusy
 		}
 		return keep(ctx, tx, m)
 	})
@@ -344,7 +352,7 @@ func TestLaneFullOfLargeMessagesPausesToo(t *testing.T) {
 	bad := true
 	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		if bad {
-			return errors.New("no")
+			return store.ErrBusy
 		}
 		return note(tx, string(m.Key), "x")
 	})

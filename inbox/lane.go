@@ -14,21 +14,21 @@ type lane struct {
 	bytes   int      // of their keys and payloads
 	chains  map[string]*chain
 	paused  bool
+	full    int  // entries that should be parked, and no more may be
 	lost    bool // the broker took the lane away: what still runs may end, but is not acknowledged
 }
 
 // An entry is one delivery on its way through the inbox.
 type entry struct {
 	broker.Delivery
-	chain    *chain
-	id       store.Identity
-	unknown  error              // why it has no id
-	apart    *store.Quarantined // where it comes from, if not from the broker
-	done     bool
-	attempts int // failures of its own
-	again    int // all attempts, outages too: what the backoff counts
-	since    time.Time
-	err      error
+	chain   *chain
+	id      store.Identity
+	unknown error              // why it has no id
+	apart   *store.Quarantined // where it comes from, if not from the broker
+	parked  *store.Parked      // the same, as it was claimed
+	done    bool
+	again   int  // attempts in a row after which it is still here: outages, and no room to park it
+	full    bool // of those, the latter
 }
 
 // A chain is the deliveries of one key in one lane: only its head may be in hand.

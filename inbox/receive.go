@@ -104,11 +104,11 @@ const maxHeldBytes = 16 << 20
 func (in *Inbox[TTx]) regulate() {
 	for name, l := range in.lanes {
 		switch n := len(l.entries); {
-		case !l.paused && (n >= in.o.MaxHeld || l.bytes >= maxHeldBytes):
+		case !l.paused && (n >= in.o.MaxHeld || l.bytes >= maxHeldBytes || l.full > 0):
 			l.paused = true
 			in.sub.Pause(name)
 			in.o.Logger.Warn("inbox: lane paused", "consumer", in.group, "lane", name, "unacknowledged", n, "bytes", l.bytes)
-		case l.paused && n <= in.o.MaxHeld/2 && l.bytes <= maxHeldBytes/2:
+		case l.paused && n <= in.o.MaxHeld/2 && l.bytes <= maxHeldBytes/2 && l.full == 0:
 			l.paused = false
 			in.sub.Resume(name)
 		}

@@ -24,6 +24,11 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 		return busy, err
 	}
 	in.wake()
+	found, err := in.lookNow(ctx)
+	if err != nil {
+		return busy, err
+	}
+	busy = busy || found
 	if e := in.next(); e != nil {
 		busy = true
 		if err := in.settle(ctx, in.attempt(ctx, e)); err != nil {
@@ -36,13 +41,27 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	return busy || acked, err
 }
 
+// lookNow is a turn's look into the store.
+func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
+	limit, count, some := in.wants(in.o.Now(), 0)
+	if !some {
+		return false, nil
+	}
+	l := in.look(ctx, limit, count)
+	if err := in.shelve(l); err != nil {
+		return false, err
+	}
+	return len(l.claimed.Parked) > 0, l.err
+}
+
 // Close gives the subscription of a Step'ed inbox back. Run does it by itself.
 func (in *Inbox[TTx]) Close(ctx context.Context) error {
 	if in.sub == nil {
 		return nil
 	}
+	in.handBack(ctx)
 	err := in.sub.Close(ctx)
-	in.sub, in.lanes, in.ready, in.waiting, in.failing = nil, map[string]*lane{}, nil, nil, map[*entry]bool{}
+	in.sub, in.lanes, in.ready, in.waiting, in.shelf = nil, map[string]*lane{}, nil, nil, newShelf()
 	in.inside, in.askAt = newLane(inside), time.Time{}
 	return err
 }
@@ -89,7 +108,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, results: make(chan result, in.o.Workers), hands: map[*entry]bool{}, hard: hard}
+	l := &loop[TTx]{in: in, results: make(chan result, in.o.Workers), looks: make(chan looked, 1), hands: map[*entry]bool{}, hard: hard}
 	var keeper sync.WaitGroup
 	defer keeper.Wait()
 	keeper.Go(func() { in.keep(hard) })
@@ -148,6 +167,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 type loop[TTx any] struct {
 	in      *Inbox[TTx]
 	results chan result // has room for all: who answers when nobody listens any more is not held
+	looks   chan looked // the answer of the look that is under way
+	looking bool
 	running int
 	hands   map[*entry]bool // what is in hand
 	hard    context.Context // what the handlers work under
@@ -185,6 +206,7 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	busy, err = in.receive(ctx)
 	if err == nil {
 		in.wake()
+		l.look()
 		l.start()
 		_, err = in.ack(ctx)
 	}
@@ -226,6 +248,16 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 	return l.in.o.Workers - l.running, 0
 }
 
+// look has the store looked into, if it is time to, beside what else goes on.
+func (l *loop[TTx]) look() {
+	limit, count, some := l.in.wants(l.in.o.Now(), tellKept)
+	if l.looking || !some {
+		return
+	}
+	l.looking = true
+	go func() { l.looks <- l.in.look(l.hard, limit, count) }()
+}
+
 // start gives ready heads to free workers.
 func (l *loop[TTx]) start() {
 	for n, _ := l.free(); n > 0; n-- {
@@ -244,10 +276,15 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	in := l.in
 	wait, timed := in.wake()
 	n, shut := l.free()
+	if !l.looking && l.in.appetite() > 0 {
+		if d := l.in.shelf.due(l.in.o.Now()); !timed || d < wait {
+			wait, timed = d, true
+		}
+	}
 	if shut > 0 && (!timed || shut < wait) {
 		wait, timed = shut, true
 	}
-	if l.stale && (!timed || tellEvery < wait) {
+	if (l.stale || l.in.shelf.changed) && (!timed || tellEvery < wait) {
 		wait, timed = tellEvery, true
 	}
 	ready := in.sub.Ready()
@@ -271,7 +308,14 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 		return nil
 	case r := <-l.results:
 		return l.collect(ctx, r)
+	case found := <-l.looks:
+		return l.shelve(found)
 	}
+}
+
+func (l *loop[TTx]) shelve(found looked) error {
+	l.looking, l.stale = false, true
+	return l.in.shelve(found)
 }
 
 // collect settles r and whatever else has been answered meanwhile.
@@ -292,8 +336,12 @@ func (l *loop[TTx]) collect(ctx context.Context, r result) error {
 
 // drain waits for what is in hand, until hard is done, and acknowledges what is finished.
 func (l *loop[TTx]) drain(hard context.Context) error {
-	for late := false; l.running > 0 && !late; {
+	for late := false; (l.running > 0 || l.looking) && !late; {
 		select {
+		case found := <-l.looks:
+			if err := l.shelve(found); err != nil {
+				return err
+			}
 		case r := <-l.results:
 			if err := l.collect(hard, r); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/broker"
@@ -14,57 +15,117 @@ import (
 
 // settle writes one result into lane and chain. An error stops the consumer.
 func (in *Inbox[TTx]) settle(ctx context.Context, r result) error {
-	e, c := r.entry, r.entry.chain
-	now := in.o.Now()
+	e, now := r.entry, in.o.Now()
 	in.gate.note(r.what == outage, now)
 	in.tel.Ended(&e.Message, r.what.String(), r.took, r.what == handled || r.what == rejected, now)
-	switch r.what {
-	case broken:
+	if r.what == broken {
 		return fmt.Errorf("consumer %s: %w", in.group, r.err)
-	case handled, duplicate, rejected, conflict, tooOld:
-		e.done, e.err = true, nil
-		delete(in.failing, e)
-		in.count(func(h *Health) { h.add(r.what) })
-		if c.busy = c.pass(); c.busy {
-			in.ready = append(in.ready, c)
-		}
-		return nil
 	}
-	in.postpone(ctx, r)
+	in.note(ctx, r, now)
+	switch {
+	case e.parked != nil:
+		in.settleClaimed(r, now)
+	case r.what == again, r.what == outage, r.what == full, e.apart != nil && !r.finished():
+		in.postpone(ctx, r)
+	default:
+		in.pass(e)
+	}
 	return nil
+}
+
+// pass lets the next of e's chain go.
+func (in *Inbox[TTx]) pass(e *entry) {
+	e.done = true
+	e.crowd(false)
+	in.mu.Lock()
+	delete(in.stays, e)
+	in.mu.Unlock()
+	c := e.chain
+	if c.busy = c.pass(); c.busy {
+		in.ready = append(in.ready, c)
+	}
+}
+
+// crowd counts the entries of a lane that should be parked and cannot.
+func (e *entry) crowd(full bool) {
+	switch l := e.chain.lane; {
+	case full && !e.full:
+		l.full++
+	case !full && e.full:
+		l.full--
+	}
+	e.full = full
 }
 
 // postpone keeps a message at the head of its chain until it is due again.
 func (in *Inbox[TTx]) postpone(ctx context.Context, r result) {
-	e, now := r.entry, in.o.Now()
-	wait := r.after
-	if r.what != later {
-		e.again++
-		wait = backoff.After(e.again, in.o.RetryFirst, in.o.RetryMost)
+	e := r.entry
+	e.again++
+	if first := !e.full && r.what == full; first {
+		in.o.Logger.WarnContext(ctx, "inbox: a message cannot be parked; its lane waits", "consumer", in.group,
+			"topic", e.Topic, "lane", e.Lane, "position", e.Position, "id", e.ID, "type", e.Type, "error", r.err)
 	}
-	e.err = r.err
+	e.crowd(r.what == full)
 	if r.what == failed {
-		if e.attempts++; e.attempts == 1 {
-			e.since, in.failing[e] = now, true
-		}
-		in.count(func(h *Health) { h.Failures++ })
-		in.complain(ctx, e, wait)
+		in.stay(r)
 	}
-	e.chain.due = now.Add(wait)
+	wait := time.Duration(0)
+	if r.what != again {
+		wait = backoff.After(e.again, in.o.RetryFirst, min(in.o.RetryMost, outageMost))
+	}
+	e.chain.due = in.o.Now().Add(wait)
 	if len(in.waiting) == 0 || e.chain.due.Before(in.alarm) {
 		in.alarm = e.chain.due
 	}
 	in.waiting = append(in.waiting, e.chain)
 }
 
-// complain logs the attempts 1, 2, 4, 8 …: an endless failure is not to fill the log.
-func (in *Inbox[TTx]) complain(ctx context.Context, e *entry, wait time.Duration) {
-	if bits.OnesCount(uint(e.attempts)) != 1 {
-		return
+// stay names a message that failed and is not parked.
+func (in *Inbox[TTx]) stay(r result) {
+	e := r.entry
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	s, again := in.stays[e]
+	if !again {
+		s = Stuck{Topic: e.Topic, Lane: e.Lane, Position: e.Position, ID: e.id.ID, Type: e.Type, Since: in.o.Now()}
 	}
-	in.o.Logger.WarnContext(ctx, "inbox: message failed; its key waits", "consumer", in.group,
-		"topic", e.Topic, "lane", e.Lane, "position", e.Position, "id", e.ID, "type", e.Type,
-		"attempt", e.attempts, "next", wait, "error", e.err)
+	s.Attempts++
+	s.Error, _, _ = strings.Cut(r.err.Error(), "\n")
+	in.stays[e] = s
+}
+
+// outageMost is the longest wait for a database or a rival.
+const outageMost = 30 * time.Second
+
+// note counts a result, tells of failures, and has what was parked looked for when it is due.
+func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
+	in.count(func(h *Health) { h.add(r.what) })
+	switch r.what {
+	case queued, later, failed, dead:
+		in.shelf.changed = true
+		if r.entry.parked == nil && r.entry.apart == nil && r.what != dead {
+			in.mu.Lock()
+			in.kept.Parked, in.kept.Bytes = in.kept.Parked+1, in.kept.Bytes+int64(r.entry.size())
+			in.mu.Unlock()
+			in.shelf.soon(now.Add(r.after))
+		}
+	}
+	if r.what == failed || r.what == dead {
+		in.complain(ctx, r)
+	}
+}
+
+// complain logs the attempts 1, 2, 4, 8 …, and each dead letter: an endless failure is not to fill the log.
+func (in *Inbox[TTx]) complain(ctx context.Context, r result) {
+	e := r.entry
+	with := []any{"consumer", in.group, "topic", e.Topic, "lane", e.Lane, "position", e.Position, "id", e.identity().ID, "type", e.Type,
+		"attempt", r.attempts, "error", r.err}
+	switch {
+	case r.what == dead:
+		in.o.Logger.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show", append(with, "key_waits", !in.o.FreeDead && e.Key != nil)...)
+	case bits.OnesCount(uint(r.attempts)) == 1:
+		in.o.Logger.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits", append(with, "next", r.after)...)
+	}
 }
 
 // wake moves the chains that are due to the ready ones and says when the next one will be.

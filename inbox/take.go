@@ -15,11 +15,12 @@ import (
 
 // A result is what became of one attempt at a message.
 type result struct {
-	entry *entry
-	what  ending
-	after time.Duration // for later: not before
-	took  time.Duration
-	err   error
+	entry    *entry
+	what     ending
+	after    time.Duration // for later and failed: not before
+	attempts int           // for failed and dead: how many there were
+	took     time.Duration
+	err      error
 }
 
 type ending int
@@ -30,9 +31,14 @@ const (
 	rejected                // its handler said no; the verdict is committed
 	conflict                // another payload came under its identity before; it is in quarantine
 	tooOld                  // whether it was finished before is forgotten; it is in quarantine
-	later                   // not yet; nothing was written
-	failed                  // the message's own failure; nothing was written
+	queued                  // others of its key are parked; it is parked behind them
+	later                   // its handler said not yet; it is parked
+	failed                  // the message's own failure; it is parked with it
+	dead                    // the same, for the last time; it is a dead letter
+	again                   // nothing was written; it is to be taken again at once
+	stale                   // it was claimed, and is not as it was; somebody else has it
 	outage                  // nobody's fault; nothing was written, or it is not known
+	full                    // it should be parked, and no more may be
 	broken                  // waiting cannot cure it: the consumer stops
 )
 
@@ -45,10 +51,33 @@ var (
 
 // The words are those of the metrics.
 func (e ending) String() string {
-	return [...]string{"processed", "duplicate", "rejected", "conflict", "too_old", "later", "failed", "outage", "broken"}[e]
+	return [...]string{"processed", "duplicate", "rejected", "conflict", "too_old", "parked", "later", "failed", "dead", "again", "stale",
+		"outage", "full", "broken"}[e]
 }
 
 func (e *entry) readable() bool { return e.Fault == nil && e.unknown == nil }
+
+// unreadable is why e cannot be taken.
+func (e *entry) unreadable() error {
+	switch {
+	case e.parked != nil && e.parked.Fault != "":
+		return fmt.Errorf("%w: %s", ErrNoEnvelope, e.parked.Fault)
+	case e.Fault != nil:
+		return fmt.Errorf("%w: %w", ErrNoEnvelope, e.Fault)
+	case e.unknown != nil && e.parked == nil:
+		return fmt.Errorf("what is it: %w", e.unknown)
+	}
+	return nil
+}
+
+// finished tells whether nothing is left to be done about a message.
+func (r result) finished() bool {
+	switch r.what {
+	case handled, duplicate, rejected, conflict, tooOld:
+		return true
+	}
+	return false
+}
 
 // attempt is take under a span.
 func (in *Inbox[TTx]) attempt(ctx context.Context, e *entry) result {
@@ -61,30 +90,34 @@ func (in *Inbox[TTx]) attempt(ctx context.Context, e *entry) result {
 }
 
 // take does everything for one message, once: after any answer that is handled, duplicate or rejected the
-// database holds its mark, and whatever else happens it may be taken again.
+// database holds its mark; after queued, later, failed or dead it holds the message; and whatever else happens it may be
+// taken again.
 func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
-	switch {
-	case e.Fault != nil:
-		return result{entry: e, what: failed, err: fmt.Errorf("%w: %w", ErrNoEnvelope, e.Fault)}
-	case e.unknown != nil:
-		return result{entry: e, what: failed, err: fmt.Errorf("what is it: %w", e.unknown)}
+	if err := e.unreadable(); err != nil {
+		return in.failure(ctx, e, in.db.Apply, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.o.Handle+in.o.Wait)
 	defer cancel()
 	intake, err := in.intake(e)
 	if err != nil {
-		return in.failure(e, fmt.Errorf("entities and settings of %s: %w", e.ID, err))
+		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("entities and settings of %s: %w", e.ID, err))
 	}
 	unit, err := in.db.Begin(ctx, intake)
 	if err != nil {
-		return in.failure(e, fmt.Errorf("take in %s: %w", e.ID, err))
+		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("take in %s: %w", e.ID, err))
 	}
-	if e.apart == nil {
-		if v := unit.Found().Marks[0]; v.Outcome != store.Fresh {
-			return in.known(ctx, e, unit, v, intake.Marks[0].Fingerprint)
-		}
+	v := unit.Found().Marks
+	switch {
+	case e.apart != nil, v[0].Outcome == store.Fresh:
+		return in.handle(ctx, e, unit, intake)
+	case e.parked != nil:
+		return in.taken(ctx, e, unit, v[0])
+	case v[0].Outcome == store.Behind:
+		return in.queue(ctx, e, unit.Rollback)
+	case v[0].Outcome == store.Waiting, v[0].Outcome == store.Dead:
+		return in.keptAlready(ctx, e, unit, intake.Marks[0].Fingerprint)
 	}
-	return in.handle(ctx, e, unit, intake)
+	return in.known(ctx, e, unit, v[0], intake.Marks[0].Fingerprint)
 }
 
 func (in *Inbox[TTx]) intake(e *entry) (intake store.Intake, err error) {
@@ -110,13 +143,15 @@ func (in *Inbox[TTx]) intake(e *entry) (intake store.Intake, err error) {
 }
 
 func (in *Inbox[TTx]) mark(e *entry) store.Mark {
-	return store.Mark{Consumer: in.group, Identity: e.id, As: store.Done, Fingerprint: in.print(e)}
+	m := store.Mark{Consumer: in.group, Identity: e.identity(), As: store.Done, Fingerprint: in.print(e), Turn: store.Arriving, Key: e.Key}
+	if e.parked != nil {
+		m.Turn, m.Attempts, m.Held = store.Retrying, e.parked.Attempts, true
+	}
+	return m
 }
 
 func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake) result {
-	hctx, cancel := context.WithTimeout(skald.WithCause(ctx, e.Message), in.o.Handle)
-	r, err := safely(in.handlers[kind{e.Topic, e.Type}], hctx, unit.Tx(), e.Message)
-	cancel()
+	r, err := in.run(ctx, e, unit.Tx())
 	var no *skald.RejectedError
 	var wait *skald.LaterError
 	switch {
@@ -125,11 +160,9 @@ func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx]
 	case errors.As(err, &no):
 		return in.reject(ctx, e, unit, intake, no, r)
 	case errors.As(err, &wait):
-		_, _ = unit.Rollback(ctx)
-		return result{entry: e, what: later, after: wait.After, err: err}
+		return in.later(ctx, e, unit.Rollback, wait.After, err)
 	}
-	_, _ = unit.Rollback(ctx)
-	return in.failure(e, fmt.Errorf("handle %s %s: %w", e.Type, e.ID, err))
+	return in.failure(ctx, e, unit.Rollback, fmt.Errorf("handle %s %s: %w", e.Type, e.ID, err))
 }
 
 // reject undoes the handler's rows and stores the verdict and what is to be said in a second transaction, which
@@ -139,8 +172,7 @@ func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx]
 	r.Say = slices.Concat(no.Say, r.Say)
 	verdict, err := in.leaves(ctx, e, r, intake)
 	if err != nil {
-		_, _ = unit.Rollback(ctx)
-		return in.failure(e, fmt.Errorf("reject %s: %w", e.ID, err))
+		return in.failure(ctx, e, unit.Rollback, fmt.Errorf("reject %s: %w", e.ID, err))
 	}
 	if e.apart == nil {
 		mark := intake.Marks[0]
@@ -157,40 +189,12 @@ func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx]
 	stands, err := unit.Rollback(ctx, verdict)
 	switch {
 	case err != nil:
-		return in.failure(e, fmt.Errorf("reject %s: %w", e.ID, err))
+		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("reject %s: %w", e.ID, err))
 	case !stands[0] && e.apart != nil:
 		return result{entry: e, what: duplicate} // another instance has taken it; if not, it is found again
 	case !stands[0]:
-		return result{entry: e, what: later, err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
+		in.giveBack(ctx, e, in.db.Apply)
+		return result{entry: e, what: again, err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
 	}
 	return result{entry: e, what: rejected}
-}
-
-// failure sorts an error: whose fault it is decides what becomes of the message.
-func (in *Inbox[TTx]) failure(e *entry, err error) result {
-	what := failed
-	switch {
-	case store.Incurable(err), errors.Is(err, store.ErrLent):
-		what = broken
-	case errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrLost), in.db.Outage(err):
-		what = outage
-	}
-	return result{entry: e, what: what, err: err}
-}
-
-// A PanicError is a handler's panic: a failure with its stack, not a dead process.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-func (p *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v\n%s", p.Value, p.Stack) }
-
-func safely[TTx any](h ResultHandler[TTx], ctx context.Context, tx TTx, m skald.Message) (r Result, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	return h(ctx, tx, m)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -173,4 +174,28 @@ func (w *world) backlog() int {
 		w.t.Fatal(err)
 	}
 	return n
+}
+
+// kept is what the store keeps.
+func (w *world) kept() []store.Parked {
+	w.t.Helper()
+	all, err := w.db.Kept(w.t.Context(), store.Sought{}, 1000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+// dead is what of it is a dead letter.
+func (w *world) dead() []store.Parked {
+	w.t.Helper()
+	return slices.DeleteFunc(w.kept(), func(p store.Parked) bool { return p.Dead == nil })
+}
+
+func (w *world) apply(es ...store.Effect) {
+	w.t.Helper()
+	stood, err := w.db.Apply(w.t.Context(), es...)
+	if err != nil || slices.Contains(stood, false) {
+		w.t.Fatalf("%v %v", stood, err)
+	}
 }

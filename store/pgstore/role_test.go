@@ -226,6 +226,9 @@ func appDay(ctx context.Context, s *Store, leaf string) error {
 	if _, err := s.Backlog(ctx); err != nil {
 		return err
 	}
+	if err := keptDay(ctx, s); err != nil {
+		return err
+	}
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := s.Write(ctx, tx, store.Effect{Rows: rowsOf(aMessage("a"), skald.Message{Topic: "orders", Type: "x", ContentType: "application/json"})}); err != nil {
 			return err
@@ -337,6 +340,35 @@ func emptyLeaves(ctx context.Context, s *Store, name string) error {
 		}
 	}
 	return nil
+}
+
+// keptDay parks a message, claims it, makes it a dead letter, redrives and drops it.
+func keptDay(ctx context.Context, s *Store) error {
+	m := aMark()
+	m.Turn, m.Key = store.Arriving, []byte("k")
+	was := 1
+	p := store.Parked{Consumer: m.Consumer, Identity: m.Identity, Message: aMessage("k"), Attempts: was}
+	dead := store.Keep{Parked: p, Was: &was}
+	dead.Dead = &store.Death{}
+	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
+	if err != nil {
+		return err
+	}
+	if _, err := u.Rollback(ctx, store.Effect{Keep: &store.Keep{Parked: p}}); err != nil {
+		return err
+	}
+	if _, err := s.Claim(ctx, m.Consumer, 1, time.Hour); err != nil {
+		return err
+	}
+	if _, err := s.Kept(ctx, store.Sought{}, 1); err != nil {
+		return err
+	}
+	if _, err := s.Keeping(ctx, m.Consumer); err != nil {
+		return err
+	}
+	_, err = s.Apply(ctx, store.Effect{Keep: &dead}, store.Effect{Release: &store.Release{Consumer: m.Consumer, Identity: m.Identity}},
+		store.Effect{Free: &store.Free{Consumer: m.Consumer, Identity: m.Identity}, Audit: &store.Audit{What: "drop"}})
+	return err
 }
 
 // fill gives each leaf a row, and only that.

@@ -1,0 +1,89 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// A Class says what a handler's error means for its message.
+type Class string
+
+// Classes.
+const (
+	Transient      Class = "transient"       // tried again, up to Options.Attempts and Options.Age
+	Permanent      Class = "permanent"       // a dead letter at once
+	Malformed      Class = "malformed"       // the same: the payload or the envelope cannot be read
+	UnknownVersion Class = "unknown version" // tried again, uncharged, up to Options.Age: a newer build may know it
+	Panicked       Class = "panic"           // as Transient, with the stack
+	Outage         Class = "outage"          // nobody's fault: tried again at its place, uncharged, for ever
+)
+
+// MalformedError is the failure of a message whose payload the codec cannot read.
+type MalformedError struct{ Err error }
+
+func (e *MalformedError) Error() string { return fmt.Sprintf("malformed: %v", e.Err) }
+func (e *MalformedError) Unwrap() error { return e.Err }
+
+// ErrTimeout is the failure of a handler that took longer than Options.Handle.
+var ErrTimeout = errors.New("inbox: the handler took longer than Options.Handle")
+
+// classify says whose fault err is.
+func (in *Inbox[TTx]) classify(m skald.Message, err error) Class {
+	if in.o.Classify != nil {
+		if c := in.o.Classify(m, err); c != "" {
+			return c
+		}
+	}
+	var panicked *PanicError
+	var permanent *skald.PermanentError
+	var malformed *MalformedError
+	var version *skald.VersionError
+	switch {
+	case errors.As(err, &panicked):
+		return Panicked
+	case errors.As(err, &permanent):
+		return Permanent
+	case errors.Is(err, ErrTimeout):
+		return Transient
+	case errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrLost), in.db.Outage(err):
+		return Outage // of a registry that a codec asks, too
+	case errors.As(err, &version):
+		return UnknownVersion
+	case errors.As(err, &malformed), errors.Is(err, ErrNoEnvelope), errors.Is(err, ErrNoID):
+		return Malformed
+	}
+	return Transient
+}
+
+// run calls the handler of e, with a bound on its time. Stopped: the whole consumer is told to end.
+func (in *Inbox[TTx]) run(ctx context.Context, e *entry, tx TTx) (r Result, err error) {
+	hctx, cancel := context.WithTimeout(skald.WithCause(ctx, e.Message), in.o.Handle)
+	defer cancel()
+	r, err = safely(in.handlers[kind{e.Topic, e.Type}], hctx, tx, e.Message)
+	if err != nil && ctx.Err() == nil && errors.Is(hctx.Err(), context.DeadlineExceeded) {
+		return r, fmt.Errorf("%w (%v): %w", ErrTimeout, in.o.Handle, err)
+	}
+	return r, err
+}
+
+// A PanicError is a handler's panic: a failure with its stack, not a dead process.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (p *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v\n%s", p.Value, p.Stack) }
+
+func safely[TTx any](h ResultHandler[TTx], ctx context.Context, tx TTx, m skald.Message) (r Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return h(ctx, tx, m)
+}

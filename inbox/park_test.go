@@ -1,0 +1,285 @@
+package inbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+)
+
+// A handler that fails on what is told, and keeps all else.
+type moody struct{ on map[string]error }
+
+func (f *moody) handle(ctx context.Context, tx tx, m skald.Received[string]) error {
+	if err := f.on[m.Value]; err != nil {
+		if err := note(tx, "undone", m.Value); err != nil {
+			return err
+		}
+		return err
+	}
+	return keep(ctx, tx, m)
+}
+
+// Behind a parked message those of its key wait in the store, of other topics too, and the broker's position moves on.
+func TestKeyOfAParkedMessageWaitsOverTopics(t *testing.T) {
+	w := newWorld(t, 1)
+	if err := w.bus.MakeTopics(t.Context(), 1, "payments"); err != nil {
+		t.Fatal(err)
+	}
+	f := &moody{on: map[string]error{"2": errors.New("no")}}
+	in := w.stepper(f.handle)
+	inbox.On(in, skald.Event[string]{Topic: "payments", Type: "said"}, f.handle)
+	other := w.message("k", "3")
+	other.Topic = "payments"
+	w.publish(w.message("k", "1"), w.message("k", "2"))
+	w.quiet(in)
+	w.publish(other)
+	w.quiet(in)
+	w.publish(w.message("k", "4"))
+	w.quiet(in)
+	w.expect("k", "1")
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.backlog(); n != 0 {
+		t.Errorf("%d messages are not acknowledged", n)
+	}
+	// Another instance goes on.
+	f.on = nil
+	in = w.stepper(f.handle)
+	inbox.On(in, skald.Event[string]{Topic: "payments", Type: "said"}, f.handle)
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.expect("k", "1 2 3 4")
+	w.expect("undone", "")
+	if len(w.kept()) != 0 {
+		t.Errorf("kept %+v", w.kept())
+	}
+}
+
+// A message that comes again while it is parked, or a dead letter, or behind another, is not taken a second time.
+func TestRepeatOfAKeptMessageIsDropped(t *testing.T) {
+	w := newWorld(t, 1)
+	f := &moody{on: map[string]error{"1": errors.New("no"), "x": skald.Permanent(errors.New("never"))}}
+	in := w.stepper(f.handle)
+	a, b, x, free := w.message("k", "1"), w.message("k", "2"), w.message("dead", "x"), w.message("", "1")
+	for range 3 {
+		w.publish(a, b, x, free)
+		w.quiet(in)
+	}
+	if n, h := len(w.kept()), in.Health(); n != 4 || h.Failures != 3 || h.Duplicates != 8 {
+		t.Errorf("%d kept, health %+v", n, h)
+	}
+	f.on = nil
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.publish(a, b, x, free)
+	w.quiet(in)
+	w.expect("k", "1 2")
+	w.expect("", "1")
+	w.expect("dead", "")
+}
+
+func TestDeadAfterTheLastAttemptWithItsDiagnostics(t *testing.T) {
+	w := newWorld(t, 1)
+	f := &moody{on: map[string]error{"2": fmt.Errorf("pay order 4711: %w", errors.New("no such column"))}}
+	in := w.inbox(&inbox.Options{Now: w.clock, Attempts: 3, Host: "host-1", Version: "v9"}, f.handle)
+	bad := w.message("k", "2")
+	bad.Headers = []skald.Header{{Name: "x", Value: []byte{0, 0xff}}}
+	w.publish(w.message("k", "1"), bad, w.message("k", "3"), w.message("l", "a"))
+	w.quiet(in)
+	first := w.clock()
+	for range 5 {
+		w.pass(time.Minute)
+		w.quiet(in)
+	}
+	dead := w.dead()
+	if len(dead) != 1 {
+		t.Fatalf("dead letters %+v", dead)
+	}
+	d := dead[0]
+	if d.ID != bad.ID || d.Attempts != 3 || d.Dead.Kind != "attempts" || d.Last.Host != "host-1" || d.Dead.Version != "v9" || !d.First.At.Equal(first) ||
+		!d.Last.At.After(first) || !strings.Contains(d.Last.Why, "no such column") || len(d.Dead.Fingerprint) != 12 || !d.Dead.Holds ||
+		string(d.Message.Data) != string(bad.Data) || string(d.Message.Headers[0].Value) != "\x00\xff" {
+		t.Errorf("dead letter %+v: %+v", d, d.Dead)
+	}
+	w.expect("k", "1") // what is behind waits, in order
+	w.expect("l", "a")
+	f.on = nil
+	w.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: d.Identity}})
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.expect("k", "1 2 3")
+	if h := in.Health(); h.Dead != 0 || h.Parked != 0 {
+		t.Errorf("health %+v", h)
+	}
+}
+
+func TestDeadLetterFreesItsKeyByOption(t *testing.T) {
+	w := newWorld(t, 1)
+	f := &moody{on: map[string]error{"2": skald.Permanent(errors.New("never"))}}
+	in := w.inbox(&inbox.Options{Now: w.clock, FreeDead: true}, f.handle)
+	w.publish(w.message("k", "1"), w.message("k", "2"), w.message("k", "3"))
+	w.quiet(in)
+	w.expect("k", "1 3")
+	d := w.dead()
+	if len(d) != 1 || d[0].Dead.Kind != "permanent" || d[0].Dead.Holds {
+		t.Fatalf("dead letters %+v", d)
+	}
+	// Redriven, it runs under its own id, and others of its key wait meanwhile.
+	f.on = map[string]error{"2": errors.New("not yet")}
+	w.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: d[0].Identity}})
+	w.pass(2 * time.Second)
+	w.quiet(in)
+	w.publish(w.message("k", "4"))
+	w.quiet(in)
+	w.expect("k", "1 3")
+	f.on = nil
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.expect("k", "1 3 2 4")
+}
+
+func TestEachClassEndsAsItShould(t *testing.T) {
+	w := newWorld(t, 1)
+	version := true
+	mine := errors.New("duplicate key value violates payments.order_id")
+	f := &moody{on: map[string]error{"permanent": fmt.Errorf("deep: %w", skald.Permanent(errors.New("x"))), "unique": mine}}
+	in := w.inbox(&inbox.Options{Now: w.clock, Attempts: 2, Age: time.Hour, Classify: func(_ skald.Message, err error) inbox.Class {
+		if errors.Is(err, mine) {
+			return inbox.Permanent
+		}
+		return ""
+	}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		switch {
+		case m.Value == "panic":
+			panic("nil map")
+		case m.Value == "version" && version:
+			return skald.UnknownVersion(errors.New("schema 9"))
+		case m.Value == "outage":
+			return store.ErrBusy
+		}
+		return f.handle(ctx, tx, m)
+	})
+	for _, v := range []string{"permanent", "unique", "panic", "version", "outage"} {
+		w.publish(w.message(v, v))
+	}
+	w.quiet(in)
+	for range 4 {
+		w.pass(10 * time.Minute)
+		w.quiet(in)
+	}
+	kinds := map[string]string{}
+	for _, p := range w.kept() {
+		if kinds[string(p.Message.Key)] = fmt.Sprint("parked ", p.Attempts); p.Dead != nil {
+			kinds[string(p.Message.Key)] = p.Dead.Kind
+		}
+		if string(p.Message.Key) == "panic" && (!strings.Contains(p.Dead.Stack, "park_test.go") || strings.Contains(p.Last.Why, "park_test.go")) {
+			t.Errorf("a panic is kept as %q with the stack %q", p.Last.Why, p.Dead.Stack)
+		}
+	}
+	want := map[string]string{"permanent": "permanent", "unique": "permanent", "panic": "attempts", "version": "parked 0"}
+	if fmt.Sprint(kinds) != fmt.Sprint(want) { // the outage is in its lane
+		t.Errorf("kept as %v, want %v", kinds, want)
+	}
+	version = false
+	w.pass(10 * time.Minute)
+	w.quiet(in)
+	w.expect("version", "version")
+	if h := in.Health(); h.Unacknowledged != 1 {
+		t.Errorf("health %+v", h)
+	}
+}
+
+func TestTooOldAFailureIsDead(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.inbox(&inbox.Options{Now: w.clock, Age: time.Hour}, func(context.Context, tx, skald.Received[string]) error {
+		return skald.UnknownVersion(errors.New("schema 9"))
+	})
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	for range 8 {
+		w.pass(10 * time.Minute)
+		w.quiet(in)
+	}
+	if d := w.dead(); len(d) != 1 || d[0].Dead.Kind != "age" || d[0].Attempts != 0 {
+		t.Errorf("dead letters %+v", d)
+	}
+}
+
+// At the cap the lane pauses at the broker, and goes on by itself.
+func TestFullKeyPausesItsLane(t *testing.T) {
+	for name, o := range map[string]*inbox.Options{"rows of the key": {KeyRows: 3}, "bytes of the key": {KeyBytes: 10}, "rows": {ParkedRows: 3}, "bytes": {ParkedBytes: 10}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			f := &moody{on: map[string]error{"1": errors.New("no")}}
+			o.Now = w.clock
+			in := w.inbox(o, f.handle)
+			for n := range 6 {
+				w.publish(w.message("k", fmt.Sprint(n+1)))
+				w.quiet(in)
+			}
+			h := in.Health()
+			if len(h.Paused) != 1 || h.Parked > 3 || h.Parked < 2 || h.Unacknowledged == 0 {
+				t.Errorf("health %+v", h)
+			}
+			f.on = nil
+			for range 8 {
+				w.pass(time.Minute)
+				w.quiet(in)
+			}
+			w.expect("k", "1 2 3 4 5 6")
+			if h := in.Health(); len(h.Paused) != 0 || h.Unacknowledged != 0 {
+				t.Errorf("health %+v", h)
+			}
+		})
+	}
+}
+
+func TestDeadLetterIsAnnounced(t *testing.T) {
+	w := newWorld(t, 1)
+	f := &moody{on: map[string]error{"x": skald.Permanent(errors.New("never"))}}
+	in := w.inbox(&inbox.Options{Now: w.clock, DeadTopic: "dead"}, f.handle)
+	m := w.message("k", "x")
+	m.CorrelationID = "whole"
+	w.publish(m)
+	w.quiet(in)
+	rows := w.db.Rows()
+	if len(rows) != 1 || rows[0].Topic != "dead" || rows[0].Type != inbox.AnnouncementType || rows[0].CausationID != m.ID || rows[0].CorrelationID != "whole" {
+		t.Fatalf("said %+v", rows)
+	}
+	var a inbox.Announcement
+	if err := json.Unmarshal(rows[0].Data, &a); err != nil || a.ID != m.ID || a.Consumer != "stock" || a.Kind != "permanent" || a.Attempts != 1 || !a.HoldsKey {
+		t.Errorf("announced %+v, %v", a, err)
+	}
+}
+
+func TestDeadLetterIsCopiedUnlessItIsTooLarge(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.inbox(&inbox.Options{Now: w.clock, DeadTopic: "dead", DeadCopy: true}, func(context.Context, tx, skald.Received[string]) error {
+		return skald.Permanent(errors.New("never"))
+	})
+	small, large := w.message("k", "x"), w.message("l", "x")
+	small.Headers = []skald.Header{{Name: "own", Value: []byte("1")}}
+	large.Headers = []skald.Header{{Name: "own", Value: []byte(strings.Repeat("x", 16<<10))}}
+	w.publish(small, large)
+	w.quiet(in)
+	rows := w.db.Rows()
+	if len(rows) != 2 || rows[0].Type != "said" || string(rows[0].Data) != string(small.Data) || rows[1].Type != inbox.AnnouncementType {
+		t.Fatalf("said %+v", rows)
+	}
+	got := map[string]string{}
+	for _, h := range rows[0].Headers {
+		got[h.Name] = string(h.Value)
+	}
+	if got["own"] != "1" || got["x-attempt"] != "1" || got["x-original-id"] != small.ID || !strings.Contains(got["x-failed-reason"], "never") || got["x-failed-at"] == "" {
+		t.Errorf("headers %v", got)
+	}
+}

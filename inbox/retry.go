@@ -1,0 +1,166 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/store"
+)
+
+const (
+	lookEvery = time.Second            // for what others parked, or an operator freed
+	lookIdle  = 5 * time.Second        // the same, where nothing was found for long
+	tellKept  = 250 * time.Millisecond // how old what Health says of parked messages may be, while Run is busy
+)
+
+// A shelf is what an inbox knows of the messages that the store keeps for it. It belongs to the goroutine of Run or Step.
+type shelf struct {
+	lane    *lane           // of what was claimed; no lane of the broker's, and never acknowledged
+	claimed map[*entry]bool // and not finished
+	at      time.Time       // when to look again
+	idle    int             // looks in a row that found nothing
+	changed bool            // something was parked or freed since the last count
+	counted time.Time
+	some    bool // at the last count something was kept
+}
+
+func newShelf() shelf { return shelf{lane: newLane(""), claimed: map[*entry]bool{}} }
+
+// A looked answers a look into the store.
+type looked struct {
+	claimed store.Claimed
+	asked   int // how many it might have been
+	counted bool
+	kept    store.Keeping
+	stuck   []store.Parked
+	err     error
+}
+
+// due tells how long to wait for the next look.
+func (s *shelf) due(now time.Time) time.Duration { return max(0, s.at.Sub(now)) }
+
+// appetite is how many more messages may be claimed: what waits here for a worker wears its lease out.
+func (in *Inbox[TTx]) appetite() int { return 2*in.o.Workers - len(in.shelf.claimed) }
+
+// look claims what is due, and counts what is kept where that may have changed. It touches nothing of the inbox.
+func (in *Inbox[TTx]) look(ctx context.Context, limit int, count bool) looked {
+	l := looked{asked: limit, counted: count}
+	if limit > 0 {
+		l.claimed, l.err = in.db.Claim(ctx, in.group, limit, in.o.Handle+in.o.Wait+10*time.Second)
+	}
+	if l.err == nil && count {
+		no := false
+		l.stuck, l.err = in.db.Kept(ctx, store.Sought{Consumer: in.group, Failed: true, Dead: &no, Bare: true}, maxStuck)
+		if l.err == nil {
+			l.kept, l.err = in.db.Keeping(ctx, in.group)
+		}
+	}
+	if l.err != nil {
+		l.err = fmt.Errorf("look for parked messages of %s: %w", in.group, l.err)
+	}
+	return l
+}
+
+// wants says what the next look is to do; false: there is no need for one yet.
+func (in *Inbox[TTx]) wants(now time.Time, rest time.Duration) (limit int, count, some bool) {
+	s := &in.shelf
+	if s.due(now) == 0 {
+		limit = max(0, in.appetite())
+	}
+	count = s.changed && now.Sub(s.counted) >= rest || s.some && now.Sub(s.counted) >= lookIdle
+	return limit, count, limit > 0 || count
+}
+
+// take up what a look found.
+func (in *Inbox[TTx]) shelve(l looked) error {
+	s, now := &in.shelf, in.o.Now()
+	switch {
+	case l.err != nil && store.Incurable(l.err):
+		return fmt.Errorf("consumer %s: %w", in.group, l.err)
+	case l.err != nil:
+		s.idle = min(s.idle+1, 10)
+		s.at = now.Add(backoff.After(s.idle, lookEvery/10, lookIdle))
+		return nil
+	}
+	if l.asked > 0 {
+		s.next(l, now)
+	}
+	for i := range l.claimed.Parked {
+		in.claim(&l.claimed.Parked[i])
+	}
+	if l.counted {
+		s.changed, s.counted, s.some = false, now, l.kept.Parked+l.kept.Dead > 0
+		in.mu.Lock()
+		in.kept, in.stuck = l.kept, stuckOf(l.stuck)
+		in.mu.Unlock()
+	}
+	return nil
+}
+
+// next says when to look again: when the next is due that is known of, and now and then for what is not.
+func (s *shelf) next(l looked, now time.Time) {
+	if len(l.claimed.Parked) == 0 {
+		s.idle = min(s.idle+1, 10)
+	} else {
+		s.idle = 0
+	}
+	if len(l.claimed.Parked) == l.asked {
+		s.at = now
+		return
+	}
+	s.at = now.Add(backoff.After(max(1, s.idle), lookEvery, lookIdle))
+	if d := l.claimed.Next; d > 0 {
+		s.soon(now.Add(d))
+	}
+}
+
+// soon has the next look at t, at the latest.
+func (s *shelf) soon(t time.Time) {
+	if t.Before(s.at) {
+		s.at = t
+	}
+}
+
+// claim makes a chain of its own of a claimed message, and has it taken.
+func (in *Inbox[TTx]) claim(p *store.Parked) {
+	e := &entry{Delivery: broker.Delivery{Message: p.Message, Lane: p.Lane, Position: p.Position}, parked: p, id: p.Identity}
+	e.chain = &chain{lane: in.shelf.lane, queue: []*entry{e}, busy: true}
+	in.shelf.claimed[e] = true
+	in.ready = append(in.ready, e.chain)
+}
+
+// settleClaimed is settle for a message that was claimed.
+func (in *Inbox[TTx]) settleClaimed(r result, now time.Time) {
+	r.entry.done = true
+	delete(in.shelf.claimed, r.entry)
+	in.shelf.changed = true
+	wait := time.Duration(0) // the next of its key
+	switch r.what {
+	case later, failed:
+		wait = r.after
+	case again, outage:
+		wait = in.o.RetryFirst
+	case stale, full:
+		wait = lookEvery
+	}
+	in.shelf.soon(now.Add(wait))
+}
+
+// handBack lets others claim what was claimed and not begun. What it cannot hand back is claimed when its lease is over.
+func (in *Inbox[TTx]) handBack(ctx context.Context) {
+	var back []store.Effect
+	for _, c := range in.ready {
+		if e := c.queue; len(e) > 0 && e[0].parked != nil && in.shelf.claimed[e[0]] {
+			back = append(back, store.Effect{Keep: in.parcel(e[0])})
+		}
+	}
+	if len(back) == 0 {
+		return
+	}
+	if _, err := in.db.Apply(ctx, back...); err != nil {
+		in.o.Logger.WarnContext(ctx, "inbox: hand claimed messages back", "consumer", in.group, "messages", len(back), "error", err)
+	}
+}
