@@ -52,7 +52,7 @@ func TestContractPostgres(t *testing.T) {
 	rows, err := conn.Query(t.Context(), `SELECT c.relname, a.attname || ' ' ||
 			CASE t.typtype WHEN 'd' THEN format_type(t.typbasetype, -1) ELSE format_type(a.atttypid, a.atttypmod) END ||
 			CASE WHEN a.attnotnull THEN ', not null' ELSE '' END || ' ' ||
-			CASE WHEN a.attidentity <> '' THEN 'identity' WHEN a.attname = 'slot' THEN 'the day' WHEN a.attname = 'source' THEN 'the source'
+			CASE WHEN a.attidentity <> '' THEN 'identity' WHEN a.attname = 'slot' THEN 'the day' WHEN a.attname = 'source' AND c.relkind <> 'v' THEN 'the source'
 				ELSE coalesce(pg_get_expr(d.adbin, d.adrelid), '') END
 		FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped JOIN pg_type AS t ON t.oid = a.atttypid
 		LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum
