@@ -37,9 +37,11 @@ func (in *Inbox[TTx]) settle(ctx context.Context, r result) error {
 func (in *Inbox[TTx]) pass(e *entry) {
 	e.done = true
 	e.crowd(false)
-	in.mu.Lock()
-	delete(in.stays, e)
-	in.mu.Unlock()
+	if e.apart != nil {
+		in.mu.Lock()
+		delete(in.stays, e)
+		in.mu.Unlock()
+	}
 	c := e.chain
 	if c.busy = c.pass(); c.busy {
 		in.ready = append(in.ready, c)

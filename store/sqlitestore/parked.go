@@ -133,7 +133,7 @@ func (x *session) park(ctx context.Context, p *store.Keep) error {
 		return x.change(ctx, "UpdateKept", p.Consumer, p.Identity, p.Was, stateArgs(&p.Parked)...)
 	}
 	var done store.Verdict
-	err := x.row(ctx, "FindMark", p.Consumer, p.Source, p.ID).Scan(&done.Outcome, &done.Reason)
+	err := verdict(x.row(ctx, "FindMark", p.Consumer, p.Source, p.ID), &done)
 	if err == nil {
 		return fmt.Errorf("%s is finished: %w", p.ID, store.ErrLost)
 	}
