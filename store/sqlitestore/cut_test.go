@@ -1,0 +1,312 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+var errCut = errors.New("the process has died")
+
+// A cut is where a process dies: at its n-th statement, begin or commit, before it or, after, once it took effect. With n 0
+// it lives, and what it does is counted.
+type cut struct {
+	driver.Connector
+	n     int
+	after bool
+
+	mu   sync.Mutex
+	done int
+	dead bool
+}
+
+func (c *cut) Connect(ctx context.Context) (driver.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return nil, errCut
+	}
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &cutConn{conn, c}, nil
+}
+
+// step does one thing, unless the process dies before it, or is dead; what it had open is rolled back when it is closed.
+func (c *cut) step(do func() error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return errCut
+	}
+	c.done++
+	c.dead = c.done == c.n
+	var err error
+	if !c.dead || c.after {
+		err = do()
+	}
+	if c.dead {
+		return errCut
+	}
+	return err
+}
+
+type cutConn struct {
+	driver.Conn
+	c *cut
+}
+
+func (w *cutConn) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (r driver.Result, err error) {
+	err = w.c.step(func() (err error) {
+		r, err = w.Conn.(driver.ExecerContext).ExecContext(ctx, q, args)
+		return err
+	})
+	return r, err
+}
+
+func (w *cutConn) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (r driver.Rows, err error) {
+	err = w.c.step(func() (err error) {
+		r, err = w.Conn.(driver.QueryerContext).QueryContext(ctx, q, args)
+		return err
+	})
+	return forgotten(r, err)
+}
+
+func (w *cutConn) BeginTx(ctx context.Context, o driver.TxOptions) (tx driver.Tx, err error) {
+	err = w.c.step(func() (err error) {
+		tx, err = w.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
+		return err
+	})
+	if err != nil && tx != nil {
+		_ = tx.Rollback() // its process is dead
+	}
+	return cutTx{tx, w.c}, err
+}
+
+// forgotten closes what a process has open that is dead.
+func forgotten(r driver.Rows, err error) (driver.Rows, error) {
+	if err != nil && r != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	return r, err
+}
+
+func (w *cutConn) PrepareContext(ctx context.Context, q string) (driver.Stmt, error) {
+	st, err := w.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, q)
+	return &cutStmt{st, w.c}, err
+}
+
+type cutTx struct {
+	driver.Tx
+	c *cut
+}
+
+func (t cutTx) Commit() error   { return t.c.step(t.Tx.Commit) }
+func (t cutTx) Rollback() error { return t.c.step(t.Tx.Rollback) }
+
+type cutStmt struct {
+	driver.Stmt
+	c *cut
+}
+
+func (s *cutStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (r driver.Result, err error) {
+	err = s.c.step(func() (err error) {
+		r, err = s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+		return err
+	})
+	return r, err
+}
+
+func (s *cutStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r driver.Rows, err error) {
+	err = s.c.step(func() (err error) {
+		r, err = s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+		return err
+	})
+	return forgotten(r, err)
+}
+
+// everyCut runs act in a process that dies at each of its statements. Prepare makes the file for it, and check looks at
+// what is left.
+func everyCut(t *testing.T, prepare func() (path string), act func(db *sql.DB) error, check func(path, what string)) {
+	t.Helper()
+	run := func(n int, after bool) (int, error) {
+		path := prepare()
+		base, err := sqlite.NewConnector(dsn(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &cut{Connector: base, n: n, after: after}
+		db := sql.OpenDB(c)
+		err = act(db)
+		_ = db.Close() // of a process that is dead
+		if n == 0 && err != nil {
+			t.Fatalf("where nothing goes wrong: %v", err)
+		}
+		check(path, fmt.Sprintf("cut at %d, after %v", n, after))
+		return c.done, err
+	}
+	all, _ := run(0, false)
+	if all < 3 {
+		t.Fatalf("only %d statements were seen", all)
+	}
+	for n := 1; n <= all; n++ {
+		for _, after := range []bool{false, true} {
+			if run(n, after); t.Failed() {
+				t.Fatalf("cut at %d of %d, after %v", n, all, after)
+			}
+		}
+	}
+	t.Logf("%d statements", all)
+}
+
+// said writes n rows of a key.
+func said(t *testing.T, s *Store, key string, n int) {
+	t.Helper()
+	for range n {
+		if _, err := s.Apply(t.Context(), store.Effect{Rows: []skald.Message{message("t", key)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// cover says that every lane has come to where the file is now.
+func cover(t *testing.T, s *Store) {
+	t.Helper()
+	tip, err := s.Tick(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Lease(t.Context(), store.Ask{Owner: "o", Life: "1", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range got.Lanes {
+		p := &store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &store.Cursor{Base: tip, Tip: tip}}
+		if stands, err := s.Apply(t.Context(), store.Effect{Lane: p}); err != nil || !stands[0] {
+			t.Fatalf("lane %d: %v, %v", l.ID, stands, err)
+		}
+	}
+}
+
+// A reseat dies at each of its statements and is run again: every row that is kept is read, those of before and after.
+func TestReseatIsCutEverywhere(t *testing.T) {
+	everyCut(t,
+		func() string {
+			s, _, path := fresh(t)
+			said(t, s, "before", 3)
+			cover(t, s)
+			said(t, s, "pending", 2)
+			_, err := s.Lease(t.Context(), store.Ask{Owner: "ghost", Life: "1", TTL: time.Hour, Knew: []store.Lane{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
+			if !errors.Is(err, store.ErrMoved) {
+				t.Fatalf("the lease says %v", err)
+			}
+			return path
+		},
+		func(db *sql.DB) error {
+			_, err := New(db, nil).Reseat(context.Background(), false)
+			return err
+		},
+		func(path, what string) {
+			s, _ := again(t, path)
+			said(t, s, "after", 1)
+			if _, err := s.Reseat(t.Context(), false); err != nil {
+				t.Fatalf("%s: the second reseat: %v", what, err)
+			}
+			if done, err := s.Reseat(t.Context(), false); err != nil || done != (store.Reseated{}) {
+				t.Errorf("%s: where nothing moved the reseat says %+v, %v", what, done, err)
+			}
+			got, err := s.Lease(t.Context(), store.Ask{Owner: "o", Life: "2", TTL: time.Hour})
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			for _, l := range got.Lanes {
+				if l.Cursor.Base != "" {
+					t.Errorf("%s: lane %d is at %+v", what, l.ID, l.Cursor)
+				}
+			}
+			if rows := pullAll(t, s); len(rows) != 6 {
+				t.Errorf("%s: %d rows are read, want 6", what, len(rows))
+			}
+		})
+}
+
+// The retention dies at each of its statements: what no lane has passed stays, and the next one goes on.
+func TestRetentionIsCutEverywhere(t *testing.T) {
+	keep := store.Retention{Outbox: time.Nanosecond, Marks: time.Nanosecond}
+	everyCut(t,
+		func() string {
+			s, _, path := fresh(t)
+			said(t, s, "passed", 3)
+			cover(t, s)
+			said(t, s, "pending", 2)
+			return path
+		},
+		func(db *sql.DB) error {
+			_, err := New(db, nil).Maintain(context.Background(), keep)
+			return err
+		},
+		func(path, what string) {
+			s, db := again(t, path)
+			if _, err := s.Maintain(t.Context(), keep); err != nil {
+				t.Fatalf("%s: the next retention: %v", what, err)
+			}
+			if n := count(t, db, "SELECT count(*) FROM skald_outbox WHERE key = 'pending'"); n != 2 {
+				t.Errorf("%s: %d rows are left of 2 that no lane has passed", what, n)
+			}
+			if n := count(t, db, "SELECT count(*) FROM skald_outbox WHERE key = 'passed'"); n != 0 {
+				t.Errorf("%s: %d rows are left that all lanes have passed", what, n)
+			}
+		})
+}
+
+// A migration dies at each of its statements: the next run ends it.
+func TestMigrationIsCutEverywhere(t *testing.T) {
+	n := 0
+	everyCut(t,
+		func() string {
+			n++
+			path := filepath.Join(t.TempDir(), fmt.Sprint("new", n, ".db"))
+			db, err := Open(path) // which sets the file's own settings
+			if err == nil {
+				err = db.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return path
+		},
+		func(db *sql.DB) error {
+			_, err := Migrate(context.Background(), db, nil)
+			return err
+		},
+		func(path, what string) {
+			s, db := again(t, path)
+			if _, err := Migrate(t.Context(), db, nil); err != nil {
+				t.Fatalf("%s: the next migration: %v", what, err)
+			}
+			left, err := Pending(t.Context(), db)
+			if err = errors.Join(err, s.Check(t.Context(), store.Relay)); err != nil || len(left) > 0 {
+				t.Fatalf("%s: %d migrations are left, %v", what, len(left), err)
+			}
+			if got := count(t, db, "SELECT count(*) FROM skald_migration"); got != steps(t) {
+				t.Errorf("%s: %d migrations were applied, want %d", what, got, steps(t))
+			}
+			said(t, s, "k", 1)
+			if rows := pullAll(t, s); len(rows) != 1 {
+				t.Errorf("%s: %d rows", what, len(rows))
+			}
+		})
+}
