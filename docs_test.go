@@ -48,6 +48,22 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 	}
 }
 
+// TestInterleaving: each of the numbered interleavings that touch what there is has tests, which docs/attacks.md names.
+func TestInterleaving(t *testing.T) {
+	text, err := os.ReadFile("docs/attacks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, number := range []string{"2", "3", "4", "5", "6", "7", "9", "10", "11", "13", "15"} {
+		t.Run(number, func(t *testing.T) {
+			row := regexp.MustCompile("(?m)^\\| " + number + " \\|.*`(Test[A-Z]\\w+|[A-Z][A-Za-z]+)`")
+			if !row.Match(text) {
+				t.Error("no test is named for it")
+			}
+		})
+	}
+}
+
 func walk(t *testing.T, root, ext string, f func(path, text string)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
