@@ -22,13 +22,13 @@ import (
 
 const usage = `The shop: an example of services over Skald.
 
-  shop serve SERVICE|all --store URL --broker URL [--listen ADDR] [--instance NAME] [--prefix P]
+  shop serve SERVICE|all --store URL --broker URL [--listen ADDR] [--instance NAME] [--prefix P] [--metrics ADDR]
   shop load --url URL [--orders N] [--seed N] [--wait DURATION]
   shop audit --store URL [--json] [--prefix P]
 
 SERVICE is order, payment, inventory, fulfilment, notification or analytics.
 Stores: sqlite:FOLDER, postgres://…    Brokers: mem: (with "all" only), kafka://host:port[,host:port], nats://…, amqp://…
-SKALD_STORE and SKALD_BROKER stand for --store and --broker.
+SKALD_STORE and SKALD_BROKER stand for --store and --broker. Traces and metrics go to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
 
 Exit codes: 0 done; 1 other; 2 usage; 3 wrong password or missing right; 4 no such database or schema;
 5 wrong state; 6 server unreachable; 8 a check failed.

@@ -25,10 +25,11 @@ const (
 )
 
 type serving struct {
-	store, broker, listen, prefix, instance string
-	names                                   []string
-	out                                     io.Writer
-	log                                     *slog.Logger
+	store, broker, listen, prefix, instance, metrics string
+	names                                            []string
+	out                                              io.Writer
+	log                                              *slog.Logger
+	seen                                             *sight
 }
 
 func serve(ctx context.Context, args []string, out, errs io.Writer) error {
@@ -39,6 +40,7 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "where the Order service listens")
 	f.StringVar(&s.prefix, "prefix", "", prefixUsage)
 	f.StringVar(&s.instance, "instance", "1", "the stable name of this instance among those of the same service")
+	f.StringVar(&s.metrics, "metrics", "", "serve /metrics for Prometheus at this address")
 	names, err := parse(f, args, 1)
 	if err != nil {
 		return err
@@ -68,8 +70,11 @@ func (s serving) run(ctx context.Context) (err error) {
 	if bus.InProcess && len(s.names) < len(service.Names()) {
 		return &place.UsageError{What: "mem: is a broker inside of one process: serve all, or choose another"}
 	}
-	defer func() { err = errors.Join(err, shop.Close(), bus.Close()) }()
-	var runners []skald.Runner
+	if s.seen, err = newSight(ctx, s.metrics, s.out); err != nil {
+		return err
+	}
+	defer func() { s.seen.close(ctx, s.log); err = errors.Join(err, shop.Close(), bus.Close()) }()
+	runners := s.seen.runners()
 	for _, name := range s.names {
 		more, err := s.ready(ctx, name, shop, bus)
 		if err != nil {
@@ -124,13 +129,17 @@ func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *pla
 	}
 	o := &service.Options{Prefix: s.prefix, Instance: s.instance}
 	o.Inbox.Logger, o.Relay.Logger = s.log, s.log
+	tracers, err := s.seen.into(o, name)
+	if err != nil {
+		return nil, err
+	}
 	one, err := shop.Service(ctx, name, client, o)
 	if err != nil {
 		return nil, err
 	}
 	runners := one.Runners()
 	if h := one.HTTP(); h != nil {
-		at, err := listen(s.listen, h)
+		at, err := listen(s.listen, traced(h, tracers))
 		if err != nil {
 			return nil, err
 		}
