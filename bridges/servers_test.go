@@ -42,14 +42,18 @@ type kind struct {
 	remove func(ctx context.Context, at string, n *notes) error
 	// forward: it cannot rewind, so a group begins where it first joined.
 	forward bool
+	// short has Watermill's suite send less, as it does by itself with -short; -full overrules it.
+	short bool
 }
+
+var full = flag.Bool("full", false, "Watermill's suite in full length on RabbitMQ, too: some minutes more")
 
 func kinds() []kind {
 	return []kind{
 		{name: "memory"},
 		{name: "kafka", server: need.Kafka, client: func(at string) (bus, error) { return kafkabroker.New(at, nil) }, remove: removeKafka},
 		{name: "nats", server: need.NATS, client: func(at string) (bus, error) { return natsbroker.New(host(at), nil) }, remove: removeNATS},
-		{name: "rabbitmq", server: need.RabbitMQ, client: func(at string) (bus, error) { return rabbitbroker.New(host(at), nil) }, remove: removeRabbitMQ, forward: true},
+		{name: "rabbitmq", server: need.RabbitMQ, client: func(at string) (bus, error) { return rabbitbroker.New(host(at), nil) }, remove: removeRabbitMQ, forward: true, short: true},
 	}
 }
 
@@ -66,7 +70,7 @@ func (k kind) shared(t *testing.T) func(*testing.T) bus {
 	at := k.server(t)
 	n := &notes{groups: map[string][]string{}}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		if err := k.remove(ctx, at, n); err != nil {
 			t.Errorf("remove what was made: %v", err)
@@ -138,7 +142,11 @@ func (n *noting) MakeTopics(ctx context.Context, lanes int, topics ...string) er
 
 func (n *noting) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
 	n.notes.mu.Lock()
-	n.notes.groups[g.Name] = append(n.notes.groups[g.Name], g.Topics...)
+	for _, t := range g.Topics {
+		if !slices.Contains(n.notes.groups[g.Name], t) {
+			n.notes.groups[g.Name] = append(n.notes.groups[g.Name], t)
+		}
+	}
 	n.notes.mu.Unlock()
 	return n.bus.Subscribe(ctx, g)
 }

@@ -52,8 +52,10 @@ func TestWatermill(t *testing.T) {
 			t.Parallel()
 			client := k.shared(t)
 			ran := &names{all: map[string]bool{}}
+			f := features()
+			f.ForceShort = k.short && !*full
 			t.Run("suite", func(t *testing.T) {
-				tests.TestPubSub(t, features(), func(t *testing.T) (wm.Publisher, wm.Subscriber) {
+				tests.TestPubSub(t, f, func(t *testing.T) (wm.Publisher, wm.Subscriber) {
 					ran.add(t)
 					return pair(client(t), group(t))
 				}, func(t *testing.T, group string) (wm.Publisher, wm.Subscriber) {
