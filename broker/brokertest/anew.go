@@ -47,13 +47,14 @@ func testOnly(t *testing.T, s *suite) {
 	if again := topicID(t, s.open(t), topic); again != id {
 		t.Fatalf("two clients of one broker see the ids %q and %q", id, again)
 	}
+	m := s.join(t, b, "g", topic)
 	wantAnew(t, b, topic, broker.Topics{topic: id + "x", other: id})
 	wantAnew(t, b, topic, broker.Topics{other: id})
 	wantAnew(t, b, topic, nil)
 	must(t, "publish", b.Publish(t.Context(), numbered(topic, "k", 0, 3), broker.Topics{topic: id}).Wait(t.Context()))
 	wantAnew(t, b, topic, broker.Topics{topic: ""})
 	publish(t, b, numbered(topic, "k", 3, 5)...) // whatever its id
-	for i, d := range s.join(t, b, "g", topic).take(t, 5) {
+	for i, d := range m.take(t, 5) {
 		if want := message(topic, "k", i).ID; d.ID != want {
 			t.Errorf("got %s, want %s", d.ID, want)
 		}
