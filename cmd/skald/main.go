@@ -5,6 +5,8 @@
 //	skald roles      prints the SQL that gives each role its rights
 //	skald relay      carries committed messages to the broker
 //	skald outbox     says what waits to be published; settles a database that moved
+//	skald parked     messages that failed and are tried again
+//	skald dead       dead letters: look, redrive, drop
 //	skald version
 //
 // One file for each subcommand. Data goes to standard output, everything else to standard error.
@@ -57,7 +59,8 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		},
 		PersistentPreRun: func(*cobra.Command, []string) { ran = true },
 	}
-	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), outboxCommand(out, errs), versionCommand(out))
+	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), outboxCommand(out, errs),
+		parkedCommand(out, errs), deadCommand(out, errs), versionCommand(out))
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)

@@ -1,0 +1,292 @@
+package sagatest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A parking is a world of one consumer in two processes, whose messages fail: some for a while, one until an operator
+// redrives it.
+type parking struct {
+	w    *sagatest.World
+	db   *memstore.Store
+	wrap func(db) db
+	free bool           // a dead letter frees its key
+	runs map[string]int // by payload: failures that are left
+}
+
+// Of each key, in the order of publishing; a failing message says for how many runs.
+func (p *parking) messages() (out []skald.Message) {
+	for i, text := range []string{"a1", "a2!", "b1", "bx", "a3", "c1!", "b2", "a4!", "c2", "b3", "a5", "c3"} {
+		m := skald.Message{ID: fmt.Sprintf("m-%02d", i), Source: "/other", Type: "said", Topic: "orders", Key: []byte(text[:1]), Data: fmt.Appendf(nil, "%q", text)}
+		if i == 8 {
+			m.Topic = "payments" // a key is one over topics
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+func buildParking(wrap func(db) db, free bool) func(*sagatest.World) error {
+	return func(w *sagatest.World) error {
+		p := &parking{w: w, wrap: wrap, free: free, runs: map[string]int{"a2!": 2, "c1!": 1, "a4!": 1}}
+		p.db = memstore.New(&memstore.Options{Source: "/consumer", Now: w.Now})
+		bus := membroker.New(nil)
+		if err := bus.MakeTopics(context.Background(), 1, "orders", "payments"); err != nil {
+			return err
+		}
+		for _, m := range p.messages() {
+			if err := bus.Publish(context.Background(), []skald.Message{m}).Wait(context.Background()); err != nil {
+				return err
+			}
+		}
+		for _, name := range []string{"one", "two"} {
+			w.Process(name, func(proc *sagatest.Process) error { return p.life(proc, name, bus) })
+		}
+		w.Process("operator", func(proc *sagatest.Process) error {
+			session := p.db.Session()
+			proc.OnCrash(session.Kill)
+			proc.Step(&redriver{p: p, db: sagatest.CrashDriver(proc, db(session))})
+			return nil
+		})
+		w.Finally("each_once_in_order", p.holds)
+		w.Finally("nothing_kept", p.empty)
+		return nil
+	}
+}
+
+func (p *parking) life(proc *sagatest.Process, name string, bus *membroker.Broker) error {
+	session := p.db.Session()
+	proc.OnCrash(session.Kill)
+	d := db(session)
+	d = sagatest.CrashDriver(proc, d)
+	if p.wrap != nil {
+		d = p.wrap(d)
+	}
+	in := inbox.New(d, sagatest.CrashBroker(proc, bus.Client()), "consumer", &inbox.Options{
+		Now: p.w.Now, NewID: p.w.NewID, Logger: slog.New(slog.DiscardHandler), Member: name, Wait: time.Millisecond, Handle: time.Second,
+		RetryFirst: time.Microsecond, RetryMost: time.Millisecond, Attempts: 3, FreeDead: p.free,
+	})
+	for _, topic := range []string{"orders", "payments"} {
+		inbox.On(in, skald.Event[string]{Topic: topic, Type: "said"}, p.handle)
+	}
+	proc.Step(in)
+	return nil
+}
+
+func (p *parking) handle(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
+	if err := tx.Update(string(m.Key), func(old string, _ bool) string { return old + m.Value + " " }); err != nil {
+		return err
+	}
+	if _, redriven := tx.Get("redriven"); m.Value == "bx" && !redriven {
+		return skald.Permanent(errors.New("never"))
+	}
+	if p.runs[m.Value] > 0 {
+		p.runs[m.Value]--
+		return errors.New("not yet")
+	}
+	return nil
+}
+
+// A redriver redrives dead letters, audited, until there is none left to be expected.
+type redriver struct {
+	p    *parking
+	db   db
+	turn int
+}
+
+func (r *redriver) Step(ctx context.Context) (bool, error) {
+	if r.turn++; r.turn < 12 {
+		return true, nil
+	}
+	if _, done := r.p.db.User()["redriven"]; !done {
+		tx := r.p.db.BeginTx()
+		if err := errors.Join(tx.Put("redriven", "yes"), tx.Commit()); err != nil {
+			return true, err
+		}
+	}
+	yes := true
+	dead, err := r.db.Kept(ctx, store.Sought{Dead: &yes, Bare: true}, 10)
+	if err != nil || len(dead) == 0 {
+		return false, err
+	}
+	d := dead[0]
+	if d.Dead.Kind != "permanent" {
+		return false, nil // that one is nobody's doing but a bug's
+	}
+	_, err = r.db.Apply(ctx, store.Effect{Release: &store.Release{Consumer: d.Consumer, Identity: d.Identity},
+		Audit: &store.Audit{Who: "ann", What: "redrive", Consumer: d.Consumer, Identity: d.Identity}})
+	return true, err
+}
+
+// holds is the oracle: which effects each key must have.
+func (p *parking) holds() error {
+	user := p.db.User()
+	want := map[string]string{"a": "a1 a2! a3 a4! a5", "b": "b1 bx b2 b3"}
+	for key, effects := range want {
+		got := strings.TrimSpace(user[key])
+		if key == "b" && p.free { // the dead letter's place is where it is redriven
+			got, effects = strings.Join(strings.Fields(strings.Replace(got, "bx", "", 1)), " "), "b1 b2 b3"
+			if strings.Count(user[key], "bx") != 1 {
+				return fmt.Errorf("the dead letter's effect is there %d times: %s", strings.Count(user[key], "bx"), user[key])
+			}
+		}
+		if got != effects {
+			return fmt.Errorf("%s has %q, want %q", key, got, effects)
+		}
+	}
+	// c2 is of another topic: only its own once is promised.
+	c := strings.Fields(user["c"])
+	if len(c) != 3 || strings.Index(user["c"], "c1!") > strings.Index(user["c"], "c3") || !strings.Contains(user["c"], "c2") {
+		return fmt.Errorf("c has %q", user["c"])
+	}
+	return nil
+}
+
+func (p *parking) empty() error {
+	kept, err := p.db.Kept(context.Background(), store.Sought{}, 100)
+	if err == nil && len(kept) > 0 {
+		err = fmt.Errorf("%d are kept, the first is %s: %s", len(kept), kept[0].ID, kept[0].Last.Why)
+	}
+	return err
+}
+
+// Every I/O of parking, retries, dead letters and a redrive, and everything that can go wrong at it.
+func TestExploreParkingEverySingleFault(t *testing.T) {
+	for name, free := range map[string]bool{"dead letters hold their keys": false, "dead letters free their keys": true} {
+		t.Run(name, func(t *testing.T) {
+			sagatest.Explore(t, buildParking(nil, free), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
+		})
+	}
+}
+
+// Each bug is a safeguard of parking taken away.
+func TestSeededBugsOfParking(t *testing.T) {
+	for name, b := range map[string]struct {
+		wrap  func(db) db
+		modes []sagatest.Mode
+	}{
+		"parked behind the acknowledgement":       {func(d db) db { return &parksLate{db: d} }, nil},
+		"attempts charged for outages":            {func(d db) db { return charging{d} }, nil},
+		"a fresh message overtakes its key":       {func(d db) db { return overtaking{d} }, nil},
+		"deleted when claimed, not at the commit": {func(d db) db { return deletesFirst{d} }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := sagatest.Search(t.Context(), buildParking(b.wrap, false), &sagatest.Options{Rest: 40 * time.Second, Modes: b.modes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Failures) == 0 {
+				t.Fatalf("nothing finds it: %v", r)
+			}
+			t.Logf("%v in %d schedules: %s", r.Failures[0].Schedule, r.Schedules, r.Failures[0].Broken[0])
+		})
+	}
+}
+
+// parksLate says that a message is parked and does it with the next intake.
+type parksLate struct {
+	db
+	late []store.Effect
+}
+
+func (d *parksLate) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	if len(d.late) > 0 {
+		if _, err := d.db.Apply(ctx, d.late...); err != nil {
+			return nil, err
+		}
+		d.late = nil
+	}
+	u, err := d.db.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return &unitParksLate{u, d}, nil
+}
+
+type unitParksLate struct {
+	store.Unit[*memstore.Tx]
+	d *parksLate
+}
+
+func (u *unitParksLate) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	if len(instead) == 1 && instead[0].Keep != nil && instead[0].Keep.Was == nil {
+		u.d.late = append(u.d.late, instead...)
+		_, err := u.Unit.Rollback(ctx)
+		return []bool{true}, err
+	}
+	return u.Unit.Rollback(ctx, instead...)
+}
+
+// charging takes what was injected for the message's own fault.
+type charging struct{ db }
+
+func (charging) Outage(error) bool { return false }
+
+// overtaking asks for no turn.
+type overtaking struct{ db }
+
+func (d overtaking) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	for i := range in.Marks {
+		if in.Marks[i].Turn == store.Arriving {
+			in.Marks[i].Turn = store.Anytime
+		}
+	}
+	return d.db.Begin(ctx, in)
+}
+
+// deletesFirst frees what it claims before it is handled.
+type deletesFirst struct{ db }
+
+func (d deletesFirst) Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (store.Claimed, error) {
+	c, err := d.db.Claim(ctx, consumer, limit, lease)
+	for _, p := range c.Parked {
+		if _, err := d.db.Apply(ctx, store.Effect{Free: &store.Free{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
+			return c, err
+		}
+	}
+	return c, err
+}
+
+func (d deletesFirst) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	for i := range in.Marks {
+		if in.Marks[i].Turn == store.Retrying {
+			in.Marks[i].Turn = store.Anytime
+		}
+	}
+	u, err := d.db.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return unitDeletesFirst{u}, nil
+}
+
+type unitDeletesFirst struct{ store.Unit[*memstore.Tx] }
+
+func (u unitDeletesFirst) Commit(ctx context.Context, es ...store.Effect) error {
+	for i := range es {
+		es[i].Free = nil
+	}
+	return u.Unit.Commit(ctx, es...)
+}
+
+func (u unitDeletesFirst) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	for i := range instead {
+		if instead[i].Keep != nil {
+			instead[i].Keep.Was = nil
+		}
+	}
+	return u.Unit.Rollback(ctx, instead...)
+}
