@@ -42,7 +42,7 @@ func wantAnew(t *testing.T, b Broker, topic string, only broker.Topics) {
 // What is meant for a topic of another id is not taken, and what is meant for it is.
 func testOnly(t *testing.T, s *suite) {
 	b := s.open(t)
-	topic, other := s.topic(t, b, "only", 2), s.topic(t, b, "other", 2)
+	topic, other := s.topic(t, b, "only", 2, "g"), s.topic(t, b, "other", 2, "g")
 	id := topicID(t, b, topic)
 	if again := topicID(t, s.open(t), topic); again != id {
 		t.Fatalf("two clients of one broker see the ids %q and %q", id, again)

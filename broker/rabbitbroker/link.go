@@ -165,8 +165,8 @@ func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g bro
 // declareLanes declares the queues of a group's lanes. RabbitMQ itself refuses one that exists with other settings, and names the
 // setting.
 func (b *Broker) declareLanes(ctx context.Context, conn *amqp.Connection, group string, topics []topic) error {
-	if err := ask(ctx, conn, declareMembers); err != nil {
-		return fmt.Errorf("declare exchange %q: %w", membersName, orAway(err))
+	if err := ask(ctx, conn, lookMembers); err != nil {
+		return fmt.Errorf("look up exchange %q: whoever makes the topics makes it too (MakeTopics): %w", membersName, orAway(err))
 	}
 	for _, t := range topics {
 		for i := range t.lanes {
@@ -194,9 +194,7 @@ func (b *Broker) declareLanes(ctx context.Context, conn *amqp.Connection, group 
 // checkLanes names what is missing, all of it.
 func (b *Broker) checkLanes(ctx context.Context, conn *amqp.Connection, group string, topics []topic) error {
 	var missing []string
-	err := ask(ctx, conn, func(ch *amqp.Channel) error {
-		return ch.ExchangeDeclarePassive(membersName, amqp.ExchangeDirect, true, false, false, false, nil)
-	})
+	err := ask(ctx, conn, lookMembers)
 	if notFound(err) {
 		missing = append(missing, "exchange "+membersName)
 	} else if err != nil {

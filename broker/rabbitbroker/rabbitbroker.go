@@ -3,7 +3,7 @@
 // A topic is an exchange of type topic, and a lane of a group is a quorum queue with a single active consumer,
 // GROUP/TOPIC/0, GROUP/TOPIC/1, …, bound to it by "0.#", "1.#", … A message goes out under LANE.TYPE, where FNV-1a of its key says the lane, as
 // a CloudEvent in binary mode (record.go). The members of a group tell each other that they live, and each registers for its share of the
-// lanes; the queue's single active consumer is what makes the owner. How many lanes a topic has lies in a stream beside it.
+// lanes; the queue's single active consumer is what makes the owner. How many lanes a topic has says a queue beside it.
 //
 // RabbitMQ cannot rewind: a new group starts where its queues were declared. Positions number what one owner of a lane
 // was given, and are other ones for the next.
@@ -223,8 +223,16 @@ func ask(ctx context.Context, conn *amqp.Connection, do func(*amqp.Channel) erro
 	}
 }
 
-// with asks on a connection of its own.
+// with asks on the connection that publishes, if there is one that works, else on one of its own.
 func (b *Broker) with(ctx context.Context, do func(*amqp.Connection) error) error {
+	if conn := b.publisher.working(); conn != nil {
+		return do(conn)
+	}
+	return b.withOwn(ctx, do)
+}
+
+// withOwn asks on a connection of its own.
+func (b *Broker) withOwn(ctx context.Context, do func(*amqp.Connection) error) error {
 	b.mu.Lock()
 	closed := b.closed
 	b.mu.Unlock()

@@ -14,11 +14,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/uuid7"
 )
 
 const (
-	recordName   = "skald"         // the stream whose first message names this RabbitMQ
+	recordName   = "skald"         // the record that names this RabbitMQ
+	makingName   = "skald.making"  // exclusive to whoever makes topics
 	membersName  = "skald.members" // the exchange by which the members of a group hear of each other
 	defaultLanes = 8
 	maxLanes     = 256
@@ -42,13 +44,13 @@ type topic struct {
 	lanes int // 0: it has none, for its routing keys are types
 }
 
-// fact is what the first message of a stream says.
+// fact is what a record says: a queue with one message, which everybody reads and nobody takes.
 type fact struct {
 	ID    string `json:"id"`
 	Lanes int    `json:"lanes,omitempty"`
 }
 
-// Record is the name of the stream that says how many lanes a topic has.
+// Record is the name of the queue that says how many lanes a topic has.
 func Record(topic string) string { return recordName + "/" + topic }
 
 // Queue is the name of the queue of a group's lane.
@@ -77,7 +79,10 @@ func nameOK(name string) bool {
 	return name != "" && len(name) <= 249 && !strings.ContainsFunc(name, other)
 }
 
-func streamArgs() amqp.Table { return amqp.Table{"x-queue-type": "stream"} }
+// recordArgs are the arguments of a record's queue, from which nothing may go however often it is read.
+func recordArgs() amqp.Table {
+	return amqp.Table{"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-delivery-limit": int64(deliveryLimit)}
+}
 
 // laneArgs are the arguments of a lane's queue: those that keep messages from being dropped or from coming out of order.
 func laneArgs() amqp.Table {
@@ -101,10 +106,10 @@ func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (
 	}
 	if err == nil && !b.opts.ByType {
 		var f fact
-		f, err = first(ctx, conn, Record(name))
+		f, err = fetch(ctx, conn, Record(name))
 		t.id, t.lanes = f.ID, f.Lanes
 		if notFound(err) || err == nil && (f.Lanes < 1 || f.Lanes > maxLanes) {
-			err = fmt.Errorf("the stream %q does not say how many lanes it has, so MakeTopics did not make it (if it is a team's own: ByType, route=type): %w: %w", Record(name), errSetting, cmp.Or(err, errNoLanes))
+			err = fmt.Errorf("the queue %q does not say how many lanes it has, so MakeTopics did not make it (if it is a team's own: ByType, route=type): %w: %w", Record(name), errSetting, cmp.Or(err, errNoLanes))
 		}
 	}
 	if err != nil {
@@ -113,58 +118,40 @@ func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (
 	return t, nil
 }
 
-// first is what the first message of a stream says; streams keep it, whoever reads.
-func first(ctx context.Context, conn *amqp.Connection, stream string) (f fact, err error) {
+// fetch is what the message of a record says. Who reads it has it for a moment, alone, and gives it back; others ask again.
+func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	err = ask(ctx, conn, func(ch *amqp.Channel) error {
-		if err := ch.Qos(1, 0, false); err != nil {
-			return err
-		}
-		ds, err := ch.Consume(stream, "", false, false, false, false, amqp.Table{"x-stream-offset": "first"})
-		if err != nil {
-			return err
-		}
-		select {
-		case d, ok := <-ds:
-			if !ok {
-				return amqp.ErrClosed
+	for {
+		found := false
+		err := ask(ctx, conn, func(ch *amqp.Channel) error {
+			d, ok, err := ch.Get(record, false)
+			if err != nil || !ok {
+				return err
 			}
+			found = true
 			if err := json.Unmarshal(d.Body, &f); err != nil {
-				return fmt.Errorf("the stream %q begins with what is none of Skald's: %w: %w", stream, errSetting, err)
+				return fmt.Errorf("what is in the queue %q is none of Skald's: %w: %w", record, errSetting, err)
 			}
 			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("the stream %q is empty: make topics again, which writes it", stream)
-		}
-	})
-	return f, err
-}
-
-// write waits until RabbitMQ has text. A stream that others make at the same moment may refuse what comes first.
-func write(ctx context.Context, ch *amqp.Channel, stream string, text []byte) error {
-	for range 50 {
-		sent, err := ch.PublishWithDeferredConfirm("", stream, true, false, amqp.Publishing{ContentType: "application/json", Body: text})
-		if err != nil {
-			return err
-		}
-		ok, err := sent.WaitContext(ctx)
-		if ok || err != nil {
-			return err
+		})
+		if found || err != nil {
+			return f, err
 		}
 		select {
-		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return ctx.Err()
+			return f, fmt.Errorf("the message of the queue %q is gone, or somebody holds it: %w", record, ctx.Err())
+		case <-time.After(backoff.After(1, 5*time.Millisecond, 20*time.Millisecond)):
 		}
 	}
-	return errors.New("RabbitMQ did not confirm it")
 }
 
-// settle makes a stream and writes f, unless somebody did already; it returns what is true.
-func settle(ctx context.Context, conn *amqp.Connection, stream string, f fact) (fact, error) {
+// write makes a record that says f, unless it says something already; it returns what is true. Nobody else writes meanwhile, and nobody
+// reads what is not there yet.
+func write(ctx context.Context, conn *amqp.Connection, record string, f fact) (fact, error) {
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
-		if _, err := ch.QueueDeclare(stream, true, false, false, false, streamArgs()); err != nil {
+		q, err := ch.QueueDeclare(record, true, false, false, false, recordArgs())
+		if err != nil || q.Messages > 0 {
 			return err
 		}
 		text, err := json.Marshal(f)
@@ -174,12 +161,37 @@ func settle(ctx context.Context, conn *amqp.Connection, stream string, f fact) (
 		if err != nil {
 			return err
 		}
-		return write(ctx, ch, stream, text)
+		sent, err := ch.PublishWithDeferredConfirm("", record, true, false, amqp.Publishing{DeliveryMode: amqp.Persistent, ContentType: "application/json", Body: text})
+		if err != nil {
+			return err
+		}
+		if ok, err := sent.WaitContext(ctx); err != nil || !ok {
+			return errors.Join(err, errors.New("RabbitMQ did not confirm it"))
+		}
+		return nil
 	})
 	if err != nil {
 		return fact{}, err
 	}
-	return first(ctx, conn, stream)
+	return fetch(ctx, conn, record)
+}
+
+// alone waits until nobody else makes topics, until the connection ends.
+func alone(ctx context.Context, conn *amqp.Connection) error {
+	for {
+		err := ask(ctx, conn, func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclare(makingName, false, true, true, false, nil)
+			return err
+		})
+		if code(err) != amqp.ResourceLocked {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("somebody else is making topics: %w", ctx.Err())
+		case <-time.After(backoff.After(1, 20*time.Millisecond, 50*time.Millisecond)):
+		}
+	}
 }
 
 // MakeTopics makes those of topics that do not exist. With lanes 0 a topic gets 8.
@@ -195,9 +207,13 @@ func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) er
 			return fmt.Errorf("make topic %q: %w", name, errName)
 		}
 	}
-	err := b.with(ctx, func(conn *amqp.Connection) error {
-		if err := b.makeShared(ctx, conn); err != nil {
-			return fmt.Errorf("the stream %q and the exchange %q: %w", recordName, membersName, err)
+	err := b.withOwn(ctx, func(conn *amqp.Connection) error {
+		err := alone(ctx, conn)
+		if err == nil {
+			err = makeShared(ctx, conn)
+		}
+		if err != nil {
+			return fmt.Errorf("the queue %q and the exchange %q: %w", recordName, membersName, err)
 		}
 		for _, name := range topics {
 			if err := b.makeTopic(ctx, conn, name, lanes); err != nil {
@@ -212,19 +228,20 @@ func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) er
 	return nil
 }
 
-// makeShared makes what all topics need once.
-func (b *Broker) makeShared(ctx context.Context, conn *amqp.Connection) error {
-	err := ask(ctx, conn, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclarePassive(recordName, true, false, false, false, nil)
+// makeShared makes what all topics need once; the exchange says that there is a record.
+func makeShared(ctx context.Context, conn *amqp.Connection) error {
+	err := ask(ctx, conn, lookMembers)
+	if !notFound(err) {
 		return err
-	})
-	if notFound(err) {
-		_, err = settle(ctx, conn, recordName, fact{ID: newID()})
 	}
-	if err != nil {
+	if _, err := write(ctx, conn, recordName, fact{ID: newID()}); err != nil {
 		return err
 	}
 	return ask(ctx, conn, declareMembers)
+}
+
+func lookMembers(ch *amqp.Channel) error {
+	return ch.ExchangeDeclarePassive(membersName, amqp.ExchangeDirect, true, false, false, false, nil)
 }
 
 func declareMembers(ch *amqp.Channel) error {
@@ -237,7 +254,7 @@ func (b *Broker) makeTopic(ctx context.Context, conn *amqp.Connection, name stri
 		if _, err := b.look(ctx, conn, name); err == nil || !errors.Is(err, broker.ErrNoTopic) {
 			return err
 		}
-		if _, err := settle(ctx, conn, Record(name), fact{ID: newID(), Lanes: lanes}); err != nil {
+		if _, err := write(ctx, conn, Record(name), fact{ID: newID(), Lanes: lanes}); err != nil {
 			return err
 		}
 	}
@@ -268,12 +285,12 @@ func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, er
 // Incarnation is a name that was drawn when the first topics were made: where RabbitMQ's files are lost, so is it.
 func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
 	err = b.with(ctx, func(conn *amqp.Connection) error {
-		f, err := first(ctx, conn, recordName)
+		f, err := fetch(ctx, conn, recordName)
 		name = f.ID
 		return err
 	})
 	if notFound(err) {
-		return "", fmt.Errorf("ask RabbitMQ for its incarnation: there is no stream %q in %q: whoever makes the topics makes it too (MakeTopics)", recordName, b.opts.VHost)
+		return "", fmt.Errorf("ask RabbitMQ for its incarnation: there is no queue %q in %q: whoever makes the topics makes it too (MakeTopics)", recordName, b.opts.VHost)
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask RabbitMQ for its incarnation: %w", orAway(err))

@@ -43,6 +43,16 @@ func (p *publisher) connected() (*wire, error) {
 	return fresh, nil
 }
 
+// working is the connection, unless it is lost or blocked.
+func (p *publisher) working() *amqp.Connection {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wire == nil || p.closed || !p.down.IsZero() || p.wire.conn.IsClosed() {
+		return nil
+	}
+	return p.wire.conn
+}
+
 // open makes a channel in confirm mode, on the connection of old if that stands.
 func (p *publisher) open(old *wire) (*wire, error) {
 	w := &wire{}
