@@ -289,7 +289,7 @@ func TestRestart(t *testing.T) {
 		published <- nil
 	}()
 	next, restarted := map[string]int{}, false
-	for deadline := time.After(2 * time.Minute); len(next) < keys || slices.Min(slices.Collect(maps.Values(next))) < each; {
+	for deadline := time.After(2 * time.Minute); ; {
 		batch, err := s.Receive(t.Context(), 50)
 		if err != nil {
 			t.Fatal(err)
@@ -310,6 +310,9 @@ func TestRestart(t *testing.T) {
 		if !restarted && next["k0"] > each/4 {
 			restarted = true
 			restart()
+		}
+		if len(next) == keys && slices.Min(slices.Collect(maps.Values(next))) == each {
+			break
 		}
 		select {
 		case <-s.Ready():

@@ -11,7 +11,10 @@ import (
 // RabbitMQCtl is the program that governs the server of RabbitMQ; it returns what it printed.
 func RabbitMQCtl(t testing.TB) func(args ...string) string {
 	t.Helper()
-	program := from(t, "SKALD_TEST_RABBITMQ_CTL", "RabbitMQ that scripts/services started", "rabbitmq")
+	return control(t, from(t, "SKALD_TEST_RABBITMQ_CTL", "RabbitMQ that scripts/services started", "rabbitmq"))
+}
+
+func control(t testing.TB, program string) func(args ...string) string {
 	return func(args ...string) string {
 		t.Helper()
 		out, err := exec.Command("sh", append([]string{"-c", program + ` "$@"`, "sh"}, args...)...).CombinedOutput()
@@ -68,10 +71,19 @@ func OwnRabbitMQ(t testing.TB) (url string, restart func()) {
 		_ = os.RemoveAll(dir)
 	})
 	do("up", "rabbitmq")
+	ctl := ""
 	for _, line := range strings.Split(do("env"), "\n") {
 		if v, ok := strings.CutPrefix(line, "export SKALD_TEST_RABBITMQ='"); ok {
 			url = strings.TrimSuffix(v, "'")
 		}
+		if v, ok := strings.CutPrefix(line, "export SKALD_TEST_RABBITMQ_CTL='"); ok {
+			ctl = strings.TrimSuffix(v, "'")
+		}
 	}
-	return url, func() { do("restart", "rabbitmq") }
+	return url, func() {
+		t.Helper()
+		// Which queues it has RabbitMQ 3.10 writes down lazily; one that was declared a moment before the crash may stay away for ever.
+		control(t, ctl)("eval", "[dets:sync(T) || T <- dets:all()].")
+		do("restart", "rabbitmq")
+	}
 }
