@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// The limits that hold for every broker; CHECK constraints in the tables hold the same.
+// The limits that hold for every broker; the tables hold the same of rows that nobody vouches for.
 const (
 	MaxData    = 900 << 10
 	MaxHeaders = 16 << 10

@@ -189,7 +189,7 @@ func (c *core) schemaError(have int) error {
 	return e
 }
 
-// limit names the message of rows that broke a CHECK constraint.
+// limit names the message of rows that broke a limit of the outbox.
 func limit(err error, rows []skald.Message) error {
 	if state(err) != "23514" || !strings.Contains(err.Error(), "skald_outbox_") {
 		return err
