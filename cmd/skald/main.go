@@ -7,6 +7,8 @@
 //	skald outbox     says what waits to be published; settles a database that moved
 //	skald parked     messages that failed and are tried again
 //	skald dead       dead letters: look, redrive, drop
+//	skald inbox      says what consumers know of a message, and what is in quarantine
+//	skald maintain   empties what is older than it is kept
 //	skald version
 //
 // One file for each subcommand. Data goes to standard output, everything else to standard error.
@@ -60,7 +62,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		PersistentPreRun: func(*cobra.Command, []string) { ran = true },
 	}
 	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), outboxCommand(out, errs),
-		parkedCommand(out, errs), deadCommand(out, errs), versionCommand(out))
+		inboxCommand(out, errs), parkedCommand(out, errs), deadCommand(out, errs), maintainCommand(out), versionCommand(out))
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)

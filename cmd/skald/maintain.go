@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/store"
+)
+
+const maintainAbout = `Empties what is older than it is kept: rows that every lane has passed, marks, answers, and what was taken out of
+quarantine. Relays do this by themselves, and consumers with inbox.Options.Keep: this is for where neither runs, or for
+a look. What somebody has in hand it leaves for the next time, and says so.`
+
+func maintainCommand(out io.Writer) *cobra.Command {
+	var schema string
+	var asJSON bool
+	var keep store.Retention
+	c := &cobra.Command{Use: "maintain", Short: "Empty what is older than it is kept", Long: maintainAbout, Args: cobra.NoArgs}
+	storeFlags(c, &schema, &asJSON)
+	c.Flags().DurationVar(&keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
+	c.Flags().DurationVar(&keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return withKeeper(c, schema, store.Relay, func(ctx context.Context, k keeper) error {
+			did, err := k.Maintain(ctx, keep)
+			if err != nil {
+				return fmt.Errorf("maintain: %w", err)
+			}
+			if asJSON {
+				left := did.Left
+				if left == nil {
+					left = []string{}
+				}
+				return json.NewEncoder(out).Encode(map[string]any{"rows": did.Rows, "marks": did.Marks, "left": left})
+			}
+			fmt.Fprintf(out, "rows   %s\nmarks  %s\n", gone(did.Rows), gone(did.Marks))
+			for _, what := range did.Left {
+				fmt.Fprintln(out, "left   "+what)
+			}
+			return nil
+		})
+	}
+	return c
+}
+
+func gone(n int64) string {
+	if n < 0 {
+		return "whole slots"
+	}
+	return fmt.Sprint(n)
+}
