@@ -29,8 +29,8 @@ func inboxCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-// keeper is what these commands ask of a store.
-type keeper interface {
+// knower is what these commands ask of a store.
+type knower interface {
 	Check(ctx context.Context, as store.Role) error
 	Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error)
 	Quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error)
@@ -38,8 +38,8 @@ type keeper interface {
 	Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error)
 }
 
-// withKeeper opens the store that the flags name for as long as f takes.
-func withKeeper(c *cobra.Command, schema string, as store.Role, f func(context.Context, keeper) error) error {
+// withKnower opens the store that the flags name for as long as f takes.
+func withKnower(c *cobra.Command, schema string, as store.Role, f func(context.Context, knower) error) error {
 	db, err := openDatabase(from(c, "store", "SKALD_STORE"), schema, "")
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func withKeeper(c *cobra.Command, schema string, as store.Role, f func(context.C
 		return err
 	}
 	defer end()
-	k, ok := all[0].(keeper)
+	k, ok := all[0].(knower)
 	if !ok {
 		return fmt.Errorf("%T has no quarantine", all[0])
 	}
@@ -69,8 +69,8 @@ const inboxStatusAbout = `Says how many messages are in quarantine, of which con
 taken under the same identity (conflict), and those that are older than marks are kept, so that nobody knows whether they
 were taken (too old). They hold nobody up, and wait for skald inbox admit.`
 
-// A group is messages in quarantine of one consumer, for one reason. Its names are stable.
-type group struct {
+// An apartGroup is messages in quarantine of one consumer, for one reason. Its names are stable.
+type apartGroup struct {
 	Consumer string    `json:"consumer"`
 	Why      string    `json:"why"`
 	Waiting  int       `json:"waiting"`
@@ -85,8 +85,8 @@ func inboxStatusCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "status", Short: "What is in quarantine", Long: inboxStatusAbout, Args: cobra.NoArgs}
 	storeFlags(c, &schema, &asJSON)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return withKeeper(c, schema, store.App, func(ctx context.Context, k keeper) error {
-			groups := []group{}
+		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
+			groups := []apartGroup{}
 			err := each(ctx, k, store.Query{}, func(list []store.Quarantined) error {
 				groups = grouped(groups, list)
 				return nil
@@ -109,7 +109,7 @@ func inboxStatusCommand(out io.Writer) *cobra.Command {
 }
 
 // each goes through the quarantine page by page.
-func each(ctx context.Context, k keeper, q store.Query, f func([]store.Quarantined) error) error {
+func each(ctx context.Context, k knower, q store.Query, f func([]store.Quarantined) error) error {
 	for {
 		list, err := k.Quarantined(ctx, q)
 		if err != nil || len(list) == 0 {
@@ -122,12 +122,12 @@ func each(ctx context.Context, k keeper, q store.Query, f func([]store.Quarantin
 	}
 }
 
-func grouped(groups []group, list []store.Quarantined) []group {
+func grouped(groups []apartGroup, list []store.Quarantined) []apartGroup {
 	for _, q := range list {
-		i := slices.IndexFunc(groups, func(g group) bool { return g.Consumer == q.Consumer && g.Why == q.Why.String() })
+		i := slices.IndexFunc(groups, func(g apartGroup) bool { return g.Consumer == q.Consumer && g.Why == q.Why.String() })
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, group{Consumer: q.Consumer, Why: q.Why.String(), Oldest: q.At, First: q.Number})
+			groups = append(groups, apartGroup{Consumer: q.Consumer, Why: q.Why.String(), Oldest: q.At, First: q.Number})
 		}
 		if q.Admitted.IsZero() {
 			groups[i].Waiting++
@@ -152,7 +152,7 @@ func inboxShowCommand(out io.Writer) *cobra.Command {
 		if consumer == "" {
 			return &place.UsageError{What: "whose knowledge? Give --consumer"}
 		}
-		return withKeeper(c, schema, store.App, func(ctx context.Context, k keeper) error {
+		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
 			shown, err := show(ctx, k, consumer, store.Identity{Source: source, ID: args[0]})
 			if err != nil {
 				return fmt.Errorf("inbox show: %w", err)
@@ -192,7 +192,7 @@ type apartShow struct {
 	TakenAt    *time.Time `json:"taken_at"`
 }
 
-func show(ctx context.Context, k keeper, consumer string, id store.Identity) (*shown, error) {
+func show(ctx context.Context, k knower, consumer string, id store.Identity) (*shown, error) {
 	seen, err := k.Seen(ctx, consumer, []store.Identity{id})
 	if err != nil {
 		return nil, err
@@ -271,7 +271,7 @@ func inboxAdmitCommand(out, errs io.Writer) *cobra.Command {
 		case !dry && strings.TrimSpace(reason) == "":
 			return &place.UsageError{What: "why? Give --reason"}
 		}
-		return withKeeper(c, schema, store.App, func(ctx context.Context, k keeper) error {
+		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
 			a := admission{k: k, q: q, number: number, by: cmp.Or(by, "somebody"), reason: reason, dry: dry}
 			a.ask = func(n int) error {
 				return askFirst(ctx, errs, fmt.Sprintf("%d messages.\nShall their consumers take them?", n),
@@ -299,7 +299,7 @@ func reasonOf(why string) (store.Outcome, error) {
 }
 
 type admission struct {
-	k          keeper
+	k          knower
 	q          store.Query
 	number     int64 // 0: any
 	by, reason string

@@ -25,7 +25,7 @@ func maintainCommand(out io.Writer) *cobra.Command {
 	c.Flags().DurationVar(&keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
 	c.Flags().DurationVar(&keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return withKeeper(c, schema, store.Relay, func(ctx context.Context, k keeper) error {
+		return withKnower(c, schema, store.Relay, func(ctx context.Context, k knower) error {
 			did, err := k.Maintain(ctx, keep)
 			if err != nil {
 				return fmt.Errorf("maintain: %w", err)
