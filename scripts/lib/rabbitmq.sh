@@ -57,6 +57,7 @@ asks_rabbitmq() {
 up_rabbitmq() {
   if given rabbitmq || { runs_rabbitmq && [ "$(rabbitmq_settings)" = "$(cat "$dir/rabbitmq/rabbitmq.conf")" ]; }; then return; fi
   finish "$(pid_rabbitmq)" "-home $dir/rabbitmq" KILL # one that was caught in its start, or has other settings
+  rabbitmq_epmd_down
   local name
   for name in rabbitmq rabbitmq_tls rabbitmq_dist epmd; do choose_port "$name"; done
   mkdir -p "$dir/rabbitmq"
@@ -132,6 +133,7 @@ down_rabbitmq() {
 
 rabbitmq_epmd_down() {
   local at
+  { [ -n "$(port_of epmd)" ] && answers 127.0.0.1 "$(port_of epmd)"; } || return 0
   for at in "$(command -v epmd || true)" /usr/lib/erlang/bin/epmd; do
     if [ -x "$at" ]; then
       within 10 env ERL_EPMD_PORT="$(port_of epmd)" ERL_EPMD_ADDRESS=127.0.0.1 "$at" -kill >/dev/null 2>&1 || true
