@@ -132,3 +132,16 @@ type TopicChecker interface {
 	// with the topic's name; none: all can be used.
 	CheckTopics(ctx context.Context, topics ...string) (missing []string, err error)
 }
+
+// Capabilities are what drivers differ in, as data: each has a function Capabilities. docs/brokers.md shows them.
+type Capabilities struct {
+	Lane        string // what a lane is
+	Position    string // what a position is
+	Incarnation string // what names the broker's life
+	LateGroup   string // where a new group begins
+	Acks        string // what the broker hears of an acknowledgement
+	LargestKiB  int    // data of a message, as the broker is installed; 0: as it is configured
+	Counts      bool   // deliveries: Attempt is more than 0 when a message comes again
+	Rewinds     bool   // what a group has not acknowledged in the database can be read again from the broker
+	Checks      bool   // it is a TopicChecker
+}

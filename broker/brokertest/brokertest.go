@@ -6,8 +6,10 @@
 package brokertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +55,10 @@ type Harness struct {
 	// Forward: the broker cannot rewind. A group begins with what is published once it has joined for the first time, and what
 	// no group asks for is refused; a position numbers what one owner of a lane was given.
 	Forward bool
+	// Via makes a client that dials by dial alone, which has a Proxy behind it, and recovers soon. Nil: there is nothing to dial.
+	Via func(t *testing.T, dial func(ctx context.Context, network, address string) (net.Conn, error)) Broker
+	// Steps is at how many steps each fault meets a connection. Default 4.
+	Steps int
 	// Messages is how many messages the tests under load send. Default 2,000.
 	Messages int
 }
@@ -77,6 +83,8 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Messages/NilIsNotEmpty", testNil},
 		{"Messages/NamesOfHeaders", testNames},
 		{"Messages/Sizes", testSizes},
+		{"Messages/AnyByte", testAnyByte},
+		{"Messages/EveryLegalHeader", testHeaders},
 		{"Messages/Foreign", testForeign},
 		{"Messages/BrokenEnvelope", testBrokenEnvelope},
 		{"Topics/Missing", testMissingTopic},
@@ -85,6 +93,7 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Topics/Only", testOnly},
 		{"Topics/MadeAnew", testMadeAnew},
 		{"Topics/MadeAtOnce", testMadeAtOnce},
+		{"Topics/NamesToEncode", testEncodedNames},
 		{"Topics/SubscribeToMissing", testSubscribeToMissing},
 		{"Order/KeyAndLane", testOrder},
 		{"Order/PipelinedCalls", testPipelined},
@@ -92,6 +101,8 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Groups/CompeteAndFanOut", testCompete},
 		{"Groups/LateOneStartsWhereTheBrokerCan", testLateGroup},
 		{"Groups/ManyTopics", testManyTopics},
+		{"Groups/HundredTopics", testHundredTopics},
+		{"Groups/SlowConsumer", testSlowConsumer},
 		{"Groups/ReadyTellsOfMessages", testReady},
 		{"Groups/RebalanceUnderLoad", testRebalance},
 		{"Groups/CloseHandsOverAtOnce", testHandOver},
@@ -103,6 +114,8 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Pause/EndsWithTheLane", testPauseEnds},
 		{"Life/Incarnation", testIncarnation},
 		{"Life/Close", testClose},
+		{"Life/CloseInTheMiddle", testCloseInTheMiddle},
+		{"Life/ConnectionLostAtEveryStep", testLossAtEveryStep},
 		{"Life/EndedContext", testEndedContext},
 		{"Contract/RefusedAlone", testRefused},
 		{"Contract/HeldBackUntilWait", testHeldBack},
@@ -122,6 +135,9 @@ type suite struct {
 func newSuite(t *testing.T, h Harness) *suite {
 	if h.Messages == 0 {
 		h.Messages = 2000
+	}
+	if h.Steps == 0 {
+		h.Steps = 4
 	}
 	if h.Prefix == "" {
 		h.Prefix = "ce_"

@@ -55,6 +55,9 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 		Lasting: func(t *testing.T) brokertest.Broker {
 			return open(t, seeds, &kafkabroker.Options{Client: more, Session: 2 * time.Minute, Heartbeat: 500 * time.Millisecond})
 		},
+		Via: func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
+			return open(t, seeds, &kafkabroker.Options{Client: []kgo.Opt{kgo.Dialer(dial)}})
+		},
 		Limit: func(t *testing.T, topic string, bytes int) {
 			value := fmt.Sprint(bytes)
 			resp, err := kadm.NewClient(raw).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &value}}, topic)

@@ -240,3 +240,9 @@ func (b *Broker) Close() error {
 	b.subs = nil
 	return nil
 }
+
+// Capabilities of this driver.
+func Capabilities() broker.Capabilities {
+	return broker.Capabilities{Lane: "a list in memory", Position: "the place in it", Incarnation: "drawn at each start",
+		LateGroup: "oldest message", Acks: "up to here", LargestKiB: 1024, Counts: true, Rewinds: true, Checks: true}
+}

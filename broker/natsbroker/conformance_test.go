@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,9 @@ import (
 
 // TestBroker runs the suite on a NATS in this process, which writes to disk before it answers.
 func TestBroker(t *testing.T) {
+	if os.Getenv("SKALD_TEST_NATS") != "" {
+		t.Skip("there is a real one: TestBrokerOnNATS")
+	}
 	addr := serve(t, t.TempDir(), 0).Addr().String()
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness { return harness(t, addr) })
 }
@@ -75,6 +79,13 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 				t.Fatalf("limit topic: %v", err)
 			}
 		},
+		Via: func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
+			b, err := natsbroker.New(addr, &natsbroker.Options{Session: 2 * time.Second, Client: []nats.Option{nats.SetCustomDialer(dialer(dial))}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
 		Disturb: line.disturb,
 		Foreign: func(t *testing.T, topic string, r brokertest.Record) {
 			m := &nats.Msg{Subject: stream(t, js, topic).CachedInfo().Config.Subjects[0], Header: nats.Header{}, Data: r.Data}
@@ -93,6 +104,7 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 		},
 		Prefix: "ce-",
 		ByName: true,
+		Steps:  2, // a question whose answer is lost with its connection is asked again after 5 s
 		Kill:   func(_ *testing.T, s broker.Subscription) { s.(*natsbroker.Subscription).Kill() },
 	}
 }
@@ -161,6 +173,13 @@ func stream(t *testing.T, js jetstream.JetStream, topic string) jetstream.Stream
 	}
 	t.Fatalf("no stream of topic %s: %v", topic, all.Err())
 	return nil
+}
+
+// dialer is what nats.go wants.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+func (d dialer) Dial(network, address string) (net.Conn, error) {
+	return d(context.Background(), network, address)
 }
 
 // flaky cuts connections in the middle of whatever travels on them.

@@ -165,8 +165,8 @@ func TestTLS(t *testing.T) {
 		open:                                  "certificate",
 		open + "?tls=on":                      "certificate",
 		open + "?ca=" + others.file("ca.pem"): "certificate",
-		mutual + ca:                           "certificate",
-		mutual + ca + client(others):          "certificate",
+		mutual + ca:                           "tls",
+		mutual + ca + client(others):          "tls",
 		plain + ca:                            "secure",
 	} {
 		err := opens(t, "nats://"+url)
