@@ -55,6 +55,8 @@ type Harness struct {
 	// Forward: the broker cannot rewind. A group begins with what is published once it has joined for the first time, and what
 	// no group asks for is refused; a position numbers what one owner of a lane was given.
 	Forward bool
+	// Capabilities are the driver's. Nil: it declares none.
+	Capabilities func() broker.Capabilities
 	// Via makes a client that dials by dial alone, which has a Proxy behind it, and recovers soon. Nil: there is nothing to dial.
 	Via func(t *testing.T, dial func(ctx context.Context, network, address string) (net.Conn, error)) Broker
 	// Steps is at how many steps each fault meets a connection. Default 4.
@@ -112,6 +114,7 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Ack/LostLaneIsIgnored", testAckLost},
 		{"Pause/HoldsALaneOnly", testPause},
 		{"Pause/EndsWithTheLane", testPauseEnds},
+		{"Life/Capabilities", testCapabilities},
 		{"Life/Incarnation", testIncarnation},
 		{"Life/Close", testClose},
 		{"Life/CloseInTheMiddle", testCloseInTheMiddle},

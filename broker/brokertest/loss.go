@@ -82,7 +82,7 @@ func testSlowConsumer(t *testing.T, s *suite) {
 	topic := s.topic(t, b, "t", 1, "slow", "quick")
 	slow, quick := s.join(t, b, "slow", topic), s.join(t, b, "quick", topic)
 	slow.owns(t, 1)
-	const n = 3000
+	const n = 1500
 	pad := strings.Repeat("x", 2000)
 	var msgs []skald.Message
 	for i := range n {

@@ -221,3 +221,20 @@ func testEndedContext(t *testing.T, s *suite) {
 		t.Errorf("got %s", got[0].ID)
 	}
 }
+
+// testCapabilities: what a driver says of itself is what the suite finds, or is told.
+func testCapabilities(t *testing.T, s *suite) {
+	if s.Capabilities == nil {
+		t.Skip("the driver declares none")
+	}
+	is := s.Capabilities()
+	_, checks := s.open(t).(broker.TopicChecker)
+	if is.Counts != s.Counts || is.Rewinds == s.Forward || is.Checks != checks {
+		t.Errorf("it declares %+v; it counts: %v, checks: %v, cannot rewind: %v", is, s.Counts, checks, s.Forward)
+	}
+	for _, word := range []string{is.Lane, is.Position, is.Incarnation, is.LateGroup, is.Acks} {
+		if word == "" {
+			t.Errorf("a word is missing in %+v", is)
+		}
+	}
+}

@@ -55,6 +55,7 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 		Lasting: func(t *testing.T) brokertest.Broker {
 			return open(t, seeds, &kafkabroker.Options{Client: more, Session: 2 * time.Minute, Heartbeat: 500 * time.Millisecond})
 		},
+		Capabilities: kafkabroker.Capabilities,
 		Via: func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
 			return open(t, seeds, &kafkabroker.Options{Client: []kgo.Opt{kgo.Dialer(dial)}})
 		},

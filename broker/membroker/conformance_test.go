@@ -26,7 +26,8 @@ func TestBroker(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			Counts: true,
+			Counts:       true,
+			Capabilities: membroker.Capabilities,
 		}
 	})
 }

@@ -79,6 +79,7 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 				t.Fatalf("limit topic: %v", err)
 			}
 		},
+		Capabilities: natsbroker.Capabilities,
 		Via: func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
 			b, err := natsbroker.New(addr, &natsbroker.Options{Session: 2 * time.Second, Client: []nats.Option{nats.SetCustomDialer(dialer(dial))}})
 			if err != nil {

@@ -48,12 +48,13 @@ func TestBroker(t *testing.T) {
 				}
 				confirm(t, ch, topic, "0.", p)
 			},
-			Prefix:  "cloudEvents_",
-			ByName:  true,
-			Once:    true,
-			Forward: true,
-			Counts:  true,
-			Kill:    func(_ *testing.T, s broker.Subscription) { s.(*rabbitbroker.Subscription).Kill() },
+			Prefix:       "cloudEvents_",
+			ByName:       true,
+			Once:         true,
+			Forward:      true,
+			Counts:       true,
+			Capabilities: rabbitbroker.Capabilities,
+			Kill:         func(_ *testing.T, s broker.Subscription) { s.(*rabbitbroker.Subscription).Kill() },
 		}
 	})
 }

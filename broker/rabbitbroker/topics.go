@@ -297,3 +297,9 @@ func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
 	}
 	return name, nil
 }
+
+// Capabilities of this driver.
+func Capabilities() broker.Capabilities {
+	return broker.Capabilities{Lane: "a queue with one active consumer", Position: "the number of the delivery", Incarnation: "drawn with the first topic",
+		LateGroup: "what is published from then on", Acks: "each message", LargestKiB: 16384, Counts: true, Checks: true}
+}

@@ -28,7 +28,7 @@ Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?o
 
 Options of a Kafka URL: tls, ca, cert, key, sasl, user, password_file, partitioner, envelope. A password is read
 from its file or from SKALD_KAFKA_PASSWORD, never from the URL. Options of a NATS URL: tls, ca, cert, key, user,
-password_file, creds, retain; likewise with SKALD_NATS_PASSWORD.`
+password_file, creds, nkey, retain, shapes; likewise with SKALD_NATS_PASSWORD.`
 
 func relayCommand(errs io.Writer) *cobra.Command {
 	var r rooms

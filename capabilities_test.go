@@ -1,0 +1,49 @@
+package skald_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/kafkabroker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/broker/natsbroker"
+	"github.com/skald-go/skald/broker/rabbitbroker"
+)
+
+// TestCapabilitiesInDocs: the table of docs/brokers.md is what the drivers declare; the suite holds them to it.
+func TestCapabilitiesInDocs(t *testing.T) {
+	drivers := []broker.Capabilities{kafkabroker.Capabilities(), rabbitbroker.Capabilities(), natsbroker.Capabilities(), membroker.Capabilities()}
+	yes := func(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] }
+	var want strings.Builder
+	want.WriteString("| | Kafka | RabbitMQ | NATS | in this process |\n|---|---|---|---|---|\n")
+	for _, row := range []struct {
+		name string
+		of   func(broker.Capabilities) string
+	}{
+		{"a lane is", func(c broker.Capabilities) string { return c.Lane }},
+		{"a position is", func(c broker.Capabilities) string { return c.Position }},
+		{"its incarnation is", func(c broker.Capabilities) string { return c.Incarnation }},
+		{"a new group begins at", func(c broker.Capabilities) string { return c.LateGroup }},
+		{"an acknowledgement tells it", func(c broker.Capabilities) string { return c.Acks }},
+		{"data of a message, at most, as installed", func(c broker.Capabilities) string { return fmt.Sprintf("%d KiB", c.LargestKiB) }},
+		{"counts deliveries", func(c broker.Capabilities) string { return yes(c.Counts) }},
+		{"can be rewound", func(c broker.Capabilities) string { return yes(c.Rewinds) }},
+		{"tells what topics lack (`skald migrate --broker`)", func(c broker.Capabilities) string { return yes(c.Checks) }},
+	} {
+		want.WriteString("| " + row.name)
+		for _, is := range drivers {
+			want.WriteString(" | " + row.of(is))
+		}
+		want.WriteString(" |\n")
+	}
+	page, err := os.ReadFile("docs/brokers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), want.String()) {
+		t.Errorf("docs/brokers.md has not this table:\n%s", &want)
+	}
+}
