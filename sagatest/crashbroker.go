@@ -49,6 +49,7 @@ func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message, only ..
 	case mode == PartLast:
 		what, p.part = withoutKeyOf(msgs)
 	}
+	p.less = len(what) < len(msgs)
 	p.err = c.p.io(call{act: "Publish", effect: true, parts: len(msgs), keyed: true, note: func() string { return rowNote(msgs) }}, func() error {
 		p.inner = c.b.Publish(ctx, what, only...)
 		return nil
@@ -73,7 +74,8 @@ type crashPending struct {
 	p     *Process
 	inner broker.Pending // nil: nothing was handed over
 	err   error          // what Publish met
-	part  map[int]error  // what was left out
+	part  map[int]error  // what was left out, where that is told
+	less  bool           // something was
 }
 
 func (c *crashPending) Done() <-chan struct{} {
@@ -89,7 +91,7 @@ func (c *crashPending) Wait(ctx context.Context) error {
 	}
 	err := c.p.io(call{act: "Wait"}, func() error { return c.inner.Wait(ctx) })
 	switch {
-	case err != nil && c.part == nil:
+	case err != nil && !c.less:
 		return err
 	case err != nil:
 		return fmt.Errorf("of a part: %v: %w", err, ErrInjected) // an outage: its indexes are not those of the call
