@@ -84,7 +84,7 @@ func (d *desk) process(w *sagatest.World, name string, steps func(*sagatest.Proc
 	w.Process(name, func(p *sagatest.Process) error {
 		session := d.db.Session()
 		p.OnCrash(session.Kill)
-		var to db = sagatest.CrashDriver[*memstore.Tx](p, session)
+		to := sagatest.CrashDriver[*memstore.Tx](p, session)
 		if d.wrap != nil {
 			to = d.wrap(to)
 		}
