@@ -18,7 +18,7 @@ type call struct {
 	scan func(scanner) error // for each row; nil: rows are not looked at
 	done func(n int64)       // the rows it touched; only without scan
 	fail func(error) error   // says more about its error; nil: it says enough
-	need func() bool         // whether it is needed, once the calls before it are answered; nil: always
+	need func() bool         // whether it is needed, once the calls before it are answered; nil: always. Not every runner asks
 	with string              // the statement that does the work of Session too; "": none does
 }
 

@@ -127,21 +127,19 @@ func (c *core) takeMark(m *store.Mark, v *store.Verdict) ([]call, error) {
 		return nil, err
 	}
 	at, fresh := c.home(m.ID), true
-	count := func(n int64) { fresh = fresh && n > 0 }
+	count := func(n int64) {
+		if fresh = fresh && n > 0; !fresh && v.Outcome != store.Waiting && v.Outcome != store.Dead {
+			v.Outcome = store.TooOld // unless a mark is found
+		}
+	}
 	found := func(row scanner) error {
 		if fresh {
 			return nil // it is ours
 		}
 		return verdict(row, v)
 	}
-	needed := func() bool {
-		if !fresh && v.Outcome != store.Waiting && v.Outcome != store.Dead {
-			v.Outcome = store.TooOld // unless a mark is found
-		}
-		return !fresh
-	}
 	var calls []call
-	find := call{sql: c.sql["FindTimeless"], args: args[:3], scan: found, need: needed}
+	find := call{sql: c.sql["FindTimeless"], args: args[:3], scan: found, need: func() bool { return !fresh }}
 	if at.timeless {
 		calls = append(calls, call{sql: c.sql["InsertTimeless"], args: args, done: count})
 	}

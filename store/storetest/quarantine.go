@@ -214,6 +214,11 @@ func (s *suite[TTx]) floorRises() {
 		s.seen(m, store.Done)
 	}
 	s.counts(0, 3, 0)
+	if s.haveSettings() {
+		u := s.begin(s.d, settings(intake(aged(33*day), mark()), "app.tenant", "42"))
+		s.found(u, store.TooOld, store.Fresh)
+		s.rollback(u)
+	}
 	for _, young := range []store.Mark{aged(29 * day), mark(), aged(-3 * day)} {
 		u := s.begin(s.d, intake(young))
 		s.found(u, store.Fresh)
