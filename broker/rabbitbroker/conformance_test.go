@@ -33,7 +33,16 @@ func TestBroker(t *testing.T) {
 			Lasting: func(t *testing.T) brokertest.Broker {
 				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000, Session: 5 * time.Minute}), made}
 			},
-			Limit:   func(t *testing.T, topic string, bytes int) { limit(t, at, line, bytes) },
+			Limit: func(t *testing.T, topic string, bytes int) { limit(t, at, line, bytes) },
+			Via: func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
+				b, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{Session: 2 * time.Second, Patience: 2 * time.Second, Dial: func(network, address string) (net.Conn, error) {
+					return dial(context.Background(), network, address)
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return tidied{b, made}
+			},
 			Disturb: line.disturb,
 			Foreign: func(t *testing.T, topic string, r brokertest.Record) {
 				p := amqp.Publishing{Headers: amqp.Table{}, Body: r.Data}
