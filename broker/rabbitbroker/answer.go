@@ -27,7 +27,7 @@ const (
 
 // kindOf says what an error means that was not an answer to the message itself.
 func kindOf(err error) kind {
-	if errors.Is(err, broker.ErrNoTopic) || errors.Is(err, errSetting) || errors.Is(err, errCannotCarry) || code(err) == amqp.AccessRefused {
+	if errors.Is(err, broker.ErrNoTopic) || errors.Is(err, ErrSettings) || errors.Is(err, errCannotCarry) || code(err) == amqp.AccessRefused {
 		return refused
 	}
 	return outage

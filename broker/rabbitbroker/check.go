@@ -2,6 +2,7 @@ package rabbitbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -23,13 +24,60 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 			}
 		}
 		for _, name := range topics {
-			if _, err := b.look(ctx, conn, name); err != nil && kindOf(err) == outage {
-				return err
-			} else if err != nil {
+			switch _, err := b.look(ctx, conn, name); {
+			case errors.Is(err, broker.ErrNoTopic), errors.Is(err, ErrSettings):
 				missing = append(missing, err.Error())
+			case err != nil:
+				return err
 			}
 		}
 		return nil
 	})
 	return missing, err
+}
+
+// CheckGroup says what of a group is not there, or is there with other settings, and changes nothing. Settings are seen by those who
+// have the right to configure the queues; bindings and policies are seen by nobody.
+func (b *Broker) CheckGroup(ctx context.Context, g broker.Group) (missing []string, err error) {
+	if err := checkGroup(g); err != nil {
+		return nil, err
+	}
+	err = b.with(ctx, func(conn *amqp.Connection) error {
+		if b.opts.Queue != "" || b.opts.ByType {
+			_, _, err := b.provide(ctx, conn, g, false)
+			missing, err = told(missing, err)
+			return err
+		}
+		for _, name := range g.Topics {
+			t, err := b.look(ctx, conn, name)
+			for i := 0; err == nil && i < t.lanes; i++ {
+				missing, err = told(missing, b.checkLane(ctx, conn, Queue(g.Name, name, i)))
+			}
+			if missing, err = told(missing, err); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return missing, err
+}
+
+// told adds to missing what is missing; any other error it gives back.
+func told(missing []string, err error) ([]string, error) {
+	if errors.Is(err, errMissing) || errors.Is(err, ErrSettings) || errors.Is(err, broker.ErrNoTopic) {
+		return append(missing, err.Error()), nil
+	}
+	return missing, err
+}
+
+// checkLane looks whether a queue is there with the settings of a lane. RabbitMQ compares them only when it is asked to declare the
+// queue, which is one more reason to ask first whether it is there.
+func (b *Broker) checkLane(ctx context.Context, conn *amqp.Connection, queue string) error {
+	if err := b.there(ctx, conn, queue); err != nil {
+		return err
+	}
+	if err := declareLane(ctx, conn, queue); code(err) != amqp.AccessRefused {
+		return err
+	}
+	return nil
 }

@@ -162,8 +162,7 @@ func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g bro
 	return nil
 }
 
-// declareLanes declares the queues of a group's lanes. RabbitMQ itself refuses one that exists with other settings, and names the
-// setting.
+// declareLanes declares the queues of a group's lanes, and binds them.
 func (b *Broker) declareLanes(ctx context.Context, conn *amqp.Connection, group string, topics []topic) error {
 	if err := ask(ctx, conn, lookMembers); err != nil {
 		return fmt.Errorf("look up exchange %q: whoever makes the topics makes it too (MakeTopics): %w", membersName, orAway(err))
@@ -174,14 +173,11 @@ func (b *Broker) declareLanes(ctx context.Context, conn *amqp.Connection, group 
 			if len(queue) > maxShort {
 				return fmt.Errorf("queue %q: %w", queue, errName)
 			}
-			err := ask(ctx, conn, func(ch *amqp.Channel) error {
-				if _, err := ch.QueueDeclare(queue, true, false, false, false, laneArgs()); err != nil {
-					return err
-				}
-				return ch.QueueBind(queue, fmt.Sprintf("%d.#", i), t.name, false, nil)
-			})
-			if code(err) == amqp.PreconditionFailed {
-				return fmt.Errorf("declare queue %q: it exists, with other settings: %w: %w", queue, errSetting, err)
+			err := declareLane(ctx, conn, queue)
+			if err == nil {
+				err = ask(ctx, conn, func(ch *amqp.Channel) error {
+					return ch.QueueBind(queue, fmt.Sprintf("%d.#", i), t.name, false, nil)
+				})
 			}
 			if err != nil {
 				return fmt.Errorf("declare queue %q: %w", queue, orAway(err))
@@ -189,6 +185,18 @@ func (b *Broker) declareLanes(ctx context.Context, conn *amqp.Connection, group 
 		}
 	}
 	return nil
+}
+
+// declareLane declares a queue. RabbitMQ itself refuses one that exists with other settings, and names the setting.
+func declareLane(ctx context.Context, conn *amqp.Connection, queue string) error {
+	err := ask(ctx, conn, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(queue, true, false, false, false, laneArgs())
+		return err
+	})
+	if code(err) == amqp.PreconditionFailed {
+		return fmt.Errorf("queue %q exists, with other settings: %w: %w", queue, ErrSettings, err)
+	}
+	return orAway(err)
 }
 
 // checkLanes names what is missing, all of it.
@@ -212,7 +220,7 @@ func (b *Broker) checkLanes(ctx context.Context, conn *amqp.Connection, group st
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return fmt.Errorf("group %q in %q has no %s: %w: let it be declared, or run skald migrate --broker", group, b.opts.VHost, strings.Join(missing, ", "), errMissing)
+		return fmt.Errorf("group %q in %q has no %s: %w: let it be declared, or run skald migrate --broker with --group", group, b.opts.VHost, strings.Join(missing, ", "), errMissing)
 	}
 	return nil
 }

@@ -285,7 +285,7 @@ func orAway(err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrAway), errors.Is(err, broker.ErrClosed), errors.Is(err, broker.ErrNoTopic):
 		return err
-	case errors.Is(err, errSetting), errors.Is(err, errName), errors.Is(err, errMissing):
+	case errors.Is(err, ErrSettings), errors.Is(err, errName), errors.Is(err, errMissing):
 		return err
 	}
 	switch code(err) {

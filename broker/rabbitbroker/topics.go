@@ -31,7 +31,9 @@ const (
 )
 
 var (
-	errSetting = errors.New("skald cannot keep its promises on it")
+	// ErrSettings is wrapped by errors about an exchange or a queue that exists, as Skald cannot use it.
+	ErrSettings = errors.New("skald cannot keep its promises on it")
+
 	errName    = errors.New("a name is 1 to 249 of A-Z a-z 0-9 . _ -, and that of a queue, group/topic/lane, at most 255")
 	errNoLanes = errors.New("there is another message in it")
 	errMissing = errors.New("it is missing, and nobody asked for it to be declared")
@@ -109,7 +111,7 @@ func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (
 		f, err = fetch(ctx, conn, Record(name))
 		t.id, t.lanes = f.ID, f.Lanes
 		if notFound(err) || err == nil && (f.Lanes < 1 || f.Lanes > maxLanes) {
-			err = fmt.Errorf("the queue %q does not say how many lanes it has, so MakeTopics did not make it (if it is a team's own: ByType, route=type): %w: %w", Record(name), errSetting, cmp.Or(err, errNoLanes))
+			err = fmt.Errorf("the queue %q does not say how many lanes it has, so MakeTopics did not make it (if it is a team's own: ByType, route=type): %w: %w", Record(name), ErrSettings, cmp.Or(err, errNoLanes))
 		}
 	}
 	if err != nil {
@@ -131,7 +133,7 @@ func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, e
 			}
 			found = true
 			if err := json.Unmarshal(d.Body, &f); err != nil {
-				return fmt.Errorf("what is in the queue %q is none of Skald's: %w: %w", record, errSetting, err)
+				return fmt.Errorf("what is in the queue %q is none of Skald's: %w: %w", record, ErrSettings, err)
 			}
 			return nil
 		})
@@ -250,10 +252,10 @@ func declareMembers(ch *amqp.Channel) error {
 
 // makeTopic writes down how many lanes the topic has before there is an exchange to be found.
 func (b *Broker) makeTopic(ctx context.Context, conn *amqp.Connection, name string, lanes int) error {
+	if _, err := b.look(ctx, conn, name); err == nil || !errors.Is(err, broker.ErrNoTopic) {
+		return err
+	}
 	if !b.opts.ByType {
-		if _, err := b.look(ctx, conn, name); err == nil || !errors.Is(err, broker.ErrNoTopic) {
-			return err
-		}
 		if _, err := write(ctx, conn, Record(name), fact{ID: newID(), Lanes: lanes}); err != nil {
 			return err
 		}

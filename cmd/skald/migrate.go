@@ -25,9 +25,10 @@ two days (18 at first). Ended before it was done, it goes on where it was.
 migration tool. Run it again with each later build.
 
 --broker URL --topic NAME, once for each topic, makes topics and what groups need at the broker, where they are not there
-yet; what is there stays as it is, and is refused if it would lose messages. With --store or without.
+yet; what is there stays as it is, and is refused if it would lose messages. With --store or without. On RabbitMQ a group
+hears what is published once its queues are there: --group NAME, once for each, makes those for all of the topics.
 
-Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?option=value&…], nats://…`
+Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?option=value&…], nats://…, amqp://…`
 
 func migrateCommand(out io.Writer) *cobra.Command {
 	var schema, source string
@@ -82,8 +83,9 @@ func migrateCommand(out io.Writer) *cobra.Command {
 	f.StringVar(&source, "source", "", "who says the messages of this database, for ever (default: /DATABASE/SCHEMA)")
 	f.IntVar(&rows, "outbox-slots", 0, "how many slots of a day the outbox has; PostgreSQL only (default: as it is)")
 	f.IntVar(&marks, "mark-slots", 0, "how many slots of two days the marks have; PostgreSQL only (default: as it is)")
-	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…] or nats://…; SKALD_BROKER stands for it, with --topic")
+	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it, with --topic")
 	f.StringArrayVar(&topics.topics, "topic", nil, "a topic at the broker; again for each further one")
+	f.StringArrayVar(&topics.groups, "group", nil, "a group that listens to these topics; again for each further one (other brokers than RabbitMQ need nothing)")
 	f.IntVar(&topics.lanes, "lanes", 0, "how many lanes (partitions) topics get that are made (default: the broker's)")
 	f.BoolVar(&check, "check", false, "change nothing; exit code 8 if there is work to do")
 	f.BoolVar(&p.script, "print", false, "change nothing; print the SQL that makes all tables")

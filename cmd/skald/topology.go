@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,14 @@ import (
 type topology struct {
 	url    string
 	topics []string
+	groups []string
 	lanes  int
+}
+
+// groupMaker is a broker at which groups need something made: RabbitMQ, where each has queues.
+type groupMaker interface {
+	Declare(ctx context.Context, g broker.Group) error
+	CheckGroup(ctx context.Context, g broker.Group) (missing []string, err error)
 }
 
 // asked tells whether migrate is to look at the broker. SKALD_BROKER alone does not ask: a service has it for itself.
@@ -26,7 +34,7 @@ func (w *topology) asked(c *cobra.Command) (bool, error) {
 	w.url = from(c, "broker", "SKALD_BROKER")
 	given := c.Flags().Changed("broker")
 	switch {
-	case len(w.topics) == 0 && !given && w.lanes == 0:
+	case len(w.topics) == 0 && len(w.groups) == 0 && !given && w.lanes == 0:
 		return false, nil
 	case len(w.topics) == 0:
 		return true, &place.UsageError{What: "--broker: which topics? Give --topic NAME, once for each"}
@@ -61,7 +69,7 @@ func (w *topology) migrate(ctx context.Context, out io.Writer, check bool) (err 
 	}
 	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
 	defer cancel()
-	missing, err := checker.CheckTopics(ctx, w.topics...)
+	missing, err := w.missing(ctx, b, checker)
 	switch {
 	case err != nil:
 		return err
@@ -70,10 +78,10 @@ func (w *topology) migrate(ctx context.Context, out io.Writer, check bool) (err 
 	case check:
 		return errors.Join(list(out, "pending", missing), &place.FailedError{Err: errPending})
 	}
-	if err := maker.MakeTopics(ctx, w.lanes, w.topics...); err != nil {
+	if err := w.make(ctx, b, maker); err != nil {
 		return err
 	}
-	still, err := checker.CheckTopics(ctx, w.topics...)
+	still, err := w.missing(ctx, b, checker)
 	if err != nil {
 		return err
 	}
@@ -81,4 +89,37 @@ func (w *topology) migrate(ctx context.Context, out io.Writer, check bool) (err 
 		return &demo.ForeignError{What: still[0], Remedy: "change it, or remove it; it was not made here"}
 	}
 	return list(out, "made what was missing:", missing)
+}
+
+// missing is what of the topics and groups is not there, or cannot be used.
+func (w *topology) missing(ctx context.Context, b broker.Broker, checker broker.TopicChecker) ([]string, error) {
+	missing, err := checker.CheckTopics(ctx, w.topics...)
+	g, ok := b.(groupMaker)
+	if err != nil || !ok {
+		return missing, err
+	}
+	for _, name := range w.groups {
+		more, err := g.CheckGroup(ctx, broker.Group{Name: name, Topics: w.topics})
+		if err != nil {
+			return nil, err
+		}
+		missing = append(missing, slices.DeleteFunc(more, func(s string) bool { return slices.Contains(missing, s) })...)
+	}
+	return missing, nil
+}
+
+func (w *topology) make(ctx context.Context, b broker.Broker, maker broker.TopicMaker) error {
+	if err := maker.MakeTopics(ctx, w.lanes, w.topics...); err != nil {
+		return err
+	}
+	g, ok := b.(groupMaker)
+	if !ok {
+		return nil
+	}
+	for _, name := range w.groups {
+		if err := g.Declare(ctx, broker.Group{Name: name, Topics: w.topics}); err != nil {
+			return fmt.Errorf("make group %s: %w", name, err)
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"context"
 	"crypto/rand"
 	"path/filepath"
 	"strings"
@@ -8,9 +9,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skald-go/skald/broker/rabbitbroker"
 	"github.com/skald-go/skald/internal/need"
 )
 
@@ -76,6 +79,67 @@ func TestMigrateForeignStream(t *testing.T) {
 		t.Error(p.out.String())
 	}
 	start(t, nil, args...).expect(5, "retention", "stream t")
+}
+
+// On RabbitMQ the queues of groups are made, too. What is there otherwise is named, and left alone: an exchange or a queue of others.
+func TestMigrateRabbitMQ(t *testing.T) {
+	t.Parallel()
+	at, name := need.RabbitMQ(t), "migrated."+strings.ToLower(rand.Text()[:10])
+	foreign, group := name+".foreign", name+".g"
+	queue := rabbitbroker.Queue(group, name, 1)
+	t.Cleanup(func() {
+		b, err := rabbitbroker.New(strings.TrimPrefix(at, "amqp://"), nil)
+		must(t, err)
+		defer b.Close()
+		ctx := context.Background()
+		must(t, b.RemoveGroup(ctx, group, name))
+		ids, err := b.Topics(ctx, name)
+		must(t, err)
+		must(t, b.RemoveTopics(ctx, ids))
+	})
+	said := func(code int, args ...string) string {
+		t.Helper()
+		p := start(t, nil, append([]string{"migrate", "--broker", at}, args...)...)
+		p.expect(code)
+		return p.out.String()
+	}
+	start(t, nil, "migrate", "--broker", "amqp://127.0.0.1:1", "--topic", "t").expect(6)
+	start(t, nil, "migrate", "--broker", at, "--group", "g").expect(2, "--topic")
+	topic := []string{"--topic", name, "--lanes", "2"}
+	all := append(topic, "--group", group)
+	if out := said(8, append(all, "--check")...); !strings.Contains(out, "pending") || !strings.Contains(out, name) {
+		t.Error(out)
+	}
+	said(0, topic...)
+	said(0, append(topic, "--check")...)
+	if out := said(8, append(all, "--check")...); !strings.Contains(out, queue) {
+		t.Errorf("the queues are missing: %s", out)
+	}
+	said(0, all...)
+	for _, args := range [][]string{all, append(all, "--check")} {
+		if out := said(0, args...); out != "up to date\n" {
+			t.Errorf("%v: %s", args, out)
+		}
+	}
+	must(t, onRabbitMQ(t, at, func(ch *amqp.Channel) error {
+		if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
+			return err
+		}
+		_, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-message-ttl": int64(60000)})
+		return err
+	}))
+	if out := said(8, append(all, "--check")...); !strings.Contains(out, "inequivalent arg") || !strings.Contains(out, queue) {
+		t.Errorf("a queue with other settings: %s", out)
+	}
+	start(t, nil, append([]string{"migrate", "--broker", at}, all...)...).expect(5, queue, "inequivalent arg")
+	must(t, onRabbitMQ(t, at, func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclare(foreign, "fanout", true, false, false, false, nil)
+	}))
+	t.Cleanup(func() {
+		must(t, onRabbitMQ(t, at, func(ch *amqp.Channel) error { return ch.ExchangeDelete(foreign, false, false) }))
+	})
+	start(t, nil, "migrate", "--broker", at, "--topic", foreign).expect(5, foreign)
+	start(t, nil, "migrate", "--broker", at+"?route=type", "--topic", foreign).expect(0)
 }
 
 func dropTopics(t *testing.T, seeds string, topics ...string) {

@@ -14,6 +14,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/rabbitbroker"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
 	"github.com/skald-go/skald/store/sqlitestore"
@@ -87,7 +88,7 @@ func wrongState(err error) bool {
 	var pgSource *pgstore.SourceError
 	var pgChanged *pgstore.ChangedError
 	var encoding *store.EncodingError
-	return errors.Is(err, store.ErrMoved) || errors.As(err, &schema) || errors.As(err, &liteSource) || errors.As(err, &liteChanged) ||
+	return errors.Is(err, store.ErrMoved) || errors.Is(err, rabbitbroker.ErrSettings) || errors.As(err, &schema) || errors.As(err, &liteSource) || errors.As(err, &liteChanged) ||
 		errors.As(err, &pgSource) || errors.As(err, &pgChanged) || errors.As(err, &encoding) || noTable(err)
 }
 
