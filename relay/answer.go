@@ -81,6 +81,9 @@ func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 			delete(l.suspects, row.Seq)
 			taken++
 			run.Took(&row.Message)
+			if len(r.missing) > 0 {
+				delete(r.missing, row.Topic)
+			}
 			continue
 		case refused != nil && c.alone:
 			r.setAside(l, p, row, refused)
@@ -88,7 +91,7 @@ func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 		case errors.Is(failed, broker.ErrAnew):
 			r.unlearn(row.Topic)
 		case errors.Is(refused, broker.ErrNoTopic):
-			r.missing[row.Topic] = r.o.Now().Add(missingFor)
+			r.misses(row.Topic)
 		case refused != nil:
 			l.suspects[row.Seq] = true
 		}
@@ -104,6 +107,14 @@ func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 		l.trouble = true // at once: answers may be heard out of order, and the broker holds nothing back any more
 	}
 	r.count(func(h *Health) { h.Published += int64(taken) })
+}
+
+// misses notes that the broker does not have a topic, and says so once, however often it is asked again meanwhile.
+func (r *Relay) misses(topic string) {
+	if _, known := r.missing[topic]; !known {
+		r.o.Logger.Warn("relay: a topic is missing; its rows are set aside until it is there", "owner", r.o.Owner, "topic", topic)
+	}
+	r.missing[topic] = r.o.Now().Add(missingFor)
 }
 
 // setAside takes a row out of the way that the broker refused alone; its key waits for it.

@@ -78,12 +78,7 @@ func (r *Relay) mustWait(l *lane, row *store.Row) *store.Aside {
 		r.o.Logger.Warn("relay: row set aside", "owner", r.o.Owner, "lane", l.ID, "seq", row.Seq, "id", row.ID, "error", a.Why)
 		return a
 	}
-	until, ok := r.missing[row.Topic]
-	if !ok {
-		return nil
-	}
-	if r.o.Now().After(until) {
-		delete(r.missing, row.Topic)
+	if until, ok := r.missing[row.Topic]; !ok || r.o.Now().After(until) {
 		return nil
 	}
 	r.count(func(h *Health) { h.SetAside++ })

@@ -112,7 +112,7 @@ type Relay struct {
 	lanes    map[int]*lane
 	byBucket [store.Buckets]*lane
 	groups   []*group
-	missing  map[string]time.Time // topics that the broker does not have, and until when that is believed
+	missing  map[string]time.Time // topics that the broker did not have, and until when that is believed; until it takes a row of them
 	ids      broker.Topics        // as told last; never changed, always replaced
 	idless   map[string]time.Time // topics that have none, and until when that is believed
 	tells    int                  // how often they were

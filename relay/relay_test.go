@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -286,6 +288,33 @@ func TestMissingTopicSetsItsRowsAsideUntilItAppears(t *testing.T) {
 	if slices.Sort(got[""]); !slices.Equal(got[""], []string{`"x"`, `"y"`}) {
 		t.Errorf("without a key: %v", got[""])
 	}
+}
+
+// Each time that a topic goes missing is said once, however many rows it has and however often it is asked for.
+func TestMissingTopicIsSaidOnce(t *testing.T) {
+	w := newWorld(t, "orders")
+	var log strings.Builder
+	r := relay.New(w.db, w.bus, &relay.Options{Owner: "a", Now: func() time.Time { return w.now }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	says := func(want int) {
+		t.Helper()
+		w.quiet(r)
+		if n := strings.Count(log.String(), "a topic is missing"); n != want || !strings.Contains(log.String(), "topic=payments") {
+			t.Errorf("said %d times, want %d: %s", n, want, log.String())
+		}
+	}
+	w.write("payments", "k", "1", "2")
+	w.write("orders", "k", "a")
+	says(1)
+	w.write("payments", "l", "3")
+	says(1)
+	w.topics("payments")
+	says(1)
+	w.expect("payments", "k", "1", "2")
+	if err := w.mem.RemoveTopics(t.Context(), "payments"); err != nil {
+		t.Fatal(err)
+	}
+	w.write("payments", "k", "4")
+	says(2)
 }
 
 func TestOutageIsChargedToNobody(t *testing.T) {

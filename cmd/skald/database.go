@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -92,6 +93,9 @@ func (f file) pending(ctx context.Context) (names []string, err error) {
 }
 
 func (f file) migrate(ctx context.Context) (names []string, err error) {
+	if folder := filepath.Dir(f.path); !isFolder(folder) {
+		return nil, &place.NoneError{What: "there is no folder " + folder + ": make it, or give another --store"}
+	}
 	db, err := sqlitestore.Open(f.path)
 	if err != nil {
 		return nil, err
@@ -102,6 +106,11 @@ func (f file) migrate(ctx context.Context) (names []string, err error) {
 		names = append(names, one.Name)
 	}
 	return names, err
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 func (f file) stores(_ context.Context, r rooms) ([]relay.Source, func(), error) {
@@ -139,6 +148,9 @@ func newServer(at, schema, source string) (database, error) {
 	}
 	if schema == "" {
 		schema = "public"
+	}
+	if err := pgstore.CheckSchema(schema); err != nil {
+		return nil, err
 	}
 	return server{cfg, schema, source, strings.Contains(at, "pool_max_conns=")}, nil
 }
@@ -200,6 +212,10 @@ func (s server) stores(ctx context.Context, r rooms) (all []relay.Source, done f
 		r.schemas = []string{s.schema}
 	}
 	for _, schema := range r.schemas {
+		if err := pgstore.CheckSchema(schema); err != nil {
+			pool.Close()
+			return nil, nil, err
+		}
 		all = append(all, housed{pgstore.New(pool, &pgstore.Options{Schema: schema}), pool, schema})
 	}
 	if len(all) > 1 { // each is looked at by itself

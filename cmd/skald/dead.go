@@ -118,7 +118,7 @@ func showDeadCommand(out io.Writer) *cobra.Command {
 			return n < w.limit, enc.Encode(jsonOf(&p))
 		})
 		if err == nil && n == 0 {
-			err = fmt.Errorf("%w: no dead letter is meant by these flags", place.ErrNone)
+			err = &place.NoneError{What: "no dead letter is meant by these flags"}
 		}
 		return err
 	}}

@@ -215,7 +215,7 @@ func act(c *cobra.Command, w *wanted, out, errs io.Writer, verb string, effect f
 		return err
 	}
 	if len(all) == 0 {
-		return fmt.Errorf("%w: no kept message is meant by these flags", place.ErrNone)
+		return &place.NoneError{What: "no kept message is meant by these flags"}
 	}
 	if !w.dry && !w.yes {
 		question := fmt.Sprintf("%s %d messages?", verb, len(all))

@@ -54,7 +54,8 @@ func TestKeptMessagesByTheCommand(t *testing.T) {
 	says(0, []string{"dead", "redrive", "--dry-run", "--json"}, `"meant":2`)
 	says(0, []string{"dead", "redrive", "--id", "m-2", "--yes", "--reason", "fixed", "--by", "ann"}, "1 of 1")
 	says(0, []string{"dead", "drop", "--yes", "--reason", "not ours", "--by", "ann", "--json"}, `"done":1`)
-	says(4, []string{"dead", "drop", "--yes", "--reason", "not ours"}, "no kept message")
+	says(4, []string{"dead", "drop", "--yes", "--reason", "not ours"}, "skald: no kept message")
+	says(4, []string{"dead", "show", "--id", "m-3"}, "skald: no dead letter")
 	says(0, []string{"parked", "release", "--key", "k-m-1", "--yes", "--reason", "now"}, "1 of 1")
 	got, err := s.Claim(t.Context(), "stock", 10, time.Minute)
 	if err != nil || len(got.Parked) != 2 {

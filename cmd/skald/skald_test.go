@@ -226,11 +226,13 @@ func TestUsage(t *testing.T) {
 		"argument":           {[]string{"demo", "now"}, "now"},
 		"two stores":         {[]string{"demo", "--dir", "x", "--store", "sqlite:y"}, "--dir"},
 		"unknown store":      {[]string{"demo", "--store", "mysql://x"}, "sqlite:FOLDER or postgres"},
-		"unknown broker":     {[]string{"demo", "--dir", "x", "--broker", "redis:"}, "kafka://host"},
+		"unknown broker":     {[]string{"demo", "--dir", "x", "--broker", "redis:"}, "kafka://, nats:// or amqp://host"},
 		"migrate nothing":    {[]string{"migrate"}, "SKALD_STORE"},
 		"migrate the moon":   {[]string{"migrate", "--store", "moon:"}, "sqlite:FILE or postgres"},
 		"check and print":    {[]string{"migrate", "--store", "sqlite:x", "--check", "--print"}, "check"},
 		"schema in SQLite":   {[]string{"migrate", "--store", "sqlite:x", "--schema", "s"}, "--schema is for PostgreSQL"},
+		"schema that cannot": {[]string{"outbox", "status", "--store", "postgres://127.0.0.1:1/x", "--schema", "a$$b"}, `the schema "a$$b" cannot be`},
+		"one that cannot":    {[]string{"relay", "--store", "postgres://127.0.0.1:1/x", "--broker", "kafka://127.0.0.1:1", "--schema", "a", "--schema", "a$$b"}, `the schema "a$$b" cannot be`},
 		"slots in SQLite":    {[]string{"migrate", "--store", "sqlite:x", "--mark-slots", "20"}, "SQLite has no slots"},
 		"slots and check":    {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--outbox-slots", "20", "--check"}, "not with --check"},
 		"files of nobody":    {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--print", "--format", "flyway", "--dir", "."}, "golang-migrate, goose, atlas or dbmate"},
@@ -331,6 +333,7 @@ func TestMigrateSQLite(t *testing.T) {
 	}
 	exec1(t, path, "UPDATE skald_migration SET checksum = 'x'")
 	start(t, store, "migrate").expect(5, "do not edit an applied migration")
+	start(t, nil, "migrate", "--store", "sqlite:"+filepath.Join(filepath.Dir(path), "no", "shop.db")).expect(4, "skald: there is no folder")
 }
 
 // What --print prints makes tables that Skald takes for its own.

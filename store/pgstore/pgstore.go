@@ -155,6 +155,9 @@ func schemaPrefix(schema string) (string, error) {
 	return pgx.Identifier{schema}.Sanitize() + ".", nameable("schema", schema)
 }
 
+// CheckSchema tells by a *NameError whether a schema cannot have that name.
+func CheckSchema(name string) error { return nameable("schema", name) }
+
 // nameable tells whether a schema or role can have that name. A longer one PostgreSQL cuts without a word; $$ would
 // end a function's body.
 func nameable(what, name string) error {

@@ -23,6 +23,12 @@ import (
 // ErrNone: there is no such database or schema.
 var ErrNone = errors.New("no such database")
 
+// A NoneError says that there is nothing which a command could be about. It is ErrNone.
+type NoneError struct{ What string }
+
+func (e *NoneError) Error() string        { return e.What }
+func (e *NoneError) Is(target error) bool { return target == ErrNone }
+
 // A UsageError says that a command was called wrongly.
 type UsageError struct{ What string }
 
