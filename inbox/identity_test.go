@@ -119,6 +119,7 @@ func (w *world) dated(key, data string, at time.Time) skald.Message {
 }
 
 // Once a mark is forgotten, a repeat is not taken silently; what a consumer has never been near is.
+// Interleaving 4.
 func TestMessagesOfBeforeTheFloorAreKept(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)

@@ -110,6 +110,7 @@ func (u movingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bo
 	return u.d.Apply(ctx, instead...)
 }
 
+// Interleaving 13.
 func TestRejectionThatIsNoLongerTrueIsNotStored(t *testing.T) {
 	w := newWorld(t, 1)
 	lock := store.Lock{Space: "sku", Key: "tea"}

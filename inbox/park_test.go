@@ -28,6 +28,7 @@ func (f *moody) handle(ctx context.Context, tx tx, m skald.Received[string]) err
 }
 
 // Behind a parked message those of its key wait in the store, of other topics too, and the broker's position moves on.
+// Interleaving 12.
 func TestKeyOfAParkedMessageWaitsOverTopics(t *testing.T) {
 	w := newWorld(t, 1)
 	if err := w.bus.MakeTopics(t.Context(), 1, "payments"); err != nil {
@@ -65,6 +66,7 @@ func TestKeyOfAParkedMessageWaitsOverTopics(t *testing.T) {
 }
 
 // A message that comes again while it is parked, or a dead letter, or behind another, is not taken a second time.
+// Interleaving 12.
 func TestRepeatOfAKeptMessageIsDropped(t *testing.T) {
 	w := newWorld(t, 1)
 	f := &moody{on: map[string]error{"1": errors.New("no"), "x": skald.Permanent(errors.New("never"))}}
@@ -147,6 +149,7 @@ func TestDeadLetterFreesItsKeyByOption(t *testing.T) {
 	w.expect("k", "1 3 2 4")
 }
 
+// Interleaving 14.
 func TestEachClassEndsAsItShould(t *testing.T) {
 	w := newWorld(t, 1)
 	version := true

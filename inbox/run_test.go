@@ -207,6 +207,7 @@ func (a *away) Seen(ctx context.Context, consumer string, ids []store.Identity) 
 
 func (a *away) Outage(err error) bool { return errors.Is(err, errAway) || a.Driver.Outage(err) }
 
+// Interleaving 14.
 func TestOutageOfTheDatabaseIsNobodysFault(t *testing.T) {
 	w := newWorld(t, 1)
 	db := &away{Driver: w.db}

@@ -163,6 +163,7 @@ func TestTopicIsDeletedAndMadeLater(t *testing.T) {
 }
 
 // The same at any moment of the tries with the rows set aside, and with a replay of several pages.
+// Interleaving 9.
 func TestTopicMadeAnewAtAnyMomentOfATry(t *testing.T) {
 	for n := range 24 {
 		w := newWorld(t, "orders", "stock")
@@ -215,6 +216,7 @@ func (m *remaker) Publish(ctx context.Context, msgs []skald.Message, only ...bro
 }
 
 // At whichever publish it happens, in windows, in replays and beside rows set aside: first deliveries come in order.
+// Interleaving 9.
 func TestTopicMadeAnewBeforeEachPublish(t *testing.T) {
 	for n := 1; n <= 40; n++ {
 		w := newWorld(t, "orders", "stock")
@@ -284,6 +286,7 @@ func (c busyCall) Wait(ctx context.Context) error {
 }
 
 // With many calls under way, two relays that come and go, and a topic that is made anew again and again.
+// Interleaving 9.
 func TestTopicMadeAnewBesideRelaysAtWork(t *testing.T) {
 	db, mem := memstore.New(nil), membroker.New(&membroker.Options{Retain: -1})
 	w := &world{t: t, db: db, out: outbox.New(db, nil), mem: mem}

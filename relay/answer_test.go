@@ -86,6 +86,7 @@ func (m *manual) find(data string) *manualCall {
 	return nil
 }
 
+// Interleaving 7.
 func TestFailureHeardBeforeEarlierAnswersStopsTheLaneAtOnce(t *testing.T) {
 	db, bus := memstore.New(nil), &manual{}
 	out := outbox.New(db, nil)

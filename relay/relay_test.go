@@ -252,6 +252,7 @@ func TestRefusedRowIsSetAsideWithItsKeyAndPublishedInOrderLater(t *testing.T) {
 }
 
 // The broker answers for a whole batch: who is to blame is found out alone, nobody else is set aside.
+// Interleaving 7.
 func TestInnocentNeighboursOfARefusedRowAreNotSetAside(t *testing.T) {
 	w := newWorld(t, "orders")
 	w.bus.refuse = func(m skald.Message, alone bool) error {
@@ -352,6 +353,7 @@ func TestLostAnswerRepeatsButKeepsOrder(t *testing.T) {
 	w.expect("orders", "k", "1", "2")
 }
 
+// Interleaving 9.
 func TestAnotherBrokerGetsTheRetainedRowsAgain(t *testing.T) {
 	w := newWorld(t, "orders")
 	r := w.relay("a")

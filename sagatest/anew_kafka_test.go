@@ -160,6 +160,7 @@ func firsts(all []string) (out []string) {
 
 // A topic on Kafka that is deleted and made anew, beside writers and while a relay dies: it gets all that is kept of it, first
 // deliveries in order, rows that were set aside too; what the other topic had it does not get again.
+// Interleaving 9.
 func TestTopicMadeAnewOnKafka(t *testing.T) {
 	r := newRemade(t)
 	stopA, stopB := r.relay("a"), r.relay("b")

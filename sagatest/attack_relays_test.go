@@ -359,6 +359,7 @@ func (a *attack) finish(h *heard, sub broker.Subscription) error {
 // Hot keys, writers that draw their numbers early and commit late, one transaction open throughout, relays that are
 // stopped, killed, and paused in the midst of a batch for longer than their leases: nothing is lost, and the first
 // deliveries of each key come in the order of the commits.
+// Interleaving 15.
 func TestAttackOnOrder(t *testing.T) { attackOnOrder(t, newAttack(t)) }
 
 // A session is another's as soon as a transaction is over.
@@ -416,6 +417,7 @@ func (a *attack) poll(ctx context.Context, name string) error {
 }
 
 // The same attack on pollers that claim with SKIP LOCKED: they overtake each other.
+// Interleaving 15.
 func TestAttackFindsSkipLocked(t *testing.T) {
 	a := newAttack(t)
 	bus := membroker.New(nil)
@@ -430,6 +432,7 @@ func TestAttackFindsSkipLocked(t *testing.T) {
 	t.Log(err)
 }
 
+// Interleaving 15.
 func TestAttackOnOrderKafka(t *testing.T) {
 	seeds := need.Kafka(t)
 	a := newAttack(t)

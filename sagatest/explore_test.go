@@ -25,6 +25,7 @@ func TestExploreModelEverySingleFault(t *testing.T) {
 
 // The same beside a retention that empties each row as soon as every lane has passed it, in every process: none goes that
 // was not published, whatever crashes.
+// Interleaving 5.
 func TestExploreModelEverySingleFaultWithRetention(t *testing.T) {
 	sagatest.Explore(t, build(largeLoad(), wiring{keep: true}), &sagatest.Options{Sample: sampled(300), Failures: 3})
 }
@@ -36,6 +37,7 @@ func TestExploreModelEverySingleFaultWithRowsSetAside(t *testing.T) {
 
 // The same while a topic is deleted, with what nobody has read of it, and made anew: what is kept of it comes again, before
 // anything newer, whatever crashes.
+// Interleaving 9.
 func TestExploreModelEverySingleFaultWithATopicMadeAnew(t *testing.T) {
 	for _, turn := range []int{5, 8, 11, 14, 17} {
 		t.Run(fmt.Sprint("turn ", turn), func(t *testing.T) {

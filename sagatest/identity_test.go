@@ -196,6 +196,7 @@ func (d *desk) quarantined() error {
 }
 
 // Conflicts, what is too old, answers, admission and work that is done once, under every single fault.
+// Interleaving 4.
 func TestExploreIdentityEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, buildDesk(nil), &sagatest.Options{Sample: sampled(200), Failures: 3})
 }

@@ -164,6 +164,7 @@ func (p *parking) empty() error {
 }
 
 // Every I/O of parking, retries, dead letters and a redrive, and everything that can go wrong at it.
+// Interleaving 12.
 func TestExploreParkingEverySingleFault(t *testing.T) {
 	for name, free := range map[string]bool{"dead letters hold their keys": false, "dead letters free their keys": true} {
 		t.Run(name, func(t *testing.T) {
@@ -173,6 +174,7 @@ func TestExploreParkingEverySingleFault(t *testing.T) {
 }
 
 // Each bug is a safeguard of parking taken away.
+// Interleaving 12.
 func TestSeededBugsOfParking(t *testing.T) {
 	for name, b := range map[string]struct {
 		wrap  func(db) db

@@ -160,6 +160,7 @@ func (m *moved[TTx]) published() (err error) {
 }
 
 // The reseat, the ticks, pages and leases around it and the retention, under every fault, in memory.
+// Interleaving 5.
 func TestExploreReseat(t *testing.T) {
 	sagatest.Explore(t, buildMoved(
 		func(w *sagatest.World) (store.Driver[*memstore.Tx], error) {
@@ -185,6 +186,7 @@ func movedSample() int {
 }
 
 // The same on SQLite, whose reseat begins at the oldest row.
+// Interleaving 5.
 func TestExploreReseatOnSQLite(t *testing.T) {
 	within := scratch(t)
 	empty := filepath.Join(t.TempDir(), "empty.db")

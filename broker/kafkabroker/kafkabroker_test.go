@@ -104,6 +104,7 @@ func TestPartitionsAreThoseOfJava(t *testing.T) {
 }
 
 // TestOutageIsToldAndOvertakesNothing: the answer does not come; the caller starts again from the first message.
+// Interleaving 7.
 func TestOutageIsToldAndOvertakesNothing(t *testing.T) {
 	fake := newFake(t)
 	b := open(t, fake.seeds, &kafkabroker.Options{Patience: 150 * time.Millisecond})

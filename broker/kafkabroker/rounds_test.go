@@ -21,6 +21,7 @@ import (
 
 // TestQueuedSuccessorsFailWithTheirPredecessor: what was handed over before the answer is held back even if its
 // round begins long after the answer was asked for.
+// Interleaving 7.
 func TestQueuedSuccessorsFailWithTheirPredecessor(t *testing.T) {
 	fake := newFake(t)
 	b := open(t, fake.seeds, &kafkabroker.Options{Round: 1})

@@ -181,6 +181,7 @@ func unflushed(s *Store) func(ctx context.Context, base string) (string, error) 
 	return s.Tick
 }
 
+// Interleaving 2.
 func TestSeededBugs(t *testing.T) {
 	b := newBed(t)
 	b.exec(t, `CREATE TABLE {effect} (id text)`)

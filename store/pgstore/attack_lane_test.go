@@ -135,6 +135,7 @@ func (b *bed) aside(seq int64, attempts int) store.Aside {
 	return store.Aside{Row: store.Row{Seq: seq, Message: aMessage(fmt.Sprint("k", seq))}, Attempts: attempts}
 }
 
+// Interleaving 2.
 func TestTakeoverAgainstPausedOwner(t *testing.T) {
 	b := newBed(t)
 	if err := takeovers(t, b, nil, false); err != nil {

@@ -199,6 +199,7 @@ func (s *Store) takeByStatement(ctx context.Context, b *bed, a *actor, mark stor
 	return sendCommit(ctx, conn.Conn(), nil)
 }
 
+// Interleaving 13.
 func TestEveryMergeOfTwoIntakes(t *testing.T) {
 	b := newBed(t)
 	b.exec(t, `CREATE TABLE {effect} (id text)`)

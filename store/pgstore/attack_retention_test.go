@@ -76,6 +76,7 @@ func retentions(t *testing.T, b *bed, spoil func(*Store)) error {
 	return nil
 }
 
+// Interleaving 3.
 func TestEveryMergeOfRetentionAndWriter(t *testing.T) {
 	if err := retentions(t, newBed(t), nil); err != nil {
 		t.Error(err)

@@ -161,6 +161,7 @@ func TestSavepoint(t *testing.T) {
 }
 
 // An id that was ahead of all clocks when it was first handled is known when its time has come.
+// Interleaving 4.
 func TestIDAheadOfItsTime(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -195,6 +196,7 @@ func TestIDAheadOfItsTime(t *testing.T) {
 }
 
 // A role that turns synchronous_commit off, or isolation up, changes nothing of what Skald commits.
+// Interleavings 6, 11.
 func TestRoleSettings(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()

@@ -148,6 +148,7 @@ func (m *mover) wentBack() {
 
 // A reseat dies at each of its statements, before or after it took effect, and is run again: all that was written before,
 // beside and after is published, in order.
+// Interleaving 5.
 func TestReseatIsCutEverywhere(t *testing.T) {
 	m := newMover(t)
 	m.everyCut(1,
@@ -191,6 +192,7 @@ func (m *mover) count(table string) (n int) {
 }
 
 // The retention dies at each of its statements: what was not published is not emptied, and the next one goes on.
+// Interleaving 5.
 func TestRetentionIsCutEverywhere(t *testing.T) {
 	m := newMover(t)
 	slot := (time.Now().UnixMilli()/86_400_000 + 1) % 10 // which is the oldest that there is
@@ -226,6 +228,7 @@ func TestRetentionIsCutEverywhere(t *testing.T) {
 }
 
 // A migration dies at each of its statements, alone and beside another one: the next run ends it, and the tables work.
+// Interleaving 5.
 func TestMigrationIsCutEverywhere(t *testing.T) {
 	m := newMover(t)
 	n, o := 0, &pgstore.MigrateOptions{}

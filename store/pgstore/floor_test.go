@@ -120,6 +120,7 @@ func emptying(t *testing.T, b *bed, inOne bool) error {
 }
 
 // The floor stands with the emptying, in one transaction, for those whose marks go; and not for a consumer that is new.
+// Interleaving 4.
 func TestFloors(t *testing.T) {
 	b := newBed(t)
 	none := func(*Store) {}

@@ -18,6 +18,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
+// Interleaving 5.
 func TestMigrateTwoAtOnce(t *testing.T) {
 	b := bare(t)
 	ctx := context.Background()

@@ -241,6 +241,7 @@ func (m *mover) whole() {
 
 // Number 5 of the interleavings. In a fresh cluster transaction numbers begin anew: a row that was pending would never be
 // seen, and what is written there would count as read.
+// Interleaving 5.
 func TestDumpAndRestore(t *testing.T) {
 	m := newMover(t)
 	m.hurry(3000)
@@ -314,6 +315,7 @@ func (m *mover) until(what string, is func() bool) {
 }
 
 // Another database under the same name, while a relay is at work: it stops by itself.
+// Interleaving 5.
 func TestAnotherDatabaseOfTheSameName(t *testing.T) {
 	m := newMover(t)
 	m.say(10)
@@ -348,6 +350,7 @@ func TestCopyInWhichNothingWasSaid(t *testing.T) {
 
 // The files are put back to what they were some time ago. A relay that was at work knows ticks that are not there: it
 // stops, and others do not start until the reseat. What came after the copy is lost with the database; nothing else is.
+// Interleaving 5.
 func TestFilesOfAnEarlierTime(t *testing.T) {
 	m := newMover(t)
 	m.say(10)
@@ -376,6 +379,7 @@ func TestFilesOfAnEarlierTime(t *testing.T) {
 
 // Number 6: what is published is on the disk, also where commits do not wait for it; and a crash that takes rows and
 // transaction numbers back loses nothing that is there.
+// Interleaving 5.
 func TestCrashWhereCommitsDoNotWait(t *testing.T) {
 	m := newMover(t, "synchronous_commit = off", "wal_writer_delay = 10s")
 	for range 5 {
@@ -399,6 +403,7 @@ func TestCrashWhereCommitsDoNotWait(t *testing.T) {
 }
 
 // A standby is refused and waited for; its promotion, a new timeline alone, is an ordinary failover.
+// Interleaving 5.
 func TestStandbyAndItsPromotion(t *testing.T) {
 	m := newMover(t)
 	m.say(10)
@@ -439,6 +444,7 @@ func TestStandbyAndItsPromotion(t *testing.T) {
 
 // Tables go to another cluster by logical replication; sequences do not. What is written there gets numbers that were
 // given out before, and transactions that the old snapshots have seen.
+// Interleaving 5.
 func TestLogicalSwitchOver(t *testing.T) {
 	m := newMover(t, "wal_level = logical")
 	m.SQL("shop", "ALTER SEQUENCE skald_outbox_seq_seq RESTART 1000")
@@ -543,6 +549,7 @@ func take[TTx any](ctx context.Context, d store.Driver[TTx], m store.Mark, e sto
 }
 
 // The reseat is killed while it waits for a writer, its pages settled; rows come, and it is done again.
+// Interleaving 5.
 func TestReseatIsKilled(t *testing.T) {
 	m := newMover(t)
 	m.hurry(2000)

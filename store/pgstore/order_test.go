@@ -125,6 +125,7 @@ func merges(a, b int) [][]bool {
 }
 
 // All 70 merges of two writers, with a whole turn of a relay in each gap, and in one gap alone.
+// Interleaving 15.
 func TestEveryMergeOfTwoWriters(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
@@ -174,6 +175,7 @@ func TestEveryMergeOfTwoWriters(t *testing.T) {
 
 // Writers of hot keys that draw their transaction id early, hold it, lock late and commit late; one transaction
 // with rows is open throughout; readers turn all the time.
+// Interleaving 15.
 func TestAdversarialWriters(t *testing.T) {
 	t.Run("cache_statement", func(t *testing.T) { adversarialWriters(t, newBed(t), pgx.QueryExecModeCacheStatement) })
 	t.Run("pgbouncer", func(t *testing.T) { adversarialWriters(t, through(t), pgx.QueryExecModeCacheDescribe) })

@@ -64,6 +64,7 @@ func TestUnitThatFoundItsMarkCanStillBeUsed(t *testing.T) {
 }
 
 // The bounds of a transaction hold whatever its first mark finds.
+// Interleaving 11.
 func TestEveryIntakeIsBound(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()

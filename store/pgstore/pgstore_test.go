@@ -228,6 +228,7 @@ func setting(t testing.TB, tx pgx.Tx, name string) (value string) {
 	return value
 }
 
+// Interleaving 2.
 func TestConformance(t *testing.T) {
 	need.Postgres(t)
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,

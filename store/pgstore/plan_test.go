@@ -35,6 +35,7 @@ func (b *bed) explain(t *testing.T, conn *pgx.Conn, args string) string {
 }
 
 // Plans that are made on empty tables and kept must not turn bad as the tables grow, without any ANALYZE.
+// Interleaving 15.
 func TestPlansMadeOnEmptyTables(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)

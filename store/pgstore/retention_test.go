@@ -49,6 +49,7 @@ func maintain(t *testing.T, s *Store) store.Maintained {
 const insertOld = `INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', 'a', 't', '1', $1)`
 
 // A row that commits while retention waits for its slot was seen by no lane, and stays.
+// Interleaving 3.
 func TestRetentionAgainstOpenWriter(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -113,6 +114,7 @@ func TestRetentionAgainstOpenWriter(t *testing.T) {
 }
 
 // Retention gives up on a slot in which a handler has a mark in hand, and takes it the next time.
+// Interleaving 3.
 func TestRetentionAgainstOpenHandler(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -189,6 +191,7 @@ func TestOldTicksGo(t *testing.T) {
 }
 
 // An inbox that stops in mid-handler loses its transaction to the database, and a rival goes on.
+// Interleaving 11.
 func TestPausedInbox(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -217,6 +220,7 @@ func TestPausedInbox(t *testing.T) {
 	}
 }
 
+// Interleaving 14.
 func TestOutage(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()

@@ -102,6 +102,7 @@ func once(t *testing.T, b *bed, what string, id string, stores ...*Store) (taken
 // The ring of marks is changed by a command that is killed behind each of its transactions and run again. Whatever the
 // processes believe of the rings, no message is taken twice; those from before are found; and in the end the new
 // ring is used by all.
+// Interleaving 5.
 func TestMarkRingChangesUnderEveryCrash(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -173,6 +174,7 @@ func TestMarkRingChangesUnderEveryCrash(t *testing.T) {
 }
 
 // Where clocks are further ahead than a new ring begins, it is not begun, and nobody is kept out.
+// Interleaving 4.
 func TestMarkRingWithAClockAhead(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()

@@ -89,6 +89,7 @@ func (p *process) signal(t *testing.T, sig syscall.Signal) {
 }
 
 // A paused process holds the file; the wait for it is bounded, reads go on, and when it wakes its commit is good.
+// Interleaving 10.
 func TestPausedProcess(t *testing.T) {
 	s, db, path := fresh(t)
 	p := startRival(t, path)
@@ -131,6 +132,7 @@ func TestPausedProcess(t *testing.T) {
 }
 
 // What a killed process had open is undone, and the file is free.
+// Interleaving 10.
 func TestKilledProcess(t *testing.T) {
 	s, db, path := fresh(t)
 	p := startRival(t, path)
@@ -152,6 +154,7 @@ func TestKilledProcess(t *testing.T) {
 }
 
 // Retention never makes seq begin again: the next row would lie below the cursor.
+// Interleaving 10.
 func TestSeqAfterRetention(t *testing.T) {
 	s, db, _ := fresh(t)
 	for range 5 {
@@ -307,6 +310,7 @@ func TestForeignHandle(t *testing.T) {
 }
 
 // Several handles, several workers on each: every commit is there once, in the order of seq, under no error.
+// Interleaving 10.
 func TestManyWriters(t *testing.T) {
 	s, db, path := fresh(t)
 	other, _ := again(t, path)
@@ -362,6 +366,7 @@ func TestManyWriters(t *testing.T) {
 }
 
 // Two processes that open and migrate a new file at the same moment.
+// Interleaving 5.
 func TestMigrateAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new.db")
 	var wg sync.WaitGroup

@@ -202,6 +202,7 @@ func cover(t *testing.T, s *Store) {
 }
 
 // A reseat dies at each of its statements and is run again: every row that is kept is read, those of before and after.
+// Interleaving 5.
 func TestReseatIsCutEverywhere(t *testing.T) {
 	everyCut(t,
 		func() string {
@@ -244,6 +245,7 @@ func TestReseatIsCutEverywhere(t *testing.T) {
 }
 
 // The retention dies at each of its statements: what no lane has passed stays, and the next one goes on.
+// Interleaving 5.
 func TestRetentionIsCutEverywhere(t *testing.T) {
 	keep := store.Retention{Outbox: time.Nanosecond, Marks: time.Nanosecond}
 	everyCut(t,
@@ -273,6 +275,7 @@ func TestRetentionIsCutEverywhere(t *testing.T) {
 }
 
 // A migration dies at each of its statements: the next run ends it.
+// Interleaving 5.
 func TestMigrationIsCutEverywhere(t *testing.T) {
 	n := 0
 	everyCut(t,

@@ -203,6 +203,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
+// Interleaving 10.
 func TestBusy(t *testing.T) {
 	s, _, path := fresh(t)
 	other, _ := again(t, path)
