@@ -15,6 +15,9 @@ const (
 	// taken out that is how many runs end.
 	patience          = 30 * time.Second
 	sabotagedPatience = 4 * time.Second
+	// multiplied is how many rows for each order end a run in which messages are handled again and again: seven is the
+	// most that a shop with all its safeguards writes for one.
+	multiplied = 20
 )
 
 // rest waits until all orders have ended and all that was said has been heard, by looking into the databases; or
@@ -36,6 +39,9 @@ func (c *crew) rest(ctx context.Context) error {
 			return err
 		}
 		c.progress(now)
+		if c.runaway(now) {
+			return nil
+		}
 		if now != last {
 			last, changed = now, time.Now()
 		} else if over, err := c.over(ctx, dbs, now); over || err != nil || time.Since(changed) > most {
@@ -48,6 +54,12 @@ func (c *crew) rest(ctx context.Context) error {
 		}
 		wait = min(wait*5/4, lookMost)
 	}
+}
+
+// runaway tells that repeats are handled, and what they say is repeated, faster than they can end: the busier the
+// machine, the more of them are under way at the next fault. The auditor has enough to show.
+func (c *crew) runaway(now audit.Tally) bool {
+	return c.o.Sabotage != "" && now.Written > multiplied*c.o.Orders
 }
 
 // over asks the auditor whether anything is still to come, once it may be that nothing is.
