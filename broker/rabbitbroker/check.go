@@ -22,6 +22,15 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 			case err != nil:
 				return fmt.Errorf("look up exchange %q: %w", membersName, orAway(err))
 			}
+			switch n, err := lookDropped(ctx, conn); {
+			case notFound(err):
+				missing = append(missing, fmt.Sprintf("the exchange and the queue %q, which keep what policies make queues drop: %v", droppedName, errMissing))
+			case err != nil:
+				return fmt.Errorf("look up queue %q: %w", droppedName, orAway(err))
+			case n > 0:
+				missing = append(missing, fmt.Sprintf("%d messages were dropped from queues of lanes, by a policy (rabbitmqctl list_policies, list_operator_policies), and are in the queue %q: "+
+					"change the policy, and take them out", n, droppedName))
+			}
 		}
 		for _, name := range topics {
 			switch _, err := b.look(ctx, conn, name); {

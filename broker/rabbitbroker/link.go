@@ -143,6 +143,7 @@ func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g bro
 		if err != nil {
 			args := laneArgs()
 			delete(args, "x-single-active-consumer")
+			delete(args, "x-dead-letter-exchange")
 			if _, err := ch.QueueDeclare(g.Name, true, false, false, false, args); err != nil {
 				return err
 			}

@@ -100,7 +100,7 @@ func TestSettingsThatLoseMessages(t *testing.T) {
 		g := p.group(fmt.Sprint("g", i))
 		p.made.groups[g.Name] = true
 		named := c.name
-		args := amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true, "x-overflow": "reject-publish", "x-delivery-limit": int64(2_000_000_000)}
+		args := amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true, "x-overflow": "reject-publish", "x-delivery-limit": int64(2_000_000_000), "x-dead-letter-exchange": "skald.dropped"}
 		if args[c.name] = c.value; c.value == nil {
 			delete(args, c.name)
 		}

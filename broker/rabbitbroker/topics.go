@@ -22,6 +22,7 @@ const (
 	recordName   = "skald"         // the record that names this RabbitMQ
 	makingName   = "skald.making"  // exclusive to whoever makes topics
 	membersName  = "skald.members" // the exchange by which the members of a group hear of each other
+	droppedName  = "skald.dropped" // the exchange and the queue that keep what a policy makes a lane's queue drop
 	defaultLanes = 8
 	maxLanes     = 256
 
@@ -86,11 +87,12 @@ func recordArgs() amqp.Table {
 	return amqp.Table{"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-delivery-limit": int64(deliveryLimit)}
 }
 
-// laneArgs are the arguments of a lane's queue: those that keep messages from being dropped or from coming out of order.
+// laneArgs are the arguments of a lane's queue: those that keep messages from being dropped or from coming out of order. A policy wins
+// over them, but not over where it goes what is dropped.
 func laneArgs() amqp.Table {
 	return amqp.Table{
 		"x-queue-type": "quorum", "x-single-active-consumer": true,
-		"x-overflow": "reject-publish", "x-delivery-limit": int64(deliveryLimit),
+		"x-overflow": "reject-publish", "x-delivery-limit": int64(deliveryLimit), "x-dead-letter-exchange": droppedName,
 	}
 }
 
@@ -142,7 +144,7 @@ func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, e
 		}
 		select {
 		case <-ctx.Done():
-			return f, fmt.Errorf("the message of the queue %q is gone, or somebody holds it: %w", record, ctx.Err())
+			return f, fmt.Errorf("the message of the queue %q is gone (has it expired, by a policy with message-ttl?), or somebody holds it: %w", record, ctx.Err())
 		case <-time.After(backoff.After(1, 5*time.Millisecond, 20*time.Millisecond)):
 		}
 	}
@@ -230,8 +232,16 @@ func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) er
 	return nil
 }
 
-// makeShared makes what all topics need once; the exchange says that there is a record.
+// makeShared makes what all topics need once; the exchange of the members says that there is a record.
 func makeShared(ctx context.Context, conn *amqp.Connection) error {
+	if _, err := lookDropped(ctx, conn); notFound(err) {
+		err = ask(ctx, conn, declareDropped)
+		if err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
 	err := ask(ctx, conn, lookMembers)
 	if !notFound(err) {
 		return err
@@ -240,6 +250,28 @@ func makeShared(ctx context.Context, conn *amqp.Connection) error {
 		return err
 	}
 	return ask(ctx, conn, declareMembers)
+}
+
+// lookDropped is how many messages policies made the queues of lanes drop.
+func lookDropped(ctx context.Context, conn *amqp.Connection) (n int, err error) {
+	err = ask(ctx, conn, func(ch *amqp.Channel) error {
+		q, err := ch.QueueDeclarePassive(droppedName, true, false, false, false, nil)
+		n = q.Messages
+		return err
+	})
+	return n, err
+}
+
+// declareDropped makes a quorum queue. A stream, which no policy lets expire, takes no dead letters in 3.10.
+func declareDropped(ch *amqp.Channel) error {
+	err := ch.ExchangeDeclare(droppedName, amqp.ExchangeFanout, true, false, false, false, nil)
+	if err == nil {
+		_, err = ch.QueueDeclare(droppedName, true, false, false, false, recordArgs())
+	}
+	if err == nil {
+		err = ch.QueueBind(droppedName, "", droppedName, false, nil)
+	}
+	return err
 }
 
 func lookMembers(ch *amqp.Channel) error {

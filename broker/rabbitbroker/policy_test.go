@@ -1,0 +1,79 @@
+package rabbitbroker_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/rabbitbroker"
+	"github.com/skald-go/skald/internal/need"
+)
+
+// vhost is a virtual host of the test's own on the server at, and what governs it.
+func vhost(t *testing.T, at string) (name string, ctl func(verb string, args ...string) string) {
+	t.Helper()
+	do := need.RabbitMQCtl(t)
+	name = fmt.Sprintf("test%x", time.Now().UnixNano())
+	do("add_vhost", name)
+	t.Cleanup(func() { do("delete_vhost", name) })
+	ctl = func(verb string, args ...string) string {
+		return do(append([]string{verb, "-p", name}, args...)...)
+	}
+	ctl("set_permissions", "guest", ".*", ".*", ".*")
+	return name, ctl
+}
+
+// TestPoliciesThatDrop: what policies make the queues of lanes drop is kept aside and told of. Where a policy lets the messages of all
+// queues expire, no topic is made.
+func TestPoliciesThatDrop(t *testing.T) {
+	at := need.RabbitMQ(t)
+	for _, c := range []struct {
+		verb, policy string
+		left         int
+	}{
+		{"set_policy", `{"message-ttl":1}`, 0},
+		{"set_policy", `{"message-ttl":1,"dead-letter-exchange":"elsewhere"}`, 0},
+		{"set_policy", `{"max-length":3,"overflow":"drop-head"}`, 3},
+		{"set_operator_policy", `{"message-ttl":1}`, 0},
+	} {
+		name, ctl := vhost(t, at)
+		b := open(t, at, &rabbitbroker.Options{VHost: name})
+		if err := b.MakeTopics(t.Context(), 1, "t"); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Declare(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}}); err != nil {
+			t.Fatal(err)
+		}
+		if said, err := b.CheckTopics(t.Context(), "t"); err != nil || len(said) > 0 {
+			t.Fatalf("at first: %q, %v", said, err)
+		}
+		ctl(c.verb, "all", "^g/", c.policy)
+		const n = 20
+		for i := range n {
+			if err := b.Publish(t.Context(), []skald.Message{message("t", "k", i)}).Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		until(t, c.policy+": word of what was dropped", func() bool {
+			said, err := b.CheckTopics(t.Context(), "t")
+			return err == nil && len(said) == 1 && strings.HasPrefix(said[0], fmt.Sprint(n-c.left, " messages were dropped"))
+		})
+	}
+	name, ctl := vhost(t, at)
+	ctl("set_policy", "all", ".*", `{"message-ttl":1}`)
+	b, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{VHost: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	until(t, "a refusal to make topics where everything expires", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := b.MakeTopics(ctx, 1, "t")
+		return err != nil && strings.Contains(err.Error(), "policy with message-ttl")
+	})
+}
