@@ -31,7 +31,14 @@ func vhost(t *testing.T, at string) (name string, ctl func(verb string, args ...
 // queues expire, no topic is made.
 func TestPoliciesThatDrop(t *testing.T) {
 	at := need.RabbitMQ(t)
-	for _, c := range []struct {
+	name, ctl := vhost(t, at)
+	b := open(t, at, &rabbitbroker.Options{VHost: name})
+	if said, err := b.CheckTopics(t.Context()); err != nil || len(said) > 0 {
+		t.Fatalf("at first: %q, %v", said, err)
+	}
+	const each = 20
+	dropped := 0
+	for i, c := range []struct {
 		verb, policy string
 		left         int
 	}{
@@ -40,36 +47,26 @@ func TestPoliciesThatDrop(t *testing.T) {
 		{"set_policy", `{"max-length":3,"overflow":"drop-head"}`, 3},
 		{"set_operator_policy", `{"message-ttl":1}`, 0},
 	} {
-		name, ctl := vhost(t, at)
-		b := open(t, at, &rabbitbroker.Options{VHost: name})
-		if err := b.MakeTopics(t.Context(), 1, "t"); err != nil {
+		topic, group := fmt.Sprint("t", i), fmt.Sprint("g", i)
+		ctl(c.verb, group, "^"+group+"/", c.policy)
+		if err := b.MakeTopics(t.Context(), 1, topic); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Declare(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}}); err != nil {
+		if err := b.Declare(t.Context(), broker.Group{Name: group, Topics: []string{topic}}); err != nil {
 			t.Fatal(err)
 		}
-		if said, err := b.CheckTopics(t.Context(), "t"); err != nil || len(said) > 0 {
-			t.Fatalf("at first: %q, %v", said, err)
-		}
-		ctl(c.verb, "all", "^g/", c.policy)
-		const n = 20
-		for i := range n {
-			if err := b.Publish(t.Context(), []skald.Message{message("t", "k", i)}).Wait(t.Context()); err != nil {
+		for n := range each {
+			if err := b.Publish(t.Context(), []skald.Message{message(topic, "k", n)}).Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
+		dropped += each - c.left
 		until(t, c.policy+": word of what was dropped", func() bool {
-			said, err := b.CheckTopics(t.Context(), "t")
-			return err == nil && len(said) == 1 && strings.HasPrefix(said[0], fmt.Sprint(n-c.left, " messages were dropped"))
+			said, err := b.CheckTopics(t.Context(), topic)
+			return err == nil && len(said) == 1 && strings.HasPrefix(said[0], fmt.Sprint(dropped, " messages were dropped"))
 		})
 	}
-	name, ctl := vhost(t, at)
 	ctl("set_policy", "all", ".*", `{"message-ttl":1}`)
-	b, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{VHost: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
 	until(t, "a refusal to make topics where everything expires", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
