@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -77,6 +78,9 @@ func TestBadInput(t *testing.T) {
 		"wrong password":   {all, nil, with(t, at, "postgres", "s3cr3t-but-wrong", "shop"), nil, 3, []string{`user "postgres"`, "PGPASSWORD"}},
 		"environment":      {all, nil, with(t, at, "postgres", "", "shop"), []string{"PGPASSWORD=s3cr3t-but-wrong"}, 3, []string{`user "postgres"`, "PGPASSWORD"}},
 		"file":             {all, nil, with(t, at, "postgres", "", "shop"), []string{"PGPASSFILE=" + file}, 3, []string{`user "postgres"`, "PGPASSFILE"}},
+		"command fails":    {all, nil, with(t, at, "postgres", "", "shop"), []string{"SKALD_PASSWORD_COMMAND=echo s3cr3t; exit 9"}, 3, []string{"exit status 9", "SKALD_PASSWORD_COMMAND"}},
+		"command is empty": {all, nil, with(t, at, "postgres", "", "shop"), []string{"SKALD_PASSWORD_COMMAND=true"}, 3, []string{"prints nothing", "SKALD_PASSWORD_COMMAND"}},
+		"command is wrong": {all, nil, with(t, at, "postgres", "", "shop"), []string{"SKALD_PASSWORD_COMMAND=echo s3cr3t-but-wrong"}, 3, []string{`user "postgres"`, "28P01"}},
 		"no password":      {all, nil, with(t, at, "postgres", "", "shop"), nil, 3, []string{"password", "PGPASSWORD"}},
 		"no user":          {all, nil, with(t, at, "stranger", "s3cr3t", "shop"), nil, 3, []string{`"stranger"`, "PGPASSWORD"}},
 		"no database":      {all, nil, with(t, at, "postgres", "s3cr3t", "nowhere"), nil, 4, []string{`"nowhere"`, "createdb"}},
@@ -105,5 +109,45 @@ func TestBadInput(t *testing.T) {
 	}
 	if n := count(conn, "SELECT count(*) FROM new.skald_outbox"); n != 1 {
 		t.Errorf("%d rows of one", n)
+	}
+}
+
+// A command prints the password, anew for each connection: tokens last for minutes, and relays for months.
+func TestPasswordOfACommand(t *testing.T) {
+	t.Parallel()
+	c := guarded(t)
+	at, token := c.URL("shop"), filepath.Join(t.TempDir(), "token")
+	prints := func(password string) {
+		t.Helper()
+		if err := os.WriteFile(token, []byte(password+"\nand more\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prints("s3cr3t")
+	conn, err := pgx.Connect(t.Context(), with(t, at, "postgres", "s3cr3t", "shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	env := []string{"SKALD_STORE=" + with(t, at, "postgres", "", "shop"), "SKALD_PASSWORD_COMMAND=cat " + token}
+	start(t, env, "migrate").expect(0)
+	start(t, env, "outbox", "status").expect(0)
+	start(t, env, "demo", "--orders", "3", "--faults", "none").expect(0)
+	p := start(t, env, "relay", "--broker", "kafka://127.0.0.1:1", "--listen", with(t, at, "postgres", "", "shop"))
+	const relays = "FROM pg_stat_activity WHERE datname = 'shop' AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+	const listeners = "SELECT count(*) " + relays + " AND query ILIKE 'LISTEN%'"
+	p.until("a connection and a listener", func() bool { return count(conn, "SELECT count(*) "+relays) >= 2 && count(conn, listeners) == 1 })
+	do(t, conn, "ALTER ROLE postgres PASSWORD 'an0ther'")
+	prints("an0ther")
+	last := count(conn, "SELECT max(extract(epoch FROM backend_start) * 1e3)::bigint "+relays)
+	do(t, conn, "SELECT pg_terminate_backend(pid) "+relays)
+	p.until("connections with the new password", func() bool {
+		return count(conn, "SELECT count(*) "+relays) >= 2 && count(conn, listeners) == 1 &&
+			count(conn, "SELECT min(extract(epoch FROM backend_start) * 1e3)::bigint "+relays) > last
+	})
+	p.signal(syscall.SIGTERM)
+	p.expect(0)
+	if strings.Contains(p.errs.String(), "an0ther") || strings.Contains(p.errs.String(), "s3cr3t") {
+		t.Errorf("a password is printed: %s", &p.errs)
 	}
 }

@@ -152,6 +152,7 @@ func newServer(at, schema, source string) (database, error) {
 	if err := pgstore.CheckSchema(schema); err != nil {
 		return nil, err
 	}
+	cfg.BeforeConnect = place.AskPassword
 	return server{cfg, schema, source, strings.Contains(at, "pool_max_conns=")}, nil
 }
 

@@ -109,7 +109,7 @@ func (s *status) backlog() []any { return []any{&s.Pending, &s.Exact, &s.OldestS
 func (l *laneStatus) row() []any { return []any{&l.Lane, &l.Owner, &l.Epoch, &l.Pending} }
 
 func (s server) status(ctx context.Context) (*status, error) {
-	conn, err := pgx.ConnectConfig(ctx, s.cfg.ConnConfig)
+	conn, err := place.Connect(ctx, s.cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func (r rooms) runners(from []relay.Source, to broker.Broker, seen *sight, log *
 		all = append(all, one)
 	}
 	if r.listen != "" {
-		heard, err := listener(r.listen, from)
+		heard, err := listener(r.listen, from, log)
 		if err != nil {
 			return nil, err
 		}

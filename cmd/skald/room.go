@@ -154,7 +154,7 @@ func checkAny(ctx context.Context, all []relay.Source) error {
 }
 
 // listener hears, over one connection, what is written to any of the schemas.
-func listener(url string, all []relay.Source) (skald.Runner, error) {
+func listener(url string, all []relay.Source, log *slog.Logger) (skald.Runner, error) {
 	stores := make([]*pgstore.Store, len(all))
 	for i, one := range all {
 		h, ok := one.(housed)
@@ -167,5 +167,6 @@ func listener(url string, all []relay.Source) (skald.Runner, error) {
 	if err != nil {
 		return nil, &place.UsageError{What: err.Error()}
 	}
+	heard.BeforeConnect, heard.Logger = place.AskPassword, log
 	return heard, nil
 }

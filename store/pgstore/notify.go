@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -69,6 +70,12 @@ func (c *core) wake() {
 // Go need Options.Notify; others say SELECT pg_notify('skald_outbox', '<schema>') behind their COMMIT. What is missed
 // while the connection is lost is found by the relays' own looks.
 type Listener struct {
+	// BeforeConnect may change what is connected with, such as a password that lasts for minutes only. Its error is
+	// waited for. Default nil.
+	BeforeConnect func(context.Context, *pgx.ConnConfig) error
+	// Logger is told, once, when the connection cannot be had. Default slog.Default().
+	Logger *slog.Logger
+
 	all    []*core
 	config *pgx.ConnConfig
 }
@@ -98,7 +105,7 @@ func listen(url string, all ...*core) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	return &Listener{all, config}, nil
+	return &Listener{Logger: slog.Default(), all: all, config: config}, nil
 }
 
 // Run listens until ctx is done. A server that is away is tried again, at most 5 s later.
@@ -109,8 +116,13 @@ func (l *Listener) Run(ctx context.Context) error {
 			fails = 0
 		}
 		fails++
-		if err != nil && ctx.Err() == nil && !Outage(err) {
+		var before *beforeError
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case !Outage(err) && !errors.As(err, &before):
 			return fmt.Errorf("listen: %w", l.all[0].explain(err))
+		case fails == 2: // not the first time: a connection may be lost
+			l.Logger.Warn("listen: no connection; relays find what is written by looking", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -120,9 +132,20 @@ func (l *Listener) Run(ctx context.Context) error {
 	return nil
 }
 
+// A beforeError is one of BeforeConnect.
+type beforeError struct{ error }
+
+func (e *beforeError) Unwrap() error { return e.error }
+
 // hear is one connection's life. It tells whether it came to listen.
 func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
-	conn, err := pgx.ConnectConfig(ctx, l.config)
+	config := l.config.Copy()
+	if l.BeforeConnect != nil {
+		if err := l.BeforeConnect(ctx, config); err != nil {
+			return false, &beforeError{err}
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return false, err
 	}

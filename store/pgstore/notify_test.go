@@ -2,7 +2,9 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +23,13 @@ func TestNotify(t *testing.T) {
 	l, err := relay.Listen(b.url)
 	if err != nil {
 		t.Fatal(err)
+	}
+	var asked atomic.Int64
+	l.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+		if asked.Add(1) == 1 {
+			return errors.New("no token yet")
+		}
+		return nil
 	}
 	woken := relay.Woken()
 	ctx, stop := context.WithCancel(t.Context())

@@ -51,6 +51,7 @@ func ExitCode(err error) int {
 	var failed *FailedError
 	var name *pgstore.NameError
 	var right *store.RightError
+	var password *PasswordError
 	switch {
 	case err == nil:
 		return 0
@@ -58,7 +59,7 @@ func ExitCode(err error) int {
 		return ExitUsage
 	case errors.As(err, &failed):
 		return ExitFailed
-	case errors.As(err, &right), errors.Is(err, fs.ErrPermission), kafkaSaysNo(err), natsSaysNo(err), rabbitSaysNo(err):
+	case errors.As(err, &right), errors.As(err, &password), errors.Is(err, fs.ErrPermission), kafkaSaysNo(err), natsSaysNo(err), rabbitSaysNo(err):
 		return ExitRight
 	case errors.Is(err, ErrNone):
 		return ExitNone

@@ -20,7 +20,7 @@ const maxConns = 6
 const connectTimeout = 10 * time.Second
 
 // Postgres is the databases in one PostgreSQL database, one schema for each service: prefix, an underscore, the
-// service. It touches nothing yet. Passwords may also come from PGPASSWORD or ~/.pgpass.
+// service. It touches nothing yet. Passwords may also come from PGPASSWORD, ~/.pgpass or SKALD_PASSWORD_COMMAND.
 func Postgres(at, prefix string) (*Databases[pgx.Tx], error) {
 	cfg, err := pgxpool.ParseConfig(at)
 	if err != nil {
@@ -35,6 +35,7 @@ func Postgres(at, prefix string) (*Databases[pgx.Tx], error) {
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = connectTimeout
 	}
+	cfg.BeforeConnect = AskPassword
 	return databases(schemas{cfg, prefix}), nil
 }
 

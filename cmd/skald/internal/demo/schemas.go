@@ -38,7 +38,7 @@ func newSchemas(o *Options, statements map[string]string) (site, error) {
 	if !strings.Contains(o.Store, "default_query_exec_mode=") {
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // as skald's other commands
 	}
-	cfg.MaxConns = 1
+	cfg.MaxConns, cfg.BeforeConnect = 1, place.AskPassword
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = connectTimeout
 	}
@@ -123,7 +123,7 @@ func (s *schemas) first(ctx context.Context) (string, error) {
 
 // lock is a transaction that stays open, on a connection of its own.
 func (s *schemas) lock(ctx context.Context) (func(), error) {
-	conn, err := pgx.ConnectConfig(ctx, s.cfg.ConnConfig)
+	conn, err := place.Connect(ctx, s.cfg)
 	if err != nil {
 		return nil, err
 	}
