@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"math"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -12,17 +13,30 @@ import (
 )
 
 // A fence keeps records out of a topic of another id than they are meant for. A client of franz-go takes the id that a topic has
-// when it first has something for it, and no other until it is told to forget the topic; what it sends goes to that id or
+// when it first has something for it, and no other as long as it lives; what it sends goes to that id or
 // nowhere (from Kafka 4.1 on; before, by name). So it is enough to look at that id before the first record, which is
 // here: franz-go asks for a partition as soon as it knows the topic.
 type fence struct {
 	kgo.Partitioner
 	cl *kgo.Client // of which this is the partitioner; nobody else asks it about topics
+
+	mu sync.Mutex
+	up map[string]bool // topics that the client has taken up
 }
 
-// ForTopic is called by franz-go each time that it takes up a topic.
+// ForTopic is called by franz-go each time that it takes up a topic, when it knows its partitions.
 func (f *fence) ForTopic(topic string) kgo.TopicPartitioner {
+	f.mu.Lock()
+	f.up[topic] = true
+	f.mu.Unlock()
 	return &fenceOf{keyedOf: f.Partitioner.ForTopic(topic).(keyedOf), cl: f.cl}
+}
+
+// tookUp reports whether the client puts what it gets for topic on a partition at once.
+func (f *fence) tookUp(topic string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.up[topic]
 }
 
 type fenceOf struct {

@@ -147,18 +147,12 @@ func New(seeds string, opts *Options) (*Broker, error) {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
 	b.publisher.init(b.opts, b.with)
-	dial := func() (*kgo.Client, error) {
-		f := &fence{Partitioner: b.with.partitioner}
-		cl, err := kgo.NewClient(b.client(b.producing(f)...)...)
-		f.cl = cl
-		return cl, err
-	}
 	cl, err := kgo.NewClient(b.client(kgo.WithHooks(&b.line))...)
 	if err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
 	b.cl, b.adm = cl, kadm.NewClient(cl)
-	b.publisher.start(cl, dial)
+	b.publisher.start(cl, b.dial)
 	return b, nil
 }
 

@@ -30,7 +30,7 @@ type publisher struct {
 	place    func(topic string, key []byte, n int) int
 	checked  bool // place is the user's
 	seed     maphash.Seed
-	dial     func() (*kgo.Client, error)
+	dial     func() (*sender, error)
 	asks     *kgo.Client // for all but messages
 
 	mu      sync.Mutex

@@ -48,8 +48,9 @@ type answer struct {
 // sender is a client that publishes one round at a time.
 type sender struct {
 	cl    *kgo.Client
-	stale []string // topics to be forgotten before the next round; under the publisher's mu
-	spent bool     // no good any more; under the publisher's mu
+	fence *fence
+	gate  *gate
+	spent bool // no good any more; under the publisher's mu
 }
 
 // Two clients take turns, so that when a round hangs the other client knows its topics and has its connections: a new one
@@ -75,8 +76,16 @@ func (b *Broker) producing(f *fence) []kgo.Opt {
 	}
 }
 
+// dial makes a client that publishes.
+func (b *Broker) dial() (*sender, error) {
+	s := &sender{fence: &fence{Partitioner: b.with.partitioner, up: map[string]bool{}}, gate: &gate{}}
+	cl, err := kgo.NewClient(b.client(append(b.producing(s.fence), s.gate.through(b.cl)...)...)...)
+	s.cl, s.fence.cl = cl, cl
+	return s, err
+}
+
 // start begins the rounds. Questions go by a client of their own: see fence.
-func (p *publisher) start(asks *kgo.Client, dial func() (*kgo.Client, error)) {
+func (p *publisher) start(asks *kgo.Client, dial func() (*sender, error)) {
 	p.asks, p.dial = asks, dial
 	go p.run()
 }
@@ -164,22 +173,23 @@ func (p *publisher) take() (segs []segment) {
 // sender is the next client that nothing hangs in; nil if there is none.
 func (p *publisher) sender() *sender {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = slices.DeleteFunc(p.idle, func(s *sender) bool {
+		if s.spent {
+			p.dismiss(s)
+		}
+		return s.spent
+	})
 	if len(p.senders) < usualSenders || len(p.idle) == 0 && len(p.senders) < maxSenders {
-		if cl, err := p.dial(); err == nil {
-			s := &sender{cl: cl}
+		if s, err := p.dial(); err == nil {
 			p.senders, p.idle = append(p.senders, s), append(p.idle, s)
 		}
 	}
 	if len(p.idle) == 0 {
-		p.mu.Unlock()
 		return nil
 	}
 	s := p.idle[0]
 	p.idle = p.idle[1:]
-	stale := s.stale
-	s.stale = nil
-	p.mu.Unlock()
-	s.cl.PurgeTopicsFromProducing(stale...)
 	return s
 }
 
@@ -190,34 +200,44 @@ func (p *publisher) rehire(s *sender) {
 	switch {
 	case s == nil:
 	case s.spent, len(p.idle) >= usualSenders:
-		p.senders = slices.DeleteFunc(p.senders, func(o *sender) bool { return o == s })
-		p.wg.Go(s.cl.Close)
+		p.dismiss(s)
 	default:
 		p.idle = append(p.idle, s)
 	}
 }
 
+// dismiss ends a sender that has nothing on its way.
+func (p *publisher) dismiss(s *sender) {
+	p.senders = slices.DeleteFunc(p.senders, func(o *sender) bool { return o == s })
+	p.wg.Go(s.cl.Close)
+}
+
 // sift answers what of segs cannot be sent: what is held back, and what its topic cannot take. What a hold keeps waits
-// there. The others go by the sender; if there is none, they wait with the last hold.
+// there. The others go by the sender; if there is none, they wait with the last hold. To a topic that the sender has
+// not taken up goes one message alone: franz-go hands over what it got before it knew a topic record by record, while it
+// sends the first.
 func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var again []segment // forgotten since learn
+	var again []segment        // forgotten since learn, or behind a first one
+	first := map[string]bool{} // topics that the sender takes up
 	for _, s := range p.rest(segs) {
 		c := s.call
 		var topic string
 		var known limit
+		var up bool
 		for i := s.from; i < s.to; i++ {
 			r := &c.recs[i]
 			if r.Topic != topic || i == s.from {
 				topic, known = r.Topic, p.limits.about(r.Topic)
+				up = by != nil && by.fence.tookUp(topic)
 			}
 			switch h, err := p.keeper(r, by), p.unfit(c, i, known); { // in this order
 			case p.heldBack(r):
 				p.fail(c, i, failed, errHeldBack)
 			case h != nil:
 				h.keep(p, c, i)
-			case known.bytes == 0:
+			case known.bytes == 0 || first[topic]:
 				again = extend(again, c, i)
 			case err != nil:
 				what, err := classify(topic, err)
@@ -227,6 +247,9 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 				}
 			default:
 				out = extend(out, c, i)
+				if !up {
+					first[topic] = true
+				}
 			}
 		}
 	}
@@ -263,6 +286,8 @@ func (p *publisher) send(by *sender, segs []segment) *round {
 		defer r.mu.Unlock()
 		r.answers = append(r.answers, answer{rec, err})
 	}
+	by.gate.Lock()
+	defer by.gate.Unlock()
 	for _, s := range segs {
 		for i := s.from; i < s.to; i++ {
 			by.cl.Produce(context.Background(), &s.call.recs[i], promise)
@@ -341,10 +366,10 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 		by.spent = by.spent || isAny(a.err, kerr.ClusterAuthorizationFailed)
 		if stale(a.err) {
 			p.limits.forget(a.rec.Topic)
+			// Nor does it ask again about a topic that it took up. If it were told to forget it, it would count
+			// from 0 again: Kafka takes that for what it has already, and says so, and the message is lost.
 			for _, s := range p.senders {
-				if !slices.Contains(s.stale, a.rec.Topic) {
-					s.stale = append(s.stale, a.rec.Topic)
-				}
+				s.spent = s.spent || s.fence.tookUp(a.rec.Topic)
 			}
 		}
 	}
