@@ -94,6 +94,9 @@ func (s *Subscription) live(l *link) (over bool) {
 			continue // at the next tick
 		case d, ok := <-l.hellos:
 			if !ok {
+				if err := <-l.refused; err != nil { // a right that is missing, or the end of the connection
+					s.tellFault(fmt.Errorf("tell the group's other members that this one lives: %w", orAway(err)))
+				}
 				return false
 			}
 			if s.hear(l, d) {

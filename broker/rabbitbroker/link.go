@@ -25,6 +25,7 @@ type link struct {
 	queue   string // of this member, where it hears the others
 	hellos  <-chan amqp.Delivery
 	returns chan amqp.Return
+	refused chan *amqp.Error // why RabbitMQ closed ctl
 }
 
 // join connects, and looks that all is there that the group needs.
@@ -93,6 +94,7 @@ func (l *link) hearOthers(group string) error {
 		return err
 	}
 	l.queue, l.returns = q.Name, l.ctl.NotifyReturn(make(chan amqp.Return, 256))
+	l.refused = l.ctl.NotifyClose(make(chan *amqp.Error, 1))
 	l.hellos, err = l.ctl.Consume(q.Name, "", true, true, false, false, nil)
 	return err
 }

@@ -154,7 +154,9 @@ func (b *Broker) connect(name string) (conn *amqp.Connection, cut func(), err er
 		var raw net.Conn
 		dial := config.Dial
 		config.Dial = func(network, address string) (c net.Conn, err error) {
-			raw, err = dial(network, address)
+			if raw, err = dial(network, address); err == nil {
+				err = raw.SetDeadline(time.Now().Add(b.opts.Patience)) // the client clears it once it is connected
+			}
 			return raw, err
 		}
 		scheme := "amqp"

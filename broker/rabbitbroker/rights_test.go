@@ -1,0 +1,121 @@
+package rabbitbroker_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/rabbitbroker"
+	"github.com/skald-go/skald/internal/need"
+)
+
+// TestLeastRights: a relay, an inbox and one whose queues others made need no right but those that the docs name; one that is missing is told
+// with its name, and is no outage.
+func TestLeastRights(t *testing.T) {
+	at := need.RabbitMQ(t)
+	name, ctl := vhost(t, at)
+	do := need.RabbitMQCtl(t)
+	admin := open(t, at, &rabbitbroker.Options{VHost: name})
+	if err := admin.MakeTopics(t.Context(), 2, "t"); err != nil {
+		t.Fatal(err)
+	}
+	g := broker.Group{Name: "g", Topics: []string{"t"}}
+	as := func(role, configure, write, read string, check bool) *rabbitbroker.Broker {
+		t.Helper()
+		user := name + "." + role
+		do("add_user", user, "secret")
+		t.Cleanup(func() { do("delete_user", user) })
+		ctl("set_permissions", user, configure, write, read)
+		b, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{VHost: name, User: user, CheckOnly: check, Password: func() (string, error) { return "secret", nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		var said *amqp.Error
+		if !errors.As(err, &said) || said.Code != amqp.AccessRefused || errors.Is(err, broker.ErrAway) || !strings.Contains(err.Error(), what) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("without the right to %s: %v", what, err)
+		}
+	}
+	const configure, write = `^(amq\.gen.*|g/.*)$`, `^(amq\.gen.*|g/.*|skald\.members|skald\.dropped|amq\.default)$`
+	const checkWrite, read = `^(amq\.gen.*|skald\.members|amq\.default)$`, `^(amq\.gen.*|g/.*|skald\.members|skald/t|t)$`
+	relay := as("relay", "^$", "^t$", "^(skald|skald/t)$", false)
+	inbox := as("inbox", configure, write, read, false)
+	checker := as("checker", `^amq\.gen.*$`, checkWrite, read, true)
+
+	refused("skald.making", relay.MakeTopics(t.Context(), 1, "u"))
+	if _, err := relay.Incarnation(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for n, b := range []*rabbitbroker.Broker{inbox, checker} {
+		s, err := b.Subscribe(t.Context(), g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := relay.Publish(t.Context(), []skald.Message{message("t", "k", n)}).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ds := take(t, s, 1)
+		if err := errors.Join(s.Ack(t.Context(), ds), s.Close(t.Context())); err != nil || ds[0].ID != message("t", "k", n).ID {
+			t.Errorf("%s: %v", ds[0].ID, err)
+		}
+	}
+
+	var pe *broker.PublishError
+	err := inbox.Publish(t.Context(), []skald.Message{message("t", "k", 9)}).Wait(t.Context())
+	if refused("exchange 't'", err); !errors.As(err, &pe) || pe.Refused[0] == nil {
+		t.Errorf("published without the right to: %v", err)
+	}
+	_, err = relay.Subscribe(t.Context(), g)
+	refused("g/t/0", err)
+	mute := as("mute", `^amq\.gen.*$`, `^(amq\.gen.*|amq\.default)$`, read, true)
+	s, err := mute.Subscribe(t.Context(), g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = s.Close(ctx)
+	}()
+	until(t, "word of the missing right to write", func() bool {
+		_, err = s.Receive(t.Context(), 1)
+		return err != nil
+	})
+	refused("skald.members", err)
+}
+
+// TestServerThatNeverAnswers: one that takes connections and says nothing is an outage in good time, whoever dials.
+func TestServerThatNeverAnswers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	b, err := rabbitbroker.New(l.Addr().String(), &rabbitbroker.Options{Patience: 200 * time.Millisecond, Dial: net.Dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := b.Publish(t.Context(), []skald.Message{message("t", "k", 0)}).Wait(ctx); !errors.Is(err, broker.ErrAway) {
+		t.Errorf("published to nobody: %v", err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- b.Close() }()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+		t.Error("it does not close")
+	}
+}
