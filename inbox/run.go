@@ -108,7 +108,9 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, results: make(chan result, in.o.Workers), looks: make(chan looked, 1), hands: map[*entry]bool{}, hard: hard}
+	l := &loop[TTx]{in: in, jobs: make(chan *entry, in.o.Workers), results: make(chan result, in.o.Workers), looks: make(chan looked, 1),
+		hands: map[*entry]bool{}, hard: hard}
+	defer close(l.jobs)
 	var keeper sync.WaitGroup
 	defer keeper.Wait()
 	keeper.Go(func() { in.keep(hard) })
@@ -166,6 +168,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // A loop is one life of Run. Only its goroutine touches the inbox; workers get an entry and answer a result.
 type loop[TTx any] struct {
 	in      *Inbox[TTx]
+	jobs    chan *entry // for the workers, of whom there are never fewer than are running
+	hired   int         // workers there are
 	results chan result // has room for all: who answers when nobody listens any more is not held
 	looks   chan looked // the answer of the look that is under way
 	looking bool
@@ -267,7 +271,18 @@ func (l *loop[TTx]) start() {
 		}
 		l.running++
 		l.hands[e] = true
-		go func() { l.results <- l.in.attempt(l.hard, e) }()
+		if l.running > l.hired {
+			l.hired++
+			go l.work()
+		}
+		l.jobs <- e
+	}
+}
+
+// work takes one entry after the other: a goroutine for each would grow its stack anew each time.
+func (l *loop[TTx]) work() {
+	for e := range l.jobs {
+		l.results <- l.in.attempt(l.hard, e)
 	}
 }
 

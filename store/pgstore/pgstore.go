@@ -96,6 +96,7 @@ func newCore(r runner, o *Options) *core {
 		return c
 	}
 	c.pulls()
+	c.lists()
 	c.sql = map[string]string{}
 	for name, text := range c.raw {
 		c.sql[name] = qualified(text, prefix)

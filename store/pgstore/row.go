@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -156,9 +157,8 @@ func (c *core) insert(rows []row) call {
 	}
 	r := &rows[0]
 	switch {
-	case len(rows) == 1 && usual:
-		return c.call("InsertUsual", given(r.topic), given(r.key), given(r.kind), given(r.data), given(r.correlation), given(r.cause),
-			given(r.trace), given(r.time), given(r.id), given(r.bucket))
+	case usual && len(rows) <= listed:
+		return c.call(insertUsual(len(rows)), usualArgs(rows)...)
 	case len(rows) == 1:
 		return c.call("InsertRow", given(r.topic), given(r.key), given(r.kind), given(r.data), r.dataBytes, r.keyByte, given(r.contentType),
 			given(r.schema), given(r.subject), given(r.correlation), given(r.cause), given(r.trace), given(r.headers), given(r.time),
@@ -188,6 +188,55 @@ func (r *row) usual() bool {
 }
 
 const usualType = "application/json" // the default of the column
+
+const (
+	usualColumns = 10
+	listed       = 10 // as many rows go as a list of VALUES, each number of them a statement of its own; with 16 arrays cost the same
+)
+
+// insertUsual is the name of the statement for n usual rows.
+func insertUsual(n int) string {
+	if n == 1 {
+		return "InsertUsual"
+	}
+	return "InsertUsual" + strconv.Itoa(n)
+}
+
+// lists makes the forms of InsertUsual for more than one row.
+func (c *core) lists() {
+	head, one, _ := strings.Cut(c.raw["InsertUsual"], "VALUES ")
+	text := head + "VALUES " + one
+	for n := 2; n <= listed; n++ {
+		text += ",\n" + shifted(one, (n-1)*usualColumns)
+		c.raw[insertUsual(n)] = text
+	}
+}
+
+// shifted is text with its parameters numbered by n higher.
+func shifted(text string, n int) string {
+	var b strings.Builder
+	for i, part := range strings.Split(text, "$") {
+		if i == 0 {
+			b.WriteString(part)
+			continue
+		}
+		digits := len(part) - len(strings.TrimLeft(part, "0123456789"))
+		at, _ := strconv.Atoi(part[:digits]) // TestStatements prepares what comes of it
+		fmt.Fprintf(&b, "$%d%s", at+n, part[digits:])
+	}
+	return b.String()
+}
+
+// usualArgs are the arguments of insertUsual.
+func usualArgs(rows []row) []any {
+	out := make([]any, 0, usualColumns*len(rows))
+	for i := range rows {
+		r := &rows[i]
+		out = append(out, given(r.topic), given(r.key), given(r.kind), given(r.data), given(r.correlation), given(r.cause),
+			given(r.trace), given(r.time), given(r.id), given(r.bucket))
+	}
+	return out
+}
 
 // given is what p points to: pgx takes longer over a pointer.
 func given[T any](p *T) any {
