@@ -40,13 +40,13 @@ type header struct {
 	Value []byte `json:"value"`
 }
 
-// A message in JSON: bytes in base64, null where there are none.
+// A message in JSON: bytes in base64, without the field where there are none.
 type message struct {
 	ID            text      `json:"id"`
 	Source        text      `json:"source"`
 	Type          text      `json:"type"`
 	Topic         text      `json:"topic"`
-	Key           []byte    `json:"key"`
+	Key           []byte    `json:"key,omitzero"`
 	Time          time.Time `json:"time"`
 	Subject       text      `json:"subject,omitempty"`
 	ContentType   text      `json:"content_type"`
@@ -56,7 +56,7 @@ type message struct {
 	TraceParent   text      `json:"traceparent,omitempty"`
 	Sequence      text      `json:"sequence,omitempty"`
 	Headers       []header  `json:"headers,omitempty"`
-	Data          []byte    `json:"data"`
+	Data          []byte    `json:"data,omitzero"`
 }
 
 // Encode is m in JSON.
@@ -86,4 +86,19 @@ func Decode(s string) (skald.Message, error) {
 		m.Headers = append(m.Headers, skald.Header{Name: string(h.Name), Value: h.Value})
 	}
 	return m, nil
+}
+
+// Envelope is m in JSON without its key and data, which are kept beside it.
+func Envelope(m *skald.Message) ([]byte, error) {
+	bare := *m
+	bare.Key, bare.Data = nil, nil
+	text, err := Encode(&bare)
+	return []byte(text), err
+}
+
+// Open is the message that Envelope was made of.
+func Open(envelope, key, data []byte) (skald.Message, error) {
+	m, err := Decode(string(envelope))
+	m.Key, m.Data = key, data
+	return m, err
 }

@@ -37,6 +37,21 @@ func TestMessagesComeBack(t *testing.T) {
 			if got, err := held.Decode(text); err != nil || !reflect.DeepEqual(got, m) {
 				t.Errorf("%+v\ncomes back as\n%+v, %v", m, got, err)
 			}
+			envelope, err := held.Envelope(&m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := held.Open(envelope, m.Key, m.Data); err != nil || !reflect.DeepEqual(got, m) {
+				t.Errorf("%+v\ncomes out of its envelope as\n%+v, %v", m, got, err)
+			}
+		}
+	}
+}
+
+func TestWhatIsNoMessageIsAnError(t *testing.T) {
+	for _, text := range []string{"", "{", `{"id":{"bytes":"!"}}`, `{"id":[]}`} {
+		if _, err := held.Decode(text); err == nil {
+			t.Errorf("%q was read", text)
 		}
 	}
 }

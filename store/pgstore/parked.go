@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/internal/envelope"
+	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 )
 
@@ -129,7 +129,7 @@ func identity(consumer string, id store.Identity) []any {
 
 func (c *core) insertKept(k *store.Keep) ([]call, error) {
 	m, id := &k.Message, identity(k.Consumer, k.Identity)
-	env, err := envelope.Encode(m)
+	env, err := held.Envelope(m)
 	if err != nil {
 		return nil, err
 	}
@@ -165,17 +165,17 @@ func moment(t time.Time) *time.Time {
 // scanKept reads what Claim and Kept return.
 func scanKept(row scanner) (p store.Parked, err error) {
 	var (
-		env                   []byte
+		env, key, data        []byte
 		firstAt, lastAt, died *time.Time
 		d                     store.Death
 		due                   int64
 	)
 	if err := row.Scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.Holds, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
-		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &p.Message.Key, &p.Message.Data, &env, &p.Lane, &p.Position, &p.Fault,
+		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Lane, &p.Position, &p.Fault,
 		&p.Waiting, &p.Place, &p.Since); err != nil {
 		return p, err
 	}
-	if err := envelope.Decode(env, &p.Message); err != nil {
+	if p.Message, err = held.Open(env, key, data); err != nil {
 		return p, fmt.Errorf("kept message %s: %w", p.ID, err)
 	}
 	p.Since, p.First.At, p.Last.At = p.Since.UTC(), orZero(firstAt), orZero(lastAt)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald/internal/envelope"
+	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 )
 
@@ -162,7 +162,7 @@ func (x *session) insertKept(ctx context.Context, p *store.Keep) error {
 	if p.MostRows > 0 && rows >= p.MostRows || p.MostBytes > 0 && size >= p.MostBytes {
 		return fmt.Errorf("the key of %s is full: %w", p.ID, store.ErrLost)
 	}
-	env, err := envelope.Encode(m)
+	env, err := held.Envelope(m)
 	if err != nil {
 		return err
 	}
@@ -221,10 +221,9 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 		&p.Waiting, &p.Place, &since); err != nil {
 		return p, err
 	}
-	if err := envelope.Decode(env.V, &p.Message); err != nil {
+	if p.Message, err = held.Open(env.V, blob(key), blob(data)); err != nil {
 		return p, fmt.Errorf("kept message %s: %w", p.ID, err)
 	}
-	p.Message.Key, p.Message.Data = blob(key), blob(data)
 	p.Since = time.UnixMilli(since).UTC()
 	p.First.At, p.Last.At = readTime(firstAt.String), readTime(lastAt.String)
 	if died.Valid {
