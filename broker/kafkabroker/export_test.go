@@ -70,5 +70,7 @@ func Read(e *Envelope, r *kgo.Record) (skald.Message, error) {
 	if err != nil {
 		return skald.Message{}, err
 	}
-	return decode(r, envelope)
+	var m skald.Message
+	fault := decode(r, envelope, &m, &skald.Message{})
+	return m, fault
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 )
 
@@ -149,11 +150,13 @@ func (a *assignment) takeFrom(l *lane, out []broker.Delivery, max int) []broker.
 		return out
 	}
 	a.count(l, -1)
+	before := &skald.Message{}
 	for _, r := range l.queue[:n] {
-		d := broker.Delivery{Lane: l.name, Position: r.Offset}
-		d.Message, d.Fault = decode(r, a.envelope)
+		out = append(out, broker.Delivery{Lane: l.name, Position: r.Offset})
+		d := &out[len(out)-1] // in place: a delivery is large
+		d.Fault = decode(r, a.envelope, &d.Message, before)
+		before = &d.Message
 		l.bytes -= weight(r)
-		out = append(out, d)
 	}
 	clear(l.queue[:n])
 	if l.queue = l.queue[n:]; len(l.queue) == 0 {

@@ -135,13 +135,14 @@ func sizeOf(r *kgo.Record) int {
 	return n
 }
 
-// decode is the way back. Headers that say nothing to Skald, and those that would not come out the same, stay
-// among the message's headers. An error is a broken envelope: then all headers are kept as they came.
-func decode(r *kgo.Record, envelope *mapping) (m skald.Message, fault error) {
-	m = skald.Message{Topic: r.Topic, Key: r.Key, Data: r.Value}
+// decode is the way back, into m. Headers that say nothing to Skald, and those that would not come out the same, stay
+// among the message's headers. An error is a broken envelope: then all headers are kept as they came. Of before, the
+// message that came before it, m shares the texts that are the same: source and type seldom differ.
+func decode(r *kgo.Record, envelope *mapping, m, before *skald.Message) (fault error) {
+	m.Topic, m.Key, m.Data = r.Topic, r.Key, r.Value
 	for i := range r.Headers {
 		h := &r.Headers[i]
-		kept, err := attribute(&m, h)
+		kept, err := attribute(m, before, h)
 		if err != nil && fault == nil {
 			fault = fmt.Errorf("read the envelope: header %s: %w", h.Key, err)
 		}
@@ -155,13 +156,13 @@ func decode(r *kgo.Record, envelope *mapping) (m skald.Message, fault error) {
 			m.Headers[i] = skald.Header{Name: h.Key, Value: h.Value}
 		}
 	} else if envelope != nil {
-		fault = envelope.read(&m, r)
+		fault = envelope.read(m, r)
 	}
-	return m, fault
+	return fault
 }
 
 // attribute puts h into its field, if it has one that is still empty.
-func attribute(m *skald.Message, h *kgo.RecordHeader) (kept bool, err error) {
+func attribute(m, before *skald.Message, h *kgo.RecordHeader) (kept bool, err error) {
 	switch h.Key {
 	case hSpec:
 		if string(h.Value) != specVersion {
@@ -180,6 +181,10 @@ func attribute(m *skald.Message, h *kgo.RecordHeader) (kept bool, err error) {
 	f := field(m, h.Key)
 	if f == nil || *f != "" || len(h.Value) == 0 {
 		return false, nil
+	}
+	if same := *field(before, h.Key); same == string(h.Value) {
+		*f = same
+		return true, nil
 	}
 	s := string(h.Value)
 	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
