@@ -24,6 +24,7 @@ import (
 type bench struct {
 	pg, kafka  string
 	nats       string // empty: one is started
+	rabbit     string
 	second     string // whose processor time stands beside ours
 	reps       int
 	dur        time.Duration
@@ -57,6 +58,7 @@ func run() error {
 	flag.StringVar(&b.pg, "pg", os.Getenv("SKALD_TEST_POSTGRES"), "a superuser's `URL` of PostgreSQL (SKALD_TEST_POSTGRES)")
 	flag.StringVar(&b.kafka, "kafka", os.Getenv("SKALD_TEST_KAFKA"), "`host:port` of Kafka; empty: without its comparisons (SKALD_TEST_KAFKA)")
 	flag.StringVar(&b.nats, "nats", "", "`host:port` of a NATS with JetStream; empty: one of the benchmark's own, as it comes, which answers before the disk has it")
+	flag.StringVar(&b.rabbit, "rabbitmq", os.Getenv("SKALD_TEST_RABBITMQ"), "`amqp://host:port` of RabbitMQ; empty: without its comparisons (SKALD_TEST_RABBITMQ)")
 	flag.IntVar(&b.reps, "reps", 3, "turns of each contender")
 	flag.DurationVar(&b.dur, "dur", 2*time.Second, "time of a measurement that is not a drain")
 	flag.IntVar(&b.rows, "rows", 500_000, "backlog of the drains")

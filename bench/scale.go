@@ -41,7 +41,7 @@ func scales(p product) comparison {
 					if err != nil {
 						return err
 					}
-					if err := m.take(ctx, taker{ours, w.rows, w.members(full[lanes], members)}); err != nil {
+					if err := m.on(ctx, w, full[lanes], taker{ours, w.rows, w.members(full[lanes], members)}); err != nil {
 						return err
 					}
 					m.r.latencies(lat)

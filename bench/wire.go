@@ -22,6 +22,9 @@ type wire struct {
 	topic func(ctx context.Context, lanes int) (string, error)
 	send  func(ctx context.Context, topic string) ([]sender, error) // others' ways to publish
 	take  func(topic string) []taker                                // others' ways to consume
+
+	// ready fills a topic for a new group, and over removes the group, where a broker cannot rewind. Nil: a topic is filled once.
+	ready, over func(ctx context.Context, topic, group string) error
 }
 
 // A sender publishes pages and returns when each message of them is confirmed.
@@ -36,6 +39,21 @@ type taker struct {
 	name string
 	rows int
 	take func(ctx context.Context, group string, rows int, first func()) error
+}
+
+// on has one's topic ready for it before its turn, and its group removed behind it.
+func (m *meter) on(ctx context.Context, w *wire, topic string, one taker) error {
+	if w.ready == nil {
+		return m.take(ctx, name(), one)
+	}
+	group := name()
+	if err := w.ready(ctx, topic, group); err != nil {
+		return fmt.Errorf("fill topic: %w", err)
+	}
+	if err := m.take(ctx, group, one); err != nil {
+		return err
+	}
+	return w.over(ctx, topic, group)
 }
 
 const (
@@ -61,6 +79,7 @@ func products() []product {
 	return []product{
 		{"kafka", func(b *bench) bool { return b.kafka != "" }, kafkaWire},
 		{"nats", func(*bench) bool { return true }, newNATSWire},
+		{"rabbitmq", func(b *bench) bool { return b.rabbit != "" }, newRabbitWire},
 	}
 }
 
@@ -142,14 +161,14 @@ func consuming(p product) comparison {
 			}
 			var out []contender
 			for _, one := range append([]taker{{ours, w.rows, w.members(topic, 1)}}, w.take(topic)...) {
-				out = append(out, contender{name: one.name, turn: func(ctx context.Context, m *meter) error { return m.take(ctx, one) }})
+				out = append(out, contender{name: one.name, turn: func(ctx context.Context, m *meter) error { return m.on(ctx, w, topic, one) }})
 			}
 			return out, nil
 		})
 }
 
 // take measures from the first message to the last acknowledgement; the processor time is that of joining, too.
-func (m *meter) take(ctx context.Context, one taker) error {
+func (m *meter) take(ctx context.Context, group string, one taker) error {
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
@@ -157,7 +176,7 @@ func (m *meter) take(ctx context.Context, one taker) error {
 	first := func() { now := time.Now(); at.CompareAndSwap(nil, &now) }
 	ctx, cancel := context.WithTimeout(ctx, 5*m.b.limit)
 	defer cancel()
-	if err := one.take(ctx, name(), one.rows, first); err != nil {
+	if err := one.take(ctx, group, one.rows, first); err != nil {
 		return err
 	}
 	m.end(ctx, one.rows)
@@ -183,6 +202,9 @@ func (w *wire) filled(ctx context.Context, lanes int) (string, error) {
 	topic, err := w.topic(ctx, lanes)
 	if err != nil {
 		return "", err
+	}
+	if w.ready != nil {
+		return topic, nil
 	}
 	bus, err := w.bus()
 	if err != nil {
