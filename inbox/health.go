@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -122,4 +123,10 @@ func bySince(all []Stuck) []Stuck {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Position, b.Position))
 	})
 	return all
+}
+
+// Quiet tells whether no delivery is in hand: each that came is finished, or kept by the store. It is for those who step an
+// inbox: a Step that had nothing to do may have one that waits, for a rival or for its database.
+func (in *Inbox[TTx]) Quiet(context.Context) (bool, error) {
+	return in.Health().Unacknowledged == 0, nil
 }

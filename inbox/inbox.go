@@ -80,6 +80,9 @@ type Options struct {
 	// ByField, ByHash and ByPosition are for messages without an id of their own; a business key is a function of yours. Where
 	// it gives an error the message fails. Ids that are UUIDs of version 7 carry their time: see Retention in docs/operations.md.
 	Identity func(broker.Delivery) (store.Identity, error)
+	// Attempt is how often a message has failed before it came: elsewhere, as a retry topic tells in a header (AttemptByHeader).
+	// It counts towards Attempts. Default: never.
+	Attempt func(broker.Delivery) int
 	// Fingerprint is what must not differ between messages of one identity: one that does is put into quarantine. Nil bytes:
 	// nothing is compared. Default: type and payload.
 	Fingerprint func(skald.Message) []byte
@@ -156,6 +159,7 @@ type Inbox[TTx any] struct {
 	with     complete.Completer
 	tel      *telemetry.Inbox
 	handlers map[kind]ResultHandler[TTx]
+	beside   Known[TTx] // nil: nothing
 	topics   []string
 
 	// The rest belongs to the goroutine of Run or Step.

@@ -79,6 +79,9 @@ func (in *Inbox[TTx]) failure(ctx context.Context, e *entry, end undo, err error
 	if k.First.At.IsZero() {
 		k.First = k.Last
 	}
+	if k.Attempts == 0 {
+		k.Attempts = in.earlier(e)
+	}
 	if class != UnknownVersion {
 		k.Attempts++
 	}

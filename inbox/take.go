@@ -151,6 +151,13 @@ func (in *Inbox[TTx]) mark(e *entry) store.Mark {
 }
 
 func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake) result {
+	known, err := in.asked(ctx, e, unit.Tx())
+	switch {
+	case err != nil:
+		return in.failure(ctx, e, unit.Rollback, err)
+	case known:
+		return in.knownBeside(ctx, e, unit, intake)
+	}
 	r, err := in.run(ctx, e, unit.Tx())
 	var no *skald.RejectedError
 	var wait *skald.LaterError
@@ -181,6 +188,10 @@ func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx]
 		}
 		mark.As, mark.Reason = store.Rejected, no.Err.Error()
 		verdict.Mark, verdict.Answer = &mark, nil
+	}
+	if in.beside != nil {
+		verdict.Mark, verdict.Answer = nil, verdict.Mark // its intake makes the mark
+		return in.rejectBeside(ctx, e, unit, intake, verdict)
 	}
 	verdict.Locks = slices.Clone(intake.Locks)
 	for i, version := range unit.Found().Locks {

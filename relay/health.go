@@ -1,5 +1,10 @@
 package relay
 
+import (
+	"context"
+	"fmt"
+)
+
 // Health says how a relay does. An outage of database or broker is "not ready", never "not live".
 type Health struct {
 	Live  bool   // false only when Run has ended
@@ -42,4 +47,14 @@ func (r *Relay) count(f func(*Health)) {
 	r.mu.Lock()
 	f(&r.health)
 	r.mu.Unlock()
+}
+
+// Quiet tells whether nothing that was committed waits to be published, whichever relay holds its lane. Rows that were set
+// aside do not count. It is for those who step a relay: a Step that had nothing to do may have had no lane.
+func (r *Relay) Quiet(ctx context.Context) (bool, error) {
+	b, err := r.db.Backlog(ctx)
+	if err != nil {
+		return false, fmt.Errorf("relay: look for what is pending: %w", err)
+	}
+	return b.Pending == 0, nil
 }

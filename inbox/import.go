@@ -1,0 +1,94 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A Finished message is one that a consumer of before has handled.
+type Finished struct {
+	store.Identity
+	Fingerprint int64 // as skald_keys has it, of a database with the same fingerprint key; 0: not known
+}
+
+// Imported is what became of messages that were imported.
+type Imported struct {
+	New    int // marks that are there now
+	Known  int // that were there before
+	TooOld int // whose marks would be forgotten already: a repeat of one goes into quarantine
+}
+
+const importMost = 500 // in a transaction
+
+// Import marks messages as finished by consumer, without handling them: what a table of your own knows, before the first
+// inbox reads its topic. Marks are kept from now on for as long as marks are. Each transaction of some hundred marks has its own
+// entry in skald_audit, which says who and why and names the first of them; whoever is interrupted starts again from the
+// beginning: what is there already is left alone.
+func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string, from iter.Seq2[Finished, error]) (done Imported, err error) {
+	if consumer == "" {
+		return done, errors.New("import marks: whose? A mark needs a consumer")
+	}
+	batch, has := make([]store.Mark, 0, importMost), map[store.Identity]bool{}
+	send := func() error {
+		if err := importBatch(ctx, db, batch, store.Audit{Who: who, Why: why, What: "import marks", Consumer: consumer}, &done); err != nil {
+			return fmt.Errorf("import marks, behind %d: %w", done.New+done.Known+done.TooOld, err)
+		}
+		batch = batch[:0]
+		clear(has)
+		return nil
+	}
+	for f, err := range from {
+		switch {
+		case err != nil:
+			return done, err
+		case f.ID == "":
+			return done, fmt.Errorf("import marks: one of %q has no id", f.Source)
+		case has[f.Identity]:
+			done.Known++
+			continue
+		}
+		has[f.Identity] = true
+		batch = append(batch, store.Mark{Consumer: consumer, Identity: f.Identity, As: store.Done, Fingerprint: f.Fingerprint})
+		if len(batch) == importMost {
+			if err := send(); err != nil {
+				return done, err
+			}
+		}
+	}
+	return done, send()
+}
+
+// importBatch is one transaction.
+func importBatch[TTx any](ctx context.Context, db store.Driver[TTx], batch []store.Mark, audit store.Audit, done *Imported) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	unit, err := db.Begin(ctx, store.Intake{Marks: batch})
+	if err != nil {
+		return err
+	}
+	var did Imported
+	for i, v := range unit.Found().Marks {
+		switch v.Outcome {
+		case store.Fresh:
+			if did.New++; did.New == 1 {
+				audit.Identity = batch[i].Identity
+			}
+		case store.TooOld:
+			did.TooOld++
+		default:
+			did.Known++
+		}
+	}
+	if did.New == 0 {
+		_, _ = unit.Rollback(ctx) // nothing was written
+	} else if err := unit.Commit(ctx, store.Effect{Audit: &audit}); err != nil {
+		return err
+	}
+	done.New, done.Known, done.TooOld = done.New+did.New, done.Known+did.Known, done.TooOld+did.TooOld
+	return nil
+}

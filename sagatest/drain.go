@@ -1,0 +1,89 @@
+package sagatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+)
+
+// A Quieter is a Stepper that can tell that nothing is left for it although it has nothing to do at the moment: rows may
+// wait for a lane that another relay holds, a message for a database that is away. Relays and inboxes can.
+type Quieter interface {
+	Quiet(ctx context.Context) (bool, error)
+}
+
+const (
+	drainMost = time.Minute          // unless the context ends before
+	drainRest = 5 * time.Millisecond // between two rounds in which there is nothing to do, and something is left
+)
+
+// ErrNotQuiet: something is left when the time is over.
+var ErrNotQuiet = errors.New("sagatest: not quiet")
+
+// Drain steps relays and inboxes in turn until all that was committed is carried and all that arrived is handled, and what
+// that has said, too: then a test may look at its tables. It waits for no clock of a message's: what failed, or is to come
+// later, stays parked. Give it every relay and inbox of the test, not running; it takes a minute at most, unless ctx
+// ends before, and then says who is not quiet (ErrNotQuiet). An error of a step ends it at once.
+//
+// With a broker in the process (membroker) and any store, your PostgreSQL too, quiet is quiet. Over a network a message may
+// be under way while nobody has anything to do: drain again until what you expect is there.
+func Drain(ctx context.Context, steppers ...skald.Stepper) error {
+	ctx, cancel := context.WithTimeout(ctx, drainMost)
+	defer cancel()
+	for {
+		busy, err := round(ctx, steppers)
+		if err != nil {
+			return err
+		}
+		if busy {
+			continue
+		}
+		left, err := loud(ctx, steppers)
+		if err != nil || left == nil {
+			return err
+		}
+		rest := time.NewTimer(drainRest)
+		select {
+		case <-ctx.Done():
+			rest.Stop()
+			return fmt.Errorf("%w: %T has something left, and can do nothing about it: see its Health(): %w", ErrNotQuiet, left, ctx.Err())
+		case <-rest.C:
+		}
+	}
+}
+
+// round is one step of each.
+func round(ctx context.Context, steppers []skald.Stepper) (busy bool, err error) {
+	for _, s := range steppers {
+		if ctx.Err() != nil {
+			return false, fmt.Errorf("%w: there is always more to do: %w", ErrNotQuiet, ctx.Err())
+		}
+		did, err := s.Step(ctx)
+		if err != nil {
+			return false, fmt.Errorf("drain: %T: %w", s, err)
+		}
+		busy = busy || did
+	}
+	return busy, nil
+}
+
+// loud is one that has something left; nil: none.
+func loud(ctx context.Context, steppers []skald.Stepper) (skald.Stepper, error) {
+	for _, s := range steppers {
+		q, can := s.(Quieter)
+		if !can {
+			continue
+		}
+		quiet, err := q.Quiet(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("drain: %T: %w", s, err)
+		}
+		if !quiet {
+			return s, nil
+		}
+	}
+	return nil, nil
+}
