@@ -63,7 +63,7 @@ func round(ctx context.Context, steppers []skald.Stepper) (busy bool, err error)
 		}
 		did, err := s.Step(ctx)
 		if err != nil {
-			return false, fmt.Errorf("drain: %T: %w", s, err)
+			return false, ended(ctx, fmt.Errorf("drain: %T: %w", s, err))
 		}
 		busy = busy || did
 	}
@@ -79,11 +79,19 @@ func loud(ctx context.Context, steppers []skald.Stepper) (skald.Stepper, error) 
 		}
 		quiet, err := q.Quiet(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("drain: %T: %w", s, err)
+			return nil, ended(ctx, fmt.Errorf("drain: %T: %w", s, err))
 		}
 		if !quiet {
 			return s, nil
 		}
 	}
 	return nil, nil
+}
+
+// ended says of an error whether it only is that the time is over.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNotQuiet, err)
 }

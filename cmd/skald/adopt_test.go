@@ -11,24 +11,28 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore"
 )
 
-// adoption is the SQL of docs/adopt.md, "I have an outbox table", in order.
-func adoption(t *testing.T) []string {
+// adoption is the SQL of a section of docs/adopt.md, in order.
+func adoption(t *testing.T, title string, pieces int) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/adopt.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(text), "## I have an outbox table\n")
+	_, section, _ := strings.Cut(string(text), "## "+title+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var all []string
 	for _, m := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(section, -1) {
 		all = append(all, m[1])
 	}
-	if len(all) != 4 {
+	if len(all) != pieces {
 		t.Fatalf("the section has %d pieces of SQL", len(all))
 	}
 	return all
@@ -38,7 +42,7 @@ func adoption(t *testing.T) []string {
 // nothing is lost, nothing is said twice, and each key keeps its order.
 func TestAdoptOutboxTable(t *testing.T) {
 	t.Parallel()
-	steps := adoption(t)
+	steps := adoption(t, "I have an outbox table", 4)
 	at, conn := postgres(t)
 	do(t, conn, steps[0])
 	n := 0
@@ -81,6 +85,42 @@ func TestAdoptOutboxTable(t *testing.T) {
 	}
 	if want := []string{"a 9", "b 10", "a 11", "a 12"}; err != nil || !slices.Equal(back, want) {
 		t.Errorf("back are %q, %v, want %q", back, err, want)
+	}
+}
+
+// A table of finished messages is imported, so that what is in it counts as done, and filled again from the marks.
+func TestAdoptFinishedMessages(t *testing.T) {
+	t.Parallel()
+	steps := adoption(t, "I have consumers with a table of finished messages", 3)
+	at, conn := postgres(t)
+	do(t, conn, steps[0])
+	start(t, []string{"SKALD_STORE=" + at}, "migrate").expect(0)
+	const timed = "01890a5d-ac96-774b-bcce-b302099a8057"
+	do(t, conn, "INSERT INTO processed_messages (message_id) VALUES ('7'), ('"+timed+"'), ('m-''8')")
+	for range 2 {
+		do(t, conn, steps[1])
+	}
+	if n := count(conn, "SELECT count(*) FROM skald_keys WHERE consumer = 'stock' AND source = '/orders' AND status = 'done' AND fingerprint IS NULL"); n != 3 {
+		t.Errorf("%d marks", n)
+	}
+	pool, err := pgxpool.New(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	db := pgstore.New(pool, nil)
+	seen, err := db.Seen(t.Context(), "stock", []store.Identity{{Source: "/orders", ID: "7"}, {Source: "/orders", ID: timed}, {Source: "/orders", ID: "9"}})
+	if err != nil || seen[0].Outcome != store.Done || seen[1].Outcome != store.Done || seen[2].Outcome != store.Fresh {
+		t.Errorf("%+v, %v", seen, err)
+	}
+	done := store.Effect{Mark: &store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/orders", ID: uuid7.New(time.Now())}, As: store.Done}}
+	if stands, err := db.Apply(t.Context(), done); err != nil || !stands[0] {
+		t.Fatal(stands, err)
+	}
+	do(t, conn, "DELETE FROM processed_messages WHERE message_id = '7'")
+	do(t, conn, steps[2])
+	if n := count(conn, "SELECT count(*) FROM processed_messages"); n != 4 {
+		t.Errorf("%d messages are in the table behind the way back", n)
 	}
 }
 

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/starter"
+	"github.com/skald-go/skald/examples/shop/place"
+)
+
+const initAbout = `Writes a service for PostgreSQL (pgx) and Kafka into a folder that is new or empty: one table, one endpoint that takes an
+Idempotency-Key, one handler, one test. It compiles as it is; its README says what to do first.`
+
+func initCommand(out io.Writer) *cobra.Command {
+	var module string
+	c := &cobra.Command{Use: "init DIR", Short: "Write a service to begin with", Long: initAbout, Args: cobra.ExactArgs(1)}
+	c.Flags().StringVar(&module, "module", "", "the path of its module (default: the folder's name)")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		dir := args[0]
+		if module == "" {
+			full, err := filepath.Abs(dir)
+			if err != nil {
+				return err
+			}
+			module = strings.ToLower(filepath.Base(full))
+		}
+		if !regexp.MustCompile(`^[a-z0-9][a-z0-9._~-]*(/[A-Za-z0-9][A-Za-z0-9._~-]*)*$`).MatchString(module) {
+			return &place.UsageError{What: fmt.Sprintf("%q is no path of a module: give one as in --module example.com/orders", module)}
+		}
+		s := starter.Of(module)
+		names, err := s.Write(dir)
+		var full *starter.NotEmptyError
+		if errors.As(err, &full) {
+			return &place.UsageError{What: full.Error()}
+		}
+		if err != nil {
+			return fmt.Errorf("init: %w", err)
+		}
+		return tellInit(out, s, dir, names)
+	}
+	return c
+}
+
+func tellInit(out io.Writer, s starter.Service, dir string, names []string) error {
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Fprintln(out, "wrote", filepath.Join(dir, name))
+	}
+	fmt.Fprintf(out, "\nnow:  cd %s\n", dir)
+	if s.Skald == starter.Unreleased {
+		fmt.Fprintln(out, "      go mod edit -replace github.com/skald-go/skald=FOLDER   # of Skald's source: this build has no version")
+	}
+	_, err := fmt.Fprintf(out, "      go mod tidy\n      go test ./...        # with DATABASE_URL, on PostgreSQL\n      cat README.md\n")
+	return err
+}

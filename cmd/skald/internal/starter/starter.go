@@ -1,0 +1,91 @@
+// Package starter is what `skald init` writes: a service that compiles, with one table, one endpoint, one handler and a test.
+package starter
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"text/template"
+)
+
+//go:embed template/*.tmpl
+var templates embed.FS
+
+// A Service is what the templates are filled with.
+type Service struct {
+	Module string // its path
+	Name   string // the last part of it: the consumer group, too
+	Go     string // the version of the language
+	Skald  string // the version that is required
+	Pgx    string // the same; "": go mod tidy finds one
+}
+
+// Unreleased is the version of a build that has none: it must be replaced by a folder.
+const Unreleased = "v0.0.0"
+
+const root = "github.com/skald-go/skald"
+
+// Of is a service of that module path, which requires what this build was made of.
+func Of(module string) Service {
+	s := Service{Module: module, Name: module[strings.LastIndex(module, "/")+1:], Go: "1.26.0", Skald: Unreleased}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return s
+	}
+	if v, _, _ := strings.Cut(info.Main.Version, "+"); info.Main.Path == root && strings.HasPrefix(v, "v") {
+		s.Skald = v
+	}
+	for _, d := range info.Deps {
+		if d.Path == "github.com/jackc/pgx/v5" && strings.HasPrefix(d.Version, "v") {
+			s.Pgx = d.Version
+		}
+	}
+	return s
+}
+
+// A NotEmptyError says that there is something where a service was to be written.
+type NotEmptyError struct{ Dir string }
+
+func (e *NotEmptyError) Error() string {
+	return fmt.Sprintf("there is something at %s already: give a folder that is new or empty", e.Dir)
+}
+
+// Write writes the service into dir, which it makes if it is not there, and returns the names of its files.
+func (s Service) Write(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+	case errors.Is(err, syscall.ENOTDIR): // a file
+		return nil, &NotEmptyError{dir}
+	case err != nil:
+		return nil, err
+	case len(entries) > 0:
+		return nil, &NotEmptyError{dir}
+	}
+	all, err := template.ParseFS(templates, "template/*.tmpl")
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range all.Templates() {
+		var text bytes.Buffer
+		if err := t.Execute(&text, s); err != nil {
+			return nil, err
+		}
+		name := strings.TrimSuffix(t.Name(), ".tmpl")
+		if err := os.WriteFile(filepath.Join(dir, name), text.Bytes(), 0o644); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}

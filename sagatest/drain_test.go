@@ -1,0 +1,165 @@
+package sagatest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A test of a service of one's own: it does something, drains, and looks at what is there.
+func ExampleDrain() {
+	placed := skald.Event[string]{Topic: "orders", Type: "order.placed"}
+	packed := skald.Event[string]{Topic: "parcels", Type: "parcel.packed"}
+	ctx, db, bus := context.Background(), memstore.New(nil), membroker.New(nil)
+	if err := bus.MakeTopics(ctx, 4, "orders", "parcels"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	out := outbox.New(db, nil)
+	in := inbox.New(db, bus, "warehouse", nil)
+	inbox.On(in, placed, func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
+		return out.Write(ctx, tx, packed.New(m.ID, m.Value))
+	})
+	inbox.On(in, packed, func(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
+		return tx.Put("sent", m.Value)
+	})
+	tx := db.BeginTx()
+	if err := errors.Join(out.Write(ctx, tx, placed.New("o-1", "tea")), tx.Commit()); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	err := sagatest.Drain(ctx, relay.New(db, bus, nil), in)
+	fmt.Println(db.User()["sent"], err)
+	// Output: tea <nil>
+}
+
+// A draining is a service to be drained.
+type draining struct {
+	db  *memstore.Store
+	bus *membroker.Broker
+	out *outbox.Outbox[*memstore.Tx]
+}
+
+func newDraining(t *testing.T) *draining {
+	d := &draining{db: memstore.New(nil), bus: membroker.New(nil)}
+	if err := d.bus.MakeTopics(t.Context(), 1, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	d.out = outbox.New(d.db, nil)
+	return d
+}
+
+func (d *draining) say(t *testing.T, text string) {
+	t.Helper()
+	tx := d.db.BeginTx()
+	if err := errors.Join(d.out.Write(t.Context(), tx, ordered().New("k", text)), tx.Commit()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ordered() skald.Event[string] { return skald.Event[string]{Topic: "orders", Type: "said"} }
+
+func (d *draining) relay(ttl time.Duration) *relay.Relay {
+	return relay.New(d.db, d.bus, &relay.Options{TTL: ttl, Logger: slog.New(slog.DiscardHandler)})
+}
+
+func (d *draining) inbox(db store.Driver[*memstore.Tx], o *inbox.Options, h func(context.Context, *memstore.Tx, skald.Received[string]) error) *inbox.Inbox[*memstore.Tx] {
+	o.Logger = slog.New(slog.DiscardHandler)
+	in := inbox.New(db, d.bus, "stock", o)
+	inbox.On(in, ordered(), h)
+	return in
+}
+
+func put(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
+	return tx.Put("got", m.Value)
+}
+
+// Lanes that a relay of another test left behind are waited for.
+func TestDrainWaitsForLanesOfTheDead(t *testing.T) {
+	d := newDraining(t)
+	if _, err := d.relay(300 * time.Millisecond).Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.say(t, "1")
+	if err := sagatest.Drain(t.Context(), d.relay(0), d.inbox(d.db, &inbox.Options{}, put)); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.db.User()["got"]; got != "1" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A message that waits for its database is waited for; one that is parked is not.
+func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
+	d := newDraining(t)
+	d.say(t, "1")
+	lost := errors.New("the connection is lost")
+	away := 3
+	in := d.inbox(losing{d.db, lost}, &inbox.Options{RetryFirst: time.Millisecond}, func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
+		if away--; away >= 0 {
+			return lost
+		}
+		return put(ctx, tx, m)
+	})
+	if err := sagatest.Drain(t.Context(), d.relay(0), in); err != nil || d.db.User()["got"] != "1" {
+		t.Fatalf("%v, %q", err, d.db.User())
+	}
+	failing := d.inbox(d.db, &inbox.Options{RetryFirst: time.Hour, RetryMost: time.Hour}, func(context.Context, *memstore.Tx, skald.Received[string]) error { return errors.New("not yet") })
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.say(t, "2")
+	if err := sagatest.Drain(t.Context(), d.relay(0), failing); err != nil || failing.Health().Parked != 1 {
+		t.Fatalf("%v, %+v", err, failing.Health())
+	}
+}
+
+// losing takes an error for an outage.
+type losing struct {
+	store.Driver[*memstore.Tx]
+	err error
+}
+
+func (l losing) Outage(err error) bool { return errors.Is(err, l.err) || l.Driver.Outage(err) }
+
+// Who is never quiet is named when the time is over; what cannot be done at all ends it.
+func TestDrainThatHasNoEnd(t *testing.T) {
+	d := newDraining(t)
+	soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	d.say(t, "1")
+	again := d.inbox(d.db, &inbox.Options{}, func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
+		return d.out.Write(ctx, tx, ordered().New("k", "again"))
+	})
+	if err := sagatest.Drain(soon, d.relay(0), again); !errors.Is(err, sagatest.ErrNotQuiet) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a circle: %v", err)
+	}
+	if err := again.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	lost := errors.New("the connection is lost")
+	away := d.inbox(losing{d.db, lost}, &inbox.Options{}, func(context.Context, *memstore.Tx, skald.Received[string]) error { return lost })
+	if err := sagatest.Drain(soon, away); !errors.Is(err, sagatest.ErrNotQuiet) {
+		t.Errorf("an outage: %v", err)
+	}
+	nowhere := inbox.New(d.db, d.bus, "stock", nil)
+	inbox.On(nowhere, skald.Event[string]{Topic: "nowhere", Type: "said"}, put)
+	if err := sagatest.Drain(t.Context(), nowhere); err == nil || errors.Is(err, sagatest.ErrNotQuiet) {
+		t.Errorf("no topic: %v", err)
+	}
+}
