@@ -34,7 +34,7 @@ func Drain(ctx context.Context, steppers ...skald.Stepper) error {
 	ctx, cancel := context.WithTimeout(ctx, drainMost)
 	defer cancel()
 	for {
-		busy, err := round(ctx, steppers)
+		busy, err := turnOf(ctx, steppers)
 		if err != nil {
 			return err
 		}
@@ -55,8 +55,8 @@ func Drain(ctx context.Context, steppers ...skald.Stepper) error {
 	}
 }
 
-// round is one step of each.
-func round(ctx context.Context, steppers []skald.Stepper) (busy bool, err error) {
+// turnOf is one step of each.
+func turnOf(ctx context.Context, steppers []skald.Stepper) (busy bool, err error) {
 	for _, s := range steppers {
 		if ctx.Err() != nil {
 			return false, fmt.Errorf("%w: there is always more to do: %w", ErrNotQuiet, ctx.Err())

@@ -114,7 +114,8 @@ func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
 		}
 		return put(ctx, tx, m)
 	})
-	if err := sagatest.Drain(t.Context(), d.relay(0), in); err != nil || d.db.User()["got"] != "1" {
+	out := d.relay(0)
+	if err := sagatest.Drain(t.Context(), out, in); err != nil || d.db.User()["got"] != "1" {
 		t.Fatalf("%v, %q", err, d.db.User())
 	}
 	failing := d.inbox(d.db, &inbox.Options{RetryFirst: time.Hour, RetryMost: time.Hour}, func(context.Context, *memstore.Tx, skald.Received[string]) error { return errors.New("not yet") })
@@ -122,7 +123,7 @@ func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.say(t, "2")
-	if err := sagatest.Drain(t.Context(), d.relay(0), failing); err != nil || failing.Health().Parked != 1 {
+	if err := sagatest.Drain(t.Context(), out, failing); err != nil || failing.Health().Parked != 1 {
 		t.Fatalf("%v, %+v", err, failing.Health())
 	}
 }
@@ -147,14 +148,17 @@ func TestDrainThatHasNoEnd(t *testing.T) {
 	if err := sagatest.Drain(soon, d.relay(0), again); !errors.Is(err, sagatest.ErrNotQuiet) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a circle: %v", err)
 	}
-	if err := again.Close(t.Context()); err != nil {
+	d = newDraining(t)
+	d.say(t, "1")
+	out := d.relay(0)
+	if err := sagatest.Drain(t.Context(), out); err != nil {
 		t.Fatal(err)
 	}
 	soon, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	lost := errors.New("the connection is lost")
 	away := d.inbox(losing{d.db, lost}, &inbox.Options{}, func(context.Context, *memstore.Tx, skald.Received[string]) error { return lost })
-	if err := sagatest.Drain(soon, away); !errors.Is(err, sagatest.ErrNotQuiet) {
+	if err := sagatest.Drain(soon, out, away); !errors.Is(err, sagatest.ErrNotQuiet) {
 		t.Errorf("an outage: %v", err)
 	}
 	nowhere := inbox.New(d.db, d.bus, "stock", nil)

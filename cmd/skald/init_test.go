@@ -51,8 +51,15 @@ func workspace(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, version, _ := strings.Cut(string(mod), "github.com/skald-go/skald ")
+	version, _, _ = strings.Cut(version, "\n")
 	path := filepath.Join(t.TempDir(), "go.work")
-	if err := os.WriteFile(path, []byte("go 1.26.0\n\nuse (\n\t"+dir+"\n\t"+root+"\n)\n"), 0o600); err != nil {
+	text := "go 1.26.0\n\nuse (\n\t" + dir + "\n\t" + root + "\n)\n\nreplace github.com/skald-go/skald " + version + " => " + root + "\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
@@ -49,6 +50,8 @@ type bank struct {
 	dir  string
 	said int // messages
 }
+
+var rounds = flag.Int("cutover.rounds", 1, "how often both kinds are killed while they share the group")
 
 func newBank(t *testing.T) *bank {
 	server, seeds := need.Postgres(t), need.Kafka(t)
@@ -230,7 +233,7 @@ func TestHalfOldHalfNewUnderKills(t *testing.T) {
 	old2.end(syscall.SIGTERM)
 	new1 := b.consumer("new", "new-1").start()
 	b.works(40, "old", "new")
-	for range 2 {
+	for range *rounds {
 		b.say(100)
 		new1.crash()
 		b.works(20, "new")
