@@ -136,11 +136,7 @@ func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
 // beside, or where it only looks, one happens twice.
 func TestExploreHalfByHandHalfInbox(t *testing.T) {
 	modes := []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter} // a pause would have the other wait for a lock in real time
-	o := &sagatest.Options{Modes: modes, Pairs: true, Sample: 1500}
-	if testing.Short() {
-		o.Pairs = false
-	}
-	r := sagatest.Explore(t, halves(knownByHand), o)
+	r := sagatest.Explore(t, halves(knownByHand), &sagatest.Options{Modes: modes, Pairs: true, Sample: sampled(300)})
 	t.Log(r)
 	for name, seeded := range map[string]inbox.Known[*memstore.Tx]{
 		"none": nil,
