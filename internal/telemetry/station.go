@@ -72,32 +72,28 @@ func (r *Relay) Took(m *skald.Message, at time.Time) {
 	run.End()
 }
 
-// Run is messages that the broker took at the same time, as most are of one topic: that is counted once for all of them.
+// Run is messages of one lane that the broker took at the same time, in their order. Those of one topic are counted at once, and of them
+// the first tells the delay: it has waited for longest, and a delay recorded for each weighs in a drain.
 func (r *Relay) Run(at time.Time) Run { return Run{relay: r, at: at} }
 
 // A Run is ended by End.
 type Run struct {
-	relay  *Relay
-	at     time.Time
-	n      int64 // taken of topic, and not counted yet
-	topic  string
-	record []metric.RecordOption // of its delay; nil: nobody asks
+	relay *Relay
+	at    time.Time
+	n     int64 // taken of topic, and not counted yet
+	topic string
 }
 
 // Took is the next of them.
 func (t *Run) Took(m *skald.Message) {
-	ctx := context.Background()
 	if t.n == 0 || t.topic != m.Topic {
 		t.End()
-		t.topic, t.record = m.Topic, nil
-		if t.relay.delay.Enabled(ctx) {
-			t.record = t.relay.labels.of(m.Topic, "").record
+		t.topic = m.Topic
+		if ctx := context.Background(); t.relay.delay.Enabled(ctx) {
+			t.relay.delay.Record(ctx, max(0, t.at.Sub(m.Time).Seconds()), t.relay.labels.of(m.Topic, "").record...)
 		}
 	}
 	t.n++
-	if t.record != nil {
-		t.relay.delay.Record(ctx, max(0, t.at.Sub(m.Time).Seconds()), t.record...)
-	}
 }
 
 // End counts what is not counted yet.
@@ -145,7 +141,7 @@ func (r *Relay) Send(msgs []skald.Message) trace.Span {
 	for i := first; i < len(msgs) && links < maxLinks; i++ {
 		if sampled(msgs[i].TraceParent) {
 			links++
-			span.AddLink(trace.Link{SpanContext: trace.SpanContextFromContext(remote(ctx, msgs[i].TraceParent)),
+			span.AddLink(trace.Link{SpanContext: origin(msgs[i].TraceParent),
 				Attributes: []attribute.KeyValue{attribute.String("messaging.message.id", msgs[i].ID)}})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -118,7 +119,7 @@ func TestEveryMetricIsExportedAsTheTableSays(t *testing.T) {
 	}
 }
 
-// What was taken at the same time is counted by topic, each message once.
+// What was taken at the same time is counted by topic, each message once; of each run of a topic the first tells the delay.
 func TestRunCountsEachMessageOnce(t *testing.T) {
 	read := metric.NewManualReader()
 	run := NewRelay(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))}).Run(time.Now())
@@ -127,7 +128,7 @@ func TestRunCountsEachMessageOnce(t *testing.T) {
 	}
 	run.End()
 	run.End()
-	want := map[string]int64{"orders": 3, "payments": 1}
+	want, delays := map[string]int64{"orders": 3, "payments": 1}, map[string]int64{"orders": 2, "payments": 1}
 	for _, m := range collect(t, read) {
 		switch data := m.Data.(type) {
 		case metricdata.Sum[int64]:
@@ -140,7 +141,7 @@ func TestRunCountsEachMessageOnce(t *testing.T) {
 		case metricdata.Histogram[float64]:
 			for _, p := range data.DataPoints {
 				topic, _ := p.Attributes.Value(labelTopic)
-				if int64(p.Count) != want[topic.AsString()] {
+				if int64(p.Count) != delays[topic.AsString()] {
 					t.Errorf("%s: %d of %s", m.Name, p.Count, topic.AsString())
 				}
 			}
@@ -222,5 +223,20 @@ func TestOffAllocatesNothing(t *testing.T) {
 		in.Ended(&ms[0], "processed", 1, true, ms[0].Time)
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// What the fast reader reads is what OpenTelemetry's own does; of all else it says the same.
+func TestOriginIsReadAsOpenTelemetryDoes(t *testing.T) {
+	const good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-"
+	for _, parent := range []string{
+		good + "01", good + "00", good + "03", good + "ff", good + "0", good + "0g", "", "00", "ff" + good[2:] + "01", "01" + good[2:] + "01",
+		"00-00000000000000000000000000000000-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+		"00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", "00_4bf92f3577b34da6a3ce929d0e0e4736_00f067aa0ba902b7_01", good + "01-more",
+	} {
+		want := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(t.Context(), &carrier{parent}))
+		if got := origin(parent); !got.Equal(want) {
+			t.Errorf("%q: %+v, want %+v", parent, got, want)
+		}
 	}
 }

@@ -39,10 +39,26 @@ func TraceParent(ctx context.Context) string {
 
 // remote is ctx under the span that a message names. What cannot be read is as if it were not there.
 func remote(ctx context.Context, parent string) context.Context {
-	if parent == "" {
-		return ctx
+	if sc := origin(parent); sc.IsValid() {
+		return trace.ContextWithRemoteSpanContext(ctx, sc)
 	}
-	return propagation.TraceContext{}.Extract(ctx, &carrier{parent})
+	return ctx
+}
+
+// origin is the span that a message names. OpenTelemetry's own reader makes two contexts on the way to it; it reads what is
+// not of version 00, and says what is none.
+func origin(parent string) trace.SpanContext {
+	if len(parent) == lengthW3C && parent[:3] == "00-" && parent[35] == '-' && parent[52] == '-' {
+		id, bad := trace.TraceIDFromHex(parent[3:35])
+		span, worse := trace.SpanIDFromHex(parent[36:52])
+		if f := parent[53:]; bad == nil && worse == nil && (f == "01" || f == "00") {
+			return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: span, TraceFlags: trace.TraceFlags(f[1] - '0'), Remote: true})
+		}
+	}
+	if parent == "" {
+		return trace.SpanContext{}
+	}
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), &carrier{parent}))
 }
 
 const (
