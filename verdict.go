@@ -32,6 +32,16 @@ func (e *LaterError) Unwrap() error { return e.Err }
 // its key, waits for d. It does not count as a failure.
 func RetryAfter(d time.Duration, err error) error { return &LaterError{After: d, Err: err} }
 
+// AgainError is what Again returns. The inbox finds it through any wrapping.
+type AgainError struct{ Err error }
+
+func (e *AgainError) Error() string { return fmt.Sprintf("overtaken: %v", e.Err) }
+func (e *AgainError) Unwrap() error { return e.Err }
+
+// Again is a handler's "somebody was faster": what it read is no longer so when it writes, a version that moved. Its rows are
+// undone and the message is taken again at once, sixteen times at most; from then on it is a failure like another.
+func Again(err error) error { return &AgainError{Err: err} }
+
 // PermanentError is what Permanent returns. The inbox finds it through any wrapping.
 type PermanentError struct{ Err error }
 

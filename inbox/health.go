@@ -27,6 +27,7 @@ type Health struct {
 	// Counts of this process, since New.
 	Received, Handled, Rejected, Duplicates, Skipped, Failures int64    // Failures: failed attempts
 	Conflicts, TooOld                                          int64    // put into quarantine
+	Parkings                                                   int64    // messages that were parked: behind others, for later, or because they failed
 	Unacknowledged                                             int      // deliveries in memory now
 	Paused                                                     []string // lanes that have too many of them
 }

@@ -29,6 +29,8 @@ type entry struct {
 	done    bool
 	again   int  // attempts in a row after which it is still here: outages, and no room to park it
 	full    bool // of those, the latter
+
+	overtaken int // how often in this attempt
 }
 
 // A chain is the deliveries of one key in one lane: only its head may be in hand.

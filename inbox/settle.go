@@ -108,6 +108,7 @@ func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 		if r.entry.parked == nil && r.entry.apart == nil && r.what != dead {
 			in.mu.Lock()
 			in.kept.Parked, in.kept.Bytes = in.kept.Parked+1, in.kept.Bytes+int64(r.entry.size())
+			in.health.Parkings++
 			in.mu.Unlock()
 			in.shelf.soon(now.Add(r.after))
 		}

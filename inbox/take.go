@@ -83,6 +83,7 @@ func (r result) finished() bool {
 func (in *Inbox[TTx]) attempt(ctx context.Context, e *entry) result {
 	ctx, span := in.tel.Process(ctx, &e.Message, e.again+1)
 	begun := time.Now()
+	e.overtaken = 0
 	r := in.take(ctx, e)
 	r.took = time.Since(begun)
 	telemetry.End(span, r.what.String(), r.err)
@@ -150,6 +151,9 @@ func (in *Inbox[TTx]) mark(e *entry) store.Mark {
 	return m
 }
 
+// mostOvertaken is how often a message whose handler was overtaken is taken again at once.
+const mostOvertaken = 16
+
 func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake) result {
 	known, err := in.asked(ctx, e, unit.Tx())
 	switch {
@@ -158,12 +162,17 @@ func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx]
 	case known:
 		return in.knownBeside(ctx, e, unit, intake)
 	}
-	r, err := in.run(ctx, e, unit.Tx())
+	r, err := in.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit.Tx())
 	var no *skald.RejectedError
 	var wait *skald.LaterError
+	var overtaken *skald.AgainError
 	switch {
 	case err == nil:
 		return in.finish(ctx, e, unit, intake, r)
+	case errors.As(err, &overtaken) && e.overtaken < mostOvertaken && ctx.Err() == nil:
+		e.overtaken++
+		_, _ = unit.Rollback(ctx) // the rows are undone in any case
+		return in.take(ctx, e)    // in what is left of its time
 	case errors.As(err, &no):
 		return in.reject(ctx, e, unit, intake, no, r)
 	case errors.As(err, &wait):

@@ -52,6 +52,12 @@ func TestExploreModelEverySingleFaultWithATopicMadeAnew(t *testing.T) {
 	}
 }
 
+// Customers cancel while payment is under way: the cancellation comes before, behind and in the midst of what it cancels, on
+// another topic, whatever crashes.
+func TestExploreModelEverySingleFaultWithCancellations(t *testing.T) {
+	sagatest.Explore(t, build(cancelLoad(), wiring{}), &sagatest.Options{Sample: sampled(300), Failures: 3})
+}
+
 func TestExploreModelEveryPairOfCrashes(t *testing.T) {
 	sagatest.Explore(t, build(smallLoad(), wiring{}), &sagatest.Options{
 		Modes: []sagatest.Mode{}, Pairs: true, Sample: sampled(600), Failures: 3,

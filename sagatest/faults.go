@@ -1,12 +1,14 @@
 package sagatest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
 )
 
@@ -32,6 +34,11 @@ type Rates struct {
 	AckLost        float64 // an acknowledgement is not stored
 	AckUnknown     float64 // an acknowledgement is stored and answers with an outage
 
+	// Of handlers that call Faults.Upset.
+	HandlerFails   float64 // it answers an error
+	HandlerPanics  float64 // it panics, as by a bug
+	HandlerGivesUp float64 // it answers an error that is skald.Permanent: a dead letter
+
 	// Die ends the life of a process in the middle of a step: see Faults.Life.
 	Die float64
 }
@@ -46,7 +53,7 @@ func Some() Rates {
 		Slow: 0.01, SlowFor: 10 * time.Millisecond,
 		PublishFails: 0.02, PublishUnknown: 0.02, ReceiveFails: 0.005,
 		Repeat: 0.03, Rewind: 0.02, Delay: 0.01, DelayFor: 30 * time.Millisecond,
-		AckLost: 0.02, AckUnknown: 0.01, Die: 0.0005,
+		AckLost: 0.02, AckUnknown: 0.01, HandlerFails: 0.001, HandlerPanics: 0.0005, Die: 0.0005,
 	}
 }
 
@@ -57,7 +64,7 @@ func Wild() Rates {
 		Slow: 0.02, SlowFor: 50 * time.Millisecond,
 		PublishFails: 0.08, PublishUnknown: 0.08, ReceiveFails: 0.02,
 		Repeat: 0.15, Rewind: 0.08, Delay: 0.03, DelayFor: 150 * time.Millisecond,
-		AckLost: 0.1, AckUnknown: 0.05, Die: 0.001,
+		AckLost: 0.1, AckUnknown: 0.05, HandlerFails: 0.003, HandlerPanics: 0.001, HandlerGivesUp: 0.0003, Die: 0.001,
 	}
 }
 
@@ -97,6 +104,9 @@ const (
 	Delayed        = "lane_delayed"
 	AckLost        = "ack_lost"
 	AckUnknown     = "ack_unknown"
+	HandlerFailed  = "handler_failed"
+	HandlerPanic   = "handler_panic"
+	HandlerGaveUp  = "handler_gave_up"
 	Death          = "process_death"
 )
 
@@ -217,6 +227,26 @@ func (f *Faults) strike(kind string, rate float64, of []store.Identity) error {
 	}
 	f.told(kind, of)
 	return &FaultError{Kind: kind}
+}
+
+// Upset is for handlers to call: there it panics now and then, or answers an error that the handler is to answer. Only in a Life.
+func (f *Faults) Upset(m skald.Message) error {
+	if !f.mortal {
+		return nil
+	}
+	of := []store.Identity{{Source: m.Source, ID: m.ID}}
+	if f.hit(HandlerPanic, f.rates.HandlerPanics) {
+		f.told(HandlerPanic, of)
+		var nobody *Faults
+		return nobody.alive() // a nil pointer, as bugs have it
+	}
+	if err := f.strike(HandlerGaveUp, f.rates.HandlerGivesUp, of); err != nil {
+		return skald.Permanent(errors.New("injected fault: " + HandlerGaveUp))
+	}
+	if err := f.strike(HandlerFailed, f.rates.HandlerFails, of); err != nil {
+		return errors.New("injected fault: " + HandlerFailed) // the handler's own: no *FaultError, which is an outage
+	}
+	return nil
 }
 
 func (f *Faults) number(n int) int {

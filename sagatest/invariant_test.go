@@ -108,11 +108,11 @@ func (m *model) ordersEnded() (err error) {
 // listeners are the services that handle a type.
 func listeners(typ string) []string {
 	switch typ {
-	case "order.placed", "stock.short", "deposit.made":
+	case "order.placed", "stock.short", "stock.stopped", "deposit.made":
 		return []string{"payment"}
-	case "payment.declined", "payment.refunded", "stock.reserved":
+	case "payment.declined", "payment.barred", "payment.refunded", "stock.reserved":
 		return []string{"order"}
-	case "payment.taken":
+	case "payment.taken", "order.cancel_asked":
 		return []string{"stock"}
 	}
 	return nil

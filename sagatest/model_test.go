@@ -44,6 +44,7 @@ const (
 // A load is what the clients of one world ask for.
 type load struct {
 	orders   []order
+	cancels  []order // of the orders, those that are to be cancelled behind them
 	deposits []deposit
 }
 
@@ -61,6 +62,14 @@ func largeLoad() load {
 		orders:   append(smallLoad().orders, order{"o3", "ann", 50, 1}, order{"o4", "bob", 20, 1}, order{"o5", "cid", 500, 1}),
 		deposits: []deposit{{"d1", "ann", 30}},
 	}
+}
+
+// cancelLoad has orders that are cancelled at once: the only one of ann, of bob the second, whose goods are short, and one that cid
+// cannot pay.
+func cancelLoad() load {
+	l := load{orders: []order{{"o1", "ann", 60, 2}, {"o2", "bob", 30, 1}, {"o3", "bob", 30, 3}, {"o4", "cid", 500, 1}}}
+	l.cancels = []order{l.orders[0], l.orders[2], l.orders[3]}
+	return l
 }
 
 // wiring lets a test put something between the stations and the seams of a process. Nil: nothing.
@@ -250,7 +259,7 @@ type shopper struct {
 
 func (c *shopper) Step(ctx context.Context) (bool, error) {
 	c.m.turn++
-	busy := c.m.sent < len(c.m.load.orders)+len(c.m.load.deposits)
+	busy := c.m.sent < len(c.m.load.orders)+len(c.m.load.cancels)+len(c.m.load.deposits)
 	for range 2 {
 		if err := c.next(ctx); err != nil {
 			return busy, err
@@ -265,8 +274,11 @@ func (c *shopper) next(ctx context.Context) error {
 	case n < len(l.orders):
 		o := l.orders[n]
 		return c.place(ctx, "order/"+o.ID, skald.Event[order]{Topic: "orders", Type: "order.placed"}.New(o.ID, o))
-	case n < len(l.orders)+len(l.deposits) && c.m.turn > payday:
-		d := l.deposits[n-len(l.orders)]
+	case n < len(l.orders)+len(l.cancels):
+		o := l.cancels[n-len(l.orders)]
+		return c.place(ctx, "cancel/"+o.ID, skald.Event[order]{Topic: "orders", Type: "order.cancel_asked"}.New(o.ID, o))
+	case n < len(l.orders)+len(l.cancels)+len(l.deposits) && c.m.turn > payday:
+		d := l.deposits[n-len(l.orders)-len(l.cancels)]
 		return c.place(ctx, "deposit/"+d.ID, skald.Event[deposit]{Topic: "deposits", Type: "deposit.made"}.New(d.ID, d))
 	}
 	return nil
@@ -337,6 +349,7 @@ func (m *model) orderHandlers(l *life) {
 		}
 	}
 	on(l, "payments", "payment.declined", ends("cancelled"))
+	on(l, "payments", "payment.barred", ends("cancelled"))
 	on(l, "payments", "payment.refunded", ends("cancelled"))
 	on(l, "stock", "stock.reserved", ends("confirmed"))
 }
@@ -350,6 +363,9 @@ func (m *model) paymentHandlers(l *life) {
 		return errors.Join(add(tx, "till", cents), add(tx, "paid/"+o.ID, cents))
 	}
 	on(l, "orders", "order.placed", func(ctx context.Context, tx *memstore.Tx, o order) error {
+		if number(tx, "barred/"+o.ID, 0) > 0 {
+			return skald.Reject(errors.New("cancelled"), skald.Event[order]{Topic: "payments", Type: "payment.barred"}.New(o.Customer, o))
+		}
 		if number(tx, "balance/"+o.Customer, initialBalance) < o.Cents {
 			return skald.Reject(errors.New("no money"), skald.Event[order]{Topic: "payments", Type: "payment.declined"}.New(o.Customer, o))
 		}
@@ -359,6 +375,15 @@ func (m *model) paymentHandlers(l *life) {
 		return say(ctx, l, tx, "payments", "payment.taken", o.Customer, o)
 	})
 	on(l, "stock", "stock.short", func(ctx context.Context, tx *memstore.Tx, o order) error {
+		if err := move(tx, o, -o.Cents); err != nil {
+			return err
+		}
+		return say(ctx, l, tx, "payments", "payment.refunded", o.Customer, o)
+	})
+	on(l, "stock", "stock.stopped", func(ctx context.Context, tx *memstore.Tx, o order) error {
+		if number(tx, "paid/"+o.ID, 0) == 0 {
+			return add(tx, "barred/"+o.ID, 1)
+		}
 		if err := move(tx, o, -o.Cents); err != nil {
 			return err
 		}
@@ -375,6 +400,9 @@ func (m *model) paymentHandlers(l *life) {
 
 func (m *model) stockHandlers(l *life) {
 	on(l, "payments", "payment.taken", func(ctx context.Context, tx *memstore.Tx, o order) error {
+		if number(tx, "stopped/"+o.ID, 0) > 0 {
+			return skald.Reject(errors.New("cancelled")) // all were told then
+		}
 		left := number(tx, "available", initialStock)
 		if left < o.Quantity {
 			return say(ctx, l, tx, "stock", "stock.short", o.ID, o)
@@ -384,5 +412,15 @@ func (m *model) stockHandlers(l *life) {
 			return fmt.Errorf("reserve: %w", err)
 		}
 		return say(ctx, l, tx, "stock", "stock.reserved", o.ID, o)
+	})
+	// Goods that are reserved are on their way: it is too late then. Else whatever comes behind this is stopped.
+	on(l, "orders", "order.cancel_asked", func(ctx context.Context, tx *memstore.Tx, o order) error {
+		if number(tx, "reserved/"+o.ID, 0) > 0 {
+			return nil
+		}
+		if err := add(tx, "stopped/"+o.ID, 1); err != nil {
+			return err
+		}
+		return say(ctx, l, tx, "stock", "stock.stopped", o.ID, o)
 	})
 }

@@ -37,6 +37,8 @@ type realShop[TTx any] struct {
 	wrap func(broker.Broker) broker.Broker
 	sent int
 	ids  int
+
+	placed []string // orders, by their numbers among requests
 }
 
 // buildShop builds one over what open opens; wrap is put around what each service sees of the broker.
@@ -92,7 +94,7 @@ func (s *realShop[TTx]) newID() string {
 }
 
 // requests are one order of each ending: confirmed, declined, undone for want of goods, undone because it cannot be
-// shipped.
+// shipped, cancelled.
 func requests() []shop.Request {
 	of := func(customer string, skus ...string) (r shop.Request) {
 		r.Customer = customer
@@ -101,7 +103,22 @@ func requests() []shop.Request {
 		}
 		return r
 	}
-	return []shop.Request{of("ada", "tea", "mug"), of(sample.Poor, "tea"), of("bob", "tea", sample.Sold), of("eve", "honey", sample.Heavy)}
+	return []shop.Request{of("ada", "tea", "mug"), of(sample.Poor, "tea"), of("bob", "tea", sample.Sold), of("eve", "honey", sample.Heavy), of("bob", "jam")}
+}
+
+// next is what the buyer sends: the orders, and of the last of them that it is to go elsewhere, and that it is to be cancelled.
+func (b *buyer[TTx]) next() (method, path string, body []byte, err error) {
+	all := requests()
+	switch n := b.s.sent; {
+	case n < len(all):
+		body, err = json.Marshal(all[n])
+		return "POST", "/orders", body, err
+	case n == len(all):
+		return "PUT", "/orders/" + b.s.placed[len(all)-1] + "/address", []byte(`{"address":"elsewhere"}`), nil
+	case n == len(all)+1:
+		return "POST", "/orders/" + b.s.placed[len(all)-1] + "/cancel", nil, nil
+	}
+	return "", "", nil, nil
 }
 
 // buyer sends each request until it is answered, always under the same Idempotency-Key.
@@ -112,21 +129,23 @@ type buyer[TTx any] struct {
 }
 
 func (b *buyer[TTx]) Step(context.Context) (bool, error) {
-	all := requests()
-	if b.s.sent == len(all) {
-		return false, nil
-	}
-	body, err := json.Marshal(all[b.s.sent])
-	if err != nil {
+	method, path, body, err := b.next()
+	if method == "" || err != nil {
 		return false, err
 	}
 	key := fmt.Sprint("key-", b.s.sent)
-	err = b.p.IO("POST "+key, func() error {
-		r, w := httptest.NewRequest("POST", "/orders", bytes.NewReader(body)), httptest.NewRecorder()
+	err = b.p.IO(method+" "+key, func() error {
+		r, w := httptest.NewRequest(method, path, bytes.NewReader(body)), httptest.NewRecorder()
 		r.Header.Set("Idempotency-Key", key)
 		b.orders.ServeHTTP(w, r)
-		if w.Code != http.StatusCreated && w.Code != http.StatusOK {
+		if w.Code >= 300 && w.Code != http.StatusConflict { // too late is an answer
 			return fmt.Errorf("%d: %s", w.Code, w.Body)
+		}
+		if b.s.sent < len(requests()) && b.s.sent == len(b.s.placed) {
+			var o shop.Summary
+			b.s.placed = append(b.s.placed, "")
+			defer func() { b.s.placed[len(b.s.placed)-1] = o.ID }()
+			return json.Unmarshal(w.Body.Bytes(), &o)
 		}
 		return nil
 	})

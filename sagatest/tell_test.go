@@ -2,7 +2,9 @@ package sagatest_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/skald-go/skald"
@@ -104,6 +106,40 @@ func acked(t *testing.T, b broker.Broker, want int) {
 		got += len(batch.Deliveries)
 		if len(batch.Deliveries) > 0 {
 			_ = s.Ack(t.Context(), batch.Deliveries) // perhaps with the fault
+		}
+	}
+}
+
+// A handler that lets itself be upset panics, fails and gives up, by the rates, each told of its message; only in a Life.
+func TestUpset(t *testing.T) {
+	m := skald.Message{Source: "/s", ID: "1"}
+	upset := func(f *sagatest.Faults) (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("panic: %v", v)
+			}
+		}()
+		return f.Upset(m)
+	}
+	for kind, rates := range map[string]sagatest.Rates{
+		sagatest.HandlerPanic: {HandlerPanics: 1}, sagatest.HandlerFailed: {HandlerFails: 1}, sagatest.HandlerGaveUp: {HandlerGivesUp: 1},
+	} {
+		f := sagatest.NewFaults(1, rates)
+		if err := upset(f); err != nil {
+			t.Errorf("%s: %v, where nothing dies", kind, err)
+		}
+		var told []sagatest.Injection
+		life := f.Life()
+		life.Tell(func(i sagatest.Injection) { told = append(told, i) })
+		err := upset(life)
+		var fault *sagatest.FaultError
+		var final *skald.PermanentError
+		if err == nil || errors.As(err, &fault) || errors.As(err, &final) != (kind == sagatest.HandlerGaveUp) ||
+			strings.HasPrefix(err.Error(), "panic: ") != (kind == sagatest.HandlerPanic) {
+			t.Errorf("%s: %v", kind, err)
+		}
+		if len(told) != 1 || told[0].Kind != kind || f.Counts()[kind] != 1 {
+			t.Errorf("%s: told %+v, counted %v", kind, told, f.Counts())
 		}
 	}
 }

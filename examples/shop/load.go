@@ -64,11 +64,19 @@ func (l *loading) placeAll(ctx context.Context, orders []sample.Order) error {
 	var wg sync.WaitGroup
 	for range clients {
 		wg.Go(func() {
-			for o := range next {
-				if err := l.place(ctx, o); err != nil {
+			later := sample.Later{Do: func(id string, w sample.Wish) {
+				if err := l.wish(ctx, id, w); err != nil {
 					stop(err)
 				}
+			}}
+			for o := range next {
+				id, err := l.place(ctx, o)
+				if err != nil {
+					stop(err)
+				}
+				later.Placed(id, o.Wish)
 			}
+			later.Rest()
 		})
 	}
 feed:
@@ -84,21 +92,21 @@ feed:
 	return context.Cause(ctx)
 }
 
-func (l *loading) place(ctx context.Context, o sample.Order) error {
+func (l *loading) place(ctx context.Context, o sample.Order) (id string, err error) {
 	body, err := json.Marshal(o.Request)
 	if err != nil {
-		return fmt.Errorf("place order: %w", err)
+		return "", fmt.Errorf("place order: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+"/orders", bytes.NewReader(body))
 	if err != nil {
-		return &place.UsageError{What: err.Error()}
+		return "", &place.UsageError{What: err.Error()}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", o.Key)
 	var placed order.Summary
 	code, err := l.do(req, &placed)
 	if err != nil {
-		return fmt.Errorf("place order: %w", err)
+		return "", fmt.Errorf("place order: %w", err)
 	}
 	if code == http.StatusCreated {
 		l.fresh.Add(1)
@@ -106,6 +114,37 @@ func (l *loading) place(ctx context.Context, o sample.Order) error {
 	l.mu.Lock()
 	l.ids = append(l.ids, placed.ID)
 	l.mu.Unlock()
+	return placed.ID, nil
+}
+
+// wish asks for what a customer wants behind an order. That it is too late is an answer.
+func (l *loading) wish(ctx context.Context, id string, w sample.Wish) error {
+	if w.Address != "" {
+		body, err := json.Marshal(map[string]string{"address": w.Address})
+		if err != nil {
+			return fmt.Errorf("change order: %w", err)
+		}
+		if err := l.ask(ctx, http.MethodPut, "/orders/"+id+"/address", body); err != nil {
+			return fmt.Errorf("change order: %w", err)
+		}
+	}
+	if w.Cancel {
+		if err := l.ask(ctx, http.MethodPost, "/orders/"+id+"/cancel", nil); err != nil {
+			return fmt.Errorf("cancel order: %w", err)
+		}
+	}
+	return nil
+}
+
+func (l *loading) ask(ctx context.Context, method, path string, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, method, l.url+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	var status order.Status
+	if code, err := l.do(req, &status); err != nil && code != http.StatusConflict {
+		return err
+	}
 	return nil
 }
 

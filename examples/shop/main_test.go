@@ -78,7 +78,7 @@ func TestServeLoadAudit(t *testing.T) {
 		OK         bool
 		Invariants []audit.Invariant
 	}
-	if err := json.Unmarshal([]byte(out), &said); err != nil || code != 0 || !said.OK || len(said.Invariants) != 8 {
+	if err := json.Unmarshal([]byte(out), &said); err != nil || code != 0 || !said.OK || len(said.Invariants) != 9 {
 		t.Errorf("audit: exit %d, %v: %s", code, err, out)
 	}
 	breakIt(t, filepath.Join(dir, "shop", "notification.db"), "DELETE FROM mails")

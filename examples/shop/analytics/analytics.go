@@ -71,9 +71,14 @@ func (s *Analytics[TTx]) Listen(in *inbox.Inbox[TTx]) {
 		s.events.OrderConfirmed, s.events.OrderCancelled,
 		s.events.PaymentTaken, s.events.PaymentDeclined, s.events.PaymentRefunded,
 		s.events.StockReserved, s.events.StockShort, s.events.StockReleased,
-		s.events.ParcelShipped, s.events.ParcelFailed,
+		s.events.ParcelShipped, s.events.ParcelFailed, s.events.CancelAsked, s.events.ParcelStopped, s.events.ParcelGone,
 	} {
 		journal.On(in, s.journal, e, func(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
+			return s.count(ctx, tx, m.Message, m.Value.Order)
+		})
+	}
+	for _, e := range []skald.Event[event.Change]{s.events.ChangeAsked, s.events.ChangeTaken, s.events.ChangeRefused} {
+		journal.On(in, s.journal, e, func(ctx context.Context, tx TTx, m skald.Received[event.Change]) error {
 			return s.count(ctx, tx, m.Message, m.Value.Order)
 		})
 	}

@@ -99,13 +99,19 @@ func (b *books) stockConserved() Invariant {
 	return f.verdict("stock_conserved", fmt.Sprintf("%d SKUs, %d orders", len(b.stock), len(b.orders)))
 }
 
-// ordersEnded: every order is confirmed or cancelled.
+// ordersEnded: every order is confirmed or cancelled, and whatever its customer wanted besides is answered.
 func (b *books) ordersEnded() Invariant {
 	var f findings
 	states := map[string]int{}
 	for _, o := range b.orders {
 		states[o.state]++
 		f.hold(o.ended(), "order %s is still %s", o.id, o.state)
+	}
+	for id, answer := range b.cancellations {
+		f.hold(answer != "", "order %s: nobody has said whether it could be cancelled", id)
+	}
+	for _, c := range b.changes {
+		f.hold(c.answer != "", "order %s: nobody has said whether it could go to %s", c.order, c.address)
 	}
 	return f.verdict("orders_ended", fmt.Sprintf("%d confirmed, %d cancelled", states["confirmed"], states["cancelled"]))
 }

@@ -11,14 +11,17 @@ func Subscribers(kind string) []string {
 		return []string{"notification", "analytics"}
 	case "payment.taken":
 		return []string{"order", "inventory", "analytics"}
-	case "payment.declined", "payment.refunded", "stock.released", "parcel.shipped":
+	case "payment.declined", "payment.refunded", "stock.released", "parcel.shipped",
+		"parcel.gone", "change.taken", "change.refused":
 		return []string{"order", "analytics"}
 	case "stock.reserved":
 		return []string{"order", "fulfilment", "analytics"}
 	case "stock.short":
 		return []string{"order", "payment", "analytics"}
-	case "parcel.failed":
+	case "parcel.failed", "parcel.stopped":
 		return []string{"order", "payment", "inventory", "analytics"}
+	case "order.cancel_asked", "order.change_asked":
+		return []string{"fulfilment", "analytics"}
 	}
 	return nil
 }

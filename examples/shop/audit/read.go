@@ -24,6 +24,11 @@ type books struct {
 	movements []movement
 	mails     map[string]int
 	services  []*service
+
+	cancellations map[string]string // the answers
+	changes       []change
+	dispatches    map[string]dispatch
+	parcels       map[parcel]int
 }
 
 type order struct {
@@ -126,10 +131,14 @@ func read(ctx context.Context, dbs map[string]table.DB) (*books, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &books{byID: map[string]*order{}, mails: map[string]int{}}
+	b := &books{
+		byID: map[string]*order{}, mails: map[string]int{},
+		cancellations: map[string]string{}, dispatches: map[string]dispatch{}, parcels: map[parcel]int{},
+	}
 	b.readOrders(r)
 	b.readMoney(r)
 	b.readStock(r)
+	b.readParcels(r)
 	r.each("notification", "Mails", func(row table.Row) error {
 		var id string
 		var n int

@@ -50,6 +50,39 @@ func Count(ctx context.Context, databases map[string]table.DB) (Tally, error) {
 	return t, r.err
 }
 
+// Ends are how messages ended otherwise than by an effect, and how often.
+type Ends struct {
+	Rejected          int // by a handler
+	Barred            int // payments and reservations that were undone before they were done
+	Dead              int // letters that nobody has seen to
+	Redriven, Dropped int // of those that somebody has
+}
+
+// CountEnds reads the databases, which are named as for Run.
+func CountEnds(ctx context.Context, databases map[string]table.DB) (Ends, error) {
+	var e Ends
+	r, err := newReader(ctx, databases)
+	if err != nil {
+		return e, err
+	}
+	kinds := map[string]*int{"rejected": &e.Rejected, "barred": &e.Barred, "dead": &e.Dead, "redrive": &e.Redriven, "drop": &e.Dropped}
+	add := func(row table.Row) error {
+		var kind string
+		var n int
+		err := row.Scan(&kind, &n)
+		if to := kinds[kind]; to != nil {
+			*to += n
+		}
+		return err
+	}
+	for _, name := range services() {
+		r.each(name, "CountEnds", add)
+	}
+	r.each("payment", "CountBarredPayments", add)
+	r.each("inventory", "CountBarredReservations", add)
+	return e, r.err
+}
+
 // A Chapter is one message of an order's story: who said it, and who took it.
 type Chapter struct {
 	Service string // that said it

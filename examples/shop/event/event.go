@@ -2,13 +2,20 @@
 // sides of a topic share these declarations, and nothing else of each other.
 package event
 
-import "github.com/skald-go/skald"
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-go/skald"
+)
 
 // The types of the shop's events. README.md maps them to the names that tutorials use.
 const (
 	OrderPlaced     = "order.placed"
 	OrderConfirmed  = "order.confirmed"
 	OrderCancelled  = "order.cancelled"
+	CancelAsked     = "order.cancel_asked"
+	ChangeAsked     = "order.change_asked"
 	PaymentTaken    = "payment.taken"
 	PaymentDeclined = "payment.declined"
 	PaymentRefunded = "payment.refunded"
@@ -17,6 +24,10 @@ const (
 	StockReleased   = "stock.released"
 	ParcelShipped   = "parcel.shipped"
 	ParcelFailed    = "parcel.failed"
+	ParcelStopped   = "parcel.stopped"
+	ParcelGone      = "parcel.gone"
+	ChangeTaken     = "change.taken"
+	ChangeRefused   = "change.refused"
 )
 
 // An Order is what was bought. Every event carries it whole, so that no service asks another for it.
@@ -40,6 +51,13 @@ type Verdict struct {
 	Reason string `json:"reason,omitempty"` // of a "no"
 }
 
+// A Change is where a customer wants an order to be sent instead.
+type Change struct {
+	Order
+	Number  int64  `json:"number"` // of the order's changes: 1, 2, …
+	Address string `json:"address"`
+}
+
 // Events are the shop's events on the topics of one shop. The key of each is the id of its order.
 type Events struct {
 	prefix string
@@ -49,6 +67,21 @@ type Events struct {
 	PaymentTaken, PaymentDeclined, PaymentRefunded skald.Event[Verdict]
 	StockReserved, StockShort, StockReleased       skald.Event[Verdict]
 	ParcelShipped, ParcelFailed                    skald.Event[Verdict]
+
+	// What customers wish for behind their order, and Fulfilment's answers.
+	CancelAsked, ParcelStopped, ParcelGone  skald.Event[Verdict]
+	ChangeAsked, ChangeTaken, ChangeRefused skald.Event[Change]
+}
+
+// first is the codec of payloads as they were first declared: JSON, without a schema. What names one is of a build that is newer.
+type first struct{ skald.JSON }
+
+// Decode leaves what it does not know to whoever does.
+func (first) Decode(ctx context.Context, m skald.Message, v any) error {
+	if m.Schema != "" {
+		return skald.UnknownVersion(fmt.Errorf("%s by the schema %q", m.Type, m.Schema))
+	}
+	return skald.JSON{}.Decode(ctx, m, v)
 }
 
 // New declares the events of the shop whose topics begin with prefix and a dot; "" is the shop without one.
@@ -56,17 +89,23 @@ func New(prefix string) *Events {
 	e := &Events{prefix: prefix}
 	orders, payments := e.name("orders"), e.name("payments")
 	inventory, shipping := e.name("inventory"), e.name("shipping")
-	e.OrderPlaced = skald.Event[Order]{Topic: orders, Type: OrderPlaced}
-	e.OrderConfirmed = skald.Event[Verdict]{Topic: orders, Type: OrderConfirmed}
-	e.OrderCancelled = skald.Event[Verdict]{Topic: orders, Type: OrderCancelled}
-	e.PaymentTaken = skald.Event[Verdict]{Topic: payments, Type: PaymentTaken}
-	e.PaymentDeclined = skald.Event[Verdict]{Topic: payments, Type: PaymentDeclined}
-	e.PaymentRefunded = skald.Event[Verdict]{Topic: payments, Type: PaymentRefunded}
-	e.StockReserved = skald.Event[Verdict]{Topic: inventory, Type: StockReserved}
-	e.StockShort = skald.Event[Verdict]{Topic: inventory, Type: StockShort}
-	e.StockReleased = skald.Event[Verdict]{Topic: inventory, Type: StockReleased}
-	e.ParcelShipped = skald.Event[Verdict]{Topic: shipping, Type: ParcelShipped}
-	e.ParcelFailed = skald.Event[Verdict]{Topic: shipping, Type: ParcelFailed}
+	e.OrderPlaced = skald.Event[Order]{Topic: orders, Type: OrderPlaced, Codec: first{}}
+	e.OrderConfirmed = skald.Event[Verdict]{Topic: orders, Type: OrderConfirmed, Codec: first{}}
+	e.OrderCancelled = skald.Event[Verdict]{Topic: orders, Type: OrderCancelled, Codec: first{}}
+	e.PaymentTaken = skald.Event[Verdict]{Topic: payments, Type: PaymentTaken, Codec: first{}}
+	e.PaymentDeclined = skald.Event[Verdict]{Topic: payments, Type: PaymentDeclined, Codec: first{}}
+	e.PaymentRefunded = skald.Event[Verdict]{Topic: payments, Type: PaymentRefunded, Codec: first{}}
+	e.StockReserved = skald.Event[Verdict]{Topic: inventory, Type: StockReserved, Codec: first{}}
+	e.StockShort = skald.Event[Verdict]{Topic: inventory, Type: StockShort, Codec: first{}}
+	e.StockReleased = skald.Event[Verdict]{Topic: inventory, Type: StockReleased, Codec: first{}}
+	e.ParcelShipped = skald.Event[Verdict]{Topic: shipping, Type: ParcelShipped, Codec: first{}}
+	e.ParcelFailed = skald.Event[Verdict]{Topic: shipping, Type: ParcelFailed, Codec: first{}}
+	e.CancelAsked = skald.Event[Verdict]{Topic: orders, Type: CancelAsked, Codec: first{}}
+	e.ChangeAsked = skald.Event[Change]{Topic: orders, Type: ChangeAsked, Codec: first{}}
+	e.ParcelStopped = skald.Event[Verdict]{Topic: shipping, Type: ParcelStopped, Codec: first{}}
+	e.ParcelGone = skald.Event[Verdict]{Topic: shipping, Type: ParcelGone, Codec: first{}}
+	e.ChangeTaken = skald.Event[Change]{Topic: shipping, Type: ChangeTaken, Codec: first{}}
+	e.ChangeRefused = skald.Event[Change]{Topic: shipping, Type: ChangeRefused, Codec: first{}}
 	return e
 }
 
@@ -82,7 +121,7 @@ func (e *Events) Listens() map[string][]string {
 		"order":        {payments, inventory, shipping},
 		"payment":      {orders, inventory, shipping},
 		"inventory":    {payments, shipping},
-		"fulfilment":   {inventory},
+		"fulfilment":   {orders, inventory},
 		"notification": {orders},
 		"analytics":    {orders, payments, inventory, shipping},
 	}

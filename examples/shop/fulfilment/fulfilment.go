@@ -1,9 +1,11 @@
-// Package fulfilment is the service that hands the goods of an order to a carrier, which does not take everything.
+// Package fulfilment is the service that hands the goods of an order to a carrier, which does not take everything. Until then a
+// customer may cancel the order, or have it sent elsewhere: one row of it decides who was first.
 package fulfilment
 
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,6 +23,16 @@ var (
 	schema string
 	//go:embed sql/query
 	queries embed.FS
+)
+
+// ErrStopped is the verdict on the goods of an order that its customer has cancelled.
+var ErrStopped = errors.New("the order was cancelled before its parcel left")
+
+// What is known of a parcel.
+const (
+	open    = "open" // it may still be stopped
+	gone    = "gone"
+	stopped = "stopped"
 )
 
 // Options of a Fulfilment service. The zero value works.
@@ -79,14 +91,22 @@ func (s *Fulfilment[TTx]) Prepare(ctx context.Context) error {
 // Listen tells in what this service handles.
 func (s *Fulfilment[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	journal.On(in, s.journal, s.events.StockReserved, s.ship)
+	journal.On(in, s.journal, s.events.CancelAsked, s.stop)
+	journal.On(in, s.journal, s.events.ChangeAsked, s.change)
 }
 
-// Entities are none: an order's parcel concerns no other.
+// Entities are none: an order's parcel concerns no other, and messages of one key are taken one at a time, whatever their topic.
 func (s *Fulfilment[TTx]) Entities(skald.Message) []store.Lock { return nil }
 
 // ship hands an order to the carrier. A refusal is a row too, and no skald.Reject: the attempt was made.
 func (s *Fulfilment[TTx]) ship(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
 	db, order := s.home.DB(tx), m.Value.Order
+	switch first, err := s.decide(ctx, db, order.ID, gone); {
+	case err != nil:
+		return err
+	case first == stopped:
+		return skald.Reject(ErrStopped) // all who must know were told then
+	}
 	why, err := s.refused(ctx, db, order)
 	if err != nil {
 		return err
@@ -112,4 +132,42 @@ func (s *Fulfilment[TTx]) refused(ctx context.Context, db table.DB, o event.Orde
 		}
 	}
 	return "", nil
+}
+
+// stop keeps the parcel here, if it has not left. Whoever has done something for the order then undoes it, or never does it.
+func (s *Fulfilment[TTx]) stop(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
+	first, err := s.decide(ctx, s.home.DB(tx), m.Value.ID, stopped)
+	if err != nil {
+		return err
+	}
+	say := s.events.ParcelStopped
+	if first == gone {
+		say = s.events.ParcelGone
+	}
+	return s.out.Write(ctx, tx, say.New(m.Value.ID, m.Value))
+}
+
+// change has the parcel go elsewhere, if it has not left.
+func (s *Fulfilment[TTx]) change(ctx context.Context, tx TTx, m skald.Received[event.Change]) error {
+	db, c := s.home.DB(tx), m.Value
+	first, err := s.decide(ctx, db, c.ID, open)
+	if err != nil {
+		return err
+	}
+	if first != open {
+		return s.out.Write(ctx, tx, s.events.ChangeRefused.New(c.ID, c))
+	}
+	if _, err := db.Exec(ctx, s.sql["Readdress"], c.ID, c.Number, c.Address); err != nil {
+		return fmt.Errorf("readdress parcel: %w", err)
+	}
+	return s.out.Write(ctx, tx, s.events.ChangeTaken.New(c.ID, c))
+}
+
+// decide makes of an order's parcel what is asked, unless it is gone or stopped already, and says what it is. It locks the row, or
+// makes it: of those who come at once each sees what the one before has decided.
+func (s *Fulfilment[TTx]) decide(ctx context.Context, db table.DB, order, as string) (state string, err error) {
+	if err := db.QueryRow(ctx, s.sql["Decide"], order, as).Scan(&state); err != nil {
+		return "", fmt.Errorf("decide about the parcel: %w", err)
+	}
+	return state, nil
 }

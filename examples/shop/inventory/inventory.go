@@ -97,6 +97,7 @@ func (s *Inventory[TTx]) Prepare(ctx context.Context) error {
 func (s *Inventory[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	journal.On(in, s.journal, s.events.PaymentTaken, s.reserve)
 	journal.On(in, s.journal, s.events.ParcelFailed, s.release)
+	journal.On(in, s.journal, s.events.ParcelStopped, s.release)
 }
 
 // Entities are the SKUs of the order, sorted: a "short" stands only if none of them came back meanwhile.

@@ -16,6 +16,7 @@ const (
 	maxName     = 100 // bytes of a customer or SKU
 	maxItems    = 100
 	maxQuantity = 1000
+	maxAddress  = 500
 )
 
 // Handler serves
@@ -23,9 +24,11 @@ const (
 //	POST /orders              {"customer", "items": [{"sku", "quantity"}]}, with an Idempotency-Key
 //	GET  /orders/{id}
 //	GET  /orders/{id}/status
+//	POST /orders/{id}/cancel
+//	PUT  /orders/{id}/address {"address"}
 //
-// The first request under a key answers 201, a repeat 200 with the same order, another body 422. Errors are
-// application/problem+json (RFC 9457).
+// The first request under a key answers 201, a repeat 200 with the same order, another body 422. A wish is 202 the first
+// time and 200 again, 409 once the order has ended; its status tells the answer. Errors are application/problem+json (RFC 9457).
 func (s *Order[TTx]) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", s.post)
@@ -37,7 +40,35 @@ func (s *Order[TTx]) Handler() http.Handler {
 		status, err := s.Status(r.Context(), r.PathValue("id"))
 		answer(w, r, http.StatusOK, status, err)
 	})
+	mux.HandleFunc("POST /orders/{id}/cancel", func(w http.ResponseWriter, r *http.Request) {
+		fresh, err := s.Cancel(r.Context(), r.PathValue("id"))
+		s.wished(w, r, fresh, err)
+	})
+	mux.HandleFunc("PUT /orders/{id}/address", func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Address string }
+		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&body)
+		if err != nil || body.Address == "" || len(body.Address) > maxAddress {
+			problem(w, http.StatusBadRequest, fmt.Sprintf("the body must be an object whose address has 1 to %d bytes", maxAddress))
+			return
+		}
+		fresh, err := s.Change(r.Context(), r.PathValue("id"), body.Address)
+		s.wished(w, r, fresh, err)
+	})
 	return mux
+}
+
+// wished answers a wish with where the order is.
+func (s *Order[TTx]) wished(w http.ResponseWriter, r *http.Request, fresh bool, err error) {
+	if err != nil {
+		answer(w, r, 0, nil, err)
+		return
+	}
+	code := http.StatusOK
+	if fresh {
+		code = http.StatusAccepted
+	}
+	status, err := s.Status(r.Context(), r.PathValue("id"))
+	answer(w, r, code, status, err)
 }
 
 func (s *Order[TTx]) post(w http.ResponseWriter, r *http.Request) {
@@ -107,6 +138,8 @@ func answer(w http.ResponseWriter, r *http.Request, code int, body any, err erro
 		problem(w, http.StatusNotFound, ErrNotFound.Error())
 	case errors.Is(err, ErrOther):
 		problem(w, http.StatusUnprocessableEntity, ErrOther.Error())
+	case errors.Is(err, ErrTooLate):
+		problem(w, http.StatusConflict, ErrTooLate.Error())
 	default:
 		slog.ErrorContext(r.Context(), "order service", "method", r.Method, "path", r.URL.Path, "error", err)
 		problem(w, http.StatusInternalServerError, "something is wrong here; the same request may be sent again")

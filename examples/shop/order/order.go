@@ -93,10 +93,12 @@ func (s *Order[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	for _, e := range []skald.Event[event.Verdict]{
 		s.events.PaymentTaken, s.events.PaymentDeclined, s.events.PaymentRefunded,
 		s.events.StockReserved, s.events.StockShort, s.events.StockReleased,
-		s.events.ParcelShipped, s.events.ParcelFailed,
+		s.events.ParcelShipped, s.events.ParcelFailed, s.events.ParcelStopped, s.events.ParcelGone,
 	} {
 		journal.On(in, s.journal, e, s.hear)
 	}
+	journal.On(in, s.journal, s.events.ChangeTaken, s.hearChange)
+	journal.On(in, s.journal, s.events.ChangeRefused, s.hearChange)
 }
 
 // Entities are none: hear locks the order's own row.
@@ -110,6 +112,11 @@ func (s *Order[TTx]) hear(ctx context.Context, tx TTx, m skald.Received[event.Ve
 		return fmt.Errorf("hear %s: %w", m.Type, err)
 	case n == 0:
 		return skald.Reject(fmt.Errorf("%s of %q: %w", m.Type, id, ErrUnknown))
+	}
+	if m.Type == event.ParcelStopped || m.Type == event.ParcelGone {
+		if _, err := db.Exec(ctx, s.sql["AnswerCancellation"], id, m.Type); err != nil {
+			return fmt.Errorf("hear %s: %w", m.Type, err)
+		}
 	}
 	now, facts, err := s.heard(ctx, db, id)
 	if err != nil {
@@ -137,7 +144,7 @@ func (s *Order[TTx]) hear(ctx context.Context, tx TTx, m skald.Received[event.Ve
 
 func (s *Order[TTx]) heard(ctx context.Context, db table.DB, id string) (now State, f Facts, err error) {
 	err = db.QueryRow(ctx, s.sql["Heard"], id).Scan((*string)(&now), &f.Taken, &f.Declined, &f.Refunded,
-		&f.Reserved, &f.Short, &f.Released, &f.Shipped, &f.Failed)
+		&f.Reserved, &f.Short, &f.Released, &f.Shipped, &f.Failed, &f.Asked, &f.Stopped, &f.Gone)
 	if err != nil {
 		return "", f, fmt.Errorf("read facts: %w", err)
 	}

@@ -48,6 +48,9 @@ type Status struct {
 	State   State    `json:"state"`
 	Reason  string   `json:"reason"`
 	History []Moment `json:"history"`
+
+	Cancellation string    `json:"cancellation,omitempty"` // asked, stopped or gone
+	Changes      []Changed `json:"changes,omitempty"`
 }
 
 // A Moment is when an order entered a state.
@@ -134,7 +137,11 @@ func fingerprint(r Request) (string, error) {
 
 // Find is the order of that id, or ErrNotFound.
 func (s *Order[TTx]) Find(ctx context.Context, id string) (Summary, error) {
-	db, out := s.home.Read, Summary{Order: event.Order{ID: id}}
+	return s.find(ctx, s.home.Read, id)
+}
+
+func (s *Order[TTx]) find(ctx context.Context, db table.DB, id string) (Summary, error) {
+	out := Summary{Order: event.Order{ID: id}}
 	err := db.QueryRow(ctx, s.sql["ByID"], id).Scan(&out.Customer, &out.Cents, (*string)(&out.State), &out.Reason)
 	if errors.Is(err, sql.ErrNoRows) {
 		return out, ErrNotFound
@@ -166,5 +173,5 @@ func (s *Order[TTx]) Status(ctx context.Context, id string) (Status, error) {
 	if len(out.History) == 0 {
 		return out, ErrNotFound
 	}
-	return out, nil
+	return out, s.wishes(ctx, &out)
 }

@@ -24,14 +24,17 @@ const (
 	PaymentDeclined = "payment_declined"
 	OutOfStock      = "out_of_stock"
 	ShippingFailed  = "shipping_failed"
+	ByCustomer      = "cancelled_by_customer"
 )
 
-// Facts are what the other services have said about an order. They come by three topics, so in any order: an
-// order's state follows from the set of its facts and not from the way they came.
+// Facts are what the other services have said about an order, and whether its customer wants it no more. They come by
+// three topics, so in any order: an order's state follows from the set of its facts and not from the way they came.
 type Facts struct {
 	Taken, Declined, Refunded bool // Payment
 	Reserved, Short, Released bool // Inventory
 	Shipped, Failed           bool // Fulfilment
+	Asked                     bool // the customer, to cancel; it was then that
+	Stopped, Gone             bool // Fulfilment said one of these
 }
 
 // outcome is how an order with these facts ends; "" as long as a fact of it is missing. Each outcome names all
@@ -47,6 +50,16 @@ func (f Facts) outcome() (State, string) {
 		return Cancelled, OutOfStock
 	case Facts{Taken: true, Reserved: true, Failed: true, Released: true, Refunded: true}:
 		return Cancelled, ShippingFailed
+	// A cancellation that came too late changes nothing.
+	case Facts{Asked: true, Gone: true, Taken: true, Reserved: true, Shipped: true}:
+		return Confirmed, ""
+	case Facts{Asked: true, Gone: true, Taken: true, Reserved: true, Failed: true, Released: true, Refunded: true}:
+		return Cancelled, ShippingFailed
+	// One in time stops the order wherever it was: what was not done yet is barred and answered with a "no".
+	case Facts{Asked: true, Stopped: true, Declined: true},
+		Facts{Asked: true, Stopped: true, Taken: true, Short: true, Refunded: true},
+		Facts{Asked: true, Stopped: true, Taken: true, Reserved: true, Released: true, Refunded: true}:
+		return Cancelled, ByCustomer
 	}
 	return "", ""
 }
@@ -54,6 +67,8 @@ func (f Facts) outcome() (State, string) {
 // reason is why an order with these facts is, or will be, cancelled; "" while it is not known.
 func (f Facts) reason() string {
 	switch {
+	case f.Stopped:
+		return ByCustomer
 	case f.Declined:
 		return PaymentDeclined
 	case f.Short:
@@ -68,7 +83,7 @@ func (f Facts) reason() string {
 // it, heard of or not: stock is reserved for what is paid, and shipped is what is reserved.
 func (f Facts) path() []State {
 	failed := f.Failed || f.Released
-	reserved := f.Reserved || f.Shipped || failed
+	reserved := f.Reserved || f.Shipped || f.Gone || failed
 	paid := f.Taken || f.Short || f.Refunded || reserved
 	out := []State{Pending}
 	add := func(yes bool, s State) {
@@ -80,7 +95,7 @@ func (f Facts) path() []State {
 	add(paid, Paid)
 	add(reserved, Reserved)
 	add(f.Shipped, Shipped)
-	add(f.Short || failed || f.Refunded, Cancelling)
+	add(f.Short || f.Stopped || failed || f.Refunded, Cancelling)
 	add(end != "", end)
 	return out
 }

@@ -21,6 +21,8 @@ func facts() map[string]fact {
 		{"stock.released", "inventory", func(f *Facts) { f.Released = true }},
 		{"parcel.shipped", "shipping", func(f *Facts) { f.Shipped = true }},
 		{"parcel.failed", "shipping", func(f *Facts) { f.Failed = true }},
+		{"parcel.stopped", "shipping", func(f *Facts) { f.Stopped = true }},
+		{"parcel.gone", "shipping", func(f *Facts) { f.Gone = true }},
 	}
 	out := map[string]fact{}
 	for _, f := range all {
@@ -31,6 +33,7 @@ func facts() map[string]fact {
 
 // ending is one way in which an order can end: what is said about it, in the order of cause and effect.
 type ending struct {
+	asked  bool // the customer had asked to cancel before any of it was heard
 	says   []string
 	state  State
 	reason string
@@ -38,10 +41,15 @@ type ending struct {
 
 func endings() []ending {
 	return []ending{
-		{[]string{"payment.taken", "stock.reserved", "parcel.shipped"}, Confirmed, ""},
-		{[]string{"payment.declined"}, Cancelled, PaymentDeclined},
-		{[]string{"payment.taken", "stock.short", "payment.refunded"}, Cancelled, OutOfStock},
-		{[]string{"payment.taken", "stock.reserved", "parcel.failed", "stock.released", "payment.refunded"}, Cancelled, ShippingFailed},
+		{false, []string{"payment.taken", "stock.reserved", "parcel.shipped"}, Confirmed, ""},
+		{false, []string{"payment.declined"}, Cancelled, PaymentDeclined},
+		{false, []string{"payment.taken", "stock.short", "payment.refunded"}, Cancelled, OutOfStock},
+		{false, []string{"payment.taken", "stock.reserved", "parcel.failed", "stock.released", "payment.refunded"}, Cancelled, ShippingFailed},
+		{true, []string{"payment.taken", "stock.reserved", "parcel.shipped", "parcel.gone"}, Confirmed, ""},
+		{true, []string{"payment.taken", "stock.reserved", "parcel.failed", "stock.released", "payment.refunded", "parcel.gone"}, Cancelled, ShippingFailed},
+		{true, []string{"parcel.stopped", "payment.declined"}, Cancelled, ByCustomer},
+		{true, []string{"payment.taken", "parcel.stopped", "stock.short", "payment.refunded"}, Cancelled, ByCustomer},
+		{true, []string{"payment.taken", "stock.reserved", "parcel.stopped", "stock.released", "payment.refunded"}, Cancelled, ByCustomer},
 	}
 }
 
@@ -72,7 +80,7 @@ func TestEveryArrival(t *testing.T) {
 	for _, e := range endings() {
 		for _, says := range arrivals(e.says) {
 			total++
-			now, f, history := Pending, Facts{}, []State{Pending}
+			now, f, history := Pending, Facts{Asked: e.asked}, []State{Pending}
 			for i, s := range says {
 				facts()[s].set(&f)
 				for _, state := range next(now, f) {
@@ -88,7 +96,7 @@ func TestEveryArrival(t *testing.T) {
 			checkHistory(t, says, history)
 		}
 	}
-	if total != 6+1+3+30 {
+	if total != 6+1+3+30+12+90+2+12+30 {
 		t.Errorf("%d arrivals were tried", total)
 	}
 }
@@ -115,9 +123,14 @@ func TestHistoryInOrder(t *testing.T) {
 		{Pending, Cancelled},
 		{Pending, Paid, Cancelling, Cancelled},
 		{Pending, Paid, Reserved, Cancelling, Cancelled},
+		{Pending, Paid, Reserved, Shipped, Confirmed},
+		{Pending, Paid, Reserved, Cancelling, Cancelled},
+		{Pending, Cancelling, Cancelled},
+		{Pending, Paid, Cancelling, Cancelled},
+		{Pending, Paid, Reserved, Cancelling, Cancelled},
 	}
 	for i, e := range endings() {
-		now, f, history := Pending, Facts{}, []State{Pending}
+		now, f, history := Pending, Facts{Asked: e.asked}, []State{Pending}
 		for _, s := range e.says {
 			facts()[s].set(&f)
 			for _, state := range next(now, f) {
@@ -130,11 +143,12 @@ func TestHistoryInOrder(t *testing.T) {
 	}
 }
 
-// Of all 256 sets of facts, only those of the four endings end an order: a contradiction never looks like an end.
+// Of all 2048 sets of facts, only those of the endings end an order: a contradiction never looks like an end.
 func TestOnlyEndingsEnd(t *testing.T) {
 	ends := 0
-	for bits := range 256 {
-		f := Facts{bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0, bits&16 > 0, bits&32 > 0, bits&64 > 0, bits&128 > 0}
+	for bits := range 2048 {
+		f := Facts{bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0, bits&16 > 0, bits&32 > 0, bits&64 > 0, bits&128 > 0,
+			bits&256 > 0, bits&512 > 0, bits&1024 > 0}
 		if s, _ := f.outcome(); s != "" {
 			ends++
 			if f.path()[len(f.path())-1] != s {

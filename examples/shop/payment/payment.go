@@ -116,6 +116,7 @@ func (s *Payment[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	journal.On(in, s.journal, s.events.OrderPlaced, s.take)
 	journal.On(in, s.journal, s.events.StockShort, s.giveBack)
 	journal.On(in, s.journal, s.events.ParcelFailed, s.giveBack)
+	journal.On(in, s.journal, s.events.ParcelStopped, s.giveBack)
 }
 
 // Entities is the customer's account: a "no" stands only if the account is still as it was.

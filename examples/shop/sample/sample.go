@@ -18,14 +18,21 @@ const (
 	Poor      = "penniless" // has nothing
 	Student   = "student"   // has 100.00: enough for a few orders
 	rareStock = 20
+	prints    = 25 // numbered, one piece of each: two or three customers want each at the same moment
 )
+
+func numbered(i int) string { return fmt.Sprintf("print-%02d", i) }
 
 // Prices are what goods cost, in cents.
 func Prices() map[string]int64 {
-	return map[string]int64{
+	out := map[string]int64{
 		"tea": 490, "coffee": 790, "mug": 1250, "spoon": 320, "kettle": 3900, "honey": 650, "jam": 410, "biscuit": 275,
 		Rare: 2400, Sold: 48000, Heavy: 890000,
 	}
+	for i := range prints {
+		out[numbered(i)] = 9500
+	}
+	return out
 }
 
 // Stock is how many pieces of each there are at first.
@@ -35,6 +42,9 @@ func Stock() map[string]int64 {
 		out[sku] = plenty
 	}
 	out[Rare], out[Sold] = rareStock, 0
+	for i := range prints {
+		out[numbered(i)] = 1
+	}
 	return out
 }
 
@@ -52,22 +62,53 @@ func Accounts() map[string]int64 {
 
 func customer(i int) string { return fmt.Sprintf("customer-%02d", i) }
 
-// An Order is a request and the Idempotency-Key to send it under.
+// An Order is a request and the Idempotency-Key to send it under, and what its customer wants behind that.
 type Order struct {
 	Key string
 	order.Request
+	Wish
 }
+
+// A Wish is what a customer wants of an order that is placed.
+type Wish struct {
+	Address string // where it is to go instead; "": where it was to go
+	Cancel  bool
+	After   int // after so many more orders
+}
+
+// None tells that there is none.
+func (w Wish) None() bool { return w.Address == "" && !w.Cancel }
 
 // Orders are n orders, the same for the same seed: about one in twelve cannot be paid, one in fifteen asks for what
 // is sold out, one in fifteen cannot be shipped, and one in eight is for a rare thing or from a customer who
-// has not much, where it matters who comes first.
+// has not much, where it matters who comes first. Every 16 orders two or three in a row want the only piece of something; one in
+// twelve is cancelled, and one in twelve is to go elsewhere (half of them both), at once or some orders later.
 func Orders(seed uint64, n int) []Order {
 	r := rand.New(rand.NewPCG(seed, 1))
 	out := make([]Order, n)
 	for i := range out {
 		out[i] = Order{Key: fmt.Sprintf("sample-%d-%d", seed, i), Request: one(r)}
 	}
+	w := rand.New(rand.NewPCG(seed, 2))
+	for i := range out {
+		if part := i % 16; part < 2 || part == 2 && i%32 == 2 {
+			out[i].Items = append(out[i].Items, order.Line{SKU: numbered(i / 16 % prints), Quantity: 1})
+		}
+		out[i].Wish = wish(w, i)
+	}
 	return out
+}
+
+func wish(r *rand.Rand, i int) (w Wish) {
+	p := r.IntN(24)
+	w.Cancel = p < 2
+	if p > 0 && p < 3 {
+		w.Address = fmt.Sprintf("%d Elm Street", i)
+	}
+	if !w.None() {
+		w.After = r.IntN(8)
+	}
+	return w
 }
 
 func one(r *rand.Rand) order.Request {

@@ -70,14 +70,13 @@ func TestPaymentUpToTheLastCent(t *testing.T) {
 }
 
 func TestPaymentGivesBackOnce(t *testing.T) {
-	for _, why := range []string{event.StockShort, event.ParcelFailed} {
+	for _, why := range []string{event.StockShort, event.ParcelFailed, event.ParcelStopped} {
 		t.Run(why, func(t *testing.T) {
 			r := newRig(t, "payment")
 			before, o := r.num(balance, "ada"), tea("o1", "ada", 2)
-			undo := r.ev.StockShort
-			if why == event.ParcelFailed {
-				undo = r.ev.ParcelFailed
-			}
+			undo := map[string]skald.Event[event.Verdict]{
+				event.StockShort: r.ev.StockShort, event.ParcelFailed: r.ev.ParcelFailed, event.ParcelStopped: r.ev.ParcelStopped,
+			}[why]
 			r.hear(1, r.ev.OrderPlaced.New("o1", o))
 			r.hear(2, undo.New("o1", about(o)))
 			r.hear(1, undo.New("o1", about(o))) // said anew, under another id
@@ -105,7 +104,7 @@ func TestPaymentGivesNothingBackThatItDidNotTake(t *testing.T) {
 func TestPaymentThatIsUndoneFirstIsBarred(t *testing.T) {
 	r := newRig(t, "payment")
 	before, o := r.num(balance, "ada"), tea("o1", "ada", 1)
-	r.hear(1, r.ev.ParcelFailed.New("o1", about(o)))
+	r.hear(1, r.ev.ParcelStopped.New("o1", about(o)))
 	r.hear(1, r.ev.OrderPlaced.New("o1", o))
 	r.hear(1, r.ev.StockShort.New("o1", about(o)))
 	r.want(before, balance, "ada")
@@ -169,7 +168,7 @@ func TestInventoryReleasesNothingElse(t *testing.T) {
 	short, late := basket("o1", map[string]int64{"tea": 1, sample.Sold: 1}), basket("o2", map[string]int64{"tea": 1})
 	r.hear(1, r.ev.PaymentTaken.New("o1", about(short)))
 	r.hear(1, r.ev.ParcelFailed.New("o1", about(short)))
-	r.hear(1, r.ev.ParcelFailed.New("o2", about(late)))
+	r.hear(1, r.ev.ParcelStopped.New("o2", about(late)))
 	r.hear(1, r.ev.PaymentTaken.New("o2", about(late)))
 	r.want(0, stock, "tea")
 	r.want(0, "SELECT COUNT(*) FROM movements")
@@ -185,6 +184,33 @@ func TestFulfilment(t *testing.T) {
 	r.want(1, "SELECT COUNT(*) FROM parcels WHERE order_id = 'o2' AND state = 'failed' AND reason = 'the carrier does not take piano'")
 	r.want(2, "SELECT COUNT(*) FROM parcels")
 	r.wantSaid("parcel.shipped o1", "parcel.failed o2")
+}
+
+// Whoever comes first decides: the carrier or the customer. What the other then does is answered, and changes nothing.
+func TestFulfilmentStopsWhatHasNotLeft(t *testing.T) {
+	r := newRig(t, "fulfilment")
+	late, early, change := tea("late", "ada", 1), tea("early", "ada", 1), func(o event.Order, n int64, to string) event.Change {
+		return event.Change{Order: o, Number: n, Address: to}
+	}
+	r.hear(2, r.ev.ChangeAsked.New("late", change(late, 1, "here")))
+	r.hear(2, r.ev.ChangeAsked.New("late", change(late, 2, "there")))
+	r.hear(2, r.ev.StockReserved.New("late", about(late)))
+	r.hear(2, r.ev.ChangeAsked.New("late", change(late, 3, "nowhere")))
+	r.hear(2, r.ev.CancelAsked.New("late", about(late)))
+	r.want(1, "SELECT COUNT(*) FROM dispatches WHERE order_id = 'late' AND state = 'gone' AND number = 2 AND address = 'there'")
+	r.hear(2, r.ev.CancelAsked.New("early", about(early)))
+	r.hear(2, r.ev.ChangeAsked.New("early", change(early, 1, "here")))
+	r.hear(2, r.ev.StockReserved.New("early", about(early)))
+	r.want(1, "SELECT COUNT(*) FROM parcels")
+	r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2")
+	r.wantSaid("change.taken late", "change.taken late", "parcel.shipped late", "change.refused late", "parcel.gone late",
+		"parcel.stopped early", "change.refused early")
+	heavy := basket("heavy", map[string]int64{sample.Heavy: 1})
+	r.hear(1, r.ev.StockReserved.New("heavy", about(heavy)))
+	r.hear(1, r.ev.CancelAsked.New("heavy", about(heavy)))
+	if said := r.said(); !slices.Equal(said[7:], []string{"parcel.failed heavy", "parcel.gone heavy"}) {
+		t.Errorf("said %q", said[7:])
+	}
 }
 
 func TestNotificationMailsOnce(t *testing.T) {
@@ -205,7 +231,9 @@ func TestAnalyticsCountsEverythingOnce(t *testing.T) {
 		r.ev.OrderPlaced.New("o1", v.Order), r.ev.OrderConfirmed.New("o1", v), r.ev.OrderCancelled.New("o1", v),
 		r.ev.PaymentTaken.New("o1", v), r.ev.PaymentDeclined.New("o1", v), r.ev.PaymentRefunded.New("o1", v),
 		r.ev.StockReserved.New("o1", v), r.ev.StockShort.New("o1", v), r.ev.StockReleased.New("o1", v),
-		r.ev.ParcelShipped.New("o1", v), r.ev.ParcelFailed.New("o1", v),
+		r.ev.ParcelShipped.New("o1", v), r.ev.ParcelFailed.New("o1", v), r.ev.ParcelStopped.New("o1", v), r.ev.ParcelGone.New("o1", v),
+		r.ev.CancelAsked.New("o1", v), r.ev.ChangeAsked.New("o1", event.Change{Order: v.Order}),
+		r.ev.ChangeTaken.New("o1", event.Change{Order: v.Order}), r.ev.ChangeRefused.New("o1", event.Change{Order: v.Order}),
 	}
 	for _, d := range all {
 		r.hear(2, d)

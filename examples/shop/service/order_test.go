@@ -142,6 +142,7 @@ func TestOrderHearsInAnyOrder(t *testing.T) {
 		"taken": r.ev.PaymentTaken, "declined": r.ev.PaymentDeclined, "refunded": r.ev.PaymentRefunded,
 		"reserved": r.ev.StockReserved, "short": r.ev.StockShort, "released": r.ev.StockReleased,
 		"shipped": r.ev.ParcelShipped, "failed": r.ev.ParcelFailed,
+		"stopped": r.ev.ParcelStopped, "gone": r.ev.ParcelGone,
 	}
 	for _, c := range []struct {
 		says   string
@@ -153,12 +154,20 @@ func TestOrderHearsInAnyOrder(t *testing.T) {
 		{"declined", "order.cancelled", order.Cancelled, "payment_declined"},
 		{"taken short refunded", "order.cancelled", order.Cancelled, "out_of_stock"},
 		{"taken reserved failed released refunded", "order.cancelled", order.Cancelled, "shipping_failed"},
+		{"taken reserved shipped gone", "order.confirmed", order.Confirmed, ""},
+		{"stopped declined", "order.cancelled", order.Cancelled, "cancelled_by_customer"},
+		{"taken stopped short refunded", "order.cancelled", order.Cancelled, "cancelled_by_customer"},
+		{"taken reserved stopped released refunded", "order.cancelled", order.Cancelled, "cancelled_by_customer"},
 	} {
+		asked := strings.Contains(c.says, "gone") || strings.Contains(c.says, "stopped")
 		for i, says := range permutations(strings.Fields(c.says)) {
 			o := r.placed(fmt.Sprint(c.says, i))
+			if asked {
+				r.asks(http.StatusAccepted, "POST", "/orders/"+o.ID+"/cancel", "")
+			}
 			for k, s := range says {
 				r.hear(2, say[s].New(o.ID, about(o)))
-				if n := r.num("SELECT COUNT(*) FROM skald_outbox WHERE key = $1", o.ID); n > 1 && k < len(says)-1 {
+				if n := r.num("SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type <> 'order.cancel_asked'", o.ID); n > 1 && k < len(says)-1 {
 					t.Errorf("%v: said something after %s", says, s)
 				}
 			}
@@ -180,11 +189,63 @@ func (r *rig) checkEnd(id string, says []string, said string, state order.State,
 	if _, err := time.Parse(time.RFC3339, last.At); err != nil || last.State != state || status.History[0].State != order.Pending {
 		r.t.Errorf("%v: history %+v: %v", says, status.History, err)
 	}
-	if got := strings.Count(strings.Join(r.said(), "\n"), " "+id); got != 2 {
+	want := 2
+	if slices.Contains(says, "gone") || slices.Contains(says, "stopped") {
+		want++ // that the customer asked
+	}
+	if got := strings.Count(strings.Join(r.said(), "\n"), " "+id); got != want {
 		r.t.Errorf("%v: %d things said about the order", says, got)
 	}
 	r.want(1, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = $2", id, said)
 	r.want(int64(len(says)), "SELECT COUNT(*) FROM journal WHERE order_id = $1", id)
+}
+
+// asks sends a request and wants that answer.
+func (r *rig) asks(code int, method, path, body string) {
+	r.t.Helper()
+	w := httptest.NewRecorder()
+	r.svc.HTTP().ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	if w.Code != code {
+		r.t.Fatalf("%s %s: %d, want %d: %s", method, path, w.Code, code, w.Body)
+	}
+}
+
+// What customers want behind their order is taken once, answered by Fulfilment, and refused when it is too late.
+func TestWishes(t *testing.T) {
+	r := newRig(t, "order")
+	o := r.placed("k1")
+	at := "/orders/" + o.ID
+	r.asks(http.StatusNotFound, "POST", "/orders/none/cancel", "")
+	r.asks(http.StatusNotFound, "PUT", "/orders/none/address", `{"address":"here"}`)
+	for _, bad := range []string{``, `{}`, `{"address":""}`, `{"address":1}`, `{"address":"` + strings.Repeat("x", 501) + `"}`} {
+		r.asks(http.StatusBadRequest, "PUT", at+"/address", bad)
+	}
+	r.asks(http.StatusAccepted, "PUT", at+"/address", `{"address":"here"}`)
+	r.asks(http.StatusOK, "PUT", at+"/address", `{"address":"here"}`)
+	r.asks(http.StatusAccepted, "PUT", at+"/address", `{"address":"there"}`)
+	r.asks(http.StatusAccepted, "POST", at+"/cancel", "")
+	r.asks(http.StatusOK, "POST", at+"/cancel", "")
+	r.asks(http.StatusConflict, "PUT", at+"/address", `{"address":"nowhere"}`)
+	r.wantSaid("order.placed "+o.ID, "order.change_asked "+o.ID, "order.change_asked "+o.ID, "order.cancel_asked "+o.ID)
+	r.hear(2, r.ev.ChangeTaken.New(o.ID, event.Change{Order: o, Number: 1, Address: "here"}))
+	r.hear(2, r.ev.ChangeRefused.New(o.ID, event.Change{Order: o, Number: 2, Address: "there"}))
+	r.hear(1, r.ev.ChangeTaken.New("x", event.Change{Order: event.Order{ID: "x"}, Number: 1}))
+	r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2")
+	var status order.Status
+	r.get(at+"/status", &status)
+	want := []order.Changed{{Address: "here", Answer: "taken"}, {Address: "there", Answer: "refused"}}
+	if status.Cancellation != "asked" || !slices.Equal(status.Changes, want) {
+		t.Errorf("%+v", status)
+	}
+	r.hear(1, r.ev.ParcelStopped.New(o.ID, about(o)))
+	r.hear(1, r.ev.PaymentDeclined.New(o.ID, about(o)))
+	r.asks(http.StatusOK, "POST", at+"/cancel", "") // it is
+	ended := r.placed("k2")
+	r.hear(1, r.ev.PaymentDeclined.New(ended.ID, about(ended)))
+	r.asks(http.StatusConflict, "POST", "/orders/"+ended.ID+"/cancel", "")
+	r.asks(http.StatusConflict, "PUT", "/orders/"+ended.ID+"/address", `{"address":"here"}`)
+	r.want(1, "SELECT COUNT(*) FROM cancellations")
+	r.want(2, "SELECT COUNT(*) FROM changes")
 }
 
 func permutations(s []string) [][]string {

@@ -146,6 +146,8 @@ type shop struct {
 	dbs  map[string]*sql.DB
 	all  map[string]*service.Service[*sql.Tx]
 	work []skald.Stepper
+
+	works bool // while orders are placed
 }
 
 func newShop(t *testing.T, o *service.Options) *shop {

@@ -11,22 +11,40 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/sample"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// place sends n sample orders over HTTP.
+// place sends n sample orders over HTTP, and does what their customers want behind them; after each the shop works a little.
 func (s *shop) place(seed uint64, n int) {
 	s.t.Helper()
+	do := func(method, path, body string) {
+		r, w := httptest.NewRequest(method, path, strings.NewReader(body)), httptest.NewRecorder()
+		if s.all["order"].HTTP().ServeHTTP(w, r); w.Code >= 300 && w.Code != http.StatusConflict {
+			s.t.Fatalf("%s %s: %d: %s", method, path, w.Code, w.Body)
+		}
+	}
+	later := sample.Later{Do: func(id string, w sample.Wish) {
+		if w.Address != "" {
+			do("PUT", "/orders/"+id+"/address", fmt.Sprintf(`{"address":%q}`, w.Address))
+		}
+		if w.Cancel {
+			do("POST", "/orders/"+id+"/cancel", "")
+		}
+	}}
+	defer later.Rest()
 	for _, o := range sample.Orders(seed, n) {
 		body, err := json.Marshal(o.Request)
 		if err != nil {
@@ -39,13 +57,26 @@ func (s *shop) place(seed uint64, n int) {
 		if w.Code != http.StatusCreated {
 			s.t.Fatalf("%d: %s", w.Code, w.Body)
 		}
+		var placed order.Summary
+		if err := json.Unmarshal(w.Body.Bytes(), &placed); err != nil {
+			s.t.Fatal(err)
+		}
+		later.Placed(placed.ID, o.Wish)
+		if s.works {
+			for _, one := range s.work {
+				if _, err := one.Step(s.t.Context()); err != nil {
+					s.t.Fatal(err)
+				}
+			}
+		}
 	}
 }
 
-// Fifty orders through six services: every promise is kept, and every ending occurs.
+// A hundred orders through six services: every promise is kept, and every ending occurs.
 func TestShop(t *testing.T) {
 	s := newShop(t, nil)
-	s.place(1, 50)
+	s.works = true
+	s.place(1, 100)
 	quiet(t, s.work...)
 	for name, i := range s.audit(t.Context()) {
 		t.Logf("%-16s %5d  %s", name, i.Checked, i.Detail)
@@ -53,9 +84,63 @@ func TestShop(t *testing.T) {
 			t.Errorf("%s: ok %t, checked %d: %s", name, i.OK, i.Checked, i.Detail)
 		}
 	}
-	for _, reason := range []string{"", "payment_declined", "out_of_stock", "shipping_failed"} {
+	for _, reason := range []string{"", "payment_declined", "out_of_stock", "shipping_failed", "cancelled_by_customer"} {
 		if num(t, s.dbs["order"], "SELECT COUNT(*) FROM orders WHERE reason = $1", reason) == 0 {
 			t.Errorf("no order ended with reason %q", reason)
+		}
+	}
+	for _, answer := range []string{"stopped", "gone"} {
+		if num(t, s.dbs["order"], "SELECT COUNT(*) FROM cancellations WHERE answer = $1", answer) == 0 {
+			t.Errorf("no cancellation was answered by %q", answer)
+		}
+	}
+	for _, answer := range []string{"taken", "refused"} {
+		if num(t, s.dbs["order"], "SELECT COUNT(*) FROM changes WHERE answer = $1", answer) == 0 {
+			t.Errorf("no change was answered by %q", answer)
+		}
+	}
+}
+
+// Eight customers want the only piece of something at the same moment: one gets it, the others their money back.
+func TestLastPiece(t *testing.T) {
+	s := newShop(t, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		var all []skald.Runner
+		for _, one := range s.all {
+			all = append(all, one.Runners()...)
+		}
+		done <- skald.Run(ctx, all...)
+	}()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			r := httptest.NewRequest("POST", "/orders", strings.NewReader(fmt.Sprintf(`{"customer":"customer-%02d","items":[{"sku":"print-00","quantity":1}]}`, i)))
+			r.Header.Set("Idempotency-Key", fmt.Sprint("k", i))
+			w := httptest.NewRecorder()
+			if s.all["order"].HTTP().ServeHTTP(w, r); w.Code != http.StatusCreated {
+				t.Errorf("%d: %s", w.Code, w.Body)
+			}
+		})
+	}
+	wg.Wait()
+	for deadline := time.Now().Add(time.Minute); num(t, s.dbs["notification"], "SELECT COUNT(*) FROM mails") < 8; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the orders do not end")
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	quiet(t, s.work...)
+	if n := num(t, s.dbs["order"], "SELECT COUNT(*) FROM orders WHERE state = 'confirmed'"); n != 1 {
+		t.Errorf("%d have the only piece", n)
+	}
+	for name, i := range s.audit(t.Context()) {
+		if !i.OK {
+			t.Errorf("%s: %s", name, i.Detail)
 		}
 	}
 }
@@ -85,6 +170,11 @@ func breaches() []breach {
 		{"stock_conserved", "inventory", declined, `INSERT INTO movements (order_id, sku, quantity, at) VALUES ($1, 'tea', 1, '');
 			UPDATE stock SET available = available - 1, reserved = reserved + 1 WHERE sku = 'tea'`},
 		{"orders_ended", "order", "id = 'lost'", `SELECT 1`},
+		{"orders_ended", "order", "id IN (SELECT order_id FROM cancellations WHERE answer = 'stopped')", `UPDATE cancellations SET answer = '' WHERE order_id = $1`},
+		{"shipped_once", "fulfilment", confirmed, `INSERT INTO parcels SELECT * FROM parcels WHERE order_id = $1`},
+		{"shipped_once", "fulfilment", confirmed, `DELETE FROM parcels WHERE order_id = $1`},
+		{"shipped_once", "fulfilment", "id IN (SELECT order_id FROM cancellations WHERE answer = 'stopped')", `INSERT INTO parcels (order_id, state, reason, at) VALUES ($1, 'shipped', '', '')`},
+		{"shipped_once", "fulfilment", "id IN (SELECT order_id FROM changes WHERE answer = 'taken')", `UPDATE dispatches SET address = 'elsewhere' WHERE order_id = $1`},
 		{"delivered_to_all", "analytics", confirmed, `DELETE FROM skald_mark WHERE id = (SELECT message FROM journal WHERE order_id = $1 AND type = 'parcel.shipped');
 			DELETE FROM journal WHERE order_id = $1 AND type = 'parcel.shipped'`},
 		{"order_per_key", "analytics", confirmed, `UPDATE skald_mark SET arrival = -arrival WHERE id = (SELECT message FROM journal WHERE order_id = $1 AND type = 'order.confirmed')`},
@@ -134,7 +224,7 @@ func TestAuditorSeesUnfinishedWork(t *testing.T) {
 func (s *shop) broken(t *testing.T, b breach) (mended *shop, id string) {
 	t.Helper()
 	mended = s.copy(t)
-	if b.invariant == "orders_ended" { // an order whose event was never written
+	if b.order == "id = 'lost'" { // an order whose event was never written
 		if err := mended.try("order", `INSERT INTO orders (id, idempotency_key, fingerprint, customer, cents, state)
 			VALUES ('lost', 'lost', '', 'ada', 1, 'pending')`, ""); err != nil {
 			t.Fatal(err)
@@ -202,6 +292,8 @@ func TestAuditorKnowsWhoHandlesWhat(t *testing.T) {
 			e.PaymentTaken.New("o", event.Verdict{}), e.PaymentDeclined.New("o", event.Verdict{}), e.PaymentRefunded.New("o", event.Verdict{}),
 			e.StockReserved.New("o", event.Verdict{}), e.StockShort.New("o", event.Verdict{}), e.StockReleased.New("o", event.Verdict{}),
 			e.ParcelShipped.New("o", event.Verdict{}), e.ParcelFailed.New("o", event.Verdict{}),
+			e.ParcelStopped.New("o", event.Verdict{}), e.ParcelGone.New("o", event.Verdict{}), e.CancelAsked.New("o", event.Verdict{}),
+			e.ChangeAsked.New("o", event.Change{}), e.ChangeTaken.New("o", event.Change{}), e.ChangeRefused.New("o", event.Change{}),
 		} {
 			before := r.num("SELECT COUNT(*) FROM skald_mark")
 			r.hear(1, d)

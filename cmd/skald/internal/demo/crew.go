@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -28,13 +29,16 @@ type crew struct {
 	shop   placer
 	ready  chan string // gets each service whose database is there
 
+	poisoned atomic.Int64 // messages that nobody can read, published by this process
+	dropped  atomic.Int64 // of these, by the consumers that were given them
+
 	mu     sync.Mutex
 	tally  tally
 	polled map[string]*polled // by service, for the sabotages that poll by a value
 }
 
 // tally is what this process counts.
-type tally struct{ published, delivered, duplicates int64 }
+type tally struct{ published, delivered, duplicates, parked int64 }
 
 // deadlyEnough is how often a service dies, of its calls, where it is deaths that show what is missing: often
 // enough for twenty orders.
@@ -68,6 +72,9 @@ func (c *crew) work(ctx context.Context) error {
 	})}
 	for _, name := range service.Names() {
 		runners = append(runners, &hand{c, name})
+	}
+	if c.upsets() {
+		runners = append(runners, runner(c.operate))
 	}
 	return skald.Run(ctx, runners...)
 }
@@ -189,6 +196,7 @@ func (c *crew) count(s place.Service) {
 		case interface{ Health() inbox.Health }:
 			c.tally.delivered += r.Health().Received
 			c.tally.duplicates += r.Health().Duplicates
+			c.tally.parked += r.Health().Parkings
 		case interface{ Health() relay.Health }:
 			c.tally.published += r.Health().Published
 		}

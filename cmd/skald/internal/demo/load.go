@@ -2,9 +2,11 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/sample"
 )
 
@@ -13,21 +15,29 @@ const (
 	clientRetry = 20 * time.Millisecond
 )
 
-// load places the orders, several at the same time, each under its Idempotency-Key: what an earlier life of this
+// load places the orders, has some changed and cancelled, several at the same time, each under its Idempotency-Key: what an earlier life of this
 // process placed is found again.
 func (c *crew) load(ctx context.Context) {
-	orders := make(chan sample.Order)
+	type nth struct {
+		sample.Order
+		n int
+	}
+	orders := make(chan nth)
 	var wg sync.WaitGroup
 	for range clients {
 		wg.Go(func() {
+			later := sample.Later{Do: func(id string, w sample.Wish) { c.wish(ctx, id, w) }}
 			for o := range orders {
-				c.place(ctx, o)
+				id := c.place(ctx, o.Order)
+				c.poison(ctx, id, o.n)
+				later.Placed(id, o.Wish)
 			}
+			later.Rest()
 		})
 	}
-	for _, o := range sample.Orders(c.o.Seed, c.o.Orders) {
+	for i, o := range sample.Orders(c.o.Seed, c.o.Orders) {
 		select {
-		case orders <- o:
+		case orders <- nth{o, i}:
 		case <-ctx.Done():
 		}
 	}
@@ -35,15 +45,44 @@ func (c *crew) load(ctx context.Context) {
 	wg.Wait()
 }
 
-// place tries until it is answered, as a customer would.
-func (c *crew) place(ctx context.Context, o sample.Order) {
+// place places an order.
+func (c *crew) place(ctx context.Context, o sample.Order) (id string) {
+	c.insist(ctx, o.Key, func() (err error) {
+		id, _, err = c.shop.Place(ctx, o.Key, o.Request)
+		return err
+	})
+	if id != "" {
+		c.first()
+	}
+	return id
+}
+
+// wish asks for what a customer wants behind an order: what an earlier life of this process asked for is found again.
+func (c *crew) wish(ctx context.Context, id string, w sample.Wish) {
+	if w.Address != "" {
+		c.insist(ctx, id, func() error { return answered(c.shop.Change(ctx, id, w.Address)) })
+	}
+	if w.Cancel {
+		c.insist(ctx, id, func() error { return answered(c.shop.Cancel(ctx, id)) })
+	}
+}
+
+// answered: that it is too late is an answer.
+func answered(_ bool, err error) error {
+	if errors.Is(err, order.ErrTooLate) {
+		return nil
+	}
+	return err
+}
+
+// insist tries until it is answered, as a customer would.
+func (c *crew) insist(ctx context.Context, about string, ask func() error) {
 	for ctx.Err() == nil {
-		_, _, err := c.shop.Place(ctx, o.Key, o.Request)
+		err := ask()
 		if err == nil {
-			c.first()
 			return
 		}
-		c.o.Logger.WarnContext(ctx, "place order", "key", o.Key, "error", err)
+		c.o.Logger.WarnContext(ctx, "customer", "about", about, "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(clientRetry):

@@ -61,10 +61,10 @@ func Remove(ctx context.Context, o Options, ask func(what string) error) (said s
 // tables are those that a service makes beside Skald's.
 func tables(service string) []string {
 	all := map[string][]string{
-		"order":        {"demo_run", "prices", "orders", "order_items", "order_history"},
+		"order":        {"demo_run", "prices", "orders", "order_items", "order_history", "cancellations", "changes"},
 		"payment":      {"accounts", "transfers", "entries", "payments"},
 		"inventory":    {"stock", "reservations", "movements"},
-		"fulfilment":   {"oversize", "parcels"},
+		"fulfilment":   {"oversize", "parcels", "dispatches"},
 		"notification": {"mails"},
 		"analytics":    {"happenings"},
 	}

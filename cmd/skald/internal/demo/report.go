@@ -35,13 +35,20 @@ type Orders struct {
 }
 
 // Messages of a run: rows in the outboxes, acknowledged by the broker, received by consumers, dropped by their marks,
-// and marked.
+// and marked. Of the latter, those that a handler said no to; parked on the way there; dead letters, which were redriven, or dropped
+// because nobody could read them. Barred are payments and reservations that were undone before they were done.
 type Messages struct {
 	Written    int   `json:"written"`
 	Published  int64 `json:"published"`
 	Delivered  int64 `json:"delivered"`
 	Duplicates int64 `json:"duplicates"`
 	Handled    int   `json:"handled"`
+	Rejected   int   `json:"rejected"`
+	Barred     int   `json:"barred"`
+	Parked     int64 `json:"parked"`
+	Dead       int   `json:"dead"`
+	Redriven   int   `json:"redriven"`
+	Dropped    int   `json:"dropped"`
 }
 
 // report asks the auditor, when everything has come to rest.
@@ -51,6 +58,10 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 		return nil, err
 	}
 	n, err := audit.Count(ctx, dbs)
+	if err != nil {
+		return nil, err
+	}
+	ends, err := audit.CountEnds(ctx, dbs)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +80,8 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 		Messages: Messages{
 			Written: n.Written, Published: c.tally.published, Delivered: c.tally.delivered,
 			Duplicates: c.tally.duplicates, Handled: n.Handled,
+			Rejected: ends.Rejected, Barred: ends.Barred, Parked: c.tally.parked,
+			Dead: ends.Dead + ends.Redriven + ends.Dropped, Redriven: ends.Redriven, Dropped: ends.Dropped,
 		},
 		Faults: c.faults.Counts(), Invariants: found, Story: story, Remains: c.site.remains() + c.bus.remains(c.o.Prefix),
 	}, nil

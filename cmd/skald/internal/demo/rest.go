@@ -15,8 +15,8 @@ const (
 	// taken out that is how many runs end.
 	patience          = 30 * time.Second
 	sabotagedPatience = 4 * time.Second
-	// multiplied is how many rows for each order end a run in which messages are handled again and again: seven is the
-	// most that a shop with all its safeguards writes for one.
+	// multiplied is how many rows for each order end a run in which messages are handled again and again: a dozen is the
+	// most that a shop with all its safeguards writes for one, and half of that the rule.
 	multiplied = 20
 )
 
@@ -73,7 +73,10 @@ func (c *crew) over(ctx context.Context, dbs map[string]table.DB, now audit.Tall
 			return false, nil
 		}
 	}
-	return true, err
+	if err != nil {
+		return true, err
+	}
+	return c.mended(ctx)
 }
 
 func (c *crew) progress(t audit.Tally) {

@@ -8,6 +8,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/sagatest"
 )
 
@@ -45,6 +46,8 @@ func (g *ground[TTx]) life(ctx context.Context, name string, life *sagatest.Faul
 	}
 	b := sagatest.WrapBroker(client, life)
 	home.Store = sagatest.WrapDriver(home.Store, life)
+	inner := home.DB
+	home.DB = func(tx TTx) table.DB { return upsetting{inner(tx), life} }
 	switch c.o.Sabotage {
 	case noMark:
 		home.Store = sagatest.NoMark(home.Store)

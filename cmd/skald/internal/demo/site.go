@@ -26,6 +26,10 @@ type site interface {
 	life(ctx context.Context, name string, life *sagatest.Faults, client broker.Broker, c *crew) (place.Service, error)
 	// placer takes orders at the Order service.
 	placer(s place.Service) (placer, error)
+	// mend sees to the dead letters of a service, and tells how many it has dropped.
+	mend(ctx context.Context, name, consumer string) (dropped int, err error)
+	// keeping is how many messages a service keeps: parked ones and dead letters.
+	keeping(ctx context.Context, name, consumer string) (int64, error)
 	// book is the ledger of the run that made these databases, nil if there is nothing yet. Else a *ForeignError.
 	book(ctx context.Context) (*ledger, error)
 	// claim makes the ledger, before anything else.
@@ -46,6 +50,8 @@ type site interface {
 
 type placer interface {
 	Place(ctx context.Context, key string, r order.Request) (id string, fresh bool, err error)
+	Change(ctx context.Context, id, address string) (fresh bool, err error)
+	Cancel(ctx context.Context, id string) (fresh bool, err error)
 }
 
 // openSite knows the databases by --store. It touches nothing.

@@ -33,6 +33,12 @@ func (f Fault) words(typ string) string {
 		return f.Service + ": its acknowledgement is lost"
 	case sagatest.AckUnknown:
 		return f.Service + ": its acknowledgement answered with an error though it was stored"
+	case sagatest.HandlerFailed:
+		return f.Service + ": its handler fails; the order waits behind the message"
+	case sagatest.HandlerPanic:
+		return f.Service + ": its handler panics; the order waits behind the message"
+	case sagatest.HandlerGaveUp:
+		return f.Service + ": its handler gives up; a dead letter, until it is redriven"
 	case sagatest.Death:
 		return f.Service + " dies over it"
 	}

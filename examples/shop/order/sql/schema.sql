@@ -39,3 +39,18 @@ CREATE TABLE IF NOT EXISTS /*schema*/order_history (
     at       TEXT NOT NULL,
     PRIMARY KEY (order_id, step)
 );
+
+-- What customers want behind their order. Fulfilment answers, which knows whether the parcel has left.
+CREATE TABLE IF NOT EXISTS /*schema*/cancellations (
+    order_id TEXT PRIMARY KEY REFERENCES /*schema*/orders (id),
+    at       TEXT NOT NULL,
+    answer   TEXT NOT NULL DEFAULT '' CHECK (answer IN ('', 'stopped', 'gone'))
+);
+
+CREATE TABLE IF NOT EXISTS /*schema*/changes (
+    order_id TEXT NOT NULL REFERENCES /*schema*/orders (id),
+    number   BIGINT NOT NULL,
+    address  TEXT NOT NULL,
+    answer   TEXT NOT NULL DEFAULT '' CHECK (answer IN ('', 'taken', 'refused')),
+    PRIMARY KEY (order_id, number)
+);

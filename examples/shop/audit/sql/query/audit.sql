@@ -19,6 +19,18 @@ SELECT sku, delivered, available, reserved FROM /*schema*/stock ORDER BY sku;
 -- name: Movements
 SELECT order_id, sku, CAST(SUM(quantity) AS BIGINT) FROM /*schema*/movements GROUP BY order_id, sku;
 
+-- name: Cancellations
+SELECT order_id, answer FROM /*schema*/cancellations;
+
+-- name: Changes
+SELECT order_id, number, address, answer FROM /*schema*/changes ORDER BY order_id, number;
+
+-- name: Dispatches
+SELECT order_id, state, number, address FROM /*schema*/dispatches;
+
+-- name: Parcels
+SELECT order_id, state, COUNT(*) FROM /*schema*/parcels GROUP BY order_id, state;
+
 -- name: Mails
 SELECT order_id, COUNT(*) FROM /*schema*/mails GROUP BY order_id;
 

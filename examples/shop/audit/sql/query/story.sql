@@ -7,6 +7,18 @@ SELECT COUNT(*) FROM /*schema*/skald_outbox;
 -- name: CountMarks
 SELECT COUNT(*) FROM /*schema*/skald_mark;
 
+-- name: CountEnds
+-- What was dropped is marked as rejected, too.
+SELECT 'rejected', COUNT(*) FROM /*schema*/skald_mark WHERE outcome = 2 AND COALESCE(reason, '') NOT LIKE 'dropped: %'
+UNION ALL SELECT what, COUNT(*) FROM /*schema*/skald_audit GROUP BY what
+UNION ALL SELECT 'dead', COUNT(*) FROM /*schema*/skald_dead;
+
+-- name: CountBarredPayments
+SELECT 'barred', COUNT(*) FROM /*schema*/payments WHERE state = 'barred';
+
+-- name: CountBarredReservations
+SELECT 'barred', COUNT(*) FROM /*schema*/reservations WHERE state = 'barred';
+
 -- name: Said
 SELECT seq, CAST(id AS TEXT), type, COALESCE(CAST(causation_id AS TEXT), ''), CAST(time AS TEXT)
 FROM /*schema*/skald_outbox WHERE key = $1 ORDER BY seq;

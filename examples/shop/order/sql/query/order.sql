@@ -39,8 +39,14 @@ UPDATE /*schema*/orders SET
     failed   = failed   OR $2 = 'parcel.failed'
 WHERE id = $1;
 
+-- name: AnswerCancellation
+UPDATE /*schema*/cancellations SET answer = CASE WHEN $2 = 'parcel.stopped' THEN 'stopped' ELSE 'gone' END
+WHERE order_id = $1;
+
 -- name: Heard
-SELECT state, taken, declined, refunded, reserved, short, released, shipped, failed FROM /*schema*/orders WHERE id = $1;
+SELECT o.state, o.taken, o.declined, o.refunded, o.reserved, o.short, o.released, o.shipped, o.failed,
+    c.order_id IS NOT NULL, COALESCE(c.answer = 'stopped', FALSE), COALESCE(c.answer = 'gone', FALSE)
+FROM /*schema*/orders o LEFT JOIN /*schema*/cancellations c ON c.order_id = o.id WHERE o.id = $1;
 
 -- name: Move
 UPDATE /*schema*/orders SET state = $2, reason = $3 WHERE id = $1;
@@ -48,3 +54,25 @@ UPDATE /*schema*/orders SET state = $2, reason = $3 WHERE id = $1;
 -- name: Remember
 INSERT INTO /*schema*/order_history (order_id, step, state, at)
 SELECT $1, COUNT(*), $2, $3 FROM /*schema*/order_history WHERE order_id = $1;
+
+-- name: Lock
+-- The order, until the transaction ends: what is read behind this is the newest.
+UPDATE /*schema*/orders SET state = state WHERE id = $1;
+
+-- name: AskToCancel
+INSERT INTO /*schema*/cancellations (order_id, at) VALUES ($1, $2) ON CONFLICT (order_id) DO NOTHING;
+
+-- name: LastChange
+SELECT number, address FROM /*schema*/changes WHERE order_id = $1 ORDER BY number DESC LIMIT 1;
+
+-- name: AskToChange
+INSERT INTO /*schema*/changes (order_id, number, address) VALUES ($1, $2, $3);
+
+-- name: AnswerChange
+UPDATE /*schema*/changes SET answer = $3 WHERE order_id = $1 AND number = $2;
+
+-- name: Cancellation
+SELECT answer FROM /*schema*/cancellations WHERE order_id = $1;
+
+-- name: Changes
+SELECT address, answer FROM /*schema*/changes WHERE order_id = $1 ORDER BY number;

@@ -1,0 +1,155 @@
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/audit"
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+)
+
+const (
+	// elsewhere is who says what nobody can read.
+	elsewhere = "/elsewhere"
+	// poisonEvery is after how many orders there is one more of it.
+	poisonEvery = 40
+	// round is how often the operator looks at the dead letters.
+	round = 250 * time.Millisecond
+)
+
+// upsets tells whether dead letters are to be expected.
+func (c *crew) upsets() bool {
+	rates, _ := sagatest.RatesOf(c.o.Faults) // Check has seen to the name
+	return rates.HandlerGivesUp > 0
+}
+
+// poison publishes, under the key of an order, what no service can read: half a payload, or one of a version that no build here
+// knows. The order waits behind it, until the operator has dropped it.
+func (c *crew) poison(ctx context.Context, order string, n int) {
+	if !c.upsets() || order == "" || n%poisonEvery != poisonEvery/2 {
+		return
+	}
+	placed := event.New(c.o.Prefix).OrderPlaced
+	m := skald.Message{
+		ID: rand.Text(), Source: elsewhere, Type: placed.Type, Topic: placed.Topic, Key: []byte(order), Time: time.Now(),
+		ContentType: "application/json", Data: []byte(`{"id": "` + order),
+	}
+	if n/poisonEvery%2 == 1 {
+		m.Schema, m.Data = "order.placed/2", []byte(`{"order": 1}`)
+	}
+	c.insist(ctx, order, func() error { return c.bus.own.Publish(ctx, []skald.Message{m}).Wait(ctx) })
+	c.poisoned.Add(int64(len(audit.Subscribers(placed.Type))))
+}
+
+// operate does, until ctx is done, what somebody on call does: redrives dead letters of failures that do not last, and drops, for a
+// reason, what nobody can read.
+func (c *crew) operate(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(round):
+		}
+		for _, name := range service.Names() {
+			n, err := c.site.mend(ctx, name, event.New(c.o.Prefix).Group(name))
+			c.dropped.Add(int64(n))
+			if err != nil && ctx.Err() == nil {
+				c.o.Logger.WarnContext(ctx, "operator", "service", name, "error", err)
+			}
+		}
+	}
+}
+
+// mended tells that nobody keeps a message any more, and that all that nobody can read was seen.
+func (c *crew) mended(ctx context.Context) (bool, error) {
+	if c.dropped.Load() < c.poisoned.Load() {
+		return false, nil
+	}
+	for _, name := range service.Names() {
+		kept, err := c.site.keeping(ctx, name, event.New(c.o.Prefix).Group(name))
+		if kept > 0 || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// mend redrives or drops the dead letters of a service, if its database is there.
+func (g *ground[TTx]) mend(ctx context.Context, name, consumer string) (dropped int, err error) {
+	home, err := g.Home(ctx, name)
+	if err != nil {
+		return 0, nil // not yet
+	}
+	kept, err := home.Store.Kept(ctx, store.Sought{Consumer: consumer, Bare: true}, 1000)
+	if err != nil {
+		return 0, fmt.Errorf("look at what %s keeps: %w", name, err)
+	}
+	var es []store.Effect
+	for i := range kept {
+		if e, ok := mending(&kept[i]); ok {
+			es = append(es, e)
+		}
+	}
+	if len(es) == 0 {
+		return 0, nil
+	}
+	stood, err := home.Store.Apply(ctx, es...)
+	for i, e := range es {
+		if e.Free != nil && stood[i] {
+			dropped++
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("see to what %s keeps: %w", name, err)
+	}
+	return dropped, err
+}
+
+// mending is what the operator does about a message that is kept; most only wait.
+func mending(p *store.Parked) (e store.Effect, some bool) {
+	note := &store.Audit{Who: "skald demo", Consumer: p.Consumer, Identity: p.Identity}
+	switch {
+	case p.Source == elsewhere && (p.Dead != nil || p.Last.Why != ""):
+		note.What, note.Why = "drop", "nobody can read it: "+p.Last.Why
+		return store.Effect{
+			Free: &store.Free{Consumer: p.Consumer, Identity: p.Identity}, Audit: note,
+			Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, Reason: "dropped: nobody can read it", Held: true},
+		}, true
+	case p.Dead != nil:
+		note.What, note.Why = "redrive", "it does not last: "+p.Last.Why
+		return store.Effect{Release: &store.Release{Consumer: p.Consumer, Identity: p.Identity}, Audit: note}, true
+	}
+	return e, false
+}
+
+// keeping is how many messages a service keeps.
+func (g *ground[TTx]) keeping(ctx context.Context, name, consumer string) (int64, error) {
+	home, err := g.Home(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	k, err := home.Store.Keeping(ctx, consumer)
+	return k.Parked + k.Dead, err
+}
+
+// upsetting is a service's tables, at which its handlers fail now and then.
+type upsetting struct {
+	table.DB
+	life *sagatest.Faults
+}
+
+func (u upsetting) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	if m, ok := skald.Cause(ctx); ok { // in a handler
+		if err := u.life.Upset(m); err != nil {
+			return 0, err
+		}
+	}
+	return u.DB.Exec(ctx, sql, args...)
+}

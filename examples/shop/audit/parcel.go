@@ -1,0 +1,80 @@
+package audit
+
+import (
+	"fmt"
+
+	"github.com/skald-go/skald/examples/shop/table"
+)
+
+type change struct {
+	order, address, answer string
+	number                 int64
+}
+
+type dispatch struct {
+	order, state, address string
+	number                int64
+}
+
+func (b *books) readParcels(r *reader) {
+	r.each("order", "Cancellations", func(row table.Row) error {
+		var id, answer string
+		err := row.Scan(&id, &answer)
+		b.cancellations[id] = answer
+		return err
+	})
+	r.each("order", "Changes", func(row table.Row) error {
+		var c change
+		defer func() { b.changes = append(b.changes, c) }()
+		return row.Scan(&c.order, &c.number, &c.address, &c.answer)
+	})
+	r.each("fulfilment", "Dispatches", func(row table.Row) error {
+		var d dispatch
+		err := row.Scan(&d.order, &d.state, &d.number, &d.address)
+		b.dispatches[d.order] = d
+		return err
+	})
+	r.each("fulfilment", "Parcels", func(row table.Row) error {
+		var id, state string
+		var n int
+		err := row.Scan(&id, &state, &n)
+		b.parcels[parcel{id, state}] = n
+		return err
+	})
+}
+
+type parcel struct{ order, state string }
+
+// shippedOnce: one parcel left for each confirmed order and none for others, to where the customer said and was told; none
+// left that was stopped.
+func (b *books) shippedOnce() Invariant {
+	var f findings
+	left := 0
+	for _, o := range b.orders {
+		shipped, failed := b.parcels[parcel{o.id, "shipped"}], b.parcels[parcel{o.id, "failed"}]
+		left += shipped
+		ok := shipped+failed <= 1
+		switch o.state {
+		case "confirmed":
+			ok = ok && shipped == 1
+		case "cancelled":
+			ok = ok && shipped == 0
+		}
+		f.hold(ok, "order %s is %s: %d parcels left, the carrier refused %d", o.id, o.state, shipped, failed)
+		answer, d := b.cancellations[o.id], b.dispatches[o.id]
+		f.hold(answer == "" || answer == d.state && (answer != "stopped" || shipped+failed == 0 && o.state != "confirmed"),
+			"order %s is %s: its customer was told %q of the cancellation, the parcel is %s", o.id, o.state, answer, d.state)
+	}
+	taken := map[string]change{}
+	for _, c := range b.changes { // by number
+		if c.answer == "taken" {
+			taken[c.order] = c
+		}
+	}
+	for id, c := range taken {
+		d := b.dispatches[id]
+		f.hold(d.number >= c.number && (d.number > c.number || d.address == c.address),
+			"order %s: its customer was told that it goes to %s, it goes to %s", id, c.address, d.address)
+	}
+	return f.verdict("shipped_once", fmt.Sprintf("%d parcels, %d cancellations, %d other addresses", left, len(b.cancellations), len(b.changes)))
+}

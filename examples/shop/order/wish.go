@@ -1,0 +1,131 @@
+package order
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/table"
+)
+
+// ErrTooLate is the answer to a customer who wants something else of an order that has ended, or is given up.
+var ErrTooLate = errors.New("the order has ended, or is being cancelled")
+
+// Changed is another address that a customer wanted an order to go to.
+type Changed struct {
+	Address string `json:"address"`
+	Answer  string `json:"answer"` // asked, taken or refused
+}
+
+// Cancel asks for the end of an order, wherever it is. Whether that comes before the parcel leaves is Fulfilment's to say:
+// one row there decides. It may be asked again (fresh is false).
+func (s *Order[TTx]) Cancel(ctx context.Context, id string) (fresh bool, err error) {
+	err = s.wish(ctx, id, func(tx TTx, o Summary) error {
+		n, err := s.home.DB(tx).Exec(ctx, s.sql["AskToCancel"], id, table.Time(s.o.Now()))
+		switch fresh = n == 1; {
+		case err != nil || !fresh:
+			return err
+		case o.State.Ended():
+			return ErrTooLate // and what was asked for is undone
+		}
+		return s.out.Write(ctx, tx, s.events.CancelAsked.New(id, event.Verdict{Order: o.Order}))
+	})
+	if err != nil {
+		return false, fmt.Errorf("cancel order: %w", err)
+	}
+	return fresh, nil
+}
+
+// Change asks for an order to be sent to another address. The same address again asks for nothing (fresh is false).
+func (s *Order[TTx]) Change(ctx context.Context, id, address string) (fresh bool, err error) {
+	err = s.wish(ctx, id, func(tx TTx, o Summary) error {
+		db := s.home.DB(tx)
+		var number int64
+		var last, cancelled string
+		err := db.QueryRow(ctx, s.sql["LastChange"], id).Scan(&number, &last)
+		switch none := errors.Is(err, sql.ErrNoRows); {
+		case err != nil && !none:
+			return err
+		case !none && last == address:
+			return nil
+		}
+		err = db.QueryRow(ctx, s.sql["Cancellation"], id).Scan(&cancelled)
+		switch {
+		case err == nil, o.State.Ended():
+			return ErrTooLate
+		case !errors.Is(err, sql.ErrNoRows):
+			return err
+		}
+		fresh = true
+		if _, err := db.Exec(ctx, s.sql["AskToChange"], id, number+1, address); err != nil {
+			return err
+		}
+		return s.out.Write(ctx, tx, s.events.ChangeAsked.New(id, event.Change{Order: o.Order, Number: number + 1, Address: address}))
+	})
+	if err != nil {
+		return false, fmt.Errorf("change order: %w", err)
+	}
+	return fresh, nil
+}
+
+// wish does what a customer wants with an order that is locked.
+func (s *Order[TTx]) wish(ctx context.Context, id string, do func(tx TTx, o Summary) error) error {
+	return s.home.Begin(ctx, func(tx TTx) error {
+		db := s.home.DB(tx)
+		if _, err := db.Exec(ctx, s.sql["Lock"], id); err != nil {
+			return err
+		}
+		o, err := s.find(ctx, db, id)
+		if err != nil {
+			return err
+		}
+		return do(tx, o)
+	})
+}
+
+// hearChange notes what Fulfilment answered.
+func (s *Order[TTx]) hearChange(ctx context.Context, tx TTx, m skald.Received[event.Change]) error {
+	answer := "taken"
+	if m.Type == event.ChangeRefused {
+		answer = "refused"
+	}
+	switch n, err := s.home.DB(tx).Exec(ctx, s.sql["AnswerChange"], m.Value.ID, m.Value.Number, answer); {
+	case err != nil:
+		return fmt.Errorf("hear %s: %w", m.Type, err)
+	case n == 0:
+		return skald.Reject(fmt.Errorf("%s %d of %q: %w", m.Type, m.Value.Number, m.Value.ID, ErrUnknown))
+	}
+	return nil
+}
+
+// wishes adds to a status what the customer wanted, and the answers.
+func (s *Order[TTx]) wishes(ctx context.Context, out *Status) error {
+	answered := func(answer string) string {
+		if answer == "" {
+			return "asked"
+		}
+		return answer
+	}
+	var answer string
+	err := s.home.Read.QueryRow(ctx, s.sql["Cancellation"], out.ID).Scan(&answer)
+	switch {
+	case err == nil:
+		out.Cancellation = answered(answer)
+	case !errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("cancellation of order: %w", err)
+	}
+	err = table.All(ctx, s.home.Read, s.sql["Changes"], []any{out.ID}, func(row table.Row) error {
+		var c Changed
+		err := row.Scan(&c.Address, &c.Answer)
+		c.Answer = answered(c.Answer)
+		out.Changes = append(out.Changes, c)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("changes of order: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A handler that was overtaken is called again at once, in a transaction of its own, with nothing charged.
+func TestOvertakenHandlerIsCalledAgainAtOnce(t *testing.T) {
+	w := newWorld(t, 1)
+	runs := 0
+	in := w.stepper(func(_ context.Context, t tx, m skald.Received[string]) error {
+		if runs++; runs <= 16 {
+			return errors.Join(note(t, "done", "too early"), fmt.Errorf("update: %w", skald.Again(errors.New("the version moved"))))
+		}
+		return note(t, "done", m.Value)
+	})
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	w.expect("done", "1")
+	if h := in.Health(); runs != 17 || h.Failures != 0 || h.Handled != 1 || len(w.kept()) != 0 {
+		t.Errorf("%d runs: %+v", runs, h)
+	}
+}
+
+// One that is overtaken for ever is a failure like another: parked, charged, and in the end a dead letter. So it is when a
+// parked message is.
+func TestOvertakenForEverIsAFailure(t *testing.T) {
+	w := newWorld(t, 1)
+	runs := 0
+	in := w.inbox(&inbox.Options{Now: w.clock, Attempts: 2}, func(context.Context, tx, skald.Received[string]) error {
+		runs++
+		return skald.Again(errors.New("the version moved"))
+	})
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	if kept := w.kept(); runs != 17 || len(kept) != 1 || kept[0].Attempts != 1 || kept[0].Dead != nil {
+		t.Fatalf("%d runs, kept: %+v", runs, kept)
+	}
+	w.pass(w.kept()[0].Due + 1e9)
+	w.quiet(in)
+	if dead := w.dead(); runs != 34 || len(dead) != 1 || dead[0].Attempts != 2 {
+		t.Errorf("%d runs, dead: %+v", runs, dead)
+	}
+}
+
+// The token of an entity grows with each commit, is the same again behind a rollback, and is 0 for what is not locked.
+func TestFence(t *testing.T) {
+	w := newWorld(t, 1)
+	var seen []int64
+	in := w.inbox(&inbox.Options{Now: w.clock, Entities: func(m skald.Message) []store.Lock {
+		return []store.Lock{{Space: "order", Key: "7"}, {Space: "customer", Key: m.ID}}
+	}}, func(ctx context.Context, _ tx, m skald.Received[string]) error {
+		if inbox.Fence(ctx, "customer", m.ID) != 1 || inbox.Fence(ctx, "order", "8") != 0 || inbox.Fence(context.Background(), "order", "7") != 0 {
+			t.Error("the token of another entity")
+		}
+		if seen = append(seen, inbox.Fence(ctx, "order", "7")); len(seen) == 2 {
+			return skald.Again(errors.New("once more"))
+		}
+		return nil
+	})
+	w.publish(w.message("k", "1"), w.message("k", "2"), w.message("k", "3"))
+	w.quiet(in)
+	if fmt.Sprint(seen) != "[1 2 2 3]" {
+		t.Errorf("the tokens were %v", seen)
+	}
+}
+
+// A courier takes a parcel and is away for long, outside of any transaction. Meanwhile the order is changed. The token that was
+// stored with the parcel tells the courier, whenever it comes back, that the parcel is not the one it took.
+func ExampleFence() {
+	db, bus := memstore.New(nil), membroker.New(nil)
+	ctx := context.Background()
+	said := skald.Event[string]{Topic: "orders", Type: "said"}
+	if err := bus.MakeTopics(ctx, 1, said.Topic); err != nil {
+		fmt.Println(err)
+	}
+	in := inbox.New(db, bus, "shipping", &inbox.Options{
+		Entities: func(m skald.Message) []store.Lock { return []store.Lock{{Space: "order", Key: string(m.Key)}} },
+		Logger:   slog.New(slog.DiscardHandler),
+	})
+	inbox.On(in, said, func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
+		return tx.Put("parcel", fmt.Sprint(inbox.Fence(ctx, "order", string(m.Key))))
+	})
+	hear := func(id, what string) {
+		m := skald.Message{ID: id, Source: "/shop", Topic: said.Topic, Type: said.Type, Key: []byte("7"), Data: fmt.Appendf(nil, "%q", what)}
+		err := bus.Publish(ctx, []skald.Message{m}).Wait(ctx)
+		for busy := true; busy && err == nil; {
+			busy, err = in.Step(ctx)
+		}
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	hear("1", "placed")
+	taken := db.User()["parcel"]
+	hear("2", "changed")
+	fmt.Println("delivered:", db.User()["parcel"] == taken) // in SQL: UPDATE parcels SET delivered = true WHERE id = 7 AND fence = 1
+	// Output: delivered: false
+}

@@ -1,0 +1,413 @@
+package sagatest_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+	"github.com/skald-go/skald/store/pgstore"
+	"github.com/skald-go/skald/store/sqlitestore"
+)
+
+var entityTries = flag.Int("entity.tries", 1000, "how often an order is updated and cancelled at the same time")
+
+// An account is an entity that is read, changed in memory and written back whole: what came in between is lost, unless
+// something prevents it.
+type account struct{ version, updates, cancels int64 }
+
+// An accounts is where they are.
+type accounts[TTx any] struct {
+	db    store.Driver[TTx]
+	read  func(ctx context.Context, tx TTx, id string) (account, error)
+	write func(ctx context.Context, tx TTx, id string, a account) error
+	// guarded writes only if the version is the one that was read.
+	guarded func(ctx context.Context, tx TTx, id string, a account) (stood bool, err error)
+	sums    func() (updates, cancels int64)
+}
+
+func memAccounts(*testing.T) accounts[*memstore.Tx] {
+	db := memstore.New(nil)
+	parse := func(text string) (a account) {
+		_, _ = fmt.Sscan(text, &a.version, &a.updates, &a.cancels)
+		return a
+	}
+	format := func(a account) string { return fmt.Sprint(a.version+1, a.updates, a.cancels) }
+	return accounts[*memstore.Tx]{
+		db: db,
+		read: func(_ context.Context, tx *memstore.Tx, id string) (account, error) {
+			text, _ := tx.Get(id)
+			return parse(text), nil
+		},
+		write: func(_ context.Context, tx *memstore.Tx, id string, a account) error { return tx.Put(id, format(a)) },
+		guarded: func(_ context.Context, tx *memstore.Tx, id string, a account) (stood bool, err error) {
+			err = tx.Update(id, func(old string, _ bool) string {
+				if stood = parse(old).version == a.version; stood {
+					return format(a)
+				}
+				return old
+			})
+			return stood, err
+		},
+		sums: func() (updates, cancels int64) {
+			for _, text := range db.User() {
+				a := parse(text)
+				updates, cancels = updates+a.updates, cancels+a.cancels
+			}
+			return updates, cancels
+		},
+	}
+}
+
+const (
+	makeAccounts = `CREATE TABLE %s (id text PRIMARY KEY, version bigint NOT NULL, updates bigint NOT NULL, cancels bigint NOT NULL)`
+	fillAccounts = `INSERT INTO %s VALUES ($1, 0, 0, 0)`
+	readAccount  = `SELECT version, updates, cancels FROM %s WHERE id = $1`
+	writeAccount = `UPDATE %s SET version = version + 1, updates = $2, cancels = $3 WHERE id = $1`
+	sumAccounts  = `SELECT CAST(SUM(updates) AS bigint), CAST(SUM(cancels) AS bigint) FROM %s`
+)
+
+func pgAccounts(t *testing.T) accounts[pgx.Tx] {
+	t.Helper()
+	pool, schema := fewConnections(t, 20)
+	ctx, in := t.Context(), func(q string) string { return fmt.Sprintf(q, schema+".accounts") }
+	if _, err := pool.Exec(ctx, in(makeAccounts)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range accountCount {
+		if _, err := pool.Exec(ctx, in(fillAccounts), accountID(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return accounts[pgx.Tx]{
+		db: pgstore.New(pool, &pgstore.Options{Schema: schema}),
+		read: func(ctx context.Context, tx pgx.Tx, id string) (a account, err error) {
+			return a, tx.QueryRow(ctx, in(readAccount), id).Scan(&a.version, &a.updates, &a.cancels)
+		},
+		write: func(ctx context.Context, tx pgx.Tx, id string, a account) error {
+			_, err := tx.Exec(ctx, in(writeAccount), id, a.updates, a.cancels)
+			return err
+		},
+		guarded: func(ctx context.Context, tx pgx.Tx, id string, a account) (bool, error) {
+			tag, err := tx.Exec(ctx, in(writeAccount)+" AND version = $4", id, a.updates, a.cancels, a.version)
+			return tag.RowsAffected() == 1, err
+		},
+		sums: func() (updates, cancels int64) {
+			if err := pool.QueryRow(ctx, in(sumAccounts)).Scan(&updates, &cancels); err != nil {
+				t.Error(err)
+			}
+			return updates, cancels
+		},
+	}
+}
+
+func sqliteAccounts(t *testing.T) accounts[*sql.Tx] {
+	t.Helper()
+	db, err := sqlitestore.Open(filepath.Join(t.TempDir(), "accounts.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	ctx, in := t.Context(), func(q string) string { return fmt.Sprintf(q, "accounts") }
+	if _, err := sqlitestore.Migrate(ctx, db, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(ctx, in(makeAccounts)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range accountCount {
+		if _, err := db.ExecContext(ctx, in(fillAccounts), accountID(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return accounts[*sql.Tx]{
+		db: sqlitestore.New(db, nil),
+		read: func(ctx context.Context, tx *sql.Tx, id string) (a account, err error) {
+			return a, tx.QueryRowContext(ctx, in(readAccount), id).Scan(&a.version, &a.updates, &a.cancels)
+		},
+		write: func(ctx context.Context, tx *sql.Tx, id string, a account) error {
+			_, err := tx.ExecContext(ctx, in(writeAccount), id, a.updates, a.cancels)
+			return err
+		},
+		guarded: func(ctx context.Context, tx *sql.Tx, id string, a account) (bool, error) {
+			res, err := tx.ExecContext(ctx, in(writeAccount)+" AND version = $4", id, a.updates, a.cancels, a.version)
+			if err != nil {
+				return false, err
+			}
+			n, err := res.RowsAffected()
+			return n == 1, err
+		},
+		sums: func() (updates, cancels int64) {
+			if err := db.QueryRowContext(ctx, in(sumAccounts)).Scan(&updates, &cancels); err != nil {
+				t.Error(err)
+			}
+			return updates, cancels
+		},
+	}
+}
+
+const accountCount = 5
+
+func accountID(i int) string { return fmt.Sprint("order-", i%accountCount) }
+
+// way is how lost updates are prevented.
+type way string
+
+const (
+	byLock    way = "lock"    // Options.Entities: the default
+	byVersion way = "version" // what was read is compared when it is written, and skald.Again
+	byNothing way = "nothing"
+)
+
+// Updates and cancellations of the same orders, from two topics, by two consumers in two instances each, at the same time: none is lost,
+// with the entities locked in the intake, and with versions that are compared. Half of the handlers name their entities the other
+// way round, and nobody waits for another in a circle. With -entity.tries=200000 for longer.
+func TestNoLostUpdate(t *testing.T) {
+	for _, w := range []way{byLock, byVersion} {
+		t.Run("memory by "+string(w), func(t *testing.T) { noLostUpdate(t, memAccounts(t), w) })
+		t.Run("SQLite by "+string(w), func(t *testing.T) { noLostUpdate(t, sqliteAccounts(t), w) })
+		t.Run("PostgreSQL by "+string(w), func(t *testing.T) { noLostUpdate(t, pgAccounts(t), w) })
+	}
+}
+
+func noLostUpdate[TTx any](t *testing.T, a accounts[TTx], w way) {
+	n := *entityTries
+	if testing.Short() {
+		n = min(n, 100)
+	}
+	bus := clash(t, n)
+	db := &deadlocks[TTx]{Driver: a.db}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var ins []skald.Runner
+	var handled []func() int64
+	var overtaken atomic.Int64
+	for range 2 {
+		for _, topic := range []string{"updates", "cancels"} {
+			in := a.consumer(db, bus, topic, w, &overtaken)
+			ins, handled = append(ins, in), append(handled, func() int64 { return in.Health().Handled })
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- skald.Run(ctx, ins...) }()
+	deadline := time.Now().Add(time.Minute + time.Duration(n)*10*time.Millisecond)
+	for all := int64(0); all < int64(2*n); {
+		all = 0
+		for _, h := range handled {
+			all += h()
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("they ended: %v", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d messages are handled", all, 2*n)
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if updates, cancels := a.sums(); updates != int64(n) || cancels != int64(n) {
+		t.Errorf("%d updates and %d cancellations are left of %d each", updates, cancels, n)
+	}
+	if n := db.seen.Load(); n > 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+	t.Logf("%d tries, %d overtaken", n, overtaken.Load())
+}
+
+// clash is a broker with n messages in each of two topics about the same few orders.
+func clash(t *testing.T, n int) *membroker.Broker {
+	t.Helper()
+	bus := membroker.New(nil)
+	if err := bus.MakeTopics(t.Context(), 4, "updates", "cancels"); err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range []string{"updates", "cancels"} {
+		var ms []skald.Message
+		for i := range n {
+			ms = append(ms, skald.Message{ID: fmt.Sprint(topic, i), Source: "/shop", Topic: topic, Type: topic, Key: []byte(accountID(i)), Data: []byte("1")})
+		}
+		if err := bus.Publish(t.Context(), ms).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bus
+}
+
+func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, topic string, w way, overtaken *atomic.Int64) *inbox.Inbox[TTx] {
+	o := &inbox.Options{Logger: slog.New(slog.DiscardHandler), RetryFirst: time.Millisecond, RetryMost: 20 * time.Millisecond, Attempts: 1000}
+	if w == byLock {
+		o.Entities = func(m skald.Message) []store.Lock {
+			locks := []store.Lock{{Space: "order", Key: string(m.Key)}, {Space: "customer", Key: "ada"}}
+			if topic == "cancels" {
+				locks[0], locks[1] = locks[1], locks[0]
+			}
+			return locks
+		}
+	}
+	in := inbox.New(db, bus.Client(), topic, o)
+	in.Handle(topic, topic, func(ctx context.Context, tx TTx, m skald.Message) error {
+		was, err := a.read(ctx, tx, string(m.Key))
+		if err != nil {
+			return err
+		}
+		if topic == "updates" {
+			was.updates++
+		} else {
+			was.cancels++
+		}
+		if w != byVersion {
+			return a.write(ctx, tx, string(m.Key), was)
+		}
+		stood, err := a.guarded(ctx, tx, string(m.Key), was)
+		if err == nil && !stood {
+			overtaken.Add(1)
+			return skald.Again(errors.New("the order is not as it was read"))
+		}
+		return err
+	})
+	return in
+}
+
+// deadlocks counts what the database had to end because two waited for each other.
+type deadlocks[TTx any] struct {
+	store.Driver[TTx]
+	seen atomic.Int64
+}
+
+func (d *deadlocks[TTx]) Outage(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "40P01" {
+		d.seen.Add(1)
+	}
+	return d.Driver.Outage(err)
+}
+
+// Two handlers that have both read before either writes: without a safeguard one of the two is lost; with versions the later is
+// told, and called again. So it is known that the test above can see what it is for.
+func TestLostUpdateIsSeen(t *testing.T) {
+	for _, c := range []struct {
+		w    way
+		left int64 // of two
+		runs int64
+	}{{byNothing, 1, 2}, {byVersion, 2, 3}} {
+		t.Run("memory by "+string(c.w), func(t *testing.T) { lostUpdate(t, memAccounts(t), c.w, c.left, c.runs) })
+		t.Run("PostgreSQL by "+string(c.w), func(t *testing.T) { lostUpdate(t, pgAccounts(t), c.w, c.left, c.runs) })
+	}
+}
+
+func lostUpdate[TTx any](t *testing.T, a accounts[TTx], w way, left, runs int64) {
+	bus := clash(t, 1)
+	var ran atomic.Int64
+	var meet sync.WaitGroup
+	meet.Add(2)
+	read := a.read
+	a.read = func(ctx context.Context, tx TTx, id string) (account, error) {
+		was, err := read(ctx, tx, id)
+		if ran.Add(1) <= 2 {
+			meet.Done()
+			meet.Wait()
+		}
+		return was, err
+	}
+	var overtaken atomic.Int64
+	var both sync.WaitGroup
+	for _, topic := range []string{"updates", "cancels"} {
+		in := a.consumer(a.db, bus, topic, w, &overtaken)
+		both.Go(func() {
+			for in.Health().Handled == 0 {
+				if _, err := in.Step(t.Context()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	both.Wait()
+	updates, cancels := a.sums()
+	if updates+cancels != left || ran.Load() != runs {
+		t.Errorf("%d and %d of both are left after %d runs, want %d after %d", updates, cancels, ran.Load(), left, runs)
+	}
+}
+
+// An entity that a rival has in hand is waited for no longer than Options.Wait. Then the message is taken later, uncharged; it holds no
+// connection until then, and the messages of other entities go on.
+func TestWaitForAnEntityBecomesLater(t *testing.T) {
+	t.Run("memory", func(t *testing.T) {
+		waitBecomesLater(t, memAccounts(t), func() int32 { return 1 })
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		pool, schema := fewConnections(t, 6)
+		waitBecomesLater(t, accounts[pgx.Tx]{db: pgstore.New(pool, &pgstore.Options{Schema: schema})}, func() int32 { return pool.Stat().AcquiredConns() })
+	})
+}
+
+func waitBecomesLater[TTx any](t *testing.T, a accounts[TTx], connections func() int32) {
+	bus := clash(t, 20)
+	busy := func(m skald.Message) bool { return string(m.Key) == accountID(0) }
+	rival, err := a.db.Begin(t.Context(), store.Intake{Locks: []store.Lock{{Space: "order", Key: accountID(0)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := inbox.New(a.db, bus, "updates", &inbox.Options{
+		Workers: 2, Wait: 30 * time.Millisecond, RetryFirst: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Entities: func(m skald.Message) []store.Lock { return []store.Lock{{Space: "order", Key: string(m.Key)}} },
+	})
+	var free, held atomic.Int64
+	in.Handle("updates", "updates", func(_ context.Context, _ TTx, m skald.Message) error {
+		if busy(m) {
+			held.Add(1)
+		} else {
+			free.Add(1)
+		}
+		return nil
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- in.Run(ctx) }()
+	eventually := func(what string, ok func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("waited in vain: %s: %+v", what, in.Health())
+			}
+		}
+	}
+	eventually("the other orders' messages", func() bool { return free.Load() == 16 })
+	eventually("a moment in which only the rival has a connection", func() bool { return connections() <= 1 })
+	if held.Load() != 0 {
+		t.Error("a handler ran beside the rival")
+	}
+	if err := rival.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually("the messages of the order that was busy", func() bool { return held.Load() == 4 })
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if h := in.Health(); h.Failures != 0 {
+		t.Errorf("%+v", h)
+	}
+	if kept, err := a.db.Kept(context.Background(), store.Sought{Consumer: "updates"}, 10); err != nil || len(kept) != 0 {
+		t.Errorf("kept %+v, %v", kept, err)
+	}
+}
