@@ -155,6 +155,7 @@ func (c *crew) options() *service.Options {
 	o.Inbox.RetryFirst, o.Inbox.RetryMost = 20*time.Millisecond, time.Second
 	o.Relay.RetryFirst, o.Relay.RetryMost = 20*time.Millisecond, time.Second
 	o.Inbox.Drain, o.Relay.Drain = drain, drain
+	o.Inbox.Wait = time.Second // and so what a service had claimed that dies is soon claimed again
 	return o
 }
 
