@@ -256,7 +256,7 @@ func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, top
 	o := &inbox.Options{Logger: slog.New(slog.DiscardHandler), RetryFirst: time.Millisecond, RetryMost: 20 * time.Millisecond, Attempts: 1000}
 	if w == byLock {
 		o.Entities = func(m skald.Message) []store.Lock {
-			locks := []store.Lock{{Space: "order", Key: string(m.Key)}, {Space: "customer", Key: "ada"}}
+			locks := []store.Lock{{Space: "order", Key: string(m.Key)}, {Space: "customer", Key: m.ID[len(m.ID)-1:]}} // of ten customers
 			if topic == "cancels" {
 				locks[0], locks[1] = locks[1], locks[0]
 			}

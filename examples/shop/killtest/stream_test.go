@@ -1,0 +1,306 @@
+package killtest
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/kafkabroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/store/pgstore"
+)
+
+var streamMessages = flag.Int("stream.messages", 5000, "how many messages TestStream takes through processes that are killed")
+
+// workerEnv, if it is set, makes a worker of this program: "name schema postgres kafka".
+const workerEnv = "SKALD_TEST_WORKER"
+
+func TestMain(m *testing.M) {
+	if with := strings.Fields(os.Getenv(workerEnv)); len(with) == 4 {
+		if err := work(with[0], with[1], with[2], with[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// work is a process with a relay and an inbox of one database, until it is told to stop. One message in twenty fails now and then.
+func work(name, schema, postgres, kafka string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	cfg, err := pgxpool.ParseConfig(postgres)
+	if err != nil {
+		return err
+	}
+	cfg.MaxConns, cfg.ConnConfig.RuntimeParams["application_name"] = 12, schema+"-"+name
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	bus, err := kafkabroker.New(kafka, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = bus.Close() }()
+	db, quiet := pgstore.New(pool, &pgstore.Options{Schema: schema}), slog.New(slog.DiscardHandler)
+	in := inbox.New(db, bus, schema, &inbox.Options{
+		Workers: 8, Member: name, Handle: time.Second, Wait: time.Second, RetryFirst: 20 * time.Millisecond, RetryMost: 500 * time.Millisecond,
+		Attempts: 1000, Logger: quiet,
+	})
+	insert := "INSERT INTO " + schema + ".effects (worker, key, n) VALUES ($1, $2, $3)"
+	inbox.On(in, skald.Event[int]{Topic: schema, Type: "counted"}, func(ctx context.Context, tx pgx.Tx, m skald.Received[int]) error {
+		if _, err := tx.Exec(ctx, insert, name, string(m.Key), m.Value); err != nil {
+			return err
+		}
+		hash := fnv.New32a()
+		_, _ = hash.Write([]byte(m.ID))
+		if hash.Sum32()%20 == 0 && rand.IntN(2) == 0 {
+			return errors.New("one in twenty fails, as a coin falls")
+		}
+		return nil
+	})
+	return skald.Run(ctx, in, relay.New(db, bus, &relay.Options{Owner: name, Logger: quiet}))
+}
+
+// A stream is a database, a topic and three workers over them.
+type stream struct {
+	t       *testing.T
+	pool    *pgxpool.Pool
+	schema  string
+	with    string // of each worker, behind its name
+	workers []*exec.Cmd
+	written int
+}
+
+func newStream(t *testing.T) *stream {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes: not with -short")
+	}
+	postgres, kafka := need.Postgres(t), need.Kafka(t)
+	ctx := context.Background()
+	s := &stream{t: t, schema: "stream_" + strings.ToLower(crand.Text()[:10]), workers: make([]*exec.Cmd, 3)}
+	s.with = strings.Join([]string{s.schema, postgres, kafka}, " ")
+	var err error
+	if s.pool, err = pgxpool.New(ctx, postgres); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(kafka))
+	if err != nil {
+		t.Fatal(err)
+	}
+	adm := kadm.NewClient(client)
+	t.Cleanup(func() {
+		for i := range s.workers {
+			s.kill(i)
+		}
+		if _, err := s.pool.Exec(ctx, "DROP SCHEMA "+s.schema+" CASCADE"); err != nil {
+			t.Error(err)
+		}
+		_, gone := adm.DeleteTopics(ctx, s.schema)
+		_, forgotten := adm.DeleteGroups(ctx, s.schema)
+		if err := errors.Join(gone, forgotten); err != nil {
+			t.Error(err)
+		}
+		s.pool.Close()
+		client.Close()
+	})
+	if _, err := pgstore.Migrate(ctx, s.pool, &pgstore.MigrateOptions{Schema: s.schema, Source: "/stream"}); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`CREATE TABLE $.effects (place bigserial PRIMARY KEY, worker text NOT NULL, key text NOT NULL, n integer NOT NULL)`)
+	s.exec(`CREATE INDEX ON $.effects (n)`)
+	if _, err := adm.CreateTopic(ctx, 6, 1, nil, s.schema); err != nil {
+		t.Fatal(err)
+	}
+	for i := range s.workers {
+		if err := s.start(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func (s *stream) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.pool.Exec(context.Background(), strings.ReplaceAll(sql, "$.", s.schema+"."), args...); err != nil {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (s *stream) number(sql string, args ...any) (n int) {
+	s.t.Helper()
+	if err := s.pool.QueryRow(context.Background(), strings.ReplaceAll(sql, "$.", s.schema+"."), args...).Scan(&n); err != nil {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+func worker(i int) string { return fmt.Sprint("worker-", i+1) }
+
+func (s *stream) start(i int) error {
+	s.workers[i] = exec.Command(os.Args[0])
+	s.workers[i].Env, s.workers[i].Stderr = append(os.Environ(), workerEnv+"="+worker(i)+" "+s.with), os.Stderr
+	return s.workers[i].Start()
+}
+
+func (s *stream) kill(i int) {
+	if w := s.workers[i]; w != nil && w.Process != nil {
+		_ = w.Process.Kill()
+		_ = w.Wait()
+	}
+}
+
+func (s *stream) signal(i int, sig os.Signal) {
+	s.t.Helper()
+	if err := s.workers[i].Process.Signal(sig); err != nil {
+		s.t.Fatalf("signal %s: %v", worker(i), err)
+	}
+}
+
+// write says the next n messages, of 200 keys, one in ten of them twice.
+func (s *stream) write(n int) {
+	s.t.Helper()
+	const page = 10_000
+	for end := s.written + n; s.written < end; {
+		to := min(s.written+page, end)
+		s.exec(`INSERT INTO $.skald_outbox (topic, key, type, data) SELECT $1, 'k' || g % 200, 'counted', g::text FROM generate_series($2::int, $3::int) AS g`,
+			s.schema, s.written+1, to)
+		s.exec(`INSERT INTO $.skald_outbox (id, time, topic, key, type, data) SELECT id, time, topic, key, type, data FROM $.skald_outbox
+			WHERE data::int BETWEEN $1 AND $2 AND data::int % 10 = 0`, s.written+1, to)
+		s.written = to
+	}
+}
+
+func (s *stream) until(what string, most time.Duration, ok func() bool) {
+	s.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(most); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("waited %v for %s: %d of %d messages have their effect, %d are kept", most, what, s.done(), s.written, s.number("SELECT count(*) FROM $.skald_parked"))
+		}
+	}
+}
+
+func (s *stream) done() int { return s.number("SELECT count(*) FROM $.effects") }
+
+// judge wants each message to have had one effect, in the order of its key, and nothing to be kept.
+func (s *stream) judge() {
+	s.t.Helper()
+	s.until("nothing to be kept", time.Minute, func() bool { return s.number("SELECT count(*) FROM $.skald_parked") == 0 })
+	distinct := s.number("SELECT count(DISTINCT n) FROM $.effects")
+	lost, repeated := s.written-distinct, s.done()-distinct
+	inverted := s.number("SELECT count(*) FROM (SELECT n, lag(n) OVER (PARTITION BY key ORDER BY place) AS before FROM $.effects) AS e WHERE n < before")
+	if lost+repeated+inverted > 0 {
+		s.t.Errorf("of %d messages %d are lost, %d repeated, %d out of order", s.written, lost, repeated, inverted)
+	}
+	s.t.Logf("%d messages: %d lost, %d repeated, %d out of order", s.written, lost, repeated, inverted)
+}
+
+// Messages of which one in twenty fails and one in ten comes twice, through three processes one of which is killed every three seconds: none is
+// lost, none has its effect twice, none overtakes another of its key. With -stream.messages=1000000 for long.
+func TestStream(t *testing.T) {
+	s := newStream(t)
+	total, kills, began := *streamMessages, 0, time.Now()
+	most := 2*time.Minute + time.Duration(total)*10*time.Millisecond
+	stop, killed := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(stop); <-killed })
+	defer end() // before the workers are
+	go func() {
+		defer close(killed)
+		tick := time.NewTicker(3 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			i := rand.IntN(len(s.workers))
+			s.kill(i)
+			kills++
+			if err := s.start(i); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	for part := range 5 {
+		s.write(min(total/5, total-s.written))
+		s.until("the work to go on", most, func() bool { return s.done() > total/5*part })
+	}
+	s.write(total - s.written)
+	s.until("all effects", most, func() bool { return s.done() >= total })
+	took := time.Since(began)
+	end()
+	s.judge()
+	if kills < 3 {
+		t.Errorf("only %d were killed", kills)
+	}
+	t.Logf("%d kills, %.1f s, %.0f messages/s", kills, took.Seconds(), float64(total)/took.Seconds())
+}
+
+// Two instances work; a third is stopped with a transaction open, for longer than its lease, its session and its transaction. The two
+// do its work; then it wakes, and goes on. Each message has one effect, in the order of its key.
+// Interleaving 11.
+func TestPausedThird(t *testing.T) {
+	const third = 2
+	s := newStream(t)
+	s.write(300)
+	s.until("the third to have work", time.Minute, func() bool {
+		return s.number("SELECT count(*) FROM $.effects WHERE worker = $1", worker(third)) > 0
+	})
+	s.write(2000)
+	s.until("the third to be stopped in a transaction", time.Minute, func() bool {
+		s.signal(third, syscall.SIGSTOP)
+		if s.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state LIKE 'idle in transaction%'", s.schema+"-"+worker(third)) > 0 {
+			return true
+		}
+		s.signal(third, syscall.SIGCONT)
+		if s.number("SELECT count(*) FROM $.effects WHERE n > $1", s.written-1000) > 0 {
+			s.write(1000)
+		}
+		return false
+	})
+	s.write(1000)
+	s.until("the other two to do its work", 2*time.Minute, func() bool { return s.done() == s.written })
+	if n := s.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state LIKE 'idle in transaction%'", s.schema+"-"+worker(third)); n > 0 {
+		t.Errorf("%d transactions of the third are still open", n)
+	}
+	s.until("its lanes to be others'", time.Minute, func() bool { return s.number("SELECT count(*) FROM $.skald_lane WHERE owner = $1", worker(third)) == 0 })
+	before := s.written
+	s.signal(third, syscall.SIGCONT)
+	s.until("the third to go on", time.Minute, func() bool {
+		if s.done() >= s.written {
+			s.write(300)
+		}
+		return s.number("SELECT count(*) FROM $.effects WHERE worker = $1 AND n > $2", worker(third), before) > 0
+	})
+	s.until("all effects", time.Minute, func() bool { return s.done() >= s.written })
+	s.judge()
+}
