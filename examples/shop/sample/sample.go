@@ -87,13 +87,14 @@ func Orders(seed uint64, n int) []Order {
 	r := rand.New(rand.NewPCG(seed, 1))
 	out := make([]Order, n)
 	for i := range out {
-		out[i] = Order{Key: fmt.Sprintf("sample-%d-%d", seed, i), Request: one(r)}
+		req, plain := one(r)
+		out[i] = Order{Key: fmt.Sprintf("sample-%d-%d", seed, i), Request: req}
+		if part := i % 16; plain && (part < 2 || part == 2 && i%32 == 2) {
+			out[i].Items = append(out[i].Items, order.Line{SKU: numbered(i / 16 % prints), Quantity: 1})
+		}
 	}
 	w := rand.New(rand.NewPCG(seed, 2))
 	for i := range out {
-		if part := i % 16; part < 2 || part == 2 && i%32 == 2 {
-			out[i].Items = append(out[i].Items, order.Line{SKU: numbered(i / 16 % prints), Quantity: 1})
-		}
 		out[i].Wish = wish(w, i)
 	}
 	return out
@@ -111,9 +112,10 @@ func wish(r *rand.Rand, i int) (w Wish) {
 	return w
 }
 
-func one(r *rand.Rand) order.Request {
+// one is an order; a plain one has nothing special about it.
+func one(r *rand.Rand) (req order.Request, plain bool) {
 	usual := []string{"tea", "coffee", "mug", "spoon", "kettle", "honey", "jam", "biscuit"}
-	req := order.Request{Customer: customer(r.IntN(40))}
+	req.Customer = customer(r.IntN(40))
 	for _, i := range r.Perm(len(usual))[:1+r.IntN(4)] {
 		req.Items = append(req.Items, order.Line{SKU: usual[i], Quantity: 1 + r.Int64N(3)})
 	}
@@ -129,6 +131,8 @@ func one(r *rand.Rand) order.Request {
 		also(Rare)
 	case p < 41:
 		req.Customer = Student
+	default:
+		plain = true
 	}
-	return req
+	return req, plain
 }
