@@ -29,3 +29,21 @@ func TestReadmeShowsTheProgramsThatCompile(t *testing.T) {
 		}
 	}
 }
+
+// Its test is an example that `go test` runs.
+func TestReadmeShowsTheTestThatRuns(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile("sagatest/drain_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(string(code), "func ExampleDrain() {")
+	body, _, _ = strings.Cut(body, "\n}\n")
+	_, body, ok := strings.Cut(body, "\tout := ")
+	if shown := "out := " + strings.ReplaceAll(body, "\n\t", "\n"); !ok || !strings.Contains(string(readme), shown) {
+		t.Errorf("README.md does not show ExampleDrain as it is:\n%s", shown)
+	}
+}

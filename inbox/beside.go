@@ -26,8 +26,8 @@ type Known[TTx any] func(ctx context.Context, tx TTx, id store.Identity, m skald
 // A message that was admitted out of quarantine although another has its identity is handled without asking.
 func (in *Inbox[TTx]) Beside(known Known[TTx]) { in.beside = known }
 
-// asked tells whether the table beside knows e, and has it noted there.
-func (in *Inbox[TTx]) asked(ctx context.Context, e *entry, tx TTx) (known bool, err error) {
+// askedBeside tells whether the table beside knows e, and has it noted there.
+func (in *Inbox[TTx]) askedBeside(ctx context.Context, e *entry, tx TTx) (known bool, err error) {
 	if in.beside == nil || e.apart != nil && e.apart.Why == store.Conflict {
 		return false, nil
 	}
@@ -64,13 +64,14 @@ func (in *Inbox[TTx]) rejectBeside(ctx context.Context, e *entry, unit store.Uni
 		in.giveBack(ctx, e, unit.Rollback)
 		return result{entry: e, what: again, err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
 	}
-	known, err := in.asked(ctx, e, unit.Tx())
+	known, err := in.askedBeside(ctx, e, unit.Tx())
 	switch {
 	case err != nil:
 		return in.failure(ctx, e, unit.Rollback, err)
 	case known:
 		return in.knownBeside(ctx, e, unit, intake)
 	}
+	verdict.Mark, verdict.Answer, verdict.Locks = nil, verdict.Mark, nil // the intake has the mark and the locks
 	err = unit.Commit(ctx, verdict)
 	switch {
 	case err == nil:

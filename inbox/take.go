@@ -155,7 +155,7 @@ func (in *Inbox[TTx]) mark(e *entry) store.Mark {
 const mostOvertaken = 16
 
 func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake) result {
-	known, err := in.asked(ctx, e, unit.Tx())
+	known, err := in.askedBeside(ctx, e, unit.Tx())
 	switch {
 	case err != nil:
 		return in.failure(ctx, e, unit.Rollback, err)
@@ -198,13 +198,12 @@ func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx]
 		mark.As, mark.Reason = store.Rejected, no.Err.Error()
 		verdict.Mark, verdict.Answer = &mark, nil
 	}
-	if in.beside != nil {
-		verdict.Mark, verdict.Answer = nil, verdict.Mark // its intake makes the mark
-		return in.rejectBeside(ctx, e, unit, intake, verdict)
-	}
 	verdict.Locks = slices.Clone(intake.Locks)
 	for i, version := range unit.Found().Locks {
 		verdict.Locks[i].Version = version
+	}
+	if in.beside != nil {
+		return in.rejectBeside(ctx, e, unit, intake, verdict)
 	}
 	stands, err := unit.Rollback(ctx, verdict)
 	switch {

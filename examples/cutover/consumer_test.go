@@ -64,8 +64,14 @@ func consume(text string) error {
 	return s.inbox(ctx, pool)
 }
 
+// errFrozen is why a movement is refused, for good.
+var errFrozen = errors.New("the account is frozen")
+
 // effect is what a message does, in whoever's transaction. Now and then it fails.
 func (s setting) effect(ctx context.Context, tx pgx.Tx, id, account string) error {
+	if account == frozen {
+		return errFrozen
+	}
 	_, err := tx.Exec(ctx, `INSERT INTO effect (message_id, kind) VALUES ($1, $2)`, id, s.kind)
 	if err == nil {
 		_, err = tx.Exec(ctx, `UPDATE account SET movements = movements + 1 WHERE id = $1`, account)
@@ -97,7 +103,11 @@ func (s setting) inbox(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 	for _, topic := range []string{s.topic, s.retry} {
 		in.Handle(topic, "moved", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
-			return s.effect(ctx, tx, m.ID, string(m.Key))
+			err := s.effect(ctx, tx, m.ID, string(m.Key))
+			if errors.Is(err, errFrozen) {
+				return skald.Reject(err)
+			}
+			return err
 		})
 	}
 	return skald.Run(ctx, in)
@@ -136,7 +146,10 @@ func (s setting) handle(ctx context.Context, pool *pgxpool.Pool, cl *kgo.Client,
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
-		return s.effect(ctx, tx, id, string(r.Key))
+		if err = s.effect(ctx, tx, id, string(r.Key)); errors.Is(err, errFrozen) {
+			_, err = tx.Exec(ctx, `INSERT INTO refusal (message_id) VALUES ($1)`, id)
+		}
+		return err
 	})
 	if err == nil {
 		return nil
