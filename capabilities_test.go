@@ -32,6 +32,7 @@ func TestCapabilitiesInDocs(t *testing.T) {
 		{"counts deliveries", func(c broker.Capabilities) string { return yes(c.Counts) }},
 		{"can be rewound", func(c broker.Capabilities) string { return yes(c.Rewinds) }},
 		{"tells what topics lack (`skald migrate --broker`)", func(c broker.Capabilities) string { return yes(c.Checks) }},
+		{"tells how long it keeps messages", func(c broker.Capabilities) string { return yes(c.Keeps) }},
 	} {
 		want.WriteString("| " + row.name)
 		for _, is := range drivers {

@@ -144,4 +144,5 @@ type Capabilities struct {
 	Counts      bool   // deliveries: Attempt is more than 0 when a message comes again
 	Rewinds     bool   // what a group has not acknowledged in the database can be read again from the broker
 	Checks      bool   // it is a TopicChecker
+	Keeps       bool   // it is a Keeper
 }

@@ -71,6 +71,61 @@ func incidents() []incident {
 				w.bad.Store(false)
 				w.until("it is handled", func() bool { return len(w.consumer.Health().Stuck) == 0 })
 			}, 11 * time.Minute},
+		{"SkaldParkedOld", // by whoever is left: the consumer is gone, and reports no stuck key any more
+			func(w *world) {
+				w.bad.Store(true)
+				w.say("orders", 0)
+				w.until("its key is stuck", func() bool { return len(w.consumer.Health().Stuck) == 1 })
+				w.stop("consumer")
+				w.dbAhead.Store(int64(2 * time.Hour))
+				w.until("the relay has its lanes again", func() bool { return w.backlog().Free == 0 })
+			},
+			func(w *world) {
+				w.bad.Store(false)
+				w.startConsumer()
+				w.until("it is handled", func() bool { return w.kept().Parked == 0 })
+			}, 6 * time.Minute},
+		{"SkaldDead",
+			func(w *world) {
+				w.hopeless.Store(true)
+				w.say("orders", 0)
+				w.until("it is a dead letter", func() bool { return w.kept().Dead == 1 })
+			},
+			func(w *world) {
+				w.hopeless.Store(false)
+				w.redrive()
+				w.until("it is handled", func() bool { return w.kept().Dead == 0 && w.kept().Parked == 0 })
+			}, 6 * time.Minute},
+		{"SkaldConflict",
+			func(w *world) {
+				w.sayAs("the-same", "an order")
+				w.sayAs("the-same", "another order")
+				w.until("one of them is in quarantine", func() bool { return w.kept().Conflicts == 1 })
+			},
+			(*world).admit, 6 * time.Minute},
+		{"SkaldTooOld",
+			func(w *world) {
+				w.maintain() // which meets the consumer
+				w.dbAhead.Store(int64(40 * day))
+				w.maintain() // which forgets its marks
+				w.until("the relay has its lanes again", func() bool { return w.backlog().Free == 0 })
+				w.say("orders", 0)
+				w.until("it is in quarantine", func() bool { return w.kept().TooOld == 1 && w.backlog().Pending == 0 })
+			},
+			(*world).admit, 6 * time.Minute},
+		{"SkaldLanePaused",
+			func(w *world) {
+				gate := make(chan struct{})
+				w.gate.Store(&gate)
+				for range 2 * maxHeld {
+					w.say("orders", 0)
+				}
+				w.until("the lane is paused", func() bool { return len(w.consumer.Health().Paused) == 1 && w.backlog().Pending == 0 })
+			},
+			func(w *world) {
+				close(*w.gate.Swap(nil))
+				w.until("it goes on", func() bool { h := w.consumer.Health(); return len(h.Paused) == 0 && h.Unacknowledged == 0 })
+			}, 11 * time.Minute},
 		{"SkaldBlind", (*world).stopAll, (*world).startAll, 11 * time.Minute},
 	}
 }

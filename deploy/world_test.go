@@ -29,10 +29,12 @@ type world struct {
 	bus  *bus
 	db   *memstore.Store
 
-	dbAhead  atomic.Int64 // of the database's clock
-	ahead    atomic.Int64 // of the clock by which the stations ask the database no more than every 30 s
-	stalled  atomic.Bool  // retention fails
-	bad      atomic.Bool  // the handler fails
+	dbAhead  atomic.Int64                  // of the database's clock
+	ahead    atomic.Int64                  // of the clock by which the stations ask the database no more than every 30 s
+	stalled  atomic.Bool                   // retention fails
+	bad      atomic.Bool                   // the handler fails
+	hopeless atomic.Bool                   // for good
+	gate     atomic.Pointer[chan struct{}] // that the handler waits at
 	consumer *inbox.Inbox[*memstore.Tx]
 
 	running map[string]*process
@@ -62,17 +64,79 @@ func (w *world) startAll() {
 		return outbox.NewWatch(w.db, &outbox.Options{MeterProvider: p.meters, Now: w.now})
 	})
 	w.startRelay()
+	w.startConsumer()
+	w.until("the relay has all lanes", func() bool { return w.backlog().Free == 0 })
+}
+
+// maxHeld is how many deliveries of a lane the consumer has in memory before it pauses.
+const maxHeld = 8
+
+func (w *world) startConsumer() {
 	w.start("consumer", func(p *process, s *memstore.Store) skald.Runner {
-		w.consumer = inbox.New[*memstore.Tx](s, w.bus.Broker, "billing", &inbox.Options{MeterProvider: p.meters, Now: w.now, Logger: quiet()})
-		w.consumer.Handle("orders", "order.placed", func(context.Context, *memstore.Tx, skald.Message) error {
-			if w.bad.Load() {
-				return errors.New("no price for this order")
-			}
-			return nil
-		})
+		w.consumer = inbox.New[*memstore.Tx](s, w.bus.Broker, "billing", &inbox.Options{MeterProvider: p.meters, Now: w.now, Logger: quiet(), MaxHeld: maxHeld, Handle: time.Hour})
+		w.consumer.Handle("orders", "order.placed", w.handle)
 		return w.consumer
 	})
-	w.until("the relay has all lanes", func() bool { return w.backlog().Free == 0 })
+}
+
+func (w *world) handle(ctx context.Context, _ *memstore.Tx, _ skald.Message) error {
+	if gate := w.gate.Load(); gate != nil {
+		select {
+		case <-*gate:
+		case <-ctx.Done():
+		}
+	}
+	switch {
+	case w.hopeless.Load():
+		return skald.Permanent(errors.New("no such customer"))
+	case w.bad.Load():
+		return errors.New("no price for this order")
+	}
+	return ctx.Err()
+}
+
+// kept is what is kept for the consumer.
+func (w *world) kept() (k store.Kept) {
+	w.t.Helper()
+	for _, one := range w.backlog().Kept {
+		if one.Consumer == "billing" {
+			k = one
+		}
+	}
+	return k
+}
+
+// redrive has dead letters tried again, as skald dead redrive does.
+func (w *world) redrive() {
+	w.t.Helper()
+	list, err := w.db.Kept(w.t.Context(), store.Sought{Consumer: "billing"}, 10)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, p := range list {
+		if _, err := w.db.Apply(w.t.Context(), store.Effect{Release: &store.Release{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// admit has what is in quarantine taken, as skald inbox admit does.
+func (w *world) admit() {
+	w.t.Helper()
+	list, err := w.db.Quarantined(w.t.Context(), store.Query{})
+	if err != nil || len(list) != 1 {
+		w.t.Fatalf("%d in quarantine: %v", len(list), err)
+	}
+	if _, err := w.db.Admit(w.t.Context(), []int64{list[0].Number}, "me", "looked at it"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) maintain() {
+	w.t.Helper()
+	if _, err := w.db.Maintain(w.t.Context(), store.Retention{}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) startRelay() {
@@ -127,13 +191,23 @@ func (w *world) stopAll() {
 // say writes a message as the writer; written says how long ago by its clock.
 func (w *world) say(topic string, written time.Duration) {
 	w.t.Helper()
-	o := &outbox.Options{Now: func() time.Time { return time.Now().Add(-written) }}
+	w.write(topic, "an order", &outbox.Options{Now: func() time.Time { return time.Now().Add(-written) }})
+}
+
+// sayAs writes a message under an id.
+func (w *world) sayAs(id, order string) {
+	w.t.Helper()
+	w.write("orders", order, &outbox.Options{NewID: func(time.Time) string { return id }})
+}
+
+func (w *world) write(topic, order string, o *outbox.Options) {
+	w.t.Helper()
 	if p := w.running["writer"]; p != nil {
 		o.MeterProvider = p.meters
 	}
 	tx := w.db.BeginTx()
 	placed := skald.Event[string]{Topic: topic, Type: "order.placed"}
-	if err := outbox.New[*memstore.Tx](w.db, o).Write(w.t.Context(), tx, placed.New("42", "an order")); err != nil {
+	if err := outbox.New[*memstore.Tx](w.db, o).Write(w.t.Context(), tx, placed.New("42", order)); err != nil {
 		w.t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {

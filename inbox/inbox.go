@@ -11,6 +11,7 @@ package inbox
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -90,9 +91,11 @@ type Options struct {
 	// rejection), under the same ids. It must have been so then. Default: of none.
 	Again func(skald.Message) bool
 
-	// Keep has Run see to the retention of the database, marks first of all. Nil: a relay of this database does. It needs
-	// the rights of a relay.
+	// Keep has Run see to the retention of the database, marks first of all: of all instances that have it, one at a time does.
+	// Nil: a relay of this database does. It needs the rights of a relay.
 	Keep *store.Retention
+	// Window says what marks have to outlive; it is compared at the start with how long they are kept. See there.
+	Window Window
 
 	Codec  skald.Codec                // for drafts of a rejection that name none. Default JSON
 	Now    func() time.Time           // default time.Now
@@ -164,6 +167,7 @@ type Inbox[TTx any] struct {
 
 	// The rest belongs to the goroutine of Run or Step.
 	checked bool
+	life    string // of this inbox, random: who has a lease
 	sub     broker.Subscription
 	lanes   map[string]*lane
 	ready   []*chain  // whose head may start
@@ -195,7 +199,7 @@ var (
 func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *Options) *Inbox[TTx] {
 	d := o.orDefaults()
 	return &Inbox[TTx]{
-		db: db, bus: bus, group: group, o: d,
+		db: db, bus: bus, group: group, o: d, life: rand.Text(),
 		with:     complete.Completer{Now: d.Now, NewID: d.NewID, Codec: d.Codec},
 		tel:      telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
 		handlers: map[kind]ResultHandler[TTx]{},

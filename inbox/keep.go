@@ -3,32 +3,74 @@ package inbox
 import (
 	"context"
 	"time"
+
+	"github.com/skald-go/skald/internal/backoff"
 )
 
-// keepEvery is how often each instance looks; one that finds nothing to empty asks some twenty cheap questions.
-const keepEvery = 10 * time.Minute
+const (
+	// keepEvery is how often the instance that has the lease looks, and how often the others ask for it.
+	keepEvery = 10 * time.Minute
+	// keepLease is how long it is that instance's: one that died is followed by another within 25 minutes.
+	keepLease = 15 * time.Minute
 
-// keep sees to the retention until ctx is done, where no relay does.
+	retentionLease = "retention"
+)
+
+// keep sees to the retention until ctx is done, where no relay does: one of all instances by a lease, whatever consumers of this
+// database they are of. Two that both believe to have it do no harm: each slot goes under its own lock.
 func (in *Inbox[TTx]) keep(ctx context.Context) {
 	if in.o.Keep == nil {
 		return
 	}
+	defer in.disown(ctx)
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	for {
-		did, err := in.db.Maintain(ctx, *in.o.Keep)
-		switch {
-		case ctx.Err() != nil:
+		mine, err := in.db.Own(ctx, retentionLease, in.life, keepLease)
+		if mine {
+			err = in.maintain(ctx)
+		}
+		if ctx.Err() != nil {
 			return
-		case err != nil:
+		}
+		if err != nil {
 			in.o.Logger.WarnContext(ctx, "inbox: retention", "consumer", in.group, "error", err)
-		case did.Rows != 0 || did.Marks != 0 || len(did.Left) > 0:
-			in.o.Logger.InfoContext(ctx, "inbox: retention", "consumer", in.group, "rows", did.Rows, "marks", did.Marks, "left", did.Left)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+func (in *Inbox[TTx]) maintain(ctx context.Context) error {
+	did, err := in.db.Maintain(ctx, *in.o.Keep)
+	if err == nil && (did.Rows != 0 || did.Marks != 0 || len(did.Left) > 0) {
+		in.o.Logger.InfoContext(ctx, "inbox: retention", "consumer", in.group, "rows", did.Rows, "marks", did.Marks, "left", did.Left)
+	}
+	return err
+}
+
+// disown gives the lease back, so that the next instance need not wait for its end.
+func (in *Inbox[TTx]) disown(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if _, err := in.db.Own(ctx, retentionLease, in.life, 0); err != nil {
+		in.o.Logger.WarnContext(ctx, "inbox: give the lease on the retention back", "consumer", in.group, "error", err)
+	}
+}
+
+// seldom is how often an outage is told while it lasts.
+func seldom() backoff.Rarely { return backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute} }
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -69,15 +68,13 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 // open checks the tables, once, and subscribes.
 func (in *Inbox[TTx]) open(ctx context.Context) error {
 	if !in.checked {
-		if in.o.Keep != nil {
-			if _, err := retention.OrDefaults(*in.o.Keep); err != nil {
-				return fmt.Errorf("consumer %s: %w", in.group, err)
-			}
-		}
 		if err := in.db.Check(ctx, store.App); err != nil {
 			return fmt.Errorf("consumer %s: %w", in.group, err)
 		}
 		if err := in.rekey(ctx); err != nil {
+			return fmt.Errorf("consumer %s: %w", in.group, err)
+		}
+		if err := in.checkWindow(ctx); err != nil {
 			return fmt.Errorf("consumer %s: %w", in.group, err)
 		}
 		in.checked = true
@@ -100,7 +97,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 // A handler that ignores its context is not waited for: it is named in the log, and what it was at is not acknowledged.
 func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	defer in.tel.Watch(in.standing)()
-	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.db.Backlog, telemetry.Always)()
+	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.db.Backlog, telemetry.Always, in.group)()
 	if err := in.openPatiently(ctx); err != nil || ctx.Err() != nil {
 		in.leave() // it may have joined just before it was told to stop
 		return err
@@ -108,7 +105,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, jobs: make(chan *entry, in.o.Workers), results: make(chan result, in.o.Workers), looks: make(chan looked, 1),
+	l := &loop[TTx]{in: in, jobs: make(chan *entry, in.o.Workers), results: make(chan result, in.o.Workers), looks: make(chan looked, 1), say: seldom(),
 		hands: map[*entry]bool{}, hard: hard}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup
@@ -136,6 +133,7 @@ func (in *Inbox[TTx]) leave() {
 }
 
 func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
+	say := seldom()
 	for attempt := 1; ; attempt++ {
 		err := in.open(ctx)
 		if err == nil || store.Incurable(err) {
@@ -145,23 +143,12 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 			return nil
 		}
 		in.report(err)
-		if attempt%20 == 1 {
+		if say.Due(time.Now()) {
 			in.o.Logger.WarnContext(ctx, "inbox: waiting", "consumer", in.group, "error", err)
 		}
 		if !sleep(ctx, backoff.After(attempt, 100*time.Millisecond, time.Second)) {
 			return nil
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 
@@ -177,6 +164,7 @@ type loop[TTx any] struct {
 	hands   map[*entry]bool // what is in hand
 	hard    context.Context // what the handlers work under
 	outages int             // of the broker, in a row
+	say     backoff.Rarely  // of these
 	told    time.Time       // when Health was last brought up to date
 	stale   bool            // Health is not up to date
 }
@@ -218,12 +206,15 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	l.tell(err)
 	switch {
 	case err == nil, ctx.Err() != nil:
-		l.outages = 0
+		if l.outages = 0; err == nil && l.say.Over() {
+			in.o.Logger.InfoContext(ctx, "inbox: the broker is back", "consumer", in.group)
+		}
 		return busy, nil
 	case errors.Is(err, broker.ErrClosed): // the broker was closed, or a new life of this member took over
 		return busy, fmt.Errorf("consumer %s: %w", in.group, err)
 	}
-	if l.outages++; l.outages == 1 {
+	l.outages++
+	if l.say.Due(time.Now()) {
 		in.o.Logger.WarnContext(ctx, "inbox: the broker is away", "consumer", in.group, "error", err)
 	}
 	return busy, nil

@@ -19,7 +19,7 @@ func (r *Relay) answered(c *call, err error) {
 		return
 	}
 	verdict := newVerdict(err)
-	r.reach(verdict)
+	r.reach(verdict.all)
 	for i, l := range c.lanes {
 		p := c.pieces[i]
 		if len(p.rows) == 0 {
@@ -145,9 +145,13 @@ func (r *Relay) restart(l *lane) {
 	r.groupFor(l, r.o.Now().Add(wait))
 }
 
-// reach notes whether the broker answers at all.
-func (r *Relay) reach(v verdict) {
-	if r.away(&r.brokerAway, v.all) && v.all != nil {
-		r.o.Logger.Warn("relay: the broker is away", "owner", r.o.Owner, "error", v.all)
+// reach notes whether the broker answers at all. It is told at first, then more and more seldom, and when it is over.
+func (r *Relay) reach(err error) {
+	isNew := r.away(&r.brokerAway, err)
+	switch {
+	case err != nil && r.sayBroker.Due(r.o.Now()):
+		r.o.Logger.Warn("relay: the broker is away", "owner", r.o.Owner, "error", err)
+	case err == nil && isNew && r.sayBroker.Over():
+		r.o.Logger.Info("relay: the broker is back", "owner", r.o.Owner)
 	}
 }

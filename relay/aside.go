@@ -138,7 +138,7 @@ func (r *Relay) laneIDs() []int {
 func (r *Relay) asideAnswered(c *call, err error) {
 	r.retrying = false
 	v := newVerdict(err)
-	r.reach(v)
+	r.reach(v.all)
 	freed := false
 	for i := range c.aside {
 		a := &c.aside[i]

@@ -22,6 +22,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -134,7 +135,8 @@ type Relay struct {
 	failedAt                                            time.Time // by the store
 	restUntil                                           time.Time // behind a window that had rows
 	outages                                             int       // of the store, in a row
-	lives, waiting                                      int       // relays that work, and that wait for a lane, at the last lease
+	say, sayBroker                                      backoff.Rarely
+	lives, waiting                                      int // relays that work, and that wait for a lane, at the last lease
 	keeping                                             atomic.Bool
 	first                                               atomic.Bool // the lane of the first bucket is ours: of the relays, this one reports the backlog
 
@@ -156,5 +158,9 @@ func New(db Source, bus broker.Publisher, o *Options) *Relay {
 		tel:   telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
 		lanes: map[int]*lane{}, missing: map[string]time.Time{}, idless: map[string]time.Time{}, page: pageFirst,
 		health: Health{Live: true}, storeAway: "not started yet",
+		say: seldom(), sayBroker: seldom(),
 	}
 }
+
+// seldom is how often an outage is told while it lasts.
+func seldom() backoff.Rarely { return backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute} }

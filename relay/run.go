@@ -64,7 +64,7 @@ func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
 		busy = busy || did
 		switch {
 		case errors.Is(err, errBroker):
-			r.away(&r.brokerAway, err)
+			r.reach(err)
 		case err != nil:
 			return busy, err
 		}
@@ -200,7 +200,9 @@ func (l *loop) sort(ctx context.Context, err error) error {
 	r := l.r
 	if err == nil || ctx.Err() != nil {
 		if r.o.Now().Sub(r.failedAt) > calm {
-			r.outages = 0
+			if r.outages = 0; r.say.Over() {
+				r.o.Logger.InfoContext(ctx, "relay: the database is back", "owner", r.o.Owner)
+			}
 		}
 		r.away(&r.storeAway, nil)
 		return nil
@@ -210,7 +212,8 @@ func (l *loop) sort(ctx context.Context, err error) error {
 	}
 	r.lost()
 	r.failedAt = r.o.Now()
-	if r.outages++; r.outages%20 == 1 {
+	r.outages++
+	if r.say.Due(r.failedAt) {
 		r.o.Logger.WarnContext(ctx, "relay: waiting for the database", "owner", r.o.Owner, "error", err)
 	}
 	r.away(&r.storeAway, err)

@@ -230,6 +230,22 @@ func (c *crashDriver[TTx]) Keeping(ctx context.Context, consumer string) (n stor
 	return n, err
 }
 
+func (c *crashDriver[TTx]) Own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
+	err = c.p.io(call{act: "Own", effect: true}, func() (err error) {
+		mine, err = c.d.Own(ctx, what, owner, ttl)
+		return err
+	})
+	return mine, err
+}
+
+func (c *crashDriver[TTx]) Keeps(ctx context.Context) (keep store.Retention, err error) {
+	err = c.p.io(call{act: "Keeps"}, func() (err error) {
+		keep, err = c.d.Keeps(ctx)
+		return err
+	})
+	return keep, err
+}
+
 func (c *crashDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (did store.Maintained, err error) {
 	err = c.p.io(call{act: "Maintain", effect: true}, func() (err error) {
 		did, err = c.d.Maintain(ctx, keep)

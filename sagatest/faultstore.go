@@ -187,6 +187,20 @@ func (d *faultyDriver[TTx]) Keeping(ctx context.Context, consumer string) (store
 	return d.Driver.Keeping(ctx, consumer)
 }
 
+func (d *faultyDriver[TTx]) Own(ctx context.Context, what, owner string, ttl time.Duration) (bool, error) {
+	if err := d.f.alive(); err != nil {
+		return false, err
+	}
+	return d.Driver.Own(ctx, what, owner, ttl)
+}
+
+func (d *faultyDriver[TTx]) Keeps(ctx context.Context) (store.Retention, error) {
+	if err := d.f.alive(); err != nil {
+		return store.Retention{}, err
+	}
+	return d.Driver.Keeps(ctx)
+}
+
 func (d *faultyDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
 	if err := d.f.alive(); err != nil {
 		return store.Maintained{}, err

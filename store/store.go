@@ -97,6 +97,8 @@ type Store interface {
 	// Keeping counts what is kept for a consumer. It locks nothing.
 	Keeping(ctx context.Context, consumer string) (Keeping, error)
 
+	Overseer
+
 	// Maintain empties what is older than keep and covered by every lane. It neither waits for nor blocks
 	// writers; what it could not have at once it leaves for the next time.
 	Maintain(ctx context.Context, keep Retention) (Maintained, error)
@@ -369,27 +371,4 @@ type Held struct {
 	Topic string
 	Key   []byte
 	Lane  int
-}
-
-// Retention is how long rows are kept after they were published, and marks after their message was written. Marks
-// must outlive the rows that could repeat their messages: less is a *RetentionError.
-type Retention struct {
-	Outbox time.Duration // default 7 days
-	Marks  time.Duration // default 30 days
-}
-
-// A Backlog is how an outbox stands.
-type Backlog struct {
-	Source   string        // of the messages of this database
-	Pending  int64         // rows that no relay has published, without those set aside; an estimate where they are many
-	Oldest   time.Duration // since the oldest of them was written; 0: there is none
-	Aside    int64         // rows set aside
-	Retained time.Duration // since the oldest row that is kept was written; 0: there is none
-	Free     int           // lanes that no living relay holds
-}
-
-// Maintained is what Maintain did.
-type Maintained struct {
-	Rows, Marks int64    // how many went, where the driver knows; -1: a leaf was emptied uncounted
-	Left        []string // what it could not have now, and why
 }

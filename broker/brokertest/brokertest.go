@@ -33,6 +33,8 @@ type Harness struct {
 	Lasting func(t *testing.T) Broker
 	// Limit makes the broker itself refuse messages of topic that are larger than that many bytes.
 	Limit func(t *testing.T, topic string, bytes int)
+	// Keep makes the broker remove messages of topic once they are that old. Nil: the driver is no broker.Keeper.
+	Keep func(t *testing.T, topic string, d time.Duration)
 	// Disturb makes publishes to the broker fail now and then, some of them after they took effect, until stop.
 	// Nil: the broker cannot be disturbed.
 	Disturb func(t *testing.T) (stop func())
@@ -92,6 +94,7 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Topics/Missing", testMissingTopic},
 		{"Topics/MadeOnlyOnce", testMakeTopics},
 		{"Topics/Checked", testCheckTopics},
+		{"Topics/Kept", testKept},
 		{"Topics/Only", testOnly},
 		{"Topics/MadeAnew", testMadeAnew},
 		{"Topics/MadeAtOnce", testMadeAtOnce},

@@ -64,6 +64,29 @@ func testCheckTopics(t *testing.T, s *suite) {
 	}
 }
 
+// testKept: what a broker says of how long it keeps messages is what it was told, and nothing of a topic that is not there.
+func testKept(t *testing.T, s *suite) {
+	b := s.open(t)
+	keeper, ok := b.(broker.Keeper)
+	if !ok {
+		t.Skip("the driver does not tell how long the broker keeps messages")
+	}
+	const days = 30 * 24 * time.Hour
+	there, missing := s.topic(t, b, "there", 1), s.id+".missing"
+	s.Keep(t, there, days)
+	for deadline := time.Now().Add(patience); ; { // the broker may answer before it knows
+		got, err := keeper.Keeps(t.Context(), there, missing)
+		must(t, "ask how long messages are kept", err)
+		if d, some := got[missing]; some || len(got) != 1 {
+			t.Fatalf("of a topic that is not there it says %v: %v", d, got)
+		}
+		if got[there] >= days && got[there] < 2*days {
+			return
+		}
+		pause(t, deadline, fmt.Sprintf("of messages that go after 30 days it says %v", got[there]))
+	}
+}
+
 // testMadeAtOnce: instances that start together each make what they need.
 func testMadeAtOnce(t *testing.T, s *suite) {
 	const clients = 8
@@ -229,8 +252,9 @@ func testCapabilities(t *testing.T, s *suite) {
 	}
 	is := s.Capabilities()
 	_, checks := s.open(t).(broker.TopicChecker)
-	if is.Counts != s.Counts || is.Rewinds == s.Forward || is.Checks != checks {
-		t.Errorf("it declares %+v; it counts: %v, checks: %v, cannot rewind: %v", is, s.Counts, checks, s.Forward)
+	_, keeps := s.open(t).(broker.Keeper)
+	if is.Counts != s.Counts || is.Rewinds == s.Forward || is.Checks != checks || is.Keeps != keeps {
+		t.Errorf("it declares %+v; it counts: %v, checks: %v, tells what it keeps: %v, cannot rewind: %v", is, s.Counts, checks, keeps, s.Forward)
 	}
 	for _, word := range []string{is.Lane, is.Position, is.Incarnation, is.LateGroup, is.Acks} {
 		if word == "" {

@@ -60,18 +60,11 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 			return open(t, seeds, &kafkabroker.Options{Client: []kgo.Opt{kgo.Dialer(dial)}})
 		},
 		Limit: func(t *testing.T, topic string, bytes int) {
-			value := fmt.Sprint(bytes)
-			resp, err := kadm.NewClient(raw).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &value}}, topic)
-			if err == nil {
-				_, err = resp.On(topic, func(r *kadm.AlterConfigsResponse) error { return r.Err })
-			}
-			if err != nil {
-				t.Fatalf("limit topic: %v", err)
-			}
-			until(t, "the limit", func() bool { // Kafka answers before its brokers know
-				got, err := kadm.NewClient(raw).DescribeTopicConfigs(t.Context(), topic)
-				return err == nil && slices.ContainsFunc(got[0].Configs, func(c kadm.Config) bool { return c.Key == "max.message.bytes" && c.MaybeValue() == value })
-			})
+			setTopic(t, raw, topic, "max.message.bytes", fmt.Sprint(bytes))
+		},
+		Keep: func(t *testing.T, topic string, d time.Duration) {
+			setTopic(t, raw, topic, "retention.ms", fmt.Sprint(d.Milliseconds()))
+			setTopic(t, raw, topic, "segment.ms", "3600000")
 		},
 		Foreign: func(t *testing.T, topic string, r brokertest.Record) {
 			rec := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Data}
@@ -89,6 +82,22 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 			}
 		},
 	}
+}
+
+// setTopic changes a setting of a topic.
+func setTopic(t *testing.T, raw *kgo.Client, topic, name, value string) {
+	t.Helper()
+	resp, err := kadm.NewClient(raw).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: name, Value: &value}}, topic)
+	if err == nil {
+		_, err = resp.On(topic, func(r *kadm.AlterConfigsResponse) error { return r.Err })
+	}
+	if err != nil {
+		t.Fatalf("set %s: %v", name, err)
+	}
+	until(t, name, func() bool { // Kafka answers before its brokers know
+		got, err := kadm.NewClient(raw).DescribeTopicConfigs(t.Context(), topic)
+		return err == nil && slices.ContainsFunc(got[0].Configs, func(c kadm.Config) bool { return c.Key == name && c.MaybeValue() == value })
+	})
 }
 
 func open(t *testing.T, seeds string, opts *kafkabroker.Options) *kafkabroker.Broker {

@@ -85,24 +85,18 @@ func lacking(err error, right, thing string) error {
 	return fmt.Errorf("no right to %s %s: give %s on it to this user: %w", right, thing, right, err)
 }
 
+const largestSetting = "max.message.bytes"
+
 // maxBytes asks how large a batch of each topic may be. Without the right to ask, the usual limit holds.
 func maxBytes(ctx context.Context, cl *kgo.Client, topics []string) map[string]int {
-	req := kmsg.NewPtrDescribeConfigsRequest()
-	for _, t := range topics {
-		one := kmsg.NewDescribeConfigsRequestResource()
-		one.ResourceType, one.ResourceName, one.ConfigNames = kmsg.ConfigResourceTypeTopic, t, []string{"max.message.bytes"}
-		req.Resources = append(req.Resources, one)
-	}
 	out := map[string]int{}
-	resp, err := req.RequestWith(ctx, cl)
+	all, err := settings(ctx, cl, topics, largestSetting)
 	if err != nil {
 		return out
 	}
-	for _, r := range resp.Resources {
-		for _, c := range r.Configs {
-			if n, err := strconv.Atoi(text(c.Value)); err == nil && n > 0 && c.Name == "max.message.bytes" {
-				out[r.ResourceName] = min(n, usualLimit*16)
-			}
+	for topic, is := range all {
+		if n, err := strconv.Atoi(is[largestSetting]); err == nil && n > 0 {
+			out[topic] = min(n, usualLimit*16)
 		}
 	}
 	return out
@@ -140,5 +134,5 @@ func (b *Broker) awaitTopics(ctx context.Context, topics []string) error {
 // Capabilities of this driver.
 func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Lane: "a partition", Position: "the offset", Incarnation: "the cluster's id",
-		LateGroup: "oldest message, newest, or a time", Acks: "up to here", LargestKiB: 976, Rewinds: true, Checks: true}
+		LateGroup: "oldest message, newest, or a time", Acks: "up to here", LargestKiB: 976, Rewinds: true, Checks: true, Keeps: true}
 }

@@ -79,6 +79,13 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 				t.Fatalf("limit topic: %v", err)
 			}
 		},
+		Keep: func(t *testing.T, topic string, d time.Duration) {
+			c := stream(t, js, topic).CachedInfo().Config
+			c.MaxAge = d
+			if _, err := js.UpdateStream(t.Context(), c); err != nil {
+				t.Fatalf("keep topic: %v", err)
+			}
+		},
 		Capabilities: natsbroker.Capabilities,
 		Via: func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
 			b, err := natsbroker.New(addr, &natsbroker.Options{Session: 2 * time.Second, Client: []nats.Option{nats.SetCustomDialer(dialer(dial))}})

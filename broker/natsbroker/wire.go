@@ -79,5 +79,5 @@ func (w *wire) orAway(err error) error {
 // Capabilities of this driver, on streams that it has made; Shape tells of others'.
 func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Lane: "a subject of a stream", Position: "the stream's sequence", Incarnation: "drawn with the bucket",
-		LateGroup: "oldest message", Acks: "up to here", LargestKiB: 1024, Rewinds: true, Checks: true}
+		LateGroup: "oldest message", Acks: "up to here", LargestKiB: 1024, Rewinds: true, Checks: true, Keeps: true}
 }

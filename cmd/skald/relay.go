@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/relay"
 )
 
@@ -123,7 +124,7 @@ func (r rooms) runners(from []relay.Source, to broker.Broker, seen *sight, log *
 // openPatiently opens the database and looks whether there is something to relay; it waits for a server that is away, until ctx is done: then
 // it returns nothing.
 func openPatiently(ctx context.Context, db database, r rooms, log *slog.Logger) ([]relay.Source, func(), error) {
-	var said time.Time
+	say := backoff.Rarely{First: sayEvery, Most: sayMost}
 	for {
 		from, done, err := db.stores(ctx, r)
 		if err == nil {
@@ -138,8 +139,7 @@ func openPatiently(ctx context.Context, db database, r rooms, log *slog.Logger) 
 		if !place.Away(err) {
 			return nil, nil, err
 		}
-		if time.Since(said) >= sayEvery {
-			said = time.Now()
+		if say.Due(time.Now()) {
 			log.Warn("waiting for the database", "error", err)
 		}
 		select {
@@ -149,7 +149,11 @@ func openPatiently(ctx context.Context, db database, r rooms, log *slog.Logger) 
 	}
 }
 
-// A voice says when a relay begins to work, and every 5 s that it cannot.
+// sayMost is the longest pause between two words about an outage that lasts.
+const sayMost = 10 * time.Minute
+
+// A voice says when a relay begins to work, and that it cannot: after 5 s, then after pauses that double, up to 10 min. Once
+// it can again it says for how long it could not.
 type voice struct {
 	relay *relay.Relay
 	log   *slog.Logger
@@ -158,7 +162,8 @@ type voice struct {
 // Run listens until ctx is done.
 func (v voice) Run(ctx context.Context) error {
 	var ready bool
-	said := time.Now()
+	say := backoff.Rarely{First: sayEvery, Most: sayMost}
+	since := time.Now() // when it was last ready, or began
 	for {
 		select {
 		case <-ctx.Done():
@@ -167,14 +172,15 @@ func (v voice) Run(ctx context.Context) error {
 		}
 		h := v.relay.Health()
 		switch {
-		case h.Ready != ready && h.Ready:
+		case h.Ready && !ready && say.Over():
+			v.log.Info("relaying again", "lanes", h.Lanes, "waited", time.Since(since).Round(time.Second))
+		case h.Ready && !ready:
 			v.log.Info("relaying", "lanes", h.Lanes)
-		case h.Ready:
-		case time.Since(said) < sayEvery:
-			continue
-		default:
-			v.log.Warn("waiting", "why", h.Why)
+		case !h.Ready && time.Since(since) >= sayEvery && say.Due(time.Now()):
+			v.log.Warn("waiting", "why", h.Why, "since", since.Format(time.RFC3339))
 		}
-		ready, said = h.Ready, time.Now()
+		if ready = h.Ready; ready {
+			since = time.Now()
+		}
 	}
 }

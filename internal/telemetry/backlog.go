@@ -30,13 +30,23 @@ type Backlog struct {
 	known  bool
 	last   store.Backlog
 	labels metric.ObserveOption
+	kept   map[string]*kept // by consumer, those that nothing is kept for any more, too
+}
+
+// A kept is what is reported of one consumer.
+type kept struct {
+	store.Kept
+	labels, conflict, tooOld metric.ObserveOption
 }
 
 // WatchBacklog reports until stop, while it is mine to report. The database is asked when somebody collects, never
-// otherwise.
-func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (store.Backlog, error), mine func() bool) (stop func()) {
-	b := &Backlog{ask: ask, mine: mine, now: now}
-	return p.meter().watch(b.read, Pending, OldestAge, SetAside, RetainedAge, FreeLanes)
+// otherwise. Of consumers it reports in any case, of others once something is kept for them.
+func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (store.Backlog, error), mine func() bool, consumers ...string) (stop func()) {
+	b := &Backlog{ask: ask, mine: mine, now: now, kept: map[string]*kept{}}
+	for _, c := range consumers {
+		b.kept[c] = &kept{}
+	}
+	return p.meter().watch(b.read, Pending, OldestAge, SetAside, RetainedAge, FreeLanes, Parked, ParkedSize, ParkedAge, DeadLetters, Quarantined, QuarantinedAge)
 }
 
 func (b *Backlog) read(ctx context.Context, gauge see) {
@@ -58,6 +68,15 @@ func (b *Backlog) read(ctx context.Context, gauge see) {
 	gauge(SetAside, float64(b.last.Aside), b.labels)
 	gauge(RetainedAge, b.last.Retained.Seconds(), b.labels)
 	gauge(FreeLanes, float64(b.last.Free), b.labels)
+	for _, k := range b.kept {
+		gauge(Parked, float64(k.Parked), k.labels)
+		gauge(ParkedSize, float64(k.Bytes), k.labels)
+		gauge(ParkedAge, k.Oldest.Seconds(), k.labels)
+		gauge(DeadLetters, float64(k.Dead), k.labels)
+		gauge(Quarantined, float64(k.Conflicts), k.conflict)
+		gauge(Quarantined, float64(k.TooOld), k.tooOld)
+		gauge(QuarantinedAge, k.Apart.Seconds(), k.labels)
+	}
 }
 
 func (b *Backlog) refresh(ctx context.Context) {
@@ -73,6 +92,26 @@ func (b *Backlog) refresh(ctx context.Context) {
 	}
 	b.known, b.last = true, got
 	b.labels = metric.WithAttributeSet(attribute.NewSet(attribute.String(labelSource, got.Source)))
+	for consumer, k := range b.kept {
+		k.Kept = store.Kept{Consumer: consumer}
+	}
+	for _, now := range got.Kept {
+		if b.kept[now.Consumer] == nil {
+			b.kept[now.Consumer] = &kept{}
+		}
+		b.kept[now.Consumer].Kept = now
+	}
+	for _, k := range b.kept {
+		k.label(got.Source)
+	}
+}
+
+func (k *kept) label(source string) {
+	with := func(more ...attribute.KeyValue) metric.ObserveOption {
+		more = append(more, attribute.String(labelSource, source), attribute.String(labelConsumer, k.Consumer))
+		return metric.WithAttributeSet(attribute.NewSet(more...))
+	}
+	k.labels, k.conflict, k.tooOld = with(), with(attribute.String(labelOutcome, "conflict")), with(attribute.String(labelOutcome, "too_old"))
 }
 
 // Always is whose report it is when nobody else is asked to make it.

@@ -32,6 +32,12 @@ const (
 	ProcessDelay   = "skald.inbox.process.delay"
 	StuckKeys      = "skald.inbox.key.stuck"
 	PausedLanes    = "skald.inbox.lane.paused"
+	Parked         = "skald.inbox.message.parked"
+	ParkedSize     = "skald.inbox.message.parked_size"
+	ParkedAge      = "skald.inbox.message.parked_age"
+	DeadLetters    = "skald.inbox.message.dead"
+	Quarantined    = "skald.inbox.message.quarantined"
+	QuarantinedAge = "skald.inbox.message.quarantined_age"
 )
 
 // A Metric is one instrument. Units are those of UCUM, as OpenTelemetry asks.
@@ -42,7 +48,7 @@ type Metric struct {
 
 // Metrics are all there are.
 func Metrics() []Metric {
-	backlog := []string{labelSource}
+	backlog, kept := []string{labelSource}, []string{labelSource, labelConsumer}
 	return []Metric{
 		{Written, "{message}", "Messages given to transactions, which may still be rolled back", []string{labelTopic}},
 		{Published, "{message}", "Messages handed to the broker, by what it answered", []string{labelTopic, labelOutcome}},
@@ -59,6 +65,12 @@ func Metrics() []Metric {
 		{ProcessDelay, "s", "From the writing of a message to the commit of its effect", []string{labelConsumer, labelTopic}},
 		{StuckKeys, "{key}", "Keys whose first message fails again and again", []string{labelConsumer}},
 		{PausedLanes, "{lane}", "Lanes that have too much unacknowledged and are paused", []string{labelConsumer}},
+		{Parked, "{message}", "Messages that failed and are tried again, and those of their keys behind them", kept},
+		{ParkedSize, "By", "Keys and payloads of them", kept},
+		{ParkedAge, "s", "Since the oldest of them was parked; 0: there is none", kept},
+		{DeadLetters, "{message}", "Dead letters", kept},
+		{Quarantined, "{message}", "Messages in quarantine that nobody has admitted", []string{labelSource, labelConsumer, labelOutcome}},
+		{QuarantinedAge, "s", "Since the oldest of them came; 0: there is none", kept},
 	}
 }
 

@@ -93,7 +93,7 @@ func TestEveryMetricIsExportedAsTheTableSays(t *testing.T) {
 	r.Failed("orders")
 	defer r.Watch("me", func() int { return 3 })()
 	defer in.Watch(func() Standing { return Standing{1, 2, 3} })()
-	defer WatchBacklog(p, time.Now, func(context.Context) (store.Backlog, error) { return store.Backlog{Source: "/orders"}, nil }, Always)()
+	defer WatchBacklog(p, time.Now, func(context.Context) (store.Backlog, error) { return store.Backlog{Source: "/orders"}, nil }, Always, "billing")()
 	in.Ended(&m, "processed", time.Millisecond, true, time.Now())
 	seen := map[string]metricdata.Metrics{}
 	for _, x := range collect(t, read) {
@@ -192,6 +192,41 @@ func TestBacklogIsAskedSeldom(t *testing.T) {
 	step("once it is ours", 0, 4, 5)
 	stop()
 	step("after the end", time.Hour, 4, 0)
+}
+
+// What is kept for a consumer is reported by whoever can read it, also that it is nothing any more: an absent series would be
+// taken for a process that is gone.
+func TestKeptIsReportedUntilItIsNothing(t *testing.T) {
+	read, now := metric.NewManualReader(), time.Now()
+	kept := []store.Kept{{Consumer: "mail", Keeping: store.Keeping{Parked: 2, Dead: 3, Bytes: 50, Oldest: time.Minute}, Conflicts: 4, TooOld: 5, Apart: time.Hour}}
+	defer WatchBacklog(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))}, func() time.Time { return now },
+		func(context.Context) (store.Backlog, error) { return store.Backlog{Source: "/orders", Kept: kept}, nil }, Always, "billing")()
+	want := map[string][]float64{Parked: {2}, ParkedSize: {50}, ParkedAge: {60}, DeadLetters: {3}, Quarantined: {4, 5}, QuarantinedAge: {3600}}
+	for _, left := range []float64{1, 0} {
+		for _, m := range collect(t, read) {
+			data := m.Data.(metricdata.Gauge[float64])
+			for _, p := range data.DataPoints {
+				consumer, some := p.Attributes.Value(labelConsumer)
+				if !some {
+					continue
+				}
+				i, v := 0, 0.
+				if why, _ := p.Attributes.Value(labelOutcome); why.AsString() == "too_old" {
+					i = 1
+				}
+				if consumer.AsString() == "mail" {
+					v = left * want[m.Name][i]
+				}
+				if p.Value != v {
+					t.Errorf("%s is %v for %v, want %v", m.Name, p.Value, p.Attributes.ToSlice(), v)
+				}
+			}
+			if list := want[m.Name]; list != nil && len(data.DataPoints) != 2*len(list) {
+				t.Errorf("%s has %d series of two consumers", m.Name, len(data.DataPoints))
+			}
+		}
+		kept, now = nil, now.Add(time.Minute)
+	}
 }
 
 func labelsOf(a metricdata.Aggregation) (out []attribute.Set) {

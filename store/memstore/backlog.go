@@ -2,6 +2,9 @@ package memstore
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/skald-go/skald/store"
 )
@@ -31,5 +34,47 @@ func (d *database) backlog() store.Backlog {
 			b.Free++
 		}
 	}
+	b.Kept = d.keptFor(now)
 	return b
+}
+
+// keptFor is what is kept for each consumer that something is kept for.
+func (d *database) keptFor(now time.Time) (out []store.Kept) {
+	all := map[string]*store.Kept{}
+	of := func(consumer string) *store.Kept {
+		if all[consumer] == nil {
+			all[consumer] = &store.Kept{Consumer: consumer}
+		}
+		return all[consumer]
+	}
+	for _, k := range d.kept {
+		count(&of(k.Consumer).Keeping, k, now)
+	}
+	for _, q := range d.apart {
+		if !q.Admitted.IsZero() {
+			continue
+		}
+		k := of(q.Consumer)
+		k.Apart = max(k.Apart, now.Sub(q.At))
+		if q.Why == store.Conflict {
+			k.Conflicts++
+		} else {
+			k.TooOld++
+		}
+	}
+	for _, consumer := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, *all[consumer])
+	}
+	return out
+}
+
+// count counts k in.
+func count(n *store.Keeping, k keptRow, now time.Time) {
+	if k.Dead != nil {
+		n.Dead++
+		return
+	}
+	n.Parked++
+	n.Bytes += k.bytes()
+	n.Oldest = max(n.Oldest, now.Sub(k.Since))
 }

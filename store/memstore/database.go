@@ -50,6 +50,8 @@ type database struct {
 	audit    []store.Audit
 	lanes    []laneRow
 	lives    map[string]life // of relays, by owner
+	leases   map[string]lease
+	keeps    store.Retention // that Maintain last went by
 	moved    string          // what must not be, as it was seen; "": all is well
 
 	seq      int64 // last number drawn for a row

@@ -20,6 +20,7 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 	}
 	err = s.enter(ctx, func() error {
 		d := s.db
+		d.keeps = keep
 		now := d.now()
 		rows, marks := now.Add(-keep.Outbox), now.Add(-keep.Marks)
 		nRows, nMarks := len(d.rows), len(d.marks)
@@ -30,6 +31,40 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 		return nil
 	})
 	return done, err
+}
+
+// Keeps tells what retention Maintain last went by.
+func (s *Store) Keeps(ctx context.Context) (keep store.Retention, err error) {
+	err = s.enter(ctx, func() error {
+		keep = s.db.keeps
+		return nil
+	})
+	return keep, err
+}
+
+// A lease is whose something is, and until when.
+type lease struct {
+	owner string
+	until time.Time
+}
+
+// Own takes, renews or gives back the lease on what.
+func (s *Store) Own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
+	err = s.enter(ctx, func() error {
+		d := s.db
+		has, now := d.leases[what], d.now()
+		switch {
+		case has.owner != owner && has.until.After(now):
+		case ttl <= 0:
+			if has.owner == owner {
+				delete(d.leases, what)
+			}
+		default:
+			d.leases[what], mine = lease{owner, now.Add(ttl)}, true
+		}
+		return nil
+	})
+	return mine, err
 }
 
 // covered tells whether every lane has passed r.

@@ -273,13 +273,7 @@ func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) (out []s
 func (s *Store) Keeping(ctx context.Context, consumer string) (n store.Keeping, err error) {
 	err = s.enter(ctx, func() error {
 		for _, k := range s.db.keptOf(store.Sought{Consumer: consumer}) {
-			if k.Dead != nil {
-				n.Dead++
-				continue
-			}
-			n.Parked++
-			n.Bytes += k.bytes()
-			n.Oldest = max(n.Oldest, s.db.now().Sub(k.Since))
+			count(&n, k, s.db.now())
 		}
 		return nil
 	})

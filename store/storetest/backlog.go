@@ -14,6 +14,7 @@ func backlogTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Lanes":       (*suite[TTx]).backlogLanes,
 		"Retained":    (*suite[TTx]).backlogRetained,
 		"Uncommitted": (*suite[TTx]).backlogUncommitted,
+		"Kept":        (*suite[TTx]).backlogKept,
 	}
 }
 

@@ -91,6 +91,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		{"Reseat", reseatTests[TTx]()},
 		{"Maintain", maintainTests[TTx]()},
 		{"Backlog", backlogTests[TTx]()},
+		{"Oversee", overseeTests[TTx]()},
 		{"Setting", settingTests[TTx]()},
 		{"Field", fieldTests[TTx]()},
 	} {

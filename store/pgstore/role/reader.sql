@@ -26,6 +26,8 @@ GRANT SELECT ON /*schema*/skald_outbox_pending TO /*role*/;
 GRANT SELECT ON /*schema*/skald_lanes TO /*role*/;
 GRANT SELECT ON /*schema*/skald_backlog TO /*role*/;
 GRANT SELECT ON /*schema*/skald_maintenance TO /*role*/;
+GRANT SELECT ON /*schema*/skald_consumers TO /*role*/;
+GRANT SELECT ON /*schema*/skald_lease TO /*role*/;
 -- The views call these. PUBLIC has them, unless somebody took them away.
 GRANT EXECUTE ON FUNCTION /*schema*/skald_early TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_near TO /*role*/;

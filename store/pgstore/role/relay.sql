@@ -15,10 +15,12 @@ GRANT SELECT, INSERT, DELETE ON /*schema*/skald_tick TO /*role*/;
 GRANT SELECT, UPDATE ON /*schema*/skald_lane TO /*role*/;
 GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_relay TO /*role*/;
 GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_aside TO /*role*/;
-GRANT SELECT, UPDATE (looked_at, emptied_at) ON /*schema*/skald_maintained TO /*role*/;
+GRANT SELECT, UPDATE (looked_at, emptied_at, keep) ON /*schema*/skald_maintained TO /*role*/;
 GRANT SELECT ON /*schema*/skald_backlog TO /*role*/; -- for metrics
 GRANT SELECT ON /*schema*/skald_maintenance TO /*role*/;
 GRANT SELECT ON /*schema*/skald_lanes TO /*role*/;
+GRANT SELECT ON /*schema*/skald_consumers TO /*role*/;
+GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_lease TO /*role*/;
 -- PUBLIC has these, unless somebody took them away; so it is with pg_control_system, which they ask.
 GRANT EXECUTE ON FUNCTION /*schema*/skald_guard TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_here TO /*role*/;

@@ -86,7 +86,21 @@ DELETE FROM /*schema*/skald_tick WHERE id = ANY (ARRAY(
 	ORDER BY id LIMIT 5000));
 
 -- name: Looked
-UPDATE /*schema*/skald_maintained SET looked_at = clock_timestamp();
+UPDATE /*schema*/skald_maintained SET looked_at = clock_timestamp(),
+	keep = CASE name WHEN 'skald_outbox' THEN $1::bigint ELSE $2::bigint END * interval '1 microsecond';
+
+-- name: Own
+INSERT INTO /*schema*/skald_lease AS l (name, owner, until) VALUES ($1::text, $2::text, clock_timestamp() + $3::bigint * interval '1 microsecond')
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until WHERE l.owner = excluded.owner OR l.until <= clock_timestamp()
+RETURNING true;
+
+-- name: Disown
+DELETE FROM /*schema*/skald_lease WHERE name = $1::text AND owner = $2::text;
+
+-- name: Keeps
+-- A view of the contract: an app may read no more.
+SELECT coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_outbox'), 0), coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_mark'), 0)
+FROM /*schema*/skald_maintenance;
 
 -- name: Emptied
 UPDATE /*schema*/skald_maintained SET emptied_at = clock_timestamp() WHERE name = $1::text;

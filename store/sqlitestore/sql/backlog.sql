@@ -5,3 +5,7 @@ SELECT (SELECT dflt_value FROM pragma_table_info('skald_outbox') WHERE name = 's
 	(SELECT count(*) FROM skald_lane AS l WHERE NOT EXISTS (
 		SELECT 1 FROM skald_relay AS r WHERE r.owner = l.owner AND r.life = l.life AND r.until > unixepoch('subsec') * 1000))
 FROM skald_backlog AS b LEFT JOIN skald_maintenance AS m ON m.name = 'skald_outbox';
+
+-- name: KeptFor
+SELECT consumer, parked, dead, parked_bytes, CAST(round(parked_seconds * 1000) AS INTEGER), conflicts, too_old, CAST(round(quarantined_seconds * 1000) AS INTEGER)
+FROM skald_consumers ORDER BY consumer;

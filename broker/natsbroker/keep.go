@@ -1,0 +1,43 @@
+package natsbroker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skald-go/skald/broker"
+)
+
+var _ broker.Keeper = (*Broker)(nil)
+
+// Keeps is max_age of the topics' streams.
+func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.Duration, error) {
+	out := map[string]time.Duration{}
+	for _, name := range topics {
+		stream, err := b.streamOf(ctx, name)
+		switch {
+		case err == nil && stream.CachedInfo().Config.MaxAge > 0:
+			out[name] = stream.CachedInfo().Config.MaxAge
+		case err == nil:
+			out[name] = broker.Forever
+		case kindOf(err) == outage:
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// streamOf is the stream of a topic, whatever its settings.
+func (b *Broker) streamOf(ctx context.Context, name string) (jetstream.Stream, error) {
+	stream := encoded(name)
+	if shape, there := b.shapes[name]; there {
+		stream = shape.Stream
+	}
+	s, err := b.js.Stream(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrInvalidStreamName) {
+		return nil, errors.Join(err, broker.ErrNoTopic)
+	}
+	return s, b.orAway(err)
+}

@@ -1,0 +1,27 @@
+package backoff
+
+import "time"
+
+// Rarely says when to speak of something that goes on: at once, then after pauses that double from First up to Most. The
+// zero value of what is not exported is ready.
+type Rarely struct {
+	First, Most time.Duration
+
+	said  time.Time
+	pause time.Duration
+}
+
+// Due tells whether to speak now.
+func (r *Rarely) Due(now time.Time) bool {
+	if r.pause > 0 && now.Sub(r.said) < r.pause {
+		return false
+	}
+	r.said, r.pause = now, min(max(2*r.pause, r.First), r.Most)
+	return true
+}
+
+// Over says that it goes on no more, and tells whether it was spoken of.
+func (r *Rarely) Over() (spoken bool) {
+	spoken, r.pause = r.pause > 0, 0
+	return spoken
+}

@@ -1,0 +1,70 @@
+package retention
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/store"
+)
+
+// A Window is for how long after it was written a message may come, or matter: marks must be kept as long.
+type Window struct {
+	Marks  time.Duration            // how long they are kept
+	Outbox time.Duration            // how long a producer may publish a message after it was written
+	Broker map[string]time.Duration // how long the broker keeps one after that, by topic
+	Age    time.Duration            // how long a failing message is tried again
+	Saga   time.Duration            // the longest that a saga lives; 0: there is none
+	Dead   time.Duration            // how long after it was written a dead letter may still come from elsewhere; 0: none does
+}
+
+// Broken says which sums are more than marks are kept, in numbers; none: all is well. What the broker keeps for ever has
+// no sum: see Endless.
+func (w Window) Broken() []error {
+	var out []error
+	sum := func(what string, d time.Duration) {
+		if d > w.Marks {
+			out = append(out, &store.RetentionError{What: fmt.Sprintf("marks are kept %v, less than %s", short(w.Marks), what),
+				Remedy: "keep marks at least as long (relay.Options.Keep.Marks, --keep-marks), or have the other kept shorter"})
+		}
+	}
+	for _, topic := range slices.Sorted(maps.Keys(w.Broker)) {
+		if d := w.Broker[topic]; d != broker.Forever {
+			sum(fmt.Sprintf("%v, in which a message of topic %s may come: %v in the outbox of its producer and %v at the broker", short(w.Outbox+d), topic, short(w.Outbox), short(d)), w.Outbox+d)
+		}
+	}
+	if len(w.Broker) == 0 {
+		sum(fmt.Sprintf("%v, in which a message may leave the outbox of its producer", short(w.Outbox)), w.Outbox)
+	}
+	sum(fmt.Sprintf("%v, in which a failing message is tried again", short(w.Age)), w.Age)
+	sum(fmt.Sprintf("%v, in which a saga may end", short(w.Saga)), w.Saga)
+	sum(fmt.Sprintf("%v, in which a dead letter may come again", short(w.Dead)), w.Dead)
+	return out
+}
+
+// Endless are the topics that the broker keeps for ever: no retention of marks is as long.
+func (w Window) Endless() (topics []string) {
+	for _, topic := range slices.Sorted(maps.Keys(w.Broker)) {
+		if w.Broker[topic] == broker.Forever {
+			topics = append(topics, topic)
+		}
+	}
+	return topics
+}
+
+// short is d, in days where it has no less.
+func short(d time.Duration) string {
+	if d >= 2*day && d%day == 0 {
+		return fmt.Sprintf("%d days", d/day)
+	}
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}

@@ -1,0 +1,49 @@
+package retention
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/store"
+)
+
+// Each sum that is more than marks are kept is named, in numbers, and one that is just as much is not.
+func TestWindow(t *testing.T) {
+	fine := Window{Marks: 30 * day, Outbox: 7 * day, Age: day, Broker: map[string]time.Duration{"orders": 23 * day, "log": broker.Forever}}
+	for name, c := range map[string]struct {
+		change func(*Window)
+		want   []string
+	}{
+		"just as long":         {func(*Window) {}, nil},
+		"no broker":            {func(w *Window) { w.Broker, w.Outbox = nil, 30*day }, nil},
+		"outbox alone":         {func(w *Window) { w.Broker, w.Outbox = nil, 31*day }, []string{"marks are kept 30 days, less than 31 days, in which a message may leave the outbox"}},
+		"broker":               {func(w *Window) { w.Broker["orders"] += time.Hour }, []string{"less than 721h, in which a message of topic orders may come: 7 days in the outbox of its producer and 553h at the broker"}},
+		"outbox and broker":    {func(w *Window) { w.Outbox += day }, []string{"31 days, in which a message of topic orders"}},
+		"retries":              {func(w *Window) { w.Age = 40 * day }, []string{"40 days, in which a failing message is tried again"}},
+		"sagas":                {func(w *Window) { w.Saga = 40 * day }, []string{"40 days, in which a saga may end"}},
+		"dead letters":         {func(w *Window) { w.Dead = 40 * day }, []string{"40 days, in which a dead letter may come again"}},
+		"everything, in order": {func(w *Window) { w.Marks = 90 * time.Minute }, []string{"marks are kept 1h30m, less than 30 days", "24h"}},
+	} {
+		w := fine
+		w.Broker = map[string]time.Duration{"orders": 23 * day, "log": broker.Forever}
+		c.change(&w)
+		got := w.Broken()
+		if len(got) != len(c.want) {
+			t.Errorf("%s: %v", name, got)
+			continue
+		}
+		for i, want := range c.want {
+			var refused *store.RetentionError
+			if !errors.As(got[i], &refused) || !strings.Contains(got[i].Error(), want) || refused.Remedy == "" {
+				t.Errorf("%s: %v, want %q", name, got[i], want)
+			}
+		}
+	}
+	if got := fine.Endless(); !slices.Equal(got, []string{"log"}) {
+		t.Errorf("kept for ever: %v", got)
+	}
+}

@@ -1,0 +1,19 @@
+-- name: ExamineSettings
+SELECT name, coalesce(setting, '') FROM pg_catalog.pg_settings WHERE name = ANY ($1::text[]);
+
+-- name: ExamineServer
+-- Transactions of other users show no time to those who may not see it.
+SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+	(SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend')::int,
+	(SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend' AND usename = current_user)::int,
+	coalesce((SELECT rolconnlimit FROM pg_catalog.pg_roles WHERE rolname = current_user), -1),
+	coalesce((SELECT datconnlimit FROM pg_catalog.pg_database WHERE datname = current_database()), -1),
+	coalesce((SELECT extract(epoch FROM max(clock_timestamp() - xact_start))::bigint FROM pg_catalog.pg_stat_activity
+		WHERE backend_type = 'client backend' AND datname = current_database()), 0);
+
+-- name: ExamineRetention
+SELECT coalesce((SELECT round(looked_seconds)::bigint FROM /*schema*/skald_maintenance WHERE name = 'skald_outbox'), -1);
+
+-- name: ExamineSize
+SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_catalog.pg_class AS c
+WHERE c.relnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = $1::text) AND c.relkind = 'r' AND c.relname LIKE 'skald\_%';

@@ -1,0 +1,46 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// Own takes, renews or gives back the lease on what.
+func (s *Store) Own(ctx context.Context, what, owner string, ttl time.Duration) (bool, error) {
+	x, err := s.begin(ctx, s.wait, defaultHandle)
+	if err != nil {
+		return false, failed("take "+what, err)
+	}
+	var n int64
+	if ttl <= 0 {
+		_, err = x.count(quiet(ctx), "Disown", what, owner)
+	} else {
+		n, err = x.count(quiet(ctx), "Own", what, owner, ttl.Milliseconds())
+	}
+	if err != nil {
+		err = x.why(err)
+		return false, failed("take "+what, errors.Join(err, x.close()))
+	}
+	defer x.end()
+	x.timer.Stop()
+	if err := x.commit(); err != nil {
+		return false, failed("take "+what, err)
+	}
+	return n > 0, nil
+}
+
+// Keeps tells what retention Maintain last went by.
+func (s *Store) Keeps(ctx context.Context) (store.Retention, error) {
+	p, err := s.prepare(ctx)
+	if err != nil {
+		return store.Retention{}, failed("look at retention", err)
+	}
+	var rows, marks int64 // milliseconds
+	if err := p.stmts["Keeps"].QueryRowContext(ctx).Scan(&rows, &marks); err != nil {
+		return store.Retention{}, failed("look at retention", err)
+	}
+	return store.Retention{Outbox: time.Duration(rows) * time.Millisecond, Marks: time.Duration(marks) * time.Millisecond}, nil
+}

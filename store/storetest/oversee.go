@@ -1,0 +1,139 @@
+package storetest
+
+import (
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+func overseeTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"OneOwner": (*suite[TTx]).ownOne,
+		"Over":     (*suite[TTx]).ownOver,
+		"GiveBack": (*suite[TTx]).ownGivenBack,
+		"Rivals":   (*suite[TTx]).ownRivals,
+		"Keeps":    (*suite[TTx]).keepsWhatMaintainWentBy,
+	}
+}
+
+func (s *suite[TTx]) owns(what, owner string, ttl time.Duration, want bool) {
+	s.Helper()
+	got, err := s.d.Own(s.Context(), what, owner, ttl)
+	s.ok(err, "take a lease")
+	if got != want {
+		s.Errorf("%s has the lease on %s: %v, want %v", owner, what, got, want)
+	}
+}
+
+func (s *suite[TTx]) ownOne() {
+	s.owns("retention", "a", time.Hour, true)
+	s.owns("retention", "b", time.Hour, false)
+	s.owns("retention", "a", time.Hour, true)
+	s.owns("another", "b", time.Hour, true)
+	s.owns("retention", "b", time.Hour, false)
+}
+
+func (s *suite[TTx]) ownOver() {
+	s.owns("retention", "a", time.Hour, true)
+	s.owns("retention", "a", time.Millisecond, true) // a lease can be made shorter, and dies with its owner
+	s.until("the lease is over", func() bool {
+		mine, err := s.d.Own(s.Context(), "retention", "b", time.Hour)
+		s.ok(err, "take a lease")
+		return mine
+	})
+	s.owns("retention", "a", time.Hour, false)
+}
+
+func (s *suite[TTx]) ownGivenBack() {
+	s.owns("retention", "a", 0, false) // there is nothing to give back
+	s.owns("retention", "a", time.Hour, true)
+	s.owns("retention", "b", 0, false) // nor has b anything
+	s.owns("retention", "b", time.Hour, false)
+	s.owns("retention", "a", 0, false)
+	s.owns("retention", "b", time.Hour, true)
+}
+
+func (s *suite[TTx]) ownRivals() {
+	var mine atomic.Int32
+	var all sync.WaitGroup
+	for _, owner := range []string{"a", "b", "c", "d", "e", "f"} {
+		d := s.db.Driver(s)
+		all.Go(func() {
+			for {
+				got, err := d.Own(s.Context(), "retention", owner, time.Hour)
+				if err != nil && d.Outage(err) {
+					continue
+				}
+				if err != nil {
+					s.Error(err)
+				}
+				if got {
+					mine.Add(1)
+				}
+				return
+			}
+		})
+	}
+	all.Wait()
+	if n := mine.Load(); n != 1 {
+		s.Errorf("%d have the lease", n)
+	}
+}
+
+func (s *suite[TTx]) keepsWhatMaintainWentBy() {
+	keeps := func(want store.Retention) {
+		s.Helper()
+		got, err := s.d.Keeps(s.Context())
+		s.ok(err, "ask for the retention")
+		if got != want {
+			s.Errorf("the retention goes by %+v, want %+v", got, want)
+		}
+	}
+	keeps(store.Retention{})
+	for _, keep := range []store.Retention{{Outbox: 2 * day, Marks: 20 * day}, week()} {
+		_, err := s.d.Maintain(s.Context(), keep)
+		s.ok(err, "maintain")
+		keeps(keep)
+	}
+	_, err := s.d.Maintain(s.Context(), store.Retention{Outbox: 3 * day, Marks: day})
+	if err == nil {
+		s.Error("marks that go before rows are taken")
+	}
+	keeps(week()) // what was refused is not gone by
+}
+
+// What is kept for each consumer is told by state and reason, and what is admitted waits for nobody any more.
+func (s *suite[TTx]) backlogKept() {
+	if b := s.backlog(); len(b.Kept) > 0 {
+		s.Errorf("nothing is kept, and the backlog says %+v", b.Kept)
+	}
+	a, b := parked("k", 1), parked("k", 2)
+	dead := parked("l", 3)
+	dead.Dead = &store.Death{Kind: "permanent"}
+	s.apply(keeping(a, b, dead)...)
+	for i, why := range []store.Outcome{store.Conflict, store.TooOld, store.TooOld, store.Conflict} {
+		q := quarantined(message("q", i), why)
+		q.Consumer = []string{consumer, consumer, "another", "another"}[i]
+		s.apply(store.Effect{Quarantine: &q})
+	}
+	last := s.inQuarantine(store.Query{})[3]
+	_, err := s.d.Admit(s.Context(), []int64{last.Number}, "me", "looked at it")
+	s.ok(err, "admit")
+	got := s.backlog().Kept
+	for i := range got {
+		if k := &got[i]; k.Apart < 0 || k.Apart > time.Hour || k.Oldest < 0 || k.Oldest > time.Hour {
+			s.Errorf("for %s the oldest are %v and %v", k.Consumer, k.Oldest, k.Apart)
+		} else {
+			k.Apart, k.Oldest = 0, 0
+		}
+	}
+	mine := store.Kept{Consumer: consumer, Conflicts: 1, TooOld: 1,
+		Keeping: store.Keeping{Parked: 2, Dead: 1, Bytes: int64(len(a.Message.Data)+len(b.Message.Data)) + 2}}
+	others := store.Kept{Consumer: "another", TooOld: 1}
+	if want := []store.Kept{others, mine}; !reflect.DeepEqual(got, want) {
+		s.Errorf("the backlog says %+v, want %+v", got, want)
+	}
+}
