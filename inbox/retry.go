@@ -64,6 +64,19 @@ func (in *Inbox[TTx]) look(ctx context.Context, limit int, count bool) looked {
 	return l
 }
 
+// lookNow is a turn's look into the store.
+func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
+	limit, count, some := in.wants(in.o.Now(), 0)
+	if !some {
+		return false, nil
+	}
+	l := in.look(ctx, limit, count)
+	if err := in.shelve(l); err != nil {
+		return false, err
+	}
+	return len(l.claimed.Parked) > 0, l.err
+}
+
 // wants says what the next look is to do; false: there is no need for one yet.
 func (in *Inbox[TTx]) wants(now time.Time, rest time.Duration) (limit int, count, some bool) {
 	s := &in.shelf

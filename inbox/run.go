@@ -28,9 +28,9 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 		return busy, err
 	}
 	busy = busy || found
-	if e := in.next(); e != nil {
+	if job := in.gather(); job != nil {
 		busy = true
-		if err := in.settle(ctx, in.attempt(ctx, e)); err != nil {
+		if err := in.settle(ctx, in.work(ctx, job)); err != nil {
 			return busy, err
 		}
 	}
@@ -38,19 +38,6 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	in.regulate()
 	in.report(nil)
 	return busy || acked, err
-}
-
-// lookNow is a turn's look into the store.
-func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
-	limit, count, some := in.wants(in.o.Now(), 0)
-	if !some {
-		return false, nil
-	}
-	l := in.look(ctx, limit, count)
-	if err := in.shelve(l); err != nil {
-		return false, err
-	}
-	return len(l.claimed.Parked) > 0, l.err
 }
 
 // Close gives the subscription of a Step'ed inbox back. Run does it by itself.
@@ -105,7 +92,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, jobs: make(chan *entry, in.o.Workers), results: make(chan result, in.o.Workers), looks: make(chan looked, 1), say: seldom(),
+	l := &loop[TTx]{in: in, jobs: make(chan []*entry, in.o.Workers), results: make(chan []result, in.o.Workers), looks: make(chan looked, 1), say: seldom(),
 		hands: map[*entry]bool{}, hard: hard}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup
@@ -152,13 +139,13 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 	}
 }
 
-// A loop is one life of Run. Only its goroutine touches the inbox; workers get an entry and answer a result.
+// A loop is one life of Run. Only its goroutine touches the inbox; workers get entries and answer a result for each.
 type loop[TTx any] struct {
 	in      *Inbox[TTx]
-	jobs    chan *entry // for the workers, of whom there are never fewer than are running
-	hired   int         // workers there are
-	results chan result // has room for all: who answers when nobody listens any more is not held
-	looks   chan looked // the answer of the look that is under way
+	jobs    chan []*entry // for the workers, of whom there are never fewer than are running; a batch, or one
+	hired   int           // workers there are
+	results chan []result // has room for all: who answers when nobody listens any more is not held
+	looks   chan looked   // the answer of the look that is under way
 	looking bool
 	running int
 	hands   map[*entry]bool // what is in hand
@@ -256,24 +243,26 @@ func (l *loop[TTx]) look() {
 // start gives ready heads to free workers.
 func (l *loop[TTx]) start() {
 	for n, _ := l.free(); n > 0; n-- {
-		e := l.in.next()
-		if e == nil {
+		job := l.in.gather()
+		if job == nil {
 			return
 		}
 		l.running++
-		l.hands[e] = true
+		for _, e := range job {
+			l.hands[e] = true
+		}
 		if l.running > l.hired {
 			l.hired++
 			go l.work()
 		}
-		l.jobs <- e
+		l.jobs <- job
 	}
 }
 
-// work takes one entry after the other: a goroutine for each would grow its stack anew each time.
+// work takes one job after the other: a goroutine for each would grow its stack anew each time.
 func (l *loop[TTx]) work() {
-	for e := range l.jobs {
-		l.results <- l.in.attempt(l.hard, e)
+	for job := range l.jobs {
+		l.results <- l.in.work(l.hard, job)
 	}
 }
 
@@ -312,8 +301,8 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 		return nil
 	case <-timer.C:
 		return nil
-	case r := <-l.results:
-		return l.collect(ctx, r)
+	case rs := <-l.results:
+		return l.collect(ctx, rs)
 	case found := <-l.looks:
 		return l.shelve(found)
 	}
@@ -324,19 +313,26 @@ func (l *loop[TTx]) shelve(found looked) error {
 	return l.in.shelve(found)
 }
 
-// collect settles r and whatever else has been answered meanwhile.
-func (l *loop[TTx]) collect(ctx context.Context, r result) error {
+// collect settles rs and whatever else has been answered meanwhile.
+func (l *loop[TTx]) collect(ctx context.Context, rs []result) error {
 	for {
-		l.running--
-		delete(l.hands, r.entry)
-		if err := l.in.settle(ctx, r); err != nil {
+		l.put(rs)
+		if err := l.in.settle(ctx, rs); err != nil {
 			return err
 		}
 		select {
-		case r = <-l.results:
+		case rs = <-l.results:
 		default:
 			return nil
 		}
+	}
+}
+
+// put takes what was answered out of the hands.
+func (l *loop[TTx]) put(rs []result) {
+	l.running--
+	for _, r := range rs {
+		delete(l.hands, r.entry)
 	}
 }
 
@@ -348,8 +344,8 @@ func (l *loop[TTx]) drain(hard context.Context) error {
 			if err := l.shelve(found); err != nil {
 				return err
 			}
-		case r := <-l.results:
-			if err := l.collect(hard, r); err != nil {
+		case rs := <-l.results:
+			if err := l.collect(hard, rs); err != nil {
 				return err
 			}
 		case <-hard.Done():
@@ -374,9 +370,8 @@ func (l *loop[TTx]) abandon() {
 	defer enough.Stop()
 	for l.running > 0 {
 		select {
-		case r := <-l.results:
-			l.running--
-			delete(l.hands, r.entry)
+		case rs := <-l.results:
+			l.put(rs)
 		case <-enough.C:
 			for e := range l.hands {
 				l.in.o.Logger.Warn("inbox: a handler ignores that its context ended; its message will come again", "consumer", l.in.group,

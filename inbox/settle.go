@@ -13,8 +13,30 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// settle writes one result into lane and chain. An error stops the consumer.
-func (in *Inbox[TTx]) settle(ctx context.Context, r result) error {
+// settle writes what became of a job into lanes and chains, and lets the chains go on. An error stops the consumer.
+func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
+	in.adapt(rs)
+	for _, r := range rs {
+		r.entry.chain.busy = false
+	}
+	for _, r := range rs {
+		if r.what == left {
+			continue
+		}
+		if err := in.settleOne(ctx, r); err != nil {
+			return err
+		}
+	}
+	for _, r := range rs {
+		if c := r.entry.chain; !c.busy && c.pass() {
+			c.busy = true
+			in.ready = append(in.ready, c)
+		}
+	}
+	return nil
+}
+
+func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
 	e, now := r.entry, in.o.Now()
 	in.gate.note(r.what == outage, now)
 	in.tel.Ended(&e.Message, r.what.String(), r.took, r.what == handled || r.what == rejected, now)
@@ -33,7 +55,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, r result) error {
 	return nil
 }
 
-// pass lets the next of e's chain go.
+// pass is done with e.
 func (in *Inbox[TTx]) pass(e *entry) {
 	e.done = true
 	e.crowd(false)
@@ -41,10 +63,6 @@ func (in *Inbox[TTx]) pass(e *entry) {
 		in.mu.Lock()
 		delete(in.stays, e)
 		in.mu.Unlock()
-	}
-	c := e.chain
-	if c.busy = c.pass(); c.busy {
-		in.ready = append(in.ready, c)
 	}
 }
 
@@ -75,7 +93,7 @@ func (in *Inbox[TTx]) postpone(ctx context.Context, r result) {
 	if r.what != again {
 		wait = backoff.After(e.again, in.o.RetryFirst, min(in.o.RetryMost, outageMost))
 	}
-	e.chain.due = in.o.Now().Add(wait)
+	e.chain.due, e.chain.busy = in.o.Now().Add(wait), true
 	if len(in.waiting) == 0 || e.chain.due.Before(in.alarm) {
 		in.alarm = e.chain.due
 	}
@@ -155,18 +173,23 @@ func (in *Inbox[TTx]) wake() (wait time.Duration, some bool) {
 	return in.alarm.Sub(now), len(kept) > 0
 }
 
-// next is the head of a chain that may be taken now.
-func (in *Inbox[TTx]) next() *entry {
+// first is the head of the chain that may be taken next, and stays where it is.
+func (in *Inbox[TTx]) first() *entry {
 	for len(in.ready) > 0 {
 		c := in.ready[0]
-		in.ready[0] = nil
-		in.ready = in.ready[1:]
 		if !c.lane.lost && c.pass() {
 			return c.queue[0]
 		}
+		in.drop()
 		c.busy = false
 	}
 	return nil
+}
+
+// drop takes the first chain out of those that are ready.
+func (in *Inbox[TTx]) drop() {
+	in.ready[0] = nil
+	in.ready = in.ready[1:]
 }
 
 // ack acknowledges the finished prefix of every lane.

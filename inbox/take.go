@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -20,6 +21,7 @@ type result struct {
 	after    time.Duration // for later and failed: not before
 	attempts int           // for failed and dead: how many there were
 	took     time.Duration
+	fell     bool // the batch that it was in, by rivals
 	err      error
 }
 
@@ -40,6 +42,7 @@ const (
 	outage                  // nobody's fault; nothing was written, or it is not known
 	full                    // it should be parked, and no more may be
 	broken                  // waiting cannot cure it: the consumer stops
+	left                    // of a batch: nothing was done about it, it stays at its place
 )
 
 var (
@@ -52,7 +55,7 @@ var (
 // The words are those of the metrics.
 func (e ending) String() string {
 	return [...]string{"processed", "duplicate", "rejected", "conflict", "too_old", "parked", "later", "failed", "dead", "again", "stale",
-		"outage", "full", "broken"}[e]
+		"outage", "full", "broken", "left"}[e]
 }
 
 func (e *entry) readable() bool { return e.Fault == nil && e.unknown == nil }
@@ -79,12 +82,18 @@ func (r result) finished() bool {
 	return false
 }
 
+// collisions are how many a message may have with rivals' transactions and be taken again at its place; then it is an outage.
+const collisions = 8
+
 // attempt is take under a span.
 func (in *Inbox[TTx]) attempt(ctx context.Context, e *entry) result {
 	ctx, span := in.tel.Process(ctx, &e.Message, e.again+1)
 	begun := time.Now()
 	e.overtaken = 0
 	r := in.take(ctx, e)
+	for n := 1; n <= collisions && r.what == outage && store.Collided(r.err) && sleep(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)); n++ {
+		r = in.take(ctx, e)
+	}
 	r.took = time.Since(begun)
 	telemetry.End(span, r.what.String(), r.err)
 	return r
@@ -128,8 +137,9 @@ func (in *Inbox[TTx]) intake(e *entry) (intake store.Intake, err error) {
 		}
 	}()
 	intake = store.Intake{
-		Wait:   in.o.Wait,
-		Handle: in.o.Handle + 5*time.Second,
+		Wait:      in.o.Wait,
+		Handle:    in.o.Handle + 5*time.Second,
+		Isolation: in.o.Isolation,
 	}
 	if e.apart == nil {
 		intake.Marks = []store.Mark{in.mark(e)}

@@ -96,5 +96,6 @@ func Incurable(err error) bool {
 	var retention *RetentionError
 	var encoding *EncodingError
 	var moved *MovedError
-	return errors.As(err, &moved) || errors.As(err, &schema) || errors.As(err, &right) || errors.As(err, &retention) || errors.As(err, &encoding) || errors.Is(err, ErrNoSettings)
+	return errors.As(err, &moved) || errors.As(err, &schema) || errors.As(err, &right) || errors.As(err, &retention) || errors.As(err, &encoding) || errors.Is(err, ErrNoSettings) ||
+		errors.Is(err, ErrNoIsolation)
 }

@@ -140,11 +140,16 @@ const (
 
 // An Intake is what is needed before the handler.
 type Intake struct {
-	Marks []Mark // inserted, each waiting for a rival that has it in hand
+	// Marks are inserted, each waiting for a rival that has it in hand. Of several, those that are not fresh are not there, so that the
+	// others may be committed; a single one that is kept is for rolling back.
+	Marks []Mark
 	Locks []Lock // entity rows, locked or created, in an order that the driver chooses
 	// Settings of the database hold for this transaction, from the handler on, in their order: a tenant for row-level
 	// security, a role. A driver whose database has none refuses them with ErrNoSettings.
 	Settings []Setting
+	// Isolation of the transaction. Above ReadCommitted what collides fails by an error that Collided tells of. A driver that cannot
+	// have it refuses it with ErrNoIsolation. Enter does not look at it: the transaction is begun.
+	Isolation Isolation
 	// Wait bounds the waiting for rivals, at most; then ErrBusy. 0: 5 s.
 	Wait time.Duration
 	// Handle is how long the handler may leave the transaction idle before the database ends it, so that a

@@ -28,6 +28,9 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], er
 	if len(in.Settings) > 0 {
 		return nil, fmt.Errorf("begin: %w", store.ErrNoSettings)
 	}
+	if in.Isolation != store.ReadCommitted {
+		return nil, fmt.Errorf("begin: %w", store.ErrNoIsolation)
+	}
 	u := &unit{}
 	err := s.enter(ctx, func() error {
 		u.tx = s.begin()
@@ -70,6 +73,9 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		}
 		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld && (stands[i] == store.Waiting || stands[i] == store.Dead) {
 			*found = stands[i] // what is kept is not too old
+		}
+		if stands[i] != store.Fresh {
+			delete(u.tx.marks, markKey{in.Marks[i].Consumer, in.Marks[i].Identity}) // the others may be committed
 		}
 	}
 	for _, i := range order(in.Locks, byEntity) {

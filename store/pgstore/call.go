@@ -16,7 +16,7 @@ type call struct {
 	sql  string
 	args []any
 	scan func(scanner) error // for each row; nil: rows are not looked at
-	done func(n int64)       // the rows it touched; only without scan
+	done func(n int64)       // the rows that it touched, or answered
 	fail func(error) error   // says more about its error; nil: it says enough
 	need func() bool         // whether it is needed, once the calls before it are answered; nil: always. Not every runner asks
 	with string              // the statement that does the work of Session too; "": none does

@@ -13,6 +13,7 @@ import (
 var (
 	errRowsOnly = errors.New("an effect in a transaction of yours may hold rows, and an answer, only")
 	errEnded    = errors.New("the unit is ended")
+	errKept     = fmt.Errorf("its message is kept: %w", store.ErrLost)
 )
 
 // entities are those that a transaction has locked: each is raised once, however often it is named. The version
@@ -36,6 +37,26 @@ func lockArgs(l store.Lock) []any { return []any{name(l.Space), keyBytes(l.Key)}
 // intake are the calls that take in, their answers going to found.
 func (c *core) intake(in store.Intake, found *store.Found) ([]call, error) {
 	found.Marks, found.Locks = make([]store.Verdict, len(in.Marks)), make([]int64, len(in.Locks))
+	take := c.takeEach
+	if many(in.Marks) {
+		take = c.takeMany
+	}
+	calls, err := take(in, found)
+	if err != nil {
+		return nil, err
+	}
+	if len(in.Settings) > 0 {
+		set, err := c.settings(in.Settings)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, set) // last: a role or tenant is for the handler, not for marks and locks
+	}
+	return calls, nil
+}
+
+// takeEach takes mark by mark and lock by lock.
+func (c *core) takeEach(in store.Intake, found *store.Found) ([]call, error) {
 	calls := c.takeTurns(in.Marks, found.Marks)
 	for _, i := range order(in.Marks, byIdentity) {
 		take, err := c.takeMark(&in.Marks[i], &found.Marks[i])
@@ -53,13 +74,6 @@ func (c *core) intake(in store.Intake, found *store.Found) ([]call, error) {
 		}
 		last = i
 		calls = append(calls, c.call("LockEntity", lockArgs(in.Locks[i])...).into(&found.Locks[i]))
-	}
-	if len(in.Settings) > 0 {
-		set, err := c.settings(in.Settings)
-		if err != nil {
-			return nil, err
-		}
-		calls = append(calls, set) // last: a role or tenant is for the handler, not for marks and locks
 	}
 	return calls, nil
 }

@@ -26,7 +26,7 @@ func script(calls []call) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if c.done != nil { // how many rows a statement touched is told for the last one only
+		if c.done != nil && c.scan == nil { // how many rows a statement touched is told for the last one only
 			text += " RETURNING 1"
 		}
 		if c.answers() || i > 0 && calls[i-1].fail != nil { // so that an error is not taken for that of the call before

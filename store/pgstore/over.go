@@ -66,7 +66,7 @@ func (o *over) again(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin again: %w", err)
 	}
-	tx, err := open(ctx, u.conn.Conn(), u.s.bind(o.in, calls))
+	tx, err := open(ctx, u.conn.Conn(), o.in.Isolation, u.s.bind(o.in, calls))
 	if err == nil && !slices.Equal(found.Locks, u.found.Locks) {
 		err = fmt.Errorf("an entity moved meanwhile: %w", store.ErrBusy)
 	}

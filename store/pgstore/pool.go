@@ -86,12 +86,16 @@ func answer(br pgx.BatchResults, c call) error {
 		return err
 	}
 	defer rows.Close()
-	for rows.Next() {
+	n := int64(0)
+	for ; rows.Next(); n++ {
 		if err := c.scan(rows); err != nil {
 			return err
 		}
 	}
 	rows.Close()
+	if c.done != nil && rows.Err() == nil {
+		c.done(n)
+	}
 	return rows.Err()
 }
 

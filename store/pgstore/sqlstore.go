@@ -85,6 +85,7 @@ type sqlUnit struct {
 	stop  context.CancelFunc // of the transaction, which would else outlive a lost server
 	found store.Found
 	have  entities
+	kept  bool // see unit
 }
 
 // Begin opens a transaction and takes in: two round trips.
@@ -97,15 +98,15 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	if err := u.open(ctx, s.bind(in, calls)); err != nil {
+	if err := u.open(ctx, in.Isolation, s.bind(in, calls)); err != nil {
 		u.end()
 		return nil, fmt.Errorf("begin: %w", s.beginning(err))
 	}
-	u.have = locked(in, u.found)
+	u.have, u.kept = locked(in, u.found), holding(u.found) && !many(in.Marks)
 	return u, nil
 }
 
-func (u *sqlUnit) open(ctx context.Context, calls []call) (err error) {
+func (u *sqlUnit) open(ctx context.Context, level store.Isolation, calls []call) (err error) {
 	if u.conn, err = u.s.db.Conn(ctx); err != nil {
 		return fmt.Errorf("acquire connection: %w", err)
 	}
@@ -113,13 +114,23 @@ func (u *sqlUnit) open(ctx context.Context, calls []call) (err error) {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	u.stop = stop
 	defer context.AfterFunc(ctx, stop)()
-	if u.tx, err = u.conn.BeginTx(life, &sql.TxOptions{Isolation: sql.LevelReadCommitted}); err != nil {
+	if u.tx, err = u.conn.BeginTx(life, &sql.TxOptions{Isolation: sqlLevel(level)}); err != nil {
 		return err
 	}
 	if err := u.write(ctx); err != nil {
 		return err
 	}
 	return u.send(ctx, "", calls)
+}
+
+func sqlLevel(level store.Isolation) sql.IsolationLevel {
+	switch level {
+	case store.RepeatableRead:
+		return sql.LevelRepeatableRead
+	case store.Serializable:
+		return sql.LevelSerializable
+	}
+	return sql.LevelReadCommitted
 }
 
 // write has the transaction write where the session's only read unless told otherwise: one more round trip. It comes before
@@ -203,6 +214,9 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 	if err := u.ready(); err != nil {
 		return err
+	}
+	if u.kept {
+		return errKept
 	}
 	calls, err := u.s.outflow(es, nil, u.have)
 	if err != nil {

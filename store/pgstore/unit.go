@@ -18,6 +18,7 @@ type unit struct {
 	tx    *lent
 	found store.Found
 	have  entities
+	kept  bool // a message of it is, and has a mark all the same: it is for rolling back
 }
 
 // Begin opens a transaction and takes in: one round trip, two where a mark is there.
@@ -35,7 +36,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 		return nil, fmt.Errorf("begin: acquire connection: %w", err)
 	}
 	now, later := apart(in, s.bind(in, calls))
-	tx, err := open(ctx, conn.Conn(), now)
+	tx, err := open(ctx, conn.Conn(), in.Isolation, now)
 	if err == nil {
 		tx, err = u.look(ctx, conn.Conn(), tx, in, later)
 	}
@@ -45,6 +46,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 		return nil, fmt.Errorf("begin: %w", s.beginning(err))
 	}
 	u.conn, u.tx, u.have = conn, &lent{Tx: tx, s: s}, locked(in, u.found)
+	u.kept = holding(u.found) && !many(in.Marks)
 	return u, nil
 }
 
@@ -57,9 +59,9 @@ func (c *core) beginning(err error) error {
 }
 
 // open begins a transaction and carries out calls in it.
-func open(ctx context.Context, conn *pgx.Conn, calls []call) (pgx.Tx, error) {
+func open(ctx context.Context, conn *pgx.Conn, level store.Isolation, calls []call) (pgx.Tx, error) {
 	b := &pgx.Batch{}
-	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	b.BeginTx(pgx.TxOptions{IsoLevel: isoLevel(level), AccessMode: pgx.ReadWrite})
 	queue(b, calls)
 	br := conn.SendBatch(ctx, b)
 	defer br.Close()
@@ -70,6 +72,16 @@ func open(ctx context.Context, conn *pgx.Conn, calls []call) (pgx.Tx, error) {
 		return nil, err
 	}
 	return br.Tx(), br.Close()
+}
+
+func isoLevel(level store.Isolation) pgx.TxIsoLevel {
+	switch level {
+	case store.RepeatableRead:
+		return pgx.RepeatableRead
+	case store.Serializable:
+		return pgx.Serializable
+	}
+	return pgx.ReadCommitted
 }
 
 func (u *unit) Tx() pgx.Tx         { return u.tx }
@@ -101,8 +113,11 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 }
 
 func (u *unit) commit(ctx context.Context, conn *pgx.Conn, es []store.Effect) error {
-	if conn.IsClosed() {
+	switch {
+	case conn.IsClosed():
 		return errors.New("the connection was lost: nothing was committed")
+	case u.kept:
+		return errKept
 	}
 	if o, ok := u.tx.Tx.(*over); ok {
 		if _, err := o.again(ctx); err != nil {

@@ -63,6 +63,11 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 			return err
 		}
 		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld && (stands == store.Waiting || stands == store.Dead) {
+			if *found == store.Fresh && stands != store.Fresh {
+				if _, err := u.exec(ctx, "TakeBackMark", m.Consumer, m.Source, m.ID); err != nil {
+					return fmt.Errorf("take back a mark: %w", err)
+				}
+			}
 			*found = stands // what is kept is not too old
 		}
 	}

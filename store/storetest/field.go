@@ -35,7 +35,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 		return err
 	}
 	l := under(s.lease(s.d, "one", "1")[0])
-	refused(s, store.Intake{}, begin, "Marks", "Locks", "Settings", "Wait", "Handle")
+	refused(s, store.Intake{}, begin, "Marks", "Locks", "Settings", "Isolation", "Wait", "Handle")
 	refused(s, store.Setting{Name: "app.tenant"}, func(set store.Setting) error { return begin(store.Intake{Settings: []store.Setting{set}}) }, "Name", "Value")
 	refused(s, store.Effect{}, apply, "Mark", "Locks", "Rows", "Lane", "Answer", "Quarantine", "Admitted", "Keep", "Release", "Free", "Audit")
 	apart := quarantined(message("a", 1), store.Conflict)

@@ -78,6 +78,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 	}{
 		{"Unit", unitTests[TTx]()},
 		{"Mark", markTests[TTx]()},
+		{"Many", manyTests[TTx]()},
 		{"Answer", answerTests[TTx]()},
 		{"Quarantine", quarantineTests[TTx]()},
 		{"Floor", floorTests[TTx]()},

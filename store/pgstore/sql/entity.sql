@@ -15,3 +15,10 @@ SELECT /*schema*/skald_guard(version = $3::bigint, 'an entity') FROM l;
 -- For one that this transaction has locked before.
 SELECT /*schema*/skald_guard(EXISTS (
 	SELECT FROM /*schema*/skald_entity WHERE space = $1::text AND key = $2::bytea AND version = $3::bigint), 'an entity');
+
+-- name: LockEntities
+-- LockEntity for many, in their order.
+INSERT INTO /*schema*/skald_entity AS e (space, key, version)
+SELECT i.space, i.key, 1 FROM unnest($1::text[], $2::bytea[]) AS i(space, key)
+ON CONFLICT (space, key) DO UPDATE SET version = e.version + 1
+RETURNING space, key, version;

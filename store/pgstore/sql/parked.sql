@@ -120,3 +120,19 @@ SELECT parked, dead, bytes, round(oldest_seconds * 1000000)::bigint FROM /*schem
 
 -- name: InsertAudit
 INSERT INTO /*schema*/skald_audit (who, why, what, consumer, source, id) VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text);
+
+-- name: LockTurns
+-- In their order.
+SELECT count(pg_advisory_xact_lock(t) IS NULL) FROM unnest($1::bigint[]) AS t;
+
+-- name: FindTurns
+-- What skald_turn says of messages that arrive, of those that it says something of. Their keys are locked by now.
+SELECT t.n, (CASE WHEN t.dead THEN -4 WHEN NOT t.dead THEN -3 WHEN t.below THEN -1 ELSE -5 END)::smallint
+FROM (
+	SELECT i.n,
+		(SELECT p.dead_at IS NOT NULL FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id) AS dead,
+		(SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = i.key AND p.holds ORDER BY p.place LIMIT 1) AS first,
+		(SELECT true FROM /*schema*/skald_floor AS f WHERE f.consumer = $1::text AND i.old > 0 AND f.at > to_timestamp(i.old / 1000.0)) AS below
+	FROM unnest($2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::integer[]) AS i(source, id, key, old, n)
+	OFFSET 0
+) AS t WHERE t.dead IS NOT NULL OR t.first IS NOT NULL;

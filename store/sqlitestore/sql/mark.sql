@@ -18,3 +18,7 @@ ON CONFLICT DO NOTHING;
 
 -- name: Secret
 SELECT value FROM skald_setting WHERE name = 'fingerprint key';
+
+-- name: TakeBackMark
+-- Of a message that is kept, where others of its transaction are to be committed.
+DELETE FROM skald_mark WHERE consumer = ?1 AND source = ?2 AND id = ?3;

@@ -1,0 +1,329 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/store"
+)
+
+// A batch is a job of several messages, which share a transaction where they can. It is faster and nothing else: each message
+// ends as it would alone. What fails is undone for all and charged to none; then the guilty one is taken alone, at its place, and
+// the others share again, so that it costs each of them one more run at most.
+
+// gather is what a worker is given next: a message, or a batch of what is ready, as large as each worker's share of that is.
+// Nothing waits for a batch to fill.
+func (in *Inbox[TTx]) gather() []*entry {
+	e := in.first()
+	if e == nil {
+		return nil
+	}
+	share := len(in.ready)/in.o.Workers + 1 // chains
+	in.drop()
+	if in.size < 2 || in.beside != nil || !e.sociable() {
+		return []*entry{e}
+	}
+	job := e.chain.collect(nil, in.size)
+	for ; share > 1 && len(job) < in.size; share-- {
+		if e = in.first(); e == nil || !e.sociable() {
+			break
+		}
+		in.drop()
+		job = e.chain.collect(job, in.size)
+	}
+	return job
+}
+
+// sociable tells of a message that came from the broker just now. Others are taken alone.
+func (e *entry) sociable() bool {
+	return e.parked == nil && e.apart == nil && e.again == 0 && e.readable()
+}
+
+// collect adds to job what is next in the chain.
+func (c *chain) collect(job []*entry, most int) []*entry {
+	for _, e := range c.queue {
+		if len(job) == most || !e.done && !e.sociable() {
+			break
+		}
+		if !e.done {
+			job = append(job, e)
+		}
+	}
+	return job
+}
+
+// adapt makes batches smaller that came to grief by rivals, and larger again behind one that went well.
+func (in *Inbox[TTx]) adapt(rs []result) {
+	switch {
+	case len(rs) < 2:
+	case slices.ContainsFunc(rs, func(r result) bool { return r.fell }):
+		in.size = max(2, in.size/2)
+	default:
+		in.size = min(in.o.Batch, in.size*2)
+	}
+}
+
+// A member is a message of a batch.
+type member struct {
+	e      *entry
+	intake store.Intake
+	span   trace.Span
+	took   time.Duration
+}
+
+// A sharing is a batch under way.
+type sharing[TTx any] struct {
+	in   *Inbox[TTx]
+	out  []result
+	shut map[*chain]bool // of which a message stays: those behind it do, too
+	down bool            // there is no use in going on
+	fell bool
+}
+
+// work does a job and answers a result for each message of it.
+func (in *Inbox[TTx]) work(ctx context.Context, job []*entry) []result {
+	if len(job) == 1 {
+		return []result{in.attempt(ctx, job[0])}
+	}
+	s := &sharing[TTx]{in: in, shut: map[*chain]bool{}}
+	for len(job) > 0 {
+		var ms []member
+		ms, job = in.alike(job)
+		s.take(ctx, ms)
+	}
+	s.out[0].fell = s.fell
+	return s.out
+}
+
+// alike takes the first of es, and those that can share its transaction: they ask for the same settings, go to the same batch handler
+// if it goes to one, are other messages, and leave none of their key behind.
+func (in *Inbox[TTx]) alike(es []*entry) (ms []member, rest []*entry) {
+	ms = make([]member, 0, len(es))
+	behind, known := map[*chain]bool{}, make(map[store.Identity]bool, len(es))
+	for i, e := range es {
+		var intake store.Intake
+		err := error(nil)
+		fits := !behind[e.chain] && !known[e.id]
+		if fits {
+			intake, err = in.intake(e)
+		}
+		if err != nil && i == 0 {
+			return []member{{e: e}}, es[1:] // alone, it fails
+		}
+		if fits = fits && err == nil && (i == 0 || in.shares(ms[0], e, intake)); !fits {
+			behind[e.chain] = true
+			rest = append(rest, e)
+			continue
+		}
+		known[e.id] = true
+		ms = append(ms, member{e: e, intake: intake})
+	}
+	return ms, rest
+}
+
+func (in *Inbox[TTx]) shares(first member, e *entry, intake store.Intake) bool {
+	a, b := kind{first.e.Topic, first.e.Type}, kind{e.Topic, e.Type}
+	return (a == b || in.many[a] == nil && in.many[b] == nil) && slices.Equal(first.intake.Settings, intake.Settings)
+}
+
+// Who is guilty where it is no message that can be named.
+const (
+	nobody  = -1 // the transaction itself
+	unnamed = -2 // one of them: a batch handler did not say which
+)
+
+// take does all of ms, in as few transactions as can be.
+func (s *sharing[TTx]) take(ctx context.Context, ms []member) {
+	if ms = s.going(ms); len(ms) < 2 {
+		s.alone(ctx, ms)
+		return
+	}
+	guilty, err := s.together(ctx, ms)
+	s.fell = s.fell || err != nil && s.in.db.Outage(err)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		s.down = true
+		s.going(ms)
+	case guilty == nobody:
+		s.failed(ctx, ms, err)
+	case guilty == unnamed:
+		s.take(ctx, ms[:len(ms)/2])
+		s.take(ctx, ms[len(ms)/2:])
+	default:
+		s.again(ctx, ms[:guilty])
+		s.alone(ctx, ms[guilty:guilty+1])
+		s.take(ctx, ms[guilty+1:])
+	}
+}
+
+// again is for those that went well once, before the guilty one.
+func (s *sharing[TTx]) again(ctx context.Context, ms []member) {
+	if ms = s.going(ms); len(ms) < 2 {
+		s.alone(ctx, ms)
+		return
+	}
+	if guilty, err := s.together(ctx, ms); err != nil && guilty == nobody {
+		s.failed(ctx, ms, err)
+	} else if err != nil {
+		s.alone(ctx, ms)
+	}
+}
+
+// failed is for a transaction that failed by itself. Where a database that is away is not the reason, they are taken one by one.
+func (s *sharing[TTx]) failed(ctx context.Context, ms []member, err error) {
+	r := result{entry: ms[0].e, what: outage, err: err}
+	switch {
+	case store.Incurable(err), errors.Is(err, store.ErrLent):
+		r.what = broken
+	case !s.in.db.Outage(err), errors.Is(err, store.ErrBusy), store.Collided(err):
+		s.alone(ctx, ms)
+		return
+	}
+	s.down = true
+	s.note(r)
+	s.going(ms[1:])
+}
+
+// going are those of ms that can be taken; the others stay.
+func (s *sharing[TTx]) going(ms []member) []member {
+	if !slices.ContainsFunc(ms, func(m member) bool { return s.stays(m.e) }) {
+		return ms
+	}
+	out := make([]member, 0, len(ms))
+	for _, m := range ms {
+		if s.stays(m.e) {
+			s.note(result{entry: m.e, what: left})
+		} else {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (s *sharing[TTx]) stays(e *entry) bool { return s.down || s.shut[e.chain] }
+
+func (s *sharing[TTx]) note(r result) {
+	s.out = append(s.out, r)
+	switch r.what {
+	case again, outage, full, left:
+		s.shut[r.entry.chain] = true
+	case broken:
+		s.down = true
+	}
+}
+
+// alone takes ms one by one.
+func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
+	for _, m := range ms {
+		if s.stays(m.e) {
+			s.note(result{entry: m.e, what: left})
+		} else {
+			s.note(s.in.attempt(ctx, m.e))
+		}
+	}
+}
+
+// together takes ms in one transaction, or says who is guilty that nothing of it stands. What is not fresh is answered behind it.
+func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, err error) {
+	bound, cancel := context.WithTimeout(ctx, s.in.o.Handle+s.in.o.Wait)
+	defer cancel()
+	unit, err := s.in.db.Begin(bound, joined(ms))
+	if err != nil {
+		return nobody, fmt.Errorf("take in %d messages: %w", len(ms), err)
+	}
+	found := unit.Found().Marks
+	var fresh []int
+	for i := range ms {
+		if found[i].Outcome == store.Fresh {
+			fresh = append(fresh, i)
+		}
+	}
+	if len(fresh) == 0 {
+		_, _ = unit.Rollback(bound) // nothing was written
+	} else if guilty, err = s.carryOut(bound, unit, ms, fresh); err != nil {
+		return guilty, err
+	}
+	for i := range ms {
+		switch e, v := ms[i].e, found[i]; {
+		case v.Outcome == store.Fresh:
+			s.note(result{entry: e, what: handled, took: ms[i].took})
+		case (v.Outcome == store.Done || v.Outcome == store.Rejected) && s.in.harmless(e, v):
+			s.note(result{entry: e, what: duplicate})
+		default:
+			s.alone(ctx, ms[i:i+1])
+		}
+	}
+	return nobody, nil
+}
+
+// joined is the intake of all of ms.
+func joined(ms []member) store.Intake {
+	all := ms[0].intake
+	all.Marks, all.Locks = make([]store.Mark, 0, len(ms)), nil
+	for i := range ms {
+		all.Marks = append(all.Marks, ms[i].intake.Marks...)
+		all.Locks = append(all.Locks, ms[i].intake.Locks...)
+	}
+	return all
+}
+
+// carryOut runs the handlers and commits.
+func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []member, fresh []int) (guilty int, err error) {
+	what := left
+	defer func() {
+		for _, i := range fresh {
+			telemetry.End(ms[i].span, what.String(), nil)
+		}
+	}()
+	run := s.each
+	if s.in.many[kind{ms[0].e.Topic, ms[0].e.Type}] != nil {
+		run = s.atOnce
+	}
+	effects, guilty, err := run(fenced(ctx, joined(ms).Locks, unit.Found().Locks), unit.Tx(), ms, fresh)
+	if err != nil {
+		_, _ = unit.Rollback(ctx) // the rows are undone in any case
+		return guilty, err
+	}
+	if err := unit.Commit(ctx, effects...); err != nil {
+		return nobody, fmt.Errorf("commit %d messages: %w", len(fresh), err)
+	}
+	what = handled
+	return nobody, nil
+}
+
+// each runs the handler of each fresh message, in their order.
+func (s *sharing[TTx]) each(ctx context.Context, tx TTx, ms []member, fresh []int) (effects []store.Effect, guilty int, err error) {
+	for _, i := range fresh {
+		leaves, err := s.one(ctx, tx, &ms[i])
+		if err != nil {
+			return nil, i, err
+		}
+		if leaves.Answer != nil {
+			effects = append(effects, leaves)
+		}
+	}
+	return effects, nobody, nil
+}
+
+// one runs the handler of m. What it says is written at once, so that it stands before what the next one says.
+func (s *sharing[TTx]) one(ctx context.Context, tx TTx, m *member) (leaves store.Effect, err error) {
+	begun := time.Now()
+	ctx, m.span = s.in.tel.Process(ctx, &m.e.Message, m.e.again+1)
+	r, err := s.in.run(ctx, m.e, tx)
+	if err == nil {
+		leaves, err = s.in.leaves(ctx, m.e, r, m.intake)
+	}
+	if err == nil && len(leaves.Rows) > 0 {
+		err = s.in.db.Write(ctx, tx, store.Effect{Rows: leaves.Rows})
+		leaves.Rows = nil
+	}
+	m.took = time.Since(begun)
+	return leaves, err
+}

@@ -1,0 +1,221 @@
+package pgstore
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/skald-go/skald/store"
+)
+
+// An intake of many messages takes a handful of statements, whatever their number: their keys are locked, then their marks are inserted, then
+// the entities are locked, each in one order for all. A message that is kept gets no mark, so that the others can be committed.
+
+// many tells marks that these statements can take: of one consumer, and each of another message.
+func many(marks []store.Mark) bool {
+	if len(marks) < 2 {
+		return false
+	}
+	known := make(map[[2]string]bool, len(marks))
+	for i := range marks {
+		m := &marks[i]
+		if m.Consumer != marks[0].Consumer || m.Turn == store.Retrying || m.Held || known[called(m)] {
+			return false
+		}
+		known[called(m)] = true
+	}
+	return true
+}
+
+// called is the identity of m as the columns have it.
+func called(m *store.Mark) [2]string { return [2]string{name(m.Source), name(m.ID)} }
+
+// holding tells of verdicts by which a message must get no mark.
+func holding(found store.Found) bool {
+	return slices.ContainsFunc(found.Marks, func(v store.Verdict) bool {
+		return v.Outcome == store.Waiting || v.Outcome == store.Dead || v.Outcome == store.Behind || v.Outcome == store.Stale
+	})
+}
+
+// A crowd is the marks of such an intake.
+type crowd struct {
+	c     *core
+	marks []store.Mark
+	homes []home
+	fresh []bool // so far
+	found []store.Verdict
+}
+
+// takeMany is intake for many messages.
+func (c *core) takeMany(in store.Intake, found *store.Found) ([]call, error) {
+	w := &crowd{c: c, marks: in.Marks, found: found.Marks, homes: make([]home, len(in.Marks)), fresh: make([]bool, len(in.Marks))}
+	slots := map[int][]int{}
+	var timeless []int
+	for _, i := range order(in.Marks, byIdentity) {
+		at := c.home(in.Marks[i].ID)
+		w.homes[i], w.fresh[i] = at, true
+		if at.timeless {
+			timeless = append(timeless, i)
+		}
+		if at.slot >= 0 {
+			slots[at.slot] = append(slots[at.slot], i)
+		}
+	}
+	narrow := c.call("Narrow")
+	narrow.with = c.sql["TakeNarrow"]
+	calls := append([]call{narrow}, w.turns()...)
+	insert := func(sql, seen string, list []int) error {
+		take, err := w.insert(sql, list)
+		calls = append(calls, take)
+		if err == nil && seen != "" {
+			calls = append(calls, w.find(seen, list))
+		}
+		return err
+	}
+	if len(timeless) > 0 {
+		if err := insert(c.sql["InsertManyTimeless"], c.sql["SeenTimeless"], timeless); err != nil {
+			return nil, err
+		}
+	}
+	for _, slot := range slices.Sorted(maps.Keys(slots)) {
+		leaf := c.marks.Load().text[slot]
+		if err := insert(leaf["InsertMarks"], leaf["SeenMarks"], slots[slot]); err != nil {
+			return nil, err
+		}
+	}
+	calls = append(calls, c.lockMany(in.Locks, found.Locks)...)
+	return append(calls, c.call("Widen")), nil
+}
+
+// turns are the calls that lock the keys, and say which messages are kept, or behind one that is.
+func (w *crowd) turns() []call {
+	var locks, old []int64
+	var keys [][]byte
+	var asked wanted
+	for i := range w.marks {
+		m := &w.marks[i]
+		if m.Turn != store.Arriving {
+			continue
+		}
+		locks = append(locks, w.c.turn(m.Consumer, m.Identity, m.Key))
+		asked.add(m.Identity, i)
+		keys, old = append(keys, m.Key), append(old, w.homes[i].old)
+	}
+	if len(locks) == 0 {
+		return nil
+	}
+	slices.Sort(locks)
+	find := w.c.call("FindTurns", name(w.marks[0].Consumer), asked.sources, asked.ids, keys, old, asked.places)
+	find.scan = func(row scanner) error {
+		var n int32
+		var stands store.Outcome
+		err := row.Scan(&n, &stands)
+		if err == nil {
+			w.found[n].Outcome = stands
+		}
+		return err
+	}
+	return []call{w.c.call("LockTurns", slices.Compact(locks)), find}
+}
+
+// insert is the call that inserts the marks of a list into one table.
+func (w *crowd) insert(sql string, list []int) (call, error) {
+	var (
+		id        wanted
+		outcomes  []int16
+		reasons   []*string
+		prints    []*int64
+		both      []bool
+		old       []int64
+		keys      [][]byte
+		arriving  []bool
+		ours      = make(map[[2]string]bool, len(list))
+		consumer  = name(w.marks[0].Consumer)
+		afterward = func(int64) {
+			for _, i := range list {
+				if ours[called(&w.marks[i])] {
+					continue
+				}
+				w.fresh[i] = false
+				if w.found[i].Outcome == store.Fresh {
+					w.found[i].Outcome = store.TooOld // unless a mark is found
+				}
+			}
+		}
+	)
+	for _, i := range list {
+		m := &w.marks[i]
+		args, err := markArgs(m)
+		if err != nil {
+			return call{}, err
+		}
+		id.add(m.Identity, i)
+		outcomes, reasons, prints = append(outcomes, args[3].(int16)), append(reasons, args[4].(*string)), append(prints, args[5].(*int64))
+		both, old = append(both, w.homes[i].timeless), append(old, w.homes[i].old)
+		keys, arriving = append(keys, m.Key), append(arriving, m.Turn == store.Arriving)
+	}
+	return call{
+		sql:  sql,
+		args: []any{consumer, id.sources, id.ids, outcomes, reasons, prints, keys, arriving, both, old},
+		scan: func(row scanner) error {
+			var id [2]string
+			err := row.Scan(&id[0], &id[1])
+			ours[id] = true
+			return err
+		},
+		done: afterward,
+	}, nil
+}
+
+// find is the call that reads the marks that were there.
+func (w *crowd) find(sql string, list []int) call {
+	var id wanted
+	for _, i := range list {
+		id.add(w.marks[i].Identity, i)
+	}
+	return call{
+		sql:  sql,
+		args: []any{name(w.marks[0].Consumer), id.sources, id.ids, id.places},
+		need: func() bool { return slices.ContainsFunc(list, func(i int) bool { return !w.fresh[i] }) },
+		scan: func(row scanner) error {
+			var n int32
+			var v store.Verdict
+			err := verdict(row, &v, &n)
+			if err == nil && !w.fresh[n] {
+				w.found[n] = v
+			}
+			return err
+		},
+	}
+}
+
+// lockMany is the call that locks entities, each once.
+func (c *core) lockMany(locks []store.Lock, found []int64) []call {
+	if len(locks) == 0 {
+		return nil
+	}
+	var spaces []string
+	var keys [][]byte
+	places := map[[2]string][]int{}
+	for _, i := range order(locks, byEntity) {
+		space, key := name(locks[i].Space), keyBytes(locks[i].Key)
+		e := [2]string{space, string(key)}
+		if places[e] == nil {
+			spaces, keys = append(spaces, space), append(keys, key)
+		}
+		places[e] = append(places[e], i)
+	}
+	lock := c.call("LockEntities", spaces, keys)
+	lock.scan = func(row scanner) error {
+		var space string
+		var key []byte
+		var version int64
+		if err := row.Scan(&space, &key, &version); err != nil {
+			return err
+		}
+		for _, i := range places[[2]string{space, string(key)}] {
+			found[i] = version
+		}
+		return nil
+	}
+	return []call{lock}
+}

@@ -1,0 +1,213 @@
+package storetest
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/skald-go/skald/store"
+)
+
+func manyTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"Verdicts":  (*suite[TTx]).manyVerdicts,
+		"Kept":      (*suite[TTx]).manyKept,
+		"Below":     (*suite[TTx]).manyBelow,
+		"Entities":  (*suite[TTx]).manyEntities,
+		"Alone":     (*suite[TTx]).manyAlone,
+		"NoCircle":  (*suite[TTx]).manyNoCircle,
+		"Rival":     (*suite[TTx]).manyRival,
+		"Isolation": (*suite[TTx]).manyIsolation,
+	}
+}
+
+// every is messages of all kinds that an intake of many may meet, and how each stands.
+func (s *suite[TTx]) every() (ms []store.Mark, want []store.Outcome) {
+	a, behind, dead, held, after := parked("k", 1), parked("k", 2), parked("d", 3), parked("h", 4), parked("h", 5)
+	dead.Dead, held.Dead = &store.Death{}, &store.Death{Holds: true}
+	s.apply(keeping(a, dead, held)...)
+	done, no := arriving(parked("k", 6)), rejected(arriving(parked("", 7)), "no")
+	s.apply(store.Effect{Mark: &no})
+	anyDone := done
+	anyDone.Turn = store.Anytime
+	s.apply(store.Effect{Mark: &anyDone})
+	free, timeless, odd := arriving(parked("k", 8)), arriving(parked("l", 9)), arriving(parked("", 10))
+	free.Turn, timeless.ID, odd.ID = store.Anytime, "free text", "größe \xff"
+	timelessBehind, empty := arriving(parked("k", 11)), arriving(parked("", 12))
+	timelessBehind.ID, empty.Key = "more text", []byte{}
+	for _, c := range []struct {
+		m    store.Mark
+		want store.Outcome
+	}{{arriving(behind), store.Behind}, {arriving(a), store.Waiting}, {arriving(parked("l", 13)), store.Fresh}, {done, store.Done}, {no, store.Rejected},
+		{arriving(dead), store.Dead}, {arriving(parked("d", 14)), store.Fresh}, {arriving(held), store.Dead}, {arriving(after), store.Behind},
+		{free, store.Fresh}, {timeless, store.Fresh}, {odd, store.Fresh}, {timelessBehind, store.Behind}, {empty, store.Fresh}} {
+		ms, want = append(ms, c.m), append(want, c.want)
+	}
+	return ms, want
+}
+
+// Many messages at once stand as each of them would alone.
+func (s *suite[TTx]) manyVerdicts() {
+	ms, want := s.every()
+	for i, m := range ms {
+		s.stands(m, want[i])
+	}
+	u := s.begin(s.d, intake(ms...))
+	s.found(u, want...)
+	if got := u.Found().Marks[4].Reason; got != "no" {
+		s.Errorf("the reason is %q", got)
+	}
+	s.rollback(u)
+	for i, m := range ms {
+		s.stands(m, want[i])
+	}
+}
+
+// The fresh ones are committed beside those that are kept, which get no mark.
+func (s *suite[TTx]) manyKept() {
+	ms, want := s.every()
+	u := s.begin(s.d, intake(ms...))
+	s.found(u, want...)
+	s.put(u.Tx(), "effect", "1")
+	s.commit(u, rows(message("a", 1)))
+	s.user("effect", "1")
+	for i, m := range ms {
+		if want[i] == store.Fresh {
+			want[i] = store.Done
+		}
+		s.stands(m, want[i])
+		if want[i] == store.Waiting || want[i] == store.Dead || want[i] == store.Behind {
+			s.seen(m, store.Fresh)
+		}
+	}
+}
+
+// Of those below the floor none is taken, and none of the others is held up.
+func (s *suite[TTx]) manyBelow() {
+	old, newer := aged(33*day), arriving(parked("n", 4))
+	s.commit(s.begin(s.d, intake(old)))
+	s.db.Known(s)
+	s.until("the old mark goes", func() bool {
+		s.maintain()
+		return s.db.Count(s).Marks == 0
+	})
+	a, b := parked("k", 1), arriving(parked("k", 2))
+	s.apply(keeping(a)...)
+	b.ID = old.ID
+	u := s.begin(s.d, intake(old, newer, arriving(parked("l", 3))))
+	s.found(u, store.TooOld, store.Fresh, store.Fresh)
+	s.rollback(u)
+	s.stands(b, store.TooOld)
+	u = s.begin(s.d, intake(newer, b))
+	s.found(u, store.Fresh, store.TooOld)
+	s.commit(u)
+	s.seen(newer, store.Done)
+	s.seen(old, store.Fresh)
+}
+
+// Entities that several messages name are raised once, and each has its version.
+func (s *suite[TTx]) manyEntities() {
+	s.apply(lockAt("b", 0), lockAt("b", 0))
+	in := intake(mark(), mark())
+	in.Locks = locking("c", "b", "a", "b", "c").Locks
+	in.Locks = append(in.Locks, store.Lock{Space: "stock", Key: "a\x00\xff"})
+	u := s.begin(s.d, in)
+	if got := u.Found().Locks; !slices.Equal(got, []int64{1, 3, 1, 3, 1, 1}) {
+		s.Fatalf("the versions are %v", got)
+	}
+	s.commit(u, lockAt("b", 3))
+	s.rollback(s.locked([]string{"a", "b", "c"}, 2, 4, 2))
+}
+
+// One that is kept, and comes alone, is for rolling back: it never gets a mark.
+func (s *suite[TTx]) manyAlone() {
+	a, b := parked("k", 1), parked("k", 2)
+	s.apply(keeping(a)...)
+	for _, m := range []store.Mark{arriving(a), arriving(b)} {
+		_ = s.begin(s.d, intake(m)).Commit(s.Context())
+		s.seen(m, store.Fresh)
+	}
+}
+
+// Intakes of the same messages and entities, in any order, never wait in a circle.
+func (s *suite[TTx]) manyNoCircle() {
+	if !s.can.Rivals {
+		return
+	}
+	var ms []store.Mark
+	for n := range 20 {
+		ms = append(ms, arriving(parked(string(rune('a'+n%7)), n)))
+	}
+	ms[3].ID, ms[11].ID = "free text", "more text"
+	in := intake(ms...)
+	in.Locks = locking("a", "b", "c", "d", "e").Locks
+	var wg sync.WaitGroup
+	for turn := range 8 {
+		d := s.db.Driver(s)
+		wg.Go(func() {
+			mine := in
+			mine.Marks, mine.Locks = slices.Clone(in.Marks), slices.Clone(in.Locks)
+			if turn%2 == 1 {
+				slices.Reverse(mine.Marks)
+				slices.Reverse(mine.Locks)
+			}
+			for range 5 {
+				u, err := d.Begin(s.Context(), mine)
+				if err != nil {
+					s.Errorf("begin: %v", err)
+					return
+				}
+				if _, err := u.Rollback(s.Context()); err != nil {
+					s.Errorf("roll back: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A rival that has one of them in hand is waited for, and what became of it is found.
+func (s *suite[TTx]) manyRival() {
+	a, b, c := arriving(parked("a", 1)), arriving(parked("b", 2)), arriving(parked("c", 3))
+	u := s.begin(s.d, intake(b))
+	in := intake(c, b, a)
+	in.Wait = shortly
+	_, err := s.db.Driver(s).Begin(s.Context(), in)
+	s.is(err, store.ErrBusy, "begin beside a rival")
+	s.commit(u)
+	u = s.begin(s.d, intake(c, b, a))
+	s.found(u, store.Fresh, store.Done, store.Fresh)
+	s.commit(u)
+	s.seen(a, store.Done)
+}
+
+// Above READ COMMITTED a unit does not write over what was committed behind its back. Who cannot have that says so.
+func (s *suite[TTx]) manyIsolation() {
+	for _, level := range []store.Isolation{store.RepeatableRead, store.Serializable} {
+		m := mark()
+		in := intake(m)
+		in.Isolation = level
+		u, err := s.d.Begin(s.Context(), in)
+		if err != nil {
+			s.is(err, store.ErrNoIsolation, "a level of isolation")
+			if !store.Incurable(err) || s.d.Outage(err) {
+				s.Errorf("%v is tried again", err)
+			}
+			s.seen(m, store.Fresh)
+			continue
+		}
+		if s.can.Rivals {
+			rival := s.begin(s.db.Driver(s), intake(mark()))
+			s.put(rival.Tx(), "k", "theirs")
+			s.commit(rival)
+			err := s.db.Put(u.Tx(), "k", "ours")
+			if !store.Collided(err) || !s.d.Outage(err) {
+				s.Errorf("it writes over a rival's: %v", err)
+			}
+			s.rollback(u)
+			s.user("k", "theirs")
+			continue
+		}
+		s.commit(u)
+		s.seen(m, store.Done)
+	}
+}
