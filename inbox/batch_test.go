@@ -1,0 +1,368 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+)
+
+// A stream is random messages, what their handlers do at each time, and what becomes of all that.
+type stream struct {
+	w       *world
+	begun   time.Time
+	turns   [][]skald.Message
+	batch   int
+	many    bool // a batch handler
+	guilty  bool // that names who is guilty
+	shared  int  // handler runs in a transaction that others ran in before
+	runs    map[string]int
+	waiting map[tx]bool
+}
+
+// deliveries are what a seed's broker delivers, turn by turn: repeats, other payloads under an id, keys, none, several types.
+func deliveries(w *world, seed uint64) (turns [][]skald.Message) {
+	r := rand.New(rand.NewPCG(seed, 7))
+	var all []skald.Message
+	for range 5 {
+		var turn []skald.Message
+		for range 5 + r.IntN(25) {
+			if n := len(all); n > 0 && r.IntN(8) == 0 {
+				again := all[r.IntN(n)]
+				if r.IntN(4) == 0 {
+					again.Data = fmt.Appendf(nil, "%q", fmt.Sprintf("other%d", r.IntN(3)))
+				}
+				turn = append(turn, again)
+				continue
+			}
+			m := w.message([]string{"a", "b", "c", "d", ""}[r.IntN(5)], "")
+			what := []string{"ok", "ok", "ok", "ok", "ok", "ok", "reject", "fail", "later", "dead", "panic", "garbled"}[r.IntN(12)]
+			m.Data = fmt.Appendf(nil, "%q", fmt.Sprintf("%s%d", what, r.IntN(9)))
+			if what == "garbled" {
+				m.Data = []byte("{")
+			}
+			if r.IntN(12) == 0 {
+				m.ID = ""
+			}
+			if r.IntN(5) == 0 {
+				m.Type = "many"
+			}
+			all, turn = append(all, m), append(turn, m)
+		}
+		turns = append(turns, turn)
+	}
+	return turns
+}
+
+// does is what the handler of a message answers, which depends on the message and the time.
+func (s *stream) does(m skald.Received[string]) error {
+	early := s.w.clock().Sub(s.begun) < time.Duration(m.Value[len(m.Value)-1]-'0')*time.Minute
+	switch what := strings.TrimRight(m.Value, "0123456789"); {
+	case what == "reject":
+		return skald.Reject(errors.New("no "+m.Value), skald.Draft{Topic: "answers", Type: "no", Key: m.Key, Value: m.Value})
+	case what == "fail" && early:
+		return errors.New("not yet")
+	case what == "later" && early:
+		return skald.RetryAfter(time.Minute, errors.New("later"))
+	case what == "dead":
+		return skald.Permanent(errors.New("never"))
+	case what == "panic" && early:
+		panic("oh")
+	}
+	return nil
+}
+
+func (s *stream) effect(ctx context.Context, t tx, m skald.Received[string]) (inbox.Result, error) {
+	s.runs[m.ID]++
+	if s.waiting[t] {
+		s.shared++
+	}
+	s.waiting[t] = true
+	list := string(m.Key)
+	if m.Key == nil { // no order
+		list = m.ID
+	}
+	if err := note(t, list, m.ID+":"+m.Value); err != nil {
+		return inbox.Result{}, err
+	}
+	if err := s.does(m); err != nil {
+		return inbox.Result{Code: 9}, err
+	}
+	draft := skald.Draft{Topic: "answers", Type: "yes", Key: m.Key, Value: m.Value}
+	return inbox.Result{Code: int32(len(m.Value)), Value: m.Value, Say: []skald.Draft{draft}}, nil
+}
+
+func (s *stream) effects(ctx context.Context, t tx, ms []skald.Received[string]) error {
+	for i, m := range ms {
+		_, err := s.effect(ctx, t, m)
+		if err != nil && s.guilty {
+			return fmt.Errorf("wrapped: %w", inbox.Guilty(i, err))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outcome is what a database holds at last, times and places apart.
+func (s *stream) outcome(t *testing.T) (out []string) {
+	for k, v := range s.w.db.User() {
+		out = append(out, fmt.Sprintf("user %s: %s", k, v))
+	}
+	for _, p := range s.w.kept() {
+		out = append(out, fmt.Sprintf("kept %s of %s: %d attempts, waits %v, dead %v, %q %q %q", p.ID, p.Message.Key, p.Attempts, p.Waiting, p.Dead != nil, p.Last.Why, p.Fault, p.Message.Data))
+	}
+	q, err := s.w.db.Quarantined(t.Context(), store.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range q {
+		out = append(out, fmt.Sprintf("quarantine %s: %v %q", one.ID, one.Why, one.Message.Data))
+	}
+	var ids []store.Identity
+	for _, turn := range s.turns {
+		for _, m := range turn {
+			ids = append(ids, store.Identity{Source: m.Source, ID: m.ID})
+		}
+	}
+	seen, err := s.w.db.Seen(t.Context(), "stock", ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range seen {
+		out = append(out, fmt.Sprintf("seen %s: %v %s %d %s %v", ids[i].ID, v.Outcome, v.Reason, v.Code, v.Result, v.Said != ""))
+	}
+	slices.Sort(out)
+	return append(out, s.said(t)...)
+}
+
+// said is the outbox: what was said under each key, in its order.
+func (s *stream) said(t *testing.T) (out []string) {
+	tip, err := s.w.db.Tick(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.w.db.Pull(t.Context(), store.Window{Tip: tip}, 10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]string{}
+	for _, r := range page.Rows {
+		if r.Key == nil { // no order
+			out = append(out, fmt.Sprintf("said %s %s because of %s", r.Type, r.Data, r.CausationID))
+			continue
+		}
+		of[string(r.Key)] += fmt.Sprintf(" %s %s of %s", r.Type, r.Data, r.CausationID)
+	}
+	for key, all := range of {
+		out = append(out, "said about "+key+":"+all)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (s *stream) run(t *testing.T, seed uint64) []string {
+	s.w = newWorld(t, 2)
+	s.begun, s.runs, s.waiting = s.w.clock(), map[string]int{}, map[tx]bool{}
+	s.turns = deliveries(s.w, seed)
+	in := s.w.inbox(&inbox.Options{Now: s.w.clock, Workers: 1, Batch: s.batch, Attempts: 4, FreeDead: seed%2 == 0, RetryFirst: time.Minute, RetryMost: time.Minute,
+		Again: func(m skald.Message) bool { return len(m.Data)%2 == 0 }}, nil)
+	inbox.OnResult(in, said, s.effect)
+	if s.many {
+		inbox.OnBatch(in, skald.Event[string]{Topic: "orders", Type: "many"}, s.effects)
+	} else {
+		inbox.On(in, skald.Event[string]{Topic: "orders", Type: "many"}, func(ctx context.Context, t tx, m skald.Received[string]) error {
+			return s.effects(ctx, t, []skald.Received[string]{m})
+		})
+	}
+	for _, turn := range s.turns {
+		s.w.publish(turn...)
+		s.w.quiet(in)
+		s.w.pass(time.Minute)
+	}
+	for range 10 {
+		s.w.quiet(in)
+		s.w.pass(10 * time.Minute)
+	}
+	if h := in.Health(); h.Unacknowledged > 0 {
+		t.Errorf("%d messages are not acknowledged", h.Unacknowledged)
+	}
+	return s.outcome(t)
+}
+
+// The same messages, one by one and in batches, end in the same way: effects, verdicts, what was said and its order, what is parked,
+// dead or in quarantine.
+func TestBatchesEndAsOneByOne(t *testing.T) {
+	shared := 0
+	for seed := range uint64(10) {
+		one := &stream{batch: 1}
+		want := one.run(t, seed)
+		for _, s := range []*stream{{batch: 3}, {batch: 100}, {batch: 7, many: true}, {batch: 100, many: true, guilty: true}} {
+			got := s.run(t, seed)
+			shared += s.shared
+			if slices.Equal(got, want) {
+				continue
+			}
+			for i := range max(len(got), len(want)) {
+				a, b := "", ""
+				if i < len(want) {
+					a = want[i]
+				}
+				if i < len(got) {
+					b = got[i]
+				}
+				if a != b {
+					t.Errorf("one by one: %s\nin batches: %s", a, b)
+				}
+			}
+			t.Fatalf("seed %d, batches of %d, at once %v, named %v", seed, s.batch, s.many, s.guilty)
+		}
+	}
+	if shared == 0 {
+		t.Error("no two messages ever shared a transaction")
+	}
+}
+
+// A bad message costs each of the others one more run at most.
+func TestBadMessageCostsItsNeighboursOneRun(t *testing.T) {
+	for name, many := range map[string]bool{"one by one": false, "at once": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			runs := map[string]int{}
+			one := func(ctx context.Context, tx tx, m skald.Received[string]) error {
+				runs[m.Value]++
+				if err := keep(ctx, tx, m); err != nil || !strings.HasPrefix(m.Value, "bad") {
+					return err
+				}
+				return errors.New("no")
+			}
+			in := w.inbox(&inbox.Options{Now: w.clock, Workers: 1, Batch: 100}, one)
+			if many {
+				inbox.OnBatch(in, said, func(ctx context.Context, tx tx, ms []skald.Received[string]) error {
+					for i, m := range ms {
+						if err := one(ctx, tx, m); err != nil {
+							return inbox.Guilty(i, err)
+						}
+					}
+					return nil
+				})
+			}
+			for n := range 90 {
+				what := "good"
+				if n%9 == 4 {
+					what = "bad"
+				}
+				w.publish(w.message(fmt.Sprint("k", n), fmt.Sprint(what, n)))
+			}
+			w.quiet(in)
+			for value, n := range runs {
+				if n > 2 {
+					t.Errorf("%s ran %d times", value, n)
+				}
+			}
+			if h := in.Health(); h.Handled != 80 || h.Failures != 10 {
+				t.Errorf("health %+v", h)
+			}
+			for n := range 90 {
+				want := ""
+				if n%9 != 4 {
+					want = fmt.Sprint("good", n)
+				}
+				w.expect(fmt.Sprint("k", n), want)
+			}
+		})
+	}
+}
+
+// A batch handler that does not say which message it could not do.
+func TestGuiltyOneOfABatchIsFound(t *testing.T) {
+	for _, at := range []int{0, 1, 17, 31} {
+		w := newWorld(t, 1)
+		var sizes []int
+		in := w.inbox(&inbox.Options{Now: w.clock, Workers: 1, Batch: 32}, nil)
+		inbox.OnBatch(in, said, func(ctx context.Context, tx tx, ms []skald.Received[string]) error {
+			sizes = append(sizes, len(ms))
+			for _, m := range ms {
+				if err := keep(ctx, tx, m); err != nil {
+					return err
+				}
+			}
+			if slices.ContainsFunc(ms, func(m skald.Received[string]) bool { return m.Value == fmt.Sprint(at) }) {
+				panic("one of them")
+			}
+			return nil
+		})
+		for n := range 32 {
+			w.publish(w.message(fmt.Sprint("k", n%3), fmt.Sprint(n)))
+		}
+		w.quiet(in)
+		if len(sizes) > 24 || sizes[0] != 32 {
+			t.Errorf("the handler ran with %v messages", sizes)
+		}
+		kept := w.kept()
+		if len(kept) == 0 || string(kept[0].Message.Data) != fmt.Sprintf("%q", fmt.Sprint(at)) || kept[0].Attempts != 1 {
+			t.Errorf("kept %+v", kept)
+		}
+		for _, p := range kept[1:] {
+			if p.Attempts != 0 || !p.Waiting {
+				t.Errorf("kept %+v", p)
+			}
+		}
+		h := in.Health()
+		if h.Failures != 1 || int(h.Handled)+len(kept) != 32 {
+			t.Errorf("health %+v", h)
+		}
+	}
+}
+
+// Nothing waits for a batch to fill, and what waits is shared among the workers.
+func TestBatchIsWhatWaits(t *testing.T) {
+	w := newWorld(t, 1)
+	sizes := map[tx]int{}
+	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 4, Batch: 10}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		sizes[tx]++
+		return keep(ctx, tx, m)
+	})
+	step := func(want int) {
+		t.Helper()
+		clear(sizes)
+		if _, err := in.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range sizes {
+			if n != want {
+				t.Errorf("%d messages share a transaction, want %d", n, want)
+			}
+		}
+		if len(sizes) != 1 {
+			t.Errorf("%d transactions", len(sizes))
+		}
+	}
+	w.publish(w.message("a", "1"))
+	step(1)
+	for n := range 100 {
+		w.publish(w.message(fmt.Sprint(n), "1"))
+	}
+	step(10)
+	w.quiet(in)
+	for n := range 8 {
+		w.publish(w.message(fmt.Sprint(n), "1"))
+	}
+	step(3)
+	w.quiet(in)
+	for range 25 { // of one key
+		w.publish(w.message("k", "1"))
+	}
+	step(10)
+	w.quiet(in)
+	w.expect("k", strings.TrimSpace(strings.Repeat(" 1", 25)))
+}
