@@ -155,8 +155,12 @@ func (s *stream) said(t *testing.T) (out []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := map[string]string{}
+	of, known := map[string]string{}, map[string]bool{}
 	for _, r := range page.Rows {
+		if known[r.ID] { // a repeat of what was said, which came before or behind a retry of what it repeats
+			continue
+		}
+		known[r.ID] = true
 		if r.Key == nil { // no order
 			out = append(out, fmt.Sprintf("said %s %s because of %s", r.Type, r.Data, r.CausationID))
 			continue
