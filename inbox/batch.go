@@ -234,11 +234,13 @@ func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, err error) {
 	bound, cancel := context.WithTimeout(ctx, s.in.o.Handle+s.in.o.Wait)
 	defer cancel()
-	unit, err := s.in.db.Begin(bound, joined(ms))
+	all := joined(ms)
+	unit, err := s.in.db.Begin(bound, all)
 	if err != nil {
 		return nobody, fmt.Errorf("take in %d messages: %w", len(ms), err)
 	}
 	found := unit.Found().Marks
+	bound = fenced(bound, all.Locks, unit.Found().Locks)
 	var fresh []int
 	for i := range ms {
 		if found[i].Outcome == store.Fresh {
@@ -286,7 +288,7 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 	if s.in.many[kind{ms[0].e.Topic, ms[0].e.Type}] != nil {
 		run = s.atOnce
 	}
-	effects, guilty, err := run(fenced(ctx, joined(ms).Locks, unit.Found().Locks), unit.Tx(), ms, fresh)
+	effects, guilty, err := run(ctx, unit.Tx(), ms, fresh)
 	if err != nil {
 		_, _ = unit.Rollback(ctx) // the rows are undone in any case
 		return guilty, err

@@ -170,7 +170,7 @@ type Inbox[TTx any] struct {
 	with     complete.Completer
 	tel      *telemetry.Inbox
 	handlers map[kind]ResultHandler[TTx]
-	beside   Known[TTx] // nil: nothing
+	beside   Known[TTx]                 // nil: nothing
 	many     map[kind]BatchHandler[TTx] // for several messages at once; in handlers, for one
 	topics   []string
 
