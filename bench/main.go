@@ -134,7 +134,7 @@ func (b *bench) settings(ctx context.Context) error {
 
 func comparisons() []comparison {
 	return append([]comparison{
-		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), messages(), duplicates(),
+		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), messages(), batches(), duplicates(),
 		backlogs(), held(), demo(),
 	}, estate()...)
 }

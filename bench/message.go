@@ -63,7 +63,7 @@ func (t *till) consume(f *feed) *inbox.Inbox[pgx.Tx] {
 	o := t.in
 	o.Workers, o.Logger = workers, quietly()
 	in := inbox.New[pgx.Tx](t.db, f, group, &o)
-	out, taken := outbox.New[pgx.Tx](t.db, t.say), skald.Event[order]{Topic: "payments", Type: "payment.taken"}
+	out := outbox.New[pgx.Tx](t.db, t.say)
 	value := newOrder(1)
 	in.Handle("orders", "order.placed", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
 		if _, err := tx.Exec(ctx, insertPayment, m.ID); err != nil {
@@ -106,14 +106,14 @@ func (m *meter) over(ctx context.Context, ended <-chan error, count func() int64
 }
 
 // check counts effects in the database: one of each kind for each message.
-func (t *till) check(ctx context.Context, handled int64) error {
+func (t *till) check(ctx context.Context, h inbox.Health) error {
 	var payments, events, marks int64
 	err := t.pool.QueryRow(ctx, `select (select count(*) from payment), (select count(*) from skald_outbox), (select count(*) from skald_mark)`).Scan(&payments, &events, &marks)
 	if err != nil {
 		return fmt.Errorf("count effects: %w", err)
 	}
-	if payments != handled || events != handled || marks != handled {
-		return fmt.Errorf("%d messages handled left %d payments, %d events and %d marks", handled, payments, events, marks)
+	if payments != h.Handled || events != h.Handled || marks != h.Handled+h.Rejected {
+		return fmt.Errorf("%d messages handled and %d rejected left %d payments, %d events and %d marks", h.Handled, h.Rejected, payments, events, marks)
 	}
 	return nil
 }
@@ -318,14 +318,19 @@ func (t *till) drop(name string, again func() skald.Message) contender {
 		if err := <-ended; err != nil {
 			return err
 		}
-		return t.check(ctx, knownIDs)
+		return t.check(ctx, inbox.Health{Handled: knownIDs})
 	}}
 }
 
 // inbox measures Skald's, with messages that are new to it.
 func (t *till) inbox(ctx context.Context, m *meter) error {
+	return t.finished(ctx, m, t.consume, func(h inbox.Health) int64 { return h.Handled })
+}
+
+// finished measures how many messages an inbox finishes, and that those which it handled left one effect of each kind.
+func (t *till) finished(ctx context.Context, m *meter, consume func(*feed) *inbox.Inbox[pgx.Tx], count func(inbox.Health) int64) error {
 	var over atomic.Bool
-	in := t.consume(newFeed(func() (skald.Message, bool) {
+	in := consume(newFeed(func() (skald.Message, bool) {
 		msg := newMessage(t.n.Add(1), t.data)
 		msg.TraceParent = t.parent
 		return msg, !over.Load()
@@ -333,7 +338,7 @@ func (t *till) inbox(ctx context.Context, m *meter) error {
 	m.r.Concurrency = workers
 	stop, ended := start(ctx, in)
 	defer stop()
-	if err := m.over(ctx, ended, func() int64 { return in.Health().Handled }); err != nil {
+	if err := m.over(ctx, ended, func() int64 { return count(in.Health()) }); err != nil {
 		return err
 	}
 	over.Store(true)
@@ -341,7 +346,7 @@ func (t *till) inbox(ctx context.Context, m *meter) error {
 	if err := <-ended; err != nil {
 		return err
 	}
-	return t.check(ctx, in.Health().Handled)
+	return t.check(ctx, in.Health())
 }
 
 // handleAll has n new messages handled, here and in the table of the form by hand.

@@ -20,11 +20,12 @@ import (
 // A parking is a world of one consumer in two processes, whose messages fail: some for a while, one until an operator
 // redrives it.
 type parking struct {
-	w    *sagatest.World
-	db   *memstore.Store
-	wrap func(db) db
-	free bool           // a dead letter frees its key
-	runs map[string]int // by payload: failures that are left
+	w     *sagatest.World
+	db    *memstore.Store
+	wrap  func(db) db
+	free  bool // a dead letter frees its key
+	batch int
+	runs  map[string]int // by payload: failures that are left
 }
 
 // Of each key, in the order of publishing; a failing message says for how many runs.
@@ -39,9 +40,9 @@ func (p *parking) messages() (out []skald.Message) {
 	return out
 }
 
-func buildParking(wrap func(db) db, free bool) func(*sagatest.World) error {
+func buildParking(wrap func(db) db, free bool, batch int) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
-		p := &parking{w: w, wrap: wrap, free: free, runs: map[string]int{"a2!": 2, "c1!": 1, "a4!": 1}}
+		p := &parking{w: w, wrap: wrap, free: free, batch: batch, runs: map[string]int{"a2!": 2, "c1!": 1, "a4!": 1}}
 		p.db = memstore.New(&memstore.Options{Source: "/consumer", Now: w.Now})
 		bus := membroker.New(nil)
 		if err := bus.MakeTopics(context.Background(), 1, "orders", "payments"); err != nil {
@@ -78,6 +79,7 @@ func (p *parking) life(proc *sagatest.Process, name string, bus *membroker.Broke
 	in := inbox.New(d, sagatest.CrashBroker(proc, bus.Client()), "consumer", &inbox.Options{
 		Now: p.w.Now, NewID: p.w.NewID, Logger: slog.New(slog.DiscardHandler), Member: name, Wait: time.Millisecond, Handle: time.Second,
 		RetryFirst: time.Microsecond, RetryMost: time.Millisecond, Attempts: 3, FreeDead: p.free,
+		Workers: 1, Batch: p.batch,
 	})
 	for _, topic := range []string{"orders", "payments"} {
 		inbox.On(in, skald.Event[string]{Topic: topic, Type: "said"}, p.handle)
@@ -168,9 +170,92 @@ func (p *parking) empty() error {
 func TestExploreParkingEverySingleFault(t *testing.T) {
 	for name, free := range map[string]bool{"dead letters hold their keys": false, "dead letters free their keys": true} {
 		t.Run(name, func(t *testing.T) {
-			sagatest.Explore(t, buildParking(nil, free), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
+			sagatest.Explore(t, buildParking(nil, free, 1), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
 		})
 	}
+}
+
+// The same where the messages come in batches: what fails is undone for all that share its transaction, and a crash anywhere too.
+// Interleaving 14.
+func TestExploreBatchesEverySingleFault(t *testing.T) {
+	for name, free := range map[string]bool{"dead letters hold their keys": false, "dead letters free their keys": true} {
+		t.Run(name, func(t *testing.T) {
+			sagatest.Explore(t, buildParking(nil, free, 5), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
+		})
+	}
+}
+
+// A batch that is acknowledged, or commits, in part.
+// Interleaving 14.
+func TestSeededBugsOfBatches(t *testing.T) {
+	for name, wrap := range map[string]func(db) db{
+		"the marks of a batch that failed stay": func(d db) db { return marksStay{d} },
+		"a message behind a parked one shares":  func(d db) db { return overtaking{d} },
+		"what is kept gets a mark":              func(d db) db { return marksKept{d} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := sagatest.Search(t.Context(), buildParking(wrap, false, 5), &sagatest.Options{Rest: 40 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Failures) == 0 {
+				t.Fatalf("nothing finds it: %v", r)
+			}
+			t.Logf("%v in %d schedules: %s", r.Failures[0].Schedule, r.Schedules, r.Failures[0].Broken[0])
+		})
+	}
+}
+
+// marksStay commits the marks of a batch whose handlers failed.
+type marksStay struct{ db }
+
+func (d marksStay) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	u, err := d.db.Begin(ctx, in)
+	if err != nil || len(in.Marks) < 2 {
+		return u, err
+	}
+	return unitMarksStay{u, d, in.Marks}, nil
+}
+
+type unitMarksStay struct {
+	store.Unit[*memstore.Tx]
+	d  marksStay
+	ms []store.Mark
+}
+
+func (u unitMarksStay) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	stands, err := u.Unit.Rollback(ctx, instead...)
+	for i := range u.ms {
+		_, _ = u.d.Apply(ctx, store.Effect{Mark: &u.ms[i]})
+	}
+	return stands, err
+}
+
+// marksKept leaves the marks of kept messages in a batch to be committed.
+type marksKept struct{ db }
+
+func (d marksKept) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	u, err := d.db.Begin(ctx, in)
+	if err != nil || len(in.Marks) < 2 {
+		return u, err
+	}
+	return unitMarksKept{u, in.Marks}, nil
+}
+
+type unitMarksKept struct {
+	store.Unit[*memstore.Tx]
+	ms []store.Mark
+}
+
+func (u unitMarksKept) Commit(ctx context.Context, es ...store.Effect) error {
+	for i, v := range u.Found().Marks {
+		if v.Outcome == store.Behind || v.Outcome == store.Waiting {
+			m := u.ms[i]
+			m.Turn = store.Anytime
+			es = append(es, store.Effect{Mark: &m})
+		}
+	}
+	return u.Unit.Commit(ctx, es...)
 }
 
 // Each bug is a safeguard of parking taken away.
@@ -186,7 +271,7 @@ func TestSeededBugsOfParking(t *testing.T) {
 		"deleted when claimed, not at the commit": {func(d db) db { return deletesFirst{d} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := sagatest.Search(t.Context(), buildParking(b.wrap, false), &sagatest.Options{Rest: 40 * time.Second, Modes: b.modes})
+			r, err := sagatest.Search(t.Context(), buildParking(b.wrap, false, 1), &sagatest.Options{Rest: 40 * time.Second, Modes: b.modes})
 			if err != nil {
 				t.Fatal(err)
 			}
