@@ -195,6 +195,23 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 			ok(s.Write(ctx, u.Tx(), store.Effect{Rows: []skald.Message{aMessage("a")}}))
 			ok(u.Commit(ctx, store.Effect{Rows: []skald.Message{aMessage("b")}}))
 		}},
+		{"a hundred messages whose handler has one statement for all of them", 3, func() {
+			in := store.Intake{}
+			for n := range 100 {
+				m := aMark()
+				m.Turn, m.Key = store.Arriving, []byte{byte(n % 30)}
+				in.Marks = append(in.Marks, m)
+				in.Locks = append(in.Locks, store.Lock{Space: "order", Key: strconv.Itoa(n % 50)})
+			}
+			u, err := s.Begin(ctx, in)
+			ok(err)
+			_, err = u.Tx().Exec(ctx, b.q(`INSERT INTO {kv} VALUES ($1, 'v') ON CONFLICT (key) DO NOTHING`), "k")
+			ok(err)
+			for range 100 {
+				ok(s.Write(ctx, u.Tx(), store.Effect{Rows: []skald.Message{aMessage("a")}}))
+			}
+			ok(u.Commit(ctx))
+		}},
 		{"a duplicate", 2, func() {
 			u := begin(done)
 			if u.Found().Marks[0].Outcome != store.Done {

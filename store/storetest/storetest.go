@@ -9,6 +9,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -23,6 +24,8 @@ type Harness[TTx any] struct {
 	// Open makes an empty database: the tables are there, Source is its source, it has 16 lanes. It goes with t.
 	Open func(t testing.TB) Database[TTx]
 	Can  Can[TTx]
+	// Only those groups of tests; nil: all.
+	Only []string
 }
 
 // Can says what really differs between databases. The zero value is the least.
@@ -96,6 +99,9 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		{"Setting", settingTests[TTx]()},
 		{"Field", fieldTests[TTx]()},
 	} {
+		if h.Only != nil && !slices.Contains(h.Only, group.name) {
+			continue
+		}
 		t.Run(group.name, func(t *testing.T) {
 			for _, name := range sorted(group.tests) {
 				t.Run(name, func(t *testing.T) {
