@@ -64,14 +64,29 @@ func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, w
 
 // importBatch is one transaction.
 func importBatch[TTx any](ctx context.Context, db store.Driver[TTx], batch []store.Mark, audit store.Audit, done *Imported) error {
-	if len(batch) == 0 {
+	ids := make([]store.Identity, len(batch))
+	for i := range batch {
+		ids[i] = batch[i].Identity
+	}
+	seen, err := db.Seen(ctx, audit.Consumer, ids) // one read for those of a run before
+	if err != nil {
+		return err
+	}
+	fresh := batch[:0]
+	for i, v := range seen {
+		if v.Outcome == store.Fresh {
+			fresh = append(fresh, batch[i])
+		}
+	}
+	did := Imported{Known: len(seen) - len(fresh)}
+	if batch = fresh; len(batch) == 0 {
+		done.Known += did.Known
 		return nil
 	}
 	unit, err := db.Begin(ctx, store.Intake{Marks: batch})
 	if err != nil {
 		return err
 	}
-	var did Imported
 	for i, v := range unit.Found().Marks {
 		switch v.Outcome {
 		case store.Fresh:
