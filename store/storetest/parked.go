@@ -31,6 +31,7 @@ func parkedTests[TTx any]() map[string]func(*suite[TTx]) {
 		"KeyInHand":        (*suite[TTx]).parkedKeyInHand,
 		"ParkedTooLate":    (*suite[TTx]).parkedTooLate,
 		"AllOrNothing":     (*suite[TTx]).parkedAllOrNothing,
+		"RepeatAnytime":    (*suite[TTx]).parkedRepeatAnytime,
 	}
 }
 
