@@ -32,6 +32,7 @@ const moves = 10 * time.Second
 func TestKill(t *testing.T) {
 	w := newWorld(t)
 	c := newCustomers(w)
+	c.wish = true
 	w.tell("all instances serve")
 	movesOn(w, c, w.of("payment")[0], (*instance).kill, (*instance).start)
 	movesOn(w, c, w.of("inventory")[1], w.stopInHand, (*instance).wake)

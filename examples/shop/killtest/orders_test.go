@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,7 +20,8 @@ import (
 type customers struct {
 	w     *world
 	http  *http.Client
-	again int // every so many orders are asked for twice
+	again int  // every so many orders are asked for twice
+	wish  bool // they change and cancel orders, too: both builds must know of that
 
 	mu       sync.Mutex
 	placed   map[string]string // key → id
@@ -35,20 +37,25 @@ func (c *customers) place(ctx context.Context, orders <-chan sample.Order) {
 	var wg sync.WaitGroup
 	for n := range 6 {
 		wg.Go(func() {
+			later := sample.Later{Do: func(id string, w sample.Wish) { c.wishes(ctx, id, w, n) }}
 			for o := range orders {
 				n++
-				c.insist(ctx, o, n)
+				id := c.insist(ctx, o, n)
 				if n%c.again == 0 {
 					c.insist(ctx, o, n+1)
 				}
+				if c.wish && id != "" {
+					later.Placed(id, o.Wish)
+				}
 			}
+			later.Rest()
 		})
 	}
 	wg.Wait()
 }
 
 // insist sends o until it is answered. Several tries may have been taken: the answer is the same order.
-func (c *customers) insist(ctx context.Context, o sample.Order, from int) {
+func (c *customers) insist(ctx context.Context, o sample.Order, from int) string {
 	pause := time.NewTicker(100 * time.Millisecond)
 	defer pause.Stop()
 	for try := from; ; try++ {
@@ -56,16 +63,59 @@ func (c *customers) insist(ctx context.Context, o sample.Order, from int) {
 		switch {
 		case err == nil:
 			c.keep(o.Key, id, code)
-			return
+			return id
 		case ctx.Err() != nil:
 			c.w.t.Errorf("place order %s: %v", o.Key, err)
-			return
+			return ""
 		case code >= 400 && code < 500:
 			c.w.t.Errorf("place order %s: %v", o.Key, err)
+			return ""
+		}
+		<-pause.C
+	}
+}
+
+// wishes asks for what a customer wants behind an order, until it is answered. That it is too late is an answer.
+func (c *customers) wishes(ctx context.Context, id string, w sample.Wish, from int) {
+	if w.Address != "" {
+		c.demand(ctx, http.MethodPut, "/orders/"+id+"/address", fmt.Sprintf(`{"address":%q}`, w.Address), from)
+	}
+	if w.Cancel {
+		c.demand(ctx, http.MethodPost, "/orders/"+id+"/cancel", "", from)
+	}
+}
+
+func (c *customers) demand(ctx context.Context, method, path, body string, from int) {
+	pause := time.NewTicker(100 * time.Millisecond)
+	defer pause.Stop()
+	for try := from; ; try++ {
+		code, err := c.demandAt(ctx, try, method, path, body)
+		switch {
+		case err == nil && (code < 300 || code == http.StatusConflict):
+			return
+		case ctx.Err() != nil, err == nil && code < 500:
+			c.w.t.Errorf("%s %s: %d %v", method, path, code, err)
 			return
 		}
 		<-pause.C
 	}
+}
+
+func (c *customers) demandAt(ctx context.Context, try int, method, path, body string) (code int, err error) {
+	shops := c.w.of("order")
+	url := shops[try%len(shops)].address()
+	if url == "" {
+		return 0, fmt.Errorf("nobody is there")
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
 }
 
 func (c *customers) send(ctx context.Context, o sample.Order, try int) (id string, code int, err error) {

@@ -1,0 +1,86 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// parkedRepeatAnytime: a message comes again at every point of its life, and is known at each: in its first run, parked, claimed, a
+// dead letter, redriven, in the run behind that, done, and when its mark has gone. One effect comes of it all.
+func (s *suite[TTx]) parkedRepeatAnytime() {
+	old := aged(33 * day)
+	p := parked("k", 1)
+	p.Identity, p.Message.ID = old.Identity, old.ID
+	p.Message.Source = old.Source
+	s.repeatWhile(arriving(p), store.Waiting, func(u store.Unit[TTx]) { // the first run fails
+		stood, err := u.Rollback(s.Context(), keeping(p)...)
+		s.ok(err, "park")
+		if !stood[0] {
+			s.Fatal("it is not parked")
+		}
+	})
+	s.repeats(p, store.Waiting)
+	s.claim(time.Minute, "1")
+	s.repeats(p, store.Waiting)
+	s.apply(again(p, func(p *store.Parked) { p.Dead = &store.Death{Kind: "permanent", Holds: true} }))
+	s.repeats(p, store.Dead)
+	s.apply(released(p))
+	s.repeats(p, store.Waiting)
+	p.Attempts = 0
+	s.claim(time.Minute, "1")
+	s.repeatWhile(retrying(p), store.Done, func(u store.Unit[TTx]) {
+		s.put(u.Tx(), "effect", "once")
+		s.commit(u, freed(p, nil))
+	})
+	s.user("effect", "once")
+	s.repeats(p, store.Done)
+	no := aged(33 * day)
+	s.apply(func() store.Effect { m := rejected(no, "no"); return store.Effect{Mark: &m} }())
+	refused := parked("l", 2)
+	refused.Identity = no.Identity
+	s.repeats(refused, store.Rejected)
+	s.db.Known(s)
+	s.until("the marks go", func() bool {
+		s.maintain()
+		return s.db.Count(s).Marks == 0
+	})
+	s.repeats(p, store.TooOld)
+	s.repeats(refused, store.TooOld)
+	s.claim(0)
+}
+
+// repeats wants a message that comes again, twice, to be known as that.
+func (s *suite[TTx]) repeats(p store.Parked, as store.Outcome) {
+	s.Helper()
+	s.stands(arriving(p), as)
+	s.stands(arriving(p), as)
+	if as != store.TooOld { // which stations look for before they park
+		s.applied([]bool{false}, keeping(p)...)
+	}
+}
+
+// repeatWhile has a message come again while it is in hand: the repeat waits, and finds what became of it.
+func (s *suite[TTx]) repeatWhile(m store.Mark, as store.Outcome, end func(store.Unit[TTx])) {
+	s.Helper()
+	u := s.begin(s.d, intake(m))
+	s.found(u, store.Fresh)
+	m.Turn = store.Arriving
+	rival := s.db.Driver(s)
+	var found store.Outcome
+	var err error
+	came := meanwhile(func() {
+		var r store.Unit[TTx]
+		if r, err = rival.Begin(s.Context(), intake(m)); err == nil {
+			found = r.Found().Marks[0].Outcome
+			_, _ = r.Rollback(s.Context())
+		}
+	})
+	s.waits(came, "a repeat of what is in hand")
+	end(u)
+	s.comes(came, "the repeat")
+	s.ok(err, "the repeat's begin")
+	if found != as {
+		s.Fatalf("the repeat finds %v, want %v", found, as)
+	}
+}
