@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald/store"
@@ -13,7 +14,9 @@ func (s *suite[TTx]) parkedRepeatAnytime() {
 	p := parked("k", 1)
 	p.Identity, p.Message.ID = old.Identity, old.ID
 	p.Message.Source = old.Source
-	s.repeatWhile(arriving(p), store.Waiting, func(u store.Unit[TTx]) { // the first run fails
+	// The first run fails. Where that is undone and parked in two transactions, the repeat may come in between and be the next run,
+	// and what parks finds its guard lost if that one commits: ParkedTooLate.
+	s.repeatWhile(arriving(p), []store.Outcome{store.Waiting, store.Fresh}, func(u store.Unit[TTx]) {
 		stood, err := u.Rollback(s.Context(), keeping(p)...)
 		s.ok(err, "park")
 		if !stood[0] {
@@ -29,7 +32,7 @@ func (s *suite[TTx]) parkedRepeatAnytime() {
 	s.repeats(p, store.Waiting)
 	p.Attempts = 0
 	s.claim(time.Minute, "1")
-	s.repeatWhile(retrying(p), store.Done, func(u store.Unit[TTx]) {
+	s.repeatWhile(retrying(p), []store.Outcome{store.Done}, func(u store.Unit[TTx]) {
 		s.put(u.Tx(), "effect", "once")
 		s.commit(u, freed(p, nil))
 	})
@@ -61,7 +64,7 @@ func (s *suite[TTx]) repeats(p store.Parked, as store.Outcome) {
 }
 
 // repeatWhile has a message come again while it is in hand: the repeat waits, and finds what became of it.
-func (s *suite[TTx]) repeatWhile(m store.Mark, as store.Outcome, end func(store.Unit[TTx])) {
+func (s *suite[TTx]) repeatWhile(m store.Mark, as []store.Outcome, end func(store.Unit[TTx])) {
 	s.Helper()
 	u := s.begin(s.d, intake(m))
 	s.found(u, store.Fresh)
@@ -80,7 +83,7 @@ func (s *suite[TTx]) repeatWhile(m store.Mark, as store.Outcome, end func(store.
 	end(u)
 	s.comes(came, "the repeat")
 	s.ok(err, "the repeat's begin")
-	if found != as {
+	if !slices.Contains(as, found) {
 		s.Fatalf("the repeat finds %v, want %v", found, as)
 	}
 }
