@@ -8,6 +8,7 @@
 //	skald parked     messages that failed and are tried again
 //	skald dead       dead letters: look, redrive, drop
 //	skald inbox      says what consumers know of a message, and what is in quarantine
+//	skald doctor     says what stands against the promises, or the load
 //	skald maintain   empties what is older than it is kept
 //	skald init       writes a service to begin with
 //	skald version
@@ -64,7 +65,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		PersistentPreRun: func(*cobra.Command, []string) { ran = true },
 	}
 	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), outboxCommand(out, errs),
-		inboxCommand(out, errs), parkedCommand(out, errs), deadCommand(out, errs), maintainCommand(out), initCommand(out), versionCommand(out))
+		doctorCommand(out), inboxCommand(out, errs), parkedCommand(out, errs), deadCommand(out, errs), maintainCommand(out), initCommand(out), versionCommand(out))
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)

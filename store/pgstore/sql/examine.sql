@@ -1,5 +1,6 @@
 -- name: ExamineSettings
-SELECT name, coalesce(setting, '') FROM pg_catalog.pg_settings WHERE name = ANY ($1::text[]);
+-- As the session began: a transaction of Skald's sets some of them for itself.
+SELECT name, coalesce(reset_val, '') FROM pg_catalog.pg_settings WHERE name = ANY ($1::text[]);
 
 -- name: ExamineServer
 -- Transactions of other users show no time to those who may not see it.

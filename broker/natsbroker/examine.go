@@ -1,0 +1,47 @@
+package natsbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+)
+
+var _ broker.Examiner = (*Broker)(nil)
+
+// payloadMost is what a message may have of data, headers and key.
+const payloadMost = 921_600 + 16<<10 + 2<<10
+
+// Examine looks at the server and at the streams of topics. Settings that lose messages CheckTopics names.
+func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding, error) {
+	if _, err := b.js.AccountInfo(ctx); err != nil {
+		return nil, fmt.Errorf("look at JetStream: %w", b.orAway(err))
+	}
+	nc := b.js.Conn()
+	out := []skald.Finding{{Name: "version", Grade: skald.Fine, Saw: "NATS " + nc.ConnectedServerVersion()},
+		{Name: "sync_interval", Grade: skald.Doubtful, Saw: "no client can see it",
+			Remedy: "sync_interval: always, or three replicas: by default a server answers two minutes before it writes to disk"}}
+	limit := skald.Finding{Name: "max_payload", Grade: skald.Fine, Saw: fmt.Sprint(nc.MaxPayload())}
+	if nc.MaxPayload() < payloadMost {
+		limit.Grade, limit.Remedy = skald.Doubtful, fmt.Sprintf("%d or more: larger messages, which the outbox takes, are set aside with their keys", payloadMost)
+	}
+	out = append(out, limit)
+	clustered := nc.ConnectedClusterName() != ""
+	for _, name := range topics {
+		s, err := b.streamOf(ctx, name)
+		if errors.Is(err, broker.ErrNoTopic) {
+			continue // who looks for topics says so
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look up topic %q: %w", name, err)
+		}
+		f := skald.Finding{Name: "replicas of " + name, Grade: skald.Fine, Saw: fmt.Sprint(s.CachedInfo().Config.Replicas)}
+		if clustered && s.CachedInfo().Config.Replicas < 3 {
+			f.Grade, f.Remedy = skald.Doubtful, "three replicas: a server that is away stops the topic, one that loses its disk loses what it acknowledged"
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}

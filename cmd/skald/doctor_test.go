@@ -1,0 +1,176 @@
+package main_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/skald-go/skald/internal/need"
+)
+
+// An examined is what doctor --json prints.
+type examined struct {
+	OK               bool
+	Failed, Warnings int
+	Findings         []struct{ About, Name, Grade, Saw, Remedy string }
+}
+
+// doctor wants that exit code and these findings, "about/name" to "grade", with the words behind it: "failed less than 37 days".
+func doctor(t *testing.T, code int, want map[string]string, args ...string) {
+	t.Helper()
+	p := start(t, nil, append([]string{"doctor", "--json"}, args...)...)
+	p.expect(code)
+	var got examined
+	if err := json.Unmarshal([]byte(p.out.String()), &got); err != nil {
+		t.Fatalf("%v in %s\n%s", err, &p.out, &p.errs)
+	}
+	if got.OK != (code == 0) || got.OK != (got.Failed == 0) {
+		t.Errorf("ok %v with exit code %d and %d failed", got.OK, code, got.Failed)
+	}
+	for name, expected := range want {
+		grade, words, _ := strings.Cut(expected, " ")
+		found := false
+		for _, f := range got.Findings {
+			if f.About+"/"+f.Name == name && f.Grade == grade && strings.Contains(f.Saw+" → "+f.Remedy, words) {
+				found = true
+			}
+			if f.Grade != "ok" && f.Remedy == "" || f.Saw == "" {
+				t.Errorf("%+v says too little", f)
+			}
+		}
+		if !found {
+			t.Errorf("doctor %v finds no %s that is %q, but\n%s", args, name, expected, &p.out)
+		}
+	}
+}
+
+// A healthy database has nothing that failed; a missing table, a window that is too short, a server that is away have, each with what to do.
+func TestDoctorOnSQLite(t *testing.T) {
+	t.Parallel()
+	at := "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
+	start(t, nil, "doctor").expect(2, "--store")
+	doctor(t, 8, map[string]string{"store/connection": "failed skald migrate"}, "--store", at)
+	start(t, nil, "migrate", "--store", at).expect(0)
+	doctor(t, 0, map[string]string{"store/tables": "ok", "store/rights of relay": "ok", "store/relay": "warning skald relay", "store/journal_mode": "ok wal",
+		"store/synchronous": "ok", "store/retention": "warning nobody has seen to it", "window/marks": "ok"}, "--store", at, "--rate", "10", "--connections", "5")
+	start(t, nil, "maintain", "--store", at, "--keep-marks", "480h").expect(0)
+	doctor(t, 8, map[string]string{"store/retention": "ok marks 480h", "store/disk": "ok 10 messages/s",
+		"window/marks": "failed marks are kept 20 days, less than 21 days, in which a message of topic orders may come: 7 days in the outbox of its producer and 14 days at the broker"},
+		"--store", at, "--rate", "10", "--topic", "orders", "--broker-keeps", "336h")
+	doctor(t, 8, map[string]string{"window/marks": "failed 30 days, in which a saga"}, "--store", at, "--saga", "720h")
+	doctor(t, 8, map[string]string{"broker/connection": "failed"}, "--store", at, "--broker", "nats://127.0.0.1:1")
+	p := start(t, nil, "doctor", "--store", at)
+	p.expect(0)
+	if out := p.out.String(); !strings.Contains(out, "warning  store   relay") || !strings.Contains(out, "→ run: skald relay") {
+		t.Errorf("it prints\n%s", out)
+	}
+}
+
+// What a service measured is compared with what a handler may take.
+func TestDoctorOnHandlers(t *testing.T) {
+	t.Parallel()
+	at := "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
+	start(t, nil, "migrate", "--store", at).expect(0)
+	buckets := func(consumer, topic string, quick, slow int) string {
+		labels := fmt.Sprintf(`consumer=%q,destination=%q,outcome="processed"`, consumer, topic)
+		name := "skald_inbox_process_duration_seconds"
+		return fmt.Sprintf("%s_bucket{%s,le=\"1\"} %d\n%s_bucket{%s,le=\"60\"} %d\n%s_bucket{%s,le=\"+Inf\"} %d\n%s_sum{%s} 1\n%s_count{%s} %d\n",
+			name, labels, quick, name, labels, quick+slow, name, labels, quick+slow, name, labels, name, labels, quick+slow)
+	}
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/metrics" {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, "# TYPE skald_inbox_process_duration_seconds histogram\n"+buckets("billing", "orders", 1000, 1)+buckets("stock", "orders", 90, 0)+buckets("stock", "payments", 0, 10))
+	}))
+	defer service.Close()
+	url := service.URL + "/metrics"
+	doctor(t, 0, map[string]string{"handlers/p99 of billing": "ok at most 1s", "handlers/p99 of stock": "warning at most 1m0s"}, "--store", at, "--metrics", url)
+	doctor(t, 8, map[string]string{"handlers/p99 of billing": "ok", "handlers/p99 of stock": "failed a handler may take 30s"}, "--store", at, "--metrics", url, "--handle", "30s")
+	doctor(t, 8, map[string]string{"handlers/metrics": "failed 404"}, "--store", at, "--metrics", service.URL)
+}
+
+// settingsOf is a URL of PostgreSQL's with settings.
+func settingsOf(at string, settings ...string) string {
+	sep := "?"
+	if strings.Contains(at, "?") {
+		sep = "&"
+	}
+	var options string
+	for _, s := range settings {
+		options += "-c " + s + " "
+	}
+	return at + sep + "options=" + strings.NewReplacer(" ", "%20", "=", "%3D").Replace(options)
+}
+
+func TestDoctorOnPostgres(t *testing.T) {
+	t.Parallel()
+	at, conn := postgres(t)
+	doctor(t, 8, map[string]string{"store/tables": "failed skald migrate"}, "--store", at)
+	start(t, nil, "migrate", "--store", at).expect(0)
+	doctor(t, 0, map[string]string{"store/version": "ok PostgreSQL", "store/primary": "ok", "store/synchronous_commit": "ok", "store/clock": "ok", "store/rights of app": "ok",
+		"store/rights of relay": "ok", "store/rings": "ok", "store/retention": "warning", "store/connections": "ok", "store/disk": "ok at 100 messages/s", "store/statement_timeout": "ok off"}, "--store", at, "--rate", "100")
+	doctor(t, 8, map[string]string{"store/connections": "failed 100000 are wanted"}, "--store", at, "--connections", "100000")
+	doctor(t, 0, map[string]string{"store/synchronous_commit": "warning off", "store/statement_timeout": "warning 1s", "store/idle_session_timeout": "warning 1m0s", "store/rate": "warning instances"},
+		"--rate", "1e9", "--store", settingsOf(at, "synchronous_commit=off", "statement_timeout=1000", "idle_session_timeout=60000"))
+	start(t, nil, "maintain", "--store", at).expect(0)
+	do(t, conn, `UPDATE skald_maintained SET looked_at = looked_at - interval '2 hours', keep = CASE name WHEN 'skald_mark' THEN interval '100 days' ELSE keep END`)
+	doctor(t, 8, map[string]string{"store/retention": "failed last looked", "store/rings": "failed --mark-slots", "window/marks": "ok 2400h"}, "--store", at)
+	do(t, conn, `INSERT INTO skald_quarantine (consumer, source, id, fingerprint, why, topic, type, message) VALUES ('billing', 's', 'i', 1, -1, 't', 't', '{}')`)
+	doctor(t, 8, map[string]string{"store/kept for billing": "warning 1 too old"}, "--store", at)
+	role := "skald_doctor_" + strings.ToLower(rand.Text()[:8])
+	do(t, conn, "CREATE ROLE "+role)
+	t.Cleanup(func() {
+		_, err := conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role, pgx.QueryExecModeSimpleProtocol)
+		must(t, err)
+	})
+	as := settingsOf(at, "role="+role)
+	doctor(t, 8, map[string]string{"store/rights": "failed missing right"}, "--store", as)
+	p := start(t, nil, "roles", "app", "--name", "app="+role)
+	p.expect(0)
+	do(t, conn, p.out.String())
+	doctor(t, 8, map[string]string{"store/rights of app": "ok", "store/rights of relay": "warning GRANT", "store/retention": "failed"}, "--store", as)
+	doctor(t, 8, map[string]string{"store/connection": "failed is the server running"}, "--store", "postgres://127.0.0.1:1/x")
+}
+
+// What at Kafka loses what was acknowledged, or is too small for what the outbox takes, is named by its setting.
+func TestDoctorOnKafka(t *testing.T) {
+	t.Parallel()
+	at, _, adm := kafka(t)
+	good, bad := "doctor."+strings.ToLower(rand.Text()[:8]), "doctor."+strings.ToLower(rand.Text()[:8])
+	t.Cleanup(func() {
+		_, err := adm.DeleteTopics(context.Background(), good, bad)
+		must(t, err)
+	})
+	must(t, made(adm.CreateTopic(t.Context(), 1, 1, nil, good)))
+	set := map[string]*string{"unclean.leader.election.enable": kadm.StringPtr("true"), "cleanup.policy": kadm.StringPtr("compact"), "max.message.bytes": kadm.StringPtr("100000")}
+	must(t, made(adm.CreateTopic(t.Context(), 1, 1, set, bad)))
+	doctor(t, 0, map[string]string{"broker/connection": "ok", "broker/acks": "ok all", "broker/topics": "ok " + good, "broker/replicas of " + good: "warning three replicas",
+		"broker/unclean.leader.election.enable of " + good: "ok false", "broker/cleanup.policy of " + good: "ok delete", "window/marks": "ok"}, "--broker", at, "--topic", good)
+	doctor(t, 8, map[string]string{"broker/unclean.leader.election.enable of " + bad: "failed true", "broker/cleanup.policy of " + bad: "warning compact",
+		"broker/max.message.bytes of " + bad: "warning 100000", "window/topic " + bad: "warning for ever"}, "--broker", at, "--topic", bad)
+	doctor(t, 8, map[string]string{"broker/topics": "failed no such topic"}, "--broker", at, "--topic", good+".missing")
+}
+
+func made(_ kadm.CreateTopicResponse, err error) error { return err }
+
+func TestDoctorOnNATSAndRabbitMQ(t *testing.T) {
+	t.Parallel()
+	at := "nats://" + natsServer(t, t.TempDir(), 0).Addr().String()
+	start(t, nil, "migrate", "--broker", at, "--topic", "orders").expect(0)
+	doctor(t, 0, map[string]string{"broker/version": "ok NATS 2.", "broker/max_payload": "ok", "broker/replicas of orders": "ok 1", "window/topic orders": "warning for ever"}, "--broker", at, "--topic", "orders")
+	doctor(t, 8, map[string]string{"broker/topics": "failed nowhere"}, "--broker", at, "--topic", "nowhere")
+	rabbit := need.RabbitMQ(t)
+	doctor(t, 0, map[string]string{"broker/version": "ok RabbitMQ", "broker/policies": "warning list_policies"}, "--broker", rabbit)
+	doctor(t, 8, map[string]string{"broker/topics": "failed", "window/topic nowhere.here": "warning --broker-keeps"}, "--broker", rabbit, "--topic", "nowhere.here")
+}
