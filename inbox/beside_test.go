@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -66,6 +67,43 @@ func TestBesideATableOfOnesOwn(t *testing.T) {
 	}
 	if n := w.backlog(); n != 0 {
 		t.Errorf("%d are not acknowledged", n)
+	}
+}
+
+// Where messages may share a transaction, each is asked of the table all the same, also those that a batch handler is for.
+func TestBatchesBesideATableOfOnesOwn(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.inbox(&inbox.Options{Now: w.clock, Batch: 10}, func(_ context.Context, t tx, m skald.Received[string]) error { return note(t, "new", m.ID) })
+	inbox.OnBatch(in, skald.Event[string]{Topic: "orders", Type: "many"}, func(_ context.Context, t tx, ms []skald.Received[string]) error {
+		for _, m := range ms {
+			if err := note(t, "many", m.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	in.Beside(besides)
+	var ms []skald.Message
+	for i := range 8 {
+		m := w.message(fmt.Sprint(i%3), "x")
+		if i%2 == 1 {
+			m.Type = "many"
+		}
+		if i < 4 {
+			w.byHand(m)
+		}
+		ms = append(ms, m)
+	}
+	w.publish(ms...)
+	w.quiet(in)
+	for list, want := range map[string]string{"new": "m-5 m-7", "many": "m-6 m-8"} {
+		got := strings.Fields(w.db.User()[list])
+		if slices.Sort(got); strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %q", list, got, want)
+		}
+	}
+	if h := in.Health(); h.Handled != 4 || h.Duplicates != 4 || len(w.noted()) != 8 {
+		t.Errorf("%+v, noted %q", h, w.noted())
 	}
 }
 
