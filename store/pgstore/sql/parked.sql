@@ -134,5 +134,6 @@ FROM (
 		(SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = i.key AND p.holds ORDER BY p.place LIMIT 1) AS first,
 		(SELECT true FROM /*schema*/skald_floor AS f WHERE f.consumer = $1::text AND i.old > 0 AND f.at > to_timestamp(i.old / 1000.0)) AS below
 	FROM unnest($2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::integer[]) AS i(source, id, key, old, n)
+	WHERE (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text LIMIT 1) IS NOT NULL
 	OFFSET 0
 ) AS t WHERE t.dead IS NOT NULL OR t.first IS NOT NULL;
