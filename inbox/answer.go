@@ -26,7 +26,7 @@ func (in *Inbox[TTx]) known(ctx context.Context, e *entry, unit store.Unit[TTx],
 	default:
 		return in.repeat(ctx, e, unit, v)
 	}
-	if _, err := unit.Rollback(ctx, store.Effect{Quarantine: apartOf(in.group, e, why, print)}); err != nil {
+	if _, err := unit.Rollback(ctx, store.Effect{Quarantine: apartOf(in.group, e, why, print), Free: in.freed(e)}); err != nil {
 		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("put %s into quarantine: %w", e.id.ID, err))
 	}
 	in.o.Logger.WarnContext(ctx, "inbox: message put into quarantine; see: skald inbox status", "consumer", in.group, "why", why.String(),
@@ -100,14 +100,19 @@ func (in *Inbox[TTx]) finish(ctx context.Context, e *entry, unit store.Unit[TTx]
 	if err != nil {
 		return in.failure(ctx, e, unit.Rollback, fmt.Errorf("answer of %s: %w", e.id.ID, err))
 	}
-	if leaves.Answer == nil && leaves.Admitted == nil && leaves.Free == nil && len(leaves.Rows) == 0 {
+	return in.commit(ctx, e, unit, leaves, handled)
+}
+
+func (in *Inbox[TTx]) commit(ctx context.Context, e *entry, unit store.Unit[TTx], leaves store.Effect, what ending) result {
+	var err error
+	if leaves.Answer == nil && leaves.Step == nil && leaves.Admitted == nil && leaves.Free == nil && len(leaves.Rows) == 0 {
 		err = unit.Commit(ctx)
 	} else {
 		err = unit.Commit(ctx, leaves)
 	}
 	switch {
 	case err == nil:
-		return result{entry: e, what: handled}
+		return result{entry: e, what: what}
 	case e.apart != nil && errors.Is(err, store.ErrLost):
 		return result{entry: e, what: duplicate} // another instance has taken it
 	}
@@ -119,16 +124,18 @@ func (in *Inbox[TTx]) leaves(ctx context.Context, e *entry, r Result, intake sto
 	if out.Rows, err = in.with.Messages(skald.WithCause(ctx, e.Message), r.Say); err != nil {
 		return out, err
 	}
+	result, err := encoded(ctx, in.o.Codec, r.Value)
+	if err != nil {
+		return out, err
+	}
+	out.Step = answered(e.takes(), r.Code, result)
 	if e.apart != nil {
 		out.Admitted = e.apart
 		return out, nil
 	}
 	out.Free = in.freed(e)
 	mark := intake.Marks[0]
-	mark.Code = r.Code
-	if mark.Result, err = encoded(ctx, in.o.Codec, r.Value); err != nil {
-		return out, err
-	}
+	mark.Code, mark.Result = r.Code, result
 	if len(out.Rows) > 0 && in.o.Again != nil && in.o.Again(e.Message) {
 		if mark.Said, err = said(out.Rows); err != nil {
 			return out, err

@@ -94,7 +94,7 @@ func (in *Inbox[TTx]) work(ctx context.Context, job []*entry) []result {
 	s := &sharing[TTx]{in: in, shut: map[*chain]bool{}}
 	for len(job) > 0 {
 		var ms []member
-		ms, job = in.alike(job)
+		ms, job = in.alike(ctx, job)
 		s.take(ctx, ms)
 	}
 	s.out[0].fell = s.fell
@@ -103,7 +103,7 @@ func (in *Inbox[TTx]) work(ctx context.Context, job []*entry) []result {
 
 // alike takes the first of es, and those that can share its transaction: they ask for the same settings, go to the same batch handler
 // if it goes to one, are other messages, and leave none of their key behind.
-func (in *Inbox[TTx]) alike(es []*entry) (ms []member, rest []*entry) {
+func (in *Inbox[TTx]) alike(ctx context.Context, es []*entry) (ms []member, rest []*entry) {
 	ms = make([]member, 0, len(es))
 	behind, known := map[*chain]bool{}, make(map[store.Identity]bool, len(es))
 	for i, e := range es {
@@ -111,12 +111,12 @@ func (in *Inbox[TTx]) alike(es []*entry) (ms []member, rest []*entry) {
 		err := error(nil)
 		fits := !behind[e.chain] && !known[e.id]
 		if fits {
-			intake, err = in.intake(e)
+			intake, err = in.intake(ctx, e)
 		}
-		if err != nil && i == 0 {
-			return []member{{e: e}}, es[1:] // alone, it fails
+		if i == 0 && (err != nil || len(intake.Steps) > 0) {
+			return []member{{e: e}}, es[1:] // alone, it fails; and what a step asks depends on how it stands
 		}
-		if fits = fits && err == nil && (i == 0 || in.shares(ms[0], e, intake)); !fits {
+		if fits = fits && err == nil && len(intake.Steps) == 0 && (i == 0 || in.shares(ms[0], e, intake)); !fits {
 			behind[e.chain] = true
 			rest = append(rest, e)
 			continue

@@ -61,7 +61,7 @@ func (in *Inbox[TTx]) rejectBeside(ctx context.Context, e *entry, unit store.Uni
 	if err != nil {
 		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("take in %s to reject it: %w", e.ID, err))
 	}
-	if now := unit.Found(); !slices.Equal(now.Locks, was.Locks) || e.apart == nil && now.Marks[0].Outcome != store.Fresh {
+	if now := unit.Found(); !slices.Equal(now.Locks, was.Locks) || e.apart == nil && now.Marks[0].Outcome != store.Fresh || stoodElse(was, now) {
 		in.giveBack(ctx, e, unit.Rollback)
 		return result{entry: e, what: again, err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
 	}
@@ -73,6 +73,9 @@ func (in *Inbox[TTx]) rejectBeside(ctx context.Context, e *entry, unit store.Uni
 		return in.knownBeside(ctx, e, unit, intake)
 	}
 	verdict.Mark, verdict.Answer, verdict.Locks = nil, verdict.Mark, nil // the intake has the mark and the locks
+	if verdict.Step != nil {
+		verdict.Step.From = []store.StepState{e.step.State} // as the intake has made it
+	}
 	err = unit.Commit(ctx, verdict)
 	switch {
 	case err == nil:
@@ -81,6 +84,11 @@ func (in *Inbox[TTx]) rejectBeside(ctx context.Context, e *entry, unit store.Uni
 		return result{entry: e, what: duplicate} // another instance has taken it; if not, it is found again
 	}
 	return in.failure(ctx, e, in.db.Apply, fmt.Errorf("reject %s: %w", e.ID, err))
+}
+
+// stoodElse tells whether a step moved between two intakes.
+func stoodElse(was, now store.Found) bool {
+	return len(was.Steps) > 0 && was.Steps[0].State != now.Steps[0].State
 }
 
 // AttemptByHeader reads from a header, the last of that name, how often a message has failed before it came: a number in

@@ -26,6 +26,7 @@ type Health struct {
 
 	// Counts of this process, since New.
 	Received, Handled, Rejected, Duplicates, Skipped, Failures int64    // Failures: failed attempts
+	Barred                                                     int64    // their step was to be undone before they came
 	Conflicts, TooOld                                          int64    // put into quarantine
 	Parkings                                                   int64    // messages that were parked: behind others, for later, or because they failed
 	Unacknowledged                                             int      // deliveries in memory now
@@ -78,6 +79,8 @@ func (h *Health) add(what ending) {
 		h.Duplicates++
 	case rejected:
 		h.Rejected++
+	case barred:
+		h.Barred++
 	case conflict:
 		h.Conflicts++
 	case tooOld:

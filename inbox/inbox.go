@@ -172,6 +172,7 @@ type Inbox[TTx any] struct {
 	handlers map[kind]ResultHandler[TTx]
 	beside   Known[TTx]                 // nil: nothing
 	many     map[kind]BatchHandler[TTx] // for several messages at once; in handlers, for one
+	steps    map[kind]course
 	topics   []string
 
 	// The rest belongs to the goroutine of Run or Step.
@@ -215,6 +216,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		handlers: map[kind]ResultHandler[TTx]{},
 		many:     map[kind]BatchHandler[TTx]{},
 		size:     d.Batch,
+		steps:    map[kind]course{},
 		inside:   newLane(inside),
 		shelf:    newShelf(),
 		stays:    map[*entry]Stuck{},
@@ -261,4 +263,5 @@ func (in *Inbox[TTx]) HandleResult(topic, typ string, h ResultHandler[TTx]) {
 	}
 	in.handlers[kind{topic, typ}] = h
 	delete(in.many, kind{topic, typ})
+	delete(in.steps, kind{topic, typ})
 }

@@ -26,6 +26,7 @@ type entry struct {
 	unknown error              // why it has no id
 	apart   *store.Quarantined // where it comes from, if not from the broker
 	parked  *store.Parked      // the same, as it was claimed
+	step    *store.Step        // that it takes or undoes; nil: none, or not known yet
 	done    bool
 	again   int  // attempts in a row after which it is still here: outages, and no room to park it
 	full    bool // of those, the latter

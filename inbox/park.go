@@ -31,7 +31,7 @@ func (e *entry) identity() store.Identity {
 
 // parcel is e as it is to be kept, with what is known of it so far.
 func (in *Inbox[TTx]) parcel(e *entry) *store.Keep {
-	k := &store.Keep{MostRows: in.o.KeyRows, MostBytes: in.o.KeyBytes}
+	k := &store.Keep{MostRows: in.o.KeyRows, MostBytes: in.o.KeyBytes, Step: e.takes()}
 	if e.parked != nil {
 		k.Parked = *e.parked
 		was := e.parked.Attempts
@@ -190,7 +190,7 @@ func (in *Inbox[TTx]) freed(e *entry) *store.Free {
 
 // taken is for a claimed message that is not to be handled: it was finished meanwhile, or somebody else has it.
 func (in *Inbox[TTx]) taken(ctx context.Context, e *entry, unit store.Unit[TTx], v store.Verdict) result {
-	if v.Outcome != store.Done && v.Outcome != store.Rejected {
+	if v.Outcome != store.Done && v.Outcome != store.Rejected && v.Outcome != store.Barred {
 		_, _ = unit.Rollback(ctx)
 		return result{entry: e, what: stale}
 	}

@@ -38,6 +38,7 @@ const (
 	failed                  // the message's own failure; it is parked with it
 	dead                    // the same, for the last time; it is a dead letter
 	again                   // nothing was written; it is to be taken again at once
+	barred                  // the step that it takes was to be undone before it came; the verdict is committed
 	stale                   // it was claimed, and is not as it was; somebody else has it
 	outage                  // nobody's fault; nothing was written, or it is not known
 	full                    // it should be parked, and no more may be
@@ -54,7 +55,7 @@ var (
 
 // The words are those of the metrics.
 func (e ending) String() string {
-	return [...]string{"processed", "duplicate", "rejected", "conflict", "too_old", "parked", "later", "failed", "dead", "again", "stale",
+	return [...]string{"processed", "duplicate", "rejected", "conflict", "too_old", "parked", "later", "failed", "dead", "again", "barred", "stale",
 		"outage", "full", "broken", "left"}[e]
 }
 
@@ -76,7 +77,7 @@ func (e *entry) unreadable() error {
 // finished tells whether nothing is left to be done about a message.
 func (r result) finished() bool {
 	switch r.what {
-	case handled, duplicate, rejected, conflict, tooOld:
+	case handled, duplicate, rejected, barred, conflict, tooOld:
 		return true
 	}
 	return false
@@ -108,9 +109,9 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.o.Handle+in.o.Wait)
 	defer cancel()
-	intake, err := in.intake(e)
+	intake, err := in.intake(ctx, e)
 	if err != nil {
-		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("entities and settings of %s: %w", e.ID, err))
+		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("step, entities and settings of %s: %w", e.ID, err))
 	}
 	unit, err := in.db.Begin(ctx, intake)
 	if err != nil {
@@ -119,9 +120,11 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	v := unit.Found().Marks
 	switch {
 	case e.apart != nil, v[0].Outcome == store.Fresh:
-		return in.handle(ctx, e, unit, intake)
+		return in.stepped(ctx, e, unit, intake)
 	case e.parked != nil:
 		return in.taken(ctx, e, unit, v[0])
+	case v[0].Outcome == store.Behind && e.step != nil && unit.Found().Steps[0].State == store.StepTooOld:
+		return in.known(ctx, e, unit, store.Verdict{Outcome: store.TooOld}, intake.Marks[0].Fingerprint)
 	case v[0].Outcome == store.Behind:
 		return in.queue(ctx, e, unit.Rollback)
 	case v[0].Outcome == store.Waiting, v[0].Outcome == store.Dead:
@@ -130,7 +133,7 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	return in.known(ctx, e, unit, v[0], intake.Marks[0].Fingerprint)
 }
 
-func (in *Inbox[TTx]) intake(e *entry) (intake store.Intake, err error) {
+func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
@@ -143,6 +146,12 @@ func (in *Inbox[TTx]) intake(e *entry) (intake store.Intake, err error) {
 	}
 	if e.apart == nil {
 		intake.Marks = []store.Mark{in.mark(e)}
+	}
+	if e.step, err = in.step(ctx, e); err != nil {
+		return intake, err
+	}
+	if e.step != nil {
+		intake.Steps = []store.Step{*e.step}
 	}
 	if in.o.Entities != nil {
 		intake.Locks = in.o.Entities(e.Message)
@@ -208,6 +217,7 @@ func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx]
 		mark.As, mark.Reason = store.Rejected, no.Err.Error()
 		verdict.Mark, verdict.Answer = &mark, nil
 	}
+	verdict.Step = refused(e.takes(), verdict.Step)
 	verdict.Locks = slices.Clone(intake.Locks)
 	for i, version := range unit.Found().Locks {
 		verdict.Locks[i].Version = version

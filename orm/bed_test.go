@@ -102,6 +102,7 @@ func (b *bed) Age(t testing.TB, d time.Duration) {
 		`UPDATE skald_outbox SET slot = (today - least((today - slot + 10) % 10 + $1, 8)) % 10
 			FROM (SELECT floor(extract(epoch FROM now()) / 86400)::bigint AS today) AS c`,
 		"UPDATE skald_mark_timeless SET at = at - $1 * interval '1 day'",
+		"UPDATE skald_step SET at = at - $1 * interval '1 day'",
 		"UPDATE skald_floor SET since = since - $1 * interval '1 day'",
 		"UPDATE skald_quarantine SET taken_at = taken_at - $1 * interval '1 day'",
 	} {
@@ -121,7 +122,7 @@ func (b *bed) Known(t testing.TB) {
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	execute(t, b.conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
-	for _, table := range []string{"skald_outbox", "skald_mark", "skald_mark_timeless", "skald_answer", "skald_floor", "skald_quarantine", "skald_entity", "skald_tick", "skald_relay", "skald_aside", "skald_parked", "skald_audit", "kv"} {
+	for _, table := range []string{"skald_outbox", "skald_mark", "skald_mark_timeless", "skald_answer", "skald_floor", "skald_quarantine", "skald_entity", "skald_tick", "skald_relay", "skald_aside", "skald_parked", "skald_audit", "skald_step", "skald_step_floor", "kv"} {
 		execute(t, b.conn, "DELETE FROM "+table)
 	}
 	execute(t, b.conn, "UPDATE skald_lane SET epoch = 0, token = '', owner = NULL, life = NULL, base = '', tip = '', seq = 0, incarnation = ''")

@@ -322,8 +322,8 @@ func (l *loop) maintain() {
 		switch {
 		case err != nil && l.hard.Err() == nil: // else it was ended with the relay
 			r.o.Logger.Warn("relay: retention", "owner", r.o.Owner, "error", err)
-		case did.Rows != 0 || did.Marks != 0 || len(did.Left) > 0:
-			r.o.Logger.Info("relay: retention", "owner", r.o.Owner, "rows", did.Rows, "marks", did.Marks, "left", did.Left)
+		case did.Rows != 0 || did.Marks != 0 || did.Steps != 0 || len(did.Left) > 0:
+			r.o.Logger.Info("relay: retention", "owner", r.o.Owner, "rows", did.Rows, "marks", did.Marks, "steps", did.Steps, "left", did.Left)
 		}
 	}()
 }

@@ -65,6 +65,9 @@ type Keep struct {
 	Parked
 	// Was, if it is not nil, is the number of attempts that it is parked with. Nil: it is not kept yet, and its key has room.
 	Was *int
+	// Step, if it is not nil, is the step that the message is to take: it is noted as parked or dead, unless it stands as
+	// something else than that.
+	Step *Step
 	// MostRows and MostBytes are how much may be parked of one key. 0: any number.
 	MostRows, MostBytes int64
 }

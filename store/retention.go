@@ -20,6 +20,8 @@ type Overseer interface {
 type Retention struct {
 	Outbox time.Duration // default 7 days
 	Marks  time.Duration // default 30 days
+	// Steps is how long a step is kept after its saga began, and at least since it came: no saga may take longer. Default 90 days.
+	Steps time.Duration
 }
 
 // A Backlog is how an outbox stands.
@@ -44,5 +46,6 @@ type Kept struct {
 // Maintained is what Maintain did.
 type Maintained struct {
 	Rows, Marks int64    // how many went, where the driver knows; -1: a leaf was emptied uncounted
+	Steps       int64    // how many went
 	Left        []string // what it could not have now, and why
 }

@@ -143,6 +143,9 @@ type Intake struct {
 	// Marks are inserted, each waiting for a rival that has it in hand. Of several, those that are not fresh are not there, so that the
 	// others may be committed; a single one that is kept is for rolling back.
 	Marks []Mark
+	// Steps are taken or undone, and locked until the transaction ends, in an order that the driver chooses. One that may not
+	// be taken stays as it is; one that is not done, or under way, is barred by whoever would undo it.
+	Steps []Step
 	Locks []Lock // entity rows, locked or created, in an order that the driver chooses
 	// Settings of the database hold for this transaction, from the handler on, in their order: a tenant for row-level
 	// security, a role. A driver whose database has none refuses them with ErrNoSettings.
@@ -167,7 +170,7 @@ type Identity struct{ Source, ID string }
 type Mark struct {
 	Consumer string
 	Identity
-	As     Outcome // Done or Rejected
+	As     Outcome // Done, Rejected or Barred
 	Reason string  // of a rejection; at most 1 KiB, longer ones are cut
 
 	// Fingerprint is an HMAC of what came under the identity, by the key that Secret gives. 0: not known.
@@ -194,6 +197,7 @@ type Lock struct {
 // Found answers an Intake, index by index.
 type Found struct {
 	Marks []Verdict
+	Steps []Step  // as they stood before. Of those that are now taken, State alone
 	Locks []int64 // the version that this transaction gives the entity: 1 when it is new
 }
 
@@ -215,6 +219,7 @@ const (
 	Fresh    Outcome = iota // not finished by this consumer; never stored
 	Done                    // its effect is committed
 	Rejected                // its handler said no, for good
+	Barred                  // the step that it takes was to be undone before it came
 )
 
 // Outcomes that are answered, and never stored with a mark. The last four are of what is kept.
@@ -235,6 +240,8 @@ func (o Outcome) String() string {
 		return "done"
 	case Rejected:
 		return "rejected"
+	case Barred:
+		return "barred"
 	case TooOld:
 		return "too old"
 	case Conflict:
@@ -254,6 +261,7 @@ func (o Outcome) String() string {
 // An Effect is what one step leaves behind: all of it, and only if every guard in it holds.
 type Effect struct {
 	Mark  *Mark           // guard: absent, and not too old
+	Step  *Step           // guard: it stands as From says; where it was taken, by this message. Gets State, Code and Result
 	Locks []Lock          // guard: Version, where it is not 0
 	Rows  []skald.Message // into the outbox. Source is the database's own, whatever they say
 	Lane  *Progress       // guard: the lane's epoch and token
@@ -340,40 +348,4 @@ type Reseated struct {
 	Again      int64  // rows that are read again
 	Renumbered int64  // of those, the ones whose number had been given out before
 	Lanes      int
-}
-
-// A Window is the part of the outbox between two ticks.
-type Window struct {
-	Base, Tip string
-	After     int64 // only rows with a larger sequence number
-	// Lanes, by their buckets, both ends included; nil: all.
-	Buckets [][2]int
-}
-
-// A Page is some rows of a window.
-type Page struct {
-	Rows []Row
-	Done bool // nothing of the window lies behind them
-}
-
-// A Row is a message in the outbox.
-type Row struct {
-	skald.Message
-	Seq    int64
-	Bucket int // 0 … Buckets-1
-}
-
-// Aside is a row that the broker refused, or that waits behind one of its key.
-type Aside struct {
-	Row
-	Attempts int           // how often it was refused; 0: it only waits
-	Why      string        // the last refusal; at most 1 KiB, longer ones are cut
-	Due      time.Duration // from now, by the store's clock: when to try again. Only written
-}
-
-// Held is a key that has rows set aside.
-type Held struct {
-	Topic string
-	Key   []byte
-	Lane  int
 }

@@ -109,11 +109,11 @@ func TestMaintain(t *testing.T) {
 			t.Errorf("maintain %v says %s, want %s", args, &p.out, want)
 		}
 	}
-	maintain(`{"left":[],"marks":0,"rows":0}`) // a consumer that it meets now may still be reading what is older
+	maintain(`{"left":[],"marks":0,"rows":0,"steps":0}`) // a consumer that it meets now may still be reading what is older
 	if _, err := db.Exec("UPDATE skald_floor SET since = since - 40 * 86400000"); err != nil {
 		t.Fatal(err)
 	}
-	maintain(`{"left":[],"marks":0,"rows":0}`, "--keep-marks", "960h")
-	maintain(`{"left":[],"marks":1,"rows":0}`)
+	maintain(`{"left":[],"marks":0,"rows":0,"steps":0}`, "--keep-marks", "960h")
+	maintain(`{"left":[],"marks":1,"rows":0,"steps":0}`)
 	start(t, nil, "maintain", "--store", "sqlite:"+path, "--keep-marks", "1h").expect(1, "marks")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const maintainAbout = `Empties what is older than it is kept: rows that every lane has passed, marks, answers, and what was taken out of
-quarantine. Relays do this by themselves, and consumers with inbox.Options.Keep: this is for where neither runs, or for
+const maintainAbout = `Empties what is older than it is kept: rows that every lane has passed, marks, answers, what was taken out of
+quarantine, and steps of sagas that began before. Relays do this by themselves, and consumers with inbox.Options.Keep: this is for where neither runs, or for
 a look. What somebody has in hand it leaves for the next time, and says so.`
 
 func maintainCommand(out io.Writer) *cobra.Command {
@@ -24,6 +24,7 @@ func maintainCommand(out io.Writer) *cobra.Command {
 	storeFlags(c, &schema, &asJSON)
 	c.Flags().DurationVar(&keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
 	c.Flags().DurationVar(&keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
+	c.Flags().DurationVar(&keep.Steps, "keep-steps", 90*24*time.Hour, "how long steps are kept after their saga began: no saga may take longer")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return withKnower(c, schema, store.Relay, func(ctx context.Context, k knower) error {
 			did, err := k.Maintain(ctx, keep)
@@ -35,9 +36,9 @@ func maintainCommand(out io.Writer) *cobra.Command {
 				if left == nil {
 					left = []string{}
 				}
-				return json.NewEncoder(out).Encode(map[string]any{"rows": did.Rows, "marks": did.Marks, "left": left})
+				return json.NewEncoder(out).Encode(map[string]any{"rows": did.Rows, "marks": did.Marks, "steps": did.Steps, "left": left})
 			}
-			fmt.Fprintf(out, "rows   %s\nmarks  %s\n", gone(did.Rows), gone(did.Marks))
+			fmt.Fprintf(out, "rows   %s\nmarks  %s\nsteps  %d\n", gone(did.Rows), gone(did.Marks), did.Steps)
 			for _, what := range did.Left {
 				fmt.Fprintln(out, "left   "+what)
 			}

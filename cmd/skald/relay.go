@@ -58,6 +58,7 @@ func relayCommand(errs io.Writer) *cobra.Command {
 	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection; SKALD_LISTEN stands for it")
 	f.DurationVar(&r.keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
 	f.DurationVar(&r.keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
+	f.DurationVar(&r.keep.Steps, "keep-steps", 90*24*time.Hour, "how long steps of sagas are kept after their saga began: no saga may take longer")
 	f.StringVar(&metrics, "metrics", "", "serve /metrics for Prometheus, /livez and /readyz at this address, \":9090\" (default: do not)")
 	return c
 }

@@ -14,12 +14,15 @@ const day = 24 * time.Hour
 // OrDefaults fills in what is not given. Marks that would go before the rows that can repeat their messages are a
 // *store.RetentionError.
 func OrDefaults(r store.Retention) (store.Retention, error) {
-	r.Outbox, r.Marks = cmp.Or(r.Outbox, 7*day), cmp.Or(r.Marks, 30*day)
+	r.Outbox, r.Marks, r.Steps = cmp.Or(r.Outbox, 7*day), cmp.Or(r.Marks, 30*day), cmp.Or(r.Steps, 90*day)
 	if r.Outbox < 0 || r.Marks < r.Outbox {
 		return r, &store.RetentionError{
 			What:   fmt.Sprintf("rows are to be kept %v and marks %v", r.Outbox, r.Marks),
 			Remedy: "keep marks at least as long as rows: a row that is kept can be published again, and then its mark must still be there",
 		}
+	}
+	if r.Steps < 0 {
+		return r, &store.RetentionError{What: fmt.Sprintf("steps are to be kept %v", r.Steps), Remedy: "give the longest time that a saga of yours may take"}
 	}
 	return r, nil
 }

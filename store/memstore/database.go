@@ -39,20 +39,22 @@ type database struct {
 	changed chan struct{} // closed when a transaction ends
 	held    map[lockID]*Tx
 
-	user     map[string]string
-	marks    map[markKey]markRow
-	versions map[entity]int64
-	floors   map[string]floor // of consumers
-	apart    []store.Quarantined
-	rows     []row // visible ones, by Seq
-	aside    map[int64]asideRow
-	kept     map[markKey]keptRow
-	audit    []store.Audit
-	lanes    []laneRow
-	lives    map[string]life // of relays, by owner
-	leases   map[string]lease
-	keeps    store.Retention // that Maintain last went by
-	moved    string          // what must not be, as it was seen; "": all is well
+	user       map[string]string
+	marks      map[markKey]markRow
+	versions   map[entity]int64
+	floors     map[string]floor // of consumers
+	apart      []store.Quarantined
+	rows       []row // visible ones, by Seq
+	aside      map[int64]asideRow
+	kept       map[markKey]keptRow
+	audit      []store.Audit
+	lanes      []laneRow
+	lives      map[string]life // of relays, by owner
+	leases     map[string]lease
+	keeps      store.Retention // that Maintain last went by
+	moved      string          // what must not be, as it was seen; "": all is well
+	steps      map[stepKey]stepRow
+	stepFloors map[stepFloor]time.Time
 
 	seq      int64 // last number drawn for a row
 	arrival  int64 // last number drawn for a mark

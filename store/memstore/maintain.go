@@ -27,7 +27,8 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 		d.rows = slices.DeleteFunc(d.rows, func(r row) bool { return r.at.Before(rows) && d.covered(r) })
 		d.forget(marks)
 		d.apart = slices.DeleteFunc(d.apart, func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(marks) })
-		done = store.Maintained{Rows: int64(nRows - len(d.rows)), Marks: int64(nMarks - len(d.marks))}
+		steps := d.forgetSteps(now.Add(-keep.Steps))
+		done = store.Maintained{Steps: steps, Rows: int64(nRows - len(d.rows)), Marks: int64(nMarks - len(d.marks))}
 		return nil
 	})
 	return done, err

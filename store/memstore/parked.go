@@ -89,6 +89,9 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 		if err := tx.park(ctx, *e.Keep, until); err != nil {
 			return err
 		}
+		if err := tx.noteStep(ctx, *e.Keep, until); err != nil {
+			return err
+		}
 	}
 	if r := e.Release; r != nil {
 		k, err := tx.keptAs(ctx, markKey{r.Consumer, r.Identity}, nil, until)

@@ -34,7 +34,7 @@ func (tx *Tx) there(key markKey) (markRow, bool) {
 
 // answer stores what the handler answers with its mark.
 func (tx *Tx) answer(ctx context.Context, m store.Mark, until time.Time) error {
-	if m.As != store.Done && m.As != store.Rejected {
+	if !storable(m.As) {
 		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
 	}
 	key := markKey{m.Consumer, m.Identity}

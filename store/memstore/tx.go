@@ -27,6 +27,7 @@ type Tx struct {
 
 	user  map[string]*string // nil: deleted
 	marks map[markKey]markRow
+	steps map[stepKey]stepRow
 	given map[entity]int64
 	rows  []row
 	lanes []store.Progress
@@ -38,7 +39,7 @@ type Tx struct {
 
 // begin opens a transaction; mu is held.
 func (s *Store) begin() *Tx {
-	tx := &Tx{s: s, wait: defaultWait, user: map[string]*string{}, marks: map[markKey]markRow{}, given: map[entity]int64{}}
+	tx := &Tx{s: s, wait: defaultWait, user: map[string]*string{}, marks: map[markKey]markRow{}, steps: map[stepKey]stepRow{}, given: map[entity]int64{}}
 	if s.killed {
 		tx.over = ErrKilled
 		return tx
@@ -235,6 +236,7 @@ func (tx *Tx) commit() error {
 		}
 	}
 	maps.Copy(d.marks, tx.marks)
+	maps.Copy(d.steps, tx.steps)
 	maps.Copy(d.versions, tx.given)
 	for _, f := range tx.apart {
 		f(d)

@@ -63,7 +63,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 			return err
 		}
 	}
-	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Locks: make([]int64, len(in.Locks))}
+	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks))}
 	for _, i := range order(in.Marks, func(a, b store.Mark) int {
 		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source), cmp.Compare(a.ID, b.ID))
 	}) {
@@ -76,6 +76,12 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		}
 		if stands[i] != store.Fresh {
 			delete(u.tx.marks, markKey{in.Marks[i].Consumer, in.Marks[i].Identity}) // the others may be committed
+		}
+	}
+	for _, i := range order(in.Steps, byStep) {
+		var err error
+		if u.found.Steps[i], err = u.tx.step(ctx, in.Steps[i], until); err != nil {
+			return err
 		}
 	}
 	for _, i := range order(in.Locks, byEntity) {
@@ -108,7 +114,7 @@ func byEntity(a, b store.Lock) int {
 
 // mark inserts m unless it is there, and says what it found.
 func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Verdict, error) {
-	if m.As != store.Done && m.As != store.Rejected {
+	if !storable(m.As) {
 		return store.Verdict{}, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
 	}
 	d, key := tx.s.db, markKey{m.Consumer, m.Identity}
@@ -123,12 +129,16 @@ func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Ve
 	}
 	m.Reason, m.Code, m.Result, m.Said = clip(m.Reason), 0, "", ""
 	m.Turn, m.Key, m.Attempts = store.Anytime, nil, 0
-	if m.As == store.Done {
+	if m.As != store.Rejected {
 		m.Reason = ""
 	}
 	d.arrival++
 	tx.marks[key] = markRow{Mark: m, arrival: d.arrival, at: d.now()}
 	return store.Verdict{}, nil
+}
+
+func storable(o store.Outcome) bool {
+	return o == store.Done || o == store.Rejected || o == store.Barred
 }
 
 // entity locks l and says which version tx gives it.
@@ -225,6 +235,11 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 			}
 		}
 	}
+	if e.Step != nil {
+		if err := tx.setStep(ctx, *e.Step, until); err != nil {
+			return err
+		}
+	}
 	for _, i := range order(e.Locks, byEntity) {
 		l := e.Locks[i]
 		given, err := tx.entity(ctx, l, until)
@@ -283,7 +298,7 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 			tx.by = append(tx.by, s)
 		}
 		for _, e := range es {
-			if e.Mark != nil || e.Locks != nil || e.Lane != nil || e.Quarantine != nil || e.Admitted != nil || keeps(&e) {
+			if e.Mark != nil || e.Locks != nil || e.Lane != nil || e.Step != nil || e.Quarantine != nil || e.Admitted != nil || keeps(&e) {
 				return errors.New("an effect in a transaction of yours may hold rows, and an answer, only")
 			}
 			if e.Answer != nil {

@@ -36,9 +36,9 @@ func lockArgs(l store.Lock) []any { return []any{name(l.Space), keyBytes(l.Key)}
 
 // intake are the calls that take in, their answers going to found.
 func (c *core) intake(in store.Intake, found *store.Found) ([]call, error) {
-	found.Marks, found.Locks = make([]store.Verdict, len(in.Marks)), make([]int64, len(in.Locks))
+	found.Marks, found.Steps, found.Locks = make([]store.Verdict, len(in.Marks)), make([]store.Step, len(in.Steps)), make([]int64, len(in.Locks))
 	take := c.takeEach
-	if many(in.Marks) {
+	if many(in.Marks) && len(in.Steps) == 0 {
 		take = c.takeMany
 	}
 	calls, err := take(in, found)
@@ -60,6 +60,13 @@ func (c *core) takeEach(in store.Intake, found *store.Found) ([]call, error) {
 	calls := c.takeTurns(in.Marks, found.Marks)
 	for _, i := range order(in.Marks, byIdentity) {
 		take, err := c.takeMark(&in.Marks[i], &found.Marks[i])
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, take...)
+	}
+	for _, i := range order(in.Steps, byStep) {
+		take, err := c.takeStep(&in.Steps[i], &found.Steps[i])
 		if err != nil {
 			return nil, err
 		}
@@ -113,6 +120,7 @@ func (c *core) outflow(es []store.Effect, kept []row, have entities) ([]call, er
 			}
 			calls = append(calls, mark...)
 		}
+		calls = append(calls, c.setStep(e.Step)...)
 		locks, err := c.guardLocks(e.Locks, &have)
 		if err != nil {
 			return nil, err
@@ -134,7 +142,7 @@ func (c *core) outflow(es []store.Effect, kept []row, have entities) ([]call, er
 		if err != nil {
 			return nil, err
 		}
-		calls = append(append(calls, apart...), keep...)
+		calls = append(append(append(calls, apart...), keep...), c.noteStep(e.Keep)...)
 	}
 	if len(kept) > 0 {
 		calls = append(calls, c.insert(kept))
@@ -183,7 +191,7 @@ func said(es []store.Effect) ([]row, error) {
 	var out []row
 	for i := range es {
 		e := &es[i]
-		if e.Mark != nil || len(e.Locks) > 0 || e.Lane != nil || e.Quarantine != nil || e.Admitted != nil || keeps(e) {
+		if e.Mark != nil || len(e.Locks) > 0 || e.Lane != nil || e.Step != nil || e.Quarantine != nil || e.Admitted != nil || keeps(e) {
 			return nil, errRowsOnly
 		}
 		rows, err := columns(e.Rows)

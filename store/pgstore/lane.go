@@ -112,7 +112,7 @@ func cursorsOnly(es []store.Effect) int {
 	var lanes []int
 	for i := range es {
 		p := es[i].Lane
-		if p == nil || es[i].Mark != nil || len(es[i].Locks) > 0 || len(es[i].Rows) > 0 ||
+		if p == nil || es[i].Mark != nil || es[i].Step != nil || len(es[i].Locks) > 0 || len(es[i].Rows) > 0 ||
 			len(p.Aside) > 0 || len(p.Freed) > 0 || keeps(&es[i]) || slices.Contains(lanes, p.Lane) {
 			return i
 		}

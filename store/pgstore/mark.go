@@ -53,7 +53,7 @@ func (c *core) home(id string) home {
 
 // markArgs are the arguments of InsertMark; m.As must be one that can be stored.
 func markArgs(m *store.Mark) ([]any, error) {
-	if m.As != store.Done && m.As != store.Rejected {
+	if m.As != store.Done && m.As != store.Rejected && m.As != store.Barred {
 		return nil, fmt.Errorf("mark %.40q: outcome %d cannot be stored", m.ID, m.As)
 	}
 	var reason *string

@@ -188,6 +188,7 @@ func (b *bed) Age(t testing.TB, d time.Duration) {
 	b.exec(t, `UPDATE {skald_outbox} SET slot = (today - least((today - slot + 10) % 10 + $1, 8)) % 10
 		FROM (SELECT floor(extract(epoch FROM now()) / 86400)::bigint AS today) AS c`, int(d/day))
 	b.exec(t, `UPDATE {skald_mark_timeless} SET at = at - $1 * interval '1 second'`, d.Seconds())
+	b.exec(t, `UPDATE {skald_step} SET at = at - $1 * interval '1 second'`, d.Seconds())
 	b.exec(t, `UPDATE {skald_floor} SET since = since - $1 * interval '1 second'`, d.Seconds())
 	b.exec(t, `UPDATE {skald_quarantine} SET taken_at = taken_at - $1 * interval '1 second'`, d.Seconds())
 }
@@ -202,7 +203,7 @@ func (b *bed) Known(t testing.TB) {
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	b.end(t)
-	for _, table := range []string{"outbox", "mark", "mark_timeless", "answer", "floor", "quarantine", "entity", "tick", "relay", "aside", "parked", "audit"} {
+	for _, table := range []string{"outbox", "mark", "mark_timeless", "answer", "floor", "quarantine", "entity", "tick", "relay", "aside", "parked", "audit", "step", "step_floor"} {
 		b.exec(t, "DELETE FROM {skald_"+table+"}")
 	}
 	b.exec(t, "DELETE FROM {kv}")

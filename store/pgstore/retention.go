@@ -60,6 +60,9 @@ func (c *core) Maintain(ctx context.Context, keep store.Retention) (store.Mainta
 		err = c.emptyMarks(ctx, &k)
 	}
 	if err == nil {
+		err = c.forgetSteps(ctx, &k)
+	}
+	if err == nil {
 		err = c.deletes(ctx, k.Marks, &k.done)
 	}
 	return k.done, err

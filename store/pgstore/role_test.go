@@ -226,6 +226,9 @@ func appDay(ctx context.Context, s *Store, leaf string) error {
 	if _, err := s.Backlog(ctx); err != nil {
 		return err
 	}
+	if err := stepDay(ctx, s); err != nil {
+		return err
+	}
 	if err := keptDay(ctx, s); err != nil {
 		return err
 	}
@@ -266,6 +269,22 @@ func quarantineDay(ctx context.Context, s *Store) error {
 	}
 	_, err = s.Apply(ctx, store.Effect{Admitted: &q})
 	return err
+}
+
+// stepDay is what an app asks of steps: one is taken and undone, of a saga so old that the floor is looked at.
+func stepDay(ctx context.Context, s *Store) error {
+	step := store.Step{Consumer: "c", Saga: uuid7.New(time.Now()), Name: "charge", State: store.StepDone, Identity: aMark().Identity}
+	for _, state := range []store.StepState{store.StepDone, store.StepUndone} {
+		step.State = state
+		u, err := s.Begin(ctx, store.Intake{Steps: []store.Step{step}})
+		if err == nil {
+			err = u.Commit(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // relayDay is all that a relay ever asks of the store, but for emptying leaves; with a leaf's name only that.
@@ -317,6 +336,9 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 		}
 	}
 	if err := s.deletes(ctx, 30*day, &store.Maintained{}); err != nil {
+		return err
+	}
+	if err := s.forgetSteps(ctx, &keeping{now: time.Now(), Retention: store.Retention{Steps: 90 * day}}); err != nil {
 		return err
 	}
 	marks := s.leafed(firstMarks, markLeaf(0), 0)
@@ -482,13 +504,14 @@ func TestRolesEndWhereTheyShould(t *testing.T) {
 			`INSERT INTO {skald_outbox} (topic, type, txid) VALUES ('orders', 'x', '3')`, `INSERT INTO {skald_outbox} (topic, type, slot) VALUES ('orders', 'x', 0)`,
 			`INSERT INTO {skald_outbox} (topic, type, source) VALUES ('orders', 'x', '/other')`, `INSERT INTO {skald_outbox} (topic, type, erased_at) VALUES ('orders', 'x', now())`,
 			`INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x') RETURNING seq`, `SELECT nextval('{skald_outbox_seq_seq}')`,
-			`UPDATE {skald_mark} SET outcome = 2`, `DELETE FROM {skald_mark_timeless}`, `UPDATE {skald_answer} SET code = 2`, `UPDATE {skald_floor} SET at = NULL`, `DELETE FROM {skald_quarantine}`, `TRUNCATE {skald_mark_00}`, `DELETE FROM {skald_entity}`,
+			`UPDATE {skald_mark} SET outcome = 2`, `DELETE FROM {skald_mark_timeless}`, `UPDATE {skald_answer} SET code = 2`, `UPDATE {skald_floor} SET at = NULL`, `DELETE FROM {skald_step}`, `UPDATE {skald_step_floor} SET at = now()`, `DELETE FROM {skald_quarantine}`, `TRUNCATE {skald_mark_00}`, `DELETE FROM {skald_entity}`,
 			`SELECT FROM {skald_lane}`, `SELECT FROM {skald_tick}`, `SELECT FROM {skald_relay}`, `SELECT FROM {skald_aside}`, `UPDATE {skald_setting} SET value = 'x'`,
 			`CREATE TABLE {mine} (x int)`, `DROP TABLE {skald_aside}`,
 		},
 		"relay": {
 			`INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x')`, `UPDATE {skald_outbox} SET type = 'y'`, `DELETE FROM {skald_outbox}`,
 			`INSERT INTO {skald_mark_timeless} (consumer, source, id, outcome) VALUES ('a', 'b', 'c', 1)`, `DELETE FROM {skald_mark}`,
+			`UPDATE {skald_step} SET state = 1`, `INSERT INTO {skald_step} (consumer, saga, step, occurrence, state) VALUES ('a', 'b', 'c', '', 1)`, `SELECT data FROM {skald_parked}`,
 			`SELECT FROM {skald_entity}`, `UPDATE {skald_setting} SET name = 'x'`, `DELETE FROM {skald_lane}`, `UPDATE {skald_tick} SET seq = 0`,
 			`SELECT nextval('{skald_outbox_seq_seq}')`, `SELECT FROM {kv}`, `CREATE TABLE {mine} (x int)`,
 		},

@@ -105,7 +105,7 @@ func TestPausedProcess(t *testing.T) {
 	if tip, err := s.Tick(t.Context(), ""); tip != "" || err != nil {
 		t.Errorf("Tick = %q, %v", tip, err)
 	}
-	if done, err := s.Maintain(t.Context(), store.Retention{}); err != nil || len(done.Left) != 3 {
+	if done, err := s.Maintain(t.Context(), store.Retention{}); err != nil || len(done.Left) != 4 {
 		t.Errorf("Maintain = %+v, %v", done, err)
 	}
 	p.signal(t, syscall.SIGCONT)

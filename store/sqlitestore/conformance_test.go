@@ -96,8 +96,10 @@ func (f *file) Known(t testing.TB) {
 }
 
 func (f *file) Age(t testing.TB, d time.Duration) {
-	if _, err := f.db.Exec("UPDATE skald_floor SET since = since - ?", d.Milliseconds()); err != nil {
-		t.Fatal(err)
+	for _, statement := range []string{"UPDATE skald_floor SET since = since - ?", "UPDATE skald_step SET at = at - ?"} {
+		if _, err := f.db.Exec(statement, d.Milliseconds()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := f.db.Exec("UPDATE skald_quarantine SET taken_at = strftime('%Y-%m-%dT%H:%M:%fZ', taken_at, ?)", fmt.Sprintf("-%.3f seconds", d.Seconds())); err != nil {
 		t.Fatal(err)

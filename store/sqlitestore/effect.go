@@ -17,7 +17,7 @@ import (
 // savepoint that is rolled back takes them along.
 func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error {
 	for _, e := range es {
-		if e.Mark != nil || e.Locks != nil || e.Lane != nil || e.Quarantine != nil || e.Admitted != nil || keeps(&e) {
+		if e.Mark != nil || e.Locks != nil || e.Lane != nil || e.Step != nil || e.Quarantine != nil || e.Admitted != nil || keeps(&e) {
 			return errors.New("write: an effect in a transaction of yours may hold rows, and an answer, only")
 		}
 	}
@@ -130,6 +130,11 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 			}
 		}
 	}
+	if e.Step != nil {
+		if err := x.setStep(ctx, e.Step); err != nil {
+			return err
+		}
+	}
 	for _, l := range e.Locks {
 		version, err := x.entity(ctx, l, given)
 		if err != nil {
@@ -155,7 +160,7 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 
 // mark inserts m unless it is there, and says what it found.
 func (x *session) mark(ctx context.Context, m store.Mark) (v store.Verdict, err error) {
-	if m.As != store.Done && m.As != store.Rejected {
+	if !storable(m.As) {
 		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.As)
 	}
 	reason := sql.NullString{String: clip(m.Reason), Valid: m.As == store.Rejected}
@@ -175,6 +180,10 @@ func (x *session) mark(ctx context.Context, m store.Mark) (v store.Verdict, err 
 		return v, fmt.Errorf("find mark: %w", err)
 	}
 	return v, nil
+}
+
+func storable(o store.Outcome) bool {
+	return o == store.Done || o == store.Rejected || o == store.Barred
 }
 
 // entity locks l and says which version this transaction gives it.

@@ -79,6 +79,9 @@ func (x *session) keep(ctx context.Context, e *store.Effect) error {
 		if err := x.park(ctx, e.Keep); err != nil {
 			return err
 		}
+		if err := x.noteStep(ctx, e.Keep); err != nil {
+			return err
+		}
 	}
 	if r := e.Release; r != nil {
 		if err := x.change(ctx, "ReleaseKept", r.Consumer, r.Identity, nil); err != nil {

@@ -24,7 +24,7 @@ func verdict(row *sql.Row, v *store.Verdict) error {
 
 // answer stores what the handler answers with its mark.
 func (x *session) answer(ctx context.Context, m *store.Mark) error {
-	if m.As != store.Done && m.As != store.Rejected {
+	if !storable(m.As) {
 		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.As)
 	}
 	reason := sql.NullString{String: clip(m.Reason), Valid: m.As == store.Rejected}
@@ -169,9 +169,14 @@ func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found s
 	if u != nil {
 		given = u.given
 	}
-	found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Locks: make([]int64, len(in.Locks))}
+	found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks))}
 	for i, m := range in.Marks {
 		if found.Marks[i], err = x.mark(ctx, m); err != nil {
+			return found, failed("enter", err)
+		}
+	}
+	for i := range in.Steps {
+		if found.Steps[i], err = x.step(ctx, &in.Steps[i]); err != nil {
 			return found, failed("enter", err)
 		}
 	}

@@ -55,6 +55,12 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 	if err != nil {
 		return done, failed("maintain quarantine", err)
 	}
+	done.Steps, err = s.empty(ctx, &done, "skald_step", func(ctx context.Context, x *session) (int64, error) {
+		return forgetSteps(ctx, x, keep.Steps)
+	})
+	if err != nil {
+		return done, failed("maintain steps", err)
+	}
 	return done, nil
 }
 

@@ -51,7 +51,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	if u.hold, err = res.LastInsertId(); err != nil {
 		return fmt.Errorf("lend: %w", err)
 	}
-	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Locks: make([]int64, len(in.Locks))}
+	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks))}
 	for i, m := range in.Marks {
 		stands := store.Fresh
 		if m.Turn != store.Anytime {
@@ -69,6 +69,11 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 				}
 			}
 			*found = stands // what is kept is not too old
+		}
+	}
+	for i := range in.Steps {
+		if u.found.Steps[i], err = u.step(ctx, &in.Steps[i]); err != nil {
+			return err
 		}
 	}
 	for i, l := range in.Locks {

@@ -69,7 +69,7 @@ func TestViews(t *testing.T) {
 	if _, err := s.Maintain(ctx, store.Retention{}); err != nil {
 		t.Fatal(err)
 	}
-	want(`SELECT concat_ws(' ', count(*), sum(looked_seconds BETWEEN 0 AND 3600), count(emptied_at)) FROM skald_maintenance`, "3 3 0")
+	want(`SELECT concat_ws(' ', count(*), sum(looked_seconds BETWEEN 0 AND 3600), count(emptied_at)) FROM skald_maintenance`, "4 4 0")
 	for _, q := range []string{`SELECT * FROM skald_backlog`, `SELECT * FROM skald_lanes`, `SELECT * FROM skald_outbox_pending`,
 		`SELECT * FROM skald_outbox_state WHERE seq = 7`, `SELECT * FROM skald_outbox_state WHERE seq BETWEEN 7 AND 70`} {
 		if plan := planOf(t, db, q); strings.Contains(plan, "SCAN skald_outbox\n") || strings.Contains(plan, "SCAN o\n") {

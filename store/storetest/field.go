@@ -35,9 +35,9 @@ func (s *suite[TTx]) fieldNewOnes() {
 		return err
 	}
 	l := under(s.lease(s.d, "one", "1")[0])
-	refused(s, store.Intake{}, begin, "Marks", "Locks", "Settings", "Isolation", "Wait", "Handle")
+	refused(s, store.Intake{}, begin, "Marks", "Steps", "Locks", "Settings", "Isolation", "Wait", "Handle")
 	refused(s, store.Setting{Name: "app.tenant"}, func(set store.Setting) error { return begin(store.Intake{Settings: []store.Setting{set}}) }, "Name", "Value")
-	refused(s, store.Effect{}, apply, "Mark", "Locks", "Rows", "Lane", "Answer", "Quarantine", "Admitted", "Keep", "Release", "Free", "Audit")
+	refused(s, store.Effect{}, apply, "Mark", "Step", "Locks", "Rows", "Lane", "Answer", "Quarantine", "Admitted", "Keep", "Release", "Free", "Audit")
 	apart := quarantined(message("a", 1), store.Conflict)
 	refused(s, apart, func(q store.Quarantined) error { return apply(store.Effect{Quarantine: &q}) },
 		"Consumer", "Identity", "Fingerprint", "Why", "Message", "Number", "At", "Admitted", "By", "Reason", "Taken")
@@ -63,7 +63,11 @@ func (s *suite[TTx]) fieldNewOnes() {
 	refused(s, store.Retention{}, func(r store.Retention) error {
 		_, err := s.d.Maintain(s.Context(), r)
 		return err
-	}, "Outbox", "Marks")
+	}, "Outbox", "Marks", "Steps")
+	refused(s, taking("a"), func(step store.Step) error { return begin(store.Intake{Steps: []store.Step{step}}) },
+		"Consumer", "Saga", "Name", "Occurrence", "State", "Identity", "Begun", "Held", "Code", "Result", "OutsideKey", "Outcome", "From")
+	refused(s, store.Keep{Parked: parked("k", 1)}, func(k store.Keep) error { return apply(store.Effect{Keep: &k}) },
+		"Parked", "Was", "Step", "MostRows", "MostBytes")
 	refused(s, skald.Header{Name: "x"}, func(h skald.Header) error {
 		return apply(rows(changed(func(m *skald.Message) { m.Headers = []skald.Header{h} })))
 	}, "Name", "Value")

@@ -64,7 +64,7 @@ type Database[TTx any] interface {
 	// Count counts what is committed of Skald's, on a connection of its own.
 	Count(t testing.TB) Counts
 
-	// Age makes all outbox rows look older by d to Maintain, and all marks whose id tells no time.
+	// Age makes all outbox rows and steps look older by d to Maintain, and all marks whose id tells no time.
 	Age(t testing.TB, d time.Duration)
 	// Known makes Maintain believe that it has known for 40 days whoever has a mark.
 	Known(t testing.TB)
@@ -85,6 +85,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		{"Answer", answerTests[TTx]()},
 		{"Quarantine", quarantineTests[TTx]()},
 		{"Floor", floorTests[TTx]()},
+		{"Step", stepTests[TTx]()},
 		{"Lock", lockTests[TTx]()},
 		{"Write", writeTests[TTx]()},
 		{"Message", messageTests[TTx]()},

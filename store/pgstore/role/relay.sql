@@ -11,6 +11,9 @@ GRANT SELECT, UPDATE (at), DELETE ON /*schema*/skald_mark_timeless TO /*role*/; 
 GRANT SELECT, UPDATE (at), DELETE ON /*schema*/skald_answer TO /*role*/;
 GRANT SELECT, INSERT, UPDATE (at) ON /*schema*/skald_floor TO /*role*/;
 GRANT SELECT, UPDATE (taken_at), DELETE ON /*schema*/skald_quarantine TO /*role*/;
+GRANT SELECT, UPDATE (was), DELETE ON /*schema*/skald_step TO /*role*/; -- UPDATE to lock the row
+GRANT SELECT, INSERT, UPDATE (at) ON /*schema*/skald_step_floor TO /*role*/;
+GRANT SELECT (consumer, source, id) ON /*schema*/skald_parked TO /*role*/; -- a step whose message is kept stays
 GRANT SELECT, INSERT, DELETE ON /*schema*/skald_tick TO /*role*/;
 GRANT SELECT, UPDATE ON /*schema*/skald_lane TO /*role*/;
 GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_relay TO /*role*/;

@@ -1,0 +1,144 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+// A Step is one step of one saga at this consumer: the charge of an order. At most one message takes it, and once a compensation
+// came, none does.
+type Step struct {
+	Saga string // which: the id of the order, or the message's CorrelationID
+	Name string // "charge"
+	// Occurrence tells steps of one name apart where a saga takes them more than once: the number of the change, if an order
+	// that is changed is charged again.
+	Occurrence string
+	// Begun is when the saga began, the same for all its messages. A step is forgotten once it is as old as
+	// store.Retention.Steps. Default: the time in Saga, where that is a UUID of version 7; else it is kept for ever.
+	Begun time.Time
+}
+
+// A Took is what a compensation has to undo.
+type Took struct {
+	Step   Step
+	ID     store.Identity // of the message that took it
+	Code   int32          // what its handler answered
+	Result []byte         // the same, as it was encoded
+}
+
+// ErrNoStep is the failure of a message that names no saga or no step.
+var ErrNoStep = errors.New("inbox: the message names no step of a saga: give Saga and Name")
+
+// Forward handles e with h as a step forward of a saga: in the same transaction, the step is noted as done. Whatever the order in
+// which they come, and from wherever: if its compensation was first, h is not called; the message is finished as barred, and what barred
+// says is published (nil: nothing). What h answers is kept with the step, for the compensation. A second message for the same step
+// is a repeat of the first.
+func Forward[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
+	h func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error), barred func(m skald.Received[T]) []skald.Draft) {
+	OnResult(in, e, h)
+	in.steps[kind{e.Topic, e.Type}] = course{
+		state: store.StepDone,
+		of:    stepOf(e, of),
+		say: func(ctx context.Context, m skald.Message, _ store.StepState) ([]skald.Draft, error) {
+			r, err := decode(ctx, e, m)
+			if err != nil || barred == nil {
+				return nil, err
+			}
+			return barred(r), nil
+		},
+	}
+}
+
+// Compensate handles e by undoing what Forward's message of the same step did. Undo is called only if that took effect, and at most
+// once; else the step is barred: a message that would take it and comes late, or was parked or a dead letter, will not. In both
+// cases what say says is published (nil: nothing), with how the step stood: a refund is answered though no money was ever taken.
+func Compensate[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
+	undo func(ctx context.Context, tx TTx, m skald.Received[T], took Took) (Result, error),
+	say func(m skald.Received[T], was store.StepState) []skald.Draft) {
+	OnResult(in, e, func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error) {
+		took, _ := ctx.Value(tookKey{}).(Took) // it is called for no message without
+		r, err := undo(ctx, tx, m, took)
+		if err == nil && say != nil {
+			r.Say = append(r.Say, say(m, store.StepDone)...)
+		}
+		return r, err
+	})
+	in.steps[kind{e.Topic, e.Type}] = course{
+		state: store.StepUndone,
+		of:    stepOf(e, of),
+		say: func(ctx context.Context, m skald.Message, was store.StepState) ([]skald.Draft, error) {
+			r, err := decode(ctx, e, m)
+			if err != nil || say == nil {
+				return nil, err
+			}
+			return say(r, was), nil
+		},
+	}
+}
+
+type tookKey struct{}
+
+// A course is what a message of one kind is to a saga.
+type course struct {
+	state store.StepState // StepDone: it takes the step; StepUndone: it undoes it
+	of    func(ctx context.Context, m skald.Message) (Step, error)
+	say   func(ctx context.Context, m skald.Message, was store.StepState) ([]skald.Draft, error)
+}
+
+func stepOf[T any](e skald.Event[T], of func(skald.Received[T]) Step) func(context.Context, skald.Message) (Step, error) {
+	return func(ctx context.Context, m skald.Message) (Step, error) {
+		r, err := decode(ctx, e, m)
+		if err != nil {
+			return Step{}, err
+		}
+		step := of(r)
+		if step.Saga == "" || step.Name == "" {
+			return step, skald.Permanent(ErrNoStep)
+		}
+		if step.Begun.IsZero() {
+			step.Begun, _ = uuid7.Time(step.Saga)
+		}
+		return step, nil
+	}
+}
+
+func decode[T any](ctx context.Context, e skald.Event[T], m skald.Message) (skald.Received[T], error) {
+	r, err := e.Decode(ctx, m)
+	if err != nil {
+		return r, &MalformedError{err}
+	}
+	return r, nil
+}
+
+// step is the step that e takes or undoes; nil: none.
+func (in *Inbox[TTx]) step(ctx context.Context, e *entry) (s *store.Step, err error) {
+	c, some := in.steps[kind{e.Topic, e.Type}]
+	if !some {
+		return nil, nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	own, err := c.of(ctx, e.Message)
+	if err != nil {
+		return nil, err
+	}
+	return &store.Step{Consumer: in.group, Saga: own.Saga, Name: own.Name, Occurrence: own.Occurrence, Begun: own.Begun,
+		State: c.state, Identity: e.identity(), Held: e.parked != nil && c.state != store.StepUndone}, nil
+}
+
+// takes is the step that e takes, for what becomes of it; nil: it takes none.
+func (e *entry) takes() *store.Step {
+	if e.step == nil || e.step.State == store.StepUndone {
+		return nil
+	}
+	return e.step
+}

@@ -1,0 +1,412 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A purchase is the payload of both sides: what is charged, and what is given back.
+type purchase struct {
+	Order, Change string
+	Begun         time.Time
+	No            bool // the charge is refused
+}
+
+var (
+	placed    = skald.Event[purchase]{Topic: "orders", Type: "order.placed"}
+	cancelled = skald.Event[purchase]{Topic: "cancels", Type: "order.cancelled"}
+	answer    = skald.Event[string]{Topic: "payments", Type: "payment.answered"}
+)
+
+func charge(r skald.Received[purchase]) inbox.Step {
+	return inbox.Step{Saga: r.Value.Order, Name: "charge", Occurrence: r.Value.Change, Begun: r.Value.Begun}
+}
+
+// A till is a consumer that charges and refunds, over two topics.
+type till struct {
+	*world
+	in   *inbox.Inbox[tx]
+	fail error // of the next charges
+}
+
+func newTill(t *testing.T, o *inbox.Options) *till { return tillOver(t, o, nil) }
+
+func tillOver(t *testing.T, o *inbox.Options, wrap func(store.Driver[tx]) store.Driver[tx]) *till {
+	l := &till{world: newWorld(t, 1)}
+	if err := l.bus.MakeTopics(t.Context(), 1, "cancels"); err != nil {
+		t.Fatal(err)
+	}
+	if o == nil {
+		o = &inbox.Options{}
+	}
+	o.Now, o.Logger = l.clock, slog.New(slog.DiscardHandler)
+	var db store.Driver[tx] = l.db
+	if wrap != nil {
+		db = wrap(db)
+	}
+	l.in = inbox.New(db, l.bus, "stock", o)
+	inbox.Forward(l.in, placed, charge, l.charge, func(m skald.Received[purchase]) []skald.Draft {
+		return []skald.Draft{answer.New(m.Value.Order, "barred")}
+	})
+	inbox.Compensate(l.in, cancelled, charge, l.refund, func(m skald.Received[purchase], was store.StepState) []skald.Draft {
+		return []skald.Draft{answer.New(m.Value.Order, "cancelled: "+was.String())}
+	})
+	return l
+}
+
+func (l *till) charge(_ context.Context, t tx, m skald.Received[purchase]) (inbox.Result, error) {
+	if err := note(t, m.Value.Order, "charged"); err != nil {
+		return inbox.Result{}, err
+	}
+	if m.Value.No {
+		return inbox.Result{Code: 402}, skald.Reject(errors.New("declined"), answer.New(m.Value.Order, "declined"))
+	}
+	return inbox.Result{Code: 7, Value: "receipt of " + m.ID}, l.fail
+}
+
+func (l *till) refund(_ context.Context, t tx, m skald.Received[purchase], took inbox.Took) (inbox.Result, error) {
+	if want := fmt.Sprintf("%q", "receipt of "+took.ID.ID); took.Code != 7 || string(took.Result) != want || took.Step.Saga != m.Value.Order {
+		return inbox.Result{}, skald.Permanent(fmt.Errorf("to be undone is %+v", took))
+	}
+	return inbox.Result{}, note(t, m.Value.Order, "refunded")
+}
+
+func (l *till) message(e skald.Event[purchase], key string, p purchase) skald.Message {
+	l.t.Helper()
+	l.n++
+	m := skald.Message{ID: fmt.Sprintf("m-%d", l.n), Source: "/other", Type: e.Type, Topic: e.Topic, Key: []byte(key)}
+	if err := (skald.JSON{}).Encode(l.t.Context(), &m, p); err != nil {
+		l.t.Fatal(err)
+	}
+	return m
+}
+
+// come publishes a message and has it taken.
+func (l *till) come(e skald.Event[purchase], p purchase) skald.Message {
+	l.t.Helper()
+	m := l.message(e, p.Order+"/"+e.Type, p) // of a key of its own: only the step binds the two
+	l.publish(m)
+	l.quiet(l.in)
+	return m
+}
+
+// says wants what was said, in order, without the quotes.
+func (l *till) says(want ...string) {
+	l.t.Helper()
+	var got []string
+	for _, r := range l.db.Rows() {
+		got = append(got, strings.Trim(string(r.Data), `"`))
+	}
+	if !slices.Equal(got, want) {
+		l.t.Errorf("said %q, want %q", got, want)
+	}
+}
+
+func (l *till) stands(order string, want store.StepState) {
+	l.t.Helper()
+	for _, s := range l.db.Steps() {
+		if s.Saga == order && s.State == want {
+			return
+		}
+	}
+	l.t.Errorf("the step of %s is not %v: %+v", order, want, l.db.Steps())
+}
+
+func (l *till) marked(m skald.Message, want store.Outcome) {
+	l.t.Helper()
+	got, err := l.db.Seen(l.t.Context(), "stock", []store.Identity{{Source: m.Source, ID: m.ID}})
+	if err != nil || got[0].Outcome != want {
+		l.t.Errorf("%s is %+v, want %v (%v)", m.ID, got, want, err)
+	}
+}
+
+// Correctness review 1.
+func TestCompensationUndoesWhatTookEffectOnce(t *testing.T) {
+	l := newTill(t, nil)
+	l.come(placed, purchase{Order: "a"})
+	for range 3 { // under ids of their own
+		l.come(cancelled, purchase{Order: "a"})
+	}
+	again := l.come(placed, purchase{Order: "a"})
+	l.marked(again, store.Barred)
+	l.expect("a", "charged refunded")
+	l.says("cancelled: done", "cancelled: undone", "cancelled: undone", "barred")
+	l.stands("a", store.StepUndone)
+}
+
+// Correctness review 1.
+func TestCompensationBarsItsLateAction(t *testing.T) {
+	l := newTill(t, nil)
+	l.come(cancelled, purchase{Order: "a"})
+	late := l.come(placed, purchase{Order: "a"})
+	l.marked(late, store.Barred)
+	l.publish(late)
+	l.quiet(l.in)
+	l.come(cancelled, purchase{Order: "a"})
+	l.expect("a", "")
+	l.says("cancelled: absent", "barred", "cancelled: barred")
+	if h := l.in.Health(); h.Barred != 1 || h.Duplicates != 1 || h.Failures != 0 || len(l.kept()) != 0 {
+		t.Errorf("%+v, kept %v", h, l.kept())
+	}
+	// Another order, and another charge of this one, are nobody's business.
+	l.come(placed, purchase{Order: "b"})
+	l.come(placed, purchase{Order: "a", Change: "2"})
+	l.expect("b", "charged")
+	l.expect("a", "charged")
+	l.come(cancelled, purchase{Order: "a", Change: "2"})
+	l.expect("a", "charged refunded")
+}
+
+// A mark is there, and yet nothing took effect: money that was never taken is not given back. Correctness review 1.
+func TestCompensationOfARejection(t *testing.T) {
+	l := newTill(t, nil)
+	no := l.come(placed, purchase{Order: "a", No: true})
+	l.stands("a", store.StepRejected)
+	l.come(cancelled, purchase{Order: "a"})
+	l.marked(no, store.Rejected)
+	l.expect("a", "")
+	l.says("declined", "cancelled: rejected")
+	l.stands("a", store.StepBarred)
+}
+
+// A second message for a step is a repeat of the first, with its answer.
+func TestSecondMessageForAStep(t *testing.T) {
+	l := newTill(t, nil)
+	l.come(placed, purchase{Order: "a"})
+	l.come(placed, purchase{Order: "a"})
+	l.come(placed, purchase{Order: "b", No: true})
+	l.come(placed, purchase{Order: "b"})
+	l.expect("a", "charged")
+	l.expect("b", "")
+	l.says("declined")
+	marks := l.db.Marks()
+	if len(marks) != 4 || marks[1].As != store.Done || marks[1].Code != 7 || marks[1].Result != marks[0].Result ||
+		marks[3].As != store.Rejected || marks[3].Code != 402 || marks[3].Reason == "" {
+		t.Errorf("marks %+v", marks)
+	}
+	if h := l.in.Health(); h.Duplicates != 2 {
+		t.Errorf("%+v", h)
+	}
+}
+
+// A step whose message is parked when it is undone is barred: tried again it ends so, and lets its key go. Correctness review 1.
+func TestParkedStepIsBarred(t *testing.T) {
+	l := newTill(t, &inbox.Options{RetryFirst: time.Minute, RetryMost: time.Minute})
+	l.fail = errors.New("not now")
+	waits := l.come(placed, purchase{Order: "a"})
+	next := l.message(placed, "a/order.placed", purchase{Order: "b"}) // of its key
+	l.publish(next)
+	l.quiet(l.in)
+	l.stands("a", store.StepParked)
+	l.stands("b", store.StepParked)
+	l.come(cancelled, purchase{Order: "a"})
+	l.fail = nil
+	l.pass(10 * time.Minute)
+	l.quiet(l.in)
+	l.marked(waits, store.Barred)
+	l.expect("a", "")
+	l.expect("b", "charged")
+	l.says("cancelled: parked", "barred")
+	if kept := l.kept(); len(kept) != 0 {
+		t.Errorf("kept %+v", kept)
+	}
+}
+
+// The same of a dead letter, once it is redriven. Correctness review 1.
+func TestDeadStepIsBarred(t *testing.T) {
+	l := newTill(t, nil)
+	l.fail = skald.Permanent(errors.New("never"))
+	m := l.come(placed, purchase{Order: "a"})
+	l.stands("a", store.StepDead)
+	l.come(cancelled, purchase{Order: "a"})
+	l.fail = nil
+	l.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}}})
+	l.pass(time.Minute)
+	l.quiet(l.in)
+	l.marked(m, store.Barred)
+	l.expect("a", "")
+	l.says("cancelled: dead", "barred")
+	if len(l.kept()) != 0 {
+		t.Errorf("kept %+v", l.kept())
+	}
+}
+
+// A dead letter that is redriven before it is undone takes effect, and is undone.
+func TestRedrivenStepIsUndone(t *testing.T) {
+	l := newTill(t, nil)
+	l.fail = skald.Permanent(errors.New("never"))
+	m := l.come(placed, purchase{Order: "a"})
+	l.fail = nil
+	l.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}}})
+	l.pass(time.Minute)
+	l.quiet(l.in)
+	l.stands("a", store.StepDone)
+	l.come(cancelled, purchase{Order: "a"})
+	l.expect("a", "charged refunded")
+	l.says("cancelled: done")
+}
+
+// betweenBoth does something between the rollback of a rejected message and the transaction that stores the rejection.
+type betweenBoth struct {
+	store.Driver[tx]
+	do func()
+}
+
+func (d *betweenBoth) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	u, err := d.Driver.Begin(ctx, in)
+	return &betweenUnit{u, d}, err
+}
+
+type betweenUnit struct {
+	store.Unit[tx]
+	d *betweenBoth
+}
+
+func (u *betweenUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	if do := u.d.do; do != nil && len(instead) > 0 {
+		u.d.do = nil
+		if _, err := u.Unit.Rollback(ctx); err != nil {
+			return nil, err
+		}
+		do()
+		return u.d.Apply(ctx, instead...)
+	}
+	return u.Unit.Rollback(ctx, instead...)
+}
+
+// A "no" that is about to be stored while somebody bars the step is not said any more; and no failure is parked over a bar.
+func TestStepIsBarredWhileItsMessageIsPutDown(t *testing.T) {
+	for name, p := range map[string]purchase{"rejected": {Order: "a", No: true}, "failed": {Order: "a"}} {
+		t.Run(name, func(t *testing.T) {
+			between := &betweenBoth{}
+			l := tillOver(t, nil, func(d store.Driver[tx]) store.Driver[tx] { between.Driver = d; return between })
+			if !p.No {
+				l.fail = errors.New("not now")
+			}
+			between.do = func() {
+				l.fail = nil
+				u, err := l.db.Begin(t.Context(), store.Intake{Steps: []store.Step{{Consumer: "stock", Saga: "a", Name: "charge", State: store.StepUndone}}})
+				if err == nil {
+					err = u.Commit(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			m := l.come(placed, p)
+			l.pass(time.Minute)
+			l.quiet(l.in)
+			l.marked(m, store.Barred)
+			l.expect("a", "")
+			l.says("barred")
+			l.stands("a", store.StepBarred)
+			if len(l.kept()) != 0 {
+				t.Errorf("kept %+v", l.kept())
+			}
+		})
+	}
+}
+
+// A compensation of a step that may be forgotten is neither "nothing to undo" nor an undoing before somebody decides.
+// Correctness review 1.
+func TestCompensationThatIsTooOld(t *testing.T) {
+	l := newTill(t, nil)
+	began := l.clock()
+	l.come(placed, purchase{Order: "a", Begun: began})
+	l.come(placed, purchase{Order: "young", Begun: began.Add(60 * 24 * time.Hour)})
+	l.pass(91 * 24 * time.Hour)
+	if did, err := l.db.Maintain(t.Context(), store.Retention{}); err != nil || did.Steps != 1 {
+		t.Fatalf("%+v %v", did, err)
+	}
+	undo := l.come(cancelled, purchase{Order: "a", Begun: began})
+	late := l.come(placed, purchase{Order: "b", Begun: began})
+	l.come(cancelled, purchase{Order: "young", Begun: began.Add(60 * 24 * time.Hour)})
+	l.come(cancelled, purchase{Order: "new", Begun: l.clock()})
+	l.says("cancelled: done", "cancelled: absent")
+	apart, err := l.db.Quarantined(t.Context(), store.Query{})
+	if err != nil || len(apart) != 2 || apart[0].ID != undo.ID || apart[1].ID != late.ID || apart[0].Why != store.TooOld {
+		t.Fatalf("in quarantine are %+v (%v)", apart, err)
+	}
+	if h := l.in.Health(); h.TooOld != 2 {
+		t.Errorf("%+v", h)
+	}
+}
+
+// An operator who admits a charge that is too old has it taken; who admits one that was barred meanwhile has not.
+func TestAdmittedStep(t *testing.T) {
+	l := newTill(t, nil)
+	began := l.clock()
+	l.come(placed, purchase{Order: "x", Begun: began})
+	l.pass(91 * 24 * time.Hour)
+	if _, err := l.db.Maintain(t.Context(), store.Retention{}); err != nil {
+		t.Fatal(err)
+	}
+	l.come(placed, purchase{Order: "a", Begun: began})
+	l.come(placed, purchase{Order: "b", Begun: began})
+	l.apply(store.Effect{Step: &store.Step{Consumer: "stock", Saga: "b", Name: "charge", Begun: began, State: store.StepBarred, From: []store.StepState{store.StepAbsent}}})
+	if n, err := l.db.Admit(t.Context(), []int64{1, 2}, "ann", "looked it up"); err != nil || n != 2 {
+		t.Fatal(n, err)
+	}
+	l.pass(time.Minute)
+	l.quiet(l.in)
+	l.expect("a", "charged")
+	l.expect("b", "")
+	l.says("barred")
+	l.stands("a", store.StepDone)
+	l.come(cancelled, purchase{Order: "a", Begun: began})
+	l.expect("a", "charged refunded")
+}
+
+// While a call outside is under way, whoever would undo it, or take it again, waits and is charged nothing.
+func TestStepWithACallUnderWay(t *testing.T) {
+	l := newTill(t, nil)
+	call := store.Step{Consumer: "stock", Saga: "a", Name: "charge", State: store.StepCalling, Identity: store.Identity{ID: "call"}, From: []store.StepState{store.StepAbsent}}
+	l.apply(store.Effect{Step: &call})
+	l.come(cancelled, purchase{Order: "a"})
+	l.pass(time.Hour)
+	l.quiet(l.in)
+	if kept := l.kept(); len(kept) != 1 || kept[0].Attempts != 0 {
+		t.Fatalf("kept %+v", kept)
+	}
+	l.stands("a", store.StepCalling)
+	call.State, call.From, call.Code, call.Result = store.StepDone, []store.StepState{store.StepCalling}, 7, `"receipt of call"`
+	l.apply(store.Effect{Step: &call})
+	l.pass(time.Hour)
+	l.quiet(l.in)
+	l.expect("a", "refunded")
+	l.says("cancelled: done")
+}
+
+// A message that names no saga is a dead letter at once, and so is one whose function panics at last; a handler that is set anew
+// takes no step.
+func TestMessageWithoutAStep(t *testing.T) {
+	l := newTill(t, &inbox.Options{Attempts: 1})
+	l.come(placed, purchase{})
+	if dead := l.dead(); len(dead) != 1 || !strings.Contains(dead[0].Last.Why, inbox.ErrNoStep.Error()) {
+		t.Errorf("dead letters %+v", dead)
+	}
+	inbox.Forward(l.in, placed, func(skald.Received[purchase]) inbox.Step { panic("oh") }, l.charge, nil)
+	l.come(placed, purchase{Order: "a"})
+	if dead := l.dead(); len(dead) != 2 || dead[1].Dead.Stack == "" {
+		t.Errorf("dead letters %+v", dead)
+	}
+	inbox.On(l.in, placed, func(_ context.Context, t *memstore.Tx, m skald.Received[purchase]) error {
+		return note(t, m.Value.Order, "plain")
+	})
+	l.come(placed, purchase{Order: "b"})
+	l.expect("b", "plain")
+	if steps := l.db.Steps(); len(steps) != 0 {
+		t.Errorf("steps %+v", steps)
+	}
+}

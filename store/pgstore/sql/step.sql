@@ -1,0 +1,72 @@
+-- name: TakeStep
+-- For a message that would take it: one that may not be taken stays as it is. Waits for a rival, and locks the row in any case.
+INSERT INTO /*schema*/skald_step AS s (consumer, saga, step, occurrence, state, source, id, begun, outside_key)
+VALUES ($1::text, $2::text, $3::text, $4::text, $5::smallint, $6::text, $7::text, $8::timestamptz, $9::text)
+ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = s.state,
+	state = CASE WHEN s.state IN (3, 4) THEN EXCLUDED.state ELSE s.state END,
+	source = CASE WHEN s.state IN (3, 4) THEN EXCLUDED.source ELSE s.source END,
+	id = CASE WHEN s.state IN (3, 4) THEN EXCLUDED.id ELSE s.id END,
+	outside_key = CASE WHEN s.state IN (3, 4) THEN EXCLUDED.outside_key ELSE s.outside_key END,
+	begun = greatest(s.begun, EXCLUDED.begun),
+	changed_at = CASE WHEN s.state IN (3, 4) THEN EXCLUDED.changed_at ELSE s.changed_at END
+RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result, coalesce(outside_key, ''), outcome;
+
+-- name: UndoStep
+-- For a message that would undo it: what is done becomes undone, a call under way is to be settled first, all else is barred.
+INSERT INTO /*schema*/skald_step AS s (consumer, saga, step, occurrence, state, by_source, by_id, begun)
+VALUES ($1::text, $2::text, $3::text, $4::text, 6, $5::text, $6::text, $7::timestamptz)
+ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = s.state,
+	state = CASE s.state WHEN 1 THEN 7 WHEN 7 THEN 7 WHEN 2 THEN 2 ELSE 6 END,
+	by_source = CASE WHEN s.state IN (2, 6, 7) THEN s.by_source ELSE EXCLUDED.by_source END,
+	by_id = CASE WHEN s.state IN (2, 6, 7) THEN s.by_id ELSE EXCLUDED.by_id END,
+	begun = greatest(s.begun, EXCLUDED.begun),
+	changed_at = CASE WHEN s.state IN (2, 6, 7) THEN s.changed_at ELSE EXCLUDED.changed_at END
+RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result, coalesce(outside_key, ''), outcome;
+
+-- name: ForgottenStep
+-- Of one that was not there: whether steps of its time are forgotten. A statement of its own behind the lock: only a new snapshot
+-- sees the floor that was raised when the row went that it waited for. A time that nobody said is before all.
+SELECT EXISTS (SELECT FROM /*schema*/skald_step_floor WHERE consumer = $1::text AND step = $2::text AND at > coalesce($3::timestamptz, '-infinity'));
+
+-- name: SetStep
+-- $13 has a bit for each state that it may have.
+WITH i AS (
+	INSERT INTO /*schema*/skald_step AS s (consumer, saga, step, occurrence, state, source, id, begun, code, result, outside_key, outcome)
+	SELECT $1::text, $2::text, $3::text, $4::text, $5::smallint, $6::text, $7::text, $8::timestamptz, $9::integer, $10::bytea, $11::text, $12::bytea
+	WHERE $13::integer & 1 = 1 OR EXISTS (
+		SELECT FROM /*schema*/skald_step WHERE consumer = $1::text AND saga = $2::text AND step = $3::text AND occurrence = $4::text)
+	ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET state = EXCLUDED.state, source = EXCLUDED.source, id = EXCLUDED.id,
+		code = EXCLUDED.code, result = EXCLUDED.result, outside_key = coalesce(EXCLUDED.outside_key, s.outside_key),
+		outcome = coalesce(EXCLUDED.outcome, s.outcome), begun = greatest(s.begun, EXCLUDED.begun), changed_at = EXCLUDED.changed_at
+	WHERE ($13::integer >> s.state) & 1 = 1 AND (s.state IN (3, 4) OR s.source = EXCLUDED.source AND s.id = EXCLUDED.id)
+	RETURNING 1
+)
+SELECT /*schema*/skald_guard(EXISTS (SELECT FROM i), 'a step');
+
+-- name: NoteStep
+INSERT INTO /*schema*/skald_step AS s (consumer, saga, step, occurrence, state, source, id, begun)
+VALUES ($1::text, $2::text, $3::text, $4::text, $5::smallint, $6::text, $7::text, $8::timestamptz)
+ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET
+	state = CASE WHEN s.state IN (3, 4) THEN EXCLUDED.state ELSE s.state END,
+	source = CASE WHEN s.state IN (3, 4) OR s.source IS NULL THEN EXCLUDED.source ELSE s.source END,
+	id = CASE WHEN s.state IN (3, 4) OR s.id IS NULL THEN EXCLUDED.id ELSE s.id END,
+	begun = greatest(s.begun, EXCLUDED.begun),
+	changed_at = CASE WHEN s.state IN (3, 4) THEN EXCLUDED.changed_at ELSE s.changed_at END;
+
+-- name: ForgetSteps
+-- What is in hand is left for the next time. One that is under way stays, and so does one whose message is kept, or of which
+-- nobody said when its saga began.
+WITH d AS (
+	DELETE FROM /*schema*/skald_step WHERE ctid = ANY (ARRAY(
+		SELECT s.ctid FROM /*schema*/skald_step AS s
+		WHERE s.at < $1::timestamptz AND s.begun < $1::timestamptz
+			AND s.state <> 2 AND NOT EXISTS (
+				SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id)
+		ORDER BY s.at LIMIT 5000 FOR UPDATE OF s SKIP LOCKED))
+	RETURNING consumer, step
+), f AS (
+	INSERT INTO /*schema*/skald_step_floor AS f (consumer, step, at)
+	SELECT DISTINCT d.consumer, d.step, $1::timestamptz FROM d ORDER BY 1, 2
+	ON CONFLICT (consumer, step) DO UPDATE SET at = greatest(f.at, EXCLUDED.at)
+)
+SELECT count(*) FROM d;

@@ -1,0 +1,65 @@
+-- name: TakeStep
+-- For a message that would take it: one that may not be taken stays as it is.
+INSERT INTO skald_step (consumer, saga, step, occurrence, state, source, id, begun, outside_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = state,
+	state = CASE WHEN state IN (3, 4) THEN excluded.state ELSE state END,
+	source = CASE WHEN state IN (3, 4) THEN excluded.source ELSE source END,
+	id = CASE WHEN state IN (3, 4) THEN excluded.id ELSE id END,
+	outside_key = CASE WHEN state IN (3, 4) THEN excluded.outside_key ELSE outside_key END,
+	begun = max(coalesce(begun, excluded.begun), coalesce(excluded.begun, begun)),
+	changed_at = CASE WHEN state IN (3, 4) THEN excluded.changed_at ELSE changed_at END
+RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result, coalesce(outside_key, ''), outcome;
+
+-- name: UndoStep
+-- For a message that would undo it: what is done becomes undone, a call under way is to be settled first, all else is barred.
+INSERT INTO skald_step (consumer, saga, step, occurrence, state, by_source, by_id, begun) VALUES (?1, ?2, ?3, ?4, 6, ?5, ?6, ?7)
+ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = state,
+	state = CASE state WHEN 1 THEN 7 WHEN 7 THEN 7 WHEN 2 THEN 2 ELSE 6 END,
+	by_source = CASE WHEN state IN (2, 6, 7) THEN by_source ELSE excluded.by_source END,
+	by_id = CASE WHEN state IN (2, 6, 7) THEN by_id ELSE excluded.by_id END,
+	begun = max(coalesce(begun, excluded.begun), coalesce(excluded.begun, begun)),
+	changed_at = CASE WHEN state IN (2, 6, 7) THEN changed_at ELSE excluded.changed_at END
+RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result, coalesce(outside_key, ''), outcome;
+
+-- name: ForgottenStep
+-- Of one that was not there: whether steps of its time are forgotten. A time that nobody said is before all.
+SELECT EXISTS (SELECT 1 FROM skald_step_floor WHERE consumer = ?1 AND step = ?2 AND at > coalesce(?3, -62135596800000));
+
+-- name: SetStep
+-- ?13 has a bit for each state that it may have.
+INSERT INTO skald_step (consumer, saga, step, occurrence, state, source, id, begun, code, result, outside_key, outcome)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12
+WHERE ?13 & 1 = 1 OR EXISTS (SELECT 1 FROM skald_step WHERE consumer = ?1 AND saga = ?2 AND step = ?3 AND occurrence = ?4)
+ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET state = excluded.state, source = excluded.source, id = excluded.id,
+	code = excluded.code, result = excluded.result, outside_key = coalesce(excluded.outside_key, outside_key),
+	outcome = coalesce(excluded.outcome, outcome), begun = max(coalesce(begun, excluded.begun), coalesce(excluded.begun, begun)),
+	changed_at = excluded.changed_at
+WHERE (?13 >> state) & 1 = 1 AND (state IN (3, 4) OR source = excluded.source AND id = excluded.id);
+
+-- name: NoteStep
+INSERT INTO skald_step (consumer, saga, step, occurrence, state, source, id, begun) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET
+	state = CASE WHEN state IN (3, 4) THEN excluded.state ELSE state END,
+	source = CASE WHEN state IN (3, 4) OR source IS NULL THEN excluded.source ELSE source END,
+	id = CASE WHEN state IN (3, 4) OR id IS NULL THEN excluded.id ELSE id END,
+	begun = max(coalesce(begun, excluded.begun), coalesce(excluded.begun, begun)),
+	changed_at = CASE WHEN state IN (3, 4) THEN excluded.changed_at ELSE changed_at END;
+
+-- name: RaiseStepFloors
+-- Of those that DeleteSteps deletes next: the same rows, in the same transaction.
+INSERT INTO skald_step_floor (consumer, step, at)
+SELECT DISTINCT consumer, step, CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) FROM (
+	SELECT s.consumer, s.step FROM skald_step AS s
+	WHERE s.at < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) AND s.begun < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER)
+		AND s.state <> 2 AND NOT EXISTS (SELECT 1 FROM skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id)
+	ORDER BY s.at LIMIT ?2)
+WHERE true
+ON CONFLICT (consumer, step) DO UPDATE SET at = max(at, excluded.at);
+
+-- name: DeleteSteps
+-- Below the floors. One that is under way stays, and so does one whose message is kept, or of which nobody said when its saga began.
+DELETE FROM skald_step WHERE (consumer, saga, step, occurrence) IN (
+	SELECT s.consumer, s.saga, s.step, s.occurrence FROM skald_step AS s JOIN skald_step_floor AS f ON f.consumer = s.consumer AND f.step = s.step
+	WHERE s.at < f.at AND s.begun < f.at
+		AND s.state <> 2 AND NOT EXISTS (SELECT 1 FROM skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id)
+	ORDER BY s.at LIMIT ?1);

@@ -1,0 +1,106 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+func stepArgs(s *store.Step, more ...any) []any {
+	return append([]any{s.Consumer, s.Saga, s.Name, s.Occurrence}, more...)
+}
+
+// begun is when a saga began, or NULL.
+func begun(s *store.Step) any {
+	if s.Begun.IsZero() {
+		return nil
+	}
+	return s.Begun.UnixMilli()
+}
+
+// step takes or undoes s, and says how it stood before.
+func (x *session) step(ctx context.Context, s *store.Step) (found store.Step, err error) {
+	var row *sql.Row
+	switch s.State {
+	case store.StepDone, store.StepCalling:
+		row = x.row(ctx, "TakeStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s), orNull(s.OutsideKey))...)
+	case store.StepUndone:
+		row = x.row(ctx, "UndoStep", stepArgs(s, s.Source, s.ID, begun(s))...)
+	default:
+		return found, fmt.Errorf("step %s: an intake cannot make it %v", s.Name, s.State)
+	}
+	var result, outcome []byte
+	if err := row.Scan(&found.State, &found.Source, &found.ID, &found.Code, &result, &found.OutsideKey, &outcome); err != nil {
+		return found, fmt.Errorf("step: %w", err)
+	}
+	found.Result, found.Outcome = string(result), string(outcome)
+	if s.State != store.StepUndone && free(found.State) || found.State == store.StepAbsent {
+		found = store.Step{State: found.State}
+	}
+	if found.State != store.StepAbsent || s.Held {
+		return found, nil
+	}
+	var forgotten bool
+	if err := x.row(ctx, "ForgottenStep", s.Consumer, s.Name, begun(s)).Scan(&forgotten); err != nil {
+		return found, fmt.Errorf("step: look at its floor: %w", err)
+	}
+	if forgotten {
+		found.State = store.StepTooOld
+	}
+	return found, nil
+}
+
+// free tells of a step that a message may take.
+func free(s store.StepState) bool {
+	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
+}
+
+// setStep is the guard of an effect, and what it makes of the step.
+func (x *session) setStep(ctx context.Context, s *store.Step) error {
+	from := int64(0)
+	for _, state := range s.From {
+		from |= 1 << state
+	}
+	n, err := x.count(ctx, "SetStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s), s.Code, blobOrNull(s.Result), orNull(s.OutsideKey), blobOrNull(s.Outcome), from)...)
+	if err != nil {
+		return fmt.Errorf("set step: %w", err)
+	}
+	if n == 0 {
+		return fmt.Errorf("step %s of %s is not as it was: %w", s.Name, s.Saga, store.ErrLost)
+	}
+	return nil
+}
+
+func blobOrNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return []byte(s)
+}
+
+// noteStep notes whose message waits to take a step.
+func (x *session) noteStep(ctx context.Context, k *store.Keep) error {
+	s := k.Step
+	if s == nil {
+		return nil
+	}
+	state := store.StepParked
+	if k.Dead != nil {
+		state = store.StepDead
+	}
+	if _, err := x.exec(ctx, "NoteStep", stepArgs(s, int64(state), s.Source, s.ID, begun(s))...); err != nil {
+		return fmt.Errorf("note step: %w", err)
+	}
+	return nil
+}
+
+// forgetSteps deletes a batch of steps and raises the floors.
+func forgetSteps(ctx context.Context, x *session, keep time.Duration) (int64, error) {
+	if _, err := x.exec(ctx, "RaiseStepFloors", ago(keep), batch); err != nil {
+		return 0, err
+	}
+	return x.count(ctx, "DeleteSteps", batch)
+}

@@ -1,0 +1,89 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// begunAgo is a step of a saga that began so long ago.
+func begunAgo(s store.Step, d time.Duration) store.Step {
+	s.Begun = time.Now().Add(-d)
+	return s
+}
+
+// forgotten maintains until steps are gone, and wants so many to go.
+func (s *suite[TTx]) forgets(want int64) {
+	s.Helper()
+	n := int64(0)
+	s.until("steps are forgotten", func() bool {
+		n += s.maintain().Steps
+		return n >= want
+	})
+	if n += s.maintain().Steps; n != want {
+		s.Fatalf("%d steps are forgotten, want %d", n, want)
+	}
+}
+
+// Once a step may be forgotten, nobody takes its absence for "nothing to undo", nor for "not taken yet".
+func (s *suite[TTx]) stepFloor() {
+	old, young, untold, ahead := begunAgo(taking("old"), 100*day), begunAgo(taking("young"), -20*day), taking("untold"), begunAgo(taking("ahead"), -400*day)
+	for _, step := range []store.Step{old, young, untold, ahead} {
+		s.step(step, store.StepAbsent)
+	}
+	never := begunAgo(undoing("never"), 200*day)
+	s.stoodAs(never, store.StepAbsent) // nothing is forgotten yet
+	s.forgets(0)                       // they have come just now, whenever their sagas began
+	s.db.Age(s, 95*day)
+	s.forgets(1)
+	undo := undoing("old")
+	undo.Begun = old.Begun
+	s.stoodAs(undo, store.StepTooOld)
+	s.stoodAs(old, store.StepTooOld)
+	s.stoodAs(never, store.StepTooOld)
+	s.stoodAs(undoing("of a time that nobody said"), store.StepTooOld)
+	s.stoodAs(begunAgo(undoing("new"), -10*day), store.StepAbsent)
+	// What is there is not too old.
+	for _, step := range []store.Step{young, untold, ahead} {
+		s.stoodAs(step, store.StepDone)
+	}
+	// What Skald held since it came is not too old either.
+	old.Held = true
+	s.stoodAs(old, store.StepAbsent)
+	// Whoever goes on all the same leaves what is right.
+	s.step(undo, store.StepTooOld)
+	s.stoodAs(undo, store.StepBarred)
+}
+
+// The floor of one step is no other's, and no other consumer's.
+func (s *suite[TTx]) stepFloorOfItsOwn() {
+	s.step(begunAgo(taking("a"), 100*day), store.StepAbsent)
+	s.db.Age(s, 95*day)
+	s.forgets(1)
+	s.stoodAs(begunAgo(taking("b"), 100*day), store.StepTooOld)
+	for _, change := range []func(*store.Step){func(t *store.Step) { t.Name = "reserve" }, func(t *store.Step) { t.Consumer = "mail" }} {
+		step := begunAgo(taking("b"), 100*day)
+		change(&step)
+		s.stoodAs(step, store.StepAbsent)
+	}
+}
+
+// A step whose message is kept stays, and so does one whose call is under way.
+func (s *suite[TTx]) stepStaysWhileKept() {
+	p, step := parked("k", 1), begunAgo(taking("a"), 100*day)
+	step.Identity = p.Identity
+	s.apply(store.Effect{Keep: &store.Keep{Parked: p, Step: &step}})
+	undo := undoing("a")
+	undo.Begun = step.Begun
+	s.step(undo, store.StepParked)
+	call := begunAgo(taking("b"), 100*day)
+	call.State = store.StepCalling
+	s.step(call, store.StepAbsent)
+	s.db.Age(s, 95*day)
+	s.forgets(0)
+	s.stoodAs(step, store.StepBarred)
+	s.apply(freed(p, nil))
+	s.forgets(1)
+	s.stoodAs(step, store.StepTooOld)
+	s.stoodAs(call, store.StepCalling)
+}
