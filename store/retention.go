@@ -11,7 +11,7 @@ type Overseer interface {
 	// a ttl of 0 it gives the lease back.
 	Own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error)
 
-	// Keeps tells what retention Maintain last went by. Zero: none ever did.
+	// Keeps tells what retention Maintain last went by, of rows and marks. Zero: none ever did.
 	Keeps(ctx context.Context) (Retention, error)
 }
 
