@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store"
 )
@@ -55,4 +57,54 @@ type writer func(p []byte)
 func (w writer) Write(p []byte) (int, error) {
 	w(p)
 	return len(p), nil
+}
+
+// gone is a broker that may be away.
+type gone struct {
+	broker.Publisher
+	away bool
+}
+
+func (g *gone) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
+	if g.away {
+		return refusing{}
+	}
+	return g.Publisher.Publish(ctx, msgs, only...)
+}
+
+type refusing struct{}
+
+func (refusing) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (refusing) Wait(context.Context) error { return broker.ErrAway }
+
+// A broker that is away for a night is told of at first, then more and more seldom, and once when it is back.
+func TestAnOutageIsToldEverMoreSeldom(t *testing.T) {
+	w := newWorld(t, "orders")
+	bus := &gone{Publisher: w.bus, away: true}
+	var log strings.Builder
+	r := relay.New(w.db, bus, &relay.Options{Owner: "a", Now: func() time.Time { return w.now }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	w.write("orders", "k", "1")
+	said := func(words string, want int) {
+		t.Helper()
+		if n := strings.Count(log.String(), words); n != want {
+			t.Errorf("%q is said %d times, want %d:\n%s", words, n, want, &log)
+		}
+	}
+	w.quiet(r) // a minute each
+	said("the broker is away", 2)
+	for range 9 {
+		w.quiet(r)
+	}
+	said("the broker is away", 5)
+	said("the broker is back", 0)
+	bus.away = false
+	w.quiet(r)
+	said("the broker is away", 5)
+	said("the broker is back", 1)
+	w.expect("orders", "k", "1")
 }

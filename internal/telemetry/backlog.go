@@ -16,6 +16,7 @@ import (
 const (
 	backlogEvery   = 30 * time.Second // a database is asked no more often by one station, whoever collects
 	backlogTimeout = 5 * time.Second
+	backlogShare   = 50 // and for no more than a fiftieth of the time, if the answer takes long
 )
 
 // A Backlog reports how an outbox stands. Relay, inbox and outbox each do: a relay that is dead says nothing of
@@ -27,6 +28,7 @@ type Backlog struct {
 
 	mu     sync.Mutex
 	asked  time.Time
+	took   time.Duration // the answer
 	known  bool
 	last   store.Backlog
 	labels metric.ObserveOption
@@ -56,9 +58,10 @@ func (b *Backlog) read(ctx context.Context, gauge see) {
 		b.asked, b.known = time.Time{}, false
 		return
 	}
-	if now := b.now(); b.asked.IsZero() || now.Sub(b.asked) >= backlogEvery {
+	if now := b.now(); b.asked.IsZero() || now.Sub(b.asked) >= max(backlogEvery, backlogShare*b.took) {
 		b.asked = now
 		b.refresh(ctx)
+		b.took = b.now().Sub(now)
 	}
 	if !b.known {
 		return // nothing is better than what may not be true any more

@@ -165,10 +165,11 @@ func collect(t *testing.T, from metric.Reader) (out []metricdata.Metrics) {
 // to report, is not reported.
 func TestBacklogIsAskedSeldom(t *testing.T) {
 	read := metric.NewManualReader()
-	now, asked, mine, away := time.Now(), 0, true, error(nil)
+	now, asked, mine, away, slow := time.Now(), 0, true, error(nil), time.Duration(0)
 	stop := WatchBacklog(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))}, func() time.Time { return now },
 		func(context.Context) (store.Backlog, error) {
 			asked++
+			now = now.Add(slow)
 			return store.Backlog{Source: "/orders", Pending: int64(asked)}, away
 		}, func() bool { return mine })
 	step := func(doing string, after time.Duration, wantAsked, wantMetrics int) {
@@ -190,8 +191,12 @@ func TestBacklogIsAskedSeldom(t *testing.T) {
 	step("while it is another's", time.Hour, 3, 0)
 	mine = true
 	step("once it is ours", 0, 4, 5)
+	slow = 2 * time.Second
+	step("when the answer takes 2 s", 30*time.Second, 5, 5)
+	step("a minute later", time.Minute, 5, 5)
+	step("fifty times as long later", 40*time.Second, 6, 5)
 	stop()
-	step("after the end", time.Hour, 4, 0)
+	step("after the end", time.Hour, 6, 0)
 }
 
 // What is kept for a consumer is reported by whoever can read it, also that it is nothing any more: an absent series would be
