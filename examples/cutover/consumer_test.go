@@ -97,10 +97,7 @@ func (s setting) inbox(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	in := inbox.New(pgstore.New(pool, nil), bus, s.group, &inbox.Options{Member: s.name, Handle: 2 * time.Second,
 		Attempt: inbox.AttemptByHeader(attemptHeader), RetryMost: time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
-	in.Beside(func(ctx context.Context, tx pgx.Tx, id store.Identity, _ skald.Message) (bool, error) {
-		tag, err := tx.Exec(ctx, `INSERT INTO processed_messages (message_id) VALUES ($1) ON CONFLICT DO NOTHING`, id.ID)
-		return tag.RowsAffected() == 0, err
-	})
+	in.Beside(processed)
 	for _, topic := range []string{s.topic, s.retry} {
 		in.Handle(topic, "moved", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
 			err := s.effect(ctx, tx, m.ID, string(m.Key))
@@ -111,6 +108,12 @@ func (s setting) inbox(ctx context.Context, pool *pgxpool.Pool) error {
 		})
 	}
 	return skald.Run(ctx, in)
+}
+
+// processed asks the team's table about a message, and notes it there.
+func processed(ctx context.Context, tx pgx.Tx, id store.Identity, _ skald.Message) (known bool, err error) {
+	tag, err := tx.Exec(ctx, `INSERT INTO processed_messages (message_id) VALUES ($1) ON CONFLICT DO NOTHING`, id.ID)
+	return tag.RowsAffected() == 0, err
 }
 
 // byHand is the consumer of before: the dedup table is written with the effect, a message that fails goes to a retry topic, and

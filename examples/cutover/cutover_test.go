@@ -55,10 +55,31 @@ type bank struct {
 var rounds = flag.Int("cutover.rounds", 1, "how often both kinds are killed while they share the group")
 
 func newBank(t *testing.T) *bank {
-	server, seeds := need.Postgres(t), need.Kafka(t)
+	seeds := need.Kafka(t)
+	b := newLedger(t)
+	ctx := context.Background()
+	b.s.seeds, b.s.retry, b.s.group = seeds, b.s.topic+".retry", b.s.topic
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(seeds, ",")...))
+	must(t, err)
+	b.cl = cl
+	adm := kadm.NewClient(cl)
+	_, err = adm.CreateTopics(ctx, 4, 1, nil, b.s.topic, b.s.retry)
+	must(t, err)
+	t.Cleanup(func() {
+		_, err := adm.DeleteTopics(ctx, b.s.topic, b.s.retry)
+		_, _ = adm.DeleteGroups(ctx, b.s.group) // who was killed may still be a member
+		must(t, err)
+		cl.Close()
+	})
+	return b
+}
+
+// newLedger is a bank without Kafka.
+func newLedger(t *testing.T) *bank {
+	server := need.Postgres(t)
 	ctx := context.Background()
 	name := "cutover_" + strings.ToLower(rand.Text()[:10])
-	b := &bank{t: t, dir: t.TempDir(), s: setting{seeds: seeds, topic: name, retry: name + ".retry", group: name}}
+	b := &bank{t: t, dir: t.TempDir(), s: setting{topic: name}}
 	admin, err := pgx.Connect(ctx, server)
 	must(t, err)
 	_, err = admin.Exec(ctx, "CREATE DATABASE "+name)
@@ -81,17 +102,6 @@ func newBank(t *testing.T) *bank {
 	b.do(`CREATE TABLE refusal (message_id text NOT NULL)`)
 	b.do(`CREATE TABLE account (id text PRIMARY KEY, movements integer NOT NULL DEFAULT 0)`)
 	b.do(`INSERT INTO account (id) SELECT 'a-' || n FROM generate_series(0, 19) AS n`)
-	b.cl, err = kgo.NewClient(kgo.SeedBrokers(strings.Split(seeds, ",")...))
-	must(t, err)
-	adm := kadm.NewClient(b.cl)
-	_, err = adm.CreateTopics(ctx, 4, 1, nil, b.s.topic, b.s.retry)
-	must(t, err)
-	t.Cleanup(func() {
-		_, err := adm.DeleteTopics(ctx, b.s.topic, b.s.retry)
-		_, _ = adm.DeleteGroups(ctx, b.s.group) // who was killed may still be a member
-		must(t, err)
-		b.cl.Close()
-	})
 	return b
 }
 
