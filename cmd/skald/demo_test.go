@@ -112,6 +112,37 @@ func TestDemoTells(t *testing.T) {
 	}
 }
 
+// On the worst of days there are panics, handlers that give up and messages that nobody can read: each dead letter is seen to and
+// explained, orders are cancelled while they are under way, and every promise holds.
+func TestDemoWild(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := start(t, nil, "demo", "--orders", "150", "--faults", "wild", "--json", "--dir", dir)
+	p.expect(0)
+	o := p.outcome()
+	m := o.Messages
+	if !o.OK || m.Parked == 0 || m.Rejected == 0 || m.Dropped != 2*4 || m.Dead != m.Redriven+m.Dropped {
+		t.Errorf("%s", &p.out)
+	}
+	kept, said := 0, 0
+	for _, name := range []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"} {
+		at := filepath.Join(dir, name+".db")
+		kept += number(t.Context(), at, "SELECT count(*) FROM skald_parked")
+		said += number(t.Context(), at, "SELECT count(*) FROM skald_audit WHERE who = 'skald demo' AND why <> '' AND what IN ('drop', 'redrive')")
+	}
+	if kept != 0 || said != m.Dead {
+		t.Errorf("%d messages are kept, %d of %d dead letters are explained", kept, said, m.Dead)
+	}
+	if n := number(t.Context(), filepath.Join(dir, "order.db"), "SELECT count(*) FROM cancellations WHERE answer = 'stopped'"); n == 0 {
+		t.Error("no order was cancelled in time")
+	}
+	again := start(t, nil, "demo", "--dir", dir)
+	again.expect(0)
+	if !strings.Contains(again.out.String(), fmt.Sprintf("%d dead: %d redriven, %d dropped", m.Dead, m.Redriven, m.Dropped)) {
+		t.Errorf("told again:\n%s", &again.out)
+	}
+}
+
 // The kill comes at every stage; what is started again goes on, and ends as if nothing had been.
 func TestDemoGoesOnAfterKill(t *testing.T) {
 	t.Parallel()

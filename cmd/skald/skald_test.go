@@ -179,7 +179,7 @@ type outcome struct {
 	Broker string
 	Orders struct{ Placed, Confirmed, Cancelled int }
 
-	Messages   struct{ Written, Published, Delivered, Duplicates, Handled int }
+	Messages   struct{ Written, Published, Delivered, Duplicates, Handled, Rejected, Barred, Parked, Dead, Redriven, Dropped int }
 	Faults     map[string]int
 	Invariants []struct {
 		Name    string

@@ -20,20 +20,23 @@ const (
 	elsewhere = "/elsewhere"
 	// poisonEvery is after how many orders there is one more of it.
 	poisonEvery = 40
-	// round is how often the operator looks at the dead letters.
+	// round is how often the operator looks at what is kept.
 	round = 250 * time.Millisecond
+	// A message that is claimed is nobody else's for 13 s, here. One that has been for a second, of a service whose handlers
+	// take milliseconds, was in hand when that died; no pause between attempts is longer than the lesser of these.
+	claimedMost, claimedLeast = 12 * time.Second, 3 * time.Second
 )
 
-// upsets tells whether dead letters are to be expected.
-func (c *crew) upsets() bool {
+// upsets tells whether messages will be parked, and whether dead letters are to be expected.
+func (c *crew) upsets() (parked, dead bool) {
 	rates, _ := sagatest.RatesOf(c.o.Faults) // Check has seen to the name
-	return rates.HandlerGivesUp > 0
+	return rates.HandlerFails > 0, rates.HandlerGivesUp > 0
 }
 
 // poison publishes, under the key of an order, what no service can read: half a payload, or one of a version that no build here
 // knows. The order waits behind it, until the operator has dropped it.
 func (c *crew) poison(ctx context.Context, order string, n int) {
-	if !c.upsets() || order == "" || n%poisonEvery != poisonEvery/2 {
+	if _, dead := c.upsets(); !dead || order == "" || n%poisonEvery != poisonEvery/2 {
 		return
 	}
 	placed := event.New(c.o.Prefix).OrderPlaced
@@ -48,8 +51,8 @@ func (c *crew) poison(ctx context.Context, order string, n int) {
 	c.poisoned.Add(int64(len(audit.Subscribers(placed.Type))))
 }
 
-// operate does, until ctx is done, what somebody on call does: redrives dead letters of failures that do not last, and drops, for a
-// reason, what nobody can read.
+// operate does, until ctx is done, what somebody on call does: redrives dead letters of failures that do not last, drops, for a
+// reason, what nobody can read, and releases what a dead service had in hand.
 func (c *crew) operate(ctx context.Context) error {
 	for {
 		select {
@@ -81,7 +84,7 @@ func (c *crew) mended(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// mend redrives or drops the dead letters of a service, if its database is there.
+// mend redrives, drops and releases what a service keeps, if its database is there.
 func (g *ground[TTx]) mend(ctx context.Context, name, consumer string) (dropped int, err error) {
 	home, err := g.Home(ctx, name)
 	if err != nil {
@@ -124,6 +127,9 @@ func mending(p *store.Parked) (e store.Effect, some bool) {
 		}, true
 	case p.Dead != nil:
 		note.What, note.Why = "redrive", "it does not last: "+p.Last.Why
+		return store.Effect{Release: &store.Release{Consumer: p.Consumer, Identity: p.Identity}, Audit: note}, true
+	case !p.Waiting && p.Due > claimedLeast && p.Due < claimedMost:
+		note.What, note.Why = "release", "its service died with it in hand"
 		return store.Effect{Release: &store.Release{Consumer: p.Consumer, Identity: p.Identity}, Audit: note}, true
 	}
 	return e, false

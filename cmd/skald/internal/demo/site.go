@@ -26,7 +26,7 @@ type site interface {
 	life(ctx context.Context, name string, life *sagatest.Faults, client broker.Broker, c *crew) (place.Service, error)
 	// placer takes orders at the Order service.
 	placer(s place.Service) (placer, error)
-	// mend sees to the dead letters of a service, and tells how many it has dropped.
+	// mend sees to what a service keeps, and tells how many it has dropped.
 	mend(ctx context.Context, name, consumer string) (dropped int, err error)
 	// keeping is how many messages a service keeps: parked ones and dead letters.
 	keeping(ctx context.Context, name, consumer string) (int64, error)
