@@ -205,6 +205,7 @@ func (s *stream) run(t *testing.T, seed uint64) []string {
 
 // The same messages, one by one and in batches, end in the same way: effects, verdicts, what was said and its order, what is parked,
 // dead or in quarantine.
+// Interleaving 14.
 func TestBatchesEndAsOneByOne(t *testing.T) {
 	shared := 0
 	for seed := range uint64(10) {
@@ -237,6 +238,7 @@ func TestBatchesEndAsOneByOne(t *testing.T) {
 }
 
 // A bad message costs each of the others one more run at most.
+// Interleaving 14.
 func TestBadMessageCostsItsNeighboursOneRun(t *testing.T) {
 	for name, many := range map[string]bool{"one by one": false, "at once": true} {
 		t.Run(name, func(t *testing.T) {

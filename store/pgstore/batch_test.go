@@ -82,6 +82,7 @@ func (c *crew) inbox(t *testing.T, bus *membroker.Broker) *inbox.Inbox[pgx.Tx] {
 
 // Two instances take the same keys and entities in batches, with rejections, failures and repeats among them: each effect once, those of
 // a key in order, no update lost.
+// Interleaving 14.
 func TestBatchesOfRivals(t *testing.T) {
 	need.Postgres(t)
 	for name, c := range map[string]*crew{"read committed": {}, "serializable": {level: store.Serializable}, "at once": {many: true}} {

@@ -105,7 +105,7 @@ func TestWriteSkew(t *testing.T) {
 
 // Plans for many messages, made while nothing was parked and kept, stay probes of an index when much is, without any ANALYZE. What the
 // planner was told before holds again for the handler.
-// Interleaving 15.
+// Interleavings 14, 15.
 func TestPlansOfManyMessages(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
