@@ -95,8 +95,9 @@ func (s setting) inbox(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	in := inbox.New(pgstore.New(pool, nil), bus, s.group, &inbox.Options{Member: s.name, Handle: 2 * time.Second,
-		Attempt: inbox.AttemptByHeader(attemptHeader), RetryMost: time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	in := inbox.New(pgstore.New(pool, nil), bus, s.group, &inbox.Options{
+		Handle: 2 * time.Second, Wait: time.Second, // what a killed one had claimed is free 10 s behind both
+		Member: s.name, Attempt: inbox.AttemptByHeader(attemptHeader), RetryMost: time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	in.Beside(processed)
 	for _, topic := range []string{s.topic, s.retry} {
 		in.Handle(topic, "moved", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
