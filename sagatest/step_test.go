@@ -1,0 +1,286 @@
+package sagatest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A barring is a world of one consumer in two processes, to which what is to be done and what is to be undone comes over two topics
+// and under keys of their own, in any order; and of an operator who redrives dead letters.
+type barring struct {
+	w    *sagatest.World
+	db   *memstore.Store
+	wrap func(db) db
+	runs map[string]int // by saga: failures of its step that are left
+}
+
+// tried is the payload of both: a saga.
+var (
+	tried  = skald.Event[string]{Topic: "orders", Type: "tried"}
+	called = skald.Event[string]{Topic: "cancels", Type: "called off"}
+	told   = skald.Event[string]{Topic: "answers", Type: "told"}
+)
+
+func (b *barring) sagas() (takes, undoes []string) {
+	return []string{"plain", "alone", "fails", "twice", "no", "never", "twice", "late"}, []string{"late", "plain", "no", "fails", "twice", "never", "twice", "none"}
+}
+
+func buildBarring(wrap func(db) db) func(*sagatest.World) error {
+	return func(w *sagatest.World) error {
+		b := &barring{w: w, wrap: wrap, runs: map[string]int{"fails": 2}}
+		b.db = memstore.New(&memstore.Options{Source: "/consumer", Now: w.Now})
+		bus := membroker.New(nil)
+		if err := bus.MakeTopics(context.Background(), 1, "orders", "cancels"); err != nil {
+			return err
+		}
+		takes, undoes := b.sagas()
+		for i := range takes {
+			for _, m := range []skald.Message{b.message(tried, i, takes[i]), b.message(called, i, undoes[i])} {
+				if err := bus.Publish(context.Background(), []skald.Message{m}).Wait(context.Background()); err != nil {
+					return err
+				}
+			}
+		}
+		for _, name := range []string{"one", "two"} {
+			w.Process(name, func(proc *sagatest.Process) error { return b.life(proc, name, bus) })
+		}
+		w.Process("operator", func(proc *sagatest.Process) error {
+			session := b.db.Session()
+			proc.OnCrash(session.Kill)
+			proc.Step(&stepRedriver{b: b, db: sagatest.CrashDriver(proc, db(session))})
+			return nil
+		})
+		w.Finally("taken_and_undone_once_or_never", b.holds)
+		w.Finally("each_answered_once", b.answered)
+		return nil
+	}
+}
+
+// message has a key that its saga's others do not have.
+func (b *barring) message(e skald.Event[string], n int, saga string) skald.Message {
+	return skald.Message{ID: fmt.Sprintf("%s-%d", e.Topic, n), Source: "/other", Type: e.Type, Topic: e.Topic,
+		Key: fmt.Appendf(nil, "%s-%d", e.Topic, n%5), Data: fmt.Appendf(nil, "%q", saga)}
+}
+
+func (b *barring) life(proc *sagatest.Process, name string, bus *membroker.Broker) error {
+	session := b.db.Session()
+	proc.OnCrash(session.Kill)
+	d := sagatest.CrashDriver(proc, db(session))
+	if b.wrap != nil {
+		d = b.wrap(d)
+	}
+	in := inbox.New(d, sagatest.CrashBroker(proc, bus.Client()), "consumer", &inbox.Options{
+		Now: b.w.Now, NewID: b.w.NewID, Logger: slog.New(slog.DiscardHandler), Member: name, Wait: time.Millisecond, Handle: time.Second,
+		RetryFirst: time.Microsecond, RetryMost: time.Millisecond, Attempts: 5,
+	})
+	of := func(r skald.Received[string]) inbox.Step { return inbox.Step{Saga: r.Value, Name: "pay"} }
+	inbox.Forward(in, tried, of, b.take, nil)
+	inbox.Compensate(in, called, of, b.undo, func(m skald.Received[string], _ store.StepState) []skald.Draft {
+		return []skald.Draft{told.New(m.ID, m.Value)}
+	})
+	proc.Step(in)
+	return nil
+}
+
+func (b *barring) take(_ context.Context, tx *memstore.Tx, m skald.Received[string]) (inbox.Result, error) {
+	if err := tx.Update(m.Value, func(old string, _ bool) string { return old + "took " }); err != nil {
+		return inbox.Result{}, err
+	}
+	_, redriven := tx.Get("redriven")
+	switch {
+	case m.Value == "no":
+		return inbox.Result{}, skald.Reject(errors.New("declined"))
+	case m.Value == "never" && !redriven:
+		return inbox.Result{}, skald.Permanent(errors.New("never"))
+	case b.runs[m.Value] > 0:
+		b.runs[m.Value]--
+		return inbox.Result{}, errors.New("not yet")
+	}
+	return inbox.Result{Code: 1}, nil
+}
+
+func (b *barring) undo(_ context.Context, tx *memstore.Tx, m skald.Received[string], _ inbox.Took) (inbox.Result, error) {
+	return inbox.Result{}, tx.Update(m.Value, func(old string, _ bool) string { return old + "undid " })
+}
+
+// A stepRedriver redrives dead letters once what was wrong is repaired.
+type stepRedriver struct {
+	b    *barring
+	db   db
+	turn int
+}
+
+func (r *stepRedriver) Step(ctx context.Context) (bool, error) {
+	if r.turn++; r.turn < 12 {
+		return true, nil
+	}
+	if _, done := r.b.db.User()["redriven"]; !done {
+		tx := r.b.db.BeginTx()
+		if err := errors.Join(tx.Put("redriven", "yes"), tx.Commit()); err != nil {
+			return true, err
+		}
+	}
+	yes := true
+	dead, err := r.db.Kept(ctx, store.Sought{Dead: &yes, Bare: true}, 10)
+	if err != nil || len(dead) == 0 || dead[0].Dead.Kind != "permanent" {
+		return false, err
+	}
+	_, err = r.db.Apply(ctx, store.Effect{Release: &store.Release{Consumer: dead[0].Consumer, Identity: dead[0].Identity}})
+	return true, err
+}
+
+// holds is the oracle, per saga: it took effect and was undone, once each and in this order, or never.
+func (b *barring) holds() (err error) {
+	user := b.db.User()
+	want := map[string][]string{"alone": {"took"}, "no": {""}, "none": {""}}
+	takes, undoes := b.sagas()
+	for _, saga := range append(takes, undoes...) {
+		allowed, some := want[saga]
+		if !some {
+			allowed = []string{"", "took undid"}
+		}
+		got, ok := strings.TrimSpace(user[saga]), false
+		for _, a := range allowed {
+			ok = ok || got == a
+		}
+		if !ok {
+			err = errors.Join(err, fmt.Errorf("%s has %q", saga, got))
+		}
+	}
+	kept, bad := b.db.Kept(context.Background(), store.Sought{}, 100)
+	if len(kept) > 0 {
+		bad = fmt.Errorf("%d are kept, the first is %s: %s", len(kept), kept[0].ID, kept[0].Last.Why)
+	}
+	return errors.Join(err, bad)
+}
+
+// answered: each compensation, whether there was anything to undo or not; and every message has its verdict.
+func (b *barring) answered() (err error) {
+	said := map[string]int{}
+	for _, r := range b.db.Rows() {
+		said[string(r.Key)]++
+	}
+	takes, undoes := b.sagas()
+	for i := range undoes {
+		if id := b.message(called, i, undoes[i]).ID; said[id] != 1 {
+			err = errors.Join(err, fmt.Errorf("%s is answered %d times", id, said[id]))
+		}
+	}
+	if n := len(b.db.Marks()); n != len(takes)+len(undoes) {
+		err = errors.Join(err, fmt.Errorf("%d of %d messages have a verdict", n, len(takes)+len(undoes)))
+	}
+	return err
+}
+
+// Every I/O of steps and their compensations, over topics, keys and processes, and everything that can go wrong at it.
+// Correctness review 1.
+func TestExploreStepsEverySingleFault(t *testing.T) {
+	sagatest.Explore(t, buildBarring(nil), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
+}
+
+// Each bug is a safeguard of steps taken away.
+// Correctness review 1.
+func TestSeededBugsOfSteps(t *testing.T) {
+	for name, wrap := range map[string]func(db) db{
+		"a mark taken for an effect":          func(d db) db { return markIsEffect{d} },
+		"nothing to undo, and nothing barred": func(d db) db { return barsNothing{d} },
+		"a step taken without a look":         func(d db) db { return takesBlindly{d} },
+		"a barred step parked over its bar":   func(d db) db { return parksOver{d} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := sagatest.Search(t.Context(), buildBarring(wrap), &sagatest.Options{Rest: 40 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Failures) == 0 {
+				t.Fatalf("nothing finds it: %v", r)
+			}
+			t.Logf("%v in %d schedules: %s", r.Failures[0].Schedule, r.Schedules, r.Failures[0].Broken[0])
+		})
+	}
+}
+
+type stoodUnit struct {
+	store.Unit[*memstore.Tx]
+	steps []store.Step
+}
+
+func (u stoodUnit) Found() store.Found {
+	f := u.Unit.Found()
+	f.Steps = u.steps
+	return f
+}
+
+// markIsEffect refunds whatever has a mark, or once came: money that was never taken.
+type markIsEffect struct{ db }
+
+func (d markIsEffect) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	u, err := d.db.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	steps := append([]store.Step(nil), u.Found().Steps...)
+	for i := range steps {
+		if in.Steps[i].State == store.StepUndone && (steps[i].State == store.StepRejected || steps[i].State == store.StepParked || steps[i].State == store.StepDead) {
+			steps[i].State = store.StepDone
+		}
+	}
+	return stoodUnit{u, steps}, nil
+}
+
+// barsNothing looks how a step stands, and leaves it so.
+type barsNothing struct{ db }
+
+func (d barsNothing) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	if len(in.Steps) == 0 || in.Steps[0].State != store.StepUndone {
+		return d.db.Begin(ctx, in)
+	}
+	look, err := d.db.Begin(ctx, store.Intake{Steps: in.Steps, Wait: in.Wait})
+	if err != nil {
+		return nil, err
+	}
+	steps := look.Found().Steps
+	if _, err := look.Rollback(ctx); err != nil {
+		return nil, err
+	}
+	in.Steps = nil
+	u, err := d.db.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return stoodUnit{u, steps}, nil
+}
+
+// takesBlindly handles a step whatever became of it.
+type takesBlindly struct{ db }
+
+func (d takesBlindly) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	u, err := d.db.Begin(ctx, in)
+	if err != nil || len(in.Steps) == 0 || in.Steps[0].State != store.StepDone {
+		return u, err
+	}
+	return stoodUnit{u, []store.Step{{}}}, nil
+}
+
+// parksOver forgets with each message that is put down how its step stood.
+type parksOver struct{ db }
+
+func (d parksOver) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	u, err := d.db.Begin(ctx, in)
+	if err != nil || len(in.Marks) == 0 || in.Marks[0].Turn != store.Retrying || len(in.Steps) == 0 || in.Steps[0].State != store.StepDone {
+		return u, err
+	}
+	return stoodUnit{u, []store.Step{{State: store.StepParked}}}, nil
+}
