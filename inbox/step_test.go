@@ -131,7 +131,7 @@ func (l *till) marked(m skald.Message, want store.Outcome) {
 	}
 }
 
-// Correctness review 1.
+// Interleaving 1.
 func TestCompensationUndoesWhatTookEffectOnce(t *testing.T) {
 	l := newTill(t, nil)
 	l.come(placed, purchase{Order: "a"})
@@ -145,7 +145,7 @@ func TestCompensationUndoesWhatTookEffectOnce(t *testing.T) {
 	l.stands("a", store.StepUndone)
 }
 
-// Correctness review 1.
+// Interleaving 1.
 func TestCompensationBarsItsLateAction(t *testing.T) {
 	l := newTill(t, nil)
 	l.come(cancelled, purchase{Order: "a"})
@@ -168,7 +168,7 @@ func TestCompensationBarsItsLateAction(t *testing.T) {
 	l.expect("a", "charged refunded")
 }
 
-// A mark is there, and yet nothing took effect: money that was never taken is not given back. Correctness review 1.
+// A mark is there, and yet nothing took effect: money that was never taken is not given back. Interleaving 1.
 func TestCompensationOfARejection(t *testing.T) {
 	l := newTill(t, nil)
 	no := l.come(placed, purchase{Order: "a", No: true})
@@ -200,7 +200,7 @@ func TestSecondMessageForAStep(t *testing.T) {
 	}
 }
 
-// A step whose message is parked when it is undone is barred: tried again it ends so, and lets its key go. Correctness review 1.
+// A step whose message is parked when it is undone is barred: tried again it ends so, and lets its key go. Interleaving 1.
 func TestParkedStepIsBarred(t *testing.T) {
 	l := newTill(t, &inbox.Options{RetryFirst: time.Minute, RetryMost: time.Minute})
 	l.fail = errors.New("not now")
@@ -223,7 +223,7 @@ func TestParkedStepIsBarred(t *testing.T) {
 	}
 }
 
-// The same of a dead letter, once it is redriven. Correctness review 1.
+// The same of a dead letter, once it is redriven. Interleaving 1.
 func TestDeadStepIsBarred(t *testing.T) {
 	l := newTill(t, nil)
 	l.fail = skald.Permanent(errors.New("never"))
@@ -319,7 +319,7 @@ func TestStepIsBarredWhileItsMessageIsPutDown(t *testing.T) {
 }
 
 // A compensation of a step that may be forgotten is neither "nothing to undo" nor an undoing before somebody decides.
-// Correctness review 1.
+// Interleaving 1.
 func TestCompensationThatIsTooOld(t *testing.T) {
 	l := newTill(t, nil)
 	began := l.clock()
