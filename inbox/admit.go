@@ -2,56 +2,77 @@ package inbox
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"time"
 
-	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/store"
 )
 
 const (
 	admitEvery = 5 * time.Second // how often each instance asks for messages that were admitted
 	rekeyEvery = time.Minute
-	admitMost  = 100          // in memory at a time
-	inside     = "quarantine" // the lane that they are in
+	admitMost  = 100                // at a time
+	quarantine = "skald:quarantine" // the lane that they come from
 )
 
-// admitted takes messages out of quarantine that somebody admitted, into a lane of their own.
+// admitted parks messages in quarantine that somebody admitted: from then on they are tried, wait for their turn and end as
+// others of their key do.
 func (in *Inbox[TTx]) admitted(ctx context.Context) {
 	now := in.o.Now()
 	if now.Before(in.askAt) {
 		return
 	}
 	in.askAt = now.Add(admitEvery)
-	if _, ok := in.inside.prefix(); ok || len(in.inside.entries) < admitMost {
-		list, err := in.db.Quarantined(ctx, store.Query{Consumer: in.group, Admitted: true, Limit: admitMost})
-		if err != nil {
-			in.o.Logger.DebugContext(ctx, "inbox: look for admitted messages", "consumer", in.group, "error", err)
-			return
-		}
-		in.admit(ctx, list)
+	if !in.room() {
+		return
+	}
+	list, err := in.db.Quarantined(ctx, store.Query{Consumer: in.group, Admitted: true, Limit: admitMost})
+	if err == nil && len(list) > 0 {
+		err = in.admit(ctx, list, now)
+	}
+	if err != nil {
+		in.o.Logger.DebugContext(ctx, "inbox: take admitted messages out of quarantine", "consumer", in.group, "error", err)
 	}
 }
 
-func (in *Inbox[TTx]) admit(ctx context.Context, list []store.Quarantined) {
-	known := map[int64]bool{}
-	for _, e := range in.inside.entries {
-		known[e.apart.Number] = true
-	}
-	var fresh []*entry
+// admit parks list. Which of them another instance was first with, or whose key is full, the next look finds out.
+func (in *Inbox[TTx]) admit(ctx context.Context, list []store.Quarantined, now time.Time) error {
+	var es []store.Effect
 	for _, q := range list {
-		switch {
-		case known[q.Number]:
-		case in.handlers[kind{q.Message.Topic, q.Message.Type}] == nil:
+		if in.handlers[kind{q.Message.Topic, q.Message.Type}] == nil {
 			in.o.Logger.WarnContext(ctx, "inbox: a message that was admitted stays in quarantine", "consumer", in.group,
 				"number", q.Number, "topic", q.Message.Topic, "type", q.Message.Type, "error", errNoHandler)
-		default:
-			e := in.inside.add(broker.Delivery{Message: q.Message, Lane: inside, Position: q.Number})
-			e.id, e.apart = q.Identity, &q
-			fresh = append(fresh, e)
+			continue
 		}
+		es = append(es, store.Effect{Admitted: &q, Keep: &store.Keep{MostRows: in.o.KeyRows, MostBytes: in.o.KeyBytes, Parked: store.Parked{
+			Consumer: in.group, Identity: admittedAs(&q), Message: q.Message, Lane: quarantine, Position: q.Number}}})
 	}
-	in.schedule(fresh)
+	if len(es) == 0 {
+		return nil
+	}
+	stood, err := in.db.Apply(ctx, es...)
+	if err == nil && slices.Contains(stood, true) {
+		in.shelf.changed = true
+		in.shelf.soon(now)
+		in.askAt = now // there may be more
+	}
+	return err
 }
+
+// admittedAs is the identity of an admitted message: its own, unless that has the mark of another message.
+func admittedAs(q *store.Quarantined) store.Identity {
+	if q.Why != store.Conflict {
+		return q.Identity
+	}
+	return store.Identity{Source: quarantine, ID: strconv.FormatInt(q.Number, 10) + "-" + q.ID}
+}
+
+// admitted tells whether e comes from the quarantine.
+func (e *entry) admitted() bool { return e.parked != nil && e.parked.Lane == quarantine }
+
+// another tells whether it does although another message has its identity.
+func (e *entry) another() bool { return e.admitted() && e.id.Source == quarantine }
 
 // rekey reads the key of fingerprints, now and then again: the database may be another one. Until it can be had the old one
 // serves.

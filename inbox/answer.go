@@ -3,7 +3,6 @@ package inbox
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/skald-go/skald"
@@ -105,16 +104,13 @@ func (in *Inbox[TTx]) finish(ctx context.Context, e *entry, unit store.Unit[TTx]
 
 func (in *Inbox[TTx]) commit(ctx context.Context, e *entry, unit store.Unit[TTx], leaves store.Effect, what ending) result {
 	var err error
-	if leaves.Answer == nil && leaves.Step == nil && leaves.Admitted == nil && leaves.Free == nil && len(leaves.Rows) == 0 {
+	if leaves.Answer == nil && leaves.Step == nil && leaves.Free == nil && len(leaves.Rows) == 0 {
 		err = unit.Commit(ctx)
 	} else {
 		err = unit.Commit(ctx, leaves)
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return result{entry: e, what: what}
-	case e.apart != nil && errors.Is(err, store.ErrLost):
-		return result{entry: e, what: duplicate} // another instance has taken it
 	}
 	return in.failure(ctx, e, in.db.Apply, fmt.Errorf("commit %s: %w", e.id.ID, err))
 }
@@ -129,10 +125,6 @@ func (in *Inbox[TTx]) leaves(ctx context.Context, e *entry, r Result, intake sto
 		return out, err
 	}
 	out.Step = answered(e.takes(), r.Code, result)
-	if e.apart != nil {
-		out.Admitted = e.apart
-		return out, nil
-	}
 	out.Free = in.freed(e)
 	mark := intake.Marks[0]
 	mark.Code, mark.Result = r.Code, result

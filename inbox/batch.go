@@ -20,13 +20,15 @@ import (
 // gather is what a worker is given next: a message, or a batch of what is ready, as large as each worker's share of that is.
 // Nothing waits for a batch to fill.
 func (in *Inbox[TTx]) gather() []*entry {
+	rest, alone := in.breaker.closed(in.o.Now())
 	e := in.first()
-	if e == nil {
+	if rest > 0 || e == nil {
 		return nil
 	}
 	share := len(in.ready)/in.o.Workers + 1 // chains
 	in.drop()
-	if in.size < 2 || in.beside != nil || !e.sociable() {
+	if alone || in.size < 2 || in.beside != nil || !e.sociable() {
+		in.breaker.try(e)
 		return []*entry{e}
 	}
 	job := e.chain.collect(nil, in.size)
@@ -42,7 +44,7 @@ func (in *Inbox[TTx]) gather() []*entry {
 
 // sociable tells of a message that came from the broker just now. Others are taken alone.
 func (e *entry) sociable() bool {
-	return e.parked == nil && e.apart == nil && e.again == 0 && e.readable()
+	return e.parked == nil && e.again == 0 && e.readable()
 }
 
 // collect adds to job what is next in the chain.

@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -29,7 +28,7 @@ func (in *Inbox[TTx]) Beside(known Known[TTx]) { in.beside = known }
 
 // askedBeside tells whether the table beside knows e, and has it noted there.
 func (in *Inbox[TTx]) askedBeside(ctx context.Context, e *entry, tx TTx) (known bool, err error) {
-	if in.beside == nil || e.apart != nil && e.apart.Why == store.Conflict {
+	if in.beside == nil || e.another() {
 		return false, nil
 	}
 	defer func() {
@@ -61,7 +60,7 @@ func (in *Inbox[TTx]) rejectBeside(ctx context.Context, e *entry, unit store.Uni
 	if err != nil {
 		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("take in %s to reject it: %w", e.ID, err))
 	}
-	if now := unit.Found(); !slices.Equal(now.Locks, was.Locks) || e.apart == nil && now.Marks[0].Outcome != store.Fresh || stoodElse(was, now) {
+	if now := unit.Found(); !slices.Equal(now.Locks, was.Locks) || now.Marks[0].Outcome != store.Fresh || stoodElse(was, now) {
 		in.giveBack(ctx, e, unit.Rollback)
 		return result{entry: e, what: again, err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
 	}
@@ -76,12 +75,8 @@ func (in *Inbox[TTx]) rejectBeside(ctx context.Context, e *entry, unit store.Uni
 	if verdict.Step != nil {
 		verdict.Step.From = []store.StepState{e.step.State} // as the intake has made it
 	}
-	err = unit.Commit(ctx, verdict)
-	switch {
-	case err == nil:
+	if err = unit.Commit(ctx, verdict); err == nil {
 		return result{entry: e, what: rejected}
-	case e.apart != nil && errors.Is(err, store.ErrLost):
-		return result{entry: e, what: duplicate} // another instance has taken it; if not, it is found again
 	}
 	return in.failure(ctx, e, in.db.Apply, fmt.Errorf("reject %s: %w", e.ID, err))
 }

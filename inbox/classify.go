@@ -23,6 +23,23 @@ const (
 	Outage         Class = "outage"          // nobody's fault: tried again at its place, uncharged, for ever
 )
 
+// ViolationIs is an Options.Classify for violations of unique constraints of yours, such as a natural key that is a second guard:
+// they are of that class. It knows them by their codes: SQLSTATE 23505 of PostgreSQL's drivers (pgx, lib/pq), 1555 and 2067 of SQLite's
+// (modernc). All else is left to Skald. Without, they are Transient: a violation may go when the other row does.
+func ViolationIs(c Class) func(m skald.Message, err error) Class {
+	return func(_ skald.Message, err error) Class {
+		var server interface{ SQLState() string }
+		var file interface{ Code() int }
+		switch {
+		case errors.As(err, &server) && server.SQLState() == "23505":
+			return c
+		case errors.As(err, &file) && (file.Code() == 1555 || file.Code() == 2067):
+			return c
+		}
+		return ""
+	}
+}
+
 // MalformedError is the failure of a message whose payload the codec cannot read.
 type MalformedError struct{ Err error }
 

@@ -46,7 +46,7 @@ const (
 )
 
 func (in *Inbox[TTx]) death(kind string, class Class, e *entry, err error, now time.Time) *store.Death {
-	d := &store.Death{At: now, Kind: kind, Fingerprint: kindOf(class, e.Type, why(err)), Version: in.o.Version, Holds: !in.o.FreeDead}
+	d := &store.Death{At: now, Kind: kind, Fingerprint: in.kindOf(class, e.Type, why(err)), Version: in.o.Version, Holds: !in.o.FreeDead}
 	var p *PanicError
 	if errors.As(err, &p) {
 		d.Stack = string(p.Stack)
@@ -54,10 +54,18 @@ func (in *Inbox[TTx]) death(kind string, class Class, e *entry, err error, now t
 	return d
 }
 
-// kindOf is equal for failures of one kind: what is one message's own in the text does not count.
-func kindOf(class Class, typ, why string) string {
+// owns are the parts of an error's text that are one message's own.
+func owns() (out []*regexp.Regexp) {
 	for _, own := range []string{`"[^"]*"`, `'[^']*'`, `\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b`, `0x[0-9a-fA-F]+`, `[0-9]+`} {
-		why = regexp.MustCompile(own).ReplaceAllString(why, "#")
+		out = append(out, regexp.MustCompile(own))
+	}
+	return out
+}
+
+// kindOf is equal for failures of one kind: what is one message's own in the text does not count.
+func (in *Inbox[TTx]) kindOf(class Class, typ, why string) string {
+	for _, own := range in.own {
+		why = own.ReplaceAllString(why, "#")
 	}
 	sum := sha256.Sum256([]byte(string(class) + "\x00" + typ + "\x00" + why))
 	return hex.EncodeToString(sum[:6])
@@ -86,14 +94,7 @@ func (in *Inbox[TTx]) drafts(k *store.Keep) (out []skald.Draft) {
 	m := &k.Message
 	if in.o.DeadCopy && k.Fault == "" {
 		out = append(out, skald.Draft{Topic: in.o.DeadTopic, Type: m.Type, Key: m.Key, Subject: m.Subject, Value: m, Codec: whole{},
-			Headers: slices.Concat(m.Headers, []skald.Header{
-				{Name: headerAttempt, Value: []byte(strconv.Itoa(k.Attempts))},
-				{Name: headerReason, Value: []byte(cut(k.Last.Why))},
-				{Name: headerAt, Value: []byte(k.Dead.At.UTC().Format(time.RFC3339Nano))},
-				{Name: headerID, Value: []byte(m.ID)},
-				{Name: headerSource, Value: []byte(m.Source)},
-				{Name: headerTopic, Value: []byte(m.Topic)},
-			})})
+			Headers: slices.Concat(m.Headers, in.diagnostics(k))})
 	}
 	reference := skald.Draft{Topic: in.o.DeadTopic, Type: AnnouncementType, Key: m.Key, Codec: skald.JSON{}, Value: Announcement{
 		Consumer: in.group, Source: k.Source, ID: k.ID, Topic: m.Topic, Type: m.Type, Kind: k.Dead.Kind, Error: cut(k.Last.Why),
@@ -101,6 +102,46 @@ func (in *Inbox[TTx]) drafts(k *store.Keep) (out []skald.Draft) {
 	bare := reference // a foreign key may be longer than ours can be
 	bare.Key = nil
 	return append(out, reference, bare)
+}
+
+// diagnostics are the headers that a copy has more than the message.
+func (in *Inbox[TTx]) diagnostics(k *store.Keep) (out []skald.Header) {
+	for _, h := range []skald.Header{
+		{Name: headerAttempt, Value: []byte(strconv.Itoa(k.Attempts))},
+		{Name: headerReason, Value: []byte(cut(k.Last.Why))},
+		{Name: headerAt, Value: []byte(k.Dead.At.UTC().Format(time.RFC3339Nano))},
+		{Name: headerID, Value: []byte(k.Message.ID)},
+		{Name: headerSource, Value: []byte(k.Message.Source)},
+		{Name: headerTopic, Value: []byte(k.Message.Topic)},
+	} {
+		if name, mapped := in.o.DeadHeaders[h.Name]; mapped {
+			h.Name = name
+		}
+		if h.Name != "" {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// kindRejected is the kind of a rejection that is a dead letter, too.
+const kindRejected = "rejected"
+
+// rejection is e as a dead letter that was rejected. Its verdict stays with its mark.
+func (in *Inbox[TTx]) rejection(e *entry, no *skald.RejectedError, code int32) *store.Keep {
+	k, now := in.parcel(e), in.o.Now()
+	k.Marked, k.MostRows, k.MostBytes = true, 0, 0
+	text := no.Error()
+	if code != 0 {
+		text = fmt.Sprintf("rejected with code %d: %v", code, no.Err)
+	}
+	k.Last = store.Failure{At: now, Why: text, Host: in.o.Host}
+	if k.First.At.IsZero() {
+		k.First = k.Last
+	}
+	k.Dead = in.death(kindRejected, Class(kindRejected), e, errors.New(text), now)
+	k.Dead.Holds = in.o.RejectHolds
+	return k
 }
 
 // whole is the codec of a message that is said again as it came.

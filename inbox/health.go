@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,8 @@ type Health struct {
 	Live  bool   // false only when Run has ended
 	Ready bool   // subscribed, and the broker answers
 	Why   string // it is not ready
+	// Stopped says why the breaker lets nothing be taken, or one message at a time; "": it is not open. Then it is not ready.
+	Stopped string
 
 	// Stuck are the parked messages that failed and hold their keys, whichever instance parked them, at most 100, and Parked
 	// and Dead how many the store keeps, dead letters too: as of a moment ago.
@@ -62,7 +63,11 @@ func (in *Inbox[TTx]) Health() Health {
 func (in *Inbox[TTx]) standing() telemetry.Standing {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return telemetry.Standing{Unacknowledged: in.health.Unacknowledged, Stuck: len(in.health.Stuck), Paused: len(in.health.Paused)}
+	s := telemetry.Standing{Unacknowledged: in.health.Unacknowledged, Stuck: len(in.health.Stuck), Paused: len(in.health.Paused)}
+	if in.health.Stopped != "" {
+		s.Stopped = 1
+	}
+	return s
 }
 
 func (in *Inbox[TTx]) count(f func(*Health)) {
@@ -102,10 +107,13 @@ func (in *Inbox[TTx]) report(outage error) {
 	slices.Sort(paused)
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.health.Stuck = bySince(slices.AppendSeq(slices.Clone(in.stuck), maps.Values(in.stays)))
+	in.health.Stuck = bySince(slices.Clone(in.stuck))
 	in.health.Unacknowledged, in.health.Paused = held, paused
 	in.health.Parked, in.health.Dead = in.kept.Parked, in.kept.Dead
 	in.health.Live, in.health.Ready, in.health.Why = true, outage == nil, ""
+	if in.health.Stopped = in.breaker.why; in.breaker.why != "" {
+		in.health.Ready, in.health.Why = false, "stopped by the breaker: "+in.breaker.why
+	}
 	if outage != nil {
 		in.health.Why = outage.Error()
 	}

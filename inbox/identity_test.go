@@ -59,7 +59,7 @@ func TestAnotherPayloadUnderTheSameIdentityIsKept(t *testing.T) {
 	w.pass(time.Minute)
 	w.quiet(in)
 	w.expect("k", "1 3 2")
-	if left := w.quarantine(store.Query{}); len(left) != 0 || len(w.db.Marks()) != 2 {
+	if left := w.quarantine(store.Query{}); len(left) != 0 || len(w.db.Marks()) != 3 {
 		t.Errorf("left in quarantine %+v; marks %+v", left, w.db.Marks())
 	}
 }
@@ -206,9 +206,48 @@ func TestAdmittedMessagesFailAndAreRejected(t *testing.T) {
 	if rows := w.db.Rows(); len(rows) != 1 || rows[0].CausationID != ms[1].ID {
 		t.Errorf("said: %+v", rows)
 	}
-	if left := w.quarantine(store.Query{}); len(left) != 0 || len(w.db.Marks()) != 0 {
+	if left := w.quarantine(store.Query{}); len(left) != 0 || len(w.db.Marks()) != 3 || len(w.kept()) != 0 {
 		t.Errorf("left: %+v, marks %+v", left, w.db.Marks())
 	}
+}
+
+// A message that was admitted waits behind what is parked of its key, holds its key while it fails, and ends as a dead letter as others do.
+func TestAdmittedMessagesAreParkedAsOthersAre(t *testing.T) {
+	w := newWorld(t, 1)
+	f := &moody{on: map[string]error{"1": errors.New("no"), "admitted": errors.New("never")}}
+	in := w.inbox(&inbox.Options{Now: w.clock, Attempts: 3}, f.handle)
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	for _, m := range []skald.Message{w.message("k", "admitted"), w.message("k", "too")} {
+		w.apply(store.Effect{Quarantine: &store.Quarantined{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Why: store.TooOld, Message: m}})
+	}
+	w.admit(1, 2)
+	w.pass(6 * time.Second)
+	w.quiet(in)
+	if kept := w.kept(); len(kept) < 3 || kept[1].Message.ID != "m-2" || kept[1].Attempts != 0 || !kept[1].Waiting {
+		t.Fatalf("kept %+v", kept)
+	}
+	w.publish(w.message("k", "4"))
+	w.quiet(in)
+	w.expect("k", "")
+	delete(f.on, "1")
+	for range 6 {
+		w.pass(time.Minute)
+		w.quiet(in)
+	}
+	w.expect("k", "1") // what came out of quarantine is dead, and holds its key
+	d := w.dead()
+	if len(d) != 1 || d[0].Message.ID != "m-2" || d[0].Attempts != 3 || d[0].Dead.Kind != "attempts" || d[0].Lane != "skald:quarantine" {
+		t.Fatalf("dead letters %+v", d)
+	}
+	f.on = nil
+	w.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: d[0].Identity}})
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.expect("k", "1 admitted too 4")
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.expect("k", "1 admitted too 4")
 }
 
 // Two instances take what was admitted once.
@@ -227,7 +266,14 @@ func TestAdmittedOnceByTwo(t *testing.T) {
 	for range 2 {
 		run(t, w.over(w.db.Session(), nil, keep))
 	}
-	until(t, "all are taken", func() bool { return len(w.quarantine(store.Query{})) == 0 })
+	until(t, "all are taken", func() bool {
+		for i := range n {
+			if w.db.User()[fmt.Sprint("k", i)] == "" {
+				return false
+			}
+		}
+		return len(w.quarantine(store.Query{})) == 0 && len(w.kept()) == 0
+	})
 	for i := range n {
 		w.expect(fmt.Sprint("k", i), "1")
 	}

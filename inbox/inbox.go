@@ -14,6 +14,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -64,10 +65,18 @@ type Options struct {
 	// FreeDead lets the messages of a key go on behind a dead letter. Default: they wait, in order, until it is redriven
 	// or dropped.
 	FreeDead bool
+	// RejectDead keeps each rejection as a dead letter, too, with its code and reason; the verdict stands, and is answered
+	// again. It does not hold its key, unless RejectHolds. Default: no.
+	RejectDead, RejectHolds bool
 	// DeadTopic is told of each dead letter, through the outbox: by reference (an Announcement), or with DeadCopy by the
 	// message itself, unless that would be too large. Default: none.
 	DeadTopic string
 	DeadCopy  bool
+	// DeadHeaders are the names that the headers of a copy have instead of x-attempt, x-failed-reason, x-failed-at, x-original-id,
+	// x-original-source and x-original-topic; "" leaves one out. They stand behind the message's own. Default: these names.
+	DeadHeaders map[string]string
+	// Breaker stops the consumer where many messages fail in one way. Default: as it says.
+	Breaker Breaker
 	// ParkedRows and ParkedBytes bound what is parked for the consumer, KeyRows and KeyBytes what is parked of one key:
 	// then the lane pauses at the broker. Defaults 100,000 and 1 GiB, 10,000 and 256 MiB. The first two are counted now and
 	// then, so that a few more may be.
@@ -129,6 +138,7 @@ func (o *Options) orDefaults() Options {
 	d.Attempts = max(1, cmp.Or(d.Attempts, 25))
 	d.Age = cmp.Or(d.Age, 24*time.Hour)
 	d.ParkedRows, d.ParkedBytes = cmp.Or(d.ParkedRows, 100_000), cmp.Or(d.ParkedBytes, 1<<30)
+	d.Breaker = d.Breaker.orDefaults()
 	d.KeyRows, d.KeyBytes = cmp.Or(d.KeyRows, 10_000), cmp.Or(d.KeyBytes, 256<<20)
 	if d.Host == "" {
 		d.Host, _ = os.Hostname() // or none
@@ -174,6 +184,7 @@ type Inbox[TTx any] struct {
 	many     map[kind]BatchHandler[TTx] // for several messages at once; in handlers, for one
 	steps    map[kind]course
 	topics   []string
+	own      []*regexp.Regexp // of the text of an error: see kindOf
 
 	// The rest belongs to the goroutine of Run or Step.
 	checked bool
@@ -185,8 +196,8 @@ type Inbox[TTx any] struct {
 	waiting []*chain  // whose head may not start before its due time
 	alarm   time.Time // the earliest of these
 	gate    gate
-	inside  *lane // what came out of quarantine
-	askAt   time.Time
+	breaker breaker
+	askAt   time.Time // when it is looked again for what was admitted
 
 	key   atomic.Pointer[[]byte] // of fingerprints
 	keyAt time.Time              // when it is read again: the database may be another one by then
@@ -196,7 +207,6 @@ type Inbox[TTx any] struct {
 	health Health
 	kept   store.Keeping // as last counted, and what was parked since
 	stuck  []Stuck
-	stays  map[*entry]Stuck // that came out of quarantine and failed
 }
 
 type kind struct{ topic, name string }
@@ -217,9 +227,9 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		many:     map[kind]BatchHandler[TTx]{},
 		size:     d.Batch,
 		steps:    map[kind]course{},
-		inside:   newLane(inside),
 		shelf:    newShelf(),
-		stays:    map[*entry]Stuck{},
+		own:      owns(),
+		breaker:  breaker{o: d.Breaker},
 		lanes:    map[string]*lane{},
 		health:   Health{Live: true, Why: "not subscribed yet"},
 	}

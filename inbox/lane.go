@@ -23,10 +23,9 @@ type entry struct {
 	broker.Delivery
 	chain   *chain
 	id      store.Identity
-	unknown error              // why it has no id
-	apart   *store.Quarantined // where it comes from, if not from the broker
-	parked  *store.Parked      // the same, as it was claimed
-	step    *store.Step        // that it takes or undoes; nil: none, or not known yet
+	unknown error         // why it has no id
+	parked  *store.Parked // where it comes from, if not from the broker, as it was claimed
+	step    *store.Step   // that it takes or undoes; nil: none, or not known yet
 	done    bool
 	again   int  // attempts in a row after which it is still here: outages, and no room to park it
 	full    bool // of those, the latter

@@ -79,7 +79,8 @@ func (in *Inbox[TTx]) failure(ctx context.Context, e *entry, end undo, err error
 	if k.First.At.IsZero() {
 		k.First = k.Last
 	}
-	if k.Attempts == 0 {
+	first := k.Attempts == 0
+	if first {
 		k.Attempts = in.earlier(e)
 	}
 	if class != UnknownVersion {
@@ -90,8 +91,11 @@ func (in *Inbox[TTx]) failure(ctx context.Context, e *entry, end undo, err error
 		k.Due = backoff.After(1, in.o.RetryMost, in.o.RetryMost)
 	}
 	r := result{entry: e, what: failed, after: k.Due, err: err, attempts: k.Attempts}
+	if first && class != UnknownVersion {
+		r.print = in.kindOf(class, e.Type, why(err))
+	}
 	effect := store.Effect{Keep: k}
-	if kind := in.fatal(class, k, now); kind != "" && e.apart == nil {
+	if kind := in.fatal(class, k, now); kind != "" {
 		k.Dead = in.death(kind, class, e, err, now)
 		r.what = dead
 		effect.Rows = in.announcement(ctx, k)
@@ -115,10 +119,6 @@ func (in *Inbox[TTx]) fatal(class Class, k *store.Keep, now time.Time) string {
 // store ends the transaction of e and keeps it instead. If that is refused, it is not for us to know why yet: the next
 // take finds out.
 func (in *Inbox[TTx]) store(ctx context.Context, e *entry, end undo, effect store.Effect, r result) result {
-	if e.apart != nil { // it has a place of its own, where it stays
-		_, _ = end(ctx)
-		return r
-	}
 	if e.parked == nil && effect.Keep.Dead == nil && !in.room() {
 		_, _ = end(ctx)
 		return result{entry: e, what: full, err: fmt.Errorf("%w: %w", ErrFull, cause(r.err))}

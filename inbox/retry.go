@@ -43,7 +43,16 @@ type looked struct {
 func (s *shelf) due(now time.Time) time.Duration { return max(0, s.at.Sub(now)) }
 
 // appetite is how many more messages may be claimed: what waits here for a worker wears its lease out.
-func (in *Inbox[TTx]) appetite() int { return 2*in.o.Workers - len(in.shelf.claimed) }
+func (in *Inbox[TTx]) appetite() int {
+	most := 2 * in.o.Workers
+	switch wait, alone := in.breaker.closed(in.o.Now()); {
+	case wait > 0:
+		most = 0
+	case alone:
+		most = 1
+	}
+	return most - len(in.shelf.claimed)
+}
 
 // look claims what is due, and counts what is kept where that may have changed. It touches nothing of the inbox.
 func (in *Inbox[TTx]) look(ctx context.Context, limit int, count bool) looked {

@@ -48,7 +48,7 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 	in.handBack(ctx)
 	err := in.sub.Close(ctx)
 	in.sub, in.lanes, in.ready, in.waiting, in.shelf = nil, map[string]*lane{}, nil, nil, newShelf()
-	in.inside, in.askAt = newLane(inside), time.Time{}
+	in.askAt = time.Time{}
 	return err
 }
 
@@ -220,7 +220,10 @@ func (l *loop[TTx]) tell(outage error) {
 
 // free is how many more workers may start now, and for how long none may.
 func (l *loop[TTx]) free() (n int, shut time.Duration) {
-	wait, alone := l.in.gate.closed(l.in.o.Now())
+	now := l.in.o.Now()
+	wait, alone := l.in.gate.closed(now)
+	rest, one := l.in.breaker.closed(now)
+	wait, alone = max(wait, rest), alone || one
 	switch {
 	case wait > 0:
 		return 0, wait

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/skald-go/skald/broker"
@@ -39,6 +38,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
 func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
 	e, now := r.entry, in.o.Now()
 	in.gate.note(r.what == outage, now)
+	in.trip(ctx, r, now)
 	in.tel.Ended(&e.Message, r.what.String(), r.took, r.what == handled || r.what == rejected, now)
 	if r.what == broken {
 		return fmt.Errorf("consumer %s: %w", in.group, r.err)
@@ -47,7 +47,7 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
 	switch {
 	case e.parked != nil:
 		in.settleClaimed(r, now)
-	case r.what == again, r.what == outage, r.what == full, e.apart != nil && !r.finished():
+	case r.what == again, r.what == outage, r.what == full:
 		in.postpone(ctx, r)
 	default:
 		in.pass(e)
@@ -55,15 +55,21 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
 	return nil
 }
 
+// trip has the breaker count a result, and says aloud what comes of it.
+func (in *Inbox[TTx]) trip(ctx context.Context, r result, now time.Time) {
+	opened, closed := in.breaker.note(r, now)
+	switch {
+	case opened:
+		in.o.Logger.ErrorContext(ctx, "inbox: the consumer is stopped", "consumer", in.group, "why", in.breaker.why, "until", in.breaker.until)
+	case closed:
+		in.o.Logger.InfoContext(ctx, "inbox: the consumer goes on: a message succeeded", "consumer", in.group)
+	}
+}
+
 // pass is done with e.
 func (in *Inbox[TTx]) pass(e *entry) {
 	e.done = true
 	e.crowd(false)
-	if e.apart != nil {
-		in.mu.Lock()
-		delete(in.stays, e)
-		in.mu.Unlock()
-	}
 }
 
 // crowd counts the entries of a lane that should be parked and cannot.
@@ -86,9 +92,6 @@ func (in *Inbox[TTx]) postpone(ctx context.Context, r result) {
 			"topic", e.Topic, "lane", e.Lane, "position", e.Position, "id", e.ID, "type", e.Type, "error", r.err)
 	}
 	e.crowd(r.what == full)
-	if r.what == failed {
-		in.stay(r)
-	}
 	wait := time.Duration(0)
 	if r.what != again {
 		wait = backoff.After(e.again, in.o.RetryFirst, min(in.o.RetryMost, outageMost))
@@ -100,20 +103,6 @@ func (in *Inbox[TTx]) postpone(ctx context.Context, r result) {
 	in.waiting = append(in.waiting, e.chain)
 }
 
-// stay names a message that failed and is not parked.
-func (in *Inbox[TTx]) stay(r result) {
-	e := r.entry
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	s, again := in.stays[e]
-	if !again {
-		s = Stuck{Topic: e.Topic, Lane: e.Lane, Position: e.Position, ID: e.id.ID, Type: e.Type, Since: in.o.Now()}
-	}
-	s.Attempts++
-	s.Error, _, _ = strings.Cut(r.err.Error(), "\n")
-	in.stays[e] = s
-}
-
 // outageMost is the longest wait for a database or a rival.
 const outageMost = 30 * time.Second
 
@@ -121,9 +110,11 @@ const outageMost = 30 * time.Second
 func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 	in.count(func(h *Health) { h.add(r.what) })
 	switch r.what {
+	case rejected:
+		in.shelf.changed = in.shelf.changed || in.o.RejectDead
 	case queued, later, failed, dead:
 		in.shelf.changed = true
-		if r.entry.parked == nil && r.entry.apart == nil && r.what != dead {
+		if r.entry.parked == nil && r.what != dead {
 			in.mu.Lock()
 			in.kept.Parked, in.kept.Bytes = in.kept.Parked+1, in.kept.Bytes+int64(r.entry.size())
 			in.health.Parkings++
@@ -194,7 +185,6 @@ func (in *Inbox[TTx]) drop() {
 
 // ack acknowledges the finished prefix of every lane.
 func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
-	_, _ = in.inside.prefix()
 	var done []broker.Delivery
 	for _, l := range in.lanes {
 		if last, ok := l.prefix(); ok {

@@ -20,7 +20,7 @@ func (in *Inbox[TTx]) stepped(ctx context.Context, e *entry, unit store.Unit[TTx
 	}
 	was := unit.Found().Steps[0]
 	switch {
-	case was.State == store.StepTooOld && e.apart == nil:
+	case was.State == store.StepTooOld && !e.admitted():
 		return in.known(ctx, e, unit, store.Verdict{Outcome: store.TooOld}, intake.Marks[0].Fingerprint)
 	case was.State == store.StepCalling:
 		return in.later(ctx, e, unit.Rollback, settleFirst, fmt.Errorf("step %s of %s: a call outside is under way", e.step.Name, e.step.Saga))
@@ -70,7 +70,7 @@ func (in *Inbox[TTx]) without(ctx context.Context, e *entry, unit store.Unit[TTx
 	if err != nil {
 		return in.failure(ctx, e, unit.Rollback, fmt.Errorf("answer of %s: %w", e.ID, err))
 	}
-	if e.apart == nil && (as != store.Done || what == duplicate) {
+	if as != store.Done || what == duplicate {
 		mark := intake.Marks[0]
 		if leaves.Answer != nil {
 			mark = *leaves.Answer

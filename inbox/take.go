@@ -21,7 +21,8 @@ type result struct {
 	after    time.Duration // for later and failed: not before
 	attempts int           // for failed and dead: how many there were
 	took     time.Duration
-	fell     bool // the batch that it was in, by rivals
+	fell     bool   // the batch that it was in, by rivals
+	print    string // for failed and dead: the fingerprint, where it is the message's first failure
 	err      error
 }
 
@@ -74,15 +75,6 @@ func (e *entry) unreadable() error {
 	return nil
 }
 
-// finished tells whether nothing is left to be done about a message.
-func (r result) finished() bool {
-	switch r.what {
-	case handled, duplicate, rejected, barred, conflict, tooOld:
-		return true
-	}
-	return false
-}
-
 // collisions are how many a message may have with rivals' transactions and be taken again at its place; then it is an outage.
 const collisions = 8
 
@@ -119,7 +111,7 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	}
 	v := unit.Found().Marks
 	switch {
-	case e.apart != nil, v[0].Outcome == store.Fresh:
+	case v[0].Outcome == store.Fresh:
 		return in.stepped(ctx, e, unit, intake)
 	case e.parked != nil:
 		return in.taken(ctx, e, unit, v[0])
@@ -140,12 +132,10 @@ func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake
 		}
 	}()
 	intake = store.Intake{
+		Marks:     []store.Mark{in.mark(e)},
 		Wait:      in.o.Wait,
 		Handle:    in.o.Handle + 5*time.Second,
 		Isolation: in.o.Isolation,
-	}
-	if e.apart == nil {
-		intake.Marks = []store.Mark{in.mark(e)}
 	}
 	if e.step, err = in.step(ctx, e); err != nil {
 		return intake, err
@@ -209,13 +199,15 @@ func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx]
 	if err != nil {
 		return in.failure(ctx, e, unit.Rollback, fmt.Errorf("reject %s: %w", e.ID, err))
 	}
-	if e.apart == nil {
-		mark := intake.Marks[0]
-		if verdict.Answer != nil {
-			mark = *verdict.Answer
-		}
-		mark.As, mark.Reason = store.Rejected, no.Err.Error()
-		verdict.Mark, verdict.Answer = &mark, nil
+	mark := intake.Marks[0]
+	if verdict.Answer != nil {
+		mark = *verdict.Answer
+	}
+	mark.As, mark.Reason = store.Rejected, no.Err.Error()
+	verdict.Mark, verdict.Answer = &mark, nil
+	if in.o.RejectDead {
+		verdict.Keep, verdict.Free = in.rejection(e, no, r.Code), nil
+		verdict.Rows = append(verdict.Rows, in.announcement(ctx, verdict.Keep)...)
 	}
 	verdict.Step = refused(e.takes(), verdict.Step)
 	verdict.Locks = slices.Clone(intake.Locks)
@@ -229,8 +221,6 @@ func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx]
 	switch {
 	case err != nil:
 		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("reject %s: %w", e.ID, err))
-	case !stands[0] && e.apart != nil:
-		return result{entry: e, what: duplicate} // another instance has taken it; if not, it is found again
 	case !stands[0]:
 		in.giveBack(ctx, e, in.db.Apply)
 		return result{entry: e, what: again, err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}

@@ -246,6 +246,14 @@ func (c *crashDriver[TTx]) Keeps(ctx context.Context) (keep store.Retention, err
 	return keep, err
 }
 
+func (c *crashDriver[TTx]) Audited(ctx context.Context, run string, after int64, limit int) (out []store.Audit, err error) {
+	err = c.p.io(call{act: "Audited"}, func() (err error) {
+		out, err = c.d.Audited(ctx, run, after, limit)
+		return err
+	})
+	return out, err
+}
+
 func (c *crashDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (did store.Maintained, err error) {
 	err = c.p.io(call{act: "Maintain", effect: true}, func() (err error) {
 		did, err = c.d.Maintain(ctx, keep)

@@ -201,6 +201,13 @@ func (d *faultyDriver[TTx]) Keeps(ctx context.Context) (store.Retention, error) 
 	return d.Driver.Keeps(ctx)
 }
 
+func (d *faultyDriver[TTx]) Audited(ctx context.Context, run string, after int64, limit int) ([]store.Audit, error) {
+	if err := d.f.alive(); err != nil {
+		return nil, err
+	}
+	return d.Driver.Audited(ctx, run, after, limit)
+}
+
 func (d *faultyDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
 	if err := d.f.alive(); err != nil {
 		return store.Maintained{}, err

@@ -1,10 +1,27 @@
 package store
 
 import (
+	"context"
 	"time"
 
 	"github.com/skald-go/skald"
 )
+
+// A Keeper is the part of a Store that is about kept messages; what changes them is an Effect.
+type Keeper interface {
+	// Claim takes parked messages that are due and first of their key, at most limit, and puts their due time off by lease,
+	// so that nobody else claims them meanwhile. To be taken they are Retrying in an intake.
+	Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (Claimed, error)
+
+	// Kept lists kept messages by Place, at most limit. It locks nothing.
+	Kept(ctx context.Context, what Sought, limit int) ([]Parked, error)
+
+	// Keeping counts what is kept for a consumer. It locks nothing.
+	Keeping(ctx context.Context, consumer string) (Keeping, error)
+
+	// Audited lists what operators did in a run, in order, at most limit, each with a larger number than after.
+	Audited(ctx context.Context, run string, after int64, limit int) ([]Audit, error)
+}
 
 // A Turn is what the order of a key asks of a mark.
 type Turn int8
@@ -60,9 +77,13 @@ type Death struct {
 	Holds bool
 }
 
-// Keep parks a message or makes it a dead letter. Guard: it has no mark; and as Was says.
+// Keep parks a message or makes it a dead letter. Guard: it has no mark, unless Marked; and as Was or Instead says.
 type Keep struct {
 	Parked
+	// Marked: it may have a mark, and keeps it. A rejection that is a dead letter, too.
+	Marked bool
+	// Instead, if it is not nil, is a kept message of the same key that goes; this one takes its place. Guard: it is kept.
+	Instead *Identity
 	// Was, if it is not nil, is the number of attempts that it is parked with. Nil: it is not kept yet, and its key has room.
 	Was *int
 	// Step, if it is not nil, is the step that the message is to take: it is noted as parked or dead, unless it stands as
@@ -92,6 +113,11 @@ type Audit struct {
 	Who, Why, What string // "redrive", "release", "drop", "import"
 	Consumer       string
 	Identity
+	Run string // which redrive it belongs to; "": none
+
+	// Only read.
+	Number int64 // in their order
+	At     time.Time
 }
 
 // Claimed answers Claim.

@@ -87,15 +87,7 @@ type Store interface {
 	// was tried before; and if the first itself was tried before (Attempts above 0), it alone.
 	Retry(ctx context.Context, lanes []int, limit int) ([]Aside, error)
 
-	// Claim takes parked messages that are due and first of their key, at most limit, and puts their due time off by lease,
-	// so that nobody else claims them meanwhile. To be taken they are Retrying in an intake.
-	Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (Claimed, error)
-
-	// Kept lists kept messages by Place, at most limit. It locks nothing.
-	Kept(ctx context.Context, what Sought, limit int) ([]Parked, error)
-
-	// Keeping counts what is kept for a consumer. It locks nothing.
-	Keeping(ctx context.Context, consumer string) (Keeping, error)
+	Keeper
 
 	Overseer
 

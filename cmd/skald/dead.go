@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,15 +23,13 @@ func parkedCommand(out, errs io.Writer) *cobra.Command {
 	w := &wanted{}
 	free := &cobra.Command{Use: "release", Short: "Have parked messages tried now, with all their attempts before them", Args: cobra.NoArgs,
 		Long: `The running consumer takes them within seconds, under their own ids; of one key in their order, one at a time.`,
-		RunE: func(c *cobra.Command, _ []string) error { return act(c, w, out, errs, "release", release) }}
+		RunE: func(c *cobra.Command, _ []string) error {
+			return (&act{w: w, out: out, errs: errs, verb: "release", effect: release}).run(c)
+		}}
 	w.flags(free, true)
 	c.AddCommand(listCommand(out, false, "What is parked, in the order of arrival"), free)
 	return c
 }
-
-const redriveAbout = `The message is parked again at its place, and the running consumer takes it within seconds: only the one that failed, under the
-same id, one of a key at a time. Messages of its key that wait for it go on behind it. If it fails again, it has all its
-attempts before it.`
 
 const dropAbout = `The message is marked as finished and forgotten: its effect never happens, and a repeat of it is dropped. Messages of its key
 that wait for it go on. To do instead what it should have done, write another message.`
@@ -40,20 +39,33 @@ func deadCommand(out, errs io.Writer) *cobra.Command {
 		c.SetOut(c.ErrOrStderr())
 		return errors.Join(&place.UsageError{What: "which command of dead?"}, errTold, c.Usage())
 	}}
-	again, gone := &wanted{dead: true}, &wanted{dead: true}
-	redrive := &cobra.Command{Use: "redrive", Short: "Have dead letters taken again by the consumer that failed", Long: redriveAbout, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return act(c, again, out, errs, "redrive", release) }}
+	gone := &wanted{dead: true}
 	drop := &cobra.Command{Use: "drop", Short: "Give dead letters up, for a reason", Long: dropAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return act(c, gone, out, errs, "drop", func(p *store.Parked) store.Effect {
-				return store.Effect{Free: &store.Free{Consumer: p.Consumer, Identity: p.Identity},
-					Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, Reason: "dropped: " + gone.reason, Held: true}}
-			})
+			return (&act{w: gone, out: out, errs: errs, verb: "drop", effect: func(ctx context.Context, k keeper, p *store.Parked) (e store.Effect, err error) {
+				e.Free = &store.Free{Consumer: p.Consumer, Identity: p.Identity}
+				e.Mark, err = givenUp(ctx, k, p, "dropped: "+gone.reason)
+				return e, err
+			}}).run(c)
 		}}
-	again.flags(redrive, true)
 	gone.flags(drop, true)
-	c.AddCommand(groupsCommand(out), listCommand(out, true, "Dead letters, in the order of arrival"), showDeadCommand(out), redrive, drop)
+	c.AddCommand(groupsCommand(out), listCommand(out, true, "Dead letters, in the order of arrival"), showDeadCommand(out), redriveCommand(out, errs), drop,
+		editCommand(out), exportCommand(out), importCommand(out, errs))
 	return c
+}
+
+// kindRejected is the kind of a rejection that is a dead letter, too.
+const kindRejected = "rejected"
+
+// givenUp is the mark of a dead letter that will never be taken. A rejection has one already, where it was made.
+func givenUp(ctx context.Context, k keeper, p *store.Parked, why string) (*store.Mark, error) {
+	if p.Dead != nil && p.Dead.Kind == kindRejected {
+		seen, err := k.Seen(ctx, p.Consumer, []store.Identity{p.Identity})
+		if err != nil || seen[0].Outcome != store.Fresh {
+			return nil, err
+		}
+	}
+	return &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, Reason: why, Held: true}, nil
 }
 
 // A group is what --json prints of dead letters that failed in one way: its names are stable.

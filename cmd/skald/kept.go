@@ -20,18 +20,22 @@ import (
 
 // A keeper is what the store offers about kept messages.
 type keeper interface {
+	store.Keeper
 	Check(ctx context.Context, as store.Role) error
-	Kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error)
+	Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error)
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 }
 
 // wanted are the flags that say which messages are meant, and what is to be done.
 type wanted struct {
 	schema, consumer, source, id, key, fingerprint string
+	topic, typ, kind, since, until                 string
 	dead                                           bool
 	limit                                          int
 	asJSON, dry, yes                               bool
 	reason, by                                     string
+
+	from, to time.Time // what since and until say; zero: any time
 }
 
 func (w *wanted) flags(c *cobra.Command, changes bool) {
@@ -42,14 +46,25 @@ func (w *wanted) flags(c *cobra.Command, changes bool) {
 	f.StringVar(&w.source, "source", "", "with --id: only this message")
 	f.StringVar(&w.id, "id", "", "only messages of this id")
 	f.StringVar(&w.key, "key", "", "only messages of this key")
+	f.StringVar(&w.topic, "topic", "", "only messages of this topic")
+	f.StringVar(&w.typ, "type", "", "only messages of this type")
 	f.BoolVar(&w.asJSON, "json", false, "print one object on each line and nothing else")
 	if w.dead {
 		f.StringVar(&w.fingerprint, "fingerprint", "", "only those that failed in this way")
+		f.StringVar(&w.kind, "kind", "", "only those that ended so: attempts, age, malformed, permanent, rejected")
+		f.StringVar(&w.since, "since", "", "only those that died since then: 2026-01-31T08:00:00Z, or 2h ago")
+		f.StringVar(&w.until, "until", "", "only those that died before; the same")
 	}
 	if !changes {
 		f.IntVar(&w.limit, "limit", 100, "at most so many")
 		return
 	}
+	w.changeFlags(c)
+}
+
+// changeFlags are those of whatever changes something.
+func (w *wanted) changeFlags(c *cobra.Command) {
+	f := c.Flags()
 	f.BoolVar(&w.dry, "dry-run", false, "say what would be done, and do nothing")
 	f.BoolVar(&w.yes, "yes", false, "do not ask")
 	f.StringVar(&w.reason, "reason", "", "why; it is kept in skald_audit")
@@ -72,8 +87,37 @@ func (w *wanted) sought() store.Sought {
 	return what
 }
 
+// moment reads a point in time, or a time ago.
+func moment(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return time.Now().Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		err = &place.UsageError{What: fmt.Sprintf("--%s %q: give a time as 2026-01-31T08:00:00Z, or how long ago as 2h", flag, text)}
+	}
+	return at, err
+}
+
+// means tells whether p is meant by the flags that the store does not look at.
+func (w *wanted) means(p *store.Parked) bool {
+	is := func(want, have string) bool { return want == "" || want == have }
+	return is(w.id, p.ID) && is(w.source, p.Source) && is(w.topic, p.Message.Topic) && is(w.typ, p.Message.Type) &&
+		(p.Dead == nil || is(w.kind, p.Dead.Kind) && !p.Dead.At.Before(w.from) && (w.to.IsZero() || p.Dead.At.Before(w.to)))
+}
+
 // open is the store, checked.
 func (w *wanted) open(c *cobra.Command) (keeper, func(), error) {
+	var err error
+	if w.from, err = moment("since", w.since); err != nil {
+		return nil, nil, err
+	}
+	if w.to, err = moment("until", w.until); err != nil {
+		return nil, nil, err
+	}
 	db, err := openDatabase(from(c, "store", "SKALD_STORE"), w.schema, "")
 	if err != nil {
 		return nil, nil, err
@@ -99,6 +143,17 @@ func (w *wanted) open(c *cobra.Command) (keeper, func(), error) {
 func (w *wanted) each(ctx context.Context, k keeper, bare bool, f func(p store.Parked) (more bool, err error)) error {
 	what := w.sought()
 	what.Bare = bare
+	return w.walk(ctx, k, what, f)
+}
+
+// anyKept is each for parked messages and dead letters alike.
+func (w *wanted) anyKept(ctx context.Context, k keeper, f func(p store.Parked) (more bool, err error)) error {
+	what := w.sought()
+	what.Dead, what.Bare = nil, true
+	return w.walk(ctx, k, what, f)
+}
+
+func (w *wanted) walk(ctx context.Context, k keeper, what store.Sought, f func(p store.Parked) (more bool, err error)) error {
 	for {
 		page, err := k.Kept(ctx, what, 100)
 		if err != nil {
@@ -106,7 +161,7 @@ func (w *wanted) each(ctx context.Context, k keeper, bare bool, f func(p store.P
 		}
 		for _, p := range page {
 			what.After = p.Place
-			if w.id != "" && p.ID != w.id || w.source != "" && p.Source != w.source {
+			if !w.means(&p) {
 				continue
 			}
 			if more, err := f(p); err != nil || !more {
@@ -200,46 +255,80 @@ func stateOf(p *store.Parked) string {
 	return "due in " + p.Due.Round(time.Millisecond).String()
 }
 
-// act does something to each message that is meant, in order, each in a transaction with its audit.
-func act(c *cobra.Command, w *wanted, out, errs io.Writer, verb string, effect func(p *store.Parked) store.Effect) error {
-	if w.reason == "" && !w.dry {
-		return &place.UsageError{What: verb + " wants a --reason: it is kept in skald_audit"}
+// An act changes messages that are meant: one verb, one effect for each.
+type act struct {
+	w         *wanted
+	out, errs io.Writer
+	verb      string
+	effect    func(ctx context.Context, k keeper, p *store.Parked) (store.Effect, error)
+}
+
+// meant are the messages, bare, in order.
+func (a *act) meant(ctx context.Context, k keeper) (all []store.Parked, err error) {
+	err = a.w.each(ctx, k, true, func(p store.Parked) (bool, error) { all = append(all, p); return true, nil })
+	if err == nil && len(all) == 0 {
+		err = &place.NoneError{What: "no kept message is meant by these flags"}
 	}
-	k, end, err := w.open(c)
+	return all, err
+}
+
+// ready asks for a reason, and for a yes where n messages are changed.
+func (a *act) ready(ctx context.Context, n int) error {
+	if a.w.dry || a.w.yes {
+		return nil
+	}
+	return askFirst(ctx, a.errs, fmt.Sprintf("%s %d messages?", a.verb, n),
+		fmt.Sprintf("%s would change %d messages: if that is meant, add --yes", a.verb, n))
+}
+
+func (a *act) reasoned() error {
+	if strings.TrimSpace(a.w.reason) == "" && !a.w.dry {
+		return &place.UsageError{What: a.verb + " wants a --reason: it is kept in skald_audit"}
+	}
+	return nil
+}
+
+// run does it to each message that is meant, in order, each in a transaction with its audit.
+func (a *act) run(c *cobra.Command) error {
+	if err := a.reasoned(); err != nil {
+		return err
+	}
+	k, end, err := a.w.open(c)
 	if err != nil {
 		return err
 	}
 	defer end()
-	var all []store.Parked
-	if err := w.each(c.Context(), k, true, func(p store.Parked) (bool, error) { all = append(all, p); return true, nil }); err != nil {
+	all, err := a.meant(c.Context(), k)
+	if err == nil {
+		err = a.ready(c.Context(), len(all))
+	}
+	if err != nil {
 		return err
-	}
-	if len(all) == 0 {
-		return &place.NoneError{What: "no kept message is meant by these flags"}
-	}
-	if !w.dry && !w.yes {
-		question := fmt.Sprintf("%s %d messages?", verb, len(all))
-		if err := askFirst(c.Context(), errs, question, fmt.Sprintf("%s would change %d messages: if that is meant, add --yes", verb, len(all))); err != nil {
-			return err
-		}
 	}
 	did := 0
 	for i := range all {
-		p := &all[i]
-		if !w.dry {
-			e := effect(p)
-			e.Audit = &store.Audit{Who: w.by, Why: w.reason, What: verb, Consumer: p.Consumer, Identity: p.Identity}
-			stands, err := k.Apply(c.Context(), e)
-			if err != nil {
-				return fmt.Errorf("%s %s, behind %d others: %w", verb, p.ID, did, err)
-			}
-			if !stands[0] { // it is finished, or somebody else was first
-				continue
+		stands := a.w.dry
+		if !stands {
+			if stands, err = a.change(c.Context(), k, &all[i], ""); err != nil {
+				return fmt.Errorf("%s %s, behind %d others: %w", a.verb, all[i].ID, did, err)
 			}
 		}
-		did++
+		if stands {
+			did++
+		}
 	}
-	return told(out, w, verb, did, len(all))
+	return told(a.out, a.w, a.verb, did, len(all))
+}
+
+// change does it to one message. False: it is finished, or somebody else was first.
+func (a *act) change(ctx context.Context, k keeper, p *store.Parked, run string) (bool, error) {
+	e, err := a.effect(ctx, k, p)
+	if err != nil {
+		return false, err
+	}
+	e.Audit = &store.Audit{Who: a.w.by, Why: a.w.reason, What: a.verb, Consumer: p.Consumer, Identity: p.Identity, Run: run}
+	stands, err := k.Apply(ctx, e)
+	return err == nil && stands[0], err
 }
 
 func told(out io.Writer, w *wanted, verb string, did, meant int) error {
@@ -254,6 +343,6 @@ func told(out io.Writer, w *wanted, verb string, did, meant int) error {
 	return err
 }
 
-func release(p *store.Parked) store.Effect {
-	return store.Effect{Release: &store.Release{Consumer: p.Consumer, Identity: p.Identity}}
+func release(_ context.Context, _ keeper, p *store.Parked) (store.Effect, error) {
+	return store.Effect{Release: &store.Release{Consumer: p.Consumer, Identity: p.Identity}}, nil
 }

@@ -23,12 +23,12 @@ import (
 )
 
 func outboxCommand(out, errs io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "outbox", Short: "What the outbox holds, and what to do when it moved",
+	c := &cobra.Command{Use: "outbox", Short: "What the outbox holds, a message by hand, and what to do when it moved",
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(c.ErrOrStderr())
 			return errors.Join(&place.UsageError{What: "which command of outbox?"}, errTold, c.Usage())
 		}}
-	c.AddCommand(statusCommand(out), reseatCommand(out, errs))
+	c.AddCommand(statusCommand(out), reseatCommand(out, errs), outboxWriteCommand(out))
 	return c
 }
 

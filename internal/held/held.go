@@ -11,60 +11,60 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// A text is a string in JSON; where that cannot hold it, {"bytes": base64}.
-type text string
+// A Text is a string in JSON; where that cannot hold it, {"bytes": base64}.
+type Text string
 
 type opaque struct {
 	Bytes []byte `json:"bytes"`
 }
 
-func (t text) MarshalJSON() ([]byte, error) {
+func (t Text) MarshalJSON() ([]byte, error) {
 	if s := string(t); utf8.ValidString(s) && !strings.ContainsRune(s, 0) {
 		return json.Marshal(s)
 	}
 	return json.Marshal(opaque{[]byte(t)})
 }
 
-func (t *text) UnmarshalJSON(b []byte) error {
+func (t *Text) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '{' {
 		var o opaque
 		err := json.Unmarshal(b, &o)
-		*t = text(o.Bytes)
+		*t = Text(o.Bytes)
 		return err
 	}
 	return json.Unmarshal(b, (*string)(t))
 }
 
 type header struct {
-	Name  text   `json:"name"`
+	Name  Text   `json:"name"`
 	Value []byte `json:"value"`
 }
 
 // A message in JSON: bytes in base64, without the field where there are none.
 type message struct {
-	ID            text      `json:"id"`
-	Source        text      `json:"source"`
-	Type          text      `json:"type"`
-	Topic         text      `json:"topic"`
+	ID            Text      `json:"id"`
+	Source        Text      `json:"source"`
+	Type          Text      `json:"type"`
+	Topic         Text      `json:"topic"`
 	Key           []byte    `json:"key,omitzero"`
 	Time          time.Time `json:"time"`
-	Subject       text      `json:"subject,omitempty"`
-	ContentType   text      `json:"content_type"`
-	Schema        text      `json:"schema,omitempty"`
-	CorrelationID text      `json:"correlation_id,omitempty"`
-	CausationID   text      `json:"causation_id,omitempty"`
-	TraceParent   text      `json:"traceparent,omitempty"`
-	Sequence      text      `json:"sequence,omitempty"`
+	Subject       Text      `json:"subject,omitempty"`
+	ContentType   Text      `json:"content_type"`
+	Schema        Text      `json:"schema,omitempty"`
+	CorrelationID Text      `json:"correlation_id,omitempty"`
+	CausationID   Text      `json:"causation_id,omitempty"`
+	TraceParent   Text      `json:"traceparent,omitempty"`
+	Sequence      Text      `json:"sequence,omitempty"`
 	Headers       []header  `json:"headers,omitempty"`
 	Data          []byte    `json:"data,omitzero"`
 }
 
 // Encode is m in JSON.
 func Encode(m *skald.Message) (string, error) {
-	out := message{text(m.ID), text(m.Source), text(m.Type), text(m.Topic), m.Key, m.Time, text(m.Subject), text(m.ContentType), text(m.Schema),
-		text(m.CorrelationID), text(m.CausationID), text(m.TraceParent), text(m.Sequence), nil, m.Data}
+	out := message{Text(m.ID), Text(m.Source), Text(m.Type), Text(m.Topic), m.Key, m.Time, Text(m.Subject), Text(m.ContentType), Text(m.Schema),
+		Text(m.CorrelationID), Text(m.CausationID), Text(m.TraceParent), Text(m.Sequence), nil, m.Data}
 	for _, h := range m.Headers {
-		out.Headers = append(out.Headers, header{text(h.Name), h.Value})
+		out.Headers = append(out.Headers, header{Text(h.Name), h.Value})
 	}
 	b, err := json.Marshal(out)
 	if err != nil {

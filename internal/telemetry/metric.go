@@ -38,6 +38,7 @@ const (
 	DeadLetters    = "skald.inbox.message.dead"
 	Quarantined    = "skald.inbox.message.quarantined"
 	QuarantinedAge = "skald.inbox.message.quarantined_age"
+	Stopped        = "skald.inbox.stopped"
 )
 
 // A Metric is one instrument. Units are those of UCUM, as OpenTelemetry asks.
@@ -71,6 +72,7 @@ func Metrics() []Metric {
 		{DeadLetters, "{message}", "Dead letters", kept},
 		{Quarantined, "{message}", "Messages in quarantine that nobody has admitted", []string{labelSource, labelConsumer, labelOutcome}},
 		{QuarantinedAge, "s", "Since the oldest of them came; 0: there is none", kept},
+		{Stopped, "1", "1 while this process takes nothing, because too many messages failed in one way", []string{labelConsumer}},
 	}
 }
 

@@ -177,7 +177,7 @@ func NewInbox(p Providers, consumer string) *Inbox {
 }
 
 // A Standing is how an inbox stands.
-type Standing struct{ Unacknowledged, Stuck, Paused int }
+type Standing struct{ Unacknowledged, Stuck, Paused, Stopped int }
 
 // Watch reports how the inbox stands, until stop.
 func (i *Inbox) Watch(now func() Standing) (stop func()) {
@@ -187,7 +187,8 @@ func (i *Inbox) Watch(now func() Standing) (stop func()) {
 		gauge(Unacknowledged, float64(s.Unacknowledged), labels)
 		gauge(StuckKeys, float64(s.Stuck), labels)
 		gauge(PausedLanes, float64(s.Paused), labels)
-	}, Unacknowledged, StuckKeys, PausedLanes)
+		gauge(Stopped, float64(s.Stopped), labels)
+	}, Unacknowledged, StuckKeys, PausedLanes, Stopped)
 }
 
 // Process starts the span of one attempt at a message: a child of the span that wrote it. What the handler says

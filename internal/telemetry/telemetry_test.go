@@ -92,7 +92,7 @@ func TestEveryMetricIsExportedAsTheTableSays(t *testing.T) {
 	r.Refused("orders")
 	r.Failed("orders")
 	defer r.Watch("me", func() int { return 3 })()
-	defer in.Watch(func() Standing { return Standing{1, 2, 3} })()
+	defer in.Watch(func() Standing { return Standing{1, 2, 3, 1} })()
 	defer WatchBacklog(p, time.Now, func(context.Context) (store.Backlog, error) { return store.Backlog{Source: "/orders"}, nil }, Always, "billing")()
 	in.Ended(&m, "processed", time.Millisecond, true, time.Now())
 	seen := map[string]metricdata.Metrics{}

@@ -110,7 +110,10 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 	}
 	if e.Audit != nil {
 		a := *e.Audit
-		tx.keeps = append(tx.keeps, func(d *database) { d.audit = append(d.audit, a) })
+		tx.keeps = append(tx.keeps, func(d *database) {
+			a.Number, a.At = int64(len(d.audit)+1), d.now()
+			d.audit = append(d.audit, a)
+		})
 	}
 	return nil
 }
@@ -143,6 +146,14 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 	} else if err := tx.room(ctx, k, p, until); err != nil {
 		return err
 	}
+	if p.Instead != nil {
+		old, err := tx.keptAs(ctx, markKey{k.Consumer, *p.Instead}, nil, until)
+		if err != nil {
+			return err
+		}
+		k.Place, k.Since = old.Place, d.now()
+		tx.keeps = append(tx.keeps, func(d *database) { delete(d.kept, old.id()) })
+	}
 	k.First.Why, k.Last.Why = cut4(k.First.Why), cut4(k.Last.Why)
 	if p.Dead != nil {
 		dead := *p.Dead
@@ -169,11 +180,14 @@ func (tx *Tx) room(ctx context.Context, k keptRow, p store.Keep, until time.Time
 			return fmt.Errorf("lock key: %w", err)
 		}
 	}
-	if _, done := d.marks[k.id()]; done {
+	if _, done := d.marks[k.id()]; done && !p.Marked {
 		return fmt.Errorf("%s is finished: %w", k.ID, store.ErrLost)
 	}
 	if _, there := d.kept[k.id()]; there {
 		return fmt.Errorf("%s is kept: %w", k.ID, store.ErrLost)
+	}
+	if p.Instead != nil {
+		return nil // no more of the key than before
 	}
 	rows, bytes := int64(0), int64(0)
 	for _, o := range d.behindOf(k.turn()) {
@@ -266,6 +280,19 @@ func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) (out []s
 				p.Message.Data, p.Message.Headers = nil, nil
 			}
 			out = append(out, p)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Audited lists what operators did in a run.
+func (s *Store) Audited(ctx context.Context, run string, after int64, limit int) (out []store.Audit, err error) {
+	err = s.enter(ctx, func() error {
+		for _, a := range s.db.audit {
+			if a.Run == run && run != "" && a.Number > after && len(out) < limit {
+				out = append(out, a)
+			}
 		}
 		return nil
 	})

@@ -113,7 +113,7 @@ func (c *core) keep(e *store.Effect) (calls []call, err error) {
 	}
 	if a := e.Audit; a != nil {
 		id := identity(a.Consumer, a.Identity)
-		calls = append(calls, c.call("InsertAudit", append([]any{legible(a.Who), legible(a.Why), legible(a.What)}, id...)...))
+		calls = append(calls, c.call("InsertAudit", append(append([]any{legible(a.Who), legible(a.Why), legible(a.What)}, id...), legible(a.Run))...))
 	}
 	return calls, nil
 }
@@ -134,14 +134,20 @@ func (c *core) insertKept(k *store.Keep) ([]call, error) {
 		return nil, err
 	}
 	turn, at := c.turn(k.Consumer, k.Identity, m.Key), c.home(k.ID)
-	calls := []call{c.call("Walk"), c.call("LockTurn", turn), c.call("NoTimeless", id...)}
-	if at.slot >= 0 {
+	calls := []call{c.call("Walk"), c.call("LockTurn", turn)}
+	if !k.Marked {
+		calls = append(calls, c.call("NoTimeless", id...))
+	}
+	if !k.Marked && at.slot >= 0 {
 		calls = append(calls, call{sql: c.marks.Load().text[at.slot]["NoMark"], args: id})
 	}
 	args := append(slices.Clone(id), stateArgs(&k.Parked)...)
-	args = append(args, m.Key, legible(m.Topic), legible(m.Type), m.Data, env, int64(len(m.Key)+len(m.Data)), legible(k.Lane), k.Position, legible(k.Fault),
-		turn, k.MostRows, k.MostBytes)
-	return append(calls, c.call("InsertKept", args...)), nil
+	args = append(args, m.Key, legible(m.Topic), legible(m.Type), m.Data, env, int64(len(m.Key)+len(m.Data)), legible(k.Lane), k.Position, legible(k.Fault), turn)
+	if old := k.Instead; old != nil {
+		return append(calls, c.call("LockKept", identity(k.Consumer, *old)...), c.call("ReplaceKept", append(args, name(old.Source), name(old.ID))...),
+			c.call("SettleKept", id...)), nil
+	}
+	return append(calls, c.call("InsertKept", append(args, k.MostRows, k.MostBytes)...)), nil
 }
 
 // stateArgs are the columns that an attempt changes, from attempts on.
@@ -259,6 +265,19 @@ func (c *core) Kept(ctx context.Context, what store.Sought, limit int) ([]store.
 		return err
 	}
 	return out, c.short(ctx, "list kept messages", kept)
+}
+
+// Audited lists what operators did in a run.
+func (c *core) Audited(ctx context.Context, run string, after int64, limit int) (out []store.Audit, err error) {
+	read := c.call("Audited", legible(run), after, int32(limit))
+	read.scan = func(row scanner) error {
+		var a store.Audit
+		err := row.Scan(&a.Number, &a.At, &a.Who, &a.Why, &a.What, &a.Consumer, &a.Source, &a.ID, &a.Run)
+		a.At = a.At.UTC()
+		out = append(out, a)
+		return err
+	}
+	return out, c.short(ctx, "read the audit", read)
 }
 
 // Keeping counts what is kept for a consumer.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 )
@@ -94,7 +95,7 @@ func (x *session) keep(ctx context.Context, e *store.Effect) error {
 		}
 	}
 	if a := e.Audit; a != nil {
-		if _, err := x.exec(ctx, "InsertAudit", a.Who, a.Why, a.What, a.Consumer, a.Source, a.ID); err != nil {
+		if _, err := x.exec(ctx, "InsertAudit", a.Who, a.Why, a.What, a.Consumer, a.Source, a.ID, a.Run); err != nil {
 			return fmt.Errorf("audit: %w", err)
 		}
 	}
@@ -137,11 +138,14 @@ func (x *session) park(ctx context.Context, p *store.Keep) error {
 	}
 	var done store.Verdict
 	err := verdict(x.row(ctx, "FindMark", p.Consumer, p.Source, p.ID), &done)
-	if err == nil {
+	if err == nil && !p.Marked {
 		return fmt.Errorf("%s is finished: %w", p.ID, store.ErrLost)
 	}
-	if !errors.Is(err, sql.ErrNoRows) {
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("find mark: %w", err)
+	}
+	if p.Instead != nil {
+		return x.replaceKept(ctx, p)
 	}
 	_, there, err := x.findKept(ctx, p.Consumer, p.Identity)
 	switch {
@@ -155,9 +159,13 @@ func (x *session) park(ctx context.Context, p *store.Keep) error {
 
 func (x *session) insertKept(ctx context.Context, p *store.Keep) error {
 	m := &p.Message
+	args, err := keptArgs(p)
+	if err != nil {
+		return err
+	}
 	var rows, size, nth, running int64
 	if m.Key != nil {
-		err := x.row(ctx, "RoomOfKey", p.Consumer, m.Key).Scan(&rows, &size, &nth, &running)
+		err = x.row(ctx, "RoomOfKey", p.Consumer, m.Key).Scan(&rows, &size, &nth, &running)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("measure key: %w", err)
 		}
@@ -165,18 +173,43 @@ func (x *session) insertKept(ctx context.Context, p *store.Keep) error {
 	if p.MostRows > 0 && rows >= p.MostRows || p.MostBytes > 0 && size >= p.MostBytes {
 		return fmt.Errorf("the key of %s is full: %w", p.ID, store.ErrLost)
 	}
-	env, err := held.Envelope(m)
-	if err != nil {
-		return err
-	}
-	mine := int64(len(m.Key) + len(m.Data))
 	waiting := rows > 0 && (p.Dead == nil || p.Dead.Holds)
-	args := append([]any{p.Consumer, p.Source, p.ID}, stateArgs(&p.Parked)...)
-	args = append(args, null(m.Key), m.Topic, m.Type, null(m.Data), env, mine, p.Lane, p.Position, p.Fault, waiting, nth+1, running+mine)
-	if _, err := x.exec(ctx, "InsertKept", args...); err != nil {
+	if _, err := x.exec(ctx, "InsertKept", append(args, waiting, nth+1, running+keptSize(m))...); err != nil {
 		return fmt.Errorf("park message: %w", err)
 	}
 	return nil
+}
+
+// replaceKept puts a message where another one of its key is.
+func (x *session) replaceKept(ctx context.Context, p *store.Keep) error {
+	args, err := keptArgs(p)
+	if err != nil {
+		return err
+	}
+	_, there, err := x.findKept(ctx, p.Consumer, *p.Instead)
+	switch {
+	case err != nil:
+		return err
+	case !there:
+		return fmt.Errorf("%s is not kept: %w", p.Instead.ID, store.ErrLost)
+	}
+	if _, err := x.exec(ctx, "ReplaceKept", append(args, p.Instead.Source, p.Instead.ID)...); err != nil {
+		return fmt.Errorf("replace kept message: %w", err)
+	}
+	return x.settleKey(ctx, p.Consumer, p.Message.Key)
+}
+
+func keptSize(m *skald.Message) int64 { return int64(len(m.Key) + len(m.Data)) }
+
+// keptArgs are the columns of a message that is kept, but those of its place.
+func keptArgs(p *store.Keep) ([]any, error) {
+	m := &p.Message
+	env, err := held.Envelope(m)
+	if err != nil {
+		return nil, err
+	}
+	args := append([]any{p.Consumer, p.Source, p.ID}, stateArgs(&p.Parked)...)
+	return append(args, null(m.Key), m.Topic, m.Type, null(m.Data), env, keptSize(m), p.Lane, p.Position, p.Fault), nil
 }
 
 // stateArgs are the columns that an attempt changes, from attempts on.
@@ -293,6 +326,21 @@ func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) ([]store
 		}
 	}
 	return out, nil
+}
+
+// Audited lists what operators did in a run.
+func (s *Store) Audited(ctx context.Context, run string, after int64, limit int) ([]store.Audit, error) {
+	rows, err := s.query(ctx, "Audited", run, after, limit)
+	if err != nil {
+		return nil, failed("read the audit", err)
+	}
+	out, err := collect(rows, func(scan func(...any) error) (a store.Audit, err error) {
+		var at string
+		err = scan(&a.Number, &at, &a.Who, &a.Why, &a.What, &a.Consumer, &a.Source, &a.ID, &a.Run)
+		a.At = readTime(at)
+		return a, err
+	})
+	return out, failedOr("read the audit", err)
 }
 
 // Keeping counts what is kept for a consumer.

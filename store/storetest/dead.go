@@ -142,3 +142,90 @@ func (s *suite[TTx]) parkedAllOrNothing() {
 	}
 	s.ok(s.db.Rollback(tx), "roll back")
 }
+
+// Another message takes the place of one that is kept, which is finished with that.
+func (s *suite[TTx]) parkedReplaced() {
+	a, b, free := parked("k", 1), parked("k", 2), parked("", 3)
+	a.Attempts, a.Dead = 25, &store.Death{Kind: "attempts", Fingerprint: "f", Holds: true}
+	s.apply(keeping(a, b, free)...)
+	replace := func(old, with store.Parked) store.Effect {
+		m := arriving(old)
+		m.Turn, m.As, m.Reason = store.Anytime, store.Rejected, "edited"
+		return store.Effect{Mark: &m, Keep: &store.Keep{Parked: with, Instead: &old.Identity, MostRows: 1}}
+	}
+	c, d := parked("k", 4), parked("", 5)
+	c.Attempts, d.Attempts = 0, 0
+	s.applied([]bool{true, false, true, false}, replace(a, c), replace(a, parked("k", 6)), replace(free, d), replace(parked("k", 7), parked("k", 8)))
+	s.stands(arriving(a), store.Rejected)
+	s.stands(arriving(free), store.Rejected)
+	s.stands(arriving(parked("k", 9)), store.Behind)
+	got := s.claim(0, "4", "5") // before 2, where the first one was
+	if i := slices.IndexFunc(got, func(p store.Parked) bool { return p.Identity == c.Identity }); i < 0 || got[i].Dead != nil || got[i].Attempts != 0 {
+		s.Errorf("replaced by %+v", got)
+	}
+	i := slices.IndexFunc(got, func(p store.Parked) bool { return p.Identity == d.Identity })
+	for _, diff := range differences(got[i].Message, d.Message) {
+		s.Error(diff)
+	}
+	s.stands(retrying(c), store.Fresh)
+	s.stands(retrying(d), store.Fresh)
+	s.stands(retrying(b), store.Stale)
+	finished := parked("k", 10)
+	done := arriving(finished)
+	done.Turn = store.Anytime
+	s.commit(s.begin(s.d, intake(done)))
+	s.applied([]bool{false}, replace(c, finished)) // which is finished
+	s.apply(freed(c, nil))
+	s.claim(0, "2", "5")
+}
+
+// A rejection may be a dead letter, too: its mark stays, and answers.
+func (s *suite[TTx]) parkedMarked() {
+	a, b := parked("k", 1), parked("k", 2)
+	a.Dead = &store.Death{Kind: "rejected"}
+	m := arriving(a)
+	m.As, m.Reason = store.Rejected, "no"
+	no := store.Effect{Mark: &m, Keep: &store.Keep{Parked: a, Marked: true}}
+	s.applied([]bool{true, false}, no, no)
+	s.stands(arriving(a), store.Rejected)
+	s.stands(arriving(b), store.Fresh)
+	s.apply(keeping(b)...)
+	m = retrying(b) // one that was parked before
+	m.As, m.Reason, m.Held = store.Rejected, "no", true
+	was := b.Attempts
+	b.Dead = &store.Death{Kind: "rejected", Holds: true}
+	s.apply(store.Effect{Mark: &m, Keep: &store.Keep{Parked: b, Was: &was}})
+	s.stands(arriving(b), store.Rejected)
+	s.stands(arriving(parked("k", 3)), store.Behind)
+	yes := true
+	if dead := s.kept(store.Sought{Dead: &yes}); len(dead) != 2 {
+		s.Errorf("dead letters %+v", dead)
+	}
+	s.apply(freed(a, nil), freed(b, nil))
+	s.stands(arriving(b), store.Rejected)
+}
+
+func (s *suite[TTx]) parkedAudited() {
+	audit := func(what, run string) store.Effect {
+		a := store.Audit{Who: "ann", Why: "mended", What: what, Run: run, Consumer: consumer, Identity: store.Identity{Source: "/orders", ID: what}}
+		return store.Effect{Audit: &a}
+	}
+	s.apply(audit("a", "one"), audit("b", ""), audit("c", "two"), audit("d", "one"), audit("e", "one"))
+	read := func(run string, after int64, limit int) []store.Audit {
+		s.Helper()
+		got, err := s.d.Audited(s.Context(), run, after, limit)
+		s.ok(err, "read the audit")
+		return got
+	}
+	got := read("one", 0, 2)
+	if len(got) != 2 || got[0].What != "a" || got[1].What != "d" || got[0].Who != "ann" || got[0].Why != "mended" || got[0].Run != "one" ||
+		got[0].Consumer != consumer || got[0].Identity != (store.Identity{Source: "/orders", ID: "a"}) || got[0].At.IsZero() {
+		s.Fatalf("the run has %+v", got)
+	}
+	if rest := read("one", got[1].Number, 10); len(rest) != 1 || rest[0].What != "e" {
+		s.Errorf("behind it %+v", rest)
+	}
+	if none := append(read("three", 0, 10), read("", 0, 10)...); len(none) != 0 {
+		s.Errorf("of no run are %+v", none)
+	}
+}

@@ -32,6 +32,9 @@ func parkedTests[TTx any]() map[string]func(*suite[TTx]) {
 		"ParkedTooLate":    (*suite[TTx]).parkedTooLate,
 		"AllOrNothing":     (*suite[TTx]).parkedAllOrNothing,
 		"RepeatAnytime":    (*suite[TTx]).parkedRepeatAnytime,
+		"Replaced":         (*suite[TTx]).parkedReplaced,
+		"Marked":           (*suite[TTx]).parkedMarked,
+		"Audited":          (*suite[TTx]).parkedAudited,
 	}
 }
 

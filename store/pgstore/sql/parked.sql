@@ -46,6 +46,19 @@ WITH f AS (
 )
 SELECT /*schema*/skald_guard(EXISTS (SELECT FROM i), 'a message to be kept');
 
+-- name: ReplaceKept
+-- Another message of the key takes the place of the one at $28 and $29.
+WITH u AS (
+	UPDATE /*schema*/skald_parked SET source = $2::text, id = $3::text, attempts = $4::integer, due = clock_timestamp() + $5::bigint * interval '1 microsecond',
+		holds = $6::boolean, first_at = $7::timestamptz, first_error = $8::text, first_host = $9::text, last_at = $10::timestamptz, last_error = $11::text,
+		last_host = $12::text, dead_at = $13::timestamptz, kind = $14::text, fingerprint = $15::text, stack = $16::text, version = $17::text,
+		key = $18::bytea, topic = $19::text, type = $20::text, data = $21::bytea, envelope = $22::bytea, bytes = $23::bigint, lane = $24::text,
+		position = $25::bigint, fault = $26::text, turn = $27::bigint, since = clock_timestamp()
+	WHERE consumer = $1::text AND source = $28::text AND id = $29::text
+	RETURNING 1
+)
+SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a kept message');
+
 -- name: UpdateKept
 WITH u AS (
 	UPDATE /*schema*/skald_parked SET attempts = $4::integer, due = clock_timestamp() + $5::bigint * interval '1 microsecond', holds = $6::boolean,
@@ -119,7 +132,11 @@ ORDER BY place LIMIT $3::integer;
 SELECT parked, dead, bytes, round(oldest_seconds * 1000000)::bigint FROM /*schema*/skald_keeping WHERE consumer = $1::text;
 
 -- name: InsertAudit
-INSERT INTO /*schema*/skald_audit (who, why, what, consumer, source, id) VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text);
+INSERT INTO /*schema*/skald_audit (who, why, what, consumer, source, id, run) VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text);
+
+-- name: Audited
+SELECT seq, at, who, why, what, consumer, source, id, run FROM /*schema*/skald_audit
+WHERE run = $1::text AND run <> '' AND seq > $2::bigint ORDER BY seq LIMIT $3::integer;
 
 -- name: LockTurns
 -- In their order.

@@ -16,6 +16,14 @@ INSERT INTO skald_parked (consumer, source, id, attempts, due, holds, first_at, 
 VALUES (?1, ?2, ?3, ?4, CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
 	?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29);
 
+-- name: ReplaceKept
+-- Another message of the key takes the place of the one at ?27 and ?28.
+UPDATE skald_parked SET source = ?2, id = ?3, attempts = ?4, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, holds = ?6, first_at = ?7,
+	first_error = ?8, first_host = ?9, last_at = ?10, last_error = ?11, last_host = ?12, dead_at = ?13, kind = ?14, fingerprint = ?15, stack = ?16,
+	version = ?17, key = ?18, topic = ?19, type = ?20, data = ?21, envelope = ?22, bytes = ?23, lane = ?24, position = ?25, fault = ?26,
+	since = CAST(unixepoch('subsec') * 1000 AS INTEGER)
+WHERE consumer = ?1 AND source = ?27 AND id = ?28;
+
 -- name: UpdateKept
 UPDATE skald_parked SET attempts = ?4, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, holds = ?6, first_at = ?7, first_error = ?8,
 	first_host = ?9, last_at = ?10, last_error = ?11, last_host = ?12, dead_at = ?13, kind = ?14, fingerprint = ?15, stack = ?16, version = ?17
@@ -63,4 +71,7 @@ ORDER BY place LIMIT ?10;
 SELECT parked, dead, bytes, CAST(oldest_seconds * 1000 AS INTEGER) FROM skald_keeping WHERE consumer = ?1;
 
 -- name: InsertAudit
-INSERT INTO skald_audit (who, why, what, consumer, source, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6);
+INSERT INTO skald_audit (who, why, what, consumer, source, id, run) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7);
+
+-- name: Audited
+SELECT seq, at, who, why, what, consumer, source, id, run FROM skald_audit WHERE run = ?1 AND run <> '' AND seq > ?2 ORDER BY seq LIMIT ?3;

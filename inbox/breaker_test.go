@@ -1,0 +1,137 @@
+package inbox_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+)
+
+// A consumer whose messages fail in one way stops, says so, tries one message at a time, and goes on when one succeeds: the topic is not
+// drained into the dead letters.
+func TestBreakerStopsAConsumerThatFailsInOneWay(t *testing.T) {
+	w := newWorld(t, 1)
+	broken := true
+	var log bytes.Buffer
+	in := w.inbox(&inbox.Options{Now: w.clock, Breaker: inbox.Breaker{Least: 10, Rest: 30 * time.Second}, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			if broken {
+				return skald.Permanent(fmt.Errorf("no column %q in order %d", m.Value, w.n))
+			}
+			return keep(ctx, tx, m)
+		})
+	for n := range 100 {
+		w.publish(w.message(fmt.Sprint("k", n), "1"))
+	}
+	w.quiet(in)
+	h := in.Health()
+	if len(w.dead()) != 10 || h.Ready || !h.Live || !strings.Contains(h.Stopped, "10 of 10 messages failed in one way") || h.Unacknowledged != 90 {
+		t.Fatalf("%d dead letters, health %+v", len(w.dead()), h)
+	}
+	if !strings.Contains(log.String(), "level=ERROR msg=\"inbox: the consumer is stopped\"") {
+		t.Errorf("the log has %s", &log)
+	}
+	for n, rest := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute} {
+		w.pass(rest - time.Second)
+		w.quiet(in)
+		if got := len(w.dead()); got != 10+n {
+			t.Fatalf("%d dead letters before the rest is over", got)
+		}
+		w.pass(time.Second)
+		w.quiet(in)
+		if got := len(w.dead()); got != 11+n {
+			t.Fatalf("%d dead letters behind the try of one message", got)
+		}
+	}
+	broken = false
+	w.pass(time.Hour)
+	w.quiet(in)
+	if h := in.Health(); !h.Ready || h.Stopped != "" || h.Handled != 87 || len(w.dead()) != 13 || h.Unacknowledged != 0 {
+		t.Errorf("%d dead letters, health %+v", len(w.dead()), h)
+	}
+}
+
+// What is neither many, nor of one way, nor anybody's fault, stops nobody; and a message that fails again and again is one.
+func TestBreakerStaysClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails func(n int) error
+		every time.Duration
+	}{
+		"fewer than the share":   {func(n int) error { return some(n%3 == 0, errors.New("no")) }, 0},
+		"each in another way":    {func(n int) error { return fmt.Errorf("no: %s", strings.Repeat("x", n)) }, 0},
+		"few in a window":        {func(int) error { return errors.New("no") }, 10 * time.Second},
+		"one of them, for long":  {func(n int) error { return some(n == 0, errors.New("no")) }, 0},
+		"nobody's fault":         {func(n int) error { return some(n < 5, store.ErrBusy) }, 0},
+		"a newer build knows it": {func(int) error { return skald.UnknownVersion(errors.New("9")) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			in := w.inbox(&inbox.Options{Now: w.clock, Attempts: 100, Breaker: inbox.Breaker{Least: 10}}, func(_ context.Context, _ tx, m skald.Received[string]) error {
+				var n int
+				if _, err := fmt.Sscan(m.Value, &n); err != nil {
+					return err
+				}
+				return c.fails(n)
+			})
+			for n := range 60 {
+				w.publish(w.message(fmt.Sprint("k", n), fmt.Sprint(n)))
+				w.pass(c.every)
+				w.quiet(in)
+			}
+			for range 30 {
+				w.pass(time.Second)
+				w.quiet(in)
+			}
+			if h := in.Health(); h.Stopped != "" {
+				t.Errorf("stopped: %s", h.Stopped)
+			}
+		})
+	}
+}
+
+func some(fails bool, err error) error {
+	if fails {
+		return err
+	}
+	return nil
+}
+
+// Run stops too, and goes on by itself; what is parked and due is not claimed meanwhile.
+func TestBreakerUnderRun(t *testing.T) {
+	w := newWorld(t, 2)
+	mended := make(chan struct{})
+	in := w.inbox(&inbox.Options{Breaker: inbox.Breaker{Least: 10, Rest: 50 * time.Millisecond}, RetryMost: time.Second, Attempts: 1000},
+		func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			select {
+			case <-mended:
+				return keep(ctx, tx, m)
+			default:
+				return errors.New("no such column")
+			}
+		})
+	for n := range 200 {
+		w.publish(w.message(fmt.Sprint("k", n), "1"))
+	}
+	stop := run(t, in)
+	until(t, "it is stopped", func() bool { return in.Health().Stopped != "" })
+	if n := len(w.kept()); n > 100 { // one each rest, and what was in hand
+		t.Errorf("%d messages are parked", n)
+	}
+	close(mended)
+	until(t, "all are taken", func() bool {
+		w.pass(10 * time.Millisecond) // the store's clock
+		h := in.Health()
+		return h.Handled == 200 && h.Stopped == "" && h.Parked == 0
+	})
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+}
