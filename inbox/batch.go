@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -267,7 +268,7 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 	return nobody, nil
 }
 
-// joined is the intake of all of ms.
+// joined is the intake of all of ms: what each message has of its own, and what is the same for all.
 func joined(ms []member) store.Intake {
 	all := ms[0].intake
 	all.Marks, all.Locks = make([]store.Mark, 0, len(ms)), nil
@@ -309,7 +310,7 @@ func (s *sharing[TTx]) each(ctx context.Context, tx TTx, ms []member, fresh []in
 		if err != nil {
 			return nil, i, err
 		}
-		if leaves.Answer != nil {
+		if !reflect.ValueOf(leaves).IsZero() {
 			effects = append(effects, leaves)
 		}
 	}
@@ -326,8 +327,8 @@ func (s *sharing[TTx]) one(ctx context.Context, tx TTx, m *member) (leaves store
 	}
 	if err == nil && len(leaves.Rows) > 0 {
 		err = s.in.db.Write(ctx, tx, store.Effect{Rows: leaves.Rows})
-		leaves.Rows = nil
 	}
+	leaves.Rows = nil
 	m.took = time.Since(begun)
 	return leaves, err
 }

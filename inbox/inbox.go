@@ -4,7 +4,7 @@
 //	your tx ─► outbox ─► relay ─► broker ─► [inbox] ─► handler's tx ─► outbox ─► …
 //
 // The way of a delivery through the files: receive.go (from the broker into its lane and chain), take.go (mark,
-// handler, commit), settle.go (what became of it, the acknowledged prefix), run.go (the loop around these). One that
+// handler, commit) or batch.go (the same for several), settle.go (what became of it, the acknowledged prefix), run.go (the loop around these). One that
 // fails goes through classify.go (whose fault it is), park.go (into the store), retry.go (and out again) or dead.go.
 package inbox
 

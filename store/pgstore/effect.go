@@ -38,7 +38,7 @@ func lockArgs(l store.Lock) []any { return []any{name(l.Space), keyBytes(l.Key)}
 func (c *core) intake(in store.Intake, found *store.Found) ([]call, error) {
 	found.Marks, found.Steps, found.Locks = make([]store.Verdict, len(in.Marks)), make([]store.Step, len(in.Steps)), make([]int64, len(in.Locks))
 	take := c.takeEach
-	if many(in.Marks) && len(in.Steps) == 0 {
+	if many(in) {
 		take = c.takeMany
 	}
 	calls, err := take(in, found)

@@ -10,9 +10,10 @@ import (
 // An intake of many messages takes a handful of statements, whatever their number: their keys are locked, then their marks are inserted, then
 // the entities are locked, each in one order for all. A message that is kept gets no mark, so that the others can be committed.
 
-// many tells marks that these statements can take: of one consumer, and each of another message.
-func many(marks []store.Mark) bool {
-	if len(marks) < 2 {
+// many tells an intake that these statements can take: its marks are of one consumer, and each of another message.
+func many(in store.Intake) bool {
+	marks := in.Marks
+	if len(marks) < 2 || len(in.Steps) > 0 {
 		return false
 	}
 	known := make(map[[2]string]bool, len(marks))

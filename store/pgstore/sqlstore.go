@@ -102,7 +102,7 @@ func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.
 		u.end()
 		return nil, fmt.Errorf("begin: %w", s.beginning(err))
 	}
-	u.have, u.kept = locked(in, u.found), holding(u.found) && !many(in.Marks)
+	u.have, u.kept = locked(in, u.found), holding(u.found) && !many(in)
 	return u, nil
 }
 

@@ -46,7 +46,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 		return nil, fmt.Errorf("begin: %w", s.beginning(err))
 	}
 	u.conn, u.tx, u.have = conn, &lent{Tx: tx, s: s}, locked(in, u.found)
-	u.kept = holding(u.found) && !many(in.Marks)
+	u.kept = holding(u.found) && !many(in)
 	return u, nil
 }
 
