@@ -53,7 +53,7 @@ func Some() Rates {
 		Slow: 0.01, SlowFor: 10 * time.Millisecond,
 		PublishFails: 0.02, PublishUnknown: 0.02, ReceiveFails: 0.005,
 		Repeat: 0.03, Rewind: 0.02, Delay: 0.01, DelayFor: 30 * time.Millisecond,
-		AckLost: 0.02, AckUnknown: 0.01, HandlerFails: 0.001, HandlerPanics: 0.0005, Die: 0.0005,
+		AckLost: 0.02, AckUnknown: 0.01, Die: 0.0005,
 	}
 }
 

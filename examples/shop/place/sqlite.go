@@ -18,6 +18,9 @@ func SQLite(folder string) *Databases[*sql.Tx] { return databases(files{folder})
 
 type files struct{ folder string }
 
+// idle is how many connections to a file stay open: each keeps pages of its own in memory, six times over.
+const idle = 3
+
 func (f files) path(service string) string { return filepath.Join(f.folder, service+".db") }
 
 func (f files) prepare(ctx context.Context, service string) (err error) {
@@ -41,5 +44,6 @@ func (f files) open(_ context.Context, service string) (home table.Home[*sql.Tx]
 	if err != nil {
 		return home, nil, err
 	}
+	db.SetMaxIdleConns(idle)
 	return table.SQLite(db, sqlitestore.New(db, nil)), db.Close, nil
 }

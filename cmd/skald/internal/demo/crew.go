@@ -73,7 +73,7 @@ func (c *crew) work(ctx context.Context) error {
 	for _, name := range service.Names() {
 		runners = append(runners, &hand{c, name})
 	}
-	if parked, _ := c.upsets(); parked {
+	if c.upsets() {
 		runners = append(runners, runner(c.operate))
 	}
 	return skald.Run(ctx, runners...)
