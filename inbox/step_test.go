@@ -388,6 +388,29 @@ func TestStepWithACallUnderWay(t *testing.T) {
 	l.says("cancelled: done")
 }
 
+// Beside messages that share a transaction, each step ends as it would alone.
+func TestStepsBesideBatches(t *testing.T) {
+	l := newTill(t, &inbox.Options{Batch: 10, Workers: 1})
+	inbox.On(l.in, said, func(_ context.Context, t tx, m skald.Received[string]) error { return note(t, "said", m.Value) })
+	l.publish(l.world.message("k", "one"), l.message(placed, "a", purchase{Order: "a"}), l.message(cancelled, "b", purchase{Order: "a"}),
+		l.world.message("k", "two"), l.message(placed, "c", purchase{Order: "b"}), l.message(cancelled, "d", purchase{Order: "c"}),
+		l.message(placed, "e", purchase{Order: "c"}), l.message(placed, "f", purchase{Order: "d", No: true}), l.world.message("", "three"))
+	l.quiet(l.in)
+	l.expect("b", "charged")
+	l.expect("d", "")
+	for _, order := range []string{"a", "c"} { // which of the two came first is nobody's to say
+		if got := l.db.User()[order]; got != "" && got != "charged refunded" {
+			t.Errorf("%s: %q", order, got)
+		}
+	}
+	if got := l.db.User()["said"]; len(strings.Fields(got)) != 3 {
+		t.Errorf("said %q", got)
+	}
+	if n := len(l.db.Marks()); n != 9 || len(l.kept()) != 0 {
+		t.Errorf("%d marks, kept %v", n, l.kept())
+	}
+}
+
 // A message that names no saga is a dead letter at once, and so is one whose function panics at last; a handler that is set anew
 // takes no step.
 func TestMessageWithoutAStep(t *testing.T) {

@@ -212,6 +212,16 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 			}
 			ok(u.Commit(ctx))
 		}},
+		{"a step that is taken and then undone, of a saga so old that the floor is looked at", 4, func() {
+			m := aMark()
+			step := store.Step{Consumer: "stock", Saga: m.ID, Name: "charge", Identity: m.Identity, Begun: time.Now().Add(-day)}
+			for _, step.State = range []store.StepState{store.StepDone, store.StepUndone} {
+				m.ID = uuid7.New(time.Now())
+				u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Steps: []store.Step{step}})
+				ok(err)
+				ok(u.Commit(ctx, store.Effect{Rows: []skald.Message{aMessage("a")}}))
+			}
+		}},
 		{"a duplicate", 2, func() {
 			u := begin(done)
 			if u.Found().Marks[0].Outcome != store.Done {
