@@ -203,10 +203,11 @@ func (b *bed) Known(t testing.TB) {
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	b.end(t)
-	for _, table := range []string{"outbox", "mark", "mark_timeless", "answer", "floor", "quarantine", "entity", "tick", "relay", "aside", "parked", "audit", "step", "step_floor"} {
+	for _, table := range []string{"outbox", "mark", "mark_timeless", "answer", "floor", "quarantine", "entity", "tick", "relay", "aside", "parked", "audit", "step", "step_floor", "lease"} {
 		b.exec(t, "DELETE FROM {skald_"+table+"}")
 	}
 	b.exec(t, "DELETE FROM {kv}")
+	b.exec(t, "UPDATE {skald_maintained} SET keep = NULL")
 	b.exec(t, `UPDATE {skald_lane} SET epoch = 0, token = '', owner = NULL, life = NULL, base = '', tip = '', seq = 0, incarnation = ''`)
 	b.exec(t, "ALTER SEQUENCE {skald_outbox_seq_seq} RESTART")
 }
