@@ -4,9 +4,9 @@
 //	skald migrate    makes the tables, or brings them up to date
 //	skald roles      prints the SQL that gives each role its rights
 //	skald relay      carries committed messages to the broker
-//	skald outbox     says what waits to be published; settles a database that moved
+//	skald outbox     says what waits to be published; writes a message by hand; settles a database that moved
 //	skald parked     messages that failed and are tried again
-//	skald dead       dead letters: look, redrive, drop
+//	skald dead       dead letters: look, redrive, edit, drop, export, import
 //	skald inbox      says what consumers know of a message, and what is in quarantine
 //	skald doctor     says what stands against the promises, or the load
 //	skald maintain   empties what is older than it is kept

@@ -100,10 +100,15 @@ func (m *morgue) ran() []string {
 	return append([]string(nil), m.runs...)
 }
 
-// told is what the command prints with --json.
+// told is what a command that would ask prints with --json.
 func (m *morgue) told(code int, args ...string) map[string]any {
 	m.t.Helper()
-	p := start(m.t, m.env, append(args, "--json", "--yes")...)
+	return m.said(code, append(args, "--yes")...)
+}
+
+func (m *morgue) said(code int, args ...string) map[string]any {
+	m.t.Helper()
+	p := start(m.t, m.env, append(args, "--json")...)
 	p.expect(code)
 	out := map[string]any{}
 	lines := strings.Split(strings.TrimSpace(p.out.String()), "\n")
