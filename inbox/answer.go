@@ -124,7 +124,9 @@ func (in *Inbox[TTx]) leaves(ctx context.Context, e *entry, r Result, intake sto
 	if err != nil {
 		return out, err
 	}
-	out.Step = answered(e.takes(), r.Code, result)
+	if out.Step = answered(e.takes(), r.Code, result); e.outcome != "" {
+		out.Step = called(e.takes(), e.outcome, r.Code, result)
+	}
 	out.Free = in.freed(e)
 	mark := intake.Marks[0]
 	mark.Code, mark.Result = r.Code, result

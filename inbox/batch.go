@@ -43,9 +43,9 @@ func (in *Inbox[TTx]) gather() []*entry {
 	return job
 }
 
-// sociable tells of a message that came from the broker just now. Others are taken alone.
+// sociable tells of a message that came from the broker just now, and makes no call to the outside. Others are taken alone.
 func (e *entry) sociable() bool {
-	return e.parked == nil && e.again == 0 && e.readable()
+	return e.parked == nil && e.again == 0 && !e.lonely && e.readable()
 }
 
 // collect adds to job what is next in the chain.

@@ -20,6 +20,7 @@ const (
 	Malformed      Class = "malformed"       // the same: the payload or the envelope cannot be read
 	UnknownVersion Class = "unknown version" // tried again, uncharged, up to Options.Age: a newer build may know it
 	Panicked       Class = "panic"           // as Transient, with the stack
+	Unknown        Class = "unknown outcome" // as Transient: a call to the outside gave no answer
 	Outage         Class = "outage"          // nobody's fault: tried again at its place, uncharged, for ever
 )
 
@@ -60,11 +61,14 @@ func (in *Inbox[TTx]) classify(m skald.Message, err error) Class {
 	var permanent *skald.PermanentError
 	var malformed *MalformedError
 	var version *skald.VersionError
+	var unknown *UnknownError
 	switch {
 	case errors.As(err, &panicked):
 		return Panicked
 	case errors.As(err, &permanent):
 		return Permanent
+	case errors.As(err, &unknown):
+		return Unknown
 	case errors.Is(err, ErrTimeout):
 		return Transient
 	case errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrLost), in.db.Outage(err):
@@ -81,7 +85,7 @@ func (in *Inbox[TTx]) classify(m skald.Message, err error) Class {
 func (in *Inbox[TTx]) run(ctx context.Context, e *entry, tx TTx) (r Result, err error) {
 	hctx, cancel := context.WithTimeout(skald.WithCause(ctx, e.Message), in.o.Handle)
 	defer cancel()
-	r, err = safely(in.handlers[kind{e.Topic, e.Type}], hctx, tx, e.Message)
+	r, err = safely(in.handler(e), hctx, tx, e.Message)
 	if err != nil && ctx.Err() == nil && errors.Is(hctx.Err(), context.DeadlineExceeded) {
 		return r, fmt.Errorf("%w (%v): %w", ErrTimeout, in.o.Handle, err)
 	}

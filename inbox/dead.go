@@ -130,6 +130,7 @@ const kindRejected = "rejected"
 // rejection is e as a dead letter that was rejected. Its verdict stays with its mark.
 func (in *Inbox[TTx]) rejection(e *entry, no *skald.RejectedError, code int32) *store.Keep {
 	k, now := in.parcel(e), in.o.Now()
+	k.Call = nil                                                // who redrives it asks anew
 	k.Marked, k.Step, k.MostRows, k.MostBytes = true, nil, 0, 0 // the verdict says how its step stands
 	text := no.Error()
 	if code != 0 {

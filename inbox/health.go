@@ -30,6 +30,7 @@ type Health struct {
 	Barred                                                     int64    // their step was to be undone before they came
 	Conflicts, TooOld                                          int64    // put into quarantine
 	Parkings                                                   int64    // messages that were parked: behind others, for later, or because they failed
+	UnknownSettled                                             int64    // calls to the outside of which it was not known for a while what became of them
 	Unacknowledged                                             int      // deliveries in memory now
 	Paused                                                     []string // lanes that have too many of them
 }

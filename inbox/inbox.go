@@ -183,6 +183,7 @@ type Inbox[TTx any] struct {
 	beside   Known[TTx]                 // nil: nothing
 	many     map[kind]BatchHandler[TTx] // for several messages at once; in handlers, for one
 	steps    map[kind]course
+	calls    map[kind]outside[TTx]
 	topics   []string
 	own      []*regexp.Regexp // of the text of an error: see kindOf
 
@@ -227,6 +228,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		many:     map[kind]BatchHandler[TTx]{},
 		size:     d.Batch,
 		steps:    map[kind]course{},
+		calls:    map[kind]outside[TTx]{},
 		shelf:    newShelf(),
 		own:      owns(),
 		breaker:  breaker{o: d.Breaker},
@@ -274,4 +276,5 @@ func (in *Inbox[TTx]) HandleResult(topic, typ string, h ResultHandler[TTx]) {
 	in.handlers[kind{topic, typ}] = h
 	delete(in.many, kind{topic, typ})
 	delete(in.steps, kind{topic, typ})
+	delete(in.calls, kind{topic, typ})
 }

@@ -26,6 +26,12 @@ type entry struct {
 	unknown error         // why it has no id
 	parked  *store.Parked // where it comes from, if not from the broker, as it was claimed
 	step    *store.Step   // that it takes or undoes; nil: none, or not known yet
+	since   time.Time     // of a claimed one: the claim was asked for then, and has lasted no longer
+	lease   time.Duration // for which it is ours, from then
+	call    *store.Call   // to the outside that it is at; nil: none yet, or never
+	lonely  bool          // its handler makes a call
+	outcome string        // of it, which is to be settled now; "": not yet
+	settled bool          // that was not known for a while
 	done    bool
 	again   int  // attempts in a row after which it is still here: outages, and no room to park it
 	full    bool // of those, the latter

@@ -53,6 +53,7 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
 	if e.Fault == nil {
 		e.id, e.unknown = in.identify(d)
 	}
+	_, e.lonely = in.calls[kind{d.Topic, d.Type}]
 	in.count(func(h *Health) { h.Received++ })
 	if e.readable() && in.handlers[kind{d.Topic, d.Type}] == nil {
 		e.done = true

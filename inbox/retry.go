@@ -34,6 +34,7 @@ type looked struct {
 	claimed store.Claimed
 	asked   int // how many it might have been
 	counted bool
+	began   time.Time
 	kept    store.Keeping
 	stuck   []store.Parked
 	err     error
@@ -56,9 +57,9 @@ func (in *Inbox[TTx]) appetite() int {
 
 // look claims what is due, and counts what is kept where that may have changed. It touches nothing of the inbox.
 func (in *Inbox[TTx]) look(ctx context.Context, limit int, count bool) looked {
-	l := looked{asked: limit, counted: count}
+	l := looked{asked: limit, counted: count, began: in.o.Now()}
 	if limit > 0 {
-		l.claimed, l.err = in.db.Claim(ctx, in.group, limit, in.o.Handle+in.o.Wait+10*time.Second)
+		l.claimed, l.err = in.db.Claim(ctx, in.group, limit, in.lease(turnOfClaimed))
 	}
 	if l.err == nil && count {
 		no := false
@@ -111,7 +112,7 @@ func (in *Inbox[TTx]) shelve(l looked) error {
 		s.next(l, now)
 	}
 	for i := range l.claimed.Parked {
-		in.claim(&l.claimed.Parked[i])
+		in.claim(&l.claimed.Parked[i], l.began)
 	}
 	if l.counted {
 		s.changed, s.counted, s.some = false, now, l.kept.Parked+l.kept.Dead > 0
@@ -147,8 +148,8 @@ func (s *shelf) soon(t time.Time) {
 }
 
 // claim makes a chain of its own of a claimed message, and has it taken.
-func (in *Inbox[TTx]) claim(p *store.Parked) {
-	e := &entry{Delivery: broker.Delivery{Message: p.Message, Lane: p.Lane, Position: p.Position}, parked: p, id: p.Identity}
+func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) {
+	e := &entry{Delivery: broker.Delivery{Message: p.Message, Lane: p.Lane, Position: p.Position}, parked: p, id: p.Identity, since: began, lease: in.lease(turnOfClaimed), call: p.Call}
 	e.chain = &chain{lane: in.shelf.lane, queue: []*entry{e}, busy: true}
 	in.shelf.claimed[e] = true
 	in.ready = append(in.ready, e.chain)

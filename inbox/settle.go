@@ -108,7 +108,12 @@ const outageMost = 30 * time.Second
 
 // note counts a result, tells of failures, and has what was parked looked for when it is due.
 func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
-	in.count(func(h *Health) { h.add(r.what) })
+	in.count(func(h *Health) {
+		h.add(r.what)
+		if r.entry.settled && (r.what == handled || r.what == rejected) {
+			h.UnknownSettled++
+		}
+	})
 	switch r.what {
 	case rejected:
 		in.shelf.changed = in.shelf.changed || in.o.RejectDead
@@ -121,6 +126,10 @@ func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 			in.mu.Unlock()
 			in.shelf.soon(now.Add(r.after))
 		}
+	}
+	if r.kept && r.what != handled && r.what != rejected {
+		in.shelf.changed = true
+		in.shelf.soon(now.Add(max(r.after, in.o.RetryFirst)))
 	}
 	if r.what == failed || r.what == dead {
 		in.complain(ctx, r)

@@ -22,8 +22,14 @@ func (in *Inbox[TTx]) stepped(ctx context.Context, e *entry, unit store.Unit[TTx
 	switch {
 	case was.State == store.StepTooOld && !e.admitted():
 		return in.known(ctx, e, unit, store.Verdict{Outcome: store.TooOld}, intake.Marks[0].Fingerprint)
+	case was.State == store.StepCalling && e.outcome != "" && was.Identity == e.identity():
+		return in.handle(ctx, e, unit, intake) // it is this one's call
 	case was.State == store.StepCalling:
-		return in.later(ctx, e, unit.Rollback, settleFirst, fmt.Errorf("step %s of %s: a call outside is under way", e.step.Name, e.step.Saga))
+		r := in.later(ctx, e, unit.Rollback, settleFirst, fmt.Errorf("step %s of %s: a call outside is under way", e.step.Name, e.step.Saga))
+		if e.takes() == nil {
+			in.settleToUndo(ctx, was.Identity)
+		}
+		return r
 	case e.takes() != nil:
 		return in.forward(ctx, e, unit, intake, was)
 	}
@@ -106,7 +112,7 @@ func refused(s, answer *store.Step) *store.Step {
 		return nil
 	}
 	no := *s
-	no.State, no.From = store.StepRejected, []store.StepState{store.StepAbsent, store.StepParked, store.StepDead}
+	no.State, no.From = store.StepRejected, []store.StepState{store.StepAbsent, store.StepParked, store.StepDead, store.StepCalling}
 	return &no
 }
 

@@ -20,6 +20,7 @@ type result struct {
 	what     ending
 	after    time.Duration // for later and failed: not before
 	attempts int           // for failed and dead: how many there were
+	kept     bool          // its call is intended: the store has it
 	took     time.Duration
 	fell     bool   // the batch that it was in, by rivals
 	print    string // for failed and dead: the fingerprint, where it is the message's first failure
@@ -45,6 +46,7 @@ const (
 	full                    // it should be parked, and no more may be
 	broken                  // waiting cannot cure it: the consumer stops
 	left                    // of a batch: nothing was done about it, it stays at its place
+	calling                 // what is to be asked of the outside is stored with it; never settled
 )
 
 var (
@@ -57,7 +59,7 @@ var (
 // The words are those of the metrics.
 func (e ending) String() string {
 	return [...]string{"processed", "duplicate", "rejected", "conflict", "too_old", "parked", "later", "failed", "dead", "again", "barred", "stale",
-		"outage", "full", "broken", "left"}[e]
+		"outage", "full", "broken", "left", "calling"}[e]
 }
 
 func (e *entry) readable() bool { return e.Fault == nil && e.unknown == nil }
@@ -78,14 +80,14 @@ func (e *entry) unreadable() error {
 // collisions are how many a message may have with rivals' transactions and be taken again at its place; then it is an outage.
 const collisions = 8
 
-// attempt is take under a span.
+// attempt is all phases under a span.
 func (in *Inbox[TTx]) attempt(ctx context.Context, e *entry) result {
 	ctx, span := in.tel.Process(ctx, &e.Message, e.again+1)
 	begun := time.Now()
 	e.overtaken = 0
-	r := in.take(ctx, e)
+	r := in.aheadOf(ctx, e)
 	for n := 1; n <= collisions && r.what == outage && store.Collided(r.err) && sleep(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)); n++ {
-		r = in.take(ctx, e)
+		r = in.aheadOf(ctx, e)
 	}
 	r.took = time.Since(begun)
 	telemetry.End(span, r.what.String(), r.err)
@@ -175,6 +177,7 @@ func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx]
 	var no *skald.RejectedError
 	var wait *skald.LaterError
 	var overtaken *skald.AgainError
+	var outside *intent
 	switch {
 	case err == nil:
 		return in.finish(ctx, e, unit, intake, r)
@@ -182,6 +185,8 @@ func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx]
 		e.overtaken++
 		_, _ = unit.Rollback(ctx) // the rows are undone in any case
 		return in.take(ctx, e)    // in what is left of its time
+	case errors.As(err, &outside):
+		return in.intend(ctx, e, unit, intake, outside.call)
 	case errors.As(err, &no):
 		return in.reject(ctx, e, unit, intake, no, r)
 	case errors.As(err, &wait):

@@ -19,6 +19,7 @@ import (
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/gateway"
 	shop "github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/sample"
@@ -65,19 +66,32 @@ func (s *realShop[TTx]) start(p *sagatest.Process, name string) error {
 	if err != nil {
 		return err
 	}
-	home.Store = sagatest.CrashDriver(p, home.Store)
+	o := &service.Options{}
+	if name == "payment" {
+		l, err := gateway.NewLedger(home, &gateway.Options{Funds: sample.Accounts(), Now: s.w.Now, NewID: s.newID})
+		if err != nil {
+			return err
+		}
+		if err := l.Prepare(context.Background()); err != nil {
+			return err
+		}
+		o.Gateway = &crashGateway{l, p}
+	}
+	home.Store = &impatient[TTx]{sagatest.CrashDriver(p, home.Store)}
 	quiet := slog.New(slog.DiscardHandler)
 	bus := sagatest.CrashBroker(p, s.bus.Client())
 	if s.wrap != nil {
 		bus = s.wrap(bus)
 	}
-	svc, err := service.New(name, home, bus, &service.Options{
-		Outbox: outbox.Options{Now: s.w.Now, NewID: s.w.NewID},
-		Inbox:  inbox.Options{Now: s.w.Now, NewID: s.w.NewID, Logger: quiet, RetryFirst: time.Microsecond, RetryMost: time.Millisecond},
-		Relay:  relay.Options{Now: s.w.Now, Logger: quiet, RetryFirst: time.Microsecond, RetryMost: time.Millisecond},
-		Now:    s.w.Now,
-		NewID:  s.newID,
-	})
+	*o = service.Options{
+		Gateway: o.Gateway,
+		Outbox:  outbox.Options{Now: s.w.Now, NewID: s.w.NewID},
+		Inbox:   inbox.Options{Now: s.w.Now, NewID: s.w.NewID, Logger: quiet, RetryFirst: time.Microsecond, RetryMost: time.Millisecond},
+		Relay:   relay.Options{Now: s.w.Now, Logger: quiet, RetryFirst: time.Microsecond, RetryMost: time.Millisecond},
+		Now:     s.w.Now,
+		NewID:   s.newID,
+	}
+	svc, err := service.New(name, home, bus, o)
 	if err != nil {
 		return err
 	}

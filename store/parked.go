@@ -50,6 +50,7 @@ type Parked struct {
 	First    Failure       // of its attempts
 	Last     Failure
 	Dead     *Death // nil: it is parked
+	Call     *Call  // that it is at; nil: none. Release leaves it as it is
 
 	// Since is when it was parked. Only read.
 	Since time.Time

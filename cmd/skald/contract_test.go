@@ -38,7 +38,7 @@ func contract(t *testing.T) (page string, all promised) {
 			all[at] = append(all[at], strings.TrimSpace(m[1]+" "+m[2]+" "+strings.Trim(strings.TrimSpace(m[3]), "`")))
 		}
 	}
-	if len(all) != 11 {
+	if len(all) < 12 {
 		t.Fatalf("the page has %d tables and views", len(all))
 	}
 	return string(text), all

@@ -63,6 +63,7 @@ func TestDemoJSON(t *testing.T) {
 		"ok", "store", "broker", "seed", "seconds", "orders", "orders.placed", "orders.confirmed", "orders.cancelled",
 		"messages", "messages.written", "messages.published", "messages.delivered", "messages.duplicates", "messages.handled",
 		"messages.rejected", "messages.barred", "messages.parked", "messages.dead", "messages.redriven", "messages.dropped",
+		"messages.unknown_settled",
 		"faults", "invariants", "invariants.name", "invariants.ok", "invariants.checked", "invariants.detail",
 	}
 	if got := fields(t, []byte(p.out.String())); !slices.Equal(got, want) {
@@ -80,7 +81,7 @@ func TestDemoJSON(t *testing.T) {
 			t.Errorf("%+v", i)
 		}
 	}
-	if want := []string{"money_conserved", "charged_once", "stock_conserved", "shipped_once", "orders_ended", "delivered_to_all", "order_per_key",
+	if want := []string{"money_conserved", "charged_once", "moved_once", "stock_conserved", "shipped_once", "orders_ended", "delivered_to_all", "order_per_key",
 		"effect_once", "mailed_once"}; !slices.Equal(names, want) {
 		t.Errorf("the promises are %s", names)
 	}

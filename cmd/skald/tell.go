@@ -130,8 +130,8 @@ func tellNumbers(out io.Writer, r *demo.Report) error {
 	fmt.Fprintf(w, "orders\t%d placed, %d confirmed, %d cancelled\n", r.Orders.Placed, r.Orders.Confirmed, r.Orders.Cancelled)
 	fmt.Fprintf(w, "messages\t%d written, %d published, %d delivered, %d duplicates dropped, %d handled\n",
 		m.Written, m.Published, m.Delivered, m.Duplicates, m.Handled)
-	fmt.Fprintf(w, "of these\t%d rejected, %d barred, %d parked, %d dead: %d redriven, %d dropped\n",
-		m.Rejected, m.Barred, m.Parked, m.Dead, m.Redriven, m.Dropped)
+	fmt.Fprintf(w, "of these\t%d rejected, %d barred, %d parked, %d dead: %d redriven, %d dropped; %d calls unknown for a while, and settled\n",
+		m.Rejected, m.Barred, m.Parked, m.Dead, m.Redriven, m.Dropped, m.UnknownSettled)
 	fmt.Fprintf(w, "faults\t%s\n", faults(r.Faults))
 	fmt.Fprintf(w, "seconds\t%.1f\n\n", r.Seconds)
 	for _, i := range r.Invariants {

@@ -33,13 +33,14 @@ func shop(t *testing.T, args ...string) (code int, out, errs string) {
 }
 
 // started starts "serve all" and gives the URL of its Order service, and what ends it as a signal does.
-func started(t *testing.T, store string) (url string, end func() int) {
+func started(t *testing.T, store string, more ...string) (url string, end func() int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	read, write := io.Pipe()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"serve", "all", "--store", store, "--broker", "mem:", "--listen", "127.0.0.1:0"}, write, io.Discard)
+		args := []string{"serve", "all", "--store", store, "--broker", "mem:", "--listen", "127.0.0.1:0"}
+		code <- run(ctx, append(args, more...), write, io.Discard)
 		_ = write.Close()
 	}()
 	line, err := bufio.NewReader(read).ReadString('\n')
@@ -78,7 +79,7 @@ func TestServeLoadAudit(t *testing.T) {
 		OK         bool
 		Invariants []audit.Invariant
 	}
-	if err := json.Unmarshal([]byte(out), &said); err != nil || code != 0 || !said.OK || len(said.Invariants) != 9 {
+	if err := json.Unmarshal([]byte(out), &said); err != nil || code != 0 || !said.OK || len(said.Invariants) != 10 {
 		t.Errorf("audit: exit %d, %v: %s", code, err, out)
 	}
 	breakIt(t, filepath.Join(dir, "shop", "notification.db"), "DELETE FROM mails")

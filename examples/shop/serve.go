@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
 )
@@ -25,11 +26,11 @@ const (
 )
 
 type serving struct {
-	store, broker, listen, prefix, instance, metrics string
-	names                                            []string
-	out                                              io.Writer
-	log                                              *slog.Logger
-	seen                                             *sight
+	store, broker, listen, prefix, instance, metrics, gateway string
+	names                                                     []string
+	out                                                       io.Writer
+	log                                                       *slog.Logger
+	seen                                                      *sight
 }
 
 func serve(ctx context.Context, args []string, out, errs io.Writer) error {
@@ -41,6 +42,7 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 	f.StringVar(&s.prefix, "prefix", "", prefixUsage)
 	f.StringVar(&s.instance, "instance", "1", "the stable name of this instance among those of the same service")
 	f.StringVar(&s.metrics, "metrics", "", "serve /metrics for Prometheus at this address")
+	f.StringVar(&s.gateway, "gateway", "", "whom Payment asks; none: one in its own database")
 	names, err := parse(f, args, 1)
 	if err != nil {
 		return err
@@ -129,6 +131,9 @@ func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *pla
 	}
 	o := &service.Options{Prefix: s.prefix, Instance: s.instance}
 	o.Inbox.Logger, o.Relay.Logger = s.log, s.log
+	if s.gateway != "" {
+		o.Gateway = gateway.NewClient(s.gateway)
+	}
 	tracers, err := s.seen.into(o, name)
 	if err != nil {
 		return nil, err

@@ -160,6 +160,7 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 		dead.Stack = clipTo(dead.Stack, 16<<10)
 		k.Dead = &dead
 	}
+	k.Call = copiedCall(p.Call)
 	k.due, k.Due = d.now().Add(p.Due), 0
 	tx.keeps = append(tx.keeps, func(d *database) {
 		if k.Place == 0 {
@@ -170,6 +171,14 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 		d.settle(k.turn())
 	})
 	return nil
+}
+
+func copiedCall(c *store.Call) *store.Call {
+	if c == nil {
+		return nil
+	}
+	out := *c
+	return &out
 }
 
 // room is the guard of what is new: not finished, not kept, and the key is not full.
@@ -247,6 +256,7 @@ func (k keptRow) out(now time.Time) store.Parked {
 		dead := *p.Dead
 		p.Dead = &dead
 	}
+	p.Call = copiedCall(p.Call)
 	return p
 }
 

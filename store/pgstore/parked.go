@@ -92,7 +92,11 @@ func (c *core) keep(e *store.Effect) (calls []call, err error) {
 		calls = append(calls, c.call("Walk"), c.call("LockKept", id...), c.call(name, append(slices.Clone(id), more...)...))
 	}
 	if k := e.Keep; k != nil && k.Was != nil {
-		change("UpdateKept", identity(k.Consumer, k.Identity), append(stateArgs(&k.Parked), int32(*k.Was))...)
+		at, err := held.EncodeCall(k.Call)
+		if err != nil {
+			return nil, err
+		}
+		change("UpdateKept", identity(k.Consumer, k.Identity), append(stateArgs(&k.Parked), int32(*k.Was), at)...)
 		calls = append(calls, c.call("SettleKept", identity(k.Consumer, k.Identity)...))
 	} else if k != nil {
 		if calls, err = c.insertKept(k); err != nil {
@@ -133,6 +137,10 @@ func (c *core) insertKept(k *store.Keep) ([]call, error) {
 	if err != nil {
 		return nil, err
 	}
+	outside, err := held.EncodeCall(k.Call)
+	if err != nil {
+		return nil, err
+	}
 	turn, at := c.turn(k.Consumer, k.Identity, m.Key), c.home(k.ID)
 	calls := []call{c.call("Walk"), c.call("LockTurn", turn)}
 	if !k.Marked {
@@ -144,10 +152,10 @@ func (c *core) insertKept(k *store.Keep) ([]call, error) {
 	args := append(slices.Clone(id), stateArgs(&k.Parked)...)
 	args = append(args, m.Key, legible(m.Topic), legible(m.Type), m.Data, env, int64(len(m.Key)+len(m.Data)), legible(k.Lane), k.Position, legible(k.Fault), turn)
 	if old := k.Instead; old != nil {
-		return append(calls, c.call("LockKept", identity(k.Consumer, *old)...), c.call("ReplaceKept", append(args, name(old.Source), name(old.ID))...),
+		return append(calls, c.call("LockKept", identity(k.Consumer, *old)...), c.call("ReplaceKept", append(args, name(old.Source), name(old.ID), outside)...),
 			c.call("SettleKept", id...)), nil
 	}
-	return append(calls, c.call("InsertKept", append(args, k.MostRows, k.MostBytes)...)), nil
+	return append(calls, c.call("InsertKept", append(args, k.MostRows, k.MostBytes, outside)...)), nil
 }
 
 // stateArgs are the columns that an attempt changes, from attempts on.
@@ -175,13 +183,17 @@ func scanKept(row scanner) (p store.Parked, err error) {
 		firstAt, lastAt, died *time.Time
 		d                     store.Death
 		due                   int64
+		at                    *string
 	)
 	if err := row.Scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.Holds, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
 		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Lane, &p.Position, &p.Fault,
-		&p.Waiting, &p.Place, &p.Since); err != nil {
+		&p.Waiting, &p.Place, &p.Since, &at); err != nil {
 		return p, err
 	}
 	if p.Message, err = held.Open(env, key, data); err != nil {
+		return p, fmt.Errorf("kept message %s: %w", p.ID, err)
+	}
+	if p.Call, err = held.DecodeCall(at); err != nil {
 		return p, fmt.Errorf("kept message %s: %w", p.ID, err)
 	}
 	p.Since, p.First.At, p.Last.At = p.Since.UTC(), orZero(firstAt), orZero(lastAt)

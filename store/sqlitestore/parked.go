@@ -134,7 +134,11 @@ func (x *session) settleKey(ctx context.Context, consumer string, key []byte) er
 
 func (x *session) park(ctx context.Context, p *store.Keep) error {
 	if p.Was != nil {
-		return x.change(ctx, "UpdateKept", p.Consumer, p.Identity, p.Was, stateArgs(&p.Parked)...)
+		at, err := held.EncodeCall(p.Call)
+		if err != nil {
+			return err
+		}
+		return x.change(ctx, "UpdateKept", p.Consumer, p.Identity, p.Was, append(stateArgs(&p.Parked), at)...)
 	}
 	var done store.Verdict
 	err := verdict(x.row(ctx, "FindMark", p.Consumer, p.Source, p.ID), &done)
@@ -173,8 +177,12 @@ func (x *session) insertKept(ctx context.Context, p *store.Keep) error {
 	if p.MostRows > 0 && rows >= p.MostRows || p.MostBytes > 0 && size >= p.MostBytes {
 		return fmt.Errorf("the key of %s is full: %w", p.ID, store.ErrLost)
 	}
+	at, err := held.EncodeCall(p.Call)
+	if err != nil {
+		return err
+	}
 	waiting := rows > 0 && (p.Dead == nil || p.Dead.Holds)
-	if _, err := x.exec(ctx, "InsertKept", append(args, waiting, nth+1, running+keptSize(m))...); err != nil {
+	if _, err := x.exec(ctx, "InsertKept", append(args, waiting, nth+1, running+keptSize(m), at)...); err != nil {
 		return fmt.Errorf("park message: %w", err)
 	}
 	return nil
@@ -186,6 +194,10 @@ func (x *session) replaceKept(ctx context.Context, p *store.Keep) error {
 	if err != nil {
 		return err
 	}
+	at, err := held.EncodeCall(p.Call)
+	if err != nil {
+		return err
+	}
 	_, there, err := x.findKept(ctx, p.Consumer, *p.Instead)
 	switch {
 	case err != nil:
@@ -193,7 +205,7 @@ func (x *session) replaceKept(ctx context.Context, p *store.Keep) error {
 	case !there:
 		return fmt.Errorf("%s is not kept: %w", p.Instead.ID, store.ErrLost)
 	}
-	if _, err := x.exec(ctx, "ReplaceKept", append(args, p.Instead.Source, p.Instead.ID)...); err != nil {
+	if _, err := x.exec(ctx, "ReplaceKept", append(args, p.Instead.Source, p.Instead.ID, at)...); err != nil {
 		return fmt.Errorf("replace kept message: %w", err)
 	}
 	return x.settleKey(ctx, p.Consumer, p.Message.Key)
@@ -249,15 +261,19 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 	var (
 		key, data, env        sql.Null[[]byte]
 		firstAt, lastAt, died sql.NullString
+		at                    *string
 		d                     store.Death
 		due, since            int64
 	)
 	if err := scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.Holds, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
 		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Lane, &p.Position, &p.Fault,
-		&p.Waiting, &p.Place, &since); err != nil {
+		&p.Waiting, &p.Place, &since, &at); err != nil {
 		return p, err
 	}
 	if p.Message, err = held.Open(env.V, blob(key), blob(data)); err != nil {
+		return p, fmt.Errorf("kept message %s: %w", p.ID, err)
+	}
+	if p.Call, err = held.DecodeCall(at); err != nil {
 		return p, fmt.Errorf("kept message %s: %w", p.ID, err)
 	}
 	p.Since = time.UnixMilli(since).UTC()

@@ -307,6 +307,7 @@ func (s *suite[TTx]) parkedPostponed() {
 	s.put(u.Tx(), "effect", "1")
 	stood, err := u.Rollback(s.Context(), again(a, func(p *store.Parked) {
 		p.Attempts, p.Due, p.Last = 2, time.Hour, store.Failure{At: time.Now(), Why: "again", Host: "h"}
+		p.Call = &store.Call{Key: "outside", Request: "{}", Since: time.UnixMicro(1).UTC(), Outcome: "{}", Undo: true}
 		p.Message = message("other", 9) // the message itself stays as it came
 	}))
 	s.ok(err, "postpone")
@@ -316,7 +317,8 @@ func (s *suite[TTx]) parkedPostponed() {
 	s.user("effect", "")
 	s.claim(0)
 	got := s.kept(store.Sought{Identity: &a.Identity})
-	if len(got) != 1 || got[0].Attempts != 2 || got[0].Last.Why != "again" || got[0].Message.ID != a.ID || got[0].Due < 50*time.Minute {
+	if len(got) != 1 || got[0].Attempts != 2 || got[0].Last.Why != "again" || got[0].Message.ID != a.ID || got[0].Due < 50*time.Minute ||
+		got[0].Call == nil || got[0].Call.Key != "outside" || got[0].Call.Outcome != "{}" || !got[0].Call.Undo {
 		s.Errorf("kept %+v", got)
 	}
 	s.stands(retrying(a), store.Stale)

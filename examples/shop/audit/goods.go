@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // moneyConserved: each transfer gives what it takes, and each customer has what the ledger says.
@@ -60,6 +61,32 @@ func (b *books) chargedOnce() Invariant {
 		f.hold(ok, "order %s is %s: charged %d times and refunded %d times%s", o.id, o.state, n, back, amount)
 	}
 	return f.verdict("charged_once", fmt.Sprintf("%d orders charged, %d of them refunded", len(charges), len(refunds)))
+}
+
+// movedOnce: every cent that the gateway moved belongs to an order, once: its ledger says what Payment's says.
+func (b *books) movedOnce() Invariant {
+	var f findings
+	type of struct {
+		kind, order string
+		cents       int64
+	}
+	outside, ours := map[of]int{}, map[of]int{}
+	for _, t := range b.moves {
+		outside[of{t.kind, t.order, t.cents}]++
+	}
+	for _, t := range b.transfers {
+		if t.kind != "deposit" {
+			ours[of{t.kind, t.order, t.cents}]++
+		}
+	}
+	for t, n := range outside {
+		f.hold(n == 1 && ours[t] == 1 && b.byID[t.order] != nil, "order %s: the gateway made %d times a %s of %d cents, we know of %d", t.order, n, t.kind, t.cents, ours[t])
+	}
+	for t, n := range ours {
+		f.hold(outside[t] > 0, "order %s: we know of %d times a %s of %d cents, the gateway of none", t.order, n, t.kind, t.cents)
+	}
+	slices.Sort(f.wrong)
+	return f.verdict("moved_once", fmt.Sprintf("%d moves at the gateway", len(b.moves)))
 }
 
 // stockConserved: what is reserved is what live orders hold, all their items or, before their time, none.

@@ -20,6 +20,7 @@ type books struct {
 	accounts  []account
 	transfers []transfer
 	entries   []entry
+	moves     []transfer // what the gateway has moved, as its own ledger says
 	stock     []stock
 	movements []movement
 	mails     map[string]int
@@ -185,11 +186,24 @@ func (b *books) readMoney(r *reader) {
 		defer func() { b.transfers = append(b.transfers, t) }()
 		return row.Scan(&t.id, &t.kind, &t.order, &t.cents)
 	})
+	r.each(r.gateway(), "Moves", func(row table.Row) error {
+		var t transfer
+		defer func() { b.moves = append(b.moves, t) }()
+		return row.Scan(&t.id, &t.kind, &t.order, &t.cents)
+	})
 	r.each("payment", "Entries", func(row table.Row) error {
 		var e entry
 		defer func() { b.entries = append(b.entries, e) }()
 		return row.Scan(&e.transfer, &e.account, &e.cents)
 	})
+}
+
+// gateway is the database that the gateway keeps its ledger in: Payment's, if it has none of its own.
+func (r *reader) gateway() string {
+	if r.dbs["gateway"] != nil {
+		return "gateway"
+	}
+	return "payment"
 }
 
 func (b *books) readStock(r *reader) {

@@ -1,5 +1,5 @@
-// Package payment is the service that takes money from customers' accounts, and gives it back when an order fails
-// behind it. Its accounts are a double-entry ledger of its own.
+// Package payment is the service that has money taken from customers, and given back when an order fails behind it. A gateway
+// moves the money, outside of any transaction; what it answered is written into a double-entry ledger of our own.
 package payment
 
 import (
@@ -14,6 +14,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/journal"
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/inbox"
@@ -29,10 +30,10 @@ var (
 )
 
 var (
-	// ErrMoney is the verdict on an order that its customer's account cannot pay.
-	ErrMoney = errors.New("not enough money")
 	// ErrBarred is the verdict on an order whose payment was undone before it came.
 	ErrBarred = errors.New("the order was given up before it was paid")
+	// ErrLate: an order was charged though it was given up.
+	ErrLate = errors.New("the gateway has charged an order that was given up meanwhile")
 )
 
 // The accounts that are nobody's.
@@ -52,6 +53,7 @@ type Options struct {
 	Outbox   *outbox.Options  // default: as it says
 	Now      func() time.Time // default time.Now
 	NewID    func() string    // of a transfer. Default: 26 random letters and digits
+	Gateway  gateway.Gateway  // default: one that keeps its ledger in this service's database, and does what it is asked
 	Accounts map[string]int64 // customers and the cents that they begin with, where they have no account yet. Default none
 }
 
@@ -61,6 +63,8 @@ type Payment[TTx any] struct {
 	events  *event.Events
 	out     *outbox.Outbox[TTx]
 	journal *journal.Journal[TTx]
+	own     *gateway.Ledger[TTx] // nil: the gateway is somebody else's
+	bank    *inbox.Provider
 	sql     map[string]string
 	o       Options
 }
@@ -77,12 +81,17 @@ func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Paym
 	if s.o.NewID == nil {
 		s.o.NewID = rand.Text
 	}
+	s.bank = inbox.NewProvider("gateway", &inbox.ProviderOptions{Timeout: patience, Rest: patience})
 	s.out = outbox.New(home.Store, s.o.Outbox)
 	var err error
 	if s.sql, err = table.Statements(queries); err != nil {
 		return nil, err
 	}
-	s.journal, err = journal.New(home, s.o.Now)
+	if s.journal, err = journal.New(home, s.o.Now); err != nil || s.o.Gateway != nil {
+		return s, err
+	}
+	s.own, err = gateway.NewLedger(home, &gateway.Options{Funds: s.o.Accounts, Now: s.o.Now, NewID: s.o.NewID})
+	s.o.Gateway = s.own
 	return s, err
 }
 
@@ -93,6 +102,11 @@ func (s *Payment[TTx]) Prepare(ctx context.Context) error {
 	}
 	if err := s.home.Make(ctx, schema); err != nil {
 		return fmt.Errorf("make tables: %w", err)
+	}
+	if s.own != nil {
+		if err := s.own.Prepare(ctx); err != nil {
+			return err
+		}
 	}
 	return s.home.Begin(ctx, func(tx TTx) error {
 		for _, customer := range slices.Sorted(maps.Keys(s.o.Accounts)) {
@@ -113,66 +127,15 @@ func (s *Payment[TTx]) open(ctx context.Context, db table.DB, customer string, c
 
 // Listen tells in what this service handles.
 func (s *Payment[TTx]) Listen(in *inbox.Inbox[TTx]) {
-	journal.On(in, s.journal, s.events.OrderPlaced, s.take)
-	journal.On(in, s.journal, s.events.StockShort, s.giveBack)
-	journal.On(in, s.journal, s.events.ParcelFailed, s.giveBack)
-	journal.On(in, s.journal, s.events.ParcelStopped, s.giveBack)
+	inbox.OnCall(in, s.events.OrderPlaced, s.charge())
+	inbox.OnCall(in, s.events.StockShort, s.refund())
+	inbox.OnCall(in, s.events.ParcelFailed, s.refund())
+	inbox.OnCall(in, s.events.ParcelStopped, s.refund())
 }
 
-// Entities is the customer's account: a "no" stands only if the account is still as it was.
+// Entities is the order's payment: what is to be asked of the gateway is stored only if nobody touched it meanwhile.
 func (s *Payment[TTx]) Entities(m skald.Message) []store.Lock {
-	v, err := s.events.OrderPlaced.Decode(context.Background(), m)
-	if err != nil {
-		return nil // the handler tells
-	}
-	return []store.Lock{{Space: "account", Key: v.Value.Customer}}
-}
-
-// take charges the customer. That it does so once is the mark's doing: nothing here would stop a second time.
-func (s *Payment[TTx]) take(ctx context.Context, tx TTx, m skald.Received[event.Order]) error {
-	db, order := s.home.DB(tx), m.Value
-	state, err := s.state(ctx, db, order.ID, taken)
-	if err != nil {
-		return err
-	}
-	if state == barred {
-		return s.decline(order, ErrBarred)
-	}
-	switch n, err := db.Exec(ctx, s.sql["Withdraw"], order.Customer, order.Cents); {
-	case err != nil:
-		return fmt.Errorf("withdraw: %w", err)
-	case n == 0:
-		return s.decline(order, ErrMoney)
-	}
-	if err := s.transfer(ctx, db, "charge", order.ID, order.Customer, shop, order.Cents); err != nil {
-		return err
-	}
-	return s.out.Write(ctx, tx, s.events.PaymentTaken.New(order.ID, event.Verdict{Order: order}))
-}
-
-// decline undoes what take began, the row of the payment too, and says so.
-func (s *Payment[TTx]) decline(order event.Order, why error) error {
-	return skald.Reject(why, s.events.PaymentDeclined.New(order.ID, event.Verdict{Order: order, Reason: why.Error()}))
-}
-
-// giveBack undoes take. It asks what take did: where nothing was taken nothing is given back, and a
-// payment that should come late is barred.
-func (s *Payment[TTx]) giveBack(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
-	db, order := s.home.DB(tx), m.Value.Order
-	state, err := s.state(ctx, db, order.ID, barred)
-	if err != nil || state != taken {
-		return err
-	}
-	if _, err := db.Exec(ctx, s.sql["Refunded"], order.ID); err != nil {
-		return fmt.Errorf("mark as refunded: %w", err)
-	}
-	if _, err := db.Exec(ctx, s.sql["Deposit"], order.Customer, order.Cents); err != nil {
-		return fmt.Errorf("deposit: %w", err)
-	}
-	if err := s.transfer(ctx, db, "refund", order.ID, shop, order.Customer, order.Cents); err != nil {
-		return err
-	}
-	return s.out.Write(ctx, tx, s.events.PaymentRefunded.New(order.ID, m.Value))
+	return []store.Lock{{Space: "payment", Key: string(m.Key)}}
 }
 
 // state is what became of an order's payment; if nothing yet, it is first from now on.

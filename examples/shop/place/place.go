@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/store"
@@ -23,8 +24,10 @@ type Shop interface {
 	Prepare(ctx context.Context, service string) error
 	// Service opens a service: its own tables and first rows are made where they are not there.
 	Service(ctx context.Context, name string, bus broker.Broker, o *service.Options) (Service, error)
-	// Read is the tables of all six databases, for package audit; they must be there.
+	// Read is the tables of all six databases, for package audit; they must be there. The gateway's is with them if it is there.
 	Read(ctx context.Context) (map[string]table.DB, error)
+	// Gateway is the payment gateway, with its ledger in a database of its own, made where it is not there, and in these moods.
+	Gateway(ctx context.Context, o *gateway.Options, moods *gateway.Moods) (http.Handler, error)
 	// Close closes every database that was opened.
 	Close() error
 }
@@ -64,6 +67,8 @@ type Databases[TTx any] struct {
 type kind[TTx any] interface {
 	prepare(ctx context.Context, service string) error
 	open(ctx context.Context, service string) (table.Home[TTx], func() error, error)
+	// empty makes a database without Skald's tables, where it is not there.
+	empty(ctx context.Context, name string) error
 }
 
 type opened[TTx any] struct {
@@ -117,7 +122,29 @@ func (d *Databases[TTx]) Service(ctx context.Context, name string, bus broker.Br
 	return s, nil
 }
 
-// Read is the tables of all six databases, which must be there.
+// bank is the gateway's database.
+const bank = "gateway"
+
+// Gateway is the payment gateway.
+func (d *Databases[TTx]) Gateway(ctx context.Context, o *gateway.Options, moods *gateway.Moods) (http.Handler, error) {
+	if err := d.kind.empty(ctx, bank); err != nil {
+		return nil, fmt.Errorf("make the database of the gateway: %w", err)
+	}
+	home, err := d.Home(ctx, bank)
+	if err != nil {
+		return nil, err
+	}
+	l, err := gateway.NewLedger(home, o)
+	if err == nil {
+		err = l.Prepare(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return gateway.NewServer(l, moods).Handler(), nil
+}
+
+// Read is the tables of all six databases, which must be there, and of the gateway's, if it has one of its own.
 func (d *Databases[TTx]) Read(ctx context.Context) (map[string]table.DB, error) {
 	out := map[string]table.DB{}
 	for _, name := range service.Names() {
@@ -126,6 +153,12 @@ func (d *Databases[TTx]) Read(ctx context.Context) (map[string]table.DB, error) 
 			return nil, err
 		}
 		out[name] = home.Read
+	}
+	switch home, err := d.Home(ctx, bank); {
+	case err == nil:
+		out[bank] = home.Read
+	case !errors.Is(err, ErrNone):
+		return nil, err
 	}
 	return out, nil
 }

@@ -56,6 +56,16 @@ func (s schemas) prepare(ctx context.Context, service string) error {
 	return err
 }
 
+func (s schemas) empty(ctx context.Context, name string) error {
+	pool, err := pgxpool.NewWithConfig(ctx, s.cfg.Copy())
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	_, err = pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+pgx.Identifier{s.schema(name)}.Sanitize())
+	return err
+}
+
 func (s schemas) open(ctx context.Context, service string) (home table.Home[pgx.Tx], closing func() error, err error) {
 	pool, err := pgxpool.NewWithConfig(ctx, s.cfg.Copy())
 	if err != nil {

@@ -36,6 +36,17 @@ func (f files) prepare(ctx context.Context, service string) (err error) {
 	return err
 }
 
+func (f files) empty(_ context.Context, name string) error {
+	if err := os.MkdirAll(f.folder, 0o755); err != nil {
+		return err
+	}
+	db, err := sqlitestore.Open(f.path(name))
+	if err != nil {
+		return err
+	}
+	return db.Close()
+}
+
 func (f files) open(_ context.Context, service string) (home table.Home[*sql.Tx], closing func() error, err error) {
 	if _, err := os.Stat(f.path(service)); errors.Is(err, fs.ErrNotExist) {
 		return home, nil, fmt.Errorf("%w: there is no file %s", ErrNone, f.path(service))

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/analytics"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/fulfilment"
+	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/inventory"
 	"github.com/skald-go/skald/examples/shop/notification"
 	"github.com/skald-go/skald/examples/shop/order"
@@ -34,6 +35,10 @@ func Names() []string {
 // an instance holds that stands still, rows of hot goods among them, is held about so long.
 const handle = 2 * time.Second
 
+// rivals is how long an intake may wait for one. With handle it says how soon others go on with a call that an instance was at
+// when it died.
+const rivals = 2 * time.Second
+
 // Options of a service. The zero value works.
 type Options struct {
 	// Prefix of topics and groups, with a dot behind it. Default none.
@@ -47,6 +52,8 @@ type Options struct {
 	Relay  relay.Options
 	// Now is the clock of the service's own rows. Default time.Now.
 	Now func() time.Time
+	// Gateway is whom Payment asks. Default: one in its own database, which does what it is asked.
+	Gateway gateway.Gateway
 	// NewID names orders and transfers. Default: 26 random letters and digits.
 	NewID func() string
 }
@@ -91,6 +98,9 @@ func New[TTx any](name string, home table.Home[TTx], bus broker.Broker, o *Optio
 	if in.Handle == 0 {
 		in.Handle = handle
 	}
+	if in.Wait == 0 {
+		in.Wait = rivals
+	}
 	out.Owner = in.Member
 	s.Inbox = inbox.New(home.Store, bus, events.Group(name), &in)
 	s.Part.Listen(s.Inbox)
@@ -107,7 +117,7 @@ func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, o Optio
 			s.Part, s.http = part, part.Handler()
 		}
 	case "payment":
-		s.Part, err = payment.New(home, events, &payment.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Accounts: sample.Accounts()})
+		s.Part, err = payment.New(home, events, &payment.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Gateway: o.Gateway, Accounts: sample.Accounts()})
 	case "inventory":
 		s.Part, err = inventory.New(home, events, &inventory.Options{Outbox: &o.Outbox, Now: o.Now, Stock: sample.Stock()})
 	case "fulfilment":

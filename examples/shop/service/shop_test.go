@@ -164,6 +164,9 @@ func breaches() []breach {
 		{"charged_once", "payment", "reason = 'out_of_stock'", `DELETE FROM entries WHERE transfer IN (SELECT id FROM transfers WHERE order_id = $1 AND kind = 'refund');
 			DELETE FROM transfers WHERE order_id = $1 AND kind = 'refund';
 			UPDATE accounts SET balance = (SELECT SUM(cents) FROM entries WHERE account = accounts.id)`},
+		{"moved_once", "payment", confirmed, `INSERT INTO gateway_moves SELECT 'twice', kind, key, customer, order_id, cents, at FROM gateway_moves WHERE order_id = $1`},
+		{"moved_once", "payment", confirmed, `DELETE FROM gateway_moves WHERE order_id = $1`},
+		{"moved_once", "payment", declined, `INSERT INTO gateway_moves VALUES ('unasked', 'charge', 'k', 'ada', $1, 1, '')`},
 		{"stock_conserved", "inventory", confirmed, `INSERT INTO movements (order_id, sku, quantity, at) SELECT order_id, sku, -quantity, at FROM movements WHERE order_id = $1;
 			UPDATE stock SET reserved = (SELECT COALESCE(SUM(quantity), 0) FROM movements m WHERE m.sku = stock.sku);
 			UPDATE stock SET available = delivered - reserved`},
@@ -196,6 +199,7 @@ func TestAuditorSeesEachBreach(t *testing.T) {
 			mended, id := s.broken(t, b)
 			for name, i := range mended.audit(t.Context()) {
 				switch {
+				case name == "moved_once" && b.invariant == "charged_once": // the gateway's ledger shows it, too
 				case name != b.invariant && !i.OK:
 					t.Errorf("%s is blamed, too: %s", name, i.Detail)
 				case name == b.invariant && i.OK:
@@ -220,7 +224,7 @@ func TestAuditorSeesUnfinishedWork(t *testing.T) {
 	}
 }
 
-// broken is a copy of the shop in which b was done to an order that can bear it: the ledger lets no customer overdraw.
+// broken is a copy of the shop in which b was done to an order.
 func (s *shop) broken(t *testing.T, b breach) (mended *shop, id string) {
 	t.Helper()
 	mended = s.copy(t)
@@ -230,22 +234,14 @@ func (s *shop) broken(t *testing.T, b breach) (mended *shop, id string) {
 			t.Fatal(err)
 		}
 	}
-	var all string
-	err := table.SQL(mended.dbs["order"]).QueryRow(t.Context(), "SELECT coalesce(group_concat(id), '') FROM orders WHERE "+b.order).Scan(&all)
+	err := table.SQL(mended.dbs["order"]).QueryRow(t.Context(), "SELECT min(id) FROM orders WHERE "+b.order).Scan(&id)
+	if err == nil {
+		err = mended.try(b.service, b.sql, id)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id = range strings.SplitSeq(all, ",") {
-		if err = mended.try(b.service, b.sql, id); err == nil {
-			return mended, id
-		}
-		if !strings.Contains(err.Error(), "balance >= 0") {
-			break
-		}
-		mended = s.copy(t)
-	}
-	t.Fatalf("of the orders %q: %v", all, err)
-	return nil, ""
+	return mended, id
 }
 
 // copy is the shop's databases once more, to be broken.
@@ -288,7 +284,7 @@ func TestAuditorKnowsWhoHandlesWhat(t *testing.T) {
 		r := newRig(t, name)
 		e := r.ev
 		for i, d := range []skald.Draft{
-			e.OrderPlaced.New("o", event.Order{ID: "o"}), e.OrderConfirmed.New("o", event.Verdict{}), e.OrderCancelled.New("o", event.Verdict{}),
+			e.OrderPlaced.New("o", event.Order{ID: "o", Customer: "ada"}), e.OrderConfirmed.New("o", event.Verdict{}), e.OrderCancelled.New("o", event.Verdict{}),
 			e.PaymentTaken.New("o", event.Verdict{}), e.PaymentDeclined.New("o", event.Verdict{}), e.PaymentRefunded.New("o", event.Verdict{}),
 			e.StockReserved.New("o", event.Verdict{}), e.StockShort.New("o", event.Verdict{}), e.StockReleased.New("o", event.Verdict{}),
 			e.ParcelShipped.New("o", event.Verdict{}), e.ParcelFailed.New("o", event.Verdict{}),

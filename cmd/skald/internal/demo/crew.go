@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/inbox"
@@ -28,6 +29,8 @@ type crew struct {
 	open   chan struct{} // closed when shop is there
 	shop   placer
 	ready  chan string // gets each service whose database is there
+	moods  *gateway.Moods
+	bank   gateway.Gateway // set before Payment's first life
 
 	poisoned atomic.Int64 // messages that nobody can read, published by this process
 	dropped  atomic.Int64 // of these, by the consumers that were given them
@@ -38,7 +41,7 @@ type crew struct {
 }
 
 // tally is what this process counts.
-type tally struct{ published, delivered, duplicates, parked int64 }
+type tally struct{ published, delivered, duplicates, parked, unknownSettled int64 }
 
 // deadlyEnough is how often a service dies, of its calls, where it is deaths that show what is missing: often
 // enough for twenty orders.
@@ -49,12 +52,14 @@ const drain = 5 * time.Second
 
 func newCrew(s site, b *bus, book *ledger, o *Options) *crew {
 	rates, _ := sagatest.RatesOf(o.Faults) // Check has seen to the name
+	moods, _ := gateway.RatesOf(o.Faults)
 	if o.Sabotage == ackFirst && rates.Die > 0 {
 		rates.Die = max(rates.Die, deadlyEnough)
 	}
 	return &crew{
 		site: s, book: book, o: o, bus: b,
 		faults: sagatest.NewFaults(o.Seed, rates),
+		moods:  gateway.NewMoods(o.Seed, moods),
 		watch:  newWitness(),
 		open:   make(chan struct{}),
 		ready:  make(chan string, len(service.Names())),
@@ -132,7 +137,12 @@ func (h *hand) prepare(ctx context.Context) error {
 	if err := h.site.Prepare(ctx, h.name); err != nil {
 		return err
 	}
-	if _, err := h.site.Service(ctx, h.name, h.bus.own, h.options()); err != nil {
+	if h.name == "payment" {
+		if err := h.openBank(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := h.site.Service(ctx, h.name, h.bus.own, h.options(h.name)); err != nil {
 		return err
 	}
 	h.ready <- h.name
@@ -149,8 +159,11 @@ func (h *hand) prepare(ctx context.Context) error {
 	return err
 }
 
-func (c *crew) options() *service.Options {
+func (c *crew) options(name string) *service.Options {
 	o := &service.Options{Prefix: c.o.Prefix}
+	if name == "payment" {
+		o.Gateway = c.bank
+	}
 	o.Inbox.Logger, o.Relay.Logger = c.o.Logger, c.o.Logger
 	o.Inbox.RetryFirst, o.Inbox.RetryMost = 20*time.Millisecond, time.Second
 	o.Relay.RetryFirst, o.Relay.RetryMost = 20*time.Millisecond, time.Second
@@ -198,6 +211,7 @@ func (c *crew) count(s place.Service) {
 			c.tally.delivered += r.Health().Received
 			c.tally.duplicates += r.Health().Duplicates
 			c.tally.parked += r.Health().Parkings
+			c.tally.unknownSettled += r.Health().UnknownSettled
 		case interface{ Health() relay.Health }:
 			c.tally.published += r.Health().Published
 		}

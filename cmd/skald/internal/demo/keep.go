@@ -19,7 +19,8 @@ func (c *crew) keep(ctx context.Context, f *finished) (err error) {
 	if err := c.book.finish(ctx, *f); err != nil {
 		return err
 	}
-	told := ctx // to stop
+	c.bank = nil // that of the run is closed; without moods Payment may ask its ledger by itself
+	told := ctx  // to stop
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var runners []skald.Runner
@@ -30,7 +31,7 @@ func (c *crew) keep(ctx context.Context, f *finished) (err error) {
 			return fmt.Errorf("keep %s: %w", name, bad)
 		}
 		defer func() { err = errors.Join(err, client.Close()) }()
-		s, err := c.site.Service(ctx, name, client, c.options())
+		s, err := c.site.Service(ctx, name, client, c.options(name))
 		if err != nil {
 			return fmt.Errorf("keep: %w", err)
 		}

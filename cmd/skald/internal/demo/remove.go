@@ -62,7 +62,7 @@ func Remove(ctx context.Context, o Options, ask func(what string) error) (said s
 func tables(service string) []string {
 	all := map[string][]string{
 		"order":        {"demo_run", "prices", "orders", "order_items", "order_history", "cancellations", "changes"},
-		"payment":      {"accounts", "transfers", "entries", "payments"},
+		"payment":      {"accounts", "transfers", "entries", "payments", "gateway_funds", "gateway_moves", "gateway_memory"},
 		"inventory":    {"stock", "reservations", "movements"},
 		"fulfilment":   {"oversize", "parcels", "dispatches"},
 		"notification": {"mails"},

@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -49,6 +50,8 @@ type Messages struct {
 	Dead       int   `json:"dead"`
 	Redriven   int   `json:"redriven"`
 	Dropped    int   `json:"dropped"`
+	// UnknownSettled are calls of the gateway of which it was not known for a while what became of them.
+	UnknownSettled int64 `json:"unknown_settled"`
 }
 
 // report asks the auditor, when everything has come to rest.
@@ -73,6 +76,8 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 	if err != nil {
 		return nil, err
 	}
+	faults := c.faults.Counts()
+	maps.Copy(faults, c.moods.Counts())
 	return &Report{
 		OK: audit.OK(found), Store: c.site.url(), Broker: c.bus.url, Seed: c.o.Seed,
 		Seconds: float64(took.Milliseconds()) / 1000,
@@ -82,8 +87,9 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 			Duplicates: c.tally.duplicates, Handled: n.Handled,
 			Rejected: ends.Rejected, Barred: ends.Barred, Parked: c.tally.parked,
 			Dead: ends.Dead + ends.Redriven + ends.Dropped, Redriven: ends.Redriven, Dropped: ends.Dropped,
+			UnknownSettled: c.tally.unknownSettled,
 		},
-		Faults: c.faults.Counts(), Invariants: found, Story: story, Remains: c.site.remains() + c.bus.remains(c.o.Prefix),
+		Faults: faults, Invariants: found, Story: story, Remains: c.site.remains() + c.bus.remains(c.o.Prefix),
 	}, nil
 }
 

@@ -66,5 +66,5 @@ func (g *ground[TTx]) life(ctx context.Context, name string, life *sagatest.Faul
 	case dualWrite:
 		home.Store = sagatest.DualWrite(home.Store, b, "/"+name)
 	}
-	return service.New(name, home, c.watch.over(b), c.options())
+	return service.New(name, home, c.watch.over(b), c.options(name))
 }

@@ -5,10 +5,12 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
@@ -24,6 +26,8 @@ type site interface {
 	place.Shop
 	// life is one life of a service.
 	life(ctx context.Context, name string, life *sagatest.Faults, client broker.Broker, c *crew) (place.Service, error)
+	// gateway is the payment gateway, in these moods, over Payment's database.
+	gateway(ctx context.Context, moods *gateway.Moods) (http.Handler, error)
 	// placer takes orders at the Order service.
 	placer(s place.Service) (placer, error)
 	// mend sees to what a service keeps, and tells how many it has dropped.

@@ -1,8 +1,9 @@
 -- A double-entry ledger: each transfer has entries that add up to nothing, and what an account holds is the sum of
--- its entries. The balance of a customer is kept beside them, because it must not fall below nothing.
+-- its entries. What a customer can spend only the gateway knows: seen from here an account may be below nothing for a moment,
+-- because answers are settled in another order than money was moved.
 CREATE TABLE IF NOT EXISTS /*schema*/accounts (
     id      TEXT PRIMARY KEY,
-    balance BIGINT NOT NULL CHECK (balance >= 0)
+    balance BIGINT NOT NULL
 );
 
 CREATE TABLE IF NOT EXISTS /*schema*/transfers (

@@ -13,6 +13,9 @@ SELECT id, kind, order_id, cents FROM /*schema*/transfers ORDER BY id;
 -- name: Entries
 SELECT transfer, account, cents FROM /*schema*/entries;
 
+-- name: Moves
+SELECT id, kind, order_id, cents FROM /*schema*/gateway_moves ORDER BY at, id;
+
 -- name: Stock
 SELECT sku, delivered, available, reserved FROM /*schema*/stock ORDER BY sku;
 

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/skald-go/skald/examples/shop/gateway"
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/examples/shop/sample"
+)
+
+// openGateway runs the payment gateway, a program of its own with a ledger of its own, until a signal.
+func openGateway(ctx context.Context, args []string, out, _ io.Writer) (err error) {
+	f := flags("gateway")
+	store := f.String("store", os.Getenv("SKALD_STORE"), "of its ledger")
+	prefix := f.String("prefix", "", "of its schema")
+	addr := f.String("listen", "127.0.0.1:8090", "where it listens")
+	moods := f.String("moods", "none", "none, some or wild")
+	seed := f.Uint64("seed", 1, "other numbers are other moods")
+	memory := f.Duration("memory", 24*time.Hour, "how long it knows a key again")
+	if _, err := parse(f, args, 0); err != nil {
+		return err
+	}
+	rates, ok := gateway.RatesOf(*moods)
+	if !ok {
+		return &place.UsageError{What: fmt.Sprintf("--moods is none, some or wild, not %q", *moods)}
+	}
+	shop, err := place.Open(*store, schemaPrefix(*prefix))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, shop.Close()) }()
+	answers, err := shop.Gateway(ctx, &gateway.Options{Memory: *memory, Funds: sample.Accounts()}, gateway.NewMoods(*seed, rates))
+	if err != nil {
+		return err
+	}
+	at, err := listen(*addr, answers)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "gateway: http://%s\n", at.listener.Addr())
+	return at.Run(ctx)
+}

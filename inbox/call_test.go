@@ -1,0 +1,507 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+var errCut = errors.New("the connection is cut")
+
+// A bank knows keys again. What it does at the n-th call, of all that are made to it, is told.
+type bank struct {
+	mu        sync.Mutex
+	did       []string // in order: what it was asked
+	moods     []string // refuse, after (done, then no answer), before (no answer), later; else it does what it is asked
+	moved     map[string]int
+	cancelled map[string]bool
+	during    func(key string) // a call
+}
+
+func (b *bank) do(_ context.Context, req, key string) (string, error) {
+	if b.during != nil {
+		b.during(key)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	mood := ""
+	if len(b.moods) > 0 {
+		mood, b.moods = b.moods[0], b.moods[1:]
+	}
+	b.did = append(b.did, "do "+key)
+	switch mood {
+	case "refuse":
+		return "", fmt.Errorf("bank: %w", skald.Reject(errors.New("no money")))
+	case "later":
+		return "", skald.RetryAfter(time.Minute, errors.New("closed"))
+	case "before":
+		return "", errCut
+	}
+	if b.cancelled[key] {
+		return "", skald.Reject(errors.New("cancelled"))
+	}
+	if b.moved == nil {
+		b.moved = map[string]int{}
+	}
+	if b.moved[key] == 0 {
+		b.moved[key]++
+	}
+	if mood == "after" {
+		return "", errCut
+	}
+	return "receipt of " + req, nil
+}
+
+func (b *bank) lookUp(_ context.Context, req, key string) (string, bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.did = append(b.did, "look up "+key)
+	return "receipt of " + req, b.moved[key] > 0, nil
+}
+
+func (b *bank) cancel(_ context.Context, req, key string) (string, bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.did = append(b.did, "cancel "+key)
+	if b.moved[key] > 0 {
+		return "receipt of " + req, true, nil
+	}
+	if b.cancelled == nil {
+		b.cancelled = map[string]bool{}
+	}
+	b.cancelled[key] = true
+	return "", false, nil
+}
+
+func (b *bank) asked() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.did, ", ")
+}
+
+type call = inbox.Call[tx, string, string, string]
+
+// call has money moved for each message, under its text as the key.
+func (b *bank) call() call {
+	return call{
+		At: inbox.NewProvider("bank", &inbox.ProviderOptions{Timeout: time.Second}),
+		Intent: func(_ context.Context, t tx, m skald.Received[string]) (string, string, error) {
+			return "req " + m.Value, m.Value, note(t, "intents", m.Value)
+		},
+		Do: b.do, LookUp: b.lookUp, Cancel: b.cancel,
+		Settle: func(_ context.Context, t tx, m skald.Received[string], o inbox.Outcome[string]) error {
+			if o.Refused {
+				return skald.Reject(errors.New(o.Reason), skald.Draft{Topic: "orders", Type: "refused"})
+			}
+			return note(t, string(m.Key), m.Value+"="+o.Value)
+		},
+	}
+}
+
+func (w *world) caller(c call) *inbox.Inbox[tx] { return w.callerOver(w.db, c) }
+
+func (w *world) callerOver(db store.Driver[tx], c call) *inbox.Inbox[tx] {
+	in := w.over(db, &inbox.Options{Now: w.clock}, keep)
+	inbox.OnCall(in, said, c)
+	return in
+}
+
+// A call is made outside of any transaction; before it what is to be asked stands with its key, and nothing else.
+func TestCallIsMadeBetweenTwoTransactions(t *testing.T) {
+	w, b := newWorld(t, 1), &bank{}
+	in := w.caller(b.call())
+	b.during = func(key string) {
+		kept := w.kept()
+		if len(kept) != 1 || kept[0].Call == nil || kept[0].Call.Key != key || kept[0].Call.Request != `"req 1"` || kept[0].Attempts != 0 {
+			t.Errorf("during the call there is %+v", kept)
+		}
+		if len(w.db.Marks()) != 0 || len(w.db.User()) != 0 {
+			t.Errorf("during the call there is %v %v", w.db.Marks(), w.db.User())
+		}
+		u, err := w.db.Begin(t.Context(), store.Intake{Wait: time.Second}) // nobody holds anything
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = u.Rollback(t.Context())
+	}
+	m := w.message("k", "1")
+	w.publish(m, m)
+	w.quiet(in)
+	w.publish(m)
+	w.quiet(in)
+	w.expect("k", "1=receipt of req 1")
+	w.expect("intents", "")
+	if b.asked() != "do 1" || len(w.kept()) != 0 || in.Health().Handled != 1 || in.Health().Duplicates != 2 || in.Health().UnknownSettled != 0 {
+		t.Errorf("asked %s, kept %v, health %+v", b.asked(), w.kept(), in.Health())
+	}
+}
+
+func TestRefusalIsSettled(t *testing.T) {
+	w, b := newWorld(t, 1), &bank{moods: []string{"refuse"}}
+	in := w.caller(b.call())
+	w.publish(w.message("k", "1"), w.message("k", "2"))
+	w.quiet(in)
+	w.expect("k", "2=receipt of req 2")
+	if rows := w.db.Rows(); b.asked() != "do 1, do 2" || in.Health().Rejected != 1 || len(rows) != 1 || rows[0].Type != "refused" || len(w.kept()) != 0 {
+		t.Errorf("asked %s, health %+v, rows %v", b.asked(), in.Health(), rows)
+	}
+}
+
+// What became of a call that gave no answer is looked up; where nothing is found it is made again, under its key. The messages
+// behind it wait.
+func TestUnknownIsSettled(t *testing.T) {
+	for _, c := range []struct {
+		mood   string
+		lookUp bool
+		asked  string
+	}{
+		{"after", true, "do 1, look up 1, do 2"},
+		{"before", true, "do 1, look up 1, do 1, do 2"},
+		{"after", false, "do 1, do 1, do 2"},
+		{"before", false, "do 1, do 1, do 2"},
+	} {
+		t.Run(fmt.Sprint(c.mood, c.lookUp), func(t *testing.T) {
+			w, b := newWorld(t, 1), &bank{moods: []string{c.mood}}
+			how := b.call()
+			if !c.lookUp {
+				how.LookUp = nil
+			}
+			in := w.caller(how)
+			w.publish(w.message("k", "1"), w.message("k", "2"))
+			w.quiet(in)
+			kept := w.kept()
+			if len(kept) != 2 || kept[0].Attempts != 1 || kept[0].Call == nil || !strings.Contains(kept[0].Last.Why, errCut.Error()) {
+				t.Fatalf("kept %+v", kept)
+			}
+			w.pass(time.Minute)
+			w.quiet(in)
+			w.expect("k", "1=receipt of req 1 2=receipt of req 2")
+			if b.asked() != c.asked || b.moved["1"] != 1 || in.Health().UnknownSettled != 1 {
+				t.Errorf("asked %s, moved %v, health %+v", b.asked(), b.moved, in.Health())
+			}
+		})
+	}
+}
+
+func TestNotNowIsNotCharged(t *testing.T) {
+	w, b := newWorld(t, 1), &bank{moods: []string{"later"}}
+	in := w.caller(b.call())
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	if kept := w.kept(); len(kept) != 1 || kept[0].Attempts != 0 || kept[0].Due < 50*time.Second {
+		t.Errorf("kept %+v", kept)
+	}
+	w.pass(2 * time.Minute)
+	w.quiet(in)
+	w.expect("k", "1=receipt of req 1")
+}
+
+// A key that the provider may have forgotten is not used again: if a look-up finds nothing, somebody has to look.
+func TestForgottenKeyIsNotUsedAgain(t *testing.T) {
+	w, b := newWorld(t, 2), &bank{moods: []string{"after", "before"}}
+	how := b.call()
+	how.Memory = time.Hour
+	in := w.caller(how)
+	w.publish(w.message("k", "1"), w.message("l", "2"))
+	w.quiet(in)
+	w.pass(2 * time.Hour)
+	w.quiet(in)
+	w.expect("k", "1=receipt of req 1")
+	if dead := w.dead(); len(dead) != 1 || dead[0].Dead.Kind != "permanent" || !strings.Contains(dead[0].Last.Why, inbox.ErrForgotten.Error()) || dead[0].Call.Key != "2" {
+		t.Errorf("dead letters %+v", dead)
+	}
+	if n := strings.Count(b.asked(), "do "); n != 2 {
+		t.Errorf("asked %s", b.asked())
+	}
+}
+
+// The answer is known, and what follows from it fails: it is not asked for again.
+func TestOutcomeIsKeptWhenSettlingFails(t *testing.T) {
+	w, b := newWorld(t, 1), &bank{}
+	how, fails := b.call(), 2
+	settle := how.Settle
+	how.Settle = func(ctx context.Context, tx tx, m skald.Received[string], o inbox.Outcome[string]) error {
+		if fails--; fails >= 0 {
+			return errors.New("no such column")
+		}
+		return settle(ctx, tx, m, o)
+	}
+	in := w.caller(how)
+	w.publish(w.message("k", "1"))
+	for range 4 {
+		w.quiet(in)
+		w.pass(time.Minute)
+	}
+	w.expect("k", "1=receipt of req 1")
+	if b.asked() != "do 1" {
+		t.Errorf("asked %s", b.asked())
+	}
+}
+
+// Without a key nothing is asked, and what the intent wrote stands.
+func TestIntentThatAsksForNothing(t *testing.T) {
+	w, b := newWorld(t, 1), &bank{}
+	how := b.call()
+	how.Intent = func(_ context.Context, t tx, m skald.Received[string]) (string, string, error) {
+		return "", "", note(t, "intents", m.Value)
+	}
+	in := w.caller(how)
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	w.expect("intents", "1")
+	if b.asked() != "" || in.Health().Handled != 1 {
+		t.Errorf("asked %s, health %+v", b.asked(), in.Health())
+	}
+}
+
+// slowly is a driver behind which time passes.
+type slowly struct {
+	store.Driver[tx]
+	w    *world
+	pass time.Duration // behind the next intent
+}
+
+func (d *slowly) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	u, err := d.Driver.Begin(ctx, in)
+	return slowUnit{u, d}, err
+}
+
+type slowUnit struct {
+	store.Unit[tx]
+	d *slowly
+}
+
+func (u slowUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	stood, err := u.Unit.Rollback(ctx, instead...)
+	if len(instead) == 1 && instead[0].Keep != nil && instead[0].Keep.Call != nil {
+		u.d.w.pass(u.d.pass)
+		u.d.pass = 0
+	}
+	return stood, err
+}
+
+// A sender that was paused between its intent and its call, for longer than the message is its own, does not send.
+// Interleaving 8.
+func TestSenderThatWakesTooLateDoesNotSend(t *testing.T) {
+	w, b := newWorld(t, 1), &bank{}
+	d := &slowly{Driver: w.db, w: w, pass: 70 * time.Second}
+	in := w.callerOver(d, b.call())
+	w.publish(w.message("k", "1"))
+	if _, err := in.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if b.asked() != "" {
+		t.Errorf("asked %s", b.asked())
+	}
+	w.pass(time.Minute)
+	w.quiet(w.caller(b.call())) // another one
+	w.quiet(in)
+	w.expect("k", "1=receipt of req 1")
+	if b.asked() != "look up 1, do 1" {
+		t.Errorf("asked %s", b.asked())
+	}
+}
+
+// A provider that does not answer is let alone for a while; its messages wait and are not charged.
+func TestProviderThatDoesNotAnswerIsLetAlone(t *testing.T) {
+	w, b := newWorld(t, 1), &bank{moods: slices.Repeat([]string{"before"}, 3)}
+	how := b.call()
+	how.LookUp = nil
+	how.At = inbox.NewProvider("bank", &inbox.ProviderOptions{Trip: 2, Rest: 10 * time.Second, Timeout: time.Second})
+	in := w.caller(how)
+	for i := range 6 {
+		w.publish(w.message(fmt.Sprint("k", i), fmt.Sprint(i)))
+	}
+	w.quiet(in)
+	charged := 0
+	for _, p := range w.kept() {
+		charged += p.Attempts
+	}
+	if n := strings.Count(b.asked(), "do "); n != 2 || charged != 2 || len(w.kept()) != 6 {
+		t.Errorf("asked %s; %d attempts are charged of %d", b.asked(), charged, len(w.kept()))
+	}
+	w.pass(11 * time.Second)
+	w.quiet(in)
+	if n := strings.Count(b.asked(), "do "); n != 3 { // one to see
+		t.Errorf("asked %s", b.asked())
+	}
+	for range 8 {
+		w.pass(time.Minute)
+		w.quiet(in)
+	}
+	for i := range 6 {
+		w.expect(fmt.Sprint("k", i), fmt.Sprintf("%d=receipt of req %d", i, i))
+	}
+}
+
+// A provider that hangs takes its limit of the workers, and no more.
+func TestSlowProviderLeavesRoomForOthers(t *testing.T) {
+	w, b := newWorld(t, 1), &bank{}
+	release := make(chan struct{})
+	b.during = func(string) { <-release }
+	how := b.call()
+	how.At = inbox.NewProvider("bank", &inbox.ProviderOptions{Limit: 1, Timeout: time.Minute})
+	in := w.over(w.db, &inbox.Options{Workers: 2}, keep)
+	inbox.OnCall(in, said, how)
+	inbox.On(in, skald.Event[string]{Topic: "orders", Type: "other"}, keep)
+	for i := range 4 {
+		w.publish(w.message(fmt.Sprint("k", i), fmt.Sprint(i)))
+	}
+	other := w.message("o", "1")
+	other.Type = "other"
+	w.publish(other)
+	stop := run(t, in)
+	until(t, "others flow", func() bool { return w.db.User()["o"] == "1" })
+	close(release)
+	until(t, "all are done", func() bool {
+		w.pass(10 * time.Millisecond) // those that there was no room for are due
+		return in.Health().Handled == 5 && len(w.kept()) == 0
+	})
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where a message is to be undone as soon as it is known what became of it, its key is used up.
+// Interleaving 8.
+func TestKeyIsUsedUp(t *testing.T) {
+	for mood, want := range map[string][2]string{"after": {"k", "1=receipt of req 1"}, "before": {"k", ""}} {
+		t.Run(mood, func(t *testing.T) {
+			w, b := newWorld(t, 1), &bank{moods: []string{mood}}
+			how := b.call()
+			how.LookUp = nil
+			in := w.caller(how)
+			w.publish(w.message("k", "1"))
+			w.quiet(in)
+			p := w.kept()[0]
+			p.Call.Undo = true
+			w.apply(store.Effect{Keep: &store.Keep{Parked: p, Was: &p.Attempts}})
+			w.pass(time.Minute)
+			w.quiet(in)
+			w.expect(want[0], want[1])
+			if b.asked() != "do 1, cancel 1" || len(w.kept()) != 0 || !b.cancelled["1"] && b.moved["1"] != 1 {
+				t.Errorf("asked %s, kept %v", b.asked(), w.kept())
+			}
+			if out, err := b.do(t.Context(), "late", "1"); mood == "before" && err == nil { // a sender that wakes up
+				t.Errorf("the key still gives %s", out)
+			}
+		})
+	}
+}
+
+// moves is a driver behind whose first intake an entity moves.
+type moves struct {
+	store.Driver[tx]
+	do func()
+}
+
+func (d *moves) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	u, err := d.Driver.Begin(ctx, in)
+	return movesUnit{u, d}, err
+}
+
+type movesUnit struct {
+	store.Unit[tx]
+	d *moves
+}
+
+func (u movesUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	if u.d.do == nil || len(instead) == 0 {
+		return u.Unit.Rollback(ctx, instead...)
+	}
+	_, err := u.Unit.Rollback(ctx)
+	u.d.do()
+	u.d.do = nil
+	if err != nil {
+		return nil, err
+	}
+	return u.d.Apply(ctx, instead...)
+}
+
+// An intent that is no longer true is not stored: it is asked for anew.
+func TestIntentThatIsNoLongerTrueIsNotStored(t *testing.T) {
+	w, b := newWorld(t, 1), &bank{}
+	lock := []store.Lock{{Space: "order", Key: "1"}}
+	d := &moves{Driver: w.db, do: func() {
+		u, err := w.db.Begin(t.Context(), store.Intake{Locks: lock})
+		if err == nil {
+			err = errors.Join(u.Tx().Put("barred", "yes"), u.Commit(t.Context()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}}
+	how := b.call()
+	how.Intent = func(_ context.Context, t *memstore.Tx, m skald.Received[string]) (string, string, error) {
+		if _, barred := t.Get("barred"); barred {
+			return "", "", skald.Reject(errors.New("barred"))
+		}
+		return "req", m.Value, nil
+	}
+	in := w.over(d, &inbox.Options{Now: w.clock, Entities: func(skald.Message) []store.Lock { return lock }}, keep)
+	inbox.OnCall(in, said, how)
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	if b.asked() != "" || in.Health().Rejected != 1 || len(w.kept()) != 0 {
+		t.Errorf("asked %s, health %+v", b.asked(), in.Health())
+	}
+}
+
+// A compensation that comes while it is not known what became of a call has that settled first, by using its key up: then there is
+// something to undo, or there is not. A dead letter is settled, too.
+func TestCompensationSettlesTheCallFirst(t *testing.T) {
+	for mood, want := range map[string]string{"after": "1=receipt of req 1 undone", "before": "undone nothing"} {
+		for _, attempts := range []int{9, 1} {
+			t.Run(fmt.Sprint(mood, attempts), func(t *testing.T) {
+				w, b := newWorld(t, 1), &bank{moods: []string{mood}}
+				if err := w.bus.MakeTopics(t.Context(), 1, "cancels"); err != nil {
+					t.Fatal(err)
+				}
+				step := func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "charge"} }
+				how := b.call()
+				how.LookUp = nil
+				in := w.over(w.db, &inbox.Options{Now: w.clock, Attempts: attempts}, keep)
+				inbox.ForwardCall(in, said, step, how, nil)
+				inbox.Compensate(in, skald.Event[string]{Topic: "cancels", Type: "said"}, step,
+					func(_ context.Context, t tx, m skald.Received[string], _ inbox.Took) (inbox.Result, error) {
+						return inbox.Result{}, note(t, "k", "undone")
+					},
+					func(_ skald.Received[string], was store.StepState) []skald.Draft {
+						return []skald.Draft{{Topic: "orders", Type: was.String()}}
+					})
+				w.publish(w.message("k", "1"))
+				w.quiet(in)
+				if steps := w.db.Steps(); len(steps) != 1 || steps[0].State != store.StepCalling || steps[0].OutsideKey != "1" {
+					t.Fatalf("steps %+v", steps)
+				}
+				if dead := len(w.dead()) == 1; dead != (attempts == 1) {
+					t.Fatalf("dead: %v", dead)
+				}
+				undo := w.message("another key", "1")
+				undo.Topic = "cancels"
+				w.publish(undo)
+				for range 6 {
+					w.quiet(in)
+					w.pass(time.Minute)
+				}
+				got, rows := w.db.User()["k"], w.db.Rows()
+				if mood == "before" && got == "" && len(rows) == 2 && rows[1].Type == "rejected" {
+					got = "undone nothing"
+				}
+				if got != want || b.asked() != "do 1, cancel 1" || len(w.kept()) != 0 {
+					t.Errorf("%s; asked %s, kept %+v, said %v, steps %+v", got, b.asked(), w.kept(), rows, w.db.Steps())
+				}
+			})
+		}
+	}
+}

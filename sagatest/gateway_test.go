@@ -1,0 +1,72 @@
+package sagatest_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald/examples/shop/gateway"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+)
+
+// crashGateway makes each request to the gateway an I/O of a process: it dies before and behind it, and hears of errors though it
+// was done.
+type crashGateway struct {
+	gateway.Gateway
+	p *sagatest.Process
+}
+
+func (g *crashGateway) Charge(ctx context.Context, key string, m gateway.Move) (r gateway.Receipt, err error) {
+	err = g.p.IO("charge "+short(key), func() (err error) {
+		r, err = g.Gateway.Charge(ctx, key, m)
+		return err
+	})
+	return r, err
+}
+
+func (g *crashGateway) Refund(ctx context.Context, key string, m gateway.Move) (r gateway.Receipt, err error) {
+	err = g.p.IO("refund "+short(key), func() (err error) {
+		r, err = g.Gateway.Refund(ctx, key, m)
+		return err
+	})
+	return r, err
+}
+
+func (g *crashGateway) Find(ctx context.Context, key string) (r gateway.Receipt, found bool, err error) {
+	err = g.p.IO("look up "+short(key), func() (err error) {
+		r, found, err = g.Gateway.Find(ctx, key)
+		return err
+	})
+	return r, found, err
+}
+
+func short(s string) string { return s[max(0, len(s)-4):] }
+
+// impatient has the messages that a dead process was at claimed at once: real databases measure leases by real clocks, and each
+// service has one process here.
+type impatient[TTx any] struct{ store.Driver[TTx] }
+
+const patient = time.Second // longer waits are leases
+
+func (d *impatient[TTx]) Claim(ctx context.Context, consumer string, limit int, _ time.Duration) (store.Claimed, error) {
+	return d.Driver.Claim(ctx, consumer, limit, 0)
+}
+
+func (d *impatient[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
+	u, err := d.Driver.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return impatientUnit[TTx]{u}, nil
+}
+
+type impatientUnit[TTx any] struct{ store.Unit[TTx] }
+
+func (u impatientUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	for i := range instead {
+		if k := instead[i].Keep; k != nil && k.Due > patient {
+			k.Due = 0
+		}
+	}
+	return u.Unit.Rollback(ctx, instead...)
+}
