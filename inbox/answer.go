@@ -25,8 +25,12 @@ func (in *Inbox[TTx]) known(ctx context.Context, e *entry, unit store.Unit[TTx],
 	default:
 		return in.repeat(ctx, e, unit, v)
 	}
-	if _, err := unit.Rollback(ctx, store.Effect{Quarantine: apartOf(in.group, e, why, print), Free: in.freed(e)}); err != nil {
+	stands, err := unit.Rollback(ctx, store.Effect{Quarantine: apartOf(in.group, e, why, print), Free: in.freed(e)})
+	switch {
+	case err != nil:
 		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("put %s into quarantine: %w", e.id.ID, err))
+	case !stands[0]:
+		return result{entry: e, what: stale} // it was claimed, and somebody else has it
 	}
 	in.o.Logger.WarnContext(ctx, "inbox: message put into quarantine; see: skald inbox status", "consumer", in.group, "why", why.String(),
 		"topic", e.Topic, "lane", e.Lane, "position", e.Position, "source", e.id.Source, "id", e.id.ID, "type", e.Type)

@@ -24,7 +24,8 @@ type Step struct {
 	Begun time.Time
 }
 
-// A Took is what a compensation has to undo.
+// A Took is what a compensation has to undo. Of one that an operator admitted although its step may be forgotten, Step is all
+// that is known.
 type Took struct {
 	Step   Step
 	ID     store.Identity // of the message that took it

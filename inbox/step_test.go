@@ -343,6 +343,34 @@ func TestCompensationThatIsTooOld(t *testing.T) {
 	}
 }
 
+// One that Skald held for so long goes into quarantine, too, and lets its key go.
+func TestHeldCompensationThatIsTooOld(t *testing.T) {
+	l := newTill(t, nil)
+	began := l.clock()
+	l.come(placed, purchase{Order: "a", Begun: began})
+	l.pass(91 * 24 * time.Hour)
+	if _, err := l.db.Maintain(t.Context(), store.Retention{}); err != nil {
+		t.Fatal(err)
+	}
+	m := l.message(cancelled, "k", purchase{Order: "a", Begun: began})
+	l.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+	l.pass(time.Minute)
+	l.quiet(l.in)
+	apart, err := l.db.Quarantined(t.Context(), store.Query{})
+	if err != nil || len(apart) != 1 || apart[0].ID != m.ID || len(l.kept()) != 0 {
+		t.Fatalf("in quarantine are %+v (%v), kept %+v", apart, err, l.kept())
+	}
+	l.says()
+	if n, err := l.db.Admit(t.Context(), []int64{apart[0].Number}, "ann", "the money was taken"); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	l.pass(time.Minute)
+	l.quiet(l.in)
+	if dead := l.dead(); len(dead) != 1 || !strings.Contains(dead[0].Last.Why, "to be undone is") { // what it has to undo is forgotten
+		t.Errorf("dead letters %+v", dead)
+	}
+}
+
 // An operator who admits a charge that is too old has it taken; who admits one that was barred meanwhile has not.
 func TestAdmittedStep(t *testing.T) {
 	l := newTill(t, nil)
