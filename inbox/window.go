@@ -64,7 +64,7 @@ func (in *Inbox[TTx]) window(ctx context.Context) (retention.Window, error) {
 	if err != nil {
 		return w, err
 	}
-	w.Marks = keep.Marks
+	w.Marks, w.Steps = keep.Marks, keep.Steps
 	w.Broker, err = in.brokerKeeps(ctx)
 	return w, err
 }

@@ -105,7 +105,7 @@ func (d *doctor) compare(keeps map[string]time.Duration) {
 		d.failed(about, "retention", err)
 		return
 	}
-	d.window.Marks, d.window.Broker = keep.Marks, keeps
+	d.window.Marks, d.window.Steps, d.window.Broker = keep.Marks, keep.Steps, keeps
 	broken := d.window.Broken()
 	for _, err := range broken {
 		var one *store.RetentionError

@@ -18,6 +18,7 @@ type Window struct {
 	Broker map[string]time.Duration // how long the broker keeps one after that, by topic
 	Age    time.Duration            // how long a failing message is tried again
 	Saga   time.Duration            // the longest that a saga lives; 0: there is none
+	Steps  time.Duration            // how long steps are kept; 0: it is not compared
 	Dead   time.Duration            // how long after it was written a dead letter may still come from elsewhere; 0: none does
 }
 
@@ -41,6 +42,10 @@ func (w Window) Broken() []error {
 	}
 	sum(fmt.Sprintf("%v, in which a failing message is tried again", short(w.Age)), w.Age)
 	sum(fmt.Sprintf("%v, in which a saga may end", short(w.Saga)), w.Saga)
+	if w.Steps > 0 && w.Saga > w.Steps {
+		out = append(out, &store.RetentionError{What: fmt.Sprintf("steps are kept %v, less than %v, in which a saga may end", short(w.Steps), short(w.Saga)),
+			Remedy: "keep steps at least as long (relay.Options.Keep.Steps, --keep-steps)"})
+	}
 	sum(fmt.Sprintf("%v, in which a dead letter may come again", short(w.Dead)), w.Dead)
 	return out
 }

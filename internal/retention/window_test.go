@@ -25,6 +25,7 @@ func TestWindow(t *testing.T) {
 		"outbox and broker":    {func(w *Window) { w.Outbox += day }, []string{"31 days, in which a message of topic orders"}},
 		"retries":              {func(w *Window) { w.Age = 40 * day }, []string{"40 days, in which a failing message is tried again"}},
 		"sagas":                {func(w *Window) { w.Saga = 40 * day }, []string{"40 days, in which a saga may end"}},
+		"steps":                {func(w *Window) { w.Marks, w.Steps, w.Saga = 100*day, 90*day, 91*day }, []string{"steps are kept 90 days, less than 91 days, in which a saga may end"}},
 		"dead letters":         {func(w *Window) { w.Dead = 40 * day }, []string{"40 days, in which a dead letter may come again"}},
 		"everything, in order": {func(w *Window) { w.Marks = 90 * time.Minute }, []string{"marks are kept 1h30m, less than 30 days", "24h"}},
 	} {

@@ -20,7 +20,7 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 	}
 	err = s.enter(ctx, func() error {
 		d := s.db
-		d.keeps = store.Retention{Outbox: keep.Outbox, Marks: keep.Marks}
+		d.keeps = keep
 		now := d.now()
 		rows, marks := now.Add(-keep.Outbox), now.Add(-keep.Marks)
 		nRows, nMarks := len(d.rows), len(d.marks)

@@ -18,9 +18,9 @@ func (c *core) Own(ctx context.Context, what, owner string, ttl time.Duration) (
 
 // Keeps tells what retention Maintain last went by.
 func (c *core) Keeps(ctx context.Context) (store.Retention, error) {
-	var rows, marks float64
-	err := c.short(ctx, "look at retention", c.call("Keeps").into(&rows, &marks))
-	return store.Retention{Outbox: seconds(rows), Marks: seconds(marks)}, err
+	var rows, marks, steps float64
+	err := c.short(ctx, "look at retention", c.call("Keeps").into(&rows, &marks, &steps))
+	return store.Retention{Outbox: seconds(rows), Marks: seconds(marks), Steps: seconds(steps)}, err
 }
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

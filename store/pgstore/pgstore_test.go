@@ -209,6 +209,7 @@ func (b *bed) clear(t testing.TB) {
 	b.exec(t, "DELETE FROM {kv}")
 	b.exec(t, "UPDATE {skald_maintained} SET keep = NULL")
 	b.exec(t, `UPDATE {skald_lane} SET epoch = 0, token = '', owner = NULL, life = NULL, base = '', tip = '', seq = 0, incarnation = ''`)
+	b.exec(t, `UPDATE {skald_maintained} SET looked_at = NULL, emptied_at = NULL, keep = NULL`)
 	b.exec(t, "ALTER SEQUENCE {skald_outbox_seq_seq} RESTART")
 }
 

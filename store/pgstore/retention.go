@@ -42,7 +42,7 @@ func (c *core) Maintain(ctx context.Context, keep store.Retention) (store.Mainta
 	k := keeping{Retention: keep}
 	var now int64
 	var marks string
-	err = c.short(ctx, "maintain", c.call("Here"), c.call("Looked", keep.Outbox.Microseconds(), keep.Marks.Microseconds()), c.call("Now").into(&now), c.call("Rings").into(&k.ring, &marks))
+	err = c.short(ctx, "maintain", c.call("Here"), c.call("Looked", keep.Outbox.Microseconds(), keep.Marks.Microseconds(), keep.Steps.Microseconds()), c.call("Now").into(&now), c.call("Rings").into(&k.ring, &marks))
 	if err == nil {
 		k.now = time.Unix(now, 0)
 		k.rows, err = parseRings(k.ring, defaultRows())

@@ -327,7 +327,7 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 	if _, err := s.Retry(ctx, []int{0}, 1); err != nil {
 		return err
 	}
-	if err := s.short(ctx, "note", s.call("Looked", int64(1), int64(1)), s.call("Emptied", "skald_outbox")); err != nil {
+	if err := s.short(ctx, "note", s.call("Looked", int64(1), int64(1), int64(1)), s.call("Emptied", "skald_outbox")); err != nil {
 		return err
 	}
 	for _, ttl := range []time.Duration{time.Minute, time.Hour, 0} {

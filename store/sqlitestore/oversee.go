@@ -38,9 +38,10 @@ func (s *Store) Keeps(ctx context.Context) (store.Retention, error) {
 	if err != nil {
 		return store.Retention{}, failed("look at retention", err)
 	}
-	var rows, marks int64 // milliseconds
-	if err := p.stmts["Keeps"].QueryRowContext(ctx).Scan(&rows, &marks); err != nil {
+	var rows, marks, steps int64 // milliseconds
+	if err := p.stmts["Keeps"].QueryRowContext(ctx).Scan(&rows, &marks, &steps); err != nil {
 		return store.Retention{}, failed("look at retention", err)
 	}
-	return store.Retention{Outbox: time.Duration(rows) * time.Millisecond, Marks: time.Duration(marks) * time.Millisecond}, nil
+	of := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+	return store.Retention{Outbox: of(rows), Marks: of(marks), Steps: of(steps)}, nil
 }

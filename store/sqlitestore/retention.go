@@ -23,7 +23,7 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 		return done, failed("maintain", err)
 	}
 	done.Rows, err = s.empty(ctx, &done, "skald_outbox", func(ctx context.Context, x *session) (int64, error) {
-		if _, err := x.exec(ctx, "Looked", keep.Outbox.Milliseconds(), keep.Marks.Milliseconds()); err != nil {
+		if _, err := x.exec(ctx, "Looked", keep.Outbox.Milliseconds(), keep.Marks.Milliseconds(), keep.Steps.Milliseconds()); err != nil {
 			return 0, err
 		}
 		var covered int64

@@ -93,7 +93,7 @@ func (s *suite[TTx]) keepsWhatMaintainWentBy() {
 		}
 	}
 	keeps(store.Retention{})
-	for _, keep := range []store.Retention{{Outbox: 2 * day, Marks: 20 * day}, week()} {
+	for _, keep := range []store.Retention{{Outbox: 2 * day, Marks: 20 * day, Steps: 70 * day}, {Outbox: 7 * day, Marks: 30 * day, Steps: 90 * day}} {
 		_, err := s.d.Maintain(s.Context(), keep)
 		s.ok(err, "maintain")
 		keeps(keep)
@@ -102,7 +102,7 @@ func (s *suite[TTx]) keepsWhatMaintainWentBy() {
 	if err == nil {
 		s.Error("marks that go before rows are taken")
 	}
-	keeps(week()) // what was refused is not gone by
+	keeps(store.Retention{Outbox: 7 * day, Marks: 30 * day, Steps: 90 * day}) // what was refused is not gone by
 }
 
 // What is kept for each consumer is told by state and reason, and what is admitted waits for nobody any more.

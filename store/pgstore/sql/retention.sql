@@ -87,7 +87,7 @@ DELETE FROM /*schema*/skald_tick WHERE id = ANY (ARRAY(
 
 -- name: Looked
 UPDATE /*schema*/skald_maintained SET looked_at = clock_timestamp(),
-	keep = CASE name WHEN 'skald_outbox' THEN $1::bigint ELSE $2::bigint END * interval '1 microsecond';
+	keep = CASE name WHEN 'skald_outbox' THEN $1::bigint WHEN 'skald_step' THEN $3::bigint ELSE $2::bigint END * interval '1 microsecond';
 
 -- name: Own
 INSERT INTO /*schema*/skald_lease AS l (name, owner, until) VALUES ($1::text, $2::text, clock_timestamp() + $3::bigint * interval '1 microsecond')
@@ -99,7 +99,8 @@ DELETE FROM /*schema*/skald_lease WHERE name = $1::text AND owner = $2::text;
 
 -- name: Keeps
 -- A view of the contract: an app may read no more.
-SELECT coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_outbox'), 0), coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_mark'), 0)
+SELECT coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_outbox'), 0), coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_mark'), 0),
+	coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_step'), 0)
 FROM /*schema*/skald_maintenance;
 
 -- name: Emptied

@@ -39,7 +39,7 @@ DELETE FROM skald_quarantine WHERE number IN (
 	SELECT number FROM skald_quarantine WHERE taken_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?1) LIMIT ?2);
 
 -- name: Looked
-UPDATE skald_maintained SET looked_at = CAST(unixepoch('subsec') * 1000 AS INTEGER), keep = CASE name WHEN 'skald_outbox' THEN ?1 ELSE ?2 END;
+UPDATE skald_maintained SET looked_at = CAST(unixepoch('subsec') * 1000 AS INTEGER), keep = CASE name WHEN 'skald_outbox' THEN ?1 WHEN 'skald_step' THEN ?3 ELSE ?2 END;
 
 -- name: Own
 INSERT INTO skald_lease (name, owner, until) VALUES (?1, ?2, CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?3)
@@ -50,7 +50,8 @@ WHERE skald_lease.owner = excluded.owner OR skald_lease.until <= unixepoch('subs
 DELETE FROM skald_lease WHERE name = ?1 AND owner = ?2;
 
 -- name: Keeps
-SELECT coalesce(max(CASE name WHEN 'skald_outbox' THEN keep END), 0), coalesce(max(CASE name WHEN 'skald_mark' THEN keep END), 0)
+SELECT coalesce(max(CASE name WHEN 'skald_outbox' THEN keep END), 0), coalesce(max(CASE name WHEN 'skald_mark' THEN keep END), 0),
+	coalesce(max(CASE name WHEN 'skald_step' THEN keep END), 0)
 FROM skald_maintained;
 
 -- name: Emptied
