@@ -143,6 +143,10 @@ func (d byRole) Maintain(ctx context.Context, keep store.Retention) (store.Maint
 	return d.relay.Maintain(ctx, keep)
 }
 
+func (d byRole) Own(ctx context.Context, what, owner string, ttl time.Duration) (bool, error) {
+	return d.relay.Own(ctx, what, owner, ttl)
+}
+
 // roleSeat is a seat whose users have the rights of app and relay and no more.
 type roleSeat struct {
 	seat
