@@ -44,7 +44,7 @@ func (in *Inbox[TTx]) aheadOf(ctx context.Context, e *entry) result {
 
 // How long it may take to get round to what was claimed, and to what was intended just now.
 const (
-	turnOfClaimed  = 10 * time.Second
+	turnOfClaimed  = 4 * time.Second
 	turnOfIntended = 2 * time.Second
 )
 
