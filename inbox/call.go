@@ -117,9 +117,9 @@ var ErrForgotten = errors.New("inbox: the provider may have forgotten the key: l
 // OnCall handles the event e by a call to the outside.
 func OnCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c Call[TTx, T, TReq, TOut]) {
 	in.HandleResult(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
-		r, err := e.Decode(ctx, m)
+		r, err := decode(ctx, e, m)
 		if err != nil {
-			return Result{}, &MalformedError{err}
+			return Result{}, err
 		}
 		req, key, err := c.Intent(ctx, tx, r)
 		if err != nil || key == "" {
@@ -134,9 +134,9 @@ func OnCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c Call[TTx
 	in.calls[kind{e.Topic, e.Type}] = outside[TTx]{
 		at: c.At, memory: c.Memory, ask: c.ask,
 		settle: func(ctx context.Context, tx TTx, m skald.Message, text string) (Result, error) {
-			r, err := e.Decode(ctx, m)
+			r, err := decode(ctx, e, m)
 			if err != nil {
-				return Result{}, &MalformedError{err}
+				return Result{}, err
 			}
 			var o Outcome[TOut]
 			if err := json.Unmarshal([]byte(text), &o); err != nil {

@@ -240,12 +240,20 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 // On handles the event e with h. Types of the same topic that no handler is for are skipped, without a mark.
 func On[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Context, tx TTx, m skald.Received[T]) error) {
 	in.Handle(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) error {
-		r, err := e.Decode(ctx, m)
+		r, err := decode(ctx, e, m)
 		if err != nil {
-			return &MalformedError{err}
+			return err
 		}
 		return h(ctx, tx, r)
 	})
+}
+
+func decode[T any](ctx context.Context, e skald.Event[T], m skald.Message) (skald.Received[T], error) {
+	r, err := e.Decode(ctx, m)
+	if err != nil {
+		return r, &MalformedError{err}
+	}
+	return r, nil
 }
 
 // Handle is On for whole messages. Of two handlers for one type of a topic the later one stays.
@@ -256,7 +264,7 @@ func (in *Inbox[TTx]) Handle(topic, typ string, h Handler[TTx]) {
 // OnResult is On for handlers that answer something.
 func OnResult[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error)) {
 	in.HandleResult(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
-		r, err := e.Decode(ctx, m)
+		r, err := decode(ctx, e, m)
 		if err != nil {
 			return Result{}, err
 		}

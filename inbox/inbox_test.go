@@ -320,6 +320,32 @@ func TestMessagesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
 	}
 }
 
+// However a handler is told of, a payload that its codec cannot read is not tried again.
+func TestPayloadThatCannotBeReadIsMalformedInEachForm(t *testing.T) {
+	for form, tell := range map[string]func(*inbox.Inbox[tx]){
+		"On": func(in *inbox.Inbox[tx]) { inbox.On(in, said, keep) },
+		"OnResult": func(in *inbox.Inbox[tx]) {
+			inbox.OnResult(in, said, func(context.Context, tx, skald.Received[string]) (inbox.Result, error) { return inbox.Result{}, nil })
+		},
+		"OnBatch": func(in *inbox.Inbox[tx]) {
+			inbox.OnBatch(in, said, func(context.Context, tx, []skald.Received[string]) error { return nil })
+		},
+	} {
+		t.Run(form, func(t *testing.T) {
+			w := newWorld(t, 1)
+			in := w.stepper(keep)
+			tell(in)
+			broken := w.message("k", "1")
+			broken.Data = []byte("{")
+			w.publish(broken)
+			w.quiet(in)
+			if dead := w.dead(); len(dead) != 1 || dead[0].Dead.Kind != "malformed" {
+				t.Errorf("dead letters: %+v", dead)
+			}
+		})
+	}
+}
+
 func TestFullLanePausesAtTheBrokerAndResumes(t *testing.T) {
 	w := newWorld(t, 1)
 	bad := true

@@ -23,8 +23,8 @@ func OnBatch[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Co
 		all := make([]skald.Received[T], len(ms))
 		for i, m := range ms {
 			var err error
-			if all[i], err = e.Decode(ctx, m); err != nil {
-				return Guilty(i, &MalformedError{err})
+			if all[i], err = decode(ctx, e, m); err != nil {
+				return Guilty(i, err)
 			}
 		}
 		return h(ctx, tx, all)

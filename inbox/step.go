@@ -109,14 +109,6 @@ func stepOf[T any](e skald.Event[T], of func(skald.Received[T]) Step) func(conte
 	}
 }
 
-func decode[T any](ctx context.Context, e skald.Event[T], m skald.Message) (skald.Received[T], error) {
-	r, err := e.Decode(ctx, m)
-	if err != nil {
-		return r, &MalformedError{err}
-	}
-	return r, nil
-}
-
 // step is the step that e takes or undoes; nil: none.
 func (in *Inbox[TTx]) step(ctx context.Context, e *entry) (s *store.Step, err error) {
 	c, some := in.steps[kind{e.Topic, e.Type}]
