@@ -6,6 +6,7 @@ package broker
 
 import (
 	"context"
+	"time"
 
 	"github.com/skald-go/skald"
 )
@@ -67,6 +68,10 @@ type Group struct {
 	// Member is the stable name of this instance, where the broker has such a thing (Kafka's group.instance.id):
 	// a new life of the same name takes over at once. Empty: a new name each time.
 	Member string
+	// Resume is asked when lanes are assigned, before anything of them is delivered: from which position on their messages
+	// are wanted, where that is earlier than what is acknowledged. Lanes that it does not name, and those of a broker that
+	// cannot be rewound, begin where they would. With an error the assignment is tried again. Nil: all do.
+	Resume func(ctx context.Context, lanes []Lane) (map[string]int64, error)
 }
 
 // A Subscriber opens subscriptions.
@@ -107,6 +112,9 @@ type Lane struct {
 	Name string // unique in the subscription, "orders/3"
 	// Clean, for a lost lane: it was handed over in peace. For a gained one it is always true.
 	Clean bool
+	// Origin, for a gained lane, names what its positions speak of: those of a topic that was made anew under its name, or of
+	// another broker, have another one. Empty: positions mean nothing beyond this ownership.
+	Origin string
 }
 
 // A Delivery is a message that arrived.
@@ -133,6 +141,18 @@ type TopicChecker interface {
 	CheckTopics(ctx context.Context, topics ...string) (missing []string, err error)
 }
 
+// A Finder finds positions by time: of a lane the first whose message has that time or a later one, or the one behind the
+// last. The time is the broker's: of its publishing on Kafka.
+type Finder interface {
+	Find(ctx context.Context, topic string, at time.Time) ([]Place, error)
+}
+
+// A Place is a position in a lane.
+type Place struct {
+	Lane     Lane
+	Position int64
+}
+
 // Capabilities are what drivers differ in, as data: each has a function Capabilities. docs/brokers.md shows them.
 type Capabilities struct {
 	Lane        string // what a lane is
@@ -142,7 +162,7 @@ type Capabilities struct {
 	Acks        string // what the broker hears of an acknowledgement
 	LargestKiB  int    // data of a message, as the broker is installed; 0: as it is configured
 	Counts      bool   // deliveries: Attempt is more than 0 when a message comes again
-	Rewinds     bool   // what a group has not acknowledged in the database can be read again from the broker
+	Rewinds     bool   // Group.Resume is asked, and what was acknowledged can be read again
 	Checks      bool   // it is a TopicChecker
 	Keeps       bool   // it is a Keeper
 }

@@ -19,8 +19,15 @@ import (
 // the others share again, so that it costs each of them one more run at most.
 
 // gather is what a worker is given next: a message, or a batch of what is ready, as large as each worker's share of that is.
-// Nothing waits for a batch to fill.
-func (in *Inbox[TTx]) gather() []*entry {
+// Nothing waits for a batch to fill. What a process may have died of is taken while nothing else is in hand.
+func (in *Inbox[TTx]) gather(running int) []*entry {
+	if s := &in.shelf; !in.startable(running) {
+		return nil
+	} else if len(s.suspects) > 0 {
+		s.alone = s.suspects[0].queue[0]
+		s.suspects = s.suspects[1:]
+		return []*entry{s.alone}
+	}
 	rest, alone := in.breaker.closed(in.o.Now())
 	e := in.first()
 	if rest > 0 || e == nil {
@@ -45,7 +52,7 @@ func (in *Inbox[TTx]) gather() []*entry {
 
 // sociable tells of a message that came from the broker just now, and makes no call to the outside. Others are taken alone.
 func (e *entry) sociable() bool {
-	return e.parked == nil && e.again == 0 && !e.lonely && e.readable()
+	return e.parked == nil && e.again == 0 && !e.lonely && !e.suspect && e.readable()
 }
 
 // collect adds to job what is next in the chain.
@@ -132,7 +139,7 @@ func (in *Inbox[TTx]) alike(ctx context.Context, es []*entry) (ms []member, rest
 
 func (in *Inbox[TTx]) shares(first member, e *entry, intake store.Intake) bool {
 	a, b := kind{first.e.Topic, first.e.Type}, kind{e.Topic, e.Type}
-	return (a == b || in.many[a] == nil && in.many[b] == nil) && slices.Equal(first.intake.Settings, intake.Settings)
+	return (a == b || in.many[a] == nil && in.many[b] == nil) && slices.Equal(first.intake.Settings, intake.Settings) && first.intake.Server == intake.Server
 }
 
 // Who is guilty where it is no message that can be named.

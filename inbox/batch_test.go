@@ -293,7 +293,7 @@ func TestBadMessageCostsItsNeighboursOneRun(t *testing.T) {
 // An intake of many has all that intakes of one have, but for steps, whose messages go alone: whoever adds a field teaches batches of
 // it, and then this test.
 func TestBatchesKnowTheIntake(t *testing.T) {
-	known := []string{"Marks", "Steps", "Locks", "Settings", "Isolation", "Wait", "Handle"}
+	known := []string{"Marks", "Steps", "Locks", "Settings", "Server", "Isolation", "Wait", "Handle"}
 	for f := range reflect.TypeFor[store.Intake]().Fields() {
 		if !slices.Contains(known, f.Name) {
 			t.Errorf("inbox/batch.go joins intakes without their %s", f.Name)

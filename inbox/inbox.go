@@ -62,6 +62,9 @@ type Options struct {
 	// skald.UnknownVersion, what the codec cannot read, and the store's own outages are told apart; all else, the
 	// violation of a constraint of yours too, is Transient. Default: none. It is not asked of Reject and RetryAfter.
 	Classify func(m skald.Message, err error) Class
+	// Kills is how often a message may end its process, by what cannot be recovered from, while nothing but it is run; then it
+	// is a dead letter. What was left in hand by a process that died is run so. Default 3.
+	Kills int
 	// FreeDead lets the messages of a key go on behind a dead letter. Default: they wait, in order, until it is redriven
 	// or dropped.
 	FreeDead bool
@@ -137,6 +140,7 @@ func (o *Options) orDefaults() Options {
 	d.RetryMost = cmp.Or(d.RetryMost, 5*time.Minute)
 	d.Attempts = max(1, cmp.Or(d.Attempts, 25))
 	d.Age = cmp.Or(d.Age, 24*time.Hour)
+	d.Kills = max(1, cmp.Or(d.Kills, 3))
 	d.ParkedRows, d.ParkedBytes = cmp.Or(d.ParkedRows, 100_000), cmp.Or(d.ParkedBytes, 1<<30)
 	d.Breaker = d.Breaker.orDefaults()
 	d.KeyRows, d.KeyBytes = cmp.Or(d.KeyRows, 10_000), cmp.Or(d.KeyBytes, 256<<20)
@@ -203,6 +207,9 @@ type Inbox[TTx any] struct {
 	key   atomic.Pointer[[]byte] // of fingerprints
 	keyAt time.Time              // when it is read again: the database may be another one by then
 	shelf shelf
+	book  book
+
+	resumed atomic.Pointer[string] // the server that said last where lanes begin; the broker asks from goroutines of its own
 
 	mu     sync.Mutex
 	health Health
@@ -220,7 +227,7 @@ var (
 // New is an inbox over db for the consumer group, fed by bus. Tell it what to handle with On or Handle before Run.
 func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *Options) *Inbox[TTx] {
 	d := o.orDefaults()
-	return &Inbox[TTx]{
+	in := &Inbox[TTx]{
 		db: db, bus: bus, group: group, o: d, life: rand.Text(),
 		with:     complete.Completer{Now: d.Now, NewID: d.NewID, Codec: d.Codec},
 		tel:      telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
@@ -235,6 +242,8 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		lanes:    map[string]*lane{},
 		health:   Health{Live: true, Why: "not subscribed yet"},
 	}
+	in.book.reset(true)
+	return in
 }
 
 // On handles the event e with h. Types of the same topic that no handler is for are skipped, without a mark.

@@ -16,6 +16,23 @@ type lane struct {
 	paused  bool
 	full    int  // entries that should be parked, and no more may be
 	lost    bool // the broker took the lane away: what still runs may end, but is not acknowledged
+
+	origin  string // of its positions; "": they mean nothing
+	at      int64  // the first position that is not finished; -1: not known yet
+	high    int64  // behind the last that was received
+	came    int    // that were received since it was stored how far the lane is
+	open    bool   // the database knows that we have it
+	server  string // on which that was
+	spot    *store.Spot
+	trying  string      // the name of what was to be stored, where no answer came
+	was     *store.Spot // while it is not open: as others left it
+	foreign bool        // not in peace
+	since   time.Time   // when it was gained
+	looked  time.Time
+
+	suspects    int64 // up to here a message may have been in hand when a process died
+	redelivered bool  // the same, of messages that were delivered before
+	tried       map[string]bool
 }
 
 // An entry is one delivery on its way through the inbox.
@@ -32,6 +49,8 @@ type entry struct {
 	lonely  bool          // its handler makes a call
 	outcome string        // of it, which is to be settled now; "": not yet
 	settled bool          // that was not known for a while
+	suspect bool          // it may have been in hand when a process died
+	alone   bool          // so it is run with nothing beside it
 	done    bool
 	again   int  // attempts in a row after which it is still here: outages, and no room to park it
 	full    bool // of those, the latter
@@ -50,7 +69,7 @@ type chain struct {
 
 func (e *entry) size() int { return len(e.Key) + len(e.Data) }
 
-func newLane(name string) *lane { return &lane{name: name, chains: map[string]*chain{}} }
+func newLane(name string) *lane { return &lane{name: name, at: -1, chains: map[string]*chain{}} }
 
 // add puts a delivery behind those of its key.
 func (l *lane) add(d broker.Delivery) *entry {
@@ -97,5 +116,14 @@ func (l *lane) prefix() (last broker.Delivery, ok bool) {
 	}
 	clear(l.entries[:n])
 	l.entries = l.entries[n:]
+	l.at = max(l.at, last.Position+1)
 	return last, true
+}
+
+// server is the one on which its lane was taken; "": any.
+func (e *entry) server() string {
+	if e.chain == nil {
+		return ""
+	}
+	return e.chain.lane.server
 }

@@ -16,29 +16,89 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 		in.o.Logger.DebugContext(ctx, "inbox: read the key of fingerprints", "consumer", in.group, "error", err)
 	}
 	in.admitted(ctx)
+	if in.book.moved || in.sub == nil {
+		if err := in.joinAgain(ctx); err != nil {
+			return false, err
+		}
+	}
+	if busy, err = in.fetch(ctx); err != nil {
+		return false, err
+	}
+	if !in.book.patient {
+		if err := in.errands(ctx); err != nil {
+			return busy, err
+		}
+	}
+	ds := in.admissible()
+	fresh := make([]*entry, len(ds))
+	for i, d := range ds {
+		fresh[i] = in.accept(d)
+	}
+	in.suspect(fresh, in.dropSeen(ctx, fresh))
+	in.schedule(fresh)
+	return busy || len(ds) > 0, nil
+}
+
+// fetch takes what the broker has, unless something of it waits still.
+func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
+	if len(in.book.waiting) > 0 {
+		return false, nil
+	}
 	batch, err := in.sub.Receive(ctx, receiveMax)
 	if err != nil {
 		return false, fmt.Errorf("receive for %s: %w", in.group, err)
 	}
 	in.move(batch)
-	fresh := make([]*entry, len(batch.Deliveries))
-	for i, d := range batch.Deliveries {
-		fresh[i] = in.accept(d)
+	for i := range batch.Deliveries {
+		if l := in.lanes[batch.Deliveries[i].Lane]; l != nil {
+			l.comes(batch.Deliveries[i].Position)
+		}
 	}
-	in.dropSeen(ctx, fresh)
-	in.schedule(fresh)
+	in.book.waiting = append(in.book.waiting, batch.Deliveries...)
 	return len(batch.Deliveries)+len(batch.Gained)+len(batch.Lost) > 0, nil
+}
+
+// comes notes that a position was received.
+func (l *lane) comes(position int64) {
+	l.came++
+	l.high = max(l.high, position+1)
+	if l.at < 0 {
+		l.at = position
+	}
+}
+
+// suspect looks for what a process may have died of: of each key the first that is not finished was in its hand, or none.
+// Unless all that was finished is known, any may be the first.
+func (in *Inbox[TTx]) suspect(es []*entry, known bool) {
+	for _, e := range es {
+		l := e.chain.lane
+		switch {
+		case l.tried == nil || e.done || !e.readable():
+		case l.redelivered:
+			e.suspect = e.Attempt > 0 && !l.tried[e.chain.key]
+		case e.Position < l.suspects:
+			e.suspect = !l.tried[e.chain.key]
+		default:
+			l.tried = nil
+		}
+		if e.suspect && known && e.chain.key != "" {
+			l.tried[e.chain.key] = true
+		}
+	}
 }
 
 func (in *Inbox[TTx]) move(b broker.Batch) {
 	for _, gone := range b.Lost {
 		if l := in.lanes[gone.Name]; l != nil {
 			l.lost = true
+			in.parts(l)
 			delete(in.lanes, gone.Name)
 		}
 	}
 	for _, g := range b.Gained {
-		in.lanes[g.Name] = newLane(g.Name)
+		l := newLane(g.Name)
+		l.origin, l.since = g.Origin, in.o.Now()
+		in.lanes[g.Name] = l
 	}
 }
 
@@ -47,6 +107,7 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
 	l := in.lanes[d.Lane]
 	if l == nil {
 		l = newLane(d.Lane)
+		l.since = in.o.Now()
 		in.lanes[d.Lane] = l
 	}
 	e := l.add(d)
@@ -63,8 +124,8 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
 	return e
 }
 
-// dropSeen looks all of es up in one read. If that cannot be had, each intake finds out for itself.
-func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) {
+// dropSeen looks all of es up in one read. If that cannot be had, which it tells, each intake finds out for itself.
+func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) (known bool) {
 	ids, of := make([]store.Identity, 0, len(es)), make([]*entry, 0, len(es))
 	for _, e := range es {
 		if e.readable() && !e.done {
@@ -72,12 +133,12 @@ func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) {
 		}
 	}
 	if len(ids) == 0 {
-		return
+		return true
 	}
 	seen, err := in.db.Seen(ctx, in.group, ids)
 	if err != nil {
 		in.o.Logger.DebugContext(ctx, "inbox: look up marks", "consumer", in.group, "error", err)
-		return
+		return false
 	}
 	for i, v := range seen {
 		if v.Outcome != store.Fresh && in.harmless(of[i], v) {
@@ -86,6 +147,7 @@ func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) {
 			in.tel.Count(of[i].Topic, duplicate.String())
 		}
 	}
+	return true
 }
 
 // schedule makes the chains of es ready that nobody looks after yet.

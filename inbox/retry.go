@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald/broker"
@@ -25,6 +26,9 @@ type shelf struct {
 	changed bool            // something was parked or freed since the last count
 	counted time.Time
 	some    bool // at the last count something was kept
+
+	suspects []*chain // of what was claimed: a process may have died of them
+	alone    *entry   // of these, the one in hand: nothing else is
 }
 
 func newShelf() shelf { return shelf{lane: newLane(""), claimed: map[*entry]bool{}} }
@@ -56,10 +60,10 @@ func (in *Inbox[TTx]) appetite() int {
 }
 
 // look claims what is due, and counts what is kept where that may have changed. It touches nothing of the inbox.
-func (in *Inbox[TTx]) look(ctx context.Context, limit int, count bool) looked {
+func (in *Inbox[TTx]) look(ctx context.Context, life string, limit int, count bool) looked {
 	l := looked{asked: limit, counted: count, began: in.o.Now()}
 	if limit > 0 {
-		l.claimed, l.err = in.db.Claim(ctx, in.group, limit, in.lease(turnOfClaimed))
+		l.claimed, l.err = in.db.Claim(ctx, in.group, life, limit, in.lease(turnOfClaimed))
 	}
 	if l.err == nil && count {
 		no := false
@@ -80,7 +84,7 @@ func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
 	if !some {
 		return false, nil
 	}
-	l := in.look(ctx, limit, count)
+	l := in.look(ctx, in.book.life, limit, count)
 	if err := in.shelve(l); err != nil {
 		return false, err
 	}
@@ -152,6 +156,10 @@ func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) {
 	e := &entry{Delivery: broker.Delivery{Message: p.Message, Lane: p.Lane, Position: p.Position}, parked: p, id: p.Identity, since: began, lease: in.lease(turnOfClaimed), call: p.Call}
 	e.chain = &chain{lane: in.shelf.lane, queue: []*entry{e}, busy: true}
 	in.shelf.claimed[e] = true
+	if e.alone = p.Claims > 1 || p.Kills > 0; e.alone {
+		in.shelf.suspects = append(in.shelf.suspects, e.chain)
+		return
+	}
 	in.ready = append(in.ready, e.chain)
 }
 
@@ -159,6 +167,9 @@ func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) {
 func (in *Inbox[TTx]) settleClaimed(r result, now time.Time) {
 	r.entry.done = true
 	delete(in.shelf.claimed, r.entry)
+	if in.shelf.alone == r.entry {
+		in.shelf.alone = nil
+	}
 	in.shelf.changed = true
 	wait := time.Duration(0) // the next of its key
 	switch r.what {
@@ -175,9 +186,11 @@ func (in *Inbox[TTx]) settleClaimed(r result, now time.Time) {
 // handBack lets others claim what was claimed and not begun. What it cannot hand back is claimed when its lease is over.
 func (in *Inbox[TTx]) handBack(ctx context.Context) {
 	var back []store.Effect
-	for _, c := range in.ready {
+	for _, c := range slices.Concat(in.ready, in.shelf.suspects) {
 		if e := c.queue; len(e) > 0 && e[0].parked != nil && in.shelf.claimed[e[0]] {
-			back = append(back, store.Effect{Keep: in.parcel(e[0])})
+			k := in.parcel(e[0])
+			k.Claims = e[0].parked.Claims - 1 // as if it had not been claimed
+			back = append(back, store.Effect{Keep: k})
 		}
 	}
 	if len(back) == 0 {

@@ -28,7 +28,7 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 		return busy, err
 	}
 	busy = busy || found
-	if job := in.gather(); job != nil {
+	if job := in.gather(0); job != nil {
 		busy = true
 		if err := in.settle(ctx, in.work(ctx, job)); err != nil {
 			return busy, err
@@ -46,7 +46,9 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 		return nil
 	}
 	in.handBack(ctx)
+	in.goodbye(ctx)
 	err := in.sub.Close(ctx)
+	in.book.reset(true)
 	in.sub, in.lanes, in.ready, in.waiting, in.shelf = nil, map[string]*lane{}, nil, nil, newShelf()
 	in.askAt = time.Time{}
 	return err
@@ -69,7 +71,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 	if in.sub != nil {
 		return nil
 	}
-	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics, Member: in.o.Member})
+	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics, Member: in.o.Member, Resume: in.resume})
 	if err != nil {
 		return fmt.Errorf("subscribe %s: %w", in.group, err)
 	}
@@ -83,6 +85,8 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 //
 // A handler that ignores its context is not waited for: it is named in the log, and what it was at is not acknowledged.
 func (in *Inbox[TTx]) Run(ctx context.Context) error {
+	in.book.patient = true
+	defer func() { in.book.patient = false }()
 	defer in.tel.Watch(in.standing)()
 	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.db.Backlog, telemetry.Always, in.group)()
 	if err := in.openPatiently(ctx); err != nil || ctx.Err() != nil {
@@ -92,7 +96,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, jobs: make(chan []*entry, in.o.Workers), results: make(chan []result, in.o.Workers), looks: make(chan looked, 1), say: seldom(),
+	l := &loop[TTx]{in: in, jobs: make(chan []*entry, in.o.Workers), results: make(chan []result, in.o.Workers), looks: make(chan looked, 1), errands: make(chan errand, 1), say: seldom(),
 		hands: map[*entry]bool{}, hard: hard}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup
@@ -110,35 +114,6 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	return err
 }
 
-func (in *Inbox[TTx]) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := in.Close(ctx); err != nil && !errors.Is(err, broker.ErrClosed) {
-		in.o.Logger.Warn("inbox: leave the group", "consumer", in.group, "error", err)
-	}
-	in.count(func(h *Health) { h.Live, h.Ready, h.Why = false, false, "stopped" })
-}
-
-func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
-	say := seldom()
-	for attempt := 1; ; attempt++ {
-		err := in.open(ctx)
-		if err == nil || store.Incurable(err) {
-			return err
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		in.report(err)
-		if say.Due(time.Now()) {
-			in.o.Logger.WarnContext(ctx, "inbox: waiting", "consumer", in.group, "error", err)
-		}
-		if !sleep(ctx, backoff.After(attempt, 100*time.Millisecond, time.Second)) {
-			return nil
-		}
-	}
-}
-
 // A loop is one life of Run. Only its goroutine touches the inbox; workers get entries and answer a result for each.
 type loop[TTx any] struct {
 	in      *Inbox[TTx]
@@ -147,6 +122,8 @@ type loop[TTx any] struct {
 	results chan []result // has room for all: who answers when nobody listens any more is not held
 	looks   chan looked   // the answer of the look that is under way
 	looking bool
+	errands chan errand // the answer of the one that is under way
+	away    bool        // one is
 	running int
 	hands   map[*entry]bool // what is in hand
 	hard    context.Context // what the handlers work under
@@ -188,6 +165,7 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 		l.look()
 		l.start()
 		_, err = in.ack(ctx)
+		l.send()
 	}
 	in.regulate()
 	l.tell(err)
@@ -240,13 +218,14 @@ func (l *loop[TTx]) look() {
 		return
 	}
 	l.looking = true
-	go func() { l.looks <- l.in.look(l.hard, limit, count) }()
+	life := l.in.book.life
+	go func() { l.looks <- l.in.look(l.hard, life, limit, count) }()
 }
 
 // start gives ready heads to free workers.
 func (l *loop[TTx]) start() {
 	for n, _ := l.free(); n > 0; n-- {
-		job := l.in.gather()
+		job := l.in.gather(l.running)
 		if job == nil {
 			return
 		}
@@ -285,11 +264,17 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	if (l.stale || l.in.shelf.changed) && (!timed || tellEvery < wait) {
 		wait, timed = tellEvery, true
 	}
-	ready := in.sub.Ready()
+	if d := l.send(); !timed || d < wait {
+		wait, timed = d, true
+	}
+	var ready <-chan struct{}
+	if in.sub != nil && len(in.book.waiting) == 0 {
+		ready = in.sub.Ready()
+	}
 	if pause > 0 {
 		wait, timed, ready = pause, true, nil
 	}
-	if pause == 0 && len(in.ready) > 0 && n > 0 {
+	if pause == 0 && n > 0 && in.startable(l.running) {
 		return nil
 	}
 	timer := time.NewTimer(time.Hour)
@@ -308,6 +293,9 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 		return l.collect(ctx, rs)
 	case found := <-l.looks:
 		return l.shelve(found)
+	case e := <-l.errands:
+		l.away = false
+		return in.done(ctx, e)
 	}
 }
 
@@ -341,8 +329,13 @@ func (l *loop[TTx]) put(rs []result) {
 
 // drain waits for what is in hand, until hard is done, and acknowledges what is finished.
 func (l *loop[TTx]) drain(hard context.Context) error {
-	for late := false; (l.running > 0 || l.looking) && !late; {
+	for late := false; (l.running > 0 || l.looking || l.away) && !late; {
 		select {
+		case e := <-l.errands:
+			l.away = false
+			if err := l.in.done(hard, e); err != nil {
+				return err
+			}
 		case found := <-l.looks:
 			if err := l.shelve(found); err != nil {
 				return err

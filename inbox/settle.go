@@ -192,6 +192,18 @@ func (in *Inbox[TTx]) drop() {
 	in.ready = in.ready[1:]
 }
 
+// startable tells whether anything may be begun: a suspect alone, and nothing beside it.
+func (in *Inbox[TTx]) startable(running int) bool {
+	s := &in.shelf
+	switch {
+	case s.alone != nil:
+		return false
+	case len(s.suspects) > 0:
+		return running == 0
+	}
+	return len(in.ready) > 0
+}
+
 // ack acknowledges the finished prefix of every lane.
 func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	var done []broker.Delivery

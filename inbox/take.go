@@ -101,6 +101,11 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	if err := e.unreadable(); err != nil {
 		return in.failure(ctx, e, in.db.Apply, err)
 	}
+	if e.suspect || e.alone {
+		if r, over := in.careful(ctx, e); over {
+			return r
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, in.o.Handle+in.o.Wait)
 	defer cancel()
 	intake, err := in.intake(ctx, e)
@@ -113,6 +118,9 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	}
 	v := unit.Found().Marks
 	switch {
+	case e.suspect && v[0].Outcome == store.Fresh: // it is to be parked, and there is no room
+		_, _ = unit.Rollback(ctx)
+		return result{entry: e, what: full, err: ErrFull}
 	case v[0].Outcome == store.Fresh:
 		return in.stepped(ctx, e, unit, intake)
 	case e.parked != nil:
@@ -135,6 +143,7 @@ func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake
 	}()
 	intake = store.Intake{
 		Marks:     []store.Mark{in.mark(e)},
+		Server:    e.server(),
 		Wait:      in.o.Wait,
 		Handle:    in.o.Handle + 5*time.Second,
 		Isolation: in.o.Isolation,

@@ -91,6 +91,9 @@ func keepNote(e store.Effect) (out string) {
 			out += " dead: " + k.Dead.Kind
 		}
 	}
+	if e.Rewind != nil {
+		out += " rewind " + e.Rewind.Lane
+	}
 	if e.Release != nil {
 		out += " release " + short(e.Release.ID)
 	}
@@ -205,9 +208,9 @@ func (c *crashDriver[TTx]) Retry(ctx context.Context, lanes []int, limit int) (o
 	return out, err
 }
 
-func (c *crashDriver[TTx]) Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (out store.Claimed, err error) {
+func (c *crashDriver[TTx]) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (out store.Claimed, err error) {
 	err = c.p.io(call{act: "Claim", effect: true}, func() (err error) {
-		out, err = c.d.Claim(ctx, consumer, limit, lease)
+		out, err = c.d.Claim(ctx, consumer, life, limit, lease)
 		c.p.had(len(out.Parked) > 0, " %d parked", len(out.Parked))
 		return err
 	})
@@ -252,6 +255,37 @@ func (c *crashDriver[TTx]) Audited(ctx context.Context, run string, after int64,
 		return err
 	})
 	return out, err
+}
+
+func (c *crashDriver[TTx]) Spots(ctx context.Context, consumer string) (out store.Spots, err error) {
+	err = c.p.io(call{act: "Spots"}, func() (err error) {
+		out, err = c.d.Spots(ctx, consumer)
+		return err
+	})
+	return out, err
+}
+
+func (c *crashDriver[TTx]) Occupy(ctx context.Context, consumer, life, note string, lanes []store.Spot) (out store.Spots, err error) {
+	err = c.p.io(call{act: "Occupy", effect: true, note: func() string { return spotNote(lanes) }}, func() (err error) {
+		out, err = c.d.Occupy(ctx, consumer, life, note, lanes)
+		return err
+	})
+	return out, err
+}
+
+func (c *crashDriver[TTx]) Advance(ctx context.Context, consumer, server, note string, lanes []store.Spot) (out store.Spots, err error) {
+	err = c.p.io(call{act: "Advance", effect: len(lanes) > 0, note: func() string { return spotNote(lanes) }}, func() (err error) {
+		out, err = c.d.Advance(ctx, consumer, server, note, lanes)
+		return err
+	})
+	return out, err
+}
+
+func spotNote(lanes []store.Spot) (out string) {
+	for _, l := range lanes {
+		out += fmt.Sprintf(" %s at %d", l.Lane, l.Position)
+	}
+	return out
 }
 
 func (c *crashDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (did store.Maintained, err error) {

@@ -166,11 +166,11 @@ func (d *faultyDriver[TTx]) Retry(ctx context.Context, lanes []int, limit int) (
 	return d.Driver.Retry(ctx, lanes, limit)
 }
 
-func (d *faultyDriver[TTx]) Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (store.Claimed, error) {
+func (d *faultyDriver[TTx]) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (store.Claimed, error) {
 	if err := d.f.alive(); err != nil {
 		return store.Claimed{}, err
 	}
-	return d.Driver.Claim(ctx, consumer, limit, lease)
+	return d.Driver.Claim(ctx, consumer, life, limit, lease)
 }
 
 func (d *faultyDriver[TTx]) Kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
@@ -206,6 +206,31 @@ func (d *faultyDriver[TTx]) Audited(ctx context.Context, run string, after int64
 		return nil, err
 	}
 	return d.Driver.Audited(ctx, run, after, limit)
+}
+
+func (d *faultyDriver[TTx]) Spots(ctx context.Context, consumer string) (store.Spots, error) {
+	if err := d.f.alive(); err != nil {
+		return store.Spots{}, err
+	}
+	return d.Driver.Spots(ctx, consumer)
+}
+
+func (d *faultyDriver[TTx]) Occupy(ctx context.Context, consumer, life, note string, lanes []store.Spot) (store.Spots, error) {
+	if err := d.f.live(); err != nil {
+		return store.Spots{}, err
+	}
+	return d.Driver.Occupy(ctx, consumer, life, note, lanes)
+}
+
+func (d *faultyDriver[TTx]) Advance(ctx context.Context, consumer, server, note string, lanes []store.Spot) (store.Spots, error) {
+	if err := d.f.live(); err != nil {
+		return store.Spots{}, err
+	}
+	out, err := d.Driver.Advance(ctx, consumer, server, note, lanes)
+	if err == nil && len(lanes) > 0 {
+		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
+	}
+	return out, err
 }
 
 func (d *faultyDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {

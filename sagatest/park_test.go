@@ -337,8 +337,8 @@ func (d overtaking) Begin(ctx context.Context, in store.Intake) (store.Unit[*mem
 // deletesFirst frees what it claims before it is handled.
 type deletesFirst struct{ db }
 
-func (d deletesFirst) Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (store.Claimed, error) {
-	c, err := d.db.Claim(ctx, consumer, limit, lease)
+func (d deletesFirst) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (store.Claimed, error) {
+	c, err := d.db.Claim(ctx, consumer, life, limit, lease)
 	for _, p := range c.Parked {
 		if _, err := d.db.Apply(ctx, store.Effect{Free: &store.Free{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
 			return c, err

@@ -31,6 +31,7 @@ type Process struct {
 	open     map[any]func() // what ends with the process: transactions, subscriptions, sessions
 	order    []any
 	err      error // of the last turn
+	last     int   // the I/O under way; one may be part of another
 
 	paused bool
 	yield  func(struct{}) bool // in a turn that may be paused
@@ -72,7 +73,10 @@ func (p *Process) io(c call, do func() error) error {
 	if p.dead {
 		return ErrCrashed
 	}
-	switch mode := p.count(c); mode {
+	mode, outer := p.count(c), p.last
+	p.last = len(p.w.log) - 1
+	defer func() { p.last = outer }()
+	switch mode {
 	case CrashBefore:
 		p.crash()
 		return ErrCrashed
@@ -121,9 +125,9 @@ func (p *Process) count(c call) Mode {
 	return mode
 }
 
-// had says what the last I/O turned out to be.
+// had says what the I/O under way turned out to be.
 func (p *Process) had(effect bool, note string, of ...any) {
-	e := &p.w.log[len(p.w.log)-1]
+	e := &p.w.log[p.last]
 	e.effect = effect
 	if p.w.tracing && note != "" {
 		e.text += fmt.Sprintf(note, of...)

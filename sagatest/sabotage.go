@@ -66,7 +66,7 @@ func without(es []store.Effect, drop func(*store.Effect)) []store.Effect {
 }
 
 // AckFirst is b acknowledging what is received before it is handled, as a consumer with auto-commit does: what is
-// in hand when the process dies is lost.
+// in hand when the process dies is lost. What the database knows of positions is not asked: it would bring that back.
 func AckFirst(b broker.Broker) broker.Broker {
 	w := hasty{b}
 	if makes, ok := b.(broker.TopicMaker); ok {
@@ -81,6 +81,7 @@ func AckFirst(b broker.Broker) broker.Broker {
 type hasty struct{ broker.Broker }
 
 func (h hasty) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
+	g.Resume = nil
 	s, err := h.Broker.Subscribe(ctx, g)
 	if err != nil {
 		return nil, err

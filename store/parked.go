@@ -9,9 +9,9 @@ import (
 
 // A Keeper is the part of a Store that is about kept messages; what changes them is an Effect.
 type Keeper interface {
-	// Claim takes parked messages that are due and first of their key, at most limit, and puts their due time off by lease,
+	// Claim takes parked messages that are due and first of their key for life, at most limit, and puts their due time off by lease,
 	// so that nobody else claims them meanwhile. To be taken they are Retrying in an intake.
-	Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (Claimed, error)
+	Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (Claimed, error)
 
 	// Kept lists kept messages by Place, at most limit. It locks nothing.
 	Kept(ctx context.Context, what Sought, limit int) ([]Parked, error)
@@ -51,6 +51,10 @@ type Parked struct {
 	Last     Failure
 	Dead     *Death // nil: it is parked
 	Call     *Call  // that it is at; nil: none. Release leaves it as it is
+	// Claims is how often it was claimed without an answer, this time included. Above 1, somebody may have died of it.
+	Claims int
+	// Kills is how often its process ended while nothing but it was run.
+	Kills int
 
 	// Since is when it was parked. Only read.
 	Since time.Time

@@ -90,6 +90,18 @@ type Store interface {
 	Keeper
 
 	Overseer
+	// Spots tells how a consumer stands in all lanes that are known of it. It locks nothing.
+	Spots(ctx context.Context, consumer string) (Spots, error)
+
+	// Occupy notes, under the name note, that life has these lanes from now on, and answers with all of them as they stood
+	// before. What was claimed by a life that has not left one of these in peace is due at once. A lane that is new, or has
+	// another origin now, begins with the Position and Reach that it is given here; of the others those that are stored stay.
+	Occupy(ctx context.Context, consumer, life, note string, lanes []Spot) (Spots, error)
+
+	// Advance stores, under the name note, each of these lanes whose Note is as it is given here, if the database is on
+	// server: else nothing. It answers as Spots does, behind it. A lane whose Note is not note then was not stored: the
+	// database went back in time, it was rewound, or another life has it.
+	Advance(ctx context.Context, consumer, server, note string, lanes []Spot) (Spots, error)
 
 	// Maintain empties what is older than keep and covered by every lane. It neither waits for nor blocks
 	// writers; what it could not have at once it leaves for the next time.
@@ -142,6 +154,9 @@ type Intake struct {
 	// Settings of the database hold for this transaction, from the handler on, in their order: a tenant for row-level
 	// security, a role. A driver whose database has none refuses them with ErrNoSettings.
 	Settings []Setting
+	// Server is the life of the server that is meant, as Occupy told it: on another one ErrLost, since what the caller knows may
+	// not be there. Empty: any.
+	Server string
 	// Isolation of the transaction. Above ReadCommitted what collides fails by an error that Collided tells of. A driver that cannot
 	// have it refuses it with ErrNoIsolation. Enter does not look at it: the transaction is begun.
 	Isolation Isolation
@@ -265,6 +280,7 @@ type Effect struct {
 	Keep    *Keep    // guards: see there
 	Release *Release // guard: it is kept
 	Free    *Free    // guard: it is kept, as it says
+	Rewind  *Rewind  // guard: the lane is there, of that origin, and is farther
 	Audit   *Audit
 }
 

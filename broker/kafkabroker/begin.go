@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,8 +120,44 @@ func (s *Subscription) renew(topics []string) {
 	s.cl.AddConsumeTopics(topics...)
 }
 
-// from is where lanes are read from: what is committed of a topic that was made anew may be of the old one.
-func (s *Subscription) from(_ context.Context, at map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+// offsets are those of lanes, by topic and partition.
+type offsets = map[string]map[int32]kgo.Offset
+
+// from is where lanes are read from: where they are committed, or earlier if that is wanted.
+func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
+	s.forget(at)
+	ids, err := s.b.Topics(ctx, slices.Sorted(maps.Keys(at))...)
+	if err != nil {
+		return nil, fmt.Errorf("look up where lanes begin: %w", err)
+	}
+	var lanes []broker.Lane
+	for t, ps := range at {
+		for p := range ps {
+			lanes = append(lanes, broker.Lane{Name: laneName(t, p), Clean: true, Origin: ids[t]})
+		}
+	}
+	var wanted map[string]int64
+	if s.group.Resume != nil && len(lanes) > 0 {
+		if wanted, err = s.group.Resume(ctx, lanes); err != nil {
+			return nil, fmt.Errorf("look up where lanes begin: %w", err)
+		}
+	}
+	for t, ps := range at {
+		for p, committed := range ps {
+			if to, some := wanted[laneName(t, p)]; some && to < committed.EpochOffset().Offset {
+				ps[p] = kgo.NewOffset().At(to)
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.assigned.begin(lanes)
+	signal(s.ready)
+	return at, nil
+}
+
+// forget drops what is committed of a topic that was made anew: it may be of the old one.
+func (s *Subscription) forget(at offsets) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for t, ps := range at {
@@ -131,5 +169,25 @@ func (s *Subscription) from(_ context.Context, at map[string]map[int32]kgo.Offse
 		}
 		delete(s.anew, t)
 	}
-	return at, nil
+}
+
+// Find asks Kafka where partitions are from a time on.
+func (b *Broker) Find(ctx context.Context, topic string, at time.Time) ([]broker.Place, error) {
+	listed, err := b.adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find a time in %q: %w", topic, orAway(err))
+	}
+	ids, err := b.Topics(ctx, topic)
+	if err != nil {
+		return nil, fmt.Errorf("find a time in %q: %w", topic, err)
+	}
+	var out []broker.Place
+	listed.Each(func(o kadm.ListedOffset) {
+		out = append(out, broker.Place{Lane: broker.Lane{Name: laneName(o.Topic, o.Partition), Clean: true, Origin: ids[topic]}, Position: o.Offset})
+	})
+	slices.SortFunc(out, func(a, b broker.Place) int { return strings.Compare(a.Lane.Name, b.Lane.Name) })
+	return out, nil
 }

@@ -134,6 +134,7 @@ var (
 	_ broker.Broker       = (*Broker)(nil)
 	_ broker.TopicMaker   = (*Broker)(nil)
 	_ broker.TopicChecker = (*Broker)(nil)
+	_ broker.Finder       = (*Broker)(nil)
 )
 
 // New makes a client of the cluster that seeds, "host:port[,host:port]", belong to. It does not connect yet.

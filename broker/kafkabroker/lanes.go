@@ -32,8 +32,10 @@ type lane struct {
 	queue     []*kgo.Record
 	bytes     int
 	paused    bool
-	acked     int64 // offset behind the last acknowledged, -1: none
-	committed int64 // what Kafka has of it
+	origin    string // the topic's id
+	begun     bool   // it is known from where it is read
+	acked     int64  // offset behind the last acknowledged, -1: none
+	committed int64  // what Kafka has of it
 }
 
 // change is what happened to a lane since the last Receive: lost, then gained, each at most once.
@@ -78,6 +80,15 @@ func (a *assignment) lose(ps map[string][]int32, clean bool) {
 		}
 	}
 	a.sort()
+}
+
+// begin notes that it is known from where lanes are read: now they can be told of.
+func (a *assignment) begin(lanes []broker.Lane) {
+	for _, told := range lanes {
+		if l := a.lanes[told.Name]; l != nil {
+			l.origin, l.begun = told.Origin, true
+		}
+	}
 }
 
 // partitions are those of topic that are owned.
@@ -173,11 +184,14 @@ func (a *assignment) tell() (b broker.Batch) {
 		if c.lost {
 			b.Lost = append(b.Lost, broker.Lane{Name: name, Clean: !c.unclean})
 		}
-		if c.gained {
-			b.Gained = append(b.Gained, broker.Lane{Name: name, Clean: true})
+		delete(a.changes, name)
+		switch l := a.lanes[name]; {
+		case c.gained && l != nil && l.begun:
+			b.Gained = append(b.Gained, broker.Lane{Name: name, Clean: true, Origin: l.origin})
+		case c.gained:
+			a.changes[name] = &change{gained: true} // later
 		}
 	}
-	clear(a.changes)
 	return b
 }
 

@@ -38,12 +38,12 @@ func (c *cluster) group(name string) *group {
 	return g
 }
 
-func (g *group) join(member string, topics []*topic) *Subscription {
+func (g *group) join(member string, topics []*topic, resume resumes) *Subscription {
 	for _, t := range topics {
 		g.follow(t)
 	}
 	g.joined++
-	s := &Subscription{group: g, name: member, topics: topics, ready: make(chan struct{}, 1), changes: map[*cursor]*change{}}
+	s := &Subscription{group: g, name: member, topics: topics, resume: resume, ready: make(chan struct{}, 1), changes: map[*cursor]*change{}}
 	if s.name == "" {
 		s.name = fmt.Sprintf("%s-%d", g.name, g.joined)
 	}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
@@ -70,6 +71,7 @@ var (
 	_ broker.Broker       = (*Broker)(nil)
 	_ broker.TopicMaker   = (*Broker)(nil)
 	_ broker.TopicChecker = (*Broker)(nil)
+	_ broker.Finder       = (*Broker)(nil)
 )
 
 // cluster is what all clients share.
@@ -161,6 +163,28 @@ func (c *cluster) make(name string, lanes int) {
 	}
 }
 
+// Find tells where lanes are from a time on.
+func (b *Broker) Find(_ context.Context, name string, at time.Time) (out []broker.Place, err error) {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	t := b.c.topics[name]
+	switch {
+	case b.closed:
+		return nil, broker.ErrClosed
+	case t == nil:
+		return nil, fmt.Errorf("find a time in %q: %w", name, broker.ErrNoTopic)
+	}
+	for _, l := range t.lanes {
+		i := slices.IndexFunc(l.log, func(m skald.Message) bool { return !m.Time.Before(at) })
+		if i < 0 {
+			i = len(l.log)
+		}
+		origin := b.c.incarnation + "/" + t.id
+		out = append(out, broker.Place{Lane: broker.Lane{Name: l.name, Clean: true, Origin: origin}, Position: l.base + int64(i)})
+	}
+	return out, nil
+}
+
 // RemoveTopics deletes topics, with all that is in them. Their lanes are lost uncleanly.
 func (b *Broker) RemoveTopics(_ context.Context, topics ...string) error {
 	b.c.mu.Lock()
@@ -224,7 +248,7 @@ func (b *Broker) Subscribe(_ context.Context, g broker.Group) (broker.Subscripti
 			return nil, fmt.Errorf("subscribe group %q to %q: %w", g.Name, name, broker.ErrNoTopic)
 		}
 	}
-	s := b.c.group(g.Name).join(g.Member, topics)
+	s := b.c.group(g.Name).join(g.Member, topics, g.Resume)
 	b.subs = append(slices.DeleteFunc(b.subs, func(old *Subscription) bool { return old.gone != nil }), s)
 	return s, nil
 }

@@ -1,6 +1,7 @@
 package membroker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ type Subscription struct {
 	name   string
 	topics []*topic
 	ready  chan struct{}
+	resume resumes // nil: lanes begin where they are acknowledged
 
 	// under the cluster's lock
 	owned   []*cursor // by topic and lane
@@ -26,6 +28,8 @@ type Subscription struct {
 
 // change is what happened to a lane since the last Receive: lost, then gained, each at most once.
 type change struct{ lost, unclean, gained bool }
+
+type resumes func(ctx context.Context, lanes []broker.Lane) (map[string]int64, error)
 
 var _ broker.Subscription = (*Subscription)(nil)
 
@@ -40,15 +44,24 @@ func (s *Subscription) wake() {
 }
 
 // Receive returns what is there: first the changes of lanes, then messages, lanes taking turns.
-func (s *Subscription) Receive(_ context.Context, max int) (broker.Batch, error) {
+func (s *Subscription) Receive(ctx context.Context, max int) (broker.Batch, error) {
 	mu := s.lock()
-	defer mu()
+	defer func() { mu() }()
 	if s.expired && s.gone == nil {
 		s.expired = false
 		s.group.rejoin(s)
 	}
 	if s.gone != nil {
 		return broker.Batch{}, s.gone
+	}
+	if gained := s.gained(); s.resume != nil && len(gained) > 0 {
+		mu() // whoever is asked may need the broker
+		at, err := s.resume(ctx, gained)
+		mu = s.lock()
+		if s.gone != nil || err != nil {
+			return broker.Batch{}, cmp.Or(s.gone, err)
+		}
+		s.rewind(at)
 	}
 	b := s.tell()
 	for range s.owned {
@@ -65,6 +78,41 @@ func (s *Subscription) Receive(_ context.Context, max int) (broker.Batch, error)
 		s.wake()
 	}
 	return b, nil
+}
+
+// gained are the lanes that are to be told of as such.
+func (s *Subscription) gained() (out []broker.Lane) {
+	for _, c := range s.owned {
+		if ch := s.changes[c]; ch != nil && ch.gained {
+			out = append(out, s.lane(c))
+		}
+	}
+	return out
+}
+
+func (s *Subscription) lane(c *cursor) broker.Lane {
+	return broker.Lane{Name: c.lane.name, Clean: true, Origin: s.group.c.incarnation + "/" + c.topic.id}
+}
+
+// rewind sets gained lanes back where messages are wanted that were acknowledged.
+func (s *Subscription) rewind(to map[string]int64) {
+	for _, c := range s.owned {
+		at, wanted := to[c.lane.name]
+		if ch := s.changes[c]; wanted && ch != nil && ch.gained {
+			c.rewind(max(at, c.lane.base))
+		}
+	}
+}
+
+// rewind forgets acknowledgements from position to on.
+func (c *cursor) rewind(to int64) {
+	for p := to; p < c.acked; p++ {
+		if c.tries == nil {
+			c.tries = map[int64]int{}
+		}
+		c.tries[p]++
+	}
+	c.acked, c.next = min(c.acked, to), min(c.next, to)
 }
 
 // take appends c's messages up to max.
@@ -104,7 +152,7 @@ func (s *Subscription) tell() (b broker.Batch) {
 			b.Lost = append(b.Lost, broker.Lane{Name: c.lane.name, Clean: !ch.unclean})
 		}
 		if ch.gained {
-			b.Gained = append(b.Gained, broker.Lane{Name: c.lane.name, Clean: true})
+			b.Gained = append(b.Gained, s.lane(c))
 		}
 	}
 	clear(s.changes)

@@ -280,6 +280,28 @@ func (s *Subscription) balance() {
 	}
 }
 
+// resume asks from where lanes are wanted.
+func (s *Subscription) resume(t topic, free []int) (map[string]int64, error) {
+	if s.resumes == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	var lanes []broker.Lane
+	for _, i := range free {
+		lanes = append(lanes, broker.Lane{Name: laneName(t.name, i), Clean: true, Origin: t.created})
+	}
+	return s.resumes(ctx, lanes)
+}
+
+// originOf is when the stream of a lane was made.
+func (s *Subscription) originOf(name string) string {
+	if l := s.find(name); l != nil {
+		return l.topic.created
+	}
+	return ""
+}
+
 // take claims lanes of a topic until this member has its share. They are told of together.
 func (s *Subscription) take(t topic, mine map[int]*lane, share int) {
 	var free []int
@@ -303,9 +325,13 @@ func (s *Subscription) take(t topic, mine map[int]*lane, share int) {
 		s.tellFault(fmt.Errorf("claim lanes of %q: %w", t.name, err))
 		return
 	}
+	wanted, err := s.resume(now, free)
+	if err != nil {
+		return // at the next look
+	}
 	var claimed []*lane
 	for _, i := range free {
-		if l := s.claim(now, i); l != nil {
+		if l := s.claim(now, i, wanted); l != nil {
 			claimed = append(claimed, l)
 		}
 	}

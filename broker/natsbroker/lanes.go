@@ -94,7 +94,7 @@ func (s *Subscription) drain(e jetstream.KeyValueEntry, more <-chan jetstream.Ke
 }
 
 // claim takes a free lane of a topic, as it is now, at the revision that was seen; nil: somebody else was quicker, or NATS does not answer.
-func (s *Subscription) claim(t topic, index int) *lane {
+func (s *Subscription) claim(t topic, index int, wanted map[string]int64) *lane {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	key := s.laneKey(t, index)
@@ -105,6 +105,9 @@ func (s *Subscription) claim(t topic, index int) *lane {
 		r.Position = 0
 	case r.Position > t.last: // its tail was lost
 		r.Position = t.last
+	}
+	if from, some := wanted[laneName(t.name, index)]; some {
+		r.Position = min(r.Position, uint64(max(from-1, 0)))
 	}
 	rev, err := s.store(ctx, key, r, old.rev)
 	if stale(err) {

@@ -27,7 +27,8 @@ type Subscription struct {
 	again chan struct{}        // look at the whole group again
 	done  chan struct{}        // run has ended
 
-	group // of run alone
+	group   // of run alone
+	resumes func(ctx context.Context, lanes []broker.Lane) (map[string]int64, error)
 
 	mu      sync.Mutex
 	owned   []*lane
@@ -76,7 +77,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	s := &Subscription{
 		b: b, ready: make(chan struct{}, 1), leave: make(chan context.Context, 1), again: make(chan struct{}, 1),
 		done: make(chan struct{}), changes: map[string]*change{},
-		group: newGroup(kv, g, topics, nuid.Next()),
+		group: newGroup(kv, g, topics, nuid.Next()), resumes: g.Resume,
 	}
 	s.ctx, s.kill = context.WithCancel(context.Background())
 	if err := s.join(ctx); err != nil {
@@ -146,7 +147,7 @@ func (s *Subscription) tell() (b broker.Batch) {
 			b.Lost = append(b.Lost, broker.Lane{Name: name, Clean: !c.unclean})
 		}
 		if c.gained {
-			b.Gained = append(b.Gained, broker.Lane{Name: name, Clean: true})
+			b.Gained = append(b.Gained, broker.Lane{Name: name, Clean: true, Origin: s.originOf(name)})
 		}
 	}
 	clear(s.changes)

@@ -25,7 +25,7 @@ func inboxCommand(out, errs io.Writer) *cobra.Command {
 			c.SetOut(c.ErrOrStderr())
 			return errors.Join(&place.UsageError{What: "which command of inbox?"}, errTold, c.Usage())
 		}}
-	c.AddCommand(inboxStatusCommand(out), inboxShowCommand(out), inboxAdmitCommand(out, errs), inboxImportCommand(out, errs))
+	c.AddCommand(inboxStatusCommand(out), inboxShowCommand(out), inboxAdmitCommand(out, errs), inboxImportCommand(out, errs), inboxRewindCommand(out, errs))
 	return c
 }
 

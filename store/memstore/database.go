@@ -47,6 +47,7 @@ type database struct {
 	rows       []row // visible ones, by Seq
 	aside      map[int64]asideRow
 	kept       map[markKey]keptRow
+	spots      map[spotKey]store.Spot
 	audit      []store.Audit
 	lanes      []laneRow
 	lives      map[string]life // of relays, by owner

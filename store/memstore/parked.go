@@ -27,7 +27,8 @@ func turnOf(consumer string, id store.Identity, key []byte) turnKey {
 
 type keptRow struct {
 	store.Parked
-	due time.Time
+	due     time.Time
+	claimer string
 }
 
 func (k keptRow) id() markKey     { return markKey{k.Consumer, k.Identity} }
@@ -98,7 +99,7 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 		if err != nil {
 			return err
 		}
-		k.Dead, k.Attempts, k.due = nil, 0, time.Time{}
+		k.Dead, k.Attempts, k.Claims, k.Kills, k.due = nil, 0, 0, 0, time.Time{}
 		tx.keeps = append(tx.keeps, func(d *database) { d.kept[k.id()] = k; d.settle(k.turn()) })
 	}
 	if f := e.Free; f != nil {
@@ -107,6 +108,11 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 			return err
 		}
 		tx.keeps = append(tx.keeps, func(d *database) { delete(d.kept, k.id()); d.settle(k.turn()) })
+	}
+	if e.Rewind != nil {
+		if err := tx.rewind(*e.Rewind); err != nil {
+			return err
+		}
 	}
 	if e.Audit != nil {
 		a := *e.Audit
@@ -143,6 +149,7 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 			return err
 		}
 		k.Message, k.Place, k.Since, k.Lane, k.Position, k.Fault = was.Message, was.Place, was.Since, was.Lane, was.Position, was.Fault
+		k.claimer = was.claimer
 	} else if err := tx.room(ctx, k, p, until); err != nil {
 		return err
 	}
@@ -222,13 +229,14 @@ func (d *database) settle(t turnKey) {
 func cut4(s string) string { return clipTo(s, 4<<10) }
 
 // Claim takes parked messages that are due.
-func (s *Store) Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (c store.Claimed, err error) {
+func (s *Store) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (c store.Claimed, err error) {
 	err = s.enter(ctx, func() error {
 		d := s.db
 		now, all := d.now(), d.keptOf(store.Sought{Consumer: consumer})
 		for _, k := range all {
 			if k.claimable() && !k.due.After(now) && len(c.Parked) < limit {
 				k.due = now.Add(lease)
+				k.Claims, k.claimer = k.Claims+1, life
 				d.kept[k.id()] = k
 				c.Parked = append(c.Parked, k.out(now))
 			}
@@ -322,5 +330,5 @@ func (s *Store) Keeping(ctx context.Context, consumer string) (n store.Keeping, 
 
 // keeps tells whether e says anything of kept messages.
 func keeps(e *store.Effect) bool {
-	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Audit != nil
+	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Rewind != nil || e.Audit != nil
 }

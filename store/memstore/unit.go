@@ -28,6 +28,9 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], er
 	if len(in.Settings) > 0 {
 		return nil, fmt.Errorf("begin: %w", store.ErrNoSettings)
 	}
+	if in.Server != "" {
+		return nil, fmt.Errorf("begin on another server: %w", store.ErrLost)
+	}
 	if in.Isolation != store.ReadCommitted {
 		return nil, fmt.Errorf("begin: %w", store.ErrNoIsolation)
 	}

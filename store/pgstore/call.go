@@ -20,6 +20,8 @@ type call struct {
 	fail func(error) error   // says more about its error; nil: it says enough
 	need func() bool         // whether it is needed, once the calls before it are answered; nil: always. Not every runner asks
 	with string              // the statement that does the work of Session too; "": none does
+	// server: that statement is given the server that is meant, too.
+	server bool
 }
 
 type scanner interface{ Scan(dest ...any) error }
@@ -46,9 +48,16 @@ func (c *core) bind(in store.Intake, calls []call) []call {
 	wait, idle := cmp.Or(in.Wait, defaultWait), cmp.Or(in.Handle, defaultHandle)
 	if len(calls) > 0 && calls[0].with != "" {
 		calls[0].sql, calls[0].args = calls[0].with, append(calls[0].args, millis(wait), millis(idle))
-		return calls
+	} else {
+		calls = slices.Insert(calls, 0, c.session(wait, idle))
 	}
-	return slices.Insert(calls, 0, c.session(wait, idle))
+	switch {
+	case calls[0].server:
+		calls[0].args = append(calls[0].args, begun(in.Server))
+	case in.Server != "":
+		calls = slices.Insert(calls, 1, c.call("GuardServer", begun(in.Server)))
+	}
+	return calls
 }
 
 // millis is d as PostgreSQL's settings have it; there 0 would be for ever.

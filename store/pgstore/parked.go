@@ -55,7 +55,7 @@ func (c *core) takeTurns(marks []store.Mark, found []store.Verdict) []call {
 	for i := range marks {
 		if marks[i].Turn != store.Anytime {
 			take := c.call("Turn", c.turnArgs(&marks[i])...).into(&found[i].Outcome)
-			take.with = c.sql["TakeTurn"]
+			take.with, take.server = c.sql["TakeTurn"], true
 			calls = append(calls, take)
 		}
 	}
@@ -96,7 +96,7 @@ func (c *core) keep(e *store.Effect) (calls []call, err error) {
 		if err != nil {
 			return nil, err
 		}
-		change("UpdateKept", identity(k.Consumer, k.Identity), append(stateArgs(&k.Parked), int32(*k.Was), at)...)
+		change("UpdateKept", identity(k.Consumer, k.Identity), append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.Kills))...)
 		calls = append(calls, c.call("SettleKept", identity(k.Consumer, k.Identity)...))
 	} else if k != nil {
 		if calls, err = c.insertKept(k); err != nil {
@@ -115,6 +115,9 @@ func (c *core) keep(e *store.Effect) (calls []call, err error) {
 		}
 		change("FreeKept", identity(f.Consumer, f.Identity), attempts)
 	}
+	if r := e.Rewind; r != nil {
+		calls = append(calls, c.rewind(r))
+	}
 	if a := e.Audit; a != nil {
 		id := identity(a.Consumer, a.Identity)
 		calls = append(calls, c.call("InsertAudit", append(append([]any{legible(a.Who), legible(a.Why), legible(a.What)}, id...), legible(a.Run))...))
@@ -124,7 +127,7 @@ func (c *core) keep(e *store.Effect) (calls []call, err error) {
 
 // keeps tells whether e says anything of kept messages.
 func keeps(e *store.Effect) bool {
-	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Audit != nil
+	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Rewind != nil || e.Audit != nil
 }
 
 func identity(consumer string, id store.Identity) []any {
@@ -155,7 +158,7 @@ func (c *core) insertKept(k *store.Keep) ([]call, error) {
 		return append(calls, c.call("LockKept", identity(k.Consumer, *old)...), c.call("ReplaceKept", append(args, name(old.Source), name(old.ID), outside)...),
 			c.call("SettleKept", id...)), nil
 	}
-	return append(calls, c.call("InsertKept", append(args, k.MostRows, k.MostBytes, outside)...)), nil
+	return append(calls, c.call("InsertKept", append(args, k.MostRows, k.MostBytes, outside, int32(k.Claims), int32(k.Kills))...)), nil
 }
 
 // stateArgs are the columns that an attempt changes, from attempts on.
@@ -187,7 +190,7 @@ func scanKept(row scanner) (p store.Parked, err error) {
 	)
 	if err := row.Scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.Holds, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
 		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Lane, &p.Position, &p.Fault,
-		&p.Waiting, &p.Place, &p.Since, &at); err != nil {
+		&p.Waiting, &p.Place, &p.Since, &at, &p.Claims, &p.Kills); err != nil {
 		return p, err
 	}
 	if p.Message, err = held.Open(env, key, data); err != nil {
@@ -215,10 +218,10 @@ func orZero(t *time.Time) time.Time {
 }
 
 // Claim takes parked messages that are due: one round trip, which writes nothing where none is.
-func (c *core) Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (store.Claimed, error) {
+func (c *core) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (store.Claimed, error) {
 	var out store.Claimed
 	var next int64
-	claim := c.call("Claim", name(consumer), int32(limit), lease.Microseconds())
+	claim := c.call("Claim", name(consumer), int32(limit), lease.Microseconds(), legible(life))
 	claim.scan = func(row scanner) error {
 		p, err := scanKept(row)
 		out.Parked = append(out.Parked, p)

@@ -203,7 +203,7 @@ func (b *bed) Known(t testing.TB) {
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	b.end(t)
-	for _, table := range []string{"outbox", "mark", "mark_timeless", "answer", "floor", "quarantine", "entity", "tick", "relay", "aside", "parked", "audit", "step", "step_floor", "lease"} {
+	for _, table := range []string{"outbox", "mark", "mark_timeless", "answer", "floor", "quarantine", "entity", "tick", "relay", "aside", "parked", "audit", "step", "step_floor", "lease", "spot"} {
 		b.exec(t, "DELETE FROM {skald_"+table+"}")
 	}
 	b.exec(t, "DELETE FROM {kv}")

@@ -388,13 +388,24 @@ func keptDay(ctx context.Context, s *Store) error {
 	if _, err := u.Rollback(ctx, store.Effect{Keep: &store.Keep{Parked: p}}); err != nil {
 		return err
 	}
-	if _, err := s.Claim(ctx, m.Consumer, 1, time.Hour); err != nil {
+	if _, err := s.Claim(ctx, m.Consumer, "life", 1, time.Hour); err != nil {
 		return err
 	}
 	if _, err := s.Kept(ctx, store.Sought{}, 1); err != nil {
 		return err
 	}
 	if _, err := s.Keeping(ctx, m.Consumer); err != nil {
+		return err
+	}
+	lane := store.Spot{Lane: "t/0", Origin: "one", Position: 3}
+	stands, err := s.Occupy(ctx, m.Consumer, "life", time.Now().String(), []store.Spot{lane})
+	if err != nil {
+		return err
+	}
+	if stands, err = s.Spots(ctx, m.Consumer); err != nil {
+		return err
+	}
+	if _, err := s.Advance(ctx, m.Consumer, stands.Server, "2", stands.Spots); err != nil {
 		return err
 	}
 	_, err = s.Apply(ctx, store.Effect{Keep: &dead}, store.Effect{Release: &store.Release{Consumer: m.Consumer, Identity: m.Identity}},

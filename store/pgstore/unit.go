@@ -55,6 +55,9 @@ func (c *core) beginning(err error) error {
 	if state(err) == "55P03" {
 		return fmt.Errorf("%w: %w", store.ErrBusy, err)
 	}
+	if lost(err) {
+		return fmt.Errorf("%w: %w", store.ErrLost, err)
+	}
 	return c.explain(err)
 }
 

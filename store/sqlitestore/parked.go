@@ -94,6 +94,11 @@ func (x *session) keep(ctx context.Context, e *store.Effect) error {
 			return err
 		}
 	}
+	if r := e.Rewind; r != nil {
+		if err := x.rewind(ctx, r); err != nil {
+			return err
+		}
+	}
 	if a := e.Audit; a != nil {
 		if _, err := x.exec(ctx, "InsertAudit", a.Who, a.Why, a.What, a.Consumer, a.Source, a.ID, a.Run); err != nil {
 			return fmt.Errorf("audit: %w", err)
@@ -138,7 +143,7 @@ func (x *session) park(ctx context.Context, p *store.Keep) error {
 		if err != nil {
 			return err
 		}
-		return x.change(ctx, "UpdateKept", p.Consumer, p.Identity, p.Was, append(stateArgs(&p.Parked), at)...)
+		return x.change(ctx, "UpdateKept", p.Consumer, p.Identity, p.Was, append(stateArgs(&p.Parked), at, p.Claims, p.Kills)...)
 	}
 	var done store.Verdict
 	err := verdict(x.row(ctx, "FindMark", p.Consumer, p.Source, p.ID), &done)
@@ -182,7 +187,7 @@ func (x *session) insertKept(ctx context.Context, p *store.Keep) error {
 		return err
 	}
 	waiting := rows > 0 && (p.Dead == nil || p.Dead.Holds)
-	if _, err := x.exec(ctx, "InsertKept", append(args, waiting, nth+1, running+keptSize(m), at)...); err != nil {
+	if _, err := x.exec(ctx, "InsertKept", append(args, waiting, nth+1, running+keptSize(m), at, p.Claims, p.Kills)...); err != nil {
 		return fmt.Errorf("park message: %w", err)
 	}
 	return nil
@@ -267,7 +272,7 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 	)
 	if err := scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.Holds, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
 		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Lane, &p.Position, &p.Fault,
-		&p.Waiting, &p.Place, &since, &at); err != nil {
+		&p.Waiting, &p.Place, &since, &at, &p.Claims, &p.Kills); err != nil {
 		return p, err
 	}
 	if p.Message, err = held.Open(env.V, blob(key), blob(data)); err != nil {
@@ -289,7 +294,7 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 }
 
 // Claim takes parked messages that are due; it writes nothing where none is.
-func (s *Store) Claim(ctx context.Context, consumer string, limit int, lease time.Duration) (c store.Claimed, err error) {
+func (s *Store) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (c store.Claimed, err error) {
 	p, err := s.prepare(ctx)
 	if err != nil {
 		return c, failed("claim", err)
@@ -300,7 +305,7 @@ func (s *Store) Claim(ctx context.Context, consumer string, limit int, lease tim
 	}
 	if some {
 		err = s.alone(ctx, func(ctx context.Context, x *session) error {
-			rows, err := x.rows(ctx, "Claim", consumer, limit, lease.Milliseconds())
+			rows, err := x.rows(ctx, "Claim", consumer, limit, lease.Milliseconds(), life)
 			if err == nil {
 				c.Parked, err = collect(rows, scanKept)
 			}
@@ -376,5 +381,5 @@ func (s *Store) Keeping(ctx context.Context, consumer string) (n store.Keeping, 
 
 // keeps tells whether e says anything of kept messages.
 func keeps(e *store.Effect) bool {
-	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Audit != nil
+	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Rewind != nil || e.Audit != nil
 }

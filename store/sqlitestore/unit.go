@@ -30,6 +30,9 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx]
 	if len(in.Settings) > 0 {
 		return nil, failed("begin", store.ErrNoSettings)
 	}
+	if in.Server != "" {
+		return nil, failed("begin on another server", store.ErrLost)
+	}
 	x, err := s.begin(ctx, cmp.Or(in.Wait, s.wait), cmp.Or(in.Handle, defaultHandle))
 	if err != nil {
 		return nil, failed("begin", err)

@@ -35,9 +35,9 @@ func (s *suite[TTx]) fieldNewOnes() {
 		return err
 	}
 	l := under(s.lease(s.d, "one", "1")[0])
-	refused(s, store.Intake{}, begin, "Marks", "Steps", "Locks", "Settings", "Isolation", "Wait", "Handle")
+	refused(s, store.Intake{}, begin, "Marks", "Steps", "Locks", "Settings", "Server", "Isolation", "Wait", "Handle")
 	refused(s, store.Setting{Name: "app.tenant"}, func(set store.Setting) error { return begin(store.Intake{Settings: []store.Setting{set}}) }, "Name", "Value")
-	refused(s, store.Effect{}, apply, "Mark", "Step", "Locks", "Rows", "Lane", "Answer", "Quarantine", "Admitted", "Keep", "Release", "Free", "Audit")
+	refused(s, store.Effect{}, apply, "Mark", "Step", "Locks", "Rows", "Lane", "Answer", "Quarantine", "Admitted", "Keep", "Release", "Free", "Rewind", "Audit")
 	apart := quarantined(message("a", 1), store.Conflict)
 	refused(s, apart, func(q store.Quarantined) error { return apply(store.Effect{Quarantine: &q}) },
 		"Consumer", "Identity", "Fingerprint", "Why", "Message", "Number", "At", "Admitted", "By", "Reason", "Taken")

@@ -93,6 +93,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		{"Lane", laneTests[TTx]()},
 		{"Aside", asideTests[TTx]()},
 		{"Parked", parkedTests[TTx]()},
+		{"Spot", spotTests[TTx]()},
 		{"Reseat", reseatTests[TTx]()},
 		{"Maintain", maintainTests[TTx]()},
 		{"Backlog", backlogTests[TTx]()},

@@ -3,7 +3,8 @@ SELECT /*schema*/skald_turn($1::bigint, $2::text, $3::text, $4::text, $5::bytea,
 
 -- name: TakeTurn
 -- Turn with what Session does, before it: a statement less for each message.
-SELECT CASE WHEN set_config('lock_timeout', $7::text, true) IS NOT NULL
+SELECT CASE WHEN coalesce($9::timestamptz <> pg_postmaster_start_time(), false) AND /*schema*/skald_guard(false, 'the server') THEN 0::smallint
+	WHEN set_config('lock_timeout', $7::text, true) IS NOT NULL
 		AND set_config('idle_in_transaction_session_timeout', $8::text, true) IS NOT NULL
 		AND set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL
 	THEN /*schema*/skald_turn($1::bigint, $2::text, $3::text, $4::text, $5::bytea, $6::integer) END;
@@ -34,11 +35,13 @@ WITH f AS (
 	SELECT nth, running FROM /*schema*/skald_parked WHERE consumer = $1::text AND key = $18::bytea AND holds ORDER BY place DESC LIMIT 1
 ), i AS (
 	INSERT INTO /*schema*/skald_parked (consumer, source, id, attempts, due, holds, first_at, first_error, first_host, last_at, last_error, last_host,
-		dead_at, kind, fingerprint, stack, version, key, topic, type, data, envelope, bytes, lane, position, fault, turn, call, waiting, nth, running)
+		dead_at, kind, fingerprint, stack, version, key, topic, type, data, envelope, bytes, lane, position, fault, turn, call, waiting, nth, running,
+		claims, kills)
 	SELECT $1::text, $2::text, $3::text, $4::integer, clock_timestamp() + $5::bigint * interval '1 microsecond', $6::boolean,
 		$7::timestamptz, $8::text, $9::text, $10::timestamptz, $11::text, $12::text, $13::timestamptz, $14::text, $15::text, $16::text, $17::text,
 		$18::bytea, $19::text, $20::text, $21::bytea, $22::bytea, $23::bigint, $24::text, $25::bigint, $26::text, $27::bigint, $30::text,
-		$6::boolean AND EXISTS (SELECT FROM f), coalesce((SELECT nth FROM l), 0) + 1, coalesce((SELECT running FROM l), 0) + $23::bigint
+		$6::boolean AND EXISTS (SELECT FROM f), coalesce((SELECT nth FROM l), 0) + 1, coalesce((SELECT running FROM l), 0) + $23::bigint,
+		$31::integer, $32::integer
 	WHERE ($28::bigint = 0 OR coalesce((SELECT l.nth - f.nth + 1 FROM f, l), 0) < $28::bigint)
 		AND ($29::bigint = 0 OR coalesce((SELECT l.running - f.running + f.bytes FROM f, l), 0) < $29::bigint)
 	ON CONFLICT (consumer, source, id) DO NOTHING
@@ -53,7 +56,7 @@ WITH u AS (
 		holds = $6::boolean, first_at = $7::timestamptz, first_error = $8::text, first_host = $9::text, last_at = $10::timestamptz, last_error = $11::text,
 		last_host = $12::text, dead_at = $13::timestamptz, kind = $14::text, fingerprint = $15::text, stack = $16::text, version = $17::text,
 		key = $18::bytea, topic = $19::text, type = $20::text, data = $21::bytea, envelope = $22::bytea, bytes = $23::bigint, lane = $24::text,
-		position = $25::bigint, fault = $26::text, turn = $27::bigint, since = clock_timestamp(), call = $30::text
+		position = $25::bigint, fault = $26::text, turn = $27::bigint, since = clock_timestamp(), call = $30::text, claims = 0, kills = 0
 	WHERE consumer = $1::text AND source = $28::text AND id = $29::text
 	RETURNING 1
 )
@@ -63,7 +66,8 @@ SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a kept message');
 WITH u AS (
 	UPDATE /*schema*/skald_parked SET attempts = $4::integer, due = clock_timestamp() + $5::bigint * interval '1 microsecond', holds = $6::boolean,
 		first_at = $7::timestamptz, first_error = $8::text, first_host = $9::text, last_at = $10::timestamptz, last_error = $11::text,
-		last_host = $12::text, dead_at = $13::timestamptz, kind = $14::text, fingerprint = $15::text, stack = $16::text, version = $17::text, call = $19::text
+		last_host = $12::text, dead_at = $13::timestamptz, kind = $14::text, fingerprint = $15::text, stack = $16::text, version = $17::text, call = $19::text,
+		claims = $20::integer, kills = $21::integer
 	WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND attempts = $18::integer AND dead_at IS NULL
 	RETURNING 1
 )
@@ -71,7 +75,8 @@ SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a parked message');
 
 -- name: ReleaseKept
 WITH u AS (
-	UPDATE /*schema*/skald_parked SET attempts = 0, due = clock_timestamp(), holds = true, dead_at = NULL, kind = '', fingerprint = '',
+	UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, kills = 0, due = clock_timestamp(), holds = true, dead_at = NULL,
+		kind = '', fingerprint = '',
 		stack = '', version = ''
 	WHERE consumer = $1::text AND source = $2::text AND id = $3::text
 	RETURNING 1
@@ -112,9 +117,10 @@ WITH h AS (
 	SELECT place FROM /*schema*/skald_parked WHERE consumer = $1::text AND dead_at IS NULL AND NOT waiting AND due <= clock_timestamp()
 	ORDER BY due LIMIT $2::integer FOR UPDATE SKIP LOCKED
 )
-UPDATE /*schema*/skald_parked AS p SET due = clock_timestamp() + $3::bigint * interval '1 microsecond' FROM h WHERE p.place = h.place
+UPDATE /*schema*/skald_parked AS p SET due = clock_timestamp() + $3::bigint * interval '1 microsecond', claims = p.claims + 1,
+	claimer = $4::text FROM h WHERE p.place = h.place
 RETURNING p.consumer, p.source, p.id, p.attempts, 0::bigint, p.holds, p.first_at, p.first_error, p.first_host, p.last_at, p.last_error, p.last_host,
-	p.dead_at, p.kind, p.fingerprint, p.stack, p.version, p.key, p.data, p.envelope, p.lane, p.position, p.fault, p.waiting, p.place, p.since, p.call;
+	p.dead_at, p.kind, p.fingerprint, p.stack, p.version, p.key, p.data, p.envelope, p.lane, p.position, p.fault, p.waiting, p.place, p.since, p.call, p.claims, p.kills;
 
 -- name: NextDue
 SELECT coalesce((SELECT greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 1) FROM /*schema*/skald_parked
@@ -123,7 +129,7 @@ SELECT coalesce((SELECT greatest((extract(epoch FROM due - clock_timestamp()) * 
 -- name: Kept
 SELECT consumer, source, id, attempts, greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 0), holds, first_at, first_error, first_host,
 	last_at, last_error, last_host, dead_at, kind, fingerprint, stack, version, key, CASE WHEN NOT $2::boolean THEN data END, envelope, lane,
-	position, fault, waiting, place, since, call
+	position, fault, waiting, place, since, call, claims, kills
 FROM /*schema*/skald_parked
 WHERE place > $1::bigint/*where*/
 ORDER BY place LIMIT $3::integer;

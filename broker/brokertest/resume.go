@@ -1,0 +1,150 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// A resumer answers where lanes begin.
+type resumer struct {
+	mu    sync.Mutex
+	at    map[string]int64
+	fails int
+	asked []broker.Lane
+}
+
+func (r *resumer) ask(_ context.Context, lanes []broker.Lane) (map[string]int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fails > 0 {
+		r.fails--
+		return nil, errors.New("the database is away")
+	}
+	r.asked = append(r.asked, lanes...)
+	return r.at, nil
+}
+
+func (s *suite) resume(t *testing.T, b Broker, r *resumer, group, topic string) *member {
+	t.Helper()
+	sub, err := b.Subscribe(t.Context(), broker.Group{Name: s.id + "." + group, Topics: []string{topic}, Resume: r.ask})
+	must(t, "subscribe", err)
+	return &member{Subscription: sub, lanes: map[string]bool{}, last: map[string]int64{}}
+}
+
+// testResume: what is acknowledged comes again from where it is wanted, though an answer took a second try; a later position
+// than the acknowledged one is none; and the lanes that are gained have the origin that was asked about.
+func testResume(t *testing.T, s *suite) {
+	if s.Forward {
+		t.Skip("this broker cannot be rewound")
+	}
+	b := s.lasting(t)
+	topic := s.topic(t, b, "t", 1)
+	publish(t, b, numbered(topic, "k", 0, 10)...)
+	one := s.join(t, b, "g", topic)
+	ds := one.take(t, 10)
+	one.ack(t, ds...)
+	one.close(t)
+	r := &resumer{at: map[string]int64{ds[0].Lane: ds[4].Position}, fails: 1}
+	two := s.resume(t, b, r, "g", topic)
+	got := two.takePatiently(t, 6)
+	if got[0].ID != ds[4].ID || got[5].ID != ds[9].ID {
+		t.Errorf("wanted from %s on, got %v", ds[4].ID, ids(got))
+	}
+	two.ack(t, got[:3]...)
+	two.close(t)
+	if len(r.asked) == 0 || r.asked[0].Name != ds[0].Lane || r.asked[0].Origin == "" {
+		t.Errorf("asked about %+v", r.asked)
+	}
+	r.at[ds[0].Lane] = ds[9].Position
+	three := s.resume(t, b, r, "g", topic)
+	if got := three.take(t, 3); got[0].ID != ds[7].ID {
+		t.Errorf("what was not acknowledged was passed over: %v", ids(got))
+	}
+	three.close(t)
+}
+
+// takePatiently is take for a member whose Receive may tell of an outage at first.
+func (m *member) takePatiently(t *testing.T, n int) (out []broker.Delivery) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); len(out) < n; pause(t, deadline, "what was wanted did not come") {
+		b, err := m.Receive(t.Context(), n-len(out))
+		if err != nil {
+			continue
+		}
+		out = append(out, b.Deliveries...)
+		for _, l := range b.Gained {
+			m.lanes[l.Name] = true
+		}
+	}
+	return out
+}
+
+// testOrigin: a topic that was made anew has lanes of another origin.
+func testOrigin(t *testing.T, s *suite) {
+	if s.Forward || s.Remove == nil {
+		t.Skip("this broker cannot be rewound, or topics not be removed")
+	}
+	b := s.lasting(t)
+	topic := s.topic(t, b, "t", 1)
+	origins := func() string {
+		r := &resumer{}
+		m := s.resume(t, b, r, "g", topic)
+		m.owns(t, 1)
+		m.close(t)
+		return r.asked[0].Origin
+	}
+	first := origins()
+	if again := origins(); again != first {
+		t.Errorf("the same topic is of %q, then of %q", first, again)
+	}
+	s.Remove(t, topic)
+	deadline := time.Now().Add(patience)
+	for {
+		err := b.MakeTopics(t.Context(), 1, topic)
+		if err == nil {
+			break
+		}
+		pause(t, deadline, "the topic cannot be made anew: "+err.Error())
+	}
+	if now := origins(); now == first || now == "" {
+		t.Errorf("the topic made anew is of %q, as the old one", now)
+	}
+}
+
+// testFind finds positions by time.
+func testFind(t *testing.T, s *suite) {
+	b := s.lasting(t)
+	finder, can := any(b).(broker.Finder)
+	if !can {
+		t.Skip("the driver finds nothing by time")
+	}
+	topic := s.topic(t, b, "t", 1)
+	old, late := message(topic, "k", 0), message(topic, "k", 1)
+	old.Time = time.Now().Add(-time.Hour)
+	publish(t, b, old)
+	deadline := time.Now().Add(patience)
+	mark := time.Now()
+	for time.Since(mark) < 5*time.Millisecond { // Kafka's clock has milliseconds
+		pause(t, deadline, "time stands still")
+	}
+	mark = time.Now()
+	late.Time = mark.Add(time.Second)
+	publish(t, b, late)
+	ds := s.join(t, b, "g", topic).take(t, 2)
+	for _, want := range []struct {
+		at  time.Time
+		pos int64
+	}{{mark.Add(-2 * time.Hour), ds[0].Position}, {mark.Add(time.Hour), ds[1].Position + 1}} {
+		places, err := finder.Find(t.Context(), topic, want.at)
+		must(t, "find", err)
+		if len(places) != 1 || places[0].Position != want.pos || !strings.HasPrefix(places[0].Lane.Name, topic) || places[0].Lane.Origin == "" {
+			t.Errorf("at %v: %+v, want position %d", want.at, places, want.pos)
+		}
+	}
+}

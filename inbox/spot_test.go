@@ -1,0 +1,341 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A mortal is an inbox whose process dies, as by kill -9, in the handlers of messages, life after life.
+type mortal struct {
+	*world
+	kills func(m skald.Received[string]) bool
+	fails func(m skald.Received[string]) bool
+	runs  map[string]int
+	lives int
+	wrap  func(store.Driver[tx]) store.Driver[tx] // a bug; nil: none
+}
+
+func newMortal(t *testing.T, lanes int, kills func(skald.Received[string]) bool) *mortal {
+	return &mortal{world: newWorld(t, lanes), kills: kills, runs: map[string]int{}}
+}
+
+// live is one life: until it dies, which it tells, or there is nothing to do.
+func (m *mortal) live() (died bool) {
+	m.t.Helper()
+	m.lives++
+	life := sagatest.NewFaults(uint64(m.lives), sagatest.None()).Life()
+	var db store.Driver[tx] = m.db
+	if m.wrap != nil {
+		db = m.wrap(db)
+	}
+	in := inbox.New(sagatest.WrapDriver(db, life), sagatest.WrapBroker(m.bus.Client(), life), "stock",
+		&inbox.Options{Now: m.clock, Logger: slog.New(slog.DiscardHandler), Member: "one", RetryFirst: time.Millisecond})
+	inbox.On(in, said, func(ctx context.Context, tx tx, r skald.Received[string]) error {
+		m.runs[r.Value]++
+		if m.kills(r) {
+			return life.Die()
+		}
+		if m.fails != nil && m.fails(r) {
+			return errors.New("not yet")
+		}
+		return note(tx, string(r.Key), r.Value)
+	})
+	for range 1000 {
+		busy, err := in.Step(m.t.Context())
+		select {
+		case <-life.Died():
+			return true
+		default:
+		}
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if !busy {
+			if err := in.Close(m.t.Context()); err != nil {
+				m.t.Fatal(err)
+			}
+			return false
+		}
+	}
+	m.t.Fatal("never quiet")
+	return false
+}
+
+// rest lets one life follow the other until one comes to its end; the claims of the dead run out meanwhile.
+func (m *mortal) rest(most int) (deaths int) {
+	m.t.Helper()
+	for ; m.live(); deaths++ {
+		if deaths > most {
+			m.t.Fatalf("it still dies after %d lives; kept: %+v", m.lives, m.kept())
+		}
+		m.pass(2 * time.Minute)
+	}
+	return deaths
+}
+
+// A message that ends its process becomes a dead letter after three runs of its own, its neighbours are charged with nothing
+// and take effect once, in order.
+func TestKillerBecomesADeadLetter(t *testing.T) {
+	for _, lanes := range []int{1, 4} {
+		t.Run(fmt.Sprint(lanes, " lanes"), func(t *testing.T) {
+			m := newMortal(t, lanes, func(r skald.Received[string]) bool { return r.Value == "killer" })
+			for _, text := range []string{"a1", "b1", "c1", "a2", "killer", "b2", "c2", "d1", "a3"} {
+				key := text[:1]
+				if text == "killer" {
+					key = "b"
+				}
+				m.publish(m.message(key, text))
+			}
+			deaths := m.rest(10)
+			if deaths != 4 || m.runs["killer"] != 4 {
+				t.Errorf("%d deaths, %d runs of the killer", deaths, m.runs["killer"])
+			}
+			dead := m.dead()
+			if len(dead) != 1 || dead[0].Dead.Kind != "crash" || !strings.Contains(dead[0].Last.Why, "3 times") || string(dead[0].Message.Key) != "b" {
+				t.Fatalf("dead: %+v", dead)
+			}
+			m.expect("a", "a1 a2 a3")
+			m.expect("b", "b1") // b2 waits behind the dead letter
+			m.expect("c", "c1 c2")
+			m.expect("d", "d1")
+			for _, p := range m.kept() {
+				if p.Kills > 0 && p.Dead == nil || p.Attempts > 0 {
+					t.Errorf("%s is charged with %d kills, %d attempts", p.ID, p.Kills, p.Attempts)
+				}
+			}
+		})
+	}
+}
+
+// A parked message that ends its process is found in the same way: its first kill makes it a suspect, and each of its own
+// runs is charged.
+func TestParkedKillerBecomesADeadLetter(t *testing.T) {
+	m := newMortal(t, 1, nil)
+	m.kills = func(r skald.Received[string]) bool { return r.Value == "killer" && m.runs["killer"] > 1 }
+	m.fails = func(r skald.Received[string]) bool { return r.Value == "killer" && m.runs["killer"] == 1 }
+	m.publish(m.message("a", "killer"), m.message("a", "a2"), m.message("b", "b1"))
+	m.live()
+	m.pass(2 * time.Minute)
+	deaths := m.rest(10)
+	dead := m.dead()
+	if len(dead) != 1 || dead[0].Dead.Kind != "crash" || dead[0].Attempts != 1 {
+		t.Fatalf("after %d deaths: %+v", deaths, dead)
+	}
+	if deaths != 4 {
+		t.Errorf("%d deaths, want one that makes it a suspect and three of its own", deaths)
+	}
+	m.expect("b", "b1")
+}
+
+// Processes that are killed from outside in whatever they are at make no dead letters: of any message no more than one run in
+// four is its own.
+func TestDeploysByKillMakeNoDeadLetters(t *testing.T) {
+	m := newMortal(t, 2, nil)
+	calls := 0
+	m.kills = func(skald.Received[string]) bool { calls++; return calls%7 == 0 }
+	for i := range 60 {
+		m.publish(m.message(fmt.Sprint("k", i%5), fmt.Sprint(i)))
+	}
+	deaths := m.rest(100)
+	if deaths < 5 {
+		t.Fatalf("only %d deaths", deaths)
+	}
+	if kept := m.kept(); len(kept) != 0 {
+		t.Errorf("kept: %+v", kept)
+	}
+	for k := range 5 {
+		var want []string
+		for i := k; i < 60; i += 5 {
+			want = append(want, fmt.Sprint(i))
+		}
+		m.expect(fmt.Sprint("k", k), strings.Join(want, " "))
+	}
+}
+
+// In the steady state nothing is asked for a message that is about it alone: what is stored of lanes is stored now and then.
+func TestPositionsAreStoredNowAndThen(t *testing.T) {
+	w := newWorld(t, 2)
+	counted := &counting{Store: w.db}
+	in := w.over(counted, &inbox.Options{Now: w.clock}, keep)
+	for i := range 500 {
+		w.publish(w.message(fmt.Sprint("k", i%10), fmt.Sprint(i)))
+		w.quiet(in)
+		w.pass(time.Millisecond)
+	}
+	if counted.advances > 15 {
+		t.Errorf("%d statements for 500 messages in half a second", counted.advances)
+	}
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all, err := w.db.Spots(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := int64(0)
+	for _, s := range all.Spots {
+		sum += s.Position
+		if s.Life != "" || s.Reach < s.Position {
+			t.Errorf("left as %+v", s)
+		}
+	}
+	if sum != 500 {
+		t.Errorf("the lanes are at %+v", all.Spots)
+	}
+}
+
+type counting struct {
+	*memstore.Store
+	advances int
+}
+
+func (c *counting) Advance(ctx context.Context, consumer, server, note string, lanes []store.Spot) (store.Spots, error) {
+	c.advances++
+	return c.Store.Advance(ctx, consumer, server, note, lanes)
+}
+
+// A database that is farther back than the broker gets its messages again: those whose marks are gone run, the others are
+// repeats. One of another topic of the same name is not believed.
+func TestConsumerStartsAtTheLowerPosition(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.stepper(keep)
+	for i := range 10 {
+		w.publish(w.message("k", fmt.Sprint(i)))
+	}
+	w.quiet(in)
+	w.expect("k", "0 1 2 3 4 5 6 7 8 9")
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	was, err := w.db.Spots(t.Context(), "stock")
+	if err != nil || len(was.Spots) != 1 {
+		t.Fatal(was, err)
+	}
+	for name, tc := range map[string]struct {
+		origin, want string
+	}{
+		"gone back":    {was.Spots[0].Origin, "4 5 6 7 8 9"},
+		"another life": {"other", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{t: t, bus: w.bus, now: w.clock()}
+			w.db = memstore.New(&memstore.Options{Now: w.clock})
+			spot := store.Spot{Lane: was.Spots[0].Lane, Origin: tc.origin, Position: 4}
+			if _, err := w.db.Occupy(t.Context(), "stock", "", "n", []store.Spot{spot}); err != nil {
+				t.Fatal(err)
+			}
+			in := w.stepper(keep)
+			w.quiet(in)
+			w.expect("k", tc.want)
+			if err := in.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// A consumer that runs finds out by itself that it was rewound, and takes again what has no mark.
+func TestRewindOfARunningConsumer(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.inbox(nil, keep)
+	stop := run(t, in)
+	for i := range 5 {
+		w.publish(w.message("k", fmt.Sprint(i)))
+	}
+	until(t, "all are taken", func() bool { return in.Health().Handled == 5 })
+	spot := store.Spot{}
+	until(t, "the position is stored", func() bool {
+		all, err := w.db.Spots(t.Context(), "stock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		spot = all.Spots[0]
+		return spot.Position == 5
+	})
+	w.apply(store.Effect{Rewind: &store.Rewind{Consumer: "stock", Lane: spot.Lane, Origin: spot.Origin, Position: 2, Note: "again"}})
+	w.publish(w.message("k", "5")) // so that it looks soon
+	until(t, "they come again", func() bool { h := in.Health(); return h.Duplicates >= 3 && h.Handled == 6 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.expect("k", "0 1 2 3 4 5")
+}
+
+// Each bug is a safeguard taken away.
+func TestSeededBugsOfPositionsAndKills(t *testing.T) {
+	for name, wrap := range map[string]func(store.Driver[tx]) store.Driver[tx]{
+		"kills are not stored before the run": func(d store.Driver[tx]) store.Driver[tx] { return uncharged{d} },
+		"nobody knows who left uncleanly":     func(d store.Driver[tx]) store.Driver[tx] { return anonymous{d} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMortal(t, 1, func(r skald.Received[string]) bool { return r.Value == "killer" })
+			m.wrap = wrap
+			m.publish(m.message("a", "killer"), m.message("b", "b1"))
+			for range 12 {
+				if !m.live() {
+					t.Fatalf("it is not found: %+v", m.kept())
+				}
+				m.pass(2 * time.Minute)
+			}
+		})
+	}
+	t.Run("the database's position is not asked for", func(t *testing.T) {
+		w := newWorld(t, 1)
+		for i := range 4 {
+			w.publish(w.message("k", fmt.Sprint(i)))
+		}
+		in := w.stepper(keep)
+		w.quiet(in)
+		if err := in.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		was, err := w.db.Spots(t.Context(), "stock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.db = memstore.New(&memstore.Options{Now: w.clock})
+		was.Spots[0].Position = 1
+		if _, err := w.db.Occupy(t.Context(), "stock", "", "n", was.Spots); err != nil {
+			t.Fatal(err)
+		}
+		in = w.over(unasked{w.db}, &inbox.Options{Now: w.clock}, keep)
+		w.quiet(in)
+		w.expect("k", "") // all of it is lost
+	})
+}
+
+type uncharged struct{ store.Driver[tx] }
+
+func (d uncharged) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	for i := range es {
+		if k := es[i].Keep; k != nil {
+			k.Kills = 0
+		}
+	}
+	return d.Driver.Apply(ctx, es...)
+}
+
+type anonymous struct{ store.Driver[tx] }
+
+func (d anonymous) Spots(ctx context.Context, consumer string) (store.Spots, error) {
+	all, err := d.Driver.Spots(ctx, consumer)
+	for i := range all.Spots {
+		all.Spots[i].Life = ""
+	}
+	return all, err
+}
+
+type unasked struct{ store.Driver[tx] }
+
+func (d unasked) Spots(context.Context, string) (store.Spots, error) { return store.Spots{}, nil }

@@ -1,0 +1,147 @@
+package pgstore_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/store/pgstore"
+)
+
+// A reader is a consumer in two instances, on a cluster of its own, that works while messages come.
+type reader struct {
+	*testing.T
+	*need.Cluster
+	bus  *membroker.Broker
+	ins  []*inbox.Inbox[pgx.Tx]
+	said atomic.Int64
+}
+
+func newReader(t *testing.T) *reader {
+	r := &reader{T: t, Cluster: need.NewCluster(t), bus: membroker.New(&membroker.Options{Lanes: 4, Retain: -1})}
+	r.SQL("postgres", "CREATE DATABASE stock")
+	if err := r.bus.MakeTopics(t.Context(), 0, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		pool, err := pgxpool.New(t.Context(), r.URL("stock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		if i == 0 {
+			if _, err := pgstore.Migrate(t.Context(), pool, nil); err != nil {
+				t.Fatal(err)
+			}
+			r.SQL("stock", "CREATE TABLE effect (n bigserial, key text, id text)")
+		}
+		in := inbox.New(pgstore.New(pool, nil), r.bus.Client(), "stock", &inbox.Options{Member: fmt.Sprint("i", i), Workers: 4,
+			RetryMost: time.Second, Logger: slog.New(slog.DiscardHandler)})
+		in.Handle("orders", "said", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
+			_, err := tx.Exec(ctx, "INSERT INTO effect (key, id) VALUES ($1, $2)", string(m.Key), m.ID)
+			return err
+		})
+		r.ins = append(r.ins, in)
+	}
+	return r
+}
+
+// work runs the instances, and a producer, until they are stopped.
+func (r *reader) work() (silence, stop func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	quiet := make(chan struct{})
+	var wg, producer sync.WaitGroup
+	for _, in := range r.ins {
+		wg.Go(func() {
+			if err := in.Run(ctx); err != nil {
+				r.Errorf("the consumer ended: %v", err)
+			}
+		})
+	}
+	producer.Go(func() {
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quiet:
+				return
+			case <-tick.C:
+			}
+			n := r.said.Load()
+			m := skald.Message{ID: fmt.Sprintf("m-%06d", n), Source: "/other", Topic: "orders", Type: "said", Key: fmt.Append(nil, "k", n%7), Data: []byte("{}")}
+			if err := r.bus.Publish(ctx, []skald.Message{m}).Wait(ctx); err != nil {
+				r.Errorf("publish: %v", err)
+				return
+			}
+			r.said.Add(1)
+		}
+	})
+	return func() { close(quiet); producer.Wait() }, func() { cancel(); wg.Wait() }
+}
+
+func (r *reader) handled() (n int64) {
+	for _, in := range r.ins {
+		n += in.Health().Handled
+	}
+	return n
+}
+
+func (r *reader) until(what string, ok func() bool) {
+	r.Helper()
+	for deadline := time.Now().Add(longest); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.Fatalf("waited in vain: %s; %d said, %d handled, %+v", what, r.said.Load(), r.handled(), r.ins[0].Health())
+		}
+	}
+}
+
+// The consumer's database is put back, under load, to what a backup of some seconds ago has, while its instances live on. What
+// they had taken since comes again from the broker, though it was acknowledged: in the end every effect is there once, in order.
+// Interleaving 5.
+func TestConsumerOfADatabaseThatWentBack(t *testing.T) {
+	r := newReader(t)
+	silence, stop := r.work()
+	defer stop()
+	r.until("some are taken", func() bool { return r.handled() > 200 })
+	early := r.Backup()
+	then := r.handled()
+	r.until("more are taken", func() bool { return r.handled() > then+300 })
+	r.Stop("immediate")
+	before := r.handled()
+	r.Restore(early)
+	r.Start()
+	r.until("it goes on", func() bool { return r.handled() > before+200 })
+	silence()
+	count := func() string { return strings.TrimSpace(r.SQL("stock", "SELECT count(*) FROM effect")) }
+	r.until("all are taken", func() bool { return count() == fmt.Sprint(r.said.Load()) })
+	stop()
+	if again := r.handled() - r.said.Load(); again < 200 {
+		t.Errorf("only %d messages were taken a second time: was the database put back?", again)
+	}
+	all := strings.Fields(r.SQL("stock", "SELECT key || '/' || id FROM effect ORDER BY n"))
+	last := map[string]string{}
+	for _, one := range all {
+		key, id, _ := strings.Cut(one, "/")
+		if id <= last[key] {
+			t.Errorf("%s took effect behind %s", id, last[key])
+		}
+		last[key] = id
+	}
+	slices.Sort(all)
+	if n := len(slices.Compact(all)); int64(n) != r.said.Load() {
+		t.Errorf("%d different effects of %d messages", n, r.said.Load())
+	}
+}
