@@ -207,7 +207,8 @@ func TestSeededBugsOfSteps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(r.Failures) == 0 || foundBy(r.Failures[0], "taken_and_undone_once_or_never") == "" {
+			// Or the world never comes to rest: what was in hand when a lane moved is parked first, and such a bug then tries it for ever.
+			if len(r.Failures) == 0 || foundBy(r.Failures[0], "taken_and_undone_once_or_never") == "" && foundBy(r.Failures[0], "rest") == "" {
 				t.Fatalf("nothing finds it: %v %+v", r, r.Failures)
 			}
 			t.Logf("%v in %d schedules: %s", r.Failures[0].Schedule, r.Schedules, r.Failures[0].Broken[0])
