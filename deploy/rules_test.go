@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -126,6 +127,18 @@ func incidents() []incident {
 				close(*w.gate.Swap(nil))
 				w.until("it goes on", func() bool { h := w.consumer.Health(); return len(h.Paused) == 0 && h.Unacknowledged == 0 })
 			}, 11 * time.Minute},
+		{"SkaldConsumerStopped",
+			func(w *world) {
+				w.bad.Store(true)
+				for i := range least { // each of a key of its own: behind the first of one the others would only wait
+					w.sayOf(fmt.Sprintf("order-%d", i))
+				}
+				w.until("the consumer is stopped", func() bool { return w.consumer.Health().Stopped != "" && w.backlog().Pending == 0 })
+			},
+			func(w *world) {
+				w.bad.Store(false)
+				w.until("it goes on", func() bool { return w.consumer.Health().Stopped == "" && w.kept().Parked == 0 })
+			}, 2 * time.Minute},
 		{"SkaldBlind", (*world).stopAll, (*world).startAll, 11 * time.Minute},
 	}
 }

@@ -68,12 +68,15 @@ func (w *world) startAll() {
 	w.until("the relay has all lanes", func() bool { return w.backlog().Free == 0 })
 }
 
-// maxHeld is how many deliveries of a lane the consumer has in memory before it pauses.
-const maxHeld = 8
+const (
+	maxHeld = 8 // deliveries of a lane that the consumer has in memory before it pauses
+	least   = 6 // messages that fail in one way before it stops
+)
 
 func (w *world) startConsumer() {
 	w.start("consumer", func(p *process, s *memstore.Store) skald.Runner {
-		w.consumer = inbox.New[*memstore.Tx](s, w.bus.Broker, "billing", &inbox.Options{MeterProvider: p.meters, Now: w.now, Logger: quiet(), MaxHeld: maxHeld, Handle: time.Hour})
+		w.consumer = inbox.New[*memstore.Tx](s, w.bus.Broker, "billing", &inbox.Options{MeterProvider: p.meters, Now: w.now, Logger: quiet(), MaxHeld: maxHeld, Handle: time.Hour,
+			Breaker: inbox.Breaker{Least: least, Rest: 100 * time.Millisecond}})
 		w.consumer.Handle("orders", "order.placed", w.handle)
 		return w.consumer
 	})
@@ -191,23 +194,29 @@ func (w *world) stopAll() {
 // say writes a message as the writer; written says how long ago by its clock.
 func (w *world) say(topic string, written time.Duration) {
 	w.t.Helper()
-	w.write(topic, "an order", &outbox.Options{Now: func() time.Time { return time.Now().Add(-written) }})
+	w.write(topic, "42", "an order", &outbox.Options{Now: func() time.Time { return time.Now().Add(-written) }})
 }
 
 // sayAs writes a message under an id.
 func (w *world) sayAs(id, order string) {
 	w.t.Helper()
-	w.write("orders", order, &outbox.Options{NewID: func(time.Time) string { return id }})
+	w.write("orders", "42", order, &outbox.Options{NewID: func(time.Time) string { return id }})
 }
 
-func (w *world) write(topic, order string, o *outbox.Options) {
+// sayOf writes a message of that key.
+func (w *world) sayOf(key string) {
+	w.t.Helper()
+	w.write("orders", key, "an order", &outbox.Options{})
+}
+
+func (w *world) write(topic, key, order string, o *outbox.Options) {
 	w.t.Helper()
 	if p := w.running["writer"]; p != nil {
 		o.MeterProvider = p.meters
 	}
 	tx := w.db.BeginTx()
 	placed := skald.Event[string]{Topic: topic, Type: "order.placed"}
-	if err := outbox.New[*memstore.Tx](w.db, o).Write(w.t.Context(), tx, placed.New("42", order)); err != nil {
+	if err := outbox.New[*memstore.Tx](w.db, o).Write(w.t.Context(), tx, placed.New(key, order)); err != nil {
 		w.t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {

@@ -72,7 +72,7 @@ func Metrics() []Metric {
 		{DeadLetters, "{message}", "Dead letters", kept},
 		{Quarantined, "{message}", "Messages in quarantine that nobody has admitted", []string{labelSource, labelConsumer, labelOutcome}},
 		{QuarantinedAge, "s", "Since the oldest of them came; 0: there is none", kept},
-		{Stopped, "1", "1 while this process takes nothing, because too many messages failed in one way", []string{labelConsumer}},
+		{Stopped, "{process}", "1 while this process takes nothing, because too many messages failed in one way", []string{labelConsumer}},
 	}
 }
 

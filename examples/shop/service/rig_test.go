@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
@@ -55,9 +57,14 @@ type rig struct {
 func newRig(t *testing.T, name string) *rig {
 	t.Helper()
 	db, at := home(t, name)
+	return rigAt(t, name, db, at, nil)
+}
+
+func rigAt(t *testing.T, name string, db *sql.DB, at table.Home[*sql.Tx], o *service.Options) *rig {
+	t.Helper()
 	r := &rig{t: t, db: db, bus: bus(t), ev: event.New("")}
 	var err error
-	if r.svc, err = service.New(name, at, r.bus, nil); err != nil {
+	if r.svc, err = service.New(name, at, r.bus, o); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.svc.Part.Prepare(t.Context()); err != nil {
@@ -152,10 +159,15 @@ type shop struct {
 
 func newShop(t *testing.T, o *service.Options) *shop {
 	t.Helper()
+	return shopOver(t, bus(t), o, func(d store.Driver[*sql.Tx]) store.Driver[*sql.Tx] { return d })
+}
+
+func shopOver(t *testing.T, b broker.Broker, o *service.Options, over func(store.Driver[*sql.Tx]) store.Driver[*sql.Tx]) *shop {
+	t.Helper()
 	s := &shop{t: t, dbs: map[string]*sql.DB{}, all: map[string]*service.Service[*sql.Tx]{}}
-	b := bus(t)
 	for _, name := range service.Names() {
 		db, at := home(t, name)
+		at.Store = over(at.Store)
 		svc, err := service.New(name, at, b, o)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,119 @@
+package service_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/sagatest"
+)
+
+// naturalKey is a second guard that a team may lay into Payment's database: an order is charged once and refunded once.
+const naturalKey = "CREATE UNIQUE INDEX once ON transfers (order_id, kind) WHERE order_id <> ''"
+
+const (
+	charges = "SELECT COUNT(*) FROM transfers WHERE kind = 'charge'"
+	refunds = "SELECT COUNT(*) FROM transfers WHERE kind = 'refund'"
+	moves   = "SELECT COUNT(*) FROM gateway_moves WHERE kind = 'charge'"
+	parked  = "SELECT COUNT(*) FROM skald_parked WHERE dead_at IS NULL"
+	dead    = "SELECT COUNT(*) FROM skald_dead WHERE kind = 'permanent' AND type = 'order.placed'"
+)
+
+func (r *rig) exec(query string) {
+	r.t.Helper()
+	if _, err := r.db.ExecContext(r.t.Context(), query); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// An order is placed, its message comes again when its mark is gone, and then its parcel fails: what becomes of the money without and
+// with a natural key as second guard, by what a violation of it is said to be. With the mark the guard has nothing to do.
+func TestNaturalKeyAsSecondGuard(t *testing.T) {
+	const taken, refunded = "payment.taken o1", "payment.refunded o1"
+	permanent := inbox.Options{Classify: inbox.ViolationIs(inbox.Permanent)}
+	free := inbox.Options{Classify: inbox.ViolationIs(inbox.Permanent), FreeDead: true}
+	for name, c := range map[string]struct {
+		marked, guarded                bool
+		inbox                          inbox.Options
+		charges, refunds, parked, dead int64
+		said                           []string
+	}{
+		"the mark":                       {true, true, inbox.Options{}, 1, 1, 0, 0, []string{taken, refunded}},
+		"nothing":                        {false, false, inbox.Options{}, 2, 1, 0, 0, []string{taken, taken, refunded}},
+		"the key, by default transient":  {false, true, inbox.Options{}, 1, 0, 2, 0, []string{taken}}, // the repeat, and the refund behind it
+		"the key, permanent":             {false, true, permanent, 1, 0, 1, 1, []string{taken}},       // the refund, behind the dead letter
+		"the key, permanent, keys freed": {false, true, free, 1, 1, 0, 1, []string{taken, refunded}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, at := home(t, "payment")
+			r := rigAt(t, "payment", db, at, &service.Options{Inbox: c.inbox})
+			if c.guarded {
+				r.exec(naturalKey)
+			}
+			o := tea("o1", "ada", 1)
+			r.hear(1, r.ev.OrderPlaced.New("o1", o))
+			if !c.marked {
+				r.exec("DELETE FROM skald_mark")
+			}
+			r.n-- // the same message again
+			r.hear(1, r.ev.OrderPlaced.New("o1", o))
+			r.hear(1, r.ev.ParcelFailed.New("o1", about(o)))
+			r.want(1, moves) // the gateway knows the order's key again, in each case
+			r.want(c.charges, charges)
+			r.want(c.refunds, refunds)
+			r.want(c.parked, parked)
+			r.want(c.dead, dead)
+			r.wantSaid(c.said...)
+		})
+	}
+}
+
+// echo is a broker that has everything twice.
+type echo struct{ broker.Broker }
+
+func (e echo) Publish(ctx context.Context, ms []skald.Message, only ...broker.Topics) broker.Pending {
+	_ = e.Broker.Publish(ctx, ms, only...).Wait(ctx) // what fails is told the second time
+	return e.Broker.Publish(ctx, ms, only...)
+}
+
+// The whole shop without marks, on a broker that has everything twice. A natural key in Payment's database saves what its own rows
+// stand for: no charge and no refund stands there twice. It saves no mail and no parcel; nor the money of whoever got the only piece of
+// something, because Inventory, asked again, has none left and says so, and Payment believes it.
+func TestWhatANaturalKeySavesInTheShop(t *testing.T) {
+	const twice = "SELECT COUNT(*) FROM (SELECT 1 FROM transfers WHERE order_id <> '' GROUP BY order_id, kind HAVING COUNT(*) > 1) AS t"
+	for _, guarded := range []bool{false, true} {
+		t.Run(fmt.Sprint("guarded ", guarded), func(t *testing.T) {
+			s := shopOver(t, echo{bus(t)}, &service.Options{Inbox: inbox.Options{Classify: inbox.ViolationIs(inbox.Permanent)}}, sagatest.NoMark[*sql.Tx])
+			if guarded {
+				if _, err := s.dbs["payment"].ExecContext(t.Context(), naturalKey); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.place(1, 12)
+			quiet(t, s.work...)
+			found := s.audit(t.Context())
+			for invariant, ok := range map[string]bool{
+				"money_conserved": true, "moved_once": guarded, "charged_once": false, "mailed_once": false, "shipped_once": false,
+			} {
+				if found[invariant].OK != ok {
+					t.Errorf("%s: ok %t, want %t: %s", invariant, found[invariant].OK, ok, found[invariant].Detail)
+				}
+			}
+			if n := num(t, s.dbs["payment"], twice); (n == 0) != guarded {
+				t.Errorf("%d charges and refunds stand there twice", n)
+			}
+			if n := num(t, s.dbs["payment"], dead); (n > 0) != guarded {
+				t.Errorf("%d dead letters", n)
+			}
+			if why := found["charged_once"].Detail; guarded && !strings.Contains(why, "is confirmed: charged 1 times and refunded 1 times") {
+				t.Errorf("charged_once: %s", why)
+			}
+		})
+	}
+}
