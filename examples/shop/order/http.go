@@ -28,7 +28,8 @@ const (
 //	PUT  /orders/{id}/address {"address"}
 //
 // The first request under a key answers 201, a repeat 200 with the same order, another body 422. A wish is 202 the first
-// time and 200 again, 409 once the order has ended; its status tells the answer. Errors are application/problem+json (RFC 9457).
+// time and 200 again, 409 once the order has ended; its status tells the answer, and which
+// message holds the order, if Options.Held is set. Errors are application/problem+json (RFC 9457).
 func (s *Order[TTx]) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", s.post)
@@ -38,6 +39,9 @@ func (s *Order[TTx]) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /orders/{id}/status", func(w http.ResponseWriter, r *http.Request) {
 		status, err := s.Status(r.Context(), r.PathValue("id"))
+		if err == nil {
+			s.held(r, &status)
+		}
 		answer(w, r, http.StatusOK, status, err)
 	})
 	mux.HandleFunc("POST /orders/{id}/cancel", func(w http.ResponseWriter, r *http.Request) {

@@ -37,6 +37,7 @@ type Options struct {
 	Now    func() time.Time // default time.Now
 	NewID  func() string    // of an order. Default: 26 random letters and digits
 	Prices map[string]int64 // in cents by SKU, put into the price list where it does not have them. Default none
+	Held   Finder           // what holds an order, for its status over HTTP. Default none: nobody is asked
 }
 
 // An Order service.

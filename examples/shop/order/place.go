@@ -51,6 +51,7 @@ type Status struct {
 
 	Cancellation string    `json:"cancellation,omitempty"` // asked, stopped or gone
 	Changes      []Changed `json:"changes,omitempty"`
+	Held         []Held    `json:"held,omitempty"` // over HTTP only, if Options.Held is set: what it waits for a human with
 }
 
 // A Moment is when an order entered a state.

@@ -22,7 +22,8 @@ import (
 type Shop interface {
 	// Prepare makes the database of a service, with Skald's tables in it, where it is not there.
 	Prepare(ctx context.Context, service string) error
-	// Service opens a service: its own tables and first rows are made where they are not there.
+	// Service opens a service: its own tables and first rows are made where they are not there. Order's status names what holds
+	// an order at any of the services that are open here by then, unless o says who is asked.
 	Service(ctx context.Context, name string, bus broker.Broker, o *service.Options) (Service, error)
 	// Read is the tables of all six databases, for package audit; they must be there. The gateway's is with them if it is there.
 	Read(ctx context.Context) (map[string]table.DB, error)
@@ -69,6 +70,8 @@ type kind[TTx any] interface {
 	open(ctx context.Context, service string) (table.Home[TTx], func() error, error)
 	// empty makes a database without Skald's tables, where it is not there.
 	empty(ctx context.Context, name string) error
+	// flags are how the command finds the database of a service, without a password.
+	flags(service string) string
 }
 
 type opened[TTx any] struct {
@@ -112,7 +115,7 @@ func (d *Databases[TTx]) Service(ctx context.Context, name string, bus broker.Br
 	if err != nil {
 		return nil, err
 	}
-	s, err := service.New(name, home, bus, o)
+	s, err := service.New(name, home, bus, d.asking(o))
 	if err != nil {
 		return nil, err
 	}

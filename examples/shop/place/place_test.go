@@ -92,18 +92,23 @@ func open(t *testing.T, store, broker, prefix string, instances ...string) *shop
 
 func (s *shop) add(name, instance, prefix string, bus *place.Bus) {
 	s.t.Helper()
+	s.addWith(name, name+instance, bus, &service.Options{Prefix: prefix, Instance: instance})
+}
+
+func (s *shop) addWith(name, as string, bus *place.Bus, o *service.Options) {
+	s.t.Helper()
 	ctx := s.t.Context()
-	client, err := bus.Connect(name + instance)
+	client, err := bus.Connect(as)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := place.MakeTopics(ctx, client, event.New(prefix), 0); err != nil {
+	if err := place.MakeTopics(ctx, client, event.New(o.Prefix), 0); err != nil {
 		s.t.Fatal(err)
 	}
 	if err := s.place.Prepare(ctx, name); err != nil {
 		s.t.Fatal(err)
 	}
-	one, err := s.place.Service(ctx, name, client, &service.Options{Prefix: prefix, Instance: instance})
+	one, err := s.place.Service(ctx, name, client, o)
 	if err != nil {
 		s.t.Fatal(err)
 	}

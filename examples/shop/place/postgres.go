@@ -46,6 +46,9 @@ type schemas struct {
 
 func (s schemas) schema(service string) string { return s.prefix + "_" + service }
 
+// flags leave the server to SKALD_STORE: there may be a password in its URL.
+func (s schemas) flags(service string) string { return "--schema " + quoted(s.schema(service)) }
+
 func (s schemas) prepare(ctx context.Context, service string) error {
 	pool, err := pgxpool.NewWithConfig(ctx, s.cfg.Copy())
 	if err != nil {

@@ -23,6 +23,15 @@ const idle = 3
 
 func (f files) path(service string) string { return filepath.Join(f.folder, service+".db") }
 
+// flags name the whole path: they are for another terminal.
+func (f files) flags(service string) string {
+	path, err := filepath.Abs(f.path(service))
+	if err != nil {
+		path = f.path(service)
+	}
+	return "--store " + quoted("sqlite:"+path)
+}
+
 func (f files) prepare(ctx context.Context, service string) (err error) {
 	if err := os.MkdirAll(f.folder, 0o755); err != nil {
 		return err

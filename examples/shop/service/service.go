@@ -54,6 +54,9 @@ type Options struct {
 	Now func() time.Time
 	// Gateway is whom Payment asks. Default: one in its own database, which does what it is asked.
 	Gateway gateway.Gateway
+	// Held tells Order what holds an order, for its status over HTTP. Default: nobody is asked. Package place asks all services
+	// that it has opened.
+	Held order.Finder
 	// NewID names orders and transfers. Default: 26 random letters and digits.
 	NewID func() string
 }
@@ -112,7 +115,7 @@ func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, o Optio
 	switch s.Name {
 	case "order":
 		var part *order.Order[TTx]
-		part, err = order.New(home, events, &order.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Prices: sample.Prices()})
+		part, err = order.New(home, events, &order.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Held: o.Held, Prices: sample.Prices()})
 		if err == nil {
 			s.Part, s.http = part, part.Handler()
 		}

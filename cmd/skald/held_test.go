@@ -1,0 +1,113 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/order"
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/examples/shop/service"
+)
+
+// The command that an order's status names frees the order, word for word, as a shell reads it.
+func TestCommandOfAStatusFreesTheOrder(t *testing.T) {
+	t.Parallel()
+	for state, attempts := range map[string]int{"parked": 25, "dead": 1} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			folder := filepath.Join(t.TempDir(), "the shop's")
+			orders, steps := shopOn(t, folder, attempts)
+			file := filepath.Join(folder, "inventory.db")
+			exec1(t, file, "CREATE TRIGGER sick BEFORE INSERT ON reservations BEGIN SELECT RAISE(ABORT, 'the shelf fell'); END")
+			r := httptest.NewRequest(http.MethodPost, "/orders", bytes.NewBufferString(`{"customer":"ada","items":[{"sku":"tea","quantity":2}]}`))
+			r.Header.Set("Idempotency-Key", "mine")
+			var now order.Status
+			answered(t, orders, r, &now)
+			ask := func() int {
+				now.Held = nil
+				answered(t, orders, httptest.NewRequest(http.MethodGet, "/orders/"+now.ID+"/status", nil), &now)
+				return len(now.Held)
+			}
+			stepped(t, steps, func() bool { return ask() == 1 })
+			if now.Held[0].State != state {
+				t.Fatalf("held by %+v", now.Held)
+			}
+			exec1(t, file, "DROP TRIGGER sick")
+			typed := exec.CommandContext(t.Context(), "sh", "-c", now.Held[0].Command+" --yes")
+			typed.Env = append(os.Environ(), "PATH="+filepath.Dir(binary())+":"+os.Getenv("PATH"))
+			if said, err := typed.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", now.Held[0].Command, err, said)
+			}
+			stepped(t, steps, func() bool { return ask() == 0 && now.State == order.Confirmed })
+		})
+	}
+}
+
+// shopOn is a whole shop on SQLite whose consumers do not try again by themselves for an hour.
+func shopOn(t *testing.T, folder string, attempts int) (orders http.Handler, steps []skald.Stepper) {
+	t.Helper()
+	d := place.SQLite(folder)
+	bus, err := place.OpenBus("mem:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(bus.Close(), d.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	o := &service.Options{}
+	o.Inbox.RetryFirst, o.Inbox.RetryMost, o.Inbox.Attempts = time.Hour, time.Hour, attempts
+	for _, name := range service.Names() {
+		client, err := bus.Connect(name)
+		if err == nil {
+			err = errors.Join(place.MakeTopics(t.Context(), client, event.New(""), 0), d.Prepare(t.Context(), name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, err := d.Service(t.Context(), name, client, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h := one.HTTP(); h != nil {
+			orders = h
+		}
+		steps = append(steps, one.Steppers()...)
+	}
+	return orders, steps
+}
+
+func answered(t *testing.T, h http.Handler, r *http.Request, into any) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if err := json.Unmarshal(w.Body.Bytes(), into); err != nil || w.Code >= http.StatusMultipleChoices {
+		t.Fatalf("%s %s: %d, %v: %s", r.Method, r.URL, w.Code, err, w.Body)
+	}
+}
+
+// stepped lets all work until done, for a minute at most.
+func stepped(t *testing.T, steps []skald.Stepper, done func() bool) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	for !done() {
+		for _, one := range steps {
+			if _, err := one.Step(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

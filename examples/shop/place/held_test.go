@@ -1,0 +1,176 @@
+package place_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/order"
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/store"
+)
+
+const (
+	sickSQLite   = `CREATE TRIGGER sick BEFORE INSERT ON reservations BEGIN SELECT RAISE(ABORT, 'the shelf fell'); END`
+	wellSQLite   = `DROP TRIGGER sick`
+	sickPostgres = `ALTER TABLE /*schema*/reservations ADD CONSTRAINT shelf_fell CHECK (false) NOT VALID`
+	wellPostgres = `ALTER TABLE /*schema*/reservations DROP CONSTRAINT shelf_fell`
+)
+
+// The status of an order names the message that holds it, parked or dead, and the command that frees it; freed, it goes on.
+func TestStatusNamesWhatHoldsAnOrder(t *testing.T) {
+	for _, state := range []string{"parked", "dead"} {
+		t.Run("sqlite/"+state, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "the shop")
+			flags := "--store 'sqlite:" + filepath.Join(folder, "inventory.db") + "'"
+			heldAndFreed(t, place.SQLite(folder), state, flags, sickSQLite, wellSQLite)
+		})
+		t.Run("postgres/"+state, func(t *testing.T) {
+			shop, err := place.Postgres(database(t), "shop")
+			if err != nil {
+				t.Fatal(err)
+			}
+			heldAndFreed(t, shop, state, "--schema shop_inventory", sickPostgres, wellPostgres)
+		})
+	}
+}
+
+func heldAndFreed[TTx any](t *testing.T, d *place.Databases[TTx], state, flags, sick, well string) {
+	o := &service.Options{}
+	o.Inbox.RetryFirst, o.Inbox.RetryMost = time.Hour, time.Hour
+	if state == "dead" {
+		o.Inbox.Attempts = 1
+	}
+	s := openWith(t, d, o, service.Names()...)
+	home, err := d.Home(t.Context(), "inventory")
+	if err == nil {
+		err = home.Make(t.Context(), sick)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.order(1, 1)
+	id := onlyOrder(t, d)
+	if now, text := s.status(id); strings.Contains(text, "held") {
+		t.Errorf("held before anything failed: %+v", now)
+	}
+	s.stepUntilHeld(id, 1)
+	s.stepUntilQuiet()
+	now, text := s.status(id)
+	h := now.Held[0]
+	if now.State != order.Paid || h.Service != "inventory" || h.Consumer != "inventory" || h.State != state || h.Type != event.PaymentTaken ||
+		h.Attempts != 1 || !strings.Contains(h.Why, "fell") {
+		t.Errorf("the status is %s", text)
+	}
+	kept, err := home.Store.Kept(t.Context(), store.Sought{Key: []byte(id)}, 10)
+	if err != nil || len(kept) != 1 || kept[0].ID != h.ID {
+		t.Fatalf("kept are %+v, %v", kept, err)
+	}
+	p := kept[0]
+	const reason = " --reason 'the cause is gone'"
+	want := "skald parked release " + flags + " --consumer inventory --key " + id + reason
+	if state == "dead" {
+		want = "skald dead redrive " + flags + " --consumer inventory --source " + p.Source + " --id " + p.ID + reason
+	}
+	if h.Command != want || (h.DueSeconds > 60) != (state == "parked") || (h.Fingerprint != "" && h.Kind == "attempts") != (state == "dead") {
+		t.Errorf("the status is %s\nwant the command %s", text, want)
+	}
+	if err := home.Make(t.Context(), well); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := home.Store.Apply(t.Context(), store.Effect{Release: &store.Release{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
+		t.Fatal(err)
+	}
+	s.stepUntilHeld(id, 0)
+	s.stepUntilQuiet()
+	if now, text := s.status(id); now.State != order.Confirmed || strings.Contains(text, "held") {
+		t.Errorf("freed, the status is %s", text)
+	}
+}
+
+// A service whose database gives no answer is told as unknown, and the rest of the status stands. Order in a process of its own
+// asks nobody else.
+func TestStatusWhereAServiceIsAway(t *testing.T) {
+	folder := t.TempDir()
+	d, alone := place.SQLite(folder), place.SQLite(folder)
+	s := openWith(t, d, &service.Options{}, service.Names()...)
+	s.order(1, 1)
+	home, err := d.Home(t.Context(), "payment")
+	if err == nil {
+		err = home.Make(t.Context(), "ALTER TABLE skald_parked RENAME TO gone")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, text := s.status(onlyOrder(t, d))
+	if len(now.Held) != 1 || now.Held[0].Service != "payment" || now.Held[0].State != "unknown" || now.State != order.Pending {
+		t.Errorf("the status is %s", text)
+	}
+	if now, text := openWith(t, alone, &service.Options{Instance: "2"}, "order").status(now.ID); now.State != order.Pending || now.Held != nil {
+		t.Errorf("alone, the status is %s", text)
+	}
+}
+
+// openWith is a shop of one instance of each of these services, with o.
+func openWith(t *testing.T, d place.Shop, o *service.Options, names ...string) *shop {
+	t.Helper()
+	bus, err := place.OpenBus("mem:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(bus.Close(), d.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &shop{t: t, place: d}
+	for _, name := range names {
+		s.addWith(name, name, bus, o)
+	}
+	return s
+}
+
+func onlyOrder[TTx any](t *testing.T, d *place.Databases[TTx]) (id string) {
+	t.Helper()
+	home, err := d.Home(t.Context(), "order")
+	if err == nil {
+		err = table.All(t.Context(), home.Read, "SELECT id FROM /*schema*/orders", nil, func(r table.Row) error { return r.Scan(&id) })
+	}
+	if err != nil || id == "" {
+		t.Fatalf("the order is %q, %v", id, err)
+	}
+	return id
+}
+
+func (s *shop) status(id string) (out order.Status, text string) {
+	s.t.Helper()
+	w := httptest.NewRecorder()
+	s.orders.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/orders/"+id+"/status", nil))
+	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || w.Code != http.StatusOK {
+		s.t.Fatalf("status: %d, %v: %s", w.Code, err, w.Body)
+	}
+	return out, w.Body.String()
+}
+
+// stepUntilHeld lets the services work until n messages hold the order.
+func (s *shop) stepUntilHeld(id string, n int) {
+	s.t.Helper()
+	ctx, stop := context.WithTimeout(s.t.Context(), time.Minute)
+	defer stop()
+	for now, text := s.status(id); len(now.Held) != n; now, text = s.status(id) {
+		for _, one := range s.steppers {
+			if _, err := one.Step(ctx); err != nil {
+				s.t.Fatalf("%v; the status is %s", err, text)
+			}
+		}
+	}
+}
