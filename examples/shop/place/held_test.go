@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/place"
@@ -117,6 +118,39 @@ func TestStatusWhereAServiceIsAway(t *testing.T) {
 	}
 	if now, text := openWith(t, alone, &service.Options{Instance: "2"}, "order").status(now.ID); now.State != order.Pending || now.Held != nil {
 		t.Errorf("alone, the status is %s", text)
+	}
+}
+
+// What is on its way, or waits behind another message, holds no order; a rejection that is a dead letter is not to be redriven.
+func TestStatusNamesOnlyWhatHolds(t *testing.T) {
+	d := place.SQLite(t.TempDir())
+	s := openWith(t, d, &service.Options{}, service.Names()...)
+	s.order(1, 1)
+	id := onlyOrder(t, d)
+	keep := func(name, m, why string, dead *store.Death) {
+		t.Helper()
+		home, err := d.Home(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		who := store.Identity{Source: "/test", ID: m}
+		stands, err := home.Store.Apply(t.Context(), store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: name, Identity: who,
+			Message: skald.Message{ID: m, Source: who.Source, Topic: "orders", Type: "order.placed", Key: []byte(id)},
+			Due:     time.Hour, Last: store.Failure{At: time.Now(), Why: why}, Dead: dead}}})
+		if err != nil || !stands[0] {
+			t.Fatalf("keep %s: %v, %v", m, stands, err)
+		}
+	}
+	keep("payment", "called", "", nil)
+	keep("payment", "behind it", "it failed before", nil)
+	if _, text := s.status(id); strings.Contains(text, "held") {
+		t.Errorf("the status is %s", text)
+	}
+	keep("analytics", "it's no", "no", &store.Death{At: time.Now(), Kind: "rejected", Fingerprint: "abc", Holds: true})
+	now, text := s.status(id)
+	if len(now.Held) != 1 || !strings.HasPrefix(now.Held[0].Command, "skald dead drop --store ") ||
+		!strings.HasSuffix(now.Held[0].Command, ` --consumer analytics --source /test --id 'it'\''s no' --reason 'the answer stands'`) {
+		t.Errorf("the status is %s", text)
 	}
 }
 
