@@ -49,11 +49,11 @@ FROM (
 			SELECT bool_and(has_column_privilege(c.oid, a.attnum, n.privilege)) FROM pg_attribute AS a
 			WHERE a.attrelid = c.oid AND a.attname = ANY (string_to_array(n.columns, ', '))) END
 	FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS n(privilege, columns, kind, name, n)
-	JOIN pg_class AS p ON n.kind IN ('TABLE', 'LEAF') AND p.relname = n.name
-	JOIN pg_namespace AS s ON s.oid = p.relnamespace
-	JOIN pg_class AS c ON n.kind = 'TABLE' AND c.oid = p.oid
-		OR n.kind = 'LEAF' AND c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = p.oid)
-	WHERE s.nspname = $1::text
+	JOIN pg_namespace AS s ON s.nspname = $1::text
+	JOIN pg_class AS p ON n.kind IN ('TABLE', 'LEAF') AND p.relname = n.name AND p.relnamespace = s.oid
+	CROSS JOIN LATERAL (
+		SELECT p.oid WHERE n.kind = 'TABLE' UNION ALL SELECT i.inhrelid FROM pg_inherits AS i WHERE n.kind = 'LEAF' AND i.inhparent = p.oid) AS l
+	JOIN pg_class AS c ON c.oid = l.oid
 	UNION ALL
 	SELECT n.n, n.privilege, c.relname, NULL, format('SEQUENCE %I.%I', s.nspname, c.relname), has_sequence_privilege(c.oid, n.privilege)
 	FROM unnest($2::text[], $4::text[], $5::text[]) WITH ORDINALITY AS n(privilege, kind, name, n)
