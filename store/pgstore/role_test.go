@@ -397,6 +397,9 @@ func keptDay(ctx context.Context, s *Store) error {
 	if _, err := s.Keeping(ctx, m.Consumer); err != nil {
 		return err
 	}
+	if _, err := s.Audited(ctx, "a run", 0, 1); err != nil {
+		return err
+	}
 	lane := store.Spot{Lane: "t/0", Origin: "one", Position: 3}
 	stands, err := s.Occupy(ctx, m.Consumer, "life", time.Now().String(), []store.Spot{lane})
 	if err != nil {
