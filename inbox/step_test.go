@@ -168,7 +168,8 @@ func TestCompensationBarsItsLateAction(t *testing.T) {
 	l.expect("a", "charged refunded")
 }
 
-// A mark is there, and yet nothing took effect: money that was never taken is not given back. Interleaving 1.
+// A mark is there, and yet nothing took effect: money that was never taken is not given back.
+// Interleaving 1.
 func TestCompensationOfARejection(t *testing.T) {
 	l := newTill(t, nil)
 	no := l.come(placed, purchase{Order: "a", No: true})
@@ -200,7 +201,8 @@ func TestSecondMessageForAStep(t *testing.T) {
 	}
 }
 
-// A step whose message is parked when it is undone is barred: tried again it ends so, and lets its key go. Interleaving 1.
+// A step whose message is parked when it is undone is barred: tried again it ends so, and lets its key go.
+// Interleaving 1.
 func TestParkedStepIsBarred(t *testing.T) {
 	l := newTill(t, &inbox.Options{RetryFirst: time.Minute, RetryMost: time.Minute})
 	l.fail = errors.New("not now")
@@ -223,7 +225,8 @@ func TestParkedStepIsBarred(t *testing.T) {
 	}
 }
 
-// The same of a dead letter, once it is redriven. Interleaving 1.
+// The same of a dead letter, once it is redriven.
+// Interleaving 1.
 func TestDeadStepIsBarred(t *testing.T) {
 	l := newTill(t, nil)
 	l.fail = skald.Permanent(errors.New("never"))
