@@ -26,15 +26,19 @@ func (in *Inbox[TTx]) keep(ctx context.Context) {
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	for {
+		more := false
 		mine, err := in.db.Own(ctx, retentionLease, in.life, keepLease)
 		if mine {
-			err = in.maintain(ctx)
+			more, err = in.maintain(ctx)
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
 			in.o.Logger.WarnContext(ctx, "inbox: retention", "consumer", in.group, "error", err)
+		}
+		if more {
+			continue
 		}
 		select {
 		case <-ctx.Done():
@@ -44,12 +48,12 @@ func (in *Inbox[TTx]) keep(ctx context.Context) {
 	}
 }
 
-func (in *Inbox[TTx]) maintain(ctx context.Context) error {
+func (in *Inbox[TTx]) maintain(ctx context.Context) (more bool, err error) {
 	did, err := in.db.Maintain(ctx, *in.o.Keep)
 	if err == nil && (did.Rows != 0 || did.Marks != 0 || did.Steps != 0 || len(did.Left) > 0) {
 		in.o.Logger.InfoContext(ctx, "inbox: retention", "consumer", in.group, "rows", did.Rows, "marks", did.Marks, "steps", did.Steps, "left", did.Left)
 	}
-	return err
+	return err == nil && did.More, err
 }
 
 // disown gives the lease back, so that the next instance need not wait for its end.

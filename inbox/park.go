@@ -214,7 +214,7 @@ func (in *Inbox[TTx]) keptAlready(ctx context.Context, e *entry, unit store.Unit
 	was := &entry{id: id}
 	was.Message = kept[0].Message
 	if p := in.print(was); p == 0 || print == 0 || p == print {
-		return result{entry: e, what: duplicate}
+		return result{entry: e, what: duplicate, kept: true} // perhaps by us, whose parking took effect and was not answered
 	}
 	if _, err := in.db.Apply(ctx, store.Effect{Quarantine: apartOf(in.group, e, store.Conflict, print)}); err != nil {
 		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("put %s into quarantine: %w", id.ID, err))

@@ -128,7 +128,7 @@ func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 		}
 	}
 	if r.kept && r.what != handled && r.what != rejected {
-		in.shelf.changed = true
+		in.shelf.changed = in.shelf.changed || r.what != duplicate
 		in.shelf.soon(now.Add(max(r.after, in.o.RetryFirst)))
 	}
 	if r.what == failed || r.what == dead {

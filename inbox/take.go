@@ -20,7 +20,7 @@ type result struct {
 	what     ending
 	after    time.Duration // for later and failed: not before
 	attempts int           // for failed and dead: how many there were
-	kept     bool          // its call is intended: the store has it
+	kept     bool          // the store has it, and it may be due
 	took     time.Duration
 	fell     bool   // the batch that it was in, by rivals
 	print    string // for failed and dead: the fingerprint, where it is the message's first failure

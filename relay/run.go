@@ -318,12 +318,19 @@ func (l *loop) maintain() {
 	r.keepAt = now.Add(keepEvery)
 	go func() {
 		defer r.keeping.Store(false)
-		did, err := r.db.Maintain(l.hard, r.o.Keep)
-		switch {
-		case err != nil && l.hard.Err() == nil: // else it was ended with the relay
-			r.o.Logger.Warn("relay: retention", "owner", r.o.Owner, "error", err)
-		case did.Rows != 0 || did.Marks != 0 || did.Steps != 0 || len(did.Left) > 0:
-			r.o.Logger.Info("relay: retention", "owner", r.o.Owner, "rows", did.Rows, "marks", did.Marks, "steps", did.Steps, "left", did.Left)
+		for r.maintain(l.hard) {
 		}
 	}()
+}
+
+// maintain tells whether there is more to be deleted.
+func (r *Relay) maintain(ctx context.Context) (more bool) {
+	did, err := r.db.Maintain(ctx, r.o.Keep)
+	switch {
+	case err != nil && ctx.Err() == nil: // else it was ended with the relay
+		r.o.Logger.Warn("relay: retention", "owner", r.o.Owner, "error", err)
+	case did.Rows != 0 || did.Marks != 0 || did.Steps != 0 || len(did.Left) > 0:
+		r.o.Logger.Info("relay: retention", "owner", r.o.Owner, "rows", did.Rows, "marks", did.Marks, "steps", did.Steps, "left", did.Left)
+	}
+	return err == nil && did.More
 }

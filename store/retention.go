@@ -48,4 +48,5 @@ type Maintained struct {
 	Rows, Marks int64    // how many went, where the driver knows; -1: a leaf was emptied uncounted
 	Steps       int64    // how many went
 	Left        []string // what it could not have now, and why
+	More        bool     // there is more to delete than one call does: call again
 }

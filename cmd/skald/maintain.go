@@ -27,9 +27,9 @@ func maintainCommand(out io.Writer) *cobra.Command {
 	c.Flags().DurationVar(&keep.Steps, "keep-steps", 90*24*time.Hour, "how long steps are kept after their saga began: no saga may take longer")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return withKnower(c, schema, store.Relay, func(ctx context.Context, k knower) error {
-			did, err := k.Maintain(ctx, keep)
+			did, err := maintain(ctx, k, keep)
 			if err != nil {
-				return fmt.Errorf("maintain: %w", err)
+				return err
 			}
 			if asJSON {
 				left := did.Left
@@ -46,6 +46,27 @@ func maintainCommand(out io.Writer) *cobra.Command {
 		})
 	}
 	return c
+}
+
+// maintain goes on until nothing is left that can be had.
+func maintain(ctx context.Context, k knower, keep store.Retention) (sum store.Maintained, err error) {
+	for more := true; more; {
+		did, err := k.Maintain(ctx, keep)
+		if err != nil {
+			return sum, fmt.Errorf("maintain: %w", err)
+		}
+		sum.Rows, sum.Marks, sum.Steps = added(sum.Rows, did.Rows), added(sum.Marks, did.Marks), sum.Steps+did.Steps
+		sum.Left, more = did.Left, did.More
+	}
+	return sum, nil
+}
+
+// added: whole slots were not counted.
+func added(sum, n int64) int64 {
+	if sum < 0 || n < 0 {
+		return -1
+	}
+	return sum + n
 }
 
 func gone(n int64) string {

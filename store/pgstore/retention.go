@@ -19,8 +19,9 @@ const (
 	// Marks of ids of the last hour are taken without a look at the floor; another's clock may be so far ahead.
 	leastMarks = recent + skew
 
-	leafWait = 100 * time.Millisecond // for the lock on a leaf; whoever comes behind waits as long
-	batches  = 20                     // of deletes in one Maintain
+	leafWait  = 100 * time.Millisecond // for the lock on a leaf; whoever comes behind waits as long
+	pruneFor  = 10 * time.Second       // of deletes from one table in one Maintain
+	prunePage = 5000                   // rows of one delete
 )
 
 // A keeping is one run of Maintain.
@@ -170,7 +171,7 @@ func (c *core) leave(err error, table string, done *store.Maintained) error {
 	return err
 }
 
-// deletes prunes the plain tables, in batches.
+// deletes prunes the plain tables, in batches of short transactions: rivals never wait for longer than one of them.
 func (c *core) deletes(ctx context.Context, keep time.Duration, done *store.Maintained) error {
 	for _, d := range []struct {
 		name  string
@@ -181,7 +182,7 @@ func (c *core) deletes(ctx context.Context, keep time.Duration, done *store.Main
 		{"DeleteMarks", []any{keep.Microseconds()}, &done.Marks, "skald_mark_timeless"}, {"DeleteTicks", nil, nil, ""},
 		{"DeleteAnswers", []any{keep.Microseconds()}, nil, "skald_answer"}, {"DeleteQuarantine", []any{keep.Microseconds()}, nil, "skald_quarantine"},
 	} {
-		for range batches {
+		for until := time.Now().Add(pruneFor); ; {
 			var n int64
 			del := c.call(d.name, d.args...)
 			del.done = func(rows int64) { n = rows }
@@ -196,7 +197,11 @@ func (c *core) deletes(ctx context.Context, keep time.Duration, done *store.Main
 					return err
 				}
 			}
-			if n < 5000 {
+			if n < prunePage {
+				break
+			}
+			if time.Now().After(until) {
+				done.More = true
 				break
 			}
 		}

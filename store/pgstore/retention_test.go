@@ -260,3 +260,22 @@ func TestOutage(t *testing.T) {
 		t.Errorf("a tick where transactions only read unless told otherwise: %v", err)
 	}
 }
+
+// However many marks of ids without a time there are, a run goes on until they are gone, or says that there are more.
+func TestTimelessMarksGoHoweverMany(t *testing.T) {
+	b := newBed(t)
+	b.exec(t, `INSERT INTO {skald_mark_timeless} (consumer, source, id, outcome, at)
+		SELECT 'c', 's', n::text, 1, now() - interval '40 days' FROM generate_series(1, 120000) AS n`)
+	s := b.store(t)
+	var gone int64
+	for more := true; more; {
+		did, err := s.Maintain(t.Context(), store.Retention{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone, more = gone+did.Marks, did.More
+	}
+	if gone != 120_000 {
+		t.Errorf("%d of 120000 are gone", gone)
+	}
+}

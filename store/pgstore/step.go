@@ -99,7 +99,7 @@ const leastSteps = recent + skew
 
 // forgetSteps deletes steps and raises the floors, in batches.
 func (c *core) forgetSteps(ctx context.Context, k *keeping) error {
-	for range batches {
+	for until := time.Now().Add(pruneFor); ; {
 		var n int64
 		forget := c.call("ForgetSteps", k.now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond)).into(&n)
 		if err := c.short(ctx, "forget steps", forget); err != nil {
@@ -110,9 +110,12 @@ func (c *core) forgetSteps(ctx context.Context, k *keeping) error {
 				return err
 			}
 		}
-		if k.done.Steps += n; n < 5000 {
+		if k.done.Steps += n; n < prunePage {
+			return nil
+		}
+		if time.Now().After(until) {
+			k.done.More = true
 			return nil
 		}
 	}
-	return nil
 }
