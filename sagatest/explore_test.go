@@ -69,7 +69,7 @@ func TestExploreModelSeveralFaultsAtOnce(t *testing.T) {
 	n := 400
 	switch {
 	case os.Getenv("SKALD_EXPLORE") == "full":
-		n = 6000
+		n = 3000
 	case sampled(1) > 0:
 		n = 60
 	}

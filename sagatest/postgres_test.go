@@ -89,6 +89,6 @@ func connect(t *testing.T, at string) *pgx.Conn {
 func TestExploreShopOnPostgreSQL(t *testing.T) {
 	sagatest.Explore(t, buildShop(openPostgres(t), nil), &sagatest.Options{
 		Modes:  []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.PartLast},
-		Sample: sampleOfReal(16, 100), Failures: 3, Rest: time.Second,
+		Sample: sampleOfReal(16, 60), Failures: 3, Rest: time.Second,
 	})
 }
