@@ -162,8 +162,12 @@ func (in *Inbox[TTx]) send(ctx context.Context, e *entry, c outside[TTx], call s
 // handler is what e is to be run by.
 func (in *Inbox[TTx]) handler(e *entry) ResultHandler[TTx] {
 	k := kind{e.Topic, e.Type}
-	if e.outcome == "" {
-		return in.handlers[k]
+	if h := in.handlers[k]; h != nil && e.outcome == "" {
+		return h
+	} else if h == nil { // it was parked by a build that has one
+		return func(context.Context, TTx, skald.Message) (Result, error) {
+			return Result{}, skald.UnknownVersion(fmt.Errorf("this build has no handler for %s of %s", e.Type, e.Topic))
+		}
 	}
 	settle, outcome := in.calls[k].settle, e.outcome
 	return func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {

@@ -286,3 +286,39 @@ func TestDeadLetterIsCopiedUnlessItIsTooLarge(t *testing.T) {
 		t.Errorf("headers %v", got)
 	}
 }
+
+// What a newer build has parked, and this one has no handler for, is left for that one and not charged.
+func TestParkedMessageWithoutAHandlerIsLeftForABuildThatHasOne(t *testing.T) {
+	w := newWorld(t, 1)
+	bad := true
+	other := skald.Event[string]{Topic: "orders", Type: "renamed"}
+	newer := w.stepper(keep)
+	inbox.On(newer, other, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		if bad {
+			return errors.New("not now")
+		}
+		return keep(ctx, tx, m)
+	})
+	m := w.message("k", "1")
+	m.Type = other.Type
+	w.publish(m)
+	w.quiet(newer)
+	if err := newer.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(time.Hour)
+	older := w.stepper(keep)
+	w.quiet(older)
+	if p := w.kept(); len(p) != 1 || p[0].Dead != nil || p[0].Attempts != 1 {
+		t.Fatalf("kept: %+v", p)
+	}
+	if err := older.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(time.Hour)
+	bad = false
+	again := w.stepper(keep)
+	inbox.On(again, other, keep)
+	w.quiet(again)
+	w.expect("k", "1")
+}

