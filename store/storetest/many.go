@@ -83,7 +83,7 @@ func (s *suite[TTx]) manyKept() {
 
 // Of those below the floor none is taken, and none of the others is held up.
 func (s *suite[TTx]) manyBelow() {
-	old, newer := aged(33*day), arriving(parked("n", 4))
+	old, newer := aged(tooOld), arriving(parked("n", 4))
 	s.commit(s.begin(s.d, intake(old)))
 	s.db.Known(s)
 	s.until("the old mark goes", func() bool {

@@ -195,7 +195,7 @@ func (s *suite[TTx]) quarantinePrune() {
 
 // Below the floor no mark is not "never taken": a mark that is left is still known, and another consumer has a floor of its own.
 func (s *suite[TTx]) floorRises() {
-	old, other := aged(33*day), mark()
+	old, other := aged(tooOld), mark()
 	other.Consumer = "mail"
 	s.commit(s.begin(s.d, intake(old, other)))
 	s.db.Known(s)
@@ -203,7 +203,7 @@ func (s *suite[TTx]) floorRises() {
 		s.maintain()
 		return s.db.Count(s).Marks == 1
 	})
-	never := aged(33 * day)
+	never := aged(tooOld)
 	for _, m := range []store.Mark{old, never} {
 		u := s.begin(s.d, intake(m, mark()))
 		s.found(u, store.TooOld, store.Fresh)
@@ -215,7 +215,7 @@ func (s *suite[TTx]) floorRises() {
 	}
 	s.counts(0, 3, 0)
 	if s.haveSettings() {
-		u := s.begin(s.d, settings(intake(aged(33*day), mark()), "app.tenant", "42"))
+		u := s.begin(s.d, settings(intake(aged(tooOld), mark()), "app.tenant", "42"))
 		s.found(u, store.TooOld, store.Fresh)
 		s.rollback(u)
 	}
@@ -249,14 +249,14 @@ func (s *suite[TTx]) floorNewConsumer() {
 
 // The floor does not count against what Skald itself held.
 func (s *suite[TTx]) floorHeld() {
-	old := aged(33 * day)
+	old := aged(tooOld)
 	s.commit(s.begin(s.d, intake(old)))
 	s.db.Known(s)
 	s.until("the old mark goes", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 0
 	})
-	held, guarded := aged(33*day), aged(33*day)
+	held, guarded := aged(tooOld), aged(tooOld)
 	held.Held, guarded.Held = true, true
 	u := s.begin(s.d, intake(held))
 	s.found(u, store.Fresh)

@@ -10,7 +10,7 @@ import (
 // parkedRepeatAnytime: a message comes again at every point of its life, and is known at each: in its first run, parked, claimed, a
 // dead letter, redriven, in the run behind that, done, and when its mark has gone. One effect comes of it all.
 func (s *suite[TTx]) parkedRepeatAnytime() {
-	old := aged(33 * day)
+	old := aged(tooOld)
 	p := parked("k", 1)
 	p.Identity, p.Message.ID = old.Identity, old.ID
 	p.Message.Source = old.Source
@@ -38,7 +38,7 @@ func (s *suite[TTx]) parkedRepeatAnytime() {
 	})
 	s.user("effect", "once")
 	s.repeats(p, store.Done)
-	no := aged(33 * day)
+	no := aged(tooOld)
 	s.apply(func() store.Effect { m := rejected(no, "no"); return store.Effect{Mark: &m} }())
 	refused := parked("l", 2)
 	refused.Identity = no.Identity
