@@ -195,7 +195,7 @@ func (m *mover) count(table string) (n int) {
 // Interleaving 5.
 func TestRetentionIsCutEverywhere(t *testing.T) {
 	m := newMover(t)
-	slot := (time.Now().UnixMilli()/86_400_000 + 1) % 10 // which is the oldest that there is
+	slot := (time.Now().UnixMilli()/86_400_000 + 2) % 10 // the oldest that there is at every hour: the one before it may be tomorrow already
 	old := func() {
 		m.say(5)
 		if _, err := m.pool.Exec(t.Context(), "UPDATE skald_outbox SET slot = $1 WHERE slot <> $1", slot); err != nil {

@@ -46,7 +46,7 @@ func replayed(t *testing.T, b *bed, bug func(*Store)) error {
 	ctx := context.Background()
 	s := b.store(t)
 	bug(s)
-	for _, ago := range []time.Duration{60, 50, 40, 35, 33, 20, 0} {
+	for _, ago := range []time.Duration{60, 50, 40, 35, 33, 32, 20, 0} {
 		m := aMark()
 		m.ID = uuid7.New(time.Now().Add(-ago * day))
 		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
