@@ -33,7 +33,7 @@ func (in *Inbox[TTx]) careful(ctx context.Context, e *entry) (r result, over boo
 
 // putAside parks a suspect, if it is one that may be taken at all; else it goes the way of others.
 func (in *Inbox[TTx]) putAside(ctx context.Context, e *entry, k *store.Keep) (r result, over bool) {
-	unit, err := in.db.Begin(ctx, store.Intake{Marks: []store.Mark{in.mark(e)}, Server: e.server(),
+	unit, err := in.db.Begin(ctx, store.Intake{Marks: []store.Mark{in.mark(e)}, Server: e.server,
 		Wait: in.o.Wait, Handle: in.o.Handle})
 	if err != nil {
 		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("take in %s: %w", e.ID, err)), true

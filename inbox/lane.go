@@ -55,7 +55,8 @@ type entry struct {
 	again   int  // attempts in a row after which it is still here: outages, and no room to park it
 	full    bool // of those, the latter
 
-	overtaken int // how often in this attempt
+	overtaken int    // how often in this attempt
+	server    string // on which its lane was taken, as it was when the entry was handed out; "": any
 }
 
 // A chain is the deliveries of one key in one lane: only its head may be in hand.
@@ -118,12 +119,4 @@ func (l *lane) prefix() (last broker.Delivery, ok bool) {
 	l.entries = l.entries[n:]
 	l.at = max(l.at, last.Position+1)
 	return last, true
-}
-
-// server is the one on which its lane was taken; "": any.
-func (e *entry) server() string {
-	if e.chain == nil {
-		return ""
-	}
-	return e.chain.lane.server
 }

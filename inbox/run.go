@@ -231,7 +231,7 @@ func (l *loop[TTx]) start() {
 		}
 		l.running++
 		for _, e := range job {
-			l.hands[e] = true
+			l.hands[e], e.server = true, e.chain.lane.server // which may be opened anew meanwhile
 		}
 		if l.running > l.hired {
 			l.hired++

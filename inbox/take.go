@@ -143,7 +143,7 @@ func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake
 	}()
 	intake = store.Intake{
 		Marks:     []store.Mark{in.mark(e)},
-		Server:    e.server(),
+		Server:    e.server,
 		Wait:      in.o.Wait,
 		Handle:    in.o.Handle + 5*time.Second,
 		Isolation: in.o.Isolation,

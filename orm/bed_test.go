@@ -122,7 +122,7 @@ func (b *bed) Known(t testing.TB) {
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	execute(t, b.conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
-	for _, table := range []string{"skald_outbox", "skald_mark", "skald_mark_timeless", "skald_answer", "skald_floor", "skald_quarantine", "skald_entity", "skald_tick", "skald_relay", "skald_aside", "skald_parked", "skald_audit", "skald_step", "skald_step_floor", "skald_lease", "kv"} {
+	for _, table := range []string{"skald_outbox", "skald_mark", "skald_mark_timeless", "skald_answer", "skald_floor", "skald_quarantine", "skald_entity", "skald_tick", "skald_relay", "skald_aside", "skald_parked", "skald_audit", "skald_step", "skald_step_floor", "skald_lease", "skald_spot", "kv"} {
 		execute(t, b.conn, "DELETE FROM "+table)
 	}
 	execute(t, b.conn, "UPDATE skald_maintained SET keep = NULL")
