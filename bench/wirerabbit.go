@@ -223,14 +223,25 @@ func rabbitConsume(conn *amqp.Connection, topic string, each int) func(context.C
 				}
 			}()
 		}
+		var done tags
+		last := uint64(0)
 		for n := 1; n <= rows; n++ {
 			select {
 			case d := <-in:
 				first()
-				if n%each == 0 || n == rows {
-					if err := d.Ack(each > 1); err != nil {
-						return err
-					}
+				up := done.add(d.DeliveryTag)
+				if n%each != 0 && n != rows {
+					continue
+				}
+				if each == 1 {
+					up = d.DeliveryTag
+				}
+				if up == last {
+					continue
+				}
+				last = up
+				if err := ch.Ack(up, each > 1); err != nil {
+					return err
 				}
 			case <-ctx.Done():
 				return fmt.Errorf("%d of %d came: %w", n-1, rows, ctx.Err())
@@ -238,4 +249,23 @@ func rabbitConsume(conn *amqp.Connection, topic string, each int) func(context.C
 		}
 		return nil
 	}
+}
+
+// tags are how far a channel's deliveries are done: those of several queues come in no order.
+type tags struct {
+	upTo  uint64
+	ahead map[uint64]bool
+}
+
+// add notes one as done and tells up to which one all are.
+func (p *tags) add(tag uint64) uint64 {
+	if p.ahead == nil {
+		p.ahead = map[uint64]bool{}
+	}
+	p.ahead[tag] = true
+	for p.ahead[p.upTo+1] {
+		p.upTo++
+		delete(p.ahead, p.upTo)
+	}
+	return p.upTo
 }

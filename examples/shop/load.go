@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,8 +19,10 @@ import (
 	"github.com/skald-go/skald/examples/shop/sample"
 )
 
-// clients is how many orders are under way at the same time.
-const clients = 8
+const (
+	clients = 8 // orders that are under way at the same time
+	tries   = 6 // of a request whose answer does not come
+)
 
 type loading struct {
 	url  string
@@ -148,7 +151,20 @@ func (l *loading) ask(ctx context.Context, method, path string, body []byte) err
 	return nil
 }
 
+// do asks, and asks again where no answer came in time: what was done though its answer was lost is not done twice.
 func (l *loading) do(req *http.Request, into any) (code int, err error) {
+	for range tries {
+		if code, err = l.once(req, into); err == nil || !os.IsTimeout(err) || req.Context().Err() != nil {
+			break
+		}
+		if req.GetBody != nil {
+			req.Body, err = req.GetBody()
+		}
+	}
+	return code, err
+}
+
+func (l *loading) once(req *http.Request, into any) (code int, err error) {
 	resp, err := l.http.Do(req)
 	if err != nil {
 		return 0, err

@@ -26,7 +26,7 @@ import (
 func shop(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	code = run(ctx, args, &o, &e)
 	return code, o.String(), e.String()
@@ -58,7 +58,7 @@ func TestServeLoadAudit(t *testing.T) {
 	dir := t.TempDir()
 	store := "sqlite:" + filepath.Join(dir, "shop")
 	at, end := started(t, store)
-	code, out, errs := shop(t, "load", "--url", at, "--orders", "40", "--wait", "50s")
+	code, out, errs := shop(t, "load", "--url", at, "--orders", "40", "--wait", "110s")
 	if code != 0 || !strings.HasPrefix(out, "40 orders placed, 40 of them new") || !strings.Contains(out, "confirmed") {
 		t.Fatalf("load: exit %d\n%s%s", code, out, errs)
 	}
