@@ -37,7 +37,7 @@ func (b *bench) yard(ctx context.Context, topic string, rows int) (*yard, error)
 		return nil, err
 	}
 	y := &yard{b: b, pool: pool, db: db}
-	return y, fill(ctx, pool, outbox.New[pgx.Tx](db, nil), topic, rows)
+	return y, fill(ctx, pool, outbox.New[pgx.Tx](db, nil), topic, rows, nil)
 }
 
 // refill makes a table anew with rows of the outbox.

@@ -19,11 +19,11 @@ func estate() []comparison {
 		{name: "estate-outbox-write", title: "one event in the caller's transaction, 16 clients", bars: time, set: estateWrites(1)},
 		{name: "estate-outbox-write-batch", title: "ten events in the caller's transaction, 16 clients; rows per second", bars: time, set: estateWrites(batchOf)},
 		{
-			name: "estate-relay-drain", title: "a backlog of sampled messages through one relay to a publisher that answers at once; rows per second", bars: time,
+			name: "estate-relay-drain", title: "a backlog of traced messages through one relay to a publisher that answers at once; rows per second", bars: time,
 			set: func(ctx context.Context, b *bench) ([]contender, error) { return b.estateDrain(ctx, "orders", nil) },
 		},
 		{
-			name: "estate-relay-kafka", title: "a backlog of sampled messages through one relay into Kafka (acks=all, 16 partitions); rows per second", bars: time, kafka: true,
+			name: "estate-relay-kafka", title: "a backlog of traced messages through one relay into Kafka (acks=all, 16 partitions); rows per second", bars: time, kafka: true,
 			set: func(ctx context.Context, b *bench) ([]contender, error) {
 				topic, err := b.topic(ctx, partitions)
 				if err != nil {
@@ -65,14 +65,14 @@ func estateWrites(unit int) func(context.Context, *bench) ([]contender, error) {
 				for i := range drafts {
 					drafts[i] = event.New(orderKey(as.n.Add(1)), value)
 				}
-				return as.out.Write(one.in(ctx), tx, drafts...)
+				return as.out.Write(one.parents.in(ctx), tx, drafts...)
 			})})
 		}
 		return out, nil
 	}
 }
 
-// estateDrain drains rows that are sampled, whoever looks, so that all do the same work.
+// estateDrain drains rows that have a trace, whoever looks, so that all do the same work.
 func (b *bench) estateDrain(ctx context.Context, topic string, bus broker.Publisher) ([]contender, error) {
 	pool, db, err := b.skald(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (b *bench) estateDrain(ctx context.Context, topic string, bus broker.Publis
 	if err != nil {
 		return nil, err
 	}
-	if err := fill(way{parent: parent}.in(ctx), pool, outbox.New[pgx.Tx](db, nil), topic, b.rows); err != nil {
+	if err := fill(ctx, pool, outbox.New[pgx.Tx](db, nil), topic, b.rows, &parents{each: max(1, b.traced)}); err != nil {
 		return nil, err
 	}
 	var out []contender
@@ -107,7 +107,7 @@ func estateIdle(ctx context.Context, b *bench) ([]contender, error) {
 	for _, one := range ways {
 		c := (&yard{b: b, pool: one.pool, db: one.db}).wakingWith(one.name, "orders", nil, one.out(), one.relay)
 		turn := c.turn
-		c.turn = func(ctx context.Context, m *meter) error { return turn(one.in(ctx), m) }
+		c.turn = func(ctx context.Context, m *meter) error { return turn(one.parents.in(ctx), m) }
 		out = append(out, c)
 	}
 	return out, nil
@@ -121,7 +121,7 @@ func (t *till) tills(ctx context.Context, b *bench) (names []string, out []*till
 	}
 	for _, one := range ways {
 		names = append(names, one.name)
-		out = append(out, &till{pool: t.pool, db: one.db, data: t.data, in: one.inbox, say: &one.outbox, parent: one.parent})
+		out = append(out, &till{pool: t.pool, db: one.db, data: t.data, in: one.inbox, say: &one.outbox, parents: one.parents})
 	}
 	return names, out, execAll(ctx, t.pool, "grant insert on payment to public")
 }
@@ -160,7 +160,7 @@ func estateDuplicates(ctx context.Context, b *bench) ([]contender, error) {
 		var n atomic.Int64
 		out = append(out, one.drop(names[i], func() skald.Message {
 			m := known[n.Add(1)%knownIDs]
-			m.TraceParent = one.parent
+			m.TraceParent = one.parents.next()
 			return m
 		}))
 	}

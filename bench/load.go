@@ -37,7 +37,7 @@ func newOrder(n int64) order {
 func orderKey(n int64) string { return "order-" + strconv.FormatInt(n%keys, 10) }
 
 // fill writes rows into the outbox as an application would, 100 in a transaction, from two clients.
-func fill(ctx context.Context, pool *pgxpool.Pool, out *outbox.Outbox[pgx.Tx], topic string, rows int) error {
+func fill(ctx context.Context, pool *pgxpool.Pool, out *outbox.Outbox[pgx.Tx], topic string, rows int, ps *parents) error {
 	const batch, writers = 100, 2
 	placed := skald.Event[order]{Topic: topic, Type: "order.placed"}
 	errs := make([]error, writers)
@@ -49,7 +49,7 @@ func fill(ctx context.Context, pool *pgxpool.Pool, out *outbox.Outbox[pgx.Tx], t
 				for n := at; n < min(at+batch, rows); n++ {
 					drafts = append(drafts, placed.New(orderKey(int64(n)), newOrder(int64(n))))
 				}
-				errs[w] = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return out.Write(ctx, tx, drafts...) })
+				errs[w] = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return out.Write(ps.in(ctx), tx, drafts...) })
 			}
 		})
 	}

@@ -28,6 +28,7 @@ type bench struct {
 	second     string // whose processor time stands beside ours
 	reps       int
 	dur        time.Duration
+	traced     uint64
 	rows       int           // backlog of our drains and their floors
 	peerRows   int           // backlog of the peers' drains
 	backlog    int           // the large one
@@ -61,6 +62,7 @@ func run() error {
 	flag.StringVar(&b.rabbit, "rabbitmq", os.Getenv("SKALD_TEST_RABBITMQ"), "`amqp://host:port` of RabbitMQ; empty: without its comparisons (SKALD_TEST_RABBITMQ)")
 	flag.IntVar(&b.reps, "reps", 3, "turns of each contender")
 	flag.DurationVar(&b.dur, "dur", 2*time.Second, "time of a measurement that is not a drain")
+	flag.Uint64Var(&b.traced, "traced", 100, "one message in so many is sampled where telemetry is on")
 	flag.IntVar(&b.rows, "rows", 500_000, "backlog of the drains")
 	flag.IntVar(&b.peerRows, "peer-rows", 20_000, "backlog of the peers' drains: some of them slow down with it")
 	flag.IntVar(&b.backlog, "backlog", 1_000_000, "the large backlog of the comparison backlog")

@@ -41,9 +41,9 @@ type till struct {
 	data []byte
 
 	// How Skald's inbox runs.
-	in     inbox.Options
-	say    *outbox.Options
-	parent string // trace context of the messages
+	in      inbox.Options
+	say     *outbox.Options
+	parents *parents // of the messages
 }
 
 func (b *bench) till(ctx context.Context) (*till, error) {
@@ -332,7 +332,7 @@ func (t *till) finished(ctx context.Context, m *meter, consume func(*feed) *inbo
 	var over atomic.Bool
 	in := consume(newFeed(func() (skald.Message, bool) {
 		msg := newMessage(t.n.Add(1), t.data)
-		msg.TraceParent = t.parent
+		msg.TraceParent = t.parents.next()
 		return msg, !over.Load()
 	}))
 	m.r.Concurrency = workers

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -133,7 +134,7 @@ func (e *ear) listen(ctx context.Context, w *wire, g broker.Group, came chan<- s
 		return err
 	}
 	defer bus.Close()
-	sub, err := bus.Subscribe(ctx, g)
+	sub, err := joined(ctx, bus, g)
 	if err != nil {
 		return err
 	}
@@ -157,6 +158,21 @@ func (e *ear) listen(ctx context.Context, w *wire, g broker.Group, came chan<- s
 		}
 		if err := sub.Ack(ctx, b.Deliveries); err != nil {
 			return err
+		}
+	}
+}
+
+// joined subscribes, as an inbox does: again while the broker cannot.
+func joined(ctx context.Context, bus broker.Subscriber, g broker.Group) (broker.Subscription, error) {
+	for {
+		sub, err := bus.Subscribe(ctx, g)
+		if !errors.Is(err, broker.ErrAway) {
+			return sub, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,10 +20,39 @@ import (
 const (
 	alone = "as the owner, telemetry off"
 	roled = "under roles"
-	told  = "telemetry on: metrics, and every message traced"
-	// parent is a trace context that is sampled.
-	parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	told  = "telemetry on"
+	// parent is a trace context, but for its last digit: is it sampled?
+	parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0"
 )
+
+// parents are the trace contexts of messages, one in each of which so many is sampled.
+type parents struct {
+	each uint64
+	n    atomic.Uint64
+}
+
+// next is that of the next message; "" if there is nobody to trace it.
+func (p *parents) next() string {
+	switch {
+	case p == nil:
+		return ""
+	case p.n.Add(1)%p.each == 0:
+		return parent + "1"
+	default:
+		return parent + "0"
+	}
+}
+
+// in is the context in which the next message is written.
+func (p *parents) in(ctx context.Context) context.Context {
+	next := p.next()
+	if next == "" {
+		return ctx
+	}
+	t, _ := trace.TraceIDFromHex(next[3:35])
+	s, _ := trace.SpanIDFromHex(next[36:52])
+	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: t, SpanID: s, TraceFlags: trace.TraceFlags(next[54] - '0')}))
+}
 
 // A way is one of them.
 type way struct {
@@ -30,10 +60,10 @@ type way struct {
 	pool *pgxpool.Pool
 	db   *pgstore.Store
 
-	outbox outbox.Options
-	relay  relay.Options
-	inbox  inbox.Options
-	parent string // trace context of what is written; "": none
+	outbox  outbox.Options
+	relay   relay.Options
+	inbox   inbox.Options
+	parents *parents // of what is written; nil: none
 }
 
 // ways are all of them on one database; roles are those that a process has, here one that does this work.
@@ -47,7 +77,7 @@ func (b *bench) ways(ctx context.Context, pool *pgxpool.Pool, roles ...string) (
 		{name: alone, pool: pool, db: pgstore.New(pool, nil), relay: plainRelay()},
 		{name: roled, pool: under, db: pgstore.New(under, nil), relay: plainRelay()},
 		{
-			name: told, pool: pool, db: pgstore.New(pool, nil), parent: parent,
+			name: told, pool: pool, db: pgstore.New(pool, nil), parents: &parents{each: max(1, b.traced)},
 			outbox: outbox.Options{MeterProvider: seen.meters},
 			relay:  relay.Options{Logger: quietly(), MeterProvider: seen.meters, TracerProvider: seen.tracers},
 			inbox:  inbox.Options{MeterProvider: seen.meters, TracerProvider: seen.tracers},
@@ -85,21 +115,6 @@ func (b *bench) as(ctx context.Context, pool *pgxpool.Pool, roles ...string) (*p
 
 // out is an outbox of this way.
 func (w way) out() *outbox.Outbox[pgx.Tx] { return outbox.New[pgx.Tx](w.db, &w.outbox) }
-
-// in is the context in which messages are written.
-func (w way) in(ctx context.Context) context.Context {
-	if w.parent == "" {
-		return ctx
-	}
-	return trace.ContextWithSpanContext(ctx, sampled())
-}
-
-// sampled is the span of parent.
-func sampled() trace.SpanContext {
-	t, _ := trace.TraceIDFromHex(parent[3:35])
-	s, _ := trace.SpanIDFromHex(parent[36:52])
-	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: t, SpanID: s, TraceFlags: trace.FlagsSampled})
-}
 
 // wayBars: processor time is the steadier figure; the rate shows 5 % only on a machine that does nothing else.
 func wayBars(time func(Result) float64, what string) []bar {

@@ -291,7 +291,7 @@ func (w *wire) member(ctx context.Context, g broker.Group, rows int64, taken *at
 		return err
 	}
 	defer bus.Close()
-	sub, err := bus.Subscribe(ctx, g)
+	sub, err := joined(ctx, bus, g)
 	if err != nil {
 		return err
 	}
