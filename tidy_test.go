@@ -32,6 +32,7 @@ func house() map[string]rule {
 		"internal": {ours: []string{".", "store", "broker"}, vendors: []string{otel}},
 
 		"internal/brokerurl": {}, // what drivers of brokers share, and their vendors do not matter to
+		"internal/perkey":    {ours: []string{".", "broker"}},
 
 		"outbox": station,
 		"relay":  station,

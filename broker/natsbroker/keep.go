@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/perkey"
 )
 
 var _ broker.Keeper = (*Broker)(nil)
@@ -22,7 +23,7 @@ func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.D
 			out[name] = stream.CachedInfo().Config.MaxAge
 		case err == nil:
 			out[name] = broker.Forever
-		case kindOf(err) == outage:
+		case kindOf(err) == perkey.Outage:
 			return nil, err
 		}
 	}

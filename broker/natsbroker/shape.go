@@ -73,7 +73,7 @@ func (t *topic) target(lane int, it *item) (string, error) {
 	if t.shape.Subject == "" {
 		return "", fmt.Errorf("publish to %q: its shape has no subject: it is only read: %w", t.name, errCannotCarry)
 	}
-	out := strings.NewReplacer("{type}", it.kind, "{key}", string(it.key)).Replace(t.shape.Subject)
+	out := strings.NewReplacer("{type}", it.Type, "{key}", string(it.Key)).Replace(t.shape.Subject)
 	odd := func(c rune) bool { return c <= ' ' || c == 0x7f || c == '*' || c == '>' }
 	if strings.ContainsFunc(out, odd) || strings.HasPrefix(out, ".") || strings.HasSuffix(out, ".") || strings.Contains(out, "..") {
 		return "", fmt.Errorf("publish to %q: %q is no subject: %w", t.name, out, errCannotCarry)

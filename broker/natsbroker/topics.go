@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/perkey"
 )
 
 const (
@@ -155,7 +156,7 @@ func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, er
 		switch t, err := b.look(ctx, name); {
 		case err == nil:
 			out[name] = t.created
-		case kindOf(err) == outage:
+		case kindOf(err) == perkey.Outage:
 			return nil, err
 		}
 	}

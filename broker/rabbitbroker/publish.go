@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,9 +13,8 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/perkey"
 )
-
-const maxBytesFlying = 16 << 20
 
 // publisher keeps the contract by itself: of one key at most one message is unconfirmed at any time, while those of other
 // keys fly beside it. RabbitMQ confirms, refuses and returns each message for itself, so that in a pipeline a
@@ -27,18 +25,13 @@ type publisher struct {
 
 	mu      sync.Mutex
 	wire    *wire // nil: there is no connection
-	lines   map[lineKey]*line
-	ready   []*line // whose first message is to be sent
-	flying  map[uint64]*flight
-	bytes   int // of what flies
-	token   uint64
+	lines   *perkey.Lines[parcel]
 	careful int // so many messages go one by one, to learn which it was that RabbitMQ closed the channel for
 	topics  map[string]topic
 	most    int // how large a message may be, by an answer of mostAt
 	mostAt  time.Time
 	down    time.Time // since when nothing can be sent; zero: it can
 	why     error
-	closed  bool
 
 	wake chan struct{}
 	over chan struct{} // closed by stop
@@ -55,44 +48,19 @@ type wire struct {
 	returns chan amqp.Return // each has come before the confirmation of its message does
 }
 
-type lineKey struct{ topic, key string }
+type item = perkey.Item[parcel]
 
-// line is the messages of one key that are not answered yet. The first is sent, the others wait.
-type line struct {
-	key   lineKey
-	loose bool // a message without a key: a line of its own, which nothing stands behind
-	queue []*item
-	held  []*pending // calls that failed, whose caller has not heard of it
-}
-
-// item is one message of one call.
-type item struct {
-	p      *pending
-	at     int
-	since  time.Time
-	topic  string
-	only   string // the id that the topic must have, if it is fenced
-	fenced bool
-	kind   string // its type
-	key    []byte
-	msg    amqp.Publishing
-	err    error // it cannot travel
-}
-
-// flight is an item that waits for its confirmation.
-type flight struct {
-	*item
-	line     *line
+// A parcel is a message as RabbitMQ takes it, and where it was sent.
+type parcel struct {
+	msg      amqp.Publishing
 	wire     *wire
 	route    string
-	size     int
 	returned string // why no queue took it
-	deadline time.Time
 }
 
 func (p *publisher) start(b *Broker) {
 	p.b, p.opts = b, b.opts
-	p.lines, p.flying, p.topics = map[lineKey]*line{}, map[uint64]*flight{}, map[string]topic{}
+	p.lines, p.topics = perkey.New[parcel]("RabbitMQ", &p.mu, p.rouse), map[string]topic{}
 	p.wake, p.over = make(chan struct{}, 1), make(chan struct{})
 	p.down, p.why = time.Now(), errSilent
 	p.wg.Go(p.send)
@@ -102,30 +70,19 @@ func (p *publisher) start(b *Broker) {
 // stop answers everything with an outage.
 func (p *publisher) stop() {
 	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
+	first, w := p.lines.Shut(), p.wire
+	p.mu.Unlock()
+	if !first {
 		return
 	}
-	p.closed = true
-	w := p.wire
 	close(p.over)
-	p.mu.Unlock()
 	if w != nil {
 		_ = w.conn.CloseDeadline(time.Now().Add(time.Second))
 	}
 	p.wg.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for token, f := range p.flying {
-		p.land(token, f)
-		p.fail(f.line, f.item, outage, broker.ErrClosed)
-	}
-	for _, l := range p.ready {
-		if len(l.queue) > 0 {
-			p.fail(l, l.queue[0], outage, broker.ErrClosed)
-		}
-	}
-	p.ready = nil
+	p.lines.End()
 }
 
 func (p *publisher) rouse() {
@@ -137,58 +94,17 @@ func (p *publisher) rouse() {
 
 // Publish queues msgs behind what was published before.
 func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
-	p := &b.publisher
-	call := &pending{pub: p, ctx: ctx, done: make(chan struct{}), left: len(msgs)}
-	items, now := make([]*item, len(msgs)), time.Now()
-	for i := range msgs {
-		m := &msgs[i]
+	return b.publisher.lines.Publish(ctx, msgs, only, func(m *skald.Message) (parcel, error) {
 		msg, err := encode(m)
-		items[i] = &item{p: call, at: i, since: now, topic: m.Topic, kind: m.Type, key: slices.Clone(m.Key), msg: msg, err: err}
-		if len(only) > 0 {
-			items[i].only, items[i].fenced = only[0][m.Topic], true
-		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := ctx.Err(); p.closed || err != nil || len(msgs) == 0 {
-		if p.closed {
-			err = broker.ErrClosed
-		}
-		call.fatal, call.left = err, 0
-		call.finish()
-		return call
-	}
-	for _, it := range items {
-		p.queue(it)
-	}
-	p.rouse()
-	return call
-}
-
-func (p *publisher) queue(it *item) {
-	l := &line{loose: true}
-	if it.key != nil {
-		k := lineKey{it.topic, string(it.key)}
-		if l = p.lines[k]; l == nil {
-			l = &line{key: k}
-			p.lines[k] = l
-		}
-	}
-	if len(l.held) > 0 {
-		p.settle(l, it, failed, errHeldBack)
-		return
-	}
-	l.queue = append(l.queue, it)
-	if len(l.queue) == 1 {
-		p.ready = append(p.ready, l)
-	}
+		return parcel{msg: msg}, err
+	})
 }
 
 // send is the goroutine that connects, on the first message, and sends the first of each line.
 func (p *publisher) send() {
 	fails := 0
 	for {
-		l, it := p.next()
+		it := p.next()
 		if it == nil {
 			select {
 			case <-p.wake:
@@ -201,11 +117,11 @@ func (p *publisher) send() {
 		switch {
 		case err == nil:
 			fails = 0
-			p.launch(w, l, it)
+			p.launch(w, it)
 		case p.late(it):
-			p.refuse(l, it, outage, fmt.Errorf("publish to %q: %w: %w", it.topic, broker.ErrAway, err))
+			p.refuse(it, perkey.Outage, fmt.Errorf("publish to %q: %w: %w", it.Topic, broker.ErrAway, err))
 		default: // the same line, first again
-			p.again(l)
+			p.again(it)
 			fails++
 			select {
 			case <-time.After(min(backoff.After(fails, 20*time.Millisecond, time.Second), p.opts.Patience/4)):
@@ -216,100 +132,88 @@ func (p *publisher) send() {
 	}
 }
 
-// next is a line whose first message may be sent now.
-func (p *publisher) next() (*line, *item) {
+// next is a message that may be sent now.
+func (p *publisher) next() *item {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	most := p.opts.Flying
 	if p.careful > 0 {
-		most = 1
+		return p.lines.Next(1)
 	}
-	if len(p.ready) == 0 || p.closed || len(p.flying) >= most || p.bytes >= maxBytesFlying {
-		return nil, nil
-	}
-	l := p.ready[0]
-	p.ready = p.ready[1:]
-	return l, l.queue[0]
+	return p.lines.Next(p.opts.Flying)
 }
 
-func (p *publisher) again(l *line) {
+func (p *publisher) again(it *item) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ready = slices.Insert(p.ready, 0, l)
+	p.lines.First(it)
 }
 
 // late says whether the patience for a message is over, which begins when nothing can be sent any longer.
 func (p *publisher) late(it *item) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || it.p.ctx.Err() != nil {
+	if p.lines.Closed() || it.Context().Err() != nil {
 		return true
 	}
 	since := p.down
-	if it.since.After(since) {
-		since = it.since
+	if it.Since.After(since) {
+		since = it.Since
 	}
 	return time.Since(since) > p.opts.Patience
 }
 
 // launch sends a message, and hears of it later.
-func (p *publisher) launch(w *wire, l *line, it *item) {
-	if err := it.p.ctx.Err(); err != nil {
-		p.refuse(l, it, outage, fmt.Errorf("publish: %w", err))
+func (p *publisher) launch(w *wire, it *item) {
+	if err := it.Context().Err(); err != nil {
+		p.refuse(it, perkey.Outage, fmt.Errorf("publish: %w", err))
 		return
 	}
-	if it.err != nil {
-		p.refuse(l, it, refused, it.err)
+	if it.Err != nil {
+		p.refuse(it, perkey.Refused, it.Err)
 		return
 	}
 	err := p.tooLong(it)
 	var t topic
 	if err == nil {
-		t, err = p.topicOf(w, it.topic)
+		t, err = p.topicOf(w, it.Topic)
 	}
 	if err != nil {
-		p.refuse(l, it, kindOf(err), err)
+		p.refuse(it, kindOf(err), err)
 		return
 	}
-	if it.fenced && t.id != it.only {
+	if it.Fenced && t.id != it.Only {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.topics, it.topic) // another look tells who is right
-		p.fail(l, it, failed, fmt.Errorf("publish to %q: %w", it.topic, broker.ErrAnew))
+		delete(p.topics, it.Topic) // another look tells who is right
+		p.lines.Fail(it, perkey.Failed, fmt.Errorf("publish to %q: %w", it.Topic, broker.ErrAnew))
 		return
 	}
-	f := &flight{item: it, line: l, wire: w, route: it.route(t), size: len(it.msg.Body) + 1024, deadline: time.Now().Add(p.opts.Patience)}
 	p.mu.Lock()
-	p.token++
-	token := p.token
-	p.flying[token] = f
-	p.bytes += f.size
+	it.Out.wire, it.Out.route = w, route(it, t)
+	token := p.lines.Launch(it, len(it.Out.msg.Body)+1024, time.Now().Add(p.opts.Patience))
 	p.mu.Unlock()
-	sent, err := w.ch.PublishWithDeferredConfirm(it.topic, f.route, !p.opts.DropUnrouted, false, it.msg)
+	sent, err := w.ch.PublishWithDeferredConfirm(it.Topic, it.Out.route, !p.opts.DropUnrouted, false, it.Out.msg)
 	if err == nil {
 		go func() {
 			<-sent.Done()
-			p.confirmed(token, f, sent.Acked())
+			p.confirmed(token, w, sent.Acked())
 		}()
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.flying[token] == f { // else it was answered by the loss of the channel
-		p.land(token, f)
-		p.fail(l, it, outage, fmt.Errorf("publish to %q: %w", it.topic, orAway(err)))
-	}
+	p.lines.Down(it, perkey.Outage, fmt.Errorf("publish to %q: %w", it.Topic, orAway(err)))
 }
 
 // route is the routing key of a message.
-func (it *item) route(t topic) string {
+func route(it *item, t topic) string {
 	switch {
 	case t.lanes == 0:
-		return it.kind[:min(len(it.kind), maxShort)]
-	case it.key == nil:
-		return routingKey(rand.IntN(t.lanes), it.kind)
+		return it.Type[:min(len(it.Type), maxShort)]
+	case it.Key == nil:
+		return routingKey(rand.IntN(t.lanes), it.Type)
 	}
-	return routingKey(laneOf(it.key, t.lanes), it.kind)
+	return routingKey(laneOf(it.Key, t.lanes), it.Type)
 }
 
 // topicOf looks a topic up, and remembers it until RabbitMQ closes the channel.
@@ -342,12 +246,9 @@ func (p *publisher) watch() {
 			return
 		case now := <-tick.C:
 			p.mu.Lock()
-			for token, f := range p.flying {
-				if now.After(f.deadline) {
-					p.land(token, f)
-					p.fail(f.line, f.item, outage, fmt.Errorf("publish to %q: %w: no confirmation in %v: %w", f.topic, broker.ErrAway, p.opts.Patience, p.reason()))
-				}
-			}
+			p.lines.Overdue(now, func(it *item) error {
+				return fmt.Errorf("publish to %q: %w: no confirmation in %v: %w", it.Topic, broker.ErrAway, p.opts.Patience, p.reason())
+			})
 			p.mu.Unlock()
 		}
 	}

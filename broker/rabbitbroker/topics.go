@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/perkey"
 	"github.com/skald-go/skald/internal/uuid7"
 )
 
@@ -307,7 +308,7 @@ func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, er
 			switch t, err := b.look(ctx, conn, name); {
 			case err == nil:
 				out[name] = t.id
-			case kindOf(err) == outage:
+			case kindOf(err) == perkey.Outage:
 				return err
 			}
 		}

@@ -11,12 +11,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/perkey"
 )
 
 // connected is the channel to send by, made anew where the last one was lost; an error is why there is none.
 func (p *publisher) connected() (*wire, error) {
 	p.mu.Lock()
-	w, down, closed := p.wire, p.down, p.closed
+	w, down, closed := p.wire, p.down, p.lines.Closed()
 	why := p.reason()
 	p.mu.Unlock()
 	switch {
@@ -34,7 +35,7 @@ func (p *publisher) connected() (*wire, error) {
 		p.why = err
 		return nil, err
 	}
-	if p.closed {
+	if p.lines.Closed() {
 		_ = fresh.conn.Close()
 		return nil, broker.ErrClosed
 	}
@@ -47,7 +48,7 @@ func (p *publisher) connected() (*wire, error) {
 func (p *publisher) working() *amqp.Connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.wire == nil || p.closed || !p.down.IsZero() || p.wire.conn.IsClosed() {
+	if p.wire == nil || p.lines.Closed() || !p.down.IsZero() || p.wire.conn.IsClosed() {
 		return nil
 	}
 	return p.wire.conn
@@ -125,23 +126,22 @@ func (p *publisher) lost(w *wire, err *amqp.Error) {
 	}
 	clear(p.topics)
 	soft := err != nil && !w.conn.IsClosed()
-	mine := map[uint64]*flight{}
-	for token, f := range p.flying {
-		if f.wire == w {
-			mine[token] = f
+	var mine []*item
+	for it := range p.lines.Flying() {
+		if it.Out.wire == w {
+			mine = append(mine, it)
 		}
 	}
 	known := false
-	for token, f := range mine {
-		p.land(token, f)
-		switch why := p.blame(f, err); {
+	for _, it := range mine {
+		switch why := p.blame(it, err); {
 		case !soft:
-			p.fail(f.line, f.item, outage, fmt.Errorf("publish to %q: %w: before the confirmation: %w", f.topic, broker.ErrAway, p.why))
+			p.lines.Down(it, perkey.Outage, fmt.Errorf("publish to %q: %w: before the confirmation: %w", it.Topic, broker.ErrAway, p.why))
 		case why != nil || len(mine) == 1:
 			known = true
-			p.fail(f.line, f.item, refused, fmt.Errorf("publish to %q: %w", f.topic, cmp.Or[error](why, err)))
+			p.lines.Down(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic, cmp.Or[error](why, err)))
 		default:
-			p.fail(f.line, f.item, failed, fmt.Errorf("publish to %q: before the confirmation RabbitMQ closed the channel, perhaps for another message: %w", f.topic, err))
+			p.lines.Down(it, perkey.Failed, fmt.Errorf("publish to %q: before the confirmation RabbitMQ closed the channel, perhaps for another message: %w", it.Topic, err))
 		}
 	}
 	if soft && !known {
@@ -151,11 +151,11 @@ func (p *publisher) lost(w *wire, err *amqp.Error) {
 }
 
 // blame says why a message is what RabbitMQ closed the channel for; nil: it is not, as far as can be told. The lock is held.
-func (p *publisher) blame(f *flight, err *amqp.Error) error {
+func (p *publisher) blame(it *item, err *amqp.Error) error {
 	if err == nil {
 		return nil
 	}
-	named := strings.Contains(err.Reason, "exchange '"+f.topic+"'")
+	named := strings.Contains(err.Reason, "exchange '"+it.Topic+"'")
 	switch {
 	case err.Code == amqp.NotFound && named:
 		return fmt.Errorf("%w: %w", broker.ErrNoTopic, err)
@@ -166,7 +166,7 @@ func (p *publisher) blame(f *flight, err *amqp.Error) error {
 		if _, after, found := strings.Cut(err.Reason, "larger than configured max size "); found {
 			p.most, _ = strconv.Atoi(strings.TrimSpace(after))
 			p.mostAt = time.Now()
-			if len(f.msg.Body) > p.most {
+			if len(it.Out.msg.Body) > p.most {
 				return err
 			}
 		}
@@ -178,8 +178,8 @@ func (p *publisher) blame(f *flight, err *amqp.Error) error {
 func (p *publisher) tooLong(it *item) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.most > 0 && time.Since(p.mostAt) < p.opts.Patience && len(it.msg.Body) > p.most {
-		return fmt.Errorf("publish to %q: %d bytes are more than RabbitMQ's max_message_size, %d: %w", it.topic, len(it.msg.Body), p.most, errCannotCarry)
+	if p.most > 0 && time.Since(p.mostAt) < p.opts.Patience && len(it.Out.msg.Body) > p.most {
+		return fmt.Errorf("publish to %q: %d bytes are more than RabbitMQ's max_message_size, %d: %w", it.Topic, len(it.Out.msg.Body), p.most, errCannotCarry)
 	}
 	return nil
 }
