@@ -25,15 +25,16 @@ type instance struct {
 	mu     sync.Mutex
 	cmd    *exec.Cmd
 	ended  chan error // has the end of the process, once
-	url    string     // of the Order service, while it serves
-	killed bool       // by us: it is not to be there
+	over   chan struct{}
+	url    string // of the Order service, while it serves
+	killed bool   // by us: it is not to be there
 	lives  int
 }
 
 func (i *instance) String() string { return i.service + "-" + i.name }
 
 // member is its name at the broker and in the outbox.
-func (i *instance) member() string { return prefix + "." + i.String() }
+func (i *instance) member() string { return i.w.prefix + "." + i.String() }
 
 // store is what it connects to: the second of a service goes through the pooler, so that each works beside the other.
 func (i *instance) store() string {
@@ -57,7 +58,7 @@ func (i *instance) start() error {
 	i.lives++
 	fmt.Fprintf(file, "--- life %d, %.2f s\n", i.lives, time.Since(i.w.began).Seconds())
 	i.cmd = exec.Command(i.bin, "serve", i.service, "--store", i.store()+"&application_name="+i.String(), "--broker", "kafka://"+i.w.kafka,
-		"--prefix", prefix, "--instance", i.name, "--listen", "127.0.0.1:0")
+		"--prefix", i.w.prefix, "--instance", i.name, "--listen", "127.0.0.1:0")
 	i.cmd.Stderr = file
 	out, err := i.cmd.StdoutPipe()
 	if err != nil {
@@ -66,13 +67,13 @@ func (i *instance) start() error {
 	if err := i.cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", i, err)
 	}
-	i.killed, i.ended = false, make(chan error, 1)
-	go i.watch(i.cmd, out, i.ended)
+	i.killed, i.ended, i.over = false, make(chan error, 1), make(chan struct{})
+	go i.watch(i.cmd, out, i.ended, i.over)
 	return nil
 }
 
 // watch hears where the process listens, and when it ends.
-func (i *instance) watch(cmd *exec.Cmd, out io.Reader, ended chan<- error) {
+func (i *instance) watch(cmd *exec.Cmd, out io.Reader, ended chan<- error, over chan<- struct{}) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if at, ok := strings.CutPrefix(lines.Text(), "orders: "); ok {
 			i.mu.Lock()
@@ -88,6 +89,7 @@ func (i *instance) watch(cmd *exec.Cmd, out io.Reader, ended chan<- error) {
 	i.url = ""
 	i.mu.Unlock()
 	ended <- err
+	close(over)
 }
 
 // serving tells whether this life has come so far as to serve.
@@ -149,10 +151,13 @@ func (i *instance) gone() error {
 // end ends whatever there is of it.
 func (i *instance) end() {
 	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.cmd != nil && i.cmd.Process != nil {
-		_ = i.cmd.Process.Kill()
+	cmd, over := i.cmd, i.over
+	i.mu.Unlock()
+	if over == nil {
+		return
 	}
+	_ = cmd.Process.Kill()
+	<-over
 }
 
 // tail is the end of its log.

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
@@ -44,32 +43,36 @@ func TestKill(t *testing.T) {
 func movesOn(w *world, c *customers, victim *instance, away func(*instance), back func(*instance) error) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	w.eventually(time.Minute, "the work to be shared", func() error { return w.shared(ctx, victim) })
-	batch := func(n int) {
-		orders := make(chan sample.Order, n)
-		for _, o := range sample.Orders(rand.Uint64(), n) {
+	w.eventually("the work to be shared", func() error { return w.shared(ctx, victim) })
+	batch := func() time.Duration {
+		at, orders := time.Now(), make(chan sample.Order, 20)
+		for _, o := range sample.Orders(rand.Uint64(), cap(orders)) {
 			orders <- o
 		}
 		close(orders)
 		c.place(ctx, orders)
+		w.eventually("the work to be done", func() error { return w.ended(ctx, c) })
+		return time.Since(at)
 	}
-	var placing sync.WaitGroup
-	placing.Go(func() { batch(60) })
-	w.eventually(time.Minute, "orders to be under way", func() error { return w.underWay(ctx) })
+	usual := batch()
+	more, stop := w.custom(c, *killRate*4)
+	more(1)
+	w.eventually("orders to be under way", func() error { return w.underWay(ctx) })
 	away(victim)
 	at := time.Now()
 	w.tell("%s is away", victim)
-	w.eventually(12*moves, "lanes to move on", func() error { return w.left(ctx, victim) })
+	w.eventually("lanes to move on", func() error { return w.left(ctx, victim) })
 	lanes := time.Since(at)
 	w.tell("the lanes of %s have moved on", victim)
-	placing.Wait()
-	batch(20)
-	w.eventually(12*moves, "the work to be done", func() error { return w.ended(ctx, c) })
+	stop()
+	batch()
 	took := time.Since(at)
 	w.tell("the work of %s is done", victim)
-	w.t.Logf("the lanes of %s moved on within %.1f s, and all orders ended within %.1f s", victim, lanes.Seconds(), took.Seconds())
-	if lanes > moves+moves/2 || took > 3*moves { // half as much again for a machine that has much else to do
-		w.t.Errorf("it took %v for the lanes of %s to move on, at most %v are promised, and %v for all orders to end\n%s", lanes, victim, moves, took, w.story())
+	w.t.Logf("the lanes of %s moved on within %.1f s, and all orders ended within %.1f s; with all there, 20 take %.1f s", victim, lanes.Seconds(), took.Seconds(), usual.Seconds())
+	// What is promised is for a machine that has nothing else to do. How much this one has, 20 orders tell.
+	if slow := 5 * usual; lanes > moves+slow || took > 2*moves+2*slow {
+		w.t.Errorf("it took %v for the lanes of %s to move on, at most %v are promised, and %v for all orders to end; 20 orders take %v\n%s",
+			lanes, victim, moves, took, usual, w.story())
 	}
 	if err := back(victim); err != nil {
 		w.t.Fatal(err)
@@ -79,7 +82,7 @@ func movesOn(w *world, c *customers, victim *instance, away func(*instance), bac
 // stopInHand stops an instance while it has a transaction open: with what that holds nobody else can go on.
 func (w *world) stopInHand(one *instance) {
 	w.t.Helper()
-	w.eventually(time.Minute, "a transaction in the midst of which to stop", func() error {
+	w.eventually("a transaction in the midst of which to stop", func() error {
 		one.stop()
 		open, err := query[int](w.t.Context(), w, `SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND state LIKE 'idle in transaction%'`, one.String())
 		if err == nil && len(open) > 0 {
@@ -120,9 +123,9 @@ func chaos(w *world, c *customers) {
 	<-done
 	w.tell("%d orders placed", len(c.ids()))
 	w.alive()
-	w.eventually(2*time.Minute, "all orders to end", func() error { return w.ended(t.Context(), c) })
+	w.eventually("all orders to end", func() error { return w.ended(t.Context(), c) })
 	w.tell("all orders have ended")
-	w.eventually(time.Minute, "the auditor's verdict", func() error {
+	w.eventually("the auditor's verdict", func() error {
 		found, err := w.audit()
 		for _, i := range found {
 			if err == nil && i.Checked == 0 {
@@ -162,7 +165,7 @@ func ending(w *world) {
 	for _, one := range w.instances {
 		one.leave()
 	}
-	deadline := time.After(40 * time.Second)
+	deadline := time.After(most)
 	for _, one := range w.instances {
 		select {
 		case err := <-one.ended:
@@ -177,7 +180,7 @@ func ending(w *world) {
 
 // query reads one value of each row.
 func query[T any](ctx context.Context, w *world, sql string, args ...any) ([]T, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, w.postgres)
 	if err != nil {
@@ -193,7 +196,7 @@ func query[T any](ctx context.Context, w *world, sql string, args ...any) ([]T, 
 
 // underWay wants orders that have not ended.
 func (w *world) underWay(ctx context.Context) error {
-	open, err := query[string](ctx, w, `SELECT id FROM `+prefix+`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
+	open, err := query[string](ctx, w, `SELECT id FROM `+w.prefix+`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
 	if err == nil && len(open) < 3 {
 		err = fmt.Errorf("only %d are", len(open))
 	}
@@ -202,7 +205,7 @@ func (w *world) underWay(ctx context.Context) error {
 
 // ended wants every order that was placed to have ended, and no other to be there.
 func (w *world) ended(ctx context.Context, c *customers) error {
-	open, err := query[string](ctx, w, `SELECT id || ' is ' || state FROM `+prefix+`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
+	open, err := query[string](ctx, w, `SELECT id || ' is ' || state FROM `+w.prefix+`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
 	if err != nil {
 		return err
 	}
@@ -210,7 +213,7 @@ func (w *world) ended(ctx context.Context, c *customers) error {
 		return fmt.Errorf("%d orders have not ended: %v", len(open), open[:min(len(open), 5)])
 	}
 	ids := c.ids()
-	lost, err := query[string](ctx, w, `SELECT id FROM unnest($1::text[]) AS id EXCEPT SELECT id FROM `+prefix+`_order.orders`, ids)
+	lost, err := query[string](ctx, w, `SELECT id FROM unnest($1::text[]) AS id EXCEPT SELECT id FROM `+w.prefix+`_order.orders`, ids)
 	if err == nil && len(lost) > 0 {
 		err = fmt.Errorf("orders that were answered for are not there: %v", lost)
 	}
@@ -245,7 +248,7 @@ func (w *world) left(ctx context.Context, one *instance) error {
 
 // lanes counts, by owner, the lanes of a service's outbox and those that it has of the broker.
 func (w *world) lanes(ctx context.Context, service string) (rows, topics map[string]int, err error) {
-	owners, err := query[string](ctx, w, `SELECT owner FROM `+prefix+`_`+service+`.skald_lane WHERE owner IS NOT NULL`)
+	owners, err := query[string](ctx, w, `SELECT owner FROM `+w.prefix+`_`+service+`.skald_lane WHERE owner IS NOT NULL`)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -258,7 +261,7 @@ func (w *world) lanes(ctx context.Context, service string) (rows, topics map[str
 		return nil, nil, err
 	}
 	defer client.Close()
-	group := prefix + "." + service
+	group := w.prefix + "." + service
 	groups, err := kadm.NewClient(client).DescribeGroups(ctx, group)
 	if err != nil {
 		return nil, nil, err

@@ -23,6 +23,8 @@ type customers struct {
 	again int  // every so many orders are asked for twice
 	wish  bool // they change and cancel orders, too: both builds must know of that
 
+	student bool // one in five has not much, and soon nothing
+
 	mu       sync.Mutex
 	placed   map[string]string // key → id
 	repeated int

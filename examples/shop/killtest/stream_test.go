@@ -197,10 +197,11 @@ func (s *stream) write(n int) {
 	}
 }
 
-func (s *stream) until(what string, most time.Duration, ok func() bool) {
+func (s *stream) until(what string, ok func() bool) {
 	s.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	most := most + time.Duration(s.written)*10*time.Millisecond
 	for deadline := time.Now().Add(most); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("waited %v for %s: %d of %d messages have their effect, %d are kept", most, what, s.done(), s.written, s.number("SELECT count(*) FROM $.skald_parked"))
@@ -213,7 +214,7 @@ func (s *stream) done() int { return s.number("SELECT count(*) FROM $.effects") 
 // judge wants each message to have had one effect, in the order of its key, and nothing to be kept.
 func (s *stream) judge() {
 	s.t.Helper()
-	s.until("nothing to be kept", time.Minute, func() bool { return s.number("SELECT count(*) FROM $.skald_parked") == 0 })
+	s.until("nothing to be kept", func() bool { return s.number("SELECT count(*) FROM $.skald_parked") == 0 })
 	distinct := s.number("SELECT count(DISTINCT n) FROM $.effects")
 	lost, repeated := s.written-distinct, s.done()-distinct
 	inverted := s.number("SELECT count(*) FROM (SELECT n, lag(n) OVER (PARTITION BY key ORDER BY place) AS before FROM $.effects) AS e WHERE n < before")
@@ -223,40 +224,52 @@ func (s *stream) judge() {
 	s.t.Logf("%d messages: %d lost, %d repeated, %d out of order", s.written, lost, repeated, inverted)
 }
 
-// Messages of which one in twenty fails and one in ten comes twice, through three processes one of which is killed every three seconds: none is
+// killAgainAndAgain kills one every three seconds and starts it again. Where none has done anything since the last time, it waits: on
+// a slow machine none would ever come so far.
+func (s *stream) killAgainAndAgain(stop <-chan struct{}, kills *atomic.Int64) {
+	tick := time.NewTicker(3 * time.Second)
+	defer tick.Stop()
+	last := -1
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		var done int
+		err := s.pool.QueryRow(context.Background(), "SELECT count(*) FROM "+s.schema+".effects").Scan(&done)
+		if err == nil && done == last {
+			continue
+		}
+		last = done
+		i := rand.IntN(len(s.workers))
+		s.kill(i)
+		kills.Add(1)
+		if err = errors.Join(err, s.start(i)); err != nil {
+			s.t.Error(err)
+			return
+		}
+	}
+}
+
+// Messages of which one in twenty fails and one in ten comes twice, through three processes of which again and again one is killed: none is
 // lost, none has its effect twice, none overtakes another of its key. With -stream.messages=1000000 for long.
 func TestStream(t *testing.T) {
 	s := newStream(t)
 	total, kills, began := *streamMessages, atomic.Int64{}, time.Now()
-	most := 2*time.Minute + time.Duration(total)*10*time.Millisecond
 	stop, killed := make(chan struct{}), make(chan struct{})
 	end := sync.OnceFunc(func() { close(stop); <-killed })
 	defer end() // before the workers are
 	go func() {
 		defer close(killed)
-		tick := time.NewTicker(3 * time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-			}
-			i := rand.IntN(len(s.workers))
-			s.kill(i)
-			kills.Add(1)
-			if err := s.start(i); err != nil {
-				t.Error(err)
-				return
-			}
-		}
+		s.killAgainAndAgain(stop, &kills)
 	}()
 	for part := range 5 {
 		s.write(min(total/5, total-s.written))
-		s.until("the work to go on, and one to be killed", most, func() bool { return s.done() > total/5*part && kills.Load() > int64(part) })
+		s.until("the work to go on, and one to be killed", func() bool { return s.done() > total/5*part && kills.Load() > int64(part) })
 	}
 	s.write(total - s.written)
-	s.until("all effects", most, func() bool { return s.done() >= total })
+	s.until("all effects", func() bool { return s.done() >= total })
 	took := time.Since(began)
 	end()
 	s.judge()
@@ -270,14 +283,14 @@ func TestPausedThird(t *testing.T) {
 	const third = 2
 	s := newStream(t)
 	s.write(300)
-	s.until("the third to have work", time.Minute, func() bool {
+	s.until("the third to have work", func() bool {
 		if s.done() >= s.written {
 			s.write(300)
 		}
 		return s.number("SELECT count(*) FROM $.effects WHERE worker = $1", worker(third)) > 0
 	})
 	s.write(2000)
-	s.until("the third to be stopped in a transaction", time.Minute, func() bool {
+	s.until("the third to be stopped in a transaction", func() bool {
 		s.signal(third, syscall.SIGSTOP)
 		if s.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state LIKE 'idle in transaction%'", s.schema+"-"+worker(third)) > 0 {
 			return true
@@ -289,19 +302,19 @@ func TestPausedThird(t *testing.T) {
 		return false
 	})
 	s.write(1000)
-	s.until("the other two to do its work", 2*time.Minute, func() bool { return s.done() == s.written })
+	s.until("the other two to do its work", func() bool { return s.done() == s.written })
 	if n := s.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state LIKE 'idle in transaction%'", s.schema+"-"+worker(third)); n > 0 {
 		t.Errorf("%d transactions of the third are still open", n)
 	}
-	s.until("its lanes to be others'", time.Minute, func() bool { return s.number("SELECT count(*) FROM $.skald_lane WHERE owner = $1", worker(third)) == 0 })
+	s.until("its lanes to be others'", func() bool { return s.number("SELECT count(*) FROM $.skald_lane WHERE owner = $1", worker(third)) == 0 })
 	before := s.written
 	s.signal(third, syscall.SIGCONT)
-	s.until("the third to go on", time.Minute, func() bool {
+	s.until("the third to go on", func() bool {
 		if s.done() >= s.written {
 			s.write(300)
 		}
 		return s.number("SELECT count(*) FROM $.effects WHERE worker = $1 AND n > $2", worker(third), before) > 0
 	})
-	s.until("all effects", time.Minute, func() bool { return s.done() >= s.written })
+	s.until("all effects", func() bool { return s.done() >= s.written })
 	s.judge()
 }

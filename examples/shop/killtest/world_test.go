@@ -4,9 +4,11 @@ package killtest
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,18 +18,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/skald-go/skald/examples/shop/audit"
+	said "github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/internal/need"
 )
 
-const prefix = "kill"
+// most is how long anything may take that the test waits for, on whatever machine. How quick things are is said where it is promised.
+const most = 5 * time.Minute
 
-// A world is PostgreSQL and Kafka of the test's own, since it restarts them, and two instances of each service.
+// A world is PostgreSQL and Kafka and instances of each service. If the test restarts the servers, they are its own.
 type world struct {
 	t         *testing.T
 	dir, root string
 	bin       string
+	prefix    string // of its schemas, topics and groups
 	postgres  string // the servers' addresses
 	kafka     string
 	pooler    string // PgBouncer in front of postgres; "": none
@@ -38,22 +47,69 @@ type world struct {
 	script    sync.Mutex // one run of scripts/services at a time
 }
 
-// newWorld starts everything, or skips the test where there are no servers to be had.
+// newWorld has servers of its own, and two instances of each service.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := bareWorld(t)
+	w := emptyWorld(t, "kill")
+	var servers, built error
+	w.atOnce(func() { servers = w.startServers() }, func() { built = w.build(w.root, w.bin) })
+	if servers != nil && os.Getenv("SKALD_TEST_REQUIRE") != "1" {
+		t.Skipf("the test restarts its servers, so it needs some of its own, which could not be started: %v", servers)
+	}
+	if err := errors.Join(servers, built); err != nil {
+		t.Fatal(err)
+	}
 	w.startAll("1", "2")
 	return w
 }
 
-// bareWorld has the servers and the shop's program; nothing of the shop runs yet.
-func bareWorld(t *testing.T) *world {
+// sharedWorld has a database and topics of its own on the servers that all tests have. Nothing of the shop runs yet.
+func sharedWorld(t *testing.T) *world {
+	t.Helper()
+	w := emptyWorld(t, "mixed"+strings.ToLower(rand.Text()[:10]))
+	at, err := url.Parse(need.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := func(ctx context.Context, sql string) {
+		conn, err := pgx.Connect(ctx, need.Postgres(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close(ctx) }()
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin(t.Context(), "CREATE DATABASE "+w.prefix)
+	t.Cleanup(func() {
+		w.end()
+		admin(context.Background(), "DROP DATABASE "+w.prefix+" WITH (FORCE)")
+		if err := w.removeTopics(); err != nil {
+			t.Error(err)
+		}
+	})
+	at.Path = "/" + w.prefix
+	w.postgres, w.kafka = at.String(), need.Kafka(t)
+	if pooler := os.Getenv("SKALD_TEST_PGBOUNCER"); pooler != "" {
+		through, err := url.Parse(pooler)
+		if err != nil {
+			t.Fatal(err)
+		}
+		through.Path = at.Path
+		w.pooler = through.String()
+	}
+	return w
+}
+
+// emptyWorld has no servers yet, and no program.
+func emptyWorld(t *testing.T, prefix string) *world {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts servers and processes: not with -short")
 	}
 	_, _ = need.Postgres(t), need.Kafka(t) // a machine that has none is not to get some by a mere go test
-	w := &world{t: t, began: time.Now()}
+	w := &world{t: t, prefix: prefix, began: time.Now()}
 	var err error
 	if w.root, err = moduleRoot(); err != nil {
 		t.Fatal(err)
@@ -62,20 +118,27 @@ func bareWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.clear)
-	w.startServers()
 	w.bin = filepath.Join(w.dir, "shop")
-	w.build(w.root, w.bin)
 	return w
 }
 
+// atOnce does all of acts side by side.
+func (w *world) atOnce(acts ...func()) {
+	var wg sync.WaitGroup
+	for _, act := range acts {
+		wg.Go(act)
+	}
+	wg.Wait()
+}
+
 // build makes the program of the shop from the sources at root.
-func (w *world) build(root, bin string) {
-	w.t.Helper()
+func (w *world) build(root, bin string) error {
 	cmd := exec.CommandContext(w.t.Context(), "go", "build", "-o", bin, "./examples/shop")
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		w.t.Fatalf("build the shop: %v\n%s", err, out)
+		return fmt.Errorf("build the shop: %w\n%s", err, out)
 	}
+	return nil
 }
 
 func moduleRoot() (string, error) {
@@ -118,8 +181,14 @@ func (w *world) services(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-func (w *world) startServers() {
-	w.t.Helper()
+// startServers starts servers of the test's own, and ends them with it.
+func (w *world) startServers() error {
+	w.t.Cleanup(func() {
+		w.end()
+		if _, err := w.services(context.Background(), "down"); err != nil {
+			w.t.Error(err)
+		}
+	})
 	names := []string{"up", "postgres", "kafka"}
 	if *killPooler || os.Getenv("SKALD_TEST_PGBOUNCER") != "" { // a machine that has none need not get one
 		names = append(names, "pgbouncer")
@@ -130,10 +199,7 @@ func (w *world) startServers() {
 		env, err = w.services(w.t.Context(), "env")
 	}
 	if err != nil {
-		if os.Getenv("SKALD_TEST_REQUIRE") == "1" {
-			w.t.Fatal(err)
-		}
-		w.t.Skipf("the test restarts its servers, so it needs some of its own, which could not be started: %v", err)
+		return err
 	}
 	for line := range strings.Lines(env) {
 		name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
@@ -147,8 +213,9 @@ func (w *world) startServers() {
 		}
 	}
 	if w.postgres == "" || w.kafka == "" || len(names) > 3 && w.pooler == "" {
-		w.t.Fatalf("scripts/services env printed no addresses: %s", env)
+		return fmt.Errorf("scripts/services env printed no addresses: %s", env)
 	}
+	return nil
 }
 
 // startAll starts all at once: tables, topics and first rows are made by whoever comes first.
@@ -165,7 +232,7 @@ func (w *world) startAll(names ...string) {
 			}
 		}
 	}
-	w.eventually(time.Minute, "instances to serve", func() error {
+	w.eventually("instances to serve", func() error {
 		for _, one := range w.instances {
 			if !one.serving() {
 				return fmt.Errorf("%s does not serve yet", one)
@@ -175,14 +242,15 @@ func (w *world) startAll(names ...string) {
 	})
 }
 
-// clear ends everything that was started. What a failed test left is kept.
-func (w *world) clear() {
+// end ends all processes.
+func (w *world) end() {
 	for _, one := range w.instances {
 		one.end()
 	}
-	if _, err := w.services(context.Background(), "down"); err != nil {
-		w.t.Error(err)
-	}
+}
+
+// clear removes the logs and programs, but what a failed test left is kept.
+func (w *world) clear() {
 	if w.t.Failed() {
 		w.t.Logf("the logs of all processes are in %s", w.dir)
 		return
@@ -190,6 +258,17 @@ func (w *world) clear() {
 	if err := os.RemoveAll(w.dir); err != nil {
 		w.t.Error(err)
 	}
+}
+
+// removeTopics removes what was made at the broker.
+func (w *world) removeTopics() error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.kafka))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	_, err = kadm.NewClient(client).DeleteTopics(context.Background(), said.New(w.prefix).Topics()...)
+	return err
 }
 
 // tell notes what was done.
@@ -205,8 +284,8 @@ func (w *world) story() string {
 	return strings.Join(w.told, "\n")
 }
 
-// eventually looks until ok answers nil, for at most the time that is given.
-func (w *world) eventually(most time.Duration, what string, ok func() error) {
+// eventually looks until ok answers nil.
+func (w *world) eventually(what string, ok func() error) {
 	w.t.Helper()
 	deadline := time.Now().Add(most)
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -218,10 +297,24 @@ func (w *world) eventually(most time.Duration, what string, ok func() error) {
 		}
 		w.alive()
 		if time.Now().After(deadline) {
-			w.t.Fatalf("waited %v for %s: %v\n%s", most, what, err, w.story())
+			w.t.Fatalf("waited %v for %s: %v\n%s\nkept are: %s", most, what, err, w.story(), w.kept())
 		}
 		<-tick.C
 	}
+}
+
+// kept is what the services have parked, and why: what does not end is often behind it.
+func (w *world) kept() string {
+	var all []string
+	for _, name := range service.Names() {
+		found, err := query[string](w.t.Context(), w, `SELECT consumer || ' ' || type || ' of ' || coalesce(convert_from(key, 'UTF8'), 'nobody') || ', attempts '
+			|| attempts || ', dead ' || (dead_at IS NOT NULL) || ': ' || last_error FROM `+w.prefix+`_`+name+`.skald_parked ORDER BY place LIMIT 5`)
+		all = append(all, found...)
+		if err != nil {
+			all = append(all, err.Error())
+		}
+	}
+	return strings.Join(all, "\n")
 }
 
 // alive fails the test if a process ended that nobody had killed: an outage is no reason to.
@@ -251,7 +344,7 @@ func (w *world) audit() ([]audit.Invariant, error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, w.bin, "audit", "--store", w.postgres, "--prefix", prefix, "--json")
+	cmd := exec.CommandContext(ctx, w.bin, "audit", "--store", w.postgres, "--prefix", w.prefix, "--json")
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	broken := cmd.Run()
 	var found struct{ Invariants []audit.Invariant }
