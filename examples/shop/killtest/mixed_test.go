@@ -71,6 +71,7 @@ func unpack(from, dir string) error {
 // work; the old one leaves, is rolled back to, and goes on alone, but for what this one had parked. Every order ends, and the auditors of both builds
 // find each promise kept.
 func TestMixedBuilds(t *testing.T) {
+	t.Parallel()
 	w := sharedWorld(t)
 	ctx := t.Context()
 	current, old, from := w.bin, filepath.Join(w.dir, "previous-shop"), filepath.Join(w.dir, "previous")

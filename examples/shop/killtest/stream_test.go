@@ -255,6 +255,7 @@ func (s *stream) killAgainAndAgain(stop <-chan struct{}, kills *atomic.Int64) {
 // Messages of which one in twenty fails and one in ten comes twice, through three processes of which again and again one is killed: none is
 // lost, none has its effect twice, none overtakes another of its key. With -stream.messages=1000000 for long.
 func TestStream(t *testing.T) {
+	t.Parallel()
 	s := newStream(t)
 	total, kills, began := *streamMessages, atomic.Int64{}, time.Now()
 	stop, killed := make(chan struct{}), make(chan struct{})
@@ -280,6 +281,7 @@ func TestStream(t *testing.T) {
 // do its work; then it wakes, and goes on. Each message has one effect, in the order of its key.
 // Interleaving 11.
 func TestPausedThird(t *testing.T) {
+	t.Parallel()
 	const third = 2
 	s := newStream(t)
 	s.write(300)
