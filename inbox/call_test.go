@@ -269,6 +269,7 @@ type slowly struct {
 	store.Driver[tx]
 	w    *world
 	pass time.Duration // behind the next intent
+	then func()        // and what others do then; nil: nothing
 }
 
 func (d *slowly) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
@@ -286,6 +287,9 @@ func (u slowUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	if len(instead) == 1 && instead[0].Keep != nil && instead[0].Keep.Call != nil {
 		u.d.w.pass(u.d.pass)
 		u.d.pass = 0
+		if u.d.then != nil {
+			u.d.then()
+		}
 	}
 	return stood, err
 }

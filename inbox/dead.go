@@ -93,8 +93,9 @@ func (in *Inbox[TTx]) announcement(ctx context.Context, k *store.Keep) []skald.M
 func (in *Inbox[TTx]) drafts(k *store.Keep) (out []skald.Draft) {
 	m := &k.Message
 	if in.o.DeadCopy && k.Fault == "" {
+		more := in.diagnostics(k)
 		out = append(out, skald.Draft{Topic: in.o.DeadTopic, Type: m.Type, Key: m.Key, Subject: m.Subject, Value: m, Codec: whole{},
-			Headers: slices.Concat(m.Headers, in.diagnostics(k))})
+			Headers: slices.Concat(without(m.Headers, more), more)})
 	}
 	reference := skald.Draft{Topic: in.o.DeadTopic, Type: AnnouncementType, Key: m.Key, Codec: skald.JSON{}, Value: Announcement{
 		Consumer: in.group, Source: k.Source, ID: k.ID, Topic: m.Topic, Type: m.Type, Kind: k.Dead.Kind, Error: cut(k.Last.Why),
@@ -122,6 +123,13 @@ func (in *Inbox[TTx]) diagnostics(k *store.Keep) (out []skald.Header) {
 		}
 	}
 	return out
+}
+
+// without is headers but for those of more's names: a copy that goes round by the topic must not grow each time.
+func without(headers, more []skald.Header) []skald.Header {
+	return slices.DeleteFunc(slices.Clone(headers), func(h skald.Header) bool {
+		return slices.ContainsFunc(more, func(m skald.Header) bool { return m.Name == h.Name })
+	})
 }
 
 // kindRejected is the kind of a rejection that is a dead letter, too.

@@ -76,7 +76,8 @@ type Options struct {
 	DeadTopic string
 	DeadCopy  bool
 	// DeadHeaders are the names that the headers of a copy have instead of x-attempt, x-failed-reason, x-failed-at, x-original-id,
-	// x-original-source and x-original-topic; "" leaves one out. They stand behind the message's own. Default: these names.
+	// x-original-source and x-original-topic; "" leaves one out. They stand behind the message's own, of which those of the same
+	// names are left out. Default: these names.
 	DeadHeaders map[string]string
 	// Breaker stops the consumer where many messages fail in one way. Default: as it says.
 	Breaker Breaker

@@ -85,7 +85,7 @@ func TestDeadHeadersAreMapped(t *testing.T) {
 	in := w.inbox(&inbox.Options{Now: w.clock, DeadTopic: "dead", DeadCopy: true, DeadHeaders: map[string]string{"x-attempt": "retries", "x-original-id": ""}},
 		func(context.Context, tx, skald.Received[string]) error { return skald.Permanent(errors.New("never")) })
 	m := w.message("k", "x")
-	m.Headers = []skald.Header{{Name: "retries", Value: []byte("7")}}
+	m.Headers = []skald.Header{{Name: "retries", Value: []byte("7")}, {Name: "own", Value: []byte("7")}}
 	w.publish(m)
 	w.quiet(in)
 	var names []string
@@ -93,7 +93,7 @@ func TestDeadHeadersAreMapped(t *testing.T) {
 		names = append(names, h.Name+"="+string(h.Value))
 	}
 	got := strings.Join(names, " ")
-	if !strings.HasPrefix(got, "retries=7 retries=1 x-failed-reason=") || strings.Contains(got, "x-original-id") || !strings.Contains(got, "x-original-topic=orders") {
+	if !strings.HasPrefix(got, "own=7 retries=1 x-failed-reason=") || strings.Contains(got, "x-original-id") || !strings.Contains(got, "x-original-topic=orders") {
 		t.Errorf("headers %s", got)
 	}
 }

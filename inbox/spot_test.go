@@ -86,6 +86,7 @@ func (m *mortal) rest(most int) (deaths int) {
 
 // A message that ends its process becomes a dead letter after three runs of its own, its neighbours are charged with nothing
 // and take effect once, in order.
+// Interleaving 12.
 func TestKillerBecomesADeadLetter(t *testing.T) {
 	for _, lanes := range []int{1, 4} {
 		t.Run(fmt.Sprint(lanes, " lanes"), func(t *testing.T) {
@@ -120,6 +121,7 @@ func TestKillerBecomesADeadLetter(t *testing.T) {
 
 // A parked message that ends its process is found in the same way: its first kill makes it a suspect, and each of its own
 // runs is charged.
+// Interleaving 12.
 func TestParkedKillerBecomesADeadLetter(t *testing.T) {
 	m := newMortal(t, 1, nil)
 	m.kills = func(r skald.Received[string]) bool { return r.Value == "killer" && m.runs["killer"] > 1 }
@@ -140,6 +142,7 @@ func TestParkedKillerBecomesADeadLetter(t *testing.T) {
 
 // Processes that are killed from outside in whatever they are at make no dead letters: of any message no more than one run in
 // four is its own.
+// Interleaving 12.
 func TestDeploysByKillMakeNoDeadLetters(t *testing.T) {
 	m := newMortal(t, 2, nil)
 	calls := 0
@@ -207,6 +210,7 @@ func (c *counting) Advance(ctx context.Context, consumer, server, note string, l
 
 // A database that is farther back than the broker gets its messages again: those whose marks are gone run, the others are
 // repeats. One of another topic of the same name is not believed.
+// Interleaving 5.
 func TestConsumerStartsAtTheLowerPosition(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)
@@ -246,6 +250,7 @@ func TestConsumerStartsAtTheLowerPosition(t *testing.T) {
 }
 
 // A consumer that runs finds out by itself that it was rewound, and takes again what has no mark.
+// Interleaving 5.
 func TestRewindOfARunningConsumer(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.inbox(nil, keep)
@@ -273,6 +278,7 @@ func TestRewindOfARunningConsumer(t *testing.T) {
 }
 
 // Each bug is a safeguard taken away.
+// Interleaving 12.
 func TestSeededBugsOfPositionsAndKills(t *testing.T) {
 	for name, wrap := range map[string]func(store.Driver[tx]) store.Driver[tx]{
 		"kills are not stored before the run": func(d store.Driver[tx]) store.Driver[tx] { return uncharged{d} },

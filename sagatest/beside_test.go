@@ -79,7 +79,7 @@ func counted(tx *memstore.Tx, id string) error {
 func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		ctx := context.Background()
-		db := memstore.New(&memstore.Options{Now: w.Now})
+		db := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond})
 		bus := membroker.New(nil)
 		if err := bus.MakeTopics(ctx, 2, "orders"); err != nil {
 			return err

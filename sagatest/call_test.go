@@ -19,16 +19,17 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-type outsideCall = inbox.Call[*memstore.Tx, string, string, string]
+type outsideCall[TTx any] = inbox.Call[TTx, string, string, string]
 
 // A calls is a world of one consumer in two processes, which asks a bank outside; somebody wants one of its messages undone while it
 // is not known what became of it.
-type calls struct {
-	w    *sagatest.World
-	db   *memstore.Store
-	bank *tellers
-	bug  func(p *sagatest.Process, c *outsideCall)
-	fail int // settlings that are still to fail
+type calls[TTx any] struct {
+	w     *sagatest.World
+	on    *ground[TTx]
+	bank  *tellers
+	bug   func(w *calls[TTx], c *outsideCall[TTx])
+	fail  int            // settlings that are still to fail
+	tries map[string]int // of a bug's
 }
 
 // tellers is the bank: it knows keys again, and has a ledger.
@@ -58,12 +59,15 @@ func (b *tellers) cancel(key string) (done bool) {
 }
 
 // Of each key; r is refused, x is to be undone.
-func (c *calls) texts() []string { return []string{"a1", "a2", "r1", "b1", "x1", "r2", "a3"} }
+func (c *calls[TTx]) texts() []string { return []string{"a1", "a2", "r1", "b1", "x1", "r2", "a3"} }
 
-func buildCalls(bug func(p *sagatest.Process, c *outsideCall)) func(*sagatest.World) error {
+func buildCalls[TTx any](open opening[TTx], bug func(w *calls[TTx], c *outsideCall[TTx])) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
-		c := &calls{w: w, bug: bug, fail: 1, bank: &tellers{ledger: map[string]int{}, refused: map[string]bool{}}}
-		c.db = memstore.New(&memstore.Options{Source: "/consumer", Now: w.Now})
+		on, err := open(w)
+		if err != nil {
+			return err
+		}
+		c := &calls[TTx]{w: w, on: on, bug: bug, fail: 1, bank: &tellers{ledger: map[string]int{}, refused: map[string]bool{}}, tries: map[string]int{}}
 		bus := membroker.New(nil)
 		if err := bus.MakeTopics(context.Background(), 1, "orders"); err != nil {
 			return err
@@ -78,28 +82,24 @@ func buildCalls(bug func(p *sagatest.Process, c *outsideCall)) func(*sagatest.Wo
 			w.Process(name, func(p *sagatest.Process) error { return c.life(p, name, bus) })
 		}
 		w.Process("undoer", func(p *sagatest.Process) error {
-			session := c.db.Session()
-			p.OnCrash(session.Kill)
-			p.Step(&undoer{c, sagatest.CrashDriver(p, db(session))})
+			p.Step(&undoer[TTx]{on.session(p)})
 			return nil
 		})
 		w.Finally("each_once_in_order", c.inOrder)
 		w.Finally("moved_once", c.moved)
-		w.Finally("nothing_kept", func() error { return (&parking{db: c.db}).empty() })
+		w.Finally("nothing_kept", func() error { return empty(on.raw) })
 		return nil
 	}
 }
 
-func (c *calls) life(p *sagatest.Process, name string, bus *membroker.Broker) error {
-	session := c.db.Session()
-	p.OnCrash(session.Kill)
-	in := inbox.New(sagatest.CrashDriver(p, db(session)), sagatest.CrashBroker(p, bus.Client()), "consumer", &inbox.Options{
+func (c *calls[TTx]) life(p *sagatest.Process, name string, bus *membroker.Broker) error {
+	in := inbox.New(c.on.session(p), sagatest.CrashBroker(p, bus.Client()), "consumer", &inbox.Options{
 		Now: c.w.Now, NewID: c.w.NewID, Logger: slog.New(slog.DiscardHandler), Member: name, Wait: time.Millisecond, Handle: time.Second,
 		RetryFirst: time.Microsecond, RetryMost: time.Millisecond, Attempts: 9,
 	})
 	how := c.how(p)
 	if c.bug != nil {
-		c.bug(p, &how)
+		c.bug(c, &how)
 	}
 	inbox.OnCall(in, skald.Event[string]{Topic: "orders", Type: "said"}, how)
 	p.Step(in)
@@ -107,10 +107,10 @@ func (c *calls) life(p *sagatest.Process, name string, bus *membroker.Broker) er
 }
 
 // how is the call as it should be. Each request is an I/O: the process dies before and behind it, is paused, or hears of an error.
-func (c *calls) how(p *sagatest.Process) outsideCall {
-	return outsideCall{
+func (c *calls[TTx]) how(p *sagatest.Process) outsideCall[TTx] {
+	return outsideCall[TTx]{
 		At: inbox.NewProvider("bank", &inbox.ProviderOptions{Timeout: time.Second}),
-		Intent: func(_ context.Context, _ *memstore.Tx, m skald.Received[string]) (string, string, error) {
+		Intent: func(_ context.Context, _ TTx, m skald.Received[string]) (string, string, error) {
 			return m.Value, m.Value, nil
 		},
 		Do: func(_ context.Context, _, key string) (string, error) {
@@ -130,7 +130,7 @@ func (c *calls) how(p *sagatest.Process) outsideCall {
 			})
 			return "receipt", done, err
 		},
-		Settle: func(_ context.Context, tx *memstore.Tx, m skald.Received[string], o inbox.Outcome[string]) error {
+		Settle: func(_ context.Context, tx TTx, m skald.Received[string], o inbox.Outcome[string]) error {
 			if c.fail--; c.fail == 0 {
 				return errors.New("not yet")
 			}
@@ -138,18 +138,15 @@ func (c *calls) how(p *sagatest.Process) outsideCall {
 			if o.Refused {
 				what = m.Value + ":no "
 			}
-			return tx.Update(string(m.Key), func(old string, _ bool) string { return old + what })
+			return c.on.update(tx, string(m.Key), func(old string) string { return old + what })
 		},
 	}
 }
 
 // An undoer wants what is under way for x undone, as soon as it is known.
-type undoer struct {
-	c  *calls
-	db db
-}
+type undoer[TTx any] struct{ db store.Driver[TTx] }
 
-func (u *undoer) Step(ctx context.Context) (bool, error) {
+func (u *undoer[TTx]) Step(ctx context.Context) (bool, error) {
 	kept, err := u.db.Kept(ctx, store.Sought{Key: []byte("x")}, 1)
 	if err != nil || len(kept) == 0 || kept[0].Call == nil || kept[0].Call.Undo {
 		return false, err
@@ -165,8 +162,11 @@ func (u *undoer) Step(ctx context.Context) (bool, error) {
 }
 
 // inOrder is the oracle: which effects each key must have.
-func (c *calls) inOrder() error {
-	user := c.db.User()
+func (c *calls[TTx]) inOrder() error {
+	user, err := c.on.user()
+	if err != nil {
+		return err
+	}
 	for key, want := range map[string]string{"a": "a1 a2 a3", "b": "b1", "r": "r1:no r2:no"} {
 		if got := strings.TrimSpace(user[key]); got != want {
 			return fmt.Errorf("%s has %q, want %q", key, got, want)
@@ -179,9 +179,13 @@ func (c *calls) inOrder() error {
 }
 
 // moved holds the bank's ledger against what the consumer knows: each move once, none that it does not know of.
-func (c *calls) moved() error {
+func (c *calls[TTx]) moved() error {
 	known := map[string]int{}
-	for _, effects := range c.db.User() {
+	user, err := c.on.user()
+	if err != nil {
+		return err
+	}
+	for _, effects := range user {
 		for _, e := range strings.Fields(effects) {
 			if !strings.HasSuffix(e, ":no") {
 				known[e]++
@@ -198,18 +202,14 @@ func (c *calls) moved() error {
 // that are lost, senders that wake long after others have taken their message on.
 // Interleaving 8.
 func TestExploreCallsEverySingleFault(t *testing.T) {
-	sagatest.Explore(t, buildCalls(nil), &sagatest.Options{Rest: 60 * time.Second, Sample: sampled(400), Failures: 3})
+	sagatest.Explore(t, buildCalls(inMemory, nil), &sagatest.Options{Rest: 60 * time.Second, Sample: sampled(400), Failures: 3})
 }
 
 // Each bug is a safeguard of calls taken away, or what is done in its place without Skald.
 // Interleaving 8.
 func TestSeededBugsOfCalls(t *testing.T) {
-	tries := 0
-	for name, b := range map[string]struct {
-		bug   func(p *sagatest.Process, c *outsideCall)
-		found string
-	}{
-		"a look-up that finds nothing is taken for proof": {func(_ *sagatest.Process, c *outsideCall) {
+	for name, bug := range map[string]func(w *bankCalls, c *bankCall){
+		"a look-up that finds nothing is taken for proof": func(_ *bankCalls, c *bankCall) {
 			look := c.LookUp
 			c.LookUp = func(ctx context.Context, req, key string) (string, bool, error) {
 				out, found, err := look(ctx, req, key)
@@ -218,9 +218,9 @@ func TestSeededBugsOfCalls(t *testing.T) {
 				}
 				return out, found, err
 			}
-		}, "moved_once"},
-		"a look-up for a cancel: the key is not used up": {func(_ *sagatest.Process, c *outsideCall) { c.Cancel = c.LookUp }, "moved_once"},
-		"no answer is taken for a no": {func(_ *sagatest.Process, c *outsideCall) {
+		},
+		"a look-up for a cancel: the key is not used up": func(_ *bankCalls, c *bankCall) { c.Cancel = c.LookUp },
+		"no answer is taken for a no": func(_ *bankCalls, c *bankCall) {
 			do := c.Do
 			c.Do = func(ctx context.Context, req, key string) (string, error) {
 				out, err := do(ctx, req, key)
@@ -229,28 +229,48 @@ func TestSeededBugsOfCalls(t *testing.T) {
 				}
 				return out, err
 			}
-		}, "moved_once"},
-		"a new key for each try": {func(p *sagatest.Process, c *outsideCall) {
+		},
+		"a new key for each try": func(w *bankCalls, c *bankCall) {
 			c.LookUp = nil
 			do := c.Do
-			c.Do = func(ctx context.Context, req, key string) (string, error) {
-				if tries++; tries > len("a1a2b1x1a3r1r2")/2 { // the bank knows the first of each under its own
-					key += "-again"
+			c.Do = func(ctx context.Context, req, key string) (string, error) { return do(ctx, req, w.newKey(key)) }
+		},
+		"the bank is asked in the transaction, which its key goes with": func(w *bankCalls, c *bankCall) {
+			do, settle := c.Do, c.Settle
+			w.fail = 0 // it is found without, too
+			c.Intent = func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) (string, string, error) {
+				_, err := do(ctx, m.Value, w.newKey(m.Value))
+				no := (*skald.RejectedError)(nil)
+				if err != nil && !errors.As(err, &no) {
+					return "", "", err
 				}
-				return do(ctx, req, key)
+				return "", "", settle(ctx, tx, m, inbox.Outcome[string]{Refused: err != nil})
 			}
-		}, "moved_once"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := sagatest.Search(t.Context(), buildCalls(b.bug), &sagatest.Options{Rest: 60 * time.Second, Failures: 20})
+			r, err := sagatest.Search(t.Context(), buildCalls(inMemory, bug), &sagatest.Options{Rest: 60 * time.Second, Failures: 20})
 			if err != nil {
 				t.Fatal(err)
 			}
-			i := slices.IndexFunc(r.Failures, func(f sagatest.Failure) bool { return foundBy(f, b.found) != "" && len(f.Schedule) > 0 })
+			i := slices.IndexFunc(r.Failures, func(f sagatest.Failure) bool { return foundBy(f, "moved_once") != "" && len(f.Schedule) > 0 })
 			if i < 0 {
-				t.Fatalf("%s does not find it: %v", b.found, r)
+				t.Fatalf("it is not found: %v", r)
 			}
-			t.Logf("%v in %d schedules: %s", r.Failures[i].Schedule, r.Schedules, foundBy(r.Failures[i], b.found))
+			t.Logf("%v in %d schedules: %s", r.Failures[i].Schedule, r.Schedules, foundBy(r.Failures[i], "moved_once"))
 		})
 	}
+}
+
+type (
+	bankCalls = calls[*memstore.Tx]
+	bankCall  = outsideCall[*memstore.Tx]
+)
+
+// newKey is the key of a message's next try, if each has one of its own: the bank knows the first by the message's.
+func (c *calls[TTx]) newKey(key string) string {
+	if c.tries[key]++; c.tries[key] > 1 {
+		return fmt.Sprint(key, "-", c.tries[key])
+	}
+	return key
 }

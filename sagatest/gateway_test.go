@@ -60,13 +60,21 @@ func (d *impatient[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit
 	return impatientUnit[TTx]{u}, nil
 }
 
+func (d *impatient[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	return d.Driver.Apply(ctx, atOnce(es)...)
+}
+
 type impatientUnit[TTx any] struct{ store.Unit[TTx] }
 
 func (u impatientUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
-	for i := range instead {
-		if k := instead[i].Keep; k != nil && k.Due > patient {
+	return u.Unit.Rollback(ctx, atOnce(instead)...)
+}
+
+func atOnce(es []store.Effect) []store.Effect {
+	for i := range es {
+		if k := es[i].Keep; k != nil && k.Due > patient {
 			k.Due = 0
 		}
 	}
-	return u.Unit.Rollback(ctx, instead...)
+	return es
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
@@ -19,11 +20,11 @@ import (
 
 // A desk takes messages of which one came twice with another payload, one is older than is remembered, one is refused, and all
 // come again; somebody admits what is in quarantine; and a job of two processes is done once.
-type desk struct {
-	db    *memstore.Store
-	wrap  func(db) db    // a bug; nil: none
-	turn  int            // of who admits
-	asked map[string]int // turns of a job
+type desk[TTx any] struct {
+	on    *ground[TTx]
+	wrap  func(store.Driver[TTx]) store.Driver[TTx] // a bug; nil: none
+	turn  int                                       // of who admits
+	asked map[string]int                            // turns of a job
 	done  map[string]bool
 }
 
@@ -33,22 +34,16 @@ const (
 	days      = 24 * time.Hour
 )
 
-func buildDesk(wrap func(db) db) func(w *sagatest.World) error {
+func buildDesk[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store.Driver[TTx]) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
 		ctx := context.Background()
-		shift := time.Duration(0)
-		d := &desk{wrap: wrap, asked: map[string]int{}, done: map[string]bool{}}
-		d.db = memstore.New(&memstore.Options{Source: "/desk", Lanes: 2, Now: func() time.Time { return w.Now().Add(shift) }})
-		shift = -40 * days // the consumer is an old one, which has forgotten something
-		m := store.Mark{Consumer: "desk", Identity: store.Identity{ID: w.NewID(w.Now().Add(-41 * days))}, As: store.Done}
-		if _, err := d.db.Apply(ctx, store.Effect{Mark: &m}); err != nil {
+		on, err := open(w)
+		if err != nil {
 			return err
 		}
-		for range 2 {
-			if _, err := d.db.Maintain(ctx, store.Retention{}); err != nil {
-				return err
-			}
-			shift = 0
+		d := &desk[TTx]{on: on, wrap: wrap, asked: map[string]int{}, done: map[string]bool{}}
+		if err := on.forget("desk"); err != nil {
+			return err
 		}
 		bus := membroker.New(nil)
 		if err := bus.MakeTopics(ctx, 2, deskTopic); err != nil {
@@ -65,13 +60,15 @@ func buildDesk(wrap func(db) db) func(w *sagatest.World) error {
 			return err
 		}
 		for _, name := range []string{"desk-1", "desk-2"} {
-			d.process(w, name, func(p *sagatest.Process, to db) { p.Step(d.inbox(w, name, to, sagatest.CrashBroker(p, bus.Client()))) })
+			d.process(w, name, func(p *sagatest.Process, to store.Driver[TTx]) {
+				p.Step(d.inbox(w, name, to, sagatest.CrashBroker(p, bus.Client())))
+			})
 		}
-		d.process(w, "admits", func(p *sagatest.Process, to db) { p.Step(admits{d, to}) })
+		d.process(w, "admits", func(p *sagatest.Process, to store.Driver[TTx]) { p.Step(admits[TTx]{d, to}) })
 		for _, name := range []string{"job-1", "job-2"} {
-			d.process(w, name, func(p *sagatest.Process, to db) {
+			d.process(w, name, func(p *sagatest.Process, to store.Driver[TTx]) {
 				// A rival that is paused has the key in hand; it is not waited for in real time.
-				p.Step(&job{d: d, db: changing{db: to, intake: func(in *store.Intake) { in.Wait = time.Millisecond }}, name: name})
+				p.Step(&job[TTx]{d: d, db: hurried[TTx]{to}, name: name})
 			})
 		}
 		w.Finally("effects", d.effects)
@@ -81,11 +78,9 @@ func buildDesk(wrap func(db) db) func(w *sagatest.World) error {
 	}
 }
 
-func (d *desk) process(w *sagatest.World, name string, steps func(*sagatest.Process, db)) {
+func (d *desk[TTx]) process(w *sagatest.World, name string, steps func(*sagatest.Process, store.Driver[TTx])) {
 	w.Process(name, func(p *sagatest.Process) error {
-		session := d.db.Session()
-		p.OnCrash(session.Kill)
-		to := sagatest.CrashDriver[*memstore.Tx](p, session)
+		to := d.on.session(p)
 		if d.wrap != nil {
 			to = d.wrap(to)
 		}
@@ -94,11 +89,11 @@ func (d *desk) process(w *sagatest.World, name string, steps func(*sagatest.Proc
 	})
 }
 
-func (d *desk) inbox(w *sagatest.World, name string, to db, from broker.Subscriber) *inbox.Inbox[*memstore.Tx] {
+func (d *desk[TTx]) inbox(w *sagatest.World, name string, to store.Driver[TTx], from broker.Subscriber) *inbox.Inbox[TTx] {
 	in := inbox.New(to, from, "desk", &inbox.Options{Now: w.Now, NewID: w.NewID, Logger: slog.New(slog.DiscardHandler), Member: name,
 		Wait: time.Millisecond, Handle: time.Second, RetryFirst: time.Microsecond, RetryMost: time.Millisecond})
-	inbox.OnResult(in, skald.Event[string]{Topic: deskTopic, Type: "said"}, func(_ context.Context, tx *memstore.Tx, m skald.Received[string]) (inbox.Result, error) {
-		if err := add(tx, "effect/"+m.Value, 1); err != nil {
+	inbox.OnResult(in, skald.Event[string]{Topic: deskTopic, Type: "said"}, func(_ context.Context, tx TTx, m skald.Received[string]) (inbox.Result, error) {
+		if err := d.add(tx, "effect/"+m.Value); err != nil {
 			return inbox.Result{}, err
 		}
 		said := skald.Event[string]{Topic: "answers", Type: "answered"}.New("a", m.Value)
@@ -110,13 +105,29 @@ func (d *desk) inbox(w *sagatest.World, name string, to db, from broker.Subscrib
 	return in
 }
 
-// admits lets all that is in quarantine be taken, after a while.
-type admits struct {
-	d  *desk
-	db db
+// add counts one more.
+func (d *desk[TTx]) add(tx TTx, key string) error {
+	return d.on.update(tx, key, func(old string) string {
+		n, _ := strconv.Atoi(old)
+		return strconv.Itoa(n + 1)
+	})
 }
 
-func (a admits) Step(ctx context.Context) (bool, error) {
+// hurried waits for nobody in real time.
+type hurried[TTx any] struct{ store.Driver[TTx] }
+
+func (d hurried[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
+	in.Wait = time.Millisecond
+	return d.Driver.Begin(ctx, in)
+}
+
+// admits lets all that is in quarantine be taken, after a while.
+type admits[TTx any] struct {
+	d  *desk[TTx]
+	db store.Driver[TTx]
+}
+
+func (a admits[TTx]) Step(ctx context.Context) (bool, error) {
 	a.d.turn++
 	if a.d.turn < 15 || a.d.turn%5 != 0 {
 		return a.d.turn < 15, nil
@@ -138,44 +149,51 @@ func (a admits) Step(ctx context.Context) (bool, error) {
 }
 
 // job does two things once, and asks until it knows.
-type job struct {
-	d    *desk
-	db   db
+type job[TTx any] struct {
+	d    *desk[TTx]
+	db   store.Driver[TTx]
 	name string
 }
 
-func (j *job) Step(ctx context.Context) (bool, error) {
+func (j *job[TTx]) Step(ctx context.Context) (bool, error) {
 	if j.d.done[j.name] {
 		return false, nil
 	}
-	paid, _, err := inbox.Once(ctx, j.db, "jobs", "pay", "7 cents", func(_ context.Context, tx *memstore.Tx) (int, error) {
-		return 7, add(tx, "effect/job", 1)
+	paid, _, err := inbox.Once(ctx, j.db, "jobs", "pay", "7 cents", func(_ context.Context, tx TTx) (int, error) {
+		return 7, j.d.add(tx, "effect/job")
 	})
 	var no *inbox.RefusedError
-	_, _, refused := inbox.Once(ctx, j.db, "jobs", "refuse", "8 cents", func(_ context.Context, tx *memstore.Tx) (int, error) {
-		return 0, errors.Join(add(tx, "effect/refused", 1), skald.Reject(errors.New("too dear")))
+	_, _, refused := inbox.Once(ctx, j.db, "jobs", "refuse", "8 cents", func(_ context.Context, tx TTx) (int, error) {
+		return 0, errors.Join(j.d.add(tx, "effect/refused"), skald.Reject(errors.New("too dear")))
 	})
 	j.d.done[j.name] = j.d.done[j.name] || err == nil && paid == 7 && errors.As(refused, &no) && no.Reason == "too dear"
 	j.d.asked[j.name]++
 	return !j.d.done[j.name] && j.d.asked[j.name] < 100, nil
 }
 
-func (d *desk) effects() (err error) {
+func (d *desk[TTx]) effects() error {
+	user, err := d.on.user()
 	for what, want := range map[string]string{"one": "1", "two": "1", "old": "1", "no": "", "job": "1", "refused": ""} {
-		if got := d.db.User()["effect/"+what]; got != want {
+		if got := user["effect/"+what]; got != want {
 			err = errors.Join(err, fmt.Errorf("the effect of %q is there %q times, want %q", what, got, want))
 		}
 	}
-	if n := len(d.db.Rows()); n != 4 {
+	said, bad := d.on.said()
+	if n := len(said); n != 4 {
 		err = errors.Join(err, fmt.Errorf("%d messages were said, want 4", n))
 	}
-	return err
+	return errors.Join(err, bad)
 }
 
-func (d *desk) answers() (err error) {
+func (d *desk[TTx]) answers() error {
 	got := map[string]bool{}
-	for _, m := range d.db.Marks() {
-		got[fmt.Sprint(m.Consumer, " ", m.As, " ", m.Code, " ", m.Result, " ", m.Reason)] = true
+	marks, err := d.on.marked()
+	for _, m := range marks {
+		v, bad := d.on.raw.Seen(context.Background(), m.Consumer, []store.Identity{m.Identity})
+		if bad != nil {
+			return bad
+		}
+		got[fmt.Sprint(m.Consumer, " ", v[0].Outcome, " ", v[0].Code, " ", v[0].Result, " ", v[0].Reason)] = true
 	}
 	for _, want := range []string{`desk done 200 "one" `, `desk rejected 409  no`, `jobs done 0 7 `, `jobs rejected 0  too dear`} {
 		if !got[want] {
@@ -188,8 +206,8 @@ func (d *desk) answers() (err error) {
 	return err
 }
 
-func (d *desk) quarantined() error {
-	list, err := d.db.Quarantined(context.Background(), store.Query{Taken: true})
+func (d *desk[TTx]) quarantined() error {
+	list, err := d.on.raw.Quarantined(context.Background(), store.Query{Taken: true})
 	if err != nil || len(list) != 2 || list[0].Taken.IsZero() || list[1].Taken.IsZero() {
 		return fmt.Errorf("in quarantine: %+v, %v", list, err)
 	}
@@ -199,7 +217,7 @@ func (d *desk) quarantined() error {
 // Conflicts, what is too old, answers, admission and work that is done once, under every single fault.
 // Interleaving 4.
 func TestExploreIdentityEverySingleFault(t *testing.T) {
-	sagatest.Explore(t, buildDesk(nil), &sagatest.Options{Rest: deskRest, Sample: sampled(200), Failures: 3})
+	sagatest.Explore(t, buildDesk(inMemory, nil), &sagatest.Options{Rest: deskRest, Sample: sampled(200), Failures: 3})
 }
 
 func TestExploreIdentitySeveralFaultsAtOnce(t *testing.T) {
@@ -207,7 +225,7 @@ func TestExploreIdentitySeveralFaultsAtOnce(t *testing.T) {
 	if sampled(1) > 0 {
 		n = 60
 	}
-	sagatest.Explore(t, buildDesk(nil), &sagatest.Options{Rest: deskRest, Schedules: drawn(9, n), Failures: 3})
+	sagatest.Explore(t, buildDesk(inMemory, nil), &sagatest.Options{Rest: deskRest, Schedules: drawn(9, n), Failures: 3})
 }
 
 // changing changes what a driver is asked for.
@@ -302,7 +320,7 @@ func TestSeededIdentityBugs(t *testing.T) {
 		{"what was taken from quarantine parked behind the note of it", "effects", changing{notes: true}},
 	} {
 		t.Run(b.name, func(t *testing.T) {
-			r, err := sagatest.Search(t.Context(), buildDesk(func(to db) db { b.bug.db = to; return b.bug }),
+			r, err := sagatest.Search(t.Context(), buildDesk(inMemory, func(to db) db { b.bug.db = to; return b.bug }),
 				&sagatest.Options{Rest: deskRest, Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter}, Failures: 20, Sample: 400})
 			if err != nil {
 				t.Fatal(err)

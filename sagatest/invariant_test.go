@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
 )
 
 func (m *model) invariants() {
@@ -120,10 +121,15 @@ func listeners(typ string) []string {
 
 func (m *model) services() []string { return []string{"order", "payment", "stock"} }
 
+// marks are those of messages by their own identity.
+func (m *model) marks(service string) []memstore.Marked {
+	return slices.DeleteFunc(m.dbs[service].Marks(), func(k memstore.Marked) bool { return k.Source == "position" })
+}
+
 // taken is what a service has done with a message: an effect, a mark, or something said because of it.
 func (m *model) taken(service string) map[store.Identity]bool {
 	out := map[store.Identity]bool{}
-	for _, mark := range m.dbs[service].Marks() {
+	for _, mark := range m.marks(service) {
 		out[mark.Identity] = true
 	}
 	for key := range m.dbs[service].User() {
@@ -175,7 +181,7 @@ func (m *model) nothingMadeUp() (err error) {
 func (m *model) effectOnce() (err error) {
 	for _, s := range m.services() {
 		want := map[string]bool{}
-		for _, mark := range m.dbs[s].Marks() {
+		for _, mark := range m.marks(s) {
 			if mark.As == store.Done {
 				want["effect/"+s+"/"+mark.Source+"/"+mark.ID] = true
 			}

@@ -80,6 +80,7 @@ func TestMortalProcess(t *testing.T) {
 
 // Real processes that one message ends, from a goroutine that cannot be recovered: it is found, and is a dead letter after four
 // of them; all others take effect once.
+// Interleaving 12.
 func TestKillerEndsRealProcesses(t *testing.T) {
 	seeds := need.Kafka(t)
 	bus, err := kafkabroker.New(seeds, nil)

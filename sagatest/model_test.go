@@ -78,6 +78,7 @@ type wiring struct {
 	database  func(raw *memstore.Store) db // beneath what is explored
 	subscribe func(b broker.Broker) broker.Broker
 	publish   func(p *sagatest.Process, b broker.Broker) broker.Broker
+	identity  func(broker.Delivery) (store.Identity, error)
 	unheld    string // an invariant that makes no sense then
 	keep      bool   // rows are emptied as soon as every lane has passed them
 }
@@ -120,7 +121,7 @@ func newModel(w *sagatest.World, l load, wire wiring, with model) error {
 	m := &model{w: w, wire: wire, load: l, late: with.late, anew: with.anew, dbs: map[string]*memstore.Store{}, cursors: map[laneOf][2]int64{}, gone: map[string][]store.Row{}}
 	m.bus = membroker.New(nil)
 	for _, name := range []string{"order", "payment", "stock"} {
-		m.dbs[name] = memstore.New(&memstore.Options{Source: "/" + name, Lanes: 2, Now: w.Now})
+		m.dbs[name] = memstore.New(&memstore.Options{Source: "/" + name, Lanes: 2, Now: w.Now, Wait: time.Millisecond})
 	}
 	topics := []string{"orders", "deposits", "stock", "payments"}
 	if m.late {
@@ -195,7 +196,7 @@ func (m *model) process(name, service string, handlers func(*model, *life)) *sag
 		l.out = outbox.New(d, &outbox.Options{Now: m.w.Now, NewID: m.w.NewID})
 		l.in = inbox.New(d, from, service, &inbox.Options{
 			Now: m.w.Now, NewID: m.w.NewID, Logger: quiet, Entities: entities, Member: name, Wait: time.Millisecond, Handle: time.Second,
-			RetryFirst: time.Microsecond, RetryMost: time.Millisecond,
+			RetryFirst: time.Microsecond, RetryMost: time.Millisecond, Identity: m.wire.identity,
 		})
 		if service == "order" {
 			p.Step(&shopper{m, l})

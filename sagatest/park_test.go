@@ -19,17 +19,17 @@ import (
 
 // A parking is a world of one consumer in two processes, whose messages fail: some for a while, one until an operator
 // redrives it.
-type parking struct {
+type parking[TTx any] struct {
 	w     *sagatest.World
-	db    *memstore.Store
-	wrap  func(db) db
+	on    *ground[TTx]
+	wrap  func(store.Driver[TTx]) store.Driver[TTx]
 	free  bool // a dead letter frees its key
 	batch int
 	runs  map[string]int // by payload: failures that are left
 }
 
 // Of each key, in the order of publishing; a failing message says for how many runs.
-func (p *parking) messages() (out []skald.Message) {
+func (p *parking[TTx]) messages() (out []skald.Message) {
 	for i, text := range []string{"a1", "a2!", "b1", "bx", "a3", "c1!", "b2", "a4!", "c2", "b3", "a5", "c3"} {
 		m := skald.Message{ID: fmt.Sprintf("m-%02d", i), Source: "/other", Type: "said", Topic: "orders", Key: []byte(text[:1]), Data: fmt.Appendf(nil, "%q", text)}
 		if i == 8 {
@@ -40,10 +40,13 @@ func (p *parking) messages() (out []skald.Message) {
 	return out
 }
 
-func buildParking(wrap func(db) db, free bool, batch int) func(*sagatest.World) error {
+func buildParking[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store.Driver[TTx], free bool, batch int) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
-		p := &parking{w: w, wrap: wrap, free: free, batch: batch, runs: map[string]int{"a2!": 2, "c1!": 1, "a4!": 1}}
-		p.db = memstore.New(&memstore.Options{Source: "/consumer", Now: w.Now})
+		on, err := open(w)
+		if err != nil {
+			return err
+		}
+		p := &parking[TTx]{w: w, on: on, wrap: wrap, free: free, batch: batch, runs: map[string]int{"a2!": 2, "c1!": 1, "a4!": 1}}
 		bus := membroker.New(nil)
 		if err := bus.MakeTopics(context.Background(), 1, "orders", "payments"); err != nil {
 			return err
@@ -57,22 +60,17 @@ func buildParking(wrap func(db) db, free bool, batch int) func(*sagatest.World) 
 			w.Process(name, func(proc *sagatest.Process) error { return p.life(proc, name, bus) })
 		}
 		w.Process("operator", func(proc *sagatest.Process) error {
-			session := p.db.Session()
-			proc.OnCrash(session.Kill)
-			proc.Step(&redriver{p: p, db: sagatest.CrashDriver(proc, db(session))})
+			proc.Step(&redriver[TTx]{p: p, db: on.session(proc)})
 			return nil
 		})
 		w.Finally("each_once_in_order", p.holds)
-		w.Finally("nothing_kept", p.empty)
+		w.Finally("nothing_kept", func() error { return empty(on.raw) })
 		return nil
 	}
 }
 
-func (p *parking) life(proc *sagatest.Process, name string, bus *membroker.Broker) error {
-	session := p.db.Session()
-	proc.OnCrash(session.Kill)
-	d := db(session)
-	d = sagatest.CrashDriver(proc, d)
+func (p *parking[TTx]) life(proc *sagatest.Process, name string, bus *membroker.Broker) error {
+	d := p.on.session(proc)
 	if p.wrap != nil {
 		d = p.wrap(d)
 	}
@@ -88,14 +86,17 @@ func (p *parking) life(proc *sagatest.Process, name string, bus *membroker.Broke
 	return nil
 }
 
-func (p *parking) handle(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
-	if err := tx.Update(string(m.Key), func(old string, _ bool) string { return old + m.Value + " " }); err != nil {
+func (p *parking[TTx]) handle(_ context.Context, tx TTx, m skald.Received[string]) error {
+	if err := p.on.update(tx, string(m.Key), func(old string) string { return old + m.Value + " " }); err != nil {
 		return err
 	}
-	if _, redriven := tx.Get("redriven"); m.Value == "bx" && !redriven {
+	_, redriven, err := p.on.get(tx, "redriven")
+	switch {
+	case err != nil:
+		return err
+	case m.Value == "bx" && !redriven:
 		return skald.Permanent(errors.New("never"))
-	}
-	if p.runs[m.Value] > 0 {
+	case p.runs[m.Value] > 0:
 		p.runs[m.Value]--
 		return errors.New("not yet")
 	}
@@ -103,21 +104,22 @@ func (p *parking) handle(_ context.Context, tx *memstore.Tx, m skald.Received[st
 }
 
 // A redriver redrives dead letters, audited, until there is none left to be expected.
-type redriver struct {
-	p    *parking
-	db   db
+type redriver[TTx any] struct {
+	p    *parking[TTx]
+	db   store.Driver[TTx]
 	turn int
+	told bool // that what was wrong is repaired
 }
 
-func (r *redriver) Step(ctx context.Context) (bool, error) {
+func (r *redriver[TTx]) Step(ctx context.Context) (bool, error) {
 	if r.turn++; r.turn < 12 {
 		return true, nil
 	}
-	if _, done := r.p.db.User()["redriven"]; !done {
-		tx := r.p.db.BeginTx()
-		if err := errors.Join(tx.Put("redriven", "yes"), tx.Commit()); err != nil {
+	if !r.told {
+		if err := r.p.on.put("redriven", "yes"); err != nil {
 			return true, err
 		}
+		r.told = true
 	}
 	yes := true
 	dead, err := r.db.Kept(ctx, store.Sought{Dead: &yes, Bare: true}, 10)
@@ -134,8 +136,11 @@ func (r *redriver) Step(ctx context.Context) (bool, error) {
 }
 
 // holds is the oracle: which effects each key must have.
-func (p *parking) holds() error {
-	user := p.db.User()
+func (p *parking[TTx]) holds() error {
+	user, err := p.on.user()
+	if err != nil {
+		return err
+	}
 	want := map[string]string{"a": "a1 a2! a3 a4! a5", "b": "b1 bx b2 b3"}
 	for key, effects := range want {
 		got := strings.TrimSpace(user[key])
@@ -157,8 +162,9 @@ func (p *parking) holds() error {
 	return nil
 }
 
-func (p *parking) empty() error {
-	kept, err := p.db.Kept(context.Background(), store.Sought{}, 100)
+// empty holds that nothing is kept.
+func empty(db store.Store) error {
+	kept, err := db.Kept(context.Background(), store.Sought{}, 100)
 	if err == nil && len(kept) > 0 {
 		err = fmt.Errorf("%d are kept, the first is %s: %s", len(kept), kept[0].ID, kept[0].Last.Why)
 	}
@@ -170,7 +176,7 @@ func (p *parking) empty() error {
 func TestExploreParkingEverySingleFault(t *testing.T) {
 	for name, free := range map[string]bool{"dead letters hold their keys": false, "dead letters free their keys": true} {
 		t.Run(name, func(t *testing.T) {
-			sagatest.Explore(t, buildParking(nil, free, 1), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
+			sagatest.Explore(t, buildParking(inMemory, nil, free, 1), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
 		})
 	}
 }
@@ -180,7 +186,7 @@ func TestExploreParkingEverySingleFault(t *testing.T) {
 func TestExploreBatchesEverySingleFault(t *testing.T) {
 	for name, free := range map[string]bool{"dead letters hold their keys": false, "dead letters free their keys": true} {
 		t.Run(name, func(t *testing.T) {
-			sagatest.Explore(t, buildParking(nil, free, 5), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
+			sagatest.Explore(t, buildParking(inMemory, nil, free, 5), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
 		})
 	}
 }
@@ -194,7 +200,7 @@ func TestSeededBugsOfBatches(t *testing.T) {
 		"what is kept gets a mark":              func(d db) db { return marksKept{d} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := sagatest.Search(t.Context(), buildParking(wrap, false, 5), &sagatest.Options{Rest: 40 * time.Second})
+			r, err := sagatest.Search(t.Context(), buildParking(inMemory, wrap, false, 5), &sagatest.Options{Rest: 40 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -269,9 +275,11 @@ func TestSeededBugsOfParking(t *testing.T) {
 		"attempts charged for outages":            {func(d db) db { return charging{d} }, nil},
 		"a fresh message overtakes its key":       {func(d db) db { return overtaking{d} }, nil},
 		"deleted when claimed, not at the commit": {func(d db) db { return deletesFirst{d} }, nil},
+		"a key looked at, and not locked":         {func(d db) db { return looksFirst{d} }, []sagatest.Mode{sagatest.Pause}},
+		"whatever is free is claimed of a key":    {func(d db) db { return claimsAny{d} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := sagatest.Search(t.Context(), buildParking(b.wrap, false, 1), &sagatest.Options{Rest: 40 * time.Second, Modes: b.modes})
+			r, err := sagatest.Search(t.Context(), buildParking(inMemory, b.wrap, false, 1), &sagatest.Options{Rest: 40 * time.Second, Modes: b.modes})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -376,4 +384,49 @@ func (u unitDeletesFirst) Rollback(ctx context.Context, instead ...store.Effect)
 		}
 	}
 	return u.Unit.Rollback(ctx, instead...)
+}
+
+// looksFirst finds out how a message stands, and then takes it: nothing locks its key meanwhile.
+type looksFirst struct{ db }
+
+func (d looksFirst) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	look, err := d.db.Begin(ctx, in)
+	if err != nil || len(in.Marks) != 1 {
+		return look, err
+	}
+	found := look.Found().Marks
+	if found[0].Outcome != store.Fresh {
+		return look, nil
+	}
+	if _, err := look.Rollback(ctx); err != nil {
+		return nil, err
+	}
+	in.Marks[0].Turn = store.Anytime
+	u, err := d.db.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return foundUnit{u, found}, nil
+}
+
+// claimsAny claims what waits behind others of its key, too, as SKIP LOCKED does where the first is locked.
+type claimsAny struct{ db }
+
+func (d claimsAny) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (store.Claimed, error) {
+	c, err := d.db.Claim(ctx, consumer, life, limit, lease)
+	if err != nil || len(c.Parked) == 0 {
+		return c, err
+	}
+	no := false
+	all, err := d.db.Kept(ctx, store.Sought{Consumer: consumer, Dead: &no}, limit)
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].Waiting {
+			c.Parked = append([]store.Parked{all[i]}, c.Parked...)
+		}
+	}
+	return c, err
+}
+
+func (d claimsAny) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
+	return deletesFirst{d.db}.Begin(ctx, in)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -188,7 +187,7 @@ func TestExploreReseatBesideATopicMadeAnew(t *testing.T) {
 func movedInMemory(anew int) func(w *sagatest.World) error {
 	return buildMoved(
 		func(w *sagatest.World) (store.Driver[*memstore.Tx], error) {
-			return memstore.New(&memstore.Options{Source: "/moved", Lanes: 2, Now: w.Now}), nil
+			return memstore.New(&memstore.Options{Source: "/moved", Lanes: 2, Now: w.Now, Wait: time.Millisecond}), nil
 		},
 		func(d store.Driver[*memstore.Tx], p *sagatest.Process) store.Driver[*memstore.Tx] {
 			s := d.(*memstore.Store).Session()
@@ -211,36 +210,12 @@ func movedSample() int {
 // The same on SQLite, whose reseat begins at the oldest row.
 // Interleaving 5.
 func TestExploreReseatOnSQLite(t *testing.T) {
-	within := scratch(t)
-	empty := filepath.Join(t.TempDir(), "empty.db")
-	db, err := sqlitestore.Open(empty)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := sqlitestore.Migrate(t.Context(), db, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.ReadFile(empty)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := files(t, "")
 	open := func(w *sagatest.World) (store.Driver[*sql.Tx], error) {
-		folder, err := os.MkdirTemp(within, "moved")
+		db, err := file(w)
 		if err != nil {
 			return nil, err
 		}
-		path := filepath.Join(folder, "moved.db")
-		if err := os.WriteFile(path, file, 0o600); err != nil {
-			return nil, err
-		}
-		db, err := sqlitestore.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		w.Cleanup(func() { _ = errors.Join(db.Close(), os.RemoveAll(folder)) })
 		return sqlitestore.New(db, nil), nil
 	}
 	sagatest.Explore(t, buildMoved(open, func(d store.Driver[*sql.Tx], _ *sagatest.Process) store.Driver[*sql.Tx] { return d }, 0), &sagatest.Options{

@@ -19,10 +19,10 @@ import (
 
 // A barring is a world of one consumer in two processes, to which what is to be done and what is to be undone comes over two topics
 // and under keys of their own, in any order; and of an operator who redrives dead letters.
-type barring struct {
+type barring[TTx any] struct {
 	w    *sagatest.World
-	db   *memstore.Store
-	wrap func(db) db
+	on   *ground[TTx]
+	wrap func(store.Driver[TTx]) store.Driver[TTx]
 	runs map[string]int // by saga: failures of its step that are left
 }
 
@@ -33,14 +33,17 @@ var (
 	told   = skald.Event[string]{Topic: "answers", Type: "told"}
 )
 
-func (b *barring) sagas() (takes, undoes []string) {
+func (b *barring[TTx]) sagas() (takes, undoes []string) {
 	return []string{"plain", "alone", "fails", "twice", "no", "never", "twice", "late"}, []string{"late", "plain", "no", "fails", "twice", "never", "twice", "none"}
 }
 
-func buildBarring(wrap func(db) db) func(*sagatest.World) error {
+func buildBarring[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store.Driver[TTx]) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
-		b := &barring{w: w, wrap: wrap, runs: map[string]int{"fails": 2}}
-		b.db = memstore.New(&memstore.Options{Source: "/consumer", Now: w.Now})
+		on, err := open(w)
+		if err != nil {
+			return err
+		}
+		b := &barring[TTx]{w: w, on: on, wrap: wrap, runs: map[string]int{"fails": 2}}
 		bus := membroker.New(nil)
 		if err := bus.MakeTopics(context.Background(), 1, "orders", "cancels"); err != nil {
 			return err
@@ -57,9 +60,7 @@ func buildBarring(wrap func(db) db) func(*sagatest.World) error {
 			w.Process(name, func(proc *sagatest.Process) error { return b.life(proc, name, bus) })
 		}
 		w.Process("operator", func(proc *sagatest.Process) error {
-			session := b.db.Session()
-			proc.OnCrash(session.Kill)
-			proc.Step(&stepRedriver{b: b, db: sagatest.CrashDriver(proc, db(session))})
+			proc.Step(&stepRedriver[TTx]{on: on, db: on.session(proc)})
 			return nil
 		})
 		w.Finally("taken_and_undone_once_or_never", b.holds)
@@ -69,15 +70,13 @@ func buildBarring(wrap func(db) db) func(*sagatest.World) error {
 }
 
 // message has a key that its saga's others do not have.
-func (b *barring) message(e skald.Event[string], n int, saga string) skald.Message {
+func (b *barring[TTx]) message(e skald.Event[string], n int, saga string) skald.Message {
 	return skald.Message{ID: fmt.Sprintf("%s-%d", e.Topic, n), Source: "/other", Type: e.Type, Topic: e.Topic,
 		Key: fmt.Appendf(nil, "%s-%d", e.Topic, n%5), Data: fmt.Appendf(nil, "%q", saga)}
 }
 
-func (b *barring) life(proc *sagatest.Process, name string, bus *membroker.Broker) error {
-	session := b.db.Session()
-	proc.OnCrash(session.Kill)
-	d := sagatest.CrashDriver(proc, db(session))
+func (b *barring[TTx]) life(proc *sagatest.Process, name string, bus *membroker.Broker) error {
+	d := b.on.session(proc)
 	if b.wrap != nil {
 		d = b.wrap(d)
 	}
@@ -94,12 +93,14 @@ func (b *barring) life(proc *sagatest.Process, name string, bus *membroker.Broke
 	return nil
 }
 
-func (b *barring) take(_ context.Context, tx *memstore.Tx, m skald.Received[string]) (inbox.Result, error) {
-	if err := tx.Update(m.Value, func(old string, _ bool) string { return old + "took " }); err != nil {
+func (b *barring[TTx]) take(_ context.Context, tx TTx, m skald.Received[string]) (inbox.Result, error) {
+	if err := b.on.update(tx, m.Value, func(old string) string { return old + "took " }); err != nil {
 		return inbox.Result{}, err
 	}
-	_, redriven := tx.Get("redriven")
+	_, redriven, err := b.on.get(tx, "redriven")
 	switch {
+	case err != nil:
+		return inbox.Result{}, err
 	case m.Value == "no":
 		return inbox.Result{}, skald.Reject(errors.New("declined"))
 	case m.Value == "never" && !redriven:
@@ -114,26 +115,27 @@ func (b *barring) take(_ context.Context, tx *memstore.Tx, m skald.Received[stri
 	return inbox.Result{}, nil
 }
 
-func (b *barring) undo(_ context.Context, tx *memstore.Tx, m skald.Received[string], _ inbox.Took) (inbox.Result, error) {
-	return inbox.Result{}, tx.Update(m.Value, func(old string, _ bool) string { return old + "undid " })
+func (b *barring[TTx]) undo(_ context.Context, tx TTx, m skald.Received[string], _ inbox.Took) (inbox.Result, error) {
+	return inbox.Result{}, b.on.update(tx, m.Value, func(old string) string { return old + "undid " })
 }
 
 // A stepRedriver redrives dead letters once what was wrong is repaired.
-type stepRedriver struct {
-	b    *barring
-	db   db
+type stepRedriver[TTx any] struct {
+	on   *ground[TTx]
+	db   store.Driver[TTx]
 	turn int
+	told bool // that what was wrong is repaired
 }
 
-func (r *stepRedriver) Step(ctx context.Context) (bool, error) {
+func (r *stepRedriver[TTx]) Step(ctx context.Context) (bool, error) {
 	if r.turn++; r.turn < 12 {
 		return true, nil
 	}
-	if _, done := r.b.db.User()["redriven"]; !done {
-		tx := r.b.db.BeginTx()
-		if err := errors.Join(tx.Put("redriven", "yes"), tx.Commit()); err != nil {
+	if !r.told {
+		if err := r.on.put("redriven", "yes"); err != nil {
 			return true, err
 		}
+		r.told = true
 	}
 	yes := true
 	dead, err := r.db.Kept(ctx, store.Sought{Dead: &yes, Bare: true}, 10)
@@ -145,8 +147,8 @@ func (r *stepRedriver) Step(ctx context.Context) (bool, error) {
 }
 
 // holds is the oracle, per saga: it took effect and was undone, once each and in this order, or never.
-func (b *barring) holds() (err error) {
-	user := b.db.User()
+func (b *barring[TTx]) holds() error {
+	user, err := b.on.user()
 	want := map[string][]string{"alone": {"took"}, "no": {""}, "none": {""}}
 	takes, undoes := b.sagas()
 	for _, saga := range append(takes, undoes...) {
@@ -162,18 +164,15 @@ func (b *barring) holds() (err error) {
 			err = errors.Join(err, fmt.Errorf("%s has %q", saga, got))
 		}
 	}
-	kept, bad := b.db.Kept(context.Background(), store.Sought{}, 100)
-	if len(kept) > 0 {
-		bad = fmt.Errorf("%d are kept, the first is %s: %s", len(kept), kept[0].ID, kept[0].Last.Why)
-	}
-	return errors.Join(err, bad)
+	return errors.Join(err, empty(b.on.raw))
 }
 
 // answered: each compensation, whether there was anything to undo or not; and every message has its verdict.
-func (b *barring) answered() (err error) {
+func (b *barring[TTx]) answered() error {
+	keys, err := b.on.said()
 	said := map[string]int{}
-	for _, r := range b.db.Rows() {
-		said[string(r.Key)]++
+	for _, key := range keys {
+		said[key]++
 	}
 	takes, undoes := b.sagas()
 	for i := range undoes {
@@ -181,16 +180,17 @@ func (b *barring) answered() (err error) {
 			err = errors.Join(err, fmt.Errorf("%s is answered %d times", id, said[id]))
 		}
 	}
-	if n := len(b.db.Marks()); n != len(takes)+len(undoes) {
+	marks, bad := b.on.marked()
+	if n := len(marks); n != len(takes)+len(undoes) {
 		err = errors.Join(err, fmt.Errorf("%d of %d messages have a verdict", n, len(takes)+len(undoes)))
 	}
-	return err
+	return errors.Join(err, bad)
 }
 
 // Every I/O of steps and their compensations, over topics, keys and processes, and everything that can go wrong at it.
 // Interleaving 1.
 func TestExploreStepsEverySingleFault(t *testing.T) {
-	sagatest.Explore(t, buildBarring(nil), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
+	sagatest.Explore(t, buildBarring(inMemory, nil), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
 }
 
 // Each bug is a safeguard of steps taken away.
@@ -203,7 +203,7 @@ func TestSeededBugsOfSteps(t *testing.T) {
 		"a barred step parked over its bar":   func(d db) db { return parksOver{d} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := sagatest.Search(t.Context(), buildBarring(wrap), &sagatest.Options{Rest: 40 * time.Second})
+			r, err := sagatest.Search(t.Context(), buildBarring(inMemory, wrap), &sagatest.Options{Rest: 40 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,6 +36,7 @@ type database struct {
 	id      string // of this database, in its ticks
 	source  string
 	now     func() time.Time
+	wait    time.Duration
 	changed chan struct{} // closed when a transaction ends
 	held    map[lockID]*Tx
 

@@ -17,6 +17,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -56,6 +57,7 @@ type Options struct {
 	Source string           // the Source of all that is written here. Default "/memory"
 	Lanes  int              // how many lanes the buckets are split into, 1 to 1,024. Default 16
 	Now    func() time.Time // the store's clock: leases, due times, retention. Default time.Now
+	Wait   time.Duration    // bounds the waiting for rivals where an Intake does not say: then store.ErrBusy. Default 5 s
 }
 
 // A Store is a process's handle on a database in memory. It is safe for concurrent use.
@@ -82,7 +84,7 @@ func New(o *Options) *Store {
 		opt.Now = time.Now
 	}
 	d := &database{
-		id: rand.Text(), source: opt.Source, now: opt.Now, changed: make(chan struct{}),
+		id: rand.Text(), source: opt.Source, now: opt.Now, wait: cmp.Or(opt.Wait, defaultWait), changed: make(chan struct{}),
 		held: map[lockID]*Tx{}, user: map[string]string{}, marks: map[markKey]markRow{},
 		versions: map[entity]int64{}, floors: map[string]floor{}, lives: map[string]life{}, aside: map[int64]asideRow{},
 		kept: map[markKey]keptRow{}, spots: map[spotKey]store.Spot{}, leases: map[string]lease{},

@@ -39,7 +39,7 @@ type Tx struct {
 
 // begin opens a transaction; mu is held.
 func (s *Store) begin() *Tx {
-	tx := &Tx{s: s, wait: defaultWait, user: map[string]*string{}, marks: map[markKey]markRow{}, steps: map[stepKey]stepRow{}, given: map[entity]int64{}}
+	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: map[markKey]markRow{}, steps: map[stepKey]stepRow{}, given: map[entity]int64{}}
 	if s.killed {
 		tx.over = ErrKilled
 		return tx

@@ -38,7 +38,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], er
 	err := s.enter(ctx, func() error {
 		u.tx = s.begin()
 		u.tx.lent = true
-		u.tx.wait = cmp.Or(in.Wait, defaultWait)
+		u.tx.wait = cmp.Or(in.Wait, s.db.wait)
 		err := u.take(ctx, in)
 		if err != nil {
 			u.tx.end(ErrEnded)

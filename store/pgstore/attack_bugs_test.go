@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -181,7 +182,7 @@ func unflushed(s *Store) func(ctx context.Context, base string) (string, error) 
 	return s.Tick
 }
 
-// Interleaving 2.
+// Interleavings 2, 11, 14.
 func TestSeededBugs(t *testing.T) {
 	b := newBed(t)
 	b.exec(t, `CREATE TABLE {effect} (id text)`)
@@ -241,6 +242,11 @@ func TestSeededBugs(t *testing.T) {
 		}, nil},
 		{"window used before it is on disk", "a crash would undo", func() error { return flushed(t, b, unflushed(b.store(t))) },
 			func() error { return flushed(t, b, b.store(t).Tick) }},
+		{"a rival's mark looked for in the statement that waits for it", "is not found", func() error { return intakes(t, b, fresh, sameSnapshot) }, nil},
+		{"a handler's transaction may be idle for ever", "starves.*in hand", func() error { return starved(t, b, forEver, time.Second) },
+			func() error { return starved(t, b, nil, time.Minute) }},
+		{"marks of a batch in any order", "40P01", func() error { return circle(t, b, backwards) }, func() error { return circle(t, b, nil) }},
+		{"an entity locked as often as it is named", "21000", func() error { return sameEntity(t, b, eachLock) }, func() error { return sameEntity(t, b, nil) }},
 	} {
 		t.Run(c.bug, func(t *testing.T) {
 			err := c.wrong()

@@ -184,7 +184,11 @@ func (s *Store) takeByStatement(ctx context.Context, b *bed, a *actor, mark stor
 		}
 	}
 	if found.Marks[0].Outcome != store.Fresh {
-		return undo(ctx, conn.Conn())
+		err := undo(ctx, conn.Conn())
+		if got := found.Marks[0].Outcome; got != mark.As {
+			err = errors.Join(err, fmt.Errorf("a rival's mark is not found: %v", got))
+		}
+		return err
 	}
 	a.gate()
 	if _, err := conn.Exec(ctx, b.q(`INSERT INTO {effect} VALUES ($1)`), mark.ID); err != nil {
