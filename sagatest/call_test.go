@@ -208,8 +208,11 @@ func TestExploreCallsEverySingleFault(t *testing.T) {
 // Each bug is a safeguard of calls taken away, or what is done in its place without Skald.
 // Interleaving 8.
 func TestSeededBugsOfCalls(t *testing.T) {
-	for name, bug := range map[string]func(w *bankCalls, c *bankCall){
-		"a look-up that finds nothing is taken for proof": func(_ *bankCalls, c *bankCall) {
+	for name, b := range map[string]struct {
+		mode sagatest.Mode // that shows it
+		bug  func(w *bankCalls, c *bankCall)
+	}{
+		"a look-up that finds nothing is taken for proof": {sagatest.Pause, func(_ *bankCalls, c *bankCall) {
 			look := c.LookUp
 			c.LookUp = func(ctx context.Context, req, key string) (string, bool, error) {
 				out, found, err := look(ctx, req, key)
@@ -218,9 +221,9 @@ func TestSeededBugsOfCalls(t *testing.T) {
 				}
 				return out, found, err
 			}
-		},
-		"a look-up for a cancel: the key is not used up": func(_ *bankCalls, c *bankCall) { c.Cancel = c.LookUp },
-		"no answer is taken for a no": func(_ *bankCalls, c *bankCall) {
+		}},
+		"a look-up for a cancel: the key is not used up": {sagatest.Pause, func(_ *bankCalls, c *bankCall) { c.Cancel = c.LookUp }},
+		"no answer is taken for a no": {sagatest.ErrorAfter, func(_ *bankCalls, c *bankCall) {
 			do := c.Do
 			c.Do = func(ctx context.Context, req, key string) (string, error) {
 				out, err := do(ctx, req, key)
@@ -229,13 +232,13 @@ func TestSeededBugsOfCalls(t *testing.T) {
 				}
 				return out, err
 			}
-		},
-		"a new key for each try": func(w *bankCalls, c *bankCall) {
+		}},
+		"a new key for each try": {sagatest.CrashBefore, func(w *bankCalls, c *bankCall) {
 			c.LookUp = nil
 			do := c.Do
 			c.Do = func(ctx context.Context, req, key string) (string, error) { return do(ctx, req, w.newKey(key)) }
-		},
-		"the bank is asked in the transaction, which its key goes with": func(w *bankCalls, c *bankCall) {
+		}},
+		"the bank is asked in the transaction, which its key goes with": {sagatest.CrashBefore, func(w *bankCalls, c *bankCall) {
 			do, settle := c.Do, c.Settle
 			w.fail = 0 // it is found without, too
 			c.Intent = func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) (string, string, error) {
@@ -246,10 +249,10 @@ func TestSeededBugsOfCalls(t *testing.T) {
 				}
 				return "", "", settle(ctx, tx, m, inbox.Outcome[string]{Refused: err != nil})
 			}
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := sagatest.Search(t.Context(), buildCalls(inMemory, bug), &sagatest.Options{Rest: 60 * time.Second, Failures: 20})
+			r, err := sagatest.Search(t.Context(), buildCalls(inMemory, b.bug), &sagatest.Options{Modes: []sagatest.Mode{b.mode}, Rest: 60 * time.Second, Failures: 20})
 			if err != nil {
 				t.Fatal(err)
 			}
