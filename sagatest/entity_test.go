@@ -118,7 +118,7 @@ func pgAccounts(t *testing.T) accounts[pgx.Tx] {
 
 func sqliteAccounts(t *testing.T) accounts[*sql.Tx] {
 	t.Helper()
-	db, err := sqlitestore.Open(filepath.Join(t.TempDir(), "accounts.db"))
+	db, err := sqlitestore.Open(filepath.Join(scratch(t), "accounts.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,8 @@ const (
 
 // Updates and cancellations of the same orders, from two topics, by two consumers in two instances each, at the same time: none is lost,
 // with the entities locked in the intake, and with versions that are compared. Half of the handlers name their entities the other
-// way round, and nobody waits for another in a circle. With -entity.tries=200000 for longer.
+// way round, and nobody waits for another in a circle. On SQLite transactions take turns, so that nobody is overtaken there. With
+// -entity.tries=200000 for longer.
 func TestNoLostUpdate(t *testing.T) {
 	for _, w := range []way{byLock, byVersion} {
 		t.Run("memory by "+string(w), func(t *testing.T) { noLostUpdate(t, memAccounts(t), w) })
@@ -196,10 +197,9 @@ func noLostUpdate[TTx any](t *testing.T, a accounts[TTx], w way) {
 	defer stop()
 	var ins []skald.Runner
 	var handled []func() int64
-	var overtaken atomic.Int64
 	for range 2 {
 		for _, topic := range []string{"updates", "cancels"} {
-			in := a.consumer(db, bus, topic, w, &overtaken)
+			in := a.consumer(db, bus, topic, w)
 			ins, handled = append(ins, in), append(handled, func() int64 { return in.Health().Handled })
 		}
 	}
@@ -230,7 +230,6 @@ func noLostUpdate[TTx any](t *testing.T, a accounts[TTx], w way) {
 	if n := db.seen.Load(); n > 0 {
 		t.Errorf("%d deadlocks", n)
 	}
-	t.Logf("%d tries, %d overtaken", n, overtaken.Load())
 }
 
 // clash is a broker with n messages in each of two topics about the same few orders.
@@ -252,7 +251,7 @@ func clash(t *testing.T, n int) *membroker.Broker {
 	return bus
 }
 
-func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, topic string, w way, overtaken *atomic.Int64) *inbox.Inbox[TTx] {
+func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, topic string, w way) *inbox.Inbox[TTx] {
 	o := &inbox.Options{Logger: slog.New(slog.DiscardHandler), RetryFirst: time.Millisecond, RetryMost: 20 * time.Millisecond, Attempts: 1000}
 	if w == byLock {
 		o.Entities = func(m skald.Message) []store.Lock {
@@ -279,7 +278,6 @@ func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, top
 		}
 		stood, err := a.guarded(ctx, tx, string(m.Key), was)
 		if err == nil && !stood {
-			overtaken.Add(1)
 			return skald.Again(errors.New("the order is not as it was read"))
 		}
 		return err
@@ -328,10 +326,9 @@ func lostUpdate[TTx any](t *testing.T, a accounts[TTx], w way, left, runs int64)
 		}
 		return was, err
 	}
-	var overtaken atomic.Int64
 	var both sync.WaitGroup
 	for _, topic := range []string{"updates", "cancels"} {
-		in := a.consumer(a.db, bus, topic, w, &overtaken)
+		in := a.consumer(a.db, bus, topic, w)
 		both.Go(func() {
 			for in.Health().Handled == 0 {
 				if _, err := in.Step(t.Context()); err != nil {
