@@ -115,6 +115,10 @@ type Lane struct {
 	// Origin, for a gained lane, names what its positions speak of: those of a topic that was made anew under its name, or of
 	// another broker, have another one. Empty: positions mean nothing beyond this ownership.
 	Origin string
+	// Start, for a gained lane with an Origin, is where it begins: no message of before comes, and none from there on is passed over.
+	// Where the group has acknowledged nothing yet, it may be lower than the first message. Started: the driver knows it.
+	Start   int64
+	Started bool
 }
 
 // A Delivery is a message that arrived.
@@ -141,8 +145,9 @@ type TopicChecker interface {
 	CheckTopics(ctx context.Context, topics ...string) (missing []string, err error)
 }
 
-// A Finder finds positions by time: of a lane the first whose message has that time or a later one, or the one behind the
-// last. The time is the broker's: of its publishing on Kafka.
+// A Finder finds positions by time: of a lane one behind all its messages of before that time, and not behind the first that
+// has that time or a later one. Where there is none, it is behind the last. The time is the broker's: that of its publishing on
+// Kafka and NATS.
 type Finder interface {
 	Find(ctx context.Context, topic string, at time.Time) ([]Place, error)
 }

@@ -98,6 +98,9 @@ func (in *Inbox[TTx]) move(b broker.Batch) {
 	for _, g := range b.Gained {
 		l := newLane(g.Name)
 		l.origin, l.since = g.Origin, in.o.Now()
+		if g.Started && g.Origin != "" {
+			l.at = g.Start
+		}
 		in.lanes[g.Name] = l
 	}
 }

@@ -114,6 +114,9 @@ func (in *Inbox[TTx]) errand(now time.Time) (e errand, wait time.Duration, some 
 	if d := g.at.Sub(now); d > 0 && in.dirty() {
 		wait = min(wait, d)
 	}
+	if g.patient {
+		wait = min(wait, g.looked.Add(lookLanes).Sub(now))
+	}
 	return e, wait, false
 }
 
@@ -188,7 +191,7 @@ func (in *Inbox[TTx]) goFor(ctx context.Context, e errand) errand {
 	case len(e.occupy) > 0:
 		var lanes []store.Spot
 		for _, l := range e.occupy {
-			lanes = append(lanes, store.Spot{Lane: l.name, Origin: l.origin, Position: -1})
+			lanes = append(lanes, store.Spot{Lane: l.name, Origin: l.origin, Position: l.at})
 		}
 		e.was, e.err = in.db.Occupy(ctx, in.group, in.book.life, e.note, lanes)
 	default:

@@ -249,6 +249,35 @@ func TestConsumerStartsAtTheLowerPosition(t *testing.T) {
 	}
 }
 
+// What a lane had nothing of when the backup was made comes again, too: where it began was stored before anything of it came.
+func TestConsumerOfALaneThatWasEmptyThen(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.stepper(keep)
+	w.quiet(in)
+	backup, err := w.db.Spots(t.Context(), "stock")
+	if err != nil || len(backup.Spots) != 1 || backup.Spots[0].Position != 0 {
+		t.Fatalf("%+v %v", backup, err)
+	}
+	for i := range 3 {
+		w.publish(w.message("k", fmt.Sprint(i)))
+	}
+	w.quiet(in)
+	w.expect("k", "0 1 2")
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	then := &world{t: t, bus: w.bus, now: w.clock(), db: memstore.New(&memstore.Options{Now: w.clock})}
+	if _, err := then.db.Occupy(t.Context(), "stock", "", "n", backup.Spots); err != nil {
+		t.Fatal(err)
+	}
+	in = then.stepper(keep)
+	then.quiet(in)
+	then.expect("k", "0 1 2")
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A consumer that runs finds out by itself that it was rewound, and takes again what has no mark.
 // Interleaving 5.
 func TestRewindOfARunningConsumer(t *testing.T) {

@@ -119,6 +119,7 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Pause/EndsWithTheLane", testPauseEnds},
 		{"Resume/FromWhereItIsWanted", testResume},
 		{"Resume/OriginOfATopicMadeAnew", testOrigin},
+		{"Resume/TellsWhereItBegins", testStart},
 		{"Resume/FindsATime", testFind},
 		{"Life/Capabilities", testCapabilities},
 		{"Life/Incarnation", testIncarnation},

@@ -69,6 +69,51 @@ func testResume(t *testing.T, s *suite) {
 	three.close(t)
 }
 
+// testStart: whoever gains a lane is told where it begins, also where nothing is in it yet: so it is known from where on to read again.
+func testStart(t *testing.T, s *suite) {
+	if s.Forward {
+		t.Skip("this broker cannot be rewound")
+	}
+	b := s.lasting(t)
+	topic := s.topic(t, b, "t", 1)
+	r := &resumer{}
+	begins := func(what string) (m *member, at int64) {
+		t.Helper()
+		m = s.resume(t, b, r, "g", topic)
+		deadline := time.Now().Add(patience)
+		for {
+			got, err := m.Receive(t.Context(), 0)
+			if err == nil && len(got.Gained) == 1 {
+				if !got.Gained[0].Started {
+					t.Errorf("%s: it is not told where the lane begins", what)
+				}
+				m.lanes[got.Gained[0].Name] = true
+				return m, got.Gained[0].Start
+			}
+			pause(t, deadline, "no lane was gained")
+		}
+	}
+	one, empty := begins("an empty lane")
+	publish(t, b, numbered(topic, "k", 0, 10)...)
+	ds := one.take(t, 10)
+	if empty > ds[0].Position {
+		t.Errorf("an empty lane began at %d, its first message is at %d", empty, ds[0].Position)
+	}
+	one.ack(t, ds[:6]...)
+	one.close(t)
+	two, later := begins("a lane with acknowledged messages")
+	if later <= ds[5].Position || later > ds[6].Position {
+		t.Errorf("it begins at %d; %d is acknowledged, %d is not", later, ds[5].Position, ds[6].Position)
+	}
+	two.close(t)
+	r.at = map[string]int64{ds[0].Lane: ds[2].Position}
+	three, lower := begins("a lane that is wanted from earlier on")
+	if lower <= ds[1].Position || lower > ds[2].Position {
+		t.Errorf("it begins at %d; it is wanted from %d on", lower, ds[2].Position)
+	}
+	three.close(t)
+}
+
 // takePatiently is take for a member whose Receive may tell of an outage at first.
 func (m *member) takePatiently(t *testing.T, n int) (out []broker.Delivery) {
 	t.Helper()

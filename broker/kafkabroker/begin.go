@@ -142,12 +142,18 @@ func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
 			return nil, fmt.Errorf("look up where lanes begin: %w", err)
 		}
 	}
+	starts := map[string]int64{}
 	for t, ps := range at {
 		for p, committed := range ps {
-			if to, some := wanted[laneName(t, p)]; some && to < committed.EpochOffset().Offset {
-				ps[p] = kgo.NewOffset().At(to)
+			name, first := laneName(t, p), committed.EpochOffset().Offset
+			if to, some := wanted[name]; some && to < first {
+				ps[p], first = kgo.NewOffset().At(to), to
 			}
+			starts[name] = max(first, 0) // nothing is committed: from the beginning
 		}
+	}
+	for i := range lanes {
+		lanes[i].Start, lanes[i].Started = starts[lanes[i].Name], true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

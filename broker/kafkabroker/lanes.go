@@ -34,8 +34,10 @@ type lane struct {
 	paused    bool
 	origin    string // the topic's id
 	begun     bool   // it is known from where it is read
-	acked     int64  // offset behind the last acknowledged, -1: none
-	committed int64  // what Kafka has of it
+	start     int64  // that, if started
+	started   bool
+	acked     int64 // offset behind the last acknowledged, -1: none
+	committed int64 // what Kafka has of it
 }
 
 // change is what happened to a lane since the last Receive: lost, then gained, each at most once.
@@ -86,7 +88,7 @@ func (a *assignment) lose(ps map[string][]int32, clean bool) {
 func (a *assignment) begin(lanes []broker.Lane) {
 	for _, told := range lanes {
 		if l := a.lanes[told.Name]; l != nil {
-			l.origin, l.begun = told.Origin, true
+			l.origin, l.begun, l.start, l.started = told.Origin, true, told.Start, told.Started
 		}
 	}
 }
@@ -187,7 +189,7 @@ func (a *assignment) tell() (b broker.Batch) {
 		delete(a.changes, name)
 		switch l := a.lanes[name]; {
 		case c.gained && l != nil && l.begun:
-			b.Gained = append(b.Gained, broker.Lane{Name: name, Clean: true, Origin: l.origin})
+			b.Gained = append(b.Gained, broker.Lane{Name: name, Clean: true, Origin: l.origin, Start: l.start, Started: l.started})
 		case c.gained:
 			a.changes[name] = &change{gained: true} // later
 		}

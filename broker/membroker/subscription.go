@@ -91,7 +91,7 @@ func (s *Subscription) gained() (out []broker.Lane) {
 }
 
 func (s *Subscription) lane(c *cursor) broker.Lane {
-	return broker.Lane{Name: c.lane.name, Clean: true, Origin: s.group.c.incarnation + "/" + c.topic.id}
+	return broker.Lane{Name: c.lane.name, Clean: true, Origin: s.group.c.incarnation + "/" + c.topic.id, Start: c.acked, Started: true}
 }
 
 // rewind sets gained lanes back where messages are wanted that were acknowledged.

@@ -294,12 +294,13 @@ func (s *Subscription) resume(t topic, free []int) (map[string]int64, error) {
 	return s.resumes(ctx, lanes)
 }
 
-// originOf is when the stream of a lane was made.
-func (s *Subscription) originOf(name string) string {
+// gainedLane is what is told of a lane: it is of the stream that was made at that time, and begins behind what is acknowledged.
+func (s *Subscription) gainedLane(name string) broker.Lane {
+	told := broker.Lane{Name: name, Clean: true}
 	if l := s.find(name); l != nil {
-		return l.topic.created
+		told.Origin, told.Start, told.Started = l.topic.created, int64(l.acked)+1, true
 	}
-	return ""
+	return told
 }
 
 // take claims lanes of a topic until this member has its share. They are told of together.

@@ -147,7 +147,7 @@ func (s *Subscription) tell() (b broker.Batch) {
 			b.Lost = append(b.Lost, broker.Lane{Name: name, Clean: !c.unclean})
 		}
 		if c.gained {
-			b.Gained = append(b.Gained, broker.Lane{Name: name, Clean: true, Origin: s.originOf(name)})
+			b.Gained = append(b.Gained, s.gainedLane(name))
 		}
 	}
 	clear(s.changes)

@@ -19,7 +19,7 @@ import (
 )
 
 const doctorAbout = `Looks at a database and a broker for what stands against Skald's promises or against the load, and says what to do about it.
-It changes nothing. Exit code 8 if something failed; a warning is no failure.
+It changes nothing. Exit code 8 if something failed; a warning is no failure. What failed and is meant so, --accept NAME makes a warning.
 
   skald doctor --store postgres://… --broker kafka://… --topic orders --topic payments --consumer billing --rate 500
 
@@ -29,7 +29,7 @@ how long they may (--handle).`
 // A doctor is what is to be examined, and what it is to be ready for.
 type doctor struct {
 	schema, bus, metrics, consumer string
-	topics                         []string
+	topics, accepted               []string
 	exam                           store.Exam
 	window                         retention.Window // what is given of it
 	brokerKeeps                    time.Duration
@@ -59,6 +59,7 @@ func doctorCommand(out io.Writer) *cobra.Command {
 	f.Float64Var(&d.exam.Rate, "rate", 0, "how many messages a second it is to be ready for")
 	f.DurationVar(&d.exam.Handle, "handle", time.Minute, "inbox.Options.Handle: how long a handler may take")
 	f.IntVar(&d.exam.Connections, "connections", 0, "how many connections all processes want together")
+	f.StringArrayVar(&d.accepted, "accept", nil, "the name of a finding that is known and meant: if it failed, it is a warning; again for each further one")
 	f.StringVar(&d.metrics, "metrics", "", "http://…/metrics of a service: how long its handlers take")
 	f.DurationVar(&d.window.Outbox, "outbox", 7*24*time.Hour, "how long producers' outboxes keep rows, or their longest lag")
 	f.DurationVar(&d.window.Age, "age", 24*time.Hour, "inbox.Options.Age: how long a failing message is tried again")
@@ -82,6 +83,9 @@ func doctorCommand(out io.Writer) *cobra.Command {
 			return err
 		}
 		d.handlers(c.Context())
+		if err := d.accept(); err != nil {
+			return err
+		}
 		return d.tell(out)
 	}
 	return c
@@ -191,6 +195,24 @@ func (d *doctor) kept(ctx context.Context, s subject) {
 				"skald parked list, skald dead groups, skald inbox status")
 		}
 	}
+}
+
+// accept makes warnings of what failed and is meant so. A name that nothing has is a mistake: what it was to let pass is another.
+func (d *doctor) accept() error {
+	for _, name := range d.accepted {
+		known := false
+		for i := range d.found {
+			f := &d.found[i]
+			known = known || f.Name == name
+			if f.Name == name && f.Grade == skald.Failed {
+				f.Grade, f.Saw = skald.Doubtful, f.Saw+" (accepted)"
+			}
+		}
+		if !known {
+			return &place.UsageError{What: fmt.Sprintf("--accept %q: there is no finding of that name; without it each is listed with its name", name)}
+		}
+	}
+	return nil
 }
 
 func (d *doctor) tell(out io.Writer) error {

@@ -67,6 +67,11 @@ func TestDoctorOnSQLite(t *testing.T) {
 		"window/marks": "failed marks are kept 20 days, less than 21 days, in which a message of topic orders may come: 7 days in the outbox of its producer and 14 days at the broker"},
 		"--store", at, "--rate", "10", "--topic", "orders", "--broker-keeps", "336h")
 	doctor(t, 8, map[string]string{"window/marks": "failed 30 days, in which a saga"}, "--store", at, "--saga", "720h")
+	doctor(t, 8, map[string]string{"window/marks": "failed 40 days, in which a dead letter"}, "--store", at, "--dead", "960h")
+	doctor(t, 8, map[string]string{"window/marks": "failed 21 days, in which a failing message is tried again"}, "--store", at, "--age", "504h")
+	doctor(t, 8, map[string]string{"window/marks": "failed 50 days, in which a message may leave the outbox"}, "--store", at, "--outbox", "1200h")
+	exec1(t, strings.TrimPrefix(at, "sqlite:"), "INSERT INTO skald_outbox (topic, key, type, data, time) VALUES ('t', 'k', 't', '1', '2020-01-01T00:00:00.000Z')")
+	doctor(t, 0, map[string]string{"store/outbox": "warning 1 rows wait"}, "--store", at)
 	doctor(t, 8, map[string]string{"broker/connection": "failed"}, "--store", at, "--broker", "nats://127.0.0.1:1")
 	p := start(t, nil, "doctor", "--store", at)
 	p.expect(0)
@@ -97,6 +102,7 @@ func TestDoctorOnHandlers(t *testing.T) {
 	url := service.URL + "/metrics"
 	doctor(t, 0, map[string]string{"handlers/p99 of billing": "ok at most 1s", "handlers/p99 of stock": "warning at most 1m0s"}, "--store", at, "--metrics", url)
 	doctor(t, 8, map[string]string{"handlers/p99 of billing": "ok", "handlers/p99 of stock": "failed a handler may take 30s"}, "--store", at, "--metrics", url, "--handle", "30s")
+	doctor(t, 0, map[string]string{"handlers/metrics": "warning no message was handled there yet"}, "--store", at, "--metrics", url, "--consumer", "mail")
 	doctor(t, 8, map[string]string{"handlers/metrics": "failed 404"}, "--store", at, "--metrics", service.URL)
 }
 
@@ -119,10 +125,14 @@ func TestDoctorOnPostgres(t *testing.T) {
 	doctor(t, 8, map[string]string{"store/tables": "failed skald migrate"}, "--store", at)
 	start(t, nil, "migrate", "--store", at).expect(0)
 	doctor(t, 0, map[string]string{"store/version": "ok PostgreSQL", "store/primary": "ok", "store/synchronous_commit": "ok", "store/clock": "ok", "store/rights of app": "ok",
-		"store/rights of relay": "ok", "store/rings": "ok", "store/retention": "warning", "store/connections": "ok", "store/disk": "ok at 100 messages/s", "store/statement_timeout": "ok off"}, "--store", at, "--rate", "100")
+		"store/rights of relay": "ok", "store/rings": "ok", "store/retention": "warning", "store/connections": "ok", "store/disk": "ok at 100 messages/s", "store/statement_timeout": "ok off",
+		"store/round trip": "ok", "store/open transactions": "ok", "store/idle_in_transaction_session_timeout": "ok 1m0s", "store/idle_session_timeout": "ok off", "store/outbox": "ok 0 rows", "store/relay": "warning"}, "--store", at, "--rate", "100")
 	doctor(t, 8, map[string]string{"store/connections": "failed 100000 are wanted"}, "--store", at, "--connections", "100000")
-	doctor(t, 0, map[string]string{"store/synchronous_commit": "warning off", "store/statement_timeout": "warning 1s", "store/idle_session_timeout": "warning 1m0s", "store/rate": "warning instances"},
-		"--rate", "1e9", "--store", settingsOf(at, "synchronous_commit=off", "statement_timeout=1000", "idle_session_timeout=60000"))
+	unsafe := settingsOf(at, "synchronous_commit=off", "statement_timeout=1000", "idle_session_timeout=60000")
+	doctor(t, 8, map[string]string{"store/synchronous_commit": "failed off → ALTER ROLE"}, "--store", unsafe)
+	start(t, nil, "doctor", "--store", unsafe, "--accept", "fsyncs").expect(2, "fsyncs")
+	doctor(t, 0, map[string]string{"store/synchronous_commit": "warning off (accepted) → ALTER ROLE", "store/statement_timeout": "warning 1s", "store/idle_session_timeout": "warning 1m0s", "store/rate": "warning instances"},
+		"--rate", "1e9", "--store", unsafe, "--accept", "synchronous_commit")
 	start(t, nil, "maintain", "--store", at).expect(0)
 	do(t, conn, `UPDATE skald_maintained SET looked_at = looked_at - interval '2 hours', keep = CASE name WHEN 'skald_mark' THEN interval '100 days' ELSE keep END`)
 	doctor(t, 8, map[string]string{"store/retention": "failed last looked", "store/rings": "failed --mark-slots", "window/marks": "ok 2400h"}, "--store", at)
@@ -168,7 +178,7 @@ func TestDoctorOnNATSAndRabbitMQ(t *testing.T) {
 	t.Parallel()
 	at := "nats://" + natsServer(t, t.TempDir(), 0).Addr().String()
 	start(t, nil, "migrate", "--broker", at, "--topic", "orders").expect(0)
-	doctor(t, 0, map[string]string{"broker/version": "ok NATS 2.", "broker/max_payload": "ok", "broker/replicas of orders": "ok 1", "window/topic orders": "warning for ever"}, "--broker", at, "--topic", "orders")
+	doctor(t, 0, map[string]string{"broker/version": "ok NATS 2.", "broker/max_payload": "ok", "broker/sync_interval": "warning always", "broker/replicas of orders": "ok 1", "window/topic orders": "warning for ever"}, "--broker", at, "--topic", "orders")
 	doctor(t, 8, map[string]string{"broker/topics": "failed nowhere"}, "--broker", at, "--topic", "nowhere")
 	rabbit := need.RabbitMQ(t)
 	doctor(t, 0, map[string]string{"broker/version": "ok RabbitMQ", "broker/policies": "warning list_policies"}, "--broker", rabbit)

@@ -20,7 +20,7 @@ import (
 const inboxRewindAbout = `Has a consumer read a topic again from a time on: the position of each lane is set back in the consumer's database, and a
 consumer that runs finds out within some seconds, joins its group anew, and starts there. Messages whose marks are kept are
 dropped as repeats; those without one are taken, or, if they are older than marks are kept, go into quarantine. The broker must
-be one that can be rewound: Kafka (see docs/brokers.md). It is noted who did it and why.`
+be one that can be rewound: Kafka or NATS (see docs/brokers.md). It is noted who did it and why.`
 
 // spotter is what rewind asks of a store.
 type spotter interface {
@@ -50,7 +50,7 @@ func inboxRewindCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "rewind", Short: "Have a consumer read a topic again from a time on", Long: inboxRewindAbout, Args: cobra.NoArgs}
 	storeFlags(c, &r.schema, &r.asJSON)
 	f := c.Flags()
-	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")
+	f.String("broker", "", "kafka:// or nats://host:port[,host:port][?option=value&…]; SKALD_BROKER stands for it")
 	f.StringVar(&r.consumer, "consumer", "", "the consumer group")
 	f.StringVar(&r.topic, "topic", "", "the topic")
 	f.StringVar(&r.to, "to-time", "", "a time as in RFC 3339, or how long ago: 90m")
@@ -120,7 +120,7 @@ func (r *rewinding) find(ctx context.Context, url string, at time.Time) ([]broke
 	defer b.Close()
 	finder, ok := b.(broker.Finder)
 	if !ok {
-		return nil, fmt.Errorf("%s finds no positions by time: see docs/brokers.md", redacted(url))
+		return nil, &place.UsageError{What: fmt.Sprintf("%s:// cannot be rewound: what was acknowledged there is gone; have the services that said it say it again (docs/brokers.md)", redacted(url))}
 	}
 	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
 	defer cancel()

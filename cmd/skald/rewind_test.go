@@ -1,48 +1,89 @@
 package main_test
 
 import (
+	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker/kafkabroker"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A consumer is set back to a time, lane by lane, where it is farther and the topic is the one that it knows.
-func TestInboxRewind(t *testing.T) {
-	t.Parallel()
-	seeds := need.Kafka(t)
-	bus, err := kafkabroker.New(seeds, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer bus.Close()
-	topic := fmt.Sprintf("rewind.%x", time.Now().UnixNano())
-	if err := bus.MakeTopics(t.Context(), 1, topic); err != nil {
-		t.Fatal(err)
-	}
-	var middle time.Time
+// A said is a topic of one lane with four messages, of which two came behind a moment.
+type said struct {
+	broker.Broker
+	url, topic string
+	ids        broker.Topics
+	middle     time.Time
+	end        int64 // the position behind them
+}
+
+func say(t *testing.T, url string) said {
+	t.Helper()
+	connect, err := place.Dial(url)
+	must(t, err)
+	bus, err := connect()
+	must(t, err)
+	t.Cleanup(func() { _ = bus.Close() })
+	s := said{Broker: bus, url: url, topic: fmt.Sprintf("rewind.%x", time.Now().UnixNano())}
+	must(t, bus.(broker.TopicMaker).MakeTopics(t.Context(), 1, s.topic))
 	for i := range 4 {
-		if i == 2 { // Kafka's clock has milliseconds
+		if i == 2 { // a broker's clock may have milliseconds
 			<-time.After(20 * time.Millisecond)
-			middle = time.Now().Add(-10 * time.Millisecond)
+			s.middle = time.Now().Add(-10 * time.Millisecond)
 		}
-		m := skald.Message{ID: fmt.Sprint(i), Source: "/o", Topic: topic, Type: "said", Key: []byte("k"), Data: []byte("1")}
-		if err := bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		m := skald.Message{ID: fmt.Sprint(i), Source: "/o", Topic: s.topic, Type: "said", Key: []byte("k"), Data: []byte("1")}
+		must(t, bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()))
 	}
-	ids, err := bus.Topics(t.Context(), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.ids, err = bus.Topics(t.Context(), s.topic)
+	must(t, err)
+	places, err := bus.(broker.Finder).Find(t.Context(), s.topic, time.Now().Add(time.Hour))
+	must(t, err)
+	s.end = places[0].Position
+	return s
+}
+
+// rewindable are the brokers that read again.
+func rewindable(t *testing.T, try func(*testing.T, said)) {
+	t.Parallel()
+	t.Run("kafka", func(t *testing.T) {
+		t.Parallel()
+		seeds := need.Kafka(t)
+		s := say(t, "kafka://"+seeds)
+		t.Cleanup(func() {
+			client, err := kgo.NewClient(kgo.SeedBrokers(seeds))
+			must(t, err)
+			defer client.Close()
+			_, err = kadm.NewClient(client).DeleteTopics(context.Background(), s.topic)
+			must(t, err)
+		})
+		try(t, s)
+	})
+	t.Run("nats", func(t *testing.T) {
+		t.Parallel()
+		try(t, say(t, "nats://"+natsServer(t, t.TempDir(), 0).Addr().String()))
+	})
+}
+
+// A consumer is set back to a time, lane by lane, where it is farther and the topic is the one that it knows.
+func TestInboxRewind(t *testing.T) { rewindable(t, testRewind) }
+
+func testRewind(t *testing.T, bus said) {
+	topic, ids, middle, end := bus.topic, bus.ids, bus.middle, bus.end
 	path := filepath.Join(t.TempDir(), "r.db")
 	db, err := sqlitestore.Open(path)
 	if err != nil {
@@ -53,7 +94,7 @@ func TestInboxRewind(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := sqlitestore.New(db, nil)
-	at := []string{"inbox", "rewind", "--store=sqlite:" + path, "--broker=kafka://" + seeds, "--consumer=stock", "--topic=" + topic,
+	at := []string{"inbox", "rewind", "--store=sqlite:" + path, "--broker=" + bus.url, "--consumer=stock", "--topic=" + topic,
 		"--to-time=" + middle.Format(time.RFC3339Nano)}
 	with := func(more ...string) []string { return append(at[:len(at):len(at)], more...) }
 	start(t, nil, with("--yes")...).expect(2, "--reason")
@@ -65,7 +106,7 @@ func TestInboxRewind(t *testing.T) {
 		}
 	}
 	says("has not had this lane", with("--dry-run")...)
-	if _, err := s.Occupy(t.Context(), "stock", "", "1", []store.Spot{{Lane: topic + "/0", Origin: ids[topic], Position: 4, Reach: 9}}); err != nil {
+	if _, err := s.Occupy(t.Context(), "stock", "", "1", []store.Spot{{Lane: topic + "/0", Origin: ids[topic], Position: end, Reach: end + 5}}); err != nil {
 		t.Fatal(err)
 	}
 	where := func() store.Spot {
@@ -77,7 +118,7 @@ func TestInboxRewind(t *testing.T) {
 		return all.Spots[0]
 	}
 	says("would be rewound", with("--dry-run")...)
-	if is := where(); is.Position != 4 || is.Note != "1" {
+	if is := where(); is.Position != end || is.Note != "1" {
 		t.Errorf("a dry run left %+v", is)
 	}
 	p := start(t, nil, with("--yes", "--json", "--reason=restored", "--by=ann")...)
@@ -89,10 +130,10 @@ func TestInboxRewind(t *testing.T) {
 			Rewound  bool
 		}
 	}
-	if err := json.Unmarshal([]byte(p.out.String()), &told); err != nil || len(told.Lanes) != 1 || !told.Lanes[0].Rewound || told.Lanes[0].From != 4 || told.Lanes[0].To != 2 {
+	if err := json.Unmarshal([]byte(p.out.String()), &told); err != nil || len(told.Lanes) != 1 || !told.Lanes[0].Rewound || told.Lanes[0].From != end || told.Lanes[0].To != end-2 {
 		t.Errorf("%s: %v", p.out.String(), err)
 	}
-	if is := where(); is.Position != 2 || is.Note == "1" {
+	if is := where(); is.Position != end-2 || is.Note == "1" {
 		t.Errorf("rewound to %+v", is)
 	}
 	var who, why, lane string
@@ -101,4 +142,71 @@ func TestInboxRewind(t *testing.T) {
 		t.Errorf("the audit has %q %q %q: %v", who, why, lane, err)
 	}
 	says("not farther", with("--yes", "--reason=again")...)
+}
+
+// A consumer that has nothing to do is set back while it runs: it finds out by itself, and what its database does not know any more is
+// taken again, once, and the rest is not.
+func TestRewindOfAnIdleConsumer(t *testing.T) { rewindable(t, testRewindIdle) }
+
+func testRewindIdle(t *testing.T, bus said) {
+	path := filepath.Join(t.TempDir(), "r.db")
+	db, err := sqlitestore.Open(path)
+	must(t, err)
+	defer func() { _ = db.Close() }()
+	_, err = sqlitestore.Migrate(t.Context(), db, nil)
+	must(t, err)
+	exec1(t, path, "CREATE TABLE effect (n INTEGER PRIMARY KEY, id TEXT)")
+	s := sqlitestore.New(db, nil)
+	in := inbox.New(s, bus.Broker, bus.topic, &inbox.Options{Workers: 2, Member: "one", Logger: slog.New(slog.DiscardHandler)})
+	in.Handle(bus.topic, "said", func(ctx context.Context, tx *sql.Tx, m skald.Message) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO effect (id) VALUES (?)", m.ID)
+		return err
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	defer func() {
+		stop()
+		must(t, <-ended)
+	}()
+	effects := func() (all string) {
+		must(t, db.QueryRowContext(t.Context(), "SELECT coalesce(group_concat(id, ' '), '') FROM (SELECT id FROM effect ORDER BY n)").Scan(&all))
+		return all
+	}
+	until := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !done(); <-time.After(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("waited in vain: %s; effects %q, %+v", what, effects(), in.Health())
+			}
+		}
+	}
+	until("all are taken", func() bool { return effects() == "0 1 2 3" })
+	until("its position is stored", func() bool {
+		all, err := s.Spots(t.Context(), bus.topic)
+		return err == nil && len(all.Spots) == 1 && all.Spots[0].Position == bus.end
+	})
+	exec1(t, path, "DELETE FROM effect WHERE id IN ('2', '3')") // as if somebody had put these tables back
+	exec1(t, path, "DELETE FROM skald_mark WHERE id IN ('2', '3')")
+	start(t, nil, "inbox", "rewind", "--store=sqlite:"+path, "--broker="+bus.url, "--consumer="+bus.topic, "--topic="+bus.topic,
+		"--to-time="+bus.middle.Add(-time.Hour).Format(time.RFC3339Nano), "--yes", "--reason=restored").expect(0)
+	began := time.Now()
+	until("what is not known any more is taken again", func() bool { return effects() == "0 1 2 3" })
+	t.Logf("taken again after %.1f s", time.Since(began).Seconds())
+	until("the others were seen again", func() bool { return in.Health().Duplicates >= 2 })
+	if is := effects(); is != "0 1 2 3" {
+		t.Errorf("the effects are of %s", is)
+	}
+}
+
+// RabbitMQ keeps nothing that was acknowledged: it is said, and nothing is changed.
+func TestRewindOnRabbitMQIsRefused(t *testing.T) {
+	t.Parallel()
+	at, path := need.RabbitMQ(t), filepath.Join(t.TempDir(), "r.db")
+	start(t, nil, "migrate", "--store=sqlite:"+path).expect(0)
+	start(t, nil, "inbox", "rewind", "--store=sqlite:"+path, "--broker="+at, "--consumer=stock", "--topic=orders", "--to-time=1h", "--yes", "--reason=r").
+		expect(2, "cannot be rewound", "say it again")
+	if n := number(t.Context(), path, "SELECT count(*) FROM skald_audit"); n != 0 {
+		t.Errorf("%d entries were noted", n)
+	}
 }

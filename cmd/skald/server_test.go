@@ -258,6 +258,27 @@ func TestDemoOnPostgresAndKafka(t *testing.T) {
 	start(t, nil, "demo", "--store", at, "--broker", bus, "--prefix", prefix).expect(0) // it is over: the databases tell
 }
 
+// On the worst of days on real servers, by the same faults as TestDemoWild: services die in the middle of a statement and of a call to Kafka,
+// commits take effect and answer with an error, messages come twice and cannot be read. Every promise is kept, and nothing is left.
+func TestDemoWildOnPostgresAndKafka(t *testing.T) {
+	t.Parallel()
+	at, conn := postgres(t)
+	bus, prefix, _ := kafka(t)
+	where := []string{"--store", at, "--broker", bus, "--prefix", prefix}
+	p := start(t, nil, append([]string{"demo", "--orders", "40", "--seed", "7", "--faults", "wild", "--json"}, where...)...)
+	p.expect(0)
+	o := p.outcome()
+	if m := o.Messages; !o.OK || o.Orders.Placed != 40 || m.Parked == 0 || m.Dead != m.Redriven+m.Dropped || m.Duplicates == 0 || len(o.Faults) == 0 {
+		t.Errorf("%s", &p.out)
+	}
+	for _, name := range []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"} {
+		if n := count(conn, "SELECT count(*) FROM "+prefix+"_"+name+".skald_parked"); n != 0 {
+			t.Errorf("%s keeps %d messages", name, n)
+		}
+	}
+	start(t, nil, append([]string{"demo", "remove", "--yes"}, where...)...).expect(0)
+}
+
 func TestPollingIsRed(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"id-cursor", "created-at"} {

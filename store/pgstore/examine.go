@@ -129,7 +129,7 @@ func (p *patient) server() {
 		{"fsync", skald.Failed, "ALTER SYSTEM SET fsync = on, then SELECT pg_reload_conf(): what is committed does not outlive the machine otherwise"},
 		{"full_page_writes", skald.Failed, "ALTER SYSTEM SET full_page_writes = on, then SELECT pg_reload_conf(): a crash may tear pages otherwise"},
 		{"autovacuum", skald.Doubtful, "ALTER SYSTEM SET autovacuum = on, then SELECT pg_reload_conf(): lanes, leases and parked messages are rewritten in place"},
-		{"synchronous_commit", skald.Doubtful, "ALTER ROLE … SET synchronous_commit = on: Skald turns it on in its own transactions, in yours an order that was confirmed may be gone after a crash, with its messages"},
+		{"synchronous_commit", skald.Failed, "ALTER ROLE … SET synchronous_commit = on: Skald turns it on in its own transactions, in yours an order that was confirmed may be gone after a crash, with its messages; where no transaction of yours writes messages: --accept synchronous_commit"},
 	} {
 		is := p.settings[s.name]
 		if is == "off" {

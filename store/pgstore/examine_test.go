@@ -27,6 +27,7 @@ func TestFindings(t *testing.T) {
 		"primary":             {func(p *patient) { p.standby = true }, skald.Failed, "target_session_attrs"},
 		"fsync":               {func(p *patient) { p.settings["fsync"] = "off" }, skald.Failed, "fsync = on"},
 		"full_page_writes":    {func(p *patient) { p.settings["full_page_writes"] = "off" }, skald.Failed, "full_page_writes = on"},
+		"synchronous_commit":  {func(p *patient) { p.settings["synchronous_commit"] = "off" }, skald.Failed, "off → ALTER ROLE … SET synchronous_commit = on"},
 		"autovacuum":          {func(p *patient) { p.settings["autovacuum"] = "off" }, skald.Doubtful, "autovacuum = on"},
 		"transaction_timeout": {func(p *patient) { p.settings["transaction_timeout"] = "65000" }, skald.Failed, "1m5s; a handler may take 1m0s → ALTER ROLE … SET transaction_timeout = '1m10s'"},
 		"connections":         {func(p *patient) { p.roleLimit = 6 }, skald.Doubtful, "1 may still be opened"},

@@ -34,12 +34,19 @@ import (
 
 var streamMessages = flag.Int("stream.messages", 5000, "how many messages TestStream takes through processes that are killed")
 
-// workerEnv, if it is set, makes a worker of this program: "name schema postgres kafka".
+// workerEnv, if it is set, makes a worker of this program: "name schema postgres kafka"; or Payment, as pay has it.
 const workerEnv = "SKALD_TEST_WORKER"
 
 func TestMain(m *testing.M) {
-	if with := strings.Fields(os.Getenv(workerEnv)); len(with) == 4 {
-		if err := work(with[0], with[1], with[2], with[3]); err != nil {
+	var run func() error
+	switch with := strings.Fields(os.Getenv(workerEnv)); len(with) {
+	case 4:
+		run = func() error { return work(with[0], with[1], with[2], with[3]) }
+	case 5:
+		run = func() error { return pay(with[0], with[1], with[2], with[3], with[4]) }
+	}
+	if run != nil {
+		if err := run(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -48,7 +55,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work is a process with a relay and an inbox of one database, until it is told to stop. One message in twenty fails now and then.
+// work is a process with a relay and an inbox of one database, until it is told to stop. One message in twenty fails now and then; one
+// of the key "killer" ends the process.
 func work(name, schema, postgres, kafka string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -77,6 +85,12 @@ func work(name, schema, postgres, kafka string) error {
 		if _, err := tx.Exec(ctx, insert, name, string(m.Key), m.Value); err != nil {
 			return err
 		}
+		switch string(m.Key) {
+		case "killer":
+			return die()
+		case "calm":
+			return nil
+		}
 		hash := fnv.New32a()
 		_, _ = hash.Write([]byte(m.ID))
 		if hash.Sum32()%20 == 0 && rand.IntN(2) == 0 {
@@ -87,7 +101,7 @@ func work(name, schema, postgres, kafka string) error {
 	return skald.Run(ctx, in, relay.New(db, bus, &relay.Options{Owner: name, Logger: quiet}))
 }
 
-// A stream is a database, a topic and three workers over them.
+// A stream is a database, a topic and workers over them.
 type stream struct {
 	t       *testing.T
 	pool    *pgxpool.Pool
@@ -97,14 +111,14 @@ type stream struct {
 	written int
 }
 
-func newStream(t *testing.T) *stream {
+func newStream(t *testing.T, workers int) *stream {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts processes: not with -short")
 	}
 	postgres, kafka := need.Postgres(t), need.Kafka(t)
 	ctx := context.Background()
-	s := &stream{t: t, schema: "stream_" + strings.ToLower(crand.Text()[:10]), workers: make([]*exec.Cmd, 3)}
+	s := &stream{t: t, schema: "stream_" + strings.ToLower(crand.Text()[:10]), workers: make([]*exec.Cmd, workers)}
 	s.with = strings.Join([]string{s.schema, postgres, kafka}, " ")
 	var err error
 	if s.pool, err = pgxpool.New(ctx, postgres); err != nil {
@@ -164,9 +178,14 @@ func (s *stream) number(sql string, args ...any) (n int) {
 func worker(i int) string { return fmt.Sprint("worker-", i+1) }
 
 func (s *stream) start(i int) error {
-	s.workers[i] = exec.Command(os.Args[0])
-	s.workers[i].Env, s.workers[i].Stderr = append(os.Environ(), workerEnv+"="+worker(i)+" "+s.with), os.Stderr
+	s.workers[i] = s.command(worker(i))
 	return s.workers[i].Start()
+}
+
+func (s *stream) command(name string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env, cmd.Stderr = append(os.Environ(), workerEnv+"="+name+" "+s.with), os.Stderr
+	return cmd
 }
 
 func (s *stream) kill(i int) {
@@ -256,7 +275,7 @@ func (s *stream) killAgainAndAgain(stop <-chan struct{}, kills *atomic.Int64) {
 // lost, none has its effect twice, none overtakes another of its key. With -stream.messages=1000000 for long.
 func TestStream(t *testing.T) {
 	t.Parallel()
-	s := newStream(t)
+	s := newStream(t, 3)
 	total, kills, began := *streamMessages, atomic.Int64{}, time.Now()
 	stop, killed := make(chan struct{}), make(chan struct{})
 	end := sync.OnceFunc(func() { close(stop); <-killed })
@@ -283,7 +302,7 @@ func TestStream(t *testing.T) {
 func TestPausedThird(t *testing.T) {
 	t.Parallel()
 	const third = 2
-	s := newStream(t)
+	s := newStream(t, 3)
 	s.write(300)
 	s.until("the third to have work", func() bool {
 		if s.done() >= s.written {

@@ -122,16 +122,21 @@ func (s *shop) addWith(name, as string, bus *place.Bus, o *service.Options) {
 func (s *shop) order(seed uint64, n int) {
 	s.t.Helper()
 	for _, o := range sample.Orders(seed, n) {
-		body, err := json.Marshal(o.Request)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		r := httptest.NewRequest(http.MethodPost, "/orders", bytes.NewReader(body))
-		r.Header.Set("Idempotency-Key", o.Key)
-		w := httptest.NewRecorder()
-		if s.orders.ServeHTTP(w, r); w.Code != http.StatusCreated {
-			s.t.Fatalf("%d: %s", w.Code, w.Body)
-		}
+		s.send(o)
+	}
+}
+
+func (s *shop) send(o sample.Order) {
+	s.t.Helper()
+	body, err := json.Marshal(o.Request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/orders", bytes.NewReader(body))
+	r.Header.Set("Idempotency-Key", o.Key)
+	w := httptest.NewRecorder()
+	if s.orders.ServeHTTP(w, r); w.Code != http.StatusCreated {
+		s.t.Fatalf("%d: %s", w.Code, w.Body)
 	}
 }
 

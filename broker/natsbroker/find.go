@@ -1,0 +1,44 @@
+package natsbroker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skald-go/skald/broker"
+)
+
+var _ broker.Finder = (*Broker)(nil)
+
+// findFor is how long a consumer stays that was made only to be asked where it begins.
+const findFor = 5 * time.Second
+
+// Find asks NATS where the topic's stream is from a time on. Its sequences count through all lanes, so the answer is
+// the same for each: none has a message of that time before it.
+func (b *Broker) Find(ctx context.Context, name string, at time.Time) ([]broker.Place, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Patience)
+	defer cancel()
+	t, err := b.look(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("find a time in %q: %w", name, err)
+	}
+	if t.shape != nil && t.shape.Durable {
+		return nil, fmt.Errorf("find a time in %q: its consumers are a team's own durable ones, which the server moves on message by message: reset them there: %w", name, errSetting)
+	}
+	at = at.UTC()
+	c, err := b.js.CreateConsumer(ctx, t.stream, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &at, AckPolicy: jetstream.AckNonePolicy,
+		HeadersOnly: true, InactiveThreshold: findFor, MemoryStorage: true, Replicas: 1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find a time in %q: %w", name, b.orAway(err))
+	}
+	first := int64(c.CachedInfo().Delivered.Stream) + 1
+	var out []broker.Place
+	for i := range t.lanes {
+		out = append(out, broker.Place{Lane: broker.Lane{Name: laneName(name, i), Clean: true, Origin: t.created}, Position: first})
+	}
+	return out, nil
+}

@@ -1,0 +1,54 @@
+package sqlitestore
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// A file that somebody opens in another way than by Open loses what was committed, or stops its readers: both are found.
+func TestFindingsOfAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	db, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Migrate(t.Context(), db, nil); err != nil {
+		t.Fatal(err)
+	}
+	grades := func(db *sql.DB) map[string]skald.Finding {
+		t.Helper()
+		list, err := New(db, nil).Examine(t.Context(), store.Exam{Connections: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]skald.Finding{}
+		for _, f := range list {
+			out[f.Name] = f
+		}
+		return out
+	}
+	good := grades(db)
+	for _, name := range []string{"journal_mode", "synchronous", "connections"} {
+		if good[name].Grade != skald.Fine {
+			t.Errorf("%+v", good[name])
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	bad, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(delete)&_pragma=synchronous(normal)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = bad.Close() }()
+	found := grades(bad)
+	for _, name := range []string{"journal_mode", "synchronous"} {
+		if f := found[name]; f.Grade != skald.Failed || f.Remedy == "" {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
