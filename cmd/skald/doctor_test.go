@@ -62,7 +62,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 	start(t, nil, "migrate", "--store", at).expect(0)
 	doctor(t, 0, map[string]string{"store/tables": "ok", "store/rights of relay": "ok", "store/relay": "warning skald relay", "store/journal_mode": "ok wal",
 		"store/synchronous": "ok", "store/retention": "warning nobody has seen to it", "window/marks": "ok"}, "--store", at, "--rate", "10", "--connections", "5")
-	start(t, nil, "maintain", "--store", at, "--keep-marks", "480h").expect(0)
+	start(t, nil, "maintain", "--store", at, "--reason", "test", "--keep-marks", "480h").expect(0)
 	doctor(t, 8, map[string]string{"store/retention": "ok marks 480h", "store/disk": "ok 10 messages/s",
 		"window/marks": "failed marks are kept 20 days, less than 21 days, in which a message of topic orders may come: 7 days in the outbox of its producer and 14 days at the broker"},
 		"--store", at, "--rate", "10", "--topic", "orders", "--broker-keeps", "336h")
@@ -133,7 +133,7 @@ func TestDoctorOnPostgres(t *testing.T) {
 	start(t, nil, "doctor", "--store", unsafe, "--accept", "fsyncs").expect(2, "fsyncs")
 	doctor(t, 0, map[string]string{"store/synchronous_commit": "warning off (accepted) → ALTER ROLE", "store/statement_timeout": "warning 1s", "store/idle_session_timeout": "warning 1m0s", "store/rate": "warning instances"},
 		"--rate", "1e9", "--store", unsafe, "--accept", "synchronous_commit")
-	start(t, nil, "maintain", "--store", at).expect(0)
+	start(t, nil, "maintain", "--store", at, "--reason", "test").expect(0)
 	do(t, conn, `UPDATE skald_maintained SET looked_at = looked_at - interval '2 hours', keep = CASE name WHEN 'skald_mark' THEN interval '100 days' ELSE keep END`)
 	doctor(t, 8, map[string]string{"store/retention": "failed last looked", "store/rings": "failed --mark-slots", "window/marks": "ok 2400h"}, "--store", at)
 	do(t, conn, `INSERT INTO skald_quarantine (consumer, source, id, fingerprint, why, topic, type, message) VALUES ('billing', 's', 'i', 1, -1, 't', 't', '{}')`)

@@ -35,7 +35,6 @@ type knower interface {
 	Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error)
 	Quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error)
 	Admit(ctx context.Context, numbers []int64, by, reason string) (int, error)
-	Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error)
 }
 
 // withKnower opens the store that the flags name for as long as f takes.

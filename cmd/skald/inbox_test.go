@@ -3,6 +3,7 @@ package main_test
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,18 +103,41 @@ func TestMaintain(t *testing.T) {
 	if _, err := sqlitestore.New(db, nil).Apply(t.Context(), store.Effect{Mark: &mark}); err != nil {
 		t.Fatal(err)
 	}
-	maintain := func(want string, args ...string) {
+	at := []string{"maintain", "--json", "--store", "sqlite:" + path}
+	maintain := func(marks int64, before time.Duration, args ...string) {
 		t.Helper()
-		p := start(t, nil, append([]string{"maintain", "--json", "--store", "sqlite:" + path}, args...)...)
-		if p.expect(0); strings.TrimSpace(p.out.String()) != want {
-			t.Errorf("maintain %v says %s, want %s", args, &p.out, want)
+		p := start(t, nil, append(at[:len(at):len(at)], args...)...)
+		p.expect(0)
+		var got struct {
+			DryRun             bool `json:"dry_run"`
+			Before             struct{ Marks float64 }
+			Rows, Marks, Steps int64
+			Left               []string
+		}
+		err := json.Unmarshal([]byte(p.out.String()), &got)
+		if err != nil || got.Marks != marks || got.Rows+got.Steps != 0 || len(got.Left) > 0 || got.Before.Marks != before.Seconds() || got.DryRun == slices.Contains(args, "--reason=test") {
+			t.Errorf("maintain %v says %s: %v", args, &p.out, err)
 		}
 	}
-	maintain(`{"left":[],"marks":0,"rows":0,"steps":0}`) // a consumer that it meets now may still be reading what is older
+	const days = 24 * time.Hour
+	start(t, nil, at...).expect(2, "--reason")
+	maintain(0, 0, "--dry-run")
+	maintain(0, 0, "--reason=test") // a consumer that it meets now may still be reading what is older
 	if _, err := db.Exec("UPDATE skald_floor SET since = since - 40 * 86400000"); err != nil {
 		t.Fatal(err)
 	}
-	maintain(`{"left":[],"marks":0,"rows":0,"steps":0}`, "--keep-marks", "960h")
-	maintain(`{"left":[],"marks":1,"rows":0,"steps":0}`)
-	start(t, nil, "maintain", "--store", "sqlite:"+path, "--keep-marks", "1h").expect(1, "marks")
+	maintain(0, 30*days, "--reason=test", "--keep-marks", "960h")
+	maintain(0, 40*days, "--dry-run")
+	start(t, nil, append(at[:len(at):len(at)], "--reason=test")...).expect(2, "marks 960h0m0s", "--yes") // less is to be kept
+	maintain(1, 40*days, "--reason=test", "--by=ann", "--yes")
+	var noted, who string
+	if err := db.QueryRow("SELECT count(*) || ' ' || max(id), max(who) FROM skald_audit WHERE what = 'maintain' AND why = 'test' GROUP BY what").Scan(&noted, &who); err != nil ||
+		noted != "3 rows 168h0m0s, marks 960h0m0s, steps 2160h0m0s" || who == "" {
+		t.Errorf("noted is %q by %q: %v", noted, who, err)
+	}
+	p := start(t, nil, "maintain", "--store", "sqlite:"+path, "--dry-run", "--keep-marks", "480h")
+	if p.expect(0); !strings.Contains(p.out.String(), "480h0m0s       720h0m0s") {
+		t.Errorf("a dry run says\n%s", &p.out)
+	}
+	start(t, nil, "maintain", "--store", "sqlite:"+path, "--reason=test", "--keep-marks", "1h").expect(1, "marks")
 }

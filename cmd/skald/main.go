@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		PersistentPreRun: func(*cobra.Command, []string) { ran = true },
 	}
 	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), outboxCommand(out, errs),
-		doctorCommand(out), inboxCommand(out, errs), parkedCommand(out, errs), deadCommand(out, errs), maintainCommand(out), initCommand(out), versionCommand(out))
+		doctorCommand(out), inboxCommand(out, errs), parkedCommand(out, errs), deadCommand(out, errs), maintainCommand(out, errs), initCommand(out), versionCommand(out))
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
