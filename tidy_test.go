@@ -31,6 +31,7 @@ func house() map[string]rule {
 		"broker":   {ours: []string{"."}},
 		"internal": {ours: []string{".", "store", "broker"}, vendors: []string{otel}},
 
+		"internal/pgbed":     {ours: []string{"internal", "store/storetest"}},
 		"internal/brokerurl": {}, // what drivers of brokers share, and their vendors do not matter to
 		"internal/perkey":    {ours: []string{".", "broker"}},
 
@@ -67,11 +68,12 @@ func suite(seam, memory string) rule {
 // onlyTests are imported by tests alone, and by the folders that they are listed with.
 func onlyTests() map[string][]string {
 	return map[string][]string{
-		"store/storetest":   {"sagatest"},
+		"store/storetest":   {"sagatest", "internal/pgbed"},
 		"broker/brokertest": {"sagatest"},
 		"sagatest":          {"cmd", "examples"},
 		"internal/need":     nil,
-		"testing":           {"store/storetest", "broker/brokertest", "sagatest", "internal/need"},
+		"internal/pgbed":    nil,
+		"testing":           {"store/storetest", "broker/brokertest", "sagatest", "internal/need", "internal/pgbed"},
 	}
 }
 

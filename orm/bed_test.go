@@ -7,11 +7,11 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/internal/pgbed"
 	"github.com/skald-go/skald/store/pgstore"
 	"github.com/skald-go/skald/store/storetest"
 )
@@ -20,6 +20,7 @@ import (
 type bed struct {
 	url  string
 	conn *pgx.Conn // beside the driver
+	*pgbed.Tables
 }
 
 func newBed(t testing.TB) *bed {
@@ -36,6 +37,7 @@ func newBed(t testing.TB) *bed {
 	}
 	execute(t, b.conn, "CREATE TABLE orders (id text PRIMARY KEY, cents bigint NOT NULL)")
 	execute(t, b.conn, "CREATE TABLE kv (key text PRIMARY KEY, value text)")
+	b.Tables = pgbed.New(t, pgbed.Over(b.conn), "public")
 	return b
 }
 
@@ -78,56 +80,11 @@ func (b *bed) open(t testing.TB, driver string) *sql.DB {
 	return db
 }
 
-func (b *bed) Get(t testing.TB, key string) (string, bool) {
-	t.Helper()
-	vs := one[[]string](t, b, "SELECT coalesce(array_agg(value), ARRAY[]::text[]) FROM kv WHERE key = $1", key)
-	return strings.Join(vs, ","), len(vs) > 0
-}
-
-func (b *bed) Count(t testing.TB) storetest.Counts {
-	t.Helper()
-	return storetest.Counts{
-		Rows:  one[int](t, b, "SELECT count(*) FROM skald_outbox"),
-		Marks: one[int](t, b, "SELECT count(*) FROM (SELECT consumer, source, id::text FROM skald_mark UNION SELECT consumer, source, id FROM skald_mark_timeless) AS m"),
-		Aside: one[int](t, b, "SELECT count(*) FROM skald_aside"),
-
-		Audits: one[int](t, b, "SELECT count(*) FROM skald_audit"),
-	}
-}
-
-// Age moves rows to the slot that they would be in, or to the oldest that the ring has.
-func (b *bed) Age(t testing.TB, d time.Duration) {
-	t.Helper()
-	for _, statement := range []string{
-		`UPDATE skald_outbox SET slot = (today - least((today - slot + 10) % 10 + $1, 8)) % 10
-			FROM (SELECT floor(extract(epoch FROM now()) / 86400)::bigint AS today) AS c`,
-		"UPDATE skald_mark_timeless SET at = at - $1 * interval '1 day'",
-		"UPDATE skald_step SET at = at - $1 * interval '1 day'",
-		"UPDATE skald_floor SET since = since - $1 * interval '1 day'",
-		"UPDATE skald_quarantine SET taken_at = taken_at - $1 * interval '1 day'",
-	} {
-		if _, err := b.conn.Exec(context.Background(), statement, int(d/(24*time.Hour))); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func (b *bed) Known(t testing.TB) {
-	t.Helper()
-	execute(t, b.conn, "INSERT INTO skald_floor (consumer) SELECT DISTINCT consumer FROM skald_mark ON CONFLICT DO NOTHING")
-	execute(t, b.conn, "UPDATE skald_floor SET since = since - interval '40 days'")
-}
-
 // clear makes the bed as it was made.
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	execute(t, b.conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
-	for _, table := range []string{"skald_outbox", "skald_mark", "skald_mark_timeless", "skald_answer", "skald_floor", "skald_quarantine", "skald_entity", "skald_tick", "skald_relay", "skald_aside", "skald_parked", "skald_audit", "skald_step", "skald_step_floor", "skald_lease", "skald_spot", "kv"} {
-		execute(t, b.conn, "DELETE FROM "+table)
-	}
-	execute(t, b.conn, "UPDATE skald_maintained SET keep = NULL")
-	execute(t, b.conn, "UPDATE skald_lane SET epoch = 0, token = '', owner = NULL, life = NULL, base = '', tip = '', seq = 0, incarnation = ''")
-	execute(t, b.conn, "ALTER SEQUENCE skald_outbox_seq_seq RESTART")
+	b.Made.Anew(t)
 }
 
 func one[T any](t testing.TB, b *bed, statement string, args ...any) (v T) {

@@ -11,31 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/internal/pgbed"
 	"github.com/skald-go/skald/sagatest"
-)
-
-// keep puts what the empty shop consists of aside, and restore brings it back: a world begins where the first one did.
-const (
-	keep = `DO $$ DECLARE r record; filled boolean; BEGIN
-		CREATE SCHEMA kept;
-		FOR r IN SELECT c.oid::regclass AS it, n.nspname || '.' || c.relname AS name FROM pg_class c
-			JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND n.nspname LIKE 'shop\_%' LOOP
-			EXECUTE format('SELECT EXISTS (SELECT FROM %s)', r.it) INTO filled;
-			IF filled THEN EXECUTE format('CREATE TABLE kept.%I AS TABLE %s', r.name, r.it); END IF;
-		END LOOP;
-	END $$`
-	restore = `DO $$ DECLARE r record; filled boolean; BEGIN
-		SET LOCAL session_replication_role = replica;
-		FOR r IN SELECT c.oid::regclass AS it, k.oid::regclass AS kept FROM pg_class c
-			JOIN pg_namespace n ON n.oid = c.relnamespace
-			LEFT JOIN pg_class k ON k.relname = n.nspname || '.' || c.relname AND k.relnamespace = 'kept'::regnamespace
-			WHERE c.relkind = 'r' AND n.nspname LIKE 'shop\_%' LOOP
-			EXECUTE format('SELECT EXISTS (SELECT FROM %s)', r.it) INTO filled;
-			IF filled THEN EXECUTE format('DELETE FROM %s', r.it); END IF;
-			IF r.kept IS NOT NULL THEN EXECUTE format('INSERT INTO %s OVERRIDING SYSTEM VALUE TABLE %s', r.it, r.kept); END IF;
-		END LOOP;
-	END $$`
 )
 
 // openPostgres gives each world the same database, as it was at first.
@@ -66,11 +45,15 @@ func openPostgres(t *testing.T) func(w *sagatest.World) (*place.Databases[pgx.Tx
 		return dbs
 	}
 	prepareAll(t, open())
-	exec(t.Context(), conn, keep)
+	var schemas []string
+	for _, service := range service.Names() {
+		schemas = append(schemas, "shop_"+service)
+	}
+	made := pgbed.Keep(t, pgbed.Over(conn), schemas...)
 	dbs := open()
 	t.Cleanup(func() { _ = dbs.Close() })
 	return func(*sagatest.World) (*place.Databases[pgx.Tx], error) {
-		_, err := conn.Exec(context.Background(), restore)
+		_, err := conn.Exec(context.Background(), made.SQL)
 		return dbs, err
 	}
 }

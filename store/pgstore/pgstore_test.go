@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/internal/pgbed"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/storetest"
 )
@@ -24,6 +25,7 @@ type bed struct {
 	through     string        // the URL of a pooler that drivers go through; "": none
 	defaults    [2]string     // a setting that the drivers' sessions have; "": none
 	pool        *pgxpool.Pool // beside the driver
+	*pgbed.Tables
 }
 
 func newBed(t testing.TB) *bed {
@@ -43,6 +45,7 @@ func (b *bed) made(t testing.TB) *bed {
 		t.Fatal(err)
 	}
 	b.exec(t, `CREATE TABLE {kv} (key text PRIMARY KEY, value text)`)
+	b.Tables = pgbed.New(t, pgbed.Over(b.pool), b.schema)
 	return b
 }
 
@@ -132,6 +135,23 @@ func (b *bed) exec(t testing.TB, sql string, args ...any) {
 	}
 }
 
+// db is a pool as the tables of a bed are reached by.
+type db struct{ *pgxpool.Pool }
+
+func (d db) Do(t testing.TB, sql string, args ...any) {
+	t.Helper()
+	if _, err := d.Exec(context.Background(), sql, append([]any{pgx.QueryExecModeExec}, args...)...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (d db) Get(t testing.TB, into any, sql string, args ...any) {
+	t.Helper()
+	if err := d.QueryRow(context.Background(), sql, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(into); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
 func one[T any](t testing.TB, b *bed, sql string, args ...any) (v T) {
 	t.Helper()
 	if err := b.pool.QueryRow(context.Background(), b.q(sql), args...).Scan(&v); err != nil {
@@ -165,52 +185,11 @@ func (b seat) Put(tx pgx.Tx, key, value string) error {
 	return err
 }
 
-func (b *bed) Get(t testing.TB, key string) (string, bool) {
-	t.Helper()
-	vs := one[[]string](t, b, `SELECT coalesce(array_agg(value), ARRAY[]::text[]) FROM {kv} WHERE key = $1`, key)
-	return strings.Join(vs, ","), len(vs) > 0
-}
-
-func (b *bed) Count(t testing.TB) storetest.Counts {
-	t.Helper()
-	return storetest.Counts{
-		Rows:  one[int](t, b, `SELECT count(*) FROM {skald_outbox}`),
-		Marks: one[int](t, b, `SELECT count(*) FROM (SELECT consumer, source, id::text FROM {skald_mark} UNION SELECT consumer, source, id FROM {skald_mark_timeless}) AS m`),
-		Aside: one[int](t, b, `SELECT count(*) FROM {skald_aside}`),
-
-		Audits: one[int](t, b, `SELECT count(*) FROM {skald_audit}`),
-	}
-}
-
-// Age moves rows to the slot that they would be in, or to the oldest that the ring has.
-func (b *bed) Age(t testing.TB, d time.Duration) {
-	t.Helper()
-	b.exec(t, `UPDATE {skald_outbox} SET slot = (today - least((today - slot + 10) % 10 + $1, 8)) % 10
-		FROM (SELECT floor(extract(epoch FROM now()) / 86400)::bigint AS today) AS c`, int(d/day))
-	b.exec(t, `UPDATE {skald_mark_timeless} SET at = at - $1 * interval '1 second'`, d.Seconds())
-	b.exec(t, `UPDATE {skald_step} SET at = at - $1 * interval '1 second'`, d.Seconds())
-	b.exec(t, `UPDATE {skald_floor} SET since = since - $1 * interval '1 second'`, d.Seconds())
-	b.exec(t, `UPDATE {skald_quarantine} SET taken_at = taken_at - $1 * interval '1 second'`, d.Seconds())
-}
-
-func (b *bed) Known(t testing.TB) {
-	t.Helper()
-	b.exec(t, `INSERT INTO {skald_floor} (consumer) SELECT DISTINCT consumer FROM {skald_mark} ON CONFLICT DO NOTHING`)
-	b.exec(t, `UPDATE {skald_floor} SET since = since - interval '40 days'`)
-}
-
 // clear makes the bed as it was made. Tables are many, so that making them anew takes longer than all the rest.
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	b.end(t)
-	for _, table := range []string{"outbox", "mark", "mark_timeless", "answer", "floor", "quarantine", "entity", "tick", "relay", "aside", "parked", "audit", "step", "step_floor", "lease", "spot"} {
-		b.exec(t, "DELETE FROM {skald_"+table+"}")
-	}
-	b.exec(t, "DELETE FROM {kv}")
-	b.exec(t, "UPDATE {skald_maintained} SET keep = NULL")
-	b.exec(t, `UPDATE {skald_lane} SET epoch = 0, token = '', owner = NULL, life = NULL, base = '', tip = '', seq = 0, incarnation = ''`)
-	b.exec(t, `UPDATE {skald_maintained} SET looked_at = NULL, emptied_at = NULL, keep = NULL`)
-	b.exec(t, "ALTER SEQUENCE {skald_outbox_seq_seq} RESTART")
+	b.Made.Anew(t)
 }
 
 // end ends what drivers left open.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/skald-go/skald/internal/pgbed"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/storetest"
 )
@@ -38,6 +39,7 @@ func TestConformanceOnTheOldestTables(t *testing.T) {
 	b := bare(t)
 	b.migrateTo(t, oldest)
 	b.exec(t, `CREATE TABLE {kv} (key text PRIMARY KEY, value text)`)
+	b.Tables = pgbed.New(t, pgbed.Over(b.pool), b.schema)
 	storetest.Run(t, storetest.Harness[pgx.Tx]{
 		Open: func(t testing.TB) storetest.Database[pgx.Tx] {
 			b.clear(t)

@@ -39,10 +39,8 @@ type file struct {
 
 func openFile(t testing.TB) storetest.Database[*sql.Tx] {
 	path := filepath.Join(t.TempDir(), "suite.db")
+	makeFile(t, path, storetest.Source)
 	_, db := again(t, path)
-	if _, err := Migrate(t.Context(), db, &MigrateOptions{Source: storetest.Source}); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := db.Exec("CREATE TABLE kv (k TEXT PRIMARY KEY, v TEXT NOT NULL) STRICT"); err != nil {
 		t.Fatal(err)
 	}

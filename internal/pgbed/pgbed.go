@@ -1,0 +1,158 @@
+// Package pgbed is what tests on PostgreSQL have in common, whatever driver they go by: tables that are made as they were
+// again and again, because that is quicker than making them anew, and what the suite of stores asks of a database beside
+// the driver.
+package pgbed
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store/storetest"
+)
+
+//go:embed sql
+var statements embed.FS
+
+// A Conn is a connection or pool beside the driver under test, of somebody who may do everything.
+type Conn[Tag any, Row interface{ Scan(into ...any) error }] interface {
+	Exec(ctx context.Context, statement string, args ...any) (Tag, error)
+	QueryRow(ctx context.Context, statement string, args ...any) Row
+}
+
+// A DB is a Conn, whatever its types.
+type DB struct {
+	exec func(statement string, args ...any) error
+	row  func(statement string, args ...any) interface{ Scan(into ...any) error }
+}
+
+// Over is the DB of c.
+func Over[Tag any, Row interface{ Scan(into ...any) error }](c Conn[Tag, Row]) DB {
+	return DB{
+		exec: func(statement string, args ...any) error {
+			_, err := c.Exec(context.Background(), statement, args...)
+			return err
+		},
+		row: func(statement string, args ...any) interface{ Scan(into ...any) error } {
+			return c.QueryRow(context.Background(), statement, args...)
+		},
+	}
+}
+
+func (d DB) do(t testing.TB, statement string, args ...any) {
+	t.Helper()
+	if err := d.exec(statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// get reads the one value of the one row.
+func (d DB) get(t testing.TB, into any, statement string, args ...any) {
+	t.Helper()
+	if err := d.row(statement, args...).Scan(into); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func load(t testing.TB, prefix string) map[string]string {
+	t.Helper()
+	text, err := sqlfile.Load(statements, "sql", prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// Tables are Skald's in one schema, and a table kv of the user's: what storetest.Database wants but for transactions.
+type Tables struct {
+	db   DB
+	text map[string]string
+	Made *Made // with kv
+}
+
+// New is those of a schema, kv (key text PRIMARY KEY, value text) included, as which it keeps them.
+func New(t testing.TB, db DB, schema string) *Tables {
+	t.Helper()
+	b := &Tables{db: db, text: load(t, `"`+strings.ReplaceAll(schema, `"`, `""`)+`".`)}
+	b.Made = Keep(t, db, schema)
+	return b
+}
+
+// Get reads what is committed of the user's.
+func (b *Tables) Get(t testing.TB, key string) (string, bool) {
+	t.Helper()
+	var vs []string
+	b.db.get(t, &vs, b.text["GetUsers"], key)
+	return strings.Join(vs, ","), len(vs) > 0
+}
+
+// Count counts what is committed.
+func (b *Tables) Count(t testing.TB) (c storetest.Counts) {
+	t.Helper()
+	for name, into := range map[string]*int{"CountRows": &c.Rows, "CountMarks": &c.Marks, "CountAside": &c.Aside, "CountAudits": &c.Audits} {
+		b.db.get(t, into, b.text[name])
+	}
+	return c
+}
+
+// Age makes what is there older by d.
+func (b *Tables) Age(t testing.TB, d time.Duration) {
+	t.Helper()
+	for _, name := range []string{"AgeRows", "AgeMarks", "AgeSteps", "AgeFloors", "AgeQuarantine"} {
+		b.db.do(t, b.text[name], d.Seconds())
+	}
+}
+
+// Known makes all consumers known for 40 days.
+func (b *Tables) Known(t testing.TB) {
+	t.Helper()
+	b.db.do(t, b.text["KnowAll"])
+	b.db.do(t, b.text["KnowForLong"])
+}
+
+// Made makes tables and sequences hold what they held at a time, and nothing else.
+type Made struct {
+	db  DB
+	SQL string // one statement
+}
+
+// Keep remembers what the tables of the schemas hold now.
+func Keep(t testing.TB, db DB, schemas ...string) *Made {
+	t.Helper()
+	text := load(t, "")
+	var oids []int64
+	db.get(t, &oids, text["Schemas"], schemas)
+	if len(oids) != len(schemas) {
+		t.Fatalf("of the schemas %q there are %d", schemas, len(oids))
+	}
+	var tables []string
+	db.get(t, &tables, text["Filled"], oids)
+	rows := map[string]json.RawMessage{}
+	for _, table := range tables {
+		var all *string
+		if db.get(t, &all, "SELECT json_agg(t)::text FROM "+table+" AS t"); all != nil {
+			rows[table] = json.RawMessage(*all)
+		}
+	}
+	kept, err := json.Marshal(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sequences string
+	db.get(t, &sequences, text["Sequences"], oids)
+	in := strings.Trim(strings.ReplaceAll(fmt.Sprint(oids), " ", ","), "[]")
+	return &Made{db, strings.NewReplacer("/*rows*/", literal(string(kept)), "/*sequences*/", literal(sequences), "/*schemas*/", "'{"+in+"}'").Replace(text["MakeAnew"])}
+}
+
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+// Anew does it.
+func (m *Made) Anew(t testing.TB) {
+	t.Helper()
+	m.db.do(t, m.SQL)
+}
