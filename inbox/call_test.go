@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/sagatest"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
@@ -313,6 +315,44 @@ func TestSenderThatWakesTooLateDoesNotSend(t *testing.T) {
 	w.expect("k", "1=receipt of req 1")
 	if b.asked() != "look up 1, do 1" {
 		t.Errorf("asked %s", b.asked())
+	}
+}
+
+// What a process had intended that died is settled as soon as another one has its lane, long before its lease is over; it may have been
+// asked for.
+func TestIntentOfTheDeadIsSettledAtOnce(t *testing.T) {
+	for _, when := range []string{"before the call", "behind the call"} {
+		t.Run(when, func(t *testing.T) {
+			w, b := newWorld(t, 1), &bank{}
+			life := sagatest.NewFaults(1, sagatest.None()).Life()
+			how := b.call()
+			how.Do = func(ctx context.Context, req, key string) (string, error) {
+				if when == "behind the call" {
+					_, _ = b.do(ctx, req, key)
+				}
+				return "", life.Die()
+			}
+			mortal := inbox.New(sagatest.WrapDriver(store.Driver[tx](w.db), life), sagatest.WrapBroker(w.bus.Client(), life), "stock",
+				&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
+			inbox.OnCall(mortal, said, how)
+			w.publish(w.message("k", "1"))
+			for dead := false; !dead; {
+				_, _ = mortal.Step(t.Context())
+				select {
+				case <-life.Died():
+					dead = true
+				default:
+				}
+			}
+			if kept := w.kept(); len(kept) != 1 || kept[0].Call == nil || kept[0].Due < time.Minute {
+				t.Fatalf("it left %+v", kept)
+			}
+			w.quiet(w.caller(b.call()))
+			w.expect("k", "1=receipt of req 1")
+			if b.moved["1"] != 1 || len(w.kept()) != 0 {
+				t.Errorf("moved %v, kept %+v", b.moved, w.kept())
+			}
+		})
 	}
 }
 

@@ -24,7 +24,7 @@ func (in *Inbox[TTx]) careful(ctx context.Context, e *entry) (r result, over boo
 	case e.parked.Kills >= in.o.Kills:
 		return in.killer(ctx, e, k), true
 	default:
-		k.Kills, k.Claims = k.Kills+1, e.parked.Claims // no answer yet
+		k.Kills, k.Claims, k.Life = k.Kills+1, e.parked.Claims, e.parked.Life // no answer yet
 		k.Due = in.lease(turnOfClaimed)
 		r = in.store(ctx, e, in.db.Apply, store.Effect{Keep: k}, result{entry: e, what: handled})
 		return r, r.what != handled

@@ -23,6 +23,7 @@ type lane struct {
 	came    int    // that were received since it was stored how far the lane is
 	open    bool   // the database knows that we have it
 	server  string // on which that was
+	life    string // ours, then
 	spot    *store.Spot
 	trying  string      // the name of what was to be stored, where no answer came
 	was     *store.Spot // while it is not open: as others left it
@@ -57,6 +58,7 @@ type entry struct {
 
 	overtaken int    // how often in this attempt
 	server    string // on which its lane was taken, as it was when the entry was handed out; "": any
+	life      string // ours, when it came
 }
 
 // A chain is the deliveries of one key in one lane: only its head may be in hand.
@@ -74,7 +76,7 @@ func newLane(name string) *lane { return &lane{name: name, at: -1, chains: map[s
 
 // add puts a delivery behind those of its key.
 func (l *lane) add(d broker.Delivery) *entry {
-	e := &entry{Delivery: d}
+	e := &entry{Delivery: d, life: l.life}
 	l.entries = append(l.entries, e)
 	l.bytes += e.size()
 	if d.Key == nil {
@@ -119,4 +121,12 @@ func (l *lane) prefix() (last broker.Delivery, ok bool) {
 	l.entries = l.entries[n:]
 	l.at = max(l.at, last.Position+1)
 	return last, true
+}
+
+// inHandOf is the life of ours in which it is in hand; "": nobody knows of it.
+func (e *entry) inHandOf() string {
+	if e.parked != nil {
+		return e.parked.Life
+	}
+	return e.life
 }

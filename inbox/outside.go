@@ -58,13 +58,13 @@ func (in *Inbox[TTx]) lease(turn time.Duration) time.Duration {
 }
 
 // intend stores what is to be asked for, instead of all else that the handler did: only if no entity moved in between. The message
-// is then parked, and in our hands for as long as a claim lasts.
+// is then parked, and in our hands for as long as a claim lasts, or we live.
 func (in *Inbox[TTx]) intend(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, call store.Call) result {
 	begun := in.o.Now()
 	call.Since = begun
 	own := &entry{Delivery: e.Delivery, id: e.id, step: e.step, since: begun, lease: in.lease(turnOfIntended), call: &call}
 	k := in.parcel(e)
-	k.Call, k.Due = &call, own.lease
+	k.Call, k.Due, k.Life = &call, own.lease, e.inHandOf()
 	own.parked = &k.Parked
 	k.Step = nil
 	effect := store.Effect{Keep: k, Step: takenBy(e.takes(), call.Key), Locks: slices.Clone(intake.Locks)}

@@ -34,7 +34,7 @@ func (in *Inbox[TTx]) parcel(e *entry) *store.Keep {
 	k := &store.Keep{MostRows: in.o.KeyRows, MostBytes: in.o.KeyBytes, Step: e.takes()}
 	if e.parked != nil {
 		k.Parked = *e.parked
-		k.Claims = 0 // this is the answer
+		k.Claims, k.Life = 0, "" // this is the answer
 		was := e.parked.Attempts
 		k.Was = &was
 		return k

@@ -252,9 +252,10 @@ func (in *Inbox[TTx]) occupied(ctx context.Context, e errand, now time.Time) {
 			s = store.Spot{Lane: l.name, Origin: l.origin, Position: -1}
 		}
 		s.Life, s.Note = g.life, e.note
-		l.spot, l.trying, l.open, l.server = &s, "", true, g.server
+		l.spot, l.trying, l.open, l.server, l.life = &s, "", true, g.server, g.life
 		l.at = max(l.at, s.Position)
 		if l.foreign {
+			in.shelf.soon(now) // what was in hand in the store is due
 			l.suspects, l.redelivered, l.tried = s.Reach, l.origin == "", map[string]bool{}
 			in.o.Logger.WarnContext(ctx, "inbox: a lane was left uncleanly; what may have been in hand is run alone", "consumer", in.group,
 				"lane", l.name, "by", l.was.Life, "from", s.Position, "to", s.Reach)

@@ -51,6 +51,9 @@ type Parked struct {
 	Last     Failure
 	Dead     *Death // nil: it is parked
 	Call     *Call  // that it is at; nil: none. Release leaves it as it is
+	// Life is of who has it in hand until it is due: who claimed it, or intends a call. Empty: nobody. What a life that has
+	// died has in hand is due once somebody else has its lanes: see Occupy.
+	Life string
 	// Claims is how often it was claimed without an answer, this time included. Above 1, somebody may have died of it.
 	Claims int
 	// Kills is how often its process ended while nothing but it was run.

@@ -94,7 +94,7 @@ type Store interface {
 	Spots(ctx context.Context, consumer string) (Spots, error)
 
 	// Occupy notes, under the name note, that life has these lanes from now on, and answers with all of them as they stood
-	// before. What was claimed by a life that has not left one of these in peace is due at once. A lane that is new, or has
+	// before. What a life that has not left one of these in peace has in hand is due at once. A lane that is new, or has
 	// another origin now, begins with the Position and Reach that it is given here; of the others those that are stored stay.
 	Occupy(ctx context.Context, consumer, life, note string, lanes []Spot) (Spots, error)
 

@@ -27,8 +27,7 @@ func turnOf(consumer string, id store.Identity, key []byte) turnKey {
 
 type keptRow struct {
 	store.Parked
-	due     time.Time
-	claimer string
+	due time.Time
 }
 
 func (k keptRow) id() markKey     { return markKey{k.Consumer, k.Identity} }
@@ -149,7 +148,6 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 			return err
 		}
 		k.Message, k.Place, k.Since, k.Lane, k.Position, k.Fault = was.Message, was.Place, was.Since, was.Lane, was.Position, was.Fault
-		k.claimer = was.claimer
 	} else if err := tx.room(ctx, k, p, until); err != nil {
 		return err
 	}
@@ -236,7 +234,7 @@ func (s *Store) Claim(ctx context.Context, consumer, life string, limit int, lea
 		for _, k := range all {
 			if k.claimable() && !k.due.After(now) && len(c.Parked) < limit {
 				k.due = now.Add(lease)
-				k.Claims, k.claimer = k.Claims+1, life
+				k.Claims, k.Life = k.Claims+1, life
 				d.kept[k.id()] = k
 				c.Parked = append(c.Parked, k.out(now))
 			}

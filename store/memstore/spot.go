@@ -51,10 +51,10 @@ func (s *Store) Occupy(ctx context.Context, consumer, life, note string, lanes [
 	return out, err
 }
 
-// unclaim makes due what a life has claimed.
+// unclaim makes due what a life has in hand.
 func (d *database) unclaim(consumer, life string) {
 	for id, k := range d.kept {
-		if life != "" && k.Consumer == consumer && k.claimer == life && k.Claims > 0 && k.due.After(d.now()) {
+		if life != "" && k.Consumer == consumer && k.Life == life && k.due.After(d.now()) {
 			k.due = d.now()
 			d.kept[id] = k
 		}

@@ -96,7 +96,7 @@ func (c *core) keep(e *store.Effect) (calls []call, err error) {
 		if err != nil {
 			return nil, err
 		}
-		change("UpdateKept", identity(k.Consumer, k.Identity), append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.Kills))...)
+		change("UpdateKept", identity(k.Consumer, k.Identity), append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.Kills), legible(k.Life))...)
 		calls = append(calls, c.call("SettleKept", identity(k.Consumer, k.Identity)...))
 	} else if k != nil {
 		if calls, err = c.insertKept(k); err != nil {
@@ -158,7 +158,7 @@ func (c *core) insertKept(k *store.Keep) ([]call, error) {
 		return append(calls, c.call("LockKept", identity(k.Consumer, *old)...), c.call("ReplaceKept", append(args, name(old.Source), name(old.ID), outside)...),
 			c.call("SettleKept", id...)), nil
 	}
-	return append(calls, c.call("InsertKept", append(args, k.MostRows, k.MostBytes, outside, int32(k.Claims), int32(k.Kills))...)), nil
+	return append(calls, c.call("InsertKept", append(args, k.MostRows, k.MostBytes, outside, int32(k.Claims), int32(k.Kills), legible(k.Life))...)), nil
 }
 
 // stateArgs are the columns that an attempt changes, from attempts on.
@@ -190,7 +190,7 @@ func scanKept(row scanner) (p store.Parked, err error) {
 	)
 	if err := row.Scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.Holds, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
 		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Lane, &p.Position, &p.Fault,
-		&p.Waiting, &p.Place, &p.Since, &at, &p.Claims, &p.Kills); err != nil {
+		&p.Waiting, &p.Place, &p.Since, &at, &p.Claims, &p.Kills, &p.Life); err != nil {
 		return p, err
 	}
 	if p.Message, err = held.Open(env, key, data); err != nil {

@@ -143,7 +143,7 @@ func (x *session) park(ctx context.Context, p *store.Keep) error {
 		if err != nil {
 			return err
 		}
-		return x.change(ctx, "UpdateKept", p.Consumer, p.Identity, p.Was, append(stateArgs(&p.Parked), at, p.Claims, p.Kills)...)
+		return x.change(ctx, "UpdateKept", p.Consumer, p.Identity, p.Was, append(stateArgs(&p.Parked), at, p.Claims, p.Kills, p.Life)...)
 	}
 	var done store.Verdict
 	err := verdict(x.row(ctx, "FindMark", p.Consumer, p.Source, p.ID), &done)
@@ -187,7 +187,7 @@ func (x *session) insertKept(ctx context.Context, p *store.Keep) error {
 		return err
 	}
 	waiting := rows > 0 && (p.Dead == nil || p.Dead.Holds)
-	if _, err := x.exec(ctx, "InsertKept", append(args, waiting, nth+1, running+keptSize(m), at, p.Claims, p.Kills)...); err != nil {
+	if _, err := x.exec(ctx, "InsertKept", append(args, waiting, nth+1, running+keptSize(m), at, p.Claims, p.Kills, p.Life)...); err != nil {
 		return fmt.Errorf("park message: %w", err)
 	}
 	return nil
@@ -272,7 +272,7 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 	)
 	if err := scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.Holds, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
 		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Lane, &p.Position, &p.Fault,
-		&p.Waiting, &p.Place, &since, &at, &p.Claims, &p.Kills); err != nil {
+		&p.Waiting, &p.Place, &since, &at, &p.Claims, &p.Kills, &p.Life); err != nil {
 		return p, err
 	}
 	if p.Message, err = held.Open(env.V, blob(key), blob(data)); err != nil {

@@ -15,6 +15,7 @@ func spotTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Rewind":           (*suite[TTx]).spotRewind,
 		"Claims":           (*suite[TTx]).spotClaims,
 		"ClaimsOfTheDead":  (*suite[TTx]).spotClaimsOfTheDead,
+		"InHandOfTheDead":  (*suite[TTx]).spotInHandOfTheDead,
 	}
 }
 
@@ -163,6 +164,30 @@ func (s *suite[TTx]) spotClaimsOfTheDead() {
 	if n := claim("c", 10); n != 1 {
 		s.Errorf("%d claims of the dead are due, want 1", n)
 	}
+}
+
+// What a life had in hand without a claim, a call that it was about to make, is due as a claim of its is; what was put down again
+// waits for its time.
+func (s *suite[TTx]) spotInHandOfTheDead() {
+	lane := store.Spot{Lane: "t/0", Origin: "one", Position: 1}
+	s.occupy("a", "1", lane)
+	dead, living, marked, down, answered := parked("k", 1), parked("l", 2), parked("m", 3), parked("n", 4), parked("o", 5)
+	for _, p := range []*store.Parked{&dead, &living, &marked, &down} {
+		p.Life, p.Due, p.Call = "a", time.Hour, &store.Call{Key: "charge", Request: "1"}
+	}
+	living.Life = "b"
+	s.apply(keeping(dead, living, marked, down)...)
+	s.apply(again(marked, func(p *store.Parked) { p.Call.Undo = true }), again(down, func(p *store.Parked) { p.Life = "" }), keeping(answered)[0])
+	c, err := s.d.Claim(s.Context(), consumer, "a", 1, time.Hour)
+	s.ok(err, "claim")
+	if len(c.Parked) != 1 || c.Parked[0].Life != "a" {
+		s.Fatalf("claimed %+v", c)
+	}
+	s.apply(again(answered, func(p *store.Parked) { p.Due = time.Hour }))
+	s.occupy("a", "2", lane)
+	s.claim(0)
+	s.occupy("c", "3", lane)
+	s.claim(0, "1", "3")
 }
 
 // A claim that nobody answered is counted; any answer ends the count, and says how often the process was ended.

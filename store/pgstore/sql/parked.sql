@@ -36,12 +36,12 @@ WITH f AS (
 ), i AS (
 	INSERT INTO /*schema*/skald_parked (consumer, source, id, attempts, due, holds, first_at, first_error, first_host, last_at, last_error, last_host,
 		dead_at, kind, fingerprint, stack, version, key, topic, type, data, envelope, bytes, lane, position, fault, turn, call, waiting, nth, running,
-		claims, kills)
+		claims, kills, claimer)
 	SELECT $1::text, $2::text, $3::text, $4::integer, clock_timestamp() + $5::bigint * interval '1 microsecond', $6::boolean,
 		$7::timestamptz, $8::text, $9::text, $10::timestamptz, $11::text, $12::text, $13::timestamptz, $14::text, $15::text, $16::text, $17::text,
 		$18::bytea, $19::text, $20::text, $21::bytea, $22::bytea, $23::bigint, $24::text, $25::bigint, $26::text, $27::bigint, $30::text,
 		$6::boolean AND EXISTS (SELECT FROM f), coalesce((SELECT nth FROM l), 0) + 1, coalesce((SELECT running FROM l), 0) + $23::bigint,
-		$31::integer, $32::integer
+		$31::integer, $32::integer, $33::text
 	WHERE ($28::bigint = 0 OR coalesce((SELECT l.nth - f.nth + 1 FROM f, l), 0) < $28::bigint)
 		AND ($29::bigint = 0 OR coalesce((SELECT l.running - f.running + f.bytes FROM f, l), 0) < $29::bigint)
 	ON CONFLICT (consumer, source, id) DO NOTHING
@@ -56,7 +56,7 @@ WITH u AS (
 		holds = $6::boolean, first_at = $7::timestamptz, first_error = $8::text, first_host = $9::text, last_at = $10::timestamptz, last_error = $11::text,
 		last_host = $12::text, dead_at = $13::timestamptz, kind = $14::text, fingerprint = $15::text, stack = $16::text, version = $17::text,
 		key = $18::bytea, topic = $19::text, type = $20::text, data = $21::bytea, envelope = $22::bytea, bytes = $23::bigint, lane = $24::text,
-		position = $25::bigint, fault = $26::text, turn = $27::bigint, since = clock_timestamp(), call = $30::text, claims = 0, kills = 0
+		position = $25::bigint, fault = $26::text, turn = $27::bigint, since = clock_timestamp(), call = $30::text, claims = 0, kills = 0, claimer = ''
 	WHERE consumer = $1::text AND source = $28::text AND id = $29::text
 	RETURNING 1
 )
@@ -67,7 +67,7 @@ WITH u AS (
 	UPDATE /*schema*/skald_parked SET attempts = $4::integer, due = clock_timestamp() + $5::bigint * interval '1 microsecond', holds = $6::boolean,
 		first_at = $7::timestamptz, first_error = $8::text, first_host = $9::text, last_at = $10::timestamptz, last_error = $11::text,
 		last_host = $12::text, dead_at = $13::timestamptz, kind = $14::text, fingerprint = $15::text, stack = $16::text, version = $17::text, call = $19::text,
-		claims = $20::integer, kills = $21::integer
+		claims = $20::integer, kills = $21::integer, claimer = $22::text
 	WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND attempts = $18::integer AND dead_at IS NULL
 	RETURNING 1
 )
@@ -120,7 +120,7 @@ WITH h AS (
 UPDATE /*schema*/skald_parked AS p SET due = clock_timestamp() + $3::bigint * interval '1 microsecond', claims = p.claims + 1,
 	claimer = $4::text FROM h WHERE p.place = h.place
 RETURNING p.consumer, p.source, p.id, p.attempts, 0::bigint, p.holds, p.first_at, p.first_error, p.first_host, p.last_at, p.last_error, p.last_host,
-	p.dead_at, p.kind, p.fingerprint, p.stack, p.version, p.key, p.data, p.envelope, p.lane, p.position, p.fault, p.waiting, p.place, p.since, p.call, p.claims, p.kills;
+	p.dead_at, p.kind, p.fingerprint, p.stack, p.version, p.key, p.data, p.envelope, p.lane, p.position, p.fault, p.waiting, p.place, p.since, p.call, p.claims, p.kills, p.claimer;
 
 -- name: NextDue
 SELECT coalesce((SELECT greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 1) FROM /*schema*/skald_parked
@@ -129,7 +129,7 @@ SELECT coalesce((SELECT greatest((extract(epoch FROM due - clock_timestamp()) * 
 -- name: Kept
 SELECT consumer, source, id, attempts, greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 0), holds, first_at, first_error, first_host,
 	last_at, last_error, last_host, dead_at, kind, fingerprint, stack, version, key, CASE WHEN NOT $2::boolean THEN data END, envelope, lane,
-	position, fault, waiting, place, since, call, claims, kills
+	position, fault, waiting, place, since, call, claims, kills, claimer
 FROM /*schema*/skald_parked
 WHERE place > $1::bigint/*where*/
 ORDER BY place LIMIT $3::integer;

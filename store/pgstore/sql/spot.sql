@@ -13,9 +13,9 @@ SELECT pg_postmaster_start_time(), (SELECT oid::bigint FROM pg_database WHERE da
 SELECT /*schema*/skald_guard($1::timestamptz = pg_postmaster_start_time(), 'the server');
 
 -- name: Unclaim
--- What lives have claimed that did not leave these lanes in peace.
+-- What lives have in hand that did not leave these lanes in peace.
 UPDATE /*schema*/skald_parked SET due = clock_timestamp()
-WHERE consumer = $1::text AND claims > 0 AND claimer <> '' AND claimer <> $2::text AND dead_at IS NULL AND NOT waiting AND due > clock_timestamp()
+WHERE consumer = $1::text AND claimer <> '' AND claimer <> $2::text AND dead_at IS NULL AND NOT waiting AND due > clock_timestamp()
 	AND claimer = ANY (ARRAY(SELECT life FROM /*schema*/skald_spot WHERE consumer = $1::text AND lane = ANY ($3::text[])));
 
 -- name: OccupySpots

@@ -12,22 +12,22 @@ SELECT l.nth - f.nth + 1, l.running - f.running + f.bytes, l.nth, l.running FROM
 
 -- name: InsertKept
 INSERT INTO skald_parked (consumer, source, id, attempts, due, holds, first_at, first_error, first_host, last_at, last_error, last_host,
-	dead_at, kind, fingerprint, stack, version, key, topic, type, data, envelope, bytes, lane, position, fault, waiting, nth, running, call, claims, kills)
+	dead_at, kind, fingerprint, stack, version, key, topic, type, data, envelope, bytes, lane, position, fault, waiting, nth, running, call, claims, kills, claimer)
 VALUES (?1, ?2, ?3, ?4, CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-	?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32);
+	?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33);
 
 -- name: ReplaceKept
 -- Another message of the key takes the place of the one at ?27 and ?28.
 UPDATE skald_parked SET source = ?2, id = ?3, attempts = ?4, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, holds = ?6, first_at = ?7,
 	first_error = ?8, first_host = ?9, last_at = ?10, last_error = ?11, last_host = ?12, dead_at = ?13, kind = ?14, fingerprint = ?15, stack = ?16,
 	version = ?17, key = ?18, topic = ?19, type = ?20, data = ?21, envelope = ?22, bytes = ?23, lane = ?24, position = ?25, fault = ?26,
-	since = CAST(unixepoch('subsec') * 1000 AS INTEGER), call = ?29, claims = 0, kills = 0
+	since = CAST(unixepoch('subsec') * 1000 AS INTEGER), call = ?29, claims = 0, kills = 0, claimer = ''
 WHERE consumer = ?1 AND source = ?27 AND id = ?28;
 
 -- name: UpdateKept
 UPDATE skald_parked SET attempts = ?4, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, holds = ?6, first_at = ?7, first_error = ?8,
 	first_host = ?9, last_at = ?10, last_error = ?11, last_host = ?12, dead_at = ?13, kind = ?14, fingerprint = ?15, stack = ?16, version = ?17, call = ?18,
-	claims = ?19, kills = ?20
+	claims = ?19, kills = ?20, claimer = ?21
 WHERE consumer = ?1 AND source = ?2 AND id = ?3;
 
 -- name: ReleaseKept
@@ -53,7 +53,7 @@ UPDATE skald_parked SET due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?3, 
 WHERE place IN (SELECT place FROM skald_parked WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0
 	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) ORDER BY due LIMIT ?2)
 RETURNING consumer, source, id, attempts, 0, holds, first_at, first_error, first_host, last_at, last_error, last_host,
-	dead_at, kind, fingerprint, stack, version, key, data, envelope, lane, position, fault, waiting, place, since, call, claims, kills;
+	dead_at, kind, fingerprint, stack, version, key, data, envelope, lane, position, fault, waiting, place, since, call, claims, kills, claimer;
 
 -- name: NextDue
 SELECT coalesce(max(min(due) - CAST(unixepoch('subsec') * 1000 AS INTEGER), 1), 0)
@@ -62,7 +62,7 @@ FROM skald_parked WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0;
 -- name: Kept
 SELECT consumer, source, id, attempts, max(due - CAST(unixepoch('subsec') * 1000 AS INTEGER), 0), holds, first_at, first_error, first_host,
 	last_at, last_error, last_host, dead_at, kind, fingerprint, stack, version, key, CASE WHEN NOT ?9 THEN data END, envelope, lane, position,
-	fault, waiting, place, since, call, claims, kills
+	fault, waiting, place, since, call, claims, kills, claimer
 FROM skald_parked
 WHERE (?1 = '' OR consumer = ?1) AND (?2 IS NULL OR source = ?2 AND id = ?3) AND (?4 IS NULL OR key = ?4)
 	AND (?5 = '' OR fingerprint = ?5) AND (?6 IS NULL OR (dead_at IS NOT NULL) = ?6) AND (NOT ?7 OR attempts > 0) AND place > ?8

@@ -10,9 +10,9 @@ ON CONFLICT (consumer, lane) DO UPDATE SET
 	origin = excluded.origin, life = excluded.life, note = excluded.note, at = excluded.at;
 
 -- name: Unclaim
--- What a life has claimed that did not leave a lane in peace.
+-- What a life has in hand that did not leave a lane in peace.
 UPDATE skald_parked SET due = CAST(unixepoch('subsec') * 1000 AS INTEGER)
-WHERE consumer = ?1 AND claims > 0 AND claimer <> '' AND claimer <> ?3 AND dead_at IS NULL AND due > CAST(unixepoch('subsec') * 1000 AS INTEGER)
+WHERE consumer = ?1 AND claimer <> '' AND claimer <> ?3 AND dead_at IS NULL AND due > CAST(unixepoch('subsec') * 1000 AS INTEGER)
 	AND claimer IN (SELECT life FROM skald_spot WHERE consumer = ?1 AND lane = ?2);
 
 -- name: AdvanceSpot
