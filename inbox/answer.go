@@ -108,7 +108,7 @@ func (in *Inbox[TTx]) finish(ctx context.Context, e *entry, unit store.Unit[TTx]
 
 func (in *Inbox[TTx]) commit(ctx context.Context, e *entry, unit store.Unit[TTx], leaves store.Effect, what ending) result {
 	var err error
-	if leaves.Answer == nil && leaves.Step == nil && leaves.Free == nil && len(leaves.Rows) == 0 {
+	if leaves.Answer == nil && leaves.Step == nil && leaves.Free == nil && leaves.Release == nil && len(leaves.Rows) == 0 {
 		err = unit.Commit(ctx)
 	} else {
 		err = unit.Commit(ctx, leaves)
@@ -128,8 +128,13 @@ func (in *Inbox[TTx]) leaves(ctx context.Context, e *entry, r Result, intake sto
 	if err != nil {
 		return out, err
 	}
-	if out.Step = answered(e.takes(), r.Code, result); e.outcome != "" {
+	switch {
+	case e.outcome == "":
+		out.Step = answered(e.takes(), r.Code, result)
+	case e.takes() != nil:
 		out.Step = called(e.takes(), e.outcome, r.Code, result)
+	case e.step != nil:
+		out.Step = e.called(store.StepUndone)
 	}
 	out.Free = in.freed(e)
 	mark := intake.Marks[0]

@@ -166,6 +166,40 @@ func ForwardCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of fu
 	}
 }
 
+// CompensateCall is Compensate for a step that is undone by a call: a refund. From its intent on the step is calling, so that whoever
+// would undo it, too, waits; it is undone with Settle. TookOf tells Intent and Settle what is to be undone. The key must be one of
+// the step, not of the message: "refund-" and the order. A Settle that rejects leaves the step done.
+func CompensateCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step, c Call[TTx, T, TReq, TOut],
+	say func(m skald.Received[T], was store.StepState) []skald.Draft) {
+	OnCall(in, e, c)
+	k := kind{e.Topic, e.Type}
+	saying := func(ctx context.Context, m skald.Message, was store.StepState) ([]skald.Draft, error) {
+		r, err := decode(ctx, e, m)
+		if err != nil || say == nil {
+			return nil, err
+		}
+		return say(r, was), nil
+	}
+	said := func(ctx context.Context, m skald.Message, r Result, err error) (Result, error) {
+		if err == nil {
+			r.Say, err = saying(ctx, m, store.StepDone)
+		}
+		return r, err
+	}
+	intend, call := in.handlers[k], in.calls[k]
+	settle := call.settle
+	in.handlers[k] = func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
+		r, err := intend(ctx, tx, m)
+		return said(ctx, m, r, err)
+	}
+	call.settle = func(ctx context.Context, tx TTx, m skald.Message, outcome string) (Result, error) {
+		r, err := settle(ctx, tx, m, outcome)
+		return said(ctx, m, r, err)
+	}
+	in.calls[k] = call
+	in.steps[k] = course{state: store.StepUndone, of: stepOf(e, of), say: saying}
+}
+
 // Limits of what is stored about a call.
 const (
 	maxRequest    = 64 << 10

@@ -188,6 +188,7 @@ type Inbox[TTx any] struct {
 	beside   Known[TTx]                 // nil: nothing
 	many     map[kind]BatchHandler[TTx] // for several messages at once; in handlers, for one
 	steps    map[kind]course
+	took     TookBeside[TTx] // nil: nothing
 	calls    map[kind]outside[TTx]
 	topics   []string
 	own      []*regexp.Regexp // of the text of an error: see kindOf

@@ -44,6 +44,7 @@ type entry struct {
 	unknown error         // why it has no id
 	parked  *store.Parked // where it comes from, if not from the broker, as it was claimed
 	step    *store.Step   // that it takes or undoes; nil: none, or not known yet
+	stood   store.Step    // how that stood, in this attempt
 	since   time.Time     // of a claimed one: the claim was asked for then, and has lasted no longer
 	lease   time.Duration // for which it is ours, from then
 	call    *store.Call   // to the outside that it is at; nil: none yet, or never

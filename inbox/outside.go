@@ -67,20 +67,43 @@ func (in *Inbox[TTx]) intend(ctx context.Context, e *entry, unit store.Unit[TTx]
 	k.Call, k.Due, k.Life = &call, own.lease, e.inHandOf()
 	own.parked = &k.Parked
 	k.Step = nil
-	effect := store.Effect{Keep: k, Step: takenBy(e.takes(), call.Key), Locks: slices.Clone(intake.Locks)}
+	effect := store.Effect{Keep: k, Step: e.calling(call.Key), Locks: slices.Clone(intake.Locks)}
 	for i, version := range unit.Found().Locks {
 		effect.Locks[i].Version = version
 	}
 	stands, err := unit.Rollback(ctx, effect)
 	switch {
 	case err != nil:
+		err = fmt.Errorf("intend the call of %s: %w", e.id.ID, err)
+		if e.parked != nil && !store.Incurable(err) && (ctx.Err() != nil || in.classify(e.Message, err) == Outage) {
+			in.retell(ctx, effect)
+			return result{entry: e, what: outage, err: err}
+		}
 		in.giveBack(ctx, own, in.db.Apply) // it may stand all the same
-		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("intend the call of %s: %w", e.id.ID, err))
+		return in.failure(ctx, e, in.db.Apply, err)
 	case !stands[0]:
 		in.giveBack(ctx, e, in.db.Apply)
 		return result{entry: e, what: again, err: fmt.Errorf("intend the call of %s: %w", e.id.ID, store.ErrLost)}
 	}
 	return result{entry: own, what: calling}
+}
+
+// retell lets a claimed message be claimed again soon whose intent was not answered. It stands, or it does not: in no case may the
+// message be kept without its call, or with it, where its step says otherwise.
+func (in *Inbox[TTx]) retell(ctx context.Context, effect store.Effect) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	id := effect.Keep.Identity
+	kept, err := in.db.Kept(ctx, store.Sought{Consumer: in.group, Identity: &id}, 1)
+	if err != nil {
+		return // it is claimed again when its lease is over
+	}
+	if len(kept) == 1 && kept[0].Call != nil && kept[0].Call.Key == effect.Keep.Call.Key {
+		p := kept[0]
+		effect = store.Effect{Keep: &store.Keep{Parked: p, Was: &p.Attempts}}
+	}
+	effect.Keep.Due, effect.Keep.Claims, effect.Keep.Life = in.o.RetryFirst, 0, ""
+	_, _ = in.db.Apply(ctx, effect)
 }
 
 // call makes the call that e is at, unless its answer is known, and has it settled. Begun: somebody may have made it before.
@@ -175,14 +198,35 @@ func (in *Inbox[TTx]) handler(e *entry) ResultHandler[TTx] {
 	}
 }
 
-// takenBy is s once a call is intended, which goes on outside; nil for none.
-func takenBy(s *store.Step, key string) *store.Step {
-	if s == nil {
+// calling is the step of e once a call is intended that takes it, or undoes it, and goes on outside; nil: it has none.
+func (e *entry) calling(key string) *store.Step {
+	if e.step == nil {
 		return nil
 	}
-	at := *s
+	at := *e.step
+	if at.State == store.StepUndone {
+		at = *e.called(store.StepCalling)
+		at.From = []store.StepState{e.stood.State}
+		if e.stood.State == store.StepTooOld {
+			at.From = []store.StepState{store.StepAbsent}
+		}
+		at.OutsideKey = key
+		return &at
+	}
 	at.State, at.OutsideKey = store.StepCalling, key
 	at.From = []store.StepState{store.StepAbsent, store.StepParked, store.StepDead}
+	return &at
+}
+
+// called is the step that e undoes by a call, as it is to be: it stays the step of the message that took it, with its answer. Where
+// nobody knows that message it is e's own.
+func (e *entry) called(as store.StepState) *store.Step {
+	at := *e.step
+	at.State, at.From, at.Outcome = as, []store.StepState{store.StepCalling}, e.outcome
+	at.Code, at.Result = e.stood.Code, e.stood.Result
+	if at.Identity = e.stood.Identity; at.Identity == (store.Identity{}) {
+		at.Identity = e.identity()
+	}
 	return &at
 }
 
@@ -201,10 +245,10 @@ func called(s *store.Step, outcome string, code int32, result string) *store.Ste
 }
 
 // settleToUndo lets the call of a message be settled by using its key up, because somebody waits to undo it; a dead letter too. It
-// is asked for again as long as somebody waits: what fails here, or is lost, does no harm.
+// is asked for again as long as somebody waits: what fails here, or is lost, does no harm. A call that undoes the step is let go on.
 func (in *Inbox[TTx]) settleToUndo(ctx context.Context, id store.Identity) {
 	kept, err := in.db.Kept(ctx, store.Sought{Consumer: in.group, Identity: &id}, 1)
-	if err == nil && len(kept) == 1 && kept[0].Call != nil {
+	if err == nil && len(kept) == 1 && kept[0].Call != nil && in.steps[kind{kept[0].Message.Topic, kept[0].Message.Type}].state != store.StepUndone {
 		p := kept[0]
 		if p.Dead != nil {
 			p.Dead, p.Attempts = nil, 0

@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"time"
 
@@ -84,6 +85,38 @@ func Compensate[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Rece
 }
 
 type tookKey struct{}
+
+// TookOf is what the message in hand undoes: for the Intent and the Settle of CompensateCall. False: it undoes nothing.
+func TookOf(ctx context.Context) (Took, bool) {
+	took, ok := ctx.Value(tookKey{}).(Took)
+	return took, ok
+}
+
+// A TookBeside function asks a table of your own whether a step took effect before it had a row of Skald's, and notes there, in the
+// same statement, that it is taken now or (undo) will not be. It waits for a rival that has the row in hand.
+type TookBeside[TTx any] func(ctx context.Context, tx TTx, s Step, undo bool) (bool, error)
+
+// StepsBeside is for a consumer whose steps were taken by hand before they were taken by Forward, or still are by others of its group: of
+// a step that nobody here has taken took is asked, in the message's transaction. What it knows of is not taken again, and is undone.
+// Tell it before Run.
+func (in *Inbox[TTx]) StepsBeside(took TookBeside[TTx]) { in.took = took }
+
+// tookBeside tells whether the step of e took effect elsewhere.
+func (in *Inbox[TTx]) tookBeside(ctx context.Context, e *entry, tx TTx) (took bool, err error) {
+	if in.took == nil || e.stood.State != store.StepAbsent && e.stood.State != store.StepParked && e.stood.State != store.StepDead {
+		return false, nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+		if err != nil {
+			err = fmt.Errorf("ask what is beside about step %s of %s: %w", e.step.Name, e.step.Saga, err)
+		}
+	}()
+	s := Step{Saga: e.step.Saga, Name: e.step.Name, Occurrence: e.step.Occurrence, Begun: e.step.Begun}
+	return in.took(skald.WithCause(ctx, e.Message), tx, s, e.takes() == nil)
+}
 
 // A course is what a message of one kind is to a saga.
 type course struct {

@@ -225,20 +225,24 @@ func TestParkedStepIsBarred(t *testing.T) {
 	}
 }
 
-// The same of a dead letter, once it is redriven.
+// The same of a dead letter: nobody has to redrive it, and its handler is not run.
 // Interleaving 1.
 func TestDeadStepIsBarred(t *testing.T) {
 	l := newTill(t, nil)
 	l.fail = skald.Permanent(errors.New("never"))
 	m := l.come(placed, purchase{Order: "a"})
 	l.stands("a", store.StepDead)
+	next := l.message(placed, "a/order.placed", purchase{Order: "b"}) // of its key
+	l.publish(next)
+	l.quiet(l.in)
 	l.come(cancelled, purchase{Order: "a"})
 	l.fail = nil
-	l.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}}})
 	l.pass(time.Minute)
 	l.quiet(l.in)
 	l.marked(m, store.Barred)
+	l.marked(next, store.Done)
 	l.expect("a", "")
+	l.expect("b", "charged")
 	l.says("cancelled: dead", "barred")
 	if len(l.kept()) != 0 {
 		t.Errorf("kept %+v", l.kept())

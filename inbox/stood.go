@@ -19,11 +19,14 @@ func (in *Inbox[TTx]) stepped(ctx context.Context, e *entry, unit store.Unit[TTx
 		return in.handle(ctx, e, unit, intake)
 	}
 	was := unit.Found().Steps[0]
+	e.stood = was
 	switch {
 	case was.State == store.StepTooOld && !e.admitted():
 		return in.known(ctx, e, unit, store.Verdict{Outcome: store.TooOld}, intake.Marks[0].Fingerprint)
-	case was.State == store.StepCalling && e.outcome != "" && was.Identity == e.identity():
-		return in.handle(ctx, e, unit, intake) // it is this one's call
+	case was.State == store.StepCalling && e.outcome != "" && e.calls(was) && e.takes() != nil:
+		return in.handle(ctx, e, unit, intake)
+	case was.State == store.StepCalling && e.outcome != "" && e.calls(was):
+		return in.undo(ctx, e, unit, intake, was)
 	case was.State == store.StepCalling:
 		r := in.later(ctx, e, unit.Rollback, settleFirst, fmt.Errorf("step %s of %s: a call outside is under way", e.step.Name, e.step.Saga))
 		if e.takes() == nil {
@@ -36,6 +39,14 @@ func (in *Inbox[TTx]) stepped(ctx context.Context, e *entry, unit store.Unit[TTx
 	return in.backward(ctx, e, unit, intake, was)
 }
 
+// calls tells whether the call that a step is at is e's.
+func (e *entry) calls(was store.Step) bool {
+	if e.takes() != nil {
+		return was.Identity == e.identity()
+	}
+	return e.call != nil && was.OutsideKey == e.call.Key
+}
+
 // forward takes the step, unless it is taken or barred.
 func (in *Inbox[TTx]) forward(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, was store.Step) result {
 	switch was.State {
@@ -46,21 +57,38 @@ func (in *Inbox[TTx]) forward(ctx context.Context, e *entry, unit store.Unit[TTx
 	case store.StepRejected:
 		return in.without(ctx, e, unit, intake, was, store.Rejected, duplicate)
 	}
+	switch took, err := in.tookBeside(ctx, e, unit.Tx()); {
+	case err != nil:
+		return in.failure(ctx, e, unit.Rollback, err)
+	case took:
+		return in.without(ctx, e, unit, intake, was, store.Done, duplicate)
+	}
 	return in.handle(ctx, e, unit, intake)
 }
 
 // backward undoes the step if it took effect. What an operator admitted although it is too old to be known is undone.
 func (in *Inbox[TTx]) backward(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, was store.Step) result {
 	if was.State != store.StepDone && was.State != store.StepTooOld {
-		return in.without(ctx, e, unit, intake, was, store.Done, handled)
+		switch took, err := in.tookBeside(ctx, e, unit.Tx()); {
+		case err != nil:
+			return in.failure(ctx, e, unit.Rollback, err)
+		case !took:
+			return in.without(ctx, e, unit, intake, was, store.Done, handled)
+		}
 	}
+	return in.undo(ctx, e, unit, intake, was)
+}
+
+// undo undoes the step.
+func (in *Inbox[TTx]) undo(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, was store.Step) result {
 	took := Took{Step: Step{Saga: e.step.Saga, Name: e.step.Name, Occurrence: e.step.Occurrence, Begun: e.step.Begun},
 		ID: was.Identity, Code: was.Code, Result: []byte(was.Result)}
 	return in.handle(context.WithValue(ctx, tookKey{}, took), e, unit, intake)
 }
 
 // without finishes a message without its handler: only its mark stands, and what is to be said. A repeat of a step has the answer
-// of the first, and says nothing.
+// of the first, and says nothing. A dead letter whose step is barred by it is let go: it is taken once more, is finished as barred, and
+// the messages of its key go on.
 func (in *Inbox[TTx]) without(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, was store.Step, as store.Outcome, what ending) result {
 	r := Result{}
 	if _, err := in.askedBeside(ctx, e, unit.Tx()); err != nil { // what it knows changes nothing here: it is to note it
@@ -75,6 +103,9 @@ func (in *Inbox[TTx]) without(ctx context.Context, e *entry, unit store.Unit[TTx
 	leaves, err := in.leaves(ctx, e, r, intake)
 	if err != nil {
 		return in.failure(ctx, e, unit.Rollback, fmt.Errorf("answer of %s: %w", e.ID, err))
+	}
+	if was.State == store.StepDead && e.takes() == nil {
+		leaves.Release = &store.Release{Consumer: in.group, Identity: was.Identity, Dead: true}
 	}
 	if as != store.Done || what == duplicate {
 		mark := intake.Marks[0]

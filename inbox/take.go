@@ -223,7 +223,14 @@ func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx]
 		verdict.Keep, verdict.Free = in.rejection(e, no, r.Code), nil
 		verdict.Rows = append(verdict.Rows, in.announcement(ctx, verdict.Keep)...)
 	}
-	verdict.Step = refused(e.takes(), verdict.Step)
+	switch {
+	case e.takes() != nil:
+		verdict.Step = refused(e.takes(), verdict.Step)
+	case e.step != nil && e.outcome != "":
+		verdict.Step = e.called(store.StepDone) // it was not undone
+	default:
+		verdict.Step = nil
+	}
 	verdict.Locks = slices.Clone(intake.Locks)
 	for i, version := range unit.Found().Locks {
 		verdict.Locks[i].Version = version

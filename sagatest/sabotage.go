@@ -12,19 +12,25 @@ import (
 
 // The sabotages take one safeguard away each, so that an auditor, a test or a reader can see what it is for.
 
-// NoMark is d without marks: a consumer over it does not know what it has finished.
+// NoMark is d without marks and without steps: a consumer over it does not know what it has finished, nor what took effect. Whatever is to be
+// undone is undone.
 func NoMark[TTx any](d store.Driver[TTx]) store.Driver[TTx] { return &unmarked[TTx]{d} }
 
 type unmarked[TTx any] struct{ store.Driver[TTx] }
 
 func (d *unmarked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
-	n := len(in.Marks)
-	in.Marks = nil
+	n, steps := len(in.Marks), make([]store.Step, len(in.Steps))
+	for i := range steps {
+		if in.Steps[i].State == store.StepUndone {
+			steps[i].State = store.StepDone
+		}
+	}
+	in.Marks, in.Steps = nil, nil
 	u, err := d.Driver.Begin(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	return &unmarkedUnit[TTx]{u, n}, nil
+	return &unmarkedUnit[TTx]{u, n, steps}, nil
 }
 
 func (d *unmarked[TTx]) Seen(_ context.Context, _ string, ids []store.Identity) ([]store.Verdict, error) {
@@ -38,11 +44,12 @@ func (d *unmarked[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool, 
 type unmarkedUnit[TTx any] struct {
 	store.Unit[TTx]
 	marks int
+	steps []store.Step
 }
 
 func (u *unmarkedUnit[TTx]) Found() store.Found {
 	f := u.Unit.Found()
-	f.Marks = make([]store.Verdict, u.marks)
+	f.Marks, f.Steps = make([]store.Verdict, u.marks), u.steps
 	return f
 }
 
@@ -54,7 +61,7 @@ func (u *unmarkedUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effec
 	return u.Unit.Rollback(ctx, without(instead, dropMark)...)
 }
 
-func dropMark(e *store.Effect) { e.Mark = nil }
+func dropMark(e *store.Effect) { e.Mark, e.Step = nil, nil }
 
 // without is es changed by drop, in a copy.
 func without(es []store.Effect, drop func(*store.Effect)) []store.Effect {

@@ -106,6 +106,8 @@ type Keep struct {
 type Release struct {
 	Consumer string
 	Identity
+	// Dead: only a dead letter is. Of any other nothing is done, and there is no guard.
+	Dead bool
 }
 
 // Free ends the keeping of a message; the next of its key is due. Guard: it is kept; with Attempts, if it is not nil, parked

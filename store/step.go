@@ -21,7 +21,7 @@ type Step struct {
 
 	Code       int32  // what was answered when the step was taken, and Result: they go with an Effect
 	Result     string // encoded; as it is
-	OutsideKey string // the idempotency key of the call that is under way, or was made; "" in an Effect: as it is
+	OutsideKey string // the idempotency key of the call that is under way, or was made last; "" in an Effect: as it is
 	Outcome    string // of that call, in the words of whoever made it; "" in an Effect: as it is
 
 	// From, in an Effect, is how the step may stand for the effect to hold.
@@ -35,7 +35,7 @@ type StepState int16
 const (
 	StepAbsent   StepState = iota // nothing is known of it; never stored
 	StepDone                      // its effect is committed
-	StepCalling                   // a call outside is under way, or what became of it is not known
+	StepCalling                   // a call outside is under way that takes it, or undoes it, or what became of it is not known
 	StepParked                    // its message failed, or waits behind another, and will be tried again
 	StepDead                      // its message is a dead letter, or was one that was dropped
 	StepRejected                  // its handler said no, for good: there is no effect

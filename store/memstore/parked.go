@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -94,12 +95,9 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 		}
 	}
 	if r := e.Release; r != nil {
-		k, err := tx.keptAs(ctx, markKey{r.Consumer, r.Identity}, nil, until)
-		if err != nil {
+		if err := tx.release(ctx, r, until); err != nil {
 			return err
 		}
-		k.Dead, k.Attempts, k.Claims, k.Kills, k.due = nil, 0, 0, 0, time.Time{}
-		tx.keeps = append(tx.keeps, func(d *database) { d.kept[k.id()] = k; d.settle(k.turn()) })
 	}
 	if f := e.Free; f != nil {
 		k, err := tx.keptAs(ctx, markKey{f.Consumer, f.Identity}, f.Attempts, until)
@@ -120,6 +118,20 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 			d.audit = append(d.audit, a)
 		})
 	}
+	return nil
+}
+
+// release lets a kept message be tried now.
+func (tx *Tx) release(ctx context.Context, r *store.Release, until time.Time) error {
+	k, err := tx.keptAs(ctx, markKey{r.Consumer, r.Identity}, nil, until)
+	if r.Dead && (err == nil && k.Dead == nil || errors.Is(err, store.ErrLost)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	k.Dead, k.Attempts, k.Claims, k.Kills, k.due = nil, 0, 0, 0, time.Time{}
+	tx.keeps = append(tx.keeps, func(d *database) { d.kept[k.id()] = k; d.settle(k.turn()) })
 	return nil
 }
 

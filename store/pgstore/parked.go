@@ -104,7 +104,11 @@ func (c *core) keep(e *store.Effect) (calls []call, err error) {
 		}
 	}
 	if r := e.Release; r != nil {
-		change("ReleaseKept", identity(r.Consumer, r.Identity))
+		release := "ReleaseKept"
+		if r.Dead {
+			release = "ReleaseDead"
+		}
+		change(release, identity(r.Consumer, r.Identity))
 		calls = append(calls, c.call("SettleKept", identity(r.Consumer, r.Identity)...))
 	}
 	if f := e.Free; f != nil {

@@ -84,7 +84,11 @@ func (x *session) keep(ctx context.Context, e *store.Effect) error {
 			return err
 		}
 	}
-	if r := e.Release; r != nil {
+	if r := e.Release; r != nil && r.Dead {
+		if err := x.releaseDead(ctx, r); err != nil {
+			return err
+		}
+	} else if r != nil {
 		if err := x.change(ctx, "ReleaseKept", r.Consumer, r.Identity, nil); err != nil {
 			return err
 		}
@@ -105,6 +109,15 @@ func (x *session) keep(ctx context.Context, e *store.Effect) error {
 		}
 	}
 	return nil
+}
+
+// releaseDead has a dead letter parked again; of what is none nothing is done.
+func (x *session) releaseDead(ctx context.Context, r *store.Release) error {
+	k, there, err := x.findKept(ctx, r.Consumer, r.Identity)
+	if err != nil || !there || !k.dead {
+		return err
+	}
+	return x.change(ctx, "ReleaseDead", r.Consumer, r.Identity, nil)
 }
 
 // change runs a statement about one kept message, which must be there, and parked with those attempts if any are asked for.

@@ -35,6 +35,7 @@ func parkedTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Replaced":         (*suite[TTx]).parkedReplaced,
 		"Marked":           (*suite[TTx]).parkedMarked,
 		"Audited":          (*suite[TTx]).parkedAudited,
+		"ReleasedIfDead":   (*suite[TTx]).parkedReleasedIfDead,
 	}
 }
 
@@ -276,6 +277,20 @@ func (s *suite[TTx]) parkedLease() {
 	if len(nobody.Parked) != 0 || nobody.Next != 0 {
 		s.Errorf("another consumer has %+v", nobody)
 	}
+}
+
+// Only a dead letter is released; where there is none nothing is lost.
+func (s *suite[TTx]) parkedReleasedIfDead() {
+	dead, later, none := parked("k", 1), parked("l", 2), parked("m", 3)
+	dead.Dead, later.Due = &store.Death{At: time.Now(), Kind: "permanent", Holds: true}, time.Hour
+	s.apply(keeping(dead, later)...)
+	for _, p := range []store.Parked{dead, later, none} {
+		e := released(p)
+		e.Release.Dead, e.Rows = true, rows(message("a", 1)).Rows
+		s.apply(e)
+	}
+	s.counts(3, 0, 0)
+	s.claim(0, "1")
 }
 
 func (s *suite[TTx]) parkedRetrying() {

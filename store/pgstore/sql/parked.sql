@@ -83,6 +83,11 @@ WITH u AS (
 )
 SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a kept message');
 
+-- name: ReleaseDead
+UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, kills = 0, due = clock_timestamp(), holds = true, dead_at = NULL,
+	kind = '', fingerprint = '', stack = '', version = ''
+WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND dead_at IS NOT NULL;
+
 -- name: SettleKept
 -- Behind a change of a message: the first of its key is due, the others wait.
 WITH k AS (

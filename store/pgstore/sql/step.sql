@@ -17,8 +17,8 @@ INSERT INTO /*schema*/skald_step AS s (consumer, saga, step, occurrence, state, 
 VALUES ($1::text, $2::text, $3::text, $4::text, 6, $5::text, $6::text, $7::timestamptz)
 ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = s.state,
 	state = CASE s.state WHEN 1 THEN 7 WHEN 7 THEN 7 WHEN 2 THEN 2 ELSE 6 END,
-	by_source = CASE WHEN s.state IN (2, 6, 7) THEN s.by_source ELSE EXCLUDED.by_source END,
-	by_id = CASE WHEN s.state IN (2, 6, 7) THEN s.by_id ELSE EXCLUDED.by_id END,
+	by_source = CASE WHEN s.state IN (6, 7) THEN s.by_source ELSE EXCLUDED.by_source END,
+	by_id = CASE WHEN s.state IN (6, 7) THEN s.by_id ELSE EXCLUDED.by_id END,
 	begun = greatest(s.begun, EXCLUDED.begun),
 	changed_at = CASE WHEN s.state IN (2, 6, 7) THEN s.changed_at ELSE EXCLUDED.changed_at END
 RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result, coalesce(outside_key, ''), outcome;

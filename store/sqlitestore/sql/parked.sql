@@ -34,6 +34,10 @@ WHERE consumer = ?1 AND source = ?2 AND id = ?3;
 UPDATE skald_parked SET attempts = 0, claims = 0, kills = 0, due = 0, holds = 1, dead_at = NULL, kind = '', fingerprint = '', stack = '', version = ''
 WHERE consumer = ?1 AND source = ?2 AND id = ?3;
 
+-- name: ReleaseDead
+UPDATE skald_parked SET attempts = 0, claims = 0, kills = 0, due = 0, holds = 1, dead_at = NULL, kind = '', fingerprint = '', stack = '', version = ''
+WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND dead_at IS NOT NULL;
+
 -- name: DeleteKept
 DELETE FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3;
 

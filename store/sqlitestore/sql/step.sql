@@ -15,8 +15,8 @@ RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result
 INSERT INTO skald_step (consumer, saga, step, occurrence, state, by_source, by_id, begun) VALUES (?1, ?2, ?3, ?4, 6, ?5, ?6, ?7)
 ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = state,
 	state = CASE state WHEN 1 THEN 7 WHEN 7 THEN 7 WHEN 2 THEN 2 ELSE 6 END,
-	by_source = CASE WHEN state IN (2, 6, 7) THEN by_source ELSE excluded.by_source END,
-	by_id = CASE WHEN state IN (2, 6, 7) THEN by_id ELSE excluded.by_id END,
+	by_source = CASE WHEN state IN (6, 7) THEN by_source ELSE excluded.by_source END,
+	by_id = CASE WHEN state IN (6, 7) THEN by_id ELSE excluded.by_id END,
 	begun = max(coalesce(begun, excluded.begun), coalesce(excluded.begun, begun)),
 	changed_at = CASE WHEN state IN (2, 6, 7) THEN changed_at ELSE excluded.changed_at END
 RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result, coalesce(outside_key, ''), outcome;

@@ -1,0 +1,209 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+)
+
+// A desk is a till whose bank charges and refunds; a refund is of an order's charge.
+type desk struct {
+	*till
+	bank *bank
+}
+
+func newDesk(t *testing.T) *desk {
+	d := &desk{newTill(t, &inbox.Options{RetryFirst: time.Second, RetryMost: time.Second}), &bank{}}
+	how := inbox.Call[tx, purchase, string, string]{
+		At: inbox.NewProvider("bank", &inbox.ProviderOptions{Timeout: time.Second}), Do: d.bank.do, LookUp: d.bank.lookUp, Cancel: d.bank.cancel,
+	}
+	charging, refunding := how, how
+	charging.Intent = func(_ context.Context, _ tx, m skald.Received[purchase]) (string, string, error) {
+		return m.Value.Order, "charge-" + m.Value.Order, nil
+	}
+	charging.Settle = func(_ context.Context, tx tx, m skald.Received[purchase], o inbox.Outcome[string]) error {
+		if o.Refused {
+			return skald.Reject(errors.New(o.Reason), answer.New(m.Value.Order, "declined"))
+		}
+		return note(tx, m.Value.Order, "charged")
+	}
+	refunding.Intent = func(ctx context.Context, _ tx, m skald.Received[purchase]) (string, string, error) {
+		took, ok := inbox.TookOf(ctx)
+		if !ok || took.Step.Saga != m.Value.Order || took.ID.ID == "" {
+			return "", "", skald.Permanent(errors.New("it is not said what is to be undone"))
+		}
+		return m.Value.Order, "refund-" + m.Value.Order, nil
+	}
+	refunding.Settle = func(ctx context.Context, tx tx, m skald.Received[purchase], o inbox.Outcome[string]) error {
+		if _, ok := inbox.TookOf(ctx); !ok || o.Refused {
+			return skald.Reject(errors.New(o.Reason), answer.New(m.Value.Order, "not refunded"))
+		}
+		return note(tx, m.Value.Order, "refunded")
+	}
+	barred := func(m skald.Received[purchase]) []skald.Draft {
+		return []skald.Draft{answer.New(m.Value.Order, "barred")}
+	}
+	inbox.ForwardCall(d.in, placed, charge, charging, barred)
+	inbox.CompensateCall(d.in, cancelled, charge, refunding, func(m skald.Received[purchase], was store.StepState) []skald.Draft {
+		return []skald.Draft{answer.New(m.Value.Order, "cancelled: "+was.String())}
+	})
+	return d
+}
+
+// What was taken is undone by a call, once, whoever else wants that and whenever.
+func TestCompensationByCall(t *testing.T) {
+	d := newDesk(t)
+	d.come(placed, purchase{Order: "a"})
+	d.stands("a", store.StepDone)
+	var second skald.Message
+	d.bank.during = func(key string) {
+		d.stands("a", store.StepCalling)
+		second = d.message(cancelled, "other", purchase{Order: "a"})
+	}
+	d.come(cancelled, purchase{Order: "a"})
+	d.bank.during = nil
+	d.stands("a", store.StepUndone)
+	d.publish(second)
+	d.quiet(d.in)
+	d.come(placed, purchase{Order: "a"})
+	d.expect("a", "charged refunded")
+	d.says("cancelled: done", "cancelled: undone", "barred")
+	if d.bank.asked() != "do charge-a, do refund-a" || len(d.kept()) != 0 {
+		t.Errorf("asked %s, kept %+v", d.bank.asked(), d.kept())
+	}
+}
+
+// Whoever wants a step undone that is just being undone waits until that is known. It does not have the refund called off.
+func TestCompensationBesideCompensationByCall(t *testing.T) {
+	d := newDesk(t)
+	d.come(placed, purchase{Order: "a"})
+	d.bank.moods = []string{"before"} // it is not known whether it is refunded
+	d.come(cancelled, purchase{Order: "a"})
+	d.publish(d.message(cancelled, "other", purchase{Order: "a"}))
+	d.quiet(d.in)
+	d.stands("a", store.StepCalling)
+	if kept := d.kept(); len(kept) != 2 || kept[0].Call.Undo || kept[1].Attempts != 0 {
+		t.Fatalf("kept %+v", kept)
+	}
+	for range 5 {
+		d.pass(time.Minute)
+		d.quiet(d.in)
+	}
+	d.expect("a", "charged refunded")
+	d.says("cancelled: done", "cancelled: undone")
+	if d.bank.moved["refund-a"] != 1 || d.in.Health().UnknownSettled != 1 {
+		t.Errorf("moved %v, health %+v", d.bank.moved, d.in.Health())
+	}
+}
+
+// Nothing is asked where nothing was taken: not of a charge that was declined, nor of one that never came.
+func TestCompensationByCallOfNothing(t *testing.T) {
+	d := newDesk(t)
+	d.bank.moods = []string{"refuse"}
+	d.come(placed, purchase{Order: "a"})
+	d.come(cancelled, purchase{Order: "a"})
+	d.come(cancelled, purchase{Order: "b"})
+	d.come(placed, purchase{Order: "b"})
+	d.expect("a", "")
+	d.expect("b", "")
+	d.says("declined", "cancelled: rejected", "cancelled: absent", "barred")
+	if d.bank.asked() != "do charge-a" {
+		t.Errorf("asked %s", d.bank.asked())
+	}
+}
+
+// A charge that is under way is called off first; one that got through is refunded then.
+func TestCompensationByCallOfACallUnderWay(t *testing.T) {
+	for mood, want := range map[string]string{"before": "", "after": "charged refunded"} {
+		d := newDesk(t)
+		d.bank.moods = []string{mood}
+		d.come(placed, purchase{Order: "a"})
+		d.stands("a", store.StepCalling)
+		d.come(cancelled, purchase{Order: "a"})
+		for range 5 {
+			d.pass(time.Minute)
+			d.quiet(d.in)
+		}
+		d.expect("a", want)
+		if len(d.kept()) != 0 || d.bank.moved["charge-a"] != d.bank.moved["refund-a"] {
+			t.Errorf("%s: moved %v, kept %+v", mood, d.bank.moved, d.kept())
+		}
+	}
+}
+
+// A refund that is refused for good leaves the step done.
+func TestRefusedCompensationByCall(t *testing.T) {
+	d := newDesk(t)
+	d.come(placed, purchase{Order: "a"})
+	d.bank.moods = []string{"refuse"}
+	d.come(cancelled, purchase{Order: "a"})
+	d.stands("a", store.StepDone)
+	d.come(cancelled, purchase{Order: "a"}) // another one may
+	d.expect("a", "charged refunded")
+	d.says("not refunded", "cancelled: done")
+}
+
+// What the step was taken by before Skald knew of it is undone, too, once; and is not taken again.
+func TestStepsBeside(t *testing.T) {
+	for _, call := range []bool{false, true} {
+		d := newDesk(t)
+		if !call {
+			d.till = newTill(t, &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
+			inbox.Compensate(d.in, cancelled, charge, func(_ context.Context, tx tx, m skald.Received[purchase], _ inbox.Took) (inbox.Result, error) {
+				return inbox.Result{}, note(tx, m.Value.Order, "refunded")
+			}, nil)
+		} else {
+			refund := d.refundOfAnything()
+			inbox.CompensateCall(d.in, cancelled, charge, refund, nil)
+		}
+		d.in.StepsBeside(func(_ context.Context, tx tx, s inbox.Step, undo bool) (bool, error) {
+			was, there := tx.Get("hand " + s.Saga)
+			if there {
+				return was == "taken", nil
+			}
+			state := "taken"
+			if undo {
+				state = "barred"
+			}
+			return false, tx.Put("hand "+s.Saga, state)
+		})
+		mine := d.db.BeginTx()
+		if err := errors.Join(mine.Put("hand old", "taken"), mine.Put("hand elder", "taken"), mine.Put("hand gone", "barred"), mine.Commit()); err != nil {
+			t.Fatal(err)
+		}
+		d.come(placed, purchase{Order: "old"})
+		d.expect("old", "")
+		d.come(cancelled, purchase{Order: "old"})
+		d.come(cancelled, purchase{Order: "old"})
+		d.come(cancelled, purchase{Order: "elder"})
+		d.come(cancelled, purchase{Order: "elder"})
+		d.come(cancelled, purchase{Order: "gone"})
+		d.come(cancelled, purchase{Order: "none"})
+		d.expect("old", "refunded")
+		d.expect("elder", "refunded")
+		d.expect("gone", "")
+		d.expect("none", "")
+		d.expect("hand none", "barred")
+		if len(d.kept()) != 0 {
+			t.Errorf("kept %+v", d.kept())
+		}
+	}
+}
+
+func (d *desk) refundOfAnything() inbox.Call[tx, purchase, string, string] {
+	return inbox.Call[tx, purchase, string, string]{
+		At: inbox.NewProvider("bank", nil), Do: d.bank.do,
+		Intent: func(_ context.Context, _ tx, m skald.Received[purchase]) (string, string, error) {
+			return m.Value.Order, "refund-" + m.Value.Order, nil
+		},
+		Settle: func(_ context.Context, tx tx, m skald.Received[purchase], _ inbox.Outcome[string]) error {
+			return note(tx, m.Value.Order, "refunded")
+		},
+	}
+}

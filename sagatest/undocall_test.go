@@ -1,0 +1,164 @@
+package sagatest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A refunding is a world of one consumer in two processes, which has a bank charge and refund: what is to be done and what is to be
+// undone comes over two topics and under keys of their own, some of it twice.
+type refunding struct {
+	w    *sagatest.World
+	db   *memstore.Store
+	bank *tellers
+	wrap func(db) db
+}
+
+// Sagas: r is refused.
+func (r *refunding) sagas() (takes, undoes []string) {
+	return []string{"a", "r", "b", "c"}, []string{"none", "b", "r", "b", "c"}
+}
+
+func buildRefunding(wrap func(db) db) func(*sagatest.World) error {
+	return func(w *sagatest.World) error {
+		r := &refunding{w: w, wrap: wrap, bank: &tellers{ledger: map[string]int{}, refused: map[string]bool{}}}
+		r.db = memstore.New(&memstore.Options{Source: "/consumer", Now: w.Now})
+		bus := membroker.New(nil)
+		if err := bus.MakeTopics(context.Background(), 1, "orders", "cancels"); err != nil {
+			return err
+		}
+		takes, undoes := r.sagas()
+		for i := range undoes {
+			ms := []skald.Message{(&barring{}).message(called, i, undoes[i])}
+			if i < len(takes) {
+				ms = append(ms, (&barring{}).message(tried, i, takes[i]))
+			}
+			if err := bus.Publish(context.Background(), ms).Wait(context.Background()); err != nil {
+				return err
+			}
+		}
+		for _, name := range []string{"one", "two"} {
+			w.Process(name, func(p *sagatest.Process) error { return r.life(p, name, bus) })
+		}
+		w.Finally("taken_and_undone_once_or_never", r.holds)
+		w.Finally("nothing_kept", func() error { return (&parking{db: r.db}).empty() })
+		return nil
+	}
+}
+
+func (r *refunding) life(p *sagatest.Process, name string, bus *membroker.Broker) error {
+	session := r.db.Session()
+	p.OnCrash(session.Kill)
+	d := sagatest.CrashDriver(p, db(session))
+	if r.wrap != nil {
+		d = r.wrap(d)
+	}
+	in := inbox.New(d, sagatest.CrashBroker(p, bus.Client()), "consumer", &inbox.Options{
+		Now: r.w.Now, NewID: r.w.NewID, Logger: slog.New(slog.DiscardHandler), Member: name, Wait: time.Millisecond, Handle: time.Second,
+		RetryFirst: time.Microsecond, RetryMost: time.Millisecond, Attempts: 9,
+	})
+	of := func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "pay"} }
+	inbox.ForwardCall(in, tried, of, r.how(p, "", "took "), nil)
+	inbox.CompensateCall(in, called, of, r.how(p, "-back", "undid "), func(m skald.Received[string], _ store.StepState) []skald.Draft {
+		return []skald.Draft{told.New(m.ID, m.Value)}
+	})
+	p.Step(in)
+	return nil
+}
+
+// how is a call of the bank under the saga's name, whose effect is that.
+func (r *refunding) how(p *sagatest.Process, kind, effect string) outsideCall {
+	return outsideCall{
+		At: inbox.NewProvider("bank", &inbox.ProviderOptions{Timeout: time.Second}),
+		Intent: func(_ context.Context, _ *memstore.Tx, m skald.Received[string]) (string, string, error) {
+			return m.Value, m.Value + kind, nil
+		},
+		Do: func(_ context.Context, _, key string) (string, error) {
+			return "", p.IO("do "+key, func() error {
+				if kind != "" && r.bank.ledger[strings.TrimSuffix(key, kind)] == 0 {
+					return errors.New("to be given back is what was not taken")
+				}
+				if kind != "" {
+					key = "x" + key // it is never refused
+				}
+				return r.bank.charge(key)
+			})
+		},
+		Cancel: func(_ context.Context, _, key string) (_ string, done bool, err error) {
+			err = p.IO("cancel "+key, func() error {
+				done = r.bank.cancel(key)
+				return nil
+			})
+			return "", done, err
+		},
+		Settle: func(_ context.Context, tx *memstore.Tx, m skald.Received[string], o inbox.Outcome[string]) error {
+			if o.Refused {
+				return skald.Reject(errors.New(o.Reason))
+			}
+			return tx.Update(m.Value, func(old string, _ bool) string { return old + effect })
+		},
+	}
+}
+
+// holds is the oracle, per saga: it took effect and was undone, once each and in this order, or never; and the bank knows the same.
+func (r *refunding) holds() (err error) {
+	said := map[string]int{}
+	for _, m := range r.db.Rows() {
+		said[string(m.Key)]++
+	}
+	takes, undoes := r.sagas()
+	for i, saga := range append(takes, undoes...) {
+		got := strings.TrimSpace(r.db.User()[saga])
+		moved, back := r.bank.ledger[saga], r.bank.ledger["x"+saga+"-back"]
+		ok := got == "" && moved == 0 && back == 0 || got == "took undid" && moved == 1 && back == 1
+		if saga == "a" {
+			ok = got == "took" && moved == 1 && back == 0
+		}
+		if !ok {
+			err = errors.Join(err, fmt.Errorf("%s has %q, the bank moved %v", saga, got, r.bank.ledger))
+		}
+		if n := i - len(takes); n >= 0 && said[(&barring{}).message(called, n, saga).ID] != 1 {
+			err = errors.Join(err, fmt.Errorf("cancellation %d is answered %d times", n, said[(&barring{}).message(called, n, saga).ID]))
+		}
+	}
+	return err
+}
+
+// Every I/O of steps that are taken and undone by calls, the requests too, and everything that can go wrong at it.
+// Interleavings 1 and 8.
+func TestExploreUndoingByCallsEverySingleFault(t *testing.T) {
+	sagatest.Explore(t, buildRefunding(nil), &sagatest.Options{Rest: 60 * time.Second, Sample: sampled(200), Failures: 3})
+}
+
+// The safeguards of steps hold for those that are taken and undone by calls.
+// Interleavings 1 and 8.
+func TestSeededBugsOfUndoingByCalls(t *testing.T) {
+	for name, wrap := range map[string]func(db) db{
+		"a mark taken for an effect":          func(d db) db { return markIsEffect{d} },
+		"nothing to undo, and nothing barred": func(d db) db { return barsNothing{d} },
+		"no mark and no step":                 sagatest.NoMark[*memstore.Tx],
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := sagatest.Search(t.Context(), buildRefunding(wrap), &sagatest.Options{Rest: 60 * time.Second, Sample: 400})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Failures) == 0 {
+				t.Fatalf("nothing finds it: %v", r)
+			}
+			t.Logf("%v in %d schedules: %s", r.Failures[0].Schedule, r.Schedules, r.Failures[0].Broken[0])
+		})
+	}
+}
