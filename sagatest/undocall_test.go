@@ -19,31 +19,34 @@ import (
 
 // A refunding is a world of one consumer in two processes, which has a bank charge and refund: what is to be done and what is to be
 // undone comes over two topics and under keys of their own, some of it twice.
-type refunding struct {
+type refunding[TTx any] struct {
 	w    *sagatest.World
-	db   *memstore.Store
+	on   *ground[TTx]
 	bank *tellers
-	wrap func(db) db
+	wrap func(store.Driver[TTx]) store.Driver[TTx]
 }
 
 // Sagas: r is refused.
-func (r *refunding) sagas() (takes, undoes []string) {
+func (r *refunding[TTx]) sagas() (takes, undoes []string) {
 	return []string{"a", "r", "b", "c"}, []string{"none", "b", "r", "b", "c"}
 }
 
-func buildRefunding(wrap func(db) db) func(*sagatest.World) error {
+func buildRefunding[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store.Driver[TTx]) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
-		r := &refunding{w: w, wrap: wrap, bank: &tellers{ledger: map[string]int{}, refused: map[string]bool{}}}
-		r.db = memstore.New(&memstore.Options{Source: "/consumer", Now: w.Now})
+		on, err := open(w)
+		if err != nil {
+			return err
+		}
+		r := &refunding[TTx]{w: w, on: on, wrap: wrap, bank: &tellers{ledger: map[string]int{}, refused: map[string]bool{}}}
 		bus := membroker.New(nil)
 		if err := bus.MakeTopics(context.Background(), 1, "orders", "cancels"); err != nil {
 			return err
 		}
 		takes, undoes := r.sagas()
 		for i := range undoes {
-			ms := []skald.Message{(&barring{}).message(called, i, undoes[i])}
+			ms := []skald.Message{(&barring[TTx]{}).message(called, i, undoes[i])}
 			if i < len(takes) {
-				ms = append(ms, (&barring{}).message(tried, i, takes[i]))
+				ms = append(ms, (&barring[TTx]{}).message(tried, i, takes[i]))
 			}
 			if err := bus.Publish(context.Background(), ms).Wait(context.Background()); err != nil {
 				return err
@@ -53,15 +56,13 @@ func buildRefunding(wrap func(db) db) func(*sagatest.World) error {
 			w.Process(name, func(p *sagatest.Process) error { return r.life(p, name, bus) })
 		}
 		w.Finally("taken_and_undone_once_or_never", r.holds)
-		w.Finally("nothing_kept", func() error { return (&parking{db: r.db}).empty() })
+		w.Finally("nothing_kept", func() error { return empty(on.raw) })
 		return nil
 	}
 }
 
-func (r *refunding) life(p *sagatest.Process, name string, bus *membroker.Broker) error {
-	session := r.db.Session()
-	p.OnCrash(session.Kill)
-	d := sagatest.CrashDriver(p, db(session))
+func (r *refunding[TTx]) life(p *sagatest.Process, name string, bus *membroker.Broker) error {
+	d := r.on.session(p)
 	if r.wrap != nil {
 		d = r.wrap(d)
 	}
@@ -79,10 +80,10 @@ func (r *refunding) life(p *sagatest.Process, name string, bus *membroker.Broker
 }
 
 // how is a call of the bank under the saga's name, whose effect is that.
-func (r *refunding) how(p *sagatest.Process, kind, effect string) outsideCall {
-	return outsideCall{
+func (r *refunding[TTx]) how(p *sagatest.Process, kind, effect string) outsideCall[TTx] {
+	return outsideCall[TTx]{
 		At: inbox.NewProvider("bank", &inbox.ProviderOptions{Timeout: time.Second}),
-		Intent: func(_ context.Context, _ *memstore.Tx, m skald.Received[string]) (string, string, error) {
+		Intent: func(_ context.Context, _ TTx, m skald.Received[string]) (string, string, error) {
 			return m.Value, m.Value + kind, nil
 		},
 		Do: func(_ context.Context, _, key string) (string, error) {
@@ -103,24 +104,32 @@ func (r *refunding) how(p *sagatest.Process, kind, effect string) outsideCall {
 			})
 			return "", done, err
 		},
-		Settle: func(_ context.Context, tx *memstore.Tx, m skald.Received[string], o inbox.Outcome[string]) error {
+		Settle: func(_ context.Context, tx TTx, m skald.Received[string], o inbox.Outcome[string]) error {
 			if o.Refused {
 				return skald.Reject(errors.New(o.Reason))
 			}
-			return tx.Update(m.Value, func(old string, _ bool) string { return old + effect })
+			return r.on.update(tx, m.Value, func(old string) string { return old + effect })
 		},
 	}
 }
 
 // holds is the oracle, per saga: it took effect and was undone, once each and in this order, or never; and the bank knows the same.
-func (r *refunding) holds() (err error) {
+func (r *refunding[TTx]) holds() error {
+	user, err := r.on.user()
+	if err != nil {
+		return err
+	}
+	keys, err := r.on.said()
+	if err != nil {
+		return err
+	}
 	said := map[string]int{}
-	for _, m := range r.db.Rows() {
-		said[string(m.Key)]++
+	for _, key := range keys {
+		said[key]++
 	}
 	takes, undoes := r.sagas()
 	for i, saga := range append(takes, undoes...) {
-		got := strings.TrimSpace(r.db.User()[saga])
+		got := strings.TrimSpace(user[saga])
 		moved, back := r.bank.ledger[saga], r.bank.ledger["x"+saga+"-back"]
 		ok := got == "" && moved == 0 && back == 0 || got == "took undid" && moved == 1 && back == 1
 		if saga == "a" {
@@ -129,8 +138,8 @@ func (r *refunding) holds() (err error) {
 		if !ok {
 			err = errors.Join(err, fmt.Errorf("%s has %q, the bank moved %v", saga, got, r.bank.ledger))
 		}
-		if n := i - len(takes); n >= 0 && said[(&barring{}).message(called, n, saga).ID] != 1 {
-			err = errors.Join(err, fmt.Errorf("cancellation %d is answered %d times", n, said[(&barring{}).message(called, n, saga).ID]))
+		if n := i - len(takes); n >= 0 && said[(&barring[TTx]{}).message(called, n, saga).ID] != 1 {
+			err = errors.Join(err, fmt.Errorf("cancellation %d is answered %d times", n, said[(&barring[TTx]{}).message(called, n, saga).ID]))
 		}
 	}
 	return err
@@ -139,7 +148,7 @@ func (r *refunding) holds() (err error) {
 // Every I/O of steps that are taken and undone by calls, the requests too, and everything that can go wrong at it.
 // Interleavings 1 and 8.
 func TestExploreUndoingByCallsEverySingleFault(t *testing.T) {
-	sagatest.Explore(t, buildRefunding(nil), &sagatest.Options{Rest: 60 * time.Second, Sample: sampled(200), Failures: 3})
+	sagatest.Explore(t, buildRefunding(inMemory, nil), &sagatest.Options{Rest: 60 * time.Second, Sample: sampled(200), Failures: 3})
 }
 
 // The safeguards of steps hold for those that are taken and undone by calls.
@@ -151,7 +160,7 @@ func TestSeededBugsOfUndoingByCalls(t *testing.T) {
 		"no mark and no step":                 sagatest.NoMark[*memstore.Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := sagatest.Search(t.Context(), buildRefunding(wrap), &sagatest.Options{Rest: 60 * time.Second, Sample: 400})
+			r, err := sagatest.Search(t.Context(), buildRefunding(inMemory, wrap), &sagatest.Options{Rest: 60 * time.Second, Sample: 400})
 			if err != nil {
 				t.Fatal(err)
 			}
