@@ -213,6 +213,7 @@ func TestExploreCallsEverySingleFault(t *testing.T) {
 
 // What a process had in hand that dies, claimed or intended, is gone on with by the next that has its lane: leases last for days here,
 // and the world is at rest within a minute with nothing kept. (Not so of one that dies without ever having had a lane.)
+// Interleaving 8.
 func TestExploreCallsOfTheDead(t *testing.T) {
 	sagatest.Explore(t, buildCallsFor(100*time.Hour, inMemory, nil), &sagatest.Options{Rest: 60 * time.Second, Sample: sampled(200), Failures: 3,
 		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter}})

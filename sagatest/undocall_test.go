@@ -146,13 +146,13 @@ func (r *refunding[TTx]) holds() error {
 }
 
 // Every I/O of steps that are taken and undone by calls, the requests too, and everything that can go wrong at it.
-// Interleavings 1 and 8.
+// Interleaving 8.
 func TestExploreUndoingByCallsEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, buildRefunding(inMemory, nil), &sagatest.Options{Rest: 60 * time.Second, Sample: sampled(200), Failures: 3})
 }
 
 // The safeguards of steps hold for those that are taken and undone by calls.
-// Interleavings 1 and 8.
+// Interleaving 8.
 func TestSeededBugsOfUndoingByCalls(t *testing.T) {
 	for name, wrap := range map[string]func(db) db{
 		"a mark taken for an effect":          func(d db) db { return markIsEffect{d} },

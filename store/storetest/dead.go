@@ -229,3 +229,17 @@ func (s *suite[TTx]) parkedAudited() {
 		s.Errorf("of no run are %+v", none)
 	}
 }
+
+// Only a dead letter is released; where there is none nothing is lost.
+func (s *suite[TTx]) parkedReleasedIfDead() {
+	dead, later, none := parked("k", 1), parked("l", 2), parked("m", 3)
+	dead.Dead, later.Due = &store.Death{At: time.Now(), Kind: "permanent", Holds: true}, time.Hour
+	s.apply(keeping(dead, later)...)
+	for _, p := range []store.Parked{dead, later, none} {
+		e := released(p)
+		e.Release.Dead, e.Rows = true, rows(message("a", 1)).Rows
+		s.apply(e)
+	}
+	s.counts(3, 0, 0)
+	s.claim(0, "1")
+}
