@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
@@ -36,6 +37,8 @@ type database interface {
 	stores(ctx context.Context, r rooms) (s []relay.Source, done func(), err error)
 	// status is what the views say of the outbox.
 	status(ctx context.Context) (*status, error)
+	// views reads the views of the contract.
+	views(ctx context.Context) (v table.DB, done func(), err error)
 }
 
 // rooms are the schemas of one database that one process serves, with how many connections at most.

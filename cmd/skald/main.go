@@ -7,6 +7,7 @@
 //	skald outbox     says what waits to be published; writes a message by hand; settles a database that moved
 //	skald parked     messages that failed and are tried again
 //	skald dead       dead letters: look, redrive, edit, drop, export, import
+//	skald steps      steps of sagas: what took effect, what is barred, and by what
 //	skald inbox      says what consumers know of a message, and what is in quarantine
 //	skald doctor     says what stands against the promises, or the load
 //	skald maintain   empties what is older than it is kept
@@ -65,7 +66,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		PersistentPreRun: func(*cobra.Command, []string) { ran = true },
 	}
 	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), outboxCommand(out, errs),
-		doctorCommand(out), inboxCommand(out, errs), parkedCommand(out, errs), deadCommand(out, errs), maintainCommand(out, errs), initCommand(out), versionCommand(out))
+		doctorCommand(out), inboxCommand(out, errs), parkedCommand(out, errs), deadCommand(out, errs), stepsCommand(out), maintainCommand(out, errs), initCommand(out), versionCommand(out))
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
