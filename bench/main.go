@@ -29,9 +29,12 @@ type bench struct {
 	reps       int
 	dur        time.Duration
 	traced     uint64
-	rows       int           // backlog of our drains and their floors
-	peerRows   int           // backlog of the peers' drains
-	backlog    int           // the large one
+	rows       int // backlog of our drains and their floors
+	peerRows   int // backlog of the peers' drains
+	backlog    int // the large one
+	parked     int
+	parkedKeys int
+	marks      int
 	hold       time.Duration // of the transaction that is held open
 	limit      time.Duration // of one drain
 	quiet      time.Duration
@@ -66,6 +69,9 @@ func run() error {
 	flag.IntVar(&b.rows, "rows", 500_000, "backlog of the drains")
 	flag.IntVar(&b.peerRows, "peer-rows", 20_000, "backlog of the peers' drains: some of them slow down with it")
 	flag.IntVar(&b.backlog, "backlog", 1_000_000, "the large backlog of the comparison backlog")
+	flag.IntVar(&b.parked, "parked", 100_000, "how many messages the comparisons parked-… have parked")
+	flag.IntVar(&b.parkedKeys, "parked-keys", 10_000, "of how many keys these are")
+	flag.IntVar(&b.marks, "marks", 1_000_000, "the many marks of the comparisons marks-…")
 	flag.DurationVar(&b.hold, "hold", time.Minute, "how long the comparison held keeps a transaction open")
 	flag.DurationVar(&b.limit, "limit", 20*time.Second, "the longest that one drain is watched")
 	flag.DurationVar(&b.quiet, "quiet", 3*time.Second, "the longest to wait, before each turn, for other programs to be quiet")
@@ -137,6 +143,7 @@ func (b *bench) settings(ctx context.Context) error {
 func comparisons() []comparison {
 	return append([]comparison{
 		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), messages(), batches(), duplicates(),
+		parkedDrains(), neighbours(), marksKept(), emptied(), slowTrips(),
 		backlogs(), held(), demo(),
 	}, estate()...)
 }

@@ -55,7 +55,7 @@ func (b *bench) till(ctx context.Context) (*till, error) {
 }
 
 func (t *till) empty(ctx context.Context) error {
-	return execAll(ctx, t.pool, "truncate payment, inbox, plain, skald_outbox, skald_mark, skald_mark_timeless")
+	return execAll(ctx, t.pool, "truncate payment, inbox, plain, skald_outbox, skald_mark, skald_mark_timeless, skald_parked")
 }
 
 // consume is Skald's inbox: the handler inserts one row and says one event.
@@ -329,24 +329,32 @@ func (t *till) inbox(ctx context.Context, m *meter) error {
 
 // finished measures how many messages an inbox finishes, and that those which it handled left one effect of each kind.
 func (t *till) finished(ctx context.Context, m *meter, consume func(*feed) *inbox.Inbox[pgx.Tx], count func(inbox.Health) int64) error {
-	var over atomic.Bool
-	in := consume(newFeed(func() (skald.Message, bool) {
+	h, err := t.finishing(ctx, m, consume, func() skald.Message {
 		msg := newMessage(t.n.Add(1), t.data)
 		msg.TraceParent = t.parents.next()
-		return msg, !over.Load()
-	}))
+		return msg
+	}, count)
+	if err != nil {
+		return err
+	}
+	return t.check(ctx, h)
+}
+
+// finishing measures how many of such messages an inbox finishes.
+func (t *till) finishing(ctx context.Context, m *meter, consume func(*feed) *inbox.Inbox[pgx.Tx], message func() skald.Message,
+	count func(inbox.Health) int64) (inbox.Health, error) {
+	var over atomic.Bool
+	in := consume(newFeed(func() (skald.Message, bool) { return message(), !over.Load() }))
 	m.r.Concurrency = workers
 	stop, ended := start(ctx, in)
 	defer stop()
 	if err := m.over(ctx, ended, func() int64 { return count(in.Health()) }); err != nil {
-		return err
+		return inbox.Health{}, err
 	}
 	over.Store(true)
 	stop()
-	if err := <-ended; err != nil {
-		return err
-	}
-	return t.check(ctx, in.Health())
+	err := <-ended
+	return in.Health(), err
 }
 
 // handleAll has n new messages handled, here and in the table of the form by hand.

@@ -35,24 +35,29 @@ func (in *Inbox[TTx]) gather(running int) []*entry {
 	}
 	share := len(in.ready)/in.o.Workers + 1 // chains
 	in.drop()
-	if alone || in.size < 2 || in.beside != nil || !e.sociable() {
+	most, claimed := in.size, e.parked != nil
+	if claimed {
+		most = min(most, in.shelf.size)
+	}
+	if alone || most < 2 || in.beside != nil || !e.sociable() {
 		in.breaker.try(e)
 		return []*entry{e}
 	}
-	job := e.chain.collect(nil, in.size)
-	for ; share > 1 && len(job) < in.size; share-- {
-		if e = in.first(); e == nil || !e.sociable() {
+	job := e.chain.collect(nil, most)
+	for ; share > 1 && len(job) < most; share-- {
+		if e = in.first(); e == nil || !e.sociable() || claimed != (e.parked != nil) {
 			break
 		}
 		in.drop()
-		job = e.chain.collect(job, in.size)
+		job = e.chain.collect(job, most)
 	}
 	return job
 }
 
-// sociable tells of a message that came from the broker just now, and makes no call to the outside. Others are taken alone.
+// sociable tells of a message that came from the broker just now, or was claimed and has killed nobody, and makes no call to the
+// outside. Others are taken alone.
 func (e *entry) sociable() bool {
-	return e.parked == nil && e.again == 0 && !e.lonely && !e.suspect && e.readable()
+	return e.again == 0 && !e.lonely && e.call == nil && !e.suspect && !e.alone && e.unreadable() == nil
 }
 
 // collect adds to job what is next in the chain.
@@ -71,6 +76,8 @@ func (c *chain) collect(job []*entry, most int) []*entry {
 // adapt makes batches smaller that came to grief by rivals, and larger again behind one that went well.
 func (in *Inbox[TTx]) adapt(rs []result) {
 	switch {
+	case rs[0].entry.parked != nil:
+		in.shelf.adapt(rs, in.o.Now(), in.o.Batch)
 	case len(rs) < 2:
 	case slices.ContainsFunc(rs, func(r result) bool { return r.fell }):
 		in.size = max(2, in.size/2)
@@ -195,6 +202,8 @@ func (s *sharing[TTx]) failed(ctx context.Context, ms []member, err error) {
 	case !s.in.db.Outage(err), errors.Is(err, store.ErrBusy), store.Collided(err):
 		s.alone(ctx, ms)
 		return
+	case r.entry.parked != nil:
+		s.in.giveBack(ctx, r.entry, s.in.db.Apply)
 	}
 	s.down = true
 	s.note(r)
@@ -266,7 +275,7 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 		switch e, v := ms[i].e, found[i]; {
 		case v.Outcome == store.Fresh:
 			s.note(result{entry: e, what: handled, took: ms[i].took})
-		case (v.Outcome == store.Done || v.Outcome == store.Rejected) && s.in.harmless(e, v):
+		case e.parked == nil && (v.Outcome == store.Done || v.Outcome == store.Rejected) && s.in.harmless(e, v):
 			s.note(result{entry: e, what: duplicate})
 		default:
 			s.alone(ctx, ms[i:i+1])

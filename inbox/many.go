@@ -56,7 +56,7 @@ func (e *GuiltyError) Unwrap() error { return e.Err }
 func Guilty(index int, err error) error { return &GuiltyError{Index: index, Err: err} }
 
 // atOnce gives the fresh messages to their batch handler.
-func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member, fresh []int) (_ []store.Effect, guilty int, err error) {
+func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member, fresh []int) (effects []store.Effect, guilty int, err error) {
 	begun := time.Now()
 	all := make([]skald.Message, len(fresh))
 	for n, i := range fresh {
@@ -72,11 +72,21 @@ func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member, fresh []
 	var g *GuiltyError
 	switch {
 	case err == nil:
-		return nil, nobody, nil
+		return s.freed(ms, fresh), nobody, nil
 	case errors.As(err, &g) && g.Index >= 0 && g.Index < len(fresh):
 		return nil, fresh[g.Index], err
 	}
 	return nil, unnamed, err
+}
+
+// freed ends the keeping of those that were claimed.
+func (s *sharing[TTx]) freed(ms []member, fresh []int) (effects []store.Effect) {
+	for _, i := range fresh {
+		if free := s.in.freed(ms[i].e); free != nil {
+			effects = append(effects, store.Effect{Free: free})
+		}
+	}
+	return effects
 }
 
 func safelyMany[TTx any](h BatchHandler[TTx], ctx context.Context, tx TTx, ms []skald.Message) (err error) {

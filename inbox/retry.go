@@ -15,23 +15,28 @@ const (
 	lookEvery = time.Second            // for what others parked, or an operator freed
 	lookIdle  = 5 * time.Second        // the same, where nothing was found for long
 	tellKept  = 250 * time.Millisecond // how old what Health says of parked messages may be, while Run is busy
+	tellShare = 20                     // where that is long to count, it takes this part of the time
+
+	mostClaimed = 1000 // at once, to share transactions: if the process dies, each of them is taken alone
 )
 
 // A shelf is what an inbox knows of the messages that the store keeps for it. It belongs to the goroutine of Run or Step.
 type shelf struct {
 	lane    *lane           // of what was claimed; no lane of the broker's, and never acknowledged
 	claimed map[*entry]bool // and not finished
+	size    int             // how many of it may share a transaction
 	at      time.Time       // when to look again
 	idle    int             // looks in a row that found nothing
 	changed bool            // something was parked or freed since the last count
 	counted time.Time
-	some    bool // at the last count something was kept
+	some    bool          // at the last count something was kept
+	took    time.Duration // the last count
 
 	suspects []*chain // of what was claimed: a process may have died of them
 	alone    *entry   // of these, the one in hand: nothing else is
 }
 
-func newShelf() shelf { return shelf{lane: newLane(""), claimed: map[*entry]bool{}} }
+func newShelf() shelf { return shelf{lane: newLane(""), claimed: map[*entry]bool{}, size: 1} }
 
 // A looked answers a look into the store.
 type looked struct {
@@ -39,6 +44,7 @@ type looked struct {
 	asked   int // how many it might have been
 	counted bool
 	began   time.Time
+	took    time.Duration
 	kept    store.Keeping
 	stuck   []store.Parked
 	err     error
@@ -47,16 +53,36 @@ type looked struct {
 // due tells how long to wait for the next look.
 func (s *shelf) due(now time.Time) time.Duration { return max(0, s.at.Sub(now)) }
 
-// appetite is how many more messages may be claimed: what waits here for a worker wears its lease out.
+// appetite is how many more messages may be claimed: what waits here for a worker wears its lease out. Nothing is claimed while half
+// of that is here.
 func (in *Inbox[TTx]) appetite() int {
-	most := 2 * in.o.Workers
+	most := max(2*in.o.Workers, min(in.o.Workers*in.shelf.size, mostClaimed))
 	switch wait, alone := in.breaker.closed(in.o.Now()); {
 	case wait > 0:
 		most = 0
 	case alone:
 		most = 1
 	}
-	return most - len(in.shelf.claimed)
+	if n := len(in.shelf.claimed); 2*n <= most {
+		return most - n
+	}
+	return 0
+}
+
+// adapt lets what was claimed share transactions for as long as that goes well: what failed once mostly fails again. Nor is so much to
+// be claimed that it waits here for half the time that its lease has for that.
+func (s *shelf) adapt(rs []result, now time.Time, most int) {
+	ill := func(r result) bool {
+		return r.fell || !slices.Contains([]ending{handled, duplicate, rejected, barred, stale, left}, r.what)
+	}
+	switch {
+	case slices.ContainsFunc(rs, ill):
+		s.size = 1
+	case now.Sub(rs[0].entry.since) > turnOfClaimed/2:
+		s.size = max(1, s.size/2)
+	default:
+		s.size = max(1, min(2*s.size, most))
+	}
 }
 
 // look claims what is due, and counts what is kept where that may have changed. It touches nothing of the inbox.
@@ -75,6 +101,7 @@ func (in *Inbox[TTx]) look(ctx context.Context, life string, limit int, count bo
 	if l.err != nil {
 		l.err = fmt.Errorf("look for parked messages of %s: %w", in.group, l.err)
 	}
+	l.took = in.o.Now().Sub(l.began)
 	return l
 }
 
@@ -84,6 +111,7 @@ func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
 	if !some {
 		return false, nil
 	}
+	in.shelf.changed = in.shelf.changed && !count
 	l := in.look(ctx, in.book.life, limit, count)
 	if err := in.shelve(l); err != nil {
 		return false, err
@@ -108,6 +136,9 @@ func (in *Inbox[TTx]) shelve(l looked) error {
 	case l.err != nil && store.Incurable(l.err):
 		return fmt.Errorf("consumer %s: %w", in.group, l.err)
 	case l.err != nil:
+		if l.counted {
+			s.changed, s.counted = true, now
+		}
 		s.idle = min(s.idle+1, 10)
 		s.at = now.Add(backoff.After(s.idle, lookEvery/10, lookIdle))
 		return nil
@@ -119,7 +150,7 @@ func (in *Inbox[TTx]) shelve(l looked) error {
 		in.claim(&l.claimed.Parked[i], l.began)
 	}
 	if l.counted {
-		s.changed, s.counted, s.some = false, now, l.kept.Parked+l.kept.Dead > 0
+		s.counted, s.took, s.some = now, l.took, l.kept.Parked+l.kept.Dead > 0
 		in.mu.Lock()
 		in.kept, in.stuck = l.kept, stuckOf(l.stuck)
 		in.mu.Unlock()
@@ -154,6 +185,7 @@ func (s *shelf) soon(t time.Time) {
 // claim makes a chain of its own of a claimed message, and has it taken.
 func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) {
 	e := &entry{Delivery: broker.Delivery{Message: p.Message, Lane: p.Lane, Position: p.Position}, parked: p, id: p.Identity, since: began, lease: in.lease(turnOfClaimed), call: p.Call}
+	_, e.lonely = in.calls[kind{p.Message.Topic, p.Message.Type}]
 	e.chain = &chain{lane: in.shelf.lane, queue: []*entry{e}, busy: true}
 	in.shelf.claimed[e] = true
 	if e.alone = p.Claims > 1 || p.Kills > 0; e.alone {

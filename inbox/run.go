@@ -96,7 +96,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, jobs: make(chan []*entry, in.o.Workers), results: make(chan []result, in.o.Workers), looks: make(chan looked, 1), errands: make(chan errand, 1), say: seldom(),
+	l := &loop[TTx]{in: in, jobs: make(chan []*entry, in.o.Workers), results: make(chan []result, in.o.Workers), looks: make(chan looked, 2), errands: make(chan errand, 1), say: seldom(),
 		hands: map[*entry]bool{}, hard: hard}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup
@@ -116,21 +116,22 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 
 // A loop is one life of Run. Only its goroutine touches the inbox; workers get entries and answer a result for each.
 type loop[TTx any] struct {
-	in      *Inbox[TTx]
-	jobs    chan []*entry // for the workers, of whom there are never fewer than are running; a batch, or one
-	hired   int           // workers there are
-	results chan []result // has room for all: who answers when nobody listens any more is not held
-	looks   chan looked   // the answer of the look that is under way
-	looking bool
-	errands chan errand // the answer of the one that is under way
-	away    bool        // one is
-	running int
-	hands   map[*entry]bool // what is in hand
-	hard    context.Context // what the handlers work under
-	outages int             // of the broker, in a row
-	say     backoff.Rarely  // of these
-	told    time.Time       // when Health was last brought up to date
-	stale   bool            // Health is not up to date
+	in       *Inbox[TTx]
+	jobs     chan []*entry // for the workers, of whom there are never fewer than are running; a batch, or one
+	hired    int           // workers there are
+	results  chan []result // has room for all: who answers when nobody listens any more is not held
+	looks    chan looked   // the answers of the looks that are under way
+	looking  bool          // for what may be claimed
+	counting bool          // what is kept
+	errands  chan errand   // the answer of the one that is under way
+	away     bool          // one is
+	running  int
+	hands    map[*entry]bool // what is in hand
+	hard     context.Context // what the handlers work under
+	outages  int             // of the broker, in a row
+	say      backoff.Rarely  // of these
+	told     time.Time       // when Health was last brought up to date
+	stale    bool            // Health is not up to date
 }
 
 func (l *loop[TTx]) run(ctx context.Context) error {
@@ -213,13 +214,16 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 
 // look has the store looked into, if it is time to, beside what else goes on.
 func (l *loop[TTx]) look() {
-	limit, count, some := l.in.wants(l.in.o.Now(), tellKept)
-	if l.looking || !some {
-		return
-	}
-	l.looking = true
+	limit, count, _ := l.in.wants(l.in.o.Now(), max(tellKept, tellShare*l.in.shelf.took))
 	life := l.in.book.life
-	go func() { l.looks <- l.in.look(l.hard, life, limit, count) }()
+	if limit > 0 && !l.looking {
+		l.looking = true
+		go func() { l.looks <- l.in.look(l.hard, life, limit, false) }()
+	}
+	if count && !l.counting {
+		l.counting, l.in.shelf.changed = true, false // what changes from now on it may not see
+		go func() { l.looks <- l.in.look(l.hard, life, 0, true) }()
+	}
 }
 
 // start gives ready heads to free workers.
@@ -300,7 +304,11 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 }
 
 func (l *loop[TTx]) shelve(found looked) error {
-	l.looking, l.stale = false, true
+	if l.stale = true; found.counted {
+		l.counting = false
+	} else {
+		l.looking = false
+	}
 	return l.in.shelve(found)
 }
 
@@ -329,7 +337,7 @@ func (l *loop[TTx]) put(rs []result) {
 
 // drain waits for what is in hand, until hard is done, and acknowledges what is finished.
 func (l *loop[TTx]) drain(hard context.Context) error {
-	for late := false; (l.running > 0 || l.looking || l.away) && !late; {
+	for late := false; (l.running > 0 || l.looking || l.counting || l.away) && !late; {
 		select {
 		case e := <-l.errands:
 			l.away = false

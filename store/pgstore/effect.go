@@ -109,7 +109,8 @@ func locked(in store.Intake, found store.Found) entities {
 
 // outflow are the calls that carry out es in one transaction: guards first, then all rows behind kept, in order.
 func (c *core) outflow(es []store.Effect, kept []row, have entities) ([]call, error) {
-	var calls []call
+	calls := c.freeMany(es)
+	together := len(calls) > 0
 	for i := range es {
 		e := &es[i]
 		if e.Mark != nil {
@@ -138,7 +139,7 @@ func (c *core) outflow(es []store.Effect, kept []row, have entities) ([]call, er
 		if err != nil {
 			return nil, err
 		}
-		keep, err := c.keep(e)
+		keep, err := c.keep(e, together)
 		if err != nil {
 			return nil, err
 		}

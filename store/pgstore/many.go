@@ -19,7 +19,7 @@ func many(in store.Intake) bool {
 	known := make(map[[2]string]bool, len(marks))
 	for i := range marks {
 		m := &marks[i]
-		if m.Consumer != marks[0].Consumer || m.Turn == store.Retrying || m.Held || known[called(m)] {
+		if m.Consumer != marks[0].Consumer || known[called(m)] {
 			return false
 		}
 		known[called(m)] = true
@@ -53,6 +53,9 @@ func (c *core) takeMany(in store.Intake, found *store.Found) ([]call, error) {
 	var timeless []int
 	for _, i := range order(in.Marks, byIdentity) {
 		at := c.home(in.Marks[i].ID)
+		if in.Marks[i].Held {
+			at.old = 0
+		}
 		w.homes[i], w.fresh[i] = at, true
 		if at.timeless {
 			timeless = append(timeless, i)
@@ -91,21 +94,22 @@ func (c *core) takeMany(in store.Intake, found *store.Found) ([]call, error) {
 func (w *crowd) turns() []call {
 	var locks, old []int64
 	var keys [][]byte
+	var tries []*int32
 	var asked wanted
 	for i := range w.marks {
 		m := &w.marks[i]
-		if m.Turn != store.Arriving {
+		if m.Turn == store.Anytime {
 			continue
 		}
 		locks = append(locks, w.c.turn(m.Consumer, m.Identity, m.Key))
 		asked.add(m.Identity, i)
-		keys, old = append(keys, m.Key), append(old, w.homes[i].old)
+		keys, old, tries = append(keys, m.Key), append(old, w.homes[i].old), append(tries, triesOf(m))
 	}
 	if len(locks) == 0 {
 		return nil
 	}
 	slices.Sort(locks)
-	find := w.c.call("FindTurns", name(w.marks[0].Consumer), asked.sources, asked.ids, keys, old, asked.places)
+	find := w.c.call("FindTurns", name(w.marks[0].Consumer), asked.sources, asked.ids, keys, old, asked.places, tries)
 	find.scan = func(row scanner) error {
 		var n int32
 		var stands store.Outcome
@@ -129,6 +133,7 @@ func (w *crowd) insert(sql string, list []int) (call, error) {
 		old       []int64
 		keys      [][]byte
 		arriving  []bool
+		tries     []*int32
 		ours      = make(map[[2]string]bool, len(list))
 		consumer  = name(w.marks[0].Consumer)
 		afterward = func(int64) {
@@ -152,11 +157,11 @@ func (w *crowd) insert(sql string, list []int) (call, error) {
 		id.add(m.Identity, i)
 		outcomes, reasons, prints = append(outcomes, args[3].(int16)), append(reasons, args[4].(*string)), append(prints, args[5].(*int64))
 		both, old = append(both, w.homes[i].timeless), append(old, w.homes[i].old)
-		keys, arriving = append(keys, m.Key), append(arriving, m.Turn == store.Arriving)
+		keys, arriving, tries = append(keys, m.Key), append(arriving, m.Turn == store.Arriving), append(tries, triesOf(m))
 	}
 	return call{
 		sql:  sql,
-		args: []any{consumer, id.sources, id.ids, outcomes, reasons, prints, keys, arriving, both, old},
+		args: []any{consumer, id.sources, id.ids, outcomes, reasons, prints, keys, arriving, both, old, tries},
 		scan: func(row scanner) error {
 			var id [2]string
 			err := row.Scan(&id[0], &id[1])
@@ -219,4 +224,28 @@ func (c *core) lockMany(locks []store.Lock, found []int64) []call {
 		return nil
 	}
 	return []call{lock}
+}
+
+// freeMany is the calls that end the keeping of messages of one consumer that were claimed; nil: es are not of that kind.
+func (c *core) freeMany(es []store.Effect) []call {
+	var asked wanted
+	var tries []int32
+	consumer := ""
+	for i := range es {
+		f := es[i].Free
+		if f == nil {
+			continue
+		}
+		if f.Attempts == nil || len(tries) > 0 && f.Consumer != consumer {
+			return nil
+		}
+		consumer = f.Consumer
+		asked.add(f.Identity, i)
+		tries = append(tries, int32(*f.Attempts))
+	}
+	if len(tries) < 2 {
+		return nil
+	}
+	return []call{c.call("Walk"), c.call("LockManyKept", name(consumer), asked.sources, asked.ids),
+		c.call("FreeMany", name(consumer), asked.sources, asked.ids, tries)}
 }

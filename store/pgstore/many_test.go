@@ -129,7 +129,7 @@ func TestPlansOfManyMessages(t *testing.T) {
 	run("PREPARE turns AS " + s.sql["FindTurns"])
 	run("PREPARE marks AS " + s.marks.Load().text[at]["InsertMarks"])
 	explain := func() string {
-		rows, err := conn.Query(ctx, `EXPLAIN (ANALYZE) EXECUTE turns('stock', '{a}', '{b}', '{c}', '{0}', '{0}')`, pgx.QueryExecModeSimpleProtocol)
+		rows, err := conn.Query(ctx, `EXPLAIN (ANALYZE) EXECUTE turns('stock', '{a}', '{b}', '{c}', '{0}', '{0}', '{NULL}')`, pgx.QueryExecModeSimpleProtocol)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func TestPlansOfManyMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows, err = conn.Query(ctx, fmt.Sprintf(`EXPLAIN (ANALYZE) EXECUTE marks('stock', '{a}', '{%s}', '{1}', '{NULL}', '{NULL}', '{c}', '{t}', '{f}', '{0}')`, aMark().ID),
+		rows, err = conn.Query(ctx, fmt.Sprintf(`EXPLAIN (ANALYZE) EXECUTE marks('stock', '{a}', '{%s}', '{1}', '{NULL}', '{NULL}', '{c}', '{t}', '{f}', '{0}', '{NULL}')`, aMark().ID),
 			pgx.QueryExecModeSimpleProtocol)
 		if err != nil {
 			t.Fatal(err)

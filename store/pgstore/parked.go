@@ -41,12 +41,16 @@ func (c *core) turn(consumer string, id store.Identity, key []byte) int64 {
 }
 
 func (c *core) turnArgs(m *store.Mark) []any {
-	var attempts *int32
-	if m.Turn == store.Retrying {
-		n := int32(m.Attempts)
-		attempts = &n
+	return []any{c.turn(m.Consumer, m.Identity, m.Key), name(m.Consumer), name(m.Source), name(m.ID), m.Key, triesOf(m)}
+}
+
+// triesOf is the attempts that m was claimed with; nil: it arrives.
+func triesOf(m *store.Mark) *int32 {
+	if m.Turn != store.Retrying {
+		return nil
 	}
-	return []any{c.turn(m.Consumer, m.Identity, m.Key), name(m.Consumer), name(m.Source), name(m.ID), m.Key, attempts}
+	n := int32(m.Attempts)
+	return &n
 }
 
 // takeTurns are the calls that lock the keys of marks, in one order for all, and say how the messages stand.
@@ -86,8 +90,8 @@ func (c *core) guardTurn(m *store.Mark) []call {
 	return []call{c.call("GuardTurn", c.turnArgs(m)...)}
 }
 
-// keep are the calls that carry out what e says of kept messages.
-func (c *core) keep(e *store.Effect) (calls []call, err error) {
+// keep are the calls that carry out what e says of kept messages; of freeing it nothing, if that is done for many together.
+func (c *core) keep(e *store.Effect, together bool) (calls []call, err error) {
 	change := func(name string, id []any, more ...any) {
 		calls = append(calls, c.call("Walk"), c.call("LockKept", id...), c.call(name, append(slices.Clone(id), more...)...))
 	}
@@ -111,7 +115,7 @@ func (c *core) keep(e *store.Effect) (calls []call, err error) {
 		change(release, identity(r.Consumer, r.Identity))
 		calls = append(calls, c.call("SettleKept", identity(r.Consumer, r.Identity)...))
 	}
-	if f := e.Free; f != nil {
+	if f := e.Free; f != nil && !together {
 		var attempts *int32
 		if f.Attempts != nil {
 			n := int32(*f.Attempts)

@@ -154,14 +154,38 @@ WHERE run = $1::text AND run <> '' AND seq > $2::bigint ORDER BY seq LIMIT $3::i
 SELECT count(pg_advisory_xact_lock(t) IS NULL) FROM unnest($1::bigint[]) AS t;
 
 -- name: FindTurns
--- What skald_turn says of messages that arrive, of those that it says something of. Their keys are locked by now.
-SELECT t.n, (CASE WHEN t.dead THEN -4 WHEN NOT t.dead THEN -3 WHEN t.below THEN -1 ELSE -5 END)::smallint
+-- What skald_turn says of messages, of those that it says something of. Their keys are locked by now.
+SELECT t.n, (CASE WHEN t.tries IS NOT NULL THEN -6 WHEN t.dead THEN -4 WHEN NOT t.dead THEN -3 WHEN t.below THEN -1 ELSE -5 END)::smallint
 FROM (
-	SELECT i.n,
+	SELECT i.n, i.tries,
 		(SELECT p.dead_at IS NOT NULL FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id) AS dead,
 		(SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = i.key AND p.holds ORDER BY p.place LIMIT 1) AS first,
+		CASE WHEN i.tries IS NOT NULL THEN (SELECT p.place FROM /*schema*/skald_parked AS p
+			WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id AND p.attempts = i.tries AND p.dead_at IS NULL) END AS mine,
 		(SELECT true FROM /*schema*/skald_floor AS f WHERE f.consumer = $1::text AND i.old > 0 AND f.at > to_timestamp(i.old / 1000.0)) AS below
-	FROM unnest($2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::integer[]) AS i(source, id, key, old, n)
-	WHERE (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text LIMIT 1) IS NOT NULL
+	FROM unnest($2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::integer[], $7::integer[]) AS i(source, id, key, old, n, tries)
+	WHERE i.tries IS NOT NULL OR (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text LIMIT 1) IS NOT NULL
 	OFFSET 0
-) AS t WHERE t.dead IS NOT NULL OR t.first IS NOT NULL;
+) AS t WHERE CASE WHEN t.tries IS NULL THEN t.dead IS NOT NULL OR t.first IS NOT NULL ELSE t.mine IS NULL OR t.first <> t.mine END;
+
+-- name: LockManyKept
+-- LockKept for many, in the order of the locks.
+SELECT count(pg_advisory_xact_lock(t.turn) IS NULL) FROM (
+	SELECT (SELECT p.turn FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id) AS turn
+	FROM unnest($2::text[], $3::text[]) AS i(source, id) ORDER BY 1 OFFSET 0
+) AS t;
+
+-- name: FreeMany
+-- FreeKept for many. What goes with it is not the next of its key.
+WITH d AS (
+	DELETE FROM /*schema*/skald_parked AS p USING unnest($2::text[], $3::text[], $4::integer[]) AS i(source, id, tries)
+	WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id AND p.attempts = i.tries AND p.dead_at IS NULL
+	RETURNING p.place, p.key
+), n AS (
+	UPDATE /*schema*/skald_parked SET waiting = false, due = clock_timestamp()
+	WHERE waiting AND place = ANY (ARRAY(
+		SELECT (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = d.key AND p.holds
+			AND p.place <> ALL (ARRAY(SELECT place FROM d)) ORDER BY p.place LIMIT 1)
+		FROM d))
+)
+SELECT /*schema*/skald_guard((SELECT count(*) FROM d) = cardinality($2::text[]), 'a kept message');
