@@ -3,6 +3,7 @@ package storetest
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/skald-go/skald/store"
 )
@@ -11,6 +12,8 @@ func manyTests[TTx any]() map[string]func(*suite[TTx]) {
 	return map[string]func(*suite[TTx]){
 		"Verdicts":  (*suite[TTx]).manyVerdicts,
 		"Kept":      (*suite[TTx]).manyKept,
+		"Freed":     (*suite[TTx]).manyFreed,
+		"FreedLate": (*suite[TTx]).manyFreedLate,
 		"Below":     (*suite[TTx]).manyBelow,
 		"Entities":  (*suite[TTx]).manyEntities,
 		"Alone":     (*suite[TTx]).manyAlone,
@@ -22,6 +25,10 @@ func manyTests[TTx any]() map[string]func(*suite[TTx]) {
 
 // every is messages of all kinds that an intake of many may meet, and how each stands.
 func (s *suite[TTx]) every() (ms []store.Mark, want []store.Outcome) {
+	first, second, again, loose := parked("r", 20), parked("r", 21), parked("s", 22), parked("", 23)
+	s.apply(keeping(first, second, again, loose)...)
+	wrong := retrying(again)
+	wrong.Attempts = 7
 	a, behind, dead, held, after := parked("k", 1), parked("k", 2), parked("d", 3), parked("h", 4), parked("h", 5)
 	dead.Dead, held.Dead = &store.Death{}, &store.Death{Holds: true}
 	s.apply(keeping(a, dead, held)...)
@@ -39,7 +46,8 @@ func (s *suite[TTx]) every() (ms []store.Mark, want []store.Outcome) {
 		want store.Outcome
 	}{{arriving(behind), store.Behind}, {arriving(a), store.Waiting}, {arriving(parked("l", 13)), store.Fresh}, {done, store.Done}, {no, store.Rejected},
 		{arriving(dead), store.Dead}, {arriving(parked("d", 14)), store.Fresh}, {arriving(held), store.Dead}, {arriving(after), store.Behind},
-		{free, store.Fresh}, {timeless, store.Fresh}, {odd, store.Fresh}, {timelessBehind, store.Behind}, {empty, store.Fresh}} {
+		{retrying(first), store.Fresh}, {retrying(second), store.Stale}, {wrong, store.Stale}, {retrying(loose), store.Fresh},
+		{retrying(parked("r", 24)), store.Stale}, {retrying(dead), store.Stale}, {free, store.Fresh}, {timeless, store.Fresh}, {odd, store.Fresh}, {timelessBehind, store.Behind}, {empty, store.Fresh}} {
 		ms, want = append(ms, c.m), append(want, c.want)
 	}
 	return ms, want
@@ -75,10 +83,52 @@ func (s *suite[TTx]) manyKept() {
 			want[i] = store.Done
 		}
 		s.stands(m, want[i])
-		if want[i] == store.Waiting || want[i] == store.Dead || want[i] == store.Behind {
+		if want[i] == store.Waiting || want[i] == store.Dead || want[i] == store.Behind || want[i] == store.Stale {
 			s.seen(m, store.Fresh)
 		}
 	}
+}
+
+// Claimed messages that share a transaction are freed by its commit, and behind each the next of its key is due, also where several of
+// a key go.
+func (s *suite[TTx]) manyFreed() {
+	a, b, loose := parked("k", 1), parked("l", 2), parked("", 3)
+	after, last, waits := parked("k", 4), parked("k", 5), parked("l", 6)
+	a.Attempts, after.Attempts = 3, 0
+	s.apply(keeping(a, b, loose, after, last, waits)...)
+	s.claim(time.Hour, "1", "2", "3")
+	u := s.begin(s.d, intake(retrying(b), retrying(loose), retrying(a)))
+	s.found(u, store.Fresh, store.Fresh, store.Fresh)
+	s.put(u.Tx(), "effect", "1")
+	s.commit(u, freed(loose, &loose.Attempts), freed(a, &a.Attempts), freed(b, &b.Attempts), rows(message("a", 1)))
+	s.user("effect", "1")
+	for _, p := range []store.Parked{a, b, loose} {
+		s.stands(retrying(p), store.Done)
+	}
+	s.claim(time.Hour, "4", "6")
+	s.commit(s.begin(s.d, intake(mark())), freed(after, &after.Attempts), freed(waits, &waits.Attempts), freed(last, &last.Attempts))
+	s.claim(time.Hour)
+	next := parked("k", 7)
+	s.apply(keeping(parked("k", 8), next)...)
+	s.claim(0, "8")
+}
+
+// One that is no longer as it was claimed has the commit of all fail, and nothing of it stands.
+func (s *suite[TTx]) manyFreedLate() {
+	a, b, behind := parked("k", 1), parked("l", 2), parked("k", 3)
+	s.apply(keeping(a, b, behind)...)
+	other := 7
+	for _, late := range []store.Effect{freed(b, &other), freed(parked("l", 9), &a.Attempts)} {
+		u := s.begin(s.d, intake(retrying(a)))
+		s.put(u.Tx(), "effect", "1")
+		err := u.Commit(s.Context(), freed(a, &a.Attempts), late)
+		s.is(err, store.ErrLost, "commit")
+		s.user("effect", "")
+		s.stands(retrying(a), store.Fresh)
+	}
+	u := s.begin(s.d, intake(retrying(a), retrying(b)))
+	s.commit(u, freed(a, &a.Attempts), freed(b, &b.Attempts))
+	s.claim(0, "3")
 }
 
 // Of those below the floor none is taken, and none of the others is held up.

@@ -1,0 +1,198 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+)
+
+// A recovery is a consumer that has parked what it could not do, and can now, but for some.
+type recovery struct {
+	w    *world
+	bad  func(value string) bool
+	in   map[tx]int // handlers that ran in a transaction
+	most int        // of these
+	runs map[string]int
+	with map[string]tx
+}
+
+func newRecovery(t *testing.T, keys int) *recovery {
+	r := &recovery{w: newWorld(t, 2), in: map[tx]int{}, runs: map[string]int{}, with: map[string]tx{}}
+	r.bad = func(string) bool { return true }
+	in := r.inbox(false)
+	for i, value := range []string{"first", "second"} {
+		for n := range keys {
+			r.w.publish(r.w.message(fmt.Sprint("k", n), fmt.Sprint(value, n)))
+		}
+		if i == 0 {
+			r.w.quiet(in)
+		}
+	}
+	r.w.quiet(in)
+	if got := len(r.w.kept()); got != 2*keys {
+		t.Fatalf("%d are parked", got)
+	}
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.bad = func(string) bool { return false }
+	r.forget()
+	r.w.pass(2 * time.Minute)
+	return r
+}
+
+func (r *recovery) forget() {
+	r.most = 0
+	clear(r.in)
+	clear(r.runs)
+}
+
+func (r *recovery) handle(ctx context.Context, t tx, m skald.Received[string]) error {
+	r.runs[m.Value]++
+	r.in[t]++
+	r.with[m.Value] = t
+	r.most = max(r.most, r.in[t])
+	if r.bad(m.Value) {
+		return errors.New("no")
+	}
+	return keep(ctx, t, m)
+}
+
+func (r *recovery) inbox(many bool) *inbox.Inbox[tx] { return r.over(r.w.bus, many) }
+
+func (r *recovery) over(bus *membroker.Broker, many bool) *inbox.Inbox[tx] {
+	in := inbox.New(r.w.db, bus, "stock", &inbox.Options{Now: r.w.clock, Workers: 2, Batch: 100, RetryFirst: time.Minute, RetryMost: time.Minute,
+		Logger: slog.New(slog.DiscardHandler), Breaker: inbox.Breaker{Off: true}})
+	inbox.On(in, said, r.handle)
+	if many {
+		inbox.OnBatch(in, said, func(ctx context.Context, t tx, ms []skald.Received[string]) error {
+			for i, m := range ms {
+				if err := r.handle(ctx, t, m); err != nil {
+					return inbox.Guilty(i, err)
+				}
+			}
+			return nil
+		})
+	}
+	return in
+}
+
+// What was parked shares transactions as what is fresh does, once the first of it went well: each in the order of its key, nothing left.
+func TestParkedMessagesShareTransactions(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		const keys = 200
+		r := newRecovery(t, keys)
+		in := r.inbox(many)
+		r.w.quiet(in)
+		for n := range keys {
+			r.w.expect(fmt.Sprint("k", n), fmt.Sprintf("first%d second%d", n, n))
+		}
+		if left := r.w.kept(); len(left) > 0 {
+			t.Errorf("%d are left", len(left))
+		}
+		if r.most < 20 || len(r.in) > 60 {
+			t.Errorf("%d messages took %d transactions, at most %d shared one", 2*keys, len(r.in), r.most)
+		}
+		if h := in.Health(); h.Handled != 2*keys || h.Failures > 0 {
+			t.Errorf("health %+v", h)
+		}
+	}
+}
+
+// While they fail still, they are tried one by one, as often as if each were alone, and none is charged for another.
+func TestParkedMessagesThatFailAgainShareNothing(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		const keys = 50
+		r := newRecovery(t, keys)
+		r.bad = func(value string) bool { return strings.HasPrefix(value, "first") }
+		in := r.inbox(many)
+		r.w.quiet(in)
+		if len(r.runs) != keys || r.most != 1 {
+			t.Errorf("%d ran, at most %d in a transaction", len(r.runs), r.most)
+		}
+		for _, p := range r.w.kept() {
+			if first := strings.Contains(string(p.Message.Data), "first"); first != (p.Attempts == 2) || p.Claims > 0 {
+				t.Errorf("kept %s: %d attempts, %d claims", p.Message.Data, p.Attempts, p.Claims)
+			}
+		}
+		for value, n := range r.runs {
+			if n != 1 {
+				t.Errorf("%s ran %d times", value, n)
+			}
+		}
+	}
+}
+
+// A claimed message that fails among others is charged, alone; the others take effect in one more run at most.
+func TestGuiltyOneOfTheParkedIsChargedAlone(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		const keys = 120
+		r := newRecovery(t, keys)
+		r.bad = func(value string) bool { return value == "first100" }
+		in := r.inbox(many)
+		r.w.quiet(in)
+		for n := range keys {
+			want := fmt.Sprintf("first%d second%d", n, n)
+			if n == 100 {
+				want = ""
+			}
+			r.w.expect(fmt.Sprint("k", n), want)
+		}
+		left := r.w.kept()
+		if len(left) != 2 || left[0].Attempts != 2 || left[1].Attempts != 0 || left[0].Claims+left[1].Claims > 0 {
+			t.Errorf("kept %+v", left)
+		}
+		for value, n := range r.runs {
+			if n > 2 {
+				t.Errorf("%s ran %d times", value, n)
+			}
+		}
+		if r.most < 2 {
+			t.Error("none shared a transaction")
+		}
+	}
+}
+
+// What a process had claimed when it died is taken alone, each message by itself, however many it had claimed.
+func TestClaimedByADeadProcessAreTakenAlone(t *testing.T) {
+	const keys = 200
+	r := newRecovery(t, keys)
+	bus := r.w.bus.Client()
+	died := r.over(bus, false)
+	for len(r.runs) < 20 {
+		if _, err := died.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claimed := map[string]bool{}
+	for _, p := range r.w.kept() {
+		if p.Claims > 0 {
+			claimed[strings.Trim(string(p.Message.Data), `"`)] = true
+		}
+	}
+	if len(claimed) < 5 {
+		t.Fatalf("%d are claimed", len(claimed))
+	}
+	if err := bus.Close(); err != nil { // it died
+		t.Fatal(err)
+	}
+	r.forget()
+	r.w.pass(2 * time.Minute)
+	r.w.quiet(r.inbox(false))
+	for value := range claimed {
+		if n := r.in[r.with[value]]; n != 1 {
+			t.Errorf("%s shared a transaction of %d", value, n)
+		}
+	}
+	for n := range keys {
+		r.w.expect(fmt.Sprint("k", n), fmt.Sprintf("first%d second%d", n, n))
+	}
+}
