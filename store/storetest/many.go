@@ -27,6 +27,9 @@ func manyTests[TTx any]() map[string]func(*suite[TTx]) {
 func (s *suite[TTx]) every() (ms []store.Mark, want []store.Outcome) {
 	first, second, again, loose := parked("r", 20), parked("r", 21), parked("s", 22), parked("", 23)
 	s.apply(keeping(first, second, again, loose)...)
+	gone := parked("d", 25)
+	gone.Dead = &store.Death{}
+	s.apply(keeping(gone)...)
 	wrong := retrying(again)
 	wrong.Attempts = 7
 	a, behind, dead, held, after := parked("k", 1), parked("k", 2), parked("d", 3), parked("h", 4), parked("h", 5)
@@ -47,7 +50,7 @@ func (s *suite[TTx]) every() (ms []store.Mark, want []store.Outcome) {
 	}{{arriving(behind), store.Behind}, {arriving(a), store.Waiting}, {arriving(parked("l", 13)), store.Fresh}, {done, store.Done}, {no, store.Rejected},
 		{arriving(dead), store.Dead}, {arriving(parked("d", 14)), store.Fresh}, {arriving(held), store.Dead}, {arriving(after), store.Behind},
 		{retrying(first), store.Fresh}, {retrying(second), store.Stale}, {wrong, store.Stale}, {retrying(loose), store.Fresh},
-		{retrying(parked("r", 24)), store.Stale}, {retrying(dead), store.Stale}, {free, store.Fresh}, {timeless, store.Fresh}, {odd, store.Fresh}, {timelessBehind, store.Behind}, {empty, store.Fresh}} {
+		{retrying(parked("r", 24)), store.Stale}, {retrying(gone), store.Stale}, {free, store.Fresh}, {timeless, store.Fresh}, {odd, store.Fresh}, {timelessBehind, store.Behind}, {empty, store.Fresh}} {
 		ms, want = append(ms, c.m), append(want, c.want)
 	}
 	return ms, want
