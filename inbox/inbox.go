@@ -200,6 +200,7 @@ type Inbox[TTx any] struct {
 	lanes   map[string]*lane
 	ready   []*chain  // whose head may start
 	size    int       // of a batch, at most
+	strange int       // messages in a row that were looked up, and not finished before
 	waiting []*chain  // whose head may not start before its due time
 	alarm   time.Time // the earliest of these
 	gate    gate

@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/store"
@@ -101,7 +102,7 @@ func (in *Inbox[TTx]) move(b broker.Batch) {
 		if g.Started && g.Origin != "" {
 			l.at = g.Start
 		}
-		in.lanes[g.Name] = l
+		in.lanes[g.Name], in.strange = l, 0
 	}
 }
 
@@ -127,8 +128,20 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
 	return e
 }
 
+// trusting is behind how many messages, none of which was finished before, it is no longer asked whether they were: of a hundred that
+// share a transaction that is a sixth of what they cost the database. It is again behind a repeat, and with each lane that is gained.
+const trusting = 5 * receiveMax
+
+// wary tells whether it is to be asked for es.
+func (in *Inbox[TTx]) wary(es []*entry) bool {
+	return in.strange < trusting || slices.ContainsFunc(es, func(e *entry) bool { return e.chain.lane.tried != nil })
+}
+
 // dropSeen looks all of es up in one read. If that cannot be had, which it tells, each intake finds out for itself.
 func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) (known bool) {
+	if !in.wary(es) {
+		return false
+	}
 	ids, of := make([]store.Identity, 0, len(es)), make([]*entry, 0, len(es))
 	for _, e := range es {
 		if e.readable() && !e.done {
@@ -143,7 +156,11 @@ func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) (known bool) {
 		in.o.Logger.DebugContext(ctx, "inbox: look up marks", "consumer", in.group, "error", err)
 		return false
 	}
+	in.strange += len(ids)
 	for i, v := range seen {
+		if v.Outcome != store.Fresh {
+			in.strange = 0
+		}
 		if v.Outcome != store.Fresh && in.harmless(of[i], v) {
 			of[i].done = true
 			in.count(func(h *Health) { h.Duplicates++ })

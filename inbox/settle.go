@@ -40,6 +40,9 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
 	in.gate.note(r.what == outage, now)
 	in.trip(ctx, r, now)
 	in.tel.Ended(&e.Message, r.what.String(), r.took, r.what == handled || r.what == rejected, now)
+	if r.what == duplicate {
+		in.strange = 0
+	}
 	if r.what == broken {
 		return fmt.Errorf("consumer %s: %w", in.group, r.err)
 	}

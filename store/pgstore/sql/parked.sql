@@ -158,7 +158,8 @@ SELECT count(pg_advisory_xact_lock(t) IS NULL) FROM unnest($1::bigint[]) AS t;
 SELECT t.n, (CASE WHEN t.tries IS NOT NULL THEN -6 WHEN t.dead THEN -4 WHEN NOT t.dead THEN -3 WHEN t.below THEN -1 ELSE -5 END)::smallint
 FROM (
 	SELECT i.n, i.tries,
-		(SELECT p.dead_at IS NOT NULL FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id) AS dead,
+		CASE WHEN i.tries IS NULL THEN (SELECT p.dead_at IS NOT NULL FROM /*schema*/skald_parked AS p
+			WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id) END AS dead,
 		(SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = i.key AND p.holds ORDER BY p.place LIMIT 1) AS first,
 		CASE WHEN i.tries IS NOT NULL THEN (SELECT p.place FROM /*schema*/skald_parked AS p
 			WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id AND p.attempts = i.tries AND p.dead_at IS NULL) END AS mine,

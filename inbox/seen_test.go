@@ -1,0 +1,72 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+)
+
+// asked counts what is looked up of marks.
+type asked struct {
+	store.Driver[tx]
+	ids int
+}
+
+func (a *asked) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
+	a.ids += len(ids)
+	return a.Driver.Seen(ctx, consumer, ids)
+}
+
+// Where nothing comes twice it is not asked for ever whether it did. A repeat is found by its mark then, and has it asked again.
+func TestRepeatsAreLookedUpWhereThereAreAny(t *testing.T) {
+	w := newWorld(t, 2)
+	db := &asked{Driver: w.db}
+	in := w.over(db, &inbox.Options{Now: w.clock, Workers: 1, Batch: 100, Logger: slog.New(slog.DiscardHandler)}, keep)
+	var last skald.Message
+	fresh := func(n int) {
+		t.Helper()
+		var ms []skald.Message
+		for range n {
+			last = w.message(fmt.Sprint("k", w.n), "once")
+			ms = append(ms, last)
+		}
+		w.publish(ms...)
+		w.quiet(in)
+	}
+	fresh(6_000)
+	if db.ids == 0 || db.ids > 5_000 {
+		t.Errorf("%d of 6000 messages were looked up", db.ids)
+	}
+	db.ids = 0
+	w.publish(last)
+	w.quiet(in)
+	if h := in.Health(); h.Duplicates != 1 || db.ids != 0 {
+		t.Errorf("%d repeats, %d looked up", h.Duplicates, db.ids)
+	}
+	w.publish(last, last)
+	w.quiet(in)
+	if h := in.Health(); h.Duplicates != 3 || db.ids != 2 {
+		t.Errorf("%d repeats, %d looked up", h.Duplicates, db.ids)
+	}
+	w.expect(string(last.Key), "once")
+	fresh(6_000)
+	other := inbox.New(w.db, w.bus.Client(), "stock", &inbox.Options{Now: w.clock, Workers: 1, Logger: slog.New(slog.DiscardHandler)})
+	inbox.On(other, said, keep)
+	w.quiet(other)
+	w.quiet(in) // it loses a lane
+	w.quiet(other)
+	if err := other.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.quiet(in) // and gains it again
+	db.ids = 0
+	fresh(10)
+	if db.ids != 10 {
+		t.Errorf("%d of 10 messages were looked up behind a lane that was gained", db.ids)
+	}
+}
