@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/storetest"
 )
 
 // A reel reads the outbox as a relay does, for some lanes, and keeps its place in the database.
@@ -299,5 +300,22 @@ func TestMaintenanceView(t *testing.T) {
 	}
 	if n := one[int](t, b, `SELECT count(*) FROM {skald_maintenance} WHERE emptied_at IS NOT NULL AND oldest_at IS NULL`); n != 1 {
 		t.Errorf("%d tables were emptied", n)
+	}
+}
+
+// A step of each kind, and calls, are in the views as they are.
+func TestViewsOfStepsAndCalls(t *testing.T) {
+	b := newBed(t)
+	steps, calls := storetest.Viewed(t, b.store(t))
+	for view, want := range map[string][]string{storetest.StepsView: steps, storetest.CallsView: calls} {
+		named := strings.NewReplacer("skald_steps", "{skald_steps}", "skald_calling", "{skald_calling}").Replace(view)
+		rows, err := b.pool.Query(t.Context(), b.q(named))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("the view says\n%q, want\n%q: %v", got, want, err)
+		}
 	}
 }

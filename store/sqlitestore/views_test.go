@@ -3,10 +3,12 @@ package sqlitestore
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/storetest"
 )
 
 // What the views say is what relays have read.
@@ -74,6 +76,25 @@ func TestViews(t *testing.T) {
 		`SELECT * FROM skald_outbox_state WHERE seq = 7`, `SELECT * FROM skald_outbox_state WHERE seq BETWEEN 7 AND 70`} {
 		if plan := planOf(t, db, q); strings.Contains(plan, "SCAN skald_outbox\n") || strings.Contains(plan, "SCAN o\n") {
 			t.Errorf("%s reads the whole outbox:\n%s", q, plan)
+		}
+	}
+}
+
+// A step of each kind, and calls, are in the views as they are.
+func TestViewsOfStepsAndCalls(t *testing.T) {
+	s, db, _ := fresh(t)
+	steps, calls := storetest.Viewed(t, s)
+	for view, want := range map[string][]string{storetest.StepsView: steps, storetest.CallsView: calls} {
+		rows, err := db.QueryContext(t.Context(), view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := collect(rows, func(scan func(...any) error) (line string, err error) {
+			err = scan(&line)
+			return line, err
+		})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("the view says\n%q, want\n%q: %v", got, want, err)
 		}
 	}
 }
