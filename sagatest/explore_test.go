@@ -1,6 +1,7 @@
 package sagatest_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -10,12 +11,25 @@ import (
 )
 
 // sampled bounds an exploration where there is not the time for all of it: under the race detector, which is slow
-// and has nothing to find in one thread, and in short runs. SKALD_EXPLORE=full runs everything everywhere.
+// and has nothing to find in one thread, and in short runs. SKALD_EXPLORE=full runs everything everywhere, but for what several
+// bounds.
 func sampled(n int) int {
-	if os.Getenv("SKALD_EXPLORE") != "full" && (raceDetector || testing.Short()) {
+	if explore := os.Getenv("SKALD_EXPLORE"); explore != "full" && explore != "all" && (raceDetector || testing.Short()) {
 		return n
 	}
 	return 0
+}
+
+// several bounds an exploration of more than one fault in each run, of which there is no end: few where sampled does, else full; and
+// where SKALD_EXPLORE is all not at all (0).
+func several(few, full int) int {
+	switch {
+	case os.Getenv("SKALD_EXPLORE") == "all":
+		return 0
+	case sampled(1) > 0:
+		return few
+	}
+	return full
 }
 
 // Every I/O of three services in four processes, and everything that can go wrong at it.
@@ -41,13 +55,7 @@ func TestExploreModelEverySingleFaultWithRowsSetAside(t *testing.T) {
 func TestExploreModelEverySingleFaultWithATopicMadeAnew(t *testing.T) {
 	for _, turn := range []int{5, 8, 11, 14, 17} {
 		t.Run(fmt.Sprint("turn ", turn), func(t *testing.T) {
-			n := 500
-			if os.Getenv("SKALD_EXPLORE") == "full" {
-				n = 0
-			} else if sampled(1) > 0 {
-				n = 60
-			}
-			sagatest.Explore(t, buildAnew(largeLoad(), wiring{}, turn), &sagatest.Options{Sample: n, Failures: 3})
+			sagatest.Explore(t, buildAnew(largeLoad(), wiring{}, turn), &sagatest.Options{Sample: sampled(60), Failures: 3})
 		})
 	}
 }
@@ -60,19 +68,13 @@ func TestExploreModelEverySingleFaultWithCancellations(t *testing.T) {
 
 func TestExploreModelEveryPairOfCrashes(t *testing.T) {
 	sagatest.Explore(t, build(smallLoad(), wiring{}), &sagatest.Options{
-		Modes: []sagatest.Mode{}, Pairs: true, Sample: sampled(600), Failures: 3,
+		Modes: []sagatest.Mode{}, Pairs: true, Sample: several(600, 2000), Failures: 3,
 	})
 }
 
 // Two to five faults at once, drawn by a fixed seed: crashes, lost answers, parts and pauses in one run.
 func TestExploreModelSeveralFaultsAtOnce(t *testing.T) {
-	n := 400
-	switch {
-	case os.Getenv("SKALD_EXPLORE") == "full":
-		n = 3000
-	case sampled(1) > 0:
-		n = 60
-	}
+	n := cmp.Or(several(60, 1000), 3000)
 	for name, world := range map[string]func(*sagatest.World) error{
 		"topics there": build(largeLoad(), wiring{}), "a topic late": buildLate(largeLoad()),
 		"a topic made anew": buildAnew(largeLoad(), wiring{}, 9),

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -179,7 +178,7 @@ func TestExploreReseat(t *testing.T) {
 func TestExploreReseatBesideATopicMadeAnew(t *testing.T) {
 	for _, turn := range []int{5, 7, 9, 12} {
 		t.Run(fmt.Sprint("turn ", turn), func(t *testing.T) {
-			sagatest.Explore(t, movedInMemory(turn), &sagatest.Options{Pairs: true, Sample: movedSample() / 4, Failures: 3})
+			sagatest.Explore(t, movedInMemory(turn), &sagatest.Options{Pairs: true, Sample: several(40, 1200), Failures: 3})
 		})
 	}
 }
@@ -196,16 +195,8 @@ func movedInMemory(anew int) func(w *sagatest.World) error {
 		}, anew)
 }
 
-// movedSample is how many schedules are run, of singles and of pairs.
-func movedSample() int {
-	switch {
-	case os.Getenv("SKALD_EXPLORE") == "full":
-		return 0
-	case sampled(1) > 0:
-		return 150
-	}
-	return 1200
-}
+// movedSample is how many schedules are run, of singles, which are fewer, and of pairs.
+func movedSample() int { return several(150, 1200) }
 
 // The same on SQLite, whose reseat begins at the oldest row.
 // Interleaving 5.

@@ -248,7 +248,7 @@ func openSQLite(t *testing.T) func(w *sagatest.World) (*place.Databases[*sql.Tx]
 func TestExploreShopOnSQLite(t *testing.T) {
 	sagatest.Explore(t, buildShop(openSQLite(t), nil), &sagatest.Options{
 		Modes:  []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.PartLast},
-		Sample: sampleOfReal(250, 600), Failures: 3, Rest: time.Second,
+		Sample: sampleOfReal(250, 300), Failures: 3, Rest: time.Second,
 	})
 }
 

@@ -244,6 +244,20 @@ func TestReseatIsCutEverywhere(t *testing.T) {
 		})
 }
 
+// maintained has all go that may, and counts the rows: what a run could not have at once, since the machine is busy, the next one has.
+func maintained(t *testing.T, s *Store, keep store.Retention) (rows int64) {
+	t.Helper()
+	for until := time.Now().Add(time.Minute); ; {
+		done, err := s.Maintain(t.Context(), keep)
+		if err != nil || time.Now().After(until) {
+			t.Fatalf("maintain: %+v, %v", done, err)
+		}
+		if rows += done.Rows; len(done.Left) == 0 {
+			return rows
+		}
+	}
+}
+
 // The retention dies at each of its statements: what no lane has passed stays, and the next one goes on.
 // Interleaving 5.
 func TestRetentionIsCutEverywhere(t *testing.T) {
@@ -262,9 +276,7 @@ func TestRetentionIsCutEverywhere(t *testing.T) {
 		},
 		func(path, what string) {
 			s, db := again(t, path)
-			if _, err := s.Maintain(t.Context(), keep); err != nil {
-				t.Fatalf("%s: the next retention: %v", what, err)
-			}
+			maintained(t, s, keep)
 			if n := count(t, db, "SELECT count(*) FROM skald_outbox WHERE key = 'pending'"); n != 2 {
 				t.Errorf("%s: %d rows are left of 2 that no lane has passed", what, n)
 			}

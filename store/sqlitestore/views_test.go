@@ -68,9 +68,7 @@ func TestViews(t *testing.T) {
 		INSERT INTO skald_outbox (topic, key, type, bucket) SELECT 't', i, 't', i % 1024 FROM n`)
 	want(`SELECT concat_ws(' ', abs(pending - 40016) < 50, exact) FROM skald_backlog`, "1 0")
 	want(`SELECT concat_ws(' ', abs(pending - 2501) <= 64, exact, oldest_at > '2020') FROM skald_lanes WHERE lane = 7`, "1 0 1")
-	if _, err := s.Maintain(ctx, store.Retention{}); err != nil {
-		t.Fatal(err)
-	}
+	maintained(t, s, store.Retention{})
 	want(`SELECT concat_ws(' ', count(*), sum(looked_seconds BETWEEN 0 AND 3600), count(emptied_at)) FROM skald_maintenance`, "4 4 0")
 	for _, q := range []string{`SELECT * FROM skald_backlog`, `SELECT * FROM skald_lanes`, `SELECT * FROM skald_outbox_pending`,
 		`SELECT * FROM skald_outbox_state WHERE seq = 7`, `SELECT * FROM skald_outbox_state WHERE seq BETWEEN 7 AND 70`} {
