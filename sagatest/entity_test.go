@@ -25,7 +25,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-var entityTries = flag.Int("entity.tries", 1000, "how often an order is updated and cancelled at the same time")
+var entityTries = flag.Int("entity.tries", 400, "how often an order is updated and cancelled at the same time")
 
 // An account is an entity that is read, changed in memory and written back whole: what came in between is lost, unless
 // something prevents it.
