@@ -129,11 +129,8 @@ func emptyAndPrune(ctx context.Context, b *bench, each func(Result)) error {
 	if _, err := t.pool.Exec(ctx, timedMarks, b.marks, then.Unix(), then.Add(day(2)-time.Minute).Unix()); err != nil {
 		return fmt.Errorf("fill marks: %w", err)
 	}
-	if _, err := t.pool.Exec(ctx, timelessMarks, b.marks, then.Unix()); err != nil {
-		return fmt.Errorf("fill marks: %w", err)
-	}
 	if err := execAll(ctx, t.pool, "insert into skald_floor (consumer, since) values ('payment', now() - interval '100 days')",
-		"vacuum analyze skald_mark_timeless", "vacuum analyze skald_mark", "checkpoint"); err != nil {
+		"vacuum analyze skald_mark", "checkpoint"); err != nil {
 		return err
 	}
 	l := &steady{t: t}
@@ -143,16 +140,27 @@ func emptyAndPrune(ctx context.Context, b *bench, each func(Result)) error {
 	if err := l.phase(ctx, b, each, calm, nil); err != nil {
 		return err
 	}
-	for _, what := range []string{emptying, pruning} {
-		if err := l.phase(ctx, b, each, "while "+what, func(ctx context.Context) error { return t.retire(ctx, b, what, each) }); err != nil {
-			return err
-		}
+	retiring := func(what string) error {
+		return l.phase(ctx, b, each, "while "+what, func(ctx context.Context) error { return t.retire(ctx, b, what, each) })
+	}
+	if err := retiring(emptying); err != nil {
+		return err
+	}
+	// Only now: one call of the retention does both.
+	if _, err := t.pool.Exec(ctx, timelessMarks, b.marks, then.Unix()); err != nil {
+		return fmt.Errorf("fill marks: %w", err)
+	}
+	if err := execAll(ctx, t.pool, "vacuum analyze skald_mark_timeless", "checkpoint"); err != nil {
+		return err
+	}
+	if err := retiring(pruning); err != nil {
+		return err
 	}
 	stop()
 	return ended()
 }
 
-// retire calls the retention until what it is to take away is gone: the first call empties, the others prune.
+// retire calls the retention until what it is to take away is gone.
 func (t *till) retire(ctx context.Context, b *bench, what string, each func(Result)) error {
 	m := meter{b: b, r: Result{Comparison: "marks-emptied", Name: what, Concurrency: 1}, a: b.probe.snap(ctx)}
 	more := true
@@ -218,15 +226,7 @@ func (l *steady) take(ctx context.Context, n *atomic.Int64) error {
 			id = timeless()
 		}
 		began := time.Now()
-		u, err := l.t.db.Begin(ctx, store.Intake{Marks: []store.Mark{{Consumer: group, Identity: store.Identity{Source: "/shop", ID: id}, As: store.Done,
-			Turn: store.Arriving, Key: []byte(orderKey(i))}}})
-		if err == nil {
-			_, err = u.Tx().Exec(ctx, insertPayment, id)
-		}
-		if err == nil {
-			err = u.Commit(ctx)
-		}
-		switch {
+		switch err := l.t.one(ctx, id, i); {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
@@ -236,6 +236,20 @@ func (l *steady) take(ctx context.Context, n *atomic.Int64) error {
 		l.lat = append(l.lat, time.Since(began))
 		l.mu.Unlock()
 	}
+}
+
+// one takes in a message, inserts its row and commits.
+func (t *till) one(ctx context.Context, id string, n int64) error {
+	u, err := t.db.Begin(ctx, store.Intake{Marks: []store.Mark{{Consumer: group, Identity: store.Identity{Source: "/shop", ID: id}, As: store.Done,
+		Turn: store.Arriving, Key: []byte(orderKey(n))}}})
+	if err != nil {
+		return err
+	}
+	if _, err := u.Tx().Exec(ctx, insertPayment, id); err != nil {
+		_, _ = u.Rollback(context.WithoutCancel(ctx))
+		return err
+	}
+	return u.Commit(ctx)
 }
 
 // phase measures the load for a while, and for as long as work takes.
