@@ -57,7 +57,7 @@ func (in *Inbox[TTx]) gather(running int) []*entry {
 // sociable tells of a message that came from the broker just now, or was claimed and has killed nobody, and makes no call to the
 // outside. Others are taken alone.
 func (e *entry) sociable() bool {
-	return e.again == 0 && !e.lonely && e.call == nil && !e.suspect && !e.alone && e.unreadable() == nil
+	return e.again == 0 && !e.lonely && !e.foreign && e.call == nil && !e.suspect && !e.alone && e.unreadable() == nil
 }
 
 // collect adds to job what is next in the chain.

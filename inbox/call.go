@@ -156,13 +156,7 @@ func ForwardCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of fu
 	in.steps[kind{e.Topic, e.Type}] = course{
 		state: store.StepDone,
 		of:    stepOf(e, of),
-		say: func(ctx context.Context, m skald.Message, _ store.StepState) ([]skald.Draft, error) {
-			r, err := decode(ctx, e, m)
-			if err != nil || barred == nil {
-				return nil, err
-			}
-			return barred(r), nil
-		},
+		say:   sayOf(e, barred),
 	}
 }
 

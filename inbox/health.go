@@ -29,6 +29,7 @@ type Health struct {
 	Received, Handled, Rejected, Duplicates, Skipped, Failures int64    // Failures: failed attempts
 	Barred                                                     int64    // their step was to be undone before they came
 	Conflicts, TooOld                                          int64    // put into quarantine
+	Left                                                       int64    // parked for a build that handles their type
 	Parkings                                                   int64    // messages that were parked: behind others, for later, or because they failed
 	UnknownSettled                                             int64    // calls to the outside of which it was not known for a while what became of them
 	Unacknowledged                                             int      // deliveries in memory now

@@ -211,6 +211,7 @@ type Inbox[TTx any] struct {
 	keyAt time.Time              // when it is read again: the database may be another one by then
 	shelf shelf
 	book  book
+	view  view
 
 	resumed atomic.Pointer[string] // the server that said last where lanes begin; the broker asks from goroutines of its own
 
@@ -243,13 +244,15 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		own:      owns(),
 		breaker:  breaker{o: d.Breaker},
 		lanes:    map[string]*lane{},
+		view:     view{named: map[kind]bool{}},
 		health:   Health{Live: true, Why: "not subscribed yet"},
 	}
 	in.book.reset(true)
 	return in
 }
 
-// On handles the event e with h. Types of the same topic that no handler is for are skipped, without a mark.
+// On handles the event e with h. Types of the same topic that no handler is for are skipped, without a mark; those that another
+// build of the consumer handles, as while a new one is rolled out, are parked for it.
 func On[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Context, tx TTx, m skald.Received[T]) error) {
 	in.Handle(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) error {
 		r, err := decode(ctx, e, m)

@@ -51,6 +51,7 @@ type entry struct {
 	lonely  bool          // its handler makes a call
 	outcome string        // of it, which is to be settled now; "": not yet
 	settled bool          // that was not known for a while
+	foreign bool          // this build has no handler for its type
 	suspect bool          // it may have been in hand when a process died
 	alone   bool          // so it is run with nothing beside it
 	done    bool

@@ -38,3 +38,16 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 		}
 	}
 }
+
+// send has positions stored, if it is time to, beside what else goes on. It says when it is.
+func (l *loop[TTx]) send() (wait time.Duration) {
+	if l.away || l.in.book.moved || l.in.sub == nil {
+		return time.Hour
+	}
+	e, wait, some := l.in.errand(l.in.o.Now())
+	if l.away = some; some {
+		go func() { l.errands <- l.in.goFor(l.hard, e) }()
+		return time.Hour
+	}
+	return wait
+}

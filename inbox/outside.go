@@ -109,6 +109,9 @@ func (in *Inbox[TTx]) retell(ctx context.Context, effect store.Effect) {
 // call makes the call that e is at, unless its answer is known, and has it settled. Begun: somebody may have made it before.
 func (in *Inbox[TTx]) call(ctx context.Context, e *entry, begun bool) result {
 	c, there := in.calls[kind{e.Topic, e.Type}]
+	if !there && in.handlers[kind{e.Topic, e.Type}] == nil {
+		return in.unhandled(ctx, e, in.db.Apply)
+	}
 	if !there {
 		return in.failure(ctx, e, in.db.Apply, skald.UnknownVersion(fmt.Errorf("this build makes no call for %s", e.Type)))
 	}
@@ -185,12 +188,8 @@ func (in *Inbox[TTx]) send(ctx context.Context, e *entry, c outside[TTx], call s
 // handler is what e is to be run by.
 func (in *Inbox[TTx]) handler(e *entry) ResultHandler[TTx] {
 	k := kind{e.Topic, e.Type}
-	if h := in.handlers[k]; h != nil && e.outcome == "" {
-		return h
-	} else if h == nil { // it was parked by a build that has one
-		return func(context.Context, TTx, skald.Message) (Result, error) {
-			return Result{}, skald.UnknownVersion(fmt.Errorf("this build has no handler for %s of %s", e.Type, e.Topic))
-		}
+	if e.outcome == "" {
+		return in.handlers[k]
 	}
 	settle, outcome := in.calls[k].settle, e.outcome
 	return func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {

@@ -55,6 +55,9 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 			l.comes(batch.Deliveries[i].Position)
 		}
 	}
+	if len(batch.Deliveries) > 0 {
+		in.book.fetches++
+	}
 	in.book.waiting = append(in.book.waiting, batch.Deliveries...)
 	return len(batch.Deliveries)+len(batch.Gained)+len(batch.Lost) > 0, nil
 }
@@ -106,7 +109,7 @@ func (in *Inbox[TTx]) move(b broker.Batch) {
 	}
 }
 
-// accept gives a delivery its place in lane and chain. What no handler is for is done with that.
+// accept gives a delivery its place in lane and chain. What is skipped is done with that.
 func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
 	l := in.lanes[d.Lane]
 	if l == nil {
@@ -121,9 +124,7 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
 	_, e.lonely = in.calls[kind{d.Topic, d.Type}]
 	in.count(func(h *Health) { h.Received++ })
 	if e.readable() && in.handlers[kind{d.Topic, d.Type}] == nil {
-		e.done = true
-		in.count(func(h *Health) { h.Skipped++ })
-		in.tel.Count(d.Topic, "skipped")
+		in.skip(e)
 	}
 	return e
 }

@@ -86,10 +86,10 @@ func (s *shelf) adapt(rs []result, now time.Time, most int) {
 }
 
 // look claims what is due, and counts what is kept where that may have changed. It touches nothing of the inbox.
-func (in *Inbox[TTx]) look(ctx context.Context, life string, limit int, count bool) looked {
+func (in *Inbox[TTx]) look(ctx context.Context, life string, limit int, count bool, not []store.Kind) looked {
 	l := looked{asked: limit, counted: count, began: in.o.Now()}
 	if limit > 0 {
-		l.claimed, l.err = in.db.Claim(ctx, in.group, life, limit, in.lease(turnOfClaimed))
+		l.claimed, l.err = in.db.Claim(ctx, in.group, life, limit, in.lease(turnOfClaimed), not...)
 	}
 	if l.err == nil && count {
 		no := false
@@ -112,7 +112,7 @@ func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
 		return false, nil
 	}
 	in.shelf.changed = in.shelf.changed && !count
-	l := in.look(ctx, in.book.life, limit, count)
+	l := in.look(ctx, in.book.life, limit, count, in.others())
 	if err := in.shelve(l); err != nil {
 		return false, err
 	}
@@ -186,6 +186,7 @@ func (s *shelf) soon(t time.Time) {
 func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) {
 	e := &entry{Delivery: broker.Delivery{Message: p.Message, Lane: p.Lane, Position: p.Position}, parked: p, id: p.Identity, since: began, lease: in.lease(turnOfClaimed), call: p.Call}
 	_, e.lonely = in.calls[kind{p.Message.Topic, p.Message.Type}]
+	e.foreign = in.handlers[kind{p.Message.Topic, p.Message.Type}] == nil
 	e.chain = &chain{lane: in.shelf.lane, queue: []*entry{e}, busy: true}
 	in.shelf.claimed[e] = true
 	if e.alone = p.Claims > 1 || p.Kills > 0; e.alone {
@@ -203,6 +204,7 @@ func (in *Inbox[TTx]) settleClaimed(r result, now time.Time) {
 		in.shelf.alone = nil
 	}
 	in.shelf.changed = true
+	in.view.again = in.view.again || in.handlers[kind{r.entry.Topic, r.entry.Type}] == nil
 	wait := time.Duration(0) // the next of its key
 	switch r.what {
 	case later, failed:

@@ -71,6 +71,9 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 	if in.sub != nil {
 		return nil
 	}
+	if err := in.enroll(ctx); err != nil {
+		return fmt.Errorf("consumer %s: %w", in.group, err)
+	}
 	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics, Member: in.o.Member, Resume: in.resume})
 	if err != nil {
 		return fmt.Errorf("subscribe %s: %w", in.group, err)
@@ -215,14 +218,14 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 // look has the store looked into, if it is time to, beside what else goes on.
 func (l *loop[TTx]) look() {
 	limit, count, _ := l.in.wants(l.in.o.Now(), max(tellKept, tellShare*l.in.shelf.took))
-	life := l.in.book.life
+	life, not := l.in.book.life, l.in.others()
 	if limit > 0 && !l.looking {
 		l.looking = true
-		go func() { l.looks <- l.in.look(l.hard, life, limit, false) }()
+		go func() { l.looks <- l.in.look(l.hard, life, limit, false, not) }()
 	}
 	if count && !l.counting {
 		l.counting, l.in.shelf.changed = true, false // what changes from now on it may not see
-		go func() { l.looks <- l.in.look(l.hard, life, 0, true) }()
+		go func() { l.looks <- l.in.look(l.hard, life, 0, true, nil) }()
 	}
 }
 

@@ -3,6 +3,7 @@ package inbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -113,6 +114,9 @@ const outageMost = 30 * time.Second
 func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 	in.count(func(h *Health) {
 		h.add(r.what)
+		if r.entry.foreign && r.entry.parked == nil && r.what == queued {
+			h.Left++
+		}
 		if r.entry.settled && (r.what == handled || r.what == rejected) {
 			h.UnknownSettled++
 		}
@@ -146,7 +150,7 @@ func (in *Inbox[TTx]) complain(ctx context.Context, r result) {
 		"attempt", r.attempts, "error", r.err}
 	switch {
 	case r.what == dead:
-		in.o.Logger.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show", append(with, "key_waits", !in.o.FreeDead && e.Key != nil)...)
+		in.o.Logger.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show", append(with, "key_waits", !in.o.FreeDead && e.Key != nil && !errors.Is(r.err, ErrUnhandled))...)
 	case bits.OnesCount(uint(r.attempts)) == 1:
 		in.o.Logger.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits", append(with, "next", r.after)...)
 	}

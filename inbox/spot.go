@@ -35,6 +35,7 @@ type book struct {
 	fails   int          // in a row
 	shut    time.Time    // not before, after a failure
 	looked  time.Time
+	fetches int               // that brought something
 	waiting []broker.Delivery // received, and not in their lanes yet: nothing is begun that the database does not know of
 }
 
@@ -47,6 +48,7 @@ type errand struct {
 	advance []*lane // of those that are stored, the first ones
 	spots   []store.Spot
 	left    int // of spots, those of lanes that were lost: the last ones
+	roll    *roll
 
 	was store.Spots // the answer
 	err error
@@ -100,7 +102,13 @@ func (in *Inbox[TTx]) errand(now time.Time) (e errand, wait time.Duration, some 
 		g.notes++
 		return e, 0, true
 	}
-	if urgent := in.beyond(); urgent || !now.Before(g.at) {
+	urgent := in.beyond()
+	if !urgent {
+		if e.roll = in.roll(now); e.roll != nil {
+			return e, 0, true
+		}
+	}
+	if urgent || !now.Before(g.at) {
 		in.toStore(&e)
 	}
 	switch {
@@ -111,6 +119,7 @@ func (in *Inbox[TTx]) errand(now time.Time) (e errand, wait time.Duration, some 
 		e.look = true
 		return e, 0, true
 	}
+	wait = min(wait, in.view.told.Add(tellKinds).Sub(now))
 	if d := g.at.Sub(now); d > 0 && in.dirty() {
 		wait = min(wait, d)
 	}
@@ -186,6 +195,8 @@ func (l *lane) next(life string) store.Spot {
 // goFor does an errand. It touches nothing of the inbox.
 func (in *Inbox[TTx]) goFor(ctx context.Context, e errand) errand {
 	switch {
+	case e.roll != nil:
+		e.roll.all, e.err = in.db.Kinds(ctx, in.group, e.roll.own, e.roll.forget)
 	case e.look:
 		e.was, e.err = in.db.Spots(ctx, in.group)
 	case len(e.occupy) > 0:
@@ -210,12 +221,19 @@ func (in *Inbox[TTx]) done(ctx context.Context, e errand) error {
 		if store.Incurable(e.err) {
 			return fmt.Errorf("consumer %s: %w", in.group, e.err)
 		}
+		if e.roll != nil {
+			in.view.since, in.view.again = time.Time{}, true
+		}
 		g.fails++
 		g.shut = now.Add(backoff.After(g.fails, in.o.RetryFirst, outageMost))
 		in.o.Logger.DebugContext(ctx, "inbox: positions", "consumer", in.group, "error", e.err)
 		return nil
 	}
-	g.fails, g.looked = 0, now
+	if g.fails = 0; e.roll != nil {
+		in.enrolled(*e.roll)
+		return nil
+	}
+	g.looked = now
 	if g.server != "" && g.server != e.was.Server {
 		g.moved = true
 		return nil
@@ -295,7 +313,7 @@ func (in *Inbox[TTx]) compare(e errand, now time.Time) {
 
 // errands does what is to be asked until nothing is: for Step, which has nothing beside it.
 func (in *Inbox[TTx]) errands(ctx context.Context) error {
-	for range 4 {
+	for range 5 {
 		e, _, some := in.errand(in.o.Now())
 		if !some || in.book.moved {
 			return nil
@@ -315,7 +333,7 @@ func (in *Inbox[TTx]) admissible() []broker.Delivery {
 	held := map[string]bool{} // lanes of which something must wait: what is behind it waits, too
 	for _, d := range g.waiting {
 		l := in.lanes[d.Lane]
-		if l != nil && (!l.open || !l.covers(d.Position) || held[d.Lane]) {
+		if l != nil && (!l.open || !l.covers(d.Position)) || held[d.Lane] || in.undecided(d) {
 			held[d.Lane] = true
 			kept = append(kept, d)
 			continue
@@ -367,28 +385,16 @@ func (in *Inbox[TTx]) joinAgain(ctx context.Context) error {
 		l.lost = true
 	}
 	in.sub, in.lanes, in.askAt = nil, map[string]*lane{}, time.Time{}
+	in.view.since = time.Time{} // what others noted may be lost, too
 	in.book.reset(false)
 	return in.open(ctx)
 }
 
 // reset forgets all lanes. A life that has ended is not taken up again.
 func (g *book) reset(ended bool) {
-	next := book{life: g.life, notes: g.notes, patient: g.patient}
+	next := book{life: g.life, notes: g.notes, patient: g.patient, fetches: g.fetches + 1}
 	if ended {
 		next.life = rand.Text()
 	}
 	*g = next
-}
-
-// send has positions stored, if it is time to, beside what else goes on. It says when it is.
-func (l *loop[TTx]) send() (wait time.Duration) {
-	if l.away || l.in.book.moved || l.in.sub == nil {
-		return time.Hour
-	}
-	e, wait, some := l.in.errand(l.in.o.Now())
-	if l.away = some; some {
-		go func() { l.errands <- l.in.goFor(l.hard, e) }()
-		return time.Hour
-	}
-	return wait
 }

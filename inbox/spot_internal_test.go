@@ -12,7 +12,7 @@ import (
 func TestIdleInboxLooksByItself(t *testing.T) {
 	in := New(memstore.New(nil), membroker.New(nil), "stock", nil)
 	now := time.Now()
-	in.book.patient, in.book.looked = true, now
+	in.book.patient, in.book.looked, in.view.told = true, now, now
 	if _, wait, some := in.errand(now.Add(time.Second)); some || wait != lookLanes-time.Second {
 		t.Errorf("a second later there is an errand: %v; the next look is in %v", some, wait)
 	}

@@ -47,13 +47,18 @@ func Forward[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Receive
 	in.steps[kind{e.Topic, e.Type}] = course{
 		state: store.StepDone,
 		of:    stepOf(e, of),
-		say: func(ctx context.Context, m skald.Message, _ store.StepState) ([]skald.Draft, error) {
-			r, err := decode(ctx, e, m)
-			if err != nil || barred == nil {
-				return nil, err
-			}
-			return barred(r), nil
-		},
+		say:   sayOf(e, barred),
+	}
+}
+
+// sayOf is what is said where a step is barred; barred may be nil.
+func sayOf[T any](e skald.Event[T], barred func(skald.Received[T]) []skald.Draft) func(context.Context, skald.Message, store.StepState) ([]skald.Draft, error) {
+	return func(ctx context.Context, m skald.Message, _ store.StepState) ([]skald.Draft, error) {
+		r, err := decode(ctx, e, m)
+		if err != nil || barred == nil {
+			return nil, err
+		}
+		return barred(r), nil
 	}
 }
 

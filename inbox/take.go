@@ -121,6 +121,8 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	case e.suspect && v[0].Outcome == store.Fresh: // it is to be parked, and there is no room
 		_, _ = unit.Rollback(ctx)
 		return result{entry: e, what: full, err: ErrFull}
+	case v[0].Outcome == store.Fresh && in.handlers[kind{e.Topic, e.Type}] == nil:
+		return in.unhandled(ctx, e, unit.Rollback)
 	case v[0].Outcome == store.Fresh:
 		return in.stepped(ctx, e, unit, intake)
 	case e.parked != nil:
@@ -147,6 +149,9 @@ func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake
 		Wait:      in.o.Wait,
 		Handle:    in.o.Handle + 5*time.Second,
 		Isolation: in.o.Isolation,
+	}
+	if in.handlers[kind{e.Topic, e.Type}] == nil {
+		return intake, nil // what this build could say of it is about other messages
 	}
 	if e.step, err = in.step(ctx, e); err != nil {
 		return intake, err

@@ -208,9 +208,9 @@ func (c *crashDriver[TTx]) Retry(ctx context.Context, lanes []int, limit int) (o
 	return out, err
 }
 
-func (c *crashDriver[TTx]) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (out store.Claimed, err error) {
+func (c *crashDriver[TTx]) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...store.Kind) (out store.Claimed, err error) {
 	err = c.p.io(call{act: "Claim", effect: true}, func() (err error) {
-		out, err = c.d.Claim(ctx, consumer, life, limit, lease)
+		out, err = c.d.Claim(ctx, consumer, life, limit, lease, not...)
 		c.p.had(len(out.Parked) > 0, " %d parked", len(out.Parked))
 		return err
 	})
@@ -260,6 +260,14 @@ func (c *crashDriver[TTx]) Audited(ctx context.Context, run string, after int64,
 func (c *crashDriver[TTx]) Spots(ctx context.Context, consumer string) (out store.Spots, err error) {
 	err = c.p.io(call{act: "Spots"}, func() (err error) {
 		out, err = c.d.Spots(ctx, consumer)
+		return err
+	})
+	return out, err
+}
+
+func (c *crashDriver[TTx]) Kinds(ctx context.Context, consumer string, own []store.Kind, forget time.Duration) (out []store.Kind, err error) {
+	err = c.p.io(call{act: "Kinds", effect: len(own) > 0}, func() (err error) {
+		out, err = c.d.Kinds(ctx, consumer, own, forget)
 		return err
 	})
 	return out, err

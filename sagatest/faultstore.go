@@ -166,11 +166,11 @@ func (d *faultyDriver[TTx]) Retry(ctx context.Context, lanes []int, limit int) (
 	return d.Driver.Retry(ctx, lanes, limit)
 }
 
-func (d *faultyDriver[TTx]) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (store.Claimed, error) {
+func (d *faultyDriver[TTx]) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
 	if err := d.f.alive(); err != nil {
 		return store.Claimed{}, err
 	}
-	return d.Driver.Claim(ctx, consumer, life, limit, lease)
+	return d.Driver.Claim(ctx, consumer, life, limit, lease, not...)
 }
 
 func (d *faultyDriver[TTx]) Kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
@@ -213,6 +213,17 @@ func (d *faultyDriver[TTx]) Spots(ctx context.Context, consumer string) (store.S
 		return store.Spots{}, err
 	}
 	return d.Driver.Spots(ctx, consumer)
+}
+
+func (d *faultyDriver[TTx]) Kinds(ctx context.Context, consumer string, own []store.Kind, forget time.Duration) ([]store.Kind, error) {
+	if err := d.f.live(); err != nil {
+		return nil, err
+	}
+	out, err := d.Driver.Kinds(ctx, consumer, own, forget)
+	if err == nil && len(own) > 0 {
+		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
+	}
+	return out, err
 }
 
 func (d *faultyDriver[TTx]) Occupy(ctx context.Context, consumer, life, note string, lanes []store.Spot) (store.Spots, error) {

@@ -10,8 +10,9 @@ import (
 // A Keeper is the part of a Store that is about kept messages; what changes them is an Effect.
 type Keeper interface {
 	// Claim takes parked messages that are due and first of their key for life, at most limit, and puts their due time off by lease,
-	// so that nobody else claims them meanwhile. To be taken they are Retrying in an intake.
-	Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (Claimed, error)
+	// so that nobody else claims them meanwhile. To be taken they are Retrying in an intake. Those of the kinds in not are left
+	// to others, and Claimed.Next does not tell of them.
+	Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...Kind) (Claimed, error)
 
 	// Kept lists kept messages by Place, at most limit. It locks nothing.
 	Kept(ctx context.Context, what Sought, limit int) ([]Parked, error)

@@ -103,6 +103,11 @@ type Store interface {
 	// database went back in time, it was rewound, or another life has it.
 	Advance(ctx context.Context, consumer, server, note string, lanes []Spot) (Spots, error)
 
+	// Kinds notes that a process of the consumer handles own, by the store's clock, and answers with all kinds that were noted
+	// of the consumer before, by whom ever. Those that nobody noted for as long as forget are forgotten first; 0: none is. With
+	// neither it only reads.
+	Kinds(ctx context.Context, consumer string, own []Kind, forget time.Duration) ([]Kind, error)
+
 	// Maintain empties what is older than keep and covered by every lane. It neither waits for nor blocks
 	// writers; what it could not have at once it leaves for the next time.
 	Maintain(ctx context.Context, keep Retention) (Maintained, error)

@@ -49,6 +49,7 @@ type database struct {
 	aside      map[int64]asideRow
 	kept       map[markKey]keptRow
 	spots      map[spotKey]store.Spot
+	kinds      map[kindKey]time.Time // that are handled, and when that was said last
 	audit      []store.Audit
 	lanes      []laneRow
 	lives      map[string]life // of relays, by owner

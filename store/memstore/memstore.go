@@ -87,7 +87,7 @@ func New(o *Options) *Store {
 		id: rand.Text(), source: opt.Source, now: opt.Now, wait: cmp.Or(opt.Wait, defaultWait), changed: make(chan struct{}),
 		held: map[lockID]*Tx{}, user: map[string]string{}, marks: map[markKey]markRow{},
 		versions: map[entity]int64{}, floors: map[string]floor{}, lives: map[string]life{}, aside: map[int64]asideRow{},
-		kept: map[markKey]keptRow{}, spots: map[spotKey]store.Spot{}, leases: map[string]lease{},
+		kept: map[markKey]keptRow{}, spots: map[spotKey]store.Spot{}, kinds: map[kindKey]time.Time{}, leases: map[string]lease{},
 		steps: map[stepKey]stepRow{}, stepFloors: map[stepFloor]time.Time{},
 		lanes: cut(min(opt.Lanes, store.Buckets)),
 	}

@@ -239,12 +239,15 @@ func (d *database) settle(t turnKey) {
 func cut4(s string) string { return clipTo(s, 4<<10) }
 
 // Claim takes parked messages that are due.
-func (s *Store) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (c store.Claimed, err error) {
+func (s *Store) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...store.Kind) (c store.Claimed, err error) {
 	err = s.enter(ctx, func() error {
 		d := s.db
 		now, all := d.now(), d.keptOf(store.Sought{Consumer: consumer})
+		ours := func(k keptRow) bool {
+			return k.claimable() && !slices.Contains(not, store.Kind{Topic: k.Message.Topic, Type: k.Message.Type})
+		}
 		for _, k := range all {
-			if k.claimable() && !k.due.After(now) && len(c.Parked) < limit {
+			if ours(k) && !k.due.After(now) && len(c.Parked) < limit {
 				k.due = now.Add(lease)
 				k.Claims, k.Life = k.Claims+1, life
 				d.kept[k.id()] = k
@@ -255,7 +258,7 @@ func (s *Store) Claim(ctx context.Context, consumer, life string, limit int, lea
 			return nil
 		}
 		for _, k := range d.keptOf(store.Sought{Consumer: consumer}) {
-			if in := k.due.Sub(now); k.claimable() && (c.Next == 0 || in < c.Next) {
+			if in := k.due.Sub(now); ours(k) && (c.Next == 0 || in < c.Next) {
 				c.Next = in
 			}
 		}

@@ -226,16 +226,17 @@ func orZero(t *time.Time) time.Time {
 }
 
 // Claim takes parked messages that are due: one round trip, which writes nothing where none is.
-func (c *core) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (store.Claimed, error) {
+func (c *core) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
 	var out store.Claimed
 	var next int64
-	claim := c.call("Claim", name(consumer), int32(limit), lease.Microseconds(), legible(life))
+	others := joined(not)
+	claim := c.call("Claim", name(consumer), int32(limit), lease.Microseconds(), legible(life), others)
 	claim.scan = func(row scanner) error {
 		p, err := scanKept(row)
 		out.Parked = append(out.Parked, p)
 		return err
 	}
-	if err := c.short(ctx, "claim parked messages", c.call("Walk"), claim, c.call("NextDue", name(consumer)).into(&next)); err != nil {
+	if err := c.short(ctx, "claim parked messages", c.call("Walk"), claim, c.call("NextDue", name(consumer), others).into(&next)); err != nil {
 		return store.Claimed{}, err
 	}
 	slices.SortFunc(out.Parked, func(a, b store.Parked) int { return compare(a.Place, b.Place) })

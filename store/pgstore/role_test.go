@@ -400,6 +400,13 @@ func keptDay(ctx context.Context, s *Store) error {
 	if _, err := s.Audited(ctx, "a run", 0, 1); err != nil {
 		return err
 	}
+	types := []store.Kind{{Topic: "t", Type: "x"}, {Topic: "t", Type: time.Now().String()}}
+	if _, err := s.Kinds(ctx, m.Consumer, types, time.Nanosecond); err != nil {
+		return err
+	}
+	if _, err := s.Kinds(ctx, m.Consumer, types[:1], time.Microsecond); err != nil {
+		return err
+	}
 	lane := store.Spot{Lane: "t/0", Origin: "one", Position: 3}
 	stands, err := s.Occupy(ctx, m.Consumer, "life", time.Now().String(), []store.Spot{lane})
 	if err != nil {

@@ -307,18 +307,19 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 }
 
 // Claim takes parked messages that are due; it writes nothing where none is.
-func (s *Store) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration) (c store.Claimed, err error) {
+func (s *Store) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...store.Kind) (c store.Claimed, err error) {
+	others := joined(not)
 	p, err := s.prepare(ctx)
 	if err != nil {
 		return c, failed("claim", err)
 	}
 	var some bool
-	if err := p.stmts["SomeDue"].QueryRowContext(ctx, consumer).Scan(&some); err != nil {
+	if err := p.stmts["SomeDue"].QueryRowContext(ctx, consumer, others).Scan(&some); err != nil {
 		return c, failed("claim", err)
 	}
 	if some {
 		err = s.alone(ctx, func(ctx context.Context, x *session) error {
-			rows, err := x.rows(ctx, "Claim", consumer, limit, lease.Milliseconds(), life)
+			rows, err := x.rows(ctx, "Claim", consumer, limit, lease.Milliseconds(), life, others)
 			if err == nil {
 				c.Parked, err = collect(rows, scanKept)
 			}
@@ -330,7 +331,7 @@ func (s *Store) Claim(ctx context.Context, consumer, life string, limit int, lea
 	}
 	slices.SortFunc(c.Parked, func(a, b store.Parked) int { return int(a.Place - b.Place) })
 	var next int64
-	if err := p.stmts["NextDue"].QueryRowContext(ctx, consumer).Scan(&next); err != nil {
+	if err := p.stmts["NextDue"].QueryRowContext(ctx, consumer, others).Scan(&next); err != nil {
 		return store.Claimed{}, failed("claim", err)
 	}
 	c.Next = time.Duration(next) * time.Millisecond

@@ -94,6 +94,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		{"Aside", asideTests[TTx]()},
 		{"Parked", parkedTests[TTx]()},
 		{"Spot", spotTests[TTx]()},
+		{"Kind", kindTests[TTx]()},
 		{"Reseat", reseatTests[TTx]()},
 		{"Maintain", maintainTests[TTx]()},
 		{"Backlog", backlogTests[TTx]()},

@@ -21,6 +21,7 @@ GRANT SELECT ON /*schema*/skald_aside TO /*role*/;
 GRANT SELECT ON /*schema*/skald_parked TO /*role*/;
 GRANT SELECT ON /*schema*/skald_audit TO /*role*/;
 GRANT SELECT ON /*schema*/skald_spot TO /*role*/;
+GRANT SELECT ON /*schema*/skald_type TO /*role*/;
 GRANT SELECT ON /*schema*/skald_dead TO /*role*/;
 GRANT SELECT ON /*schema*/skald_calling TO /*role*/;
 GRANT SELECT ON /*schema*/skald_keeping TO /*role*/;

@@ -120,6 +120,7 @@ SELECT /*schema*/skald_guard(EXISTS (SELECT FROM d), 'a kept message');
 -- Only the first of a key is ever due, so nobody overtakes by what is locked.
 WITH h AS (
 	SELECT place FROM /*schema*/skald_parked WHERE consumer = $1::text AND dead_at IS NULL AND NOT waiting AND due <= clock_timestamp()
+		AND topic || chr(31) || type <> ALL ($5::text[])
 	ORDER BY due LIMIT $2::integer FOR UPDATE SKIP LOCKED
 )
 UPDATE /*schema*/skald_parked AS p SET due = clock_timestamp() + $3::bigint * interval '1 microsecond', claims = p.claims + 1,
@@ -129,7 +130,7 @@ RETURNING p.consumer, p.source, p.id, p.attempts, 0::bigint, p.holds, p.first_at
 
 -- name: NextDue
 SELECT coalesce((SELECT greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 1) FROM /*schema*/skald_parked
-	WHERE consumer = $1::text AND dead_at IS NULL AND NOT waiting ORDER BY due LIMIT 1), 0);
+	WHERE consumer = $1::text AND dead_at IS NULL AND NOT waiting AND topic || chr(31) || type <> ALL ($2::text[]) ORDER BY due LIMIT 1), 0);
 
 -- name: Kept
 SELECT consumer, source, id, attempts, greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 0), holds, first_at, first_error, first_host,

@@ -50,18 +50,19 @@ UPDATE skald_parked SET waiting = 0, due = CAST(unixepoch('subsec') * 1000 AS IN
 
 -- name: SomeDue
 SELECT EXISTS (SELECT 1 FROM skald_parked WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0
-	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER));
+	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND topic || char(31) || type NOT IN (SELECT value FROM json_each(?2)));
 
 -- name: Claim
 UPDATE skald_parked SET due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?3, claims = claims + 1, claimer = ?4
 WHERE place IN (SELECT place FROM skald_parked WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0
-	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) ORDER BY due LIMIT ?2)
+	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND topic || char(31) || type NOT IN (SELECT value FROM json_each(?5))
+	ORDER BY due LIMIT ?2)
 RETURNING consumer, source, id, attempts, 0, holds, first_at, first_error, first_host, last_at, last_error, last_host,
 	dead_at, kind, fingerprint, stack, version, key, data, envelope, lane, position, fault, waiting, place, since, call, claims, kills, claimer;
 
 -- name: NextDue
 SELECT coalesce(max(min(due) - CAST(unixepoch('subsec') * 1000 AS INTEGER), 1), 0)
-FROM skald_parked WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0;
+FROM skald_parked WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0 AND topic || char(31) || type NOT IN (SELECT value FROM json_each(?2));
 
 -- name: Kept
 SELECT consumer, source, id, attempts, max(due - CAST(unixepoch('subsec') * 1000 AS INTEGER), 0), holds, first_at, first_error, first_host,

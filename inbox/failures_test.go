@@ -1,0 +1,221 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+)
+
+// Rows of docs/failures.md that no other test is about.
+
+// A handler that takes too long has failed, and nothing of it stands; its key waits, and it is tried again.
+func TestHandlerThatTakesTooLong(t *testing.T) {
+	w := newWorld(t, 1)
+	slow := true
+	in := w.inbox(&inbox.Options{Now: w.clock, Handle: 10 * time.Millisecond, Wait: time.Minute}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		if err := keep(ctx, tx, m); err != nil || !slow || m.Value != "1" {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	w.publish(w.message("k", "1"), w.message("k", "2"), w.message("l", "3"))
+	w.quiet(in)
+	w.expect("k", "")
+	w.expect("l", "3")
+	k := w.kept()
+	if len(k) != 2 || k[0].Attempts != 1 || !strings.Contains(k[0].Last.Why, inbox.ErrTimeout.Error()) || k[1].Attempts != 0 {
+		t.Errorf("kept %+v", k)
+	}
+	slow = false
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.expect("k", "1 2")
+}
+
+// floorsRise forgets all marks that there are, as the retention does in the course of time.
+func (w *world) floorsRise(days int) {
+	w.t.Helper()
+	for range days {
+		w.pass(24 * time.Hour)
+		if _, err := w.db.Maintain(w.t.Context(), store.Retention{}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// What the store keeps is taken however old it is: parked, or a dead letter that is redriven.
+func TestWhatIsKeptIsNeverTooOld(t *testing.T) {
+	w := newWorld(t, 1)
+	bad := true
+	in := w.inbox(&inbox.Options{Now: w.clock, Age: 1000 * time.Hour, Window: inbox.Window{Short: true}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		switch {
+		case bad && m.Value == "dead":
+			return skald.Permanent(errors.New("never"))
+		case bad && m.Value == "parked":
+			return errors.New("not now")
+		}
+		return keep(ctx, tx, m)
+	})
+	dead, parked, done := w.dated("d", "dead", w.now), w.dated("p", "parked", w.now), w.dated("k", "done", w.now)
+	w.publish(dead, parked, done)
+	w.quiet(in)
+	w.floorsRise(40)
+	bad = false
+	w.publish(done)
+	w.quiet(in)
+	w.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: store.Identity{Source: dead.Source, ID: dead.ID}}})
+	w.pass(time.Hour)
+	w.quiet(in)
+	w.expect("d", "dead")
+	w.expect("p", "parked")
+	w.expect("k", "done")
+	if q := w.quarantine(store.Query{}); len(q) != 1 || q[0].ID != done.ID || q[0].Why != store.TooOld || len(w.kept()) != 0 {
+		t.Errorf("in quarantine %+v; kept %+v", q, w.kept())
+	}
+}
+
+// The id of a message that tells no time cannot be known as too old. A repeat that comes behind its mark is done twice: what helps is
+// a window that is longer than repeats may come, a natural key, or ids that are UUIDs of version 7.
+func TestTimelessRepeatBehindItsMark(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		if _, there := tx.Get("order " + m.Value); there && string(m.Key) == "natural" {
+			return nil
+		}
+		return errors.Join(keep(ctx, tx, m), tx.Put("order "+m.Value, "there"))
+	})
+	timeless, natural, dated := w.message("timeless", "1"), w.message("natural", "2"), w.dated("dated", "3", w.now)
+	for range 2 {
+		w.publish(timeless, natural, dated)
+		w.quiet(in)
+		w.floorsRise(40)
+	}
+	w.expect("timeless", "1 1")
+	w.expect("natural", "2")
+	w.expect("dated", "3")
+	if h := in.Health(); h.TooOld != 1 || h.Duplicates != 0 || len(w.quarantine(store.Query{})) != 1 {
+		t.Errorf("%+v", h)
+	}
+}
+
+// The messages of a batch take longer than Handle and Wait together, though none does by itself: it is undone, and each takes effect
+// once, in order.
+func TestBatchThatTakesTooLongTogether(t *testing.T) {
+	w := newWorld(t, 1)
+	var runs atomic.Int32
+	in := w.inbox(&inbox.Options{Workers: 1, Batch: 4, Handle: 300 * time.Millisecond, Wait: 50 * time.Millisecond, RetryFirst: time.Millisecond}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		if runs.Add(1) <= 2 { // of the first batch: the one takes most of the time, and the other what is left of it
+			ends, _ := ctx.Deadline()
+			if m.Value == "1" {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), ends.Add(-50*time.Millisecond))
+				defer cancel()
+				<-ctx.Done()
+			} else {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		}
+		return keep(ctx, tx, m)
+	})
+	for n := range 4 {
+		w.publish(w.message("k", fmt.Sprint(n+1)))
+	}
+	run(t, in)
+	until(t, "4 marks", func() bool { return len(w.db.Marks()) == 4 })
+	w.expect("k", "1 2 3 4")
+	if n := runs.Load(); n < 6 {
+		t.Errorf("%d runs: nothing was undone", n)
+	}
+}
+
+// A compensation of the key of the dead letter that it would undo waits behind it, as all of its key do, and is answered behind it.
+func TestCompensationBehindItsDeadLetter(t *testing.T) {
+	l := newTill(t, nil)
+	l.fail = skald.Permanent(errors.New("never"))
+	m := l.message(placed, "a", purchase{Order: "a"})
+	l.publish(m)
+	l.quiet(l.in)
+	l.publish(l.message(cancelled, "a", purchase{Order: "a"}))
+	l.quiet(l.in)
+	l.says()
+	l.stands("a", store.StepDead)
+	if k := l.kept(); len(k) != 2 || k[0].Dead == nil || !k[0].Dead.Holds || k[1].Dead != nil || !k[1].Waiting {
+		t.Fatalf("kept %+v", k)
+	}
+	l.fail = nil
+	l.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}}})
+	for range 3 {
+		l.pass(time.Minute)
+		l.quiet(l.in)
+	}
+	l.expect("a", "charged refunded")
+	l.says("cancelled: done")
+	if len(l.kept()) != 0 {
+		t.Errorf("kept %+v", l.kept())
+	}
+}
+
+// deaf is a broker that can be out of reach.
+type deaf struct {
+	broker.Subscriber
+	out atomic.Bool
+}
+
+func (d *deaf) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
+	s, err := d.Subscriber.Subscribe(ctx, g)
+	return &deafSubscription{s, d}, err
+}
+
+type deafSubscription struct {
+	broker.Subscription
+	d *deaf
+}
+
+func (s *deafSubscription) Receive(ctx context.Context, most int) (broker.Batch, error) {
+	if s.d.out.Load() {
+		return broker.Batch{}, errAway
+	}
+	return s.Subscription.Receive(ctx, most)
+}
+
+func (s *deafSubscription) Ack(ctx context.Context, ds []broker.Delivery) error {
+	if s.d.out.Load() {
+		return errAway
+	}
+	return s.Subscription.Ack(ctx, ds)
+}
+
+// A broker that is away is an outage: not ready, and charged to nobody; it goes on by itself.
+func TestBrokerThatIsAway(t *testing.T) {
+	w := newWorld(t, 1)
+	bus := &deaf{Subscriber: w.bus}
+	in := inbox.New(w.db, bus, "stock", nil)
+	inbox.On(in, said, keep)
+	stop := run(t, in)
+	w.publish(w.message("k", "1"))
+	until(t, "the first", func() bool { return len(w.db.Marks()) == 1 })
+	bus.out.Store(true)
+	w.publish(w.message("k", "2"))
+	until(t, "it to be told", func() bool { h := in.Health(); return h.Live && !h.Ready && strings.Contains(h.Why, errAway.Error()) })
+	bus.out.Store(false)
+	until(t, "the second", func() bool { return len(w.db.Marks()) == 2 })
+	until(t, "it to be ready", func() bool { return in.Health().Ready })
+	w.expect("k", "1 2")
+	if h := in.Health(); h.Failures != 0 || h.Parkings != 0 {
+		t.Errorf("%+v", h)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}

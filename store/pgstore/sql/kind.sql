@@ -1,0 +1,14 @@
+-- name: Kinds
+SELECT topic, type FROM /*schema*/skald_type WHERE consumer = $1::text ORDER BY topic COLLATE "C", type COLLATE "C";
+
+-- name: NoteKinds
+-- One that was noted just now is left alone: many processes say the same.
+INSERT INTO /*schema*/skald_type AS t (consumer, topic, type)
+SELECT $1::text, k.topic, k.type FROM unnest($2::text[], $3::text[]) AS k(topic, type) ORDER BY k.topic, k.type
+ON CONFLICT (consumer, topic, type) DO UPDATE SET at = clock_timestamp() WHERE t.at < clock_timestamp() - interval '20 s';
+
+-- name: ForgetKinds
+-- One that somebody notes at this moment stays.
+DELETE FROM /*schema*/skald_type WHERE (consumer, topic, type) IN (
+	SELECT consumer, topic, type FROM /*schema*/skald_type
+	WHERE consumer = $1::text AND at < clock_timestamp() - $2::bigint * interval '1 microsecond' FOR UPDATE SKIP LOCKED);

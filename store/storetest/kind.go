@@ -1,0 +1,83 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+func kindTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"Noted":     (*suite[TTx]).kindNoted,
+		"Forgotten": (*suite[TTx]).kindForgotten,
+		"Claims":    (*suite[TTx]).kindClaims,
+	}
+}
+
+// noteKinds wants these to have been there before.
+func (s *suite[TTx]) noteKinds(consumer string, forget time.Duration, own []store.Kind, want ...store.Kind) {
+	s.Helper()
+	got, err := s.d.Kinds(s.Context(), consumer, own, forget)
+	s.ok(err, "note types")
+	if !slices.Equal(got, want) {
+		s.Errorf("%s: %v were noted, want %v", consumer, got, want)
+	}
+}
+
+func (s *suite[TTx]) kindNoted() {
+	a, b, c := store.Kind{Topic: "orders", Type: "placed"}, store.Kind{Topic: "orders", Type: "shipped"}, store.Kind{Topic: "Zahlung ü", Type: "it's [\"done\"]"}
+	s.noteKinds(consumer, 0, nil)
+	s.noteKinds(consumer, 0, []store.Kind{b, a})
+	s.noteKinds(consumer, 0, []store.Kind{b, c}, a, b) // another process
+	s.noteKinds(consumer, 0, []store.Kind{b, c}, c, a, b)
+	s.noteKinds(consumer, 0, nil, c, a, b)
+	s.noteKinds("another", time.Hour, []store.Kind{b})
+	s.noteKinds("another", time.Hour, nil, b)
+	s.noteKinds(consumer, time.Hour, nil, c, a, b)
+}
+
+func (s *suite[TTx]) kindForgotten() {
+	old, kept := store.Kind{Topic: "orders", Type: "old"}, store.Kind{Topic: "orders", Type: "kept"}
+	s.noteKinds(consumer, 0, []store.Kind{old})
+	s.noteKinds("another", 0, []store.Kind{old})
+	for end := time.Now().Add(patience); ; { // by the store's clock
+		all, err := s.d.Kinds(s.Context(), consumer, nil, time.Millisecond)
+		s.ok(err, "forget types")
+		if !slices.Contains(all, old) {
+			break
+		}
+		if time.Now().After(end) {
+			s.Fatalf("%v are noted", all)
+		}
+	}
+	s.noteKinds(consumer, time.Hour, []store.Kind{kept})
+	s.noteKinds(consumer, time.Hour, nil, kept)
+	s.noteKinds("another", 0, nil, old)
+}
+
+func (s *suite[TTx]) kindClaims() {
+	foreign := store.Kind{Topic: "orders", Type: "foreign"}
+	message := func(n int, key, typ string) store.Parked {
+		p := parked(key, n)
+		p.Message.Topic, p.Message.Type = "orders", typ
+		return p
+	}
+	s.apply(keeping(message(1, "a", foreign.Type), message(2, "a", "ours"), message(3, "b", "ours"))...)
+	claimed := func(next bool, want []string, not ...store.Kind) {
+		s.Helper()
+		c, err := s.d.Claim(s.Context(), consumer, "life", 10, time.Hour, not...)
+		s.ok(err, "claim")
+		var got []string
+		for _, p := range c.Parked {
+			got = append(got, p.Message.Type+" of "+string(p.Message.Key))
+		}
+		if !slices.Equal(got, want) || (c.Next > 0) != next {
+			s.Errorf("claimed %v and the next is due in %v, want %v, and one %v", got, c.Next, want, next)
+		}
+	}
+	claimed(true, []string{"ours of b"}, foreign, store.Kind{Topic: "other", Type: "ours"})
+	claimed(true, nil, foreign) // b's
+	claimed(false, nil, foreign, store.Kind{Topic: "orders", Type: "ours"})
+	claimed(true, []string{"foreign of a"})
+}
