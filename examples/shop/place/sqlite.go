@@ -19,7 +19,7 @@ func SQLite(folder string) *Databases[*sql.Tx] { return databases(files{folder})
 type files struct{ folder string }
 
 // idle is how many connections to a file stay open: each keeps pages of its own in memory, six times over.
-const idle = 3
+const idle = 2
 
 func (f files) path(service string) string { return filepath.Join(f.folder, service+".db") }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,10 @@ const deadlyEnough = 0.003
 
 // drain is how long a service that is told to stop may take.
 const drain = 5 * time.Second
+
+// turns is how many handlers of a service run at the same time where the transactions of a database take turns: more of them only
+// wait, each with a connection whose pages and schema are in memory.
+const turns = 3
 
 func newCrew(s site, b *bus, book *ledger, o *Options) *crew {
 	rates, _ := sagatest.RatesOf(o.Faults) // Check has seen to the name
@@ -168,6 +173,9 @@ func (c *crew) options(name string) *service.Options {
 	o.Inbox.RetryFirst, o.Inbox.RetryMost = 20*time.Millisecond, time.Second
 	o.Relay.RetryFirst, o.Relay.RetryMost = 20*time.Millisecond, time.Second
 	o.Inbox.Drain, o.Relay.Drain = drain, drain
+	if strings.HasPrefix(c.o.Store, "sqlite:") && c.o.Sabotage == "" { // which shows what rivals do
+		o.Inbox.Workers = turns
+	}
 	o.Inbox.Wait = time.Second // and so what a service had claimed that dies is soon claimed again
 	return o
 }

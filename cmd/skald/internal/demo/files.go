@@ -60,6 +60,7 @@ func (f *files) bare(context.Context) (home table.Home[*sql.Tx], err error) {
 	if f.order, err = sqlitestore.Open(f.called("order")); err != nil {
 		return home, err
 	}
+	f.order.SetMaxIdleConns(1)
 	return table.SQLite(f.order, nil), nil
 }
 
