@@ -4,8 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,15 +26,47 @@ import (
 // home is an empty database of one service, with Skald's tables.
 func home(t *testing.T, name string) (*sql.DB, table.Home[*sql.Tx]) {
 	t.Helper()
-	db, err := sqlitestore.Open(filepath.Join(t.TempDir(), name+".db"))
+	path := filepath.Join(t.TempDir(), name+".db")
+	text, err := migrated(name)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sqlitestore.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	if _, err := sqlitestore.Migrate(t.Context(), db, &sqlitestore.MigrateOptions{Source: "/test/" + name}); err != nil {
-		t.Fatal(err)
-	}
 	return db, table.SQLite(db, sqlitestore.New(db, nil))
+}
+
+// migrations are the files that home copies: migrating takes longer than most of these tests.
+var migrations sync.Map
+
+// migrated is an empty database with Skald's tables, as a file.
+func migrated(name string) ([]byte, error) {
+	once, _ := migrations.LoadOrStore(name, sync.OnceValues(func() ([]byte, error) { return migrate(name) }))
+	return once.(func() ([]byte, error))()
+}
+
+func migrate(name string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "skald-shop-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	path := filepath.Join(dir, name+".db")
+	db, err := sqlitestore.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	_, err = sqlitestore.Migrate(context.Background(), db, &sqlitestore.MigrateOptions{Source: "/test/" + name})
+	if err = errors.Join(err, db.Close()); err != nil { // which leaves nothing in the log beside it
+		return nil, err
+	}
+	return os.ReadFile(path)
 }
 
 // bus is a broker with the shop's topics.
@@ -76,6 +111,13 @@ func rigAt(t *testing.T, name string, db *sql.DB, at table.Home[*sql.Tx], o *ser
 // hear gives the service a message, as often as times says, and lets it work until it is done.
 func (r *rig) hear(times int, d skald.Draft) {
 	r.t.Helper()
+	r.publish(times, d)
+	quiet(r.t, r.svc.Inbox)
+}
+
+// publish says a message, as often as times says.
+func (r *rig) publish(times int, d skald.Draft) {
+	r.t.Helper()
 	data, err := json.Marshal(d.Value)
 	if err != nil {
 		r.t.Fatal(err)
@@ -90,7 +132,6 @@ func (r *rig) hear(times int, d skald.Draft) {
 			r.t.Fatal(err)
 		}
 	}
-	quiet(r.t, r.svc.Inbox)
 }
 
 // quiet steps until nobody has anything to do.

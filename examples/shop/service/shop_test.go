@@ -3,9 +3,9 @@ package service_test
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -227,7 +227,7 @@ func TestAuditorSeesUnfinishedWork(t *testing.T) {
 // broken is a copy of the shop in which b was done to an order.
 func (s *shop) broken(t *testing.T, b breach) (mended *shop, id string) {
 	t.Helper()
-	mended = s.copy(t)
+	mended = s.copy(t, b.service)
 	if b.order == "id = 'lost'" { // an order whose event was never written
 		if err := mended.try("order", `INSERT INTO orders (id, idempotency_key, fingerprint, customer, cents, state)
 			VALUES ('lost', 'lost', '', 'ada', 1, 'pending')`, ""); err != nil {
@@ -244,22 +244,20 @@ func (s *shop) broken(t *testing.T, b breach) (mended *shop, id string) {
 	return mended, id
 }
 
-// copy is the shop's databases once more, to be broken.
-func (s *shop) copy(t *testing.T) *shop {
+// copy is the shop once more, in which that service's database may be broken.
+func (s *shop) copy(t *testing.T, name string) *shop {
 	t.Helper()
-	out := &shop{t: t, dbs: map[string]*sql.DB{}}
-	for name, db := range s.dbs {
-		path := filepath.Join(t.TempDir(), name+".db")
-		if _, err := db.ExecContext(t.Context(), "VACUUM INTO ?1", path); err != nil {
-			t.Fatal(err)
-		}
-		copied, err := sqlitestore.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = copied.Close() })
-		out.dbs[name] = copied
+	path := filepath.Join(t.TempDir(), name+".db")
+	if _, err := s.dbs[name].ExecContext(t.Context(), "VACUUM INTO ?1", path); err != nil {
+		t.Fatal(err)
 	}
+	copied, err := sqlitestore.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = copied.Close() })
+	out := &shop{t: t, dbs: maps.Clone(s.dbs)}
+	out.dbs[name] = copied
 	return out
 }
 
