@@ -26,7 +26,7 @@ import (
 // home is an empty database of one service, with Skald's tables.
 func home(t *testing.T, name string) (*sql.DB, table.Home[*sql.Tx]) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name+".db")
+	path := filepath.Join(folder(t), name+".db")
 	text, err := migrated(name)
 	if err == nil {
 		err = os.WriteFile(path, text, 0o600)
@@ -40,6 +40,17 @@ func home(t *testing.T, name string) (*sql.DB, table.Home[*sql.Tx]) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	return db, table.SQLite(db, sqlitestore.New(db, nil))
+}
+
+// folder is in memory where there is such a one: nothing here is about disks.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "skald-shop-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // migrations are the files that home copies: migrating takes longer than most of these tests.

@@ -247,7 +247,7 @@ func (s *shop) broken(t *testing.T, b breach) (mended *shop, id string) {
 // copy is the shop once more, in which that service's database may be broken.
 func (s *shop) copy(t *testing.T, name string) *shop {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name+".db")
+	path := filepath.Join(folder(t), name+".db")
 	if _, err := s.dbs[name].ExecContext(t.Context(), "VACUUM INTO ?1", path); err != nil {
 		t.Fatal(err)
 	}
