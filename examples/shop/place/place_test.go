@@ -25,6 +25,9 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
+// most is how long anything may take that a test waits for, on whatever machine.
+const most = 5 * time.Minute
+
 // database is a new database on the PostgreSQL server, for this test alone.
 func database(t *testing.T) string {
 	t.Helper()
@@ -161,7 +164,7 @@ func (s *shop) stepUntilQuiet() {
 // runUntilEnded runs all instances at the same time until the auditor finds nothing missing.
 func (s *shop) runUntilEnded() {
 	s.t.Helper()
-	ctx, stop := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(s.t.Context(), most)
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- skald.Run(ctx, s.runners...) }()
@@ -211,6 +214,7 @@ func (s *shop) allHold() {
 
 // Two instances of each service share its database and its group.
 func TestTwoInstancesOnSQLite(t *testing.T) {
+	t.Parallel()
 	s := open(t, "sqlite:"+t.TempDir(), "mem:", "", "1", "2")
 	s.order(2, 60)
 	s.runUntilEnded()
@@ -218,6 +222,7 @@ func TestTwoInstancesOnSQLite(t *testing.T) {
 }
 
 func TestPostgresStepByStep(t *testing.T) {
+	t.Parallel()
 	s := open(t, database(t), "mem:", "test", "1")
 	s.order(1, 50)
 	s.stepUntilQuiet()
@@ -227,6 +232,7 @@ func TestPostgresStepByStep(t *testing.T) {
 
 // The newest version that is supported; the other tests have the oldest.
 func TestPostgres18StepByStep(t *testing.T) {
+	t.Parallel()
 	s := open(t, databaseAt(t, need.PostgresVersion(t, "18")), "mem:", "test", "1")
 	s.order(1, 50)
 	s.stepUntilQuiet()
@@ -235,6 +241,7 @@ func TestPostgres18StepByStep(t *testing.T) {
 }
 
 func TestSQLiteStepByStep(t *testing.T) {
+	t.Parallel()
 	s := open(t, "sqlite:"+t.TempDir(), "mem:", "", "1")
 	s.order(1, 50)
 	s.stepUntilQuiet()
@@ -278,6 +285,7 @@ func (s *shop) tellsStories() {
 }
 
 func TestTwoInstancesOnPostgres(t *testing.T) {
+	t.Parallel()
 	s := open(t, database(t), "mem:", "test", "1", "2")
 	s.order(2, 100)
 	s.runUntilEnded()
@@ -285,6 +293,7 @@ func TestTwoInstancesOnPostgres(t *testing.T) {
 }
 
 func TestTwoInstancesThroughPgBouncer(t *testing.T) {
+	t.Parallel()
 	at, err := url.Parse(need.PgBouncer(t))
 	if err != nil {
 		t.Fatal(err)
@@ -301,6 +310,7 @@ func TestTwoInstancesThroughPgBouncer(t *testing.T) {
 }
 
 func TestTwoInstancesOnPostgresAndKafka(t *testing.T) {
+	t.Parallel()
 	kafka := need.Kafka(t)
 	prefix := "shop" + strings.ToLower(rand.Text()[:10])
 	s := open(t, database(t), "kafka://"+kafka, prefix, "1", "2")
@@ -312,6 +322,7 @@ func TestTwoInstancesOnPostgresAndKafka(t *testing.T) {
 
 // What is there stays: a second preparation adds nothing, and another prefix is another shop.
 func TestPrepareTwice(t *testing.T) {
+	t.Parallel()
 	for name, at := range map[string]func(*testing.T) string{
 		"sqlite": func(t *testing.T) string { return "sqlite:" + t.TempDir() }, "postgres": database,
 	} {

@@ -148,6 +148,7 @@ func (s *roleShop) add(name string) {
 }
 
 func TestPostgresUnderRoles(t *testing.T) {
+	t.Parallel()
 	s := newRoleShop(t)
 	for _, name := range service.Names() {
 		s.add(name)

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	soakFor   = flag.Duration("soak.for", 20*time.Second, "how long the soak goes on; an hour shows what grows slowly")
+	soakFor   = flag.Duration("soak.for", 12*time.Second, "how long the soak goes on; an hour shows what grows slowly")
 	soakBatch = flag.Int("soak.batch", 20, "orders placed at once")
 )
 
@@ -116,9 +116,9 @@ func flat(t *testing.T, what string, first, last, more int64) {
 // calm waits until every order has ended.
 func (s *shop) calm() {
 	s.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !s.ended(); {
+	for end := time.Now().Add(most); !s.ended(); {
 		if time.Now().After(end) {
-			s.t.Fatal("orders have not ended in two minutes")
+			s.t.Fatal("orders do not end")
 		}
 		select {
 		case <-s.t.Context().Done():
