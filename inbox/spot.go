@@ -41,6 +41,7 @@ type book struct {
 
 // An errand is what is to be asked of the store about lanes; it is done beside what else goes on.
 type errand struct {
+	life    string
 	note    string
 	server  string
 	look    bool
@@ -86,7 +87,7 @@ func (in *Inbox[TTx]) errand(now time.Time) (e errand, wait time.Duration, some 
 		return e, g.shut.Sub(now), false
 	}
 	wait = time.Hour
-	e = errand{note: g.life + "-" + strconv.Itoa(g.notes), server: g.server}
+	e = errand{life: g.life, note: g.life + "-" + strconv.Itoa(g.notes), server: g.server}
 	for _, l := range in.byName() {
 		switch d := l.patience(now, g.patient); {
 		case l.open:
@@ -97,6 +98,12 @@ func (in *Inbox[TTx]) errand(now time.Time) (e errand, wait time.Duration, some 
 		default:
 			wait = min(wait, graceLook)
 		}
+	}
+	if e.look {
+		e.occupy = nil // which is another errand: nothing is occupied by a look
+	}
+	for _, l := range e.occupy {
+		e.spots = append(e.spots, store.Spot{Lane: l.name, Origin: l.origin, Position: l.at})
 	}
 	if e.look || len(e.occupy) > 0 {
 		g.notes++
@@ -200,11 +207,7 @@ func (in *Inbox[TTx]) goFor(ctx context.Context, e errand) errand {
 	case e.look:
 		e.was, e.err = in.db.Spots(ctx, in.group)
 	case len(e.occupy) > 0:
-		var lanes []store.Spot
-		for _, l := range e.occupy {
-			lanes = append(lanes, store.Spot{Lane: l.name, Origin: l.origin, Position: l.at})
-		}
-		e.was, e.err = in.db.Occupy(ctx, in.group, in.book.life, e.note, lanes)
+		e.was, e.err = in.db.Occupy(ctx, in.group, e.life, e.note, e.spots)
 	default:
 		e.was, e.err = in.db.Advance(ctx, in.group, e.server, e.note, e.spots)
 	}
