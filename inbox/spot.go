@@ -41,15 +41,13 @@ type book struct {
 
 // An errand is what is to be asked of the store about lanes; it is done beside what else goes on.
 type errand struct {
-	life    string
-	note    string
-	server  string
-	look    bool
-	occupy  []*lane
-	advance []*lane // of those that are stored, the first ones
-	spots   []store.Spot
-	left    int // of spots, those of lanes that were lost: the last ones
-	roll    *roll
+	life, note, server string
+	look               bool
+	occupy             []*lane
+	advance            []*lane // of those that are stored, the first ones
+	spots              []store.Spot
+	left               int // of spots, those of lanes that were lost: the last ones
+	roll               *roll
 
 	was store.Spots // the answer
 	err error
@@ -86,8 +84,7 @@ func (in *Inbox[TTx]) errand(now time.Time) (e errand, wait time.Duration, some 
 	if now.Before(g.shut) {
 		return e, g.shut.Sub(now), false
 	}
-	wait = time.Hour
-	e = errand{life: g.life, note: g.life + "-" + strconv.Itoa(g.notes), server: g.server}
+	wait, e = time.Hour, errand{life: g.life, note: g.life + "-" + strconv.Itoa(g.notes), server: g.server}
 	for _, l := range in.byName() {
 		switch d := l.patience(now, g.patient); {
 		case l.open:
