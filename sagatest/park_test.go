@@ -428,5 +428,5 @@ func (d claimsAny) Claim(ctx context.Context, consumer, life string, limit int, 
 }
 
 func (d claimsAny) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
-	return deletesFirst{d.db}.Begin(ctx, in)
+	return deletesFirst(d).Begin(ctx, in)
 }
