@@ -276,12 +276,16 @@ func TestRetentionIsCutEverywhere(t *testing.T) {
 		},
 		func(path, what string) {
 			s, db := again(t, path)
-			maintained(t, s, keep)
+			for until := time.Now().Add(30 * time.Second); ; { // the clock of a machine that was held up may go back by some milliseconds
+				maintained(t, s, keep)
+				if n := count(t, db, "SELECT count(*) FROM skald_outbox WHERE key = 'passed'"); n == 0 {
+					break
+				} else if time.Now().After(until) {
+					t.Fatalf("%s: %d rows are left that all lanes have passed", what, n)
+				}
+			}
 			if n := count(t, db, "SELECT count(*) FROM skald_outbox WHERE key = 'pending'"); n != 2 {
 				t.Errorf("%s: %d rows are left of 2 that no lane has passed", what, n)
-			}
-			if n := count(t, db, "SELECT count(*) FROM skald_outbox WHERE key = 'passed'"); n != 0 {
-				t.Errorf("%s: %d rows are left that all lanes have passed", what, n)
 			}
 		})
 }
