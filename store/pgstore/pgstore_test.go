@@ -135,23 +135,6 @@ func (b *bed) exec(t testing.TB, sql string, args ...any) {
 	}
 }
 
-// db is a pool as the tables of a bed are reached by.
-type db struct{ *pgxpool.Pool }
-
-func (d db) Do(t testing.TB, sql string, args ...any) {
-	t.Helper()
-	if _, err := d.Exec(context.Background(), sql, append([]any{pgx.QueryExecModeExec}, args...)...); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
-
-func (d db) Get(t testing.TB, into any, sql string, args ...any) {
-	t.Helper()
-	if err := d.QueryRow(context.Background(), sql, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(into); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
-
 func one[T any](t testing.TB, b *bed, sql string, args ...any) (v T) {
 	t.Helper()
 	if err := b.pool.QueryRow(context.Background(), b.q(sql), args...).Scan(&v); err != nil {
