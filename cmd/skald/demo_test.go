@@ -270,11 +270,13 @@ func TestSabotageThatShowsNothing(t *testing.T) {
 func TestSecondDemoIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := start(t, nil, "demo", "--orders", "3000", "--dir", dir)
+	first := start(t, nil, "demo", "--orders", "10", "--keep", "--dir", dir)
 	first.until("its first order", func() bool {
 		return number(t.Context(), filepath.Join(dir, "order.db"), "SELECT count(*) FROM orders") > 0
 	})
 	start(t, nil, "demo", "--dir", dir).expect(5, "another demo is at work", "--dir")
+	first.shop() // it has its verdict
+	first.signal(syscall.SIGTERM)
 	first.expect(0)
 }
 

@@ -323,7 +323,7 @@ func TestPasswordsAreNotPrintedByServers(t *testing.T) {
 func TestSecondDemoIsRefusedByPostgres(t *testing.T) {
 	t.Parallel()
 	at, conn := postgres(t)
-	first := start(t, nil, "demo", "--orders", "1500", "--store", at)
+	first := start(t, nil, "demo", "--orders", "10", "--keep", "--store", at)
 	first.until("its first order", func() bool { return count(conn, "SELECT count(*) FROM skald_demo_order.orders") > 0 })
 	start(t, nil, "demo", "--store", at).expect(5, "another demo is at work", "--prefix")
 	order := ""
@@ -335,5 +335,7 @@ func TestSecondDemoIsRefusedByPostgres(t *testing.T) {
 	if !strings.Contains(p.out.String(), "order says order.placed") {
 		t.Errorf("no story in\n%s", &p.out)
 	}
+	first.shop() // it has its verdict
+	first.signal(syscall.SIGTERM)
 	first.expect(0)
 }

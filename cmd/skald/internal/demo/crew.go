@@ -55,6 +55,10 @@ const drain = 5 * time.Second
 // wait, each with a connection whose pages and schema are in memory.
 const turns = 3
 
+// kills is how often a message may be in hand, and nothing else, when its process dies. Deaths are drawn here, at any call and at a
+// rate that no estate has, and no message is what a process dies of: by the default of 3 one of thousands would be taken for it.
+const kills = 20
+
 func newCrew(s site, b *bus, book *ledger, o *Options) *crew {
 	rates, _ := sagatest.RatesOf(o.Faults) // Check has seen to the name
 	moods, _ := gateway.RatesOf(o.Faults)
@@ -176,6 +180,7 @@ func (c *crew) options(name string) *service.Options {
 	if strings.HasPrefix(c.o.Store, "sqlite:") && c.o.Sabotage == "" { // which shows what rivals do
 		o.Inbox.Workers = turns
 	}
+	o.Inbox.Kills = kills
 	o.Inbox.Wait = time.Second // and so what a service had claimed that dies is soon claimed again
 	return o
 }
