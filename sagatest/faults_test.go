@@ -90,7 +90,9 @@ func (c *chain) live(ctx context.Context, name string) {
 	out := outbox.New(d, nil)
 	runners := []skald.Runner{relay.New(d, bus, &relay.Options{Owner: name, Logger: quiet, Save: time.Millisecond, Drain: time.Second, PollMost: 10 * time.Millisecond})}
 	if name != "one" {
-		in := inbox.New(d, bus, name, &inbox.Options{Member: name, Logger: quiet, RetryFirst: time.Millisecond, RetryMost: 20 * time.Millisecond, Drain: time.Second})
+		in := inbox.New(d, bus, name, &inbox.Options{Member: name, Logger: quiet, RetryFirst: time.Millisecond, RetryMost: 20 * time.Millisecond, Drain: time.Second,
+			Handle: 3 * time.Second, Wait: time.Second, // what a life had claimed that dies, without a lane of its own, waits for so long
+			Kills: 1000}) // deaths are drawn, and none is a message's
 		from, to := "first", "second"
 		if name == "three" {
 			from, to = to, ""
