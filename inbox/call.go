@@ -156,7 +156,7 @@ func ForwardCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of fu
 	in.steps[kind{e.Topic, e.Type}] = course{
 		state: store.StepDone,
 		of:    stepOf(e, of),
-		say:   sayOf(e, barred),
+		say:   sayOf(e, anyhow(barred)),
 	}
 }
 
@@ -166,14 +166,7 @@ func ForwardCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of fu
 func CompensateCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step, c Call[TTx, T, TReq, TOut],
 	say func(m skald.Received[T], was store.StepState) []skald.Draft) {
 	OnCall(in, e, c)
-	k := kind{e.Topic, e.Type}
-	saying := func(ctx context.Context, m skald.Message, was store.StepState) ([]skald.Draft, error) {
-		r, err := decode(ctx, e, m)
-		if err != nil || say == nil {
-			return nil, err
-		}
-		return say(r, was), nil
-	}
+	k, saying := kind{e.Topic, e.Type}, sayOf(e, say)
 	said := func(ctx context.Context, m skald.Message, r Result, err error) (Result, error) {
 		if err == nil {
 			r.Say, err = saying(ctx, m, store.StepDone)

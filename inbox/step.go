@@ -47,19 +47,27 @@ func Forward[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Receive
 	in.steps[kind{e.Topic, e.Type}] = course{
 		state: store.StepDone,
 		of:    stepOf(e, of),
-		say:   sayOf(e, barred),
+		say:   sayOf(e, anyhow(barred)),
 	}
 }
 
-// sayOf is what is said where a step is barred; barred may be nil.
-func sayOf[T any](e skald.Event[T], barred func(skald.Received[T]) []skald.Draft) func(context.Context, skald.Message, store.StepState) ([]skald.Draft, error) {
-	return func(ctx context.Context, m skald.Message, _ store.StepState) ([]skald.Draft, error) {
+// sayOf is what is said where no handler is run, by how the step stood; say may be nil.
+func sayOf[T any](e skald.Event[T], say func(skald.Received[T], store.StepState) []skald.Draft) func(context.Context, skald.Message, store.StepState) ([]skald.Draft, error) {
+	return func(ctx context.Context, m skald.Message, was store.StepState) ([]skald.Draft, error) {
 		r, err := decode(ctx, e, m)
-		if err != nil || barred == nil {
+		if err != nil || say == nil {
 			return nil, err
 		}
-		return barred(r), nil
+		return say(r, was), nil
 	}
+}
+
+// anyhow is barred, however the step stood; it may be nil.
+func anyhow[T any](barred func(skald.Received[T]) []skald.Draft) func(skald.Received[T], store.StepState) []skald.Draft {
+	if barred == nil {
+		return nil
+	}
+	return func(r skald.Received[T], _ store.StepState) []skald.Draft { return barred(r) }
 }
 
 // Compensate handles e by undoing what Forward's message of the same step did. Undo is called only if that took effect, and at most
@@ -79,13 +87,7 @@ func Compensate[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Rece
 	in.steps[kind{e.Topic, e.Type}] = course{
 		state: store.StepUndone,
 		of:    stepOf(e, of),
-		say: func(ctx context.Context, m skald.Message, was store.StepState) ([]skald.Draft, error) {
-			r, err := decode(ctx, e, m)
-			if err != nil || say == nil {
-				return nil, err
-			}
-			return say(r, was), nil
-		},
+		say:   sayOf(e, say),
 	}
 }
 
