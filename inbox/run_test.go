@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -207,28 +208,31 @@ func (a *away) Seen(ctx context.Context, consumer string, ids []store.Identity) 
 
 func (a *away) Outage(err error) bool { return errors.Is(err, errAway) || a.Driver.Outage(err) }
 
+// In simulated time: the pauses between attempts are as long as they are.
 // Interleaving 14.
 func TestOutageOfTheDatabaseIsNobodysFault(t *testing.T) {
-	w := newWorld(t, 1)
-	db := &away{Driver: w.db}
-	db.out.Store(true)
-	in := w.over(db, nil, keep)
-	for k := range 1000 {
-		w.publish(w.message(fmt.Sprint("k", k), "1"))
-	}
-	stop := run(t, in)
-	until(t, "20 attempts", func() bool { return db.asked.Load() >= 20 })
-	if h := in.Health(); h.Failures != 0 || len(h.Stuck) != 0 {
-		t.Errorf("health %+v", h)
-	}
-	if n := db.asked.Load(); n > 100 {
-		t.Errorf("a database that is away was asked %d times for 1,000 keys", n)
-	}
-	db.out.Store(false)
-	until(t, "1000 marks", func() bool { return len(w.db.Marks()) == 1000 })
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		db := &away{Driver: w.db}
+		db.out.Store(true)
+		in := w.over(db, nil, keep)
+		for k := range 1000 {
+			w.publish(w.message(fmt.Sprint("k", k), "1"))
+		}
+		stop := run(t, in)
+		untilFor(t, 2*time.Minute, "20 attempts", func() bool { return db.asked.Load() >= 20 })
+		if h := in.Health(); h.Failures != 0 || len(h.Stuck) != 0 {
+			t.Errorf("health %+v", h)
+		}
+		if n := db.asked.Load(); n > 100 {
+			t.Errorf("a database that is away was asked %d times for 1,000 keys", n)
+		}
+		db.out.Store(false)
+		until(t, "1000 marks", func() bool { return len(w.db.Marks()) == 1000 })
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestRunWaitsForATopicThatIsNotThereYet(t *testing.T) {

@@ -123,7 +123,12 @@ func (w *world) quiet(in *inbox.Inbox[tx]) {
 // until polls ok, for as long as the test may take.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	untilFor(t, 30*time.Second, what, ok)
+}
+
+func untilFor(t *testing.T, patience time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
 	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)

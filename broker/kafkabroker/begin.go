@@ -183,6 +183,9 @@ func (b *Broker) Find(ctx context.Context, topic string, at time.Time) ([]broker
 	if err == nil {
 		err = listed.Error()
 	}
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return nil, fmt.Errorf("find a time in %q: %w", topic, broker.ErrNoTopic)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find a time in %q: %w", topic, orAway(err))
 	}

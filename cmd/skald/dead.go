@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -76,6 +78,18 @@ type group struct {
 	Type        string `json:"type"`
 	Count       int    `json:"count"`
 	Error       string `json:"error"` // of one of them
+
+	First time.Time `json:"first_dead_at"`
+	Last  time.Time `json:"last_dead_at"`
+}
+
+func (g *group) add(at time.Time) {
+	if g.Count++; g.First.IsZero() || at.Before(g.First) {
+		g.First = at
+	}
+	if at.After(g.Last) {
+		g.Last = at
+	}
 }
 
 func groupsCommand(out io.Writer) *cobra.Command {
@@ -93,18 +107,26 @@ func groupsCommand(out io.Writer) *cobra.Command {
 				i = len(all)
 				all = append(all, &group{Consumer: p.Consumer, Fingerprint: p.Dead.Fingerprint, Kind: p.Dead.Kind, Type: p.Message.Type, Error: p.Last.Why})
 			}
-			all[i].Count++
+			all[i].add(p.Dead.At)
 			return true, nil
 		}); err != nil {
 			return err
 		}
+		if w.limit > 0 {
+			all = all[:min(w.limit, len(all))]
+		}
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		if len(all) > 0 && !w.asJSON {
+			fmt.Fprintln(table, "dead\tconsumer\tfingerprint\tkind\ttype\tfirst\tlast\terror of one")
+		}
 		for _, g := range all {
 			if w.asJSON {
 				err = errors.Join(err, json.NewEncoder(out).Encode(g))
 				continue
 			}
-			fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", g.Count, g.Consumer, g.Fingerprint, g.Kind, g.Type, g.Error)
+			why, _, _ := strings.Cut(g.Error, "\n")
+			fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Count, g.Consumer, g.Fingerprint, g.Kind, g.Type,
+				g.First.Format(time.RFC3339), g.Last.Format(time.RFC3339), why)
 		}
 		return errors.Join(err, table.Flush())
 	}}
@@ -127,7 +149,8 @@ func showDeadCommand(out io.Writer) *cobra.Command {
 			if !w.asJSON {
 				enc.SetIndent("", "  ")
 			}
-			return n < w.limit, enc.Encode(jsonOf(&p))
+			enc.SetEscapeHTML(false)
+			return n != w.limit, enc.Encode(jsonOf(&p))
 		})
 		if err == nil && n == 0 {
 			err = &place.NoneError{What: "no dead letter is meant by these flags"}

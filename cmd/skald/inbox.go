@@ -35,6 +35,7 @@ type knower interface {
 	Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error)
 	Quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error)
 	Admit(ctx context.Context, numbers []int64, by, reason string) (int, error)
+	Kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error)
 }
 
 // withKnower opens the store that the flags name for as long as f takes.
@@ -137,105 +138,6 @@ func grouped(groups []apartGroup, list []store.Quarantined) []apartGroup {
 	return groups
 }
 
-const inboxShowAbout = `Says what a consumer knows of a message: whether it was taken, what was answered, and whether a message of that id is
-in quarantine, with its payload.`
-
-func inboxShowCommand(out io.Writer) *cobra.Command {
-	var schema, consumer, source string
-	var asJSON bool
-	c := &cobra.Command{Use: "show ID", Short: "What a consumer knows of a message", Long: inboxShowAbout, Args: cobra.ExactArgs(1)}
-	storeFlags(c, &schema, &asJSON)
-	c.Flags().StringVar(&consumer, "consumer", "", "the consumer group, or the scope of a key")
-	c.Flags().StringVar(&source, "source", "", "the message's source; a key has none")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if consumer == "" {
-			return &place.UsageError{What: "whose knowledge? Give --consumer"}
-		}
-		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
-			shown, err := show(ctx, k, consumer, store.Identity{Source: source, ID: args[0]})
-			if err != nil {
-				return fmt.Errorf("inbox show: %w", err)
-			}
-			if asJSON {
-				return json.NewEncoder(out).Encode(shown)
-			}
-			return shown.tell(out)
-		})
-	}
-	return c
-}
-
-// A shown is what --json prints: its names are stable.
-type shown struct {
-	Consumer    string      `json:"consumer"`
-	Source      string      `json:"source"`
-	ID          string      `json:"id"`
-	Status      string      `json:"status"` // unknown, done, rejected
-	Reason      string      `json:"reason,omitempty"`
-	Code        int32       `json:"code"`
-	Result      string      `json:"result"`
-	Fingerprint int64       `json:"fingerprint,string"`
-	Quarantine  []apartShow `json:"quarantine"`
-}
-
-type apartShow struct {
-	Number     int64      `json:"number"`
-	Why        string     `json:"why"`
-	At         time.Time  `json:"at"`
-	Topic      string     `json:"topic"`
-	Type       string     `json:"type"`
-	Data       []byte     `json:"data"`
-	AdmittedAt *time.Time `json:"admitted_at"`
-	AdmittedBy string     `json:"admitted_by,omitempty"`
-	Reason     string     `json:"reason,omitempty"`
-	TakenAt    *time.Time `json:"taken_at"`
-}
-
-func show(ctx context.Context, k knower, consumer string, id store.Identity) (*shown, error) {
-	seen, err := k.Seen(ctx, consumer, []store.Identity{id})
-	if err != nil {
-		return nil, err
-	}
-	v := seen[0]
-	out := &shown{Consumer: consumer, Source: id.Source, ID: id.ID, Status: v.Outcome.String(), Reason: v.Reason, Code: v.Code,
-		Result: v.Result, Fingerprint: v.Fingerprint, Quarantine: []apartShow{}}
-	if v.Outcome == store.Fresh {
-		out.Status = "unknown"
-	}
-	list, err := k.Quarantined(ctx, store.Query{Consumer: consumer, ID: id.ID, Taken: true})
-	for _, q := range list {
-		out.Quarantine = append(out.Quarantine, apartShow{q.Number, q.Why.String(), q.At, q.Message.Topic, q.Message.Type, q.Message.Data,
-			some(q.Admitted), q.By, q.Reason, some(q.Taken)})
-	}
-	return out, err
-}
-
-func some(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
-func (s *shown) tell(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\t%s\t%s\n", s.ID, s.Status, s.Reason)
-	if s.Code != 0 || s.Result != "" {
-		fmt.Fprintf(w, "answer\t%d\t%s\n", s.Code, s.Result)
-	}
-	for _, q := range s.Quarantine {
-		state := "waits"
-		switch {
-		case q.TakenAt != nil:
-			state = "taken " + q.TakenAt.Format(time.RFC3339)
-		case q.AdmittedAt != nil:
-			state = "admitted by " + q.AdmittedBy + ": " + q.Reason
-		}
-		fmt.Fprintf(w, "quarantine %d\t%s since %s\t%s %s, %d bytes: %s\n", q.Number, q.Why, q.At.Format(time.RFC3339), q.Topic, q.Type, len(q.Data), state)
-	}
-	return w.Flush()
-}
-
 const inboxAdmitAbout = `Has messages in quarantine taken by their consumers, each once, within some seconds. One that is too old may have been
 taken before it was forgotten; one in conflict is taken beside the one that had its identity: look first, with skald
 inbox show. It is noted who admitted a message and why.`
@@ -307,16 +209,7 @@ type admission struct {
 }
 
 func (a *admission) run(ctx context.Context, out io.Writer, asJSON bool) error {
-	var chosen []store.Quarantined
-	err := each(ctx, a.k, a.q, func(list []store.Quarantined) error {
-		for _, q := range list {
-			if q.Admitted.IsZero() && (a.number == 0 || a.number == q.Number) {
-				q.Message.Data = nil // there may be many
-				chosen = append(chosen, q)
-			}
-		}
-		return nil
-	})
+	chosen, err := a.choose(ctx)
 	if err == nil && len(chosen) > 1 && !a.dry && a.ask != nil {
 		err = a.ask(len(chosen))
 	}
@@ -350,4 +243,25 @@ func (a *admission) run(ctx context.Context, out io.Writer, asJSON bool) error {
 	}
 	_, err = fmt.Fprintf(out, "%d messages are admitted; their consumers take them within some seconds.\n", n)
 	return err
+}
+
+// choose looks for what is meant and not admitted yet. One that is named must be there.
+func (a *admission) choose(ctx context.Context) (chosen []store.Quarantined, err error) {
+	there := a.number == 0 && a.q.ID == ""
+	err = each(ctx, a.k, a.q, func(list []store.Quarantined) error {
+		for _, q := range list {
+			if a.number != 0 && a.number != q.Number {
+				continue
+			}
+			if there = true; q.Admitted.IsZero() {
+				q.Message.Data = nil // there may be many
+				chosen = append(chosen, q)
+			}
+		}
+		return nil
+	})
+	if err == nil && !there {
+		err = &place.NoneError{What: "no message in quarantine is meant by these flags: see skald inbox status"}
+	}
+	return chosen, err
 }

@@ -139,5 +139,5 @@ func TestMaintain(t *testing.T) {
 	if p.expect(0); !strings.Contains(p.out.String(), "480h0m0s       720h0m0s") {
 		t.Errorf("a dry run says\n%s", &p.out)
 	}
-	start(t, nil, "maintain", "--store", "sqlite:"+path, "--reason=test", "--keep-marks", "1h").expect(1, "marks")
+	start(t, nil, "maintain", "--store", "sqlite:"+path, "--reason=test", "--keep-marks", "1h").expect(2, "marks")
 }

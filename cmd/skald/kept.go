@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
 
@@ -51,15 +53,35 @@ func (w *wanted) flags(c *cobra.Command, changes bool) {
 	f.BoolVar(&w.asJSON, "json", false, "print one object on each line and nothing else")
 	if w.dead {
 		f.StringVar(&w.fingerprint, "fingerprint", "", "only those that failed in this way")
-		f.StringVar(&w.kind, "kind", "", "only those that ended so: attempts, age, malformed, permanent, rejected")
+		f.StringVar(&w.kind, "kind", "", "only those that ended so: "+strings.Join(deadKinds(), ", "))
 		f.StringVar(&w.since, "since", "", "only those that died since then: 2026-01-31T08:00:00Z, or 2h ago")
 		f.StringVar(&w.until, "until", "", "only those that died before; the same")
 	}
 	if !changes {
-		f.IntVar(&w.limit, "limit", 100, "at most so many")
+		f.IntVar(&w.limit, "limit", 100, "at most so many; 0: all")
 		return
 	}
 	w.changeFlags(c)
+}
+
+// deadKinds are the ways in which a message can end as a dead letter.
+func deadKinds() []string {
+	return []string{"attempts", "age", string(inbox.Malformed), string(inbox.Permanent), kindRejected, string(inbox.Crash), string(inbox.Unhandled)}
+}
+
+// valid holds that the flags can be meant.
+func (w *wanted) valid() (err error) {
+	switch {
+	case w.kind != "" && !slices.Contains(deadKinds(), w.kind):
+		return &place.UsageError{What: fmt.Sprintf("--kind is one of %s, not %q", strings.Join(deadKinds(), ", "), w.kind)}
+	case w.limit < 0:
+		return &place.UsageError{What: "--limit is how many at most; 0: all"}
+	}
+	if w.from, err = moment("since", w.since); err != nil {
+		return err
+	}
+	w.to, err = moment("until", w.until)
+	return err
 }
 
 // changeFlags are those of whatever changes something.
@@ -111,11 +133,7 @@ func (w *wanted) means(p *store.Parked) bool {
 
 // open is the store, checked.
 func (w *wanted) open(c *cobra.Command) (keeper, func(), error) {
-	var err error
-	if w.from, err = moment("since", w.since); err != nil {
-		return nil, nil, err
-	}
-	if w.to, err = moment("until", w.until); err != nil {
+	if err := w.valid(); err != nil {
 		return nil, nil, err
 	}
 	db, err := openDatabase(from(c, "store", "SKALD_STORE"), w.schema, "")
@@ -201,15 +219,38 @@ type keptJSON struct {
 	Stack       string     `json:"stack,omitempty"`
 	ContentType string     `json:"content_type,omitempty"`
 	Data        []byte     `json:"data,omitempty"`
+
+	Time          *time.Time      `json:"time,omitempty"` // when it was said
+	Subject       string          `json:"subject,omitempty"`
+	DataSchema    string          `json:"data_schema,omitempty"`
+	CorrelationID string          `json:"correlation_id,omitempty"`
+	CausationID   string          `json:"causation_id,omitempty"`
+	TraceParent   string          `json:"traceparent,omitempty"`
+	Headers       []headerJSON    `json:"headers,omitempty"`
+	Payload       json.RawMessage `json:"payload,omitempty"` // data, where it is JSON
+	Fault         string          `json:"fault,omitempty"`   // why its envelope could not be read
+	FirstAt       *time.Time      `json:"first_at,omitempty"`
+	FirstHost     string          `json:"first_host,omitempty"`
+	Kills         int             `json:"kills,omitempty"` // how often its process ended while nothing else was run
+}
+
+type headerJSON struct {
+	Name  string `json:"name"`
+	Value []byte `json:"value"`
 }
 
 func jsonOf(p *store.Parked) keptJSON {
 	m := &p.Message
 	out := keptJSON{Place: p.Place, Consumer: p.Consumer, Source: p.Source, ID: p.ID, Topic: m.Topic, Type: m.Type, Key: m.Key, Attempts: p.Attempts,
 		DueSeconds: p.Due.Seconds(), Waiting: p.Waiting, Since: p.Since, FirstError: p.First.Why, LastError: p.Last.Why, LastHost: p.Last.Host,
-		Lane: p.Lane, Position: p.Position, HoldsKey: m.Key != nil, ContentType: m.ContentType, Data: m.Data}
-	if !p.Last.At.IsZero() {
-		out.LastAt = &p.Last.At
+		Lane: p.Lane, Position: p.Position, HoldsKey: m.Key != nil, ContentType: m.ContentType, Data: m.Data,
+		Time: some(m.Time), Subject: m.Subject, DataSchema: m.Schema, CorrelationID: m.CorrelationID, CausationID: m.CausationID, TraceParent: m.TraceParent,
+		Fault: p.Fault, FirstAt: some(p.First.At), FirstHost: p.First.Host, LastAt: some(p.Last.At), Kills: p.Kills}
+	for _, h := range m.Headers {
+		out.Headers = append(out.Headers, headerJSON{h.Name, h.Value})
+	}
+	if m.ContentType == "application/json" && json.Valid(m.Data) {
+		out.Payload = m.Data
 	}
 	if d := p.Dead; d != nil {
 		out.Kind, out.Fingerprint, out.DeadAt, out.Version, out.Stack = d.Kind, d.Fingerprint, &d.At, d.Version, d.Stack
@@ -233,11 +274,11 @@ func listCommand(out io.Writer, dead bool, short string) *cobra.Command {
 				fmt.Fprintln(table, "consumer\tid\ttype\tkey\tattempts\tstate\terror")
 			}
 			if w.asJSON {
-				return n < w.limit, json.NewEncoder(out).Encode(jsonOf(&p))
+				return n != w.limit, json.NewEncoder(out).Encode(jsonOf(&p))
 			}
 			why, _, _ := strings.Cut(p.Last.Why, "\n")
 			_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%q\t%d\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, p.Message.Key, p.Attempts, stateOf(&p), why)
-			return n < w.limit, err
+			return n != w.limit, err
 		})
 		return errors.Join(err, table.Flush())
 	}}
@@ -317,7 +358,18 @@ func (a *act) run(c *cobra.Command) error {
 			did++
 		}
 	}
-	return told(a.out, a.w, a.verb, did, len(all))
+	if err := told(a.out, a.w, a.verb, did, len(all)); err != nil {
+		return err
+	}
+	return partly(a.verb, did, len(all))
+}
+
+// partly is the error of a bulk of which some were finished, or changed by somebody else, while it ran.
+func partly(verb string, did, meant int) error {
+	if did == meant {
+		return nil
+	}
+	return &place.PartlyError{What: fmt.Sprintf("%s: %d of %d messages were finished, or somebody else was first: look what there is, and type it again", verb, meant-did, meant)}
 }
 
 // change does it to one message. False: it is finished, or somebody else was first.

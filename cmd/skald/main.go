@@ -38,8 +38,8 @@ import (
 const about = `Skald: sagas that happen once. It needs nothing but its tables and your broker.
 
 Exit codes: 0 done, also after SIGTERM or SIGINT of relay; 1 other; 2 usage; 3 wrong password or missing right;
-4 no such database, schema or message; 5 wrong state (missing table, wrong version, foreign objects, a database that moved or, for reseat, did not);
-6 server unreachable within 10 s; 8 a check failed; 130 demo interrupted.
+4 no such database, schema, topic or message; 5 wrong state (missing table, wrong version, foreign objects, a database that moved or, for reseat, did not);
+6 server unreachable within 10 s; 7 part of what was meant is done, somebody else was first with the rest; 8 a check failed; 130 demo interrupted.
 
 No password need be an argument: SKALD_STORE and SKALD_BROKER stand for --store and --broker, and PostgreSQL's
 own PGPASSWORD, PGPASSFILE and ~/.pgpass work; where SKALD_PASSWORD_COMMAND is set, what "sh -c" prints of it is the password

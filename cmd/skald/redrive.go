@@ -152,7 +152,7 @@ func (r *redrive) run(ctx context.Context, todo []store.Parked, left int) error 
 	if r.stopped != "" {
 		return &place.FailedError{Err: errors.New("redrive: stopped: " + r.stopped)}
 	}
-	return nil
+	return partly(r.verb, len(r.sent), meant)
 }
 
 // send redrives todo, in order: the canary alone, the others at the rate, as long as few of them fail.

@@ -89,6 +89,9 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("inbox rewind: %w", err)
 		}
+		if len(all.Spots) == 0 && !r.dry {
+			return &place.NoneError{What: fmt.Sprintf("inbox rewind: no consumer %s has read anything with these tables: is that its name, and is this its database?", r.consumer)}
+		}
 		lanes := compared(all, places)
 		if err := r.change(ctx, errs, db, lanes); err != nil {
 			return fmt.Errorf("inbox rewind: %w", err)

@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -43,9 +45,17 @@ func (w *stepsWanted) flags(c *cobra.Command) {
 	f.BoolVar(&w.asJSON, "json", false, "print one object on each line and nothing else")
 }
 
+// stepStates are the words of the view.
+func stepStates() []string {
+	return []string{"done", "calling", "parked", "dead", "dropped", "rejected", "barred", "undone"}
+}
+
 func stepsListCommand(out io.Writer) *cobra.Command {
 	w := &stepsWanted{}
 	c := &cobra.Command{Use: "list", Short: "How steps stand", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+		if w.state != "" && !slices.Contains(stepStates(), w.state) {
+			return &place.UsageError{What: fmt.Sprintf("--state is one of %s, not %q", strings.Join(stepStates(), ", "), w.state)}
+		}
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		n := 0
 		err := w.each(c, func(s stepJSON) error {
@@ -61,7 +71,7 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 		return errors.Join(err, t.Flush())
 	}}
 	w.flags(c)
-	c.Flags().StringVar(&w.state, "state", "", "only those that stand so: done, calling, parked, dead, dropped, rejected, barred, undone")
+	c.Flags().StringVar(&w.state, "state", "", "only those that stand so: "+strings.Join(stepStates(), ", "))
 	c.Flags().IntVar(&w.limit, "limit", 100, "at most so many")
 	return c
 }

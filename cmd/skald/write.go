@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -17,13 +18,15 @@ import (
 )
 
 const writeAbout = `Writes one message into the outbox, from where every subscriber of its topic gets it: a compensation by hand. It is noted who wrote it,
-and why. With --caused-by it belongs to the process of that message, which is looked for among what is kept. Where the answer is lost, type
-it again with the --id that it had: consumers take it once.`
+and why. With --caused-by it belongs to the process of that message, which is looked for among what is kept; of one that is not kept any more only
+the id is known, and that is said. Where the answer is lost, type it again with the --id that it had: consumers take it once.`
 
 // A said is what skald outbox write is told.
 type said struct {
 	topic, key, typ, data, contentType, id, cause string
 	keyless                                       bool
+
+	alone bool // its cause is not kept: it belongs to no process that is known
 }
 
 func outboxWriteCommand(out io.Writer) *cobra.Command {
@@ -115,17 +118,24 @@ func (s *said) write(c *cobra.Command, a *act, payload []byte) error {
 	}
 	if !a.w.dry {
 		audit := &store.Audit{Who: a.w.by, Why: a.w.reason, What: fmt.Sprintf("write %s %s to %s", m.Type, m.ID, m.Topic), Consumer: a.w.consumer, Identity: id}
-		if _, err := k.Apply(c.Context(), store.Effect{Rows: ms, Audit: audit}); err != nil {
+		_, err := k.Apply(c.Context(), store.Effect{Rows: ms, Audit: audit})
+		if limit := new(store.LimitError); errors.As(err, &limit) {
+			return &place.UsageError{What: err.Error()}
+		}
+		if err != nil {
 			return fmt.Errorf("outbox write: if it is not known whether %s is written, type it again with --id %s: %w", m.ID, m.ID, err)
 		}
 	}
 	if a.w.asJSON {
 		return json.NewEncoder(a.out).Encode(map[string]any{"what": "write", "id": m.ID, "topic": m.Topic, "type": m.Type, "key": m.Key,
-			"causation_id": m.CausationID, "correlation_id": m.CorrelationID, "bytes": len(m.Data), "dry_run": a.w.dry})
+			"causation_id": m.CausationID, "correlation_id": m.CorrelationID, "cause_kept": s.cause != "" && !s.alone, "bytes": len(m.Data), "dry_run": a.w.dry})
 	}
 	word := "is written"
 	if a.w.dry {
 		word = "would be written"
+	}
+	if s.alone {
+		word += ", the beginning of a process of its own, as " + s.cause + " is not kept here"
 	}
 	_, err = fmt.Fprintf(a.out, "%s %s: %s to %s, %d bytes\n", m.ID, word, m.Type, m.Topic, len(m.Data))
 	return err
@@ -148,7 +158,7 @@ func (s *said) because(ctx context.Context, w *wanted, k keeper) (cause skald.Me
 		consumer = p.Consumer
 		return n < 2, nil
 	})
-	w.consumer = consumer
+	w.consumer, s.alone = consumer, n == 0
 	if err == nil && n > 1 {
 		err = &place.UsageError{What: fmt.Sprintf("several kept messages have the id %s: name one by --consumer and --source", s.cause)}
 	}

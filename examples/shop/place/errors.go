@@ -39,9 +39,10 @@ const (
 	ExitOther       = 1
 	ExitUsage       = 2
 	ExitRight       = 3 // wrong password, missing right
-	ExitNone        = 4 // no such database or schema
+	ExitNone        = 4 // no such database, schema, topic or message
 	ExitState       = 5 // missing table, wrong version, objects of others
 	ExitUnreachable = 6
+	ExitPartly      = 7 // of what was meant, part was done
 	ExitFailed      = 8 // a check failed
 )
 
@@ -52,16 +53,20 @@ func ExitCode(err error) int {
 	var name *pgstore.NameError
 	var right *store.RightError
 	var password *PasswordError
+	var partly *PartlyError
+	var retention *store.RetentionError
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &usage), errors.As(err, &name):
+	case errors.As(err, &usage), errors.As(err, &name), errors.As(err, &retention):
 		return ExitUsage
+	case errors.As(err, &partly):
+		return ExitPartly
 	case errors.As(err, &failed):
 		return ExitFailed
 	case errors.As(err, &right), errors.As(err, &password), errors.Is(err, fs.ErrPermission), kafkaSaysNo(err), natsSaysNo(err), rabbitSaysNo(err):
 		return ExitRight
-	case errors.Is(err, ErrNone):
+	case errors.Is(err, ErrNone), errors.Is(err, broker.ErrNoTopic):
 		return ExitNone
 	case wrongState(err):
 		return ExitState
@@ -138,3 +143,8 @@ type FailedError struct{ Err error }
 
 func (e *FailedError) Error() string { return e.Err.Error() }
 func (e *FailedError) Unwrap() error { return e.Err }
+
+// A PartlyError says that of what was meant only part was done, although nothing failed: somebody else was first with the rest.
+type PartlyError struct{ What string }
+
+func (e *PartlyError) Error() string { return e.What }

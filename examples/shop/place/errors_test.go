@@ -32,7 +32,7 @@ func TestAway(t *testing.T) {
 		{code("28P01"), false, place.ExitRight},
 		{code("3D000"), false, place.ExitNone},
 		{code("42P01"), false, place.ExitState},
-		{broker.ErrNoTopic, false, place.ExitOther},
+		{broker.ErrNoTopic, false, place.ExitNone},
 		{kerr.SaslAuthenticationFailed, false, place.ExitRight},
 		{kerr.TopicAuthorizationFailed, false, place.ExitRight},
 		{errors.New("other"), false, place.ExitOther},
