@@ -33,6 +33,8 @@ func TestAway(t *testing.T) {
 		{code("3D000"), false, place.ExitNone},
 		{code("42P01"), false, place.ExitState},
 		{broker.ErrNoTopic, false, place.ExitNone},
+		{&place.PartlyError{What: "2 of 3"}, false, place.ExitPartly},
+		{&store.RetentionError{What: "marks"}, false, place.ExitUsage},
 		{kerr.SaslAuthenticationFailed, false, place.ExitRight},
 		{kerr.TopicAuthorizationFailed, false, place.ExitRight},
 		{errors.New("other"), false, place.ExitOther},
