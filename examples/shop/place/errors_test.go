@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/store"
 )
 
 // TestAway: a service waits for servers that start, stop or are out of reach, and for nothing else.
