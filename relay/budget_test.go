@@ -28,6 +28,7 @@ type fleet struct {
 	bus   *arrivals
 	asked atomic.Int64
 	saved atomic.Int64 // of those, progress
+	rows  atomic.Int64 // and of how many lanes
 	all   []*instance
 
 	outboxes int
@@ -44,6 +45,7 @@ type instance struct {
 type counted struct {
 	relay.Source // without the rest of the store: it is no Waker
 	asked, saved *atomic.Int64
+	rows         *atomic.Int64
 	dead         atomic.Bool
 }
 
@@ -81,6 +83,7 @@ func (c *counted) Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 		return nil, err
 	}
 	c.saved.Add(1)
+	c.rows.Add(int64(len(es)))
 	return c.Source.Apply(ctx, es...)
 }
 
@@ -127,7 +130,7 @@ func inFleetOf(t *testing.T, n, outboxes int, f func(*fleet)) {
 }
 
 func (a *fleet) start(owner string) {
-	src := &counted{Source: a.db, asked: &a.asked, saved: &a.saved}
+	src := &counted{Source: a.db, asked: &a.asked, saved: &a.saved, rows: &a.rows}
 	i := &instance{relay: relay.New(src, a.bus, &relay.Options{Owner: owner, Outboxes: a.outboxes, Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}), ended: make(chan error, 1)}
 	i.kill = func() { src.dead.Store(true) }
 	ctx, stop := context.WithCancel(a.t.Context())
@@ -147,8 +150,7 @@ func (a *fleet) owned() (n int) {
 	return n
 }
 
-// delay is from a commit to its message's arrival.
-func (a *fleet) delay(key string) time.Duration {
+func (a *fleet) write(key string) {
 	tx := a.db.BeginTx()
 	if err := a.out.Write(a.t.Context(), tx, skald.Draft{Topic: "orders", Key: []byte(key), Type: "said", Value: key}); err != nil {
 		a.t.Fatal(err)
@@ -156,6 +158,11 @@ func (a *fleet) delay(key string) time.Duration {
 	if err := tx.Commit(); err != nil {
 		a.t.Fatal(err)
 	}
+}
+
+// delay is from a commit to its message's arrival.
+func (a *fleet) delay(key string) time.Duration {
+	a.write(key)
 	from := time.Now()
 	return (<-a.bus.came).Sub(from)
 }
@@ -229,6 +236,25 @@ func TestBusyDelay(t *testing.T) {
 			t.Errorf("p50 %v", p50)
 		}
 	})
+}
+
+// TestBusyProgress: however many messages come, a lane's row is written twice a second at most, and it is written.
+func TestBusyProgress(t *testing.T) {
+	for _, relays := range []int{1, 4} {
+		inFleet(t, relays, func(a *fleet) {
+			before, from := a.rows.Load(), time.Now()
+			for i := range 1000 {
+				a.write(fmt.Sprint("key-", i%97))
+				<-a.bus.came
+				time.Sleep(20 * time.Millisecond)
+			}
+			perLane, seconds := float64(a.rows.Load()-before)/16, time.Since(from).Seconds()
+			t.Logf("%d relays: a lane is written %.1f times in %.1f s", relays, perLane, seconds)
+			if perLane > 2*seconds+1 || perLane < seconds/2 { // the first is at once
+				t.Errorf("%d relays: a lane is written %.1f times in %.1f s", relays, perLane, seconds)
+			}
+		})
+	}
 }
 
 // TestRollingDeploy: each of twenty instances is replaced; the lanes of one that stops cleanly go on within a second,
