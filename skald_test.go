@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"reflect"
 	"strings"
 	"testing"
@@ -91,6 +92,32 @@ func TestJSON(t *testing.T) {
 	m = skald.Message{ID: "id-1", Type: "order.placed", Data: []byte(`{"id":7}`)}
 	if _, err := placed.Decode(t.Context(), m); err == nil || !strings.Contains(err.Error(), "decode order.placed id-1 as JSON") {
 		t.Errorf("Decode of another shape = %v", err)
+	}
+}
+
+// Errors are logged, and payloads are not: what cannot be read is told without what stands in it.
+func TestDecodeQuotesNoPayload(t *testing.T) {
+	type card struct {
+		Number int32     `json:"number"`
+		Until  time.Time `json:"until"`
+		Mail   big.Int   `json:"mail"`
+	}
+	for data, says := range map[string]string{
+		`{"number":4929123412341234}`:      `number for the field number, which is of type int32 (at byte 26)`,
+		`{"number":"4929123412341234"}`:    `string for the field number, which is of type int32 (at byte 28)`,
+		`{"until":"4929 1234 1234 1234"}`:  "a value that its own type refuses with a *time.ParseError",
+		`{"mail":"4929-1234-1234-1234"}`:   "a value that its own type refuses with a *errors.errorString",
+		`{"number":4929,"4929123412341234`: "unexpected end of JSON input (at byte 32)",
+		`4929123412341234`:                 `number for the payload, which is of type skald_test.card (at byte 16)`,
+	} {
+		_, err := skald.Event[card]{Type: "card.seen"}.Decode(t.Context(), skald.Message{ID: "id-1", Type: "card.seen", Data: []byte(data)})
+		if err == nil || err.Error() != "decode card.seen id-1 as JSON: "+says {
+			t.Errorf("%s: %v, want %s", data, err, says)
+		}
+	}
+	_, err := skald.Event[card]{}.Decode(t.Context(), skald.Message{Data: []byte(`{"until":"x"}`)})
+	if cause := new(time.ParseError); !errors.As(err, &cause) {
+		t.Errorf("the cause cannot be found in %v", err)
 	}
 }
 
