@@ -18,6 +18,7 @@ type compose struct {
 		Entrypoint  []string          `yaml:"entrypoint"`
 		Command     []string          `yaml:"command"`
 		Ports       []string          `yaml:"ports"`
+		ShmSize     string            `yaml:"shm_size"`
 		Healthcheck struct {
 			Test     []string `yaml:"test"`
 			Interval string   `yaml:"interval"`
@@ -38,7 +39,7 @@ func TestComposeFile(t *testing.T) {
 	if err := d.Decode(&c); err != nil {
 		t.Fatal(err)
 	}
-	images := map[string]string{"postgres": "postgres:15", "postgres18": "postgres:18", "kafka": "apache/kafka:" + kafkaVersion(t), "rabbitmq": "rabbitmq:4.2", "nats": "nats:2.15.2-alpine"}
+	images := map[string]string{"postgres": "postgres:15", "postgres18": "postgres:18", "kafka": "apache/kafka:" + kafkaVersion(t), "rabbitmq": "rabbitmq:" + rabbitVersion(t), "nats": "nats:" + natsVersion(t) + "-alpine"}
 	named := regexp.MustCompile(`SKALD_TEST_([A-Z0-9_]+)='?(?:[a-z]+://)?(?:[a-z]+@)?127\.0\.0\.1:(\d+)`).FindAllStringSubmatch(string(text), -1)
 	variables := map[string]string{}
 	for _, v := range named {
@@ -74,16 +75,28 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// kafkaVersion is that of scripts/services.
+// kafkaVersion is that of scripts/services, rabbitVersion what the tests are known to run on, natsVersion that of the server which they build.
 func kafkaVersion(t *testing.T) string {
+	return version(t, "../scripts/lib/kafka.sh", `(?m)^kafka_version=(\S+)`)
+}
+
+func rabbitVersion(t *testing.T) string {
+	return version(t, "../docs/versions.md", `(?m)^\| RabbitMQ \| ([0-9.]+)`)
+}
+
+func natsVersion(t *testing.T) string {
+	return version(t, "../go.mod", `nats-io/nats-server/v2 v(\S+)`)
+}
+
+func version(t *testing.T, path, pattern string) string {
 	t.Helper()
-	text, err := os.ReadFile("../scripts/lib/kafka.sh")
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile(`(?m)^kafka_version=(\S+)`).FindSubmatch(text)
+	found := regexp.MustCompile(pattern).FindSubmatch(text)
 	if found == nil {
-		t.Fatal("scripts/lib/kafka.sh names no version")
+		t.Fatalf("%s names no version", path)
 	}
 	return string(found[1])
 }
