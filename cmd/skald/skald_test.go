@@ -70,7 +70,13 @@ func (o *output) String() string {
 // start starts the command in an environment of its own, with env added.
 func start(t testing.TB, env []string, args ...string) *program {
 	t.Helper()
-	p := &program{t: t, cmd: exec.CommandContext(t.Context(), binary(), args...), ended: make(chan struct{})}
+	return launch(t, binary(), env, args...)
+}
+
+// launch starts another program in such an environment.
+func launch(t testing.TB, path string, env []string, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, cmd: exec.CommandContext(t.Context(), path, args...), ended: make(chan struct{})}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "SKALD_") && !strings.HasPrefix(v, "PG") {
 			p.cmd.Env = append(p.cmd.Env, v)
