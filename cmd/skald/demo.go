@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -149,7 +150,7 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 	err := demo.Run(ctx, o)
 	t.end()
 	if errors.Is(err, demo.ErrInterrupted) {
-		return fmt.Errorf("%w: go on with: %s", err, command("skald demo", o, demo.Shown(o.Store)))
+		return fmt.Errorf("%w: go on with: %s", err, command(self()+" demo", o, demo.Shown(o.Store)))
 	}
 	return err
 }
@@ -165,6 +166,15 @@ func quoted(word string) string {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
 	return word
+}
+
+// self is what to type for this command: `go run` leaves no skald behind, only a program among what it has built.
+func self() string {
+	path, err := os.Executable()
+	if err == nil && strings.Contains(filepath.ToSlash(path), "/go-build") {
+		return "go run ./cmd/skald"
+	}
+	return "skald"
 }
 
 // command is what to call with the same databases and broker; store is without a password.

@@ -3,6 +3,7 @@ package main_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -109,6 +110,22 @@ func TestDemoTells(t *testing.T) {
 		"says order.placed: row ", "marks it done", "skald demo remove --dir ", "skald demo --dir ", "skald demo --sabotage"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// Who has typed `go run ./cmd/skald demo` has no skald to type behind it.
+func TestDemoByGoRunTellsWhatCanBeTyped(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "go-build4711", "b001", "exe", "skald")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Link(binary(), path)); err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t, path, nil, "demo", "--orders", "2", "--faults", "none")
+	p.expect(0)
+	for _, want := range []string{": go run ./cmd/skald demo remove --dir ", "\n  go run ./cmd/skald demo --dir ", "\n  go run ./cmd/skald demo --sabotage "} {
+		if !strings.Contains(p.out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &p.out)
 		}
 	}
 }

@@ -117,7 +117,7 @@ func tell(out io.Writer, r *demo.Report, o demo.Options) error {
 			fmt.Fprintln(w, line)
 		}
 	}
-	fmt.Fprintf(w, "\n%s\nTo remove what was made: %s\n\nNext:\n", r.Remains, command("skald demo remove", o, r.Store))
+	fmt.Fprintf(w, "\n%s\nTo remove what was made: %s\n\nNext:\n", r.Remains, command(self()+" demo remove", o, r.Store))
 	for _, next := range nexts(r, o) {
 		fmt.Fprintln(w, "  "+next)
 	}
@@ -163,9 +163,9 @@ func nexts(r *demo.Report, o demo.Options) []string {
 	if !strings.HasPrefix(r.Store, "sqlite:") {
 		audit += " --prefix " + o.Prefix
 	}
-	out := []string{command("skald demo", o, r.Store) + "   # the verdict again, from the databases", audit + "   # the auditor alone"}
+	out := []string{command(self()+" demo", o, r.Store) + "   # the verdict again, from the databases", audit + "   # the auditor alone"}
 	if o.Sabotage == "" {
-		return append(out, "skald demo --sabotage no-mark   # the same load without the mark: see what it is for")
+		return append(out, self()+" demo --sabotage no-mark   # the same load without the mark: see what it is for")
 	}
-	return append(out, "skald demo   # the same load with all safeguards")
+	return append(out, self()+" demo   # the same load with all safeguards")
 }
