@@ -1,0 +1,103 @@
+package pgstore
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Thirty thousand messages that are parked, most of them of one key, cost the next one no more than an empty table: with plans that
+// were made when it was empty, without any ANALYZE. Nor do marks that are kept cost those who look which ones go.
+// Interleaving 12.
+func TestParkedMessagesStayCheap(t *testing.T) {
+	b := newBed(t)
+	s := b.store(t)
+	ctx := context.Background()
+	b.exec(t, `ALTER TABLE {skald_parked} SET (autovacuum_enabled = off)`)
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	run := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	run("VACUUM ANALYZE " + b.q("{skald_parked}")) // what is known is that it is empty
+	run("SET plan_cache_mode = force_generic_plan")
+	const kept = `NULL, '', '', now(), 'no such column', 'h', NULL, '', '', '', ''`
+	pages := map[string]int{}
+	calls := map[string]struct{ sql, args string }{
+		"turn of a fresh one":  {"Turn", `(1, 'stock', '/o', 'new', 'hot', NULL)`},
+		"turn of the first":    {"Turn", `(1, 'stock', '/o', 'm1', 'hot', 1)`},
+		"parked behind":        {"InsertKept", `('stock', '/o', 'new', 0, 1, true, ` + kept + `, 'hot', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '')`},
+		"parked again":         {"UpdateKept", `('stock', '/o', 'm1', 1, 1, true, ` + kept + `, 1, NULL, 0, 0, '')`},
+		"settled":              {"SettleKept", `('stock', '/o', 'm1')`},
+		"the first is done":    {"FreeKept", `('stock', '/o', 'm1', 1)`},
+		"released":             {"ReleaseKept", `('stock', '/o', 'm1')`},
+		"claimed":              {"Claim", `('stock', 10, 300000, 'life', '{}')`},
+		"when the next is due": {"NextDue", `('stock', '{}')`},
+		"marks that go":        {"DeleteMarks", `(86400000000)`},
+	}
+	measure := func() {
+		t.Helper()
+		for name, c := range calls {
+			run("BEGIN")
+			if c.sql != "Turn" { // which has its own
+				run(s.sql["Walk"])
+			}
+			rows, err := conn.Query(ctx, "EXPLAIN (ANALYZE, BUFFERS) EXECUTE "+strings.ToLower(c.sql)+c.args, pgx.QueryExecModeSimpleProtocol)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			run("ROLLBACK")
+			pages[name] = hits(strings.Join(lines, "\n"))
+			if most := 300; pages[name] > most { // all of them are some 1,500, with their indexes
+				t.Errorf("%s touches %d pages:\n%s", name, pages[name], strings.Join(lines, "\n"))
+			}
+		}
+	}
+	for _, c := range calls {
+		if _, err := conn.Exec(ctx, "PREPARE "+strings.ToLower(c.sql)+" AS "+s.sql[c.sql], pgx.QueryExecModeSimpleProtocol); err != nil && !strings.Contains(err.Error(), "already exists") {
+			t.Fatal(err)
+		}
+	}
+	run("INSERT" + b.parkedRows("1, 1"))
+	measure()
+	run(b.q("INSERT INTO {skald_mark_timeless} (consumer, source, id, outcome) SELECT 'stock', '/o', 'm' || g, 1 FROM generate_series(1, 20000) AS g"))
+	run("INSERT" + b.parkedRows("2, 20000"))
+	run("INSERT" + b.parkedRows("20001, 30000"))
+	measure()
+	t.Logf("pages: %v", pages)
+	run("DEALLOCATE ALL; RESET plan_cache_mode")
+}
+
+// hits is how many pages a plan has touched, in all.
+func hits(plan string) (n int) {
+	m := regexp.MustCompile(`Buffers: shared hit=(\d+)(?: read=(\d+))?`).FindStringSubmatch(plan)
+	for _, digits := range m[min(1, len(m)):] {
+		part := 0
+		for _, d := range digits {
+			part = 10*part + int(d-'0')
+		}
+		n += part
+	}
+	return n
+}
+
+// parkedRows are messages that are parked: of the key hot up to 20,000, behind that of keys of their own.
+func (b *bed) parkedRows(fromTo string) string {
+	return b.q(` INTO {skald_parked} (consumer, source, id, turn, key, topic, type, data, envelope, bytes, lane, position, fault, attempts, due, waiting, holds,
+		first_error, first_host, last_error, last_host, kind, fingerprint, stack, version, nth, running)
+		SELECT 'stock', '/o', 'm' || g, g, CASE WHEN g <= 20000 THEN 'hot' ELSE 'k' || g END::bytea, 't', 'x', '"x"', '{}', 9, 'l', g, '', CASE WHEN g = 1 OR g > 20000 THEN 1 ELSE 0 END,
+			now() + CASE WHEN g > 20000 THEN interval '1 hour' ELSE interval '0' END, g BETWEEN 2 AND 20000, true, '', '', '', '', '', '', '', '', g, g * 9 FROM generate_series(` + fromTo + `) AS g`)
+}
