@@ -35,28 +35,27 @@ type Completer struct {
 
 // Messages completes drafts, in order, stamped with the cause in ctx and the span that ctx is in.
 func (c Completer) Messages(ctx context.Context, drafts []skald.Draft) ([]skald.Message, error) {
-	out := make([]skald.Message, len(drafts))
-	for i, d := range drafts {
-		var err error
-		if out[i], err = c.message(ctx, d); err != nil {
+	out, s := make([]skald.Message, len(drafts)), stampOf(ctx)
+	for i := range drafts {
+		if err := c.complete(ctx, &out[i], &drafts[i], &s); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-func (c Completer) message(ctx context.Context, d skald.Draft) (skald.Message, error) {
-	m := skald.Message{Type: d.Type, Topic: d.Topic, Key: d.Key, Subject: d.Subject, Headers: d.Headers}
-	c.stamp(ctx, &m)
+func (c Completer) complete(ctx context.Context, m *skald.Message, d *skald.Draft, s *stamp) error {
+	*m = skald.Message{Type: d.Type, Topic: d.Topic, Key: d.Key, Subject: d.Subject, Headers: d.Headers}
+	c.stamp(m, s)
 	if d.Value != nil {
-		if err := c.codec(d).Encode(ctx, &m, d.Value); err != nil {
-			return m, fmt.Errorf("encode %s for topic %q: %w", d.Type, d.Topic, err)
+		if err := c.codec(d).Encode(ctx, m, d.Value); err != nil {
+			return fmt.Errorf("encode %s for topic %q: %w", d.Type, d.Topic, err)
 		}
 	}
-	return m, Limits(&m)
+	return Limits(m)
 }
 
-func (c Completer) codec(d skald.Draft) skald.Codec {
+func (c Completer) codec(d *skald.Draft) skald.Codec {
 	switch {
 	case d.Codec != nil:
 		return d.Codec
@@ -66,7 +65,20 @@ func (c Completer) codec(d skald.Draft) skald.Codec {
 	return skald.JSON{}
 }
 
-func (c Completer) stamp(ctx context.Context, m *skald.Message) {
+// A stamp is what all drafts of one call have in common.
+type stamp struct{ correlation, causation, trace string }
+
+func stampOf(ctx context.Context) stamp {
+	cause, _ := skald.Cause(ctx)
+	s := stamp{causation: kept(cause.ID), trace: telemetry.TraceParent(ctx)}
+	if s.trace == "" {
+		s.trace = kept(cause.TraceParent)
+	}
+	s.correlation = cmp.Or(kept(cause.CorrelationID), s.causation)
+	return s
+}
+
+func (c Completer) stamp(m *skald.Message, s *stamp) {
 	now, id := c.Now, c.NewID
 	if now == nil {
 		now = time.Now
@@ -76,10 +88,8 @@ func (c Completer) stamp(ctx context.Context, m *skald.Message) {
 	}
 	m.Time = now().UTC().Truncate(time.Microsecond) // what PostgreSQL keeps
 	m.ID = id(m.Time)
-	cause, _ := skald.Cause(ctx)
-	m.CausationID = kept(cause.ID)
-	m.TraceParent = cmp.Or(telemetry.TraceParent(ctx), kept(cause.TraceParent))
-	m.CorrelationID = cmp.Or(kept(cause.CorrelationID), m.CausationID, m.ID)
+	m.CausationID, m.TraceParent = s.causation, s.trace
+	m.CorrelationID = cmp.Or(s.correlation, m.ID)
 }
 
 // kept drops what no column or header can hold: a foreign message may be called anything, and what a handler
