@@ -19,6 +19,7 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 		return false, err
 	}
 	busy, err = in.receive(ctx)
+	in.tel.Counted()
 	if err != nil {
 		return busy, err
 	}
@@ -164,6 +165,7 @@ func (l *loop[TTx]) run(ctx context.Context) error {
 func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	in := l.in
 	busy, err = in.receive(ctx)
+	in.tel.Counted()
 	if err == nil {
 		in.wake()
 		l.look()

@@ -56,3 +56,19 @@ func BenchmarkTook(b *testing.B) {
 		run.End()
 	})
 }
+
+// BenchmarkCount is what each delivery that is dropped costs an inbox.
+func BenchmarkCount(b *testing.B) {
+	in := NewInbox(Providers{Meter: metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))}, "billing")
+	b.Run("alone", func(b *testing.B) {
+		for b.Loop() {
+			in.Count("orders", "duplicate")
+			in.Counted()
+		}
+	})
+	b.Run("in a run", func(b *testing.B) {
+		for b.Loop() {
+			in.Count("orders", "duplicate")
+		}
+	})
+}

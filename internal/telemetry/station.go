@@ -167,6 +167,13 @@ type Inbox struct {
 	delay    metric.Float64Histogram
 	labels   sets
 	meter    meter
+	run      counted
+}
+
+// counted are deliveries of one topic that ended alike, and are not counted yet.
+type counted struct {
+	topic, outcome string
+	n              int64
 }
 
 // NewInbox is the telemetry of an inbox.
@@ -219,17 +226,32 @@ func End(span trace.Span, outcome string, err error) {
 	span.End()
 }
 
-// Count counts what became of one delivery.
+// Count counts what became of one delivery, at the latest with the next Counted. What is dropped comes by the thousand and costs little
+// else, so those of one topic that end alike are counted at once. It is for one goroutine at a time.
 func (i *Inbox) Count(topic, outcome string) {
-	if ctx := context.Background(); i.received.Enabled(ctx) {
-		i.received.Add(ctx, 1, i.labels.of(topic, outcome).add...)
+	if i.run.topic != topic || i.run.outcome != outcome {
+		i.Counted()
+		i.run.topic, i.run.outcome = topic, outcome
+	}
+	i.run.n++
+}
+
+// Counted counts what is not counted yet.
+func (i *Inbox) Counted() {
+	i.add(i.run.topic, i.run.outcome, i.run.n)
+	i.run.n = 0
+}
+
+func (i *Inbox) add(topic, outcome string, n int64) {
+	if ctx := context.Background(); n > 0 && i.received.Enabled(ctx) {
+		i.received.Add(ctx, n, i.labels.of(topic, outcome).add...)
 	}
 }
 
 // Ended records one attempt; done says that its effect is committed.
 func (i *Inbox) Ended(m *skald.Message, outcome string, took time.Duration, done bool, now time.Time) {
 	ctx := context.Background()
-	i.Count(m.Topic, outcome)
+	i.add(m.Topic, outcome, 1)
 	if i.duration.Enabled(ctx) {
 		i.duration.Record(ctx, took.Seconds(), i.labels.of(m.Topic, outcome).record...)
 	}

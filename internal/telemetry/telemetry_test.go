@@ -149,6 +149,36 @@ func TestRunCountsEachMessageOnce(t *testing.T) {
 	}
 }
 
+// What a consumer drops is counted by topic and outcome, each delivery once, whatever comes between.
+func TestCountedCountsEachDeliveryOnce(t *testing.T) {
+	read := metric.NewManualReader()
+	in := NewInbox(Providers{Meter: metric.NewMeterProvider(metric.WithReader(read))}, "billing")
+	for _, one := range [][2]string{{"orders", "duplicate"}, {"orders", "duplicate"}, {"orders", "skipped"}, {"payments", "duplicate"}, {"orders", "duplicate"}} {
+		in.Count(one[0], one[1])
+	}
+	in.Ended(&skald.Message{Topic: "orders"}, "processed", 0, true, time.Now())
+	in.Counted()
+	in.Counted()
+	want := map[[2]string]int64{{"orders", "duplicate"}: 3, {"orders", "skipped"}: 1, {"payments", "duplicate"}: 1, {"orders", "processed"}: 1}
+	for _, m := range collect(t, read) {
+		if m.Name != Received {
+			continue
+		}
+		for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+			topic, _ := p.Attributes.Value(labelTopic)
+			outcome, _ := p.Attributes.Value(labelOutcome)
+			k := [2]string{topic.AsString(), outcome.AsString()}
+			if p.Value != want[k] {
+				t.Errorf("%v: %d, want %d", k, p.Value, want[k])
+			}
+			delete(want, k)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not counted: %v", want)
+	}
+}
+
 func collect(t *testing.T, from metric.Reader) (out []metricdata.Metrics) {
 	t.Helper()
 	var got metricdata.ResourceMetrics
