@@ -103,6 +103,20 @@ type reader struct {
 	dbs map[string]table.DB
 	sql map[string]string
 	err error
+	// words are the texts that were read: the ids of orders and messages come again in each service's tables.
+	words map[string]string
+}
+
+// share lets texts that were read before be the same piece of memory.
+func (r *reader) share(texts ...*string) {
+	for _, t := range texts {
+		known, ok := r.words[*t]
+		if !ok {
+			known = *t
+			r.words[known] = known
+		}
+		*t = known
+	}
 }
 
 func newReader(ctx context.Context, dbs map[string]table.DB) (*reader, error) {
@@ -115,7 +129,7 @@ func newReader(ctx context.Context, dbs map[string]table.DB) (*reader, error) {
 			return nil, fmt.Errorf("no database of %s among %v", name, slices.Sorted(maps.Keys(dbs)))
 		}
 	}
-	return &reader{ctx: ctx, dbs: dbs, sql: sql}, nil
+	return &reader{ctx: ctx, dbs: dbs, sql: sql, words: map[string]string{}}, nil
 }
 
 func (r *reader) each(service, query string, one func(table.Row) error, args ...any) {
@@ -224,19 +238,24 @@ func readService(r *reader, name string) *service {
 	r.each(name, "Outbox", func(row table.Row) error {
 		var m message
 		defer func() { s.outbox = append(s.outbox, m) }()
-		return row.Scan(&m.seq, &m.id, &m.source, &m.topic, &m.key, &m.kind)
+		err := row.Scan(&m.seq, &m.id, &m.source, &m.topic, &m.key, &m.kind)
+		r.share(&m.id, &m.source, &m.topic, &m.key, &m.kind)
+		return err
 	})
 	r.each(name, "Marks", func(row table.Row) error {
 		var id identity
 		var m mark
 		err := row.Scan(&id.source, &id.id, &m.outcome, &m.arrival)
+		r.share(&id.source, &id.id)
 		s.marks[id] = m
 		return err
 	})
 	r.each(name, "Journal", func(row table.Row) error {
 		var n note
 		defer func() { s.journal = append(s.journal, n) }()
-		return row.Scan(&n.source, &n.id, &n.kind, &n.order)
+		err := row.Scan(&n.source, &n.id, &n.kind, &n.order)
+		r.share(&n.source, &n.id, &n.kind, &n.order)
+		return err
 	})
 	return s
 }
