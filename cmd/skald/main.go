@@ -43,7 +43,8 @@ Exit codes: 0 done, also after SIGTERM or SIGINT of relay; 1 other; 2 usage; 3 w
 
 No password need be an argument: SKALD_STORE and SKALD_BROKER stand for --store and --broker, and PostgreSQL's
 own PGPASSWORD, PGPASSFILE and ~/.pgpass work; where SKALD_PASSWORD_COMMAND is set, what "sh -c" prints of it is the password
-of each new connection to PostgreSQL: a token that lasts for minutes. So does SKALD_KAFKA_PASSWORD, SKALD_NATS_PASSWORD or password_file=FILE in a broker's URL.`
+of each new connection to PostgreSQL: a token that lasts for minutes. For brokers it is SKALD_KAFKA_PASSWORD,
+SKALD_NATS_PASSWORD, SKALD_RABBITMQ_PASSWORD, or password_file=FILE in the URL.`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

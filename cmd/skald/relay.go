@@ -27,9 +27,12 @@ It needs the tables (skald migrate) and existing topics, nothing else. Servers t
 
 Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?option=value&…], nats://…, amqp://…
 
-Options of a Kafka URL: tls, ca, cert, key, sasl, user, password_file, partitioner, envelope. A password is read
-from its file or from SKALD_KAFKA_PASSWORD, never from the URL. Options of a NATS URL: tls, ca, cert, key, user,
-password_file, creds, nkey, retain, shapes; likewise with SKALD_NATS_PASSWORD.`
+Options of a broker's URL, which docs/brokers.md explains:
+  kafka://  tls, ca, cert, key, sasl, user, password_file, partitioner, balancers, start, envelope
+  nats://   tls, ca, cert, key, user, password_file, creds, nkey, replicas, retain, shapes
+  amqp://   tls, ca, cert, key, user, password_file, auth, topology, prefetch, route, bind, unrouted, queue
+A password is read from its file, or from SKALD_KAFKA_PASSWORD, SKALD_NATS_PASSWORD or SKALD_RABBITMQ_PASSWORD, never from
+the URL.`
 
 func relayCommand(errs io.Writer) *cobra.Command {
 	var r rooms

@@ -280,6 +280,41 @@ func TestVersionAndHelp(t *testing.T) {
 	}
 }
 
+// The help of skald relay names the options of each broker's URL, as the tables of docs/brokers.md have them, and where a password may be.
+func TestHelpNamesTheOptionsOfBrokers(t *testing.T) {
+	t.Parallel()
+	help := start(t, nil, "relay", "--help")
+	help.expect(0)
+	about := start(t, nil, "--help")
+	about.expect(0)
+	page, err := os.ReadFile("../../docs/brokers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for scheme, variable := range map[string]string{"kafka": "SKALD_KAFKA_PASSWORD", "nats": "SKALD_NATS_PASSWORD", "amqp": "SKALD_RABBITMQ_PASSWORD"} {
+		_, section, ok := strings.Cut(string(page), "\n    "+scheme+"://host:port")
+		_, table, there := strings.Cut(section, "| option | what it says | default |\n|---|---|---|\n")
+		table, _, _ = strings.Cut(table, "\n\n")
+		if !ok || !there {
+			t.Fatalf("docs/brokers.md has no table of %s", scheme)
+		}
+		var names []string
+		for line := range strings.Lines(table) {
+			first := strings.Split(line, "|")[1]
+			names = append(names, strings.ReplaceAll(strings.TrimSpace(first), "`", ""))
+		}
+		said := strings.Join(strings.Fields(help.out.String()), " ")
+		if want := scheme + ":// " + strings.Join(names, ", "); !strings.Contains(said, want+" ") {
+			t.Errorf("skald relay --help has not %q", want)
+		}
+		for _, p := range []*program{help, about} {
+			if !strings.Contains(p.out.String(), variable) {
+				t.Errorf("%s does not name %s", p.cmd.Args[1:], variable)
+			}
+		}
+	}
+}
+
 // What is a password never comes back, whatever is wrong.
 func TestPasswordsAreNotPrinted(t *testing.T) {
 	t.Parallel()
