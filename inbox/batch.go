@@ -36,8 +36,8 @@ func (in *Inbox[TTx]) gather(running int) []*entry {
 	share := len(in.ready)/in.o.Workers + 1 // chains
 	in.drop()
 	most, claimed := in.size, e.parked != nil
-	if claimed {
-		most = min(most, in.shelf.size)
+	if claimed { // of these a part at most is ready: there are new ones only when half of them are finished
+		most, share = min(most, in.shelf.size), len(in.shelf.claimed)/in.o.Workers+1
 	}
 	if alone || most < 2 || in.beside != nil || !e.sociable() {
 		in.breaker.try(e)
