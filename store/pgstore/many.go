@@ -113,7 +113,8 @@ func (w *crowd) turns() []call {
 	find.scan = func(row scanner) error {
 		var n int32
 		var stands store.Outcome
-		err := row.Scan(&n, &stands)
+		var noted string
+		err := row.Scan(&n, &stands, &noted)
 		if err == nil {
 			w.found[n].Outcome = stands
 		}
@@ -131,9 +132,6 @@ func (w *crowd) insert(sql string, list []int) (call, error) {
 		prints    []*int64
 		both      []bool
 		old       []int64
-		keys      [][]byte
-		arriving  []bool
-		tries     []*int32
 		ours      = make(map[[2]string]bool, len(list))
 		consumer  = name(w.marks[0].Consumer)
 		afterward = func(int64) {
@@ -157,11 +155,10 @@ func (w *crowd) insert(sql string, list []int) (call, error) {
 		id.add(m.Identity, i)
 		outcomes, reasons, prints = append(outcomes, args[3].(int16)), append(reasons, args[4].(*string)), append(prints, args[5].(*int64))
 		both, old = append(both, w.homes[i].timeless), append(old, w.homes[i].old)
-		keys, arriving, tries = append(keys, m.Key), append(arriving, m.Turn == store.Arriving), append(tries, triesOf(m))
 	}
 	return call{
 		sql:  sql,
-		args: []any{consumer, id.sources, id.ids, outcomes, reasons, prints, keys, arriving, both, old, tries},
+		args: []any{consumer, id.sources, id.ids, outcomes, reasons, prints, id.places, both, old},
 		scan: func(row scanner) error {
 			var id [2]string
 			err := row.Scan(&id[0], &id[1])

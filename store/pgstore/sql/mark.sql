@@ -105,19 +105,13 @@ SELECT /*schema*/skald_guard(EXISTS (SELECT FROM i), 'an answer');
 SELECT value FROM /*schema*/skald_setting WHERE name = 'fingerprint key';
 
 -- name: InsertMarks
--- InsertMark for many, in their order. What is kept, or behind what is, gets none. Scalar subqueries stay probes of a key, whatever the
--- statistics say; those with LIMIT are asked once for all, and spare the others where a consumer has nothing kept and nothing timeless.
+-- InsertMark for many, in their order. Those that FindTurns told get none. Scalar subqueries stay probes of a key, whatever the
+-- statistics say; the one with LIMIT is asked once for all, and spares the other where a consumer has nothing timeless.
 INSERT INTO /*schema*/skald_mark_00 (consumer, source, id, outcome, reason, fingerprint, slot)
 SELECT $1::text, i.source, i.id::uuid, i.outcome, i.reason, i.fingerprint, /*slot*/0
-FROM unnest($2::text[], $3::text[], $4::smallint[], $5::text[], $6::bigint[], $7::bytea[], $8::boolean[], $9::boolean[], $10::bigint[], $11::integer[])
-	AS i(source, id, outcome, reason, fingerprint, key, arriving, twice, old, tries)
-WHERE (NOT i.arriving OR (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text LIMIT 1) IS NULL
-		OR (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id) IS NULL
-		AND (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = i.key AND p.holds ORDER BY p.place LIMIT 1) IS NULL)
-	AND (i.tries IS NULL OR (SELECT p.place FROM /*schema*/skald_parked AS p
-		WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id AND p.attempts = i.tries AND p.dead_at IS NULL)
-		= coalesce((SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = i.key AND p.holds ORDER BY p.place LIMIT 1),
-			(SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id)))
+FROM unnest($2::text[], $3::text[], $4::smallint[], $5::text[], $6::bigint[], $7::integer[], $8::boolean[], $9::bigint[])
+	AS i(source, id, outcome, reason, fingerprint, n, twice, old)
+WHERE i.n <> ALL ((SELECT concat('{', ltrim(current_setting('skald.kept'), ','), '}'))::integer[])
 	AND (i.twice OR (SELECT t.arrival FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text LIMIT 1) IS NULL
 		OR (SELECT t.arrival FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text AND t.source = i.source AND t.id = i.id) IS NULL)
 	AND (i.old = 0 OR (SELECT f.at FROM /*schema*/skald_floor AS f WHERE f.consumer = $1::text AND f.at > to_timestamp(i.old / 1000.0)) IS NULL)
@@ -127,14 +121,8 @@ RETURNING source, id::text;
 -- name: InsertManyTimeless
 INSERT INTO /*schema*/skald_mark_timeless (consumer, source, id, outcome, reason, fingerprint)
 SELECT $1::text, i.source, i.id, i.outcome, i.reason, i.fingerprint
-FROM unnest($2::text[], $3::text[], $4::smallint[], $5::text[], $6::bigint[], $7::bytea[], $8::boolean[], $9::boolean[], $10::bigint[], $11::integer[])
-	AS i(source, id, outcome, reason, fingerprint, key, arriving, twice, old, tries)
-WHERE (NOT i.arriving OR (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text LIMIT 1) IS NULL
-		OR (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id) IS NULL
-		AND (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = i.key AND p.holds ORDER BY p.place LIMIT 1) IS NULL)
-	AND (i.tries IS NULL OR (SELECT p.place FROM /*schema*/skald_parked AS p
-		WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id AND p.attempts = i.tries AND p.dead_at IS NULL)
-		= coalesce((SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = i.key AND p.holds ORDER BY p.place LIMIT 1),
-			(SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id)))
+FROM unnest($2::text[], $3::text[], $4::smallint[], $5::text[], $6::bigint[], $7::integer[], $8::boolean[], $9::bigint[])
+	AS i(source, id, outcome, reason, fingerprint, n, twice, old)
+WHERE i.n <> ALL ((SELECT concat('{', ltrim(current_setting('skald.kept'), ','), '}'))::integer[])
 ON CONFLICT DO NOTHING
 RETURNING source, id;

@@ -156,8 +156,10 @@ WHERE run = $1::text AND run <> '' AND seq > $2::bigint ORDER BY seq LIMIT $3::i
 SELECT count(pg_advisory_xact_lock(t) IS NULL) FROM unnest($1::bigint[]) AS t;
 
 -- name: FindTurns
--- What skald_turn says of messages, of those that it says something of. Their keys are locked by now.
-SELECT t.n, (CASE WHEN t.tries IS NOT NULL THEN -6 WHEN t.dead THEN -4 WHEN NOT t.dead THEN -3 WHEN t.below THEN -1 ELSE -5 END)::smallint
+-- What skald_turn says of messages, of those that it says something of. Their keys are locked by now. Their numbers are kept in
+-- a setting, for the statements behind this one, which give them no mark.
+SELECT t.n, (CASE WHEN t.tries IS NOT NULL THEN -6 WHEN t.dead THEN -4 WHEN NOT t.dead THEN -3 WHEN t.below THEN -1 ELSE -5 END)::smallint,
+	set_config('skald.kept', concat(current_setting('skald.kept'), ',', t.n), true)
 FROM (
 	SELECT i.n, i.tries,
 		CASE WHEN i.tries IS NULL THEN (SELECT p.dead_at IS NOT NULL FROM /*schema*/skald_parked AS p

@@ -17,10 +17,10 @@ SELECT /*here*/concat(
 	set_config('plan_cache_mode', 'force_generic_plan', true), set_config('max_parallel_workers_per_gather', '0', true), set_config('jit', 'off', true));
 
 -- name: Narrow
--- Walk in a transaction that is a handler's later: what the planner was told before is kept for Widen.
+-- Walk in a transaction that is a handler's later: what the planner was told before is kept for Widen. So far no message is kept.
 SELECT set_config('skald.seqscan', current_setting('enable_seqscan'), true), set_config('skald.bitmapscan', current_setting('enable_bitmapscan'), true),
 	set_config('skald.sort', current_setting('enable_sort'), true), set_config('skald.plan', current_setting('plan_cache_mode'), true),
-	set_config('skald.jit', current_setting('jit'), true),
+	set_config('skald.jit', current_setting('jit'), true), set_config('skald.kept', '', true),
 	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
 	set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true);
 
@@ -30,7 +30,7 @@ SELECT set_config('lock_timeout', $1::text, true), set_config('idle_in_transacti
 	set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true),
 	set_config('skald.seqscan', current_setting('enable_seqscan'), true), set_config('skald.bitmapscan', current_setting('enable_bitmapscan'), true),
 	set_config('skald.sort', current_setting('enable_sort'), true), set_config('skald.plan', current_setting('plan_cache_mode'), true),
-	set_config('skald.jit', current_setting('jit'), true),
+	set_config('skald.jit', current_setting('jit'), true), set_config('skald.kept', '', true),
 	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
 	set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true);
 
