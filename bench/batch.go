@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"sync/atomic"
+	"hash/fnv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -20,23 +20,29 @@ const (
 	insertPayments = `insert into payment (msg_id, amount) select id, 100 from unnest($1::text[]) as id`
 )
 
-// each handles each message by itself; of a hundred, it rejects no.
-func (t *till) each(size int, no int64) func(*feed) *inbox.Inbox[pgx.Tx] {
+// each handles each message by itself; of a hundred, it rejects no, the same ones whenever they come.
+func (t *till) each(size int, no uint32) func(*feed) *inbox.Inbox[pgx.Tx] {
 	return func(f *feed) *inbox.Inbox[pgx.Tx] {
 		in, out := t.batches(f, size)
 		value := newOrder(1)
-		var n atomic.Int64
 		in.Handle("orders", "order.placed", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
 			if _, err := tx.Exec(ctx, insertPayment, m.ID); err != nil {
 				return err
 			}
-			if n.Add(1)%100 < no {
+			if chance(m.ID) < no {
 				return skald.Reject(errors.New("declined"))
 			}
 			return out.Write(ctx, tx, taken.New(string(m.Key), value))
 		})
 		return in
 	}
+}
+
+// chance is a number below a hundred that is always the same for id.
+func chance(id string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))
+	return h.Sum32() % 100
 }
 
 // atOnce handles a batch in one statement.
