@@ -66,7 +66,7 @@ func TestDemoKeep(t *testing.T) {
 	start(t, nil, "demo", "remove", "--dir", dir, "--yes").expect(5, "another demo is at work")
 	show := start(t, nil, "demo", "show", id, "--dir", dir)
 	show.expect(0)
-	if !strings.Contains(show.out.String(), "order says order.confirmed") {
+	if told := show.out.String(); !strings.Contains(told, "order says order.confirmed") || strings.Count(told, "gateway moves a charge of ") != 1 {
 		t.Errorf("no story of the order that was placed by hand:\n%s", &show.out)
 	}
 	p.signal(syscall.SIGTERM)

@@ -47,10 +47,12 @@ func TestDemoRemoveRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	start(t, nil, "demo", "--orders", "5", "--faults", "none", "--dir", dir).expect(0)
-	exec1(t, filepath.Join(dir, "payment.db"), "CREATE VIEW mine AS SELECT 1")
-	start(t, nil, "demo", "remove", "--dir", dir, "--yes").expect(5, "payment.db", "mine")
-	start(t, nil, "demo", "--dir", dir).expect(0)
-	exec1(t, filepath.Join(dir, "payment.db"), "DROP VIEW mine")
+	for _, name := range []string{"payment.db", "gateway.db"} {
+		exec1(t, filepath.Join(dir, name), "CREATE VIEW mine AS SELECT 1")
+		start(t, nil, "demo", "remove", "--dir", dir, "--yes").expect(5, name, "mine")
+		start(t, nil, "demo", "--dir", dir).expect(0)
+		exec1(t, filepath.Join(dir, name), "DROP VIEW mine")
+	}
 	note := filepath.Join(dir, "note.txt")
 	if err := os.WriteFile(note, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
@@ -71,13 +73,16 @@ func TestDemoRemoveRefuses(t *testing.T) {
 	if n := number(t.Context(), filepath.Join(foreign, "order.db"), "SELECT count(*) FROM sqlite_schema"); n != 1 {
 		t.Errorf("%d objects are left", n)
 	}
+	foreign = t.TempDir()
+	exec1(t, filepath.Join(foreign, "gateway.db"), "CREATE TABLE mine (x)")
+	start(t, nil, "demo", "--dir", foreign).expect(5, "gateway.db")
 }
 
 // A removal that was killed behind any of its steps is ended by the next. The steps are files that go, the last of them
 // the lock's and the folder.
 func TestDemoRemoveAfterKill(t *testing.T) {
 	t.Parallel()
-	order := []string{"analytics.db", "notification.db", "fulfilment.db", "inventory.db", "payment.db", "order.db", "demo.lock"}
+	order := []string{"gateway.db", "analytics.db", "notification.db", "fulfilment.db", "inventory.db", "payment.db", "order.db", "demo.lock"}
 	made := t.TempDir()
 	start(t, nil, "demo", "--orders", "5", "--faults", "none", "--dir", made).expect(0)
 	for n := range len(order) + 1 {
@@ -129,7 +134,7 @@ func TestDemoRemoveOnPostgresAndKafka(t *testing.T) {
 	p.until("mails", func() bool { return count(conn, "SELECT count(*) FROM "+prefix+"_notification.mails") > 5 })
 	demo("remove", "--yes").expect(5, "another demo is at work")
 	p.kill() // its members are in their groups until their sessions end
-	demo("remove").expect(2, prefix+"_order", prefix+".orders", "--yes")
+	demo("remove").expect(2, prefix+"_order", prefix+"_gateway", prefix+".orders", "--yes")
 	start(t, nil, "demo", "remove", "--store", at, "--prefix", prefix, "--yes").expect(5, "--broker")
 
 	do(t, conn, fmt.Sprintf(`CREATE VIEW public.mine AS SELECT * FROM "%s_payment".accounts`, prefix))

@@ -206,6 +206,29 @@ func (l *Ledger[TTx]) find(ctx context.Context, db table.DB, key string) (r Rece
 	return r, true, nil
 }
 
+// A Moved is a line of the ledger.
+type Moved struct {
+	Receipt
+	At time.Time
+}
+
+// Moves is all that was moved for an order, as it was moved.
+func (l *Ledger[TTx]) Moves(ctx context.Context, order string) (out []Moved, err error) {
+	err = table.All(ctx, l.home.Read, l.sql["Moves"], []any{order}, func(row table.Row) (err error) {
+		var m Moved
+		var at string
+		if err = row.Scan(&m.ID, &m.Kind, &m.Key, &m.Customer, &m.Order, &m.Cents, &at); err == nil {
+			m.At, err = time.Parse(time.RFC3339Nano, at)
+		}
+		out = append(out, m)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look up what was moved for %s: %w", order, err)
+	}
+	return out, nil
+}
+
 // decline refuses what it could do, and remembers that.
 func (l *Ledger[TTx]) decline(ctx context.Context, key string, m Move) error {
 	_, err := l.move(ctx, Receipt{Kind: Charge, Key: key, Move: m}, NoMoney)

@@ -125,15 +125,18 @@ func (d *Databases[TTx]) Service(ctx context.Context, name string, bus broker.Br
 	return s, nil
 }
 
-// bank is the gateway's database.
-const bank = "gateway"
+// Bank is the name of the gateway's database.
+const Bank = "gateway"
+
+// Names are the names of all databases: those of the services, in their order, and the gateway's, last.
+func Names() []string { return append(service.Names(), Bank) }
 
 // Gateway is the payment gateway.
 func (d *Databases[TTx]) Gateway(ctx context.Context, o *gateway.Options, moods *gateway.Moods) (http.Handler, error) {
-	if err := d.kind.empty(ctx, bank); err != nil {
+	if err := d.kind.empty(ctx, Bank); err != nil {
 		return nil, fmt.Errorf("make the database of the gateway: %w", err)
 	}
-	home, err := d.Home(ctx, bank)
+	home, err := d.Home(ctx, Bank)
 	if err != nil {
 		return nil, err
 	}
@@ -157,9 +160,9 @@ func (d *Databases[TTx]) Read(ctx context.Context) (map[string]table.DB, error) 
 		}
 		out[name] = home.Read
 	}
-	switch home, err := d.Home(ctx, bank); {
+	switch home, err := d.Home(ctx, Bank); {
 	case err == nil:
-		out[bank] = home.Read
+		out[Bank] = home.Read
 	case !errors.Is(err, ErrNone):
 		return nil, err
 	}

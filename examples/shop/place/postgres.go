@@ -65,8 +65,17 @@ func (s schemas) empty(ctx context.Context, name string) error {
 		return err
 	}
 	defer pool.Close()
+	if there, err := s.there(ctx, pool, name); err != nil || there { // it may have been made by somebody with more rights
+		return err
+	}
 	_, err = pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+pgx.Identifier{s.schema(name)}.Sanitize())
 	return err
+}
+
+func (s schemas) there(ctx context.Context, pool *pgxpool.Pool, name string) (there bool, err error) {
+	const find = `SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)`
+	err = pool.QueryRow(ctx, find, s.schema(name)).Scan(&there)
+	return there, err
 }
 
 func (s schemas) open(ctx context.Context, service string) (home table.Home[pgx.Tx], closing func() error, err error) {
@@ -74,9 +83,7 @@ func (s schemas) open(ctx context.Context, service string) (home table.Home[pgx.
 	if err != nil {
 		return home, nil, err
 	}
-	var there bool
-	const find = `SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)`
-	err = pool.QueryRow(ctx, find, s.schema(service)).Scan(&there)
+	there, err := s.there(ctx, pool, service)
 	if err == nil && !there {
 		err = fmt.Errorf("%w: there is no schema %s", ErrNone, s.schema(service))
 	}

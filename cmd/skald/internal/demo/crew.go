@@ -147,7 +147,7 @@ func (h *hand) prepare(ctx context.Context) error {
 		return err
 	}
 	if h.name == "payment" {
-		if err := h.openBank(ctx); err != nil {
+		if err := h.openBank(ctx, h.moods); err != nil {
 			return err
 		}
 	}

@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald/examples/shop/gateway"
+	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/sample"
 )
 
-// openBank opens the payment gateway as Payment meets it, over HTTP and in its moods, until ctx is done. Its ledger lies in Payment's
-// database, which is there, in tables of its own: so it goes on where a run was killed.
-func (c *crew) openBank(ctx context.Context) error {
-	h, err := c.site.gateway(ctx, c.moods)
+// openBank opens the payment gateway as Payment meets it, over HTTP and in these moods, until ctx is done. Its ledger lies in a
+// database of its own: so it goes on where a run was killed.
+func (c *crew) openBank(ctx context.Context, moods *gateway.Moods) error {
+	h, err := c.site.Gateway(ctx, &gateway.Options{Funds: sample.Accounts()}, moods)
 	if err != nil {
 		return err
 	}
@@ -34,17 +36,27 @@ func (c *crew) openBank(ctx context.Context) error {
 	return nil
 }
 
-func (g *ground[TTx]) gateway(ctx context.Context, moods *gateway.Moods) (http.Handler, error) {
-	home, err := g.Home(ctx, "payment")
+// moves is what the gateway has moved for an order, as its ledger says; none where it is not there yet.
+func (g *ground[TTx]) moves(ctx context.Context, order string) ([]gateway.Moved, error) {
+	names, err := g.present(ctx, place.Bank)
+	if err != nil || !slices.Contains(names, "gateway_moves") {
+		return nil, err
+	}
+	home, err := g.Home(ctx, place.Bank)
 	if err != nil {
 		return nil, err
 	}
-	l, err := gateway.NewLedger(home, &gateway.Options{Funds: sample.Accounts()})
+	l, err := gateway.NewLedger(home, nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.Prepare(ctx); err != nil {
-		return nil, err
+	return l.Moves(ctx, order)
+}
+
+// tellMoves is the end of an order's story: what happened outside, where Skald has no tables.
+func tellMoves(moves []gateway.Moved) (lines []string) {
+	for _, m := range moves {
+		lines = append(lines, line(m.At, "gateway moves a %s of %d cents under the key %s   # examples/shop/gateway/ledger.go", m.Kind, m.Cents, m.Key))
 	}
-	return gateway.NewServer(l, moods).Handler(), nil
+	return lines
 }

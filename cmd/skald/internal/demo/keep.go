@@ -19,10 +19,12 @@ func (c *crew) keep(ctx context.Context, f *finished) (err error) {
 	if err := c.book.finish(ctx, *f); err != nil {
 		return err
 	}
-	c.bank = nil // that of the run is closed; without moods Payment may ask its ledger by itself
-	told := ctx  // to stop
+	told := ctx // to stop
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	if err := c.openBank(ctx, nil); err != nil { // that of the run is closed
+		return fmt.Errorf("keep: %w", err)
+	}
 	var runners []skald.Runner
 	var orders http.Handler
 	for _, name := range service.Names() {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/examples/shop/place"
 )
 
 // Remove takes away what a run made: its groups and topics, then its databases, Order's last, which tells whose they
@@ -58,22 +58,23 @@ func Remove(ctx context.Context, o Options, ask func(what string) error) (said s
 	return s.remove(ctx)
 }
 
-// tables are those that a service makes beside Skald's.
+// tables are those that a service makes beside Skald's, and the gateway without any of Skald's.
 func tables(service string) []string {
 	all := map[string][]string{
 		"order":        {"demo_run", "prices", "orders", "order_items", "order_history", "cancellations", "changes"},
-		"payment":      {"accounts", "transfers", "entries", "payments", "gateway_funds", "gateway_moves", "gateway_memory"},
+		"payment":      {"accounts", "transfers", "entries", "payments"},
 		"inventory":    {"stock", "reservations", "movements"},
 		"fulfilment":   {"oversize", "parcels", "dispatches"},
 		"notification": {"mails"},
 		"analytics":    {"happenings"},
+		place.Bank:     {"gateway_funds", "gateway_moves", "gateway_memory"},
 	}
 	return append(all[service], "journal")
 }
 
 // own refuses databases with something in them that the run did not make.
 func (g *ground[TTx]) own(ctx context.Context) error {
-	for _, name := range service.Names() {
+	for _, name := range place.Names() {
 		foreign, err := g.foreign(ctx, name)
 		if err != nil {
 			return fmt.Errorf("look at %s: %w", g.called(name), err)
@@ -90,7 +91,7 @@ func (g *ground[TTx]) own(ctx context.Context) error {
 
 // remove takes the databases away, Order's last.
 func (g *ground[TTx]) remove(ctx context.Context) (said string, err error) {
-	for _, name := range slices.Backward(service.Names()) {
+	for _, name := range slices.Backward(place.Names()) {
 		if err := g.drop(ctx, name); err != nil {
 			return "", fmt.Errorf("remove %s: %w; run it again", g.called(name), err)
 		}

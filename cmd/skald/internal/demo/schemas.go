@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald/examples/shop/place"
-	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
@@ -72,8 +71,8 @@ func Shown(store string) string {
 }
 
 func (s *schemas) remains() string {
-	names := make([]string, 0, len(service.Names()))
-	for _, name := range service.Names() {
+	names := make([]string, 0, len(place.Names()))
+	for _, name := range place.Names() {
 		names = append(names, pgx.Identifier{s.called(name)}.Sanitize())
 	}
 	return fmt.Sprintf("The databases are the schemas %s at %s", strings.Join(names, ", "), s.url())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/place"
@@ -35,12 +36,17 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 	if len(chapters) == 0 {
 		return nil, &place.UsageError{What: fmt.Sprintf("there is no order %s at %s", order, s.url())}
 	}
+	moves, err := s.moves(ctx, order)
+	if err != nil {
+		return nil, err
+	}
+	outside := tellMoves(moves)
 	lines = append(lines, "order "+order)
 	if e.report == nil {
-		return append(append(lines, tellAll(chapters, nil, nil)...), "The run is not finished: what came again and which faults struck is not known yet."), nil
+		return append(slices.Concat(lines, tellAll(chapters, nil, nil), outside), "The run is not finished: what came again and which faults struck is not known yet."), nil
 	}
 	repeats, watched := e.report.Repeats[order]
-	lines = append(lines, tellAll(chapters, repeats, e.report.Faults[order])...)
+	lines = slices.Concat(lines, tellAll(chapters, repeats, e.report.Faults[order]), outside)
 	if !watched {
 		lines = append(lines, fmt.Sprintf("Not one of the first %d orders that were watched: what came again and which faults struck is not known.", watchedOrders))
 	}

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -26,8 +25,8 @@ type site interface {
 	place.Shop
 	// life is one life of a service.
 	life(ctx context.Context, name string, life *sagatest.Faults, client broker.Broker, c *crew) (place.Service, error)
-	// gateway is the payment gateway, in these moods, over Payment's database.
-	gateway(ctx context.Context, moods *gateway.Moods) (http.Handler, error)
+	// moves is what the gateway has moved for an order, by its own ledger.
+	moves(ctx context.Context, order string) ([]gateway.Moved, error)
 	// placer takes orders at the Order service.
 	placer(s place.Service) (placer, error)
 	// mend sees to what a service keeps, and tells how many it has dropped.
@@ -124,7 +123,7 @@ func (g *ground[TTx]) placer(s place.Service) (placer, error) {
 
 func (g *ground[TTx]) book(ctx context.Context) (*ledger, error) {
 	var found []string
-	for _, name := range service.Names() {
+	for _, name := range place.Names() {
 		tables, err := g.present(ctx, name)
 		switch {
 		case err != nil:

@@ -22,7 +22,11 @@ func (c *crew) story(ctx context.Context, dbs map[string]table.DB, found []audit
 	if err != nil || len(chapters) == 0 {
 		return nil, err
 	}
-	return append([]string{title}, tellAll(chapters, c.watch.repeats(c.o.Prefix)[id], c.watch.struckOrders()[id])...), nil
+	moves, err := c.site.moves(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]string{title}, tellAll(chapters, c.watch.repeats(c.o.Prefix)[id], c.watch.struckOrders()[id]), tellMoves(moves)), nil
 }
 
 func tellAll(chapters []audit.Chapter, repeats []Repeat, faults []Fault) (lines []string) {

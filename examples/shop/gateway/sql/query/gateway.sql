@@ -26,5 +26,8 @@ UPDATE /*schema*/gateway_funds SET cents = cents + $2 WHERE customer = $1;
 -- name: Move
 INSERT INTO /*schema*/gateway_moves (id, kind, key, customer, order_id, cents, at) VALUES ($1, $2, $3, $4, $5, $6, $7);
 
+-- name: Moves
+SELECT id, kind, key, customer, order_id, cents, at FROM /*schema*/gateway_moves WHERE order_id = $1 ORDER BY at, id;
+
 -- name: Find
 SELECT id, kind, key, customer, order_id, cents FROM /*schema*/gateway_moves WHERE key = $1 ORDER BY at, id LIMIT 1;
