@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net/http"
 	"os"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 )
 
 // openGateway runs the payment gateway, a program of its own with a ledger of its own, until a signal.
-func openGateway(ctx context.Context, args []string, out, _ io.Writer) (err error) {
+func openGateway(ctx context.Context, args []string, out, errs io.Writer) (err error) {
 	f := flags("gateway")
 	store := f.String("store", os.Getenv("SKALD_STORE"), "of its ledger")
 	prefix := f.String("prefix", "", "of its schema")
@@ -34,8 +36,13 @@ func openGateway(ctx context.Context, args []string, out, _ io.Writer) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, shop.Close()) }()
-	answers, err := shop.Gateway(ctx, &gateway.Options{Memory: *memory, Funds: sample.Accounts()}, gateway.NewMoods(*seed, rates))
-	if err != nil {
+	log := slog.New(slog.NewTextHandler(errs, nil))
+	var answers http.Handler
+	err = waiting(ctx, log, "gateway", func() (err error) {
+		answers, err = shop.Gateway(ctx, &gateway.Options{Memory: *memory, Funds: sample.Accounts()}, gateway.NewMoods(*seed, rates))
+		return err
+	})
+	if err != nil || ctx.Err() != nil {
 		return err
 	}
 	at, err := listen(*addr, answers)
@@ -43,5 +50,6 @@ func openGateway(ctx context.Context, args []string, out, _ io.Writer) (err erro
 		return err
 	}
 	fmt.Fprintf(out, "gateway: http://%s\n", at.listener.Addr())
+	log.Info("serving", "service", "gateway")
 	return at.Run(ctx)
 }

@@ -91,16 +91,25 @@ func (s serving) run(ctx context.Context) (err error) {
 }
 
 // ready makes a service ready to run. It waits for servers that are away, until ctx is done.
-func (s serving) ready(ctx context.Context, name string, shop place.Shop, bus *place.Bus) ([]skald.Runner, error) {
+func (s serving) ready(ctx context.Context, name string, shop place.Shop, bus *place.Bus) (runners []skald.Runner, err error) {
+	err = waiting(ctx, s.log, name, func() error {
+		runners, err = s.try(ctx, name, shop, bus)
+		return err
+	})
+	return runners, err
+}
+
+// waiting tries again as long as a server is away. It returns nil once ctx is done.
+func waiting(ctx context.Context, log *slog.Logger, name string, try func() error) error {
 	var said time.Time
 	for {
-		runners, err := s.try(ctx, name, shop, bus)
+		err := try()
 		if ctx.Err() != nil || !place.Away(err) {
-			return runners, unlessStopped(ctx, err)
+			return unlessStopped(ctx, err)
 		}
 		if time.Since(said) >= sayEvery {
 			said = time.Now()
-			s.log.Warn("waiting for a server", "service", name, "error", err)
+			log.Warn("waiting for a server", "service", name, "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/skald-go/skald/examples/shop/place"
 )
 
 var errDone = errors.New("exit status 0")
@@ -46,6 +48,19 @@ func (i *instance) store() string {
 
 func (i *instance) log() string { return filepath.Join(i.w.dir, i.String()+".log") }
 
+// args are its command's. The gateway's program is another one: Payment finds it at its address, in each of its lives.
+func (i *instance) args() []string {
+	args := []string{"serve", i.service, "--broker", "kafka://" + i.w.kafka, "--instance", i.name, "--listen", "127.0.0.1:0"}
+	switch {
+	case i.service == place.Bank:
+		// Its worst moods are for another test: a key that is forgotten within seconds is used twice by a request that waits for the database.
+		args = []string{place.Bank, "--listen", i.w.bank, "--moods", "some"}
+	case i.w.bank != "":
+		args = append(args, "--gateway", "http://"+i.w.bank)
+	}
+	return append(args, "--store", i.store()+"&application_name="+i.String(), "--prefix", i.w.prefix)
+}
+
 // start begins a new life.
 func (i *instance) start() error {
 	i.mu.Lock()
@@ -57,8 +72,7 @@ func (i *instance) start() error {
 	defer func() { _ = file.Close() }()
 	i.lives++
 	fmt.Fprintf(file, "--- life %d, %.2f s\n", i.lives, time.Since(i.w.began).Seconds())
-	i.cmd = exec.Command(i.bin, "serve", i.service, "--store", i.store()+"&application_name="+i.String(), "--broker", "kafka://"+i.w.kafka,
-		"--prefix", i.w.prefix, "--instance", i.name, "--listen", "127.0.0.1:0")
+	i.cmd = exec.Command(i.bin, i.args()...)
 	i.cmd.Stderr = file
 	out, err := i.cmd.StdoutPipe()
 	if err != nil {

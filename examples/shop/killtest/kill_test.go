@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/sample"
 )
 
@@ -35,6 +36,7 @@ func TestKill(t *testing.T) {
 	w.tell("all instances serve")
 	movesOn(w, c, w.of("payment")[0], (*instance).kill, (*instance).start)
 	movesOn(w, c, w.of("inventory")[1], w.stopInHand, (*instance).wake)
+	bankDies(w, c)
 	chaos(w, c)
 	ending(w)
 }
@@ -77,6 +79,22 @@ func movesOn(w *world, c *customers, victim *instance, away func(*instance), bac
 	if err := back(victim); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// bankDies kills the gateway in the midst of its work: orders are taken meanwhile, and wait for its next life.
+func bankDies(w *world, c *customers) {
+	w.t.Helper()
+	more, stop := w.custom(c, *killRate)
+	more(*killRate)
+	bank := w.of(place.Bank)[0]
+	bank.kill()
+	w.tell("%s is away", bank)
+	more(*killRate)
+	if err := bank.start(); err != nil {
+		w.t.Fatal(err)
+	}
+	more(1)
+	stop()
 }
 
 // stopInHand stops an instance while it has a transaction open: with what that holds nobody else can go on.

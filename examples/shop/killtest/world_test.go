@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/skald-go/skald/examples/shop/audit"
 	said "github.com/skald-go/skald/examples/shop/event"
+	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/internal/need"
 )
@@ -40,6 +42,7 @@ type world struct {
 	postgres  string // the servers' addresses
 	kafka     string
 	pooler    string // PgBouncer in front of postgres; "": none
+	bank      string // where the gateway listens; "": Payment has it in its own database
 	began     time.Time
 	mu        sync.Mutex // of what follows: customers read while more are started
 	instances []*instance
@@ -47,7 +50,7 @@ type world struct {
 	script    sync.Mutex // one run of scripts/services at a time
 }
 
-// newWorld has servers of its own, and two instances of each service.
+// newWorld has servers of its own, two instances of each service, and the gateway, with a database of its own.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := emptyWorld(t, "kill")
@@ -59,6 +62,12 @@ func newWorld(t *testing.T) *world {
 	if err := errors.Join(servers, built); err != nil {
 		t.Fatal(err)
 	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.bank = free.Addr().String()
+	_ = free.Close()
 	w.startAll("1", "2")
 	return w
 }
@@ -223,14 +232,11 @@ func (w *world) startAll(names ...string) {
 	w.t.Helper()
 	for _, n := range names {
 		for _, s := range service.Names() {
-			one := &instance{w: w, service: s, name: n, bin: w.bin}
-			w.mu.Lock()
-			w.instances = append(w.instances, one)
-			w.mu.Unlock()
-			if err := one.start(); err != nil {
-				w.t.Fatal(err)
-			}
+			w.add(s, n)
 		}
+	}
+	if w.bank != "" {
+		w.add(place.Bank, names[0])
 	}
 	w.eventually("instances to serve", func() error {
 		for _, one := range w.instances {
@@ -240,6 +246,18 @@ func (w *world) startAll(names ...string) {
 		}
 		return nil
 	})
+}
+
+// add starts one more process.
+func (w *world) add(service, name string) {
+	w.t.Helper()
+	one := &instance{w: w, service: service, name: name, bin: w.bin}
+	w.mu.Lock()
+	w.instances = append(w.instances, one)
+	w.mu.Unlock()
+	if err := one.start(); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // end ends all processes.
