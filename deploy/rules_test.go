@@ -114,6 +114,19 @@ func incidents() []incident {
 				w.until("it is in quarantine", func() bool { return w.kept().TooOld == 1 && w.backlog().Pending == 0 })
 			},
 			(*world).admit, 6 * time.Minute},
+		{"SkaldCallUnsettled", // once it is so old by the clocks of the process and of the database
+			func(w *world) {
+				w.dbAhead.Store(w.ahead.Load())
+				w.silent.Store(true)
+				w.pay()
+				w.until("its call is not answered", func() bool { return w.kept().Calls == 1 && len(w.consumer.Health().Stuck) == 1 })
+				w.dbAhead.Add(int64(10 * time.Minute))
+				w.until("the relay has its lanes again", func() bool { return w.backlog().Free == 0 })
+			},
+			func(w *world) {
+				w.silent.Store(false)
+				w.until("it is settled", func() bool { return w.kept().Calls == 0 })
+			}, 6 * time.Minute},
 		{"SkaldLanePaused",
 			func(w *world) {
 				gate := make(chan struct{})

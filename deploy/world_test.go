@@ -34,6 +34,7 @@ type world struct {
 	stalled  atomic.Bool                   // retention fails
 	bad      atomic.Bool                   // the handler fails
 	hopeless atomic.Bool                   // for good
+	silent   atomic.Bool                   // the provider that the consumer asks does not answer
 	gate     atomic.Pointer[chan struct{}] // that the handler waits at
 	consumer *inbox.Inbox[*memstore.Tx]
 
@@ -78,6 +79,7 @@ func (w *world) startConsumer() {
 		w.consumer = inbox.New[*memstore.Tx](s, w.bus.Broker, "billing", &inbox.Options{MeterProvider: p.meters, Now: w.now, Logger: quiet(), MaxHeld: maxHeld, Handle: time.Hour,
 			Breaker: inbox.Breaker{Least: least, Rest: 100 * time.Millisecond}})
 		w.consumer.Handle("orders", "order.placed", w.handle)
+		inbox.OnCall(w.consumer, paid, w.call())
 		return w.consumer
 	})
 }
@@ -96,6 +98,32 @@ func (w *world) handle(ctx context.Context, _ *memstore.Tx, _ skald.Message) err
 		return errors.New("no price for this order")
 	}
 	return ctx.Err()
+}
+
+// paid is what the consumer asks somebody outside for.
+var paid = skald.Event[string]{Topic: "orders", Type: "order.paid"}
+
+func (w *world) call() inbox.Call[*memstore.Tx, string, string, string] {
+	answer := func(context.Context, string, string) (string, error) {
+		if w.silent.Load() {
+			return "", errors.New("no answer")
+		}
+		return "done", nil
+	}
+	return inbox.Call[*memstore.Tx, string, string, string]{
+		At: inbox.NewProvider("bank", &inbox.ProviderOptions{Rest: 100 * time.Millisecond}),
+		Intent: func(_ context.Context, _ *memstore.Tx, m skald.Received[string]) (string, string, error) {
+			return m.Value, "call-" + m.ID, nil
+		},
+		Do:     answer,
+		Settle: func(context.Context, *memstore.Tx, skald.Received[string], inbox.Outcome[string]) error { return nil },
+	}
+}
+
+// pay says that something is to be asked for outside.
+func (w *world) pay() {
+	w.t.Helper()
+	w.tell(paid.New("43", "an order"), &outbox.Options{})
 }
 
 // kept is what is kept for the consumer.
@@ -211,12 +239,17 @@ func (w *world) sayOf(key string) {
 
 func (w *world) write(topic, key, order string, o *outbox.Options) {
 	w.t.Helper()
+	placed := skald.Event[string]{Topic: topic, Type: "order.placed"}
+	w.tell(placed.New(key, order), o)
+}
+
+func (w *world) tell(d skald.Draft, o *outbox.Options) {
+	w.t.Helper()
 	if p := w.running["writer"]; p != nil {
 		o.MeterProvider = p.meters
 	}
 	tx := w.db.BeginTx()
-	placed := skald.Event[string]{Topic: topic, Type: "order.placed"}
-	if err := outbox.New[*memstore.Tx](w.db, o).Write(w.t.Context(), tx, placed.New(key, order)); err != nil {
+	if err := outbox.New[*memstore.Tx](w.db, o).Write(w.t.Context(), tx, d); err != nil {
 		w.t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {

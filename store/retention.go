@@ -41,6 +41,10 @@ type Kept struct {
 	Keeping
 	Conflicts, TooOld int64         // in quarantine, and not admitted
 	Apart             time.Duration // since the oldest of these came; 0: there is none
+	// Calls to the outside of which it is not settled what became of them, of dead letters too, and since when the oldest of them
+	// was to be made; 0: there is none.
+	Calls  int64
+	Called time.Duration
 }
 
 // Maintained is what Maintain did.

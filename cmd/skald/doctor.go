@@ -171,6 +171,9 @@ func (d *doctor) rights(ctx context.Context, s subject) (usable bool) {
 	return true
 }
 
+// unsettled is how long a call to the outside may be so without anybody looking: as the alert has it.
+const unsettled = 5 * time.Minute
+
 // kept is what waits in the database.
 func (d *doctor) kept(ctx context.Context, s subject) {
 	const about = "store"
@@ -193,6 +196,11 @@ func (d *doctor) kept(ctx context.Context, s subject) {
 			d.say(about, "kept for "+k.Consumer, graded(k.Dead+k.Conflicts+k.TooOld == 0 && k.Oldest < time.Hour, skald.Doubtful),
 				fmt.Sprintf("%d parked, the oldest for %v; %d dead letters; in quarantine %d in conflict and %d too old", k.Parked, k.Oldest.Round(time.Second), k.Dead, k.Conflicts, k.TooOld),
 				"skald parked list, skald dead groups, skald inbox status")
+			if k.Calls > 0 {
+				d.say(about, "calls of "+k.Consumer, graded(k.Called <= unsettled, skald.Doubtful),
+					fmt.Sprintf("of %d calls to the outside it is not settled what became of them, the oldest was to be made %v ago", k.Calls, k.Called.Round(time.Second)),
+					"docs/operations.md: SkaldCallUnsettled")
+			}
 		}
 	}
 }

@@ -48,7 +48,7 @@ func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (
 	for _, c := range consumers {
 		b.kept[c] = &kept{}
 	}
-	return p.meter().watch(b.read, Pending, OldestAge, SetAside, RetainedAge, FreeLanes, Parked, ParkedSize, ParkedAge, DeadLetters, Quarantined, QuarantinedAge)
+	return p.meter().watch(b.read, Pending, OldestAge, SetAside, RetainedAge, FreeLanes, Parked, ParkedSize, ParkedAge, DeadLetters, Quarantined, QuarantinedAge, Calls, CallAge)
 }
 
 func (b *Backlog) read(ctx context.Context, gauge see) {
@@ -79,6 +79,8 @@ func (b *Backlog) read(ctx context.Context, gauge see) {
 		gauge(Quarantined, float64(k.Conflicts), k.conflict)
 		gauge(Quarantined, float64(k.TooOld), k.tooOld)
 		gauge(QuarantinedAge, k.Apart.Seconds(), k.labels)
+		gauge(Calls, float64(k.Calls), k.labels)
+		gauge(CallAge, k.Called.Seconds(), k.labels)
 	}
 }
 

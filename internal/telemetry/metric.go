@@ -38,6 +38,8 @@ const (
 	DeadLetters    = "skald.inbox.message.dead"
 	Quarantined    = "skald.inbox.message.quarantined"
 	QuarantinedAge = "skald.inbox.message.quarantined_age"
+	Calls          = "skald.inbox.call.unsettled"
+	CallAge        = "skald.inbox.call.unsettled_age"
 	Stopped        = "skald.inbox.stopped"
 )
 
@@ -72,6 +74,8 @@ func Metrics() []Metric {
 		{DeadLetters, "{message}", "Dead letters", kept},
 		{Quarantined, "{message}", "Messages in quarantine that nobody has admitted", []string{labelSource, labelConsumer, labelOutcome}},
 		{QuarantinedAge, "s", "Since the oldest of them came; 0: there is none", kept},
+		{Calls, "{call}", "Calls to the outside of which it is not settled what became of them", kept},
+		{CallAge, "s", "Since the oldest of them was to be made; 0: there is none", kept},
 		{Stopped, "{process}", "1 while this process takes nothing, because too many messages failed in one way", []string{labelConsumer}},
 	}
 }

@@ -48,7 +48,12 @@ func (d *database) keptFor(now time.Time) (out []store.Kept) {
 		return all[consumer]
 	}
 	for _, k := range d.kept {
-		count(&of(k.Consumer).Keeping, k, now)
+		n := of(k.Consumer)
+		count(&n.Keeping, k, now)
+		if k.Call != nil {
+			n.Calls++
+			n.Called = max(n.Called, now.Sub(k.Call.Since))
+		}
 	}
 	for _, q := range d.apart {
 		if !q.Admitted.IsZero() {

@@ -14,9 +14,10 @@ func (c *core) Backlog(ctx context.Context) (store.Backlog, error) {
 	kept := c.call("KeptFor")
 	kept.scan = func(row scanner) error {
 		var k store.Kept
-		var parked, apart int64 // milliseconds
-		err := row.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart)
+		var parked, apart, called int64 // milliseconds
+		err := row.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart, &k.Calls, &called)
 		k.Oldest, k.Apart = time.Duration(parked)*time.Millisecond, time.Duration(apart)*time.Millisecond
+		k.Called = time.Duration(called) * time.Millisecond
 		b.Kept = append(b.Kept, k)
 		return err
 	}

@@ -38,11 +38,12 @@ func keptFor(ctx context.Context, p *prepared) (out []store.Kept, err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		var k store.Kept
-		var parked, apart int64 // milliseconds
-		if err := rows.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart); err != nil {
+		var parked, apart, called int64 // milliseconds
+		if err := rows.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart, &k.Calls, &called); err != nil {
 			return nil, err
 		}
 		k.Oldest, k.Apart = time.Duration(parked)*time.Millisecond, time.Duration(apart)*time.Millisecond
+		k.Called = time.Duration(called) * time.Millisecond
 		out = append(out, k)
 	}
 	return out, rows.Err()

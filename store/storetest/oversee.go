@@ -113,6 +113,8 @@ func (s *suite[TTx]) backlogKept() {
 	a, b := parked("k", 1), parked("k", 2)
 	dead := parked("l", 3)
 	dead.Dead = &store.Death{Kind: "permanent"}
+	b.Call = &store.Call{Key: "k", Request: "{}", Since: time.Now().Add(-2 * time.Hour)}
+	dead.Call = &store.Call{Key: "l", Request: "{}", Since: time.Now().Add(-time.Hour), Outcome: "yes"}
 	s.apply(keeping(a, b, dead)...)
 	for i, why := range []store.Outcome{store.Conflict, store.TooOld, store.TooOld, store.Conflict} {
 		q := quarantined(message("q", i), why)
@@ -128,9 +130,13 @@ func (s *suite[TTx]) backlogKept() {
 			s.Errorf("for %s the oldest are %v and %v", k.Consumer, k.Oldest, k.Apart)
 		} else {
 			k.Apart, k.Oldest = 0, 0
+			if ok := k.Called > time.Hour && k.Called < 3*time.Hour; ok != (k.Calls > 0) {
+				s.Errorf("for %s the oldest call is %v old", k.Consumer, k.Called)
+			}
+			k.Called = 0
 		}
 	}
-	mine := store.Kept{Consumer: consumer, Conflicts: 1, TooOld: 1,
+	mine := store.Kept{Consumer: consumer, Conflicts: 1, TooOld: 1, Calls: 2,
 		Keeping: store.Keeping{Parked: 2, Dead: 1, Bytes: int64(len(a.Message.Data)+len(b.Message.Data)) + 2}}
 	others := store.Kept{Consumer: "another", TooOld: 1}
 	if want := []store.Kept{others, mine}; !reflect.DeepEqual(got, want) {

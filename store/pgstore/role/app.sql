@@ -22,6 +22,7 @@ GRANT SELECT ON /*schema*/skald_backlog TO /*role*/; -- for metrics
 GRANT SELECT ON /*schema*/skald_maintenance TO /*role*/;
 GRANT SELECT ON /*schema*/skald_lanes TO /*role*/;
 GRANT SELECT ON /*schema*/skald_consumers TO /*role*/;
+GRANT SELECT ON /*schema*/skald_calling TO /*role*/;
 -- The default of skald_mark's arrival. Not an identity column: before PostgreSQL 17 the leaves do not inherit it.
 GRANT USAGE ON SEQUENCE /*schema*/skald_arrival TO /*role*/;
 -- PUBLIC has these, unless somebody took them away.

@@ -23,6 +23,7 @@ GRANT SELECT ON /*schema*/skald_backlog TO /*role*/; -- for metrics
 GRANT SELECT ON /*schema*/skald_maintenance TO /*role*/;
 GRANT SELECT ON /*schema*/skald_lanes TO /*role*/;
 GRANT SELECT ON /*schema*/skald_consumers TO /*role*/;
+GRANT SELECT ON /*schema*/skald_calling TO /*role*/;
 GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_lease TO /*role*/;
 -- PUBLIC has these, unless somebody took them away; so it is with pg_control_system, which they ask.
 GRANT EXECUTE ON FUNCTION /*schema*/skald_guard TO /*role*/;

@@ -7,5 +7,8 @@ SELECT coalesce((SELECT value FROM /*schema*/skald_setting WHERE name = 'source'
 FROM /*schema*/skald_backlog AS b LEFT JOIN /*schema*/skald_maintenance AS m ON m.name = 'skald_outbox';
 
 -- name: KeptFor
-SELECT consumer, parked, dead, parked_bytes, round(parked_seconds * 1000)::bigint, conflicts, too_old, round(quarantined_seconds * 1000)::bigint
-FROM /*schema*/skald_consumers ORDER BY consumer;
+SELECT k.consumer, k.parked, k.dead, k.parked_bytes, round(k.parked_seconds * 1000)::bigint, k.conflicts, k.too_old, round(k.quarantined_seconds * 1000)::bigint,
+	coalesce(c.calls, 0), coalesce(round(c.seconds * 1000)::bigint, 0)
+FROM /*schema*/skald_consumers AS k
+LEFT JOIN (SELECT consumer, count(*) AS calls, max(seconds) AS seconds FROM /*schema*/skald_calling GROUP BY consumer) AS c ON c.consumer = k.consumer
+ORDER BY k.consumer;

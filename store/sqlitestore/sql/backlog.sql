@@ -7,5 +7,8 @@ SELECT (SELECT dflt_value FROM pragma_table_info('skald_outbox') WHERE name = 's
 FROM skald_backlog AS b LEFT JOIN skald_maintenance AS m ON m.name = 'skald_outbox';
 
 -- name: KeptFor
-SELECT consumer, parked, dead, parked_bytes, CAST(round(parked_seconds * 1000) AS INTEGER), conflicts, too_old, CAST(round(quarantined_seconds * 1000) AS INTEGER)
-FROM skald_consumers ORDER BY consumer;
+SELECT k.consumer, k.parked, k.dead, k.parked_bytes, CAST(round(k.parked_seconds * 1000) AS INTEGER), k.conflicts, k.too_old,
+	CAST(round(k.quarantined_seconds * 1000) AS INTEGER), coalesce(c.calls, 0), CAST(round(coalesce(c.seconds, 0) * 1000) AS INTEGER)
+FROM skald_consumers AS k
+LEFT JOIN (SELECT consumer, count(*) AS calls, max(seconds) AS seconds FROM skald_calling GROUP BY consumer) AS c ON c.consumer = k.consumer
+ORDER BY k.consumer;
