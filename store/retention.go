@@ -24,6 +24,13 @@ type Retention struct {
 	Steps time.Duration
 }
 
+// A Forecaster is a Store that can tell what Maintain would do.
+type Forecaster interface {
+	// Forecast counts what Maintain would have gone by keep, if it were called now and nobody were in its way, and what it would
+	// leave, and why. It changes nothing, keeps nobody waiting, and reads all that it counts.
+	Forecast(ctx context.Context, keep Retention) (Maintained, error)
+}
+
 // A Backlog is how an outbox stands.
 type Backlog struct {
 	Source   string        // of the messages of this database

@@ -34,6 +34,38 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 	return done, err
 }
 
+var _ store.Forecaster = (*Store)(nil)
+
+// Forecast counts what Maintain would empty.
+func (s *Store) Forecast(ctx context.Context, keep store.Retention) (out store.Maintained, err error) {
+	if keep, err = retention.OrDefaults(keep); err != nil {
+		return out, fmt.Errorf("forecast: %w", err)
+	}
+	err = s.enter(ctx, func() error {
+		d, now := s.db, s.db.now()
+		rows, marks, steps := now.Add(-keep.Outbox), now.Add(-keep.Marks), now.Add(-keep.Steps)
+		for _, r := range d.rows {
+			out.Rows += one(r.at.Before(rows) && d.covered(r))
+		}
+		for key, m := range d.marks {
+			f, met := d.floors[key.consumer]
+			out.Marks += one(met && f.since.Before(marks) && m.written().Before(marks))
+		}
+		for key, row := range d.steps {
+			out.Steps += one(d.forgettable(key, row, steps))
+		}
+		return nil
+	})
+	return out, err
+}
+
+func one(so bool) int64 {
+	if so {
+		return 1
+	}
+	return 0
+}
+
 // Keeps tells what retention Maintain last went by.
 func (s *Store) Keeps(ctx context.Context) (keep store.Retention, err error) {
 	err = s.enter(ctx, func() error {

@@ -134,8 +134,7 @@ func (d *database) forgotten(s store.Step) bool {
 // under way stays, and so does one whose message is kept, or of which nobody said when its saga began.
 func (d *database) forgetSteps(before time.Time) (n int64) {
 	maps.DeleteFunc(d.steps, func(key stepKey, row stepRow) bool {
-		_, kept := d.kept[markKey{row.Consumer, row.Identity}]
-		if kept || d.held[key] != nil || row.State == store.StepCalling || row.Begun.IsZero() || !row.Begun.Before(before) || !row.at.Before(before) {
+		if !d.forgettable(key, row, before) {
 			return false
 		}
 		floor := stepFloor{key.consumer, key.name}
@@ -146,6 +145,11 @@ func (d *database) forgetSteps(before time.Time) (n int64) {
 		return true
 	})
 	return n
+}
+
+func (d *database) forgettable(key stepKey, row stepRow, before time.Time) bool {
+	_, kept := d.kept[markKey{row.Consumer, row.Identity}]
+	return !kept && d.held[key] == nil && row.State != store.StepCalling && !row.Begun.IsZero() && row.Begun.Before(before) && row.at.Before(before)
 }
 
 // Steps is all steps, by consumer, saga, name and occurrence.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald/internal/retention"
@@ -40,20 +41,7 @@ func (c *core) Maintain(ctx context.Context, keep store.Retention) (store.Mainta
 	if err != nil {
 		return store.Maintained{}, fmt.Errorf("maintain: %w", err)
 	}
-	k := keeping{Retention: keep}
-	var now int64
-	var marks string
-	err = c.short(ctx, "maintain", c.call("Here"), c.call("Looked", keep.Outbox.Microseconds(), keep.Marks.Microseconds(), keep.Steps.Microseconds()), c.call("Now").into(&now), c.call("Rings").into(&k.ring, &marks))
-	if err == nil {
-		k.now = time.Unix(now, 0)
-		k.rows, err = parseRings(k.ring, defaultRows())
-	}
-	if err == nil {
-		k.marks, err = parseRings(marks, defaultMarks())
-	}
-	if err == nil {
-		err = k.check()
-	}
+	k, err := c.keeping(ctx, keep, c.call("Here"), c.call("Looked", keep.Outbox.Microseconds(), keep.Marks.Microseconds(), keep.Steps.Microseconds()))
 	if err == nil {
 		err = c.emptyRows(ctx, &k)
 	}
@@ -67,6 +55,38 @@ func (c *core) Maintain(ctx context.Context, keep store.Retention) (store.Mainta
 		err = c.deletes(ctx, k.Marks, &k.done)
 	}
 	return k.done, err
+}
+
+// keeping is a run that begins with first.
+func (c *core) keeping(ctx context.Context, keep store.Retention, first ...call) (k keeping, err error) {
+	k.Retention = keep
+	var now int64
+	var marks string
+	err = c.short(ctx, "maintain", append(first, c.call("Now").into(&now), c.call("Rings").into(&k.ring, &marks))...)
+	if err == nil {
+		k.now = time.Unix(now, 0)
+		k.rows, err = parseRings(k.ring, defaultRows())
+	}
+	if err == nil {
+		k.marks, err = parseRings(marks, defaultMarks())
+	}
+	if err == nil {
+		err = k.check()
+	}
+	k.Marks = max(k.Marks, leastMarks)
+	return k, err
+}
+
+// oldRows are the leaves on which no row falls that is to be kept.
+func (k *keeping) oldRows() []int {
+	live := k.rows.live(k.now.Add(-k.Outbox), k.now.Add(ahead+skew), day, early)
+	return slices.DeleteFunc(k.rows.leaves(), func(n int) bool { return live[n] })
+}
+
+// oldMarks are the same of marks. A slot is left for those whose clock is a day ahead.
+func (k *keeping) oldMarks() []int {
+	live := k.marks.live(k.now.Add(-k.Marks), k.now.Add(ahead+day), markSlot, 0)
+	return slices.DeleteFunc(k.marks.leaves(), func(n int) bool { return live[n] })
 }
 
 // check bounds the retention by the rings: of the slots one is being filled, and one is left to be emptied.
@@ -84,11 +104,7 @@ func (k *keeping) check() error {
 }
 
 func (c *core) emptyRows(ctx context.Context, k *keeping) error {
-	live := k.rows.live(k.now.Add(-k.Outbox), k.now.Add(ahead+skew), day, early)
-	for _, n := range k.rows.leaves() {
-		if live[n] {
-			continue
-		}
+	for _, n := range k.oldRows() {
 		if err := c.leave(c.emptyRowLeaf(ctx, n, k), rowLeaf(n), &k.done); err != nil {
 			return err
 		}
@@ -98,14 +114,15 @@ func (c *core) emptyRows(ctx context.Context, k *keeping) error {
 
 func (c *core) emptyRowLeaf(ctx context.Context, n int, k *keeping) error {
 	text := c.rowTexts(n)
-	return c.empty(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows, call{sql: text["LockRows"]}, c.call("GuardRing", k.ring),
-		call{sql: "SELECT " + c.prefix + "skald_guard((" + text["Covered"] + "), 'retention')"})
+	return c.empty(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows, call{sql: text["LockRows"]}, c.call("GuardRing", k.ring), c.covered(text))
 }
 
-// emptyMarks leaves a slot for those whose clock is a day ahead.
+// covered fails unless every lane has passed all of a leaf's rows.
+func (c *core) covered(text map[string]string) call {
+	return call{sql: "SELECT " + c.prefix + "skald_guard((" + text["Covered"] + "), 'retention')"}
+}
+
 func (c *core) emptyMarks(ctx context.Context, k *keeping) error {
-	k.Marks = max(k.Marks, leastMarks)
-	live := k.marks.live(k.now.Add(-k.Marks), k.now.Add(ahead+day), markSlot, 0)
 	meet := []call{c.call("Walk")}
 	for _, n := range k.marks.leaves() {
 		meet = append(meet, call{sql: c.leafed(firstMarks, markLeaf(n), n)["Meet"]})
@@ -113,10 +130,7 @@ func (c *core) emptyMarks(ctx context.Context, k *keeping) error {
 	if err := c.short(ctx, "meet consumers", meet...); err != nil {
 		return err
 	}
-	for _, n := range k.marks.leaves() {
-		if live[n] {
-			continue
-		}
+	for _, n := range k.oldMarks() {
 		if err := c.leave(c.emptyMarkLeaf(ctx, n, k), markLeaf(n), &k.done); err != nil {
 			return err
 		}
@@ -131,6 +145,11 @@ func (c *core) emptyMarkLeaf(ctx context.Context, n int, k *keeping) error {
 	floor := k.now.Add(-k.Marks).UnixMilli() / markSlot.Milliseconds() * markSlot.Milliseconds()
 	err := c.empty(ctx, "skald_mark", text["MarksIn"], text["EmptyMarks"], &k.done.Marks, call{sql: text["LockMarks"]}, c.call("Walk"),
 		call{sql: text["Grown"], args: []any{k.Marks.Microseconds()}}, call{sql: text["RaiseFloors"], args: []any{floor}})
+	return k.young(err, n)
+}
+
+// young notes that the marks of a leaf stay, if err says so.
+func (k *keeping) young(err error, n int) error {
 	if lost(err) {
 		k.done.Left = append(k.done.Left, markLeaf(n)+": it has marks of a consumer that is younger than they are kept")
 		return nil

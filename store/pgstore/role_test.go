@@ -139,6 +139,10 @@ func (d byRole) Retry(ctx context.Context, lanes []int, limit int) ([]store.Asid
 	return d.relay.Retry(ctx, lanes, limit)
 }
 
+func (d byRole) Forecast(ctx context.Context, keep store.Retention) (store.Maintained, error) {
+	return d.relay.Forecast(ctx, keep)
+}
+
 func (d byRole) Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
 	return d.relay.Maintain(ctx, keep)
 }

@@ -64,6 +64,27 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 	return done, nil
 }
 
+var _ store.Forecaster = (*Store)(nil)
+
+// Forecast counts what Maintain would delete.
+func (s *Store) Forecast(ctx context.Context, keep store.Retention) (out store.Maintained, err error) {
+	if keep, err = retention.OrDefaults(keep); err != nil {
+		return out, failed("forecast", err)
+	}
+	p, err := s.prepare(ctx)
+	if err != nil {
+		return out, failed("forecast", err)
+	}
+	var covered int64
+	if err = p.stmts["Covered"].QueryRowContext(ctx).Scan(&covered); err == nil {
+		err = p.stmts["Forecast"].QueryRowContext(ctx, covered, ago(keep.Outbox), ago(keep.Marks), ago(keep.Steps)).Scan(&out.Rows, &out.Marks, &out.Steps)
+	}
+	if err != nil {
+		return out, failed("forecast", err)
+	}
+	return out, nil
+}
+
 // ago is d as a modifier of SQLite's time functions.
 func ago(d time.Duration) string { return fmt.Sprintf("-%.3f seconds", d.Seconds()) }
 

@@ -42,9 +42,43 @@ func (s *suite[TTx]) cover(c store.Cursor) {
 
 func (s *suite[TTx]) maintain() store.Maintained {
 	s.Helper()
+	said := s.forecast(week())
 	got, err := s.d.Maintain(s.Context(), week())
 	s.ok(err, "maintain")
+	if said != nil {
+		s.came(*said, got)
+	}
 	return got
+}
+
+// forecast is what the driver says that Maintain would do; nil: it says nothing.
+func (s *suite[TTx]) forecast(keep store.Retention) *store.Maintained {
+	s.Helper()
+	f, ok := any(s.d).(store.Forecaster)
+	if !ok {
+		return nil
+	}
+	before := s.db.Count(s)
+	said, err := f.Forecast(s.Context(), keep)
+	s.ok(err, "forecast")
+	if now := s.db.Count(s); now != before {
+		s.Errorf("a forecast made %+v of %+v", now, before)
+	}
+	return &said
+}
+
+// came wants that to be done which was forecast, unless something was in the way: then it is less.
+func (s *suite[TTx]) came(said, got store.Maintained) {
+	s.Helper()
+	for _, c := range []struct {
+		what      string
+		said, got int64
+	}{{"rows", said.Rows, got.Rows}, {"marks", said.Marks, got.Marks}, {"steps", said.Steps, got.Steps}} {
+		whole := c.got < 0 && c.said > 0 // whole slots, which were not counted
+		if c.said < 0 || !whole && c.said != c.got && (len(got.Left) == len(said.Left) || c.got > c.said) {
+			s.Errorf("maintain was to empty %d %s, and emptied %d; %q was to be left, %q was", c.said, c.what, c.got, said.Left, got.Left)
+		}
+	}
 }
 
 // tooOld is an age that is outside of the thirty days that marks are kept at every hour: PostgreSQL keeps two days together, in a ring that

@@ -17,6 +17,9 @@ SELECT NOT EXISTS (SELECT FROM /*schema*/skald_outbox_0) OR NOT EXISTS (
 		SELECT FROM /*schema*/skald_outbox_0 AS o
 		WHERE o.txid >= pg_snapshot_xmin(t.snapshot) AND NOT pg_visible_in_snapshot(o.txid, t.snapshot)));
 
+-- name: CountRows
+SELECT count(*) FROM /*schema*/skald_outbox_0;
+
 -- name: EmptyRows
 TRUNCATE /*schema*/skald_outbox_0;
 
@@ -25,6 +28,9 @@ SELECT EXISTS (SELECT FROM /*schema*/skald_mark_00);
 
 -- name: LockMarks
 LOCK TABLE /*schema*/skald_mark_00 IN ACCESS EXCLUSIVE MODE;
+
+-- name: CountMarks
+SELECT count(*) FROM /*schema*/skald_mark_00;
 
 -- name: EmptyMarks
 TRUNCATE /*schema*/skald_mark_00;
@@ -76,6 +82,12 @@ DELETE FROM /*schema*/skald_quarantine WHERE ctid = ANY (ARRAY(
 DELETE FROM /*schema*/skald_mark_timeless WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM /*schema*/skald_mark_timeless WHERE at < (SELECT clock_timestamp()) - $1::bigint * interval '1 microsecond'
 	ORDER BY at LIMIT 5000 FOR UPDATE SKIP LOCKED));
+
+-- name: CountRest
+-- What DeleteMarks and ForgetSteps would delete.
+SELECT (SELECT count(*) FROM /*schema*/skald_mark_timeless WHERE at < clock_timestamp() - $1::bigint * interval '1 microsecond'),
+	(SELECT count(*) FROM /*schema*/skald_step AS s WHERE s.at < $2::timestamptz AND s.begun < $2::timestamptz AND s.state <> 2 AND NOT EXISTS (
+		SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id));
 
 -- name: DeleteTicks
 -- Those before the oldest that a lane needs: a lane at the beginning needs the end of its window, which it may not have stored

@@ -33,6 +33,16 @@ DELETE FROM skald_mark WHERE arrival IN (
 	SELECT m.arrival FROM skald_mark AS m JOIN skald_floor AS f ON f.consumer = m.consumer
 	WHERE m.written < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) AND m.written < f.at ORDER BY m.written LIMIT ?2);
 
+-- name: Forecast
+-- What DeleteRows, DeleteMarks and DeleteSteps would delete in all: rows up to ?1, kept for ?2, marks for ?3, steps for ?4.
+SELECT (SELECT count(*) FROM skald_outbox WHERE seq <= ?1 AND stored_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?2)),
+	(SELECT count(*) FROM skald_mark AS m JOIN skald_floor AS f ON f.consumer = m.consumer
+		WHERE m.written < CAST(unixepoch('now', 'subsec', ?3) * 1000 AS INTEGER)
+			AND (m.written < f.at OR f.since < CAST(unixepoch('now', 'subsec', ?3) * 1000 AS INTEGER))),
+	(SELECT count(*) FROM skald_step AS s LEFT JOIN skald_step_floor AS f ON f.consumer = s.consumer AND f.step = s.step
+		WHERE max(s.at, s.begun) < max(CAST(unixepoch('now', 'subsec', ?4) * 1000 AS INTEGER), coalesce(f.at, 0))
+			AND s.state <> 2 AND NOT EXISTS (SELECT 1 FROM skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id));
+
 -- name: DeleteQuarantine
 -- What was taken; what waits, waits for somebody.
 DELETE FROM skald_quarantine WHERE number IN (

@@ -1,0 +1,57 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/retention"
+	"github.com/skald-go/skald/store"
+)
+
+var (
+	_ store.Forecaster = (*Store)(nil)
+	_ store.Forecaster = (*SQLStore)(nil)
+)
+
+// Forecast goes the way of Maintain, slot by slot, and counts where that empties.
+func (c *core) Forecast(ctx context.Context, keep store.Retention) (store.Maintained, error) {
+	keep, err := retention.OrDefaults(keep)
+	if err != nil {
+		return store.Maintained{}, fmt.Errorf("forecast: %w", err)
+	}
+	k, err := c.keeping(ctx, keep)
+	if err != nil {
+		return store.Maintained{}, err
+	}
+	for _, n := range k.oldRows() {
+		text := c.rowTexts(n)
+		if err := c.leave(c.count(ctx, text["CountRows"], &k.done.Rows, c.covered(text)), rowLeaf(n), &k.done); err != nil {
+			return store.Maintained{}, err
+		}
+	}
+	for _, n := range k.oldMarks() {
+		text := c.leafed(firstMarks, markLeaf(n), n)
+		grown := call{sql: text["Grown"], args: []any{k.Marks.Microseconds()}}
+		if err := c.leave(k.young(c.count(ctx, text["CountMarks"], &k.done.Marks, grown), n), markLeaf(n), &k.done); err != nil {
+			return store.Maintained{}, err
+		}
+	}
+	var marks int64
+	rest := c.call("CountRest", k.Marks.Microseconds(), k.now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond))
+	if err := c.short(ctx, "count what is old", rest.into(&marks, &k.done.Steps)); err != nil {
+		return store.Maintained{}, err
+	}
+	k.done.Marks += marks
+	return k.done, nil
+}
+
+// count adds what is in a leaf to sum, if the guard holds.
+func (c *core) count(ctx context.Context, what string, sum *int64, guard call) error {
+	var n int64
+	if err := c.short(ctx, "count slot", guard, call{sql: what}.into(&n)); err != nil {
+		return err
+	}
+	*sum += n
+	return nil
+}
