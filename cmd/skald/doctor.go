@@ -115,6 +115,7 @@ type subject interface {
 	store.Examiner
 	store.Overseer
 	Backlog(ctx context.Context) (store.Backlog, error)
+	store.KindWatcher
 }
 
 func (d *doctor) store(ctx context.Context, db database) {
@@ -134,6 +135,7 @@ func (d *doctor) store(ctx context.Context, db database) {
 		return
 	}
 	d.kept(ctx, s)
+	d.types(ctx, s)
 	list, err := s.Examine(ctx, d.exam)
 	if err != nil {
 		d.failed(about, "server", err)
@@ -202,6 +204,38 @@ func (d *doctor) kept(ctx context.Context, s subject) {
 					"docs/operations.md: SkaldCallUnsettled")
 			}
 		}
+	}
+}
+
+// types are those that not every instance of a consumer handles.
+func (d *doctor) types(ctx context.Context, s subject) {
+	const about = "store"
+	list, err := s.LeftKinds(ctx)
+	var right *store.RightError
+	switch {
+	case errors.As(err, &right): // a relay's user: it is no matter of his
+		d.say(about, "types", skald.Fine, "this user may not look who handles what", "")
+		return
+	case err != nil:
+		d.failed(about, "types", err)
+		return
+	}
+	none := true
+	for _, k := range list {
+		if d.consumer != "" && d.consumer != k.Consumer {
+			continue
+		}
+		heard := "nobody who handles it is known"
+		if k.Heard >= 0 {
+			heard = fmt.Sprintf("one who handles it was last heard of %v ago", k.Heard.Round(time.Second))
+		}
+		none = false
+		d.say(about, "types of "+k.Consumer, skald.Doubtful,
+			fmt.Sprintf("the instance on %s has no handler for %s of %s: %d messages were left to another build, and wait; %s", cmp.Or(k.Host, "?"), k.Type, k.Topic, k.Messages, heard),
+			"end the rollout: run the build that handles it everywhere. Where nobody does, they are dead letters within half an hour")
+	}
+	if none {
+		d.say(about, "types", skald.Fine, "no message waits for a build that handles its type", "")
 	}
 }
 

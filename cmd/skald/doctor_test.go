@@ -72,6 +72,15 @@ func TestDoctorOnSQLite(t *testing.T) {
 	doctor(t, 8, map[string]string{"window/marks": "failed 50 days, in which a message may leave the outbox"}, "--store", at, "--outbox", "1200h")
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), "INSERT INTO skald_outbox (topic, key, type, data, time) VALUES ('t', 'k', 't', '1', '2020-01-01T00:00:00.000Z')")
 	doctor(t, 0, map[string]string{"store/outbox": "warning 1 rows wait"}, "--store", at)
+	doctor(t, 0, map[string]string{"store/types": "ok no message waits"}, "--store", at)
+	exec1(t, strings.TrimPrefix(at, "sqlite:"), `INSERT INTO skald_parked (consumer, source, id, topic, type, envelope, bytes, lane, position, fault, attempts, due, waiting, holds,
+		first_error, first_host, last_at, last_error, last_host, kind, fingerprint, stack, version, nth, running, call)
+		VALUES ('billing', '/o', '1', 'orders', 'order.renamed', x'7b7d', 0, '', 0, '', 0, 0, 0, 0, '', '', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), 'no handler', 'old-7', '', '', '', '', 0, 0,
+		'{"key":"k","request":"{}","since":"2020-01-01T00:00:00Z"}')`)
+	exec1(t, strings.TrimPrefix(at, "sqlite:"), "INSERT INTO skald_type VALUES ('billing', 'orders', 'order.renamed', CAST(unixepoch('subsec') * 1000 AS INTEGER) - 90000)")
+	doctor(t, 0, map[string]string{"store/types of billing": "warning the instance on old-7 has no handler for order.renamed of orders: 1 messages", "store/calls of billing": "warning of 1 calls"},
+		"--store", at, "--consumer", "billing")
+	doctor(t, 0, map[string]string{"store/types": "ok no message waits"}, "--store", at, "--consumer", "mail")
 	doctor(t, 8, map[string]string{"broker/connection": "failed"}, "--store", at, "--broker", "nats://127.0.0.1:1")
 	p := start(t, nil, "doctor", "--store", at)
 	p.expect(0)

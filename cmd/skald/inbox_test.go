@@ -127,7 +127,7 @@ func TestMaintain(t *testing.T) {
 		t.Fatal(err)
 	}
 	maintain(0, 30*days, "--reason=test", "--keep-marks", "960h")
-	maintain(1, 40*days, "--dry-run") // that would go
+	maintain(1, 40*days, "--dry-run")                                                                    // that would go
 	start(t, nil, append(at[:len(at):len(at)], "--reason=test")...).expect(2, "marks 960h0m0s", "--yes") // less is to be kept
 	maintain(1, 40*days, "--reason=test", "--by=ann", "--yes")
 	var noted, who string

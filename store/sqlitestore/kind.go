@@ -10,6 +10,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
+var _ store.KindWatcher = (*Store)(nil)
+
 func scanKind(scan func(...any) error) (k store.Kind, err error) {
 	err = scan(&k.Topic, &k.Type)
 	return k, err
@@ -58,6 +60,22 @@ func (x *session) noteKinds(ctx context.Context, consumer string, own []store.Ki
 		_, err = x.exec(ctx, "NoteKind", consumer, own[i].Topic, own[i].Type)
 	}
 	return was, err
+}
+
+// LeftKinds lists the types of messages that were left to another build, and wait.
+func (s *Store) LeftKinds(ctx context.Context) (out []store.LeftKind, err error) {
+	rows, err := s.query(ctx, "LeftKinds")
+	if err == nil {
+		out, err = collect(rows, func(scan func(...any) error) (k store.LeftKind, err error) {
+			var heard int64 // milliseconds
+			err = scan(&k.Consumer, &k.Topic, &k.Type, &k.Messages, &k.Host, &heard)
+			if k.Heard = -1; heard >= 0 {
+				k.Heard = time.Duration(heard) * time.Millisecond
+			}
+			return k, err
+		})
+	}
+	return out, failedOr("look who handles what", err)
 }
 
 // joined is kinds as a statement compares them: a list in JSON.

@@ -12,6 +12,7 @@ func kindTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Noted":     (*suite[TTx]).kindNoted,
 		"Forgotten": (*suite[TTx]).kindForgotten,
 		"Claims":    (*suite[TTx]).kindClaims,
+		"Left":      (*suite[TTx]).kindLeft,
 	}
 }
 
@@ -80,4 +81,44 @@ func (s *suite[TTx]) kindClaims() {
 	claimed(true, nil, foreign) // b's
 	claimed(false, nil, foreign, store.Kind{Topic: "orders", Type: "ours"})
 	claimed(true, []string{"foreign of a"})
+}
+
+// What a build left to another one is told apart from what failed, from what only waits behind it, and from dead letters.
+func (s *suite[TTx]) kindLeft() {
+	w, ok := any(s.d).(store.KindWatcher)
+	if !ok {
+		s.Skipf("%T does not watch types", s.d)
+	}
+	left := func(want ...store.LeftKind) {
+		s.Helper()
+		got, err := w.LeftKinds(s.Context())
+		s.ok(err, "look who handles what")
+		for i := range got {
+			got[i].Heard = min(got[i].Heard, time.Hour)
+			if got[i].Heard >= 0 && got[i].Heard < time.Hour {
+				got[i].Heard = 0
+			}
+		}
+		if !slices.Equal(got, want) {
+			s.Errorf("left are %+v, want %+v", got, want)
+		}
+	}
+	left()
+	now := time.Now()
+	of := func(n int, host string, change func(p *store.Parked)) store.Parked {
+		p := parked(host, n)
+		p.Attempts, p.Message.Topic, p.Message.Type = 0, "orders", "renamed"
+		p.Last = store.Failure{At: now.Add(time.Duration(n) * time.Second), Why: "no handler", Host: host}
+		if change != nil {
+			change(&p)
+		}
+		return p
+	}
+	s.apply(keeping(of(1, "a", nil), of(3, "c", nil), of(2, "b", nil),
+		of(4, "d", func(p *store.Parked) { p.First, p.Attempts = p.Last, 1 }), of(5, "e", func(p *store.Parked) { p.Last = store.Failure{} }),
+		of(6, "f", func(p *store.Parked) { p.First, p.Dead = p.Last, &store.Death{Kind: "unhandled"} }),
+		of(7, "g", func(p *store.Parked) { p.Consumer = "another" }))...)
+	renamed := store.Kind{Topic: "orders", Type: "renamed"}
+	s.noteKinds(consumer, 0, []store.Kind{renamed, {Topic: "orders", Type: "placed"}})
+	left(store.LeftKind{Consumer: "another", Kind: renamed, Messages: 1, Host: "g", Heard: -1}, store.LeftKind{Consumer: consumer, Kind: renamed, Messages: 3, Host: "c"})
 }

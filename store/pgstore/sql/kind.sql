@@ -12,3 +12,12 @@ ON CONFLICT (consumer, topic, type) DO UPDATE SET at = clock_timestamp() WHERE t
 DELETE FROM /*schema*/skald_type WHERE (consumer, topic, type) IN (
 	SELECT consumer, topic, type FROM /*schema*/skald_type
 	WHERE consumer = $1::text AND at < clock_timestamp() - $2::bigint * interval '1 microsecond' FOR UPDATE SKIP LOCKED);
+
+-- name: LeftKinds
+-- Of what failed both times are known, of what was left to another build only the last.
+SELECT p.consumer, p.topic, p.type, count(*), (array_agg(p.last_host ORDER BY p.last_at DESC))[1],
+	coalesce(greatest(round(extract(epoch FROM clock_timestamp() - t.at) * 1000), 0)::bigint, -1)
+FROM /*schema*/skald_parked AS p
+LEFT JOIN /*schema*/skald_type AS t ON t.consumer = p.consumer AND t.topic = p.topic AND t.type = p.type
+WHERE p.dead_at IS NULL AND p.first_at IS NULL AND p.last_at IS NOT NULL
+GROUP BY p.consumer, p.topic, p.type, t.at ORDER BY p.consumer COLLATE "C", p.topic COLLATE "C", p.type COLLATE "C";
