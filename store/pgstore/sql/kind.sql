@@ -16,7 +16,7 @@ DELETE FROM /*schema*/skald_type WHERE (consumer, topic, type) IN (
 -- name: LeftKinds
 -- Of what failed both times are known, of what was left to another build only the last.
 SELECT p.consumer, p.topic, p.type, count(*), (array_agg(p.last_host ORDER BY p.last_at DESC))[1],
-	coalesce(greatest(round(extract(epoch FROM clock_timestamp() - t.at) * 1000), 0)::bigint, -1)
+	CASE WHEN t.at IS NULL THEN -1 ELSE greatest(round(extract(epoch FROM clock_timestamp() - t.at) * 1000), 0)::bigint END
 FROM /*schema*/skald_parked AS p
 LEFT JOIN /*schema*/skald_type AS t ON t.consumer = p.consumer AND t.topic = p.topic AND t.type = p.type
 WHERE p.dead_at IS NULL AND p.first_at IS NULL AND p.last_at IS NOT NULL
