@@ -88,7 +88,7 @@ func (w *topology) migrate(ctx context.Context, out io.Writer, check bool) (err 
 	if len(still) > 0 {
 		return &demo.ForeignError{What: still[0], Remedy: "change it, or remove it; it was not made here"}
 	}
-	return list(out, "was missing, is there now:", missing)
+	return list(out, "made what was missing:", missing)
 }
 
 // missing is what of the topics and groups is not there, or cannot be used.
