@@ -429,7 +429,7 @@ func TestKeyIsUsedUp(t *testing.T) {
 			w.quiet(in)
 			p := w.kept()[0]
 			p.Call.Undo = true
-			w.apply(store.Effect{Keep: &store.Keep{Parked: p, Was: &p.Attempts}})
+			w.apply(store.Effect{Keep: &store.Keep{Parked: p, Was: &p.Attempts, WasCall: p.Call.Key}})
 			w.pass(time.Minute)
 			w.quiet(in)
 			w.expect(want[0], want[1])

@@ -88,6 +88,31 @@ func (in *Inbox[TTx]) intend(ctx context.Context, e *entry, unit store.Unit[TTx]
 	return result{entry: own, what: calling}
 }
 
+// lostCall tells whether e takes a step that is at a call of e's own, and is kept without that. Nothing here makes it so; a row that was
+// written by another build, or by hand, may be.
+func (in *Inbox[TTx]) lostCall(e *entry, was store.Step) bool {
+	_, there := in.calls[kind{e.Topic, e.Type}]
+	return there && e.takes() != nil && e.parked != nil && e.call == nil && was.OutsideKey != "" && e.calls(was)
+}
+
+// intendAgain stores once more what e is to ask for, under the key that its step knows. The call may have been made, as long ago as e is
+// kept: so it is left to who claims e next, who looks it up first.
+func (in *Inbox[TTx]) intendAgain(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, key string) result {
+	_, err := in.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit.Tx())
+	var outside *intent
+	if !errors.As(err, &outside) {
+		if err == nil {
+			err = errors.New("nothing is to be asked for")
+		}
+		return in.failure(ctx, e, unit.Rollback, fmt.Errorf("intend the call of %s again, which its step is at under key %s: %w", e.id.ID, key, err))
+	}
+	call := outside.call
+	call.Key, call.Since = key, e.parked.Since
+	k := in.parcel(e)
+	k.Call, k.Due = &call, in.o.RetryFirst
+	return in.store(ctx, e, unit.Rollback, store.Effect{Keep: k}, result{entry: e, what: later, after: k.Due})
+}
+
 // retell lets a claimed message be claimed again soon whose intent was not answered. It stands, or it does not: in no case may the
 // message be kept without its call, or with it, where its step says otherwise.
 func (in *Inbox[TTx]) retell(ctx context.Context, effect store.Effect) {
@@ -100,7 +125,7 @@ func (in *Inbox[TTx]) retell(ctx context.Context, effect store.Effect) {
 	}
 	if len(kept) == 1 && kept[0].Call != nil && kept[0].Call.Key == effect.Keep.Call.Key {
 		p := kept[0]
-		effect = store.Effect{Keep: &store.Keep{Parked: p, Was: &p.Attempts}}
+		effect = store.Effect{Keep: &store.Keep{Parked: p, Was: &p.Attempts, WasCall: p.Call.Key}}
 	}
 	effect.Keep.Due, effect.Keep.Claims, effect.Keep.Life = in.o.RetryFirst, 0, ""
 	_, _ = in.db.Apply(ctx, effect)
@@ -256,7 +281,7 @@ func (in *Inbox[TTx]) settleToUndo(ctx context.Context, id store.Identity) {
 		}
 		if err == nil && !p.Call.Undo {
 			p.Call.Undo = true // due as it is: who has it in hand keeps it
-			_, err = in.db.Apply(ctx, store.Effect{Keep: &store.Keep{Parked: p, Was: &p.Attempts}})
+			_, err = in.db.Apply(ctx, store.Effect{Keep: &store.Keep{Parked: p, Was: &p.Attempts, WasCall: p.Call.Key}})
 		}
 	}
 	if err != nil {

@@ -37,6 +37,9 @@ func (in *Inbox[TTx]) parcel(e *entry) *store.Keep {
 		k.Claims, k.Life = 0, "" // this is the answer
 		was := e.parked.Attempts
 		k.Was = &was
+		if e.parked.Call != nil {
+			k.WasCall = e.parked.Call.Key
+		}
 		return k
 	}
 	k.Parked = store.Parked{Consumer: in.group, Identity: e.identity(), Message: e.Message, Lane: e.Lane, Position: e.Position}

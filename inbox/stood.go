@@ -27,6 +27,8 @@ func (in *Inbox[TTx]) stepped(ctx context.Context, e *entry, unit store.Unit[TTx
 		return in.handle(ctx, e, unit, intake)
 	case was.State == store.StepCalling && e.outcome != "" && e.calls(was):
 		return in.undo(ctx, e, unit, intake, was)
+	case was.State == store.StepCalling && in.lostCall(e, was):
+		return in.intendAgain(ctx, e, unit, intake, was.OutsideKey)
 	case was.State == store.StepCalling:
 		r := in.later(ctx, e, unit.Rollback, settleFirst, fmt.Errorf("step %s of %s: a call outside is under way", e.step.Name, e.step.Saga))
 		if e.takes() == nil {

@@ -163,7 +163,7 @@ func (u *undoer[TTx]) Step(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	err = unit.Commit(ctx, store.Effect{Keep: &store.Keep{Parked: p, Was: &p.Attempts}})
+	err = unit.Commit(ctx, store.Effect{Keep: &store.Keep{Parked: p, Was: &p.Attempts, WasCall: p.Call.Key}})
 	return err == nil, err
 }
 

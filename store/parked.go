@@ -95,6 +95,9 @@ type Keep struct {
 	Instead *Identity
 	// Was, if it is not nil, is the number of attempts that it is parked with. Nil: it is not kept yet, and its key has room.
 	Was *int
+	// WasCall, where Was is not nil, is the key of the call that it is at; "": it is at none. What was read before a call was intended
+	// does not undo that.
+	WasCall string
 	// Step, if it is not nil, is the step that the message is to take: it is noted as parked or dead, unless it stands as
 	// something else than that.
 	Step *Step

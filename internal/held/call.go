@@ -40,3 +40,12 @@ func DecodeCall(s *string) (*store.Call, error) {
 	}
 	return &store.Call{Key: string(in.Key), Request: string(in.Request), Since: in.Since, Outcome: string(in.Outcome), Undo: in.Undo}, nil
 }
+
+// CallKey is what ->> 'key' of an encoded call reads, in a statement, where that is its key.
+func CallKey(key string) string {
+	b, _ := json.Marshal(Text(key)) // of a text, or of bytes in base64: it cannot fail
+	if len(b) > 0 && b[0] == '{' {
+		return string(b)
+	}
+	return key
+}

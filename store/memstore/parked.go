@@ -159,6 +159,9 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 		if err != nil {
 			return err
 		}
+		if callKey(was.Call) != p.WasCall {
+			return fmt.Errorf("%s is not at the call that it was at: %w", k.ID, store.ErrLost)
+		}
 		k.Message, k.Place, k.Since, k.Lane, k.Position, k.Fault = was.Message, was.Place, was.Since, was.Lane, was.Position, was.Fault
 	} else if err := tx.room(ctx, k, p, until); err != nil {
 		return err
@@ -188,6 +191,13 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 		d.settle(k.turn())
 	})
 	return nil
+}
+
+func callKey(c *store.Call) string {
+	if c == nil {
+		return ""
+	}
+	return c.Key
 }
 
 func copiedCall(c *store.Call) *store.Call {

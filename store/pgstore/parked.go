@@ -100,7 +100,7 @@ func (c *core) keep(e *store.Effect, together bool) (calls []call, err error) {
 		if err != nil {
 			return nil, err
 		}
-		change("UpdateKept", identity(k.Consumer, k.Identity), append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.Kills), legible(k.Life))...)
+		change("UpdateKept", identity(k.Consumer, k.Identity), append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.Kills), legible(k.Life), held.CallKey(k.WasCall))...)
 		calls = append(calls, c.call("SettleKept", identity(k.Consumer, k.Identity)...))
 	} else if k != nil {
 		if calls, err = c.insertKept(k); err != nil {

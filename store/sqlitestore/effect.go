@@ -238,3 +238,8 @@ func (x *session) insert(ctx context.Context, rows []skald.Message) error {
 	}
 	return nil
 }
+
+// keeps tells whether e says anything of kept messages.
+func keeps(e *store.Effect) bool {
+	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Rewind != nil || e.Audit != nil
+}

@@ -129,8 +129,11 @@ func (x *session) change(ctx context.Context, name, consumer string, id store.Id
 	if !there || attempts != nil && (k.dead || k.attempts != *attempts) {
 		return fmt.Errorf("%s is not kept as it was: %w", id.ID, store.ErrLost)
 	}
-	if _, err := x.exec(ctx, name, append([]any{consumer, id.Source, id.ID}, more...)...); err != nil {
+	switch n, err := x.count(ctx, name, append([]any{consumer, id.Source, id.ID}, more...)...); {
+	case err != nil:
 		return fmt.Errorf("change kept message: %w", err)
+	case n == 0:
+		return fmt.Errorf("%s is not at the call that it was at: %w", id.ID, store.ErrLost)
 	}
 	return x.settleKey(ctx, consumer, blob(k.key))
 }
@@ -156,7 +159,7 @@ func (x *session) park(ctx context.Context, p *store.Keep) error {
 		if err != nil {
 			return err
 		}
-		return x.change(ctx, "UpdateKept", p.Consumer, p.Identity, p.Was, append(stateArgs(&p.Parked), at, p.Claims, p.Kills, p.Life)...)
+		return x.change(ctx, "UpdateKept", p.Consumer, p.Identity, p.Was, append(stateArgs(&p.Parked), at, p.Claims, p.Kills, p.Life, held.CallKey(p.WasCall))...)
 	}
 	var done store.Verdict
 	err := verdict(x.row(ctx, "FindMark", p.Consumer, p.Source, p.ID), &done)
@@ -391,9 +394,4 @@ func (s *Store) Keeping(ctx context.Context, consumer string) (n store.Keeping, 
 	}
 	n.Oldest = time.Duration(oldest) * time.Millisecond
 	return n, nil
-}
-
-// keeps tells whether e says anything of kept messages.
-func keeps(e *store.Effect) bool {
-	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Rewind != nil || e.Audit != nil
 }

@@ -243,3 +243,23 @@ func (s *suite[TTx]) parkedReleasedIfDead() {
 	s.counts(3, 0, 0)
 	s.claim(0, "1")
 }
+
+// What was read before a call was intended, or while another one was, changes nothing.
+func (s *suite[TTx]) parkedCallStays() {
+	none := parked("k", 1)
+	s.apply(keeping(none)...)
+	for _, key := range []string{"a call's key \"ö\"", "bytes\xff\x00"} {
+		at, other := none, none
+		at.Call, other.Call = &store.Call{Key: key, Request: "{}"}, &store.Call{Key: "another"}
+		s.apply(again(none, func(p *store.Parked) { p.Call = at.Call }))
+		nothing := func(*store.Parked) {}
+		s.applied([]bool{false, false}, again(none, nothing), again(other, nothing))
+		got := s.kept(store.Sought{Identity: &none.Identity})
+		if len(got) != 1 || got[0].Call == nil || got[0].Call.Key != key {
+			s.Fatalf("kept %+v", got)
+		}
+		s.apply(again(got[0], func(p *store.Parked) { p.Call.Outcome = "{}" }))
+		s.apply(again(at, func(p *store.Parked) { p.Call = nil }))
+		s.applied([]bool{false}, again(at, nothing))
+	}
+}

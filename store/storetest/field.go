@@ -67,7 +67,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 	refused(s, taking("a"), func(step store.Step) error { return begin(store.Intake{Steps: []store.Step{step}}) },
 		"Consumer", "Saga", "Name", "Occurrence", "State", "Identity", "Begun", "Held", "Code", "Result", "OutsideKey", "Outcome", "From")
 	refused(s, store.Keep{Parked: parked("k", 1)}, func(k store.Keep) error { return apply(store.Effect{Keep: &k}) },
-		"Parked", "Was", "Step", "MostRows", "MostBytes", "Marked", "Instead")
+		"Parked", "Was", "WasCall", "Step", "MostRows", "MostBytes", "Marked", "Instead")
 	refused(s, skald.Header{Name: "x"}, func(h skald.Header) error {
 		return apply(rows(changed(func(m *skald.Message) { m.Headers = []skald.Header{h} })))
 	}, "Name", "Value")

@@ -36,6 +36,7 @@ func parkedTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Marked":           (*suite[TTx]).parkedMarked,
 		"Audited":          (*suite[TTx]).parkedAudited,
 		"ReleasedIfDead":   (*suite[TTx]).parkedReleasedIfDead,
+		"CallStays":        (*suite[TTx]).parkedCallStays,
 	}
 }
 
@@ -55,9 +56,12 @@ func keeping(ps ...store.Parked) (out []store.Effect) {
 
 // again is p as it is kept after another attempt.
 func again(p store.Parked, change func(p *store.Parked)) store.Effect {
-	was := p.Attempts
+	was, call := p.Attempts, ""
+	if p.Call != nil {
+		call = p.Call.Key
+	}
 	change(&p)
-	return store.Effect{Keep: &store.Keep{Parked: p, Was: &was}}
+	return store.Effect{Keep: &store.Keep{Parked: p, Was: &was, WasCall: call}}
 }
 
 func freed(p store.Parked, attempts *int) store.Effect {

@@ -69,6 +69,7 @@ WITH u AS (
 		last_host = $12::text, dead_at = $13::timestamptz, kind = $14::text, fingerprint = $15::text, stack = $16::text, version = $17::text, call = $19::text,
 		claims = $20::integer, kills = $21::integer, claimer = $22::text
 	WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND attempts = $18::integer AND dead_at IS NULL
+		AND coalesce(call::json ->> 'key', '') = $23::text
 	RETURNING 1
 )
 SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a parked message');

@@ -28,7 +28,7 @@ WHERE consumer = ?1 AND source = ?27 AND id = ?28;
 UPDATE skald_parked SET attempts = ?4, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, holds = ?6, first_at = ?7, first_error = ?8,
 	first_host = ?9, last_at = ?10, last_error = ?11, last_host = ?12, dead_at = ?13, kind = ?14, fingerprint = ?15, stack = ?16, version = ?17, call = ?18,
 	claims = ?19, kills = ?20, claimer = ?21
-WHERE consumer = ?1 AND source = ?2 AND id = ?3;
+WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND coalesce(call ->> '$.key', '') = ?22;
 
 -- name: ReleaseKept
 UPDATE skald_parked SET attempts = 0, claims = 0, kills = 0, due = 0, holds = 1, dead_at = NULL, kind = '', fingerprint = '', stack = '', version = ''
