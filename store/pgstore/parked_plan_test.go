@@ -36,7 +36,7 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 		"turn of a fresh one":  {"Turn", `(1, 'stock', '/o', 'new', 'hot', NULL)`},
 		"turn of the first":    {"Turn", `(1, 'stock', '/o', 'm1', 'hot', 1)`},
 		"parked behind":        {"InsertKept", `('stock', '/o', 'new', 0, 1, true, ` + kept + `, 'hot', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '')`},
-		"parked again":         {"UpdateKept", `('stock', '/o', 'm1', 1, 1, true, ` + kept + `, 1, NULL, 0, 0, '')`},
+		"parked again":         {"UpdateKept", `('stock', '/o', 'm1', 1, 1, true, ` + kept + `, 1, NULL, 0, 0, '', '')`},
 		"settled":              {"SettleKept", `('stock', '/o', 'm1')`},
 		"the first is done":    {"FreeKept", `('stock', '/o', 'm1', 1)`},
 		"released":             {"ReleaseKept", `('stock', '/o', 'm1')`},
