@@ -41,7 +41,7 @@ func (in *Inbox[TTx]) gather(running int) []*entry {
 	}
 	if alone || most < 2 || in.beside != nil || !e.sociable() {
 		in.breaker.try(e)
-		return []*entry{e}
+		return begin([]*entry{e})
 	}
 	job := e.chain.collect(nil, most)
 	for ; share > 1 && len(job) < most; share-- {
@@ -51,7 +51,7 @@ func (in *Inbox[TTx]) gather(running int) []*entry {
 		in.drop()
 		job = e.chain.collect(job, most)
 	}
-	return job
+	return begin(job)
 }
 
 // sociable tells of a message that came from the broker just now, or was claimed and has killed nobody, and makes no call to the
@@ -63,7 +63,7 @@ func (e *entry) sociable() bool {
 // collect adds to job what is next in the chain.
 func (c *chain) collect(job []*entry, most int) []*entry {
 	for _, e := range c.queue {
-		if len(job) == most || !e.done && !e.sociable() {
+		if len(job) == most || !e.done && (!e.sociable() || !c.lane.covers(e.Position)) {
 			break
 		}
 		if !e.done {

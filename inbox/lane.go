@@ -19,8 +19,9 @@ type lane struct {
 
 	origin  string // of its positions; "": they mean nothing
 	at      int64  // the first position that is not finished; -1: not known yet
-	high    int64  // behind the last that was received
-	came    int    // that were received since it was stored how far the lane is
+	front   int64  // behind the last that was begun
+	begun   int    // since it was stored how far the lane is
+	wanted  int64  // behind the first that is to be begun and waits for that to be noted; 0: none waits
 	open    bool   // the database knows that we have it
 	server  string // on which that was
 	life    string // ours, then
@@ -31,7 +32,7 @@ type lane struct {
 	since   time.Time   // when it was gained
 	looked  time.Time
 
-	suspects    int64 // up to here a message may have been in hand when a process died
+	suspects    int64 // up to here a message may have been in hand whenever a process died
 	redelivered bool  // the same, of messages that were delivered before
 	tried       map[string]bool
 }

@@ -51,8 +51,8 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	}
 	in.move(batch)
 	for i := range batch.Deliveries {
-		if l := in.lanes[batch.Deliveries[i].Lane]; l != nil {
-			l.comes(batch.Deliveries[i].Position)
+		if l := in.lanes[batch.Deliveries[i].Lane]; l != nil && l.at < 0 {
+			l.at = batch.Deliveries[i].Position
 		}
 	}
 	if len(batch.Deliveries) > 0 {
@@ -60,15 +60,6 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	}
 	in.book.waiting = append(in.book.waiting, batch.Deliveries...)
 	return len(batch.Deliveries)+len(batch.Gained)+len(batch.Lost) > 0, nil
-}
-
-// comes notes that a position was received.
-func (l *lane) comes(position int64) {
-	l.came++
-	l.high = max(l.high, position+1)
-	if l.at < 0 {
-		l.at = position
-	}
 }
 
 // suspect looks for what a process may have died of: of each key the first that is not finished was in its hand, or none.

@@ -17,7 +17,8 @@ const (
 	tellKept  = 250 * time.Millisecond // how old what Health says of parked messages may be, while Run is busy
 	tellShare = 20                     // where that is long to count, it takes this part of the time
 
-	mostClaimed = 1000 // at once, to share transactions: if the process dies, each of them is taken alone
+	mostClaimed = 1000 // at once, to share transactions: where the process dies twice, each of them is taken alone
+	trusted     = 2    // claims, of which one found no answer: its process was ended, but mostly by something else
 )
 
 // A shelf is what an inbox knows of the messages that the store keeps for it. It belongs to the goroutine of Run or Step.
@@ -189,7 +190,7 @@ func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) {
 	e.foreign = in.handlers[kind{p.Message.Topic, p.Message.Type}] == nil
 	e.chain = &chain{lane: in.shelf.lane, queue: []*entry{e}, busy: true}
 	in.shelf.claimed[e] = true
-	if e.alone = p.Claims > 1 || p.Kills > 0; e.alone {
+	if e.alone = p.Claims > trusted || p.Kills > 0; e.alone {
 		in.shelf.suspects = append(in.shelf.suspects, e.chain)
 		return
 	}

@@ -29,7 +29,14 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 		return busy, err
 	}
 	busy = busy || found
-	if job := in.gather(0); job != nil {
+	job := in.gather(0)
+	if job == nil && in.urgent() {
+		if err := in.errands(ctx); err != nil {
+			return busy, err
+		}
+		job = in.gather(0)
+	}
+	if job != nil {
 		busy = true
 		if err := in.settle(ctx, in.work(ctx, job)); err != nil {
 			return busy, err

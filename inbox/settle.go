@@ -184,11 +184,14 @@ func (in *Inbox[TTx]) wake() (wait time.Duration, some bool) {
 func (in *Inbox[TTx]) first() *entry {
 	for len(in.ready) > 0 {
 		c := in.ready[0]
-		if !c.lane.lost && c.pass() {
+		stands := !c.lane.lost && c.pass()
+		if stands && c.lane.covers(c.queue[0].Position) {
 			return c.queue[0]
 		}
 		in.drop()
-		c.busy = false
+		if c.busy = stands; stands {
+			in.waits(c)
+		}
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ const (
 	lookLanes = 5 * time.Second        // how often an idle inbox looks whether it was rewound
 	grace     = 400 * time.Millisecond // in which whoever had a lane says that it left in peace
 	graceLook = 25 * time.Millisecond  // how often whoever had a lane is looked for meanwhile
-	leastRoom = 64                     // positions that may be begun before they are noted
+	leastRoom = 16                     // positions that may be begun before they are noted
 )
 
 // A book is what an inbox stores of its lanes. It belongs to the goroutine of Run or Step.
@@ -36,7 +36,8 @@ type book struct {
 	shut    time.Time    // not before, after a failure
 	looked  time.Time
 	fetches int               // that brought something
-	waiting []broker.Delivery // received, and not in their lanes yet: nothing is begun that the database does not know of
+	waiting []broker.Delivery // received, and not in their lanes yet
+	beyond  []*chain          // whose heads wait until they are noted: nothing is begun that the database does not know of
 }
 
 // An errand is what is to be asked of the store about lanes; it is done beside what else goes on.
@@ -106,7 +107,7 @@ func (in *Inbox[TTx]) errand(now time.Time) (e errand, wait time.Duration, some 
 		g.notes++
 		return e, 0, true
 	}
-	urgent := in.beyond()
+	urgent := in.urgent()
 	if !urgent {
 		if e.roll = in.roll(now); e.roll != nil {
 			return e, 0, true
@@ -161,20 +162,8 @@ func (in *Inbox[TTx]) dirty() bool {
 
 // dirty tells whether the database does not know how far the lane has come. Where positions mean nothing, there is nothing to know.
 func (l *lane) dirty() bool {
-	return l.open && l.origin != "" && (l.at != l.spot.Position || l.high > l.spot.Reach)
+	return l.open && l.origin != "" && (l.at != l.spot.Position || l.wanted > l.spot.Reach)
 }
-
-// beyond tells whether something waits that may not be begun before it is noted.
-func (in *Inbox[TTx]) beyond() bool {
-	for i := range in.book.waiting {
-		if l := in.lanes[in.book.waiting[i].Lane]; l != nil && l.open && !l.covers(in.book.waiting[i].Position) {
-			return true
-		}
-	}
-	return false
-}
-
-func (l *lane) covers(position int64) bool { return l.origin == "" || position < l.spot.Reach }
 
 // toStore adds to e what is to be stored: of lanes that are dirty, and of those that were lost.
 func (in *Inbox[TTx]) toStore(e *errand) {
@@ -186,14 +175,6 @@ func (in *Inbox[TTx]) toStore(e *errand) {
 	}
 	e.left = len(in.book.left)
 	e.spots = append(e.spots, in.book.left...)
-}
-
-// next is what is to be stored of a lane. There is room for what may come until the next time.
-func (l *lane) next(life string) store.Spot {
-	s := *l.spot
-	s.Position, s.Life = l.at, life
-	s.Reach = max(s.Reach, l.high+int64(max(leastRoom, 2*l.came)))
-	return s
 }
 
 // goFor does an errand. It touches nothing of the inbox.
@@ -234,6 +215,7 @@ func (in *Inbox[TTx]) done(ctx context.Context, e errand) error {
 		return nil
 	}
 	g.looked = now
+	defer in.noted()
 	if g.server != "" && g.server != e.was.Server {
 		g.moved = true
 		return nil
@@ -274,9 +256,9 @@ func (in *Inbox[TTx]) occupied(ctx context.Context, e errand, now time.Time) {
 		l.at = max(l.at, s.Position)
 		if l.foreign {
 			in.shelf.soon(now) // what was in hand in the store is due
-			l.suspects, l.redelivered, l.tried = s.Reach, l.origin == "", map[string]bool{}
-			in.o.Logger.WarnContext(ctx, "inbox: a lane was left uncleanly; what may have been in hand is run alone", "consumer", in.group,
-				"lane", l.name, "by", l.was.Life, "from", s.Position, "to", s.Reach)
+			l.suspects, l.redelivered, l.tried = s.Suspect, l.origin == "", map[string]bool{}
+			in.o.Logger.WarnContext(ctx, "inbox: a lane was left uncleanly", "consumer", in.group, "lane", l.name, "by", l.was.Life,
+				"from", s.Position, "to", s.Reach, "run_alone_to", s.Suspect)
 		}
 	}
 	g.at = now.Add(noteEvery)
@@ -300,7 +282,7 @@ func (in *Inbox[TTx]) compare(e errand, now time.Time) {
 		switch {
 		case there && stored && s.Note == e.note:
 			next.Note = e.note
-			l.spot, l.trying, l.came = &next, "", 0
+			l.spot, l.trying, l.begun, l.wanted = &next, "", 0, 0
 		case there && (s.Note == l.spot.Note || s.Note == l.trying): // as before, or the answer was lost
 			l.spot.Note, l.spot.Position, l.spot.Reach = s.Note, s.Position, s.Reach
 		case there && s.Life != "" && s.Life != g.life: // a rival has it, or had; the broker knows better
@@ -333,7 +315,7 @@ func (in *Inbox[TTx]) admissible() []broker.Delivery {
 	held := map[string]bool{} // lanes of which something must wait: what is behind it waits, too
 	for _, d := range g.waiting {
 		l := in.lanes[d.Lane]
-		if l != nil && (!l.open || !l.covers(d.Position)) || held[d.Lane] || in.undecided(d) {
+		if l != nil && !l.open || held[d.Lane] || in.undecided(d) {
 			held[d.Lane] = true
 			kept = append(kept, d)
 			continue

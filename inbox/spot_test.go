@@ -99,7 +99,7 @@ func TestKillerBecomesADeadLetter(t *testing.T) {
 				m.publish(m.message(key, text))
 			}
 			deaths := m.rest(10)
-			if deaths != 4 || m.runs["killer"] != 4 {
+			if deaths != 5 || m.runs["killer"] != 5 {
 				t.Errorf("%d deaths, %d runs of the killer", deaths, m.runs["killer"])
 			}
 			dead := m.dead()
@@ -119,7 +119,64 @@ func TestKillerBecomesADeadLetter(t *testing.T) {
 	}
 }
 
-// A parked message that ends its process is found in the same way: its first kill makes it a suspect, and each of its own
+// Most processes that end are ended by something else: what was in hand once is run as ever, and not put aside before. And no more
+// counts as in hand than was begun, or might have been before that was noted.
+// Interleaving 12.
+func TestOneDeathMakesNoSuspects(t *testing.T) {
+	m := newMortal(t, 1, nil)
+	m.kills = func(skald.Received[string]) bool { return m.lives == 1 && len(m.runs) == 20 }
+	parked := &parkings{}
+	m.wrap = func(d store.Driver[tx]) store.Driver[tx] { parked.Driver = d; return parked }
+	var want []string
+	for i := range 500 {
+		m.publish(m.message("k", fmt.Sprint(i)))
+		want = append(want, fmt.Sprint(i))
+	}
+	if !m.live() {
+		t.Fatal("it did not die")
+	}
+	all, err := m.db.Spots(t.Context(), "stock")
+	if err != nil || len(all.Spots) != 1 || all.Spots[0].Reach <= 19 || all.Spots[0].Reach > 19+3*16 {
+		t.Errorf("it died at the 20th of 500 messages, and left %+v, %v", all.Spots, err)
+	}
+	m.pass(2 * time.Minute)
+	if m.live() {
+		t.Fatal("it died again")
+	}
+	m.expect("k", strings.Join(want, " "))
+	if parked.n > 0 {
+		t.Errorf("%d were put aside", parked.n)
+	}
+}
+
+type parkings struct {
+	store.Driver[tx]
+	n int
+}
+
+func (d *parkings) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	u, err := d.Driver.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return unitParkings{u, d}, nil
+}
+
+type unitParkings struct {
+	store.Unit[tx]
+	d *parkings
+}
+
+func (u unitParkings) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	for i := range instead {
+		if instead[i].Keep != nil {
+			u.d.n++
+		}
+	}
+	return u.Unit.Rollback(ctx, instead...)
+}
+
+// A parked message that ends its process is found in the same way: its second kill makes it a suspect, and each of its own
 // runs is charged.
 // Interleaving 12.
 func TestParkedKillerBecomesADeadLetter(t *testing.T) {
@@ -134,8 +191,8 @@ func TestParkedKillerBecomesADeadLetter(t *testing.T) {
 	if len(dead) != 1 || dead[0].Dead.Kind != "crash" || dead[0].Attempts != 1 {
 		t.Fatalf("after %d deaths: %+v", deaths, dead)
 	}
-	if deaths != 4 {
-		t.Errorf("%d deaths, want one that makes it a suspect and three of its own", deaths)
+	if deaths != 5 {
+		t.Errorf("%d deaths, want two that make it a suspect and three of its own", deaths)
 	}
 	m.expect("b", "b1")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -291,24 +292,40 @@ func TestSeededBugsOfParking(t *testing.T) {
 	}
 }
 
-// parksLate says that a message is parked and does it with the next intake.
+// parksLate says that a message is parked and does it with the next intake of its key, or behind the position.
 type parksLate struct {
 	db
 	late []store.Effect
 }
 
 func (d *parksLate) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
-	if len(d.late) > 0 {
-		if _, err := d.db.Apply(ctx, d.late...); err != nil {
-			return nil, err
+	for _, m := range in.Marks {
+		if slices.ContainsFunc(d.late, func(e store.Effect) bool { return string(e.Keep.Message.Key) == string(m.Key) }) {
+			if err := d.park(ctx); err != nil {
+				return nil, err
+			}
 		}
-		d.late = nil
 	}
 	u, err := d.db.Begin(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	return &unitParksLate{u, d}, nil
+}
+
+func (d *parksLate) Advance(ctx context.Context, consumer, server, note string, lanes []store.Spot) (store.Spots, error) {
+	all, err := d.db.Advance(ctx, consumer, server, note, lanes)
+	if err == nil {
+		err = d.park(ctx)
+	}
+	return all, err
+}
+
+func (d *parksLate) park(ctx context.Context) error {
+	late := d.late
+	d.late = nil
+	_, err := d.Apply(ctx, late...)
+	return err
 }
 
 type unitParksLate struct {

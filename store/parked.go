@@ -55,7 +55,7 @@ type Parked struct {
 	// Life is of who has it in hand until it is due: who claimed it, or intends a call. Empty: nobody. What a life that has
 	// died has in hand is due once somebody else has its lanes: see Occupy.
 	Life string
-	// Claims is how often it was claimed without an answer, this time included. Above 1, somebody may have died of it.
+	// Claims is how often it was claimed without an answer, this time included. Above 1, somebody died with it in hand.
 	Claims int
 	// Kills is how often its process ended while nothing but it was run.
 	Kills int

@@ -11,8 +11,11 @@ type Spot struct {
 	Position int64
 	// Reach is the first position of which nothing was begun yet, for certain; 0: not known.
 	Reach int64
-	Life  string // of who has the lane; "": it was left in peace
-	Note  string // the name of what was stored last: no two are equal
+	// Suspect is behind the last that may have been in hand when a life ended that did not leave the lane in peace, when it was last
+	// occupied behind such a one. A kill from outside looks the same: what was in hand twice is suspected, and nothing else.
+	Suspect int64
+	Life    string // of who has the lane; "": it was left in peace
+	Note    string // the name of what was stored last: no two are equal
 
 	At time.Time // when that was. Only read
 }

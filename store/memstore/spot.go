@@ -43,6 +43,9 @@ func (s *Store) Occupy(ctx context.Context, consumer, life, note string, lanes [
 			if was.Life != life {
 				s.db.unclaim(consumer, was.Life)
 			}
+			if was.Life != "" && was.Life != life && was.Origin == l.Origin {
+				l.Suspect = was.Reach
+			}
 			l.Life, l.Note, l.At = life, note, s.db.now()
 			s.db.spots[spotKey{consumer, l.Lane}] = l
 		}
@@ -66,7 +69,7 @@ func (s *Store) Advance(ctx context.Context, consumer, server, note string, lane
 	err = s.enter(ctx, func() error {
 		for _, l := range lanes {
 			if was, there := s.db.spots[spotKey{consumer, l.Lane}]; there && was.Note == l.Note && server == "" {
-				l.Origin, l.Note, l.At = was.Origin, note, s.db.now()
+				l.Origin, l.Suspect, l.Note, l.At = was.Origin, was.Suspect, note, s.db.now()
 				s.db.spots[spotKey{consumer, l.Lane}] = l
 			}
 		}

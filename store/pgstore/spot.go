@@ -22,7 +22,7 @@ func (c *core) spotting(statement, consumer string, out *store.Spots) []call {
 	read := c.call(statement, name(consumer))
 	read.scan = func(row scanner) error {
 		var s store.Spot
-		err := row.Scan(&s.Lane, &s.Origin, &s.Position, &s.Reach, &s.Life, &s.Note, &s.At)
+		err := row.Scan(&s.Lane, &s.Origin, &s.Position, &s.Reach, &s.Suspect, &s.Life, &s.Note, &s.At)
 		s.At = s.At.UTC()
 		out.Spots = append(out.Spots, s)
 		return err

@@ -11,7 +11,7 @@ import (
 
 func scanSpot(scan func(...any) error) (s store.Spot, err error) {
 	var at int64
-	err = scan(&s.Lane, &s.Origin, &s.Position, &s.Reach, &s.Life, &s.Note, &at)
+	err = scan(&s.Lane, &s.Origin, &s.Position, &s.Reach, &s.Suspect, &s.Life, &s.Note, &at)
 	s.At = time.UnixMilli(at).UTC()
 	return s, err
 }

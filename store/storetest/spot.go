@@ -14,6 +14,7 @@ func spotTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Guards":           (*suite[TTx]).spotGuards,
 		"Rewind":           (*suite[TTx]).spotRewind,
 		"Claims":           (*suite[TTx]).spotClaims,
+		"Suspects":         (*suite[TTx]).spotSuspects,
 		"ClaimsOfTheDead":  (*suite[TTx]).spotClaimsOfTheDead,
 		"InHandOfTheDead":  (*suite[TTx]).spotInHandOfTheDead,
 	}
@@ -89,6 +90,36 @@ func (s *suite[TTx]) spotAnotherOrigin() {
 	s.spots(s.occupy("b", "2", next), old)
 	next.Life, next.Note = "b", "2"
 	s.spots(s.spotted(), next)
+}
+
+// Behind a life that did not leave in peace it is kept up to where something may have been in its hand; an answer tells how that
+// stood before.
+func (s *suite[TTx]) spotSuspects() {
+	x := store.Spot{Lane: "t/0", Origin: "one", Position: 1, Reach: 2}
+	server := s.occupy("a", "1", x).Server
+	advance := func(life string, reach int64, was, note string) {
+		s.noteSpots(server, note, store.Spot{Lane: x.Lane, Origin: x.Origin, Position: 1, Reach: reach, Life: life, Note: was})
+	}
+	suspect := func(life, note, origin string, want, then int64) {
+		s.Helper()
+		lane := x
+		lane.Origin = origin
+		if got := s.occupy(life, note, lane).Spots[0].Suspect; got != want {
+			s.Errorf("%s is told of %d, want %d", life, got, want)
+		}
+		if got := s.spotted().Spots[0].Suspect; got != then {
+			s.Errorf("behind %s stands %d, want %d", life, got, then)
+		}
+	}
+	advance("a", 20, "1", "2")
+	suspect("b", "3", "one", 0, 20)
+	suspect("b", "4", "one", 20, 20)
+	advance("b", 30, "4", "5")
+	advance("", 40, "5", "6")
+	suspect("c", "7", "one", 20, 20)
+	advance("c", 50, "7", "8")
+	suspect("d", "9", "one", 20, 50)
+	suspect("e", "10", "two", 50, 0)
 }
 
 // Only who knows what was stored last stores more, and only on the server on which that was.

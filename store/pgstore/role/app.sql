@@ -15,7 +15,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_parked TO /*role*/;
 GRANT SELECT, INSERT, UPDATE ON /*schema*/skald_step TO /*role*/;
 GRANT SELECT ON /*schema*/skald_step_floor TO /*role*/;
 GRANT SELECT, INSERT ON /*schema*/skald_audit TO /*role*/;
-GRANT SELECT, INSERT, UPDATE (origin, position, reach, life, note, at) ON /*schema*/skald_spot TO /*role*/;
+GRANT SELECT, INSERT, UPDATE (origin, position, reach, suspect, life, note, at) ON /*schema*/skald_spot TO /*role*/;
 GRANT SELECT, INSERT, UPDATE (at), DELETE ON /*schema*/skald_type TO /*role*/;
 GRANT SELECT ON /*schema*/skald_keeping TO /*role*/;
 GRANT SELECT ON /*schema*/skald_backlog TO /*role*/; -- for metrics

@@ -1,9 +1,9 @@
 -- name: Spots
-SELECT lane, origin, position, reach, life, note, at FROM /*schema*/skald_spot WHERE consumer = $1::text ORDER BY lane;
+SELECT lane, origin, position, reach, suspect, life, note, at FROM /*schema*/skald_spot WHERE consumer = $1::text ORDER BY lane;
 
 -- name: SpotsLocked
 -- As they stood before somebody occupies them.
-SELECT lane, origin, position, reach, life, note, at FROM /*schema*/skald_spot WHERE consumer = $1::text ORDER BY lane FOR UPDATE;
+SELECT lane, origin, position, reach, suspect, life, note, at FROM /*schema*/skald_spot WHERE consumer = $1::text ORDER BY lane FOR UPDATE;
 
 -- name: Server
 -- Its life, and the database on it: where both are the same, what was committed is there.
@@ -25,7 +25,8 @@ FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[]) AS p(lane, origi
 ORDER BY p.lane
 ON CONFLICT (consumer, lane) DO UPDATE SET origin = EXCLUDED.origin, life = EXCLUDED.life, note = EXCLUDED.note, at = clock_timestamp(),
 	position = CASE WHEN s.origin = EXCLUDED.origin THEN s.position ELSE EXCLUDED.position END,
-	reach = CASE WHEN s.origin = EXCLUDED.origin THEN s.reach ELSE EXCLUDED.reach END;
+	reach = CASE WHEN s.origin = EXCLUDED.origin THEN s.reach ELSE EXCLUDED.reach END,
+	suspect = CASE WHEN s.origin <> EXCLUDED.origin THEN 0 WHEN s.life IN ('', EXCLUDED.life) THEN s.suspect ELSE s.reach END;
 
 -- name: AdvanceSpots
 UPDATE /*schema*/skald_spot AS s SET position = p.position, reach = p.reach, life = p.life, note = $3::text, at = clock_timestamp()

@@ -1,5 +1,5 @@
 -- name: Spots
-SELECT lane, origin, position, reach, life, note, at FROM skald_spot WHERE consumer = ?1 ORDER BY lane;
+SELECT lane, origin, position, reach, suspect, life, note, at FROM skald_spot WHERE consumer = ?1 ORDER BY lane;
 
 -- name: OccupySpot
 INSERT INTO skald_spot (consumer, lane, origin, position, reach, life, note, at)
@@ -7,6 +7,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, CAST(unixepoch('subsec') * 1000 AS INTEGER))
 ON CONFLICT (consumer, lane) DO UPDATE SET
 	position = CASE WHEN origin = excluded.origin THEN position ELSE excluded.position END,
 	reach = CASE WHEN origin = excluded.origin THEN reach ELSE excluded.reach END,
+	suspect = CASE WHEN origin <> excluded.origin THEN 0 WHEN life IN ('', excluded.life) THEN suspect ELSE reach END,
 	origin = excluded.origin, life = excluded.life, note = excluded.note, at = excluded.at;
 
 -- name: Unclaim
