@@ -28,10 +28,10 @@ func (in *Inbox[TTx]) urgent() bool {
 }
 
 // next is what is to be stored of a lane. There is room for what may come until the next time.
-func (l *lane) next(life string) store.Spot {
+func (l *lane) next(life string, least int) store.Spot {
 	s := *l.spot
 	s.Position, s.Life = l.at, life
-	s.Reach = max(s.Reach, max(l.front, l.wanted)+int64(max(leastRoom, 2*l.begun)))
+	s.Reach = max(s.Reach, max(l.front, l.wanted)+int64(max(least, 2*l.begun)))
 	return s
 }
 

@@ -147,13 +147,10 @@ type loop[TTx any] struct {
 
 func (l *loop[TTx]) run(ctx context.Context) error {
 	var pause time.Duration
-	for {
+	for ctx.Err() == nil {
 		busy, err := l.turn(ctx)
 		if err != nil {
 			return err
-		}
-		if ctx.Err() != nil {
-			return nil
 		}
 		if pause = 0; l.outages > 0 {
 			pause = backoff.After(l.outages, 50*time.Millisecond, 2*time.Second)
@@ -166,6 +163,7 @@ func (l *loop[TTx]) run(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
 }
 
 // turn takes everything on as far as it goes without waiting.

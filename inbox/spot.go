@@ -20,7 +20,7 @@ const (
 	lookLanes = 5 * time.Second        // how often an idle inbox looks whether it was rewound
 	grace     = 400 * time.Millisecond // in which whoever had a lane says that it left in peace
 	graceLook = 25 * time.Millisecond  // how often whoever had a lane is looked for meanwhile
-	leastRoom = 16                     // positions that may be begun before they are noted
+	leastRoom = 4                      // positions that may be begun before they are noted; as many as share a transaction, if that is more
 )
 
 // A book is what an inbox stores of its lanes. It belongs to the goroutine of Run or Step.
@@ -170,7 +170,7 @@ func (in *Inbox[TTx]) toStore(e *errand) {
 	for _, l := range in.byName() {
 		if l.dirty() {
 			e.advance = append(e.advance, l)
-			e.spots = append(e.spots, l.next(in.book.life))
+			e.spots = append(e.spots, l.next(in.book.life, max(leastRoom, in.o.Batch)))
 		}
 	}
 	e.left = len(in.book.left)
