@@ -35,10 +35,12 @@ func deliveries(w *world, seed uint64) (turns [][]skald.Message) {
 	var all []skald.Message
 	for range 5 {
 		var turn []skald.Message
+		before := len(all)
 		for range 5 + r.IntN(25) {
 			if n := len(all); n > 0 && r.IntN(8) == 0 {
-				again := all[r.IntN(n)]
-				if r.IntN(4) == 0 {
+				i := r.IntN(n)
+				again := all[i]
+				if r.IntN(4) == 0 && (len(again.Key) > 0 || i < before) { // without a key nothing says which of two comes first
 					again.Data = fmt.Appendf(nil, "%q", fmt.Sprintf("other%d", r.IntN(3)))
 				}
 				turn = append(turn, again)

@@ -19,7 +19,7 @@ const Crash Class = "crash"
 func (in *Inbox[TTx]) careful(ctx context.Context, e *entry) (r result, over bool) {
 	switch k := in.parcel(e); {
 	case e.parked == nil:
-		k.Claims = trusted
+		k.Claims = trusted - 1
 		return in.putAside(ctx, e, k)
 	case e.parked.Kills >= in.o.Kills:
 		return in.killer(ctx, e, k), true

@@ -247,6 +247,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		view:     view{named: map[kind]bool{}},
 		health:   Health{Live: true, Why: "not subscribed yet"},
 	}
+	in.book.member = d.Member
 	in.book.reset(true)
 	return in
 }

@@ -14,29 +14,36 @@ func (l *lane) covers(position int64) bool {
 	return l.origin == "" || l.spot != nil && position < l.spot.Reach
 }
 
-// waits notes that the head of c cannot be begun before that is noted.
+// waits puts c aside until its head may be begun.
 func (in *Inbox[TTx]) waits(c *chain) {
-	if l, behind := c.lane, c.queue[0].Position+1; l.wanted <= l.spot.Reach || behind < l.wanted {
+	if l, behind := c.lane, c.queue[0].Position+1; l.wanted == 0 || behind < l.wanted {
 		l.wanted = behind
 	}
 	in.book.beyond = append(in.book.beyond, c)
 }
 
-// urgent tells whether something waits that may not be begun before it is noted.
+// urgent tells whether nothing can be begun before more is noted.
 func (in *Inbox[TTx]) urgent() bool {
-	return slices.ContainsFunc(in.book.beyond, func(c *chain) bool { return !c.lane.lost && c.lane.open })
+	return len(in.ready) == 0 && slices.ContainsFunc(in.book.beyond, func(c *chain) bool { return !c.lane.lost && c.lane.open })
 }
 
-// next is what is to be stored of a lane. There is room for what may come until the next time.
-func (l *lane) next(life string, least int) store.Spot {
-	s := *l.spot
-	s.Position, s.Life = l.at, life
-	s.Reach = max(s.Reach, max(l.front, l.wanted)+int64(max(least, 2*l.begun)))
+// next is what is to be stored of a lane. There is room for what may be begun until the next time; and for what waits, where all does:
+// else what lies far ahead would have all before it suspected.
+func (in *Inbox[TTx]) next(l *lane) store.Spot {
+	s, front := *l.spot, max(l.front, l.at)
+	if len(in.ready) == 0 || l.begun == 0 {
+		front = max(front, l.wanted)
+	}
+	s.Position, s.Life = l.at, in.book.life
+	s.Reach = max(s.Reach, front+int64(max(leastRoom, in.o.Batch, 2*l.begun)))
 	return s
 }
 
 // noted takes up what waited, if it may be begun now.
 func (in *Inbox[TTx]) noted() {
+	for _, c := range in.book.beyond {
+		c.lane.wanted = 0
+	}
 	if len(in.book.beyond) > 0 {
 		in.ready, in.book.beyond = append(in.book.beyond, in.ready...), nil
 	}

@@ -18,7 +18,7 @@ const (
 	tellShare = 20                     // where that is long to count, it takes this part of the time
 
 	mostClaimed = 1000 // at once, to share transactions: where the process dies twice, each of them is taken alone
-	trusted     = 2    // claims, of which one found no answer: its process was ended, but mostly by something else
+	trusted     = 2    // claims, of which one found no answer: that process was ended, but mostly by something else
 )
 
 // A shelf is what an inbox knows of the messages that the store keeps for it. It belongs to the goroutine of Run or Step.

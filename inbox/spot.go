@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/broker"
@@ -16,7 +17,7 @@ import (
 )
 
 const (
-	noteEvery = 200 * time.Millisecond // how old what the database says of positions may be
+	noteEvery = 100 * time.Millisecond // how old what the database says of positions may be
 	lookLanes = 5 * time.Second        // how often an idle inbox looks whether it was rewound
 	grace     = 400 * time.Millisecond // in which whoever had a lane says that it left in peace
 	graceLook = 25 * time.Millisecond  // how often whoever had a lane is looked for meanwhile
@@ -25,6 +26,7 @@ const (
 
 // A book is what an inbox stores of its lanes. It belongs to the goroutine of Run or Step.
 type book struct {
+	member  string // our name at the broker
 	life    string
 	notes   int          // names given
 	server  string       // on which lanes were occupied
@@ -87,7 +89,7 @@ func (in *Inbox[TTx]) errand(now time.Time) (e errand, wait time.Duration, some 
 	}
 	wait, e = time.Hour, errand{life: g.life, note: g.life + "-" + strconv.Itoa(g.notes), server: g.server}
 	for _, l := range in.byName() {
-		switch d := l.patience(now, g.patient); {
+		switch d := l.patience(now, g); {
 		case l.open:
 		case l.was == nil, d > 0 && now.Sub(l.looked) >= graceLook:
 			e.look = true
@@ -144,9 +146,9 @@ func (in *Inbox[TTx]) byName() []*lane {
 }
 
 // patience is how long whoever had the lane before may still take to say that it left in peace.
-func (l *lane) patience(now time.Time, some bool) time.Duration {
-	if !some || l.was == nil || !l.foreign {
-		return 0
+func (l *lane) patience(now time.Time, g *book) time.Duration {
+	if !g.patient || l.was == nil || !l.foreign || g.member != "" && strings.HasPrefix(l.was.Life, g.ours()) {
+		return 0 // under our name there is nobody any more who could say so
 	}
 	return max(0, l.since.Add(grace).Sub(now))
 }
@@ -170,7 +172,7 @@ func (in *Inbox[TTx]) toStore(e *errand) {
 	for _, l := range in.byName() {
 		if l.dirty() {
 			e.advance = append(e.advance, l)
-			e.spots = append(e.spots, l.next(in.book.life, max(leastRoom, in.o.Batch)))
+			e.spots = append(e.spots, in.next(l))
 		}
 	}
 	e.left = len(in.book.left)
@@ -258,7 +260,7 @@ func (in *Inbox[TTx]) occupied(ctx context.Context, e errand, now time.Time) {
 			in.shelf.soon(now) // what was in hand in the store is due
 			l.suspects, l.redelivered, l.tried = s.Suspect, l.origin == "", map[string]bool{}
 			in.o.Logger.WarnContext(ctx, "inbox: a lane was left uncleanly", "consumer", in.group, "lane", l.name, "by", l.was.Life,
-				"from", s.Position, "to", s.Reach, "run_alone_to", s.Suspect)
+				"from", s.Position, "to", s.Reach, "suspected_to", s.Suspect)
 		}
 	}
 	g.at = now.Add(noteEvery)
@@ -282,7 +284,7 @@ func (in *Inbox[TTx]) compare(e errand, now time.Time) {
 		switch {
 		case there && stored && s.Note == e.note:
 			next.Note = e.note
-			l.spot, l.trying, l.begun, l.wanted = &next, "", 0, 0
+			l.spot, l.trying, l.begun = &next, "", 0
 		case there && (s.Note == l.spot.Note || s.Note == l.trying): // as before, or the answer was lost
 			l.spot.Note, l.spot.Position, l.spot.Reach = s.Note, s.Position, s.Reach
 		case there && s.Life != "" && s.Life != g.life: // a rival has it, or had; the broker knows better
@@ -372,11 +374,19 @@ func (in *Inbox[TTx]) joinAgain(ctx context.Context) error {
 	return in.open(ctx)
 }
 
+// ours is what the lives of all that have our name at the broker begin with.
+func (g *book) ours() string {
+	if g.member == "" {
+		return ""
+	}
+	return g.member + ":"
+}
+
 // reset forgets all lanes. A life that has ended is not taken up again.
 func (g *book) reset(ended bool) {
-	next := book{life: g.life, notes: g.notes, patient: g.patient, fetches: g.fetches + 1}
+	next := book{member: g.member, life: g.life, notes: g.notes, patient: g.patient, fetches: g.fetches + 1}
 	if ended {
-		next.life = rand.Text()
+		next.life = g.ours() + rand.Text()
 	}
 	*g = next
 }

@@ -99,7 +99,7 @@ func TestKillerBecomesADeadLetter(t *testing.T) {
 				m.publish(m.message(key, text))
 			}
 			deaths := m.rest(10)
-			if deaths != 5 || m.runs["killer"] != 5 {
+			if deaths != 6 || m.runs["killer"] != 6 {
 				t.Errorf("%d deaths, %d runs of the killer", deaths, m.runs["killer"])
 			}
 			dead := m.dead()
@@ -192,7 +192,7 @@ func TestParkedKillerBecomesADeadLetter(t *testing.T) {
 		t.Fatalf("after %d deaths: %+v", deaths, dead)
 	}
 	if deaths != 5 {
-		t.Errorf("%d deaths, want two that make it a suspect and three of its own", deaths)
+		t.Errorf("%d deaths, want two with it in hand, as it is claimed, and three of its own", deaths)
 	}
 	m.expect("b", "b1")
 }

@@ -78,7 +78,7 @@ func TestMortalProcess(t *testing.T) {
 	}
 }
 
-// Real processes that one message ends, from a goroutine that cannot be recovered: it is found, and is a dead letter after five
+// Real processes that one message ends, from a goroutine that cannot be recovered: it is found, and is a dead letter after six
 // of them; all others take effect once.
 // Interleaving 12.
 func TestKillerEndsRealProcesses(t *testing.T) {
@@ -140,8 +140,8 @@ func TestKillerEndsRealProcesses(t *testing.T) {
 	if err != nil || len(kept) != 1 || kept[0].ID != "killer" || kept[0].Dead.Kind != string(inbox.Crash) {
 		t.Fatalf("dead: %+v, %v", kept, err)
 	}
-	if deaths != 5 {
-		t.Errorf("%d processes died of it, want 5", deaths)
+	if deaths != 6 {
+		t.Errorf("%d processes died of it, want 6", deaths)
 	}
 	var all, different int
 	if err := db.QueryRowContext(t.Context(), "SELECT count(*), count(DISTINCT id) FROM effect").Scan(&all, &different); err != nil || all != innocents || different != innocents {
