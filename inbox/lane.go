@@ -26,7 +26,7 @@ type lane struct {
 	server  string // on which that was
 	life    string // ours, then
 	spot    *store.Spot
-	trying  string      // the name of what was to be stored, where no answer came
+	trying  []string    // the names of what was to be stored since, where no answer came: one of them may stand
 	was     *store.Spot // while it is not open: as others left it
 	foreign bool        // not in peace
 	since   time.Time   // when it was gained

@@ -197,10 +197,10 @@ func (in *Inbox[TTx]) goFor(ctx context.Context, e errand) errand {
 // done takes up what an errand found. An error stops the consumer.
 func (in *Inbox[TTx]) done(ctx context.Context, e errand) error {
 	g, now := &in.book, in.o.Now()
-	for _, l := range e.advance {
-		l.trying = e.note
-	}
 	if e.err != nil {
+		for _, l := range e.advance {
+			l.trying = append(l.trying, e.note)
+		}
 		if store.Incurable(e.err) {
 			return fmt.Errorf("consumer %s: %w", in.group, e.err)
 		}
@@ -254,7 +254,7 @@ func (in *Inbox[TTx]) occupied(ctx context.Context, e errand, now time.Time) {
 			s = store.Spot{Lane: l.name, Origin: l.origin, Position: -1}
 		}
 		s.Life, s.Note = g.life, e.note
-		l.spot, l.trying, l.open, l.server, l.life = &s, "", true, g.server, g.life
+		l.spot, l.trying, l.open, l.server, l.life = &s, nil, true, g.server, g.life
 		l.at = max(l.at, s.Position)
 		if l.foreign {
 			in.shelf.soon(now) // what was in hand in the store is due
@@ -284,9 +284,12 @@ func (in *Inbox[TTx]) compare(e errand, now time.Time) {
 		switch {
 		case there && stored && s.Note == e.note:
 			next.Note = e.note
-			l.spot, l.trying, l.begun = &next, "", 0
-		case there && (s.Note == l.spot.Note || s.Note == l.trying): // as before, or the answer was lost
+			l.spot, l.trying, l.begun = &next, nil, 0
+		case there && (s.Note == l.spot.Note || slices.Contains(l.trying, s.Note)): // as before, or the answer was lost
 			l.spot.Note, l.spot.Position, l.spot.Reach = s.Note, s.Position, s.Reach
+			if stored {
+				l.trying = nil
+			}
 		case there && s.Life != "" && s.Life != g.life: // a rival has it, or had; the broker knows better
 			l.open, l.was, l.foreign, l.since, l.looked = false, &s, true, now, now
 		case there || l.origin != "":
@@ -331,7 +334,7 @@ func (in *Inbox[TTx]) admissible() []broker.Delivery {
 
 // parts has it stored of a lane that was lost that it was left in peace.
 func (in *Inbox[TTx]) parts(l *lane) {
-	if l.open && l.trying == "" {
+	if l.open && len(l.trying) == 0 {
 		s := *l.spot
 		s.Position, s.Life = l.at, ""
 		in.book.left = append(in.book.left, s)

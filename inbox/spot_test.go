@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/sagatest"
 	"github.com/skald-go/skald/store"
@@ -431,3 +433,54 @@ func (d anonymous) Spots(ctx context.Context, consumer string) (store.Spots, err
 type unasked struct{ store.Driver[tx] }
 
 func (d unasked) Spots(context.Context, string) (store.Spots, error) { return store.Spots{}, nil }
+
+// What is stored of positions and not answered is found again as one of ours: nobody takes it for a database that went back.
+func TestLostAnswerOfPositions(t *testing.T) {
+	w := newWorld(t, 1)
+	bus := &subscribed{Broker: w.bus}
+	in := inbox.New(&halfDeaf{Store: w.db}, bus, "stock", &inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler), RetryFirst: time.Millisecond})
+	inbox.On(in, said, keep)
+	var want []string
+	for i := range 60 {
+		w.publish(w.message("k", fmt.Sprint(i)))
+		want = append(want, fmt.Sprint(i))
+		w.quiet(in)
+		w.pass(150 * time.Millisecond)
+	}
+	for range 4 {
+		w.quiet(in)
+		w.pass(time.Second)
+	}
+	w.expect("k", strings.Join(want, " "))
+	all, err := w.db.Spots(t.Context(), "stock")
+	if err != nil || len(all.Spots) != 1 || all.Spots[0].Position != 60 {
+		t.Errorf("the lanes are at %+v, %v", all.Spots, err)
+	}
+	if bus.n != 1 {
+		t.Errorf("it joined its group %d times", bus.n)
+	}
+}
+
+type subscribed struct {
+	*membroker.Broker
+	n int
+}
+
+func (b *subscribed) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
+	b.n++
+	return b.Broker.Subscribe(ctx, g)
+}
+
+// A halfDeaf store stores positions and, two times of three, does not hear that it did.
+type halfDeaf struct {
+	*memstore.Store
+	n int
+}
+
+func (d *halfDeaf) Advance(ctx context.Context, consumer, server, note string, lanes []store.Spot) (store.Spots, error) {
+	all, err := d.Store.Advance(ctx, consumer, server, note, lanes)
+	if d.n++; d.n%3 > 0 {
+		return store.Spots{}, errors.New("no answer")
+	}
+	return all, err
+}
