@@ -34,7 +34,7 @@ func (in *Inbox[TTx]) gather(running int) []*entry {
 		return nil
 	}
 	share := len(in.ready)/in.o.Workers + 1 // chains
-	in.drop()
+	in.ready.drop()
 	most, claimed := in.size, e.parked != nil
 	if claimed { // of these a part at most is ready: there are new ones only when half of them are finished
 		most, share = min(most, in.shelf.size), len(in.shelf.claimed)/in.o.Workers+1
@@ -48,7 +48,7 @@ func (in *Inbox[TTx]) gather(running int) []*entry {
 		if e = in.first(); e == nil || !e.sociable() || claimed != (e.parked != nil) {
 			break
 		}
-		in.drop()
+		in.ready.drop()
 		job = e.chain.collect(job, most)
 	}
 	return begin(job)

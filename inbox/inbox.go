@@ -198,7 +198,8 @@ type Inbox[TTx any] struct {
 	life    string // of this inbox, random: who has a lease
 	sub     broker.Subscription
 	lanes   map[string]*lane
-	ready   []*chain  // whose head may start
+	ready   readiness
+	arrived int64     // deliveries and claims there were
 	size    int       // of a batch, at most
 	strange int       // messages in a row that were looked up, and not finished before
 	waiting []*chain  // whose head may not start before its due time

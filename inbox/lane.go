@@ -41,6 +41,7 @@ type lane struct {
 type entry struct {
 	broker.Delivery
 	chain   *chain
+	nth     int64 // in which order it came
 	id      store.Identity
 	unknown error         // why it has no id
 	parked  *store.Parked // where it comes from, if not from the broker, as it was claimed
@@ -70,6 +71,7 @@ type chain struct {
 	key   string // "" for a message without a key, which is a chain of its own
 	queue []*entry
 	due   time.Time // the head's
+	nth   int64     // of the head, while it is ready
 	busy  bool      // scheduled or in hand: somebody will look at the head
 }
 

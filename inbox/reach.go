@@ -43,10 +43,9 @@ func (in *Inbox[TTx]) next(l *lane) store.Spot {
 func (in *Inbox[TTx]) noted() {
 	for _, c := range in.book.beyond {
 		c.lane.wanted = 0
+		in.ready.add(c)
 	}
-	if len(in.book.beyond) > 0 {
-		in.ready, in.book.beyond = append(in.book.beyond, in.ready...), nil
-	}
+	in.book.beyond = nil
 }
 
 // begin notes that a job is given to a worker.

@@ -109,6 +109,8 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
 		in.lanes[d.Lane] = l
 	}
 	e := l.add(d)
+	in.arrived++
+	e.nth = in.arrived
 	if e.Fault == nil {
 		e.id, e.unknown = in.identify(d)
 	}
@@ -167,7 +169,7 @@ func (in *Inbox[TTx]) schedule(es []*entry) {
 	for _, e := range es {
 		if c := e.chain; !c.busy && c.pass() {
 			c.busy = true
-			in.ready = append(in.ready, c)
+			in.ready.add(c)
 		}
 	}
 }

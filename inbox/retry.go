@@ -190,11 +190,13 @@ func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) {
 	e.foreign = in.handlers[kind{p.Message.Topic, p.Message.Type}] == nil
 	e.chain = &chain{lane: in.shelf.lane, queue: []*entry{e}, busy: true}
 	in.shelf.claimed[e] = true
+	in.arrived++
+	e.nth = in.arrived
 	if e.alone = p.Claims > trusted || p.Kills > 0; e.alone {
 		in.shelf.suspects = append(in.shelf.suspects, e.chain)
 		return
 	}
-	in.ready = append(in.ready, e.chain)
+	in.ready.add(e.chain)
 }
 
 // settleClaimed is settle for a message that was claimed.

@@ -30,7 +30,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
 	for _, r := range rs {
 		if c := r.entry.chain; !c.busy && c.pass() {
 			c.busy = true
-			in.ready = append(in.ready, c)
+			in.ready.add(c)
 		}
 	}
 	return nil
@@ -167,7 +167,7 @@ func (in *Inbox[TTx]) wake() (wait time.Duration, some bool) {
 		switch {
 		case c.lane.lost:
 		case !now.Before(c.due):
-			in.ready = append(in.ready, c)
+			in.ready.add(c)
 		default:
 			if len(kept) == 0 || c.due.Before(in.alarm) {
 				in.alarm = c.due
@@ -188,18 +188,12 @@ func (in *Inbox[TTx]) first() *entry {
 		if stands && c.lane.covers(c.queue[0].Position) {
 			return c.queue[0]
 		}
-		in.drop()
+		in.ready.drop()
 		if c.busy = stands; stands {
 			in.waits(c)
 		}
 	}
 	return nil
-}
-
-// drop takes the first chain out of those that are ready.
-func (in *Inbox[TTx]) drop() {
-	in.ready[0] = nil
-	in.ready = in.ready[1:]
 }
 
 // startable tells whether anything may be begun: a suspect alone, and nothing beside it.

@@ -484,3 +484,22 @@ func (d *halfDeaf) Advance(ctx context.Context, consumer, server, note string, l
 	}
 	return all, err
 }
+
+// What came first is taken first, also behind another of its key: so the position goes on, and little is in doubt where a process dies.
+func TestWhatCameFirstIsTakenFirst(t *testing.T) {
+	w := newWorld(t, 1)
+	var got, want []string
+	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 1}, func(ctx context.Context, t tx, m skald.Received[string]) error {
+		got = append(got, m.Value)
+		return keep(ctx, t, m)
+	})
+	for i := range 40 {
+		text := fmt.Sprint(i)
+		w.publish(w.message(fmt.Sprint("k", i%3*i), text))
+		want = append(want, text)
+	}
+	w.quiet(in)
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("taken as %v", got)
+	}
+}
