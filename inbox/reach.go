@@ -35,7 +35,7 @@ func (in *Inbox[TTx]) next(l *lane) store.Spot {
 		front = max(front, l.wanted)
 	}
 	s.Position, s.Life = l.at, in.book.life
-	s.Reach = max(s.Reach, front+int64(max(leastRoom, in.o.Batch, 2*l.begun)))
+	s.Reach = max(s.Reach, front+int64(max(leastRoom, in.o.Batch, l.begun+l.begun/2)))
 	return s
 }
 

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	noteEvery = 100 * time.Millisecond // how old what the database says of positions may be
+	noteEvery = 50 * time.Millisecond  // how old what the database says of positions may be
 	lookLanes = 5 * time.Second        // how often an idle inbox looks whether it was rewound
 	grace     = 400 * time.Millisecond // in which whoever had a lane says that it left in peace
 	graceLook = 25 * time.Millisecond  // how often whoever had a lane is looked for meanwhile
-	leastRoom = 4                      // positions that may be begun before they are noted; as many as share a transaction, if that is more
+	leastRoom = 2                      // positions that may be begun before they are noted; as many as share a transaction, if that is more
 )
 
 // A book is what an inbox stores of its lanes. It belongs to the goroutine of Run or Step.
