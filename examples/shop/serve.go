@@ -27,6 +27,7 @@ const (
 
 type serving struct {
 	store, broker, listen, prefix, instance, metrics, gateway string
+	older                                                     bool
 	names                                                     []string
 	out                                                       io.Writer
 	log                                                       *slog.Logger
@@ -43,6 +44,7 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 	f.StringVar(&s.instance, "instance", "1", "the stable name of this instance among those of the same service")
 	f.StringVar(&s.metrics, "metrics", "", "serve /metrics for Prometheus at this address")
 	f.StringVar(&s.gateway, "gateway", "", "whom Payment asks; none: one in its own database")
+	f.BoolVar(&s.older, "older", false, "instances of a build that knew no steps serve too, or did")
 	names, err := parse(f, args, 1)
 	if err != nil {
 		return err
@@ -138,7 +140,7 @@ func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *pla
 	if err := place.MakeTopics(ctx, client, event.New(s.prefix), 0); err != nil {
 		return nil, err
 	}
-	o := &service.Options{Prefix: s.prefix, Instance: s.instance}
+	o := &service.Options{Prefix: s.prefix, Instance: s.instance, Older: s.older}
 	o.Inbox.Logger, o.Relay.Logger = s.log, s.log
 	if s.gateway != "" {
 		o.Gateway = gateway.NewClient(s.gateway)

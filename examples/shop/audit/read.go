@@ -71,6 +71,7 @@ type service struct {
 	outbox  []message
 	marks   map[identity]mark
 	journal []note
+	steps   map[string]string // the state of the step that it takes, by order
 }
 
 type identity struct{ source, id string }
@@ -234,7 +235,7 @@ func (b *books) readStock(r *reader) {
 }
 
 func readService(r *reader, name string) *service {
-	s := &service{name: name, marks: map[identity]mark{}}
+	s := &service{name: name, marks: map[identity]mark{}, steps: map[string]string{}}
 	r.each(name, "Outbox", func(row table.Row) error {
 		var m message
 		defer func() { s.outbox = append(s.outbox, m) }()
@@ -255,6 +256,12 @@ func readService(r *reader, name string) *service {
 		defer func() { s.journal = append(s.journal, n) }()
 		err := row.Scan(&n.source, &n.id, &n.kind, &n.order)
 		r.share(&n.source, &n.id, &n.kind, &n.order)
+		return err
+	})
+	r.each(name, "Steps", func(row table.Row) error {
+		var order, state string
+		err := row.Scan(&order, &state)
+		s.steps[order] = state
 		return err
 	})
 	return s

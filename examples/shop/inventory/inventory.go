@@ -44,6 +44,7 @@ const (
 type Options struct {
 	Outbox *outbox.Options  // default: as it says
 	Now    func() time.Time // default time.Now
+	Older  bool             // instances of a build that knew no steps share the group, or did: what they put aside is asked for. Default false
 	Stock  map[string]int64 // SKUs and how many pieces there are, where the stock does not have them yet. Default none
 }
 
@@ -95,9 +96,15 @@ func (s *Inventory[TTx]) Prepare(ctx context.Context) error {
 
 // Listen tells in what this service handles.
 func (s *Inventory[TTx]) Listen(in *inbox.Inbox[TTx]) {
-	journal.On(in, s.journal, s.events.PaymentTaken, s.reserve)
-	journal.On(in, s.journal, s.events.ParcelFailed, s.release)
-	journal.On(in, s.journal, s.events.ParcelStopped, s.release)
+	of := func(m skald.Received[event.Verdict]) inbox.Step { return inbox.Step{Saga: m.Value.ID, Name: "reserve"} }
+	inbox.Forward(in, s.events.PaymentTaken, of, s.reserve, func(m skald.Received[event.Verdict]) []skald.Draft {
+		return []skald.Draft{s.no(m.Value.Order, ErrBarred)}
+	})
+	inbox.Compensate(in, s.events.ParcelFailed, of, s.release, nil)
+	inbox.Compensate(in, s.events.ParcelStopped, of, s.release, nil)
+	if s.o.Older {
+		in.StepsBeside(s.reservedBefore)
+	}
 }
 
 // Entities are the SKUs of the order, sorted: a "short" stands only if none of them came back meanwhile.
@@ -114,14 +121,17 @@ func (s *Inventory[TTx]) Entities(m skald.Message) []store.Lock {
 }
 
 // reserve puts all items of a paid order aside, or none.
-func (s *Inventory[TTx]) reserve(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
-	db, order := s.home.DB(tx), m.Value.Order
-	state, err := s.state(ctx, db, order.ID, reserved)
-	if err != nil {
-		return err
+func (s *Inventory[TTx]) reserve(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) (r inbox.Result, err error) {
+	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
+		return r, err
 	}
-	if state == barred {
-		return s.short(order, ErrBarred)
+	return r, s.putAside(ctx, tx, m.Value.Order)
+}
+
+func (s *Inventory[TTx]) putAside(ctx context.Context, tx TTx, order event.Order) error {
+	db := s.home.DB(tx)
+	if _, _, err := s.state(ctx, db, order.ID, reserved); err != nil {
+		return err
 	}
 	for _, g := range goods(order) {
 		switch n, err := db.Exec(ctx, s.sql["PutAside"], g.sku, g.quantity); {
@@ -139,17 +149,23 @@ func (s *Inventory[TTx]) reserve(ctx context.Context, tx TTx, m skald.Received[e
 
 // short undoes what reserve began, and says so.
 func (s *Inventory[TTx]) short(order event.Order, why error) error {
-	return skald.Reject(why, s.events.StockShort.New(order.ID, event.Verdict{Order: order, Reason: why.Error()}))
+	return skald.Reject(why, s.no(order, why))
 }
 
-// release undoes reserve. It asks what reserve did: where nothing was put aside nothing is put back, and a
-// reservation that should come late is barred.
-func (s *Inventory[TTx]) release(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
-	db, order := s.home.DB(tx), m.Value.Order
-	state, err := s.state(ctx, db, order.ID, barred)
-	if err != nil || state != reserved {
-		return err
+func (s *Inventory[TTx]) no(order event.Order, why error) skald.Draft {
+	return s.events.StockShort.New(order.ID, event.Verdict{Order: order, Reason: why.Error()})
+}
+
+// release undoes reserve. It is called only where something was put aside: else a reservation that should come late is barred.
+func (s *Inventory[TTx]) release(ctx context.Context, tx TTx, m skald.Received[event.Verdict], _ inbox.Took) (r inbox.Result, err error) {
+	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
+		return r, err
 	}
+	return r, s.putBack(ctx, tx, m.Value)
+}
+
+func (s *Inventory[TTx]) putBack(ctx context.Context, tx TTx, v event.Verdict) error {
+	db, order := s.home.DB(tx), v.Order
 	if _, err := db.Exec(ctx, s.sql["Released"], order.ID); err != nil {
 		return fmt.Errorf("mark as released: %w", err)
 	}
@@ -161,15 +177,26 @@ func (s *Inventory[TTx]) release(ctx context.Context, tx TTx, m skald.Received[e
 			return err
 		}
 	}
-	return s.out.Write(ctx, tx, s.events.StockReleased.New(order.ID, m.Value))
+	return s.out.Write(ctx, tx, s.events.StockReleased.New(order.ID, v))
 }
 
-// state is what became of an order's reservation; if nothing yet, it is first from now on.
-func (s *Inventory[TTx]) state(ctx context.Context, db table.DB, order, first string) (state string, err error) {
-	if err := db.QueryRow(ctx, s.sql["State"], order, first).Scan(&state); err != nil {
-		return "", fmt.Errorf("look at the reservation: %w", err)
+// state is what became of an order's reservation, for builds that know no steps, and how often it was asked for; if nothing yet, it is first
+// from now on.
+func (s *Inventory[TTx]) state(ctx context.Context, db table.DB, order, first string) (state string, asked int64, err error) {
+	if err := db.QueryRow(ctx, s.sql["State"], order, first).Scan(&state, &asked); err != nil {
+		return "", 0, fmt.Errorf("look at the reservation: %w", err)
 	}
-	return state, nil
+	return state, asked, nil
+}
+
+// reservedBefore tells of what was put aside by a build that knew no steps, and tells such builds what becomes of it from now on.
+func (s *Inventory[TTx]) reservedBefore(ctx context.Context, tx TTx, step inbox.Step, undo bool) (bool, error) {
+	first := reserved
+	if undo {
+		first = barred
+	}
+	state, asked, err := s.state(ctx, s.home.DB(tx), step.Saga, first)
+	return state == reserved && asked > 1, err
 }
 
 func (s *Inventory[TTx]) moved(ctx context.Context, db table.DB, order, sku string, quantity int64) error {

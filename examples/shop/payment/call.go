@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/gateway"
+	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/inbox"
 )
 
@@ -21,17 +22,13 @@ const (
 
 type outcome = inbox.Outcome[gateway.Receipt]
 
-// charge has the gateway take an order's money. That it does so once is the key's doing, and the mark's that it is written down
-// once: nothing here would stop a second time.
+// charge has the gateway take an order's money. That it does so once is the key's doing, and the step's that it is written down
+// once, and never behind its refund: nothing here would stop that.
 func (s *Payment[TTx]) charge() inbox.Call[TTx, event.Order, gateway.Move, gateway.Receipt] {
 	return inbox.Call[TTx, event.Order, gateway.Move, gateway.Receipt]{
 		At: s.bank, Memory: memory,
-		Intent: func(ctx context.Context, tx TTx, m skald.Received[event.Order]) (gateway.Move, string, error) {
-			state, err := s.state(ctx, s.home.DB(tx), m.Value.ID, taken)
-			if err == nil && state == barred {
-				err = s.decline(m.Value, ErrBarred)
-			}
-			return move(m.Value), "charge-" + m.Value.ID, err
+		Intent: func(_ context.Context, _ TTx, m skald.Received[event.Order]) (gateway.Move, string, error) {
+			return move(m.Value), "charge-" + m.Value.ID, nil
 		},
 		Do:     asking(s.o.Gateway.Charge),
 		LookUp: s.lookUp,
@@ -47,16 +44,12 @@ func (s *Payment[TTx]) charge() inbox.Call[TTx, event.Order, gateway.Move, gatew
 	}
 }
 
-// refund has the gateway give an order's money back, if it was taken: else there is nothing to give, and a payment that should
-// come late is barred.
+// refund has the gateway give an order's money back. It is asked for only where money was taken: else the step is barred, and a charge
+// that comes late is not made.
 func (s *Payment[TTx]) refund() inbox.Call[TTx, event.Verdict, gateway.Move, gateway.Receipt] {
 	return inbox.Call[TTx, event.Verdict, gateway.Move, gateway.Receipt]{
 		At: s.bank, Memory: memory,
-		Intent: func(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) (gateway.Move, string, error) {
-			state, err := s.state(ctx, s.home.DB(tx), m.Value.ID, barred)
-			if err != nil || state != taken {
-				return gateway.Move{}, "", errors.Join(err, s.journal.Note(ctx, tx, m.Message))
-			}
+		Intent: func(_ context.Context, _ TTx, m skald.Received[event.Verdict]) (gateway.Move, string, error) {
 			return move(m.Value.Order), "refund-" + m.Value.ID, nil
 		},
 		Do:     asking(s.o.Gateway.Refund),
@@ -104,12 +97,8 @@ func (s *Payment[TTx]) take(ctx context.Context, tx TTx, m skald.Received[event.
 	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
 		return err
 	}
-	state, err := s.state(ctx, db, order.ID, taken)
-	if err != nil {
+	if err := s.paid(ctx, db, order.ID); err != nil {
 		return err
-	}
-	if state == barred { // messages of one order wait for each other: this is for somebody to look into
-		return skald.Permanent(ErrLate)
 	}
 	if _, err := db.Exec(ctx, s.sql["Withdraw"], order.Customer, order.Cents); err != nil {
 		return fmt.Errorf("withdraw: %w", err)
@@ -120,7 +109,26 @@ func (s *Payment[TTx]) take(ctx context.Context, tx TTx, m skald.Received[event.
 	return s.out.Write(ctx, tx, s.events.PaymentTaken.New(order.ID, event.Verdict{Order: order}))
 }
 
-// decline undoes what was begun, the row of the payment too, and says so.
+// paid notes for builds that know no steps that the order is paid.
+func (s *Payment[TTx]) paid(ctx context.Context, db table.DB, order string) error {
+	var state string
+	var asked int64
+	err := db.QueryRow(ctx, s.sql["State"], order, taken).Scan(&state, &asked)
+	switch {
+	case err != nil:
+		return fmt.Errorf("note the payment: %w", err)
+	case state == barred: // by such a build, in the midst of the call: this is for somebody to look into
+		return skald.Permanent(ErrLate)
+	}
+	return nil
+}
+
+// barred says of a charge that comes behind its refund that it is not made.
+func (s *Payment[TTx]) barred(m skald.Received[event.Order]) []skald.Draft {
+	return []skald.Draft{s.events.PaymentDeclined.New(m.Value.ID, event.Verdict{Order: m.Value, Reason: ErrBarred.Error()})}
+}
+
+// decline undoes what was begun, and says so.
 func (s *Payment[TTx]) decline(order event.Order, why error) error {
 	return skald.Reject(why, s.events.PaymentDeclined.New(order.ID, event.Verdict{Order: order, Reason: why.Error()}))
 }
@@ -131,9 +139,8 @@ func (s *Payment[TTx]) giveBack(ctx context.Context, tx TTx, m skald.Received[ev
 	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
 		return err
 	}
-	n, err := db.Exec(ctx, s.sql["Refunded"], order.ID)
-	if err != nil || n == 0 {
-		return err
+	if _, err := db.Exec(ctx, s.sql["Refunded"], order.ID); err != nil {
+		return fmt.Errorf("note the refund: %w", err)
 	}
 	if _, err := db.Exec(ctx, s.sql["Deposit"], order.Customer, order.Cents); err != nil {
 		return fmt.Errorf("deposit: %w", err)

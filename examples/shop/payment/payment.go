@@ -32,7 +32,7 @@ var (
 var (
 	// ErrBarred is the verdict on an order whose payment was undone before it came.
 	ErrBarred = errors.New("the order was given up before it was paid")
-	// ErrLate: an order was charged though it was given up.
+	// ErrLate: an order was charged though a build that knows no steps had given it up.
 	ErrLate = errors.New("the gateway has charged an order that was given up meanwhile")
 )
 
@@ -54,6 +54,7 @@ type Options struct {
 	Now      func() time.Time // default time.Now
 	NewID    func() string    // of a transfer. Default: 26 random letters and digits
 	Gateway  gateway.Gateway  // default: one that keeps its ledger in this service's database, and does what it is asked
+	Older    bool             // instances of a build that knew no steps share the group, or did: what they took is asked for. Default false
 	Accounts map[string]int64 // customers and the cents that they begin with, where they have no account yet. Default none
 }
 
@@ -127,23 +128,35 @@ func (s *Payment[TTx]) open(ctx context.Context, db table.DB, customer string, c
 
 // Listen tells in what this service handles.
 func (s *Payment[TTx]) Listen(in *inbox.Inbox[TTx]) {
-	inbox.OnCall(in, s.events.OrderPlaced, s.charge())
-	inbox.OnCall(in, s.events.StockShort, s.refund())
-	inbox.OnCall(in, s.events.ParcelFailed, s.refund())
-	inbox.OnCall(in, s.events.ParcelStopped, s.refund())
+	inbox.ForwardCall(in, s.events.OrderPlaced, func(m skald.Received[event.Order]) inbox.Step { return charging(m.Value) }, s.charge(), s.barred)
+	for _, e := range []skald.Event[event.Verdict]{s.events.StockShort, s.events.ParcelFailed, s.events.ParcelStopped} {
+		inbox.CompensateCall(in, e, func(m skald.Received[event.Verdict]) inbox.Step { return charging(m.Value.Order) }, s.refund(), nil)
+	}
+	if s.o.Older {
+		in.StepsBeside(s.takenBefore)
+	}
 }
+
+// charging is the step of an order's saga that is taken here.
+func charging(o event.Order) inbox.Step { return inbox.Step{Saga: o.ID, Name: "charge"} }
 
 // Entities is the order's payment: what is to be asked of the gateway is stored only if nobody touched it meanwhile.
 func (s *Payment[TTx]) Entities(m skald.Message) []store.Lock {
 	return []store.Lock{{Space: "payment", Key: string(m.Key)}}
 }
 
-// state is what became of an order's payment; if nothing yet, it is first from now on.
-func (s *Payment[TTx]) state(ctx context.Context, db table.DB, order, first string) (state string, err error) {
-	if err := db.QueryRow(ctx, s.sql["State"], order, first).Scan(&state); err != nil {
-		return "", fmt.Errorf("look at the payment: %w", err)
+// takenBefore tells of a payment that was taken by a build that knew no steps, and tells such builds what becomes of it from now on.
+func (s *Payment[TTx]) takenBefore(ctx context.Context, tx TTx, step inbox.Step, undo bool) (bool, error) {
+	var state string
+	var asked int64
+	first := taken
+	if undo {
+		first = barred
 	}
-	return state, nil
+	if err := s.home.DB(tx).QueryRow(ctx, s.sql["State"], step.Saga, first).Scan(&state, &asked); err != nil {
+		return false, fmt.Errorf("look at the payment: %w", err)
+	}
+	return state == taken && asked > 1, nil
 }
 
 func (s *Payment[TTx]) transfer(ctx context.Context, db table.DB, kind, order, from, to string, cents int64) error {

@@ -52,6 +52,8 @@ type Options struct {
 	Relay  relay.Options
 	// Now is the clock of the service's own rows. Default time.Now.
 	Now func() time.Time
+	// Older: instances of a build that knew no steps share the groups of Payment and Inventory, or did. Default false.
+	Older bool
 	// Gateway is whom Payment asks. Default: one in its own database, which does what it is asked.
 	Gateway gateway.Gateway
 	// Held tells Order what holds an order, for its status over HTTP. Default: nobody is asked. Package place asks all services
@@ -120,9 +122,9 @@ func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, o Optio
 			s.Part, s.http = part, part.Handler()
 		}
 	case "payment":
-		s.Part, err = payment.New(home, events, &payment.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Gateway: o.Gateway, Accounts: sample.Accounts()})
+		s.Part, err = payment.New(home, events, &payment.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Gateway: o.Gateway, Older: o.Older, Accounts: sample.Accounts()})
 	case "inventory":
-		s.Part, err = inventory.New(home, events, &inventory.Options{Outbox: &o.Outbox, Now: o.Now, Stock: sample.Stock()})
+		s.Part, err = inventory.New(home, events, &inventory.Options{Outbox: &o.Outbox, Now: o.Now, Older: o.Older, Stock: sample.Stock()})
 	case "fulfilment":
 		s.Part, err = fulfilment.New(home, events, &fulfilment.Options{Outbox: &o.Outbox, Now: o.Now, Oversize: sample.Oversize()})
 	case "notification":

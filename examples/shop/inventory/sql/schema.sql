@@ -5,7 +5,7 @@ CREATE TABLE IF NOT EXISTS /*schema*/stock (
     reserved  BIGINT NOT NULL CHECK (reserved >= 0)     -- available and reserved make up delivered
 );
 
--- What became of the reservation of an order. A short one has no row; 'barred': it was to be undone before it was done.
+-- What became of the reservation of an order, for builds that know no steps. A short one has no row; 'barred': it was to be undone before it was done.
 CREATE TABLE IF NOT EXISTS /*schema*/reservations (
     order_id TEXT PRIMARY KEY,
     state    TEXT NOT NULL CHECK (state IN ('reserved', 'released', 'barred')),

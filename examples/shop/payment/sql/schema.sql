@@ -20,7 +20,8 @@ CREATE TABLE IF NOT EXISTS /*schema*/entries (
     cents    BIGINT NOT NULL
 );
 
--- What became of the payment of an order. A declined one has no row; 'barred': it was to be undone before it was done.
+-- What became of the payment of an order, for builds that know no steps. A declined one has no row; 'barred': it was to be undone before it
+-- was done.
 CREATE TABLE IF NOT EXISTS /*schema*/payments (
     order_id TEXT PRIMARY KEY,
     state    TEXT NOT NULL CHECK (state IN ('taken', 'refunded', 'barred')),

@@ -45,3 +45,6 @@ SELECT source, CAST(id AS TEXT), outcome, arrival FROM /*schema*/skald_mark ORDE
 
 -- name: Journal
 SELECT source, message, type, order_id FROM /*schema*/journal;
+
+-- name: Steps
+SELECT saga, state FROM /*schema*/skald_steps;

@@ -11,13 +11,8 @@ SELECT COUNT(*) FROM /*schema*/skald_mark;
 -- What was dropped is marked as rejected, too.
 SELECT 'rejected', COUNT(*) FROM /*schema*/skald_mark WHERE outcome = 2 AND COALESCE(reason, '') NOT LIKE 'dropped: %'
 UNION ALL SELECT what, COUNT(*) FROM /*schema*/skald_audit GROUP BY what
+UNION ALL SELECT 'barred', COUNT(*) FROM /*schema*/skald_step WHERE state = 6
 UNION ALL SELECT 'dead', COUNT(*) FROM /*schema*/skald_dead;
-
--- name: CountBarredPayments
-SELECT 'barred', COUNT(*) FROM /*schema*/payments WHERE state = 'barred';
-
--- name: CountBarredReservations
-SELECT 'barred', COUNT(*) FROM /*schema*/reservations WHERE state = 'barred';
 
 -- name: Said
 SELECT seq, CAST(id AS TEXT), type, COALESCE(CAST(causation_id AS TEXT), ''), CAST(time AS TEXT)

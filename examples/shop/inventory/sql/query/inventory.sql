@@ -4,7 +4,7 @@ INSERT INTO /*schema*/stock (sku, delivered, available, reserved) VALUES ($1, $2
 -- name: State
 -- The state of an order's reservation, which is $2 if there was none. Locks it.
 INSERT INTO /*schema*/reservations (order_id, state) VALUES ($1, $2)
-ON CONFLICT (order_id) DO UPDATE SET asked = reservations.asked + 1 RETURNING state;
+ON CONFLICT (order_id) DO UPDATE SET asked = reservations.asked + 1 RETURNING state, asked;
 
 -- name: Released
 UPDATE /*schema*/reservations SET state = 'released' WHERE order_id = $1;

@@ -2,12 +2,12 @@
 INSERT INTO /*schema*/accounts (id, balance) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING;
 
 -- name: State
--- The state of an order's payment, which is $2 if there was none. Locks it.
+-- The state of an order's payment, which is $2 if there was none, and then is asked for the first time. Locks it.
 INSERT INTO /*schema*/payments (order_id, state) VALUES ($1, $2)
-ON CONFLICT (order_id) DO UPDATE SET asked = payments.asked + 1 RETURNING state;
+ON CONFLICT (order_id) DO UPDATE SET asked = payments.asked + 1 RETURNING state, asked;
 
 -- name: Refunded
-UPDATE /*schema*/payments SET state = 'refunded' WHERE order_id = $1 AND state = 'taken';
+UPDATE /*schema*/payments SET state = 'refunded' WHERE order_id = $1;
 
 -- name: Withdraw
 UPDATE /*schema*/accounts SET balance = balance - $2 WHERE id = $1;
