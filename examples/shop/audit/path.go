@@ -97,7 +97,7 @@ func (b *books) effectOnce() Invariant {
 		}
 		for id, m := range s.marks {
 			want := 0
-			if m.outcome == done {
+			if m.outcome == "done" {
 				want = 1
 			}
 			of := notes[id]

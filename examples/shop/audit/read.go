@@ -83,10 +83,9 @@ type message struct {
 }
 
 type mark struct {
-	outcome, arrival int64
+	outcome string // done, rejected, barred
+	arrival int64
 }
-
-const done = 1 // store.Done, as it is stored
 
 type note struct {
 	identity

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/examples/shop/table"
-	"github.com/skald-go/skald/store"
 )
 
 // A Tally is what the databases count. It is cheap enough to be asked for several times a second.
@@ -53,7 +52,7 @@ func Count(ctx context.Context, databases map[string]table.DB) (Tally, error) {
 // Ends are how messages ended otherwise than by an effect, and how often.
 type Ends struct {
 	Rejected          int // by a handler
-	Barred            int // payments and reservations that were undone before they were done
+	Barred            int // charges and reservations that came behind what undoes them
 	Dead              int // letters that nobody has seen to
 	Redriven, Dropped int // of those that somebody has
 }
@@ -96,7 +95,7 @@ type Chapter struct {
 // Taken is what became of a message at one service.
 type Taken struct {
 	Service string
-	Outcome string // done, rejected
+	Outcome string // done, rejected, barred
 	Reason  string // of a rejection
 	At      time.Time
 }
@@ -132,10 +131,9 @@ func takers(r *reader, id string) (out []Taken) {
 	for _, name := range services() {
 		r.each(name, "Taken", func(row table.Row) error {
 			t := Taken{Service: name}
-			var outcome int16
 			var at string
-			err := row.Scan(&outcome, &t.Reason, &at)
-			t.Outcome, t.At = store.Outcome(outcome).String(), when(at)
+			err := row.Scan(&t.Outcome, &t.Reason, &at)
+			t.At = when(at)
 			out = append(out, t)
 			return err
 		}, id)

@@ -166,8 +166,11 @@ func (s *Inventory[TTx]) release(ctx context.Context, tx TTx, m skald.Received[e
 
 func (s *Inventory[TTx]) putBack(ctx context.Context, tx TTx, v event.Verdict) error {
 	db, order := s.home.DB(tx), v.Order
-	if _, err := db.Exec(ctx, s.sql["Released"], order.ID); err != nil {
+	switch n, err := db.Exec(ctx, s.sql["Released"], order.ID); {
+	case err != nil:
 		return fmt.Errorf("mark as released: %w", err)
+	case n == 0 && s.o.Older: // which has put it back, and does not know of the step
+		return nil
 	}
 	for _, g := range goods(order) {
 		if _, err := db.Exec(ctx, s.sql["PutBack"], g.sku, g.quantity); err != nil {

@@ -22,7 +22,8 @@ var errDone = errors.New("exit status 0")
 type instance struct {
 	w             *world
 	service, name string
-	bin           string // its program
+	bin           string   // its program
+	flags         []string // what it is told besides
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -57,6 +58,9 @@ func (i *instance) args() []string {
 		args = []string{place.Bank, "--listen", i.w.bank, "--moods", "some"}
 	case i.w.bank != "":
 		args = append(args, "--gateway", "http://"+i.w.bank)
+	}
+	if i.service != place.Bank {
+		args = append(args, i.flags...)
 	}
 	return append(args, "--store", i.store()+"&application_name="+i.String(), "--prefix", i.w.prefix)
 }

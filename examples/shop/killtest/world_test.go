@@ -38,8 +38,9 @@ type world struct {
 	t         *testing.T
 	dir, root string
 	bin       string
-	prefix    string // of its schemas, topics and groups
-	postgres  string // the servers' addresses
+	flags     []string // what instances are told that are started from now on
+	prefix    string   // of its schemas, topics and groups
+	postgres  string   // the servers' addresses
 	kafka     string
 	pooler    string // PgBouncer in front of postgres; "": none
 	bank      string // where the gateway listens; "": Payment has it in its own database
@@ -251,7 +252,7 @@ func (w *world) startAll(names ...string) {
 // add starts one more process.
 func (w *world) add(service, name string) {
 	w.t.Helper()
-	one := &instance{w: w, service: service, name: name, bin: w.bin}
+	one := &instance{w: w, service: service, name: name, bin: w.bin, flags: w.flags}
 	w.mu.Lock()
 	w.instances = append(w.instances, one)
 	w.mu.Unlock()

@@ -139,8 +139,11 @@ func (s *Payment[TTx]) giveBack(ctx context.Context, tx TTx, m skald.Received[ev
 	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
 		return err
 	}
-	if _, err := db.Exec(ctx, s.sql["Refunded"], order.ID); err != nil {
+	switch n, err := db.Exec(ctx, s.sql["Refunded"], order.ID); {
+	case err != nil:
 		return fmt.Errorf("note the refund: %w", err)
+	case n == 0 && s.o.Older: // which has given it back, and does not know of the step
+		return nil
 	}
 	if _, err := db.Exec(ctx, s.sql["Deposit"], order.Customer, order.Cents); err != nil {
 		return fmt.Errorf("deposit: %w", err)

@@ -41,7 +41,7 @@ SELECT order_id, COUNT(*) FROM /*schema*/mails GROUP BY order_id;
 SELECT seq, CAST(id AS TEXT), source, topic, COALESCE(key, ''), type FROM /*schema*/skald_outbox ORDER BY seq;
 
 -- name: Marks
-SELECT source, CAST(id AS TEXT), outcome, arrival FROM /*schema*/skald_mark ORDER BY arrival;
+SELECT source, key, status, arrival FROM /*schema*/skald_keys ORDER BY arrival;
 
 -- name: Journal
 SELECT source, message, type, order_id FROM /*schema*/journal;

@@ -11,7 +11,7 @@ SELECT COUNT(*) FROM /*schema*/skald_mark;
 -- What was dropped is marked as rejected, too.
 SELECT 'rejected', COUNT(*) FROM /*schema*/skald_mark WHERE outcome = 2 AND COALESCE(reason, '') NOT LIKE 'dropped: %'
 UNION ALL SELECT what, COUNT(*) FROM /*schema*/skald_audit GROUP BY what
-UNION ALL SELECT 'barred', COUNT(*) FROM /*schema*/skald_step WHERE state = 6
+UNION ALL SELECT 'barred', COUNT(*) FROM /*schema*/skald_keys WHERE status = 'barred'
 UNION ALL SELECT 'dead', COUNT(*) FROM /*schema*/skald_dead;
 
 -- name: Said
@@ -19,4 +19,4 @@ SELECT seq, CAST(id AS TEXT), type, COALESCE(CAST(causation_id AS TEXT), ''), CA
 FROM /*schema*/skald_outbox WHERE key = $1 ORDER BY seq;
 
 -- name: Taken
-SELECT outcome, COALESCE(reason, ''), CAST(at AS TEXT) FROM /*schema*/skald_mark WHERE CAST(id AS TEXT) = $1;
+SELECT status, COALESCE(reason, ''), CAST(at AS TEXT) FROM /*schema*/skald_keys WHERE key = $1;

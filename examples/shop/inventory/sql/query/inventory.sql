@@ -7,7 +7,7 @@ INSERT INTO /*schema*/reservations (order_id, state) VALUES ($1, $2)
 ON CONFLICT (order_id) DO UPDATE SET asked = reservations.asked + 1 RETURNING state, asked;
 
 -- name: Released
-UPDATE /*schema*/reservations SET state = 'released' WHERE order_id = $1;
+UPDATE /*schema*/reservations SET state = 'released' WHERE order_id = $1 AND state = 'reserved';
 
 -- name: PutAside
 UPDATE /*schema*/stock SET available = available - $2, reserved = reserved + $2 WHERE sku = $1 AND available >= $2;

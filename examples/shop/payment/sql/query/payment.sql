@@ -7,7 +7,7 @@ INSERT INTO /*schema*/payments (order_id, state) VALUES ($1, $2)
 ON CONFLICT (order_id) DO UPDATE SET asked = payments.asked + 1 RETURNING state, asked;
 
 -- name: Refunded
-UPDATE /*schema*/payments SET state = 'refunded' WHERE order_id = $1;
+UPDATE /*schema*/payments SET state = 'refunded' WHERE order_id = $1 AND state = 'taken';
 
 -- name: Withdraw
 UPDATE /*schema*/accounts SET balance = balance - $2 WHERE id = $1;
