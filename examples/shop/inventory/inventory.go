@@ -169,7 +169,7 @@ func (s *Inventory[TTx]) putBack(ctx context.Context, tx TTx, v event.Verdict) e
 	switch n, err := db.Exec(ctx, s.sql["Released"], order.ID); {
 	case err != nil:
 		return fmt.Errorf("mark as released: %w", err)
-	case n == 0 && s.o.Older: // which has put it back, and does not know of the step
+	case n == 0: // put back by a build that knows no steps
 		return nil
 	}
 	for _, g := range goods(order) {

@@ -3,7 +3,6 @@ package service_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -86,18 +85,6 @@ func (e echo) Publish(ctx context.Context, ms []skald.Message, only ...broker.To
 	return e.Broker.Publish(ctx, ms, only...)
 }
 
-// violated takes each violation of a constraint for permanent, such as that of the stock that holds less than is to be put back: nothing
-// here is to wait for a cure.
-func violated(_ skald.Message, err error) inbox.Class {
-	var file interface{ Code() int }
-	if errors.As(err, &file) && file.Code()&0xff == constraint {
-		return inbox.Permanent
-	}
-	return ""
-}
-
-const constraint = 19 // SQLITE_CONSTRAINT
-
 // The whole shop without marks and steps, on a broker that has everything twice. A natural key in Payment's database saves what its own
 // rows stand for: no charge and no refund stands there twice. It saves no mail and no parcel; nor the money of whoever got the only piece
 // of something, because Inventory, asked again, has none left and says so, and Payment believes it.
@@ -105,7 +92,7 @@ func TestWhatANaturalKeySavesInTheShop(t *testing.T) {
 	const twice = "SELECT COUNT(*) FROM (SELECT 1 FROM transfers WHERE order_id <> '' GROUP BY order_id, kind HAVING COUNT(*) > 1) AS t"
 	for _, guarded := range []bool{false, true} {
 		t.Run(fmt.Sprint("guarded ", guarded), func(t *testing.T) {
-			s := shopOver(t, echo{bus(t)}, &service.Options{Inbox: inbox.Options{Classify: violated}}, sagatest.NoMark[*sql.Tx])
+			s := shopOver(t, echo{bus(t)}, &service.Options{Inbox: inbox.Options{Classify: inbox.ViolationIs(inbox.Permanent)}}, sagatest.NoMark[*sql.Tx])
 			if guarded {
 				if _, err := s.dbs["payment"].ExecContext(t.Context(), naturalKey); err != nil {
 					t.Fatal(err)

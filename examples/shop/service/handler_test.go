@@ -7,6 +7,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/sample"
+	"github.com/skald-go/skald/examples/shop/service"
 )
 
 func tea(id, customer string, quantity int64) event.Order {
@@ -110,6 +111,44 @@ func TestPaymentThatIsUndoneFirstIsBarred(t *testing.T) {
 	r.want(before, balance, "ada")
 	r.want(0, "SELECT COUNT(*) FROM transfers WHERE order_id <> ''")
 	r.wantSaid("payment.declined o1")
+}
+
+// Beside a build that knows no steps: what that took is not taken again, and is given back once; what it gave back is not given back again.
+func TestPaymentBesideABuildWithoutSteps(t *testing.T) {
+	db, at := home(t, "payment")
+	r := rigAt(t, "payment", db, at, &service.Options{Older: true})
+	theirs, ours := tea("theirs", "ada", 1), tea("ours", "ada", 1)
+	r.exec("INSERT INTO payments (order_id, state) VALUES ('theirs', 'taken')")
+	r.hear(1, r.ev.OrderPlaced.New("theirs", theirs))
+	r.want(0, charges)
+	r.hear(1, r.ev.StockShort.New("theirs", about(theirs)))
+	r.hear(1, r.ev.ParcelStopped.New("theirs", about(theirs)))
+	r.want(1, "SELECT COUNT(*) FROM payments WHERE order_id = 'theirs' AND state = 'refunded'")
+	r.hear(1, r.ev.OrderPlaced.New("ours", ours))
+	r.want(1, "SELECT COUNT(*) FROM payments WHERE order_id = 'ours' AND state = 'taken'")
+	r.exec("UPDATE payments SET state = 'refunded' WHERE order_id = 'ours'")
+	r.hear(1, r.ev.ParcelStopped.New("ours", about(ours)))
+	r.want(1, refunds)
+	r.wantSaid("payment.refunded theirs", "payment.taken ours")
+}
+
+// The same of goods.
+func TestInventoryBesideABuildWithoutSteps(t *testing.T) {
+	db, at := home(t, "inventory")
+	r := rigAt(t, "inventory", db, at, &service.Options{Older: true})
+	theirs, ours := basket("theirs", map[string]int64{"tea": 2}), basket("ours", map[string]int64{"tea": 3})
+	r.exec("INSERT INTO reservations (order_id, state) VALUES ('theirs', 'reserved')")
+	r.exec("UPDATE stock SET available = available - 2, reserved = 2 WHERE sku = 'tea'")
+	r.hear(1, r.ev.PaymentTaken.New("theirs", about(theirs)))
+	r.want(2, stock, "tea")
+	r.hear(1, r.ev.ParcelFailed.New("theirs", about(theirs)))
+	r.hear(1, r.ev.ParcelStopped.New("theirs", about(theirs)))
+	r.want(0, stock, "tea")
+	r.hear(1, r.ev.PaymentTaken.New("ours", about(ours)))
+	r.exec("UPDATE reservations SET state = 'released' WHERE order_id = 'ours'")
+	r.hear(1, r.ev.ParcelStopped.New("ours", about(ours)))
+	r.want(3, stock, "tea")
+	r.wantSaid("stock.released theirs", "stock.reserved ours")
 }
 
 func basket(id string, of map[string]int64) event.Order {
