@@ -184,6 +184,9 @@ func breaches() []breach {
 		{"effect_once", "inventory", confirmed, `INSERT INTO journal SELECT * FROM journal WHERE order_id = $1`},
 		{"effect_once", "fulfilment", confirmed, `DELETE FROM journal WHERE order_id = $1`},
 		{"effect_once", "notification", confirmed, `INSERT INTO journal VALUES ('elsewhere', 'unmarked', 'order.confirmed', $1, '')`},
+		{"effect_once", "payment", "reason = 'out_of_stock'", `UPDATE skald_step SET state = 1 WHERE saga = $1`},
+		{"effect_once", "inventory", confirmed, `UPDATE skald_step SET state = 7 WHERE saga = $1`},
+		{"effect_once", "payment", confirmed, `INSERT INTO journal SELECT source, id, 'parcel.stopped', saga, '' FROM skald_step WHERE saga = $1`},
 		{"mailed_once", "notification", declined, `INSERT INTO mails SELECT * FROM mails WHERE order_id = $1`},
 		{"mailed_once", "notification", confirmed, `DELETE FROM mails WHERE order_id = $1`},
 	}
@@ -278,7 +281,7 @@ func (s *shop) try(name, script, order string) error {
 // The auditor's own list of who handles what is what the services say themselves: a delivery that is missing
 // in the one would be blamed in the other.
 func TestAuditorKnowsWhoHandlesWhat(t *testing.T) {
-	v := event.Verdict{Order: event.Order{ID: "o"}}
+	v := event.Verdict{Order: event.Order{ID: "o", Customer: "ada"}}
 	for _, name := range service.Names() {
 		r := newRig(t, name)
 		e := r.ev
