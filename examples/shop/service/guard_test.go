@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/skald-go/skald"
@@ -86,7 +85,7 @@ func (e echo) Publish(ctx context.Context, ms []skald.Message, only ...broker.To
 }
 
 // The whole shop without marks and steps, on a broker that has everything twice. A natural key in Payment's database saves what its own
-// rows stand for: no charge and no refund stands there twice. It saves no mail and no parcel; nor the money of whoever got the only piece
+// rows stand for: no charge and no refund stands there twice. It saves no mail and no parcel; nor, now and then, the money of whoever got the only piece
 // of something, because Inventory, asked again, has none left and says so, and Payment believes it.
 func TestWhatANaturalKeySavesInTheShop(t *testing.T) {
 	const twice = "SELECT COUNT(*) FROM (SELECT 1 FROM transfers WHERE order_id <> '' GROUP BY order_id, kind HAVING COUNT(*) > 1) AS t"
@@ -102,7 +101,7 @@ func TestWhatANaturalKeySavesInTheShop(t *testing.T) {
 			quiet(t, s.work...)
 			found := s.audit(t.Context())
 			for invariant, ok := range map[string]bool{
-				"money_conserved": true, "moved_once": guarded, "charged_once": false, "mailed_once": false, "shipped_once": false,
+				"money_conserved": true, "moved_once": guarded, "mailed_once": false, "shipped_once": false,
 			} {
 				if found[invariant].OK != ok {
 					t.Errorf("%s: ok %t, want %t: %s", invariant, found[invariant].OK, ok, found[invariant].Detail)
@@ -114,8 +113,8 @@ func TestWhatANaturalKeySavesInTheShop(t *testing.T) {
 			if n := num(t, s.dbs["payment"], dead); (n > 0) != guarded {
 				t.Errorf("%d dead letters", n)
 			}
-			if why := found["charged_once"].Detail; guarded && !strings.Contains(why, "is confirmed: charged 1 times and refunded 1 times") {
-				t.Errorf("charged_once: %s", why)
+			if !guarded && found["charged_once"].OK { // guarded it depends on who gets the last piece, and is asked again
+				t.Error("charged_once is kept")
 			}
 		})
 	}
