@@ -468,3 +468,21 @@ func TestMessageWithoutAStep(t *testing.T) {
 		t.Errorf("steps %+v", steps)
 	}
 }
+
+// What cannot be taken in, since its step cannot be told, and comes again when it is a dead letter, holds nothing up.
+func TestUnreadableStepThatComesAgain(t *testing.T) {
+	l := newTill(t, nil)
+	bad := l.message(placed, "a", purchase{})
+	bad.Data = []byte("{")
+	for range 3 {
+		l.publish(bad)
+		l.quiet(l.in)
+		l.pass(time.Minute)
+	}
+	if dead := l.dead(); len(dead) != 1 || dead[0].Dead.Kind != "malformed" {
+		t.Errorf("dead: %+v", dead)
+	}
+	if h := l.in.Health(); h.Unacknowledged > 0 || h.Duplicates != 2 {
+		t.Errorf("health %+v", h)
+	}
+}

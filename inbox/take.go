@@ -99,7 +99,7 @@ func (in *Inbox[TTx]) attempt(ctx context.Context, e *entry) result {
 // taken again.
 func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	if err := e.unreadable(); err != nil {
-		return in.failure(ctx, e, in.db.Apply, err)
+		return in.untaken(ctx, e, err)
 	}
 	if e.suspect || e.alone {
 		if r, over := in.careful(ctx, e); over {
@@ -110,7 +110,7 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	defer cancel()
 	intake, err := in.intake(ctx, e)
 	if err != nil {
-		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("step, entities and settings of %s: %w", e.ID, err))
+		return in.untaken(ctx, e, fmt.Errorf("step, entities and settings of %s: %w", e.ID, err))
 	}
 	unit, err := in.db.Begin(ctx, intake)
 	if err != nil {
@@ -135,6 +135,24 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 		return in.keptAlready(ctx, e, unit, intake.Marks[0].Fingerprint)
 	}
 	return in.known(ctx, e, unit, v[0], intake.Marks[0].Fingerprint)
+}
+
+// untaken is for a message that cannot be taken in. Where it came before, is kept or finished, no intake will tell that.
+func (in *Inbox[TTx]) untaken(ctx context.Context, e *entry, err error) result {
+	r := in.failure(ctx, e, in.db.Apply, err)
+	if r.what != full || e.parked != nil {
+		return r
+	}
+	id := e.identity()
+	kept, err := in.db.Kept(ctx, store.Sought{Consumer: in.group, Identity: &id}, 1)
+	if err == nil && len(kept) > 0 {
+		return result{entry: e, what: duplicate, kept: true}
+	}
+	seen, err := in.db.Seen(ctx, in.group, []store.Identity{id})
+	if err == nil && len(seen) == 1 && seen[0].Outcome != store.Fresh {
+		return result{entry: e, what: duplicate}
+	}
+	return r
 }
 
 func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake, err error) {

@@ -133,8 +133,8 @@ func TestKillerIsInherited(t *testing.T) {
 	deaths := 2 + c.raise("a dead letter", func() bool { return s.number("SELECT count(*) FROM $.skald_parked WHERE dead_at IS NOT NULL") > 0 })
 	say(100)
 	deaths += c.raise("all effects", func() bool { return s.done() == s.written })
-	if deaths != 4 {
-		t.Errorf("%d deaths, 4 are promised", deaths)
+	if deaths != 6 {
+		t.Errorf("%d deaths, 6 are promised", deaths)
 	}
 	if n := s.number("SELECT count(*) FROM $.skald_parked WHERE key = 'killer' AND data = '-1' AND kind = 'crash' AND kills = 3 AND attempts = 0"); n != 1 {
 		t.Errorf("%d dead letters of kind crash", n)
@@ -231,8 +231,8 @@ func TestOrderThatKillsPayment(t *testing.T) {
 		return b.one("order", `SELECT count(*)::text FROM /*schema*/orders WHERE state NOT IN ('confirmed', 'cancelled')`) == "1" &&
 			b.one("payment", `SELECT count(*)::text FROM /*schema*/skald_parked WHERE dead_at IS NOT NULL`) == "1"
 	})
-	if deaths != 4 {
-		t.Errorf("%d deaths, 4 are promised", deaths)
+	if deaths != 6 {
+		t.Errorf("%d deaths, 6 are promised", deaths)
 	}
 	if is := b.one("payment", `SELECT string_agg(id || ' ' || kind || ' ' || kills, ',') FROM /*schema*/skald_parked`); is != killer+" crash 3" {
 		t.Errorf("Payment keeps %s", is)
