@@ -485,4 +485,13 @@ func TestUnreadableStepThatComesAgain(t *testing.T) {
 	if h := l.in.Health(); h.Unacknowledged > 0 || h.Duplicates != 2 {
 		t.Errorf("health %+v", h)
 	}
+	other := l.come(placed, purchase{Order: "b"}) // what comes under the identity of another is a conflict, done or dead
+	for _, m := range []skald.Message{other, bad} {
+		m.Data = []byte("{}}")
+		l.publish(m)
+		l.quiet(l.in)
+	}
+	if h := l.in.Health(); h.Unacknowledged > 0 || h.Conflicts != 2 {
+		t.Errorf("health %+v", h)
+	}
 }

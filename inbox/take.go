@@ -137,22 +137,37 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	return in.known(ctx, e, unit, v[0], intake.Marks[0].Fingerprint)
 }
 
-// untaken is for a message that cannot be taken in. Where it came before, is kept or finished, no intake will tell that.
-func (in *Inbox[TTx]) untaken(ctx context.Context, e *entry, err error) result {
-	r := in.failure(ctx, e, in.db.Apply, err)
+// untaken is for a message of which it cannot be told what to take in. Where it cannot be kept either, it may have come before: then it
+// ends as any repeat does, or as a conflict.
+func (in *Inbox[TTx]) untaken(ctx context.Context, e *entry, why error) result {
+	r := in.failure(ctx, e, in.db.Apply, why)
 	if r.what != full || e.parked != nil {
 		return r
 	}
-	id := e.identity()
-	kept, err := in.db.Kept(ctx, store.Sought{Consumer: in.group, Identity: &id}, 1)
-	if err == nil && len(kept) > 0 {
-		return result{entry: e, what: duplicate, kept: true}
+	m := store.Mark{Consumer: in.group, Identity: e.identity(), As: store.Done, Fingerprint: in.printed(e), Turn: store.Arriving, Key: e.Key}
+	unit, err := in.db.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Server: e.server, Wait: in.o.Wait, Handle: in.o.Handle})
+	if err != nil {
+		return r
 	}
-	seen, err := in.db.Seen(ctx, in.group, []store.Identity{id})
-	if err == nil && len(seen) == 1 && seen[0].Outcome != store.Fresh {
-		return result{entry: e, what: duplicate}
+	switch v := unit.Found().Marks[0]; v.Outcome {
+	case store.Fresh, store.Behind:
+		_, _ = unit.Rollback(ctx)
+		return r
+	case store.Waiting, store.Dead:
+		return in.keptAlready(ctx, e, unit, m.Fingerprint)
+	default:
+		return in.known(ctx, e, unit, v, m.Fingerprint)
 	}
-	return r
+}
+
+// printed is the fingerprint of a message that Options.Fingerprint may not be made for.
+func (in *Inbox[TTx]) printed(e *entry) (print int64) {
+	defer func() {
+		if recover() != nil {
+			print = 0 // not known
+		}
+	}()
+	return in.print(e)
 }
 
 func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake, err error) {
