@@ -8,9 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald/examples/shop/place"
@@ -20,9 +18,6 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
-
-// connectTimeout is how long a server may take to answer, unless the URL has connect_timeout.
-const connectTimeout = 10 * time.Second
 
 // A database is one database with Skald's tables, or without them yet. Nothing is opened before it is needed.
 type database interface {
@@ -138,16 +133,9 @@ type server struct {
 }
 
 func newServer(at, schema, source string) (database, error) {
-	cfg, err := pgxpool.ParseConfig(at)
+	cfg, err := place.PoolConfig(at)
 	if err != nil {
-		return nil, &place.UsageError{What: err.Error() + ": the store is postgres://user@host:port/database"} // pgx leaves the password out
-	}
-	if !strings.Contains(at, "default_query_exec_mode=") { // a URL of several hosts is none to net/url
-		// Named statements do not survive older poolers in transaction mode.
-		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	}
-	if cfg.ConnConfig.ConnectTimeout == 0 {
-		cfg.ConnConfig.ConnectTimeout = connectTimeout
+		return nil, err
 	}
 	if schema == "" {
 		schema = "public"
@@ -155,7 +143,6 @@ func newServer(at, schema, source string) (database, error) {
 	if err := pgstore.CheckSchema(schema); err != nil {
 		return nil, err
 	}
-	cfg.BeforeConnect = place.AskPassword
 	return server{cfg, schema, source, strings.Contains(at, "pool_max_conns=")}, nil
 }
 

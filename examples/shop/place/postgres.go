@@ -20,22 +20,15 @@ const maxConns = 6
 const connectTimeout = 10 * time.Second
 
 // Postgres is the databases in one PostgreSQL database, one schema for each service: prefix, an underscore, the
-// service. It touches nothing yet. Passwords may also come from PGPASSWORD, ~/.pgpass or SKALD_PASSWORD_COMMAND.
+// service. It touches nothing yet.
 func Postgres(at, prefix string) (*Databases[pgx.Tx], error) {
-	cfg, err := pgxpool.ParseConfig(at)
+	cfg, err := PoolConfig(at)
 	if err != nil {
-		return nil, &UsageError{What: err.Error() + ": the store is postgres://user@host:port/database"} // pgx leaves the password out
+		return nil, err
 	}
 	if !strings.Contains(at, "pool_max_conns=") {
 		cfg.MaxConns = maxConns
 	}
-	if !strings.Contains(at, "default_query_exec_mode=") { // named statements do not survive a pooler before PgBouncer 1.21
-		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	}
-	if cfg.ConnConfig.ConnectTimeout == 0 {
-		cfg.ConnConfig.ConnectTimeout = connectTimeout
-	}
-	cfg.BeforeConnect = AskPassword
 	return databases(schemas{cfg, prefix}), nil
 }
 

@@ -29,18 +29,12 @@ func newSchemas(o *Options, statements map[string]string) (site, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := pgxpool.ParseConfig(o.Store)
+	cfg, err := place.PoolConfig(o.Store)
 	if err != nil {
-		return nil, &place.UsageError{What: err.Error()} // pgx leaves the password out
+		return nil, err
 	}
+	cfg.MaxConns = 1
 	s := &schemas{at: o.Store, prefix: o.Prefix, cfg: cfg, sql: statements}
-	if !strings.Contains(o.Store, "default_query_exec_mode=") {
-		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // as skald's other commands
-	}
-	cfg.MaxConns, cfg.BeforeConnect = 1, place.AskPassword
-	if cfg.ConnConfig.ConnectTimeout == 0 {
-		cfg.ConnConfig.ConnectTimeout = connectTimeout
-	}
 	return &ground[pgx.Tx]{Databases: dbs, kind: s, sql: statements}, nil
 }
 
