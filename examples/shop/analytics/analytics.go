@@ -77,7 +77,9 @@ func (s *Analytics[TTx]) Listen(in *inbox.Inbox[TTx]) {
 			return s.count(ctx, tx, m.Message, m.Value.Order)
 		})
 	}
-	for _, e := range []skald.Event[event.Change]{s.events.ChangeAsked, s.events.ChangeTaken, s.events.ChangeRefused} {
+	for _, e := range []skald.Event[event.Change]{
+		s.events.ChangeAsked, s.events.ChangePaid, s.events.ChangeDeclined, s.events.ChangeTaken, s.events.ChangeRefused, s.events.ChangeUndone,
+	} {
 		journal.On(in, s.journal, e, func(ctx context.Context, tx TTx, m skald.Received[event.Change]) error {
 			return s.count(ctx, tx, m.Message, m.Value.Order)
 		})

@@ -25,54 +25,87 @@ func (b *books) moneyConserved() Invariant {
 	return f.verdict("money_conserved", fmt.Sprintf("%d transfers between %d accounts", len(b.transfers), len(b.accounts)))
 }
 
-// chargedOnce: no order is charged twice; a confirmed one is charged, a cancelled one is not or was given it back.
-func (b *books) chargedOnce() Invariant {
-	var f findings
-	charges, refunds, wrong := map[string]int{}, map[string]int{}, map[string]bool{}
+// A bill is so many cents of one order, and how often they were asked for and moved: what it costs, and what each change of it does.
+type bill struct {
+	asked, kept       int // kept: what stands, if the order is confirmed
+	charged, refunded int
+}
+
+// bills are those of each order, by their cents.
+func (b *books) bills() map[string]map[int64]*bill {
+	out := map[string]map[int64]*bill{}
+	at := func(order string, cents int64) *bill {
+		if out[order] == nil {
+			out[order] = map[int64]*bill{}
+		}
+		if out[order][cents] == nil {
+			out[order][cents] = &bill{}
+		}
+		return out[order][cents]
+	}
+	for _, o := range b.orders {
+		of := at(o.id, o.cents)
+		of.asked, of.kept = of.asked+1, of.kept+1
+	}
+	for _, c := range b.changes {
+		of := at(c.order, c.fee)
+		of.asked++
+		if c.stands() {
+			of.kept++
+		}
+	}
 	for _, t := range b.transfers {
 		switch t.kind {
 		case "charge":
-			charges[t.order]++
+			at(t.order, t.cents).charged++
 		case "refund":
-			refunds[t.order]++
-		default:
-			continue
+			at(t.order, t.cents).refunded++
 		}
-		o := b.byID[t.order]
-		if o == nil {
-			f.hold(false, "order %s: %s without an order", t.order, t.kind)
-			continue
-		}
-		wrong[o.id] = wrong[o.id] || t.cents != o.cents
 	}
-	for _, o := range b.orders {
-		n, back := charges[o.id], refunds[o.id]
-		ok := n <= 1 && back <= n && !wrong[o.id]
-		switch o.state {
-		case "confirmed":
-			ok = ok && n == 1 && back == 0
-		case "cancelled":
-			ok = ok && n == back
-		}
-		amount := ""
-		if wrong[o.id] {
-			amount = ", not by what it costs"
-		}
-		f.hold(ok, "order %s is %s: charged %d times and refunded %d times%s", o.id, o.state, n, back, amount)
-	}
-	return f.verdict("charged_once", fmt.Sprintf("%d orders charged, %d of them refunded", len(charges), len(refunds)))
+	return out
 }
 
-// movedOnce: every cent that the gateway moved belongs to an order, once: its ledger says what Payment's says.
+// chargedOnce: no order and no change of one is charged twice; a confirmed one is charged, with the changes that were made, a cancelled one is not or
+// was given all of it back.
+func (b *books) chargedOnce() Invariant {
+	var f findings
+	all, charged, back := b.bills(), 0, 0
+	for _, o := range b.orders {
+		ok, told := true, ""
+		for _, cents := range slices.Sorted(maps.Keys(all[o.id])) {
+			n := all[o.id][cents]
+			charged, back = charged+n.charged, back+n.refunded
+			good := n.charged <= n.asked && n.refunded <= n.charged
+			switch o.state {
+			case "confirmed":
+				good = good && n.charged-n.refunded == n.kept
+			case "cancelled":
+				good = good && n.charged == n.refunded
+			}
+			ok = ok && good
+			told += fmt.Sprintf("; %d cents: asked for %d times, charged %d times and refunded %d times", cents, n.asked, n.charged, n.refunded)
+		}
+		f.hold(ok, "order %s is %s%s", o.id, o.state, told)
+		delete(all, o.id)
+	}
+	for id, bills := range all {
+		f.hold(false, "order %s does not exist, and %d things were charged for it", id, len(bills))
+	}
+	return f.verdict("charged_once", fmt.Sprintf("%d charges of %d orders and %d changes, %d refunds", charged, len(b.orders), len(b.changes), back))
+}
+
+// movedOnce: every cent that the gateway moved belongs to an order, once: its ledger says what Payment's says, and nothing under one key twice.
 func (b *books) movedOnce() Invariant {
 	var f findings
 	type of struct {
 		kind, order string
 		cents       int64
 	}
-	outside, ours := map[of]int{}, map[of]int{}
+	outside, ours, keys := map[of]int{}, map[of]int{}, map[string]int{}
 	for _, t := range b.moves {
 		outside[of{t.kind, t.order, t.cents}]++
+		keys[t.key]++
+		f.hold(keys[t.key] == 1, "order %s: the gateway made a %s of %d cents under key %s, which was used before", t.order, t.kind, t.cents, t.key)
 	}
 	for _, t := range b.transfers {
 		if t.kind != "deposit" {
@@ -80,7 +113,7 @@ func (b *books) movedOnce() Invariant {
 		}
 	}
 	for t, n := range outside {
-		f.hold(n == 1 && ours[t] == 1 && b.byID[t.order] != nil, "order %s: the gateway made %d times a %s of %d cents, we know of %d", t.order, n, t.kind, t.cents, ours[t])
+		f.hold(n == ours[t] && b.byID[t.order] != nil, "order %s: the gateway made %d times a %s of %d cents, we know of %d", t.order, n, t.kind, t.cents, ours[t])
 	}
 	for t, n := range ours {
 		f.hold(outside[t] > 0, "order %s: we know of %d times a %s of %d cents, the gateway of none", t.order, n, t.kind, t.cents)
@@ -138,7 +171,7 @@ func (b *books) ordersEnded() Invariant {
 		f.hold(answer != "", "order %s: nobody has said whether it could be cancelled", id)
 	}
 	for _, c := range b.changes {
-		f.hold(c.answer != "", "order %s: nobody has said whether it could go to %s", c.order, c.address)
+		f.hold(c.stands() || c.void(), "order %s: not all has been said of its change to %s", c.order, c.address)
 	}
 	return f.verdict("orders_ended", fmt.Sprintf("%d confirmed, %d cancelled", states["confirmed"], states["cancelled"]))
 }

@@ -7,9 +7,16 @@ import (
 )
 
 type change struct {
-	order, address, answer string
-	number                 int64
+	order, address               string
+	number, fee                  int64
+	paid, taken, refused, undone bool
 }
+
+// stands: it was made, and is paid for.
+func (c change) stands() bool { return c.paid && c.taken && !c.refused }
+
+// void: it is not, and nothing is paid for it.
+func (c change) void() bool { return c.refused && c.undone }
 
 type dispatch struct {
 	order, state, address string
@@ -26,7 +33,7 @@ func (b *books) readParcels(r *reader) {
 	r.each("order", "Changes", func(row table.Row) error {
 		var c change
 		defer func() { b.changes = append(b.changes, c) }()
-		return row.Scan(&c.order, &c.number, &c.address, &c.answer)
+		return row.Scan(&c.order, &c.number, &c.address, &c.fee, &c.paid, &c.taken, &c.refused, &c.undone)
 	})
 	r.each("fulfilment", "Dispatches", func(row table.Row) error {
 		var d dispatch
@@ -45,7 +52,7 @@ func (b *books) readParcels(r *reader) {
 
 type parcel struct{ order, state string }
 
-// shippedOnce: one parcel left for each confirmed order and none for others, to where the customer said and was told; none
+// shippedOnce: one parcel left for each confirmed order and none for others, to where the customer said last, was told and has paid for; none
 // left that was stopped.
 func (b *books) shippedOnce() Invariant {
 	var f findings
@@ -65,16 +72,16 @@ func (b *books) shippedOnce() Invariant {
 		f.hold(answer == "" || answer == d.state && (answer != "stopped" || shipped+failed == 0 && o.state != "confirmed"),
 			"order %s is %s: its customer was told %q of the cancellation, the parcel is %s", o.id, o.state, answer, d.state)
 	}
-	taken := map[string]change{}
+	last := map[string]change{}
 	for _, c := range b.changes { // by number
-		if c.answer == "taken" {
-			taken[c.order] = c
+		if c.stands() {
+			last[c.order] = c
 		}
 	}
-	for id, c := range taken {
-		d := b.dispatches[id]
-		f.hold(d.number >= c.number && (d.number > c.number || d.address == c.address),
-			"order %s: its customer was told that it goes to %s, it goes to %s", id, c.address, d.address)
+	for _, o := range b.orders {
+		c, d := last[o.id], b.dispatches[o.id]
+		f.hold(d.number == c.number && d.address == c.address || d.number > c.number && o.state != "confirmed",
+			"order %s is %s: its customer was told, and has paid for it, that it goes to %q, it goes to %q", o.id, o.state, c.address, d.address)
 	}
 	return f.verdict("shipped_once", fmt.Sprintf("%d parcels, %d cancellations, %d other addresses", left, len(b.cancellations), len(b.changes)))
 }

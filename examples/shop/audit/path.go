@@ -11,17 +11,20 @@ func Subscribers(kind string) []string {
 		return []string{"notification", "analytics"}
 	case "payment.taken":
 		return []string{"order", "inventory", "analytics"}
-	case "payment.declined", "payment.refunded", "stock.released", "parcel.shipped",
-		"parcel.gone", "change.taken", "change.refused":
+	case "payment.refunded", "stock.released", "parcel.shipped", "parcel.gone", "change.taken", "change.undone":
 		return []string{"order", "analytics"}
-	case "stock.reserved":
+	case "stock.reserved", "payment.declined", "change.paid", "change.declined":
 		return []string{"order", "fulfilment", "analytics"}
 	case "stock.short":
+		return []string{"order", "payment", "fulfilment", "analytics"}
+	case "change.refused":
 		return []string{"order", "payment", "analytics"}
 	case "parcel.failed", "parcel.stopped":
 		return []string{"order", "payment", "inventory", "analytics"}
-	case "order.cancel_asked", "order.change_asked":
+	case "order.cancel_asked":
 		return []string{"fulfilment", "analytics"}
+	case "order.change_asked":
+		return []string{"payment", "fulfilment", "analytics"}
 	}
 	return nil
 }
@@ -74,10 +77,13 @@ func (b *books) orderPerKey() Invariant {
 	return f.verdict("order_per_key", fmt.Sprintf("%d first deliveries", f.checked))
 }
 
+// changeRefused undoes what was charged for a change; the others that undo something do so for the order.
+const changeRefused = "change.refused"
+
 // undoes says which messages undo a step at a service, if it took effect.
 func undoes(service, kind string) bool {
 	switch kind {
-	case "stock.short":
+	case "stock.short", changeRefused:
 		return service == "payment"
 	case "parcel.failed", "parcel.stopped":
 		return service == "payment" || service == "inventory"
@@ -86,12 +92,17 @@ func undoes(service, kind string) bool {
 }
 
 // effectOnce: each message that is marked as done has one note in the journal, written with its effect; a rejected or barred
-// one has none, and there is no note without a mark. Of those that undo a step of an order one has a note, if the step was undone.
+// one has none, and there is no note without a mark. Of those that undo a step one has a note, if the step was undone: a step of the order, or
+// one for each of its changes.
 func (b *books) effectOnce() Invariant {
 	var f findings
 	said := b.messages()
+	type work struct {
+		order  string
+		change bool
+	}
 	for _, s := range b.services {
-		notes, undone := map[identity][]note{}, map[string]int{}
+		notes, undone, undo := map[identity][]note{}, map[work]int{}, map[work]int{}
 		for _, n := range s.journal {
 			notes[n.identity] = append(notes[n.identity], n)
 		}
@@ -103,21 +114,24 @@ func (b *books) effectOnce() Invariant {
 			of := notes[id]
 			delete(notes, id)
 			if undoes(s.name, said[id].kind) {
-				undone[said[id].key] += len(of)
+				undone[work{said[id].key, said[id].kind == changeRefused}] += len(of)
 				want = min(want, len(of))
 			}
 			f.hold(len(of) == want, "order %s: %s has %d effects instead of %d of message %s", said[id].key, s.name, len(of), want, id.id)
 		}
-		for order, state := range s.steps {
-			want := 0
+		for of, state := range s.steps {
+			w := work{of.order, of.change != ""}
+			undo[w] += 0
 			if state == "undone" {
-				want = 1
+				undo[w]++
 			}
-			f.hold(undone[order] == want, "order %s: its step at %s is %s, and was undone %d times", order, s.name, state, undone[order])
-			delete(undone, order)
 		}
-		for order, n := range undone {
-			f.hold(n == 0, "order %s: %s has undone %d times what nobody has taken", order, s.name, n)
+		for w, n := range undo {
+			f.hold(undone[w] == n, "order %s: %d of its steps at %s are undone (changes: %t), by %d effects", w.order, n, s.name, w.change, undone[w])
+			delete(undone, w)
+		}
+		for w, n := range undone {
+			f.hold(n == 0, "order %s: %s has undone %d times what nobody has taken", w.order, s.name, n)
 		}
 		for id, of := range notes {
 			f.hold(false, "order %s: %s has %d effects of %s %s and no mark", of[0].order, s.name, len(of), of[0].kind, id.id)

@@ -20,7 +20,7 @@ type books struct {
 	accounts  []account
 	transfers []transfer
 	entries   []entry
-	moves     []transfer // what the gateway has moved, as its own ledger says
+	moves     []move // what the gateway has moved, as its own ledger says
 	stock     []stock
 	movements []movement
 	mails     map[string]int
@@ -50,6 +50,11 @@ type transfer struct {
 	cents           int64
 }
 
+type move struct {
+	transfer
+	key string // that it was asked for under
+}
+
 type entry struct {
 	transfer, account string
 	cents             int64
@@ -71,8 +76,11 @@ type service struct {
 	outbox  []message
 	marks   map[identity]mark
 	journal []note
-	steps   map[string]string // the state of the step that it takes, by order
+	steps   map[step]string // the states of those that it takes
 }
+
+// step is one that a service takes for an order, or for one of its changes.
+type step struct{ order, change string }
 
 type identity struct{ source, id string }
 
@@ -201,9 +209,9 @@ func (b *books) readMoney(r *reader) {
 		return row.Scan(&t.id, &t.kind, &t.order, &t.cents)
 	})
 	r.each(r.gateway(), "Moves", func(row table.Row) error {
-		var t transfer
-		defer func() { b.moves = append(b.moves, t) }()
-		return row.Scan(&t.id, &t.kind, &t.order, &t.cents)
+		var m move
+		defer func() { b.moves = append(b.moves, m) }()
+		return row.Scan(&m.id, &m.kind, &m.order, &m.cents, &m.key)
 	})
 	r.each("payment", "Entries", func(row table.Row) error {
 		var e entry
@@ -234,7 +242,7 @@ func (b *books) readStock(r *reader) {
 }
 
 func readService(r *reader, name string) *service {
-	s := &service{name: name, marks: map[identity]mark{}, steps: map[string]string{}}
+	s := &service{name: name, marks: map[identity]mark{}, steps: map[step]string{}}
 	r.each(name, "Outbox", func(row table.Row) error {
 		var m message
 		defer func() { s.outbox = append(s.outbox, m) }()
@@ -258,9 +266,10 @@ func readService(r *reader, name string) *service {
 		return err
 	})
 	r.each(name, "Steps", func(row table.Row) error {
-		var order, state string
-		err := row.Scan(&order, &state)
-		s.steps[order] = state
+		var of step
+		var state string
+		err := row.Scan(&of.order, &of.change, &state)
+		s.steps[of] = state
 		return err
 	})
 	return s

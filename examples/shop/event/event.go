@@ -16,6 +16,9 @@ const (
 	OrderCancelled  = "order.cancelled"
 	CancelAsked     = "order.cancel_asked"
 	ChangeAsked     = "order.change_asked"
+	ChangePaid      = "change.paid"
+	ChangeDeclined  = "change.declined"
+	ChangeUndone    = "change.undone"
 	PaymentTaken    = "payment.taken"
 	PaymentDeclined = "payment.declined"
 	PaymentRefunded = "payment.refunded"
@@ -51,11 +54,13 @@ type Verdict struct {
 	Reason string `json:"reason,omitempty"` // of a "no"
 }
 
-// A Change is where a customer wants an order to be sent instead.
+// A Change is where a customer wants an order to be sent instead, and what that costs.
 type Change struct {
 	Order
 	Number  int64  `json:"number"` // of the order's changes: 1, 2, …
 	Address string `json:"address"`
+	Fee     int64  `json:"fee"`              // in cents, besides those of the order
+	Reason  string `json:"reason,omitempty"` // of a "no"
 }
 
 // Events are the shop's events on the topics of one shop. The key of each is the id of its order.
@@ -68,9 +73,10 @@ type Events struct {
 	StockReserved, StockShort, StockReleased       skald.Event[Verdict]
 	ParcelShipped, ParcelFailed                    skald.Event[Verdict]
 
-	// What customers wish for behind their order, and Fulfilment's answers.
-	CancelAsked, ParcelStopped, ParcelGone  skald.Event[Verdict]
-	ChangeAsked, ChangeTaken, ChangeRefused skald.Event[Change]
+	// What customers wish for behind their order, and what Payment and Fulfilment answer.
+	CancelAsked, ParcelStopped, ParcelGone   skald.Event[Verdict]
+	ChangeAsked, ChangeTaken, ChangeRefused  skald.Event[Change]
+	ChangePaid, ChangeDeclined, ChangeUndone skald.Event[Change]
 }
 
 // first is the codec of payloads as they were first declared: JSON, without a schema. What names one is of a build that is newer.
@@ -106,6 +112,9 @@ func New(prefix string) *Events {
 	e.ParcelGone = skald.Event[Verdict]{Topic: shipping, Type: ParcelGone, Codec: first{}}
 	e.ChangeTaken = skald.Event[Change]{Topic: shipping, Type: ChangeTaken, Codec: first{}}
 	e.ChangeRefused = skald.Event[Change]{Topic: shipping, Type: ChangeRefused, Codec: first{}}
+	e.ChangePaid = skald.Event[Change]{Topic: payments, Type: ChangePaid, Codec: first{}}
+	e.ChangeDeclined = skald.Event[Change]{Topic: payments, Type: ChangeDeclined, Codec: first{}}
+	e.ChangeUndone = skald.Event[Change]{Topic: payments, Type: ChangeUndone, Codec: first{}}
 	return e
 }
 
@@ -121,7 +130,7 @@ func (e *Events) Listens() map[string][]string {
 		"order":        {payments, inventory, shipping},
 		"payment":      {orders, inventory, shipping},
 		"inventory":    {payments, shipping},
-		"fulfilment":   {orders, inventory},
+		"fulfilment":   {orders, payments, inventory},
 		"notification": {orders},
 		"analytics":    {orders, payments, inventory, shipping},
 	}

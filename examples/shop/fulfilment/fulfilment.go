@@ -1,5 +1,5 @@
 // Package fulfilment is the service that hands the goods of an order to a carrier, which does not take everything. Until then a
-// customer may cancel the order, or have it sent elsewhere: one row of it decides who was first.
+// customer may cancel the order, or have it sent elsewhere for a fee: one row of it decides who was first.
 package fulfilment
 
 import (
@@ -30,7 +30,8 @@ var ErrStopped = errors.New("the order was cancelled before its parcel left")
 
 // What is known of a parcel.
 const (
-	open    = "open" // it may still be stopped
+	open    = "open"  // it may still be stopped
+	ready   = "ready" // it may, too
 	gone    = "gone"
 	stopped = "stopped"
 )
@@ -92,33 +93,58 @@ func (s *Fulfilment[TTx]) Prepare(ctx context.Context) error {
 func (s *Fulfilment[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	journal.On(in, s.journal, s.events.StockReserved, s.ship)
 	journal.On(in, s.journal, s.events.CancelAsked, s.stop)
-	journal.On(in, s.journal, s.events.ChangeAsked, s.change)
+	journal.On(in, s.journal, s.events.PaymentDeclined, s.giveUp)
+	journal.On(in, s.journal, s.events.StockShort, s.giveUp)
+	journal.On(in, s.journal, s.events.ChangeAsked, s.note)
+	journal.On(in, s.journal, s.events.ChangePaid, s.paid)
+	journal.On(in, s.journal, s.events.ChangeDeclined, s.unpaid)
 }
 
 // Entities are none: an order's parcel concerns no other, and messages of one key are taken one at a time, whatever their topic.
 func (s *Fulfilment[TTx]) Entities(skald.Message) []store.Lock { return nil }
 
-// ship hands an order to the carrier. A refusal is a row too, and no skald.Reject: the attempt was made.
+// ship hands an order to the carrier, unless a change of it is not paid for yet: then it waits for that.
 func (s *Fulfilment[TTx]) ship(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
-	db, order := s.home.DB(tx), m.Value.Order
-	switch first, err := s.decide(ctx, db, order.ID, gone); {
-	case err != nil:
-		return err
-	case first == stopped:
+	state, err := s.handOver(ctx, tx, m.Value.Order)
+	if err == nil && state == stopped {
 		return skald.Reject(ErrStopped) // all who must know were told then
+	}
+	return err
+}
+
+// handOver does that. A refusal of the carrier's is a row too, and no skald.Reject: the attempt was made.
+func (s *Fulfilment[TTx]) handOver(ctx context.Context, tx TTx, order event.Order) (state string, err error) {
+	db := s.home.DB(tx)
+	if state, err = s.leave(ctx, db, order.ID); err != nil || state != gone {
+		return state, err
 	}
 	why, err := s.refused(ctx, db, order)
 	if err != nil {
-		return err
+		return state, err
 	}
-	state, say := "shipped", s.events.ParcelShipped
+	as, say := "shipped", s.events.ParcelShipped
 	if why != "" {
-		state, say = "failed", s.events.ParcelFailed
+		as, say = "failed", s.events.ParcelFailed
 	}
-	if _, err := db.Exec(ctx, s.sql["Parcel"], order.ID, state, why, table.Time(s.o.Now())); err != nil {
-		return fmt.Errorf("hand over parcel: %w", err)
+	if _, err := db.Exec(ctx, s.sql["Parcel"], order.ID, as, why, table.Time(s.o.Now())); err != nil {
+		return state, fmt.Errorf("hand over parcel: %w", err)
 	}
-	return s.out.Write(ctx, tx, say.New(order.ID, event.Verdict{Order: order, Reason: why}))
+	if err := s.out.Write(ctx, tx, say.New(order.ID, event.Verdict{Order: order, Reason: why})); err != nil || why == "" {
+		return state, err
+	}
+	return state, s.refuseAll(ctx, tx, order)
+}
+
+// leave decides that a parcel is gone, or ready where a change of it is not paid for yet.
+func (s *Fulfilment[TTx]) leave(ctx context.Context, db table.DB, order string) (state string, err error) {
+	var unpaid int64
+	if err := db.QueryRow(ctx, s.sql["CountUnpaid"], order).Scan(&unpaid); err != nil {
+		return "", fmt.Errorf("look for changes that are not paid for: %w", err)
+	}
+	if unpaid > 0 {
+		return s.decide(ctx, db, order, ready)
+	}
+	return s.decide(ctx, db, order, gone)
 }
 
 func (s *Fulfilment[TTx]) refused(ctx context.Context, db table.DB, o event.Order) (why string, err error) {
@@ -144,23 +170,10 @@ func (s *Fulfilment[TTx]) stop(ctx context.Context, tx TTx, m skald.Received[eve
 	if first == gone {
 		say = s.events.ParcelGone
 	}
-	return s.out.Write(ctx, tx, say.New(m.Value.ID, m.Value))
-}
-
-// change has the parcel go elsewhere, if it has not left.
-func (s *Fulfilment[TTx]) change(ctx context.Context, tx TTx, m skald.Received[event.Change]) error {
-	db, c := s.home.DB(tx), m.Value
-	first, err := s.decide(ctx, db, c.ID, open)
-	if err != nil {
-		return err
+	if err := s.out.Write(ctx, tx, say.New(m.Value.ID, m.Value)); err != nil || first == gone {
+		return err // of what is gone the changes are answered
 	}
-	if first != open {
-		return s.out.Write(ctx, tx, s.events.ChangeRefused.New(c.ID, c))
-	}
-	if _, err := db.Exec(ctx, s.sql["Readdress"], c.ID, c.Number, c.Address); err != nil {
-		return fmt.Errorf("readdress parcel: %w", err)
-	}
-	return s.out.Write(ctx, tx, s.events.ChangeTaken.New(c.ID, c))
+	return s.refuseAll(ctx, tx, m.Value.Order)
 }
 
 // decide makes of an order's parcel what is asked, unless it is gone or stopped already, and says what it is. It locks the row, or

@@ -28,7 +28,7 @@ const (
 //	PUT  /orders/{id}/address {"address"}
 //
 // The first request under a key answers 201, a repeat 200 with the same order, another body 422. A wish is 202 the first
-// time and 200 again, 409 once the order has ended; its status tells the answer, and which
+// time and 200 again, 409 once the order has ended or is being cancelled; another address costs a fee; its status tells the answer, and which
 // message holds the order, if Options.Held is set. Errors are application/problem+json (RFC 9457).
 func (s *Order[TTx]) Handler() http.Handler {
 	mux := http.NewServeMux()

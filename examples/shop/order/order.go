@@ -98,14 +98,17 @@ func (s *Order[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	} {
 		journal.On(in, s.journal, e, s.hear)
 	}
-	journal.On(in, s.journal, s.events.ChangeTaken, s.hearChange)
-	journal.On(in, s.journal, s.events.ChangeRefused, s.hearChange)
+	for _, e := range []skald.Event[event.Change]{
+		s.events.ChangePaid, s.events.ChangeDeclined, s.events.ChangeTaken, s.events.ChangeRefused, s.events.ChangeUndone,
+	} {
+		journal.On(in, s.journal, e, s.hearChange)
+	}
 }
 
 // Entities are none: hear locks the order's own row.
 func (s *Order[TTx]) Entities(skald.Message) []store.Lock { return nil }
 
-// hear adds a fact to an order. With the last fact of an outcome the order ends, and others are told.
+// hear adds a fact to an order.
 func (s *Order[TTx]) hear(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
 	db, id := s.home.DB(tx), m.Value.ID
 	switch n, err := db.Exec(ctx, s.sql["Hear"], id, m.Type); {
@@ -119,6 +122,12 @@ func (s *Order[TTx]) hear(ctx context.Context, tx TTx, m skald.Received[event.Ve
 			return fmt.Errorf("hear %s: %w", m.Type, err)
 		}
 	}
+	return s.advance(ctx, tx, m.Value.Order)
+}
+
+// advance moves an order, which is locked, to where its facts have it. With the last fact of an outcome it ends, and others are told.
+func (s *Order[TTx]) advance(ctx context.Context, tx TTx, o event.Order) error {
+	db, id := s.home.DB(tx), o.ID
 	now, facts, err := s.heard(ctx, db, id)
 	if err != nil {
 		return err
@@ -134,7 +143,7 @@ func (s *Order[TTx]) hear(ctx context.Context, tx TTx, m skald.Received[event.Ve
 	if err := s.remember(ctx, db, id, states...); err != nil {
 		return err
 	}
-	switch v := (event.Verdict{Order: m.Value.Order, Reason: facts.reason()}); last {
+	switch v := (event.Verdict{Order: o, Reason: facts.reason()}); last {
 	case Confirmed:
 		return s.out.Write(ctx, tx, s.events.OrderConfirmed.New(id, v))
 	case Cancelled:
@@ -144,8 +153,20 @@ func (s *Order[TTx]) hear(ctx context.Context, tx TTx, m skald.Received[event.Ve
 }
 
 func (s *Order[TTx]) heard(ctx context.Context, db table.DB, id string) (now State, f Facts, err error) {
-	err = db.QueryRow(ctx, s.sql["Heard"], id).Scan((*string)(&now), &f.Taken, &f.Declined, &f.Refunded,
-		&f.Reserved, &f.Short, &f.Released, &f.Shipped, &f.Failed, &f.Asked, &f.Stopped, &f.Gone)
+	err = table.All(ctx, db, s.sql["Heard"], []any{id}, func(row table.Row) error {
+		var some bool
+		var c ChangeFacts
+		err := row.Scan((*string)(&now), &f.Taken, &f.Declined, &f.Refunded,
+			&f.Reserved, &f.Short, &f.Released, &f.Shipped, &f.Failed, &f.Asked, &f.Stopped, &f.Gone,
+			&some, &c.Paid, &c.Declined, &c.Taken, &c.Refused, &c.Undone)
+		if some {
+			f = f.with(c)
+		}
+		return err
+	})
+	if err == nil && now == "" {
+		err = ErrUnknown
+	}
 	if err != nil {
 		return "", f, fmt.Errorf("read facts: %w", err)
 	}

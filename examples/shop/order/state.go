@@ -35,12 +35,59 @@ type Facts struct {
 	Shipped, Failed           bool // Fulfilment
 	Asked                     bool // the customer, to cancel; it was then that
 	Stopped, Gone             bool // Fulfilment said one of these
+	Changing                  bool // of a change of the order not all was said
+	Changed                   bool // one was made, and is paid for
 }
 
-// outcome is how an order with these facts ends; "" as long as a fact of it is missing. Each outcome names all
-// the facts that it is made of, so that nothing comes behind an end: an order is cancelled only when
-// all that was done has been undone.
+// ChangeFacts are what the other services have said about one change of an order. Each is refused in the end, and then undone at Payment, or
+// it is paid and taken, as long as the order lives.
+type ChangeFacts struct {
+	Paid, Declined, Undone bool // Payment
+	Taken, Refused         bool // Fulfilment
+}
+
+func (c ChangeFacts) stands() bool { return c.Paid && c.Taken && !c.Refused }
+func (c ChangeFacts) void() bool   { return c.Refused && c.Undone }
+
+// answer is what the customer is told.
+func (c ChangeFacts) answer() string {
+	switch {
+	case c.Declined:
+		return "declined"
+	case c.Refused:
+		return "refused"
+	case c.Taken:
+		return "taken"
+	}
+	return "asked"
+}
+
+// with is f and what is known of a change.
+func (f Facts) with(c ChangeFacts) Facts {
+	f.Changing = f.Changing || !c.stands() && !c.void()
+	f.Changed = f.Changed || c.stands()
+	return f
+}
+
+// outcome is how an order with these facts ends; "" as long as a fact of it is missing: an order is cancelled only when
+// all that was done has been undone, its changes included.
 func (f Facts) outcome() (State, string) {
+	end, why := f.without().ending()
+	if f.Changing || f.Changed && end == Cancelled {
+		return "", ""
+	}
+	return end, why
+}
+
+// without is what is known of the order but for its changes.
+func (f Facts) without() Facts {
+	f.Changing, f.Changed = false, false
+	return f
+}
+
+// ending is how an order ends that nobody changed. Each ending names all the facts that it is made of, so that nothing comes
+// behind it.
+func (f Facts) ending() (State, string) {
 	switch f {
 	case Facts{Taken: true, Reserved: true, Shipped: true}:
 		return Confirmed, ""
@@ -95,7 +142,7 @@ func (f Facts) path() []State {
 	add(paid, Paid)
 	add(reserved, Reserved)
 	add(f.Shipped, Shipped)
-	add(f.Short || f.Stopped || failed || f.Refunded, Cancelling)
+	add(f.Short || f.Stopped || failed || f.Refunded || f.Declined && (f.Changing || f.Changed), Cancelling)
 	add(end != "", end)
 	return out
 }

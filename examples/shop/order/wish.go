@@ -14,10 +14,14 @@ import (
 // ErrTooLate is the answer to a customer who wants something else of an order that has ended, or is given up.
 var ErrTooLate = errors.New("the order has ended, or is being cancelled")
 
+// fee is what it costs to have an order sent to another address, each time: 2.50.
+const fee = 250
+
 // Changed is another address that a customer wanted an order to go to.
 type Changed struct {
 	Address string `json:"address"`
-	Answer  string `json:"answer"` // asked, taken or refused
+	Cents   int64  `json:"cents"`  // what that costs, if it is taken
+	Answer  string `json:"answer"` // asked, taken, refused, or declined: it could not be paid
 }
 
 // Cancel asks for the end of an order, wherever it is. Whether that comes before the parcel leaves is Fulfilment's to say:
@@ -39,7 +43,7 @@ func (s *Order[TTx]) Cancel(ctx context.Context, id string) (fresh bool, err err
 	return fresh, nil
 }
 
-// Change asks for an order to be sent to another address. The same address again asks for nothing (fresh is false).
+// Change asks for an order to be sent to another address, for a fee. The same address again asks for nothing (fresh is false).
 func (s *Order[TTx]) Change(ctx context.Context, id, address string) (fresh bool, err error) {
 	err = s.wish(ctx, id, func(tx TTx, o Summary) error {
 		db := s.home.DB(tx)
@@ -54,16 +58,16 @@ func (s *Order[TTx]) Change(ctx context.Context, id, address string) (fresh bool
 		}
 		err = db.QueryRow(ctx, s.sql["Cancellation"], id).Scan(&cancelled)
 		switch {
-		case err == nil, o.State.Ended():
+		case err == nil, o.State == Cancelling, o.State.Ended():
 			return ErrTooLate
 		case !errors.Is(err, sql.ErrNoRows):
 			return err
 		}
 		fresh = true
-		if _, err := db.Exec(ctx, s.sql["AskToChange"], id, number+1, address); err != nil {
+		if _, err := db.Exec(ctx, s.sql["AskToChange"], id, number+1, address, int64(fee)); err != nil {
 			return err
 		}
-		return s.out.Write(ctx, tx, s.events.ChangeAsked.New(id, event.Change{Order: o.Order, Number: number + 1, Address: address}))
+		return s.out.Write(ctx, tx, s.events.ChangeAsked.New(id, event.Change{Order: o.Order, Number: number + 1, Address: address, Fee: fee}))
 	})
 	if err != nil {
 		return false, fmt.Errorf("change order: %w", err)
@@ -86,41 +90,36 @@ func (s *Order[TTx]) wish(ctx context.Context, id string, do func(tx TTx, o Summ
 	})
 }
 
-// hearChange notes what Fulfilment answered.
+// hearChange notes what Payment or Fulfilment says of a change. The order may have waited for that to end.
 func (s *Order[TTx]) hearChange(ctx context.Context, tx TTx, m skald.Received[event.Change]) error {
-	answer := "taken"
-	if m.Type == event.ChangeRefused {
-		answer = "refused"
+	db, c := s.home.DB(tx), m.Value
+	if _, err := db.Exec(ctx, s.sql["Lock"], c.ID); err != nil {
+		return fmt.Errorf("lock order: %w", err)
 	}
-	switch n, err := s.home.DB(tx).Exec(ctx, s.sql["AnswerChange"], m.Value.ID, m.Value.Number, answer); {
+	switch n, err := db.Exec(ctx, s.sql["HearChange"], c.ID, c.Number, m.Type); {
 	case err != nil:
 		return fmt.Errorf("hear %s: %w", m.Type, err)
 	case n == 0:
-		return skald.Reject(fmt.Errorf("%s %d of %q: %w", m.Type, m.Value.Number, m.Value.ID, ErrUnknown))
+		return skald.Reject(fmt.Errorf("%s %d of %q: %w", m.Type, c.Number, c.ID, ErrUnknown))
 	}
-	return nil
+	return s.advance(ctx, tx, c.Order)
 }
 
 // wishes adds to a status what the customer wanted, and the answers.
 func (s *Order[TTx]) wishes(ctx context.Context, out *Status) error {
-	answered := func(answer string) string {
-		if answer == "" {
-			return "asked"
-		}
-		return answer
-	}
-	var answer string
-	err := s.home.Read.QueryRow(ctx, s.sql["Cancellation"], out.ID).Scan(&answer)
+	err := s.home.Read.QueryRow(ctx, s.sql["Cancellation"], out.ID).Scan(&out.Cancellation)
 	switch {
+	case err == nil && out.Cancellation == "":
+		out.Cancellation = "asked"
 	case err == nil:
-		out.Cancellation = answered(answer)
 	case !errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("cancellation of order: %w", err)
 	}
 	err = table.All(ctx, s.home.Read, s.sql["Changes"], []any{out.ID}, func(row table.Row) error {
 		var c Changed
-		err := row.Scan(&c.Address, &c.Answer)
-		c.Answer = answered(c.Answer)
+		var f ChangeFacts
+		err := row.Scan(&c.Address, &c.Cents, &f.Paid, &f.Declined, &f.Taken, &f.Refused, &f.Undone)
+		c.Answer = f.answer()
 		out.Changes = append(out.Changes, c)
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -22,49 +23,84 @@ const (
 
 type outcome = inbox.Outcome[gateway.Receipt]
 
-// charge has the gateway take an order's money. That it does so once is the key's doing, and the step's that it is written down
+// A bill is what is charged at once: an order, or one of its changes. Each is an occurrence of one step of the order's saga, with keys of its own
+// at the gateway: the order is charged again for each change, and each charge is undone for itself.
+type bill struct {
+	order  event.Order
+	change int64 // its number; 0: the order itself
+	cents  int64
+}
+
+func ofOrder(o event.Order) bill     { return bill{order: o, cents: o.Cents} }
+func ofVerdict(v event.Verdict) bill { return ofOrder(v.Order) }
+func ofChange(c event.Change) bill   { return bill{order: c.Order, change: c.Number, cents: c.Fee} }
+
+func (b bill) step() inbox.Step {
+	s := inbox.Step{Saga: b.order.ID, Name: "charge"}
+	if b.change > 0 {
+		s.Occurrence = strconv.FormatInt(b.change, 10)
+	}
+	return s
+}
+
+// key is the gateway's for what is done with it.
+func (b bill) key(act string) string {
+	key := act + "-" + b.order.ID
+	if b.change > 0 {
+		key += "-" + strconv.FormatInt(b.change, 10)
+	}
+	return key
+}
+
+func (b bill) move() gateway.Move {
+	return gateway.Move{Customer: b.order.Customer, Order: b.order.ID, Cents: b.cents}
+}
+
+// charge has the gateway take money. That it does so once is the key's doing, and the step's that it is written down
 // once, and never behind its refund: nothing here would stop that.
-func (s *Payment[TTx]) charge() inbox.Call[TTx, event.Order, gateway.Move, gateway.Receipt] {
-	return inbox.Call[TTx, event.Order, gateway.Move, gateway.Receipt]{
+func charge[TTx, T any](s *Payment[TTx], of func(T) bill, taken func(T) skald.Draft, declined func(v T, why string) skald.Draft) inbox.Call[TTx, T, gateway.Move, gateway.Receipt] {
+	return inbox.Call[TTx, T, gateway.Move, gateway.Receipt]{
 		At: s.bank, Memory: memory,
-		Intent: func(_ context.Context, _ TTx, m skald.Received[event.Order]) (gateway.Move, string, error) {
-			return move(m.Value), "charge-" + m.Value.ID, nil
+		Intent: func(_ context.Context, _ TTx, m skald.Received[T]) (gateway.Move, string, error) {
+			return of(m.Value).move(), of(m.Value).key("charge"), nil
 		},
 		Do:     asking(s.o.Gateway.Charge),
 		LookUp: s.lookUp,
 		Cancel: func(ctx context.Context, _ gateway.Move, key string) (gateway.Receipt, bool, error) {
 			return s.o.Gateway.Cancel(ctx, key)
 		},
-		Settle: func(ctx context.Context, tx TTx, m skald.Received[event.Order], o outcome) error {
-			if o.Refused {
-				return s.decline(m.Value, errors.New(o.Reason))
+		Settle: func(ctx context.Context, tx TTx, m skald.Received[T], o outcome) error {
+			if o.Refused { // what was begun is undone, and that is said
+				return skald.Reject(errors.New(o.Reason), declined(m.Value, o.Reason))
 			}
-			return s.take(ctx, tx, m)
+			if err := s.take(ctx, tx, m.Message, of(m.Value)); err != nil {
+				return err
+			}
+			return s.out.Write(ctx, tx, taken(m.Value))
 		},
 	}
 }
 
-// refund has the gateway give an order's money back. It is asked for only where money was taken: else the step is barred, and a charge
+// refund has the gateway give money back. It is asked for only where money was taken: else the step is barred, and a charge
 // that comes late is not made.
-func (s *Payment[TTx]) refund() inbox.Call[TTx, event.Verdict, gateway.Move, gateway.Receipt] {
-	return inbox.Call[TTx, event.Verdict, gateway.Move, gateway.Receipt]{
+func refund[TTx, T any](s *Payment[TTx], of func(T) bill, undone func(T) skald.Draft) inbox.Call[TTx, T, gateway.Move, gateway.Receipt] {
+	return inbox.Call[TTx, T, gateway.Move, gateway.Receipt]{
 		At: s.bank, Memory: memory,
-		Intent: func(_ context.Context, _ TTx, m skald.Received[event.Verdict]) (gateway.Move, string, error) {
-			return move(m.Value.Order), "refund-" + m.Value.ID, nil
+		Intent: func(_ context.Context, _ TTx, m skald.Received[T]) (gateway.Move, string, error) {
+			return of(m.Value).move(), of(m.Value).key("refund"), nil
 		},
 		Do:     asking(s.o.Gateway.Refund),
 		LookUp: s.lookUp,
-		Settle: func(ctx context.Context, tx TTx, m skald.Received[event.Verdict], o outcome) error {
+		Settle: func(ctx context.Context, tx TTx, m skald.Received[T], o outcome) error {
 			if o.Refused {
-				return skald.Permanent(fmt.Errorf("the gateway does not give the money of order %s back: %s", m.Value.ID, o.Reason))
+				return skald.Permanent(fmt.Errorf("the gateway does not give the money of order %s back: %s", of(m.Value).order.ID, o.Reason))
 			}
-			return s.giveBack(ctx, tx, m)
+			if back, err := s.giveBack(ctx, tx, m.Message, of(m.Value)); err != nil || !back {
+				return err
+			}
+			return s.out.Write(ctx, tx, undone(m.Value))
 		},
 	}
-}
-
-func move(o event.Order) gateway.Move {
-	return gateway.Move{Customer: o.Customer, Order: o.ID, Cents: o.Cents}
 }
 
 // asking says in Skald's words what the gateway answers.
@@ -92,21 +128,20 @@ func (s *Payment[TTx]) lookUp(ctx context.Context, _ gateway.Move, key string) (
 }
 
 // take writes down that the gateway has charged the customer.
-func (s *Payment[TTx]) take(ctx context.Context, tx TTx, m skald.Received[event.Order]) error {
-	db, order := s.home.DB(tx), m.Value
-	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
+func (s *Payment[TTx]) take(ctx context.Context, tx TTx, m skald.Message, b bill) error {
+	db := s.home.DB(tx)
+	if err := s.journal.Note(ctx, tx, m); err != nil {
 		return err
 	}
-	if err := s.paid(ctx, db, order.ID); err != nil {
-		return err
+	if b.change == 0 {
+		if err := s.paid(ctx, db, b.order.ID); err != nil {
+			return err
+		}
 	}
-	if _, err := db.Exec(ctx, s.sql["Withdraw"], order.Customer, order.Cents); err != nil {
+	if _, err := db.Exec(ctx, s.sql["Withdraw"], b.order.Customer, b.cents); err != nil {
 		return fmt.Errorf("withdraw: %w", err)
 	}
-	if err := s.transfer(ctx, db, gateway.Charge, order.ID, order.Customer, shop, order.Cents); err != nil {
-		return err
-	}
-	return s.out.Write(ctx, tx, s.events.PaymentTaken.New(order.ID, event.Verdict{Order: order}))
+	return s.transfer(ctx, db, gateway.Charge, b.order.ID, b.order.Customer, shop, b.cents)
 }
 
 // paid notes for builds that know no steps that the order is paid.
@@ -123,33 +158,22 @@ func (s *Payment[TTx]) paid(ctx context.Context, db table.DB, order string) erro
 	return nil
 }
 
-// barred says of a charge that comes behind its refund that it is not made.
-func (s *Payment[TTx]) barred(m skald.Received[event.Order]) []skald.Draft {
-	return []skald.Draft{s.events.PaymentDeclined.New(m.Value.ID, event.Verdict{Order: m.Value, Reason: ErrBarred.Error()})}
-}
-
-// decline undoes what was begun, and says so.
-func (s *Payment[TTx]) decline(order event.Order, why error) error {
-	return skald.Reject(why, s.events.PaymentDeclined.New(order.ID, event.Verdict{Order: order, Reason: why.Error()}))
-}
-
-// giveBack writes down that the gateway has given the money back.
-func (s *Payment[TTx]) giveBack(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
-	db, order := s.home.DB(tx), m.Value.Order
-	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
-		return err
+// giveBack writes down that the gateway has given the money back; back false: a build that knows no steps has.
+func (s *Payment[TTx]) giveBack(ctx context.Context, tx TTx, m skald.Message, b bill) (back bool, err error) {
+	db := s.home.DB(tx)
+	if err := s.journal.Note(ctx, tx, m); err != nil {
+		return false, err
 	}
-	switch n, err := db.Exec(ctx, s.sql["Refunded"], order.ID); {
-	case err != nil:
-		return fmt.Errorf("note the refund: %w", err)
-	case n == 0: // given back by a build that knows no steps
-		return nil
+	if b.change == 0 {
+		switch n, err := db.Exec(ctx, s.sql["Refunded"], b.order.ID); {
+		case err != nil:
+			return false, fmt.Errorf("note the refund: %w", err)
+		case n == 0:
+			return false, nil
+		}
 	}
-	if _, err := db.Exec(ctx, s.sql["Deposit"], order.Customer, order.Cents); err != nil {
-		return fmt.Errorf("deposit: %w", err)
+	if _, err := db.Exec(ctx, s.sql["Deposit"], b.order.Customer, b.cents); err != nil {
+		return false, fmt.Errorf("deposit: %w", err)
 	}
-	if err := s.transfer(ctx, db, gateway.Refund, order.ID, shop, order.Customer, order.Cents); err != nil {
-		return err
-	}
-	return s.out.Write(ctx, tx, s.events.PaymentRefunded.New(order.ID, m.Value))
+	return true, s.transfer(ctx, db, gateway.Refund, b.order.ID, shop, b.order.Customer, b.cents)
 }

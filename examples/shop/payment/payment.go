@@ -1,4 +1,5 @@
-// Package payment is the service that has money taken from customers, and given back when an order fails behind it. A gateway
+// Package payment is the service that has money taken from customers, for an order and again for each change of it, and given back when
+// the order or the change fails behind it. A gateway
 // moves the money, outside of any transaction; what it answered is written into a double-entry ledger of our own.
 package payment
 
@@ -128,25 +129,61 @@ func (s *Payment[TTx]) open(ctx context.Context, db table.DB, customer string, c
 
 // Listen tells in what this service handles.
 func (s *Payment[TTx]) Listen(in *inbox.Inbox[TTx]) {
-	inbox.ForwardCall(in, s.events.OrderPlaced, func(m skald.Received[event.Order]) inbox.Step { return charging(m.Value) }, s.charge(), s.barred)
-	for _, e := range []skald.Event[event.Verdict]{s.events.StockShort, s.events.ParcelFailed, s.events.ParcelStopped} {
-		inbox.CompensateCall(in, e, func(m skald.Received[event.Verdict]) inbox.Step { return charging(m.Value.Order) }, s.refund(), nil)
-	}
+	s.listenToOrders(in)
+	s.listenToChanges(in)
 	if s.o.Older {
 		in.StepsBeside(s.takenBefore)
 	}
 }
 
-// charging is the step of an order's saga that is taken here.
-func charging(o event.Order) inbox.Step { return inbox.Step{Saga: o.ID, Name: "charge"} }
+func (s *Payment[TTx]) listenToOrders(in *inbox.Inbox[TTx]) {
+	taken := func(o event.Order) skald.Draft { return s.events.PaymentTaken.New(o.ID, event.Verdict{Order: o}) }
+	declined := func(o event.Order, why string) skald.Draft {
+		return s.events.PaymentDeclined.New(o.ID, event.Verdict{Order: o, Reason: why})
+	}
+	inbox.ForwardCall(in, s.events.OrderPlaced, func(m skald.Received[event.Order]) inbox.Step { return ofOrder(m.Value).step() },
+		charge(s, ofOrder, taken, declined),
+		func(m skald.Received[event.Order]) []skald.Draft {
+			return []skald.Draft{declined(m.Value, ErrBarred.Error())}
+		})
+	refunded := func(v event.Verdict) skald.Draft { return s.events.PaymentRefunded.New(v.ID, v) }
+	for _, e := range []skald.Event[event.Verdict]{s.events.StockShort, s.events.ParcelFailed, s.events.ParcelStopped} {
+		inbox.CompensateCall(in, e, func(m skald.Received[event.Verdict]) inbox.Step { return ofVerdict(m.Value).step() },
+			refund(s, ofVerdict, refunded), nil)
+	}
+}
+
+// listenToChanges: a change that is refused is answered though nothing was charged for it yet, for nothing will be any more. So who comes
+// late, and is barred, says nothing.
+func (s *Payment[TTx]) listenToChanges(in *inbox.Inbox[TTx]) {
+	step := func(m skald.Received[event.Change]) inbox.Step { return ofChange(m.Value).step() }
+	paid := func(c event.Change) skald.Draft { return s.events.ChangePaid.New(c.ID, c) }
+	declined := func(c event.Change, why string) skald.Draft {
+		c.Reason = why
+		return s.events.ChangeDeclined.New(c.ID, c)
+	}
+	undone := func(c event.Change) skald.Draft { return s.events.ChangeUndone.New(c.ID, c) }
+	inbox.ForwardCall(in, s.events.ChangeAsked, step, charge(s, ofChange, paid, declined), nil)
+	inbox.CompensateCall(in, s.events.ChangeRefused, step, refund(s, ofChange, undone),
+		func(m skald.Received[event.Change], was store.StepState) []skald.Draft {
+			if was == store.StepDone {
+				return nil // it is said with the refund
+			}
+			return []skald.Draft{undone(m.Value)}
+		})
+}
 
 // Entities is the order's payment: what is to be asked of the gateway is stored only if nobody touched it meanwhile.
 func (s *Payment[TTx]) Entities(m skald.Message) []store.Lock {
 	return []store.Lock{{Space: "payment", Key: string(m.Key)}}
 }
 
-// takenBefore tells of a payment that was taken by a build that knew no steps, and tells such builds what becomes of it from now on.
+// takenBefore tells of a payment that was taken by a build that knew no steps, and tells such builds what becomes of it from now on. They
+// knew no changes that cost anything.
 func (s *Payment[TTx]) takenBefore(ctx context.Context, tx TTx, step inbox.Step, undo bool) (bool, error) {
+	if step.Occurrence != "" {
+		return false, nil
+	}
 	var state string
 	var asked int64
 	first := taken

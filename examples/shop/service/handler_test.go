@@ -225,30 +225,35 @@ func TestFulfilment(t *testing.T) {
 	r.wantSaid("parcel.shipped o1", "parcel.failed o2")
 }
 
-// Whoever comes first decides: the carrier or the customer. What the other then does is answered, and changes nothing.
+// Whoever comes first decides: the carrier or the customer. What the other then does is answered, and changes nothing. Nothing goes elsewhere
+// that is not paid for.
 func TestFulfilmentStopsWhatHasNotLeft(t *testing.T) {
 	r := newRig(t, "fulfilment")
-	late, early, change := tea("late", "ada", 1), tea("early", "ada", 1), func(o event.Order, n int64, to string) event.Change {
-		return event.Change{Order: o, Number: n, Address: to}
+	late, early := tea("late", "ada", 1), tea("early", "ada", 1)
+	for n, to := range []string{"here", "there", "anywhere"} {
+		r.hear(2, r.ev.ChangeAsked.New("late", change(late, int64(n+1), to)))
 	}
-	r.hear(2, r.ev.ChangeAsked.New("late", change(late, 1, "here")))
-	r.hear(2, r.ev.ChangeAsked.New("late", change(late, 2, "there")))
+	r.hear(2, r.ev.ChangePaid.New("late", change(late, 1, "here")))
+	r.hear(2, r.ev.ChangePaid.New("late", change(late, 2, "there")))
 	r.hear(2, r.ev.StockReserved.New("late", about(late)))
-	r.hear(2, r.ev.ChangeAsked.New("late", change(late, 3, "nowhere")))
+	r.want(0, "SELECT COUNT(*) FROM parcels") // the third is not paid for yet
+	r.hear(2, r.ev.ChangeDeclined.New("late", change(late, 3, "anywhere")))
+	r.hear(2, r.ev.ChangeAsked.New("late", change(late, 4, "nowhere")))
 	r.hear(2, r.ev.CancelAsked.New("late", about(late)))
 	r.want(1, "SELECT COUNT(*) FROM dispatches WHERE order_id = 'late' AND state = 'gone' AND number = 2 AND address = 'there'")
 	r.hear(2, r.ev.CancelAsked.New("early", about(early)))
+	r.hear(2, r.ev.ChangePaid.New("early", change(early, 1, "here")))
 	r.hear(2, r.ev.ChangeAsked.New("early", change(early, 1, "here")))
 	r.hear(2, r.ev.StockReserved.New("early", about(early)))
 	r.want(1, "SELECT COUNT(*) FROM parcels")
 	r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2")
-	r.wantSaid("change.taken late", "change.taken late", "parcel.shipped late", "change.refused late", "parcel.gone late",
+	r.wantSaid("change.taken late", "change.taken late", "change.refused late", "parcel.shipped late", "change.refused late", "parcel.gone late",
 		"parcel.stopped early", "change.refused early")
 	heavy := basket("heavy", map[string]int64{sample.Heavy: 1})
 	r.hear(1, r.ev.StockReserved.New("heavy", about(heavy)))
 	r.hear(1, r.ev.CancelAsked.New("heavy", about(heavy)))
-	if said := r.said(); !slices.Equal(said[7:], []string{"parcel.failed heavy", "parcel.gone heavy"}) {
-		t.Errorf("said %q", said[7:])
+	if said := r.said(); !slices.Equal(said[8:], []string{"parcel.failed heavy", "parcel.gone heavy"}) {
+		t.Errorf("said %q", said[8:])
 	}
 }
 
@@ -273,6 +278,8 @@ func TestAnalyticsCountsEverythingOnce(t *testing.T) {
 		r.ev.ParcelShipped.New("o1", v), r.ev.ParcelFailed.New("o1", v), r.ev.ParcelStopped.New("o1", v), r.ev.ParcelGone.New("o1", v),
 		r.ev.CancelAsked.New("o1", v), r.ev.ChangeAsked.New("o1", event.Change{Order: v.Order}),
 		r.ev.ChangeTaken.New("o1", event.Change{Order: v.Order}), r.ev.ChangeRefused.New("o1", event.Change{Order: v.Order}),
+		r.ev.ChangePaid.New("o1", event.Change{Order: v.Order}), r.ev.ChangeDeclined.New("o1", event.Change{Order: v.Order}),
+		r.ev.ChangeUndone.New("o1", event.Change{Order: v.Order}),
 	}
 	for _, d := range all {
 		r.hear(2, d)

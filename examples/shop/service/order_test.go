@@ -144,6 +144,16 @@ func TestOrderHearsInAnyOrder(t *testing.T) {
 		"shipped": r.ev.ParcelShipped, "failed": r.ev.ParcelFailed,
 		"stopped": r.ev.ParcelStopped, "gone": r.ev.ParcelGone,
 	}
+	ofChange := map[string]skald.Event[event.Change]{
+		"change.paid": r.ev.ChangePaid, "change.declined": r.ev.ChangeDeclined, "change.undone": r.ev.ChangeUndone,
+		"change.taken": r.ev.ChangeTaken, "change.refused": r.ev.ChangeRefused,
+	}
+	draft := func(what string, o event.Order) skald.Draft {
+		if e, ok := ofChange[what]; ok {
+			return e.New(o.ID, event.Change{Order: o, Number: 1, Address: "elsewhere", Fee: 250})
+		}
+		return say[what].New(o.ID, about(o))
+	}
 	for _, c := range []struct {
 		says   string
 		said   string
@@ -158,22 +168,29 @@ func TestOrderHearsInAnyOrder(t *testing.T) {
 		{"stopped declined", "order.cancelled", order.Cancelled, "cancelled_by_customer"},
 		{"taken stopped short refunded", "order.cancelled", order.Cancelled, "cancelled_by_customer"},
 		{"taken reserved stopped released refunded", "order.cancelled", order.Cancelled, "cancelled_by_customer"},
+		{"taken reserved shipped change.paid change.taken", "order.confirmed", order.Confirmed, ""},
+		{"taken reserved shipped change.refused change.undone", "order.confirmed", order.Confirmed, ""},
+		{"declined change.refused change.undone", "order.cancelled", order.Cancelled, "payment_declined"},
+		{"stopped declined change.refused change.undone", "order.cancelled", order.Cancelled, "cancelled_by_customer"},
 	} {
-		asked := strings.Contains(c.says, "gone") || strings.Contains(c.says, "stopped")
+		asked, changed := strings.Contains(c.says, "gone") || strings.Contains(c.says, "stopped"), strings.Contains(c.says, "change.")
 		all := permutations(strings.Fields(c.says))
 		orders := make([]event.Order, len(all))
 		for i := range all {
 			orders[i] = r.placed(fmt.Sprint(c.says, i))
+			if changed {
+				r.asks(http.StatusAccepted, "PUT", "/orders/"+orders[i].ID+"/address", `{"address":"elsewhere"}`)
+			}
 			if asked {
 				r.asks(http.StatusAccepted, "POST", "/orders/"+orders[i].ID+"/cancel", "")
 			}
 		}
 		for k := range all[0] { // one thing about each of them, then the next
 			for i, says := range all {
-				r.publish(2, say[says[k]].New(orders[i].ID, about(orders[i])))
+				r.publish(2, draft(says[k], orders[i]))
 			}
 			quiet(t, r.svc.Inbox)
-			said := r.saidOf("type <> 'order.cancel_asked'")
+			said := r.saidOf("type NOT IN ('order.cancel_asked', 'order.change_asked')")
 			for i, says := range all {
 				if n := said[orders[i].ID]; n > 1 && k < len(says)-1 {
 					t.Errorf("%v: said something after %s", says, says[k])
@@ -221,6 +238,9 @@ func (r *rig) checkEnd(id string, says []string, count int, said string, state o
 	if slices.Contains(says, "gone") || slices.Contains(says, "stopped") {
 		want++ // that the customer asked
 	}
+	if slices.ContainsFunc(says, func(s string) bool { return strings.HasPrefix(s, "change.") }) {
+		want++ // the same
+	}
 	if count != want {
 		r.t.Errorf("%v: %d things said about the order", says, count)
 	}
@@ -255,18 +275,25 @@ func TestWishes(t *testing.T) {
 	r.asks(http.StatusOK, "POST", at+"/cancel", "")
 	r.asks(http.StatusConflict, "PUT", at+"/address", `{"address":"nowhere"}`)
 	r.wantSaid("order.placed "+o.ID, "order.change_asked "+o.ID, "order.change_asked "+o.ID, "order.cancel_asked "+o.ID)
-	r.hear(2, r.ev.ChangeTaken.New(o.ID, event.Change{Order: o, Number: 1, Address: "here"}))
-	r.hear(2, r.ev.ChangeRefused.New(o.ID, event.Change{Order: o, Number: 2, Address: "there"}))
+	here, there := event.Change{Order: o, Number: 1, Address: "here", Fee: 250}, event.Change{Order: o, Number: 2, Address: "there", Fee: 250}
+	r.hear(2, r.ev.ChangePaid.New(o.ID, here))
+	r.hear(2, r.ev.ChangeTaken.New(o.ID, here))
+	r.hear(2, r.ev.ChangeRefused.New(o.ID, there))
 	r.hear(1, r.ev.ChangeTaken.New("x", event.Change{Order: event.Order{ID: "x"}, Number: 1}))
 	r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2")
 	var status order.Status
 	r.get(at+"/status", &status)
-	want := []order.Changed{{Address: "here", Answer: "taken"}, {Address: "there", Answer: "refused"}}
+	want := []order.Changed{{Address: "here", Cents: 250, Answer: "taken"}, {Address: "there", Cents: 250, Answer: "refused"}}
 	if status.Cancellation != "asked" || !slices.Equal(status.Changes, want) {
 		t.Errorf("%+v", status)
 	}
 	r.hear(1, r.ev.ParcelStopped.New(o.ID, about(o)))
+	r.hear(1, r.ev.ChangeUndone.New(o.ID, there))
 	r.hear(1, r.ev.PaymentDeclined.New(o.ID, about(o)))
+	r.want(0, "SELECT COUNT(*) FROM orders WHERE state = 'cancelled'") // the change stands that was taken
+	r.hear(1, r.ev.ChangeRefused.New(o.ID, here))
+	r.hear(1, r.ev.ChangeUndone.New(o.ID, here))
+	r.want(1, "SELECT COUNT(*) FROM orders WHERE state = 'cancelled'")
 	r.asks(http.StatusOK, "POST", at+"/cancel", "") // it is
 	ended := r.placed("k2")
 	r.hear(1, r.ev.PaymentDeclined.New(ended.ID, about(ended)))

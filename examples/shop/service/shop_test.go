@@ -95,7 +95,7 @@ func TestShop(t *testing.T) {
 		}
 	}
 	for _, answer := range []string{"taken", "refused"} {
-		if num(t, s.dbs["order"], "SELECT COUNT(*) FROM changes WHERE answer = $1", answer) == 0 {
+		if num(t, s.dbs["order"], "SELECT COUNT(*) FROM changes WHERE "+answer) == 0 {
 			t.Errorf("no change was answered by %q", answer)
 		}
 	}
@@ -153,7 +153,10 @@ type breach struct {
 }
 
 func breaches() []breach {
-	const confirmed, declined = "state = 'confirmed'", "reason = 'payment_declined'"
+	const confirmed, declined = "state = 'confirmed' AND id NOT IN (SELECT order_id FROM changes)", "reason = 'payment_declined'"
+	// To another address, for a fee: paid, or paid and given back.
+	const moved = "state = 'confirmed' AND id IN (SELECT order_id FROM changes WHERE taken AND NOT refused)"
+	const notMoved = "id IN (SELECT order_id FROM changes WHERE paid AND refused)"
 	return []breach{
 		{"money_conserved", "payment", confirmed, `DELETE FROM entries WHERE account = 'shop' AND transfer IN (SELECT id FROM transfers WHERE order_id = $1)`},
 		{"money_conserved", "payment", confirmed, `UPDATE entries SET cents = cents * 2 WHERE transfer IN (SELECT id FROM transfers WHERE order_id = $1);
@@ -164,6 +167,18 @@ func breaches() []breach {
 		{"charged_once", "payment", "reason = 'out_of_stock'", `DELETE FROM entries WHERE transfer IN (SELECT id FROM transfers WHERE order_id = $1 AND kind = 'refund');
 			DELETE FROM transfers WHERE order_id = $1 AND kind = 'refund';
 			UPDATE accounts SET balance = (SELECT SUM(cents) FROM entries WHERE account = accounts.id)`},
+		{"charged_once", "payment", moved, `INSERT INTO transfers (id, kind, order_id, cents, at) SELECT 'twice', kind, order_id, cents, at FROM transfers WHERE order_id = $1 AND cents = 250;
+			INSERT INTO entries (transfer, account, cents) SELECT 'twice', e.account, e.cents FROM entries e JOIN transfers t ON t.id = e.transfer
+				WHERE t.order_id = $1 AND t.cents = 250;
+			UPDATE accounts SET balance = (SELECT SUM(cents) FROM entries WHERE account = accounts.id)`},
+		{"charged_once", "payment", notMoved, `DELETE FROM entries WHERE transfer IN (SELECT id FROM transfers WHERE order_id = $1 AND kind = 'refund' AND cents = 250);
+			DELETE FROM transfers WHERE order_id = $1 AND kind = 'refund' AND cents = 250;
+			UPDATE accounts SET balance = (SELECT SUM(cents) FROM entries WHERE account = accounts.id)`},
+		{"moved_once", "payment", moved, `UPDATE gateway_moves SET key = 'charge-' || order_id WHERE order_id = $1`},
+		{"moved_once", "payment", moved, `DELETE FROM gateway_moves WHERE order_id = $1 AND cents = 250`},
+		{"orders_ended", "order", notMoved, `UPDATE changes SET undone = FALSE WHERE order_id = $1`},
+		{"effect_once", "payment", notMoved, `UPDATE skald_step SET state = 1 WHERE saga = $1 AND occurrence <> ''`},
+		{"effect_once", "payment", moved, `INSERT INTO journal SELECT source, id, 'change.refused', saga, '' FROM skald_step WHERE saga = $1 AND occurrence <> ''`},
 		{"moved_once", "payment", confirmed, `INSERT INTO gateway_moves SELECT 'twice', kind, key, customer, order_id, cents, at FROM gateway_moves WHERE order_id = $1`},
 		{"moved_once", "payment", confirmed, `DELETE FROM gateway_moves WHERE order_id = $1`},
 		{"moved_once", "payment", declined, `INSERT INTO gateway_moves VALUES ('unasked', 'charge', 'k', 'ada', $1, 1, '')`},
@@ -177,7 +192,8 @@ func breaches() []breach {
 		{"shipped_once", "fulfilment", confirmed, `INSERT INTO parcels SELECT * FROM parcels WHERE order_id = $1`},
 		{"shipped_once", "fulfilment", confirmed, `DELETE FROM parcels WHERE order_id = $1`},
 		{"shipped_once", "fulfilment", "id IN (SELECT order_id FROM cancellations WHERE answer = 'stopped')", `INSERT INTO parcels (order_id, state, reason, at) VALUES ($1, 'shipped', '', '')`},
-		{"shipped_once", "fulfilment", "id IN (SELECT order_id FROM changes WHERE answer = 'taken')", `UPDATE dispatches SET address = 'elsewhere' WHERE order_id = $1`},
+		{"shipped_once", "fulfilment", moved, `UPDATE dispatches SET address = 'elsewhere' WHERE order_id = $1`},
+		{"shipped_once", "fulfilment", confirmed, `UPDATE dispatches SET number = 9 WHERE order_id = $1`},
 		{"delivered_to_all", "analytics", confirmed, `DELETE FROM skald_mark WHERE id = (SELECT message FROM journal WHERE order_id = $1 AND type = 'parcel.shipped');
 			DELETE FROM journal WHERE order_id = $1 AND type = 'parcel.shipped'`},
 		{"order_per_key", "analytics", confirmed, `UPDATE skald_mark SET arrival = -arrival WHERE id = (SELECT message FROM journal WHERE order_id = $1 AND type = 'order.confirmed')`},
@@ -282,6 +298,7 @@ func (s *shop) try(name, script, order string) error {
 // in the one would be blamed in the other.
 func TestAuditorKnowsWhoHandlesWhat(t *testing.T) {
 	v := event.Verdict{Order: event.Order{ID: "o", Customer: "ada"}}
+	c := event.Change{Order: v.Order, Number: 1, Address: "elsewhere", Fee: 1}
 	for _, name := range service.Names() {
 		r := newRig(t, name)
 		e := r.ev
@@ -291,7 +308,8 @@ func TestAuditorKnowsWhoHandlesWhat(t *testing.T) {
 			e.StockReserved.New("o", v), e.StockShort.New("o", v), e.StockReleased.New("o", v),
 			e.ParcelShipped.New("o", v), e.ParcelFailed.New("o", v),
 			e.ParcelStopped.New("o", v), e.ParcelGone.New("o", v), e.CancelAsked.New("o", v),
-			e.ChangeAsked.New("o", event.Change{}), e.ChangeTaken.New("o", event.Change{}), e.ChangeRefused.New("o", event.Change{}),
+			e.ChangeAsked.New("o", c), e.ChangeTaken.New("o", c), e.ChangeRefused.New("o", c),
+			e.ChangePaid.New("o", c), e.ChangeDeclined.New("o", c), e.ChangeUndone.New("o", c),
 		} {
 			before := r.num("SELECT COUNT(*) FROM skald_mark")
 			r.hear(1, d)

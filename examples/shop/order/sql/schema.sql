@@ -51,6 +51,12 @@ CREATE TABLE IF NOT EXISTS /*schema*/changes (
     order_id TEXT NOT NULL REFERENCES /*schema*/orders (id),
     number   BIGINT NOT NULL,
     address  TEXT NOT NULL,
-    answer   TEXT NOT NULL DEFAULT '' CHECK (answer IN ('', 'taken', 'refused')),
+    fee      BIGINT NOT NULL,
+    -- What Payment and Fulfilment have said of it, in any order.
+    paid     BOOLEAN NOT NULL DEFAULT FALSE,
+    declined BOOLEAN NOT NULL DEFAULT FALSE,
+    taken    BOOLEAN NOT NULL DEFAULT FALSE,
+    refused  BOOLEAN NOT NULL DEFAULT FALSE,
+    undone   BOOLEAN NOT NULL DEFAULT FALSE,
     PRIMARY KEY (order_id, number)
 );

@@ -14,7 +14,7 @@ SELECT id, kind, order_id, cents FROM /*schema*/transfers ORDER BY id;
 SELECT transfer, account, cents FROM /*schema*/entries;
 
 -- name: Moves
-SELECT id, kind, order_id, cents FROM /*schema*/gateway_moves ORDER BY at, id;
+SELECT id, kind, order_id, cents, key FROM /*schema*/gateway_moves ORDER BY at, id;
 
 -- name: Stock
 SELECT sku, delivered, available, reserved FROM /*schema*/stock ORDER BY sku;
@@ -26,7 +26,7 @@ SELECT order_id, sku, CAST(SUM(quantity) AS BIGINT) FROM /*schema*/movements GRO
 SELECT order_id, answer FROM /*schema*/cancellations;
 
 -- name: Changes
-SELECT order_id, number, address, answer FROM /*schema*/changes ORDER BY order_id, number;
+SELECT order_id, number, address, fee, paid, taken, refused, undone FROM /*schema*/changes ORDER BY order_id, number;
 
 -- name: Dispatches
 SELECT order_id, state, number, address FROM /*schema*/dispatches;
@@ -47,4 +47,4 @@ SELECT source, key, status, arrival FROM /*schema*/skald_keys ORDER BY arrival;
 SELECT source, message, type, order_id FROM /*schema*/journal;
 
 -- name: Steps
-SELECT saga, state FROM /*schema*/skald_steps;
+SELECT saga, occurrence, state FROM /*schema*/skald_steps;

@@ -9,7 +9,27 @@ INSERT INTO /*schema*/parcels (order_id, state, reason, at) VALUES ($1, $2, $3, 
 
 -- name: Decide
 INSERT INTO /*schema*/dispatches (order_id, state) VALUES ($1, $2) ON CONFLICT (order_id) DO UPDATE
-SET state = CASE dispatches.state WHEN 'open' THEN excluded.state ELSE dispatches.state END RETURNING state;
+SET state = CASE WHEN dispatches.state = 'open' OR dispatches.state = 'ready' AND excluded.state <> 'open' THEN excluded.state ELSE dispatches.state END
+RETURNING state;
 
 -- name: Readdress
 UPDATE /*schema*/dispatches SET number = $2, address = $3 WHERE order_id = $1 AND number < $2;
+
+-- name: NoteChange
+-- Notes that a change was asked for; its payment, or its end, may have been heard of before.
+INSERT INTO /*schema*/changes (order_id, number, address, fee, state) VALUES ($1, $2, $3, $4, 'asked') ON CONFLICT (order_id, number) DO NOTHING;
+
+-- name: TakeChange
+INSERT INTO /*schema*/changes (order_id, number, address, fee, state) VALUES ($1, $2, $3, $4, 'taken')
+ON CONFLICT (order_id, number) DO UPDATE SET state = 'taken';
+
+-- name: RefuseChange
+-- None: it was refused before.
+INSERT INTO /*schema*/changes (order_id, number, address, fee, state) VALUES ($1, $2, $3, $4, 'refused')
+ON CONFLICT (order_id, number) DO UPDATE SET state = 'refused' WHERE changes.state <> 'refused';
+
+-- name: CountUnpaid
+SELECT COUNT(*) FROM /*schema*/changes WHERE order_id = $1 AND state = 'asked';
+
+-- name: ChangesToRefuse
+SELECT number, address, fee FROM /*schema*/changes WHERE order_id = $1 AND state <> 'refused' ORDER BY number;

@@ -44,9 +44,13 @@ UPDATE /*schema*/cancellations SET answer = CASE WHEN $2 = 'parcel.stopped' THEN
 WHERE order_id = $1;
 
 -- name: Heard
+-- A row for each change of the order; one if it has none.
 SELECT o.state, o.taken, o.declined, o.refunded, o.reserved, o.short, o.released, o.shipped, o.failed,
-    c.order_id IS NOT NULL, COALESCE(c.answer = 'stopped', FALSE), COALESCE(c.answer = 'gone', FALSE)
-FROM /*schema*/orders o LEFT JOIN /*schema*/cancellations c ON c.order_id = o.id WHERE o.id = $1;
+    c.order_id IS NOT NULL, COALESCE(c.answer = 'stopped', FALSE), COALESCE(c.answer = 'gone', FALSE),
+    w.order_id IS NOT NULL, COALESCE(w.paid, FALSE), COALESCE(w.declined, FALSE), COALESCE(w.taken, FALSE),
+    COALESCE(w.refused, FALSE), COALESCE(w.undone, FALSE)
+FROM /*schema*/orders o LEFT JOIN /*schema*/cancellations c ON c.order_id = o.id LEFT JOIN /*schema*/changes w ON w.order_id = o.id
+WHERE o.id = $1;
 
 -- name: Move
 UPDATE /*schema*/orders SET state = $2, reason = $3 WHERE id = $1;
@@ -66,13 +70,19 @@ INSERT INTO /*schema*/cancellations (order_id, at) VALUES ($1, $2) ON CONFLICT (
 SELECT number, address FROM /*schema*/changes WHERE order_id = $1 ORDER BY number DESC LIMIT 1;
 
 -- name: AskToChange
-INSERT INTO /*schema*/changes (order_id, number, address) VALUES ($1, $2, $3);
+INSERT INTO /*schema*/changes (order_id, number, address, fee) VALUES ($1, $2, $3, $4);
 
--- name: AnswerChange
-UPDATE /*schema*/changes SET answer = $3 WHERE order_id = $1 AND number = $2;
+-- name: HearChange
+UPDATE /*schema*/changes SET
+    paid     = paid     OR $3 = 'change.paid',
+    declined = declined OR $3 = 'change.declined',
+    taken    = taken    OR $3 = 'change.taken',
+    refused  = refused  OR $3 = 'change.refused',
+    undone   = undone   OR $3 = 'change.undone'
+WHERE order_id = $1 AND number = $2;
 
 -- name: Cancellation
 SELECT answer FROM /*schema*/cancellations WHERE order_id = $1;
 
 -- name: Changes
-SELECT address, answer FROM /*schema*/changes WHERE order_id = $1 ORDER BY number;
+SELECT address, fee, paid, declined, taken, refused, undone FROM /*schema*/changes WHERE order_id = $1 ORDER BY number;
