@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -124,4 +125,146 @@ func (w *world) ends(in *inbox.Inbox[tx], b *bank) {
 	if steps := w.db.Steps(); len(w.kept()) != 0 || b.moved["1"] != 1 || len(steps) != 1 || steps[0].State != store.StepDone {
 		w.t.Errorf("asked %s, kept %+v, steps %+v", b.asked(), w.kept(), steps)
 	}
+}
+
+// paused is a driver over which a claimer stands still once, before it takes in what it has claimed. Blind is one that frees a message
+// by its attempts alone.
+type paused struct {
+	store.Driver[tx]
+	meanwhile func()
+	blind     bool
+}
+
+func (d *paused) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	if meanwhile := d.meanwhile; meanwhile != nil && in.Marks[0].Turn == store.Retrying {
+		d.meanwhile = nil
+		meanwhile()
+	}
+	u, err := d.Driver.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return pausedUnit{u, d}, nil
+}
+
+type pausedUnit struct {
+	store.Unit[tx]
+	d *paused
+}
+
+func (u pausedUnit) Commit(ctx context.Context, es ...store.Effect) error {
+	return u.Unit.Commit(ctx, u.d.freeing(ctx, es)...)
+}
+
+func (u pausedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	return u.Unit.Rollback(ctx, u.d.freeing(ctx, instead)...)
+}
+
+func (d *paused) freeing(ctx context.Context, es []store.Effect) []store.Effect {
+	for i := range es {
+		if f := es[i].Free; f != nil && d.blind {
+			kept, err := d.Kept(ctx, store.Sought{Consumer: f.Consumer, Identity: &f.Identity}, 1)
+			if err == nil && len(kept) == 1 && kept[0].Call != nil {
+				f.WasCall = kept[0].Call.Key
+			}
+		}
+	}
+	return es
+}
+
+// A claimer that was paused for longer than the message was its own, and finds nothing to ask for any more, does not finish it while
+// somebody else is at the call: what was paid is written down. One that frees by the attempts alone loses it.
+// Interleaving 8.
+func TestSeededBugOfThePausedClaimer(t *testing.T) {
+	for _, no := range []error{nil, skald.Reject(errors.New("closed"))} {
+		for name, c := range map[string]struct {
+			blind  bool
+			effect string
+		}{
+			"as it is": {false, "1=receipt of req 1"},
+			"the bug":  {true, ""},
+		} {
+			t.Run(fmt.Sprint(name, ", ", no), func(t *testing.T) { finishedBeside(t, c.blind, no, c.effect) })
+		}
+	}
+}
+
+// finishedBeside: while one is at a call, another finds that there is nothing to ask for, or, with an error, says no.
+func finishedBeside(t *testing.T, blind bool, no error, want string) {
+	w, b, first := newWorld(t, 1), &bank{}, true
+	asked, answer, ended := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
+	b.during = func(string) {
+		asked <- struct{}{}
+		<-answer
+	}
+	how := b.call()
+	how.Intent = func(_ context.Context, t tx, m skald.Received[string]) (string, string, error) {
+		if first {
+			first = false
+			return "", "", skald.RetryAfter(time.Minute, errors.New("not yet"))
+		}
+		if _, closed := t.Get("closed"); closed {
+			return "", "", errors.Join(no, note(t, "intents", m.Value))
+		}
+		return "req " + m.Value, m.Value, nil
+	}
+	caller := func(db store.Driver[tx]) *inbox.Inbox[tx] {
+		in := w.over(db, &inbox.Options{Now: w.clock, Handle: 5 * time.Minute}, keep)
+		inbox.OnCall(in, said, how)
+		return in
+	}
+	d := &paused{Driver: w.db, blind: blind}
+	in, other := caller(d), caller(w.db)
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	d.meanwhile = func() {
+		w.pass(time.Hour)
+		go func() { ended <- stepped(t.Context(), other) }()
+		comes(t, "the call", asked)
+		mine := w.db.BeginTx()
+		if err := errors.Join(mine.Put("closed", "yes"), mine.Commit()); err != nil {
+			t.Error(err)
+		}
+	}
+	w.pass(2 * time.Minute)
+	w.quiet(in)
+	if kept := w.kept(); (len(kept) == 1 && kept[0].Call != nil && kept[0].Call.Key == "1") == blind {
+		t.Errorf("during the call there is %+v", kept)
+	}
+	close(answer)
+	if err := comes(t, "the end of the call", ended); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		w.pass(2 * time.Hour)
+		w.quiet(in)
+		w.quiet(other)
+	}
+	w.expect("k", want)
+	if b.asked() != "do 1" || b.moved["1"] != 1 || len(w.kept()) != 0 || d.meanwhile != nil {
+		t.Errorf("asked %s, moved %v, kept %+v", b.asked(), b.moved, w.kept())
+	}
+	if !blind {
+		w.expect("intents", "")
+	}
+}
+
+// stepped steps in until there is nothing to do.
+func stepped(ctx context.Context, in *inbox.Inbox[tx]) error {
+	for {
+		if busy, err := in.Step(ctx); err != nil || !busy {
+			return err
+		}
+	}
+}
+
+// comes is what a channel has for us, in time.
+func comes[T any](t *testing.T, what string, from <-chan T) (one T) {
+	t.Helper()
+	select {
+	case one = <-from:
+	case <-time.After(30 * time.Second):
+		t.Errorf("waited in vain: %s", what)
+	}
+	return one
 }

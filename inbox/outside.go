@@ -89,7 +89,8 @@ func (in *Inbox[TTx]) intend(ctx context.Context, e *entry, unit store.Unit[TTx]
 }
 
 // lostCall tells whether e takes a step that is at a call of e's own, and is kept without that. Nothing here makes it so; a row that was
-// written by another build, or by hand, may be.
+// written by another build, or by hand, may be. Of a message that undoes a step by a call there is none: its call and its step are
+// stored by one effect, what was read before does not take the call away (store.Keep.WasCall), and the answer takes both on.
 func (in *Inbox[TTx]) lostCall(e *entry, was store.Step) bool {
 	_, there := in.calls[kind{e.Topic, e.Type}]
 	return there && e.takes() != nil && e.parked != nil && e.call == nil && was.OutsideKey != "" && e.calls(was)

@@ -36,10 +36,7 @@ func (in *Inbox[TTx]) parcel(e *entry) *store.Keep {
 		k.Parked = *e.parked
 		k.Claims, k.Life = 0, "" // this is the answer
 		was := e.parked.Attempts
-		k.Was = &was
-		if e.parked.Call != nil {
-			k.WasCall = e.parked.Call.Key
-		}
+		k.Was, k.WasCall = &was, e.callKey()
 		return k
 	}
 	k.Parked = store.Parked{Consumer: in.group, Identity: e.identity(), Message: e.Message, Lane: e.Lane, Position: e.Position}
@@ -189,7 +186,15 @@ func (in *Inbox[TTx]) freed(e *entry) *store.Free {
 		return nil
 	}
 	attempts := e.parked.Attempts
-	return &store.Free{Consumer: in.group, Identity: e.identity(), Attempts: &attempts}
+	return &store.Free{Consumer: in.group, Identity: e.identity(), Attempts: &attempts, WasCall: e.callKey()}
+}
+
+// callKey is the key of the call that e was read at; "": of none.
+func (e *entry) callKey() string {
+	if e.parked == nil || e.parked.Call == nil {
+		return ""
+	}
+	return e.parked.Call.Key
 }
 
 // taken is for a claimed message that is not to be handled: it was finished meanwhile, or somebody else has it.

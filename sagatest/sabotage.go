@@ -13,13 +13,17 @@ import (
 // The sabotages take one safeguard away each, so that an auditor, a test or a reader can see what it is for.
 
 // NoMark is d without marks and without steps: a consumer over it does not know what it has finished, nor what took effect. Whatever is to be
-// undone is undone.
+// undone is undone. What it keeps, parked or a dead letter, it knows: that is no mark.
 func NoMark[TTx any](d store.Driver[TTx]) store.Driver[TTx] { return &unmarked[TTx]{d} }
 
 type unmarked[TTx any] struct{ store.Driver[TTx] }
 
 func (d *unmarked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
-	n, steps := len(in.Marks), make([]store.Step, len(in.Steps))
+	found, err := d.kept(ctx, in.Marks)
+	if err != nil {
+		return nil, err
+	}
+	steps := make([]store.Step, len(in.Steps))
 	for i := range steps {
 		if in.Steps[i].State == store.StepUndone {
 			steps[i].State = store.StepDone
@@ -30,7 +34,28 @@ func (d *unmarked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[
 	if err != nil {
 		return nil, err
 	}
-	return &unmarkedUnit[TTx]{u, n, steps}, nil
+	return &unmarkedUnit[TTx]{u, found, steps}, nil
+}
+
+// kept is how messages that arrive stand without marks. Nothing is locked: a rival may keep one a moment later.
+func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.Verdict, error) {
+	found := make([]store.Verdict, len(marks))
+	for i, m := range marks {
+		if m.Turn != store.Arriving {
+			continue
+		}
+		list, err := d.Kept(ctx, store.Sought{Consumer: m.Consumer, Identity: &m.Identity, Bare: true}, 1)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(list) == 0:
+		case list[0].Dead != nil:
+			found[i].Outcome = store.Dead
+		default:
+			found[i].Outcome = store.Waiting
+		}
+	}
+	return found, nil
 }
 
 func (d *unmarked[TTx]) Seen(_ context.Context, _ string, ids []store.Identity) ([]store.Verdict, error) {
@@ -43,13 +68,13 @@ func (d *unmarked[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool, 
 
 type unmarkedUnit[TTx any] struct {
 	store.Unit[TTx]
-	marks int
+	marks []store.Verdict
 	steps []store.Step
 }
 
 func (u *unmarkedUnit[TTx]) Found() store.Found {
 	f := u.Unit.Found()
-	f.Marks, f.Steps = make([]store.Verdict, u.marks), u.steps
+	f.Marks, f.Steps = u.marks, u.steps
 	return f
 }
 

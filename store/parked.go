@@ -20,7 +20,8 @@ type Keeper interface {
 	// Keeping counts what is kept for a consumer. It locks nothing.
 	Keeping(ctx context.Context, consumer string) (Keeping, error)
 
-	// Audited lists what operators did in a run, in order, at most limit, each with a larger number than after.
+	// Audited lists what operators did in a run, in order, at most limit, each with a larger number than after. Without a run: all
+	// that they did.
 	Audited(ctx context.Context, run string, after int64, limit int) ([]Audit, error)
 }
 
@@ -91,7 +92,8 @@ type Keep struct {
 	Parked
 	// Marked: it may have a mark, and keeps it. A rejection that is a dead letter, too.
 	Marked bool
-	// Instead, if it is not nil, is a kept message of the same key that goes; this one takes its place. Guard: it is kept.
+	// Instead, if it is not nil, is a kept message of the same key that goes; this one takes its place. Guard: it is kept, and at no
+	// call, of which this one would not know.
 	Instead *Identity
 	// Was, if it is not nil, is the number of attempts that it is parked with. Nil: it is not kept yet, and its key has room.
 	Was *int
@@ -115,11 +117,16 @@ type Release struct {
 }
 
 // Free ends the keeping of a message; the next of its key is due. Guard: it is kept; with Attempts, if it is not nil, parked
-// with so many.
+// with so many, and as WasCall says; with Dead, a dead letter.
 type Free struct {
 	Consumer string
 	Identity
 	Attempts *int
+	// WasCall, where Attempts is not nil, is the key of the call that it is at; "": it is at none. Who read it before a call was
+	// intended does not finish it while that is under way.
+	WasCall string
+	// Dead: who drops a dead letter does not drop one that was redriven meanwhile.
+	Dead bool
 }
 
 // An Audit says who did what to a kept message, and why.

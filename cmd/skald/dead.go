@@ -28,7 +28,7 @@ func parkedCommand(out, errs io.Writer) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			return (&act{w: w, out: out, errs: errs, verb: "release", effect: release}).run(c)
 		}}
-	w.flags(free, true)
+	w.bulkFlags(free)
 	c.AddCommand(listCommand(out, false, "What is parked, in the order of arrival"), free)
 	return c
 }
@@ -45,13 +45,13 @@ func deadCommand(out, errs io.Writer) *cobra.Command {
 	drop := &cobra.Command{Use: "drop", Short: "Give dead letters up, for a reason", Long: dropAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return (&act{w: gone, out: out, errs: errs, verb: "drop", effect: func(ctx context.Context, k keeper, p *store.Parked) (e store.Effect, err error) {
-				e.Free = &store.Free{Consumer: p.Consumer, Identity: p.Identity}
+				e.Free = &store.Free{Consumer: p.Consumer, Identity: p.Identity, Dead: true}
 				e.Mark, err = givenUp(ctx, k, p, "dropped: "+gone.reason)
 				return e, err
 			}}).run(c)
 		}}
-	gone.flags(drop, true)
-	c.AddCommand(groupsCommand(out), listCommand(out, true, "Dead letters, in the order of arrival"), showDeadCommand(out), redriveCommand(out, errs), drop,
+	gone.bulkFlags(drop)
+	c.AddCommand(groupsCommand(out), listCommand(out, true, "Dead letters, in the order of arrival"), showDeadCommand(out), redriveCommand(out, errs), redrivesCommand(out), drop,
 		editCommand(out), exportCommand(out), importCommand(out, errs))
 	return c
 }

@@ -20,7 +20,8 @@ import (
 
 const editAbout = `Puts a new message with the payload of FILE in the place of a dead letter, for the consumer that failed and nobody else: with an id
 of its own, caused by the dead letter, with its key, type and headers. The dead letter is dropped, with that for a reason, in the
-same transaction; a repeat of it is not taken. The consumer takes the new message within seconds.`
+same transaction; a repeat of it is not taken. The consumer takes the new message within seconds. One that is at a call to
+the outside is not edited: what became of the call would be forgotten.`
 
 func editCommand(out io.Writer) *cobra.Command {
 	w := &wanted{dead: true}
@@ -117,6 +118,10 @@ func (a *act) meantWhole(ctx context.Context, k keeper) (all []store.Parked, err
 func edited(old *store.Parked, payload []byte) (*store.Parked, error) {
 	if old.Fault != "" {
 		return nil, &place.UsageError{What: "its envelope cannot be read (" + old.Fault + "): write a message of its own, with skald outbox write"}
+	}
+	if old.Call != nil {
+		return nil, &place.UsageError{What: "it is at a call to the outside, under key " + old.Call.Key + ": a new message would not know of that. Look there what became of it; " +
+			"then redrive it, or drop it and say by hand what follows"}
 	}
 	m := old.Message
 	m.Time = time.Now().UTC().Truncate(time.Microsecond)

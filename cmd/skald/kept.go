@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/user"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/examples/shop/place"
-	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
 
@@ -26,170 +22,6 @@ type keeper interface {
 	Check(ctx context.Context, as store.Role) error
 	Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error)
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
-}
-
-// wanted are the flags that say which messages are meant, and what is to be done.
-type wanted struct {
-	schema, consumer, source, id, key, fingerprint string
-	topic, typ, kind, since, until                 string
-	dead                                           bool
-	limit                                          int
-	asJSON, dry, yes                               bool
-	reason, by                                     string
-
-	from, to time.Time // what since and until say; zero: any time
-}
-
-func (w *wanted) flags(c *cobra.Command, changes bool) {
-	f := c.Flags()
-	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&w.schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
-	f.StringVar(&w.consumer, "consumer", "", "only of this consumer group")
-	f.StringVar(&w.source, "source", "", "with --id: only this message")
-	f.StringVar(&w.id, "id", "", "only messages of this id")
-	f.StringVar(&w.key, "key", "", "only messages of this key")
-	f.StringVar(&w.topic, "topic", "", "only messages of this topic")
-	f.StringVar(&w.typ, "type", "", "only messages of this type")
-	f.BoolVar(&w.asJSON, "json", false, "print one object on each line and nothing else")
-	if w.dead {
-		f.StringVar(&w.fingerprint, "fingerprint", "", "only those that failed in this way")
-		f.StringVar(&w.kind, "kind", "", "only those that ended so: "+strings.Join(deadKinds(), ", "))
-		f.StringVar(&w.since, "since", "", "only those that died since then: 2026-01-31T08:00:00Z, or 2h ago")
-		f.StringVar(&w.until, "until", "", "only those that died before; the same")
-	}
-	if !changes {
-		f.IntVar(&w.limit, "limit", 100, "at most so many; 0: all")
-		return
-	}
-	w.changeFlags(c)
-}
-
-// deadKinds are the ways in which a message can end as a dead letter.
-func deadKinds() []string {
-	return []string{"attempts", "age", string(inbox.Malformed), string(inbox.Permanent), kindRejected, string(inbox.Crash), string(inbox.Unhandled)}
-}
-
-// valid holds that the flags can be meant.
-func (w *wanted) valid() (err error) {
-	switch {
-	case w.kind != "" && !slices.Contains(deadKinds(), w.kind):
-		return &place.UsageError{What: fmt.Sprintf("--kind is one of %s, not %q", strings.Join(deadKinds(), ", "), w.kind)}
-	case w.limit < 0:
-		return &place.UsageError{What: "--limit is how many at most; 0: all"}
-	}
-	if w.from, err = moment("since", w.since); err != nil {
-		return err
-	}
-	w.to, err = moment("until", w.until)
-	return err
-}
-
-// changeFlags are those of whatever changes something.
-func (w *wanted) changeFlags(c *cobra.Command) {
-	f := c.Flags()
-	f.BoolVar(&w.dry, "dry-run", false, "say what would be done, and do nothing")
-	f.BoolVar(&w.yes, "yes", false, "do not ask")
-	f.StringVar(&w.reason, "reason", "", "why; it is kept in skald_audit")
-	f.StringVar(&w.by, "by", whoami(), "who; the same")
-}
-
-func whoami() string {
-	host, _ := os.Hostname() // or none
-	if u, err := user.Current(); err == nil {
-		return u.Username + "@" + host
-	}
-	return "@" + host
-}
-
-func (w *wanted) sought() store.Sought {
-	what := store.Sought{Consumer: w.consumer, Fingerprint: w.fingerprint, Dead: &w.dead}
-	if w.key != "" {
-		what.Key = []byte(w.key)
-	}
-	return what
-}
-
-// moment reads a point in time, or a time ago.
-func moment(flag, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
-		return time.Now().Add(-ago), nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		err = &place.UsageError{What: fmt.Sprintf("--%s %q: give a time as 2026-01-31T08:00:00Z, or how long ago as 2h", flag, text)}
-	}
-	return at, err
-}
-
-// means tells whether p is meant by the flags that the store does not look at.
-func (w *wanted) means(p *store.Parked) bool {
-	is := func(want, have string) bool { return want == "" || want == have }
-	return is(w.id, p.ID) && is(w.source, p.Source) && is(w.topic, p.Message.Topic) && is(w.typ, p.Message.Type) &&
-		(p.Dead == nil || is(w.kind, p.Dead.Kind) && !p.Dead.At.Before(w.from) && (w.to.IsZero() || p.Dead.At.Before(w.to)))
-}
-
-// open is the store, checked.
-func (w *wanted) open(c *cobra.Command) (keeper, func(), error) {
-	if err := w.valid(); err != nil {
-		return nil, nil, err
-	}
-	db, err := openDatabase(from(c, "store", "SKALD_STORE"), w.schema, "")
-	if err != nil {
-		return nil, nil, err
-	}
-	all, end, err := db.stores(c.Context(), rooms{})
-	if err != nil {
-		return nil, nil, err
-	}
-	k, ok := all[0].(keeper)
-	if !ok {
-		err = fmt.Errorf("%T keeps no messages", all[0])
-	} else {
-		err = k.Check(c.Context(), store.App)
-	}
-	if err != nil {
-		end()
-		return nil, nil, err
-	}
-	return k, end, nil
-}
-
-// each reads all messages that are meant, page by page, and stops where f says so.
-func (w *wanted) each(ctx context.Context, k keeper, bare bool, f func(p store.Parked) (more bool, err error)) error {
-	what := w.sought()
-	what.Bare = bare
-	return w.walk(ctx, k, what, f)
-}
-
-// anyKept is each for parked messages and dead letters alike.
-func (w *wanted) anyKept(ctx context.Context, k keeper, f func(p store.Parked) (more bool, err error)) error {
-	what := w.sought()
-	what.Dead, what.Bare = nil, true
-	return w.walk(ctx, k, what, f)
-}
-
-func (w *wanted) walk(ctx context.Context, k keeper, what store.Sought, f func(p store.Parked) (more bool, err error)) error {
-	for {
-		page, err := k.Kept(ctx, what, 100)
-		if err != nil {
-			return err
-		}
-		for _, p := range page {
-			what.After = p.Place
-			if !w.means(&p) {
-				continue
-			}
-			if more, err := f(p); err != nil || !more {
-				return err
-			}
-		}
-		if len(page) < 100 {
-			return nil
-		}
-	}
 }
 
 // keptJSON is what --json prints of a message: its names are stable. Key and data are base64.
@@ -277,7 +109,7 @@ func listCommand(out io.Writer, dead bool, short string) *cobra.Command {
 				return n != w.limit, json.NewEncoder(out).Encode(jsonOf(&p))
 			}
 			why, _, _ := strings.Cut(p.Last.Why, "\n")
-			_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%q\t%d\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, p.Message.Key, p.Attempts, stateOf(&p), why)
+			_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, keyText(p.Message.Key), p.Attempts, stateOf(&p), why)
 			return n != w.limit, err
 		})
 		return errors.Join(err, table.Flush())
@@ -329,9 +161,20 @@ func (a *act) reasoned() error {
 	return nil
 }
 
+// bulk holds that it is said why, and which messages are meant: nothing is done to all of them because a flag was forgotten.
+func (a *act) bulk() error {
+	if err := a.reasoned(); err != nil {
+		return err
+	}
+	if !a.w.dry && !a.w.all && !a.w.filtered() {
+		return &place.UsageError{What: fmt.Sprintf("%s which messages? Give %s; or --all, if all of them are meant", a.verb, a.w.filters())}
+	}
+	return nil
+}
+
 // run does it to each message that is meant, in order, each in a transaction with its audit.
 func (a *act) run(c *cobra.Command) error {
-	if err := a.reasoned(); err != nil {
+	if err := a.bulk(); err != nil {
 		return err
 	}
 	k, end, err := a.w.open(c)

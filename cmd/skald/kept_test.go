@@ -50,11 +50,16 @@ func TestKeptMessagesByTheCommand(t *testing.T) {
 	says(0, []string{"dead", "groups"}, "2", "abc", "no such column")
 	says(0, []string{"dead", "show", "--id", "m-2"}, "InNlY3JldCI=")
 	says(2, []string{"dead", "redrive", "--yes"}, "--reason")
-	says(2, []string{"dead", "redrive", "--reason", "fixed"}, "--yes")
+	for _, all := range [][]string{{"dead", "redrive"}, {"dead", "drop"}, {"parked", "release"}} {
+		says(2, append(all, "--yes", "--reason", "fixed"), "which messages", "--all")
+		says(2, append(all, "--yes", "--reason", "fixed", "--id", ""), "which messages") // of a variable that was not set
+		says(2, append(all, "--all", "--reason", "fixed"), "--yes")
+		says(0, append(all, "--dry-run"), "would be done")
+	}
 	says(0, []string{"dead", "redrive", "--dry-run", "--json"}, `"meant":2`)
 	says(0, []string{"dead", "redrive", "--id", "m-2", "--yes", "--reason", "fixed", "--by", "ann"}, "1 of 1")
-	says(0, []string{"dead", "drop", "--yes", "--reason", "not ours", "--by", "ann", "--json"}, `"done":1`)
-	says(4, []string{"dead", "drop", "--yes", "--reason", "not ours"}, "skald: no kept message")
+	says(0, []string{"dead", "drop", "--yes", "--all", "--reason", "not ours", "--by", "ann", "--json"}, `"done":1`)
+	says(4, []string{"dead", "drop", "--yes", "--all", "--reason", "not ours"}, "skald: no kept message")
 	says(4, []string{"dead", "show", "--id", "m-3"}, "skald: no dead letter")
 	says(0, []string{"parked", "release", "--key", "k-m-1", "--yes", "--reason", "now"}, "1 of 1")
 	got, err := s.Claim(t.Context(), "stock", "life", 10, time.Minute)

@@ -23,13 +23,14 @@ attempts before it. A rejection is left as it is: others have been told of it (s
 
 With --canary the first one goes alone, and the others only if it succeeds; with --rate so many go each second. Both watch what becomes of
 them: if more than --max-error-ratio of those redriven failed again, no more are. Ended half way, the same command goes on where
-it was, and redrives none twice. What it did and what came of it is in skald_audit. Exit code 8 if it stopped before the end.`
+it was, and redrives none twice. What it did and what came of it is in skald_audit. Exit code 8 if it stopped before the end.
+Without them it waits for nothing: skald dead redrives says what became of each, at any time.`
 
 func redriveCommand(out, errs io.Writer) *cobra.Command {
 	w := &wanted{dead: true}
 	r := &redrive{act: act{w: w, out: out, errs: errs, verb: "redrive", effect: release}}
 	c := &cobra.Command{Use: "redrive", Short: "Have dead letters taken again by the consumer that failed", Long: redriveAbout, Args: cobra.NoArgs}
-	w.flags(c, true)
+	w.bulkFlags(c)
 	f := c.Flags()
 	f.BoolVar(&r.canary, "canary", false, "one first; the others if it succeeds")
 	f.Float64Var(&r.rate, "rate", 0, "so many a second (default: all at once)")
@@ -83,7 +84,7 @@ const (
 )
 
 func (r *redrive) command(c *cobra.Command) error {
-	if err := r.reasoned(); err != nil {
+	if err := r.bulk(); err != nil {
 		return err
 	}
 	k, end, err := r.w.open(c)
@@ -316,7 +317,7 @@ func (r *redrive) tellDry(todo []store.Parked, left int) error {
 		case p.Waiting:
 			how = "behind others of its key"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%q\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, p.Message.Key, stateOf(&p), how)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, keyText(p.Message.Key), stateOf(&p), how)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -328,7 +329,11 @@ func (r *redrive) tellDry(todo []store.Parked, left int) error {
 
 func (r *redrive) tell(meant, left int) error {
 	if !r.watched {
-		return told(r.out, r.w, r.verb, len(r.sent), meant)
+		if err := told(r.out, r.w, r.verb, len(r.sent), meant); err != nil || r.w.asJSON {
+			return err
+		}
+		_, err := fmt.Fprintln(r.out, "what becomes of them: skald dead redrives")
+		return err
 	}
 	if r.w.asJSON {
 		return json.NewEncoder(r.out).Encode(map[string]any{"what": r.verb, "meant": meant, "done": len(r.sent), "dry_run": false, "run": r.id,

@@ -34,6 +34,7 @@ type morgue struct {
 
 	mu    sync.Mutex
 	fails map[string]bool // by payload
+	no    map[string]bool // what is rejected
 	runs  []string        // payloads that a handler was given
 }
 
@@ -80,6 +81,9 @@ func (m *morgue) run() {
 		what := strings.Trim(string(msg.Data), `"`)
 		if m.runs = append(m.runs, what); m.fails[what] {
 			return skald.Permanent(errors.New("still no such column"))
+		}
+		if m.no[what] {
+			return skald.Reject(errors.New("no"))
 		}
 		return nil
 	})
@@ -170,7 +174,7 @@ func TestRedriveStopsWhenTooManyFailAgain(t *testing.T) {
 		m.fails[fmt.Sprintf("m-%02d", n)] = n > 0
 	}
 	m.run()
-	got := m.told(8, "dead", "redrive", "--canary", "--rate", "4", "--max-error-ratio", "0.2", "--reason", "half mended")
+	got := m.told(8, "dead", "redrive", "--all", "--canary", "--rate", "4", "--max-error-ratio", "0.2", "--reason", "half mended")
 	failed, done := got["failed"].(float64), got["done"].(float64)
 	if failed < 3 || done > 50 || !strings.Contains(fmt.Sprint(got["stopped"]), "failed again: handle placed") {
 		t.Errorf("%v", got)
@@ -179,7 +183,7 @@ func TestRedriveStopsWhenTooManyFailAgain(t *testing.T) {
 	m.mu.Lock()
 	m.fails = nil
 	m.mu.Unlock()
-	wants(t, m.told(0, "dead", "redrive", "--rate", "100", "--reason", "mended"), map[string]any{"failed": 0, "open": 0})
+	wants(t, m.told(0, "dead", "redrive", "--all", "--rate", "100", "--reason", "mended"), map[string]any{"failed": 0, "open": 0})
 	if took := time.Since(begun); took < 300*time.Millisecond {
 		t.Errorf("some thirty at 100 a second took %v", took)
 	}

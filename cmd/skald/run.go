@@ -19,7 +19,11 @@ const (
 
 // run names the redrive of these messages for this reason: the same command again is the same run, until it has ended.
 func (w *wanted) run() string {
-	b, err := json.Marshal([]string{w.consumer, w.source, w.id, w.key, w.fingerprint, w.topic, w.typ, w.kind, w.since, w.until, w.reason})
+	key := "any"
+	if w.key != nil {
+		key = hex.EncodeToString(w.key)
+	}
+	b, err := json.Marshal([]string{w.consumer, w.source, w.id, key, w.fingerprint, w.topic, w.typ, w.kind, w.since, w.until, w.reason})
 	if err != nil { // texts can be written
 		return "redrive"
 	}

@@ -23,8 +23,8 @@ the id is known, and that is said. Where the answer is lost, type it again with 
 
 // A said is what skald outbox write is told.
 type said struct {
-	topic, key, typ, data, contentType, id, cause string
-	keyless                                       bool
+	topic, typ, data, contentType, id, cause string
+	key                                      typedKey // nil: it has none
 
 	alone bool // its cause is not kept: it belongs to no process that is known
 }
@@ -36,7 +36,7 @@ func outboxWriteCommand(out io.Writer) *cobra.Command {
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
 	f.StringVar(&w.schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
 	f.StringVar(&s.topic, "topic", "", "where it goes")
-	f.StringVar(&s.key, "key", "", "whose order it keeps; none is given: it keeps none")
+	f.Var(&s.key, "key", "whose order it keeps, base64:… where that is no text; none is given: it keeps none")
 	f.StringVar(&s.typ, "type", "", "what kind of event it is")
 	f.StringVar(&s.data, "data", "", "the payload; @FILE: what is in that file, @-: standard input")
 	f.StringVar(&s.contentType, "content-type", "application/json", "of the payload")
@@ -50,7 +50,6 @@ func outboxWriteCommand(out io.Writer) *cobra.Command {
 	f.StringVar(&w.by, "by", whoami(), "who; the same")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		a := &act{w: w, out: out, verb: "write"}
-		s.keyless = !c.Flags().Changed("key")
 		switch {
 		case s.topic == "" || s.typ == "":
 			return &place.UsageError{What: "write wants a --topic and a --type"}
@@ -97,10 +96,7 @@ func (s *said) write(c *cobra.Command, a *act, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	d := skald.Draft{Topic: s.topic, Type: s.typ, Value: payload, Codec: asIs{contentType: s.contentType}}
-	if !s.keyless {
-		d.Key = []byte(s.key)
-	}
+	d := skald.Draft{Topic: s.topic, Type: s.typ, Value: payload, Key: s.key, Codec: asIs{contentType: s.contentType}}
 	ctx, by := c.Context(), complete.Completer{}
 	if s.cause != "" {
 		ctx = skald.WithCause(ctx, cause)

@@ -64,12 +64,12 @@ func TestDeadLettersOnPostgres(t *testing.T) {
 	}
 	must(t, os.WriteFile(file, []byte(`"new"`), 0o600))
 	wants(t, m.told(0, "dead", "edit", "--id", "m-02", "--data", file, "--reason", "bytes"), map[string]any{"instead_of": "m-02"})
-	start(t, m.env, "dead", "redrive", "--canary", "--wait", "100ms", "--reason", "mended", "--yes").expect(1, "was not taken")
+	start(t, m.env, "dead", "redrive", "--all", "--canary", "--wait", "100ms", "--reason", "mended", "--yes").expect(1, "was not taken")
 	// Its consumer takes it, and the same command goes on.
 	if _, err := conn.Exec(t.Context(), "DELETE FROM skald_parked WHERE id = 'm-01'; INSERT INTO skald_mark_timeless (consumer, source, id, outcome) VALUES ('stock', '/orders', 'm-01', 1)"); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, m.told(0, "dead", "redrive", "--canary", "--reason", "mended"), map[string]any{"done": 1, "succeeded": 1, "meant": 1})
+	wants(t, m.told(0, "dead", "redrive", "--all", "--canary", "--reason", "mended"), map[string]any{"done": 1, "succeeded": 1, "meant": 1})
 	wants(t, m.said(0, "outbox", "write", "--topic", "payments", "--type", "refund", "--data", "{}", "--reason", "x"), map[string]any{"topic": "payments"})
 	var said string
 	if err := conn.QueryRow(t.Context(), "SELECT string_agg(what, ',' ORDER BY seq) FROM skald_audit WHERE what NOT LIKE 'write%'").Scan(&said); err != nil ||

@@ -101,6 +101,12 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 	}
 	if f := e.Free; f != nil {
 		k, err := tx.keptAs(ctx, markKey{f.Consumer, f.Identity}, f.Attempts, until)
+		if err == nil && f.Attempts != nil {
+			err = k.isAt(f.WasCall)
+		}
+		if err == nil && f.Dead && k.Dead == nil {
+			err = fmt.Errorf("%s is no dead letter any more: %w", k.ID, store.ErrLost)
+		}
 		if err != nil {
 			return err
 		}
@@ -159,8 +165,8 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 		if err != nil {
 			return err
 		}
-		if callKey(was.Call) != p.WasCall {
-			return fmt.Errorf("%s is not at the call that it was at: %w", k.ID, store.ErrLost)
+		if err := was.isAt(p.WasCall); err != nil {
+			return err
 		}
 		k.Message, k.Place, k.Since, k.Lane, k.Position, k.Fault = was.Message, was.Place, was.Since, was.Lane, was.Position, was.Fault
 	} else if err := tx.room(ctx, k, p, until); err != nil {
@@ -168,6 +174,9 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 	}
 	if p.Instead != nil {
 		old, err := tx.keptAs(ctx, markKey{k.Consumer, *p.Instead}, nil, until)
+		if err == nil && old.Call != nil {
+			err = fmt.Errorf("%s is at a call: %w", old.ID, store.ErrLost)
+		}
 		if err != nil {
 			return err
 		}
@@ -193,11 +202,16 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 	return nil
 }
 
-func callKey(c *store.Call) string {
-	if c == nil {
-		return ""
+// isAt is the guard of a call by its key; "": of none.
+func (k keptRow) isAt(call string) error {
+	key := ""
+	if k.Call != nil {
+		key = k.Call.Key
 	}
-	return c.Key
+	if key != call {
+		return fmt.Errorf("%s is not at the call that it was at: %w", k.ID, store.ErrLost)
+	}
+	return nil
 }
 
 func copiedCall(c *store.Call) *store.Call {
@@ -327,11 +341,11 @@ func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) (out []s
 	return out, err
 }
 
-// Audited lists what operators did in a run.
+// Audited lists what operators did, in a run or at all.
 func (s *Store) Audited(ctx context.Context, run string, after int64, limit int) (out []store.Audit, err error) {
 	err = s.enter(ctx, func() error {
 		for _, a := range s.db.audit {
-			if a.Run == run && run != "" && a.Number > after && len(out) < limit {
+			if (run == "" || a.Run == run) && a.Number > after && len(out) < limit {
 				out = append(out, a)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 )
 
@@ -227,22 +228,23 @@ func (c *core) lockMany(locks []store.Lock, found []int64) []call {
 func (c *core) freeMany(es []store.Effect) []call {
 	var asked wanted
 	var tries []int32
+	var calls []string // that they are at
 	consumer := ""
 	for i := range es {
 		f := es[i].Free
 		if f == nil {
 			continue
 		}
-		if f.Attempts == nil || len(tries) > 0 && f.Consumer != consumer {
+		if f.Attempts == nil || f.Dead || len(tries) > 0 && f.Consumer != consumer {
 			return nil
 		}
 		consumer = f.Consumer
 		asked.add(f.Identity, i)
-		tries = append(tries, int32(*f.Attempts))
+		tries, calls = append(tries, int32(*f.Attempts)), append(calls, held.CallKey(f.WasCall))
 	}
 	if len(tries) < 2 {
 		return nil
 	}
 	return []call{c.call("Walk"), c.call("LockManyKept", name(consumer), asked.sources, asked.ids),
-		c.call("FreeMany", name(consumer), asked.sources, asked.ids, tries)}
+		c.call("FreeMany", name(consumer), asked.sources, asked.ids, tries, calls)}
 }

@@ -121,7 +121,7 @@ func (c *core) keep(e *store.Effect, together bool) (calls []call, err error) {
 			n := int32(*f.Attempts)
 			attempts = &n
 		}
-		change("FreeKept", identity(f.Consumer, f.Identity), attempts)
+		change("FreeKept", identity(f.Consumer, f.Identity), attempts, held.CallKey(f.WasCall), f.Dead)
 	}
 	if r := e.Rewind; r != nil {
 		calls = append(calls, c.rewind(r))
@@ -291,9 +291,12 @@ func (c *core) Kept(ctx context.Context, what store.Sought, limit int) ([]store.
 	return out, c.short(ctx, "list kept messages", kept)
 }
 
-// Audited lists what operators did in a run.
+// Audited lists what operators did, in a run or at all.
 func (c *core) Audited(ctx context.Context, run string, after int64, limit int) (out []store.Audit, err error) {
-	read := c.call("Audited", legible(run), after, int32(limit))
+	read := c.call("AuditedAll", after, int32(limit))
+	if run != "" {
+		read = c.call("Audited", legible(run), after, int32(limit))
+	}
 	read.scan = func(row scanner) error {
 		var a store.Audit
 		err := row.Scan(&a.Number, &a.At, &a.Who, &a.Why, &a.What, &a.Consumer, &a.Source, &a.ID, &a.Run)

@@ -38,7 +38,7 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 		"parked behind":        {"InsertKept", `('stock', '/o', 'new', 0, 1, true, ` + kept + `, 'hot', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '')`},
 		"parked again":         {"UpdateKept", `('stock', '/o', 'm1', 1, 1, true, ` + kept + `, 1, NULL, 0, 0, '', '')`},
 		"settled":              {"SettleKept", `('stock', '/o', 'm1')`},
-		"the first is done":    {"FreeKept", `('stock', '/o', 'm1', 1)`},
+		"the first is done":    {"FreeKept", `('stock', '/o', 'm1', 1, '', false)`},
 		"released":             {"ReleaseKept", `('stock', '/o', 'm1')`},
 		"claimed":              {"Claim", `('stock', 10, 300000, 'life', '{}')`},
 		"when the next is due": {"NextDue", `('stock', '{}')`},

@@ -94,7 +94,11 @@ func (x *session) keep(ctx context.Context, e *store.Effect) error {
 		}
 	}
 	if f := e.Free; f != nil {
-		if err := x.change(ctx, "DeleteKept", f.Consumer, f.Identity, f.Attempts); err != nil {
+		var at any // the call; nil: any
+		if f.Attempts != nil {
+			at = held.CallKey(f.WasCall)
+		}
+		if err := x.change(ctx, "DeleteKept", f.Consumer, f.Identity, f.Attempts, at, f.Dead); err != nil {
 			return err
 		}
 	}
@@ -133,7 +137,7 @@ func (x *session) change(ctx context.Context, name, consumer string, id store.Id
 	case err != nil:
 		return fmt.Errorf("change kept message: %w", err)
 	case n == 0:
-		return fmt.Errorf("%s is not at the call that it was at: %w", id.ID, store.ErrLost)
+		return fmt.Errorf("%s is not at the call that it was at, or no dead letter any more: %w", id.ID, store.ErrLost)
 	}
 	return x.settleKey(ctx, consumer, blob(k.key))
 }
@@ -226,8 +230,11 @@ func (x *session) replaceKept(ctx context.Context, p *store.Keep) error {
 	case !there:
 		return fmt.Errorf("%s is not kept: %w", p.Instead.ID, store.ErrLost)
 	}
-	if _, err := x.exec(ctx, "ReplaceKept", append(args, p.Instead.Source, p.Instead.ID, at)...); err != nil {
+	switch n, err := x.count(ctx, "ReplaceKept", append(args, p.Instead.Source, p.Instead.ID, at)...); {
+	case err != nil:
 		return fmt.Errorf("replace kept message: %w", err)
+	case n == 0:
+		return fmt.Errorf("%s is at a call: %w", p.Instead.ID, store.ErrLost)
 	}
 	return x.settleKey(ctx, p.Consumer, p.Message.Key)
 }
@@ -364,21 +371,6 @@ func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) ([]store
 		}
 	}
 	return out, nil
-}
-
-// Audited lists what operators did in a run.
-func (s *Store) Audited(ctx context.Context, run string, after int64, limit int) ([]store.Audit, error) {
-	rows, err := s.query(ctx, "Audited", run, after, limit)
-	if err != nil {
-		return nil, failed("read the audit", err)
-	}
-	out, err := collect(rows, func(scan func(...any) error) (a store.Audit, err error) {
-		var at string
-		err = scan(&a.Number, &at, &a.Who, &a.Why, &a.What, &a.Consumer, &a.Source, &a.ID, &a.Run)
-		a.At = readTime(at)
-		return a, err
-	})
-	return out, failedOr("read the audit", err)
 }
 
 // Keeping counts what is kept for a consumer.

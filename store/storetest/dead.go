@@ -74,6 +74,17 @@ func (s *suite[TTx]) parkedDropped() {
 	}
 	s.stands(arriving(a), store.Rejected)
 	s.claim(0, "2")
+	// One that was redriven meanwhile is not dropped.
+	dead := parked("l", 4)
+	dead.Dead = &store.Death{Holds: true}
+	s.apply(keeping(dead)...)
+	drop = freed(dead, nil)
+	drop.Free.Dead = true
+	s.apply(released(dead))
+	s.applied([]bool{false}, drop)
+	dead.Attempts = 0
+	s.apply(again(dead, func(p *store.Parked) { p.Attempts = 2 })) // and died again
+	s.apply(drop)
 }
 
 func (s *suite[TTx]) parkedListed() {
@@ -177,6 +188,8 @@ func (s *suite[TTx]) parkedReplaced() {
 	s.applied([]bool{false}, replace(c, finished)) // which is finished
 	s.apply(freed(c, nil))
 	s.claim(0, "2", "5")
+	s.apply(again(d, func(p *store.Parked) { p.Call = &store.Call{Key: "key", Request: "{}"} }))
+	s.applied([]bool{false}, replace(d, parked("", 11))) // which would not know of the call
 }
 
 // A rejection may be a dead letter, too: its mark stays, and answers.
@@ -225,8 +238,13 @@ func (s *suite[TTx]) parkedAudited() {
 	if rest := read("one", got[1].Number, 10); len(rest) != 1 || rest[0].What != "e" {
 		s.Errorf("behind it %+v", rest)
 	}
-	if none := append(read("three", 0, 10), read("", 0, 10)...); len(none) != 0 {
-		s.Errorf("of no run are %+v", none)
+	if none := read("three", 0, 10); len(none) != 0 {
+		s.Errorf("of a run that is none are %+v", none)
+	}
+	all := read("", 0, 2)
+	all = append(all, read("", all[1].Number, 10)...)
+	if len(all) != 5 || all[0].What != "a" || all[1].What != "b" || all[1].Run != "" || all[2].Run != "two" || all[4].What != "e" {
+		s.Errorf("of any run, and none, are %+v", all)
 	}
 }
 
@@ -244,7 +262,7 @@ func (s *suite[TTx]) parkedReleasedIfDead() {
 	s.claim(0, "1")
 }
 
-// What was read before a call was intended, or while another one was, changes nothing.
+// What was read before a call was intended, or while another one was, changes nothing, and finishes nothing.
 func (s *suite[TTx]) parkedCallStays() {
 	none := parked("k", 1)
 	s.apply(keeping(none)...)
@@ -253,13 +271,26 @@ func (s *suite[TTx]) parkedCallStays() {
 		at.Call, other.Call = &store.Call{Key: key, Request: "{}"}, &store.Call{Key: "another"}
 		s.apply(again(none, func(p *store.Parked) { p.Call = at.Call }))
 		nothing := func(*store.Parked) {}
-		s.applied([]bool{false, false}, again(none, nothing), again(other, nothing))
+		s.applied([]bool{false, false, false, false}, again(none, nothing), again(other, nothing), freed(none, &none.Attempts), freed(other, &none.Attempts))
 		got := s.kept(store.Sought{Identity: &none.Identity})
 		if len(got) != 1 || got[0].Call == nil || got[0].Call.Key != key {
 			s.Fatalf("kept %+v", got)
 		}
 		s.apply(again(got[0], func(p *store.Parked) { p.Call.Outcome = "{}" }))
 		s.apply(again(at, func(p *store.Parked) { p.Call = nil }))
-		s.applied([]bool{false}, again(at, nothing))
+		s.applied([]bool{false, false}, again(at, nothing), freed(at, &none.Attempts))
 	}
+	for n, key := range []string{"", "a call's key \"ö\"", "bytes\xff\x00"} {
+		p := parked("l", 2+n)
+		if key != "" {
+			p.Call = &store.Call{Key: key, Request: "{}"}
+		}
+		s.apply(keeping(p)...)
+		s.applied([]bool{true, false}, freed(p, &p.Attempts), freed(p, &p.Attempts))
+	}
+	loose := parked("m", 9) // who says nothing of attempts says nothing of a call
+	loose.Call = &store.Call{Key: "key"}
+	s.apply(keeping(loose)...)
+	loose.Call = nil
+	s.apply(freed(loose, nil))
 }

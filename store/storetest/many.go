@@ -118,10 +118,12 @@ func (s *suite[TTx]) manyFreed() {
 
 // One that is no longer as it was claimed has the commit of all fail, and nothing of it stands.
 func (s *suite[TTx]) manyFreedLate() {
-	a, b, behind := parked("k", 1), parked("l", 2), parked("k", 3)
-	s.apply(keeping(a, b, behind)...)
+	a, b, behind, calling := parked("k", 1), parked("l", 2), parked("k", 3), parked("m", 4)
+	before := calling // it was at a call
+	calling.Call = &store.Call{Key: "bytes\xff", Request: "{}"}
+	s.apply(keeping(a, b, behind, calling)...)
 	other := 7
-	for _, late := range []store.Effect{freed(b, &other), freed(parked("l", 9), &a.Attempts)} {
+	for _, late := range []store.Effect{freed(b, &other), freed(parked("l", 9), &a.Attempts), freed(before, &before.Attempts)} {
 		u := s.begin(s.d, intake(retrying(a)))
 		s.put(u.Tx(), "effect", "1")
 		err := u.Commit(s.Context(), freed(a, &a.Attempts), late)
@@ -129,8 +131,8 @@ func (s *suite[TTx]) manyFreedLate() {
 		s.user("effect", "")
 		s.stands(retrying(a), store.Fresh)
 	}
-	u := s.begin(s.d, intake(retrying(a), retrying(b)))
-	s.commit(u, freed(a, &a.Attempts), freed(b, &b.Attempts))
+	u := s.begin(s.d, intake(retrying(a), retrying(b), retrying(calling)))
+	s.commit(u, freed(a, &a.Attempts), freed(b, &b.Attempts), freed(calling, &calling.Attempts))
 	s.claim(0, "3")
 }
 

@@ -56,16 +56,20 @@ func keeping(ps ...store.Parked) (out []store.Effect) {
 
 // again is p as it is kept after another attempt.
 func again(p store.Parked, change func(p *store.Parked)) store.Effect {
-	was, call := p.Attempts, ""
-	if p.Call != nil {
-		call = p.Call.Key
-	}
+	was, call := p.Attempts, callKey(p)
 	change(&p)
 	return store.Effect{Keep: &store.Keep{Parked: p, Was: &was, WasCall: call}}
 }
 
+func callKey(p store.Parked) string {
+	if p.Call == nil {
+		return ""
+	}
+	return p.Call.Key
+}
+
 func freed(p store.Parked, attempts *int) store.Effect {
-	return store.Effect{Free: &store.Free{Consumer: p.Consumer, Identity: p.Identity, Attempts: attempts}}
+	return store.Effect{Free: &store.Free{Consumer: p.Consumer, Identity: p.Identity, Attempts: attempts, WasCall: callKey(p)}}
 }
 
 func released(p store.Parked) store.Effect {

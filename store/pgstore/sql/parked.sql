@@ -57,10 +57,10 @@ WITH u AS (
 		last_host = $12::text, dead_at = $13::timestamptz, kind = $14::text, fingerprint = $15::text, stack = $16::text, version = $17::text,
 		key = $18::bytea, topic = $19::text, type = $20::text, data = $21::bytea, envelope = $22::bytea, bytes = $23::bigint, lane = $24::text,
 		position = $25::bigint, fault = $26::text, turn = $27::bigint, since = clock_timestamp(), call = $30::text, claims = 0, kills = 0, claimer = ''
-	WHERE consumer = $1::text AND source = $28::text AND id = $29::text
+	WHERE consumer = $1::text AND source = $28::text AND id = $29::text AND call IS NULL
 	RETURNING 1
 )
-SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a kept message');
+SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a kept message at no call');
 
 -- name: UpdateKept
 WITH u AS (
@@ -107,7 +107,8 @@ SELECT 1;
 -- The next of its key is due.
 WITH d AS (
 	DELETE FROM /*schema*/skald_parked WHERE consumer = $1::text AND source = $2::text AND id = $3::text
-		AND ($4::integer IS NULL OR attempts = $4::integer AND dead_at IS NULL)
+		AND ($4::integer IS NULL OR attempts = $4::integer AND dead_at IS NULL AND coalesce(call::json ->> 'key', '') = $5::text)
+		AND (NOT $6::boolean OR dead_at IS NOT NULL)
 	RETURNING place, key
 ), n AS (
 	UPDATE /*schema*/skald_parked SET waiting = false, due = clock_timestamp()
@@ -152,6 +153,9 @@ INSERT INTO /*schema*/skald_audit (who, why, what, consumer, source, id, run) VA
 SELECT seq, at, who, why, what, consumer, source, id, run FROM /*schema*/skald_audit
 WHERE run = $1::text AND run <> '' AND seq > $2::bigint ORDER BY seq LIMIT $3::integer;
 
+-- name: AuditedAll
+SELECT seq, at, who, why, what, consumer, source, id, run FROM /*schema*/skald_audit WHERE seq > $1::bigint ORDER BY seq LIMIT $2::integer;
+
 -- name: LockTurns
 -- In their order.
 SELECT count(pg_advisory_xact_lock(t) IS NULL) FROM unnest($1::bigint[]) AS t;
@@ -184,8 +188,9 @@ SELECT count(pg_advisory_xact_lock(t.turn) IS NULL) FROM (
 -- name: FreeMany
 -- FreeKept for many. What goes with it is not the next of its key.
 WITH d AS (
-	DELETE FROM /*schema*/skald_parked AS p USING unnest($2::text[], $3::text[], $4::integer[]) AS i(source, id, tries)
+	DELETE FROM /*schema*/skald_parked AS p USING unnest($2::text[], $3::text[], $4::integer[], $5::text[]) AS i(source, id, tries, at)
 	WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id AND p.attempts = i.tries AND p.dead_at IS NULL
+		AND coalesce(p.call::json ->> 'key', '') = i.at
 	RETURNING p.place, p.key
 ), n AS (
 	UPDATE /*schema*/skald_parked SET waiting = false, due = clock_timestamp()

@@ -22,7 +22,7 @@ UPDATE skald_parked SET source = ?2, id = ?3, attempts = ?4, due = CAST(unixepoc
 	first_error = ?8, first_host = ?9, last_at = ?10, last_error = ?11, last_host = ?12, dead_at = ?13, kind = ?14, fingerprint = ?15, stack = ?16,
 	version = ?17, key = ?18, topic = ?19, type = ?20, data = ?21, envelope = ?22, bytes = ?23, lane = ?24, position = ?25, fault = ?26,
 	since = CAST(unixepoch('subsec') * 1000 AS INTEGER), call = ?29, claims = 0, kills = 0, claimer = ''
-WHERE consumer = ?1 AND source = ?27 AND id = ?28;
+WHERE consumer = ?1 AND source = ?27 AND id = ?28 AND call IS NULL;
 
 -- name: UpdateKept
 UPDATE skald_parked SET attempts = ?4, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, holds = ?6, first_at = ?7, first_error = ?8,
@@ -39,7 +39,8 @@ UPDATE skald_parked SET attempts = 0, claims = 0, kills = 0, due = 0, holds = 1,
 WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND dead_at IS NOT NULL;
 
 -- name: DeleteKept
-DELETE FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3;
+DELETE FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND (?4 IS NULL OR coalesce(call ->> '$.key', '') = ?4)
+	AND (NOT ?5 OR dead_at IS NOT NULL);
 
 -- name: OthersWait
 UPDATE skald_parked SET waiting = 1
@@ -81,3 +82,6 @@ INSERT INTO skald_audit (who, why, what, consumer, source, id, run) VALUES (?1, 
 
 -- name: Audited
 SELECT seq, at, who, why, what, consumer, source, id, run FROM skald_audit WHERE run = ?1 AND run <> '' AND seq > ?2 ORDER BY seq LIMIT ?3;
+
+-- name: AuditedAll
+SELECT seq, at, who, why, what, consumer, source, id, run FROM skald_audit WHERE seq > ?1 ORDER BY seq LIMIT ?2;
