@@ -64,7 +64,7 @@ func tables(service string) []string {
 		"order":        {"demo_run", "prices", "orders", "order_items", "order_history", "cancellations", "changes"},
 		"payment":      {"accounts", "transfers", "entries", "payments"},
 		"inventory":    {"stock", "reservations", "movements"},
-		"fulfilment":   {"oversize", "parcels", "dispatches"},
+		"fulfilment":   {"oversize", "parcels", "dispatches", "changes"},
 		"notification": {"mails"},
 		"analytics":    {"happenings"},
 		place.Bank:     {"gateway_funds", "gateway_moves", "gateway_memory"},
