@@ -26,6 +26,7 @@ func (in *Inbox[TTx]) gather(running int) []*entry {
 	} else if len(s.suspects) > 0 {
 		s.alone = s.suspects[0].queue[0]
 		s.suspects = s.suspects[1:]
+		in.breaker.try(s.alone)
 		return []*entry{s.alone}
 	}
 	rest, alone := in.breaker.closed(in.o.Now())

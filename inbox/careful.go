@@ -31,6 +31,18 @@ func (in *Inbox[TTx]) careful(ctx context.Context, e *entry) (r result, over boo
 	}
 }
 
+// ahead is aheadOf, careful first of a call that a process may have died of: what asks the outside is run before its message is taken. One
+// that is not timely is not made.
+func (in *Inbox[TTx]) ahead(ctx context.Context, e *entry) result {
+	c, calls := in.calls[kind{e.Topic, e.Type}]
+	if calls && e.alone && e.call != nil && e.call.Outcome == "" && in.timely(e, c.at) {
+		if r, over := in.careful(ctx, e); over {
+			return r
+		}
+	}
+	return in.aheadOf(ctx, e)
+}
+
 // putAside parks a suspect, if it is one that may be taken at all; else it goes the way of others.
 func (in *Inbox[TTx]) putAside(ctx context.Context, e *entry, k *store.Keep) (r result, over bool) {
 	unit, err := in.db.Begin(ctx, store.Intake{Marks: []store.Mark{in.mark(e)}, Server: e.server,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
@@ -81,15 +82,27 @@ func (in *Inbox[TTx]) classify(m skald.Message, err error) Class {
 	return Transient
 }
 
-// run calls the handler of e, with a bound on its time. Stopped: the whole consumer is told to end.
+// mercy is how much longer than a handler may take its transaction lives.
+const mercy = 5 * time.Second
+
+// run calls the handler of e, with a bound on its time. One that took longer has failed, unless the whole consumer was told to end; and
+// where its transaction may be gone meanwhile, what it says does not count.
 func (in *Inbox[TTx]) run(ctx context.Context, e *entry, tx TTx) (r Result, err error) {
+	begun := time.Now()
 	hctx, cancel := context.WithTimeout(skald.WithCause(ctx, e.Message), in.o.Handle)
 	defer cancel()
 	r, err = safely(in.handler(e), hctx, tx, e.Message)
-	if err != nil && ctx.Err() == nil && errors.Is(hctx.Err(), context.DeadlineExceeded) {
+	took := time.Since(begun)
+	stopped := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrTimeout)
+	switch {
+	case took < in.o.Handle || stopped:
+		return r, err
+	case ctx.Err() != nil || took >= in.o.Handle+mercy:
+		return r, fmt.Errorf("%w (%v): after %v it said: %v", ErrTimeout, in.o.Handle, took.Round(time.Millisecond), err)
+	case err != nil:
 		return r, fmt.Errorf("%w (%v): %w", ErrTimeout, in.o.Handle, err)
 	}
-	return r, err
+	return r, nil
 }
 
 // A PanicError is a handler's panic: a failure with its stack, not a dead process.

@@ -219,3 +219,32 @@ func TestBrokerThatIsAway(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A handler that heeds no context and takes so long that its transaction may be gone has failed as well, whatever it says then: its message
+// is charged and in the end a dead letter, and is not tried at its place for ever as if nothing had been its fault.
+func TestHandlerThatTakesTooLongAndHeedsNothing(t *testing.T) {
+	for name, says := range map[string]error{"nothing": nil, "an error": errors.New("no"), "a rejection": skald.Reject(errors.New("no"))} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			in := w.inbox(&inbox.Options{Now: w.clock, Handle: 10 * time.Millisecond, Wait: 10 * time.Millisecond, Attempts: 2},
+				func(ctx context.Context, tx tx, m skald.Received[string]) error {
+					if err := keep(ctx, tx, m); err != nil || m.Value != "1" {
+						return err
+					}
+					<-ctx.Done()
+					<-time.After(50 * time.Millisecond) // an act that it began, as long as that takes
+					return says
+				})
+			w.publish(w.message("k", "1"), w.message("k", "2"))
+			for range 6 {
+				w.quiet(in)
+				w.pass(time.Minute)
+			}
+			dead := w.dead()
+			if len(dead) != 1 || dead[0].Attempts != 2 || !strings.Contains(dead[0].Last.Why, inbox.ErrTimeout.Error()) {
+				t.Errorf("dead %+v, kept %+v", dead, w.kept())
+			}
+			w.expect("k", "")
+		})
+	}
+}

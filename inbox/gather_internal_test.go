@@ -30,3 +30,19 @@ func TestClaimedAreSharedOutAmongAllWorkers(t *testing.T) {
 		}
 	}
 }
+
+// While the breaker is open, a suspect that is taken alone decides as any other: a consumer that has nothing else goes on behind it.
+func TestSuspectClosesTheBreaker(t *testing.T) {
+	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock", nil)
+	in.Handle("orders", "order.placed", func(context.Context, *memstore.Tx, skald.Message) error { return nil })
+	in.breaker.why = "40 of 50 messages failed in one way"
+	in.claim(&store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: "1"}, Kills: 1,
+		Message: skald.Message{ID: "1", Source: "/shop", Topic: "orders", Type: "order.placed"}}, time.Now())
+	job := in.gather(0)
+	if len(job) != 1 {
+		t.Fatalf("given %d messages", len(job))
+	}
+	if _, closed := in.breaker.note(result{entry: job[0], what: handled}, time.Now()); !closed {
+		t.Error("it stays open")
+	}
+}

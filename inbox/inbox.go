@@ -214,7 +214,7 @@ type Inbox[TTx any] struct {
 	book  book
 	view  view
 
-	resumed atomic.Pointer[string] // the server that said last where lanes begin; the broker asks from goroutines of its own
+	begins beginnings
 
 	mu     sync.Mutex
 	health Health

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/sagatest"
 	"github.com/skald-go/skald/store"
 )
 
@@ -267,4 +269,60 @@ func comes[T any](t *testing.T, what string, from <-chan T) (one T) {
 		t.Errorf("waited in vain: %s", what)
 	}
 	return one
+}
+
+// A process that dies of what it asks the outside, each time, ends too: its message becomes a dead letter with its call, as one does
+// whose handler kills.
+// Interleaving 12.
+func TestCallThatKillsBecomesADeadLetter(t *testing.T) {
+	w, b := newWorld(t, 1), &bank{}
+	w.publish(w.message("k", "1"), w.message("l", "2"))
+	deaths := 0
+	live := func() (died bool) {
+		life := sagatest.NewFaults(uint64(deaths), sagatest.None()).Life()
+		how := b.call()
+		kill := func(req string) bool { return req == "req 1" && life.Die() != nil }
+		how.Do = func(ctx context.Context, req, key string) (string, error) {
+			if kill(req) {
+				return "", context.Canceled
+			}
+			return b.do(ctx, req, key)
+		}
+		how.LookUp = func(ctx context.Context, req, key string) (string, bool, error) {
+			if kill(req) {
+				return "", false, context.Canceled
+			}
+			return b.lookUp(ctx, req, key)
+		}
+		in := inbox.New(sagatest.WrapDriver(store.Driver[tx](w.db), life), sagatest.WrapBroker(w.bus.Client(), life), "stock",
+			&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler), Member: "one", RetryFirst: time.Millisecond})
+		inbox.OnCall(in, said, how)
+		for range 100 {
+			busy, err := in.Step(t.Context())
+			select {
+			case <-life.Died():
+				return true
+			default:
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !busy {
+				return false
+			}
+		}
+		t.Fatal("never quiet")
+		return false
+	}
+	for live() {
+		if deaths++; deaths > 20 {
+			t.Fatalf("it still dies: %+v", w.kept())
+		}
+		w.pass(2 * time.Minute)
+	}
+	dead := w.dead()
+	if len(dead) != 1 || dead[0].Dead.Kind != "crash" || dead[0].Call == nil || dead[0].Kills != 3 {
+		t.Errorf("after %d deaths: %+v", deaths, dead)
+	}
+	w.expect("l", "2=receipt of req 2")
 }

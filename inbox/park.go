@@ -72,7 +72,7 @@ func (in *Inbox[TTx]) failure(ctx context.Context, e *entry, end undo, err error
 		return drop(broken)
 	}
 	class := in.classify(e.Message, err)
-	if class == Outage || ctx.Err() != nil { // a handler that is told to stop has not failed
+	if class == Outage || ctx.Err() != nil && !errors.Is(err, ErrTimeout) { // a handler that is told to stop has not failed
 		return drop(outage)
 	}
 	k, now := in.parcel(e), in.o.Now()

@@ -50,12 +50,12 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 
 // Close gives the subscription of a Step'ed inbox back. Run does it by itself.
 func (in *Inbox[TTx]) Close(ctx context.Context) error {
-	if in.sub == nil {
-		return nil
-	}
-	in.handBack(ctx)
+	in.handBack(ctx) // also where it could not join anew
 	in.goodbye(ctx)
-	err := in.sub.Close(ctx)
+	var err error
+	if in.sub != nil {
+		err = in.sub.Close(ctx)
+	}
 	in.book.reset(true)
 	in.sub, in.lanes, in.ready, in.waiting, in.shelf = nil, map[string]*lane{}, nil, nil, newShelf()
 	in.askAt = time.Time{}

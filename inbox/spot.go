@@ -56,31 +56,6 @@ type errand struct {
 	err error
 }
 
-// resume says where lanes are to be read from: how far the database knows their messages to be finished. The broker may ask
-// from any goroutine.
-func (in *Inbox[TTx]) resume(ctx context.Context, lanes []broker.Lane) (map[string]int64, error) {
-	all, err := in.db.Spots(ctx, in.group)
-	if err != nil {
-		return nil, fmt.Errorf("where %s stands: %w", in.group, err)
-	}
-	in.resumed.Store(&all.Server)
-	out := map[string]int64{}
-	for _, l := range lanes {
-		if s, there := spotOf(all, l.Name); there && s.Origin == l.Origin && l.Origin != "" && s.Position >= 0 {
-			out[l.Name] = s.Position
-		}
-	}
-	return out, nil
-}
-
-func spotOf(all store.Spots, name string) (store.Spot, bool) {
-	i := slices.IndexFunc(all.Spots, func(s store.Spot) bool { return s.Lane == name })
-	if i < 0 {
-		return store.Spot{}, false
-	}
-	return all.Spots[i], true
-}
-
 // errand says what is to be asked now, and when to look again if nothing is.
 func (in *Inbox[TTx]) errand(now time.Time) (e errand, wait time.Duration, some bool) {
 	g := &in.book
@@ -243,7 +218,7 @@ func (in *Inbox[TTx]) done(ctx context.Context, e errand) error {
 // occupied opens lanes.
 func (in *Inbox[TTx]) occupied(ctx context.Context, e errand, now time.Time) {
 	g := &in.book
-	if r := in.resumed.Load(); r != nil && *r != e.was.Server {
+	if !in.begins.stand(e) {
 		g.moved = true
 		return
 	}

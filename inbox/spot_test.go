@@ -463,11 +463,15 @@ func TestLostAnswerOfPositions(t *testing.T) {
 
 type subscribed struct {
 	*membroker.Broker
-	n int
+	n    int
+	shut bool
 }
 
 func (b *subscribed) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
 	b.n++
+	if b.shut {
+		return nil, errors.New("the broker is away")
+	}
 	return b.Broker.Subscribe(ctx, g)
 }
 
@@ -501,5 +505,101 @@ func TestWhatCameFirstIsTakenFirst(t *testing.T) {
 	w.quiet(in)
 	if strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("taken as %v", got)
+	}
+}
+
+// A rewind between the broker's question where a lane begins and the note that it is ours is followed, not written over.
+// Interleaving 5.
+func TestRewindOfALaneThatIsBeingTaken(t *testing.T) {
+	w := newWorld(t, 1)
+	first := w.inbox(&inbox.Options{Now: w.clock}, keep)
+	for i := range 5 {
+		w.publish(w.message("k", fmt.Sprint(i)))
+	}
+	w.quiet(first)
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all, err := w.db.Spots(t.Context(), "stock")
+	if err != nil || all.Spots[0].Position != 5 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	s := all.Spots[0]
+	next := w.over(&before{Store: w.db, occupy: func() {
+		w.apply(store.Effect{Rewind: &store.Rewind{Consumer: "stock", Lane: s.Lane, Origin: s.Origin, Position: 2, Note: "again"}})
+	}}, &inbox.Options{Now: w.clock}, keep)
+	for range 3 {
+		w.quiet(next)
+		w.pass(time.Second)
+	}
+	if h := next.Health(); h.Duplicates != 3 {
+		t.Errorf("%d messages came again, want 3", h.Duplicates)
+	}
+	w.expect("k", "0 1 2 3 4")
+}
+
+// A before store has something happen before lanes are occupied, once.
+type before struct {
+	*memstore.Store
+	occupy func()
+}
+
+func (d *before) Occupy(ctx context.Context, consumer, life, note string, lanes []store.Spot) (store.Spots, error) {
+	if d.occupy != nil {
+		d.occupy()
+		d.occupy = nil
+	}
+	return d.Store.Occupy(ctx, consumer, life, note, lanes)
+}
+
+// What was claimed and not begun is handed back, though the consumer cannot join its group anew.
+func TestClaimedIsHandedBackWithoutASubscription(t *testing.T) {
+	w, bus := newWorld(t, 1), &subscribed{}
+	bus.Broker = w.bus
+	broken := true
+	in := inbox.New(w.db, bus, "stock", &inbox.Options{Now: w.clock, Workers: 4, Logger: slog.New(slog.DiscardHandler)})
+	inbox.On(in, said, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		if broken {
+			return errors.New("not yet")
+		}
+		return keep(ctx, tx, m)
+	})
+	for i := range 20 {
+		w.publish(w.message(fmt.Sprint("k", i), "1"))
+	}
+	w.quiet(in)
+	w.pass(time.Minute)
+	broken = false
+	w.publish(w.message("z", "1"))
+	if _, err := in.Step(t.Context()); err != nil { // takes that, and has claimed others
+		t.Fatal(err)
+	}
+	all, err := w.db.Spots(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := all.Spots[0]
+	w.apply(store.Effect{Rewind: &store.Rewind{Consumer: "stock", Lane: s.Lane, Origin: s.Origin, Position: 0, Note: "again"}})
+	bus.shut = true
+	for err, n := error(nil), 0; err == nil; n++ {
+		w.pass(10 * time.Millisecond)
+		if _, err = in.Step(t.Context()); n > 100 {
+			t.Fatal("it did not join anew")
+		}
+	}
+	claimed := func() (n int) {
+		for _, p := range w.kept() {
+			n += p.Claims
+		}
+		return n
+	}
+	if claimed() == 0 {
+		t.Fatal("nothing is claimed")
+	}
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := claimed(); n > 0 {
+		t.Errorf("%d are still claimed", n)
 	}
 }

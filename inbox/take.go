@@ -85,9 +85,9 @@ func (in *Inbox[TTx]) attempt(ctx context.Context, e *entry) result {
 	ctx, span := in.tel.Process(ctx, &e.Message, e.again+1)
 	begun := time.Now()
 	e.overtaken = 0
-	r := in.aheadOf(ctx, e)
+	r := in.ahead(ctx, e)
 	for n := 1; n <= collisions && r.what == outage && store.Collided(r.err) && sleep(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)); n++ {
-		r = in.aheadOf(ctx, e)
+		r = in.ahead(ctx, e)
 	}
 	r.took = time.Since(begun)
 	telemetry.End(span, r.what.String(), r.err)
@@ -106,7 +106,7 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 			return r
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, in.o.Handle+in.o.Wait)
+	ctx, cancel := context.WithTimeoutCause(ctx, in.o.Handle+in.o.Wait, ErrTimeout)
 	defer cancel()
 	intake, err := in.intake(ctx, e)
 	if err != nil {
@@ -180,7 +180,7 @@ func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake
 		Marks:     []store.Mark{in.mark(e)},
 		Server:    e.server,
 		Wait:      in.o.Wait,
-		Handle:    in.o.Handle + 5*time.Second,
+		Handle:    in.o.Handle + mercy,
 		Isolation: in.o.Isolation,
 	}
 	if in.handlers[kind{e.Topic, e.Type}] == nil {
@@ -239,7 +239,12 @@ func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx]
 	case errors.As(err, &wait):
 		return in.later(ctx, e, unit.Rollback, wait.After, err)
 	}
-	return in.failure(ctx, e, unit.Rollback, fmt.Errorf("handle %s %s: %w", e.Type, e.ID, err))
+	err, end := fmt.Errorf("handle %s %s: %w", e.Type, e.ID, err), unit.Rollback
+	if errors.Is(err, ErrTimeout) {
+		_, _ = unit.Rollback(ctx) // whose session the database may have ended
+		end = in.db.Apply
+	}
+	return in.failure(ctx, e, end, err)
 }
 
 // reject undoes the handler's rows and stores the verdict and what is to be said in a second transaction, which
