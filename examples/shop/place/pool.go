@@ -61,12 +61,12 @@ func (w *way) ask(ctx context.Context, cfg *pgx.ConnConfig) error {
 	if w.known {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
-	defer cancel()
-	c, err := pgx.ConnectConfig(ctx, cfg.Copy())
+	c, err := pgx.ConnectConfig(ctx, cfg.Copy()) // each host has its own connect_timeout
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
+	defer cancel()
 	defer func() { _ = c.Close(ctx) }()
 	var pid uint32
 	if err := c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
