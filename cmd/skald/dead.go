@@ -33,25 +33,12 @@ func parkedCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-const dropAbout = `The message is marked as finished and forgotten: its effect never happens, and a repeat of it is dropped. Messages of its key
-that wait for it go on. To do instead what it should have done, write another message.`
-
 func deadCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "dead", Short: "Dead letters: look, redrive, drop", RunE: func(c *cobra.Command, _ []string) error {
 		c.SetOut(c.ErrOrStderr())
 		return errors.Join(&place.UsageError{What: "which command of dead?"}, errTold, c.Usage())
 	}}
-	gone := &wanted{dead: true}
-	drop := &cobra.Command{Use: "drop", Short: "Give dead letters up, for a reason", Long: dropAbout, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return (&act{w: gone, out: out, errs: errs, verb: "drop", effect: func(ctx context.Context, k keeper, p *store.Parked) (e store.Effect, err error) {
-				e.Free = &store.Free{Consumer: p.Consumer, Identity: p.Identity, Dead: true}
-				e.Mark, err = givenUp(ctx, k, p, "dropped: "+gone.reason)
-				return e, err
-			}}).run(c)
-		}}
-	gone.bulkFlags(drop)
-	c.AddCommand(groupsCommand(out), listCommand(out, true, "Dead letters, in the order of arrival"), showDeadCommand(out), redriveCommand(out, errs), redrivesCommand(out), drop,
+	c.AddCommand(groupsCommand(out), listCommand(out, true, "Dead letters, in the order of arrival"), showDeadCommand(out), redriveCommand(out, errs), redrivesCommand(out), dropCommand(out, errs),
 		editCommand(out), exportCommand(out), importCommand(out, errs))
 	return c
 }

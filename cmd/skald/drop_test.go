@@ -1,0 +1,142 @@
+package main_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore"
+)
+
+// tillSays is a consumer that charges and refunds by calls, at a provider that has forgotten what it was asked: which of its messages
+// are dead letters at their calls.
+type tillSays struct {
+	t    *testing.T
+	db   *sql.DB
+	bus  *membroker.Broker
+	env  []string
+	deaf map[string]bool // keys that it never answers
+}
+
+func newTill(t *testing.T) *tillSays {
+	w := &tillSays{t: t, bus: membroker.New(nil), deaf: map[string]bool{}}
+	path := t.TempDir() + "/till.db"
+	w.env = []string{"SKALD_STORE=sqlite:" + path}
+	start(t, w.env, "migrate").expect(0)
+	db, err := sqlitestore.Open(path)
+	must(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	w.db = db
+	must(t, w.bus.MakeTopics(t.Context(), 1, "orders"))
+	return w
+}
+
+// run takes what there is until done says so.
+func (w *tillSays) run(what string, done func() bool) {
+	w.t.Helper()
+	in := inbox.New(sqlitestore.New(w.db, nil), w.bus, "till", &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
+	step := func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "charge"} }
+	how := func(prefix string) inbox.Call[*sql.Tx, string, string, string] {
+		return inbox.Call[*sql.Tx, string, string, string]{
+			At: inbox.NewProvider("bank", &inbox.ProviderOptions{Timeout: time.Second}),
+			Intent: func(_ context.Context, _ *sql.Tx, m skald.Received[string]) (string, string, error) {
+				return m.Value, prefix + m.Value, nil
+			},
+			Do: func(_ context.Context, _, key string) (string, error) {
+				if w.deaf[key] {
+					return "", skald.Permanent(errors.New("never heard of it"))
+				}
+				return "receipt", nil
+			},
+			Settle: func(context.Context, *sql.Tx, skald.Received[string], inbox.Outcome[string]) error { return nil },
+		}
+	}
+	inbox.ForwardCall(in, skald.Event[string]{Topic: "orders", Type: "placed"}, step, how(""), nil)
+	inbox.CompensateCall(in, skald.Event[string]{Topic: "orders", Type: "cancelled"}, step, how("back-"), nil)
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	until(w.t, what, done)
+	cancel()
+	must(w.t, <-ended)
+}
+
+// say publishes a message whose id tells its kind and its order.
+func (w *tillSays) say(typ, order string) {
+	w.t.Helper()
+	m := skald.Message{ID: typ + "-" + order, Source: "/shop", Topic: "orders", Type: typ, Key: []byte(typ + order), Data: []byte(`"` + order + `"`),
+		ContentType: "application/json"}
+	must(w.t, w.bus.Publish(w.t.Context(), []skald.Message{m}).Wait(w.t.Context()))
+}
+
+func (w *tillSays) count(query string, args ...any) (n int) {
+	w.t.Helper()
+	must(w.t, w.db.QueryRow("SELECT count(*) FROM "+query, args...).Scan(&n))
+	return n
+}
+
+func (w *tillSays) state(order string) (s store.StepState) {
+	w.t.Helper()
+	must(w.t, w.db.QueryRow("SELECT state FROM skald_step WHERE saga = $1", order).Scan(&s))
+	return s
+}
+
+// Nobody asks the provider again once a letter is dropped: a compensation would wait for ever for a step at that call.
+func TestDropAtACallOfAStep(t *testing.T) {
+	t.Parallel()
+	w := newTill(t)
+	for _, order := range []string{"a", "b", "c", "d"} {
+		w.deaf[order] = order < "c"
+		w.say("placed", order)
+	}
+	w.run("each call is settled, or its message is dead", func() bool {
+		return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 2 && w.count("skald_mark_timeless") == 2
+	})
+	p := start(t, w.env, "dead", "drop", "--id", "placed-a", "--reason", "forgotten")
+	p.expect(2)
+	if said := p.errs.String(); !strings.Contains(said, "step charge of a is at the call a") || !strings.Contains(said, "--call refused") {
+		t.Errorf("it says %s", said)
+	}
+	p = start(t, w.env, "dead", "drop", "--id", "placed-a", "--reason", "forgotten", "--call", "perhaps")
+	p.expect(2)
+	if n := w.count("skald_parked"); n != 2 {
+		t.Errorf("%d are kept, not both", n)
+	}
+	drop := func(id, call string, want store.StepState) {
+		t.Helper()
+		start(t, w.env, "dead", "drop", "--id", id, "--reason", "looked it up", "--call", call).expect(0)
+		order := id[len(id)-1:]
+		if s := w.state(order); s != want {
+			t.Errorf("the step of %s is %v, not %v", order, s, want)
+		}
+	}
+	drop("placed-a", "done", store.StepDone)
+	drop("placed-b", "refused", store.StepRejected)
+
+	w.deaf["back-c"], w.deaf["back-d"] = true, true
+	for _, order := range []string{"a", "b", "c", "d"} {
+		w.say("cancelled", order)
+	}
+	w.run("what nobody answers is dead again", func() bool { return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 2 })
+	drop("cancelled-c", "done", store.StepUndone)
+	drop("cancelled-d", "refused", store.StepDone)
+	w.deaf["back-d"] = false
+	w.say("cancelled", "d2") // of a step that nobody took
+	w.run("all is finished", func() bool { return w.count("skald_mark_timeless") == 9 && w.count("skald_parked") == 0 })
+	got := ""
+	for _, order := range []string{"a", "b", "c", "d", "d2"} {
+		got += fmt.Sprint(order, " ", w.state(order), ", ")
+	}
+	if want := "a undone, b barred, c undone, d done, d2 barred, "; got != want {
+		t.Errorf("the steps are %s want %s", got, want)
+	}
+}
