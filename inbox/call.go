@@ -112,7 +112,7 @@ func (e *UnknownError) Error() string {
 func (e *UnknownError) Unwrap() error { return e.Err }
 
 // ErrForgotten is the failure of a message whose call gave no answer for so long that the provider may have forgotten its key.
-var ErrForgotten = errors.New("inbox: the provider may have forgotten the key: look it up there, then drop the message and say by hand what follows")
+var ErrForgotten = errors.New("inbox: the provider may have forgotten the key: look it up there, then drop the message with what you found, and say by hand what follows")
 
 // OnCall handles the event e by a call to the outside.
 func OnCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c Call[TTx, T, TReq, TOut]) {

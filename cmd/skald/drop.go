@@ -65,19 +65,19 @@ func (d *drop) effect(ctx context.Context, k keeper, p *store.Parked) (e store.E
 	return e, err
 }
 
-const calledQuery = `SELECT saga, step, occurrence, source, id, COALESCE(by_source, ''), COALESCE(by_id, ''), COALESCE(code, 0), result
+const calledQuery = `SELECT saga, step, occurrence, source, id, COALESCE(code, 0), result
 FROM /*schema*/skald_step WHERE consumer = $1 AND outside_key = $2 AND state = 2`
 
 // step is what becomes of the step that p's call takes or undoes; nil: it has none. Without it whoever is to undo the step would wait
 // for a call that nobody settles.
 func (d *drop) step(ctx context.Context, p *store.Parked) (s *store.Step, err error) {
 	err = table.All(ctx, d.view, calledQuery, []any{p.Consumer, p.Call.Key}, func(row table.Row) error {
-		at, by, code, result := store.Step{Consumer: p.Consumer}, store.Identity{}, int64(0), []byte(nil)
-		if err := row.Scan(&at.Saga, &at.Name, &at.Occurrence, &at.Source, &at.ID, &by.Source, &by.ID, &code, &result); err != nil {
+		at, code, result := store.Step{Consumer: p.Consumer}, int64(0), []byte(nil)
+		if err := row.Scan(&at.Saga, &at.Name, &at.Occurrence, &at.Source, &at.ID, &code, &result); err != nil {
 			return err
 		}
 		at.Code, at.Result, at.From = int32(code), string(result), []store.StepState{store.StepCalling}
-		at.State = became(by == p.Identity, d.call == callDone)
+		at.State = became(at.Identity != p.Identity, d.call == callDone) // who undoes a step leaves it the one of who took it
 		s = &at
 		return nil
 	})

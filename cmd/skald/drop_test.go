@@ -99,21 +99,21 @@ func TestDropAtACallOfAStep(t *testing.T) {
 		w.say("placed", order)
 	}
 	w.run("each call is settled, or its message is dead", func() bool {
-		return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 2 && w.count("skald_mark_timeless") == 2
+		return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 2 && w.count("skald_mark") == 2
 	})
-	p := start(t, w.env, "dead", "drop", "--id", "placed-a", "--reason", "forgotten")
+	p := start(t, w.env, "dead", "drop", "--id", "placed-a", "--reason", "forgotten", "--yes")
 	p.expect(2)
 	if said := p.errs.String(); !strings.Contains(said, "step charge of a is at the call a") || !strings.Contains(said, "--call refused") {
 		t.Errorf("it says %s", said)
 	}
-	p = start(t, w.env, "dead", "drop", "--id", "placed-a", "--reason", "forgotten", "--call", "perhaps")
+	p = start(t, w.env, "dead", "drop", "--id", "placed-a", "--reason", "forgotten", "--yes", "--call", "perhaps")
 	p.expect(2)
 	if n := w.count("skald_parked"); n != 2 {
 		t.Errorf("%d are kept, not both", n)
 	}
 	drop := func(id, call string, want store.StepState) {
 		t.Helper()
-		start(t, w.env, "dead", "drop", "--id", id, "--reason", "looked it up", "--call", call).expect(0)
+		start(t, w.env, "dead", "drop", "--id", id, "--reason", "looked it up", "--yes", "--call", call).expect(0)
 		order := id[len(id)-1:]
 		if s := w.state(order); s != want {
 			t.Errorf("the step of %s is %v, not %v", order, s, want)
@@ -131,7 +131,7 @@ func TestDropAtACallOfAStep(t *testing.T) {
 	drop("cancelled-d", "refused", store.StepDone)
 	w.deaf["back-d"] = false
 	w.say("cancelled", "d2") // of a step that nobody took
-	w.run("all is finished", func() bool { return w.count("skald_mark_timeless") == 9 && w.count("skald_parked") == 0 })
+	w.run("all is finished", func() bool { return w.count("skald_mark") == 9 && w.count("skald_parked") == 0 })
 	got := ""
 	for _, order := range []string{"a", "b", "c", "d", "d2"} {
 		got += fmt.Sprint(order, " ", w.state(order), ", ")
