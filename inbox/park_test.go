@@ -217,6 +217,40 @@ func TestTooOldAFailureIsDead(t *testing.T) {
 	}
 }
 
+// A letter that lay for longer than a message is tried for is tried as often as others once it is redriven.
+func TestRedriveBeginsTheAgeAnew(t *testing.T) {
+	w := newWorld(t, 1)
+	fails, tries := true, 0
+	in := w.inbox(&inbox.Options{Now: w.clock, Age: time.Hour, Attempts: 3}, func(_ context.Context, x tx, m skald.Received[string]) error {
+		if tries++; fails {
+			return errors.New("no")
+		}
+		return note(x, string(m.Key), m.Value)
+	})
+	w.publish(w.message("k", "1"))
+	w.quiet(in)
+	for range 3 {
+		w.pass(10 * time.Minute)
+		w.quiet(in)
+	}
+	dead := w.dead()
+	if len(dead) != 1 || tries != 3 {
+		t.Fatalf("after %d tries dead letters %+v", tries, dead)
+	}
+	w.pass(48 * time.Hour)
+	if _, err := w.db.Apply(t.Context(), store.Effect{Release: &store.Release{Consumer: dead[0].Consumer, Identity: dead[0].Identity}}); err != nil {
+		t.Fatal(err)
+	}
+	w.quiet(in)
+	if d := w.dead(); len(d) != 0 || tries != 4 {
+		t.Fatalf("redriven, it failed once: %d tries, dead letters %+v", tries, d)
+	}
+	fails = false
+	w.pass(10 * time.Minute)
+	w.quiet(in)
+	w.expect("k", "1")
+}
+
 // At the cap the lane pauses at the broker, and goes on by itself.
 func TestFullKeyPausesItsLane(t *testing.T) {
 	for name, o := range map[string]*inbox.Options{"rows of the key": {KeyRows: 3}, "bytes of the key": {KeyBytes: 10}, "rows": {ParkedRows: 3}, "bytes": {ParkedBytes: 10}} {

@@ -49,7 +49,7 @@ type Parked struct {
 
 	Attempts int           // that failed and were charged; 0: it only waits
 	Due      time.Duration // from now, by the store's clock: not before. Behind others of its key: once it is the first
-	First    Failure       // of its attempts
+	First    Failure       // of its attempts; At is newer where it was released behind it: its age counts from there
 	Last     Failure
 	Dead     *Death // nil: it is parked
 	Call     *Call  // that it is at; nil: none. Release leaves it as it is

@@ -137,6 +137,9 @@ func (tx *Tx) release(ctx context.Context, r *store.Release, until time.Time) er
 		return err
 	}
 	k.Dead, k.Attempts, k.Claims, k.Kills, k.due = nil, 0, 0, 0, time.Time{}
+	if !k.First.At.IsZero() {
+		k.First.At = tx.s.db.now()
+	}
 	tx.keeps = append(tx.keeps, func(d *database) { d.kept[k.id()] = k; d.settle(k.turn()) })
 	return nil
 }

@@ -39,12 +39,16 @@ func (s *suite[TTx]) parkedDeathHoldsTheKey() {
 func (s *suite[TTx]) parkedReleased() {
 	a, b := parked("k", 1), parked("k", 2)
 	a.Attempts, a.Dead, a.Call = 25, &store.Death{Kind: "attempts"}, &store.Call{Key: "outside", Request: "{}", Since: time.UnixMicro(1).UTC()}
+	a.First = store.Failure{At: time.UnixMicro(1).UTC(), Why: "first", Host: "h"}
 	s.apply(keeping(a, b)...)
 	s.claim(0, "2")
 	s.apply(released(a)) // before b, where it was
 	got := s.claim(0, "1")
 	if got[0].Attempts != 0 || got[0].Dead != nil || got[0].Last != a.Last || got[0].Call == nil || *got[0].Call != *a.Call {
 		s.Errorf("released as %+v", got[0])
+	}
+	if f := got[0].First; f.Why != "first" || f.Host != "h" || !f.At.After(a.First.At) {
+		s.Errorf("its age counts from %+v", f)
 	}
 	s.stands(retrying(b), store.Stale)
 	a.Attempts, a.Dead = 0, nil

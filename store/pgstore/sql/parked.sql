@@ -75,10 +75,10 @@ WITH u AS (
 SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a parked message');
 
 -- name: ReleaseKept
+-- A message's age counts from here: a letter that lay for days is tried as often as others.
 WITH u AS (
 	UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, kills = 0, due = clock_timestamp(), holds = true, dead_at = NULL,
-		kind = '', fingerprint = '',
-		stack = '', version = ''
+		kind = '', fingerprint = '', stack = '', version = '', first_at = CASE WHEN first_at IS NOT NULL THEN clock_timestamp() END
 	WHERE consumer = $1::text AND source = $2::text AND id = $3::text
 	RETURNING 1
 )
@@ -86,7 +86,7 @@ SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a kept message');
 
 -- name: ReleaseDead
 UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, kills = 0, due = clock_timestamp(), holds = true, dead_at = NULL,
-	kind = '', fingerprint = '', stack = '', version = ''
+	kind = '', fingerprint = '', stack = '', version = '', first_at = CASE WHEN first_at IS NOT NULL THEN clock_timestamp() END
 WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND dead_at IS NOT NULL;
 
 -- name: SettleKept

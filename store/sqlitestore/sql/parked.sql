@@ -31,11 +31,13 @@ UPDATE skald_parked SET attempts = ?4, due = CAST(unixepoch('subsec') * 1000 AS 
 WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND coalesce(call ->> '$.key', '') = ?22;
 
 -- name: ReleaseKept
-UPDATE skald_parked SET attempts = 0, claims = 0, kills = 0, due = 0, holds = 1, dead_at = NULL, kind = '', fingerprint = '', stack = '', version = ''
+UPDATE skald_parked SET attempts = 0, claims = 0, kills = 0, due = 0, holds = 1, dead_at = NULL, kind = '', fingerprint = '', stack = '', version = '',
+	first_at = CASE WHEN first_at IS NOT NULL THEN strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END
 WHERE consumer = ?1 AND source = ?2 AND id = ?3;
 
 -- name: ReleaseDead
-UPDATE skald_parked SET attempts = 0, claims = 0, kills = 0, due = 0, holds = 1, dead_at = NULL, kind = '', fingerprint = '', stack = '', version = ''
+UPDATE skald_parked SET attempts = 0, claims = 0, kills = 0, due = 0, holds = 1, dead_at = NULL, kind = '', fingerprint = '', stack = '', version = '',
+	first_at = CASE WHEN first_at IS NOT NULL THEN strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END
 WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND dead_at IS NOT NULL;
 
 -- name: DeleteKept
