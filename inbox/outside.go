@@ -67,6 +67,9 @@ func (in *Inbox[TTx]) intend(ctx context.Context, e *entry, unit store.Unit[TTx]
 	k.Call, k.Due, k.Life = &call, own.lease, e.inHandOf()
 	own.parked = &k.Parked
 	k.Step = nil
+	if e.parked == nil {
+		k.MostRows = 1 // nobody of its key was parked between the two transactions: whoever was may wait for this call, and it for him
+	}
 	effect := store.Effect{Keep: k, Step: e.calling(call.Key), Locks: slices.Clone(intake.Locks)}
 	for i, version := range unit.Found().Locks {
 		effect.Locks[i].Version = version

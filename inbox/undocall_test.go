@@ -18,8 +18,10 @@ type desk struct {
 	bank *bank
 }
 
-func newDesk(t *testing.T) *desk {
-	d := &desk{newTill(t, &inbox.Options{RetryFirst: time.Second, RetryMost: time.Second}), &bank{}}
+func newDesk(t *testing.T) *desk { return deskOver(t, nil) }
+
+func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *desk {
+	d := &desk{tillOver(t, &inbox.Options{RetryFirst: time.Second, RetryMost: time.Second}, wrap), &bank{}}
 	how := inbox.Call[tx, purchase, string, string]{
 		At: inbox.NewProvider("bank", &inbox.ProviderOptions{Timeout: time.Second}), Do: d.bank.do, LookUp: d.bank.lookUp, Cancel: d.bank.cancel,
 	}
@@ -99,6 +101,61 @@ func TestCompensationBesideCompensationByCall(t *testing.T) {
 	d.says("cancelled: done", "cancelled: undone")
 	if d.bank.moved["refund-a"] != 1 || d.in.Health().UnknownSettled != 1 {
 		t.Errorf("moved %v, health %+v", d.bank.moved, d.in.Health())
+	}
+}
+
+// meanwhile is a driver over which something happens between the two transactions of an intent, once.
+type meanwhile struct {
+	store.Driver[tx]
+	happens func()
+}
+
+func (d *meanwhile) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	u, err := d.Driver.Begin(ctx, in)
+	return meanwhileUnit{u, d}, err
+}
+
+type meanwhileUnit struct {
+	store.Unit[tx]
+	d *meanwhile
+}
+
+func (u meanwhileUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	happens := u.d.happens
+	if happens == nil || len(instead) == 0 || instead[0].Keep == nil || instead[0].Keep.Call == nil {
+		return u.Unit.Rollback(ctx, instead...)
+	}
+	u.d.happens = nil
+	if _, err := u.Unit.Rollback(ctx); err != nil {
+		return nil, err
+	}
+	happens()
+	return u.d.Apply(ctx, instead...)
+}
+
+// Of one key one is parked while the other, of another topic, intends its call. If that stood behind it, it would wait for its turn, and
+// who is before it for its call.
+func TestIntentBehindWhatWasParkedMeanwhile(t *testing.T) {
+	b := &meanwhile{}
+	d := deskOver(t, func(db store.Driver[tx]) store.Driver[tx] { b.Driver = db; return b })
+	d.come(placed, purchase{Order: "a"})
+	b.happens = func() {
+		m := d.message(cancelled, "a/"+cancelled.Type, purchase{Order: "a"})
+		d.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Due: time.Second}}})
+	}
+	d.come(cancelled, purchase{Order: "a"})
+	if b.happens != nil {
+		t.Fatal("nothing was intended")
+	}
+	for range 5 {
+		d.pass(time.Minute)
+		d.quiet(d.in)
+	}
+	d.stands("a", store.StepUndone)
+	d.expect("a", "charged refunded")
+	d.says("cancelled: done", "cancelled: undone")
+	if d.bank.asked() != "do charge-a, do refund-a" || len(d.kept()) != 0 {
+		t.Errorf("asked %s, kept %+v", d.bank.asked(), d.kept())
 	}
 }
 

@@ -249,7 +249,7 @@ func TestSabotageIsRed(t *testing.T) {
 	}
 	for name, breaks := range map[string][]string{
 		"no-mark":        {"charged_once", "mailed_once"},
-		"check-then-act": {"charged_once", "mailed_once"},
+		"check-then-act": {"charged_once", "mailed_once", "moved_once", "shipped_once", "effect_once"}, // by which rivals meet
 		"ack-first":      {"orders_ended", "delivered_to_all"},
 		"dual-write":     {"orders_ended"},
 	} {

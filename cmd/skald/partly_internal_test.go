@@ -35,9 +35,9 @@ func TestPartOfManyHasAnExitCode(t *testing.T) {
 	}
 	w := &wanted{}
 	c := &cobra.Command{}
-	w.flags(c, true)
+	w.bulkFlags(c)
 	c.SetContext(t.Context())
-	if err := c.ParseFlags([]string{"--store", "sqlite:" + path, "--reason", "x", "--yes"}); err != nil {
+	if err := c.ParseFlags([]string{"--store", "sqlite:" + path, "--reason", "x", "--yes", "--all"}); err != nil {
 		t.Fatal(err)
 	}
 	rival := func(ctx context.Context, k keeper, p *store.Parked) (store.Effect, error) {

@@ -69,7 +69,7 @@ func (w *way) ask(ctx context.Context, cfg *pgx.ConnConfig) error {
 	defer cancel()
 	defer func() { _ = c.Close(ctx) }()
 	var pid uint32
-	if err := c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
+	if err := c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid); err != nil {
 		return fmt.Errorf("ask who answers, the server or a pooler: %w", err)
 	}
 	w.known, w.mode = true, pgx.QueryExecModeCacheDescribe
