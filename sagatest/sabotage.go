@@ -45,6 +45,9 @@ func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.V
 			continue
 		}
 		list, err := d.Kept(ctx, store.Sought{Consumer: m.Consumer, Identity: &m.Identity, Bare: true}, 1)
+		if err == nil && len(list) == 0 && m.Key != nil {
+			found[i].Outcome, err = d.before(ctx, m)
+		}
 		switch {
 		case err != nil:
 			return nil, err
@@ -56,6 +59,15 @@ func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.V
 		}
 	}
 	return found, nil
+}
+
+// before says whether others of its key are kept before a message.
+func (d *unmarked[TTx]) before(ctx context.Context, m store.Mark) (store.Outcome, error) {
+	list, err := d.Kept(ctx, store.Sought{Consumer: m.Consumer, Key: m.Key, Bare: true}, 100)
+	if slices.ContainsFunc(list, func(p store.Parked) bool { return p.Dead == nil || p.Dead.Holds }) {
+		return store.Behind, err
+	}
+	return store.Fresh, err
 }
 
 func (d *unmarked[TTx]) Seen(_ context.Context, _ string, ids []store.Identity) ([]store.Verdict, error) {
