@@ -121,7 +121,7 @@ func edited(old *store.Parked, payload []byte) (*store.Parked, error) {
 	}
 	if old.Call != nil {
 		return nil, &place.UsageError{What: "it is at a call to the outside, under key " + old.Call.Key + ": a new message would not know of that. Look there what became of it; " +
-			"then redrive it, or drop it and say by hand what follows"}
+			"then redrive it, or drop it with what you found (--call) and say by hand what follows"}
 	}
 	m := old.Message
 	m.Time = time.Now().UTC().Truncate(time.Microsecond)
