@@ -24,11 +24,16 @@ func (in *Inbox[TTx]) careful(ctx context.Context, e *entry) (r result, over boo
 	case e.parked.Kills >= in.o.Kills:
 		return in.killer(ctx, e, k), true
 	default:
-		k.Kills, k.Claims, k.Life = k.Kills+1, e.parked.Claims, e.parked.Life // no answer yet
-		k.Due = in.lease(turnOfClaimed)
-		r = in.store(ctx, e, in.db.Apply, store.Effect{Keep: k}, result{entry: e, what: handled})
+		r = in.charge(ctx, e, k)
 		return r, r.what != handled
 	}
+}
+
+// charge has k say that its process ends with nothing but it in hand, unless it answers. Handled: it stands.
+func (in *Inbox[TTx]) charge(ctx context.Context, e *entry, k *store.Keep) result {
+	k.Kills, k.Claims, k.Life = k.Kills+1, e.parked.Claims, e.parked.Life // no answer yet
+	k.Due = in.lease(turnOfClaimed)
+	return in.store(ctx, e, in.db.Apply, store.Effect{Keep: k}, result{entry: e, what: handled})
 }
 
 // ahead is aheadOf, careful first of a call that a process may have died of: what asks the outside is run before its message is taken. One
@@ -43,22 +48,35 @@ func (in *Inbox[TTx]) ahead(ctx context.Context, e *entry) result {
 	return in.aheadOf(ctx, e)
 }
 
-// putAside parks a suspect, if it is one that may be taken at all; else it goes the way of others.
+// putAside parks a suspect, if it is one that may be taken at all; else it goes the way of others. What it takes in beside its mark is not
+// asked of it: to read that may be what a process died of. Nor is it where the suspect is kept already, and was not acknowledged.
 func (in *Inbox[TTx]) putAside(ctx context.Context, e *entry, k *store.Keep) (r result, over bool) {
-	unit, err := in.db.Begin(ctx, store.Intake{Marks: []store.Mark{in.mark(e)}, Server: e.server,
-		Wait: in.o.Wait, Handle: in.o.Handle})
+	m := in.mark(e)
+	unit, err := in.db.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Server: e.server, Wait: in.o.Wait, Handle: in.o.Handle})
 	if err != nil {
 		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("take in %s: %w", e.ID, err)), true
 	}
-	if unit.Found().Marks[0].Outcome != store.Fresh {
-		_, _ = unit.Rollback(ctx)
-		return r, false
+	switch unit.Found().Marks[0].Outcome {
+	case store.Fresh, store.Behind:
+		return in.store(ctx, e, unit.Rollback, store.Effect{Keep: k}, result{entry: e, what: queued}), true
+	case store.Waiting, store.Dead:
+		return in.keptAlready(ctx, e, unit, m.Fingerprint), true
 	}
-	return in.store(ctx, e, unit.Rollback, store.Effect{Keep: k}, result{entry: e, what: queued}), true
+	_, _ = unit.Rollback(ctx)
+	return r, false
 }
 
-// killer makes a dead letter of a message that ended its process too often.
+// killer makes a dead letter of a message that ended its process too often, and notes its step, so that whoever undoes that lets it go. No
+// attempt may have come so far as to note it. To know it the payload is read, which may be what ends the process: that is charged, too.
+// After as many deaths of that the step is not known to anybody, and an operator has to drop the letter.
 func (in *Inbox[TTx]) killer(ctx context.Context, e *entry, k *store.Keep) result {
+	if c, steps := in.steps[kind{e.Topic, e.Type}]; steps && c.state != store.StepUndone && e.call == nil && e.parked.Kills < 2*in.o.Kills {
+		if r := in.charge(ctx, e, in.parcel(e)); r.what != handled {
+			return r
+		}
+		e.step, _ = in.step(ctx, e) // one that cannot be told is never taken
+		k.Step = e.takes()
+	}
 	now, err := in.o.Now(), fmt.Errorf("%w: %d times", ErrKills, e.parked.Kills)
 	k.Last = store.Failure{At: now, Why: err.Error(), Host: in.o.Host}
 	if k.First.At.IsZero() {

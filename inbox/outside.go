@@ -86,7 +86,11 @@ func (in *Inbox[TTx]) intend(ctx context.Context, e *entry, unit store.Unit[TTx]
 		return in.failure(ctx, e, in.db.Apply, err)
 	case !stands[0]:
 		in.giveBack(ctx, e, in.db.Apply)
-		return result{entry: e, what: again, err: fmt.Errorf("intend the call of %s: %w", e.id.ID, store.ErrLost)}
+		r := result{entry: e, what: again, err: fmt.Errorf("intend the call of %s: %w", e.id.ID, store.ErrLost)}
+		if e.again > 0 { // what was in the way once is found by the next intake
+			r.after = backoff.After(e.again, in.o.RetryFirst, in.o.RetryMost)
+		}
+		return r
 	}
 	return result{entry: own, what: calling}
 }

@@ -96,7 +96,7 @@ func (in *Inbox[TTx]) postpone(ctx context.Context, r result) {
 			"topic", e.Topic, "lane", e.Lane, "position", e.Position, "id", e.ID, "type", e.Type, "error", r.err)
 	}
 	e.crowd(r.what == full)
-	wait := time.Duration(0)
+	wait := r.after
 	if r.what != again {
 		wait = backoff.After(e.again, in.o.RetryFirst, min(in.o.RetryMost, outageMost))
 	}

@@ -264,3 +264,94 @@ func (d *desk) refundOfAnything() inbox.Call[tx, purchase, string, string] {
 		},
 	}
 }
+
+// A dead letter that had freed its key is redriven while another message of the key is at a call of the step that it is to undo; or that
+// one has died at its call; or is just about to make it. Neither waits for the other for ever.
+func TestRedriveBesideACallOfItsKey(t *testing.T) {
+	for _, when := range []string{"at the call", "dead at the call", "before the call"} {
+		t.Run(when, func(t *testing.T) {
+			b := &meanwhile{}
+			d := deskOver(t, func(db store.Driver[tx]) store.Driver[tx] { b.Driver = db; return b })
+			letter := func(e skald.Event[purchase]) store.Parked {
+				m := d.message(e, "k", purchase{Order: "a"})
+				return store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Attempts: 1}
+			}
+			refund, charging := letter(cancelled), letter(placed)
+			refund.Dead = &store.Death{Kind: "attempts"}
+			d.apply(store.Effect{Keep: &store.Keep{Parked: refund}}, store.Effect{Keep: &store.Keep{Parked: charging}})
+			redrive := func() {
+				d.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: refund.Identity}})
+			}
+			d.bank.moods = []string{"before"} // it is not known whether it is charged
+			if when == "before the call" {
+				b.happens = redrive
+			}
+			d.quiet(d.in)
+			if when == "dead at the call" {
+				p := d.kept()[1]
+				was := p.Attempts
+				p.Dead = &store.Death{Kind: "attempts"}
+				d.apply(store.Effect{Keep: &store.Keep{Parked: p, Was: &was, WasCall: p.Call.Key}})
+			}
+			if b.happens != nil {
+				t.Fatal("nothing was intended")
+			}
+			if when != "before the call" {
+				d.stands("a", store.StepCalling)
+				redrive()
+			}
+			for range 8 {
+				d.pass(time.Minute)
+				d.quiet(d.in)
+			}
+			if kept := d.kept(); len(kept) != 0 {
+				t.Errorf("asked %s, kept %+v", d.bank.asked(), kept)
+			}
+			if charged, refunded := d.bank.moved["charge-a"], d.bank.moved["refund-a"]; charged != refunded {
+				t.Errorf("charged %d times, refunded %d times", charged, refunded)
+			}
+		})
+	}
+}
+
+// falling is a driver over which no intent ever stands.
+type falling struct {
+	store.Driver[tx]
+	intents int
+}
+
+func (d *falling) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	u, err := d.Driver.Begin(ctx, in)
+	return fallingUnit{u, d}, err
+}
+
+type fallingUnit struct {
+	store.Unit[tx]
+	d *falling
+}
+
+func (u fallingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	if len(instead) == 0 || instead[0].Keep == nil || instead[0].Keep.Call == nil {
+		return u.Unit.Rollback(ctx, instead...)
+	}
+	u.d.intents++
+	_, err := u.Unit.Rollback(ctx)
+	return []bool{false}, err
+}
+
+// An intent that does not stand is tried again at once, and then with growing pauses.
+func TestIntentThatNeverStandsHasPauses(t *testing.T) {
+	b := &falling{}
+	d := deskOver(t, func(db store.Driver[tx]) store.Driver[tx] { b.Driver = db; return b })
+	d.come(placed, purchase{Order: "a"})
+	if b.intents != 2 {
+		t.Errorf("%d intents at once", b.intents)
+	}
+	for n := range 3 {
+		d.pass(2 * time.Second) // the longest pause here is a second
+		d.quiet(d.in)
+		if b.intents != 3+n {
+			t.Errorf("%d intents behind %d pauses", b.intents, n+1)
+		}
+	}
+}

@@ -257,6 +257,14 @@ func (c *crashDriver[TTx]) Audited(ctx context.Context, run string, after int64,
 	return out, err
 }
 
+func (c *crashDriver[TTx]) AuditedLast(ctx context.Context, before int64, limit int) (out []store.Audit, err error) {
+	err = c.p.io(call{act: "AuditedLast"}, func() (err error) {
+		out, err = c.d.AuditedLast(ctx, before, limit)
+		return err
+	})
+	return out, err
+}
+
 func (c *crashDriver[TTx]) Spots(ctx context.Context, consumer string) (out store.Spots, err error) {
 	err = c.p.io(call{act: "Spots"}, func() (err error) {
 		out, err = c.d.Spots(ctx, consumer)

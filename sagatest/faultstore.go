@@ -208,6 +208,13 @@ func (d *faultyDriver[TTx]) Audited(ctx context.Context, run string, after int64
 	return d.Driver.Audited(ctx, run, after, limit)
 }
 
+func (d *faultyDriver[TTx]) AuditedLast(ctx context.Context, before int64, limit int) ([]store.Audit, error) {
+	if err := d.f.alive(); err != nil {
+		return nil, err
+	}
+	return d.Driver.AuditedLast(ctx, before, limit)
+}
+
 func (d *faultyDriver[TTx]) Spots(ctx context.Context, consumer string) (store.Spots, error) {
 	if err := d.f.alive(); err != nil {
 		return store.Spots{}, err

@@ -20,9 +20,11 @@ type Keeper interface {
 	// Keeping counts what is kept for a consumer. It locks nothing.
 	Keeping(ctx context.Context, consumer string) (Keeping, error)
 
-	// Audited lists what operators did in a run, in order, at most limit, each with a larger number than after. Without a run: all
-	// that they did.
+	// Audited lists what operators did in a run, in order, at most limit, each with a larger number than after.
 	Audited(ctx context.Context, run string, after int64, limit int) ([]Audit, error)
+
+	// AuditedLast lists what operators did, the last first, at most limit, each with a smaller number than before; 0: from the last.
+	AuditedLast(ctx context.Context, before int64, limit int) ([]Audit, error)
 }
 
 // A Turn is what the order of a key asks of a mark.
@@ -83,7 +85,7 @@ type Death struct {
 	Fingerprint string // equal for failures of one kind: groups dead letters
 	Stack       string // of a panic; at most 16 KiB, longer ones are cut
 	Version     string // of the program
-	// Holds: the messages of its key wait until it is redriven or dropped.
+	// Holds: the messages of its key wait until it is redriven or dropped. Of one whose Keep.Step is barred or undone they do not.
 	Holds bool
 }
 
@@ -98,7 +100,7 @@ type Keep struct {
 	// Was, if it is not nil, is the number of attempts that it is parked with. Nil: it is not kept yet, and its key has room.
 	Was *int
 	// WasCall, where Was is not nil, is the key of the call that it is at; "": it is at none. What was read before a call was intended
-	// does not undo that.
+	// does not undo that. One that is at none gets a Call only while it is the first of its key.
 	WasCall string
 	// Step, if it is not nil, is the step that the message is to take: it is noted as parked or dead, unless it stands as
 	// something else than that.
@@ -107,8 +109,9 @@ type Keep struct {
 	MostRows, MostBytes int64
 }
 
-// Release lets a kept message be tried now, with all its attempts before it: a dead letter is parked again, at its place.
-// Guard: it is kept.
+// Release lets a kept message be tried now, with all its attempts before it: a dead letter is parked again, at its place; one that had
+// freed its key, while a message behind it is at a call, behind all of its key. So whoever is at a call has nobody before it who could
+// wait for that. The same goes for what takes a place by Keep.Instead. Guard: it is kept.
 type Release struct {
 	Consumer string
 	Identity

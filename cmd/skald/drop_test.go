@@ -57,7 +57,12 @@ func (w *tillSays) run(what string, done func() bool) {
 				}
 				return "receipt", nil
 			},
-			Settle: func(context.Context, *sql.Tx, skald.Received[string], inbox.Outcome[string]) error { return nil },
+			Settle: func(_ context.Context, _ *sql.Tx, m skald.Received[string], o inbox.Outcome[string]) error {
+				if w.deaf["settling "+m.Value] {
+					return skald.Permanent(errors.New("no room in the ledger"))
+				}
+				return nil
+			},
 		}
 	}
 	inbox.ForwardCall(in, skald.Event[string]{Topic: "orders", Type: "placed"}, step, how(""), nil)
@@ -101,7 +106,18 @@ func TestDropAtACallOfAStep(t *testing.T) {
 	w.run("each call is settled, or its message is dead", func() bool {
 		return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 2 && w.count("skald_mark") == 2
 	})
-	p := start(t, w.env, "dead", "drop", "--id", "placed-a", "--reason", "forgotten", "--yes")
+	p := start(t, w.env, "dead", "drop", "--all", "--dry-run")
+	p.expect(0)
+	if said := p.out.String(); !strings.Contains(said, "drop: 2 of 2 messages would be done\nplaced-a: step charge of a is at the call a") ||
+		!strings.Contains(said, "then say --call done or --call refused\nplaced-b: step charge of b") {
+		t.Errorf("a dry run says %s", said)
+	}
+	p = start(t, w.env, "dead", "drop", "--all", "--dry-run", "--json")
+	p.expect(0)
+	if said := p.out.String(); !strings.Contains(said, `"wanted":["placed-a: step charge`) {
+		t.Errorf("a dry run says %s", said)
+	}
+	p = start(t, w.env, "dead", "drop", "--id", "placed-a", "--reason", "forgotten", "--yes")
 	p.expect(2)
 	if said := p.errs.String(); !strings.Contains(said, "step charge of a is at the call a") || !strings.Contains(said, "--call refused") {
 		t.Errorf("it says %s", said)
@@ -138,5 +154,23 @@ func TestDropAtACallOfAStep(t *testing.T) {
 	}
 	if want := "a undone, b barred, c undone, d done, d2 barred, "; got != want {
 		t.Errorf("the steps are %s want %s", got, want)
+	}
+}
+
+// What the provider has answered, and could not be written down, counts without --call.
+func TestDropOfAKnownOutcome(t *testing.T) {
+	t.Parallel()
+	w := newTill(t)
+	w.deaf["settling a"] = true
+	w.say("placed", "a")
+	w.run("its message is dead", func() bool { return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 1 })
+	p := start(t, w.env, "dead", "drop", "--all", "--dry-run")
+	p.expect(0)
+	if said := p.out.String(); said != "drop: 1 of 1 messages would be done\n" {
+		t.Errorf("a dry run says %s", said)
+	}
+	start(t, w.env, "dead", "drop", "--all", "--reason", "written by hand", "--yes").expect(0)
+	if s := w.state("a"); s != store.StepDone {
+		t.Errorf("its step is %v", s)
 	}
 }

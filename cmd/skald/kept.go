@@ -134,6 +134,7 @@ type act struct {
 	out, errs io.Writer
 	verb      string
 	effect    func(ctx context.Context, k keeper, p *store.Parked) (store.Effect, error)
+	foresee   func(ctx context.Context, p *store.Parked) (string, error) // what else will be wanted; nil: nothing. For a dry run
 }
 
 // meant are the messages, bare, in order.
@@ -189,9 +190,18 @@ func (a *act) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	did := 0
+	did, wanted := 0, []string(nil)
 	for i := range all {
 		stands := a.w.dry
+		if stands && a.foresee != nil {
+			more, err := a.foresee(c.Context(), &all[i])
+			if err != nil {
+				return fmt.Errorf("%s %s: %w", a.verb, all[i].ID, err)
+			}
+			if more != "" {
+				wanted = append(wanted, more)
+			}
+		}
 		if !stands {
 			if stands, err = a.change(c.Context(), k, &all[i], ""); err != nil {
 				return fmt.Errorf("%s %s, behind %d others: %w", a.verb, all[i].ID, did, err)
@@ -201,7 +211,7 @@ func (a *act) run(c *cobra.Command) error {
 			did++
 		}
 	}
-	if err := told(a.out, a.w, a.verb, did, len(all)); err != nil {
+	if err := told(a.out, a.w, a.verb, did, len(all), wanted...); err != nil {
 		return err
 	}
 	return partly(a.verb, did, len(all))
@@ -226,15 +236,23 @@ func (a *act) change(ctx context.Context, k keeper, p *store.Parked, run string)
 	return err == nil && stands[0], err
 }
 
-func told(out io.Writer, w *wanted, verb string, did, meant int) error {
+func told(out io.Writer, w *wanted, verb string, did, meant int, wanted ...string) error {
 	if w.asJSON {
-		return json.NewEncoder(out).Encode(map[string]any{"what": verb, "meant": meant, "done": did, "dry_run": w.dry})
+		said := map[string]any{"what": verb, "meant": meant, "done": did, "dry_run": w.dry}
+		if len(wanted) > 0 {
+			said["wanted"] = wanted
+		}
+		return json.NewEncoder(out).Encode(said)
 	}
 	word := "done"
 	if w.dry {
 		word = "would be done"
 	}
 	_, err := fmt.Fprintf(out, "%s: %d of %d messages %s\n", verb, did, meant, word)
+	for _, more := range wanted {
+		_, wrote := fmt.Fprintln(out, more)
+		err = errors.Join(err, wrote)
+	}
 	return err
 }
 

@@ -29,7 +29,8 @@ const redrivesAbout = `Says of each dead letter that was redriven when, by whom 
   again      it was redriven once more since: see there
   finished   so long ago that it is forgotten how
 
-It reads what operators did (skald_audit), and how the messages stand now: so it can be asked at any time, and in any way of redriving.`
+It reads what operators did (skald_audit), the last first, until it has as many as --limit or is before --since; and how the messages stand
+now: so it can be asked at any time, and in any way of redriving.`
 
 func redrivesCommand(out io.Writer) *cobra.Command {
 	w := &wanted{}
@@ -50,7 +51,7 @@ func redrivesCommand(out io.Writer) *cobra.Command {
 			return err
 		}
 		defer end()
-		h := &history{w: w, last: map[whose]*once{}}
+		h := &history{w: w, since: map[whose]*store.Audit{}}
 		if err := h.read(c.Context(), k); err != nil {
 			return fmt.Errorf("dead redrives: %w", err)
 		}
@@ -77,25 +78,36 @@ func (o *once) whose() whose { return whose{o.Consumer, store.Identity{Source: o
 
 // A history is what operators redrove.
 type history struct {
-	w    *wanted
-	all  []*once
-	last map[whose]*once // of each message
-	left int             // before those that are shown
+	w     *wanted
+	all   []*once
+	since map[whose]*store.Audit // what was done to each message next
+	more  bool                   // there may be some before those that are shown
 }
 
-// read goes through what operators did, and looks up what nothing was done about since.
+// late is how much later than others with a smaller number something may have been done by its time: its transaction was open for so long.
+const late = time.Hour
+
+// read goes through what operators did, from the last on, and looks up what nothing was done about since.
 func (h *history) read(ctx context.Context, k keeper) error {
-	for after, n := int64(0), auditPage; n == auditPage; {
-		page, err := k.Audited(ctx, "", after, auditPage)
+	for before, end := int64(0), false; !end; {
+		page, err := k.AuditedLast(ctx, before, auditPage)
 		if err != nil {
 			return err
 		}
+		end = len(page) < auditPage
 		for i := range page {
-			after = page[i].Number
+			before = page[i].Number
+			if h.more = h.full() && h.w.redrove(&page[i]); h.more || page[i].At.Before(h.w.from.Add(-late)) {
+				end = true
+				break
+			}
 			h.add(&page[i])
 		}
-		n = len(page)
+		if h.full() && !end {
+			h.more, end = true, true
+		}
 	}
+	slices.Reverse(h.all)
 	var open []*once
 	for _, o := range h.all {
 		if o.Outcome == "" {
@@ -110,38 +122,42 @@ func (h *history) read(ctx context.Context, k keeper) error {
 	return nil
 }
 
-// add takes a note of what was done to a message.
+func (h *history) full() bool { return h.w.limit > 0 && len(h.all) >= h.w.limit }
+
+// add takes a note of what was done to a message, before what it knows of.
 func (h *history) add(a *store.Audit) {
 	of := whose{a.Consumer, a.Identity}
-	before := h.last[of]
 	switch a.What {
 	case "redrive":
-		if before != nil {
-			before.Outcome = "again"
-		}
-		delete(h.last, of)
 		if h.w.redrove(a) {
-			h.last[of] = &once{a.Number, a.At, a.Who, a.Why, a.Run, a.Consumer, a.Source, a.ID, "", ""}
-			h.all = append(h.all, h.last[of])
+			o := &once{a.Number, a.At, a.Who, a.Why, a.Run, a.Consumer, a.Source, a.ID, "", ""}
+			o.Outcome, o.Why = overtaken(h.since[of])
+			h.all = append(h.all, o)
 		}
 	case "drop", "edit":
-		if before != nil {
-			before.Outcome, before.Why = map[string]string{"drop": "dropped", "edit": "edited"}[a.What], a.Why+" ("+a.Who+")"
-		}
-		delete(h.last, of)
+	default:
+		return
 	}
-	if h.w.limit > 0 && len(h.all) > h.w.limit {
-		if gone := h.all[0]; h.last[gone.whose()] == gone {
-			delete(h.last, gone.whose())
-		}
-		h.all, h.left = h.all[1:], h.left+1
-	}
+	h.since[of] = a
 }
 
-// redrove tells whether the flags mean this redrive.
+// overtaken is what has become of a redrive by what was done to its message next; nil: nothing was.
+func overtaken(next *store.Audit) (outcome, why string) {
+	switch {
+	case next == nil:
+		return "", ""
+	case next.What == "redrive":
+		return "again", ""
+	case next.What == "drop":
+		return "dropped", next.Why + " (" + next.Who + ")"
+	}
+	return "edited", next.Why + " (" + next.Who + ")"
+}
+
+// redrove tells whether a is a redrive, and the flags mean it.
 func (w *wanted) redrove(a *store.Audit) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
-	return is(w.consumer, a.Consumer) && is(w.source, a.Source) && is(w.id, a.ID) && !a.At.Before(w.from) && (w.to.IsZero() || a.At.Before(w.to))
+	return a.What == "redrive" && is(w.consumer, a.Consumer) && is(w.source, a.Source) && is(w.id, a.ID) && !a.At.Before(w.from) && (w.to.IsZero() || a.At.Before(w.to))
 }
 
 // look says how messages stand: as they are kept, or as their marks have it.
@@ -220,8 +236,8 @@ func (h *history) tell(out io.Writer) error {
 		}
 	}
 	before := ""
-	if h.left > 0 {
-		before = fmt.Sprintf("; %d before them are not shown: --limit 0", h.left)
+	if h.more {
+		before = "; what was before is not shown: --limit 0"
 	}
 	_, wrote := fmt.Fprintf(out, "%d redriven: %s%s\n", len(h.all), strings.Join(words, ", "), before)
 	return errors.Join(err, wrote)

@@ -73,7 +73,7 @@ func TestWhatBecameOfRedrivenMessages(t *testing.T) {
 	is(outcomes("--until", "1h"))
 	p = start(t, m.env, "dead", "redrives", "--limit", "7", "--since", "1h")
 	p.expect(0)
-	if said := p.out.String(); !strings.Contains(said, "7 redriven: 1 done, 1 rejected, 1 dead, 1 waiting, 1 dropped, 1 edited, 1 again; 1 before them are not shown") {
+	if said := p.out.String(); !strings.Contains(said, "7 redriven: 1 done, 1 rejected, 1 dead, 1 waiting, 1 dropped, 1 edited, 1 again; what was before is not shown: --limit 0") {
 		t.Errorf("it says %s", said)
 	}
 	_, err := m.db.Exec("DELETE FROM skald_mark; UPDATE skald_parked SET dead_at = NULL, attempts = 3 WHERE id = 'm-01'")

@@ -136,12 +136,31 @@ func (tx *Tx) release(ctx context.Context, r *store.Release, until time.Time) er
 	if err != nil {
 		return err
 	}
+	back := !k.holding()
 	k.Dead, k.Attempts, k.Claims, k.Kills, k.due = nil, 0, 0, 0, time.Time{}
 	if !k.First.At.IsZero() {
 		k.First.At = tx.s.db.now()
 	}
-	tx.keeps = append(tx.keeps, func(d *database) { d.kept[k.id()] = k; d.settle(k.turn()) })
+	tx.keeps = append(tx.keeps, func(d *database) {
+		if back {
+			d.stepBack(&k)
+		}
+		d.kept[k.id()] = k
+		d.settle(k.turn())
+	})
 	return nil
+}
+
+// stepBack is for a dead letter that had freed its key, before it holds it again. Where one that came behind it is at a call, it goes
+// behind all of its key: else each may wait for the other.
+func (d *database) stepBack(k *keptRow) {
+	for _, o := range d.kept {
+		if k.Message.Key != nil && o.Call != nil && o.turn() == k.turn() && o.Place > k.Place {
+			d.places++
+			k.Place = d.places
+			return
+		}
+	}
 }
 
 // keptAs locks the key of a kept message, which must be there, and parked with those attempts if any are asked for.
@@ -160,7 +179,7 @@ func (tx *Tx) keptAs(ctx context.Context, id markKey, attempts *int, until time.
 }
 
 func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
-	d := tx.s.db
+	d, back := tx.s.db, false
 	k := keptRow{Parked: p.Parked}
 	k.Message = copied(p.Message)
 	if p.Was != nil {
@@ -170,6 +189,9 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 		}
 		if err := was.isAt(p.WasCall); err != nil {
 			return err
+		}
+		if was.Waiting && was.Call == nil && p.Call != nil {
+			return fmt.Errorf("%s is to be at a call, and others of its key are before it: %w", k.ID, store.ErrLost)
 		}
 		k.Message, k.Place, k.Since, k.Lane, k.Position, k.Fault = was.Message, was.Place, was.Since, was.Lane, was.Position, was.Fault
 	} else if err := tx.room(ctx, k, p, until); err != nil {
@@ -183,7 +205,8 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 		if err != nil {
 			return err
 		}
-		k.Place, k.Since = old.Place, d.now()
+		k.Since, back = d.now(), !old.holding()
+		k.Place = old.Place
 		tx.keeps = append(tx.keeps, func(d *database) { delete(d.kept, old.id()) })
 	}
 	k.First.Why, k.Last.Why = cut4(k.First.Why), cut4(k.Last.Why)
@@ -198,6 +221,9 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 		if k.Place == 0 {
 			d.places++
 			k.Place, k.Since = d.places, d.now()
+		}
+		if back {
+			d.stepBack(&k)
 		}
 		d.kept[k.id()] = k
 		d.settle(k.turn())
@@ -338,19 +364,6 @@ func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) (out []s
 				p.Message.Data, p.Message.Headers = nil, nil
 			}
 			out = append(out, p)
-		}
-		return nil
-	})
-	return out, err
-}
-
-// Audited lists what operators did, in a run or at all.
-func (s *Store) Audited(ctx context.Context, run string, after int64, limit int) (out []store.Audit, err error) {
-	err = s.enter(ctx, func() error {
-		for _, a := range s.db.audit {
-			if (run == "" || a.Run == run) && a.Number > after && len(out) < limit {
-				out = append(out, a)
-			}
 		}
 		return nil
 	})

@@ -121,7 +121,20 @@ func (tx *Tx) noteStep(ctx context.Context, k store.Keep, until time.Time) error
 		}
 	}
 	tx.steps[keyOfStep(*k.Step)] = row
+	if over := row.State == store.StepBarred || row.State == store.StepUndone; over && k.Dead != nil {
+		tx.keeps = append(tx.keeps, func(d *database) { d.letGo(markKey{k.Consumer, k.Identity}) })
+	}
 	return nil
+}
+
+// letGo has a dead letter hold nobody whose step is barred or undone: it can do nothing any more.
+func (d *database) letGo(id markKey) {
+	k := d.kept[id]
+	dead := *k.Dead
+	dead.Holds = false
+	k.Dead = &dead
+	d.kept[id] = k
+	d.settle(k.turn())
 }
 
 // forgotten tells of a step that nothing is known of whether it may have been forgotten.

@@ -1,10 +1,12 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,12 +110,12 @@ func (c *core) keep(e *store.Effect, together bool) (calls []call, err error) {
 		}
 	}
 	if r := e.Release; r != nil {
-		release := "ReleaseKept"
+		release, id := "ReleaseKept", identity(r.Consumer, r.Identity)
 		if r.Dead {
 			release = "ReleaseDead"
 		}
-		change(release, identity(r.Consumer, r.Identity))
-		calls = append(calls, c.call("SettleKept", identity(r.Consumer, r.Identity)...))
+		change("StepBack", id)
+		calls = append(calls, c.call(release, id...), c.call("SettleKept", id...))
 	}
 	if f := e.Free; f != nil && !together {
 		var attempts *int32
@@ -163,7 +165,8 @@ func (c *core) insertKept(k *store.Keep) ([]call, error) {
 	args := append(slices.Clone(id), stateArgs(&k.Parked)...)
 	args = append(args, m.Key, legible(m.Topic), legible(m.Type), m.Data, env, int64(len(m.Key)+len(m.Data)), legible(k.Lane), k.Position, legible(k.Fault), turn)
 	if old := k.Instead; old != nil {
-		return append(calls, c.call("LockKept", identity(k.Consumer, *old)...), c.call("ReplaceKept", append(args, name(old.Source), name(old.ID), outside)...),
+		was := identity(k.Consumer, *old)
+		return append(calls, c.call("LockKept", was...), c.call("StepBack", was...), c.call("ReplaceKept", append(args, name(old.Source), name(old.ID), outside)...),
 			c.call("SettleKept", id...)), nil
 	}
 	return append(calls, c.call("InsertKept", append(args, k.MostRows, k.MostBytes, outside, int32(k.Claims), int32(k.Kills), legible(k.Life))...)), nil
@@ -291,12 +294,17 @@ func (c *core) Kept(ctx context.Context, what store.Sought, limit int) ([]store.
 	return out, c.short(ctx, "list kept messages", kept)
 }
 
-// Audited lists what operators did, in a run or at all.
-func (c *core) Audited(ctx context.Context, run string, after int64, limit int) (out []store.Audit, err error) {
-	read := c.call("AuditedAll", after, int32(limit))
-	if run != "" {
-		read = c.call("Audited", legible(run), after, int32(limit))
-	}
+// Audited lists what operators did in a run.
+func (c *core) Audited(ctx context.Context, run string, after int64, limit int) ([]store.Audit, error) {
+	return c.audited(ctx, c.call("Audited", legible(run), after, int32(limit)))
+}
+
+// AuditedLast lists what operators did, the last first.
+func (c *core) AuditedLast(ctx context.Context, before int64, limit int) ([]store.Audit, error) {
+	return c.audited(ctx, c.call("AuditedLast", cmp.Or(before, math.MaxInt64), int32(limit)))
+}
+
+func (c *core) audited(ctx context.Context, read call) (out []store.Audit, err error) {
 	read.scan = func(row scanner) error {
 		var a store.Audit
 		err := row.Scan(&a.Number, &a.At, &a.Who, &a.Why, &a.What, &a.Consumer, &a.Source, &a.ID, &a.Run)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald/store"
@@ -91,7 +92,12 @@ func (c *core) noteStep(k *store.Keep) []call {
 	if k.Dead != nil {
 		state = store.StepDead
 	}
-	return []call{c.call("NoteStep", stepArgs(s, int16(state), name(s.Source), name(s.ID), moment(s.Begun))...)}
+	note := c.call("NoteStep", stepArgs(s, int16(state), name(s.Source), name(s.ID), moment(s.Begun))...)
+	if k.Dead == nil || !k.Dead.Holds {
+		return []call{note}
+	}
+	id := identity(k.Consumer, k.Identity)
+	return []call{note, c.call("LetGo", append(slices.Clone(id), name(s.Saga), name(s.Name), name(s.Occurrence))...), c.call("SettleKept", id...)}
 }
 
 // leastSteps: steps of sagas of the last hour are taken without a look at the floor; another's clock may be so far ahead.

@@ -1,17 +1,24 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
+	"math"
 
 	"github.com/skald-go/skald/store"
 )
 
-// Audited lists what operators did, in a run or at all.
+// Audited lists what operators did in a run.
 func (s *Store) Audited(ctx context.Context, run string, after int64, limit int) ([]store.Audit, error) {
-	name, args := "AuditedAll", []any{after, limit}
-	if run != "" {
-		name, args = "Audited", []any{run, after, limit}
-	}
+	return s.audited(ctx, "Audited", run, after, limit)
+}
+
+// AuditedLast lists what operators did, the last first.
+func (s *Store) AuditedLast(ctx context.Context, before int64, limit int) ([]store.Audit, error) {
+	return s.audited(ctx, "AuditedLast", cmp.Or(before, math.MaxInt64), limit)
+}
+
+func (s *Store) audited(ctx context.Context, name string, args ...any) ([]store.Audit, error) {
 	rows, err := s.query(ctx, name, args...)
 	if err != nil {
 		return nil, failed("read the audit", err)

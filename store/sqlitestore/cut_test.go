@@ -85,14 +85,20 @@ func (w *cutConn) QueryContext(ctx context.Context, q string, args []driver.Name
 }
 
 func (w *cutConn) BeginTx(ctx context.Context, o driver.TxOptions) (tx driver.Tx, err error) {
+	begun := false
 	err = w.c.step(func() (err error) {
 		tx, err = w.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
+		begun = err == nil
 		return err
 	})
-	if err != nil && tx != nil {
+	switch {
+	case err != nil && begun:
 		_ = tx.Rollback() // its process is dead
+		return nil, err
+	case err != nil:
+		return nil, err
 	}
-	return cutTx{tx, w.c}, err
+	return cutTx{tx, w.c}, nil
 }
 
 // forgotten closes what a process has open that is dead.

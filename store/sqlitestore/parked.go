@@ -89,7 +89,7 @@ func (x *session) keep(ctx context.Context, e *store.Effect) error {
 			return err
 		}
 	} else if r != nil {
-		if err := x.change(ctx, "ReleaseKept", r.Consumer, r.Identity, nil); err != nil {
+		if err := x.release(ctx, "ReleaseKept", r); err != nil {
 			return err
 		}
 	}
@@ -113,15 +113,6 @@ func (x *session) keep(ctx context.Context, e *store.Effect) error {
 		}
 	}
 	return nil
-}
-
-// releaseDead has a dead letter parked again; of what is none nothing is done.
-func (x *session) releaseDead(ctx context.Context, r *store.Release) error {
-	k, there, err := x.findKept(ctx, r.Consumer, r.Identity)
-	if err != nil || !there || !k.dead {
-		return err
-	}
-	return x.change(ctx, "ReleaseDead", r.Consumer, r.Identity, nil)
 }
 
 // change runs a statement about one kept message, which must be there, and parked with those attempts if any are asked for.
@@ -229,6 +220,9 @@ func (x *session) replaceKept(ctx context.Context, p *store.Keep) error {
 		return err
 	case !there:
 		return fmt.Errorf("%s is not kept: %w", p.Instead.ID, store.ErrLost)
+	}
+	if err := x.stepBack(ctx, p.Consumer, *p.Instead); err != nil {
+		return err
 	}
 	switch n, err := x.count(ctx, "ReplaceKept", append(args, p.Instead.Source, p.Instead.ID, at)...); {
 	case err != nil:

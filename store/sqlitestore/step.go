@@ -94,7 +94,16 @@ func (x *session) noteStep(ctx context.Context, k *store.Keep) error {
 	if _, err := x.exec(ctx, "NoteStep", stepArgs(s, int64(state), s.Source, s.ID, begun(s))...); err != nil {
 		return fmt.Errorf("note step: %w", err)
 	}
-	return nil
+	if k.Dead == nil || !k.Dead.Holds {
+		return nil
+	}
+	switch n, err := x.count(ctx, "LetGo", k.Consumer, k.Source, k.ID, s.Saga, s.Name, s.Occurrence); {
+	case err != nil:
+		return fmt.Errorf("let a dead letter go whose step is barred: %w", err)
+	case n == 0:
+		return nil
+	}
+	return x.settleKey(ctx, k.Consumer, k.Message.Key)
 }
 
 // forgetSteps deletes a batch of steps and raises the floors.

@@ -242,13 +242,23 @@ func (s *suite[TTx]) parkedAudited() {
 	if rest := read("one", got[1].Number, 10); len(rest) != 1 || rest[0].What != "e" {
 		s.Errorf("behind it %+v", rest)
 	}
-	if none := read("three", 0, 10); len(none) != 0 {
-		s.Errorf("of a run that is none are %+v", none)
+	for _, run := range []string{"three", ""} {
+		if none := read(run, 0, 10); len(none) != 0 {
+			s.Errorf("of a run that is none are %+v", none)
+		}
 	}
-	all := read("", 0, 2)
-	all = append(all, read("", all[1].Number, 10)...)
-	if len(all) != 5 || all[0].What != "a" || all[1].What != "b" || all[1].Run != "" || all[2].Run != "two" || all[4].What != "e" {
-		s.Errorf("of any run, and none, are %+v", all)
+	var all []store.Audit
+	for _, limit := range []int{2, 10, 10} {
+		before := int64(0)
+		if n := len(all); n > 0 {
+			before = all[n-1].Number
+		}
+		page, err := s.d.AuditedLast(s.Context(), before, limit)
+		s.ok(err, "read the audit")
+		all = append(all, page...)
+	}
+	if len(all) != 5 || all[0].What != "e" || all[1].What != "d" || all[2].Run != "two" || all[3].Run != "" || all[4].What != "a" {
+		s.Errorf("of any run, and none, the last first, are %+v", all)
 	}
 }
 

@@ -37,6 +37,10 @@ func parkedTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Audited":          (*suite[TTx]).parkedAudited,
 		"ReleasedIfDead":   (*suite[TTx]).parkedReleasedIfDead,
 		"CallStays":        (*suite[TTx]).parkedCallStays,
+		"BehindACall":      (*suite[TTx]).parkedBehindACall,
+		"CallOfTheFirst":   (*suite[TTx]).parkedCallOfTheFirst,
+		"OldNumbers":       (*suite[TTx]).parkedOldNumbers,
+		"BarredDeath":      (*suite[TTx]).parkedBarredDeath,
 	}
 }
 

@@ -309,10 +309,7 @@ func (s *suite[TTx]) unitRollbackCancelled() {
 // A handler that leaves its transaction alone for too long loses it; a rival goes on.
 func (s *suite[TTx]) unitIdle() {
 	m := mark()
-	in := intake(m)
-	in.Handle = shortly
-	paused := s.begin(s.d, in)
-	s.put(paused.Tx(), "k", "paused")
+	paused := s.pausedUnit(m)
 	u := s.begin(s.db.Driver(s), intake(m))
 	s.found(u, store.Fresh)
 	s.put(u.Tx(), "k", "rival")
@@ -325,6 +322,24 @@ func (s *suite[TTx]) unitIdle() {
 	u = s.begin(s.d, store.Intake{})
 	s.commit(u, rows(message("a", 2)))
 	s.counts(1, 1, 0)
+}
+
+// pausedUnit is a unit that has written and goes on too late. On a busy machine it may be too late before it has written: then it gets
+// more time.
+func (s *suite[TTx]) pausedUnit(m store.Mark) store.Unit[TTx] {
+	in := intake(m)
+	for in.Handle = shortly; in.Handle < patience; in.Handle *= 2 {
+		u, err := s.d.Begin(s.Context(), in)
+		if err != nil {
+			continue
+		}
+		if err = s.db.Put(u.Tx(), "k", "paused"); err == nil {
+			return u
+		}
+		_, _ = u.Rollback(s.Context()) // the database has ended it
+	}
+	s.Fatalf("a unit with %v could not write", in.Handle)
+	return nil
 }
 
 // Units that touch different rows do not wait for each other.

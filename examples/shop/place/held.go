@@ -2,12 +2,15 @@ package place
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/order"
@@ -81,7 +84,7 @@ func holder(name, flags string, p *store.Parked) order.Held {
 	const reason = " --reason 'the cause is gone'"
 	if p.Dead == nil {
 		h.DueSeconds = p.Due.Seconds()
-		h.Command = "skald parked release" + who + " --key " + quoted(string(p.Message.Key)) + reason
+		h.Command = "skald parked release" + who + " --key " + typed(p.Message.Key) + reason
 		return h
 	}
 	h.State, h.Kind, h.Fingerprint = "dead", p.Dead.Kind, p.Dead.Fingerprint
@@ -90,6 +93,16 @@ func holder(name, flags string, p *store.Parked) order.Held {
 		h.Command = "skald dead drop" + who + " --reason 'the answer stands'"
 	}
 	return h
+}
+
+// typed is a key as a shell and --key take it: one that is no text in base64.
+func typed(key []byte) string {
+	const code = "base64:"
+	text := string(key)
+	if strings.HasPrefix(text, code) || strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
+		return code + base64.StdEncoding.EncodeToString(key)
+	}
+	return quoted(text)
 }
 
 // quoted is a word as a shell reads it.

@@ -28,7 +28,8 @@ SELECT /*schema*/skald_guard(NOT EXISTS (
 	SELECT FROM /*schema*/skald_mark_timeless WHERE consumer = $1::text AND source = $2::text AND id = $3::text), 'no mark');
 
 -- name: InsertKept
--- f and l are the first and the last that hold the key: what lies between them is a subtraction.
+-- f and l are the first and the last that hold the key: what lies between them is a subtraction. A dead letter that holds its key
+-- again has numbers of another time: it counts as one at least.
 WITH f AS (
 	SELECT nth, running, bytes FROM /*schema*/skald_parked WHERE consumer = $1::text AND key = $18::bytea AND holds ORDER BY place LIMIT 1
 ), l AS (
@@ -42,8 +43,8 @@ WITH f AS (
 		$18::bytea, $19::text, $20::text, $21::bytea, $22::bytea, $23::bigint, $24::text, $25::bigint, $26::text, $27::bigint, $30::text,
 		$6::boolean AND EXISTS (SELECT FROM f), coalesce((SELECT nth FROM l), 0) + 1, coalesce((SELECT running FROM l), 0) + $23::bigint,
 		$31::integer, $32::integer, $33::text
-	WHERE ($28::bigint = 0 OR coalesce((SELECT l.nth - f.nth + 1 FROM f, l), 0) < $28::bigint)
-		AND ($29::bigint = 0 OR coalesce((SELECT l.running - f.running + f.bytes FROM f, l), 0) < $29::bigint)
+	WHERE ($28::bigint = 0 OR coalesce((SELECT greatest(l.nth - f.nth + 1, 1) FROM f, l), 0) < $28::bigint)
+		AND ($29::bigint = 0 OR coalesce((SELECT greatest(l.running - f.running + f.bytes, f.bytes) FROM f, l), 0) < $29::bigint)
 	ON CONFLICT (consumer, source, id) DO NOTHING
 	RETURNING 1
 )
@@ -69,10 +70,19 @@ WITH u AS (
 		last_host = $12::text, dead_at = $13::timestamptz, kind = $14::text, fingerprint = $15::text, stack = $16::text, version = $17::text, call = $19::text,
 		claims = $20::integer, kills = $21::integer, claimer = $22::text
 	WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND attempts = $18::integer AND dead_at IS NULL
-		AND coalesce(call::json ->> 'key', '') = $23::text
+		AND coalesce(call::json ->> 'key', '') = $23::text AND NOT (waiting AND call IS NULL AND $19::text IS NOT NULL)
 	RETURNING 1
 )
 SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a parked message');
+
+-- name: StepBack
+-- Before a dead letter that had freed its key holds it again. Where one that came behind it is at a call, it goes behind all of its key: else each
+-- may wait for the other.
+UPDATE /*schema*/skald_parked AS p SET place = DEFAULT,
+	nth = 1 + coalesce((SELECT l.nth FROM /*schema*/skald_parked AS l WHERE l.consumer = p.consumer AND l.key = p.key AND l.holds ORDER BY l.place DESC LIMIT 1), 0),
+	running = p.bytes + coalesce((SELECT l.running FROM /*schema*/skald_parked AS l WHERE l.consumer = p.consumer AND l.key = p.key AND l.holds ORDER BY l.place DESC LIMIT 1), 0)
+WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND key IS NOT NULL AND NOT holds AND EXISTS (
+	SELECT FROM /*schema*/skald_parked AS c WHERE c.consumer = p.consumer AND c.call IS NOT NULL AND c.place > p.place AND c.key = p.key);
 
 -- name: ReleaseKept
 -- A message's age counts from here: a letter that lay for days is tried as often as others.
@@ -88,6 +98,12 @@ SELECT /*schema*/skald_guard(EXISTS (SELECT FROM u), 'a kept message');
 UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, kills = 0, due = clock_timestamp(), holds = true, dead_at = NULL,
 	kind = '', fingerprint = '', stack = '', version = '', first_at = CASE WHEN first_at IS NOT NULL THEN clock_timestamp() END
 WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND dead_at IS NOT NULL;
+
+-- name: LetGo
+-- A dead letter whose step is barred or undone can do nothing any more: it holds nobody.
+UPDATE /*schema*/skald_parked SET holds = false
+WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND dead_at IS NOT NULL AND EXISTS (
+	SELECT FROM /*schema*/skald_step WHERE consumer = $1::text AND saga = $4::text AND step = $5::text AND occurrence = $6::text AND state IN (6, 7));
 
 -- name: SettleKept
 -- Behind a change of a message: the first of its key is due, the others wait.
@@ -153,8 +169,8 @@ INSERT INTO /*schema*/skald_audit (who, why, what, consumer, source, id, run) VA
 SELECT seq, at, who, why, what, consumer, source, id, run FROM /*schema*/skald_audit
 WHERE run = $1::text AND run <> '' AND seq > $2::bigint ORDER BY seq LIMIT $3::integer;
 
--- name: AuditedAll
-SELECT seq, at, who, why, what, consumer, source, id, run FROM /*schema*/skald_audit WHERE seq > $1::bigint ORDER BY seq LIMIT $2::integer;
+-- name: AuditedLast
+SELECT seq, at, who, why, what, consumer, source, id, run FROM /*schema*/skald_audit WHERE seq < $1::bigint ORDER BY seq DESC LIMIT $2::integer;
 
 -- name: LockTurns
 -- In their order.

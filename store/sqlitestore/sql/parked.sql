@@ -5,8 +5,9 @@ SELECT place, key, attempts, dead_at IS NOT NULL FROM skald_parked WHERE consume
 SELECT place FROM skald_parked WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 ORDER BY place LIMIT 1;
 
 -- name: RoomOfKey
--- What is parked of a key, and how its last row is numbered.
-SELECT l.nth - f.nth + 1, l.running - f.running + f.bytes, l.nth, l.running FROM
+-- What is parked of a key, and how its last row is numbered. A dead letter that holds its key again has numbers of another time: it
+-- counts as one at least.
+SELECT max(l.nth - f.nth + 1, 1), max(l.running - f.running + f.bytes, f.bytes), l.nth, l.running FROM
 	(SELECT nth, running, bytes FROM skald_parked WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 ORDER BY place LIMIT 1) AS f,
 	(SELECT nth, running FROM skald_parked WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 ORDER BY place DESC LIMIT 1) AS l;
 
@@ -28,7 +29,18 @@ WHERE consumer = ?1 AND source = ?27 AND id = ?28 AND call IS NULL;
 UPDATE skald_parked SET attempts = ?4, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, holds = ?6, first_at = ?7, first_error = ?8,
 	first_host = ?9, last_at = ?10, last_error = ?11, last_host = ?12, dead_at = ?13, kind = ?14, fingerprint = ?15, stack = ?16, version = ?17, call = ?18,
 	claims = ?19, kills = ?20, claimer = ?21
-WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND coalesce(call ->> '$.key', '') = ?22;
+WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND coalesce(call ->> '$.key', '') = ?22
+	AND NOT (waiting = 1 AND call IS NULL AND ?18 IS NOT NULL);
+
+-- name: StepBack
+-- Before a dead letter that had freed its key holds it again. Where one that came behind it is at a call, it goes behind all of its key: else each
+-- may wait for the other.
+UPDATE skald_parked AS p SET
+	place = 1 + max((SELECT seq FROM sqlite_sequence WHERE name = 'skald_parked'), (SELECT max(place) FROM skald_parked)),
+	nth = 1 + coalesce((SELECT l.nth FROM skald_parked AS l WHERE l.consumer = p.consumer AND l.key = p.key AND l.key IS NOT NULL AND l.holds = 1 ORDER BY l.place DESC LIMIT 1), 0),
+	running = p.bytes + coalesce((SELECT l.running FROM skald_parked AS l WHERE l.consumer = p.consumer AND l.key = p.key AND l.key IS NOT NULL AND l.holds = 1 ORDER BY l.place DESC LIMIT 1), 0)
+WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND key IS NOT NULL AND holds = 0 AND EXISTS (
+	SELECT 1 FROM skald_parked AS c WHERE c.consumer = p.consumer AND c.call IS NOT NULL AND c.place > p.place AND c.key = p.key);
 
 -- name: ReleaseKept
 UPDATE skald_parked SET attempts = 0, claims = 0, kills = 0, due = 0, holds = 1, dead_at = NULL, kind = '', fingerprint = '', stack = '', version = '',
@@ -43,6 +55,11 @@ WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND dead_at IS NOT NULL;
 -- name: DeleteKept
 DELETE FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND (?4 IS NULL OR coalesce(call ->> '$.key', '') = ?4)
 	AND (NOT ?5 OR dead_at IS NOT NULL);
+
+-- name: LetGo
+-- A dead letter whose step is barred or undone can do nothing any more: it holds nobody.
+UPDATE skald_parked SET holds = 0 WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND dead_at IS NOT NULL AND EXISTS (
+	SELECT 1 FROM skald_step WHERE consumer = ?1 AND saga = ?4 AND step = ?5 AND occurrence = ?6 AND state IN (6, 7));
 
 -- name: OthersWait
 UPDATE skald_parked SET waiting = 1
@@ -85,5 +102,5 @@ INSERT INTO skald_audit (who, why, what, consumer, source, id, run) VALUES (?1, 
 -- name: Audited
 SELECT seq, at, who, why, what, consumer, source, id, run FROM skald_audit WHERE run = ?1 AND run <> '' AND seq > ?2 ORDER BY seq LIMIT ?3;
 
--- name: AuditedAll
-SELECT seq, at, who, why, what, consumer, source, id, run FROM skald_audit WHERE seq > ?1 ORDER BY seq LIMIT ?2;
+-- name: AuditedLast
+SELECT seq, at, who, why, what, consumer, source, id, run FROM skald_audit WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2;

@@ -11,8 +11,8 @@ import (
 const (
 	lookFirst = 20 * time.Millisecond
 	lookMost  = 250 * time.Millisecond
-	// patience is how long nothing may change in the databases before the run counts as stuck. With a safeguard
-	// taken out that is how many runs end.
+	// patience is how long nothing may change in the databases before the run counts as stuck, in looks of lookMost each: on a busy
+	// machine looks take longer, and so does all else. With a safeguard taken out that is how many runs end.
 	patience          = 30 * time.Second
 	sabotagedPatience = 4 * time.Second
 	// multiplied is how many rows for each order end a run in which messages are handled again and again: a dozen is the
@@ -32,7 +32,7 @@ func (c *crew) rest(ctx context.Context) error {
 		most = sabotagedPatience
 	}
 	var last audit.Tally
-	changed, wait := time.Now(), lookFirst
+	quiet, wait := time.Duration(0), lookFirst
 	for {
 		now, err := audit.Count(ctx, dbs)
 		if err != nil {
@@ -43,10 +43,11 @@ func (c *crew) rest(ctx context.Context) error {
 			return nil
 		}
 		if now != last {
-			last, changed = now, time.Now()
-		} else if over, err := c.over(ctx, dbs, now); over || err != nil || time.Since(changed) > most {
+			last, quiet = now, 0
+		} else if over, err := c.over(ctx, dbs, now); over || err != nil || quiet > most {
 			return err
 		}
+		quiet += wait
 		select {
 		case <-ctx.Done():
 			return nil

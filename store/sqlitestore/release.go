@@ -1,0 +1,32 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-go/skald/store"
+)
+
+// releaseDead has a dead letter parked again; of what is none nothing is done.
+func (x *session) releaseDead(ctx context.Context, r *store.Release) error {
+	k, there, err := x.findKept(ctx, r.Consumer, r.Identity)
+	if err != nil || !there || !k.dead {
+		return err
+	}
+	return x.release(ctx, "ReleaseDead", r)
+}
+
+func (x *session) release(ctx context.Context, name string, r *store.Release) error {
+	if err := x.stepBack(ctx, r.Consumer, r.Identity); err != nil {
+		return err
+	}
+	return x.change(ctx, name, r.Consumer, r.Identity, nil)
+}
+
+// stepBack goes before what lets a dead letter hold its key again that had freed it.
+func (x *session) stepBack(ctx context.Context, consumer string, id store.Identity) error {
+	if _, err := x.exec(ctx, "StepBack", consumer, id.Source, id.ID); err != nil {
+		return fmt.Errorf("put a dead letter behind the calls of its key: %w", err)
+	}
+	return nil
+}

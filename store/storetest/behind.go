@@ -1,0 +1,137 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/skald-go/skald/store"
+)
+
+// calls is what has p intend a call.
+func calls(p store.Parked) store.Effect {
+	return again(p, func(p *store.Parked) { p.Call = &store.Call{Key: "key", Request: "{}"} })
+}
+
+// A dead letter that had freed its key holds it again once it is redriven, or once another message takes its place: behind whoever is at
+// a call by then. Nobody who might wait for that call is before it.
+func (s *suite[TTx]) parkedBehindACall() {
+	for n, back := range map[string]func(p store.Parked) (instead store.Parked, e store.Effect){
+		"released": func(p store.Parked) (store.Parked, store.Effect) { return p, released(p) },
+		"released, since it is dead": func(p store.Parked) (store.Parked, store.Effect) {
+			e := released(p)
+			e.Release.Dead = true
+			return p, e
+		},
+		"replaced": func(p store.Parked) (store.Parked, store.Effect) {
+			with := parked(string(p.Message.Key), 1)
+			with.Attempts = 0
+			return with, store.Effect{Keep: &store.Keep{Parked: with, Instead: &p.Identity}}
+		},
+	} {
+		dead, calling, waits := parked(n, 1), parked(n, 2), parked(n, 3)
+		dead.Dead = &store.Death{Kind: "attempts"}
+		s.apply(keeping(dead, calling)...)
+		s.apply(calls(calling))
+		calling.Call = &store.Call{Key: "key"}
+		s.apply(keeping(waits)...)
+		dead, e := back(dead)
+		s.apply(e)
+		s.claim(0, "2")
+		s.stands(retrying(calling), store.Fresh)
+		s.apply(freed(calling, nil))
+		s.claim(0, "3")
+		s.apply(freed(waits, nil))
+		s.claim(0, "1")
+		s.apply(freed(dead, nil))
+	}
+	// Who is at the call may be a dead letter, too: both are redriven.
+	first, calling := parked("k", 1), parked("k", 2)
+	first.Dead = &store.Death{Kind: "attempts"}
+	s.apply(keeping(first, calling)...)
+	s.apply(calls(calling))
+	calling.Call = &store.Call{Key: "key"}
+	s.apply(again(calling, func(p *store.Parked) { p.Call, p.Dead = &store.Call{Key: "key"}, &store.Death{Kind: "attempts"} }))
+	s.apply(released(first))
+	s.claim(0, "1")
+	s.apply(released(calling))
+	s.claim(0, "2")
+	s.apply(freed(calling, nil), freed(first, nil))
+	// One that is at no call, is of another key, or came before, is not in the way.
+	dead, none := parked("k", 3), parked("k", 4)
+	other, before := parked("l", 5), parked("k", 6)
+	dead.Dead, before.Dead = &store.Death{Kind: "attempts"}, &store.Death{Kind: "attempts"}
+	before.Call, other.Call = &store.Call{Key: "key"}, &store.Call{Key: "key"}
+	s.apply(keeping(before, dead, none, other)...)
+	s.apply(released(dead))
+	s.claim(0, "3", "5")
+}
+
+// Who is not the first of its key any more, since a dead letter holds it again, is not at a call: it would wait for that one, and perhaps
+// that one for its call.
+func (s *suite[TTx]) parkedCallOfTheFirst() {
+	dead, claimed := parked("k", 1), parked("k", 2)
+	dead.Dead = &store.Death{Kind: "attempts"}
+	s.apply(keeping(dead, claimed)...)
+	s.claim(0, "2")
+	s.apply(released(dead))
+	s.applied([]bool{false}, calls(claimed))
+	s.apply(again(claimed, func(p *store.Parked) { p.Attempts = 0 }))
+	claimed.Attempts = 0
+	s.claim(0, "1")
+	s.apply(freed(dead, nil))
+	s.claim(0, "2")
+	s.apply(calls(claimed))
+	if got := s.kept(store.Sought{Consumer: consumer}); len(got) != 1 || got[0].Call == nil {
+		s.Errorf("kept %+v", got)
+	}
+}
+
+// A dead letter that holds its key again is one that is parked, whatever was parked and went since it was numbered.
+func (s *suite[TTx]) parkedOldNumbers() {
+	a, b, c := parked("k", 1), parked("k", 2), parked("k", 3)
+	s.apply(keeping(a, b)...)
+	s.apply(again(b, func(p *store.Parked) { p.Dead = &store.Death{Kind: "attempts"} }), freed(a, nil))
+	s.apply(keeping(c)...)
+	s.apply(released(b))
+	for n, full := range []store.Keep{{MostRows: 1}, {MostBytes: 1}} {
+		full.Parked = parked("k", 4+n)
+		s.applied([]bool{false}, store.Effect{Keep: &full})
+	}
+}
+
+// A dead letter whose step is barred can do nothing any more, so it holds nobody, even if it was barred just before.
+func (s *suite[TTx]) parkedBarredDeath() {
+	dies := func(p store.Parked, saga string) store.Effect {
+		step := taking(saga)
+		step.Identity = p.Identity
+		p.Dead = &store.Death{Kind: "attempts", Holds: true}
+		return store.Effect{Keep: &store.Keep{Parked: p, Step: &step}}
+	}
+	for n, saga := range []string{"barred", "undone"} {
+		key := fmt.Sprint("k", n)
+		if saga == "undone" {
+			s.step(taking(saga), store.StepAbsent)
+			s.step(undoing(saga), store.StepDone)
+		} else {
+			s.step(undoing(saga), store.StepAbsent)
+		}
+		s.apply(dies(parked(key, 1), saga)) // one that was not parked before
+		s.stands(arriving(parked(key, 2)), store.Fresh)
+		claimed, waits := parked(key, 3), parked(key, 4)
+		s.apply(keeping(claimed, waits)...)
+		e := dies(claimed, saga)
+		e.Keep.Was = &claimed.Attempts
+		s.apply(e)
+		s.claim(0, "4")
+		s.stands(retrying(waits), store.Fresh)
+		s.apply(freed(waits, nil))
+		yes := true
+		for _, p := range s.kept(store.Sought{Dead: &yes, Key: []byte(key)}) {
+			if p.Dead.Holds {
+				s.Errorf("its step is %s, and it holds its key: %+v", saga, p)
+			}
+		}
+	}
+	s.apply(dies(parked("l", 5), "free"))
+	s.stands(arriving(parked("l", 6)), store.Behind)
+	s.stoodAs(taking("free"), store.StepDead)
+}
