@@ -78,6 +78,9 @@ func (in *Inbox[TTx]) killer(ctx context.Context, e *entry, k *store.Keep) resul
 		k.Step = e.takes()
 	}
 	now, err := in.o.Now(), fmt.Errorf("%w: %d times", ErrKills, e.parked.Kills)
+	if e.parked.Kills > in.o.Kills {
+		err = fmt.Errorf("%w, the last ones as its step was read, which nobody knows: no compensation lets it go", err)
+	}
 	k.Last = store.Failure{At: now, Why: err.Error(), Host: in.o.Host}
 	if k.First.At.IsZero() {
 		k.First = k.Last

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,7 +116,7 @@ func TestKillerWhoseStepNobodyKnows(t *testing.T) {
 	m := &mortuary{till: newTill(t, nil), kills: kills, unreadable: kills}
 	m.publish(m.message(placed, "k", purchase{Order: "a"}))
 	m.rest()
-	if dead := m.dead(); len(dead) != 1 || dead[0].Dead.Kind != "crash" || dead[0].Kills != 6 || !dead[0].Dead.Holds {
+	if dead := m.dead(); len(dead) != 1 || dead[0].Dead.Kind != "crash" || dead[0].Kills != 6 || !dead[0].Dead.Holds || !strings.Contains(dead[0].Last.Why, "nobody knows") {
 		t.Fatalf("dead: %+v", dead)
 	}
 	m.publish(m.message(cancelled, "l", purchase{Order: "a"}))
