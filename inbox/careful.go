@@ -70,15 +70,23 @@ func (in *Inbox[TTx]) putAside(ctx context.Context, e *entry, k *store.Keep) (r 
 // attempt may have come so far as to note it. To know it the payload is read, which may be what ends the process: that is charged, too.
 // After as many deaths of that the step is not known to anybody, and an operator has to drop the letter.
 func (in *Inbox[TTx]) killer(ctx context.Context, e *entry, k *store.Keep) result {
-	if c, steps := in.steps[kind{e.Topic, e.Type}]; steps && c.state != store.StepUndone && e.call == nil && e.parked.Kills < 2*in.o.Kills {
+	c, takes := in.steps[kind{e.Topic, e.Type}]
+	takes = takes && c.state != store.StepUndone && e.call == nil
+	blind := takes && e.parked.Kills >= 2*in.o.Kills
+	if takes && !blind {
 		if r := in.charge(ctx, e, in.parcel(e)); r.what != handled {
 			return r
 		}
-		e.step, _ = in.step(ctx, e) // one that cannot be told is never taken
+		reading, cancel := context.WithTimeoutCause(ctx, in.o.Handle, ErrTimeout)
+		defer cancel()
+		var err error
+		if e.step, err = in.step(reading, e); err != nil {
+			return in.failure(ctx, e, in.db.Apply, fmt.Errorf("step of %s, which ended its process %d times: %w", e.ID, e.parked.Kills, err))
+		}
 		k.Step = e.takes()
 	}
 	now, err := in.o.Now(), fmt.Errorf("%w: %d times", ErrKills, e.parked.Kills)
-	if e.parked.Kills > in.o.Kills {
+	if blind {
 		err = fmt.Errorf("%w, the last ones as its step was read, which nobody knows: no compensation lets it go", err)
 	}
 	k.Last = store.Failure{At: now, Why: err.Error(), Host: in.o.Host}

@@ -135,6 +135,7 @@ func (u meanwhileUnit) Rollback(ctx context.Context, instead ...store.Effect) ([
 
 // Of one key one is parked while the other, of another topic, intends its call. If that stood behind it, it would wait for its turn, and
 // who is before it for its call.
+// Interleaving 8.
 func TestIntentBehindWhatWasParkedMeanwhile(t *testing.T) {
 	b := &meanwhile{}
 	d := deskOver(t, func(db store.Driver[tx]) store.Driver[tx] { b.Driver = db; return b })
@@ -267,6 +268,7 @@ func (d *desk) refundOfAnything() inbox.Call[tx, purchase, string, string] {
 
 // A dead letter that had freed its key is redriven while another message of the key is at a call of the step that it is to undo; or that
 // one has died at its call; or is just about to make it. Neither waits for the other for ever.
+// Interleaving 8.
 func TestRedriveBesideACallOfItsKey(t *testing.T) {
 	for _, when := range []string{"at the call", "dead at the call", "before the call"} {
 		t.Run(when, func(t *testing.T) {
