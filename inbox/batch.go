@@ -38,16 +38,16 @@ func (in *Inbox[TTx]) gather(running int) []*entry {
 	in.ready.drop()
 	most, claimed := in.size, e.parked != nil
 	if claimed { // of these a part at most is ready: there are new ones only when half of them are finished
-		most, share = min(most, in.shelf.size), len(in.shelf.claimed)/in.o.Workers+1
+		most, share = min(most, in.shelf.size), len(in.shelf.claimed)/in.o.Workers+1 // messages
 	}
 	if alone || most < 2 || in.beside != nil || !e.sociable() {
 		in.breaker.try(e)
 		return begin([]*entry{e})
 	}
 	job := e.chain.collect(nil, most)
-	for ; share > 1 && len(job) < most; share-- {
-		if e = in.first(); e == nil || !e.sociable() || claimed != (e.parked != nil) {
-			break
+	for n := 1; n < share && len(job) < most && (!claimed || len(job) < share); n++ {
+		if e = in.first(); e == nil || !e.sociable() || claimed != (e.parked != nil) || claimed && len(job)+len(e.chain.queue) > most {
+			break // of those that ride none is left behind
 		}
 		in.ready.drop()
 		job = e.chain.collect(job, most)
@@ -213,12 +213,14 @@ func (s *sharing[TTx]) failed(ctx context.Context, ms []member, err error) {
 
 // going are those of ms that can be taken; the others stay.
 func (s *sharing[TTx]) going(ms []member) []member {
-	if !slices.ContainsFunc(ms, func(m member) bool { return s.stays(m.e) }) {
+	led := leading()
+	stays := func(m member) bool { return !led(m.e) || s.stays(m.e) }
+	if !slices.ContainsFunc(ms, stays) {
 		return ms
 	}
 	out := make([]member, 0, len(ms))
 	for _, m := range ms {
-		if s.stays(m.e) {
+		if stays(m) {
 			s.note(result{entry: m.e, what: left})
 		} else {
 			out = append(out, m)
@@ -242,7 +244,7 @@ func (s *sharing[TTx]) note(r result) {
 // alone takes ms one by one.
 func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 	for _, m := range ms {
-		if s.stays(m.e) {
+		if m.e.rides || s.stays(m.e) {
 			s.note(result{entry: m.e, what: left})
 		} else {
 			s.note(s.in.attempt(ctx, m.e))

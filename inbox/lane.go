@@ -49,6 +49,7 @@ type entry struct {
 	stood   store.Step    // how that stood, in this attempt
 	since   time.Time     // of a claimed one: the claim was asked for then, and has lasted no longer
 	lease   time.Duration // for which it is ours, from then
+	rides   bool          // it was not claimed, but read along with the first of its key: see ride
 	call    *store.Call   // to the outside that it is at; nil: none yet, or never
 	lonely  bool          // its handler makes a call
 	outcome string        // of it, which is to be settled now; "": not yet

@@ -26,6 +26,8 @@ type shelf struct {
 	lane    *lane           // of what was claimed; no lane of the broker's, and never acknowledged
 	claimed map[*entry]bool // and not finished
 	size    int             // how many of it may share a transaction
+	along   int             // how many may ride with each key
+	riding  int             // how many did, of what was claimed last
 	at      time.Time       // when to look again
 	idle    int             // looks in a row that found nothing
 	changed bool            // something was parked or freed since the last count
@@ -37,12 +39,12 @@ type shelf struct {
 	alone    *entry   // of these, the one in hand: nothing else is
 }
 
-func newShelf() shelf { return shelf{lane: newLane(""), claimed: map[*entry]bool{}, size: 1} }
+func newShelf() shelf { return shelf{lane: newLane(""), claimed: map[*entry]bool{}, size: 1, along: 1} }
 
 // A looked answers a look into the store.
 type looked struct {
 	claimed store.Claimed
-	asked   int // how many it might have been
+	asked   store.Portion
 	counted bool
 	began   time.Time
 	took    time.Duration
@@ -83,14 +85,15 @@ func (s *shelf) adapt(rs []result, now time.Time, most int) {
 		s.size = max(1, s.size/2)
 	default:
 		s.size = max(1, min(2*s.size, most))
+		s.along = min(2*s.along+1, most)
 	}
 }
 
 // look claims what is due, and counts what is kept where that may have changed. It touches nothing of the inbox.
-func (in *Inbox[TTx]) look(ctx context.Context, life string, limit int, count bool, not []store.Kind) looked {
-	l := looked{asked: limit, counted: count, began: in.o.Now()}
-	if limit > 0 {
-		l.claimed, l.err = in.db.Claim(ctx, in.group, life, limit, in.lease(turnOfClaimed), not...)
+func (in *Inbox[TTx]) look(ctx context.Context, life string, most store.Portion, count bool, not []store.Kind) looked {
+	l := looked{asked: most, counted: count, began: in.o.Now()}
+	if most.Keys > 0 {
+		l.claimed, l.err = in.db.Claim(ctx, in.group, life, most, in.lease(turnOfClaimed), not...)
 	}
 	if l.err == nil && count {
 		no := false
@@ -108,12 +111,12 @@ func (in *Inbox[TTx]) look(ctx context.Context, life string, limit int, count bo
 
 // lookNow is a turn's look into the store.
 func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
-	limit, count, some := in.wants(in.o.Now(), 0)
+	most, count, some := in.wants(in.o.Now(), 0)
 	if !some {
 		return false, nil
 	}
 	in.shelf.changed = in.shelf.changed && !count
-	l := in.look(ctx, in.book.life, limit, count, in.others())
+	l := in.look(ctx, in.book.life, most, count, in.others())
 	if err := in.shelve(l); err != nil {
 		return false, err
 	}
@@ -121,13 +124,13 @@ func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
 }
 
 // wants says what the next look is to do; false: there is no need for one yet.
-func (in *Inbox[TTx]) wants(now time.Time, rest time.Duration) (limit int, count, some bool) {
+func (in *Inbox[TTx]) wants(now time.Time, rest time.Duration) (most store.Portion, count, some bool) {
 	s := &in.shelf
 	if s.due(now) == 0 {
-		limit = max(0, in.appetite())
+		most = in.portion(max(0, in.appetite()))
 	}
 	count = s.changed && now.Sub(s.counted) >= rest || s.some && now.Sub(s.counted) >= lookIdle
-	return limit, count, limit > 0 || count
+	return most, count, most.Keys > 0 || count
 }
 
 // take up what a look found.
@@ -144,12 +147,10 @@ func (in *Inbox[TTx]) shelve(l looked) error {
 		s.at = now.Add(backoff.After(s.idle, lookEvery/10, lookIdle))
 		return nil
 	}
-	if l.asked > 0 {
+	if l.asked.Keys > 0 {
 		s.next(l, now)
 	}
-	for i := range l.claimed.Parked {
-		in.claim(&l.claimed.Parked[i], l.began)
-	}
+	in.shelveAll(l)
 	if l.counted {
 		s.counted, s.took, s.some = now, l.took, l.kept.Parked+l.kept.Dead > 0
 		in.mu.Lock()
@@ -166,7 +167,7 @@ func (s *shelf) next(l looked, now time.Time) {
 	} else {
 		s.idle = 0
 	}
-	if len(l.claimed.Parked) == l.asked {
+	if l.keys() == l.asked.Keys {
 		s.at = now
 		return
 	}
@@ -184,7 +185,7 @@ func (s *shelf) soon(t time.Time) {
 }
 
 // claim makes a chain of its own of a claimed message, and has it taken.
-func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) {
+func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) *chain {
 	e := &entry{Delivery: broker.Delivery{Message: p.Message, Lane: p.Lane, Position: p.Position}, parked: p, id: p.Identity, since: began, lease: in.lease(turnOfClaimed), call: p.Call}
 	_, e.lonely = in.calls[kind{p.Message.Topic, p.Message.Type}]
 	e.foreign = in.handlers[kind{p.Message.Topic, p.Message.Type}] == nil
@@ -194,9 +195,10 @@ func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) {
 	e.nth = in.arrived
 	if e.alone = p.Claims > trusted || p.Kills > 0; e.alone {
 		in.shelf.suspects = append(in.shelf.suspects, e.chain)
-		return
+		return e.chain
 	}
 	in.ready.add(e.chain)
+	return e.chain
 }
 
 // settleClaimed is settle for a message that was claimed.

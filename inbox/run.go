@@ -224,15 +224,15 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 
 // look has the store looked into, if it is time to, beside what else goes on.
 func (l *loop[TTx]) look() {
-	limit, count, _ := l.in.wants(l.in.o.Now(), max(tellKept, tellShare*l.in.shelf.took))
+	most, count, _ := l.in.wants(l.in.o.Now(), max(tellKept, tellShare*l.in.shelf.took))
 	life, not := l.in.book.life, l.in.others()
-	if limit > 0 && !l.looking {
+	if most.Keys > 0 && !l.looking {
 		l.looking = true
-		go func() { l.looks <- l.in.look(l.hard, life, limit, false, not) }()
+		go func() { l.looks <- l.in.look(l.hard, life, most, false, not) }()
 	}
 	if count && !l.counting {
 		l.counting, l.in.shelf.changed = true, false // what changes from now on it may not see
-		go func() { l.looks <- l.in.look(l.hard, life, 0, true, nil) }()
+		go func() { l.looks <- l.in.look(l.hard, life, store.Portion{}, true, nil) }()
 	}
 }
 

@@ -141,8 +141,8 @@ type counts struct {
 	of map[store.Identity]int
 }
 
-func (d counts) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
-	c, err := d.Driver.Claim(ctx, consumer, life, limit, lease, not...)
+func (d counts) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
+	c, err := d.Driver.Claim(ctx, consumer, life, most, lease, not...)
 	for i := range c.Parked {
 		c.Parked[i].Attempts = d.of[c.Parked[i].Identity]
 	}

@@ -28,7 +28,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
 		}
 	}
 	for _, r := range rs {
-		if c := r.entry.chain; !c.busy && c.pass() {
+		if c := r.entry.chain; !c.busy && c.pass() && !in.leaveRiders(c) {
 			c.busy = true
 			in.ready.add(c)
 		}

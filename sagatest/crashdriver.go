@@ -208,9 +208,9 @@ func (c *crashDriver[TTx]) Retry(ctx context.Context, lanes []int, limit int) (o
 	return out, err
 }
 
-func (c *crashDriver[TTx]) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...store.Kind) (out store.Claimed, err error) {
+func (c *crashDriver[TTx]) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (out store.Claimed, err error) {
 	err = c.p.io(call{act: "Claim", effect: true}, func() (err error) {
-		out, err = c.d.Claim(ctx, consumer, life, limit, lease, not...)
+		out, err = c.d.Claim(ctx, consumer, life, most, lease, not...)
 		c.p.had(len(out.Parked) > 0, " %d parked", len(out.Parked))
 		return err
 	})

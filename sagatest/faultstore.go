@@ -166,11 +166,11 @@ func (d *faultyDriver[TTx]) Retry(ctx context.Context, lanes []int, limit int) (
 	return d.Driver.Retry(ctx, lanes, limit)
 }
 
-func (d *faultyDriver[TTx]) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
+func (d *faultyDriver[TTx]) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
 	if err := d.f.alive(); err != nil {
 		return store.Claimed{}, err
 	}
-	return d.Driver.Claim(ctx, consumer, life, limit, lease, not...)
+	return d.Driver.Claim(ctx, consumer, life, most, lease, not...)
 }
 
 func (d *faultyDriver[TTx]) Kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {

@@ -48,8 +48,8 @@ type impatient[TTx any] struct{ store.Driver[TTx] }
 
 const patient = time.Second // longer waits are leases
 
-func (d *impatient[TTx]) Claim(ctx context.Context, consumer, life string, limit int, _ time.Duration, not ...store.Kind) (store.Claimed, error) {
-	return d.Driver.Claim(ctx, consumer, life, limit, 0, not...)
+func (d *impatient[TTx]) Claim(ctx context.Context, consumer, life string, most store.Portion, _ time.Duration, not ...store.Kind) (store.Claimed, error) {
+	return d.Driver.Claim(ctx, consumer, life, most, 0, not...)
 }
 
 func (d *impatient[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {

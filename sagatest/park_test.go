@@ -362,8 +362,8 @@ func (d overtaking) Begin(ctx context.Context, in store.Intake) (store.Unit[*mem
 // deletesFirst frees what it claims before it is handled.
 type deletesFirst struct{ db }
 
-func (d deletesFirst) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
-	c, err := d.db.Claim(ctx, consumer, life, limit, lease, not...)
+func (d deletesFirst) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
+	c, err := d.db.Claim(ctx, consumer, life, most, lease, not...)
 	for _, p := range c.Parked {
 		if _, err := d.db.Apply(ctx, store.Effect{Free: &store.Free{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
 			return c, err
@@ -429,13 +429,13 @@ func (d looksFirst) Begin(ctx context.Context, in store.Intake) (store.Unit[*mem
 // claimsAny claims what waits behind others of its key, too, as SKIP LOCKED does where the first is locked.
 type claimsAny struct{ db }
 
-func (d claimsAny) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
-	c, err := d.db.Claim(ctx, consumer, life, limit, lease, not...)
+func (d claimsAny) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
+	c, err := d.db.Claim(ctx, consumer, life, most, lease, not...)
 	if err != nil || len(c.Parked) == 0 {
 		return c, err
 	}
 	no := false
-	all, err := d.db.Kept(ctx, store.Sought{Consumer: consumer, Dead: &no}, limit)
+	all, err := d.db.Kept(ctx, store.Sought{Consumer: consumer, Dead: &no}, most.Keys)
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].Waiting {
 			c.Parked = append([]store.Parked{all[i]}, c.Parked...)

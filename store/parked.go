@@ -9,10 +9,10 @@ import (
 
 // A Keeper is the part of a Store that is about kept messages; what changes them is an Effect.
 type Keeper interface {
-	// Claim takes parked messages that are due and first of their key for life, at most limit, and puts their due time off by lease,
+	// Claim takes parked messages that are due and first of their key for life, and puts their due time off by lease,
 	// so that nobody else claims them meanwhile. To be taken they are Retrying in an intake. Those of the kinds in not are left
-	// to others, and Claimed.Next does not tell of them.
-	Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...Kind) (Claimed, error)
+	// to others, and Claimed.Next does not tell of them. What is read along is not claimed: see Portion.
+	Claim(ctx context.Context, consumer, life string, most Portion, lease time.Duration, not ...Kind) (Claimed, error)
 
 	// Kept lists kept messages by Place, at most limit. It locks nothing.
 	Kept(ctx context.Context, what Sought, limit int) ([]Parked, error)
@@ -35,7 +35,7 @@ type Turn int8
 const (
 	Anytime  Turn = iota // nothing
 	Arriving             // it came from the broker: fresh only if nothing of its key is parked, and it is not kept itself
-	Retrying             // it was claimed: fresh only while it is parked, first of its key, with Mark.Attempts
+	Retrying             // it was claimed: fresh only while it is parked, with Mark.Attempts, first of its key, or directly behind those before it in the intake
 )
 
 // Parked is a message that the store keeps for a consumer, byte for byte: parked, until its turn comes, or a dead letter.
@@ -144,10 +144,21 @@ type Audit struct {
 	At     time.Time
 }
 
+// A Portion is how much to claim.
+type Portion struct {
+	Keys int // the first messages of so many keys, at most
+	// Along is how many of those directly behind each of them are read along: they are taken in the transaction of the first, or not at
+	// all, so its claim is theirs. None is read behind a message that was claimed before without an answer, or ended its process, or is
+	// at a call; and none of those, no dead letter, none of the kinds that are left to others, nor any behind it. If there is no answer
+	// to the claim, the next one counts as a claim of theirs, too.
+	Along int
+	All   int // how many are read along, of all keys
+}
+
 // Claimed answers Claim.
 type Claimed struct {
-	Parked []Parked // by Place
-	// Next is when the next one is due, from now; 0: none is, or there may be more now if the limit was reached.
+	Parked []Parked // by Place. Those that were read along are Waiting
+	// Next is when the next one is due, from now; 0: none is, or there may be more now if so many keys were claimed as were asked for.
 	Next time.Duration
 }
 

@@ -62,7 +62,7 @@ func TestKeptMessagesByTheCommand(t *testing.T) {
 	says(4, []string{"dead", "drop", "--yes", "--all", "--reason", "not ours"}, "skald: no kept message")
 	says(4, []string{"dead", "show", "--id", "m-3"}, "skald: no dead letter")
 	says(0, []string{"parked", "release", "--key", "k-m-1", "--yes", "--reason", "now"}, "1 of 1")
-	got, err := s.Claim(t.Context(), "stock", "life", 10, time.Minute)
+	got, err := s.Claim(t.Context(), "stock", "life", store.Portion{Keys: 10}, time.Minute)
 	if err != nil || len(got.Parked) != 2 {
 		t.Errorf("due are %+v, %v", got, err)
 	}

@@ -28,7 +28,8 @@ func turnOf(consumer string, id store.Identity, key []byte) turnKey {
 
 type keptRow struct {
 	store.Parked
-	due time.Time
+	due   time.Time
+	along int64 // the place of the last that was read along with it when it was claimed; 0: none was
 }
 
 func (k keptRow) id() markKey     { return markKey{k.Consumer, k.Identity} }
@@ -37,27 +38,40 @@ func (k keptRow) bytes() int64    { return int64(len(k.Message.Key) + len(k.Mess
 func (k keptRow) holding() bool   { return k.Message.Key != nil && (k.Dead == nil || k.Dead.Holds) }
 func (k keptRow) claimable() bool { return k.Dead == nil && !k.Waiting }
 
+// An ahead is how many messages of each key come before another one in an intake, if they are those that are first; -1: they are not.
+type ahead map[turnKey]int
+
 // turn locks the key of m and says how m stands; Fresh, if it may be taken.
-func (tx *Tx) turn(ctx context.Context, m store.Mark, until time.Time) (store.Outcome, error) {
+func (tx *Tx) turn(ctx context.Context, m store.Mark, before ahead, until time.Time) (store.Outcome, error) {
 	d := tx.s.db
 	if err := d.acquire(ctx, tx, turnOf(m.Consumer, m.Identity, m.Key), until); err != nil {
 		return 0, fmt.Errorf("lock key: %w", err)
 	}
 	k, there := d.kept[markKey{m.Consumer, m.Identity}]
-	first, held := d.firstOf(turnOf(m.Consumer, m.Identity, m.Key))
+	of := turnOf(m.Consumer, m.Identity, m.Key)
+	holding := d.behindOf(of)
 	switch {
 	case m.Turn == store.Retrying:
-		if !there || k.Dead != nil || k.Attempts != m.Attempts || held && first.id() != k.id() {
+		n := before[of]
+		if !there || k.Dead != nil || k.Attempts != m.Attempts || m.Key != nil && (n < 0 || n >= len(holding) || holding[n].id() != k.id()) {
+			before.note(of, -1)
 			return store.Stale, nil
 		}
+		before.note(of, n+1)
 	case there && k.Dead != nil:
 		return store.Dead, nil
 	case there:
 		return store.Waiting, nil
-	case held:
+	case len(holding) > 0:
 		return store.Behind, nil
 	}
 	return store.Fresh, nil
+}
+
+func (a ahead) note(t turnKey, n int) {
+	if a != nil {
+		a[t] = n
+	}
 }
 
 // behindOf is what holds a key, in order.
@@ -72,14 +86,6 @@ func (d *database) behindOf(t turnKey) (out []keptRow) {
 	}
 	slices.SortFunc(out, byPlace)
 	return out
-}
-
-func (d *database) firstOf(t turnKey) (first keptRow, some bool) {
-	all := d.behindOf(t)
-	if len(all) == 0 {
-		return keptRow{}, false
-	}
-	return all[0], true
 }
 
 func byPlace(a, b keptRow) int { return cmp.Compare(a.Place, b.Place) }
@@ -290,35 +296,6 @@ func (d *database) settle(t turnKey) {
 }
 
 func cut4(s string) string { return clipTo(s, 4<<10) }
-
-// Claim takes parked messages that are due.
-func (s *Store) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...store.Kind) (c store.Claimed, err error) {
-	err = s.enter(ctx, func() error {
-		d := s.db
-		now, all := d.now(), d.keptOf(store.Sought{Consumer: consumer})
-		ours := func(k keptRow) bool {
-			return k.claimable() && !slices.Contains(not, store.Kind{Topic: k.Message.Topic, Type: k.Message.Type})
-		}
-		for _, k := range all {
-			if ours(k) && !k.due.After(now) && len(c.Parked) < limit {
-				k.due = now.Add(lease)
-				k.Claims, k.Life = k.Claims+1, life
-				d.kept[k.id()] = k
-				c.Parked = append(c.Parked, k.out(now))
-			}
-		}
-		if len(c.Parked) == limit {
-			return nil
-		}
-		for _, k := range d.keptOf(store.Sought{Consumer: consumer}) {
-			if in := k.due.Sub(now); ours(k) && (c.Next == 0 || in < c.Next) {
-				c.Next = in
-			}
-		}
-		return nil
-	})
-	return c, err
-}
 
 func (k keptRow) out(now time.Time) store.Parked {
 	p := k.Parked

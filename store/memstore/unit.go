@@ -56,13 +56,13 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], er
 // take does the intake, marks first, each kind in sorted order so that two intakes never wait in a circle.
 func (u *unit) take(ctx context.Context, in store.Intake) error {
 	until := time.Now().Add(u.tx.wait)
-	stands := make([]store.Outcome, len(in.Marks)) // by what is kept
+	stands, before := make([]store.Outcome, len(in.Marks)), ahead{} // by what is kept
 	for _, i := range order(in.Marks, byTurn) {
 		if in.Marks[i].Turn == store.Anytime {
 			continue
 		}
 		var err error
-		if stands[i], err = u.tx.turn(ctx, in.Marks[i], until); err != nil {
+		if stands[i], err = u.tx.turn(ctx, in.Marks[i], before, until); err != nil {
 			return err
 		}
 	}
@@ -216,7 +216,7 @@ func (tx *Tx) finish(ctx context.Context, es []store.Effect) error {
 // stage checks the guards of e and keeps what it writes for the commit.
 func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error {
 	if e.Mark != nil && e.Mark.Turn != store.Anytime {
-		stands, err := tx.turn(ctx, *e.Mark, until)
+		stands, err := tx.turn(ctx, *e.Mark, nil, until)
 		if err != nil {
 			return err
 		}

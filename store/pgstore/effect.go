@@ -107,9 +107,10 @@ func locked(in store.Intake, found store.Found) entities {
 	return out
 }
 
-// outflow are the calls that carry out es in one transaction: guards first, then all rows behind kept, in order.
-func (c *core) outflow(es []store.Effect, kept []row, have entities) ([]call, error) {
-	calls := c.freeMany(es)
+// outflow are the calls that carry out es in one transaction, which has taken in those marks: guards first, then all rows behind kept, in
+// order.
+func (c *core) outflow(es []store.Effect, kept []row, have entities, taken ...store.Mark) ([]call, error) {
+	calls := c.freeMany(es, taken)
 	together := len(calls) > 0
 	for i := range es {
 		e := &es[i]

@@ -93,24 +93,37 @@ func (c *core) takeMany(in store.Intake, found *store.Found) ([]call, error) {
 
 // turns are the calls that lock the keys, and say which messages are kept, or behind one that is.
 func (w *crowd) turns() []call {
-	var locks, old []int64
-	var keys [][]byte
-	var tries []*int32
-	var asked wanted
+	var locks []int64
+	var arrive, claimed []int
 	for i := range w.marks {
 		m := &w.marks[i]
 		if m.Turn == store.Anytime {
 			continue
 		}
 		locks = append(locks, w.c.turn(m.Consumer, m.Identity, m.Key))
-		asked.add(m.Identity, i)
-		keys, old, tries = append(keys, m.Key), append(old, w.homes[i].old), append(tries, triesOf(m))
+		if m.Turn == store.Retrying {
+			claimed = append(claimed, i)
+		} else {
+			arrive = append(arrive, i)
+		}
 	}
 	if len(locks) == 0 {
 		return nil
 	}
 	slices.Sort(locks)
-	find := w.c.call("FindTurns", name(w.marks[0].Consumer), asked.sources, asked.ids, keys, old, asked.places, tries)
+	calls := []call{w.c.call("LockTurns", slices.Compact(locks))}
+	if len(arrive) > 0 {
+		calls = append(calls, w.arriving(arrive))
+	}
+	if len(claimed) > 0 {
+		calls = append(calls, w.claimed(claimed))
+	}
+	return calls
+}
+
+// stand is the call of that name, which tells of messages that may not be taken.
+func (w *crowd) stand(name string, args ...any) call {
+	find := w.c.call(name, args...)
 	find.scan = func(row scanner) error {
 		var n int32
 		var stands store.Outcome
@@ -121,7 +134,59 @@ func (w *crowd) turns() []call {
 		}
 		return err
 	}
-	return []call{w.c.call("LockTurns", slices.Compact(locks)), find}
+	return find
+}
+
+// arriving is the call that asks for those that came from the broker.
+func (w *crowd) arriving(list []int) call {
+	var asked wanted
+	var keys [][]byte
+	var old []int64
+	var of []int32 // the number of its source, from 1 on
+	var sources []string
+	numbers := map[string]int32{}
+	for _, i := range list {
+		m := &w.marks[i]
+		asked.add(m.Identity, i)
+		keys, old = append(keys, m.Key), append(old, w.homes[i].old)
+		source := name(m.Source)
+		if numbers[source] == 0 {
+			sources = append(sources, source)
+			numbers[source] = int32(len(sources))
+		}
+		of = append(of, numbers[source])
+	}
+	return w.stand("FindTurns", name(w.marks[0].Consumer), asked.sources, asked.ids, keys, old, asked.places, sources, of)
+}
+
+// claimed is the call that asks for those that were claimed.
+func (w *crowd) claimed(list []int) call {
+	var keyed, loose wanted
+	var keys [][]byte
+	var many, before, tries, looseTries []int32
+	chains := map[string][]int{}
+	for _, i := range list {
+		m := &w.marks[i]
+		if m.Key == nil {
+			loose.add(m.Identity, i)
+			looseTries = append(looseTries, int32(m.Attempts))
+			continue
+		}
+		if key := string(m.Key); chains[key] == nil {
+			keys = append(keys, m.Key)
+		}
+		chains[string(m.Key)] = append(chains[string(m.Key)], i)
+	}
+	for _, key := range keys {
+		chain := chains[string(key)]
+		many, before = append(many, int32(len(chain))), append(before, int32(len(tries)))
+		for _, i := range chain {
+			keyed.add(w.marks[i].Identity, i)
+			tries = append(tries, int32(w.marks[i].Attempts))
+		}
+	}
+	return w.stand("FindClaimed", name(w.marks[0].Consumer), keys, many, before, keyed.sources, keyed.ids, tries, keyed.places,
+		loose.sources, loose.ids, looseTries, loose.places)
 }
 
 // insert is the call that inserts the marks of a list into one table.
@@ -224,12 +289,13 @@ func (c *core) lockMany(locks []store.Lock, found []int64) []call {
 	return []call{lock}
 }
 
-// freeMany is the calls that end the keeping of messages of one consumer that were claimed; nil: es are not of that kind.
-func (c *core) freeMany(es []store.Effect) []call {
-	var asked wanted
+// freeMany is the calls that end the keeping of messages of one consumer that were claimed; nil: es are not of that kind. Of those that
+// taken tells to be of one key, it is locked once.
+func (c *core) freeMany(es []store.Effect, taken []store.Mark) []call {
+	var asked, locked wanted
 	var tries []int32
 	var calls []string // that they are at
-	consumer := ""
+	consumer, keys, seen := "", keysOf(taken, es), map[string]bool{}
 	for i := range es {
 		f := es[i].Free
 		if f == nil {
@@ -240,11 +306,29 @@ func (c *core) freeMany(es []store.Effect) []call {
 		}
 		consumer = f.Consumer
 		asked.add(f.Identity, i)
+		if key, known := keys[f.Identity]; !known || !seen[key] || taken[0].Consumer != consumer {
+			locked.add(f.Identity, i)
+			seen[key] = known
+		}
 		tries, calls = append(tries, int32(*f.Attempts)), append(calls, held.CallKey(f.WasCall))
 	}
 	if len(tries) < 2 {
 		return nil
 	}
-	return []call{c.call("Walk"), c.call("LockManyKept", name(consumer), asked.sources, asked.ids),
+	return []call{c.call("Walk"), c.call("LockManyKept", name(consumer), locked.sources, locked.ids),
 		c.call("FreeMany", name(consumer), asked.sources, asked.ids, tries, calls)}
+}
+
+// keysOf are the keys of claimed messages of an intake, where there are any to be freed.
+func keysOf(taken []store.Mark, es []store.Effect) map[store.Identity]string {
+	if len(taken) < 2 || !slices.ContainsFunc(es, func(e store.Effect) bool { return e.Free != nil }) {
+		return nil
+	}
+	out := make(map[store.Identity]string, len(taken))
+	for i := range taken {
+		if m := &taken[i]; m.Turn == store.Retrying && m.Key != nil && m.Consumer == taken[0].Consumer {
+			out[m.Identity] = string(m.Key)
+		}
+	}
+	return out
 }

@@ -127,9 +127,10 @@ func TestPlansOfManyMessages(t *testing.T) {
 	run("SET enable_sort = off; BEGIN")
 	run(s.sql["Narrow"])
 	run("PREPARE turns AS " + s.sql["FindTurns"])
+	run("PREPARE claimed AS " + s.sql["FindClaimed"])
 	run("PREPARE marks AS " + s.marks.Load().text[at]["InsertMarks"])
 	explain := func() string {
-		rows, err := conn.Query(ctx, `EXPLAIN (ANALYZE) EXECUTE turns('stock', '{a}', '{b}', '{c}', '{0}', '{0}', '{NULL}')`, pgx.QueryExecModeSimpleProtocol)
+		rows, err := conn.Query(ctx, `EXPLAIN (ANALYZE) EXECUTE turns('stock', '{a,b}', '{12,b}', '{c,d}', '{0,0}', '{0,1}', '{a,b}', '{1,2}')`, pgx.QueryExecModeSimpleProtocol)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,6 +138,15 @@ func TestPlansOfManyMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		rows, err = conn.Query(ctx, `EXPLAIN (ANALYZE) EXECUTE claimed('stock', '{c}', '{2}', '{0}', '{a,a}', '{0,1}', '{0,0}', '{0,1}', '{a}', '{7}', '{0}', '{2}')`, pgx.QueryExecModeSimpleProtocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claimed, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		turns = append(turns, claimed...)
 		rows, err = conn.Query(ctx, fmt.Sprintf(`EXPLAIN (ANALYZE) EXECUTE marks('stock', '{a}', '{%s}', '{1}', '{NULL}', '{NULL}', '{0}', '{f}', '{0}')`, aMark().ID),
 			pgx.QueryExecModeSimpleProtocol)
 		if err != nil {

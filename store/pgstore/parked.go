@@ -229,21 +229,24 @@ func orZero(t *time.Time) time.Time {
 }
 
 // Claim takes parked messages that are due: one round trip, which writes nothing where none is.
-func (c *core) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
+func (c *core) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
 	var out store.Claimed
 	var next int64
-	others := joined(not)
-	claim := c.call("Claim", name(consumer), int32(limit), lease.Microseconds(), legible(life), others)
+	others, keys := joined(not), 0
+	claim := c.call("Claim", name(consumer), int32(most.Keys), lease.Microseconds(), legible(life), others, int32(most.Along), int32(most.All))
 	claim.scan = func(row scanner) error {
 		p, err := scanKept(row)
 		out.Parked = append(out.Parked, p)
+		if !p.Waiting {
+			keys++
+		}
 		return err
 	}
 	if err := c.short(ctx, "claim parked messages", c.call("Walk"), claim, c.call("NextDue", name(consumer), others).into(&next)); err != nil {
 		return store.Claimed{}, err
 	}
 	slices.SortFunc(out.Parked, func(a, b store.Parked) int { return compare(a.Place, b.Place) })
-	if len(out.Parked) < limit {
+	if keys < most.Keys {
 		out.Next = time.Duration(next) * time.Microsecond
 	}
 	return out, nil

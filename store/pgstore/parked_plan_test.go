@@ -43,7 +43,8 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 		"behind a call":        {"StepBack", `('stock', '/o', 'm1')`},
 		"let go":               {"LetGo", `('stock', '/o', 'm1', 'saga', 'step', '')`},
 		"what was done":        {"AuditedLast", `(9223372036854775807, 1000)`},
-		"claimed":              {"Claim", `('stock', 10, 300000, 'life', '{}')`},
+		"claimed":              {"Claim", `('stock', 10, 300000, 'life', '{}', 0, 0)`},
+		"claimed with others":  {"Claim", `('stock', 10, 300000, 'life', '{}', 50, 100)`},
 		"when the next is due": {"NextDue", `('stock', '{}')`},
 		"marks that go":        {"DeleteMarks", `(86400000000)`},
 	}

@@ -392,7 +392,7 @@ func keptDay(ctx context.Context, s *Store) error {
 	if _, err := u.Rollback(ctx, store.Effect{Keep: &store.Keep{Parked: p}}); err != nil {
 		return err
 	}
-	if _, err := s.Claim(ctx, m.Consumer, "life", 1, time.Hour); err != nil {
+	if _, err := s.Claim(ctx, m.Consumer, "life", store.Portion{Keys: 1}, time.Hour); err != nil {
 		return err
 	}
 	if _, err := s.Kept(ctx, store.Sought{}, 1); err != nil {

@@ -17,6 +17,7 @@ type unit struct {
 	conn  *pgxpool.Conn // nil: ended
 	tx    *lent
 	found store.Found
+	marks []store.Mark // of the intake
 	have  entities
 	kept  bool // a message of it is, and has a mark all the same: it is for rolling back
 }
@@ -26,7 +27,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 	if err := s.reread(ctx); err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	u := &unit{s: s}
+	u := &unit{s: s, marks: in.Marks}
 	calls, err := s.intake(in, &u.found)
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
@@ -133,7 +134,7 @@ func (u *unit) commit(ctx context.Context, conn *pgx.Conn, es []store.Effect) er
 	case 'E':
 		return fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w", pgx.ErrTxCommitRollback)
 	}
-	calls, err := u.s.outflow(es, u.tx.kept, u.have)
+	calls, err := u.s.outflow(es, u.tx.kept, u.have, u.marks...)
 	if err != nil {
 		return err
 	}

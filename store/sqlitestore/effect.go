@@ -108,7 +108,7 @@ func (x *session) each(ctx context.Context, es []store.Effect, stood []bool) (wr
 // locked: each is raised once.
 func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int64) error {
 	if e.Mark != nil && e.Mark.Turn != store.Anytime {
-		stands, err := x.turn(ctx, e.Mark)
+		stands, err := x.turn(ctx, e.Mark, nil)
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -37,31 +36,47 @@ func (x *session) findKept(ctx context.Context, consumer string, id store.Identi
 	return k, true, nil
 }
 
-// firstOf is the place of the first message that holds a key; 0: none does.
-func (x *session) firstOf(ctx context.Context, consumer string, key []byte) (place int64, err error) {
+// firstOf is the place of the first message that holds a key, behind that place; 0: none does.
+func (x *session) firstOf(ctx context.Context, consumer string, key []byte, behind int64) (place int64, err error) {
 	if key == nil {
 		return 0, nil
 	}
-	err = x.row(ctx, "FirstOfKey", consumer, key).Scan(&place)
+	err = x.row(ctx, "FirstOfKey", consumer, key, behind).Scan(&place)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, fmt.Errorf("find the first of a key: %w", err)
 	}
 	return place, nil
 }
 
+// An ahead is, of each key, the place of the last message that comes before another one in an intake, if those are the ones that are
+// first; -1: they are not.
+type ahead map[[2]string]int64
+
 // turn says how m stands; Fresh, if it may be taken. The transaction holds the only write lock there is.
-func (x *session) turn(ctx context.Context, m *store.Mark) (store.Outcome, error) {
+func (x *session) turn(ctx context.Context, m *store.Mark, before ahead) (store.Outcome, error) {
 	k, there, err := x.findKept(ctx, m.Consumer, m.Identity)
 	if err != nil {
 		return 0, err
 	}
-	first, err := x.firstOf(ctx, m.Consumer, m.Key)
+	of := [2]string{m.Consumer, string(m.Key)}
+	behind := before[of]
+	if m.Turn != store.Retrying {
+		behind = 0
+	}
+	first, err := x.firstOf(ctx, m.Consumer, m.Key, max(behind, 0))
 	if err != nil {
 		return 0, err
 	}
 	switch {
 	case m.Turn == store.Retrying:
-		if !there || k.dead || k.attempts != m.Attempts || first != 0 && first != k.place {
+		stands := there && !k.dead && k.attempts == m.Attempts && (m.Key == nil || behind >= 0 && first == k.place)
+		if m.Key != nil && before != nil {
+			before[of] = -1
+			if stands {
+				before[of] = k.place
+			}
+		}
+		if !stands {
 			return store.Stale, nil
 		}
 	case there && k.dead:
@@ -135,7 +150,7 @@ func (x *session) change(ctx context.Context, name, consumer string, id store.Id
 
 // settleKey makes the first of a key due and the others wait.
 func (x *session) settleKey(ctx context.Context, consumer string, key []byte) error {
-	first, err := x.firstOf(ctx, consumer, key)
+	first, err := x.firstOf(ctx, consumer, key, 0)
 	if err != nil || first == 0 {
 		return err
 	}
@@ -308,38 +323,6 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 		p.Due = time.Duration(due) * time.Millisecond
 	}
 	return p, nil
-}
-
-// Claim takes parked messages that are due; it writes nothing where none is.
-func (s *Store) Claim(ctx context.Context, consumer, life string, limit int, lease time.Duration, not ...store.Kind) (c store.Claimed, err error) {
-	others := joined(not)
-	p, err := s.prepare(ctx)
-	if err != nil {
-		return c, failed("claim", err)
-	}
-	var some bool
-	if err := p.stmts["SomeDue"].QueryRowContext(ctx, consumer, others).Scan(&some); err != nil {
-		return c, failed("claim", err)
-	}
-	if some {
-		err = s.alone(ctx, func(ctx context.Context, x *session) error {
-			rows, err := x.rows(ctx, "Claim", consumer, limit, lease.Milliseconds(), life, others)
-			if err == nil {
-				c.Parked, err = collect(rows, scanKept)
-			}
-			return err
-		})
-	}
-	if err != nil || len(c.Parked) == limit {
-		return c, failedOr("claim", err)
-	}
-	slices.SortFunc(c.Parked, func(a, b store.Parked) int { return int(a.Place - b.Place) })
-	var next int64
-	if err := p.stmts["NextDue"].QueryRowContext(ctx, consumer, others).Scan(&next); err != nil {
-		return store.Claimed{}, failed("claim", err)
-	}
-	c.Next = time.Duration(next) * time.Millisecond
-	return c, nil
 }
 
 // Kept lists kept messages.

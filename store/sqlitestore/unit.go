@@ -55,10 +55,11 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		return fmt.Errorf("lend: %w", err)
 	}
 	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks))}
+	before := ahead{}
 	for i, m := range in.Marks {
 		stands := store.Fresh
 		if m.Turn != store.Anytime {
-			if stands, err = u.turn(ctx, &m); err != nil {
+			if stands, err = u.turn(ctx, &m, before); err != nil {
 				return err
 			}
 		}

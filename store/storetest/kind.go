@@ -67,7 +67,7 @@ func (s *suite[TTx]) kindClaims() {
 	s.apply(keeping(message(1, "a", foreign.Type), message(2, "a", "ours"), message(3, "b", "ours"))...)
 	claimed := func(next bool, want []string, not ...store.Kind) {
 		s.Helper()
-		c, err := s.d.Claim(s.Context(), consumer, "life", 10, time.Hour, not...)
+		c, err := s.d.Claim(s.Context(), consumer, "life", store.Portion{Keys: 10}, time.Hour, not...)
 		s.ok(err, "claim")
 		var got []string
 		for _, p := range c.Parked {

@@ -25,8 +25,8 @@ func manyTests[TTx any]() map[string]func(*suite[TTx]) {
 
 // every is messages of all kinds that an intake of many may meet, and how each stands.
 func (s *suite[TTx]) every() (ms []store.Mark, want []store.Outcome) {
-	first, second, again, loose := parked("r", 20), parked("r", 21), parked("s", 22), parked("", 23)
-	s.apply(keeping(first, second, again, loose)...)
+	first, second, again, loose := parked("r", 20), parked("q", 21), parked("s", 22), parked("", 23)
+	s.apply(keeping(first, parked("q", 19), second, again, loose)...)
 	gone := parked("d", 25)
 	gone.Dead = &store.Death{}
 	s.apply(keeping(gone)...)

@@ -104,7 +104,7 @@ func (s *suite[TTx]) stands(m store.Mark, want store.Outcome) {
 // claim wants those messages, by their numbers, to be due.
 func (s *suite[TTx]) claim(lease time.Duration, want ...string) []store.Parked {
 	s.Helper()
-	got, err := s.d.Claim(s.Context(), consumer, "life", 100, lease)
+	got, err := s.d.Claim(s.Context(), consumer, "life", store.Portion{Keys: 100}, lease)
 	s.ok(err, "claim")
 	var have []string
 	for _, p := range got.Parked {
@@ -271,12 +271,12 @@ func (s *suite[TTx]) parkedLease() {
 	later := parked("k", 1)
 	later.Due = time.Hour
 	s.apply(keeping(later, parked("l", 2), parked("m", 3))...)
-	one, err := s.d.Claim(s.Context(), consumer, "life", 1, time.Hour)
+	one, err := s.d.Claim(s.Context(), consumer, "life", store.Portion{Keys: 1}, time.Hour)
 	s.ok(err, "claim")
 	if len(one.Parked) != 1 || one.Next != 0 {
 		s.Fatalf("claimed %+v", one)
 	}
-	got, err := s.db.Driver(s).Claim(s.Context(), consumer, "life", 10, 30*time.Minute)
+	got, err := s.db.Driver(s).Claim(s.Context(), consumer, "life", store.Portion{Keys: 10}, 30*time.Minute)
 	s.ok(err, "claim")
 	if len(got.Parked) != 1 || got.Parked[0].ID == one.Parked[0].ID || got.Next < 25*time.Minute || got.Next > 30*time.Minute {
 		s.Fatalf("claimed %+v behind %+v", got, one)
@@ -284,7 +284,7 @@ func (s *suite[TTx]) parkedLease() {
 	s.claim(0)
 	s.apply(released(later))
 	s.claim(0, "1")
-	nobody, err := s.d.Claim(s.Context(), "another", "life", 10, 0)
+	nobody, err := s.d.Claim(s.Context(), "another", "life", store.Portion{Keys: 10}, 0)
 	s.ok(err, "claim")
 	if len(nobody.Parked) != 0 || nobody.Next != 0 {
 		s.Errorf("another consumer has %+v", nobody)

@@ -180,7 +180,7 @@ func (s *suite[TTx]) spotClaimsOfTheDead() {
 	s.occupy("a", "1", lane)
 	s.apply(keeping(parked("k", 1), parked("l", 2))...)
 	claim := func(life string, limit int) int {
-		c, err := s.d.Claim(s.Context(), consumer, life, limit, time.Hour)
+		c, err := s.d.Claim(s.Context(), consumer, life, store.Portion{Keys: limit}, time.Hour)
 		s.ok(err, "claim")
 		return len(c.Parked)
 	}
@@ -209,7 +209,7 @@ func (s *suite[TTx]) spotInHandOfTheDead() {
 	living.Life = "b"
 	s.apply(keeping(dead, living, marked, down)...)
 	s.apply(again(marked, func(p *store.Parked) { p.Call.Undo = true }), again(down, func(p *store.Parked) { p.Life = "" }), keeping(answered)[0])
-	c, err := s.d.Claim(s.Context(), consumer, "a", 1, time.Hour)
+	c, err := s.d.Claim(s.Context(), consumer, "a", store.Portion{Keys: 1}, time.Hour)
 	s.ok(err, "claim")
 	if len(c.Parked) != 1 || c.Parked[0].Life != "a" {
 		s.Fatalf("claimed %+v", c)

@@ -82,6 +82,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		{"Unit", unitTests[TTx]()},
 		{"Mark", markTests[TTx]()},
 		{"Many", manyTests[TTx]()},
+		{"Along", alongTests[TTx]()},
 		{"Answer", answerTests[TTx]()},
 		{"Quarantine", quarantineTests[TTx]()},
 		{"Floor", floorTests[TTx]()},

@@ -136,16 +136,42 @@ SELECT /*schema*/skald_guard(EXISTS (SELECT FROM d), 'a kept message');
 
 -- name: Claim
 -- Only the first of a key is ever due, so nobody overtakes by what is locked. The clock is asked once: asked for each row it ends no
--- walk of the index, and what is due in an hour would be looked at each time.
+-- walk of the index, and what is due in an hour would be looked at each time. c counts for those that were read along the last time, if that
+-- had no answer; a are those that are read along now, a prefix of what is behind h.
 WITH h AS (
-	SELECT place FROM /*schema*/skald_parked WHERE consumer = $1::text AND dead_at IS NULL AND NOT waiting AND due <= (SELECT clock_timestamp())
+	SELECT place, key, claims, along, kills = 0 AND call IS NULL AND claims = 0 AND key IS NOT NULL AS plain
+	FROM /*schema*/skald_parked WHERE consumer = $1::text AND dead_at IS NULL AND NOT waiting AND due <= (SELECT clock_timestamp())
 		AND topic || chr(31) || type <> ALL ($5::text[])
 	ORDER BY due LIMIT $2::integer FOR UPDATE SKIP LOCKED
+), c AS (
+	UPDATE /*schema*/skald_parked SET claims = claims + 1 WHERE place = ANY (ARRAY(
+		SELECT p.place FROM h CROSS JOIN LATERAL (
+			SELECT p.place FROM /*schema*/skald_parked AS p
+			WHERE p.consumer = $1::text AND p.key = h.key AND p.holds AND p.place > h.place AND p.place <= h.along
+			ORDER BY p.place FOR UPDATE SKIP LOCKED
+		) AS p WHERE h.claims > 0 AND h.along IS NOT NULL))
+), a AS (
+	SELECT h.place AS first, w.* FROM h CROSS JOIN LATERAL (
+		SELECT p.*, bool_and(p.dead_at IS NULL AND p.call IS NULL AND p.claims = 0 AND p.kills = 0
+			AND p.topic || chr(31) || p.type <> ALL ($5::text[])) OVER (ORDER BY p.place) AS plain
+		FROM (
+			SELECT * FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = h.key AND p.holds AND p.place > h.place
+			ORDER BY p.place LIMIT $6::integer
+		) AS p
+	) AS w WHERE h.plain AND w.plain LIMIT $7::integer
+), u AS (
+	UPDATE /*schema*/skald_parked AS p SET due = clock_timestamp() + $3::bigint * interval '1 microsecond', claims = p.claims + 1,
+		claimer = $4::text, along = l.along
+	FROM (
+		SELECT b.place, max(b.along) AS along FROM (SELECT place, NULL::bigint AS along FROM h UNION ALL SELECT first, place FROM a) AS b GROUP BY b.place
+	) AS l WHERE p.place = l.place
+	RETURNING p.*
 )
-UPDATE /*schema*/skald_parked AS p SET due = clock_timestamp() + $3::bigint * interval '1 microsecond', claims = p.claims + 1,
-	claimer = $4::text FROM h WHERE p.place = h.place
-RETURNING p.consumer, p.source, p.id, p.attempts, 0::bigint, p.holds, p.first_at, p.first_error, p.first_host, p.last_at, p.last_error, p.last_host,
-	p.dead_at, p.kind, p.fingerprint, p.stack, p.version, p.key, p.data, p.envelope, p.lane, p.position, p.fault, p.waiting, p.place, p.since, p.call, p.claims, p.kills, p.claimer;
+SELECT consumer, source, id, attempts, 0::bigint, holds, first_at, first_error, first_host, last_at, last_error, last_host,
+	dead_at, kind, fingerprint, stack, version, key, data, envelope, lane, position, fault, waiting, place, since, call, claims, kills, claimer FROM u
+UNION ALL
+SELECT consumer, source, id, attempts, 0::bigint, holds, first_at, first_error, first_host, last_at, last_error, last_host,
+	dead_at, kind, fingerprint, stack, version, key, data, envelope, lane, position, fault, waiting, place, since, call, claims, kills, claimer FROM a;
 
 -- name: NextDue
 SELECT coalesce((SELECT greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 1) FROM /*schema*/skald_parked
@@ -177,22 +203,47 @@ SELECT seq, at, who, why, what, consumer, source, id, run FROM /*schema*/skald_a
 SELECT count(pg_advisory_xact_lock(t) IS NULL) FROM unnest($1::bigint[]) AS t;
 
 -- name: FindTurns
--- What skald_turn says of messages, of those that it says something of. Their keys are locked by now. Their numbers are kept in
--- a setting, for the statements behind this one, which give them no mark.
-SELECT t.n, (CASE WHEN t.tries IS NOT NULL THEN -6 WHEN t.dead THEN -4 WHEN NOT t.dead THEN -3 WHEN t.below THEN -1 ELSE -5 END)::smallint,
+-- What skald_turn says of messages that arrive, of those that it says something of. Their keys are locked by now. Their numbers are kept in
+-- a setting, for the statements behind this one, which give them no mark. $7 are the sources that there are: an id that sorts behind all
+-- that are kept of its source is not looked for, and ids that tell their time mostly do.
+SELECT t.n, (CASE WHEN t.dead THEN -4 WHEN NOT t.dead THEN -3
+		WHEN (SELECT true FROM /*schema*/skald_floor AS f WHERE f.consumer = $1::text AND t.old > 0 AND f.at > to_timestamp(t.old / 1000.0)) THEN -1
+		ELSE -5 END)::smallint,
 	set_config('skald.kept', concat(current_setting('skald.kept'), ',', t.n), true)
 FROM (
-	SELECT i.n, i.tries,
-		CASE WHEN i.tries IS NULL THEN (SELECT p.dead_at IS NOT NULL FROM /*schema*/skald_parked AS p
-			WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id) END AS dead,
-		(SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = i.key AND p.holds ORDER BY p.place LIMIT 1) AS first,
-		CASE WHEN i.tries IS NOT NULL THEN (SELECT p.place FROM /*schema*/skald_parked AS p
-			WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id AND p.attempts = i.tries AND p.dead_at IS NULL) END AS mine,
-		(SELECT true FROM /*schema*/skald_floor AS f WHERE f.consumer = $1::text AND i.old > 0 AND f.at > to_timestamp(i.old / 1000.0)) AS below
-	FROM unnest($2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::integer[], $7::integer[]) AS i(source, id, key, old, n, tries)
-	WHERE i.tries IS NOT NULL OR (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text LIMIT 1) IS NOT NULL
+	SELECT i.n, i.old,
+		CASE WHEN i.id <= (ARRAY(SELECT (SELECT p.id FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = u.source
+				ORDER BY p.id DESC LIMIT 1) FROM unnest($7::text[]) AS u(source)))[i.of]
+			THEN (SELECT p.dead_at IS NOT NULL FROM /*schema*/skald_parked AS p
+				WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id) END AS dead,
+		(SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = i.key AND p.holds ORDER BY p.place LIMIT 1) AS first
+	FROM unnest($2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::integer[], $8::integer[]) AS i(source, id, key, old, n, of)
+	WHERE (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text LIMIT 1) IS NOT NULL
 	OFFSET 0
-) AS t WHERE CASE WHEN t.tries IS NULL THEN t.dead IS NOT NULL OR t.first IS NOT NULL ELSE t.mine IS NULL OR t.first <> t.mine END;
+) AS t WHERE t.dead IS NOT NULL OR t.first IS NOT NULL;
+
+-- name: FindClaimed
+-- The same of messages that were claimed: of each key those stand that are first of it, in that order, as they were claimed. $5 to $8 are
+-- the messages, one key behind the other, and $2 to $4 the keys, how many are of each, and how many are before them; those that have no key
+-- are in $9 to $12.
+SELECT ($8::integer[])[g.at], -6::smallint, set_config('skald.kept', concat(current_setting('skald.kept'), ',', ($8::integer[])[g.at]), true)
+FROM unnest($2::bytea[], $3::integer[], $4::integer[]) AS k(key, many, before)
+CROSS JOIN LATERAL (
+	SELECT coalesce(min(r.at) FILTER (WHERE NOT (r.dead_at IS NULL AND r.source = ($5::text[])[r.at] AND r.id = ($6::text[])[r.at]
+		AND r.attempts = ($7::integer[])[r.at])), k.before + count(*)::integer + 1) AS at
+	FROM (
+		SELECT f.*, k.before + row_number() OVER (ORDER BY f.place)::integer AS at FROM (
+			SELECT p.place, p.source, p.id, p.attempts, p.dead_at FROM /*schema*/skald_parked AS p
+			WHERE p.consumer = $1::text AND p.key = k.key AND p.holds ORDER BY p.place LIMIT k.many
+		) AS f
+	) AS r
+) AS stop
+CROSS JOIN LATERAL generate_series(stop.at, k.before + k.many) AS g(at)
+UNION ALL
+SELECT i.n, -6::smallint, set_config('skald.kept', concat(current_setting('skald.kept'), ',', i.n), true)
+FROM unnest($9::text[], $10::text[], $11::integer[], $12::integer[]) AS i(source, id, tries, n)
+WHERE (SELECT p.place FROM /*schema*/skald_parked AS p
+	WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id AND p.attempts = i.tries AND p.dead_at IS NULL) IS NULL;
 
 -- name: LockManyKept
 -- LockKept for many, in the order of the locks.
@@ -213,6 +264,6 @@ WITH d AS (
 	WHERE waiting AND place = ANY (ARRAY(
 		SELECT (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = d.key AND p.holds
 			AND p.place <> ALL (ARRAY(SELECT place FROM d)) ORDER BY p.place LIMIT 1)
-		FROM d))
+		FROM (SELECT DISTINCT key FROM d) AS d))
 )
 SELECT /*schema*/skald_guard((SELECT count(*) FROM d) = cardinality($2::text[]), 'a kept message');

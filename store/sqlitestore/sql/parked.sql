@@ -2,7 +2,7 @@
 SELECT place, key, attempts, dead_at IS NOT NULL FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3;
 
 -- name: FirstOfKey
-SELECT place FROM skald_parked WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 ORDER BY place LIMIT 1;
+SELECT place FROM skald_parked WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 AND place > ?3 ORDER BY place LIMIT 1;
 
 -- name: RoomOfKey
 -- What is parked of a key, and how its last row is numbered. A dead letter that holds its key again has numbers of another time: it
@@ -73,12 +73,33 @@ SELECT EXISTS (SELECT 1 FROM skald_parked WHERE consumer = ?1 AND dead_at IS NUL
 	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND topic || char(31) || type NOT IN (SELECT value FROM json_each(?2)));
 
 -- name: Claim
-UPDATE skald_parked SET due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?3, claims = claims + 1, claimer = ?4
+-- What was read along is of use only where there was no answer.
+UPDATE skald_parked SET due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?3, claims = claims + 1, claimer = ?4,
+	along = CASE WHEN claims > 0 THEN along END
 WHERE place IN (SELECT place FROM skald_parked WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0
 	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND topic || char(31) || type NOT IN (SELECT value FROM json_each(?5))
 	ORDER BY due LIMIT ?2)
 RETURNING consumer, source, id, attempts, 0, holds, first_at, first_error, first_host, last_at, last_error, last_host,
 	dead_at, kind, fingerprint, stack, version, key, data, envelope, lane, position, fault, waiting, place, since, call, claims, kills, claimer;
+
+-- name: Along
+-- What is directly behind the first of a key.
+SELECT p.consumer, p.source, p.id, p.attempts, 0, p.holds, p.first_at, p.first_error, p.first_host, p.last_at, p.last_error, p.last_host,
+	p.dead_at, p.kind, p.fingerprint, p.stack, p.version, p.key, p.data, p.envelope, p.lane, p.position, p.fault, p.waiting, p.place, p.since, p.call,
+	p.claims, p.kills, p.claimer
+FROM skald_parked AS f JOIN skald_parked AS p ON p.consumer = f.consumer AND p.key = f.key AND p.key IS NOT NULL AND p.holds = 1 AND p.place > f.place
+WHERE f.place = ?1 ORDER BY p.place LIMIT ?2;
+
+-- name: NoteAlong
+UPDATE skald_parked SET along = ?2 WHERE place = ?1;
+
+-- name: CountAlong
+-- Those that were read along with the first of a key: they were in hand, too, when there was no answer.
+UPDATE skald_parked SET claims = claims + (place <> ?1), along = NULL
+WHERE place = ?1 OR place IN (
+	SELECT p.place FROM skald_parked AS f JOIN skald_parked AS p
+	ON p.consumer = f.consumer AND p.key = f.key AND p.key IS NOT NULL AND p.holds = 1 AND p.place > f.place AND p.place <= f.along
+	WHERE f.place = ?1);
 
 -- name: NextDue
 SELECT coalesce(max(min(due) - CAST(unixepoch('subsec') * 1000 AS INTEGER), 1), 0)

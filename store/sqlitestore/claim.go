@@ -1,0 +1,93 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// Claim takes parked messages that are due; it writes nothing where none is.
+func (s *Store) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (c store.Claimed, err error) {
+	others := joined(not)
+	p, err := s.prepare(ctx)
+	if err != nil {
+		return c, failed("claim", err)
+	}
+	var some bool
+	if err := p.stmts["SomeDue"].QueryRowContext(ctx, consumer, others).Scan(&some); err != nil {
+		return c, failed("claim", err)
+	}
+	keys := 0
+	if some {
+		err = s.alone(ctx, func(ctx context.Context, x *session) error {
+			rows, err := x.rows(ctx, "Claim", consumer, most.Keys, lease.Milliseconds(), life, others)
+			if err == nil {
+				c.Parked, err = collect(rows, scanKept)
+			}
+			if err != nil {
+				return err
+			}
+			keys = len(c.Parked)
+			with, err := x.along(ctx, c.Parked, most, not)
+			c.Parked = append(c.Parked, with...)
+			return err
+		})
+	}
+	if err != nil {
+		return store.Claimed{}, failed("claim", err)
+	}
+	slices.SortFunc(c.Parked, func(a, b store.Parked) int { return int(a.Place - b.Place) })
+	if keys == most.Keys {
+		return c, nil
+	}
+	var next int64
+	if err := p.stmts["NextDue"].QueryRowContext(ctx, consumer, others).Scan(&next); err != nil {
+		return store.Claimed{}, failed("claim", err)
+	}
+	c.Next = time.Duration(next) * time.Millisecond
+	return c, nil
+}
+
+// along is what is read along with those that were claimed. For what was read along the last time, and had no answer, that is counted.
+func (x *session) along(ctx context.Context, claimed []store.Parked, most store.Portion, not []store.Kind) (all []store.Parked, err error) {
+	for i := range claimed {
+		k := &claimed[i]
+		if k.Claims > 1 {
+			if _, err := x.exec(ctx, "CountAlong", k.Place); err != nil {
+				return nil, fmt.Errorf("count claims of what was read along: %w", err)
+			}
+			continue
+		}
+		limit := min(most.Along, most.All-len(all))
+		if limit <= 0 || k.Message.Key == nil || k.Kills > 0 || k.Call != nil {
+			continue
+		}
+		rows, err := x.rows(ctx, "Along", k.Place, limit)
+		if err != nil {
+			return nil, fmt.Errorf("read along: %w", err)
+		}
+		with, err := collect(rows, scanKept)
+		if err != nil {
+			return nil, fmt.Errorf("read along: %w", err)
+		}
+		if n := slices.IndexFunc(with, func(w store.Parked) bool { return !plain(&w, not) }); n >= 0 {
+			with = with[:n]
+		}
+		if len(with) == 0 {
+			continue
+		}
+		if _, err := x.exec(ctx, "NoteAlong", k.Place, with[len(with)-1].Place); err != nil {
+			return nil, fmt.Errorf("note what was read along: %w", err)
+		}
+		all = append(all, with...)
+	}
+	return all, nil
+}
+
+// plain tells of what may be read along: what is to be claimed by itself is not.
+func plain(p *store.Parked, not []store.Kind) bool {
+	return p.Dead == nil && p.Call == nil && p.Claims == 0 && p.Kills == 0 && !slices.Contains(not, store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
+}
