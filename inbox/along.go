@@ -16,7 +16,8 @@ func (in *Inbox[TTx]) portion(limit int) store.Portion {
 	if along <= 0 || limit < 2 || in.beside != nil {
 		return store.Portion{Keys: limit}
 	}
-	return store.Portion{Keys: max(1, limit/(1+s.riding)), Along: along, All: limit}
+	keys := max(1, limit/(1+s.riding))
+	return store.Portion{Keys: keys, Along: along, All: max(limit-keys, limit/4)}
 }
 
 // learn notes how many came along with each key.

@@ -17,7 +17,7 @@ const (
 	tellKept  = 250 * time.Millisecond // how old what Health says of parked messages may be, while Run is busy
 	tellShare = 20                     // where that is long to count, it takes this part of the time
 
-	mostClaimed = 1000 // at once, to share transactions: where the process dies twice, each of them is taken alone
+	mostClaimed = 1000 // at once, to share transactions: where the process dies twice, each of them is taken alone; as many more may ride
 	trusted     = 2    // claims, of which one found no answer: that process was ended, but mostly by something else
 )
 
@@ -60,6 +60,9 @@ func (s *shelf) due(now time.Time) time.Duration { return max(0, s.at.Sub(now)) 
 // of that is here.
 func (in *Inbox[TTx]) appetite() int {
 	most := max(2*in.o.Workers, min(in.o.Workers*in.shelf.size, mostClaimed))
+	if in.shelf.riding > 0 {
+		most *= 2 // half of it at least was not claimed
+	}
 	switch wait, alone := in.breaker.closed(in.o.Now()); {
 	case wait > 0:
 		most = 0
