@@ -163,7 +163,7 @@ func (s *sharing[TTx]) take(ctx context.Context, ms []member) {
 		return
 	}
 	guilty, err := s.together(ctx, ms)
-	s.fell = s.fell || err != nil && s.in.db.Outage(err)
+	s.fell = s.fell || err != nil && (s.in.db.Outage(err) || ms[0].e.parked != nil)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:

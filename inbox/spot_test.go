@@ -25,6 +25,7 @@ type mortal struct {
 	fails func(m skald.Received[string]) bool
 	runs  map[string]int
 	lives int
+	batch int                                     // Options.Batch
 	wrap  func(store.Driver[tx]) store.Driver[tx] // a bug; nil: none
 }
 
@@ -42,7 +43,7 @@ func (m *mortal) live() (died bool) {
 		db = m.wrap(db)
 	}
 	in := inbox.New(sagatest.WrapDriver(db, life), sagatest.WrapBroker(m.bus.Client(), life), "stock",
-		&inbox.Options{Now: m.clock, Logger: slog.New(slog.DiscardHandler), Member: "one", RetryFirst: time.Millisecond})
+		&inbox.Options{Now: m.clock, Logger: slog.New(slog.DiscardHandler), Member: "one", RetryFirst: time.Millisecond, Batch: m.batch})
 	inbox.On(in, said, func(ctx context.Context, tx tx, r skald.Received[string]) error {
 		m.runs[r.Value]++
 		if m.kills(r) {
