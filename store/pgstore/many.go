@@ -172,7 +172,7 @@ func (w *crowd) claimed(list []int) call {
 			looseTries = append(looseTries, int32(m.Attempts))
 			continue
 		}
-		if key := string(m.Key); chains[key] == nil {
+		if chains[string(m.Key)] == nil {
 			keys = append(keys, m.Key)
 		}
 		chains[string(m.Key)] = append(chains[string(m.Key)], i)
