@@ -19,6 +19,7 @@ func TestExploreOnSQLite(t *testing.T) {
 		"parking where keys are freed":     {buildParking(on, nil, true, 1), 40 * time.Second},
 		"batches":                          {buildParking(on, nil, false, 5), 40 * time.Second},
 		"batches where keys are freed":     {buildParking(on, nil, true, 5), 40 * time.Second},
+		"riders":                           {buildRiding(on, nil), 40 * time.Second},
 		"steps":                            {buildBarring(on, nil), 40 * time.Second},
 		"calls":                            {buildCalls(on, nil), 60 * time.Second},
 		"identity, quarantine and answers": {buildDesk(on, nil), deskRest},
