@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/store"
 )
 
@@ -85,7 +86,7 @@ func (in *Inbox[TTx]) rekey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in.key.Store(&key)
+	in.key.Store(fingerprint.New(key))
 	in.keyAt = now.Add(rekeyEvery)
 	return nil
 }

@@ -109,9 +109,9 @@ func (in *Inbox[TTx]) finish(ctx context.Context, e *entry, unit store.Unit[TTx]
 func (in *Inbox[TTx]) commit(ctx context.Context, e *entry, unit store.Unit[TTx], leaves store.Effect, what ending) result {
 	var err error
 	if leaves.Answer == nil && leaves.Step == nil && leaves.Free == nil && leaves.Release == nil && len(leaves.Rows) == 0 {
-		err = unit.Commit(ctx)
+		err = in.end(ctx, e, unit)
 	} else {
-		err = unit.Commit(ctx, leaves)
+		err = in.end(ctx, e, unit, leaves)
 	}
 	if err == nil {
 		return result{entry: e, what: what}
@@ -121,8 +121,10 @@ func (in *Inbox[TTx]) commit(ctx context.Context, e *entry, unit store.Unit[TTx]
 
 // leaves is what a result leaves behind besides the handler's rows.
 func (in *Inbox[TTx]) leaves(ctx context.Context, e *entry, r Result, intake store.Intake) (out store.Effect, err error) {
-	if out.Rows, err = in.with.Messages(skald.WithCause(ctx, e.Message), r.Say); err != nil {
-		return out, err
+	if len(r.Say) > 0 {
+		if out.Rows, err = in.with.Messages(skald.WithCause(ctx, e.Message), r.Say); err != nil {
+			return out, err
+		}
 	}
 	result, err := encoded(ctx, in.o.Codec, r.Value)
 	if err != nil {

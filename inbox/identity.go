@@ -11,7 +11,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/store"
 )
 
@@ -100,13 +99,13 @@ func (in *Inbox[TTx]) print(e *entry) int64 {
 		return 0
 	}
 	if in.o.Fingerprint == nil {
-		return fingerprint.Of(*key, []byte(e.Type), e.Data)
+		return key.Of([]byte(e.Type), e.Data)
 	}
 	what := in.o.Fingerprint(e.Message)
 	if what == nil {
 		return 0
 	}
-	return fingerprint.Of(*key, what)
+	return key.Of(what)
 }
 
 // judge compares what is known of an identity with what came under it.

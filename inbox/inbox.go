@@ -26,6 +26,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -208,13 +209,15 @@ type Inbox[TTx any] struct {
 	breaker breaker
 	askAt   time.Time // when it is looked again for what was admitted
 
-	key   atomic.Pointer[[]byte] // of fingerprints
-	keyAt time.Time              // when it is read again: the database may be another one by then
+	key   atomic.Pointer[fingerprint.Printer]
+	keyAt time.Time // when it is read again: the database may be another one by then
 	shelf shelf
 	book  book
 	view  view
 
 	begins beginnings
+
+	follows atomic.Bool // the store can begin a message with the commit of another
 
 	mu     sync.Mutex
 	health Health

@@ -58,7 +58,7 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	if len(batch.Deliveries) > 0 {
 		in.book.fetches++
 	}
-	in.book.waiting = append(in.book.waiting, batch.Deliveries...)
+	in.book.waiting = batch.Deliveries
 	return len(batch.Deliveries)+len(batch.Gained)+len(batch.Lost) > 0, nil
 }
 

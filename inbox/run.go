@@ -107,8 +107,8 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, jobs: make(chan []*entry, in.o.Workers), results: make(chan []result, in.o.Workers), looks: make(chan looked, 2), errands: make(chan errand, 1), say: seldom(),
-		hands: map[*entry]bool{}, hard: hard}
+	l := &loop[TTx]{in: in, jobs: make(chan []*entry, 2*in.o.Workers), results: make(chan []result, 2*in.o.Workers), looks: make(chan looked, 2), errands: make(chan errand, 1), say: seldom(),
+		hands: map[*entry]bool{}, hard: hard, timer: time.NewTimer(time.Hour)}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup
 	defer keeper.Wait()
@@ -139,6 +139,7 @@ type loop[TTx any] struct {
 	running  int
 	hands    map[*entry]bool // what is in hand
 	hard     context.Context // what the handlers work under
+	timer    *time.Timer     // of await
 	outages  int             // of the broker, in a row
 	say      backoff.Rarely  // of these
 	told     time.Time       // when Health was last brought up to date
@@ -156,7 +157,7 @@ func (l *loop[TTx]) run(ctx context.Context) error {
 			pause = backoff.After(l.outages, 50*time.Millisecond, 2*time.Second)
 			busy = false
 		}
-		if busy && l.running < l.in.o.Workers {
+		if busy && l.running < l.in.most() {
 			continue // there may be more at the broker
 		}
 		if err := l.await(ctx, pause); err != nil {
@@ -219,7 +220,7 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 	case alone:
 		return 1 - l.running, 0
 	}
-	return l.in.o.Workers - l.running, 0
+	return l.in.most() - l.running, 0
 }
 
 // look has the store looked into, if it is time to, beside what else goes on.
@@ -247,18 +248,11 @@ func (l *loop[TTx]) start() {
 		for _, e := range job {
 			l.hands[e], e.server = true, e.chain.lane.server // which may be opened anew meanwhile
 		}
-		if l.running > l.hired {
+		if l.running > l.hired && l.hired < l.in.o.Workers {
 			l.hired++
 			go l.work()
 		}
 		l.jobs <- job
-	}
-}
-
-// work takes one job after the other: a goroutine for each would grow its stack anew each time.
-func (l *loop[TTx]) work() {
-	for job := range l.jobs {
-		l.results <- l.in.work(l.hard, job)
 	}
 }
 
@@ -291,17 +285,17 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	if pause == 0 && n > 0 && in.startable(l.running) {
 		return nil
 	}
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	if timed {
-		timer.Reset(wait)
+	if !timed {
+		wait = time.Hour
 	}
+	l.timer.Reset(wait)
+	defer l.timer.Stop()
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-ready:
 		return nil
-	case <-timer.C:
+	case <-l.timer.C:
 		return nil
 	case rs := <-l.results:
 		return l.collect(ctx, rs)
@@ -347,6 +341,7 @@ func (l *loop[TTx]) put(rs []result) {
 
 // drain waits for what is in hand, until hard is done, and acknowledges what is finished.
 func (l *loop[TTx]) drain(hard context.Context) error {
+	l.unhand()
 	for late := false; (l.running > 0 || l.looking || l.counting || l.away) && !late; {
 		select {
 		case e := <-l.errands:

@@ -290,19 +290,26 @@ func (in *Inbox[TTx]) errands(ctx context.Context) error {
 // admissible takes out of what waits what may be put into its lane.
 func (in *Inbox[TTx]) admissible() []broker.Delivery {
 	g := &in.book
-	var now []broker.Delivery
-	kept := g.waiting[:0]
 	held := map[string]bool{} // lanes of which something must wait: what is behind it waits, too
-	for _, d := range g.waiting {
+	var now, kept []broker.Delivery
+	for i := range g.waiting {
+		d := &g.waiting[i]
 		l := in.lanes[d.Lane]
-		if l != nil && !l.open || held[d.Lane] || in.undecided(d) {
-			held[d.Lane] = true
-			kept = append(kept, d)
-			continue
+		waits := l != nil && !l.open || held[d.Lane] || in.undecided(*d)
+		if waits && kept == nil { // as a rule nothing does, and nothing is copied
+			now = slices.Clone(g.waiting[:i])
 		}
-		now = append(now, d)
+		switch {
+		case waits:
+			held[d.Lane] = true
+			kept = append(kept, *d)
+		case kept != nil:
+			now = append(now, *d)
+		}
 	}
-	clear(g.waiting[len(kept):])
+	if kept == nil {
+		now = g.waiting
+	}
 	g.waiting = kept
 	return now
 }

@@ -108,11 +108,14 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, in.o.Handle+in.o.Wait, ErrTimeout)
 	defer cancel()
-	intake, err := in.intake(ctx, e)
-	if err != nil {
-		return in.untaken(ctx, e, fmt.Errorf("step, entities and settings of %s: %w", e.ID, err))
+	intake, unit := in.begun(ctx, e)
+	var err error
+	if unit == nil {
+		if intake, err = in.intake(ctx, e); err != nil {
+			return in.untaken(ctx, e, fmt.Errorf("step, entities and settings of %s: %w", e.ID, err))
+		}
+		unit, err = in.db.Begin(ctx, intake)
 	}
-	unit, err := in.db.Begin(ctx, intake)
 	if err != nil {
 		return in.failure(ctx, e, in.db.Apply, fmt.Errorf("take in %s: %w", e.ID, err))
 	}

@@ -43,7 +43,7 @@ func (d *faultyDriver[TTx]) Begin(ctx context.Context, in store.Intake) (store.U
 	if err != nil {
 		return nil, err
 	}
-	return &faultyUnit[TTx]{Unit: u, f: d.f, of: of}, nil
+	return faultyOf(d.f, u, of), nil
 }
 
 // marked are the messages of an intake.
@@ -291,13 +291,58 @@ type faultyUnit[TTx any] struct {
 	of []store.Identity
 }
 
-func (u *faultyUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
+// A faultyFollower is that of a store that can begin a unit with the commit of another.
+type faultyFollower[TTx any] struct {
+	*faultyUnit[TTx]
+	to store.Follower[TTx]
+}
+
+func faultyOf[TTx any](f *Faults, u store.Unit[TTx], of []store.Identity) store.Unit[TTx] {
+	faulty := &faultyUnit[TTx]{Unit: u, f: f, of: of}
+	if to, ok := u.(store.Follower[TTx]); ok {
+		return &faultyFollower[TTx]{faulty, to}
+	}
+	return faulty
+}
+
+func (u *faultyFollower[TTx]) CommitThen(ctx context.Context, next store.Intake, es ...store.Effect) (store.Unit[TTx], error) {
+	of := marked(next.Marks)
+	if u.f.strike(BeginFailed, u.f.rates.BeginFails, of) != nil {
+		return nil, u.Commit(ctx, es...)
+	}
+	if err := u.mayCommit(ctx); err != nil {
+		return nil, err
+	}
+	then, err := u.to.CommitThen(ctx, next, es...)
+	if err != nil {
+		return nil, err
+	}
+	if err := u.f.after(CommitUnknown, u.f.rates.CommitUnknown, u.of); err != nil {
+		if then != nil {
+			_, _ = then.Rollback(ctx)
+		}
+		return nil, err
+	}
+	if then == nil {
+		return nil, nil
+	}
+	return faultyOf(u.f, then, of), nil
+}
+
+// mayCommit is for faults before a commit, which is rolled back then: its rows are undone in any case.
+func (u *faultyUnit[TTx]) mayCommit(ctx context.Context) error {
 	err := u.f.liveWith(u.of)
 	if err == nil {
 		err = u.f.strike(CommitFailed, u.f.rates.CommitFails, u.of)
 	}
 	if err != nil {
-		_, _ = u.Unit.Rollback(ctx) // its rows are undone in any case
+		_, _ = u.Unit.Rollback(ctx)
+	}
+	return err
+}
+
+func (u *faultyUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
+	if err := u.mayCommit(ctx); err != nil {
 		return err
 	}
 	if err := u.Unit.Commit(ctx, es...); err != nil {

@@ -49,6 +49,14 @@ type Unit[TTx any] interface {
 	Rollback(ctx context.Context, instead ...Effect) ([]bool, error)
 }
 
+// A Follower is a Unit that can begin the next in the round trip of its Commit: who has the next message at hand saves one for each.
+type Follower[TTx any] interface {
+	Unit[TTx]
+	// CommitThen is Commit and, where that succeeded, Begin of next on the same connection. What is begun only follows: the commit
+	// stands whatever becomes of it, and does not wait for it. Nil: nothing was begun, for whatever reason; Begin will tell.
+	CommitThen(ctx context.Context, next Intake, es ...Effect) (Unit[TTx], error)
+}
+
 // A Store does short transactions of our own. Any call may have taken effect though it returned an error;
 // the guards make the repeat harmless.
 type Store interface {

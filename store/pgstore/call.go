@@ -19,6 +19,7 @@ type call struct {
 	done func(n int64)       // the rows that it touched, or answered
 	fail func(error) error   // says more about its error; nil: it says enough
 	need func() bool         // whether it is needed, once the calls before it are answered; nil: always. Not every runner asks
+	also bool                // of a mark that has another call that is needed when this one is
 	with string              // the statement that does the work of Session too; "": none does
 	// server: that statement is given the server that is meant, too.
 	server bool

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
@@ -57,13 +60,9 @@ func (c *core) intake(in store.Intake, found *store.Found) ([]call, error) {
 
 // takeEach takes mark by mark and lock by lock.
 func (c *core) takeEach(in store.Intake, found *store.Found) ([]call, error) {
-	calls := c.takeTurns(in.Marks, found.Marks)
-	for _, i := range order(in.Marks, byIdentity) {
-		take, err := c.takeMark(&in.Marks[i], &found.Marks[i])
-		if err != nil {
-			return nil, err
-		}
-		calls = append(calls, take...)
+	calls, err := c.takeMarks(in, found.Marks)
+	if err != nil {
+		return nil, err
 	}
 	for _, i := range order(in.Steps, byStep) {
 		take, err := c.takeStep(&in.Steps[i], &found.Steps[i])
@@ -81,6 +80,25 @@ func (c *core) takeEach(in store.Intake, found *store.Found) ([]call, error) {
 		}
 		last = i
 		calls = append(calls, c.call("LockEntity", lockArgs(in.Locks[i])...).into(&found.Locks[i]))
+	}
+	return calls, nil
+}
+
+// takeMarks are the calls for the marks of an intake, and their turns.
+func (c *core) takeMarks(in store.Intake, found []store.Verdict) ([]call, error) {
+	marks := in.Marks
+	if len(marks) == 1 && isoLevel(in.Isolation) == pgx.ReadCommitted {
+		if calls, err := c.arriving(&marks[0], &found[0]); len(calls) > 0 || err != nil {
+			return calls, err
+		}
+	}
+	calls := c.takeTurns(marks, found)
+	for _, i := range order(marks, byIdentity) {
+		take, err := c.takeMark(&marks[i], &found[i])
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, take...)
 	}
 	return calls, nil
 }
@@ -186,6 +204,11 @@ func messages(es []store.Effect) []skald.Message {
 		out = append(out, e.Rows...)
 	}
 	return out
+}
+
+// speaks tells whether es have any.
+func speaks(es []store.Effect) bool {
+	return slices.ContainsFunc(es, func(e store.Effect) bool { return len(e.Rows) > 0 })
 }
 
 // said are the rows of effects that may hold nothing else.

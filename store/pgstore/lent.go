@@ -15,8 +15,8 @@ import (
 type lent struct {
 	pgx.Tx
 	s     *Store
-	kept  []row           // for the commit
-	says  []skald.Message // topic and type of those, to name one that breaks a limit
+	kept  []row       // for the commit
+	says  [][2]string // topic and type of those, to name one that breaks a limit
 	inner []*savepoint
 }
 
@@ -27,7 +27,7 @@ func (*lent) Rollback(context.Context) error { return store.ErrLent }
 func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
 	if len(l.kept) > 0 {
 		if err := exec(ctx, l.Tx, l.s.insert(l.kept)); err != nil {
-			return nil, fmt.Errorf("write rows before a savepoint: %w", limit(l.s.explain(err), l.says))
+			return nil, fmt.Errorf("write rows before a savepoint: %w", limit(l.s.explain(err), l.said(nil)))
 		}
 		l.kept, l.says = nil, nil
 		l.s.wake()
@@ -136,10 +136,21 @@ func (l *lent) keep(ctx context.Context, rows []row, es []store.Effect) error {
 		return fmt.Errorf("write: %w", errors.Join(errEnded, pgx.ErrTxClosed))
 	}
 	l.kept = append(l.kept, rows...)
-	for _, m := range messages(es) {
-		l.says = append(l.says, skald.Message{Topic: m.Topic, Type: m.Type})
+	for i := range es {
+		for j := range es[i].Rows {
+			l.says = append(l.says, [2]string{es[i].Rows[j].Topic, es[i].Rows[j].Type})
+		}
 	}
 	return ctx.Err()
+}
+
+// said are what was kept, and the rows of es.
+func (l *lent) said(es []store.Effect) []skald.Message {
+	var out []skald.Message
+	for _, s := range l.says {
+		out = append(out, skald.Message{Topic: s[0], Type: s[1]})
+	}
+	return append(out, messages(es)...)
 }
 
 func exec(ctx context.Context, tx pgx.Tx, c call) error {

@@ -155,6 +155,66 @@ func (c *core) takeMark(m *store.Mark, v *store.Verdict) ([]call, error) {
 	return append(calls, find), nil
 }
 
+// arriving are the calls of an intake of m alone, where m has just come and most likely is new: two statements, and what tells it
+// of all others only where it is not. None: m has to be taken otherwise. A transaction that sees all as of its first statement would not
+// see what a rival did before it gave the key back.
+func (c *core) arriving(m *store.Mark, v *store.Verdict) ([]call, error) {
+	at := c.home(m.ID)
+	if m.Turn != store.Arriving || at.slot >= 0 && at.timeless {
+		return nil, nil
+	}
+	args, err := markArgs(m)
+	if err != nil {
+		return nil, err
+	}
+	insert, find := c.sql["InsertArrivingTimeless"], c.sql["FindTimeless"]
+	taken := append(slices.Clip(args), m.Key)
+	if at.slot >= 0 {
+		leaf := c.marks.Load().text[at.slot]
+		if insert, find = leaf["InsertArriving"], leaf["FindMark"]; at.old > 0 && !m.Held {
+			insert, taken = leaf["InsertArrivingOld"], append(taken, at.old)
+		}
+	}
+	fresh := true
+	count := func(n int64) {
+		if fresh = n > 0; !fresh {
+			v.Outcome = store.TooOld // unless it is kept, or a mark is found
+		}
+	}
+	not := func() bool { return !fresh }
+	turned := func(row scanner) error {
+		var as store.Outcome
+		if err := row.Scan(&as); err != nil || fresh || as == store.Fresh {
+			return err
+		}
+		v.Outcome = as
+		return nil
+	}
+	found := func(row scanner) error {
+		if fresh {
+			return nil // it is ours
+		}
+		return verdict(row, v)
+	}
+	lock := []any{c.turn(m.Consumer, m.Identity, m.Key)}
+	calls := []call{
+		{sql: c.sql["Arrive"], args: lock, with: c.sql["TakeArrive"], server: true},
+		{sql: insert, args: taken, done: count},
+		{sql: c.sql["Turn"], args: []any{lock[0], args[0], args[1], args[2], m.Key, nil}, scan: turned, need: not, also: true},
+		{sql: find, args: args[:3], scan: found, need: not},
+	}
+	if len(taken) > 7 { // that it is too old goes before that it waits
+		below := func(scanner) error {
+			if !fresh && v.Outcome == store.Behind {
+				v.Outcome = store.TooOld
+			}
+			return nil
+		}
+		calls = slices.Insert(calls, 3, call{sql: c.sql["BelowFloor"], args: []any{args[0], at.old}, scan: below, need: not, also: true})
+	}
+	return calls, nil
+}
+
 // guardMark are the calls that insert m or raise.
 func (c *core) guardMark(m *store.Mark) ([]call, error) {
 	args, err := markArgs(m)

@@ -17,10 +17,15 @@ func apart(in store.Intake, calls []call) (now, later []call) {
 	if len(in.Settings) > 0 {
 		return calls, nil
 	}
+	now = make([]call, 0, len(calls))
 	for _, c := range calls {
 		if c.need == nil {
 			now = append(now, c)
-		} else {
+		}
+	}
+	later = make([]call, 0, len(calls)-len(now))
+	for _, c := range calls {
+		if c.need != nil {
 			later = append(later, c)
 		}
 	}
@@ -34,7 +39,13 @@ func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Int
 	if len(calls) == 0 {
 		return tx, nil
 	}
-	if len(calls) == len(in.Marks) {
+	marks := 0
+	for _, c := range calls {
+		if !c.also {
+			marks++
+		}
+	}
+	if marks == len(in.Marks) {
 		calls, tx = append(calls, call{sql: rollback}), &over{Tx: ended(), u: u, in: in}
 	}
 	b := &pgx.Batch{}

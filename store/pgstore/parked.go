@@ -24,22 +24,19 @@ const (
 // turn is the number of the advisory lock of a consumer's key, or of a message without one. Two that share a number only
 // wait for each other.
 func (c *core) turn(consumer string, id store.Identity, key []byte) int64 {
-	h := sha256.New()
-	part := func(s string) {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
-		h.Write(n[:])
-		h.Write([]byte(s))
-	}
+	var room [256]byte // enough for most, so that nothing is allocated
+	b := room[:0]
+	part := func(s string) { b = append(binary.BigEndian.AppendUint64(b, uint64(len(s))), s...) }
 	part(c.prefix)
 	part(name(consumer))
 	if key != nil {
-		part(string(key))
+		b = append(binary.BigEndian.AppendUint64(b, uint64(len(key))), key...)
 	} else {
 		part(name(id.Source))
 		part(name(id.ID))
 	}
-	return int64(binary.BigEndian.Uint64(h.Sum(nil)))
+	sum := sha256.Sum256(b)
+	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
 func (c *core) turnArgs(m *store.Mark) []any {

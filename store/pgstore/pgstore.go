@@ -44,12 +44,15 @@ type Options struct {
 // A Store is PostgreSQL through a pgx pool. It is safe for concurrent use. Close the pool yourself.
 type Store struct {
 	*core
-	pool *pgxpool.Pool
+	pool    *pgxpool.Pool
+	waiting atomic.Int64 // Begins that wait for a connection
 }
 
 var (
 	_ store.Driver[pgx.Tx] = (*Store)(nil)
 	_ store.Waker          = (*Store)(nil)
+
+	_ store.Follower[pgx.Tx] = (*unit)(nil)
 )
 
 // New is a store in the database of pool. It asks nothing of the database yet: Check does.
@@ -123,7 +126,7 @@ func (c *core) pulls() {
 		c.raw[name+"Some"] = strings.ReplaceAll(text, "/*filter*/", strings.ReplaceAll(bucketFilter, "$bits", bits))
 	}
 	c.raw["WalkHere"] = strings.ReplaceAll(c.raw["Walk"], "/*here*/", placeholder+"skald_here($1::text), ")
-	for name, from := range map[string]string{"InsertOld": "InsertMark", "GuardOld": "GuardMark"} {
+	for name, from := range map[string]string{"InsertOld": "InsertMark", "GuardOld": "GuardMark", "InsertArrivingOld": "InsertArriving"} {
 		c.raw[name] = strings.ReplaceAll(c.raw[from], "/*floor*/", aboveFloor)
 	}
 	c.raw["SettlePage"] = strings.ReplaceAll(c.raw["SettlePage"], "/*bucket*/", bucketOf)

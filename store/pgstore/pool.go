@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -45,14 +46,18 @@ func sendCommit(ctx context.Context, conn *pgx.Conn, calls []call) error {
 	if err := answers(br, calls); err != nil {
 		return err
 	}
-	tag, err := br.Exec()
-	if err != nil {
+	if err := committed(br.Exec()); err != nil {
 		return err
 	}
-	if tag.String() != "COMMIT" {
+	return br.Close()
+}
+
+// committed is for the answer of a COMMIT.
+func committed(tag pgconn.CommandTag, err error) error {
+	if err == nil && tag.String() != "COMMIT" {
 		return pgx.ErrTxCommitRollback
 	}
-	return br.Close()
+	return err
 }
 
 func queue(b *pgx.Batch, calls []call) {

@@ -124,6 +124,7 @@ func (c *core) losing(err error) error {
 
 // entering are the calls of an intake in a transaction of the caller's own.
 func (c *core) entering(in store.Intake, found *store.Found) ([]call, error) {
+	in.Isolation = store.Serializable // of the caller's transaction nothing is known
 	calls, err := c.intake(in, found)
 	for i := range calls {
 		calls[i].with = ""

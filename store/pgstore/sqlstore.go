@@ -205,7 +205,7 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	if err != nil {
 		return fmt.Errorf("commit: %w", limit(u.s.explain(err), messages(es)))
 	}
-	if len(messages(es)) > 0 {
+	if speaks(es) {
 		u.s.wake()
 	}
 	return nil

@@ -20,6 +20,7 @@ type unit struct {
 	marks []store.Mark // of the intake
 	have  entities
 	kept  bool // a message of it is, and has a mark all the same: it is for rolling back
+	nth   int  // of those in a row that were begun behind each other's commit
 }
 
 // Begin opens a transaction and takes in: one round trip, two where a mark is there.
@@ -27,12 +28,14 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 	if err := s.reread(ctx); err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	u := &unit{s: s, marks: in.Marks}
+	u := &unit{s: s}
 	calls, err := s.intake(in, &u.found)
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
+	s.waiting.Add(1)
 	conn, err := s.pool.Acquire(ctx)
+	s.waiting.Add(-1)
 	if err != nil {
 		return nil, fmt.Errorf("begin: acquire connection: %w", err)
 	}
@@ -46,9 +49,14 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 		conn.Release()
 		return nil, fmt.Errorf("begin: %w", s.beginning(err))
 	}
-	u.conn, u.tx, u.have = conn, &lent{Tx: tx, s: s}, locked(in, u.found)
-	u.kept = holding(u.found) && !many(in)
+	prepares(conn.Conn(), now)
+	u.lend(conn, tx, in)
 	return u, nil
+}
+
+func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
+	u.conn, u.tx, u.marks, u.have = conn, &lent{Tx: tx, s: u.s}, in.Marks, locked(in, u.found)
+	u.kept = holding(u.found) && !many(in)
 }
 
 // beginning tells a rival from what else may hinder a begin.
@@ -105,46 +113,48 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	}
 	defer u.end()
 	conn := u.conn.Conn()
-	err := u.commit(ctx, conn, es)
+	calls, err := u.last(ctx, conn, es)
 	if err == nil {
+		err = sendCommit(ctx, conn, calls)
+	}
+	return u.committed(ctx, err, es)
+}
+
+// committed tells of what became of a commit.
+func (u *unit) committed(ctx context.Context, err error, es []store.Effect) error {
+	if err == nil {
+		if len(u.tx.kept) > 0 || speaks(es) {
+			u.s.wake()
+		}
 		return nil
 	}
-	_ = undo(ctx, conn)
+	_ = undo(ctx, u.conn.Conn())
 	if lost(err) {
 		err = fmt.Errorf("%w: %w", store.ErrLost, err)
 	}
-	return fmt.Errorf("commit: %w", limit(u.s.explain(err), append(u.tx.says, messages(es)...)))
+	return fmt.Errorf("commit: %w", limit(u.s.explain(err), u.tx.said(es)))
 }
 
-func (u *unit) commit(ctx context.Context, conn *pgx.Conn, es []store.Effect) error {
+// last are the calls before COMMIT.
+func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]call, error) {
 	switch {
 	case conn.IsClosed():
-		return errors.New("the connection was lost: nothing was committed")
+		return nil, errors.New("the connection was lost: nothing was committed")
 	case u.kept:
-		return errKept
+		return nil, errKept
 	}
 	if o, ok := u.tx.Tx.(*over); ok {
 		if _, err := o.again(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	switch conn.PgConn().TxStatus() {
 	case 'I': // by a statement of the handler's own
-		return store.ErrLent
+		return nil, store.ErrLent
 	case 'E':
-		return fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w", pgx.ErrTxCommitRollback)
+		return nil, fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w", pgx.ErrTxCommitRollback)
 	}
-	calls, err := u.s.outflow(es, u.tx.kept, u.have, u.marks...)
-	if err != nil {
-		return err
-	}
-	if err := sendCommit(ctx, conn, calls); err != nil {
-		return err
-	}
-	if len(u.tx.kept) > 0 || len(messages(es)) > 0 {
-		u.s.wake()
-	}
-	return nil
+	return u.s.outflow(es, u.tx.kept, u.have, u.marks...)
 }
 
 // Rollback undoes everything and then does Apply(instead...): one round trip for the first of them.

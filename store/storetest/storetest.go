@@ -80,6 +80,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		tests map[string]func(*suite[TTx])
 	}{
 		{"Unit", unitTests[TTx]()},
+		{"Follow", followTests[TTx]()},
 		{"Mark", markTests[TTx]()},
 		{"Many", manyTests[TTx]()},
 		{"Along", alongTests[TTx]()},

@@ -17,6 +17,20 @@ WHERE CASE WHEN set_config('lock_timeout', $8::text, true) IS NOT NULL
 		SELECT FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text AND t.source = $2::text AND t.id = $3::text) END
 ON CONFLICT DO NOTHING;
 
+-- name: InsertArriving
+-- InsertMark behind Arrive: none for a message that is kept, or comes behind one of its key that is; and the planner is told what it was
+-- told before. CASE, so that this is done whatever is found.
+INSERT INTO /*schema*/skald_mark_00 (consumer, source, id, outcome, reason, fingerprint, slot)
+SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, $6::bigint, /*slot*/0
+WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), true) IS NOT NULL
+	THEN NOT EXISTS (SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = $2::text AND p.id = $3::text)
+		AND NOT EXISTS (SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = $7::bytea AND p.holds)
+		AND NOT EXISTS (SELECT FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text AND t.source = $2::text AND t.id = $3::text) END/*floor*/
+ON CONFLICT DO NOTHING;
+
+-- name: BelowFloor
+SELECT true FROM /*schema*/skald_floor AS f WHERE f.consumer = $1::text AND f.at > to_timestamp($2::bigint / 1000.0);
+
 -- name: GuardMark
 -- InsertMark that raises where there is a mark.
 WITH i AS (
@@ -66,6 +80,14 @@ SELECT /*schema*/skald_guard(EXISTS (SELECT FROM i), 'an answer');
 -- name: InsertTimeless
 INSERT INTO /*schema*/skald_mark_timeless (consumer, source, id, outcome, reason, fingerprint)
 VALUES ($1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint)
+ON CONFLICT DO NOTHING;
+
+-- name: InsertArrivingTimeless
+INSERT INTO /*schema*/skald_mark_timeless (consumer, source, id, outcome, reason, fingerprint)
+SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint
+WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), true) IS NOT NULL
+	THEN NOT EXISTS (SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = $2::text AND p.id = $3::text)
+		AND NOT EXISTS (SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = $7::bytea AND p.holds) END
 ON CONFLICT DO NOTHING;
 
 -- name: GuardTimeless

@@ -1,0 +1,21 @@
+package inbox
+
+import (
+	"testing"
+
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// What no worker has begun when the inbox is told to stop is left, as what is at the broker is.
+func TestStopLeavesWhatWaitsForAWorker(t *testing.T) {
+	begun, waits := &entry{}, &entry{}
+	l := &loop[*memstore.Tx]{jobs: make(chan []*entry, 2), running: 3, hands: map[*entry]bool{begun: true}}
+	for _, e := range []*entry{waits, {}} {
+		l.hands[e] = true
+		l.jobs <- []*entry{e}
+	}
+	l.unhand()
+	if l.running != 1 || len(l.hands) != 1 || !l.hands[begun] || len(l.jobs) != 0 {
+		t.Errorf("%d are in hand (%v), and %d wait", l.running, l.hands, len(l.jobs))
+	}
+}

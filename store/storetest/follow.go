@@ -1,0 +1,190 @@
+package storetest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+func followTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"Follows":           (*suite[TTx]).followFollows,
+		"Repeat":            (*suite[TTx]).followRepeat,
+		"Behind":            (*suite[TTx]).followBehind,
+		"Rival":             (*suite[TTx]).followRival,
+		"NothingThatFailed": (*suite[TTx]).followNothingThatFailed,
+		"Isolation":         (*suite[TTx]).followIsolation,
+		"Timeless":          (*suite[TTx]).followTimeless,
+	}
+}
+
+// arrival is the mark of a message of key that has just come.
+func arrival(key string) store.Mark {
+	m := mark()
+	m.Turn, m.Key = store.Arriving, []byte(key)
+	return m
+}
+
+// following begins a unit, behind one that did before what is to follow: what is new to a connection does not follow.
+func (s *suite[TTx]) following() store.Follower[TTx] {
+	s.Helper()
+	return s.like(intake(arrival("warm")))
+}
+
+// like is following, behind one that took in the same as what is to follow.
+func (s *suite[TTx]) like(in store.Intake) store.Follower[TTx] {
+	s.Helper()
+	u := s.begin(s.d, in)
+	if _, ok := u.(store.Follower[TTx]); !ok {
+		s.rollback(u)
+		s.Skip("no unit of this store follows another")
+	}
+	s.rollback(u)
+	return s.begin(s.d, intake(arrival("first"))).(store.Follower[TTx])
+}
+
+// then wants next to be begun with the commit of u.
+func (s *suite[TTx]) then(u store.Follower[TTx], next store.Intake, es ...store.Effect) store.Follower[TTx] {
+	s.Helper()
+	then, err := u.CommitThen(s.Context(), next, es...)
+	s.ok(err, "commit, then begin")
+	if then == nil {
+		s.Fatal("nothing follows")
+	}
+	return then.(store.Follower[TTx])
+}
+
+func (s *suite[TTx]) followFollows() {
+	u := s.following()
+	for _, k := range []string{"1", "2", "3"} {
+		s.put(u.Tx(), k, "v")
+		s.write(u.Tx(), message(k, 1))
+		ended := u
+		next := arrival(k)
+		u = s.then(u, intake(next), rows(message(k, 2)))
+		s.found(u, store.Fresh)
+		s.user(k, "v")
+		s.seen(next, store.Fresh)
+		if err := s.d.Write(s.Context(), ended.Tx(), rows(message("x", 1))); err == nil {
+			s.Fatal("a transaction that has ended takes rows")
+		}
+		if err := ended.Commit(s.Context()); err == nil {
+			s.Fatal("a unit commits twice")
+		}
+	}
+	s.counts(6, 3, 0)
+	s.put(u.Tx(), "last", "v")
+	s.rollback(u)
+	s.user("last", "")
+	s.counts(6, 3, 0)
+}
+
+// What was done before is found, and may be answered for.
+func (s *suite[TTx]) followRepeat() {
+	done := arrival("k")
+	u := s.begin(s.d, intake(done))
+	s.commit(u)
+	u = s.then(s.following(), intake(done))
+	s.found(u, store.Done)
+	stood, err := u.Rollback(s.Context(), rows(message("again", 1)))
+	s.ok(err, "roll back")
+	if len(stood) != 1 || !stood[0] {
+		s.Fatalf("what a repeat says: %v", stood)
+	}
+	s.counts(1, 2, 0)
+}
+
+// A message behind one of its key that is kept has no mark, and can be kept with it.
+func (s *suite[TTx]) followBehind() {
+	first := parked("k", 1)
+	s.apply(keeping(first)...)
+	second := parked("k", 2)
+	m := store.Mark{Consumer: consumer, Identity: second.Identity, As: store.Done, Turn: store.Arriving, Key: second.Message.Key}
+	u := s.then(s.following(), intake(m))
+	s.found(u, store.Behind)
+	if err := u.Commit(s.Context()); !errors.Is(err, store.ErrLost) {
+		s.Fatalf("a message that is to wait is committed: %v", err)
+	}
+	u = s.then(s.following(), intake(m))
+	stood, err := u.Rollback(s.Context(), keeping(second)...)
+	s.ok(err, "roll back")
+	if !stood[0] {
+		s.Fatal("it is not kept")
+	}
+	u = s.then(s.following(), intake(m))
+	s.found(u, store.Waiting)
+	s.rollback(u)
+	claimed := m
+	claimed.Identity, claimed.Key, claimed.Turn, claimed.Attempts, claimed.Held = first.Identity, first.Message.Key, store.Retrying, first.Attempts, true
+	u = s.then(s.like(intake(claimed)), intake(claimed))
+	s.found(u, store.Fresh)
+	s.rollback(u)
+	self := store.Mark{Consumer: consumer, Identity: first.Identity, As: store.Done, Turn: store.Arriving, Key: first.Message.Key}
+	u = s.then(s.following(), intake(self))
+	s.found(u, store.Waiting)
+	s.rollback(u)
+}
+
+// A commit does not wait for a rival of what would follow it.
+func (s *suite[TTx]) followRival() {
+	u := s.following()
+	holder := s.begin(s.db.Driver(s), intake(arrival("k")))
+	s.put(u.Tx(), "k", "v")
+	began := time.Now()
+	then, err := u.CommitThen(s.Context(), intake(arrival("k")))
+	s.ok(err, "commit")
+	if then != nil || time.Since(began) > patience/2 {
+		s.Fatalf("it follows (%v) after %v, though a rival has its key", then != nil, time.Since(began))
+	}
+	s.user("k", "v")
+	s.rollback(holder)
+	v := s.begin(s.d, intake(arrival("k")))
+	s.found(v, store.Fresh)
+	s.rollback(v)
+}
+
+func (s *suite[TTx]) followNothingThatFailed() {
+	done, next := mark(), arrival("k")
+	s.apply(store.Effect{Mark: &done})
+	u := s.following()
+	s.put(u.Tx(), "k", "v")
+	then, err := u.CommitThen(s.Context(), intake(next), store.Effect{Mark: &done})
+	s.is(err, store.ErrLost, "commit with a lost guard")
+	if then != nil {
+		s.Fatal("something follows what was not committed")
+	}
+	s.user("k", "")
+	other := s.begin(s.db.Driver(s), intake(next))
+	s.found(other, store.Fresh)
+	s.commit(other)
+}
+
+// Whether something follows that sees all as of its first statement is up to the driver; the commit stands.
+func (s *suite[TTx]) followIsolation() {
+	next := intake(arrival("k"))
+	next.Isolation = store.Serializable
+	u := s.following()
+	s.put(u.Tx(), "k", "v")
+	then, err := u.CommitThen(s.Context(), next)
+	s.ok(err, "commit")
+	s.user("k", "v")
+	if then != nil {
+		s.found(then, store.Fresh)
+		s.rollback(then)
+	}
+}
+
+func (s *suite[TTx]) followTimeless() {
+	m := arrival("k")
+	m.ID = "order 7"
+	s.commit(s.begin(s.d, intake(m)))
+	u := s.then(s.following(), intake(m))
+	s.found(u, store.Done)
+	s.rollback(u)
+	m.ID = "order 8"
+	u = s.then(s.following(), intake(m))
+	s.found(u, store.Fresh)
+	s.commit(u)
+	s.seen(m, store.Done)
+}
