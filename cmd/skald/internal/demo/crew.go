@@ -180,6 +180,7 @@ func (c *crew) options(name string) *service.Options {
 	if strings.HasPrefix(c.o.Store, "sqlite:") && c.o.Sabotage == "" { // which shows what rivals do
 		o.Inbox.Workers = turns
 	}
+	o.Inbox.Breaker.Rest = time.Second // where a busy machine has handlers time out; 16 s at most, which patience outlasts
 	o.Inbox.Kills = kills
 	o.Inbox.Wait = time.Second // and so what a service had claimed that dies is soon claimed again
 	return o
