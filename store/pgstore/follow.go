@@ -13,9 +13,10 @@ import (
 const mostFollowing = 16
 
 // CommitThen is Commit and Begin in one round trip, for one message that locks no entities: nothing is waited for but what a rival does
-// with the same message. A connection for which a Begin waits is given back instead.
+// with the same message. A connection for which a Begin waits is given back instead, and any where the pool's
+// owner wants to know of each use.
 func (u *unit) CommitThen(ctx context.Context, next store.Intake, es ...store.Effect) (store.Unit[pgx.Tx], error) {
-	if u.conn == nil || u.nth >= mostFollowing || u.s.waiting.Load() > 0 || u.s.stale.Load() || len(next.Locks) > 0 || len(next.Marks) != 1 {
+	if u.conn == nil || !u.yields(next) {
 		return nil, u.Commit(ctx, es...)
 	}
 	then, conn := &unit{s: u.s, nth: u.nth + 1}, u.conn.Conn()
@@ -50,6 +51,12 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake, es ...store.Ef
 	u.tx.end()
 	u.conn = nil
 	return then, nil
+}
+
+// yields tells whether the connection may go on to next.
+func (u *unit) yields(next store.Intake) bool {
+	s := u.s
+	return u.nth < mostFollowing && s.waiting.Load() == 0 && !s.hooked && !s.stale.Load() && len(next.Locks) == 0 && len(next.Marks) == 1
 }
 
 // tried are the calls of an intake that tries the lock of its key instead of waiting for it; nil: it locks otherwise.

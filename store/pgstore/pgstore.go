@@ -46,6 +46,7 @@ type Store struct {
 	*core
 	pool    *pgxpool.Pool
 	waiting atomic.Int64 // Begins that wait for a connection
+	hooked  bool         // the pool does something about each use of a connection
 }
 
 var (
@@ -57,7 +58,13 @@ var (
 
 // New is a store in the database of pool. It asks nothing of the database yet: Check does.
 func New(pool *pgxpool.Pool, o *Options) *Store {
-	return &Store{core: newCore(poolRunner{pool}, o), pool: pool}
+	s := &Store{core: newCore(poolRunner{pool}, o), pool: pool}
+	if pool != nil {
+		c := pool.Config()
+		//lint:ignore SA1019 a pool of the user's may still have it
+		s.hooked = c.PrepareConn != nil || c.BeforeAcquire != nil || c.AfterRelease != nil
+	}
+	return s
 }
 
 // core is what both stores share: everything but the user's transaction.

@@ -153,6 +153,41 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
+// arrives is the intake of a message that has just come.
+func arrives() store.Intake {
+	m := aMark()
+	m.Turn, m.Key = store.Arriving, []byte("k")
+	return store.Intake{Marks: []store.Mark{m}}
+}
+
+// A pool whose owner wants to know of each use of a connection gets each back.
+func TestNothingFollowsWhereEachUseCounts(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	config := b.pool.Config()
+	uses := 0
+	config.AfterRelease = func(*pgx.Conn) bool { uses++; return true }
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(pool, &Options{Schema: b.schema})
+	for range 3 {
+		u, err := s.Begin(ctx, arrives())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if then, err := u.(store.Follower[pgx.Tx]).CommitThen(ctx, arrives()); then != nil || err != nil {
+			t.Fatalf("%v follows: %v", then, err)
+		}
+	}
+	pool.Close()
+	if uses != 3 {
+		t.Errorf("three messages were %d uses", uses)
+	}
+}
+
 type tripCase struct {
 	name string
 	want int
@@ -221,6 +256,26 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 				ok(err)
 				ok(u.Commit(ctx, store.Effect{Rows: []skald.Message{aMessage("a")}}))
 			}
+		}},
+		{"three messages that have just come, each begun with the commit of the one before", 4, func() {
+			u, err := s.Begin(ctx, arrives())
+			ok(err)
+			for range 2 {
+				then, err := u.(store.Follower[pgx.Tx]).CommitThen(ctx, arrives(), store.Effect{Rows: []skald.Message{aMessage("a")}})
+				if ok(err); then == nil {
+					t.Fatal("nothing follows")
+				}
+				u = then
+			}
+			ok(u.Commit(ctx))
+		}},
+		{"a message that has just come, and came before", 2, func() {
+			in := arrives()
+			in.Marks[0].Identity = done.Identity
+			u, err := s.Begin(ctx, in)
+			ok(err)
+			_, err = u.Rollback(ctx)
+			ok(err)
 		}},
 		{"a duplicate", 2, func() {
 			u := begin(done)
