@@ -54,7 +54,7 @@ func incidents() []incident {
 			func(w *world) {
 				w.stalled.Store(true)
 				w.dbAhead.Store(int64(10 * day))
-				w.until("the relay has its lanes again", func() bool { return w.backlog().Free == 0 })
+				w.until("the relay has its lanes again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
 			},
 			func(w *world) {
 				w.stalled.Store(false)
@@ -79,7 +79,7 @@ func incidents() []incident {
 				w.until("its key is stuck", func() bool { return len(w.consumer.Health().Stuck) == 1 })
 				w.stop("consumer")
 				w.dbAhead.Store(int64(2 * time.Hour))
-				w.until("the relay has its lanes again", func() bool { return w.backlog().Free == 0 })
+				w.until("the relay has its lanes again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
 			},
 			func(w *world) {
 				w.bad.Store(false)
@@ -109,7 +109,7 @@ func incidents() []incident {
 				w.maintain() // which meets the consumer
 				w.dbAhead.Store(int64(40 * day))
 				w.maintain() // which forgets its marks
-				w.until("the relay has its lanes again", func() bool { return w.backlog().Free == 0 })
+				w.until("the relay has its lanes again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
 				w.say("orders", 0)
 				w.until("it is in quarantine", func() bool { return w.kept().TooOld == 1 && w.backlog().Pending == 0 })
 			},
@@ -121,7 +121,7 @@ func incidents() []incident {
 				w.pay()
 				w.until("its call is not answered", func() bool { return w.kept().Calls == 1 && len(w.consumer.Health().Stuck) == 1 })
 				w.dbAhead.Add(int64(10 * time.Minute))
-				w.until("the relay has its lanes again", func() bool { return w.backlog().Free == 0 })
+				w.until("the relay has its lanes again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
 			},
 			func(w *world) {
 				w.silent.Store(false)
