@@ -59,7 +59,7 @@ func (s *shelf) due(now time.Time) time.Duration { return max(0, s.at.Sub(now)) 
 // appetite is how many more messages may be claimed: what waits here for a worker wears its lease out. Nothing is claimed while half
 // of that is here.
 func (in *Inbox[TTx]) appetite() int {
-	most := max(2*in.o.Workers, min(in.o.Workers*in.shelf.size, mostClaimed))
+	most := max(2*in.most(), min(in.o.Workers*in.shelf.size, mostClaimed))
 	if in.shelf.riding > 0 {
 		most *= 2 // half of it at least was not claimed
 	}

@@ -9,12 +9,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// mostFollowing is how many units in a row may have one connection: others wait for it, too, of whom we know nothing.
-const mostFollowing = 16
+// How many units in a row may have one connection: others wait for it, too, of whom we know nothing; and where a Begin is known to wait.
+const (
+	mostFollowing = 16
+	fewFollowing  = 4
+)
 
 // CommitThen is Commit and Begin in one round trip, for one message that locks no entities: nothing is waited for but what a rival does
-// with the same message. A connection for which a Begin waits is given back instead, and any where the pool's
-// owner wants to know of each use.
+// with the same message. Now and then the connection is given back instead, and always where the
+// pool's owner wants to know of each use.
 func (u *unit) CommitThen(ctx context.Context, next store.Intake, es ...store.Effect) (store.Unit[pgx.Tx], error) {
 	if u.conn == nil || !u.yields(next) {
 		return nil, u.Commit(ctx, es...)
@@ -55,8 +58,11 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake, es ...store.Ef
 
 // yields tells whether the connection may go on to next.
 func (u *unit) yields(next store.Intake) bool {
-	s := u.s
-	return u.nth < mostFollowing && s.waiting.Load() == 0 && !s.hooked && !s.stale.Load() && len(next.Locks) == 0 && len(next.Marks) == 1
+	s, most := u.s, mostFollowing
+	if s.waiting.Load() > 0 {
+		most = fewFollowing
+	}
+	return u.nth < most && !s.hooked && !s.stale.Load() && len(next.Locks) == 0 && len(next.Marks) == 1
 }
 
 // tried are the calls of an intake that tries the lock of its key instead of waiting for it; nil: it locks otherwise.
