@@ -62,7 +62,8 @@ func (u *unit) yields(next store.Intake) bool {
 	if s.waiting.Load() > 0 {
 		most = fewFollowing
 	}
-	return u.nth < most && !s.hooked && !s.stale.Load() && len(next.Locks) == 0 && len(next.Marks) == 1
+	return u.nth < most && !s.hooked && !s.stale.Load() && len(next.Locks) == 0 && len(next.Marks) == 1 &&
+		isoLevel(next.Isolation) == pgx.ReadCommitted
 }
 
 // tried are the calls of an intake that tries the lock of its key instead of waiting for it; nil: it locks otherwise.

@@ -188,6 +188,37 @@ func TestNothingFollowsWhereEachUseCounts(t *testing.T) {
 	}
 }
 
+// What asks for a level of its own is begun at that.
+func TestNothingFollowsAtAnotherLevel(t *testing.T) {
+	b := newBed(t)
+	ctx, s := context.Background(), b.store(t)
+	serial := func() store.Intake {
+		in := arrives()
+		in.Isolation = store.Serializable
+		return in
+	}
+	for range 3 {
+		u, err := s.Begin(ctx, serial())
+		if err != nil {
+			t.Fatal(err)
+		}
+		then, err := u.(store.Follower[pgx.Tx]).CommitThen(ctx, serial())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if then == nil {
+			continue
+		}
+		level := ""
+		if err := then.Tx().QueryRow(ctx, "SHOW transaction_isolation").Scan(&level); err != nil || level != "serializable" {
+			t.Errorf("what follows is %s: %v", level, err)
+		}
+		if _, err := then.Rollback(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 type tripCase struct {
 	name string
 	want int
