@@ -16,13 +16,13 @@ func (s *Fulfilment[TTx]) note(ctx context.Context, tx TTx, m skald.Received[eve
 	if err != nil {
 		return err
 	}
-	if state == gone || state == stopped {
+	switch n, err := db.Exec(ctx, s.sql["NoteChange"], c.ID, c.Number, c.Address, c.Fee); {
+	case err != nil:
+		return fmt.Errorf("note change %d: %w", c.Number, err)
+	case n > 0 && (state == gone || state == stopped):
 		return s.refuse(ctx, tx, c)
 	}
-	if _, err := db.Exec(ctx, s.sql["NoteChange"], c.ID, c.Number, c.Address, c.Fee); err != nil {
-		return fmt.Errorf("note change %d: %w", c.Number, err)
-	}
-	return nil
+	return nil // one whose payment was heard of before is answered already, and may have left with the parcel
 }
 
 // paid has the parcel go elsewhere, if it has not left.

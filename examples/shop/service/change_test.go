@@ -147,3 +147,30 @@ func TestFulfilmentRefusesChangesOfWhatFails(t *testing.T) {
 	r.want(1, "SELECT COUNT(*) FROM skald_outbox WHERE key = 'unpaid' AND type = 'change.refused'")
 	r.want(1, "SELECT COUNT(*) FROM dispatches WHERE order_id = 'unpaid' AND state = 'open' AND address = ''")
 }
+
+// A change is asked for and paid while its order ships: whatever of it comes to Fulfilment first, it is answered once, and the parcel goes
+// where the answer says.
+func TestFulfilmentAnswersAChangeOfWhatShipsOnce(t *testing.T) {
+	r := newRig(t, "fulfilment")
+	for n, says := range permutations([]string{"asked", "paid", "reserved"}) {
+		o := tea(fmt.Sprint("o", n), "ada", 1)
+		for _, what := range says {
+			switch what {
+			case "asked":
+				r.hear(2, r.ev.ChangeAsked.New(o.ID, change(o, 1, "there")))
+			case "paid":
+				r.hear(2, r.ev.ChangePaid.New(o.ID, change(o, 1, "there")))
+			default:
+				r.hear(2, r.ev.StockReserved.New(o.ID, about(o)))
+			}
+		}
+		taken := int64(1)
+		if says[0] == "reserved" {
+			taken = 0
+		}
+		r.want(taken, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = 'change.taken'", o.ID)
+		r.want(1-taken, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = 'change.refused'", o.ID)
+		r.want(taken, "SELECT COUNT(*) FROM dispatches WHERE order_id = $1 AND state = 'gone' AND number = 1 AND address = 'there'", o.ID)
+		r.want(1, "SELECT COUNT(*) FROM parcels WHERE order_id = $1 AND state = 'shipped'", o.ID)
+	}
+}
