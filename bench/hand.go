@@ -17,50 +17,52 @@ const (
 		set_config('synchronous_commit', 'on', true)`
 	boundsAndKey = `select set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
 		set_config('synchronous_commit', 'on', true), pg_advisory_xact_lock(hashtextextended($3, 0))`
+	notParked = ` where not exists (select from skald_parked where consumer = 'payment' and source = '/shop' and id = $1::text)
+		and not exists (select from skald_parked where consumer = 'payment' and key = $3::bytea and holds)`
 )
 
 // ownTables is threeTrips in Skald's own tables and with its bounds: what the library costs, without what its schema does.
 func (t *till) ownTables(ctx context.Context, c *pgx.Conn, id string, value order) error {
-	at, ok := uuid7.Time(id)
-	if !ok {
-		return fmt.Errorf("%s is no UUID of version 7", id)
+	slot, err := leafOf(id)
+	if err != nil {
+		return err
 	}
-	slot := at.Unix() / (2 * 24 * 60 * 60) % 18
 	b := &pgx.Batch{}
 	b.Queue("begin")
 	b.Queue(bounds, "5000", "65000")
 	b.Queue(fmt.Sprintf("insert into skald_mark_%02d (consumer, source, id, outcome, slot) values ('payment', '/shop', $1, 1, %d) on conflict do nothing", slot, slot), id)
-	br := c.SendBatch(ctx, b)
-	for range 2 {
-		if _, err := br.Exec(); err != nil {
-			return errors.Join(err, br.Close())
-		}
-	}
-	tag, err := br.Exec()
-	if err = errors.Join(err, br.Close()); err != nil {
-		return err
-	}
-	return t.finish(ctx, c, tag, id, value, insertOwn, ownArgs)
+	return t.marked(ctx, c, b, id, value)
 }
 
 // sameWork is ownTables with all that an intake of Skald's does for its promises: the key is locked, so that nobody parks one of its
 // messages meanwhile; the mark keeps a fingerprint of the payload, and is made only where neither the message nor one of its key is parked.
 func (t *till) sameWork(ctx context.Context, c *pgx.Conn, id string, value order) error {
-	at, ok := uuid7.Time(id)
-	if !ok {
-		return fmt.Errorf("%s is no UUID of version 7", id)
+	slot, err := leafOf(id)
+	if err != nil {
+		return err
 	}
-	slot := at.Unix() / (2 * 24 * 60 * 60) % 18
 	print := sha256.Sum256(t.data)
 	b := &pgx.Batch{}
 	b.Queue("begin")
 	b.Queue(boundsAndKey, "5000", "65000", "payment "+id)
-	b.Queue(fmt.Sprintf(`insert into skald_mark_%02d (consumer, source, id, outcome, fingerprint, slot) select 'payment', '/shop', $1::text::uuid, 1, $2::bigint, %d
-		where not exists (select from skald_parked where consumer = 'payment' and source = '/shop' and id = $1::text)
-			and not exists (select from skald_parked where consumer = 'payment' and key = $3::bytea and holds) on conflict do nothing`, slot, slot),
-		id, int64(binary.BigEndian.Uint64(print[:])), []byte(id))
+	b.Queue(fmt.Sprintf("insert into skald_mark_%02d (consumer, source, id, outcome, fingerprint, slot) select 'payment', '/shop', $1::text::uuid, 1, $2::bigint, %d"+
+		notParked+" on conflict do nothing", slot, slot), id, int64(binary.BigEndian.Uint64(print[:])), []byte(id))
+	return t.marked(ctx, c, b, id, value)
+}
+
+// leafOf is where the mark of id lies.
+func leafOf(id string) (int64, error) {
+	at, ok := uuid7.Time(id)
+	if !ok {
+		return 0, fmt.Errorf("%s is no UUID of version 7", id)
+	}
+	return at.Unix() / (2 * 24 * 60 * 60) % 18, nil
+}
+
+// marked sends what begins a message by hand, its mark last, and goes on behind that.
+func (t *till) marked(ctx context.Context, c *pgx.Conn, b *pgx.Batch, id string, value order) error {
 	br := c.SendBatch(ctx, b)
-	for range 2 {
+	for range b.Len() - 1 {
 		if _, err := br.Exec(); err != nil {
 			return errors.Join(err, br.Close())
 		}

@@ -16,8 +16,7 @@ const (
 )
 
 // CommitThen is Commit and Begin in one round trip, for one message that locks no entities: nothing is waited for but what a rival does
-// with the same message. Now and then the connection is given back instead, and always where the
-// pool's owner wants to know of each use.
+// with the same message. Now and then the connection is given back instead, and always where the pool's owner wants to know of each use.
 func (u *unit) CommitThen(ctx context.Context, next store.Intake, es ...store.Effect) (store.Unit[pgx.Tx], error) {
 	if u.conn == nil || !u.yields(next) {
 		return nil, u.Commit(ctx, es...)

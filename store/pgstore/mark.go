@@ -198,7 +198,7 @@ func (c *core) arriving(m *store.Mark, v *store.Verdict) ([]call, error) {
 	}
 	lock := []any{c.turn(m.Consumer, m.Identity, m.Key)}
 	calls := []call{
-		{sql: c.sql["Arrive"], args: lock, with: c.sql["TakeArrive"], server: true},
+		{args: lock, with: c.sql["TakeArrive"], server: true},
 		{sql: insert, args: taken, done: count},
 		{sql: c.sql["Turn"], args: []any{lock[0], args[0], args[1], args[2], m.Key, nil}, scan: turned, need: not, also: true},
 		{sql: find, args: args[:3], scan: found, need: not},

@@ -34,6 +34,8 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 	pages := map[string]int{}
 	calls := map[string]struct{ sql, args string }{
 		"turn of a fresh one":  {"Turn", `(1, 'stock', '/o', 'new', 'hot', NULL)`},
+		"one that arrives":     {"InsertArriving", `('stock', '/o', '01a20000-0000-7000-8000-000000000001', 1, NULL, NULL, 'hot')`},
+		"one without a time":   {"InsertArrivingTimeless", `('stock', '/o', 'new', 1, NULL, NULL, 'cold')`},
 		"turn of the first":    {"Turn", `(1, 'stock', '/o', 'm1', 'hot', 1)`},
 		"parked behind":        {"InsertKept", `('stock', '/o', 'new', 0, 1, true, ` + kept + `, 'hot', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '')`},
 		"parked again":         {"UpdateKept", `('stock', '/o', 'm1', 1, 1, true, ` + kept + `, 1, NULL, 0, 0, '', '')`},
@@ -52,7 +54,10 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 		t.Helper()
 		for name, c := range calls {
 			run("BEGIN")
-			if c.sql != "Turn" { // which has its own
+			switch {
+			case strings.HasPrefix(c.sql, "InsertArriving"):
+				run("EXECUTE takearrive(1, '5000', '5000', NULL)")
+			case c.sql != "Turn": // which has its own
 				run(s.sql["Walk"])
 			}
 			rows, err := conn.Query(ctx, "EXPLAIN (ANALYZE, BUFFERS) EXECUTE "+strings.ToLower(c.sql)+c.args, pgx.QueryExecModeSimpleProtocol)
@@ -71,10 +76,15 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 		}
 	}
 	for _, c := range calls {
-		if _, err := conn.Exec(ctx, "PREPARE "+strings.ToLower(c.sql)+" AS "+s.sql[c.sql], pgx.QueryExecModeSimpleProtocol); err != nil && !strings.Contains(err.Error(), "already exists") {
+		text := s.sql[c.sql]
+		if c.sql == "InsertArriving" {
+			text = s.marks.Load().text[0][c.sql]
+		}
+		if _, err := conn.Exec(ctx, "PREPARE "+strings.ToLower(c.sql)+" AS "+text, pgx.QueryExecModeSimpleProtocol); err != nil && !strings.Contains(err.Error(), "already exists") {
 			t.Fatal(err)
 		}
 	}
+	run("PREPARE takearrive AS " + s.sql["TakeArrive"])
 	run("INSERT" + b.parkedRows("1, 1"))
 	measure()
 	run(b.q("INSERT INTO {skald_mark_timeless} (consumer, source, id, outcome) SELECT 'stock', '/o', 'm' || g, 1 FROM generate_series(1, 20000) AS g"))

@@ -18,7 +18,7 @@ WHERE CASE WHEN set_config('lock_timeout', $8::text, true) IS NOT NULL
 ON CONFLICT DO NOTHING;
 
 -- name: InsertArriving
--- InsertMark behind Arrive: none for a message that is kept, or comes behind one of its key that is; and the planner is told what it was
+-- InsertMark behind TakeArrive: none for a message that is kept, or comes behind one of its key that is; and the planner is told what it was
 -- told before. CASE, so that this is done whatever is found.
 INSERT INTO /*schema*/skald_mark_00 (consumer, source, id, outcome, reason, fingerprint, slot)
 SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, $6::bigint, /*slot*/0

@@ -9,13 +9,9 @@ SELECT CASE WHEN coalesce($9::timestamptz <> pg_postmaster_start_time(), false) 
 		AND set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true) IS NOT NULL
 	THEN /*schema*/skald_turn($1::bigint, $2::text, $3::text, $4::text, $5::bytea, $6::integer) END;
 
--- name: Arrive
--- The lock of a key, for InsertArriving, which has a snapshot behind it and is planned without scans of whole tables: see Walk.
-SELECT CASE WHEN pg_advisory_xact_lock($1::bigint) IS NOT NULL AND set_config('skald.seqscan', current_setting('enable_seqscan'), true) IS NOT NULL
-	THEN set_config('enable_seqscan', 'off', true) END;
-
 -- name: TakeArrive
--- Arrive with what Session does, before it: a statement less for each message.
+-- What Session does, and the lock of a key, for InsertArriving, which has a snapshot behind it and is planned without scans of whole
+-- tables: see Walk.
 SELECT CASE WHEN coalesce($4::timestamptz <> pg_postmaster_start_time(), false) AND /*schema*/skald_guard(false, 'the server') THEN NULL
 	WHEN set_config('lock_timeout', $2::text, true) IS NOT NULL
 		AND set_config('idle_in_transaction_session_timeout', $3::text, true) IS NOT NULL
