@@ -203,6 +203,10 @@ func (in *Inbox[TTx]) taken(ctx context.Context, e *entry, unit store.Unit[TTx],
 		_, _ = unit.Rollback(ctx)
 		return result{entry: e, what: stale}
 	}
+	if e.step != nil {
+		_, _ = unit.Rollback(ctx) // its intake was of a message that is to be handled
+		return in.finishedElsewhere(ctx, e, v)
+	}
 	_, _ = unit.Rollback(ctx, store.Effect{Free: in.freed(e)}) // else it is claimed again
 	return result{entry: e, what: duplicate}
 }

@@ -1,0 +1,180 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// finishes marks m as somebody does who knows no steps: a build from before, or an import of marks.
+func (l *till) finishes(m skald.Message, as store.Outcome) {
+	l.t.Helper()
+	l.apply(store.Effect{Mark: &store.Mark{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, As: as,
+		Code: 7, Result: fmt.Sprintf("%q", "receipt of "+m.ID)}})
+}
+
+// settles lets time go by until nothing is kept any more.
+func (l *till) settles() {
+	l.t.Helper()
+	for range 10 {
+		l.pass(time.Minute)
+		l.quiet(l.in)
+	}
+	if kept := l.kept(); len(kept) != 0 {
+		l.t.Errorf("kept %+v", kept)
+	}
+}
+
+// A message of a step is parked, and then finished by somebody who knows no steps: the step becomes what the mark says.
+func TestStepOfAParkedMessageFinishedElsewhere(t *testing.T) {
+	for as, want := range map[store.Outcome]struct {
+		step   store.StepState
+		says   string
+		effect string
+	}{
+		store.Done:     {store.StepDone, "cancelled: done", "refunded"},
+		store.Rejected: {store.StepRejected, "cancelled: rejected", ""},
+		store.Barred:   {store.StepBarred, "cancelled: barred", ""},
+	} {
+		t.Run(as.String(), func(t *testing.T) {
+			l := newTill(t, nil)
+			l.fail = errors.New("the till is shut")
+			l.finishes(l.come(placed, purchase{Order: "a"}), as)
+			l.stands("a", store.StepParked)
+			l.settles()
+			l.stands("a", want.step)
+			l.fail = nil
+			if as != store.Barred { // else it says so once more
+				l.marked(l.come(placed, purchase{Order: "a"}), as)
+			}
+			l.come(cancelled, purchase{Order: "a"})
+			l.says(want.says)
+			l.expect("a", want.effect)
+		})
+	}
+}
+
+// The same of one that is at a call, whose compensation waits for it.
+func TestStepAtACallFinishedElsewhere(t *testing.T) {
+	for as, want := range map[store.Outcome]struct {
+		step    store.StepState
+		says    string
+		refunds int
+	}{
+		store.Done:     {store.StepUndone, "cancelled: done", 1},
+		store.Rejected: {store.StepBarred, "cancelled: rejected", 0},
+	} {
+		t.Run(as.String(), func(t *testing.T) {
+			d := newDesk(t)
+			d.bank.moods = []string{"later"}
+			m := d.come(placed, purchase{Order: "a"})
+			d.stands("a", store.StepCalling)
+			d.finishes(m, as)
+			d.publish(d.message(cancelled, "other", purchase{Order: "a"}))
+			d.settles()
+			d.stands("a", want.step)
+			d.says(want.says)
+			if got := d.bank.moved["refund-a"]; got != want.refunds {
+				t.Errorf("%d refunds, want %d", got, want.refunds)
+			}
+		})
+	}
+}
+
+// A compensation is at a call when somebody who knows no steps finishes it: the step is undone, or stays done where the mark is a "no".
+func TestCompensationAtACallFinishedElsewhere(t *testing.T) {
+	for as, want := range map[store.Outcome]store.StepState{store.Done: store.StepUndone, store.Rejected: store.StepDone} {
+		t.Run(as.String(), func(t *testing.T) {
+			d := newDesk(t)
+			d.come(placed, purchase{Order: "a"})
+			d.bank.moods = []string{"later"}
+			m := d.come(cancelled, purchase{Order: "a"})
+			d.stands("a", store.StepCalling)
+			d.finishes(m, as)
+			d.settles()
+			d.stands("a", want)
+		})
+	}
+}
+
+// A compensation is parked when somebody who knows no steps finishes it: what comes late for its step is barred, and a dead letter lets its
+// key go. Finished with a "no" it has undone nothing.
+func TestParkedCompensationFinishedElsewhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		as    store.Outcome
+		first bool // the step is taken
+		want  store.StepState
+	}{
+		"done":                {store.Done, true, store.StepUndone},
+		"rejected":            {store.Rejected, true, store.StepDone},
+		"done, nothing taken": {store.Done, false, store.StepBarred},
+		"rejected, the same":  {store.Rejected, false, store.StepAbsent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newTill(t, nil)
+			if c.first {
+				l.come(placed, purchase{Order: "a"})
+			}
+			m := l.message(cancelled, "other", purchase{Order: "a"})
+			l.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+			l.finishes(m, c.as)
+			l.settles()
+			if c.want != store.StepAbsent {
+				l.stands("a", c.want)
+			} else if steps := l.db.Steps(); len(steps) != 0 {
+				t.Errorf("steps %+v", steps)
+			}
+			if l.says(); c.first {
+				l.expect("a", "charged")
+			}
+		})
+	}
+}
+
+// A dead letter whose compensation was finished elsewhere is barred, and frees its key.
+func TestDeadLetterWhoseCompensationWasFinishedElsewhere(t *testing.T) {
+	l := newTill(t, nil)
+	l.fail = skald.Permanent(errors.New("the till is broken"))
+	l.come(placed, purchase{Order: "a"})
+	l.stands("a", store.StepDead)
+	m := l.message(cancelled, "other", purchase{Order: "a"})
+	l.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+	l.finishes(m, store.Done)
+	l.settles()
+	l.stands("a", store.StepBarred)
+	l.says("barred")
+}
+
+// settling is a driver whose next commits of a step alone fail.
+type settling struct {
+	store.Driver[tx]
+	fails int
+}
+
+func (d *settling) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	if len(in.Marks) == 0 && d.fails > 0 {
+		d.fails--
+		return nil, store.ErrBusy
+	}
+	return d.Driver.Begin(ctx, in)
+}
+
+// What is away while the step is settled settles nothing by halves: the message stays claimed and is let go later.
+func TestStepFinishedElsewhereBesideAnOutage(t *testing.T) {
+	b := &settling{fails: 5}
+	l := tillOver(t, nil, func(db store.Driver[tx]) store.Driver[tx] { b.Driver = db; return b })
+	l.fail = errors.New("the till is shut")
+	l.finishes(l.come(placed, purchase{Order: "a"}), store.Done)
+	l.pass(time.Minute)
+	l.quiet(l.in)
+	l.settles()
+	if b.fails > 0 {
+		t.Fatalf("%d failures were never met", b.fails)
+	}
+	l.stands("a", store.StepDone)
+}
