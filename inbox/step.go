@@ -165,7 +165,7 @@ func (in *Inbox[TTx]) step(ctx context.Context, e *entry) (s *store.Step, err er
 		return nil, err
 	}
 	return &store.Step{Consumer: in.group, Saga: own.Saga, Name: own.Name, Occurrence: own.Occurrence, Begun: own.Begun,
-		State: c.state, Identity: e.identity(), Held: e.parked != nil && c.state != store.StepUndone}, nil
+		State: c.state, Identity: e.identity()}, nil
 }
 
 // takes is the step that e takes, for what becomes of it; nil: it takes none.

@@ -350,6 +350,31 @@ func TestCompensationThatIsTooOld(t *testing.T) {
 	}
 }
 
+// A message that was parked before anybody read its step, as one that a process may have died of is, meets the floor when it is taken: its
+// step may have been taken, and forgotten. One whose step was noted when it was parked does not, however long it was held.
+func TestHeldStepThatIsTooOld(t *testing.T) {
+	l := newTill(t, nil)
+	began := l.clock()
+	l.come(placed, purchase{Order: "a", Begun: began})
+	l.fail = errors.New("the till is shut")
+	l.come(placed, purchase{Order: "b", Begun: began})
+	l.pass(91 * 24 * time.Hour)
+	if _, err := l.db.Maintain(t.Context(), store.Retention{}); err != nil {
+		t.Fatal(err)
+	}
+	m := l.message(placed, "k", purchase{Order: "a", Begun: began})
+	l.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+	l.fail = nil
+	l.pass(time.Minute)
+	l.quiet(l.in)
+	apart, err := l.db.Quarantined(t.Context(), store.Query{})
+	if err != nil || len(apart) != 1 || apart[0].ID != m.ID || apart[0].Why != store.TooOld || len(l.kept()) != 0 {
+		t.Fatalf("in quarantine are %+v (%v), kept %+v", apart, err, l.kept())
+	}
+	l.expect("a", "charged")
+	l.expect("b", "charged")
+}
+
 // One that Skald held for so long goes into quarantine, too, and lets its key go.
 func TestHeldCompensationThatIsTooOld(t *testing.T) {
 	l := newTill(t, nil)

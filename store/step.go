@@ -16,8 +16,6 @@ type Step struct {
 	Identity
 	// Begun is when the saga began, the same for all its messages. Zero: not known; then the step is kept for ever.
 	Begun time.Time
-	// Held: no floor counts, as with a mark.
-	Held bool
 
 	Code       int32  // what was answered when the step was taken, and Result: they go with an Effect
 	Result     string // encoded; as it is

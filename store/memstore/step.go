@@ -140,7 +140,7 @@ func (d *database) letGo(id markKey) {
 // forgotten tells of a step that nothing is known of whether it may have been forgotten.
 func (d *database) forgotten(s store.Step) bool {
 	floor, some := d.stepFloors[stepFloor{s.Consumer, s.Name}]
-	return some && !s.Held && s.Begun.Before(floor)
+	return some && s.Begun.Before(floor)
 }
 
 // forgetSteps removes the steps of sagas that began before, if they came before, too, and raises the floors. A step that is

@@ -48,7 +48,7 @@ func (c *core) takeStep(s, found *store.Step) ([]call, error) {
 		return nil
 	}
 	calls := []call{take}
-	if s.Held || c.now().Sub(s.Begun) < recent { // above every floor: see leastSteps
+	if c.now().Sub(s.Begun) < recent { // above every floor: see leastSteps
 		return calls, nil
 	}
 	look := c.call("ForgottenStep", name(s.Consumer), name(s.Name), moment(s.Begun))

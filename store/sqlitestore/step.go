@@ -40,7 +40,7 @@ func (x *session) step(ctx context.Context, s *store.Step) (found store.Step, er
 	if s.State != store.StepUndone && free(found.State) || found.State == store.StepAbsent {
 		found = store.Step{State: found.State}
 	}
-	if found.State != store.StepAbsent || s.Held {
+	if found.State != store.StepAbsent {
 		return found, nil
 	}
 	var forgotten bool

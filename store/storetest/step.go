@@ -254,7 +254,6 @@ func (s *suite[TTx]) stepRolledBack() {
 	s.stoodAs(undoing("a"), store.StepParked)
 	// Barred meanwhile: what is tried again finds that, and frees its key.
 	s.step(undoing("a"), store.StepParked)
-	step.Held = true
 	u = s.begin(s.d, store.Intake{Marks: []store.Mark{retrying(p)}, Steps: []store.Step{step}, Wait: patience})
 	if s.found(u, store.Fresh); u.Found().Steps[0].State != store.StepBarred {
 		s.Fatalf("the message that is tried again finds %+v", u.Found().Steps)

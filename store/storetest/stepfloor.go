@@ -47,9 +47,6 @@ func (s *suite[TTx]) stepFloor() {
 	for _, step := range []store.Step{young, untold, ahead} {
 		s.stoodAs(step, store.StepDone)
 	}
-	// What Skald held since it came is not too old either.
-	old.Held = true
-	s.stoodAs(old, store.StepAbsent)
 	// Whoever goes on all the same leaves what is right.
 	s.step(undo, store.StepTooOld)
 	s.stoodAs(undo, store.StepBarred)
