@@ -19,6 +19,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/audit"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/store/pgstore"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
@@ -171,6 +172,31 @@ func TestServeWaitsForServers(t *testing.T) {
 	stop()
 	if code := <-code; code != 0 {
 		t.Errorf("exit %d", code)
+	}
+}
+
+// hurried notes whether a migration is given less time than it takes to give way and come again.
+type hurried struct {
+	place.Shop
+	limit bool
+}
+
+func (h *hurried) Prepare(ctx context.Context, _ string) error {
+	_, h.limit = ctx.Deadline()
+	return &pgstore.BusyError{Table: "a table"}
+}
+
+// A migration of a database in use is given its time, and made again when that was in vain.
+func TestServeWaitsForAMigration(t *testing.T) {
+	bus, err := place.OpenBus("mem:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bus.Close() })
+	h := &hurried{}
+	_, err = serving{}.try(t.Context(), "order", h, bus)
+	if h.limit || !place.Away(err) {
+		t.Errorf("a migration is bounded: %v; %v", h.limit, err)
 	}
 }
 

@@ -128,15 +128,16 @@ func unlessStopped(ctx context.Context, err error) error {
 }
 
 func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *place.Bus) ([]skald.Runner, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	client, err := bus.Connect(name)
 	if err != nil {
 		return nil, err
 	}
+	// A migration waits longer than a server may: it gives way to open transactions, comes again, and ends by itself.
 	if err := shop.Prepare(ctx, name); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if err := place.MakeTopics(ctx, client, event.New(s.prefix), 0); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -61,20 +62,16 @@ type Database interface {
 }
 
 // Migrate makes the tables, or brings them up to date, in one transaction, and says what it did. Two at once go one
-// behind the other. It never waits for a lock on a table for more than 200 ms at a time, so that nobody waits behind it
-// for longer; it tries again for a minute or two, then it is a *BusyError.
+// behind the other. It waits for a lock on a table for 200 ms and gives way, so that nobody waits behind it for longer; a
+// second later it tries again. Transactions that always overlap, each longer than that, would keep it out for ever: so of
+// its 60 tries the second quarter waits for 400 ms, the third for 800 and the last for 1.6 s. After these 105 s it is a
+// *BusyError; it is one too if ctx ends behind a try that was in vain.
 func Migrate(ctx context.Context, db Database, o *MigrateOptions) ([]Migration, error) {
 	m, err := newMigrator(o)
 	if err != nil {
 		return nil, fmt.Errorf("migrate: %w", err)
 	}
-	var done []Migration
-	err = again(ctx, "a table", func() error {
-		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
-			done, err = m.migrate(ctx, tx)
-			return err
-		})
-	})
+	done, err := m.apply(ctx, db)
 	if err != nil {
 		return nil, fmt.Errorf("migrate: %w", m.explain(err))
 	}
@@ -104,7 +101,8 @@ type migrator struct {
 	*core
 	source string
 	files  []Migration
-	exists bool // the schema
+	exists bool          // the schema
+	pause  time.Duration // between two tries for a lock
 
 	db  Database // of a change of the rings, which is many transactions
 	did []string
@@ -114,7 +112,7 @@ func newMigrator(o *MigrateOptions) (*migrator, error) {
 	if o == nil {
 		o = &MigrateOptions{}
 	}
-	m := &migrator{core: newCore(nil, &Options{Schema: o.Schema}), source: o.Source}
+	m := &migrator{core: newCore(nil, &Options{Schema: o.Schema}), source: o.Source, pause: lockPause}
 	if m.err != nil {
 		return nil, m.err
 	}
@@ -158,7 +156,19 @@ func reached(applied string) (int, error) {
 	return sqlfile.Reached(all, have), nil
 }
 
-func (m *migrator) migrate(ctx context.Context, tx pgx.Tx) ([]Migration, error) {
+// apply does what is to be done, as soon as it has its locks.
+func (m *migrator) apply(ctx context.Context, db Database) (done []Migration, err error) {
+	err = again(ctx, "a table", m.pause, func(wait time.Duration) error {
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+			done, err = m.migrate(ctx, tx, wait)
+			return err
+		})
+	})
+	return done, err
+}
+
+// migrate waits for so long for a lock on a table.
+func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) ([]Migration, error) {
 	if err := m.look(ctx, tx); err != nil {
 		return nil, err
 	}
@@ -180,7 +190,7 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx) ([]Migration, error) 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.Exec(ctx, m.sql["LockShort"]); err != nil {
+	if _, err := tx.Exec(ctx, m.sql["LockShort"], millis(wait)); err != nil {
 		return nil, err
 	}
 	for _, one := range todo {

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -21,8 +22,10 @@ const (
 	// as far ahead.
 	lead = 4 * time.Hour
 
-	lockTries = 60 // for the lock on a table, a second from one to the next
-	lockPause = time.Second
+	lockTries    = 60 // for the lock on a table, a second from one to the next
+	lockPause    = time.Second
+	firstWait    = 200 * time.Millisecond
+	patientTries = lockTries / 4 // then the wait is doubled: 200, 400, 800, 1,600 ms
 )
 
 // ResizeOptions say how many slots the rings are to have. What is 0 stays.
@@ -33,9 +36,18 @@ type ResizeOptions struct {
 }
 
 // A BusyError says that a lock was not to be had: whoever works on goes first.
-type BusyError struct{ Table string }
+type BusyError struct {
+	Table string
+	Err   error // of the context, if that ended before all tries were made; or nil
+}
+
+func (e *BusyError) Unwrap() error { return e.Err }
 
 func (e *BusyError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("store: waiting for %s, which open transactions held: %v: end the long ones, and run it again, with more time; it goes on where it was",
+			e.Table, e.Err)
+	}
 	return fmt.Sprintf("store: %s was held by open transactions again and again: end the long ones, and run it again; it goes on where it was", e.Table)
 }
 
@@ -47,7 +59,7 @@ func (e *ClockError) Error() string {
 }
 
 // Resize changes the rings while everything works, in short transactions: it says what it did. It can be ended at any
-// point and run again. It never waits for a lock for more than 200 ms at a time.
+// point and run again. For each lock it waits, gives way and tries again as Migrate does: for 200 ms at first.
 func Resize(ctx context.Context, db Database, o *ResizeOptions) ([]string, error) {
 	if o == nil {
 		o = &ResizeOptions{}
@@ -61,7 +73,7 @@ func Resize(ctx context.Context, db Database, o *ResizeOptions) ([]string, error
 	if err != nil {
 		return nil, fmt.Errorf("resize: %w", err)
 	}
-	r := &migrator{core: m.core, db: db}
+	r := &migrator{core: m.core, pause: m.pause, db: db}
 	if err := r.resize(ctx, o); err != nil {
 		return r.did, fmt.Errorf("resize: %w", r.explain(err))
 	}
@@ -120,9 +132,9 @@ func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have settings) e
 
 // patiently does a step that needs a lock on a table.
 func (m *migrator) patiently(ctx context.Context, table string, do func(tx pgx.Tx, have settings) error) error {
-	return again(ctx, table, func() error {
+	return again(ctx, table, m.pause, func(wait time.Duration) error {
 		return m.step(ctx, func(tx pgx.Tx, have settings) error {
-			if _, err := tx.Exec(ctx, m.sql["LockShort"]); err != nil {
+			if _, err := tx.Exec(ctx, m.sql["LockShort"], millis(wait)); err != nil {
 				return err
 			}
 			return do(tx, have)
@@ -130,17 +142,27 @@ func (m *migrator) patiently(ctx context.Context, table string, do func(tx pgx.T
 	})
 }
 
-// again tries what did not get its lock again: those that work go first.
-func again(ctx context.Context, table string, try func() error) error {
-	for range lockTries {
-		err := try()
-		if code := state(err); code != "55P03" && code != "40P01" {
+// lockWait is for how long a try waits for a lock. Those that work go first, and nobody is to wait behind us for long: so
+// it is short at first. But a lock that others hand from one to the next is had only by who waits for as long as the one
+// that holds it now is open; whoever comes then stands behind us.
+func lockWait(try int) time.Duration { return firstWait << (try / patientTries) }
+
+// again tries what did not get its lock again, with a wait that grows.
+func again(ctx context.Context, table string, pause time.Duration, try func(wait time.Duration) error) error {
+	for n := range lockTries {
+		err := try(lockWait(n))
+		code := state(err)
+		ended := ctx.Err() != nil && (code == "57014" || errors.Is(err, ctx.Err()))
+		switch {
+		case ended && n > 0: // and the try before was in vain: a table is held
+			return &BusyError{Table: table, Err: ctx.Err()}
+		case code != "55P03" && code != "40P01":
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lockPause):
+			return &BusyError{Table: table, Err: ctx.Err()}
+		case <-time.After(pause):
 		}
 	}
 	return &BusyError{Table: table}

@@ -25,7 +25,7 @@ func (b *bed) migrateTo(t testing.TB, version int) *migrator {
 	}
 	m.files = slices.DeleteFunc(m.files, func(f Migration) bool { return f.Version > version })
 	err = pgx.BeginFunc(context.Background(), b.pool, func(tx pgx.Tx) error {
-		_, err := m.migrate(context.Background(), tx)
+		_, err := m.migrate(context.Background(), tx, firstWait)
 		return err
 	})
 	if err != nil {

@@ -133,9 +133,11 @@ func serverCode(err error) int {
 	return ExitOther
 }
 
-// Away tells of a server that cannot be reached, is not ready or had no time: what failed is worth another try.
+// Away tells of a server that cannot be reached, is not ready or had no time, or of tables that others had in use: what
+// failed is worth another try.
 func Away(err error) bool {
-	return ExitCode(err) == ExitUnreachable || err != nil && pgstore.Outage(err)
+	var busy *pgstore.BusyError
+	return ExitCode(err) == ExitUnreachable || err != nil && pgstore.Outage(err) || errors.As(err, &busy)
 }
 
 // A FailedError says that a check was made and failed.

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore"
 )
 
 // TestAway: a service waits for servers that start, stop or are out of reach, and for nothing else.
@@ -27,9 +28,10 @@ func TestAway(t *testing.T) {
 		{broker.ErrAway, true, place.ExitUnreachable},
 		{io.ErrUnexpectedEOF, true, place.ExitUnreachable},
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, true, place.ExitUnreachable},
-		{code("57P03"), true, place.ExitUnreachable}, // it starts
-		{code("57P01"), true, place.ExitUnreachable}, // it stops
-		{code("40P01"), true, place.ExitOther},       // a deadlock of two services that prepare
+		{code("57P03"), true, place.ExitUnreachable},                  // it starts
+		{code("57P01"), true, place.ExitUnreachable},                  // it stops
+		{code("40P01"), true, place.ExitOther},                        // a deadlock of two services that prepare
+		{&pgstore.BusyError{Table: "a table"}, true, place.ExitOther}, // a migration beside open transactions
 		{code("28P01"), false, place.ExitRight},
 		{code("3D000"), false, place.ExitNone},
 		{code("42P01"), false, place.ExitState},

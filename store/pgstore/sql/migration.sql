@@ -73,7 +73,7 @@ LIMIT 1;
 
 -- name: LockShort
 -- Whoever comes behind waits as long as we do.
-SELECT set_config('lock_timeout', '200ms', true);
+SELECT set_config('lock_timeout', $1::text, true);
 
 -- name: Clock
 SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;
