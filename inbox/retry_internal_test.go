@@ -1,0 +1,25 @@
+package inbox
+
+import (
+	"testing"
+	"time"
+)
+
+// What is kept is counted at times, for what others park or free, and more seldom where that is long: a hundredth of the time at most.
+func TestCountThatIsLongIsMadeSeldom(t *testing.T) {
+	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for took, want := range map[time.Duration]time.Duration{0: lookIdle, time.Millisecond: lookIdle, time.Second: 100 * time.Second} {
+		in := &Inbox[struct{}]{shelf: newShelf()}
+		s := &in.shelf
+		s.counted, s.took, s.some, s.at = from, took, true, from.Add(time.Hour)
+		for _, at := range []time.Duration{want - time.Millisecond, want} {
+			if _, count, _ := in.wants(from.Add(at), tellKept); count != (at == want) {
+				t.Errorf("a count that takes %v, %v later: %v", took, at, count)
+			}
+		}
+		s.changed = true // by us: it is told of sooner
+		if _, count, _ := in.wants(from.Add(tellKept), tellKept); !count {
+			t.Errorf("a count that takes %v is not made behind a change", took)
+		}
+	}
+}
