@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -18,7 +20,8 @@ const (
 	boundsAndKey = `select set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
 		set_config('synchronous_commit', 'on', true), pg_advisory_xact_lock(hashtextextended($3, 0))`
 	notParked = ` where not exists (select from skald_parked where consumer = 'payment' and source = '/shop' and id = $1::text)
-		and not exists (select from skald_parked where consumer = 'payment' and key = $3::bytea and holds)`
+		and not exists (select from skald_parked where consumer = 'payment' and key = $3::bytea and holds)
+		and not exists (select from skald_mark_timeless where consumer = 'payment' and source = '/shop' and id = $1::text)`
 )
 
 // ownTables is threeTrips in Skald's own tables and with its bounds: what the library costs, without what its schema does.
@@ -35,8 +38,16 @@ func (t *till) ownTables(ctx context.Context, c *pgx.Conn, id string, value orde
 }
 
 // sameWork is ownTables with all that an intake of Skald's does for its promises: the key is locked, so that nobody parks one of its
-// messages meanwhile; the mark keeps a fingerprint of the payload, and is made only where neither the message nor one of its key is parked.
-func (t *till) sameWork(ctx context.Context, c *pgx.Conn, id string, value order) error {
+// messages meanwhile; the mark keeps a fingerprint of the payload, and is made only where neither the message nor one of its key is parked,
+// and where it was not marked as one without a time; its handler has a limit of time, and its panic is an error.
+func (t *till) sameWork(ctx context.Context, c *pgx.Conn, id string, value order) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
 	slot, err := leafOf(id)
 	if err != nil {
 		return err
