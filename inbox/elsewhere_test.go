@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
 
@@ -177,4 +178,23 @@ func TestStepFinishedElsewhereBesideAnOutage(t *testing.T) {
 		t.Fatalf("%d failures were never met", b.fails)
 	}
 	l.stands("a", store.StepDone)
+}
+
+// Another message under the identity of a parked one is finished by somebody who does not know what is parked: the parked one is a conflict,
+// in quarantine, not a repeat.
+func TestParkedMessageWhoseIdentityWasFinishedElsewhere(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.inbox(&inbox.Options{Now: w.clock}, func(context.Context, tx, skald.Received[string]) error { return errors.New("not now") })
+	m := w.message("k", "1")
+	w.publish(m)
+	w.quiet(in)
+	w.apply(store.Effect{Mark: &store.Mark{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, As: store.Done, Fingerprint: 42}})
+	w.pass(time.Minute)
+	w.quiet(in)
+	if apart := w.quarantine(store.Query{}); len(apart) != 1 || apart[0].Why != store.Conflict || string(apart[0].Message.Data) != string(m.Data) {
+		t.Errorf("in quarantine are %+v", apart)
+	}
+	if kept := w.kept(); len(kept) != 0 {
+		t.Errorf("kept %+v", kept)
+	}
 }

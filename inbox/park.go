@@ -197,13 +197,16 @@ func (e *entry) callKey() string {
 	return e.parked.Call.Key
 }
 
-// taken is for a claimed message that is not to be handled: it was finished meanwhile, or somebody else has it.
-func (in *Inbox[TTx]) taken(ctx context.Context, e *entry, unit store.Unit[TTx], v store.Verdict) result {
-	if v.Outcome != store.Done && v.Outcome != store.Rejected && v.Outcome != store.Barred {
+// taken is for a claimed message that is not to be handled: it was finished meanwhile, or another one under its identity, or somebody else
+// has it.
+func (in *Inbox[TTx]) taken(ctx context.Context, e *entry, unit store.Unit[TTx], v store.Verdict, print int64) result {
+	switch {
+	case v.Outcome != store.Done && v.Outcome != store.Rejected && v.Outcome != store.Barred:
 		_, _ = unit.Rollback(ctx)
 		return result{entry: e, what: stale}
-	}
-	if e.step != nil {
+	case judge(v, print) == store.Conflict:
+		return in.known(ctx, e, unit, v, print)
+	case e.step != nil:
 		_, _ = unit.Rollback(ctx) // its intake was of a message that is to be handled
 		return in.finishedElsewhere(ctx, e, v)
 	}

@@ -129,7 +129,7 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 	case v[0].Outcome == store.Fresh:
 		return in.stepped(ctx, e, unit, intake)
 	case e.parked != nil:
-		return in.taken(ctx, e, unit, v[0])
+		return in.taken(ctx, e, unit, v[0], intake.Marks[0].Fingerprint)
 	case v[0].Outcome == store.Behind && e.step != nil && unit.Found().Steps[0].State == store.StepTooOld:
 		return in.known(ctx, e, unit, store.Verdict{Outcome: store.TooOld}, intake.Marks[0].Fingerprint)
 	case v[0].Outcome == store.Behind:
