@@ -11,7 +11,7 @@ help: ## what there is
 check: ## before each commit: format, vet, short tests without servers, a build without cgo (3 minutes at most)
 	@scripts/test check
 
-test: ## everything, with PostgreSQL (oldest and newest), PgBouncer, Kafka, RabbitMQ and NATS, most of it under the race detector (30 minutes at most)
+test: ## everything, with PostgreSQL (oldest and newest), PgBouncer, Kafka, RabbitMQ and NATS, most of it under the race detector (45 minutes at most on two cores)
 	@scripts/test all
 
 lint: ## gofmt, go vet and staticcheck, for all modules
