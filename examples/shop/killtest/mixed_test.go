@@ -238,10 +238,12 @@ func (w *world) custom(c *customers, rate int) (more func(n int), stop func()) {
 			return nil
 		})
 	}
-	return more, func() {
+	stop = sync.OnceFunc(func() {
 		close(over)
 		<-done
-	}
+	})
+	w.t.Cleanup(stop) // of a test that has failed meanwhile: what they find is to be said before it is over
+	return more, stop
 }
 
 func (w *world) applied(ctx context.Context) []int {

@@ -66,8 +66,7 @@ func (c *customers) insist(ctx context.Context, o sample.Order, from int) string
 		case err == nil:
 			c.keep(o.Key, id, code)
 			return id
-		case ctx.Err() != nil:
-			c.w.t.Errorf("place order %s: %v", o.Key, err)
+		case ctx.Err() != nil: // the test is over, and has said why if it is not done
 			return ""
 		case code >= 400 && code < 500:
 			c.w.t.Errorf("place order %s: %v", o.Key, err)
@@ -95,7 +94,9 @@ func (c *customers) demand(ctx context.Context, method, path, body string, from 
 		switch {
 		case err == nil && (code < 300 || code == http.StatusConflict):
 			return
-		case ctx.Err() != nil, err == nil && code < 500:
+		case ctx.Err() != nil: // as above
+			return
+		case err == nil && code < 500:
 			c.w.t.Errorf("%s %s: %d %v", method, path, code, err)
 			return
 		}
