@@ -44,7 +44,7 @@ type settled struct {
 // nobody else can see.
 const (
 	reconnected = 10_000
-	noted       = 2 * time.Second
+	noted       = 10 * time.Second
 )
 
 func (s *settled) Publish(topic string, msgs ...*wm.Message) error {

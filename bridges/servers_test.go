@@ -70,7 +70,7 @@ func (k kind) shared(t *testing.T) func(*testing.T) bus {
 	at := k.server(t)
 	n := &notes{groups: map[string][]string{}}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if err := k.remove(ctx, at, n); err != nil {
 			t.Errorf("remove what was made: %v", err)

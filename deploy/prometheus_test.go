@@ -56,7 +56,7 @@ func newProm(t *testing.T) *prom {
 	}
 	p := &prom{
 		t: t, now: time.Unix(1_800_000_000, 0), series: map[string]*series{}, fresh: map[string]map[string]bool{}, since: map[string]time.Time{},
-		engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 1_000_000, Timeout: time.Minute, Parser: parserOf()}),
+		engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 1_000_000, Timeout: 5 * time.Minute, Parser: parserOf()}),
 	}
 	for _, g := range groups.Groups {
 		p.rules = append(p.rules, g.Rules...)

@@ -269,10 +269,10 @@ func (w *world) backlog() store.Backlog {
 // until waits until it is so.
 func (w *world) until(what string, so func() bool) {
 	w.t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	for !so() {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("after a minute it is not so that %s", what)
+			w.t.Fatalf("after five minutes it is not so that %s", what)
 		}
 		w.breathe()
 	}

@@ -265,7 +265,7 @@ func comes[T any](t *testing.T, what string, from <-chan T) (one T) {
 	t.Helper()
 	select {
 	case one = <-from:
-	case <-time.After(30 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Errorf("waited in vain: %s", what)
 	}
 	return one

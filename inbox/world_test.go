@@ -123,7 +123,7 @@ func (w *world) quiet(in *inbox.Inbox[tx]) {
 // until polls ok, for as long as the test may take.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	untilFor(t, 30*time.Second, what, ok)
+	untilFor(t, 5*time.Minute, what, ok)
 }
 
 func untilFor(t *testing.T, patience time.Duration, what string, ok func() bool) {
@@ -149,7 +149,7 @@ func run(t *testing.T, in skald.Runner) (stop func() error) {
 			cancel()
 			select {
 			case err = <-ended:
-			case <-time.After(30 * time.Second):
+			case <-time.After(5 * time.Minute):
 				t.Error("Run does not end")
 			}
 		})

@@ -95,7 +95,7 @@ type counter struct {
 }
 
 func (c *counter) Dial(network, address string) (net.Conn, error) {
-	return c.DialTimeout(network, address, time.Minute)
+	return c.DialTimeout(network, address, 5*time.Minute)
 }
 
 func (c *counter) DialTimeout(network, address string, most time.Duration) (net.Conn, error) {

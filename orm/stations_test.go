@@ -56,7 +56,7 @@ func TestStationsOverPQWhoseSessionsEnd(t *testing.T) {
 	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(5 * time.Minute)
 	pace := time.NewTicker(20 * time.Millisecond)
 	defer pace.Stop()
 	for ended := 0; ; {

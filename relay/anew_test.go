@@ -327,7 +327,7 @@ func TestTopicMadeAnewBesideRelaysAtWork(t *testing.T) {
 			stopA = start("a")
 		}
 	}
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	for settled := false; !settled; <-time.After(10 * time.Millisecond) {
 		b, err := db.Backlog(t.Context())
 		settled = err == nil && b.Pending+b.Aside == 0

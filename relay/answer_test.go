@@ -62,7 +62,7 @@ func (c *manualCall) answer(err error) {
 // call is the first call that holds data, once it is made.
 func (m *manual) call(t *testing.T, data string) *manualCall {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if c := m.find(data); c != nil {
 			return c
 		}

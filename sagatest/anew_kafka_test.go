@@ -61,7 +61,7 @@ func (r *remade) make(topic string, with map[string]*string) {
 
 func (r *remade) until(what string, there func() bool) {
 	r.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !there(); <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !there(); <-time.After(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.Fatalf("waited too long for %s", what)
 		}
@@ -136,7 +136,7 @@ func (r *remade) held(topic string) map[string][]string {
 	}
 	defer client.Close()
 	out := map[string][]string{}
-	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Minute)
 	defer cancel()
 	for left > 0 && ctx.Err() == nil {
 		client.PollFetches(ctx).EachRecord(func(rec *kgo.Record) {

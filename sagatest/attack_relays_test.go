@@ -287,7 +287,7 @@ func (a *attack) run(span time.Duration) error {
 
 // over is done when the span is, and a slow machine has seen at least some relays stand still.
 func (a *attack) over(ctx context.Context, span time.Duration) (context.Context, context.CancelFunc) {
-	ctx, stop := context.WithTimeout(ctx, span+time.Minute)
+	ctx, stop := context.WithTimeout(ctx, span+5*time.Minute)
 	time.AfterFunc(span, func() {
 		for ctx.Err() == nil && a.dozes.Load() < 5 {
 			<-time.After(20 * time.Millisecond)
@@ -301,7 +301,7 @@ func (a *attack) over(ctx context.Context, span time.Duration) (context.Context,
 func (a *attack) finish(h *heard, sub broker.Subscription) error {
 	t := a.t
 	t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	want := map[string]int{"old": 50}
 	rows, err := a.pool.Query(ctx, `SELECT key, n FROM `+a.schema+`.hot`)

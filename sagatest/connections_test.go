@@ -90,7 +90,7 @@ func fewConnections(t *testing.T, most int32) (*pgxpool.Pool, string) {
 func allStations[TTx any](t *testing.T, pool *pgxpool.Pool, schema string, db store.Driver[TTx], begin func(context.Context, func(TTx) error) error) {
 	const writers, each = 4, 25
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	bus := membroker.New(nil)
 	if err := bus.MakeTopics(ctx, 4, asked.Topic, answered.Topic); err != nil {

@@ -16,7 +16,7 @@ type Quieter interface {
 }
 
 const (
-	drainMost = time.Minute          // unless the context ends before
+	drainMost = 5 * time.Minute      // unless the context ends before
 	drainRest = 5 * time.Millisecond // between two rounds in which there is nothing to do, and something is left
 )
 
@@ -25,7 +25,7 @@ var ErrNotQuiet = errors.New("sagatest: not quiet")
 
 // Drain steps relays and inboxes in turn until all that was committed is carried and all that arrived is handled, and what
 // that has said, too: then a test may look at its tables. It waits for no clock of a message's: what failed, or is to come
-// later, stays parked. Give it every relay and inbox of the test, not running; it takes a minute at most, unless ctx
+// later, stays parked. Give it every relay and inbox of the test, not running; it takes five minutes at most, unless ctx
 // ends before, and then says who is not quiet (ErrNotQuiet). An error of a step ends it at once.
 //
 // With a broker in the process (membroker) and any store, your PostgreSQL too, quiet is quiet. Over a network a message may

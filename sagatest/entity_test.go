@@ -205,7 +205,7 @@ func noLostUpdate[TTx any](t *testing.T, a accounts[TTx], w way) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- skald.Run(ctx, ins...) }()
-	deadline := time.Now().Add(time.Minute + time.Duration(n)*10*time.Millisecond)
+	deadline := time.Now().Add(5*time.Minute + time.Duration(n)*10*time.Millisecond)
 	for all := int64(0); all < int64(2*n); {
 		all = 0
 		for _, h := range handled {
@@ -382,7 +382,7 @@ func waitBecomesLater[TTx any](t *testing.T, a accounts[TTx], connections func()
 	go func() { done <- in.Run(ctx) }()
 	eventually := func(what string, ok func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("waited in vain: %s: %+v", what, in.Health())
 			}

@@ -36,7 +36,7 @@ func TestMortalProcess(t *testing.T) {
 	if file == "" {
 		t.Skip("a program of another test")
 	}
-	ctx, done := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, done := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer done()
 	db, err := sqlitestore.Open(file)
 	if err != nil {

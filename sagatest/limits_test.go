@@ -40,7 +40,7 @@ func TestRowThatItsWriterVouchedForInVain(t *testing.T) {
 	}
 	const tries = `SELECT coalesce(min(attempts), 0) FROM (SELECT attempts FROM $.skald_aside WHERE attempts > 0) AS a`
 	var got, why []string
-	for until := time.Now().Add(time.Minute); ; {
+	for until := time.Now().Add(5 * time.Minute); ; {
 		if _, err := r.Step(ctx); err != nil {
 			t.Fatal(err)
 		}

@@ -184,7 +184,7 @@ func (a *attack) build(t *testing.T, bus *kafkabroker.Broker, types ...string) (
 			t.Error(err)
 		}
 	}
-	for end := time.Now().Add(2 * time.Minute); !in.Health().Ready; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !in.Health().Ready; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not ready: %+v", in.Health())
 		}
@@ -196,7 +196,7 @@ func (a *attack) build(t *testing.T, bus *kafkabroker.Broker, types ...string) (
 func (a *attack) soon(t *testing.T, question string) {
 	t.Helper()
 	question = strings.ReplaceAll(question, "$.", a.schema+".")
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		var yes bool
 		if err := a.pool.QueryRow(t.Context(), question).Scan(&yes); err != nil {
 			t.Fatal(err)

@@ -200,7 +200,7 @@ func inOrder(t *testing.T, sub broker.Subscription, lane string, want ...string)
 // TestHangingFailureHoldsBackWhatWaited: what waits behind a hanging message fails with it.
 func TestHangingFailureHoldsBackWhatWaited(t *testing.T) {
 	fake := newFake(t)
-	b := open(t, fake.seeds, &kafkabroker.Options{Patience: time.Minute})
+	b := open(t, fake.seeds, &kafkabroker.Options{Patience: 5 * time.Minute})
 	must(t, b.MakeTopics(t.Context(), 1, "t"))
 	must(t, b.MakeTopics(t.Context(), 1, "u"))
 	must(t, b.Publish(t.Context(), numbered(0, 1)).Wait(t.Context()))
@@ -226,7 +226,7 @@ func TestHangingFailureHoldsBackWhatWaited(t *testing.T) {
 // TestMissingTopicDelaysNobody: a topic that cannot be looked up, or is not there, is its own affair.
 func TestMissingTopicDelaysNobody(t *testing.T) {
 	fake := newFake(t)
-	b := open(t, fake.seeds, &kafkabroker.Options{Patience: time.Minute})
+	b := open(t, fake.seeds, &kafkabroker.Options{Patience: 5 * time.Minute})
 	must(t, b.MakeTopics(t.Context(), 1, "t"))
 	must(t, b.Publish(t.Context(), numbered(0, 1)).Wait(t.Context()))
 	gate := make(chan struct{})
@@ -327,7 +327,7 @@ func carry(t *testing.T, b *kafkabroker.Broker, msgs []skald.Message, rng *rand.
 		from, to int
 	}
 	durable := make([]bool, len(msgs))
-	from, deadline := 0, time.Now().Add(2*time.Minute)
+	from, deadline := 0, time.Now().Add(5*time.Minute)
 	for from < len(msgs) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d are durable", from, len(msgs))

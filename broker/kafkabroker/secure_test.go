@@ -163,7 +163,7 @@ func TestMissingRights(t *testing.T) {
 			return err
 		}
 		defer func() { must(t, sub.Close(t.Context())) }()
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(5 * time.Minute)
 		for time.Now().Before(deadline) {
 			if _, err := sub.Receive(t.Context(), 1); err != nil {
 				return err

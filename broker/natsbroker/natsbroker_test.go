@@ -27,7 +27,7 @@ func message(topic, key string, n int) skald.Message {
 // receive takes from s until done says that it has enough.
 func receive(t *testing.T, s broker.Subscription, done func([]broker.Delivery) bool) (out []broker.Delivery) {
 	t.Helper()
-	for deadline := time.After(40 * time.Second); ; {
+	for deadline := time.After(5 * time.Minute); ; {
 		b, err := s.Receive(t.Context(), 100)
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestRestart(t *testing.T) {
 	const n = 300
 	next := 0
 	publish := func(to int) {
-		for deadline := time.Now().Add(2 * time.Minute); next < to; {
+		for deadline := time.Now().Add(5 * time.Minute); next < to; {
 			if time.Now().After(deadline) {
 				t.Errorf("published %d", next)
 				return
@@ -296,7 +296,7 @@ func TestWithoutJetStream(t *testing.T) {
 	}
 	go s.Start()
 	defer s.Shutdown()
-	if !s.ReadyForConnections(time.Minute) {
+	if !s.ReadyForConnections(5 * time.Minute) {
 		t.Fatal("NATS does not start")
 	}
 	b, err := natsbroker.New(s.Addr().String(), nil)

@@ -39,7 +39,7 @@ func guarded(t *testing.T, set func(*server.Options)) (addr string) {
 	}
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(time.Minute) {
+	if !s.ReadyForConnections(5 * time.Minute) {
 		t.Fatal("NATS does not start")
 	}
 	return s.Addr().String()

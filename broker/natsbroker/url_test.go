@@ -39,7 +39,7 @@ func TestPassword(t *testing.T) {
 	}
 	go s.Start()
 	defer s.Shutdown()
-	if !s.ReadyForConnections(time.Minute) {
+	if !s.ReadyForConnections(5 * time.Minute) {
 		t.Fatal("NATS does not start")
 	}
 	file := filepath.Join(t.TempDir(), "password")

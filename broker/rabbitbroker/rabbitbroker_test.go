@@ -64,7 +64,7 @@ func (p *place) publish(msgs ...skald.Message) {
 // receive takes from s until done says that it has enough.
 func receive(t *testing.T, s broker.Subscription, done func([]broker.Delivery) bool) (out []broker.Delivery) {
 	t.Helper()
-	for deadline := time.After(40 * time.Second); ; {
+	for deadline := time.After(5 * time.Minute); ; {
 		b, err := s.Receive(t.Context(), 100)
 		if err != nil {
 			t.Fatal(err)
@@ -289,7 +289,7 @@ func TestRestart(t *testing.T) {
 		published <- nil
 	}()
 	next, restarted := map[string]int{}, false
-	for deadline := time.After(2 * time.Minute); ; {
+	for deadline := time.After(5 * time.Minute); ; {
 		batch, err := s.Receive(t.Context(), 50)
 		if err != nil {
 			t.Fatal(err)

@@ -152,7 +152,7 @@ func during(t *testing.T, at string, conn *pgx.Conn, sql string, write func(plai
 		_, err := conn.Exec(context.Background(), sql, pgx.QueryExecModeSimpleProtocol)
 		ended <- err
 	}()
-	for end := time.Now().Add(time.Minute); count(look, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'outbox'::regclass") == 0; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); count(look, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'outbox'::regclass") == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it does not wait for the writer")
 		}

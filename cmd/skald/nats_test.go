@@ -37,7 +37,7 @@ func natsServer(t *testing.T, dir string, port int) *server.Server {
 		t.Fatal(err)
 	}
 	go s.Start()
-	if !s.ReadyForConnections(time.Minute) {
+	if !s.ReadyForConnections(5 * time.Minute) {
 		t.Fatal("NATS does not start")
 	}
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
@@ -245,7 +245,7 @@ func TestRelayToNATS(t *testing.T) {
 	must(t, err)
 	next, whole := map[string]int{}, 0
 	for whole < keys {
-		m, err := c.Next(jetstream.FetchMaxWait(time.Minute))
+		m, err := c.Next(jetstream.FetchMaxWait(5 * time.Minute))
 		must(t, err)
 		key := m.Headers().Get("ce-partitionkey")
 		n, err := strconv.Atoi(string(m.Data()))

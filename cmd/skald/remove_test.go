@@ -184,7 +184,7 @@ func TestDemoRemoveOnPostgresAndKafka(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; { // Kafka answers before all of it knows
+	for deadline := time.Now().Add(5 * time.Minute); ; { // Kafka answers before all of it knows
 		known, err := adm.ListTopics(t.Context(), prefix+".payments")
 		if err == nil && known[prefix+".payments"].ID == made.ID {
 			break

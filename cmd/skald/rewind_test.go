@@ -175,7 +175,7 @@ func testRewindIdle(t *testing.T, bus said) {
 	}
 	until := func(what string, done func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !done(); <-time.After(10 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); !done(); <-time.After(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("waited in vain: %s; effects %q, %+v", what, effects(), in.Health())
 			}

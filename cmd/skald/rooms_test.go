@@ -114,7 +114,7 @@ func TestRolesAndRooms(t *testing.T) {
 	defer cl.Close()
 	heard, ids := map[string]int{}, map[string]bool{}
 	hear := func(want int) { // until that many different messages have come
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		for len(ids) < want && ctx.Err() == nil {
 			cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) {

@@ -188,7 +188,7 @@ func relayToKafka(t *testing.T, at string, conn *pgx.Conn) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	seen, last := map[string]bool{}, map[string]string{}
 	for len(seen) < n && ctx.Err() == nil {

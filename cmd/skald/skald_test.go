@@ -126,17 +126,17 @@ func (p *program) signal(s syscall.Signal) {
 	}
 }
 
-// until polls until done, for a minute at most, while the program runs.
+// until polls until done, for five minutes at most, while the program runs.
 func (p *program) until(what string, done func() bool) {
 	p.t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		select {
 		case <-p.ended:
 			p.t.Fatalf("%s: it has ended with %d without %s\n%s%s", p.cmd.Args[1:], p.wait(), what, &p.out, &p.errs)
 		default:
 		}
 		if time.Now().After(end) {
-			p.t.Fatalf("%s: no %s in a minute\n%s%s", p.cmd.Args[1:], what, &p.out, &p.errs)
+			p.t.Fatalf("%s: no %s in five minutes\n%s%s", p.cmd.Args[1:], what, &p.out, &p.errs)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func carried(t *testing.T, at, topic, types string, n int) (got []skald.Message)
 			return nil
 		})
 	}
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- skald.Run(ctx, relay.New(db, bus, nil), in) }()

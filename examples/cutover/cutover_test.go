@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 const (
 	accounts = 20
 	frozen   = "a-3"
-	patience = 2 * time.Minute
+	patience = 5 * time.Minute
 )
 
 // A bank is a database, a topic with its retry topic, and the processes that consume them.

@@ -55,7 +55,7 @@ func TestGatewayThatIsKilled(t *testing.T) {
 		t.Fatalf("load: exit %d\n%s%s", code, out, errs)
 	}
 	for _, moved := range []int{1, orders / 6, orders / 2} {
-		for deadline := time.Now().Add(time.Minute); moves(t, dir) < moved; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); moves(t, dir) < moved; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("the gateway has not moved %d times", moved)
 			}

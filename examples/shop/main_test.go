@@ -27,7 +27,7 @@ import (
 func shop(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	code = run(ctx, args, &o, &e)
 	return code, o.String(), e.String()
@@ -59,7 +59,7 @@ func TestServeLoadAudit(t *testing.T) {
 	dir := t.TempDir()
 	store := "sqlite:" + filepath.Join(dir, "shop")
 	at, end := started(t, store)
-	code, out, errs := shop(t, "load", "--url", at, "--orders", "40", "--wait", "110s")
+	code, out, errs := shop(t, "load", "--url", at, "--orders", "40", "--wait", "5m")
 	if code != 0 || !strings.HasPrefix(out, "40 orders placed, 40 of them new") || !strings.Contains(out, "confirmed") {
 		t.Fatalf("load: exit %d\n%s%s", code, out, errs)
 	}
@@ -93,7 +93,7 @@ func TestServeLoadAudit(t *testing.T) {
 // settle waits until the auditor has nothing to say.
 func settle(t *testing.T, store string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if code, out, errs := shop(t, "audit", "--store", store); code == 0 {
 			return
 		} else if time.Now().After(deadline) {

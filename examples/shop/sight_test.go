@@ -95,11 +95,11 @@ func TestOneTraceArrivesByOTLP(t *testing.T) {
 		said[what] = url
 	}
 	shopURL := strings.TrimSuffix(said["orders"], "/orders")
-	if c, out, errs := shop(t, "load", "--url", shopURL, "--orders", "1", "--wait", "110s"); c != 0 {
+	if c, out, errs := shop(t, "load", "--url", shopURL, "--orders", "1", "--wait", "5m"); c != 0 {
 		t.Fatalf("load: exit %d\n%s%s", c, out, errs)
 	}
 	settle(t, store)
-	for end := time.Now().Add(time.Minute); !strings.Contains(page(t, said["metrics"]), "skald_inbox_message_received_total{"); {
+	for end := time.Now().Add(5 * time.Minute); !strings.Contains(page(t, said["metrics"]), "skald_inbox_message_received_total{"); {
 		if time.Now().After(end) {
 			t.Fatalf("/metrics has nothing of the inboxes:\n%s", page(t, said["metrics"]))
 		}
@@ -144,7 +144,7 @@ func page(t *testing.T, url string) string {
 func TestEndpointIsAway(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 	at, end := started(t, "sqlite:"+filepath.Join(t.TempDir(), "shop"))
-	if code, out, errs := shop(t, "load", "--url", at, "--orders", "3", "--wait", "110s"); code != 0 {
+	if code, out, errs := shop(t, "load", "--url", at, "--orders", "3", "--wait", "5m"); code != 0 {
 		t.Errorf("load: exit %d\n%s%s", code, out, errs)
 	}
 	if code := end(); code != 0 {

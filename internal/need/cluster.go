@@ -148,13 +148,13 @@ func (c *Cluster) Set(lines ...string) {
 // Start starts the server and waits until it answers.
 func (c *Cluster) Start() {
 	c.t.Helper()
-	c.Do("pg_ctl", "start", "-w", "-t", "120", "-D", c.Data, "-l", filepath.Join(c.root, "log"),
+	c.Do("pg_ctl", "start", "-w", "-t", "300", "-D", c.Data, "-l", filepath.Join(c.root, "log"),
 		"-o", fmt.Sprintf("-p %d -c listen_addresses=127.0.0.1 -c unix_socket_directories=''", c.Port))
 }
 
 // Stop ends the server, if it runs: "fast", or "immediate" as a crash would.
 func (c *Cluster) Stop(mode string) {
-	_, _ = c.try("pg_ctl", "stop", "-w", "-m", mode, "-D", c.Data)
+	_, _ = c.try("pg_ctl", "stop", "-w", "-t", "300", "-m", mode, "-D", c.Data)
 }
 
 // URL is that of a database.
@@ -216,7 +216,7 @@ func (c *Cluster) Standby() *Cluster {
 // Promote makes a primary of a standby.
 func (c *Cluster) Promote() {
 	c.t.Helper()
-	c.Do("pg_ctl", "promote", "-w", "-t", "120", "-D", c.Data)
+	c.Do("pg_ctl", "promote", "-w", "-t", "300", "-D", c.Data)
 }
 
 // Dump writes a database into a file and returns its path; another cluster may read it with Load.

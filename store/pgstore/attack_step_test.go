@@ -41,7 +41,7 @@ func (a *actor) gate() {
 func (a *actor) settle(ctx context.Context, look *pgxpool.Pool) (bool, error) {
 	tick := time.NewTicker(3 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(5 * time.Minute)
 	for !a.ready && !a.done {
 		select {
 		case <-a.at:
@@ -92,7 +92,7 @@ func play(ctx context.Context, look *pgxpool.Pool, merge []bool, a, b *actor, be
 			}
 		}
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	for !a.done || !b.done {
 		for _, one := range []*actor{a, b} {
 			if _, err := one.step(ctx, look); err != nil {

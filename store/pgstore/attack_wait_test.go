@@ -58,7 +58,7 @@ func circle(t *testing.T, b *bed, spoil func(*Store)) error {
 	}
 	take := func(s *Store, ms ...store.Mark) func(*actor) error {
 		return func(*actor) error {
-			u, err := s.Begin(ctx, store.Intake{Marks: ms, Wait: time.Minute})
+			u, err := s.Begin(ctx, store.Intake{Marks: ms, Wait: 5 * time.Minute})
 			if err != nil {
 				return err
 			}

@@ -113,7 +113,7 @@ func TestBatchesOfRivals(t *testing.T) {
 			finished := func() bool {
 				return one[int](t, c.b, `SELECT count(*) FROM {skald_mark_timeless}`) == messages && one[int](t, c.b, `SELECT count(*) FROM {skald_parked}`) == 0
 			}
-			for deadline := time.Now().Add(2 * time.Minute); !finished() && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(5 * time.Minute); !finished() && time.Now().Before(deadline); {
 				select {
 				case <-time.After(20 * time.Millisecond):
 				case <-t.Context().Done():

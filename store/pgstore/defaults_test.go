@@ -177,7 +177,7 @@ func TestStatementTimeoutShorterThanAPage(t *testing.T) {
 // waits returns when a driver has waited for a lock for that long.
 func waits(t *testing.T, b *bed, least time.Duration) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(5 * time.Minute); ; {
 		n := one[int](t, b, `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'
 			AND clock_timestamp() - query_start > make_interval(secs => $2)`, b.name(), least.Seconds())
 		if n > 0 {

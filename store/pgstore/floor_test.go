@@ -92,7 +92,7 @@ func emptying(t *testing.T, b *bed, inOne bool) error {
 	}
 	verdict := make(chan error, 1)
 	go func() { verdict <- isTooOld(ctx, b.store(t), m) }()
-	for deadline := time.Now().Add(30 * time.Second); one[int](t, b, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = $1::regclass`, b.prefix()+markLeaf(leaf)) == 0; {
+	for deadline := time.Now().Add(5 * time.Minute); one[int](t, b, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = $1::regclass`, b.prefix()+markLeaf(leaf)) == 0; {
 		select {
 		case err := <-verdict:
 			return errors.Join(errors.New("a repeat does not wait for the slot that is emptied"), err)

@@ -26,7 +26,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-const longest = 90 * time.Second // for what must happen at last
+const longest = 5 * time.Minute // for what must happen at last
 
 // A mover is an outbox on clusters that move, and everything that was published from it.
 type mover struct {

@@ -157,7 +157,7 @@ func await[T any](t *testing.T, what string, c <-chan T) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(30 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal(what + " did not come")
 	}
 }

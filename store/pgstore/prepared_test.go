@@ -38,7 +38,7 @@ func TestPreparedTransaction(t *testing.T) {
 func read(t *testing.T, s *Store, base string, want ...string) string {
 	t.Helper()
 	tip, err := s.Tick(t.Context(), base)
-	for deadline := time.Now().Add(time.Minute); err != nil && Outage(err) && time.Now().Before(deadline); { // connections from before a crash
+	for deadline := time.Now().Add(5 * time.Minute); err != nil && Outage(err) && time.Now().Before(deadline); { // connections from before a crash
 		tip, err = s.Tick(t.Context(), base)
 	}
 	if err != nil {

@@ -201,7 +201,7 @@ func TestPausedInbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := rival.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Wait: time.Minute})
+	u, err := rival.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Wait: 5 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func TestStepThatIsForgottenUnderACompensation(t *testing.T) {
 			defer close(done)
 			undo := step
 			undo.State, undo.Identity = store.StepUndone, aMark().Identity
-			u, err := s.Begin(ctx, store.Intake{Steps: []store.Step{undo}, Wait: 30 * time.Second})
+			u, err := s.Begin(ctx, store.Intake{Steps: []store.Step{undo}, Wait: 5 * time.Minute})
 			if err != nil {
 				t.Error(err)
 				return
@@ -49,7 +49,7 @@ func TestStepThatIsForgottenUnderACompensation(t *testing.T) {
 			found = u.Found().Steps[0]
 			_, _ = u.Rollback(ctx)
 		}()
-		for until := time.Now().Add(30 * time.Second); !one[bool](t, b, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)))`, pid); {
+		for until := time.Now().Add(5 * time.Minute); !one[bool](t, b, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)))`, pid); {
 			if time.Now().After(until) {
 				t.Fatal("the compensation does not wait for the step")
 			}

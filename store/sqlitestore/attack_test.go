@@ -320,7 +320,7 @@ func TestManyWriters(t *testing.T) {
 		for _, st := range []*Store{s, other} {
 			wg.Go(func() {
 				for i := range each {
-					u, err := st.Begin(t.Context(), store.Intake{Locks: []store.Lock{{Space: "s", Key: "k"}}, Wait: time.Minute})
+					u, err := st.Begin(t.Context(), store.Intake{Locks: []store.Lock{{Space: "s", Key: "k"}}, Wait: 5 * time.Minute})
 					if err != nil {
 						t.Errorf("begin: %v", err)
 						return

@@ -17,7 +17,7 @@ import (
 const (
 	consumer = "stock"
 	shortly  = 50 * time.Millisecond // for rivals that must be seen to wait
-	patience = 30 * time.Second      // for what must happen at last
+	patience = 5 * time.Minute       // for what must happen at last
 )
 
 // A suite is one test on one database.

@@ -198,7 +198,7 @@ func ending(w *world) {
 
 // query reads one value of each row.
 func query[T any](ctx context.Context, w *world, sql string, args ...any) ([]T, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, w.postgres)
 	if err != nil {

@@ -93,7 +93,7 @@ func (c *crew) raise(what string, done func() bool) (deaths int) {
 	c.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(4 * time.Minute); !done(); {
+	for end := time.Now().Add(most); !done(); {
 		select {
 		case i := <-c.died:
 			deaths++
@@ -124,8 +124,8 @@ func TestKillerIsInherited(t *testing.T) {
 	s.until("work", func() bool { return s.done() == s.written })
 	s.exec(`INSERT INTO $.skald_outbox (topic, key, type, data) VALUES ($1, 'killer', 'counted', '-1'), ($1, 'killer', 'counted', '-2')`, s.schema)
 	say(100)
-	first := c.next(4 * time.Minute)
-	if second := c.next(4 * time.Minute); second == first {
+	first := c.next(most)
+	if second := c.next(most); second == first {
 		t.Fatal("nobody had started it again")
 	}
 	c.begin(0)
@@ -367,7 +367,7 @@ func (b *bench) judge() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	for end := time.Now().Add(4 * time.Minute); ; <-time.After(50 * time.Millisecond) {
+	for end := time.Now().Add(most); ; <-time.After(50 * time.Millisecond) {
 		found, err := audit.Run(b.t.Context(), databases)
 		if err != nil {
 			b.t.Fatal(err)

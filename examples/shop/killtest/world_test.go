@@ -360,7 +360,7 @@ func (w *world) of(name string) (out []*instance) {
 
 // audit is the auditor's verdict, by the command.
 func (w *world) audit() ([]audit.Invariant, error) {
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), most)
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, w.bin, "audit", "--store", w.postgres, "--prefix", w.prefix, "--json")

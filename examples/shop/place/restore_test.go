@@ -180,7 +180,7 @@ func (d *drill[TTx]) number(service, query string) (n int) {
 
 func (d *drill[TTx]) until(what string, done func() bool) {
 	d.Helper()
-	for end := time.Now().Add(4 * time.Minute); !done(); <-time.After(250 * time.Millisecond) {
+	for end := time.Now().Add(most); !done(); <-time.After(250 * time.Millisecond) {
 		if d.Failed() || time.Now().After(end) {
 			d.Fatalf("waited in vain: %s\n%v %v", what, d.audit(), d.last)
 		}

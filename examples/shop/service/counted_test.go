@@ -190,7 +190,7 @@ func TestUnknownSettledIsCounted(t *testing.T) {
 				s.ask("PUT", "/orders/"+o.ID+"/address", `{"address":"elsewhere"}`, &order.Status{})
 			}
 			const open = "SELECT COUNT(*) FROM orders WHERE state NOT IN ('confirmed', 'cancelled')"
-			for deadline := time.Now().Add(time.Minute); num(t, s.dbs["order"], open) > 0; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(5 * time.Minute); num(t, s.dbs["order"], open) > 0; time.Sleep(time.Millisecond) {
 				if quiet(t, s.work...); time.Now().After(deadline) {
 					t.Fatal("the orders do not end")
 				}

@@ -125,7 +125,7 @@ func TestLastPiece(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for deadline := time.Now().Add(time.Minute); num(t, s.dbs["notification"], "SELECT COUNT(*) FROM mails") < 8; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); num(t, s.dbs["notification"], "SELECT COUNT(*) FROM mails") < 8; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the orders do not end")
 		}
