@@ -3,7 +3,6 @@ package natsbroker_test
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/natsbroker"
+	"github.com/skald-go/skald/internal/need"
 )
 
 // cluster starts three servers that know each other.
@@ -24,14 +24,9 @@ func cluster(t *testing.T) (all []*server.Server, addrs string) {
 	var routes []*url.URL
 	var ports []int
 	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-		routes = append(routes, &url.URL{Scheme: "nats", Host: l.Addr().String()})
-		l.Close()
+		port := need.FreePort(t)
+		ports = append(ports, port)
+		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
 	}
 	var hosts []string
 	for i, port := range ports {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/natsbroker"
+	"github.com/skald-go/skald/internal/need"
 )
 
 func message(topic, key string, n int) skald.Message {
@@ -120,8 +120,9 @@ func TestHeadersThatNATSObeys(t *testing.T) {
 // TestRestart: NATS ends and begins again while messages flow: nothing is lost, and no key's order.
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()
-	s := serve(t, dir, 0)
-	addr, port := s.Addr().String(), s.Addr().(*net.TCPAddr).Port
+	port := need.FreePort(t)
+	s := serve(t, dir, port)
+	addr := s.Addr().String()
 	b := open(t, addr, nil)
 	if err := b.MakeTopics(t.Context(), 2, "t"); err != nil {
 		t.Fatal(err)
@@ -138,6 +139,9 @@ func TestRestart(t *testing.T) {
 	next := 0
 	publish := func(to int) {
 		for deadline := time.Now().Add(5 * time.Minute); next < to; {
+			if t.Context().Err() != nil { // it has failed meanwhile
+				return
+			}
 			if time.Now().After(deadline) {
 				t.Errorf("published %d", next)
 				return
@@ -261,12 +265,8 @@ func TestTopicMadeAnew(t *testing.T) {
 
 // TestAway: without a server a publish is an outage, within its patience, and goes on when one is there.
 func TestAway(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr, port := l.Addr().String(), l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	port := need.FreePort(t)
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	b, err := natsbroker.New(addr, &natsbroker.Options{Patience: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

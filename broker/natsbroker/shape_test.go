@@ -40,7 +40,7 @@ func shaped(durable bool) *natsbroker.Options {
 func TestOldAndNew(t *testing.T) {
 	addr := serve(t, t.TempDir(), 0).Addr().String()
 	_, js := raw(t, addr)
-	theirs(t, js, nil)
+	theirs(t, js, func(c *jetstream.ConsumerConfig) { c.AckWait = 5 * time.Minute }) // the old client acknowledges when all is published
 	b := open(t, addr, shaped(true))
 	sub, err := b.Subscribe(t.Context(), broker.Group{Name: "billing", Topics: []string{"orders"}})
 	if err != nil {
@@ -51,7 +51,7 @@ func TestOldAndNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch, err := old.Fetch(10, jetstream.FetchMaxWait(2*time.Second))
+	batch, err := old.Fetch(10, jetstream.FetchMaxWait(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestOldAndNew(t *testing.T) {
 func TestDurableGivesBack(t *testing.T) {
 	addr := serve(t, t.TempDir(), 0).Addr().String()
 	_, js := raw(t, addr)
-	theirs(t, js, nil)
+	theirs(t, js, func(c *jetstream.ConsumerConfig) { c.AckWait = 5 * time.Second }) // a shorter one a slow machine may sleep through
 	b, b2 := open(t, addr, shaped(true)), open(t, addr, shaped(true))
 	join := func(b *natsbroker.Broker) broker.Subscription {
 		t.Helper()
@@ -137,7 +137,7 @@ func TestDurableGivesBack(t *testing.T) {
 	}
 	ds := receive(t, one, func(ds []broker.Delivery) bool { return len(ds) == n })
 	two := join(b2)
-	for deadline := time.Now().Add(7 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) { // twice ack_wait
+	for deadline := time.Now().Add(11 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) { // twice ack_wait
 		got, err := two.Receive(t.Context(), 10)
 		if err != nil {
 			t.Fatal(err)

@@ -224,11 +224,11 @@ func TestHeadersThatRabbitMQObeys(t *testing.T) {
 func TestSilentMember(t *testing.T) {
 	at := need.RabbitMQ(t)
 	hole := &hole{}
-	p := newPlace(t, at, &rabbitbroker.Options{Session: 2 * time.Second}, 2)
+	p := newPlace(t, at, &rabbitbroker.Options{Session: 5 * time.Second}, 2)
 	g := p.group("g")
-	lost := open(t, at, &rabbitbroker.Options{Session: 2 * time.Second})
+	lost := open(t, at, &rabbitbroker.Options{Session: 5 * time.Second})
 	p.made.groups[g.Name] = true
-	deaf, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{Session: 2 * time.Second, Dial: hole.Dial})
+	deaf, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{Session: 5 * time.Second, Dial: hole.Dial})
 	if err != nil {
 		t.Fatal(err)
 	}

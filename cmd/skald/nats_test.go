@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,8 +47,8 @@ func natsServer(t *testing.T, dir string, port int) *server.Server {
 func TestDemoOnNATSThatRestarts(t *testing.T) {
 	t.Parallel()
 	files, dir := t.TempDir(), filepath.Join(t.TempDir(), "demo")
-	s := natsServer(t, files, 0)
-	port := s.Addr().(*net.TCPAddr).Port
+	port := need.FreePort(t)
+	s := natsServer(t, files, port)
 	args := []string{"demo", "--orders", "150", "--faults", "wild", "--dir", dir, "--broker", "nats://" + s.Addr().String(), "--json"}
 	p := start(t, nil, args...)
 	for _, n := range []int{10, 60} {

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
@@ -30,12 +31,7 @@ func TestGatewayProcess(t *testing.T) {
 // Interleaving 8.
 func TestGatewayThatIsKilled(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shop")
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := free.Addr().String()
-	_ = free.Close()
+	at := fmt.Sprintf("127.0.0.1:%d", need.FreePort(t))
 	start := func() (kill func()) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestGatewayProcess$")
 		cmd.Env = append(os.Environ(), gatewayArgs+"=gateway --moods wild --store sqlite:"+dir+" --listen "+at)

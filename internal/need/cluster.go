@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -52,7 +51,7 @@ func emptyCluster(t testing.TB) *Cluster {
 			t.Fatal(err)
 		}
 	}
-	c.Data, c.Port = filepath.Join(c.root, "data"), freePort(t)
+	c.Data, c.Port = filepath.Join(c.root, "data"), FreePort(t)
 	t.Cleanup(func() {
 		c.Stop("immediate")
 		_ = os.RemoveAll(c.root)
@@ -90,16 +89,6 @@ func owner(t testing.TB) *syscall.Credential {
 	}
 	without(t, "needs a user to run PostgreSQL as: it refuses to run as root")
 	return nil
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // Do runs one of PostgreSQL's programs and returns what it said.

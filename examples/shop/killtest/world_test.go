@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -63,12 +62,7 @@ func newWorld(t *testing.T) *world {
 	if err := errors.Join(servers, built); err != nil {
 		t.Fatal(err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.bank = free.Addr().String()
-	_ = free.Close()
+	w.bank = fmt.Sprintf("127.0.0.1:%d", need.FreePort(t))
 	w.startAll("1", "2")
 	return w
 }
