@@ -21,7 +21,7 @@ import (
 func TestHandlerThatTakesTooLong(t *testing.T) {
 	w := newWorld(t, 1)
 	slow := true
-	in := w.inbox(&inbox.Options{Now: w.clock, Handle: 10 * time.Millisecond, Wait: time.Minute}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+	in := w.inbox(&inbox.Options{Now: w.clock, Handle: time.Second, Wait: time.Minute}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		if err := keep(ctx, tx, m); err != nil || !slow || m.Value != "1" {
 			return err
 		}
@@ -113,12 +113,12 @@ func TestTimelessRepeatBehindItsMark(t *testing.T) {
 func TestBatchThatTakesTooLongTogether(t *testing.T) {
 	w := newWorld(t, 1)
 	var runs atomic.Int32
-	in := w.inbox(&inbox.Options{Workers: 1, Batch: 4, Handle: 300 * time.Millisecond, Wait: 50 * time.Millisecond, RetryFirst: time.Millisecond}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+	in := w.inbox(&inbox.Options{Workers: 1, Batch: 4, Handle: 2 * time.Second, Wait: 50 * time.Millisecond, RetryFirst: time.Millisecond}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		if runs.Add(1) <= 2 { // of the first batch: the one takes most of the time, and the other what is left of it
 			ends, _ := ctx.Deadline()
 			if m.Value == "1" {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), ends.Add(-50*time.Millisecond))
+				ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), ends.Add(-500*time.Millisecond))
 				defer cancel()
 				<-ctx.Done()
 			} else {

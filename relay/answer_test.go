@@ -102,7 +102,7 @@ func TestFailureHeardBeforeEarlierAnswersStopsTheLaneAtOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	r := relay.New(db, bus, &relay.Options{Drain: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	r := relay.New(db, bus, &relay.Options{TTL: time.Hour, Drain: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	go func() { ended <- r.Run(ctx) }()
 
 	write("k", "k1")

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -28,7 +29,9 @@ func (u *unreadable) Pull(context.Context, store.Window, int) (store.Page, error
 }
 
 // A database that takes a lease and opens a window but gives no rows is asked ever more seldom, like one that is away.
-func TestAReadThatAlwaysFailsIsTriedEverMoreSeldom(t *testing.T) {
+func TestAReadThatAlwaysFailsIsTriedEverMoreSeldom(t *testing.T) { synctest.Test(t, readFails) }
+
+func readFails(t *testing.T) {
 	w := newWorld(t, "orders")
 	w.write("orders", "k", "1")
 	db := &unreadable{Source: w.db}

@@ -172,6 +172,8 @@ func TestTopicMadeAnewOnKafka(t *testing.T) {
 	r.until("the relays, with rows set aside", r.settled(true))
 	before, was := r.n, r.held(r.kept)
 	stop, wg := make(chan struct{}), sync.WaitGroup{}
+	end := sync.OnceFunc(func() { close(stop); wg.Wait() })
+	defer end() // also where the test fails meanwhile
 	wg.Go(func() {
 		for {
 			select {
@@ -189,8 +191,7 @@ func TestTopicMadeAnewOnKafka(t *testing.T) {
 	stopA()
 	defer r.relay("c")()
 	r.until("more rows", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.n > before+200 })
-	close(stop)
-	wg.Wait()
+	end()
 	r.until("the relays", r.settled(false))
 	for _, topic := range []string{r.anew, r.kept} {
 		held := r.held(topic)

@@ -419,17 +419,22 @@ func (a *attack) poll(ctx context.Context, name string) error {
 // The same attack on pollers that claim with SKIP LOCKED: they overtake each other.
 // Interleaving 15.
 func TestAttackFindsSkipLocked(t *testing.T) {
-	a := newAttack(t)
-	bus := membroker.New(nil)
-	if err := bus.MakeTopics(t.Context(), 4, a.topic); err != nil {
-		t.Fatal(err)
+	for deadline := time.Now().Add(5 * time.Minute); ; { // by chance they may not meet
+		a := newAttack(t)
+		bus := membroker.New(nil)
+		if err := bus.MakeTopics(t.Context(), 4, a.topic); err != nil {
+			t.Fatal(err)
+		}
+		a.bus, a.carry = func(string) broker.Broker { return bus.Client() }, a.poll
+		err := a.run(*attackFor)
+		t.Log(err)
+		if err != nil && strings.Contains(err.Error(), "inverted") {
+			return
+		}
+		if t.Failed() || time.Now().After(deadline) {
+			t.Fatalf("claims with SKIP LOCKED were not found to overtake each other: %v", err)
+		}
 	}
-	a.bus, a.carry = func(string) broker.Broker { return bus.Client() }, a.poll
-	err := a.run(*attackFor)
-	if err == nil || !strings.Contains(err.Error(), "inverted") {
-		t.Errorf("claims with SKIP LOCKED were not found to overtake each other: %v", err)
-	}
-	t.Log(err)
 }
 
 // Interleaving 15.

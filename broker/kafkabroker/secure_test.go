@@ -30,6 +30,7 @@ type guarded struct {
 	group    string
 	user     string
 	password string // a file
+	patience time.Duration
 }
 
 func newGuarded(t *testing.T) *guarded {
@@ -38,7 +39,7 @@ func newGuarded(t *testing.T) *guarded {
 	must(t, err)
 	t.Cleanup(cl.Close)
 	name := fmt.Sprintf("guarded.%x", time.Now().UnixNano())
-	g := &guarded{t: t, Guarded: listeners, adm: kadm.NewClient(cl), topic: name, group: name + ".group", user: name + ".user"}
+	g := &guarded{t: t, Guarded: listeners, adm: kadm.NewClient(cl), topic: name, group: name + ".group", user: name + ".user", patience: 10 * time.Second}
 	g.password = filepath.Join(t.TempDir(), "password")
 	must(t, os.WriteFile(g.password, []byte(secret+"\n"), 0o600))
 	created, err := g.adm.CreateTopics(t.Context(), 2, 1, nil, name)
@@ -78,7 +79,7 @@ func (g *guarded) open(url string, env map[string]string) *kafkabroker.Broker {
 	g.t.Helper()
 	seeds, opts, err := kafkabroker.ParseURL(url, func(name string) string { return env[name] })
 	must(g.t, err)
-	opts.Patience = 10 * time.Second
+	opts.Patience = g.patience
 	return open(g.t, seeds, opts)
 }
 
@@ -90,6 +91,7 @@ func (g *guarded) message(id string) []skald.Message {
 // to read, and the group.
 func TestWaysIn(t *testing.T) {
 	g := newGuarded(t)
+	g.patience = 5 * time.Minute // nothing is refused
 	g.allow("topic", kadm.OpRead, kadm.OpWrite)
 	g.allow("group", kadm.OpRead)
 	ca, pair := filepath.Join(g.Certs, "ca.pem"), fmt.Sprintf("&cert=%s&key=%s", filepath.Join(g.Certs, "client.crt"), filepath.Join(g.Certs, "client.key"))

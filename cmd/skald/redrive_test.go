@@ -201,7 +201,7 @@ func TestRedriveGoesOnAfterItWasKilled(t *testing.T) {
 	}
 	m.fails["m-02"] = true
 	m.run()
-	args := []string{"dead", "redrive", "--fingerprint", "abc", "--canary", "--rate", "20", "--reason", "mended"}
+	args := []string{"dead", "redrive", "--fingerprint", "abc", "--canary", "--rate", "5", "--reason", "mended"}
 	for kills := range 3 {
 		p := start(t, m.env, append(args, "--yes")...)
 		p.until("some are redriven", func() bool {

@@ -245,7 +245,7 @@ func TestSeededBugs(t *testing.T) {
 		{"window used before it is on disk", "a crash would undo", func() error { return flushed(t, b, unflushed(b.store(t))) },
 			func() error { return flushed(t, b, b.store(t).Tick) }},
 		{"a rival's mark looked for in the statement that waits for it", "is not found", func() error { return intakes(t, b, fresh, sameSnapshot) }, nil},
-		{"a handler's transaction may be idle for ever", "starves.*in hand", func() error { return starved(t, b, forEver, time.Second) },
+		{"a handler's transaction may be idle for ever", "starves.*in hand", func() error { return starved(t, b, forEver, 3*time.Second) },
 			func() error { return starved(t, b, nil, 5*time.Minute) }},
 		{"marks of a batch in any order", "40P01", func() error { return circle(t, b, backwards) }, func() error { return circle(t, b, nil) }},
 		{"an entity locked as often as it is named", "21000", func() error { return sameEntity(t, b, eachLock) }, func() error { return sameEntity(t, b, nil) }},

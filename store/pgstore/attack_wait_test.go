@@ -19,7 +19,7 @@ func starved(t *testing.T, b *bed, spoil func(*Store), wait time.Duration) error
 	if spoil != nil {
 		spoil(s)
 	}
-	paused, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Handle: 200 * time.Millisecond})
+	paused, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Handle: time.Second})
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func TestReadOnlyDefaultOfTheCaller(t *testing.T) {
 	refused("database/sql", err, other.Outage(err))
 }
 
-const shortTimeout = 300 * time.Millisecond
+const shortTimeout = time.Second // within which a slow machine does what has nothing to wait for
 
 // A page that takes longer than the statement_timeout of the session is read all the same: who relays bounds its calls itself.
 func TestStatementTimeoutShorterThanAPage(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -102,7 +103,9 @@ func TestListenForSeveralSchemas(t *testing.T) {
 }
 
 // TestNotifyOfManyWrites: a burst is told by few, and the last of it always.
-func TestNotifyOfManyWrites(t *testing.T) {
+func TestNotifyOfManyWrites(t *testing.T) { synctest.Test(t, manyWrites) }
+
+func manyWrites(t *testing.T) {
 	sent := make(chan struct{}, 1000)
 	n := &notifier{send: func(context.Context) { sent <- struct{}{} }}
 	for range 10_000 {

@@ -201,7 +201,7 @@ func adversarialWriters(t *testing.T, b *bed, mode pgx.QueryExecMode) {
 	until := time.Now().Add(3 * time.Second)
 	for range 8 {
 		writers.Go(func() {
-			for time.Now().Before(until) {
+			for n := 0; n < 20 || time.Now().Before(until); n++ {
 				if err := b.hotWrite(ctx, s, pool); err != nil {
 					t.Error(err)
 					return

@@ -16,7 +16,9 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()
-	b.exec(t, `ALTER TABLE {skald_parked} SET (autovacuum_enabled = off)`)
+	for _, table := range []string{"skald_parked", "skald_mark_timeless"} {
+		b.exec(t, "ALTER TABLE {"+table+"} SET (autovacuum_enabled = off)")
+	}
 	conn, err := b.pool.Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -78,18 +78,22 @@ func (r *reader) work() (silence, stop func()) {
 			select {
 			case <-quiet:
 				return
+			case <-ctx.Done(): // the test has failed meanwhile
+				return
 			case <-tick.C:
 			}
 			n := r.said.Load()
 			m := skald.Message{ID: fmt.Sprintf("m-%06d", n), Source: "/other", Topic: "orders", Type: "said", Key: fmt.Append(nil, "k", n%7), Data: []byte("{}")}
 			if err := r.bus.Publish(ctx, []skald.Message{m}).Wait(ctx); err != nil {
-				r.Errorf("publish: %v", err)
+				if ctx.Err() == nil {
+					r.Errorf("publish: %v", err)
+				}
 				return
 			}
 			r.said.Add(1)
 		}
 	})
-	return func() { close(quiet); producer.Wait() }, func() { cancel(); wg.Wait() }
+	return func() { close(quiet); producer.Wait() }, func() { cancel(); wg.Wait(); producer.Wait() }
 }
 
 func (r *reader) handled() (n int64) {

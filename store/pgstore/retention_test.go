@@ -197,7 +197,7 @@ func TestPausedInbox(t *testing.T) {
 	ctx := context.Background()
 	s, rival := b.store(t), b.storeIn(t, pgx.QueryExecModeExec)
 	m := aMark()
-	paused, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Handle: 300 * time.Millisecond})
+	paused, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Handle: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,11 @@ func TestRoundTrips(t *testing.T) {
 			for range 2 { // warm: the first time statements are prepared
 				c.do()
 			}
-			if got := w.count(c.do); got != c.want {
+			got := w.count(c.do)
+			for n := 0; n < 20 && got > c.want; n++ { // a slow machine may ping an idle connection, or send one thing in two parts
+				got = w.count(c.do)
+			}
+			if got != c.want {
 				t.Errorf("%v: %s takes %d round trips, want %d", mode, c.name, got, c.want)
 			}
 		}
