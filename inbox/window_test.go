@@ -136,25 +136,25 @@ func TestOneInstanceEmpties(t *testing.T) {
 		return e, run(t, w.over(e, &inbox.Options{Keep: &store.Retention{}}, func(context.Context, tx, skald.Received[string]) error { return nil }))
 	}
 	one, stop := begin(w.db)
-	until(t, "the first one empties", func() bool { return one.emptied.Load() == 1 })
+	until(t, "the first one empties", func() bool { return one.emptied.Load() > 0 })
 	second := w.db.Session()
 	two, _ := begin(second)
-	until(t, "the second one asks", func() bool { return two.asked.Load() == 1 })
+	until(t, "the second one asks", func() bool { return two.asked.Load() > 0 })
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
 	third := w.db.Session()
 	three, _ := begin(third)
-	until(t, "the third one empties", func() bool { return three.emptied.Load() == 1 })
+	until(t, "the third one empties", func() bool { return three.emptied.Load() > 0 })
 	third.Kill()
 	four, stopFour := begin(w.db.Session())
-	until(t, "the fourth one asks", func() bool { return four.asked.Load() == 1 })
+	until(t, "the fourth one asks", func() bool { return four.asked.Load() > 0 })
 	if err := stopFour(); err != nil {
 		t.Error(err)
 	}
 	w.pass(time.Hour)
 	five, _ := begin(w.db.Session())
-	until(t, "the fifth one empties", func() bool { return five.emptied.Load() == 1 })
+	until(t, "the fifth one empties", func() bool { return five.emptied.Load() > 0 })
 	if two.emptied.Load() != 0 || four.emptied.Load() != 0 {
 		t.Errorf("who had no lease emptied: %d, %d", two.emptied.Load(), four.emptied.Load())
 	}

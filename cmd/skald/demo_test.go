@@ -175,8 +175,8 @@ func TestDemoGoesOnAfterKill(t *testing.T) {
 		{"claim", func() bool { return number(t.Context(), at("order"), "SELECT count(*) FROM demo_run") == 1 }},
 		{"order placed", func() bool { return number(t.Context(), at("order"), "SELECT count(*) FROM orders") > 0 }},
 		{"stock reserved", func() bool { return number(t.Context(), at("inventory"), "SELECT count(*) FROM journal") > 5 }},
-		{"mails", func() bool { return number(t.Context(), at("notification"), "SELECT count(*) FROM mails") > 30 }},
-		{"half of the mails", func() bool { return number(t.Context(), at("notification"), "SELECT count(*) FROM mails") > orders/2 }},
+		{"mails", func() bool { return number(t.Context(), at("notification"), "SELECT count(*) FROM mails") > 20 }},
+		{"a quarter of the mails", func() bool { return number(t.Context(), at("notification"), "SELECT count(*) FROM mails") > orders/4 }},
 	}
 	for _, stage := range stages {
 		p := start(t, nil, args...)

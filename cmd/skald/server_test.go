@@ -225,7 +225,7 @@ func TestDemoOnPostgresAndKafka(t *testing.T) {
 	at, conn := postgres(t)
 	bus, prefix, adm := kafka(t)
 	args := []string{"demo", "--orders", "120", "--store", at, "--broker", bus, "--prefix", prefix, "--json"}
-	for _, marks := range []int{0, 20, 80} {
+	for _, marks := range []int{0, 10, 40} {
 		p := start(t, nil, args...)
 		p.until(fmt.Sprint(marks, " marks"), func() bool { return count(conn, "SELECT count(*) FROM "+prefix+"_payment.skald_mark") >= marks })
 		p.kill()
@@ -282,10 +282,16 @@ func TestDemoWildOnPostgresAndKafka(t *testing.T) {
 func TestPollingIsRed(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"id-cursor", "created-at"} {
-		at, _ := postgres(t)
-		p := start(t, nil, "demo", "--orders", "150", "--store", at, "--sabotage", name, "--json")
-		p.expect(8, "without a safeguard ("+name+")", "delivered_to_all")
-		p.outcome().namesOrders(t)
+		for seed := 1; ; seed++ { // by chance no row is passed by in a run
+			at, _ := postgres(t)
+			p := start(t, nil, "demo", "--orders", "150", "--store", at, "--sabotage", name, "--json", "--seed", fmt.Sprint(seed))
+			if found := p.wait() == 8 && strings.Contains(p.errs.String(), "delivered_to_all"); !found && seed < 5 {
+				continue
+			}
+			p.expect(8, "without a safeguard ("+name+")", "delivered_to_all")
+			p.outcome().namesOrders(t)
+			break
+		}
 	}
 }
 
@@ -306,11 +312,11 @@ func TestPasswordsAreNotPrintedByServers(t *testing.T) {
 			t.Errorf("%s prints the password:\n%s", p.cmd.Args[1:], all)
 		}
 	}
-	p := start(t, store, "demo", "--orders", "100", "--prefix", "pw", "--verbose")
+	p := start(t, store, "demo", "--orders", "300", "--prefix", "pw", "--verbose")
 	p.until("mails", func() bool { return count(conn, "SELECT count(*) FROM pw_notification.mails") > 5 })
 	p.signal(syscall.SIGINT)
 	check(p, 130)
-	check(start(t, store, "demo", "--orders", "101", "--prefix", "pw"), 5)
+	check(start(t, store, "demo", "--orders", "301", "--prefix", "pw"), 5)
 	check(start(t, store, "demo", "--prefix", "pw"), 0)
 	check(start(t, store, "demo", "--prefix", "pw", "--json"), 0)
 	check(start(t, store, "migrate", "--schema", "m"), 0)

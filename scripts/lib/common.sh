@@ -143,7 +143,7 @@ finish() { # finish PID TEXT SIGNAL: ends a process of ours, by force after 20 s
   kill -"$3" "$1" 2>/dev/null || true
   within 20 gone "$1" "$2" && return
   kill -KILL "$1" 2>/dev/null || true
-  within 10 gone "$1" "$2" || die "process $1 does not end"
+  within 300 gone "$1" "$2" || die "process $1 does not end"
 }
 
 # An authority, and with it a server's and a client's certificate, for ten years.

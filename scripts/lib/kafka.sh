@@ -166,7 +166,7 @@ kafka_start() {
   $detach java -Xms128m -Xmx512m -XX:+ExitOnOutOfMemoryError -Dlog4j2.level=WARN -cp "$(kafka_libs)/*" \
     kafka.Kafka "$dir/kafka/server.properties" </dev/null >>"$dir/kafka/log" 2>&1 9>&- &
   echo $! >"$dir/kafka.pid"
-  within 90 kafka_decided || kafka_failed "does not answer after 90 s"
+  within 300 kafka_decided || kafka_failed "does not answer after 300 s"
   runs_kafka || kafka_failed "did not start"
 }
 

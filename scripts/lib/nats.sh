@@ -62,7 +62,7 @@ nats_start() {
   # shellcheck disable=SC2086
   $detach "$(nats_binary)" -c "$dir/nats/nats.conf" </dev/null >>"$dir/nats/out" 2>&1 9>&- &
   echo $! >"$dir/nats.pid"
-  within 60 nats_decided || nats_failed "does not answer after 60 s"
+  within 300 nats_decided || nats_failed "does not answer after 300 s"
   runs_nats || nats_failed "did not start"
 }
 

@@ -68,7 +68,7 @@ pgbouncer_start() {
   local program
   program=$(command -v pgbouncer || echo /usr/sbin/pgbouncer)
   as_postgres "$program" -q -d "$(pgbouncer_ini)" </dev/null >/dev/null 2>&1 9>&- || pgbouncer_failed "did not start"
-  within 20 runs_pgbouncer || pgbouncer_failed "does not answer"
+  within 300 runs_pgbouncer || pgbouncer_failed "does not answer"
 }
 
 pgbouncer_failed() {

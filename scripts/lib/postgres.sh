@@ -50,7 +50,7 @@ up_postgres() {
   if given postgres || runs_postgres; then return; fi
   pg_make_home postgres
   pg_up postgres "$(pg_bin)"
-  within 60 asks_postgres || pg_failed postgres "does not answer"
+  within 300 asks_postgres || pg_failed postgres "does not answer"
   say "postgres: $(address postgres)"
 }
 
@@ -100,7 +100,7 @@ TEXT
 pg_start() { # pg_start NAME BIN
   local home
   home=$(pg_home "$1")
-  as_postgres "$2/pg_ctl" -D "$home/data" -l "$home/log" -o "-p $(port_of "$1")" -w -t 60 start \
+  as_postgres "$2/pg_ctl" -D "$home/data" -l "$home/log" -o "-p $(port_of "$1")" -w -t 300 start \
     >/dev/null 2>&1 </dev/null 9>&- || pg_failed "$1" "did not start"
 }
 
@@ -111,7 +111,7 @@ pg_failed() { # pg_failed NAME WHY
 
 restart_postgres() {
   pg_restart postgres "$(pg_bin)"
-  within 60 asks_postgres || pg_failed postgres "does not answer"
+  within 300 asks_postgres || pg_failed postgres "does not answer"
 }
 
 pg_restart() { # pg_restart NAME BIN

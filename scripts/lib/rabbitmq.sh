@@ -103,7 +103,7 @@ rabbitmq_start() {
   # shellcheck disable=SC2086
   env "${variables[@]}" $detach "$(rabbitmq_bin)/rabbitmq-server" </dev/null >>"$dir/rabbitmq/out" 2>&1 9>&- &
   local job=$!
-  within 120 rabbitmq_decided "$job" || rabbitmq_failed "does not answer after 120 s"
+  within 300 rabbitmq_decided "$job" || rabbitmq_failed "does not answer after 300 s"
   runs_rabbitmq || rabbitmq_failed "did not start"
 }
 

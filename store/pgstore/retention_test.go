@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ func TestRetentionAgainstOpenWriter(t *testing.T) {
 			case d := <-done:
 				got = &d
 			default:
-				waiting = one[int](t, b, `SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'`)
+				waiting = one[int](t, b, fmt.Sprintf(`SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{skald_outbox_%d}'::regclass`, slot))
 			}
 		}
 		if err := tx.Commit(ctx); err != nil {
