@@ -76,7 +76,9 @@ func (s *shop) place(seed uint64, n int) {
 func TestShop(t *testing.T) {
 	s := newShop(t, nil)
 	s.works = true
-	occurs := func(table, which string) bool { return num(t, s.dbs["order"], "SELECT COUNT(*) FROM "+table+" WHERE "+which) > 0 }
+	occurs := func(table, which string) bool {
+		return num(t, s.dbs["order"], "SELECT COUNT(*) FROM "+table+" WHERE "+which) > 0
+	}
 	for seed := uint64(1); seed < 10; seed++ {
 		s.place(seed, 100)
 		quiet(t, s.work...)
