@@ -118,6 +118,7 @@ func (b *bed) at(t *testing.T, table string) pgx.Tx {
 	t.Helper()
 	tx, err := b.pool.Begin(context.Background())
 	if err == nil {
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // whatever failed: the schema is to be dropped
 		_, err = tx.Exec(context.Background(), b.q(`LOCK TABLE {`+table+`} IN ROW EXCLUSIVE MODE`))
 	}
 	if err != nil {
@@ -161,7 +162,7 @@ func TestMigrateBesideOverlappingTransactions(t *testing.T) {
 		select {
 		case err := <-done:
 			if err != nil || handed != patientTries || open != nil {
-				t.Errorf("behind %d transactions, each longer than the first wait: %v", handed, err)
+				t.Fatalf("behind %d transactions, each longer than the first wait: %v", handed, err)
 			}
 			if err := b.store(t).Check(ctx, store.Relay); err != nil {
 				t.Error(err)
@@ -189,8 +190,7 @@ func TestMigrateBesideOverlappingTransactions(t *testing.T) {
 func TestMigrateThatIsEndedSaysWhatItWaitedFor(t *testing.T) {
 	b := bare(t)
 	b.migrateTo(t, 1)
-	open := b.at(t, "skald_relay")
-	defer func() { _ = open.Rollback(context.Background()) }()
+	b.at(t, "skald_relay")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	tries := 0
