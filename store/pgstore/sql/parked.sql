@@ -277,12 +277,14 @@ SELECT count(pg_advisory_xact_lock(t.turn) IS NULL) FROM (
 ) AS t;
 
 -- name: FreeMany
--- FreeKept for many. What goes with it is not the next of its key.
+-- FreeKept for many. What goes with it is not the next of its key. A join with the table would walk all of it by a plan of when it was empty;
+-- what is looked up here stays so, since the keys are locked.
 WITH d AS (
-	DELETE FROM /*schema*/skald_parked AS p USING unnest($2::text[], $3::text[], $4::integer[], $5::text[]) AS i(source, id, tries, at)
-	WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id AND p.attempts = i.tries AND p.dead_at IS NULL
-		AND coalesce(p.call::json ->> 'key', '') = i.at
-	RETURNING p.place, p.key
+	DELETE FROM /*schema*/skald_parked WHERE place = ANY (ARRAY(
+		SELECT (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id
+			AND p.attempts = i.tries AND p.dead_at IS NULL AND coalesce(p.call::json ->> 'key', '') = i.at)
+		FROM unnest($2::text[], $3::text[], $4::integer[], $5::text[]) AS i(source, id, tries, at)))
+	RETURNING place, key
 ), n AS (
 	UPDATE /*schema*/skald_parked SET waiting = false, due = clock_timestamp()
 	WHERE waiting AND place = ANY (ARRAY(
