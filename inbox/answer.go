@@ -32,9 +32,13 @@ func (in *Inbox[TTx]) known(ctx context.Context, e *entry, unit store.Unit[TTx],
 	case !stands[0]:
 		return result{entry: e, what: stale} // it was claimed, and somebody else has it
 	}
+	in.tellApart(ctx, e, why)
+	return result{entry: e, what: what}
+}
+
+func (in *Inbox[TTx]) tellApart(ctx context.Context, e *entry, why store.Outcome) {
 	in.o.Logger.WarnContext(ctx, "inbox: message put into quarantine; see: skald inbox status", "consumer", in.group, "why", why.String(),
 		"topic", e.Topic, "lane", e.Lane, "position", e.Position, "source", e.id.Source, "id", e.id.ID, "type", e.Type)
-	return result{entry: e, what: what}
 }
 
 // again tells whether a repeat is to send again what was said.

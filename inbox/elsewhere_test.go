@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,9 +14,12 @@ import (
 )
 
 // finishes marks m as somebody does who knows no steps: a build from before, or an import of marks.
-func (l *till) finishes(m skald.Message, as store.Outcome) {
+func (l *till) finishes(m skald.Message, as store.Outcome) { l.finishesAs(m, as, 0) }
+
+// finishesAs gives the mark a fingerprint: 0 is not known.
+func (l *till) finishesAs(m skald.Message, as store.Outcome, print int64) {
 	l.t.Helper()
-	l.apply(store.Effect{Mark: &store.Mark{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, As: as,
+	l.apply(store.Effect{Mark: &store.Mark{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, As: as, Fingerprint: print,
 		Code: 7, Result: fmt.Sprintf("%q", "receipt of "+m.ID)}})
 }
 
@@ -60,45 +64,116 @@ func TestStepOfAParkedMessageFinishedElsewhere(t *testing.T) {
 	}
 }
 
-// The same of one that is at a call, whose compensation waits for it.
+// The same of one that is at a call, whose compensation waits for it. What the call moves was taken, whatever the mark says; and if the mark is
+// of another message under its identity, this one is a conflict.
 func TestStepAtACallFinishedElsewhere(t *testing.T) {
-	for as, want := range map[store.Outcome]struct {
-		step    store.StepState
-		says    string
-		refunds int
+	for name, c := range map[string]struct {
+		as       store.Outcome
+		refuses  bool  // the bank
+		print    int64 // of the mark
+		step     store.StepState
+		says     string
+		refunds  int
+		conflict int
 	}{
-		store.Done:     {store.StepUndone, "cancelled: done", 1},
-		store.Rejected: {store.StepBarred, "cancelled: rejected", 0},
+		"done":                    {store.Done, false, 0, store.StepUndone, "cancelled: done", 1, 0},
+		"done, moved nothing":     {store.Done, true, 0, store.StepUndone, "cancelled: done", 1, 0}, // whoever marked it did
+		"rejected":                {store.Rejected, false, 0, store.StepUndone, "cancelled: done", 1, 0},
+		"rejected, moved nothing": {store.Rejected, true, 0, store.StepBarred, "cancelled: rejected", 0, 0},
+		"another":                 {store.Done, false, 42, store.StepUndone, "cancelled: done", 1, 1},
+		"another, moved nothing":  {store.Done, true, 42, store.StepBarred, "cancelled: rejected", 0, 1},
 	} {
-		t.Run(as.String(), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			d.bank.moods = []string{"later"}
+			if c.refuses {
+				d.bank.moods = append(d.bank.moods, "refuse")
+			}
 			m := d.come(placed, purchase{Order: "a"})
 			d.stands("a", store.StepCalling)
-			d.finishes(m, as)
+			d.finishesAs(m, c.as, c.print)
+			d.pass(time.Minute)
+			d.quiet(d.in)
 			d.publish(d.message(cancelled, "other", purchase{Order: "a"}))
 			d.settles()
-			d.stands("a", want.step)
-			d.says(want.says)
-			if got := d.bank.moved["refund-a"]; got != want.refunds {
-				t.Errorf("%d refunds, want %d", got, want.refunds)
+			d.stands("a", c.step)
+			d.says(c.says)
+			if got := d.bank.moved["refund-a"]; got != c.refunds {
+				t.Errorf("%d refunds, want %d", got, c.refunds)
+			}
+			if apart := d.quarantine(store.Query{}); len(apart) != c.conflict {
+				t.Errorf("in quarantine are %+v", apart)
 			}
 		})
 	}
 }
 
-// A compensation is at a call when somebody who knows no steps finishes it: the step is undone, or stays done where the mark is a "no".
+// A compensation is at a call when somebody who knows no steps finishes it: the step is undone, unless the mark is a "no" and nothing was moved.
 func TestCompensationAtACallFinishedElsewhere(t *testing.T) {
-	for as, want := range map[store.Outcome]store.StepState{store.Done: store.StepUndone, store.Rejected: store.StepDone} {
-		t.Run(as.String(), func(t *testing.T) {
+	for name, c := range map[string]struct {
+		as      store.Outcome
+		refuses bool
+		print   int64
+		want    store.StepState
+	}{
+		"done":                    {store.Done, false, 0, store.StepUndone},
+		"done, moved nothing":     {store.Done, true, 0, store.StepUndone},
+		"rejected":                {store.Rejected, false, 0, store.StepUndone},
+		"rejected, moved nothing": {store.Rejected, true, 0, store.StepDone},
+		"another":                 {store.Done, false, 42, store.StepUndone},
+		"another, moved nothing":  {store.Done, true, 42, store.StepDone},
+	} {
+		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			d.come(placed, purchase{Order: "a"})
 			d.bank.moods = []string{"later"}
+			if c.refuses {
+				d.bank.moods = append(d.bank.moods, "refuse")
+			}
 			m := d.come(cancelled, purchase{Order: "a"})
 			d.stands("a", store.StepCalling)
-			d.finishes(m, as)
+			d.finishesAs(m, c.as, c.print)
 			d.settles()
-			d.stands("a", want)
+			d.stands("a", c.want)
+		})
+	}
+}
+
+// A compensation that waits for the call which it would undo is finished by somebody who knows nothing of that call: it is not let go before
+// the key is used up.
+func TestCompensationOfACallFinishedElsewhere(t *testing.T) {
+	d := newDesk(t)
+	d.bank.moods = []string{"later"}
+	d.come(placed, purchase{Order: "a"})
+	m := d.message(cancelled, "other", purchase{Order: "a"})
+	d.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+	d.finishes(m, store.Done)
+	d.pass(10 * time.Second)
+	d.quiet(d.in)
+	d.settles()
+	d.stands("a", store.StepBarred)
+	if d.bank.moved["charge-a"] != 0 || !strings.Contains(d.bank.asked(), "cancel charge-a") {
+		t.Errorf("moved %v, asked %s", d.bank.moved, d.bank.asked())
+	}
+}
+
+// Of a step that may have been forgotten a message is held that somebody refused: nothing is undone that was never taken.
+func TestStepThatIsTooOldFinishedElsewhere(t *testing.T) {
+	for as, want := range map[store.Outcome]string{store.Rejected: "cancelled: rejected", store.Done: "cancelled: done"} {
+		t.Run(as.String(), func(t *testing.T) {
+			l := newTill(t, nil)
+			began := l.clock()
+			l.come(placed, purchase{Order: "old", Begun: began})
+			l.pass(91 * 24 * time.Hour)
+			if _, err := l.db.Maintain(t.Context(), store.Retention{}); err != nil {
+				t.Fatal(err)
+			}
+			m := l.message(placed, "k", purchase{Order: "a", Begun: began})
+			l.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+			l.finishes(m, as)
+			l.settles()
+			l.come(cancelled, purchase{Order: "a", Begun: began})
+			l.says(want)
 		})
 	}
 }
@@ -197,4 +272,22 @@ func TestParkedMessageWhoseIdentityWasFinishedElsewhere(t *testing.T) {
 	if kept := w.kept(); len(kept) != 0 {
 		t.Errorf("kept %+v", kept)
 	}
+}
+
+// The same of one of a step: it took nothing, and admitted behind its compensation it is barred.
+func TestParkedStepWhoseIdentityWasFinishedElsewhere(t *testing.T) {
+	l := newTill(t, nil)
+	l.fail = errors.New("the till is shut")
+	l.finishesAs(l.come(placed, purchase{Order: "a"}), store.Done, 42)
+	l.settles()
+	apart := l.quarantine(store.Query{})
+	if len(apart) != 1 || apart[0].Why != store.Conflict {
+		t.Fatalf("in quarantine are %+v", apart)
+	}
+	l.come(cancelled, purchase{Order: "a"})
+	l.stands("a", store.StepBarred)
+	l.admit(apart[0].Number)
+	l.settles()
+	l.says("cancelled: parked", "barred")
+	l.expect("a", "")
 }

@@ -267,13 +267,18 @@ func called(s *store.Step, outcome string, code int32, result string) *store.Ste
 	if s == nil {
 		return nil
 	}
-	var o struct{ Refused bool }
 	at := *s
-	if at.State = store.StepDone; json.Unmarshal([]byte(outcome), &o) == nil && o.Refused {
+	if at.State = store.StepDone; no(outcome) {
 		at.State = store.StepRejected
 	}
 	at.From, at.Code, at.Result, at.Outcome = []store.StepState{store.StepCalling}, code, result, outcome
 	return &at
+}
+
+// no tells whether the provider said no.
+func no(outcome string) bool {
+	var o struct{ Refused bool }
+	return json.Unmarshal([]byte(outcome), &o) == nil && o.Refused
 }
 
 // settleToUndo lets the call of a message be settled by using its key up, because somebody waits to undo it; a dead letter too. It

@@ -204,11 +204,11 @@ func (in *Inbox[TTx]) taken(ctx context.Context, e *entry, unit store.Unit[TTx],
 	case v.Outcome != store.Done && v.Outcome != store.Rejected && v.Outcome != store.Barred:
 		_, _ = unit.Rollback(ctx)
 		return result{entry: e, what: stale}
-	case judge(v, print) == store.Conflict:
-		return in.known(ctx, e, unit, v, print)
 	case e.step != nil:
 		_, _ = unit.Rollback(ctx) // its intake was of a message that is to be handled
-		return in.finishedElsewhere(ctx, e, v)
+		return in.finishedElsewhere(ctx, e, v, print)
+	case judge(v, print) == store.Conflict:
+		return in.known(ctx, e, unit, v, print)
 	}
 	_, _ = unit.Rollback(ctx, store.Effect{Free: in.freed(e)}) // else it is claimed again
 	return result{entry: e, what: duplicate}
