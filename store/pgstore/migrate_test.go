@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -115,6 +116,10 @@ func TestMigrateChangedAndLater(t *testing.T) {
 		if !errors.As(err, &schema) || schema.Have != 99 || schema.Remedy != "run a newer build" {
 			t.Errorf("%s of tables that have less: %v", name, err)
 		}
+	}
+	page, err := os.ReadFile("../../docs/operations.md")
+	if said := fmt.Sprintf("the tables in schema s have version 99, this build works with %d to %d: run a newer build", schema.Need, schema.Last); err != nil || !strings.Contains(string(page), said) {
+		t.Errorf("docs/operations.md has not %q: %v", said, err)
 	}
 	b.exec(t, `DELETE FROM {skald_migration} WHERE version = 99`)
 	b.exec(t, `UPDATE {skald_migration} SET checksum = 'x'`)
