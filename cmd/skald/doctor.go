@@ -35,7 +35,7 @@ type doctor struct {
 	brokerKeeps                    time.Duration
 	asJSON                         bool
 
-	keeps store.Retention // of the database
+	keeps *store.Retention // of the database; nil: it did not tell
 	found []finding
 }
 
@@ -65,8 +65,11 @@ func doctorCommand(out io.Writer) *cobra.Command {
 	f.DurationVar(&d.window.Age, "age", 24*time.Hour, "inbox.Options.Age: how long a failing message is tried again")
 	f.DurationVar(&d.window.Saga, "saga", 0, "the longest that a saga lives (default: there is none)")
 	f.DurationVar(&d.window.Dead, "dead", 0, "how long dead letters may still come from elsewhere (default: they do not)")
-	f.DurationVar(&d.brokerKeeps, "broker-keeps", 0, "how long the broker keeps messages (default: it is asked)")
+	f.DurationVar(&d.brokerKeeps, "broker-keeps", 0, "how long the broker keeps messages of each --topic, or of any (default: it is asked, of each --topic)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := d.sensible(c); err != nil {
+			return err
+		}
 		at := from(c, "store", "SKALD_STORE")
 		d.bus = from(c, "broker", "SKALD_BROKER")
 		if at == "" && d.bus == "" {
@@ -142,9 +145,12 @@ func (d *doctor) store(ctx context.Context, db database) {
 		return
 	}
 	d.take(about, list)
-	if d.keeps, err = s.Keeps(ctx); err != nil {
+	keeps, err := s.Keeps(ctx)
+	if err != nil {
 		d.failed(about, "retention", err)
+		return
 	}
+	d.keeps = &keeps
 }
 
 // rights tells whether the tables can be looked at: each role is told apart, and whoever has none of them cannot work.

@@ -14,6 +14,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
@@ -36,8 +37,24 @@ func (d *doctor) broker(ctx context.Context) error {
 		for _, topic := range d.topics {
 			keeps[topic] = d.brokerKeeps
 		}
+		if len(d.topics) == 0 {
+			keeps[""] = d.brokerKeeps
+		}
 	}
 	d.compare(keeps)
+	return nil
+}
+
+// sensible refuses times that no comparison could go by: they would be passed over, or hide that marks go too early.
+func (d *doctor) sensible(c *cobra.Command) error {
+	if c.Flags().Changed("broker-keeps") && d.brokerKeeps <= 0 {
+		return &place.UsageError{What: fmt.Sprintf("--broker-keeps is a time above 0, not %v: leave it out where the broker is to be asked", d.brokerKeeps)}
+	}
+	for _, name := range []string{"outbox", "age", "saga", "dead"} {
+		if t, err := c.Flags().GetDuration(name); err != nil || t < 0 {
+			return &place.UsageError{What: fmt.Sprintf("--%s is a time from 0 on, not %v", name, t)}
+		}
+	}
 	return nil
 }
 
@@ -100,7 +117,11 @@ func (d *doctor) missing(ctx context.Context, b broker.Broker) {
 // compare says which sums are more than marks are kept.
 func (d *doctor) compare(keeps map[string]time.Duration) {
 	const about = "window"
-	keep, err := retention.OrDefaults(d.keeps)
+	var keep store.Retention
+	if d.keeps != nil {
+		keep = *d.keeps
+	}
+	keep, err := retention.OrDefaults(keep)
 	if err != nil {
 		d.failed(about, "retention", err)
 		return
@@ -113,18 +134,38 @@ func (d *doctor) compare(keeps map[string]time.Duration) {
 			d.say(about, "marks", skald.Failed, one.What, one.Remedy)
 		}
 	}
-	for _, topic := range d.window.Endless() {
+	apart := d.window.Endless() // topics of which there is no sum
+	for _, topic := range apart {
 		d.say(about, "topic "+topic, skald.Doubtful, "the broker keeps its messages for ever, marks "+keep.Marks.String(),
 			"what is read again from its beginning goes into quarantine as too old, or is handled again if its id tells no time: let the broker keep it for some days")
 	}
 	for _, topic := range d.topics {
 		if _, known := keeps[topic]; !known && d.bus != "" {
+			apart = append(apart, topic)
 			d.say(about, "topic "+topic, skald.Doubtful, "the broker does not tell how long it keeps messages", "give --broker-keeps")
 		}
 	}
 	if len(broken) == 0 {
-		d.say(about, "marks", skald.Fine, fmt.Sprintf("kept %v: longer than a message may come, be tried again or be waited for", keep.Marks), "")
+		d.outlive(keep.Marks, apart)
 	}
+}
+
+// outlive says that marks are kept long enough for all that was compared, and what was not: without it, that is no more than a guess.
+func (d *doctor) outlive(marks time.Duration, apart []string) {
+	saw, grade := fmt.Sprintf("kept %v: longer than a message may come, be tried again or be waited for", marks), skald.Fine
+	var remedy []string
+	if d.keeps == nil {
+		saw, grade = saw+"; "+marks.String()+" is the default, the database did not tell", skald.Doubtful
+		remedy = append(remedy, "give --store, of a database that can be looked at")
+	}
+	switch {
+	case len(d.window.Broker) == 0:
+		saw, grade = saw+", if the broker keeps none: how long it does was not compared", skald.Doubtful
+		remedy = append(remedy, "give --broker with each --topic, or --broker-keeps")
+	case len(apart) > 0:
+		saw += ", but for what the broker keeps of " + strings.Join(apart, ", ")
+	}
+	d.say("window", "marks", grade, saw, strings.Join(remedy, "; "))
 }
 
 // handlers compares what a service measured with how long a handler may take: half of it leaves room for a bad day.

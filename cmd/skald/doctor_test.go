@@ -61,7 +61,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 	doctor(t, 8, map[string]string{"store/connection": "failed skald migrate"}, "--store", at)
 	start(t, nil, "migrate", "--store", at).expect(0)
 	doctor(t, 0, map[string]string{"store/tables": "ok", "store/rights of relay": "ok", "store/relay": "warning skald relay", "store/journal_mode": "ok wal",
-		"store/synchronous": "ok", "store/retention": "warning nobody has seen to it", "window/marks": "ok"}, "--store", at, "--rate", "10", "--connections", "5")
+		"store/synchronous": "ok", "store/retention": "warning nobody has seen to it", "window/marks": "warning how long it does was not compared → give --broker with each --topic, or --broker-keeps"}, "--store", at, "--rate", "10", "--connections", "5")
 	start(t, nil, "maintain", "--store", at, "--reason", "test", "--keep-marks", "480h").expect(0)
 	doctor(t, 8, map[string]string{"store/retention": "ok marks 480h", "store/disk": "ok 10 messages/s",
 		"window/marks": "failed marks are kept 20 days, less than 21 days, in which a message of topic orders may come: 7 days in the outbox of its producer and 14 days at the broker"},
@@ -86,6 +86,26 @@ func TestDoctorOnSQLite(t *testing.T) {
 	p.expect(0)
 	if out := p.out.String(); !strings.Contains(out, "warning  store   relay") || !strings.Contains(out, "→ run: skald relay") {
 		t.Errorf("it prints\n%s", out)
+	}
+}
+
+// What the broker keeps is compared wherever it is told, with a topic or without; where it is not, the marks are not said to be well.
+func TestDoctorWithoutTheBroker(t *testing.T) {
+	t.Parallel()
+	at := "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
+	bus := "nats://" + natsServer(t, t.TempDir(), 0).Addr().String()
+	start(t, nil, "migrate", "--store", at, "--broker", bus, "--topic", "orders").expect(0)
+	const not = "warning was not compared → give --broker with each --topic, or --broker-keeps"
+	for _, args := range [][]string{nil, {"--broker", bus}, {"--topic", "orders"}} {
+		doctor(t, 0, map[string]string{"window/marks": not}, append(args, "--store", at)...)
+		doctor(t, 0, map[string]string{"window/marks": "ok kept 720h0m0s"}, append(args, "--store", at, "--broker-keeps", "552h")...)
+		doctor(t, 8, map[string]string{"window/marks": "failed marks are kept 30 days, less than 1068h, in which a message"}, append(args, "--store", at, "--broker-keeps", "900h")...)
+	}
+	both := []string{"--store", at, "--broker", bus, "--topic", "orders"} // which is kept for ever
+	doctor(t, 0, map[string]string{"window/topic orders": "warning for ever", "window/marks": "ok but for what the broker keeps of orders"}, both...)
+	doctor(t, 8, map[string]string{"window/marks": "failed less than 50 days, in which a message may leave the outbox"}, append(both, "--outbox", "1200h")...)
+	for flag, says := range map[string]string{"--broker-keeps=0s": "a time above 0, not 0s", "--broker-keeps=-1h": "a time above 0", "--outbox=-1h": "--outbox is a time from 0 on", "--dead=-1h": "--dead"} {
+		start(t, nil, "doctor", "--store", at, flag).expect(2, says)
 	}
 }
 
@@ -144,7 +164,7 @@ func TestDoctorOnPostgres(t *testing.T) {
 		"--rate", "1e9", "--store", unsafe, "--accept", "synchronous_commit")
 	start(t, nil, "maintain", "--store", at, "--reason", "test").expect(0)
 	do(t, conn, `UPDATE skald_maintained SET looked_at = looked_at - interval '2 hours', keep = CASE name WHEN 'skald_mark' THEN interval '100 days' ELSE keep END`)
-	doctor(t, 8, map[string]string{"store/retention": "failed last looked", "store/rings": "failed --mark-slots", "window/marks": "ok 2400h"}, "--store", at)
+	doctor(t, 8, map[string]string{"store/retention": "failed last looked", "store/rings": "failed --mark-slots", "window/marks": "warning kept 2400h0m0s: longer"}, "--store", at)
 	do(t, conn, `INSERT INTO skald_quarantine (consumer, source, id, fingerprint, why, topic, type, message) VALUES ('billing', 's', 'i', 1, -1, 't', 't', '{}')`)
 	doctor(t, 8, map[string]string{"store/kept for billing": "warning 1 too old"}, "--store", at)
 	role := "skald_doctor_" + strings.ToLower(rand.Text()[:8])
@@ -175,7 +195,7 @@ func TestDoctorOnKafka(t *testing.T) {
 	set := map[string]*string{"unclean.leader.election.enable": kadm.StringPtr("true"), "cleanup.policy": kadm.StringPtr("compact"), "max.message.bytes": kadm.StringPtr("100000")}
 	must(t, made(adm.CreateTopic(t.Context(), 1, 1, set, bad)))
 	doctor(t, 0, map[string]string{"broker/connection": "ok", "broker/acks": "ok all", "broker/topics": "ok " + good, "broker/replicas of " + good: "warning three replicas",
-		"broker/unclean.leader.election.enable of " + good: "ok false", "broker/cleanup.policy of " + good: "ok delete", "window/marks": "ok"}, "--broker", at, "--topic", good)
+		"broker/unclean.leader.election.enable of " + good: "ok false", "broker/cleanup.policy of " + good: "ok delete", "window/marks": "warning 720h0m0s is the default, the database did not tell → give --store"}, "--broker", at, "--topic", good)
 	doctor(t, 8, map[string]string{"broker/unclean.leader.election.enable of " + bad: "failed true", "broker/cleanup.policy of " + bad: "warning compact",
 		"broker/max.message.bytes of " + bad: "warning 100000", "window/topic " + bad: "warning for ever"}, "--broker", at, "--topic", bad)
 	doctor(t, 8, map[string]string{"broker/topics": "failed no such topic"}, "--broker", at, "--topic", good+".missing")

@@ -15,7 +15,7 @@ import (
 type Window struct {
 	Marks  time.Duration            // how long they are kept
 	Outbox time.Duration            // how long a producer may publish a message after it was written
-	Broker map[string]time.Duration // how long the broker keeps one after that, by topic
+	Broker map[string]time.Duration // how long the broker keeps one after that, by topic; "" stands for any
 	Age    time.Duration            // how long a failing message is tried again
 	Saga   time.Duration            // the longest that a saga lives; 0: there is none
 	Steps  time.Duration            // how long steps are kept; 0: it is not compared
@@ -32,12 +32,20 @@ func (w Window) Broken() []error {
 				Remedy: "keep marks at least as long (relay.Options.Keep.Marks, --keep-marks), or have the other kept shorter"})
 		}
 	}
+	summed := false // with the broker, the outbox is in the sum
 	for _, topic := range slices.Sorted(maps.Keys(w.Broker)) {
-		if d := w.Broker[topic]; d != broker.Forever {
-			sum(fmt.Sprintf("%v, in which a message of topic %s may come: %v in the outbox of its producer and %v at the broker", short(w.Outbox+d), topic, short(w.Outbox), short(d)), w.Outbox+d)
+		d := w.Broker[topic]
+		if d == broker.Forever {
+			continue
 		}
+		summed = true
+		of, all := "", w.Outbox+min(d, broker.Forever-w.Outbox) // never less than its parts
+		if topic != "" {
+			of = " of topic " + topic
+		}
+		sum(fmt.Sprintf("%v, in which a message%s may come: %v in the outbox of its producer and %v at the broker", short(all), of, short(w.Outbox), short(d)), all)
 	}
-	if len(w.Broker) == 0 {
+	if !summed { // a topic that is kept for ever has no sum, but its messages leave an outbox, too
 		sum(fmt.Sprintf("%v, in which a message may leave the outbox of its producer", short(w.Outbox)), w.Outbox)
 	}
 	sum(fmt.Sprintf("%v, in which a failing message is tried again", short(w.Age)), w.Age)
