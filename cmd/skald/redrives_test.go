@@ -14,9 +14,10 @@ import (
 )
 
 // A redrive that nobody watched: what became of each message is told afterwards, from the database.
-func TestWhatBecameOfRedrivenMessages(t *testing.T) {
-	t.Parallel()
-	m := newMorgue(t)
+func TestWhatBecameOfRedrivenMessages(t *testing.T) { onEachStore(t, testWhatBecameOfRedrivenMessages) }
+
+func testWhatBecameOfRedrivenMessages(t *testing.T, fresh func() *bed) {
+	m := morgueOn(fresh())
 	for n := range 8 {
 		m.bury(n, "", func(p *store.Parked) {
 			switch n {
@@ -56,7 +57,7 @@ func TestWhatBecameOfRedrivenMessages(t *testing.T) {
 	}
 	is(outcomes("--limit", "2"), "m-05 ann waiting", "m-06 ann waiting") // nobody runs
 	m.run()
-	until(t, "all but one are taken", func() bool { return len(m.ran()) == 6 && m.kept("dead_at IS NOT NULL") == 5 })
+	until(t, "all but one are taken", func() bool { return len(m.ran()) == 6 && m.count("skald_parked WHERE dead_at IS NOT NULL") == 5 })
 	file := filepath.Join(t.TempDir(), "data.json")
 	must(t, os.WriteFile(file, []byte(`"other"`), 0o600))
 	wants(t, m.told(0, "dead", "drop", "--id", "m-02", "--reason", "not ours", "--by", "bob"), map[string]any{"done": 1})
@@ -65,7 +66,7 @@ func TestWhatBecameOfRedrivenMessages(t *testing.T) {
 	m.fails = nil
 	m.mu.Unlock()
 	wants(t, m.told(0, "dead", "redrive", "--id", "m-04", "--reason", "mended", "--by", "bob"), map[string]any{"done": 1})
-	until(t, "what was redriven and edited is taken", func() bool { return len(m.ran()) == 8 && m.kept("true") == 3 })
+	until(t, "what was redriven and edited is taken", func() bool { return len(m.ran()) == 8 && m.count("skald_parked") == 3 })
 	is(outcomes(), "m-00 ann done", "m-01 ann dead: m-01: permanent: still no such column", "m-02 ann dropped: not ours (bob)", "m-03 ann edited: a comma (bob)",
 		"m-04 ann again", "m-05 ann waiting", "m-06 ann rejected: no", "m-04 bob done")
 	is(outcomes("--id", "m-04", "--limit", "1"), "m-04 bob done")
@@ -76,17 +77,10 @@ func TestWhatBecameOfRedrivenMessages(t *testing.T) {
 	if said := p.out.String(); !strings.Contains(said, "7 redriven: 1 done, 1 rejected, 1 dead, 1 waiting, 1 dropped, 1 edited, 1 again; what was before is not shown: --limit 0") {
 		t.Errorf("it says %s", said)
 	}
-	_, err := m.db.Exec("DELETE FROM skald_mark; UPDATE skald_parked SET dead_at = NULL, attempts = 3 WHERE id = 'm-01'")
-	must(t, err)
+	m.exec("DELETE FROM " + m.marks)
+	m.exec("UPDATE skald_parked SET dead_at = NULL, attempts = 3 WHERE id = 'm-01'")
 	is(outcomes("--id", "m-00"), "m-00 ann finished")
 	is(outcomes("--id", "m-01"), "m-01 ann failed: m-01: permanent: still no such column")
-}
-
-// kept is how many messages are kept for which that holds.
-func (m *morgue) kept(where string) (n int) {
-	m.t.Helper()
-	must(m.t, m.db.QueryRow("SELECT count(*) FROM skald_parked WHERE "+where).Scan(&n))
-	return n
 }
 
 // until polls ok, for as long as the test may take.
