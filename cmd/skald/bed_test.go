@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
@@ -24,31 +25,33 @@ type bed struct {
 	at     string   // its URL
 	env    []string // that names it
 	none   int      // the exit code where there are no tables
+	day    string   // as its times are counted
 	serial string   // a column that counts
 	marks  string   // where those are whose id tells no time
+	gone   int64    // what the command says of one row that goes: -1 where it went with a table
 	db     *sql.DB
 	s      store.Driver[*sql.Tx]
 }
 
 // onEachStore tries it on SQLite and on PostgreSQL, on as many databases as it makes.
-func onEachStore(t *testing.T, try func(t *testing.T, fresh func() *bed)) {
+func onEachStore(t *testing.T, try func(t *testing.T, fresh func(*testing.T) *bed)) {
 	t.Parallel()
 	for name, fresh := range map[string]func(*testing.T) *bed{"sqlite": onSQLite, "postgres": onPostgres} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			try(t, func() *bed { return fresh(t) })
+			try(t, fresh)
 		})
 	}
 }
 
 func onSQLite(t *testing.T) *bed {
 	path := filepath.Join(t.TempDir(), "bed.db")
-	return &bed{t: t, at: "sqlite:" + path, env: []string{"SKALD_STORE=sqlite:" + path}, none: 4, serial: "INTEGER PRIMARY KEY", marks: "skald_mark"}
+	return &bed{t: t, at: "sqlite:" + path, env: []string{"SKALD_STORE=sqlite:" + path}, none: 4, day: "86400000", serial: "INTEGER PRIMARY KEY", marks: "skald_mark", gone: 1}
 }
 
 func onPostgres(t *testing.T) *bed {
 	at, _ := postgres(t)
-	return &bed{t: t, at: at, env: []string{"SKALD_STORE=" + at}, none: 5, serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", marks: "skald_mark_timeless"}
+	return &bed{t: t, at: at, env: []string{"SKALD_STORE=" + at}, none: 5, day: "interval '1 day'", serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", marks: "skald_mark_timeless", gone: -1}
 }
 
 // migrate makes Skald's tables, by the command, and one for what consumers take.
@@ -88,6 +91,14 @@ func (b *bed) count(rows string, args ...any) (n int) {
 func (b *bed) taken() string {
 	b.t.Helper()
 	return text(b.t, b.db, "SELECT coalesce(string_agg(id, ' ' ORDER BY n), '') FROM taken")
+}
+
+// bus is one within this process, with a topic.
+func (b *bed) bus(topic string) *membroker.Broker {
+	b.t.Helper()
+	bus := membroker.New(nil)
+	must(b.t, bus.MakeTopics(b.t.Context(), 1, topic))
+	return bus
 }
 
 // run starts a consumer until the test ends. What it takes it writes into taken, in the transaction of the message, and then asks

@@ -14,36 +14,24 @@ import (
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore"
 )
 
 // tillSays is a consumer that charges and refunds by calls, at a provider that has forgotten what it was asked: which of its messages
 // are dead letters at their calls.
 type tillSays struct {
-	t    *testing.T
-	db   *sql.DB
+	*bed
 	bus  *membroker.Broker
-	env  []string
 	deaf map[string]bool // keys that it never answers
 }
 
-func newTill(t *testing.T) *tillSays {
-	w := &tillSays{t: t, bus: membroker.New(nil), deaf: map[string]bool{}}
-	path := t.TempDir() + "/till.db"
-	w.env = []string{"SKALD_STORE=sqlite:" + path}
-	start(t, w.env, "migrate").expect(0)
-	db, err := sqlitestore.Open(path)
-	must(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	w.db = db
-	must(t, w.bus.MakeTopics(t.Context(), 1, "orders"))
-	return w
+func newTill(b *bed) *tillSays {
+	return &tillSays{bed: b.migrate(), bus: b.bus("orders"), deaf: map[string]bool{}}
 }
 
 // run takes what there is until done says so.
 func (w *tillSays) run(what string, done func() bool) {
 	w.t.Helper()
-	in := inbox.New(sqlitestore.New(w.db, nil), w.bus, "till", &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
+	in := inbox.New(w.s, w.bus, "till", &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
 	step := func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "charge"} }
 	how := func(prefix string) inbox.Call[*sql.Tx, string, string, string] {
 		return inbox.Call[*sql.Tx, string, string, string]{
@@ -83,12 +71,6 @@ func (w *tillSays) say(typ, order string) {
 	must(w.t, w.bus.Publish(w.t.Context(), []skald.Message{m}).Wait(w.t.Context()))
 }
 
-func (w *tillSays) count(query string, args ...any) (n int) {
-	w.t.Helper()
-	must(w.t, w.db.QueryRow("SELECT count(*) FROM "+query, args...).Scan(&n))
-	return n
-}
-
 func (w *tillSays) state(order string) (s store.StepState) {
 	w.t.Helper()
 	must(w.t, w.db.QueryRow("SELECT state FROM skald_step WHERE saga = $1", order).Scan(&s))
@@ -96,28 +78,28 @@ func (w *tillSays) state(order string) (s store.StepState) {
 }
 
 // Nobody asks the provider again once a letter is dropped: a compensation would wait for ever for a step at that call.
-func TestDropAtACallOfAStep(t *testing.T) {
-	t.Parallel()
-	w := newTill(t)
+func TestDropAtACallOfAStep(t *testing.T) { onEachStore(t, testDropAtACallOfAStep) }
+
+func testDropAtACallOfAStep(t *testing.T, fresh func(*testing.T) *bed) {
+	w := newTill(fresh(t))
 	for _, order := range []string{"a", "b", "c", "d"} {
 		w.deaf[order] = order < "c"
 		w.say("placed", order)
 	}
 	w.run("each call is settled, or its message is dead", func() bool {
-		return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 2 && w.count("skald_mark") == 2
+		return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 2 && w.count(w.marks) == 2
 	})
-	p := start(t, w.env, "dead", "drop", "--all", "--dry-run")
-	p.expect(0)
-	if said := p.out.String(); !strings.Contains(said, "drop: 2 of 2 messages would be done\nplaced-a: step charge of a is at the call a") ||
-		!strings.Contains(said, "then say --call done or --call refused\nplaced-b: step charge of b") {
-		t.Errorf("a dry run says %s", said)
+	for _, json := range []bool{false, true} { // they died in any order
+		p := start(t, w.env, "dead", "drop", "--all", "--dry-run", fmt.Sprint("--json=", json))
+		p.expect(0)
+		for _, want := range []string{map[bool]string{false: "drop: 2 of 2 messages would be done\n", true: `"wanted":["placed-`}[json],
+			"placed-a: step charge of a is at the call a", "then say --call done or --call refused", "placed-b: step charge of b"} {
+			if said := p.out.String(); !strings.Contains(said, want) {
+				t.Errorf("a dry run has no %q: %s", want, said)
+			}
+		}
 	}
-	p = start(t, w.env, "dead", "drop", "--all", "--dry-run", "--json")
-	p.expect(0)
-	if said := p.out.String(); !strings.Contains(said, `"wanted":["placed-a: step charge`) {
-		t.Errorf("a dry run says %s", said)
-	}
-	p = start(t, w.env, "dead", "drop", "--id", "placed-a", "--reason", "forgotten", "--yes")
+	p := start(t, w.env, "dead", "drop", "--id", "placed-a", "--reason", "forgotten", "--yes")
 	p.expect(2)
 	if said := p.errs.String(); !strings.Contains(said, "step charge of a is at the call a") || !strings.Contains(said, "--call refused") {
 		t.Errorf("it says %s", said)
@@ -147,7 +129,7 @@ func TestDropAtACallOfAStep(t *testing.T) {
 	drop("cancelled-d", "refused", store.StepDone)
 	w.deaf["back-d"] = false
 	w.say("cancelled", "d2") // of a step that nobody took
-	w.run("all is finished", func() bool { return w.count("skald_mark") == 9 && w.count("skald_parked") == 0 })
+	w.run("all is finished", func() bool { return w.count(w.marks) == 9 && w.count("skald_parked") == 0 })
 	got := ""
 	for _, order := range []string{"a", "b", "c", "d", "d2"} {
 		got += fmt.Sprint(order, " ", w.state(order), ", ")
@@ -158,9 +140,10 @@ func TestDropAtACallOfAStep(t *testing.T) {
 }
 
 // What the provider has answered, and could not be written down, counts without --call.
-func TestDropOfAKnownOutcome(t *testing.T) {
-	t.Parallel()
-	w := newTill(t)
+func TestDropOfAKnownOutcome(t *testing.T) { onEachStore(t, testDropOfAKnownOutcome) }
+
+func testDropOfAKnownOutcome(t *testing.T, fresh func(*testing.T) *bed) {
+	w := newTill(fresh(t))
 	w.deaf["settling a"] = true
 	w.say("placed", "a")
 	w.run("its message is dead", func() bool { return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 1 })

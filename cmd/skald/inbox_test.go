@@ -2,43 +2,27 @@ package main_test
 
 import (
 	"encoding/json"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore"
 )
 
 // What is in quarantine is listed, shown, and admitted by filter, after a look, with a reason that is noted.
-func TestInbox(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "i.db")
-	at := "--store=sqlite:" + path
+func TestInbox(t *testing.T) { onEachStore(t, testInbox) }
+
+func testInbox(t *testing.T, fresh func(*testing.T) *bed) {
+	b := fresh(t)
+	at := "--store=" + b.at
 	start(t, nil, "inbox").expect(2, "Available Commands", "admit")
-	start(t, nil, "inbox", "status", at).expect(4, "skald migrate")
-	db, err := sqlitestore.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	if _, err := sqlitestore.Migrate(t.Context(), db, nil); err != nil {
-		t.Fatal(err)
-	}
-	s := sqlitestore.New(db, nil)
-	mark := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: "7"}, As: store.Rejected, Reason: "out of stock", Code: 409, Result: `{"left":0}`, Fingerprint: 1 << 60}
-	es := []store.Effect{{Mark: &mark}}
-	for i, why := range []store.Outcome{store.Conflict, store.Conflict, store.TooOld} {
-		m := skald.Message{ID: []string{"7", "8", "9"}[i], Source: "/o", Topic: "orders", Type: "placed", Data: []byte(`{"n":1}`)}
-		es = append(es, store.Effect{Quarantine: &store.Quarantined{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: m.ID}, Fingerprint: 3, Why: why, Message: m}})
-	}
-	if _, err := s.Apply(t.Context(), es...); err != nil {
-		t.Fatal(err)
-	}
+	start(t, nil, "inbox", "status", at).expect(b.none, "skald migrate")
+	b.migrate()
+	quarantined(t, b)
 	says := func(want []string, args ...string) string {
 		t.Helper()
 		p := start(t, []string{"USER=ann"}, append([]string{"inbox"}, append(args, at)...)...)
@@ -86,58 +70,96 @@ func TestInbox(t *testing.T) {
 		t.Errorf("admitted: %+v", status)
 	}
 	says([]string{"admitted by ann: both are meant"}, "show", "7", "--consumer", "stock", "--source", "/o")
+	b.run(b.bus("orders"), "stock", "orders", "placed", inbox.Options{}, nil)
+	until(t, "what was admitted is taken", func() bool {
+		return b.count("taken") == 3 && b.count("skald_quarantine WHERE taken_at IS NOT NULL") == 3
+	})
+	if took := strings.Fields(b.taken()); len(slices.Compact(slices.Sorted(slices.Values(took)))) != 3 {
+		t.Errorf("taken are %s", took)
+	}
+	if why := text(t, b.db, "SELECT string_agg(admitted_by || ' ' || reason, ', ' ORDER BY number) FROM skald_quarantine"); why != "ann both are meant, ann both are meant, ann replayed" {
+		t.Errorf("noted is %s", why)
+	}
+	if look(); len(status.Quarantine) != 0 {
+		t.Errorf("behind it: %+v", status)
+	}
 }
 
-func TestMaintain(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "m.db")
-	db, err := sqlitestore.Open(path)
-	if err != nil {
-		t.Fatal(err)
+// quarantined are two in conflict and one that is too old; what the first of them is in conflict with was rejected.
+func quarantined(t *testing.T, b *bed) {
+	t.Helper()
+	mark := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: "7"}, As: store.Rejected, Reason: "out of stock", Code: 409, Result: `{"left":0}`, Fingerprint: 1 << 60}
+	es := []store.Effect{{Mark: &mark}}
+	for i, why := range []store.Outcome{store.Conflict, store.Conflict, store.TooOld} {
+		m := skald.Message{ID: []string{"7", "8", "9"}[i], Source: "/o", Topic: "orders", Type: "placed", Data: []byte(`{"n":1}`)}
+		es = append(es, store.Effect{Quarantine: &store.Quarantined{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: m.ID}, Fingerprint: 3, Why: why, Message: m}})
 	}
-	defer func() { _ = db.Close() }()
-	if _, err := sqlitestore.Migrate(t.Context(), db, nil); err != nil {
-		t.Fatal(err)
-	}
-	mark := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: uuid7.New(time.Now().AddDate(0, 0, -33))}, As: store.Done}
-	if _, err := sqlitestore.New(db, nil).Apply(t.Context(), store.Effect{Mark: &mark}); err != nil {
-		t.Fatal(err)
-	}
-	at := []string{"maintain", "--json", "--store", "sqlite:" + path}
+	_, err := b.s.Apply(t.Context(), es...)
+	must(t, err)
+}
+
+// Marks go when somebody has said so with a reason, and not before a consumer is known for long enough; what comes again then is not
+// taken twice.
+func TestMaintain(t *testing.T) { onEachStore(t, testMaintain) }
+
+func testMaintain(t *testing.T, fresh func(*testing.T) *bed) {
+	b := fresh(t).migrate()
+	bus := b.bus("orders")
+	m := skald.Message{ID: uuid7.New(time.Now().AddDate(0, 0, -25)), Source: "/o", Topic: "orders", Type: "placed", Data: []byte("1")}
+	b.run(bus, "stock", "orders", "placed", inbox.Options{}, nil)
+	must(t, bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()))
+	until(t, "it is taken", func() bool { return b.count("skald_mark") == 1 })
+	at := []string{"maintain", "--json", "--store", b.at}
 	maintain := func(marks int64, before time.Duration, args ...string) {
 		t.Helper()
-		p := start(t, nil, append(at[:len(at):len(at)], args...)...)
-		p.expect(0)
+		var said string
 		var got struct {
 			DryRun             bool `json:"dry_run"`
 			Before             struct{ Marks float64 }
 			Rows, Marks, Steps int64
 			Left               []string
 		}
-		err := json.Unmarshal([]byte(p.out.String()), &got)
-		if err != nil || got.Marks != marks || got.Rows+got.Steps != 0 || len(got.Left) > 0 || got.Before.Marks != before.Seconds() || got.DryRun == slices.Contains(args, "--reason=test") {
-			t.Errorf("maintain %v says %s: %v", args, &p.out, err)
+		until(t, "it had all that it needs", func() bool { // a table in use it leaves for the next time
+			p := start(t, nil, append(at[:len(at):len(at)], args...)...)
+			p.expect(0)
+			said = p.out.String()
+			must(t, json.Unmarshal([]byte(said), &got))
+			return len(got.Left) == 0
+		})
+		if got.Marks != marks || got.Rows+got.Steps != 0 || got.Before.Marks != before.Seconds() || got.DryRun == slices.Contains(args, "--reason=test") {
+			t.Errorf("maintain %v says %s", args, said)
 		}
 	}
 	const days = 24 * time.Hour
 	start(t, nil, at...).expect(2, "--reason")
-	maintain(0, 0, "--dry-run")
-	maintain(0, 0, "--reason=test") // a consumer that it meets now may still be reading what is older
-	if _, err := db.Exec("UPDATE skald_floor SET since = since - 40 * 86400000"); err != nil {
-		t.Fatal(err)
+	maintain(0, 0, "--dry-run", "--keep-marks=648h")
+	maintain(0, 0, "--reason=test", "--keep-marks=648h") // a consumer that it meets now may still be reading what is older
+	b.exec("UPDATE skald_floor SET since = since - 40 * " + b.day)
+	maintain(0, 27*days, "--reason=test")
+	short := "--keep-marks=480h"
+	maintain(1, 30*days, "--dry-run", short)                                                                    // that would go
+	start(t, nil, append(at[:len(at):len(at)], "--reason=test", short)...).expect(2, "marks 720h0m0s", "--yes") // less is to be kept
+	if b.count("skald_mark") != 1 {
+		t.Error("the mark went without a yes")
 	}
-	maintain(0, 30*days, "--reason=test", "--keep-marks", "960h")
-	maintain(1, 40*days, "--dry-run")                                                                    // that would go
-	start(t, nil, append(at[:len(at):len(at)], "--reason=test")...).expect(2, "marks 960h0m0s", "--yes") // less is to be kept
-	maintain(1, 40*days, "--reason=test", "--by=ann", "--yes")
-	var noted, who string
-	if err := db.QueryRow("SELECT count(*) || ' ' || max(id), max(who) FROM skald_audit WHERE what = 'maintain' AND why = 'test' GROUP BY what").Scan(&noted, &who); err != nil ||
-		noted != "3 rows 168h0m0s, marks 960h0m0s, steps 2160h0m0s" || who == "" {
-		t.Errorf("noted is %q by %q: %v", noted, who, err)
+	maintain(b.gone, 30*days, "--reason=test", "--by=ann", "--yes", short)
+	if n := b.count("skald_mark"); n != 0 {
+		t.Errorf("%d marks are left", n)
 	}
-	p := start(t, nil, "maintain", "--store", "sqlite:"+path, "--dry-run", "--keep-marks", "480h")
-	if p.expect(0); !strings.Contains(p.out.String(), "480h0m0s       720h0m0s") {
+	said := text(t, b.db, "SELECT string_agg(who || ' ' || id, '; ' ORDER BY seq) FROM (SELECT who, id, min(seq) AS seq FROM skald_audit WHERE what = 'maintain' AND why = 'test' AND who <> '' GROUP BY who, id) AS each")
+	for i, want := range []string{" rows 168h0m0s, marks 648h0m0s, steps 2160h0m0s", " rows 168h0m0s, marks 720h0m0s, steps 2160h0m0s", "ann rows 168h0m0s, marks 480h0m0s, steps 2160h0m0s"} {
+		if each := strings.Split(said, "; "); len(each) != 3 || !strings.HasSuffix(each[i], want) {
+			t.Errorf("noted is %q, want %q", said, want)
+		}
+	}
+	p := start(t, nil, "maintain", "--store", b.at, "--dry-run", "--keep-marks", "360h")
+	if p.expect(0); !strings.Contains(p.out.String(), "360h0m0s       480h0m0s") {
 		t.Errorf("a dry run says\n%s", &p.out)
 	}
-	start(t, nil, "maintain", "--store", "sqlite:"+path, "--reason=test", "--keep-marks", "1h").expect(2, "marks")
+	start(t, nil, "maintain", "--store", b.at, "--reason=test", "--keep-marks", "1h").expect(2, "marks")
+	must(t, bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()))
+	until(t, "it came again", func() bool { return b.count("skald_quarantined WHERE why = 'too old' AND id = $1", m.ID) == 1 })
+	if took := b.taken(); took != m.ID {
+		t.Errorf("taken are %s", took)
+	}
 }

@@ -1,40 +1,32 @@
 package main_test
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore"
 )
 
 // What is kept is listed, released, redriven and dropped by the command, each change with its audit.
-func TestKeptMessagesByTheCommand(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "o.db")
-	env := []string{"SKALD_STORE=sqlite:" + path}
-	start(t, env, "migrate").expect(0)
-	db, err := sqlitestore.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	s := sqlitestore.New(db, nil)
+func TestKeptMessagesByTheCommand(t *testing.T) { onEachStore(t, testKeptMessagesByTheCommand) }
+
+func testKeptMessagesByTheCommand(t *testing.T, fresh func(*testing.T) *bed) {
+	b := fresh(t).migrate()
 	keep := func(id string, dead *store.Death) store.Effect {
 		return store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/orders", ID: id},
 			Message:  skald.Message{ID: id, Source: "/orders", Topic: "orders", Type: "order.placed", Key: []byte("k-" + id), Data: []byte(`"secret"`)},
-			Attempts: 3, Due: time.Hour, Last: store.Failure{At: time.Now(), Why: "no such column"}, Dead: dead}}}
+			Attempts: 3, Due: 30 * 24 * time.Hour, Last: store.Failure{At: time.Now(), Why: "no such column"}, Dead: dead}}}
 	}
 	death := &store.Death{At: time.Now(), Kind: "attempts", Fingerprint: "abc", Holds: true}
-	if _, err := s.Apply(t.Context(), keep("m-1", nil), keep("m-2", death), keep("m-3", death)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := b.s.Apply(t.Context(), keep("m-1", nil), keep("m-2", death), keep("m-3", death))
+	must(t, err)
+	b.run(b.bus("orders"), "stock", "orders", "order.placed", inbox.Options{}, nil) // it takes what is due, and nothing else
 	says := func(code int, args []string, wants ...string) {
 		t.Helper()
-		p := start(t, env, args...)
+		p := start(t, b.env, args...)
 		p.expect(code)
 		for _, want := range wants {
 			if !strings.Contains(p.out.String()+p.errs.String(), want) {
@@ -45,7 +37,7 @@ func TestKeptMessagesByTheCommand(t *testing.T) {
 			t.Errorf("%v prints payloads", args)
 		}
 	}
-	says(0, []string{"parked", "list"}, "m-1", "no such column", "due in 59m")
+	says(0, []string{"parked", "list"}, "m-1", "no such column", "due in 719h")
 	says(0, []string{"dead", "list", "--json", "--fingerprint", "abc"}, `"id":"m-2"`, `"id":"m-3"`, `"holds_key":true`)
 	says(0, []string{"dead", "groups"}, "2", "abc", "no such column")
 	says(0, []string{"dead", "show", "--id", "m-2"}, "InNlY3JldCI=")
@@ -61,15 +53,16 @@ func TestKeptMessagesByTheCommand(t *testing.T) {
 	says(0, []string{"dead", "drop", "--yes", "--all", "--reason", "not ours", "--by", "ann", "--json"}, `"done":1`)
 	says(4, []string{"dead", "drop", "--yes", "--all", "--reason", "not ours"}, "skald: no kept message")
 	says(4, []string{"dead", "show", "--id", "m-3"}, "skald: no dead letter")
+	until(t, "what was redriven is taken", func() bool { return b.taken() == "m-2" && b.count("skald_parked") == 1 })
 	says(0, []string{"parked", "release", "--key", "k-m-1", "--yes", "--reason", "now"}, "1 of 1")
-	got, err := s.Claim(t.Context(), "stock", "life", store.Portion{Keys: 10}, time.Minute)
-	if err != nil || len(got.Parked) != 2 {
-		t.Errorf("due are %+v, %v", got, err)
-	}
-	if said := text(t, db, `SELECT group_concat(what || ' ' || who || ' ' || why || ' ' || id) FROM skald_audit WHERE who = 'ann' ORDER BY seq`); said != "redrive ann fixed m-2,drop ann not ours m-3" {
+	until(t, "what was released is taken", func() bool { return b.taken() == "m-2 m-1" && b.count("skald_parked") == 0 })
+	if said := text(t, b.db, `SELECT string_agg(what || ' ' || who || ' ' || why || ' ' || id, ',' ORDER BY seq) FROM skald_audit WHERE who = 'ann'`); said != "redrive ann fixed m-2,drop ann not ours m-3" {
 		t.Errorf("the audit has %s", said)
 	}
-	if v, err := s.Seen(t.Context(), "stock", []store.Identity{{Source: "/orders", ID: "m-3"}}); err != nil || v[0].Outcome != store.Rejected || v[0].Reason != "dropped: not ours" {
+	if n := b.count("skald_audit WHERE what = 'release' AND why = 'now' AND id = 'm-1'"); n != 1 {
+		t.Errorf("%d releases were noted", n)
+	}
+	if v, err := b.s.Seen(t.Context(), "stock", []store.Identity{{Source: "/orders", ID: "m-3"}}); err != nil || v[0].Outcome != store.Rejected || v[0].Reason != "dropped: not ours" {
 		t.Errorf("the dropped one is %+v, %v", v, err)
 	}
 }

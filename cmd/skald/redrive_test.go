@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
@@ -53,9 +52,7 @@ func (m *morgue) bury(n int, key string, change func(p *store.Parked)) {
 
 // run starts the consumer; it fails on what is told, and notes what it was given.
 func (m *morgue) run() {
-	bus := membroker.New(nil)
-	must(m.t, bus.MakeTopics(m.t.Context(), 1, "orders"))
-	m.bed.run(bus, "stock", "orders", "placed", inbox.Options{RetryFirst: time.Hour, RetryMost: time.Hour}, func(msg skald.Message) error {
+	m.bed.run(m.bus("orders"), "stock", "orders", "placed", inbox.Options{RetryFirst: time.Hour, RetryMost: time.Hour}, func(msg skald.Message) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		what := strings.Trim(string(msg.Data), `"`)
@@ -108,8 +105,8 @@ func wants(t *testing.T, got map[string]any, want map[string]any) {
 // One goes first; the others go when it has succeeded, and not when it failed again.
 func TestRedriveWithACanary(t *testing.T) { onEachStore(t, testRedriveWithACanary) }
 
-func testRedriveWithACanary(t *testing.T, fresh func() *bed) {
-	m := morgueOn(fresh())
+func testRedriveWithACanary(t *testing.T, fresh func(*testing.T) *bed) {
+	m := morgueOn(fresh(t))
 	for n := range 6 {
 		m.bury(n, "", func(p *store.Parked) {
 			if n == 3 {
@@ -151,8 +148,8 @@ func TestRedriveStopsWhenTooManyFailAgain(t *testing.T) {
 	onEachStore(t, testRedriveStopsWhenTooManyFailAgain)
 }
 
-func testRedriveStopsWhenTooManyFailAgain(t *testing.T, fresh func() *bed) {
-	m := morgueOn(fresh())
+func testRedriveStopsWhenTooManyFailAgain(t *testing.T, fresh func(*testing.T) *bed) {
+	m := morgueOn(fresh(t))
 	for n := range redriveForLong {
 		m.bury(n, "", nil)
 		m.fails[fmt.Sprintf("m-%02d", n)] = n > 0
@@ -182,8 +179,8 @@ func TestRedriveGoesOnAfterItWasKilled(t *testing.T) {
 	onEachStore(t, testRedriveGoesOnAfterItWasKilled)
 }
 
-func testRedriveGoesOnAfterItWasKilled(t *testing.T, fresh func() *bed) {
-	m := morgueOn(fresh())
+func testRedriveGoesOnAfterItWasKilled(t *testing.T, fresh func(*testing.T) *bed) {
+	m := morgueOn(fresh(t))
 	for n := range redriveForLong {
 		m.bury(n, []string{"", "one-key"}[n%2], nil)
 	}
@@ -221,8 +218,8 @@ func testRedriveGoesOnAfterItWasKilled(t *testing.T, fresh func() *bed) {
 // A dry run says what would happen, and a rejection is left.
 func TestRedriveDryRun(t *testing.T) { onEachStore(t, testRedriveDryRun) }
 
-func testRedriveDryRun(t *testing.T, fresh func() *bed) {
-	m := morgueOn(fresh())
+func testRedriveDryRun(t *testing.T, fresh func(*testing.T) *bed) {
+	m := morgueOn(fresh(t))
 	m.bury(1, "k", func(p *store.Parked) { p.Message.Topic = "payments" })
 	m.bury(2, "k", nil)
 	m.bury(3, "l", nil)

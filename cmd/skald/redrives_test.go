@@ -16,8 +16,8 @@ import (
 // A redrive that nobody watched: what became of each message is told afterwards, from the database.
 func TestWhatBecameOfRedrivenMessages(t *testing.T) { onEachStore(t, testWhatBecameOfRedrivenMessages) }
 
-func testWhatBecameOfRedrivenMessages(t *testing.T, fresh func() *bed) {
-	m := morgueOn(fresh())
+func testWhatBecameOfRedrivenMessages(t *testing.T, fresh func(*testing.T) *bed) {
+	m := morgueOn(fresh(t))
 	for n := range 8 {
 		m.bury(n, "", func(p *store.Parked) {
 			switch n {

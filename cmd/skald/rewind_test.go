@@ -2,10 +2,8 @@ package main_test
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,7 +18,6 @@ import (
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
-	"github.com/skald-go/skald/store/sqlitestore"
 )
 
 // A said is a topic of one lane with four messages, of which two came behind a moment.
@@ -57,9 +54,12 @@ func say(t *testing.T, url string) said {
 	return s
 }
 
-// rewindable are the brokers that read again.
-func rewindable(t *testing.T, try func(*testing.T, said)) {
-	t.Parallel()
+// rewindable are the brokers that read again, each beside each store.
+func rewindable(t *testing.T, try func(*testing.T, said, *bed)) {
+	onEachStore(t, func(t *testing.T, fresh func(*testing.T) *bed) { rewindableOn(t, fresh, try) })
+}
+
+func rewindableOn(t *testing.T, fresh func(*testing.T) *bed, try func(*testing.T, said, *bed)) {
 	t.Run("kafka", func(t *testing.T) {
 		t.Parallel()
 		seeds := need.Kafka(t)
@@ -71,30 +71,21 @@ func rewindable(t *testing.T, try func(*testing.T, said)) {
 			_, err = kadm.NewClient(client).DeleteTopics(context.Background(), s.topic)
 			must(t, err)
 		})
-		try(t, s)
+		try(t, s, fresh(t))
 	})
 	t.Run("nats", func(t *testing.T) {
 		t.Parallel()
-		try(t, say(t, "nats://"+natsServer(t, t.TempDir(), 0).Addr().String()))
+		try(t, say(t, "nats://"+natsServer(t, t.TempDir(), 0).Addr().String()), fresh(t))
 	})
 }
 
 // A consumer is set back to a time, lane by lane, where it is farther and the topic is the one that it knows.
 func TestInboxRewind(t *testing.T) { rewindable(t, testRewind) }
 
-func testRewind(t *testing.T, bus said) {
+func testRewind(t *testing.T, bus said, b *bed) {
 	topic, ids, middle, end := bus.topic, bus.ids, bus.middle, bus.end
-	path := filepath.Join(t.TempDir(), "r.db")
-	db, err := sqlitestore.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	if _, err := sqlitestore.Migrate(t.Context(), db, nil); err != nil {
-		t.Fatal(err)
-	}
-	s := sqlitestore.New(db, nil)
-	at := []string{"inbox", "rewind", "--store=sqlite:" + path, "--broker=" + bus.url, "--consumer=stock", "--topic=" + topic,
+	s := b.migrate().s
+	at := []string{"inbox", "rewind", "--store=" + b.at, "--broker=" + bus.url, "--consumer=stock", "--topic=" + topic,
 		"--to-time=" + middle.Format(time.RFC3339Nano)}
 	with := func(more ...string) []string { return append(at[:len(at):len(at)], more...) }
 	start(t, nil, with("--yes")...).expect(2, "--reason")
@@ -137,7 +128,7 @@ func testRewind(t *testing.T, bus said) {
 		t.Errorf("rewound to %+v", is)
 	}
 	var who, why, lane string
-	if err := db.QueryRowContext(t.Context(), "SELECT who, why, source FROM skald_audit WHERE what = 'rewind'").Scan(&who, &why, &lane); err != nil ||
+	if err := b.db.QueryRowContext(t.Context(), "SELECT who, why, source FROM skald_audit WHERE what = 'rewind'").Scan(&who, &why, &lane); err != nil ||
 		who != "ann" || why != "restored" || lane != topic+"/0" {
 		t.Errorf("the audit has %q %q %q: %v", who, why, lane, err)
 	}
@@ -148,53 +139,22 @@ func testRewind(t *testing.T, bus said) {
 // taken again, once, and the rest is not.
 func TestRewindOfAnIdleConsumer(t *testing.T) { rewindable(t, testRewindIdle) }
 
-func testRewindIdle(t *testing.T, bus said) {
-	path := filepath.Join(t.TempDir(), "r.db")
-	db, err := sqlitestore.Open(path)
-	must(t, err)
-	defer func() { _ = db.Close() }()
-	_, err = sqlitestore.Migrate(t.Context(), db, nil)
-	must(t, err)
-	exec1(t, path, "CREATE TABLE effect (n INTEGER PRIMARY KEY, id TEXT)")
-	s := sqlitestore.New(db, nil)
-	in := inbox.New(s, bus.Broker, bus.topic, &inbox.Options{Workers: 2, Member: "one", Logger: slog.New(slog.DiscardHandler)})
-	in.Handle(bus.topic, "said", func(ctx context.Context, tx *sql.Tx, m skald.Message) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO effect (id) VALUES (?)", m.ID)
-		return err
-	})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- in.Run(ctx) }()
-	defer func() {
-		stop()
-		must(t, <-ended)
-	}()
-	effects := func() (all string) {
-		must(t, db.QueryRowContext(t.Context(), "SELECT coalesce(group_concat(id, ' '), '') FROM (SELECT id FROM effect ORDER BY n)").Scan(&all))
-		return all
-	}
-	until := func(what string, done func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(5 * time.Minute); !done(); <-time.After(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("waited in vain: %s; effects %q, %+v", what, effects(), in.Health())
-			}
-		}
-	}
-	until("all are taken", func() bool { return effects() == "0 1 2 3" })
-	until("its position is stored", func() bool {
-		all, err := s.Spots(t.Context(), bus.topic)
+func testRewindIdle(t *testing.T, bus said, b *bed) {
+	in := b.migrate().run(bus.Broker, bus.topic, bus.topic, "said", inbox.Options{Workers: 2, Member: "one"}, nil)
+	until(t, "all are taken", func() bool { return b.taken() == "0 1 2 3" })
+	until(t, "its position is stored", func() bool {
+		all, err := b.s.Spots(t.Context(), bus.topic)
 		return err == nil && len(all.Spots) == 1 && all.Spots[0].Position == bus.end
 	})
-	exec1(t, path, "DELETE FROM effect WHERE id IN ('2', '3')") // as if somebody had put these tables back
-	exec1(t, path, "DELETE FROM skald_mark WHERE id IN ('2', '3')")
-	start(t, nil, "inbox", "rewind", "--store=sqlite:"+path, "--broker="+bus.url, "--consumer="+bus.topic, "--topic="+bus.topic,
+	b.exec("DELETE FROM taken WHERE id IN ('2', '3')") // as if somebody had put these tables back
+	b.exec("DELETE FROM " + b.marks + " WHERE id IN ('2', '3')")
+	start(t, nil, "inbox", "rewind", "--store="+b.at, "--broker="+bus.url, "--consumer="+bus.topic, "--topic="+bus.topic,
 		"--to-time="+bus.middle.Add(-time.Hour).Format(time.RFC3339Nano), "--yes", "--reason=restored").expect(0)
 	began := time.Now()
-	until("what is not known any more is taken again", func() bool { return effects() == "0 1 2 3" })
+	until(t, "what is not known any more is taken again", func() bool { return b.taken() == "0 1 2 3" })
 	t.Logf("taken again after %.1f s", time.Since(began).Seconds())
-	until("the others were seen again", func() bool { return in.Health().Duplicates >= 2 })
-	if is := effects(); is != "0 1 2 3" {
+	until(t, "the others were seen again", func() bool { return in.Health().Duplicates >= 2 })
+	if is := b.taken(); is != "0 1 2 3" {
 		t.Errorf("the effects are of %s", is)
 	}
 }
