@@ -325,31 +325,6 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 	return p, nil
 }
 
-// Kept lists kept messages.
-func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
-	var source, id, dead any
-	if what.Identity != nil {
-		source, id = what.Identity.Source, what.Identity.ID
-	}
-	if what.Dead != nil {
-		dead = *what.Dead
-	}
-	rows, err := s.query(ctx, "Kept", what.Consumer, source, id, null(what.Key), what.Fingerprint, dead, what.Failed, what.After, what.Bare, limit)
-	if err != nil {
-		return nil, failed("list kept messages", err)
-	}
-	out, err := collect(rows, scanKept)
-	if err != nil {
-		return nil, failed("list kept messages", err)
-	}
-	for i := range out {
-		if what.Bare {
-			out[i].Message.Headers = nil
-		}
-	}
-	return out, nil
-}
-
 // Keeping counts what is kept for a consumer.
 func (s *Store) Keeping(ctx context.Context, consumer string) (n store.Keeping, err error) {
 	p, err := s.prepare(ctx)

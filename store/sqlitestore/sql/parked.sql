@@ -2,14 +2,19 @@
 SELECT place, key, attempts, dead_at IS NOT NULL FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3;
 
 -- name: FirstOfKey
-SELECT place FROM skald_parked WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 AND place > ?3 ORDER BY place LIMIT 1;
+-- Whatever a message asks for names its index: where nearly all rows are of one key, ANALYZE has the planner believe that a key tells nothing,
+-- and read all places in order.
+SELECT place FROM skald_parked INDEXED BY skald_parked_key
+WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 AND place > ?3 ORDER BY place LIMIT 1;
 
 -- name: RoomOfKey
 -- What is parked of a key, and how its last row is numbered. A dead letter that holds its key again has numbers of another time: it
 -- counts as one at least.
 SELECT max(l.nth - f.nth + 1, 1), max(l.running - f.running + f.bytes, f.bytes), l.nth, l.running FROM
-	(SELECT nth, running, bytes FROM skald_parked WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 ORDER BY place LIMIT 1) AS f,
-	(SELECT nth, running FROM skald_parked WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 ORDER BY place DESC LIMIT 1) AS l;
+	(SELECT nth, running, bytes FROM skald_parked INDEXED BY skald_parked_key WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1
+		ORDER BY place LIMIT 1) AS f,
+	(SELECT nth, running FROM skald_parked INDEXED BY skald_parked_key WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1
+		ORDER BY place DESC LIMIT 1) AS l;
 
 -- name: InsertKept
 INSERT INTO skald_parked (consumer, source, id, attempts, due, holds, first_at, first_error, first_host, last_at, last_error, last_host,
@@ -37,10 +42,12 @@ WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND coalesce(call ->> '$.key', '
 -- may wait for the other.
 UPDATE skald_parked AS p SET
 	place = 1 + max((SELECT seq FROM sqlite_sequence WHERE name = 'skald_parked'), (SELECT max(place) FROM skald_parked)),
-	nth = 1 + coalesce((SELECT l.nth FROM skald_parked AS l WHERE l.consumer = p.consumer AND l.key = p.key AND l.key IS NOT NULL AND l.holds = 1 ORDER BY l.place DESC LIMIT 1), 0),
-	running = p.bytes + coalesce((SELECT l.running FROM skald_parked AS l WHERE l.consumer = p.consumer AND l.key = p.key AND l.key IS NOT NULL AND l.holds = 1 ORDER BY l.place DESC LIMIT 1), 0)
+	nth = 1 + coalesce((SELECT l.nth FROM skald_parked AS l INDEXED BY skald_parked_key
+		WHERE l.consumer = p.consumer AND l.key = p.key AND l.key IS NOT NULL AND l.holds = 1 ORDER BY l.place DESC LIMIT 1), 0),
+	running = p.bytes + coalesce((SELECT l.running FROM skald_parked AS l INDEXED BY skald_parked_key
+		WHERE l.consumer = p.consumer AND l.key = p.key AND l.key IS NOT NULL AND l.holds = 1 ORDER BY l.place DESC LIMIT 1), 0)
 WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND key IS NOT NULL AND holds = 0 AND EXISTS (
-	SELECT 1 FROM skald_parked AS c WHERE c.consumer = p.consumer AND c.call IS NOT NULL AND c.place > p.place AND c.key = p.key);
+	SELECT 1 FROM skald_parked AS c INDEXED BY skald_parked_call WHERE c.consumer = p.consumer AND c.call IS NOT NULL AND c.place > p.place AND c.key = p.key);
 
 -- name: ReleaseKept
 UPDATE skald_parked SET attempts = 0, claims = 0, kills = 0, due = 0, holds = 1, dead_at = NULL, kind = '', fingerprint = '', stack = '', version = '',
@@ -62,21 +69,21 @@ UPDATE skald_parked SET holds = 0 WHERE consumer = ?1 AND source = ?2 AND id = ?
 	SELECT 1 FROM skald_step WHERE consumer = ?1 AND saga = ?4 AND step = ?5 AND occurrence = ?6 AND state IN (6, 7));
 
 -- name: OthersWait
-UPDATE skald_parked SET waiting = 1
+UPDATE skald_parked INDEXED BY skald_parked_front SET waiting = 1
 WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND holds = 1 AND waiting = 0 AND place > ?3;
 
 -- name: FirstIsDue
 UPDATE skald_parked SET waiting = 0, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) WHERE place = ?1 AND waiting = 1;
 
 -- name: SomeDue
-SELECT EXISTS (SELECT 1 FROM skald_parked WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0
+SELECT EXISTS (SELECT 1 FROM skald_parked INDEXED BY skald_parked_due WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0
 	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND topic || char(31) || type NOT IN (SELECT value FROM json_each(?2)));
 
 -- name: Claim
 -- What was read along is of use only where there was no answer.
 UPDATE skald_parked SET due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?3, claims = claims + 1, claimer = ?4,
 	along = CASE WHEN claims > 0 THEN along END
-WHERE place IN (SELECT place FROM skald_parked WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0
+WHERE place IN (SELECT place FROM skald_parked INDEXED BY skald_parked_due WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0
 	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND topic || char(31) || type NOT IN (SELECT value FROM json_each(?5))
 	ORDER BY due LIMIT ?2)
 RETURNING consumer, source, id, attempts, 0, holds, first_at, first_error, first_host, last_at, last_error, last_host,
@@ -87,7 +94,8 @@ RETURNING consumer, source, id, attempts, 0, holds, first_at, first_error, first
 SELECT p.consumer, p.source, p.id, p.attempts, 0, p.holds, p.first_at, p.first_error, p.first_host, p.last_at, p.last_error, p.last_host,
 	p.dead_at, p.kind, p.fingerprint, p.stack, p.version, p.key, p.data, p.envelope, p.lane, p.position, p.fault, p.waiting, p.place, p.since, p.call,
 	p.claims, p.kills, p.claimer
-FROM skald_parked AS f JOIN skald_parked AS p ON p.consumer = f.consumer AND p.key = f.key AND p.key IS NOT NULL AND p.holds = 1 AND p.place > f.place
+FROM skald_parked AS f JOIN skald_parked AS p INDEXED BY skald_parked_key
+	ON p.consumer = f.consumer AND p.key = f.key AND p.key IS NOT NULL AND p.holds = 1 AND p.place > f.place
 WHERE f.place = ?1 ORDER BY p.place LIMIT ?2;
 
 -- name: NoteAlong
@@ -97,22 +105,22 @@ UPDATE skald_parked SET along = ?2 WHERE place = ?1;
 -- Those that were read along with the first of a key: they were in hand, too, when there was no answer.
 UPDATE skald_parked SET claims = claims + (place <> ?1), along = NULL
 WHERE place = ?1 OR place IN (
-	SELECT p.place FROM skald_parked AS f JOIN skald_parked AS p
+	SELECT p.place FROM skald_parked AS f JOIN skald_parked AS p INDEXED BY skald_parked_key
 	ON p.consumer = f.consumer AND p.key = f.key AND p.key IS NOT NULL AND p.holds = 1 AND p.place > f.place AND p.place <= f.along
 	WHERE f.place = ?1);
 
 -- name: NextDue
 SELECT coalesce(max(min(due) - CAST(unixepoch('subsec') * 1000 AS INTEGER), 1), 0)
-FROM skald_parked WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0 AND topic || char(31) || type NOT IN (SELECT value FROM json_each(?2));
+FROM skald_parked INDEXED BY skald_parked_due
+WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0 AND topic || char(31) || type NOT IN (SELECT value FROM json_each(?2));
 
 -- name: Kept
 SELECT consumer, source, id, attempts, max(due - CAST(unixepoch('subsec') * 1000 AS INTEGER), 0), holds, first_at, first_error, first_host,
-	last_at, last_error, last_host, dead_at, kind, fingerprint, stack, version, key, CASE WHEN NOT ?9 THEN data END, envelope, lane, position,
+	last_at, last_error, last_host, dead_at, kind, fingerprint, stack, version, key, CASE WHEN NOT ?2 THEN data END, envelope, lane, position,
 	fault, waiting, place, since, call, claims, kills, claimer
-FROM skald_parked
-WHERE (?1 = '' OR consumer = ?1) AND (?2 IS NULL OR source = ?2 AND id = ?3) AND (?4 IS NULL OR key = ?4)
-	AND (?5 = '' OR fingerprint = ?5) AND (?6 IS NULL OR (dead_at IS NOT NULL) = ?6) AND (NOT ?7 OR attempts > 0) AND place > ?8
-ORDER BY place LIMIT ?10;
+FROM skald_parked/*index*/
+WHERE place > ?1/*where*/
+ORDER BY place LIMIT ?3;
 
 -- name: Keeping
 SELECT parked, dead, bytes, CAST(oldest_seconds * 1000 AS INTEGER) FROM skald_keeping WHERE consumer = ?1;

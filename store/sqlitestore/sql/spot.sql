@@ -11,9 +11,9 @@ ON CONFLICT (consumer, lane) DO UPDATE SET
 	origin = excluded.origin, life = excluded.life, note = excluded.note, at = excluded.at;
 
 -- name: Unclaim
--- What a life has in hand that did not leave a lane in peace.
-UPDATE skald_parked SET due = CAST(unixepoch('subsec') * 1000 AS INTEGER)
-WHERE consumer = ?1 AND claimer <> '' AND claimer <> ?3 AND dead_at IS NULL AND due > CAST(unixepoch('subsec') * 1000 AS INTEGER)
+-- What a life has in hand that did not leave a lane in peace. What waits is due as soon as its turn comes.
+UPDATE skald_parked INDEXED BY skald_parked_due SET due = CAST(unixepoch('subsec') * 1000 AS INTEGER)
+WHERE consumer = ?1 AND claimer <> '' AND claimer <> ?3 AND dead_at IS NULL AND waiting = 0 AND due > CAST(unixepoch('subsec') * 1000 AS INTEGER)
 	AND claimer IN (SELECT life FROM skald_spot WHERE consumer = ?1 AND lane = ?2);
 
 -- name: AdvanceSpot

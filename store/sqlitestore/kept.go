@@ -1,0 +1,69 @@
+package sqlitestore
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/skald-go/skald/store"
+)
+
+// Kept lists kept messages.
+func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
+	p, err := s.prepare(ctx)
+	if err != nil {
+		return nil, failed("list kept messages", err)
+	}
+	text, args := sought(p.text["Kept"], what, limit)
+	rows, err := s.db.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, failed("list kept messages", err)
+	}
+	out, err := collect(rows, scanKept)
+	if err != nil {
+		return nil, failed("list kept messages", err)
+	}
+	for i := range out {
+		if what.Bare {
+			out[i].Message.Headers = nil
+		}
+	}
+	return out, nil
+}
+
+// sought is the statement that reads what is asked for: a condition that is there or not by an argument of its own would have
+// SQLite read all that is kept, also for a message that is looked up by its id.
+func sought(text string, what store.Sought, limit int) (string, []any) {
+	args := []any{what.After, what.Bare, limit}
+	var where strings.Builder
+	is := func(column string, arg any) {
+		args = append(args, arg)
+		where.WriteString(" AND " + column + " = ?" + strconv.Itoa(len(args)))
+	}
+	if what.Consumer != "" {
+		is("consumer", what.Consumer)
+	}
+	if what.Identity != nil {
+		is("source", what.Identity.Source)
+		is("id", what.Identity.ID)
+	}
+	if what.Key != nil {
+		is("key", what.Key)
+	}
+	if what.Fingerprint != "" {
+		is("fingerprint", what.Fingerprint)
+	}
+	if what.Dead != nil && *what.Dead {
+		where.WriteString(" AND dead_at IS NOT NULL")
+	} else if what.Dead != nil {
+		where.WriteString(" AND dead_at IS NULL")
+	}
+	if what.Failed {
+		where.WriteString(" AND attempts > 0")
+	}
+	index := ""
+	if what.Consumer != "" && what.Identity == nil && what.Failed && what.Dead != nil && !*what.Dead {
+		index = " INDEXED BY skald_parked_failed" // what every consumer asks for, again and again
+	}
+	return strings.NewReplacer("/*index*/", index, "/*where*/", where.String()).Replace(text), args
+}
