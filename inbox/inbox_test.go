@@ -86,66 +86,6 @@ func TestRejectUndoesStoresTheVerdictAndTellsOthers(t *testing.T) {
 	}
 }
 
-// moving lets a rival change the entity between the rollback of a rejection and its second transaction.
-type moving struct {
-	store.Driver[tx]
-	between func()
-}
-
-type movingUnit struct {
-	store.Unit[tx]
-	d *moving
-}
-
-func (d *moving) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
-	u, err := d.Driver.Begin(ctx, in)
-	return movingUnit{u, d}, err
-}
-
-func (u movingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
-	if _, err := u.Unit.Rollback(ctx); err != nil || len(instead) == 0 {
-		return nil, err
-	}
-	u.d.between()
-	return u.d.Apply(ctx, instead...)
-}
-
-// Interleaving 13.
-func TestRejectionThatIsNoLongerTrueIsNotStored(t *testing.T) {
-	w := newWorld(t, 1)
-	lock := store.Lock{Space: "sku", Key: "tea"}
-	restocked := false
-	db := &moving{Driver: w.db, between: func() {
-		if restocked {
-			return
-		}
-		restocked = true
-		u, err := w.db.Begin(t.Context(), store.Intake{Locks: []store.Lock{lock}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := u.Tx().Put("stock", "1"); err != nil {
-			t.Fatal(err)
-		}
-		if err := u.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}}
-	in := w.over(db, &inbox.Options{Now: w.clock, Entities: func(skald.Message) []store.Lock { return []store.Lock{lock} }},
-		func(_ context.Context, tx tx, m skald.Received[string]) error {
-			if n, _ := tx.Get("stock"); n == "" {
-				return skald.Reject(errors.New("out of stock"))
-			}
-			return note(tx, "sold", m.Value)
-		})
-	w.publish(w.message("k", "1"))
-	w.quiet(in)
-	w.expect("sold", "1")
-	if marks := w.db.Marks(); len(marks) != 1 || marks[0].As != store.Done {
-		t.Errorf("marks %+v", marks)
-	}
-}
-
 func TestWhatAHandlerSaysNamesItsCause(t *testing.T) {
 	w := newWorld(t, 1)
 	out := outbox.New(w.db, nil)
