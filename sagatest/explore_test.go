@@ -20,8 +20,8 @@ func sampled(n int) int {
 	return 0
 }
 
-// several bounds an exploration of more than one fault in each run, of which there is no end: few where sampled does, else full; and
-// where SKALD_EXPLORE is all not at all (0).
+// several bounds an exploration of more than one fault in each run, of which there is no end, or of runs on a server, which take long: few
+// where sampled does, else full; and where SKALD_EXPLORE is all not at all (0).
 func several(few, full int) int {
 	switch {
 	case os.Getenv("SKALD_EXPLORE") == "all":

@@ -42,11 +42,9 @@ func (g *crashGateway) Find(ctx context.Context, key string) (r gateway.Receipt,
 
 func short(s string) string { return s[max(0, len(s)-4):] }
 
-// impatient has the messages that a dead process was at claimed at once: real databases measure leases by real clocks, and each
-// service has one process here.
+// impatient has what is to wait taken as soon as anybody looks, and what a dead process was at, too: real databases measure by clocks that no
+// world moves, so that it would be up to the machine what is over before the world is at rest. How often an inbox looks is by the world's clock.
 type impatient[TTx any] struct{ store.Driver[TTx] }
-
-const patient = time.Second // longer waits are leases
 
 func (d *impatient[TTx]) Claim(ctx context.Context, consumer, life string, most store.Portion, _ time.Duration, not ...store.Kind) (store.Claimed, error) {
 	return d.Driver.Claim(ctx, consumer, life, most, 0, not...)
@@ -66,13 +64,17 @@ func (d *impatient[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool,
 
 type impatientUnit[TTx any] struct{ store.Unit[TTx] }
 
+func (u impatientUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
+	return u.Unit.Commit(ctx, atOnce(es)...)
+}
+
 func (u impatientUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	return u.Unit.Rollback(ctx, atOnce(instead)...)
 }
 
 func atOnce(es []store.Effect) []store.Effect {
 	for i := range es {
-		if k := es[i].Keep; k != nil && k.Due > patient {
+		if k := es[i].Keep; k != nil {
 			k.Due = 0
 		}
 	}

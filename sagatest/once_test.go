@@ -1,0 +1,213 @@
+package sagatest_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+)
+
+// A payment is the result of work that is done once.
+type payment struct{ Cents int }
+
+// A till is where it is done.
+type till[TTx any] struct {
+	*ground[TTx]
+	// waited tells whether somebody waits for a transaction; true where nobody but the database knows.
+	waited func(tx TTx) (bool, error)
+}
+
+// Work that is done once, on real databases, as their tables tell it: fresh, asked for again, under another payload, by a rival at the same
+// moment, refused, and failed.
+func TestOnceOnRealDatabases(t *testing.T) {
+	t.Run("SQLite", func(t *testing.T) {
+		atTill(t, onSQLite(t), func(*sql.Tx) (bool, error) { return true, nil })
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		look := connect(t, need.Postgres(t))
+		atTill(t, onPostgres(t), func(tx pgx.Tx) (waits bool, err error) {
+			var pid int32
+			if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+				return false, err
+			}
+			err = look.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)))", pid).Scan(&waits)
+			return waits, err
+		})
+	})
+}
+
+func atTill[TTx any](t *testing.T, open opening[TTx], waited func(tx TTx) (bool, error)) {
+	for name, test := range map[string]func(*testing.T, *till[TTx]){
+		"again": againAtTill[TTx], "rival": rivalsAtTill[TTx], "refused": refusedAtTill[TTx], "failed": failedAtTill[TTx],
+	} {
+		t.Run(name, func(t *testing.T) {
+			// A world of nobody: it closes what it opens.
+			_, err := sagatest.Search(t.Context(), func(w *sagatest.World) error {
+				on, err := open(w)
+				if err == nil {
+					test(t, &till[TTx]{on, waited})
+				}
+				return err
+			}, &sagatest.Options{Schedules: []sagatest.Schedule{{}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// pay shows when it happens twice.
+func (d *till[TTx]) pay(cents int) func(context.Context, TTx) (payment, error) {
+	out := outbox.New(d.raw, nil)
+	return func(ctx context.Context, tx TTx) (payment, error) {
+		err := d.update(tx, "paid", func(old string) string { return old + fmt.Sprint(cents, " ") })
+		return payment{cents}, errors.Join(err, out.Write(ctx, tx, told.New("k", "paid")))
+	}
+}
+
+// has holds the tables against what must be in them.
+func (d *till[TTx]) has(t *testing.T, paid string, said, marks int) {
+	t.Helper()
+	want := map[string]string{}
+	if paid != "" {
+		want["paid"] = paid
+	}
+	user, err := d.user()
+	keys, bad := d.said()
+	ms, worse := d.marked()
+	if err := errors.Join(err, bad, worse); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(user, want) || len(keys) != said || len(ms) != marks {
+		t.Errorf("the user's rows are %v, the outbox has %d, marks are %v; want %v, %d and %d", user, len(keys), ms, want, said, marks)
+	}
+}
+
+func againAtTill[TTx any](t *testing.T, d *till[TTx]) {
+	for i := range 3 {
+		got, replayed, err := inbox.Once(t.Context(), d.raw, "charge", "a", map[string]int{"cents": 7}, d.pay(7+i))
+		if err != nil || replayed != (i > 0) || got.Cents != 7 {
+			t.Errorf("%d: %+v, replayed %v, %v", i, got, replayed, err)
+		}
+	}
+	var other *inbox.ConflictError
+	if _, _, err := inbox.Once(t.Context(), d.raw, "charge", "a", map[string]int{"cents": 8}, d.pay(8)); !errors.As(err, &other) || other.Consumer != "charge" || other.ID != "a" {
+		t.Errorf("another payload: %v", err)
+	}
+	d.has(t, "7 ", 1, 1)
+	if got, replayed, err := inbox.Once(t.Context(), d.raw, "refund", "a", nil, d.pay(9)); err != nil || replayed || got.Cents != 9 {
+		t.Errorf("another scope: %+v, replayed %v, %v", got, replayed, err)
+	}
+	d.has(t, "7 9 ", 2, 2)
+}
+
+// rivalsAtTill has a rival ask while the first is at it, who goes on only when the rival waits.
+func rivalsAtTill[TTx any](t *testing.T, d *till[TTx]) {
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer stop()
+	type answer struct {
+		got      payment
+		replayed bool
+		err      error
+	}
+	asked, second := make(chan struct{}, 1), make(chan answer, 1)
+	rival := func() (a answer) {
+		for a.err = store.ErrBusy; errors.Is(a.err, store.ErrBusy) && ctx.Err() == nil; { // where the first takes long
+			a.got, a.replayed, a.err = inbox.Once(ctx, asking[TTx]{d.raw, asked}, "charge", "a", "7", d.pay(8))
+		}
+		return a
+	}
+	got, replayed, err := inbox.Once(ctx, d.raw, "charge", "a", "7", func(ctx context.Context, tx TTx) (payment, error) {
+		go func() { second <- rival() }()
+		select {
+		case <-asked:
+		case <-ctx.Done():
+			return payment{}, ctx.Err()
+		}
+		for waits := false; !waits; {
+			var err error
+			if waits, err = d.waited(tx); err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return payment{}, err
+			}
+			if len(second) > 0 {
+				return payment{}, fmt.Errorf("the rival did not wait: %+v", <-second)
+			}
+		}
+		return d.pay(7)(ctx, tx)
+	})
+	if err != nil || replayed || got.Cents != 7 {
+		t.Fatalf("the first: %+v, replayed %v, %v", got, replayed, err)
+	}
+	if a := <-second; a.err != nil || !a.replayed || a.got.Cents != 7 {
+		t.Errorf("the rival: %+v", a)
+	}
+	d.has(t, "7 ", 1, 1)
+}
+
+// asking tells when it is asked for a transaction.
+type asking[TTx any] struct {
+	store.Driver[TTx]
+	asked chan<- struct{}
+}
+
+func (a asking[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
+	select {
+	case a.asked <- struct{}{}:
+	default: // it was told
+	}
+	return a.Driver.Begin(ctx, in)
+}
+
+// refusedAtTill: what was written is undone, the refusal is kept, with what it says.
+func refusedAtTill[TTx any](t *testing.T, d *till[TTx]) {
+	for i := range 2 {
+		got, replayed, err := inbox.Once(t.Context(), d.raw, "charge", "a", "7", func(ctx context.Context, tx TTx) (payment, error) {
+			got, err := d.pay(7)(ctx, tx)
+			return got, errors.Join(err, skald.Reject(errors.New("declined"), told.New("k", "declined")))
+		})
+		var no *inbox.RefusedError
+		if !errors.As(err, &no) || no.Reason != "declined" || replayed || got.Cents != 0 {
+			t.Errorf("%d: %+v, replayed %v, %v", i, got, replayed, err)
+		}
+	}
+	d.has(t, "", 1, 1)
+}
+
+// failedAtTill: nothing stays of what was done, and the next call does it.
+func failedAtTill[TTx any](t *testing.T, d *till[TTx]) {
+	later := errors.New("later")
+	for name, end := range map[string]func() error{"an error": func() error { return later }, "a panic": func() error { panic(later) }} {
+		got, replayed, err := inbox.Once(t.Context(), d.raw, "charge", "a", "7", func(ctx context.Context, tx TTx) (payment, error) {
+			got, err := d.pay(7)(ctx, tx)
+			return got, errors.Join(err, end())
+		})
+		var panicked *inbox.PanicError
+		if !errors.Is(err, later) && !errors.As(err, &panicked) || replayed || got.Cents != 0 {
+			t.Errorf("%s: %+v, replayed %v, %v", name, got, replayed, err)
+		}
+		d.has(t, "", 0, 0)
+	}
+	if got, replayed, err := inbox.Once(t.Context(), d.raw, "charge", "a", "7", d.pay(9)); err != nil || replayed || got.Cents != 9 {
+		t.Errorf("behind failures: %+v, replayed %v, %v", got, replayed, err)
+	}
+	d.has(t, "9 ", 1, 1)
+	if seen, err := d.raw.Seen(t.Context(), "charge", []store.Identity{{ID: "a"}}); err != nil || !slices.ContainsFunc(seen, func(v store.Verdict) bool { return v.Result == `{"Cents":9}` }) {
+		t.Errorf("its mark says %+v, %v", seen, err)
+	}
+}

@@ -1,0 +1,55 @@
+package sagatest_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/sagatest"
+)
+
+// A placed is a world on a database, and how long it rests before it is judged.
+type placed struct {
+	build func(*sagatest.World) error
+	rest  time.Duration
+}
+
+// consumers are the worlds of one consumer, by what they are about, on a database of any kind.
+func consumers[TTx any](on opening[TTx]) map[string]placed {
+	all := map[string]placed{
+		"parking":                          {buildParking(on, nil, false, 1), 40 * time.Second}, // dead letters and a redrive, too
+		"parking where keys are freed":     {buildParking(on, nil, true, 1), 40 * time.Second},
+		"batches":                          {buildParking(on, nil, false, 5), 40 * time.Second},
+		"batches where keys are freed":     {buildParking(on, nil, true, 5), 40 * time.Second},
+		"riders":                           {buildRiding(on, nil), 40 * time.Second},
+		"steps":                            {buildBarring(on, nil), 40 * time.Second},
+		"calls":                            {buildCalls(on, nil), 60 * time.Second},
+		"undoing by calls":                 {buildRefunding(on, nil), 60 * time.Second},
+		"identity, quarantine and answers": {buildDesk(on, nil), deskRest},
+	}
+	for rounds := range 4 {
+		all[fmt.Sprint("redrives beside calls, ", rounds, " rounds")] = placed{buildRedriving(on, rounds), 60 * time.Second}
+	}
+	return all
+}
+
+// The worlds of one consumer on SQLite: a sample of their faults.
+// Interleavings 1, 4, 8, 12, 14.
+func TestExploreOnSQLite(t *testing.T) {
+	for name, c := range consumers(onSQLite(t)) {
+		t.Run(name, func(t *testing.T) { sagatest.Explore(t, c.build, sampleOnSQLite(c.rest)) })
+	}
+}
+
+// The same on PostgreSQL, where a process is paused in the midst of a transaction, too.
+// Interleavings 1, 4, 8, 12, 14.
+func TestExploreOnPostgreSQL(t *testing.T) {
+	for name, c := range consumers(onPostgres(t)) {
+		t.Run(name, func(t *testing.T) {
+			sagatest.Explore(t, c.build, &sagatest.Options{
+				Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.Pause},
+				Rest:  c.rest, Sample: several(12, 40), Failures: 3, // it is the server that takes the time, with the race detector and without
+			})
+		})
+	}
+}
