@@ -214,6 +214,6 @@ func each(db *sql.DB, query string, scan func(*sql.Rows) error) error {
 func sampleOnSQLite(rest time.Duration) *sagatest.Options {
 	return &sagatest.Options{
 		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst},
-		Rest:  rest, Sample: sampleOfReal(60, 60), Failures: 3,
+		Rest:  rest, Sample: sampleOfReal(60, 240), Failures: 3,
 	}
 }

@@ -14,7 +14,8 @@ type placed struct {
 	rest  time.Duration
 }
 
-// consumers are the worlds of one consumer, by what they are about, on a database of any kind.
+// consumers are the worlds of one consumer, by what they are about, on a database of any kind; but for that of TestExploreCallsOfTheDead, in
+// which leases last, as they do by no clock but the world's.
 func consumers[TTx any](on opening[TTx]) map[string]placed {
 	all := map[string]placed{
 		"parking":                          {buildParking(on, nil, false, 1), 40 * time.Second}, // dead letters and a redrive, too
