@@ -15,8 +15,7 @@ const (
 	lookEvery = time.Second            // for what others parked, or an operator freed
 	lookIdle  = 5 * time.Second        // the same, where nothing was found for long
 	tellKept  = 250 * time.Millisecond // how old what Health says of parked messages may be, while Run is busy
-	tellShare = 20                     // where that is long to count, it takes this part of the time
-	idleShare = 100                    // the same, where nobody here parked or freed anything
+	tellShare = 100                    // where that is long to count, it takes this part of the time
 
 	mostClaimed = 1000 // at once, to share transactions: where the process dies twice, each of them is taken alone; as many more may ride
 	trusted     = 2    // claims, of which one found no answer: that process was ended, but mostly by something else
@@ -133,7 +132,7 @@ func (in *Inbox[TTx]) wants(now time.Time, rest time.Duration) (most store.Porti
 	if s.due(now) == 0 {
 		most = in.portion(max(0, in.appetite()))
 	}
-	count = s.changed && now.Sub(s.counted) >= rest || s.some && now.Sub(s.counted) >= max(lookIdle, idleShare*s.took)
+	count = s.changed && now.Sub(s.counted) >= rest || s.some && now.Sub(s.counted) >= max(lookIdle, tellShare*s.took)
 	return most, count, most.Keys > 0 || count
 }
 

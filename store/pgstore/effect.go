@@ -88,7 +88,7 @@ func (c *core) takeEach(in store.Intake, found *store.Found) ([]call, error) {
 func (c *core) takeMarks(in store.Intake, found []store.Verdict) ([]call, error) {
 	marks := in.Marks
 	if len(marks) == 1 && isoLevel(in.Isolation) == pgx.ReadCommitted {
-		if calls, err := c.arriving(&marks[0], &found[0]); len(calls) > 0 || err != nil {
+		if calls, err := c.alone(&marks[0], &found[0]); len(calls) > 0 || err != nil {
 			return calls, err
 		}
 	}

@@ -155,23 +155,26 @@ func (c *core) takeMark(m *store.Mark, v *store.Verdict) ([]call, error) {
 	return append(calls, find), nil
 }
 
-// arriving are the calls of an intake of m alone, where m has just come and most likely is new: two statements, and what tells it
-// of all others only where it is not. None: m has to be taken otherwise. A transaction that sees all as of its first statement would not
-// see what a rival did before it gave the key back.
-func (c *core) arriving(m *store.Mark, v *store.Verdict) ([]call, error) {
-	at := c.home(m.ID)
-	if m.Turn != store.Arriving || at.slot >= 0 && at.timeless {
+// alone are the calls of an intake of m alone, where m has just come and most likely is new, or was claimed and most likely is as it was then:
+// two statements, and what tells it of all others only where it is not. None: m has to be taken otherwise. A transaction that sees all as of
+// its first statement would not see what a rival did before it gave the key back.
+func (c *core) alone(m *store.Mark, v *store.Verdict) ([]call, error) {
+	at, tries := c.home(m.ID), triesOf(m)
+	if m.Turn == store.Anytime || tries != nil && !m.Held || at.slot >= 0 && at.timeless {
 		return nil, nil
 	}
 	args, err := markArgs(m)
 	if err != nil {
 		return nil, err
 	}
-	insert, find := c.sql["InsertArrivingTimeless"], c.sql["FindTimeless"]
-	taken := append(slices.Clip(args), m.Key)
+	statement, taken := "InsertArriving", append(slices.Clip(args), m.Key)
+	if tries != nil {
+		statement, taken = "InsertClaimed", append(taken, *tries)
+	}
+	insert, find, old := c.sql[statement+"Timeless"], c.sql["FindTimeless"], at.slot >= 0 && at.old > 0 && !m.Held
 	if at.slot >= 0 {
 		leaf := c.marks.Load().text[at.slot]
-		if insert, find = leaf["InsertArriving"], leaf["FindMark"]; at.old > 0 && !m.Held {
+		if insert, find = leaf[statement], leaf["FindMark"]; old {
 			insert, taken = leaf["InsertArrivingOld"], append(taken, at.old)
 		}
 	}
@@ -200,10 +203,10 @@ func (c *core) arriving(m *store.Mark, v *store.Verdict) ([]call, error) {
 	calls := []call{
 		{args: lock, with: c.sql["TakeArrive"], server: true},
 		{sql: insert, args: taken, done: count},
-		{sql: c.sql["Turn"], args: []any{lock[0], args[0], args[1], args[2], m.Key, nil}, scan: turned, need: not, also: true},
+		{sql: c.sql["Turn"], args: []any{lock[0], args[0], args[1], args[2], m.Key, tries}, scan: turned, need: not, also: true},
 		{sql: find, args: args[:3], scan: found, need: not},
 	}
-	if len(taken) > 7 { // that it is too old goes before that it waits
+	if old { // that it is too old goes before that it waits
 		below := func(scanner) error {
 			if !fresh && v.Outcome == store.Behind {
 				v.Outcome = store.TooOld

@@ -45,6 +45,8 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 		"claimed, in a batch":  {"FindClaimed", `('stock', '{hot,k30000}', '{2,1}', '{0,2}', '{/o,/o,/o}', '{m1,m2,m30000}', '{1,0,1}', '{1,2,3}', '{}', '{}', '{}', '{}')`},
 		"done, in a batch":     {"FreeMany", `('stock', '{/o}', '{m1}', '{1}', '{""}')`},
 		"parked of another":    {"InsertKept", `('stock', '/o', 'new', 0, 1, true, ` + kept + `, 'cold', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '')`},
+		"one that was claimed": {"InsertClaimed", `('stock', '/o', '01a20000-0000-7000-8000-000000000003', 1, NULL, NULL, 'hot', 1)`},
+		"the same, timeless":   {"InsertClaimedTimeless", `('stock', '/o', 'm1', 1, NULL, NULL, 'hot', 1)`},
 		"another that arrives": {"InsertArriving", `('stock', '/o', '01a20000-0000-7000-8000-000000000002', 1, NULL, NULL, 'cold')`},
 		"turn of the first":    {"Turn", `(1, 'stock', '/o', 'm1', 'hot', 1)`},
 		"parked behind":        {"InsertKept", `('stock', '/o', 'new', 0, 1, true, ` + kept + `, 'hot', 't', 'x', '', '{}', 9, 'l', 1, '', 1, 2000000, 2000000000, NULL, 0, 0, '')`},
@@ -65,7 +67,7 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 		for name, c := range calls {
 			run("BEGIN")
 			switch {
-			case strings.HasPrefix(c.sql, "InsertArriving"):
+			case strings.HasPrefix(c.sql, "InsertArriving"), strings.HasPrefix(c.sql, "InsertClaimed"):
 				run("EXECUTE takearrive(1, '5000', '5000', NULL)")
 			case c.sql != "Turn": // which has its own
 				run(s.sql["Walk"])
@@ -88,7 +90,7 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 	}
 	for _, c := range calls {
 		text := s.sql[c.sql]
-		if c.sql == "InsertArriving" {
+		if c.sql == "InsertArriving" || c.sql == "InsertClaimed" {
 			text = s.marks.Load().text[0][c.sql]
 		}
 		if _, err := conn.Exec(ctx, "PREPARE "+strings.ToLower(c.sql)+" AS "+text, pgx.QueryExecModeSimpleProtocol); err != nil && !strings.Contains(err.Error(), "already exists") {

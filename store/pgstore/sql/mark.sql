@@ -28,6 +28,18 @@ WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), t
 		AND NOT EXISTS (SELECT FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text AND t.source = $2::text AND t.id = $3::text) END/*floor*/
 ON CONFLICT DO NOTHING;
 
+-- name: InsertClaimed
+-- InsertArriving for a message that was claimed: none unless it is as it was then ($8), and the first of its key.
+INSERT INTO /*schema*/skald_mark_00 (consumer, source, id, outcome, reason, fingerprint, slot)
+SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, $6::bigint, /*slot*/0
+WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), true) IS NOT NULL
+	THEN EXISTS (SELECT FROM /*schema*/skald_parked AS p
+			WHERE p.consumer = $1::text AND p.source = $2::text AND p.id = $3::text AND p.attempts = $8::integer AND p.dead_at IS NULL
+				AND p.place = coalesce((SELECT f.place FROM /*schema*/skald_parked AS f
+					WHERE f.consumer = $1::text AND f.key = $7::bytea AND f.holds ORDER BY f.place LIMIT 1), p.place))
+		AND NOT EXISTS (SELECT FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text AND t.source = $2::text AND t.id = $3::text) END
+ON CONFLICT DO NOTHING;
+
 -- name: BelowFloor
 SELECT true FROM /*schema*/skald_floor AS f WHERE f.consumer = $1::text AND f.at > to_timestamp($2::bigint / 1000.0);
 
@@ -88,6 +100,16 @@ SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint
 WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), true) IS NOT NULL
 	THEN NOT EXISTS (SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = $2::text AND p.id = $3::text)
 		AND NOT EXISTS (SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = $7::bytea AND p.holds) END
+ON CONFLICT DO NOTHING;
+
+-- name: InsertClaimedTimeless
+INSERT INTO /*schema*/skald_mark_timeless (consumer, source, id, outcome, reason, fingerprint)
+SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint
+WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), true) IS NOT NULL
+	THEN EXISTS (SELECT FROM /*schema*/skald_parked AS p
+		WHERE p.consumer = $1::text AND p.source = $2::text AND p.id = $3::text AND p.attempts = $8::integer AND p.dead_at IS NULL
+			AND p.place = coalesce((SELECT f.place FROM /*schema*/skald_parked AS f
+				WHERE f.consumer = $1::text AND f.key = $7::bytea AND f.holds ORDER BY f.place LIMIT 1), p.place)) END
 ON CONFLICT DO NOTHING;
 
 -- name: GuardTimeless
