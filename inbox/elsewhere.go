@@ -66,7 +66,7 @@ func (e *entry) movedElsewhere(own bool) *store.Step {
 		return nil
 	case e.takes() != nil:
 		return called(e.takes(), e.outcome, 0, "")
-	case no(e.outcome):
+	case declined(e.outcome):
 		return e.called(store.StepDone)
 	}
 	return e.called(store.StepUndone)

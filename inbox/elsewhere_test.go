@@ -146,7 +146,7 @@ func TestCompensationOfACallFinishedElsewhere(t *testing.T) {
 	d.bank.moods = []string{"later"}
 	d.come(placed, purchase{Order: "a"})
 	m := d.message(cancelled, "other", purchase{Order: "a"})
-	d.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+	d.holds(m)
 	d.finishes(m, store.Done)
 	d.pass(10 * time.Second)
 	d.quiet(d.in)
@@ -164,12 +164,9 @@ func TestStepThatIsTooOldFinishedElsewhere(t *testing.T) {
 			l := newTill(t, nil)
 			began := l.clock()
 			l.come(placed, purchase{Order: "old", Begun: began})
-			l.pass(91 * 24 * time.Hour)
-			if _, err := l.db.Maintain(t.Context(), store.Retention{}); err != nil {
-				t.Fatal(err)
-			}
+			l.forgets()
 			m := l.message(placed, "k", purchase{Order: "a", Begun: began})
-			l.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+			l.holds(m)
 			l.finishes(m, as)
 			l.settles()
 			l.come(cancelled, purchase{Order: "a", Begun: began})
@@ -197,7 +194,7 @@ func TestParkedCompensationFinishedElsewhere(t *testing.T) {
 				l.come(placed, purchase{Order: "a"})
 			}
 			m := l.message(cancelled, "other", purchase{Order: "a"})
-			l.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+			l.holds(m)
 			l.finishes(m, c.as)
 			l.settles()
 			if c.want != store.StepAbsent {
@@ -219,7 +216,7 @@ func TestDeadLetterWhoseCompensationWasFinishedElsewhere(t *testing.T) {
 	l.come(placed, purchase{Order: "a"})
 	l.stands("a", store.StepDead)
 	m := l.message(cancelled, "other", purchase{Order: "a"})
-	l.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+	l.holds(m)
 	l.finishes(m, store.Done)
 	l.settles()
 	l.stands("a", store.StepBarred)

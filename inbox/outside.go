@@ -268,15 +268,15 @@ func called(s *store.Step, outcome string, code int32, result string) *store.Ste
 		return nil
 	}
 	at := *s
-	if at.State = store.StepDone; no(outcome) {
+	if at.State = store.StepDone; declined(outcome) {
 		at.State = store.StepRejected
 	}
 	at.From, at.Code, at.Result, at.Outcome = []store.StepState{store.StepCalling}, code, result, outcome
 	return &at
 }
 
-// no tells whether the provider said no.
-func no(outcome string) bool {
+// declined tells whether the provider said no.
+func declined(outcome string) bool {
 	var o struct{ Refused bool }
 	return json.Unmarshal([]byte(outcome), &o) == nil && o.Refused
 }

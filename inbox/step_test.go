@@ -101,6 +101,21 @@ func (l *till) come(e skald.Event[purchase], p purchase) skald.Message {
 	return m
 }
 
+// holds parks a message of which nothing is read, as one is that a process may have died of.
+func (l *till) holds(m skald.Message) {
+	l.t.Helper()
+	l.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+}
+
+// forgets lets so much time go by that the steps of before are forgotten.
+func (l *till) forgets() {
+	l.t.Helper()
+	l.pass(91 * 24 * time.Hour)
+	if _, err := l.db.Maintain(l.t.Context(), store.Retention{}); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 // says wants what was said, in order, without the quotes.
 func (l *till) says(want ...string) {
 	l.t.Helper()
@@ -358,12 +373,9 @@ func TestHeldStepThatIsTooOld(t *testing.T) {
 	l.come(placed, purchase{Order: "a", Begun: began})
 	l.fail = errors.New("the till is shut")
 	l.come(placed, purchase{Order: "b", Begun: began})
-	l.pass(91 * 24 * time.Hour)
-	if _, err := l.db.Maintain(t.Context(), store.Retention{}); err != nil {
-		t.Fatal(err)
-	}
+	l.forgets()
 	m := l.message(placed, "k", purchase{Order: "a", Begun: began})
-	l.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+	l.holds(m)
 	l.fail = nil
 	l.pass(time.Minute)
 	l.quiet(l.in)
@@ -380,12 +392,9 @@ func TestHeldCompensationThatIsTooOld(t *testing.T) {
 	l := newTill(t, nil)
 	began := l.clock()
 	l.come(placed, purchase{Order: "a", Begun: began})
-	l.pass(91 * 24 * time.Hour)
-	if _, err := l.db.Maintain(t.Context(), store.Retention{}); err != nil {
-		t.Fatal(err)
-	}
+	l.forgets()
 	m := l.message(cancelled, "k", purchase{Order: "a", Begun: began})
-	l.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+	l.holds(m)
 	l.pass(time.Minute)
 	l.quiet(l.in)
 	apart, err := l.db.Quarantined(t.Context(), store.Query{})
@@ -408,10 +417,7 @@ func TestAdmittedStep(t *testing.T) {
 	l := newTill(t, nil)
 	began := l.clock()
 	l.come(placed, purchase{Order: "x", Begun: began})
-	l.pass(91 * 24 * time.Hour)
-	if _, err := l.db.Maintain(t.Context(), store.Retention{}); err != nil {
-		t.Fatal(err)
-	}
+	l.forgets()
 	l.come(placed, purchase{Order: "a", Begun: began})
 	l.come(placed, purchase{Order: "b", Begun: began})
 	l.apply(store.Effect{Step: &store.Step{Consumer: "stock", Saga: "b", Name: "charge", Begun: began, State: store.StepBarred, From: []store.StepState{store.StepAbsent}}})
