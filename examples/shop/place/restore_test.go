@@ -77,7 +77,7 @@ func (d *drill[TTx]) run(ctx context.Context, at *place.Databases[TTx], names ..
 	for _, name := range names {
 		client, err := d.bus.Connect(name)
 		if err == nil {
-			err = place.MakeTopics(ctx, client, event.New(d.prefix), 0)
+			err = place.MakeTopics(ctx, client, event.New(d.prefix), lanes)
 		}
 		if err == nil {
 			err = at.Prepare(ctx, name)
@@ -205,11 +205,24 @@ func (d *drill[TTx]) audit() []audit.Invariant {
 	return found
 }
 
+const lanes = 8
+
+// started tells whether all who go back have each of their lanes: of a lane that a database has never heard of, a backup cannot say
+// where it stood.
+func (d *drill[TTx]) started() bool {
+	d.Helper()
+	listens := event.New(d.prefix).Listens()
+	return !slices.ContainsFunc(goBack(), func(name string) bool {
+		return d.number(name, "SELECT count(*) FROM /*schema*/skald_spot") < lanes*len(listens[name])
+	})
+}
+
 const parcels, mails = `SELECT count(*) FROM /*schema*/parcels`, `SELECT count(*) FROM /*schema*/mails`
 
 // through takes the shop through the drill: n orders, a backup, n more, the databases of the one half go back, n more.
 func (d *drill[TTx]) through(n int, backup, restore func()) {
 	d.Helper()
+	d.until("those who go back have their lanes", d.started)
 	d.place(n)
 	d.until("parcels leave", func() bool { return d.number("fulfilment", parcels) > n/4 && d.number("notification", mails) > n/4 })
 	backup()
