@@ -186,7 +186,7 @@ func (in *Inbox[TTx]) freed(e *entry) *store.Free {
 		return nil
 	}
 	attempts := e.parked.Attempts
-	return &store.Free{Consumer: in.group, Identity: e.identity(), Attempts: &attempts, WasCall: e.callKey()}
+	return &store.Free{Consumer: in.group, Identity: e.identity(), Attempts: &attempts, WasCall: e.callKey(), Place: e.parked.Place}
 }
 
 // callKey is the key of the call that e was read at; "": of none.

@@ -130,6 +130,8 @@ type Free struct {
 	WasCall string
 	// Dead: who drops a dead letter does not drop one that was redriven meanwhile.
 	Dead bool
+	// Place, where it is not 0, is where it lies, as it was read. At another one it is not found.
+	Place int64
 }
 
 // An Audit says who did what to a kept message, and why.

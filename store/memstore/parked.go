@@ -113,6 +113,9 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 		if err == nil && f.Dead && k.Dead == nil {
 			err = fmt.Errorf("%s is no dead letter any more: %w", k.ID, store.ErrLost)
 		}
+		if err == nil && f.Place != 0 && f.Place != k.Place {
+			err = fmt.Errorf("%s has another place by now: %w", k.ID, store.ErrLost)
+		}
 		if err != nil {
 			return err
 		}

@@ -127,8 +127,9 @@ func locked(in store.Intake, found store.Found) entities {
 
 // outflow are the calls that carry out es in one transaction, which has taken in those marks: guards first, then all rows behind kept, in
 // order.
-func (c *core) outflow(es []store.Effect, kept []row, have entities, taken ...store.Mark) ([]call, error) {
-	calls := c.freeMany(es, taken)
+func (c *core) outflow(es []store.Effect, kept []row, have entities, marks ...store.Mark) ([]call, error) {
+	ours := takenOf(marks, es)
+	calls := c.freeMany(es, ours)
 	together := len(calls) > 0
 	for i := range es {
 		e := &es[i]
@@ -158,7 +159,7 @@ func (c *core) outflow(es []store.Effect, kept []row, have entities, taken ...st
 		if err != nil {
 			return nil, err
 		}
-		keep, err := c.keep(e, together)
+		keep, err := c.keep(e, together, ours)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -289,46 +290,56 @@ func (c *core) lockMany(locks []store.Lock, found []int64) []call {
 	return []call{lock}
 }
 
-// freeMany is the calls that end the keeping of messages of one consumer that were claimed; nil: es are not of that kind. Of those that
-// taken tells to be of one key, it is locked once.
-func (c *core) freeMany(es []store.Effect, taken []store.Mark) []call {
-	var asked, locked wanted
-	var tries []int32
-	var calls []string // that they are at
-	consumer, keys, seen := "", keysOf(taken, es), map[string]bool{}
+// A taken message is one whose key an intake has locked.
+type taken struct {
+	consumer string
+	store.Identity
+}
+
+// takenOf are the messages of an intake whose keys it has locked, where any are to be freed.
+func takenOf(marks []store.Mark, es []store.Effect) map[taken]bool {
+	if len(marks) == 0 || !slices.ContainsFunc(es, func(e store.Effect) bool { return e.Free != nil }) {
+		return nil
+	}
+	out := make(map[taken]bool, len(marks))
+	for i := range marks {
+		if m := &marks[i]; m.Turn != store.Anytime {
+			out[taken{m.Consumer, m.Identity}] = true
+		}
+	}
+	return out
+}
+
+// freeMany is the calls that end the keeping of messages of one consumer that were claimed; nil: es are not of that kind.
+func (c *core) freeMany(es []store.Effect, ours map[taken]bool) []call {
+	var all []*store.Free
 	for i := range es {
 		f := es[i].Free
 		if f == nil {
 			continue
 		}
-		if f.Attempts == nil || f.Dead || len(tries) > 0 && f.Consumer != consumer {
+		if f.Attempts == nil || f.Dead || f.Place == 0 || len(all) > 0 && f.Consumer != all[0].Consumer {
 			return nil
 		}
-		consumer = f.Consumer
-		asked.add(f.Identity, i)
-		if key, known := keys[f.Identity]; !known || !seen[key] || taken[0].Consumer != consumer {
+		all = append(all, f)
+	}
+	if len(all) < 2 {
+		return nil
+	}
+	slices.SortFunc(all, func(a, b *store.Free) int { return cmp.Compare(a.Place, b.Place) })
+	var asked, locked wanted
+	var places []int64
+	var tries []int32
+	var calls []string // that they are at
+	for i, f := range all {
+		if asked.add(f.Identity, i); !ours[taken{f.Consumer, f.Identity}] {
 			locked.add(f.Identity, i)
-			seen[key] = known
 		}
-		tries, calls = append(tries, int32(*f.Attempts)), append(calls, held.CallKey(f.WasCall))
+		places, tries, calls = append(places, f.Place), append(tries, int32(*f.Attempts)), append(calls, held.CallKey(f.WasCall))
 	}
-	if len(tries) < 2 {
-		return nil
+	consumer, out := name(all[0].Consumer), []call{c.call("Walk")}
+	if len(locked.ids) > 0 {
+		out = append(out, c.call("LockManyKept", consumer, locked.sources, locked.ids))
 	}
-	return []call{c.call("Walk"), c.call("LockManyKept", name(consumer), locked.sources, locked.ids),
-		c.call("FreeMany", name(consumer), asked.sources, asked.ids, tries, calls)}
-}
-
-// keysOf are the keys of claimed messages of an intake, where there are any to be freed.
-func keysOf(taken []store.Mark, es []store.Effect) map[store.Identity]string {
-	if len(taken) < 2 || !slices.ContainsFunc(es, func(e store.Effect) bool { return e.Free != nil }) {
-		return nil
-	}
-	out := make(map[store.Identity]string, len(taken))
-	for i := range taken {
-		if m := &taken[i]; m.Turn == store.Retrying && m.Key != nil && m.Consumer == taken[0].Consumer {
-			out[m.Identity] = string(m.Key)
-		}
-	}
-	return out
+	return append(out, c.call("FreeMany", consumer, places, asked.sources, asked.ids, tries, calls))
 }

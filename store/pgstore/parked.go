@@ -89,8 +89,9 @@ func (c *core) guardTurn(m *store.Mark) []call {
 	return []call{c.call("GuardTurn", c.turnArgs(m)...)}
 }
 
-// keep are the calls that carry out what e says of kept messages; of freeing it nothing, if that is done for many together.
-func (c *core) keep(e *store.Effect, together bool) (calls []call, err error) {
+// keep are the calls that carry out what e says of kept messages; of freeing it nothing, if that is done for many together. What is ours
+// has its key locked.
+func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls []call, err error) {
 	change := func(name string, id []any, more ...any) {
 		calls = append(calls, c.call("Walk"), c.call("LockKept", id...), c.call(name, append(slices.Clone(id), more...)...))
 	}
@@ -120,7 +121,11 @@ func (c *core) keep(e *store.Effect, together bool) (calls []call, err error) {
 			n := int32(*f.Attempts)
 			attempts = &n
 		}
-		change("FreeKept", identity(f.Consumer, f.Identity), attempts, held.CallKey(f.WasCall), f.Dead)
+		id := identity(f.Consumer, f.Identity)
+		if calls = append(calls, c.call("Walk")); !ours[taken{f.Consumer, f.Identity}] {
+			calls = append(calls, c.call("LockKept", id...))
+		}
+		calls = append(calls, c.call("FreeKept", append(id, attempts, held.CallKey(f.WasCall), f.Dead, f.Place)...))
 	}
 	if r := e.Rewind; r != nil {
 		calls = append(calls, c.rewind(r))
@@ -225,6 +230,9 @@ func orZero(t *time.Time) time.Time {
 	return t.UTC()
 }
 
+// few is how many claimed messages make room for all that were asked for.
+const few = 16
+
 // Claim takes parked messages that are due: one round trip, which writes nothing where none is.
 func (c *core) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
 	var out store.Claimed
@@ -233,6 +241,9 @@ func (c *core) Claim(ctx context.Context, consumer, life string, most store.Port
 	claim := c.call("Claim", name(consumer), int32(most.Keys), lease.Microseconds(), legible(life), others, int32(most.Along), int32(most.All))
 	claim.scan = func(row scanner) error {
 		p, err := scanKept(row)
+		if n := len(out.Parked); n >= few && n == cap(out.Parked) {
+			out.Parked = slices.Grow(out.Parked, most.Keys+most.All-n) // where there are more than a few there are mostly all
+		}
 		out.Parked = append(out.Parked, p)
 		if !p.Waiting {
 			keys++

@@ -169,6 +169,7 @@ func (s *suite[TTx]) alongTaken() {
 	u = s.begin(s.d, intake(retrying(a), retrying(b), retrying(other), retrying(c)))
 	s.found(u, store.Fresh, store.Fresh, store.Fresh, store.Fresh)
 	s.put(u.Tx(), "effect", "1")
+	s.place(&a, &b, &c, &other)
 	s.commit(u, freed(a, &a.Attempts), freed(c, &c.Attempts), freed(other, &other.Attempts), freed(b, &b.Attempts))
 	s.user("effect", "1")
 	for _, p := range []store.Parked{a, b, c, other} {
@@ -215,6 +216,7 @@ func (s *suite[TTx]) alongDone() {
 	s.apply(store.Effect{Mark: &m})
 	u := s.begin(s.d, intake(retrying(a), retrying(b), retrying(c)))
 	s.found(u, store.Fresh, store.Done, store.Fresh)
+	s.place(&a, &c)
 	s.commit(u, freed(a, &a.Attempts), freed(c, &c.Attempts))
 	s.claim(0, "2")
 	s.stands(retrying(b), store.Done)

@@ -68,7 +68,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 		"Consumer", "Saga", "Name", "Occurrence", "State", "Identity", "Begun", "Held", "Code", "Result", "OutsideKey", "Outcome", "From")
 	refused(s, store.Keep{Parked: parked("k", 1)}, func(k store.Keep) error { return apply(store.Effect{Keep: &k}) },
 		"Parked", "Was", "WasCall", "Step", "MostRows", "MostBytes", "Marked", "Instead")
-	refused(s, *freed(parked("k", 1), nil).Free, func(f store.Free) error { return apply(store.Effect{Free: &f}) }, "Consumer", "Identity", "Attempts", "WasCall", "Dead")
+	refused(s, *freed(parked("k", 1), nil).Free, func(f store.Free) error { return apply(store.Effect{Free: &f}) }, "Consumer", "Identity", "Attempts", "WasCall", "Dead", "Place")
 	refused(s, skald.Header{Name: "x"}, func(h skald.Header) error {
 		return apply(rows(changed(func(m *skald.Message) { m.Headers = []skald.Header{h} })))
 	}, "Name", "Value")

@@ -99,6 +99,7 @@ func (s *suite[TTx]) manyFreed() {
 	after, last, waits := parked("k", 4), parked("k", 5), parked("l", 6)
 	a.Attempts, after.Attempts = 3, 0
 	s.apply(keeping(a, b, loose, after, last, waits)...)
+	s.place(&a, &b, &loose, &after, &last, &waits)
 	s.claim(time.Hour, "1", "2", "3")
 	u := s.begin(s.d, intake(retrying(b), retrying(loose), retrying(a)))
 	s.found(u, store.Fresh, store.Fresh, store.Fresh)
@@ -119,11 +120,14 @@ func (s *suite[TTx]) manyFreed() {
 // One that is no longer as it was claimed has the commit of all fail, and nothing of it stands.
 func (s *suite[TTx]) manyFreedLate() {
 	a, b, behind, calling := parked("k", 1), parked("l", 2), parked("k", 3), parked("m", 4)
-	before := calling // it was at a call
 	calling.Call = &store.Call{Key: "bytes\xff", Request: "{}"}
 	s.apply(keeping(a, b, behind, calling)...)
+	s.place(&a, &b, &calling)
+	unknown, before, elsewhere, swapped := parked("l", 9), calling, b, b
+	unknown.Place, before.Call, elsewhere.Place, swapped.Place = b.Place, nil, b.Place+1000, calling.Place
 	other := 7
-	for _, late := range []store.Effect{freed(b, &other), freed(parked("l", 9), &a.Attempts), freed(before, &before.Attempts)} {
+	for _, late := range []store.Effect{freed(b, &other), freed(parked("l", 9), &a.Attempts), freed(unknown, &a.Attempts), freed(before, &before.Attempts),
+		freed(elsewhere, &b.Attempts), freed(swapped, &b.Attempts)} {
 		u := s.begin(s.d, intake(retrying(a)))
 		s.put(u.Tx(), "effect", "1")
 		err := u.Commit(s.Context(), freed(a, &a.Attempts), late)
@@ -131,9 +135,23 @@ func (s *suite[TTx]) manyFreedLate() {
 		s.user("effect", "")
 		s.stands(retrying(a), store.Fresh)
 	}
-	u := s.begin(s.d, intake(retrying(a), retrying(b), retrying(calling)))
+	u := s.begin(s.d, intake(retrying(b)))
+	s.is(u.Commit(s.Context(), freed(elsewhere, &b.Attempts)), store.ErrLost, "free what lies elsewhere")
+	u = s.begin(s.d, intake(retrying(a), retrying(b), retrying(calling)))
 	s.commit(u, freed(a, &a.Attempts), freed(b, &b.Attempts), freed(calling, &calling.Attempts))
 	s.claim(0, "3")
+}
+
+// place notes where ps lie.
+func (s *suite[TTx]) place(ps ...*store.Parked) {
+	s.Helper()
+	for _, p := range ps {
+		found, err := s.d.Kept(s.Context(), store.Sought{Consumer: p.Consumer, Identity: &p.Identity}, 1)
+		if err != nil || len(found) != 1 || found[0].Place == 0 {
+			s.Fatalf("message %s lies at %+v, %v", p.ID, found, err)
+		}
+		p.Place = found[0].Place
+	}
 }
 
 // Of those below the floor none is taken, and none of the others is held up.

@@ -73,7 +73,7 @@ func callKey(p store.Parked) string {
 }
 
 func freed(p store.Parked, attempts *int) store.Effect {
-	return store.Effect{Free: &store.Free{Consumer: p.Consumer, Identity: p.Identity, Attempts: attempts, WasCall: callKey(p)}}
+	return store.Effect{Free: &store.Free{Consumer: p.Consumer, Identity: p.Identity, Attempts: attempts, WasCall: callKey(p), Place: p.Place}}
 }
 
 func released(p store.Parked) store.Effect {
