@@ -75,6 +75,9 @@ func doctorCommand(out io.Writer) *cobra.Command {
 		if at == "" && d.bus == "" {
 			return &place.UsageError{What: "whom? Give --store, --broker or both"}
 		}
+		if at == "" && (d.exam.Rate != 0 || d.exam.Connections != 0) {
+			return &place.UsageError{What: "--rate and --connections are asked of the database: give --store, too"}
+		}
 		if at != "" {
 			db, err := openDatabase(at, d.schema, "")
 			if err != nil {

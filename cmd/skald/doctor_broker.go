@@ -45,10 +45,13 @@ func (d *doctor) broker(ctx context.Context) error {
 	return nil
 }
 
-// sensible refuses times that no comparison could go by: they would be passed over, or hide that marks go too early.
+// sensible refuses times and numbers that no comparison could go by: they would be passed over, or hide that marks go too early.
 func (d *doctor) sensible(c *cobra.Command) error {
 	if c.Flags().Changed("broker-keeps") && d.brokerKeeps <= 0 {
 		return &place.UsageError{What: fmt.Sprintf("--broker-keeps is a time above 0, not %v: leave it out where the broker is to be asked", d.brokerKeeps)}
+	}
+	if !(d.exam.Rate >= 0) || d.exam.Connections < 0 {
+		return &place.UsageError{What: fmt.Sprintf("--rate and --connections are numbers from 0 on, not %v and %d", d.exam.Rate, d.exam.Connections)}
 	}
 	for _, name := range []string{"outbox", "age", "saga", "dead"} {
 		if t, err := c.Flags().GetDuration(name); err != nil || t < 0 {

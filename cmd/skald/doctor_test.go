@@ -104,8 +104,12 @@ func TestDoctorWithoutTheBroker(t *testing.T) {
 	both := []string{"--store", at, "--broker", bus, "--topic", "orders"} // which is kept for ever
 	doctor(t, 0, map[string]string{"window/topic orders": "warning for ever", "window/marks": "ok but for what the broker keeps of orders"}, both...)
 	doctor(t, 8, map[string]string{"window/marks": "failed less than 50 days, in which a message may leave the outbox"}, append(both, "--outbox", "1200h")...)
-	for flag, says := range map[string]string{"--broker-keeps=0s": "a time above 0, not 0s", "--broker-keeps=-1h": "a time above 0", "--outbox=-1h": "--outbox is a time from 0 on", "--dead=-1h": "--dead"} {
+	for flag, says := range map[string]string{"--broker-keeps=0s": "a time above 0, not 0s", "--broker-keeps=-1h": "a time above 0", "--outbox=-1h": "--outbox is a time from 0 on", "--dead=-1h": "--dead",
+		"--rate=-1": "--rate", "--rate=NaN": "--rate", "--connections=-1": "--connections"} {
 		start(t, nil, "doctor", "--store", at, flag).expect(2, says)
+	}
+	for _, ofTheStore := range []string{"--rate=5", "--connections=5"} {
+		start(t, nil, "doctor", "--broker", bus, ofTheStore).expect(2, "give --store")
 	}
 }
 
