@@ -235,7 +235,7 @@ func (s *Subscription) gain(lanes []*lane) {
 		s.changed(l.name).gained = true
 		ctx, cancel := context.WithCancel(s.ctx)
 		l.stop = cancel
-		go s.read(ctx, l)
+		go s.read(ctx, l, l.row.Position+1) // its row may have changed when that begins
 	}
 	s.wake()
 }
@@ -315,9 +315,8 @@ func (l *lane) take(out []broker.Delivery, max int) []broker.Delivery {
 	return out
 }
 
-// read follows a lane until ctx ends.
-func (s *Subscription) read(ctx context.Context, l *lane) {
-	next := l.row.Position + 1
+// read follows a lane, from next on, until ctx ends.
+func (s *Subscription) read(ctx context.Context, l *lane, next uint64) {
 	for fails := 1; ctx.Err() == nil; fails++ {
 		from := next
 		err := s.follow(ctx, l, &next)
