@@ -100,6 +100,18 @@ func AttemptByHeader(name string) func(broker.Delivery) int {
 	}
 }
 
+// AttemptByField is AttemptByHeader of a field of a JSON payload, which may lie in others, as for ByField: a number, or a text that is one.
+func AttemptByField(path ...string) func(broker.Delivery) int {
+	return func(d broker.Delivery) int {
+		text, err := field(d.Data, path)
+		if err != nil {
+			return 0
+		}
+		n, _ := strconv.Atoi(text) // else none
+		return n
+	}
+}
+
 // earlier is how often e failed elsewhere, before it came.
 func (in *Inbox[TTx]) earlier(e *entry) (n int) {
 	if in.o.Attempt == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -323,6 +324,28 @@ func TestAttemptsOfElsewhereCount(t *testing.T) {
 	}
 	if got := inbox.AttemptByHeader("x")(broker.Delivery{}); got != 0 {
 		t.Errorf("without the header: %d", got)
+	}
+}
+
+// The same, where the payload tells it.
+func TestAttemptByField(t *testing.T) {
+	for data, want := range map[string]int{
+		`{"meta":{"tries":3}}`: 3, `{"meta":{"tries":"4"}}`: 4, `{"meta":{"tries":-2}}`: -2, `{"meta":{"tries":1.5}}`: 0, `{"meta":{"tries":"many"}}`: 0,
+		`{"meta":{"tries":null}}`: 0, `{"meta":{}}`: 0, `{"meta":7}`: 0, `{}`: 0, `no JSON`: 0, ``: 0, `{"meta":{"tries":99999999999999999999}}`: math.MaxInt,
+	} {
+		if got := inbox.AttemptByField("meta", "tries")(broker.Delivery{Message: skald.Message{Data: []byte(data)}}); got != want {
+			t.Errorf("of %s: %d, want %d", data, got, want)
+		}
+	}
+	w := newWorld(t, 1)
+	in := w.inbox(&inbox.Options{Now: w.clock, Attempts: 4, FreeDead: true, Attempt: inbox.AttemptByField("tries")},
+		func(context.Context, tx, skald.Received[string]) error { return errors.New("no") })
+	m := w.message("k", "0")
+	m.Data = []byte(`{"tries": 3}`)
+	w.publish(m)
+	w.quiet(in)
+	if kept := w.kept(); len(kept) != 1 || kept[0].Attempts != 4 || kept[0].Dead == nil {
+		t.Errorf("kept is %+v", kept)
 	}
 }
 

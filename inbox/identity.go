@@ -39,24 +39,33 @@ func ByHeader(name string) func(broker.Delivery) (store.Identity, error) {
 // a number as it is written. The risk: two things that happen to one order are one message, unless the field tells them apart.
 func ByField(scope string, path ...string) func(broker.Delivery) (store.Identity, error) {
 	return func(d broker.Delivery) (store.Identity, error) {
-		at := json.RawMessage(d.Data)
-		for _, name := range path {
-			var fields map[string]json.RawMessage
-			if err := json.Unmarshal(at, &fields); err != nil {
-				return store.Identity{}, fmt.Errorf("%w: look for the field %s: %w", ErrNoID, name, err)
-			}
-			at = fields[name]
+		text, err := field(d.Data, path)
+		if err != nil {
+			return store.Identity{}, fmt.Errorf("%w: %w", ErrNoID, err)
 		}
-		var text string
-		if err := json.Unmarshal(at, &text); err == nil && text != "" {
-			return store.Identity{Source: scope, ID: text}, nil
-		}
-		var number json.Number
-		if err := json.Unmarshal(at, &number); err == nil && number != "" {
-			return store.Identity{Source: scope, ID: number.String()}, nil
-		}
-		return store.Identity{}, fmt.Errorf("%w: the field %v is neither a text nor a number", ErrNoID, path)
+		return store.Identity{Source: scope, ID: text}, nil
 	}
+}
+
+// field is a text that is not empty, or a number as it is written, in a JSON payload.
+func field(data []byte, path []string) (string, error) {
+	at := json.RawMessage(data)
+	for _, name := range path {
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(at, &fields); err != nil {
+			return "", fmt.Errorf("look for the field %s: %w", name, err)
+		}
+		at = fields[name]
+	}
+	var text string
+	if err := json.Unmarshal(at, &text); err == nil && text != "" {
+		return text, nil
+	}
+	var number json.Number
+	if err := json.Unmarshal(at, &number); err == nil && number != "" {
+		return number.String(), nil
+	}
+	return "", fmt.Errorf("the field %v is neither a text nor a number", path)
 }
 
 // ByHash is a hash of topic, type, key and payload. The risk: of two messages that are meant and equal, one is taken.

@@ -102,7 +102,8 @@ type Options struct {
 	// ByField, ByHash and ByPosition are for messages without an id of their own; a business key is a function of yours. Where
 	// it gives an error the message fails. Ids that are UUIDs of version 7 carry their time: see Retention in docs/operations.md.
 	Identity func(broker.Delivery) (store.Identity, error)
-	// Attempt is how often a message has failed before it came: elsewhere, as a retry topic tells in a header (AttemptByHeader).
+	// Attempt is how often a message has failed before it came: elsewhere, as a retry topic tells in a header (AttemptByHeader) or in its
+	// payload (AttemptByField).
 	// It counts towards Attempts. Default: never.
 	Attempt func(broker.Delivery) int
 	// Fingerprint is what must not differ between messages of one identity: one that does is put into quarantine. Nil bytes:

@@ -106,7 +106,7 @@ func TestDemoTells(t *testing.T) {
 	p := start(t, nil, "demo", "--orders", "30", "--faults", "none")
 	p.expect(0, "databases in ", "first order placed")
 	text := p.out.String()
-	for _, want := range []string{"30 placed", "duplicates dropped", "money_conserved", "All promises are kept.", "The story of order",
+	for _, want := range []string{"30 placed", "duplicates dropped", " rejected, ", " barred, ", " parked, ", " dead: ", " calls unknown for a while, and settled", "money_conserved", "All promises are kept.", "The story of order",
 		"says order.placed: row ", "marks it done", "skald demo remove --dir ", "skald demo --dir ", "skald demo --sabotage"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

@@ -232,7 +232,8 @@ func (a *admission) run(ctx context.Context, out io.Writer, asJSON bool) error {
 		n += did
 	}
 	if asJSON {
-		return json.NewEncoder(out).Encode(map[string]any{"chosen": len(chosen), "admitted": n, "dry_run": a.dry})
+		err := json.NewEncoder(out).Encode(map[string]any{"chosen": len(chosen), "admitted": n, "dry_run": a.dry})
+		return errors.Join(err, a.partly(n, len(chosen)))
 	}
 	if a.dry {
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -242,7 +243,14 @@ func (a *admission) run(ctx context.Context, out io.Writer, asJSON bool) error {
 		return w.Flush()
 	}
 	_, err = fmt.Fprintf(out, "%d messages are admitted; their consumers take them within some seconds.\n", n)
-	return err
+	return errors.Join(err, a.partly(n, len(chosen)))
+}
+
+func (a *admission) partly(did, meant int) error {
+	if a.dry {
+		return nil
+	}
+	return partly("inbox admit", did, meant)
 }
 
 // choose looks for what is meant and not admitted yet. One that is named must be there.

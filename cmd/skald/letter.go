@@ -40,6 +40,7 @@ type letter struct {
 	Stack       held.Text       `json:"stack,omitempty"`
 	Version     held.Text       `json:"version,omitempty"`
 	HoldsKey    bool            `json:"holds_key"`
+	Call        json.RawMessage `json:"call,omitempty"` // to the outside, that it is at
 }
 
 type failure struct {
@@ -61,10 +62,18 @@ func letterOf(p *store.Parked) (*letter, error) {
 		}
 		return &failure{f.At, held.Text(f.Why), held.Text(f.Host)}
 	}
-	return &letter{Format: letterFormat, Consumer: held.Text(p.Consumer), Source: held.Text(p.Source), ID: held.Text(p.ID), Message: json.RawMessage(message),
+	call, err := held.EncodeCall(p.Call)
+	if err != nil {
+		return nil, err
+	}
+	l := &letter{Format: letterFormat, Consumer: held.Text(p.Consumer), Source: held.Text(p.Source), ID: held.Text(p.ID), Message: json.RawMessage(message),
 		Lane: held.Text(p.Lane), Position: p.Position, Fault: held.Text(p.Fault), Attempts: p.Attempts, Since: p.Since, First: failed(p.First),
 		Last: failed(p.Last), DeadAt: p.Dead.At, Kind: held.Text(p.Dead.Kind), Fingerprint: held.Text(p.Dead.Fingerprint),
-		Stack: held.Text(p.Dead.Stack), Version: held.Text(p.Dead.Version), HoldsKey: p.Dead.Holds}, nil
+		Stack: held.Text(p.Dead.Stack), Version: held.Text(p.Dead.Version), HoldsKey: p.Dead.Holds}
+	if call != nil {
+		l.Call = json.RawMessage(*call)
+	}
+	return l, nil
 }
 
 // readLetter reads a line.
@@ -83,6 +92,11 @@ func readLetter(line []byte) (*store.Parked, error) {
 	p := &store.Parked{Consumer: string(l.Consumer), Identity: store.Identity{Source: string(l.Source), ID: string(l.ID)}, Message: m, Lane: string(l.Lane),
 		Position: l.Position, Fault: string(l.Fault), Attempts: l.Attempts, Dead: &store.Death{At: l.DeadAt, Kind: string(l.Kind),
 			Fingerprint: string(l.Fingerprint), Stack: string(l.Stack), Version: string(l.Version), Holds: l.HoldsKey}}
+	if call := string(l.Call); call != "" && call != "null" {
+		if p.Call, err = held.DecodeCall(&call); err != nil {
+			return nil, err
+		}
+	}
 	if f := l.First; f != nil {
 		p.First = store.Failure{At: f.At, Why: string(f.Error), Host: string(f.Host)}
 	}
@@ -123,7 +137,8 @@ func exportCommand(out io.Writer) *cobra.Command {
 
 const importAbout = `Reads what skald dead export printed, and keeps each line as a dead letter of its consumer, in the order of the file. What the
 consumer has finished, or keeps already, is named and left as it is: a repeat of an import changes nothing. So is what is older than the
-consumer's marks are kept, as nobody knows whether it was taken: --too-old imports that, too. FILE may be - for standard input.`
+consumer's marks are kept, as nobody knows whether it was taken: --too-old imports that, too. And so is one at a call to the outside, of
+which nobody would know here: redrive it where it came from. FILE may be - for standard input.`
 
 func importCommand(out, errs io.Writer) *cobra.Command {
 	w, tooOld := &wanted{dead: true}, false
@@ -217,6 +232,9 @@ func importFrom(c *cobra.Command, a *act, file *os.File, tooOld bool) error {
 	}
 	did := 0
 	err = letters(file, func(p *store.Parked) error {
+		if p.Call != nil {
+			return tellLeft(a, p, "at a call")
+		}
 		stands, err := a.importOne(c.Context(), k, p, tooOld)
 		switch {
 		case err != nil:
@@ -225,7 +243,7 @@ func importFrom(c *cobra.Command, a *act, file *os.File, tooOld bool) error {
 			did++
 			return nil
 		}
-		return tellLeft(a, p, stands)
+		return tellLeft(a, p, whyLeft(stands))
 	})
 	if err != nil {
 		return err
@@ -276,12 +294,18 @@ func keepInstead[TTx any](ctx context.Context, d store.Driver[TTx], m store.Mark
 	return stands, nil
 }
 
-// tellLeft names a letter that is not imported.
-func tellLeft(a *act, p *store.Parked, stands store.Outcome) error {
-	why := map[store.Outcome]string{store.Waiting: "kept already", store.Dead: "kept already", store.TooOld: "too old"}[stands]
-	if why == "" {
-		why = "finished"
+func whyLeft(stands store.Outcome) string {
+	switch stands {
+	case store.Waiting, store.Dead:
+		return "kept already"
+	case store.TooOld:
+		return "too old"
 	}
+	return "finished"
+}
+
+// tellLeft names a letter that is not imported.
+func tellLeft(a *act, p *store.Parked, why string) error {
 	if a.w.asJSON {
 		return json.NewEncoder(a.out).Encode(map[string]string{"left": why, "consumer": p.Consumer, "source": p.Source, "id": p.ID})
 	}

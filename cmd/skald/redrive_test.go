@@ -235,6 +235,33 @@ func testRedriveDryRun(t *testing.T, fresh func(*testing.T) *bed) {
 	}
 }
 
+// What is at a call to the outside is exported with it, and not imported: there nobody would know that it is under way.
+func TestImportLeavesWhatIsAtACall(t *testing.T) {
+	t.Parallel()
+	m, other := newMorgue(t), newMorgue(t)
+	m.bury(1, "", nil)
+	m.bury(2, "", func(p *store.Parked) {
+		p.Call = &store.Call{Key: "k\xff", Request: "{}", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Outcome: "1"}
+	})
+	p := start(t, m.env, "dead", "export")
+	p.expect(0)
+	lines := strings.SplitAfter(p.out.String(), "\n")
+	if want := `"call":{"key":{"bytes":"a/8="},"request":"{}","since":"2026-01-02T03:04:05Z","outcome":"1"}`; !strings.Contains(lines[1], want) || strings.Contains(lines[0], `"call"`) {
+		t.Errorf("exported is %s", &p.out)
+	}
+	file := filepath.Join(t.TempDir(), "dead.jsonl")
+	must(t, os.WriteFile(file, []byte(p.out.String()), 0o600))
+	wants(t, other.told(0, "dead", "import", file, "--dry-run"), map[string]any{"meant": 2, "done": 1})
+	p = start(t, other.env, "dead", "import", file, "--reason", "moved", "--yes")
+	p.expect(0)
+	if !strings.Contains(p.out.String(), "left\tat a call\tstock\tm-02\n") || !strings.Contains(p.out.String(), "1 of 2") {
+		t.Errorf("said %s", &p.out)
+	}
+	if ids := text(t, other.db, "SELECT group_concat(id) FROM skald_parked"); ids != "m-01" {
+		t.Errorf("kept are %s", ids)
+	}
+}
+
 // Exported and imported, a dead letter is what it was, byte for byte; what is finished or kept is left, and a repeat changes nothing.
 func TestExportAndImport(t *testing.T) {
 	t.Parallel()

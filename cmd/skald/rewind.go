@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -96,7 +97,7 @@ func (r *rewinding) run(c *cobra.Command, out, errs io.Writer) error {
 		if err := r.change(ctx, errs, db, lanes); err != nil {
 			return fmt.Errorf("inbox rewind: %w", err)
 		}
-		return r.tell(out, lanes)
+		return errors.Join(r.tell(out, lanes), r.partly(lanes))
 	})
 }
 
@@ -187,10 +188,26 @@ func (r *rewinding) change(ctx context.Context, errs io.Writer, db spotter, lane
 			return fmt.Errorf("lane %s: %w", l.Lane, err)
 		}
 		if l.Rewound = stood[0]; !l.Rewound {
-			l.Why = "it changed meanwhile"
+			l.Why = changedMeanwhile
 		}
 	}
 	return nil
+}
+
+const changedMeanwhile = "it changed meanwhile"
+
+// partly is the error of a rewind of which some lanes moved while it ran.
+func (r *rewinding) partly(lanes []rewound) error {
+	n := 0
+	for _, l := range lanes {
+		if l.Why == changedMeanwhile {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return &place.PartlyError{What: fmt.Sprintf("inbox rewind: %d of %d lanes changed meanwhile: look with --dry-run, and type it again", n, len(lanes))}
 }
 
 func (r *rewinding) tell(out io.Writer, lanes []rewound) error {

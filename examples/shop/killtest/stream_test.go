@@ -93,8 +93,8 @@ func work(name, schema, postgres, kafka string) error {
 		}
 		hash := fnv.New32a()
 		_, _ = hash.Write([]byte(m.ID))
-		if hash.Sum32()%20 == 0 && rand.IntN(2) == 0 {
-			return errors.New("one in twenty fails, as a coin falls")
+		if hash.Sum32()%10 == 0 && rand.IntN(2) == 0 { // some of them several times
+			return errors.New("one in twenty fails at first, as a coin falls")
 		}
 		return nil
 	})
