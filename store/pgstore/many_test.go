@@ -61,7 +61,7 @@ func TestConformanceAtEveryLevel(t *testing.T) {
 					return leveledSeat{seat{b, pgx.QueryExecModeCacheStatement}, level}
 				},
 				Can:  storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Setting: setting},
-				Only: []string{"Unit", "Mark", "Many", "Answer", "Lock", "Parked", "Floor", "Setting"},
+				Only: []string{"Unit", "Mark", "Many", "Along", "Answer", "Lock", "Step", "Parked", "Quarantine", "Floor", "Kind", "Spot", "Setting"},
 			})
 		})
 	}

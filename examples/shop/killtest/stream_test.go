@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work is a process with a relay and an inbox of one database, until it is told to stop. One message in twenty fails now and then; one
+// work is a process with a relay and an inbox of one database, until it is told to stop. One message in twenty fails at first; one
 // of the key "killer" ends the process.
 func work(name, schema, postgres, kafka string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
