@@ -14,7 +14,7 @@ import (
 
 const (
 	// cloned makes what is parked from one parked message: of each key the first failed and the others wait behind it. The number of
-	// an advisory lock may be any; keys that share one only wait for each other.
+	// an advisory lock may be any; keys that share one only wait for each other. The keys lie between those of fresh messages.
 	cloned = `insert into skald_parked (consumer, source, id, turn, key, topic, type, data, envelope, bytes, lane, position, fault, attempts, due,
 		waiting, holds, first_at, first_error, first_host, last_at, last_error, last_host, kind, fingerprint, stack, version, nth, running)
 	select p.consumer, p.source, n.id, hashtextextended(n.key, 0), convert_to(n.key, 'UTF8'), p.topic, p.type, p.data,
@@ -22,7 +22,7 @@ const (
 		case when n.i < $2 then p.attempts else 0 end, p.due, n.i >= $2, p.holds, p.first_at, p.first_error, p.first_host,
 		p.last_at, p.last_error, p.last_host, p.kind, p.fingerprint, p.stack, p.version, n.i / $2 + 1, (n.i / $2 + 1) * p.bytes
 	from skald_parked as p cross join (
-		select i, skald_uuid7()::text as id, 'parked-' || i % $2 as key from generate_series(0::bigint, $1::bigint - 1) as i
+		select i, skald_uuid7()::text as id, 'order-' || i % $2 || '-parked' as key from generate_series(0::bigint, $1::bigint - 1) as i
 	) as n order by n.i`
 	unordered = `select count(*) from (
 		select p.id < lag(p.id) over (partition by h.key order by h.place) as early from heap as h join payment as p on p.msg_id = h.id
