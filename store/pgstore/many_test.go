@@ -60,7 +60,7 @@ func TestConformanceAtEveryLevel(t *testing.T) {
 					b.clear(t)
 					return leveledSeat{seat{b, pgx.QueryExecModeCacheStatement}, level}
 				},
-				Can:  storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Setting: setting},
+				Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Setting: setting},
 				// Not Quarantine: whoever loses to a rival there is told to try again, not that a guard was lost.
 				Only: []string{"Unit", "Mark", "Many", "Along", "Answer", "Lock", "Step", "Parked", "Floor", "Kind", "Spot", "Setting"},
 			})
