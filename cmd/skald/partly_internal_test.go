@@ -16,19 +16,24 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// Where somebody else is first with one of many, the others are done, and the exit code tells.
-func TestPartOfManyHasAnExitCode(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "o.db")
+func freshStore(t *testing.T, path string) *sqlitestore.Store {
+	t.Helper()
 	db, err := sqlitestore.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = db.Close() }()
+	t.Cleanup(func() { _ = db.Close() })
 	if _, err := sqlitestore.Migrate(t.Context(), db, nil); err != nil {
 		t.Fatal(err)
 	}
-	s := sqlitestore.New(db, nil)
+	return sqlitestore.New(db, nil)
+}
+
+// Where somebody else is first with one of many, the others are done, and the exit code tells.
+func TestPartOfManyHasAnExitCode(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "o.db")
+	s := freshStore(t, path)
 	for _, id := range []string{"1", "2", "3"} {
 		if _, err := s.Apply(t.Context(), store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: id},
 			Message: skald.Message{ID: id, Source: "/o", Topic: "t", Type: "x"}, Attempts: 1}}}); err != nil {
@@ -50,7 +55,7 @@ func TestPartOfManyHasAnExitCode(t *testing.T) {
 		}
 		return release(ctx, k, p)
 	}
-	err = (&act{w: w, out: io.Discard, errs: io.Discard, verb: "release", effect: rival}).run(c)
+	err := (&act{w: w, out: io.Discard, errs: io.Discard, verb: "release", effect: rival}).run(c)
 	if exitCode(err) != place.ExitPartly {
 		t.Errorf("got %v", err)
 	}
@@ -69,15 +74,7 @@ func (r rivalled) Admit(ctx context.Context, numbers []int64, by, reason string)
 // The same of what is admitted, and of lanes that are rewound.
 func TestPartOfAdmittedAndRewound(t *testing.T) {
 	t.Parallel()
-	db, err := sqlitestore.Open(filepath.Join(t.TempDir(), "o.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	if _, err := sqlitestore.Migrate(t.Context(), db, nil); err != nil {
-		t.Fatal(err)
-	}
-	s := sqlitestore.New(db, nil)
+	s := freshStore(t, filepath.Join(t.TempDir(), "o.db"))
 	for _, id := range []string{"1", "2", "3"} {
 		q := store.Quarantined{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: id}, Why: store.TooOld, Message: skald.Message{ID: id, Source: "/o", Topic: "t", Type: "x"}}
 		if _, err := s.Apply(t.Context(), store.Effect{Quarantine: &q}); err != nil {
