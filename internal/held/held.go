@@ -41,7 +41,7 @@ type header[T ~string] struct {
 }
 
 // A message in JSON: bytes in base64, without the field where there are none. Its strings are Text; those of nearly every message can be
-// read as plain ones, which costs half.
+// read as plain ones, which costs two thirds.
 type message[T ~string] struct {
 	ID            T           `json:"id"`
 	Source        T           `json:"source"`
