@@ -16,6 +16,7 @@ const (
 	lookIdle  = 5 * time.Second        // the same, where nothing was found for long
 	tellKept  = 250 * time.Millisecond // how old what Health says of parked messages may be, while Run is busy
 	tellShare = 100                    // where that is long to count, it takes this part of the time
+	tellOther = 400                    // the same, where only others may have changed it, and no lane waits for them
 
 	mostClaimed = 1000 // at once, to share transactions: where the process dies twice, each of them is taken alone; as many more may ride
 	trusted     = 2    // claims, of which one found no answer: that process was ended, but mostly by something else
@@ -132,8 +133,30 @@ func (in *Inbox[TTx]) wants(now time.Time, rest time.Duration) (most store.Porti
 	if s.due(now) == 0 {
 		most = in.portion(max(0, in.appetite()))
 	}
-	count = s.changed && now.Sub(s.counted) >= rest || s.some && now.Sub(s.counted) >= max(lookIdle, tellShare*s.took)
+	count = s.changed && now.Sub(s.counted) >= rest || s.some && in.recount(now.Sub(s.counted))
 	return most, count, most.Keys > 0 || count
+}
+
+// recount tells whether to count what others may have parked or freed, that long after the last time.
+func (in *Inbox[TTx]) recount(since time.Duration) bool {
+	took := in.shelf.took
+	switch {
+	case since >= max(lookIdle, tellOther*took):
+		return true
+	case since >= max(lookIdle, tellShare*took):
+		return in.crowded()
+	}
+	return false
+}
+
+// crowded tells whether a lane waits for room among what is parked.
+func (in *Inbox[TTx]) crowded() bool {
+	for _, l := range in.lanes {
+		if l.full > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // take up what a look found.

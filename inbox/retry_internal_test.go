@@ -5,11 +5,16 @@ import (
 	"time"
 )
 
-// What is kept is counted at times, for what others park or free, and more seldom where that is long: a hundredth of the time at most.
+// What is kept is counted at times, for what others park or free, and more seldom where that is long: a hundredth of the time at most,
+// and a quarter of that where no lane waits for others to make room.
 func TestCountThatIsLongIsMadeSeldom(t *testing.T) {
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for took, want := range map[time.Duration]time.Duration{0: lookIdle, time.Millisecond: lookIdle, time.Second: 100 * time.Second} {
-		in := &Inbox[struct{}]{shelf: newShelf()}
+	for _, c := range []struct {
+		took, want time.Duration
+		full       int
+	}{{0, lookIdle, 0}, {time.Millisecond, lookIdle, 1}, {time.Second, 400 * time.Second, 0}, {time.Second, 100 * time.Second, 1}} {
+		took, want := c.took, c.want
+		in := &Inbox[struct{}]{shelf: newShelf(), lanes: map[string]*lane{"feed/0": {full: c.full}}}
 		s := &in.shelf
 		s.counted, s.took, s.some, s.at = from, took, true, from.Add(time.Hour)
 		for _, at := range []time.Duration{want - time.Millisecond, want} {

@@ -185,6 +185,21 @@ func (b *bed) end(t testing.TB) {
 	b.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1`+idle, b.name())
 }
 
+// fronts: of what holds a key the first waits for nobody, and the others do. Who arrives looks for the first alone.
+func (b *bed) fronts(t testing.TB) {
+	t.Helper()
+	rows, err := b.pool.Query(context.Background(), b.q(`SELECT p.consumer, p.source, p.id FROM {skald_parked} AS p WHERE p.key IS NOT NULL AND p.holds
+		AND p.waiting <> EXISTS (SELECT FROM {skald_parked} AS f WHERE f.consumer = p.consumer AND f.key = p.key AND f.holds AND f.place < p.place)`))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	wrong, err := pgx.CollectRows(rows, pgx.RowToMap)
+	if err != nil || len(wrong) > 0 {
+		t.Errorf("wait and are the first of their key, or the other way round: %v, %v", wrong, err)
+	}
+}
+
 func setting(t testing.TB, tx pgx.Tx, name string) (value string) {
 	t.Helper()
 	if err := tx.QueryRow(context.Background(), "SELECT coalesce(current_setting($1, true), '')", name).Scan(&value); err != nil {
@@ -211,6 +226,7 @@ func conforms(t *testing.T, b *bed, mode pgx.QueryExecMode) {
 	storetest.Run(t, storetest.Harness[pgx.Tx]{
 		Open: func(t testing.TB) storetest.Database[pgx.Tx] {
 			b.clear(t)
+			t.Cleanup(func() { b.fronts(t) })
 			return seat{b, mode}
 		},
 		Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Poison: func(tx pgx.Tx) error {

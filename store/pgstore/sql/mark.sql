@@ -24,7 +24,7 @@ INSERT INTO /*schema*/skald_mark_00 (consumer, source, id, outcome, reason, fing
 SELECT $1::text, $2::text, $3::text::uuid, $4::smallint, $5::text, $6::bigint, /*slot*/0
 WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), true) IS NOT NULL
 	THEN NOT EXISTS (SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = $2::text AND p.id = $3::text)
-		AND NOT EXISTS (SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = $7::bytea AND p.holds)
+		AND NOT EXISTS (SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = $7::bytea AND p.holds AND NOT p.waiting)
 		AND NOT EXISTS (SELECT FROM /*schema*/skald_mark_timeless AS t WHERE t.consumer = $1::text AND t.source = $2::text AND t.id = $3::text) END/*floor*/
 ON CONFLICT DO NOTHING;
 
@@ -99,7 +99,7 @@ INSERT INTO /*schema*/skald_mark_timeless (consumer, source, id, outcome, reason
 SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint
 WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), true) IS NOT NULL
 	THEN NOT EXISTS (SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = $2::text AND p.id = $3::text)
-		AND NOT EXISTS (SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = $7::bytea AND p.holds) END
+		AND NOT EXISTS (SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = $7::bytea AND p.holds AND NOT p.waiting) END
 ON CONFLICT DO NOTHING;
 
 -- name: InsertClaimedTimeless

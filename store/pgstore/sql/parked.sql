@@ -229,22 +229,28 @@ SELECT count(pg_advisory_xact_lock(t) IS NULL) FROM unnest($1::bigint[]) AS t;
 -- name: FindTurns
 -- What skald_turn says of messages that arrive, of those that it says something of. Their keys are locked by now. Their numbers are kept in
 -- a setting, for the statements behind this one, which give them no mark. $7 are the sources that there are: an id that sorts behind all
--- that are kept of its source is not looked for, and ids that tell their time mostly do.
+-- that are kept of its source is not looked for, and ids that tell their time mostly do. A key that is held has a first that waits for
+-- nobody, and these are few: a key is looked for among them. Where nothing is found, no message is looked at. Not key = ANY: planned when
+-- nothing is parked, that reads all that wait for nobody.
 SELECT t.n, (CASE WHEN t.dead THEN -4 WHEN NOT t.dead THEN -3
 		WHEN (SELECT true FROM /*schema*/skald_floor AS f WHERE f.consumer = $1::text AND t.old > 0 AND f.at > to_timestamp(t.old / 1000.0)) THEN -1
 		ELSE -5 END)::smallint,
 	set_config('skald.kept', concat(current_setting('skald.kept'), ',', t.n), true)
 FROM (
-	SELECT i.n, i.old,
-		CASE WHEN i.id <= (ARRAY(SELECT (SELECT p.id FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = u.source
-				ORDER BY p.id DESC LIMIT 1) FROM unnest($7::text[]) AS u(source)))[i.of]
-			THEN (SELECT p.dead_at IS NOT NULL FROM /*schema*/skald_parked AS p
-				WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id) END AS dead,
-		(SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.key = i.key AND p.holds ORDER BY p.place LIMIT 1) AS first
-	FROM unnest($2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::integer[], $8::integer[]) AS i(source, id, key, old, n, of)
-	WHERE (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text LIMIT 1) IS NOT NULL
+	SELECT i.n, i.old, i.key = ANY (k.held) AS behind,
+		CASE WHEN i.id <= k.last[i.of] THEN (SELECT p.dead_at IS NOT NULL FROM /*schema*/skald_parked AS p
+			WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id) END AS dead
+	FROM (
+		SELECT ARRAY(SELECT a.key FROM unnest($4::bytea[]) AS a(key) WHERE (SELECT p.place FROM /*schema*/skald_parked AS p
+				WHERE p.consumer = $1::text AND p.key = a.key AND p.holds AND NOT p.waiting LIMIT 1) IS NOT NULL) AS held,
+			ARRAY(SELECT (SELECT p.id FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = u.source ORDER BY p.id DESC LIMIT 1)
+				FROM unnest($7::text[]) AS u(source)) AS last
+		WHERE (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text LIMIT 1) IS NOT NULL
+		OFFSET 0
+	) AS k CROSS JOIN unnest($2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::integer[], $8::integer[]) AS i(source, id, key, old, n, of)
+	WHERE k.held <> '{}' OR (SELECT min(a.id) FROM unnest($3::text[]) AS a(id)) <= (SELECT max(l.id) FROM unnest(k.last) AS l(id))
 	OFFSET 0
-) AS t WHERE t.dead IS NOT NULL OR t.first IS NOT NULL;
+) AS t WHERE t.dead IS NOT NULL OR t.behind;
 
 -- name: FindClaimed
 -- The same of messages that were claimed: of each key those stand that are first of it, in that order, as they were claimed. $5 to $8 are
