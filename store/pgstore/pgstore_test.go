@@ -173,6 +173,7 @@ func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	b.end(t)
 	b.Made.Anew(t)
+	t.Cleanup(func() { b.fronts(t) })
 }
 
 // end ends what drivers left open.
@@ -226,7 +227,6 @@ func conforms(t *testing.T, b *bed, mode pgx.QueryExecMode) {
 	storetest.Run(t, storetest.Harness[pgx.Tx]{
 		Open: func(t testing.TB) storetest.Database[pgx.Tx] {
 			b.clear(t)
-			t.Cleanup(func() { b.fronts(t) })
 			return seat{b, mode}
 		},
 		Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Poison: func(tx pgx.Tx) error {
