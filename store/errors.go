@@ -24,7 +24,7 @@ var (
 type MovedError struct{ Saw string }
 
 func (e *MovedError) Error() string {
-	return ErrMoved.Error() + ": " + e.Saw + ": make sure that no other copy of it has relays, then run: skald outbox reseat --store URL"
+	return ErrMoved.Error() + ": " + e.Saw + ": make sure that no other copy of it has relays, then run: skald outbox reseat --store URL --reason …"
 }
 
 // Unwrap is ErrMoved.

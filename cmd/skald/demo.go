@@ -80,6 +80,7 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 func showCommand(out io.Writer) *cobra.Command {
 	var o demo.Options
 	var dir string
+	t := &tidings{out: out}
 	c := &cobra.Command{
 		Use: "show ORDER", Short: "The story of one order of a demo, from its databases", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -88,11 +89,12 @@ func showCommand(out io.Writer) *cobra.Command {
 			}
 			lines, err := demo.Show(c.Context(), o, args[0])
 			if err == nil {
-				_, err = fmt.Fprintln(out, strings.Join(lines, "\n"))
+				err = t.say("story", lines, strings.Join(lines, "\n"))
 			}
-			return err
+			return t.end(err)
 		},
 	}
+	t.flag(c)
 	f := c.Flags()
 	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://…; SKALD_STORE stands for it")
 	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")

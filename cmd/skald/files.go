@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -43,7 +42,7 @@ type stepper interface {
 
 // writeFiles writes a numbered file into dir for each migration that has none there. What is there stays as it is, so that
 // it can be run again with a later build; new files get numbers behind all others, which these tools go by.
-func writeFiles(out io.Writer, db database, tool, dir string) error {
+func writeFiles(t *tidings, db database, tool, dir string) error {
 	f, err := formOf(tool)
 	if err != nil {
 		return err
@@ -67,8 +66,19 @@ func writeFiles(out io.Writer, db database, tool, dir string) error {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
+	wrote, err := writeMissing(steps, f, dir, names)
+	if err == nil || len(wrote) > 0 {
+		err = errors.Join(t.list("wrote", "wrote", wrote), err)
+	}
+	if err == nil && len(wrote) > 0 && f.then != "" {
+		err = t.say("then", f.then, f.then)
+	}
+	return err
+}
+
+// writeMissing writes those steps that none of names is of.
+func writeMissing(steps []pgstore.Step, f form, dir string, names []string) (wrote []string, err error) {
 	number := nextNumber(names, time.Now())
-	wrote := 0
 	for _, s := range steps {
 		as := "_skald_" + s.Name + f.suffix
 		if slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, as) }) {
@@ -76,18 +86,11 @@ func writeFiles(out io.Writer, db database, tool, dir string) error {
 		}
 		path := filepath.Join(dir, number()+as)
 		if err := os.WriteFile(path, []byte(f.before+s.SQL+f.after), 0o644); err != nil {
-			return err
+			return wrote, err
 		}
-		wrote++
-		fmt.Fprintln(out, "wrote", path)
+		wrote = append(wrote, path)
 	}
-	switch {
-	case wrote == 0:
-		fmt.Fprintln(out, "up to date")
-	case f.then != "":
-		fmt.Fprintln(out, f.then)
-	}
-	return nil
+	return wrote, nil
 }
 
 // nextNumber counts on from the largest number there is, in as many digits; without any, or where they are times, from the
@@ -122,13 +125,13 @@ func (p printing) check() error {
 	return nil
 }
 
-func (p printing) print(out io.Writer, db database) error {
+func (p printing) print(t *tidings, db database) error {
 	if p.tool != "" {
-		return writeFiles(out, db, p.tool, p.dir)
+		return writeFiles(t, db, p.tool, p.dir)
 	}
 	text, err := db.script()
 	if err == nil {
-		_, err = io.WriteString(out, text)
+		err = t.say("sql", text, strings.TrimSuffix(text, "\n"))
 	}
 	return err
 }

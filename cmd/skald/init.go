@@ -20,8 +20,10 @@ Idempotency-Key, one handler, one test. It compiles as it is; its README says wh
 
 func initCommand(out io.Writer) *cobra.Command {
 	var module string
+	t := &tidings{out: out}
 	c := &cobra.Command{Use: "init DIR", Short: "Write a service to begin with", Long: initAbout, Args: cobra.ExactArgs(1)}
 	c.Flags().StringVar(&module, "module", "", "the path of its module (default: the folder's name)")
+	t.flag(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		dir := args[0]
 		if module == "" {
@@ -43,20 +45,24 @@ func initCommand(out io.Writer) *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("init: %w", err)
 		}
-		return tellInit(out, s, dir, names)
+		return t.end(tellInit(t, s, dir, names))
 	}
 	return c
 }
 
-func tellInit(out io.Writer, s starter.Service, dir string, names []string) error {
+func tellInit(t *tidings, s starter.Service, dir string, names []string) error {
 	slices.Sort(names)
-	for _, name := range names {
-		fmt.Fprintln(out, "wrote", filepath.Join(dir, name))
+	for i, name := range names {
+		names[i] = filepath.Join(dir, name)
 	}
-	fmt.Fprintf(out, "\nnow:  cd %s\n", dir)
+	next := []string{"cd " + quoted(dir)}
 	if s.Skald == starter.Unreleased {
-		fmt.Fprintln(out, "      go mod edit -replace github.com/skald-go/skald=FOLDER   # of Skald's source: this build has no version")
+		next = append(next, "go mod edit -replace github.com/skald-go/skald=FOLDER   # of Skald's source: this build has no version")
 	}
-	_, err := fmt.Fprintf(out, "      go mod tidy\n      go test ./...        # with DATABASE_URL, on PostgreSQL\n      cat README.md\n")
+	next = append(next, "go mod tidy", "go test ./...        # with DATABASE_URL, on PostgreSQL", "cat README.md")
+	err := t.list("wrote", "wrote", names)
+	if err == nil {
+		err = t.say("next", next, "\nnow:  "+strings.Join(next, "\n      "))
+	}
 	return err
 }

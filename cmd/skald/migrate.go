@@ -36,9 +36,11 @@ func migrateCommand(out io.Writer) *cobra.Command {
 	var p printing
 	var rows, marks int
 	var topics topology
+	t := &tidings{out: out}
 	c := &cobra.Command{
 		Use: "migrate", Short: "Make the tables, or bring them up to date", Long: migrateAbout, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			defer func() { err = t.end(err) }()
 			atBroker, err := topics.asked(c)
 			if err == nil && atBroker && p.script {
 				err = &place.UsageError{What: "--print is for databases: not with --broker"}
@@ -48,7 +50,7 @@ func migrateCommand(out io.Writer) *cobra.Command {
 			case err != nil:
 				return err
 			case atBroker && store == "":
-				return topics.migrate(c.Context(), out, check)
+				return topics.migrate(c.Context(), t, check)
 			}
 			db, err := openDatabase(store, schema, source)
 			switch {
@@ -65,18 +67,19 @@ func migrateCommand(out io.Writer) *cobra.Command {
 			case p.check() != nil:
 				return p.check()
 			case p.script:
-				return p.print(out, db)
+				return p.print(t, db)
 			case check:
-				err = checkPending(c, out, db)
+				err = checkPending(c, t, db)
 			default:
-				err = migrate(c.Context(), out, db, rows, marks)
+				err = migrate(c.Context(), t, db, rows, marks)
 			}
 			if !atBroker || err != nil && !errors.Is(err, errPending) {
 				return err
 			}
-			return cmp.Or(topics.migrate(c.Context(), out, check), err)
+			return cmp.Or(topics.migrate(c.Context(), t, check), err)
 		},
 	}
+	t.flag(c)
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
 	f.StringVar(&schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
@@ -95,17 +98,17 @@ func migrateCommand(out io.Writer) *cobra.Command {
 }
 
 // migrate applies what is pending, then changes the rings.
-func migrate(ctx context.Context, out io.Writer, db database, rows, marks int) error {
+func migrate(ctx context.Context, t *tidings, db database, rows, marks int) error {
 	did, err := db.migrate(ctx)
 	if err != nil {
 		return err
 	}
-	if err := list(out, "applied", did); err != nil || rows == 0 && marks == 0 {
+	if err := t.list("applied", "applied", did); err != nil || rows == 0 && marks == 0 {
 		return err
 	}
 	did, err = db.(resizer).resize(ctx, rows, marks)
-	for _, one := range did {
-		fmt.Fprintln(out, one)
+	if len(did) > 0 {
+		err = errors.Join(t.list("rings", "", did), err)
 	}
 	return err
 }
@@ -122,26 +125,13 @@ func resizes(db database) bool {
 	return ok
 }
 
-func checkPending(c *cobra.Command, out io.Writer, db database) error {
+func checkPending(c *cobra.Command, t *tidings, db database) error {
 	todo, err := db.pending(c.Context())
 	if err == nil {
-		err = list(out, "pending", todo)
+		err = t.list("pending", "pending", todo)
 	}
 	if err == nil && len(todo) > 0 {
 		err = &place.FailedError{Err: errPending}
 	}
 	return err
-}
-
-func list(out io.Writer, what string, names []string) error {
-	if len(names) == 0 {
-		_, err := fmt.Fprintln(out, "up to date")
-		return err
-	}
-	for _, name := range names {
-		if _, err := fmt.Fprintln(out, what, name); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -18,6 +17,7 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 	var o demo.Options
 	var dir string
 	var sure bool
+	t := &tidings{out: out}
 	c := &cobra.Command{
 		Use: "remove", Short: "Take away what a demo made", Long: removeAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -33,11 +33,12 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 			}
 			said, err := demo.Remove(c.Context(), o, ask)
 			if err == nil {
-				_, err = fmt.Fprintln(out, said)
+				err = t.say("said", said, said)
 			}
-			return err
+			return t.end(err)
 		},
 	}
+	t.flag(c)
 	f := c.Flags()
 	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://…; SKALD_STORE stands for it")
 	f.StringVar(&o.Broker, "broker", "mem:", "as the demo had it: mem:, nats:, kafka://…, nats://… or amqp://…; SKALD_BROKER stands for it")

@@ -28,11 +28,14 @@ does nothing, with exit code 5. It needs the rights of whoever migrated the tabl
 var errUnmoved = errors.New("outbox reseat: nothing moved: the lanes speak of this database, and it has all that they have come to")
 
 func reseatCommand(out, errs io.Writer) *cobra.Command {
-	var schema string
-	var sure, asJSON bool
+	var schema, reason, by string
+	var dry, sure, asJSON bool
 	c := &cobra.Command{
 		Use: "reseat", Short: "Settle a database that moved", Long: reseatAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if !dry && strings.TrimSpace(reason) == "" {
+				return &place.UsageError{What: "why? Give --reason"}
+			}
 			db, err := openDatabase(from(c, "store", "SKALD_STORE"), schema, "")
 			if err != nil {
 				return err
@@ -41,12 +44,18 @@ func reseatCommand(out, errs io.Writer) *cobra.Command {
 			if sure {
 				ask = func(string) error { return nil }
 			}
-			done, err := reseat(c.Context(), db, ask)
+			if dry {
+				ask = nil
+			}
+			done, err := reseat(c.Context(), db, ask, store.Audit{Who: by, Why: reason, What: "reseat"})
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return json.NewEncoder(out).Encode(reseated(done))
+				return json.NewEncoder(out).Encode(reseated{dry, done.Moved, done.Covered, done.Again, done.Renumbered, done.Lanes})
+			case dry:
+				_, err = fmt.Fprintf(out, "moved       %s\n\nWith a --reason instead of --dry-run, each row that is not known as published is published once more.\n", done.Moved)
+				return err
 			}
 			_, err = fmt.Fprintf(out, "moved       %s\npublished   %d rows, which stay as they are\nagain       %d rows, of which %d got new numbers\nlanes       %d, free\n\nStart the relays again.\n",
 				done.Moved, done.Covered, done.Again, done.Renumbered, done.Lanes)
@@ -56,6 +65,9 @@ func reseatCommand(out, errs io.Writer) *cobra.Command {
 	f := c.Flags()
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
 	f.StringVar(&schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
+	f.StringVar(&reason, "reason", "", "why; it is kept in skald_audit")
+	f.StringVar(&by, "by", whoami(), "who; the same")
+	f.BoolVar(&dry, "dry-run", false, "say what moved, and do nothing")
 	f.BoolVar(&sure, "yes", false, "do not ask")
 	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
 	return c
@@ -63,6 +75,7 @@ func reseatCommand(out, errs io.Writer) *cobra.Command {
 
 // reseated is what --json prints: its names are stable.
 type reseated struct {
+	DryRun     bool   `json:"dry_run"`
 	Moved      string `json:"moved"`
 	Covered    int64  `json:"covered"`
 	Again      int64  `json:"again"`
@@ -70,8 +83,9 @@ type reseated struct {
 	Lanes      int    `json:"lanes"`
 }
 
-// reseat looks, asks and does it.
-func reseat(ctx context.Context, db database, ask func(saw string) error) (done store.Reseated, err error) {
+// reseat looks, asks and does it; without ask it only looks. It is noted first: who ends between the two can type it again, and what was done
+// has a reason.
+func reseat(ctx context.Context, db database, ask func(saw string) error, note store.Audit) (done store.Reseated, err error) {
 	all, end, err := db.stores(ctx, rooms{})
 	if err != nil {
 		return done, err
@@ -79,6 +93,7 @@ func reseat(ctx context.Context, db database, ask func(saw string) error) (done 
 	defer end()
 	s, ok := all[0].(interface {
 		Reseat(ctx context.Context, look bool) (store.Reseated, error)
+		Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 	})
 	if !ok {
 		return done, fmt.Errorf("outbox reseat: %T cannot", all[0])
@@ -87,11 +102,14 @@ func reseat(ctx context.Context, db database, ask func(saw string) error) (done 
 	if err == nil && look.Moved == "" {
 		err = errUnmoved
 	}
-	if err == nil {
-		err = ask(look.Moved)
+	if err != nil || ask == nil {
+		return look, err
 	}
-	if err != nil {
+	if err := ask(look.Moved); err != nil {
 		return done, err
+	}
+	if _, err := s.Apply(ctx, store.Effect{Audit: &note}); err != nil {
+		return done, fmt.Errorf("outbox reseat: note it: %w", err)
 	}
 	if done, err = s.Reseat(ctx, false); err == nil && done.Moved == "" {
 		err = errUnmoved // somebody else has just done it

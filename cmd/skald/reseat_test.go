@@ -17,7 +17,7 @@ func TestOutboxReseat(t *testing.T) {
 	at, conn := postgres(t)
 	ctx := context.Background()
 	start(t, nil, "migrate", "--store", at).expect(0)
-	start(t, nil, "outbox", "reseat", "--store", at, "--yes").expect(5, "nothing moved")
+	start(t, nil, "outbox", "reseat", "--store", at, "--yes", "--reason", "a copy").expect(5, "nothing moved")
 	for _, sql := range []string{
 		`INSERT INTO skald_outbox (topic, type) VALUES ('orders', 'a')`,
 		`INSERT INTO skald_tick (token, snapshot, seq, own, at) SELECT 'x', pg_current_snapshot(), 1, pg_current_xact_id(), now()`,
@@ -45,8 +45,13 @@ func TestOutboxReseat(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, nil, "relay", "--store", copied, "--broker", "kafka://127.0.0.1:1").expect(5, "not where it was", "lane 0 speaks of database", "skald outbox reseat")
-	start(t, nil, "outbox", "reseat", "--store", copied).expect(2, "lane 0 speaks of database", "--yes")
-	p := start(t, nil, "outbox", "reseat", "--store", copied, "--yes", "--json")
+	start(t, nil, "outbox", "reseat", "--store", copied, "--yes").expect(2, "--reason")
+	dry := start(t, nil, "outbox", "reseat", "--store", copied, "--dry-run")
+	if dry.expect(0); !strings.Contains(dry.out.String(), "lane 0 speaks of database") {
+		t.Errorf("a dry run says %s", &dry.out)
+	}
+	start(t, nil, "outbox", "reseat", "--store", copied, "--reason", "a copy").expect(2, "lane 0 speaks of database", "--yes")
+	p := start(t, nil, "outbox", "reseat", "--store", copied, "--yes", "--json", "--reason", "a copy", "--by", "ada")
 	p.expect(0)
 	var got struct {
 		Moved                             string
@@ -58,7 +63,15 @@ func TestOutboxReseat(t *testing.T) {
 	if !strings.Contains(got.Moved, "lane 0") || got.Covered != 1 || got.Again != 1 || got.Renumbered != 0 || got.Lanes != 16 {
 		t.Errorf("the reseat says %s", &p.out)
 	}
-	start(t, nil, "outbox", "reseat", "--store", copied, "--yes").expect(5, "nothing moved")
+	other, err := pgx.Connect(ctx, copied)
+	must(t, err)
+	defer func() { _ = other.Close(ctx) }()
+	var noted string
+	if err := other.QueryRow(ctx, "SELECT string_agg(who || ' ' || what || ' ' || why, ', ') FROM skald_audit").Scan(&noted); err != nil || noted != "ada reseat a copy" {
+		t.Errorf("noted is %q, %v", noted, err)
+	}
+	start(t, nil, "outbox", "reseat", "--store", copied, "--dry-run").expect(5, "nothing moved")
+	start(t, nil, "outbox", "reseat", "--store", copied, "--yes", "--reason", "again").expect(5, "nothing moved")
 }
 
 func TestOutboxReseatOfFile(t *testing.T) {
@@ -73,10 +86,10 @@ func TestOutboxReseatOfFile(t *testing.T) {
 	if _, err := db.Exec("UPDATE skald_lane SET base = '7' WHERE id = 3"); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, nil, "outbox", "reseat", "--store", at, "--yes")
+	p := start(t, nil, "outbox", "reseat", "--store", at, "--yes", "--reason", "a copy")
 	p.expect(0)
 	if !strings.Contains(p.out.String(), "lane 3 has come to row 7") {
 		t.Errorf("in words:\n%s", &p.out)
 	}
-	start(t, nil, "outbox", "reseat", "--store", at, "--yes").expect(5, "nothing moved")
+	start(t, nil, "outbox", "reseat", "--store", at, "--yes", "--reason", "a copy").expect(5, "nothing moved")
 }

@@ -27,6 +27,7 @@ const rolesAbout = `Prints the SQL that makes roles in PostgreSQL and gives each
 func rolesCommand(out io.Writer) *cobra.Command {
 	var schema string
 	var names []string
+	t := &tidings{out: out}
 	c := &cobra.Command{
 		Use: "roles [migrator|app|relay|reader]…", Short: "Print the SQL that gives each role its rights", Long: rolesAbout,
 		RunE: func(_ *cobra.Command, roles []string) error {
@@ -37,9 +38,10 @@ func rolesCommand(out io.Writer) *cobra.Command {
 			if len(roles) == 0 {
 				roles = pgstore.Roles()
 			}
-			return printRoles(out, roles, schema, called)
+			return t.end(printRoles(t, roles, schema, called))
 		},
 	}
+	t.flag(c)
 	f := c.Flags()
 	f.StringVar(&schema, "schema", "", "where the tables are (default: public)")
 	f.StringArrayVar(&names, "name", nil, "ROLE=NAME: what a role is called in the database (default: skald_ROLE)")
@@ -59,13 +61,15 @@ func roleNames(given []string) (map[string]string, error) {
 	return out, nil
 }
 
-func printRoles(out io.Writer, roles []string, schema string, called map[string]string) error {
+// printRoles prints the SQL of each; with --json it is under the role.
+func printRoles(t *tidings, roles []string, schema string, called map[string]string) error {
 	for _, role := range roles {
 		text, err := pgstore.Grants(role, &pgstore.GrantOptions{Schema: schema, Name: called[role]})
 		if err != nil {
 			return &place.UsageError{What: err.Error()}
 		}
-		if _, err := fmt.Fprintf(out, "-- %s\nBEGIN;\n%sCOMMIT;\n\n", role, text); err != nil {
+		text = fmt.Sprintf("-- %s\nBEGIN;\n%sCOMMIT;\n", role, text)
+		if err := t.say(role, text, text); err != nil {
 			return err
 		}
 	}

@@ -76,6 +76,12 @@ func start(t testing.TB, env []string, args ...string) *program {
 // launch starts another program in such an environment.
 func launch(t testing.TB, path string, env []string, args ...string) *program {
 	t.Helper()
+	return prepare(t, path, env, args...).begin()
+}
+
+// prepare has a program in such an environment that is still to begin.
+func prepare(t testing.TB, path string, env []string, args ...string) *program {
+	t.Helper()
 	p := &program{t: t, cmd: exec.CommandContext(t.Context(), path, args...), ended: make(chan struct{})}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "SKALD_") && !strings.HasPrefix(v, "PG") {
@@ -85,8 +91,13 @@ func launch(t testing.TB, path string, env []string, args ...string) *program {
 	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.Env = append(p.cmd.Env, "TMPDIR="+t.TempDir())
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errs
+	return p
+}
+
+func (p *program) begin() *program {
+	p.t.Helper()
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	go func() {
 		p.err = p.cmd.Wait()

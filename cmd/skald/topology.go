@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -52,7 +51,7 @@ func (w *topology) asked(c *cobra.Command) (bool, error) {
 const brokerPatience = 10 * time.Second
 
 // migrate makes those topics that are missing; with check it only says which.
-func (w *topology) migrate(ctx context.Context, out io.Writer, check bool) (err error) {
+func (w *topology) migrate(ctx context.Context, t *tidings, check bool) (err error) {
 	connect, err := place.Dial(w.url)
 	if err != nil {
 		return err
@@ -74,9 +73,9 @@ func (w *topology) migrate(ctx context.Context, out io.Writer, check bool) (err 
 	case err != nil:
 		return err
 	case len(missing) == 0:
-		return list(out, "", nil)
+		return t.list("missing", "", nil)
 	case check:
-		return errors.Join(list(out, "pending", missing), &place.FailedError{Err: errPending})
+		return errors.Join(t.list("missing", "pending", missing), &place.FailedError{Err: errPending})
 	}
 	if err := w.make(ctx, b, maker); err != nil {
 		return err
@@ -88,7 +87,7 @@ func (w *topology) migrate(ctx context.Context, out io.Writer, check bool) (err 
 	if len(still) > 0 {
 		return &demo.ForeignError{What: still[0], Remedy: "change it, or remove it; it was not made here"}
 	}
-	return list(out, "made what was missing:", missing)
+	return t.list("made", "made what was missing:", missing)
 }
 
 // missing is what of the topics and groups is not there, or cannot be used.
