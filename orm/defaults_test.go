@@ -91,6 +91,6 @@ func everyPath(t *testing.T, d *pgstore.SQLStore) {
 	must("maintain", err)
 	_, err = d.Backlog(ctx)
 	must("backlog", err)
-	_, err = d.Reseat(ctx, true)
+	_, err = d.Reseat(ctx, nil)
 	must("look what moved", err)
 }

@@ -312,9 +312,9 @@ func (c *crashDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (
 	return did, err
 }
 
-func (c *crashDriver[TTx]) Reseat(ctx context.Context, look bool) (done store.Reseated, err error) {
-	err = c.p.io(call{act: "Reseat", effect: !look}, func() (err error) {
-		done, err = c.d.Reseat(ctx, look)
+func (c *crashDriver[TTx]) Reseat(ctx context.Context, note *store.Audit) (done store.Reseated, err error) {
+	err = c.p.io(call{act: "Reseat", effect: note != nil}, func() (err error) {
+		done, err = c.d.Reseat(ctx, note)
 		return err
 	})
 	return done, err

@@ -258,11 +258,11 @@ func (d *faultyDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) 
 	return d.Driver.Maintain(ctx, keep)
 }
 
-func (d *faultyDriver[TTx]) Reseat(ctx context.Context, look bool) (store.Reseated, error) {
+func (d *faultyDriver[TTx]) Reseat(ctx context.Context, note *store.Audit) (store.Reseated, error) {
 	if err := d.f.alive(); err != nil {
 		return store.Reseated{}, err
 	}
-	return d.Driver.Reseat(ctx, look)
+	return d.Driver.Reseat(ctx, note)
 }
 
 func (d *faultyDriver[TTx]) Backlog(ctx context.Context) (store.Backlog, error) {

@@ -122,11 +122,11 @@ func (m *moved[TTx]) operate(ctx context.Context, d store.Driver[TTx]) (bool, er
 			return false, err
 		}
 	}
-	look, err := d.Reseat(ctx, true)
+	look, err := d.Reseat(ctx, nil)
 	if err != nil || look.Moved == "" || m.turn%3 != 0 { // nobody is there at once
 		return m.turn < 15 || did.Rows != 0 || look.Moved != "", err
 	}
-	_, err = d.Reseat(ctx, false)
+	_, err = d.Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"})
 	return true, err
 }
 

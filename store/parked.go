@@ -136,7 +136,7 @@ type Free struct {
 
 // An Audit says who did what to a kept message, and why.
 type Audit struct {
-	Who, Why, What string // "redrive", "release", "drop", "import"
+	Who, Why, What string // "redrive", "release", "drop", "import", "reseat"
 	Consumer       string
 	Identity
 	Run string // which redrive it belongs to; "": none

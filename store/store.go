@@ -122,9 +122,9 @@ type Store interface {
 
 	// Reseat settles the outbox of a database that moved, which Lease, Tick and Pull answer with a *MovedError. It locks
 	// writers out for a moment; afterwards each retained row that is not known as acknowledged is read again, once and
-	// in order, those written since the move too, and all lanes are free. Look only tells what moved. Where nothing
-	// did, it changes nothing.
-	Reseat(ctx context.Context, look bool) (Reseated, error)
+	// in order, those written since the move too, and all lanes are free. Who does it and why is noted with it. Without a note it
+	// only tells what moved. Where nothing did, it changes nothing.
+	Reseat(ctx context.Context, note *Audit) (Reseated, error)
 
 	// Backlog tells what is not published yet and whether anybody sees to it. It locks nothing, and costs little
 	// however large the outbox is: every process that reports metrics asks, now and then.

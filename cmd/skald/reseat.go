@@ -83,8 +83,7 @@ type reseated struct {
 	Lanes      int    `json:"lanes"`
 }
 
-// reseat looks, asks and does it; without ask it only looks. It is noted first: who ends between the two can type it again, and what was done
-// has a reason.
+// reseat looks, asks and does it; without ask it only looks.
 func reseat(ctx context.Context, db database, ask func(saw string) error, note store.Audit) (done store.Reseated, err error) {
 	all, end, err := db.stores(ctx, rooms{})
 	if err != nil {
@@ -92,13 +91,12 @@ func reseat(ctx context.Context, db database, ask func(saw string) error, note s
 	}
 	defer end()
 	s, ok := all[0].(interface {
-		Reseat(ctx context.Context, look bool) (store.Reseated, error)
-		Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
+		Reseat(ctx context.Context, note *store.Audit) (store.Reseated, error)
 	})
 	if !ok {
 		return done, fmt.Errorf("outbox reseat: %T cannot", all[0])
 	}
-	look, err := s.Reseat(ctx, true)
+	look, err := s.Reseat(ctx, nil)
 	if err == nil && look.Moved == "" {
 		err = errUnmoved
 	}
@@ -108,10 +106,7 @@ func reseat(ctx context.Context, db database, ask func(saw string) error, note s
 	if err := ask(look.Moved); err != nil {
 		return done, err
 	}
-	if _, err := s.Apply(ctx, store.Effect{Audit: &note}); err != nil {
-		return done, fmt.Errorf("outbox reseat: note it: %w", err)
-	}
-	if done, err = s.Reseat(ctx, false); err == nil && done.Moved == "" {
+	if done, err = s.Reseat(ctx, &note); err == nil && done.Moved == "" {
 		err = errUnmoved // somebody else has just done it
 	}
 	return done, err

@@ -32,3 +32,9 @@ func (s *Store) AuditedLast(ctx context.Context, before int64, limit int) (out [
 	})
 	return out, err
 }
+
+// note writes down what an operator does.
+func (d *database) note(a store.Audit) {
+	a.Number, a.At = int64(len(d.audit)+1), d.now()
+	d.audit = append(d.audit, a)
+}

@@ -128,10 +128,7 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 	}
 	if e.Audit != nil {
 		a := *e.Audit
-		tx.keeps = append(tx.keeps, func(d *database) {
-			a.Number, a.At = int64(len(d.audit)+1), d.now()
-			d.audit = append(d.audit, a)
-		})
+		tx.keeps = append(tx.keeps, func(d *database) { d.note(a) })
 	}
 	return nil
 }

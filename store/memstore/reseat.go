@@ -49,14 +49,14 @@ func (d *database) missing(c store.Cursor) string {
 }
 
 // Reseat starts all lanes at the oldest row that is kept.
-func (s *Store) Reseat(ctx context.Context, look bool) (done store.Reseated, err error) {
+func (s *Store) Reseat(ctx context.Context, note *store.Audit) (done store.Reseated, err error) {
 	err = s.enter(ctx, func() error {
 		d := s.db
 		if d.notMoved(nil) == nil {
 			return nil
 		}
 		done.Moved = d.moved
-		if look {
+		if note == nil {
 			return nil
 		}
 		done.Lanes, done.Again = len(d.lanes), int64(len(d.rows))
@@ -67,6 +67,7 @@ func (s *Store) Reseat(ctx context.Context, look bool) (done store.Reseated, err
 		}
 		clear(d.lives)
 		d.moved = ""
+		d.note(*note)
 		s.wake()
 		return nil
 	})

@@ -42,6 +42,9 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	if as != store.App {
 		return nil
 	}
+	if err := c.short(ctx, "check", c.behind()...); err != nil {
+		return err
+	}
 	c.stale.Store(true)
 	return c.reread(ctx)
 }

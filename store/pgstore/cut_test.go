@@ -160,12 +160,12 @@ func TestReseatIsCutEverywhere(t *testing.T) {
 			m.say(3)
 		},
 		func(ctx context.Context, pool *pgxpool.Pool) error {
-			_, err := pgstore.New(pool, nil).Reseat(ctx, false)
+			_, err := pgstore.New(pool, nil).Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"})
 			return err
 		},
 		func(what string) {
 			m.say(3)
-			if _, err := m.db.Reseat(m.Context(), false); err != nil { // it may be done already
+			if _, err := m.db.Reseat(m.Context(), &store.Audit{Who: "ann", What: "reseat"}); err != nil { // it may be done already
 				m.Fatalf("%s: the second reseat: %v", what, err)
 			}
 			m.nothingMoved()

@@ -98,7 +98,7 @@ func everyPath[TTx any](t *testing.T, d store.Driver[TTx]) {
 	must("maintain", err)
 	_, err = d.Backlog(ctx)
 	must("backlog", err)
-	_, err = d.Reseat(ctx, true)
+	_, err = d.Reseat(ctx, nil)
 	must("look what moved", err)
 }
 

@@ -199,11 +199,11 @@ func (m *mover) reseat() store.Reseated {
 	m.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	defer cancel()
-	look, err := m.db.Reseat(ctx, true)
+	look, err := m.db.Reseat(ctx, nil)
 	if err != nil || look.Moved == "" {
 		m.Fatalf("a look says %+v, %v", look, err)
 	}
-	done, err := m.db.Reseat(ctx, false)
+	done, err := m.db.Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"})
 	if err != nil || done.Moved != look.Moved || done.Lanes == 0 {
 		m.Fatalf("the reseat says %+v, %v", done, err)
 	}
@@ -213,7 +213,7 @@ func (m *mover) reseat() store.Reseated {
 
 func (m *mover) nothingMoved() {
 	m.Helper()
-	if again, err := m.db.Reseat(context.Background(), false); err != nil || again != (store.Reseated{}) {
+	if again, err := m.db.Reseat(context.Background(), &store.Audit{Who: "ann", What: "reseat"}); err != nil || again != (store.Reseated{}) {
 		m.Fatalf("where nothing moved the reseat says %+v, %v", again, err)
 	}
 }
@@ -478,6 +478,72 @@ func TestLogicalSwitchOver(t *testing.T) {
 	}
 }
 
+// What consumers keep is replicated, and the sequences that number it are not. Unless they are raised, a message that fails comes before
+// those of its key that are parked, and one that is done is answered with what another one was.
+// Interleaving 5.
+func TestInboxAfterALogicalSwitchOver(t *testing.T) {
+	m := newMover(t, "wal_level = logical")
+	ctx := context.Background()
+	mark := func(n int) store.Mark {
+		return store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: fmt.Sprint("m", n)}, As: store.Done}
+	}
+	done := func(n int, result string) {
+		t.Helper()
+		one := mark(n)
+		one.Result = result
+		u, err := m.db.Begin(ctx, store.Intake{Marks: []store.Mark{one}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Commit(ctx, store.Effect{Answer: &one}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	park := func(id string) {
+		t.Helper()
+		p := store.Parked{Consumer: "c", Identity: store.Identity{Source: "/s", ID: id}, Message: skald.Message{ID: id, Topic: "t", Type: "x", Key: []byte("k")}, Attempts: 1}
+		if _, err := m.db.Apply(ctx, store.Effect{Keep: &store.Keep{Parked: p}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.say(5)
+	m.carry()
+	for n := range 4 {
+		done(n, fmt.Sprintf(`"result %d"`, n))
+		park(fmt.Sprint("p", n))
+	}
+	to := need.NewCluster(t, "fsync = off", "wal_level = logical")
+	to.Load("shop", m.Dump("shop", "--schema-only"))
+	m.SQL("shop", "CREATE PUBLICATION move FOR ALL TABLES")
+	to.SQL("shop", fmt.Sprintf("CREATE SUBSCRIPTION move CONNECTION 'host=127.0.0.1 port=%d user=postgres dbname=shop' PUBLICATION move", m.Port))
+	m.until("the other cluster has all", func() bool {
+		return to.SQL("shop", "SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'") == "0"
+	})
+	to.SQL("shop", "DROP SUBSCRIPTION move")
+	m.pool.Close()
+	m.at(to, "shop")
+	m.wantMoved(m.db.Check(ctx, store.App))
+	m.reseat()
+	if err := m.db.Check(ctx, store.App); err != nil {
+		t.Fatal(err)
+	}
+	park("p4")
+	first, err := m.db.Claim(ctx, "c", "life", store.Portion{Keys: 1}, time.Hour)
+	if err != nil || len(first.Parked) != 1 || first.Parked[0].ID != "p0" {
+		t.Errorf("the first of its key is %+v, %v", first.Parked, err)
+	}
+	u, err := m.db.Begin(ctx, store.Intake{Marks: []store.Mark{mark(7)}})
+	if err == nil {
+		err = u.Commit(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := m.db.Seen(ctx, "c", []store.Identity{mark(7).Identity, mark(3).Identity}); err != nil || v[0].Result != "" || v[1].Result != `"result 3"` {
+		t.Errorf("answers are %+v, %v", v, err)
+	}
+}
+
 // Only the outbox is replicated into a database with lanes of its own: rows stand where its sequence has not come to.
 func TestRowsOfAnotherDatabase(t *testing.T) {
 	m := newMover(t)
@@ -566,7 +632,7 @@ func TestReseatIsKilled(t *testing.T) {
 	m.sayIn(writer)
 	killed := make(chan error, 1)
 	go func() {
-		_, err := m.db.Reseat(ctx, false)
+		_, err := m.db.Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"})
 		killed <- err
 	}()
 	m.until("the reseat waits, and is killed", func() bool {

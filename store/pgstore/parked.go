@@ -130,11 +130,16 @@ func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls 
 	if r := e.Rewind; r != nil {
 		calls = append(calls, c.rewind(r))
 	}
-	if a := e.Audit; a != nil {
-		id := identity(a.Consumer, a.Identity)
-		calls = append(calls, c.call("InsertAudit", append(append([]any{legible(a.Who), legible(a.Why), legible(a.What)}, id...), legible(a.Run))...))
+	if e.Audit != nil {
+		calls = append(calls, c.noting(e.Audit))
 	}
 	return calls, nil
+}
+
+// noting writes down what an operator does.
+func (c *core) noting(a *store.Audit) call {
+	id := identity(a.Consumer, a.Identity)
+	return c.call("InsertAudit", append(append([]any{legible(a.Who), legible(a.Why), legible(a.What)}, id...), legible(a.Run))...)
 }
 
 // keeps tells whether e says anything of kept messages.

@@ -60,6 +60,7 @@ func TestParkedMessagesStayCheap(t *testing.T) {
 		"claimed":              {"Claim", `('stock', 10, 300000, 'life', '{}', 0, 0)`},
 		"claimed with others":  {"Claim", `('stock', 10, 300000, 'life', '{}', 50, 100)`},
 		"when the next is due": {"NextDue", `('stock', '{}')`},
+		"numbers given out":    {"Behind", ``},
 		"marks that go":        {"DeleteMarks", `(86400000000)`},
 	}
 	measure := func() {

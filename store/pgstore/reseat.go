@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -51,13 +52,24 @@ const (
 	reseatPause = 500 * time.Millisecond // in which they go on
 )
 
-// Reseat settles the outbox of a database that moved. Most of it goes page by page beside writers, and may be
-// repeated; what remains is one transaction that locks them out.
-func (c *core) Reseat(ctx context.Context, look bool) (done store.Reseated, err error) {
-	var horizon string
-	err = c.short(ctx, "look for a move", c.call("Moved").into(&done.Moved), c.call("Horizon").into(&horizon))
-	if err != nil || look || done.Moved == "" {
+// Reseat settles the outbox of a database that moved, and brings the numbers of what consumers keep up to what is there. Most of it goes
+// page by page beside writers, and may be repeated; what remains are two transactions that lock them out.
+func (c *core) Reseat(ctx context.Context, note *store.Audit) (done store.Reseated, err error) {
+	var horizon, behind string
+	err = c.short(ctx, "look for a move", c.call("Moved").into(&done.Moved), c.call("Horizon").into(&horizon), c.call("Walk"), c.call("Behind").into(&behind))
+	moved := done.Moved != ""
+	done.Moved = cmp.Or(done.Moved, behind)
+	if err != nil || note == nil || done.Moved == "" {
 		return done, err
+	}
+	if behind != "" {
+		noted := []call{c.noting(note)}
+		if moved {
+			noted = nil // with the rest
+		}
+		if err := c.insist(ctx, func() error { return c.raise(ctx, noted) }); err != nil || !moved {
+			return done, err
+		}
 	}
 	if err := c.settlePages(ctx, horizon, &done); err != nil {
 		return done, err
@@ -65,23 +77,55 @@ func (c *core) Reseat(ctx context.Context, look bool) (done store.Reseated, err 
 	if err := c.short(ctx, "raise the sequence of ticks", c.call("RaiseTicks")); err != nil {
 		return done, err
 	}
+	switch err := c.insist(ctx, func() error { return c.seat(ctx, horizon, &done, note) }); {
+	case lost(err):
+		return store.Reseated{}, nil // somebody else did it meanwhile
+	case err != nil:
+		return done, err
+	}
+	c.wake()
+	return done, nil
+}
+
+// insist does what locks writers out, and comes again where it does not get the lock.
+func (c *core) insist(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
-		err := c.seat(ctx, horizon, &done)
+		err := do()
 		switch {
-		case err == nil:
-			c.wake()
-			return done, nil
-		case lost(err):
-			return store.Reseated{}, nil // somebody else did it meanwhile
+		case err == nil || lost(err):
+			return err
 		case state(err) != "55P03" || try == reseatTries:
-			return done, fmt.Errorf("reseat: lock writers out: %w", c.explain(err))
+			return fmt.Errorf("reseat: lock writers out: %w", c.explain(err))
 		}
 		select {
 		case <-ctx.Done():
-			return done, ctx.Err()
+			return ctx.Err()
 		case <-time.After(reseatPause):
 		}
 	}
+}
+
+// behind tells, before what consumers keep is numbered, that sequences are where other rows were: logical replication leaves them so. A
+// number that is given out twice would be another message's place, or its answer.
+func (c *core) behind() []call {
+	look := c.call("Behind")
+	look.scan = func(row scanner) error {
+		var saw string
+		if err := row.Scan(&saw); err != nil || saw == "" {
+			return err
+		}
+		return &store.MovedError{Saw: saw}
+	}
+	return []call{c.call("Walk"), look}
+}
+
+// raise has the sequences go on behind what is there. It does no harm twice.
+func (c *core) raise(ctx context.Context, more []call) error {
+	calls := []call{c.session(reseatWait, defaultHandle), c.call("Walk"), c.call("LockNumbered")}
+	for _, name := range []string{"RaiseAudits", "RaisePlaces", "RaiseArrivals", "RaiseQuarantined"} {
+		calls = append(calls, c.call(name))
+	}
+	return c.runner.run(ctx, append(calls, more...)...)
 }
 
 // settlePages judges all rows that are there.
@@ -97,7 +141,7 @@ func (c *core) settlePages(ctx context.Context, horizon string, done *store.Rese
 }
 
 // seat does the rest: rows that came meanwhile, numbers, lanes.
-func (c *core) seat(ctx context.Context, horizon string, done *store.Reseated) error {
+func (c *core) seat(ctx context.Context, horizon string, done *store.Reseated, note *store.Audit) error {
 	token := rand.Text()
 	var late, renumbered, lanes int64
 	settle, renumber, seat := c.call("SettleNew", horizon), c.call("Renumber", token), c.call("SeatLanes", token)
@@ -105,7 +149,7 @@ func (c *core) seat(ctx context.Context, horizon string, done *store.Reseated) e
 	renumber.done = func(n int64) { renumbered = n }
 	seat.done = func(n int64) { lanes = n }
 	err := c.runner.run(ctx, c.session(reseatWait, defaultHandle), c.call("Walk"), c.call("LockOutbox"), c.call("ReseatTick", token),
-		c.call("ReseatOnce"), settle, renumber, seat, c.call("ForgetAllRelays"), c.call("EndReseat"))
+		c.call("ReseatOnce"), settle, renumber, seat, c.call("ForgetAllRelays"), c.call("EndReseat"), c.noting(note))
 	if err != nil {
 		return err
 	}

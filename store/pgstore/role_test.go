@@ -71,8 +71,8 @@ type byRole struct {
 }
 
 // Reseat is the owner's: it writes what nobody else may.
-func (d byRole) Reseat(ctx context.Context, look bool) (store.Reseated, error) {
-	return d.owner.Reseat(ctx, look)
+func (d byRole) Reseat(ctx context.Context, note *store.Audit) (store.Reseated, error) {
+	return d.owner.Reseat(ctx, note)
 }
 
 func (d byRole) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx], error) {

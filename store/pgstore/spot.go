@@ -57,13 +57,13 @@ func (c *core) Spots(ctx context.Context, consumer string) (out store.Spots, err
 	return out, nil
 }
 
-// Occupy notes who has lanes: one round trip.
+// Occupy notes who has lanes: one round trip. Behind a change of the server nothing is taken before it, so that it is what looks at the numbers.
 func (c *core) Occupy(ctx context.Context, consumer, life, note string, lanes []store.Spot) (out store.Spots, err error) {
 	var l spotLists
 	for i := range lanes {
 		l.add(&lanes[i])
 	}
-	calls := append(c.spotting("SpotsLocked", consumer, &out),
+	calls := append(append(c.behind(), c.spotting("SpotsLocked", consumer, &out)...),
 		c.call("Unclaim", name(consumer), legible(life), l.lanes),
 		c.call("OccupySpots", name(consumer), legible(life), legible(note), l.lanes, l.origins, l.positions, l.reaches))
 	if err = c.short(ctx, "occupy lanes", calls...); err != nil {

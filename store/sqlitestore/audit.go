@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/skald-go/skald/store"
@@ -30,4 +31,15 @@ func (s *Store) audited(ctx context.Context, name string, args ...any) ([]store.
 		return a, err
 	})
 	return out, failedOr("read the audit", err)
+}
+
+// note writes down what an operator does; nil: nothing.
+func (x *session) note(ctx context.Context, a *store.Audit) error {
+	if a == nil {
+		return nil
+	}
+	if _, err := x.exec(ctx, "InsertAudit", a.Who, a.Why, a.What, a.Consumer, a.Source, a.ID, a.Run); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	return nil
 }

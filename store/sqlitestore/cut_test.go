@@ -223,16 +223,16 @@ func TestReseatIsCutEverywhere(t *testing.T) {
 			return path
 		},
 		func(db *sql.DB) error {
-			_, err := New(db, nil).Reseat(context.Background(), false)
+			_, err := New(db, nil).Reseat(context.Background(), &store.Audit{Who: "ann", What: "reseat"})
 			return err
 		},
 		func(path, what string) {
 			s, _ := again(t, path)
 			said(t, s, "after", 1)
-			if _, err := s.Reseat(t.Context(), false); err != nil {
+			if _, err := s.Reseat(t.Context(), &store.Audit{Who: "ann", What: "reseat"}); err != nil {
 				t.Fatalf("%s: the second reseat: %v", what, err)
 			}
-			if done, err := s.Reseat(t.Context(), false); err != nil || done != (store.Reseated{}) {
+			if done, err := s.Reseat(t.Context(), &store.Audit{Who: "ann", What: "reseat"}); err != nil || done != (store.Reseated{}) {
 				t.Errorf("%s: where nothing moved the reseat says %+v, %v", what, done, err)
 			}
 			got, err := s.Lease(t.Context(), store.Ask{Owner: "o", Life: "2", TTL: time.Hour})

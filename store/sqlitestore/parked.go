@@ -122,12 +122,7 @@ func (x *session) keep(ctx context.Context, e *store.Effect) error {
 			return err
 		}
 	}
-	if a := e.Audit; a != nil {
-		if _, err := x.exec(ctx, "InsertAudit", a.Who, a.Why, a.What, a.Consumer, a.Source, a.ID, a.Run); err != nil {
-			return fmt.Errorf("audit: %w", err)
-		}
-	}
-	return nil
+	return x.note(ctx, e.Audit)
 }
 
 // change runs a statement about one kept message, which must be there, and parked with those attempts if any are asked for.

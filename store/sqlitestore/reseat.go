@@ -82,8 +82,8 @@ func (s *Store) alone(ctx context.Context, f func(context.Context, *session) err
 }
 
 // Reseat starts all lanes at the oldest row that is kept: a file that went back has given numbers out twice.
-func (s *Store) Reseat(ctx context.Context, look bool) (done store.Reseated, err error) {
-	if done.Moved, err = s.movedAway(ctx, nil); err != nil || look || done.Moved == "" {
+func (s *Store) Reseat(ctx context.Context, note *store.Audit) (done store.Reseated, err error) {
+	if done.Moved, err = s.movedAway(ctx, nil); err != nil || note == nil || done.Moved == "" {
 		return done, failedOr("reseat", err)
 	}
 	err = s.alone(ctx, func(ctx context.Context, x *session) error {
@@ -98,8 +98,10 @@ func (s *Store) Reseat(ctx context.Context, look bool) (done store.Reseated, err
 		if _, err = x.exec(ctx, "ForgetAllRelays"); err != nil {
 			return fmt.Errorf("forget relays: %w", err)
 		}
-		_, err = x.exec(ctx, "NoteMoved", "")
-		return err
+		if _, err = x.exec(ctx, "NoteMoved", ""); err != nil {
+			return err
+		}
+		return x.note(ctx, note)
 	})
 	s.waker.wake()
 	return done, failedOr("reseat", err)

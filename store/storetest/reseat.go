@@ -18,8 +18,24 @@ func reseatTests[TTx any]() map[string]func(*suite[TTx]) {
 
 func (s *suite[TTx]) reseat(look bool) store.Reseated {
 	s.Helper()
-	done, err := s.d.Reseat(s.Context(), look)
+	note := &store.Audit{Who: "ann", Why: "it moved", What: "reseat"}
+	if look {
+		note = nil
+	}
+	was, err := s.d.AuditedLast(s.Context(), 0, 9)
+	s.ok(err, "read the audit")
+	done, err := s.d.Reseat(s.Context(), note)
 	s.ok(err, "reseat")
+	is, err := s.d.AuditedLast(s.Context(), 0, 9)
+	s.ok(err, "read the audit")
+	switch added := len(is) - len(was); {
+	case done.Moved == "" || look:
+		if added != 0 {
+			s.Errorf("nothing is done, and noted: %+v", is[0])
+		}
+	case added != 1 || is[0].What != "reseat" || is[0].Why != "it moved":
+		s.Errorf("of %+v it is noted %+v", done, is)
+	}
 	return done
 }
 

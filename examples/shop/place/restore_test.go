@@ -128,8 +128,8 @@ func (d *drill[TTx]) keep(ctx context.Context, at *place.Databases[TTx], name st
 		home, err := at.Home(ctx, name)
 		if err == nil {
 			_, err = any(home.Store).(interface {
-				Reseat(ctx context.Context, look bool) (store.Reseated, error)
-			}).Reseat(ctx, false)
+				Reseat(ctx context.Context, note *store.Audit) (store.Reseated, error)
+			}).Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"})
 		}
 		if err != nil {
 			d.Errorf("reseat %s: %v", name, err)

@@ -24,7 +24,12 @@ GRANT SELECT ON /*schema*/skald_lanes TO /*role*/;
 GRANT SELECT ON /*schema*/skald_consumers TO /*role*/;
 GRANT SELECT ON /*schema*/skald_calling TO /*role*/;
 -- The default of skald_mark's arrival. Not an identity column: before PostgreSQL 17 the leaves do not inherit it.
-GRANT USAGE ON SEQUENCE /*schema*/skald_arrival TO /*role*/;
+GRANT USAGE, SELECT ON SEQUENCE /*schema*/skald_arrival TO /*role*/;
+-- To see that sequences have not come to what is there.
+GRANT SELECT (arrival) ON /*schema*/skald_mark TO /*role*/;
+GRANT SELECT ON SEQUENCE /*schema*/skald_parked_place_seq TO /*role*/;
+GRANT SELECT ON SEQUENCE /*schema*/skald_quarantine_number_seq TO /*role*/;
+GRANT SELECT ON SEQUENCE /*schema*/skald_audit_seq_seq TO /*role*/;
 -- PUBLIC has these, unless somebody took them away.
 GRANT EXECUTE ON FUNCTION /*schema*/skald_guard TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_turn TO /*role*/;

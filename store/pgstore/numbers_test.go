@@ -1,0 +1,88 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+// A sequence that has not come to what is there would give a number a second time: another message's place in the order of its key, or its
+// answer. Consumers are refused, each time that they begin or are given lanes, until the reseat, which raises it and is noted.
+func TestNumbersGivenOutTwice(t *testing.T) {
+	b := newBed(t)
+	for name, c := range map[string]struct{ sequence, without string }{
+		"places":               {sequence: "skald_parked_place_seq"},
+		"quarantine":           {sequence: "skald_quarantine_number_seq"},
+		"audit":                {sequence: "skald_audit_seq_seq"},
+		"answers":              {sequence: "skald_arrival"},
+		"marks without answer": {"skald_arrival", "TRUNCATE {skald_answer}, {skald_mark_timeless}"},
+		"timeless alone":       {"skald_arrival", "TRUNCATE {skald_answer}, {skald_mark}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.clear(t)
+			ctx := t.Context()
+			s := b.store(t)
+			drawNumbers(ctx, t, s)
+			if err := s.Check(ctx, store.App); err != nil {
+				t.Fatal(err)
+			}
+			if c.without != "" {
+				b.exec(t, c.without)
+			}
+			b.exec(t, "ALTER SEQUENCE {"+c.sequence+"} RESTART")
+			_, occupied := s.Occupy(ctx, "c", "life", "note", []store.Spot{{Lane: "t/0", Origin: "one", Position: 1}})
+			for what, err := range map[string]error{"check": s.Check(ctx, store.App), "occupy": occupied} {
+				var moved *store.MovedError
+				if !errors.As(err, &moved) || !store.Incurable(err) || !strings.Contains(err.Error(), c.sequence) || !strings.Contains(err.Error(), "skald outbox reseat") {
+					t.Fatalf("%s says %v", what, err)
+				}
+			}
+			note := &store.Audit{Who: "ann", Why: "switched over", What: "reseat"}
+			look, err := s.Reseat(ctx, nil)
+			if done, other := s.Reseat(ctx, note); err != nil || other != nil || look.Moved == "" || done != look {
+				t.Fatalf("the reseat says %+v, %v, of what it saw as %+v, %v", done, other, look, err)
+			}
+			if err := s.Check(ctx, store.App); err != nil {
+				t.Fatal(err)
+			}
+			if again, err := s.Reseat(ctx, note); err != nil || again != (store.Reseated{}) {
+				t.Errorf("again it says %+v, %v", again, err)
+			}
+			if noted, err := s.AuditedLast(ctx, 0, 1); err != nil || len(noted) != 1 || noted[0].What != "reseat" || noted[0].Who != "ann" {
+				t.Errorf("noted is %+v, %v", noted, err)
+			}
+			drawNumbers(ctx, t, s)
+		})
+	}
+}
+
+// drawNumbers has everything that draws a number draw two.
+func drawNumbers(ctx context.Context, t *testing.T, s *Store) {
+	t.Helper()
+	for range 2 {
+		for _, id := range []string{uuid7.New(time.Now()), "no uuid " + uuid7.New(time.Now())} {
+			m := aMark()
+			m.ID = id
+			m.Result = "1"
+			u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := u.Commit(ctx, store.Effect{Answer: &m}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := aMark()
+		m.ID = uuid7.New(time.Now())
+		parked := &store.Keep{Parked: store.Parked{Consumer: "c", Identity: m.Identity, Message: aMessage("k"), Attempts: 1}}
+		apart := &store.Quarantined{Consumer: "c", Identity: m.Identity, Why: store.Conflict, Message: aMessage("k")}
+		if _, err := s.Apply(ctx, store.Effect{Keep: parked}, store.Effect{Quarantine: apart}, store.Effect{Audit: &store.Audit{Who: "ann", What: "release"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
