@@ -23,12 +23,15 @@ import (
 const usage = `The shop: an example of services over Skald.
 
   shop serve SERVICE|all --store URL --broker URL [--listen ADDR] [--instance NAME] [--prefix P] [--metrics ADDR] [--gateway URL]
+             [--answer ADDR] [--ask NAME=URL …]
   shop load --url URL [--orders N] [--seed N] [--wait DURATION]
   shop audit --store URL [--json] [--prefix P]
   shop gateway --store URL [--listen ADDR] [--prefix P] [--moods none|some|wild] [--seed N] [--memory DURATION]
 
 SERVICE is order, payment, inventory, fulfilment, notification or analytics.
 Stores: sqlite:FOLDER, postgres://…    Brokers: mem: (with "all" only), kafka://host:port[,host:port], nats://…, amqp://…
+--answer is where this process tells what holds an order at its services; --ask, at the process that serves order, is where a service
+of another process has its --answer, again for each: the status of an order then names what holds it there, too.
 SKALD_STORE and SKALD_BROKER stand for --store and --broker. Traces and metrics go to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
 
 Exit codes: 0 done; 1 other; 2 usage; 3 wrong password or missing right; 4 no such database or schema;

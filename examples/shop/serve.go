@@ -26,16 +26,17 @@ const (
 )
 
 type serving struct {
-	store, broker, listen, prefix, instance, metrics, gateway string
-	older                                                     bool
-	names                                                     []string
-	out                                                       io.Writer
-	log                                                       *slog.Logger
-	seen                                                      *sight
+	store, broker, listen, prefix, instance, metrics, answer, gateway string
+	ask                                                               place.Elsewhere
+	older                                                             bool
+	names                                                             []string
+	out                                                               io.Writer
+	log                                                               *slog.Logger
+	seen                                                              *sight
 }
 
 func serve(ctx context.Context, args []string, out, errs io.Writer) error {
-	s := serving{out: out, log: slog.New(slog.NewTextHandler(errs, nil))}
+	s := serving{ask: place.Elsewhere{}, out: out, log: slog.New(slog.NewTextHandler(errs, nil))}
 	f := flags("serve")
 	f.StringVar(&s.store, "store", os.Getenv("SKALD_STORE"), "")
 	f.StringVar(&s.broker, "broker", os.Getenv("SKALD_BROKER"), "")
@@ -43,6 +44,8 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 	f.StringVar(&s.prefix, "prefix", "", prefixUsage)
 	f.StringVar(&s.instance, "instance", "1", "the stable name of this instance among those of the same service")
 	f.StringVar(&s.metrics, "metrics", "", "serve /metrics for Prometheus at this address")
+	f.StringVar(&s.answer, "answer", "", "tell at this address what holds an order here, for the process with Order")
+	f.Func("ask", "NAME=URL: where Order's status asks a service of another process, again for each", s.ask.Add)
 	f.StringVar(&s.gateway, "gateway", "", "whom Payment asks; none: one in its own database")
 	f.BoolVar(&s.older, "older", false, "instances of a build that knew no steps serve too, or did")
 	names, err := parse(f, args, 1)
@@ -59,7 +62,23 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 	default:
 		return &place.UsageError{What: fmt.Sprintf("there is no service %q, only all, %s", names[0], strings.Join(service.Names(), ", "))}
 	}
+	if err := s.asks(); err != nil {
+		return err
+	}
 	return s.run(ctx)
+}
+
+// asks: what --ask names would be asked for Order's status, and is not asked in this process already.
+func (s serving) asks() error {
+	if len(s.ask) > 0 && !slices.Contains(s.names, "order") {
+		return &place.UsageError{What: "--ask is for the process that serves order: give it there, and --answer here"}
+	}
+	for _, name := range s.names {
+		if s.ask[name] != nil {
+			return &place.UsageError{What: fmt.Sprintf("--ask %s: this process serves it, and asks it anyhow: leave it out", name)}
+		}
+	}
+	return nil
 }
 
 func (s serving) run(ctx context.Context) (err error) {
@@ -79,6 +98,14 @@ func (s serving) run(ctx context.Context) (err error) {
 	}
 	defer func() { s.seen.close(ctx, s.log); err = errors.Join(err, shop.Close(), bus.Close()) }()
 	runners := s.seen.runners()
+	if s.answer != "" {
+		at, err := listen(s.answer, shop.Answer(s.prefix))
+		if err != nil {
+			return fmt.Errorf("--answer: %w", err)
+		}
+		fmt.Fprintf(s.out, "answers: http://%s\n", at.listener.Addr())
+		runners = append(runners, at)
+	}
 	for _, name := range s.names {
 		more, err := s.ready(ctx, name, shop, bus)
 		if err != nil {
@@ -142,6 +169,7 @@ func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *pla
 		return nil, err
 	}
 	o := &service.Options{Prefix: s.prefix, Instance: s.instance, Older: s.older}
+	o.Held = shop.Held(s.prefix, s.ask)
 	o.Inbox.Logger, o.Relay.Logger = s.log, s.log
 	if s.gateway != "" {
 		o.Gateway = gateway.NewClient(s.gateway)

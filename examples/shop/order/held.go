@@ -10,7 +10,7 @@ import (
 type Held struct {
 	Service  string `json:"service"`
 	Consumer string `json:"consumer"`
-	State    string `json:"state"`             // parked, dead, or unknown: the service's database gave no answer
+	State    string `json:"state"`             // parked, dead, or unknown: the service's database, or its process, gave no answer
 	ID       string `json:"id,omitempty"`      // the message's
 	Type     string `json:"type,omitempty"`    // the same
 	Attempts int    `json:"attempts"`          // that failed

@@ -18,35 +18,57 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// hearing is how long the services' databases have to say what they keep of an order: a status does not wait for one that is away.
+// hearing is how long the services have to say what they keep of an order, here and elsewhere: a status does not wait for one that is away.
 const hearing = 2 * time.Second
 
-// asking is o, in which Order's status asks the services that are open here. A service that runs alone knows of itself only.
+// asking is o, in which Order's status asks the services that are open here, unless o says who is asked.
 func (d *Databases[TTx]) asking(o *service.Options) *service.Options {
 	var all service.Options
 	if o != nil {
 		all = *o
 	}
 	if all.Held == nil {
-		events := event.New(all.Prefix)
-		all.Held = func(ctx context.Context, id string) ([]order.Held, error) { return d.held(ctx, events, id) }
+		all.Held = d.Held(all.Prefix, nil)
 	}
 	return &all
 }
 
-// held is what holds an order at the services that are open, in their order. One that gives no answer is told as unknown.
-func (d *Databases[TTx]) held(ctx context.Context, events *event.Events, id string) (out []order.Held, err error) {
-	ctx, stop := context.WithTimeout(ctx, hearing)
-	defer stop()
+// Held tells what holds an order at the services that are open here when it is asked, and at those elsewhere. One that is
+// neither is left out.
+func (d *Databases[TTx]) Held(prefix string, elsewhere Elsewhere) order.Finder {
+	events := event.New(prefix)
+	return func(ctx context.Context, id string) ([]order.Held, error) {
+		ctx, stop := context.WithTimeout(ctx, hearing)
+		defer stop()
+		asked := elsewhere.finders(events)
+		maps.Copy(asked, d.here(events))
+		return askAll(ctx, asked, id)
+	}
+}
+
+// here are the services that are open.
+func (d *Databases[TTx]) here(events *event.Events) map[string]order.Finder {
 	d.mu.Lock()
-	open := maps.Clone(d.open)
-	d.mu.Unlock()
+	defer d.mu.Unlock()
+	out := map[string]order.Finder{}
+	for _, name := range service.Names() {
+		if o := d.open[name]; o != nil {
+			out[name] = func(ctx context.Context, id string) ([]order.Held, error) {
+				return d.heldAt(ctx, o.home.Store, name, events.Group(name), id)
+			}
+		}
+	}
+	return out
+}
+
+// askAll asks all at once, and tells what they say in the order of the services. One that gives no answer has told so.
+func askAll(ctx context.Context, asked map[string]order.Finder, id string) (out []order.Held, err error) {
 	names := service.Names()
 	found, errs := make([][]order.Held, len(names)), make([]error, len(names))
 	var all sync.WaitGroup
 	for i, name := range names {
-		if o := open[name]; o != nil {
-			all.Go(func() { found[i], errs[i] = d.heldAt(ctx, o.home.Store, name, events.Group(name), id) })
+		if find := asked[name]; find != nil {
+			all.Go(func() { found[i], errs[i] = find(ctx, id) })
 		}
 	}
 	all.Wait()

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/examples/shop/gateway"
+	"github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/store"
@@ -25,6 +26,10 @@ type Shop interface {
 	// Service opens a service: its own tables and first rows are made where they are not there. Order's status names what holds
 	// an order at any of the services that are open here by then, unless o says who is asked.
 	Service(ctx context.Context, name string, bus broker.Broker, o *service.Options) (Service, error)
+	// Held tells what holds an order at the services that are open here when it is asked, and at those elsewhere.
+	Held(prefix string, elsewhere Elsewhere) order.Finder
+	// Answer tells other processes what holds an order at the services that are open here: GET /held/{order}.
+	Answer(prefix string) http.Handler
 	// Read is the tables of all six databases, for package audit; they must be there. The gateway's is with them if it is there.
 	Read(ctx context.Context) (map[string]table.DB, error)
 	// Gateway is the payment gateway, with its ledger in a database of its own, made where it is not there, and in these moods.

@@ -57,7 +57,7 @@ type Options struct {
 	// Gateway is whom Payment asks. Default: one in its own database, which does what it is asked.
 	Gateway gateway.Gateway
 	// Held tells Order what holds an order, for its status over HTTP. Default: nobody is asked. Package place asks all services
-	// that it has opened.
+	// that it has opened, unless this says who is asked.
 	Held order.Finder
 	// NewID names orders and transfers. Default: 26 random letters and digits.
 	NewID func() string

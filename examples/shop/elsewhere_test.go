@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/skald-go/skald/examples/shop/order"
+	"github.com/skald-go/skald/examples/shop/place"
+)
+
+// Order and Payment are programs of their own. The status of an order names the message that is parked at Payment and the command for it;
+// when that program has ended, Payment is told as unknown.
+func TestStatusAsksAnotherProgram(t *testing.T) {
+	broker, folder := natsURL(t), filepath.Join(t.TempDir(), "till")
+	till, end := program(t, "answers: ", "payment", "--store", "sqlite:"+folder, "--broker", broker, "--answer", "127.0.0.1:0")
+	orders, endOrders := program(t, "orders: ", "order", "--store", "sqlite:"+t.TempDir(), "--broker", broker, "--listen", "127.0.0.1:0",
+		"--ask", "payment="+till, "--ask", "inventory=http://127.0.0.1:1")
+	page(t, till+"/held/none") // it answers when its tables are there
+	breakIt(t, filepath.Join(folder, "payment.db"), "CREATE TRIGGER sick BEFORE INSERT ON transfers BEGIN SELECT RAISE(ABORT, 'the till is shut'); END")
+	id := placed(t, orders)
+	at := orders + "/" + id + "/status"
+	parked := statusUntil(t, at, "payment", "parked")
+	want := "skald parked release --store sqlite:" + filepath.Join(folder, "payment.db") + " --consumer payment --key " + id + " --reason 'the cause is gone'"
+	if parked.Command != want || !strings.Contains(parked.Why, "the till is shut") || parked.Type != "order.placed" {
+		t.Errorf("payment is told as %+v\nwant the command %s", parked, want)
+	}
+	if h := statusUntil(t, at, "inventory", "unknown"); !strings.Contains(h.Why, "http://127.0.0.1:1") {
+		t.Errorf("inventory is told as %+v", h)
+	}
+	if code := end(); code != 0 {
+		t.Errorf("serve payment: exit %d", code)
+	}
+	if h := statusUntil(t, at, "payment", "unknown"); !strings.Contains(h.Why, till) {
+		t.Errorf("payment, which has ended, is told as %+v", h)
+	}
+	if code := endOrders(); code != 0 {
+		t.Errorf("serve order: exit %d", code)
+	}
+}
+
+// A process is told what it could not ask, or would ask twice, before it opens anything.
+func TestWhoIsAsked(t *testing.T) {
+	for args, want := range map[string]string{
+		"order --ask shoes=http://h:1":                                "NAME one of order, payment",
+		"order --ask payment=h:1":                                     "payment=http://host:port",
+		"order --ask payment=http://h:1 --ask payment=http://h:2":     "twice",
+		"order --ask order=http://h:1":                                "leave it out",
+		"all --ask payment=http://h:1":                                "leave it out",
+		"payment --ask inventory=http://h:1":                          "the process that serves order",
+		"payment --answer nowhere:x --broker nats://127.0.0.1:1":      "--answer: listen",
+		"payment --answer 127.0.0.1:port --broker nats://127.0.0.1:1": "--answer: listen",
+	} {
+		all := append([]string{"serve", "--store", "sqlite:" + t.TempDir()}, strings.Fields(args)...)
+		if code, _, errs := shop(t, all...); code != place.ExitUsage || !strings.Contains(errs, want) {
+			t.Errorf("serve %s: exit %d, want %q: %s", args, code, want, errs)
+		}
+	}
+}
+
+// natsURL is a NATS for this test alone.
+func natsURL(t *testing.T) string {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	if !s.ReadyForConnections(5 * time.Minute) {
+		t.Fatal("NATS does not start")
+	}
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	return "nats://" + s.Addr().String()
+}
+
+// program starts "serve" with args, gives the URL that it says behind what, and what ends it as a signal does.
+func program(t *testing.T, what string, args ...string) (url string, end func() int) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	read, write := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, append([]string{"serve"}, args...), write, io.Discard)
+		_ = write.Close()
+	}()
+	line, err := bufio.NewReader(read).ReadString('\n')
+	url, ok := strings.CutPrefix(strings.TrimSpace(line), what)
+	if err != nil || !ok {
+		t.Fatalf("serve says %q, %v", line, err)
+	}
+	return url, func() int {
+		stop()
+		return <-code
+	}
+}
+
+func placed(t *testing.T, orders string) (id string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, orders, strings.NewReader(`{"customer":"ada","items":[{"sku":"tea","quantity":2}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Idempotency-Key", "mine")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	var made order.Status
+	if err := json.NewDecoder(answer.Body).Decode(&made); err != nil || answer.StatusCode != http.StatusCreated {
+		t.Fatalf("place an order: %s, %v", answer.Status, err)
+	}
+	return made.ID
+}
+
+// statusUntil asks for the status until it tells a service in this state, and gives that.
+func statusUntil(t *testing.T, url, service, state string) order.Held {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Minute); ; {
+		text := page(t, url)
+		var now order.Status
+		if err := json.Unmarshal([]byte(text), &now); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		if i := slices.IndexFunc(now.Held, func(h order.Held) bool { return h.Service == service && h.State == state }); i >= 0 {
+			return now.Held[i]
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s is not %s: %s", service, state, text)
+		}
+	}
+}
