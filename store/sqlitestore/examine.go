@@ -1,11 +1,17 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
 )
 
@@ -23,10 +29,10 @@ func (s *Store) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, err
 	if err != nil {
 		return nil, failed("examine", err)
 	}
-	var journal string
+	var journal, file string
 	var synchronous int
 	var size, looked int64
-	if err := p.stmts["Examine"].QueryRowContext(ctx).Scan(&journal, &synchronous, &size, &looked); err != nil {
+	if err := p.stmts["Examine"].QueryRowContext(ctx).Scan(&journal, &synchronous, &size, &file, &looked); err != nil {
 		return nil, failed("examine", err)
 	}
 	keep, err := s.Keeps(ctx)
@@ -54,9 +60,50 @@ func (s *Store) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, err
 		say("connections", true, "", "one transaction writes at a time, however many there are", "")
 	}
 	if e.Rate > 0 {
-		gib := func(bytes float64, keep time.Duration) float64 { return bytes * e.Rate * keep.Seconds() / (1 << 30) }
-		say("disk", true, "", fmt.Sprintf("at %.0f messages/s of 256 bytes the outbox takes %.1f GiB and the marks of each consumer %.1f GiB; the file has %.1f GiB now",
-			e.Rate, gib(rowBytes, keep.Outbox), gib(markBytes, keep.Marks), float64(size)/(1<<30)), "")
+		loaded(say, e.Rate, keep, size, file)
 	}
 	return out, nil
+}
+
+// loaded says what a rate takes: the disk for as long as things are kept, and commits, of which there is one at a time.
+func loaded(say func(name string, ok bool, worst skald.Grade, saw, remedy string), rate float64, keep store.Retention, size int64, file string) {
+	if file != "" { // else it is in memory
+		switch flush, err := flushing(filepath.Dir(file)); {
+		case err != nil:
+			say("rate", false, skald.Doubtful, fmt.Sprintf("what a commit waits for could not be timed: %v", err), "let this user make a file beside the database, for as long as it looks")
+		default:
+			most := 1 / flush.Seconds()
+			say("rate", most >= rate, skald.Doubtful, fmt.Sprintf("a commit waits %v for its disk, and one commits at a time: %.0f messages/s at most, taken one by one, %.0f are wanted", flush.Round(time.Microsecond), most, rate),
+				"set inbox.Options.Batch, with which up to so many messages share a commit, or use PostgreSQL")
+		}
+	}
+	if full, err := retention.OrDefaults(keep); err == nil {
+		keep = full
+	}
+	gib := func(bytes float64, keep time.Duration) float64 { return bytes * rate * keep.Seconds() / (1 << 30) }
+	say("disk", true, "", fmt.Sprintf("at %.0f messages/s of 256 bytes the outbox takes %.1f GiB and the marks of each consumer %.1f GiB; the file has %.1f GiB now",
+		rate, gib(rowBytes, keep.Outbox), gib(markBytes, keep.Marks), float64(size)/(1<<30)), "")
+}
+
+// flushing is how long it takes to have a page of a file in dir on its disk, as a commit does: the median of some. The file is one of its
+// own, and goes.
+func flushing(dir string) (_ time.Duration, err error) {
+	f, err := os.CreateTemp(dir, "skald-doctor-*")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	took := make([]time.Duration, 15)
+	for i := range took {
+		began := time.Now()
+		if _, err := f.WriteAt(make([]byte, 4096), int64(i)*4096); err != nil {
+			return 0, err
+		}
+		if err := f.Sync(); err != nil {
+			return 0, err
+		}
+		took[i] = time.Since(began)
+	}
+	slices.Sort(took)
+	return cmp.Or(took[len(took)/2], time.Nanosecond), nil
 }

@@ -2,7 +2,10 @@ package sqlitestore
 
 import (
 	"database/sql"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/skald-go/skald"
@@ -36,6 +39,23 @@ func TestFindingsOfAFile(t *testing.T) {
 		if good[name].Grade != skald.Fine {
 			t.Errorf("%+v", good[name])
 		}
+	}
+	for rate, want := range map[float64]skald.Grade{0.001: skald.Fine, 1e12: skald.Doubtful} {
+		list, err := New(db, nil).Examine(t.Context(), store.Exam{Rate: rate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(list, func(f skald.Finding) bool { return f.Name == "rate" })
+		if i < 0 || list[i].Grade != want || (list[i].Remedy == "") != (want == skald.Fine) {
+			t.Errorf("at %v messages/s: %+v", rate, list)
+		}
+		// Nobody has seen to the retention yet: what it will be by default is what counts.
+		if j := slices.IndexFunc(list, func(f skald.Finding) bool { return f.Name == "disk" }); j < 0 || rate > 1 && strings.Contains(list[j].Saw, "takes 0.0 GiB") {
+			t.Errorf("at %v messages/s: %+v", rate, list)
+		}
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.Contains(e.Name(), "doctor") }) {
+		t.Errorf("it left %v, %v", left, err)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
