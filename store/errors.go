@@ -20,7 +20,8 @@ var (
 	ErrStandby = errors.New("store: the server is a standby: let the URL lead to the primary (target_session_attrs=read-write), or wait for its promotion")
 )
 
-// MovedError says that the database is not the one that its lanes speak of, or went back in time. Relays stop.
+// MovedError says that the database is not the one that its lanes speak of, or went back in time, or gives out numbers that are
+// taken. Relays and consumers stop.
 type MovedError struct{ Saw string }
 
 func (e *MovedError) Error() string {

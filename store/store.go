@@ -103,7 +103,8 @@ type Store interface {
 
 	// Occupy notes, under the name note, that life has these lanes from now on, and answers with all of them as they stood
 	// before. What a life that has not left one of these in peace has in hand is due at once. A lane that is new, or has
-	// another origin now, begins with the Position and Reach that it is given here; of the others those that are stored stay.
+	// another origin now, begins with the Position and Reach that it is given here; of the others those that are stored stay. Where
+	// the database gives out numbers that are taken it is a *MovedError, and nothing is noted.
 	Occupy(ctx context.Context, consumer, life, note string, lanes []Spot) (Spots, error)
 
 	// Advance stores, under the name note, each of these lanes whose Note is as it is given here, if the database is on
@@ -120,8 +121,8 @@ type Store interface {
 	// writers; what it could not have at once it leaves for the next time.
 	Maintain(ctx context.Context, keep Retention) (Maintained, error)
 
-	// Reseat settles the outbox of a database that moved, which Lease, Tick and Pull answer with a *MovedError. It locks
-	// writers out for a moment; afterwards each retained row that is not known as acknowledged is read again, once and
+	// Reseat settles the outbox of a database that moved, which Lease, Tick and Pull answer with a *MovedError, and the numbers that
+	// it gives out, for which Check and Occupy do. It locks writers out for a moment; afterwards each retained row that is not known as acknowledged is read again, once and
 	// in order, those written since the move too, and all lanes are free. Who does it and why is noted with it. Without a note it
 	// only tells what moved. Where nothing did, it changes nothing.
 	Reseat(ctx context.Context, note *Audit) (Reseated, error)
@@ -131,7 +132,8 @@ type Store interface {
 	Backlog(ctx context.Context) (Backlog, error)
 
 	// Check tells, before first use, whether the tables are there, in a version that this build can use, with
-	// the rights that as needs: a *SchemaError or *RightError, else an outage.
+	// the rights that as needs: a *SchemaError or *RightError, a *MovedError for App where the database gives out numbers that are
+	// taken (as behind a logical switch-over, which copies no sequences), else an outage.
 	Check(ctx context.Context, as Role) error
 
 	// Outage tells of any error, a handler's own too, whether it is nobody's fault and worth the same try again:
@@ -369,4 +371,5 @@ type Reseated struct {
 	Again      int64  // rows that are read again
 	Renumbered int64  // of those, the ones whose number had been given out before
 	Lanes      int
+	Raised     int // sequences that had not come to what consumers keep
 }

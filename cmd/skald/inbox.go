@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -158,7 +156,7 @@ func inboxAdmitCommand(out, errs io.Writer) *cobra.Command {
 	f.StringVar(&why, "why", "", "conflict or too-old: those that are there for that")
 	f.BoolVar(&everything, "all", false, "all that there are")
 	f.StringVar(&reason, "reason", "", "why; it is noted")
-	f.StringVar(&by, "by", os.Getenv("USER"), "who; it is noted")
+	f.StringVar(&by, "by", whoami(), "who; it is noted")
 	f.BoolVar(&dry, "dry-run", false, "say what would be admitted, and change nothing")
 	f.BoolVar(&sure, "yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -173,7 +171,7 @@ func inboxAdmitCommand(out, errs io.Writer) *cobra.Command {
 			return &place.UsageError{What: "why? Give --reason"}
 		}
 		return withKnower(c, schema, store.App, func(ctx context.Context, k knower) error {
-			a := admission{k: k, q: q, number: number, by: cmp.Or(by, "somebody"), reason: reason, dry: dry}
+			a := admission{k: k, q: q, number: number, by: by, reason: reason, dry: dry}
 			a.ask = func(n int) error {
 				return askFirst(ctx, errs, fmt.Sprintf("%d messages.\nShall their consumers take them?", n),
 					fmt.Sprintf("inbox admit: %d messages: look at them with --dry-run; if that is meant, add --yes", n))

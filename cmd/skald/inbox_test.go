@@ -25,7 +25,7 @@ func testInbox(t *testing.T, fresh func(*testing.T) *bed) {
 	quarantined(t, b)
 	says := func(want []string, args ...string) string {
 		t.Helper()
-		p := start(t, []string{"USER=ann"}, append([]string{"inbox"}, append(args, at)...)...)
+		p := start(t, nil, append([]string{"inbox"}, append(args, at)...)...)
 		p.expect(0)
 		text := p.out.String()
 		for _, w := range want {
@@ -63,9 +63,9 @@ func testInbox(t *testing.T, fresh func(*testing.T) *bed) {
 	if look(); status.Quarantine[0].Admitted != 0 {
 		t.Errorf("behind a dry run: %+v", status)
 	}
-	says([]string{"2 messages"}, "admit", "--why", "conflict", "--reason", "both are meant", "--yes")
+	says([]string{"2 messages"}, "admit", "--why", "conflict", "--reason", "both are meant", "--by", "ann", "--yes")
 	says([]string{`"chosen":0`}, "admit", "--why", "conflict", "--reason", "again", "--yes", "--json")
-	says([]string{`"admitted":1`}, "admit", "--number", "3", "--reason", "replayed", "--json")
+	says([]string{`"admitted":1`}, "admit", "--number", "3", "--reason", "replayed", "--by", "ann", "--json")
 	if look(); status.Quarantine[0].Admitted != 2 || status.Quarantine[1].Admitted != 1 {
 		t.Errorf("admitted: %+v", status)
 	}

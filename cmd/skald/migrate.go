@@ -100,10 +100,10 @@ func migrateCommand(out io.Writer) *cobra.Command {
 // migrate applies what is pending, then changes the rings.
 func migrate(ctx context.Context, t *tidings, db database, rows, marks int) error {
 	did, err := db.migrate(ctx)
-	if err != nil {
-		return err
+	if err == nil || len(did) > 0 {
+		err = errors.Join(t.list("applied", "applied", did), err)
 	}
-	if err := t.list("applied", "applied", did); err != nil || rows == 0 && marks == 0 {
+	if err != nil || rows == 0 && marks == 0 {
 		return err
 	}
 	did, err = db.(resizer).resize(ctx, rows, marks)

@@ -18,7 +18,8 @@ import (
 
 const reseatAbout = `Settles the outbox of a database that moved: one that was restored elsewhere, went back in time, or was switched over
 by logical replication. Its relays have stopped and said what they saw. Afterwards each retained row that is not known as
-published is published once more, in order; inboxes drop repeats.
+published is published once more, in order; inboxes drop repeats. Sequences that have not come to what consumers keep, as behind a
+logical switch-over, which copies none, go on behind it: consumers have stopped, too, and said so.
 
 Make sure first that no other copy of the database has relays: both would publish. Writers may go on; they are locked out
 for a moment at the end. It may be run as often as you like, also after it was ended half way; where nothing moved it
@@ -52,14 +53,12 @@ func reseatCommand(out, errs io.Writer) *cobra.Command {
 			case err != nil:
 				return err
 			case asJSON:
-				return json.NewEncoder(out).Encode(reseated{dry, done.Moved, done.Covered, done.Again, done.Renumbered, done.Lanes})
+				return json.NewEncoder(out).Encode(reseated{dry, done.Moved, done.Covered, done.Again, done.Renumbered, done.Lanes, done.Raised})
 			case dry:
-				_, err = fmt.Fprintf(out, "moved       %s\n\nWith a --reason instead of --dry-run, each row that is not known as published is published once more.\n", done.Moved)
+				_, err = fmt.Fprintf(out, "moved       %s\n\nWith a --reason instead of --dry-run it is settled: rows that are not known as published are published once more, sequences go on behind what is there.\n", done.Moved)
 				return err
 			}
-			_, err = fmt.Fprintf(out, "moved       %s\npublished   %d rows, which stay as they are\nagain       %d rows, of which %d got new numbers\nlanes       %d, free\n\nStart the relays again.\n",
-				done.Moved, done.Covered, done.Again, done.Renumbered, done.Lanes)
-			return err
+			return tellReseat(out, done)
 		},
 	}
 	f := c.Flags()
@@ -81,6 +80,20 @@ type reseated struct {
 	Again      int64  `json:"again"`
 	Renumbered int64  `json:"renumbered"`
 	Lanes      int    `json:"lanes"`
+	Raised     int    `json:"raised"` // sequences
+}
+
+func tellReseat(out io.Writer, done store.Reseated) error {
+	w := bufio.NewWriter(out)
+	fmt.Fprintf(w, "moved       %s\n", done.Moved)
+	if done.Lanes > 0 {
+		fmt.Fprintf(w, "published   %d rows, which stay as they are\nagain       %d rows, of which %d got new numbers\nlanes       %d, free\n", done.Covered, done.Again, done.Renumbered, done.Lanes)
+	}
+	if done.Raised > 0 {
+		fmt.Fprintf(w, "sequences   %d, which go on behind what consumers keep\n", done.Raised)
+	}
+	fmt.Fprintln(w, "\nStart relays and consumers again.")
+	return w.Flush()
 }
 
 // reseat looks, asks and does it; without ask it only looks.

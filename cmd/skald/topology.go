@@ -72,6 +72,8 @@ func (w *topology) migrate(ctx context.Context, t *tidings, check bool) (err err
 	switch {
 	case err != nil:
 		return err
+	case len(missing) == 0 && !check:
+		return t.list("made", "", nil)
 	case len(missing) == 0:
 		return t.list("missing", "", nil)
 	case check:

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -42,9 +43,12 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 					t.Fatalf("%s says %v", what, err)
 				}
 			}
+			if n := b.one(t, "SELECT count(*) FROM {skald_spot}"); n != 0 {
+				t.Errorf("%d lanes are occupied all the same", n)
+			}
 			note := &store.Audit{Who: "ann", Why: "switched over", What: "reseat"}
 			look, err := s.Reseat(ctx, nil)
-			if done, other := s.Reseat(ctx, note); err != nil || other != nil || look.Moved == "" || done != look {
+			if done, other := s.Reseat(ctx, note); err != nil || other != nil || look.Moved == "" || done != (store.Reseated{Moved: look.Moved, Raised: 1}) {
 				t.Fatalf("the reseat says %+v, %v, of what it saw as %+v, %v", done, other, look, err)
 			}
 			if err := s.Check(ctx, store.App); err != nil {
@@ -58,6 +62,45 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 			}
 			drawNumbers(ctx, t, s)
 		})
+	}
+}
+
+// Sequences that were set to go on behind what is there accuse nobody, and stay where they are.
+func TestNumbersThatGoOnElsewhere(t *testing.T) {
+	b := newBed(t)
+	s, ctx := b.store(t), t.Context()
+	drawNumbers(ctx, t, s)
+	sequences := []string{"skald_parked_place_seq", "skald_quarantine_number_seq", "skald_audit_seq_seq", "skald_arrival"}
+	for _, name := range sequences {
+		b.exec(t, "ALTER SEQUENCE {"+name+"} RESTART WITH 1000")
+	}
+	if done, err := s.Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"}); err != nil || done != (store.Reseated{}) || s.Check(ctx, store.App) != nil {
+		t.Errorf("the reseat says %+v, %v, and the check %v", done, err, s.Check(ctx, store.App))
+	}
+	for _, name := range sequences {
+		if n := b.one(t, "SELECT nextval('{"+name+"}')"); n != 1000 {
+			t.Errorf("%s has come to %d", name, n)
+		}
+	}
+}
+
+// Of marks without answers a sequence that stands in between them is told by no single one: the reseat reads them all.
+func TestArrivalsInBetween(t *testing.T) {
+	b := newBed(t)
+	s, ctx := b.store(t), t.Context()
+	drawNumbers(ctx, t, s)
+	b.exec(t, "TRUNCATE {skald_answer}")
+	top := b.one(t, "SELECT max(arrival) FROM {skald_keys}")
+	b.exec(t, fmt.Sprintf("ALTER SEQUENCE {skald_arrival} RESTART WITH %d", top))
+	look, err := s.Reseat(ctx, nil)
+	if err != nil || !strings.Contains(look.Moved, "skald_arrival") {
+		t.Fatalf("a look says %+v, %v", look, err)
+	}
+	if done, err := s.Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"}); err != nil || done.Raised != 1 {
+		t.Errorf("the reseat says %+v, %v", done, err)
+	}
+	if n := b.one(t, "SELECT nextval('{skald_arrival}')"); n != top+1 {
+		t.Errorf("the next mark is number %d behind %d", n, top)
 	}
 }
 
@@ -85,4 +128,13 @@ func drawNumbers(ctx context.Context, t *testing.T, s *Store) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// one is the only number of a query.
+func (b *bed) one(t *testing.T, query string) (n int64) {
+	t.Helper()
+	if err := b.pool.QueryRow(t.Context(), b.q(query)).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
 }

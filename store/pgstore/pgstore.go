@@ -136,6 +136,9 @@ func (c *core) pulls() {
 	for name, from := range map[string]string{"InsertOld": "InsertMark", "GuardOld": "GuardMark", "InsertArrivingOld": "InsertArriving"} {
 		c.raw[name] = strings.ReplaceAll(c.raw[from], "/*floor*/", aboveFloor)
 	}
+	behind, arrivals := strings.TrimSuffix(c.raw["Behind"], ";"), strings.TrimSuffix(c.raw["ArrivalBehind"], ";")
+	c.raw["GuardNumbers"] = "SELECT " + placeholder + "skald_guard((" + behind + ") = '', 'the numbers')"
+	c.raw["GuardBehind"] = "SELECT " + placeholder + "skald_guard((" + behind + ") <> '' OR (" + arrivals + ") <> '', 'the reseat')"
 	c.raw["SettlePage"] = strings.ReplaceAll(c.raw["SettlePage"], "/*bucket*/", bucketOf)
 }
 

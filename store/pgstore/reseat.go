@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -55,19 +57,24 @@ const (
 // Reseat settles the outbox of a database that moved, and brings the numbers of what consumers keep up to what is there. Most of it goes
 // page by page beside writers, and may be repeated; what remains are two transactions that lock them out.
 func (c *core) Reseat(ctx context.Context, note *store.Audit) (done store.Reseated, err error) {
-	var horizon, behind string
-	err = c.short(ctx, "look for a move", c.call("Moved").into(&done.Moved), c.call("Horizon").into(&horizon), c.call("Walk"), c.call("Behind").into(&behind))
-	moved := done.Moved != ""
-	done.Moved = cmp.Or(done.Moved, behind)
+	var horizon, moved, behind, arrivals string
+	var last int64
+	err = c.short(ctx, "look for a move", c.call("Moved").into(&moved), c.call("Horizon").into(&horizon), c.call("Walk"), c.call("Behind").into(&behind), c.call("LastArrival").into(&last))
+	if err == nil {
+		err = c.short(ctx, "look for a move", c.call("ArrivalBehind", last).into(&arrivals))
+	}
+	saw := slices.DeleteFunc([]string{moved, cmp.Or(behind, arrivals)}, func(s string) bool { return s == "" })
+	done.Moved = strings.Join(saw, "; ")
 	if err != nil || note == nil || done.Moved == "" {
 		return done, err
 	}
-	if behind != "" {
-		noted := []call{c.noting(note)}
-		if moved {
-			noted = nil // with the rest
-		}
-		if err := c.insist(ctx, func() error { return c.raise(ctx, noted) }); err != nil || !moved {
+	if behind+arrivals != "" {
+		err := c.insist(ctx, func() error { return c.raise(ctx, last, &done, note) })
+		switch {
+		case lost(err) && moved == "":
+			return store.Reseated{}, nil // somebody else did it meanwhile
+		case lost(err):
+		case err != nil || moved == "":
 			return done, err
 		}
 	}
@@ -78,9 +85,9 @@ func (c *core) Reseat(ctx context.Context, note *store.Audit) (done store.Reseat
 		return done, err
 	}
 	switch err := c.insist(ctx, func() error { return c.seat(ctx, horizon, &done, note) }); {
-	case lost(err):
-		return store.Reseated{}, nil // somebody else did it meanwhile
-	case err != nil:
+	case lost(err) && done.Raised == 0:
+		return store.Reseated{}, nil // the same
+	case err != nil && !lost(err):
 		return done, err
 	}
 	c.wake()
@@ -94,7 +101,7 @@ func (c *core) insist(ctx context.Context, do func() error) error {
 		switch {
 		case err == nil || lost(err):
 			return err
-		case state(err) != "55P03" || try == reseatTries:
+		case state(err) != "55P03" && state(err) != "40P01" || try == reseatTries:
 			return fmt.Errorf("reseat: lock writers out: %w", c.explain(err))
 		}
 		select {
@@ -119,13 +126,23 @@ func (c *core) behind() []call {
 	return []call{c.call("Walk"), look}
 }
 
-// raise has the sequences go on behind what is there. It does no harm twice.
-func (c *core) raise(ctx context.Context, more []call) error {
-	calls := []call{c.session(reseatWait, defaultHandle), c.call("Walk"), c.call("LockNumbered")}
-	for _, name := range []string{"RaiseAudits", "RaisePlaces", "RaiseArrivals", "RaiseQuarantined"} {
-		calls = append(calls, c.call(name))
+// raise has the sequences go on behind what is there, and notes it.
+func (c *core) raise(ctx context.Context, arrival int64, done *store.Reseated, note *store.Audit) error {
+	raised := 0
+	calls := []call{c.session(reseatWait, defaultHandle), c.call("Walk"), c.call("LockNumbered"), c.call("GuardBehind", arrival)}
+	for _, up := range []call{c.call("RaiseAudits"), c.call("RaisePlaces"), c.call("RaiseArrivals", arrival), c.call("RaiseQuarantined")} {
+		up.scan = func(row scanner) error {
+			raised++
+			var to int64
+			return row.Scan(&to)
+		}
+		calls = append(calls, up)
 	}
-	return c.runner.run(ctx, append(calls, more...)...)
+	err := c.runner.run(ctx, append(calls, c.noting(note))...)
+	if err == nil {
+		done.Raised = raised
+	}
+	return err
 }
 
 // settlePages judges all rows that are there.

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -63,10 +64,13 @@ func (c *core) Occupy(ctx context.Context, consumer, life, note string, lanes []
 	for i := range lanes {
 		l.add(&lanes[i])
 	}
-	calls := append(append(c.behind(), c.spotting("SpotsLocked", consumer, &out)...),
+	calls := append(append([]call{c.call("Walk"), c.call("GuardNumbers")}, c.spotting("SpotsLocked", consumer, &out)...),
 		c.call("Unclaim", name(consumer), legible(life), l.lanes),
 		c.call("OccupySpots", name(consumer), legible(life), legible(note), l.lanes, l.origins, l.positions, l.reaches))
-	if err = c.short(ctx, "occupy lanes", calls...); err != nil {
+	if err = c.short(ctx, "occupy lanes", calls...); lost(err) {
+		err = cmp.Or(c.short(ctx, "occupy lanes", c.behind()...), err) // why
+	}
+	if err != nil {
 		return store.Spots{}, err
 	}
 	return out, nil
