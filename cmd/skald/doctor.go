@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -106,7 +107,12 @@ func (d *doctor) say(about, name string, grade skald.Grade, saw, remedy string) 
 
 // failed says that something could not be looked at, or is not as it must be.
 func (d *doctor) failed(about, name string, err error) {
-	d.say(about, name, skald.Failed, err.Error()+remedy(err), "see there")
+	var right *store.RightError
+	todo := strings.TrimPrefix(remedy(err), ": ")
+	if errors.As(err, &right) {
+		todo = right.Remedy
+	}
+	d.say(about, name, skald.Failed, err.Error(), cmp.Or(todo, "do what it says, and look again"))
 }
 
 func (d *doctor) take(about string, list []skald.Finding) {
@@ -283,7 +289,7 @@ func (d *doctor) tell(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, f := range d.found {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.Grade, f.About, f.Name, cmp.Or(f.Saw, "–"))
-		if f.Remedy != "" && f.Remedy != "see there" {
+		if f.Remedy != "" {
 			fmt.Fprintf(w, "\t\t\t→ %s\n", f.Remedy)
 		}
 	}

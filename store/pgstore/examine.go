@@ -211,7 +211,7 @@ func (p *patient) retention() {
 		p.say("retention", skald.Fine, fmt.Sprintf("rows are kept %v, marks %v; it last looked %v ago", p.keep.Outbox, p.keep.Marks, p.looked), "")
 	}
 	if p.ringRefused != nil {
-		p.say("rings", skald.Failed, p.ringRefused.Error(), "see there")
+		p.say("rings", skald.Failed, p.ringRefused.Error(), "give the retention other times, or the ring more slots, as it says")
 		return
 	}
 	p.say("rings", skald.Fine, "they have room for what is to be kept", "")
