@@ -59,7 +59,10 @@ const (
 func (c *core) Reseat(ctx context.Context, note *store.Audit) (done store.Reseated, err error) {
 	var horizon, moved, behind, arrivals string
 	var last int64
-	err = c.short(ctx, "look for a move", c.call("Moved").into(&moved), c.call("Horizon").into(&horizon), c.call("Walk"), c.call("Behind").into(&behind), c.call("LastArrival").into(&last))
+	err = c.short(ctx, "look for a move", c.call("Moved").into(&moved), c.call("Horizon").into(&horizon), c.call("Walk"), c.call("Behind").into(&behind))
+	if err == nil {
+		err = c.short(ctx, "read all marks", c.call("Patient"), c.call("LastArrival").into(&last))
+	}
 	if err == nil {
 		err = c.short(ctx, "look for a move", c.call("ArrivalBehind", last).into(&arrivals))
 	}

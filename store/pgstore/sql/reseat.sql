@@ -55,6 +55,9 @@ SELECT coalesce((SELECT format('number %s of %s is there, the sequence %s has co
 	SELECT 6 AS n, 'skald_audit' AS what, 'skald_audit_seq_seq' AS name, (SELECT a.seq FROM /*schema*/skald_audit AS a ORDER BY a.seq DESC LIMIT 1) AS top, (SELECT s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END FROM /*schema*/skald_audit_seq_seq AS s) AS last
 ) AS t WHERE t.top > t.last ORDER BY t.n LIMIT 1), '');
 
+-- name: Patient
+SELECT set_config('statement_timeout', '0', true);
+
 -- name: LastArrival
 -- It reads all marks, and locks nobody out: what is written meanwhile has a number of the sequence.
 SELECT coalesce(greatest((SELECT max(m.arrival) FROM /*schema*/skald_mark AS m), (SELECT max(t.arrival) FROM /*schema*/skald_mark_timeless AS t),
