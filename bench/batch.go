@@ -134,13 +134,17 @@ func batches() comparison {
 			if err != nil {
 				return nil, err
 			}
-			pays, err := t.riverPays(ctx, b)
+			pays, err := t.riverPays(ctx, b, riverPays, 1000)
+			if err != nil {
+				return nil, err
+			}
+			later, err := t.riverPays(ctx, b, riverLater, 500)
 			if err != nil {
 				return nil, err
 			}
 			return []contender{
 				t.turn(single, t.each(1, 0)), t.turn(batched, t.each(batch, 0)), t.turn(onceForAll, t.atOnce), t.byHandAtOnce(),
-				t.turn(singleNo, t.each(1, 5)), t.turn(batchedNo, t.each(batch, 5)), pays,
+				t.turn(singleNo, t.each(1, 5)), t.turn(batchedNo, t.each(batch, 5)), pays, later,
 			}, nil
 		},
 		bars: []bar{
@@ -148,6 +152,7 @@ func batches() comparison {
 			{what: "batches, messages/s", of: batched, value: perSecond},
 			{what: "batches ÷ one by one", of: batched, to: []string{single}, value: perSecond},
 			{what: "OnBatch ÷ river", of: onceForAll, to: []string{riverPays}, value: perSecond, least: 5},
+			{what: "OnBatch ÷ river's best", of: onceForAll, to: []string{riverPays, riverLater}, value: perSecond, least: 5},
 			{what: "batches ÷ river", of: batched, to: []string{riverPays}, value: perSecond},
 			{what: "OnBatch ÷ by hand", of: onceForAll, to: []string{handAtOnce}, value: perSecond},
 			{what: "batches ÷ one by one, 5 % rejected", of: batchedNo, to: []string{singleNo}, value: perSecond},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"sync"
 	"time"
 
@@ -42,7 +43,7 @@ func (f *feed) Receive(_ context.Context, most int) (broker.Batch, error) {
 	var b broker.Batch
 	if !f.told {
 		f.told = true
-		b.Gained = []broker.Lane{{Name: feedLane, Clean: true}}
+		b.Gained = []broker.Lane{{Name: feedLane, Clean: true, Origin: rand.Text(), Started: true}} // so that positions are kept, as with Kafka
 	}
 	for range most {
 		if f.paused || f.dry {

@@ -14,7 +14,10 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-const riverPays = "river, the same in one transaction with its completion"
+const (
+	riverPays  = "river, the same in one transaction with its completion"
+	riverLater = "river, its completions in batches of its own, behind it: at least once"
+)
 
 // A paying job does what the handlers of the inboxes do.
 type paying struct {
@@ -26,11 +29,12 @@ func (paying) Kind() string { return "paying" }
 
 type payer struct {
 	river.WorkerDefaults[paying]
-	t    *till
-	done *atomic.Int64
+	t     *till
+	later bool // River completes the job, as it does by default
+	done  *atomic.Int64
 }
 
-// Work inserts the row and the event and completes the job, all in one transaction, as River's documentation has it.
+// Work inserts the row and the event and, unless that is River's to do, completes the job, all in one transaction, as its documentation has it.
 func (p *payer) Work(ctx context.Context, job *river.Job[paying]) error {
 	err := pgx.BeginFunc(ctx, p.t.pool, func(tx pgx.Tx) error {
 		args, err := p.t.event(job.Args.Order)
@@ -43,6 +47,9 @@ func (p *payer) Work(ctx context.Context, job *river.Job[paying]) error {
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}
+		if p.later {
+			return nil
+		}
 		_, err = river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job)
 		return err
 	})
@@ -53,7 +60,7 @@ func (p *payer) Work(ctx context.Context, job *river.Job[paying]) error {
 }
 
 // riverPays measures River's workers with the work of a handler; what is found ready is not measured.
-func (t *till) riverPays(ctx context.Context, b *bench) (contender, error) {
+func (t *till) riverPays(ctx context.Context, b *bench, name string, most int) (contender, error) {
 	migrator, err := rivermigrate.New(riverpgxv5.New(t.pool), nil)
 	if err != nil {
 		return contender{}, err
@@ -71,18 +78,18 @@ func (t *till) riverPays(ctx context.Context, b *bench) (contender, error) {
 		}
 		return enqueue(ctx, t.pool, b.peerRows, logger)
 	}
-	return contender{riverPays, ready, func(ctx context.Context, m *meter) error {
+	return contender{name, ready, func(ctx context.Context, m *meter) error {
 		var done atomic.Int64
 		known := river.NewWorkers()
-		river.AddWorker(known, &payer{t: t, done: &done})
+		river.AddWorker(known, &payer{t: t, later: name == riverLater, done: &done})
 		cl, err := river.NewClient(riverpgxv5.New(t.pool), &river.Config{
 			FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond, Logger: logger, Workers: known,
-			Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1000}},
+			Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: most}},
 		})
 		if err != nil {
 			return err
 		}
-		m.r.Concurrency = 1000
+		m.r.Concurrency = most
 		if err := m.begin(ctx); err != nil {
 			return err
 		}
