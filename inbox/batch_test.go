@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -16,9 +18,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
+// pause is between two turns of a stream. A database goes by its own clock, which runs on meanwhile: what is tried again in half a pause is
+// due at the next turn, and before it on no machine.
+const pause = 30 * time.Minute
+
 // A stream is random messages, what their handlers do at each time, and what becomes of all that.
-type stream struct {
+type stream[TTx comparable] struct {
 	w       *world
+	on      *ground[TTx]
 	begun   time.Time
 	turns   [][]skald.Message
 	batch   int
@@ -26,7 +33,7 @@ type stream struct {
 	guilty  bool // that names who is guilty
 	shared  int  // handler runs in a transaction that others ran in before
 	runs    map[string]int
-	waiting map[tx]bool
+	waiting map[TTx]bool
 }
 
 // deliveries are what a seed's broker delivers, turn by turn: repeats, other payloads under an id, keys, none, several types.
@@ -66,15 +73,15 @@ func deliveries(w *world, seed uint64) (turns [][]skald.Message) {
 }
 
 // does is what the handler of a message answers, which depends on the message and the time.
-func (s *stream) does(m skald.Received[string]) error {
-	early := s.w.clock().Sub(s.begun) < time.Duration(m.Value[len(m.Value)-1]-'0')*time.Minute
+func (s *stream[TTx]) does(m skald.Received[string]) error {
+	early := s.w.clock().Sub(s.begun) < time.Duration(m.Value[len(m.Value)-1]-'0')*pause
 	switch what := strings.TrimRight(m.Value, "0123456789"); {
 	case what == "reject":
 		return skald.Reject(errors.New("no "+m.Value), skald.Draft{Topic: "answers", Type: "no", Key: m.Key, Value: m.Value})
 	case what == "fail" && early:
 		return errors.New("not yet")
 	case what == "later" && early:
-		return skald.RetryAfter(time.Minute, errors.New("later"))
+		return skald.RetryAfter(pause/2, errors.New("later"))
 	case what == "dead":
 		return skald.Permanent(errors.New("never"))
 	case what == "panic" && early:
@@ -83,7 +90,7 @@ func (s *stream) does(m skald.Received[string]) error {
 	return nil
 }
 
-func (s *stream) effect(ctx context.Context, t tx, m skald.Received[string]) (inbox.Result, error) {
+func (s *stream[TTx]) effect(ctx context.Context, t TTx, m skald.Received[string]) (inbox.Result, error) {
 	s.runs[m.ID]++
 	if s.waiting[t] {
 		s.shared++
@@ -93,7 +100,7 @@ func (s *stream) effect(ctx context.Context, t tx, m skald.Received[string]) (in
 	if m.Key == nil { // no order
 		list = m.ID
 	}
-	if err := note(t, list, m.ID+":"+m.Value); err != nil {
+	if err := s.on.note(t, list, m.ID+":"+m.Value); err != nil {
 		return inbox.Result{}, err
 	}
 	if err := s.does(m); err != nil {
@@ -103,7 +110,7 @@ func (s *stream) effect(ctx context.Context, t tx, m skald.Received[string]) (in
 	return inbox.Result{Code: int32(len(m.Value)), Value: m.Value, Say: []skald.Draft{draft}}, nil
 }
 
-func (s *stream) effects(ctx context.Context, t tx, ms []skald.Received[string]) error {
+func (s *stream[TTx]) effects(ctx context.Context, t TTx, ms []skald.Received[string]) error {
 	for i, m := range ms {
 		_, err := s.effect(ctx, t, m)
 		if err != nil && s.guilty {
@@ -117,14 +124,18 @@ func (s *stream) effects(ctx context.Context, t tx, ms []skald.Received[string])
 }
 
 // outcome is what a database holds at last, times and places apart.
-func (s *stream) outcome(t *testing.T) (out []string) {
-	for k, v := range s.w.db.User() {
+func (s *stream[TTx]) outcome(t *testing.T) (out []string) {
+	for k, v := range s.on.lists(t) {
 		out = append(out, fmt.Sprintf("user %s: %s", k, v))
 	}
-	for _, p := range s.w.kept() {
+	kept, err := s.on.db.Kept(t.Context(), store.Sought{}, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range kept {
 		out = append(out, fmt.Sprintf("kept %s of %s: %d attempts, waits %v, dead %v, %q %q %q", p.ID, p.Message.Key, p.Attempts, p.Waiting, p.Dead != nil, p.Last.Why, p.Fault, p.Message.Data))
 	}
-	q, err := s.w.db.Quarantined(t.Context(), store.Query{})
+	q, err := s.on.db.Quarantined(t.Context(), store.Query{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +148,7 @@ func (s *stream) outcome(t *testing.T) (out []string) {
 			ids = append(ids, store.Identity{Source: m.Source, ID: m.ID})
 		}
 	}
-	seen, err := s.w.db.Seen(t.Context(), "stock", ids)
+	seen, err := s.on.db.Seen(t.Context(), "stock", ids)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,12 +160,12 @@ func (s *stream) outcome(t *testing.T) (out []string) {
 }
 
 // said is the outbox: what was said under each key, in its order.
-func (s *stream) said(t *testing.T) (out []string) {
-	tip, err := s.w.db.Tick(t.Context(), "")
+func (s *stream[TTx]) said(t *testing.T) (out []string) {
+	tip, err := s.on.db.Tick(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := s.w.db.Pull(t.Context(), store.Window{Tip: tip}, 10_000)
+	page, err := s.on.db.Pull(t.Context(), store.Window{Tip: tip}, 10_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,28 +188,29 @@ func (s *stream) said(t *testing.T) (out []string) {
 	return out
 }
 
-func (s *stream) run(t *testing.T, seed uint64) []string {
+func (s *stream[TTx]) run(t *testing.T, seed uint64, open opening[TTx]) []string {
 	s.w = newWorld(t, 2)
-	s.begun, s.runs, s.waiting = s.w.clock(), map[string]int{}, map[tx]bool{}
+	s.on = open(s.w)
+	s.begun, s.runs, s.waiting = s.w.clock(), map[string]int{}, map[TTx]bool{}
 	s.turns = deliveries(s.w, seed)
-	in := s.w.inbox(&inbox.Options{Now: s.w.clock, Workers: 1, Batch: s.batch, Attempts: 4, FreeDead: seed%2 == 0, RetryFirst: time.Minute, RetryMost: time.Minute,
-		Again: func(m skald.Message) bool { return len(m.Data)%2 == 0 }}, nil)
+	in := inbox.New(s.on.db, s.w.bus, "stock", &inbox.Options{Now: s.w.clock, Workers: 1, Batch: s.batch, Attempts: 4, FreeDead: seed%2 == 0,
+		RetryFirst: pause / 2, RetryMost: pause / 2, Again: func(m skald.Message) bool { return len(m.Data)%2 == 0 }, Logger: slog.New(slog.DiscardHandler)})
 	inbox.OnResult(in, said, s.effect)
 	if s.many {
 		inbox.OnBatch(in, skald.Event[string]{Topic: "orders", Type: "many"}, s.effects)
 	} else {
-		inbox.On(in, skald.Event[string]{Topic: "orders", Type: "many"}, func(ctx context.Context, t tx, m skald.Received[string]) error {
+		inbox.On(in, skald.Event[string]{Topic: "orders", Type: "many"}, func(ctx context.Context, t TTx, m skald.Received[string]) error {
 			return s.effects(ctx, t, []skald.Received[string]{m})
 		})
 	}
 	for _, turn := range s.turns {
 		s.w.publish(turn...)
 		s.w.quiet(in)
-		s.w.pass(time.Minute)
+		s.on.passes(s.w, pause)
 	}
 	for range 10 {
 		s.w.quiet(in)
-		s.w.pass(10 * time.Minute)
+		s.on.passes(s.w, 5*pause)
 	}
 	if h := in.Health(); h.Unacknowledged > 0 {
 		t.Errorf("%d messages are not acknowledged", h.Unacknowledged)
@@ -206,16 +218,21 @@ func (s *stream) run(t *testing.T, seed uint64) []string {
 	return s.outcome(t)
 }
 
-// The same messages, one by one and in batches, end in the same way: effects, verdicts, what was said and its order, what is parked,
-// dead or in quarantine.
+// The same messages, one by one in memory and in batches on each database, end in the same way: effects, verdicts, what was said and its
+// order, what is parked, dead or in quarantine.
 // Interleaving 14.
 func TestBatchesEndAsOneByOne(t *testing.T) {
+	t.Run("memory", func(t *testing.T) { endsAsOneByOne(t, 10, inMemory) })
+	t.Run("SQLite", func(t *testing.T) { endsAsOneByOne(t, 3, onSQLite(t)) })
+	t.Run("PostgreSQL", func(t *testing.T) { endsAsOneByOne(t, 3, onPostgres(t)) })
+}
+
+func endsAsOneByOne[TTx comparable](t *testing.T, seeds uint64, open opening[TTx]) {
 	shared := 0
-	for seed := range uint64(10) {
-		one := &stream{batch: 1}
-		want := one.run(t, seed)
-		for _, s := range []*stream{{batch: 3}, {batch: 100}, {batch: 7, many: true}, {batch: 100, many: true, guilty: true}} {
-			got := s.run(t, seed)
+	for seed := range seeds {
+		want := (&stream[tx]{batch: 1}).run(t, seed, inMemory)
+		for _, s := range []*stream[TTx]{{batch: 1}, {batch: 3}, {batch: 100}, {batch: 7, many: true}, {batch: 100, many: true, guilty: true}} {
+			got := s.run(t, seed, open)
 			shared += s.shared
 			if slices.Equal(got, want) {
 				continue
@@ -245,50 +262,56 @@ func TestBatchesEndAsOneByOne(t *testing.T) {
 func TestBadMessageCostsItsNeighboursOneRun(t *testing.T) {
 	for name, many := range map[string]bool{"one by one": false, "at once": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1)
-			runs := map[string]int{}
-			one := func(ctx context.Context, tx tx, m skald.Received[string]) error {
-				runs[m.Value]++
-				if err := keep(ctx, tx, m); err != nil || !strings.HasPrefix(m.Value, "bad") {
-					return err
-				}
-				return errors.New("no")
-			}
-			in := w.inbox(&inbox.Options{Now: w.clock, Workers: 1, Batch: 100}, one)
-			if many {
-				inbox.OnBatch(in, said, func(ctx context.Context, tx tx, ms []skald.Received[string]) error {
-					for i, m := range ms {
-						if err := one(ctx, tx, m); err != nil {
-							return inbox.Guilty(i, err)
-						}
-					}
-					return nil
-				})
-			}
-			for n := range 90 {
-				what := "good"
-				if n%9 == 4 {
-					what = "bad"
-				}
-				w.publish(w.message(fmt.Sprint("k", n), fmt.Sprint(what, n)))
-			}
-			w.quiet(in)
-			for value, n := range runs {
-				if n > 2 {
-					t.Errorf("%s ran %d times", value, n)
-				}
-			}
-			if h := in.Health(); h.Handled != 80 || h.Failures != 10 {
-				t.Errorf("health %+v", h)
-			}
-			for n := range 90 {
-				want := ""
-				if n%9 != 4 {
-					want = fmt.Sprint("good", n)
-				}
-				w.expect(fmt.Sprint("k", n), want)
-			}
+			t.Run("memory", func(t *testing.T) { costsOneRun(t, many, inMemory) })
+			t.Run("SQLite", func(t *testing.T) { costsOneRun(t, many, onSQLite(t)) })
+			t.Run("PostgreSQL", func(t *testing.T) { costsOneRun(t, many, onPostgres(t)) })
 		})
+	}
+}
+
+func costsOneRun[TTx comparable](t *testing.T, many bool, open opening[TTx]) {
+	w := newWorld(t, 1)
+	on, runs := open(w), map[string]int{}
+	one := func(_ context.Context, tx TTx, m skald.Received[string]) error {
+		runs[m.Value]++
+		if err := on.note(tx, string(m.Key), m.Value); err != nil || !strings.HasPrefix(m.Value, "bad") {
+			return err
+		}
+		return errors.New("no")
+	}
+	in := inbox.New(on.db, w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1, Batch: 100, RetryFirst: pause, Logger: slog.New(slog.DiscardHandler)})
+	inbox.On(in, said, one)
+	if many {
+		inbox.OnBatch(in, said, func(ctx context.Context, tx TTx, ms []skald.Received[string]) error {
+			for i, m := range ms {
+				if err := one(ctx, tx, m); err != nil {
+					return inbox.Guilty(i, err)
+				}
+			}
+			return nil
+		})
+	}
+	want := map[string]string{}
+	for n := range 90 {
+		key, what := fmt.Sprint("k", n), fmt.Sprint("good", n)
+		if n%9 == 4 {
+			what = fmt.Sprint("bad", n)
+		} else {
+			want[key] = what
+		}
+		w.publish(w.message(key, what))
+	}
+	w.quiet(in)
+	for value, n := range runs {
+		if n > 2 {
+			t.Errorf("%s ran %d times", value, n)
+		}
+	}
+	if h := in.Health(); h.Handled != 80 || h.Failures != 10 {
+		t.Errorf("health %+v", h)
+	}
+	if got := on.lists(t); !maps.Equal(got, want) {
+		t.Errorf("the effects are %v, want %v", got, want)
 	}
 }
 

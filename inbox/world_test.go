@@ -106,7 +106,7 @@ func (w *world) stepper(h func(ctx context.Context, t tx, m skald.Received[strin
 }
 
 // quiet steps in until there is nothing to do.
-func (w *world) quiet(in *inbox.Inbox[tx]) {
+func (w *world) quiet(in skald.Stepper) {
 	w.t.Helper()
 	for range 100_000 {
 		busy, err := in.Step(w.t.Context())
