@@ -196,7 +196,10 @@ type outcome struct {
 	Broker string
 	Orders struct{ Placed, Confirmed, Cancelled int }
 
-	Messages   struct{ Written, Published, Delivered, Duplicates, Handled, Rejected, Barred, Parked, Dead, Redriven, Dropped int }
+	Messages struct {
+		Written, Published, Delivered, Duplicates, Handled, Rejected, Barred, Parked, Dead, Redriven, Dropped int
+		UnknownSettled                                                                                        int `json:"unknown_settled"`
+	}
 	Faults     map[string]int
 	Invariants []struct {
 		Name    string
