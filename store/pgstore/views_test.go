@@ -306,6 +306,21 @@ func TestMaintenanceView(t *testing.T) {
 	}
 }
 
+// A mark of each kind is in the view as it is.
+func TestViewOfKeys(t *testing.T) {
+	b := newBed(t)
+	want := storetest.Keyed(t, b.store(t))
+	view := strings.NewReplacer("skald_keys", "{skald_keys}", "CAST(result AS text)", "convert_from(result, 'UTF8')").Replace(storetest.KeysView)
+	rows, err := b.pool.Query(t.Context(), b.q(view))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("the view says\n%q, want\n%q: %v", got, want, err)
+	}
+}
+
 // A step of each kind, and calls, are in the views as they are.
 func TestViewsOfStepsAndCalls(t *testing.T) {
 	b := newBed(t)

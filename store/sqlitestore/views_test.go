@@ -78,6 +78,23 @@ func TestViews(t *testing.T) {
 	}
 }
 
+// A mark of each kind is in the view as it is.
+func TestViewOfKeys(t *testing.T) {
+	s, db, _ := fresh(t)
+	want := storetest.Keyed(t, s)
+	rows, err := db.QueryContext(t.Context(), storetest.KeysView)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := collect(rows, func(scan func(...any) error) (line string, err error) {
+		err = scan(&line)
+		return line, err
+	})
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("the view says\n%q, want\n%q: %v", got, want, err)
+	}
+}
+
 // A step of each kind, and calls, are in the views as they are.
 func TestViewsOfStepsAndCalls(t *testing.T) {
 	s, db, _ := fresh(t)

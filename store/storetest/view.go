@@ -1,14 +1,19 @@
 package storetest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/skald-go/skald/store"
 )
 
-// What the views of a database with SQL say of steps and calls, as lines: a driver's test compares them with what Viewed says.
+// What the views of a database with SQL say of marks, steps and calls, as lines: a driver's test compares them with what Keyed or Viewed says.
+// A result is of bytes: KeysView wants it as the text that they are.
 const (
+	KeysView = `SELECT consumer || ' ' || source || ' ' || key || ' ' || status || ' ' || coalesce(CAST(code AS text), '-') || ' ' ||
+		coalesce(CAST(result AS text), '-') || ' ' || coalesce(reason, '-') || ' ' || coalesce(CAST(fingerprint AS text), '-') ||
+		CASE WHEN at > '2020-01-01' THEN ' dated' ELSE '' END FROM skald_keys ORDER BY arrival`
 	StepsView = `SELECT saga || ' ' || state || ' ' || step || ' ' || coalesce(outside_key, '-') || CASE WHEN id IS NULL THEN '' ELSE ' taken' END ||
 		CASE WHEN by_id IS NULL THEN '' ELSE ' undone' END || CASE WHEN begun IS NULL THEN '' ELSE ' dated' END FROM skald_steps ORDER BY saga`
 	CallsView = `SELECT outside_key || ' ' || topic || ' ' || attempts || CASE WHEN dead_at IS NULL THEN ' tried' ELSE ' dead' END ||
@@ -72,4 +77,57 @@ func Viewed[TTx any](t *testing.T, d store.Driver[TTx]) (steps, calls []string) 
 	return []string{"a done charge - taken dated", "b undone charge - taken undone", "c barred charge - undone", "d rejected charge - taken", "e parked charge - taken",
 			"f dead charge - taken", "g dropped charge - taken", "h calling charge key-1 taken", "i calling charge key-2 taken"},
 		[]string{"key-1 orders 1 tried old no answer", "key-2 orders 1 dead new no answer"}
+}
+
+// Keyed leaves a mark of each kind, and says what the view is to say of them.
+func Keyed[TTx any](t *testing.T, d store.Driver[TTx]) (lines []string) {
+	t.Helper()
+	as := func(m store.Mark, status string) {
+		lines = append(lines, fmt.Sprintf("%s %s %s %s dated", m.Consumer, m.Source, m.ID, status))
+	}
+	commit := func(m store.Mark, es ...store.Effect) {
+		t.Helper()
+		u, err := d.Begin(t.Context(), intake(m))
+		if err == nil {
+			err = u.Commit(t.Context(), es...)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply := func(m store.Mark) {
+		t.Helper()
+		if stood, err := d.Apply(t.Context(), store.Effect{Mark: &m}); err != nil || !stood[0] {
+			t.Fatalf("%v, %v", stood, err)
+		}
+	}
+	done := mark()
+	done.Fingerprint, done.Code, done.Result, done.Said = -7, 201, `{"größe":1}`, "[]"
+	commit(done, store.Effect{Answer: &done})
+	as(done, `done 201 {"größe":1} - -7`)
+	silent := mark()
+	commit(silent)
+	as(silent, "done - - - -")
+	key := mark() // of a job of the user's own: of no source, with a name
+	key.Source, key.ID, key.Code, key.Result = "", "order-7/größe", 1, "paid"
+	commit(key, store.Effect{Answer: &key})
+	as(key, "done 1 paid - -")
+	no := rejected(mark(), "out of stock")
+	no.Fingerprint, no.Code, no.Result = 1<<62, 409, `{"left":0}`
+	apply(no)
+	as(no, `rejected 409 {"left":0} out of stock 4611686018427387904`)
+	plain := rejected(mark(), "no")
+	apply(plain)
+	as(plain, "rejected - - no -")
+	late := mark() // taken in as done, and answered by a rejection
+	answer := rejected(late, "too late")
+	answer.Code, answer.Result = 410, "gone"
+	commit(late, store.Effect{Answer: &answer})
+	as(late, "rejected 410 gone too late -")
+	barred := mark()
+	verdict := barred
+	verdict.As = store.Barred
+	commit(barred, store.Effect{Answer: &verdict})
+	as(barred, "barred 0 - - -") // whose answer is that nothing was done
+	return lines
 }
