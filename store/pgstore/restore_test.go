@@ -112,7 +112,7 @@ func (r *reader) until(what string, ok func() bool) {
 	}
 }
 
-// The consumer's database is put back, under load, to what a backup of some seconds ago has, while its instances live on. What
+// The consumer's database is put back, under load, to what a backup of five seconds ago has, while its instances live on. What
 // they had taken since comes again from the broker, though it was acknowledged: in the end every effect is there once, in order.
 // Interleaving 5.
 func TestConsumerOfADatabaseThatWentBack(t *testing.T) {
@@ -124,8 +124,8 @@ func TestConsumerOfADatabaseThatWentBack(t *testing.T) {
 		return r.handled() > 200 && strings.TrimSpace(r.SQL("stock", "SELECT count(*) FROM skald_spot")) == "4"
 	})
 	early := r.Backup()
-	then := r.handled()
-	r.until("more are taken", func() bool { return r.handled() > then+300 })
+	then, at := r.handled(), time.Now()
+	r.until("more are taken, for five seconds", func() bool { return r.handled() > then+300 && time.Since(at) > 5*time.Second })
 	r.Stop("immediate")
 	before := r.handled()
 	r.Restore(early)
