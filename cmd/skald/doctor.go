@@ -20,7 +20,7 @@ import (
 )
 
 const doctorAbout = `Looks at a database and a broker for what stands against Skald's promises or against the load, and says what to do about it.
-It changes nothing. Exit code 8 if something failed; a warning is no failure. What failed and is meant so, --accept NAME makes a warning.
+It changes nothing; with --rate it times a small file of its own beside one of SQLite. Exit code 8 if something failed; a warning is no failure. What failed and is meant so, --accept NAME makes a warning.
 
   skald doctor --store postgres://… --broker kafka://… --topic orders --topic payments --consumer billing --rate 500
 

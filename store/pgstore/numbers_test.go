@@ -43,7 +43,7 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 					t.Fatalf("%s says %v", what, err)
 				}
 			}
-			if n := b.one(t, "SELECT count(*) FROM {skald_spot}"); n != 0 {
+			if n := one[int64](t, b, "SELECT count(*) FROM {skald_spot}"); n != 0 {
 				t.Errorf("%d lanes are occupied all the same", n)
 			}
 			note := &store.Audit{Who: "ann", Why: "switched over", What: "reseat"}
@@ -78,7 +78,7 @@ func TestNumbersThatGoOnElsewhere(t *testing.T) {
 		t.Errorf("the reseat says %+v, %v, and the check %v", done, err, s.Check(ctx, store.App))
 	}
 	for _, name := range sequences {
-		if n := b.one(t, "SELECT nextval('{"+name+"}')"); n != 1000 {
+		if n := one[int64](t, b, "SELECT nextval('{"+name+"}')"); n != 1000 {
 			t.Errorf("%s has come to %d", name, n)
 		}
 	}
@@ -90,7 +90,7 @@ func TestArrivalsInBetween(t *testing.T) {
 	s, ctx := b.store(t), t.Context()
 	drawNumbers(ctx, t, s)
 	b.exec(t, "TRUNCATE {skald_answer}")
-	top := b.one(t, "SELECT max(arrival) FROM {skald_keys}")
+	top := one[int64](t, b, "SELECT max(arrival) FROM {skald_keys}")
 	b.exec(t, fmt.Sprintf("ALTER SEQUENCE {skald_arrival} RESTART WITH %d", top))
 	look, err := s.Reseat(ctx, nil)
 	if err != nil || !strings.Contains(look.Moved, "skald_arrival") {
@@ -99,7 +99,7 @@ func TestArrivalsInBetween(t *testing.T) {
 	if done, err := s.Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"}); err != nil || done.Raised != 1 {
 		t.Errorf("the reseat says %+v, %v", done, err)
 	}
-	if n := b.one(t, "SELECT nextval('{skald_arrival}')"); n != top+1 {
+	if n := one[int64](t, b, "SELECT nextval('{skald_arrival}')"); n != top+1 {
 		t.Errorf("the next mark is number %d behind %d", n, top)
 	}
 }
@@ -128,13 +128,4 @@ func drawNumbers(ctx context.Context, t *testing.T, s *Store) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// one is the only number of a query.
-func (b *bed) one(t *testing.T, query string) (n int64) {
-	t.Helper()
-	if err := b.pool.QueryRow(t.Context(), b.q(query)).Scan(&n); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	return n
 }

@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -150,5 +152,47 @@ func TestConsumerOfADatabaseThatWentBack(t *testing.T) {
 	slices.Sort(all)
 	if n := len(slices.Compact(all)); int64(n) != r.said.Load() {
 		t.Errorf("%d different effects of %d messages", n, r.said.Load())
+	}
+}
+
+// A consumer that runs ends when it is given lanes again, by a server that is new to it, where numbers are taken; and one that starts does
+// not begin. Neither takes anything.
+func TestConsumerEndsWhereNumbersAreTaken(t *testing.T) {
+	r := newReader(t)
+	running := make(chan error, 1)
+	go func() { running <- r.ins[0].Run(t.Context()) }()
+	say := func(id string) {
+		t.Helper()
+		m := skald.Message{ID: id, Source: "/other", Topic: "orders", Type: "said", Key: []byte("k"), Data: []byte("{}")}
+		if err := r.bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("m-1")
+	r.until("it is taken", func() bool { return r.handled() == 1 })
+	r.SQL("stock", "ALTER SEQUENCE skald_arrival RESTART") // as if this were the other end of a replication
+	r.Stop("immediate")
+	r.Start()
+	ended := func(err error) {
+		t.Helper()
+		var moved *store.MovedError
+		if !errors.As(err, &moved) || !strings.Contains(err.Error(), "skald_arrival") || !strings.Contains(err.Error(), "skald outbox reseat") {
+			t.Fatalf("it ends with %v", err)
+		}
+	}
+	var err error
+	r.until("the one that runs has ended", func() bool {
+		select {
+		case err = <-running:
+			return true
+		default:
+			return false
+		}
+	})
+	ended(err)
+	say("m-2")
+	ended(r.ins[1].Run(t.Context()))
+	if n := strings.TrimSpace(r.SQL("stock", "SELECT count(*) FROM effect")); n != "1" {
+		t.Errorf("%s messages took effect", n)
 	}
 }

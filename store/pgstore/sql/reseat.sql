@@ -42,17 +42,17 @@ SELECT count(*), coalesce(max(seq), 0), count(*) FILTER (WHERE covered), count(*
 -- What is there that its sequence has not come to, or ''. Rows are read by the snapshot, and the sequence behind it. Of marks, whose numbers
 -- have no index, it takes one: of a sequence that begins anew any of them tells.
 SELECT coalesce((SELECT format('number %s of %s is there, the sequence %s has come to %s', t.top, t.what, t.name, t.last) FROM (
-	SELECT 1 AS n, 'skald_parked' AS what, 'skald_parked_place_seq' AS name, (SELECT p.place FROM /*schema*/skald_parked AS p ORDER BY p.place DESC LIMIT 1) AS top, (SELECT s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END FROM /*schema*/skald_parked_place_seq AS s) AS last
+	SELECT 1 AS n, 'skald_parked' AS what, 'skald_parked_place_seq' AS name, (SELECT p.place FROM /*schema*/skald_parked AS p ORDER BY p.place DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_parked_place_seq AS s) AS last
 	UNION ALL
-	SELECT 2 AS n, 'skald_answer' AS what, 'skald_arrival' AS name, (SELECT a.arrival FROM /*schema*/skald_answer AS a ORDER BY a.arrival DESC LIMIT 1) AS top, (SELECT s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END FROM /*schema*/skald_arrival AS s) AS last
+	SELECT 2 AS n, 'skald_answer' AS what, 'skald_arrival' AS name, (SELECT a.arrival FROM /*schema*/skald_answer AS a ORDER BY a.arrival DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_arrival AS s) AS last
 	UNION ALL
-	SELECT 3 AS n, 'skald_mark' AS what, 'skald_arrival' AS name, (SELECT m.arrival FROM /*schema*/skald_mark AS m LIMIT 1) AS top, (SELECT s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END FROM /*schema*/skald_arrival AS s) AS last
+	SELECT 3 AS n, 'skald_mark' AS what, 'skald_arrival' AS name, (SELECT m.arrival FROM /*schema*/skald_mark AS m LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_arrival AS s) AS last
 	UNION ALL
-	SELECT 4 AS n, 'skald_mark_timeless' AS what, 'skald_arrival' AS name, (SELECT t.arrival FROM /*schema*/skald_mark_timeless AS t ORDER BY t.at DESC LIMIT 1) AS top, (SELECT s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END FROM /*schema*/skald_arrival AS s) AS last
+	SELECT 4 AS n, 'skald_mark_timeless' AS what, 'skald_arrival' AS name, (SELECT t.arrival FROM /*schema*/skald_mark_timeless AS t ORDER BY t.at DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_arrival AS s) AS last
 	UNION ALL
-	SELECT 5 AS n, 'skald_quarantine' AS what, 'skald_quarantine_number_seq' AS name, (SELECT q.number FROM /*schema*/skald_quarantine AS q ORDER BY q.number DESC LIMIT 1) AS top, (SELECT s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END FROM /*schema*/skald_quarantine_number_seq AS s) AS last
+	SELECT 5 AS n, 'skald_quarantine' AS what, 'skald_quarantine_number_seq' AS name, (SELECT q.number FROM /*schema*/skald_quarantine AS q ORDER BY q.number DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_quarantine_number_seq AS s) AS last
 	UNION ALL
-	SELECT 6 AS n, 'skald_audit' AS what, 'skald_audit_seq_seq' AS name, (SELECT a.seq FROM /*schema*/skald_audit AS a ORDER BY a.seq DESC LIMIT 1) AS top, (SELECT s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END FROM /*schema*/skald_audit_seq_seq AS s) AS last
+	SELECT 6 AS n, 'skald_audit' AS what, 'skald_audit_seq_seq' AS name, (SELECT a.seq FROM /*schema*/skald_audit AS a ORDER BY a.seq DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_audit_seq_seq AS s) AS last
 ) AS t WHERE t.top > t.last ORDER BY t.n LIMIT 1), '');
 
 -- name: Patient
@@ -64,8 +64,8 @@ SELECT coalesce(greatest((SELECT max(m.arrival) FROM /*schema*/skald_mark AS m),
 	(SELECT max(a.arrival) FROM /*schema*/skald_answer AS a)), 0);
 
 -- name: ArrivalBehind
-SELECT coalesce((SELECT format('number %s of a mark is there, the sequence skald_arrival has come to %s', $1::bigint, s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END) FROM /*schema*/skald_arrival AS s
-	WHERE $1::bigint > s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END), '');
+SELECT coalesce((SELECT format('number %s of a mark is there, the sequence skald_arrival has come to %s', $1::bigint, s.last_value - (NOT s.is_called)::integer) FROM /*schema*/skald_arrival AS s
+	WHERE $1::bigint > s.last_value - (NOT s.is_called)::integer), '');
 
 -- name: LockNumbered
 -- Who writes draws a number; nobody does from here on. In the order in which an intake takes them.
@@ -74,20 +74,20 @@ LOCK TABLE /*schema*/skald_mark, /*schema*/skald_mark_timeless, /*schema*/skald_
 
 -- name: RaisePlaces
 SELECT setval('/*schema*/skald_parked_place_seq'::regclass, t.top) FROM (SELECT max(place) FROM /*schema*/skald_parked) AS t(top), /*schema*/skald_parked_place_seq AS s
-WHERE t.top > s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END;
+WHERE t.top > s.last_value - (NOT s.is_called)::integer;
 
 -- name: RaiseAudits
 SELECT setval('/*schema*/skald_audit_seq_seq'::regclass, t.top) FROM (SELECT max(seq) FROM /*schema*/skald_audit) AS t(top), /*schema*/skald_audit_seq_seq AS s
-WHERE t.top > s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END;
+WHERE t.top > s.last_value - (NOT s.is_called)::integer;
 
 -- name: RaiseQuarantined
 SELECT setval('/*schema*/skald_quarantine_number_seq'::regclass, t.top) FROM (SELECT max(number) FROM /*schema*/skald_quarantine) AS t(top), /*schema*/skald_quarantine_number_seq AS s
-WHERE t.top > s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END;
+WHERE t.top > s.last_value - (NOT s.is_called)::integer;
 
 -- name: RaiseArrivals
 -- To LastArrival.
 SELECT setval('/*schema*/skald_arrival'::regclass, t.top) FROM (SELECT $1::bigint) AS t(top), /*schema*/skald_arrival AS s
-WHERE t.top > s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END;
+WHERE t.top > s.last_value - (NOT s.is_called)::integer;
 
 -- name: RaiseTicks
 -- In a transaction of its own: it draws a number.
