@@ -2,20 +2,38 @@
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
 .DEFAULT_GOAL := help
-.PHONY: help check test lint bench services-up services-down
+.PHONY: help check test nightly versions connectors lint audit size bench services-up services-down
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-check: ## before each commit: format, vet, short tests without servers, a build without cgo (3 minutes at most)
+check: ## before each commit: format, vet, short tests without servers, a build without cgo (2 minutes at most)
 	@scripts/test check
 
-test: ## everything, with PostgreSQL (oldest and newest), PgBouncer, Kafka, RabbitMQ and NATS, most of it under the race detector (45 minutes at most on two cores)
+test: ## everything, with PostgreSQL (oldest and newest), PgBouncer, Kafka, RabbitMQ, NATS and Redis, most of it under the race detector (35 minutes at most on two cores)
 	@scripts/test all
 
 lint: ## gofmt, go vet and staticcheck, for all modules
 	@scripts/lint $(STATICCHECK)
+
+audit: ## known vulnerabilities in what is linked; says so where their database cannot be reached
+	@scripts/audit $(GOVULNCHECK)
+
+size: ## the size of the stripped command, with its demo and without; fails where it is above its bound
+	@scripts/size
+
+nightly: ## every schedule of the explorers, on every store, and the suite of stores in each mode of pgx: hours
+	@scripts/test nightly
+
+versions: ## the conformance suites on other versions of the servers: PostgreSQL 15 to 18, PgBouncer 1.24, three nodes of RabbitMQ 4
+	@scripts/test versions
+
+connectors: ## the real Debezium beside our relay, and a writer on Node.js: a minute, which `make test` does not take
+	@scripts/services up postgres kafka debezium node
+	@eval "$$(scripts/services env)" && SKALD_TEST_CONNECTORS=1 go test -count=1 -run '^(TestDebezium|TestForeignWriters)$$' ./cmd/skald
 
 bench: ## the table of docs/benchmarks.md, from bench/; BENCH='…' passes flags
 	@[ -f bench/go.mod ] || { echo "bench/ has no go.mod: there are no benchmarks in this checkout" >&2; exit 1; }

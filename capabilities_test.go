@@ -13,7 +13,8 @@ import (
 	"github.com/skald-go/skald/broker/rabbitbroker"
 )
 
-// TestCapabilitiesInDocs: the table of docs/brokers.md is what the drivers declare; the suite holds them to it.
+// TestCapabilitiesInDocs: the table of docs/brokers.md is what the drivers declare; the suite holds them to
+// it.
 func TestCapabilitiesInDocs(t *testing.T) {
 	drivers := []broker.Capabilities{kafkabroker.Capabilities(), rabbitbroker.Capabilities(), natsbroker.Capabilities(), membroker.Capabilities()}
 	yes := func(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] }
@@ -23,7 +24,7 @@ func TestCapabilitiesInDocs(t *testing.T) {
 		name string
 		of   func(broker.Capabilities) string
 	}{
-		{"a lane is", func(c broker.Capabilities) string { return c.Lane }},
+		{"a partition is", func(c broker.Capabilities) string { return c.Partition }},
 		{"a position is", func(c broker.Capabilities) string { return c.Position }},
 		{"its incarnation is", func(c broker.Capabilities) string { return c.Incarnation }},
 		{"a new group begins at", func(c broker.Capabilities) string { return c.LateGroup }},

@@ -48,8 +48,42 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// TestInterleaving: each of the numbered interleavings that touch what there is has tests, which docs/attacks.md names
-// and which say that number themselves.
+// TestEachPromiseHasItsTests: docs/proofs.md has a row with a test for each promise of docs/guarantees.md and
+// each failure of docs/failures.md, and no other.
+func TestEachPromiseHasItsTests(t *testing.T) {
+	rows := func(page, letter string) map[string]string {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := map[string]string{}
+		for _, m := range regexp.MustCompile(`(?m)^\| (`+letter+`\d+) \|(.*)$`).FindAllStringSubmatch(string(text), -1) {
+			if of[m[1]] != "" {
+				t.Errorf("%s has two rows %s", page, m[1])
+			}
+			of[m[1]] = m[2]
+		}
+		return of
+	}
+	for _, of := range []struct {
+		page, letter string
+		least        int
+	}{{"docs/guarantees.md", "P", 50}, {"docs/failures.md", "F", 90}} {
+		named, proofs := rows(of.page, of.letter), rows("docs/proofs.md", of.letter)
+		for row := range named {
+			if !strings.Contains(proofs[row], "`") {
+				t.Errorf("docs/proofs.md names no test of %s", row)
+			}
+			delete(proofs, row)
+		}
+		if len(named) < of.least || len(proofs) > 0 {
+			t.Errorf("%s has %d rows; docs/proofs.md has rows of none: %v", of.page, len(named), proofs)
+		}
+	}
+}
+
+// TestInterleaving: each of the numbered interleavings that touch what there is has tests, which
+// docs/attacks.md names and which say that number themselves.
 func TestInterleaving(t *testing.T) {
 	page, err := os.ReadFile("docs/attacks.md")
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The README's three programs are the files that `go build` compiles, from their types on.
-func TestReadmeShowsTheProgramsThatCompile(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+// The three programs of docs/start.md are the files that `go build` compiles, from their types on.
+func TestStartShowsTheProgramsThatCompile(t *testing.T) {
+	readme, err := os.ReadFile("docs/start.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,20 +19,65 @@ func TestReadmeShowsTheProgramsThatCompile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, body, ok := strings.Cut(string(code), "\n)\n\n") // behind the imports
+		_, body, ok := strings.Cut(string(code), "\n)\n\n") // after the imports
 		if !ok {
 			t.Fatalf("%s has no imports", file)
 		}
 		body, _, _ = strings.Cut(body, "\nfunc check(")
 		if !strings.Contains(string(readme), strings.TrimSpace(body)) {
-			t.Errorf("README.md does not show %s as it is", file)
+			t.Errorf("docs/start.md does not show %s as it is", file)
 		}
 	}
 }
 
-// Its test is an example that `go test` runs.
-func TestReadmeShowsTheTestThatRuns(t *testing.T) {
+// The compensation and the call of the README are the handlers of programs that compile.
+func TestReadmeShowsTheHandlersThatCompile(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, from := range map[string]string{"compensate": "charge := ", "charge": "inbox.OnCall(", "orchestrate": "hold := saga.Do("} {
+		code, err := os.ReadFile(path.Join("examples", name, "main.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, body, ok := strings.Cut(string(code), "\t"+from)
+		body, _, _ = strings.Cut(body, "\tcheck(skald.Run")
+		if shown := from + strings.ReplaceAll(body, "\n\t", "\n"); !ok || !strings.Contains(string(readme), shown) {
+			t.Errorf("README.md does not show the handlers of examples/%s as they are:\n%s", name, shown)
+		}
+	}
+}
+
+// The two styles of the README are functions of the shop's.
+func TestReadmeShowsTheShopInBothStyles(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, from := range map[string]string{
+		"inventory/inventory.go": "func (s *Inventory[TTx]) react(", "order/saga.go": "func (s *Order[TTx]) define(",
+	} {
+		code, err := os.ReadFile(path.Join("examples", "shop", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, body, _ := strings.Cut(string(code), from)
+		_, body, _ = strings.Cut(body, "{\n\t")
+		body, _, ok := strings.Cut(body, "\n}\n")
+		shown := strings.ReplaceAll(body, "\n\t", "\n")
+		if !ok || !strings.Contains(string(readme), "```go\n"+shown+"\n```") {
+			t.Errorf("README.md does not show %s of examples/shop/%s as it is:\n%s", from, file, shown)
+		}
+		if n := strings.Count(shown, "\n") + 1; n >= 40 {
+			t.Errorf("%s is %d lines long, and was to be shorter than 40", file, n)
+		}
+	}
+}
+
+// The test of docs/start.md is an example that `go test` runs.
+func TestStartShowsTheTestThatRuns(t *testing.T) {
+	readme, err := os.ReadFile("docs/start.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +89,6 @@ func TestReadmeShowsTheTestThatRuns(t *testing.T) {
 	body, _, _ = strings.Cut(body, "\n}\n")
 	_, body, ok := strings.Cut(body, "\tout := ")
 	if shown := "out := " + strings.ReplaceAll(body, "\n\t", "\n"); !ok || !strings.Contains(string(readme), shown) {
-		t.Errorf("README.md does not show ExampleDrain as it is:\n%s", shown)
+		t.Errorf("docs/start.md does not show ExampleDrain as it is:\n%s", shown)
 	}
 }

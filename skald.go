@@ -16,7 +16,8 @@ import (
 // A Message is what travelled: complete, encoded, plain data. The attributes are those of CloudEvents 1.0
 // (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md) under Go names.
 type Message struct {
-	ID     string // with Source: the identity for ever. Ours are UUIDs of version 7; foreign ones are any text
+	// with Source: the identity for ever. Ours are UUIDs of version 7; foreign ones are any text
+	ID     string
 	Source string // who says it; set once per database by `skald migrate --source`
 	Type   string // what kind of event, "order.placed"; at most 255 bytes
 	Topic  string // where it travels, [A-Za-z0-9._-]{1,249}
@@ -88,6 +89,9 @@ func (e Event[T]) New(key string, v T) Draft {
 	}
 	return d
 }
+
+// Declared is what e says, for whoever asks events of any type.
+func (e Event[T]) Declared() (topic, typ string, codec Codec) { return e.Topic, e.Type, e.Codec }
 
 // Decode reads the payload of m as e declares it. Tombstones (nil Data) give the zero value.
 func (e Event[T]) Decode(ctx context.Context, m Message) (Received[T], error) {

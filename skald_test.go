@@ -95,7 +95,46 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Errors are logged, and payloads are not: what cannot be read is told without what stands in it.
+// Errors are logged, and payloads are not: what cannot be read is told without what stands in it. An object
+// of which nothing arrives is a failure that names what came; one of which something does, or that is empty,
+// is not. Strict takes no member that has no field.
+func TestJSONOfOtherNames(t *testing.T) {
+	type embedded struct{ order }
+	type pointers struct {
+		At  *time.Time `json:"at"`
+		Big *big.Int
+	}
+	for _, c := range []struct {
+		data         string
+		v            any
+		loose, tight string // what the error says; "": none
+	}{
+		{`{"id":"7","amount":5}`, &order{}, "", ""},
+		{`{"orderId":"7","sum":5}`, &order{}, `none of the members "orderId", "sum" is a field of skald_test.order`, `no field for the member "orderId"`},
+		// names are compared as encoding/json does
+		{`{"ID":"","sum":5}`, &order{}, "", `no field for the member "sum"`},
+		{`{"amount":0}`, &order{}, "", ""},
+		{`{"id":"7"} x`, &order{}, "invalid character", "something follows"},
+		{`{}`, &order{}, "", ""},
+		{`null`, &order{}, "", ""},
+		{`{"other":1}`, &struct{}{}, "", `no field for the member "other"`},
+		{`{"other":1}`, &map[string]any{}, "", ""},
+		{`{"other":1}`, new(*order), `none of the members "other"`, `no field`},
+		{`{"amount":0}`, &embedded{}, "", ""},
+		{`{"sum":0}`, &embedded{}, `none of the members "sum"`, `no field`},
+		{`{"at":null}`, &pointers{}, "", ""},
+		{`{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6}`, &order{}, `"e", and 1 more`, `no field`},
+	} {
+		for codec, want := range map[skald.JSON]string{{}: c.loose, {Strict: true}: c.tight} {
+			v := reflect.New(reflect.TypeOf(c.v).Elem()).Interface()
+			err := codec.Decode(t.Context(), skald.Message{ID: "m", Type: "order.placed", Data: []byte(c.data)}, v)
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%+v, %s into %T: %v, want %q", codec, c.data, c.v, err, want)
+			}
+		}
+	}
+}
+
 func TestDecodeQuotesNoPayload(t *testing.T) {
 	type card struct {
 		Number int32     `json:"number"`
@@ -172,7 +211,8 @@ func ExampleEvent() {
 	fmt.Printf("%s %s key %s\n", draft.Topic, draft.Type, draft.Key)
 
 	arrived := skald.Message{Type: "order.placed", Data: []byte(`{"id":"7","amount":120}`)}
-	received, err := orderPlaced.Decode(context.Background(), arrived) // the inbox does this for typed handlers
+	// the inbox does this for typed handlers
+	received, err := orderPlaced.Decode(context.Background(), arrived)
 	fmt.Println(received.Value.Amount, err)
 	// Output:
 	// orders order.placed key 7

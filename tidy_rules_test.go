@@ -11,12 +11,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
 	maxCode = 400 // lines of a file
 	maxTest = 800
-	maxFunc = 70 // lines of a function, from its func to its last brace
+	maxFunc = 70  // lines of a function, from its func to its last brace
+	maxWide = 110 // columns of a line that is a comment; a tab is four
 )
 
 // A tree is the module as files.
@@ -162,6 +164,53 @@ func allowed(home string, r rule, imported string) bool {
 	return slices.ContainsFunc(r.vendors, func(v string) bool { return strings.HasPrefix(imported, v) })
 }
 
+// rankOf is the place of a folder in ranks, by the nearest folder that has one; -1: it has none.
+func rankOf(dir string) int {
+	rank, nearest := -1, ""
+	for n, all := range ranks() {
+		for _, name := range all {
+			if (within(dir, name) || name == dir) && (nearest == "" || len(name) > len(nearest)) {
+				rank, nearest = n, name
+			}
+		}
+	}
+	return rank
+}
+
+// checkRanks looks at the imports that the rules allow.
+func checkRanks(t tree) (found []string) {
+	for _, f := range t.files {
+		home, r, ok := ruleOf(f.dir)
+		if !ok || !f.code() {
+			continue
+		}
+		rank := rankOf(f.dir)
+		if rank < 0 {
+			found = append(found, fmt.Sprintf("%s: the folder %s has no rank: give it one in tidy_test.go", f.path, f.dir))
+			continue
+		}
+		for _, p := range f.imports() {
+			dir, mine := ours(p)
+			if above := rankOf(dir); mine && above >= rank && allowed(home, r, p) && !related(dir, f.dir) {
+				found = append(found, fmt.Sprintf("%s imports %s, which is of rank %d and not below its own, %d", f.path, p, above, rank))
+			}
+		}
+	}
+	return found
+}
+
+// related tells whether two folders have their rank from one name in ranks.
+func related(a, b string) bool {
+	for _, all := range ranks() {
+		for _, name := range all {
+			if within(a, name) && within(b, name) && rankOf(a) == rankOf(name) && rankOf(b) == rankOf(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // opens tells whether the permission o covers the folder dir. A seam's name covers the seam, not its drivers.
 func opens(o, dir string) bool {
 	switch o {
@@ -207,7 +256,8 @@ func checkOnlyTests(t tree) (found []string) {
 }
 
 // A seam holds interfaces, plain data and errors. Its only functions are the methods of error types, String
-// methods, and questions about an error.
+// methods, questions about an error, and short ones that ask a driver, their db, one thing: a call with many
+// parts stays one method, and its callers stay plain.
 func checkSeams(t tree) (found []string) {
 	for _, seam := range []string{"store", "broker"} {
 		errs := errorTypes(t, seam)
@@ -216,7 +266,7 @@ func checkSeams(t tree) (found []string) {
 				continue
 			}
 			for _, d := range f.ast.Decls {
-				if fn, ok := d.(*ast.FuncDecl); ok && !seamFunc(fn, errs) {
+				if fn, ok := d.(*ast.FuncDecl); ok && !seamFunc(fn, errs) && !asksDriver(t, fn) {
 					found = append(found, fmt.Sprintf("%s: %s is behaviour, in a seam", t.at(fn), fn.Name.Name))
 				}
 			}
@@ -250,6 +300,12 @@ func seamFunc(fn *ast.FuncDecl, errs map[string]bool) bool {
 	}
 	id, ok := in[0].Type.(*ast.Ident)
 	return ok && id.Name == "error"
+}
+
+func asksDriver(t tree, fn *ast.FuncDecl) bool {
+	in := fn.Type.Params.List
+	short := t.fset.Position(fn.End()).Line-t.fset.Position(fn.Pos()).Line < 15
+	return fn.Recv == nil && short && len(in) > 1 && len(in[1].Names) == 1 && in[1].Names[0].Name == "db"
 }
 
 func receiver(fn *ast.FuncDecl) string {
@@ -288,6 +344,23 @@ func checkSizes(t tree) (found []string) {
 	return found
 }
 
+// checkWidth looks at comments alone: text that is set apart, as by a tab, may be wider.
+func checkWidth(t tree) (found []string) {
+	for _, f := range t.files {
+		if !strings.HasSuffix(f.path, ".go") {
+			continue
+		}
+		for i, line := range strings.Split(f.text, "\n") {
+			text, is := strings.CutPrefix(strings.TrimLeft(line, "\t"), "// ")
+			wide := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
+			if is && wide > maxWide && !strings.HasPrefix(text, " ") {
+				found = append(found, fmt.Sprintf("%s:%d: the comment is %d columns wide, at most %d are allowed", f.path, i+1, wide, maxWide))
+			}
+		}
+	}
+	return found
+}
+
 func checkVariables(t tree) (found []string) {
 	for _, f := range t.files {
 		if !f.code() {
@@ -300,7 +373,7 @@ func checkVariables(t tree) (found []string) {
 			}
 			for _, s := range gen.Specs {
 				if spec := s.(*ast.ValueSpec); !variableOK(gen, spec) {
-					found = append(found, fmt.Sprintf("%s: the package variable %s is no error, interface assertion, embed or event", t.at(spec), spec.Names[0].Name))
+					found = append(found, fmt.Sprintf("%s: the package variable %s is no error, interface assertion, embed, event or saga", t.at(spec), spec.Names[0].Name))
 				}
 			}
 		}
@@ -317,7 +390,7 @@ func variableOK(gen *ast.GenDecl, spec *ast.ValueSpec) bool {
 		case name.Name == "_" && spec.Type != nil:
 		case len(spec.Values) != len(spec.Names):
 			return false
-		case isError(name.Name, spec.Values[i]), isEvent(spec.Values[i]):
+		case isError(name.Name, spec.Values[i]), isEvent(spec.Values[i]), isSaga(spec.Values[i]):
 		default:
 			return false
 		}
@@ -347,12 +420,31 @@ func isEvent(v ast.Expr) bool {
 	return ok && (spelled(typ.X) == "skald.Event" || spelled(typ.X) == "Event")
 }
 
+// isSaga tells of a definition, a step, or what one is made of: values that never change.
+func isSaga(v ast.Expr) bool {
+	if call, ok := v.(*ast.CallExpr); ok {
+		v = call.Fun
+	} else if lit, ok := v.(*ast.CompositeLit); ok {
+		v = lit.Type
+	}
+	switch typ := v.(type) {
+	case *ast.IndexExpr:
+		v = typ.X
+	case *ast.IndexListExpr:
+		v = typ.X
+	}
+	sel, ok := v.(*ast.SelectorExpr)
+	return ok && spelled(sel.X) == "saga"
+}
+
 func spelled(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
 		return e.Name
 	case *ast.SelectorExpr:
 		return spelled(e.X) + "." + e.Sel.Name
+	case *ast.BasicLit:
+		return e.Value
 	}
 	return ""
 }
@@ -399,8 +491,8 @@ const (
 	object = `(TABLE|INDEX|TYPE|SEQUENCE|VIEW|FUNCTION|TRIGGER)\b`
 )
 
-// checkDDL: tables are made and changed by migrations, and by what the demo and tests make for themselves. Nothing that
-// is shipped, a migration neither, drops one.
+// checkDDL: tables are made and changed by migrations, and by what the demo and tests make for themselves.
+// Nothing that is shipped drops one, but a migration that says which builds can no longer work on the tables.
 func checkDDL(t tree) (found []string) {
 	ddl := regexp.MustCompile(`(?i)\b(CREATE|ALTER|DROP)\s+` + manner + object)
 	drop := regexp.MustCompile(`(?i)\bDROP\s+TABLE\b`)
@@ -411,6 +503,9 @@ func checkDDL(t tree) (found []string) {
 		rule, what := ddl, "DDL outside a migration"
 		if migration(f) {
 			rule, what = drop, "a migration that drops a table"
+			if strings.Contains(f.text, "\n-- builds from ") {
+				continue
+			}
 		}
 		for _, s := range statements(f) {
 			if hit := rule.FindString(s); hit != "" {
@@ -456,16 +551,20 @@ func statements(f file) (out []string) {
 	return out
 }
 
-// checkSession: a pooler in transaction mode gives the session to somebody else between two transactions. Schemas stand
-// in the statements, settings and locks are of the transaction.
+// checkSession: a pooler in transaction mode gives the session to somebody else between two transactions.
+// Schemas stand in the statements, settings and locks are of the transaction.
 func checkSession(t tree) (found []string) {
-	session := regexp.MustCompile(`(?i)\bsearch_path\b|\bpg_(try_)?advisory_(lock|unlock)(_shared|_all)?\s*\(|\bSET\s+SESSION\b|\bDISCARD\s+ALL\b|\bset_config\([^()]*,\s*false\s*\)`)
+	session := regexp.MustCompile(`(?i)\bsearch_path\b|\bpg_(try_)?advisory_(lock|unlock)(_shared|_all)?\s*\(|\bSET\s+SESSION\s+\w|\bDISCARD\s+ALL\b|\bset_config\([^()]*,\s*false\s*\)`)
 	for _, f := range t.files {
 		if f.test() {
 			continue
 		}
 		for _, s := range statements(f) {
-			s = strings.ReplaceAll(s, "SECURITY DEFINER SET search_path = pg_catalog", "") // of a function, while it runs
+			// of a function, while it runs
+			s = strings.ReplaceAll(s, "SECURITY DEFINER SET search_path = pg_catalog", "")
+			if strings.Contains(s, " FUNCTION ") {
+				s = strings.ReplaceAll(s, "SET search_path = pg_catalog, pg_temp", "")
+			}
 			if hit := session.FindString(s); hit != "" {
 				found = append(found, fmt.Sprintf("%s: a session is not ours: %q", f.path, hit))
 			}
@@ -474,6 +573,9 @@ func checkSession(t tree) (found []string) {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if at, ok := n.(*ast.IndexExpr); ok && spelled(at.Index) == `"replication"` {
+				return false // a connection of our own, which is no pool's and no pooler's
+			}
 			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "RuntimeParams" {
 				found = append(found, t.at(sel)+": a session is not ours: RuntimeParams")
 			}

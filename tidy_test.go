@@ -11,8 +11,8 @@ import (
 
 const module = "github.com/skald-go/skald"
 
-// A rule says what the code of a folder, and of the folders in it, may import besides the standard library and
-// its own subtree. Tests are free.
+// A rule says what the code of a folder, and of the folders in it, may import besides the standard library
+// and its own subtree. Tests are free.
 type rule struct {
 	ours    []string // folders of ours, each with the folders in it; "." is the root alone
 	vendors []string // module path prefixes, of one project
@@ -22,8 +22,10 @@ const otel = "go.opentelemetry.io/otel"
 
 func house() map[string]rule {
 	var (
-		station = rule{ours: []string{".", "store", "broker", "internal"}, vendors: []string{otel}}
-		above   = []string{".", "store", "broker", "outbox", "relay", "inbox"}
+		shared  = []string{"once", "call", "failure"} // below the stations, which never import each other
+		below   = rule{ours: append([]string{".", "store", "internal"}, shared...)}
+		station = rule{ours: append([]string{"broker"}, below.ours...), vendors: []string{otel}}
+		above   = append([]string{".", "store", "broker", "outbox", "relay", "inbox", "operate", "health", "lock", "rediscmd", "rediscache", "redislock", "schema", "httpidem", "foreign", "saga", "flow", "status", "console"}, shared...)
 	)
 	return map[string]rule{
 		".":        {},
@@ -33,31 +35,105 @@ func house() map[string]rule {
 
 		"internal/pgbed":     {ours: []string{"internal", "store/storetest"}},
 		"internal/brokerurl": {}, // what drivers of brokers share, and their vendors do not matter to
-		"internal/perkey":    {ours: []string{".", "broker"}},
+
+		"failure": {ours: []string{".", "store", "internal"}},
+		"once":    below,
+		"call":    below,
+
+		// Redis in front: the clients' adapters alone know a client.
+		"lock":       {ours: []string{".", "store", "once"}},
+		"rediscmd":   {},
+		"rediscache": {ours: []string{".", "store", "once", "rediscmd", "internal"}, vendors: []string{otel}},
+		"redislock":  {ours: []string{".", "store", "once", "lock", "rediscmd", "internal"}, vendors: []string{otel}},
+
+		"rediscmd/goredis":    {ours: []string{"rediscmd"}, vendors: []string{"github.com/redis/go-redis/"}},
+		"rediscmd/rueidiscmd": {ours: []string{"rediscmd"}, vendors: []string{"github.com/redis/rueidis"}},
 
 		"outbox": station,
 		"relay":  station,
 		"inbox":  station,
 
+		"inbox/internal/decide": {ours: []string{"store"}}, // pure: no seam is called, no clock
+
+		"foreign": station, // tables of other teams, by database/sql
+
+		// idempotent HTTP endpoints, and the client side
+		"httpidem":             {ours: below.ours, vendors: []string{otel}},
+		"saga":                 {ours: append([]string{"broker", "inbox"}, below.ours...), vendors: []string{otel}},
+		"internal/saga/engine": {ours: []string{".", "store", "internal", "call", "failure"}},
+		"internal/saga/stored": {ours: []string{"store", "internal/saga/plan"}},
+		"internal/saga/plan":   {}, // pure: no seam, no clock
+		"internal/saga/draw":   {ours: []string{"internal/saga/plan"}},
+		"internal/saga/body":   {ours: []string{".", "call", "internal/saga/plan"}},
+
+		// what an operator does: the command and services call it
+		"operate": {ours: []string{".", "store", "broker", "internal", "flow"}},
+		// probes over HTTP, which any service mounts
+		"health": {ours: []string{"relay", "inbox"}},
+		// a consumer like others, of the user's
+		"flow": {ours: []string{".", "store", "inbox", "failure", "internal"}},
+		// how sagas stand, over HTTP, which any service mounts
+		"status": {ours: []string{".", "store", "operate", "flow"}},
+
+		// what is in the tables, over HTTP, which any service mounts
+		"console": {ours: []string{".", "store", "operate", "internal"}},
+
 		"store/memstore":    driver("store"),
 		"store/sqlitestore": driver("store", "modernc.org/"),
 		"store/pgstore":     driver("store", "github.com/jackc/"),
-		"store/storetest":   {ours: []string{".", "store", "store/memstore", "internal"}, vendors: []string{"pgregory.net/"}}, // the oracle
+		// the oracle
+		"store/storetest": {ours: []string{".", "store", "store/memstore", "internal"}, vendors: []string{"pgregory.net/"}},
 
-		"broker/membroker":    driver("broker"),
-		"broker/kafkabroker":  driver("broker", "github.com/twmb/"),
-		"broker/natsbroker":   driver("broker", "github.com/nats-io/nats.go", "github.com/nats-io/nuid"), // not the server
+		"broker/internal":    {ours: []string{".", "broker", "internal"}}, // what drivers share
+		"broker/membroker":   driver("broker"),
+		"broker/kafkabroker": driver("broker", "github.com/twmb/"),
+		// not the server
+		"broker/natsbroker":   driver("broker", "github.com/nats-io/nats.go", "github.com/nats-io/nuid"),
 		"broker/rabbitbroker": driver("broker", "github.com/rabbitmq/"),
 		"broker/brokertest":   suite("broker", "broker/membroker"),
 
+		"schema": {ours: []string{".", "store"}, vendors: []string{"github.com/twmb/franz-go/pkg/sr"}},
+		// a program links only the languages that it uses
+		"schema/avro":       {ours: []string{".", "schema"}, vendors: []string{"github.com/twmb/avro"}},
+		"schema/protobuf":   {ours: []string{".", "schema"}, vendors: []string{"google.golang.org/protobuf", "github.com/bufbuild/protocompile"}},
+		"schema/jsonschema": {ours: []string{".", "schema"}, vendors: []string{"github.com/google/jsonschema-go"}},
+
 		"sagatest": {ours: append([]string{"internal", "store/memstore", "broker/membroker", "store/storetest", "broker/brokertest"}, above...)},
-		"cmd":      {ours: append([]string{"internal", "sagatest", "examples", "drivers"}, above...), vendors: []string{"*"}},
-		"examples": {ours: append([]string{"sagatest", "drivers"}, above...), vendors: []string{"*"}}, // the public API alone
+		"cmd":      {ours: append([]string{"internal", "operate", "drivers"}, above...), vendors: []string{"*"}},
+		// the public API alone
+		"examples": {ours: append([]string{"sagatest", "drivers"}, above...), vendors: []string{"*"}},
+
+		// The demo alone may use the shop and the test kit: a build without it has neither.
+		"cmd/skald/internal/demo": {ours: append([]string{"cmd/skald/internal", "internal", "sagatest", "examples", "drivers"}, above...), vendors: []string{"*"}},
+	}
+}
+
+// ranks are the packages from the lowest to the highest, as docs/architecture.md has them: none imports
+// another of its own rank or above. A folder's name stands for those in it, too, unless they have a rank of
+// their own.
+func ranks() [][]string {
+	return [][]string{
+		{".", "rediscmd", "internal/backoff", "internal/brokerurl", "internal/circuit", "internal/fingerprint", "internal/lending", "internal/need", "internal/seeded",
+			"internal/saga/plan", "internal/shortlog", "internal/sqlfile", "internal/startup", "internal/uuid7"},
+		{"store", "broker", "internal/diskfree", "internal/saga/draw", "internal/weight"},
+		{"failure", "internal", "schema"},
+		{"broker/internal", "internal/complete", "call"},
+		{"internal/saga/body", "once"},
+		{"internal/saga/engine"},
+		{"store/memstore", "store/sqlitestore", "store/pgstore", "broker/membroker", "broker/kafkabroker", "broker/natsbroker", "broker/rabbitbroker"},
+		{"store/storetest", "broker/brokertest"},
+		{"outbox", "relay", "inbox", "lock", "rediscache", "foreign"},
+		{"redislock", "httpidem", "saga", "health", "flow"},
+		{"operate"},
+		{"status", "console"},
+		{"internal/pgbed", "sagatest"},
+		{"examples"},
+		{"cmd"},
 	}
 }
 
 func driver(seam string, vendors ...string) rule {
-	return rule{ours: []string{".", seam, "internal"}, vendors: append(vendors, otel)}
+	return rule{ours: []string{".", seam, seam + "/internal", "internal"}, vendors: append(vendors, otel)}
 }
 
 // suite is what a conformance suite may import: the driver in memory, too, which others are compared with.
@@ -70,10 +146,11 @@ func onlyTests() map[string][]string {
 	return map[string][]string{
 		"store/storetest":   {"sagatest", "internal/pgbed"},
 		"broker/brokertest": {"sagatest"},
-		"sagatest":          {"cmd", "examples"},
+		"sagatest":          {"cmd/skald/internal/demo", "examples"},
 		"internal/need":     nil,
+		"internal/seeded":   {"broker/brokertest"},
 		"internal/pgbed":    nil,
-		"testing":           {"store/storetest", "broker/brokertest", "sagatest", "internal/need", "internal/pgbed"},
+		"testing":           {"store/storetest", "broker/brokertest", "sagatest", "internal/need", "internal/pgbed", "internal/seeded"},
 	}
 }
 
@@ -86,9 +163,11 @@ type check struct {
 func checks() []check {
 	return []check{
 		{"imports", checkImports},
+		{"ranks", checkRanks},
 		{"only tests", checkOnlyTests},
 		{"seams", checkSeams},
 		{"sizes", checkSizes},
+		{"width", checkWidth},
 		{"variables", checkVariables},
 		{"init and panic", checkInitAndPanic},
 		{"package names", checkNames},

@@ -38,8 +38,9 @@ type AgainError struct{ Err error }
 func (e *AgainError) Error() string { return fmt.Sprintf("overtaken: %v", e.Err) }
 func (e *AgainError) Unwrap() error { return e.Err }
 
-// Again is a handler's "somebody was faster": what it read is no longer so when it writes, a version that moved. Its rows are
-// undone and the message is taken again at once, sixteen times at most; from then on it is a failure like another.
+// Again is a handler's "somebody was faster": what it read is no longer so when it writes, a version that
+// moved. Its rows are undone and the message is taken again at once, sixteen times at most; from then on it
+// is a failure like another.
 func Again(err error) error { return &AgainError{Err: err} }
 
 // PermanentError is what Permanent returns. The inbox finds it through any wrapping.
@@ -48,8 +49,8 @@ type PermanentError struct{ Err error }
 func (e *PermanentError) Error() string { return fmt.Sprintf("permanent: %v", e.Err) }
 func (e *PermanentError) Unwrap() error { return e.Err }
 
-// Permanent is a handler's "this cannot work": its rows are undone and the message is a dead letter at once. Where others
-// are to be told, and it is an answer that a process expects, Reject says it.
+// Permanent is a handler's "this cannot work": its rows are undone and the message is a dead letter at once.
+// Where others are to be told, and it is an answer that a process expects, Reject says it.
 func Permanent(err error) error { return &PermanentError{Err: err} }
 
 // VersionError is what UnknownVersion returns. The inbox finds it through any wrapping.
@@ -58,9 +59,23 @@ type VersionError struct{ Err error }
 func (e *VersionError) Error() string { return fmt.Sprintf("unknown version: %v", e.Err) }
 func (e *VersionError) Unwrap() error { return e.Err }
 
-// UnknownVersion is a codec's or handler's "this build does not know it": the message is parked, uncharged, until a build
-// that does takes it.
+// UnknownVersion is a codec's or handler's "this build does not know it": the message is parked, uncharged,
+// until a build that does takes it.
 func UnknownVersion(err error) error { return &VersionError{Err: err} }
+
+// OutageError is what Outage returns. The inbox finds it through any wrapping.
+type OutageError struct{ Err error }
+
+func (e *OutageError) Error() string { return fmt.Sprintf("outage: %v", e.Err) }
+func (e *OutageError) Unwrap() error { return e.Err }
+
+// Outage is a handler's, a codec's or a call's "a service that I need is away": the rows are undone, no
+// attempt is charged, and the message keeps its place at the broker, where it is tried again with growing
+// waits of up to 30 s, for as long as the outage lasts. Messages of its key wait; its partition is not
+// acknowledged past it. After three attempts it is logged, and listed in inbox.Health.Stuck. Without Outage
+// an error of another service, "connection refused" say, is charged like any other. Outages of the
+// transaction that Skald lent are known without it.
+func Outage(err error) error { return &OutageError{Err: err} }
 
 type causeKey struct{}
 

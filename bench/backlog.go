@@ -34,8 +34,8 @@ func backlogs() comparison {
 	}
 }
 
-// whole drains a backlog several times and counts from the first row that is handed over: what a relay does when it
-// starts would weigh on the small backlog alone.
+// whole drains a backlog several times and counts from the first row that is handed over: what a relay does
+// when it starts would weigh on the small backlog alone.
 func (y *yard) whole(ctx context.Context, m *meter, rows, times int) error {
 	m.r.Concurrency = 1
 	if err := m.begin(ctx); err != nil {

@@ -15,13 +15,13 @@ import (
 
 // A sink is a publisher that counts what became durable, and sees to the order.
 type sink struct {
-	inner broker.Publisher // nil: everything is durable at once
-	life  string           // each turn has its own, so that the relay starts at the oldest row again
-	want  int64
-	acked atomic.Int64
-	full  chan struct{} // closed when want is reached
-	first chan struct{} // closed with the first rows
-	begun sync.Once
+	inner   broker.Publisher // nil: everything is durable at once
+	session string           // each turn has its own, so that the relay starts at the oldest row again
+	want    int64
+	acked   atomic.Int64
+	full    chan struct{} // closed when want is reached
+	first   chan struct{} // closed with the first rows
+	begun   sync.Once
 
 	mu       sync.Mutex
 	last     string // sequence of the row before
@@ -30,10 +30,10 @@ type sink struct {
 }
 
 func newSink(inner broker.Publisher, want int) *sink {
-	return &sink{inner: inner, life: name(), want: int64(want), full: make(chan struct{}), first: make(chan struct{})}
+	return &sink{inner: inner, session: name(), want: int64(want), full: make(chan struct{}), first: make(chan struct{})}
 }
 
-func (s *sink) Incarnation(context.Context) (string, error) { return s.life, nil }
+func (s *sink) Incarnation(context.Context) (string, error) { return s.session, nil }
 
 func (s *sink) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
 	if s.inner == nil {

@@ -36,6 +36,7 @@ type bar struct {
 	value func(Result) float64
 	least float64
 	most  float64 // 0: least is meant
+	added bool    // what it is more than the others, not how many times as much
 }
 
 func perSecond(r Result) float64 { return r.PerSecond }
@@ -161,8 +162,8 @@ func (b *bench) verdicts(bars []bar, all map[string][]Result) {
 	}
 }
 
-// figures is one figure for each repetition. Where the sides had different numbers of turns, the other side counts
-// by its median.
+// figures is one figure for each repetition. Where the sides had different numbers of turns, the other side
+// counts by its median.
 func (bar bar) figures(all map[string][]Result) (out []float64) {
 	for i, r := range all[bar.of] {
 		x := bar.value(r)
@@ -182,7 +183,10 @@ func (bar bar) figures(all map[string][]Result) (out []float64) {
 				best = max(best, mid)
 			}
 		}
-		if best > 0 {
+		switch {
+		case best > 0 && bar.added:
+			out = append(out, x-best)
+		case best > 0:
 			out = append(out, x/best)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A snap is what has been used up to a moment: processor times in microseconds, WAL and transactions of the cluster.
+// A snap is what has been used up to a moment: processor times in microseconds, WAL and transactions of the
+// cluster.
 type snap struct {
 	at         time.Time
 	lsn, xid   int64
@@ -20,7 +21,8 @@ type snap struct {
 	busy, idle float64
 }
 
-// A probe reads processor times from /proc. Where the cluster runs elsewhere, or /proc is not there, it reads zeros.
+// A probe reads processor times from /proc. Where the cluster runs elsewhere, or /proc is not there, it reads
+// zeros.
 type probe struct {
 	conn       *pgx.Conn
 	postmaster int
@@ -96,7 +98,8 @@ func clusterTimes(postmaster int) float64 {
 	return total
 }
 
-// procTimes is the parent of a process and its processor time with that of its reaped children, in microseconds.
+// procTimes is the parent of a process and its processor time with that of its reaped children, in
+// microseconds.
 func procTimes(pid string) (parent int, us float64) {
 	b, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/skald-go/skald/outbox"
 )
 
-// estate is the path's table once more: as the owner without telemetry, under roles, with telemetry, in one run.
+// estate is the path's table once more: as the owner without telemetry, under roles, with telemetry, in one
+// run.
 func estate() []comparison {
 	time := wayBars(cost, "time")
 	return []comparison{

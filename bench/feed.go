@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/internal/uuid7"
 )
 
-// A feed is a subscription in this process that always has more, until its lane is paused.
+// A feed is a subscription in this process that always has more, until its partition is paused.
 type feed struct {
 	next  func() (skald.Message, bool) // false: no more
 	ready chan struct{}
@@ -25,7 +25,7 @@ type feed struct {
 	drained chan struct{} // closed when everything was acknowledged and there is no more
 }
 
-const feedLane = "orders/0"
+const feedPartition = "orders/0"
 
 func newFeed(next func() (skald.Message, bool)) *feed {
 	f := &feed{next: next, ready: make(chan struct{}, 1), drained: make(chan struct{})}
@@ -37,13 +37,16 @@ func (f *feed) Subscribe(context.Context, broker.Group) (broker.Subscription, er
 
 func (f *feed) Ready() <-chan struct{} { return f.ready }
 
+func (f *feed) Alarm() string { return "" }
+
 func (f *feed) Receive(_ context.Context, most int) (broker.Batch, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var b broker.Batch
 	if !f.told {
 		f.told = true
-		b.Gained = []broker.Lane{{Name: feedLane, Clean: true, Origin: rand.Text(), Started: true}} // so that positions are kept, as with Kafka
+		// so that positions are kept, as with Kafka
+		b.Gained = []broker.Partition{{Name: feedPartition, Clean: true, Origin: rand.Text(), Started: true}}
 	}
 	for range most {
 		if f.paused || f.dry {
@@ -54,7 +57,7 @@ func (f *feed) Receive(_ context.Context, most int) (broker.Batch, error) {
 			f.dry = true
 			return b, nil
 		}
-		b.Deliveries = append(b.Deliveries, broker.Delivery{Message: m, Lane: feedLane, Position: f.at})
+		b.Deliveries = append(b.Deliveries, broker.Delivery{Message: m, Partition: feedPartition, Position: f.at})
 		f.at++
 	}
 	f.signal()

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/skald-go/skald/internal/uuid7"
 )
 
 const (
@@ -20,26 +18,23 @@ const (
 	boundsAndKey = `select set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
 		set_config('synchronous_commit', 'on', true), pg_advisory_xact_lock(hashtextextended($3, 0))`
 	notParked = ` where not exists (select from skald_parked where consumer = 'payment' and source = '/shop' and id = $1::text)
-		and not exists (select from skald_parked where consumer = 'payment' and key = $3::bytea and holds)
-		and not exists (select from skald_mark_timeless where consumer = 'payment' and source = '/shop' and id = $1::text)`
+		and not exists (select from skald_parked where consumer = 'payment' and key = $3::bytea and holds)`
 )
 
-// ownTables is threeTrips in Skald's own tables and with its bounds: what the library costs, without what its schema does.
+// ownTables is threeTrips in Skald's own tables and with its bounds: what the library costs, without what its
+// schema does.
 func (t *till) ownTables(ctx context.Context, c *pgx.Conn, id string, value order) error {
-	slot, err := leafOf(id)
-	if err != nil {
-		return err
-	}
 	b := &pgx.Batch{}
 	b.Queue("begin")
 	b.Queue(bounds, "5000", "65000")
-	b.Queue(fmt.Sprintf("insert into skald_mark_%02d (consumer, source, id, outcome, slot) values ('payment', '/shop', $1, 1, %d) on conflict do nothing", slot, slot), id)
+	b.Queue("insert into skald_mark (consumer, source, id, outcome) values ('payment', '/shop', $1, 1) on conflict do nothing", id)
 	return t.marked(ctx, c, b, id, value)
 }
 
-// sameWork is ownTables with all that an intake of Skald's does for its promises: the key is locked, so that nobody parks one of its
-// messages meanwhile; the mark keeps a fingerprint of the payload, and is made only where neither the message nor one of its key is parked,
-// and where it was not marked as one without a time; its handler has a limit of time, and its panic is an error.
+// sameWork is ownTables with all that an intake of Skald's does for its promises: the key is locked, so that
+// nobody parks one of its messages meanwhile; the mark keeps a fingerprint of the payload, and is made only
+// where neither the message nor one of its key is parked; its handler has a limit of time, and its panic is
+// an error.
 func (t *till) sameWork(ctx context.Context, c *pgx.Conn, id string, value order) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -48,26 +43,13 @@ func (t *till) sameWork(ctx context.Context, c *pgx.Conn, id string, value order
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	slot, err := leafOf(id)
-	if err != nil {
-		return err
-	}
 	print := sha256.Sum256(t.data)
 	b := &pgx.Batch{}
 	b.Queue("begin")
 	b.Queue(boundsAndKey, "5000", "65000", "payment "+id)
-	b.Queue(fmt.Sprintf("insert into skald_mark_%02d (consumer, source, id, outcome, fingerprint, slot) select 'payment', '/shop', $1::text::uuid, 1, $2::bigint, %d"+
-		notParked+" on conflict do nothing", slot, slot), id, int64(binary.BigEndian.Uint64(print[:])), []byte(id))
+	b.Queue("insert into skald_mark (consumer, source, id, outcome, fingerprint) select 'payment', '/shop', $1::text, 1, $2::bigint"+
+		notParked+" on conflict do nothing", id, int64(binary.BigEndian.Uint64(print[:])), []byte(id))
 	return t.marked(ctx, c, b, id, value)
-}
-
-// leafOf is where the mark of id lies.
-func leafOf(id string) (int64, error) {
-	at, ok := uuid7.Time(id)
-	if !ok {
-		return 0, fmt.Errorf("%s is no UUID of version 7", id)
-	}
-	return at.Unix() / (2 * 24 * 60 * 60) % 18, nil
 }
 
 // marked sends what begins a message by hand, its mark last, and goes on behind that.

@@ -38,7 +38,8 @@ func (y *yard) wakingWith(label, topic string, bus broker.Publisher, out *outbox
 		event := skald.Event[order]{Topic: topic, Type: "order.placed"}
 		durable := make(chan time.Time, 1)
 		s := newSink(bus, 0)
-		s.life = "the one broker of all turns" // else the relay would begin with the rows of the turn before
+		// else the relay would begin with the rows of the turn before
+		s.session = "the one broker of all turns"
 		s.on = func(skald.Message) { durable <- time.Now() }
 		stop, ended := start(ctx, relay.New(y.db, s, &o))
 		defer stop()
@@ -145,7 +146,8 @@ func kafkaIdle() comparison {
 	}
 }
 
-// afterwards is the least that can be: the same row committed, then the event produced beside the transaction.
+// afterwards is the least that can be: the same row committed, then the event produced beside the
+// transaction.
 func (y *yard) afterwards(ctx context.Context, topic string) (contender, error) {
 	cl, err := y.b.producer(kgo.ProducerLinger(0))
 	if err != nil {

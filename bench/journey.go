@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/relay"
 )
 
-// A journey is the whole way in one process: a writer's COMMIT, the relay, the broker, the inbox, a handler that inserts
-// a row. It measures from sending COMMIT until the handler has run.
+// A journey is the whole way in one process: a writer's COMMIT, the relay, the broker, the inbox, a handler
+// that inserts a row. It measures from sending COMMIT until the handler has run.
 type journey struct {
 	t     *till
 	out   *outbox.Outbox[pgx.Tx]
@@ -31,8 +31,8 @@ type journey struct {
 
 const journeyWriters = 32
 
-// journeys finds the highest rate first: writers that wait, each, until theirs is handled. The others send at a
-// share of it, whatever is handled meanwhile.
+// journeys finds the highest rate first: writers that wait, each, until theirs is handled. The others send at
+// a share of it, whatever is handled meanwhile.
 func journeys(p product) comparison {
 	shares := []struct {
 		name  string
@@ -40,7 +40,7 @@ func journeys(p product) comparison {
 	}{{"at 10 % of it", 0.1}, {"at 50 % of it", 0.5}, {"at 90 % of it", 0.9}}
 	c := comparison{
 		name:  "broker-latency-" + p.name,
-		title: "from COMMIT until the handler has run, relay and inbox in the writers' process, 16 lanes: the highest rate of 32 writers that wait, and shares of it",
+		title: "from COMMIT until the handler has run, relay and inbox in the writers' process, 16 shards: the highest rate of 32 writers that wait, and shares of it",
 		there: p.there,
 	}
 	for _, s := range shares {
@@ -80,7 +80,7 @@ func (w *wire) journey(ctx context.Context) (*journey, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	topic, err := w.topic(ctx, wireLanes)
+	topic, err := w.topic(ctx, wirePartitions)
 	if err != nil {
 		return nil, nil, err
 	}

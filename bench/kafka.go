@@ -86,9 +86,9 @@ func (y *yard) kafkaPoller(topic string) (contender, error) {
 // handPage is what the loop by hand reads at a time: the fastest of 1,000 to 20,000.
 const handPage = 5000
 
-// handCursor is the loop that one writes by hand: an ascending cursor over a plain table that holds the same rows, the
-// same headers, pages read while others are on their way, the cursor stored behind each page's acknowledgement. Behind a
-// record that fails for good it may publish later ones of its key.
+// handCursor is the loop that one writes by hand: an ascending cursor over a plain table that holds the same
+// rows, the same headers, pages read while others are on their way, the cursor stored behind each page's
+// acknowledgement. Behind a record that fails for good it may publish later ones of its key.
 func (y *yard) handCursor(ctx context.Context) (contender, error) {
 	cl, err := y.b.producer(kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(4*handPage))
 	if err != nil {

@@ -1,5 +1,6 @@
-// Command bench measures Skald against hand-written floors, tutorials' forms and peers, side by side: the contenders
-// of a comparison take turns in one run on the same servers, several times, and the ratios come with their spread.
+// Command bench measures Skald against hand-written floors, tutorials' forms and peers, side by side: the
+// contenders of a comparison take turns in one run on the same servers, several times, and the ratios come
+// with their spread.
 //
 //	eval "$(../scripts/services env)" && go run . [-only REGEXP] [-reps 3] [-dur 2s] [-rows N] …
 //
@@ -25,6 +26,7 @@ type bench struct {
 	pg, kafka  string
 	nats       string // empty: one is started
 	rabbit     string
+	redis      string // empty: none
 	second     string // whose processor time stands beside ours
 	reps       int
 	dur        time.Duration
@@ -35,6 +37,7 @@ type bench struct {
 	parked     int
 	parkedKeys int
 	marks      int
+	sagasLive  int
 	hold       time.Duration // of the transaction that is held open
 	limit      time.Duration // of one drain
 	quiet      time.Duration
@@ -63,6 +66,7 @@ func run() error {
 	flag.StringVar(&b.kafka, "kafka", os.Getenv("SKALD_TEST_KAFKA"), "`host:port` of Kafka; empty: without its comparisons (SKALD_TEST_KAFKA)")
 	flag.StringVar(&b.nats, "nats", "", "`host:port` of a NATS with JetStream; empty: one of the benchmark's own, as it comes, which answers before the disk has it")
 	flag.StringVar(&b.rabbit, "rabbitmq", os.Getenv("SKALD_TEST_RABBITMQ"), "`amqp://host:port` of RabbitMQ; empty: without its comparisons (SKALD_TEST_RABBITMQ)")
+	flag.StringVar(&b.redis, "redis", os.Getenv("SKALD_TEST_REDIS"), "`redis://host:port`; empty: without its comparisons (SKALD_TEST_REDIS)")
 	flag.IntVar(&b.reps, "reps", 3, "turns of each contender")
 	flag.DurationVar(&b.dur, "dur", 2*time.Second, "time of a measurement that is not a drain")
 	flag.Uint64Var(&b.traced, "traced", 100, "one message in so many is sampled where telemetry is on")
@@ -72,6 +76,7 @@ func run() error {
 	flag.IntVar(&b.parked, "parked", 100_000, "how many messages the comparisons parked-… have parked")
 	flag.IntVar(&b.parkedKeys, "parked-keys", 10_000, "of how many keys these are")
 	flag.IntVar(&b.marks, "marks", 1_000_000, "the many marks of the comparisons marks-…")
+	flag.IntVar(&b.sagasLive, "sagas", 1_000_000, "how many choreographed sagas the comparison status has under way")
 	flag.DurationVar(&b.hold, "hold", time.Minute, "how long the comparison held keeps a transaction open")
 	flag.DurationVar(&b.limit, "limit", 20*time.Second, "the longest that one drain is watched")
 	flag.DurationVar(&b.quiet, "quiet", 3*time.Second, "the longest to wait, before each turn, for other programs to be quiet")
@@ -142,8 +147,9 @@ func (b *bench) settings(ctx context.Context) error {
 
 func comparisons() []comparison {
 	return append([]comparison{
-		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), messages(), batches(), duplicates(),
+		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), walDrains(), walFlows(), walIdles(), messages(), batches(), duplicates(), inFront(), lockings(), sharedQueue(),
 		parkedDrains(), neighbours(), marksKept(), emptied(), slowTrips(),
-		backlogs(), held(), demo(),
+		backlogs(), held(), demo(), endpoints(), added("latency", false, 0.5, 0.5), added("latency-slow", true, 0.5, 1), repeatsInFront(),
+		orchestrated(), engineAlone(), tracked(), answered(),
 	}, estate()...)
 }

@@ -10,19 +10,18 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
-	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
 
 const (
 	fewMarks = 10_000
-	// timedMarks are marks of ids that were made at times between $2 and $3 (seconds), evenly.
-	timedMarks = `insert into skald_mark (consumer, source, id, outcome, fingerprint, slot)
-	select 'payment', '/shop', (lpad(to_hex(at), 12, '0') || '7' || substr(h, 1, 3) || '8' || substr(h, 4, 15))::uuid, 1, i, at / 1000 / 172800 % 18
+	// timedMarks are marks of ids that were made, and finished, at times between $2 and $3 (seconds), evenly.
+	timedMarks = `insert into skald_mark (consumer, source, id, outcome, fingerprint, at)
+	select 'payment', '/shop', (lpad(to_hex(at), 12, '0') || '7' || substr(h, 1, 3) || '8' || substr(h, 4, 15))::uuid::text, 1, i, to_timestamp(at / 1000.0)
 	from (select i, md5(i::text) as h, ($2::bigint * 1000 + ($3::bigint - $2::bigint) * 1000 * i / $1::bigint)::bigint as at
 		from generate_series(0::bigint, $1::bigint - 1) as i) as m`
 	// timelessMarks are marks of ids that tell no time, finished at $2 (seconds).
-	timelessMarks = `insert into skald_mark_timeless (consumer, source, id, outcome, fingerprint, at)
+	timelessMarks = `insert into skald_mark (consumer, source, id, outcome, fingerprint, at)
 	select 'payment', '/shop', gen_random_uuid()::text, 1, i, to_timestamp($2::bigint) from generate_series(0::bigint, $1::bigint - 1) as i`
 )
 
@@ -41,7 +40,7 @@ func (b *bench) stocked(ctx context.Context, n int) (*till, error) {
 	if _, err := t.pool.Exec(ctx, timelessMarks, n, now.Unix()); err != nil {
 		return nil, fmt.Errorf("fill marks: %w", err)
 	}
-	return t, execAll(ctx, t.pool, "vacuum analyze skald_mark_timeless", "vacuum analyze skald_mark")
+	return t, execAll(ctx, t.pool, "vacuum analyze skald_mark")
 }
 
 // kept measures messages beside the marks that are there.
@@ -97,8 +96,7 @@ func marksKept() comparison {
 }
 
 const (
-	emptying = "emptying timed marks"
-	pruning  = "pruning timeless marks"
+	pruning  = "pruning marks"
 	aMessage = "a message, "
 	calm     = "before"
 )
@@ -109,11 +107,10 @@ func emptied() comparison {
 	}
 	return comparison{
 		name:   "marks-emptied",
-		title:  "-marks marks of two days are emptied, and as many that tell no time are pruned, while 800 messages/s are taken",
+		title:  "-marks marks of two days, and as many of ids that tell no time, are pruned, while 800 messages/s are taken",
 		script: emptyAndPrune,
 		bars: []bar{
-			{what: emptying + ", s", of: emptying, value: func(r Result) float64 { return r.Seconds }, most: 1},
-			during(emptying), during(pruning), {what: "the longest message, ms, before", of: aMessage + calm, value: extra("longest")},
+			during(pruning), {what: "the longest message, ms, before", of: aMessage + calm, value: extra("longest")},
 			{what: "a message, p99, while " + pruning + " ÷ before", of: aMessage + "while " + pruning, to: []string{aMessage + calm}, value: p99},
 		},
 	}
@@ -129,8 +126,10 @@ func emptyAndPrune(ctx context.Context, b *bench, each func(Result)) error {
 	if _, err := t.pool.Exec(ctx, timedMarks, b.marks, then.Unix(), then.Add(day(2)-time.Minute).Unix()); err != nil {
 		return fmt.Errorf("fill marks: %w", err)
 	}
-	if err := execAll(ctx, t.pool, "insert into skald_floor (consumer, since) values ('payment', now() - interval '100 days')",
-		"vacuum analyze skald_mark", "checkpoint"); err != nil {
+	if _, err := t.pool.Exec(ctx, timelessMarks, b.marks, then.Unix()); err != nil {
+		return fmt.Errorf("fill marks: %w", err)
+	}
+	if err := execAll(ctx, t.pool, "vacuum analyze skald_mark", "checkpoint"); err != nil {
 		return err
 	}
 	l := &steady{t: t}
@@ -140,20 +139,7 @@ func emptyAndPrune(ctx context.Context, b *bench, each func(Result)) error {
 	if err := l.phase(ctx, b, each, calm, nil); err != nil {
 		return err
 	}
-	retiring := func(what string) error {
-		return l.phase(ctx, b, each, "while "+what, func(ctx context.Context) error { return t.retire(ctx, b, what, each) })
-	}
-	if err := retiring(emptying); err != nil {
-		return err
-	}
-	// Only now: one call of the retention does both.
-	if _, err := t.pool.Exec(ctx, timelessMarks, b.marks, then.Unix()); err != nil {
-		return fmt.Errorf("fill marks: %w", err)
-	}
-	if err := execAll(ctx, t.pool, "vacuum analyze skald_mark_timeless", "checkpoint"); err != nil {
-		return err
-	}
-	if err := retiring(pruning); err != nil {
+	if err := l.phase(ctx, b, each, "while "+pruning, func(ctx context.Context) error { return t.retire(ctx, b, each) }); err != nil {
 		return err
 	}
 	stop()
@@ -161,30 +147,16 @@ func emptyAndPrune(ctx context.Context, b *bench, each func(Result)) error {
 }
 
 // retire calls the retention until what it is to take away is gone.
-func (t *till) retire(ctx context.Context, b *bench, what string, each func(Result)) error {
-	m := meter{b: b, r: Result{Comparison: "marks-emptied", Name: what, Concurrency: 1}, a: b.probe.snap(ctx)}
-	more := true
-	gone := func() bool { return !more }
-	if what == emptying {
-		gone = func() bool {
-			var left bool
-			err := t.pool.QueryRow(ctx, "select exists (select from skald_mark where id < $1::text::uuid)", uuid7.New(time.Now().Add(-day(31)))).Scan(&left)
-			return err == nil && !left
-		}
-	}
-	for {
-		did, err := t.db.Maintain(ctx, store.Retention{})
+func (t *till) retire(ctx context.Context, b *bench, each func(Result)) error {
+	m := meter{b: b, r: Result{Comparison: "marks-emptied", Name: pruning, Concurrency: 1}, a: b.probe.snap(ctx)}
+	for more := true; more; {
+		did, err := t.db.Maintain(ctx, store.Maintain{})
 		if err != nil {
 			return err
 		}
-		if more = did.More; gone() {
-			break
-		}
-		if !more {
-			return fmt.Errorf("%s: something is left: %v", what, did.Left)
-		}
+		more = did.More
 	}
-	m.end(ctx, b.marks)
+	m.end(ctx, 2*b.marks)
 	each(m.r)
 	return nil
 }
@@ -241,7 +213,7 @@ func (l *steady) take(ctx context.Context, n *atomic.Int64) error {
 // one takes in a message, inserts its row and commits.
 func (t *till) one(ctx context.Context, id string, n int64) error {
 	u, err := t.db.Begin(ctx, store.Intake{Marks: []store.Mark{{Consumer: group, Identity: store.Identity{Source: "/shop", ID: id}, As: store.Done,
-		Turn: store.Arriving, Key: []byte(orderKey(n))}}})
+		KeyOrder: store.Arriving, Key: []byte(orderKey(n))}}})
 	if err != nil {
 		return err
 	}

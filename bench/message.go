@@ -53,7 +53,7 @@ func (b *bench) till(ctx context.Context) (*till, error) {
 }
 
 func (t *till) empty(ctx context.Context) error {
-	return execAll(ctx, t.pool, "truncate payment, inbox, plain, skald_outbox, skald_mark, skald_mark_timeless, skald_parked")
+	return execAll(ctx, t.pool, "truncate payment, inbox, plain, skald_outbox, skald_mark, skald_parked")
 }
 
 // consume is Skald's inbox: the handler inserts one row and says one event.
@@ -125,8 +125,8 @@ func (t *till) event(value order) ([]any, error) {
 	return plainArgs(t.n.Load(), string(data)), nil
 }
 
-// threeTrips is the floor of a library that calls a user's handler: BEGIN and the inbox row in one round trip, the
-// handler's own statement, the event and COMMIT in one.
+// threeTrips is the floor of a library that calls a user's handler: BEGIN and the inbox row in one round
+// trip, the handler's own statement, the event and COMMIT in one.
 func (t *till) threeTrips(ctx context.Context, c *pgx.Conn, id string, value order) error {
 	b := &pgx.Batch{}
 	b.Queue("begin")
@@ -161,7 +161,8 @@ func (t *till) finish(ctx context.Context, c *pgx.Conn, marked pgconn.CommandTag
 	return c.SendBatch(ctx, b).Close()
 }
 
-// tutorial is the form of the tutorials: a look-up, the key as "processing", the work, the key as "completed".
+// tutorial is the form of the tutorials: a look-up, the key as "processing", the work, the key as
+// "completed".
 func (t *till) tutorial(ctx context.Context, c *pgx.Conn, level pgx.TxIsoLevel, id string, value order) error {
 	for {
 		err := t.tutorialOnce(ctx, c, level, id, value)
@@ -303,7 +304,8 @@ func (t *till) inbox(ctx context.Context, m *meter) error {
 	return t.finished(ctx, m, t.consume, func(h inbox.Health) int64 { return h.Handled })
 }
 
-// finished measures how many messages an inbox finishes, and that those which it handled left one effect of each kind.
+// finished measures how many messages an inbox finishes, and that those which it handled left one effect of
+// each kind.
 func (t *till) finished(ctx context.Context, m *meter, consume func(*feed) *inbox.Inbox[pgx.Tx], count func(inbox.Health) int64) error {
 	h, err := t.finishing(ctx, m, consume, func() skald.Message {
 		msg := newMessage(t.n.Add(1), t.data)

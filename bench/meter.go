@@ -26,8 +26,8 @@ type Result struct {
 	PerSecond   float64 `json:"per_second"`
 	P50         float64 `json:"p50_ms"`
 	P99         float64 `json:"p99_ms"`
-	// Per unit of work: processor time of this process and of the PostgreSQL cluster (or of the server that a comparison
-	// is about), transactions and WAL.
+	// Per unit of work: processor time of this process and of the PostgreSQL cluster (or of the server that a
+	// comparison is about), transactions and WAL.
 	ClientCPU float64 `json:"client_cpu_us_per_op"`
 	PgCPU     float64 `json:"pg_cpu_us_per_op"`
 	TxPerOp   float64 `json:"write_tx_per_op"`
@@ -115,8 +115,8 @@ func quantile(sorted []time.Duration, q float64) float64 {
 
 const warm = 300 * time.Millisecond
 
-// loop runs op from many clients, each as fast as it is answered, for the time of a measurement. unit is how many
-// units of work one op does.
+// loop runs op from many clients, each as fast as it is answered, for the time of a measurement. unit is how
+// many units of work one op does.
 func (m *meter) loop(ctx context.Context, clients, unit int, op func(ctx context.Context, client int) error) error {
 	m.r.Concurrency = clients
 	if _, err := m.spin(ctx, clients, warm, op); err != nil { // statements get prepared

@@ -41,7 +41,8 @@ func (w *writing) plainRow(data string) *plainRow {
 		CorrelationID: id, Time: now, ID: id, Bucket: int16(n % 1024)}
 }
 
-// ormWrites are writes of one event in a transaction of database/sql and of GORM, each against an INSERT of its own.
+// ormWrites are writes of one event in a transaction of database/sql and of GORM, each against an INSERT of
+// its own.
 func ormWrites() comparison {
 	return comparison{
 		name:  "outbox-write-orm",

@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	// cloned makes what is parked from one parked message: of each key the first failed and the others wait behind it. The number of
-	// an advisory lock may be any; keys that share one only wait for each other. The keys lie between those of fresh messages.
-	cloned = `insert into skald_parked (consumer, source, id, turn, key, topic, type, data, envelope, bytes, lane, position, fault, attempts, due,
+	// cloned makes what is parked from one parked message: of each key the first failed and the others wait
+	// behind it. The number of an advisory lock may be any; keys that share one only wait for each other. The
+	// keys lie between those of fresh messages.
+	cloned = `insert into skald_parked (consumer, source, id, turn, key, topic, type, data, envelope, bytes, partition, position, fault, attempts, due,
 		waiting, holds, first_at, first_error, first_host, last_at, last_error, last_host, kind, fingerprint, stack, version, nth, running)
 	select p.consumer, p.source, n.id, hashtextextended(n.key, 0), convert_to(n.key, 'UTF8'), p.topic, p.type, p.data,
-		convert_to(replace(convert_from(p.envelope, 'UTF8'), p.id, n.id), 'UTF8'), p.bytes, p.lane, p.position + n.i, p.fault,
+		convert_to(replace(convert_from(p.envelope, 'UTF8'), p.id, n.id), 'UTF8'), p.bytes, p.partition, p.position + n.i, p.fault,
 		case when n.i < $2 then p.attempts else 0 end, p.due, n.i >= $2, p.holds, p.first_at, p.first_error, p.first_host,
 		p.last_at, p.last_error, p.last_host, p.kind, p.fingerprint, p.stack, p.version, n.i / $2 + 1, (n.i / $2 + 1) * p.bytes
 	from skald_parked as p cross join (
@@ -36,8 +37,8 @@ func (t *till) park(ctx context.Context, n, keys int, due time.Duration) error {
 	}
 	m := newMessage(0, t.data)
 	failure := store.Failure{At: m.Time, Why: "the gateway is away", Host: "bench"}
-	_, err := t.db.Apply(ctx, store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: group, Identity: store.Identity{Source: m.Source, ID: m.ID},
-		Message: m, Lane: feedLane, Attempts: 1, Due: due, First: failure, Last: failure}}})
+	_, err := t.db.Apply(ctx, store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: group, Identity: store.Identity{Source: m.Source, ID: m.ID},
+		Message: m, Partition: feedPartition, Attempts: 1, Due: due, First: failure, Last: failure}}})
 	if err != nil {
 		return fmt.Errorf("park: %w", err)
 	}

@@ -127,7 +127,8 @@ func (b *bench) watermill(pool *pgxpool.Pool, k watermillKind) contender {
 	}}
 }
 
-// watermillPublish publishes through the forwarder's envelope in a transaction, as its outbox documentation has it.
+// watermillPublish publishes through the forwarder's envelope in a transaction, as its outbox documentation
+// has it.
 func watermillPublish(ctx context.Context, pool *pgxpool.Pool, k watermillKind, n int) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		pub, err := wsql.NewPublisher(wsql.TxFromPgx(tx), wsql.PublisherConfig{SchemaAdapter: k.schema}, watermill.NopLogger{})

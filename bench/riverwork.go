@@ -34,7 +34,8 @@ type payer struct {
 	done  *atomic.Int64
 }
 
-// Work inserts the row and the event and, unless that is River's to do, completes the job, all in one transaction, as its documentation has it.
+// Work inserts the row and the event and, unless that is River's to do, completes the job, all in one
+// transaction, as its documentation has it.
 func (p *payer) Work(ctx context.Context, job *river.Job[paying]) error {
 	err := pgx.BeginFunc(ctx, p.t.pool, func(tx pgx.Tx) error {
 		args, err := p.t.event(job.Args.Order)

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// scaled are members of a group, and lanes of a topic.
+// scaled are members of a group, and partitions of a topic.
 func scaled() [][2]int {
 	return [][2]int{{1, 1}, {1, 16}, {1, 64}, {2, 16}, {4, 16}, {8, 16}, {8, 64}}
 }
@@ -20,10 +20,10 @@ func scaled() [][2]int {
 // pace is how many messages a second the latency is measured with: far below what any broker can.
 const pace = 200
 
-// scales measures one group with 1 to 8 members, each a client by itself, and 1 to 64 lanes: what it takes in a second, and
-// the time from the call to Publish until Receive gives the message, at a small rate.
+// scales measures one group with 1 to 8 members, each a client by itself, and 1 to 64 partitions: what it
+// takes in a second, and the time from the call to Publish until Receive gives the message, at a small rate.
 func scales(p product) comparison {
-	c := p.on("broker-scale", fmt.Sprintf("members of a group, and lanes: a full topic per second, and from Publish until Receive gives it at %d a second", pace), nil,
+	c := p.on("broker-scale", fmt.Sprintf("members of a group, and partitions: a full topic per second, and from Publish until Receive gives it at %d a second", pace), nil,
 		func(ctx context.Context, w *wire) (out []contender, err error) {
 			full, empty := map[int]string{}, map[int]string{}
 			for _, s := range scaled() {
@@ -35,14 +35,14 @@ func scales(p product) comparison {
 						return nil, err
 					}
 				}
-				members, lanes := s[0], s[1]
-				out = append(out, contender{name: scaleName(members, lanes), turn: func(ctx context.Context, m *meter) error {
+				members, partitions := s[0], s[1]
+				out = append(out, contender{name: scaleName(members, partitions), turn: func(ctx context.Context, m *meter) error {
 					m.r.Concurrency = members
-					lat, err := w.delays(ctx, empty[lanes], members, lanes)
+					lat, err := w.delays(ctx, empty[partitions], members, partitions)
 					if err != nil {
 						return err
 					}
-					if err := m.on(ctx, w, full[lanes], taker{ours, w.rows, w.members(full[lanes], members)}); err != nil {
+					if err := m.on(ctx, w, full[partitions], taker{ours, w.rows, w.members(full[partitions], members)}); err != nil {
 						return err
 					}
 					m.r.latencies(lat)
@@ -54,15 +54,17 @@ func scales(p product) comparison {
 	one := scaleName(1, 16)
 	c.bars = []bar{
 		{what: "8 members ÷ 1", of: scaleName(8, 16), to: []string{one}, value: perSecond},
-		{what: "64 lanes ÷ 16", of: scaleName(1, 64), to: []string{one}, value: perSecond},
+		{what: "64 partitions ÷ 16", of: scaleName(1, 64), to: []string{one}, value: perSecond},
 	}
 	return c
 }
 
-func scaleName(members, lanes int) string { return fmt.Sprintf("%d of %d lanes", members, lanes) }
+func scaleName(members, partitions int) string {
+	return fmt.Sprintf("%d of %d partitions", members, partitions)
+}
 
-// delays has members wait, once each has its share of the lanes, for messages that come one by one.
-func (w *wire) delays(ctx context.Context, topic string, members, lanes int) (lat []time.Duration, err error) {
+// delays has members wait, once each has its share of the partitions, for messages that come one by one.
+func (w *wire) delays(ctx context.Context, topic string, members, partitions int) (lat []time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*w.b.limit)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -89,7 +91,7 @@ func (w *wire) delays(ctx context.Context, topic string, members, lanes int) (la
 	for sent := 0; len(lat) < pace; {
 		select {
 		case <-tick.C:
-			if begun.IsZero() && shared(ears, lanes) {
+			if begun.IsZero() && shared(ears, partitions) {
 				begun = time.Now().UTC()
 			}
 			if begun.IsZero() || sent == pace {
@@ -113,19 +115,19 @@ func (w *wire) delays(ctx context.Context, topic string, members, lanes int) (la
 }
 
 // An ear is a member that hands on what it hears.
-type ear struct{ lanes atomic.Int64 }
+type ear struct{ partitions atomic.Int64 }
 
-// shared: each ear has its share, and all lanes are somebody's.
-func shared(ears []*ear, lanes int) bool {
+// shared: each ear has its share, and all partitions are somebody's.
+func shared(ears []*ear, partitions int) bool {
 	sum := 0
 	for _, e := range ears {
-		n := int(e.lanes.Load())
-		if n < lanes/len(ears) {
+		n := int(e.partitions.Load())
+		if n < partitions/len(ears) {
 			return false
 		}
 		sum += n
 	}
-	return sum == lanes
+	return sum == partitions
 }
 
 func (e *ear) listen(ctx context.Context, w *wire, g broker.Group, came chan<- skald.Message) error {
@@ -148,7 +150,7 @@ func (e *ear) listen(ctx context.Context, w *wire, g broker.Group, came chan<- s
 		if err != nil {
 			return err
 		}
-		e.lanes.Add(int64(len(b.Gained) - len(b.Lost)))
+		e.partitions.Add(int64(len(b.Gained) - len(b.Lost)))
 		for _, d := range b.Deliveries {
 			select {
 			case came <- d.Message:

@@ -16,8 +16,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// beside has the processor time of the server at addr counted instead of PostgreSQL's, until the end of the comparison.
-// One of another machine counts nothing.
+// beside has the processor time of the server at addr counted instead of PostgreSQL's, until the end of the
+// comparison. One of another machine counts nothing.
 func (b *bench) beside(name, addr string) {
 	was, called := b.probe.postmaster, b.second
 	b.probe.postmaster, b.second = listener(addr), name

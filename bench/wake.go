@@ -26,7 +26,8 @@ type remote struct {
 	asked   *atomic.Int64 // round trips; nil: not counted, and the relay hears its listener
 }
 
-// fewProcesses is how many pools there are at most; relays beyond share the last, as instances of one process.
+// fewProcesses is how many pools there are at most; relays beyond share the last, as instances of one
+// process.
 const fewProcesses = 4
 
 // counted counts what a relay asks.
@@ -40,14 +41,9 @@ func (c counted) Lease(ctx context.Context, ask store.Ask) (store.Leased, error)
 	return c.Source.Lease(ctx, ask)
 }
 
-func (c counted) Tick(ctx context.Context, base string) (string, error) {
+func (c counted) Deferred(ctx context.Context, q store.DeferredQuery) (store.Deferred, error) {
 	c.n.Add(1)
-	return c.Source.Tick(ctx, base)
-}
-
-func (c counted) Retry(ctx context.Context, lanes []int, limit int) ([]store.Aside, error) {
-	c.n.Add(1)
-	return c.Source.Retry(ctx, lanes, limit)
+	return c.Source.Deferred(ctx, q)
 }
 
 func (c counted) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
@@ -152,7 +148,7 @@ func (o remote) start(ctx context.Context, b *bench, url string, on func(skald.M
 			run = append(run, l)
 		}
 		to := newSink(nil, 0)
-		to.life, to.on = "the one broker of all", on
+		to.session, to.on = "the one broker of all", on
 		var from relay.Source = db
 		if o.asked != nil {
 			from = counted{db, o.asked}

@@ -102,7 +102,8 @@ func (b *bench) as(ctx context.Context, pool *pgxpool.Pool, roles ...string) (*p
 	}
 	cfg := pool.Config()
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "set role "+login) // rights are those of the role; the server need not let it log in
+		// rights are those of the role; the server need not let it log in
+		_, err := conn.Exec(ctx, "set role "+login)
 		return err
 	}
 	under, err := pgxpool.NewWithConfig(ctx, cfg)
@@ -116,7 +117,8 @@ func (b *bench) as(ctx context.Context, pool *pgxpool.Pool, roles ...string) (*p
 // out is an outbox of this way.
 func (w way) out() *outbox.Outbox[pgx.Tx] { return outbox.New[pgx.Tx](w.db, &w.outbox) }
 
-// wayBars: processor time is the steadier figure; the rate shows 5 % only on a machine that does nothing else.
+// wayBars: processor time is the steadier figure; the rate shows 5 % only on a machine that does nothing
+// else.
 func wayBars(time func(Result) float64, what string) []bar {
 	var out []bar
 	for _, one := range []string{roled, told} {

@@ -19,11 +19,12 @@ type wire struct {
 	rows int // messages of one turn, but for those that send them one by one
 
 	open  func() (broker.Broker, error)
-	topic func(ctx context.Context, lanes int) (string, error)
+	topic func(ctx context.Context, partitions int) (string, error)
 	send  func(ctx context.Context, topic string) ([]sender, error) // others' ways to publish
 	take  func(topic string) []taker                                // others' ways to consume
 
-	// ready fills a topic for a new group, and over removes the group, where a broker cannot rewind. Nil: a topic is filled once.
+	// ready fills a topic for a new group, and over removes the group, where a broker cannot rewind. Nil: a
+	// topic is filled once.
 	ready, over func(ctx context.Context, topic, group string) error
 }
 
@@ -34,7 +35,8 @@ type sender struct {
 	send func(ctx context.Context, pages iter.Seq[[]skald.Message]) error
 }
 
-// A taker joins a group that is new, says when the first message is there, and returns when so many are acknowledged for good.
+// A taker joins a group that is new, says when the first message is there, and returns when so many are
+// acknowledged for good.
 type taker struct {
 	name string
 	rows int
@@ -57,9 +59,9 @@ func (m *meter) on(ctx context.Context, w *wire, topic string, one taker) error 
 }
 
 const (
-	wireLanes = 16
-	wirePage  = 1000 // messages in a call
-	wireCalls = 20   // calls under way: with them the relay's own bound
+	wirePartitions = 16
+	wirePage       = 1000 // messages in a call
+	wireCalls      = 20   // calls under way: with them the relay's own bound
 )
 
 // The names of contenders that bars speak of.
@@ -114,9 +116,9 @@ func publishing(p product) comparison {
 		{what: "skald ÷ raw client", of: ours, to: []string{rawClient}, value: perSecond, least: 0.7},
 		{what: "skald ÷ watermill's adapter, the better one", of: ours, to: []string{watermill1, watermill64}, value: perSecond, least: 1},
 	}
-	return p.on("broker-publish", "messages of 250 bytes, 10,000 keys, 16 lanes, all confirmed: calls of 1,000, 20 under way", bars,
+	return p.on("broker-publish", "messages of 250 bytes, 10,000 keys, 16 partitions, all confirmed: calls of 1,000, 20 under way", bars,
 		func(ctx context.Context, w *wire) ([]contender, error) {
-			topic, err := w.topic(ctx, wireLanes)
+			topic, err := w.topic(ctx, wirePartitions)
 			if err != nil {
 				return nil, err
 			}
@@ -153,9 +155,9 @@ func consuming(p product) comparison {
 		{what: "skald ÷ raw client, one ack for 500", of: ours, to: []string{rawAckAll}, value: perSecond},
 		{what: "skald ÷ watermill's adapter", of: ours, to: []string{watermillSub}, value: perSecond, least: 1},
 	}
-	return p.on("broker-consume", "messages of 250 bytes, 16 lanes, taken and acknowledged by one member of a new group, from the first message on", bars,
+	return p.on("broker-consume", "messages of 250 bytes, 16 partitions, taken and acknowledged by one member of a new group, from the first message on", bars,
 		func(ctx context.Context, w *wire) ([]contender, error) {
-			topic, err := w.filled(ctx, wireLanes)
+			topic, err := w.filled(ctx, wirePartitions)
 			if err != nil {
 				return nil, err
 			}
@@ -167,7 +169,8 @@ func consuming(p product) comparison {
 		})
 }
 
-// take measures from the first message to the last acknowledgement; the processor time is that of joining, too.
+// take measures from the first message to the last acknowledgement; the processor time is that of joining,
+// too.
 func (m *meter) take(ctx context.Context, group string, one taker) error {
 	if err := m.begin(ctx); err != nil {
 		return err
@@ -198,8 +201,8 @@ func (w *wire) bus() (broker.Broker, error) {
 }
 
 // filled is a topic with a turn's messages.
-func (w *wire) filled(ctx context.Context, lanes int) (string, error) {
-	topic, err := w.topic(ctx, lanes)
+func (w *wire) filled(ctx context.Context, partitions int) (string, error) {
+	topic, err := w.topic(ctx, partitions)
 	if err != nil {
 		return "", err
 	}

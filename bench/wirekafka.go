@@ -23,7 +23,7 @@ import (
 func newKafkaWire(b *bench) *wire {
 	w := &wire{b: b, name: "kafka", addr: b.kafka, rows: b.rows}
 	w.open = func() (broker.Broker, error) { return kafkabroker.New(b.kafka, nil) }
-	w.topic = func(ctx context.Context, lanes int) (string, error) { return b.topic(ctx, int32(lanes)) }
+	w.topic = func(ctx context.Context, partitions int) (string, error) { return b.topic(ctx, int32(partitions)) }
 	w.send, w.take = w.kafkaSenders, w.kafkaTakers
 	return w
 }

@@ -43,9 +43,9 @@ func newNATSWire(ctx context.Context, b *bench) (*wire, error) {
 		return nil, err
 	}
 	w.open = func() (broker.Broker, error) { return natsbroker.New(w.addr, nil) }
-	w.topic = func(ctx context.Context, lanes int) (string, error) {
+	w.topic = func(ctx context.Context, partitions int) (string, error) {
 		topic := name()
-		if err := bus.MakeTopics(ctx, lanes, topic); err != nil {
+		if err := bus.MakeTopics(ctx, partitions, topic); err != nil {
 			return "", err
 		}
 		b.later(func() error { return js.DeleteStream(context.WithoutCancel(ctx), topic) })
@@ -65,7 +65,8 @@ func (w *wire) natsSenders(js jetstream.JetStream, topic string) ([]sender, erro
 	return append([]sender{{rawClient, w.rows, natsRaw(js)}}, w.watermill(pub, topic+".0", "ce-")...), nil
 }
 
-// natsRaw is nats.go's own pipeline. Of one key, too, many are under way: behind one that fails later ones may be stored.
+// natsRaw is nats.go's own pipeline. Of one key, too, many are under way: behind one that fails later ones
+// may be stored.
 func natsRaw(js jetstream.JetStream) func(context.Context, iter.Seq[[]skald.Message]) error {
 	return func(ctx context.Context, pages iter.Seq[[]skald.Message]) error {
 		var answers []jetstream.PubAckFuture
@@ -78,7 +79,7 @@ func natsRaw(js jetstream.JetStream) func(context.Context, iter.Seq[[]skald.Mess
 				}
 				key := fnv.New32a()
 				_, _ = key.Write(m.Key)
-				subject := m.Topic + "." + strconv.Itoa(int(key.Sum32()%wireLanes))
+				subject := m.Topic + "." + strconv.Itoa(int(key.Sum32()%wirePartitions))
 				f, err := js.PublishMsgAsync(&nats.Msg{Subject: subject, Header: h, Data: m.Data}, jetstream.WithStallWait(10*time.Second))
 				if err != nil {
 					return err

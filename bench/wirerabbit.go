@@ -23,8 +23,8 @@ const (
 	rabbitPrefetch = 1000 // of each consumer, ours too
 )
 
-// newRabbitWire measures the RabbitMQ that was named. It cannot rewind: what a turn consumes is published once its group is
-// declared, and a group that had its turn is removed.
+// newRabbitWire measures the RabbitMQ that was named. It cannot rewind: what a turn consumes is published
+// once its group is declared, and a group that had its turn is removed.
 func newRabbitWire(_ context.Context, b *bench) (*wire, error) {
 	w := &wire{b: b, name: "rabbitmq", addr: strings.TrimPrefix(b.rabbit, "amqp://"), rows: b.rows / 20}
 	bus, err := rabbitbroker.New(w.addr, nil)
@@ -38,9 +38,9 @@ func newRabbitWire(_ context.Context, b *bench) (*wire, error) {
 	}
 	b.later(conn.Close)
 	w.open = func() (broker.Broker, error) { return rabbitbroker.New(w.addr, nil) }
-	w.topic = func(ctx context.Context, lanes int) (string, error) {
+	w.topic = func(ctx context.Context, partitions int) (string, error) {
 		topic := name()
-		if err := bus.MakeTopics(ctx, lanes, topic); err != nil {
+		if err := bus.MakeTopics(ctx, partitions, topic); err != nil {
 			return "", err
 		}
 		b.later(func() error { return w.removeTopic(conn, topic) })
@@ -115,7 +115,8 @@ func (w *wire) rabbitSenders(conn *amqp.Connection, topic string) ([]sender, err
 	return append([]sender{{rawClient, w.rows, rabbitRaw(conn)}}, w.watermill(pub, topic, "cloudEvents_")...), nil
 }
 
-// rabbitRaw is one channel with confirmations, many messages under way. Of one key, too: behind one that fails later ones may be stored.
+// rabbitRaw is one channel with confirmations, many messages under way. Of one key, too: behind one that
+// fails later ones may be stored.
 func rabbitRaw(conn *amqp.Connection) func(context.Context, iter.Seq[[]skald.Message]) error {
 	return func(ctx context.Context, pages iter.Seq[[]skald.Message]) error {
 		ch, err := conn.Channel()
@@ -157,7 +158,7 @@ func rabbitRaw(conn *amqp.Connection) func(context.Context, iter.Seq[[]skald.Mes
 func rabbitRoute(m *skald.Message) string {
 	h := fnv.New32a()
 	_, _ = h.Write(m.Key)
-	return strconv.Itoa(int(h.Sum32()%wireLanes)) + "." + m.Type
+	return strconv.Itoa(int(h.Sum32()%wirePartitions)) + "." + m.Type
 }
 
 // rabbitRecord is m with the headers that Skald's driver writes.
@@ -209,8 +210,8 @@ func rabbitConsume(conn *amqp.Connection, topic string, each int) func(context.C
 			return err
 		}
 		in := make(chan amqp.Delivery)
-		for lane := range wireLanes {
-			from, err := ch.ConsumeWithContext(ctx, rabbitbroker.Queue(group, topic, lane), "", false, false, false, false, nil)
+		for partition := range wirePartitions {
+			from, err := ch.ConsumeWithContext(ctx, rabbitbroker.Queue(group, topic, partition), "", false, false, false, false, nil)
 			if err != nil {
 				return err
 			}

@@ -1,9 +1,9 @@
-// Package bridges puts Skald's broker drivers behind the interfaces of Watermill and of go-cloud, so that the suites
-// that those have for adapters of their own run on ours: on what others think a broker must do.
+// Package bridges puts Skald's broker drivers behind the interfaces of Watermill and of go-cloud, so that the
+// suites that those have for adapters of their own run on ours: on what others think a broker must do.
 //
-// The bridges are thin: they translate, and keep what the seam leaves to its caller. The seam has no Nack, so a message
-// that is refused is handed out again by the bridge itself; the seam acknowledges in the order of a lane, so the bridge
-// acknowledges the finished prefix.
+// The bridges are thin: they translate, and keep what the seam leaves to its caller. The seam has no Nack, so
+// a message that is refused is handed out again by the bridge itself; the seam acknowledges in the order of a
+// partition, so the bridge acknowledges the finished prefix.
 package bridges
 
 import (
@@ -17,7 +17,7 @@ import (
 
 const (
 	source = "/bridges"
-	// look is how often lanes that were lost are asked for while a message is in hand.
+	// look is how often partitions that were lost are asked for while a message is in hand.
 	look = 100 * time.Millisecond
 	// farewell is how long a subscription may take to leave its group.
 	farewell = 20 * time.Second

@@ -16,7 +16,8 @@ import (
 	"github.com/skald-go/skald/internal/uuid7"
 )
 
-// A CloudTopic is a go-cloud topic on a broker, which stays the caller's. Its messages promise no order, as go-cloud's do not.
+// A CloudTopic is a go-cloud topic on a broker, which stays the caller's. Its messages promise no order, as
+// go-cloud's do not.
 type CloudTopic struct {
 	cloud
 	to    broker.Publisher
@@ -66,27 +67,27 @@ type CloudSubscription struct {
 	from  broker.Subscriber
 	group broker.Group
 
-	mu    sync.Mutex
-	sub   broker.Subscription // nil until something is received
-	lanes map[string]*lane
-	again []*ticket // refused: to be handed out again
+	mu         sync.Mutex
+	sub        broker.Subscription // nil until something is received
+	partitions map[string]*partition
+	again      []*ticket // refused: to be handed out again
 }
 
 var _ driver.Subscription = (*CloudSubscription)(nil)
 
 // NewCloudSubscription is a member of group once it receives; topic is looked for then.
 func NewCloudSubscription(b broker.Subscriber, group, topic string) *CloudSubscription {
-	return &CloudSubscription{from: b, group: broker.Group{Name: group, Topics: []string{topic}}, lanes: map[string]*lane{}}
+	return &CloudSubscription{from: b, group: broker.Group{Name: group, Topics: []string{topic}}, partitions: map[string]*partition{}}
 }
 
-// lane is what was handed out of a lane and is not acknowledged at the broker, in its order.
-type lane struct{ out []*ticket }
+// partition is what was handed out of a partition and is not acknowledged at the broker, in its order.
+type partition struct{ out []*ticket }
 
-// A ticket is one delivery that was handed out; nil lane: it was lost, or is acknowledged.
+// A ticket is one delivery that was handed out; nil partition: it was lost, or is acknowledged.
 type ticket struct {
-	d        broker.Delivery
-	lane     *lane
-	finished bool
+	d         broker.Delivery
+	partition *partition
+	finished  bool
 }
 
 const nap = 500 * time.Millisecond // how long ReceiveBatch waits for the first message
@@ -107,8 +108,8 @@ func (s *CloudSubscription) ReceiveBatch(ctx context.Context, most int) ([]*driv
 	return out, err
 }
 
-// Join becomes a member of the group: the first call to ReceiveBatch does it if nobody did. On a broker that cannot rewind
-// a group that is new begins here.
+// Join becomes a member of the group: the first call to ReceiveBatch does it if nobody did. On a broker that
+// cannot rewind a group that is new begins here.
 func (s *CloudSubscription) Join(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,22 +153,22 @@ func (s *CloudSubscription) take(ctx context.Context, most int) (out []*driver.M
 }
 
 func (s *CloudSubscription) forget(name string) {
-	if l := s.lanes[name]; l != nil {
+	if l := s.partitions[name]; l != nil {
 		for _, t := range l.out {
-			t.lane = nil
+			t.partition = nil
 		}
 	}
-	delete(s.lanes, name)
-	s.again = slices.DeleteFunc(s.again, func(t *ticket) bool { return t.lane == nil })
+	delete(s.partitions, name)
+	s.again = slices.DeleteFunc(s.again, func(t *ticket) bool { return t.partition == nil })
 }
 
 func (s *CloudSubscription) hand(d broker.Delivery) *ticket {
-	l := s.lanes[d.Lane]
+	l := s.partitions[d.Partition]
 	if l == nil {
-		l = &lane{}
-		s.lanes[d.Lane] = l
+		l = &partition{}
+		s.partitions[d.Partition] = l
 	}
-	t := &ticket{d: d, lane: l}
+	t := &ticket{d: d, partition: l}
 	l.out = append(l.out, t)
 	return t
 }
@@ -176,20 +177,20 @@ func (t *ticket) message() *driver.Message {
 	return &driver.Message{LoggableID: t.d.ID, Body: t.d.Data, Metadata: metadata(&t.d), AckID: t, AsFunc: as(&t.d)}
 }
 
-// SendAcks acknowledges, of each lane, what is finished without a gap.
+// SendAcks acknowledges, of each partition, what is finished without a gap.
 func (s *CloudSubscription) SendAcks(ctx context.Context, ids []driver.AckID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var lanes []*lane
+	var partitions []*partition
 	for _, id := range ids {
 		t := id.(*ticket)
 		t.finished = true
-		if t.lane != nil && !slices.Contains(lanes, t.lane) {
-			lanes = append(lanes, t.lane)
+		if t.partition != nil && !slices.Contains(partitions, t.partition) {
+			partitions = append(partitions, t.partition)
 		}
 	}
 	var done []broker.Delivery
-	for _, l := range lanes {
+	for _, l := range partitions {
 		for _, t := range l.out[:l.prefix()] {
 			done = append(done, t.d)
 		}
@@ -200,17 +201,17 @@ func (s *CloudSubscription) SendAcks(ctx context.Context, ids []driver.AckID) er
 	if err := s.sub.Ack(ctx, done); err != nil {
 		return err
 	}
-	for _, l := range lanes {
+	for _, l := range partitions {
 		n := l.prefix()
 		for _, t := range l.out[:n] {
-			t.lane = nil
+			t.partition = nil
 		}
 		l.out = slices.Delete(l.out, 0, n)
 	}
 	return nil
 }
 
-func (l *lane) prefix() (n int) {
+func (l *partition) prefix() (n int) {
 	for n < len(l.out) && l.out[n].finished {
 		n++
 	}
@@ -225,7 +226,7 @@ func (s *CloudSubscription) SendNacks(_ context.Context, ids []driver.AckID) err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		if t := id.(*ticket); t.lane != nil && !t.finished && !slices.Contains(s.again, t) {
+		if t := id.(*ticket); t.partition != nil && !t.finished && !slices.Contains(s.again, t) {
 			s.again = append(s.again, t)
 		}
 	}

@@ -42,7 +42,7 @@ func nothing() {}
 
 func (h *harness) CreateTopic(ctx context.Context, _ string) (driver.Topic, func(), error) {
 	topic := h.name()
-	return &named{bridges.NewCloudTopic(h.b, topic), topic}, nothing, h.b.MakeTopics(ctx, lanes, topic)
+	return &named{bridges.NewCloudTopic(h.b, topic), topic}, nothing, h.b.MakeTopics(ctx, partitions, topic)
 }
 
 // named is a topic whose name the harness knows again.

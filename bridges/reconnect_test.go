@@ -30,8 +30,9 @@ func TestWatermillReconnect(t *testing.T) {
 	}
 }
 
-// settled hands a message on when its publisher has heard that it is durable. TestReconnect compares what came with what
-// was answered by then; but a message whose first answer the crash took away comes while it is sent again.
+// settled hands a message on when its publisher has heard that it is durable. TestReconnect compares what
+// came with what was answered by then; but a message whose first answer the crash took away comes while it is
+// sent again.
 type settled struct {
 	wm.Publisher
 	wm.Subscriber
@@ -40,8 +41,8 @@ type settled struct {
 	answered map[string]chan struct{}
 }
 
-// reconnected is how many messages TestReconnect sends, and noted is how long it may take to note the last answer, which
-// nobody else can see.
+// reconnected is how many messages TestReconnect sends, and noted is how long it may take to note the last
+// answer, which nobody else can see.
 const (
 	reconnected = 10_000
 	noted       = 10 * time.Second

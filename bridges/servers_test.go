@@ -26,10 +26,7 @@ import (
 )
 
 // bus is a driver as both suites need it.
-type bus interface {
-	broker.Broker
-	broker.TopicMaker
-}
+type bus = broker.Broker
 
 // A kind of broker that the suites run on.
 type kind struct {
@@ -133,11 +130,11 @@ type noting struct {
 	notes *notes
 }
 
-func (n *noting) MakeTopics(ctx context.Context, lanes int, topics ...string) error {
+func (n *noting) MakeTopics(ctx context.Context, partitions int, topics ...string) error {
 	n.notes.mu.Lock()
 	n.notes.topics = append(n.notes.topics, topics...)
 	n.notes.mu.Unlock()
-	return n.bus.MakeTopics(ctx, lanes, topics...)
+	return n.bus.MakeTopics(ctx, partitions, topics...)
 }
 
 func (n *noting) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {

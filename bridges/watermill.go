@@ -34,8 +34,9 @@ func NewWatermillPublisher(b broker.Publisher, key func(*wm.Message) []byte) *Wa
 	return &WatermillPublisher{to: b, key: key}
 }
 
-// Publish returns when all of msgs are durable. It ends with the context of the first. It may be called from many
-// goroutines; so a failure is told when all their calls are answered, for whoever tries again sooner is held back.
+// Publish returns when all of msgs are durable. It ends with the context of the first. It may be called from
+// many goroutines; so a failure is told when all their calls are answered, for whoever tries again sooner is
+// held back.
 func (p *WatermillPublisher) Publish(topic string, msgs ...*wm.Message) error {
 	if p.closed.Load() {
 		return broker.ErrClosed
@@ -77,13 +78,13 @@ type Source interface {
 	broker.TopicMaker
 }
 
-// A WatermillSubscriber is a Watermill subscriber on a broker, which stays the caller's. Each of its subscriptions has
-// one message in hand at a time.
+// A WatermillSubscriber is a Watermill subscriber on a broker, which stays the caller's. Each of its
+// subscriptions has one message in hand at a time.
 type WatermillSubscriber struct {
-	from  Source
-	group string
-	lanes int
-	log   watermill.LoggerAdapter
+	from       Source
+	group      string
+	partitions int
+	log        watermill.LoggerAdapter
 
 	closing chan struct{}
 	wg      sync.WaitGroup
@@ -97,20 +98,20 @@ var (
 	_ wm.SubscribeInitializer = (*WatermillSubscriber)(nil)
 )
 
-// NewWatermillSubscriber subscribes as a member of group. Topics that it makes get that many lanes.
-func NewWatermillSubscriber(b Source, group string, lanes int, log watermill.LoggerAdapter) *WatermillSubscriber {
+// NewWatermillSubscriber subscribes as a member of group. Topics that it makes get that many partitions.
+func NewWatermillSubscriber(b Source, group string, partitions int, log watermill.LoggerAdapter) *WatermillSubscriber {
 	if log == nil {
 		log = watermill.NopLogger{}
 	}
-	return &WatermillSubscriber{from: b, group: group, lanes: lanes, log: log, closing: make(chan struct{})}
+	return &WatermillSubscriber{from: b, group: group, partitions: partitions, log: log, closing: make(chan struct{})}
 }
 
-// SubscribeInitialize makes topic if it does not exist, and has the group begin there: on a broker that cannot rewind it would
-// not see what is published before it joins.
+// SubscribeInitialize makes topic if it does not exist, and has the group begin there: on a broker that
+// cannot rewind it would not see what is published before it joins.
 func (s *WatermillSubscriber) SubscribeInitialize(topic string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := s.from.MakeTopics(ctx, s.lanes, topic); err != nil {
+	if err := s.from.MakeTopics(ctx, s.partitions, topic); err != nil {
 		return err
 	}
 	sub, err := s.from.Subscribe(ctx, broker.Group{Name: s.group, Topics: []string{topic}})
@@ -174,7 +175,7 @@ type hand struct {
 	out   chan<- *wm.Message
 	queue []broker.Delivery // what is to be given out
 	done  []broker.Delivery // what is to be acknowledged
-	given string            // the lane of what is in hand; empty: none, or it was lost
+	given string            // the partition of what is in hand; empty: none, or it was lost
 }
 
 func (h *hand) run(ctx context.Context) {
@@ -198,8 +199,8 @@ func (h *hand) run(ctx context.Context) {
 	}
 }
 
-// receive acknowledges what is finished, forgets what was lost, and fetches more if nothing is left. Its error says
-// that the subscription is over.
+// receive acknowledges what is finished, forgets what was lost, and fetches more if nothing is left. Its
+// error says that the subscription is over.
 func (h *hand) receive(ctx context.Context) error {
 	if len(h.done) > 0 {
 		if err := h.sub.Ack(ctx, h.done); err != nil {
@@ -216,7 +217,7 @@ func (h *hand) receive(ctx context.Context) error {
 		return h.outage("receive", err)
 	}
 	for _, l := range b.Lost {
-		h.queue = slices.DeleteFunc(h.queue, func(d broker.Delivery) bool { return d.Lane == l.Name })
+		h.queue = slices.DeleteFunc(h.queue, func(d broker.Delivery) bool { return d.Partition == l.Name })
 		if h.given == l.Name {
 			h.given = ""
 		}
@@ -234,11 +235,11 @@ func (h *hand) outage(act string, err error) error {
 	return nil
 }
 
-// give hands out the first of the queue, and again if it is refused, until it is acknowledged or its lane was lost.
-// False: the subscription is over.
+// give hands out the first of the queue, and again if it is refused, until it is acknowledged or its
+// partition was lost. False: the subscription is over.
 func (h *hand) give(ctx context.Context, tick <-chan time.Time) bool {
 	d := h.queue[0]
-	h.queue, h.given = h.queue[1:], d.Lane
+	h.queue, h.given = h.queue[1:], d.Partition
 	defer func() { h.given = "" }()
 	for h.given != "" {
 		switch acked, ok := h.once(ctx, &d, tick); {

@@ -15,20 +15,21 @@ import (
 	"github.com/skald-go/skald/bridges"
 )
 
-// lanes of each topic: fewer than the members that some tests have.
-const lanes = 4
+// partitions of each topic: fewer than the members that some tests have.
+const partitions = 4
 
 // features are what Watermill asks of an adapter, answered for Skald's drivers behind the bridge.
 func features() tests.Features {
 	return tests.Features{
 		ConsumerGroups:  true,
-		GuaranteedOrder: true, // per key, with as many members as like, while lanes move between them
+		GuaranteedOrder: true, // per key, with as many members as like, while partitions move between them
 		Persistent:      true, // for a new client of the same broker; the one in memory ends with its process
 	}
 }
 
-// elsewhere are the parts of Watermill's suite that TestWatermill does not run, each with the reason, and with where it runs. (What a part asks for
-// only of some is decided by features: exactly-once delivery is for no broker to give, and contexts do not travel.)
+// elsewhere are the parts of Watermill's suite that TestWatermill does not run, each with the reason, and
+// with where it runs. (What a part asks for only of some is decided by features: exactly-once delivery is for
+// no broker to give, and contexts do not travel.)
 func elsewhere() map[string]string {
 	return map[string]string{
 		"TestReconnect":                        "it kills the server, which others use: TestWatermillReconnect, on a server of its own; the broker in memory has none to be killed",
@@ -68,7 +69,8 @@ func TestWatermill(t *testing.T) {
 	}
 }
 
-// keyed: the suite looks at the order of messages of equal payload, but for "x", which all have where it does not.
+// keyed: the suite looks at the order of messages of equal payload, but for "x", which all have where it does
+// not.
 func keyed(m *wm.Message) []byte {
 	if string(m.Payload) == "x" {
 		return []byte(m.UUID)
@@ -77,7 +79,7 @@ func keyed(m *wm.Message) []byte {
 }
 
 func pair(b bus, group string) (wm.Publisher, wm.Subscriber) {
-	return bridges.NewWatermillPublisher(b, keyed), bridges.NewWatermillSubscriber(b, group, lanes, watermill.NewStdLogger(false, false))
+	return bridges.NewWatermillPublisher(b, keyed), bridges.NewWatermillSubscriber(b, group, partitions, watermill.NewStdLogger(false, false))
 }
 
 // group is the same for all clients of a test, and another for each test and run.

@@ -1,5 +1,7 @@
 // Package broker is the seam to what carries messages between services: interfaces, plain data and errors.
-// Drivers stand beside it (membroker, kafkabroker); brokertest holds what every driver promises.
+// Drivers stand beside it (membroker, kafkabroker, natsbroker, rabbitbroker). What they have in common is in
+// broker/internal: cloudevents maps messages to headers, feed is the receiving side of a subscription, perkey
+// publishes in order per key. brokertest holds what every driver promises.
 //
 //	your tx ─► outbox ─► relay ─► [broker] ─► inbox ─► handler's tx ─► outbox ─► …
 package broker
@@ -11,10 +13,12 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// A Broker publishes and subscribes. Drivers are safe for concurrent use.
+// A Broker publishes and subscribes, and answers what an operator asks. Drivers are safe for concurrent use.
+// A wrapper embeds the Broker that it stands around, and so loses nothing of what that can do.
 type Broker interface {
 	Publisher
 	Subscriber
+	Admin
 	// Close gives up what the driver opened. Calls under way end with an error.
 	Close() error
 }
@@ -31,16 +35,18 @@ type Publisher interface {
 	// published by call k. The caller leaves msgs alone until Wait has returned. When ctx ends, what was not
 	// yet handed to the broker may be given up.
 	//
-	// Only, of which there is one at most, says which topics are meant, by their ids: a message to a topic that has another
-	// id, or none in there though it exists, is not published and fails with ErrAnew. The caller leaves it alone, too.
+	// Only, of which there is one at most, says which topics are meant, by their ids: a message to a topic
+	// that has another id, or none in there though it exists, is not published and fails with ErrRecreated.
+	// The caller leaves it alone, too.
 	Publish(ctx context.Context, msgs []skald.Message, only ...Topics) Pending
 
-	// Topics tells the ids of those of the topics that are there: one that was deleted and made anew under its name has
-	// another id, and nothing of what was acknowledged before. Those that cannot be looked up are left out.
+	// Topics tells the ids of those of the topics that are there: one that was deleted and made anew under
+	// its name has another id, and nothing of what was acknowledged before. Those that cannot be looked up
+	// are left out.
 	Topics(ctx context.Context, names ...string) (Topics, error)
 
-	// Incarnation names the broker's life: what was acknowledged under another name may no longer exist there.
-	// The in-process broker has a new one each time it is made; Kafka's is its cluster id.
+	// Incarnation names the broker's life: what was acknowledged under another name may no longer exist
+	// there. The in-process broker has a new one each time it is made; Kafka's is its cluster id.
 	Incarnation(ctx context.Context) (string, error)
 }
 
@@ -49,9 +55,10 @@ type Topics map[string]string
 
 // Pending is a call to Publish under way.
 type Pending interface {
-	// Done is closed once the call is answered: then Wait returns at once. Whoever hands over from one goroutine and
-	// hears of answers in another waits for Done there, and calls Wait where it hands over: what is handed over
-	// behind a failure after Wait, but before it was heard of, is not held back by the contract.
+	// Done is closed once the call is answered: then Wait returns at once. Whoever hands over from one
+	// goroutine and hears of answers in another waits for Done there, and calls Wait where it hands over:
+	// what is handed over behind a failure after Wait, but before it was heard of, is not held back by the
+	// contract.
 	Done() <-chan struct{}
 	// Wait blocks until every message of the call is answered, or ctx ends. Nil: all are durable.
 	// A *PublishError says which are not, and why. Any other error is an outage: nothing is known of any.
@@ -65,13 +72,19 @@ type Pending interface {
 type Group struct {
 	Name   string
 	Topics []string
-	// Member is the stable name of this instance, where the broker has such a thing (Kafka's group.instance.id):
-	// a new life of the same name takes over at once. Empty: a new name each time.
+	// Member is the stable name of this instance, where the broker has such a thing (Kafka's
+	// group.instance.id): a new session of the same name takes over at once. Empty: a new name each time.
 	Member string
-	// Resume is asked when lanes are assigned, before anything of them is delivered: from which position on their messages
-	// are wanted, where that is earlier than what is acknowledged. Lanes that it does not name, and those of a broker that
-	// cannot be rewound, begin where they would. With an error the assignment is tried again. Nil: all do.
-	Resume func(ctx context.Context, lanes []Lane) (map[string]int64, error)
+	// Owner names the database and the schema that the group's effects go to. A member of another owner would
+	// take messages away from them. So one that meets members of another owner gets no partition while those
+	// are there: Subscribe, or Receive now and then, answers with an error that wraps ErrOwner. Of a queue or
+	// durable that members share nobody is told who they are. Empty: it is not told.
+	Owner string
+	// Resume is asked when partitions are assigned, before anything of them is delivered: from which position
+	// on their messages are wanted, where that is earlier than what is acknowledged. Partitions that it does
+	// not name, and those of a broker that cannot be rewound, begin where they would. With an error the
+	// assignment is tried again. Nil: all do.
+	Resume func(ctx context.Context, partitions []Partition) (map[string]int64, error)
 }
 
 // A Subscriber opens subscriptions.
@@ -83,84 +96,117 @@ type Subscriber interface {
 // A Subscription is one member of a group. Its methods may be called from one goroutine at a time; Ready's
 // channel may be read from any.
 type Subscription interface {
-	// Ready has a value when something may have come: messages, or lanes gained or lost.
+	// Ready has a value when something may have come: messages, or partitions gained or lost.
 	Ready() <-chan struct{}
-	// Receive returns what has arrived, at most max deliveries; it never waits for more. An error is an outage.
+	// Receive returns what has arrived, at most max deliveries; it never waits for more. An error is an
+	// outage.
 	Receive(ctx context.Context, max int) (Batch, error)
-	// Ack says that these, and all that came before each of them in its lane, are finished: they do not come
-	// again. What is not acknowledged comes again, to whoever owns the lane then. Call it in the order of the
-	// lane. There is no Nack. Deliveries of lanes that were lost meanwhile are ignored.
-	// Ack may answer before the broker has stored it; Close does not.
+	// Ack says that these, and all that came before each of them in its partition, are finished: they do not
+	// come again. What is not acknowledged comes again, to whoever owns the partition then. Call it in the
+	// order of the partition. There is no Nack. Deliveries of partitions that were lost meanwhile are
+	// ignored. Ack may answer before the broker has stored it; Close does not.
 	Ack(ctx context.Context, ds []Delivery) error
-	// Pause stops deliveries from lanes, and Resume lets them flow again, while the lanes stay owned.
-	// Deliveries that were already fetched may still come once.
-	Pause(lanes ...string)
-	Resume(lanes ...string)
-	// Close stores acknowledgements, leaves the group and hands the lanes over at once.
+	// Pause stops deliveries from partitions, and Resume lets them flow again, while the partitions stay
+	// owned. Deliveries that were fetched before may still come once; what is published later does not come.
+	Pause(partitions ...string)
+	Resume(partitions ...string)
+	// Alarm is why the broker takes nothing for the moment, though it goes on delivering; "": it takes what
+	// it is given, or does not tell. It may be called from any goroutine.
+	Alarm() string
+	// Close stores acknowledgements, leaves the group and hands the partitions over at once.
 	Close(ctx context.Context) error
 }
 
 // A Batch is what Receive returns: first forget Lost, then take up Gained, then handle Deliveries.
 type Batch struct {
-	Gained, Lost []Lane
+	Gained, Lost []Partition
 	Deliveries   []Delivery
+	// Missed are messages that the broker removed before this group had them: by its retention, by a purge.
+	// They are told once.
+	Missed []Missed
 }
 
-// A Lane is what order holds within: a partition, a queue. Deliveries of one key always come by one lane
-// as long as the topic keeps its number of lanes.
-type Lane struct {
+// Missed are messages of a partition, from one position on and below another, that were removed unread.
+type Missed struct {
+	Partition string
+	From, To  int64
+	Count     int64 // how many, as far as the broker tells
+}
+
+// A Partition is what order holds within: a partition, a queue. Deliveries of one key always come by one
+// partition as long as the topic keeps its number of partitions.
+type Partition struct {
 	Name string // unique in the subscription, "orders/3"
-	// Clean, for a lost lane: it was handed over in peace. For a gained one it is always true.
+	// Clean, for a lost partition: it was handed over in peace. For a gained one it is always true.
 	Clean bool
-	// Origin, for a gained lane, names what its positions speak of: those of a topic that was made anew under its name, or of
-	// another broker, have another one. Empty: positions mean nothing beyond this ownership.
+	// Origin, for a gained partition, names what its positions speak of: those of a topic that was made anew
+	// under its name, or of another broker, have another one. Empty: positions mean nothing beyond this
+	// ownership.
 	Origin string
-	// Start, for a gained lane with an Origin, is where it begins: no message of before comes, and none from there on is passed over.
-	// Where the group has acknowledged nothing yet, it may be lower than the first message. Started: the driver knows it.
+	// Start, for a gained partition with an Origin, is where it begins: no message of before comes, and none
+	// from there on is passed over. Where the group has acknowledged nothing yet, it may be lower than the
+	// first message. Started: the driver knows it.
 	Start   int64
 	Started bool
+	// Shared, for a gained partition: other members have it at the same time under the same name, and each
+	// message goes to one of them, in no order. The broker hands out what a member left unfinished by itself,
+	// so nobody owns such a partition. It has no Origin.
+	Shared bool
 }
 
 // A Delivery is a message that arrived.
 type Delivery struct {
 	skald.Message
-	Lane     string
-	Position int64 // in the lane; grows; Kafka's offset
-	Attempt  int   // how often the broker delivered it before; 0 also where the broker does not count
+	Partition string
+	Position  int64 // in the partition; grows; Kafka's offset
+	Attempt   int   // how often the broker delivered it before; 0 also where the broker does not count
 	// Fault is set when the envelope could not be read. Then Message holds the topic, the key, the headers
 	// and the data as they came, and what else could be read.
 	Fault error
 }
 
+// An Admin is what a broker can be asked for besides messages. What its kind of broker cannot do is answered
+// with an error that wraps ErrUnsupported.
+type Admin interface {
+	TopicMaker
+	TopicChecker
+	Finder
+	Keeper
+	Examiner
+	Lagger
+}
+
 // A TopicMaker makes topics on request: nothing else in Skald does.
 type TopicMaker interface {
-	// MakeTopics makes those of topics that do not exist, with that many lanes, and leaves the others alone.
-	MakeTopics(ctx context.Context, lanes int, topics ...string) error
+	// MakeTopics makes those of topics that do not exist, with that many partitions, and leaves the others
+	// alone.
+	MakeTopics(ctx context.Context, partitions int, topics ...string) error
 }
 
 // A TopicChecker looks whether topics are there as they need to be, for those who have them made by others.
 type TopicChecker interface {
-	// CheckTopics changes nothing. What is missing, or is there but cannot be used as it is, it says in a line each,
-	// with the topic's name; none: all can be used.
+	// CheckTopics changes nothing. What is missing, or is there but cannot be used as it is, it says in a
+	// line each, with the topic's name; none: all can be used.
 	CheckTopics(ctx context.Context, topics ...string) (missing []string, err error)
 }
 
-// A Finder finds positions by time: of a lane one behind all its messages of before that time, and not behind the first that
-// has that time or a later one. Where there is none, it is behind the last. The time is the broker's: that of its publishing on
-// Kafka and NATS.
+// A Finder finds positions by time: of a partition one behind all its messages of before that time, and not
+// behind the first that has that time or a later one. Where there is none, it is behind the last. The time is
+// the broker's: that of its publishing on Kafka and NATS.
 type Finder interface {
 	Find(ctx context.Context, topic string, at time.Time) ([]Place, error)
 }
 
-// A Place is a position in a lane.
+// A Place is a position in a partition.
 type Place struct {
-	Lane     Lane
-	Position int64
+	Partition Partition
+	Position  int64
 }
 
-// Capabilities are what drivers differ in, as data: each has a function Capabilities. docs/brokers.md shows them.
+// Capabilities are what drivers differ in, as data: each has a function Capabilities. docs/brokers.md shows
+// them.
 type Capabilities struct {
-	Lane        string // what a lane is
+	Partition   string // what a partition is
 	Position    string // what a position is
 	Incarnation string // what names the broker's life
 	LateGroup   string // where a new group begins
@@ -168,6 +214,6 @@ type Capabilities struct {
 	LargestKiB  int    // data of a message, as the broker is installed; 0: as it is configured
 	Counts      bool   // deliveries: Attempt is more than 0 when a message comes again
 	Rewinds     bool   // Group.Resume is asked, and what was acknowledged can be read again
-	Checks      bool   // it is a TopicChecker
-	Keeps       bool   // it is a Keeper
+	Checks      bool   // CheckTopics is supported
+	Keeps       bool   // Keeps is supported
 }

@@ -9,25 +9,66 @@ import (
 var (
 	// ErrNoTopic is wrapped by errors about a topic that does not exist.
 	ErrNoTopic = errors.New("no such topic")
-	// ErrAnew is wrapped by errors about messages to a topic that has not the id under which it was meant: it was
-	// deleted and made anew, or made since it was asked for. Ask for its id before the next try.
-	ErrAnew = errors.New("the topic was made anew")
-	// ErrAway is wrapped by errors that say that the broker cannot be reached or is not ready yet: what was asked may
-	// be asked again later.
+	// ErrRecreated is wrapped by errors about messages to a topic that has not the id under which it was
+	// meant: it was deleted and made anew, or made since it was asked for. Ask for its id before the next
+	// try.
+	ErrRecreated = errors.New("the topic was made anew")
+	// ErrAway is wrapped by errors that say that the broker cannot be reached or is not ready yet: what was
+	// asked may be asked again later.
 	ErrAway = errors.New("broker: away")
+	// ErrOwner is wrapped by errors about a group that has members of another database or schema.
+	ErrOwner = errors.New("the group belongs to another database or schema")
+	// ErrHeldBack is wrapped by errors about messages that were not published because an earlier one of their
+	// key was not.
+	ErrHeldBack = errors.New("held back: an earlier message of its key is not durable")
+	// ErrUnsupported is wrapped by errors about what this kind of broker cannot do or tell, whatever its
+	// settings.
+	ErrUnsupported = errors.New("not supported by this broker")
 	// ErrClosed is returned by calls on a closed broker or subscription.
 	ErrClosed = errors.New("broker: closed")
 )
 
+// A TooLargeError is the Fault of a delivery that stands for what is too large to be delivered: one record,
+// of which the message has the beginning, or a batch of records that was not unpacked, of which it has none.
+type TooLargeError struct {
+	Bytes       int64  // of the record; 0: it is a batch
+	Limit       int64  // that it breaks, in bytes
+	SHA256      string // of the record's data, in hexadecimal; "": not known
+	First, Last int64  // positions of a batch
+}
+
+func (e *TooLargeError) Error() string {
+	if e.Bytes == 0 {
+		return fmt.Sprintf("the batch of positions %d to %d has more than %d bytes unpacked, and was not read", e.First, e.Last, e.Limit)
+	}
+	return fmt.Sprintf("the record has %d bytes, more than %d; of its data the beginning is kept, SHA-256 of all: %s", e.Bytes, e.Limit, e.SHA256)
+}
+
 // PublishError says which messages of one call are not, or may not be, durable. Those it does not name are.
 type PublishError struct {
-	// Failed, by index in the call: not durable as far as is known, worth another try. A message that was held
-	// back because an earlier one of its key did not make it is here.
+	// Failed, by index in the call: not durable as far as is known, worth another try. A message that was
+	// held back because an earlier one of its key did not make it is here.
 	Failed map[int]error
 	// Refused, by index: the broker answered, and will answer the same next time (too large, no such topic,
 	// no right). Where the broker answers for many at once a refusal may name innocent neighbours: it counts
 	// only for a message that was published alone.
 	Refused map[int]error
+}
+
+// Fail notes that message i failed.
+func (e *PublishError) Fail(i int, err error) {
+	if e.Failed == nil {
+		e.Failed = map[int]error{}
+	}
+	e.Failed[i] = err
+}
+
+// Refuse notes that message i was refused.
+func (e *PublishError) Refuse(i int, err error) {
+	if e.Refused == nil {
+		e.Refused = map[int]error{}
+	}
+	e.Refused[i] = err
 }
 
 func (e *PublishError) Error() string {

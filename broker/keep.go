@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// A Keeper is a Subscriber that can tell how long it keeps messages.
+// A Keeper tells how long it keeps messages.
 type Keeper interface {
-	// Keeps tells for how long, at most, each of topics keeps a message after it was published; Forever, if none is ever
-	// removed. Those of which it cannot be told (they are not there, or nobody may ask) are left out. An error is an outage.
+	// Keeps tells for how long, at most, each of topics keeps a message after it was published; Forever, if
+	// none is ever removed. Those of which it cannot be told (they are not there, or nobody may ask) are left
+	// out. An error is an outage.
 	Keeps(ctx context.Context, topics ...string) (map[string]time.Duration, error)
 }
 

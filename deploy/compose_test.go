@@ -39,7 +39,8 @@ func TestComposeFile(t *testing.T) {
 	if err := d.Decode(&c); err != nil {
 		t.Fatal(err)
 	}
-	images := map[string]string{"postgres": "postgres:15", "postgres18": "postgres:18", "kafka": "apache/kafka:" + kafkaVersion(t), "rabbitmq": "rabbitmq:" + rabbitVersion(t), "nats": "nats:" + natsVersion(t) + "-alpine"}
+	images := map[string]string{"postgres": "postgres:15", "postgres18": "postgres:18", "kafka": "apache/kafka:" + kafkaVersion(t), "rabbitmq": "rabbitmq:" + rabbitVersion(t), "nats": "nats:" + natsVersion(t) + "-alpine",
+		"redis": "redis:" + redisVersion(t) + "-alpine"}
 	named := regexp.MustCompile(`SKALD_TEST_([A-Z0-9_]+)='?(?:[a-z]+://)?(?:[a-z]+@)?127\.0\.0\.1:(\d+)`).FindAllStringSubmatch(string(text), -1)
 	variables := map[string]string{}
 	for _, v := range named {
@@ -75,13 +76,18 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// kafkaVersion is that of scripts/services, rabbitVersion what the tests are known to run on, natsVersion that of the server which they build.
+// kafkaVersion is that of scripts/services, rabbitVersion what the tests are known to run on, natsVersion
+// that of the server which they build.
 func kafkaVersion(t *testing.T) string {
 	return version(t, "../scripts/lib/kafka.sh", `(?m)^kafka_version=(\S+)`)
 }
 
 func rabbitVersion(t *testing.T) string {
 	return version(t, "../docs/versions.md", `(?m)^\| RabbitMQ \| ([0-9.]+)`)
+}
+
+func redisVersion(t *testing.T) string {
+	return version(t, "../docs/versions.md", `(?m)^\| Redis \| ([0-9.]+)`)
 }
 
 func natsVersion(t *testing.T) string {

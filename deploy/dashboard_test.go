@@ -35,10 +35,14 @@ func grafana(expr string) string {
 func exported(t *testing.T) (*world, map[string]bool) {
 	t.Helper()
 	w := newWorld(t)
+	w.startSaga()
+	w.track("placed")
+	w.reserve("one", time.Hour)
 	for range 3 {
 		w.pass(30 * time.Second)
-		w.say("orders", 0)
+		w.serve()
 		handled := w.consumer.Health().Handled
+		w.say("orders", 0)
 		w.until("it is handled", func() bool { return w.consumer.Health().Handled > handled && w.backlog().Pending == 0 })
 	}
 	w.pass(30 * time.Second)

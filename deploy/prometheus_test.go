@@ -29,8 +29,9 @@ import (
 
 const scrapeEvery = 15 * time.Second
 
-// A prom is Prometheus in small: it scrapes what the processes export and evaluates the rules with Prometheus' own
-// engine. Its time is its own: between two scrapes it lets 15 s pass, however long they really take.
+// A prom is Prometheus in small: it scrapes what the processes export and evaluates the rules with
+// Prometheus' own engine. Its time is its own: between two scrapes it lets 15 s pass, however long they
+// really take.
 type prom struct {
 	t      *testing.T
 	now    time.Time
@@ -64,7 +65,8 @@ func newProm(t *testing.T) *prom {
 	return p
 }
 
-// scrape takes one exposition of a target; nil: the target is gone. What it does not export any more is stale.
+// scrape takes one exposition of a target; nil: the target is gone. What it does not export any more is
+// stale.
 func (p *prom) scrape(target string, families []*dto.MetricFamily) {
 	p.t.Helper()
 	var text bytes.Buffer

@@ -3,10 +3,16 @@ package deploy
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
 )
 
 // A case breaks something for real, and says which alert is to fire, and no other.
@@ -23,11 +29,11 @@ func incidents() []incident {
 		{"SkaldRelayGone",
 			func(w *world) {
 				w.stop("relay")
-				w.until("its lanes are free", func() bool { return w.backlog().Free > 0 })
+				w.until("its shards are free", func() bool { return w.backlog().Free > 0 })
 			},
 			func(w *world) {
 				w.startRelay()
-				w.until("the lanes are taken", func() bool { return w.backlog().Free == 0 })
+				w.until("the shards are taken", func() bool { return w.backlog().Free == 0 })
 			}, 2 * time.Minute},
 		{"SkaldOutboxOld",
 			func(w *world) {
@@ -39,22 +45,22 @@ func incidents() []incident {
 				w.bus.away.Store(false)
 				w.until("it is published", func() bool { return w.backlog().Pending == 0 })
 			}, 3 * time.Minute},
-		{"SkaldSetAside",
+		{"SkaldDeferred",
 			func(w *world) {
 				w.say("nowhere", 0)
-				w.until("it is set aside", func() bool { return w.backlog().Aside == 1 })
+				w.until("it is set aside", func() bool { return w.backlog().Deferred == 1 })
 			},
 			func(w *world) {
 				if err := w.bus.MakeTopics(w.t.Context(), 1, "nowhere"); err != nil {
 					w.t.Fatal(err)
 				}
-				w.until("it is published", func() bool { return w.backlog().Aside == 0 })
+				w.until("it is published", func() bool { return w.backlog().Deferred == 0 })
 			}, 6 * time.Minute},
 		{"SkaldRetentionStalled",
 			func(w *world) {
 				w.stalled.Store(true)
 				w.dbAhead.Store(int64(10 * day))
-				w.until("the relay has its lanes again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
+				w.until("the relay has its shards again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
 			},
 			func(w *world) {
 				w.stalled.Store(false)
@@ -79,7 +85,8 @@ func incidents() []incident {
 				w.until("its key is stuck", func() bool { return len(w.consumer.Health().Stuck) == 1 })
 				w.stop("consumer")
 				w.dbAhead.Store(int64(2 * time.Hour))
-				w.until("the relay has its lanes again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
+				w.beat()
+				w.until("the relay has its shards again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
 			},
 			func(w *world) {
 				w.bad.Store(false)
@@ -106,11 +113,13 @@ func incidents() []incident {
 			(*world).admit, 6 * time.Minute},
 		{"SkaldTooOld",
 			func(w *world) {
-				w.maintain() // which meets the consumer
-				w.dbAhead.Store(int64(40 * day))
-				w.maintain() // which forgets its marks
-				w.until("the relay has its lanes again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
+				handled := w.consumer.Health().Handled
 				w.say("orders", 0)
+				w.until("it is handled", func() bool { return w.consumer.Health().Handled > handled && w.backlog().Pending == 0 })
+				w.dbAhead.Store(int64(40 * day))
+				w.maintain() // which forgets the mark
+				w.until("the relay has its shards again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
+				w.sayAs(uuid7.New(time.Now().Add(-time.Hour)), "an order")
 				w.until("it is in quarantine", func() bool { return w.kept().TooOld == 1 && w.backlog().Pending == 0 })
 			},
 			(*world).admit, 6 * time.Minute},
@@ -121,20 +130,21 @@ func incidents() []incident {
 				w.pay()
 				w.until("its call is not answered", func() bool { return w.kept().Calls == 1 && len(w.consumer.Health().Stuck) == 1 })
 				w.dbAhead.Add(int64(10 * time.Minute))
-				w.until("the relay has its lanes again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
+				w.beat()
+				w.until("the relay has its shards again, and nothing to do", func() bool { b := w.backlog(); return b.Free == 0 && b.Pending == 0 })
 			},
 			func(w *world) {
 				w.silent.Store(false)
 				w.until("it is settled", func() bool { return w.kept().Calls == 0 })
 			}, 6 * time.Minute},
-		{"SkaldLanePaused",
+		{"SkaldPartitionPaused",
 			func(w *world) {
 				gate := make(chan struct{})
 				w.gate.Store(&gate)
 				for range 2 * maxHeld {
 					w.say("orders", 0)
 				}
-				w.until("the lane is paused", func() bool { return len(w.consumer.Health().Paused) == 1 && w.backlog().Pending == 0 })
+				w.until("the partition is paused", func() bool { return len(w.consumer.Health().Paused) == 1 && w.backlog().Pending == 0 })
 			},
 			func(w *world) {
 				close(*w.gate.Swap(nil))
@@ -143,7 +153,8 @@ func incidents() []incident {
 		{"SkaldConsumerStopped",
 			func(w *world) {
 				w.bad.Store(true)
-				for i := range least { // each of a key of its own: behind the first of one the others would only wait
+				for i := range least {
+					// each of a key of its own: behind the first of one the others would only wait
 					w.sayOf(fmt.Sprintf("order-%d", i))
 				}
 				w.until("the consumer is stopped", func() bool { return w.consumer.Health().Stopped != "" && w.backlog().Pending == 0 })
@@ -152,6 +163,72 @@ func incidents() []incident {
 				w.bad.Store(false)
 				w.until("it goes on", func() bool { return w.consumer.Health().Stopped == "" && w.kept().Parked == 0 })
 			}, 2 * time.Minute},
+		{"SkaldConsumerGone",
+			func(w *world) {
+				w.stop("consumer")
+				w.later(4 * time.Minute)
+			},
+			func(w *world) {
+				w.startConsumer()
+				w.until("it was heard of", func() bool { return w.standing().Heard < time.Minute })
+			}, 2 * time.Minute},
+		{"SkaldConsumerLag",
+			func(w *world) {
+				gate := make(chan struct{})
+				w.gate.Store(&gate)
+				w.say("orders", 0)
+				w.until("it is in hand", func() bool { return w.backlog().Pending == 0 && w.consumer.Health().Unacknowledged == 1 })
+				w.later(6 * time.Minute)
+				w.beat()
+			},
+			func(w *world) {
+				close(*w.gate.Swap(nil))
+				w.until("it goes on", func() bool { return w.consumer.Health().Unacknowledged == 0 })
+				w.progress()
+			}, 3 * time.Minute},
+		{"SkaldRelayDeaf",
+			func(w *world) { w.deaf.Store(true) },
+			func(w *world) { w.deaf.Store(false) }, 6 * time.Minute},
+		{"SkaldSagaStuck",
+			func(w *world) { w.moveSaga(w.startSaga(), store.Standing{Status: "running", Stuck: true}, false) },
+			(*world).endSaga, 2 * time.Minute},
+		{"SkaldSagaOverdue", // there is no engine
+			func(w *world) {
+				w.startSaga()
+				w.later(2 * time.Minute)
+				w.beat()
+			},
+			(*world).endSaga, 3 * time.Minute},
+		{"SkaldSagasUncounted",
+			func(w *world) { w.uncountable.Store(true) },
+			func(w *world) { w.uncountable.Store(false) }, 11 * time.Minute},
+		{"SkaldTrackedOverdue", // nobody takes the payment
+			func(w *world) {
+				w.track("placed")
+				w.later(2 * time.Minute)
+				w.beat()
+			},
+			func(w *world) { w.track("paid") }, 3 * time.Minute},
+		{"SkaldTrackedDrift",
+			func(w *world) { w.track("placed", "stolen") },
+			func(w *world) {
+				w.later(25 * time.Hour)
+				w.track("paid")
+				w.beat()
+				w.progress()
+				w.maintain()
+			}, 6 * time.Minute},
+		{"SkaldReservationExpired",
+			func(w *world) {
+				w.reserve("gone", 0)
+				w.until("its lease has ended", func() bool { r := w.backlog().Reserved; return len(r) == 1 && r[0].Expired == 1 })
+			},
+			func(w *world) { // a repeat of the request
+				again := w.reserve("again", time.Hour)
+				if stood, err := w.db.Apply(w.t.Context(), store.Effect{Reservation: &again}); err != nil || !stood[0] {
+					w.t.Errorf("it is not given back: %v, %v", stood, err)
+				}
+			}, 6 * time.Minute},
 		{"SkaldBlind", (*world).stopAll, (*world).startAll, 11 * time.Minute},
 	}
 }
@@ -194,8 +271,42 @@ func TestEachAlertIsInTheRunbook(t *testing.T) {
 		if !strings.Contains(page, "\n### "+r.Alert+"\n") {
 			t.Errorf("docs/operations.md has no section %s", r.Alert)
 		}
-		if want := "docs/operations.md#" + strings.ToLower(r.Alert); r.Annotations["runbook"] != want {
-			t.Errorf("%s names the runbook %q, want %q", r.Alert, r.Annotations["runbook"], want)
+		at, err := url.Parse(r.Annotations["runbook_url"])
+		if err != nil || at.Scheme != "https" || at.Host == "" || !strings.HasSuffix(at.Path, "/docs/operations.md") || at.Fragment != strings.ToLower(r.Alert) {
+			t.Errorf("%s has the runbook_url %q: %v", r.Alert, r.Annotations["runbook_url"], err)
+		}
+	}
+}
+
+// One living source does not speak for another: whose processes are all gone is named.
+func TestBlindnessIsOfEachSource(t *testing.T) {
+	p := newProm(t)
+	age := func(source string) []*dto.MetricFamily {
+		name, kind, label, v := "skald_outbox_message_oldest_age_seconds", dto.MetricType_GAUGE, "source", 0.
+		return []*dto.MetricFamily{{Name: &name, Type: &kind, Metric: []*dto.Metric{{Label: []*dto.LabelPair{{Name: &label, Value: &source}}, Gauge: &dto.Gauge{Value: &v}}}}}
+	}
+	pass := func(d time.Duration, billing []*dto.MetricFamily) map[string]bool {
+		var firing map[string]bool
+		for end := p.now.Add(d); p.now.Before(end); {
+			p.now = p.now.Add(scrapeEvery)
+			p.scrape("orders", age("/orders"))
+			p.scrape("billing", billing)
+			firing = p.evaluate()
+		}
+		return firing
+	}
+	if got := pass(15*time.Minute, age("/billing")); len(got) > 0 {
+		t.Errorf("while both are there %v fire", names(got))
+	}
+	if got := pass(11*time.Minute, nil); !got["SkaldBlind"] {
+		t.Error("nothing says that nobody reports /billing")
+	}
+	for _, r := range p.rules {
+		if r.Alert != "SkaldBlind" {
+			continue
+		}
+		if got := p.query(r.Expr); len(got) != 1 || got[0].Metric.Get("source") != "/billing" {
+			t.Errorf("it speaks of %v", got)
 		}
 	}
 }

@@ -2,41 +2,56 @@ package deploy
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/call"
+	"github.com/skald-go/skald/flow"
+	"github.com/skald-go/skald/httpidem"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/rediscache"
+	"github.com/skald-go/skald/rediscmd"
 	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A world is three processes on one database and one broker, each scraped: one writes, one relays, one consumes.
+// A world is three processes on one database and one broker, each scraped: one writes, one relays, one
+// consumes.
 type world struct {
 	t    *testing.T
 	prom *prom
 	bus  *bus
 	db   *memstore.Store
 
-	dbAhead  atomic.Int64                  // of the database's clock
-	ahead    atomic.Int64                  // of the clock by which the stations ask the database no more than every 30 s
-	stalled  atomic.Bool                   // retention fails
-	bad      atomic.Bool                   // the handler fails
-	hopeless atomic.Bool                   // for good
-	silent   atomic.Bool                   // the provider that the consumer asks does not answer
-	gate     atomic.Pointer[chan struct{}] // that the handler waits at
-	consumer *inbox.Inbox[*memstore.Tx]
+	dbAhead atomic.Int64 // of the database's clock
+	// of the clock by which the stations ask the database no more than every 30 s
+	ahead       atomic.Int64
+	stalled     atomic.Bool                   // retention fails
+	deaf        atomic.Bool                   // the slot of the relay is away
+	uncountable atomic.Bool                   // sagas cannot be counted
+	bad         atomic.Bool                   // the handler fails
+	hopeless    atomic.Bool                   // for good
+	silent      atomic.Bool                   // the provider that the consumer asks does not answer
+	gate        atomic.Pointer[chan struct{}] // that the handler waits at
+	consumer    *inbox.Inbox[*memstore.Tx]
 
 	running map[string]*process
 }
@@ -62,26 +77,61 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) startAll() {
 	w.start("writer", func(p *process, _ *memstore.Store) skald.Runner {
-		return outbox.NewWatch(w.db, &outbox.Options{MeterProvider: p.meters, Now: w.now})
+		return outbox.NewWatch(source{w.db, w}, &outbox.Options{MeterProvider: p.meters, Now: w.now})
 	})
 	w.startRelay()
 	w.startConsumer()
-	w.until("the relay has all lanes", func() bool { return w.backlog().Free == 0 })
+	w.startEngine()
+	w.until("the relay has all shards", func() bool { return w.backlog().Free == 0 })
+}
+
+// noRedis is a Redis that is away.
+type noRedis struct{}
+
+func (noRedis) Do(context.Context, [][]string) ([]rediscmd.Reply, error) {
+	return nil, errors.New("away")
 }
 
 const (
-	maxHeld = 8 // deliveries of a lane that the consumer has in memory before it pauses
+	maxHeld = 8 // deliveries of a shard that the consumer has in memory before it pauses
 	least   = 6 // messages that fail in one way before it stops
 )
 
 func (w *world) startConsumer() {
 	w.start("consumer", func(p *process, s *memstore.Store) skald.Runner {
-		w.consumer = inbox.New[*memstore.Tx](s, w.bus.Broker, "billing", &inbox.Options{MeterProvider: p.meters, Now: w.now, Logger: quiet(), MaxHeld: maxHeld, Handle: time.Hour,
+		cache, err := rediscache.New(noRedis{}, &rediscache.Options{MeterProvider: p.meters, Guard: rediscmd.GuardOptions{Logger: quiet()}})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.consumer = inbox.New[*memstore.Tx](s, w.bus.Broker, "billing", &inbox.Options{Seen: cache, MeterProvider: p.meters, Now: w.now, Logger: quiet(), MaxHeld: maxHeld, Handle: time.Hour,
 			Breaker: inbox.Breaker{Least: least, Rest: 100 * time.Millisecond}})
 		w.consumer.Handle("orders", "order.placed", w.handle)
 		inbox.OnCall(w.consumer, paid, w.call())
 		return w.consumer
 	})
+}
+
+// startEngine starts an engine, and a saga that is soon done.
+func (w *world) startEngine() {
+	w.t.Helper()
+	ok := func(context.Context, *memstore.Tx, saga.Run[string]) (string, error) { return "", nil }
+	greeting := saga.New("greeting", &saga.Options[string]{Key: func(s string) string { return s }}, saga.Do("greet", ok, nil, saga.NoEffect()))
+	var e *saga.Engine[*memstore.Tx]
+	w.start("engine", func(p *process, s *memstore.Store) skald.Runner {
+		var err error
+		if e, err = saga.NewEngine(s, &saga.EngineOptions{MeterProvider: p.meters, Logger: quiet()}, greeting); err != nil {
+			w.t.Fatal(err)
+		}
+		return e
+	})
+	tx := w.db.BeginTx()
+	if _, err := saga.Start(w.t.Context(), e, tx, greeting, time.Now().String()); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.until("the saga is done", func() bool { return e.Health().Done > 0 })
 }
 
 func (w *world) handle(ctx context.Context, _ *memstore.Tx, _ skald.Message) error {
@@ -103,20 +153,20 @@ func (w *world) handle(ctx context.Context, _ *memstore.Tx, _ skald.Message) err
 // paid is what the consumer asks somebody outside for.
 var paid = skald.Event[string]{Topic: "orders", Type: "order.paid"}
 
-func (w *world) call() inbox.Call[*memstore.Tx, string, string, string] {
+func (w *world) call() call.Call[*memstore.Tx, string, string, string] {
 	answer := func(context.Context, string, string) (string, error) {
 		if w.silent.Load() {
 			return "", errors.New("no answer")
 		}
 		return "done", nil
 	}
-	return inbox.Call[*memstore.Tx, string, string, string]{
-		At: inbox.NewProvider("bank", &inbox.ProviderOptions{Rest: 100 * time.Millisecond}),
+	return call.Call[*memstore.Tx, string, string, string]{
+		At: call.NewProvider("bank", &call.ProviderOptions{Rest: 100 * time.Millisecond}),
 		Intent: func(_ context.Context, _ *memstore.Tx, m skald.Received[string]) (string, string, error) {
 			return m.Value, "call-" + m.ID, nil
 		},
 		Do:     answer,
-		Settle: func(context.Context, *memstore.Tx, skald.Received[string], inbox.Outcome[string]) error { return nil },
+		Settle: func(context.Context, *memstore.Tx, skald.Received[string], call.Outcome[string]) error { return nil },
 	}
 }
 
@@ -140,12 +190,12 @@ func (w *world) kept() (k store.Kept) {
 // redrive has dead letters tried again, as skald dead redrive does.
 func (w *world) redrive() {
 	w.t.Helper()
-	list, err := w.db.Kept(w.t.Context(), store.Sought{Consumer: "billing"}, 10)
+	list, err := store.ListKept(w.t.Context(), w.db, store.Sought{Consumer: "billing", Limit: 10})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for _, p := range list {
-		if _, err := w.db.Apply(w.t.Context(), store.Effect{Release: &store.Release{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
+		if _, err := w.db.Apply(w.t.Context(), store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -154,25 +204,142 @@ func (w *world) redrive() {
 // admit has what is in quarantine taken, as skald inbox admit does.
 func (w *world) admit() {
 	w.t.Helper()
-	list, err := w.db.Quarantined(w.t.Context(), store.Query{})
+	list, err := store.ListQuarantined(w.t.Context(), w.db, store.Query{})
 	if err != nil || len(list) != 1 {
 		w.t.Fatalf("%d in quarantine: %v", len(list), err)
 	}
-	if _, err := w.db.Admit(w.t.Context(), []int64{list[0].Number}, "me", "looked at it"); err != nil {
+	if _, err := store.AdmitAll(w.t.Context(), w.db, []int64{list[0].Number}, "me", "looked at it"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// reserve takes a key for work outside of a transaction.
+func (w *world) reserve(token string, lease time.Duration) store.Reservation {
+	w.t.Helper()
+	r := store.Reservation{Consumer: "http:legacy", Identity: store.Identity{ID: "k"}, Token: token, Lease: lease}
+	if got, err := w.db.Reserve(w.t.Context(), r); err != nil || got.Rival {
+		w.t.Fatalf("reserve: %+v, %v", got, err)
+	}
+	return r
+}
+
+// serve has the writer's process answer a request, and do work once.
+func (w *world) serve() {
+	w.t.Helper()
+	meters := w.running["writer"].meters
+	otel.SetMeterProvider(meters)
+	h := httpidem.Handle(w.db, "orders", httpidem.OneTenant, &httpidem.Options{MeterProvider: meters},
+		func(context.Context, *memstore.Tx, httpidem.Request[struct{}]) (httpidem.Reply[string], error) {
+			return httpidem.OK("done"), nil
+		})
+	r, answer := httptest.NewRequest(http.MethodPost, "/orders", nil), httptest.NewRecorder()
+	r.Header.Set(httpidem.KeyHeader, rand.Text())
+	if h.ServeHTTP(answer, r); answer.Code != http.StatusOK {
+		w.t.Fatalf("the endpoint answers %d %s", answer.Code, answer.Body)
+	}
+	work := func(context.Context, *memstore.Tx) (int, error) { return 1, nil }
+	if _, _, err := once.Do(w.t.Context(), w.db, "job", rand.Text(), nil, work); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+const refund = "refund" // the definition of the world's sagas
+
+// startSaga starts a saga, which is due for whatever engine comes.
+func (w *world) startSaga() store.SagaRef {
+	w.t.Helper()
+	tx := w.db.BeginTx()
+	s := store.Saga{Name: refund, Key: "42", ID: "1", Hash: "h", Input: "{}", State: "{}", Standing: store.Standing{Status: "running"}}
+	s, _, err := w.db.StartSaga(w.t.Context(), tx, s)
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return store.SagaRef{Name: s.Name, Key: s.Key, Version: s.Version}
+}
+
+// moveSaga writes how the saga stands, as an engine does.
+func (w *world) moveSaga(of store.SagaRef, to store.Standing, final bool) {
+	w.t.Helper()
+	m := store.SagaMove{SagaRef: of, State: "{}", Standing: to, Release: true, Wake: -1, Final: final}
+	if stood, err := w.db.Apply(w.t.Context(), store.Effect{Saga: &m}); err != nil || !stood[0] {
+		w.t.Fatalf("the saga does not move: %v, %v", stood, err)
+	}
+}
+
+// endSaga has the world's saga done, whatever its version.
+func (w *world) endSaga() {
+	w.t.Helper()
+	all, err := store.ListSagas(w.t.Context(), w.db, store.SagaQuery{Name: refund})
+	if err != nil || len(all) != 1 {
+		w.t.Fatalf("%d sagas: %v", len(all), err)
+	}
+	w.moveSaga(store.SagaRef{Name: all[0].Name, Key: all[0].Key, Version: all[0].Version}, store.Standing{Status: "done"}, true)
+}
+
+// track has a tracker of the world's flow hear of events of one saga.
+func (w *world) track(events ...string) {
+	w.t.Helper()
+	of := func(name string) skald.Event[string] { return skald.Event[string]{Topic: "orders", Type: name} }
+	f, err := flow.New("order", flow.From(of("placed")), flow.Then(of("placed"), of("paid")).Within(time.Minute), flow.End(of("paid")))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	tracker := flow.NewTracker(f, w.db, &flow.Options{Key: func(m skald.Message) string { return string(m.Key) }})
+	for _, name := range events {
+		tx := w.db.BeginTx()
+		err := tracker.Handle(w.t.Context(), tx, skald.Message{Topic: "orders", Type: name, Source: "/shop", ID: name, Key: []byte("o-1")})
+		if err == nil {
+			err = tx.Commit()
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// later lets the database's time pass; the relay has its shards again then.
+func (w *world) later(d time.Duration) {
+	w.t.Helper()
+	w.dbAhead.Add(int64(d))
+	w.until("the relay has its shards again", func() bool { return w.backlog().Free == 0 })
+}
+
+func (w *world) standing() store.Consumer {
+	w.t.Helper()
+	for _, c := range w.backlog().Consumers {
+		if c.Name == "billing" {
+			return c
+		}
+	}
+	w.t.Fatal("the consumer was never heard of")
+	return store.Consumer{}
+}
+
+// beat gives the consumer's sign of session, which it gives once a minute by its own clock; progress says
+// that it got on.
+func (w *world) beat()     { w.kinds(false) }
+func (w *world) progress() { w.kinds(true) }
+
+func (w *world) kinds(progress bool) {
+	w.t.Helper()
+	if _, err := w.db.Attend(w.t.Context(), store.Attend{Consumer: "billing", Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "order.placed"}}, Progress: progress}}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 func (w *world) maintain() {
 	w.t.Helper()
-	if _, err := w.db.Maintain(w.t.Context(), store.Retention{}); err != nil {
+	if _, err := w.db.Maintain(w.t.Context(), store.Maintain{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 func (w *world) startRelay() {
 	w.start("relay", func(p *process, s *memstore.Store) skald.Runner {
-		return relay.New(source{s, w}, w.bus, &relay.Options{MeterProvider: p.meters, Logger: quiet(), AsideFirst: 50 * time.Millisecond})
+		return relay.New(source{s, w}, w.bus, &relay.Options{MeterProvider: p.meters, Logger: quiet(), DeferFirst: 50 * time.Millisecond})
 	})
 }
 
@@ -259,7 +426,7 @@ func (w *world) tell(d skald.Draft, o *outbox.Options) {
 
 func (w *world) backlog() store.Backlog {
 	w.t.Helper()
-	b, err := w.db.Backlog(w.t.Context())
+	b, err := store.ReadBacklog(w.t.Context(), w.db)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -290,13 +457,13 @@ func (w *world) breathe() {
 func (w *world) pass(d time.Duration) map[string]bool {
 	w.t.Helper()
 	if w.running["relay"] != nil { // on a slow machine its lease may be over, which an alert is about
-		w.until("the relay has all lanes", func() bool { return w.backlog().Free == 0 })
+		w.until("the relay has all shards", func() bool { return w.backlog().Free == 0 })
 	}
 	var firing map[string]bool
 	for end := w.prom.now.Add(d); w.prom.now.Before(end); {
 		w.prom.now = w.prom.now.Add(scrapeEvery)
 		w.ahead.Add(int64(time.Minute))
-		for _, name := range []string{"writer", "relay", "consumer"} {
+		for _, name := range []string{"writer", "relay", "consumer", "engine"} {
 			p := w.running[name]
 			if p == nil {
 				w.prom.scrape(name, nil)
@@ -313,17 +480,36 @@ func (w *world) pass(d time.Duration) map[string]bool {
 	return firing
 }
 
-// source is the relay's database, whose retention may fail.
+// source is the database of the writer and of the relay, whose retention may fail.
 type source struct {
 	*memstore.Store
 	w *world
 }
 
-func (s source) Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
+func (s source) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	if s.w.stalled.Load() {
 		return store.Maintained{Left: []string{"skald_outbox_3: canceling statement due to lock timeout"}}, nil
 	}
-	return s.Store.Maintain(ctx, keep)
+	return s.Store.Maintain(ctx, m)
+}
+
+// Status fails to count sagas, if they cannot be counted.
+func (s source) Status(ctx context.Context, q store.StatusQuery) (store.Status, error) {
+	if q.Sagas && s.w.uncountable.Load() {
+		return store.Status{}, errors.New("permission denied for table skald_saga")
+	}
+	return s.Store.Status(ctx, q)
+}
+
+// Hear hears of nothing: the relay polls.
+func (s source) Hear(ctx context.Context, _ *slog.Logger) { <-ctx.Done() }
+
+// Hearing says so while the slot is away.
+func (s source) Hearing() store.Hearing {
+	if s.w.deaf.Load() {
+		return store.Hearing{Why: "the slot is away"}
+	}
+	return store.Hearing{}
 }
 
 // bus is a broker that may be away.

@@ -1,4 +1,4 @@
--- The tables of the programs in write/ and consume/. Skald's own are made by `skald migrate`.
+-- The tables of the programs in write/, consume/, compensate/ and charge/. Skald's own are made by `skald migrate`.
 CREATE TABLE orders (
 	id       text PRIMARY KEY,
 	sku      text NOT NULL,
@@ -9,3 +9,11 @@ CREATE TABLE stock (
 	free integer NOT NULL
 );
 INSERT INTO stock (sku, free) VALUES ('tea', 10);
+CREATE TABLE payments (
+	order_id text NOT NULL,
+	cents    integer NOT NULL -- below 0: given back
+);
+CREATE TABLE receipts (
+	order_id text PRIMARY KEY,
+	receipt  text NOT NULL
+);

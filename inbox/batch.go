@@ -10,18 +10,22 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
 
-// A batch is a job of several messages, which share a transaction where they can. It is faster and nothing else: each message
-// ends as it would alone. What fails is undone for all and charged to none; then the guilty one is taken alone, at its place, and
-// the others share again, so that it costs each of them one more run at most.
+// A batch is a job of several messages, which share a transaction where they can. It is faster and nothing
+// else: each message ends as it would alone. What fails is undone for all and charged to none; then the
+// guilty one is taken alone, at its place, and the others share again, so that it costs each of them one more
+// run at most.
 
-// gather is what a worker is given next: a message, or a batch of what is ready, as large as each worker's share of that is.
-// Nothing waits for a batch to fill. What a process may have died of is taken while nothing else is in hand.
+// gather is what a worker is given next: a message, or a batch of what is ready, as large as each worker's
+// share of that is. Nothing waits for a batch to fill. What a process may have died of is taken while nothing
+// else is in hand.
 func (in *Inbox[TTx]) gather(running int) []*entry {
-	if s := &in.shelf; !in.startable(running) {
+	if s := &in.parkedQueue; !in.startable(running) {
 		return nil
 	} else if len(s.suspects) > 0 {
 		s.alone = s.suspects[0].queue[0]
@@ -38,7 +42,7 @@ func (in *Inbox[TTx]) gather(running int) []*entry {
 	in.ready.drop()
 	most, claimed := in.size, e.parked != nil
 	if claimed { // of these a part at most is ready: there are new ones only when half of them are finished
-		most, share = min(most, in.shelf.size), len(in.shelf.claimed)/in.o.Workers+1 // messages
+		most, share = min(most, in.parkedQueue.size), len(in.parkedQueue.claimed)/in.o.Workers+1 // messages
 	}
 	if alone || most < 2 || in.beside != nil || !e.sociable() {
 		in.breaker.try(e)
@@ -55,8 +59,8 @@ func (in *Inbox[TTx]) gather(running int) []*entry {
 	return begin(job)
 }
 
-// sociable tells of a message that came from the broker just now, or was claimed and has killed nobody, and makes no call to the
-// outside. Others are taken alone.
+// sociable tells of a message that came from the broker just now, or was claimed and has killed nobody, and
+// makes no call to the outside. Others are taken alone.
 func (e *entry) sociable() bool {
 	return e.again == 0 && !e.lonely && !e.foreign && e.call == nil && !e.suspect && !e.alone && e.unreadable() == nil
 }
@@ -64,7 +68,7 @@ func (e *entry) sociable() bool {
 // collect adds to job what is next in the chain.
 func (c *chain) collect(job []*entry, most int) []*entry {
 	for _, e := range c.queue {
-		if len(job) == most || !e.done && (!e.sociable() || !c.lane.covers(e.Position)) {
+		if len(job) == most || !e.done && (!e.sociable() || !c.partition.covers(e.Position)) {
 			break
 		}
 		if !e.done {
@@ -78,7 +82,7 @@ func (c *chain) collect(job []*entry, most int) []*entry {
 func (in *Inbox[TTx]) adapt(rs []result) {
 	switch {
 	case rs[0].entry.parked != nil:
-		in.shelf.adapt(rs, in.o.Now(), in.o.Batch)
+		in.parkedQueue.adapt(rs, in.o.Now(), in.o.Batch)
 	case len(rs) < 2:
 	case slices.ContainsFunc(rs, func(r result) bool { return r.fell }):
 		in.size = max(2, in.size/2)
@@ -107,7 +111,7 @@ type sharing[TTx any] struct {
 // work does a job and answers a result for each message of it.
 func (in *Inbox[TTx]) work(ctx context.Context, job []*entry) []result {
 	if len(job) == 1 {
-		return []result{in.attempt(ctx, job[0])}
+		return []result{in.hinted(ctx, job[0])}
 	}
 	s := &sharing[TTx]{in: in, shut: map[*chain]bool{}}
 	for len(job) > 0 {
@@ -119,8 +123,8 @@ func (in *Inbox[TTx]) work(ctx context.Context, job []*entry) []result {
 	return s.out
 }
 
-// alike takes the first of es, and those that can share its transaction: they ask for the same settings, go to the same batch handler
-// if it goes to one, are other messages, and leave none of their key behind.
+// alike takes the first of es, and those that can share its transaction: they ask for the same settings, go
+// to the same batch handler if it goes to one, are other messages, and leave none of their key behind.
 func (in *Inbox[TTx]) alike(ctx context.Context, es []*entry) (ms []member, rest []*entry) {
 	ms = make([]member, 0, len(es))
 	behind, known := map[*chain]bool{}, make(map[store.Identity]bool, len(es))
@@ -163,7 +167,7 @@ func (s *sharing[TTx]) take(ctx context.Context, ms []member) {
 		return
 	}
 	guilty, err := s.together(ctx, ms)
-	s.fell = s.fell || err != nil && (s.in.db.Outage(err) || ms[0].e.parked != nil)
+	s.fell = s.fell || err != nil && (failure.IsOutage(err) || guilty == nobody && s.in.db.Outage(err) || ms[0].e.parked != nil)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -194,7 +198,8 @@ func (s *sharing[TTx]) again(ctx context.Context, ms []member) {
 	}
 }
 
-// failed is for a transaction that failed by itself. Where a database that is away is not the reason, they are taken one by one.
+// failed is for a transaction that failed by itself. Where a database that is away is not the reason, they
+// are taken one by one.
 func (s *sharing[TTx]) failed(ctx context.Context, ms []member, err error) {
 	r := result{entry: ms[0].e, what: outage, err: err}
 	switch {
@@ -234,7 +239,7 @@ func (s *sharing[TTx]) stays(e *entry) bool { return s.down || s.shut[e.chain] }
 func (s *sharing[TTx]) note(r result) {
 	s.out = append(s.out, r)
 	switch r.what {
-	case again, outage, full, left:
+	case again, outage, unkept, full, left:
 		s.shut[r.entry.chain] = true
 	case broken:
 		s.down = true
@@ -244,7 +249,7 @@ func (s *sharing[TTx]) note(r result) {
 // alone takes ms one by one.
 func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 	for _, m := range ms {
-		if m.e.rides || s.stays(m.e) {
+		if m.e.prefetches || s.stays(m.e) {
 			s.note(result{entry: m.e, what: left})
 		} else {
 			s.note(s.in.attempt(ctx, m.e))
@@ -252,12 +257,15 @@ func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 	}
 }
 
-// together takes ms in one transaction, or says who is guilty that nothing of it stands. What is not fresh is answered behind it.
+// together takes ms in one transaction, or says who is guilty that nothing of it stands. What is not fresh is
+// answered behind it.
 func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, err error) {
 	bound, cancel := context.WithTimeout(ctx, s.in.o.Handle+s.in.o.Wait)
 	defer cancel()
 	all := joined(ms)
+	begun := time.Now()
 	unit, err := s.in.db.Begin(bound, all)
+	s.in.tel.TookIn(ms[0].e.Topic, time.Since(begun))
 	if err != nil {
 		return nobody, fmt.Errorf("take in %d messages: %w", len(ms), err)
 	}
@@ -312,6 +320,7 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 	}
 	effects, guilty, err := run(ctx, unit.Tx(), ms, fresh)
 	if err != nil {
+		err = s.in.unitsOwn(ctx, unit, err)
 		_, _ = unit.Rollback(ctx) // the rows are undone in any case
 		return guilty, err
 	}
@@ -336,13 +345,14 @@ func (s *sharing[TTx]) each(ctx context.Context, tx TTx, ms []member, fresh []in
 	return effects, nobody, nil
 }
 
-// one runs the handler of m. What it says is written at once, so that it stands before what the next one says.
+// one runs the handler of m. What it says is written at once, so that it stands before what the next one
+// says.
 func (s *sharing[TTx]) one(ctx context.Context, tx TTx, m *member) (leaves store.Effect, err error) {
 	begun := time.Now()
 	ctx, m.span = s.in.tel.Process(ctx, &m.e.Message, m.e.again+1)
 	r, err := s.in.run(ctx, m.e, tx)
 	if err == nil {
-		leaves, err = s.in.leaves(ctx, m.e, r, m.intake)
+		leaves, err = s.in.leaves(ctx, m.e, r, m.intake, decide.SaysDone)
 	}
 	if err == nil && len(leaves.Rows) > 0 {
 		err = s.in.db.Write(ctx, tx, store.Effect{Rows: leaves.Rows})

@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// pause is between two turns of a stream. A database goes by its own clock, which runs on meanwhile: what is tried again in half a pause is
-// due at the next turn, and before it on no machine.
+// pause is between two turns of a stream. A database goes by its own clock, which runs on meanwhile: what is
+// tried again in half a pause is due at the next turn, and before it on no machine.
 const pause = 30 * time.Minute
 
 // A stream is random messages, what their handlers do at each time, and what becomes of all that.
@@ -36,7 +36,8 @@ type stream[TTx comparable] struct {
 	waiting map[TTx]bool
 }
 
-// deliveries are what a seed's broker delivers, turn by turn: repeats, other payloads under an id, keys, none, several types.
+// deliveries are what a seed's broker delivers, turn by turn: repeats, other payloads under an id, keys,
+// none, several types.
 func deliveries(w *world, seed uint64) (turns [][]skald.Message) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	var all []skald.Message
@@ -47,7 +48,8 @@ func deliveries(w *world, seed uint64) (turns [][]skald.Message) {
 			if n := len(all); n > 0 && r.IntN(8) == 0 {
 				i := r.IntN(n)
 				again := all[i]
-				if r.IntN(4) == 0 && (len(again.Key) > 0 || i < before) { // without a key nothing says which of two comes first
+				if r.IntN(4) == 0 && (len(again.Key) > 0 || i < before) {
+					// without a key nothing says which of two comes first
 					again.Data = fmt.Appendf(nil, "%q", fmt.Sprintf("other%d", r.IntN(3)))
 				}
 				turn = append(turn, again)
@@ -128,14 +130,14 @@ func (s *stream[TTx]) outcome(t *testing.T) (out []string) {
 	for k, v := range s.on.lists(t) {
 		out = append(out, fmt.Sprintf("user %s: %s", k, v))
 	}
-	kept, err := s.on.db.Kept(t.Context(), store.Sought{}, 1000)
+	kept, err := store.ListKept(t.Context(), s.on.db, store.Sought{Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range kept {
 		out = append(out, fmt.Sprintf("kept %s of %s: %d attempts, waits %v, dead %v, %q %q %q", p.ID, p.Message.Key, p.Attempts, p.Waiting, p.Dead != nil, p.Last.Why, p.Fault, p.Message.Data))
 	}
-	q, err := s.on.db.Quarantined(t.Context(), store.Query{})
+	q, err := store.ListQuarantined(t.Context(), s.on.db, store.Query{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +155,7 @@ func (s *stream[TTx]) outcome(t *testing.T) (out []string) {
 		t.Fatal(err)
 	}
 	for i, v := range seen {
-		out = append(out, fmt.Sprintf("seen %s: %v %s %d %s %v", ids[i].ID, v.Outcome, v.Reason, v.Code, v.Result, v.Said != ""))
+		out = append(out, fmt.Sprintf("seen %s: %v %s %d %s %v", ids[i].ID, v.Outcome, v.Reason, v.Code, v.Result, v.Emitted != ""))
 	}
 	slices.Sort(out)
 	return append(out, s.said(t)...)
@@ -161,7 +163,7 @@ func (s *stream[TTx]) outcome(t *testing.T) (out []string) {
 
 // said is the outbox: what was said under each key, in its order.
 func (s *stream[TTx]) said(t *testing.T) (out []string) {
-	tip, err := s.on.db.Tick(t.Context(), "")
+	tip, err := store.Snapshot(t.Context(), s.on.db, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,8 +220,8 @@ func (s *stream[TTx]) run(t *testing.T, seed uint64, open opening[TTx]) []string
 	return s.outcome(t)
 }
 
-// The same messages, one by one in memory and in batches on each database, end in the same way: effects, verdicts, what was said and its
-// order, what is parked, dead or in quarantine.
+// The same messages, one by one in memory and in batches on each database, end in the same way: effects,
+// verdicts, what was said and its order, what is parked, dead or in quarantine.
 // Interleaving 14.
 func TestBatchesEndAsOneByOne(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { endsAsOneByOne(t, 10, inMemory) })
@@ -315,10 +317,10 @@ func costsOneRun[TTx comparable](t *testing.T, many bool, open opening[TTx]) {
 	}
 }
 
-// An intake of many has all that intakes of one have, but for steps, whose messages go alone: whoever adds a field teaches batches of
-// it, and then this test.
+// An intake of many has all that intakes of one have, but for steps, whose messages go alone, and sagas,
+// which the inbox takes in for no message: whoever adds a field teaches batches of it, and then this test.
 func TestBatchesKnowTheIntake(t *testing.T) {
-	known := []string{"Marks", "Steps", "Locks", "Settings", "Server", "Isolation", "Wait", "Handle"}
+	known := []string{"Marks", "Steps", "Sagas", "Locks", "Settings", "Server", "Isolation", "Wait", "Handle"}
 	for f := range reflect.TypeFor[store.Intake]().Fields() {
 		if !slices.Contains(known, f.Name) {
 			t.Errorf("inbox/batch.go joins intakes without their %s", f.Name)

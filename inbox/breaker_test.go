@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A consumer whose messages fail in one way stops, says so, tries one message at a time, and goes on when one succeeds: the topic is not
-// drained into the dead letters.
+// A consumer whose messages fail in one way stops, says so, tries one message at a time, and goes on when one
+// succeeds: the topic is not drained into the dead letters.
 func TestBreakerStopsAConsumerThatFailsInOneWay(t *testing.T) {
 	w := newWorld(t, 1)
 	broken := true
@@ -59,7 +59,8 @@ func TestBreakerStopsAConsumerThatFailsInOneWay(t *testing.T) {
 	}
 }
 
-// What is neither many, nor of one way, nor anybody's fault, stops nobody; and a message that fails again and again is one.
+// What is neither many, nor of one way, nor anybody's fault, stops nobody; and a message that fails again and
+// again is one.
 func TestBreakerStaysClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails func(n int) error
@@ -108,7 +109,7 @@ func some(fails bool, err error) error {
 func TestBreakerUnderRun(t *testing.T) {
 	w := newWorld(t, 2)
 	mended := make(chan struct{})
-	in := w.inbox(&inbox.Options{Breaker: inbox.Breaker{Least: 10, Rest: 50 * time.Millisecond}, RetryMost: time.Second, Attempts: 1000},
+	in := w.inbox(&inbox.Options{Breaker: inbox.Breaker{Least: 10, Rest: 500 * time.Millisecond}, RetryMost: time.Second, Attempts: 1000},
 		func(ctx context.Context, tx tx, m skald.Received[string]) error {
 			select {
 			case <-mended:
@@ -133,5 +134,46 @@ func TestBreakerUnderRun(t *testing.T) {
 	})
 	if err := stop(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Malformed messages of one producer stop what it sends in its partition, and nothing else: other producers
+// and the other partitions go on, and so does that partition once the producer is repaired.
+func TestMalformedMessagesStopTheirSourceAlone(t *testing.T) {
+	w := newWorld(t, 2)
+	var log bytes.Buffer
+	in := w.inbox(&inbox.Options{Now: w.clock, Breaker: inbox.Breaker{Least: 10, Rest: 30 * time.Second}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, keep)
+	bad := func() skald.Message {
+		m := w.message("", "")
+		m.Data = []byte("{")
+		return m
+	}
+	for range 400 {
+		w.publish(bad())
+	}
+	other := w.message("good", "1")
+	other.Source = "/another"
+	w.publish(other)
+	w.quiet(in)
+	h := in.Health()
+	if n := len(w.dead()); n < 10 || n > 20 || h.Stopped != "" || !h.Ready || len(h.StoppedSources) == 0 || !strings.Contains(h.StoppedSources[0], "/other") {
+		t.Fatalf("%d dead letters, %+v", n, h)
+	}
+	w.expect("good", "1")
+	if !strings.Contains(log.String(), "level=ERROR msg=\"inbox: malformed messages") {
+		t.Errorf("the log has %s", &log)
+	}
+	for n := range 40 { // it is repaired
+		w.publish(w.message(fmt.Sprint("late", n), "2"))
+	}
+	for range 60 {
+		w.pass(time.Minute)
+		w.quiet(in)
+	}
+	if h = in.Health(); len(w.dead()) != 400 || h.Unacknowledged != 0 || len(h.StoppedSources) != 0 {
+		t.Fatalf("%d dead letters, %+v", len(w.dead()), h)
+	}
+	for n := range 40 {
+		w.expect(fmt.Sprint("late", n), "2")
 	}
 }

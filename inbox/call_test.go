@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/sagatest"
 	"github.com/skald-go/skald/store"
@@ -22,9 +23,10 @@ var errCut = errors.New("the connection is cut")
 
 // A bank knows keys again. What it does at the n-th call, of all that are made to it, is told.
 type bank struct {
-	mu        sync.Mutex
-	did       []string // in order: what it was asked
-	moods     []string // refuse, after (done, then no answer), before (no answer), later; else it does what it is asked
+	mu  sync.Mutex
+	did []string // in order: what it was asked
+	// refuse, after (done, then no answer), before (no answer), later; else it does what it is asked
+	moods     []string
 	moved     map[string]int
 	cancelled map[string]bool
 	during    func(key string) // a call
@@ -91,17 +93,17 @@ func (b *bank) asked() string {
 	return strings.Join(b.did, ", ")
 }
 
-type call = inbox.Call[tx, string, string, string]
+type outsideCall = call.Call[tx, string, string, string]
 
 // call has money moved for each message, under its text as the key.
-func (b *bank) call() call {
-	return call{
-		At: inbox.NewProvider("bank", &inbox.ProviderOptions{Timeout: time.Second}),
+func (b *bank) call() outsideCall {
+	return outsideCall{
+		At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}),
 		Intent: func(_ context.Context, t tx, m skald.Received[string]) (string, string, error) {
 			return "req " + m.Value, m.Value, note(t, "intents", m.Value)
 		},
 		Do: b.do, LookUp: b.lookUp, Cancel: b.cancel,
-		Settle: func(_ context.Context, t tx, m skald.Received[string], o inbox.Outcome[string]) error {
+		Settle: func(_ context.Context, t tx, m skald.Received[string], o call.Outcome[string]) error {
 			if o.Refused {
 				return skald.Reject(errors.New(o.Reason), skald.Draft{Topic: "orders", Type: "refused"})
 			}
@@ -110,15 +112,16 @@ func (b *bank) call() call {
 	}
 }
 
-func (w *world) caller(c call) *inbox.Inbox[tx] { return w.callerOver(w.db, c) }
+func (w *world) caller(c outsideCall) *inbox.Inbox[tx] { return w.callerOver(w.db, c) }
 
-func (w *world) callerOver(db store.Driver[tx], c call) *inbox.Inbox[tx] {
+func (w *world) callerOver(db store.Driver[tx], c outsideCall) *inbox.Inbox[tx] {
 	in := w.over(db, &inbox.Options{Now: w.clock}, keep)
 	inbox.OnCall(in, said, c)
 	return in
 }
 
-// A call is made outside of any transaction; before it what is to be asked stands with its key, and nothing else.
+// A call is made outside of any transaction; before it what is to be asked stands with its key, and nothing
+// else.
 func TestCallIsMadeBetweenTwoTransactions(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}
 	in := w.caller(b.call())
@@ -159,8 +162,8 @@ func TestRefusalIsSettled(t *testing.T) {
 	}
 }
 
-// What became of a call that gave no answer is looked up; where nothing is found it is made again, under its key. The messages
-// behind it wait.
+// What became of a call that gave no answer is looked up; where nothing is found it is made again, under its
+// key. The messages behind it wait.
 func TestUnknownIsSettled(t *testing.T) {
 	for _, c := range []struct {
 		mood   string
@@ -208,7 +211,8 @@ func TestNotNowIsNotCharged(t *testing.T) {
 	w.expect("k", "1=receipt of req 1")
 }
 
-// A key that the provider may have forgotten is not used again: if a look-up finds nothing, somebody has to look.
+// A key that the provider may have forgotten is not used again: if a look-up finds nothing, somebody has to
+// look.
 func TestForgottenKeyIsNotUsedAgain(t *testing.T) {
 	w, b := newWorld(t, 2), &bank{moods: []string{"after", "before"}}
 	how := b.call()
@@ -219,11 +223,52 @@ func TestForgottenKeyIsNotUsedAgain(t *testing.T) {
 	w.pass(2 * time.Hour)
 	w.quiet(in)
 	w.expect("k", "1=receipt of req 1")
-	if dead := w.dead(); len(dead) != 1 || dead[0].Dead.Kind != "permanent" || !strings.Contains(dead[0].Last.Why, inbox.ErrForgotten.Error()) || dead[0].Call.Key != "2" {
+	if dead := w.dead(); len(dead) != 1 || dead[0].Dead.Kind != "permanent" || !strings.Contains(dead[0].Last.Why, call.ErrForgotten.Error()) || dead[0].Call.Key != "2" {
 		t.Errorf("dead letters %+v", dead)
 	}
 	if n := strings.Count(b.asked(), "do "); n != 2 {
 		t.Errorf("asked %s", b.asked())
+	}
+}
+
+// How old a call is goes by the clock of the database: neither that of the host that intended it counts, nor
+// that of the one that claims it.
+func TestAgeOfACallBetweenTwoWrongClocks(t *testing.T) {
+	const month = 30 * 24 * time.Hour
+	for name, c := range map[string]struct {
+		one, two, passes time.Duration
+		forgotten        bool
+	}{
+		"young, and the second host is ahead": {-month, month, time.Minute, false},
+		"old, and the second host is behind":  {month, -month, 2 * time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, b := newWorld(t, 1), &bank{moods: []string{"before"}}
+			how := b.call()
+			how.Memory = time.Hour
+			work := func(wrong time.Duration) {
+				in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: func() time.Time { return w.clock().Add(wrong) }, Logger: slog.New(slog.DiscardHandler)})
+				inbox.OnCall(in, said, how)
+				w.quiet(in)
+				if err := in.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.publish(w.message("k", "1"))
+			work(c.one)
+			w.pass(c.passes)
+			work(c.two)
+			dead := w.dead()
+			if c.forgotten {
+				if len(dead) != 1 || !strings.Contains(dead[0].Last.Why, call.ErrForgotten.Error()) || strings.Count(b.asked(), "do ") != 1 {
+					t.Errorf("asked %s, dead letters %+v", b.asked(), dead)
+				}
+				return
+			}
+			if w.expect("k", "1=receipt of req 1"); len(dead) != 0 {
+				t.Errorf("dead letters %+v", dead)
+			}
+		})
 	}
 }
 
@@ -232,7 +277,7 @@ func TestOutcomeIsKeptWhenSettlingFails(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}
 	how, fails := b.call(), 2
 	settle := how.Settle
-	how.Settle = func(ctx context.Context, tx tx, m skald.Received[string], o inbox.Outcome[string]) error {
+	how.Settle = func(ctx context.Context, tx tx, m skald.Received[string], o call.Outcome[string]) error {
 		if fails--; fails >= 0 {
 			return errors.New("no such column")
 		}
@@ -286,7 +331,7 @@ type slowUnit struct {
 
 func (u slowUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	stood, err := u.Unit.Rollback(ctx, instead...)
-	if len(instead) == 1 && instead[0].Keep != nil && instead[0].Keep.Call != nil {
+	if len(instead) == 1 && instead[0].Park != nil && instead[0].Park.Call != nil {
 		u.d.w.pass(u.d.pass)
 		u.d.pass = 0
 		if u.d.then != nil {
@@ -296,7 +341,8 @@ func (u slowUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	return stood, err
 }
 
-// A sender that was paused between its intent and its call, for longer than the message is its own, does not send.
+// A sender that was paused between its intent and its call, for longer than the message is its own, does not
+// send.
 // Interleaving 8.
 func TestSenderThatWakesTooLateDoesNotSend(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}
@@ -318,28 +364,28 @@ func TestSenderThatWakesTooLateDoesNotSend(t *testing.T) {
 	}
 }
 
-// What a process had intended that died is settled as soon as another one has its lane, long before its lease is over; it may have been
-// asked for.
+// What a process had intended that died is settled as soon as another one has its partition, long before its
+// lease is over; it may have been asked for.
 func TestIntentOfTheDeadIsSettledAtOnce(t *testing.T) {
 	for _, when := range []string{"before the call", "behind the call"} {
 		t.Run(when, func(t *testing.T) {
 			w, b := newWorld(t, 1), &bank{}
-			life := sagatest.NewFaults(1, sagatest.None()).Life()
+			session := sagatest.NewFaults(1, sagatest.None()).Session()
 			how := b.call()
 			how.Do = func(ctx context.Context, req, key string) (string, error) {
 				if when == "behind the call" {
 					_, _ = b.do(ctx, req, key)
 				}
-				return "", life.Die()
+				return "", session.Die()
 			}
-			mortal := inbox.New(sagatest.WrapDriver(store.Driver[tx](w.db), life), sagatest.WrapBroker(w.bus.Client(), life), "stock",
+			mortal := inbox.New(sagatest.WrapDriver(store.Driver[tx](w.db), session), sagatest.WrapBroker(w.bus.Client(), session), "stock",
 				&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
 			inbox.OnCall(mortal, said, how)
 			w.publish(w.message("k", "1"))
 			for dead := false; !dead; {
 				_, _ = mortal.Step(t.Context())
 				select {
-				case <-life.Died():
+				case <-session.Died():
 					dead = true
 				default:
 				}
@@ -361,7 +407,7 @@ func TestProviderThatDoesNotAnswerIsLetAlone(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{moods: slices.Repeat([]string{"before"}, 3)}
 	how := b.call()
 	how.LookUp = nil
-	how.At = inbox.NewProvider("bank", &inbox.ProviderOptions{Trip: 2, Rest: 10 * time.Second, Timeout: time.Second})
+	how.At = call.NewProvider("bank", &call.ProviderOptions{Trip: 2, Rest: 10 * time.Second, Timeout: time.Second})
 	in := w.caller(how)
 	for i := range 6 {
 		w.publish(w.message(fmt.Sprint("k", i), fmt.Sprint(i)))
@@ -394,7 +440,7 @@ func TestSlowProviderLeavesRoomForOthers(t *testing.T) {
 	release := make(chan struct{})
 	b.during = func(string) { <-release }
 	how := b.call()
-	how.At = inbox.NewProvider("bank", &inbox.ProviderOptions{Limit: 1, Timeout: time.Minute})
+	how.At = call.NewProvider("bank", &call.ProviderOptions{Limit: 1, Timeout: time.Minute})
 	in := w.over(w.db, &inbox.Options{Workers: 2}, keep)
 	inbox.OnCall(in, said, how)
 	inbox.On(in, skald.Event[string]{Topic: "orders", Type: "other"}, keep)
@@ -429,14 +475,15 @@ func TestKeyIsUsedUp(t *testing.T) {
 			w.quiet(in)
 			p := w.kept()[0]
 			p.Call.Undo = true
-			w.apply(store.Effect{Keep: &store.Keep{Parked: p, Was: &p.Attempts, WasCall: p.Call.Key}})
+			w.apply(store.Effect{Park: &store.Park{Parked: p, Was: &p.Attempts, WasCall: p.Call.Key}})
 			w.pass(time.Minute)
 			w.quiet(in)
 			w.expect(want[0], want[1])
 			if b.asked() != "do 1, cancel 1" || len(w.kept()) != 0 || !b.cancelled["1"] && b.moved["1"] != 1 {
 				t.Errorf("asked %s, kept %v", b.asked(), w.kept())
 			}
-			if out, err := b.do(t.Context(), "late", "1"); mood == "before" && err == nil { // a sender that wakes up
+			if out, err := b.do(t.Context(), "late", "1"); mood == "before" && err == nil {
+				// a sender that wakes up
 				t.Errorf("the key still gives %s", out)
 			}
 		})
@@ -501,8 +548,8 @@ func TestIntentThatIsNoLongerTrueIsNotStored(t *testing.T) {
 	}
 }
 
-// A compensation that comes while it is not known what became of a call has that settled first, by using its key up: then there is
-// something to undo, or there is not. A dead letter is settled, too.
+// A compensation that comes while it is not known what became of a call has that settled first, by using its
+// key up: then there is something to undo, or there is not. A dead letter is settled, too.
 func TestCompensationSettlesTheCallFirst(t *testing.T) {
 	for mood, want := range map[string]string{"after": "1=receipt of req 1 undone", "before": "undone nothing"} {
 		for _, attempts := range []int{9, 1} {

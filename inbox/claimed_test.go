@@ -85,7 +85,8 @@ func (r *recovery) over(bus *membroker.Broker, many bool) *inbox.Inbox[tx] {
 	return in
 }
 
-// What was parked shares transactions as what is fresh does, once the first of it went well: each in the order of its key, nothing left.
+// What was parked shares transactions as what is fresh does, once the first of it went well: each in the
+// order of its key, nothing left.
 func TestParkedMessagesShareTransactions(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		const keys = 200
@@ -107,7 +108,8 @@ func TestParkedMessagesShareTransactions(t *testing.T) {
 	}
 }
 
-// While they fail still, they are tried one by one, as often as if each were alone, and none is charged for another.
+// While they fail still, they are tried one by one, as often as if each were alone, and none is charged for
+// another.
 func TestParkedMessagesThatFailAgainShareNothing(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		const keys = 50
@@ -131,7 +133,8 @@ func TestParkedMessagesThatFailAgainShareNothing(t *testing.T) {
 	}
 }
 
-// A claimed message that fails among others is charged, alone; the others take effect in one more run at most.
+// A claimed message that fails among others is charged, alone; the others take effect in one more run at
+// most.
 func TestGuiltyOneOfTheParkedIsChargedAlone(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		const keys = 120
@@ -161,7 +164,8 @@ func TestGuiltyOneOfTheParkedIsChargedAlone(t *testing.T) {
 	}
 }
 
-// What two processes had claimed when they died is taken alone, each message by itself, however many they had claimed.
+// What two processes had claimed when they died is taken alone, each message by itself, however many they had
+// claimed.
 func TestClaimedByDeadProcessesAreTakenAlone(t *testing.T) {
 	const keys = 200
 	r := newRecovery(t, keys)

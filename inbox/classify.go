@@ -4,120 +4,103 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/lending"
 	"github.com/skald-go/skald/store"
 )
 
-// A Class says what a handler's error means for its message.
-type Class string
-
-// Classes.
-const (
-	Transient      Class = "transient"       // tried again, up to Options.Attempts and Options.Age
-	Permanent      Class = "permanent"       // a dead letter at once
-	Malformed      Class = "malformed"       // the same: the payload or the envelope cannot be read
-	UnknownVersion Class = "unknown version" // tried again, uncharged, up to Options.Age: a newer build may know it
-	Panicked       Class = "panic"           // as Transient, with the stack
-	Unknown        Class = "unknown outcome" // as Transient: a call to the outside gave no answer
-	Outage         Class = "outage"          // nobody's fault: tried again at its place, uncharged, for ever
-)
-
-// ViolationIs is an Options.Classify for violations of unique constraints of yours, such as a natural key that is a second guard:
-// they are of that class. It knows them by their codes: SQLSTATE 23505 of PostgreSQL's drivers (pgx, lib/pq), 1555 and 2067 of SQLite's
-// (modernc). All else is left to Skald. Without, they are Transient: a violation may go when the other row does.
-func ViolationIs(c Class) func(m skald.Message, err error) Class {
-	return func(_ skald.Message, err error) Class {
-		var server interface{ SQLState() string }
-		var file interface{ Code() int }
-		switch {
-		case errors.As(err, &server) && server.SQLState() == "23505":
-			return c
-		case errors.As(err, &file) && (file.Code() == 1555 || file.Code() == 2067):
-			return c
-		}
-		return ""
+// classify says what err means for a message. What Skald's own transaction or store failed by is an outage by
+// then: see lentFailed and storeFailed.
+func (in *Inbox[TTx]) classify(m skald.Message, err error) failure.Class {
+	class := failure.Of(err)
+	if class == failure.Outage {
+		return class
 	}
-}
-
-// MalformedError is the failure of a message whose payload the codec cannot read.
-type MalformedError struct{ Err error }
-
-func (e *MalformedError) Error() string { return fmt.Sprintf("malformed: %v", e.Err) }
-func (e *MalformedError) Unwrap() error { return e.Err }
-
-// ErrTimeout is the failure of a handler that took longer than Options.Handle.
-var ErrTimeout = errors.New("inbox: the handler took longer than Options.Handle")
-
-// classify says whose fault err is.
-func (in *Inbox[TTx]) classify(m skald.Message, err error) Class {
 	if in.o.Classify != nil {
 		if c := in.o.Classify(m, err); c != "" {
 			return c
 		}
 	}
-	var panicked *PanicError
-	var permanent *skald.PermanentError
-	var malformed *MalformedError
-	var version *skald.VersionError
-	var unknown *UnknownError
-	switch {
-	case errors.As(err, &panicked):
-		return Panicked
-	case errors.As(err, &permanent):
-		return Permanent
-	case errors.As(err, &unknown):
-		return Unknown
-	case errors.Is(err, ErrTimeout):
-		return Transient
-	case errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrLost), in.db.Outage(err):
-		return Outage // of a registry that a codec asks, too
-	case errors.As(err, &version):
-		return UnknownVersion
-	case errors.As(err, &malformed), errors.Is(err, ErrNoEnvelope), errors.Is(err, ErrNoID):
-		return Malformed
+	if class != failure.Transient && class != failure.Malformed || errors.Is(err, failure.ErrTimeout) {
+		return class
 	}
-	return Transient
+	var large *broker.TooLargeError
+	switch {
+	case errors.As(err, &large), errors.Is(err, ErrTooLarge):
+		return failure.TooLarge
+	case errors.Is(err, ErrNoEnvelope), errors.Is(err, ErrNoID):
+		return failure.Malformed
+	}
+	return class
+}
+
+// lentFailed is failure for what a handler, or another function of the user's, answered in unit. Where the
+// transaction itself failed, it is an outage. Of a handler that took too long it does not count what became
+// of its transaction.
+func (in *Inbox[TTx]) lentFailed(ctx context.Context, e *entry, unit store.Unit[TTx], err error) result {
+	if errors.Is(err, failure.ErrTimeout) {
+		_, _ = unit.Rollback(ctx) // whose session the database may have ended
+		return in.failure(ctx, e, in.db.Apply, err)
+	}
+	return in.failure(ctx, e, unit.Rollback, in.unitsOwn(ctx, unit, err))
+}
+
+func (in *Inbox[TTx]) unitsOwn(ctx context.Context, unit store.Unit[TTx], err error) error {
+	if unit.Outage(ctx, err) {
+		return skald.Outage(err)
+	}
+	return err
+}
+
+// storeFailed is failure for what a call of our own to the store answered.
+func (in *Inbox[TTx]) storeFailed(ctx context.Context, e *entry, err error) result {
+	if in.away(err) {
+		err = skald.Outage(err)
+	}
+	return in.failure(ctx, e, in.db.Apply, err)
+}
+
+// away tells of an error of our own call to the store whether it is nobody's fault.
+func (in *Inbox[TTx]) away(err error) bool {
+	return errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrLost) || in.db.Outage(err)
 }
 
 // mercy is how much longer than a handler may take its transaction lives.
 const mercy = 5 * time.Second
 
-// run calls the handler of e, with a bound on its time. One that took longer has failed, unless the whole consumer was told to end; and
-// where its transaction may be gone meanwhile, what it says does not count.
+// run calls the handler of e, with a bound on its time. One that took longer has failed, unless the whole
+// consumer was told to end; and where its transaction may be gone meanwhile, what it says does not count.
 func (in *Inbox[TTx]) run(ctx context.Context, e *entry, tx TTx) (r Result, err error) {
 	begun := time.Now()
-	hctx, cancel := context.WithTimeout(skald.WithCause(ctx, e.Message), in.o.Handle)
+	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), in.group, tx, e.Message), in.o.Handle)
 	defer cancel()
+	over := in.acts.begin(e, in.o.Handle)
 	r, err = safely(in.handler(e), hctx, tx, e.Message)
+	over()
 	took := time.Since(begun)
-	stopped := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrTimeout)
+	in.tel.Ran(e.Topic, took)
+	stopped := ctx.Err() != nil && !errors.Is(context.Cause(ctx), failure.ErrTimeout)
 	switch {
 	case took < in.o.Handle || stopped:
 		return r, err
 	case ctx.Err() != nil || took >= in.o.Handle+mercy:
-		return r, fmt.Errorf("%w (%v): after %v it said: %v", ErrTimeout, in.o.Handle, took.Round(time.Millisecond), err)
+		return r, fmt.Errorf("%w (%v): after %v it said: %v", failure.ErrTimeout, in.o.Handle, took.Round(time.Millisecond), err)
 	case err != nil:
-		return r, fmt.Errorf("%w (%v): %w", ErrTimeout, in.o.Handle, err)
+		return r, fmt.Errorf("%w (%v): %w", failure.ErrTimeout, in.o.Handle, err)
 	}
 	return r, nil
 }
 
-// A PanicError is a handler's panic: a failure with its stack, not a dead process.
-type PanicError struct {
-	Value any
-	Stack []byte
+// lends is ctx for a handler of m, which gets tx.
+func lends[TTx any](ctx context.Context, consumer string, tx TTx, m skald.Message) context.Context {
+	return lending.With(ctx, lending.Loan{Tx: tx, Consumer: consumer, ID: m.ID, Type: m.Type})
 }
 
-func (p *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v\n%s", p.Value, p.Stack) }
-
 func safely[TTx any](h ResultHandler[TTx], ctx context.Context, tx TTx, m skald.Message) (r Result, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
+	defer failure.Recover(&err)
 	return h(ctx, tx, m)
 }

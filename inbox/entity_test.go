@@ -32,8 +32,8 @@ func TestOvertakenHandlerIsCalledAgainAtOnce(t *testing.T) {
 	}
 }
 
-// One that is overtaken for ever is a failure like another: parked, charged, and in the end a dead letter. So it is when a
-// parked message is.
+// One that is overtaken for ever is a failure like another: parked, charged, and in the end a dead letter. So
+// it is when a parked message is.
 func TestOvertakenForEverIsAFailure(t *testing.T) {
 	w := newWorld(t, 1)
 	runs := 0
@@ -53,7 +53,8 @@ func TestOvertakenForEverIsAFailure(t *testing.T) {
 	}
 }
 
-// The token of an entity grows with each commit, is the same again behind a rollback, and is 0 for what is not locked.
+// The token of an entity grows with each commit, is the same again behind a rollback, and is 0 for what is
+// not locked.
 func TestFence(t *testing.T) {
 	w := newWorld(t, 1)
 	var seen []int64
@@ -75,8 +76,9 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// A courier takes a parcel and is away for long, outside of any transaction. Meanwhile the order is changed. The token that was
-// stored with the parcel tells the courier, whenever it comes back, that the parcel is not the one it took.
+// A courier takes a parcel and is away for long, outside of any transaction. Meanwhile the order is changed.
+// The token that was stored with the parcel tells the courier, whenever it comes back, that the parcel is not
+// the one it took.
 func ExampleFence() {
 	db, bus := memstore.New(nil), membroker.New(nil)
 	ctx := context.Background()
@@ -104,6 +106,7 @@ func ExampleFence() {
 	hear("1", "placed")
 	taken := db.User()["parcel"]
 	hear("2", "changed")
-	fmt.Println("delivered:", db.User()["parcel"] == taken) // in SQL: UPDATE parcels SET delivered = true WHERE id = 7 AND fence = 1
+	// in SQL: UPDATE parcels SET delivered = true WHERE id = 7 AND fence = 1
+	fmt.Println("delivered:", db.User()["parcel"] == taken)
 	// Output: delivered: false
 }

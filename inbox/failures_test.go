@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
@@ -33,7 +34,7 @@ func TestHandlerThatTakesTooLong(t *testing.T) {
 	w.expect("k", "")
 	w.expect("l", "3")
 	k := w.kept()
-	if len(k) != 2 || k[0].Attempts != 1 || !strings.Contains(k[0].Last.Why, inbox.ErrTimeout.Error()) || k[1].Attempts != 0 {
+	if len(k) != 2 || k[0].Attempts != 1 || !strings.Contains(k[0].Last.Why, failure.ErrTimeout.Error()) || k[1].Attempts != 0 {
 		t.Errorf("kept %+v", k)
 	}
 	slow = false
@@ -47,7 +48,7 @@ func (w *world) floorsRise(days int) {
 	w.t.Helper()
 	for range days {
 		w.pass(24 * time.Hour)
-		if _, err := w.db.Maintain(w.t.Context(), store.Retention{}); err != nil {
+		if _, err := w.db.Maintain(w.t.Context(), store.Maintain{}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -73,7 +74,7 @@ func TestWhatIsKeptIsNeverTooOld(t *testing.T) {
 	bad = false
 	w.publish(done)
 	w.quiet(in)
-	w.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: store.Identity{Source: dead.Source, ID: dead.ID}}})
+	w.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: store.Identity{Source: dead.Source, ID: dead.ID}}})
 	w.pass(time.Hour)
 	w.quiet(in)
 	w.expect("d", "dead")
@@ -84,8 +85,9 @@ func TestWhatIsKeptIsNeverTooOld(t *testing.T) {
 	}
 }
 
-// The id of a message that tells no time cannot be known as too old. A repeat that comes behind its mark is done twice: what helps is
-// a window that is longer than repeats may come, a natural key, or ids that are UUIDs of version 7.
+// The id of a message that tells no time cannot be known as too old. A repeat that comes behind its mark is
+// done twice: what helps is a window that is longer than repeats may come, a natural key, or ids that are
+// UUIDs of version 7.
 func TestTimelessRepeatBehindItsMark(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
@@ -108,13 +110,14 @@ func TestTimelessRepeatBehindItsMark(t *testing.T) {
 	}
 }
 
-// The messages of a batch take longer than Handle and Wait together, though none does by itself: it is undone, and each takes effect
-// once, in order.
+// The messages of a batch take longer than Handle and Wait together, though none does by itself: it is
+// undone, and each takes effect once, in order.
 func TestBatchThatTakesTooLongTogether(t *testing.T) {
 	w := newWorld(t, 1)
 	var runs atomic.Int32
 	in := w.inbox(&inbox.Options{Workers: 1, Batch: 4, Handle: 2 * time.Second, Wait: 50 * time.Millisecond, RetryFirst: time.Millisecond}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
-		if runs.Add(1) <= 2 { // of the first batch: the one takes most of the time, and the other what is left of it
+		if runs.Add(1) <= 2 {
+			// of the first batch: the one takes most of the time, and the other what is left of it
 			ends, _ := ctx.Deadline()
 			if m.Value == "1" {
 				var cancel context.CancelFunc
@@ -139,7 +142,8 @@ func TestBatchThatTakesTooLongTogether(t *testing.T) {
 	}
 }
 
-// A compensation of the key of the dead letter that it would undo waits behind it, as all of its key do, and is answered behind it.
+// A compensation of the key of the dead letter that it would undo waits behind it, as all of its key do, and
+// is answered behind it.
 func TestCompensationBehindItsDeadLetter(t *testing.T) {
 	l := newTill(t, nil)
 	l.fail = skald.Permanent(errors.New("never"))
@@ -150,11 +154,11 @@ func TestCompensationBehindItsDeadLetter(t *testing.T) {
 	l.quiet(l.in)
 	l.says()
 	l.stands("a", store.StepDead)
-	if k := l.kept(); len(k) != 2 || k[0].Dead == nil || !k[0].Dead.Holds || k[1].Dead != nil || !k[1].Waiting {
+	if k := l.kept(); len(k) != 2 || k[0].Dead == nil || !k[0].Dead.BlocksKey || k[1].Dead != nil || !k[1].Waiting {
 		t.Fatalf("kept %+v", k)
 	}
 	l.fail = nil
-	l.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}}})
+	l.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}}})
 	for range 3 {
 		l.pass(time.Minute)
 		l.quiet(l.in)
@@ -220,8 +224,9 @@ func TestBrokerThatIsAway(t *testing.T) {
 	}
 }
 
-// A handler that heeds no context and takes so long that its transaction may be gone has failed as well, whatever it says then: its message
-// is charged and in the end a dead letter, and is not tried at its place for ever as if nothing had been its fault.
+// A handler that heeds no context and takes so long that its transaction may be gone has failed as well,
+// whatever it says then: its message is charged and in the end a dead letter, and is not tried at its place
+// for ever as if nothing had been its fault.
 func TestHandlerThatTakesTooLongAndHeedsNothing(t *testing.T) {
 	for name, says := range map[string]error{"nothing": nil, "an error": errors.New("no"), "a rejection": skald.Reject(errors.New("no"))} {
 		t.Run(name, func(t *testing.T) {
@@ -241,7 +246,7 @@ func TestHandlerThatTakesTooLongAndHeedsNothing(t *testing.T) {
 				w.pass(time.Minute)
 			}
 			dead := w.dead()
-			if len(dead) != 1 || dead[0].Attempts != 2 || !strings.Contains(dead[0].Last.Why, inbox.ErrTimeout.Error()) {
+			if len(dead) != 1 || dead[0].Attempts != 2 || !strings.Contains(dead[0].Last.Why, failure.ErrTimeout.Error()) {
 				t.Errorf("dead %+v, kept %+v", dead, w.kept())
 			}
 			w.expect("k", "")

@@ -74,6 +74,12 @@ func (u *chainedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]
 	return u.Unit.Rollback(ctx, instead...)
 }
 
+func (u *chainedUnit) Found() store.Found {
+	found := u.Unit.Found()
+	found.Follows = true
+	return found
+}
+
 func (u *chainedUnit) CommitThen(ctx context.Context, next store.Intake, es ...store.Effect) (store.Unit[tx], error) {
 	if err := u.Commit(ctx, es...); err != nil || u.of.strikes(4) {
 		return nil, err
@@ -87,8 +93,8 @@ func (u *chainedUnit) CommitThen(ctx context.Context, next store.Intake, es ...s
 	return then, nil
 }
 
-// Messages that begin with the commit of another are each done once and in their order: whatever becomes of the commit, of what was
-// begun with it, and of the handlers.
+// Messages that begin with the commit of another are each done once and in their order: whatever becomes of
+// the commit, of what was begun with it, and of the handlers.
 func TestEachBeginsWithTheCommitBefore(t *testing.T) {
 	for seed := range uint64(12) {
 		w := newWorld(t, 4)
@@ -120,7 +126,7 @@ func TestEachBeginsWithTheCommitBefore(t *testing.T) {
 			for _, list := range w.db.User() {
 				done += len(strings.Fields(list))
 			}
-			return done >= 300 && len(w.kept()) == 0
+			return done >= 300 && len(w.kept()) == 0 && w.acknowledged()
 		})
 		if err := stop(); err != nil {
 			t.Fatal(err)

@@ -12,13 +12,13 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// What was claimed is shared out among all workers: what some of them have in hand makes the batches of the others no smaller, since
-// as much is claimed at a time as all of them can have.
+// What was claimed is shared out among all workers: what some of them have in hand makes the batches of the
+// others no smaller, since as much is claimed at a time as all of them can have.
 func TestClaimedAreSharedOutAmongAllWorkers(t *testing.T) {
 	const workers, each = 4, 100
 	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock", &Options{Workers: workers, Batch: each})
 	in.Handle("orders", "order.placed", func(context.Context, *memstore.Tx, skald.Message) error { return nil })
-	in.shelf.size = each
+	in.parkedQueue.size = each
 	for n := range workers * each {
 		id := fmt.Sprint(n)
 		in.claim(&store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: id}, Claims: 1,
@@ -31,12 +31,13 @@ func TestClaimedAreSharedOutAmongAllWorkers(t *testing.T) {
 	}
 }
 
-// While the breaker is open, a suspect that is taken alone decides as any other: a consumer that has nothing else goes on behind it.
+// While the breaker is open, a suspect that is taken alone decides as any other: a consumer that has nothing
+// else goes on behind it.
 func TestSuspectClosesTheBreaker(t *testing.T) {
 	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock", nil)
 	in.Handle("orders", "order.placed", func(context.Context, *memstore.Tx, skald.Message) error { return nil })
 	in.breaker.why = "40 of 50 messages failed in one way"
-	in.claim(&store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: "1"}, Kills: 1,
+	in.claim(&store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: "1"}, CrashCount: 1,
 		Message: skald.Message{ID: "1", Source: "/shop", Topic: "orders", Type: "order.placed"}}, time.Now())
 	job := in.gather(0)
 	if len(job) != 1 {

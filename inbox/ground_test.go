@@ -168,7 +168,8 @@ func onPostgres(t *testing.T) opening[pgx.Tx] {
 			},
 			user: func() (map[string]string, error) {
 				all, list, told := map[string]string{}, "", ""
-				rows, _ := pool.Query(ctx, in(`SELECT list, told FROM /*schema*/own`)) // its error is ForEachRow's, too
+				// its error is ForEachRow's, too
+				rows, _ := pool.Query(ctx, in(`SELECT list, told FROM /*schema*/own`))
 				_, err := pgx.ForEachRow(rows, []any{&list, &told}, func() error {
 					all[list] = told
 					return nil

@@ -17,37 +17,61 @@ type Health struct {
 	Live  bool   // false only when Run has ended
 	Ready bool   // subscribed, and the broker answers
 	Why   string // it is not ready
-	// Stopped says why the breaker lets nothing be taken, or one message at a time; "": it is not open. Then it is not ready.
+	// Alarm says why the broker takes nothing for the moment, while messages go on coming: it is short of
+	// memory or disk. "": it does.
+	Alarm string
+	// Stopped says who paused the consumer, or why the breaker lets nothing be taken, or one message at a
+	// time; "": neither. Then it is not ready.
 	Stopped string
+	// StoppedSources says of which sources malformed messages are held back, in which partitions, and why:
+	// all else goes on. See Breaker.
+	StoppedSources []string
 
-	// Stuck are the parked messages that failed and hold their keys, whichever instance parked them, at most 100, and Parked
-	// and Dead how many the store keeps, dead letters too: as of a moment ago.
+	// Stuck are the parked messages that failed and hold their keys, whichever instance parked them, at most
+	// 100, and Parked and Dead how many the store keeps, dead letters too: as of a moment ago. Before them
+	// stand those that this process tries again and again without a charge, because of an outage or a store
+	// that refuses to keep them.
 	Stuck        []Stuck
 	Parked, Dead int64
+	// Failing is what this process does beside the messages and fails in more than once in a row: then it is
+	// not ready.
+	Failing []Failing
 
 	// Counts of this process, since New.
-	Received, Handled, Rejected, Duplicates, Skipped, Failures int64    // Failures: failed attempts
-	Barred                                                     int64    // their step was to be undone before they came
-	Conflicts, TooOld                                          int64    // put into quarantine
-	Left                                                       int64    // parked for a build that handles their type
-	Parkings                                                   int64    // messages that were parked: behind others, for later, or because they failed
-	UnknownSettled                                             int64    // calls to the outside of which it was not known for a while what became of them
-	Unacknowledged                                             int      // deliveries in memory now
-	Paused                                                     []string // lanes that have too many of them
+	Received, Handled, Rejected, Duplicates, Skipped, Failures int64 // Failures: failed attempts
+	// their step was to be undone before they came
+	Barred            int64
+	Conflicts, TooOld int64 // put into quarantine
+	// of Duplicates, those that Options.Seen knew
+	Cached int64
+	// parked for a build that handles their type
+	Left int64
+	// messages that were parked: behind others, for later, or because they failed
+	Parkings int64
+	// calls to the outside of which it was not known for a while what became of them
+	UnknownSettled int64
+	// messages that the broker removed before they were read
+	Missed         int64
+	Unacknowledged int // deliveries in memory now
+	// partitions that have too many of them
+	Paused []string
 }
 
-// A Stuck message failed, is parked and tried again; the messages of its key wait behind it.
+// A Stuck message failed and is tried again; the messages of its key wait behind it. It is parked, unless it
+// is Uncharged.
 type Stuck struct {
-	Topic, Lane string
-	Position    int64
-	ID, Type    string
-	Attempts    int
-	Since       time.Time
-	Error       string
+	Topic, Partition string
+	Position         int64
+	ID, Type         string
+	Attempts         int
+	Since            time.Time
+	Error            string
+	// nobody's fault, or the store refuses to keep it: it is tried at its place for as long as that lasts
+	Uncharged bool
 }
 
 func (s Stuck) String() string {
-	return fmt.Sprintf("%s at %s/%d (%s %s), %d attempts since %s: %s", s.Topic, s.Lane, s.Position, s.Type, s.ID,
+	return fmt.Sprintf("%s at %s/%d (%s %s), %d attempts since %s: %s", s.Topic, s.Partition, s.Position, s.Type, s.ID,
 		s.Attempts, s.Since.Format(time.RFC3339), s.Error)
 }
 
@@ -58,15 +82,15 @@ func (in *Inbox[TTx]) Health() Health {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	h := in.health
-	h.Stuck, h.Paused = slices.Clone(h.Stuck), slices.Clone(h.Paused)
+	h.Stuck, h.Paused, h.Failing = slices.Clone(h.Stuck), slices.Clone(h.Paused), slices.Clone(h.Failing)
 	return h
 }
 
 func (in *Inbox[TTx]) standing() telemetry.Standing {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	s := telemetry.Standing{Unacknowledged: in.health.Unacknowledged, Stuck: len(in.health.Stuck), Paused: len(in.health.Paused)}
-	if in.health.Stopped != "" {
+	s := telemetry.Standing{Unacknowledged: in.health.Unacknowledged, Stuck: len(in.health.Stuck), Paused: len(in.health.Paused), Ready: in.health.Ready}
+	if in.health.Stopped != "" || len(in.health.StoppedSources) > 0 {
 		s.Stopped = 1
 	}
 	return s
@@ -100,25 +124,50 @@ func (h *Health) add(what ending) {
 // report publishes what the goroutine of Run or Step knows.
 func (in *Inbox[TTx]) report(outage error) {
 	held, paused := 0, []string(nil)
-	for name, l := range in.lanes {
+	for name, l := range in.partitions {
 		held += len(l.entries)
 		if l.paused {
 			paused = append(paused, name)
 		}
 	}
 	slices.Sort(paused)
+	alarm := in.alarmed()
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.health.Stuck = bySince(slices.Clone(in.stuck))
-	in.health.Unacknowledged, in.health.Paused = held, paused
+	waits, failing := append(in.overdue(), in.delays.lasting(in.o.Now())...), in.failures()
+	in.health.Stuck = slices.Concat(waits, bySince(slices.Clone(in.stuck)))
+	in.health.Stuck = in.health.Stuck[:min(len(in.health.Stuck), maxStuck)]
+	in.health.Failing, in.health.StoppedSources = failing, in.stopped()
+	in.health.Unacknowledged, in.health.Paused, in.health.Alarm = held, paused, alarm
 	in.health.Parked, in.health.Dead = in.kept.Parked, in.kept.Dead
 	in.health.Live, in.health.Ready, in.health.Why = true, outage == nil, ""
 	if in.health.Stopped = in.breaker.why; in.breaker.why != "" {
 		in.health.Ready, in.health.Why = false, "stopped by the breaker: "+in.breaker.why
 	}
-	if outage != nil {
-		in.health.Why = outage.Error()
+	if why := in.steering.paused(); why != "" {
+		in.health.Stopped, in.health.Ready, in.health.Why = why, false, why
 	}
+	if len(failing) > 0 {
+		in.health.Ready, in.health.Why = false, failing[0].Doing+": "+failing[0].Error
+	}
+	if outage != nil {
+		in.health.Ready, in.health.Why = false, outage.Error()
+	}
+}
+
+// alarmed is why the broker takes nothing, which is logged when it begins and when it is over.
+func (in *Inbox[TTx]) alarmed() string {
+	if in.sub == nil { // not open yet
+		return ""
+	}
+	now := in.sub.Alarm()
+	switch was := in.Health().Alarm; {
+	case was == "" && now != "":
+		in.o.Logger.Warn("inbox: the broker takes nothing; what it has goes on coming", "consumer", in.group, "why", now)
+	case was != "" && now == "":
+		in.o.Logger.Info("inbox: the broker takes messages again", "consumer", in.group)
+	}
+	return now
 }
 
 // stuckOf names parked messages that failed.
@@ -126,7 +175,7 @@ func stuckOf(ps []store.Parked) []Stuck {
 	var out []Stuck
 	for _, p := range ps {
 		reason, _, _ := strings.Cut(p.Last.Why, "\n")
-		out = append(out, Stuck{Topic: p.Message.Topic, Lane: p.Lane, Position: p.Position, ID: p.ID, Type: p.Message.Type,
+		out = append(out, Stuck{Topic: p.Message.Topic, Partition: p.Partition, Position: p.Position, ID: p.ID, Type: p.Message.Type,
 			Attempts: p.Attempts, Since: p.First.At, Error: reason})
 	}
 	return out
@@ -134,13 +183,32 @@ func stuckOf(ps []store.Parked) []Stuck {
 
 func bySince(all []Stuck) []Stuck {
 	slices.SortFunc(all, func(a, b Stuck) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Position, b.Position))
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Position, b.Position))
 	})
 	return all
 }
 
-// Quiet tells whether no delivery is in hand: each that came is finished, or kept by the store. It is for those who step an
-// inbox: a Step that had nothing to do may have one that waits, for a rival or for its database.
+// Quiet tells whether no delivery is in hand: each that came is finished, or kept by the store. It is for
+// those who step an inbox: a Step that had nothing to do may have one that waits, for a rival or for its
+// database.
 func (in *Inbox[TTx]) Quiet(context.Context) (bool, error) {
 	return in.Health().Unacknowledged == 0, nil
+}
+
+func (in *Inbox[TTx]) backlog(ctx context.Context) (store.Backlog, error) {
+	return store.ReadBacklog(ctx, in.db)
+}
+
+// Backlog tells how the database stands, for those who step an inbox: its outbox, and what it keeps for this
+// consumer.
+func (in *Inbox[TTx]) Backlog(ctx context.Context) (store.Backlog, error) {
+	b, err := store.ReadBacklog(ctx, in.db)
+	b.Kept = slices.DeleteFunc(b.Kept, func(k store.Kept) bool { return k.Consumer != in.group })
+	return b, err
+}
+
+// Kept are the first parked messages and dead letters of this consumer, at most limit, without their
+// payloads.
+func (in *Inbox[TTx]) Kept(ctx context.Context, limit int) ([]store.Parked, error) {
+	return store.ListKept(ctx, in.db, store.Sought{Consumer: in.group, Bare: true, Limit: limit})
 }

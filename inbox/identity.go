@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strconv"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/store"
 )
 
@@ -22,8 +22,8 @@ func ByID(d broker.Delivery) (store.Identity, error) {
 	return store.Identity{Source: d.Source, ID: d.ID}, nil
 }
 
-// ByHeader takes the id from a header, the first of that name, within the message's source. The risk: whoever sets the header
-// anew when it sends again makes another message of it.
+// ByHeader takes the id from a header, the first of that name, within the message's source. The risk: whoever
+// sets the header anew when it sends again makes another message of it.
 func ByHeader(name string) func(broker.Delivery) (store.Identity, error) {
 	return func(d broker.Delivery) (store.Identity, error) {
 		for _, h := range d.Headers {
@@ -35,8 +35,9 @@ func ByHeader(name string) func(broker.Delivery) (store.Identity, error) {
 	}
 }
 
-// ByField takes the id from a field of a JSON payload, which may lie in others: ByField("order", "id"), within scope. A text or
-// a number as it is written. The risk: two things that happen to one order are one message, unless the field tells them apart.
+// ByField takes the id from a field of a JSON payload, which may lie in others: ByField("order", "id"),
+// within scope. A text or a number as it is written. The risk: two things that happen to one order are one
+// message, unless the field tells them apart.
 func ByField(scope string, path ...string) func(broker.Delivery) (store.Identity, error) {
 	return func(d broker.Delivery) (store.Identity, error) {
 		text, err := field(d.Data, path)
@@ -68,7 +69,8 @@ func field(data []byte, path []string) (string, error) {
 	return "", fmt.Errorf("the field %v is neither a text nor a number", path)
 }
 
-// ByHash is a hash of topic, type, key and payload. The risk: of two messages that are meant and equal, one is taken.
+// ByHash is a hash of topic, type, key and payload. The risk: of two messages that are meant and equal, one
+// is taken.
 func ByHash(d broker.Delivery) (store.Identity, error) {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(d.Topic), []byte(d.Type), d.Key, d.Data} {
@@ -78,19 +80,24 @@ func ByHash(d broker.Delivery) (store.Identity, error) {
 	return store.Identity{Source: "hash", ID: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
-// ByPosition is topic, lane and position at the broker. The risk: what is published again has another position, and is
-// another message; and a topic that is made anew has the same ones again, so that new messages look taken.
+// ByPosition is topic, partition and position at the broker. The risk: what is published again has another
+// position, and is another message; and a topic that is made anew has the same ones again, so that new
+// messages look taken. Where a position lasts for one connection only, at RabbitMQ and with a durable of
+// NATS, the consumer ends with ErrPositions.
 func ByPosition(d broker.Delivery) (store.Identity, error) {
-	return store.Identity{Source: "position", ID: d.Topic + "/" + d.Lane + "/" + strconv.FormatInt(d.Position, 10)}, nil
+	return store.Identity{Source: positionSource, ID: d.Topic + "/" + d.Partition + "/" + strconv.FormatInt(d.Position, 10)}, nil
 }
+
+// positionSource is the source of identities by ByPosition.
+const positionSource = "position"
+
+// ErrPositions ends a consumer that knows messages by ByPosition where a redelivery has another position.
+var ErrPositions = errors.New("inbox: Options.Identity is ByPosition, but positions of this broker last for one connection only, " +
+	"so that each redelivery would be another message: use ByID, ByHeader, ByField or ByHash")
 
 // identify says what a delivery is, by the user's own function if there is one.
 func (in *Inbox[TTx]) identify(d broker.Delivery) (id store.Identity, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
+	defer failure.Recover(&err)
 	by := in.o.Identity
 	if by == nil {
 		by = ByID
@@ -108,41 +115,13 @@ func (in *Inbox[TTx]) print(e *entry) int64 {
 		return 0
 	}
 	if in.o.Fingerprint == nil {
-		return key.Of([]byte(e.Type), e.Data)
+		return key.Of([]byte(e.Type), in.o.Attempt.without(e.Data))
 	}
 	what := in.o.Fingerprint(e.Message)
 	if what == nil {
 		return 0
 	}
 	return key.Of(what)
-}
-
-// judge compares what is known of an identity with what came under it.
-func judge(v store.Verdict, print int64) store.Outcome {
-	if v.Fingerprint != 0 && print != 0 && v.Fingerprint != print {
-		return store.Conflict
-	}
-	return v.Outcome
-}
-
-// A ConflictError says that something else came under an identity that is taken.
-type ConflictError struct {
-	Consumer string
-	store.Identity
-}
-
-func (e *ConflictError) Error() string {
-	return fmt.Sprintf("inbox: %s has taken %.200q of %.200q before, with another payload", e.Consumer, e.ID, e.Source)
-}
-
-// A TooOldError says that an identity is of a time whose marks may be forgotten: whether it was taken is not known.
-type TooOldError struct {
-	Consumer string
-	store.Identity
-}
-
-func (e *TooOldError) Error() string {
-	return fmt.Sprintf("inbox: whether %s has taken %.200q of %.200q is not known any more: it is older than marks are kept", e.Consumer, e.ID, e.Source)
 }
 
 var errNoHandler = errors.New("no handler is for its type")

@@ -20,7 +20,7 @@ import (
 
 func (w *world) quarantine(q store.Query) []store.Quarantined {
 	w.t.Helper()
-	out, err := w.db.Quarantined(w.t.Context(), q)
+	out, err := store.ListQuarantined(w.t.Context(), w.db, q)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -29,13 +29,13 @@ func (w *world) quarantine(q store.Query) []store.Quarantined {
 
 func (w *world) admit(numbers ...int64) {
 	w.t.Helper()
-	if n, err := w.db.Admit(w.t.Context(), numbers, "ann", "looked at it"); err != nil || n != len(numbers) {
+	if n, err := store.AdmitAll(w.t.Context(), w.db, numbers, "ann", "looked at it"); err != nil || n != len(numbers) {
 		w.t.Fatalf("admit %v: %d, %v", numbers, n, err)
 	}
 }
 
-// Another payload under an identity that is taken is neither dropped nor taken, and holds nobody up. Admitted, it is taken
-// once, and is known from then on.
+// Another payload under an identity that is taken is neither dropped nor taken, and holds nobody up.
+// Admitted, it is taken once, and is known from then on.
 func TestAnotherPayloadUnderTheSameIdentityIsKept(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)
@@ -125,7 +125,7 @@ func TestMessagesOfBeforeTheFloorAreKept(t *testing.T) {
 	in := w.stepper(keep)
 	maintain := func() {
 		t.Helper()
-		if _, err := w.db.Maintain(t.Context(), store.Retention{}); err != nil {
+		if _, err := w.db.Maintain(t.Context(), store.Maintain{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -164,8 +164,8 @@ func TestMessagesOfBeforeTheFloorAreKept(t *testing.T) {
 	}
 }
 
-// A message that was admitted is a message as others are: it fails and is tried again, can be rejected, and its rows and
-// messages stand with the note that it was taken.
+// A message that was admitted is a message as others are: it fails and is tried again, can be rejected, and
+// its rows and messages stand with the note that it was taken.
 func TestAdmittedMessagesFailAndAreRejected(t *testing.T) {
 	w := newWorld(t, 1)
 	ms := []skald.Message{w.message("k", "fails"), w.message("k", "no"), w.message("other", "fine")}
@@ -211,7 +211,8 @@ func TestAdmittedMessagesFailAndAreRejected(t *testing.T) {
 	}
 }
 
-// A message that was admitted waits behind what is parked of its key, holds its key while it fails, and ends as a dead letter as others do.
+// A message that was admitted waits behind what is parked of its key, holds its key while it fails, and ends
+// as a dead letter as others do.
 func TestAdmittedMessagesAreParkedAsOthersAre(t *testing.T) {
 	w := newWorld(t, 1)
 	f := &moody{on: map[string]error{"1": errors.New("no"), "admitted": errors.New("never")}}
@@ -237,11 +238,11 @@ func TestAdmittedMessagesAreParkedAsOthersAre(t *testing.T) {
 	}
 	w.expect("k", "1") // what came out of quarantine is dead, and holds its key
 	d := w.dead()
-	if len(d) != 1 || d[0].Message.ID != "m-2" || d[0].Attempts != 3 || d[0].Dead.Kind != "attempts" || d[0].Lane != "skald:quarantine" {
+	if len(d) != 1 || d[0].Message.ID != "m-2" || d[0].Attempts != 3 || d[0].Dead.Kind != "attempts" || d[0].Partition != "skald:quarantine" {
 		t.Fatalf("dead letters %+v", d)
 	}
 	f.on = nil
-	w.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: d[0].Identity}})
+	w.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: d[0].Identity}})
 	w.pass(time.Minute)
 	w.quiet(in)
 	w.expect("k", "1 admitted too 4")
@@ -281,7 +282,7 @@ func TestAdmittedOnceByTwo(t *testing.T) {
 
 func TestIdentityOfTheUsersChoice(t *testing.T) {
 	id := func(source, id string) store.Identity { return store.Identity{Source: source, ID: id} }
-	d := broker.Delivery{Lane: "orders/3", Position: 17, Message: skald.Message{Source: "/s", Topic: "orders", Type: "t", Key: []byte("k"),
+	d := broker.Delivery{Partition: "orders/3", Position: 17, Message: skald.Message{Source: "/s", Topic: "orders", Type: "t", Key: []byte("k"),
 		Headers: []skald.Header{{Name: "x-id", Value: []byte("h-1")}, {Name: "x-id", Value: []byte("h-2")}},
 		Data:    []byte(`{"order":{"id":"o-1","n":12345678901234567890,"none":null},"x":1}`)}}
 	for name, c := range map[string]struct {
@@ -338,7 +339,8 @@ func TestBusinessKey(t *testing.T) {
 	}
 }
 
-// What a handler answers is stored with its mark, once; what was said is sent again where that is asked for, under the same ids.
+// What a handler answers is stored with its mark, once; what was said is sent again where that is asked for,
+// under the same ids.
 func TestResults(t *testing.T) {
 	w := newWorld(t, 1)
 	type answer struct{ Left int }

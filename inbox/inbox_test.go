@@ -286,12 +286,12 @@ func TestPayloadThatCannotBeReadIsMalformedInEachForm(t *testing.T) {
 	}
 }
 
-func TestFullLanePausesAtTheBrokerAndResumes(t *testing.T) {
+func TestFullPartitionPausesAtTheBrokerAndResumes(t *testing.T) {
 	w := newWorld(t, 1)
 	bad := true
 	in := w.inbox(&inbox.Options{Now: w.clock, MaxHeld: 10}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		if bad && string(m.Key) == "k" {
-			return store.ErrBusy
+			return skald.Outage(errors.New("a service is away"))
 		}
 		return keep(ctx, tx, m)
 	})
@@ -314,17 +314,17 @@ func TestFullLanePausesAtTheBrokerAndResumes(t *testing.T) {
 	}
 }
 
-func TestLaneFullOfLargeMessagesPausesToo(t *testing.T) {
+func TestPartitionFullOfLargeMessagesPausesToo(t *testing.T) {
 	w := newWorld(t, 1)
 	bad := true
 	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		if bad {
-			return store.ErrBusy
+			return skald.Outage(errors.New("a service is away"))
 		}
 		return note(tx, string(m.Key), "x")
 	})
 	for range 40 {
-		w.publish(w.message("k", strings.Repeat("x", 900<<10)))
+		w.publish(w.message("k", strings.Repeat("x", 890<<10)))
 		w.quiet(in)
 	}
 	if h := in.Health(); len(h.Paused) != 1 || h.Unacknowledged > 19 {

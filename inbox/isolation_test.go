@@ -27,13 +27,18 @@ type serial struct {
 func (s *serial) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
 	s.levels = append(s.levels, in.Isolation)
 	in.Isolation = store.ReadCommitted
-	return s.Store.Begin(ctx, in)
+	u, err := s.Store.Begin(ctx, in)
+	return serialUnit{u}, err
 }
+
+type serialUnit struct{ store.Unit[tx] }
+
+func (serialUnit) Outage(_ context.Context, err error) bool { return store.Collided(err) }
 
 func (s *serial) Outage(err error) bool { return store.Collided(err) || s.Store.Outage(err) }
 
-// A message whose transaction collided is taken again at its place, at once, and is not charged; one that always does waits as in an
-// outage.
+// A message whose transaction collided is taken again at its place, at once, and is not charged; one that
+// always does waits as in an outage.
 func TestCollisionIsTriedAgainInPlace(t *testing.T) {
 	for name, batch := range map[string]int{"alone": 1, "in a batch": 10} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,7 @@ type losingUnit struct {
 
 func (u losingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	stands, err := u.Unit.Rollback(ctx, instead...)
-	if answer := u.d.answer; answer != nil && len(instead) == 1 && instead[0].Keep != nil && instead[0].Keep.Call != nil && err == nil && stands[0] {
+	if answer := u.d.answer; answer != nil && len(instead) == 1 && instead[0].Park != nil && instead[0].Park.Call != nil && err == nil && stands[0] {
 		u.d.answer = nil
 		return answer()
 	}
@@ -76,7 +76,8 @@ func chargedLate(t *testing.T, b *bank, over func(store.Driver[tx]) store.Driver
 	return w, in
 }
 
-// A claimed message whose intent stands, by a rival or by itself, and which does not know it, does not take the call away.
+// A claimed message whose intent stands, by a rival or by itself, and which does not know it, does not take
+// the call away.
 func TestIntentThatStandsIsNotTakenBack(t *testing.T) {
 	for name, answer := range map[string]func() ([]bool, error){
 		"a rival's":          func() ([]bool, error) { return []bool{false}, nil },
@@ -96,7 +97,8 @@ func TestIntentThatStandsIsNotTakenBack(t *testing.T) {
 	}
 }
 
-// A step that is at a call of a message which is kept without it goes on, under the key that it knows: what may have been done is looked up.
+// A step that is at a call of a message which is kept without it goes on, under the key that it knows: what
+// may have been done is looked up.
 func TestLostCallIsIntendedAgain(t *testing.T) {
 	for _, mood := range []string{"after", "before"} {
 		t.Run(mood, func(t *testing.T) {
@@ -107,7 +109,7 @@ func TestLostCallIsIntendedAgain(t *testing.T) {
 			p := w.kept()[0]
 			key := p.Call.Key
 			p.Call = nil
-			w.apply(store.Effect{Keep: &store.Keep{Parked: p, Was: &p.Attempts, WasCall: key}})
+			w.apply(store.Effect{Park: &store.Park{Parked: p, Was: &p.Attempts, WasCall: key}})
 			w.ends(in, b)
 			if !strings.HasPrefix(b.asked(), "do 1, look up 1") {
 				t.Errorf("asked %s", b.asked())
@@ -129,8 +131,8 @@ func (w *world) ends(in *inbox.Inbox[tx], b *bank) {
 	}
 }
 
-// paused is a driver over which a claimer stands still once, before it takes in what it has claimed. Blind is one that frees a message
-// by its attempts alone.
+// paused is a driver over which a claimer stands still once, before it takes in what it has claimed. Blind is
+// one that frees a message by its attempts alone.
 type paused struct {
 	store.Driver[tx]
 	meanwhile func()
@@ -138,7 +140,7 @@ type paused struct {
 }
 
 func (d *paused) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
-	if meanwhile := d.meanwhile; meanwhile != nil && in.Marks[0].Turn == store.Retrying {
+	if meanwhile := d.meanwhile; meanwhile != nil && in.Marks[0].KeyOrder == store.Retrying {
 		d.meanwhile = nil
 		meanwhile()
 	}
@@ -164,8 +166,8 @@ func (u pausedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bo
 
 func (d *paused) freeing(ctx context.Context, es []store.Effect) []store.Effect {
 	for i := range es {
-		if f := es[i].Free; f != nil && d.blind {
-			kept, err := d.Kept(ctx, store.Sought{Consumer: f.Consumer, Identity: &f.Identity}, 1)
+		if f := es[i].Finish; f != nil && d.blind {
+			kept, err := store.ListKept(ctx, d, store.Sought{Consumer: f.Consumer, Identity: &f.Identity, Limit: 1})
 			if err == nil && len(kept) == 1 && kept[0].Call != nil {
 				f.WasCall = kept[0].Call.Key
 			}
@@ -174,8 +176,9 @@ func (d *paused) freeing(ctx context.Context, es []store.Effect) []store.Effect 
 	return es
 }
 
-// A claimer that was paused for longer than the message was its own, and finds nothing to ask for any more, does not finish it while
-// somebody else is at the call: what was paid is written down. One that frees by the attempts alone loses it.
+// A claimer that was paused for longer than the message was its own, and finds nothing to ask for any more,
+// does not finish it while somebody else is at the call: what was paid is written down. One that frees by the
+// attempts alone loses it.
 // Interleaving 8.
 func TestSeededBugOfThePausedClaimer(t *testing.T) {
 	for _, no := range []error{nil, skald.Reject(errors.New("closed"))} {
@@ -191,7 +194,8 @@ func TestSeededBugOfThePausedClaimer(t *testing.T) {
 	}
 }
 
-// finishedBeside: while one is at a call, another finds that there is nothing to ask for, or, with an error, says no.
+// finishedBeside: while one is at a call, another finds that there is nothing to ask for, or, with an error,
+// says no.
 func finishedBeside(t *testing.T, blind bool, no error, want string) {
 	w, b, first := newWorld(t, 1), &bank{}, true
 	asked, answer, ended := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
@@ -221,7 +225,7 @@ func finishedBeside(t *testing.T, blind bool, no error, want string) {
 	w.quiet(in)
 	d.meanwhile = func() {
 		w.pass(time.Hour)
-		go func() { ended <- stepped(t.Context(), other) }()
+		go func() { ended <- decideStep(t.Context(), other) }()
 		comes(t, "the call", asked)
 		mine := w.db.BeginTx()
 		if err := errors.Join(mine.Put("closed", "yes"), mine.Commit()); err != nil {
@@ -252,7 +256,7 @@ func finishedBeside(t *testing.T, blind bool, no error, want string) {
 }
 
 // stepped steps in until there is nothing to do.
-func stepped(ctx context.Context, in *inbox.Inbox[tx]) error {
+func decideStep(ctx context.Context, in *inbox.Inbox[tx]) error {
 	for {
 		if busy, err := in.Step(ctx); err != nil || !busy {
 			return err
@@ -271,17 +275,17 @@ func comes[T any](t *testing.T, what string, from <-chan T) (one T) {
 	return one
 }
 
-// A process that dies of what it asks the outside, each time, ends too: its message becomes a dead letter with its call, as one does
-// whose handler kills.
+// A process that dies of what it asks the outside, each time, ends too: its message becomes a dead letter
+// with its call, as one does whose handler kills.
 // Interleaving 12.
 func TestCallThatKillsBecomesADeadLetter(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}
 	w.publish(w.message("k", "1"), w.message("l", "2"))
 	deaths := 0
 	live := func() (died bool) {
-		life := sagatest.NewFaults(uint64(deaths), sagatest.None()).Life()
+		session := sagatest.NewFaults(uint64(deaths), sagatest.None()).Session()
 		how := b.call()
-		kill := func(req string) bool { return req == "req 1" && life.Die() != nil }
+		kill := func(req string) bool { return req == "req 1" && session.Die() != nil }
 		how.Do = func(ctx context.Context, req, key string) (string, error) {
 			if kill(req) {
 				return "", context.Canceled
@@ -294,13 +298,13 @@ func TestCallThatKillsBecomesADeadLetter(t *testing.T) {
 			}
 			return b.lookUp(ctx, req, key)
 		}
-		in := inbox.New(sagatest.WrapDriver(store.Driver[tx](w.db), life), sagatest.WrapBroker(w.bus.Client(), life), "stock",
+		in := inbox.New(sagatest.WrapDriver(store.Driver[tx](w.db), session), sagatest.WrapBroker(w.bus.Client(), session), "stock",
 			&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler), Member: "one", RetryFirst: time.Millisecond})
 		inbox.OnCall(in, said, how)
 		for range 100 {
 			busy, err := in.Step(t.Context())
 			select {
-			case <-life.Died():
+			case <-session.Died():
 				return true
 			default:
 			}
@@ -321,7 +325,7 @@ func TestCallThatKillsBecomesADeadLetter(t *testing.T) {
 		w.pass(2 * time.Minute)
 	}
 	dead := w.dead()
-	if len(dead) != 1 || dead[0].Dead.Kind != "crash" || dead[0].Call == nil || dead[0].Kills != 3 {
+	if len(dead) != 1 || dead[0].Dead.Kind != "crash" || dead[0].Call == nil || dead[0].CrashCount != 3 {
 		t.Errorf("after %d deaths: %+v", deaths, dead)
 	}
 	w.expect("l", "2=receipt of req 2")

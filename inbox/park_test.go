@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
@@ -27,7 +28,8 @@ func (f *moody) handle(ctx context.Context, tx tx, m skald.Received[string]) err
 	return keep(ctx, tx, m)
 }
 
-// Behind a parked message those of its key wait in the store, of other topics too, and the broker's position moves on.
+// Behind a parked message those of its key wait in the store, of other topics too, and the broker's position
+// moves on.
 // Interleaving 12.
 func TestKeyOfAParkedMessageWaitsOverTopics(t *testing.T) {
 	w := newWorld(t, 1)
@@ -65,7 +67,8 @@ func TestKeyOfAParkedMessageWaitsOverTopics(t *testing.T) {
 	}
 }
 
-// A message that comes again while it is parked, or a dead letter, or behind another, is not taken a second time.
+// A message that comes again while it is parked, or a dead letter, or behind another, is not taken a second
+// time.
 // Interleaving 12.
 func TestRepeatOfAKeptMessageIsDropped(t *testing.T) {
 	w := newWorld(t, 1)
@@ -108,14 +111,14 @@ func TestDeadAfterTheLastAttemptWithItsDiagnostics(t *testing.T) {
 	}
 	d := dead[0]
 	if d.ID != bad.ID || d.Attempts != 3 || d.Dead.Kind != "attempts" || d.Last.Host != "host-1" || d.Dead.Version != "v9" || !d.First.At.Equal(first) ||
-		!d.Last.At.After(first) || !strings.Contains(d.Last.Why, "no such column") || len(d.Dead.Fingerprint) != 12 || !d.Dead.Holds ||
+		!d.Last.At.After(first) || !strings.Contains(d.Last.Why, "no such column") || len(d.Dead.Fingerprint) != 12 || !d.Dead.BlocksKey ||
 		string(d.Message.Data) != string(bad.Data) || string(d.Message.Headers[0].Value) != "\x00\xff" {
 		t.Errorf("dead letter %+v: %+v", d, d.Dead)
 	}
 	w.expect("k", "1") // what is behind waits, in order
 	w.expect("l", "a")
 	f.on = nil
-	w.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: d.Identity}})
+	w.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: d.Identity}})
 	w.pass(time.Minute)
 	w.quiet(in)
 	w.expect("k", "1 2 3")
@@ -132,12 +135,12 @@ func TestDeadLetterFreesItsKeyByOption(t *testing.T) {
 	w.quiet(in)
 	w.expect("k", "1 3")
 	d := w.dead()
-	if len(d) != 1 || d[0].Dead.Kind != "permanent" || d[0].Dead.Holds {
+	if len(d) != 1 || d[0].Dead.Kind != "permanent" || d[0].Dead.BlocksKey {
 		t.Fatalf("dead letters %+v", d)
 	}
 	// Redriven, it runs under its own id, and others of its key wait meanwhile.
 	f.on = map[string]error{"2": errors.New("not yet")}
-	w.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: d[0].Identity}})
+	w.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: d[0].Identity}})
 	w.pass(2 * time.Second)
 	w.quiet(in)
 	w.publish(w.message("k", "4"))
@@ -155,9 +158,9 @@ func TestEachClassEndsAsItShould(t *testing.T) {
 	version := true
 	mine := errors.New("duplicate key value violates payments.order_id")
 	f := &moody{on: map[string]error{"permanent": fmt.Errorf("deep: %w", skald.Permanent(errors.New("x"))), "unique": mine}}
-	in := w.inbox(&inbox.Options{Now: w.clock, Attempts: 2, Age: time.Hour, Classify: func(_ skald.Message, err error) inbox.Class {
+	in := w.inbox(&inbox.Options{Now: w.clock, Attempts: 2, Age: time.Hour, Classify: func(_ skald.Message, err error) failure.Class {
 		if errors.Is(err, mine) {
-			return inbox.Permanent
+			return failure.Permanent
 		}
 		return ""
 	}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
@@ -167,7 +170,7 @@ func TestEachClassEndsAsItShould(t *testing.T) {
 		case m.Value == "version" && version:
 			return skald.UnknownVersion(errors.New("schema 9"))
 		case m.Value == "outage":
-			return store.ErrBusy
+			return skald.Outage(errors.New("a service is away"))
 		}
 		return f.handle(ctx, tx, m)
 	})
@@ -189,7 +192,7 @@ func TestEachClassEndsAsItShould(t *testing.T) {
 		}
 	}
 	want := map[string]string{"permanent": "permanent", "unique": "permanent", "panic": "attempts", "version": "parked 0"}
-	if fmt.Sprint(kinds) != fmt.Sprint(want) { // the outage is in its lane
+	if fmt.Sprint(kinds) != fmt.Sprint(want) { // the outage is in its partition
 		t.Errorf("kept as %v, want %v", kinds, want)
 	}
 	version = false
@@ -238,7 +241,7 @@ func TestRedriveBeginsTheAgeAnew(t *testing.T) {
 		t.Fatalf("after %d tries dead letters %+v", tries, dead)
 	}
 	w.pass(48 * time.Hour)
-	if _, err := w.db.Apply(t.Context(), store.Effect{Release: &store.Release{Consumer: dead[0].Consumer, Identity: dead[0].Identity}}); err != nil {
+	if _, err := w.db.Apply(t.Context(), store.Effect{Requeue: &store.Requeue{Consumer: dead[0].Consumer, Identity: dead[0].Identity}}); err != nil {
 		t.Fatal(err)
 	}
 	w.quiet(in)
@@ -251,8 +254,8 @@ func TestRedriveBeginsTheAgeAnew(t *testing.T) {
 	w.expect("k", "1")
 }
 
-// At the cap the lane pauses at the broker, and goes on by itself.
-func TestFullKeyPausesItsLane(t *testing.T) {
+// At the cap the partition pauses at the broker, and goes on by itself.
+func TestFullKeyPausesItsPartition(t *testing.T) {
 	for name, o := range map[string]*inbox.Options{"rows of the key": {KeyRows: 3}, "bytes of the key": {KeyBytes: 10}, "rows": {ParkedRows: 3}, "bytes": {ParkedBytes: 10}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
@@ -289,10 +292,10 @@ func TestDeadLetterIsAnnounced(t *testing.T) {
 	w.publish(m)
 	w.quiet(in)
 	rows := w.db.Rows()
-	if len(rows) != 1 || rows[0].Topic != "dead" || rows[0].Type != inbox.AnnouncementType || rows[0].CausationID != m.ID || rows[0].CorrelationID != "whole" {
+	if len(rows) != 1 || rows[0].Topic != "dead" || rows[0].Type != failure.AnnouncementType || rows[0].CausationID != m.ID || rows[0].CorrelationID != "whole" {
 		t.Fatalf("said %+v", rows)
 	}
-	var a inbox.Announcement
+	var a failure.Announcement
 	if err := json.Unmarshal(rows[0].Data, &a); err != nil || a.ID != m.ID || a.Consumer != "stock" || a.Kind != "permanent" || a.Attempts != 1 || !a.HoldsKey {
 		t.Errorf("announced %+v, %v", a, err)
 	}
@@ -309,7 +312,7 @@ func TestDeadLetterIsCopiedUnlessItIsTooLarge(t *testing.T) {
 	w.publish(small, large)
 	w.quiet(in)
 	rows := w.db.Rows()
-	if len(rows) != 2 || rows[0].Type != "said" || string(rows[0].Data) != string(small.Data) || rows[1].Type != inbox.AnnouncementType {
+	if len(rows) != 2 || rows[0].Type != "said" || string(rows[0].Data) != string(small.Data) || rows[1].Type != failure.AnnouncementType {
 		t.Fatalf("said %+v", rows)
 	}
 	got := map[string]string{}

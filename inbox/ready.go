@@ -2,8 +2,8 @@ package inbox
 
 import "container/heap"
 
-// readiness is the chains whose heads may start, the one first whose head came first. What came first is finished first, so that
-// a lane's position goes on, and little lies between that and what was begun.
+// readiness is the chains whose heads may start, the one first whose head came first. What came first is
+// finished first, so that a partition's position goes on, and little lies between that and what was begun.
 type readiness []*chain
 
 func (r readiness) Len() int           { return len(r) }

@@ -11,13 +11,12 @@ import (
 
 const receiveMax = 1000
 
-// receive takes what has arrived into lanes and chains, and drops at once what is not for us or was finished before.
+// receive takes what has arrived into partitions and chains, and drops at once what is not for us or was
+// finished before.
 func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
-	if err := in.rekey(ctx); err != nil {
-		in.o.Logger.DebugContext(ctx, "inbox: read the key of fingerprints", "consumer", in.group, "error", err)
-	}
+	in.did(ctx, readingKey, in.rekey(ctx))
 	in.admitted(ctx)
-	if in.book.moved || in.sub == nil {
+	if in.checkpointer.moved || in.sub == nil {
 		if err := in.joinAgain(ctx); err != nil {
 			return false, err
 		}
@@ -25,8 +24,8 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 	if busy, err = in.fetch(ctx); err != nil {
 		return false, err
 	}
-	if !in.book.patient {
-		if err := in.errands(ctx); err != nil {
+	if !in.checkpointer.patient {
+		if err := in.storeCalls(ctx); err != nil {
 			return busy, err
 		}
 	}
@@ -34,7 +33,11 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 	fresh := make([]*entry, len(ds))
 	for i, d := range ds {
 		fresh[i] = in.accept(d)
+		if l := fresh[i].chain.partition; l.origin == "" && fresh[i].id.Source == positionSource {
+			return busy, fmt.Errorf("partition %s: %w", l.name, ErrPositions)
+		}
 	}
+	in.dropCached(ctx, fresh)
 	in.suspect(fresh, in.dropSeen(ctx, fresh))
 	in.schedule(fresh)
 	return busy || len(ds) > 0, nil
@@ -42,7 +45,7 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 
 // fetch takes what the broker has, unless something of it waits still.
 func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
-	if len(in.book.waiting) > 0 {
+	if len(in.checkpointer.waiting) > 0 {
 		return false, nil
 	}
 	batch, err := in.sub.Receive(ctx, receiveMax)
@@ -50,25 +53,31 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 		return false, fmt.Errorf("receive for %s: %w", in.group, err)
 	}
 	in.move(batch)
+	in.misses(ctx, batch.Missed)
+	in.settled(batch)
 	for i := range batch.Deliveries {
-		if l := in.lanes[batch.Deliveries[i].Lane]; l != nil && l.at < 0 {
+		if l := in.partitions[batch.Deliveries[i].Partition]; l != nil && l.at < 0 {
 			l.at = batch.Deliveries[i].Position
 		}
 	}
 	if len(batch.Deliveries) > 0 {
-		in.book.fetches++
+		in.checkpointer.fetches++
 	}
-	in.book.waiting = batch.Deliveries
+	in.checkpointer.waiting = batch.Deliveries
 	return len(batch.Deliveries)+len(batch.Gained)+len(batch.Lost) > 0, nil
 }
 
-// suspect looks for what a process may have died of: of each key the first that is not finished was in its hand, or none.
-// Unless all that was finished is known, any may be the first.
+// suspect looks for what a process may have died of: of each key the first that is not finished was in its
+// hand, or none. Unless all that was finished is known, any may be the first.
 func (in *Inbox[TTx]) suspect(es []*entry, known bool) {
 	for _, e := range es {
-		l := e.chain.lane
+		l := e.chain.partition
 		switch {
-		case l.tried == nil || e.done || !e.readable():
+		case e.done || !e.readable():
+		case l.shared: // nobody knows who had it, nor what became of that
+			e.suspect = e.Attempt > 0
+			continue
+		case l.tried == nil:
 		case l.redelivered:
 			e.suspect = e.Attempt > 0 && !l.tried[e.chain.key]
 		case e.Position < l.suspects:
@@ -84,30 +93,35 @@ func (in *Inbox[TTx]) suspect(es []*entry, known bool) {
 
 func (in *Inbox[TTx]) move(b broker.Batch) {
 	for _, gone := range b.Lost {
-		if l := in.lanes[gone.Name]; l != nil {
+		if l := in.partitions[gone.Name]; l != nil {
 			l.lost = true
 			in.parts(l)
-			delete(in.lanes, gone.Name)
+			delete(in.partitions, gone.Name)
+			in.forget(gone.Name)
 		}
 	}
 	for _, g := range b.Gained {
-		l := newLane(g.Name)
+		l := newPartition(g.Name)
 		l.origin, l.since = g.Origin, in.o.Now()
+		if g.Shared {
+			l.shared, l.open, l.session = true, true, in.checkpointer.session
+		}
 		if g.Started && g.Origin != "" {
 			l.at = g.Start
 		}
-		in.lanes[g.Name], in.strange = l, 0
+		in.partitions[g.Name], in.strange = l, 0
 	}
 }
 
-// accept gives a delivery its place in lane and chain. What is skipped is done with that.
+// accept gives a delivery its place in partition and chain. What is skipped is done with that.
 func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
-	l := in.lanes[d.Lane]
+	l := in.partitions[d.Partition]
 	if l == nil {
-		l = newLane(d.Lane)
+		l = newPartition(d.Partition)
 		l.since = in.o.Now()
-		in.lanes[d.Lane] = l
+		in.partitions[d.Partition] = l
 	}
+	in.limit(&d)
 	e := l.add(d)
 	in.arrived++
 	e.nth = in.arrived
@@ -122,16 +136,18 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
 	return e
 }
 
-// trusting is behind how many messages, none of which was finished before, it is no longer asked whether they were: of a hundred that
-// share a transaction that is a sixth of what they cost the database. It is again behind a repeat, and with each lane that is gained.
+// trusting is behind how many messages, none of which was finished before, it is no longer asked whether they
+// were: of a hundred that share a transaction that is a sixth of what they cost the database. It is again
+// behind a repeat, and with each partition that is gained.
 const trusting = 5 * receiveMax
 
 // wary tells whether it is to be asked for es.
 func (in *Inbox[TTx]) wary(es []*entry) bool {
-	return in.strange < trusting || slices.ContainsFunc(es, func(e *entry) bool { return e.chain.lane.tried != nil })
+	return in.strange < trusting || slices.ContainsFunc(es, func(e *entry) bool { return e.chain.partition.tried != nil })
 }
 
-// dropSeen looks all of es up in one read. If that cannot be had, which it tells, each intake finds out for itself.
+// dropSeen looks all of es up in one read. If that cannot be had, which it tells, each intake finds out for
+// itself.
 func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) (known bool) {
 	if !in.wary(es) {
 		return false
@@ -146,8 +162,7 @@ func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) (known bool) {
 		return true
 	}
 	seen, err := in.db.Seen(ctx, in.group, ids)
-	if err != nil {
-		in.o.Logger.DebugContext(ctx, "inbox: look up marks", "consumer", in.group, "error", err)
+	if in.did(ctx, lookingUp, err); err != nil {
 		return false
 	}
 	in.strange += len(ids)
@@ -157,6 +172,7 @@ func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) (known bool) {
 		}
 		if v.Outcome != store.Fresh && in.harmless(of[i], v) {
 			of[i].done = true
+			in.remember(of[i])
 			in.count(func(h *Health) { h.Duplicates++ })
 			in.tel.Count(of[i].Topic, duplicate.String())
 		}
@@ -174,20 +190,5 @@ func (in *Inbox[TTx]) schedule(es []*entry) {
 	}
 }
 
-// maxHeldBytes bounds what one lane may hold unacknowledged, whatever the size of its messages.
+// maxHeldBytes bounds what one partition may hold unacknowledged, whatever the size of its messages.
 const maxHeldBytes = 16 << 20
-
-// regulate pauses the lanes that have too much unacknowledged and resumes those that have worked half of it off.
-func (in *Inbox[TTx]) regulate() {
-	for name, l := range in.lanes {
-		switch n := len(l.entries); {
-		case !l.paused && (n >= in.o.MaxHeld || l.bytes >= maxHeldBytes || l.full > 0):
-			l.paused = true
-			in.sub.Pause(name)
-			in.o.Logger.Warn("inbox: lane paused", "consumer", in.group, "lane", name, "unacknowledged", n, "bytes", l.bytes)
-		case l.paused && n <= in.o.MaxHeld/2 && l.bytes <= maxHeldBytes/2 && l.full == 0:
-			l.paused = false
-			in.sub.Resume(name)
-		}
-	}
-}

@@ -13,12 +13,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A rejection that is a dead letter, too: its verdict stands and is answered again, others hear of it once, and its key goes on.
+// A rejection that is a dead letter, too: its verdict stands and is answered again, others hear of it once,
+// and its key goes on.
 func TestRejectionIsADeadLetterByOption(t *testing.T) {
 	for _, holds := range []bool{false, true} {
 		w := newWorld(t, 1)
@@ -41,7 +43,7 @@ func TestRejectionIsADeadLetterByOption(t *testing.T) {
 		w.pass(time.Minute)
 		w.quiet(in)
 		dead := w.dead()
-		if len(dead) != 2 || dead[0].ID != no.ID || dead[0].Dead.Kind != "rejected" || dead[0].Dead.Holds != holds || len(dead[0].Dead.Fingerprint) != 12 ||
+		if len(dead) != 2 || dead[0].ID != no.ID || dead[0].Dead.Kind != "rejected" || dead[0].Dead.BlocksKey != holds || len(dead[0].Dead.Fingerprint) != 12 ||
 			dead[0].Last.Why != "rejected with code 409: out of stock" || string(dead[0].Message.Data) != `"no"` {
 			t.Fatalf("dead letters %+v", dead)
 		}
@@ -64,11 +66,12 @@ func TestRejectionIsADeadLetterByOption(t *testing.T) {
 		}
 		w.publish(no)
 		w.quiet(in)
-		if got := strings.Join(topics(), " "); got != "answers dead answers dead answers" { // the answer again, as it was
+		if got := strings.Join(topics(), " "); got != "answers dead answers dead answers" {
+			// the answer again, as it was
 			t.Errorf("behind a repeat %s", got)
 		}
 		// Dropped, it is forgotten as a dead letter; the verdict stays.
-		w.apply(store.Effect{Free: &store.Free{Consumer: "stock", Identity: dead[0].Identity}})
+		w.apply(store.Effect{Finish: &store.Finish{Consumer: "stock", Identity: dead[0].Identity}})
 		w.pass(10 * time.Second)
 		w.quiet(in)
 		w.expect("k", "1")
@@ -109,15 +112,15 @@ func TestViolationIs(t *testing.T) {
 	if err := exec("CREATE TABLE payments (order_id TEXT PRIMARY KEY, parcel TEXT UNIQUE, cents INTEGER CHECK (cents > 0)) STRICT; INSERT INTO payments VALUES ('7', 'a', 1)"); err != nil {
 		t.Fatal(err)
 	}
-	is := inbox.ViolationIs(inbox.Permanent)
+	is := failure.ViolationIs(failure.Permanent)
 	for name, c := range map[string]struct {
 		err  error
-		want inbox.Class
+		want failure.Class
 	}{
-		"a primary key of SQLite":     {exec("INSERT INTO payments VALUES ('7', 'b', 1)"), inbox.Permanent},
-		"a unique column of SQLite":   {exec("INSERT INTO payments VALUES ('8', 'a', 1)"), inbox.Permanent},
+		"a primary key of SQLite":     {exec("INSERT INTO payments VALUES ('7', 'b', 1)"), failure.Permanent},
+		"a unique column of SQLite":   {exec("INSERT INTO payments VALUES ('8', 'a', 1)"), failure.Permanent},
 		"a check of SQLite":           {exec("INSERT INTO payments VALUES ('8', 'b', 0)"), ""},
-		"a unique key of PostgreSQL":  {errors.Join(sql.ErrTxDone, &pgconn.PgError{Code: "23505"}), inbox.Permanent},
+		"a unique key of PostgreSQL":  {errors.Join(sql.ErrTxDone, &pgconn.PgError{Code: "23505"}), failure.Permanent},
 		"a foreign key of PostgreSQL": {&pgconn.PgError{Code: "23503"}, ""},
 		"anything else":               {errors.New("no"), ""},
 	} {

@@ -26,12 +26,13 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	in.wake()
 	found, err := in.lookNow(ctx)
 	if err != nil {
+		in.report(nil)
 		return busy, err
 	}
 	busy = busy || found
 	job := in.gather(0)
 	if job == nil && in.urgent() {
-		if err := in.errands(ctx); err != nil {
+		if err := in.storeCalls(ctx); err != nil {
 			return busy, err
 		}
 		job = in.gather(0)
@@ -56,14 +57,15 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 	if in.sub != nil {
 		err = in.sub.Close(ctx)
 	}
-	in.book.reset(true)
-	in.sub, in.lanes, in.ready, in.waiting, in.shelf = nil, map[string]*lane{}, nil, nil, newShelf()
-	in.askAt = time.Time{}
+	in.checkpointer.reset(true)
+	in.sub, in.partitions, in.ready, in.waiting, in.parkedQueue = nil, map[string]*partition{}, nil, nil, newParkedQueue()
+	in.askAt, in.apart = time.Time{}, map[source]*breaker{}
 	return err
 }
 
 // open checks the tables, once, and subscribes.
 func (in *Inbox[TTx]) open(ctx context.Context) error {
+	in.begin(ctx)
 	if !in.checked {
 		if err := in.db.Check(ctx, store.App); err != nil {
 			return fmt.Errorf("consumer %s: %w", in.group, err)
@@ -82,24 +84,26 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 	if err := in.enroll(ctx); err != nil {
 		return fmt.Errorf("consumer %s: %w", in.group, err)
 	}
-	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics, Member: in.o.Member, Resume: in.resume})
+	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics, Member: in.o.Member, Owner: in.owner(), Resume: in.resume})
 	if err != nil {
-		return fmt.Errorf("subscribe %s: %w", in.group, err)
+		return fmt.Errorf("subscribe %s: %w", in.group, in.withRemedy(err))
 	}
 	in.sub = sub
 	return nil
 }
 
 // Run consumes until ctx is done; then it finishes what is in hand, for at most Options.Drain, and leaves the
-// group. Outages of the database or the broker are waited for, a topic that is not there yet too. It returns an
-// error only for what waiting cannot cure.
+// group. Outages of the database or the broker are waited for, a topic that is not there yet too. It returns
+// an error only for what waiting cannot cure.
 //
-// A handler that ignores its context is not waited for: it is named in the log, and what it was at is not acknowledged.
+// A handler that ignores its context is not waited for: it is named in the log, and what it was at is not
+// acknowledged.
 func (in *Inbox[TTx]) Run(ctx context.Context) error {
-	in.book.patient = true
-	defer func() { in.book.patient = false }()
+	in.checkpointer.patient = true
+	defer func() { in.checkpointer.patient = false }()
 	defer in.tel.Watch(in.standing)()
-	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.db.Backlog, telemetry.Always, in.group)()
+	in.tel.Begin(in.topics)
+	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.backlog, telemetry.Always, in.lag, in.group)()
 	if err := in.openPatiently(ctx); err != nil || ctx.Err() != nil {
 		in.leave() // it may have joined just before it was told to stop
 		return err
@@ -107,7 +111,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, jobs: make(chan []*entry, 2*in.o.Workers), results: make(chan []result, 2*in.o.Workers), looks: make(chan looked, 2), errands: make(chan errand, 1), say: seldom(),
+	l := &loop[TTx]{in: in, jobs: make(chan []*entry, 2*in.o.Workers), results: make(chan []result, 2*in.o.Workers), looks: make(chan looked, 2), storeCalls: make(chan storeCall, 1), say: seldom(),
 		hands: map[*entry]bool{}, hard: hard, timer: time.NewTimer(time.Hour)}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup
@@ -125,25 +129,27 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	return err
 }
 
-// A loop is one life of Run. Only its goroutine touches the inbox; workers get entries and answer a result for each.
+// A loop is one session of Run. Only its goroutine touches the inbox; workers get entries and answer a result
+// for each.
 type loop[TTx any] struct {
-	in       *Inbox[TTx]
-	jobs     chan []*entry // for the workers, of whom there are never fewer than are running; a batch, or one
-	hired    int           // workers there are
-	results  chan []result // has room for all: who answers when nobody listens any more is not held
-	looks    chan looked   // the answers of the looks that are under way
-	looking  bool          // for what may be claimed
-	counting bool          // what is kept
-	errands  chan errand   // the answer of the one that is under way
-	away     bool          // one is
-	running  int
-	hands    map[*entry]bool // what is in hand
-	hard     context.Context // what the handlers work under
-	timer    *time.Timer     // of await
-	outages  int             // of the broker, in a row
-	say      backoff.Rarely  // of these
-	told     time.Time       // when Health was last brought up to date
-	stale    bool            // Health is not up to date
+	in *Inbox[TTx]
+	// for the workers, of whom there are never fewer than are running; a batch, or one
+	jobs       chan []*entry
+	hired      int            // workers there are
+	results    chan []result  // has room for all: who answers when nobody listens any more is not held
+	looks      chan looked    // the answers of the looks that are under way
+	looking    bool           // for what may be claimed
+	counting   bool           // what is kept
+	storeCalls chan storeCall // the answer of the one that is under way
+	away       bool           // one is
+	running    int
+	hands      map[*entry]bool // what is in hand
+	hard       context.Context // what the handlers work under
+	timer      *time.Timer     // of await
+	outages    int             // of the broker, in a row
+	say        backoff.Rarely  // of these
+	told       time.Time       // when Health was last brought up to date
+	stale      bool            // Health is not up to date
 }
 
 func (l *loop[TTx]) run(ctx context.Context) error {
@@ -187,7 +193,9 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 			in.o.Logger.InfoContext(ctx, "inbox: the broker is back", "consumer", in.group)
 		}
 		return busy, nil
-	case errors.Is(err, broker.ErrClosed): // the broker was closed, or a new life of this member took over
+	case errors.Is(err, ErrPositions):
+		return busy, fmt.Errorf("consumer %s: %w", in.group, err)
+	case errors.Is(err, broker.ErrClosed): // the broker was closed, or a new session of this member took over
 		return busy, fmt.Errorf("consumer %s: %w", in.group, err)
 	}
 	l.outages++
@@ -225,15 +233,15 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 
 // look has the store looked into, if it is time to, beside what else goes on.
 func (l *loop[TTx]) look() {
-	most, count, _ := l.in.wants(l.in.o.Now(), max(tellKept, tellShare*l.in.shelf.took))
-	life, not := l.in.book.life, l.in.others()
+	most, count, _ := l.in.wants(l.in.o.Now(), max(tellKept, tellShare*l.in.parkedQueue.took))
+	session, not := l.in.checkpointer.session, l.in.others()
 	if most.Keys > 0 && !l.looking {
 		l.looking = true
-		go func() { l.looks <- l.in.look(l.hard, life, most, false, not) }()
+		go func() { l.looks <- l.in.look(l.hard, session, most, false, not) }()
 	}
 	if count && !l.counting {
-		l.counting, l.in.shelf.changed = true, false // what changes from now on it may not see
-		go func() { l.looks <- l.in.look(l.hard, life, store.Portion{}, true, nil) }()
+		l.counting, l.in.parkedQueue.changed = true, false // what changes from now on it may not see
+		go func() { l.looks <- l.in.look(l.hard, session, store.ClaimSize{}, true, nil) }()
 	}
 }
 
@@ -246,7 +254,7 @@ func (l *loop[TTx]) start() {
 		}
 		l.running++
 		for _, e := range job {
-			l.hands[e], e.server = true, e.chain.lane.server // which may be opened anew meanwhile
+			l.hands[e], e.server = true, e.chain.partition.server // which may be opened anew meanwhile
 		}
 		if l.running > l.hired && l.hired < l.in.o.Workers {
 			l.hired++
@@ -256,27 +264,31 @@ func (l *loop[TTx]) start() {
 	}
 }
 
-// await sleeps until something may have changed, or for pause if that is not 0, and settles what was answered.
+// await sleeps until something may have changed, or for pause if that is not 0, and settles what was
+// answered.
 func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	in := l.in
 	wait, timed := in.wake()
 	n, shut := l.free()
 	if !l.looking && l.in.appetite() > 0 {
-		if d := l.in.shelf.due(l.in.o.Now()); !timed || d < wait {
+		if d := l.in.parkedQueue.due(l.in.o.Now()); !timed || d < wait {
 			wait, timed = d, true
 		}
+	}
+	if l.running > 0 && (!timed || overdueEvery < wait) {
+		wait, timed = overdueEvery, true
 	}
 	if shut > 0 && (!timed || shut < wait) {
 		wait, timed = shut, true
 	}
-	if (l.stale || l.in.shelf.changed) && (!timed || tellEvery < wait) {
+	if (l.stale || l.in.parkedQueue.changed) && (!timed || tellEvery < wait) {
 		wait, timed = tellEvery, true
 	}
 	if d := l.send(); !timed || d < wait {
 		wait, timed = d, true
 	}
 	var ready <-chan struct{}
-	if in.sub != nil && len(in.book.waiting) == 0 {
+	if in.sub != nil && len(in.checkpointer.waiting) == 0 {
 		ready = in.sub.Ready()
 	}
 	if pause > 0 {
@@ -300,20 +312,20 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	case rs := <-l.results:
 		return l.collect(ctx, rs)
 	case found := <-l.looks:
-		return l.shelve(found)
-	case e := <-l.errands:
+		return l.shelve(ctx, found)
+	case e := <-l.storeCalls:
 		l.away = false
 		return in.done(ctx, e)
 	}
 }
 
-func (l *loop[TTx]) shelve(found looked) error {
+func (l *loop[TTx]) shelve(ctx context.Context, found looked) error {
 	if l.stale = true; found.counted {
 		l.counting = false
 	} else {
 		l.looking = false
 	}
-	return l.in.shelve(found)
+	return l.in.shelve(ctx, found)
 }
 
 // collect settles rs and whatever else has been answered meanwhile.
@@ -344,13 +356,13 @@ func (l *loop[TTx]) drain(hard context.Context) error {
 	l.unhand()
 	for late := false; (l.running > 0 || l.looking || l.counting || l.away) && !late; {
 		select {
-		case e := <-l.errands:
+		case e := <-l.storeCalls:
 			l.away = false
 			if err := l.in.done(hard, e); err != nil {
 				return err
 			}
 		case found := <-l.looks:
-			if err := l.shelve(found); err != nil {
+			if err := l.shelve(hard, found); err != nil {
 				return err
 			}
 		case rs := <-l.results:
@@ -371,22 +383,3 @@ func (l *loop[TTx]) drain(hard context.Context) error {
 
 // patience is how long a handler may take to notice that its context has ended.
 const patience = time.Second
-
-// abandon waits a little for handlers whose context has ended. What they did is not acknowledged: it comes again, and
-// waits at its mark for a handler that still runs.
-func (l *loop[TTx]) abandon() {
-	enough := time.NewTimer(patience)
-	defer enough.Stop()
-	for l.running > 0 {
-		select {
-		case rs := <-l.results:
-			l.put(rs)
-		case <-enough.C:
-			for e := range l.hands {
-				l.in.o.Logger.Warn("inbox: a handler ignores that its context ended; its message will come again", "consumer", l.in.group,
-					"topic", e.Topic, "lane", e.Lane, "position", e.Position, "id", e.ID, "type", e.Type)
-			}
-			return
-		}
-	}
-}

@@ -19,7 +19,8 @@ import (
 	"github.com/skald-go/skald/inbox"
 )
 
-// Whatever becomes of a message, its payload is in no log, span, metric or Health, nor in what is kept of its failure.
+// Whatever becomes of a message, its payload is in no log, span, metric or Health, nor in what is kept of its
+// failure.
 func TestPayloadsAreToldToNobody(t *testing.T) {
 	const secret = "4929123412341234"
 	w := newWorld(t, 1)

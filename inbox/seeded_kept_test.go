@@ -16,7 +16,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Ways to write down what failed that the field knows, each with what comes of it; as it is here, nothing does.
+// Ways to write down what failed that the field knows, each with what comes of it; as it is here, nothing
+// does.
 // Interleaving 12.
 func TestSeededBugsOfWhatIsKept(t *testing.T) {
 	t.Run("parked in the order of ids", func(t *testing.T) {
@@ -64,7 +65,8 @@ func (b bugOf) in(w *world) store.Driver[tx] {
 	return b(w.db)
 }
 
-// parkedBehind: the first of a key fails once; those behind it have ids in another order than that of their arrival.
+// parkedBehind: the first of a key fails once; those behind it have ids in another order than that of their
+// arrival.
 func parkedBehind(t *testing.T, bug bugOf, want string) {
 	w, fails := newWorld(t, 1), true
 	for i, id := range []string{"a", "z", "b"} {
@@ -87,7 +89,8 @@ func parkedBehind(t *testing.T, bug bugOf, want string) {
 	w.expect("k", want)
 }
 
-// binaryKey: a message fails whose key is no text. It is tried again when it is due, and not at once for ever.
+// binaryKey: a message fails whose key is no text. It is tried again when it is due, and not at once for
+// ever.
 func binaryKey(t *testing.T, bug bugOf, kept bool) {
 	w, runs := newWorld(t, 1), 0
 	w.publish(w.message("k\xff\x00", "1"))
@@ -133,7 +136,7 @@ func tooLargeToSay(t *testing.T, bug bugOf, kept bool) {
 type keeps struct {
 	store.Driver[tx]
 	before func(context.Context, *store.Effect) error
-	behind func(context.Context, store.Driver[tx], *store.Keep) error
+	behind func(context.Context, store.Driver[tx], *store.Park) error
 }
 
 func (d keeps) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
@@ -163,7 +166,7 @@ func (u keepsUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]boo
 
 func (d keeps) around(ctx context.Context, es []store.Effect, do func(context.Context, ...store.Effect) ([]bool, error)) ([]bool, error) {
 	for i := range es {
-		if es[i].Keep != nil && d.before != nil {
+		if es[i].Park != nil && d.before != nil {
 			if err := d.before(ctx, &es[i]); err != nil {
 				return nil, err
 			}
@@ -171,22 +174,22 @@ func (d keeps) around(ctx context.Context, es []store.Effect, do func(context.Co
 	}
 	stands, err := do(ctx, es...)
 	for i := range es {
-		if err == nil && es[i].Keep != nil && d.behind != nil && stands[i] {
-			err = d.behind(ctx, d.Driver, es[i].Keep)
+		if err == nil && es[i].Park != nil && d.behind != nil && stands[i] {
+			err = d.behind(ctx, d.Driver, es[i].Park)
 		}
 	}
 	return stands, err
 }
 
 // sortsByID gives those of the key their places by their ids, as marks are sorted to be locked.
-func sortsByID(ctx context.Context, d store.Driver[tx], k *store.Keep) error {
-	all, err := d.Kept(ctx, store.Sought{Consumer: k.Consumer, Key: k.Message.Key}, 100)
+func sortsByID(ctx context.Context, d store.Driver[tx], k *store.Park) error {
+	all, err := store.ListKept(ctx, d, store.Sought{Consumer: k.Consumer, Key: k.Message.Key, Limit: 100})
 	slices.SortFunc(all, func(a, b store.Parked) int { return strings.Compare(a.ID, b.ID) })
 	for i := 0; i < len(all) && err == nil; i++ {
 		all[i].Place = 0
-		_, err = d.Apply(ctx, store.Effect{Free: &store.Free{Consumer: all[i].Consumer, Identity: all[i].Identity}})
+		_, err = d.Apply(ctx, store.Effect{Finish: &store.Finish{Consumer: all[i].Consumer, Identity: all[i].Identity}})
 		if err == nil {
-			_, err = d.Apply(ctx, store.Effect{Keep: &store.Keep{Parked: all[i]}})
+			_, err = d.Apply(ctx, store.Effect{Park: &store.Park{Parked: all[i]}})
 		}
 	}
 	return err
@@ -194,7 +197,7 @@ func sortsByID(ctx context.Context, d store.Driver[tx], k *store.Keep) error {
 
 // refusesBytes is a column of type text.
 func refusesBytes(_ context.Context, e *store.Effect) error {
-	if key := string(e.Keep.Message.Key); !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
+	if key := string(e.Park.Message.Key); !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
 		return errors.New("invalid byte sequence for encoding \"UTF8\"")
 	}
 	return nil
@@ -202,7 +205,7 @@ func refusesBytes(_ context.Context, e *store.Effect) error {
 
 // announcesWhole says all of a dead letter, or does not let it die.
 func announcesWhole(ctx context.Context, e *store.Effect) (err error) {
-	if k := e.Keep; k.Dead != nil {
+	if k := e.Park; k.Dead != nil {
 		headers := append(slices.Clone(k.Message.Headers), skald.Header{Name: "x-failed-reason", Value: []byte(k.Last.Why)})
 		e.Rows, err = complete.Completer{}.Messages(ctx, []skald.Draft{{Topic: "dead", Type: k.Message.Type, Key: k.Message.Key, Headers: headers,
 			Value: string(k.Message.Data)}})

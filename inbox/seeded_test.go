@@ -75,7 +75,7 @@ func redriven(t *testing.T, wrap func(*membroker.Broker, store.Driver[tx]) store
 	if wrap != nil {
 		db = wrap(w.bus, db)
 	}
-	if stood, err := db.Apply(t.Context(), store.Effect{Release: &store.Release{Consumer: "stock", Identity: w.dead()[0].Identity}}); err != nil || !stood[0] {
+	if stood, err := db.Apply(t.Context(), store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: w.dead()[0].Identity}}); err != nil || !stood[0] {
 		t.Fatal(stood, err)
 	}
 	w.pass(time.Minute)
@@ -93,11 +93,11 @@ type byTheTopic struct {
 
 func (d byTheTopic) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	for i := range es {
-		r := es[i].Release
+		r := es[i].Requeue
 		if r == nil {
 			continue
 		}
-		kept, err := d.Kept(ctx, store.Sought{Consumer: r.Consumer, Identity: &r.Identity}, 1)
+		kept, err := store.ListKept(ctx, d, store.Sought{Consumer: r.Consumer, Identity: &r.Identity, Limit: 1})
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +106,7 @@ func (d byTheTopic) Apply(ctx context.Context, es ...store.Effect) ([]bool, erro
 		if err := d.bus.Publish(ctx, []skald.Message{m}).Wait(ctx); err != nil {
 			return nil, err
 		}
-		es[i].Release, es[i].Free = nil, &store.Free{Consumer: r.Consumer, Identity: r.Identity}
+		es[i].Requeue, es[i].Finish = nil, &store.Finish{Consumer: r.Consumer, Identity: r.Identity}
 	}
 	return d.Driver.Apply(ctx, es...)
 }
@@ -141,8 +141,8 @@ type counts struct {
 	of map[store.Identity]int
 }
 
-func (d counts) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
-	c, err := d.Driver.Claim(ctx, consumer, life, most, lease, not...)
+func (d counts) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	c, err := d.Driver.Claim(ctx, w)
 	for i := range c.Parked {
 		c.Parked[i].Attempts = d.of[c.Parked[i].Identity]
 	}
@@ -175,7 +175,7 @@ func (u countsUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bo
 
 func (d counts) without(es []store.Effect) []store.Effect {
 	for i := range es {
-		if k := es[i].Keep; k != nil {
+		if k := es[i].Park; k != nil {
 			d.of[k.Identity], k.Attempts = k.Attempts, 0
 			if k.Was != nil {
 				*k.Was = 0
@@ -225,7 +225,7 @@ type addsUnit struct{ store.Unit[tx] }
 
 func (u addsUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	for i := range instead {
-		k := instead[i].Keep
+		k := instead[i].Park
 		for j := range instead[i].Rows {
 			m := &instead[i].Rows[j]
 			own := slices.DeleteFunc(slices.Clone(m.Headers), func(h skald.Header) bool { return !strings.HasPrefix(h.Name, "x-") })
@@ -235,8 +235,8 @@ func (u addsUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// A sender is paused between its intent and its call, while another takes the message on, and the provider forgets the key. One that
-// does not look at its deadline charges a second time.
+// A sender is paused between its intent and its call, while another takes the message on, and the provider
+// forgets the key. One that does not look at its deadline charges a second time.
 // Interleaving 8.
 func TestSeededBugOfTheDeadline(t *testing.T) {
 	for name, c := range map[string]struct {

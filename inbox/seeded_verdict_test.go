@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
 )
 
@@ -45,8 +46,8 @@ func TestSeededBugsOfVerdicts(t *testing.T) {
 	}
 }
 
-// restocked: a handler says that there is nothing left. Between the rollback of its rows and the transaction that stores its "no", the
-// article is restocked by a rival.
+// restocked: a handler says that there is nothing left. Between the rollback of its rows and the transaction
+// that stores its "no", the article is restocked by a rival.
 func restocked(t *testing.T, bug bugOf, want store.Outcome) {
 	w := newWorld(t, 1)
 	lock := store.Lock{Space: "sku", Key: "tea"}
@@ -122,10 +123,10 @@ func triedAgain(t *testing.T, bug bugOf, want string) {
 	w := newWorld(t, 1)
 	db := bug.in(w)
 	away := func(context.Context, tx) (receipt, error) { return receipt{}, errors.New("503, try again") }
-	if _, _, err := inbox.Once(t.Context(), db, "charge", "a", "7", away); err == nil {
+	if _, _, err := once.Do(t.Context(), db, "charge", "a", "7", away); err == nil {
 		t.Fatal("a failure is no failure")
 	}
-	if _, _, err := inbox.Once(t.Context(), db, "charge", "a", "7", pay(w, 1)); (err == nil) != (want != "") {
+	if _, _, err := once.Do(t.Context(), db, "charge", "a", "7", pay(w, 1)); (err == nil) != (want != "") {
 		t.Errorf("asked again: %v", err)
 	}
 	w.expect("paid", want)

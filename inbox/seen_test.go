@@ -22,7 +22,8 @@ func (a *asked) Seen(ctx context.Context, consumer string, ids []store.Identity)
 	return a.Driver.Seen(ctx, consumer, ids)
 }
 
-// Where nothing comes twice it is not asked for ever whether it did. A repeat is found by its mark then, and has it asked again.
+// Where nothing comes twice it is not asked for ever whether it did. A repeat is found by its mark then, and
+// has it asked again.
 func TestRepeatsAreLookedUpWhereThereAreAny(t *testing.T) {
 	w := newWorld(t, 2)
 	db := &asked{Driver: w.db}
@@ -58,7 +59,7 @@ func TestRepeatsAreLookedUpWhereThereAreAny(t *testing.T) {
 	other := inbox.New(w.db, w.bus.Client(), "stock", &inbox.Options{Now: w.clock, Workers: 1, Logger: slog.New(slog.DiscardHandler)})
 	inbox.On(other, said, keep)
 	w.quiet(other)
-	w.quiet(in) // it loses a lane
+	w.quiet(in) // it loses a partition
 	w.quiet(other)
 	if err := other.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -67,6 +68,6 @@ func TestRepeatsAreLookedUpWhereThereAreAny(t *testing.T) {
 	db.ids = 0
 	fresh(10)
 	if db.ids != 10 {
-		t.Errorf("%d of 10 messages were looked up behind a lane that was gained", db.ids)
+		t.Errorf("%d of 10 messages were looked up behind a partition that was gained", db.ids)
 	}
 }

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// settle writes what became of a job into lanes and chains, and lets the chains go on. An error stops the consumer.
+// settle writes what became of a job into partitions and chains, and lets the chains go on. An error stops
+// the consumer.
 func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
 	in.adapt(rs)
 	for _, r := range rs {
@@ -39,6 +41,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
 func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
 	e, now := r.entry, in.o.Now()
 	in.gate.note(r.what == outage, now)
+	in.delay(ctx, r, now)
 	in.trip(ctx, r, now)
 	in.tel.Ended(&e.Message, r.what.String(), r.took, r.what == handled || r.what == rejected, now)
 	if r.what == duplicate {
@@ -47,11 +50,13 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
 	if r.what == broken {
 		return fmt.Errorf("consumer %s: %w", in.group, r.err)
 	}
-	in.note(ctx, r, now)
+	if in.note(ctx, r, now); r.what.Finished() {
+		in.remember(e)
+	}
 	switch {
 	case e.parked != nil:
 		in.settleClaimed(r, now)
-	case r.what == again, r.what == outage, r.what == full:
+	case r.what == again, r.what == outage, r.what == unkept, r.what == full:
 		in.postpone(ctx, r)
 	default:
 		in.pass(e)
@@ -61,6 +66,10 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
 
 // trip has the breaker count a result, and says aloud what comes of it.
 func (in *Inbox[TTx]) trip(ctx context.Context, r result, now time.Time) {
+	in.tripSource(ctx, r, now)
+	if r.class == failure.Malformed && in.breaker.why == "" {
+		return // it stops its source, not the consumer
+	}
 	opened, closed := in.breaker.note(r, now)
 	switch {
 	case opened:
@@ -76,9 +85,9 @@ func (in *Inbox[TTx]) pass(e *entry) {
 	e.crowd(false)
 }
 
-// crowd counts the entries of a lane that should be parked and cannot.
+// crowd counts the entries of a partition that should be parked and cannot.
 func (e *entry) crowd(full bool) {
-	switch l := e.chain.lane; {
+	switch l := e.chain.partition; {
 	case full && !e.full:
 		l.full++
 	case !full && e.full:
@@ -92,23 +101,16 @@ func (in *Inbox[TTx]) postpone(ctx context.Context, r result) {
 	e := r.entry
 	e.again++
 	if first := !e.full && r.what == full; first {
-		in.o.Logger.WarnContext(ctx, "inbox: a message cannot be parked; its lane waits", "consumer", in.group,
-			"topic", e.Topic, "lane", e.Lane, "position", e.Position, "id", e.ID, "type", e.Type, "error", r.err)
+		in.o.Logger.WarnContext(ctx, "inbox: a message cannot be parked; its partition waits", "consumer", in.group,
+			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID, "type", e.Type, "error", r.err)
 	}
 	e.crowd(r.what == full)
 	wait := r.after
 	if r.what != again {
-		wait = backoff.After(e.again, in.o.RetryFirst, min(in.o.RetryMost, outageMost))
+		wait = in.retry.WaitOutage(e.again)
 	}
-	e.chain.due, e.chain.busy = in.o.Now().Add(wait), true
-	if len(in.waiting) == 0 || e.chain.due.Before(in.alarm) {
-		in.alarm = e.chain.due
-	}
-	in.waiting = append(in.waiting, e.chain)
+	in.holdBack(e.chain, in.o.Now().Add(wait))
 }
-
-// outageMost is the longest wait for a database or a rival.
-const outageMost = 30 * time.Second
 
 // note counts a result, tells of failures, and has what was parked looked for when it is due.
 func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
@@ -123,20 +125,20 @@ func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 	})
 	switch r.what {
 	case rejected:
-		in.shelf.changed = in.shelf.changed || in.o.RejectDead
+		in.parkedQueue.changed = in.parkedQueue.changed || in.o.RejectDead
 	case queued, later, failed, dead:
-		in.shelf.changed = true
+		in.parkedQueue.changed = true
 		if r.entry.parked == nil && r.what != dead {
 			in.mu.Lock()
 			in.kept.Parked, in.kept.Bytes = in.kept.Parked+1, in.kept.Bytes+int64(r.entry.size())
 			in.health.Parkings++
 			in.mu.Unlock()
-			in.shelf.soon(now.Add(r.after))
+			in.parkedQueue.soon(now.Add(r.after))
 		}
 	}
 	if r.kept && r.what != handled && r.what != rejected {
-		in.shelf.changed = in.shelf.changed || r.what != duplicate
-		in.shelf.soon(now.Add(max(r.after, in.o.RetryFirst)))
+		in.parkedQueue.changed = in.parkedQueue.changed || r.what != duplicate
+		in.parkedQueue.soon(now.Add(max(r.after, in.o.RetryFirst)))
 	}
 	if r.what == failed || r.what == dead {
 		in.complain(ctx, r)
@@ -146,7 +148,8 @@ func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 // complain logs the attempts 1, 2, 4, 8 …, and each dead letter: an endless failure is not to fill the log.
 func (in *Inbox[TTx]) complain(ctx context.Context, r result) {
 	e := r.entry
-	with := []any{"consumer", in.group, "topic", e.Topic, "lane", e.Lane, "position", e.Position, "id", e.identity().ID, "type", e.Type,
+	in.trace(ctx, r)
+	with := []any{"consumer", in.group, "topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.identity().ID, "type", e.Type,
 		"attempt", r.attempts, "error", r.err}
 	switch {
 	case r.what == dead:
@@ -165,7 +168,7 @@ func (in *Inbox[TTx]) wake() (wait time.Duration, some bool) {
 	kept := in.waiting[:0]
 	for _, c := range in.waiting {
 		switch {
-		case c.lane.lost:
+		case c.partition.lost:
 		case !now.Before(c.due):
 			in.ready.add(c)
 		default:
@@ -184,8 +187,16 @@ func (in *Inbox[TTx]) wake() (wait time.Duration, some bool) {
 func (in *Inbox[TTx]) first() *entry {
 	for len(in.ready) > 0 {
 		c := in.ready[0]
-		stands := !c.lane.lost && c.pass()
-		if stands && c.lane.covers(c.queue[0].Position) {
+		stands := !c.partition.lost && c.pass()
+		if stands {
+			now := in.o.Now()
+			if wait := in.held(c, now); wait > 0 {
+				in.ready.drop()
+				in.holdBack(c, now.Add(wait))
+				continue
+			}
+		}
+		if stands && c.partition.covers(c.queue[0].Position) {
 			return c.queue[0]
 		}
 		in.ready.drop()
@@ -198,8 +209,10 @@ func (in *Inbox[TTx]) first() *entry {
 
 // startable tells whether anything may be begun: a suspect alone, and nothing beside it.
 func (in *Inbox[TTx]) startable(running int) bool {
-	s := &in.shelf
+	s := &in.parkedQueue
 	switch {
+	case in.steering.now.Paused != nil:
+		return false
 	case s.alone != nil:
 		return false
 	case len(s.suspects) > 0:
@@ -208,10 +221,10 @@ func (in *Inbox[TTx]) startable(running int) bool {
 	return len(in.ready) > 0
 }
 
-// ack acknowledges the finished prefix of every lane.
+// ack acknowledges the finished prefix of every partition.
 func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	var done []broker.Delivery
-	for _, l := range in.lanes {
+	for _, l := range in.partitions {
 		if last, ok := l.prefix(); ok {
 			done = append(done, last)
 		}
@@ -219,10 +232,12 @@ func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	if len(done) == 0 {
 		return false, nil
 	}
-	slices.SortFunc(done, func(a, b broker.Delivery) int { return cmp.Compare(a.Lane, b.Lane) }) // so that what an explorer saw can be replayed
+	// so that what an explorer saw can be replayed
+	slices.SortFunc(done, func(a, b broker.Delivery) int { return cmp.Compare(a.Partition, b.Partition) })
 	if err := in.sub.Ack(ctx, done); err != nil {
 		return true, fmt.Errorf("acknowledge for %s: %w", in.group, err)
 	}
+	in.knownTypes.acked = true
 	return true, nil
 }
 

@@ -4,29 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
 
-// A Step is one step of one saga at this consumer: the charge of an order. At most one message takes it, and once a compensation
-// came, none does.
+// A Step is one step of one saga at this consumer: the charge of an order. At most one message takes it, and
+// once a compensation came, none does.
 type Step struct {
 	Saga string // which: the id of the order, or the message's CorrelationID
 	Name string // "charge"
-	// Occurrence tells steps of one name apart where a saga takes them more than once: the number of the change, if an order
-	// that is changed is charged again.
+	// Occurrence tells steps of one name apart where a saga takes them more than once: the number of the
+	// change, if an order that is changed is charged again.
 	Occurrence string
 	// Begun is when the saga began, the same for all its messages. A step is forgotten once it is as old as
-	// store.Retention.Steps. Default: the time in Saga, where that is a UUID of version 7; else it is kept for ever.
+	// store.Retention.Steps. Default: the time in Saga, where that is a UUID of version 7; else it is kept
+	// for ever.
 	Begun time.Time
 }
 
-// A Took is what a compensation has to undo. Of one that an operator admitted although its step may be forgotten, Step is all
-// that is known.
+// A Took is what a compensation has to undo. Of one that an operator admitted although its step may be
+// forgotten, Step is all that is known.
 type Took struct {
 	Step   Step
 	ID     store.Identity // of the message that took it
@@ -37,10 +39,10 @@ type Took struct {
 // ErrNoStep is the failure of a message that names no saga or no step.
 var ErrNoStep = errors.New("inbox: the message names no step of a saga: give Saga and Name")
 
-// Forward handles e with h as a step forward of a saga: in the same transaction, the step is noted as done. Whatever the order in
-// which they come, and from wherever: if its compensation was first, h is not called; the message is finished as barred, and what barred
-// says is published (nil: nothing). What h answers is kept with the step, for the compensation. A second message for the same step
-// is a repeat of the first.
+// Forward handles e with h as a step forward of a saga: in the same transaction, the step is noted as done.
+// Whatever the order in which they come, and from wherever: if its compensation was first, h is not called;
+// the message is finished as barred, and what barred says is published (nil: nothing). What h answers is kept
+// with the step, for the compensation. A second message for the same step is a repeat of the first.
 func Forward[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
 	h func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error), barred func(m skald.Received[T]) []skald.Draft) {
 	OnResult(in, e, h)
@@ -70,9 +72,10 @@ func anyhow[T any](barred func(skald.Received[T]) []skald.Draft) func(skald.Rece
 	return func(r skald.Received[T], _ store.StepState) []skald.Draft { return barred(r) }
 }
 
-// Compensate handles e by undoing what Forward's message of the same step did. Undo is called only if that took effect, and at most
-// once; else the step is barred: a message that would take it and comes late, or was parked or a dead letter, will not. In both
-// cases what say says is published (nil: nothing), with how the step stood: a refund is answered though no money was ever taken.
+// Compensate handles e by undoing what Forward's message of the same step did. Undo is called only if that
+// took effect, and at most once; else the step is barred: a message that would take it and comes late, or was
+// parked or a dead letter, will not. In both cases what say says is published (nil: nothing), with how the
+// step stood: a refund is answered though no money was ever taken.
 func Compensate[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
 	undo func(ctx context.Context, tx TTx, m skald.Received[T], took Took) (Result, error),
 	say func(m skald.Received[T], was store.StepState) []skald.Draft) {
@@ -93,36 +96,37 @@ func Compensate[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Rece
 
 type tookKey struct{}
 
-// TookOf is what the message in hand undoes: for the Intent and the Settle of CompensateCall. False: it undoes nothing.
+// TookOf is what the message in hand undoes: for the Intent and the Settle of CompensateCall. False: it
+// undoes nothing.
 func TookOf(ctx context.Context) (Took, bool) {
 	took, ok := ctx.Value(tookKey{}).(Took)
 	return took, ok
 }
 
-// A TookBeside function asks a table of your own whether a step took effect before it had a row of Skald's, and notes there, in the
-// same statement, that it is taken now or (undo) will not be. It waits for a rival that has the row in hand.
-type TookBeside[TTx any] func(ctx context.Context, tx TTx, s Step, undo bool) (bool, error)
+// A LegacyLookup function asks a table of your own whether a step took effect before it had a row of Skald's,
+// and notes there, in the same statement, that it is taken now or (undo) will not be. It waits for a rival
+// that has the row in hand.
+type LegacyLookup[TTx any] func(ctx context.Context, tx TTx, s Step, undo bool) (bool, error)
 
-// StepsBeside is for a consumer whose steps were taken by hand before they were taken by Forward, or still are by others of its group: of
-// a step that nobody here has taken took is asked, in the message's transaction. What it knows of is not taken again, and is undone.
-// Tell it before Run.
-func (in *Inbox[TTx]) StepsBeside(took TookBeside[TTx]) { in.took = took }
+// LegacySteps is for a consumer whose steps were taken by hand before they were taken by Forward, or still
+// are by others of its group: of a step that nobody here has taken took is asked, in the message's
+// transaction. What it knows of is not taken again, and is undone. Tell it before Run.
+func (in *Inbox[TTx]) LegacySteps(took LegacyLookup[TTx]) { in.took = took }
 
-// tookBeside tells whether the step of e took effect elsewhere.
-func (in *Inbox[TTx]) tookBeside(ctx context.Context, e *entry, tx TTx) (took bool, err error) {
-	if in.took == nil || e.stood.State != store.StepAbsent && e.stood.State != store.StepParked && e.stood.State != store.StepDead {
-		return false, nil
-	}
+// askedLegacy is what LegacySteps knows of the step of e.
+func (in *Inbox[TTx]) askedLegacy(ctx context.Context, e *entry, tx TTx) (knows decide.Facts, err error) {
 	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
 		if err != nil {
 			err = fmt.Errorf("ask what is beside about step %s of %s: %w", e.step.Name, e.step.Saga, err)
 		}
 	}()
+	defer failure.Recover(&err)
 	s := Step{Saga: e.step.Saga, Name: e.step.Name, Occurrence: e.step.Occurrence, Begun: e.step.Begun}
-	return in.took(skald.WithCause(ctx, e.Message), tx, s, e.takes() == nil)
+	took, err := in.took(skald.WithCause(ctx, e.Message), tx, s, e.takes() == nil)
+	if took {
+		return decide.LegacyTook, err
+	}
+	return decide.LegacyNot, err
 }
 
 // A course is what a message of one kind is to a saga.
@@ -155,11 +159,7 @@ func (in *Inbox[TTx]) step(ctx context.Context, e *entry) (s *store.Step, err er
 	if !some {
 		return nil, nil
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
+	defer failure.Recover(&err)
 	own, err := c.of(ctx, e.Message)
 	if err != nil {
 		return nil, err

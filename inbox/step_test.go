@@ -104,14 +104,14 @@ func (l *till) come(e skald.Event[purchase], p purchase) skald.Message {
 // holds parks a message of which nothing is read, as one is that a process may have died of.
 func (l *till) holds(m skald.Message) {
 	l.t.Helper()
-	l.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
+	l.apply(store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
 }
 
 // forgets lets so much time go by that the steps of before are forgotten.
 func (l *till) forgets() {
 	l.t.Helper()
 	l.pass(91 * 24 * time.Hour)
-	if _, err := l.db.Maintain(l.t.Context(), store.Retention{}); err != nil {
+	if _, err := l.db.Maintain(l.t.Context(), store.Maintain{}); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -270,7 +270,7 @@ func TestRedrivenStepIsUndone(t *testing.T) {
 	l.fail = skald.Permanent(errors.New("never"))
 	m := l.come(placed, purchase{Order: "a"})
 	l.fail = nil
-	l.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}}})
+	l.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}}})
 	l.pass(time.Minute)
 	l.quiet(l.in)
 	l.stands("a", store.StepDone)
@@ -279,7 +279,8 @@ func TestRedrivenStepIsUndone(t *testing.T) {
 	l.says("cancelled: done")
 }
 
-// betweenBoth does something between the rollback of a rejected message and the transaction that stores the rejection.
+// betweenBoth does something between the rollback of a rejected message and the transaction that stores the
+// rejection.
 type betweenBoth struct {
 	store.Driver[tx]
 	do func()
@@ -307,7 +308,8 @@ func (u *betweenUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// A "no" that is about to be stored while somebody bars the step is not said any more; and no failure is parked over a bar.
+// A "no" that is about to be stored while somebody bars the step is not said any more; and no failure is
+// parked over a bar.
 func TestStepIsBarredWhileItsMessageIsPutDown(t *testing.T) {
 	for name, p := range map[string]purchase{"rejected": {Order: "a", No: true}, "failed": {Order: "a"}} {
 		t.Run(name, func(t *testing.T) {
@@ -340,7 +342,8 @@ func TestStepIsBarredWhileItsMessageIsPutDown(t *testing.T) {
 	}
 }
 
-// A compensation of a step that may be forgotten is neither "nothing to undo" nor an undoing before somebody decides.
+// A compensation of a step that may be forgotten is neither "nothing to undo" nor an undoing before somebody
+// decides.
 // Interleaving 1.
 func TestCompensationThatIsTooOld(t *testing.T) {
 	l := newTill(t, nil)
@@ -348,7 +351,7 @@ func TestCompensationThatIsTooOld(t *testing.T) {
 	l.come(placed, purchase{Order: "a", Begun: began})
 	l.come(placed, purchase{Order: "young", Begun: began.Add(60 * 24 * time.Hour)})
 	l.pass(91 * 24 * time.Hour)
-	if did, err := l.db.Maintain(t.Context(), store.Retention{}); err != nil || did.Steps != 1 {
+	if did, err := l.db.Maintain(t.Context(), store.Maintain{}); err != nil || did.Steps != 1 {
 		t.Fatalf("%+v %v", did, err)
 	}
 	undo := l.come(cancelled, purchase{Order: "a", Begun: began})
@@ -356,7 +359,7 @@ func TestCompensationThatIsTooOld(t *testing.T) {
 	l.come(cancelled, purchase{Order: "young", Begun: began.Add(60 * 24 * time.Hour)})
 	l.come(cancelled, purchase{Order: "new", Begun: l.clock()})
 	l.says("cancelled: done", "cancelled: absent")
-	apart, err := l.db.Quarantined(t.Context(), store.Query{})
+	apart, err := store.ListQuarantined(t.Context(), l.db, store.Query{})
 	if err != nil || len(apart) != 2 || apart[0].ID != undo.ID || apart[1].ID != late.ID || apart[0].Why != store.TooOld {
 		t.Fatalf("in quarantine are %+v (%v)", apart, err)
 	}
@@ -365,8 +368,9 @@ func TestCompensationThatIsTooOld(t *testing.T) {
 	}
 }
 
-// A message that was parked before anybody read its step, as one that a process may have died of is, meets the floor when it is taken: its
-// step may have been taken, and forgotten. One whose step was noted when it was parked does not, however long it was held.
+// A message that was parked before anybody read its step, as one that a process may have died of is, meets
+// the floor when it is taken: its step may have been taken, and forgotten. One whose step was noted when it
+// was parked does not, however long it was held.
 func TestHeldStepThatIsTooOld(t *testing.T) {
 	l := newTill(t, nil)
 	began := l.clock()
@@ -379,7 +383,7 @@ func TestHeldStepThatIsTooOld(t *testing.T) {
 	l.fail = nil
 	l.pass(time.Minute)
 	l.quiet(l.in)
-	apart, err := l.db.Quarantined(t.Context(), store.Query{})
+	apart, err := store.ListQuarantined(t.Context(), l.db, store.Query{})
 	if err != nil || len(apart) != 1 || apart[0].ID != m.ID || apart[0].Why != store.TooOld || len(l.kept()) != 0 {
 		t.Fatalf("in quarantine are %+v (%v), kept %+v", apart, err, l.kept())
 	}
@@ -397,22 +401,24 @@ func TestHeldCompensationThatIsTooOld(t *testing.T) {
 	l.holds(m)
 	l.pass(time.Minute)
 	l.quiet(l.in)
-	apart, err := l.db.Quarantined(t.Context(), store.Query{})
+	apart, err := store.ListQuarantined(t.Context(), l.db, store.Query{})
 	if err != nil || len(apart) != 1 || apart[0].ID != m.ID || len(l.kept()) != 0 {
 		t.Fatalf("in quarantine are %+v (%v), kept %+v", apart, err, l.kept())
 	}
 	l.says()
-	if n, err := l.db.Admit(t.Context(), []int64{apart[0].Number}, "ann", "the money was taken"); err != nil || n != 1 {
+	if n, err := store.AdmitAll(t.Context(), l.db, []int64{apart[0].Number}, "ann", "the money was taken"); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
 	l.pass(time.Minute)
 	l.quiet(l.in)
-	if dead := l.dead(); len(dead) != 1 || !strings.Contains(dead[0].Last.Why, "to be undone is") { // what it has to undo is forgotten
+	if dead := l.dead(); len(dead) != 1 || !strings.Contains(dead[0].Last.Why, "to be undone is") {
+		// what it has to undo is forgotten
 		t.Errorf("dead letters %+v", dead)
 	}
 }
 
-// An operator who admits a charge that is too old has it taken; who admits one that was barred meanwhile has not.
+// An operator who admits a charge that is too old has it taken; who admits one that was barred meanwhile has
+// not.
 func TestAdmittedStep(t *testing.T) {
 	l := newTill(t, nil)
 	began := l.clock()
@@ -421,7 +427,7 @@ func TestAdmittedStep(t *testing.T) {
 	l.come(placed, purchase{Order: "a", Begun: began})
 	l.come(placed, purchase{Order: "b", Begun: began})
 	l.apply(store.Effect{Step: &store.Step{Consumer: "stock", Saga: "b", Name: "charge", Begun: began, State: store.StepBarred, From: []store.StepState{store.StepAbsent}}})
-	if n, err := l.db.Admit(t.Context(), []int64{1, 2}, "ann", "looked it up"); err != nil || n != 2 {
+	if n, err := store.AdmitAll(t.Context(), l.db, []int64{1, 2}, "ann", "looked it up"); err != nil || n != 2 {
 		t.Fatal(n, err)
 	}
 	l.pass(time.Minute)
@@ -477,8 +483,8 @@ func TestStepsBesideBatches(t *testing.T) {
 	}
 }
 
-// A message that names no saga is a dead letter at once, and so is one whose function panics at last; a handler that is set anew
-// takes no step.
+// A message that names no saga is a dead letter at once, and so is one whose function panics at last; a
+// handler that is set anew takes no step.
 func TestMessageWithoutAStep(t *testing.T) {
 	l := newTill(t, &inbox.Options{Attempts: 1})
 	l.come(placed, purchase{})
@@ -500,7 +506,8 @@ func TestMessageWithoutAStep(t *testing.T) {
 	}
 }
 
-// What cannot be taken in, since its step cannot be told, and comes again when it is a dead letter, holds nothing up.
+// What cannot be taken in, since its step cannot be told, and comes again when it is a dead letter, holds
+// nothing up.
 func TestUnreadableStepThatComesAgain(t *testing.T) {
 	l := newTill(t, nil)
 	bad := l.message(placed, "a", purchase{})
@@ -516,7 +523,8 @@ func TestUnreadableStepThatComesAgain(t *testing.T) {
 	if h := l.in.Health(); h.Unacknowledged > 0 || h.Duplicates != 2 {
 		t.Errorf("health %+v", h)
 	}
-	other := l.come(placed, purchase{Order: "b"}) // what comes under the identity of another is a conflict, done or dead
+	// what comes under the identity of another is a conflict, done or dead
+	other := l.come(placed, purchase{Order: "b"})
 	for _, m := range []skald.Message{other, bad} {
 		m.Data = []byte("{}}")
 		l.publish(m)

@@ -8,28 +8,29 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
 
 // A desk is a till whose bank charges and refunds; a refund is of an order's charge.
-type desk struct {
+type worker struct {
 	*till
 	bank *bank
 }
 
-func newDesk(t *testing.T) *desk { return deskOver(t, nil) }
+func newDesk(t *testing.T) *worker { return deskOver(t, nil) }
 
-func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *desk {
-	d := &desk{tillOver(t, &inbox.Options{RetryFirst: time.Second, RetryMost: time.Second}, wrap), &bank{}}
-	how := inbox.Call[tx, purchase, string, string]{
-		At: inbox.NewProvider("bank", &inbox.ProviderOptions{Timeout: time.Second}), Do: d.bank.do, LookUp: d.bank.lookUp, Cancel: d.bank.cancel,
+func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *worker {
+	d := &worker{tillOver(t, &inbox.Options{RetryFirst: time.Second, RetryMost: time.Second}, wrap), &bank{}}
+	how := call.Call[tx, purchase, string, string]{
+		At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}), Do: d.bank.do, LookUp: d.bank.lookUp, Cancel: d.bank.cancel,
 	}
 	charging, refunding := how, how
 	charging.Intent = func(_ context.Context, _ tx, m skald.Received[purchase]) (string, string, error) {
 		return m.Value.Order, "charge-" + m.Value.Order, nil
 	}
-	charging.Settle = func(_ context.Context, tx tx, m skald.Received[purchase], o inbox.Outcome[string]) error {
+	charging.Settle = func(_ context.Context, tx tx, m skald.Received[purchase], o call.Outcome[string]) error {
 		if o.Refused {
 			return skald.Reject(errors.New(o.Reason), answer.New(m.Value.Order, "declined"))
 		}
@@ -42,7 +43,7 @@ func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *desk 
 		}
 		return m.Value.Order, "refund-" + m.Value.Order, nil
 	}
-	refunding.Settle = func(ctx context.Context, tx tx, m skald.Received[purchase], o inbox.Outcome[string]) error {
+	refunding.Settle = func(ctx context.Context, tx tx, m skald.Received[purchase], o call.Outcome[string]) error {
 		if _, ok := inbox.TookOf(ctx); !ok || o.Refused {
 			return skald.Reject(errors.New(o.Reason), answer.New(m.Value.Order, "not refunded"))
 		}
@@ -81,7 +82,8 @@ func TestCompensationByCall(t *testing.T) {
 	}
 }
 
-// Whoever wants a step undone that is just being undone waits until that is known. It does not have the refund called off.
+// Whoever wants a step undone that is just being undone waits until that is known. It does not have the
+// refund called off.
 func TestCompensationBesideCompensationByCall(t *testing.T) {
 	d := newDesk(t)
 	d.come(placed, purchase{Order: "a"})
@@ -122,7 +124,7 @@ type meanwhileUnit struct {
 
 func (u meanwhileUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	happens := u.d.happens
-	if happens == nil || len(instead) == 0 || instead[0].Keep == nil || instead[0].Keep.Call == nil {
+	if happens == nil || len(instead) == 0 || instead[0].Park == nil || instead[0].Park.Call == nil {
 		return u.Unit.Rollback(ctx, instead...)
 	}
 	u.d.happens = nil
@@ -133,8 +135,8 @@ func (u meanwhileUnit) Rollback(ctx context.Context, instead ...store.Effect) ([
 	return u.d.Apply(ctx, instead...)
 }
 
-// Of one key one is parked while the other, of another topic, intends its call. If that stood behind it, it would wait for its turn, and
-// who is before it for its call.
+// Of one key one is parked while the other, of another topic, intends its call. If that stood behind it, it
+// would wait for its turn, and who is before it for its call.
 // Interleaving 8.
 func TestIntentBehindWhatWasParkedMeanwhile(t *testing.T) {
 	b := &meanwhile{}
@@ -142,7 +144,7 @@ func TestIntentBehindWhatWasParkedMeanwhile(t *testing.T) {
 	d.come(placed, purchase{Order: "a"})
 	b.happens = func() {
 		m := d.message(cancelled, "a/"+cancelled.Type, purchase{Order: "a"})
-		d.apply(store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Due: time.Second}}})
+		d.apply(store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Due: time.Second}}})
 	}
 	d.come(cancelled, purchase{Order: "a"})
 	if b.happens != nil {
@@ -209,9 +211,9 @@ func TestRefusedCompensationByCall(t *testing.T) {
 
 // What the step was taken by before Skald knew of it is undone, too, once; and is not taken again.
 func TestStepsBeside(t *testing.T) {
-	for _, call := range []bool{false, true} {
+	for _, outside := range []bool{false, true} {
 		d := newDesk(t)
-		if !call {
+		if !outside {
 			d.till = newTill(t, &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
 			inbox.Compensate(d.in, cancelled, charge, func(_ context.Context, tx tx, m skald.Received[purchase], _ inbox.Took) (inbox.Result, error) {
 				return inbox.Result{}, note(tx, m.Value.Order, "refunded")
@@ -220,7 +222,7 @@ func TestStepsBeside(t *testing.T) {
 			refund := d.refundOfAnything()
 			inbox.CompensateCall(d.in, cancelled, charge, refund, nil)
 		}
-		d.in.StepsBeside(func(_ context.Context, tx tx, s inbox.Step, undo bool) (bool, error) {
+		d.in.LegacySteps(func(_ context.Context, tx tx, s inbox.Step, undo bool) (bool, error) {
 			was, there := tx.Get("hand " + s.Saga)
 			if there {
 				return was == "taken", nil
@@ -254,20 +256,21 @@ func TestStepsBeside(t *testing.T) {
 	}
 }
 
-func (d *desk) refundOfAnything() inbox.Call[tx, purchase, string, string] {
-	return inbox.Call[tx, purchase, string, string]{
-		At: inbox.NewProvider("bank", nil), Do: d.bank.do,
+func (d *worker) refundOfAnything() call.Call[tx, purchase, string, string] {
+	return call.Call[tx, purchase, string, string]{
+		At: call.NewProvider("bank", nil), Do: d.bank.do,
 		Intent: func(_ context.Context, _ tx, m skald.Received[purchase]) (string, string, error) {
 			return m.Value.Order, "refund-" + m.Value.Order, nil
 		},
-		Settle: func(_ context.Context, tx tx, m skald.Received[purchase], _ inbox.Outcome[string]) error {
+		Settle: func(_ context.Context, tx tx, m skald.Received[purchase], _ call.Outcome[string]) error {
 			return note(tx, m.Value.Order, "refunded")
 		},
 	}
 }
 
-// A dead letter that had freed its key is redriven while another message of the key is at a call of the step that it is to undo; or that
-// one has died at its call; or is just about to make it. Neither waits for the other for ever.
+// A dead letter that had freed its key is redriven while another message of the key is at a call of the step
+// that it is to undo; or that one has died at its call; or is just about to make it. Neither waits for the
+// other for ever.
 // Interleaving 8.
 func TestRedriveBesideACallOfItsKey(t *testing.T) {
 	for _, when := range []string{"at the call", "dead at the call", "before the call"} {
@@ -280,9 +283,9 @@ func TestRedriveBesideACallOfItsKey(t *testing.T) {
 			}
 			refund, charging := letter(cancelled), letter(placed)
 			refund.Dead = &store.Death{Kind: "attempts"}
-			d.apply(store.Effect{Keep: &store.Keep{Parked: refund}}, store.Effect{Keep: &store.Keep{Parked: charging}})
+			d.apply(store.Effect{Park: &store.Park{Parked: refund}}, store.Effect{Park: &store.Park{Parked: charging}})
 			redrive := func() {
-				d.apply(store.Effect{Release: &store.Release{Consumer: "stock", Identity: refund.Identity}})
+				d.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: refund.Identity}})
 			}
 			d.bank.moods = []string{"before"} // it is not known whether it is charged
 			if when == "before the call" {
@@ -293,7 +296,7 @@ func TestRedriveBesideACallOfItsKey(t *testing.T) {
 				p := d.kept()[1]
 				was := p.Attempts
 				p.Dead = &store.Death{Kind: "attempts"}
-				d.apply(store.Effect{Keep: &store.Keep{Parked: p, Was: &was, WasCall: p.Call.Key}})
+				d.apply(store.Effect{Park: &store.Park{Parked: p, Was: &was, WasCall: p.Call.Key}})
 			}
 			if b.happens != nil {
 				t.Fatal("nothing was intended")
@@ -333,7 +336,7 @@ type fallingUnit struct {
 }
 
 func (u fallingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
-	if len(instead) == 0 || instead[0].Keep == nil || instead[0].Keep.Call == nil {
+	if len(instead) == 0 || instead[0].Park == nil || instead[0].Park.Call == nil {
 		return u.Unit.Rollback(ctx, instead...)
 	}
 	u.d.intents++

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
@@ -31,11 +32,11 @@ type world struct {
 
 var said = skald.Event[string]{Topic: "orders", Type: "said"}
 
-func newWorld(t *testing.T, lanes int) *world {
+func newWorld(t *testing.T, partitions int) *world {
 	w := &world{t: t, now: time.Now()}
 	w.db = memstore.New(&memstore.Options{Now: w.clock})
 	w.bus = membroker.New(nil)
-	if err := w.bus.MakeTopics(t.Context(), lanes, "orders"); err != nil {
+	if err := w.bus.MakeTopics(t.Context(), partitions, "orders"); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -70,8 +71,8 @@ func (w *world) publish(ms ...skald.Message) {
 	}
 }
 
-// note is a handler's effect: it appends to a list in the user's table, so that an effect that happens twice or out
-// of order shows.
+// note is a handler's effect: it appends to a list in the user's table, so that an effect that happens twice
+// or out of order shows.
 func note(t tx, list, what string) error {
 	old, _ := t.Get(list)
 	return t.Put(list, strings.TrimPrefix(old+" "+what, " "))
@@ -159,6 +160,18 @@ func run(t *testing.T, in skald.Runner) (stop func() error) {
 	return stop
 }
 
+// acknowledged reports whether the consumer has acknowledged every delivery: those of a message that is done
+// already, too, which no mark counts.
+func (w *world) acknowledged() bool {
+	w.t.Helper()
+	lag, err := w.bus.Lag(w.t.Context(), "stock", "orders")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n, known := lag["orders"]
+	return known && n == 0
+}
+
 // backlog is what of the group is not acknowledged: what a new member gets.
 func (w *world) backlog() int {
 	w.t.Helper()
@@ -184,7 +197,7 @@ func (w *world) backlog() int {
 // kept is what the store keeps.
 func (w *world) kept() []store.Parked {
 	w.t.Helper()
-	all, err := w.db.Kept(w.t.Context(), store.Sought{}, 1000)
+	all, err := store.ListKept(w.t.Context(), w.db, store.Sought{Limit: 1000})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -202,5 +215,21 @@ func (w *world) apply(es ...store.Effect) {
 	stood, err := w.db.Apply(w.t.Context(), es...)
 	if err != nil || slices.Contains(stood, false) {
 		w.t.Fatalf("%v %v", stood, err)
+	}
+}
+
+type receipt struct {
+	Number int
+	Note   string
+}
+
+// pay is work for once.Do that shows when it happens twice.
+func pay(w *world, number int) func(context.Context, tx) (receipt, error) {
+	out := outbox.New(w.db, nil)
+	return func(ctx context.Context, t tx) (receipt, error) {
+		if err := out.Write(ctx, t, said.New("k", fmt.Sprint(number))); err != nil {
+			return receipt{}, err
+		}
+		return receipt{number, "größe"}, note(t, "paid", fmt.Sprint(number))
 	}
 }

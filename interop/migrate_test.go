@@ -102,7 +102,7 @@ func whole(t *testing.T, at string) {
 	if _, err := pool.Exec(ctx, `INSERT INTO "our app".skald_outbox (topic, type, data) VALUES ('orders', 'x', '1')`); err != nil {
 		t.Fatal(err)
 	}
-	tip, err := s.Tick(ctx, "")
+	tip, err := store.Snapshot(ctx, s, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestNumbersGoOn(t *testing.T) {
 		dir := t.TempDir()
 		files(t, bin, at, tool, dir)
 		names, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
-		if err != nil || len(names) < 2 {
+		if err != nil || len(names) == 0 {
 			t.Fatalf("%s: %v, %v", tool, names, err)
 		}
 		last := names[len(names)-1]

@@ -37,8 +37,8 @@ func TestDbmate(t *testing.T) {
 	whole(t, at)
 }
 
-// What `atlas migrate hash` and `atlas migrate apply` do, by Atlas' own library: a file is taken apart into statements, which
-// are run one by one, in a transaction.
+// What `atlas migrate hash` and `atlas migrate apply` do, by Atlas' own library: a file is taken apart into
+// statements, which are run one by one, in a transaction.
 func TestAtlas(t *testing.T) {
 	at, bin, path := database(t), command(t), t.TempDir()
 	write(t, path, "20260101000000_ours.sql", "CREATE TABLE ours (id int);\n")

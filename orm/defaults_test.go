@@ -67,30 +67,30 @@ func everyPath(t *testing.T, d *pgstore.SQLStore) {
 	if seen[0].Outcome != store.Done || seen[1].Outcome != store.Done || seen[2].Outcome != store.Fresh {
 		t.Errorf("seen are %v", seen)
 	}
-	held, err := d.Lease(ctx, store.Ask{Owner: "o", Life: "l", TTL: time.Minute})
+	held, err := d.Lease(ctx, store.Ask{Owner: "o", Session: "l", TTL: time.Minute})
 	must("lease", err)
-	tip, err := d.Tick(ctx, "")
+	tip, err := store.Snapshot(ctx, d, "")
 	must("tick", err)
 	page, err := d.Pull(ctx, store.Window{Tip: tip}, 10)
 	must("pull", err)
 	if len(page.Rows) != 2 {
 		t.Fatalf("%d rows", len(page.Rows))
 	}
-	lane := held.Lanes[slices.IndexFunc(held.Lanes, func(l store.Lane) bool { return l.First <= page.Rows[0].Bucket && page.Rows[0].Bucket <= l.Last })]
-	ok, err = d.Apply(ctx, store.Effect{Lane: &store.Progress{Lane: lane.ID, Epoch: lane.Epoch, Token: lane.Token,
-		Cursor: &store.Cursor{Base: tip}, Aside: []store.Aside{{Row: page.Rows[0], Attempts: 1, Why: "no"}}}})
+	partition := held.Shards[slices.IndexFunc(held.Shards, func(l store.Shard) bool { return l.First <= page.Rows[0].Bucket && page.Rows[0].Bucket <= l.Last })]
+	ok, err = d.Apply(ctx, store.Effect{Shard: &store.Progress{Shard: partition.ID, Epoch: partition.Epoch, Token: partition.Token,
+		Cursor: &store.Cursor{Base: tip}, Deferred: []store.DeferredRow{{Row: page.Rows[0], Attempts: 1, Why: "no"}}}})
 	must("progress", err)
-	keys, err := d.Held(ctx, []int{lane.ID})
+	keys, err := store.DeferredKeys(ctx, d, []int{partition.ID})
 	must("held", err)
-	aside, err := d.Retry(ctx, []int{lane.ID}, 10)
+	aside, err := store.DueRows(ctx, d, []int{partition.ID}, 10)
 	must("retry", err)
 	if !ok[0] || len(keys) != 1 || len(aside) != 1 {
 		t.Errorf("progress stood: %v; %d keys held, %d rows aside", ok, len(keys), len(aside))
 	}
-	_, err = d.Maintain(ctx, store.Retention{})
+	_, err = d.Maintain(ctx, store.Maintain{})
 	must("maintain", err)
-	_, err = d.Backlog(ctx)
+	_, err = store.ReadBacklog(ctx, d)
 	must("backlog", err)
-	_, err = d.Reseat(ctx, nil)
+	_, err = d.Recover(ctx, nil)
 	must("look what moved", err)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A transaction that commits leaves its orders and their messages; one that does not leaves neither: here the second
-// order of two has the id of the first.
+// A transaction that commits leaves its orders and their messages; one that does not leaves neither: here the
+// second order of two has the id of the first.
 func TestOutboxInOnesOwnTransaction(t *testing.T) {
 	type place func(ctx context.Context, orders ...Order) error
 	overSQL := func(t *testing.T, b *bed, driver string) (*sql.DB, Outbox) {

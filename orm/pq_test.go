@@ -58,6 +58,11 @@ func TestConformancePQ(t *testing.T) {
 		Can: storetest.Can[*sql.Tx]{Rivals: true, Limits: true, Poison: func(tx *sql.Tx) error {
 			_, err := tx.Exec("SELECT 1/0")
 			return err
+		}, Anew: []func(*sql.Tx) error{by("ROLLBACK AND CHAIN"), by("ROLLBACK; BEGIN"), by("COMMIT AND CHAIN")}, Pool: func(t testing.TB, _ storetest.Database[*sql.Tx], connections int) store.Driver[*sql.Tx] {
+			t.Helper()
+			db := b.open(t, "postgres")
+			db.SetMaxOpenConns(connections)
+			return pgstore.NewSQL(db, nil)
 		}, Setting: func(t testing.TB, tx *sql.Tx, name string) (value string) {
 			t.Helper()
 			if err := tx.QueryRow("SELECT coalesce(current_setting($1, true), '')", name).Scan(&value); err != nil {
@@ -66,6 +71,13 @@ func TestConformancePQ(t *testing.T) {
 			return value
 		}},
 	})
+}
+
+func by(text string) func(*sql.Tx) error {
+	return func(tx *sql.Tx) error {
+		_, err := tx.Exec(text)
+		return err
+	}
 }
 
 // A line counts how often the client speaks after it has listened.
@@ -126,7 +138,7 @@ func TestRoundTripsPQ(t *testing.T) {
 		want int64
 		do   func() error
 	}{
-		"a message with one event": {4, func() error {
+		"a message with one event": {5, func() error {
 			u, err := s.Begin(ctx, intake(mark()))
 			if err != nil {
 				return err
@@ -152,7 +164,7 @@ func TestRoundTripsPQ(t *testing.T) {
 			return errors.Join(s.Write(ctx, tx, said("a")), tx.Commit())
 		}},
 		"a lease": {3, func() error {
-			_, err := s.Lease(ctx, store.Ask{Owner: "a", Life: "1"})
+			_, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1"})
 			return err
 		}},
 	} {
@@ -175,11 +187,14 @@ func said(key string) store.Effect {
 		ContentType: "application/json", Data: []byte(`{"n":1}`)}}}
 }
 
-// A handler that ends its transaction by a statement, which lib/pq does not tell: what is to be committed with it does not
-// stand by itself.
+// A handler that ends its transaction by a statement, which lib/pq does not tell: what is to be committed
+// with it does not stand by itself.
 func TestHandlerThatCommitsPQ(t *testing.T) {
-	for _, end := range []string{"COMMIT", "ROLLBACK"} {
-		b := newBed(t)
+	for _, c := range []struct {
+		end string
+		es  []store.Effect
+	}{{"COMMIT", nil}, {"COMMIT", []store.Effect{said("a")}}, {"ROLLBACK", nil}, {"ROLLBACK", []store.Effect{said("a")}}} {
+		b, end := newBed(t), c.end
 		s := pgstore.NewSQL(b.open(t, "postgres"), nil)
 		u, err := s.Begin(t.Context(), store.Intake{Marks: []store.Mark{mark()}})
 		if err != nil {
@@ -188,7 +203,7 @@ func TestHandlerThatCommitsPQ(t *testing.T) {
 		if _, err := u.Tx().Exec(end); err != nil {
 			t.Fatal(err)
 		}
-		if err := u.Commit(t.Context(), said("a")); !errors.Is(err, store.ErrLent) {
+		if err := u.Commit(t.Context(), c.es...); !errors.Is(err, store.ErrLent) {
 			t.Errorf("after %s of the handler: %v", end, err)
 		}
 		if n := b.Count(t).Rows; n != 0 {
@@ -237,7 +252,7 @@ func TestPQThroughPgBouncer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tip, err := s.Tick(ctx, "")
+	tip, err := store.Snapshot(ctx, s, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +262,8 @@ func TestPQThroughPgBouncer(t *testing.T) {
 	}
 }
 
-// A setting that the database refuses is the fault of whoever chose it for one message, not a missing right of the process.
+// A setting that the database refuses is the fault of whoever chose it for one message, not a missing right
+// of the process.
 func TestRefusedSettingPQ(t *testing.T) {
 	b := newBed(t)
 	for _, driver := range []string{"postgres", "pgx"} {

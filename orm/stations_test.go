@@ -17,8 +17,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// All stations over lib/pq, whose sessions the server ends again and again, in the midst of whatever they do: each message
-// takes effect once, and those of a key in their order.
+// All stations over lib/pq, whose sessions the server ends again and again, in the midst of whatever they do:
+// each message takes effect once, and those of a key in their order.
 func TestStationsOverPQWhoseSessionsEnd(t *testing.T) {
 	const messages, keys = 200, 8
 	b, ctx := newBed(t), t.Context()

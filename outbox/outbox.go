@@ -5,6 +5,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/lending"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -48,15 +50,41 @@ func New[TTx any](s Store[TTx], o *Options) *Outbox[TTx] {
 	}
 }
 
+// ErrOtherTransaction is the failure of a Write in a handler, in a transaction that is not the handler's.
+var ErrOtherTransaction = errors.New("not the handler's transaction")
+
+// OtherTransaction returns a context under which a handler may write to an outbox in a transaction that is
+// not the one lent to it. What it writes there stands or falls with that other transaction: the message may
+// fail, or come again, and it stands all the same, once for each time.
+func OtherTransaction(ctx context.Context) context.Context {
+	return lending.With(ctx, lending.Loan{})
+}
+
+// lent tells whether tx may be written in: outside of a handler any, in a handler the one that it was lent.
+func lent(ctx context.Context, tx any) error {
+	l, ok := lending.In(ctx)
+	if !ok || l.Is(tx) {
+		return nil
+	}
+	return fmt.Errorf("%w: this one is %s, the one lent by %s is %s; write in that one, so that the message and what you write stand or "+
+		"fall together, or say outbox.OtherTransaction(ctx) if you mean the other", ErrOtherTransaction, l.NameOf(tx), l.By(), l.NameOf(l.Tx))
+}
+
 // Write says drafts in tx, in order. It never commits. In a handler's transaction the messages carry the
 // correlation of the message in hand and name it as their cause, if ctx is the handler's. They belong to the
 // trace that ctx is in.
 //
-// It fails, and tx should be rolled back, when a value cannot be encoded or breaks a limit (*store.LimitError):
-// data 900 KiB, headers 16 KiB, topic [A-Za-z0-9._-]{1,249}, key 1 KiB.
+// In a handler, tx must be the transaction that the handler was lent, or one in it: else it is
+// ErrOtherTransaction, unless ctx is that of OtherTransaction.
+//
+// It fails, and tx should be rolled back, when a value cannot be encoded or breaks a limit
+// (*store.LimitError): data 900 KiB, headers 16 KiB, topic [A-Za-z0-9._-]{1,249}, key 1 KiB.
 func (o *Outbox[TTx]) Write(ctx context.Context, tx TTx, drafts ...skald.Draft) error {
 	if len(drafts) == 0 {
 		return nil
+	}
+	if err := lent(ctx, tx); err != nil {
+		return fmt.Errorf("write to outbox: %w", err)
 	}
 	rows, err := o.with.Messages(ctx, drafts)
 	if err != nil {

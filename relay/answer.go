@@ -9,18 +9,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// answered writes the broker's answer to a call into the lanes that had rows in it.
+// answered writes the broker's answer to a call into the shards that had rows in it.
 func (r *Relay) answered(c *call, err error) {
 	r.inFlight -= c.rows
 	r.bytes -= c.bytes
 	telemetry.End(c.span, endOf(err), err)
-	if c.aside != nil {
+	if c.deferred != nil {
 		r.asideAnswered(c, err)
 		return
 	}
 	verdict := newVerdict(err)
 	r.reach(verdict.all)
-	for i, l := range c.lanes {
+	for i, l := range c.shards {
 		p := c.pieces[i]
 		if len(p.rows) == 0 {
 			continue
@@ -30,6 +30,7 @@ func (r *Relay) answered(c *call, err error) {
 			continue
 		}
 		r.judge(c, l, p, verdict)
+		p.answered()
 		l.advance()
 		if l.trouble && l.pending == 0 {
 			r.restart(l)
@@ -70,7 +71,7 @@ func (v verdict) of(i int) (failed, refused error) {
 }
 
 // judge finishes a piece: how far it was taken, and what is suspected of its rows.
-func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
+func (r *Relay) judge(c *call, l *shard, p *piece, v verdict) {
 	p.done = true
 	taken, run := 0, r.tel.Run(r.o.Now())
 	for k, i := range p.at {
@@ -79,6 +80,7 @@ func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 		switch {
 		case failed == nil && refused == nil:
 			delete(l.suspects, row.Seq)
+			delete(l.failed, row.Seq)
 			taken++
 			run.Took(&row.Message)
 			if len(r.missing) > 0 {
@@ -88,8 +90,10 @@ func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 		case refused != nil && c.alone:
 			r.setAside(l, p, row, refused)
 			continue
-		case errors.Is(failed, broker.ErrAnew):
+		case errors.Is(failed, broker.ErrRecreated):
 			r.unlearn(row.Topic)
+		case v.all == nil && failed != nil && r.deferRow(l, p, row, failed):
+			continue
 		case errors.Is(refused, broker.ErrNoTopic):
 			r.misses(row.Topic)
 		case refused != nil:
@@ -101,36 +105,41 @@ func (r *Relay) judge(c *call, l *lane, p *piece, v verdict) {
 		}
 	}
 	run.End()
-	if p.bad == 0 {
-		l.fails = 0
-	} else {
-		l.trouble = true // at once: answers may be heard out of order, and the broker holds nothing back any more
+	if p.bad != 0 {
+		// at once: answers may be heard out of order, and the broker holds nothing back any more
+		l.trouble = true
 	}
 	r.count(func(h *Health) { h.Published += int64(taken) })
 }
 
-// misses notes that the broker does not have a topic, and says so once, however often it is asked again meanwhile.
+// misses notes that the broker does not have a topic, and says so once, however often it is asked again
+// meanwhile.
 func (r *Relay) misses(topic string) {
 	if _, known := r.missing[topic]; !known {
-		r.o.Logger.Warn("relay: a topic is missing; its rows are set aside until it is there", "owner", r.o.Owner, "topic", topic)
+		r.o.Logger.Warn("relay: a topic is missing; its rows are set aside until it is there", "owner", r.o.Owner, "topic", topic,
+			"remedy", "skald migrate --broker URL --topic "+topic)
 	}
 	r.missing[topic] = r.o.Now().Add(missingFor)
 }
 
 // setAside takes a row out of the way that the broker refused alone; its key waits for it.
-func (r *Relay) setAside(l *lane, p *piece, row *store.Row, why error) {
-	delete(l.suspects, row.Seq)
-	l.hold(&row.Message)
-	p.aside = append(p.aside, store.Aside{Row: *row, Attempts: 1, Why: why.Error(), Due: r.o.AsideFirst})
-	r.putOff(r.o.AsideFirst)
-	r.count(func(h *Health) { h.SetAside++ })
-	r.tel.Refused(row.Topic)
-	r.o.Logger.Warn("relay: row set aside", "owner", r.o.Owner, "lane", l.ID, "seq", row.Seq, "id", row.ID,
+func (r *Relay) setAside(l *shard, p *piece, row *store.Row, why error) {
+	r.putAside(l, p, row, why)
+	r.o.Logger.Warn("relay: row deferred", "owner", r.o.Owner, "shard", l.ID, "seq", row.Seq, "id", row.ID,
 		"topic", row.Topic, "type", row.Type, "error", why)
 }
 
-// restart puts a lane that had a row not taken back to its acknowledged prefix.
-func (r *Relay) restart(l *lane) {
+func (r *Relay) putAside(l *shard, p *piece, row *store.Row, why error) {
+	delete(l.suspects, row.Seq)
+	l.hold(&row.Message)
+	p.deferred = append(p.deferred, store.DeferredRow{Row: *row, Attempts: 1, Why: why.Error(), Due: r.o.DeferFirst})
+	r.putOff(r.o.DeferFirst)
+	r.count(func(h *Health) { h.Deferred++ })
+	r.tel.Refused(row.Topic)
+}
+
+// restart puts a shard that had a row not taken back to its acknowledged prefix.
+func (r *Relay) restart(l *shard) {
 	r.ungroup(l)
 	if l.leaving {
 		l.trouble, l.stopped, l.pieces = false, false, nil
@@ -145,7 +154,8 @@ func (r *Relay) restart(l *lane) {
 	r.groupFor(l, r.o.Now().Add(wait))
 }
 
-// reach notes whether the broker answers at all. It is told at first, then more and more seldom, and when it is over.
+// reach notes whether the broker answers at all. It is told at first, then more and more seldom, and when it
+// is over.
 func (r *Relay) reach(err error) {
 	isNew := r.away(&r.brokerAway, err)
 	switch {

@@ -87,7 +87,7 @@ func (m *manual) find(data string) *manualCall {
 }
 
 // Interleaving 7.
-func TestFailureHeardBeforeEarlierAnswersStopsTheLaneAtOnce(t *testing.T) {
+func TestFailureHeardBeforeEarlierAnswersStopsTheShardAtOnce(t *testing.T) {
 	db, bus := memstore.New(nil), &manual{}
 	out := outbox.New(db, nil)
 	write := func(key, data string) {
@@ -111,7 +111,8 @@ func TestFailureHeardBeforeEarlierAnswersStopsTheLaneAtOnce(t *testing.T) {
 	second := bus.call(t, "k2")
 	second.answer(&broker.PublishError{Failed: map[int]error{0: errors.New("leader moved")}})
 	<-second.told
-	for _, probe := range []string{"l1", "l2", "l3"} { // other lanes flow: each shows that the relay has looked again
+	for _, probe := range []string{"l1", "l2", "l3"} {
+		// other shards flow: each shows that the relay has looked again
 		write(probe, probe)
 		write("k", "k3 behind "+probe)
 		bus.call(t, probe)

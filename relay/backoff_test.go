@@ -28,7 +28,8 @@ func (u *unreadable) Pull(context.Context, store.Window, int) (store.Page, error
 	return store.Page{}, errors.New("canceling statement due to statement timeout")
 }
 
-// A database that takes a lease and opens a window but gives no rows is asked ever more seldom, like one that is away.
+// A database that takes a lease and opens a window but gives no rows is asked ever more seldom, like one that
+// is away.
 func TestAReadThatAlwaysFailsIsTriedEverMoreSeldom(t *testing.T) { synctest.Test(t, readFails) }
 
 func readFails(t *testing.T) {

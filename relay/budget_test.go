@@ -19,8 +19,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A fleet is relays of other processes than the writer's: none of them hears of a write. It lives in a bubble, where
-// time moves when all wait: what is measured is the relay's own timing, whatever the machine.
+// A fleet is relays of other processes than the writer's: none of them hears of a write. It lives in a
+// bubble, where time moves when all wait: what is measured is the relay's own timing, whatever the machine.
 type fleet struct {
 	t     *testing.T
 	db    *memstore.Store // the writer's
@@ -28,7 +28,7 @@ type fleet struct {
 	bus   *arrivals
 	asked atomic.Int64
 	saved atomic.Int64 // of those, progress
-	rows  atomic.Int64 // and of how many lanes
+	rows  atomic.Int64 // and of how many shards
 	all   []*instance
 
 	outboxes int
@@ -64,18 +64,11 @@ func (c *counted) Lease(ctx context.Context, ask store.Ask) (store.Leased, error
 	return c.Source.Lease(ctx, ask)
 }
 
-func (c *counted) Tick(ctx context.Context, base string) (string, error) {
+func (c *counted) Deferred(ctx context.Context, q store.DeferredQuery) (store.Deferred, error) {
 	if err := c.ask(); err != nil {
-		return "", err
+		return store.Deferred{}, err
 	}
-	return c.Source.Tick(ctx, base)
-}
-
-func (c *counted) Retry(ctx context.Context, lanes []int, limit int) ([]store.Aside, error) {
-	if err := c.ask(); err != nil {
-		return nil, err
-	}
-	return c.Source.Retry(ctx, lanes, limit)
+	return c.Source.Deferred(ctx, q)
 }
 
 func (c *counted) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
@@ -101,7 +94,7 @@ func (a *arrivals) Publish(ctx context.Context, msgs []skald.Message, only ...br
 	return p
 }
 
-// inFleet runs f beside n relays, once each lane has an owner and nothing was written for long.
+// inFleet runs f beside n relays, once each shard has an owner and nothing was written for long.
 func inFleet(t *testing.T, n int, f func(*fleet)) { inFleetOf(t, n, 1, f) }
 
 // inFleetOf is inFleet in processes that carry more outboxes of the database.
@@ -117,7 +110,7 @@ func inFleetOf(t *testing.T, n, outboxes int, f func(*fleet)) {
 		}
 		time.Sleep(2 * time.Minute) // of the bubble's time
 		if owned := a.owned(); owned != 16 {
-			t.Fatalf("%d lanes have an owner", owned)
+			t.Fatalf("%d shards have an owner", owned)
 		}
 		f(a)
 		for _, i := range a.all {
@@ -142,10 +135,10 @@ func (a *fleet) start(owner string) {
 	a.all = append(a.all, i)
 }
 
-// owned counts the lanes of those that live.
+// owned counts the shards of those that live.
 func (a *fleet) owned() (n int) {
 	for _, i := range a.all {
-		n += i.relay.Health().Lanes
+		n += i.relay.Health().Shards
 	}
 	return n
 }
@@ -204,8 +197,8 @@ func TestIdleBudget(t *testing.T) {
 	}
 }
 
-// TestIdleOutboxes: what one process with a relay for each of several outboxes asks their database, and how long a
-// message then waits.
+// TestIdleOutboxes: what one process with a relay for each of several outboxes asks their database, and how
+// long a message then waits.
 func TestIdleOutboxes(t *testing.T) {
 	for _, c := range []struct {
 		outboxes int
@@ -238,7 +231,8 @@ func TestBusyDelay(t *testing.T) {
 	})
 }
 
-// TestBusyProgress: however many messages come, a lane's row is written twice a second at most, and it is written.
+// TestBusyProgress: however many messages come, a shard's row is written twice a second at most, and it is
+// written.
 func TestBusyProgress(t *testing.T) {
 	for _, relays := range []int{1, 4} {
 		inFleet(t, relays, func(a *fleet) {
@@ -248,17 +242,17 @@ func TestBusyProgress(t *testing.T) {
 				<-a.bus.came
 				time.Sleep(20 * time.Millisecond)
 			}
-			perLane, seconds := float64(a.rows.Load()-before)/16, time.Since(from).Seconds()
-			t.Logf("%d relays: a lane is written %.1f times in %.1f s", relays, perLane, seconds)
-			if perLane > 2*seconds+1 || perLane < seconds/2 { // the first is at once
-				t.Errorf("%d relays: a lane is written %.1f times in %.1f s", relays, perLane, seconds)
+			perShard, seconds := float64(a.rows.Load()-before)/16, time.Since(from).Seconds()
+			t.Logf("%d relays: a shard is written %.1f times in %.1f s", relays, perShard, seconds)
+			if perShard > 2*seconds+1 || perShard < seconds/2 { // the first is at once
+				t.Errorf("%d relays: a shard is written %.1f times in %.1f s", relays, perShard, seconds)
 			}
 		})
 	}
 }
 
-// TestRollingDeploy: each of twenty instances is replaced; the lanes of one that stops cleanly go on within a second,
-// of one that dies within ten.
+// TestRollingDeploy: each of twenty instances is replaced; the shards of one that stops cleanly go on within
+// a second, of one that dies within ten.
 func TestRollingDeploy(t *testing.T) {
 	const n = 20
 	for name, most := range map[string]time.Duration{"clean": time.Second, "killed": 10 * time.Second} {
@@ -284,7 +278,7 @@ func TestRollingDeploy(t *testing.T) {
 					}
 					took := time.Since(gone)
 					if longest = max(longest, took); took > most {
-						t.Errorf("the lanes of instance %d move on after %v", i, took)
+						t.Errorf("the shards of instance %d move on after %v", i, took)
 					}
 					a.start(fmt.Sprintf("relay-new-%03d", i))
 					time.Sleep(5 * time.Second)

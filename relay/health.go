@@ -3,17 +3,29 @@ package relay
 import (
 	"context"
 	"fmt"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/startup"
+	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/store"
 )
 
 // Health says how a relay does. An outage of database or broker is "not ready", never "not live".
 type Health struct {
-	Live  bool   // false only when Run has ended
-	Ready bool   // database and broker answer
-	Why   string // it is not ready
-	Lanes int    // held now
+	Live   bool   // false only when Run has ended
+	Ready  bool   // database and broker answer
+	Why    string // it is not ready
+	Shards int    // held now
+	// why it looks at the table, though its source is to hear of commits; "": it hears, stands by, or is not
+	// to
+	Polls string
 
 	// Counts of this process, since New. A repeat after a crash or a failure counts again.
-	Published, SetAside int64
+	Published, Deferred int64
+	// PushedBack are the topics that do not take what they are given, and why: a queue or a stream that is
+	// full. Their rows are set aside, with their keys, and tried at growing intervals. It is ready all the
+	// same: other keys go on. A topic is left out two minutes after its last failure.
+	PushedBack map[string]string
 }
 
 // Health may be called at any time from any goroutine.
@@ -22,6 +34,9 @@ func (r *Relay) Health() Health {
 	defer r.mu.Unlock()
 	h := r.health
 	h.Ready = h.Live && r.storeAway == "" && r.brokerAway == ""
+	if r.hearer != nil {
+		h.Polls = r.hearer.Hearing().Why
+	}
 	for _, why := range []string{r.storeAway, r.brokerAway} {
 		if h.Why == "" {
 			h.Why = why
@@ -49,12 +64,56 @@ func (r *Relay) count(f func(*Health)) {
 	r.mu.Unlock()
 }
 
-// Quiet tells whether nothing that was committed waits to be published, whichever relay holds its lane. Rows that were set
-// aside do not count. It is for those who step a relay: a Step that had nothing to do may have had no lane.
+// begin says, once, where the relay works.
+func (r *Relay) begin(ctx context.Context) {
+	if r.introduced {
+		return
+	}
+	r.introduced = true
+	r.o.Logger.InfoContext(ctx, "relay: carrying", "owner", r.o.Owner, "store", startup.Name(r.db), "broker", startup.Name(r.bus))
+	startup.WarnUnencrypted(ctx, r.o.Logger.With("owner", r.o.Owner), "relay: no TLS", r.db, r.bus)
+}
+
+// ready says, once, how many shards the relay holds.
+func (r *Relay) ready() {
+	if n := len(r.shards); n > 0 && !r.leasedOnce {
+		r.leasedOnce = true
+		r.o.Logger.Info("relay: ready", "owner", r.o.Owner, "shards", n)
+	}
+}
+
+// Backlog tells how the outbox stands, for those who step a relay.
+func (r *Relay) Backlog(ctx context.Context) (store.Backlog, error) {
+	return store.ReadBacklog(ctx, r.db)
+}
+
+// Quiet tells whether nothing that was committed waits to be published, whichever relay holds its shard. Rows
+// that were set aside do not count. It is for those who step a relay: a Step that had nothing to do may have
+// had no shard.
 func (r *Relay) Quiet(ctx context.Context) (bool, error) {
-	b, err := r.db.Backlog(ctx)
+	b, err := store.ReadBacklog(ctx, r.db)
 	if err != nil {
 		return false, fmt.Errorf("relay: look for what is pending: %w", err)
 	}
 	return b.Pending == 0, nil
+}
+
+func (r *Relay) standing() (shards int, ready bool) {
+	h := r.Health()
+	return h.Shards, h.Ready
+}
+
+// deaf tells whether the source is to hear of commits and cannot.
+func (r *Relay) deaf() bool { return r.hearer != nil && r.hearer.Hearing().Why != "" }
+
+// lag tells how much waits at the broker for any consumer of the database, whose own processes may be gone.
+// Nil: this broker cannot tell.
+func (r *Relay) lag() telemetry.Lagger {
+	b, ok := r.bus.(broker.Lagger)
+	if !ok {
+		return nil
+	}
+	return func(ctx context.Context, consumer string, topics []string) (map[string]int64, error) {
+		return b.Lag(ctx, consumer, topics...)
+	}
 }

@@ -14,36 +14,41 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// trusting is a database that took rows on trust which break a limit: those that say "bad".
+// trusting is a database that took rows on trust which break a limit, or has some that cannot be read: those
+// that say "bad".
 type trusting struct {
 	*memstore.Store
-	spoil func(m *skald.Message)
+	spoil func(r *store.Row)
+	large *store.Large
 	asked int // how often bad rows were read to be tried again
 }
 
 func (d *trusting) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
 	page, err := d.Store.Pull(ctx, w, limit)
 	for i := range page.Rows {
-		d.spoiled(&page.Rows[i].Message)
+		if d.spoiled(&page.Rows[i]) {
+			page.Rows[i].Large = d.large
+		}
 	}
 	return page, err
 }
 
-func (d *trusting) Retry(ctx context.Context, lanes []int, limit int) ([]store.Aside, error) {
-	due, err := d.Store.Retry(ctx, lanes, limit)
-	for i := range due {
-		if d.spoiled(&due[i].Message) {
+func (d *trusting) Deferred(ctx context.Context, q store.DeferredQuery) (store.Deferred, error) {
+	out, err := d.Store.Deferred(ctx, q)
+	for i := range out.Due {
+		if d.spoiled(&out.Due[i].Row) {
+			out.Due[i].Large = d.large
 			d.asked++
 		}
 	}
-	return due, err
+	return out, err
 }
 
-func (d *trusting) spoiled(m *skald.Message) bool {
-	if !strings.HasPrefix(string(m.Data), `"bad"`) {
+func (d *trusting) spoiled(r *store.Row) bool {
+	if !strings.HasPrefix(string(r.Data), `"bad"`) {
 		return false
 	}
-	d.spoil(m)
+	d.spoil(r)
 	return true
 }
 
@@ -59,13 +64,36 @@ func (p picky) Topics(ctx context.Context, names ...string) (broker.Topics, erro
 	return p.spoiled.Topics(ctx, names...)
 }
 
-// A row that breaks a limit never reaches the broker, not when it is tried again either; its key waits, the others go on.
+// Nor does a row that was too large to be read. Its size and hash are noted.
+func TestLargeRowIsSetAsideUnread(t *testing.T) {
+	w := newWorld(t, "orders")
+	db := &trusting{Store: w.db, large: &store.Large{Bytes: 200 << 20, SHA256: "abcd"}, spoil: func(m *store.Row) { m.Type, m.Data = "", nil }}
+	r := relay.New(db, w.bus, &relay.Options{Owner: "a", DeferMost: 5 * time.Second, Now: func() time.Time { return w.now }})
+	w.write("orders", "k1", "one", "bad", "three")
+	w.write("orders", "k2", "two")
+	w.quiet(r)
+	w.expect("orders", "k1", "one")
+	w.expect("orders", "k2", "two")
+	tried := false
+	for _, a := range w.db.Asides() {
+		if tried = tried || a.Attempts > 2; a.Attempts > 0 && (!strings.Contains(a.Why, "209715200 bytes") || !strings.Contains(a.Why, "abcd") || a.Large == nil) {
+			t.Errorf("set aside as %+v", a)
+		}
+	}
+	if n := len(w.db.Asides()); n != 2 || !tried {
+		t.Errorf("%d rows are set aside, looked at again: %v", n, tried)
+	}
+}
+
+// A row that breaks a limit, or cannot be read, never reaches the broker, not when it is tried again either;
+// its key waits, the others go on.
 func TestRowThatBreaksALimitIsSetAsideUnpublished(t *testing.T) {
-	for limit, spoil := range map[string]func(m *skald.Message){
-		"skald_outbox_topic":   func(m *skald.Message) { m.Topic = "two words" },
-		"skald_outbox_type":    func(m *skald.Message) { m.Type = "a\nb" },
-		"skald_outbox_subject": func(m *skald.Message) { m.Subject = "a\r" },
-		"skald_outbox_data":    func(m *skald.Message) { m.Data = append([]byte(`"bad"`), make([]byte, 900<<10)...) },
+	for limit, spoil := range map[string]func(m *store.Row){
+		"skald_outbox_topic":   func(m *store.Row) { m.Topic = "two words" },
+		"skald_outbox_type":    func(m *store.Row) { m.Type = "a\nb" },
+		"skald_outbox_subject": func(m *store.Row) { m.Subject = "a\r" },
+		"it cannot be read":    func(m *store.Row) { m.Fault, m.Data = "it cannot be read: no base64", nil },
+		"skald_outbox_data":    func(m *store.Row) { m.Data = append([]byte(`"bad"`), make([]byte, 900<<10)...) },
 	} {
 		t.Run(limit, func(t *testing.T) {
 			w := newWorld(t, "orders")
@@ -76,7 +104,7 @@ func TestRowThatBreaksALimitIsSetAsideUnpublished(t *testing.T) {
 				}
 				return nil
 			}
-			r := relay.New(db, picky{w.bus}, &relay.Options{Owner: "a", AsideMost: 5 * time.Second, Now: func() time.Time { return w.now }})
+			r := relay.New(db, picky{w.bus}, &relay.Options{Owner: "a", DeferMost: 5 * time.Second, Now: func() time.Time { return w.now }})
 			w.write("orders", "k1", "one")
 			w.write("orders", "k1", "bad")
 			w.write("orders", "k2", "two")
@@ -91,7 +119,7 @@ func TestRowThatBreaksALimitIsSetAsideUnpublished(t *testing.T) {
 			if db.asked < 2 {
 				t.Errorf("it was looked at %d times again", db.asked)
 			}
-			if n := r.Health().SetAside; n != 1 {
+			if n := r.Health().Deferred; n != 1 {
 				t.Errorf("%d rows were set aside", n)
 			}
 		})

@@ -9,18 +9,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// save stores how far the lanes have come: all that is due in one call, none when nothing has changed.
-// Progress and what is set aside are one effect, so that a row is always either behind the cursor, or set aside,
-// or will be read again.
+// save stores how far the shards have come: all that is due in one call, none when nothing has changed.
+// Progress and what is deferred are one effect, so that a row is always either behind the cursor, or
+// deferred, or will be read again.
 func (r *Relay) save(ctx context.Context, force bool) (next time.Time, err error) {
 	now := r.o.Now()
-	var of []*lane
-	for _, l := range r.lanes {
+	var of []*shard
+	for _, l := range r.shards {
 		if !l.unsaved() {
 			continue
 		}
 		at := l.savedAt.Add(r.o.Save)
-		if !force && !l.leaving && len(l.aside)+len(l.freed) == 0 && now.Before(at) {
+		if !force && !l.leaving && len(l.deferred)+len(l.freed) == 0 && now.Before(at) {
 			if next.IsZero() || at.Before(next) {
 				next = at
 			}
@@ -31,10 +31,11 @@ func (r *Relay) save(ctx context.Context, force bool) (next time.Time, err error
 	if len(of) == 0 {
 		return next, nil
 	}
-	slices.SortFunc(of, func(a, b *lane) int { return a.ID - b.ID }) // so that what an explorer saw can be replayed
+	// so that what an explorer saw can be replayed
+	slices.SortFunc(of, func(a, b *shard) int { return a.ID - b.ID })
 	es := make([]store.Effect, len(of))
 	for i, l := range of {
-		es[i] = store.Effect{Lane: l.progress()}
+		es[i] = store.Effect{Shard: l.progress()}
 	}
 	stands, err := r.db.Apply(ctx, es...)
 	if err != nil {
@@ -43,13 +44,13 @@ func (r *Relay) save(ctx context.Context, force bool) (next time.Time, err error
 	return next, r.saved(ctx, of, es, stands, now)
 }
 
-func (l *lane) unsaved() bool {
-	return l.saved != l.Cursor || l.renamed || len(l.aside)+len(l.freed) > 0
+func (l *shard) unsaved() bool {
+	return l.saved != l.Cursor || l.renamed || len(l.deferred)+len(l.freed) > 0
 }
 
-func (l *lane) progress() *store.Progress {
+func (l *shard) progress() *store.Progress {
 	cursor := l.Cursor
-	p := &store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &cursor, Aside: l.aside, Freed: l.freed}
+	p := &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &cursor, Deferred: l.deferred, Freed: l.freed}
 	if l.renamed {
 		name := l.note.String()
 		p.Incarnation = &name
@@ -57,11 +58,11 @@ func (l *lane) progress() *store.Progress {
 	return p
 }
 
-func (r *Relay) saved(ctx context.Context, of []*lane, es []store.Effect, stands []bool, now time.Time) error {
-	var freed []*lane
+func (r *Relay) saved(ctx context.Context, of []*shard, es []store.Effect, stands []bool, now time.Time) error {
+	var freed []*shard
 	for i, l := range of {
 		if !stands[i] {
-			r.o.Logger.Warn("relay: lane lost", "owner", r.o.Owner, "lane", l.ID, "epoch", l.Epoch)
+			r.o.Logger.Warn("relay: shard lost", "owner", r.o.Owner, "shard", l.ID, "epoch", l.Epoch)
 			r.drop(l)
 			r.leaseAt = now
 			continue
@@ -69,8 +70,8 @@ func (r *Relay) saved(ctx context.Context, of []*lane, es []store.Effect, stands
 		if len(l.freed) > 0 {
 			freed = append(freed, l)
 		}
-		l.saved, l.savedAt, l.renamed = *es[i].Lane.Cursor, now, false
-		l.aside, l.freed = nil, nil
+		l.saved, l.savedAt, l.renamed = *es[i].Shard.Cursor, now, false
+		l.deferred, l.freed = nil, nil
 	}
 	if len(freed) == 0 {
 		return nil

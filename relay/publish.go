@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -8,17 +9,19 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
 )
 
-// A call is one Publish under way, with the pieces of it by lane.
+// A call is one Publish under way, with the pieces of it by shard.
 type call struct {
-	lanes  []*lane
+	shards []*shard
 	pieces []*piece
-	alone  bool          // one row, of which it was to be found out whether it is refused alone
-	aside  []store.Aside // a call of rows that were set aside, one of lanes for each: then there are no pieces
-	rows   int
-	bytes  int
+	alone  bool // one row, of which it was to be found out whether it is refused alone
+	// a call of rows that were deferred, one of shards for each: then there are no pieces
+	deferred []store.DeferredRow
+	rows     int
+	bytes    int
 
 	pending broker.Pending // Run's
 	span    trace.Span     // nil: nobody wants to see it
@@ -27,10 +30,10 @@ type call struct {
 // missingFor is how long a topic is believed to be missing without asking again.
 const missingFor = 5 * time.Second
 
-// handOver gives rows to the broker, in order, and remembers what of them belongs to which lane.
+// handOver gives rows to the broker, in order, and remembers what of them belongs to which shard.
 func (r *Relay) handOver(g *group, rows []store.Row) {
 	c, msgs := &call{}, make([]skald.Message, 0, len(rows))
-	parts := map[*lane]*piece{}
+	parts := map[*shard]*piece{}
 	for i := range rows {
 		row := &rows[i]
 		l := r.byBucket[row.Bucket]
@@ -39,15 +42,15 @@ func (r *Relay) handOver(g *group, rows []store.Row) {
 		}
 		p := parts[l]
 		if p == nil {
-			share := len(rows)/len(g.lanes) + 8
+			share := len(rows)/len(g.shards) + 8
 			p = &piece{rows: make([]*store.Row, 0, share), at: make([]int, 0, share)}
 			parts[l] = p
-			c.lanes, c.pieces = append(c.lanes, l), append(c.pieces, p)
+			c.shards, c.pieces = append(c.shards, l), append(c.pieces, p)
 			l.pieces = append(l.pieces, p)
 		}
 		p.after = store.Cursor{Base: g.base, Tip: g.tip, Seq: row.Seq}
 		if why := r.mustWait(l, row); why != nil {
-			p.aside = append(p.aside, *why)
+			p.deferred = append(p.deferred, *why)
 			r.putOff(why.Due)
 			l.hold(&row.Message)
 			delete(l.suspects, row.Seq)
@@ -56,49 +59,64 @@ func (r *Relay) handOver(g *group, rows []store.Row) {
 		l.publishesTo(row.Topic, r.ids)
 		p.rows, p.at = append(p.rows, row), append(p.at, len(msgs))
 		msgs = append(msgs, outgoing(row))
-		c.bytes += len(row.Data)
+		c.bytes += weight.Of(&row.Message)
 	}
 	c.rows = len(msgs)
-	c.alone = g.careful && c.rows == 1 && c.lanes[0].suspects[c.pieces[0].rows[0].Seq]
+	c.alone = g.careful && c.rows == 1 && c.shards[0].suspects[c.pieces[0].rows[0].Seq]
 	r.settleEmpty(c)
 	if c.rows > 0 {
 		r.send(c, msgs)
 	}
 }
 
-// mustWait is how a row is set aside that cannot be published now: its key waits, it breaks a limit, or its topic is missing.
-func (r *Relay) mustWait(l *lane, row *store.Row) *store.Aside {
+// mustWait is how a row is deferred that cannot be published now: its key waits, it cannot be read, it breaks
+// a limit, or its topic topic is missing.
+func (r *Relay) mustWait(l *shard, row *store.Row) *store.DeferredRow {
 	if l.holds(&row.Message) {
-		return &store.Aside{Row: *row}
+		return &store.DeferredRow{Row: *row}
 	}
-	if limit := complete.Broken(&row.Message); limit != "" {
-		r.count(func(h *Health) { h.SetAside++ })
+	if why := unfit(row); why != "" {
+		r.count(func(h *Health) { h.Deferred++ })
 		r.tel.Refused(row.Topic)
-		a := &store.Aside{Row: *row, Attempts: 1, Why: broken(limit), Due: r.o.AsideFirst}
-		r.o.Logger.Warn("relay: row set aside", "owner", r.o.Owner, "lane", l.ID, "seq", row.Seq, "id", row.ID, "error", a.Why)
+		a := &store.DeferredRow{Row: *row, Attempts: 1, Why: why, Due: r.o.DeferFirst}
+		r.o.Logger.Warn("relay: row deferred", "owner", r.o.Owner, "shard", l.ID, "seq", row.Seq, "id", row.ID, "error", a.Why)
 		return a
 	}
 	if until, ok := r.missing[row.Topic]; !ok || r.o.Now().After(until) {
 		return nil
 	}
-	r.count(func(h *Health) { h.SetAside++ })
+	r.count(func(h *Health) { h.Deferred++ })
 	r.tel.Refused(row.Topic)
-	return &store.Aside{Row: *row, Attempts: 1, Why: "topic " + row.Topic + ": " + broker.ErrNoTopic.Error(), Due: r.o.AsideFirst}
+	return &store.DeferredRow{Row: *row, Attempts: 1, Why: "topic " + row.Topic + ": " + broker.ErrNoTopic.Error(), Due: r.o.DeferFirst}
 }
 
-func broken(limit string) string {
-	return "it breaks the limit " + limit + ", which its writer vouched for"
+// unfit says why a row cannot be published to any broker; "": it can.
+func unfit(row *store.Row) string {
+	if l := row.Large; l != nil {
+		why := fmt.Sprintf("it has %d bytes, more than %d, and was not read", l.Bytes, store.RowBytes)
+		if l.SHA256 != "" {
+			why += "; SHA-256 of its data: " + l.SHA256
+		}
+		return why
+	}
+	if row.Fault != "" {
+		return row.Fault
+	}
+	if limit := complete.Broken(&row.Message); limit != "" {
+		return "it breaks the limit " + limit + ", which its writer vouched for"
+	}
+	return ""
 }
 
 // settleEmpty finishes the pieces of a call that hold no row to publish.
 func (r *Relay) settleEmpty(c *call) {
 	for i, p := range c.pieces {
 		if len(p.rows) > 0 {
-			c.lanes[i].pending++
+			c.shards[i].pending++
 			continue
 		}
 		p.done = true
-		c.lanes[i].advance()
+		c.shards[i].advance()
 	}
 }
 

@@ -46,7 +46,7 @@ func (w *world) topics(names ...string) {
 }
 
 func (w *world) relay(owner string) *relay.Relay {
-	return relay.New(w.db, w.bus, &relay.Options{Owner: owner, AsideMost: 5 * time.Second, Now: func() time.Time { return w.now }})
+	return relay.New(w.db, w.bus, &relay.Options{Owner: owner, DeferMost: 5 * time.Second, Now: func() time.Time { return w.now }})
 }
 
 func (w *world) write(topic, key string, says ...string) {
@@ -251,7 +251,7 @@ func TestRefusedRowIsSetAsideWithItsKeyAndPublishedInOrderLater(t *testing.T) {
 	w.expect("orders", "k", "1", "2", "3", "4", "5")
 }
 
-// The broker answers for a whole batch: who is to blame is found out alone, nobody else is set aside.
+// The broker answers for a whole batch: who is to blame is found out alone, nobody else is deferred.
 // Interleaving 7.
 func TestInnocentNeighboursOfARefusedRowAreNotSetAside(t *testing.T) {
 	w := newWorld(t, "orders")
@@ -291,11 +291,15 @@ func TestMissingTopicSetsItsRowsAsideUntilItAppears(t *testing.T) {
 	}
 }
 
-// Each time that a topic goes missing is said once, however many rows it has and however often it is asked for.
+// Each time that a topic goes missing is said once, however many rows it has and however often it is asked
+// for.
 func TestMissingTopicIsSaidOnce(t *testing.T) {
 	w := newWorld(t, "orders")
 	var log strings.Builder
-	r := relay.New(w.db, w.bus, &relay.Options{Owner: "a", Now: func() time.Time { return w.now }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r := relay.New(w.db, w.bus, &relay.Options{
+		Owner: "a", Now: func() time.Time { return w.now }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		DeferMost: 10 * time.Second, // so that quiet, which is a minute, has a look at them, whatever is drawn
+	})
 	says := func(want int) {
 		t.Helper()
 		w.quiet(r)
@@ -370,12 +374,12 @@ func TestAnotherBrokerGetsTheRetainedRowsAgain(t *testing.T) {
 	w.expect("orders", "k", "1", "2", "3")
 }
 
-func TestRelaysShareLanesAndTakeOverFromTheDead(t *testing.T) {
+func TestRelaysShareShardsAndTakeOverFromTheDead(t *testing.T) {
 	w := newWorld(t, "orders")
 	a, b := w.relay("a"), w.relay("b")
 	w.quiet(a, b)
-	if na, nb := a.Health().Lanes, b.Health().Lanes; na != 8 || nb != 8 {
-		t.Errorf("lanes %d and %d, want 8 and 8", na, nb)
+	if na, nb := a.Health().Shards, b.Health().Shards; na != 8 || nb != 8 {
+		t.Errorf("shards %d and %d, want 8 and 8", na, nb)
 	}
 	for i := range 40 {
 		w.write("orders", fmt.Sprint("k", i), "1", "2")
@@ -385,8 +389,8 @@ func TestRelaysShareLanesAndTakeOverFromTheDead(t *testing.T) {
 		w.write("orders", fmt.Sprint("k", i), "3")
 	}
 	w.quiet(b) // a is dead
-	if nb := b.Health().Lanes; nb != 16 {
-		t.Errorf("b has %d lanes, want 16", nb)
+	if nb := b.Health().Shards; nb != 16 {
+		t.Errorf("b has %d shards, want 16", nb)
 	}
 	for i := range 40 {
 		w.expect("orders", fmt.Sprint("k", i), "1", "2", "3")
@@ -400,8 +404,8 @@ func TestRelaysShareLanesAndTakeOverFromTheDead(t *testing.T) {
 	}
 }
 
-// The clocks of three hosts are hours apart. Leases are by the store's, order is by the rows, and a writer's own clock
-// says only what time its messages have.
+// The clocks of three hosts are hours apart. Leases are by the store's, order is by the rows, and a writer's
+// own clock says only what time its messages have.
 func TestClocksThatDiffer(t *testing.T) {
 	w := newWorld(t, "orders")
 	at := func(d time.Duration) *relay.Relay {
@@ -409,8 +413,8 @@ func TestClocksThatDiffer(t *testing.T) {
 	}
 	behind, ahead := at(-time.Hour), at(time.Hour)
 	w.quiet(behind, ahead)
-	if nb, na := behind.Health().Lanes, ahead.Health().Lanes; nb != 8 || na != 8 {
-		t.Errorf("lanes %d and %d, want 8 and 8", nb, na)
+	if nb, na := behind.Health().Shards, ahead.Health().Shards; nb != 8 || na != 8 {
+		t.Errorf("shards %d and %d, want 8 and 8", nb, na)
 	}
 	for i, d := range []time.Duration{time.Hour, -time.Hour, 2 * time.Hour, 0} {
 		w.out = outbox.New(w.db, &outbox.Options{Now: func() time.Time { return w.now.Add(d) }})
@@ -420,8 +424,8 @@ func TestClocksThatDiffer(t *testing.T) {
 	}
 	w.quiet(behind, ahead)
 	w.quiet(behind) // the other is dead
-	if n := behind.Health().Lanes; n != 16 {
-		t.Errorf("behind one that is dead there are %d lanes", n)
+	if n := behind.Health().Shards; n != 16 {
+		t.Errorf("behind one that is dead there are %d shards", n)
 	}
 	for k := range 20 {
 		w.expect("orders", fmt.Sprint("k", k), "0", "1", "2", "3")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -14,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Step does one turn: leases, reads at most a page of each window, publishes it, waits for the broker's answer
-// and saves how far the lanes have come. It never waits for rows.
+// Step does one turn: leases, reads at most a page of each window, publishes it, waits for the broker's
+// answer and saves how far the shards have come. It never waits for rows.
 func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	r.publish = func(c *call, msgs []skald.Message) {
 		r.answered(c, r.bus.Publish(ctx, msgs, r.ids).Wait(ctx))
@@ -37,7 +38,7 @@ func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	return busy, err
 }
 
-// Close gives the lanes of a Step'ed relay back. Run does it by itself.
+// Close gives the shards of a Step'ed relay back. Run does it by itself.
 func (r *Relay) Close(ctx context.Context) error {
 	r.forget()
 	return r.leave(ctx)
@@ -47,6 +48,7 @@ func (r *Relay) check(ctx context.Context) error {
 	if r.checked {
 		return nil
 	}
+	r.begin(ctx)
 	if _, err := retention.OrDefaults(r.o.Keep); err != nil {
 		return fmt.Errorf("relay: %w", err)
 	}
@@ -68,8 +70,8 @@ func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
 		case err != nil:
 			return busy, err
 		}
-		if len(r.lanes) > 0 && r.o.Now().After(r.expires) {
-			r.forget() // we were paused: others may own the lanes by now
+		if len(r.shards) > 0 && r.o.Now().After(r.expires) {
+			r.forget() // we were paused: others may own the shards by now
 			r.leaseAt = time.Time{}
 			return true, nil
 		}
@@ -77,14 +79,14 @@ func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
 	return busy, nil
 }
 
-// lost makes the relay start anew from what the store has. What it knew it tells the store, once that answers: it may be
-// one that went back in time.
+// lost makes the relay start anew from what the store has. What it knew it tells the store, once that
+// answers: it may be one that went back in time.
 func (r *Relay) lost() {
-	if len(r.lanes) > 0 {
+	if len(r.shards) > 0 {
 		r.knew = r.knew[:0]
 	}
-	for _, l := range r.lanes {
-		known := l.Lane
+	for _, l := range r.shards {
+		known := l.Shard
 		if l.group != nil {
 			known.Cursor = store.Cursor{Base: l.group.base, Tip: l.group.tip}
 		}
@@ -94,16 +96,17 @@ func (r *Relay) lost() {
 	r.leaseAt = time.Time{}
 }
 
-// Run relays until ctx is done; then it takes no more, waits for what is under way, for at most Options.Drain,
-// saves and gives its lanes back. Outages of database and broker are waited for. It returns an error only for
-// what waiting cannot cure.
+// Run relays until ctx is done; then it takes no more, waits for what is under way, for at most
+// Options.Drain, saves and gives its shards back. Outages of database and broker are waited for. It returns
+// an error only for what waiting cannot cure.
 func (r *Relay) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	defer r.tel.Watch(r.o.Owner, func() int { return r.Health().Lanes })()
-	defer telemetry.WatchBacklog(telemetry.Providers{Meter: r.o.MeterProvider}, r.o.Now, r.db.Backlog, r.first.Load)()
+	defer r.tel.Watch(r.o.Owner, r.standing, r.deaf)()
+	defer telemetry.WatchBacklog(telemetry.Providers{Meter: r.o.MeterProvider}, r.o.Now, r.Backlog, r.first.Load, r.lag())()
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(r.o.Drain, kill) })
 	defer unhook()
+	defer r.hear(hard)()
 	l := &loop{r: r, done: make(chan *call, 16), told: make(chan func(), 1), hard: hard}
 	r.publish, r.ask = l.publish, l.ask
 	err := l.run(ctx)
@@ -114,11 +117,25 @@ func (r *Relay) Run(ctx context.Context) error {
 	if err != nil {
 		why = err.Error()
 	}
-	r.count(func(h *Health) { h.Live, h.Why, h.Lanes = false, why, 0 })
+	r.count(func(h *Health) { h.Live, h.Why, h.Shards = false, why, 0 })
 	return err
 }
 
-// A loop is one life of Run. Only its goroutine touches the relay.
+// hear has the source hear, until stop: then nothing is under way any more.
+func (r *Relay) hear(ctx context.Context) (stop func()) {
+	if r.hearer == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() { r.hearer.Hear(ctx, r.o.Logger.With("owner", r.o.Owner)) })
+	return func() {
+		cancel()
+		done.Wait()
+	}
+}
+
+// A loop is one session of Run. Only its goroutine touches the relay.
 type loop struct {
 	r    *Relay
 	done chan *call      // those that are answered
@@ -141,7 +158,8 @@ func (l *loop) publish(c *call, msgs []skald.Message) {
 	}()
 }
 
-// ask has the loop told of the ids of topics. One question is under way at a time: there is room for its answer.
+// ask has the loop told of the ids of topics. One question is under way at a time: there is room for its
+// answer.
 func (l *loop) ask(topics []string, take func(broker.Topics, error)) {
 	go func() {
 		ctx, cancel := context.WithTimeout(l.hard, storeTimeout)
@@ -151,12 +169,12 @@ func (l *loop) ask(topics []string, take func(broker.Topics, error)) {
 	}()
 }
 
-// hear asks for the answer of a call that is done. Only here, where calls are made, may the broker be told that we
-// know of a failure: it holds back what comes behind one until then.
+// hear asks for the answer of a call that is done. Only here, where calls are made, may the broker be told
+// that we know of a failure: it holds back what comes behind one until then.
 func (l *loop) hear(c *call) { l.r.answered(c, c.pending.Wait(l.hard)) }
 
-// storeTimeout bounds each turn's talk with the database, so that a connection that is dead and does not say so
-// is given up.
+// storeTimeout bounds each turn's talk with the database, so that a connection that is dead and does not say
+// so is given up.
 const storeTimeout = 15 * time.Second
 
 func (l *loop) run(ctx context.Context) error {
@@ -191,8 +209,8 @@ func (l *loop) turn() (busy bool, next time.Time, err error) {
 	return busy, next, err
 }
 
-// calm is how long nothing may fail before an outage counts as over: some of a turn's calls may go well while others
-// do not.
+// calm is how long nothing may fail before an outage counts as over: some of a turn's calls may go well while
+// others do not.
 const calm = 3 * time.Second
 
 // sort decides what an error of the store means: an end, or a pause and a new start.
@@ -235,7 +253,7 @@ func (l *loop) await(ctx context.Context, save time.Time, woken <-chan struct{})
 		take()
 	case <-woken:
 		now := l.r.o.Now()
-		l.r.activity, l.r.pollAt = now, later(now, l.r.restUntil)
+		l.r.activity, l.r.pollAt, l.r.resting = now, later(now, l.r.restUntil), false
 	case <-timer.C:
 	}
 }
@@ -281,13 +299,10 @@ func (r *Relay) until(save time.Time) time.Duration {
 
 // woken has something when there was a write in this process; never, where the store does not know.
 func (r *Relay) woken() <-chan struct{} {
-	if w, ok := r.db.(store.Waker); ok {
-		return w.Woken()
-	}
-	return nil
+	return r.db.Woken()
 }
 
-// drain waits for what is under way, saves it and gives the lanes back.
+// drain waits for what is under way, saves it and gives the shards back.
 func (l *loop) drain() {
 	r := l.r
 	for r.inFlight > 0 {
@@ -308,7 +323,7 @@ func (l *loop) drain() {
 
 const keepEvery = time.Minute
 
-// maintain sees to the retention, beside everything else, if we hold the lane of the first bucket.
+// maintain sees to the retention, beside everything else, if we hold the shard of the first bucket.
 func (l *loop) maintain() {
 	r := l.r
 	now := r.o.Now()
@@ -325,7 +340,7 @@ func (l *loop) maintain() {
 
 // maintain tells whether there is more to be deleted.
 func (r *Relay) maintain(ctx context.Context) (more bool) {
-	did, err := r.db.Maintain(ctx, r.o.Keep)
+	did, err := r.db.Maintain(ctx, store.Maintain{Keep: r.o.Keep})
 	switch {
 	case err != nil && ctx.Err() == nil: // else it was ended with the relay
 		r.o.Logger.Warn("relay: retention", "owner", r.o.Owner, "error", err)

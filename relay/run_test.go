@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// rough is a broker that answers late and badly, by the publish contract: behind a message that it does not take,
-// it takes none of the same key that was handed over before the caller knew.
+// rough is a broker that answers late and badly, by the publish contract: behind a message that it does not
+// take, it takes none of the same key that was handed over before the caller knew.
 type rough struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
@@ -170,7 +170,7 @@ func roughRun(t *testing.T, seed uint64) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		r := relay.New(db.Session(), bus, &relay.Options{Owner: owner, TTL: 200 * time.Millisecond, Save: 20 * time.Millisecond,
-			AsideFirst: 5 * time.Millisecond, AsideMost: 20 * time.Millisecond, RetryMost: 20 * time.Millisecond, InFlight: 300,
+			DeferFirst: 5 * time.Millisecond, DeferMost: 20 * time.Millisecond, RetryMost: 20 * time.Millisecond, InFlight: 300,
 			Logger: slog.New(slog.DiscardHandler)})
 		go func() { ended <- r.Run(ctx) }()
 		return func() {
@@ -221,9 +221,9 @@ func roughRun(t *testing.T, seed uint64) {
 		t.Error(err)
 	}
 	stopA()
-	for _, l := range db.Lanes() {
+	for _, l := range db.Shards() {
 		if l.Token == "" {
-			t.Errorf("lane %d was never owned", l.ID)
+			t.Errorf("shard %d was never owned", l.ID)
 		}
 	}
 }

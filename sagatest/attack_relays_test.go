@@ -40,14 +40,14 @@ const (
 
 // An attack is an outbox on PostgreSQL with hot keys, and relays that come to grief.
 type attack struct {
-	t      *testing.T
-	schema string
-	topic  string
-	pool   *pgxpool.Pool
-	bus    func(name string) broker.Broker // the relay of that name has its own client
-	carry  func(ctx context.Context, name string) error
-	dozes  atomic.Int64
-	lives  atomic.Int64
+	t        *testing.T
+	schema   string
+	topic    string
+	pool     *pgxpool.Pool
+	bus      func(name string) broker.Broker // the relay of that name has its own client
+	carry    func(ctx context.Context, name string) error
+	dozes    atomic.Int64
+	sessions atomic.Int64
 }
 
 func newAttack(t *testing.T) *attack {
@@ -110,12 +110,6 @@ type dozer struct {
 	a *attack
 }
 
-func (d dozer) Tick(ctx context.Context, base string) (string, error) {
-	d.a.doze(ctx)
-	defer d.a.doze(ctx)
-	return d.Store.Tick(ctx, base)
-}
-
 func (d dozer) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
 	d.a.doze(ctx)
 	defer d.a.doze(ctx)
@@ -130,6 +124,9 @@ func (d dozer) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 
 func (d dozer) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 	d.a.doze(ctx)
+	if ask.Owner == "" {
+		defer d.a.doze(ctx)
+	}
 	return d.Store.Lease(ctx, ask)
 }
 
@@ -144,7 +141,8 @@ func (d dozingBus) Publish(ctx context.Context, ms []skald.Message, only ...brok
 	return d.Broker.Publish(ctx, ms, only...)
 }
 
-// suffer runs a relay of that name, one life after the other, until ctx is done: some end in peace, some in the midst.
+// suffer runs a relay of that name, one session after the other, until ctx is done: some end in peace, some
+// in the midst.
 func (a *attack) suffer(ctx context.Context, name string) error {
 	bus := dozingBus{a.bus(name), a}
 	for ctx.Err() == nil {
@@ -153,10 +151,10 @@ func (a *attack) suffer(ctx context.Context, name string) error {
 		if mathrand.IntN(2) == 0 {
 			o.Drain = time.Nanosecond
 		}
-		life, end := context.WithTimeout(ctx, time.Duration(200+mathrand.IntN(1500))*time.Millisecond)
-		err := relay.New(dozer{a.store(), a}, bus, o).Run(life)
+		session, end := context.WithTimeout(ctx, time.Duration(200+mathrand.IntN(1500))*time.Millisecond)
+		err := relay.New(dozer{a.store(), a}, bus, o).Run(session)
 		end()
-		a.lives.Add(1)
+		a.sessions.Add(1)
 		if err != nil {
 			return err
 		}
@@ -346,24 +344,28 @@ func (a *attack) finish(h *heard, sub broker.Subscription) error {
 		bad = append(bad, fmt.Errorf("%d inverted first deliveries: %s", len(h.inverted), strings.Join(h.inverted[:min(5, len(h.inverted))], "; ")))
 	}
 	var epochs int
-	if err := a.pool.QueryRow(context.Background(), `SELECT sum(epoch) FROM `+a.schema+`.skald_lane`).Scan(&epochs); err != nil {
+	if err := a.pool.QueryRow(context.Background(), `SELECT sum(epoch) FROM `+a.schema+`.skald_shard`).Scan(&epochs); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d messages, %d repeats, %d lives of relays, %d pauses longer than a lease, lanes taken %d times", len(h.seen), h.repeats, a.lives.Load(), a.dozes.Load(), epochs)
+	t.Logf("%d messages, %d repeats, %d lives of relays, %d pauses longer than a lease, shards taken %d times", len(h.seen), h.repeats, a.sessions.Load(), a.dozes.Load(), epochs)
 	if a.dozes.Load() == 0 {
 		t.Error("nothing went wrong")
 	}
 	return errors.Join(bad...)
 }
 
-// Hot keys, writers that draw their numbers early and commit late, one transaction open throughout, relays that are
-// stopped, killed, and paused in the midst of a batch for longer than their leases: nothing is lost, and the first
-// deliveries of each key come in the order of the commits.
+// Hot keys, writers that draw their numbers early and commit late, one transaction open throughout, relays
+// that are stopped, killed, and paused in the midst of a batch for longer than their leases: nothing is lost,
+// and the first deliveries of each key come in the order of the commits.
 // Interleaving 15.
-func TestAttackOnOrder(t *testing.T) { attackOnOrder(t, newAttack(t)) }
+func TestAttackOnOrder(t *testing.T) {
+	t.Parallel()
+	attackOnOrder(t, newAttack(t))
+}
 
 // A session is another's as soon as a transaction is over.
 func TestAttackOnOrderThroughPgBouncer(t *testing.T) {
+	t.Parallel()
 	at := need.PgBouncer(t)
 	attackOnOrder(t, newAttackAt(t, at+"&default_query_exec_mode=cache_describe"))
 }
@@ -406,7 +408,8 @@ func (a *attack) poll(ctx context.Context, name string) error {
 			if err := bus.Publish(ctx, ms).Wait(ctx); err != nil {
 				return err
 			}
-			_, err = tx.Exec(ctx, `UPDATE `+a.schema+`.skald_outbox SET erased_at = now() WHERE seq = ANY ($1::bigint[])`, seqs) // any column will do
+			// any column will do
+			_, err = tx.Exec(ctx, `UPDATE `+a.schema+`.skald_outbox SET erased_at = now() WHERE seq = ANY ($1::bigint[])`, seqs)
 			return err
 		})
 		if err != nil && ctx.Err() == nil {
@@ -419,6 +422,7 @@ func (a *attack) poll(ctx context.Context, name string) error {
 // The same attack on pollers that claim with SKIP LOCKED: they overtake each other.
 // Interleaving 15.
 func TestAttackFindsSkipLocked(t *testing.T) {
+	t.Parallel()
 	for deadline := time.Now().Add(5 * time.Minute); ; { // by chance they may not meet
 		a := newAttack(t)
 		bus := membroker.New(nil)
@@ -439,6 +443,7 @@ func TestAttackFindsSkipLocked(t *testing.T) {
 
 // Interleaving 15.
 func TestAttackOnOrderKafka(t *testing.T) {
+	t.Parallel()
 	seeds := need.Kafka(t)
 	a := newAttack(t)
 	var mu sync.Mutex
@@ -453,7 +458,7 @@ func TestAttackOnOrderKafka(t *testing.T) {
 		t.Cleanup(func() { _ = b.Close() })
 		return b
 	}
-	if err := a.bus("").(broker.TopicMaker).MakeTopics(t.Context(), 4, a.topic); err != nil {
+	if err := a.bus("").MakeTopics(t.Context(), 4, a.topic); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

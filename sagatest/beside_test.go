@@ -18,7 +18,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A handWritten consumer has a dedup table, written in the transaction of the effect, and acknowledges behind the commit.
+// A handWritten consumer has a dedup table, written in the transaction of the effect, and acknowledges behind
+// the commit.
 type handWritten struct {
 	proc *sagatest.Process
 	db   *memstore.Store
@@ -42,7 +43,7 @@ func (h *handWritten) Step(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, gone := range batch.Lost {
-		h.todo = slices.DeleteFunc(h.todo, func(d broker.Delivery) bool { return d.Lane == gone.Name })
+		h.todo = slices.DeleteFunc(h.todo, func(d broker.Delivery) bool { return d.Partition == gone.Name })
 	}
 	h.todo = append(h.todo, batch.Deliveries...)
 	if len(h.todo) == 0 {
@@ -74,8 +75,8 @@ func counted(tx *memstore.Tx, id string) error {
 	return tx.Update("did "+id, func(old string, _ bool) string { return old + "x" })
 }
 
-// halves is a group of which half is written by hand and half is an inbox; refused are messages that the inbox refuses, the
-// other half handles.
+// halves is a group of which half is written by hand and half is an inbox; refused are messages that the
+// inbox refuses, the other half handles.
 func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		ctx := context.Background()
@@ -111,7 +112,7 @@ func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
 				return counted(tx, m.ID)
 			})
 			if beside != nil {
-				in.Beside(beside)
+				in.LegacyDedup(beside)
 			}
 			p.Step(in)
 			return nil
@@ -132,10 +133,11 @@ func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
 	}
 }
 
-// Half of a group is written by hand, half is an inbox, and any I/O of either is cut: every effect happens once. Without what is
-// beside, or where it only looks, one happens twice.
+// Half of a group is written by hand, half is an inbox, and any I/O of either is cut: every effect happens
+// once. Without what is beside, or where it only looks, one happens twice.
 func TestExploreHalfByHandHalfInbox(t *testing.T) {
-	modes := []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter} // a pause would have the other wait for a lock in real time
+	// a pause would have the other wait for a lock in real time
+	modes := []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter}
 	r := sagatest.Explore(t, halves(knownByHand), &sagatest.Options{Modes: modes, Pairs: true, Sample: sampled(300)})
 	t.Log(r)
 	for name, seeded := range map[string]inbox.Known[*memstore.Tx]{

@@ -31,11 +31,14 @@ var (
 	answered = skald.Event[int]{Topic: "answered", Type: "answered"}
 )
 
-// A service with all stations, and writers of its own, on one pool: no station holds a connection while it waits for a
-// second, so that they never wait in a circle, however few there are. The pool is the cap for all of them.
+// A service with all stations, and writers of its own, on one pool: no station holds a connection while it
+// waits for a second, so that they never wait in a circle, however few there are. The pool is the cap for all
+// of them.
 func TestAllStationsShareFewConnections(t *testing.T) {
+	t.Parallel()
 	for _, most := range []int32{1, 2, 3} {
 		t.Run(fmt.Sprintf("pgx %d", most), func(t *testing.T) {
+			t.Parallel()
 			pool, schema := fewConnections(t, most)
 			allStations(t, pool, schema, pgstore.New(pool, &pgstore.Options{Schema: schema}), func(ctx context.Context, do func(pgx.Tx) error) error {
 				return pgx.BeginFunc(ctx, pool, do)
@@ -45,6 +48,7 @@ func TestAllStationsShareFewConnections(t *testing.T) {
 			}
 		})
 		t.Run(fmt.Sprintf("database/sql %d", most), func(t *testing.T) {
+			t.Parallel()
 			pool, schema := fewConnections(t, most)
 			db := stdlib.OpenDBFromPool(pool)
 			allStations(t, pool, schema, pgstore.NewSQL(db, &pgstore.Options{Schema: schema}), func(ctx context.Context, do func(*sql.Tx) error) error {

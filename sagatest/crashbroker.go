@@ -9,22 +9,20 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// CrashBroker makes each call of b, and of what comes of it, an I/O of this life of p. A crash loses its
+// CrashBroker makes each call of b, and of what comes of it, an I/O of this session of p. A crash loses its
 // subscriptions uncleanly, by their Kill method if they have one, as membroker's have; else they are closed.
 func CrashBroker(p *Process, b broker.Broker) broker.Broker {
-	return &crashBroker{p: p, b: b}
+	return &crashBroker{Broker: b, p: p}
 }
 
 type crashBroker struct {
+	broker.Broker
 	p *Process
-	b broker.Broker
 }
-
-func (c *crashBroker) Close() error { return c.b.Close() }
 
 func (c *crashBroker) Incarnation(ctx context.Context) (name string, err error) {
 	err = c.p.io(call{act: "Incarnation"}, func() (err error) {
-		name, err = c.b.Incarnation(ctx)
+		name, err = c.Broker.Incarnation(ctx)
 		return err
 	})
 	return name, err
@@ -32,7 +30,7 @@ func (c *crashBroker) Incarnation(ctx context.Context) (name string, err error) 
 
 func (c *crashBroker) Topics(ctx context.Context, names ...string) (ids broker.Topics, err error) {
 	err = c.p.io(call{act: "Topics", note: func() string { return strings.Join(names, " ") }}, func() (err error) {
-		ids, err = c.b.Topics(ctx, names...)
+		ids, err = c.Broker.Topics(ctx, names...)
 		return err
 	})
 	return ids, err
@@ -51,7 +49,7 @@ func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message, only ..
 	}
 	p.less = len(what) < len(msgs)
 	p.err = c.p.io(call{act: "Publish", effect: true, parts: len(msgs), keyed: true, note: func() string { return rowNote(msgs) }}, func() error {
-		p.inner = c.b.Publish(ctx, what, only...)
+		p.inner = c.Broker.Publish(ctx, what, only...)
 		return nil
 	})
 	return p
@@ -94,7 +92,8 @@ func (c *crashPending) Wait(ctx context.Context) error {
 	case err != nil && !c.less:
 		return err
 	case err != nil:
-		return fmt.Errorf("of a part: %v: %w", err, ErrInjected) // an outage: its indexes are not those of the call
+		// an outage: its indexes are not those of the call
+		return fmt.Errorf("of a part: %v: %w", err, ErrInjected)
 	case c.part != nil:
 		return &broker.PublishError{Failed: c.part}
 	}
@@ -104,7 +103,7 @@ func (c *crashPending) Wait(ctx context.Context) error {
 func (c *crashBroker) Subscribe(ctx context.Context, g broker.Group) (s broker.Subscription, err error) {
 	var inner broker.Subscription
 	err = c.p.io(call{act: "Subscribe", effect: true, note: func() string { return g.Name }}, func() (err error) {
-		if inner, err = c.b.Subscribe(ctx, g); err == nil {
+		if inner, err = c.Broker.Subscribe(ctx, g); err == nil {
 			c.p.opened(inner, func() { lose(inner) })
 		}
 		return err
@@ -160,7 +159,7 @@ func (n batchNote) String() (out string) {
 	}
 	for i := range n.b.Deliveries {
 		d := &n.b.Deliveries[i]
-		out += fmt.Sprintf(" %s:%d:%s", d.Lane, d.Position, short(d.ID))
+		out += fmt.Sprintf(" %s:%d:%s", d.Partition, d.Position, short(d.ID))
 	}
 	return out
 }
@@ -170,16 +169,18 @@ func (c *crashSubscription) Ack(ctx context.Context, ds []broker.Delivery) error
 	return c.p.io(call{act: "Ack", effect: true, note: note}, func() error { return c.s.Ack(ctx, ds) })
 }
 
-func (c *crashSubscription) Pause(lanes ...string) {
+func (c *crashSubscription) Alarm() string { return c.s.Alarm() }
+
+func (c *crashSubscription) Pause(partitions ...string) {
 	_ = c.p.io(call{act: "Pause"}, func() error { // it has no answer
-		c.s.Pause(lanes...)
+		c.s.Pause(partitions...)
 		return nil
 	})
 }
 
-func (c *crashSubscription) Resume(lanes ...string) {
+func (c *crashSubscription) Resume(partitions ...string) {
 	_ = c.p.io(call{act: "Resume"}, func() error { // it has no answer
-		c.s.Resume(lanes...)
+		c.s.Resume(partitions...)
 		return nil
 	})
 }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
 )
 
-// CrashDriver makes each call of d an I/O of this life of p. A crash rolls back what is open, by d's Kill method if
-// it has one, as a Session of memstore has.
+// CrashDriver makes each call of d an I/O of this session of p. A crash rolls back what is open, by d's Kill
+// method if it has one, as a Session of memstore has.
 func CrashDriver[TTx any](p *Process, d store.Driver[TTx]) store.Driver[TTx] {
 	if k, ok := d.(interface{ Kill() }); ok {
 		p.opened(new(int), k.Kill)
@@ -67,17 +66,20 @@ func effectNote(es []store.Effect) (out string) {
 		if e.Quarantine != nil {
 			out += fmt.Sprintf(" %s in quarantine: %v", short(e.Quarantine.ID), e.Quarantine.Why)
 		}
+		if e.Admit != nil {
+			out += fmt.Sprintf(" admit %d", e.Admit.Number)
+		}
 		if e.Admitted != nil {
 			out += fmt.Sprintf(" %s from quarantine", short(e.Admitted.ID))
 		}
-		out += keepNote(e) + rowNote(e.Rows)
-		if p := e.Lane; p != nil {
-			out += fmt.Sprintf(" lane %d", p.Lane)
+		out += keepNote(e) + sagaNote(e.Saga) + rowNote(e.Rows)
+		if p := e.Shard; p != nil {
+			out += fmt.Sprintf(" shard %d", p.Shard)
 			if p.Cursor != nil {
 				out += fmt.Sprintf(" at %d", p.Cursor.Seq)
 			}
-			if len(p.Aside)+len(p.Freed) > 0 {
-				out += fmt.Sprintf(" aside %d freed %d", len(p.Aside), len(p.Freed))
+			if len(p.Deferred)+len(p.Freed) > 0 {
+				out += fmt.Sprintf(" aside %d freed %d", len(p.Deferred), len(p.Freed))
 			}
 		}
 	}
@@ -85,20 +87,20 @@ func effectNote(es []store.Effect) (out string) {
 }
 
 func keepNote(e store.Effect) (out string) {
-	if k := e.Keep; k != nil {
+	if k := e.Park; k != nil {
 		out += fmt.Sprintf(" park %s after %d", short(k.ID), k.Attempts)
 		if k.Dead != nil {
 			out += " dead: " + k.Dead.Kind
 		}
 	}
 	if e.Rewind != nil {
-		out += " rewind " + e.Rewind.Lane
+		out += " rewind " + e.Rewind.Partition
 	}
-	if e.Release != nil {
-		out += " release " + short(e.Release.ID)
+	if e.Requeue != nil {
+		out += " release " + short(e.Requeue.ID)
 	}
-	if e.Free != nil {
-		out += " free " + short(e.Free.ID)
+	if e.Finish != nil {
+		out += " free " + short(e.Finish.ID)
 	}
 	return out
 }
@@ -112,11 +114,7 @@ func rowNote(ms []skald.Message) (out string) {
 
 func (c *crashDriver[TTx]) Apply(ctx context.Context, es ...store.Effect) (stood []bool, err error) {
 	stood = make([]bool, len(es))
-	all := es
-	if c.p.next() == PartFirst && len(all) > 1 { // each effect stands for itself
-		es = es[:len(es)/2]
-	}
-	err = c.p.io(call{act: "Apply", effect: true, parts: len(all), note: func() string { return effectNote(all) }}, func() (err error) {
+	err = c.p.io(call{act: "Apply", effect: true, note: func() string { return effectNote(es) }}, func() (err error) {
 		stood, err = c.d.Apply(ctx, es...)
 		return err
 	})
@@ -147,40 +145,13 @@ func (c *crashDriver[TTx]) Secret(ctx context.Context) (key []byte, err error) {
 	return key, err
 }
 
-func (c *crashDriver[TTx]) Quarantined(ctx context.Context, q store.Query) (out []store.Quarantined, err error) {
-	err = c.p.io(call{act: "Quarantined"}, func() (err error) {
-		out, err = c.d.Quarantined(ctx, q)
-		c.p.had(len(out) > 0, " %d", len(out))
-		return err
-	})
-	return out, err
-}
-
-func (c *crashDriver[TTx]) Admit(ctx context.Context, numbers []int64, by, reason string) (n int, err error) {
-	err = c.p.io(call{act: "Admit", effect: true}, func() (err error) {
-		n, err = c.d.Admit(ctx, numbers, by, reason)
-		return err
-	})
-	return n, err
-}
-
 func (c *crashDriver[TTx]) Lease(ctx context.Context, ask store.Ask) (got store.Leased, err error) {
 	err = c.p.io(call{act: "Lease", effect: true, note: func() string { return ask.Owner }}, func() (err error) {
 		got, err = c.d.Lease(ctx, ask)
-		c.p.had(true, " has %d of %d", len(got.Lanes), got.Share)
+		c.p.had(true, " has %d of %d", len(got.Shards), got.Share)
 		return err
 	})
 	return got, err
-}
-
-func (c *crashDriver[TTx]) Tick(ctx context.Context, base string) (tip string, err error) {
-	tip = base
-	err = c.p.io(call{act: "Tick"}, func() (err error) {
-		tip, err = c.d.Tick(ctx, base)
-		c.p.had(tip != base, "")
-		return err
-	})
-	return tip, err
 }
 
 func (c *crashDriver[TTx]) Pull(ctx context.Context, w store.Window, limit int) (page store.Page, err error) {
@@ -192,145 +163,112 @@ func (c *crashDriver[TTx]) Pull(ctx context.Context, w store.Window, limit int) 
 	return page, err
 }
 
-func (c *crashDriver[TTx]) Held(ctx context.Context, lanes []int) (out []store.Held, err error) {
-	err = c.p.io(call{act: "Held"}, func() (err error) {
-		out, err = c.d.Held(ctx, lanes)
+func (c *crashDriver[TTx]) Deferred(ctx context.Context, q store.DeferredQuery) (out store.Deferred, err error) {
+	err = c.p.io(call{act: "Deferred"}, func() (err error) {
+		out, err = c.d.Deferred(ctx, q)
 		return err
 	})
 	return out, err
 }
 
-func (c *crashDriver[TTx]) Retry(ctx context.Context, lanes []int, limit int) (out []store.Aside, err error) {
-	err = c.p.io(call{act: "Retry"}, func() (err error) {
-		out, err = c.d.Retry(ctx, lanes, limit)
-		return err
-	})
-	return out, err
-}
-
-func (c *crashDriver[TTx]) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (out store.Claimed, err error) {
+func (c *crashDriver[TTx]) Claim(ctx context.Context, w store.Want) (out store.Claimed, err error) {
 	err = c.p.io(call{act: "Claim", effect: true}, func() (err error) {
-		out, err = c.d.Claim(ctx, consumer, life, most, lease, not...)
+		out, err = c.d.Claim(ctx, w)
 		c.p.had(len(out.Parked) > 0, " %d parked", len(out.Parked))
 		return err
 	})
 	return out, err
 }
 
-func (c *crashDriver[TTx]) Kept(ctx context.Context, what store.Sought, limit int) (out []store.Parked, err error) {
-	err = c.p.io(call{act: "Kept"}, func() (err error) {
-		out, err = c.d.Kept(ctx, what, limit)
+func (c *crashDriver[TTx]) Reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
+	err = c.p.io(call{act: "Reserve", effect: true, note: func() string { return r.ID }}, func() (err error) {
+		out, err = c.d.Reserve(ctx, r)
 		return err
 	})
 	return out, err
 }
 
-func (c *crashDriver[TTx]) Keeping(ctx context.Context, consumer string) (n store.Keeping, err error) {
-	err = c.p.io(call{act: "Keeping"}, func() (err error) {
-		n, err = c.d.Keeping(ctx, consumer)
-		return err
-	})
-	return n, err
-}
-
-func (c *crashDriver[TTx]) Own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
-	err = c.p.io(call{act: "Own", effect: true}, func() (err error) {
-		mine, err = c.d.Own(ctx, what, owner, ttl)
-		return err
-	})
-	return mine, err
-}
-
-func (c *crashDriver[TTx]) Keeps(ctx context.Context) (keep store.Retention, err error) {
-	err = c.p.io(call{act: "Keeps"}, func() (err error) {
-		keep, err = c.d.Keeps(ctx)
-		return err
-	})
-	return keep, err
-}
-
-func (c *crashDriver[TTx]) Audited(ctx context.Context, run string, after int64, limit int) (out []store.Audit, err error) {
-	err = c.p.io(call{act: "Audited"}, func() (err error) {
-		out, err = c.d.Audited(ctx, run, after, limit)
+func (c *crashDriver[TTx]) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
+	writes := len(a.Checkpoints) > 0 || a.Beat != nil && len(a.Beat.Own) > 0
+	err = c.p.io(call{act: "Attend", effect: writes, note: func() string { return checkpointNote(a.Checkpoints) }}, func() (err error) {
+		out, err = c.d.Attend(ctx, a)
 		return err
 	})
 	return out, err
 }
 
-func (c *crashDriver[TTx]) AuditedLast(ctx context.Context, before int64, limit int) (out []store.Audit, err error) {
-	err = c.p.io(call{act: "AuditedLast"}, func() (err error) {
-		out, err = c.d.AuditedLast(ctx, before, limit)
-		return err
-	})
-	return out, err
-}
-
-func (c *crashDriver[TTx]) Spots(ctx context.Context, consumer string) (out store.Spots, err error) {
-	err = c.p.io(call{act: "Spots"}, func() (err error) {
-		out, err = c.d.Spots(ctx, consumer)
-		return err
-	})
-	return out, err
-}
-
-func (c *crashDriver[TTx]) Kinds(ctx context.Context, consumer string, own []store.Kind, forget time.Duration) (out []store.Kind, err error) {
-	err = c.p.io(call{act: "Kinds", effect: len(own) > 0}, func() (err error) {
-		out, err = c.d.Kinds(ctx, consumer, own, forget)
-		return err
-	})
-	return out, err
-}
-
-func (c *crashDriver[TTx]) Occupy(ctx context.Context, consumer, life, note string, lanes []store.Spot) (out store.Spots, err error) {
-	err = c.p.io(call{act: "Occupy", effect: true, note: func() string { return spotNote(lanes) }}, func() (err error) {
-		out, err = c.d.Occupy(ctx, consumer, life, note, lanes)
-		return err
-	})
-	return out, err
-}
-
-func (c *crashDriver[TTx]) Advance(ctx context.Context, consumer, server, note string, lanes []store.Spot) (out store.Spots, err error) {
-	err = c.p.io(call{act: "Advance", effect: len(lanes) > 0, note: func() string { return spotNote(lanes) }}, func() (err error) {
-		out, err = c.d.Advance(ctx, consumer, server, note, lanes)
-		return err
-	})
-	return out, err
-}
-
-func spotNote(lanes []store.Spot) (out string) {
-	for _, l := range lanes {
-		out += fmt.Sprintf(" %s at %d", l.Lane, l.Position)
+func checkpointNote(shards []store.Checkpoint) (out string) {
+	for _, l := range shards {
+		out += fmt.Sprintf(" %s at %d", l.Partition, l.Position)
 	}
 	return out
 }
 
-func (c *crashDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (did store.Maintained, err error) {
-	err = c.p.io(call{act: "Maintain", effect: true}, func() (err error) {
-		did, err = c.d.Maintain(ctx, keep)
+func (c *crashDriver[TTx]) Maintain(ctx context.Context, m store.Maintain) (did store.Maintained, err error) {
+	err = c.p.io(call{act: "Maintain", effect: !m.DryRun}, func() (err error) {
+		did, err = c.d.Maintain(ctx, m)
 		return err
 	})
 	return did, err
 }
 
-func (c *crashDriver[TTx]) Reseat(ctx context.Context, note *store.Audit) (done store.Reseated, err error) {
-	err = c.p.io(call{act: "Reseat", effect: note != nil}, func() (err error) {
-		done, err = c.d.Reseat(ctx, note)
+func (c *crashDriver[TTx]) Recover(ctx context.Context, note *store.Audit) (done store.Recovered, err error) {
+	err = c.p.io(call{act: "Recover", effect: note != nil}, func() (err error) {
+		done, err = c.d.Recover(ctx, note)
 		return err
 	})
 	return done, err
 }
 
-func (c *crashDriver[TTx]) Backlog(ctx context.Context) (b store.Backlog, err error) {
-	err = c.p.io(call{act: "Backlog"}, func() (err error) {
-		b, err = c.d.Backlog(ctx)
+func (c *crashDriver[TTx]) List(ctx context.Context, l store.List) (out store.Listed, err error) {
+	err = c.p.io(call{act: "List"}, func() (err error) {
+		out, err = c.d.List(ctx, l)
+		if n := len(out.Kept) + len(out.Quarantined); err == nil {
+			c.p.had(n > 0, " %d", n)
+		}
 		return err
 	})
-	return b, err
+	return out, err
+}
+
+func (c *crashDriver[TTx]) Audits(ctx context.Context, q store.AuditQuery) (out []store.Audit, err error) {
+	err = c.p.io(call{act: "Audits"}, func() (err error) {
+		out, err = c.d.Audits(ctx, q)
+		return err
+	})
+	return out, err
+}
+
+func (c *crashDriver[TTx]) Status(ctx context.Context, q store.StatusQuery) (out store.Status, err error) {
+	err = c.p.io(call{act: "Status"}, func() (err error) {
+		out, err = c.d.Status(ctx, q)
+		return err
+	})
+	return out, err
 }
 
 func (c *crashDriver[TTx]) Check(ctx context.Context, as store.Role) error {
 	return c.p.io(call{act: "Check"}, func() error { return c.d.Check(ctx, as) })
 }
+
+func (c *crashDriver[TTx]) Rename(ctx context.Context, r store.Rename) (done store.Renamed, err error) {
+	err = c.p.io(call{act: "Rename", effect: r.Audit != nil}, func() (err error) {
+		done, err = c.d.Rename(ctx, r)
+		return err
+	})
+	return done, err
+}
+
+func (c *crashDriver[TTx]) Examine(ctx context.Context, e store.Exam) (found []skald.Finding, err error) {
+	err = c.p.io(call{act: "Examine"}, func() (err error) {
+		found, err = c.d.Examine(ctx, e)
+		return err
+	})
+	return found, err
+}
+
+// Woken is never: an explored relay is stepped, and polls.
+func (c *crashDriver[TTx]) Woken() <-chan struct{} { return nil }
 
 // Outage: what was injected is one.
 func (c *crashDriver[TTx]) Outage(err error) bool {
@@ -349,11 +287,37 @@ func (c *crashUnit[TTx]) lose() { _, _ = c.u.Rollback(context.Background()) }
 func (c *crashUnit[TTx]) Tx() TTx            { return c.u.Tx() }
 func (c *crashUnit[TTx]) Found() store.Found { return c.u.Found() }
 
+// Outage: what was injected is one, of whatever transaction.
+func (c *crashUnit[TTx]) Outage(ctx context.Context, err error) bool {
+	return errors.Is(err, ErrCrashed) || errors.Is(err, ErrInjected) || c.u.Outage(ctx, err)
+}
+
 func (c *crashUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
 	return c.p.io(call{act: "Commit", effect: true, note: func() string { return effectNote(es) }}, func() error {
 		c.p.closed(c)
 		return c.u.Commit(ctx, es...)
 	})
+}
+
+// CommitThen is one I/O, as it is one round trip.
+func (c *crashUnit[TTx]) CommitThen(ctx context.Context, next store.Intake, es ...store.Effect) (then store.Unit[TTx], err error) {
+	err = c.p.io(call{act: "Commit", effect: true, note: func() string { return effectNote(es) }}, func() error {
+		c.p.closed(c)
+		inner, err := c.u.CommitThen(ctx, next, es...)
+		if err != nil || inner == nil {
+			return err
+		}
+		crash := &crashUnit[TTx]{p: c.p, d: c.d, u: inner}
+		c.p.opened(crash, crash.lose)
+		then = crash
+		return nil
+	})
+	if err != nil && then != nil {
+		c.p.closed(then)
+		then.(*crashUnit[TTx]).lose()
+		then = nil
+	}
+	return then, err
 }
 
 // Rollback is two I/Os where it does something instead; they are asked of the driver as one, unless something

@@ -9,28 +9,51 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// A Quieter is a Stepper that can tell that nothing is left for it although it has nothing to do at the moment: rows may
-// wait for a lane that another relay holds, a message for a database that is away. Relays and inboxes can.
+// A Quieter is a Stepper that can tell that nothing is left for it although it has nothing to do at the
+// moment: rows may wait for a shard that another relay holds, a message for a database that is away. Relays
+// and inboxes can.
 type Quieter interface {
 	Quiet(ctx context.Context) (bool, error)
 }
 
 const (
-	drainMost = 5 * time.Minute      // unless the context ends before
-	drainRest = 5 * time.Millisecond // between two rounds in which there is nothing to do, and something is left
+	drainMost = 5 * time.Minute // unless the context ends before
+	// between two rounds in which there is nothing to do, and something is left
+	drainRest = 5 * time.Millisecond
 )
 
-// ErrNotQuiet: something is left when the time is over.
-var ErrNotQuiet = errors.New("sagatest: not quiet")
+var (
+	// ErrNotQuiet: something is left when the time is over.
+	ErrNotQuiet = errors.New("sagatest: not quiet")
+	// ErrLeft: all is quiet, and something is left that did not take effect.
+	ErrLeft = errors.New("sagatest: drained, but not all took effect")
+)
 
-// Drain steps relays and inboxes in turn until all that was committed is carried and all that arrived is handled, and what
-// that has said, too: then a test may look at its tables. It waits for no clock of a message's: what failed, or is to come
-// later, stays parked. Give it every relay and inbox of the test, not running; it takes five minutes at most, unless ctx
-// ends before, and then says who is not quiet (ErrNotQuiet). An error of a step ends it at once.
+// Drain steps relays and inboxes in turn until all that was committed is carried and all that arrived is
+// handled, and what that has said, too: then a test may look at its tables. Give it every relay and inbox of
+// the test, not running; it takes five minutes at most, unless ctx ends before, and then says who is not
+// quiet (ErrNotQuiet). An error of a step ends it at once.
 //
-// With a broker in the process (membroker) and any store, your PostgreSQL too, quiet is quiet. Over a network a message may
-// be under way while nobody has anything to do: drain again until what you expect is there.
+// It waits for no clock of a message's. What is left then fails it (ErrLeft), with the reason that the store
+// has: parked messages, dead letters, quarantine, rows that no relay carries. A test that expects these says
+// so, with DrainLeaving.
+//
+// With a broker in the process (membroker) and any store, your PostgreSQL too, quiet is quiet. Over a network
+// a message may be under way while nobody has anything to do: drain again until what you expect is there.
 func Drain(ctx context.Context, steppers ...skald.Stepper) error {
+	return DrainLeaving(ctx, 0, steppers...)
+}
+
+// DrainLeaving is Drain for a test in which some messages are not to take effect: what may names is left
+// without an error.
+func DrainLeaving(ctx context.Context, may Left, steppers ...skald.Stepper) error {
+	if err := drain(ctx, steppers); err != nil {
+		return err
+	}
+	return leftBy(ctx, may, steppers)
+}
+
+func drain(ctx context.Context, steppers []skald.Stepper) error {
 	ctx, cancel := context.WithTimeout(ctx, drainMost)
 	defer cancel()
 	for {

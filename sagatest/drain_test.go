@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,8 +88,8 @@ func put(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
 	return tx.Put("got", m.Value)
 }
 
-// Lanes that a relay of another test left behind are waited for.
-func TestDrainWaitsForLanesOfTheDead(t *testing.T) {
+// Shards that a relay of another test left behind are waited for.
+func TestDrainWaitsForShardsOfTheDead(t *testing.T) {
 	d := newDraining(t)
 	if _, err := d.relay(300 * time.Millisecond).Step(t.Context()); err != nil {
 		t.Fatal(err)
@@ -108,9 +109,9 @@ func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
 	d.say(t, "1")
 	lost := errors.New("the connection is lost")
 	away := 3
-	in := d.inbox(losing{d.db, lost}, &inbox.Options{RetryFirst: time.Millisecond}, func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
+	in := d.inbox(d.db, &inbox.Options{RetryFirst: time.Millisecond}, func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
 		if away--; away >= 0 {
-			return lost
+			return skald.Outage(lost)
 		}
 		return put(ctx, tx, m)
 	})
@@ -123,18 +124,49 @@ func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.say(t, "2")
-	if err := sagatest.Drain(t.Context(), out, failing); err != nil || failing.Health().Parked != 1 {
+	err := sagatest.Drain(t.Context(), out, failing)
+	if !errors.Is(err, sagatest.ErrLeft) || !strings.Contains(err.Error(), "1 messages are parked for stock") || !strings.Contains(err.Error(), "not yet") {
+		t.Errorf("a message that failed is parked: %v", err)
+	}
+	if err := sagatest.DrainLeaving(t.Context(), sagatest.Parked, out, failing); err != nil || failing.Health().Parked != 1 {
 		t.Fatalf("%v, %+v", err, failing.Health())
 	}
 }
 
-// losing takes an error for an outage.
-type losing struct {
-	store.Driver[*memstore.Tx]
-	err error
-}
+// What did not take effect fails a drain: a handler that panics, a relay that nobody gave, a topic that is
+// not there, a message under an id that was taken. Each is left only by a test that says so.
+func TestDrainFailsOnWhatIsLeft(t *testing.T) {
+	d := newDraining(t)
+	panics := d.inbox(d.db, &inbox.Options{Attempts: 1}, func(context.Context, *memstore.Tx, skald.Received[string]) error { panic("oh") })
+	left := func(what sagatest.Left, says string, steppers ...skald.Stepper) {
+		t.Helper()
+		err := sagatest.Drain(t.Context(), steppers...)
+		if !errors.Is(err, sagatest.ErrLeft) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+		if err := sagatest.DrainLeaving(t.Context(), what, steppers...); err != nil {
+			t.Errorf("where it may: %v", err)
+		}
+	}
+	d.say(t, "1")
+	left(sagatest.Rows, "1 rows of the outbox", panics)
+	left(sagatest.Dead, "handler panicked: oh", panics, d.relay(0))
 
-func (l losing) Outage(err error) bool { return errors.Is(err, l.err) || l.Driver.Outage(err) }
+	d = newDraining(t)
+	in := d.inbox(d.db, &inbox.Options{}, put)
+	for _, data := range []string{`"1"`, `"2"`} {
+		m := skald.Message{ID: "m-1", Source: "/other", Type: "said", Topic: "orders", Key: []byte("k"), Data: []byte(data)}
+		if err := d.bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left(sagatest.Quarantined, "1 messages in quarantine for stock", in)
+	tx := d.db.BeginTx()
+	if err := errors.Join(d.out.Write(t.Context(), tx, skald.Draft{Topic: "nowhere", Type: "said"}), tx.Commit()); err != nil {
+		t.Fatal(err)
+	}
+	left(sagatest.Rows|sagatest.Quarantined, "1 rows of the outbox of", d.relay(0), in)
+}
 
 // Who is never quiet is named when the time is over; what cannot be done at all ends it.
 func TestDrainThatHasNoEnd(t *testing.T) {
@@ -157,7 +189,7 @@ func TestDrainThatHasNoEnd(t *testing.T) {
 	soon, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	lost := errors.New("the connection is lost")
-	away := d.inbox(losing{d.db, lost}, &inbox.Options{}, func(context.Context, *memstore.Tx, skald.Received[string]) error { return lost })
+	away := d.inbox(d.db, &inbox.Options{}, func(context.Context, *memstore.Tx, skald.Received[string]) error { return skald.Outage(lost) })
 	if err := sagatest.Drain(soon, out, away); !errors.Is(err, sagatest.ErrNotQuiet) {
 		t.Errorf("an outage: %v", err)
 	}

@@ -27,8 +27,8 @@ import (
 
 var entityTries = flag.Int("entity.tries", 400, "how often an order is updated and cancelled at the same time")
 
-// An account is an entity that is read, changed in memory and written back whole: what came in between is lost, unless
-// something prevents it.
+// An account is an entity that is read, changed in memory and written back whole: what came in between is
+// lost, unless something prevents it.
 type account struct{ version, updates, cancels int64 }
 
 // An accounts is where they are.
@@ -174,10 +174,10 @@ const (
 	byNothing way = "nothing"
 )
 
-// Updates and cancellations of the same orders, from two topics, by two consumers in two instances each, at the same time: none is lost,
-// with the entities locked in the intake, and with versions that are compared. Half of the handlers name their entities the other
-// way round, and nobody waits for another in a circle. On SQLite transactions take turns, so that nobody is overtaken there. With
-// -entity.tries=200000 for longer.
+// Updates and cancellations of the same orders, from two topics, by two consumers in two instances each, at
+// the same time: none is lost, with the entities locked in the intake, and with versions that are compared.
+// Half of the handlers name their entities the other way round, and nobody waits for another in a circle. On
+// SQLite transactions take turns, so that nobody is overtaken there. With -entity.tries=200000 for longer.
 func TestNoLostUpdate(t *testing.T) {
 	for _, w := range []way{byLock, byVersion} {
 		t.Run("memory by "+string(w), func(t *testing.T) { noLostUpdate(t, memAccounts(t), w) })
@@ -255,7 +255,8 @@ func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, top
 	o := &inbox.Options{Logger: slog.New(slog.DiscardHandler), RetryFirst: time.Millisecond, RetryMost: 20 * time.Millisecond, Attempts: 1000}
 	if w == byLock {
 		o.Entities = func(m skald.Message) []store.Lock {
-			locks := []store.Lock{{Space: "order", Key: string(m.Key)}, {Space: "customer", Key: m.ID[len(m.ID)-1:]}} // of ten customers
+			// of ten customers
+			locks := []store.Lock{{Space: "order", Key: string(m.Key)}, {Space: "customer", Key: m.ID[len(m.ID)-1:]}}
 			if topic == "cancels" {
 				locks[0], locks[1] = locks[1], locks[0]
 			}
@@ -291,16 +292,42 @@ type deadlocks[TTx any] struct {
 	seen atomic.Int64
 }
 
-func (d *deadlocks[TTx]) Outage(err error) bool {
+func (d *deadlocks[TTx]) count(err error) {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "40P01" {
 		d.seen.Add(1)
 	}
+}
+
+func (d *deadlocks[TTx]) Outage(err error) bool {
+	d.count(err)
 	return d.Driver.Outage(err)
 }
 
-// Two handlers that have both read before either writes: without a safeguard one of the two is lost; with versions the later is
-// told, and called again. So it is known that the test above can see what it is for.
+func (d *deadlocks[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
+	u, err := d.Driver.Begin(ctx, in)
+	return deadlocked[TTx]{u, d}, err
+}
+
+type deadlocked[TTx any] struct {
+	store.Unit[TTx]
+	d *deadlocks[TTx]
+}
+
+// Found hides that the next unit could begin with its commit: that one would not be wrapped.
+func (u deadlocked[TTx]) Found() store.Found {
+	f := u.Unit.Found()
+	f.Follows = false
+	return f
+}
+
+func (u deadlocked[TTx]) Outage(ctx context.Context, err error) bool {
+	u.d.count(err)
+	return u.Unit.Outage(ctx, err)
+}
+
+// Two handlers that have both read before either writes: without a safeguard one of the two is lost; with
+// versions the later is told, and called again. So it is known that the test above can see what it is for.
 func TestLostUpdateIsSeen(t *testing.T) {
 	for _, c := range []struct {
 		w    way
@@ -345,8 +372,8 @@ func lostUpdate[TTx any](t *testing.T, a accounts[TTx], w way, left, runs int64)
 	}
 }
 
-// An entity that a rival has in hand is waited for no longer than Options.Wait. Then the message is taken later, uncharged; it holds no
-// connection until then, and the messages of other entities go on.
+// An entity that a rival has in hand is waited for no longer than Options.Wait. Then the message is taken
+// later, uncharged; it holds no connection until then, and the messages of other entities go on.
 func TestWaitForAnEntityBecomesLater(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		waitBecomesLater(t, memAccounts(t), func() int32 { return 1 })
@@ -404,7 +431,7 @@ func waitBecomesLater[TTx any](t *testing.T, a accounts[TTx], connections func()
 	if h := in.Health(); h.Failures != 0 {
 		t.Errorf("%+v", h)
 	}
-	if kept, err := a.db.Kept(context.Background(), store.Sought{Consumer: "updates"}, 10); err != nil || len(kept) != 0 {
+	if kept, err := store.ListKept(context.Background(), a.db, store.Sought{Consumer: "updates", Limit: 10}); err != nil || len(kept) != 0 {
 		t.Errorf("kept %+v, %v", kept, err)
 	}
 }

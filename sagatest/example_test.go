@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A shop says that an order was placed; a warehouse packs a parcel for it. Whatever crashes, at whatever I/O, there
-// is one parcel.
+// A shop says that an order was placed; a warehouse packs a parcel for it. Whatever crashes, at whatever I/O,
+// there is one parcel.
 func ExampleSearch() {
 	placed := skald.Event[string]{Topic: "orders", Type: "order.placed"}
 	pack := func(_ context.Context, tx *memstore.Tx, _ skald.Received[string]) error {
@@ -63,7 +63,8 @@ func ExampleSearch() {
 		return nil
 	}
 
-	r, err := sagatest.Search(context.Background(), world, &sagatest.Options{Pairs: true}) // in a test: Explore(t, world, …)
+	// in a test: Explore(t, world, …)
+	r, err := sagatest.Search(context.Background(), world, &sagatest.Options{Pairs: true})
 	fmt.Println(len(r.Failures), r.Schedules > 100, err)
 	// Output: 0 true <nil>
 }

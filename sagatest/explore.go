@@ -3,7 +3,9 @@ package sagatest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -12,11 +14,15 @@ import (
 type Options struct {
 	// Modes are what is made to go wrong. Nil: all.
 	Modes []Mode
-	// Pairs adds every pair of crashes to the single faults. A crash before a read is the same as one before the
-	// effect that follows it in the same turn, so pairs are taken of effects.
+	// Pairs adds every pair of crashes to the single faults. A crash before a read is the same as one before
+	// the effect that follows it in the same turn, so pairs are taken of effects.
 	Pairs bool
-	// Sample bounds how many schedules are run, single ones and pairs each: then they are taken evenly. Default 0: all.
+	// Sample bounds how many schedules are run, single ones and pairs each: they are spread evenly. Default
+	// 0: all.
 	Sample int
+	// Seed chooses which schedules a Sample takes. Default for Explore: the environment variable
+	// SAGATEST_SEED, else another one each time, which it logs; for Search: 0.
+	Seed uint64
 	// Schedules, if there are any, are run instead of all that.
 	Schedules []Schedule
 	// Rest is how long, by the world's clock, nobody must have had anything to do before the run is over and
@@ -72,9 +78,12 @@ type T interface {
 // Replay is the environment variable that makes Explore run one schedule alone.
 const Replay = "SAGATEST_REPLAY"
 
-// Explore runs the world that build makes over and over: first as it is, then once for each I/O of that run and
-// each Mode, with that one fault; and checks its invariants each time. What fails is reported with its trace and
-// with the line that runs it again, SAGATEST_REPLAY='crash-after@17' go test -run …
+// SeedVariable is the environment variable that gives Explore its Options.Seed.
+const SeedVariable = "SAGATEST_SEED"
+
+// Explore runs the world that build makes over and over: first as it is, then once for each I/O of that run
+// and each Mode, with that one fault; and checks its invariants each time. What fails is reported with its
+// trace and with the line that runs it again, SAGATEST_REPLAY='crash-after@17' go test -run …
 //
 // Build must make a new world each time, the same each time: ids and clock are the World's.
 func Explore(t T, build func(w *World) error, o *Options) Report {
@@ -82,15 +91,38 @@ func Explore(t T, build func(w *World) error, o *Options) Report {
 	if text, ok := os.LookupEnv(Replay); ok {
 		return replay(t, build, o, text)
 	}
-	r, err := Search(t.Context(), build, o)
+	seeded := o.orDefaults()
+	if err := seeded.seed(); err != nil {
+		t.Fatalf("explore: %v", err)
+	}
+	r, err := Search(t.Context(), build, &seeded)
 	if err != nil {
 		t.Fatalf("explore: %v", err)
 	}
 	for _, f := range r.Failures {
 		t.Errorf("%s\nrun it again: %s\n%s", strings.Join(f.Broken, "\n"), line(t.Name(), f.Schedule), f.Trace)
 	}
+	if seeded.Sample > 0 {
+		t.Logf("the sample is that of %s=%d", SeedVariable, seeded.Seed)
+	}
 	t.Logf("%v", r)
 	return r
+}
+
+// seed takes the seed from the environment, or draws one, unless there is one.
+func (o *Options) seed() (err error) {
+	if o.Seed != 0 {
+		return nil
+	}
+	text, ok := os.LookupEnv(SeedVariable)
+	if !ok {
+		o.Seed = uint64(rand.Uint32())
+		return nil
+	}
+	if o.Seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+		return fmt.Errorf("%s is a number: %w", SeedVariable, err)
+	}
+	return nil
 }
 
 func line(test string, s Schedule) string {
@@ -237,11 +269,12 @@ func (e event) meets(m Mode) bool {
 	return true
 }
 
-// sampled chooses Sample of total, evenly.
+// sampled chooses Sample of total: evenly spread, from a place that the seed gives.
 func (s *search) sampled(i, total int) bool {
 	if s.o.Sample <= 0 || total <= s.o.Sample {
 		return true
 	}
+	i = (i + int(s.o.Seed%uint64(total))) % total
 	return (i+1)*s.o.Sample/total > i*s.o.Sample/total
 }
 
@@ -270,8 +303,8 @@ func (s *search) pairs(base []event) {
 	}
 }
 
-// crashes are the places behind the I/O from at which a crash makes a difference: before each effect, and after
-// the last of a turn.
+// crashes are the places behind the I/O from at which a crash makes a difference: before each effect, and
+// after the last of a turn.
 func crashes(log []event, from int) (out []Fault) {
 	for i := from; i < len(log); i++ {
 		if !log[i].effect {

@@ -10,24 +10,29 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// sampled bounds an exploration where there is not the time for all of it: under the race detector, which is slow
-// and has nothing to find in one thread, and in short runs. SKALD_EXPLORE=full runs everything everywhere, but for what several
-// bounds.
+// sampled bounds an exploration where there is not the time for all of it: under the race detector, which is
+// slow and has nothing to find in one thread, a third of n, and in short runs, n. SKALD_EXPLORE=full runs
+// everything everywhere, but for what several bounds.
 func sampled(n int) int {
-	if explore := os.Getenv("SKALD_EXPLORE"); explore != "full" && explore != "all" && (raceDetector || testing.Short()) {
+	switch explore := os.Getenv("SKALD_EXPLORE"); {
+	case explore == "full" || explore == "all":
+		return 0
+	case raceDetector:
+		return max(1, n/3)
+	case testing.Short():
 		return n
 	}
 	return 0
 }
 
-// several bounds an exploration of more than one fault in each run, of which there is no end, or of runs on a server, which take long: few
-// where sampled does, else full; and where SKALD_EXPLORE is all not at all (0).
+// several bounds an exploration of more than one fault in each run, of which there is no end, or of runs on a
+// server, which take long: few where sampled does, else full; and where SKALD_EXPLORE is all not at all (0).
 func several(few, full int) int {
 	switch {
 	case os.Getenv("SKALD_EXPLORE") == "all":
 		return 0
 	case sampled(1) > 0:
-		return few
+		return max(sampled(few), min(few, 8))
 	}
 	return full
 }
@@ -37,20 +42,20 @@ func TestExploreModelEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, build(largeLoad(), wiring{}), &sagatest.Options{Sample: sampled(300), Failures: 3})
 }
 
-// The same beside a retention that empties each row as soon as every lane has passed it, in every process: none goes that
-// was not published, whatever crashes.
+// The same beside a retention that empties each row as soon as every shard has passed it, in every process:
+// none goes that was not published, whatever crashes.
 // Interleaving 5.
 func TestExploreModelEverySingleFaultWithRetention(t *testing.T) {
 	sagatest.Explore(t, build(largeLoad(), wiring{keep: true}), &sagatest.Options{Sample: sampled(300), Failures: 3})
 }
 
-// The same while a topic is missing: rows are set aside, their keys held, and published in order later.
+// The same while a topic is missing: rows are deferred, their keys held, and published in order later.
 func TestExploreModelEverySingleFaultWithRowsSetAside(t *testing.T) {
 	sagatest.Explore(t, buildLate(largeLoad()), &sagatest.Options{Sample: sampled(300), Failures: 3})
 }
 
-// The same while a topic is deleted, with what nobody has read of it, and made anew: what is kept of it comes again, before
-// anything newer, whatever crashes.
+// The same while a topic is deleted, with what nobody has read of it, and made anew: what is kept of it comes
+// again, before anything newer, whatever crashes.
 // Interleaving 9.
 func TestExploreModelEverySingleFaultWithATopicMadeAnew(t *testing.T) {
 	for _, turn := range []int{5, 8, 11, 14, 17} {
@@ -60,8 +65,8 @@ func TestExploreModelEverySingleFaultWithATopicMadeAnew(t *testing.T) {
 	}
 }
 
-// Customers cancel while payment is under way: the cancellation comes before, behind and in the midst of what it cancels, on
-// another topic, whatever crashes.
+// Customers cancel while payment is under way: the cancellation comes before, behind and in the midst of what
+// it cancels, on another topic, whatever crashes.
 func TestExploreModelEverySingleFaultWithCancellations(t *testing.T) {
 	sagatest.Explore(t, build(cancelLoad(), wiring{}), &sagatest.Options{Sample: sampled(300), Failures: 3})
 }

@@ -11,16 +11,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// WrapBroker injects faults into b, within the publish contract and the order of each lane.
+// WrapBroker injects faults into b, within the publish contract and the order of each partition.
 func WrapBroker(b broker.Broker, f *Faults) broker.Broker {
-	w := &faultyBroker{Broker: b, f: f, held: map[string][]*faultyPending{}, over: make(chan struct{})}
-	if makes, ok := b.(broker.TopicMaker); ok {
-		return struct {
-			*faultyBroker
-			broker.TopicMaker
-		}{w, makes}
-	}
-	return w
+	return &faultyBroker{Broker: b, f: f, held: map[string][]*faultyPending{}, over: make(chan struct{})}
 }
 
 type faultyBroker struct {
@@ -42,7 +35,8 @@ func (b *faultyBroker) Publish(ctx context.Context, msgs []skald.Message, only .
 	kept := b.sift(p, msgs)
 	p.inner = b.Broker.Publish(ctx, kept, only...)
 	if p.gone == nil && b.f.hit(PublishUnknown, b.f.rates.PublishUnknown) {
-		p.lie, p.from = true, b.f.number(2)*b.f.number(len(msgs)) // half the time all, else from some message on
+		// half the time all, else from some message on
+		p.lie, p.from = true, b.f.number(2)*b.f.number(len(msgs))
 	}
 	return p
 }

@@ -28,18 +28,19 @@ type Rates struct {
 	PublishUnknown float64 // all of a call is published, and some or all of it is said not to be
 	ReceiveFails   float64 // Receive answers with an outage
 	Repeat         float64 // a delivery comes twice
-	Rewind         float64 // the last few deliveries of a lane come again, also those that were acknowledged
-	Delay          float64 // the deliveries of a lane are held back, in their order, for up to DelayFor
-	DelayFor       time.Duration
-	AckLost        float64 // an acknowledgement is not stored
-	AckUnknown     float64 // an acknowledgement is stored and answers with an outage
+	// the last few deliveries of a partition come again, also those that were acknowledged
+	Rewind     float64
+	Delay      float64 // the deliveries of a partition are held back, in their order, for up to DelayFor
+	DelayFor   time.Duration
+	AckLost    float64 // an acknowledgement is not stored
+	AckUnknown float64 // an acknowledgement is stored and answers with an outage
 
 	// Of handlers that call Faults.Upset.
 	HandlerFails   float64 // it answers an error
 	HandlerPanics  float64 // it panics, as by a bug
 	HandlerGivesUp float64 // it answers an error that is skald.Permanent: a dead letter
 
-	// Die ends the life of a process in the middle of a step: see Faults.Life.
+	// Die ends the session of a process in the middle of a step: see Faults.Life.
 	Die float64
 }
 
@@ -100,8 +101,8 @@ const (
 	PublishUnknown = "publish_unknown"
 	ReceiveFailed  = "receive_failed"
 	Repeated       = "delivery_repeated"
-	Rewound        = "lane_rewound"
-	Delayed        = "lane_delayed"
+	Rewound        = "partition_rewound"
+	Delayed        = "partition_delayed"
 	AckLost        = "ack_lost"
 	AckUnknown     = "ack_unknown"
 	HandlerFailed  = "handler_failed"
@@ -110,8 +111,8 @@ const (
 	Death          = "process_death"
 )
 
-// Faults decide what goes wrong, by a seed, and count it. The same calls in the same order meet the same faults.
-// They are safe for concurrent use.
+// Faults decide what goes wrong, by a seed, and count it. The same calls in the same order meet the same
+// faults. They are safe for concurrent use.
 type Faults struct {
 	rates Rates
 	*dice
@@ -125,7 +126,7 @@ type Faults struct {
 	kill   map[any]func() // what dies with it
 }
 
-// dice are shared by all lives.
+// dice are shared by all sessions.
 type dice struct {
 	rolling sync.Mutex
 	rng     *rand.Rand
@@ -140,26 +141,26 @@ func NewFaults(seed uint64, rates Rates) *Faults {
 	}
 }
 
-// Life is one life of a process: the same faults, and it dies by them, in the middle of a step, or when Die is
-// called. All seams of one process are wrapped with the Life of that process:
+// Life is one session of a process: the same faults, and it dies by them, in the middle of a step, or when
+// Die is called. All seams of one process are wrapped with the Life of that process:
 //
 //	life := faults.Life()
 //	svc := build(sagatest.WrapDriver(db, life), sagatest.WrapBroker(bus, life))
 //	go svc.Run(ctx)
 //	<-life.Died() // cancel ctx, wait for Run to return, and build the next life
 //
-// When it dies, its subscriptions are lost uncleanly (where the driver has a Kill method, as membroker's has; else
-// they are closed without their acknowledgements), what it has open is rolled back, and all that it asks is
-// answered with a *FaultError of kind Death. Its leases stay until they run out, or until the next life of the same
-// name takes them.
-func (f *Faults) Life() *Faults {
+// When it dies, its subscriptions are lost uncleanly (where the driver has a Kill method, as membroker's has;
+// else they are closed without their acknowledgements), what it has open is rolled back, and all that it asks
+// is answered with a *FaultError of kind Death. Its leases stay until they run out, or until the next life of
+// the same name takes them.
+func (f *Faults) Session() *Faults {
 	return &Faults{rates: f.rates, dice: f.dice, mortal: true, died: make(chan struct{}), kill: map[any]func(){}}
 }
 
-// Died is closed when this life is over.
+// Died is closed when this session is over.
 func (f *Faults) Died() <-chan struct{} { return f.died }
 
-// Die ends this life, if it has not ended, and returns the error that all its calls answer from now on.
+// Die ends this session, if it has not ended, and returns the error that all its calls answer from now on.
 func (f *Faults) Die() error {
 	f.mu.Lock()
 	kill := f.kill
@@ -177,7 +178,7 @@ func (f *Faults) Die() error {
 	return &FaultError{Kind: Death}
 }
 
-// Counts is how often each kind of fault was injected, in all lives.
+// Counts is how often each kind of fault was injected, in all sessions.
 func (f *Faults) Counts() map[string]int64 {
 	f.rolling.Lock()
 	defer f.rolling.Unlock()
@@ -196,8 +197,8 @@ type Injection struct {
 	Messages []store.Identity // it struck these
 }
 
-// Tell has to called, from any goroutine, at each fault that strikes messages; those that strike a call which is about none are
-// counted only. It is set before the first seam is wrapped, and for each life anew.
+// Tell has to called, from any goroutine, at each fault that strikes messages; those that strike a call which
+// is about none are counted only. It is set before the first seam is wrapped, and for each session anew.
 func (f *Faults) Tell(to func(Injection)) { f.tell = to }
 
 func (f *Faults) told(kind string, of []store.Identity) {
@@ -229,7 +230,8 @@ func (f *Faults) strike(kind string, rate float64, of []store.Identity) error {
 	return &FaultError{Kind: kind}
 }
 
-// Upset is for handlers to call: there it panics now and then, or answers an error that the handler is to answer. Only in a Life.
+// Upset is for handlers to call: there it panics now and then, or answers an error that the handler is to
+// answer. Only in a Life.
 func (f *Faults) Upset(m skald.Message) error {
 	if !f.mortal {
 		return nil
@@ -244,7 +246,8 @@ func (f *Faults) Upset(m skald.Message) error {
 		return skald.Permanent(errors.New("injected fault: " + HandlerGaveUp))
 	}
 	if err := f.strike(HandlerFailed, f.rates.HandlerFails, of); err != nil {
-		return errors.New("injected fault: " + HandlerFailed) // the handler's own: no *FaultError, which is an outage
+		// the handler's own: no *FaultError, which is an outage
+		return errors.New("injected fault: " + HandlerFailed)
 	}
 	return nil
 }
@@ -269,7 +272,7 @@ func (f *Faults) alive() error {
 	}
 }
 
-// live is alive, with the chance to die on the spot.
+// live is alive, with the chance to die on the checkpoint.
 func (f *Faults) live() error { return f.liveWith(nil) }
 
 // liveWith is live in a call about these messages.
@@ -290,7 +293,7 @@ func (f *Faults) liveWith(of []store.Identity) error {
 	return nil
 }
 
-// diesWith calls k at the death of this life; at once if it is over. k may be called while forget is.
+// diesWith calls k at the death of this session; at once if it is over. k may be called while forget is.
 func (f *Faults) diesWith(what any, k func()) {
 	f.mu.Lock()
 	over := f.kill == nil

@@ -28,15 +28,15 @@ type (
 	said struct{ N int }
 )
 
-// A chain is three services that run for real: the first one's messages are echoed by the second to the third.
-// Each lives, dies by the faults, and comes back.
+// A chain is three services that run for real: the first one's messages are echoed by the second to the
+// third. Each lives, dies by the faults, and comes back.
 type chain struct {
 	t      *testing.T
 	faults *sagatest.Faults
 	dbs    map[string]*memstore.Store
 	said   int
 	bus    *membroker.Broker
-	spoil  func(service string, d db, b broker.Broker, life *sagatest.Faults) (db, broker.Broker)
+	spoil  func(service string, d db, b broker.Broker, session *sagatest.Faults) (db, broker.Broker)
 	wg     sync.WaitGroup
 	stop   context.CancelFunc
 }
@@ -44,7 +44,7 @@ type chain struct {
 func newChain(t *testing.T, f *sagatest.Faults) *chain {
 	c := &chain{t: t, faults: f, dbs: map[string]*memstore.Store{}, bus: membroker.New(nil)}
 	for _, name := range []string{"one", "two", "three"} {
-		c.dbs[name] = memstore.New(&memstore.Options{Source: "/" + name, Lanes: 4})
+		c.dbs[name] = memstore.New(&memstore.Options{Source: "/" + name, Shards: 4})
 	}
 	if err := c.bus.MakeTopics(t.Context(), 3, "first", "second"); err != nil {
 		t.Fatal(err)
@@ -69,30 +69,31 @@ func (c *chain) end() {
 	c.wg.Wait()
 }
 
-// live is one life of a service.
+// live is one session of a service.
 func (c *chain) live(ctx context.Context, name string) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	life := c.faults.Life()
+	session := c.faults.Session()
 	go func() {
 		select {
-		case <-life.Died():
+		case <-session.Died():
 			stop()
 		case <-ctx.Done():
 		}
 	}()
-	bus := sagatest.WrapBroker(c.bus.Client(), life)
-	d := sagatest.WrapDriver[*memstore.Tx](c.dbs[name].Session(), life)
+	bus := sagatest.WrapBroker(c.bus.Client(), session)
+	d := sagatest.WrapDriver[*memstore.Tx](c.dbs[name].Session(), session)
 	if c.spoil != nil {
-		d, bus = c.spoil(name, d, bus, life)
+		d, bus = c.spoil(name, d, bus, session)
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	out := outbox.New(d, nil)
 	runners := []skald.Runner{relay.New(d, bus, &relay.Options{Owner: name, Logger: quiet, Save: time.Millisecond, Drain: time.Second, PollMost: 10 * time.Millisecond})}
 	if name != "one" {
 		in := inbox.New(d, bus, name, &inbox.Options{Member: name, Logger: quiet, RetryFirst: time.Millisecond, RetryMost: 20 * time.Millisecond, Drain: time.Second,
-			Handle: 3 * time.Second, Wait: time.Second, // what a life had claimed that dies, without a lane of its own, waits for so long
-			Kills: 1000}) // deaths are drawn, and none is a message's
+			// what a session had claimed that dies, without a partition of its own, waits for so long
+			Handle: 3 * time.Second, Wait: time.Second,
+			MaxCrashes: 1000}) // deaths are drawn, and none is a message's
 		from, to := "first", "second"
 		if name == "three" {
 			from, to = to, ""
@@ -151,8 +152,8 @@ func (c *chain) say(n int) {
 	}
 }
 
-// wrong says what is amiss at a service: messages that have no effect though a later one of their key has, messages
-// with two effects, and messages that have none yet.
+// wrong says what is amiss at a service: messages that have no effect though a later one of their key has,
+// messages with two effects, and messages that have none yet.
 func (c *chain) wrong(name string) (lost, doubled, open int) {
 	user := c.dbs[name].User()
 	for k := range chainKeys {

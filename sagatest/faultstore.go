@@ -5,23 +5,18 @@ import (
 	"errors"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
 )
 
 // WrapDriver injects faults into d. What d lends is lent through it untouched.
 func WrapDriver[TTx any](d store.Driver[TTx], f *Faults) store.Driver[TTx] {
-	w := &faultyDriver[TTx]{Driver: d, f: f}
-	if wakes, ok := d.(store.Waker); ok {
-		return struct {
-			*faultyDriver[TTx]
-			store.Waker
-		}{w, wakes}
-	}
-	return w
+	return &faultyDriver[TTx]{d: d, f: f}
 }
 
+// It embeds nothing, so that a new method of the seam does not go past the faults unseen.
 type faultyDriver[TTx any] struct {
-	store.Driver[TTx]
+	d store.Driver[TTx]
 	f *Faults
 }
 
@@ -39,7 +34,7 @@ func (d *faultyDriver[TTx]) Begin(ctx context.Context, in store.Intake) (store.U
 			return nil, err
 		}
 	}
-	u, err := d.Driver.Begin(ctx, in)
+	u, err := d.d.Begin(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -70,29 +65,18 @@ func (d *faultyDriver[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effec
 	if err := d.f.alive(); err != nil {
 		return err
 	}
-	return d.Driver.Write(ctx, tx, es...)
+	return d.d.Write(ctx, tx, es...)
 }
 
 func (d *faultyDriver[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	if err := d.f.live(); err != nil {
 		return make([]bool, len(es)), err
 	}
-	stood, err := d.Driver.Apply(ctx, es...)
+	stood, err := d.d.Apply(ctx, es...)
 	if err == nil {
 		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
 	}
 	return stood, err
-}
-
-func (d *faultyDriver[TTx]) Tick(ctx context.Context, base string) (string, error) {
-	if err := d.f.live(); err != nil {
-		return base, err
-	}
-	tip, err := d.Driver.Tick(ctx, base)
-	if err == nil && tip != base {
-		err = d.f.after(TickUnknown, d.f.rates.TickUnknown, nil)
-	}
-	return tip, err
 }
 
 // after is what can go wrong once a call has taken effect.
@@ -107,205 +91,165 @@ func (d *faultyDriver[TTx]) Seen(ctx context.Context, consumer string, ids []sto
 	if err := d.f.alive(); err != nil {
 		return nil, err
 	}
-	return d.Driver.Seen(ctx, consumer, ids)
+	return d.d.Seen(ctx, consumer, ids)
 }
 
 func (d *faultyDriver[TTx]) Enter(ctx context.Context, tx TTx, in store.Intake) (store.Found, error) {
 	if err := d.f.alive(); err != nil {
 		return store.Found{}, err
 	}
-	return d.Driver.Enter(ctx, tx, in)
+	return d.d.Enter(ctx, tx, in)
 }
 
 func (d *faultyDriver[TTx]) Secret(ctx context.Context) ([]byte, error) {
 	if err := d.f.alive(); err != nil {
 		return nil, err
 	}
-	return d.Driver.Secret(ctx)
-}
-
-func (d *faultyDriver[TTx]) Quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
-	if err := d.f.alive(); err != nil {
-		return nil, err
-	}
-	return d.Driver.Quarantined(ctx, q)
-}
-
-func (d *faultyDriver[TTx]) Admit(ctx context.Context, numbers []int64, by, reason string) (int, error) {
-	if err := d.f.alive(); err != nil {
-		return 0, err
-	}
-	return d.Driver.Admit(ctx, numbers, by, reason)
+	return d.d.Secret(ctx)
 }
 
 func (d *faultyDriver[TTx]) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
-	if err := d.f.alive(); err != nil {
+	if ask.Owner != "" {
+		if err := d.f.alive(); err != nil {
+			return store.Leased{}, err
+		}
+		return d.d.Lease(ctx, ask)
+	}
+	if err := d.f.live(); err != nil {
 		return store.Leased{}, err
 	}
-	return d.Driver.Lease(ctx, ask)
+	got, err := d.d.Lease(ctx, ask)
+	if err == nil && ask.Look != nil && got.Tip != *ask.Look {
+		err = d.f.after(TickUnknown, d.f.rates.TickUnknown, nil)
+	}
+	return got, err
 }
 
 func (d *faultyDriver[TTx]) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
 	if err := d.f.live(); err != nil {
 		return store.Page{}, err
 	}
-	return d.Driver.Pull(ctx, w, limit)
+	return d.d.Pull(ctx, w, limit)
 }
 
-func (d *faultyDriver[TTx]) Held(ctx context.Context, lanes []int) ([]store.Held, error) {
+func (d *faultyDriver[TTx]) Deferred(ctx context.Context, q store.DeferredQuery) (store.Deferred, error) {
 	if err := d.f.alive(); err != nil {
-		return nil, err
+		return store.Deferred{}, err
 	}
-	return d.Driver.Held(ctx, lanes)
+	return d.d.Deferred(ctx, q)
 }
 
-func (d *faultyDriver[TTx]) Retry(ctx context.Context, lanes []int, limit int) ([]store.Aside, error) {
-	if err := d.f.alive(); err != nil {
-		return nil, err
-	}
-	return d.Driver.Retry(ctx, lanes, limit)
-}
-
-func (d *faultyDriver[TTx]) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
+func (d *faultyDriver[TTx]) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
 	if err := d.f.alive(); err != nil {
 		return store.Claimed{}, err
 	}
-	return d.Driver.Claim(ctx, consumer, life, most, lease, not...)
+	return d.d.Claim(ctx, w)
 }
 
-func (d *faultyDriver[TTx]) Kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
-	if err := d.f.alive(); err != nil {
-		return nil, err
-	}
-	return d.Driver.Kept(ctx, what, limit)
-}
-
-func (d *faultyDriver[TTx]) Keeping(ctx context.Context, consumer string) (store.Keeping, error) {
-	if err := d.f.alive(); err != nil {
-		return store.Keeping{}, err
-	}
-	return d.Driver.Keeping(ctx, consumer)
-}
-
-func (d *faultyDriver[TTx]) Own(ctx context.Context, what, owner string, ttl time.Duration) (bool, error) {
-	if err := d.f.alive(); err != nil {
-		return false, err
-	}
-	return d.Driver.Own(ctx, what, owner, ttl)
-}
-
-func (d *faultyDriver[TTx]) Keeps(ctx context.Context) (store.Retention, error) {
-	if err := d.f.alive(); err != nil {
-		return store.Retention{}, err
-	}
-	return d.Driver.Keeps(ctx)
-}
-
-func (d *faultyDriver[TTx]) Audited(ctx context.Context, run string, after int64, limit int) ([]store.Audit, error) {
-	if err := d.f.alive(); err != nil {
-		return nil, err
-	}
-	return d.Driver.Audited(ctx, run, after, limit)
-}
-
-func (d *faultyDriver[TTx]) AuditedLast(ctx context.Context, before int64, limit int) ([]store.Audit, error) {
-	if err := d.f.alive(); err != nil {
-		return nil, err
-	}
-	return d.Driver.AuditedLast(ctx, before, limit)
-}
-
-func (d *faultyDriver[TTx]) Spots(ctx context.Context, consumer string) (store.Spots, error) {
-	if err := d.f.alive(); err != nil {
-		return store.Spots{}, err
-	}
-	return d.Driver.Spots(ctx, consumer)
-}
-
-func (d *faultyDriver[TTx]) Kinds(ctx context.Context, consumer string, own []store.Kind, forget time.Duration) ([]store.Kind, error) {
+func (d *faultyDriver[TTx]) Reserve(ctx context.Context, r store.Reservation) (store.Reserved, error) {
 	if err := d.f.live(); err != nil {
-		return nil, err
+		return store.Reserved{}, err
 	}
-	out, err := d.Driver.Kinds(ctx, consumer, own, forget)
-	if err == nil && len(own) > 0 {
+	out, err := d.d.Reserve(ctx, r)
+	if err == nil && out.Outcome == store.Fresh && !out.Rival {
 		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
 	}
 	return out, err
 }
 
-func (d *faultyDriver[TTx]) Occupy(ctx context.Context, consumer, life, note string, lanes []store.Spot) (store.Spots, error) {
-	if err := d.f.live(); err != nil {
-		return store.Spots{}, err
+func (d *faultyDriver[TTx]) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+	look := d.f.live
+	if len(a.Checkpoints) == 0 && a.Beat == nil {
+		look = d.f.alive
 	}
-	return d.Driver.Occupy(ctx, consumer, life, note, lanes)
-}
-
-func (d *faultyDriver[TTx]) Advance(ctx context.Context, consumer, server, note string, lanes []store.Spot) (store.Spots, error) {
-	if err := d.f.live(); err != nil {
-		return store.Spots{}, err
+	if err := look(); err != nil {
+		return store.Attended{}, err
 	}
-	out, err := d.Driver.Advance(ctx, consumer, server, note, lanes)
-	if err == nil && len(lanes) > 0 {
+	out, err := d.d.Attend(ctx, a)
+	if err == nil && !a.Take && (len(a.Checkpoints) > 0 || a.Beat != nil && len(a.Beat.Own) > 0) {
 		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
 	}
 	return out, err
 }
 
-func (d *faultyDriver[TTx]) Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
+func (d *faultyDriver[TTx]) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	if err := d.f.alive(); err != nil {
 		return store.Maintained{}, err
 	}
-	return d.Driver.Maintain(ctx, keep)
+	return d.d.Maintain(ctx, m)
 }
 
-func (d *faultyDriver[TTx]) Reseat(ctx context.Context, note *store.Audit) (store.Reseated, error) {
+func (d *faultyDriver[TTx]) Recover(ctx context.Context, note *store.Audit) (store.Recovered, error) {
 	if err := d.f.alive(); err != nil {
-		return store.Reseated{}, err
+		return store.Recovered{}, err
 	}
-	return d.Driver.Reseat(ctx, note)
+	return d.d.Recover(ctx, note)
 }
 
-func (d *faultyDriver[TTx]) Backlog(ctx context.Context) (store.Backlog, error) {
+func (d *faultyDriver[TTx]) List(ctx context.Context, l store.List) (store.Listed, error) {
 	if err := d.f.alive(); err != nil {
-		return store.Backlog{}, err
+		return store.Listed{}, err
 	}
-	return d.Driver.Backlog(ctx)
+	return d.d.List(ctx, l)
+}
+
+func (d *faultyDriver[TTx]) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
+	if err := d.f.alive(); err != nil {
+		return nil, err
+	}
+	return d.d.Audits(ctx, q)
+}
+
+func (d *faultyDriver[TTx]) Status(ctx context.Context, q store.StatusQuery) (store.Status, error) {
+	if err := d.f.alive(); err != nil {
+		return store.Status{}, err
+	}
+	return d.d.Status(ctx, q)
 }
 
 func (d *faultyDriver[TTx]) Check(ctx context.Context, as store.Role) error {
 	if err := d.f.alive(); err != nil {
 		return err
 	}
-	return d.Driver.Check(ctx, as)
+	return d.d.Check(ctx, as)
 }
+
+func (d *faultyDriver[TTx]) Rename(ctx context.Context, r store.Rename) (store.Renamed, error) {
+	if err := d.f.alive(); err != nil {
+		return store.Renamed{}, err
+	}
+	return d.d.Rename(ctx, r)
+}
+
+func (d *faultyDriver[TTx]) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
+	if err := d.f.alive(); err != nil {
+		return nil, err
+	}
+	return d.d.Examine(ctx, e)
+}
+
+func (d *faultyDriver[TTx]) Woken() <-chan struct{} { return d.d.Woken() }
 
 // Outage: an injected fault is one.
 func (d *faultyDriver[TTx]) Outage(err error) bool {
 	var fault *FaultError
-	return errors.As(err, &fault) || d.Driver.Outage(err)
+	return errors.As(err, &fault) || d.d.Outage(err)
 }
 
 type faultyUnit[TTx any] struct {
-	store.Unit[TTx]
+	u  store.Unit[TTx]
 	f  *Faults
 	of []store.Identity
 }
 
-// A faultyFollower is that of a store that can begin a unit with the commit of another.
-type faultyFollower[TTx any] struct {
-	*faultyUnit[TTx]
-	to store.Follower[TTx]
-}
-
 func faultyOf[TTx any](f *Faults, u store.Unit[TTx], of []store.Identity) store.Unit[TTx] {
-	faulty := &faultyUnit[TTx]{Unit: u, f: f, of: of}
-	if to, ok := u.(store.Follower[TTx]); ok {
-		return &faultyFollower[TTx]{faulty, to}
-	}
-	return faulty
+	return &faultyUnit[TTx]{u: u, f: f, of: of}
 }
 
-func (u *faultyFollower[TTx]) CommitThen(ctx context.Context, next store.Intake, es ...store.Effect) (store.Unit[TTx], error) {
+func (u *faultyUnit[TTx]) Tx() TTx            { return u.u.Tx() }
+func (u *faultyUnit[TTx]) Found() store.Found { return u.u.Found() }
+
+func (u *faultyUnit[TTx]) CommitThen(ctx context.Context, next store.Intake, es ...store.Effect) (store.Unit[TTx], error) {
 	of := marked(next.Marks)
 	if u.f.strike(BeginFailed, u.f.rates.BeginFails, of) != nil {
 		return nil, u.Commit(ctx, es...)
@@ -313,7 +257,7 @@ func (u *faultyFollower[TTx]) CommitThen(ctx context.Context, next store.Intake,
 	if err := u.mayCommit(ctx); err != nil {
 		return nil, err
 	}
-	then, err := u.to.CommitThen(ctx, next, es...)
+	then, err := u.u.CommitThen(ctx, next, es...)
 	if err != nil {
 		return nil, err
 	}
@@ -336,16 +280,22 @@ func (u *faultyUnit[TTx]) mayCommit(ctx context.Context) error {
 		err = u.f.strike(CommitFailed, u.f.rates.CommitFails, u.of)
 	}
 	if err != nil {
-		_, _ = u.Unit.Rollback(ctx)
+		_, _ = u.u.Rollback(ctx)
 	}
 	return err
+}
+
+// Outage: an injected fault is one.
+func (u *faultyUnit[TTx]) Outage(ctx context.Context, err error) bool {
+	var fault *FaultError
+	return errors.As(err, &fault) || u.u.Outage(ctx, err)
 }
 
 func (u *faultyUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
 	if err := u.mayCommit(ctx); err != nil {
 		return err
 	}
-	if err := u.Unit.Commit(ctx, es...); err != nil {
+	if err := u.u.Commit(ctx, es...); err != nil {
 		return err
 	}
 	return u.f.after(CommitUnknown, u.f.rates.CommitUnknown, u.of)
@@ -353,10 +303,10 @@ func (u *faultyUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error 
 
 func (u *faultyUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	if err := u.f.liveWith(u.of); err != nil {
-		_, _ = u.Unit.Rollback(ctx) // its rows are undone in any case
+		_, _ = u.u.Rollback(ctx) // its rows are undone in any case
 		return make([]bool, len(instead)), err
 	}
-	stood, err := u.Unit.Rollback(ctx, instead...)
+	stood, err := u.u.Rollback(ctx, instead...)
 	if err == nil && len(instead) > 0 {
 		err = u.f.after(ApplyUnknown, u.f.rates.ApplyUnknown, u.of)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// remembered is how many deliveries of a lane can come again.
+// remembered is how many deliveries of a partition can come again.
 const remembered = 8
 
 // faultySubscription repeats and delays what comes, and loses acknowledgements.
@@ -21,13 +21,13 @@ type faultySubscription struct {
 	ready chan struct{}
 	end   chan struct{}
 
-	mu    sync.Mutex // Die may come from anywhere
-	lanes map[string]*faultyLane
-	order []string
-	dead  bool
+	mu         sync.Mutex // Die may come from anywhere
+	partitions map[string]*faultyPartition
+	order      []string
+	dead       bool
 }
 
-type faultyLane struct {
+type faultyPartition struct {
 	queue []broker.Delivery // fetched, not given yet
 	given []broker.Delivery // the last that were given
 	until time.Time         // held back until then
@@ -38,7 +38,7 @@ type faultyLane struct {
 func newFaultySubscription(inner broker.Subscription, f *Faults, over <-chan struct{}) *faultySubscription {
 	s := &faultySubscription{
 		Subscription: inner, f: f, ready: make(chan struct{}, 1), end: make(chan struct{}),
-		lanes: map[string]*faultyLane{},
+		partitions: map[string]*faultyPartition{},
 	}
 	go s.forward(over)
 	f.diesWith(s, s.kill)
@@ -116,7 +116,7 @@ func (s *faultySubscription) Receive(ctx context.Context, most int) (broker.Batc
 		return b, err
 	}
 	for _, l := range b.Lost {
-		delete(s.lanes, l.Name)
+		delete(s.partitions, l.Name)
 		s.order = slices.DeleteFunc(s.order, func(name string) bool { return name == l.Name })
 	}
 	for i := range b.Deliveries {
@@ -126,19 +126,19 @@ func (s *faultySubscription) Receive(ctx context.Context, most int) (broker.Batc
 	return b, nil
 }
 
-func (s *faultySubscription) lane(name string) *faultyLane {
-	l := s.lanes[name]
+func (s *faultySubscription) partition(name string) *faultyPartition {
+	l := s.partitions[name]
 	if l == nil {
-		l = &faultyLane{acked: -1}
-		s.lanes[name] = l
+		l = &faultyPartition{acked: -1}
+		s.partitions[name] = l
 		s.order = append(s.order, name)
 	}
 	return l
 }
 
-// fetch puts a delivery behind those of its lane, perhaps twice, perhaps with some that came before it.
+// fetch puts a delivery behind those of its partition, perhaps twice, perhaps with some that came before it.
 func (s *faultySubscription) fetch(d broker.Delivery) {
-	l := s.lane(d.Lane)
+	l := s.partition(d.Partition)
 	if len(l.queue) == 0 && len(l.given) > 0 && s.f.hit(Rewound, s.f.rates.Rewind) {
 		back := l.given[s.f.number(len(l.given)):]
 		l.queue = append(l.queue, back...)
@@ -162,11 +162,11 @@ func delivered(ds []broker.Delivery) []store.Identity {
 	return identities(ds, func(d *broker.Delivery) *skald.Message { return &d.Message })
 }
 
-// give takes what may go from the lanes' queues, at most most.
+// give takes what may go from the partitions' queues, at most most.
 func (s *faultySubscription) give(most int) (out []broker.Delivery) {
 	now := time.Now()
 	for _, name := range s.order {
-		l := s.lanes[name]
+		l := s.partitions[name]
 		if now.Before(l.until) {
 			continue
 		}
@@ -181,9 +181,9 @@ func (s *faultySubscription) give(most int) (out []broker.Delivery) {
 	return out
 }
 
-// remember keeps the last deliveries by position: what is repeated always runs up to the newest one, as with a
-// broker that goes back.
-func (l *faultyLane) remember(ds []broker.Delivery) {
+// remember keeps the last deliveries by position: what is repeated always runs up to the newest one, as with
+// a broker that goes back.
+func (l *faultyPartition) remember(ds []broker.Delivery) {
 	for _, d := range ds {
 		if n := len(l.given); n == 0 || l.given[n-1].Position < d.Position {
 			l.given = append(l.given, d)
@@ -194,7 +194,7 @@ func (l *faultyLane) remember(ds []broker.Delivery) {
 	}
 }
 
-// Ack hands on what moves a lane forward: the finished repeat of an old delivery does not.
+// Ack hands on what moves a partition forward: the finished repeat of an old delivery does not.
 func (s *faultySubscription) Ack(ctx context.Context, ds []broker.Delivery) error {
 	if err := s.f.live(); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (s *faultySubscription) Ack(ctx context.Context, ds []broker.Delivery) erro
 	}
 	forward := make([]broker.Delivery, 0, len(ds))
 	for _, d := range ds {
-		if l := s.lanes[d.Lane]; l != nil && d.Position > l.acked {
+		if l := s.partitions[d.Partition]; l != nil && d.Position > l.acked {
 			forward = append(forward, d)
 		}
 	}
@@ -221,24 +221,24 @@ func (s *faultySubscription) Ack(ctx context.Context, ds []broker.Delivery) erro
 		return err
 	}
 	for _, d := range forward {
-		s.lanes[d.Lane].acked = d.Position
+		s.partitions[d.Partition].acked = d.Position
 	}
 	return s.f.strike(AckUnknown, s.f.rates.AckUnknown, delivered(forward))
 }
 
-func (s *faultySubscription) Pause(lanes ...string) {
+func (s *faultySubscription) Pause(partitions ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.dead {
-		s.Subscription.Pause(lanes...)
+		s.Subscription.Pause(partitions...)
 	}
 }
 
-func (s *faultySubscription) Resume(lanes ...string) {
+func (s *faultySubscription) Resume(partitions ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.dead {
-		s.Subscription.Resume(lanes...)
+		s.Subscription.Resume(partitions...)
 	}
 }
 

@@ -2,15 +2,14 @@ package sagatest_test
 
 import (
 	"context"
-	"time"
 
 	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/sagatest"
 	"github.com/skald-go/skald/store"
 )
 
-// crashGateway makes each request to the gateway an I/O of a process: it dies before and behind it, and hears of errors though it
-// was done.
+// crashGateway makes each request to the gateway an I/O of a process: it dies before and behind it, and hears
+// of errors though it was done.
 type crashGateway struct {
 	gateway.Gateway
 	p *sagatest.Process
@@ -42,12 +41,14 @@ func (g *crashGateway) Find(ctx context.Context, key string) (r gateway.Receipt,
 
 func short(s string) string { return s[max(0, len(s)-4):] }
 
-// impatient has what is to wait taken as soon as anybody looks, and what a dead process was at, too: real databases measure by clocks that no
-// world moves, so that it would be up to the machine what is over before the world is at rest. How often an inbox looks is by the world's clock.
+// impatient has what is to wait taken as soon as anybody looks, and what a dead process was at, too: real
+// databases measure by clocks that no world moves, so that it would be up to the machine what is over before
+// the world is at rest. How often an inbox looks is by the world's clock.
 type impatient[TTx any] struct{ store.Driver[TTx] }
 
-func (d *impatient[TTx]) Claim(ctx context.Context, consumer, life string, most store.Portion, _ time.Duration, not ...store.Kind) (store.Claimed, error) {
-	return d.Driver.Claim(ctx, consumer, life, most, 0, not...)
+func (d *impatient[TTx]) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	w.Lease = 0
+	return d.Driver.Claim(ctx, w)
 }
 
 func (d *impatient[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
@@ -64,6 +65,13 @@ func (d *impatient[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool,
 
 type impatientUnit[TTx any] struct{ store.Unit[TTx] }
 
+// Found hides that the next unit could begin with its commit: that one would not be wrapped.
+func (u impatientUnit[TTx]) Found() store.Found {
+	f := u.Unit.Found()
+	f.Follows = false
+	return f
+}
+
 func (u impatientUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
 	return u.Unit.Commit(ctx, atOnce(es)...)
 }
@@ -74,7 +82,7 @@ func (u impatientUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effec
 
 func atOnce(es []store.Effect) []store.Effect {
 	for i := range es {
-		if k := es[i].Keep; k != nil {
+		if k := es[i].Park; k != nil {
 			k.Due = 0
 		}
 	}

@@ -20,12 +20,12 @@ const (
 	ownWrite = `INSERT INTO /*schema*/own (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`
 	ownAll   = `SELECT key, value FROM /*schema*/own`
 	allSaid  = `SELECT coalesce(key, '') FROM /*schema*/skald_outbox ORDER BY seq`
-	allMarks = `SELECT consumer, source, id::text FROM /*schema*/skald_mark UNION ALL SELECT consumer, source, id FROM /*schema*/skald_mark_timeless`
-	newFloor = `INSERT INTO /*schema*/skald_floor (consumer, since, at) VALUES ($1, 'epoch', $2)`
+	allMarks = `SELECT consumer, source, id FROM /*schema*/skald_mark`
+	newFloor = `INSERT INTO /*schema*/skald_floor (consumer, at) VALUES ($1, $2)`
 )
 
-// onPostgres is such a ground: one schema for all worlds, made as it was at first for each. Leases are by the server's clock there, which
-// no world moves: nobody waits for one.
+// onPostgres is such a ground: one schema for all worlds, made as it was at first for each. Leases are by the
+// server's clock there, which no world moves: nobody waits for one.
 func onPostgres(t *testing.T) opening[pgx.Tx] {
 	t.Helper()
 	ctx := context.Background()

@@ -16,10 +16,11 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A ground is what a world of one consumer stands on: a database of any kind, with a table of the user's own, of texts by keys.
+// A ground is what a world of one consumer stands on: a database of any kind, with a table of the user's own,
+// of texts by keys.
 type ground[TTx any] struct {
 	raw     store.Driver[TTx]
-	session func(*sagatest.Process) store.Driver[TTx] // what a process has of it in one life
+	session func(*sagatest.Process) store.Driver[TTx] // what a process has of it in one session
 	get     func(tx TTx, key string) (value string, there bool, err error)
 	update  func(tx TTx, key string, change func(old string) string) error
 	put     func(key, value string) error // in a transaction of its own
@@ -34,7 +35,7 @@ type opening[TTx any] func(w *sagatest.World) (*ground[TTx], error)
 
 func inMemory(w *sagatest.World) (*ground[*memstore.Tx], error) {
 	shift := time.Duration(0)
-	s := memstore.New(&memstore.Options{Source: "/consumer", Lanes: 2, Now: func() time.Time { return w.Now().Add(shift) },
+	s := memstore.New(&memstore.Options{Source: "/consumer", Shards: 2, Now: func() time.Time { return w.Now().Add(shift) },
 		Wait: time.Millisecond}) // who is paused may have it in hand; that is not waited for in real time
 	return &ground[*memstore.Tx]{
 		raw: s,
@@ -68,23 +69,19 @@ func inMemory(w *sagatest.World) (*ground[*memstore.Tx], error) {
 			return ms, nil
 		},
 		forget: func(consumer string) error { // it is an old one, and its marks went
-			defer func() { shift = 0 }()
-			shift = -40 * days
-			m := store.Mark{Consumer: consumer, Identity: store.Identity{ID: w.NewID(w.Now().Add(-41 * days))}, As: store.Done}
+			shift = -31 * days
+			m := store.Mark{Consumer: consumer, Identity: store.Identity{ID: w.NewID(w.Now().Add(shift))}, As: store.Done}
 			_, err := s.Apply(context.Background(), store.Effect{Mark: &m})
-			for range 2 {
-				if err == nil {
-					_, err = s.Maintain(context.Background(), store.Retention{})
-				}
-				shift = 0
+			if shift = 0; err == nil {
+				_, err = s.Maintain(context.Background(), store.Maintain{})
 			}
 			return err
 		},
 	}, nil
 }
 
-// files gives each world a SQLite file of its own, where writing costs little: what is tested is not the disk. It begins with Skald's
-// tables and those of more.
+// files gives each world a SQLite file of its own, where writing costs little: what is tested is not the
+// disk. It begins with Skald's tables and those of more.
 func files(t *testing.T, more string) func(w *sagatest.World) (*sql.DB, error) {
 	t.Helper()
 	within := scratch(t)
@@ -188,7 +185,7 @@ func onSQLite(t *testing.T) opening[*sql.Tx] {
 				})
 			},
 			forget: func(consumer string) error {
-				_, err := db.ExecContext(ctx, `INSERT INTO skald_floor (consumer, since, at) VALUES (?1, 0, ?2)`, consumer, w.Now().Add(-30*days).UnixMilli())
+				_, err := db.ExecContext(ctx, `INSERT INTO skald_floor (consumer, at) VALUES (?1, ?2)`, consumer, w.Now().Add(-30*days).UnixMilli())
 				return err
 			},
 		}, nil
@@ -210,7 +207,8 @@ func each(db *sql.DB, query string, scan func(*sql.Rows) error) error {
 	return rows.Err()
 }
 
-// sampleOnSQLite is what a world is put through on SQLite: nobody is paused there, where the file has one writer.
+// sampleOnSQLite is what a world is put through on SQLite: nobody is paused there, where the file has one
+// writer.
 func sampleOnSQLite(rest time.Duration) *sagatest.Options {
 	return &sagatest.Options{
 		Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst},

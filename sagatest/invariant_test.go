@@ -211,7 +211,8 @@ func (m *model) orderPerKey() (err error) {
 	return err
 }
 
-// rejectedRightly: a payment was declined only while there was not enough money, as the order of commits tells.
+// rejectedRightly: a payment was declined only while there was not enough money, as the order of commits
+// tells.
 func (m *model) rejectedRightly() (err error) {
 	balance := map[string]int{}
 	for _, r := range m.rows("payment") {
@@ -239,20 +240,20 @@ func (m *model) rejectedRightly() (err error) {
 func (m *model) nothingAside() error {
 	for _, s := range m.services() {
 		if n := len(m.dbs[s].Asides()); n > 0 {
-			return fmt.Errorf("%d rows of %s are still set aside", n, s)
+			return fmt.Errorf("%d rows of %s are still deferred", n, s)
 		}
 	}
 	return nil
 }
 
-// cursorsForward: what a relay has stored about a lane, no other one takes back.
+// cursorsForward: what a relay has stored about a shard, no other one takes back.
 func (m *model) cursorsForward() error {
 	for _, s := range m.services() {
-		for _, l := range m.dbs[s].Lanes() {
-			key, now := laneOf{s, l.ID}, reached(l)
+		for _, l := range m.dbs[s].Shards() {
+			key, now := shardOf{s, l.ID}, reached(l)
 			was := m.cursors[key]
 			if slices.Compare(now[:], was[:]) < 0 {
-				return fmt.Errorf("lane %d of %s went from %v back to %v", l.ID, s, was, now)
+				return fmt.Errorf("shard %d of %s went from %v back to %v", l.ID, s, was, now)
 			}
 			m.cursors[key] = now
 		}
@@ -260,8 +261,8 @@ func (m *model) cursorsForward() error {
 	return nil
 }
 
-// reached is how far a lane has come: its last tick, and the row in the window behind that.
-func reached(l store.Lane) [2]int64 {
+// reached is how far a shard has come: its last tick, and the row in the window behind that.
+func reached(l store.Shard) [2]int64 {
 	_, text, _ := strings.Cut(l.Cursor.Base, ":")
 	base, _ := strconv.ParseInt(text, 10, 64)
 	if l.Cursor.Tip == l.Cursor.Base {

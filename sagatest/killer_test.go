@@ -17,6 +17,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/kafkabroker"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
@@ -29,8 +30,8 @@ const (
 	innocents   = 12
 )
 
-// TestMortalProcess is no test: it is the program that TestKillerEndsRealProcesses runs, a consumer on SQLite and Kafka that
-// one message ends by a panic in a goroutine of the handler's own, which nobody can recover.
+// TestMortalProcess is no test: it is the program that TestKillerEndsRealProcesses runs, a consumer on SQLite
+// and Kafka that one message ends by a panic in a goroutine of the handler's own, which nobody can recover.
 func TestMortalProcess(t *testing.T) {
 	file, topic := os.Getenv(mortalFile), os.Getenv(mortalTopic)
 	if file == "" {
@@ -63,11 +64,11 @@ func TestMortalProcess(t *testing.T) {
 		defer done()
 		for ctx.Err() == nil {
 			var n int
-			dead, err := d.Keeping(ctx, topic)
+			dead, err := d.Status(ctx, store.StatusQuery{Keeping: topic})
 			if err == nil {
 				err = db.QueryRowContext(ctx, "SELECT count(*) FROM effect").Scan(&n)
 			}
-			if err == nil && dead.Dead == 1 && n == innocents {
+			if err == nil && dead.Keeping.Dead == 1 && n == innocents {
 				return
 			}
 			<-time.After(50 * time.Millisecond)
@@ -78,8 +79,8 @@ func TestMortalProcess(t *testing.T) {
 	}
 }
 
-// Real processes that one message ends, from a goroutine that cannot be recovered: it is found, and is a dead letter after six
-// of them; all others take effect once.
+// Real processes that one message ends, from a goroutine that cannot be recovered: it is found, and is a dead
+// letter after six of them; all others take effect once.
 // Interleaving 12.
 func TestKillerEndsRealProcesses(t *testing.T) {
 	seeds := need.Kafka(t)
@@ -136,8 +137,8 @@ func TestKillerEndsRealProcesses(t *testing.T) {
 		}
 	}
 	dead := true
-	kept, err := sqlitestore.New(db, nil).Kept(t.Context(), store.Sought{Consumer: topic, Dead: &dead}, 10)
-	if err != nil || len(kept) != 1 || kept[0].ID != "killer" || kept[0].Dead.Kind != string(inbox.Crash) {
+	kept, err := store.ListKept(t.Context(), sqlitestore.New(db, nil), store.Sought{Consumer: topic, Dead: &dead, Limit: 10})
+	if err != nil || len(kept) != 1 || kept[0].ID != "killer" || kept[0].Dead.Kind != string(failure.Crash) {
 		t.Fatalf("dead: %+v, %v", kept, err)
 	}
 	if deaths != 6 {

@@ -16,8 +16,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A SELECT … FOR UPDATE of a row that is not there yet locks nothing, and of two first reservations of an article one is lost. An entity of
-// Options.Entities is made by whoever locks it first, so that there is always something to lock.
+// A SELECT … FOR UPDATE of a row that is not there yet locks nothing, and of two first reservations of an
+// article one is lost. An entity of Options.Entities is made by whoever locks it first, so that there is
+// always something to lock.
 func TestSeededBugOfALockOnAMissingRow(t *testing.T) {
 	for name, c := range map[string]struct {
 		entity, there bool
@@ -35,8 +36,8 @@ func TestSeededBugOfALockOnAMissingRow(t *testing.T) {
 	}
 }
 
-// firstReservations: between a handler's look at an article and its write another one has as long as it takes to do both, or to wait in
-// vain for its turn.
+// firstReservations: between a handler's look at an article and its write another one has as long as it takes
+// to do both, or to wait in vain for its turn.
 func firstReservations(t *testing.T, entity, there bool) (n int64) {
 	pool, schema := fewConnections(t, 6)
 	ctx, in := t.Context(), func(q string) string { return fmt.Sprintf(q, schema+".reserved") }
@@ -102,7 +103,27 @@ func (d *lookedAt[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[
 	if err != nil {
 		d.outage()
 	}
-	return u, err
+	return lookedAtUnit[TTx]{u, d}, err
+}
+
+type lookedAtUnit[TTx any] struct {
+	store.Unit[TTx]
+	d *lookedAt[TTx]
+}
+
+// Found hides that the next unit could begin with its commit: that one would not be wrapped.
+func (u lookedAtUnit[TTx]) Found() store.Found {
+	f := u.Unit.Found()
+	f.Follows = false
+	return f
+}
+
+func (u lookedAtUnit[TTx]) Outage(ctx context.Context, err error) bool {
+	is := u.Unit.Outage(ctx, err)
+	if is {
+		u.d.outage()
+	}
+	return is
 }
 
 func (d *lookedAt[TTx]) Outage(err error) bool {

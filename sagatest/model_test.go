@@ -21,9 +21,9 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// The model shop: order, payment (two instances) and stock, each with its own database. An order is paid for from
-// the customer's account, or declined; then its goods are reserved, or the money is given back. Payments travel
-// under the customer's key, so that several orders share one.
+// The model shop: order, payment (two instances) and stock, each with its own database. An order is paid for
+// from the customer's account, or declined; then its goods are reserved, or the money is given back. Payments
+// travel under the customer's key, so that several orders share one.
 
 type order struct {
 	ID, Customer    string
@@ -48,8 +48,8 @@ type load struct {
 	deposits []deposit
 }
 
-// smallLoad has an order that is confirmed and one that is undone; largeLoad has several of each customer, one that
-// is declined, and a deposit.
+// smallLoad has an order that is confirmed and one that is undone; largeLoad has several of each customer,
+// one that is declined, and a deposit.
 func smallLoad() load {
 	return load{orders: []order{
 		{"o1", "ann", 60, 2}, // confirmed
@@ -64,8 +64,8 @@ func largeLoad() load {
 	}
 }
 
-// cancelLoad has orders that are cancelled at once: the only one of ann, of bob the second, whose goods are short, and one that cid
-// cannot pay.
+// cancelLoad has orders that are cancelled at once: the only one of ann, of bob the second, whose goods are
+// short, and one that cid cannot pay.
 func cancelLoad() load {
 	l := load{orders: []order{{"o1", "ann", 60, 2}, {"o2", "bob", 30, 1}, {"o3", "bob", 30, 3}, {"o4", "cid", 500, 1}}}
 	l.cancels = []order{l.orders[0], l.orders[2], l.orders[3]}
@@ -80,7 +80,7 @@ type wiring struct {
 	publish   func(p *sagatest.Process, b broker.Broker) broker.Broker
 	identity  func(broker.Delivery) (store.Identity, error)
 	unheld    string // an invariant that makes no sense then
-	keep      bool   // rows are emptied as soon as every lane has passed them
+	keep      bool   // rows are emptied as soon as every shard has passed them
 }
 
 type model struct {
@@ -94,11 +94,11 @@ type model struct {
 	sent int // orders and deposits that the clients know are taken
 	turn int // of the clients
 
-	cursors map[laneOf][2]int64    // as last seen
+	cursors map[shardOf][2]int64   // as last seen
 	gone    map[string][]store.Row // what retention may have emptied
 }
 
-type laneOf struct {
+type shardOf struct {
 	service string
 	id      int
 }
@@ -107,21 +107,22 @@ func build(l load, wire wiring) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error { return newModel(w, l, wire, model{}) }
 }
 
-// buildAnew is a world in which a topic is deleted in a turn, with what nobody has read of it, and made anew later.
+// buildAnew is a world in which a topic is deleted in a turn, with what nobody has read of it, and made anew
+// later.
 func buildAnew(l load, wire wiring, turn int) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error { return newModel(w, l, wire, model{anew: turn}) }
 }
 
-// buildLate is a world in which a topic appears only after a while: rows are set aside.
+// buildLate is a world in which a topic appears only after a while: rows are deferred.
 func buildLate(l load) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error { return newModel(w, l, wiring{}, model{late: true}) }
 }
 
 func newModel(w *sagatest.World, l load, wire wiring, with model) error {
-	m := &model{w: w, wire: wire, load: l, late: with.late, anew: with.anew, dbs: map[string]*memstore.Store{}, cursors: map[laneOf][2]int64{}, gone: map[string][]store.Row{}}
+	m := &model{w: w, wire: wire, load: l, late: with.late, anew: with.anew, dbs: map[string]*memstore.Store{}, cursors: map[shardOf][2]int64{}, gone: map[string][]store.Row{}}
 	m.bus = membroker.New(nil)
 	for _, name := range []string{"order", "payment", "stock"} {
-		m.dbs[name] = memstore.New(&memstore.Options{Source: "/" + name, Lanes: 2, Now: w.Now, Wait: time.Millisecond})
+		m.dbs[name] = memstore.New(&memstore.Options{Source: "/" + name, Shards: 2, Now: w.Now, Wait: time.Millisecond})
 	}
 	topics := []string{"orders", "deposits", "stock", "payments"}
 	if m.late {
@@ -164,8 +165,8 @@ func (o *operator) Step(ctx context.Context) (bool, error) {
 	return o.turn < 10 || o.turn < o.m.anew+3, nil
 }
 
-// A life is one life of a process.
-type life struct {
+// A life is one session of a process.
+type session struct {
 	p       *sagatest.Process
 	service string
 	session *memstore.Store
@@ -173,9 +174,9 @@ type life struct {
 	in      *inbox.Inbox[*memstore.Tx]
 }
 
-func (m *model) process(name, service string, handlers func(*model, *life)) *sagatest.Process {
+func (m *model) process(name, service string, handlers func(*model, *session)) *sagatest.Process {
 	return m.w.Process(name, func(p *sagatest.Process) error {
-		l := &life{p: p, service: service, session: m.dbs[service].Session()}
+		l := &session{p: p, service: service, session: m.dbs[service].Session()}
 		p.OnCrash(l.session.Kill)
 		var d db = l.session
 		if m.wire.database != nil {
@@ -221,7 +222,7 @@ type keeper struct {
 
 func (k keeper) Step(ctx context.Context) (bool, error) {
 	k.m.gone[k.service] = k.m.rows(k.service)
-	_, err := k.db.Maintain(ctx, store.Retention{Outbox: time.Nanosecond})
+	_, err := k.db.Maintain(ctx, store.Maintain{Keep: store.Retention{Outbox: time.Nanosecond}})
 	return false, err
 }
 
@@ -255,7 +256,7 @@ func entities(msg skald.Message) []store.Lock {
 // shopper places the orders and deposits, two in each step, until each is known to be taken.
 type shopper struct {
 	m *model
-	l *life
+	l *session
 }
 
 func (c *shopper) Step(ctx context.Context) (bool, error) {
@@ -307,7 +308,7 @@ func (c *shopper) place(ctx context.Context, key string, d skald.Draft) error {
 }
 
 // on handles an event once: the effect, what is said about it, and the notes that the invariants read.
-func on[T any](l *life, topic, typ string, h func(ctx context.Context, tx *memstore.Tx, v T) error) {
+func on[T any](l *session, topic, typ string, h func(ctx context.Context, tx *memstore.Tx, v T) error) {
 	inbox.On(l.in, skald.Event[T]{Topic: topic, Type: typ}, func(ctx context.Context, tx *memstore.Tx, r skald.Received[T]) error {
 		if err := add(tx, "effect/"+l.service+"/"+r.Source+"/"+r.ID, 1); err != nil {
 			return err
@@ -336,11 +337,11 @@ func number(tx *memstore.Tx, key string, otherwise int) int {
 	return n
 }
 
-func say[T any](ctx context.Context, l *life, tx *memstore.Tx, topic, typ, key string, v T) error {
+func say[T any](ctx context.Context, l *session, tx *memstore.Tx, topic, typ, key string, v T) error {
 	return l.out.Write(ctx, tx, skald.Event[T]{Topic: topic, Type: typ}.New(key, v))
 }
 
-func (m *model) orderHandlers(l *life) {
+func (m *model) orderHandlers(l *session) {
 	ends := func(state string) func(context.Context, *memstore.Tx, order) error {
 		return func(ctx context.Context, tx *memstore.Tx, o order) error {
 			if err := tx.Put("order/"+o.ID, state); err != nil {
@@ -355,7 +356,7 @@ func (m *model) orderHandlers(l *life) {
 	on(l, "stock", "stock.reserved", ends("confirmed"))
 }
 
-func (m *model) paymentHandlers(l *life) {
+func (m *model) paymentHandlers(l *session) {
 	move := func(tx *memstore.Tx, o order, cents int) error {
 		balance := number(tx, "balance/"+o.Customer, initialBalance)
 		if err := tx.Put("balance/"+o.Customer, strconv.Itoa(balance-cents)); err != nil {
@@ -399,7 +400,7 @@ func (m *model) paymentHandlers(l *life) {
 	})
 }
 
-func (m *model) stockHandlers(l *life) {
+func (m *model) stockHandlers(l *session) {
 	on(l, "payments", "payment.taken", func(ctx context.Context, tx *memstore.Tx, o order) error {
 		if number(tx, "stopped/"+o.ID, 0) > 0 {
 			return skald.Reject(errors.New("cancelled")) // all were told then
@@ -414,7 +415,8 @@ func (m *model) stockHandlers(l *life) {
 		}
 		return say(ctx, l, tx, "stock", "stock.reserved", o.ID, o)
 	})
-	// Goods that are reserved are on their way: it is too late then. Else whatever comes behind this is stopped.
+	// Goods that are reserved are on their way: it is too late then. Else whatever comes behind this is
+	// stopped.
 	on(l, "orders", "order.cancel_asked", func(ctx context.Context, tx *memstore.Tx, o order) error {
 		if number(tx, "reserved/"+o.ID, 0) > 0 {
 			return nil

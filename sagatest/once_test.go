@@ -13,8 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/sagatest"
 	"github.com/skald-go/skald/store"
@@ -30,9 +31,10 @@ type till[TTx any] struct {
 	waited func(tx TTx) (bool, error)
 }
 
-// Work that is done once, on real databases, as their tables tell it: fresh, asked for again, under another payload, by a rival at the same
-// moment, refused, and failed.
+// Work that is done once, on real databases, as their tables tell it: fresh, asked for again, under another
+// payload, by a rival at the same moment, refused, and failed.
 func TestOnceOnRealDatabases(t *testing.T) {
+	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		atTill(t, onSQLite(t), func(*sql.Tx) (bool, error) { return true, nil })
 	})
@@ -98,17 +100,17 @@ func (d *till[TTx]) has(t *testing.T, paid string, said, marks int) {
 
 func againAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	for i := range 3 {
-		got, replayed, err := inbox.Once(t.Context(), d.raw, "charge", "a", map[string]int{"cents": 7}, d.pay(7+i))
+		got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a", map[string]int{"cents": 7}, d.pay(7+i))
 		if err != nil || replayed != (i > 0) || got.Cents != 7 {
 			t.Errorf("%d: %+v, replayed %v, %v", i, got, replayed, err)
 		}
 	}
-	var other *inbox.ConflictError
-	if _, _, err := inbox.Once(t.Context(), d.raw, "charge", "a", map[string]int{"cents": 8}, d.pay(8)); !errors.As(err, &other) || other.Consumer != "charge" || other.ID != "a" {
+	var other *once.ConflictError
+	if _, _, err := once.Do(t.Context(), d.raw, "charge", "a", map[string]int{"cents": 8}, d.pay(8)); !errors.As(err, &other) || other.Consumer != "charge" || other.ID != "a" {
 		t.Errorf("another payload: %v", err)
 	}
 	d.has(t, "7 ", 1, 1)
-	if got, replayed, err := inbox.Once(t.Context(), d.raw, "refund", "a", nil, d.pay(9)); err != nil || replayed || got.Cents != 9 {
+	if got, replayed, err := once.Do(t.Context(), d.raw, "refund", "a", nil, d.pay(9)); err != nil || replayed || got.Cents != 9 {
 		t.Errorf("another scope: %+v, replayed %v, %v", got, replayed, err)
 	}
 	d.has(t, "7 9 ", 2, 2)
@@ -125,12 +127,13 @@ func rivalsAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	}
 	asked, second := make(chan struct{}, 1), make(chan answer, 1)
 	rival := func() (a answer) {
-		for a.err = store.ErrBusy; errors.Is(a.err, store.ErrBusy) && ctx.Err() == nil; { // where the first takes long
-			a.got, a.replayed, a.err = inbox.Once(ctx, asking[TTx]{d.raw, asked}, "charge", "a", "7", d.pay(8))
+		for a.err = store.ErrBusy; errors.Is(a.err, store.ErrBusy) && ctx.Err() == nil; {
+			// where the first takes long
+			a.got, a.replayed, a.err = once.Do(ctx, asking[TTx]{d.raw, asked}, "charge", "a", "7", d.pay(8))
 		}
 		return a
 	}
-	got, replayed, err := inbox.Once(ctx, d.raw, "charge", "a", "7", func(ctx context.Context, tx TTx) (payment, error) {
+	got, replayed, err := once.Do(ctx, d.raw, "charge", "a", "7", func(ctx context.Context, tx TTx) (payment, error) {
 		go func() { second <- rival() }()
 		select {
 		case <-asked:
@@ -177,11 +180,11 @@ func (a asking[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx
 // refusedAtTill: what was written is undone, the refusal is kept, with what it says.
 func refusedAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	for i := range 2 {
-		got, replayed, err := inbox.Once(t.Context(), d.raw, "charge", "a", "7", func(ctx context.Context, tx TTx) (payment, error) {
+		got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a", "7", func(ctx context.Context, tx TTx) (payment, error) {
 			got, err := d.pay(7)(ctx, tx)
 			return got, errors.Join(err, skald.Reject(errors.New("declined"), told.New("k", "declined")))
 		})
-		var no *inbox.RefusedError
+		var no *once.RefusedError
 		if !errors.As(err, &no) || no.Reason != "declined" || replayed || got.Cents != 0 {
 			t.Errorf("%d: %+v, replayed %v, %v", i, got, replayed, err)
 		}
@@ -193,17 +196,17 @@ func refusedAtTill[TTx any](t *testing.T, d *till[TTx]) {
 func failedAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	later := errors.New("later")
 	for name, end := range map[string]func() error{"an error": func() error { return later }, "a panic": func() error { panic(later) }} {
-		got, replayed, err := inbox.Once(t.Context(), d.raw, "charge", "a", "7", func(ctx context.Context, tx TTx) (payment, error) {
+		got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a", "7", func(ctx context.Context, tx TTx) (payment, error) {
 			got, err := d.pay(7)(ctx, tx)
 			return got, errors.Join(err, end())
 		})
-		var panicked *inbox.PanicError
+		var panicked *failure.PanicError
 		if !errors.Is(err, later) && !errors.As(err, &panicked) || replayed || got.Cents != 0 {
 			t.Errorf("%s: %+v, replayed %v, %v", name, got, replayed, err)
 		}
 		d.has(t, "", 0, 0)
 	}
-	if got, replayed, err := inbox.Once(t.Context(), d.raw, "charge", "a", "7", d.pay(9)); err != nil || replayed || got.Cents != 9 {
+	if got, replayed, err := once.Do(t.Context(), d.raw, "charge", "a", "7", d.pay(9)); err != nil || replayed || got.Cents != 9 {
 		t.Errorf("behind failures: %+v, replayed %v, %v", got, replayed, err)
 	}
 	d.has(t, "9 ", 1, 1)

@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A parking is a world of one consumer in two processes, whose messages fail: some for a while, one until an operator
-// redrives it.
+// A parking is a world of one consumer in two processes, whose messages fail: some for a while, one until an
+// operator redrives it.
 type parking[TTx any] struct {
 	w     *sagatest.World
 	on    *ground[TTx]
@@ -58,7 +58,7 @@ func buildParking[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store
 			}
 		}
 		for _, name := range []string{"one", "two"} {
-			w.Process(name, func(proc *sagatest.Process) error { return p.life(proc, name, bus) })
+			w.Process(name, func(proc *sagatest.Process) error { return p.session(proc, name, bus) })
 		}
 		w.Process("operator", func(proc *sagatest.Process) error {
 			proc.Step(&redriver[TTx]{p: p, db: on.session(proc)})
@@ -70,7 +70,7 @@ func buildParking[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store
 	}
 }
 
-func (p *parking[TTx]) life(proc *sagatest.Process, name string, bus *membroker.Broker) error {
+func (p *parking[TTx]) session(proc *sagatest.Process, name string, bus *membroker.Broker) error {
 	d := p.on.session(proc)
 	if p.wrap != nil {
 		d = p.wrap(d)
@@ -123,7 +123,7 @@ func (r *redriver[TTx]) Step(ctx context.Context) (bool, error) {
 		r.told = true
 	}
 	yes := true
-	dead, err := r.db.Kept(ctx, store.Sought{Dead: &yes, Bare: true}, 10)
+	dead, err := store.ListKept(ctx, r.db, store.Sought{Dead: &yes, Bare: true, Limit: 10})
 	if err != nil || len(dead) == 0 {
 		return false, err
 	}
@@ -131,8 +131,8 @@ func (r *redriver[TTx]) Step(ctx context.Context) (bool, error) {
 	if d.Dead.Kind != "permanent" {
 		return false, nil // that one is nobody's doing but a bug's
 	}
-	_, err = r.db.Apply(ctx, store.Effect{Release: &store.Release{Consumer: d.Consumer, Identity: d.Identity},
-		Audit: &store.Audit{Who: "ann", What: "redrive", Consumer: d.Consumer, Identity: d.Identity}})
+	_, err = r.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: d.Consumer, Identity: d.Identity},
+		Audit: &store.Audit{Author: "ann", Action: "redrive", Consumer: d.Consumer, Identity: d.Identity}})
 	return true, err
 }
 
@@ -165,7 +165,7 @@ func (p *parking[TTx]) holds() error {
 
 // empty holds that nothing is kept.
 func empty(db store.Store) error {
-	kept, err := db.Kept(context.Background(), store.Sought{}, 100)
+	kept, err := store.ListKept(context.Background(), db, store.Sought{Limit: 100})
 	if err == nil && len(kept) > 0 {
 		err = fmt.Errorf("%d are kept, the first is %s: %s", len(kept), kept[0].ID, kept[0].Last.Why)
 	}
@@ -182,7 +182,8 @@ func TestExploreParkingEverySingleFault(t *testing.T) {
 	}
 }
 
-// The same where the messages come in batches: what fails is undone for all that share its transaction, and a crash anywhere too.
+// The same where the messages come in batches: what fails is undone for all that share its transaction, and a
+// crash anywhere too.
 // Interleaving 14.
 func TestExploreBatchesEverySingleFault(t *testing.T) {
 	for name, free := range map[string]bool{"dead letters hold their keys": false, "dead letters free their keys": true} {
@@ -258,7 +259,7 @@ func (u unitMarksKept) Commit(ctx context.Context, es ...store.Effect) error {
 	for i, v := range u.Found().Marks {
 		if v.Outcome == store.Behind || v.Outcome == store.Waiting {
 			m := u.ms[i]
-			m.Turn = store.Anytime
+			m.KeyOrder = store.Anytime
 			es = append(es, store.Effect{Mark: &m})
 		}
 	}
@@ -292,7 +293,8 @@ func TestSeededBugsOfParking(t *testing.T) {
 	}
 }
 
-// parksLate says that a message is parked and does it with the next intake of its key, or behind the position.
+// parksLate says that a message is parked and does it with the next intake of its key, or behind the
+// position.
 type parksLate struct {
 	db
 	late []store.Effect
@@ -300,7 +302,7 @@ type parksLate struct {
 
 func (d *parksLate) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
 	for _, m := range in.Marks {
-		if slices.ContainsFunc(d.late, func(e store.Effect) bool { return string(e.Keep.Message.Key) == string(m.Key) }) {
+		if slices.ContainsFunc(d.late, func(e store.Effect) bool { return string(e.Park.Message.Key) == string(m.Key) }) {
 			if err := d.park(ctx); err != nil {
 				return nil, err
 			}
@@ -313,9 +315,9 @@ func (d *parksLate) Begin(ctx context.Context, in store.Intake) (store.Unit[*mem
 	return &unitParksLate{u, d}, nil
 }
 
-func (d *parksLate) Advance(ctx context.Context, consumer, server, note string, lanes []store.Spot) (store.Spots, error) {
-	all, err := d.db.Advance(ctx, consumer, server, note, lanes)
-	if err == nil {
+func (d *parksLate) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+	all, err := d.db.Attend(ctx, a)
+	if err == nil && !a.Take && len(a.Checkpoints) > 0 {
 		err = d.park(ctx)
 	}
 	return all, err
@@ -334,7 +336,7 @@ type unitParksLate struct {
 }
 
 func (u *unitParksLate) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
-	if len(instead) == 1 && instead[0].Keep != nil && instead[0].Keep.Was == nil {
+	if len(instead) == 1 && instead[0].Park != nil && instead[0].Park.Was == nil {
 		u.d.late = append(u.d.late, instead...)
 		_, err := u.Unit.Rollback(ctx)
 		return []bool{true}, err
@@ -352,8 +354,8 @@ type overtaking struct{ db }
 
 func (d overtaking) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
 	for i := range in.Marks {
-		if in.Marks[i].Turn == store.Arriving {
-			in.Marks[i].Turn = store.Anytime
+		if in.Marks[i].KeyOrder == store.Arriving {
+			in.Marks[i].KeyOrder = store.Anytime
 		}
 	}
 	return d.db.Begin(ctx, in)
@@ -362,10 +364,10 @@ func (d overtaking) Begin(ctx context.Context, in store.Intake) (store.Unit[*mem
 // deletesFirst frees what it claims before it is handled.
 type deletesFirst struct{ db }
 
-func (d deletesFirst) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
-	c, err := d.db.Claim(ctx, consumer, life, most, lease, not...)
+func (d deletesFirst) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	c, err := d.db.Claim(ctx, w)
 	for _, p := range c.Parked {
-		if _, err := d.db.Apply(ctx, store.Effect{Free: &store.Free{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
+		if _, err := d.db.Apply(ctx, store.Effect{Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
 			return c, err
 		}
 	}
@@ -374,8 +376,8 @@ func (d deletesFirst) Claim(ctx context.Context, consumer, life string, most sto
 
 func (d deletesFirst) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
 	for i := range in.Marks {
-		if in.Marks[i].Turn == store.Retrying {
-			in.Marks[i].Turn = store.Anytime
+		if in.Marks[i].KeyOrder == store.Retrying {
+			in.Marks[i].KeyOrder = store.Anytime
 		}
 	}
 	u, err := d.db.Begin(ctx, in)
@@ -389,15 +391,15 @@ type unitDeletesFirst struct{ store.Unit[*memstore.Tx] }
 
 func (u unitDeletesFirst) Commit(ctx context.Context, es ...store.Effect) error {
 	for i := range es {
-		es[i].Free = nil
+		es[i].Finish = nil
 	}
 	return u.Unit.Commit(ctx, es...)
 }
 
 func (u unitDeletesFirst) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	for i := range instead {
-		if instead[i].Keep != nil {
-			instead[i].Keep.Was = nil
+		if instead[i].Park != nil {
+			instead[i].Park.Was = nil
 		}
 	}
 	return u.Unit.Rollback(ctx, instead...)
@@ -418,7 +420,7 @@ func (d looksFirst) Begin(ctx context.Context, in store.Intake) (store.Unit[*mem
 	if _, err := look.Rollback(ctx); err != nil {
 		return nil, err
 	}
-	in.Marks[0].Turn = store.Anytime
+	in.Marks[0].KeyOrder = store.Anytime
 	u, err := d.db.Begin(ctx, in)
 	if err != nil {
 		return nil, err
@@ -429,13 +431,13 @@ func (d looksFirst) Begin(ctx context.Context, in store.Intake) (store.Unit[*mem
 // claimsAny claims what waits behind others of its key, too, as SKIP LOCKED does where the first is locked.
 type claimsAny struct{ db }
 
-func (d claimsAny) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
-	c, err := d.db.Claim(ctx, consumer, life, most, lease, not...)
+func (d claimsAny) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	c, err := d.db.Claim(ctx, w)
 	if err != nil || len(c.Parked) == 0 {
 		return c, err
 	}
 	no := false
-	all, err := d.db.Kept(ctx, store.Sought{Consumer: consumer, Dead: &no}, most.Keys)
+	all, err := store.ListKept(ctx, d.db, store.Sought{Consumer: w.Consumer, Dead: &no, Limit: w.Keys})
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].Waiting {
 			c.Parked = append([]store.Parked{all[i]}, c.Parked...)

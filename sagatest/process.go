@@ -17,10 +17,11 @@ var (
 	ErrInjected = errors.New("sagatest: injected: no answer came")
 )
 
-// A Process is one process of a World, over all its lives.
+// A Process is one process of a World, over all its sessions.
 type Process struct {
 	Name string
-	// Down is how long the process stays away after a crash, by the world's clock. Default: until its next turn.
+	// Down is how long the process stays away after a crash, by the world's clock. Default: until its next
+	// turn.
 	Down time.Duration
 
 	w        *World
@@ -40,14 +41,15 @@ type Process struct {
 	busy   bool
 }
 
-// Step adds to what is stepped, in this order, in each turn of this life.
+// Step adds to what is stepped, in this order, in each turn of this session.
 func (p *Process) Step(steppers ...skald.Stepper) { p.steppers = append(p.steppers, steppers...) }
 
-// OnCrash is called when this life crashes: it does what the operating system does to what the process had open.
+// OnCrash is called when this session crashes: it does what the operating system does to what the process had
+// open.
 func (p *Process) OnCrash(f func()) { p.opened(new(int), f) }
 
-// IO is an I/O of the caller's own, such as the commit of a transaction or a request: the explorer crashes before
-// it and after it as around those of the seams.
+// IO is an I/O of the caller's own, such as the commit of a transaction or a request: the explorer crashes
+// before it and after it as around those of the seams.
 func (p *Process) IO(act string, do func() error) error {
 	return p.io(call{act: act, effect: true}, do)
 }
@@ -134,7 +136,7 @@ func (p *Process) had(effect bool, note string, of ...any) {
 	}
 }
 
-// crash ends this life: what it had open is ended as kill -9 would, the youngest first.
+// crash ends this session: what it had open is ended as kill -9 would, the youngest first.
 func (p *Process) crash() {
 	p.dead, p.back = true, p.w.now.Add(p.Down)
 	for i := len(p.order) - 1; i >= 0; i-- {
@@ -157,7 +159,7 @@ func (p *Process) end() {
 	}
 }
 
-// turn is one Step of each station, in a life that is begun where there is none.
+// turn is one Step of each station, in a session that is begun where there is none.
 func (p *Process) turn() (busy bool) {
 	if p.paused {
 		return false
@@ -198,7 +200,7 @@ func (p *Process) steps() (busy bool) {
 	return busy
 }
 
-// start begins a life.
+// start begins a session.
 func (p *Process) start() bool {
 	if p.w.now.Before(p.back) {
 		return false

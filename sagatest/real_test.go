@@ -14,11 +14,12 @@ type placed struct {
 	rest  time.Duration
 }
 
-// consumers are the worlds of one consumer, by what they are about, on a database of any kind; but for that of TestExploreCallsOfTheDead, in
-// which leases last, as they do by no clock but the world's.
+// consumers are the worlds of one consumer, by what they are about, on a database of any kind; but for that
+// of TestExploreCallsOfTheDead, in which leases last, as they do by no clock but the world's.
 func consumers[TTx any](on opening[TTx]) map[string]placed {
 	all := map[string]placed{
-		"parking":                          {buildParking(on, nil, false, 1), 40 * time.Second}, // dead letters and a redrive, too
+		// dead letters and a redrive, too
+		"parking":                          {buildParking(on, nil, false, 1), 40 * time.Second},
 		"parking where keys are freed":     {buildParking(on, nil, true, 1), 40 * time.Second},
 		"batches":                          {buildParking(on, nil, false, 5), 40 * time.Second},
 		"batches where keys are freed":     {buildParking(on, nil, true, 5), 40 * time.Second},
@@ -45,11 +46,13 @@ func TestExploreOnSQLite(t *testing.T) {
 // The same on PostgreSQL, where a process is paused in the midst of a transaction, too.
 // Interleavings 1, 4, 8, 12, 14.
 func TestExploreOnPostgreSQL(t *testing.T) {
+	t.Parallel()
 	for name, c := range consumers(onPostgres(t)) {
 		t.Run(name, func(t *testing.T) {
 			sagatest.Explore(t, c.build, &sagatest.Options{
 				Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter, sagatest.PartFirst, sagatest.Pause},
-				Rest:  c.rest, Sample: several(12, 40), Failures: 3, // it is the server that takes the time, with the race detector and without
+				// it is the server that takes the time, with the race detector and without
+				Rest: c.rest, Sample: several(12, 40), Failures: 3,
 			})
 		})
 	}

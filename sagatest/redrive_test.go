@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// buildRedriving is a world of one key: what undoes a step is a dead letter that had freed it, and is redriven after so many rounds; what
-// takes the step comes then, and both call the bank.
+// buildRedriving is a world of one key: what undoes a step is a dead letter that had freed it, and is
+// redriven after so many rounds; what takes the step comes then, and both call the bank.
 func buildRedriving[TTx any](open opening[TTx], rounds int) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		on, err := open(w)
@@ -31,7 +31,7 @@ func buildRedriving[TTx any](open opening[TTx], rounds int) func(*sagatest.World
 		undo.Key, take.Key = []byte("k"), []byte("k")
 		letter := store.Parked{Consumer: "consumer", Identity: store.Identity{Source: undo.Source, ID: undo.ID}, Message: undo, Attempts: 9,
 			Dead: &store.Death{Kind: "attempts"}}
-		_, err = on.raw.Apply(context.Background(), store.Effect{Keep: &store.Keep{Parked: letter}})
+		_, err = on.raw.Apply(context.Background(), store.Effect{Park: &store.Park{Parked: letter}})
 		if err == nil {
 			err = bus.Publish(context.Background(), []skald.Message{take}).Wait(context.Background())
 		}
@@ -39,7 +39,7 @@ func buildRedriving[TTx any](open opening[TTx], rounds int) func(*sagatest.World
 			return err
 		}
 		for _, name := range []string{"one", "two"} {
-			w.Process(name, func(p *sagatest.Process) error { return r.life(p, name, bus) })
+			w.Process(name, func(p *sagatest.Process) error { return r.session(p, name, bus) })
 		}
 		w.Process("operator", func(p *sagatest.Process) error {
 			p.Step(&release[TTx]{on.session(p), rounds})
@@ -75,19 +75,19 @@ func (r *release[TTx]) Step(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	yes := true
-	dead, err := r.db.Kept(ctx, store.Sought{Dead: &yes, Bare: true}, 1)
+	dead, err := store.ListKept(ctx, r.db, store.Sought{Dead: &yes, Bare: true, Limit: 1})
 	if err != nil || len(dead) == 0 {
 		return false, err
 	}
 	if dead[0].Dead.Kind != "attempts" {
 		return false, errors.New("a letter that nobody expects: " + dead[0].Last.Why)
 	}
-	_, err = r.db.Apply(ctx, store.Effect{Release: &store.Release{Consumer: dead[0].Consumer, Identity: dead[0].Identity}})
+	_, err = r.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: dead[0].Consumer, Identity: dead[0].Identity}})
 	return true, err
 }
 
-// A dead letter that had freed its key is redriven before, beside and behind a call of the key that it would undo, with every fault at
-// every I/O: neither waits for the other for ever.
+// A dead letter that had freed its key is redriven before, beside and behind a call of the key that it would
+// undo, with every fault at every I/O: neither waits for the other for ever.
 // Interleaving 8.
 func TestExploreRedrivesBesideCalls(t *testing.T) {
 	for rounds := range 4 {

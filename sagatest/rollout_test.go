@@ -23,7 +23,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A rollout is a consumer in two builds, of which one handles a type more; it was ready before the first message was written.
+// A rollout is a consumer in two builds, of which one handles a type more; it was ready before the first
+// message was written.
 type rollout struct {
 	w    *sagatest.World
 	db   *memstore.Store
@@ -38,7 +39,7 @@ func buildRollout(wrap func(db) db) func(*sagatest.World) error {
 		if err := bus.MakeTopics(ctx, 1, "orders"); err != nil {
 			return err
 		}
-		if _, err := r.db.Kinds(ctx, "consumer", []store.Kind{{Topic: "orders", Type: "said"}, {Topic: "orders", Type: "renamed"}}, 0); err != nil {
+		if _, err := r.db.Attend(ctx, store.Attend{Consumer: "consumer", Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "said"}, {Topic: "orders", Type: "renamed"}}}}); err != nil {
 			return err
 		}
 		for i, text := range []string{"a1", "a2+", "b1+", "a3", "c1", "b2", "a4+", "b3+", "a5"} {
@@ -50,14 +51,14 @@ func buildRollout(wrap func(db) db) func(*sagatest.World) error {
 				return err
 			}
 		}
-		w.Process("old", func(proc *sagatest.Process) error { return r.life(proc, "old", bus, "said") })
-		w.Process("new", func(proc *sagatest.Process) error { return r.life(proc, "new", bus, "said", "renamed") })
+		w.Process("old", func(proc *sagatest.Process) error { return r.session(proc, "old", bus, "said") })
+		w.Process("new", func(proc *sagatest.Process) error { return r.session(proc, "new", bus, "said", "renamed") })
 		w.Finally("each_once_in_order", r.holds)
 		return nil
 	}
 }
 
-func (r *rollout) life(proc *sagatest.Process, name string, bus *membroker.Broker, types ...string) error {
+func (r *rollout) session(proc *sagatest.Process, name string, bus *membroker.Broker, types ...string) error {
 	session := r.db.Session()
 	proc.OnCrash(session.Kill)
 	d := sagatest.CrashDriver(proc, db(session))
@@ -82,7 +83,7 @@ func (r *rollout) holds() error {
 			return fmt.Errorf("%s has %q, want %q", key, got, want)
 		}
 	}
-	kept, err := r.db.Kept(context.Background(), store.Sought{}, 100)
+	kept, err := store.ListKept(context.Background(), r.db, store.Sought{Limit: 100})
 	if err == nil && len(kept) > 0 {
 		err = fmt.Errorf("%d are kept, the first is %s: %s", len(kept), kept[0].ID, kept[0].Last.Why)
 	}
@@ -97,9 +98,10 @@ func TestExploreRolloutEverySingleFault(t *testing.T) {
 // alone does not hear of others.
 type alone struct{ db }
 
-func (d alone) Kinds(ctx context.Context, consumer string, own []store.Kind, forget time.Duration) ([]store.Kind, error) {
-	_, err := d.db.Kinds(ctx, consumer, own, forget)
-	return nil, err
+func (d alone) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+	out, err := d.db.Attend(ctx, a)
+	out.Kinds = nil
+	return out, err
 }
 
 func TestSeededBugOfARollout(t *testing.T) {
@@ -112,8 +114,10 @@ func TestSeededBugOfARollout(t *testing.T) {
 	}
 }
 
-// The same on PostgreSQL and Kafka, under Run: a build that handles more joins one that is at work, which leaves then.
+// The same on PostgreSQL and Kafka, under Run: a build that handles more joins one that is at work, which
+// leaves then.
 func TestRolloutOnServers(t *testing.T) {
+	t.Parallel()
 	seeds := need.Kafka(t)
 	a := newAttack(t)
 	bus, err := kafkabroker.New(seeds, nil)

@@ -12,13 +12,17 @@ import (
 
 // The sabotages take one safeguard away each, so that an auditor, a test or a reader can see what it is for.
 
-// NoMark is d without marks and without steps: a consumer over it does not know what it has finished, nor what took effect. Whatever is to be
-// undone is undone. What it keeps, parked or a dead letter, it knows: that is no mark.
+// NoMark is d without marks and without steps: a consumer over it does not know what it has finished, nor
+// what took effect. Whatever is to be undone is undone. What it keeps, parked or a dead letter, it knows:
+// that is no mark.
 func NoMark[TTx any](d store.Driver[TTx]) store.Driver[TTx] { return &unmarked[TTx]{d} }
 
 type unmarked[TTx any] struct{ store.Driver[TTx] }
 
 func (d *unmarked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
+	if len(in.Marks) == 1 && in.Marks[0].Source == "" {
+		return d.Driver.Begin(ctx, in) // a key of once.Do or of an HTTP endpoint, not a message
+	}
 	found, err := d.kept(ctx, in.Marks)
 	if err != nil {
 		return nil, err
@@ -37,14 +41,15 @@ func (d *unmarked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[
 	return &unmarkedUnit[TTx]{u, found, steps}, nil
 }
 
-// kept is how messages that arrive stand without marks. Nothing is locked: a rival may keep one a moment later.
+// kept is how messages that arrive stand without marks. Nothing is locked: a rival may keep one a moment
+// later.
 func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.Verdict, error) {
 	found := make([]store.Verdict, len(marks))
 	for i, m := range marks {
-		if m.Turn != store.Arriving {
+		if m.KeyOrder != store.Arriving {
 			continue
 		}
-		list, err := d.Kept(ctx, store.Sought{Consumer: m.Consumer, Identity: &m.Identity, Bare: true}, 1)
+		list, err := store.ListKept(ctx, d, store.Sought{Consumer: m.Consumer, Identity: &m.Identity, Bare: true, Limit: 1})
 		if err == nil && len(list) == 0 && m.Key != nil {
 			found[i].Outcome, err = d.before(ctx, m)
 		}
@@ -63,8 +68,8 @@ func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.V
 
 // before says whether others of its key are kept before a message.
 func (d *unmarked[TTx]) before(ctx context.Context, m store.Mark) (store.Outcome, error) {
-	list, err := d.Kept(ctx, store.Sought{Consumer: m.Consumer, Key: m.Key, Bare: true}, 100)
-	if slices.ContainsFunc(list, func(p store.Parked) bool { return p.Dead == nil || p.Dead.Holds }) {
+	list, err := store.ListKept(ctx, d, store.Sought{Consumer: m.Consumer, Key: m.Key, Bare: true, Limit: 100})
+	if slices.ContainsFunc(list, func(p store.Parked) bool { return p.Dead == nil || p.Dead.BlocksKey }) {
 		return store.Behind, err
 	}
 	return store.Fresh, err
@@ -87,7 +92,12 @@ type unmarkedUnit[TTx any] struct {
 func (u *unmarkedUnit[TTx]) Found() store.Found {
 	f := u.Unit.Found()
 	f.Marks, f.Steps = u.marks, u.steps
+	f.Follows = false // what would follow goes by the driver's own Begin, with marks
 	return f
+}
+
+func (u *unmarkedUnit[TTx]) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[TTx], error) {
+	return nil, u.Commit(ctx, es...)
 }
 
 func (u *unmarkedUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
@@ -109,18 +119,10 @@ func without(es []store.Effect, drop func(*store.Effect)) []store.Effect {
 	return es
 }
 
-// AckFirst is b acknowledging what is received before it is handled, as a consumer with auto-commit does: what is
-// in hand when the process dies is lost. What the database knows of positions is not asked: it would bring that back.
-func AckFirst(b broker.Broker) broker.Broker {
-	w := hasty{b}
-	if makes, ok := b.(broker.TopicMaker); ok {
-		return struct {
-			hasty
-			broker.TopicMaker
-		}{w, makes}
-	}
-	return w
-}
+// AckFirst is b acknowledging what is received before it is handled, as a consumer with auto-commit does:
+// what is in hand when the process dies is lost. What the database knows of positions is not asked: it would
+// bring that back.
+func AckFirst(b broker.Broker) broker.Broker { return hasty{b} }
 
 type hasty struct{ broker.Broker }
 
@@ -146,9 +148,9 @@ func (s hastySubscription) Receive(ctx context.Context, most int) (broker.Batch,
 func (s hastySubscription) Ack(context.Context, []broker.Delivery) error { return nil }
 
 // DualWrite is d without an outbox, as most services are written: a handler's messages are published once its
-// transaction is committed, those of a transaction of the caller's own when they are written; a publish that fails is
-// forgotten. Source is the messages' source, which the database would have given them. What is lost on the way to
-// the broker is lost; what is said and then rolled back was said.
+// transaction is committed, those of a transaction of the caller's own when they are written; a publish that
+// fails is forgotten. Source is the messages' source, which the database would have given them. What is lost
+// on the way to the broker is lost; what is said and then rolled back was said.
 func DualWrite[TTx any](d store.Driver[TTx], bus broker.Publisher, source string) store.Driver[TTx] {
 	return &dual[TTx]{Driver: d, bus: bus, source: source, units: map[any]*dualUnit[TTx]{}}
 }
@@ -231,6 +233,16 @@ func (u *dualUnit[TTx]) ended() {
 	u.d.mu.Lock()
 	defer u.d.mu.Unlock()
 	delete(u.d.units, any(u.Unit.Tx()))
+}
+
+func (u *dualUnit[TTx]) Found() store.Found {
+	f := u.Unit.Found()
+	f.Follows = false // what would follow goes by the driver's own Begin
+	return f
+}
+
+func (u *dualUnit[TTx]) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[TTx], error) {
+	return nil, u.Commit(ctx, es...)
 }
 
 func (u *dualUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {

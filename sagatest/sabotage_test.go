@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Without marks a consumer does what it has finished again, and that alone: a repeat of what it keeps, a dead letter or parked, is not run
-// beside that. Redriven, it takes effect once.
+// Without marks a consumer does what it has finished again, and that alone: a repeat of what it keeps, a dead
+// letter or parked, is not run beside that. Redriven, it takes effect once.
 func TestNoMarkKnowsWhatIsKept(t *testing.T) {
 	for name, fails := range map[string]error{
 		"dead":   skald.Permanent(errors.New("no such column")),
@@ -62,13 +62,13 @@ func TestNoMarkKnowsWhatIsKept(t *testing.T) {
 				t.Errorf("runs %v, health %+v", runs, in.Health())
 			}
 			fails = nil
-			release := store.Release{Consumer: "stock", Identity: store.Identity{Source: "/other", ID: "a"}}
-			if stood, err := db.Apply(t.Context(), store.Effect{Release: &release}); err != nil || !stood[0] {
+			release := store.Requeue{Consumer: "stock", Identity: store.Identity{Source: "/other", ID: "a"}}
+			if stood, err := db.Apply(t.Context(), store.Effect{Requeue: &release}); err != nil || !stood[0] {
 				t.Fatal(stood, err)
 			}
 			now = now.Add(time.Minute)
 			quiet()
-			kept, err := db.Kept(t.Context(), store.Sought{}, 10)
+			kept, err := store.ListKept(t.Context(), db, store.Sought{Limit: 10})
 			if err != nil || len(kept) != 0 || runs["a"] != 2 {
 				t.Errorf("runs %v, kept %+v, %v", runs, kept, err)
 			}

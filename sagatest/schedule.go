@@ -15,9 +15,12 @@ const (
 	CrashBefore Mode = "crash-before" // the process dies, and the I/O did not happen
 	CrashAfter  Mode = "crash-after"  // the process dies, and the I/O took effect
 	ErrorAfter  Mode = "error-after"  // the I/O took effect and answers with an outage
-	PartFirst   Mode = "part-first"   // of a publish or an apply the first half took effect, the answer is an outage
-	PartLast    Mode = "part-last"    // a publish: all but the first message's key is durable, and it is said so
-	Pause       Mode = "pause"        // the process stands still before the I/O until all others have come to rest
+	// of a publish or an apply the first half took effect, the answer is an outage
+	PartFirst Mode = "part-first"
+	// a publish: all but the first message's key is durable, and it is said so
+	PartLast Mode = "part-last"
+	// the process stands still before the I/O until all others have come to rest
+	Pause Mode = "pause"
 )
 
 func modes() []Mode {
@@ -43,15 +46,17 @@ func (s Schedule) String() string {
 }
 
 // ParseSchedule reads a schedule as String writes it; "" or "none" is the run in which nothing goes wrong.
-func ParseSchedule(text string) (s Schedule, err error) {
+func ParseSchedule(text string) (s Schedule, err error) { return parseSchedule(text, modes()) }
+
+func parseSchedule(text string, modes []Mode) (s Schedule, err error) {
 	if text == "" || text == "none" {
 		return nil, nil
 	}
 	for _, part := range strings.Split(text, ",") {
 		mode, at, _ := strings.Cut(part, "@")
 		n, err := strconv.Atoi(at)
-		if err != nil || n < 1 || !slices.Contains(modes(), Mode(mode)) {
-			return nil, fmt.Errorf("schedule %q: %q is not MODE@NUMBER with a mode of %v", text, part, modes())
+		if err != nil || n < 1 || !slices.Contains(modes, Mode(mode)) {
+			return nil, fmt.Errorf("schedule %q: %q is not MODE@NUMBER with a mode of %v", text, part, modes)
 		}
 		s = append(s, Fault{Mode(mode), n})
 	}

@@ -40,12 +40,12 @@ func bugs() []bug {
 	}
 }
 
-// Each bug is found by the explorer, by the invariant that is for it; and the schedule that finds it does no harm
-// without the bug.
+// Each bug is found by the explorer, by the invariant that is for it; and the schedule that finds it does no
+// harm without the bug.
 func TestSeededBugs(t *testing.T) {
 	for _, b := range bugs() {
 		t.Run(b.name, func(t *testing.T) {
-			why, r := b.show(t, sampled(150))
+			why, r := b.show(t, sampled(300))
 			if why == "" && sampled(1) > 0 { // a sample may pass by it
 				why, r = b.show(t, 0)
 			}
@@ -185,23 +185,23 @@ func (l *later) Step(ctx context.Context) (bool, error) {
 	return true, l.Broker.Publish(ctx, msgs).Wait(ctx)
 }
 
-// anyEpoch stores progress whoever owns the lane now.
+// anyEpoch stores progress whoever owns the shard now.
 func anyEpoch(raw *memstore.Store) db { return unfenced{raw} }
 
 type unfenced struct{ *memstore.Store }
 
 func (d unfenced) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	for i := range es {
-		if es[i].Lane == nil {
+		if es[i].Shard == nil {
 			continue
 		}
-		p := *es[i].Lane
-		for _, l := range d.Lanes() {
-			if l.ID == p.Lane {
+		p := *es[i].Shard
+		for _, l := range d.Shards() {
+			if l.ID == p.Shard {
 				p.Epoch, p.Token = l.Epoch, l.Token
 			}
 		}
-		es[i].Lane = &p
+		es[i].Shard = &p
 	}
 	return d.Store.Apply(ctx, es...)
 }

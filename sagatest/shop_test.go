@@ -107,8 +107,8 @@ func (s *realShop[TTx]) newID() string {
 	return fmt.Sprintf("id%024d", s.ids)
 }
 
-// requests are one order of each ending: confirmed, declined, undone for want of goods, undone because it cannot be
-// shipped, cancelled.
+// requests are one order of each ending: confirmed, declined, undone for want of goods, undone because it
+// cannot be shipped, cancelled.
 func requests() []shop.Request {
 	of := func(customer string, skus ...string) (r shop.Request) {
 		r.Customer = customer
@@ -120,7 +120,8 @@ func requests() []shop.Request {
 	return []shop.Request{of("ada", "tea", "mug"), of(sample.Poor, "tea"), of("bob", "tea", sample.Sold), of("eve", "honey", sample.Heavy), of("bob", "jam")}
 }
 
-// next is what the buyer sends: the orders, and of the last of them that it is to go elsewhere, and that it is to be cancelled.
+// next is what the buyer sends: the orders, and of the last of them that it is to go elsewhere, and that it
+// is to be cancelled.
 func (b *buyer[TTx]) next() (method, path string, body []byte, err error) {
 	all := requests()
 	switch n := b.s.sent; {
@@ -211,7 +212,8 @@ func prepareAll[TTx any](t *testing.T, dbs *place.Databases[TTx]) {
 	}
 }
 
-// scratch is where worlds live: in memory where the system has such a folder, for each run writes and throws away.
+// scratch is where worlds live: in memory where the system has such a folder, for each run writes and throws
+// away.
 func scratch(t *testing.T) string {
 	t.Helper()
 	if dir, err := os.MkdirTemp("/dev/shm", "skald"); err == nil {
@@ -252,8 +254,8 @@ func TestExploreShopOnSQLite(t *testing.T) {
 	})
 }
 
-// sampleOfReal bounds what real databases are put through: n of all schedules, fewer where each is slow, more where
-// SKALD_EXPLORE is full, and all of them (0) where it is all.
+// sampleOfReal bounds what real databases are put through: n of all schedules, fewer where each is slow, more
+// where SKALD_EXPLORE is full, and all of them (0) where it is all.
 func sampleOfReal(n, full int) int {
 	switch explore := os.Getenv("SKALD_EXPLORE"); {
 	case explore == "all":
@@ -268,7 +270,8 @@ func sampleOfReal(n, full int) int {
 	return n
 }
 
-// A shop that acknowledges before it commits is found out: the explorer reaches the place, the auditor sees it.
+// A shop that acknowledges before it commits is found out: the explorer reaches the place, the auditor sees
+// it.
 func TestShopThatAcknowledgesFirstIsFoundOut(t *testing.T) {
 	build := buildShop(openSQLite(t), sagatest.AckFirst)
 	for _, sample := range []int{15, 100} { // each run takes long under the race detector

@@ -17,8 +17,9 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A barring is a world of one consumer in two processes, to which what is to be done and what is to be undone comes over two topics
-// and under keys of their own, in any order; and of an operator who redrives dead letters.
+// A barring is a world of one consumer in two processes, to which what is to be done and what is to be undone
+// comes over two topics and under keys of their own, in any order; and of an operator who redrives dead
+// letters.
 type barring[TTx any] struct {
 	w    *sagatest.World
 	on   *ground[TTx]
@@ -57,7 +58,7 @@ func buildBarring[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) store
 			}
 		}
 		for _, name := range []string{"one", "two"} {
-			w.Process(name, func(proc *sagatest.Process) error { return b.life(proc, name, bus) })
+			w.Process(name, func(proc *sagatest.Process) error { return b.session(proc, name, bus) })
 		}
 		w.Process("operator", func(proc *sagatest.Process) error {
 			proc.Step(&stepRedriver[TTx]{on: on, db: on.session(proc)})
@@ -75,7 +76,7 @@ func (b *barring[TTx]) message(e skald.Event[string], n int, saga string) skald.
 		Key: fmt.Appendf(nil, "%s-%d", e.Topic, n%5), Data: fmt.Appendf(nil, "%q", saga)}
 }
 
-func (b *barring[TTx]) life(proc *sagatest.Process, name string, bus *membroker.Broker) error {
+func (b *barring[TTx]) session(proc *sagatest.Process, name string, bus *membroker.Broker) error {
 	d := b.on.session(proc)
 	if b.wrap != nil {
 		d = b.wrap(d)
@@ -138,11 +139,11 @@ func (r *stepRedriver[TTx]) Step(ctx context.Context) (bool, error) {
 		r.told = true
 	}
 	yes := true
-	dead, err := r.db.Kept(ctx, store.Sought{Dead: &yes, Bare: true}, 10)
+	dead, err := store.ListKept(ctx, r.db, store.Sought{Dead: &yes, Bare: true, Limit: 10})
 	if err != nil || len(dead) == 0 || dead[0].Dead.Kind != "permanent" {
 		return false, err
 	}
-	_, err = r.db.Apply(ctx, store.Effect{Release: &store.Release{Consumer: dead[0].Consumer, Identity: dead[0].Identity}})
+	_, err = r.db.Apply(ctx, store.Effect{Requeue: &store.Requeue{Consumer: dead[0].Consumer, Identity: dead[0].Identity}})
 	return true, err
 }
 
@@ -187,7 +188,8 @@ func (b *barring[TTx]) answered() error {
 	return errors.Join(err, bad)
 }
 
-// Every I/O of steps and their compensations, over topics, keys and processes, and everything that can go wrong at it.
+// Every I/O of steps and their compensations, over topics, keys and processes, and everything that can go
+// wrong at it.
 // Interleaving 1.
 func TestExploreStepsEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, buildBarring(inMemory, nil), &sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
@@ -207,7 +209,8 @@ func TestSeededBugsOfSteps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Or the world never comes to rest: what was in hand when a lane moved is parked first, and such a bug then tries it for ever.
+			// Or the world never comes to rest: what was in hand when a shard moved is parked first, and such
+			// a bug then tries it for ever.
 			if len(r.Failures) == 0 || foundBy(r.Failures[0], "taken_and_undone_once_or_never") == "" && foundBy(r.Failures[0], "rest") == "" {
 				t.Fatalf("nothing finds it: %v %+v", r, r.Failures)
 			}
@@ -267,7 +270,8 @@ func (d barsNothing) Begin(ctx context.Context, in store.Intake) (store.Unit[*me
 	return stoodUnit{u, steps}, nil
 }
 
-// takesBlindly handles a step whatever became of it; but for that which is rejected, whose rejection has a guard of its own.
+// takesBlindly handles a step whatever became of it; but for that which is rejected, whose rejection has a
+// guard of its own.
 type takesBlindly struct{ db }
 
 func (d takesBlindly) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
@@ -283,7 +287,7 @@ type parksOver struct{ db }
 
 func (d parksOver) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
 	u, err := d.db.Begin(ctx, in)
-	if err != nil || len(in.Marks) == 0 || in.Marks[0].Turn != store.Retrying || len(in.Steps) == 0 || in.Steps[0].State != store.StepDone {
+	if err != nil || len(in.Marks) == 0 || in.Marks[0].KeyOrder != store.Retrying || len(in.Steps) == 0 || in.Steps[0].State != store.StepDone {
 		return u, err
 	}
 	return stoodUnit{u, []store.Step{{State: store.StepParked}}}, nil

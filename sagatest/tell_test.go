@@ -58,17 +58,17 @@ func TestFaultsTellWhatTheyStruck(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			var told []sagatest.Injection
-			life := sagatest.NewFaults(1, c.rates).Life()
-			life.Tell(func(i sagatest.Injection) { told = append(told, i) })
+			session := sagatest.NewFaults(1, c.rates).Session()
+			session.Tell(func(i sagatest.Injection) { told = append(told, i) })
 			bus := membroker.New(nil)
 			if err := bus.MakeTopics(t.Context(), 1, "t"); err != nil {
 				t.Fatal(err)
 			}
-			bad := sagatest.WrapBroker(bus.Client(), life)
+			bad := sagatest.WrapBroker(bus.Client(), session)
 			var err error
 			switch {
 			case c.store != nil:
-				err = c.store(sagatest.WrapDriver[*memstore.Tx](memstore.New(nil), life))
+				err = c.store(sagatest.WrapDriver[*memstore.Tx](memstore.New(nil), session))
 			case c.publish:
 				err = publish(bad)
 			default:
@@ -110,7 +110,8 @@ func acked(t *testing.T, b broker.Broker, want int) {
 	}
 }
 
-// A handler that lets itself be upset panics, fails and gives up, by the rates, each told of its message; only in a Life.
+// A handler that lets itself be upset panics, fails and gives up, by the rates, each told of its message;
+// only in a Life.
 func TestUpset(t *testing.T) {
 	m := skald.Message{Source: "/s", ID: "1"}
 	upset := func(f *sagatest.Faults) (err error) {
@@ -129,9 +130,9 @@ func TestUpset(t *testing.T) {
 			t.Errorf("%s: %v, where nothing dies", kind, err)
 		}
 		var told []sagatest.Injection
-		life := f.Life()
-		life.Tell(func(i sagatest.Injection) { told = append(told, i) })
-		err := upset(life)
+		session := f.Session()
+		session.Tell(func(i sagatest.Injection) { told = append(told, i) })
+		err := upset(session)
 		var fault *sagatest.FaultError
 		var final *skald.PermanentError
 		if err == nil || errors.As(err, &fault) || errors.As(err, &final) != (kind == sagatest.HandlerGaveUp) ||

@@ -11,14 +11,15 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/sagatest"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A refunding is a world of one consumer in two processes, which has a bank charge and refund: what is to be done and what is to be
-// undone comes over two topics and under keys of their own, some of it twice.
+// A refunding is a world of one consumer in two processes, which has a bank charge and refund: what is to be
+// done and what is to be undone comes over two topics and under keys of their own, some of it twice.
 type refunding[TTx any] struct {
 	w    *sagatest.World
 	on   *ground[TTx]
@@ -53,7 +54,7 @@ func buildRefunding[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) sto
 			}
 		}
 		for _, name := range []string{"one", "two"} {
-			w.Process(name, func(p *sagatest.Process) error { return r.life(p, name, bus) })
+			w.Process(name, func(p *sagatest.Process) error { return r.session(p, name, bus) })
 		}
 		w.Finally("taken_and_undone_once_or_never", r.holds)
 		w.Finally("nothing_kept", func() error { return empty(on.raw) })
@@ -61,7 +62,7 @@ func buildRefunding[TTx any](open opening[TTx], wrap func(store.Driver[TTx]) sto
 	}
 }
 
-func (r *refunding[TTx]) life(p *sagatest.Process, name string, bus *membroker.Broker) error {
+func (r *refunding[TTx]) session(p *sagatest.Process, name string, bus *membroker.Broker) error {
 	d := r.on.session(p)
 	if r.wrap != nil {
 		d = r.wrap(d)
@@ -82,7 +83,7 @@ func (r *refunding[TTx]) life(p *sagatest.Process, name string, bus *membroker.B
 // how is a call of the bank under the saga's name, whose effect is that.
 func (r *refunding[TTx]) how(p *sagatest.Process, kind, effect string) outsideCall[TTx] {
 	return outsideCall[TTx]{
-		At: inbox.NewProvider("bank", &inbox.ProviderOptions{Timeout: time.Second}),
+		At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}),
 		Intent: func(_ context.Context, _ TTx, m skald.Received[string]) (string, string, error) {
 			return m.Value, m.Value + kind, nil
 		},
@@ -104,7 +105,7 @@ func (r *refunding[TTx]) how(p *sagatest.Process, kind, effect string) outsideCa
 			})
 			return "", done, err
 		},
-		Settle: func(_ context.Context, tx TTx, m skald.Received[string], o inbox.Outcome[string]) error {
+		Settle: func(_ context.Context, tx TTx, m skald.Received[string], o call.Outcome[string]) error {
 			if o.Refused {
 				return skald.Reject(errors.New(o.Reason))
 			}
@@ -113,7 +114,8 @@ func (r *refunding[TTx]) how(p *sagatest.Process, kind, effect string) outsideCa
 	}
 }
 
-// holds is the oracle, per saga: it took effect and was undone, once each and in this order, or never; and the bank knows the same.
+// holds is the oracle, per saga: it took effect and was undone, once each and in this order, or never; and
+// the bank knows the same.
 func (r *refunding[TTx]) holds() error {
 	user, err := r.on.user()
 	if err != nil {
@@ -145,7 +147,8 @@ func (r *refunding[TTx]) holds() error {
 	return err
 }
 
-// Every I/O of steps that are taken and undone by calls, the requests too, and everything that can go wrong at it.
+// Every I/O of steps that are taken and undone by calls, the requests too, and everything that can go wrong
+// at it.
 // Interleaving 8.
 func TestExploreUndoingByCallsEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, buildRefunding(inMemory, nil), &sagatest.Options{Rest: 60 * time.Second, Sample: sampled(200), Failures: 3})

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A World is one run: databases, a broker, processes that do I/O on them, and a clock that only the run moves. A
-// build function makes it; everything in it is driven from one thread.
+// A World is one run: databases, a broker, processes that do I/O on them, and a clock that only the run
+// moves. A build function makes it; everything in it is driven from one thread.
 type World struct {
 	now       time.Time
 	ids       uint64
@@ -55,9 +55,9 @@ func (w *World) NewID(now time.Time) string {
 	return fmt.Sprintf("%08x-%04x-7000-8000-%012x", ms>>16, ms&0xffff, w.ids)
 }
 
-// Process adds a process. Build makes its stations anew for each of its lives, over seams that CrashDriver and
-// CrashBroker have wrapped, and names what is to be stepped with p.Step. An error of build is a failed start: it
-// is tried again.
+// Process adds a process. Build makes its stations anew for each of its sessions, over seams that CrashDriver
+// and CrashBroker have wrapped, and names what is to be stepped with p.Step. An error of build is a failed
+// start: it is tried again.
 func (w *World) Process(name string, build func(p *Process) error) *Process {
 	p := &Process{w: w, Name: name, build: build, dead: true, open: map[any]func(){}}
 	w.processes = append(w.processes, p)

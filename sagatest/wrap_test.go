@@ -2,7 +2,9 @@ package sagatest_test
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
@@ -48,7 +50,7 @@ func TestWrappedBrokerConforms(t *testing.T) {
 		return brokertest.Harness{
 			Open: func(*testing.T) brokertest.Broker {
 				inner := &tap{Broker: bus.Client()}
-				return client{sagatest.WrapBroker(inner, faults).(brokertest.Broker), inner, members}
+				return client{sagatest.WrapBroker(inner, faults), inner, members}
 			},
 			Limit: func(_ *testing.T, topic string, bytes int) { limits[topic] = bytes },
 			Disturb: func(*testing.T) func() {
@@ -93,13 +95,17 @@ func (b *tap) Subscribe(ctx context.Context, g broker.Group) (broker.Subscriptio
 func TestWrappersPassOnWhatIsOptional(t *testing.T) {
 	f := sagatest.NewFaults(1, sagatest.None())
 	db, bus := memstore.New(nil), membroker.New(nil)
-	if _, ok := sagatest.WrapDriver(db, f).(store.Waker); !ok {
+	if sagatest.WrapDriver(db, f).Woken() == nil {
 		t.Error("a wrapped store that wakes does not wake")
 	}
-	if _, ok := sagatest.WrapDriver(store.Driver[*memstore.Tx](struct{ store.Driver[*memstore.Tx] }{db}), f).(store.Waker); ok {
-		t.Error("a wrapped store that does not wake pretends to")
+	wrapped := sagatest.AckFirst(sagatest.WrapBroker(bus, f))
+	if err := wrapped.MakeTopics(t.Context(), 1, "t"); err != nil {
+		t.Error("a wrapped broker that makes topics does not:", err)
 	}
-	if _, ok := sagatest.AckFirst(sagatest.WrapBroker(bus, f)).(broker.TopicMaker); !ok {
-		t.Error("a wrapped broker that makes topics does not")
+	if at, err := wrapped.Find(t.Context(), "t", time.Now()); err != nil || len(at) != 1 {
+		t.Error("a wrapped broker that finds positions does not:", at, err)
+	}
+	if _, err := wrapped.Keeps(t.Context(), "t"); !errors.Is(err, broker.ErrUnsupported) {
+		t.Error("a wrapped broker that does not tell how long it keeps messages says:", err)
 	}
 }

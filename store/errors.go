@@ -14,18 +14,19 @@ var (
 	ErrBusy = errors.New("store: a rival has it in hand")
 	// ErrNoSettings: this database has no settings that a transaction could have.
 	ErrNoSettings = errors.New("store: this database has no settings for a transaction: leave inbox.Options.Settings out, or use PostgreSQL")
-	// ErrMoved: the database does not know a tick that it gave out. It went back in time, or it is another one.
+	// ErrMoved: the database does not know a tick that it gave out. It went back in time, or it is another
+	// one.
 	ErrMoved = errors.New("store: the database is not where it was")
 	// ErrStandby: the server is a standby, whose snapshots are not ordered. An outage: it may be promoted.
 	ErrStandby = errors.New("store: the server is a standby: let the URL lead to the primary (target_session_attrs=read-write), or wait for its promotion")
 )
 
-// MovedError says that the database is not the one that its lanes speak of, or went back in time, or gives out numbers that are
-// taken. Relays and consumers stop.
+// MovedError says that the database is not the one that its shards speak of, or went back in time, or gives
+// out numbers that are taken. Relays and consumers stop.
 type MovedError struct{ Saw string }
 
 func (e *MovedError) Error() string {
-	return ErrMoved.Error() + ": " + e.Saw + ": make sure that no other copy of it has relays, then run: skald outbox reseat --store URL --reason …"
+	return ErrMoved.Error() + ": " + e.Saw + ": make sure that no other copy of it has relays, then run: skald outbox recover --store URL --reason …"
 }
 
 // Unwrap is ErrMoved.
@@ -89,8 +90,9 @@ func (e *EncodingError) Error() string {
 	return fmt.Sprintf("store: %s has the encoding %s, Skald needs UTF8: %s", e.Where, e.Encoding, e.Remedy)
 }
 
-// Incurable tells whether waiting cannot cure err: a missing table, a wrong version, a missing right, settings where
-// there are none, a retention that cannot be, an encoding that cannot carry every text, a database that moved.
+// Incurable tells whether waiting cannot cure err: a missing table, a wrong version, a missing right,
+// settings where there are none, a retention that cannot be, an encoding that cannot carry every text, a
+// database that moved.
 func Incurable(err error) bool {
 	var schema *SchemaError
 	var right *RightError

@@ -1,67 +1,52 @@
 package store
 
 import (
-	"context"
 	"time"
 
 	"github.com/skald-go/skald"
 )
 
-// A Keeper is the part of a Store that is about kept messages; what changes them is an Effect.
-type Keeper interface {
-	// Claim takes parked messages that are due and first of their key for life, and puts their due time off by lease,
-	// so that nobody else claims them meanwhile. To be taken they are Retrying in an intake. Those of the kinds in not are left
-	// to others, and Claimed.Next does not tell of them. What is read along is not claimed: see Portion.
-	Claim(ctx context.Context, consumer, life string, most Portion, lease time.Duration, not ...Kind) (Claimed, error)
-
-	// Kept lists kept messages by Place, at most limit. It locks nothing.
-	Kept(ctx context.Context, what Sought, limit int) ([]Parked, error)
-
-	// Keeping counts what is kept for a consumer. It locks nothing.
-	Keeping(ctx context.Context, consumer string) (Keeping, error)
-
-	// Audited lists what operators did in a run, in order, at most limit, each with a larger number than after.
-	Audited(ctx context.Context, run string, after int64, limit int) ([]Audit, error)
-
-	// AuditedLast lists what operators did, the last first, at most limit, each with a smaller number than before; 0: from the last.
-	AuditedLast(ctx context.Context, before int64, limit int) ([]Audit, error)
-}
-
 // A Turn is what the order of a key asks of a mark.
-type Turn int8
+type KeyOrder int8
 
-// Turns. Each but Anytime locks the key of its consumer, or the message itself if it has none, before all else and until
-// the transaction ends: so one message of a key is in hand at a time, wherever it comes from.
+// Turns. Each but Anytime locks the key of its consumer, or the message itself if it has none, before all
+// else and until the transaction ends: so one message of a key is in hand at a time, wherever it comes from.
 const (
-	Anytime  Turn = iota // nothing
-	Arriving             // it came from the broker: fresh only if nothing of its key is parked, and it is not kept itself
-	Retrying             // it was claimed: fresh only while it is parked, with Mark.Attempts, first of its key, or directly behind those before it in the intake
+	Anytime KeyOrder = iota // nothing
+	// it came from the broker: fresh only if nothing of its key is parked, and it is not kept itself
+	Arriving
+	// it was claimed: fresh only while it is parked, with Mark.Attempts, first of its key, or directly behind
+	// those before it in the intake
+	Retrying
 )
 
-// Parked is a message that the store keeps for a consumer, byte for byte: parked, until its turn comes, or a dead letter.
-// Messages of one key (of any topic) are taken in the order in which they were parked.
+// Parked is a message that the store keeps for a consumer, byte for byte: parked, until its turn comes, or a
+// dead letter. Messages of one key (of any topic) are taken in the order in which they were parked.
 type Parked struct {
 	Consumer string
 	// Identity is the message's own, where it has one.
 	Identity
-	Message  skald.Message
-	Lane     string // where it came from at the broker
-	Position int64
-	Fault    string // why its envelope could not be read; "": it could
+	Message   skald.Message
+	Partition string // where it came from at the broker
+	Position  int64
+	Fault     string // why its envelope could not be read; "": it could
 
-	Attempts int           // that failed and were charged; 0: it only waits
-	Due      time.Duration // from now, by the store's clock: not before. Behind others of its key: once it is the first
-	First    Failure       // of its attempts; At is newer where it was released behind it: its age counts from there
-	Last     Failure
-	Dead     *Death // nil: it is parked
-	Call     *Call  // that it is at; nil: none. Release leaves it as it is
-	// Life is of who has it in hand until it is due: who claimed it, or intends a call. Empty: nobody. What a life that has
-	// died has in hand is due once somebody else has its lanes: see Occupy.
-	Life string
-	// Claims is how often it was claimed without an answer, this time included. Above 1, somebody died with it in hand.
+	Attempts int // that failed and were charged; 0: it only waits
+	// from now, by the store's clock: not before. Behind others of its key: once it is the first
+	Due time.Duration
+	// of its attempts; At is newer where it was released behind it: its age counts from there
+	First Failure
+	Last  Failure
+	Dead  *Death // nil: it is parked
+	Call  *Call  // that it is at; nil: none. Release leaves it as it is
+	// Life is of who has it in hand until it is due: who claimed it, or intends a call. Empty: nobody. What a
+	// session that has died has in hand is due once somebody else has its partitions: see Attend.Take.
+	Session string
+	// Claims is how often it was claimed without an answer, this time included. Above 1, somebody died with
+	// it in hand.
 	Claims int
-	// Kills is how often its process ended while nothing but it was run.
-	Kills int
+	// CrashCount is how often its process ended while nothing but it was run.
+	CrashCount int
 
 	// Since is when it was parked. Only read.
 	Since time.Time
@@ -85,48 +70,63 @@ type Death struct {
 	Fingerprint string // equal for failures of one kind: groups dead letters
 	Stack       string // of a panic; at most 16 KiB, longer ones are cut
 	Version     string // of the program
-	// Holds: the messages of its key wait until it is redriven or dropped. Of one whose Keep.Step is barred or undone they do not.
-	Holds bool
+	// Holds: the messages of its key wait until it is redriven or dropped. Of one whose Keep.Step is barred
+	// or undone they do not.
+	BlocksKey bool
 }
 
-// Keep parks a message or makes it a dead letter. Guard: it has no mark, unless Marked; and as Was or Instead says.
-type Keep struct {
+// Park parks a message or makes it a dead letter. Guard: it has no mark, unless Marked; and as Was or Instead
+// says.
+type Park struct {
 	Parked
 	// Marked: it may have a mark, and keeps it. A rejection that is a dead letter, too.
 	Marked bool
-	// Instead, if it is not nil, is a kept message of the same key that goes; this one takes its place. Guard: it is kept, and at no
-	// call, of which this one would not know.
+	// Instead, if it is not nil, is a kept message of the same key that goes; this one takes its place.
+	// Guard: it is kept, and at no call, of which this one would not know. Claims, CrashCount and Session of
+	// this one are not stored.
 	Instead *Identity
-	// Was, if it is not nil, is the number of attempts that it is parked with. Nil: it is not kept yet, and its key has room.
+	// Was, if it is not nil, is the number of attempts that it is parked with. Nil: it is not kept yet, and
+	// its key has room.
 	Was *int
-	// WasCall, where Was is not nil, is the key of the call that it is at; "": it is at none. What was read before a call was intended
-	// does not undo that. One that is at none gets a Call only while it is the first of its key.
+	// WasCall, where Was is not nil, is the key of the call that it is at; "": it is at none. What was read
+	// before a call was intended does not undo that. One that is at none gets a Call only while it is the
+	// first of its key.
 	WasCall string
-	// Step, if it is not nil, is the step that the message is to take: it is noted as parked or dead, unless it stands as
-	// something else than that.
+	// WasClaim, if it is not nil, is the claim that it was read with, where Was is not nil. Guard: nobody has
+	// claimed it, or answered, since. For who changes a message that others may have in hand.
+	WasClaim *Claim
+	// Step, if it is not nil, is the step that the message is to take: it is noted as parked or dead, unless
+	// it stands as something else than that.
 	Step *Step
 	// MostRows and MostBytes are how much may be parked of one key. 0: any number.
 	MostRows, MostBytes int64
 }
 
-// Release lets a kept message be tried now, with all its attempts before it: a dead letter is parked again, at its place; one that had
-// freed its key, while a message behind it is at a call, behind all of its key. So whoever is at a call has nobody before it who could
-// wait for that. The same goes for what takes a place by Keep.Instead. Guard: it is kept.
-type Release struct {
+// A Claim is how often a message was claimed without an answer, and by which life.
+type Claim struct {
+	Claims  int
+	Session string
+}
+
+// Release lets a kept message be tried now, with all its attempts before it: a dead letter is parked again,
+// at its place; one that had freed its key, while a message behind it is at a call, behind all of its key. So
+// whoever is at a call has nobody before it who could wait for that. The same goes for what takes a place by
+// Keep.Instead. Guard: it is kept.
+type Requeue struct {
 	Consumer string
 	Identity
 	// Dead: only a dead letter is. Of any other nothing is done, and there is no guard.
 	Dead bool
 }
 
-// Free ends the keeping of a message; the next of its key is due. Guard: it is kept; with Attempts, if it is not nil, parked
-// with so many, and as WasCall says; with Dead, a dead letter.
-type Free struct {
+// Free ends the keeping of a message; the next of its key is due. Guard: it is kept; with Attempts, if it is
+// not nil, parked with so many, and as WasCall says; with Dead, a dead letter.
+type Finish struct {
 	Consumer string
 	Identity
 	Attempts *int
-	// WasCall, where Attempts is not nil, is the key of the call that it is at; "": it is at none. Who read it before a call was
-	// intended does not finish it while that is under way.
+	// WasCall, where Attempts is not nil, is the key of the call that it is at; "": it is at none. Who read
+	// it before a call was intended does not finish it while that is under way.
 	WasCall string
 	// Dead: who drops a dead letter does not drop one that was redriven meanwhile.
 	Dead bool
@@ -136,31 +136,36 @@ type Free struct {
 
 // An Audit says who did what to a kept message, and why.
 type Audit struct {
-	Who, Why, What string // "redrive", "release", "drop", "import", "reseat"
-	Consumer       string
+	Author, Reason, Action string // "redrive", "release", "drop", "import", "recover"
+	Consumer               string
 	Identity
 	Run string // which redrive it belongs to; "": none
 
 	// Only read.
 	Number int64 // in their order
 	At     time.Time
+	// as whom it was done, as the database knows it; "": that knows no logins, or did not note them then
+	Login string
 }
 
-// A Portion is how much to claim.
-type Portion struct {
+// A ClaimSize is how much to claim.
+type ClaimSize struct {
 	Keys int // the first messages of so many keys, at most
-	// Along is how many of those directly behind each of them are read along: they are taken in the transaction of the first, or not at
-	// all, so its claim is theirs. None is read behind a message that was claimed before without an answer, or ended its process, or is
-	// at a call; and none of those, no dead letter, none of the kinds that are left to others, nor any behind it. If there is no answer
-	// to the claim, the next one counts as a claim of theirs, too.
-	Along int
-	All   int // how many are read along, of all keys
+	// Along is how many of those directly behind each of them are read along: they are taken in the
+	// transaction of the first, or not at all, so its claim is theirs. None is read behind a message that was
+	// claimed before without an answer, or ended its process, or is at a call; and none of those, no dead
+	// letter, none of the kinds that are left to others, nor any behind it. If there is no answer to the
+	// claim, the next one counts as a claim of theirs, too.
+	Prefetch    int
+	PrefetchAll int // how many are read along, of all keys
 }
 
 // Claimed answers Claim.
 type Claimed struct {
+	Work   Work     // as it was asked for
 	Parked []Parked // by Place. Those that were read along are Waiting
-	// Next is when the next one is due, from now; 0: none is, or there may be more now if so many keys were claimed as were asked for.
+	// Next is when the next one is due, from now; 0: none is, or there may be more now if so many keys were
+	// claimed as were asked for.
 	Next time.Duration
 }
 
@@ -179,6 +184,8 @@ type Sought struct {
 	Fingerprint string
 	Dead        *bool // only dead letters, or none
 	Failed      bool  // only those with attempts
+	Calling     bool  // only those at a call to the outside
 	After       int64 // only with a larger Place
 	Bare        bool  // without data and headers
+	Limit       int   // at most; default 1,000
 }

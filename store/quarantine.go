@@ -1,13 +1,21 @@
 package store
 
 import (
+	"context"
 	"time"
 
 	"github.com/skald-go/skald"
 )
 
-// A Quarantined message is kept until somebody decides: Skald can neither drop nor take it by itself. Its consumer, identity
-// and fingerprint are its own for ever, so that a repeat of it changes nothing, before it is taken and after.
+// Bounds of what is in quarantine for a consumer. What comes above them is not kept, and not refused either.
+const (
+	QuarantineOfOne = 10     // messages under one identity
+	QuarantineOfAll = 10_000 // that nobody has admitted and taken
+)
+
+// A Quarantined message is kept until somebody decides: Skald can neither drop nor take it by itself. Its
+// consumer, identity and fingerprint are its own for ever, so that a repeat of it changes nothing, before it
+// is taken and after.
 type Quarantined struct {
 	Consumer string
 	Identity
@@ -22,6 +30,32 @@ type Quarantined struct {
 	By       string    // who admitted it
 	Reason   string    // and why
 	Taken    time.Time // zero: it is not
+}
+
+// An Admit lets the consumer of a message in quarantine take it.
+type Admit struct {
+	Number     int64
+	By, Reason string // the operator, and why; both are stored with the message
+}
+
+// An Applier is the part of a Store that carries out effects.
+type Applier interface {
+	Apply(ctx context.Context, es ...Effect) ([]bool, error)
+}
+
+// AdmitAll admits messages in quarantine, and tells how many were not admitted before.
+func AdmitAll(ctx context.Context, db Applier, numbers []int64, by, reason string) (n int, err error) {
+	es := make([]Effect, len(numbers))
+	for i, number := range numbers {
+		es[i].Admit = &Admit{Number: number, By: by, Reason: reason}
+	}
+	stood, err := db.Apply(ctx, es...)
+	for _, ok := range stood {
+		if ok {
+			n++
+		}
+	}
+	return n, err
 }
 
 // A Query chooses among messages in quarantine. Zero fields choose all.

@@ -11,7 +11,7 @@ import (
 // topicID is the id of a topic, once all who are asked know it.
 func topicID(t *testing.T, b Broker, topic string) string {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience()); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		ids, err := b.Topics(t.Context(), topic, topic+".none")
 		if err != nil && !errors.Is(err, broker.ErrAway) {
 			t.Fatalf("ask for the id of a topic: %v", err)
@@ -33,7 +33,7 @@ func wantAnew(t *testing.T, b Broker, topic string, only broker.Topics) {
 	for range 3 {
 		err := b.Publish(t.Context(), numbered(topic, "astray", 0, 3), only).Wait(t.Context())
 		pe := asPublishError(t, err)
-		if len(pe.Failed) != 3 || len(pe.Refused) != 0 || !errors.Is(pe.Failed[0], broker.ErrAnew) {
+		if len(pe.Failed) != 3 || len(pe.Refused) != 0 || !errors.Is(pe.Failed[0], broker.ErrRecreated) {
 			t.Fatalf("published under another id than the topic's: %v", err)
 		}
 	}
@@ -61,7 +61,8 @@ func testOnly(t *testing.T, s *suite) {
 	}
 }
 
-// A topic that was made anew takes nothing under its old id, from clients that have published to the old one either.
+// A topic that was made anew takes nothing under its old id, from clients that have published to the old one
+// either.
 func testMadeAnew(t *testing.T, s *suite) {
 	if s.Remove == nil {
 		t.Skip("this broker does not tell in time")
@@ -73,7 +74,7 @@ func testMadeAnew(t *testing.T, s *suite) {
 		must(t, "publish", b.Publish(t.Context(), numbered(topic, "k", 0, 3), broker.Topics{topic: was}).Wait(t.Context()))
 	}
 	s.Remove(t, topic)
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(patience()); ; {
 		err := b.MakeTopics(t.Context(), 2, topic)
 		if err == nil {
 			break
@@ -85,7 +86,7 @@ func testMadeAnew(t *testing.T, s *suite) {
 	wantAnew(t, b, topic, broker.Topics{topic: was})
 	wantAnew(t, late, topic, broker.Topics{topic: was})
 	is := topicID(t, b, topic)
-	for deadline := time.Now().Add(patience); is == was && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience()); is == was && time.Now().Before(deadline); {
 		is = topicID(t, b, topic)
 	}
 	if is == was {
@@ -93,12 +94,12 @@ func testMadeAnew(t *testing.T, s *suite) {
 	}
 	wantAnew(t, b, topic, broker.Topics{topic: was})
 	now := broker.Topics{topic: is, other: its}
-	for deadline := time.Now().Add(patience); ; { // until all brokers know it
+	for deadline := time.Now().Add(patience()); ; { // until all brokers know it
 		err := b.Publish(t.Context(), append(numbered(topic, "k", 3, 5), numbered(other, "k", 0, 1)...), now).Wait(t.Context())
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, broker.ErrAnew) || time.Now().After(deadline) {
+		if !errors.Is(err, broker.ErrRecreated) || time.Now().After(deadline) {
 			t.Fatalf("publish to the new topic: %v", err)
 		}
 	}

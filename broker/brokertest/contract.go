@@ -23,8 +23,8 @@ func tooLarge(topic, key string, n int) skald.Message {
 	return m
 }
 
-func (s *suite) limited(t *testing.T, b Broker, lanes int) string {
-	topic := s.topic(t, b, "limited", lanes, "g", "reader")
+func (s *suite) limited(t *testing.T, b Broker, partitions int) string {
+	topic := s.topic(t, b, "limited", partitions, "g", "reader")
 	s.Limit(t, topic, limit)
 	return topic
 }
@@ -86,7 +86,8 @@ func testHeldBack(t *testing.T, s *suite) {
 func testRefusals(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "shrunk", 3, "reader")
-	publish(t, b, message(topic, "warm", 0)) // what the driver learns of the topic now does not hold any longer
+	// what the driver learns of the topic now does not hold any longer
+	publish(t, b, message(topic, "warm", 0))
 	s.Limit(t, topic, limit)
 	rng := rand.New(rand.NewPCG(5, 6))
 	msgs, poison := load(topic, s.Messages, func(n int) bool { return rng.IntN(150) == 0 || n == 3 })
@@ -132,7 +133,7 @@ func load(topic string, n int, poison func(int) bool) (msgs []skald.Message, bad
 	return msgs, bad
 }
 
-// inOrder reads all of topic: every message that was not set aside is there, and per key each comes for the
+// inOrder reads all of topic: every message that was not deferred is there, and per key each comes for the
 // first time behind those that were published before it.
 func (s *suite) inOrder(t *testing.T, b Broker, topic string, msgs []skald.Message, aside map[int]bool) {
 	t.Helper()
@@ -176,10 +177,10 @@ func (c *caller) publishAll() {
 	c.aside = map[int]bool{}
 	durable := map[int]bool{}
 	alone := -1 // what is to be published alone, because it was refused with others
-	deadline, before := time.Now().Add(patience), 0
+	deadline, before := time.Now().Add(patience()), 0
 	for next := 0; next < len(c.msgs); {
 		if next > before {
-			deadline, before = time.Now().Add(patience), next
+			deadline, before = time.Now().Add(patience()), next
 		}
 		if time.Now().After(deadline) {
 			c.t.Fatalf("published %d of %d, %d outages", next, len(c.msgs), c.outages)

@@ -22,7 +22,7 @@ func testCompete(t *testing.T, s *suite) {
 		publish(t, b, message(topic, fmt.Sprint("k", i%16), i))
 	}
 	seen := map[string]int{}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(patience())
 	for len(seen) < n {
 		for _, m := range []*member{one, two} {
 			ds := m.receive(t, 7)
@@ -92,15 +92,15 @@ func testReady(t *testing.T, s *suite) {
 		for got := 0; got == 0; got = len(m.receive(t, 10)) {
 			select {
 			case <-m.Ready():
-			case <-time.After(patience):
+			case <-time.After(patience()):
 				t.Fatalf("message %d lies there and Ready says nothing", i)
 			}
 		}
 	}
 }
 
-// testRebalance lets members come and go while messages flow. The test is one thread, so the order in which it
-// receives is the order in which the group as a whole does.
+// testRebalance lets members come and go while messages flow. The test is one thread, so the order in which
+// it receives is the order in which the group as a whole does.
 func testRebalance(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "t", 6)
@@ -110,7 +110,7 @@ func testRebalance(t *testing.T, s *suite) {
 	seen := newOrder(t)
 	members := []*member{s.join(t, b, "g", topic)}
 	sent := 0
-	for deadline, before := time.Now().Add(patience), 0; seen.distinct < keys*per; {
+	for deadline, before := time.Now().Add(patience()), 0; seen.distinct < keys*per; {
 		if sent < per {
 			var one []skald.Message
 			for k := range keys {
@@ -120,7 +120,7 @@ func testRebalance(t *testing.T, s *suite) {
 			sent++
 		}
 		if seen.distinct > before {
-			deadline, before = time.Now().Add(patience), seen.distinct
+			deadline, before = time.Now().Add(patience()), seen.distinct
 		}
 		switch churn := rng.IntN(40); {
 		case sent >= per:
@@ -181,8 +181,8 @@ func testHandOver(t *testing.T, s *suite) {
 		settle(t, []*member{one, two}, 2, 2)
 		one.close(t)
 		two.owns(t, 4)
-		if slices.ContainsFunc(one.lost, func(l broker.Lane) bool { return !l.Clean }) {
-			t.Errorf("lanes were lost uncleanly: %v", one.lost)
+		if slices.ContainsFunc(one.lost, func(l broker.Partition) bool { return !l.Clean }) {
+			t.Errorf("partitions were lost uncleanly: %v", one.lost)
 		}
 		if _, err := one.Receive(t.Context(), 1); err == nil {
 			t.Error("received from a closed subscription")

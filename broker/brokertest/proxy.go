@@ -27,8 +27,9 @@ const (
 // delay is how long Delay lets bytes wait.
 const delay = 300 * time.Millisecond
 
-// A Proxy stands between a client and its servers, and harms one of its connections once, at a step that it is told: the
-// n-th time that the client sends something. Clients that can be given a dialer take Dial; for others it listens.
+// A Proxy stands between a client and its servers, and harms one of its connections once, at a step that it
+// is told: the n-th time that the client sends something. Clients that can be given a dialer take Dial; for
+// others it listens.
 type Proxy struct {
 	mu    sync.Mutex
 	step  int // sends to go until the fault; 0: there is none to come

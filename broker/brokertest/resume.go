@@ -11,22 +11,22 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// A resumer answers where lanes begin.
+// A resumer answers where partitions begin.
 type resumer struct {
 	mu    sync.Mutex
 	at    map[string]int64
 	fails int
-	asked []broker.Lane
+	asked []broker.Partition
 }
 
-func (r *resumer) ask(_ context.Context, lanes []broker.Lane) (map[string]int64, error) {
+func (r *resumer) ask(_ context.Context, partitions []broker.Partition) (map[string]int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.fails > 0 {
 		r.fails--
 		return nil, errors.New("the database is away")
 	}
-	r.asked = append(r.asked, lanes...)
+	r.asked = append(r.asked, partitions...)
 	return r.at, nil
 }
 
@@ -34,11 +34,12 @@ func (s *suite) resume(t *testing.T, b Broker, r *resumer, group, topic string) 
 	t.Helper()
 	sub, err := b.Subscribe(t.Context(), broker.Group{Name: s.id + "." + group, Topics: []string{topic}, Resume: r.ask})
 	must(t, "subscribe", err)
-	return &member{Subscription: sub, lanes: map[string]bool{}, last: map[string]int64{}}
+	return &member{Subscription: sub, partitions: map[string]bool{}, last: map[string]int64{}}
 }
 
-// testResume: what is acknowledged comes again from where it is wanted, though an answer took a second try; a later position
-// than the acknowledged one is none; and the lanes that are gained have the origin that was asked about.
+// testResume: what is acknowledged comes again from where it is wanted, though an answer took a second try; a
+// later position than the acknowledged one is none; and the partitions that are gained have the origin that
+// was asked about.
 func testResume(t *testing.T, s *suite) {
 	if s.Forward {
 		t.Skip("this broker cannot be rewound")
@@ -50,7 +51,7 @@ func testResume(t *testing.T, s *suite) {
 	ds := one.take(t, 10)
 	one.ack(t, ds...)
 	one.close(t)
-	r := &resumer{at: map[string]int64{ds[0].Lane: ds[4].Position}, fails: 1}
+	r := &resumer{at: map[string]int64{ds[0].Partition: ds[4].Position}, fails: 1}
 	two := s.resume(t, b, r, "g", topic)
 	got := two.takePatiently(t, 6)
 	if got[0].ID != ds[4].ID || got[5].ID != ds[9].ID {
@@ -58,10 +59,10 @@ func testResume(t *testing.T, s *suite) {
 	}
 	two.ack(t, got[:3]...)
 	two.close(t)
-	if len(r.asked) == 0 || r.asked[0].Name != ds[0].Lane || r.asked[0].Origin == "" {
+	if len(r.asked) == 0 || r.asked[0].Name != ds[0].Partition || r.asked[0].Origin == "" {
 		t.Errorf("asked about %+v", r.asked)
 	}
-	r.at[ds[0].Lane] = ds[9].Position
+	r.at[ds[0].Partition] = ds[9].Position
 	three := s.resume(t, b, r, "g", topic)
 	if got := three.take(t, 3); got[0].ID != ds[7].ID {
 		t.Errorf("what was not acknowledged was passed over: %v", ids(got))
@@ -69,7 +70,8 @@ func testResume(t *testing.T, s *suite) {
 	three.close(t)
 }
 
-// testStart: whoever gains a lane is told where it begins, also where nothing is in it yet: so it is known from where on to read again.
+// testStart: whoever gains a partition is told where it begins, also where nothing is in it yet: so it is
+// known from where on to read again.
 func testStart(t *testing.T, s *suite) {
 	if s.Forward {
 		t.Skip("this broker cannot be rewound")
@@ -80,34 +82,34 @@ func testStart(t *testing.T, s *suite) {
 	begins := func(what string) (m *member, at int64) {
 		t.Helper()
 		m = s.resume(t, b, r, "g", topic)
-		deadline := time.Now().Add(patience)
+		deadline := time.Now().Add(patience())
 		for {
 			got, err := m.Receive(t.Context(), 0)
 			if err == nil && len(got.Gained) == 1 {
 				if !got.Gained[0].Started {
-					t.Errorf("%s: it is not told where the lane begins", what)
+					t.Errorf("%s: it is not told where the partition begins", what)
 				}
-				m.lanes[got.Gained[0].Name] = true
+				m.partitions[got.Gained[0].Name] = true
 				return m, got.Gained[0].Start
 			}
-			pause(t, deadline, "no lane was gained")
+			pause(t, deadline, "no partition was gained")
 		}
 	}
-	one, empty := begins("an empty lane")
+	one, empty := begins("an empty partition")
 	publish(t, b, numbered(topic, "k", 0, 10)...)
 	ds := one.take(t, 10)
 	if empty > ds[0].Position {
-		t.Errorf("an empty lane began at %d, its first message is at %d", empty, ds[0].Position)
+		t.Errorf("an empty partition began at %d, its first message is at %d", empty, ds[0].Position)
 	}
 	one.ack(t, ds[:6]...)
 	one.close(t)
-	two, later := begins("a lane with acknowledged messages")
+	two, later := begins("a partition with acknowledged messages")
 	if later <= ds[5].Position || later > ds[6].Position {
 		t.Errorf("it begins at %d; %d is acknowledged, %d is not", later, ds[5].Position, ds[6].Position)
 	}
 	two.close(t)
-	r.at = map[string]int64{ds[0].Lane: ds[2].Position}
-	three, lower := begins("a lane that is wanted from earlier on")
+	r.at = map[string]int64{ds[0].Partition: ds[2].Position}
+	three, lower := begins("a partition that is wanted from earlier on")
 	if lower <= ds[1].Position || lower > ds[2].Position {
 		t.Errorf("it begins at %d; it is wanted from %d on", lower, ds[2].Position)
 	}
@@ -117,22 +119,22 @@ func testStart(t *testing.T, s *suite) {
 // takePatiently is take for a member whose Receive may tell of an outage at first.
 func (m *member) takePatiently(t *testing.T, n int) (out []broker.Delivery) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); len(out) < n; pause(t, deadline, "what was wanted did not come") {
+	for deadline := time.Now().Add(patience()); len(out) < n; pause(t, deadline, "what was wanted did not come") {
 		b, err := m.Receive(t.Context(), n-len(out))
 		if err != nil {
 			continue
 		}
 		out = append(out, b.Deliveries...)
 		for _, l := range b.Gained {
-			m.lanes[l.Name] = true
+			m.partitions[l.Name] = true
 		}
 	}
 	return out
 }
 
-// testOrigin: a topic that was made anew has lanes of another origin.
+// testOrigin: a topic that was made anew has partitions of another origin.
 func testOrigin(t *testing.T, s *suite) {
-	if s.Forward || s.Remove == nil {
+	if s.Forward || s.Drop == nil {
 		t.Skip("this broker cannot be rewound, or topics not be removed")
 	}
 	b := s.lasting(t)
@@ -148,8 +150,8 @@ func testOrigin(t *testing.T, s *suite) {
 	if again := origins(); again != first {
 		t.Errorf("the same topic is of %q, then of %q", first, again)
 	}
-	s.Remove(t, topic)
-	deadline := time.Now().Add(patience)
+	s.Drop(t, topic)
+	deadline := time.Now().Add(patience())
 	for {
 		err := b.MakeTopics(t.Context(), 1, topic)
 		if err == nil {
@@ -165,15 +167,14 @@ func testOrigin(t *testing.T, s *suite) {
 // testFind finds positions by time.
 func testFind(t *testing.T, s *suite) {
 	b := s.lasting(t)
-	finder, can := any(b).(broker.Finder)
-	if !can {
+	topic := s.topic(t, b, "t", 1)
+	if _, err := b.Find(t.Context(), topic, time.Now()); errors.Is(err, broker.ErrUnsupported) {
 		t.Skip("the driver finds nothing by time")
 	}
-	topic := s.topic(t, b, "t", 1)
 	old, late := message(topic, "k", 0), message(topic, "k", 1)
 	old.Time = time.Now().Add(-time.Hour)
 	publish(t, b, old)
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(patience())
 	mark := time.Now()
 	for time.Since(mark) < 5*time.Millisecond { // Kafka's clock has milliseconds
 		pause(t, deadline, "time stands still")
@@ -186,9 +187,9 @@ func testFind(t *testing.T, s *suite) {
 		at  time.Time
 		pos int64
 	}{{mark.Add(-2 * time.Hour), ds[0].Position}, {mark.Add(time.Hour), ds[1].Position + 1}} {
-		places, err := finder.Find(t.Context(), topic, want.at)
+		places, err := b.Find(t.Context(), topic, want.at)
 		must(t, "find", err)
-		if len(places) != 1 || places[0].Position != want.pos || !strings.HasPrefix(places[0].Lane.Name, topic) || places[0].Lane.Origin == "" {
+		if len(places) != 1 || places[0].Position != want.pos || !strings.HasPrefix(places[0].Partition.Name, topic) || places[0].Partition.Origin == "" {
 			t.Errorf("at %v: %+v, want position %d", want.at, places, want.pos)
 		}
 	}

@@ -37,8 +37,8 @@ func testMakeTopics(t *testing.T, s *suite) {
 	must(t, "make topics again", b.MakeTopics(t.Context(), 5, old, fresh))
 	m := s.join(t, b, "g", old)
 	m.take(t, 1)
-	if len(m.lanes) != 3 {
-		t.Errorf("the topic that existed has %d lanes, want 3", len(m.lanes))
+	if len(m.partitions) != 3 {
+		t.Errorf("the topic that existed has %d partitions, want 3", len(m.partitions))
 	}
 	s.join(t, b, "h", fresh).owns(t, 5)
 	if err := b.MakeTopics(t.Context(), 1, "no/such name"); err == nil {
@@ -48,34 +48,30 @@ func testMakeTopics(t *testing.T, s *suite) {
 
 func testCheckTopics(t *testing.T, s *suite) {
 	b := s.open(t)
-	checker, ok := b.(broker.TopicChecker)
-	if !ok {
-		t.Skip("the driver does not look at topics before they are used")
-	}
 	there, missing := s.topic(t, b, "there", 1), s.id+".missing"
-	got, err := checker.CheckTopics(t.Context(), there, missing)
+	got, err := b.CheckTopics(t.Context(), there, missing)
 	must(t, "check topics", err)
 	if len(got) != 1 || !strings.Contains(got[0], missing) {
 		t.Errorf("missing is %q", got)
 	}
 	must(t, "make topics", b.MakeTopics(t.Context(), 1, there, missing))
-	if got, err = checker.CheckTopics(t.Context(), there, missing); err != nil || len(got) > 0 {
+	if got, err = b.CheckTopics(t.Context(), there, missing); err != nil || len(got) > 0 {
 		t.Errorf("missing is %q: %v", got, err)
 	}
 }
 
-// testKept: what a broker says of how long it keeps messages is what it was told, and nothing of a topic that is not there.
+// testKept: what a broker says of how long it keeps messages is what it was told, and nothing of a topic that
+// is not there.
 func testKept(t *testing.T, s *suite) {
 	b := s.open(t)
-	keeper, ok := b.(broker.Keeper)
-	if !ok {
-		t.Skip("the driver does not tell how long the broker keeps messages")
-	}
 	const days = 30 * 24 * time.Hour
 	there, missing := s.topic(t, b, "there", 1), s.id+".missing"
+	if _, err := b.Keeps(t.Context(), there); errors.Is(err, broker.ErrUnsupported) {
+		t.Skip("the driver does not tell how long the broker keeps messages")
+	}
 	s.Keep(t, there, days)
-	for deadline := time.Now().Add(patience); ; { // the broker may answer before it knows
-		got, err := keeper.Keeps(t.Context(), there, missing)
+	for deadline := time.Now().Add(patience()); ; { // the broker may answer before it knows
+		got, err := b.Keeps(t.Context(), there, missing)
 		must(t, "ask how long messages are kept", err)
 		if d, some := got[missing]; some || len(got) != 1 {
 			t.Fatalf("of a topic that is not there it says %v: %v", d, got)
@@ -132,24 +128,24 @@ func testOrder(t *testing.T, s *suite) {
 		}
 	}
 	publish(t, b, msgs...)
-	lanes, next := map[string]string{}, map[string]int{}
+	partitions, next := map[string]string{}, map[string]int{}
 	for _, d := range s.join(t, b, "g", topic).take(t, len(msgs)) {
 		key := string(d.Key)
-		if lane := lanes[key]; lane != "" && lane != d.Lane {
-			t.Fatalf("key %s came by %s and %s", key, lane, d.Lane)
+		if partition := partitions[key]; partition != "" && partition != d.Partition {
+			t.Fatalf("key %s came by %s and %s", key, partition, d.Partition)
 		}
-		lanes[key] = d.Lane
+		partitions[key] = d.Partition
 		if want := message(topic, key, next[key]).ID; d.ID != want {
 			t.Fatalf("got %s, want %s", d.ID, want)
 		}
 		next[key]++
 	}
 	used := map[string]bool{}
-	for _, l := range lanes {
+	for _, l := range partitions {
 		used[l] = true
 	}
 	if len(used) < 2 {
-		t.Errorf("20 keys use %d of 4 lanes", len(used))
+		t.Errorf("20 keys use %d of 4 partitions", len(used))
 	}
 }
 
@@ -164,7 +160,7 @@ func testPipelined(t *testing.T, s *suite) {
 	for i, call := range calls {
 		select {
 		case <-call.Done():
-		case <-time.After(patience):
+		case <-time.After(patience()):
 			t.Fatalf("call %d is not done", i)
 		}
 	}
@@ -191,10 +187,10 @@ func testWithoutKey(t *testing.T, s *suite) {
 		if d.Key != nil {
 			t.Fatalf("message %s has key %q", d.ID, d.Key)
 		}
-		used[d.Lane] = true
+		used[d.Partition] = true
 	}
 	if len(used) < 2 {
-		t.Errorf("64 messages without a key use %d of 4 lanes", len(used))
+		t.Errorf("64 messages without a key use %d of 4 partitions", len(used))
 	}
 }
 
@@ -251,12 +247,15 @@ func testCapabilities(t *testing.T, s *suite) {
 		t.Skip("the driver declares none")
 	}
 	is := s.Capabilities()
-	_, checks := s.open(t).(broker.TopicChecker)
-	_, keeps := s.open(t).(broker.Keeper)
+	b := s.open(t)
+	_, err := b.CheckTopics(t.Context())
+	checks := !errors.Is(err, broker.ErrUnsupported)
+	_, err = b.Keeps(t.Context())
+	keeps := !errors.Is(err, broker.ErrUnsupported)
 	if is.Counts != s.Counts || is.Rewinds == s.Forward || is.Checks != checks || is.Keeps != keeps {
 		t.Errorf("it declares %+v; it counts: %v, checks: %v, tells what it keeps: %v, cannot rewind: %v", is, s.Counts, checks, keeps, s.Forward)
 	}
-	for _, word := range []string{is.Lane, is.Position, is.Incarnation, is.LateGroup, is.Acks} {
+	for _, word := range []string{is.Partition, is.Position, is.Incarnation, is.LateGroup, is.Acks} {
 		if word == "" {
 			t.Errorf("a word is missing in %+v", is)
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// begin commits where g starts in those topics of which it has committed nothing. Not as the client's own reset, which
-// would apply as well to partitions that are added later and to members that die before their first commit: both
-// would skip messages.
+// begin commits where g starts in those topics of which it has committed nothing. Not as the client's own
+// reset, which would apply as well to partitions that are added later and to members that die before their
+// first commit: both would skip messages.
 func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 	if b.with.start == (start{}) {
 		return nil
@@ -99,8 +99,9 @@ func (b *Broker) resolve(ctx context.Context, topics []string) (kadm.Offsets, er
 	return listed.Offsets(), nil
 }
 
-// renew goes on with topics that were deleted, and are or will be made anew: their lanes are gone, with all that was
-// acknowledged there, and franz-go looks for the topics again.
+// renew goes on with topics that were deleted, and are or will be made anew: their partitions are gone, with
+// all that was acknowledged there, and franz-go looks for the topics again. A broker that lags says the same
+// of a topic that is there: see forget.
 func (s *Subscription) renew(topics []string) {
 	if len(topics) == 0 {
 		return
@@ -110,70 +111,82 @@ func (s *Subscription) renew(topics []string) {
 	s.mu.Lock()
 	for _, t := range topics {
 		ps[t] = s.assigned.partitions(t)
-		s.anew[t] = true
+		s.anew[t] = s.ids[t]
 	}
 	s.assigned.lose(ps, false)
 	s.mu.Unlock()
 	s.committing.Unlock()
-	signal(s.ready)
 	s.cl.PurgeTopicsFromConsuming(topics...)
 	s.cl.AddConsumeTopics(topics...)
 }
 
-// offsets are those of lanes, by topic and partition.
+// offsets are those of partitions, by topic and partition.
 type offsets = map[string]map[int32]kgo.Offset
 
-// from is where lanes are read from: where they are committed, or earlier if that is wanted.
+// from is where partitions are read from: where they are committed, or earlier if that is wanted.
 func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
-	s.forget(at)
+	if err := s.b.checkOwner(ctx, s.group); err != nil {
+		return nil, err
+	}
 	ids, err := s.b.Topics(ctx, slices.Sorted(maps.Keys(at))...)
 	if err != nil {
-		return nil, fmt.Errorf("look up where lanes begin: %w", err)
+		return nil, fmt.Errorf("look up where partitions begin: %w", err)
 	}
-	var lanes []broker.Lane
+	s.forget(at, ids)
+	var partitions []broker.Partition
 	for t, ps := range at {
 		for p := range ps {
-			lanes = append(lanes, broker.Lane{Name: laneName(t, p), Clean: true, Origin: ids[t]})
+			partitions = append(partitions, broker.Partition{Name: partitionName(t, p), Clean: true, Origin: ids[t]})
 		}
 	}
 	var wanted map[string]int64
-	if s.group.Resume != nil && len(lanes) > 0 {
-		if wanted, err = s.group.Resume(ctx, lanes); err != nil {
-			return nil, fmt.Errorf("look up where lanes begin: %w", err)
+	if s.group.Resume != nil && len(partitions) > 0 {
+		if wanted, err = s.group.Resume(ctx, partitions); err != nil {
+			return nil, fmt.Errorf("look up where partitions begin: %w", err)
 		}
 	}
-	starts := map[string]int64{}
+	starts, next := map[string]int64{}, map[string]int64{}
 	for t, ps := range at {
 		for p, committed := range ps {
-			name, first := laneName(t, p), committed.EpochOffset().Offset
+			name, first := partitionName(t, p), committed.EpochOffset().Offset
 			if to, some := wanted[name]; some && to < first {
 				ps[p], first = kgo.NewOffset().At(to), to
+			}
+			if first >= 0 {
+				next[name] = first
 			}
 			starts[name] = max(first, 0) // nothing is committed: from the beginning
 		}
 	}
-	for i := range lanes {
-		lanes[i].Start, lanes[i].Started = starts[lanes[i].Name], true
+	for i := range partitions {
+		partitions[i].Start, partitions[i].Started = starts[partitions[i].Name], true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.assigned.begin(lanes)
-	signal(s.ready)
+	s.assigned.begin(partitions, next)
+	s.assigned.Wake()
 	return at, nil
 }
 
-// forget drops what is committed of a topic that was made anew: it may be of the old one.
-func (s *Subscription) forget(at offsets) {
+// forget drops what is committed of a topic that was made anew: it may be of the old one. A topic that has
+// the id that it had is the one that was read: a broker that did not know it yet had answered. The id has to
+// be that by which this client fetches, too: so what is committed of one topic is never read of another.
+func (s *Subscription) forget(at offsets, ids broker.Topics) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for t, ps := range at {
-		if !s.anew[t] {
+		was, anew := s.anew[t]
+		s.ids[t] = ids[t]
+		if !anew {
+			continue
+		}
+		delete(s.anew, t)
+		if was == ids[t] && was == taken(s.cl, t) && was != "" && was != topicID([16]byte{}) {
 			continue
 		}
 		for p := range ps {
 			ps[p] = kgo.NewOffset().AtStart()
 		}
-		delete(s.anew, t)
 	}
 }
 
@@ -195,8 +208,8 @@ func (b *Broker) Find(ctx context.Context, topic string, at time.Time) ([]broker
 	}
 	var out []broker.Place
 	listed.Each(func(o kadm.ListedOffset) {
-		out = append(out, broker.Place{Lane: broker.Lane{Name: laneName(o.Topic, o.Partition), Clean: true, Origin: ids[topic]}, Position: o.Offset})
+		out = append(out, broker.Place{Partition: broker.Partition{Name: partitionName(o.Topic, o.Partition), Clean: true, Origin: ids[topic]}, Position: o.Offset})
 	})
-	slices.SortFunc(out, func(a, b broker.Place) int { return strings.Compare(a.Lane.Name, b.Lane.Name) })
+	slices.SortFunc(out, func(a, b broker.Place) int { return strings.Compare(a.Partition.Name, b.Partition.Name) })
 	return out, nil
 }

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
@@ -64,8 +67,9 @@ func subscribe(t *testing.T, b *kafkabroker.Broker, g broker.Group) (sub broker.
 	return sub
 }
 
-// TestTopicGrows from 4 to 8 partitions under load: nothing is lost, both members of the group get lanes of the new ones,
-// within a lane a key keeps its order, and before and after the growth it does as a whole.
+// TestTopicGrows from 4 to 8 partitions under load: nothing is lost, both members of the group get partitions
+// of the new ones, within a partition a key keeps its order, and before and after the growth it does as a
+// whole.
 func TestTopicGrows(t *testing.T) { bothKafkas(t, topicGrows) }
 
 func topicGrows(t *testing.T, seeds string) {
@@ -78,17 +82,17 @@ func topicGrows(t *testing.T, seeds string) {
 		subs = append(subs, sub)
 	}
 	const keys = 40
-	seen, last, lanes := map[string]bool{}, map[string]string{}, map[string]bool{}
+	seen, last, partitions := map[string]bool{}, map[string]string{}, map[string]bool{}
 	receive := func() {
 		for _, sub := range subs {
 			got, err := sub.Receive(t.Context(), 500)
 			must(t, err)
 			for _, d := range got.Deliveries {
-				at := d.Lane + " " + string(d.Key)
+				at := d.Partition + " " + string(d.Key)
 				if !seen[d.ID] && d.ID < last[at] {
-					t.Fatalf("%s came by %s after %s", d.ID, d.Lane, last[at])
+					t.Fatalf("%s came by %s after %s", d.ID, d.Partition, last[at])
 				}
-				seen[d.ID], last[at], lanes[d.Lane] = true, d.ID, true
+				seen[d.ID], last[at], partitions[d.Partition] = true, d.ID, true
 			}
 			must(t, sub.Ack(t.Context(), got.Deliveries))
 		}
@@ -107,16 +111,17 @@ func topicGrows(t *testing.T, seeds string) {
 	grown, err := c.adm.UpdatePartitions(t.Context(), 8, c.topic)
 	must(t, err)
 	must(t, grown.Error())
-	until(t, "messages by new lanes", func() bool {
+	until(t, "messages by new partitions", func() bool {
 		publish(round)
 		round++
 		receive()
-		return slices.ContainsFunc([]string{"4", "5", "6", "7"}, func(p string) bool { return lanes[c.topic+"/"+p] })
+		return slices.ContainsFunc([]string{"4", "5", "6", "7"}, func(p string) bool { return partitions[c.topic+"/"+p] })
 	})
 	until(t, "all messages", func() bool { receive(); return len(seen) == round*keys })
 }
 
-// TestTopicMadeAnewIsReadFromItsBeginning, by the same subscription, which is told that its lanes were lost.
+// TestTopicMadeAnewIsReadFromItsBeginning, by the same subscription, which is told that its partitions were
+// lost.
 func TestTopicMadeAnewIsReadFromItsBeginning(t *testing.T) { bothKafkas(t, madeAnew) }
 
 func madeAnew(t *testing.T, seeds string) {
@@ -143,7 +148,7 @@ func madeAnew(t *testing.T, seeds string) {
 		return len(seen) == 30
 	})
 	if !lost || !told {
-		t.Errorf("lanes lost: %v, told of the deletion: %v", lost, told)
+		t.Errorf("partitions lost: %v, told of the deletion: %v", lost, told)
 	}
 	until(t, "the acknowledgements of the new topic", func() bool {
 		got, err := c.adm.FetchOffsets(t.Context(), c.topic)
@@ -159,7 +164,8 @@ func madeAnew(t *testing.T, seeds string) {
 	take(t, sub, 1)
 }
 
-// TestLateAcknowledgementsOfADeletedTopic say nothing about the new one, though lanes have the same names.
+// TestLateAcknowledgementsOfADeletedTopic say nothing about the new one, though partitions have the same
+// names.
 func TestLateAcknowledgementsOfADeletedTopic(t *testing.T) { bothKafkas(t, lateAcknowledgements) }
 
 func lateAcknowledgements(t *testing.T, seeds string) {
@@ -173,10 +179,10 @@ func lateAcknowledgements(t *testing.T, seeds string) {
 	_, err = c.adm.DeleteTopics(t.Context(), c.topic)
 	must(t, err)
 	until(t, "the new topic", func() bool { return b.MakeTopics(t.Context(), 1, c.topic) == nil })
-	until(t, "the new lane", func() bool { return sub.(*kafkabroker.Subscription).Regained(c.topic + "/0") })
+	until(t, "the new partition", func() bool { return sub.(*kafkabroker.Subscription).Regained(c.topic + "/0") })
 	must(t, sub.Ack(t.Context(), old))
 	if n := sub.(*kafkabroker.Subscription).Uncommitted(); n != 0 {
-		t.Errorf("%d lanes have acknowledgements", n)
+		t.Errorf("%d partitions have acknowledgements", n)
 	}
 	until(t, "a publish", func() bool { return b.Publish(t.Context(), c.messages("k", 100, 110)).Wait(t.Context()) == nil })
 	must(t, sub.Close(t.Context()))
@@ -185,8 +191,8 @@ func lateAcknowledgements(t *testing.T, seeds string) {
 	inOrder(t, again, c.topic+"/0", "k-000100", "k-000101", "k-000102", "k-000103", "k-000104", "k-000105", "k-000106", "k-000107", "k-000108", "k-000109")
 }
 
-// TestStart: a new group begins where it is told, one that has committed goes on there, and members that have nothing to
-// commit skip nothing when they come back.
+// TestStart: a new group begins where it is told, one that has committed goes on there, and members that have
+// nothing to commit skip nothing when they come back.
 func TestStart(t *testing.T) { bothKafkas(t, start) }
 
 func start(t *testing.T, seeds string) {
@@ -211,5 +217,36 @@ func start(t *testing.T, seeds string) {
 		if got := take(t, sub, 1)[0].ID; got != want {
 			t.Errorf("from %s: %s, want %s", at, got, want)
 		}
+	}
+}
+
+// TestBrokerThatDoesNotKnowATopicYet, and says that it is not there, has nothing read again that was
+// acknowledged.
+func TestBrokerThatDoesNotKnowATopicYet(t *testing.T) {
+	f := newFake(t)
+	c := newChanging(t, f.seeds)
+	b := c.open(t, kafkabroker.Options{Commit: time.Millisecond})
+	must(t, b.MakeTopics(t.Context(), 1, c.topic))
+	sub := subscribe(t, b, broker.Group{Name: c.topic, Topics: []string{c.topic}})
+	must(t, b.Publish(t.Context(), c.messages("k", 0, 50)).Wait(t.Context()))
+	must(t, sub.Ack(t.Context(), take(t, sub, 50)))
+	until(t, "the acknowledgements", func() bool {
+		got, err := c.adm.FetchOffsets(t.Context(), c.topic)
+		return err == nil && got[c.topic][0].At == 50
+	})
+	stale := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: c.topic, Err: kerr.UnknownTopicID, Count: -1})
+	told := false
+	until(t, "the loss of the partition", func() bool {
+		got, err := sub.Receive(t.Context(), 100)
+		told = told || errors.Is(err, broker.ErrNoTopic)
+		if len(got.Deliveries) > 0 {
+			t.Fatalf("%s came again", got.Deliveries[0].ID)
+		}
+		return len(got.Lost) > 0
+	})
+	stale.Remove()
+	must(t, b.Publish(t.Context(), c.messages("k", 50, 60)).Wait(t.Context()))
+	if got := take(t, sub, 10); got[0].ID != "k-000050" || !told {
+		t.Errorf("the first is %s; told of the deletion: %v", got[0].ID, told)
 	}
 }

@@ -11,20 +11,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// Ack notes ds; they are committed soon, with others, and at the latest when their lane is handed over or the
-// subscription is closed. What is acknowledged and not committed when the process dies comes again.
+// Ack notes ds; they are committed soon, with others, and at the latest when their partition is handed over
+// or the subscription is closed. What is acknowledged and not committed when the process dies comes again.
 func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone != nil {
-		return s.gone
+	moved, err := s.assigned.Ack(ds)
+	if len(moved) > 0 {
+		feed.Signal(s.dirty)
 	}
-	if s.assigned.ack(ds) {
-		signal(s.dirty)
-	}
-	return nil
+	return err
 }
 
 // commitLoop commits what is acknowledged, not more often than Options.Commit says.
@@ -44,7 +43,7 @@ func (s *Subscription) commitLoop() {
 		err := s.commit(s.ctx, nil)
 		s.committing.Unlock()
 		if err != nil { // a rebalance is under way, or Kafka is: the next turn has it
-			signal(s.dirty)
+			feed.Signal(s.dirty)
 		}
 	}
 }
@@ -68,8 +67,8 @@ func (s *Subscription) commitLast(ctx context.Context) error {
 	}
 }
 
-// commit stores what is acknowledged of ps, or of all lanes. s.committing is held, so that no lane is handed
-// over, and then moved back by a commit that was still under way.
+// commit stores what is acknowledged of ps, or of all partitions. s.committing is held, so that no partition
+// is handed over, and then moved back by a commit that was still under way.
 func (s *Subscription) commit(ctx context.Context, ps map[string][]int32) (err error) {
 	s.mu.Lock()
 	offsets := s.assigned.offsets(ps)
@@ -108,7 +107,7 @@ func (s *Subscription) stored(offsets map[string]map[int32]kgo.EpochOffset, req 
 		}
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", laneName(t.Topic, p.Partition), err))
+				errs = append(errs, fmt.Errorf("%s: %w", partitionName(t.Topic, p.Partition), err))
 				continue
 			}
 			s.assigned.stored(t.Topic, p.Partition, offsets[t.Topic][p.Partition].Offset)

@@ -53,8 +53,12 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 	return brokertest.Harness{
 		Open: func(t *testing.T) brokertest.Broker { return open(t, seeds, &kafkabroker.Options{Client: more}) },
 		Lasting: func(t *testing.T) brokertest.Broker {
-			return open(t, seeds, &kafkabroker.Options{Client: more, Session: 2 * time.Minute, Heartbeat: 500 * time.Millisecond})
+			return open(t, seeds, &kafkabroker.Options{Client: more, Session: 5 * time.Minute, Heartbeat: 500 * time.Millisecond})
 		},
+		Frugal: func(t *testing.T) brokertest.Broker {
+			return open(t, seeds, &kafkabroker.Options{Client: more, Prefetch: brokertest.Holds})
+		},
+		Held:         func(s broker.Subscription) int { return s.(*kafkabroker.Subscription).Held() },
 		Capabilities: kafkabroker.Capabilities,
 		Via: func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
 			return open(t, seeds, &kafkabroker.Options{Client: []kgo.Opt{kgo.Dialer(dial)}})
@@ -65,6 +69,18 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 		Keep: func(t *testing.T, topic string, d time.Duration) {
 			setTopic(t, raw, topic, "retention.ms", fmt.Sprint(d.Milliseconds()))
 			setTopic(t, raw, topic, "segment.ms", "3600000")
+		},
+		Purge: func(t *testing.T, topic string, n int) {
+			adm := kadm.NewClient(raw)
+			starts, err := adm.ListStartOffsets(t.Context(), topic)
+			if err != nil {
+				t.Fatalf("purge topic: %v", err)
+			}
+			to := starts.Offsets()
+			to.Each(func(o kadm.Offset) { o.At += int64(n); to.Add(o) })
+			if _, err := adm.DeleteRecords(t.Context(), to); err != nil {
+				t.Fatalf("purge topic: %v", err)
+			}
 		},
 		Foreign: func(t *testing.T, topic string, r brokertest.Record) {
 			rec := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Data}
@@ -134,9 +150,8 @@ func newFake(t *testing.T, more ...kfake.Opt) *fake {
 	return &fake{c, seeds}
 }
 
-// disturb fails produce requests with what real brokers answer, for a while or for good (never what says that the
-// message itself is at fault), some of them after they took effect, and moves
-// leaders about.
+// disturb fails produce requests with what real brokers answer, for a while or for good (never what says that
+// the message itself is at fault), some of them after they took effect, and moves leaders about.
 func (f *fake) disturb(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

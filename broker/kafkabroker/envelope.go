@@ -12,23 +12,27 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// An Envelope is how attributes travel on topics whose form others have settled; the zero value writes none. Key, value
-// and the message's own headers travel always. On the way in it fills what is not there as CloudEvents, so that
-// a topic may hold both forms while its writers change.
+// An Envelope is how attributes travel on topics whose form others have settled; the zero value writes none.
+// Key, value and the message's own headers travel always. On the way in it fills what is not there as
+// CloudEvents, so that a topic may hold both forms while its writers change.
 //
-// A place is "header:NAME", or "json:FIELD" for a field at the top of a value that is a JSON object: written if
-// the object does not have it, read if it is a text or a number. An empty place: the attribute does not travel.
+// A place is "header:NAME", or "json:FIELD" for a field at the top of a value that is a JSON object: written
+// if the object does not have it, read if it is a text or a number. An empty place: the attribute does not
+// travel.
 type Envelope struct {
-	ID   string // also "position", which is only read: topic/partition/offset. A copy of the message has another
+	// also "position", which is only read: topic/partition/offset. A copy of the message has another
+	ID   string
 	Type string
 	Key  string // beside Kafka's own key, which wins when it is read
 	// Source of messages that have an id and do not tell. Default: the topic's name.
 	Source string
 }
 
-// parseEnvelope reads what a URL says: "cloudevents", "off", or places as in "id:header:message-id,type:json:kind".
+// parseEnvelope reads what a URL says: "cloudevents", "off", or places as in
+// "id:header:message-id,type:json:kind".
 func parseEnvelope(s string) (*Envelope, error) {
 	switch s {
 	case "", "cloudevents":
@@ -48,8 +52,11 @@ func parseEnvelope(s string) (*Envelope, error) {
 	return out, nil
 }
 
-// mapping is an Envelope taken apart; nil stands for CloudEvents.
+// mapping is an Envelope taken apart.
 type mapping struct {
+	codec       *cloudevents.Codec
+	cloudEvents bool // and nothing else
+
 	id, kind, key place
 	byPosition    bool
 	source        string
@@ -59,10 +66,11 @@ type mapping struct {
 type place struct{ header, field string }
 
 func (e *Envelope) compile() (*mapping, error) {
+	codec := cloudevents.New(style())
 	if e == nil {
-		return nil, nil
+		return &mapping{codec: codec, cloudEvents: true}, nil
 	}
-	m := &mapping{source: e.Source, byPosition: e.ID == "position"}
+	m := &mapping{codec: codec, source: e.Source, byPosition: e.ID == "position"}
 	id := e.ID
 	if m.byPosition {
 		id = ""
@@ -91,7 +99,7 @@ func (m *mapping) inJSON() bool { return m.id.field != "" || m.kind.field != "" 
 func (m *mapping) headers(e *encoder, msg *skald.Message) {
 	for _, a := range m.attributes(msg) {
 		if a.place.header != "" && a.value != "" {
-			e.text(a.place.header, a.value)
+			e.Text(a.place.header, a.value)
 		}
 	}
 }
@@ -112,7 +120,7 @@ func (m *mapping) data(msg *skald.Message) ([]byte, error) {
 	}
 	object, err := fields(msg.Data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the envelope has a field in the value: %w", errCannotCarry, err)
+		return nil, fmt.Errorf("%w: the envelope has a field in the value: %w", cloudevents.ErrCannotCarry, err)
 	}
 	var added bytes.Buffer
 	for _, a := range m.attributes(msg) {
@@ -120,7 +128,7 @@ func (m *mapping) data(msg *skald.Message) ([]byte, error) {
 			continue
 		}
 		if !utf8.ValidString(a.value) {
-			return nil, fmt.Errorf("%w: the envelope has field %q in the value: what belongs there is not text", errCannotCarry, a.place.field)
+			return nil, fmt.Errorf("%w: the envelope has field %q in the value: what belongs there is not text", cloudevents.ErrCannotCarry, a.place.field)
 		}
 		if added.Len() > 0 {
 			added.WriteByte(',')
@@ -176,7 +184,7 @@ func (m *mapping) read(msg *skald.Message, r *kgo.Record) error {
 		msg.Key = []byte(key)
 	}
 	if msg.ID == "" && m.byPosition {
-		msg.ID = laneName(r.Topic, r.Partition) + "/" + strconv.FormatInt(r.Offset, 10)
+		msg.ID = partitionName(r.Topic, r.Partition) + "/" + strconv.FormatInt(r.Offset, 10)
 	}
 	if msg.Source == "" && msg.ID != "" {
 		if msg.Source = m.source; msg.Source == "" {
@@ -193,7 +201,7 @@ func (p place) value(msg *skald.Message, object map[string]json.RawMessage) (str
 			continue
 		}
 		if !utf8.Valid(h.Value) || bytes.IndexByte(h.Value, 0) >= 0 {
-			return "", fmt.Errorf("header %s: %w", h.Name, errNotText)
+			return "", fmt.Errorf("header %s: %w", h.Name, cloudevents.ErrNotText)
 		}
 		return string(h.Value), nil
 	}
@@ -206,7 +214,7 @@ func (p place) value(msg *skald.Message, object map[string]json.RawMessage) (str
 		var s string
 		err := json.Unmarshal(raw, &s)
 		if err == nil && strings.ContainsRune(s, 0) {
-			err = errNotText
+			err = cloudevents.ErrNotText
 		}
 		if err != nil {
 			return "", fmt.Errorf("field %q: %w", p.field, err)

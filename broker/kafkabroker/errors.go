@@ -9,13 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker"
-)
-
-var (
-	errHeldBack = errors.New("held back: an earlier message of its key is not durable")
-	// errCannotCarry: the message cannot travel as it is.
-	errCannotCarry = errors.New("it cannot be put on Kafka")
-	errNotText     = errors.New("not text")
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
 type kind int
@@ -29,13 +23,13 @@ const (
 // classify says what the error of one message means for its caller.
 func classify(topic string, err error) (kind, error) {
 	switch {
-	case errors.Is(err, errHeldBack):
-		return failed, errHeldBack
-	case errors.Is(err, broker.ErrAnew):
+	case errors.Is(err, broker.ErrHeldBack):
+		return failed, broker.ErrHeldBack
+	case errors.Is(err, broker.ErrRecreated):
 		return failed, fmt.Errorf("publish to %q: %w", topic, err)
 	case isAny(err, broker.ErrClosed, kgo.ErrClientClosed, context.Canceled, context.DeadlineExceeded, kgo.ErrRecordTimeout, kgo.ErrRecordRetries):
 		return outage, orAway(err)
-	case isAny(err, errCannotCarry, broker.ErrNoTopic, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTopicException,
+	case isAny(err, cloudevents.ErrCannotCarry, broker.ErrNoTopic, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTopicException,
 		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.PolicyViolation, kerr.InvalidTimestamp):
 		return refused, fmt.Errorf("publish to %q: %w", topic, lacking(err, "WRITE", "the topic"))
 	}
@@ -46,7 +40,8 @@ func classify(topic string, err error) (kind, error) {
 	return failed, fmt.Errorf("publish to %q: %w", topic, err)
 }
 
-// orAway marks an error that did not come from Kafka itself, or that Kafka gives while it starts, elects or moves.
+// orAway marks an error that did not come from Kafka itself, or that Kafka gives while it starts, elects or
+// moves.
 func orAway(err error) error {
 	var answered *kerr.Error
 	switch {
@@ -60,7 +55,8 @@ func orAway(err error) error {
 	return fmt.Errorf("%w: %w", broker.ErrAway, err)
 }
 
-// unmade says why a topic was not made. A cluster that starts has too few brokers for its own replication factor.
+// unmade says why a topic was not made. A cluster that starts has too few brokers for its own replication
+// factor.
 func (b *Broker) unmade(err error) error {
 	if b.opts.Replicas < 0 && errors.Is(err, kerr.InvalidReplicationFactor) {
 		return fmt.Errorf("%w: %w", broker.ErrAway, err)
@@ -70,7 +66,7 @@ func (b *Broker) unmade(err error) error {
 
 // stale reports whether err means that what is known of the topic no longer holds.
 func stale(err error) bool {
-	return isAny(err, broker.ErrAnew, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.MessageTooLarge, kerr.RecordListTooLarge)
+	return isAny(err, broker.ErrRecreated, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.MessageTooLarge, kerr.RecordListTooLarge)
 }
 
 func isAny(err error, targets ...error) bool {

@@ -8,13 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/names"
 )
-
-var _ broker.Examiner = (*Broker)(nil)
-
-// payloadMost is what a message may have of data, headers and key: below it a limit refuses what the outbox takes.
-const payloadMost = 921_600 + 16<<10 + 2<<10
 
 // Examine looks at replicas and settings of topics.
 func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding, error) {
@@ -82,7 +77,7 @@ func policies(name string, is map[string]string) (out []skald.Finding) {
 	say("cleanup.policy", is["cleanup.policy"] == "delete", skald.Doubtful, is["cleanup.policy"],
 		"delete, unless consumers only want the last message of each key: compaction removes the others, also those that nobody has read")
 	most, err := strconv.Atoi(is[largestSetting])
-	say(largestSetting, err != nil || most >= payloadMost, skald.Doubtful, is[largestSetting],
-		fmt.Sprintf("%d or more: larger messages, which the outbox takes, are set aside with their keys", payloadMost))
+	say(largestSetting, err != nil || most >= names.LargestPayload, skald.Doubtful, is[largestSetting],
+		fmt.Sprintf("%d or more: larger messages, which the outbox takes, are set aside with their keys", names.LargestPayload))
 	return out
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// What a cluster of one broker cannot show: how many have each message, how many must, and how many are there.
+// What a cluster of one broker cannot show: how many have each message, how many must, and how many are
+// there.
 func TestFindingsOfReplicas(t *testing.T) {
 	for name, c := range map[string]struct {
 		copies, now, least int

@@ -2,13 +2,15 @@ package kafkabroker
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald"
 )
 
-// Kill ends the member as sudden death would: nothing is committed and, if it has a stable name, nobody is told.
+// Kill ends the member as sudden death would: nothing is committed and, if it has a stable name, nobody is
+// told.
 func (s *Subscription) Kill() {
 	s.mu.Lock()
 	s.lazy = true
@@ -16,7 +18,7 @@ func (s *Subscription) Kill() {
 	_ = s.end(s.ctx, errors.New("killed"))
 }
 
-// Uncommitted is how many lanes have acknowledgements that are not committed.
+// Uncommitted is how many partitions have acknowledgements that are not committed.
 func (s *Subscription) Uncommitted() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,18 +28,18 @@ func (s *Subscription) Uncommitted() (n int) {
 	return n
 }
 
-// Regained reports whether lane was lost and gained again, and nobody was told yet.
-func (s *Subscription) Regained(lane string) bool {
+// Regained reports whether that partition was lost and gained again, and nobody was told yet.
+func (s *Subscription) Regained(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.assigned.changes[lane]
-	return c != nil && c.lost && c.gained
+	return slices.ContainsFunc(s.assigned.Untold(), func(l *partition) bool { return l.Name == name })
 }
 
 // Encode is how m travels.
 func Encode(m skald.Message) *kgo.Record {
 	r := &kgo.Record{}
-	_, _ = newEncoder([]skald.Message{m}, nil).encode(&m, r)
+	envelope, _ := (*Envelope)(nil).compile()
+	_, _ = newEncoder([]skald.Message{m}, envelope).encode(&m, r)
 	return r
 }
 
@@ -73,4 +75,12 @@ func Read(e *Envelope, r *kgo.Record) (skald.Message, error) {
 	var m skald.Message
 	fault := decode(r, envelope, &m, &skald.Message{})
 	return m, fault
+}
+
+// Held is how many messages the member has that nobody has received.
+func (s *Subscription) Held() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	records, _ := s.assigned.held()
+	return records
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// A fence keeps records out of a topic of another id than they are meant for. A client of franz-go takes the id that a topic has
-// when it first has something for it, and no other as long as it lives; what it sends goes to that id or
-// nowhere (from Kafka 4.1 on; before, by name). So it is enough to look at that id before the first record, which is
-// here: franz-go asks for a partition as soon as it knows the topic.
+// A fence keeps records out of a topic of another id than they are meant for. A client of franz-go takes the
+// id that a topic has when it first has something for it, and no other as long as it lives; what it sends
+// goes to that id or nowhere (from Kafka 4.1 on; before, by name). So it is enough to look at that id before
+// the first record, which is here: franz-go asks for a partition as soon as it knows the topic.
 type fence struct {
 	kgo.Partitioner
 	cl *kgo.Client // of which this is the partitioner; nobody else asks it about topics

@@ -8,10 +8,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A gate keeps a client from writing while a round is buffered. Manual flushing alone does not: the loop of franz-go that sent the last
-// round may still be on its way out when the next is begun, and takes what it finds, the first part of a round. If
-// that part fails before the rest is buffered, the rest goes out. What was serialised before the gate was shut may
-// pass at any time, as it has nothing of the round.
+// A gate keeps a client from writing while a round is buffered. Manual flushing alone does not: the loop of
+// franz-go that sent the last round may still be on its way out when the next is begun, and takes what it
+// finds, the first part of a round. If that part fails before the rest is buffered, the rest goes out. What
+// was serialised before the gate was shut may pass at any time, as it has nothing of the round.
 type gate struct{ sync.RWMutex }
 
 type dialer = func(ctx context.Context, network, host string) (net.Conn, error)

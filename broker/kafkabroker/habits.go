@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// place is the partition of a key, as the client of that name chooses it. A key of no bytes is a key here; some of
-// those clients scatter it, so that any place of it is theirs.
+// place is the partition of a key, as the client of that name chooses it. A key of no bytes is a key here;
+// some of those clients scatter it, so that any place of it is theirs.
 func (o *Options) place() (func(topic string, key []byte, n int) int, error) {
 	switch {
 	case o.Partition != nil && o.Partitioner != "":

@@ -58,8 +58,8 @@ func TestPlaceOfOnesOwn(t *testing.T) {
 	sub, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}})
 	must(t, err)
 	for _, d := range take(t, sub, 2) {
-		if d.ID == "a" && d.Lane != "t/2" {
-			t.Errorf("it lies at %s", d.Lane)
+		if d.ID == "a" && d.Partition != "t/2" {
+			t.Errorf("it lies at %s", d.Partition)
 		}
 	}
 }

@@ -7,20 +7,22 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// A hold keeps messages until something is over that they must not overtake, or would hang behind: a round that
-// hangs with its client, or a question about topics. All else goes on.
+// A hold keeps messages until something is over that they must not overtake, or would hang behind: a round
+// that hangs with its client, or a question about topics. All else goes on.
 type hold struct {
-	round   *round          // nil: a question
-	topics  map[string]bool // asked about
-	keys    map[successors]bool
-	lanes   map[laneID]bool // where the messages of the round are
-	waiting []segment       // under the publisher's mu, as are keys and over
-	over    bool
+	round      *round          // nil: a question
+	topics     map[string]bool // asked about
+	keys       map[successors]bool
+	partitions map[partitionID]bool // where the messages of the round are
+	waiting    []segment            // under the publisher's mu, as are keys and over
+	over       bool
 }
 
-type laneID struct {
+type partitionID struct {
 	topic     string
 	partition int
 }
@@ -42,7 +44,7 @@ func (p *publisher) keeper(r *kgo.Record, by *sender) *hold {
 		switch {
 		case h.topics[r.Topic]:
 			return h
-		case r.Key != nil && (h.keys[p.successors(r)] || h.lanes[p.lane(r)]):
+		case r.Key != nil && (h.keys[p.successors(r)] || h.partitions[p.partition(r)]):
 			return h
 		}
 	}
@@ -52,13 +54,14 @@ func (p *publisher) keeper(r *kgo.Record, by *sender) *hold {
 	return nil
 }
 
-// lane is where r goes, as far as is known. That a topic grows meanwhile does no harm: keys are looked at, too.
-func (p *publisher) lane(r *kgo.Record) laneID {
-	n := p.limits.about(r.Topic).lanes
+// partition is where r goes, as far as is known. That a topic grows meanwhile does no harm: keys are looked
+// at, too.
+func (p *publisher) partition(r *kgo.Record) partitionID {
+	n := p.limits.about(r.Topic).partitions
 	if n == 0 {
-		return laneID{r.Topic, -1}
+		return partitionID{r.Topic, -1}
 	}
-	return laneID{r.Topic, p.place(r.Topic, r.Key, n)}
+	return partitionID{r.Topic, p.place(r.Topic, r.Key, n)}
 }
 
 // keep lets message i of c wait.
@@ -121,7 +124,7 @@ func (p *publisher) ask(h *hold) {
 	p.mu.Lock()
 	h.over = true
 	p.mu.Unlock()
-	signal(p.wake)
+	feed.Signal(p.wake)
 }
 
 // leave makes a round that hangs a hold of its own.
@@ -129,12 +132,12 @@ func (p *publisher) leave(r *round) {
 	p.settle(r)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := &hold{round: r, keys: map[successors]bool{}, lanes: map[laneID]bool{}}
+	h := &hold{round: r, keys: map[successors]bool{}, partitions: map[partitionID]bool{}}
 	for _, s := range r.segs {
 		for i := s.from; i < s.to; i++ {
 			if rec := &s.call.recs[i]; rec.Key != nil {
 				h.keys[p.successors(rec)] = true
-				h.lanes[p.lane(rec)] = true
+				h.partitions[p.partition(rec)] = true
 			}
 		}
 	}
@@ -142,7 +145,8 @@ func (p *publisher) leave(r *round) {
 	p.wg.Go(func() { p.await(h) })
 }
 
-// await waits for the answers to a round. After patience the callers are told of an outage, yet the round goes on.
+// await waits for the answers to a round. After patience the callers are told of an outage, yet the round
+// goes on.
 func (p *publisher) await(h *hold) {
 	for wait := p.patience - p.stall; !p.flush(h.round, wait); wait = p.patience {
 		if p.ctx.Err() != nil {
@@ -157,20 +161,20 @@ func (p *publisher) await(h *hold) {
 	p.mu.Lock()
 	h.over = true
 	p.mu.Unlock()
-	signal(p.wake)
+	feed.Signal(p.wake)
 }
 
 func (h *hold) outage(patience time.Duration, l *line) error {
 	about := ""
-	for at := range h.lanes {
-		about = " about " + laneName(at.topic, int32(at.partition))
+	for at := range h.partitions {
+		about = " about " + partitionName(at.topic, int32(at.partition))
 		break
 	}
 	return fmt.Errorf("no answer from Kafka for %v%s: %w", patience, about, l.why(context.DeadlineExceeded))
 }
 
-// endHolds puts what waited for what is over in front of the queue. Only run takes messages off the queue: so nothing is
-// between a hold's end and this that could overtake.
+// endHolds puts what waited for what is over in front of the queue. Only run takes messages off the queue: so
+// nothing is between a hold's end and this that could overtake.
 func (p *publisher) endHolds() {
 	p.mu.Lock()
 	var free []*sender

@@ -140,8 +140,8 @@ func (s *spread) other(t *testing.T) int {
 	return 0
 }
 
-// TestSilentLeaderStallsItsOwnPartitionsOnly: while one broker does not answer, what others lead is published at once,
-// and what it leads is told as an outage, in order, and comes once it speaks again.
+// TestSilentLeaderStallsItsOwnPartitionsOnly: while one broker does not answer, what others lead is published
+// at once, and what it leads is told as an outage, in order, and comes once it speaks again.
 func TestSilentLeaderStallsItsOwnPartitionsOnly(t *testing.T) {
 	s := newSpread(t, 6*time.Second, 0)
 	other := s.other(t)
@@ -182,15 +182,15 @@ func TestSilentLeaderStallsItsOwnPartitionsOnly(t *testing.T) {
 	inOrder(t, sub, "t/0", "first", "a", "c", "d")
 }
 
-// inOrder takes until last came by lane, and checks the order of first arrivals.
-func inOrder(t *testing.T, sub broker.Subscription, lane string, want ...string) {
+// inOrder takes until last came by partition, and checks the order of first arrivals.
+func inOrder(t *testing.T, sub broker.Subscription, partition string, want ...string) {
 	t.Helper()
 	seen, next := map[string]bool{}, 0
 	until(t, want[len(want)-1], func() bool {
 		got, err := sub.Receive(t.Context(), 100)
 		must(t, err)
 		for _, d := range got.Deliveries {
-			if d.Lane != lane || seen[d.ID] {
+			if d.Partition != partition || seen[d.ID] {
 				continue
 			}
 			if seen[d.ID] = true; next == len(want) || d.ID != want[next] {
@@ -214,7 +214,8 @@ func TestHangingFailureHoldsBackWhatWaited(t *testing.T) {
 	second := b.Publish(t.Context(), numbered(2, 3))
 	must(t, b.Publish(t.Context(), []skald.Message{{ID: "x", Topic: "u", Key: []byte("k")}}).Wait(t.Context()))
 	third := b.Publish(t.Context(), numbered(3, 4))
-	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Topic: "t"}) // the next in line
+	// the next in line
+	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Topic: "t"})
 	answer.Remove()
 	if first.Wait(t.Context()) == nil {
 		t.Fatal("published what Kafka refused")
@@ -256,9 +257,9 @@ func TestMissingTopicDelaysNobody(t *testing.T) {
 	}
 }
 
-// TestHoldsKeepTheContract: brokers fall silent at random, for shorter and longer than a call is waited for, while a caller
-// publishes as a relay does: it starts again at the first message that is not durable, when all its calls are
-// answered. Nothing is lost and no key is inverted.
+// TestHoldsKeepTheContract: brokers fall silent at random, for shorter and longer than a call is waited for,
+// while a caller publishes as a relay does: it starts again at the first message that is not durable, when
+// all its calls are answered. Nothing is lost and no key is inverted.
 func TestHoldsKeepTheContract(t *testing.T) {
 	s := newSpread(t, 300*time.Millisecond, 60)
 	ctx, end := context.WithCancel(t.Context())

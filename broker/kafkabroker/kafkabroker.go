@@ -1,11 +1,11 @@
 // Package kafkabroker speaks to Apache Kafka (and what speaks its protocol) by franz-go.
 //
 // A message travels as CloudEvents in binary mode: its topic verbatim, the partition by murmur2 of the key as
-// Java's client has it, no key as no Kafka key, the value the payload, everything else in headers (record.go), unless
-// Options say otherwise (envelope.go, habits.go). url.go and secure.go read kafka:// URLs. Publishing: publish.go, round.go,
-// hold.go; subscriptions: subscription.go, lanes.go, commit.go, begin.go.
-// A lane is a partition, "orders/3"; a position is an offset; an acknowledgement is a committed offset. Kafka does
-// not count deliveries: Attempt is always 0.
+// Java's client has it, no key as no Kafka key, the value the payload, everything else in headers
+// (record.go), unless Options say otherwise (envelope.go, habits.go). url.go and secure.go read kafka://
+// URLs. Publishing: publish.go, round.go, hold.go; subscriptions: subscription.go, partitions.go, commit.go,
+// begin.go. A partition is a partition, "orders/3"; a position is an offset; an acknowledgement is a
+// committed offset. Kafka does not count deliveries: Attempt is always 0.
 package kafkabroker
 
 import (
@@ -22,18 +22,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/names"
 )
 
 // Options of a Broker. The zero value is fine.
 type Options struct {
-	// Patience is how long a call to Publish waits for Kafka before it is answered as an outage. What was sent
-	// by then may still become durable later. Default 10 s, at least 100 ms.
+	// Patience is how long a call to Publish waits for Kafka before it is answered as an outage. What was
+	// sent by then may still become durable later. Default 10 s, at least 100 ms.
 	Patience time.Duration
-	// Session is how long a member of a group may be silent before its lanes go to others. Default 6 s, which is
-	// also the least that Kafka allows unless told otherwise.
+	// Session is how long a member of a group may be silent before its partitions go to others. Default 6 s,
+	// which is also the least that Kafka allows unless told otherwise.
 	Session time.Duration
-	// Heartbeat is how often a member says that it lives, and hears that lanes move: a hand-over takes about as
-	// long. Default 500 ms, at most a third of Session.
+	// Heartbeat is how often a member says that it lives, and hears that partitions move: a hand-over takes
+	// about as long. Default 500 ms, at most a third of Session.
 	Heartbeat time.Duration
 	// Commit is how long an acknowledgement may wait to be committed with others. Default 100 ms.
 	Commit time.Duration
@@ -45,19 +46,22 @@ type Options struct {
 	// Replicas is the replication factor of topics that MakeTopics makes. Default: the cluster's.
 	Replicas int16
 	// Partitioner is the client whose places of keys are kept: "murmur2" (Java, librdkafka's murmur2_random),
-	// "crc32" (librdkafka's default, consistent_random) or "fnv1a" (sarama, librdkafka's fnv1a_random). Default "murmur2".
+	// "crc32" (librdkafka's default, consistent_random) or "fnv1a" (sarama, librdkafka's fnv1a_random).
+	// Default "murmur2".
 	Partitioner string
-	// Partition places messages with a key among the n partitions of a topic instead. Equal keys need equal places. Default: none.
+	// Partition places messages with a key among the n partitions of a topic instead. Equal keys need equal
+	// places. Default: none.
 	Partition func(topic string, key []byte, n int) int
-	// Balancers are how a group shares its partitions, the preferred first: "cooperative-sticky", "sticky", "range" or
-	// "roundrobin". All members of a group need one in common. Default "cooperative-sticky".
+	// Balancers are how a group shares its partitions, the preferred first: "cooperative-sticky", "sticky",
+	// "range" or "roundrobin". All members of a group need one in common. Default "cooperative-sticky".
 	Balancers []string
-	// Start is where a group begins in a topic of which it has committed nothing: "earliest", "latest", or a time as
-	// in RFC 3339. Partitions that are added later are read from their beginning. Default "earliest".
+	// Start is where a group begins in a topic of which it has committed nothing: "earliest", "latest", or a
+	// time as in RFC 3339. Partitions that are added later are read from their beginning. Default "earliest".
 	Start string
 	// Envelope maps attributes to what others write and read. Default: CloudEvents.
 	Envelope *Envelope
-	// Client are further options of the franz-go clients: TLS, SASL, a logger. What the driver sets itself wins.
+	// Client are further options of the franz-go clients: TLS, SASL, a logger. What the driver sets itself
+	// wins.
 	Client []kgo.Opt
 }
 
@@ -88,7 +92,8 @@ func (o *Options) compile() (c compiled, err error) {
 // metadataAge is how often clients look whether topics have grown.
 const metadataAge = 15 * time.Second
 
-// requestPatience is how long an answer may take, beyond what the request itself asks for, before another broker is asked.
+// requestPatience is how long an answer may take, beyond what the request itself asks for, before another
+// broker is asked.
 const requestPatience = 5 * time.Second
 
 const maxBytesRound = 32 << 20
@@ -130,12 +135,7 @@ type Broker struct {
 	closed bool
 }
 
-var (
-	_ broker.Broker       = (*Broker)(nil)
-	_ broker.TopicMaker   = (*Broker)(nil)
-	_ broker.TopicChecker = (*Broker)(nil)
-	_ broker.Finder       = (*Broker)(nil)
-)
+var _ broker.Broker = (*Broker)(nil)
 
 // New makes a client of the cluster that seeds, "host:port[,host:port]", belong to. It does not connect yet.
 func New(seeds string, opts *Options) (*Broker, error) {
@@ -168,8 +168,8 @@ func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
 	return append(out, more...)
 }
 
-// backoff is short, so that work goes on soon after Kafka is back: 50 ms doubled up to 1 s, less up to a quarter
-// so that many clients do not come at once.
+// backoff is short, so that work goes on soon after Kafka is back: 50 ms doubled up to 1 s, less up to a
+// quarter so that many clients do not come at once.
 func backoff(fails int) time.Duration {
 	d := min(50*time.Millisecond<<min(max(fails-1, 0), 10), time.Second)
 	return d - time.Duration(rand.Int64N(int64(d)/4))
@@ -187,14 +187,15 @@ func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	return md.Cluster, nil
 }
 
-// MakeTopics makes those of topics that do not exist. With lanes 0 the cluster decides how many they get.
-func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) error {
-	n := int32(lanes)
-	if lanes <= 0 {
+// MakeTopics makes those of topics that do not exist. With partitions 0 the cluster decides how many they
+// get.
+func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...string) error {
+	n := int32(partitions)
+	if partitions <= 0 {
 		n = -1
 	}
 	for _, t := range topics {
-		if !nameOK(t) {
+		if !names.OK(t) {
 			return fmt.Errorf("make topic %q: a name is 1 to 249 of A-Z a-z 0-9 . _ -", t)
 		}
 	}
@@ -208,13 +209,6 @@ func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) er
 		}
 	}
 	return b.awaitTopics(ctx, topics)
-}
-
-func nameOK(name string) bool {
-	other := func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
-	}
-	return name != "" && len(name) <= 249 && !strings.ContainsFunc(name, other)
 }
 
 // Close leaves all groups, answers what is under way with an outage and closes all connections.

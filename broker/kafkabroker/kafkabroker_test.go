@@ -83,8 +83,8 @@ func TestWire(t *testing.T) {
 func TestPartitionsAreThoseOfJava(t *testing.T) {
 	fake := newFake(t)
 	b := open(t, fake.seeds, nil)
-	const lanes = 1000
-	must(t, b.MakeTopics(t.Context(), lanes, "t"))
+	const partitions = 1000
+	must(t, b.MakeTopics(t.Context(), partitions, "t"))
 	sub, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{"t"}})
 	must(t, err)
 	want := map[string]int32{
@@ -97,13 +97,14 @@ func TestPartitionsAreThoseOfJava(t *testing.T) {
 	}
 	must(t, b.Publish(t.Context(), msgs).Wait(t.Context()))
 	for _, d := range take(t, sub, len(msgs)) {
-		if lane := fmt.Sprintf("t/%d", want[string(d.Key)]&0x7fffffff%lanes); d.Lane != lane {
-			t.Errorf("key %s came by %s, want %s", d.Key, d.Lane, lane)
+		if partition := fmt.Sprintf("t/%d", want[string(d.Key)]&0x7fffffff%partitions); d.Partition != partition {
+			t.Errorf("key %s came by %s, want %s", d.Key, d.Partition, partition)
 		}
 	}
 }
 
-// TestOutageIsToldAndOvertakesNothing: the answer does not come; the caller starts again from the first message.
+// TestOutageIsToldAndOvertakesNothing: the answer does not come; the caller starts again from the first
+// message.
 // Interleaving 7.
 func TestOutageIsToldAndOvertakesNothing(t *testing.T) {
 	fake := newFake(t)

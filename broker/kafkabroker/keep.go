@@ -14,9 +14,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-var _ broker.Keeper = (*Broker)(nil)
-
-// settings asks for settings of topics, by topic and name. Topics that are not there, or that nobody may ask about, are left out.
+// settings asks for settings of topics, by topic and name. Topics that are not there, or that nobody may ask
+// about, are left out.
 func settings(ctx context.Context, cl *kgo.Client, topics []string, names ...string) (map[string]map[string]string, error) {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	for _, t := range topics {
@@ -41,8 +40,9 @@ func settings(ctx context.Context, cl *kgo.Client, topics []string, names ...str
 	return out, nil
 }
 
-// Keeps is retention.ms and segment.ms together: a segment is removed when its last message is old enough, and its first may be
-// as much older as it took to fill. A compacted topic keeps the last message of each key.
+// Keeps is retention.ms and segment.ms together: a segment is removed when its last message is old enough,
+// and its first may be as much older as it took to fill. A compacted topic keeps the last message of each
+// key.
 func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.Duration, error) {
 	out := map[string]time.Duration{}
 	all, err := settings(ctx, b.cl, topics, "retention.ms", "segment.ms", "cleanup.policy")

@@ -12,16 +12,17 @@ import (
 // usualLimit is Kafka's default of max.message.bytes, as franz-go has it.
 const usualLimit = 1000012
 
-// limits are what is known of topics: whether they are there, how large a batch may be, and how many partitions there are.
+// limits are what is known of topics: whether they are there, how large a batch may be, and how many
+// partitions there are.
 type limits struct {
 	mu    sync.Mutex
 	topic map[string]limit
 }
 
 type limit struct {
-	bytes int
-	lanes int
-	err   error // the topic cannot be published to
+	bytes      int
+	partitions int
+	err        error // the topic cannot be published to
 }
 
 func (l *limits) init() { l.topic = map[string]limit{} }
@@ -82,11 +83,12 @@ func (l *limits) learn(ctx context.Context, cl *kgo.Client, topics []string) err
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range topics {
-		known := limit{bytes: bytes[t], lanes: there[t].partitions}
+		known := limit{bytes: bytes[t], partitions: there[t].partitions}
 		if known.bytes == 0 {
 			known.bytes = usualLimit
 		}
-		if err := there[t].err; err != nil && !kerr.IsRetriable(err) { // else it will be ready when the records are sent
+		if err := there[t].err; err != nil && !kerr.IsRetriable(err) {
+			// else it will be ready when the records are sent
 			known.err = err
 		}
 		l.topic[t] = known

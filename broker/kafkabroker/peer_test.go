@@ -213,7 +213,8 @@ func TestPlacesOfThePeer(t *testing.T) {
 	}
 }
 
-// TestPeerInOurGroup: a group that moves from librdkafka to us, member by member, shares its lanes meanwhile.
+// TestPeerInOurGroup: a group that moves from librdkafka to us, member by member, shares its partitions
+// meanwhile.
 func TestPeerInOurGroup(t *testing.T) {
 	for _, balancer := range []string{"range", "roundrobin", "cooperative-sticky"} {
 		t.Run(balancer, func(t *testing.T) {
@@ -228,11 +229,11 @@ func TestPeerInOurGroup(t *testing.T) {
 				p.do("owned", map[string]any{}, &answer)
 				return answer.Partitions
 			}
-			until(t, "all lanes at the peer", func() bool { return len(theirs()) == 4 })
+			until(t, "all partitions at the peer", func() bool { return len(theirs()) == 4 })
 			sub, err := b.Subscribe(t.Context(), g)
 			must(t, err)
 			ours := map[string]bool{}
-			until(t, "half of the lanes here", func() bool {
+			until(t, "half of the partitions here", func() bool {
 				got, err := sub.Receive(t.Context(), 10)
 				must(t, err)
 				for _, l := range got.Lost {

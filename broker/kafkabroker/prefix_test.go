@@ -56,8 +56,9 @@ func wantFailed(t *testing.T, err error, indexes ...int) {
 	}
 }
 
-// TestFailureWhileATopicIsTakenUp: franz-go hands over what it got for a topic that it does not know yet record by record,
-// and sends the first meanwhile. When that fails before its successor is handed over, the successor does not go.
+// TestFailureWhileATopicIsTakenUp: franz-go hands over what it got for a topic that it does not know yet
+// record by record, and sends the first meanwhile. When that fails before its successor is handed over, the
+// successor does not go.
 func TestFailureWhileATopicIsTakenUp(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(2))
 	s := newStops()
@@ -83,8 +84,8 @@ func TestFailureWhileATopicIsTakenUp(t *testing.T) {
 	wantFailed(t, b.Publish(t.Context(), msgs).Wait(t.Context()), 0, 2)
 }
 
-// TestForgottenTopicLosesNothing: after a failure for which the driver no longer relies on what its clients know of the
-// topic, what is published next is written, though it has the size of what was written before.
+// TestForgottenTopicLosesNothing: after a failure for which the driver no longer relies on what its clients
+// know of the topic, what is published next is written, though it has the size of what was written before.
 func TestForgottenTopicLosesNothing(t *testing.T) {
 	fake := newFake(t)
 	b := open(t, fake.seeds, nil)

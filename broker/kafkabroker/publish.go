@@ -12,14 +12,16 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// publisher keeps the publish contract. franz-go alone does not: when a batch fails for good it fails everything
-// that is buffered for the partition, but what is buffered a moment later, before anyone heard of the failure,
-// goes out. So records are handed to it in rounds: one round is buffered whole before any of it is sent, and all
-// its answers are there before the next begins. What fails holds back what was handed over behind it with the
-// same key, until the caller has been told. A round that hangs, because one of the brokers does, is left to itself with
-// its client, and the next goes by another: a hold (hold.go) keeps what must not overtake.
+// publisher keeps the publish contract. franz-go alone does not: when a batch fails for good it fails
+// everything that is buffered for the partition, but what is buffered a moment later, before anyone heard of
+// the failure, goes out. So records are handed to it in rounds: one round is buffered whole before any of it
+// is sent, and all its answers are there before the next begins. What fails holds back what was handed over
+// behind it with the same key, until the caller has been told. A round that hangs, because one of the brokers
+// does, is left to itself with its client, and the next goes by another: a hold (hold.go) keeps what must not
+// overtake.
 type publisher struct {
 	limits   limits
 	line     line
@@ -88,9 +90,9 @@ func (p *publisher) init(o Options, with compiled) {
 }
 
 // Publish hands msgs over and returns at once. What was handed over is sent even if ctx ends meanwhile; but a
-// caller whose ctx ended is taken to ask no more: what its failures hold back is free again. A message that is larger than its topic allows, counted
-// uncompressed, is refused; when Kafka itself finds a batch too large, all messages of that batch and those
-// behind it in the partition are named.
+// caller whose ctx ended is taken to ask no more: what its failures hold back is free again. A message that
+// is larger than its topic allows, counted uncompressed, is refused; when Kafka itself finds a batch too
+// large, all messages of that batch and those behind it in the partition are named.
 func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	c := &call{p: p, ctx: ctx, left: len(msgs), answered: make(chan struct{})}
 	if err := ctx.Err(); err != nil {
@@ -106,9 +108,12 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 		if to != nil {
 			c.recs[i].Context = to
 		}
-		var err error
-		if c.sizes[i], err = enc.encode(&msgs[i], &c.recs[i]); err != nil {
-			set(&c.broken, i, err)
+		size, err := enc.encode(&msgs[i], &c.recs[i])
+		if c.sizes[i] = size; err != nil && c.broken == nil {
+			c.broken = map[int]error{}
+		}
+		if err != nil {
+			c.broken[i] = err
 		}
 	}
 	p.mu.Lock()
@@ -122,7 +127,7 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 		return c
 	}
 	p.queue = append(p.queue, p.rest([]segment{{c, 0, len(msgs)}})...)
-	signal(p.wake)
+	feed.Signal(p.wake)
 	return c
 }
 
@@ -183,8 +188,8 @@ func (p *publisher) release() {
 	})
 }
 
-// rest are those of segs that may still go out: not what is held back, which is answered so, and nothing of calls that
-// are answered.
+// rest are those of segs that may still go out: not what is held back, which is answered so, and nothing of
+// calls that are answered.
 func (p *publisher) rest(segs []segment) (out []segment) {
 	for _, s := range segs {
 		c := s.call
@@ -197,7 +202,7 @@ func (p *publisher) rest(segs []segment) (out []segment) {
 		}
 		for i := s.from; i < s.to; i++ {
 			if p.heldBack(&c.recs[i]) {
-				p.fail(c, i, failed, errHeldBack)
+				p.fail(c, i, failed, broker.ErrHeldBack)
 				continue
 			}
 			out = extend(out, c, i)
@@ -229,14 +234,14 @@ func (p *publisher) fail(c *call, i int, what kind, err error) {
 	defer c.one()
 	switch what {
 	case refused:
-		set(&c.bad.Refused, i, err)
+		c.bad.Refuse(i, err)
 	case outage:
 		if c.outage == nil {
 			c.outage = err
 		}
 		fallthrough
 	default:
-		set(&c.bad.Failed, i, err)
+		c.bad.Fail(i, err)
 	}
 	if c.recs[i].Key == nil {
 		return
@@ -245,17 +250,11 @@ func (p *publisher) fail(c *call, i int, what kind, err error) {
 	if len(c.holds) == 0 {
 		p.untold = append(p.untold, c)
 	}
-	if !slices.Contains(c.holds[max(0, len(c.holds)-8):], s) { // not worth more: twice is held twice and released twice
+	if !slices.Contains(c.holds[max(0, len(c.holds)-8):], s) {
+		// not worth more: twice is held twice and released twice
 		c.holds = append(c.holds, s)
 		p.held[s]++
 	}
-}
-
-func set(m *map[int]error, i int, err error) {
-	if *m == nil {
-		*m = map[int]error{}
-	}
-	(*m)[i] = err
 }
 
 // one more of c is answered.
@@ -271,8 +270,8 @@ func (c *call) answer() {
 	}
 }
 
-// giveUp answers the calls of segs: nothing is known of those messages that have no answer. What else of these calls
-// was not sent goes, and so does all behind them, so that nothing overtakes.
+// giveUp answers the calls of segs: nothing is known of those messages that have no answer. What else of
+// these calls was not sent goes, and so does all behind them, so that nothing overtakes.
 func (p *publisher) giveUp(segs []segment, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
 // segment is a part of a call.
@@ -53,8 +54,8 @@ type sender struct {
 	spent bool // no good any more; under the publisher's mu
 }
 
-// Two clients take turns, so that when a round hangs the other client knows its topics and has its connections: a new one
-// would have to ask for all that, perhaps the very broker that does not answer.
+// Two clients take turns, so that when a round hangs the other client knows its topics and has its
+// connections: a new one would have to ask for all that, perhaps the very broker that does not answer.
 const (
 	usualSenders = 2
 	maxSenders   = 4
@@ -212,10 +213,10 @@ func (p *publisher) dismiss(s *sender) {
 	p.wg.Go(s.cl.Close)
 }
 
-// sift answers what of segs cannot be sent: what is held back, and what its topic cannot take. What a hold keeps waits
-// there. The others go by the sender; if there is none, they wait with the last hold. To a topic that the sender has
-// not taken up goes one message alone: franz-go hands over what it got before it knew a topic record by record, while it
-// sends the first.
+// sift answers what of segs cannot be sent: what is held back, and what its topic cannot take. What a hold
+// keeps waits there. The others go by the sender; if there is none, they wait with the last hold. To a topic
+// that the sender has not taken up goes one message alone: franz-go hands over what it got before it knew a
+// topic record by record, while it sends the first.
 func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,7 +235,7 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 			}
 			switch h, err := p.keeper(r, by), p.unfit(c, i, known); { // in this order
 			case p.heldBack(r):
-				p.fail(c, i, failed, errHeldBack)
+				p.fail(c, i, failed, broker.ErrHeldBack)
 			case h != nil:
 				h.keep(p, c, i)
 			case known.bytes == 0 || first[topic]:
@@ -266,9 +267,9 @@ func (p *publisher) unfit(c *call, i int, known limit) error {
 		return known.err
 	case c.sizes[i] > known.bytes:
 		return fmt.Errorf("%w: up to %d bytes uncompressed, the topic takes %d", kerr.MessageTooLarge, c.sizes[i], known.bytes)
-	case p.checked && r.Key != nil && known.lanes > 0:
-		if at := p.place(r.Topic, r.Key, known.lanes); at < 0 || at >= known.lanes {
-			return fmt.Errorf("%w: Options.Partition puts it on partition %d, the topic has %d", errCannotCarry, at, known.lanes)
+	case p.checked && r.Key != nil && known.partitions > 0:
+		if at := p.place(r.Topic, r.Key, known.partitions); at < 0 || at >= known.partitions {
+			return fmt.Errorf("%w: Options.Partition puts it on partition %d, the topic has %d", cloudevents.ErrCannotCarry, at, known.partitions)
 		}
 	}
 	return nil
@@ -355,10 +356,10 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 		}
 		switch a.rec.Context.(type) {
 		case astray:
-			a.err = broker.ErrAnew
+			a.err = broker.ErrRecreated
 		case *meant:
 			if errors.Is(a.err, kerr.UnknownTopicID) {
-				a.err = fmt.Errorf("%w: %w", broker.ErrAnew, a.err)
+				a.err = fmt.Errorf("%w: %w", broker.ErrRecreated, a.err)
 			}
 		}
 		bad[a.rec] = a.err
@@ -366,8 +367,9 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 		by.spent = by.spent || isAny(a.err, kerr.ClusterAuthorizationFailed)
 		if stale(a.err) {
 			p.limits.forget(a.rec.Topic)
-			// Nor does it ask again about a topic that it took up. If it were told to forget it, it would count
-			// from 0 again: Kafka takes that for what it has already, and says so, and the message is lost.
+			// Nor does it ask again about a topic that it took up. If it were told to forget it, it would
+			// count from 0 again: Kafka takes that for what it has already, and says so, and the message is
+			// lost.
 			for _, s := range p.senders {
 				s.spent = s.spent || s.fence.tookUp(a.rec.Topic)
 			}

@@ -19,8 +19,8 @@ import (
 	"github.com/skald-go/skald/broker/kafkabroker"
 )
 
-// TestQueuedSuccessorsFailWithTheirPredecessor: what was handed over before the answer is held back even if its
-// round begins long after the answer was asked for.
+// TestQueuedSuccessorsFailWithTheirPredecessor: what was handed over before the answer is held back even if
+// its round begins long after the answer was asked for.
 // Interleaving 7.
 func TestQueuedSuccessorsFailWithTheirPredecessor(t *testing.T) {
 	fake := newFake(t)
@@ -58,8 +58,8 @@ func TestQueuedSuccessorsFailWithTheirPredecessor(t *testing.T) {
 	}
 }
 
-// TestHandOverCommits: with nothing committed meanwhile, lanes that move and members that leave take their
-// acknowledgements along.
+// TestHandOverCommits: with nothing committed meanwhile, partitions that move and members that leave take
+// their acknowledgements along.
 func TestHandOverCommits(t *testing.T) {
 	fake := newFake(t)
 	b := open(t, fake.seeds, &kafkabroker.Options{Commit: time.Hour, Heartbeat: 50 * time.Millisecond})
@@ -75,16 +75,16 @@ func TestHandOverCommits(t *testing.T) {
 	must(t, one.Ack(t.Context(), take(t, one, 20)))
 	two, err := b.Subscribe(t.Context(), g)
 	must(t, err)
-	until(t, "the lane of the second", func() bool { return idle(t, one, two) > 0 })
+	until(t, "the partition of the second", func() bool { return idle(t, one, two) > 0 })
 	must(t, one.Close(t.Context()))
-	until(t, "the other lane", func() bool { return idle(t, two) > 0 })
+	until(t, "the other partition", func() bool { return idle(t, two) > 0 })
 	must(t, b.Publish(t.Context(), numbered(20, 21)).Wait(t.Context()))
 	if d := take(t, two, 1)[0]; d.ID != "000020" {
 		t.Errorf("%s came again", d.ID)
 	}
 }
 
-// idle receives from all, and counts the lanes that the last gained.
+// idle receives from all, and counts the partitions that the last gained.
 func idle(t *testing.T, subs ...broker.Subscription) (gained int) {
 	t.Helper()
 	for _, s := range subs {
@@ -98,10 +98,11 @@ func idle(t *testing.T, subs ...broker.Subscription) (gained int) {
 	return gained
 }
 
-// TestSlowMemberKeepsItsLanes: who does not receive for longer than a session is still a member.
-func TestSlowMemberKeepsItsLanes(t *testing.T) {
+// TestSlowMemberKeepsItsPartitions: who does not receive for longer than a session is still a member.
+func TestSlowMemberKeepsItsPartitions(t *testing.T) {
 	fake := newFake(t, kfake.GroupMinSessionTimeout(100*time.Millisecond))
-	b := open(t, fake.seeds, &kafkabroker.Options{Session: 3 * time.Second, Prefetch: 1}) // a shorter one a slow machine may sleep through
+	// a shorter one a slow machine may sleep through
+	b := open(t, fake.seeds, &kafkabroker.Options{Session: 3 * time.Second, Prefetch: 1})
 	must(t, b.MakeTopics(t.Context(), 1, "t"))
 	must(t, b.Publish(t.Context(), numbered(0, 10)).Wait(t.Context()))
 	g := broker.Group{Name: "g", Topics: []string{"t"}}
@@ -118,8 +119,8 @@ func TestSlowMemberKeepsItsLanes(t *testing.T) {
 	take(t, one, 9-len(got.Deliveries))
 }
 
-// TestFailureLeavesAPrefix: when a request fails while a long call is handed to franz-go, nothing behind it goes
-// out. Without rounds the first of thousands fails, and the last are published.
+// TestFailureLeavesAPrefix: when a request fails while a long call is handed to franz-go, nothing behind it
+// goes out. Without rounds the first of thousands fails, and the last are published.
 func TestFailureLeavesAPrefix(t *testing.T) {
 	fake := newFake(t)
 	b := open(t, fake.seeds, nil)

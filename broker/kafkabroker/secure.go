@@ -21,6 +21,12 @@ func mechanism(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
 		}
 		return nil, nil
 	}
+	switch name {
+	case "oauthbearer":
+		return bearer(u, secure)
+	case "aws-msk-iam":
+		return iam(u, secure)
+	}
 	who, err := u.Identity()
 	if err != nil {
 		return nil, err
@@ -47,5 +53,5 @@ func mechanism(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
 		}
 		return scram.Sha512(auth), nil
 	}
-	return nil, fmt.Errorf("sasl is plain, scram-sha-256 or scram-sha-512, not %q", name)
+	return nil, fmt.Errorf("sasl is plain, scram-sha-256, scram-sha-512, oauthbearer or aws-msk-iam, not %q", name)
 }

@@ -87,8 +87,8 @@ func (g *guarded) message(id string) []skald.Message {
 	return []skald.Message{{ID: id, Source: "s", Type: "t", Topic: g.topic, Key: []byte("k"), Data: []byte("{}")}}
 }
 
-// TestWaysIn: each listener and mechanism takes a message and gives it back, with the least rights there are: to write,
-// to read, and the group.
+// TestWaysIn: each listener and mechanism takes a message and gives it back, with the least rights there are:
+// to write, to read, and the group.
 func TestWaysIn(t *testing.T) {
 	g := newGuarded(t)
 	g.patience = 5 * time.Minute // nothing is refused
@@ -133,11 +133,13 @@ func TestWaysIn(t *testing.T) {
 	}
 }
 
-// TestMissingRights: what is missing is named, nothing waits for ever, and it goes on once the right is there.
+// TestMissingRights: what is missing is named, nothing waits for ever, and it goes on once the right is
+// there.
 func TestMissingRights(t *testing.T) {
 	g := newGuarded(t)
 	b := g.open(fmt.Sprintf("kafka://%s?sasl=scram-sha-512&user=%s&password_file=%s", g.SASL, g.user, g.password), nil)
-	// answered tries act again while Kafka only does not answer in time: an outage tells nothing about rights.
+	// answered tries act again while Kafka only does not answer in time: an outage tells nothing about
+	// rights.
 	answered := func(act func() error) (err error) {
 		t.Helper()
 		until(t, "an answer", func() bool { err = act(); return !errors.Is(err, broker.ErrAway) })

@@ -13,15 +13,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// Subscription is one member of a group: a consumer of its own, with a goroutine that fetches ahead and one that
-// commits. Rebalances are cooperative: lanes that stay flow on.
+// Subscription is one member of a group: a consumer of its own, with a goroutine that fetches ahead and one
+// that commits. Rebalances are cooperative: partitions that stay flow on.
 type Subscription struct {
 	b     *Broker
 	cl    *kgo.Client
 	group broker.Group
-	ready chan struct{}
 	room  chan struct{} // something was taken out, or resumed
 	dirty chan struct{} // something was acknowledged
 
@@ -29,14 +29,14 @@ type Subscription struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	committing sync.Mutex // at most one commit at a time, and none of a lane that is gone
+	committing sync.Mutex // at most one commit at a time, and none of a partition that is gone
 
 	mu       sync.Mutex
 	assigned assignment
-	err      error           // an outage that Receive has not told yet
-	gone     error           // what all calls answer since the end
-	lazy     bool            // died: the end stores nothing and tells nobody
-	anew     map[string]bool // topics that were deleted, until they are read again
+	lazy     bool              // died: the end stores nothing and tells nobody
+	ids      map[string]string // of topics, when their partitions were last assigned
+	// topics that are said to be deleted, until they are read again, with the ids that they had
+	anew map[string]string
 }
 
 var _ broker.Subscription = (*Subscription)(nil)
@@ -58,13 +58,15 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 			return nil, fmt.Errorf("subscribe group %q: %w", g.Name, lacking(err, "READ", "the topic"))
 		}
 	}
+	if err := b.checkOwner(ctx, g); err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
 	if err := b.begin(ctx, g); err != nil {
 		return nil, fmt.Errorf("subscribe group %q: %w", g.Name, err)
 	}
-	s := &Subscription{b: b, group: g, anew: map[string]bool{}}
-	s.ready, s.room, s.dirty = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
-	s.assigned.init()
-	s.assigned.envelope = b.with.envelope
+	s := &Subscription{b: b, group: g, ids: map[string]string{}, anew: map[string]string{}}
+	s.room, s.dirty = make(chan struct{}, 1), make(chan struct{}, 1)
+	s.assigned = assignment{feed.New[*partition](&s.mu), b.with.envelope}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,19 +82,23 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	return s, nil
 }
 
-// consuming are the options of the client that consumes. Rebalances wait only while fetched records are put into
-// their lanes, so that what was fetched in one ownership of a lane is never taken for another's.
+// consuming are the options of the client that consumes. Rebalances wait only while fetched records are put
+// into their partitions, so that what was fetched in one ownership of a partition is never taken for
+// another's.
 func (s *Subscription) consuming() []kgo.Opt {
 	o := s.b.opts
 	out := []kgo.Opt{
+		kgo.ClientID(s.b.clientID(s.group.Owner)),
 		kgo.ConsumerGroup(s.group.Name),
 		kgo.ConsumeTopics(s.group.Topics...),
 		kgo.Balancers(s.b.with.balancers...),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(), // to commit past them
 		kgo.FetchMaxWait(500 * time.Millisecond),
 		kgo.FetchMaxBytes(16 << 20),
+		kgo.MaxDecompressBatchBytes(unpackedMost),
 		kgo.SessionTimeout(o.Session),
 		kgo.HeartbeatInterval(o.Heartbeat),
 		kgo.DisableAutoCommit(),
@@ -114,7 +120,8 @@ type onGroupError func(error)
 
 func (f onGroupError) OnGroupManageError(err error) { f(err) }
 
-// trouble keeps err for Receive. A member whose name has a new life ends: rejoining would throw that one out.
+// trouble keeps err for Receive. A member whose name has a new session ends: rejoining would throw that one
+// out.
 func (s *Subscription) trouble(err error) {
 	if errors.Is(err, kerr.FencedInstanceID) {
 		fenced := fmt.Errorf("member %q of group %q: a new life of the same member took over: %w: %w", s.group.Member, s.group.Name, err, broker.ErrClosed)
@@ -124,24 +131,13 @@ func (s *Subscription) trouble(err error) {
 		go s.end(s.ctx, fenced)
 		return
 	}
-	s.mu.Lock()
-	s.err = fmt.Errorf("group %q: %w", s.group.Name, lacking(err, "READ", "the group"))
-	s.mu.Unlock()
-	signal(s.ready)
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	s.assigned.Fail(fmt.Errorf("group %q: %w", s.group.Name, lacking(err, "READ", "the group")))
 }
 
 func (s *Subscription) gain(ps map[string][]int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.assigned.gain(ps)
-	signal(s.ready)
 }
 
 // handOver commits what was acknowledged of ps, and only then lets others have them.
@@ -159,12 +155,11 @@ func (s *Subscription) lose(ps map[string][]int32, clean bool) {
 	s.mu.Lock()
 	s.assigned.lose(ps, clean)
 	s.mu.Unlock()
-	s.cl.ResumeFetchPartitions(ps) // a pause ends with the lane
-	signal(s.ready)
-	signal(s.room)
+	s.cl.ResumeFetchPartitions(ps) // a pause ends with the partition
+	feed.Signal(s.room)
 }
 
-// fetch brings records into their lanes while there is room.
+// fetch brings records into their partitions while there is room.
 func (s *Subscription) fetch() {
 	defer s.cl.AllowRebalance()
 	for s.ctx.Err() == nil {
@@ -176,7 +171,8 @@ func (s *Subscription) fetch() {
 			continue
 		}
 		fetched := s.cl.PollRecords(s.ctx, s.b.opts.Prefetch)
-		deleted := s.put(fetched)
+		deleted, past := s.put(fetched)
+		s.skip(past)
 		s.cl.AllowRebalance()
 		s.renew(deleted)
 	}
@@ -185,76 +181,64 @@ func (s *Subscription) fetch() {
 func (s *Subscription) hasRoom() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.assigned.records < s.b.opts.Prefetch && s.assigned.bytes < maxBytesHeld
+	records, bytes := s.assigned.held()
+	return records < s.b.opts.Prefetch && bytes < maxBytesHeld
 }
 
-// put takes what was fetched, and returns the topics that are not there any more.
-func (s *Subscription) put(fetched kgo.Fetches) (deleted []string) {
+// put takes what was fetched, and returns the topics that are not there any more, and batches to be skipped.
+func (s *Subscription) put(fetched kgo.Fetches) (deleted []string, past skips) {
+	past = skips{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fetched.EachPartition(func(p kgo.FetchTopicPartition) {
-		s.assigned.put(p.Topic, p.Partition, p.Records)
+		s.assigned.from(p.Topic, p.Partition, p.LogStartOffset)
+		if s.assigned.put(p.Topic, p.Partition, p.Records) {
+			feed.Signal(s.dirty)
+		}
 		var session *kgo.ErrGroupSession
 		switch err := p.Err; {
+		case s.tooLarge(err, past):
 		case isAny(err, kerr.UnknownTopicID, kerr.UnknownTopicOrPartition):
 			if !slices.Contains(deleted, p.Topic) {
 				deleted = append(deleted, p.Topic)
 			}
-			s.err = fmt.Errorf("fetch %s: the topic was deleted: %w: %w", laneName(p.Topic, p.Partition), broker.ErrNoTopic, err)
-		case err == nil, isAny(err, context.Canceled, kgo.ErrClientClosed), errors.As(err, &session): // trouble has the last
+			s.assigned.SetFault(fmt.Errorf("fetch %s: the topic was deleted: %w: %w", partitionName(p.Topic, p.Partition), broker.ErrNoTopic, err))
+		case err == nil, isAny(err, context.Canceled, kgo.ErrClientClosed), errors.As(err, &session):
+			// trouble has the last
 		default:
-			s.err = fmt.Errorf("fetch %s: %w", laneName(p.Topic, p.Partition), lacking(err, "READ", "the topic"))
+			s.assigned.SetFault(fmt.Errorf("fetch %s: %w", partitionName(p.Topic, p.Partition), lacking(err, "READ", "the topic")))
 		}
 	})
-	signal(s.ready)
-	return deleted
+	s.assigned.Wake()
+	return deleted, past
 }
 
 // Ready has a value when something may have come.
-func (s *Subscription) Ready() <-chan struct{} { return s.ready }
+func (s *Subscription) Ready() <-chan struct{} { return s.assigned.Ready() }
 
-// Receive returns what was fetched: first an outage, if there was one, then changes of lanes with messages.
+// Receive returns what was fetched.
 func (s *Subscription) Receive(_ context.Context, max int) (broker.Batch, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone != nil {
-		return broker.Batch{}, s.gone
-	}
-	if err := s.err; err != nil {
-		s.err = nil
-		signal(s.ready)
-		return broker.Batch{}, err
-	}
-	b := s.assigned.tell()
-	b.Deliveries = s.assigned.take(max)
-	if s.assigned.records > 0 {
-		signal(s.ready)
-	}
-	signal(s.room)
-	return b, nil
+	defer feed.Signal(s.room)
+	return s.assigned.Receive(max)
 }
 
-// Pause stops deliveries from lanes that are owned.
-func (s *Subscription) Pause(lanes ...string) {
-	s.mu.Lock()
-	ps := s.assigned.pause(lanes, true)
-	s.mu.Unlock()
-	if len(ps) > 0 {
-		s.cl.PauseFetchPartitions(ps)
+// Alarm is never raised.
+func (*Subscription) Alarm() string { return "" }
+
+// Pause stops deliveries from partitions that are owned.
+func (s *Subscription) Pause(partitions ...string) {
+	if paused := s.assigned.Pause(partitions...); len(paused) > 0 {
+		s.cl.PauseFetchPartitions(byTopic(paused))
 	}
-	signal(s.room)
+	feed.Signal(s.room)
 }
 
 // Resume lets deliveries flow again.
-func (s *Subscription) Resume(lanes ...string) {
-	s.mu.Lock()
-	ps := s.assigned.pause(lanes, false)
-	s.mu.Unlock()
-	if len(ps) > 0 {
-		s.cl.ResumeFetchPartitions(ps)
+func (s *Subscription) Resume(partitions ...string) {
+	if resumed := s.assigned.Resume(partitions...); len(resumed) > 0 {
+		s.cl.ResumeFetchPartitions(byTopic(resumed))
 	}
-	signal(s.ready)
-	signal(s.room)
+	feed.Signal(s.room)
 }
 
 // Close commits, leaves the group, also one with a stable member name, and ends.
@@ -262,15 +246,12 @@ func (s *Subscription) Close(ctx context.Context) error { return s.end(ctx, brok
 
 func (s *Subscription) end(ctx context.Context, why error) error {
 	s.mu.Lock()
-	if s.gone != nil {
-		s.mu.Unlock()
+	first, lazy := s.assigned.End(why), s.lazy
+	s.mu.Unlock()
+	if !first {
 		return nil
 	}
-	s.gone = why
-	lazy := s.lazy
-	s.mu.Unlock()
 	s.cancel()
-	signal(s.ready)
 	s.wg.Wait()
 	var err error
 	if !lazy {

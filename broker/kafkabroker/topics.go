@@ -133,6 +133,6 @@ func (b *Broker) awaitTopics(ctx context.Context, topics []string) error {
 
 // Capabilities of this driver.
 func Capabilities() broker.Capabilities {
-	return broker.Capabilities{Lane: "a partition", Position: "the offset", Incarnation: "the cluster's id",
+	return broker.Capabilities{Partition: "a partition", Position: "the offset", Incarnation: "the cluster's id",
 		LateGroup: "oldest message, newest, or a time", Acks: "up to here", LargestKiB: 976, Rewinds: true, Checks: true, Keeps: true}
 }

@@ -9,23 +9,26 @@ import (
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
-// ParseURL reads kafka://host:port[,host:port][?option=value&…]: the seed brokers, and the options that the URL
-// gives, for New. The caller may set more of them. Secrets are in files or in the environment (getenv, os.Getenv in
-// most programs), never in the URL, and so in no argument list, log or error.
+// ParseURL reads kafka://host:port[,host:port][?option=value&…]: the seed brokers, and the options that the
+// URL gives, for New. The caller may set more of them. Secrets are in files or in the environment (getenv,
+// os.Getenv in most programs), never in the URL, and so in no argument list, log or error.
 //
 //	tls=on|off             speak TLS. Default: on if ca or cert is given, else off
 //	ca=FILE                the authorities, PEM, that the brokers' certificates are checked against. Default: the system's
 //	cert=FILE, key=FILE    the client's own certificate, PEM; read again for each connection
-//	sasl=plain|scram-sha-256|scram-sha-512
+//	sasl=plain|scram-sha-256|scram-sha-512|oauthbearer|aws-msk-iam
 //	user=NAME              default: SKALD_KAFKA_USER
 //	password_file=FILE     one line; read again for each connection. Default: SKALD_KAFKA_PASSWORD
+//	token_file=FILE        the token of oauthbearer; read again for each connection. Default: SKALD_KAFKA_TOKEN
+//	credentials_file=FILE  the access key of aws-msk-iam, as in ~/.aws/credentials, profile default; read again for each connection.
+//	                       Default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN
 //	partitioner=…          Options.Partitioner
 //	balancers=…,…          Options.Balancers
 //	start=…                Options.Start: earliest, latest, or a time as in RFC 3339
 //	envelope=…             Options.Envelope: cloudevents, off, or places as in id:header:message-id,type:json:kind
 func ParseURL(s string, getenv func(string) string) (seeds string, opts *Options, err error) {
 	kind := brokerurl.Kind{Schemes: []string{"kafka"}, Env: "SKALD_KAFKA", Options: []string{
-		"tls", "ca", "cert", "key", "sasl", "user", "password_file", "partitioner", "balancers", "start", "envelope"}}
+		"tls", "ca", "cert", "key", "sasl", "user", "password_file", "token_file", "credentials_file", "partitioner", "balancers", "start", "envelope"}}
 	u, err := kind.Parse(s, getenv)
 	if err != nil {
 		return "", nil, err

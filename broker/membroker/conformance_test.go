@@ -19,6 +19,7 @@ func TestBroker(t *testing.T) {
 		return brokertest.Harness{
 			Open:    func(*testing.T) brokertest.Broker { return first.Client() },
 			Limit:   func(_ *testing.T, topic string, bytes int) { faults.limit(topic, bytes) },
+			Fill:    func(_ *testing.T, topic string) func() { return faults.fill(topic) },
 			Disturb: func(*testing.T) func() { return faults.disturb() },
 			Kill:    func(_ *testing.T, s broker.Subscription) { s.(*membroker.Subscription).Kill() },
 			Remove: func(t *testing.T, topic string) {
@@ -36,6 +37,7 @@ func TestBroker(t *testing.T) {
 type faults struct {
 	mu     sync.Mutex
 	limits map[string]int
+	full   string
 	rng    *rand.Rand
 }
 
@@ -43,6 +45,16 @@ func (f *faults) limit(topic string, bytes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.limits[topic] = bytes
+}
+
+func (f *faults) fill(topic string) (drain func()) {
+	set := func(topic string) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.full = topic
+	}
+	set(topic)
+	return func() { set("") }
 }
 
 func (f *faults) disturb() (stop func()) {
@@ -62,6 +74,8 @@ func (f *faults) fail(m *skald.Message) error {
 	switch {
 	case f.limits[m.Topic] > 0 && len(m.Data) > f.limits[m.Topic]:
 		return membroker.ErrRefused
+	case f.full == m.Topic:
+		return errors.New("full")
 	case f.rng != nil && f.rng.IntN(10) == 0:
 		return errors.New("disturbed")
 	}

@@ -1,32 +1,36 @@
 package membroker
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 var errFenced = errors.New("a new life of the same member took over")
 
-// group is a set of members that share the lanes of their topics.
+// group is a set of members that share the partitions of their topics.
 type group struct {
 	c       *cluster
 	name    string
 	joined  int
 	members []*Subscription // in the order in which they joined
-	cursors []*cursor       // every lane of every topic that a member ever asked for, in order of topics asked for
+	// every partition of every topic that a member ever asked for, in order of topics asked for
+	cursors []*cursor
 	have    map[*topic]bool
 }
 
-// cursor is where a group is in a lane.
+// cursor is where a group is in a partition.
 type cursor struct {
-	topic *topic
-	lane  *lane
-	acked int64 // the first position that is not acknowledged
-	next  int64 // the next that its owner gets
-	owner *Subscription
-	tries map[int64]int // of positions that were delivered and came back
+	feed.Holding
+	topic     *topic
+	partition *partition
+	acked     int64 // the first position that is not acknowledged
+	next      int64 // the next that its owner gets
+	owner     *Subscription
+	tries     map[int64]int // of positions that were delivered and came back
 }
 
 func (c *cluster) group(name string) *group {
@@ -38,12 +42,12 @@ func (c *cluster) group(name string) *group {
 	return g
 }
 
-func (g *group) join(member string, topics []*topic, resume resumes) *Subscription {
+func (g *group) join(as broker.Group, topics []*topic) *Subscription {
 	for _, t := range topics {
 		g.follow(t)
 	}
 	g.joined++
-	s := &Subscription{group: g, name: member, topics: topics, resume: resume, ready: make(chan struct{}, 1), changes: map[*cursor]*change{}}
+	s := &Subscription{group: g, name: as.Member, owner: as.Owner, topics: topics, resume: as.Resume, feed: feed.New[*cursor](&g.c.mu)}
 	if s.name == "" {
 		s.name = fmt.Sprintf("%s-%d", g.name, g.joined)
 	}
@@ -56,7 +60,7 @@ func (g *group) join(member string, topics []*topic, resume resumes) *Subscripti
 	return s
 }
 
-// rejoin takes back a member that was believed dead, unless its name has a new life.
+// rejoin takes back a member that was believed dead, unless its name has a new session.
 func (g *group) rejoin(s *Subscription) {
 	if g.named(s.name) >= 0 {
 		s.fence()
@@ -75,7 +79,8 @@ func (g *group) named(name string) int {
 	return slices.IndexFunc(g.members, func(m *Subscription) bool { return m.name == name })
 }
 
-// replace puts a new life where the old one was: it takes over the lanes without disturbing anyone else.
+// replace puts a new session where the old one was: it takes over the partitions without disturbing anyone
+// else.
 func (g *group) replace(at int, s *Subscription) {
 	old := g.members[at]
 	g.members[at] = s
@@ -90,14 +95,14 @@ func (g *group) replace(at int, s *Subscription) {
 	}
 }
 
-// follow adds t's lanes, from the oldest message on.
+// follow adds t's partitions, from the oldest message on.
 func (g *group) follow(t *topic) {
 	if g.have[t] {
 		return
 	}
 	g.have[t] = true
-	for _, l := range t.lanes {
-		c := &cursor{topic: t, lane: l, acked: l.base, next: l.base}
+	for i, l := range t.partitions {
+		c := &cursor{Holding: feed.Holding{Topic: t.name, Index: i}, topic: t, partition: l, acked: l.base, next: l.base}
 		l.cursors = append(l.cursors, c)
 		g.cursors = append(g.cursors, c)
 	}
@@ -140,8 +145,8 @@ func (g *group) drop(s *Subscription, clean bool) {
 	g.balance()
 }
 
-// balance hands out lanes without an owner to whoever has fewest, then moves lanes while that evens the load.
-// Everything else stays where it is. The same joins and leaves always give the same result.
+// balance hands out partitions without an owner to whoever has fewest, then moves partitions while that evens
+// the load. Everything else stays where it is. The same joins and leaves always give the same result.
 func (g *group) balance() {
 	load := map[*Subscription]int{}
 	for _, c := range g.cursors {
@@ -179,7 +184,7 @@ func (g *group) leastLoaded(t *topic, load map[*Subscription]int) *Subscription 
 // move gives c to its new owner, from the first message that is not acknowledged.
 func (g *group) move(c *cursor, to *Subscription, clean bool) {
 	if c.owner != nil {
-		c.owner.lose(c, clean)
+		c.owner.feed.Lose(c, clean)
 	}
 	for p := c.acked; p < c.next; p++ {
 		if c.tries == nil {
@@ -205,9 +210,5 @@ func (c *cursor) ack(to int64, retain int) {
 		}
 	}
 	c.acked = to
-	c.lane.trim(retain)
-}
-
-func byLane(a, b *cursor) int {
-	return cmp.Or(cmp.Compare(a.topic.name, b.topic.name), cmp.Compare(slices.Index(a.topic.lanes, a.lane), slices.Index(b.topic.lanes, b.lane)))
+	c.partition.trim(retain)
 }

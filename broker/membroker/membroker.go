@@ -1,6 +1,6 @@
 // Package membroker is a broker that lives in this process: for the demo, for tests and for trying Skald out.
-// It forgets everything when the process ends; its incarnation says so. It runs without goroutines of its own:
-// Publish answers at once and Receive never waits, so an explorer can drive it from one thread.
+// It forgets everything when the process ends; its incarnation says so. It runs without goroutines of its
+// own: Publish answers at once and Receive never waits, so an explorer can drive it from one thread.
 //
 // What is published is copied, so the caller may use its slices again. What is received is shared between all
 // groups and with later deliveries of the same message: read it, and copy it before changing it.
@@ -18,6 +18,8 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/owner"
 )
 
 // ErrRefused is for Options.Fail: what wraps it refuses the message.
@@ -25,17 +27,19 @@ var ErrRefused = errors.New("refused")
 
 // Options of a Broker. The zero value is fine.
 type Options struct {
-	// Lanes is how many lanes a topic gets when MakeTopics is asked for none. Default 4, at most 1,024.
-	Lanes int
-	// Retain is how many messages a lane keeps although every group has acknowledged them, so that a group that
-	// joins later finds them. Default 10,000; negative: all. What a group has not acknowledged is always kept,
-	// and so is everything as long as there is no group.
+	// Partitions is how many partitions a topic gets when MakeTopics is asked for none. Default 4, at most
+	// 1,024.
+	Partitions int
+	// Retain is how many messages a partition keeps although every group has acknowledged them, so that a
+	// group that joins later finds them. Default 10,000; negative: all. What a group has not acknowledged is
+	// always kept, and so is everything as long as there is no group.
 	Retain int
-	// MaxBytes is the size of key, headers and data together from which on a message is refused. Default 1 MiB.
+	// MaxBytes is the size of key, headers and data together from which on a message is refused. Default 1
+	// MiB.
 	MaxBytes int
 	// Fail is asked about each message before it is stored: with an error the message fails, and what was
-	// handed over behind it with the same key is held back. If the error wraps ErrRefused, the message is refused
-	// rather than failed. Default: nothing fails. It must not call the broker.
+	// handed over behind it with the same key is held back. If the error wraps ErrRefused, the message is
+	// refused rather than failed. Default: nothing fails. It must not call the broker.
 	Fail func(m *skald.Message) error
 }
 
@@ -44,10 +48,10 @@ func (o *Options) orDefaults() Options {
 	if o != nil {
 		out = *o
 	}
-	if out.Lanes <= 0 {
-		out.Lanes = 4
+	if out.Partitions <= 0 {
+		out.Partitions = 4
 	}
-	out.Lanes = min(out.Lanes, 1024)
+	out.Partitions = min(out.Partitions, 1024)
 	if out.Retain == 0 {
 		out.Retain = 10_000
 	}
@@ -67,12 +71,10 @@ type Broker struct {
 	closed bool
 }
 
-var (
-	_ broker.Broker       = (*Broker)(nil)
-	_ broker.TopicMaker   = (*Broker)(nil)
-	_ broker.TopicChecker = (*Broker)(nil)
-	_ broker.Finder       = (*Broker)(nil)
-)
+var _ broker.Broker = (*Broker)(nil)
+
+// String names it in a log.
+func (*Broker) String() string { return "memory" }
 
 // cluster is what all clients share.
 type cluster struct {
@@ -117,10 +119,10 @@ func (b *Broker) Incarnation(context.Context) (string, error) {
 	return b.c.incarnation, nil
 }
 
-// MakeTopics makes those of topics that do not exist. With lanes 0 they get Options.Lanes.
-func (b *Broker) MakeTopics(_ context.Context, lanes int, topics ...string) error {
-	if lanes <= 0 {
-		lanes = b.c.opts.Lanes
+// MakeTopics makes those of topics that do not exist. With partitions 0 they get Options.Partitions.
+func (b *Broker) MakeTopics(_ context.Context, partitions int, topics ...string) error {
+	if partitions <= 0 {
+		partitions = b.c.opts.Partitions
 	}
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -128,11 +130,11 @@ func (b *Broker) MakeTopics(_ context.Context, lanes int, topics ...string) erro
 		return broker.ErrClosed
 	}
 	for _, name := range topics {
-		if !nameOK(name) {
+		if !names.OK(name) {
 			return fmt.Errorf("make topic %q: a name is 1 to 249 of A-Z a-z 0-9 . _ -", name)
 		}
 		if b.c.topics[name] == nil {
-			b.c.make(name, min(lanes, 1024))
+			b.c.make(name, min(partitions, 1024))
 		}
 	}
 	return nil
@@ -154,16 +156,16 @@ func (b *Broker) CheckTopics(_ context.Context, topics ...string) (missing []str
 }
 
 // make adds a topic, which those that read one of its name before read from its beginning.
-func (c *cluster) make(name string, lanes int) {
+func (c *cluster) make(name string, partitions int) {
 	c.made++
-	t := newTopic(name, strconv.Itoa(c.made), lanes)
+	t := newTopic(name, strconv.Itoa(c.made), partitions)
 	c.topics[name] = t
 	for _, g := range c.groups {
 		g.renew(t)
 	}
 }
 
-// Find tells where lanes are from a time on.
+// Find tells where partitions are from a time on.
 func (b *Broker) Find(_ context.Context, name string, at time.Time) (out []broker.Place, err error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -174,18 +176,18 @@ func (b *Broker) Find(_ context.Context, name string, at time.Time) (out []broke
 	case t == nil:
 		return nil, fmt.Errorf("find a time in %q: %w", name, broker.ErrNoTopic)
 	}
-	for _, l := range t.lanes {
+	for _, l := range t.partitions {
 		i := slices.IndexFunc(l.log, func(m skald.Message) bool { return !m.Time.Before(at) })
 		if i < 0 {
 			i = len(l.log)
 		}
 		origin := b.c.incarnation + "/" + t.id
-		out = append(out, broker.Place{Lane: broker.Lane{Name: l.name, Clean: true, Origin: origin}, Position: l.base + int64(i)})
+		out = append(out, broker.Place{Partition: broker.Partition{Name: l.name, Clean: true, Origin: origin}, Position: l.base + int64(i)})
 	}
 	return out, nil
 }
 
-// RemoveTopics deletes topics, with all that is in them. Their lanes are lost uncleanly.
+// RemoveTopics deletes topics, with all that is in them. Their partitions are lost uncleanly.
 func (b *Broker) RemoveTopics(_ context.Context, topics ...string) error {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -203,7 +205,7 @@ func (b *Broker) RemoveTopics(_ context.Context, topics ...string) error {
 	return nil
 }
 
-// Topics tells the ids of topics; within one life of the broker none is given twice.
+// Topics tells the ids of topics; within one session of the broker none is given twice.
 func (b *Broker) Topics(_ context.Context, names ...string) (broker.Topics, error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -219,18 +221,7 @@ func (b *Broker) Topics(_ context.Context, names ...string) (broker.Topics, erro
 	return ids, nil
 }
 
-func nameOK(name string) bool {
-	for _, c := range []byte(name) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return name != "" && len(name) <= 249
-}
-
-// Subscribe joins g. Lanes are handed out at once; a member of the same name loses its own, uncleanly.
+// Subscribe joins g. Partitions are handed out at once; a member of the same name loses its own, uncleanly.
 func (b *Broker) Subscribe(_ context.Context, g broker.Group) (broker.Subscription, error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -248,8 +239,12 @@ func (b *Broker) Subscribe(_ context.Context, g broker.Group) (broker.Subscripti
 			return nil, fmt.Errorf("subscribe group %q to %q: %w", g.Name, name, broker.ErrNoTopic)
 		}
 	}
-	s := b.c.group(g.Name).join(g.Member, topics, g.Resume)
-	b.subs = append(slices.DeleteFunc(b.subs, func(old *Subscription) bool { return old.gone != nil }), s)
+	group := b.c.group(g.Name)
+	if at := slices.IndexFunc(group.members, func(m *Subscription) bool { return !owner.Same(m.owner, g.Owner) }); at >= 0 {
+		return nil, fmt.Errorf("subscribe: %w", owner.Check(g.Name, owner.Claim{Owner: g.Owner}, []owner.Claim{{Member: group.members[at].name, Owner: group.members[at].owner, Settled: true}}))
+	}
+	s := group.join(g, topics)
+	b.subs = append(slices.DeleteFunc(b.subs, func(old *Subscription) bool { return old.feed.Ended() != nil }), s)
 	return s, nil
 }
 
@@ -267,6 +262,6 @@ func (b *Broker) Close() error {
 
 // Capabilities of this driver.
 func Capabilities() broker.Capabilities {
-	return broker.Capabilities{Lane: "a list in memory", Position: "the place in it", Incarnation: "drawn at each start",
+	return broker.Capabilities{Partition: "a list in memory", Position: "the place in it", Incarnation: "drawn at each start",
 		LateGroup: "oldest message", Acks: "up to here", LargestKiB: 1024, Counts: true, Rewinds: true, Checks: true}
 }

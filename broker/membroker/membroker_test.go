@@ -11,7 +11,7 @@ import (
 )
 
 func TestKillReturnsWhatWasNotAcknowledged(t *testing.T) {
-	b := ready(t, &membroker.Options{Lanes: 1}, "t")
+	b := ready(t, &membroker.Options{Partitions: 1}, "t")
 	say(t, b, "k", 0, 3)
 	one := join(t, b, "g", "")
 	got := receive(t, one, 10)
@@ -31,12 +31,12 @@ func TestKillReturnsWhatWasNotAcknowledged(t *testing.T) {
 }
 
 func TestExpiryIsToldAsUncleanLossAndRejoins(t *testing.T) {
-	b := ready(t, &membroker.Options{Lanes: 2}, "t")
+	b := ready(t, &membroker.Options{Partitions: 2}, "t")
 	one := join(t, b, "g", "a")
 	receive(t, one, 1)
 	one.Expire()
 	say(t, b, "k", 0, 2)
-	if err := one.Ack(t.Context(), []broker.Delivery{{Lane: "t/0", Position: 9}, {Lane: "t/1", Position: 9}}); err != nil {
+	if err := one.Ack(t.Context(), []broker.Delivery{{Partition: "t/0", Position: 9}, {Partition: "t/1", Position: 9}}); err != nil {
 		t.Fatal(err)
 	}
 	got := receive(t, one, 10)
@@ -68,7 +68,7 @@ func TestNewLifeOfANameDisturbsNobodyElse(t *testing.T) {
 }
 
 func TestRetainKeepsWhatIsNeeded(t *testing.T) {
-	b := ready(t, &membroker.Options{Lanes: 1, Retain: 100}, "t")
+	b := ready(t, &membroker.Options{Partitions: 1, Retain: 100}, "t")
 	slow, fast := join(t, b, "slow", ""), join(t, b, "fast", "")
 	say(t, b, "k", 0, 1000)
 	ack(t, fast, receive(t, fast, 1000).Deliveries)
@@ -84,8 +84,8 @@ func TestRetainKeepsWhatIsNeeded(t *testing.T) {
 	want(t, receive(t, fast, 9), "1000")
 }
 
-func TestDeepLaneDoesNotStarveTheOthers(t *testing.T) {
-	b := ready(t, &membroker.Options{Lanes: 1}, "deep", "flat")
+func TestDeepPartitionDoesNotStarveTheOthers(t *testing.T) {
+	b := ready(t, &membroker.Options{Partitions: 1}, "deep", "flat")
 	for _, topic := range []string{"deep", "flat"} {
 		for range map[string]int{"deep": 100, "flat": 1}[topic] {
 			if err := b.Publish(t.Context(), []skald.Message{{ID: topic, Topic: topic}}).Wait(t.Context()); err != nil {
@@ -109,7 +109,7 @@ func TestDeepLaneDoesNotStarveTheOthers(t *testing.T) {
 }
 
 func TestCallerMayReuseItsBytes(t *testing.T) {
-	b := ready(t, &membroker.Options{Lanes: 1}, "t")
+	b := ready(t, &membroker.Options{Partitions: 1}, "t")
 	m := []skald.Message{{ID: "0", Topic: "t", Key: []byte("k"), Data: []byte("data"), Headers: []skald.Header{{Name: "n", Value: []byte("v")}}}}
 	if err := b.Publish(t.Context(), m).Wait(t.Context()); err != nil {
 		t.Fatal(err)

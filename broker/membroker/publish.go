@@ -12,7 +12,6 @@ import (
 
 var (
 	errTooLarge = errors.New("message too large")
-	errHeldBack = errors.New("held back: an earlier message of its key is not durable")
 )
 
 // successors are what a message that was not stored holds back: those of its key, or of its whole topic when
@@ -69,9 +68,9 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...brok
 		case err == nil:
 			continue
 		case refused:
-			note(&bad.Refused, i, err)
+			bad.Refuse(i, err)
 		default:
-			note(&bad.Failed, i, err)
+			bad.Fail(i, err)
 		}
 		b.hold(m, p)
 	}
@@ -81,23 +80,16 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...brok
 	return p
 }
 
-func note(m *map[int]error, i int, err error) {
-	if *m == nil {
-		*m = map[int]error{}
-	}
-	(*m)[i] = err
-}
-
-// store appends m to its lane, or says why not and whether it will ever.
+// store appends m to its partition, or says why not and whether it will ever.
 func (b *Broker) store(m *skald.Message, kept *arena, only []broker.Topics) (refused bool, err error) {
 	t := b.c.topics[m.Topic]
 	switch {
 	case b.isHeld(m):
-		return false, errHeldBack
+		return false, broker.ErrHeldBack
 	case t == nil:
 		return true, fmt.Errorf("publish to %q: %w", m.Topic, broker.ErrNoTopic)
 	case len(only) > 0 && only[0][m.Topic] != t.id:
-		return false, fmt.Errorf("publish to %q: %w", m.Topic, broker.ErrAnew)
+		return false, fmt.Errorf("publish to %q: %w", m.Topic, broker.ErrRecreated)
 	case sizeOne(m) > b.c.opts.MaxBytes:
 		return true, fmt.Errorf("publish to %q: %d bytes: %w", m.Topic, sizeOne(m), errTooLarge)
 	}
@@ -106,7 +98,7 @@ func (b *Broker) store(m *skald.Message, kept *arena, only []broker.Topics) (ref
 			return errors.Is(err, ErrRefused), fmt.Errorf("publish to %q: %w", m.Topic, err)
 		}
 	}
-	t.laneOf(m.Key).append(kept.copy(m))
+	t.partitionOf(m.Key).append(kept.copy(m))
 	return false, nil
 }
 

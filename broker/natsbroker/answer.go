@@ -11,12 +11,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/internal/perkey"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
 // kindOf says what an error means that was not an answer to the message itself.
 func kindOf(err error) perkey.Kind {
-	for _, no := range []error{broker.ErrNoTopic, errSetting, errCannotCarry, nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg} {
+	for _, no := range []error{broker.ErrNoTopic, errSetting, cloudevents.ErrCannotCarry, nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg} {
 		if errors.Is(err, no) {
 			return perkey.Refused
 		}
@@ -38,11 +39,11 @@ func (p *publisher) forbid(err error) {
 		return // told by the calls that it hits
 	}
 	p.hear(err)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for it := range p.lines.Flying() {
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	for it := range p.Lines.Flying() {
 		if strings.Contains(strings.ToLower(err.Error()), `publish to "`+strings.ToLower(it.Out.msg.Subject)+`"`) {
-			p.lines.Down(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic, err))
+			p.Lines.Down(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic, err))
 		}
 	}
 }
@@ -50,16 +51,20 @@ func (p *publisher) forbid(err error) {
 // errTooLarge is JetStream's code for a message above its stream's max_msg_size.
 const errTooLarge jetstream.ErrorCode = 10054
 
+// errNotStored is JetStream's code for a message that its stream has no room for: max_msgs or max_bytes with
+// discard new. It is about that stream alone.
+const errNotStored jetstream.ErrorCode = 10077
+
 // answer hears from JetStream about one message.
 func (p *publisher) answer(m *nats.Msg) {
 	token, _ := strconv.ParseUint(m.Subject[len(p.inbox):], 10, 64) // no message has 0
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	it := p.lines.Aloft(token)
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	it := p.Lines.Aloft(token)
 	if it == nil {
 		return
 	}
-	p.lines.Land(it)
+	p.Lines.Land(it)
 	var ack struct {
 		Stream string              `json:"stream"`
 		Error  *jetstream.APIError `json:"error"`
@@ -68,32 +73,26 @@ func (p *publisher) answer(m *nats.Msg) {
 	case m.Header.Get("Status") == "503": // nobody listens: no such stream, or nobody leads it
 		p.relook(it)
 	case err != nil || ack.Error == nil && ack.Stream == "":
-		p.lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: an answer that is none of JetStream's", it.Topic, broker.ErrAway))
+		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: an answer that is none of JetStream's", it.Topic, broker.ErrAway))
 	case ack.Error == nil:
-		p.lines.Done(it)
+		p.Lines.Done(it)
 	case ack.Error.ErrorCode == errTooLarge:
-		p.lines.Fail(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic, ack.Error))
-	case ack.Error.Code >= 500:
-		p.lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: %w", it.Topic, broker.ErrAway, ack.Error))
+		p.Lines.Fail(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic, ack.Error))
+	case ack.Error.Code >= 500 && ack.Error.ErrorCode != errNotStored:
+		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: %w", it.Topic, broker.ErrAway, ack.Error))
 	default:
-		delete(p.topics, it.Topic)
-		p.lines.Fail(it, perkey.Failed, fmt.Errorf("publish to %q: %w", it.Topic, ack.Error))
+		delete(p.Topics, it.Topic)
+		p.Lines.Fail(it, perkey.Failed, fmt.Errorf("publish to %q: %w", it.Topic, ack.Error))
 	}
 }
 
 // relook sends once more what nobody listened to, after another look at the topic.
 func (p *publisher) relook(it *item) {
-	delete(p.topics, it.Topic)
-	if it.Out.again || p.lines.Closed() {
-		p.lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: nobody leads its stream", it.Topic, broker.ErrAway))
+	delete(p.Topics, it.Topic)
+	if it.Out.again || p.Lines.Closed() {
+		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: nobody leads its stream", it.Topic, broker.ErrAway))
 		return
 	}
 	it.Out.again = true
-	p.lines.Again(it)
-}
-
-func (p *publisher) refuse(it *item, k perkey.Kind, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lines.Fail(it, k, err)
+	p.Lines.Again(it)
 }

@@ -53,8 +53,8 @@ func cluster(t *testing.T) (all []*server.Server, addrs string) {
 	return all, strings.Join(hosts, ",")
 }
 
-// TestCluster: streams and bucket on three servers. Of rivals for a row one wins and the others know that they lost, by
-// whichever code the servers say it: that is the fence. A server that dies loses nothing.
+// TestCluster: streams and bucket on three servers. Of rivals for a row one wins and the others know that
+// they lost, by whichever code the servers say it: that is the fence. A server that dies loses nothing.
 func TestCluster(t *testing.T) {
 	all, addrs := cluster(t)
 	b, err := natsbroker.New(addrs, &natsbroker.Options{Replicas: 3})
@@ -94,7 +94,7 @@ func rivals(t *testing.T, js jetstream.JetStream) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rev, err := kv.Create(t.Context(), "lane.rivals.t.0", []byte("{}"))
+	rev, err := kv.Create(t.Context(), "partition.rivals.t.0", []byte("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func rivals(t *testing.T, js jetstream.JetStream) {
 		var won []uint64
 		for range 4 {
 			wg.Go(func() {
-				next, err := kv.Update(t.Context(), "lane.rivals.t.0", []byte("{}"), rev)
+				next, err := kv.Update(t.Context(), "partition.rivals.t.0", []byte("{}"), rev)
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
@@ -121,7 +121,8 @@ func rivals(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
-// TestTooFewServers: more replicas than there are servers is no outage that is waited for, but a setting to change.
+// TestTooFewServers: more replicas than there are servers is no outage that is waited for, but a setting to
+// change.
 func TestTooFewServers(t *testing.T) {
 	b, err := natsbroker.New(serve(t, t.TempDir(), 0).Addr().String(), &natsbroker.Options{Replicas: 3, Patience: time.Second})
 	if err != nil {

@@ -69,7 +69,7 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 	return brokertest.Harness{
 		Open: func(t *testing.T) brokertest.Broker { return open(t, addr, &natsbroker.Options{Client: with}) },
 		Lasting: func(t *testing.T) brokertest.Broker {
-			return open(t, addr, &natsbroker.Options{Client: with, Session: 5 * time.Minute})
+			return open(t, addr, &natsbroker.Options{Client: with, Session: 20 * time.Minute})
 		},
 		Limit: func(t *testing.T, topic string, bytes int) {
 			s := stream(t, js, topic)
@@ -79,6 +79,28 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 				t.Fatalf("limit topic: %v", err)
 			}
 		},
+		Fill: func(t *testing.T, topic string) func() {
+			bound := func(most int64) {
+				c := stream(t, js, topic).CachedInfo().Config
+				c.MaxMsgs = most
+				if _, err := js.UpdateStream(t.Context(), c); err != nil {
+					t.Fatalf("bound topic: %v", err)
+				}
+			}
+			bound(5)
+			return func() { bound(-1) }
+		},
+		Drop: func(t *testing.T, topic string) {
+			if err := js.DeleteStream(t.Context(), natsbroker.Stream(topic)); err != nil {
+				t.Fatalf("drop topic: %v", err)
+			}
+		},
+		Purge: func(t *testing.T, topic string, n int) {
+			s := stream(t, js, topic)
+			if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(s.CachedInfo().State.FirstSeq+uint64(n))); err != nil {
+				t.Fatalf("purge topic: %v", err)
+			}
+		},
 		Keep: func(t *testing.T, topic string, d time.Duration) {
 			c := stream(t, js, topic).CachedInfo().Config
 			c.MaxAge = d
@@ -86,6 +108,10 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 				t.Fatalf("keep topic: %v", err)
 			}
 		},
+		Frugal: func(t *testing.T) brokertest.Broker {
+			return open(t, addr, &natsbroker.Options{Client: with, Prefetch: brokertest.Holds})
+		},
+		Held:         func(s broker.Subscription) int { return s.(*natsbroker.Subscription).Held() },
 		Capabilities: natsbroker.Capabilities,
 		Via: func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
 			b, err := natsbroker.New(addr, &natsbroker.Options{Session: 2 * time.Second, Client: []nats.Option{nats.SetCustomDialer(dialer(dial))}})

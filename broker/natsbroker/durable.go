@@ -12,30 +12,29 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/feed"
 )
 
 const minAckWait = 2 * time.Second
 
-// durable is one instance among the clients of consumers that are there already, one lane for each: what the server gave
-// to it, in the order in which it did. A message is acknowledged by itself; until then the server is told that it is at work.
+// durable is one instance among the clients of consumers that are there already, one partition for each: what
+// the server gave to it, in the order in which it did. A message is acknowledged by itself; until then the
+// server is told that it is at work.
 type durable struct {
-	b     *Broker
-	ready chan struct{}
-	ctx   context.Context
-	kill  context.CancelFunc
-	wg    sync.WaitGroup
+	b    *Broker
+	ctx  context.Context
+	kill context.CancelFunc
+	wg   sync.WaitGroup
 
-	mu    sync.Mutex
-	lanes []*share
-	told  bool // of its lanes
-	fault error
-	gone  error
+	mu   sync.Mutex
+	feed *feed.Feed[*share]
 }
 
 // share is what one instance has of a consumer.
 type share struct {
-	name, consumer string
-	topic          topic
+	feed.Holding
+	consumer string
+	topic    topic
 
 	// of the goroutine that reads
 	from   jetstream.Consumer
@@ -43,11 +42,20 @@ type share struct {
 	wait   time.Duration // the consumer's ack_wait, when it was first seen
 
 	// under the subscription's lock
-	held   []*held // in order; the first told are delivered
-	told   int
-	last   int64
-	paused bool
-	room   chan struct{}
+	held []*held // in order; the first told are delivered
+	told int
+	last int64
+	room chan struct{}
+}
+
+func (l *share) Len() int { return len(l.held) - l.told }
+
+func (l *share) Take(out []broker.Delivery, n int) []broker.Delivery {
+	for _, h := range l.held[l.told : l.told+n] {
+		out = append(out, h.d)
+	}
+	l.told += n
+	return out
 }
 
 type held struct {
@@ -69,13 +77,16 @@ func durables(topics []topic) (n int) {
 
 // subscribeDurable opens g on the consumers of its name.
 func (b *Broker) subscribeDurable(ctx context.Context, g broker.Group, topics []topic) (broker.Subscription, error) {
-	s := &durable{b: b, ready: make(chan struct{}, 1)}
+	s := &durable{b: b}
+	s.feed = feed.New[*share](&s.mu)
+	var partitions []*share
 	for _, t := range topics {
-		l := &share{name: t.name + "/" + g.Name, topic: t, consumer: g.Name, room: make(chan struct{}, 1)}
+		told := broker.Partition{Name: t.name + "/" + g.Name, Shared: true}
+		l := &share{Holding: feed.Holding{Partition: told, Topic: t.name}, topic: t, consumer: g.Name, room: make(chan struct{}, 1)}
 		if err := b.lookShare(ctx, l); err != nil {
 			return nil, fmt.Errorf("subscribe: %w", err)
 		}
-		s.lanes = append(s.lanes, l)
+		partitions = append(partitions, l)
 	}
 	s.ctx, s.kill = context.WithCancel(context.Background())
 	b.mu.Lock()
@@ -85,11 +96,13 @@ func (b *Broker) subscribeDurable(ctx context.Context, g broker.Group, topics []
 		return nil, fmt.Errorf("subscribe: %w", broker.ErrClosed)
 	}
 	b.subs[s] = true
-	for _, l := range s.lanes {
+	s.mu.Lock()
+	s.feed.Gain(partitions...)
+	s.mu.Unlock()
+	for _, l := range partitions {
 		s.wg.Go(func() { s.read(l) })
 		s.wg.Go(func() { s.work(l) })
 	}
-	s.wake()
 	return s, nil
 }
 
@@ -112,64 +125,27 @@ func (b *Broker) lookShare(ctx context.Context, l *share) error {
 	return nil
 }
 
-func (s *durable) Ready() <-chan struct{} { return s.ready }
-
-func (s *durable) wake() {
-	select {
-	case s.ready <- struct{}{}:
-	default:
-	}
-}
+func (s *durable) Ready() <-chan struct{} { return s.feed.Ready() }
 
 func (s *durable) lookAgain() {} // each fetch looks
 
 // Receive returns what is there.
-func (s *durable) Receive(_ context.Context, max int) (b broker.Batch, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone != nil {
-		return b, s.gone
-	}
-	if err, s.fault = s.fault, nil; err != nil {
-		s.wake()
-		return b, err
-	}
-	for _, l := range s.lanes {
-		if !s.told {
-			b.Gained = append(b.Gained, broker.Lane{Name: l.name, Clean: true})
-		}
-		for !l.paused && l.told < len(l.held) && len(b.Deliveries) < max {
-			b.Deliveries = append(b.Deliveries, l.held[l.told].d)
-			l.told++
-		}
-		if !l.paused && l.told < len(l.held) {
-			s.wake()
-		}
-	}
-	s.told = true
-	return b, nil
+func (s *durable) Receive(_ context.Context, max int) (broker.Batch, error) {
+	return s.feed.Receive(max)
 }
 
 // Ack acknowledges each message up to those of ds. What the server does not hear comes again.
 func (s *durable) Ack(_ context.Context, ds []broker.Delivery) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone != nil {
-		return s.gone
-	}
-	for _, l := range s.lanes {
-		upTo := int64(-1)
-		for i := range ds {
-			if ds[i].Lane == l.name {
-				upTo = max(upTo, ds[i].Position)
-			}
-		}
+	moved, err := s.feed.Ack(ds)
+	for _, l := range moved {
 		for _, h := range l.held[:l.told] {
-			h.done = h.done || h.d.Position <= upTo
+			h.done = h.done || h.d.Position <= l.Acked
 		}
 		l.settle()
 	}
-	return nil
+	return err
 }
 
 // settle tells the server what is done, as far as it hears; the lock is held.
@@ -177,28 +153,17 @@ func (l *share) settle() {
 	n := len(l.held)
 	l.held = slices.DeleteFunc(l.held, func(h *held) bool { return h.done && h.m.Ack() == nil })
 	l.told -= n - len(l.held)
-	select {
-	case l.room <- struct{}{}:
-	default:
-	}
+	feed.Signal(l.room)
 }
 
-// Pause stops deliveries from lanes.
-func (s *durable) Pause(lanes ...string) { s.pause(true, lanes) }
+// Alarm is never raised.
+func (*durable) Alarm() string { return "" }
+
+// Pause stops deliveries from partitions.
+func (s *durable) Pause(partitions ...string) { s.feed.Pause(partitions...) }
 
 // Resume lets deliveries flow again.
-func (s *durable) Resume(lanes ...string) { s.pause(false, lanes) }
-
-func (s *durable) pause(on bool, lanes []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.lanes {
-		if slices.Contains(lanes, l.name) {
-			l.paused = on
-		}
-	}
-	s.wake()
-}
+func (s *durable) Resume(partitions ...string) { s.feed.Resume(partitions...) }
 
 // Close tells the server what is done, and gives back the rest at once.
 func (s *durable) Close(ctx context.Context) error {
@@ -213,13 +178,11 @@ func (s *durable) end(ctx context.Context) error {
 	s.wg.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone != nil {
+	if !s.feed.End(broker.ErrClosed) {
 		return nil
 	}
-	s.gone = broker.ErrClosed
-	s.wake()
 	var errs []error
-	for _, l := range s.lanes {
+	for _, l := range s.feed.All() {
 		l.settle()
 		for _, h := range l.held {
 			if h.done {
@@ -275,10 +238,7 @@ func (s *durable) read(l *share) {
 			continue
 		}
 		if errors.Is(err, errSetting) || errors.Is(err, broker.ErrNoTopic) {
-			s.mu.Lock()
-			s.fault = err
-			s.mu.Unlock()
-			s.wake()
+			s.feed.Fail(err)
 		}
 		select {
 		case <-s.ctx.Done():
@@ -288,7 +248,8 @@ func (s *durable) read(l *share) {
 	}
 }
 
-// fetch asks for at most n messages. Now and then it looks whether the consumer has been changed into one that loses.
+// fetch asks for at most n messages. Now and then it looks whether the consumer has been changed into one
+// that loses.
 func (s *durable) fetch(l *share, n int) error {
 	if l.from == nil || time.Since(l.looked) > s.b.opts.Session {
 		ctx, cancel := context.WithTimeout(s.ctx, patience)
@@ -322,13 +283,13 @@ func (s *durable) put(l *share, m jetstream.Msg) error {
 	if err != nil {
 		return err
 	}
-	msg, fault := decode(l.topic.name, m.Headers(), m.Data())
+	msg, fault := s.b.decode(l.topic.name, m.Headers(), m.Data())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.last = max(l.last+1, int64(meta.Sequence.Consumer))
 	l.held = append(l.held, &held{m: m, d: broker.Delivery{
-		Message: msg, Lane: l.name, Position: l.last, Attempt: int(meta.NumDelivered) - 1, Fault: fault,
+		Message: msg, Partition: l.Name, Position: l.last, Attempt: int(meta.NumDelivered) - 1, Fault: fault,
 	}})
-	s.wake()
+	s.feed.Wake()
 	return nil
 }

@@ -7,12 +7,8 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/names"
 )
-
-var _ broker.Examiner = (*Broker)(nil)
-
-// payloadMost is what a message may have of data, headers and key.
-const payloadMost = 921_600 + 16<<10 + 2<<10
 
 // Examine looks at the server and at the streams of topics. Settings that lose messages CheckTopics names.
 func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding, error) {
@@ -24,8 +20,8 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding
 		{Name: "sync_interval", Grade: skald.Doubtful, Saw: "no client can see it",
 			Remedy: "sync_interval: always, or three replicas: by default a server answers two minutes before it writes to disk"}}
 	limit := skald.Finding{Name: "max_payload", Grade: skald.Fine, Saw: fmt.Sprint(nc.MaxPayload())}
-	if nc.MaxPayload() < payloadMost {
-		limit.Grade, limit.Remedy = skald.Doubtful, fmt.Sprintf("%d or more: larger messages, which the outbox takes, are set aside with their keys", payloadMost)
+	if nc.MaxPayload() < names.LargestPayload {
+		limit.Grade, limit.Remedy = skald.Doubtful, fmt.Sprintf("%d or more: larger messages, which the outbox takes, are set aside with their keys", names.LargestPayload)
 	}
 	out = append(out, limit)
 	clustered := nc.ConnectedClusterName() != ""

@@ -4,6 +4,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
 // Kill ends the member as sudden death would: nothing is stored, nothing handed over.
@@ -12,14 +13,28 @@ func (s *Subscription) Kill() {
 	<-s.done
 }
 
+func wired() *wire { return &wire{codec: cloudevents.New(style())} }
+
 // Encode is how m travels.
-func Encode(m skald.Message) (*nats.Msg, error) { return encode(&m) }
+func Encode(m skald.Message) (*nats.Msg, error) { return wired().encode(&m) }
 
 // Decode is how it arrives.
-func Decode(topic string, m *nats.Msg) (skald.Message, error) { return decode(topic, m.Header, m.Data) }
+func Decode(topic string, m *nats.Msg) (skald.Message, error) {
+	return wired().decode(topic, m.Header, m.Data)
+}
 
 // Stale is how a member hears that it was overtaken.
 func Stale(err error) bool { return stale(err) }
 
 // Cut ends a client as sudden death would.
 func Cut(b *Broker) { b.nc.Close() }
+
+// Held is how many messages the member has that nobody has received.
+func (s *Subscription) Held() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.feed.All() {
+		n += l.Len()
+	}
+	return n
+}

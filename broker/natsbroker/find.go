@@ -8,15 +8,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/names"
 )
-
-var _ broker.Finder = (*Broker)(nil)
 
 // findFor is how long a consumer stays that was made only to be asked where it begins.
 const findFor = 5 * time.Second
 
-// Find asks NATS where the topic's stream is from a time on. Its sequences count through all lanes, so the answer is
-// the same for each: none has a message of that time before it.
+// Find asks NATS where the topic's stream is from a time on. Its sequences count through all partitions, so
+// the answer is the same for each: none has a message of that time before it.
 func (b *Broker) Find(ctx context.Context, name string, at time.Time) ([]broker.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Patience)
 	defer cancel()
@@ -37,8 +36,8 @@ func (b *Broker) Find(ctx context.Context, name string, at time.Time) ([]broker.
 	}
 	first := int64(c.CachedInfo().Delivered.Stream) + 1
 	var out []broker.Place
-	for i := range t.lanes {
-		out = append(out, broker.Place{Lane: broker.Lane{Name: laneName(name, i), Clean: true, Origin: t.created}, Position: first})
+	for i := range t.partitions {
+		out = append(out, broker.Place{Partition: broker.Partition{Name: names.Partition(name, i), Clean: true, Origin: t.created}, Position: first})
 	}
 	return out, nil
 }

@@ -13,25 +13,28 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/owner"
 )
 
 // patience is how long one question to the bucket may take.
 const patience = 3 * time.Second
 
-// row is a lane of a group in the bucket. It is changed only at the revision that was read, so that who was paused
-// while others took over can store nothing.
+// row is a partition of a group in the bucket. It is changed only at the revision that was read, so that who
+// was paused while others took over can store nothing.
 type row struct {
-	Member   string `json:"member,omitempty"` // who owns it; empty: nobody
-	Life     string `json:"life,omitempty"`
-	Position uint64 `json:"position"` // all up to here is finished
-	Stream   string `json:"stream"`   // when the stream was made: another one begins anew
+	Member    string `json:"member,omitempty"` // who owns it; empty: nobody
+	SessionID string `json:"life,omitempty"`
+	Position  uint64 `json:"position"` // all up to here is finished
+	Stream    string `json:"stream"`   // when the stream was made: another one begins anew
 }
 
 // presence is a member of a group in the bucket.
 type presence struct {
-	Life    string        `json:"life"`
-	Topics  []string      `json:"topics"`
-	Session time.Duration `json:"session"`
+	SessionID string        `json:"life"`
+	Topics    []string      `json:"topics"`
+	Session   time.Duration `json:"session"`
+	owner.Claim
 }
 
 // peer is a member as this one sees it; it is dead when its revision has not moved for its session.
@@ -48,35 +51,37 @@ type seenRow struct {
 
 // group is what a member knows of its group.
 type group struct {
-	kv           jetstream.KeyValue
-	groupName    string
-	member, life string
-	topics       []topic
+	kv                jetstream.KeyValue
+	groupName         string
+	member, sessionID string
+	topics            []topic
 
-	peers  map[string]peer
-	rows   map[string]seenRow // by key
-	synced bool               // all that was there has been seen
-	rev    uint64             // of its own presence
-	beaten time.Time          // when its presence was stored last
-	looked time.Time          // when it looked at the silence of others last
+	peers    map[string]peer
+	rows     map[string]seenRow // by key
+	synced   bool               // all that was there has been seen
+	rev      uint64             // of its own presence
+	standing owner.Claim        // of this member
+	beaten   time.Time          // when its presence was stored last
+	warned   time.Time          // when it was last told that the group is another's
+	looked   time.Time          // when it looked at the silence of others last
 }
 
-func newGroup(kv jetstream.KeyValue, g broker.Group, topics []topic, life string) group {
+func newGroup(kv jetstream.KeyValue, g broker.Group, topics []topic, sessionID string) group {
 	member := "m-" + g.Member // no name that is drawn is one that is given
 	if g.Member == "" {
-		member = "r-" + life
+		member = "r-" + sessionID
 	}
-	return group{kv: kv, groupName: g.Name, member: encoded(member), life: life, topics: topics, peers: map[string]peer{}, rows: map[string]seenRow{}}
+	return group{kv: kv, groupName: g.Name, member: encoded(member), sessionID: sessionID, topics: topics, standing: owner.Claim{SessionID: sessionID, Owner: g.Owner}, peers: map[string]peer{}, rows: map[string]seenRow{}}
 }
 
 func (g *group) memberKey(name string) string { return "member." + encoded(g.groupName) + "." + name }
 
-func (g *group) laneKey(t topic, lane int) string {
-	return "lane." + encoded(g.groupName) + "." + t.stream + "." + strconv.Itoa(lane)
+func (g *group) partitionKey(t topic, partition int) string {
+	return "partition." + encoded(g.groupName) + "." + t.stream + "." + strconv.Itoa(partition)
 }
 
-// stale says that a row is not at the revision that was read. A bucket with replicas has a second code for it, for a row
-// that is being changed at this moment.
+// stale says that a row is not at the revision that was read. A bucket with replicas has a second code for
+// it, for a row that is being changed at this moment.
 func stale(err error) bool {
 	var answered *jetstream.APIError
 	return errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{
@@ -98,7 +103,7 @@ func (s *Subscription) store(ctx context.Context, key string, v any, rev uint64)
 }
 
 func (s *Subscription) presence() presence {
-	p := presence{Life: s.life, Session: s.b.opts.Session}
+	p := presence{SessionID: s.sessionID, Session: s.b.opts.Session, Claim: s.standing}
 	for _, t := range s.topics {
 		p.Topics = append(p.Topics, t.name)
 	}
@@ -107,7 +112,8 @@ func (s *Subscription) presence() presence {
 
 // join writes the member's name down, over that of an earlier life.
 func (s *Subscription) join(ctx context.Context) error {
-	if err := s.kv.PurgeDeletes(ctx, jetstream.DeleteMarkersOlderThan(time.Hour)); err != nil { // of members long gone
+	if err := s.kv.PurgeDeletes(ctx, jetstream.DeleteMarkersOlderThan(time.Hour)); err != nil {
+		// of members long gone
 		return fmt.Errorf("join group %q: %w", s.groupName, s.b.orAway(err))
 	}
 	key := s.memberKey(s.member)
@@ -144,14 +150,14 @@ func (s *Subscription) beat() {
 		s.rev, s.beaten = rev, time.Now()
 	}
 	if time.Since(s.beaten) > s.b.opts.Session { // others may have taken over
-		for _, l := range s.lanes() {
+		for _, l := range s.feed.Owned() {
 			s.lose(l, false)
 		}
 	}
 }
 
-// defend writes the member down again after somebody changed its presence: an earlier try of its own whose answer
-// was lost, one that took it for dead, or a new life.
+// defend writes the member down again after somebody changed its presence: an earlier try of its own whose
+// answer was lost, one that took it for dead, or a new session.
 func (s *Subscription) defend(key string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
@@ -163,7 +169,7 @@ func (s *Subscription) defend(key string) (uint64, error) {
 		return 0, err
 	}
 	var p presence
-	if json.Unmarshal(e.Value(), &p) == nil && p.Life != s.life {
+	if json.Unmarshal(e.Value(), &p) == nil && p.SessionID != s.sessionID {
 		s.die(fmt.Errorf("member %q of group %q: %w: %w", s.member, s.groupName, errFenced, broker.ErrClosed))
 		s.kill()
 		return 0, errFenced
@@ -193,17 +199,11 @@ func (s *Subscription) see(e jetstream.KeyValueEntry) {
 		return
 	}
 	s.rows[key] = seenRow{r, e.Revision()}
-	for _, l := range s.lanes() {
-		if l.key == key && (r.Member != s.member || r.Life != s.life) && e.Revision() > l.rev {
+	for _, l := range s.feed.Owned() {
+		if l.key == key && (r.Member != s.member || r.SessionID != s.sessionID) && e.Revision() > l.rev {
 			s.lose(l, false)
 		}
 	}
-}
-
-func (s *Subscription) lanes() []*lane {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.owned)
 }
 
 // bury removes members that have been silent for their whole session.
@@ -228,32 +228,57 @@ func (s *Subscription) bury(period time.Duration) {
 	}
 }
 
-// share is how many of n lanes of a topic belong to this member: as many as to each other, and of those that remain
-// one each to the first, where another member is the first of each topic.
+// share is how many of n partitions of a topic belong to this member: as many as to each other, and of those
+// that remain one each to the first, where another member is the first of each topic.
 func (s *Subscription) share(t topic) int {
-	names := []string{s.member}
+	members := []string{s.member}
 	for _, name := range slices.Sorted(maps.Keys(s.peers)) {
-		if name != s.member && slices.Contains(s.peers[name].Topics, t.name) {
-			names = append(names, name)
+		if p := s.peers[name]; name != s.member && owner.Same(p.Owner, s.standing.Owner) && slices.Contains(p.Topics, t.name) {
+			members = append(members, name)
 		}
 	}
-	slices.Sort(names)
-	at := (slices.Index(names, s.member) + laneOf([]byte(t.name), len(names))) % len(names)
-	n := t.lanes / len(names)
-	if at < t.lanes%len(names) {
+	slices.Sort(members)
+	at := (slices.Index(members, s.member) + names.PartitionOf([]byte(t.name), len(members))) % len(members)
+	n := t.partitions / len(members)
+	if at < t.partitions%len(members) {
 		n++
 	}
 	return n
 }
 
-// free says whether a lane may be claimed.
+// free says whether a partition may be claimed.
 func (s *Subscription) free(r row) bool {
 	switch p, there := s.peers[r.Member]; {
 	case r.Member == "", r.Member == s.member: // an earlier life's, or this one's, unknown to it
 		return true
 	default:
-		return !there || p.Life != r.Life
+		return !there || p.SessionID != r.SessionID
 	}
+}
+
+// ours tells whether partitions are this member's to take: the group is not that of members who work for
+// another database or schema.
+func (s *Subscription) ours() bool {
+	var others []owner.Claim
+	for name, p := range s.peers {
+		if name != s.member {
+			c := p.Claim
+			c.Member, c.SessionID = name, p.SessionID
+			others = append(others, c)
+		}
+	}
+	if err := owner.Check(s.groupName, s.standing, others); err != nil {
+		s.standing.Settled = false
+		if time.Since(s.warned) > s.b.opts.Heartbeat {
+			s.warned = time.Now()
+			s.feed.Fail(err)
+		}
+		return false
+	}
+	if !s.standing.Settled {
+		s.standing.Settled, s.beaten = true, time.Time{} // which is told at once
+	}
+	return true
 }
 
 // balance releases what is too much, and claims what is free.
@@ -261,12 +286,18 @@ func (s *Subscription) balance() {
 	if !s.synced || s.ctx.Err() != nil || time.Since(s.beaten) > s.b.opts.Session {
 		return
 	}
+	if !s.ours() {
+		for _, l := range s.feed.Owned() {
+			_ = s.release(s.ctx, l)
+		}
+		return
+	}
 	for _, t := range s.topics {
 		s.beat() // many claims take a while
-		mine := map[int]*lane{}
-		for _, l := range s.lanes() {
+		mine := map[int]*partition{}
+		for _, l := range s.feed.Owned() {
 			if l.topic.name == t.name {
-				mine[l.index] = l
+				mine[l.Index] = l
 			}
 		}
 		share := s.share(t)
@@ -280,40 +311,31 @@ func (s *Subscription) balance() {
 	}
 }
 
-// resume asks from where lanes are wanted.
+// resume asks from where partitions are wanted.
 func (s *Subscription) resume(t topic, free []int) (map[string]int64, error) {
 	if s.resumes == nil {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
-	var lanes []broker.Lane
+	var partitions []broker.Partition
 	for _, i := range free {
-		lanes = append(lanes, broker.Lane{Name: laneName(t.name, i), Clean: true, Origin: t.created})
+		partitions = append(partitions, broker.Partition{Name: names.Partition(t.name, i), Clean: true, Origin: t.created})
 	}
-	return s.resumes(ctx, lanes)
+	return s.resumes(ctx, partitions)
 }
 
-// gainedLane is what is told of a lane: it is of the stream that was made at that time, and begins behind what is acknowledged.
-func (s *Subscription) gainedLane(name string) broker.Lane {
-	told := broker.Lane{Name: name, Clean: true}
-	if l := s.find(name); l != nil {
-		told.Origin, told.Start, told.Started = l.topic.created, int64(l.acked)+1, true
-	}
-	return told
-}
-
-// take claims lanes of a topic until this member has its share. They are told of together.
-func (s *Subscription) take(t topic, mine map[int]*lane, share int) {
+// take claims partitions of a topic until this member has its share. They are told of together.
+func (s *Subscription) take(t topic, mine map[int]*partition, share int) {
 	var free []int
-	for i := range t.lanes {
-		r := s.rows[s.laneKey(t, i)]
+	for i := range t.partitions {
+		r := s.rows[s.partitionKey(t, i)]
 		switch {
 		case mine[i] != nil || !s.free(r.row):
 		case len(mine)+len(free) < share:
 			free = append(free, i)
-		case r.Member == s.member && r.Life == s.life:
-			s.orphan(s.laneKey(t, i), r)
+		case r.Member == s.member && r.SessionID == s.sessionID:
+			s.orphan(s.partitionKey(t, i), r)
 		}
 	}
 	if len(free) == 0 {
@@ -323,14 +345,14 @@ func (s *Subscription) take(t topic, mine map[int]*lane, share int) {
 	now, err := s.b.look(ctx, t.name)
 	cancel()
 	if err != nil {
-		s.tellFault(fmt.Errorf("claim lanes of %q: %w", t.name, err))
+		s.tellFault(fmt.Errorf("claim partitions of %q: %w", t.name, err))
 		return
 	}
 	wanted, err := s.resume(now, free)
 	if err != nil {
 		return // at the next look
 	}
-	var claimed []*lane
+	var claimed []*partition
 	for _, i := range free {
 		if l := s.claim(now, i, wanted); l != nil {
 			claimed = append(claimed, l)

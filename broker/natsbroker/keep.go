@@ -8,10 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/internal/perkey"
+	"github.com/skald-go/skald/broker/internal/perkey"
 )
-
-var _ broker.Keeper = (*Broker)(nil)
 
 // Keeps is max_age of the topics' streams.
 func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.Duration, error) {

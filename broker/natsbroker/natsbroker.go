@@ -1,11 +1,12 @@
 // Package natsbroker speaks to NATS JetStream; tested with server 2.15.
 //
-// A topic is a stream, "orders.eu" is the stream orders=eu, and a lane is a subject of it: orders=eu.0, orders=eu.1, …
-// A message goes to the lane that FNV-1a of its key says, as CloudEvents in binary mode (record.go). A position is the
-// stream's sequence. Who owns which lane of a group, and how far it has come, lies in the key-value bucket "skald",
-// one row per lane that is changed only at the revision that was read: that is the fence. JetStream's own consumers
-// only read, without acknowledgements, so none of their settings can drop a message or bring it out of order. Deliveries
-// are not counted: Attempt is always 0.
+// A topic is a stream, "orders.eu" is the stream orders=eu, and a partition is a subject of it: orders=eu.0,
+// orders=eu.1, … A message goes to the partition that FNV-1a of its key says, as CloudEvents in binary mode
+// (record.go). A position is the stream's sequence. Who owns which partition of a group, and how far it has
+// come, lies in the key-value bucket "skald", one row per partition that is changed only at the revision that
+// was read: that is the fence. JetStream's own consumers only read, without acknowledgements, so none of
+// their settings can drop a message or bring it out of order. Deliveries are not counted: Attempt is always
+// 0.
 package natsbroker
 
 import (
@@ -20,32 +21,36 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
 // Options of a Broker. The zero value is fine.
 type Options struct {
-	// Patience is how long a publish waits for NATS before it is answered as an outage. What was sent by then may
-	// still become durable later. Default 10 s, at least 100 ms.
+	// Patience is how long a publish waits for NATS before it is answered as an outage. What was sent by then
+	// may still become durable later. Default 10 s, at least 100 ms.
 	Patience time.Duration
-	// Session is how long a member of a group may be silent before its lanes go to others. Default 6 s, at least 1 s.
+	// Session is how long a member of a group may be silent before its partitions go to others. Default 6 s,
+	// at least 1 s.
 	Session time.Duration
 	// Heartbeat is how often a member says that it lives. Default 500 ms, at most a third of Session.
 	Heartbeat time.Duration
 	// Commit is how long an acknowledgement may wait to be stored with others. Default 100 ms.
 	Commit time.Duration
-	// Prefetch is how many messages are held ready for each lane, at most about 4 MiB of them. Default 200.
+	// Prefetch is how many messages are held ready for each partition, at most about 4 MiB of them. Default
+	// 200.
 	Prefetch int
-	// Flying is how many messages may wait for their answer at once, at most about 16 MiB of them: so many a relay that
-	// dies may repeat. Default 256.
+	// Flying is how many messages may wait for their answer at once, at most about 16 MiB of them: so many a
+	// relay that dies may repeat. Default 256.
 	Flying int
 	// Replicas is how many servers hold the streams that MakeTopics makes. Default 1, at most 5.
 	Replicas int
-	// Retain is how long streams that MakeTopics makes keep messages; a stream that drops them sooner is refused.
-	// Default 0: for ever.
+	// Retain is how long streams that MakeTopics makes keep messages; a stream that drops them sooner is
+	// refused. Default 0: for ever.
 	Retain time.Duration
 	// Shapes are the topics that are streams of others, by the topic's name. Default: none.
 	Shapes map[string]Shape
-	// Client are further options of the nats.go connection: TLS, credentials, a dialer. What the driver sets itself wins.
+	// Client are further options of the nats.go connection: TLS, credentials, a dialer. What the driver sets
+	// itself wins.
 	Client []nats.Option
 }
 
@@ -87,11 +92,7 @@ type member interface {
 	end(ctx context.Context) error
 }
 
-var (
-	_ broker.Broker       = (*Broker)(nil)
-	_ broker.TopicMaker   = (*Broker)(nil)
-	_ broker.TopicChecker = (*Broker)(nil)
-)
+var _ broker.Broker = (*Broker)(nil)
 
 // New makes a client of the servers "host:port[,host:port]". If none can be reached it goes on trying.
 func New(servers string, opts *Options) (*Broker, error) {
@@ -99,7 +100,7 @@ func New(servers string, opts *Options) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{opts: opts.orDefaults(), subs: map[member]bool{}}
-	w := &wire{retain: b.opts.Retain, shapes: b.opts.Shapes, heard: make(chan struct{}, 1)}
+	w := &wire{codec: cloudevents.New(style()), retain: b.opts.Retain, shapes: b.opts.Shapes, heard: make(chan struct{}, 1)}
 	b.publisher.init(b.opts, w)
 	nc, err := nats.Connect("nats://"+strings.ReplaceAll(servers, ",", ",nats://"), b.client()...)
 	if err != nil {
@@ -122,8 +123,8 @@ func New(servers string, opts *Options) (*Broker, error) {
 	return b, nil
 }
 
-// client are the options of the connection. What is published while it is down is not kept for later by nats.go:
-// the publisher does that, which knows what must not overtake what.
+// client are the options of the connection. What is published while it is down is not kept for later by
+// nats.go: the publisher does that, which knows what must not overtake what.
 func (b *Broker) client() []nats.Option {
 	return append(append([]nats.Option{nats.Name("skald")}, b.opts.Client...),
 		nats.RetryOnFailedConnect(true),
@@ -169,7 +170,7 @@ func (b *Broker) Close() error {
 		})
 	}
 	wg.Wait()
-	b.publisher.stop()
+	b.publisher.Stop(func() {})
 	b.nc.Close()
 	return nil
 }

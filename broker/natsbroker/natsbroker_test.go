@@ -43,7 +43,8 @@ func receive(t *testing.T, s broker.Subscription, done func([]broker.Delivery) b
 	}
 }
 
-// TestSettingsThatLoseMessages: a stream that drops or forgets in silence is refused by both sides, with the setting's name.
+// TestSettingsThatLoseMessages: a stream that drops or forgets in silence is refused by both sides, with the
+// setting's name.
 func TestSettingsThatLoseMessages(t *testing.T) {
 	addr := serve(t, t.TempDir(), 0).Addr().String()
 	_, js := raw(t, addr)
@@ -82,7 +83,8 @@ func TestSettingsThatLoseMessages(t *testing.T) {
 			}
 		})
 	}
-	full := jetstream.StreamConfig{Name: "full", Subjects: []string{"full.0"}, MaxMsgs: 1000, Discard: jetstream.DiscardNew} // loses nothing
+	// loses nothing
+	full := jetstream.StreamConfig{Name: "full", Subjects: []string{"full.0"}, MaxMsgs: 1000, Discard: jetstream.DiscardNew}
 	if _, err := js.CreateStream(t.Context(), full); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +93,8 @@ func TestSettingsThatLoseMessages(t *testing.T) {
 	}
 }
 
-// TestHeadersThatNATSObeys: what a message carries cannot order NATS about. Nats-Rollup would empty the stream.
+// TestHeadersThatNATSObeys: what a message carries cannot order NATS about. Nats-Rollup would empty the
+// stream.
 func TestHeadersThatNATSObeys(t *testing.T) {
 	m := message("t", "k", 0)
 	m.Headers = []skald.Header{
@@ -181,7 +184,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestFence: who was taken for dead while it stood still can store nothing, and hears that its lane is lost.
+// TestFence: who was taken for dead while it stood still can store nothing, and hears that its partition is
+// lost.
 func TestFence(t *testing.T) {
 	addr := serve(t, t.TempDir(), 0).Addr().String()
 	b := open(t, addr, nil)
@@ -192,7 +196,7 @@ func TestFence(t *testing.T) {
 	fenced(t, b, js, "t")
 }
 
-// fenced takes the lane of topic, which has one, away from a member that does not look.
+// fenced takes the partition of topic, which has one, away from a member that does not look.
 func fenced(t *testing.T, b *natsbroker.Broker, js jetstream.JetStream, topic string) {
 	t.Helper()
 	sub, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{topic}})
@@ -210,7 +214,7 @@ func fenced(t *testing.T, b *natsbroker.Broker, js jetstream.JetStream, topic st
 	rival := map[string]any{"life": "x", "topics": []string{topic}, "session": 10 * time.Minute}
 	put(t, kv, "member.g.m-rival", rival)
 	info := stream(t, js, topic).CachedInfo()
-	put(t, kv, "lane.g."+topic+".0", map[string]any{"member": "m-rival", "life": "x", "position": 0, "stream": info.Created.UTC().Format(time.RFC3339Nano)})
+	put(t, kv, "partition.g."+topic+".0", map[string]any{"member": "m-rival", "life": "x", "position": 0, "stream": info.Created.UTC().Format(time.RFC3339Nano)})
 	if err := sub.Ack(t.Context(), ds); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +225,7 @@ func fenced(t *testing.T, b *natsbroker.Broker, js jetstream.JetStream, topic st
 	if err := sub.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e, err := kv.Get(t.Context(), "lane.g."+topic+".0")
+	e, err := kv.Get(t.Context(), "partition.g."+topic+".0")
 	if err != nil || !strings.Contains(string(e.Value()), `"position":0`) || !strings.Contains(string(e.Value()), "m-rival") {
 		t.Errorf("the row is %s: %v", e.Value(), err)
 	}
@@ -243,12 +247,12 @@ func TestTopicMadeAnew(t *testing.T) {
 	addr := serve(t, t.TempDir(), 0).Addr().String()
 	b := open(t, addr, nil)
 	_, js := raw(t, addr)
-	for life, n := range []int{5, 2} {
+	for sessionID, n := range []int{5, 2} {
 		if err := b.MakeTopics(t.Context(), 1, "t"); err != nil {
 			t.Fatal(err)
 		}
 		for i := range n {
-			if err := b.Publish(t.Context(), []skald.Message{message("t", fmt.Sprint("k", life), i)}).Wait(t.Context()); err != nil {
+			if err := b.Publish(t.Context(), []skald.Message{message("t", fmt.Sprint("k", sessionID), i)}).Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -263,7 +267,8 @@ func TestTopicMadeAnew(t *testing.T) {
 	}
 }
 
-// TestLeftRightAway: a member may leave while its lanes are not read yet; the next one begins where it left. Under the race detector.
+// TestLeftRightAway: a member may leave while its partitions are not read yet; the next one begins where it
+// left. Under the race detector.
 func TestLeftRightAway(t *testing.T) {
 	b := open(t, serve(t, t.TempDir(), 0).Addr().String(), nil)
 	if err := b.MakeTopics(t.Context(), 8, "t"); err != nil {

@@ -13,13 +13,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/names"
 )
 
 // errInUse: somebody is in the group.
 var errInUse = errors.New("somebody is in it")
 
-// RemoveTopics takes away the streams of topics that were made when Made says; one that was made anew since is
-// another's and stays. Those that are gone are no matter. JetStream's consumers of a stream go with it.
+// RemoveTopics takes away the streams of topics that were made when Made says; one that was made anew since
+// is another's and stays. Those that are gone are no matter. JetStream's consumers of a stream go with it.
 func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(made)) {
 		s, err := b.js.Stream(ctx, encoded(name))
@@ -49,7 +50,7 @@ func (b *Broker) Used(ctx context.Context, topics ...string) (used []string, err
 
 // GroupTopics are the topics that a group has read.
 func (b *Broker) GroupTopics(ctx context.Context, group string) (topics []string, err error) {
-	rows, err := b.keys(ctx, "lane."+encoded(group)+".>")
+	rows, err := b.keys(ctx, "partition."+encoded(group)+".>")
 	if err != nil {
 		return nil, err
 	}
@@ -82,10 +83,10 @@ func (b *Broker) keys(ctx context.Context, filter string) (out []string, err err
 	return out, nil
 }
 
-// RemoveGroup takes away what a group has stored, once its last member has left or been silent for its session; it
-// waits for that until ctx ends. A group that is not there is no matter.
+// RemoveGroup takes away what a group has stored, once its last member has left or been silent for its
+// session; it waits for that until ctx ends. A group that is not there is no matter.
 func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
-	if !nameOK(group) {
+	if !names.OK(group) {
 		return fmt.Errorf("remove group %q: %w", group, errName)
 	}
 	prefix := "member." + encoded(group) + "."
@@ -102,7 +103,7 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
-	for _, key := range []string{prefix + "*", "lane." + encoded(group) + ".>"} {
+	for _, key := range []string{prefix + "*", "partition." + encoded(group) + ".>"} {
 		if err == nil {
 			err = s.Purge(ctx, jetstream.WithPurgeSubject("$KV."+bucketName+"."+key))
 		}

@@ -9,21 +9,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// A Shape is a stream that a team has already, as a topic. MakeTopics does not make it. Without Durable the stream is
-// one lane, in its own order, for each group. With it the group's instances share the work in no order.
+// A Shape is a stream that a team has already, as a topic. MakeTopics does not make it. Without Durable the
+// stream is one partition, in its own order, for each group. With it the group's instances share the work in
+// no order.
 type Shape struct {
 	// Stream is its name.
 	Stream string
-	// Subject is what a message is published to, with {type} and {key} for those of the message: "orders.{type}".
-	// Default: nothing is published to the topic.
+	// Subject is what a message is published to, with {type} and {key} for those of the message:
+	// "orders.{type}". Default: nothing is published to the topic.
 	Subject string
 	// Filter is which of the stream's subjects a group without Durable reads. Default: all.
 	Filter string
-	// Durable says that a group is the stream's pull consumer of the same name, which is there already and may have other
-	// clients: each message goes to one of all instances, and comes again where it was not acknowledged. One that loses
-	// messages in silence (by max_deliver, ack_policy, inactive_threshold …) is refused. Default false.
+	// Durable says that a group is the stream's pull consumer of the same name, which is there already and
+	// may have other clients: each message goes to one of all instances, and comes again where it was not
+	// acknowledged. One that loses messages in silence (by max_deliver, ack_policy, inactive_threshold …) is
+	// refused. Default false.
 	Durable bool
 }
 
@@ -56,43 +59,45 @@ func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic,
 	}
 	info := s.CachedInfo()
 	config := info.Config
-	if shape.Durable && config.Retention != jetstream.LimitsPolicy { // its acknowledgements are the group's own
+	if shape.Durable && config.Retention != jetstream.LimitsPolicy {
+		// its acknowledgements are the group's own
 		config.Retention = jetstream.LimitsPolicy
 	}
 	if bad := silent(&config, w.retain); bad != "" {
 		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, shape.Stream, bad, errSetting)
 	}
-	return topic{name: name, stream: shape.Stream, lanes: 1, last: info.State.LastSeq, created: born(info), shape: &shape}, nil
+	return topic{name: name, stream: shape.Stream, partitions: 1, first: info.State.FirstSeq, last: info.State.LastSeq, created: born(info), shape: &shape}, nil
 }
 
-// target is the subject of a message for a lane of t.
-func (t *topic) target(lane int, it *item) (string, error) {
+// target is the subject of a message for a partition of t.
+func (t *topic) target(partition int, it *item) (string, error) {
 	if t.shape == nil {
-		return subject(t.stream, lane), nil
+		return subject(t.stream, partition), nil
 	}
 	if t.shape.Subject == "" {
-		return "", fmt.Errorf("publish to %q: its shape has no subject: it is only read: %w", t.name, errCannotCarry)
+		return "", fmt.Errorf("publish to %q: its shape has no subject: it is only read: %w", t.name, cloudevents.ErrCannotCarry)
 	}
 	out := strings.NewReplacer("{type}", it.Type, "{key}", string(it.Key)).Replace(t.shape.Subject)
 	odd := func(c rune) bool { return c <= ' ' || c == 0x7f || c == '*' || c == '>' }
 	if strings.ContainsFunc(out, odd) || strings.HasPrefix(out, ".") || strings.HasSuffix(out, ".") || strings.Contains(out, "..") {
-		return "", fmt.Errorf("publish to %q: %q is no subject: %w", t.name, out, errCannotCarry)
+		return "", fmt.Errorf("publish to %q: %q is no subject: %w", t.name, out, cloudevents.ErrCannotCarry)
 	}
 	return out, nil
 }
 
-// reads is what a lane of t is read by.
-func (t *topic) reads(lane int) []string {
+// reads is what a partition of t is read by.
+func (t *topic) reads(partition int) []string {
 	switch {
 	case t.shape == nil:
-		return []string{subject(t.stream, lane)}
+		return []string{subject(t.stream, partition)}
 	case t.shape.Filter == "":
 		return nil
 	}
 	return []string{t.shape.Filter}
 }
 
-// silentConsumer names the setting by which a durable loses messages, or is none that instances can share; empty: none does.
+// silentConsumer names the setting by which a durable loses messages, or is none that instances can share;
+// empty: none does.
 func silentConsumer(c *jetstream.ConsumerConfig) string {
 	for _, s := range []struct {
 		bad  bool

@@ -35,12 +35,13 @@ func shaped(durable bool) *natsbroker.Options {
 	return &natsbroker.Options{Shapes: map[string]natsbroker.Shape{"orders": {Stream: "ORDERS", Subject: "orders.{type}", Durable: durable}}}
 }
 
-// TestOldAndNew: on a team's own stream a client of nats.go reads what Skald writes, and Skald what that client writes;
-// both are instances of one durable, beside each other, and each message is with one of them.
+// TestOldAndNew: on a team's own stream a client of nats.go reads what Skald writes, and Skald what that
+// client writes; both are instances of one durable, beside each other, and each message is with one of them.
 func TestOldAndNew(t *testing.T) {
 	addr := serve(t, t.TempDir(), 0).Addr().String()
 	_, js := raw(t, addr)
-	theirs(t, js, func(c *jetstream.ConsumerConfig) { c.AckWait = 5 * time.Minute }) // the old client acknowledges when all is published
+	// the old client acknowledges when all is published
+	theirs(t, js, func(c *jetstream.ConsumerConfig) { c.AckWait = 5 * time.Minute })
 	b := open(t, addr, shaped(true))
 	sub, err := b.Subscribe(t.Context(), broker.Group{Name: "billing", Topics: []string{"orders"}})
 	if err != nil {
@@ -111,12 +112,14 @@ func TestOldAndNew(t *testing.T) {
 	})
 }
 
-// TestDurableGivesBack: what an instance holds longer than ack_wait does not come to others while it lives; when it
-// leaves, what it has not finished comes at once, and when it is killed, after ack_wait; a pause holds the lane.
+// TestDurableGivesBack: what an instance holds longer than ack_wait does not come to others while it lives;
+// when it leaves, what it has not finished comes at once, and when it is killed, after ack_wait; a pause
+// holds the partition.
 func TestDurableGivesBack(t *testing.T) {
 	addr := serve(t, t.TempDir(), 0).Addr().String()
 	_, js := raw(t, addr)
-	theirs(t, js, func(c *jetstream.ConsumerConfig) { c.AckWait = 5 * time.Second }) // a shorter one a slow machine may sleep through
+	// a shorter one a slow machine may sleep through
+	theirs(t, js, func(c *jetstream.ConsumerConfig) { c.AckWait = 5 * time.Second })
 	b, b2 := open(t, addr, shaped(true)), open(t, addr, shaped(true))
 	join := func(b *natsbroker.Broker) broker.Subscription {
 		t.Helper()
@@ -137,7 +140,8 @@ func TestDurableGivesBack(t *testing.T) {
 	}
 	ds := receive(t, one, func(ds []broker.Delivery) bool { return len(ds) == n })
 	two := join(b2)
-	for deadline := time.Now().Add(11 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) { // twice ack_wait
+	for deadline := time.Now().Add(11 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+		// twice ack_wait
 		got, err := two.Receive(t.Context(), 10)
 		if err != nil {
 			t.Fatal(err)
@@ -158,23 +162,24 @@ func TestDurableGivesBack(t *testing.T) {
 	natsbroker.Cut(b2) // as death would
 	three := join(open(t, addr, shaped(true)))
 	got := receive(t, three, func(ds []broker.Delivery) bool { return len(ds) >= n-5 })
-	three.Pause(got[0].Lane)
+	three.Pause(got[0].Partition)
 	m := message("orders", "k", n)
 	m.Type = "created"
 	if err := b.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := three.Receive(t.Context(), 10); err != nil || len(got.Deliveries) > 0 {
-		t.Errorf("%d came by a paused lane: %v", len(got.Deliveries), err)
+		t.Errorf("%d came by a paused partition: %v", len(got.Deliveries), err)
 	}
-	three.Resume(got[0].Lane)
+	three.Resume(got[0].Partition)
 	receive(t, three, func(ds []broker.Delivery) bool { return len(ds) == 1 })
 	if err := errors.Join(three.Ack(t.Context(), got), three.Close(t.Context())); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestShapedInOrder: a team's stream without a durable is one lane, which a group of Skald's own reads in order.
+// TestShapedInOrder: a team's stream without a durable is one partition, which a group of Skald's own reads
+// in order.
 func TestShapedInOrder(t *testing.T) {
 	addr := serve(t, t.TempDir(), 0).Addr().String()
 	_, js := raw(t, addr)
@@ -194,7 +199,8 @@ func TestShapedInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ds := receive(t, sub, func(ds []broker.Delivery) bool { return len(ds) == 21 }) // 19 of the raw client's, by its own wish
+	// 19 of the raw client's, by its own wish
+	ds := receive(t, sub, func(ds []broker.Delivery) bool { return len(ds) == 21 })
 	if string(ds[0].Data) != "0" || ds[1].ID != "the same" {
 		t.Errorf("got %q and %q", ds[0].Data, ds[1].ID)
 	}
@@ -209,7 +215,8 @@ func TestShapedInOrder(t *testing.T) {
 	}
 }
 
-// TestConsumersThatLoseMessages: a durable that drops, forgets or cannot be shared is refused, with the setting's name.
+// TestConsumersThatLoseMessages: a durable that drops, forgets or cannot be shared is refused, with the
+// setting's name.
 func TestConsumersThatLoseMessages(t *testing.T) {
 	addr := serve(t, t.TempDir(), 0).Addr().String()
 	_, js := raw(t, addr)

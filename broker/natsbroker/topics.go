@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,14 +13,15 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/internal/perkey"
+	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
 const (
-	bucketName     = "skald"
-	incarnationKey = "incarnation"
-	defaultLanes   = 8
-	maxLanes       = 1024
+	bucketName        = "skald"
+	incarnationKey    = "incarnation"
+	defaultPartitions = 8
+	maxPartitions     = 1024
 
 	errUnclustered jetstream.ErrorCode = 10074 // one server, more replicas
 	errNoPeers     jetstream.ErrorCode = 10005
@@ -35,9 +35,9 @@ var (
 // topic is a stream that was looked at.
 type topic struct {
 	name, stream string
-	lanes        int
+	partitions   int
 	created      string
-	last         uint64
+	first, last  uint64
 	shape        *Shape // nil: a stream as MakeTopics makes it
 }
 
@@ -47,26 +47,11 @@ func Stream(topic string) string { return encoded(topic) }
 // encoded is a name as one token of a subject: a dot parts tokens, and no name has an equals sign.
 func encoded(name string) string { return strings.ReplaceAll(name, ".", "=") }
 
-func subject(stream string, lane int) string { return stream + "." + strconv.Itoa(lane) }
-
-func laneName(topic string, lane int) string { return topic + "/" + strconv.Itoa(lane) }
-
-func laneOf(key []byte, lanes int) int {
-	h := fnv.New32a()
-	_, _ = h.Write(key)
-	return int(h.Sum32() % uint32(lanes))
-}
-
-func nameOK(name string) bool {
-	other := func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
-	}
-	return name != "" && len(name) <= 249 && !strings.ContainsFunc(name, other)
-}
+func subject(stream string, partition int) string { return stream + "." + strconv.Itoa(partition) }
 
 // look asks NATS about a topic.
 func (w *wire) look(ctx context.Context, name string) (topic, error) {
-	if !nameOK(name) {
+	if !names.OK(name) {
 		return topic{}, fmt.Errorf("topic %q: %w: %w", name, errName, broker.ErrNoTopic)
 	}
 	if shape, there := w.shapes[name]; there {
@@ -80,15 +65,15 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 		return topic{}, fmt.Errorf("look up topic %q: %w", name, w.orAway(err))
 	}
 	info := s.CachedInfo()
-	t := topic{name: name, stream: info.Config.Name, lanes: len(info.Config.Subjects), last: info.State.LastSeq,
+	t := topic{name: name, stream: info.Config.Name, partitions: len(info.Config.Subjects), first: info.State.FirstSeq, last: info.State.LastSeq,
 		created: born(info)}
-	for i := range t.lanes {
+	for i := range t.partitions {
 		if !slices.Contains(info.Config.Subjects, subject(t.stream, i)) {
-			t.lanes = 0
+			t.partitions = 0
 			break
 		}
 	}
-	if t.lanes == 0 {
+	if t.partitions == 0 {
 		return topic{}, fmt.Errorf("topic %q: the subjects of stream %s are not %s, %s and so on: %w",
 			name, t.stream, subject(t.stream, 0), subject(t.stream, 1), errSetting)
 	}
@@ -101,7 +86,8 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 // born is what tells a stream from another of its name.
 func born(info *jetstream.StreamInfo) string { return info.Created.UTC().Format(time.RFC3339Nano) }
 
-// silent names the setting by which a stream loses messages, or takes them without storing them; empty: none does.
+// silent names the setting by which a stream loses messages, or takes them without storing them; empty: none
+// does.
 func silent(c *jetstream.StreamConfig, retain time.Duration) string {
 	old := c.Discard == jetstream.DiscardOld
 	for _, s := range []struct {
@@ -113,12 +99,12 @@ func silent(c *jetstream.StreamConfig, retain time.Duration) string {
 		{c.MaxAge > 0 && (retain == 0 || c.MaxAge < retain), fmt.Sprintf("max_age %v, after which messages go unread: take it off, or give retain=%v if groups are never that late", c.MaxAge, c.MaxAge)},
 		{old && c.MaxMsgs > 0, "max_msgs with discard old, by which the oldest messages go unread: set discard to new"},
 		{old && c.MaxBytes > 0, "max_bytes with discard old, by which the oldest messages go unread: set discard to new"},
-		{c.MaxMsgsPerSubject > 0 && !(c.Discard == jetstream.DiscardNew && c.DiscardNewPerSubject), "max_msgs_per_subject, by which the oldest messages of a lane go unread: take it off"},
+		{c.MaxMsgsPerSubject > 0 && !(c.Discard == jetstream.DiscardNew && c.DiscardNewPerSubject), "max_msgs_per_subject, by which the oldest messages of a partition go unread: take it off"},
 		{c.AllowRollup, "allow_rollup_hdrs, by which one message may remove the others: take it off"},
 		{c.AllowMsgTTL, "allow_msg_ttl, by which messages may go unread: take it off"},
 		{c.NoAck, "no_ack, by which nobody hears what is durable: take it off"},
 		{c.PersistMode == jetstream.AsyncPersistMode, "persist_mode async, by which messages are acknowledged before they are stored: set it to default"},
-		{c.SubjectTransform != nil, "subject_transform, which moves messages out of their lanes: take it off"},
+		{c.SubjectTransform != nil, "subject_transform, which moves messages out of their partitions: take it off"},
 	} {
 		if s.bad {
 			return s.name
@@ -127,14 +113,15 @@ func silent(c *jetstream.StreamConfig, retain time.Duration) string {
 	return ""
 }
 
-// MakeTopics makes those of topics that do not exist, and the bucket of groups. With lanes 0 a topic gets 8.
-func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) error {
-	n := or(lanes, defaultLanes)
-	if n > maxLanes {
-		return fmt.Errorf("make topics with %d lanes: at most %d", n, maxLanes)
+// MakeTopics makes those of topics that do not exist, and the bucket of groups. With partitions 0 a topic
+// gets 8.
+func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...string) error {
+	n := or(partitions, defaultPartitions)
+	if n > maxPartitions {
+		return fmt.Errorf("make topics with %d partitions: at most %d", n, maxPartitions)
 	}
 	for _, t := range topics {
-		if !nameOK(t) {
+		if !names.OK(t) {
 			return fmt.Errorf("make topic %q: %w", t, errName)
 		}
 	}
@@ -163,7 +150,7 @@ func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, er
 	return out, nil
 }
 
-func (b *Broker) makeTopic(ctx context.Context, lanes int, name string) error {
+func (b *Broker) makeTopic(ctx context.Context, partitions int, name string) error {
 	if _, shaped := b.shapes[name]; shaped {
 		return nil // it is others'
 	}
@@ -175,7 +162,7 @@ func (b *Broker) makeTopic(ctx context.Context, lanes int, name string) error {
 		Name: encoded(name), Description: "Skald topic " + name, Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy,
 		Discard: jetstream.DiscardNew, MaxAge: b.opts.Retain, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, Replicas: b.opts.Replicas,
 	}
-	for i := range lanes {
+	for i := range partitions {
 		c.Subjects = append(c.Subjects, subject(c.Name, i))
 	}
 	_, err = b.js.CreateStream(ctx, c)

@@ -12,9 +12,10 @@ import (
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
-// ParseURL reads nats://host:port[,host:port][?option=value&…]: the servers, and the options that the URL gives, for
-// New. The caller may set more of them. Secrets are in files or in the environment (getenv, os.Getenv in most
-// programs), never in the URL, and so in no argument list, log or error.
+// ParseURL reads nats://[user:password@]host[:port][,host[:port]][?option=value&…]: the servers, and the
+// options that the URL gives, for New. The caller may set more of them. A token may stand for user:password.
+// Secrets may also be in files or in the environment (getenv, os.Getenv in most programs); no error shows
+// one.
 //
 //	tls=on|off           speak TLS. Default: on if ca or cert is given, else as the server wants it
 //	ca=FILE              the authorities, PEM, that the servers' certificates are checked against. Default: the system's
@@ -27,7 +28,7 @@ import (
 //	retain=DURATION      Options.Retain, "168h"
 //	shapes=…             Options.Shapes: topic:stream[:subject],…; with a * behind the stream, groups are its durables
 func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
-	kind := brokerurl.Kind{Schemes: []string{"nats"}, Env: "SKALD_NATS", Options: []string{
+	kind := brokerurl.Kind{Schemes: []string{"nats"}, Env: "SKALD_NATS", Ports: map[string]string{"nats": "4222"}, Options: []string{
 		"tls", "ca", "cert", "key", "user", "password_file", "creds", "nkey", "replicas", "retain", "shapes"}}
 	u, err := kind.Parse(s, getenv)
 	if err != nil {
@@ -62,7 +63,7 @@ func (o *Options) identity(u *brokerurl.URL) error {
 	switch {
 	case creds+nkey == "":
 		return o.password(u)
-	case creds != "" && nkey != "", u.Get("user")+u.Get("password_file") != "":
+	case creds != "" && nkey != "", u.InFront(), u.Get("user")+u.Get("password_file") != "":
 		return errors.New("creds, nkey, or user and password_file: one of them says who this is")
 	case nkey != "":
 		with, err := nats.NkeyOptionFromSeed(nkey)
@@ -80,6 +81,10 @@ func (o *Options) identity(u *brokerurl.URL) error {
 }
 
 func (o *Options) password(u *brokerurl.URL) error {
+	if token := u.Token(); token != "" {
+		o.Client = append(o.Client, nats.Token(token))
+		return nil
+	}
 	who, err := u.Identity()
 	if err != nil || who.User == "" {
 		return err

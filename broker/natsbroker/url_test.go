@@ -19,7 +19,7 @@ func TestParseURL(t *testing.T) {
 		t.Errorf("got %q, %+v: %v", servers, opts, err)
 	}
 	for _, bad := range []string{
-		"nats://", "nats:", "kafka://h:1", "nats://h", "nats://u:hush@h:4222", "nats://h:4222?password=hush", "nats://h:4222?hush",
+		"nats://", "nats:", "kafka://h:1", "nats://:hush@h:4222", "nats://u:hu%zsh@h", "nats://h:4222?password=hush", "nats://h:4222?hush",
 		"nats://h:4222?tls=maybe", "nats://h:4222?tls=off&ca=f", "nats://h:4222?cert=f", "nats://h:4222?user=u", "nats://h:4222?password_file=f",
 		"nats://h:4222?shapes=a", "nats://h:4222?shapes=a:*", "nats://h:4222?replicas=0", "nats://h:4222?retain=week", "nats://h:4222?user=a&user=b", "nats://h:4222?creds=/no/such/file",
 		"nats://h:4222?creds=f&user=u", "nats://h:4222?creds=f&nkey=f", "nats://h:4222?nkey=f&user=u", "nats://h:4222?nkey=/no/such/file", "nats://h:4222,?%zzhush", "nats://h:4222?x=%zzhush",
@@ -30,7 +30,8 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// TestPassword: the name and the password of the URL open a server that asks for them, and none of the errors shows it.
+// TestPassword: the name and the password of the URL open a server that asks for them, and none of the errors
+// shows it.
 func TestPassword(t *testing.T) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
 		JetStream: true, StoreDir: t.TempDir(), Username: "skald", Password: "hush-hush"})

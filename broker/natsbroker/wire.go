@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
 // wire is the connection, and what NATS has said on it.
@@ -20,6 +21,7 @@ type wire struct {
 	js     jetstream.JetStream
 	retain time.Duration
 	shapes map[string]Shape
+	codec  *cloudevents.Codec
 
 	heard chan struct{} // has a value once NATS, or the lack of it, was heard of
 
@@ -50,8 +52,8 @@ func unauthorized(err error) bool {
 		func(no error) bool { return errors.Is(err, no) })
 }
 
-// orAway marks an error that says that NATS cannot be reached or is not ready yet. What NATS refuses for want of a
-// right is none: waiting does not cure it.
+// orAway marks an error that says that NATS cannot be reached or is not ready yet. What NATS refuses for want
+// of a right is none: waiting does not cure it.
 func (w *wire) orAway(err error) error {
 	var answered *jetstream.APIError
 	switch {
@@ -78,6 +80,6 @@ func (w *wire) orAway(err error) error {
 
 // Capabilities of this driver, on streams that it has made; Shape tells of others'.
 func Capabilities() broker.Capabilities {
-	return broker.Capabilities{Lane: "a subject of a stream", Position: "the stream's sequence", Incarnation: "drawn with the bucket",
+	return broker.Capabilities{Partition: "a subject of a stream", Position: "the stream's sequence", Incarnation: "drawn with the bucket",
 		LateGroup: "oldest message", Acks: "up to here", LargestKiB: 1024, Rewinds: true, Checks: true, Keeps: true}
 }

@@ -8,14 +8,15 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/internal/perkey"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
 var errRejected = errors.New("a queue of it is full, or has no majority, and rejected it")
 
 // kindOf says what an error means that was not an answer to the message itself.
 func kindOf(err error) perkey.Kind {
-	if errors.Is(err, broker.ErrNoTopic) || errors.Is(err, ErrSettings) || errors.Is(err, errCannotCarry) || code(err) == amqp.AccessRefused {
+	if errors.Is(err, broker.ErrNoTopic) || errors.Is(err, ErrSettings) || errors.Is(err, cloudevents.ErrCannotCarry) || code(err) == amqp.AccessRefused {
 		return perkey.Refused
 	}
 	return perkey.Outage
@@ -23,23 +24,23 @@ func kindOf(err error) perkey.Kind {
 
 // confirmed hears from RabbitMQ about one message.
 func (p *publisher) confirmed(token uint64, w *wire, acked bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
 	p.drain(w)
-	it := p.lines.Aloft(token)
+	it := p.Lines.Aloft(token)
 	if it == nil || !acked && w.ch.IsClosed() {
 		return // its caller was told that nothing is known, or will be
 	}
-	p.lines.Land(it)
+	p.Lines.Land(it)
 	p.careful = max(p.careful-1, 0)
 	switch {
 	case it.Out.returned != "":
-		delete(p.topics, it.Topic)
-		p.lines.Fail(it, perkey.Refused, fmt.Errorf("publish to %q under %q: no queue is bound to it, for no group has joined yet (RabbitMQ says %s): %w", it.Topic, it.Out.route, it.Out.returned, broker.ErrNoTopic))
+		delete(p.Topics, it.Topic)
+		p.Lines.Fail(it, perkey.Refused, fmt.Errorf("publish to %q under %q: no queue is bound to it, for no group has joined yet (RabbitMQ says %s): %w", it.Topic, it.Out.route, it.Out.returned, broker.ErrNoTopic))
 	case !acked:
-		p.lines.Fail(it, perkey.Failed, fmt.Errorf("publish to %q: %w", it.Topic, errRejected))
+		p.Lines.Fail(it, perkey.Failed, fmt.Errorf("publish to %q: %w", it.Topic, errRejected))
 	default:
-		p.lines.Done(it)
+		p.Lines.Done(it)
 	}
 }
 
@@ -52,7 +53,7 @@ func (p *publisher) drain(w *wire) {
 				w.returns = nil
 				return
 			}
-			for it := range p.lines.Flying() {
+			for it := range p.Lines.Flying() {
 				if o := &it.Out; o.wire == w && o.returned == "" && it.Topic == r.Exchange && o.route == r.RoutingKey && o.msg.MessageId == r.MessageId && bytes.Equal(o.msg.Body, r.Body) {
 					o.returned = r.ReplyText
 					break
@@ -62,10 +63,4 @@ func (p *publisher) drain(w *wire) {
 			return
 		}
 	}
-}
-
-func (p *publisher) refuse(it *item, k perkey.Kind, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lines.Fail(it, k, err)
 }

@@ -10,8 +10,6 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-var _ broker.TopicChecker = (*Broker)(nil)
-
 // CheckTopics says which of topics are not there, or are none of Skald's, and changes nothing.
 func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []string, err error) {
 	err = b.with(ctx, func(conn *amqp.Connection) error {
@@ -28,8 +26,13 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 			case err != nil:
 				return fmt.Errorf("look up queue %q: %w", droppedName, orAway(err))
 			case n > 0:
-				missing = append(missing, fmt.Sprintf("%d messages were dropped from queues of lanes, by a policy (rabbitmqctl list_policies, list_operator_policies), and are in the queue %q: "+
+				missing = append(missing, fmt.Sprintf("%d messages were dropped from queues of partitions, by a policy (rabbitmqctl list_policies, list_operator_policies), and are in the queue %q: "+
 					"change the policy, and take them out", n, droppedName))
+			}
+		}
+		if b.opts.Queue != "" { // which all groups share: it must be there, whichever group is meant
+			if missing, err = told(missing, b.there(ctx, conn, b.opts.Queue)); err != nil {
+				return err
 			}
 		}
 		for _, name := range topics {
@@ -45,8 +48,9 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 	return missing, err
 }
 
-// CheckGroup says what of a group is not there, or is there with other settings, and changes nothing. Settings are seen by those who
-// have the right to configure the queues; bindings and policies are seen by nobody.
+// CheckGroup says what of a group is not there, or is there with other settings, and changes nothing.
+// Settings are seen by those who have the right to configure the queues; bindings and policies are seen by
+// nobody.
 func (b *Broker) CheckGroup(ctx context.Context, g broker.Group) (missing []string, err error) {
 	if err := checkGroup(g); err != nil {
 		return nil, err
@@ -59,8 +63,8 @@ func (b *Broker) CheckGroup(ctx context.Context, g broker.Group) (missing []stri
 		}
 		for _, name := range g.Topics {
 			t, err := b.look(ctx, conn, name)
-			for i := 0; err == nil && i < t.lanes; i++ {
-				missing, err = told(missing, b.checkLane(ctx, conn, Queue(g.Name, name, i)))
+			for i := 0; err == nil && i < t.partitions; i++ {
+				missing, err = told(missing, b.checkPartition(ctx, conn, Queue(g.Name, name, i)))
 			}
 			if missing, err = told(missing, err); err != nil {
 				return err
@@ -79,13 +83,13 @@ func told(missing []string, err error) ([]string, error) {
 	return missing, err
 }
 
-// checkLane looks whether a queue is there with the settings of a lane. RabbitMQ compares them only when it is asked to declare the
-// queue, which is one more reason to ask first whether it is there.
-func (b *Broker) checkLane(ctx context.Context, conn *amqp.Connection, queue string) error {
+// checkPartition looks whether a queue is there with the settings of a partition. RabbitMQ compares them only
+// when it is asked to declare the queue, which is one more reason to ask first whether it is there.
+func (b *Broker) checkPartition(ctx context.Context, conn *amqp.Connection, queue string) error {
 	if err := b.there(ctx, conn, queue); err != nil {
 		return err
 	}
-	if err := declareLane(ctx, conn, queue); code(err) != amqp.AccessRefused {
+	if err := declarePartition(ctx, conn, queue); code(err) != amqp.AccessRefused {
 		return err
 	}
 	return nil

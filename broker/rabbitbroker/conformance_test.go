@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -31,9 +32,20 @@ func TestBroker(t *testing.T) {
 				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000}), made}
 			},
 			Lasting: func(t *testing.T) brokertest.Broker {
-				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000, Session: 5 * time.Minute}), made}
+				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000, Session: 20 * time.Minute}), made}
 			},
 			Limit: func(t *testing.T, topic string, bytes int) { limit(t, at, line, bytes) },
+			Frugal: func(t *testing.T) brokertest.Broker {
+				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: brokertest.Holds}), made}
+			},
+			Held: func(s broker.Subscription) int { return s.(*rabbitbroker.Subscription).Held() },
+			Fill: func(t *testing.T, topic string) func() {
+				ctl := need.RabbitMQCtl(t)
+				ctl("set_policy", topic, "/"+regexp.QuoteMeta(topic)+"/", `{"max-length":10}`, "--apply-to", "queues")
+				t.Cleanup(func() { ctl("clear_policy", topic) })
+				// to be read makes room; on 3.10 a queue that is unbounded while it is full refuses for ever
+				return func() {}
+			},
 			Via: func(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) brokertest.Broker {
 				b, err := rabbitbroker.New(hosts(at), &rabbitbroker.Options{Session: 2 * time.Second, Patience: 2 * time.Second, Dial: func(network, address string) (net.Conn, error) {
 					return dial(context.Background(), network, address)
@@ -114,8 +126,8 @@ func confirm(t *testing.T, ch *amqp.Channel, exchange, key string, p amqp.Publis
 	}
 }
 
-// limit makes RabbitMQ take no message that is larger than so many bytes, until the test ends. Channels that are open keep the
-// limit that they began with, so they are cut.
+// limit makes RabbitMQ take no message that is larger than so many bytes, until the test ends. Channels that
+// are open keep the limit that they began with, so they are cut.
 func limit(t *testing.T, at string, line *flaky, bytes int) {
 	ctl := need.RabbitMQCtl(t)
 	ctl("eval", fmt.Sprintf("application:set_env(rabbit, max_message_size, %d).", bytes))
@@ -137,11 +149,11 @@ type tidied struct {
 	made *made
 }
 
-func (b tidied) MakeTopics(ctx context.Context, lanes int, topics ...string) error {
+func (b tidied) MakeTopics(ctx context.Context, partitions int, topics ...string) error {
 	b.made.mu.Lock()
 	defer b.made.mu.Unlock()
 	b.made.topics = append(b.made.topics, topics...)
-	return b.Broker.MakeTopics(ctx, lanes, topics...)
+	return b.Broker.MakeTopics(ctx, partitions, topics...)
 }
 
 func (b tidied) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {

@@ -4,6 +4,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
 // Kill ends the member as sudden death would: nothing is stored, nothing handed over.
@@ -13,7 +14,19 @@ func (s *Subscription) Kill() {
 }
 
 // Encode is how m travels.
-func Encode(m skald.Message) (amqp.Publishing, error) { return encode(&m) }
+func Encode(m skald.Message) (amqp.Publishing, error) { return encode(cloudevents.New(style()), &m) }
 
 // Decode is how it arrives.
-func Decode(topic string, d amqp.Delivery) (skald.Message, error) { return decode(topic, &d) }
+func Decode(topic string, d amqp.Delivery) (skald.Message, error) {
+	return decode(cloudevents.New(style()), topic, &d)
+}
+
+// Held is how many messages the member has that nobody has received.
+func (s *Subscription) Held() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.feed.All() {
+		n += l.Len()
+	}
+	return n
+}

@@ -9,16 +9,20 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/owner"
 )
 
 // hello is what a member tells the others of its group now and then.
 type hello struct {
-	Member  string        `json:"member"`
-	Life    string        `json:"life"` // a later one is greater
-	Queue   string        `json:"queue"`
-	Topics  []string      `json:"topics,omitempty"`
-	Session time.Duration `json:"session,omitempty"`
-	Bye     bool          `json:"bye,omitempty"`
+	Member    string        `json:"member"`
+	SessionID string        `json:"life"` // a later one is greater
+	Queue     string        `json:"queue"`
+	Topics    []string      `json:"topics,omitempty"`
+	Session   time.Duration `json:"session,omitempty"`
+	Bye       bool          `json:"bye,omitempty"`
+	owner.Claim
 }
 
 // peer is another member as this one sees it.
@@ -27,15 +31,18 @@ type peer struct {
 	heard, pinged time.Time
 }
 
-// group is what a member knows of its group. Wrong knowledge costs time, never order: a queue has one active consumer.
+// group is what a member knows of its group. Wrong knowledge costs time, never order: a queue has one active
+// consumer.
 type group struct {
-	name         string
-	member, life string
-	topicNames   []string
-	peers        map[string]peer
-	shares       map[string]share // by topic
-	joined       time.Time
-	beaten       time.Time
+	name              string
+	member, sessionID string
+	topicNames        []string
+	peers             map[string]peer
+	shares            map[string]share // by topic
+	standing          owner.Claim      // of this member
+	joined            time.Time
+	warned            time.Time // when it was last told that the group is another's
+	beaten            time.Time
 }
 
 // listen is how long a member that joins waits for others to tell of themselves.
@@ -43,28 +50,31 @@ const listen = 250 * time.Millisecond
 
 // greet tells everybody that this member lives, or leaves.
 func (s *Subscription) greet(l *link, bye bool) {
-	h := hello{Member: s.member, Life: s.life, Queue: l.queue, Topics: s.topicNames, Session: s.b.opts.Session, Bye: bye}
+	h := hello{Member: s.member, SessionID: s.sessionID, Queue: l.queue, Topics: s.topicNames, Session: s.b.opts.Session, Bye: bye, Claim: s.standing}
 	text, err := json.Marshal(h)
 	if err != nil {
 		return
 	}
-	_ = l.ctl.Publish(membersName, s.group.name, false, false, amqp.Publishing{Body: text}) // lost with the connection
-	s.beaten = time.Now()
+	if s.beaten = time.Now(); l.voice.mute == "" {
+		// lost with the connection
+		_ = l.voice.ch.Publish(membersName, s.group.name, false, false, amqp.Publishing{Body: text})
+	}
 }
 
-// ping asks RabbitMQ whether the queue of a silent member is still there: it ends with the member's connection.
+// ping asks RabbitMQ whether the queue of a silent member is still there: it ends with the member's
+// connection.
 func (s *Subscription) ping(l *link, p peer) {
-	_ = l.ctl.Publish("", p.Queue, true, false, amqp.Publishing{Body: []byte("{}")})
+	_ = l.voice.ch.Publish("", p.Queue, true, false, amqp.Publishing{Body: []byte("{}")})
 }
 
-// hear takes up what a member says; it reports whether this member's name has a new life.
+// hear takes up what a member says; it reports whether this member's name has a new session.
 func (s *Subscription) hear(l *link, d amqp.Delivery) (fenced bool) {
 	var h hello
-	if json.Unmarshal(d.Body, &h) != nil || h.Life == "" || h.Life == s.life {
+	if json.Unmarshal(d.Body, &h) != nil || h.SessionID == "" || h.SessionID == s.sessionID {
 		return false
 	}
 	if h.Member == s.member {
-		if h.Life > s.life && !h.Bye {
+		if h.SessionID > s.sessionID && !h.Bye {
 			return true
 		}
 		if !h.Bye {
@@ -74,12 +84,12 @@ func (s *Subscription) hear(l *link, d amqp.Delivery) (fenced bool) {
 	}
 	known, there := s.peers[h.Member]
 	switch {
-	case there && h.Life < known.Life:
+	case there && h.SessionID < known.SessionID:
 	case h.Bye:
 		delete(s.peers, h.Member)
 	default:
 		s.peers[h.Member] = peer{hello: h, heard: time.Now()}
-		if !there || known.Life != h.Life {
+		if !there || known.SessionID != h.SessionID {
 			s.greet(l, false)
 		}
 	}
@@ -91,8 +101,44 @@ func (s *Subscription) returned(r amqp.Return) {
 	maps.DeleteFunc(s.peers, func(_ string, p peer) bool { return p.Queue == r.RoutingKey })
 }
 
+// block: RabbitMQ does not listen for a while, or does again. Nobody is heard then, and nobody is taken for
+// dead for it.
+func (s *Subscription) block(l *link, b amqp.Blocking) {
+	l.voice.mute = ""
+	if b.Active {
+		l.voice.mute = "RabbitMQ takes nothing, for it is short of resources: " + b.Reason
+	}
+	now := time.Now()
+	for name, p := range s.peers {
+		p.heard, p.pinged = now, now
+		s.peers[name] = p
+	}
+	s.mu.Lock()
+	s.alarm = l.voice.mute
+	s.mu.Unlock()
+	s.feed.Wake()
+}
+
+// silenced ends the voice of a link.
+func (s *Subscription) silenced(l *link) {
+	l.voice.end()
+	s.mu.Lock()
+	s.alarm = ""
+	s.mu.Unlock()
+}
+
+// Alarm is why RabbitMQ takes nothing, while it goes on delivering.
+func (s *Subscription) Alarm() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.alarm
+}
+
 // beat says that the member lives, and looks after those that are silent.
 func (s *Subscription) beat(l *link) {
+	if l.voice.mute != "" {
+		return
+	}
 	now := time.Now()
 	if now.Sub(s.beaten) >= s.b.opts.Heartbeat {
 		s.greet(l, false)
@@ -110,23 +156,47 @@ func (s *Subscription) beat(l *link) {
 	}
 }
 
-// assigned is who of members owns which of the lanes of a topic. Everybody gets as many as the others, those that
-// remain go to other members for each topic, and few lanes move when members come and go.
-func assigned(topic string, lanes int, members []string) []string {
+// ours tells whether partitions are this member's to take: the group is not that of members who work for
+// another database or schema.
+func (s *Subscription) ours(l *link) bool {
+	var others []owner.Claim
+	for name, p := range s.peers {
+		c := p.Claim
+		c.Member, c.SessionID = name, p.SessionID
+		others = append(others, c)
+	}
+	if err := owner.Check(s.group.name, s.standing, others); err != nil {
+		s.standing.Settled = false
+		if time.Since(s.warned) > s.b.opts.Heartbeat {
+			s.warned = time.Now()
+			s.tellFault(err)
+		}
+		return false
+	}
+	if !s.standing.Settled {
+		s.standing.Settled = true
+		s.greet(l, false)
+	}
+	return true
+}
+
+// assigned is who of members owns which of the partitions of a topic. Everybody gets as many as the others,
+// those that remain go to other members for each topic, and few partitions move when members come and go.
+func assigned(topic string, partitions int, members []string) []string {
 	members = slices.Sorted(slices.Values(members))
 	room := map[string]int{}
 	first := int(weight(topic) % uint64(len(members)))
 	for i := range members {
-		room[members[(first+i)%len(members)]] = lanes / len(members)
-		if i < lanes%len(members) {
+		room[members[(first+i)%len(members)]] = partitions / len(members)
+		if i < partitions%len(members) {
 			room[members[(first+i)%len(members)]]++
 		}
 	}
-	out := make([]string, lanes)
+	out := make([]string, partitions)
 	for i := range out {
 		most := uint64(0)
 		for _, m := range members {
-			if w := weight(laneName(topic, i), m); room[m] > 0 && (out[i] == "" || w > most) {
+			if w := weight(names.Partition(topic, i), m); room[m] > 0 && (out[i] == "" || w > most) {
 				out[i], most = m, w
 			}
 		}
@@ -147,29 +217,29 @@ func weight(parts ...string) uint64 {
 
 // share is what a member has worked out of a topic: each word of a peer asks for it again.
 type share struct {
-	members []string
-	lanes   int
-	mine    map[int]bool
+	members    []string
+	partitions int
+	mine       map[int]bool
 }
 
-// mine are the lanes of a topic that this member is to own.
+// mine are the partitions of a topic that this member is to own.
 func (s *Subscription) mine(t topic) map[int]bool {
 	members := []string{s.member}
 	for name, p := range s.peers {
-		if slices.Contains(p.Topics, t.name) {
+		if owner.Same(p.Owner, s.standing.Owner) && slices.Contains(p.Topics, t.name) {
 			members = append(members, name)
 		}
 	}
 	slices.Sort(members)
-	if known, ok := s.shares[t.name]; ok && known.lanes == t.lanes && slices.Equal(known.members, members) {
+	if known, ok := s.shares[t.name]; ok && known.partitions == t.partitions && slices.Equal(known.members, members) {
 		return known.mine
 	}
 	out := map[int]bool{}
-	for i, owner := range assigned(t.name, t.lanes, members) {
-		if owner == s.member {
+	for i, who := range assigned(t.name, t.partitions, members) {
+		if who == s.member {
 			out[i] = true
 		}
 	}
-	s.shares[t.name] = share{members, t.lanes, out}
+	s.shares[t.name] = share{members, t.partitions, out}
 	return out
 }

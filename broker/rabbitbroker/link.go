@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// link is the connection of a subscription, and what goes over it besides lanes.
+// link is the connection of a subscription, and what goes over it besides partitions.
 type link struct {
 	conn   *amqp.Connection
 	cut    func() // ends it as sudden death would
@@ -21,11 +21,52 @@ type link struct {
 	closed chan *amqp.Error
 
 	topics  []topic
-	shared  string // the queue that all members share; empty: lanes
+	shared  string // the queue that all members share; empty: partitions
 	queue   string // of this member, where it hears the others
 	hellos  <-chan amqp.Delivery
-	returns chan amqp.Return
 	refused chan *amqp.Error // why RabbitMQ closed ctl
+	voice   *voice           // by which the others hear this one; nil: there are none
+}
+
+// A voice is a connection that publishes and does nothing else. Where RabbitMQ is short of memory or disk it
+// reads nothing more of a connection that publishes, acknowledgements neither: on the connection that
+// consumes they would never free what it is short of.
+type voice struct {
+	conn    *amqp.Connection
+	cut     func()
+	ch      *amqp.Channel
+	refused chan *amqp.Error // why RabbitMQ closed ch
+	blocked chan amqp.Blocking
+	returns chan amqp.Return
+	mute    string // why it is blocked; "": it is not. Of run alone
+}
+
+// speak opens a voice.
+func (b *Broker) speak(name string) (v *voice, err error) {
+	v = &voice{}
+	if v.conn, v.cut, err = b.connect(name + " greets"); err != nil {
+		return nil, err
+	}
+	v.blocked = v.conn.NotifyBlocked(make(chan amqp.Blocking, 8))
+	defer time.AfterFunc(silence, v.cut).Stop()
+	if v.ch, err = v.conn.Channel(); err != nil {
+		v.cut()
+		return nil, orAway(err)
+	}
+	v.refused = v.ch.NotifyClose(make(chan *amqp.Error, 1))
+	v.returns = v.ch.NotifyReturn(make(chan amqp.Return, 256))
+	return v, nil
+}
+
+// end closes the connection behind what was said, where that is heard.
+func (v *voice) end() {
+	if v == nil {
+		return
+	}
+	if v.mute == "" {
+		_ = v.conn.CloseDeadline(time.Now().Add(time.Second))
+	}
+	v.cut()
 }
 
 // join connects, and looks that all is there that the group needs.
@@ -78,6 +119,9 @@ func (s *Subscription) prepare(ctx context.Context, l *link) (err error) {
 	if l.ctl, err = l.conn.Channel(); err == nil {
 		err = l.hearOthers(s.group.name)
 	}
+	if err == nil {
+		l.voice, err = s.b.speak("group " + s.group.name + " member " + s.member)
+	}
 	if err != nil {
 		return fmt.Errorf("hear of the group's other members: %w", orAway(err))
 	}
@@ -86,20 +130,22 @@ func (s *Subscription) prepare(ctx context.Context, l *link) (err error) {
 
 // hearOthers makes the queue by which this member hears of the others. It ends with the connection.
 func (l *link) hearOthers(group string) error {
-	q, err := l.ctl.QueueDeclare("", false, true, true, false, amqp.Table{"x-max-length": int64(1000)}) // heard by nobody while the process stands still
+	// heard by nobody while the process stands still
+	q, err := l.ctl.QueueDeclare("", false, true, true, false, amqp.Table{"x-max-length": int64(1000)})
 	if err == nil {
 		err = l.ctl.QueueBind(q.Name, group, membersName, false, nil)
 	}
 	if err != nil {
 		return err
 	}
-	l.queue, l.returns = q.Name, l.ctl.NotifyReturn(make(chan amqp.Return, 256))
+	l.queue = q.Name
 	l.refused = l.ctl.NotifyClose(make(chan *amqp.Error, 1))
 	l.hellos, err = l.ctl.Consume(q.Name, "", true, true, false, false, nil)
 	return err
 }
 
-// provide declares what a group needs, or only looks that it is there. It returns its topics, or the one queue that its members share.
+// provide declares what a group needs, or only looks that it is there. It returns its topics, or the one
+// queue that its members share.
 func (b *Broker) provide(ctx context.Context, conn *amqp.Connection, g broker.Group, declare bool) (topics []topic, shared string, err error) {
 	if b.opts.Queue != "" {
 		return nil, b.opts.Queue, b.there(ctx, conn, b.opts.Queue)
@@ -115,9 +161,9 @@ func (b *Broker) provide(ctx context.Context, conn *amqp.Connection, g broker.Gr
 		return topics, g.Name, b.provideShared(ctx, conn, g, declare)
 	}
 	if declare {
-		return topics, "", b.declareLanes(ctx, conn, g.Name, topics)
+		return topics, "", b.declarePartitions(ctx, conn, g.Name, topics)
 	}
-	return topics, "", b.checkLanes(ctx, conn, g.Name, topics)
+	return topics, "", b.checkPartitions(ctx, conn, g.Name, topics)
 }
 
 // there looks whether a queue is.
@@ -143,7 +189,7 @@ func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g bro
 	}
 	err = ask(ctx, conn, func(ch *amqp.Channel) error {
 		if err != nil {
-			args := laneArgs()
+			args := partitionArgs()
 			delete(args, "x-single-active-consumer")
 			delete(args, "x-dead-letter-exchange")
 			if _, err := ch.QueueDeclare(g.Name, true, false, false, false, args); err != nil {
@@ -165,18 +211,18 @@ func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g bro
 	return nil
 }
 
-// declareLanes declares the queues of a group's lanes, and binds them.
-func (b *Broker) declareLanes(ctx context.Context, conn *amqp.Connection, group string, topics []topic) error {
+// declarePartitions declares the queues of a group's partitions, and binds them.
+func (b *Broker) declarePartitions(ctx context.Context, conn *amqp.Connection, group string, topics []topic) error {
 	if err := ask(ctx, conn, lookMembers); err != nil {
 		return fmt.Errorf("look up exchange %q: whoever makes the topics makes it too (MakeTopics): %w", membersName, orAway(err))
 	}
 	for _, t := range topics {
-		for i := range t.lanes {
+		for i := range t.partitions {
 			queue := Queue(group, t.name, i)
 			if len(queue) > maxShort {
 				return fmt.Errorf("queue %q: %w", queue, errName)
 			}
-			err := declareLane(ctx, conn, queue)
+			err := declarePartition(ctx, conn, queue)
 			if err == nil {
 				err = ask(ctx, conn, func(ch *amqp.Channel) error {
 					return ch.QueueBind(queue, fmt.Sprintf("%d.#", i), t.name, false, nil)
@@ -190,10 +236,11 @@ func (b *Broker) declareLanes(ctx context.Context, conn *amqp.Connection, group 
 	return nil
 }
 
-// declareLane declares a queue. RabbitMQ itself refuses one that exists with other settings, and names the setting.
-func declareLane(ctx context.Context, conn *amqp.Connection, queue string) error {
+// declarePartition declares a queue. RabbitMQ itself refuses one that exists with other settings, and names
+// the setting.
+func declarePartition(ctx context.Context, conn *amqp.Connection, queue string) error {
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclare(queue, true, false, false, false, laneArgs())
+		_, err := ch.QueueDeclare(queue, true, false, false, false, partitionArgs())
 		return err
 	})
 	if code(err) == amqp.PreconditionFailed {
@@ -202,8 +249,8 @@ func declareLane(ctx context.Context, conn *amqp.Connection, queue string) error
 	return orAway(err)
 }
 
-// checkLanes names what is missing, all of it.
-func (b *Broker) checkLanes(ctx context.Context, conn *amqp.Connection, group string, topics []topic) error {
+// checkPartitions names what is missing, all of it.
+func (b *Broker) checkPartitions(ctx context.Context, conn *amqp.Connection, group string, topics []topic) error {
 	var missing []string
 	err := ask(ctx, conn, lookMembers)
 	if notFound(err) {
@@ -212,7 +259,7 @@ func (b *Broker) checkLanes(ctx context.Context, conn *amqp.Connection, group st
 		return fmt.Errorf("look up exchange %q: %w", membersName, orAway(err))
 	}
 	for _, t := range topics {
-		for i := range t.lanes {
+		for i := range t.partitions {
 			queue := Queue(group, t.name, i)
 			if err := b.there(ctx, conn, queue); errors.Is(err, errMissing) {
 				missing = append(missing, "queue "+queue)
@@ -228,7 +275,8 @@ func (b *Broker) checkLanes(ctx context.Context, conn *amqp.Connection, group st
 	return nil
 }
 
-// Declare makes the queues of a group, so that it begins here, before its first member joins. It is also what Subscribe does.
+// Declare makes the queues of a group, so that it begins here, before its first member joins. It is also what
+// Subscribe does.
 func (b *Broker) Declare(ctx context.Context, g broker.Group) error {
 	return b.settleGroup(ctx, g, true)
 }

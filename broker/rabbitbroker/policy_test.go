@@ -27,8 +27,8 @@ func vhost(t *testing.T, at string) (name string, ctl func(verb string, args ...
 	return name, ctl
 }
 
-// TestPoliciesThatDrop: what policies make the queues of lanes drop is kept aside and told of. Where a policy lets the messages of all
-// queues expire, no topic is made.
+// TestPoliciesThatDrop: what policies make the queues of partitions drop is kept aside and told of. Where a
+// policy lets the messages of all queues expire, no topic is made.
 func TestPoliciesThatDrop(t *testing.T) {
 	at := need.RabbitMQ(t)
 	name, ctl := vhost(t, at)

@@ -1,12 +1,14 @@
 // Package rabbitbroker speaks to RabbitMQ, 3.10 or later, by AMQP 0-9-1.
 //
-// A topic is an exchange of type topic, and a lane of a group is a quorum queue with a single active consumer,
-// GROUP/TOPIC/0, GROUP/TOPIC/1, …, bound to it by "0.#", "1.#", … A message goes out under LANE.TYPE, where FNV-1a of its key says the lane, as
-// a CloudEvent in binary mode (record.go). The members of a group tell each other that they live, and each registers for its share of the
-// lanes; the queue's single active consumer is what makes the owner. How many lanes a topic has says a queue beside it.
+// A topic is an exchange of type topic, and a partition of a group is a quorum queue with a single active
+// consumer, GROUP/TOPIC/0, GROUP/TOPIC/1, …, bound to it by "0.#", "1.#", … A message goes out under
+// LANE.TYPE, where FNV-1a of its key says the partition, as a CloudEvent in binary mode (record.go). The
+// members of a group tell each other that they live, and each registers for its share of the partitions; the
+// queue's single active consumer is what makes the owner. How many partitions a topic has says a queue beside
+// it.
 //
-// RabbitMQ cannot rewind: a new group starts where its queues were declared. Positions number what one owner of a lane
-// was given, and are other ones for the next.
+// RabbitMQ cannot rewind: a new group starts where its queues were declared. Positions number what one owner
+// of a partition was given, and are other ones for the next.
 package rabbitbroker
 
 import (
@@ -22,44 +24,50 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
 // Options of a Broker. The zero value is fine.
 type Options struct {
-	// Patience is how long a publish waits for RabbitMQ before it is answered as an outage. What was sent by then may
-	// still become durable later. Default 10 s, at least 100 ms.
+	// Patience is how long a publish waits for RabbitMQ before it is answered as an outage. What was sent by
+	// then may still become durable later. Default 10 s, at least 100 ms.
 	Patience time.Duration
-	// Session is how long a connection, or a member of a group, may be silent before it counts as dead. A process that ends is
-	// noticed at once. Default 6 s, at least 2 s.
+	// Session is how long a connection, or a member of a group, may be silent before it counts as dead. A
+	// process that ends is noticed at once. Default 6 s, at least 2 s.
 	Session time.Duration
-	// Heartbeat is how often a member tells the others of its group that it lives. Default 500 ms, at most a third of Session.
+	// Heartbeat is how often a member tells the others of its group that it lives. Default 500 ms, at most a
+	// third of Session.
 	Heartbeat time.Duration
-	// Prefetch is how many messages of each lane may be with its owner, unacknowledged: what lies behind one that is stuck, too. All of them may
-	// be in memory, whatever their size. Default 1,000, at most 65,535.
+	// Prefetch is how many messages of each partition may be with its owner, unacknowledged: what lies behind
+	// one that is stuck, too. All of them may be in memory, whatever their size. Default 1,000, at most
+	// 65,535.
 	Prefetch int
-	// Flying is how many messages may wait for their confirmation at once, at most about 16 MiB of them: so many a relay that
-	// dies may repeat. Default 256.
+	// Flying is how many messages may wait for their confirmation at once, at most about 16 MiB of them: so
+	// many a relay that dies may repeat. Default 256.
 	Flying int
-	// CheckOnly makes Subscribe declare no queues: what is missing is an error. Default: a group's queues are declared when its
-	// first member joins.
+	// CheckOnly makes Subscribe declare no queues: what is missing is an error. Default: a group's queues are
+	// declared when its first member joins.
 	CheckOnly bool
-	// ByType makes the topics those of a team that has settled its topology: a topic is an exchange of type topic that exists,
-	// the routing key is the type, and a group is one queue of its name that all members share without order. Default: lanes.
+	// ByType makes the topics those of a team that has settled its topology: a topic is an exchange of type
+	// topic that exists, the routing key is the type, and a group is one queue of its name that all members
+	// share without order. Default: partitions.
 	ByType bool
-	// Bind are the patterns by which the queue of a group is bound to its topics ("orders.*.created"), only with ByType.
-	// Default: "#", all.
+	// Bind are the patterns by which the queue of a group is bound to its topics ("orders.*.created"), only
+	// with ByType. Default: "#", all.
 	Bind []string
-	// DropUnrouted lets RabbitMQ drop a message that no queue is bound for, as a team's topology may mean it. Default: such a message
-	// is refused, so that a relay keeps it until there is one.
+	// DropUnrouted lets RabbitMQ drop a message that no queue is bound for, as a team's topology may mean it.
+	// Default: such a message is refused, so that a relay keeps it until there is one.
 	DropUnrouted bool
-	// Queue is an existing queue that all members of all groups share without order, whatever the topics; nothing is declared or bound. Default: none.
+	// Queue is an existing queue that all members of all groups share without order, whatever the topics;
+	// nothing is declared or bound. Default: none.
 	Queue string
 	// VHost is the virtual host. Default "/".
 	VHost string
 	// TLS, if not nil, is how connections are secured. Default: they are not.
 	TLS *tls.Config
-	// User and Password say who this is, at each connection. Default: guest, whom RabbitMQ knows on its own machine only.
+	// User and Password say who this is, at each connection. Default: guest, whom RabbitMQ knows on its own
+	// machine only.
 	User     string
 	Password func() (string, error)
 	// External lets the client's certificate say who this is (SASL EXTERNAL), instead of User. Default: no.
@@ -98,6 +106,7 @@ func or[T int | time.Duration](v, otherwise T) T {
 type Broker struct {
 	opts  Options
 	hosts []string
+	codec *cloudevents.Codec
 
 	publisher
 
@@ -106,17 +115,14 @@ type Broker struct {
 	closed bool
 }
 
-var (
-	_ broker.Broker     = (*Broker)(nil)
-	_ broker.TopicMaker = (*Broker)(nil)
-)
+var _ broker.Broker = (*Broker)(nil)
 
 // New makes a client of the servers "host:port[,host:port]". If none can be reached it goes on trying.
 func New(servers string, opts *Options) (*Broker, error) {
 	if err := brokerurl.CheckHosts(servers); err != nil {
 		return nil, fmt.Errorf("RabbitMQ servers: %w", err)
 	}
-	b := &Broker{opts: opts.orDefaults(), hosts: strings.Split(servers, ","), subs: map[*Subscription]bool{}}
+	b := &Broker{codec: cloudevents.New(style()), opts: opts.orDefaults(), hosts: strings.Split(servers, ","), subs: map[*Subscription]bool{}}
 	if b.opts.Queue != "" && b.opts.ByType {
 		return nil, errors.New("make RabbitMQ client: Queue and ByType exclude each other")
 	}
@@ -143,7 +149,8 @@ func (b *Broker) Close() error {
 	return nil
 }
 
-// connect makes a connection, to the first of the servers that takes one. cut ends it as sudden death would, whatever waits for it.
+// connect makes a connection, to the first of the servers that takes one. cut ends it as sudden death would,
+// whatever waits for it.
 func (b *Broker) connect(name string) (conn *amqp.Connection, cut func(), err error) {
 	var last error
 	for _, host := range b.hosts {
@@ -155,7 +162,8 @@ func (b *Broker) connect(name string) (conn *amqp.Connection, cut func(), err er
 		dial := config.Dial
 		config.Dial = func(network, address string) (c net.Conn, err error) {
 			if raw, err = dial(network, address); err == nil {
-				err = raw.SetDeadline(time.Now().Add(b.opts.Patience)) // the client clears it once it is connected
+				// the client clears it once it is connected
+				err = raw.SetDeadline(time.Now().Add(b.opts.Patience))
 			}
 			return raw, err
 		}
@@ -275,14 +283,14 @@ func code(err error) int {
 	return 0
 }
 
-// notFound says whether something is not there. That RabbitMQ says the same of a queue which is there, but not ready after a start, counts
-// as an outage.
+// notFound says whether something is not there. That RabbitMQ says the same of a queue which is there, but
+// not ready after a start, counts as an outage.
 func notFound(err error) bool {
 	return code(err) == amqp.NotFound && !strings.Contains(err.Error(), "down or inaccessible")
 }
 
-// orAway marks an error that says that RabbitMQ cannot be reached or is not ready yet. What it refuses (a right, a
-// password, a queue of other settings) is none: waiting does not cure it.
+// orAway marks an error that says that RabbitMQ cannot be reached or is not ready yet. What it refuses (a
+// right, a password, a queue of other settings) is none: waiting does not cure it.
 func orAway(err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, broker.ErrAway), errors.Is(err, broker.ErrClosed), errors.Is(err, broker.ErrNoTopic):

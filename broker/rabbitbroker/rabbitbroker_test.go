@@ -28,13 +28,13 @@ type place struct {
 	topic string
 }
 
-func newPlace(t *testing.T, at string, opts *rabbitbroker.Options, lanes int) *place {
+func newPlace(t *testing.T, at string, opts *rabbitbroker.Options, partitions int) *place {
 	t.Helper()
 	made := &made{t: t, groups: map[string]bool{}}
 	t.Cleanup(func() { made.sweep(at) })
 	p := &place{tidied: tidied{open(t, at, opts), made}, t: t, topic: fmt.Sprintf("test.%x", time.Now().UnixNano())}
-	if lanes > 0 {
-		if err := p.MakeTopics(t.Context(), lanes, p.topic); err != nil {
+	if partitions > 0 {
+		if err := p.MakeTopics(t.Context(), partitions, p.topic); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,7 +85,8 @@ func take(t *testing.T, s broker.Subscription, n int) []broker.Delivery {
 	return receive(t, s, func(ds []broker.Delivery) bool { return len(ds) >= n })
 }
 
-// TestSettingsThatLoseMessages: a queue with settings by which messages are dropped or come out of order is refused, with the setting's name.
+// TestSettingsThatLoseMessages: a queue with settings by which messages are dropped or come out of order is
+// refused, with the setting's name.
 func TestSettingsThatLoseMessages(t *testing.T) {
 	at := need.RabbitMQ(t)
 	ch := raw(t, at)
@@ -116,7 +117,8 @@ func TestSettingsThatLoseMessages(t *testing.T) {
 	}
 }
 
-// TestFullQueue: a policy that bounds a queue makes it refuse, never drop; the messages go out once there is room.
+// TestFullQueue: a policy that bounds a queue makes it refuse, never drop; the messages go out once there is
+// room.
 func TestFullQueue(t *testing.T) {
 	at := need.RabbitMQ(t)
 	ctl := need.RabbitMQCtl(t)
@@ -158,7 +160,8 @@ func TestFullQueue(t *testing.T) {
 	take(t, s, 1)
 }
 
-// TestNobodyListens: what no queue takes is not lost: it is refused until the first group is there, and then goes out.
+// TestNobodyListens: what no queue takes is not lost: it is refused until the first group is there, and then
+// goes out.
 func TestNobodyListens(t *testing.T) {
 	at := need.RabbitMQ(t)
 	p := newPlace(t, at, nil, 2)
@@ -182,7 +185,7 @@ func TestCheckOnly(t *testing.T) {
 	_, err := p.Subscribe(t.Context(), g)
 	for i := range 2 {
 		if err == nil || !strings.Contains(err.Error(), rabbitbroker.Queue(g.Name, p.topic, i)) {
-			t.Errorf("lane %d is missing: %v", i, err)
+			t.Errorf("partition %d is missing: %v", i, err)
 		}
 	}
 	if err := p.Declare(t.Context(), g); err != nil {
@@ -221,7 +224,8 @@ func TestHeadersThatRabbitMQObeys(t *testing.T) {
 	}
 }
 
-// TestSilentMember: a member whose connection says nothing any longer loses its lanes within its session, and what it had comes again, in order.
+// TestSilentMember: a member whose connection says nothing any longer loses its partitions within its
+// session, and what it had comes again, in order.
 func TestSilentMember(t *testing.T) {
 	at := need.RabbitMQ(t)
 	hole := &hole{}
@@ -257,7 +261,8 @@ func TestSilentMember(t *testing.T) {
 	}
 }
 
-// TestRestart: RabbitMQ is killed in the middle of publishing and of a batch. Nothing is lost, and no key loses its order.
+// TestRestart: RabbitMQ is killed in the middle of publishing and of a batch. Nothing is lost, and no key
+// loses its order.
 func TestRestart(t *testing.T) {
 	at, restart := need.OwnRabbitMQ(t)
 	b := open(t, at, &rabbitbroker.Options{Patience: 2 * time.Second})

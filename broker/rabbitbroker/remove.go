@@ -11,13 +11,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/names"
 )
 
 // errInUse: somebody is in the group.
 var errInUse = errors.New("somebody is in it")
 
-// RemoveTopics takes away the exchanges of topics that are those that Made told of; one that was made anew since is another's and
-// stays. Those that are gone are no matter. Queues of groups stay: RemoveGroup.
+// RemoveTopics takes away the exchanges of topics that are those that Made told of; one that was made anew
+// since is another's and stays. Those that are gone are no matter. Queues of groups stay: RemoveGroup.
 func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error {
 	return b.with(ctx, func(conn *amqp.Connection) error {
 		for _, name := range slices.Sorted(maps.Keys(made)) {
@@ -42,10 +43,10 @@ func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error
 	})
 }
 
-// RemoveGroup takes away the queues of a group for topics that are still there, with what is in them, once nobody reads them any
-// longer; it waits for that until ctx ends. Queues that are not there are no matter.
+// RemoveGroup takes away the queues of a group for topics that are still there, with what is in them, once
+// nobody reads them any longer; it waits for that until ctx ends. Queues that are not there are no matter.
 func (b *Broker) RemoveGroup(ctx context.Context, group string, topics ...string) error {
-	if !nameOK(group) {
+	if !names.OK(group) {
 		return fmt.Errorf("remove group %q: %w", group, errName)
 	}
 	return b.with(ctx, func(conn *amqp.Connection) error {
@@ -54,7 +55,7 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string, topics ...string
 			if errors.Is(err, broker.ErrNoTopic) {
 				continue
 			}
-			for i := 0; err == nil && i < t.lanes; i++ {
+			for i := 0; err == nil && i < t.partitions; i++ {
 				err = removeQueue(ctx, conn, Queue(group, name, i))
 			}
 			if err != nil {

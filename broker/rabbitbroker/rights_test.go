@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
-// TestLeastRights: a relay, an inbox and one whose queues others made need no right but those that the docs name; one that is missing is told
-// with its name, and is no outage.
+// TestLeastRights: a relay, an inbox and one whose queues others made need no right but those that the docs
+// name; one that is missing is told with its name, and is no outage.
 func TestLeastRights(t *testing.T) {
 	at := need.RabbitMQ(t)
 	name, ctl := vhost(t, at)
@@ -95,7 +95,8 @@ func TestLeastRights(t *testing.T) {
 	refused("skald.members", err)
 }
 
-// TestServerThatNeverAnswers: one that takes connections and says nothing is an outage in good time, whoever dials.
+// TestServerThatNeverAnswers: one that takes connections and says nothing is an outage in good time, whoever
+// dials.
 func TestServerThatNeverAnswers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
-// team is a topology as most tutorials have it: a topic exchange, whose routing keys are types, and one queue for each service,
-// bound by pattern.
+// team is a topology as most tutorials have it: a topic exchange, whose routing keys are types, and one queue
+// for each service, bound by pattern.
 type team struct {
 	ch       *amqp.Channel
 	exchange string
@@ -56,8 +56,8 @@ func (x *team) group(service string) broker.Group {
 	return broker.Group{Name: x.queues[service], Topics: []string{x.exchange}}
 }
 
-// TestTopologyOfATeam: in a topology that is there already, old services and new ones publish and consume side by side: each queue
-// gives each message to one of its readers, whoever wrote it.
+// TestTopologyOfATeam: in a topology that is there already, old services and new ones publish and consume
+// side by side: each queue gives each message to one of its readers, whoever wrote it.
 func TestTopologyOfATeam(t *testing.T) {
 	at := need.RabbitMQ(t)
 	x := newTeam(t, at, map[string]string{"billing": "orders.*.created", "audit": "#"})
@@ -119,7 +119,8 @@ func TestTopologyOfATeam(t *testing.T) {
 	}
 }
 
-// TestUnrouted: a type that no queue is bound for is refused, or, where that is meant, dropped. The service's own queue is made and bound on request.
+// TestUnrouted: a type that no queue is bound for is refused, or, where that is meant, dropped. The service's
+// own queue is made and bound on request.
 func TestUnrouted(t *testing.T) {
 	at := need.RabbitMQ(t)
 	x := newTeam(t, at, map[string]string{"audit": "audited.*"})
@@ -143,7 +144,8 @@ func TestUnrouted(t *testing.T) {
 	take(t, s, 1)
 }
 
-// TestPlainQueue: several instances on one queue that exists get each message once, without order; one that leaves gives back what it had.
+// TestPlainQueue: several instances on one queue that exists get each message once, without order; one that
+// leaves gives back what it had.
 func TestPlainQueue(t *testing.T) {
 	at := need.RabbitMQ(t)
 	x := newTeam(t, at, map[string]string{"work": "#"})
@@ -182,6 +184,9 @@ func TestPlainQueue(t *testing.T) {
 	if _, err := open(t, at, opts).Subscribe(t.Context(), g); err == nil || !strings.Contains(err.Error(), opts.Queue) {
 		t.Errorf("a queue that is missing: %v", err)
 	}
+	if missing, err := open(t, at, opts).CheckTopics(t.Context()); err != nil || len(missing) != 1 || !strings.Contains(missing[0], opts.Queue) {
+		t.Errorf("looked for beforehand it is %q: %v", missing, err)
+	}
 }
 
 // TestPeerReadsWhatWeWrite: a plain client finds the event in AMQP's own fields, and the envelope in headers.
@@ -212,8 +217,8 @@ func TestPeerReadsWhatWeWrite(t *testing.T) {
 	}
 }
 
-// TestWeReadWhatThePeerWrites: a message of a client that knows nothing of CloudEvents is taken byte for byte, with headers of
-// every type that AMQP has; one that does is taken in either spelling.
+// TestWeReadWhatThePeerWrites: a message of a client that knows nothing of CloudEvents is taken byte for
+// byte, with headers of every type that AMQP has; one that does is taken in either spelling.
 func TestWeReadWhatThePeerWrites(t *testing.T) {
 	at := need.RabbitMQ(t)
 	p := newPlace(t, at, nil, 1)
@@ -243,7 +248,8 @@ func TestWeReadWhatThePeerWrites(t *testing.T) {
 	}
 }
 
-// TestWaysIn: TLS, a user with a password, a certificate that is a user; what is wrong is said, without the secret, and is no outage.
+// TestWaysIn: TLS, a user with a password, a certificate that is a user; what is wrong is said, without the
+// secret, and is no outage.
 func TestWaysIn(t *testing.T) {
 	secure, certs := need.SecureRabbitMQ(t)
 	plain, ctl := need.RabbitMQ(t), need.RabbitMQCtl(t)
@@ -283,7 +289,7 @@ func TestWaysIn(t *testing.T) {
 		secure:                                   "certificate",
 		secure + "?" + ca + "&auth=external":     "cert and key",
 		plain + "/?password=hush":                "password_file",
-		"amqp://u:hush@h:1":                      "password_file",
+		"amqp://u:hush@h:1?user=v":               "in front of the host",
 		"amqps://h:1?tls=off":                    "tls=off",
 		"amqp://h:1?topology=guess":              "declare or check",
 		"amqp://h:1?bind=x":                      "route=type",
@@ -291,7 +297,7 @@ func TestWaysIn(t *testing.T) {
 		"amqp://h:1?prefetch=0":                  "65535",
 		"amqp://h:1?unrouted=lose":               "refuse or drop",
 		"amqp://h:1/%zz":                         "virtual host",
-		"amqp://h:1?route=sideways&prefetch=100": "lane or type",
+		"amqp://h:1?route=sideways&prefetch=100": "partition or type",
 	} {
 		if err := try(url); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") || errors.Is(err, broker.ErrAway) != (url == secure) {
 			t.Errorf("%s: %v", url, err)

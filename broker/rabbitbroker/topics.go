@@ -6,29 +6,29 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"strconv"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/perkey"
 	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/perkey"
 	"github.com/skald-go/skald/internal/uuid7"
 )
 
 const (
-	recordName   = "skald"         // the record that names this RabbitMQ
-	makingName   = "skald.making"  // exclusive to whoever makes topics
-	membersName  = "skald.members" // the exchange by which the members of a group hear of each other
-	droppedName  = "skald.dropped" // the exchange and the queue that keep what a policy makes a lane's queue drop
-	defaultLanes = 8
-	maxLanes     = 256
+	recordName  = "skald"         // the record that names this RabbitMQ
+	makingName  = "skald.making"  // exclusive to whoever makes topics
+	membersName = "skald.members" // the exchange by which the members of a group hear of each other
+	// the exchange and the queue that keep what a policy makes a partition's queue drop
+	droppedName       = "skald.dropped"
+	defaultPartitions = 8
+	maxPartitions     = 256
 
-	// deliveryLimit is what no message reaches: without a limit, and with RabbitMQ 4's own of 20, what comes again too often is
-	// dropped or comes behind newer messages.
+	// deliveryLimit is what no message reaches: without a limit, and with RabbitMQ 4's own of 20, what comes
+	// again too often is dropped or comes behind newer messages.
 	deliveryLimit = 2_000_000_000
 )
 
@@ -36,51 +36,36 @@ var (
 	// ErrSettings is wrapped by errors about an exchange or a queue that exists, as Skald cannot use it.
 	ErrSettings = errors.New("skald cannot keep its promises on it")
 
-	errName    = errors.New("a name is 1 to 249 of A-Z a-z 0-9 . _ -, and that of a queue, group/topic/lane, at most 255")
-	errNoLanes = errors.New("there is another message in it")
-	errMissing = errors.New("it is missing, and nobody asked for it to be declared")
+	errName         = errors.New("a name is 1 to 249 of A-Z a-z 0-9 . _ -, and that of a queue, group/topic/partition, at most 255")
+	errNoPartitions = errors.New("there is another message in it")
+	errMissing      = errors.New("it is missing, and nobody asked for it to be declared")
 )
 
 // topic is an exchange that was looked at.
 type topic struct {
-	name  string
-	id    string
-	lanes int // 0: it has none, for its routing keys are types
+	name       string
+	id         string
+	partitions int // 0: it has none, for its routing keys are types
 }
 
 // fact is what a record says: a queue with one message, which everybody reads and nobody takes.
 type fact struct {
-	ID    string `json:"id"`
-	Lanes int    `json:"lanes,omitempty"`
+	ID         string `json:"id"`
+	Partitions int    `json:"partitions,omitempty"`
 }
 
-// Record is the name of the queue that says how many lanes a topic has.
+// Record is the name of the queue that says how many partitions a topic has.
 func Record(topic string) string { return recordName + "/" + topic }
 
-// Queue is the name of the queue of a group's lane.
-func Queue(group, topic string, lane int) string {
-	return group + "/" + topic + "/" + strconv.Itoa(lane)
-}
-
-func laneName(topic string, lane int) string { return topic + "/" + strconv.Itoa(lane) }
-
-func laneOf(key []byte, lanes int) int {
-	h := fnv.New32a()
-	_, _ = h.Write(key)
-	return int(h.Sum32() % uint32(lanes))
+// Queue is the name of the queue of a group's partition.
+func Queue(group, topic string, partition int) string {
+	return group + "/" + topic + "/" + strconv.Itoa(partition)
 }
 
 // routingKey is LANE.TYPE, cut where AMQP cuts.
-func routingKey(lane int, kind string) string {
-	key := strconv.Itoa(lane) + "." + kind
+func routingKey(partition int, kind string) string {
+	key := strconv.Itoa(partition) + "." + kind
 	return key[:min(len(key), 255)]
-}
-
-func nameOK(name string) bool {
-	other := func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
-	}
-	return name != "" && len(name) <= 249 && !strings.ContainsFunc(name, other)
 }
 
 // recordArgs are the arguments of a record's queue, from which nothing may go however often it is read.
@@ -88,9 +73,9 @@ func recordArgs() amqp.Table {
 	return amqp.Table{"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-delivery-limit": int64(deliveryLimit)}
 }
 
-// laneArgs are the arguments of a lane's queue: those that keep messages from being dropped or from coming out of order. A policy wins
-// over them, but not over where it goes what is dropped.
-func laneArgs() amqp.Table {
+// partitionArgs are the arguments of a partition's queue: those that keep messages from being dropped or from
+// coming out of order. A policy wins over them, but not over where it goes what is dropped.
+func partitionArgs() amqp.Table {
 	return amqp.Table{
 		"x-queue-type": "quorum", "x-single-active-consumer": true,
 		"x-overflow": "reject-publish", "x-delivery-limit": int64(deliveryLimit), "x-dead-letter-exchange": droppedName,
@@ -100,7 +85,7 @@ func laneArgs() amqp.Table {
 // look asks RabbitMQ about a topic.
 func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (topic, error) {
 	t := topic{name: name}
-	if !nameOK(name) {
+	if !names.OK(name) {
 		return t, fmt.Errorf("topic %q: %w: %w", name, errName, broker.ErrNoTopic)
 	}
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
@@ -112,9 +97,9 @@ func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (
 	if err == nil && !b.opts.ByType {
 		var f fact
 		f, err = fetch(ctx, conn, Record(name))
-		t.id, t.lanes = f.ID, f.Lanes
-		if notFound(err) || err == nil && (f.Lanes < 1 || f.Lanes > maxLanes) {
-			err = fmt.Errorf("the queue %q does not say how many lanes it has, so MakeTopics did not make it (if it is a team's own: ByType, route=type): %w: %w", Record(name), ErrSettings, cmp.Or(err, errNoLanes))
+		t.id, t.partitions = f.ID, f.Partitions
+		if notFound(err) || err == nil && (f.Partitions < 1 || f.Partitions > maxPartitions) {
+			err = fmt.Errorf("the queue %q does not say how many partitions it has, so MakeTopics did not make it (if it is a team's own: ByType, route=type): %w: %w", Record(name), ErrSettings, cmp.Or(err, errNoPartitions))
 		}
 	}
 	if err != nil {
@@ -123,7 +108,8 @@ func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (
 	return t, nil
 }
 
-// fetch is what the message of a record says. Who reads it has it for a moment, alone, and gives it back; others ask again.
+// fetch is what the message of a record says. Who reads it has it for a moment, alone, and gives it back;
+// others ask again.
 func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -151,8 +137,8 @@ func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, e
 	}
 }
 
-// write makes a record that says f, unless it says something already; it returns what is true. Nobody else writes meanwhile, and nobody
-// reads what is not there yet.
+// write makes a record that says f, unless it says something already; it returns what is true. Nobody else
+// writes meanwhile, and nobody reads what is not there yet.
 func write(ctx context.Context, conn *amqp.Connection, record string, f fact) (fact, error) {
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
 		q, err := ch.QueueDeclare(record, true, false, false, false, recordArgs())
@@ -199,16 +185,16 @@ func alone(ctx context.Context, conn *amqp.Connection) error {
 	}
 }
 
-// MakeTopics makes those of topics that do not exist. With lanes 0 a topic gets 8.
-func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) error {
-	if lanes == 0 {
-		lanes = defaultLanes
+// MakeTopics makes those of topics that do not exist. With partitions 0 a topic gets 8.
+func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...string) error {
+	if partitions == 0 {
+		partitions = defaultPartitions
 	}
-	if lanes < 0 || lanes > maxLanes {
-		return fmt.Errorf("make topics: %d lanes: want 1 to %d", lanes, maxLanes)
+	if partitions < 0 || partitions > maxPartitions {
+		return fmt.Errorf("make topics: %d partitions: want 1 to %d", partitions, maxPartitions)
 	}
 	for _, name := range topics {
-		if !nameOK(name) {
+		if !names.OK(name) {
 			return fmt.Errorf("make topic %q: %w", name, errName)
 		}
 	}
@@ -221,7 +207,7 @@ func (b *Broker) MakeTopics(ctx context.Context, lanes int, topics ...string) er
 			return fmt.Errorf("the queue %q and the exchange %q: %w", recordName, membersName, err)
 		}
 		for _, name := range topics {
-			if err := b.makeTopic(ctx, conn, name, lanes); err != nil {
+			if err := b.makeTopic(ctx, conn, name, partitions); err != nil {
 				return fmt.Errorf("topic %q: %w", name, err)
 			}
 		}
@@ -253,7 +239,7 @@ func makeShared(ctx context.Context, conn *amqp.Connection) error {
 	return ask(ctx, conn, declareMembers)
 }
 
-// lookDropped is how many messages policies made the queues of lanes drop.
+// lookDropped is how many messages policies made the queues of partitions drop.
 func lookDropped(ctx context.Context, conn *amqp.Connection) (n int, err error) {
 	err = ask(ctx, conn, func(ch *amqp.Channel) error {
 		q, err := ch.QueueDeclarePassive(droppedName, true, false, false, false, nil)
@@ -283,13 +269,13 @@ func declareMembers(ch *amqp.Channel) error {
 	return ch.ExchangeDeclare(membersName, amqp.ExchangeDirect, true, false, false, false, nil)
 }
 
-// makeTopic writes down how many lanes the topic has before there is an exchange to be found.
-func (b *Broker) makeTopic(ctx context.Context, conn *amqp.Connection, name string, lanes int) error {
+// makeTopic writes down how many partitions the topic has before there is an exchange to be found.
+func (b *Broker) makeTopic(ctx context.Context, conn *amqp.Connection, name string, partitions int) error {
 	if _, err := b.look(ctx, conn, name); err == nil || !errors.Is(err, broker.ErrNoTopic) {
 		return err
 	}
 	if !b.opts.ByType {
-		if _, err := write(ctx, conn, Record(name), fact{ID: newID(), Lanes: lanes}); err != nil {
+		if _, err := write(ctx, conn, Record(name), fact{ID: newID(), Partitions: partitions}); err != nil {
 			return err
 		}
 	}
@@ -300,7 +286,8 @@ func (b *Broker) makeTopic(ctx context.Context, conn *amqp.Connection, name stri
 
 func newID() string { return uuid7.New(time.Now()) }
 
-// Topics tells the ids of topics, which were drawn when they were made; those that others made have an empty one.
+// Topics tells the ids of topics, which were drawn when they were made; those that others made have an empty
+// one.
 func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
 	out := broker.Topics{}
 	err := b.with(ctx, func(conn *amqp.Connection) error {
@@ -317,7 +304,8 @@ func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, er
 	return out, err
 }
 
-// Incarnation is a name that was drawn when the first topics were made: where RabbitMQ's files are lost, so is it.
+// Incarnation is a name that was drawn when the first topics were made: where RabbitMQ's files are lost, so
+// is it.
 func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
 	err = b.with(ctx, func(conn *amqp.Connection) error {
 		f, err := fetch(ctx, conn, recordName)
@@ -335,6 +323,6 @@ func (b *Broker) Incarnation(ctx context.Context) (name string, err error) {
 
 // Capabilities of this driver.
 func Capabilities() broker.Capabilities {
-	return broker.Capabilities{Lane: "a queue with one active consumer", Position: "the number of the delivery", Incarnation: "drawn with the first topic",
+	return broker.Capabilities{Partition: "a queue with one active consumer", Position: "the number of the delivery", Incarnation: "drawn with the first topic",
 		LateGroup: "what is published from then on", Acks: "each message", LargestKiB: 16384, Counts: true, Checks: true}
 }

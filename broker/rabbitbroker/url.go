@@ -10,9 +10,9 @@ import (
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
-// ParseURL reads amqp://host:port[,host:port][/vhost][?option=value&…], amqps:// with TLS: the servers, and the options
-// that the URL gives, for New. The caller may set more of them. Secrets are in files or in the environment (getenv,
-// os.Getenv in most programs), never in the URL, and so in no argument list, log or error.
+// ParseURL reads amqp://[user:password@]host[:port][,host[:port]][/vhost][?option=value&…], amqps:// with
+// TLS: the servers, and the options that the URL gives, for New. The caller may set more of them. Secrets may
+// also be in files or in the environment (getenv, os.Getenv in most programs); no error shows one.
 //
 //	tls=on|off           speak TLS. Default: on with amqps, or if ca or cert is given
 //	ca=FILE              the authorities, PEM, that the servers' certificates are checked against. Default: the system's
@@ -27,7 +27,7 @@ import (
 //	queue=NAME           Options.Queue
 //	prefetch=N           Options.Prefetch
 func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
-	kind := brokerurl.Kind{Schemes: []string{"amqp", "amqps"}, Env: "SKALD_RABBITMQ", Path: true, Options: []string{
+	kind := brokerurl.Kind{Schemes: []string{"amqp", "amqps"}, Env: "SKALD_RABBITMQ", Path: true, Ports: map[string]string{"amqp": "5672", "amqps": "5671"}, Options: []string{
 		"tls", "ca", "cert", "key", "user", "password_file", "auth", "topology", "route", "bind", "unrouted", "queue", "prefetch"}}
 	u, err := kind.Parse(s, getenv)
 	if err != nil {
@@ -66,7 +66,7 @@ func (o *Options) identity(u *brokerurl.URL) error {
 	switch auth := u.Get("auth"); {
 	case auth != "" && auth != "external":
 		return fmt.Errorf("auth is external, or not given, not %q", auth)
-	case auth != "" && (u.Get("cert") == "" || u.Get("user")+u.Get("password_file") != ""):
+	case auth != "" && (u.Get("cert") == "" || u.InFront() || u.Get("user")+u.Get("password_file") != ""):
 		return errors.New("auth=external wants cert and key, and neither user nor password_file")
 	case auth != "":
 		o.External = true
@@ -87,11 +87,11 @@ func (o *Options) shape(u *brokerurl.URL) (err error) {
 		return fmt.Errorf("topology is declare or check, not %q", v)
 	}
 	switch v := u.Get("route"); v {
-	case "", "lane":
+	case "", "partition":
 	case "type":
 		o.ByType = true
 	default:
-		return fmt.Errorf("route is lane or type, not %q", v)
+		return fmt.Errorf("route is partition or type, not %q", v)
 	}
 	switch v := u.Get("unrouted"); v {
 	case "", "refuse":

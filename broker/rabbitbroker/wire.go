@@ -11,15 +11,16 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/internal/perkey"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
 // connected is the channel to send by, made anew where the last one was lost; an error is why there is none.
 func (p *publisher) connected() (*wire, error) {
-	p.mu.Lock()
-	w, down, closed := p.wire, p.down, p.lines.Closed()
+	p.Mu.Lock()
+	w, down, closed := p.wire, p.Down, p.Lines.Closed()
 	why := p.reason()
-	p.mu.Unlock()
+	p.Mu.Unlock()
 	switch {
 	case closed:
 		return nil, broker.ErrClosed
@@ -29,26 +30,26 @@ func (p *publisher) connected() (*wire, error) {
 		return nil, why
 	}
 	fresh, err := p.open(w)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
 	if err != nil {
 		p.why = err
 		return nil, err
 	}
-	if p.lines.Closed() {
+	if p.Lines.Closed() {
 		_ = fresh.conn.Close()
 		return nil, broker.ErrClosed
 	}
-	p.wire, p.down, p.why = fresh, time.Time{}, nil
-	p.wg.Go(func() { p.follow(fresh) })
+	p.wire, p.Down, p.why = fresh, time.Time{}, nil
+	p.Go(func() { p.follow(fresh) })
 	return fresh, nil
 }
 
 // working is the connection, unless it is lost or blocked.
 func (p *publisher) working() *amqp.Connection {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.wire == nil || p.lines.Closed() || !p.down.IsZero() || p.wire.conn.IsClosed() {
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	if p.wire == nil || p.Lines.Closed() || !p.Down.IsZero() || p.wire.conn.IsClosed() {
 		return nil
 	}
 	return p.wire.conn
@@ -100,34 +101,34 @@ func (p *publisher) follow(w *wire) {
 
 // block: RabbitMQ is low on memory or disk, and reads nothing of those who publish until it is better.
 func (p *publisher) block(w *wire, b amqp.Blocking) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
 	if p.wire != w {
 		return
 	}
-	p.down, p.why = time.Time{}, nil
+	p.Down, p.why = time.Time{}, nil
 	if b.Active {
-		p.down, p.why = time.Now(), fmt.Errorf("RabbitMQ takes nothing, for it is short of resources: %s", b.Reason)
+		p.Down, p.why = time.Now(), fmt.Errorf("RabbitMQ takes nothing, for it is short of resources: %s", b.Reason)
 	}
-	p.rouse()
+	p.Rouse()
 }
 
 // lost: of what flies nothing will be heard. What RabbitMQ closed the channel for is refused.
 func (p *publisher) lost(w *wire, err *amqp.Error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
 	if p.wire != w {
 		return
 	}
-	p.down = time.Now()
+	p.Down = time.Now()
 	p.why = errors.New("the connection was lost")
 	if err != nil {
 		p.why = err
 	}
-	clear(p.topics)
+	clear(p.Topics)
 	soft := err != nil && !w.conn.IsClosed()
 	var mine []*item
-	for it := range p.lines.Flying() {
+	for it := range p.Lines.Flying() {
 		if it.Out.wire == w {
 			mine = append(mine, it)
 		}
@@ -136,21 +137,22 @@ func (p *publisher) lost(w *wire, err *amqp.Error) {
 	for _, it := range mine {
 		switch why := p.blame(it, err); {
 		case !soft:
-			p.lines.Down(it, perkey.Outage, fmt.Errorf("publish to %q: %w: before the confirmation: %w", it.Topic, broker.ErrAway, p.why))
+			p.Lines.Down(it, perkey.Outage, fmt.Errorf("publish to %q: %w: before the confirmation: %w", it.Topic, broker.ErrAway, p.why))
 		case why != nil || len(mine) == 1:
 			known = true
-			p.lines.Down(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic, cmp.Or[error](why, err)))
+			p.Lines.Down(it, perkey.Refused, fmt.Errorf("publish to %q: %w", it.Topic, cmp.Or[error](why, err)))
 		default:
-			p.lines.Down(it, perkey.Failed, fmt.Errorf("publish to %q: before the confirmation RabbitMQ closed the channel, perhaps for another message: %w", it.Topic, err))
+			p.Lines.Down(it, perkey.Failed, fmt.Errorf("publish to %q: before the confirmation RabbitMQ closed the channel, perhaps for another message: %w", it.Topic, err))
 		}
 	}
 	if soft && !known {
 		p.careful = len(mine)
 	}
-	p.rouse()
+	p.Rouse()
 }
 
-// blame says why a message is what RabbitMQ closed the channel for; nil: it is not, as far as can be told. The lock is held.
+// blame says why a message is what RabbitMQ closed the channel for; nil: it is not, as far as can be told.
+// The lock is held.
 func (p *publisher) blame(it *item, err *amqp.Error) error {
 	if err == nil {
 		return nil
@@ -176,10 +178,10 @@ func (p *publisher) blame(it *item, err *amqp.Error) error {
 
 // tooLong says whether a message is larger than what RabbitMQ closed the channel for a moment ago.
 func (p *publisher) tooLong(it *item) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
 	if p.most > 0 && time.Since(p.mostAt) < p.opts.Patience && len(it.Out.msg.Body) > p.most {
-		return fmt.Errorf("publish to %q: %d bytes are more than RabbitMQ's max_message_size, %d: %w", it.Topic, len(it.Out.msg.Body), p.most, errCannotCarry)
+		return fmt.Errorf("publish to %q: %d bytes are more than RabbitMQ's max_message_size, %d: %w", it.Topic, len(it.Out.msg.Body), p.most, cloudevents.ErrCannotCarry)
 	}
 	return nil
 }

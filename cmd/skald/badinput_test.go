@@ -43,8 +43,8 @@ func with(t *testing.T, at, user, password, database string) string {
 	return u.String()
 }
 
-// What a database refuses is said with the thing, the reason and the remedy, without the password, under an exit code
-// of its own.
+// What a database refuses is said with the thing, the reason and the remedy, without the password, under an
+// exit code of its own.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	c := guarded(t)

@@ -19,16 +19,16 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // both stores lend a *sql.Tx: one consumer is tried on both
 )
 
-// A bed is a new database, without tables until migrate, on which the command works and consumers of this process do.
+// A bed is a new database, without tables until migrate, on which the command works and consumers of this
+// process do.
 type bed struct {
 	t      *testing.T
 	at     string   // its URL
 	env    []string // that names it
 	none   int      // the exit code where there are no tables
-	day    string   // as its times are counted
+	day    string   // as the times of marks are counted
 	serial string   // a column that counts
-	marks  string   // where those are whose id tells no time
-	gone   int64    // what the command says of one row that goes: -1 where it went with a table
+	goesBy string   // the column of marks that the retention goes by
 	db     *sql.DB
 	s      store.Driver[*sql.Tx]
 }
@@ -46,12 +46,12 @@ func onEachStore(t *testing.T, try func(t *testing.T, fresh func(*testing.T) *be
 
 func onSQLite(t *testing.T) *bed {
 	path := filepath.Join(t.TempDir(), "bed.db")
-	return &bed{t: t, at: "sqlite:" + path, env: []string{"SKALD_STORE=sqlite:" + path}, none: 4, day: "86400000", serial: "INTEGER PRIMARY KEY", marks: "skald_mark", gone: 1}
+	return &bed{t: t, at: "sqlite:" + path, env: []string{"SKALD_STORE=sqlite:" + path}, none: 4, day: "86400000", serial: "INTEGER PRIMARY KEY", goesBy: "written"}
 }
 
 func onPostgres(t *testing.T) *bed {
 	at, _ := postgres(t)
-	return &bed{t: t, at: at, env: []string{"SKALD_STORE=" + at}, none: 5, day: "interval '1 day'", serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", marks: "skald_mark_timeless", gone: -1}
+	return &bed{t: t, at: at, env: []string{"SKALD_STORE=" + at}, none: 5, day: "interval '1 day'", serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", goesBy: "at"}
 }
 
 // migrate makes Skald's tables, by the command, and one for what consumers take.
@@ -101,8 +101,8 @@ func (b *bed) bus(topic string) *membroker.Broker {
 	return bus
 }
 
-// run starts a consumer until the test ends. What it takes it writes into taken, in the transaction of the message, and then asks
-// whether that is to stand; nil: it is.
+// run starts a consumer until the test ends. What it takes it writes into taken, in the transaction of the
+// message, and then asks whether that is to stand; nil: it is.
 func (b *bed) run(bus broker.Subscriber, group, topic, typ string, o inbox.Options, then func(skald.Message) error) *inbox.Inbox[*sql.Tx] {
 	o.Logger = slog.New(slog.DiscardHandler)
 	in := inbox.New(b.s, bus, group, &o)

@@ -126,3 +126,36 @@ func text(t *testing.T, db *sql.DB, q string, args ...any) (s string) {
 	}
 	return s
 }
+
+// The SQL of the page, and that of the runbook, runs as it stands there.
+func TestSQLOfTheContract(t *testing.T) {
+	t.Parallel()
+	page, _ := contract(t)
+	at, conn := postgres(t)
+	start(t, []string{"SKALD_STORE=" + at}, "migrate").expect(0)
+	do(t, conn, "CREATE TABLE account (tenant text)")
+	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(page, -1)
+	if len(blocks) < 3 {
+		t.Fatalf("the page has %d blocks of SQL", len(blocks))
+	}
+	for _, b := range blocks {
+		do(t, conn, b[1])
+	}
+	if n := count(conn, "SELECT count(*) FROM skald_outbox_pending WHERE topic = 'orders'"); n != 1 {
+		t.Errorf("%d messages are pending", n)
+	}
+	runbook, err := os.ReadFile("../../docs/operations.md")
+	must(t, err)
+	looks := regexp.MustCompile("(?m)^    (SELECT [^;]*);").FindAllStringSubmatch(string(runbook), -1)
+	if len(looks) < 5 {
+		t.Fatalf("the runbook has %d looks by SQL", len(looks))
+	}
+	for _, look := range looks {
+		do(t, conn, look[1])
+	}
+	if retired := regexp.MustCompile("`(DELETE FROM skald_consumer [^`]*)`").FindSubmatch(runbook); retired == nil {
+		t.Error("the runbook does not say how a consumer that was given up is forgotten")
+	} else {
+		do(t, conn, string(retired[1]))
+	}
+}

@@ -11,8 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/skald-go/skald/examples/shop/place"
-	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/relay"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
@@ -27,13 +28,9 @@ type database interface {
 	pending(ctx context.Context) ([]string, error)
 	// migrate applies them.
 	migrate(ctx context.Context) ([]string, error)
-	// stores are what relays need, one for each schema, over one pool. Where the database or the only schema is
-	// missing the error wraps place.ErrNone.
+	// stores are what relays need, one for each schema, over one pool. Where the database or the only schema
+	// is missing the error wraps exit.ErrNone.
 	stores(ctx context.Context, r rooms) (s []relay.Source, done func(), err error)
-	// status is what the views say of the outbox.
-	status(ctx context.Context) (*status, error)
-	// views reads the views of the contract.
-	views(ctx context.Context) (v table.DB, done func(), err error)
 }
 
 // rooms are the schemas of one database that one process serves, with how many connections at most.
@@ -42,6 +39,8 @@ type rooms struct {
 	connections int
 	keep        store.Retention
 	listen      string // where to be told of writes; "": nowhere
+	wal         bool   // hear of commits from a slot
+	slot        string // "": the default
 }
 
 const (
@@ -54,15 +53,15 @@ func openDatabase(at, schema, source string) (database, error) {
 	path, isFile := strings.CutPrefix(at, "sqlite:")
 	switch {
 	case isFile && path != "" && schema != "":
-		return nil, &place.UsageError{What: "--schema is for PostgreSQL: SQLite has none"}
+		return nil, &exit.UsageError{What: "--schema is for PostgreSQL: SQLite has none"}
 	case isFile && path != "":
 		return file{path, source}, nil
 	case strings.HasPrefix(at, "postgres://"), strings.HasPrefix(at, "postgresql://"):
 		return newServer(at, schema, source)
 	case at == "":
-		return nil, &place.UsageError{What: "which database? Give --store, or SKALD_STORE"}
+		return nil, &exit.UsageError{What: "which database? Give --store, or SKALD_STORE"}
 	}
-	return nil, &place.UsageError{What: "the store is sqlite:FILE or postgres://…"}
+	return nil, &exit.UsageError{What: "the store is sqlite:FILE or postgres://…"}
 }
 
 // file is an SQLite file.
@@ -92,7 +91,7 @@ func (f file) pending(ctx context.Context) (names []string, err error) {
 
 func (f file) migrate(ctx context.Context) (names []string, err error) {
 	if folder := filepath.Dir(f.path); !isFolder(folder) {
-		return nil, &place.NoneError{What: "there is no folder " + folder + ": make it, or give another --store"}
+		return nil, &exit.NoneError{What: "there is no folder " + folder + ": make it, or give another --store"}
 	}
 	db, err := sqlitestore.Open(f.path)
 	if err != nil {
@@ -112,11 +111,11 @@ func isFolder(path string) bool {
 }
 
 func (f file) stores(_ context.Context, r rooms) ([]relay.Source, func(), error) {
-	if len(r.schemas) > 0 || r.connections != 0 {
-		return nil, nil, &place.UsageError{What: "--schema and --connections are for PostgreSQL: SQLite has none"}
+	if len(r.schemas) > 0 || r.connections != 0 || r.wal {
+		return nil, nil, &exit.UsageError{What: "--schema, --connections and --wal are for PostgreSQL: SQLite has none"}
 	}
 	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%w: there is no file %s: run: skald migrate --store sqlite:%s", place.ErrNone, f.path, f.path)
+		return nil, nil, fmt.Errorf("%w: there is no file %s: run: skald migrate --store sqlite:%s", exit.ErrNone, f.path, f.path)
 	}
 	db, err := sqlitestore.Open(f.path)
 	if err != nil {
@@ -133,7 +132,7 @@ type server struct {
 }
 
 func newServer(at, schema, source string) (database, error) {
-	cfg, err := place.PoolConfig(at)
+	cfg, err := connect.PoolConfig(at)
 	if err != nil {
 		return nil, err
 	}
@@ -175,21 +174,41 @@ func (s server) with(ctx context.Context, do migration) (names []string, err err
 	return names, err
 }
 
-// resize changes the rings to so many slots; 0: as it is.
-func (s server) resize(ctx context.Context, rows, marks int) ([]string, error) {
+// resize changes the ring of the outbox to so many slots.
+func (s server) resize(ctx context.Context, rows int) ([]string, error) {
 	pool, err := pgxpool.NewWithConfig(ctx, s.cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer pool.Close()
-	return pgstore.Resize(ctx, pool, &pgstore.ResizeOptions{Schema: s.schema, Outbox: rows, Marks: marks})
+	return pgstore.Resize(ctx, pool, &pgstore.ResizeOptions{Schema: s.schema, Outbox: rows})
+}
+
+// console is for pages: they say what a server that is away cannot tell.
+func (s server) console(ctx context.Context, given string) (out console.Source, end func(), err error) {
+	cfg := s.cfg.Copy()
+	if !s.bounded {
+		cfg.MaxConns = defaultConnections
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return out, nil, err
+	}
+	how := ""
+	if strings.HasPrefix(given, "@") {
+		how = "--store " + quoted(given)
+	}
+	if s.schema != "public" {
+		how = strings.TrimSpace(how + " --schema " + quoted(s.schema))
+	}
+	return console.Of(pgstore.New(pool, &pgstore.Options{Schema: s.schema})).At(how), pool.Close, nil
 }
 
 func (s server) stores(ctx context.Context, r rooms) (all []relay.Source, done func(), err error) {
 	cfg := s.cfg.Copy()
 	switch {
 	case r.connections != 0 && r.connections < leastConnections:
-		return nil, nil, &place.UsageError{What: fmt.Sprintf("--connections is %d or more: one alone would keep a lease waiting", leastConnections)}
+		return nil, nil, &exit.UsageError{What: fmt.Sprintf("--connections is %d or more: one alone would keep a lease waiting", leastConnections)}
 	case r.connections != 0:
 		cfg.MaxConns = int32(r.connections)
 	case !s.bounded:
@@ -203,18 +222,35 @@ func (s server) stores(ctx context.Context, r rooms) (all []relay.Source, done f
 		r.schemas = []string{s.schema}
 	}
 	for _, schema := range r.schemas {
-		if err := pgstore.CheckSchema(schema); err != nil {
+		one, err := s.relayed(pool, schema, r)
+		if err != nil {
 			pool.Close()
 			return nil, nil, err
 		}
-		all = append(all, housed{pgstore.New(pool, &pgstore.Options{Schema: schema}), pool, schema})
+		all = append(all, one)
 	}
 	if len(all) > 1 { // each is looked at by itself
 		return all, pool.Close, nil
 	}
-	if err := all[0].(housed).there(ctx); err != nil {
+	if err := (schemaStore{nil, pool, r.schemas[0]}).there(ctx); err != nil {
 		pool.Close()
 		return nil, nil, err
 	}
 	return all, pool.Close, nil
+}
+
+// relayed is what a relay of a schema reads.
+func (s server) relayed(pool *pgxpool.Pool, schema string, r rooms) (relay.Source, error) {
+	if err := pgstore.CheckSchema(schema); err != nil {
+		return nil, err
+	}
+	one := schemaStore{pgstore.New(pool, &pgstore.Options{Schema: schema}), pool, schema}
+	if !r.wal {
+		return one, nil
+	}
+	w, err := one.WAL(r.listen, &pgstore.WALOptions{Slot: r.slot, BeforeConnect: connect.AskPassword})
+	if err != nil {
+		return nil, &exit.UsageError{What: err.Error()}
+	}
+	return schemaWAL{w, one}, nil
 }

@@ -1,3 +1,5 @@
+//go:build !nodemo
+
 package main
 
 import (
@@ -15,11 +17,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
-	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 )
 
-// smallHeap is how much garbage a demo may have, in percent of what it needs: it stays below 60 MB resident, six databases,
-// a broker and the command itself included.
+// smallHeap is how much garbage a demo may have, in percent of what it needs: it stays below 60 MB resident,
+// six databases, a broker and the command itself included.
 const smallHeap = 50
 
 const demoAbout = `Runs the six services of a shop in this process, places orders, throws faults at all of it, waits until everything
@@ -28,11 +30,10 @@ has come to rest, and lets an auditor that reads only the services' databases sa
 Killed at any moment, it goes on where it was when it is started again with the same --dir or --prefix. Two at once with
 the same are refused (exit code 5).
 
-Stores: sqlite:FOLDER, postgres://…    Brokers: mem:, kafka://host:port[,host:port], nats://…, amqp://…,
-and nats: alone for a NATS in this process, with its files in the folder of the databases.
+Stores: sqlite:FOLDER, postgres://…    Brokers: mem:, kafka://host:port[,host:port], nats://…, amqp://…
 
 With --keep the services then go on, without faults and with all safeguards, and say on standard error where they take
-orders; a signal ends them. The exit code is the verdict's.
+orders, and where the console over their databases is; a signal ends them. The exit code is the verdict's.
 
 Exit code 0 only if all promises are kept, else 8. With --sabotage: 8, and 1 if the auditor finds nothing.`
 
@@ -44,7 +45,7 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 		Use: "demo", Short: "Six services, faults thrown at them, and an auditor", Long: demoAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Given = map[string]bool{}
-			for _, name := range []string{"seed", "orders", "prefix", "sabotage"} {
+			for _, name := range []string{"seed", "orders", "prefix", "sabotage", "style"} {
 				o.Given[name] = c.Flags().Changed(name)
 			}
 			if err := chooseStore(c, &o, dir); err != nil {
@@ -56,7 +57,8 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 			o.Broker = from(c, "broker", "SKALD_BROKER")
 			o.Logger = logger(errs, verbose)
 			if keep {
-				o.Keep = func(url string) { fmt.Fprintf(errs, kept, url) }
+				o.Operator = whoami()
+				o.Keep = func(orders, console string) { fmt.Fprintf(errs, kept, orders, console) }
 			}
 			return runDemo(c.Context(), o, asJSON, out, errs)
 		},
@@ -65,13 +67,15 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 	f.IntVar(&o.Orders, "orders", 200, "how many")
 	f.StringVar(&o.Faults, "faults", "some", "none, some or wild")
 	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://…; SKALD_STORE stands for it (default: a new temporary folder)")
-	f.StringVar(&o.Broker, "broker", "mem:", "mem:, nats:, kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it")
+	f.StringVar(&o.Broker, "broker", "mem:", "mem:, kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it")
+	f.StringVar(&o.Redis, "redis", "", "redis://HOST:PORT, a cache in front of the databases: it may be away, empty or wrong (default: none)")
 	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
 	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of schemas (P_order, …), topics (P.orders, …) and groups")
 	f.Uint64Var(&o.Seed, "seed", 1, "other numbers are other orders and other faults")
 	f.StringVar(&o.Sabotage, "sabotage", "", "leave a safeguard out: "+strings.Join(demo.Sabotages(), ", "))
+	f.StringVar(&o.Style, "style", demo.Styles()[0], "choreographed: each service knows what comes next; or orchestrated: a saga of Order's does")
 	f.BoolVar(&asJSON, "json", false, "print one object and nothing else")
-	f.BoolVar(&keep, "keep", false, "stay up behind the verdict, without faults, and take orders over HTTP until a signal")
+	f.BoolVar(&keep, "keep", false, "stay up behind the verdict, without faults, take orders over HTTP and show the console, until a signal")
 	f.BoolVar(&verbose, "verbose", false, "let the services log to standard error")
 	c.AddCommand(showCommand(out), removeCommand(out, errs))
 	return c
@@ -108,7 +112,7 @@ func whichDemo(c *cobra.Command, o *demo.Options, dir string) error {
 		o.Store = "sqlite:" + dir
 	}
 	if o.Store == "" || dir != "" && c.Flags().Changed("store") {
-		return &place.UsageError{What: "which demo? Give --dir or --store, one of them"}
+		return &exit.UsageError{What: "which demo? Give --dir or --store, one of them"}
 	}
 	return nil
 }
@@ -117,7 +121,7 @@ func whichDemo(c *cobra.Command, o *demo.Options, dir string) error {
 func chooseStore(c *cobra.Command, o *demo.Options, dir string) error {
 	if dir != "" {
 		if c.Flags().Changed("store") {
-			return &place.UsageError{What: "--dir stands for --store sqlite:DIR: give one of them"}
+			return &exit.UsageError{What: "--dir stands for --store sqlite:DIR: give one of them"}
 		}
 		o.Store = "sqlite:" + dir
 		return nil
@@ -151,26 +155,20 @@ func runDemo(ctx context.Context, o demo.Options, asJSON bool, out, errs io.Writ
 	}
 	err := demo.Run(ctx, o)
 	t.end()
-	if errors.Is(err, demo.ErrInterrupted) {
+	if errors.Is(err, exit.ErrInterrupted) {
 		return fmt.Errorf("%w: go on with: %s", err, command(self()+" demo", o, demo.Shown(o.Store)))
 	}
 	return err
 }
 
-// kept says, behind the verdict, how to place an order.
-const kept = `orders: %[1]s/orders until a signal; place one, and ask for it by GET /orders/ID/status:
-  curl -H 'Idempotency-Key: mine-1' -d '{"customer":"ada","items":[{"sku":"tea","quantity":2}]}' %[1]s/orders
+// kept says, behind the verdict, how to place an order, and where to look at all of them.
+const kept = `orders: %[1]s until a signal; place one, and ask for it by GET /orders/ID/status:
+  curl -H 'Idempotency-Key: mine-1' -d '{"customer":"ada","items":[{"sku":"tea","quantity":2}]}' %[1]s
+console: %[2]s shows the six databases, and acts on them
 `
 
-// quoted is word as a shell takes it.
-func quoted(word string) string {
-	if strings.ContainsAny(word, "?&;*$ ") {
-		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	return word
-}
-
-// self is what to type for this command: `go run` leaves no skald behind, only a program among what it has built.
+// self is what to type for this command: `go run` leaves no skald behind, only a program among what it has
+// built.
 func self() string {
 	path, err := os.Executable()
 	if err == nil && strings.Contains(filepath.ToSlash(path), "/go-build") {

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// fields lists the paths of a JSON object in the order in which they stand, without the kinds of faults and with one
-// element for each list.
+// fields lists the paths of a JSON object in the order in which they stand, without the kinds of faults and
+// with one element for each list.
 func fields(t *testing.T, data []byte) (out []string) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -83,7 +83,7 @@ func TestDemoJSON(t *testing.T) {
 		}
 	}
 	if want := []string{"money_conserved", "charged_once", "moved_once", "stock_conserved", "shipped_once", "orders_ended", "delivered_to_all", "order_per_key",
-		"effect_once", "mailed_once"}; !slices.Equal(names, want) {
+		"effect_once", "mailed_once", "posted_once"}; !slices.Equal(names, want) {
 		t.Errorf("the promises are %s", names)
 	}
 	m := o.Messages
@@ -94,7 +94,7 @@ func TestDemoJSON(t *testing.T) {
 	written, handled := 0, 0
 	for name := range sees {
 		written += number(t.Context(), filepath.Join(dir, name+".db"), "SELECT count(*) FROM skald_outbox")
-		handled += number(t.Context(), filepath.Join(dir, name+".db"), "SELECT count(*) FROM skald_mark")
+		handled += number(t.Context(), filepath.Join(dir, name+".db"), "SELECT count(*) FROM skald_mark WHERE source <> ''")
 	}
 	if written != m.Written || handled != m.Handled {
 		t.Errorf("the databases have %d rows and %d marks, the report says %+v", written, handled, m)
@@ -130,9 +130,9 @@ func TestDemoByGoRunTellsWhatCanBeTyped(t *testing.T) {
 	}
 }
 
-// On the worst of days there are panics, handlers that give up, messages that nobody can read and a gateway that nobody can rely on: each dead
-// letter is seen to and explained, orders are cancelled while they are under way, some before their steps come, calls of which nobody knew
-// are settled, and every promise holds.
+// On the worst of days there are panics, handlers that give up, messages that nobody can read and a gateway
+// that nobody can rely on: each dead letter is seen to and explained, orders are cancelled while they are
+// under way, some before their steps come, calls of which nobody knew are settled, and every promise holds.
 func TestDemoWild(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -143,7 +143,8 @@ func TestDemoWild(t *testing.T) {
 	if !o.OK || m.Parked == 0 || m.Rejected == 0 || m.Dropped != 2*4 || m.Dead != m.Redriven+m.Dropped {
 		t.Errorf("%s", &p.out)
 	}
-	// How many there are depends on who is first: in 19 runs there were six of each of these at least; of other kinds there may be none.
+	// How many there are depends on who is first: in 19 runs there were six of each of these at least; of
+	// other kinds there may be none.
 	if m.Barred == 0 || m.UnknownSettled == 0 {
 		t.Errorf("%d steps are barred, %d calls were unknown and are settled", m.Barred, m.UnknownSettled)
 	}
@@ -156,7 +157,7 @@ func TestDemoWild(t *testing.T) {
 	for _, name := range []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"} {
 		at := filepath.Join(dir, name+".db")
 		kept += number(t.Context(), at, "SELECT count(*) FROM skald_parked")
-		said += number(t.Context(), at, "SELECT count(*) FROM skald_audit WHERE who = 'skald demo' AND why <> '' AND what IN ('drop', 'redrive')")
+		said += number(t.Context(), at, "SELECT count(*) FROM skald_audit WHERE author = 'skald demo' AND reason <> '' AND action IN ('drop', 'redrive')")
 		barred += number(t.Context(), at, "SELECT count(*) FROM skald_keys WHERE status = 'barred'")
 	}
 	if barred != m.Barred {
@@ -203,7 +204,8 @@ func TestDemoGoesOnAfterKill(t *testing.T) {
 	if !o.OK || o.Orders.Placed != orders || o.Orders.Confirmed+o.Orders.Cancelled != orders || o.Messages.Duplicates == 0 {
 		t.Errorf("%s", &p.out)
 	}
-	again := start(t, nil, "demo", "--dir", dir, "--json") // the flags that are not given are those of the run
+	// the flags that are not given are those of the run
+	again := start(t, nil, "demo", "--dir", dir, "--json")
 	again.expect(0)
 	if again.out.String() != p.out.String() {
 		t.Errorf("once more it prints\n%s, not\n%s", &again.out, &p.out)
@@ -262,8 +264,9 @@ func TestSabotageIsRed(t *testing.T) {
 		t.Skip("four runs with waits for what never comes: make test has them")
 	}
 	for name, breaks := range map[string][]string{
-		"no-mark":        {"charged_once", "mailed_once"},
-		"check-then-act": {"charged_once", "mailed_once", "moved_once", "shipped_once", "effect_once"}, // by which rivals meet
+		"no-mark": {"charged_once", "mailed_once"},
+		// by which rivals meet
+		"check-then-act": {"charged_once", "mailed_once", "moved_once", "shipped_once", "effect_once"},
 		"ack-first":      {"orders_ended", "delivered_to_all"},
 		"dual-write":     {"orders_ended"},
 	} {
@@ -344,7 +347,8 @@ func TestDemoShow(t *testing.T) {
 	start(t, nil, "demo", "show", "X", "--dir", dir).expect(2, "no order X")
 }
 
-// The story of a finished run has each fault that was injected into the order's messages, where it was injected.
+// The story of a finished run has each fault that was injected into the order's messages, where it was
+// injected.
 func TestDemoShowTellsOfFaults(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

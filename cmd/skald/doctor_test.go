@@ -24,7 +24,8 @@ type examined struct {
 	Findings         []struct{ About, Name, Grade, Saw, Remedy string }
 }
 
-// doctor wants that exit code and these findings, "about/name" to "grade", with the words behind it: "failed less than 37 days".
+// doctor wants that exit code and these findings, "about/name" to "grade", with the words behind it: "failed
+// less than 37 days".
 func doctor(t *testing.T, code int, want map[string]string, args ...string) {
 	t.Helper()
 	p := start(t, nil, append([]string{"doctor", "--json"}, args...)...)
@@ -53,7 +54,8 @@ func doctor(t *testing.T, code int, want map[string]string, args ...string) {
 	}
 }
 
-// A healthy database has nothing that failed; a missing table, a window that is too short, a server that is away have, each with what to do.
+// A healthy database has nothing that failed; a missing table, a window that is too short, a server that is
+// away have, each with what to do.
 func TestDoctorOnSQLite(t *testing.T) {
 	t.Parallel()
 	at := "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
@@ -71,16 +73,30 @@ func TestDoctorOnSQLite(t *testing.T) {
 	doctor(t, 8, map[string]string{"window/marks": "failed 21 days, in which a failing message is tried again"}, "--store", at, "--age", "504h")
 	doctor(t, 8, map[string]string{"window/marks": "failed 50 days, in which a message may leave the outbox"}, "--store", at, "--outbox", "1200h")
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), "INSERT INTO skald_outbox (topic, key, type, data, time) VALUES ('t', 'k', 't', '1', '2020-01-01T00:00:00.000Z')")
-	doctor(t, 0, map[string]string{"store/outbox": "warning 1 rows wait"}, "--store", at)
+	doctor(t, 8, map[string]string{"store/outbox": "warning 1 rows wait", "store/relay": "failed 16 shards have none"}, "--store", at)
+	exec1(t, strings.TrimPrefix(at, "sqlite:"), "DELETE FROM skald_outbox")
 	doctor(t, 0, map[string]string{"store/types": "ok no message waits"}, "--store", at)
-	exec1(t, strings.TrimPrefix(at, "sqlite:"), `INSERT INTO skald_parked (consumer, source, id, topic, type, envelope, bytes, lane, position, fault, attempts, due, waiting, holds,
-		first_error, first_host, last_at, last_error, last_host, kind, fingerprint, stack, version, nth, running, call)
+	exec1(t, strings.TrimPrefix(at, "sqlite:"), `INSERT INTO skald_parked (consumer, source, id, topic, type, envelope, bytes, partition, position, fault, attempts, due, waiting, blocks_key,
+		first_error, first_host, last_at, last_error, last_host, kind, fingerprint, stack, version, running_count, running_bytes, call)
 		VALUES ('billing', '/o', '1', 'orders', 'order.renamed', x'7b7d', 0, '', 0, '', 0, 0, 0, 0, '', '', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), 'no handler', 'old-7', '', '', '', '', 0, 0,
 		'{"key":"k","request":"{}","since":"2020-01-01T00:00:00Z"}')`)
-	exec1(t, strings.TrimPrefix(at, "sqlite:"), "INSERT INTO skald_type VALUES ('billing', 'orders', 'order.renamed', CAST(unixepoch('subsec') * 1000 AS INTEGER) - 90000)")
+	exec1(t, strings.TrimPrefix(at, "sqlite:"), "INSERT INTO skald_handled_type VALUES ('billing', 'orders', 'order.renamed', CAST(unixepoch('subsec') * 1000 AS INTEGER) - 90000)")
 	doctor(t, 0, map[string]string{"store/types of billing": "warning the instance on old-7 has no handler for order.renamed of orders: 1 messages", "store/calls of billing": "warning of 1 calls"},
 		"--store", at, "--consumer", "billing")
 	doctor(t, 0, map[string]string{"store/types": "ok no message waits"}, "--store", at, "--consumer", "mail")
+	exec1(t, strings.TrimPrefix(at, "sqlite:"), insertedSaga("refund", "true", "NULL"))
+	doctor(t, 0, map[string]string{"store/sagas of refund": "warning 1 running, 0 compensating; of them 1 stuck, 0 paused, 0 failing → run: skald saga list --stuck --name 'refund'"}, "--store", at)
+	exec1(t, strings.TrimPrefix(at, "sqlite:"), insertedSaga("transfer", "false", "1"))
+	doctor(t, 8, map[string]string{"store/sagas of transfer": "failed 1 have been due for more than a minute, and no engine takes them; no engine ever noted a definition of that name"}, "--store", at)
+	exec1(t, strings.TrimPrefix(at, "sqlite:"), "INSERT INTO skald_saga_definition (name, hash, written, noted_at) VALUES ('transfer', 'h', '{}', 1000)")
+	doctor(t, 8, map[string]string{"store/sagas of transfer": "failed an engine last noted its definition at 1970-01-01T00:00:01Z → start the service"}, "--store", at)
+	exec1(t, strings.TrimPrefix(at, "sqlite:"), "DELETE FROM skald_saga")
+	exec1(t, strings.TrimPrefix(at, "sqlite:"), `INSERT INTO skald_tracked (flow, key, state, due, drift, drifted_at) VALUES
+		('order', 'o-2', 'compensating', 2, 0, NULL), ('order', 'o 1', 'running', 1, 0, NULL), ('order', 'o-3', 'done', NULL, 1, CAST(unixepoch('subsec') * 1000 AS INTEGER))`)
+	doctor(t, 0, map[string]string{"store/sagas of flow order": "warning 1 running, 1 compensating; 2 overdue, o 1 the longest; in 1 something came within the last day " +
+		"that the flow does not allow, the last time in o-3 → run: skald status -- 'o 1', skald status -- o-3"}, "--store", at)
+	exec1(t, strings.TrimPrefix(at, "sqlite:"), "DELETE FROM skald_tracked")
+	doctor(t, 0, map[string]string{"store/sagas": "ok there are none"}, "--store", at)
 	doctor(t, 8, map[string]string{"broker/connection": "failed"}, "--store", at, "--broker", "nats://127.0.0.1:1")
 	p := start(t, nil, "doctor", "--store", at)
 	p.expect(0)
@@ -89,7 +105,14 @@ func TestDoctorOnSQLite(t *testing.T) {
 	}
 }
 
-// What the broker keeps is compared wherever it is told, with a topic or without; where it is not, the marks are not said to be well.
+// insertedSaga is an INSERT of a running saga.
+func insertedSaga(name, stuck, due string) string {
+	return fmt.Sprintf(`INSERT INTO skald_saga (name, key, id, hash, input, fingerprint, origin, state, version, status, stuck, paused, step, error,
+		failed, session, due, started_at, changed_at) VALUES ('%s', '1', '1', 'h', '{}', 0, '', '{}', 1, 'running', %s, false, 'a', '', 0, '', %s, 1, 1)`, name, stuck, due)
+}
+
+// What the broker keeps is compared wherever it is told, with a topic or without; where it is not, the marks
+// are not said to be well.
 func TestDoctorWithoutTheBroker(t *testing.T) {
 	t.Parallel()
 	at := "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
@@ -167,9 +190,9 @@ func TestDoctorOnPostgres(t *testing.T) {
 	doctor(t, 0, map[string]string{"store/synchronous_commit": "warning off (accepted) → ALTER ROLE", "store/statement_timeout": "warning 1s", "store/idle_session_timeout": "warning 1m0s", "store/rate": "warning instances"},
 		"--rate", "1e9", "--store", unsafe, "--accept", "synchronous_commit")
 	start(t, nil, "maintain", "--store", at, "--reason", "test").expect(0)
-	do(t, conn, `UPDATE skald_maintained SET looked_at = looked_at - interval '2 hours', keep = CASE name WHEN 'skald_mark' THEN interval '100 days' ELSE keep END`)
-	doctor(t, 8, map[string]string{"store/retention": "failed last looked", "store/rings": "failed --mark-slots", "window/marks": "warning kept 2400h0m0s: longer"}, "--store", at)
-	do(t, conn, `INSERT INTO skald_quarantine (consumer, source, id, fingerprint, why, topic, type, message) VALUES ('billing', 's', 'i', 1, -1, 't', 't', '{}')`)
+	do(t, conn, `UPDATE skald_retention_run SET ran_at = ran_at - interval '2 hours', keep = interval '100 days'`)
+	doctor(t, 8, map[string]string{"store/retention": "failed last looked", "store/rings": "failed --outbox-slots", "window/marks": "warning kept 2400h0m0s: longer"}, "--store", at)
+	do(t, conn, `INSERT INTO skald_quarantine (consumer, source, id, fingerprint, cause, topic, type, message) VALUES ('billing', 's', 'i', 1, -1, 't', 't', '{}')`)
 	doctor(t, 8, map[string]string{"store/kept for billing": "warning 1 too old"}, "--store", at)
 	role := "skald_doctor_" + strings.ToLower(rand.Text()[:8])
 	do(t, conn, "CREATE ROLE "+role)
@@ -186,7 +209,8 @@ func TestDoctorOnPostgres(t *testing.T) {
 	doctor(t, 8, map[string]string{"store/connection": "failed is the server running"}, "--store", "postgres://127.0.0.1:1/x")
 }
 
-// What at Kafka loses what was acknowledged, or is too small for what the outbox takes, is named by its setting.
+// What at Kafka loses what was acknowledged, or is too small for what the outbox takes, is named by its
+// setting.
 func TestDoctorOnKafka(t *testing.T) {
 	t.Parallel()
 	at, _, adm := kafka(t)

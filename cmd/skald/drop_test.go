@@ -12,12 +12,13 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
 
-// tillSays is a consumer that charges and refunds by calls, at a provider that has forgotten what it was asked: which of its messages
-// are dead letters at their calls.
+// tillSays is a consumer that charges and refunds by calls, at a provider that has forgotten what it was
+// asked: which of its messages are dead letters at their calls.
 type tillSays struct {
 	*bed
 	bus  *membroker.Broker
@@ -33,9 +34,9 @@ func (w *tillSays) run(what string, done func() bool) {
 	w.t.Helper()
 	in := inbox.New(w.s, w.bus, "till", &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
 	step := func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "charge"} }
-	how := func(prefix string) inbox.Call[*sql.Tx, string, string, string] {
-		return inbox.Call[*sql.Tx, string, string, string]{
-			At: inbox.NewProvider("bank", &inbox.ProviderOptions{Timeout: time.Second}),
+	how := func(prefix string) call.Call[*sql.Tx, string, string, string] {
+		return call.Call[*sql.Tx, string, string, string]{
+			At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}),
 			Intent: func(_ context.Context, _ *sql.Tx, m skald.Received[string]) (string, string, error) {
 				return m.Value, prefix + m.Value, nil
 			},
@@ -45,7 +46,7 @@ func (w *tillSays) run(what string, done func() bool) {
 				}
 				return "receipt", nil
 			},
-			Settle: func(_ context.Context, _ *sql.Tx, m skald.Received[string], o inbox.Outcome[string]) error {
+			Settle: func(_ context.Context, _ *sql.Tx, m skald.Received[string], o call.Outcome[string]) error {
 				if w.deaf["settling "+m.Value] {
 					return skald.Permanent(errors.New("no room in the ledger"))
 				}
@@ -77,7 +78,8 @@ func (w *tillSays) state(order string) (s store.StepState) {
 	return s
 }
 
-// Nobody asks the provider again once a letter is dropped: a compensation would wait for ever for a step at that call.
+// Nobody asks the provider again once a letter is dropped: a compensation would wait for ever for a step at
+// that call.
 func TestDropAtACallOfAStep(t *testing.T) { onEachStore(t, testDropAtACallOfAStep) }
 
 func testDropAtACallOfAStep(t *testing.T, fresh func(*testing.T) *bed) {
@@ -87,7 +89,7 @@ func testDropAtACallOfAStep(t *testing.T, fresh func(*testing.T) *bed) {
 		w.say("placed", order)
 	}
 	w.run("each call is settled, or its message is dead", func() bool {
-		return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 2 && w.count(w.marks) == 2
+		return w.count("skald_parked WHERE dead_at IS NOT NULL AND call IS NOT NULL") == 2 && w.count("skald_mark") == 2
 	})
 	for _, json := range []bool{false, true} { // they died in any order
 		p := start(t, w.env, "dead", "drop", "--all", "--dry-run", fmt.Sprint("--json=", json))
@@ -99,19 +101,19 @@ func testDropAtACallOfAStep(t *testing.T, fresh func(*testing.T) *bed) {
 			}
 		}
 	}
-	p := start(t, w.env, "dead", "drop", "--id", "placed-a", "--reason", "forgotten", "--yes")
+	p := start(t, w.env, "dead", "drop", "placed-a", "--reason", "forgotten", "--yes")
 	p.expect(2)
 	if said := p.errs.String(); !strings.Contains(said, "step charge of a is at the call a") || !strings.Contains(said, "--call refused") {
 		t.Errorf("it says %s", said)
 	}
-	p = start(t, w.env, "dead", "drop", "--id", "placed-a", "--reason", "forgotten", "--yes", "--call", "perhaps")
+	p = start(t, w.env, "dead", "drop", "placed-a", "--reason", "forgotten", "--yes", "--call", "perhaps")
 	p.expect(2)
 	if n := w.count("skald_parked"); n != 2 {
 		t.Errorf("%d are kept, not both", n)
 	}
 	drop := func(id, call string, want store.StepState) {
 		t.Helper()
-		start(t, w.env, "dead", "drop", "--id", id, "--reason", "looked it up", "--yes", "--call", call).expect(0)
+		start(t, w.env, "dead", "drop", id, "--reason", "looked it up", "--yes", "--call", call).expect(0)
 		order := id[len(id)-1:]
 		if s := w.state(order); s != want {
 			t.Errorf("the step of %s is %v, not %v", order, s, want)
@@ -129,7 +131,7 @@ func testDropAtACallOfAStep(t *testing.T, fresh func(*testing.T) *bed) {
 	drop("cancelled-d", "refused", store.StepDone)
 	w.deaf["back-d"] = false
 	w.say("cancelled", "d2") // of a step that nobody took
-	w.run("all is finished", func() bool { return w.count(w.marks) == 9 && w.count("skald_parked") == 0 })
+	w.run("all is finished", func() bool { return w.count("skald_mark") == 9 && w.count("skald_parked") == 0 })
 	got := ""
 	for _, order := range []string{"a", "b", "c", "d", "d2"} {
 		got += fmt.Sprint(order, " ", w.state(order), ", ")

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -32,7 +32,7 @@ func formOf(tool string) (form, error) {
 	case "atlas":
 		return form{suffix: ".sql", then: "now run: atlas migrate hash"}, nil
 	}
-	return form{}, &place.UsageError{What: "--format is golang-migrate, goose, atlas or dbmate"}
+	return form{}, &exit.UsageError{What: "--format is golang-migrate, goose, atlas or dbmate"}
 }
 
 // A stepper is a database whose migrations can be had one by one.
@@ -40,8 +40,9 @@ type stepper interface {
 	steps() ([]pgstore.Step, error)
 }
 
-// writeFiles writes a numbered file into dir for each migration that has none there. What is there stays as it is, so that
-// it can be run again with a later build; new files get numbers behind all others, which these tools go by.
+// writeFiles writes a numbered file into dir for each migration that has none there. What is there stays as
+// it is, so that it can be run again with a later build; new files get numbers behind all others, which these
+// tools go by.
 func writeFiles(t *tidings, db database, tool, dir string) error {
 	f, err := formOf(tool)
 	if err != nil {
@@ -49,7 +50,7 @@ func writeFiles(t *tidings, db database, tool, dir string) error {
 	}
 	from, ok := db.(stepper)
 	if !ok {
-		return &place.UsageError{What: "--format is for PostgreSQL"}
+		return &exit.UsageError{What: "--format is for PostgreSQL"}
 	}
 	steps, err := from.steps()
 	if err != nil {
@@ -57,7 +58,7 @@ func writeFiles(t *tidings, db database, tool, dir string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &place.UsageError{What: "there is no folder " + dir}
+		return &exit.UsageError{What: "there is no folder " + dir}
 	}
 	if err != nil {
 		return err
@@ -93,8 +94,8 @@ func writeMissing(steps []pgstore.Step, f form, dir string, names []string) (wro
 	return wrote, nil
 }
 
-// nextNumber counts on from the largest number there is, in as many digits; without any, or where they are times, from the
-// time now.
+// nextNumber counts on from the largest number there is, in as many digits; without any, or where they are
+// times, from the time now.
 func nextNumber(names []string, now time.Time) func() string {
 	last, digits := int64(0), 0
 	for _, name := range names {
@@ -120,7 +121,7 @@ type printing struct {
 
 func (p printing) check() error {
 	if (p.tool != "" || p.dir != "") && (!p.script || p.tool == "" || p.dir == "") {
-		return &place.UsageError{What: "--print --format TOOL --dir FOLDER, all three"}
+		return &exit.UsageError{What: "--print --format TOOL --dir FOLDER, all three"}
 	}
 	return nil
 }

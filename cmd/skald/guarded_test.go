@@ -23,8 +23,9 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A relay and an inbox on a cluster where nobody may do more than they need: to write the topic; to read it, and the
-// group. What is missing is named, and once it is given they go on. The password is in a file, and nowhere else.
+// A relay and an inbox on a cluster where nobody may do more than they need: to write the topic; to read it,
+// and the group. What is missing is named, and once it is given they go on. The password is in a file, and
+// nowhere else.
 func TestLeastRightsOnKafka(t *testing.T) {
 	t.Parallel()
 	plain, at := need.GuardedKafka(t)

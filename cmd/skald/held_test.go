@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ func TestCommandOfAStatusFreesTheOrder(t *testing.T) {
 				t.Fatalf("held by %+v", now.Held)
 			}
 			exec1(t, file, "DROP TRIGGER sick")
-			typed := exec.CommandContext(t.Context(), "sh", "-c", now.Held[0].Command+" --yes")
+			typed := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(now.Held[0].Command, " --store ", " --yes --store ", 1))
 			typed.Env = append(os.Environ(), "PATH="+filepath.Dir(binary())+":"+os.Getenv("PATH"))
 			if said, err := typed.CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v\n%s", now.Held[0].Command, err, said)
@@ -95,7 +96,8 @@ func answered(t *testing.T, h http.Handler, r *http.Request, into any) {
 	}
 }
 
-// askHeld is how many messages hold the order. A service that gave no answer in time, on a slow machine, is asked again.
+// askHeld is how many messages hold the order. A service that gave no answer in time, on a slow machine, is
+// asked again.
 func askHeld(t *testing.T, orders http.Handler, now *order.Status) int {
 	t.Helper()
 	unknown := func(h order.Held) bool { return h.State == "unknown" }

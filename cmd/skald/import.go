@@ -16,11 +16,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
@@ -29,18 +30,23 @@ const inboxImportAbout = `Marks messages as finished by a consumer without handl
 for each message, JSON objects or, where its name ends in .csv, values under a line of names: id; source, unless --source says it
 for all; fingerprint, where it is known, as skald_keys has it. Other names are passed over. Marks are kept from now on.
 
+A line may have the answer that each repeat gets. Of an idempotent endpoint (--consumer http:NAME; id is the key, source the tenant):
+code, body, and headers as a JSON object. Of once.Do: body, a JSON value. Leave out what was not answered, and answers of 5xx.
+
 What is there already is left alone, so whoever was interrupted runs it again. Import before the first inbox reads the topic,
 and once more what came until the last old consumer stopped. It is noted who imported and why.`
 
 func inboxImportCommand(out, errs io.Writer) *cobra.Command {
 	var schema, consumer, path, source, reason, by string
 	var asJSON, dry, sure bool
+	var keep time.Duration
 	c := &cobra.Command{Use: "import", Short: "Mark messages as finished that a table of your own knows", Long: inboxImportAbout, Args: cobra.NoArgs}
 	storeFlags(c, &schema, &asJSON)
 	f := c.Flags()
 	f.StringVar(&consumer, "consumer", "", "whose messages: the group that will read the topic")
 	f.StringVar(&path, "from", "", "the file; - is standard input, JSON objects")
 	f.StringVar(&source, "source", "", "the source of messages for which the file has none")
+	f.DurationVar(&keep, "keep", 0, "how long from now, as Options.Keep of the endpoint says; 0: as long as marks are kept")
 	f.StringVar(&reason, "reason", "", "why; it is noted")
 	f.StringVar(&by, "by", whoami(), "who; it is noted")
 	f.BoolVar(&dry, "dry-run", false, "say what would be marked, and change nothing")
@@ -48,11 +54,13 @@ func inboxImportCommand(out, errs io.Writer) *cobra.Command {
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch {
 		case consumer == "" || path == "":
-			return &place.UsageError{What: "what, and whose? Give --from and --consumer"}
+			return &exit.UsageError{What: "what, and whose? Give --from and --consumer"}
 		case !dry && strings.TrimSpace(reason) == "":
-			return &place.UsageError{What: "why? Give --reason"}
+			return &exit.UsageError{What: "why? Give --reason"}
+		case keep < 0:
+			return &exit.UsageError{What: "--keep is below 0: say how long, or leave it out"}
 		}
-		list, end, err := finishedIn(path, c.InOrStdin(), source)
+		list, end, err := finishedIn(path, c.InOrStdin(), consumer, source)
 		if err != nil {
 			return err
 		}
@@ -64,7 +72,7 @@ func inboxImportCommand(out, errs io.Writer) *cobra.Command {
 					return err
 				}
 			}
-			done, err := importInto(ctx, k, consumer, by, reason, dry, list)
+			done, err := importInto(ctx, k, consumer, by, reason, dry, keeping(list, keep))
 			if err != nil {
 				return fmt.Errorf("inbox import: %w", err)
 			}
@@ -72,6 +80,17 @@ func inboxImportCommand(out, errs io.Writer) *cobra.Command {
 		})
 	}
 	return c
+}
+
+// keeping is list with how long each is kept.
+func keeping(list iter.Seq2[inbox.Finished, error], keep time.Duration) iter.Seq2[inbox.Finished, error] {
+	return func(yield func(inbox.Finished, error) bool) {
+		for one, err := range list {
+			if one.Keep = keep; !yield(one, err) {
+				return
+			}
+		}
+	}
 }
 
 // importInto marks what list has, or with dry counts what would be.
@@ -129,26 +148,26 @@ func tellImported(out io.Writer, done inbox.Imported, dry, asJSON bool) error {
 }
 
 // finishedIn reads a file of finished messages, line by line.
-func finishedIn(path string, in io.Reader, source string) (list iter.Seq2[inbox.Finished, error], end func(), err error) {
+func finishedIn(path string, in io.Reader, consumer, source string) (list iter.Seq2[inbox.Finished, error], end func(), err error) {
 	if path == "-" {
-		return objects(in, source), func() {}, nil
+		return objects(in, consumer, source), func() {}, nil
 	}
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, &place.NoneError{What: "there is no file " + path}
+		return nil, nil, &exit.NoneError{What: "there is no file " + path}
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	end = func() { _ = file.Close() }
 	if strings.EqualFold(filepath.Ext(path), ".csv") {
-		return values(file, source), end, nil
+		return values(file, consumer, source), end, nil
 	}
-	return objects(file, source), end, nil
+	return objects(file, consumer, source), end, nil
 }
 
 // objects are JSON, one behind the other.
-func objects(from io.Reader, source string) iter.Seq2[inbox.Finished, error] {
+func objects(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, error] {
 	return func(yield func(inbox.Finished, error) bool) {
 		dec := json.NewDecoder(from)
 		for n := 1; ; n++ {
@@ -156,6 +175,7 @@ func objects(from io.Reader, source string) iter.Seq2[inbox.Finished, error] {
 				Source      string      `json:"source"`
 				ID          string      `json:"id"`
 				Fingerprint json.Number `json:"fingerprint"` // a number, or text that is one
+				answered
 			}{Source: source}
 			err := dec.Decode(&o)
 			if errors.Is(err, io.EOF) {
@@ -165,6 +185,9 @@ func objects(from io.Reader, source string) iter.Seq2[inbox.Finished, error] {
 			if err == nil {
 				one.Fingerprint, err = printOf(o.Fingerprint.String())
 			}
+			if err == nil {
+				err = o.onto(&one, consumer)
+			}
 			if err = placed(one, err, "object", n); !yield(one, err) || err != nil {
 				return
 			}
@@ -173,7 +196,7 @@ func objects(from io.Reader, source string) iter.Seq2[inbox.Finished, error] {
 }
 
 // values are CSV under a line of names.
-func values(from io.Reader, source string) iter.Seq2[inbox.Finished, error] {
+func values(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, error] {
 	return func(yield func(inbox.Finished, error) bool) {
 		r := csv.NewReader(from)
 		r.ReuseRecord = true
@@ -181,7 +204,7 @@ func values(from io.Reader, source string) iter.Seq2[inbox.Finished, error] {
 		names := slices.Clone(head)
 		id, from, print := slices.Index(names, "id"), slices.Index(names, "source"), slices.Index(names, "fingerprint")
 		if err != nil || id < 0 {
-			yield(inbox.Finished{}, &place.UsageError{What: fmt.Sprintf("the first line of the file names its columns, id among them, and says %q", names)})
+			yield(inbox.Finished{}, &exit.UsageError{What: fmt.Sprintf("the first line of the file names its columns, id among them, and says %q", names)})
 			return
 		}
 		for n := 2; ; n++ {
@@ -198,6 +221,9 @@ func values(from io.Reader, source string) iter.Seq2[inbox.Finished, error] {
 				if print >= 0 {
 					one.Fingerprint, err = printOf(line[print])
 				}
+			}
+			if err == nil {
+				err = answeredIn(names, line, &one, consumer)
 			}
 			if err = placed(one, err, "line", n); !yield(one, err) || err != nil {
 				return
@@ -222,5 +248,5 @@ func placed(one inbox.Finished, err error, what string, n int) error {
 	if err == nil {
 		return nil
 	}
-	return &place.UsageError{What: fmt.Sprintf("%s %d of the file: %v", what, n, err)}
+	return &exit.UsageError{What: fmt.Sprintf("%s %d of the file: %v", what, n, err)}
 }

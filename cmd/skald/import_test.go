@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// What a file names is marked, once, on either store; a look changes nothing, and what cannot be read is named by its place.
+// What a file names is marked, once, on either store; a look changes nothing, and what cannot be read is
+// named by its place.
 func TestInboxImport(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -45,12 +46,20 @@ func TestInboxImport(t *testing.T) {
 		if p.expect(0); !strings.Contains(p.out.String(), `"status":"done"`) {
 			t.Errorf("%s", p.out.String())
 		}
+		imports("2 messages are marked", "--from", file("keys.jsonl", `{"id":"k-1","code":201,"body":"{}","headers":{"Location":"/orders/1","Link":["a","b"]}}
+{"id":"\"k-2\"","code":402,"body":"declined"}`), "--consumer", "http:orders", "--reason", "cut-over", "--yes")
+		imports("1 messages are marked, 1 were known", "--from", file("keys.csv", "id,code,body,headers\nk-2,402,x,\nk-3,200,done,\"{\"\"Location\"\":\"\"/o/3\"\"}\"\n"), "--consumer", "http:orders",
+			"--reason", "cut-over", "--yes")
+		p = start(t, nil, "inbox", "show", "k-3", "--consumer", "http:orders", "--source", "/d", "--store", at, "--json")
+		if p.expect(0); !strings.Contains(p.out.String(), `"code":200`) {
+			t.Errorf("%s", p.out.String())
+		}
 		p = start(t, nil, "inbox", "show", "2", "--consumer", "stock", "--source", "/d", "--store", at, "--json")
 		if p.expect(0); !strings.Contains(p.out.String(), `"fingerprint":"1152921504606846976"`) {
 			t.Errorf("%s", p.out.String())
 		}
 	}
-	if n := count(conn, "SELECT count(*) FROM skald_audit WHERE what = 'import marks' AND consumer = 'stock' AND why = 'cut-over' AND (who = 'ann') = (id = '1')"); n != 2 {
+	if n := count(conn, "SELECT count(*) FROM skald_audit WHERE action = 'import marks' AND consumer = 'stock' AND reason = 'cut-over' AND (author = 'ann') = (id = '1')"); n != 2 {
 		t.Errorf("%d entries of the audit", n)
 	}
 	db, err := sqlitestore.Open(filepath.Join(dir, "i.db"))
@@ -74,6 +83,11 @@ func TestInboxImport(t *testing.T) {
 	bad(4, "no file", "--from", filepath.Join(dir, "none"), "--consumer", "stock", "--dry-run")
 	bad(2, "object 2 of the file: it has no id", "--from", file("a", `{"id":"1"}{"source":"/o"}`), "--consumer", "stock", "--dry-run")
 	bad(2, "object 1 of the file", "--from", file("b", `{"id":1}`), "--consumer", "stock", "--dry-run")
+	bad(2, "object 1 of the file: an answer of 503", "--from", file("e", `{"id":"1","code":503}`), "--consumer", "http:o", "--dry-run")
+	bad(2, "object 1 of the file: an answer of once.Do", "--from", file("f", `{"id":"1","body":"no JSON"}`), "--consumer", "o", "--dry-run")
+	bad(2, "object 1 of the file: a key has 1 to 255", "--from", file("h", `{"id":"a\nb","code":200}`), "--consumer", "http:o", "--dry-run")
+	bad(2, "object 1 of the file: the header", "--from", file("i", `{"id":"a","code":200,"headers":{"A\nB":"c"}}`), "--consumer", "http:o", "--dry-run")
+	bad(2, "line 2 of the file: code", "--from", file("g.csv", "id,code\n1,ok\n"), "--consumer", "http:o", "--dry-run")
 	bad(2, "id among them", "--from", file("c.csv", "1,2\n"), "--consumer", "stock", "--dry-run")
 	bad(2, "line 3 of the file", "--from", file("d.csv", "id,fingerprint\n1,\n2,many\n"), "--consumer", "stock", "--dry-run")
 }

@@ -85,7 +85,8 @@ func testInbox(t *testing.T, fresh func(*testing.T) *bed) {
 	}
 }
 
-// quarantined are two in conflict and one that is too old; what the first of them is in conflict with was rejected.
+// quarantined are two in conflict and one that is too old; what the first of them is in conflict with was
+// rejected.
 func quarantined(t *testing.T, b *bed) {
 	t.Helper()
 	mark := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: "7"}, As: store.Rejected, Reason: "out of stock", Code: 409, Result: `{"left":0}`, Fingerprint: 1 << 60}
@@ -98,8 +99,8 @@ func quarantined(t *testing.T, b *bed) {
 	must(t, err)
 }
 
-// Marks go when somebody has said so with a reason, and not before a consumer is known for long enough; what comes again then is not
-// taken twice.
+// Marks go when somebody has said so with a reason, by when they came; what comes again then is not taken
+// twice.
 func TestMaintain(t *testing.T) { onEachStore(t, testMaintain) }
 
 func testMaintain(t *testing.T, fresh func(*testing.T) *bed) {
@@ -136,28 +137,31 @@ func testMaintain(t *testing.T, fresh func(*testing.T) *bed) {
 				t.Errorf("maintain %v says %+v", args, got)
 			}
 		}
-		if went != marks || all[0].Before.Marks != before.Seconds() { // behind the first it is what that has noted
+		if went != marks || all[0].Before.Marks != before.Seconds() {
+			// behind the first it is what that has noted
 			t.Errorf("maintain %v says %+v", args, all)
 		}
 	}
 	const days = 24 * time.Hour
 	start(t, nil, at...).expect(2, "--reason")
 	maintain(0, 0, "--dry-run", "--keep-marks=648h")
-	maintain(0, 0, "--reason=test", "--keep-marks=648h") // a consumer that it meets now may still be reading what is older
-	b.exec("UPDATE skald_floor SET since = since - 40 * " + b.day)
+	maintain(0, 0, "--reason=test", "--keep-marks=648h")
+	b.exec("UPDATE skald_mark SET " + b.goesBy + " = " + b.goesBy + " - 22 * " + b.day)
 	maintain(0, 27*days, "--reason=test")
 	short := "--keep-marks=480h"
-	maintain(1, 30*days, "--dry-run", short)                                                                    // that would go
-	start(t, nil, append(at[:len(at):len(at)], "--reason=test", short)...).expect(2, "marks 720h0m0s", "--yes") // less is to be kept
+	// that would go
+	maintain(1, 30*days, "--dry-run", short)
+	// less is to be kept
+	start(t, nil, append(at[:len(at):len(at)], "--reason=test", short)...).expect(2, "marks 720h0m0s", "--yes")
 	if b.count("skald_mark") != 1 {
 		t.Error("the mark went without a yes")
 	}
-	maintain(b.gone, 30*days, "--reason=test", "--by=ann", "--yes", short)
+	maintain(1, 30*days, "--reason=test", "--by=ann", "--yes", short)
 	if n := b.count("skald_mark"); n != 0 {
 		t.Errorf("%d marks are left", n)
 	}
-	said := text(t, b.db, "SELECT string_agg(who || ' ' || id, '; ' ORDER BY seq) FROM (SELECT who, id, min(seq) AS seq FROM skald_audit WHERE what = 'maintain' AND why = 'test' AND who <> '' GROUP BY who, id) AS each")
-	for i, want := range []string{" rows 168h0m0s, marks 648h0m0s, steps 2160h0m0s", " rows 168h0m0s, marks 720h0m0s, steps 2160h0m0s", "ann rows 168h0m0s, marks 480h0m0s, steps 2160h0m0s"} {
+	said := text(t, b.db, "SELECT string_agg(author || ' ' || id, '; ' ORDER BY seq) FROM (SELECT author, id, min(seq) AS seq FROM skald_audit WHERE action = 'maintain' AND reason = 'test' AND author <> '' GROUP BY author, id) AS each")
+	for i, want := range []string{" rows 168h0m0s, marks 648h0m0s, steps 2160h0m0s, sagas 720h0m0s", " rows 168h0m0s, marks 720h0m0s, steps 2160h0m0s, sagas 720h0m0s", "ann rows 168h0m0s, marks 480h0m0s, steps 2160h0m0s, sagas 720h0m0s"} {
 		if each := strings.Split(said, "; "); len(each) != 3 || !strings.HasSuffix(each[i], want) {
 			t.Errorf("noted is %q, want %q", said, want)
 		}
@@ -168,7 +172,7 @@ func testMaintain(t *testing.T, fresh func(*testing.T) *bed) {
 	}
 	start(t, nil, "maintain", "--store", b.at, "--reason=test", "--keep-marks", "1h").expect(2, "marks")
 	must(t, bus.Publish(t.Context(), []skald.Message{m}).Wait(t.Context()))
-	until(t, "it came again", func() bool { return b.count("skald_quarantined WHERE why = 'too old' AND id = $1", m.ID) == 1 })
+	until(t, "it came again", func() bool { return b.count("skald_quarantined WHERE cause = 'too old' AND id = $1", m.ID) == 1 })
 	if took := b.taken(); took != m.ID {
 		t.Errorf("taken are %s", took)
 	}

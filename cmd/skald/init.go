@@ -11,18 +11,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/cmd/skald/internal/starter"
-	"github.com/skald-go/skald/examples/shop/place"
 )
 
 const initAbout = `Writes a service for PostgreSQL (pgx) and Kafka into a folder that is new or empty: one table, one endpoint that takes an
-Idempotency-Key, one handler, one test. It compiles as it is; its README says what to do first.`
+Idempotency-Key, one handler, one test. With --saga it writes one that starts an orchestrated saga for each request, without Kafka, and a
+test that runs the saga with every fault at every point. It compiles as it is; its README says what to do first.`
 
 func initCommand(out io.Writer) *cobra.Command {
 	var module string
+	var withSaga bool
 	t := &tidings{out: out}
 	c := &cobra.Command{Use: "init DIR", Short: "Write a service to begin with", Long: initAbout, Args: cobra.ExactArgs(1)}
 	c.Flags().StringVar(&module, "module", "", "the path of its module (default: the folder's name)")
+	c.Flags().BoolVar(&withSaga, "saga", false, "one that runs an orchestrated saga")
 	t.flag(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		dir := args[0]
@@ -34,13 +37,14 @@ func initCommand(out io.Writer) *cobra.Command {
 			module = strings.ToLower(filepath.Base(full))
 		}
 		if !regexp.MustCompile(`^[a-z0-9][a-z0-9._~-]*(/[A-Za-z0-9][A-Za-z0-9._~-]*)*$`).MatchString(module) {
-			return &place.UsageError{What: fmt.Sprintf("%q is no path of a module: give one as in --module example.com/orders", module)}
+			return &exit.UsageError{What: fmt.Sprintf("%q is no path of a module: give one as in --module example.com/orders", module)}
 		}
 		s := starter.Of(module)
+		s.Saga = withSaga
 		names, err := s.Write(dir)
 		var full *starter.NotEmptyError
 		if errors.As(err, &full) {
-			return &place.UsageError{What: full.Error()}
+			return &exit.UsageError{What: full.Error()}
 		}
 		if err != nil {
 			return fmt.Errorf("init: %w", err)

@@ -5,15 +5,26 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// What init writes is formatted, compiles, is vetted, and its test passes on PostgreSQL, or says what it lacks.
+// What init writes is formatted, compiles, is vetted, and its tests pass on PostgreSQL, or say what they
+// lack. The commands of its README have the flags that it names.
 func TestInit(t *testing.T) {
 	t.Parallel()
+	written(t, 3, []string{"TestOrderOnce"})
+}
+
+func TestInitSaga(t *testing.T) {
+	t.Parallel()
+	written(t, 4, []string{"TestOrderOnce", "TestPlacing"}, "--saga")
+}
+
+func written(t *testing.T, programs int, tests []string, flags ...string) {
 	dir := filepath.Join(t.TempDir(), "my-orders")
-	p := start(t, nil, "init", dir, "--module", "example.com/my-orders")
+	p := start(t, nil, append([]string{"init", dir, "--module", "example.com/my-orders"}, flags...)...)
 	p.expect(0)
 	for _, says := range []string{"service_test.go", "go mod tidy", "cd " + dir} {
 		if !strings.Contains(p.out.String(), says) {
@@ -21,7 +32,7 @@ func TestInit(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil || len(files) != 3 {
+	if err != nil || len(files) != programs {
 		t.Fatalf("%q, %v", files, err)
 	}
 	for _, file := range files {
@@ -33,47 +44,86 @@ func TestInit(t *testing.T) {
 			t.Errorf("%s is not formatted: %v", filepath.Base(file), err)
 		}
 	}
-	work := workspace(t, dir)
-	goTool(t, dir, work, "", "vet", "./...")
-	if said := goTool(t, dir, work, "", "test", "-v", "./..."); !strings.Contains(said, "SKIP: TestOrderOnce") || !strings.Contains(said, "DATABASE_URL") {
-		t.Errorf("without a database: %s", said)
-	}
+	knows(t, filepath.Join(dir, "README.md"))
+	mod := modfile(t, dir)
+	goTool(t, dir, mod, "", "vet", "./...")
+	without := goTool(t, dir, mod, "", "test", "-v", "./...")
 	at, _ := postgres(t)
-	if said := goTool(t, dir, work, at, "test", "-v", "./..."); !strings.Contains(said, "PASS: TestOrderOnce") {
-		t.Errorf("on PostgreSQL: %s", said)
+	with := goTool(t, dir, mod, at, "test", "-v", "./...")
+	for _, test := range tests {
+		if !strings.Contains(without, "SKIP: "+test) || !strings.Contains(without, "DATABASE_URL") {
+			t.Errorf("without a database: %s", without)
+		}
+		if !strings.Contains(with, "PASS: "+test) {
+			t.Errorf("on PostgreSQL: %s", with)
+		}
 	}
 }
 
-// workspace has the service and this checkout.
-func workspace(t *testing.T, dir string) string {
+// knows tells whether the command has the flags that a README gives it.
+func knows(t *testing.T, readme string) {
+	t.Helper()
+	text, err := os.ReadFile(readme)
+	must(t, err)
+	said := 0
+	for line := range strings.Lines(string(text)) {
+		_, args, ok := strings.Cut(line, "go tool skald ")
+		if !ok {
+			continue
+		}
+		words := strings.Fields(args)
+		verb := words[:slices.IndexFunc(append(words, "--"), func(w string) bool { return strings.HasPrefix(w, "--") })]
+		p := start(t, nil, append(slices.Clone(verb), "--help")...)
+		p.expect(0)
+		for _, w := range words {
+			if strings.HasPrefix(w, "--") && !strings.Contains(p.out.String(), w+" ") {
+				t.Errorf("%s: skald %s knows no %s", readme, strings.Join(verb, " "), w)
+			}
+		}
+		said++
+	}
+	if said == 0 {
+		t.Errorf("%s names no command", readme)
+	}
+}
+
+// modfile is the service's go.mod with what else the checkout requires, and the checkout in place of the
+// version. So the go command has to read no go.mod but those that the checkout's own build reads: with a
+// workspace, or without the requirements, it reads those of all dependencies of dependencies, which a fresh
+// module cache has not.
+func modfile(t *testing.T, dir string) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+	read := func(dir, name string) string {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		must(t, err)
+		return string(text)
 	}
-	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
+	mod := read(dir, "go.mod")
+	var more strings.Builder
+	for line := range strings.Lines(read(root, "go.mod")) {
+		words := strings.Fields(line)
+		if strings.HasPrefix(line, "\t") && !strings.Contains(mod, "\t"+words[0]+" ") {
+			more.WriteString(line)
+		}
 	}
-	_, version, _ := strings.Cut(string(mod), "github.com/skald-go/skald ")
-	version, _, _ = strings.Cut(version, "\n")
-	path := filepath.Join(t.TempDir(), "go.work")
-	text := "go 1.26.0\n\nuse (\n\t" + dir + "\n\t" + root + "\n)\n\nreplace github.com/skald-go/skald " + version + " => " + root + "\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := filepath.Join(t.TempDir(), "whole.mod")
+	text := mod + "\nrequire (\n" + more.String() + ")\n\nreplace github.com/skald-go/skald => " + root + "\n"
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+	must(t, os.WriteFile(strings.TrimSuffix(path, "mod")+"sum", []byte(read(root, "go.sum")), 0o600))
 	return path
 }
 
 // goTool runs the go command in dir, without a network.
-func goTool(t *testing.T, dir, work, database string, args ...string) string {
+func goTool(t *testing.T, dir, mod, database, verb string, args ...string) string {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), "go", args...)
+	c := exec.CommandContext(t.Context(), "go", append([]string{verb, "-modfile=" + mod}, args...)...)
 	c.Dir = dir
-	c.Env = append(os.Environ(), "GOWORK="+work, "GOPROXY=off", "GOFLAGS=", "DATABASE_URL="+database)
+	c.Env = append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOFLAGS=", "DATABASE_URL="+database)
 	said, err := c.CombinedOutput()
 	if err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, said)
+		t.Fatalf("go %s %s: %v\n%s", verb, strings.Join(args, " "), err, said)
 	}
 	return string(said)
 }

@@ -57,7 +57,7 @@ func TestMigrateInJSON(t *testing.T) {
 func TestRingsAndFilesInJSON(t *testing.T) {
 	t.Parallel()
 	at, _ := postgres(t)
-	if rings := texts(t, object(t, start(t, nil, "migrate", "--store", at, "--mark-slots", "20", "--json"), 0), "rings"); len(rings) == 0 {
+	if rings := texts(t, object(t, start(t, nil, "migrate", "--store", at, "--outbox-slots", "20", "--json"), 0), "rings"); len(rings) == 0 {
 		t.Error("no ring was changed")
 	}
 	dir := t.TempDir()

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -54,7 +55,42 @@ func (p *program) order(url, key string) (id string) {
 	return id
 }
 
-// Kept up the shop takes orders behind the verdict, which is the exit code, in the first run and in one that had ended.
+// looksAt reads the story of an order in the console of a demo that is kept.
+func (p *program) looksAt(id string) {
+	p.t.Helper()
+	m := regexp.MustCompile(`console: (http://127\.0\.0\.1:\d+/console/) shows`).FindStringSubmatch(p.errs.String())
+	if m == nil {
+		p.t.Fatalf("no address of a console: %s", &p.errs)
+	}
+	page := func(path string) string {
+		p.t.Helper()
+		r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, m[1]+path, http.NoBody)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		defer func() { _ = answer.Body.Close() }()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil || answer.StatusCode != http.StatusOK {
+			p.t.Fatalf("%s: %s %s %v", path, answer.Status, text, err)
+		}
+		return string(text)
+	}
+	for _, name := range []string{"order", "payment", "notification"} {
+		if overview := page(""); !strings.Contains(overview, "<h2>"+name+"</h2>") {
+			p.t.Errorf("the console shows no %s: %s", name, overview)
+		}
+	}
+	if story := page("story?q=" + id); !strings.Contains(story, "step charge is done") {
+		p.t.Errorf("no story of %s: %s", id, story)
+	}
+}
+
+// Kept up the shop takes orders behind the verdict, which is the exit code, in the first run and in one that
+// had ended.
 func TestDemoKeep(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "demo")
@@ -64,6 +100,7 @@ func TestDemoKeep(t *testing.T) {
 		t.Errorf("%s", &p.out)
 	}
 	start(t, nil, "demo", "remove", "--dir", dir, "--yes").expect(5, "another demo is at work")
+	p.looksAt(id)
 	show := start(t, nil, "demo", "show", id, "--dir", dir)
 	show.expect(0)
 	if told := show.out.String(); !strings.Contains(told, "order says order.confirmed") || strings.Count(told, "gateway moves a charge of ") != 1 {

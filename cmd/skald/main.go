@@ -4,13 +4,20 @@
 //	skald migrate    makes the tables, or brings them up to date
 //	skald roles      prints the SQL that gives each role its rights
 //	skald relay      carries committed messages to the broker
+//	skald adopt      writes down how an outbox table that is there makes messages
+//	skald debezium   prints the configuration of a connector that reads the outbox
 //	skald outbox     says what waits to be published; writes a message by hand; settles a database that moved
 //	skald parked     messages that failed and are tried again
 //	skald dead       dead letters: look, redrive, edit, drop, export, import
 //	skald steps      steps of sagas: what took effect, what is barred, and by what
+//	skald saga       orchestrated sagas: look, explain, draw, retry, complete, skip, cancel …
+//	skald status     where a saga stands, and what holds it up
+//	skald console    pages that show all of that for several services, and act
 //	skald inbox      says what consumers know of a message, and what is in quarantine
 //	skald doctor     says what stands against the promises, or the load
 //	skald maintain   empties what is older than it is kept
+//	skald schema     compares schemas of payloads with a registry, and registers them
+//	skald backup     copies a SQLite file while services write it
 //	skald init       writes a service to begin with
 //	skald version
 //
@@ -30,19 +37,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/cmd/skald/internal/demo"
-	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/store"
 )
 
 const about = `Skald: sagas that happen once. It needs nothing but its tables and your broker.
 
 Exit codes: 0 done, also after SIGTERM or SIGINT of relay; 1 other; 2 usage; 3 wrong password or missing right;
-4 no such database, schema, topic or message; 5 wrong state (missing table, wrong version, foreign objects, a database that moved or, for reseat, did not);
+4 no such database, schema, topic or message; 5 wrong state (missing table, wrong version, foreign objects, a database that moved or, for recover, did not);
 6 server unreachable within 10 s; 7 part of what was meant is done, somebody else was first with the rest; 8 a check failed; 130 demo interrupted.
 
-No password need be an argument: SKALD_STORE and SKALD_BROKER stand for --store and --broker, and PostgreSQL's
-own PGPASSWORD, PGPASSFILE and ~/.pgpass work; where SKALD_PASSWORD_COMMAND is set, what "sh -c" prints of it is the password
+No password need be an argument: SKALD_STORE and SKALD_BROKER stand for --store and --broker, --store @FILE and --broker @FILE
+read the URL from the first line of a file, and PostgreSQL's own PGPASSWORD, PGPASSFILE and ~/.pgpass work; where SKALD_PASSWORD_COMMAND is set, what "sh -c" prints of it is the password
 of each new connection to PostgreSQL: a token that lasts for minutes. For brokers it is SKALD_KAFKA_PASSWORD,
 SKALD_NATS_PASSWORD, SKALD_RABBITMQ_PASSWORD, or password_file=FILE in the URL.`
 
@@ -62,18 +68,22 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(errs)
-			return errors.Join(&place.UsageError{What: "which command?"}, errTold, c.Usage())
+			return errors.Join(&exit.UsageError{What: "which command?"}, errTold, c.Usage())
 		},
-		PersistentPreRun: func(*cobra.Command, []string) { ran = true },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			ran = true
+			return resolve(c)
+		},
 	}
-	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), outboxCommand(out, errs),
-		doctorCommand(out), inboxCommand(out, errs), parkedCommand(out, errs), deadCommand(out, errs), stepsCommand(out), maintainCommand(out, errs), initCommand(out), versionCommand(out))
+	root.AddCommand(demoCommand(out, errs), migrateCommand(out), rolesCommand(out), relayCommand(errs), adoptCommand(out, errs), outboxCommand(out, errs),
+		doctorCommand(out), inboxCommand(out, errs), parkedCommand(out, errs), deadCommand(out, errs), stepsCommand(out), sagasCommand(out, errs), sagaCommand(out), compensateCommand(out, errs), maintainCommand(out, errs), backupCommand(out), schemaCommand(out), initCommand(out), versionCommand(out))
+	root.AddCommand(consoleCommand(errs), debeziumCommand(out, errs))
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
 	err := root.ExecuteContext(ctx)
 	if err != nil && !ran {
-		err = &place.UsageError{What: err.Error()}
+		err = &exit.UsageError{What: err.Error()}
 	}
 	if err != nil && !errors.Is(err, errTold) {
 		fmt.Fprintln(errs, "skald: "+strings.ReplaceAll(err.Error(), "\n\t", " ")+remedy(err))
@@ -84,17 +94,11 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 // errTold is wrapped by errors that need no further word.
 var errTold = errors.New("told")
 
-const exitInterrupted = 130
-
 func exitCode(err error) int {
-	var foreign *demo.ForeignError
-	switch {
-	case errors.Is(err, demo.ErrInterrupted):
-		return exitInterrupted
-	case errors.As(err, &foreign), errors.Is(err, errUnmoved):
-		return place.ExitState
+	if code := verbCode(err); code != 0 {
+		return code
 	}
-	return place.ExitCode(err)
+	return exit.Code(err)
 }
 
 // remedy is what to do about what a server said, or did not say. Our own errors tell it themselves.
@@ -102,7 +106,7 @@ func remedy(err error) string {
 	var own *store.RightError
 	var said *pgconn.PgError
 	switch code := exitCode(err); {
-	case code == place.ExitUnreachable:
+	case code == exit.Unreachable:
 		return ": is the server running, and is this its address?"
 	case errors.As(err, &own) || !errors.As(err, &said):
 		return ""
@@ -110,9 +114,9 @@ func remedy(err error) string {
 		return ": leave it out of the URL, or name it in ignore_startup_parameters of the pooler"
 	case said.Code == "42501":
 		return ": give the user this right, or use another user"
-	case code == place.ExitRight:
+	case code == exit.Right:
 		return ": check the user's name, its password (PGPASSWORD, PGPASSFILE, ~/.pgpass) and its rights"
-	case code == place.ExitNone:
+	case code == exit.None:
 		return ": make it with createdb, or give another --store"
 	}
 	return ""

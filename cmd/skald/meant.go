@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/user"
 	"slices"
@@ -14,8 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/examples/shop/place"
-	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
 
@@ -37,8 +39,8 @@ func (w *wanted) flags(c *cobra.Command, changes bool) {
 	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
 	f.StringVar(&w.schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
 	f.StringVar(&w.consumer, "consumer", "", "only of this consumer group")
-	f.StringVar(&w.source, "source", "", "with --id: only this message")
-	f.StringVar(&w.id, "id", "", "only messages of this id")
+	f.StringVar(&w.source, "source", "", "with ID: only this message")
+	byID(c, &w.id)
 	f.Var(&w.key, "key", "only messages of this key; base64:… is one that is no text, as the lists print it")
 	f.StringVar(&w.topic, "topic", "", "only messages of this topic")
 	f.StringVar(&w.typ, "type", "", "only messages of this type")
@@ -56,13 +58,28 @@ func (w *wanted) flags(c *cobra.Command, changes bool) {
 	w.changeFlags(c)
 }
 
+// byID lets a command take the id of a message behind its name.
+func byID(c *cobra.Command, id *string) {
+	c.Use += " [ID]"
+	c.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("one ID, not %d", len(args))
+		}
+		if len(args) == 1 {
+			*id = args[0]
+		}
+		return nil
+	}
+}
+
 // bulkFlags are those of what changes all that is meant.
 func (w *wanted) bulkFlags(c *cobra.Command) {
 	w.flags(c, true)
 	c.Flags().BoolVar(&w.all, "all", false, "all that there are, where no other flag says which")
 }
 
-// filtered tells whether a flag says which messages are meant. An empty one, of a variable that was not set, says nothing.
+// filtered tells whether a flag says which messages are meant. An empty one, of a variable that was not set,
+// says nothing.
 func (w *wanted) filtered() bool {
 	says := func(s string) bool { return s != "" }
 	return w.key != nil || slices.ContainsFunc([]string{w.consumer, w.source, w.id, w.topic, w.typ, w.fingerprint, w.kind, w.since, w.until}, says)
@@ -71,23 +88,23 @@ func (w *wanted) filtered() bool {
 // filters names the flags that filtered looks at.
 func (w *wanted) filters() string {
 	if w.dead {
-		return "--fingerprint, --id, --key, --consumer, --source, --topic, --type, --kind, --since or --until"
+		return "an ID, --fingerprint, --key, --consumer, --source, --topic, --type, --kind, --since or --until"
 	}
-	return "--id, --key, --consumer, --source, --topic or --type"
+	return "an ID, --key, --consumer, --source, --topic or --type"
 }
 
 // deadKinds are the ways in which a message can end as a dead letter.
 func deadKinds() []string {
-	return []string{"attempts", "age", string(inbox.Malformed), string(inbox.Permanent), kindRejected, string(inbox.Crash), string(inbox.Unhandled)}
+	return []string{"attempts", "age", string(failure.Malformed), string(failure.Permanent), "rejected", string(failure.Crash), string(failure.Unhandled)}
 }
 
 // valid holds that the flags can be meant.
 func (w *wanted) valid() (err error) {
 	switch {
 	case w.kind != "" && !slices.Contains(deadKinds(), w.kind):
-		return &place.UsageError{What: fmt.Sprintf("--kind is one of %s, not %q", strings.Join(deadKinds(), ", "), w.kind)}
+		return &exit.UsageError{What: fmt.Sprintf("--kind is one of %s, not %q", strings.Join(deadKinds(), ", "), w.kind)}
 	case w.limit < 0:
-		return &place.UsageError{What: "--limit is how many at most; 0: all"}
+		return &exit.UsageError{What: "--limit is how many at most; 0: all"}
 	}
 	if w.from, err = moment("since", w.since); err != nil {
 		return err
@@ -150,8 +167,45 @@ func whoami() string {
 	return "@" + host
 }
 
-func (w *wanted) sought() store.Sought {
-	return store.Sought{Consumer: w.consumer, Fingerprint: w.fingerprint, Dead: &w.dead, Key: w.key}
+// selection is what the flags say.
+func (w *wanted) selection() operate.Selection {
+	return operate.Selection{Dead: w.dead, Consumer: w.consumer, Source: w.source, ID: w.id, Key: w.key, Topic: w.topic, Type: w.typ,
+		Fingerprint: w.fingerprint, Kind: w.kind, DeadFrom: w.from, DeadTo: w.to, All: w.all}
+}
+
+// order is who does it and why. Before many messages are changed it asks, unless --yes was given.
+func (w *wanted) order(errs io.Writer, verb string) operate.Order {
+	o := operate.Order{Author: w.by, Reason: w.reason, DryRun: w.dry}
+	if !w.yes {
+		o.Confirm = func(ctx context.Context, n int) error {
+			return askFirst(ctx, errs, fmt.Sprintf("%s %d messages?", verb, n),
+				fmt.Sprintf("%s would change %d messages: if that is meant, add --yes", verb, n))
+		}
+	}
+	return o
+}
+
+func (w *wanted) reasoned(verb string) error {
+	if strings.TrimSpace(w.reason) == "" && !w.dry {
+		return &exit.UsageError{What: verb + " wants a --reason: it is kept in skald_audit"}
+	}
+	return nil
+}
+
+// bulk has f change all that is meant. Nothing is done to all of them because a flag was forgotten.
+func (w *wanted) bulk(c *cobra.Command, errs io.Writer, verb string, f func(context.Context, keeper, operate.Order) error) error {
+	if err := w.reasoned(verb); err != nil {
+		return err
+	}
+	if !w.dry && !w.all && !w.filtered() {
+		return &exit.UsageError{What: fmt.Sprintf("%s which messages? Give %s; or --all, if all of them are meant", verb, w.filters())}
+	}
+	return w.with(c, func(ctx context.Context, k keeper) error { return f(ctx, k, w.order(errs, verb)) })
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
 }
 
 // moment reads a point in time, or a time ago.
@@ -164,75 +218,31 @@ func moment(flag, text string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		err = &place.UsageError{What: fmt.Sprintf("--%s %q: give a time as 2026-01-31T08:00:00Z, or how long ago as 2h", flag, text)}
+		err = &exit.UsageError{What: fmt.Sprintf("--%s %q: give a time as 2026-01-31T08:00:00Z, or how long ago as 2h", flag, text)}
 	}
 	return at, err
 }
 
-// means tells whether p is meant by the flags that the store does not look at.
-func (w *wanted) means(p *store.Parked) bool {
-	is := func(want, have string) bool { return want == "" || want == have }
-	return is(w.id, p.ID) && is(w.source, p.Source) && is(w.topic, p.Message.Topic) && is(w.typ, p.Message.Type) &&
-		(p.Dead == nil || is(w.kind, p.Dead.Kind) && !p.Dead.At.Before(w.from) && (w.to.IsZero() || p.Dead.At.Before(w.to)))
-}
-
-// open is the store, checked.
-func (w *wanted) open(c *cobra.Command) (keeper, func(), error) {
+// with opens the store, checked, for as long as f takes.
+func (w *wanted) with(c *cobra.Command, f func(context.Context, keeper) error) error {
 	if err := w.valid(); err != nil {
-		return nil, nil, err
+		return err
 	}
 	db, err := openDatabase(from(c, "store", "SKALD_STORE"), w.schema, "")
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	all, end, err := db.stores(c.Context(), rooms{})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
+	defer end()
 	k, ok := all[0].(keeper)
 	if !ok {
-		err = fmt.Errorf("%T keeps no messages", all[0])
-	} else {
-		err = k.Check(c.Context(), store.App)
+		return fmt.Errorf("%T keeps no messages", all[0])
 	}
-	if err != nil {
-		end()
-		return nil, nil, err
+	if err := k.Check(c.Context(), store.App); err != nil {
+		return err
 	}
-	return k, end, nil
-}
-
-// each reads all messages that are meant, page by page, and stops where f says so.
-func (w *wanted) each(ctx context.Context, k keeper, bare bool, f func(p store.Parked) (more bool, err error)) error {
-	what := w.sought()
-	what.Bare = bare
-	return w.walk(ctx, k, what, f)
-}
-
-// anyKept is each for parked messages and dead letters alike.
-func (w *wanted) anyKept(ctx context.Context, k keeper, f func(p store.Parked) (more bool, err error)) error {
-	what := w.sought()
-	what.Dead, what.Bare = nil, true
-	return w.walk(ctx, k, what, f)
-}
-
-func (w *wanted) walk(ctx context.Context, k keeper, what store.Sought, f func(p store.Parked) (more bool, err error)) error {
-	for {
-		page, err := k.Kept(ctx, what, 100)
-		if err != nil {
-			return err
-		}
-		for _, p := range page {
-			what.After = p.Place
-			if !w.means(&p) {
-				continue
-			}
-			if more, err := f(p); err != nil || !more {
-				return err
-			}
-		}
-		if len(page) < 100 {
-			return nil
-		}
-	}
+	return f(c.Context(), k)
 }

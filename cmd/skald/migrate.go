@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -17,9 +17,8 @@ var errPending = errors.New("there are migrations to apply: run skald migrate wi
 
 const migrateAbout = `Makes Skald's tables, or brings them up to date. It changes nothing that is up to date, and two at once do no harm.
 
---outbox-slots and --mark-slots change the rings that retention empties slot by slot, while everything works: rows can
-be kept two days less than the outbox has slots of a day (10 at first), marks six days less than they have slots of
-two days (18 at first). Ended before it was done, it goes on where it was.
+--outbox-slots changes the ring that retention empties slot by slot, while everything works: rows can be kept two days
+less than the outbox has slots of a day (10 at first). Ended before it was done, it goes on where it was.
 
 --print --format TOOL --dir FOLDER writes a numbered file for each migration that has none in the folder of your own
 migration tool. Run it again with each later build.
@@ -34,7 +33,7 @@ func migrateCommand(out io.Writer) *cobra.Command {
 	var schema, source string
 	var check bool
 	var p printing
-	var rows, marks int
+	var rows int
 	var topics topology
 	t := &tidings{out: out}
 	c := &cobra.Command{
@@ -43,7 +42,7 @@ func migrateCommand(out io.Writer) *cobra.Command {
 			defer func() { err = t.end(err) }()
 			atBroker, err := topics.asked(c)
 			if err == nil && atBroker && p.script {
-				err = &place.UsageError{What: "--print is for databases: not with --broker"}
+				err = &exit.UsageError{What: "--print is for databases: not with --broker"}
 			}
 			store := from(c, "store", "SKALD_STORE")
 			switch {
@@ -56,14 +55,14 @@ func migrateCommand(out io.Writer) *cobra.Command {
 			switch {
 			case err != nil:
 				return err
-			case !resizes(db) && (rows != 0 || marks != 0):
-				return &place.UsageError{What: "--outbox-slots and --mark-slots are for PostgreSQL: SQLite has no slots, it deletes in batches"}
-			case wrongRing(rows), wrongRing(marks):
-				return &place.UsageError{What: fmt.Sprintf("a ring has %d to %d slots", pgstore.LeastSlots, pgstore.MostSlots)}
-			case (check || p.script) && (rows != 0 || marks != 0):
-				return &place.UsageError{What: "--outbox-slots and --mark-slots change the database: not with --check or --print"}
+			case !resizes(db) && rows != 0:
+				return &exit.UsageError{What: "--outbox-slots is for PostgreSQL: SQLite has no slots, it deletes in batches"}
+			case wrongRing(rows):
+				return &exit.UsageError{What: fmt.Sprintf("a ring has %d to %d slots", pgstore.LeastSlots, pgstore.MostSlots)}
+			case (check || p.script) && rows != 0:
+				return &exit.UsageError{What: "--outbox-slots changes the database: not with --check or --print"}
 			case check && p.script:
-				return &place.UsageError{What: "--check or --print, not both"}
+				return &exit.UsageError{What: "--check or --print, not both"}
 			case p.check() != nil:
 				return p.check()
 			case p.script:
@@ -71,7 +70,7 @@ func migrateCommand(out io.Writer) *cobra.Command {
 			case check:
 				err = checkPending(c, t, db)
 			default:
-				err = migrate(c.Context(), t, db, rows, marks)
+				err = migrate(c.Context(), t, db, rows)
 			}
 			if !atBroker || err != nil && !errors.Is(err, errPending) {
 				return err
@@ -85,11 +84,10 @@ func migrateCommand(out io.Writer) *cobra.Command {
 	f.StringVar(&schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
 	f.StringVar(&source, "source", "", "who says the messages of this database, for ever (default: /DATABASE/SCHEMA)")
 	f.IntVar(&rows, "outbox-slots", 0, "how many slots of a day the outbox has; PostgreSQL only (default: as it is)")
-	f.IntVar(&marks, "mark-slots", 0, "how many slots of two days the marks have; PostgreSQL only (default: as it is)")
 	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it, with --topic")
 	f.StringArrayVar(&topics.topics, "topic", nil, "a topic at the broker; again for each further one")
 	f.StringArrayVar(&topics.groups, "group", nil, "a group that listens to these topics; again for each further one (other brokers than RabbitMQ need nothing)")
-	f.IntVar(&topics.lanes, "lanes", 0, "how many lanes (partitions) topics get that are made (default: the broker's)")
+	f.IntVar(&topics.partitions, "partitions", 0, "how many partitions topics get that are made (default: the broker's)")
 	f.BoolVar(&check, "check", false, "change nothing; exit code 8 if there is work to do")
 	f.BoolVar(&p.script, "print", false, "change nothing; print the SQL that makes all tables")
 	f.StringVar(&p.tool, "format", "", "with --print and --dir: files for golang-migrate, goose, atlas or dbmate; PostgreSQL only")
@@ -97,16 +95,16 @@ func migrateCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// migrate applies what is pending, then changes the rings.
-func migrate(ctx context.Context, t *tidings, db database, rows, marks int) error {
+// migrate applies what is pending, then changes the ring.
+func migrate(ctx context.Context, t *tidings, db database, rows int) error {
 	did, err := db.migrate(ctx)
 	if err == nil || len(did) > 0 {
 		err = errors.Join(t.list("applied", "applied", did), err)
 	}
-	if err != nil || rows == 0 && marks == 0 {
+	if err != nil || rows == 0 {
 		return err
 	}
-	did, err = db.(resizer).resize(ctx, rows, marks)
+	did, err = db.(resizer).resize(ctx, rows)
 	if len(did) > 0 {
 		err = errors.Join(t.list("rings", "", did), err)
 	}
@@ -115,9 +113,9 @@ func migrate(ctx context.Context, t *tidings, db database, rows, marks int) erro
 
 func wrongRing(n int) bool { return n != 0 && (n < pgstore.LeastSlots || n > pgstore.MostSlots) }
 
-// A resizer is a database with rings.
+// A resizer is a database with a ring.
 type resizer interface {
-	resize(ctx context.Context, rows, marks int) ([]string, error)
+	resize(ctx context.Context, rows int) ([]string, error)
 }
 
 func resizes(db database) bool {
@@ -131,7 +129,7 @@ func checkPending(c *cobra.Command, t *tidings, db database) error {
 		err = t.list("pending", "pending", todo)
 	}
 	if err == nil && len(todo) > 0 {
-		err = &place.FailedError{Err: errPending}
+		err = &exit.FailedError{Err: errPending}
 	}
 	return err
 }

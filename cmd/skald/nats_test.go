@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -43,7 +42,8 @@ func natsServer(t *testing.T, dir string, port int) *server.Server {
 	return s
 }
 
-// Faults in the shop, and a NATS that ends and begins again twice: every promise is kept.
+// Faults in the shop, a NATS that ends and begins again twice, a demo that is killed and started again: every
+// promise is kept.
 func TestDemoOnNATSThatRestarts(t *testing.T) {
 	t.Parallel()
 	files, dir := t.TempDir(), filepath.Join(t.TempDir(), "demo")
@@ -59,6 +59,8 @@ func TestDemoOnNATSThatRestarts(t *testing.T) {
 		s.WaitForShutdown()
 		s = natsServer(t, files, port)
 	}
+	p.kill()
+	p = start(t, nil, args...)
 	p.expect(0)
 	if o := p.outcome(); !o.OK || o.Orders.Placed != 150 {
 		t.Errorf("%s", &p.out)
@@ -76,52 +78,12 @@ func TestDemoOnForeignNATS(t *testing.T) {
 	s.Shutdown()
 	s.WaitForShutdown()
 	start(t, nil, "demo", "--orders", "5", "--broker", bus).expect(6)
-	start(t, nil, "relay", "--store", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--broker", "nats://u:hush@h:1").expect(2, "password_file")
+	start(t, nil, "relay", "--store", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--broker", "nats://u:hush@h:1?user=v").expect(2, "in front of the host")
+	start(t, nil, "demo", "--broker", "nats:").expect(2, "nats://")
 }
 
-// A NATS in the demo's own process, with its files in the demo's folder: killed and started again, twice, the demo goes
-// on; two at once are refused; what it made goes with it.
-func TestDemoOnNATSInside(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "demo")
-	args := []string{"demo", "--orders", "120", "--faults", "wild", "--dir", dir, "--broker", "nats:", "--json"}
-	for _, n := range []int{10, 50} {
-		p := start(t, nil, args...)
-		p.until("orders", func() bool {
-			return number(t.Context(), filepath.Join(dir, "order.db"), "SELECT count(*) FROM orders") > n
-		})
-		p.kill()
-	}
-	p := start(t, nil, args...)
-	p.expect(0)
-	if o := p.outcome(); !o.OK || o.Orders.Placed != 120 {
-		t.Errorf("%s", &p.out)
-	}
-	start(t, nil, args...).expect(0) // the verdict again
-	if _, err := os.Stat(filepath.Join(dir, "nats", "jetstream")); err != nil {
-		t.Error(err)
-	}
-	start(t, nil, "demo", "remove", "--dir", dir, "--yes").expect(5, "--broker")
-	start(t, nil, "demo", "remove", "--dir", dir, "--broker", "nats:", "--yes").expect(0)
-	missing(t, dir)
-
-	long := []string{"demo", "--orders", "5000", "--dir", dir, "--broker", "nats:"}
-	p = start(t, nil, long...)
-	p.until("mails", func() bool {
-		return number(t.Context(), filepath.Join(dir, "notification.db"), "SELECT count(*) FROM mails") > 5
-	})
-	start(t, nil, long...).expect(5, "another demo is at work")
-	p.kill()
-	start(t, nil, "demo", "remove", "--dir", dir, "--broker", "nats:", "--yes").expect(0)
-
-	must(t, os.MkdirAll(filepath.Join(dir, "nats"), 0o755))
-	start(t, nil, args...).expect(5, filepath.Join(dir, "nats"))
-	start(t, nil, "demo", "--broker", "nats:", "--store", "postgres://h/db").expect(2, "--dir")
-	start(t, nil, "relay", "--store", "sqlite:"+filepath.Join(dir, "x.db"), "--broker", "nats:").expect(2, "nats://")
-}
-
-// What a demo made at a NATS goes with it, also one that was killed, and nothing else: others' streams, groups and the
-// bucket stay; a stream that was made anew is another's.
+// What a demo made at a NATS goes with it, also one that was killed, and nothing else: others' streams,
+// groups and the bucket stay; a stream that was made anew is another's.
 func TestDemoRemoveOnNATS(t *testing.T) {
 	t.Parallel()
 	s := natsServer(t, t.TempDir(), 0)
@@ -147,8 +109,10 @@ func TestDemoRemoveOnNATS(t *testing.T) {
 	p.until("mails", func() bool {
 		return number(t.Context(), filepath.Join(dir, "notification.db"), "SELECT count(*) FROM mails") > 5
 	})
-	p.kill()                                                                      // its members are in their groups until their sessions end
-	must(t, js.DeleteStream(t.Context(), natsbroker.Stream("skald_demo.orders"))) // as by a removal that was killed
+	// its members are in their groups until their sessions end
+	p.kill()
+	// as by a removal that was killed
+	must(t, js.DeleteStream(t.Context(), natsbroker.Stream("skald_demo.orders")))
 	demo("remove", "--yes").expect(0)
 	missing(t, dir)
 	list := js.StreamNames(t.Context())
@@ -165,11 +129,11 @@ func TestDemoRemoveOnNATS(t *testing.T) {
 	keys, err := kv.Keys(t.Context())
 	must(t, err)
 	for _, key := range keys {
-		if strings.HasPrefix(key, "lane.skald_demo=") || strings.HasPrefix(key, "member.skald_demo=") {
+		if strings.HasPrefix(key, "partition.skald_demo=") || strings.HasPrefix(key, "member.skald_demo=") {
 			t.Errorf("the bucket has %s", key)
 		}
 	}
-	if !slices.Contains(keys, "lane.skald_demo.others.0") || !slices.Contains(keys, "incarnation") {
+	if !slices.Contains(keys, "partition.skald_demo.others.0") || !slices.Contains(keys, "incarnation") {
 		t.Errorf("the bucket has only %v", keys)
 	}
 
@@ -185,7 +149,8 @@ func TestDemoRemoveOnNATS(t *testing.T) {
 	}
 }
 
-// Who NATS does not know is told so, without the password, and with the exit code of wrong passwords; a relay goes on asking.
+// Who NATS does not know is told so, without the password, and with the exit code of wrong passwords; a relay
+// goes on asking.
 func TestWrongPasswordForNATS(t *testing.T) {
 	t.Parallel()
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
@@ -209,8 +174,8 @@ func TestWrongPasswordForNATS(t *testing.T) {
 	start(t, []string{"SKALD_NATS_PASSWORD=hush-hush"}, "demo", "--orders", "5", "--faults", "none", "--broker", bus).expect(0)
 }
 
-// The command as a relay to a real NATS, killed and started again: another's client finds every row, of each key the
-// first time in order.
+// The command as a relay to a real NATS, killed and started again: another's client finds every row, of each
+// key the first time in order.
 func TestRelayToNATS(t *testing.T) {
 	t.Parallel()
 	at, topic := need.NATS(t), "relayed-"+strings.ToLower(rand.Text()[:10])

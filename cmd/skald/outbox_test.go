@@ -18,23 +18,23 @@ func wantStatus(t *testing.T, pending int, env []string, args ...string) {
 	var got struct {
 		Pending       int     `json:"pending"`
 		OldestSeconds float64 `json:"oldest_seconds"`
-		SetAside      *int    `json:"set_aside"`
-		Lanes         []struct {
-			Lane, Pending int
-			Owner         *string
-			Epoch         *int64
-		} `json:"lanes"`
+		Deferred      *int    `json:"deferred"`
+		Shards        []struct {
+			Shard, Pending int
+			Owner          *string
+			Epoch          *int64
+		} `json:"shards"`
 	}
 	if err := json.Unmarshal([]byte(p.out.String()), &got); err != nil {
 		t.Fatalf("%v in %s", err, &p.out)
 	}
 	sum := 0
-	for i, l := range got.Lanes {
-		if sum += l.Pending; l.Lane != i || l.Owner != nil || l.Epoch == nil {
-			t.Errorf("lane %d: %s", i, &p.out)
+	for i, l := range got.Shards {
+		if sum += l.Pending; l.Shard != i || l.Owner != nil || l.Epoch == nil {
+			t.Errorf("shard %d: %s", i, &p.out)
 		}
 	}
-	if got.Pending != pending || sum != pending || got.SetAside == nil || len(got.Lanes) != 16 || (got.OldestSeconds > 0) != (pending > 0) {
+	if got.Pending != pending || sum != pending || got.Deferred == nil || len(got.Shards) != 16 || (got.OldestSeconds > 0) != (pending > 0) {
 		t.Errorf("%d are pending: %s", pending, &p.out)
 	}
 	p = start(t, env, append([]string{"outbox", "status"}, args...)...)

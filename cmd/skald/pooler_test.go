@@ -18,7 +18,8 @@ func TestRelayThroughPgBouncerToKafka(t *testing.T) {
 	relayToKafka(t, pooler.String(), conn)
 }
 
-// PgBouncer has one code for all that it refuses: it is told apart all the same, and a relay does not wait for it to pass.
+// PgBouncer has one code for all that it refuses: it is told apart all the same, and a relay does not wait
+// for it to pass.
 func TestWhatPgBouncerRefuses(t *testing.T) {
 	t.Parallel()
 	at, bus := need.PgBouncer(t), "kafka://127.0.0.1:1"

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
-// Faults in the shop, and a RabbitMQ that is killed and comes back twice: every promise is kept. What the demo made can be
-// removed, and nothing of it is left.
+// Faults in the shop, and a RabbitMQ that is killed and comes back twice: every promise is kept. What the
+// demo made can be removed, and nothing of it is left.
 func TestDemoOnRabbitMQThatRestarts(t *testing.T) {
 	t.Parallel()
 	at, restart := need.OwnRabbitMQ(t)
@@ -61,7 +61,8 @@ func onRabbitMQ(t *testing.T, at string, do func(*amqp.Channel) error) error {
 	return do(ch)
 }
 
-// Topics that the run did not make are left alone; a RabbitMQ that is away, a wrong password and a password in the URL are told as such.
+// Topics that the run did not make are left alone; a RabbitMQ that is away, a wrong password and a password
+// in the URL are told as such.
 func TestDemoOnForeignRabbitMQ(t *testing.T) {
 	t.Parallel()
 	at, prefix := need.RabbitMQ(t), fmt.Sprintf("p%x", time.Now().UnixNano())
@@ -70,7 +71,7 @@ func TestDemoOnForeignRabbitMQ(t *testing.T) {
 	start(t, nil, "demo", "--orders", "5", "--faults", "none", "--prefix", prefix, "--broker", at).expect(5, prefix+".orders", "--prefix")
 	start(t, nil, append([]string{"demo", "remove", "--yes"}, where...)...).expect(0)
 	start(t, nil, "demo", "--orders", "5", "--broker", "amqp://127.0.0.1:1").expect(6)
-	start(t, nil, "relay", "--store", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--broker", "amqp://u:hush@h:1").expect(2, "password_file")
+	start(t, nil, "relay", "--store", "sqlite:"+filepath.Join(t.TempDir(), "x.db"), "--broker", "amqp://u:hush@h:1?user=v").expect(2, "in front of the host")
 	wrong := start(t, []string{"SKALD_RABBITMQ_PASSWORD=hush"}, "demo", "--orders", "5", "--broker", at+"?user=nobody")
 	wrong.expect(3, "not allowed")
 }

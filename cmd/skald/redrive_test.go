@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A morgue is a database with dead letters of the consumer stock, and that consumer, which runs in this process.
+// A morgue is a database with dead letters of the consumer stock, and that consumer, which runs in this
+// process.
 type morgue struct {
 	*bed
 	mu    sync.Mutex
@@ -38,14 +40,14 @@ func (m *morgue) bury(n int, key string, change func(p *store.Parked)) {
 	if key == "" {
 		key = "k-" + id
 	}
-	p := store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/orders", ID: id}, Lane: "orders/1", Position: int64(n), Attempts: 25,
+	p := store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/orders", ID: id}, Partition: "orders/1", Position: int64(n), Attempts: 25,
 		Message: skald.Message{ID: id, Source: "/orders", Topic: "orders", Type: "placed", Key: []byte(key), Data: fmt.Appendf(nil, "%q", id), ContentType: "application/json"},
 		First:   store.Failure{At: time.Now().Add(-time.Hour), Why: "first", Host: "a"}, Last: store.Failure{At: time.Now(), Why: "no such column", Host: "b"},
-		Dead: &store.Death{At: time.Now(), Kind: "attempts", Fingerprint: "abc", Holds: true, Version: "v1"}}
+		Dead: &store.Death{At: time.Now(), Kind: "attempts", Fingerprint: "abc", BlocksKey: true, Version: "v1"}}
 	if change != nil {
 		change(&p)
 	}
-	if stood, err := m.s.Apply(m.t.Context(), store.Effect{Keep: &store.Keep{Parked: p}}); err != nil || !stood[0] {
+	if stood, err := m.s.Apply(m.t.Context(), store.Effect{Park: &store.Park{Parked: p}}); err != nil || !stood[0] {
 		m.t.Fatalf("%v %v", stood, err)
 	}
 }
@@ -129,18 +131,19 @@ func testRedriveWithACanary(t *testing.T, fresh func(*testing.T) *bed) {
 	if got := m.ran(); len(got) != 6 || got[1] != "m-00" {
 		t.Errorf("the handler was given %v", got)
 	}
-	said := text(t, m.db, `SELECT string_agg(what || '/' || who || '/' || id, ' | ' ORDER BY seq) FROM skald_audit WHERE who = 'ann'`)
+	said := text(t, m.db, `SELECT string_agg(action || '/' || author || '/' || id, ' | ' ORDER BY seq) FROM skald_audit WHERE author = 'ann'`)
 	if !strings.HasSuffix(said, "redrive/ann/m-05 | redrive ended: 5 redriven, 5 succeeded, 0 rejected, 0 failed again, 0 not taken yet/ann/") {
 		t.Errorf("the audit has %s", said)
 	}
 	p := start(t, m.env, "dead", "redrive", "--fingerprint", "other", "--canary", "--reason", "mended", "--yes", "--wait", "1s")
 	p.expect(1, "was not taken within 1s") // no handler is for it
-	if took := m.taken(); len(took) != len("m-00 m-01 m-02 m-04 m-05") || m.count(m.marks) != 5 || m.count("skald_parked") != 1 {
-		t.Errorf("effects of %s, %d marks, %d kept", took, m.count(m.marks), m.count("skald_parked"))
+	if took := m.taken(); len(took) != len("m-00 m-01 m-02 m-04 m-05") || m.count("skald_mark") != 5 || m.count("skald_parked") != 1 {
+		t.Errorf("effects of %s, %d marks, %d kept", took, m.count("skald_mark"), m.count("skald_parked"))
 	}
 }
 
-// redriveForLong is how many at one a second are not done before the test has seen what it waits for, on any machine.
+// redriveForLong is how many at one a second are not done before the test has seen what it waits for, on any
+// machine.
 const redriveForLong = 300
 
 // The rate is kept to, and too many that fail again are the end of it.
@@ -157,7 +160,7 @@ func testRedriveStopsWhenTooManyFailAgain(t *testing.T, fresh func(*testing.T) *
 	m.run()
 	got := m.told(8, "dead", "redrive", "--all", "--canary", "--rate", "1", "--max-error-ratio", "0.2", "--reason", "half mended")
 	failed, done := got["failed"].(float64), got["done"].(float64)
-	if failed < 3 || done == redriveForLong || m.taken() != "m-00" || m.count("skald_parked") != redriveForLong-1 || m.count("skald_audit WHERE what = 'redrive'") != int(done) || !strings.Contains(fmt.Sprint(got["stopped"]), "failed again: handle placed") {
+	if failed < 3 || done == redriveForLong || m.taken() != "m-00" || m.count("skald_parked") != redriveForLong-1 || m.count("skald_audit WHERE action = 'redrive'") != int(done) || !strings.Contains(fmt.Sprint(got["stopped"]), "failed again: handle placed") {
 		t.Errorf("%v", got)
 	}
 	begun := time.Now()
@@ -169,12 +172,13 @@ func testRedriveStopsWhenTooManyFailAgain(t *testing.T, fresh func(*testing.T) *
 	if took, least := time.Since(begun), time.Duration(again["done"].(float64))*5*time.Millisecond; took < least {
 		t.Errorf("%v at 100 a second took %v", again["done"], took)
 	}
-	if m.count("skald_parked") != 0 || m.count("taken") != redriveForLong || m.count(m.marks) != redriveForLong {
-		t.Errorf("%d are kept, %d took effect, %d have marks", m.count("skald_parked"), m.count("taken"), m.count(m.marks))
+	if m.count("skald_parked") != 0 || m.count("taken") != redriveForLong || m.count("skald_mark") != redriveForLong {
+		t.Errorf("%d are kept, %d took effect, %d have marks", m.count("skald_parked"), m.count("taken"), m.count("skald_mark"))
 	}
 }
 
-// Killed at any moment, the same command goes on where it was: each is redriven once, and one that is dead again stays so.
+// Killed at any moment, the same command goes on where it was: each is redriven once, and one that is dead
+// again stays so.
 func TestRedriveGoesOnAfterItWasKilled(t *testing.T) {
 	onEachStore(t, testRedriveGoesOnAfterItWasKilled)
 }
@@ -190,14 +194,14 @@ func testRedriveGoesOnAfterItWasKilled(t *testing.T, fresh func(*testing.T) *bed
 	for kills := range 3 {
 		p := start(t, m.env, append(args, "--yes")...)
 		p.until("some are redriven", func() bool {
-			return m.count("skald_audit WHERE what = 'redrive'") >= 2+3*kills
+			return m.count("skald_audit WHERE action = 'redrive'") >= 2+3*kills
 		})
 		p.kill()
 	}
 	args = append(args, "--rate", "1000") // the same run, whatever its rate
 	const all = redriveForLong
 	wants(t, m.told(0, args...), map[string]any{"meant": all, "done": all, "failed": 1, "succeeded": all - 1, "open": 0, "stopped": ""})
-	if n := text(t, m.db, "SELECT max(n) || ' ' || count(*) FROM (SELECT count(*) AS n FROM skald_audit WHERE what = 'redrive' GROUP BY id) AS each"); n != fmt.Sprint("1 ", all) {
+	if n := text(t, m.db, "SELECT max(n) || ' ' || count(*) FROM (SELECT count(*) AS n FROM skald_audit WHERE action = 'redrive' GROUP BY id) AS each"); n != fmt.Sprint("1 ", all) {
 		t.Errorf("the audit has, at most of one and in all, %s", n)
 	}
 	counts := map[string]int{}
@@ -235,7 +239,8 @@ func testRedriveDryRun(t *testing.T, fresh func(*testing.T) *bed) {
 	}
 }
 
-// What is at a call to the outside is exported with it, and not imported: there nobody would know that it is under way.
+// What is at a call to the outside is exported with it, and not imported: there nobody would know that it is
+// under way.
 func TestImportLeavesWhatIsAtACall(t *testing.T) {
 	t.Parallel()
 	m, other := newMorgue(t), newMorgue(t)
@@ -246,7 +251,7 @@ func TestImportLeavesWhatIsAtACall(t *testing.T) {
 	p := start(t, m.env, "dead", "export")
 	p.expect(0)
 	lines := strings.SplitAfter(p.out.String(), "\n")
-	if want := `"call":{"key":{"bytes":"a/8="},"request":"{}","since":"2026-01-02T03:04:05Z","outcome":"1"}`; !strings.Contains(lines[1], want) || strings.Contains(lines[0], `"call"`) {
+	if want := `"call":{"since":"2026-01-02T03:04:05Z","key":{"bytes":"a/8="},"request":"{}","outcome":"1"}`; !strings.Contains(lines[1], want) || strings.Contains(lines[0], `"call"`) {
 		t.Errorf("exported is %s", &p.out)
 	}
 	file := filepath.Join(t.TempDir(), "dead.jsonl")
@@ -262,19 +267,20 @@ func TestImportLeavesWhatIsAtACall(t *testing.T) {
 	}
 }
 
-// Exported and imported, a dead letter is what it was, byte for byte; what is finished or kept is left, and a repeat changes nothing.
+// Exported and imported, a dead letter is what it was, byte for byte; what is finished or kept is left, and a
+// repeat changes nothing.
 func TestExportAndImport(t *testing.T) {
 	t.Parallel()
 	m := newMorgue(t)
 	m.bury(1, "", nil)
 	m.bury(2, "", func(p *store.Parked) {
-		p.ID, p.Message.ID, p.Fault, p.Lane = "odd \xff", "odd \xff\x00", "no \xfe envelope", "l\xff"
+		p.ID, p.Message.ID, p.Fault, p.Partition = "odd \xff", "odd \xff\x00", "no \xfe envelope", "l\xff"
 		p.Message.Key, p.Message.Data, p.Message.Subject = []byte{0, 0xff}, []byte{0, 1, 0xff}, "s\x00"
 		p.Message.Headers = []skald.Header{{Name: "x", Value: []byte{0}}, {Name: "x"}, {Name: "y\xff", Value: []byte{}}}
 		p.Message.Time = time.Date(2026, 1, 2, 3, 4, 5, 678_000, time.UTC)
 		p.Dead.Stack, p.Last.Why = "goroutine 1\n\xff", strings.Repeat("ö", 2000)
 	})
-	m.bury(3, "", func(p *store.Parked) { p.Message.Key, p.Message.Data, p.Dead.Holds = nil, nil, false })
+	m.bury(3, "", func(p *store.Parked) { p.Message.Key, p.Message.Data, p.Dead.BlocksKey = nil, nil, false })
 	file := filepath.Join(t.TempDir(), "dead.jsonl")
 	export := func(m *morgue) []byte {
 		t.Helper()
@@ -290,9 +296,9 @@ func TestExportAndImport(t *testing.T) {
 	wants(t, other.told(0, "dead", "import", file, "--dry-run"), map[string]any{"meant": 3, "done": 3, "dry_run": true})
 	wants(t, other.told(0, "dead", "import", file, "--reason", "moved", "--by", "ann"), map[string]any{"meant": 3, "done": 3})
 	yes := true
-	before, err := m.s.Kept(t.Context(), store.Sought{Dead: &yes}, 10)
+	before, err := store.ListKept(t.Context(), m.s, store.Sought{Dead: &yes, Limit: 10})
 	must(t, err)
-	after, err := other.s.Kept(t.Context(), store.Sought{Dead: &yes}, 10)
+	after, err := store.ListKept(t.Context(), other.s, store.Sought{Dead: &yes, Limit: 10})
 	must(t, err)
 	for i := range before {
 		before[i].Since, after[i].Since = time.Time{}, time.Time{}
@@ -301,13 +307,13 @@ func TestExportAndImport(t *testing.T) {
 		t.Errorf("%+v\ncame over as\n%+v", before, after)
 	}
 	wants(t, other.told(0, "dead", "import", file, "--reason", "moved"), map[string]any{"meant": 3, "done": 0})
-	if n := text(t, other.db, "SELECT count(*) || min(who) FROM skald_audit WHERE what = 'import'"); n != "3ann" {
+	if n := text(t, other.db, "SELECT count(*) || min(author) FROM skald_audit WHERE action = 'import'"); n != "3ann" {
 		t.Errorf("the audit has %s imports", n)
 	}
 	// One is redriven and finished, one dropped: neither comes again.
 	other.run()
-	wants(t, other.told(0, "dead", "redrive", "--id", "m-01", "--reason", "mended", "--canary"), map[string]any{"succeeded": 1})
-	wants(t, other.told(0, "dead", "drop", "--id", "m-03", "--reason", "not ours"), map[string]any{"done": 1})
+	wants(t, other.told(0, "dead", "redrive", "m-01", "--reason", "mended", "--canary"), map[string]any{"succeeded": 1})
+	wants(t, other.told(0, "dead", "drop", "m-03", "--reason", "not ours"), map[string]any{"done": 1})
 	p := start(t, other.env, "dead", "import", "-", "--reason", "moved", "--yes")
 	p.expect(4, "no dead letter in the file") // standard input is empty
 	p = start(t, other.env, "dead", "import", file, "--reason", "again", "--yes")
@@ -321,13 +327,17 @@ func TestExportAndImport(t *testing.T) {
 	must(t, os.WriteFile(file, []byte(string(export(m))+"{\"format\":1}\n"), 0o600))
 	third := newMorgue(t)
 	start(t, third.env, "dead", "import", file, "--reason", "moved", "--yes").expect(2, "line 4 of the file")
+	late := regexp.MustCompile(`"dead_at":"[^"]*"`).ReplaceAllLiteral(export(m), []byte(`"dead_at":"9999-12-31T23:59:59-23:00"`))
+	must(t, os.WriteFile(file, late, 0o600))
+	start(t, third.env, "dead", "import", file, "--reason", "moved", "--yes").expect(2, "the year of its dead_at is")
 	start(t, third.env, "dead", "import", file+"x", "--reason", "moved", "--yes").expect(4, "there is no file")
 	if n := text(t, third.db, "SELECT count(*) FROM skald_parked"); n != "0" {
 		t.Errorf("%s are kept of a file that cannot be read", n)
 	}
 }
 
-// What is older than marks are kept, and has none, may have been taken: it is imported only where that is asked for.
+// What is older than marks are kept, and has none, may have been taken: it is imported only where that is
+// asked for.
 func TestImportOfWhatIsTooOld(t *testing.T) {
 	t.Parallel()
 	m := newMorgue(t)
@@ -337,13 +347,14 @@ func TestImportOfWhatIsTooOld(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "dead.jsonl")
 	must(t, os.WriteFile(file, []byte(p.out.String()), 0o600))
 	other := newMorgue(t)
-	_, err := other.db.Exec("INSERT INTO skald_floor (consumer, since, at) VALUES ('stock', 0, unixepoch() * 1000)")
+	_, err := other.db.Exec("INSERT INTO skald_floor (consumer, at) VALUES ('stock', unixepoch() * 1000)")
 	must(t, err)
 	wants(t, other.told(0, "dead", "import", file, "--reason", "moved"), map[string]any{"done": 0})
 	wants(t, other.told(0, "dead", "import", file, "--reason", "looked at it", "--too-old"), map[string]any{"done": 1})
 }
 
-// Another payload is a new message at the place of the old one, for the consumer that failed; the old one is finished with that.
+// Another payload is a new message at the place of the old one, for the consumer that failed; the old one is
+// finished with that.
 func TestEditADeadLetter(t *testing.T) {
 	t.Parallel()
 	m := newMorgue(t)
@@ -351,22 +362,22 @@ func TestEditADeadLetter(t *testing.T) {
 	m.bury(2, "k", nil)
 	file := filepath.Join(t.TempDir(), "data.json")
 	must(t, os.WriteFile(file, []byte(`"mended"`), 0o600))
-	args := []string{"dead", "edit", "--id", "m-01", "--data", file}
+	args := []string{"dead", "edit", "m-01", "--data", "@" + file}
 	start(t, m.env, args...).expect(2, "--reason")
-	start(t, m.env, "dead", "edit", "--id", "m-01", "--reason", "x").expect(2, "--data")
-	start(t, m.env, "dead", "edit", "--data", file, "--reason", "x").expect(2, "--id")
+	start(t, m.env, "dead", "edit", "m-01", "--reason", "x").expect(2, "--data")
+	start(t, m.env, "dead", "edit", "--data", "@"+file, "--reason", "x").expect(2, "the ID")
 	wants(t, m.told(0, append(args, "--dry-run")...), map[string]any{"instead_of": "m-01", "dry_run": true, "bytes": 8})
 	got := m.told(0, append(args, "--reason", "a comma", "--by", "ann")...)
 	start(t, m.env, append(args, "--reason", "a comma", "--yes")...).expect(4, "no kept message")
 	id := store.Identity{Source: "/orders", ID: fmt.Sprint(got["id"])}
-	kept, err := m.s.Kept(t.Context(), store.Sought{Consumer: "stock"}, 10)
+	kept, err := store.ListKept(t.Context(), m.s, store.Sought{Consumer: "stock", Limit: 10})
 	must(t, err)
 	if len(kept) != 2 || kept[0].Identity != id || kept[0].Dead != nil || kept[0].Message.CausationID != "m-01" || string(kept[0].Message.Data) != `"mended"` ||
 		string(kept[0].Message.Key) != "k" || len(kept[0].Message.Headers) != 1 || !kept[1].Waiting {
 		t.Fatalf("kept %+v", kept)
 	}
 	m.run()
-	wants(t, m.told(0, "dead", "redrive", "--id", "m-02", "--canary", "--reason", "the first is mended"), map[string]any{"succeeded": 1})
+	wants(t, m.told(0, "dead", "redrive", "m-02", "--canary", "--reason", "the first is mended"), map[string]any{"succeeded": 1})
 	if ran := fmt.Sprint(m.ran()); ran != "[mended m-02]" {
 		t.Errorf("the handler was given %s", ran)
 	}
@@ -375,7 +386,7 @@ func TestEditADeadLetter(t *testing.T) {
 	if seen[0].Outcome != store.Rejected || seen[0].Reason != "edited: a comma; instead of it: "+id.ID || seen[1].Outcome != store.Done {
 		t.Errorf("known are %+v", seen)
 	}
-	if said := text(t, m.db, "SELECT group_concat(what || id) FROM skald_audit WHERE who = 'ann'"); said != "editm-01" {
+	if said := text(t, m.db, "SELECT group_concat(action || id) FROM skald_audit WHERE author = 'ann'"); said != "editm-01" {
 		t.Errorf("the audit has %s", said)
 	}
 }

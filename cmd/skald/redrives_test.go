@@ -60,16 +60,16 @@ func testWhatBecameOfRedrivenMessages(t *testing.T, fresh func(*testing.T) *bed)
 	until(t, "all but one are taken", func() bool { return len(m.ran()) == 6 && m.count("skald_parked WHERE dead_at IS NOT NULL") == 5 })
 	file := filepath.Join(t.TempDir(), "data.json")
 	must(t, os.WriteFile(file, []byte(`"other"`), 0o600))
-	wants(t, m.told(0, "dead", "drop", "--id", "m-02", "--reason", "not ours", "--by", "bob"), map[string]any{"done": 1})
-	wants(t, m.told(0, "dead", "edit", "--id", "m-03", "--reason", "a comma", "--by", "bob", "--data", file), map[string]any{"instead_of": "m-03"})
+	wants(t, m.told(0, "dead", "drop", "m-02", "--reason", "not ours", "--by", "bob"), map[string]any{"done": 1})
+	wants(t, m.told(0, "dead", "edit", "m-03", "--reason", "a comma", "--by", "bob", "--data", "@"+file), map[string]any{"instead_of": "m-03"})
 	m.mu.Lock()
 	m.fails = nil
 	m.mu.Unlock()
-	wants(t, m.told(0, "dead", "redrive", "--id", "m-04", "--reason", "mended", "--by", "bob"), map[string]any{"done": 1})
+	wants(t, m.told(0, "dead", "redrive", "m-04", "--reason", "mended", "--by", "bob"), map[string]any{"done": 1})
 	until(t, "what was redriven and edited is taken", func() bool { return len(m.ran()) == 8 && m.count("skald_parked") == 3 })
 	is(outcomes(), "m-00 ann done", "m-01 ann dead: m-01: permanent: still no such column", "m-02 ann dropped: not ours (bob)", "m-03 ann edited: a comma (bob)",
 		"m-04 ann again", "m-05 ann waiting", "m-06 ann rejected: no", "m-04 bob done")
-	is(outcomes("--id", "m-04", "--limit", "1"), "m-04 bob done")
+	is(outcomes("m-04", "--limit", "1"), "m-04 bob done")
 	is(outcomes("--consumer", "another"))
 	is(outcomes("--until", "1h"))
 	p = start(t, m.env, "dead", "redrives", "--limit", "7", "--since", "1h")
@@ -77,10 +77,10 @@ func testWhatBecameOfRedrivenMessages(t *testing.T, fresh func(*testing.T) *bed)
 	if said := p.out.String(); !strings.Contains(said, "7 redriven: 1 done, 1 rejected, 1 dead, 1 waiting, 1 dropped, 1 edited, 1 again; what was before is not shown: --limit 0") {
 		t.Errorf("it says %s", said)
 	}
-	m.exec("DELETE FROM " + m.marks)
+	m.exec("DELETE FROM skald_mark")
 	m.exec("UPDATE skald_parked SET dead_at = NULL, attempts = 3 WHERE id = 'm-01'")
-	is(outcomes("--id", "m-00"), "m-00 ann finished")
-	is(outcomes("--id", "m-01"), "m-01 ann failed: m-01: permanent: still no such column")
+	is(outcomes("m-00"), "m-00 ann finished")
+	is(outcomes("m-01"), "m-01 ann failed: m-01: permanent: still no such column")
 }
 
 // until polls ok, for as long as the test may take.
@@ -122,7 +122,8 @@ func TestKeysAreTypedAsTheyArePrinted(t *testing.T) {
 		}
 	}
 	wants(t, m.told(0, "dead", "redrive", "--key", "base64:YQD/", "--reason", "mended"), map[string]any{"meant": 1, "done": 1})
-	wants(t, m.told(0, "dead", "drop", "--key", "", "--reason", "not ours"), map[string]any{"meant": 1}) // the empty key, and not all of them
+	// the empty key, and not all of them
+	wants(t, m.told(0, "dead", "drop", "--key", "", "--reason", "not ours"), map[string]any{"meant": 1})
 	start(t, m.env, "dead", "drop", "--key", "base64:no", "--reason", "x", "--yes").expect(2, "as --json prints it")
 	wants(t, m.said(0, "outbox", "write", "--topic", "t", "--type", "refund", "--key", "base64:YQD/", "--data", "{}", "--reason", "x"), map[string]any{"key": "YQD/"})
 }
@@ -134,8 +135,8 @@ func TestEditAtACall(t *testing.T) {
 	m.bury(1, "k", func(p *store.Parked) { p.Call = &store.Call{Key: "refund-1", Request: "{}", Since: time.Now()} })
 	file := filepath.Join(t.TempDir(), "data.json")
 	must(t, os.WriteFile(file, []byte(`"mended"`), 0o600))
-	start(t, m.env, "dead", "edit", "--id", "m-01", "--data", file, "--reason", "x", "--yes").expect(2, "under key refund-1")
-	kept, err := m.s.Kept(t.Context(), store.Sought{}, 10)
+	start(t, m.env, "dead", "edit", "m-01", "--data", "@"+file, "--reason", "x", "--yes").expect(2, "under key refund-1")
+	kept, err := store.ListKept(t.Context(), m.s, store.Sought{Limit: 10})
 	if err != nil || len(kept) != 1 || kept[0].Call == nil || kept[0].Dead == nil {
 		t.Errorf("kept %+v, %v", kept, err)
 	}

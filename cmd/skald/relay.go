@@ -13,13 +13,14 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/relay"
 )
 
 const relayAbout = `Carries committed messages from the outbox to the broker until SIGTERM or SIGINT, and empties what is older than
-the retention. Several may run on one outbox: they share its lanes, and take over from one another. One can serve
+the retention. Several may run on one outbox: they share its shards, and take over from one another. One can serve
 several schemas of a database, over one pool of connections: one that lacks a table or a right is tried again while the
 others are served, and /readyz names it.
 
@@ -28,15 +29,16 @@ It needs the tables (skald migrate) and existing topics, nothing else. Servers t
 Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?option=value&…], nats://…, amqp://…
 
 Options of a broker's URL, which docs/brokers.md explains:
-  kafka://  tls, ca, cert, key, sasl, user, password_file, partitioner, balancers, start, envelope
+  kafka://  tls, ca, cert, key, sasl, user, password_file, token_file, credentials_file, partitioner, balancers, start, envelope
   nats://   tls, ca, cert, key, user, password_file, creds, nkey, replicas, retain, shapes
   amqp://   tls, ca, cert, key, user, password_file, auth, topology, prefetch, route, bind, unrouted, queue
-A password is read from its file, or from SKALD_KAFKA_PASSWORD, SKALD_NATS_PASSWORD or SKALD_RABBITMQ_PASSWORD, never from
-the URL.`
+amqp:// and nats:// URLs may be as their own clients take them: user:password@ in front of the host, without a port. Else
+a password is read from its file, or from SKALD_KAFKA_PASSWORD, SKALD_NATS_PASSWORD or SKALD_RABBITMQ_PASSWORD.`
 
 func relayCommand(errs io.Writer) *cobra.Command {
 	var r rooms
 	var metrics string
+	var tables []string
 	c := &cobra.Command{
 		Use: "relay", Short: "Carry committed messages to the broker", Long: relayAbout, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -46,8 +48,16 @@ func relayCommand(errs io.Writer) *cobra.Command {
 			}
 			for i, schema := range r.schemas {
 				if slices.Contains(r.schemas[:i], schema) {
-					return &place.UsageError{What: fmt.Sprintf("--schema %s is given twice", schema)}
+					return &exit.UsageError{What: fmt.Sprintf("--schema %s is given twice", schema)}
 				}
+			}
+			if len(tables) > 0 {
+				for _, name := range []string{"schema", "listen", "wal", "slot", "keep-outbox", "keep-marks", "keep-steps"} {
+					if c.Flags().Changed(name) {
+						return &exit.UsageError{What: "--" + name + " is for Skald's own outbox, not for --table"}
+					}
+				}
+				return runTables(c.Context(), db, tables, r.connections, from(c, "broker", "SKALD_BROKER"), metrics, slog.New(slog.NewTextHandler(errs, nil)))
 			}
 			r.listen = from(c, "listen", "SKALD_LISTEN")
 			return runRelay(c.Context(), db, r, from(c, "broker", "SKALD_BROKER"), metrics, slog.New(slog.NewTextHandler(errs, nil)))
@@ -58,24 +68,37 @@ func relayCommand(errs io.Writer) *cobra.Command {
 	f.String("broker", "", "kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it")
 	f.StringArrayVar(&r.schemas, "schema", nil, "where the tables are; again for each further schema of the database; PostgreSQL only (default: public)")
 	f.IntVar(&r.connections, "connections", 0, "to the database, at most, for all schemas together, 2 or more; PostgreSQL only (default: 4, or the URL's pool_max_conns)")
-	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection; SKALD_LISTEN stands for it")
+	f.StringArrayVar(&tables, "table", nil, "FILE that says, as JSON, which columns of another outbox table make a message: carry that table instead of Skald's; again for each further one; PostgreSQL only (skald adopt outbox --print writes one)")
+	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection; with --wal, read the slot there; SKALD_LISTEN stands for it")
+	f.BoolVar(&r.wal, "wal", false, "hear of commits from a logical replication slot, which is made where it is missing, instead of looking; PostgreSQL with wal_level=logical, a role with REPLICATION")
+	f.StringVar(&r.slot, "slot", "", "the slot, and the publication of that name; with --wal and one schema (default: skald_<database>_<schema>)")
 	f.DurationVar(&r.keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
 	f.DurationVar(&r.keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
 	f.DurationVar(&r.keep.Steps, "keep-steps", 90*24*time.Hour, "how long steps of sagas are kept after their saga began: no saga may take longer")
+	f.DurationVar(&r.keep.Sagas, "keep-sagas", 30*24*time.Hour, "how long orchestrated sagas are kept after they ended, and their keys with them")
 	f.StringVar(&metrics, "metrics", "", "serve /metrics for Prometheus, /livez and /readyz at this address, \":9090\" (default: do not)")
 	return c
 }
 
-func runRelay(ctx context.Context, db database, r rooms, bus, metrics string, log *slog.Logger) (err error) {
+// slots checks --wal and --slot.
+func (r rooms) slots() error {
 	switch {
-	case r.keep.Outbox <= 0 || r.keep.Marks < r.keep.Outbox:
-		return &place.UsageError{What: "--keep-outbox is more than 0, and --keep-marks is at least as much: a row that is kept can be published again, and then its mark must still be there"}
-	case bus == "mem:":
-		return &place.UsageError{What: "mem: is a broker inside of one process: nobody could hear a relay of its own"}
-	case bus == "":
-		return &place.UsageError{What: "the broker is kafka://, nats:// or amqp://host:port[,host:port]; give --broker, or SKALD_BROKER"}
+	case r.slot != "" && !r.wal:
+		return &exit.UsageError{What: "--slot is for --wal"}
+	case r.slot != "" && len(r.schemas) > 1:
+		return &exit.UsageError{What: "--slot is for one schema: each needs its own; leave it out, and each has skald_<database>_<schema>"}
 	}
-	connect, err := place.Dial(bus)
+	return nil
+}
+
+func runRelay(ctx context.Context, db database, r rooms, bus, metrics string, log *slog.Logger) (err error) {
+	if err := r.slots(); err != nil {
+		return err
+	}
+	if r.keep.Outbox <= 0 || r.keep.Marks < r.keep.Outbox {
+		return &exit.UsageError{What: "--keep-outbox is more than 0, and --keep-marks is at least as much: a row that is kept can be published again, and then its mark must still be there"}
+	}
+	connect, err := dial(bus)
 	if err != nil {
 		return err
 	}
@@ -101,21 +124,32 @@ func runRelay(ctx context.Context, db database, r rooms, bus, metrics string, lo
 	return skald.Run(ctx, all...)
 }
 
-// runners are a room for each schema, and who listens for all of them.
+// dial is connect.Dial for who publishes to others.
+func dial(bus string) (func() (broker.Broker, error), error) {
+	switch bus {
+	case "mem:":
+		return nil, &exit.UsageError{What: "mem: is a broker inside of one process: nobody could hear a relay of its own"}
+	case "":
+		return nil, &exit.UsageError{What: "the broker is kafka://, nats:// or amqp://host:port[,host:port]; give --broker, or SKALD_BROKER"}
+	}
+	return connect.Dial(bus)
+}
+
+// runners are a schemaRelay for each schema, and with --listen one listener for all of them.
 func (r rooms) runners(from []relay.Source, to broker.Broker, seen *sight, log *slog.Logger) (all []skald.Runner, err error) {
-	open := &corridor{open: len(from)}
+	open := &supervisor{open: len(from)}
 	for i, source := range from {
-		one := &room{source: source, log: log, all: open}
+		one := &schemaRelay{source: source, log: log, all: open}
 		if len(r.schemas) > 1 {
 			one.name, one.log = r.schemas[i], log.With("schema", r.schemas[i])
 		}
 		one.make = func() *relay.Relay {
 			return relay.New(source, to, &relay.Options{Keep: r.keep, Outboxes: len(from), Logger: one.log, MeterProvider: seen.meters})
 		}
-		seen.see(one)
+		seen.health.AddRelay("", one)
 		all = append(all, one)
 	}
-	if r.listen != "" {
+	if r.listen != "" && !r.wal {
 		heard, err := listener(r.listen, from, log)
 		if err != nil {
 			return nil, err
@@ -125,23 +159,33 @@ func (r rooms) runners(from []relay.Source, to broker.Broker, seen *sight, log *
 	return all, nil
 }
 
-// openPatiently opens the database and looks whether there is something to relay; it waits for a server that is away, until ctx is done: then
-// it returns nothing.
-func openPatiently(ctx context.Context, db database, r rooms, log *slog.Logger) ([]relay.Source, func(), error) {
+// openPatiently opens the database and looks whether there is something to relay; it waits for a server that
+// is away, until ctx is done: then it returns nothing.
+func openPatiently(ctx context.Context, db database, r rooms, log *slog.Logger) (from []relay.Source, done func(), err error) {
+	err = patiently(ctx, log, func() error {
+		var err error
+		if from, done, err = db.stores(ctx, r); err != nil {
+			return err
+		}
+		if err = checkAny(ctx, from); err != nil {
+			done()
+			from = nil
+		}
+		return err
+	})
+	return from, done, err
+}
+
+// patiently tries again while the database is away, until ctx is done: then it returns nil.
+func patiently(ctx context.Context, log *slog.Logger, try func() error) error {
 	say := backoff.Rarely{First: sayEvery, Most: sayMost}
 	for {
-		from, done, err := db.stores(ctx, r)
-		if err == nil {
-			if err = checkAny(ctx, from); err == nil {
-				return from, done, nil
-			}
-			done()
+		err := try()
+		if err == nil || ctx.Err() != nil {
+			return nil
 		}
-		if ctx.Err() != nil {
-			return nil, nil, nil
-		}
-		if !place.Away(err) {
-			return nil, nil, err
+		if !exit.Away(err) {
+			return err
 		}
 		if say.Due(time.Now()) {
 			log.Warn("waiting for the database", "error", err)
@@ -153,11 +197,15 @@ func openPatiently(ctx context.Context, db database, r rooms, log *slog.Logger) 
 	}
 }
 
-// sayMost is the longest pause between two words about an outage that lasts.
-const sayMost = 10 * time.Minute
+const (
+	// sayEvery is the shortest pause between two lines about the same state.
+	sayEvery = 5 * time.Second
+	// sayMost is the longest pause between two lines about an outage that lasts.
+	sayMost = 10 * time.Minute
+)
 
-// A voice says when a relay begins to work, and that it cannot: after 5 s, then after pauses that double, up to 10 min. Once
-// it can again it says for how long it could not.
+// A voice says when a relay begins to work, and that it cannot: after 5 s, then after pauses that double, up
+// to 10 min. Once it can again it says for how long it could not.
 type voice struct {
 	relay *relay.Relay
 	log   *slog.Logger
@@ -177,9 +225,9 @@ func (v voice) Run(ctx context.Context) error {
 		h := v.relay.Health()
 		switch {
 		case h.Ready && !ready && say.Over():
-			v.log.Info("relaying again", "lanes", h.Lanes, "waited", time.Since(since).Round(time.Second))
+			v.log.Info("relaying again", "shards", h.Shards, "waited", time.Since(since).Round(time.Second))
 		case h.Ready && !ready:
-			v.log.Info("relaying", "lanes", h.Lanes)
+			v.log.Info("relaying", "shards", h.Shards)
 		case !h.Ready && time.Since(since) >= sayEvery && say.Due(time.Now()):
 			v.log.Warn("waiting", "why", h.Why, "since", since.Format(time.RFC3339))
 		}

@@ -42,7 +42,8 @@ func TestDemoRemove(t *testing.T) {
 	missing(t, dir)
 }
 
-// What the demo did not make is not touched, and the demo beside it neither; another's file in the folder stays.
+// What the demo did not make is not touched, and the demo beside it neither; another's file in the folder
+// stays.
 func TestDemoRemoveRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -78,8 +79,8 @@ func TestDemoRemoveRefuses(t *testing.T) {
 	start(t, nil, "demo", "--dir", foreign).expect(5, "gateway.db")
 }
 
-// A removal that was killed behind any of its steps is ended by the next. The steps are files that go, the last of them
-// the lock's and the folder.
+// A removal that was killed behind any of its steps is ended by the next. The steps are files that go, the
+// last of them the lock's and the folder.
 func TestDemoRemoveAfterKill(t *testing.T) {
 	t.Parallel()
 	order := []string{"gateway.db", "analytics.db", "notification.db", "fulfilment.db", "inventory.db", "payment.db", "order.db", "demo.lock"}

@@ -14,13 +14,13 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
 )
 
-// A said is a topic of one lane with four messages, of which two came behind a moment.
+// A said is a topic of one partition with four messages, of which two came behind a moment.
 type said struct {
 	broker.Broker
 	url, topic string
@@ -31,13 +31,13 @@ type said struct {
 
 func say(t *testing.T, url string) said {
 	t.Helper()
-	connect, err := place.Dial(url)
+	connect, err := connect.Dial(url)
 	must(t, err)
 	bus, err := connect()
 	must(t, err)
 	t.Cleanup(func() { _ = bus.Close() })
 	s := said{Broker: bus, url: url, topic: fmt.Sprintf("rewind.%x", time.Now().UnixNano())}
-	must(t, bus.(broker.TopicMaker).MakeTopics(t.Context(), 1, s.topic))
+	must(t, bus.MakeTopics(t.Context(), 1, s.topic))
 	for i := range 4 {
 		if i == 2 { // a broker's clock may have milliseconds
 			<-time.After(20 * time.Millisecond)
@@ -48,7 +48,7 @@ func say(t *testing.T, url string) said {
 	}
 	s.ids, err = bus.Topics(t.Context(), s.topic)
 	must(t, err)
-	places, err := bus.(broker.Finder).Find(t.Context(), s.topic, time.Now().Add(time.Hour))
+	places, err := bus.Find(t.Context(), s.topic, time.Now().Add(time.Hour))
 	must(t, err)
 	s.end = places[0].Position
 	return s
@@ -79,7 +79,8 @@ func rewindableOn(t *testing.T, fresh func(*testing.T) *bed, try func(*testing.T
 	})
 }
 
-// A consumer is set back to a time, lane by lane, where it is farther and the topic is the one that it knows.
+// A consumer is set back to a time, partition by partition, where it is farther and the topic is the one that
+// it knows.
 func TestInboxRewind(t *testing.T) { rewindable(t, testRewind) }
 
 func testRewind(t *testing.T, bus said, b *bed) {
@@ -96,58 +97,58 @@ func testRewind(t *testing.T, bus said, b *bed) {
 			t.Errorf("no %q in %s", word, &p.out)
 		}
 	}
-	says("has not had this lane", with("--dry-run")...)
-	if _, err := s.Occupy(t.Context(), "stock", "", "1", []store.Spot{{Lane: topic + "/0", Origin: ids[topic], Position: end, Reach: end + 5}}); err != nil {
+	says("has not had this partition", with("--dry-run")...)
+	if _, err := s.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "", Stamp: "1", Checkpoints: []store.Checkpoint{{Partition: topic + "/0", Origin: ids[topic], Position: end, InFlightEnd: end + 5}}}); err != nil {
 		t.Fatal(err)
 	}
-	where := func() store.Spot {
+	where := func() store.Checkpoint {
 		t.Helper()
-		all, err := s.Spots(t.Context(), "stock")
-		if err != nil || len(all.Spots) != 1 {
+		all, err := s.Attend(t.Context(), store.Attend{Consumer: "stock"})
+		if err != nil || len(all.Checkpoints) != 1 {
 			t.Fatalf("%+v %v", all, err)
 		}
-		return all.Spots[0]
+		return all.Checkpoints[0]
 	}
 	says("would be rewound", with("--dry-run")...)
-	if is := where(); is.Position != end || is.Note != "1" {
+	if is := where(); is.Position != end || is.Stamp != "1" {
 		t.Errorf("a dry run left %+v", is)
 	}
 	p := start(t, nil, with("--yes", "--json", "--reason=restored", "--by=ann")...)
 	p.expect(0)
 	var told struct {
-		Lanes []struct {
-			Lane     string
-			From, To int64
-			Rewound  bool
+		Partitions []struct {
+			Partition string
+			From, To  int64
+			Rewound   bool
 		}
 	}
-	if err := json.Unmarshal([]byte(p.out.String()), &told); err != nil || len(told.Lanes) != 1 || !told.Lanes[0].Rewound || told.Lanes[0].From != end || told.Lanes[0].To != end-2 {
+	if err := json.Unmarshal([]byte(p.out.String()), &told); err != nil || len(told.Partitions) != 1 || !told.Partitions[0].Rewound || told.Partitions[0].From != end || told.Partitions[0].To != end-2 {
 		t.Errorf("%s: %v", p.out.String(), err)
 	}
-	if is := where(); is.Position != end-2 || is.Note == "1" {
+	if is := where(); is.Position != end-2 || is.Stamp == "1" {
 		t.Errorf("rewound to %+v", is)
 	}
-	var who, why, lane string
-	if err := b.db.QueryRowContext(t.Context(), "SELECT who, why, source FROM skald_audit WHERE what = 'rewind'").Scan(&who, &why, &lane); err != nil ||
-		who != "ann" || why != "restored" || lane != topic+"/0" {
-		t.Errorf("the audit has %q %q %q: %v", who, why, lane, err)
+	var who, why, partition string
+	if err := b.db.QueryRowContext(t.Context(), "SELECT author, reason, source FROM skald_audit WHERE action = 'rewind'").Scan(&who, &why, &partition); err != nil ||
+		who != "ann" || why != "restored" || partition != topic+"/0" {
+		t.Errorf("the audit has %q %q %q: %v", who, why, partition, err)
 	}
 	says("not farther", with("--yes", "--reason=again")...)
 }
 
-// A consumer that has nothing to do is set back while it runs: it finds out by itself, and what its database does not know any more is
-// taken again, once, and the rest is not.
+// A consumer that has nothing to do is set back while it runs: it finds out by itself, and what its database
+// does not know any more is taken again, once, and the rest is not.
 func TestRewindOfAnIdleConsumer(t *testing.T) { rewindable(t, testRewindIdle) }
 
 func testRewindIdle(t *testing.T, bus said, b *bed) {
 	in := b.migrate().run(bus.Broker, bus.topic, bus.topic, "said", inbox.Options{Workers: 2, Member: "one"}, nil)
 	until(t, "all are taken", func() bool { return b.taken() == "0 1 2 3" })
 	until(t, "its position is stored", func() bool {
-		all, err := b.s.Spots(t.Context(), bus.topic)
-		return err == nil && len(all.Spots) == 1 && all.Spots[0].Position == bus.end
+		all, err := b.s.Attend(t.Context(), store.Attend{Consumer: bus.topic})
+		return err == nil && len(all.Checkpoints) == 1 && all.Checkpoints[0].Position == bus.end
 	})
 	b.exec("DELETE FROM taken WHERE id IN ('2', '3')") // as if somebody had put these tables back
-	b.exec("DELETE FROM " + b.marks + " WHERE id IN ('2', '3')")
+	b.exec("DELETE FROM skald_mark WHERE id IN ('2', '3')")
 	start(t, nil, "inbox", "rewind", "--store="+b.at, "--broker="+bus.url, "--consumer="+bus.topic, "--topic="+bus.topic,
 		"--to-time="+bus.middle.Add(-time.Hour).Format(time.RFC3339Nano), "--yes", "--reason=restored").expect(0)
 	began := time.Now()

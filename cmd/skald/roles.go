@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -54,7 +54,7 @@ func roleNames(given []string) (map[string]string, error) {
 	for _, one := range given {
 		role, name, ok := strings.Cut(one, "=")
 		if !ok || name == "" || !slices.Contains(pgstore.Roles(), role) {
-			return nil, &place.UsageError{What: fmt.Sprintf("--name is ROLE=NAME, ROLE one of %s: not %q", strings.Join(pgstore.Roles(), ", "), one)}
+			return nil, &exit.UsageError{What: fmt.Sprintf("--name is ROLE=NAME, ROLE one of %s: not %q", strings.Join(pgstore.Roles(), ", "), one)}
 		}
 		out[role] = name
 	}
@@ -66,7 +66,7 @@ func printRoles(t *tidings, roles []string, schema string, called map[string]str
 	for _, role := range roles {
 		text, err := pgstore.Grants(role, &pgstore.GrantOptions{Schema: schema, Name: called[role]})
 		if err != nil {
-			return &place.UsageError{What: err.Error()}
+			return &exit.UsageError{What: err.Error()}
 		}
 		text = fmt.Sprintf("-- %s\nBEGIN;\n%sCOMMIT;\n", role, text)
 		if err := t.say(role, text, text); err != nil {

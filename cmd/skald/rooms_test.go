@@ -45,8 +45,8 @@ func as(t *testing.T, at, user string) string {
 	return u.String()
 }
 
-// Tables that the migrator made, in schemas with any name, written by the app and carried by one relay over two
-// connections: each with the rights that `skald roles` prints and no more.
+// Tables that the migrator made, in schemas with any name, written by the app and carried by one relay over
+// two connections: each with the rights that `skald roles` prints and no more.
 func TestRolesAndRooms(t *testing.T) {
 	t.Parallel()
 	at, conn := postgres(t)
@@ -82,7 +82,8 @@ func TestRolesAndRooms(t *testing.T) {
 	alone := append(relay[:len(relay)-2*len(schemas):len(relay)-2*len(schemas)], "--schema", "B.c")
 	start(t, nil, alone...).expect(3, "TRUNCATE on skald_outbox_3", "GRANT "+right+" TO "+user["relay"], "skald roles relay --schema B.c")
 
-	// With others, it is served when the right is there; until then it is named, and nobody is told that all is well.
+	// With others, it is served when the right is there; until then it is named, and nobody is told that all
+	// is well.
 	p := start(t, nil, append(relay, "--metrics", "127.0.0.1:0")...)
 	p.until("relaying in the two others", func() bool { return strings.Count(p.errs.String(), "relaying") == 2 })
 	p.until("the schema that lacks a right", func() bool {
@@ -142,7 +143,8 @@ func TestRolesAndRooms(t *testing.T) {
 	p.until("relaying in every schema", func() bool { return strings.Count(p.errs.String(), "relaying") == len(schemas) })
 	p.until("that all is well", func() bool { code, _ := get(t, base+"/readyz"); return code == 200 })
 
-	// A right that is taken away meanwhile stops nobody else; what was written comes when the right is there again.
+	// A right that is taken away meanwhile stops nobody else; what was written comes when the right is there
+	// again.
 	do(t, conn, "REVOKE SELECT ON a.skald_outbox FROM "+user["relay"])
 	do(t, conn, "INSERT INTO a.skald_outbox (topic, type) VALUES ('"+topic+"', 'late')")
 	p.until("the schema that lost a right", func() bool {

@@ -110,11 +110,11 @@ func TestMigratePostgres(t *testing.T) {
 	start(t, store, "migrate", "--schema", "a", "--source", "/other").expect(5, source)
 
 	start(t, store, "migrate", "--schema", "a", "--outbox-slots", "2").expect(2, "4 to 1000 slots")
-	p := start(t, store, "migrate", "--schema", "a", "--outbox-slots", "12", "--mark-slots", "4")
+	p := start(t, store, "migrate", "--schema", "a", "--outbox-slots", "12")
 	p.expect(0)
-	for _, says := range []string{"up to date\n", "outbox ring: 12 slots, was 10\n", "mark ring: 4 slots from "} {
+	for _, says := range []string{"up to date\n", "outbox ring: 12 slots, was 10\n"} {
 		if !strings.Contains(p.out.String(), says) {
-			t.Errorf("a change of the rings says %q", p.out.String())
+			t.Errorf("a change of the ring says %q", p.out.String())
 		}
 	}
 
@@ -177,7 +177,7 @@ func relayToKafka(t *testing.T, at string, conn *pgx.Conn) {
 	env := []string{"SKALD_STORE=" + at, "SKALD_BROKER=" + bus}
 	start(t, env, "migrate", "--schema", "s").expect(0)
 	relays := []*program{start(t, env, "relay", "--schema", "s"), start(t, env, "relay", "--schema", "s"), start(t, env, "relay", "--schema", "s")}
-	relays[0].until("third relay", func() bool { return count(conn, "SELECT count(DISTINCT owner) FROM s.skald_lane") == 3 })
+	relays[0].until("third relay", func() bool { return count(conn, "SELECT count(DISTINCT owner) FROM s.skald_shard") == 3 })
 	relays[2].kill()
 	const n = 200
 	do(t, conn, fmt.Sprintf(`INSERT INTO s.skald_outbox (topic, key, type, data)
@@ -214,8 +214,8 @@ func relayToKafka(t *testing.T, at string, conn *pgx.Conn) {
 		relays[i].signal(end)
 		relays[i].expect(0, "relaying", "stopping")
 	}
-	if n := count(conn, "SELECT count(owner) FROM s.skald_lane"); n != 0 {
-		t.Errorf("%d lanes are not given back", n)
+	if n := count(conn, "SELECT count(owner) FROM s.skald_shard"); n != 0 {
+		t.Errorf("%d shards are not given back", n)
 	}
 }
 
@@ -255,11 +255,13 @@ func TestDemoOnPostgresAndKafka(t *testing.T) {
 	if _, err := adm.DeleteTopics(t.Context(), prefix+".orders"); err != nil {
 		t.Fatal(err)
 	}
-	start(t, nil, "demo", "--store", at, "--broker", bus, "--prefix", prefix).expect(0) // it is over: the databases tell
+	// it is over: the databases tell
+	start(t, nil, "demo", "--store", at, "--broker", bus, "--prefix", prefix).expect(0)
 }
 
-// On the worst of days on real servers, by the same faults as TestDemoWild: services die in the middle of a statement and of a call to Kafka,
-// commits take effect and answer with an error, messages come twice and cannot be read. Every promise is kept, and nothing is left.
+// On the worst of days on real servers, by the same faults as TestDemoWild: services die in the middle of a
+// statement and of a call to Kafka, commits take effect and answer with an error, messages come twice and
+// cannot be read. Every promise is kept, and nothing is left.
 func TestDemoWildOnPostgresAndKafka(t *testing.T) {
 	t.Parallel()
 	at, conn := postgres(t)

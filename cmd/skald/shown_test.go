@@ -11,7 +11,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What a consumer keeps of a message is shown beside what it has marked, also to somebody who does not know the message's source.
+// What a consumer keeps of a message is shown beside what it has marked, also to somebody who does not know
+// the message's source.
 func TestInboxShowsWhatIsKept(t *testing.T) {
 	t.Parallel()
 	m := newMorgue(t)
@@ -59,13 +60,13 @@ func TestDeadLettersAreShownWhole(t *testing.T) {
 	m.bury(1, "k", func(p *store.Parked) {
 		p.Message.Data, p.Message.Headers = []byte(`{"to":"<a&b>"}`), []skald.Header{{Name: "tenant", Value: []byte{0xff}}}
 		p.Message.CorrelationID, p.Message.CausationID, p.Message.Time, p.Message.Subject = "whole", "before", began, "s"
-		p.First, p.Kills, p.Dead.At, p.Dead.Kind = store.Failure{At: began, Why: "first", Host: "a"}, 3, began, "crash"
+		p.First, p.CrashCount, p.Dead.At, p.Dead.Kind = store.Failure{At: began, Why: "first", Host: "a"}, 3, began, "crash"
 	})
 	m.bury(2, "", nil)
 	p := start(t, m.env, "dead", "show", "--kind", "crash")
 	p.expect(0)
 	for _, want := range []string{`"to": "<a&b>"`, `"correlation_id": "whole"`, `"causation_id": "before"`, `"subject": "s"`, `"first_host": "a"`,
-		`"first_at": "` + began.Format(time.RFC3339), `"time": "` + began.Format(time.RFC3339), `"kills": 3`, `"name": "tenant"`, `"value": "/w=="`} {
+		`"first_at": "` + began.Format(time.RFC3339), `"time": "` + began.Format(time.RFC3339), `"crash_count": 3`, `"name": "tenant"`, `"value": "/w=="`} {
 		if !strings.Contains(p.out.String(), want) {
 			t.Errorf("%s is not in %s", want, &p.out)
 		}
@@ -98,7 +99,7 @@ func TestWordsThatAreNone(t *testing.T) {
 		{2, "--limit", []string{"dead", "list", "--limit", "-1"}},
 		{2, "--state is one of done", []string{"steps", "list", "--state", "bogus"}},
 		{4, "skald inbox status", []string{"inbox", "admit", "--number", "9", "--reason", "x"}},
-		{4, "skald inbox status", []string{"inbox", "admit", "--id", "m-01", "--reason", "x"}},
+		{4, "skald inbox status", []string{"inbox", "admit", "m-01", "--reason", "x"}},
 	} {
 		start(t, m.env, c.args...).expect(c.code, c.says)
 	}

@@ -4,43 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 
-	"github.com/skald-go/skald/examples/shop/place"
-	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/health"
 )
 
-// A sight serves what is to be seen of a relay's process: /metrics for Prometheus, /livez and /readyz. It stands
-// before the database does, so that a process that waits for its servers says so.
+// A sight serves what is to be seen of a relay's process: /metrics for Prometheus, /livez and /readyz. It
+// stands before the database does, so that a process that waits for its servers says so.
 type sight struct {
 	meters *metric.MeterProvider
+	health *health.Handler
 	server *http.Server
 	over   chan struct{}
-
-	mu     sync.Mutex
-	relays []healthy
 }
-
-// healthy is a relay, or a room for one.
-type healthy interface{ Health() relay.Health }
 
 // newSight listens at addr; an empty one is nothing to see.
 func newSight(addr string, log *slog.Logger) (*sight, error) {
-	s := &sight{meters: metric.NewMeterProvider()}
+	registry := prometheus.NewRegistry()
+	s := &sight{meters: metric.NewMeterProvider(), health: health.New(&health.Options{
+		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Waiting: "waiting for the database"})}
 	if addr == "" {
 		return s, nil
 	}
-	registry := prometheus.NewRegistry()
+	if err := errors.Join(registry.Register(collectors.NewGoCollector()), registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+		registry.Register(buildInfo())); err != nil {
+		return nil, fmt.Errorf("export metrics: %w", err)
+	}
 	exporter, err := otelprom.New(otelprom.WithRegisterer(registry), otelprom.WithoutScopeInfo())
 	if err != nil {
 		return nil, fmt.Errorf("export metrics: %w", err)
@@ -48,13 +47,9 @@ func newSight(addr string, log *slog.Logger) (*sight, error) {
 	s.meters = metric.NewMeterProvider(metric.WithReader(exporter))
 	at, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, &place.UsageError{What: fmt.Sprintf("--metrics: %v", err)}
+		return nil, &exit.UsageError{What: fmt.Sprintf("--metrics: %v", err)}
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /livez", s.answer(func(h relay.Health) bool { return h.Live }))
-	mux.HandleFunc("GET /readyz", s.answer(func(h relay.Health) bool { return h.Ready }))
-	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}
+	s.server = &http.Server{Handler: s.health, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute}
 	s.over = make(chan struct{})
 	log.Info("metrics", "at", "http://"+at.Addr().String()+"/metrics")
 	go func() {
@@ -66,33 +61,11 @@ func newSight(addr string, log *slog.Logger) (*sight, error) {
 	return s, nil
 }
 
-// see adds a relay to those that are asked.
-func (s *sight) see(r healthy) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.relays = append(s.relays, r)
-}
-
-// answer is 200 if it is so of every relay, else 503 with the reasons. Before there is a relay the process lives and
-// is not ready.
-func (s *sight) answer(so func(relay.Health) bool) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		var why string
-		if len(s.relays) == 0 && !so(relay.Health{Live: true}) {
-			why = "waiting for the database\n"
-		}
-		for _, r := range s.relays {
-			if h := r.Health(); !so(h) {
-				why += h.Why + "\n"
-			}
-		}
-		if why != "" {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		_, _ = io.WriteString(w, why+map[bool]string{true: "ok\n"}[why == ""]) // who asked may have gone
-	}
+// buildInfo is a series that is always 1: its labels name this build.
+func buildInfo() prometheus.Collector {
+	b := thisBuild()
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skald_build_info", Help: "Always 1; the labels name the build of this process",
+		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.Go}}, func() float64 { return 1 })
 }
 
 // close ends what is open.

@@ -46,9 +46,15 @@ func TestRelayTellsLiveFromReady(t *testing.T) {
 	base := metricsOf(r)
 	r.until("the backlog", func() bool {
 		_, text := get(t, base+"/metrics")
-		return strings.Contains(text, `skald_outbox_lane_free{source="/order"} 0`) &&
+		return strings.Contains(text, `skald_outbox_shard_free{source="/order"} 0`) &&
 			strings.Contains(text, `skald_outbox_message_pending{source="/order"} 0`)
 	})
+	_, text := get(t, base+"/metrics")
+	for _, series := range []string{"go_goroutines ", "process_open_fds ", "process_start_time_seconds ", "skald_build_info{", "skald_outbox_relay_ready{", "skald_outbox_relay_progress_age_seconds{"} {
+		if !strings.Contains(text, "\n"+series) {
+			t.Errorf("/metrics has no %s", series)
+		}
+	}
 	if code, body := get(t, base+"/livez"); code != http.StatusOK {
 		t.Errorf("livez: %d %s", code, body)
 	}

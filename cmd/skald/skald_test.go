@@ -106,10 +106,16 @@ func (p *program) begin() *program {
 	return p
 }
 
-// wait is the exit code.
+// wait is the exit code. A program that does not end in ten minutes is killed, and says where it stood.
 func (p *program) wait() int {
 	p.t.Helper()
-	<-p.ended
+	select {
+	case <-p.ended:
+	case <-time.After(10 * time.Minute):
+		p.signal(syscall.SIGQUIT)
+		<-p.ended
+		p.t.Fatalf("%s: it has not ended in ten minutes\n%s%s", p.cmd.Args[1:], &p.out, &p.errs)
+	}
 	var exit *exec.ExitError
 	if p.err != nil && !errors.As(p.err, &exit) {
 		p.t.Fatal(p.err)
@@ -195,6 +201,7 @@ type outcome struct {
 	Store  string
 	Broker string
 	Orders struct{ Placed, Confirmed, Cancelled int }
+	Sagas  *struct{ Started, Done, Compensated, Stuck int }
 
 	Messages struct {
 		Written, Published, Delivered, Duplicates, Handled, Rejected, Barred, Parked, Dead, Redriven, Dropped int
@@ -253,7 +260,7 @@ func TestUsage(t *testing.T) {
 		"schema in SQLite":   {[]string{"migrate", "--store", "sqlite:x", "--schema", "s"}, "--schema is for PostgreSQL"},
 		"schema that cannot": {[]string{"outbox", "status", "--store", "postgres://127.0.0.1:1/x", "--schema", "a$$b"}, `the schema "a$$b" cannot be`},
 		"one that cannot":    {[]string{"relay", "--store", "postgres://127.0.0.1:1/x", "--broker", "kafka://127.0.0.1:1", "--schema", "a", "--schema", "a$$b"}, `the schema "a$$b" cannot be`},
-		"slots in SQLite":    {[]string{"migrate", "--store", "sqlite:x", "--mark-slots", "20"}, "SQLite has no slots"},
+		"slots in SQLite":    {[]string{"migrate", "--store", "sqlite:x", "--outbox-slots", "20"}, "SQLite has no slots"},
 		"slots and check":    {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--outbox-slots", "20", "--check"}, "not with --check"},
 		"files of nobody":    {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--print", "--format", "flyway", "--dir", "."}, "golang-migrate, goose, atlas or dbmate"},
 		"files to nowhere":   {[]string{"migrate", "--store", "postgres://127.0.0.1:1/x", "--print", "--format", "goose"}, "all three"},
@@ -294,7 +301,8 @@ func TestVersionAndHelp(t *testing.T) {
 	}
 }
 
-// The help of skald relay names the options of each broker's URL, as the tables of docs/brokers.md have them, and where a password may be.
+// The help of skald relay names the options of each broker's URL, as the tables of docs/brokers.md have them,
+// and where a password may be.
 func TestHelpNamesTheOptionsOfBrokers(t *testing.T) {
 	t.Parallel()
 	help := start(t, nil, "relay", "--help")

@@ -1,29 +1,26 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/skald-go/skald/examples/shop/place"
-	"github.com/skald-go/skald/examples/shop/table"
-	"github.com/skald-go/skald/store/sqlitestore"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
 )
 
 func stepsCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "steps", Short: "Steps of sagas: what took effect, what is barred, and by what", RunE: func(c *cobra.Command, _ []string) error {
 		c.SetOut(c.ErrOrStderr())
-		return errors.Join(&place.UsageError{What: "which command of steps?"}, errTold, c.Usage())
+		return errors.Join(&exit.UsageError{What: "which command of steps?"}, errTold, c.Usage())
 	}}
 	c.AddCommand(stepsListCommand(out), stepsShowCommand(out))
 	return c
@@ -45,33 +42,28 @@ func (w *stepsWanted) flags(c *cobra.Command) {
 	f.BoolVar(&w.asJSON, "json", false, "print one object on each line and nothing else")
 }
 
-// stepStates are the words of the view.
-func stepStates() []string {
-	return []string{"done", "calling", "parked", "dead", "dropped", "rejected", "barred", "undone"}
-}
-
 func stepsListCommand(out io.Writer) *cobra.Command {
 	w := &stepsWanted{}
 	c := &cobra.Command{Use: "list", Short: "How steps stand", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-		if w.state != "" && !slices.Contains(stepStates(), w.state) {
-			return &place.UsageError{What: fmt.Sprintf("--state is one of %s, not %q", strings.Join(stepStates(), ", "), w.state)}
+		if w.state != "" && !slices.Contains(operate.StepStates(), w.state) {
+			return &exit.UsageError{What: fmt.Sprintf("--state is one of %s, not %q", strings.Join(operate.StepStates(), ", "), w.state)}
 		}
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		n := 0
-		err := w.each(c, func(s stepJSON) error {
+		err := w.each(c, func(s *operate.SagaStep) error {
 			if w.asJSON {
 				return json.NewEncoder(out).Encode(s)
 			}
 			if n++; n == 1 {
 				fmt.Fprintln(t, "consumer\tsaga\tstep\tstate\tsince\ttaken by\tundone or barred by")
 			}
-			_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, s.Saga, s.name(), s.State, s.ChangedAt, s.ID, s.ByID)
+			_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Consumer, s.Saga, stepName(s), s.State, s.ChangedAt.Format(time.RFC3339), s.ID, s.ByID)
 			return err
 		})
 		return errors.Join(err, t.Flush())
 	}}
 	w.flags(c)
-	c.Flags().StringVar(&w.state, "state", "", "only those that stand so: "+strings.Join(stepStates(), ", "))
+	c.Flags().StringVar(&w.state, "state", "", "only those that stand so: "+strings.Join(operate.StepStates(), ", "))
 	c.Flags().IntVar(&w.limit, "limit", 100, "at most so many")
 	return c
 }
@@ -80,18 +72,18 @@ func stepsShowCommand(out io.Writer) *cobra.Command {
 	w := &stepsWanted{limit: 1000}
 	c := &cobra.Command{Use: "show", Short: "All that is known of the steps of a saga", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 		if w.saga == "" {
-			return &place.UsageError{What: "which saga? Give --saga"}
+			return &exit.UsageError{What: "which saga? Give --saga"}
 		}
 		n := 0
-		err := w.each(c, func(s stepJSON) error {
+		err := w.each(c, func(s *operate.SagaStep) error {
 			n++
 			if w.asJSON {
 				return json.NewEncoder(out).Encode(s)
 			}
-			return s.tell(out)
+			return tellStep(out, s)
 		})
 		if err == nil && n == 0 {
-			err = &place.NoneError{What: "nothing is known of any step of saga " + w.saga}
+			err = &exit.NoneError{What: "nothing is known of any step of saga " + w.saga}
 		}
 		return err
 	}}
@@ -99,108 +91,64 @@ func stepsShowCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// stepJSON is what --json prints of a step: its names are stable. Result and outcome are base64.
-type stepJSON struct {
-	Consumer   string `json:"consumer"`
-	Saga       string `json:"saga"`
-	Step       string `json:"step"`
-	Occurrence string `json:"occurrence"`
-	State      string `json:"state"`
-	Source     string `json:"source,omitempty"` // of the message that took it, or waits to
-	ID         string `json:"id,omitempty"`
-	BySource   string `json:"by_source,omitempty"` // of the message that undid or barred it
-	ByID       string `json:"by_id,omitempty"`
-	Code       int64  `json:"code,omitempty"`
-	Result     []byte `json:"result,omitempty"`
-	OutsideKey string `json:"outside_key,omitempty"`
-	Outcome    []byte `json:"outcome,omitempty"`
-	Begun      string `json:"begun,omitempty"`
-	At         string `json:"at"`
-	ChangedAt  string `json:"changed_at"`
-}
-
-// name is of the step, with its occurrence.
-func (s *stepJSON) name() string {
+// stepName is of the step, with its occurrence.
+func stepName(s *operate.SagaStep) string {
 	if s.Occurrence == "" {
 		return s.Step
 	}
 	return s.Step + "/" + s.Occurrence
 }
 
-func (s *stepJSON) tell(out io.Writer) error {
+func tellStep(out io.Writer, s *operate.SagaStep) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(what, is string) {
 		if is != "" {
 			fmt.Fprintf(t, "  %s\t%s\n", what, is)
 		}
 	}
-	fmt.Fprintf(t, "%s of %s at %s: %s\n", s.name(), s.Saga, s.Consumer, s.State)
-	line("taken by", s.message(s.Source, s.ID))
-	line("undone or barred by", s.message(s.BySource, s.ByID))
+	fmt.Fprintf(t, "%s of %s at %s: %s\n", stepName(s), s.Saga, s.Consumer, s.State)
+	line("taken by", messageName(s.Source, s.ID))
+	line("undone or barred by", messageName(s.BySource, s.ByID))
 	if s.Code != 0 || len(s.Result) > 0 {
 		line("answered", fmt.Sprintf("%d %s", s.Code, s.Result))
 	}
 	line("called outside as", s.OutsideKey)
 	line("outcome", string(s.Outcome))
-	line("saga begun", s.Begun)
-	line("first heard of", s.At)
-	line("so since", s.ChangedAt)
+	if s.Begun != nil {
+		line("saga begun", s.Begun.Format(time.RFC3339Nano))
+	}
+	line("first heard of", s.At.Format(time.RFC3339Nano))
+	line("so since", s.ChangedAt.Format(time.RFC3339Nano))
 	return t.Flush()
 }
 
-func (s *stepJSON) message(source, id string) string {
+func messageName(source, id string) string {
 	if id == "" {
 		return ""
 	}
 	return id + " of " + source
 }
 
-const stepsQuery = `SELECT consumer, saga, step, occurrence, state, COALESCE(source, ''), COALESCE(id, ''), COALESCE(by_source, ''), COALESCE(by_id, ''),
-	COALESCE(code, 0), result, COALESCE(outside_key, ''), outcome, COALESCE(CAST(begun AS TEXT), ''), CAST(at AS TEXT), CAST(changed_at AS TEXT)
-FROM /*schema*/skald_steps
-WHERE (CAST($1 AS TEXT) = '' OR consumer = $1) AND (CAST($2 AS TEXT) = '' OR saga = $2) AND (CAST($3 AS TEXT) = '' OR state = $3)
-ORDER BY consumer, saga, step, occurrence LIMIT CAST($4 AS BIGINT)`
-
 // each reads the steps that are meant.
-func (w *stepsWanted) each(c *cobra.Command, f func(stepJSON) error) error {
+func (w *stepsWanted) each(c *cobra.Command, f func(*operate.SagaStep) error) error {
 	db, err := openDatabase(from(c, "store", "SKALD_STORE"), w.schema, "")
 	if err != nil {
 		return err
 	}
-	ctx := c.Context()
-	view, end, err := db.views(ctx)
+	all, end, err := db.stores(c.Context(), rooms{})
 	if err != nil {
 		return err
 	}
 	defer end()
-	return table.All(ctx, view, stepsQuery, []any{w.consumer, w.saga, w.state, int64(w.limit)}, func(row table.Row) error {
-		var s stepJSON
-		if err := row.Scan(&s.Consumer, &s.Saga, &s.Step, &s.Occurrence, &s.State, &s.Source, &s.ID, &s.BySource, &s.ByID, &s.Code, &s.Result,
-			&s.OutsideKey, &s.Outcome, &s.Begun, &s.At, &s.ChangedAt); err != nil {
+	lister, ok := all[0].(store.Lister)
+	if !ok {
+		return fmt.Errorf("%T keeps no steps", all[0])
+	}
+	list, err := operate.Steps(c.Context(), lister, operate.StepSelection{Consumer: w.consumer, Saga: w.saga, State: w.state, Limit: w.limit})
+	for i := range list {
+		if err := f(&list[i]); err != nil {
 			return err
 		}
-		return f(s)
-	})
-}
-
-// views reads the views.
-func (f file) views(context.Context) (table.DB, func(), error) {
-	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%w: there is no file %s: run: skald migrate --store sqlite:%s", place.ErrNone, f.path, f.path)
 	}
-	db, err := sqlitestore.Open(f.path)
-	if err != nil {
-		return nil, nil, err
-	}
-	return table.SQL(db), func() { _ = db.Close() }, nil
-}
-
-func (s server) views(ctx context.Context) (table.DB, func(), error) {
-	cfg := s.cfg.Copy()
-	cfg.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	return table.Postgres(pool, s.schema, nil).Read, pool.Close, nil
+	return err
 }

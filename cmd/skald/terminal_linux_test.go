@@ -13,15 +13,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A bulk change asks whoever sits at the terminal, and does nothing unless they type yes. (A terminal is made as pty(7) has it.)
+// A bulk change asks whoever sits at the terminal, and does nothing unless they type yes. (A terminal is made
+// as pty(7) has it.)
 func TestAskedAtTheTerminal(t *testing.T) {
 	onEachStore(t, func(t *testing.T, fresh func(*testing.T) *bed) {
 		b := fresh(t).migrate()
 		for i := range 3 {
 			id := fmt.Sprint("m-", i)
-			_, err := b.s.Apply(t.Context(), store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/orders", ID: id},
+			_, err := b.s.Apply(t.Context(), store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock", Identity: store.Identity{Source: "/orders", ID: id},
 				Message:  skald.Message{ID: id, Source: "/orders", Topic: "orders", Type: "order.placed", Key: []byte("k-" + id), Data: []byte("{}")},
-				Attempts: 3, Last: store.Failure{At: time.Now(), Why: "declined"}, Dead: &store.Death{At: time.Now(), Kind: "attempts", Holds: true}}}})
+				Attempts: 3, Last: store.Failure{At: time.Now(), Why: "declined"}, Dead: &store.Death{At: time.Now(), Kind: "attempts", BlocksKey: true}}}})
 			must(t, err)
 		}
 		drop := []string{"dead", "drop", "--all", "--reason", "not ours"}
@@ -31,7 +32,7 @@ func TestAskedAtTheTerminal(t *testing.T) {
 				t.Errorf("after %q there are %d", answer, b.count("skald_parked"))
 			}
 		}
-		if b.asked("yes\n", drop...).expect(0); b.count("skald_parked") != 0 || b.count("skald_audit WHERE what = 'drop'") != 3 {
+		if b.asked("yes\n", drop...).expect(0); b.count("skald_parked") != 0 || b.count("skald_audit WHERE action = 'drop'") != 3 {
 			t.Errorf("after yes there are %d, and %d are noted", b.count("skald_parked"), b.count("skald_audit"))
 		}
 	})

@@ -17,7 +17,8 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
-// Topics are made by the command where they are missing, twice as once; --check only says which; what is there stays.
+// Topics are made by the command where they are missing, twice as once; --check only says which; what is
+// there stays.
 func TestMigrateBroker(t *testing.T) {
 	t.Parallel()
 	start(t, nil, "migrate", "--broker", "nats://127.0.0.1:1").expect(2, "--topic")
@@ -27,7 +28,7 @@ func TestMigrateBroker(t *testing.T) {
 	start(t, nil, "migrate", "--broker", "nats://127.0.0.1:1", "--topic", "t", "--print").expect(2, "--print")
 	for _, bus := range []string{"nats://" + natsServer(t, t.TempDir(), 0).Addr().String(), "kafka://" + need.Kafka(t)} {
 		name := "migrated." + strings.ToLower(rand.Text()[:10])
-		one, two := []string{"migrate", "--broker", bus, "--topic", name + ".a"}, []string{"--topic", name + ".b", "--lanes", "3"}
+		one, two := []string{"migrate", "--broker", bus, "--topic", name + ".a"}, []string{"--topic", name + ".b", "--partitions", "3"}
 		said := func(code int, args ...string) string {
 			t.Helper()
 			p := start(t, nil, args...)
@@ -55,7 +56,8 @@ func TestMigrateBroker(t *testing.T) {
 		}
 		said(0, both...)
 		said(0, append(both, "--check")...)
-		start(t, []string{"SKALD_BROKER=" + bus}, "migrate", "--store", store).expect(0) // a service's own word
+		// a service's own word
+		start(t, []string{"SKALD_BROKER=" + bus}, "migrate", "--store", store).expect(0)
 		if _, adm, ok := strings.Cut(bus, "kafka://"); ok {
 			dropTopics(t, adm, name+".a", name+".b")
 		}
@@ -81,7 +83,8 @@ func TestMigrateForeignStream(t *testing.T) {
 	start(t, nil, args...).expect(5, "retention", "stream t")
 }
 
-// On RabbitMQ the queues of groups are made, too. What is there otherwise is named, and left alone: an exchange or a queue of others.
+// On RabbitMQ the queues of groups are made, too. What is there otherwise is named, and left alone: an
+// exchange or a queue of others.
 func TestMigrateRabbitMQ(t *testing.T) {
 	t.Parallel()
 	at, name := need.RabbitMQ(t), "migrated."+strings.ToLower(rand.Text()[:10])
@@ -105,7 +108,7 @@ func TestMigrateRabbitMQ(t *testing.T) {
 	}
 	start(t, nil, "migrate", "--broker", "amqp://127.0.0.1:1", "--topic", "t").expect(6)
 	start(t, nil, "migrate", "--broker", at, "--group", "g").expect(2, "--topic")
-	topic := []string{"--topic", name, "--lanes", "2"}
+	topic := []string{"--topic", name, "--partitions", "2"}
 	all := append(topic, "--group", group)
 	if out := said(8, append(all, "--check")...); !strings.Contains(out, "pending") || !strings.Contains(out, name) {
 		t.Error(out)

@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A message by hand is written once, caused by the dead letter that it answers, and it is noted who wrote it and why.
+// A message by hand is written once, caused by the dead letter that it answers, and it is noted who wrote it
+// and why.
 func TestOutboxWrite(t *testing.T) {
 	t.Parallel()
 	m := newMorgue(t)
@@ -31,7 +32,7 @@ func TestOutboxWrite(t *testing.T) {
 	if row := text(t, m.db, "SELECT topic || key || type || data || id || causation_id || correlation_id FROM skald_outbox"); row != `payments7refund{"cents":700}`+fmt.Sprint(got["id"])+"m-01whole" {
 		t.Errorf("written is %s", row)
 	}
-	if said := text(t, m.db, "SELECT who || why || what || consumer || id FROM skald_audit"); said != "annthe charge was taken twicewrite refund "+fmt.Sprint(got["id"])+" to paymentsstockm-01" {
+	if said := text(t, m.db, "SELECT author || reason || action || consumer || id FROM skald_audit"); said != "annthe charge was taken twicewrite refund "+fmt.Sprint(got["id"])+" to paymentsstockm-01" {
 		t.Errorf("the audit has %s", said)
 	}
 	file := filepath.Join(t.TempDir(), "data")
@@ -63,16 +64,16 @@ func TestDeadLettersOnPostgres(t *testing.T) {
 		t.Error("nothing is exported")
 	}
 	must(t, os.WriteFile(file, []byte(`"new"`), 0o600))
-	wants(t, m.told(0, "dead", "edit", "--id", "m-02", "--data", file, "--reason", "bytes"), map[string]any{"instead_of": "m-02"})
+	wants(t, m.told(0, "dead", "edit", "m-02", "--data", "@"+file, "--reason", "bytes"), map[string]any{"instead_of": "m-02"})
 	start(t, m.env, "dead", "redrive", "--all", "--canary", "--wait", "100ms", "--reason", "mended", "--yes").expect(1, "was not taken")
 	// Its consumer takes it, and the same command goes on.
-	if _, err := conn.Exec(t.Context(), "DELETE FROM skald_parked WHERE id = 'm-01'; INSERT INTO skald_mark_timeless (consumer, source, id, outcome) VALUES ('stock', '/orders', 'm-01', 1)"); err != nil {
+	if _, err := conn.Exec(t.Context(), "DELETE FROM skald_parked WHERE id = 'm-01'; INSERT INTO skald_mark (consumer, source, id, outcome) VALUES ('stock', '/orders', 'm-01', 1)"); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, m.told(0, "dead", "redrive", "--all", "--canary", "--reason", "mended"), map[string]any{"done": 1, "succeeded": 1, "meant": 1})
 	wants(t, m.said(0, "outbox", "write", "--topic", "payments", "--type", "refund", "--data", "{}", "--reason", "x"), map[string]any{"topic": "payments"})
 	var said string
-	if err := conn.QueryRow(t.Context(), "SELECT string_agg(what, ',' ORDER BY seq) FROM skald_audit WHERE what NOT LIKE 'write%'").Scan(&said); err != nil ||
+	if err := conn.QueryRow(t.Context(), "SELECT string_agg(action, ',' ORDER BY seq) FROM skald_audit WHERE action NOT LIKE 'write%'").Scan(&said); err != nil ||
 		said != "import,import,edit,redrive,redrive ended: 1 redriven, 1 succeeded, 0 rejected, 0 failed again, 0 not taken yet" {
 		t.Errorf("the audit has %s, %v", said, err)
 	}

@@ -30,7 +30,8 @@ const (
 	foreignDoc = `{"quote": "\" ' '' \\ \/ \\\\", "control": "\b\f\n\r\t\u0001\u001f", "wide": "\u20ac \ud83d\ude00 é 😀", "marks": "$1 %s :key ? {} \\x41 E'", "n": 12345678901234567890.5, "none": null, "empty": ""}`
 )
 
-// Whoever writes a row with a plain INSERT has written a message: a real relay and a real inbox carry it, byte for byte.
+// Whoever writes a row with a plain INSERT has written a message: a real relay and a real inbox carry it,
+// byte for byte.
 func TestForeignWriters(t *testing.T) {
 	t.Parallel()
 	trigger := func(t *testing.T, at string, conn *pgx.Conn) {
@@ -60,6 +61,18 @@ func TestForeignWriters(t *testing.T) {
 		},
 		"python": func(t *testing.T, at string, conn *pgx.Conn) {
 			program("postgresql://", need.Python(t), "testdata/writer.py")(t, at, conn)
+		},
+		"typescript": func(t *testing.T, at string, _ *pgx.Conn) {
+			dir := need.Node(t)
+			text, err := os.Open("testdata/writer.ts")
+			must(t, err)
+			defer text.Close()
+			cmd := exec.CommandContext(t.Context(), "node", "--input-type=module", "-")
+			cmd.Dir, cmd.Stdin = dir, text // it has no types to strip: Node runs it as it is
+			cmd.Env = append(os.Environ(), "KEY="+foreignKey, "DOC="+foreignDoc, "URL="+at)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
 		},
 		"java": func(t *testing.T, at string, conn *pgx.Conn) {
 			at = strings.Replace(at, "postgres@", "", 1) + "&user=postgres"
@@ -98,7 +111,8 @@ func delivered(t *testing.T, at string) map[string]skald.Message {
 	return got
 }
 
-// carried is what an inbox was given of a topic and its types, by a relay over a broker of its own, once there are n.
+// carried is what an inbox was given of a topic and its types, by a relay over a broker of its own, once
+// there are n.
 func carried(t *testing.T, at, topic, types string, n int) (got []skald.Message) {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), at)

@@ -91,14 +91,15 @@ const (
 // inbox is the consumer that is new.
 func (s setting) inbox(ctx context.Context, pool *pgxpool.Pool) error {
 	bus, err := kafkabroker.New(s.seeds, &kafkabroker.Options{Envelope: &kafkabroker.Envelope{
-		ID: "header:" + idHeader, Type: "header:" + typeHeader, Source: "/bank"}}) // one source, whichever topic it comes from
+		// one source, whichever topic it comes from
+		ID: "header:" + idHeader, Type: "header:" + typeHeader, Source: "/bank"}})
 	if err != nil {
 		return err
 	}
 	in := inbox.New(pgstore.New(pool, nil), bus, s.group, &inbox.Options{
 		Handle: 2 * time.Second, Wait: time.Second, // what a killed one had claimed is free 10 s behind both
 		Member: s.name, Attempt: inbox.AttemptByHeader(attemptHeader), RetryMost: time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
-	in.Beside(processed)
+	in.LegacyDedup(processed)
 	for _, topic := range []string{s.topic, s.retry} {
 		in.Handle(topic, "moved", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
 			err := s.effect(ctx, tx, m.ID, string(m.Key))
@@ -117,8 +118,8 @@ func processed(ctx context.Context, tx pgx.Tx, id store.Identity, _ skald.Messag
 	return tag.RowsAffected() == 0, err
 }
 
-// byHand is the consumer of before: the dedup table is written with the effect, a message that fails goes to a retry topic, and
-// offsets are committed behind it.
+// byHand is the consumer of before: the dedup table is written with the effect, a message that fails goes to
+// a retry topic, and offsets are committed behind it.
 func (s setting) byHand(ctx context.Context, pool *pgxpool.Pool) error {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.seeds, ",")...), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic, s.retry),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(500*time.Millisecond))
@@ -134,7 +135,8 @@ func (s setting) byHand(ctx context.Context, pool *pgxpool.Pool) error {
 			}
 		}
 		if len(fetched.Records()) > 0 {
-			// On a slow machine its session may have ended: then they come again, to whoever has them now, and are known.
+			// On a slow machine its session may have ended: then they come again, to whoever has them now,
+			// and are known.
 			if err := cl.CommitRecords(context.WithoutCancel(ctx), fetched.Records()...); err != nil {
 				fmt.Fprintln(os.Stderr, "commit:", err)
 			}

@@ -1,5 +1,5 @@
-// Package cutover tries what docs/adopt.md says: consumers that were written by hand and inboxes of Skald share one group of
-// Kafka, each a process of its own, while both are killed.
+// Package cutover tries what docs/adopt.md says: consumers that were written by hand and inboxes of Skald
+// share one group of Kafka, each a process of its own, while both are killed.
 package cutover
 
 import (
@@ -196,14 +196,15 @@ func (c *consumer) log() string {
 	return string(text)
 }
 
-// crash is kill -9, and a new life.
+// crash is kill -9, and a new session.
 func (c *consumer) crash() {
 	c.b.t.Helper()
 	c.end(syscall.SIGKILL)
 	c.start()
 }
 
-// works says more until consumers of each of these kinds have had so many effects more, which leaves some on their way.
+// works says more until consumers of each of these kinds have had so many effects more, which leaves some on
+// their way.
 func (b *bank) works(n int, kinds ...string) {
 	b.t.Helper()
 	for _, kind := range kinds {
@@ -232,8 +233,9 @@ func (b *bank) until(what string, done func() bool) {
 
 func (b *bank) parked() int { return b.count(`SELECT count(*) FROM skald_parked`) }
 
-// A group of consumers that were written by hand is taken over by inboxes, one process after the other, and goes back the same
-// way, with messages in flight, in a retry topic and parked all the time, while both halves are killed: each effect happens once.
+// A group of consumers that were written by hand is taken over by inboxes, one process after the other, and
+// goes back the same way, with messages in flight, in a retry topic and parked all the time, while both
+// halves are killed: each effect happens once.
 func TestHalfOldHalfNewUnderKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("half a minute of processes and kills")

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A consumer by hand has a message in the middle of its transaction: an inbox that gets the same one waits, is not charged for
-// it, and does what is left to do once that transaction has ended, either way.
+// A consumer by hand has a message in the middle of its transaction: an inbox that gets the same one waits,
+// is not charged for it, and does what is left to do once that transaction has ended, either way.
 func TestRivalByHandIsWaitedFor(t *testing.T) {
 	for end, kind := range map[string]string{"COMMIT": "old", "ROLLBACK": "new"} {
 		t.Run(end, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestRivalByHandIsWaitedFor(t *testing.T) {
 			bus := membroker.New(nil)
 			must(t, bus.MakeTopics(t.Context(), 1, "moves"))
 			in := inbox.New(pgstore.New(pool, nil), bus, "bank", &inbox.Options{Wait: 100 * time.Millisecond, RetryFirst: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
-			in.Beside(processed)
+			in.LegacyDedup(processed)
 			in.Handle("moves", "moved", func(ctx context.Context, tx pgx.Tx, m skald.Message) error {
 				_, err := tx.Exec(ctx, `INSERT INTO effect (message_id, kind) VALUES ($1, 'new')`, m.ID)
 				return err

@@ -17,8 +17,6 @@ import (
 // patience is how long a server may take to answer before it counts as unreachable.
 const patience = 10 * time.Second
 
-var errBroken = errors.New("a promise is broken")
-
 func check(ctx context.Context, args []string, out, _ io.Writer) (err error) {
 	f := flags("audit")
 	url := f.String("store", os.Getenv("SKALD_STORE"), "")
@@ -46,7 +44,7 @@ func check(ctx context.Context, args []string, out, _ io.Writer) (err error) {
 		err = tell(out, found)
 	}
 	if err == nil && !audit.OK(found) {
-		err = &place.FailedError{Err: errBroken}
+		err = fmt.Errorf("%w: a promise is broken", errFailed)
 	}
 	return err
 }

@@ -15,11 +15,10 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/skald-go/skald/examples/shop/order"
-	"github.com/skald-go/skald/examples/shop/place"
 )
 
-// Order and Payment are programs of their own. The status of an order names the message that is parked at Payment and the command for it;
-// when that program has ended, Payment is told as unknown.
+// Order and Payment are programs of their own. The status of an order names the message that is parked at
+// Payment and the command for it; when that program has ended, Payment is told as unknown.
 func TestStatusAsksAnotherProgram(t *testing.T) {
 	broker, folder := natsURL(t), filepath.Join(t.TempDir(), "till")
 	till, end := program(t, "answers: ", "payment", "--store", "sqlite:"+folder, "--broker", broker, "--answer", "127.0.0.1:0")
@@ -61,7 +60,7 @@ func TestWhoIsAsked(t *testing.T) {
 		"payment --answer 127.0.0.1:port --broker nats://127.0.0.1:1": "--answer: listen",
 	} {
 		all := append([]string{"serve", "--store", "sqlite:" + t.TempDir()}, strings.Fields(args)...)
-		if code, _, errs := shop(t, all...); code != place.ExitUsage || !strings.Contains(errs, want) {
+		if code, _, errs := shop(t, all...); code != exitUsage || !strings.Contains(errs, want) {
 			t.Errorf("serve %s: exit %d, want %q: %s", args, code, want, errs)
 		}
 	}
@@ -83,7 +82,8 @@ func natsURL(t *testing.T) string {
 	return "nats://" + s.Addr().String()
 }
 
-// program starts "serve" with args, gives the URL that it says behind what, and what ends it as a signal does.
+// program starts "serve" with args, gives the URL that it says behind what, and what ends it as a signal
+// does.
 func program(t *testing.T, what string, args ...string) (url string, end func() int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

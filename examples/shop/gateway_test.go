@@ -26,8 +26,8 @@ func TestGatewayProcess(t *testing.T) {
 	os.Exit(run(context.Background(), strings.Fields(args), io.Discard, os.Stderr))
 }
 
-// The gateway is a program of its own, in all its moods, that is killed again and again: every cent that it moved belongs to an order,
-// once.
+// The gateway is a program of its own, in all its moods, that is killed again and again: every cent that it
+// moved belongs to an order, once.
 // Interleaving 8.
 func TestGatewayThatIsKilled(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shop")

@@ -17,6 +17,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/sample"
+	"github.com/skald-go/skald/httpidem"
 )
 
 const (
@@ -107,11 +108,11 @@ func (l *loading) place(ctx context.Context, o sample.Order) (id string, err err
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", o.Key)
 	var placed order.Summary
-	code, err := l.do(req, &placed)
+	replayed, _, err := l.do(req, &placed)
 	if err != nil {
 		return "", fmt.Errorf("place order: %w", err)
 	}
-	if code == http.StatusCreated {
+	if !replayed {
 		l.fresh.Add(1)
 	}
 	l.mu.Lock()
@@ -145,36 +146,44 @@ func (l *loading) ask(ctx context.Context, method, path string, body []byte) err
 		return err
 	}
 	var status order.Status
-	if code, err := l.do(req, &status); err != nil && code != http.StatusConflict {
+	if _, code, err := l.do(req, &status); err != nil && code != http.StatusConflict {
 		return err
 	}
 	return nil
 }
 
-// do asks, and asks again where no answer came in time: what was done though its answer was lost is not done twice.
-func (l *loading) do(req *http.Request, into any) (code int, err error) {
+// do asks, and asks again where no answer came in time: what was done though its answer was lost is not done
+// twice.
+func (l *loading) do(req *http.Request, into any) (replayed bool, code int, err error) {
 	for range tries {
-		if code, err = l.once(req, into); err == nil || !os.IsTimeout(err) || req.Context().Err() != nil {
+		var answer *http.Response
+		answer, err = l.once(req, into)
+		busy := false // a request under the same key is under way
+		if answer != nil {
+			replayed, code = answer.Header.Get(httpidem.ReplayedHeader) != "", answer.StatusCode
+			busy = answer.Header.Get("Retry-After") != ""
+		}
+		if err == nil || !os.IsTimeout(err) && !busy || req.Context().Err() != nil {
 			break
 		}
 		if req.GetBody != nil {
 			req.Body, err = req.GetBody()
 		}
 	}
-	return code, err
+	return replayed, code, err
 }
 
-func (l *loading) once(req *http.Request, into any) (code int, err error) {
-	resp, err := l.http.Do(req)
+func (l *loading) once(req *http.Request, into any) (resp *http.Response, err error) {
+	resp, err = l.http.Do(req)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	if resp.StatusCode >= 300 {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
-		return resp.StatusCode, fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text))
+		return resp, fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text))
 	}
-	return resp.StatusCode, json.NewDecoder(resp.Body).Decode(into)
+	return resp, json.NewDecoder(resp.Body).Decode(into)
 }
 
 // waitForAll asks for each order until it has ended.
@@ -200,7 +209,7 @@ func (l *loading) end(ctx context.Context, id string) (order.State, error) {
 			return "", err
 		}
 		var status order.Status
-		if _, err := l.do(req, &status); err != nil {
+		if _, _, err := l.do(req, &status); err != nil {
 			return "", fmt.Errorf("status of order %s: %w", id, err)
 		}
 		if status.State.Ended() {
@@ -208,7 +217,7 @@ func (l *loading) end(ctx context.Context, id string) (order.State, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return "", &place.FailedError{Err: fmt.Errorf("order %s is still %s", id, status.State)}
+			return "", fmt.Errorf("%w: order %s is still %s", errFailed, id, status.State)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

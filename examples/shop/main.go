@@ -23,7 +23,7 @@ import (
 const usage = `The shop: an example of services over Skald.
 
   shop serve SERVICE|all --store URL --broker URL [--listen ADDR] [--instance NAME] [--prefix P] [--metrics ADDR] [--gateway URL]
-             [--answer ADDR] [--ask NAME=URL …]
+             [--answer ADDR] [--ask NAME=URL …] [--orchestrated]
   shop load --url URL [--orders N] [--seed N] [--wait DURATION]
   shop audit --store URL [--json] [--prefix P]
   shop gateway --store URL [--listen ADDR] [--prefix P] [--moods none|some|wild] [--seed N] [--memory DURATION]
@@ -32,10 +32,10 @@ SERVICE is order, payment, inventory, fulfilment, notification or analytics.
 Stores: sqlite:FOLDER, postgres://…    Brokers: mem: (with "all" only), kafka://host:port[,host:port], nats://…, amqp://…
 --answer is where this process tells what holds an order at its services; --ask, at the process that serves order, is where a service
 of another process has its --answer, again for each: the status of an order then names what holds it there, too.
+--orchestrated, at each service of a shop from its first order on: a saga of Order's says what comes next.
 SKALD_STORE and SKALD_BROKER stand for --store and --broker. Traces and metrics go to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
 
-Exit codes: 0 done; 1 other; 2 usage; 3 wrong password or missing right; 4 no such database or schema;
-5 wrong state; 6 server unreachable; 8 a check failed.
+Exit codes: 0 done; 1 it failed; 2 usage; 3 a promise is broken, or an order has not ended in time.
 `
 
 func main() {
@@ -48,7 +48,7 @@ func main() {
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	if len(args) == 0 {
 		fmt.Fprint(errs, usage)
-		return place.ExitUsage
+		return exitUsage
 	}
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
 		"serve": serve, "load": load, "audit": check, "gateway": openGateway,
@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	command, ok := commands[args[0]]
 	if !ok {
 		fmt.Fprintf(errs, "shop: there is no command %q\n\n%s", args[0], usage)
-		return place.ExitUsage
+		return exitUsage
 	}
 	err := command(ctx, args[1:], out, errs)
 	switch {
@@ -66,7 +66,28 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	case err != nil:
 		fmt.Fprintf(errs, "shop %s: %v\n", args[0], err)
 	}
-	return place.ExitCode(err)
+	return exitCode(err)
+}
+
+const (
+	exitUsage  = 2
+	exitFailed = 3
+)
+
+// errFailed: a promise is broken, or an order has not ended in time.
+var errFailed = errors.New("failed")
+
+func exitCode(err error) int {
+	var usage *place.UsageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, errFailed):
+		return exitFailed
+	}
+	return 1
 }
 
 // flags is an empty set of flags that says nothing by itself.

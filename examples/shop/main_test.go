@@ -80,12 +80,12 @@ func TestServeLoadAudit(t *testing.T) {
 		OK         bool
 		Invariants []audit.Invariant
 	}
-	if err := json.Unmarshal([]byte(out), &said); err != nil || code != 0 || !said.OK || len(said.Invariants) != 10 {
+	if err := json.Unmarshal([]byte(out), &said); err != nil || code != 0 || !said.OK || len(said.Invariants) != 11 {
 		t.Errorf("audit: exit %d, %v: %s", code, err, out)
 	}
 	breakIt(t, filepath.Join(dir, "shop", "notification.db"), "DELETE FROM mails")
 	t.Setenv("SKALD_STORE", store)
-	if code, out, errs := shop(t, "audit"); code != place.ExitFailed || !strings.Contains(out, "mailed_once       BROKEN  40 checked") {
+	if code, out, errs := shop(t, "audit"); code != exitFailed || !strings.Contains(out, "mailed_once       BROKEN  40 checked") {
 		t.Errorf("audit of what is broken: exit %d\n%s%s", code, out, errs)
 	}
 }
@@ -126,26 +126,26 @@ func TestExitCodes(t *testing.T) {
 		args string
 	}{
 		{0, "audit --help"},
-		{place.ExitUsage, ""},
-		{place.ExitUsage, "sell"},
-		{place.ExitUsage, "audit"},
-		{place.ExitUsage, "audit --colour red"},
-		{place.ExitUsage, "audit --store sqlite:x extra"},
-		{place.ExitUsage, "audit --store mysql://x"},
-		{place.ExitUsage, "audit --store sqlite:"},
-		{place.ExitUsage, "audit --store postgres://127.0.0.1:port/x"},
-		{place.ExitUsage, "serve --store sqlite:x --broker mem:"},
-		{place.ExitUsage, "serve shoes --store sqlite:x --broker mem:"},
-		{place.ExitUsage, "serve all order --store sqlite:x --broker mem:"},
-		{place.ExitUsage, "serve order --store sqlite:x --broker mem:"}, // nobody could hear it
-		{place.ExitUsage, "serve all --store sqlite:x"},
-		{place.ExitUsage, "serve all --store sqlite:x --broker kafka://nowhere"},
-		{place.ExitUsage, "load"},
-		{place.ExitUsage, "load --url http://127.0.0.1:1 --orders 0"},
-		{place.ExitUnreachable, "load --url http://127.0.0.1:1"},
-		{place.ExitNone, "audit --store sqlite:" + filepath.Join(empty, "none")},
-		{place.ExitState, "audit --store sqlite:" + empty},
-		{place.ExitUnreachable, "audit --store postgres://127.0.0.1:1/x"},
+		{exitUsage, ""},
+		{exitUsage, "sell"},
+		{exitUsage, "audit"},
+		{exitUsage, "audit --colour red"},
+		{exitUsage, "audit --store sqlite:x extra"},
+		{exitUsage, "audit --store mysql://x"},
+		{exitUsage, "audit --store sqlite:"},
+		{exitUsage, "audit --store postgres://127.0.0.1:port/x"},
+		{exitUsage, "serve --store sqlite:x --broker mem:"},
+		{exitUsage, "serve shoes --store sqlite:x --broker mem:"},
+		{exitUsage, "serve all order --store sqlite:x --broker mem:"},
+		{exitUsage, "serve order --store sqlite:x --broker mem:"}, // nobody could hear it
+		{exitUsage, "serve all --store sqlite:x"},
+		{exitUsage, "serve all --store sqlite:x --broker kafka://nowhere"},
+		{exitUsage, "load"},
+		{exitUsage, "load --url http://127.0.0.1:1 --orders 0"},
+		{1, "load --url http://127.0.0.1:1"},
+		{1, "audit --store sqlite:" + filepath.Join(empty, "none")},
+		{1, "audit --store sqlite:" + empty},
+		{1, "audit --store postgres://127.0.0.1:1/x"},
 	} {
 		if code, out, errs := shop(t, strings.Fields(c.args)...); code != c.code || code != 0 && errs == "" {
 			t.Errorf("shop %s: exit %d, want %d: %s%s", c.args, code, c.code, out, errs)
@@ -200,7 +200,7 @@ func TestServeWaitsForAMigration(t *testing.T) {
 	}
 }
 
-func TestExitCodesOnPostgres(t *testing.T) {
+func TestErrorsOnPostgres(t *testing.T) {
 	server := need.Postgres(t)
 	conn, err := pgx.Connect(t.Context(), server)
 	if err != nil {
@@ -234,21 +234,22 @@ func TestExitCodesOnPostgres(t *testing.T) {
 		return u.String()
 	}
 	for _, c := range []struct {
-		code          int
+		serve         bool
 		store, prefix string
+		want          string
 	}{
-		{place.ExitNone, at("", "no_such_database"), name},
-		{place.ExitNone, at("", ""), name}, // the schema of Payment is not there
-		{place.ExitRight, at(name, ""), name},
-		{place.ExitRight, at("nobody_at_all", ""), name},
+		{false, at("", "no_such_database"), name, "no_such_database"},
+		{false, at("", ""), name, "there is no schema " + name + "_payment"},
+		{true, at(name, ""), name, "permission denied"},
+		{true, at("nobody_at_all", ""), name, "nobody_at_all"},
 	} {
 		args := []string{"audit", "--store", c.store, "--prefix", c.prefix}
-		if c.code == place.ExitRight {
+		if c.serve {
 			args = []string{"serve", "order", "--store", c.store, "--prefix", c.prefix, "--broker", "kafka://" + need.Kafka(t)}
 		}
 		code, out, errs := shop(t, args...)
-		if code != c.code || strings.Contains(errs, "secret") {
-			t.Errorf("shop %v: exit %d, want %d: %s%s", args, code, c.code, out, errs)
+		if code != 1 || !strings.Contains(errs, c.want) || strings.Contains(errs, "secret") {
+			t.Errorf("shop %v: exit %d, want %q: %s%s", args, code, c.want, out, errs)
 		}
 	}
 }

@@ -28,7 +28,7 @@ const (
 type serving struct {
 	store, broker, listen, prefix, instance, metrics, answer, gateway string
 	ask                                                               place.Elsewhere
-	older                                                             bool
+	older, orchestrated                                               bool
 	names                                                             []string
 	out                                                               io.Writer
 	log                                                               *slog.Logger
@@ -48,6 +48,7 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 	f.Func("ask", "NAME=URL: where Order's status asks a service of another process, again for each", s.ask.Add)
 	f.StringVar(&s.gateway, "gateway", "", "whom Payment asks; none: one in its own database")
 	f.BoolVar(&s.older, "older", false, "instances of a build that knew no steps serve too, or did")
+	f.BoolVar(&s.orchestrated, "orchestrated", false, "a saga of Order's knows what comes next; the same for all services of the shop")
 	names, err := parse(f, args, 1)
 	if err != nil {
 		return err
@@ -159,18 +160,23 @@ func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *pla
 	if err != nil {
 		return nil, err
 	}
-	// A migration waits longer than a server may: it gives way to open transactions, comes again, and ends by itself.
+	// A migration waits longer than a server may: it gives way to open transactions, comes again, and ends by
+	// itself.
 	if err := shop.Prepare(ctx, name); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := place.MakeTopics(ctx, client, event.New(s.prefix), 0); err != nil {
+	events := event.New(s.prefix)
+	if s.orchestrated {
+		events.Style = event.Orchestrated
+	}
+	if err := place.MakeTopics(ctx, client, events, 0); err != nil {
 		return nil, err
 	}
-	o := &service.Options{Prefix: s.prefix, Instance: s.instance, Older: s.older}
+	o := &service.Options{Style: events.Style, Prefix: s.prefix, Instance: s.instance, Older: s.older}
 	o.Held = shop.Held(s.prefix, s.ask)
-	o.Inbox.Logger, o.Relay.Logger = s.log, s.log
+	o.Inbox.Logger, o.Relay.Logger, o.Saga.Logger = s.log, s.log, s.log
 	if s.gateway != "" {
 		o.Gateway = gateway.NewClient(s.gateway)
 	}
@@ -182,6 +188,7 @@ func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *pla
 	if err != nil {
 		return nil, err
 	}
+	one.Watched(s.seen.health)
 	runners := one.Runners()
 	if h := one.HTTP(); h != nil {
 		at, err := listen(s.listen, traced(h, tracers))
@@ -206,7 +213,7 @@ func listen(addr string, h http.Handler) (*web, error) {
 	if err != nil {
 		return nil, &place.UsageError{What: fmt.Sprintf("listen: %v", err)}
 	}
-	return &web{l, &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}}, nil
+	return &web{l, &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute}}, nil
 }
 
 // Run serves until ctx is done, then ends the requests that it has.

@@ -18,16 +18,19 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/examples/shop/export"
 	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/health"
 )
 
-// A sight is what is to be seen of the services of a process: /metrics for Prometheus, and OTLP where the environment has it.
+// A sight is what is to be seen of the services of a process: /metrics for Prometheus, and OTLP where the
+// environment has it.
 type sight struct {
 	*export.Export
-	web *web // nil: nobody serves metrics
+	web    *web // nil: nobody serves metrics
+	health *health.Handler
 }
 
 func newSight(ctx context.Context, addr string, out io.Writer) (*sight, error) {
-	s := &sight{}
+	s := &sight{health: health.New(nil)}
 	var readers []metric.Reader
 	if addr != "" {
 		registry := prometheus.NewRegistry()
@@ -35,9 +38,8 @@ func newSight(ctx context.Context, addr string, out io.Writer) (*sight, error) {
 		if err != nil {
 			return nil, fmt.Errorf("export metrics: %w", err)
 		}
-		mux := http.NewServeMux()
-		mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-		if s.web, err = listen(addr, mux); err != nil {
+		s.health = health.New(&health.Options{Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Waiting: "waiting for a server"})
+		if s.web, err = listen(addr, s.health); err != nil {
 			return nil, err
 		}
 		fmt.Fprintf(out, "metrics: http://%s/metrics\n", s.web.listener.Addr())

@@ -72,8 +72,8 @@ func named(attributes []*common.KeyValue) string {
 	return ""
 }
 
-// One order through the six services arrives at an OTLP endpoint as one trace, each span under the name of its service;
-// what they count arrives there, too, and at /metrics.
+// One order through the six services arrives at an OTLP endpoint as one trace, each span under the name of
+// its service; what they count arrives there, too, and at /metrics.
 func TestOneTraceArrivesByOTLP(t *testing.T) {
 	got := &receiver{services: map[string][]string{}, names: map[string]bool{}}
 	collector := httptest.NewServer(got)

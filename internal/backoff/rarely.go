@@ -2,8 +2,8 @@ package backoff
 
 import "time"
 
-// Rarely says when to speak of something that goes on: at once, then after pauses that double from First up to Most. The
-// zero value of what is not exported is ready.
+// Rarely says when to speak of something that goes on: at once, then after pauses that double from First up
+// to Most. The zero value of what is not exported is ready.
 type Rarely struct {
 	First, Most time.Duration
 

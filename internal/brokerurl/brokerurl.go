@@ -1,6 +1,7 @@
-// Package brokerurl reads the URLs of brokers, scheme://host:port[,host:port][/path][?option=value&…], for the drivers:
-// what each of them means, and what it does not know, is theirs to say. Secrets are in files or in the environment,
-// never in the URL; nothing here shows one in an error.
+// Package brokerurl reads the URLs of brokers, scheme://host:port[,host:port][/path][?option=value&…], for
+// the drivers: what each of them means, and what it does not know, is theirs to say. A user and a password
+// may stand in front of the host, where a Kind says so; else secrets are in files or in the environment.
+// Nothing here shows one in an error.
 //
 // Every driver that asks for them has these options alike:
 //
@@ -27,6 +28,9 @@ type Kind struct {
 	Env     string   // "SKALD_KAFKA", for SKALD_KAFKA_USER and SKALD_KAFKA_PASSWORD
 	Path    bool     // what follows the hosts, /path, means something
 	Options []string // those that it knows, of the shared ones, too
+	// Ports are the usual ports, by scheme. With them a URL may be as the broker's own clients take it: the
+	// port left out, and user:password@ in front of the host, percent-encoded.
+	Ports map[string]string
 }
 
 // A URL is one that was read.
@@ -35,6 +39,7 @@ type URL struct {
 	Hosts  string // "host:port,host:port"
 	Path   string // without the first slash, as it was written
 
+	front  *url.Userinfo // nil: none
 	env    string
 	values url.Values
 	getenv func(string) string
@@ -44,33 +49,97 @@ type URL struct {
 func (k Kind) Parse(s string, getenv func(string) string) (*URL, error) {
 	front, query, _ := strings.Cut(s, "?")
 	scheme, rest, ok := strings.Cut(front, "://")
+	rest = strings.ReplaceAll(rest, ","+scheme+"://", ",") // each server may be a URL of its own
 	hosts, path, _ := strings.Cut(rest, "/")
 	if !ok || !slices.Contains(k.Schemes, scheme) || hosts == "" || path != "" && !k.Path {
 		return nil, fmt.Errorf("broker URL %q: want %s", Redacted(s), k.form())
 	}
-	if strings.Contains(rest, "@") {
-		return nil, fmt.Errorf("broker URL %q: a user and a password do not belong in front of the host: give user=NAME and password_file=FILE behind the ?", Redacted(s))
-	}
-	if err := CheckHosts(hosts); err != nil {
-		return nil, fmt.Errorf("broker URL: %w", err)
+	hosts, user, err := k.inFront(hosts, path)
+	if err != nil {
+		return nil, fmt.Errorf("broker URL %q: %w", Redacted(s), err)
 	}
 	if getenv == nil {
 		getenv = func(string) string { return "" }
 	}
-	u := &URL{Scheme: scheme, Hosts: hosts, Path: path, env: k.Env, getenv: getenv}
-	var err error
+	u := &URL{Scheme: scheme, Hosts: hosts, Path: path, front: user, env: k.Env, getenv: getenv}
+	if port := k.Ports[scheme]; port != "" {
+		all := strings.Split(hosts, ",")
+		for i, host := range all {
+			if bare(host) {
+				all[i] = net.JoinHostPort(strings.Trim(host, "[]"), port)
+			}
+		}
+		u.Hosts = strings.Join(all, ",")
+	}
+	if err := CheckHosts(u.Hosts); err != nil {
+		return nil, fmt.Errorf("broker URL: %w", err)
+	}
 	if u.values, err = url.ParseQuery(query); err != nil {
 		return nil, u.Wrap(errors.New("what follows the ? is not option=value&…")) // err would quote it
 	}
 	return u, u.Wrap(u.check(k.Options))
 }
 
+// inFront takes user:password@ off the hosts. Of several servers all that have one have the same.
+func (k Kind) inFront(hosts, path string) (bare string, front *url.Userinfo, err error) {
+	if !strings.Contains(hosts, "@") && !strings.Contains(path, "@") {
+		return hosts, nil, nil
+	}
+	if k.Ports == nil {
+		return "", nil, errors.New("a user and a password do not belong in front of the host: give user=NAME and password_file=FILE behind the ?")
+	}
+	if strings.Contains(path, "@") {
+		return "", nil, errors.New("what is in front of an @ has to be percent-encoded: / is %2F, @ is %40")
+	}
+	text := ""
+	all := strings.Split(hosts, ",")
+	for i, one := range all {
+		at := strings.LastIndexByte(one, '@')
+		if at < 0 {
+			continue
+		}
+		if text != "" && one[:at] != text {
+			return "", nil, errors.New("the servers have different users or passwords in front: one client has one")
+		}
+		text, all[i] = one[:at], one[at+1:]
+	}
+	user, pass, both := strings.Cut(text, ":")
+	user, err = url.PathUnescape(user)
+	if err == nil {
+		pass, err = url.PathUnescape(pass)
+	}
+	if err != nil || user == "" {
+		// err would quote it
+		return "", nil, errors.New("in front of the host is user:password@, percent-encoded")
+	}
+	if front = url.User(user); both {
+		front = url.UserPassword(user, pass)
+	}
+	return strings.Join(all, ","), front, nil
+}
+
+// bare tells of a host without a port.
+func bare(host string) bool {
+	return host != "" && (!strings.Contains(host, ":") || strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]"))
+}
+
 func (k Kind) form() string {
-	path := ""
+	path, front, port := "", "", ":port"
 	if k.Path {
 		path = "[/path]"
 	}
-	return k.Schemes[0] + "://host:port[,host:port]" + path + "[?option=value]"
+	if k.Ports != nil {
+		front, port = "[user:password@]", "[:port]"
+	}
+	return k.Schemes[0] + "://" + front + "host" + port + "[,host" + port + "]" + path + "[?option=value]"
+}
+
+// HasPassword tells whether a URL, of whatever kind, has a password in front of its host.
+func HasPassword(s string) bool {
+	front, _, _ := strings.Cut(s, "?")
+	_, rest, ok := strings.Cut(front, "://")
+	at := strings.LastIndexByte(rest, '@')
+	return ok && at > 0 && strings.Contains(rest[:at], ":")
 }
 
 // check refuses options that are not known, or are given twice.
@@ -88,8 +157,14 @@ func (u *URL) check(known []string) error {
 	return nil
 }
 
+// InFront tells whether a user or a token stands in front of the host.
+func (u *URL) InFront() bool { return u.front != nil }
+
 // Get is the value of an option, empty if it is not given.
 func (u *URL) Get(option string) string { return u.values.Get(option) }
+
+// Env is a variable of the environment.
+func (u *URL) Env(name string) string { return u.getenv(name) }
 
 // Wrap says of an error which URL it is about.
 func (u *URL) Wrap(err error) error {

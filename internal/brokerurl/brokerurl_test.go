@@ -41,8 +41,49 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestIdentity: who it is comes from the URL or the environment, the password from a file that is read each time or from
-// the environment.
+// Users write the URLs of RabbitMQ and NATS with user and password in front of the host, and without a port.
+// No error shows either.
+func TestInFrontOfTheHost(t *testing.T) {
+	k := kind()
+	k.Ports = map[string]string{"amqp": "5672", "amqps": "5671"}
+	for text, want := range map[string]string{
+		"amqp://guest:guest@host/":                  "host:5672 guest guest",
+		"amqp://guest:guest@host:7/a%2Fb":           "host:7 guest guest",
+		"amqps://u:p%40%2F%3A@[::1]":                "[::1]:5671 u p@/:",
+		"amqp://u:a@b@host":                         "host:5672 u a@b",
+		"amqp://u:@host":                            "host:5672 u ",
+		"amqp://u:p@one:1,two":                      "one:1,two:5672 u p",
+		"amqp://u:p@one:1,amqp://u:p@two:2/?tls=on": "one:1,two:2 u p",
+		"amqp://host":                               "host:5672  ",
+	} {
+		u, err := k.Parse(text, nil)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		who, err := u.Identity()
+		pass := ""
+		if err == nil && who.Password != nil {
+			pass, err = who.Password()
+		}
+		if got := u.Hosts + " " + who.User + " " + pass; got != want || err != nil || brokerurl.HasPassword(text) != (who.User != "") {
+			t.Errorf("%s: %q, want %q, %v", text, got, want, err)
+		}
+	}
+	for _, bad := range []string{"amqp://u:hush@", "amqp://:hush@h", "amqp://u:hu%zsh@h", "amqp://u:hu/sh@h", "amqp://u:hush@h,v:hush2@i", "amqp://u:hush@h:x:y",
+		"amqp://u:hush@h?user=v", "amqp://u:hush@h?password_file=f"} {
+		u, err := k.Parse(bad, nil)
+		if err == nil {
+			_, err = u.Identity()
+		}
+		if err == nil || strings.Contains(err.Error(), "hu") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// TestIdentity: who it is comes from the URL or the environment, the password from a file that is read each
+// time or from the environment.
 func TestIdentity(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	write := func(s string) {

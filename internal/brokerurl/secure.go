@@ -55,10 +55,31 @@ type Identity struct {
 	Password func() (string, error)
 }
 
-// Identity is what the URL or else the environment says; with no user in either, its User is empty and nobody has to
-// say who they are. The password was there when it was asked for.
+// Token is what stands alone in front of the host, as NATS has it; "": nothing does, or it has a password.
+func (u *URL) Token() string {
+	if u.front == nil {
+		return ""
+	}
+	if _, has := u.front.Password(); has || u.Get("password_file") != "" || u.getenv(u.env+"_PASSWORD") != "" {
+		return ""
+	}
+	return u.front.Username()
+}
+
+// Identity is what the URL or else the environment says; with no user in either, its User is empty and nobody
+// has to say who they are. The password was there when it was asked for.
 func (u *URL) Identity() (Identity, error) {
 	user, file := u.Get("user"), u.Get("password_file")
+	if u.front != nil {
+		pass, has := u.front.Password()
+		switch {
+		case user != "", has && file != "":
+			return Identity{}, errors.New("a user stands in front of the host: leave out user, and password_file where a password stands there, too")
+		case has:
+			return Identity{User: u.front.Username(), Password: func() (string, error) { return pass, nil }}, nil
+		}
+		user = u.front.Username()
+	}
 	if user == "" {
 		user = u.getenv(u.env + "_USER")
 	}

@@ -1,5 +1,5 @@
-// Package circuit keeps calls away from what does not answer: at most so many at a time, and after so many failures in a row
-// none for a while, then one to see.
+// Package circuit keeps calls away from what does not answer: at most so many at a time, and after so many
+// failures in a row none for a while, then one to see.
 package circuit
 
 import (
@@ -20,31 +20,42 @@ type Breaker struct {
 	trying   bool
 }
 
-// Enter lets a call begin: then Leave must follow. Else it says how long not to ask; 0: others are at it now.
-func (b *Breaker) Enter(now time.Time) (ok bool, wait time.Duration) {
+// A Pass is a call that was let in. End it once, by Leave or Abandon.
+type Pass struct {
+	b   *Breaker
+	try bool // it is the one that tries an open breaker
+}
+
+// Enter lets a call begin. Nil: it does not, and says how long not to ask; 0: others are at it now.
+func (b *Breaker) Enter(now time.Time) (p *Pass, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	open := b.failures >= b.Trip
 	switch {
 	case open && now.Before(b.until):
-		return false, b.until.Sub(now)
+		return nil, b.until.Sub(now)
 	case open && b.trying:
-		return false, b.Rest
+		return nil, b.Rest
 	case b.running >= b.Limit:
-		return false, 0
+		return nil, 0
 	}
 	b.running++
-	b.trying = open
-	return true, 0
+	b.trying = b.trying || open
+	return &Pass{b, open}, 0
 }
 
-// Leave ends a call: failed, if it is not known what became of it.
-func (b *Breaker) Leave(failed bool, now time.Time) (opened bool) {
+// Leave ends a call: failed, if it is not known what became of it. A failure that began before the breaker
+// opened changes nothing any more.
+func (p *Pass) Leave(failed bool, now time.Time) (opened bool) {
+	b := p.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.running--
-	if !failed {
-		b.failures, b.trying = 0, false
+	p.end()
+	switch {
+	case !failed:
+		b.failures = 0
+		return false
+	case b.failures >= b.Trip && !p.try:
 		return false
 	}
 	b.failures++
@@ -52,14 +63,21 @@ func (b *Breaker) Leave(failed bool, now time.Time) (opened bool) {
 		return false
 	}
 	opened = b.failures == b.Trip
-	b.until, b.trying = now.Add(b.Rest), false
+	b.until = now.Add(b.Rest)
 	return opened
 }
 
 // Abandon ends a call that says nothing about the provider.
-func (b *Breaker) Abandon() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.running--
-	b.trying = false
+func (p *Pass) Abandon() {
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
+	p.end()
+}
+
+// end takes p out. Only the call that tries makes room for the next one that does.
+func (p *Pass) end() {
+	p.b.running--
+	if p.try {
+		p.b.trying = false
+	}
 }

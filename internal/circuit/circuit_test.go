@@ -7,21 +7,23 @@ import (
 	"github.com/skald-go/skald/internal/circuit"
 )
 
-func enter(t *testing.T, b *circuit.Breaker, now time.Time, ok bool, wait time.Duration) {
+func enter(t *testing.T, b *circuit.Breaker, now time.Time, ok bool, wait time.Duration) *circuit.Pass {
 	t.Helper()
-	if got, w := b.Enter(now); got != ok || w != wait {
-		t.Fatalf("a call is let in: %v, in %v; want %v, in %v", got, w, ok, wait)
+	p, w := b.Enter(now)
+	if (p != nil) != ok || w != wait {
+		t.Fatalf("a call is let in: %v, in %v; want %v, in %v", p != nil, w, ok, wait)
 	}
+	return p
 }
 
 func TestLimit(t *testing.T) {
 	b, now := &circuit.Breaker{Limit: 2, Trip: 3, Rest: time.Minute}, time.Unix(0, 0)
-	enter(t, b, now, true, 0)
-	enter(t, b, now, true, 0)
+	one := enter(t, b, now, true, 0)
+	two := enter(t, b, now, true, 0)
 	enter(t, b, now, false, 0)
-	b.Leave(false, now)
+	one.Leave(false, now)
 	enter(t, b, now, true, 0)
-	b.Abandon()
+	two.Abandon()
 	enter(t, b, now, true, 0)
 }
 
@@ -29,26 +31,47 @@ func TestOpensAndTriesOne(t *testing.T) {
 	b, now := &circuit.Breaker{Limit: 9, Trip: 2, Rest: time.Minute}, time.Unix(0, 0)
 	fail := func(opened bool) {
 		t.Helper()
-		enter(t, b, now, true, 0)
-		if b.Leave(true, now) != opened {
+		if enter(t, b, now, true, 0).Leave(true, now) != opened {
 			t.Fatalf("opened: %v", !opened)
 		}
 	}
 	fail(false)
-	enter(t, b, now, true, 0)
-	b.Leave(false, now) // the row is broken
+	enter(t, b, now, true, 0).Leave(false, now) // the row is broken
 	fail(false)
 	fail(true)
 	enter(t, b, now, false, time.Minute)
 	now = now.Add(time.Minute)
-	enter(t, b, now, true, 0)
+	one := enter(t, b, now, true, 0)
 	enter(t, b, now, false, time.Minute) // one tries
-	b.Abandon()                          // and says nothing
+	one.Abandon()                        // and says nothing
 	fail(false)                          // the next one does
 	enter(t, b, now.Add(time.Second), false, 59*time.Second)
 	now = now.Add(time.Minute)
+	enter(t, b, now, true, 0).Leave(false, now)
 	enter(t, b, now, true, 0)
-	b.Leave(false, now)
 	enter(t, b, now, true, 0)
-	enter(t, b, now, true, 0)
+}
+
+// Calls that began before the breaker opened end while one tries: it stays the only one, and the rest is as
+// long as it was.
+func TestCallsFromBeforeItOpened(t *testing.T) {
+	for name, end := range map[string]func(p *circuit.Pass, now time.Time){
+		"abandoned": func(p *circuit.Pass, _ time.Time) { p.Abandon() },
+		"failed":    func(p *circuit.Pass, now time.Time) { p.Leave(true, now) },
+	} {
+		b, now := &circuit.Breaker{Limit: 9, Trip: 1, Rest: time.Minute}, time.Unix(0, 0)
+		early, late := enter(t, b, now, true, 0), enter(t, b, now, true, 0)
+		if !enter(t, b, now, true, 0).Leave(true, now) {
+			t.Fatal("it does not open")
+		}
+		end(early, now.Add(30*time.Second))
+		now = now.Add(time.Minute)
+		one := enter(t, b, now, true, 0)
+		end(late, now)
+		if p, _ := b.Enter(now.Add(2 * time.Minute)); p != nil {
+			t.Errorf("%s: a second call tries", name)
+		}
+		one.Leave(false, now)
+		enter(t, b, now, true, 0)
+	}
 }

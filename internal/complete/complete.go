@@ -130,8 +130,8 @@ func Limits(m *skald.Message) error {
 	return &store.LimitError{Topic: m.Topic, Type: m.Type, What: what}
 }
 
-// Broken names the limit of the outbox table that m breaks, "" if it breaks none. The table takes a row on trust whose
-// writer says that it was held to them, so a relay asks again. Headers it holds to them itself.
+// Broken names the limit of the outbox table that m breaks, "" if it breaks none. The table takes a row on
+// trust whose writer says that it was held to them, so a relay asks again. Headers it holds to them itself.
 func Broken(m *skald.Message) string {
 	switch {
 	case !Topic(m.Topic):

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Of is an HMAC of what, whatever the lengths of its parts, cut to 64 bits; never 0. Nil and empty parts differ. With the key
-// in the database nobody who reads marks can try out what a payload was.
+// Of is an HMAC of what, whatever the lengths of its parts, cut to 64 bits; never 0. Nil and empty parts
+// differ. With the key in the database nobody who reads marks can try out what a payload was.
 func Of(key []byte, what ...[]byte) int64 { return of(hmac.New(sha256.New, key), what) }
 
 // A Printer is Of under one key, for many: it need not be set up for each.
@@ -29,7 +29,19 @@ func (p *Printer) Of(what ...[]byte) int64 {
 	return of(h, what)
 }
 
+// Sum is the whole HMAC, of which Of is the first 64 bits.
+func Sum(key []byte, what ...[]byte) [sha256.Size]byte { return sum(hmac.New(sha256.New, key), what) }
+
 func of(h hash.Hash, what [][]byte) int64 {
+	all := sum(h, what)
+	n := int64(binary.BigEndian.Uint64(all[:]))
+	if n == 0 {
+		return 1
+	}
+	return n
+}
+
+func sum(h hash.Hash, what [][]byte) (out [sha256.Size]byte) {
 	var size [8]byte
 	for _, part := range what {
 		n := uint64(len(part)) + 1
@@ -40,10 +52,6 @@ func of(h hash.Hash, what [][]byte) int64 {
 		h.Write(size[:])
 		h.Write(part)
 	}
-	var sum [sha256.Size]byte
-	n := int64(binary.BigEndian.Uint64(h.Sum(sum[:0])))
-	if n == 0 {
-		return 1
-	}
-	return n
+	h.Sum(out[:0])
+	return out
 }

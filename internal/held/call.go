@@ -9,19 +9,24 @@ import (
 )
 
 type outside struct {
-	Key     Text      `json:"key"`
-	Request Text      `json:"request"`
-	Since   time.Time `json:"since"`
-	Outcome Text      `json:"outcome,omitempty"`
-	Undo    bool      `json:"undo,omitempty"`
+	// first: the statements of stores put their time in the place of a null at this position
+	Since   *time.Time `json:"since"`
+	Key     Text       `json:"key"`
+	Request Text       `json:"request"`
+	Outcome Text       `json:"outcome,omitempty"`
+	Undo    bool       `json:"undo,omitempty"`
 }
 
-// EncodeCall is c in JSON; nil for none.
+// EncodeCall is c in JSON, with null where it has no time; nil for none.
 func EncodeCall(c *store.Call) (*string, error) {
 	if c == nil {
 		return nil, nil
 	}
-	b, err := json.Marshal(outside{Text(c.Key), Text(c.Request), c.Since.UTC(), Text(c.Outcome), c.Undo})
+	out := outside{Key: Text(c.Key), Request: Text(c.Request), Outcome: Text(c.Outcome), Undo: c.Undo}
+	if since := c.Since.UTC(); !since.IsZero() {
+		out.Since = &since
+	}
+	b, err := json.Marshal(out)
 	if err != nil {
 		return nil, fmt.Errorf("write call %.40q as JSON: %w", c.Key, err)
 	}
@@ -29,7 +34,7 @@ func EncodeCall(c *store.Call) (*string, error) {
 	return &s, nil
 }
 
-// DecodeCall reads what EncodeCall wrote.
+// DecodeCall reads what EncodeCall wrote. Age is not in it.
 func DecodeCall(s *string) (*store.Call, error) {
 	if s == nil {
 		return nil, nil
@@ -38,7 +43,11 @@ func DecodeCall(s *string) (*store.Call, error) {
 	if err := json.Unmarshal([]byte(*s), &in); err != nil {
 		return nil, fmt.Errorf("read call from JSON: %w", err)
 	}
-	return &store.Call{Key: string(in.Key), Request: string(in.Request), Since: in.Since, Outcome: string(in.Outcome), Undo: in.Undo}, nil
+	c := &store.Call{Key: string(in.Key), Request: string(in.Request), Outcome: string(in.Outcome), Undo: in.Undo}
+	if in.Since != nil {
+		c.Since = *in.Since
+	}
+	return c, nil
 }
 
 // CallKey is what ->> 'key' of an encoded call reads, in a statement, where that is its key.

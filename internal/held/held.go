@@ -2,6 +2,7 @@
 package held
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -40,15 +41,15 @@ type header[T ~string] struct {
 	Value []byte `json:"value"`
 }
 
-// A message in JSON: bytes in base64, without the field where there are none. Its strings are Text; those of nearly every message can be
-// read as plain ones, which costs two thirds.
+// A message in JSON: bytes in base64, without the field where there are none. Its strings are Text; those of
+// nearly every message can be read as plain ones, which costs two thirds.
 type message[T ~string] struct {
 	ID            T           `json:"id"`
 	Source        T           `json:"source"`
 	Type          T           `json:"type"`
 	Topic         T           `json:"topic"`
 	Key           []byte      `json:"key,omitzero"`
-	Time          time.Time   `json:"time"`
+	Time          instant     `json:"time"`
 	Subject       T           `json:"subject,omitempty"`
 	ContentType   T           `json:"content_type"`
 	Schema        T           `json:"schema,omitempty"`
@@ -62,7 +63,7 @@ type message[T ~string] struct {
 
 // Encode is m in JSON.
 func Encode(m *skald.Message) (string, error) {
-	out := message[Text]{Text(m.ID), Text(m.Source), Text(m.Type), Text(m.Topic), m.Key, m.Time, Text(m.Subject), Text(m.ContentType), Text(m.Schema),
+	out := message[Text]{Text(m.ID), Text(m.Source), Text(m.Type), Text(m.Topic), m.Key, instant(m.Time), Text(m.Subject), Text(m.ContentType), Text(m.Schema),
 		Text(m.CorrelationID), Text(m.CausationID), Text(m.TraceParent), Text(m.Sequence), nil, m.Data}
 	for _, h := range m.Headers {
 		out.Headers = append(out.Headers, header[Text]{Text(h.Name), h.Value})
@@ -93,7 +94,7 @@ func decodeAs[T ~string](b []byte) (skald.Message, error) {
 	if err := json.Unmarshal(b, &in); err != nil {
 		return skald.Message{}, err
 	}
-	m := skald.Message{ID: string(in.ID), Source: string(in.Source), Type: string(in.Type), Topic: string(in.Topic), Key: in.Key, Time: in.Time,
+	m := skald.Message{ID: string(in.ID), Source: string(in.Source), Type: string(in.Type), Topic: string(in.Topic), Key: in.Key, Time: time.Time(in.Time),
 		Subject: string(in.Subject), ContentType: string(in.ContentType), Schema: string(in.Schema), CorrelationID: string(in.CorrelationID),
 		CausationID: string(in.CausationID), TraceParent: string(in.TraceParent), Sequence: string(in.Sequence), Data: in.Data}
 	for _, h := range in.Headers {
@@ -102,10 +103,13 @@ func decodeAs[T ~string](b []byte) (skald.Message, error) {
 	return m, nil
 }
 
-// Envelope is m in JSON without its key and data, which are kept beside it.
-func Envelope(m *skald.Message) ([]byte, error) {
+// Envelope is m in JSON without its data, which is kept beside it, as key is. Its own key is in it only where
+// key is not that.
+func Envelope(m *skald.Message, key []byte) ([]byte, error) {
 	bare := *m
-	bare.Key, bare.Data = nil, nil
+	if bare.Data = nil; bytes.Equal(m.Key, key) {
+		bare.Key = nil
+	}
 	text, err := Encode(&bare)
 	return []byte(text), err
 }
@@ -113,6 +117,8 @@ func Envelope(m *skald.Message) ([]byte, error) {
 // Open is the message that Envelope was made of.
 func Open(envelope, key, data []byte) (skald.Message, error) {
 	m, err := decode(envelope)
-	m.Key, m.Data = key, data
+	if m.Data = data; m.Key == nil {
+		m.Key = key
+	}
 	return m, err
 }

@@ -37,13 +37,35 @@ func TestMessagesComeBack(t *testing.T) {
 			if got, err := held.Decode(text); err != nil || !reflect.DeepEqual(got, m) {
 				t.Errorf("%+v\ncomes back as\n%+v, %v", m, got, err)
 			}
-			envelope, err := held.Envelope(&m)
-			if err != nil {
-				t.Fatal(err)
+			for _, beside := range [][]byte{m.Key, []byte("what stands for it")} {
+				if m.Key == nil {
+					beside = nil
+				}
+				envelope, err := held.Envelope(&m, beside)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := held.Open(envelope, beside, m.Data); err != nil || !reflect.DeepEqual(got, m) {
+					t.Errorf("%+v\ncomes out of its envelope as\n%+v, %v", m, got, err)
+				}
 			}
-			if got, err := held.Open(envelope, m.Key, m.Data); err != nil || !reflect.DeepEqual(got, m) {
-				t.Errorf("%+v\ncomes out of its envelope as\n%+v, %v", m, got, err)
-			}
+		}
+	}
+}
+
+// A time of any year and offset is kept.
+func TestTimesComeBack(t *testing.T) {
+	for _, at := range []time.Time{
+		{}, time.Date(2026, 2, 3, 4, 5, 6, 7, time.FixedZone("", 3600)), time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -23*3600)),
+		time.Date(2026, 2, 3, 4, 5, 6, 7, time.FixedZone("", 99*3600)), time.Date(58865, 1, 1, 0, 0, 0, 1, time.UTC), time.Date(-5, 1, 1, 0, 0, 0, 1, time.UTC),
+	} {
+		text, err := held.Encode(&skald.Message{Time: at})
+		if err != nil {
+			t.Errorf("%v: %v", at, err)
+			continue
+		}
+		if got, err := held.Decode(text); err != nil || !got.Time.Equal(at) {
+			t.Errorf("%v comes back as %v, %v", at, got.Time, err)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// A Cluster is a private PostgreSQL cluster, in a folder of its own, made of the installed programs. It is stopped and
-// removed with the test.
+// A Cluster is a private PostgreSQL cluster, in a folder of its own, made of the installed programs. It is
+// stopped and removed with the test.
 type Cluster struct {
 	t    testing.TB
 	bin  string
@@ -59,7 +59,8 @@ func emptyCluster(t testing.TB) *Cluster {
 	return c
 }
 
-// programs is the folder of PostgreSQL's programs: beside the initdb in PATH, else the newest of the system's.
+// programs is the folder of PostgreSQL's programs: beside the initdb in PATH, else the newest of the
+// system's.
 func programs(t testing.TB) string {
 	t.Helper()
 	if at, err := exec.LookPath("initdb"); err == nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// SmallDisk is a folder on a file system of its own with room for so many megabytes. Where none can be mounted (another
-// system than Linux, no right) the test is skipped.
+// SmallDisk is a folder on a file system of its own with room for so many megabytes. Where none can be
+// mounted (another system than Linux, no right) the test is skipped.
 func SmallDisk(t testing.TB, megabytes int) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "skald-disk-") // where another user may come, too

@@ -2,7 +2,8 @@ package need
 
 import "testing"
 
-// Guarded are the listeners of a Kafka that ask who is there. Its plain one, Kafka, makes users and gives rights.
+// Guarded are the listeners of a Kafka that ask who is there. Its plain one, Kafka, makes users and gives
+// rights.
 type Guarded struct {
 	TLS, SASL, SASLTLS string // host:port each
 	Certs              string // a folder with ca.pem, client.crt and client.key

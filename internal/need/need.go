@@ -2,10 +2,14 @@
 package need
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Postgres is the URL of a PostgreSQL server on which the test may make databases.
@@ -14,7 +18,8 @@ func Postgres(t testing.TB) string {
 	return from(t, "SKALD_TEST_POSTGRES", "PostgreSQL", "")
 }
 
-// newest is the version that must be there where servers are required; those between are tested where they are given.
+// newest is the version that must be there where servers are required; those between are tested where they
+// are given.
 const newest = "18"
 
 // PostgresVersion is the URL of a PostgreSQL server of that major version, as Postgres.
@@ -39,7 +44,8 @@ func Kafka(t testing.TB) string {
 	return from(t, "SKALD_TEST_KAFKA", "Kafka", "")
 }
 
-// RabbitMQ is the URL of a RabbitMQ, amqp://host:port, on which the test, as guest, may make exchanges and queues.
+// RabbitMQ is the URL of a RabbitMQ, amqp://host:port, on which the test, as guest, may make exchanges and
+// queues.
 func RabbitMQ(t testing.TB) string {
 	t.Helper()
 	return from(t, "SKALD_TEST_RABBITMQ", "RabbitMQ", "rabbitmq")
@@ -51,10 +57,68 @@ func NATS(t testing.TB) string {
 	return from(t, "SKALD_TEST_NATS", "NATS", "nats")
 }
 
+// Redis is the URL of a Redis, redis://host:port, which tests share: use a prefix of your own.
+func Redis(t testing.TB) string {
+	t.Helper()
+	return from(t, "SKALD_TEST_REDIS", "Redis", "redis")
+}
+
+// OwnRedis is a private Redis, which the test may pause, flush and kill; more are options of redis-server. It
+// ends with the test.
+func OwnRedis(t testing.TB, more ...string) (url string, server *os.Process) {
+	t.Helper()
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		without(t, "needs Redis's program to start a server of its own: put redis-server into PATH")
+	}
+	port := FreePort(t)
+	cmd := exec.Command(program, append([]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--dir", t.TempDir()}, more...)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	for end := time.Now().Add(time.Minute); ; {
+		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			_ = c.Close()
+			return fmt.Sprintf("redis://127.0.0.1:%d", port), cmd.Process
+		}
+		if time.Now().After(end) {
+			t.Fatalf("redis-server does not answer: %v", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 // JDBC is the jar of PostgreSQL's driver for Java; there is a JDK then, too.
 func JDBC(t testing.TB) string {
 	t.Helper()
 	return from(t, "SKALD_TEST_JDBC", "PostgreSQL driver for Java", "jdbc")
+}
+
+// Node is a folder whose node_modules has pg, PostgreSQL's client for JavaScript and TypeScript; there is a
+// node then, too. It is asked for by name only.
+func Node(t testing.TB) string {
+	t.Helper()
+	at := os.Getenv("SKALD_TEST_NODE")
+	if at == "" {
+		t.Skip("Node.js: run make connectors, or scripts/services up node and eval \"$(scripts/services env)\", or set SKALD_TEST_NODE")
+	}
+	return at
+}
+
+// Debezium is a folder of jars: Debezium's connector for PostgreSQL, and Kafka Connect. They take most of a
+// core for a while, so they are asked for: make connectors.
+func Debezium(t testing.TB) string {
+	t.Helper()
+	at := os.Getenv("SKALD_TEST_DEBEZIUM")
+	if at == "" || os.Getenv("SKALD_TEST_CONNECTORS") != "1" {
+		t.Skip("Debezium: run make connectors, or set SKALD_TEST_DEBEZIUM and SKALD_TEST_CONNECTORS=1")
+	}
+	return at
 }
 
 // from reads a variable; up is what scripts/services has to be asked for by name.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FreePort is a port of 127.0.0.1 that nobody listens on, below those that systems hand out by themselves: nobody else gets it between
-// two lives of a server that is to come back at its address.
+// FreePort is a port of 127.0.0.1 that nobody listens on, below those that systems hand out by themselves:
+// nobody else gets it between two sessions of a server that is to come back at its address.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {

@@ -25,8 +25,8 @@ func control(t testing.TB, program string) func(args ...string) string {
 	}
 }
 
-// SecureRabbitMQ is the URL of the listener, amqps://host:port, of the server of RabbitMQ that asks for certificates, and a folder with
-// ca.pem, client.crt and client.key.
+// SecureRabbitMQ is the URL of the listener, amqps://host:port, of the server of RabbitMQ that asks for
+// certificates, and a folder with ca.pem, client.crt and client.key.
 func SecureRabbitMQ(t testing.TB) (url, certs string) {
 	t.Helper()
 	RabbitMQ(t)
@@ -82,7 +82,8 @@ func OwnRabbitMQ(t testing.TB) (url string, restart func()) {
 	}
 	return url, func() {
 		t.Helper()
-		// Which queues it has RabbitMQ 3.10 writes down lazily; one that was declared a moment before the crash may stay away for ever.
+		// Which queues it has RabbitMQ 3.10 writes down lazily; one that was declared a moment before the
+		// crash may stay away for ever.
 		control(t, ctl)("eval", "[dets:sync(T) || T <- dets:all()].")
 		do("restart", "rabbitmq")
 	}

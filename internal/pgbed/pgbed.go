@@ -1,6 +1,6 @@
-// Package pgbed is what tests on PostgreSQL have in common, whatever driver they go by: tables that are made as they were
-// again and again, because that is quicker than making them anew, and what the suite of stores asks of a database beside
-// the driver.
+// Package pgbed is what tests on PostgreSQL have in common, whatever driver they go by: tables that are made
+// as they were again and again, because that is quicker than making them anew, and what the suite of stores
+// asks of a database beside the driver.
 package pgbed
 
 import (
@@ -68,7 +68,8 @@ func load(t testing.TB, prefix string) map[string]string {
 	return text
 }
 
-// Tables are Skald's in one schema, and a table kv of the user's: what storetest.Database wants but for transactions.
+// Tables are Skald's in one schema, and a table kv of the user's: what storetest.Database wants but for
+// transactions.
 type Tables struct {
 	db   DB
 	text map[string]string
@@ -103,16 +104,9 @@ func (b *Tables) Count(t testing.TB) (c storetest.Counts) {
 // Age makes what is there older by d.
 func (b *Tables) Age(t testing.TB, d time.Duration) {
 	t.Helper()
-	for _, name := range []string{"AgeRows", "AgeMarks", "AgeSteps", "AgeFloors", "AgeQuarantine"} {
+	for _, name := range []string{"AgeRows", "AgeMarks", "AgeSteps", "AgeQuarantine", "AgeTypes", "AgeConsumers", "AgeSagas"} {
 		b.db.do(t, b.text[name], d.Seconds())
 	}
-}
-
-// Known makes all consumers known for 40 days.
-func (b *Tables) Known(t testing.TB) {
-	t.Helper()
-	b.db.do(t, b.text["KnowAll"])
-	b.db.do(t, b.text["KnowForLong"])
 }
 
 // Made makes tables and sequences hold what they held at a time, and nothing else.

@@ -11,10 +11,15 @@ import (
 
 const day = 24 * time.Hour
 
-// OrDefaults fills in what is not given. Marks that would go before the rows that can repeat their messages are a
-// *store.RetentionError.
+// LeastMarks is how long a mark is there at least, whatever its scope or a Retention says: stores take ids of
+// the last hour without a look at the floor.
+const LeastMarks = 80 * time.Minute
+
+// OrDefaults fills in what is not given. Marks that would go before the rows that can repeat their messages
+// are a *store.RetentionError.
 func OrDefaults(r store.Retention) (store.Retention, error) {
 	r.Outbox, r.Marks, r.Steps = cmp.Or(r.Outbox, 7*day), cmp.Or(r.Marks, 30*day), cmp.Or(r.Steps, 90*day)
+	r.Sagas = cmp.Or(r.Sagas, 30*day)
 	if r.Outbox < 0 || r.Marks < r.Outbox {
 		return r, &store.RetentionError{
 			What:   fmt.Sprintf("rows are to be kept %v and marks %v", r.Outbox, r.Marks),
@@ -23,6 +28,9 @@ func OrDefaults(r store.Retention) (store.Retention, error) {
 	}
 	if r.Steps < 0 {
 		return r, &store.RetentionError{What: fmt.Sprintf("steps are to be kept %v", r.Steps), Remedy: "give the longest time that a saga of yours may take"}
+	}
+	if r.Sagas < 0 {
+		return r, &store.RetentionError{What: fmt.Sprintf("ended sagas are to be kept %v", r.Sagas), Remedy: "give how long a start of the same key may be repeated"}
 	}
 	return r, nil
 }

@@ -19,11 +19,12 @@ type Window struct {
 	Age    time.Duration            // how long a failing message is tried again
 	Saga   time.Duration            // the longest that a saga lives; 0: there is none
 	Steps  time.Duration            // how long steps are kept; 0: it is not compared
-	Dead   time.Duration            // how long after it was written a dead letter may still come from elsewhere; 0: none does
+	// how long after it was written a dead letter may still come from elsewhere; 0: none does
+	Dead time.Duration
 }
 
-// Broken says which sums are more than marks are kept, in numbers; none: all is well. What the broker keeps for ever has
-// no sum: see Endless.
+// Broken says which sums are more than marks are kept, in numbers; none: all is well. What the broker keeps
+// for ever has no sum: see Endless.
 func (w Window) Broken() []error {
 	var out []error
 	sum := func(what string, d time.Duration) {

@@ -17,8 +17,9 @@ type Migration struct {
 	Name     string // of the file
 	Checksum string // SHA-256 of the file, in hexadecimal
 	Text     string
-	// Builds is the oldest version that a build must know to work on with the tables once this file was applied: 0,
-	// any, where it only adds. A file that takes something away says it in a line "-- builds from N".
+	// Builds is the oldest version that a build must know to work on with the tables once this file was
+	// applied: 0, any, where it only adds. A file that takes something away says it in a line "-- builds from
+	// N".
 	Builds int
 }
 

@@ -4,8 +4,8 @@
 //	-- why it is as it is
 //	INSERT INTO skald_mark …;
 //
-// A statement runs from its name to the next one. /*schema*/ stands before each table: it is a comment, so that
-// the file still runs in psql, and becomes the quoted schema and a dot.
+// A statement runs from its name to the next one. /*schema*/ stands before each table: it is a comment, so
+// that the file still runs in psql, and becomes the quoted schema and a dot.
 package sqlfile
 
 import (

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +20,8 @@ const (
 	backlogShare   = 50 // and for no more than a fiftieth of the time, if the answer takes long
 )
 
-// A Backlog reports how an outbox stands. Relay, inbox and outbox each do: a relay that is dead says nothing of
-// the rows that wait for it.
+// A Backlog reports how an outbox stands. Relay, inbox and outbox each do: a relay that is dead says nothing
+// of the rows that wait for it.
 type Backlog struct {
 	ask  func(context.Context) (store.Backlog, error)
 	mine func() bool
@@ -33,6 +34,10 @@ type Backlog struct {
 	last   store.Backlog
 	labels metric.ObserveOption
 	kept   map[string]*kept // by consumer, those that nothing is kept for any more, too
+
+	reservers []string // consumers that had a reservation
+
+	lags lags
 }
 
 // A kept is what is reported of one consumer.
@@ -41,14 +46,17 @@ type kept struct {
 	labels, conflict, tooOld metric.ObserveOption
 }
 
-// WatchBacklog reports until stop, while it is mine to report. The database is asked when somebody collects, never
-// otherwise. Of consumers it reports in any case, of others once something is kept for them.
-func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (store.Backlog, error), mine func() bool, consumers ...string) (stop func()) {
-	b := &Backlog{ask: ask, mine: mine, now: now, kept: map[string]*kept{}}
+// WatchBacklog reports until stop, while it is mine to report. The database is asked when somebody collects,
+// never otherwise. Of consumers it reports in any case, of others once something is kept for them. Lag, if it
+// is not nil, tells how much waits for a consumer at the broker: see lags.
+func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (store.Backlog, error), mine func() bool, lag Lagger, consumers ...string) (stop func()) {
+	b := &Backlog{ask: ask, mine: mine, now: now, kept: map[string]*kept{}, lags: lags{ask: lag}}
 	for _, c := range consumers {
 		b.kept[c] = &kept{}
 	}
-	return p.meter().watch(b.read, Pending, OldestAge, SetAside, RetainedAge, FreeLanes, Parked, ParkedSize, ParkedAge, DeadLetters, Quarantined, QuarantinedAge, Calls, CallAge)
+	return p.meter().watch(b.read, Pending, OldestAge, Deferred, RetainedAge, FreeShards, Parked, ParkedSize, ParkedAge, DeadLetters, Quarantined, QuarantinedAge, Calls, CallAge,
+		Heard, Progress, RelayProgress, Lag, ReservedHeld, ReservedExpired, SagasLive, SagasStuck, SagasPaused, SagasFailing, SagasOverdue, SagaAge,
+		SagasUncounted, TrackedLive, TrackedOverdue, TrackedDrifted)
 }
 
 func (b *Backlog) read(ctx context.Context, gauge see) {
@@ -68,9 +76,13 @@ func (b *Backlog) read(ctx context.Context, gauge see) {
 	}
 	gauge(Pending, float64(b.last.Pending), b.labels)
 	gauge(OldestAge, b.last.Oldest.Seconds(), b.labels)
-	gauge(SetAside, float64(b.last.Aside), b.labels)
+	gauge(Deferred, float64(b.last.Deferred), b.labels)
 	gauge(RetainedAge, b.last.Retained.Seconds(), b.labels)
-	gauge(FreeLanes, float64(b.last.Free), b.labels)
+	gauge(FreeShards, float64(b.last.Free), b.labels)
+	b.progress(gauge)
+	b.sagas(gauge)
+	b.reserved(gauge)
+	b.lags.read(ctx, gauge, b.last, b.now())
 	for _, k := range b.kept {
 		gauge(Parked, float64(k.Parked), k.labels)
 		gauge(ParkedSize, float64(k.Bytes), k.labels)
@@ -84,6 +96,70 @@ func (b *Backlog) read(ctx context.Context, gauge see) {
 	}
 }
 
+// progress reports how consumers and relays get on.
+func (b *Backlog) progress(gauge see) {
+	for _, c := range b.last.Consumers {
+		of := labelled(attribute.String(labelSource, b.last.Source), attribute.String(labelConsumer, c.Name))
+		gauge(Heard, c.Heard.Seconds(), of)
+		gauge(Progress, c.Progress.Seconds(), of)
+	}
+	for _, r := range b.last.Relays {
+		gauge(RelayProgress, r.Progress.Seconds(), labelled(attribute.String(labelSource, b.last.Source), attribute.String(labelOwner, r.Owner)))
+	}
+}
+
+// sagas reports how sagas stand: orchestrated ones by definition, choreographed ones by flow.
+func (b *Backlog) sagas(gauge see) {
+	uncounted := 0.
+	if b.last.Uncounted != nil {
+		uncounted = 1
+	}
+	gauge(SagasUncounted, uncounted, b.labels)
+	for _, c := range b.last.Sagas {
+		all := b.live(gauge, SagasLive, attribute.String(labelSaga, c.Name), c.Running, c.Compensating)
+		gauge(SagasStuck, float64(c.Stuck), all)
+		gauge(SagasPaused, float64(c.Paused), all)
+		gauge(SagasFailing, float64(c.Failing), all)
+		gauge(SagasOverdue, float64(c.Overdue), all)
+		gauge(SagaAge, c.Oldest.Seconds(), all)
+	}
+	for _, c := range b.last.Tracked {
+		all := b.live(gauge, TrackedLive, attribute.String(labelFlow, c.Flow), c.Running, c.Compensating)
+		gauge(TrackedOverdue, float64(c.Overdue), all)
+		gauge(TrackedDrifted, float64(c.Drifted), all)
+	}
+}
+
+// live reports the sagas of a name that have not ended, and returns the labels of what else is reported of
+// that name.
+func (b *Backlog) live(gauge see, of string, name attribute.KeyValue, running, compensating int64) metric.ObserveOption {
+	source := attribute.String(labelSource, b.last.Source)
+	gauge(of, float64(running), labelled(source, name, attribute.String(labelStatus, "running")))
+	gauge(of, float64(compensating), labelled(source, name, attribute.String(labelStatus, "compensating")))
+	return labelled(source, name)
+}
+
+// reserved reports keys that are reserved. A consumer that once had one is reported from then on: that there
+// is none any more is told, not left out.
+func (b *Backlog) reserved(gauge see) {
+	counts := map[string]store.ReservedCounts{}
+	for _, r := range b.last.Reserved {
+		counts[r.Consumer] = r
+		if !slices.Contains(b.reservers, r.Consumer) {
+			b.reservers = append(b.reservers, r.Consumer)
+		}
+	}
+	for _, consumer := range b.reservers {
+		of := labelled(attribute.String(labelSource, b.last.Source), attribute.String(labelConsumer, consumer))
+		gauge(ReservedHeld, float64(counts[consumer].Held), of)
+		gauge(ReservedExpired, float64(counts[consumer].Expired), of)
+	}
+}
+
+func labelled(of ...attribute.KeyValue) metric.ObserveOption {
+	return metric.WithAttributeSet(attribute.NewSet(of...))
+}
+
 func (b *Backlog) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, backlogTimeout)
 	defer cancel()
@@ -94,6 +170,9 @@ func (b *Backlog) refresh(ctx context.Context) {
 		}
 		b.known = false
 		return
+	}
+	if got.Uncounted != nil && (!b.known || b.last.Uncounted == nil) {
+		otel.Handle(fmt.Errorf("skald: sagas are not counted, so neither metrics nor alerts tell of them: %w", got.Uncounted))
 	}
 	b.known, b.last = true, got
 	b.labels = metric.WithAttributeSet(attribute.NewSet(attribute.String(labelSource, got.Source)))

@@ -1,5 +1,5 @@
-// Package telemetry is what the stations tell OpenTelemetry: the metrics by name, and the trace that goes with a
-// message. With no provider set it does nothing but ask whether there is one.
+// Package telemetry is what the stations tell OpenTelemetry: the metrics by name, and the trace that goes
+// with a message. With no provider set it does nothing but ask whether there is one.
 package telemetry
 
 import (
@@ -17,30 +17,65 @@ const scope = "github.com/skald-go/skald"
 
 // The metrics. Alert rules and dashboard speak of these; docs/operations.md says what each means.
 const (
-	Written        = "skald.outbox.message.written"
-	Published      = "skald.outbox.message.published"
-	PublishDelay   = "skald.outbox.publish.delay"
-	RelayLanes     = "skald.outbox.relay.lanes"
-	Pending        = "skald.outbox.message.pending"
-	OldestAge      = "skald.outbox.message.oldest_age"
-	SetAside       = "skald.outbox.message.set_aside"
-	RetainedAge    = "skald.outbox.message.retained_age"
-	FreeLanes      = "skald.outbox.lane.free"
-	Received       = "skald.inbox.message.received"
-	Unacknowledged = "skald.inbox.message.unacknowledged"
-	ProcessTime    = "skald.inbox.process.duration"
-	ProcessDelay   = "skald.inbox.process.delay"
-	StuckKeys      = "skald.inbox.key.stuck"
-	PausedLanes    = "skald.inbox.lane.paused"
-	Parked         = "skald.inbox.message.parked"
-	ParkedSize     = "skald.inbox.message.parked_size"
-	ParkedAge      = "skald.inbox.message.parked_age"
-	DeadLetters    = "skald.inbox.message.dead"
-	Quarantined    = "skald.inbox.message.quarantined"
-	QuarantinedAge = "skald.inbox.message.quarantined_age"
-	Calls          = "skald.inbox.call.unsettled"
-	CallAge        = "skald.inbox.call.unsettled_age"
-	Stopped        = "skald.inbox.stopped"
+	Written          = "skald.outbox.message.written"
+	Published        = "skald.outbox.message.published"
+	PublishDelay     = "skald.outbox.publish.delay"
+	RelayShards      = "skald.outbox.relay.shards"
+	Pending          = "skald.outbox.message.pending"
+	OldestAge        = "skald.outbox.message.oldest_age"
+	Deferred         = "skald.outbox.message.deferred"
+	RetainedAge      = "skald.outbox.message.retained_age"
+	FreeShards       = "skald.outbox.shard.free"
+	Received         = "skald.inbox.message.received"
+	Unacknowledged   = "skald.inbox.message.unacknowledged"
+	ProcessTime      = "skald.inbox.process.duration"
+	ProcessDelay     = "skald.inbox.process.delay"
+	StuckKeys        = "skald.inbox.key.stuck"
+	PausedPartitions = "skald.inbox.partition.paused"
+	Parked           = "skald.inbox.message.parked"
+	ParkedSize       = "skald.inbox.message.parked_size"
+	ParkedAge        = "skald.inbox.message.parked_age"
+	DeadLetters      = "skald.inbox.message.dead"
+	Quarantined      = "skald.inbox.message.quarantined"
+	QuarantinedAge   = "skald.inbox.message.quarantined_age"
+	Calls            = "skald.inbox.call.unsettled"
+	CallAge          = "skald.inbox.call.unsettled_age"
+	Stopped          = "skald.inbox.stopped"
+	InboxReady       = "skald.inbox.ready"
+	Heard            = "skald.inbox.heard_age"
+	Progress         = "skald.inbox.progress_age"
+	Lag              = "skald.inbox.message.lag"
+	RelayReady       = "skald.outbox.relay.ready"
+	RelayDeaf        = "skald.outbox.relay.deaf"
+	RelayProgress    = "skald.outbox.relay.progress_age"
+	StoreFailed      = "skald.inbox.store.failed"
+	Missed           = "skald.inbox.missed"
+	IntakeTime       = "skald.inbox.intake.duration"
+	HandlerTime      = "skald.inbox.handler.duration"
+	CacheLookups     = "skald.cache.lookup"
+	Requests         = "skald.http.request.answered"
+	RequestTime      = "skald.http.request.duration"
+	OnceCalls        = "skald.once.call.ended"
+	OnceTime         = "skald.once.call.duration"
+	ReservedHeld     = "skald.reservation.held"
+	ReservedExpired  = "skald.reservation.expired"
+	SagasLive        = "skald.saga.live"
+	SagasStuck       = "skald.saga.stuck"
+	SagasPaused      = "skald.saga.paused"
+	SagasFailing     = "skald.saga.failing"
+	SagasOverdue     = "skald.saga.overdue"
+	SagaAge          = "skald.saga.oldest_age"
+	SagasStarted     = "skald.saga.started"
+	SagasEnded       = "skald.saga.ended"
+	SagaTime         = "skald.saga.duration"
+	SagaSteps        = "skald.saga.step.ended"
+	SagaStepTime     = "skald.saga.step.duration"
+	SagaStepFailed   = "skald.saga.step.failed"
+	SagaReplies      = "skald.saga.reply"
+	SagasUncounted   = "skald.saga.uncounted"
+	TrackedLive      = "skald.tracked.live"
+	TrackedOverdue   = "skald.tracked.overdue"
+	TrackedDrifted   = "skald.tracked.drifted"
 )
 
 // A Metric is one instrument. Units are those of UCUM, as OpenTelemetry asks.
@@ -52,22 +87,23 @@ type Metric struct {
 // Metrics are all there are.
 func Metrics() []Metric {
 	backlog, kept := []string{labelSource}, []string{labelSource, labelConsumer}
+	saga, tracked := []string{labelSource, labelSaga}, []string{labelSource, labelFlow}
 	return []Metric{
 		{Written, "{message}", "Messages given to transactions, which may still be rolled back", []string{labelTopic}},
 		{Published, "{message}", "Messages handed to the broker, by what it answered", []string{labelTopic, labelOutcome}},
 		{PublishDelay, "s", "From the writing of a message to the broker's acknowledgement", []string{labelTopic}},
-		{RelayLanes, "{lane}", "Lanes that this relay holds", []string{labelOwner}},
+		{RelayShards, "{shard}", "Shards that this relay holds", []string{labelOwner}},
 		{Pending, "{message}", "Messages in the outbox that no relay has published yet; an estimate when they are many", backlog},
 		{OldestAge, "s", "Since the oldest of them was written; 0: there is none", backlog},
-		{SetAside, "{message}", "Messages that the broker refused, and those that wait behind them", backlog},
+		{Deferred, "{message}", "Messages that the broker refused, and those that wait behind them", backlog},
 		{RetainedAge, "s", "Since the oldest message that is kept was written", backlog},
-		{FreeLanes, "{lane}", "Lanes that no living relay holds", backlog},
+		{FreeShards, "{shard}", "Shards that no living relay holds", backlog},
 		{Received, "{message}", "Deliveries, by what became of them", []string{labelConsumer, labelTopic, labelOutcome}},
 		{Unacknowledged, "{message}", "Deliveries in memory that are not acknowledged yet", []string{labelConsumer}},
 		{ProcessTime, "s", "From the intake of a message to its commit, or to its failure", []string{labelConsumer, labelTopic, labelOutcome}},
 		{ProcessDelay, "s", "From the writing of a message to the commit of its effect", []string{labelConsumer, labelTopic}},
 		{StuckKeys, "{key}", "Keys whose first message fails again and again", []string{labelConsumer}},
-		{PausedLanes, "{lane}", "Lanes that have too much unacknowledged and are paused", []string{labelConsumer}},
+		{PausedPartitions, "{partition}", "Partitions that have too much unacknowledged and are paused", []string{labelConsumer}},
 		{Parked, "{message}", "Messages that failed and are tried again, and those of their keys behind them", kept},
 		{ParkedSize, "By", "Keys and payloads of them", kept},
 		{ParkedAge, "s", "Since the oldest of them was parked; 0: there is none", kept},
@@ -76,7 +112,42 @@ func Metrics() []Metric {
 		{QuarantinedAge, "s", "Since the oldest of them came; 0: there is none", kept},
 		{Calls, "{call}", "Calls to the outside of which it is not settled what became of them", kept},
 		{CallAge, "s", "Since the oldest of them was to be made; 0: there is none", kept},
+		{InboxReady, "{process}", "1 while this process can consume: subscribed, the broker answers, not stopped", []string{labelConsumer}},
+		{RelayReady, "{process}", "1 while this relay can work: database and broker answer", []string{labelOwner}},
+		{RelayDeaf, "{process}", "1 while this relay is to hear of commits from the WAL and cannot, and so polls", []string{labelOwner}},
+		{Heard, "s", "Since a process of the consumer last gave a sign of life, as the database has it", kept},
+		{Progress, "s", "Since a process of the consumer last acknowledged something, as the database has it", kept},
+		{RelayProgress, "s", "Since a relay that owns shards last took one or stored how far it has come", []string{labelSource, labelOwner}},
+		{Lag, "{message}", "Messages at the broker that the consumer has not acknowledged", []string{labelSource, labelConsumer, labelTopic}},
 		{Stopped, "{process}", "1 while this process takes nothing, because too many messages failed in one way", []string{labelConsumer}},
+		{StoreFailed, "{failure}", "Failed calls to the store beside the messages themselves, by what was to be done", []string{labelConsumer, labelOperation}},
+		{Missed, "{message}", "Messages that the broker removed before this consumer had read them", []string{labelConsumer}},
+		{IntakeTime, "s", "Taking a message in: the wait for rivals that have it or its entities in hand, and one round trip", []string{labelConsumer, labelTopic}},
+		{HandlerTime, "s", "A handler's own time within its transaction, for which its entities are locked", []string{labelConsumer, labelTopic}},
+		{CacheLookups, "{key}", "Keys looked up in a cache in front of the database: hit, miss, or bypassed because it is away", []string{labelOutcome}},
+		{Requests, "{request}", "Requests to an idempotent endpoint, by what became of them", []string{labelEndpoint, labelOutcome}},
+		{RequestTime, "s", "From a request to its answer, before that is sent", []string{labelEndpoint, labelOutcome}},
+		onceCalls(), onceTime(),
+		{ReservedHeld, "{key}", "Keys that work outside of a transaction has in hand; counted up to 10,000", kept},
+		{ReservedExpired, "{key}", "Keys whose lease ended without an answer: what became of the work is not known", kept},
+		{SagasLive, "{saga}", "Orchestrated sagas that have not ended, by status; counted up to 10,000", []string{labelSource, labelSaga, labelStatus}},
+		{SagasStuck, "{saga}", "Sagas that wait for an operator", saga},
+		{SagasPaused, "{saga}", "Sagas that an operator paused", saga},
+		{SagasFailing, "{saga}", "Sagas whose step failed and is tried again", saga},
+		{SagasOverdue, "{saga}", "Sagas that have been due for more than a minute, and that no engine took", saga},
+		{SagaAge, "s", "Since the oldest saga that has not ended was started; 0: there is none", saga},
+		{SagasStarted, "{saga}", "Sagas given to transactions, which may still be rolled back", []string{labelSaga}},
+		{SagasEnded, "{saga}", "Sagas that this engine ended, by status", []string{labelSaga, labelOutcome}},
+		{SagaTime, "s", "From the start of a saga to its end", []string{labelSaga, labelOutcome}},
+		{SagaSteps, "{step}", "Steps that came to an outcome", []string{labelSaga, labelStep, labelOutcome}},
+		{SagaStepTime, "s", "From when a step could begin, or from when what it waits for was asked for, to its outcome",
+			[]string{labelSaga, labelStep, labelOutcome}},
+		{SagaStepFailed, "{attempt}", "Failed attempts of steps and undos that are tried again", []string{labelSaga, labelStep}},
+		{SagaReplies, "{message}", "Replies of participants, by what became of them", []string{labelOutcome}},
+		{SagasUncounted, "{database}", "1 while the sagas of a database cannot be counted, and nothing is reported of them", backlog},
+		{TrackedLive, "{saga}", "Choreographed sagas that have not ended, by status; counted up to 10,000", []string{labelSource, labelFlow, labelStatus}},
+		{TrackedOverdue, "{saga}", "Choreographed sagas of which something has not come in the time that the flow allows", tracked},
+		{TrackedDrifted, "{saga}", "Choreographed sagas in which something came within the last day that the flow does not allow", tracked},
 	}
 }
 
@@ -86,6 +157,14 @@ const (
 	labelConsumer = "consumer"
 	labelSource   = "source"
 	labelOwner    = "owner"
+
+	labelOperation = "operation"
+	labelEndpoint  = "endpoint"
+	labelScope     = "scope"
+	labelSaga      = "saga"
+	labelStep      = "step"
+	labelStatus    = "status"
+	labelFlow      = "flow"
 )
 
 // Providers are the caller's. Nil: OpenTelemetry's global ones, which do nothing until the process sets them.
@@ -120,9 +199,10 @@ func about(name string) Metric {
 	return Metric{Name: name}
 }
 
-func (m meter) counter(name string) metric.Int64Counter {
-	d := about(name)
-	c, err := m.Int64Counter(name, metric.WithUnit(d.Unit), metric.WithDescription(d.About))
+func (m meter) counter(name string) metric.Int64Counter { return m.counterOf(about(name)) }
+
+func (m meter) counterOf(d Metric) metric.Int64Counter {
+	c, err := m.Int64Counter(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.About))
 	if err != nil {
 		otel.Handle(err)
 		return noop.Int64Counter{}
@@ -130,9 +210,10 @@ func (m meter) counter(name string) metric.Int64Counter {
 	return c
 }
 
-func (m meter) histogram(name string) metric.Float64Histogram {
-	d := about(name)
-	h, err := m.Float64Histogram(name, metric.WithUnit(d.Unit), metric.WithDescription(d.About),
+func (m meter) histogram(name string) metric.Float64Histogram { return m.histogramOf(about(name)) }
+
+func (m meter) histogramOf(d Metric) metric.Float64Histogram {
+	h, err := m.Float64Histogram(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.About),
 		metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 300, 3600))
 	if err != nil {
 		otel.Handle(err)
@@ -192,6 +273,14 @@ type sets struct {
 	fixed []attribute.KeyValue
 	mu    sync.RWMutex
 	by    map[[2]string]set
+}
+
+// news tells whether nothing was recorded of topic yet.
+func (s *sets) news(topic string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, known := s.by[[2]string{topic, Aside}]
+	return !known
 }
 
 func (s *sets) of(topic, outcome string) set {

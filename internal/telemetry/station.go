@@ -40,8 +40,8 @@ func (o *Outbox) Wrote(ctx context.Context, ms []skald.Message) {
 // What the broker answered.
 const (
 	Taken   = "published"
-	Aside   = "set_aside" // refused; it is tried again, seldom
-	NotDone = "failed"    // an outage, or held back; it is tried again at once
+	Aside   = "deferred" // refused; it is tried again, seldom
+	NotDone = "failed"   // an outage, or held back; it is tried again at once
 )
 
 // A Relay tells of what it hands over.
@@ -59,10 +59,23 @@ func NewRelay(p Providers) *Relay {
 	return &Relay{tracer: p.tracer(), published: m.counter(Published), delay: m.histogram(PublishDelay), meter: m}
 }
 
-// Watch reports how many lanes are held, until stop.
-func (r *Relay) Watch(owner string, lanes func() int) (stop func()) {
+// Watch reports how many shards are held, whether the relay is ready, and whether it cannot hear of commits
+// though it is to, until stop.
+func (r *Relay) Watch(owner string, now func() (shards int, ready bool), deaf func() bool) (stop func()) {
 	labels := metric.WithAttributeSet(attribute.NewSet(attribute.String(labelOwner, owner)))
-	return r.meter.watch(func(_ context.Context, gauge see) { gauge(RelayLanes, float64(lanes()), labels) }, RelayLanes)
+	return r.meter.watch(func(_ context.Context, gauge see) {
+		shards, ready := now()
+		gauge(RelayShards, float64(shards), labels)
+		gauge(RelayReady, one(ready), labels)
+		gauge(RelayDeaf, one(deaf()), labels)
+	}, RelayShards, RelayReady, RelayDeaf)
+}
+
+func one(so bool) float64 {
+	if so {
+		return 1
+	}
+	return 0
 }
 
 // Took records a message that the broker took at that time.
@@ -72,8 +85,9 @@ func (r *Relay) Took(m *skald.Message, at time.Time) {
 	run.End()
 }
 
-// Run is messages of one lane that the broker took at the same time, in their order. Those of one topic are counted at once, and of them
-// the first tells the delay: it has waited for longest, and a delay recorded for each weighs in a drain.
+// Run is messages of one shard that the broker took at the same time, in their order. Those of one topic are
+// counted at once, and of them the first tells the delay: it has waited for longest, and a delay recorded for
+// each weighs in a drain.
 func (r *Relay) Run(at time.Time) Run { return Run{relay: r, at: at} }
 
 // A Run is ended by End.
@@ -89,6 +103,7 @@ func (t *Run) Took(m *skald.Message) {
 	if t.n == 0 || t.topic != m.Topic {
 		t.End()
 		t.topic = m.Topic
+		t.relay.seen(m.Topic)
 		if ctx := context.Background(); t.relay.delay.Enabled(ctx) {
 			t.relay.delay.Record(ctx, max(0, t.at.Sub(m.Time).Seconds()), t.relay.labels.of(m.Topic, "").record...)
 		}
@@ -104,13 +119,23 @@ func (t *Run) End() {
 	t.n = 0
 }
 
-// Refused counts a message that was set aside, or that was refused again.
+// seen makes the counters of a topic, all 0: the first failure is then a growth that an alert sees.
+func (r *Relay) seen(topic string) {
+	if ctx := context.Background(); r.published.Enabled(ctx) && r.labels.news(topic) {
+		for _, outcome := range []string{Taken, Aside, NotDone} {
+			r.published.Add(ctx, 0, r.labels.of(topic, outcome).add...)
+		}
+	}
+}
+
+// Refused counts a message that was deferred, or that was refused again.
 func (r *Relay) Refused(topic string) { r.count(topic, Aside) }
 
 // Failed counts a message that was not taken and is tried again at once.
 func (r *Relay) Failed(topic string) { r.count(topic, NotDone) }
 
 func (r *Relay) count(topic, outcome string) {
+	r.seen(topic)
 	if ctx := context.Background(); r.published.Enabled(ctx) {
 		r.published.Add(ctx, 1, r.labels.of(topic, outcome).add...)
 	}
@@ -118,8 +143,8 @@ func (r *Relay) count(topic, outcome string) {
 
 const maxLinks = 128 // what OpenTelemetry keeps by default
 
-// Send starts the span of one call to the broker: in the trace of the first message that is sampled, linked to
-// every one, at most 128. Nil, if none is.
+// Send starts the span of one call to the broker: in the trace of the first message that is sampled, linked
+// to every one, at most 128. Nil, if none is.
 func (r *Relay) Send(msgs []skald.Message) trace.Span {
 	ctx, first := context.Background(), -1
 	for i := range msgs {
@@ -165,6 +190,10 @@ type Inbox struct {
 	received metric.Int64Counter
 	duration metric.Float64Histogram
 	delay    metric.Float64Histogram
+	intake   metric.Float64Histogram
+	handler  metric.Float64Histogram
+	failed   metric.Int64Counter
+	missed   metric.Int64Counter
 	labels   sets
 	meter    meter
 	run      counted
@@ -179,12 +208,32 @@ type counted struct {
 // NewInbox is the telemetry of an inbox.
 func NewInbox(p Providers, consumer string) *Inbox {
 	m := p.meter()
-	return &Inbox{consumer: consumer, tracer: p.tracer(), meter: m, labels: sets{fixed: []attribute.KeyValue{attribute.String(labelConsumer, consumer)}},
-		received: m.counter(Received), duration: m.histogram(ProcessTime), delay: m.histogram(ProcessDelay)}
+	i := &Inbox{consumer: consumer, tracer: p.tracer(), meter: m, labels: sets{fixed: []attribute.KeyValue{attribute.String(labelConsumer, consumer)}},
+		received: m.counter(Received), failed: m.counter(StoreFailed), missed: m.counter(Missed), duration: m.histogram(ProcessTime), delay: m.histogram(ProcessDelay),
+		intake: m.histogram(IntakeTime), handler: m.histogram(HandlerTime)}
+	i.failing("claim parked messages", 0) // so that a rate sees the first
+	i.Missed(0)
+	return i
+}
+
+// Begin makes the counters of topics, all 0: the first failure is then a growth that an alert sees.
+func (i *Inbox) Begin(topics []string) {
+	ctx := context.Background()
+	if !i.received.Enabled(ctx) {
+		return
+	}
+	for _, topic := range topics {
+		for _, outcome := range []string{"processed", "duplicate", "rejected", "skipped", "failed", "dead", "conflict", "too_old", "outage"} {
+			i.received.Add(ctx, 0, i.labels.of(topic, outcome).add...)
+		}
+	}
 }
 
 // A Standing is how an inbox stands.
-type Standing struct{ Unacknowledged, Stuck, Paused, Stopped int }
+type Standing struct {
+	Unacknowledged, Stuck, Paused, Stopped int
+	Ready                                  bool
+}
 
 // Watch reports how the inbox stands, until stop.
 func (i *Inbox) Watch(now func() Standing) (stop func()) {
@@ -193,13 +242,14 @@ func (i *Inbox) Watch(now func() Standing) (stop func()) {
 		s := now()
 		gauge(Unacknowledged, float64(s.Unacknowledged), labels)
 		gauge(StuckKeys, float64(s.Stuck), labels)
-		gauge(PausedLanes, float64(s.Paused), labels)
+		gauge(PausedPartitions, float64(s.Paused), labels)
 		gauge(Stopped, float64(s.Stopped), labels)
-	}, Unacknowledged, StuckKeys, PausedLanes, Stopped)
+		gauge(InboxReady, one(s.Ready), labels)
+	}, Unacknowledged, StuckKeys, PausedPartitions, Stopped, InboxReady)
 }
 
-// Process starts the span of one attempt at a message: a child of the span that wrote it. What the handler says
-// under the context that it returns goes on from there.
+// Process starts the span of one attempt at a message: a child of the span that wrote it. What the handler
+// says under the context that it returns goes on from there.
 func (i *Inbox) Process(ctx context.Context, m *skald.Message, attempt int) (context.Context, trace.Span) {
 	ctx, span := i.tracer.Start(remote(ctx, m.TraceParent), "process "+m.Topic, trace.WithSpanKind(trace.SpanKindConsumer))
 	if span.IsRecording() {
@@ -226,8 +276,9 @@ func End(span trace.Span, outcome string, err error) {
 	span.End()
 }
 
-// Count counts what became of one delivery, at the latest with the next Counted. What is dropped comes by the thousand and costs little
-// else, so those of one topic that end alike are counted at once. It is for one goroutine at a time.
+// Count counts what became of one delivery, at the latest with the next Counted. What is dropped comes by the
+// thousand and costs little else, so those of one topic that end alike are counted at once. It is for one
+// goroutine at a time.
 func (i *Inbox) Count(topic, outcome string) {
 	if i.run.topic != topic || i.run.outcome != outcome {
 		i.Counted()
@@ -245,6 +296,34 @@ func (i *Inbox) Counted() {
 func (i *Inbox) add(topic, outcome string, n int64) {
 	if ctx := context.Background(); n > 0 && i.received.Enabled(ctx) {
 		i.received.Add(ctx, n, i.labels.of(topic, outcome).add...)
+	}
+}
+
+// Failing counts a call to the store that failed.
+func (i *Inbox) Failing(doing string) { i.failing(doing, 1) }
+
+func (i *Inbox) failing(doing string, n int64) {
+	if ctx := context.Background(); i.failed.Enabled(ctx) {
+		i.failed.Add(ctx, n, metric.WithAttributes(attribute.String(labelConsumer, i.consumer), attribute.String(labelOperation, doing)))
+	}
+}
+
+// TookIn records how long an intake of its own took.
+func (i *Inbox) TookIn(topic string, took time.Duration) { i.record(i.intake, topic, took) }
+
+// Ran records how long a handler took.
+func (i *Inbox) Ran(topic string, took time.Duration) { i.record(i.handler, topic, took) }
+
+func (i *Inbox) record(h metric.Float64Histogram, topic string, took time.Duration) {
+	if ctx := context.Background(); h.Enabled(ctx) {
+		h.Record(ctx, took.Seconds(), i.labels.of(topic, "").record...)
+	}
+}
+
+// Missed counts messages that the broker removed unread.
+func (i *Inbox) Missed(n int64) {
+	if ctx := context.Background(); i.missed.Enabled(ctx) {
+		i.missed.Add(ctx, n, metric.WithAttributes(attribute.String(labelConsumer, i.consumer)))
 	}
 }
 

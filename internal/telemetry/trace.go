@@ -45,8 +45,8 @@ func remote(ctx context.Context, parent string) context.Context {
 	return ctx
 }
 
-// origin is the span that a message names. OpenTelemetry's own reader makes two contexts on the way to it; it reads what is
-// not of version 00, and says what is none.
+// origin is the span that a message names. OpenTelemetry's own reader makes two contexts on the way to it; it
+// reads what is not of version 00, and says what is none.
 func origin(parent string) trace.SpanContext {
 	if len(parent) == lengthW3C && parent[:3] == "00-" && parent[35] == '-' && parent[52] == '-' {
 		id, bad := trace.TraceIDFromHex(parent[3:35])

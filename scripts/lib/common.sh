@@ -11,11 +11,17 @@ variable() { # variable NAME: what tests read
     postgres) echo SKALD_TEST_POSTGRES ;;
     postgres*) echo "SKALD_TEST_POSTGRES_${1#postgres}" ;;
     pgbouncer) echo SKALD_TEST_PGBOUNCER ;;
+    pgbouncer124) echo SKALD_TEST_PGBOUNCER_124 ;;
     kafka) echo SKALD_TEST_KAFKA ;;
     rabbitmq) echo SKALD_TEST_RABBITMQ ;;
+    rabbitmq4) echo SKALD_TEST_RABBITMQ_4 ;;
     nats) echo SKALD_TEST_NATS ;;
+    redis) echo SKALD_TEST_REDIS ;;
     python) echo SKALD_TEST_PYTHON ;;
     jdbc) echo SKALD_TEST_JDBC ;;
+    node) echo SKALD_TEST_NODE ;;
+    chromium) echo SKALD_TEST_CHROMIUM ;;
+    debezium) echo SKALD_TEST_DEBEZIUM ;;
   esac
 }
 address_given() { local v; v=$(variable "$1"); printf '%s' "${!v:-}"; }
@@ -27,12 +33,16 @@ address() {
   local port
   port=$(port_of "$1")
   case $1 in
-    postgres* | pgbouncer) printf 'postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable' "$port" ;;
+    postgres* | pgbouncer | pgbouncer124) printf 'postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable' "$port" ;;
     kafka) printf '127.0.0.1:%s' "$port" ;;
-    rabbitmq) printf 'amqp://127.0.0.1:%s' "$port" ;;
+    rabbitmq | rabbitmq4) printf 'amqp://127.0.0.1:%s' "$port" ;;
     nats) printf 'nats://127.0.0.1:%s' "$port" ;;
+    redis) printf 'redis://127.0.0.1:%s' "$port" ;;
     python) printf '%s/bin/python' "$(python_home)" ;;
+    chromium) chromium_program ;;
     jdbc) jdbc_jar ;;
+    node) node_home ;;
+    debezium) debezium_home ;;
   esac
 }
 
@@ -65,17 +75,21 @@ taken() { # taken NAME PORT: another of our servers has it
   return 1
 }
 
-# Two runs at once in one checkout would start each server twice.
+# Two runs at once in one checkout would start each server twice; two of different checkouts would fetch into the same folder.
 locked() {
   have flock || return 0
   exec 9>"$dir/lock"
   flock -w 600 9 || die "another scripts/services has been at work for ten minutes"
+  [ "$verb" = up ] || return 0
+  mkdir -p "$cache"
+  exec 8>"$cache/lock"
+  flock -w 600 8 || die "scripts/services of another checkout has been fetching for ten minutes"
 }
 
 # Which programs come from where must be settled before the servers start side by side.
 prepare() { # prepare NAME
   if given "$1"; then
-    [ "$1" = python ] || [ "$1" = jdbc ] || reach "$1"
+    [ "$1" = python ] || [ "$1" = jdbc ] || [ "$1" = node ] || [ "$1" = debezium ] || [ "$1" = chromium ] || reach "$1"
   elif ! "runs_$1"; then
     "find_$1"
   fi
@@ -116,7 +130,7 @@ no_autostart() {
 quietly() { # shows what a command printed only if it failed
   local out
   out=$(mktemp)
-  if "$@" </dev/null >"$out" 2>&1 9>&-; then rm -f "$out"; return 0; fi
+  if "$@" </dev/null >"$out" 2>&1 8>&- 9>&-; then rm -f "$out"; return 0; fi
   tail -n 40 "$out" >&2
   rm -f "$out"
   say "failed: $*"
@@ -137,6 +151,9 @@ lives() { # lives PID TEXT: the process is there and its command line has TEXT
 }
 
 gone() { ! lives "$@"; }
+
+# A process that was just started shows the shell's command line until it has become the server: gone() would be true.
+ended() { ! kill -0 "$1" 2>/dev/null; }
 
 finish() { # finish PID TEXT SIGNAL: ends a process of ours, by force after 20 s
   lives "$1" "$2" || return 0

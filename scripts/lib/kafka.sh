@@ -164,13 +164,13 @@ kafka_start() {
   have setsid && detach="setsid nohup"
   # shellcheck disable=SC2086
   $detach java -Xms128m -Xmx512m -XX:+ExitOnOutOfMemoryError -Dlog4j2.level=WARN -cp "$(kafka_libs)/*" \
-    kafka.Kafka "$dir/kafka/server.properties" </dev/null >>"$dir/kafka/log" 2>&1 9>&- &
+    kafka.Kafka "$dir/kafka/server.properties" </dev/null >>"$dir/kafka/log" 2>&1 8>&- 9>&- &
   echo $! >"$dir/kafka.pid"
   within 300 kafka_decided || kafka_failed "does not answer after 300 s"
-  runs_kafka || kafka_failed "did not start"
+  lives "$(pid_kafka)" "$dir/kafka/server.properties" || kafka_failed "did not start"
 }
 
-kafka_decided() { asks_kafka || gone "$(pid_kafka)" "$dir/kafka/server.properties"; }
+kafka_decided() { asks_kafka || ended "$(pid_kafka)"; }
 
 kafka_failed() {
   tail -n 20 "$dir/kafka/log" >&2 || true

@@ -60,13 +60,13 @@ nats_start() {
   local detach=nohup
   have setsid && detach="setsid nohup"
   # shellcheck disable=SC2086
-  $detach "$(nats_binary)" -c "$dir/nats/nats.conf" </dev/null >>"$dir/nats/out" 2>&1 9>&- &
+  $detach "$(nats_binary)" -c "$dir/nats/nats.conf" </dev/null >>"$dir/nats/out" 2>&1 8>&- 9>&- &
   echo $! >"$dir/nats.pid"
   within 300 nats_decided || nats_failed "does not answer after 300 s"
-  runs_nats || nats_failed "did not start"
+  lives "$(pid_nats)" "$dir/nats/nats.conf" || nats_failed "did not start" # runs_nats would ask again, and a busy machine may not answer in time
 }
 
-nats_decided() { asks_nats || gone "$(pid_nats)" "$dir/nats/nats.conf"; }
+nats_decided() { asks_nats || ended "$(pid_nats)"; }
 
 nats_failed() {
   tail -n 20 "$dir/nats/out" "$dir/nats/log" >&2 || true

@@ -41,33 +41,34 @@ pgbouncer_behind() { # pgbouncer_behind PART
 
 pgbouncer_user() { printf '"%s" "%s"\n' "$(pgbouncer_behind user)" "$(pgbouncer_behind password)"; }
 
-pgbouncer_settings() {
+pgbouncer_settings() { # pgbouncer_settings NAME FOLDER
+  local name=${1:-pgbouncer} home=${2:-$(pg_home pgbouncer)}
   cat <<TEXT
 [databases]
 * = host=$(pgbouncer_behind host) port=$(pgbouncer_behind port)
 [pgbouncer]
 listen_addr = 127.0.0.1
-listen_port = $(port_of pgbouncer)
+listen_port = $(port_of "$name")
 unix_socket_dir =
 pool_mode = transaction
 auth_type = trust
 admin_users = $(pgbouncer_behind user)
-auth_file = $(pg_home pgbouncer)/users
+auth_file = $home/users
 default_pool_size = 20
 max_client_conn = 1000
 server_idle_timeout = 30
 server_login_retry = 1
 log_connections = 0
 log_disconnections = 0
-logfile = $(pg_home pgbouncer)/log
-pidfile = $(pg_home pgbouncer)/pid
+logfile = $home/log
+pidfile = $home/pid
 TEXT
 }
 
 pgbouncer_start() {
   local program
   program=$(command -v pgbouncer || echo /usr/sbin/pgbouncer)
-  as_postgres "$program" -q -d "$(pgbouncer_ini)" </dev/null >/dev/null 2>&1 9>&- || pgbouncer_failed "did not start"
+  as_postgres "$program" -q -d "$(pgbouncer_ini)" </dev/null >/dev/null 2>&1 8>&- 9>&- || pgbouncer_failed "did not start"
   within 300 runs_pgbouncer || pgbouncer_failed "does not answer"
 }
 

@@ -101,7 +101,7 @@ pg_start() { # pg_start NAME BIN
   local home
   home=$(pg_home "$1")
   as_postgres "$2/pg_ctl" -D "$home/data" -l "$home/log" -o "-p $(port_of "$1")" -w -t 300 start \
-    >/dev/null 2>&1 </dev/null 9>&- || pg_failed "$1" "did not start"
+    >/dev/null 2>&1 </dev/null 8>&- 9>&- || pg_failed "$1" "did not start"
 }
 
 pg_failed() { # pg_failed NAME WHY

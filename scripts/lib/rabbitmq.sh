@@ -44,13 +44,15 @@ pid_rabbitmq() { cat "$dir/rabbitmq/pid" 2>/dev/null || true; }
 
 runs_rabbitmq() { lives "$(pid_rabbitmq)" "-home $dir/rabbitmq" && asks_rabbitmq; }
 
-# Greets it, and looks whether it answers with a frame of a connection that starts.
-asks_rabbitmq() {
+asks_rabbitmq() { asks_amqp "$(port_of rabbitmq)"; }
+
+# Greets a server, and looks whether it answers with a frame of a connection that starts.
+asks_amqp() { # asks_amqp PORT
   local answer
   # shellcheck disable=SC2016
   answer=$(timeout 5 bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$1"
     printf "AMQP\0\0\x09\x01" >&3
-    head -c 3 <&3 | od -An -v -tx1' sh "$(port_of rabbitmq)" 2>/dev/null | tr -d ' \n') || return 1
+    head -c 3 <&3 | od -An -v -tx1' sh "$1" 2>/dev/null | tr -d ' \n') || return 1
   [ "$answer" = 010000 ]
 }
 
@@ -101,13 +103,13 @@ rabbitmq_start() {
   rm -f "$dir/rabbitmq/pid"
   mapfile -t variables < <(rabbitmq_variables)
   # shellcheck disable=SC2086
-  env "${variables[@]}" $detach "$(rabbitmq_bin)/rabbitmq-server" </dev/null >>"$dir/rabbitmq/out" 2>&1 9>&- &
+  env "${variables[@]}" $detach "$(rabbitmq_bin)/rabbitmq-server" </dev/null >>"$dir/rabbitmq/out" 2>&1 8>&- 9>&- &
   local job=$!
   within 300 rabbitmq_decided "$job" || rabbitmq_failed "does not answer after 300 s"
-  runs_rabbitmq || rabbitmq_failed "did not start"
+  lives "$(pid_rabbitmq)" "-home $dir/rabbitmq" || rabbitmq_failed "did not start"
 }
 
-rabbitmq_decided() { runs_rabbitmq || ! kill -0 "$1" 2>/dev/null; }
+rabbitmq_decided() { runs_rabbitmq || ended "$1"; }
 
 rabbitmq_failed() {
   tail -n 20 "$dir/rabbitmq/out" "$dir/rabbitmq/log/"*.log >&2 || true

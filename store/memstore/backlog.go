@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Backlog tells what is not published yet.
-func (s *Store) Backlog(ctx context.Context) (b store.Backlog, err error) {
+// backlog tells what is not published yet.
+func (s *Store) backlog(ctx context.Context) (b store.Backlog, err error) {
 	err = s.enter(ctx, func() error {
 		b = s.db.backlog()
 		return nil
@@ -20,22 +20,67 @@ func (s *Store) Backlog(ctx context.Context) (b store.Backlog, err error) {
 
 func (d *database) backlog() store.Backlog {
 	now := d.now()
-	b := store.Backlog{Source: d.source, Aside: int64(len(d.aside))}
+	b := store.Backlog{Source: d.source, Deferred: int64(len(d.aside))}
 	for _, r := range d.rows {
 		b.Retained = max(b.Retained, now.Sub(r.at))
-		if _, aside := d.aside[r.Seq]; aside || d.passed(d.lanes[d.laneOf(r.Bucket)], r) {
+		if _, aside := d.aside[r.Seq]; aside || d.passed(d.shards[d.shardOf(r.Bucket)], r) {
 			continue
 		}
 		b.Pending++
 		b.Oldest = max(b.Oldest, now.Sub(r.Time)) // as the writer has it
 	}
-	for _, l := range d.lanes {
-		if life, ok := d.lives[l.owner]; !ok || life.id != l.life || !life.until.After(now) {
+	for _, l := range d.shards {
+		if sessionID, ok := d.sessions[l.owner]; !ok || sessionID.id != l.sessionID || !sessionID.until.After(now) {
 			b.Free++
 		}
 	}
 	b.Kept = d.keptFor(now)
+	d.standing(&b, now)
+	b.Reserved = d.reservedCounts(now)
 	return b
+}
+
+func (d *database) reservedCounts(now time.Time) (out []store.ReservedCounts) {
+	all := map[string]store.ReservedCounts{}
+	for key, r := range d.reserved {
+		n := all[key.consumer]
+		if r.until.After(now) {
+			n.Held++
+		} else {
+			n.Expired++
+		}
+		all[key.consumer] = n
+	}
+	for _, consumer := range slices.Sorted(maps.Keys(all)) {
+		n := all[consumer]
+		n.Consumer = consumer
+		out = append(out, n)
+	}
+	return out
+}
+
+// standing adds how consumers and relays get on.
+func (d *database) standing(b *store.Backlog, now time.Time) {
+	topics, relays := map[string][]string{}, map[string]time.Duration{}
+	for k := range d.kinds {
+		topics[k.consumer] = append(topics[k.consumer], k.Topic)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.consumers)) {
+		c, of := d.consumers[name], topics[name]
+		slices.Sort(of)
+		b.Consumers = append(b.Consumers, store.Consumer{Name: name, Topics: slices.Compact(of), Heard: now.Sub(c.heard), Progress: now.Sub(c.progress)})
+	}
+	for _, l := range d.shards {
+		if l.owner == "" {
+			continue
+		}
+		if age, known := relays[l.owner]; !known || now.Sub(l.changed) < age {
+			relays[l.owner] = now.Sub(l.changed)
+		}
+	}
+	for _, owner := range slices.Sorted(maps.Keys(relays)) {
+		b.Relays = append(b.Relays, store.RelayProgress{Owner: owner, Progress: relays[owner]})
+	}
 }
 
 // keptFor is what is kept for each consumer that something is kept for.

@@ -18,7 +18,8 @@ type (
 		store.Mark
 		answered bool
 		arrival  int64
-		at       time.Time
+		at       time.Time // when it came, or was written, if that is later
+		until    time.Time // it stands; zero: as long as marks are kept
 	}
 	entity struct{ space, key string }
 	// lockID is a row: a markKey, an entity, or the key (a string) of a row in the user's table.
@@ -40,24 +41,30 @@ type database struct {
 	changed chan struct{} // closed when a transaction ends
 	held    map[lockID]*Tx
 
-	user       map[string]string
-	marks      map[markKey]markRow
-	versions   map[entity]int64
-	floors     map[string]floor // of consumers
-	apart      []store.Quarantined
-	rows       []row // visible ones, by Seq
-	aside      map[int64]asideRow
-	kept       map[markKey]keptRow
-	spots      map[spotKey]store.Spot
-	kinds      map[kindKey]time.Time // that are handled, and when that was said last
-	audit      []store.Audit
-	lanes      []laneRow
-	lives      map[string]life // of relays, by owner
-	leases     map[string]lease
-	keeps      store.Retention // that Maintain last went by
-	moved      string          // what must not be, as it was seen; "": all is well
-	steps      map[stepKey]stepRow
-	stepFloors map[stepFloor]time.Time
+	user        map[string]string
+	marks       map[markKey]markRow
+	versions    map[entity]int64
+	floors      map[string]time.Time // of consumers: the latest mark that was forgotten
+	apart       []store.Quarantined
+	rows        []row // visible ones, by Seq
+	aside       map[int64]asideRow
+	kept        map[markKey]keptRow
+	checkpoints map[checkpointKey]store.Checkpoint
+	kinds       map[kindKey]time.Time // that are handled, and when that was said last
+	consumers   map[string]consumerRow
+	audit       []store.Audit
+	shards      []shardRow
+	sessions    map[string]sessionID // of relays, by owner
+	leases      map[string]lease
+	keeps       store.Retention // that Maintain last went by
+	moved       string          // what must not be, as it was seen; "": all is well
+	steps       map[stepKey]stepRow
+	stepFloors  map[stepFloor]time.Time
+	tracked     map[trackedKey]store.Tracked
+	sagas       map[sagaKey]store.Saga
+	definitions map[definitionKey]store.SagaDefinition
+	schemas     map[schemaKey]string // that payloads were written with
+	reserved    map[reservedKey]reservation
 
 	seq      int64 // last number drawn for a row
 	arrival  int64 // last number drawn for a mark

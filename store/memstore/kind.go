@@ -9,37 +9,46 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-var _ store.KindWatcher = (*Store)(nil)
-
 type kindKey struct {
 	consumer string
 	store.Kind
 }
 
-// Kinds notes what a process of a consumer handles, and tells what others do.
-func (s *Store) Kinds(ctx context.Context, consumer string, own []store.Kind, forget time.Duration) (out []store.Kind, err error) {
-	err = s.enter(ctx, func() error {
-		now := s.db.now()
-		for key, at := range s.db.kinds {
-			switch {
-			case key.consumer != consumer:
-			case forget > 0 && at.Before(now.Add(-forget)):
-				delete(s.db.kinds, key)
-			default:
-				out = append(out, key.Kind)
-			}
+// beat writes what a process of a consumer says of itself, and answers with the types that were noted before.
+func (d *database) beat(consumer string, b store.Beat) (out []store.Kind) {
+	now := d.now()
+	for key, at := range d.kinds {
+		switch {
+		case key.consumer != consumer:
+		case b.Forget > 0 && at.Before(now.Add(-b.Forget)):
+			delete(d.kinds, key)
+		default:
+			out = append(out, key.Kind)
 		}
-		for _, k := range own {
-			s.db.kinds[kindKey{consumer, k}] = now
-		}
-		return nil
-	})
+	}
+	for _, k := range b.Own {
+		d.kinds[kindKey{consumer, k}] = now
+	}
+	if len(b.Own) > 0 {
+		d.heard(consumer, now, b.Progress)
+	}
 	slices.SortFunc(out, func(a, b store.Kind) int { return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type)) })
-	return out, err
+	return out
 }
 
-// LeftKinds lists the types of messages that were left to another build, and wait.
-func (s *Store) LeftKinds(ctx context.Context) (out []store.LeftKind, err error) {
+// A consumerRow is when a consumer was last heard of, and when it last got on.
+type consumerRow struct{ heard, progress time.Time }
+
+func (d *database) heard(consumer string, now time.Time, progress bool) {
+	c, known := d.consumers[consumer]
+	if c.heard = now; progress || !known {
+		c.progress = now
+	}
+	d.consumers[consumer] = c
+}
+
+// leftKinds lists the types of messages that were left to another build, and wait.
+func (s *Store) leftKinds(ctx context.Context) (out []store.LeftKind, err error) {
 	err = s.enter(ctx, func() error {
 		all, last := map[kindKey]*store.LeftKind{}, map[kindKey]time.Time{}
 		for _, k := range s.db.kept {

@@ -3,18 +3,16 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/skald-go/skald/internal/retention"
-	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
 
-const aheads = time.Hour // an id that is further ahead of the clock when it comes carries no time
-
-// Maintain empties what is older than keep and covered by every lane.
-func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
+// maintain empties what is older than keep and covered by every shard.
+func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return done, fmt.Errorf("maintain: %w", err)
 	}
@@ -27,17 +25,16 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 		d.rows = slices.DeleteFunc(d.rows, func(r row) bool { return r.at.Before(rows) && d.covered(r) })
 		d.forget(marks)
 		d.apart = slices.DeleteFunc(d.apart, func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(marks) })
+		maps.DeleteFunc(d.reserved, func(_ reservedKey, r reservation) bool { return r.until.Before(now.Add(-24 * time.Hour)) })
 		steps := d.forgetSteps(now.Add(-keep.Steps))
-		done = store.Maintained{Steps: steps, Rows: int64(nRows - len(d.rows)), Marks: int64(nMarks - len(d.marks))}
+		done = store.Maintained{Sagas: d.forgetSagas(now.Add(-keep.Sagas)), Steps: steps, Rows: int64(nRows - len(d.rows)), Marks: int64(nMarks - len(d.marks))}
 		return nil
 	})
 	return done, err
 }
 
-var _ store.Forecaster = (*Store)(nil)
-
-// Forecast counts what Maintain would empty.
-func (s *Store) Forecast(ctx context.Context, keep store.Retention) (out store.Maintained, err error) {
+// forecast counts what Maintain would empty.
+func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return out, fmt.Errorf("forecast: %w", err)
 	}
@@ -47,12 +44,14 @@ func (s *Store) Forecast(ctx context.Context, keep store.Retention) (out store.M
 		for _, r := range d.rows {
 			out.Rows += one(r.at.Before(rows) && d.covered(r))
 		}
-		for key, m := range d.marks {
-			f, met := d.floors[key.consumer]
-			out.Marks += one(met && f.since.Before(marks) && m.written().Before(marks))
+		for _, m := range d.marks {
+			out.Marks += one(m.leaves(now, marks))
 		}
 		for key, row := range d.steps {
 			out.Steps += one(d.forgettable(key, row, steps))
+		}
+		for _, s := range d.sagas {
+			out.Sagas += one(endedBefore(&s, now.Add(-keep.Sagas)))
 		}
 		return nil
 	})
@@ -66,8 +65,8 @@ func one(so bool) int64 {
 	return 0
 }
 
-// Keeps tells what retention Maintain last went by.
-func (s *Store) Keeps(ctx context.Context) (keep store.Retention, err error) {
+// keeps tells what retention Maintain last went by.
+func (s *Store) keeps(ctx context.Context) (keep store.Retention, err error) {
 	err = s.enter(ctx, func() error {
 		keep = s.db.keeps
 		return nil
@@ -81,8 +80,8 @@ type lease struct {
 	until time.Time
 }
 
-// Own takes, renews or gives back the lease on what.
-func (s *Store) Own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
+// own takes, renews or gives back the lease on what.
+func (s *Store) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
 	err = s.enter(ctx, func() error {
 		d := s.db
 		has, now := d.leases[what], d.now()
@@ -100,25 +99,17 @@ func (s *Store) Own(ctx context.Context, what, owner string, ttl time.Duration) 
 	return mine, err
 }
 
-// covered tells whether every lane has passed r.
+// covered tells whether every shard has passed r.
 func (d *database) covered(r row) bool {
-	return !slices.ContainsFunc(d.lanes, func(l laneRow) bool { return !d.passed(l, r) })
+	return !slices.ContainsFunc(d.shards, func(l shardRow) bool { return !d.passed(l, r) })
 }
 
-// passed tells whether a lane's cursor is behind r.
-func (d *database) passed(l laneRow, r row) bool {
+// passed tells whether a shard's cursor is behind r.
+func (d *database) passed(l shardRow, r row) bool {
 	base, err := d.commitOf(l.Cursor.Base)
 	if err != nil || r.commit <= base {
 		return err == nil
 	}
 	tip, err := d.commitOf(l.Cursor.Tip)
 	return err == nil && r.commit <= tip && r.Seq <= l.Cursor.Seq
-}
-
-// written is when the marked message was written, as far as its id tells; else when it came.
-func (m markRow) written() time.Time {
-	if at, ok := uuid7.Time(m.ID); ok && at.Before(m.at.Add(aheads)) {
-		return at
-	}
-	return m.at
 }

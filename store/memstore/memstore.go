@@ -6,8 +6,8 @@
 // a rival waits; sequence numbers are drawn when a row is written and the row is seen once it is committed.
 // Rivals that wait for each other in a circle fail at once with store.ErrBusy.
 //
-// A Store is one process's handle on a database. Session gives another process's; Kill is what kill -9 does to
-// a process: all that it has open is rolled back, and it can do nothing more. The database outlives both.
+// A Store is one process's handle on a database. Session gives another process's; Kill is what kill -9 does
+// to a process: all that it has open is rolled back, and it can do nothing more. The database outlives both.
 //
 //	db := memstore.New(nil)
 //	p := db.Session()  // a process
@@ -42,7 +42,6 @@ var (
 
 var (
 	_ store.Driver[*Tx] = (*Store)(nil)
-	_ store.Waker       = (*Store)(nil)
 	_ store.Unit[*Tx]   = (*unit)(nil)
 )
 
@@ -55,9 +54,10 @@ const (
 // Options of a database. The zero value works.
 type Options struct {
 	Source string           // the Source of all that is written here. Default "/memory"
-	Lanes  int              // how many lanes the buckets are split into, 1 to 1,024. Default 16
+	Shards int              // how many shards the buckets are split into, 1 to 1,024. Default 16
 	Now    func() time.Time // the store's clock: leases, due times, retention. Default time.Now
-	Wait   time.Duration    // bounds the waiting for rivals where an Intake does not say: then store.ErrBusy. Default 5 s
+	// bounds the waiting for rivals where an Intake does not say: then store.ErrBusy. Default 5 s
+	Wait time.Duration
 }
 
 // A Store is a process's handle on a database in memory. It is safe for concurrent use.
@@ -68,6 +68,9 @@ type Store struct {
 	woken  chan struct{}
 }
 
+// String names it in a log.
+func (*Store) String() string { return "memory" }
+
 // New makes an empty database and a handle on it.
 func New(o *Options) *Store {
 	var opt Options
@@ -77,8 +80,8 @@ func New(o *Options) *Store {
 	if opt.Source == "" {
 		opt.Source = "/memory"
 	}
-	if opt.Lanes <= 0 {
-		opt.Lanes = 16
+	if opt.Shards <= 0 {
+		opt.Shards = 16
 	}
 	if opt.Now == nil {
 		opt.Now = time.Now
@@ -86,10 +89,11 @@ func New(o *Options) *Store {
 	d := &database{
 		id: rand.Text(), source: opt.Source, now: opt.Now, wait: cmp.Or(opt.Wait, defaultWait), changed: make(chan struct{}),
 		held: map[lockID]*Tx{}, user: map[string]string{}, marks: map[markKey]markRow{},
-		versions: map[entity]int64{}, floors: map[string]floor{}, lives: map[string]life{}, aside: map[int64]asideRow{},
-		kept: map[markKey]keptRow{}, spots: map[spotKey]store.Spot{}, kinds: map[kindKey]time.Time{}, leases: map[string]lease{},
-		steps: map[stepKey]stepRow{}, stepFloors: map[stepFloor]time.Time{},
-		lanes: cut(min(opt.Lanes, store.Buckets)),
+		versions: map[entity]int64{}, floors: map[string]time.Time{}, sessions: map[string]sessionID{}, aside: map[int64]asideRow{},
+		kept: map[markKey]keptRow{}, checkpoints: map[checkpointKey]store.Checkpoint{}, kinds: map[kindKey]time.Time{}, consumers: map[string]consumerRow{}, leases: map[string]lease{}, schemas: map[schemaKey]string{},
+		steps: map[stepKey]stepRow{}, stepFloors: map[stepFloor]time.Time{}, tracked: map[trackedKey]store.Tracked{},
+		sagas: map[sagaKey]store.Saga{}, definitions: map[definitionKey]store.SagaDefinition{}, reserved: map[reservedKey]reservation{},
+		shards: cut(min(opt.Shards, store.Buckets)),
 	}
 	return d.session()
 }
@@ -103,7 +107,7 @@ func (d *database) session() *Store {
 
 // Kill rolls back all that the handle has open and refuses all that it asks from now on with ErrKilled. The
 // database and other handles on it are untouched. Leases stay with the dead until they run out, or until
-// another life of the same owner comes.
+// another session of the same owner comes.
 func (s *Store) Kill() {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
@@ -130,7 +134,7 @@ func (s *Store) Outage(err error) bool {
 	return errors.Is(err, store.ErrBusy) || errors.Is(err, ErrKilled) || errors.Is(err, ErrIdle)
 }
 
-// Woken is closed when this handle next commits rows.
+// Woken is closed when this handle next commits rows or sagas.
 func (s *Store) Woken() <-chan struct{} {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()

@@ -171,41 +171,42 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestLanes(t *testing.T) {
+func TestShards(t *testing.T) {
 	for n, want := range map[int]int{0: 16, 1: 1, 3: 3, 1024: 1024, 5000: 1024} {
 		next := 0
-		ls := memstore.New(&memstore.Options{Lanes: n}).Lanes()
+		ls := memstore.New(&memstore.Options{Shards: n}).Shards()
 		for _, l := range ls {
 			if l.First != next || l.Last < l.First {
-				t.Errorf("of %d lanes one is %d to %d", n, l.First, l.Last)
+				t.Errorf("of %d shards one is %d to %d", n, l.First, l.Last)
 			}
 			next = l.Last + 1
 		}
 		if len(ls) != want || next != store.Buckets {
-			t.Errorf("%d lanes are %d, up to %d", n, len(ls), next)
+			t.Errorf("%d shards are %d, up to %d", n, len(ls), next)
 		}
 	}
 }
 
-// An id that is ahead of the clock by more than an hour tells no time: its mark is kept by arrival.
+// A mark is kept from the later of arrival and the time of its id. An id that is more than 7 days ahead tells
+// no time.
 func TestMarkAhead(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
-	for _, ahead := range []time.Duration{0, 59 * time.Minute, 61 * time.Minute, 1000 * time.Hour} {
+	for _, ahead := range []time.Duration{0, 59 * time.Minute, 6 * 24 * time.Hour, 8 * 24 * time.Hour} {
 		m := store.Mark{Consumer: "c", Identity: store.Identity{ID: uuid7.New(now.Add(ahead))}, As: store.Done}
 		_, err := db.Apply(t.Context(), store.Effect{Mark: &m})
 		ok(t, err)
 	}
 	now = now.Add(-time.Hour)
-	_, err := db.Maintain(t.Context(), store.Retention{}) // meets the consumer
+	_, err := db.Maintain(t.Context(), store.Maintain{}) // meets the consumer
 	ok(t, err)
 	now = now.Add(time.Hour)
 	for _, step := range []struct {
 		pass time.Duration
 		left int
-	}{{30 * 24 * time.Hour, 4}, {time.Minute, 1}, {time.Hour, 0}} {
+	}{{30 * 24 * time.Hour, 4}, {time.Minute, 2}, {time.Hour, 1}, {6 * 24 * time.Hour, 0}} {
 		now = now.Add(step.pass)
-		_, err := db.Maintain(t.Context(), store.Retention{})
+		_, err := db.Maintain(t.Context(), store.Maintain{})
 		ok(t, err)
 		if n := len(db.Marks()); n != step.left {
 			t.Errorf("%v later %d marks are left, want %d", step.pass, n, step.left)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
 )
 
@@ -47,8 +48,8 @@ func (d *database) commitOf(tick string) (int64, error) {
 	return n, nil
 }
 
-// Tick looks for rows behind base.
-func (s *Store) Tick(ctx context.Context, base string) (tip string, err error) {
+// snapshot looks for rows behind base.
+func (s *Store) snapshot(ctx context.Context, base string) (tip string, err error) {
 	err = s.enter(ctx, func() error {
 		from, err := s.db.commitOf(base)
 		if err != nil {
@@ -75,11 +76,12 @@ func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (page store
 		if err != nil {
 			return err
 		}
+		bytes := 0
 		for _, r := range d.rows[d.after(w.After):] {
 			if r.commit <= base || r.commit > tip || !within(w.Buckets, r.Bucket) {
 				continue
 			}
-			if len(page.Rows) == limit {
+			if bytes += weight.Bytes(&r.Message); len(page.Rows) == limit || bytes > store.PageBytes && len(page.Rows) > 0 {
 				return nil
 			}
 			page.Rows = append(page.Rows, r.out())

@@ -35,10 +35,11 @@ type keptRow struct {
 func (k keptRow) id() markKey     { return markKey{k.Consumer, k.Identity} }
 func (k keptRow) turn() turnKey   { return turnOf(k.Consumer, k.Identity, k.Message.Key) }
 func (k keptRow) bytes() int64    { return int64(len(k.Message.Key) + len(k.Message.Data)) }
-func (k keptRow) holding() bool   { return k.Message.Key != nil && (k.Dead == nil || k.Dead.Holds) }
+func (k keptRow) holding() bool   { return k.Message.Key != nil && (k.Dead == nil || k.Dead.BlocksKey) }
 func (k keptRow) claimable() bool { return k.Dead == nil && !k.Waiting }
 
-// An ahead is how many messages of each key come before another one in an intake, if they are those that are first; -1: they are not.
+// An ahead is how many messages of each key come before another one in an intake, if they are those that are
+// first; -1: they are not.
 type ahead map[turnKey]int
 
 // turn locks the key of m and says how m stands; Fresh, if it may be taken.
@@ -51,7 +52,7 @@ func (tx *Tx) turn(ctx context.Context, m store.Mark, before ahead, until time.T
 	of := turnOf(m.Consumer, m.Identity, m.Key)
 	holding := d.behindOf(of)
 	switch {
-	case m.Turn == store.Retrying:
+	case m.KeyOrder == store.Retrying:
 		n := before[of]
 		if !there || k.Dead != nil || k.Attempts != m.Attempts || m.Key != nil && (n < 0 || n >= len(holding) || holding[n].id() != k.id()) {
 			before.note(of, -1)
@@ -92,20 +93,20 @@ func byPlace(a, b keptRow) int { return cmp.Compare(a.Place, b.Place) }
 
 // keep checks the guards of e about what is kept, and stages it.
 func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
-	if e.Keep != nil {
-		if err := tx.park(ctx, *e.Keep, until); err != nil {
+	if e.Park != nil {
+		if err := tx.park(ctx, *e.Park, until); err != nil {
 			return err
 		}
-		if err := tx.noteStep(ctx, *e.Keep, until); err != nil {
+		if err := tx.noteStep(ctx, *e.Park, until); err != nil {
 			return err
 		}
 	}
-	if r := e.Release; r != nil {
+	if r := e.Requeue; r != nil {
 		if err := tx.release(ctx, r, until); err != nil {
 			return err
 		}
 	}
-	if f := e.Free; f != nil {
+	if f := e.Finish; f != nil {
 		k, err := tx.keptAs(ctx, markKey{f.Consumer, f.Identity}, f.Attempts, until)
 		if err == nil && f.Attempts != nil {
 			err = k.isAt(f.WasCall)
@@ -126,6 +127,9 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 			return err
 		}
 	}
+	if err := tx.operate(&e); err != nil {
+		return err
+	}
 	if e.Audit != nil {
 		a := *e.Audit
 		tx.keeps = append(tx.keeps, func(d *database) { d.note(a) })
@@ -134,7 +138,7 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 }
 
 // release lets a kept message be tried now.
-func (tx *Tx) release(ctx context.Context, r *store.Release, until time.Time) error {
+func (tx *Tx) release(ctx context.Context, r *store.Requeue, until time.Time) error {
 	k, err := tx.keptAs(ctx, markKey{r.Consumer, r.Identity}, nil, until)
 	if r.Dead && (err == nil && k.Dead == nil || errors.Is(err, store.ErrLost)) {
 		return nil
@@ -143,7 +147,7 @@ func (tx *Tx) release(ctx context.Context, r *store.Release, until time.Time) er
 		return err
 	}
 	back := !k.holding()
-	k.Dead, k.Attempts, k.Claims, k.Kills, k.due = nil, 0, 0, 0, time.Time{}
+	k.Dead, k.Attempts, k.Claims, k.CrashCount, k.due = nil, 0, 0, 0, time.Time{}
 	if !k.First.At.IsZero() {
 		k.First.At = tx.s.db.now()
 	}
@@ -157,8 +161,8 @@ func (tx *Tx) release(ctx context.Context, r *store.Release, until time.Time) er
 	return nil
 }
 
-// stepBack is for a dead letter that had freed its key, before it holds it again. Where one that came behind it is at a call, it goes
-// behind all of its key: else each may wait for the other.
+// stepBack is for a dead letter that had freed its key, before it holds it again. Where one that came behind
+// it is at a call, it goes behind all of its key: else each may wait for the other.
 func (d *database) stepBack(k *keptRow) {
 	for _, o := range d.kept {
 		if k.Message.Key != nil && o.Call != nil && o.turn() == k.turn() && o.Place > k.Place {
@@ -169,7 +173,8 @@ func (d *database) stepBack(k *keptRow) {
 	}
 }
 
-// keptAs locks the key of a kept message, which must be there, and parked with those attempts if any are asked for.
+// keptAs locks the key of a kept message, which must be there, and parked with those attempts if any are
+// asked for.
 func (tx *Tx) keptAs(ctx context.Context, id markKey, attempts *int, until time.Time) (keptRow, error) {
 	d := tx.s.db
 	if k, there := d.kept[id]; there {
@@ -184,9 +189,9 @@ func (tx *Tx) keptAs(ctx context.Context, id markKey, attempts *int, until time.
 	return k, nil
 }
 
-func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
+func (tx *Tx) park(ctx context.Context, p store.Park, until time.Time) error {
 	d, back := tx.s.db, false
-	k := keptRow{Parked: p.Parked}
+	k, at := keptRow{Parked: p.Parked}, (*store.Call)(nil)
 	k.Message = copied(p.Message)
 	if p.Was != nil {
 		was, err := tx.keptAs(ctx, k.id(), p.Was, until)
@@ -196,10 +201,14 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 		if err := was.isAt(p.WasCall); err != nil {
 			return err
 		}
+		if c := p.WasClaim; c != nil && *c != (store.Claim{Claims: was.Claims, Session: was.Session}) {
+			return fmt.Errorf("%s is not claimed as it was: %w", k.ID, store.ErrLost)
+		}
 		if was.Waiting && was.Call == nil && p.Call != nil {
 			return fmt.Errorf("%s is to be at a call, and others of its key are before it: %w", k.ID, store.ErrLost)
 		}
-		k.Message, k.Place, k.Since, k.Lane, k.Position, k.Fault = was.Message, was.Place, was.Since, was.Lane, was.Position, was.Fault
+		at = was.Call
+		k.Message, k.Place, k.Since, k.Partition, k.Position, k.Fault = was.Message, was.Place, was.Since, was.Partition, was.Position, was.Fault
 	} else if err := tx.room(ctx, k, p, until); err != nil {
 		return err
 	}
@@ -212,7 +221,8 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 			return err
 		}
 		k.Since, back = d.now(), !old.holding()
-		k.Place = old.Place
+		// no session has tried the new message
+		k.Place, k.Claims, k.CrashCount, k.Session = old.Place, 0, 0, ""
 		tx.keeps = append(tx.keeps, func(d *database) { delete(d.kept, old.id()) })
 	}
 	k.First.Why, k.Last.Why = cut4(k.First.Why), cut4(k.Last.Why)
@@ -222,6 +232,11 @@ func (tx *Tx) park(ctx context.Context, p store.Keep, until time.Time) error {
 		k.Dead = &dead
 	}
 	k.Call = copiedCall(p.Call)
+	if c := k.Call; c != nil && c.Since.IsZero() {
+		if c.Since = d.now(); at != nil && at.Key == c.Key {
+			c.Since = at.Since
+		}
+	}
 	k.due, k.Due = d.now().Add(p.Due), 0
 	tx.keeps = append(tx.keeps, func(d *database) {
 		if k.Place == 0 {
@@ -258,14 +273,14 @@ func copiedCall(c *store.Call) *store.Call {
 }
 
 // room is the guard of what is new: not finished, not kept, and the key is not full.
-func (tx *Tx) room(ctx context.Context, k keptRow, p store.Keep, until time.Time) error {
+func (tx *Tx) room(ctx context.Context, k keptRow, p store.Park, until time.Time) error {
 	d := tx.s.db
 	for _, l := range []lockID{k.turn(), k.id()} {
 		if err := d.acquire(ctx, tx, l, until); err != nil {
 			return fmt.Errorf("lock key: %w", err)
 		}
 	}
-	if _, done := d.marks[k.id()]; done && !p.Marked {
+	if _, done := tx.there(k.id()); done && !p.Marked {
 		return fmt.Errorf("%s is finished: %w", k.ID, store.ErrLost)
 	}
 	if _, there := d.kept[k.id()]; there {
@@ -307,7 +322,9 @@ func (k keptRow) out(now time.Time) store.Parked {
 		dead := *p.Dead
 		p.Dead = &dead
 	}
-	p.Call = copiedCall(p.Call)
+	if p.Call = copiedCall(p.Call); p.Call != nil {
+		p.Call.Age = now.Sub(p.Call.Since)
+	}
 	return p
 }
 
@@ -320,6 +337,7 @@ func (d *database) keptOf(what store.Sought) (out []keptRow) {
 			what.Fingerprint != "" && (k.Dead == nil || k.Dead.Fingerprint != what.Fingerprint),
 			what.Dead != nil && *what.Dead != (k.Dead != nil),
 			what.Failed && k.Attempts == 0,
+			what.Calling && k.Call == nil,
 			k.Place <= what.After:
 		default:
 			out = append(out, k)
@@ -328,8 +346,8 @@ func (d *database) keptOf(what store.Sought) (out []keptRow) {
 	return out
 }
 
-// Kept lists kept messages.
-func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) (out []store.Parked, err error) {
+// kept lists kept messages.
+func (s *Store) kept(ctx context.Context, what store.Sought, limit int) (out []store.Parked, err error) {
 	err = s.enter(ctx, func() error {
 		now := s.db.now()
 		for _, k := range s.db.keptOf(what) {
@@ -347,8 +365,8 @@ func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) (out []s
 	return out, err
 }
 
-// Keeping counts what is kept for a consumer.
-func (s *Store) Keeping(ctx context.Context, consumer string) (n store.Keeping, err error) {
+// keeping counts what is kept for a consumer.
+func (s *Store) keeping(ctx context.Context, consumer string) (n store.Keeping, err error) {
 	err = s.enter(ctx, func() error {
 		for _, k := range s.db.keptOf(store.Sought{Consumer: consumer}) {
 			count(&n, k, s.db.now())
@@ -356,9 +374,4 @@ func (s *Store) Keeping(ctx context.Context, consumer string) (n store.Keeping, 
 		return nil
 	})
 	return n, err
-}
-
-// keeps tells whether e says anything of kept messages.
-func keeps(e *store.Effect) bool {
-	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Rewind != nil || e.Audit != nil
 }

@@ -19,8 +19,12 @@ func keyApart(q *store.Quarantined) apartKey {
 	return apartKey{markKey{q.Consumer, q.Identity}, q.Fingerprint}
 }
 
-func (m markRow) verdict() store.Verdict {
-	return store.Verdict{Outcome: m.As, Reason: m.Reason, Fingerprint: m.Fingerprint, Code: m.Code, Result: m.Result, Said: m.Said}
+func (m markRow) verdict(now time.Time) store.Verdict {
+	v := store.Verdict{Outcome: m.As, Reason: m.Reason, Fingerprint: m.Fingerprint, Code: m.Code, Result: m.Result, Emitted: m.Emitted, Headers: m.Headers}
+	if !m.until.IsZero() {
+		v.Left = cmp.Or(m.until.Sub(now), -1)
+	}
+	return v
 }
 
 // there is a mark that tx sees.
@@ -45,7 +49,8 @@ func (tx *Tx) answer(ctx context.Context, m store.Mark, until time.Time) error {
 	if !ok || was.answered || was.As != store.Done && was.As != m.As {
 		return fmt.Errorf("answer %s: %w", m.ID, store.ErrLost)
 	}
-	was.answered, was.As, was.Code, was.Result, was.Said = true, m.As, m.Code, m.Result, m.Said
+	was.answered, was.As, was.Code, was.Result, was.Emitted = true, m.As, m.Code, m.Result, m.Emitted
+	was.Headers = m.Headers
 	if m.As == store.Rejected {
 		was.Reason = clip(m.Reason)
 	}
@@ -53,14 +58,17 @@ func (tx *Tx) answer(ctx context.Context, m store.Mark, until time.Time) error {
 	return nil
 }
 
-// keepApart stages what e does with the quarantine.
+// keepApart stages what e does with reservations and the quarantine.
 func (tx *Tx) keepApart(ctx context.Context, e store.Effect, until time.Time) error {
 	d := tx.s.db
+	if err := tx.unreserve(ctx, e.Reservation, until); err != nil {
+		return err
+	}
 	if q := e.Quarantine; q != nil {
 		one := *q
 		one.Message, one.At = copied(q.Message), d.now()
 		tx.apart = append(tx.apart, func(d *database) {
-			if d.findApart(&one) == nil {
+			if d.findApart(&one) == nil && d.roomApart(&one) {
 				d.numbered++
 				one.Number = d.numbered
 				d.apart = append(d.apart, one)
@@ -77,7 +85,40 @@ func (tx *Tx) keepApart(ctx context.Context, e store.Effect, until time.Time) er
 		}
 		tx.apart = append(tx.apart, func(d *database) { d.findApart(q).Taken = d.now() })
 	}
+	if a := e.Admit; a != nil {
+		at := slices.IndexFunc(d.apart, func(q store.Quarantined) bool { return q.Number == a.Number && q.Admitted.IsZero() })
+		if at < 0 || tx.admits[a.Number] {
+			return fmt.Errorf("admit %d: %w", a.Number, store.ErrLost)
+		}
+		if tx.admits == nil {
+			tx.admits = map[int64]bool{}
+		}
+		tx.admits[a.Number] = true
+		tx.apart = append(tx.apart, func(d *database) {
+			for i := range d.apart {
+				if one := &d.apart[i]; one.Number == a.Number {
+					one.Admitted, one.By, one.Reason = d.now(), a.By, a.Reason
+				}
+			}
+		})
+	}
 	return nil
+}
+
+// roomApart tells whether one more message may be in quarantine.
+func (d *database) roomApart(one *store.Quarantined) bool {
+	same, all := 0, 0
+	for i := range d.apart {
+		switch was := &d.apart[i]; {
+		case was.Consumer != one.Consumer:
+		case was.Identity == one.Identity:
+			same++
+			fallthrough
+		case was.Taken.IsZero():
+			all++
+		}
+	}
+	return same < store.QuarantineOfOne && all < store.QuarantineOfAll
 }
 
 func (d *database) findApart(q *store.Quarantined) *store.Quarantined {
@@ -97,8 +138,8 @@ func (s *Store) Secret(ctx context.Context) (key []byte, err error) {
 	return key, err
 }
 
-// Quarantined lists messages in quarantine.
-func (s *Store) Quarantined(ctx context.Context, q store.Query) (out []store.Quarantined, err error) {
+// quarantined lists messages in quarantine.
+func (s *Store) quarantined(ctx context.Context, q store.Query) (out []store.Quarantined, err error) {
 	limit := min(cmp.Or(q.Limit, 1000), 1000)
 	err = s.enter(ctx, func() error {
 		for _, one := range s.db.apart {
@@ -117,20 +158,6 @@ func chosen(one *store.Quarantined, q *store.Query) bool {
 	return one.Number > q.After && any(q.Consumer, one.Consumer) && any(q.ID, one.ID) && any(q.Topic, one.Message.Topic) &&
 		any(q.Type, one.Message.Type) && (q.Why == store.Fresh || q.Why == one.Why) &&
 		(q.Taken || one.Taken.IsZero()) && (!q.Admitted || !one.Admitted.IsZero())
-}
-
-// Admit lets consumers take what is in quarantine.
-func (s *Store) Admit(ctx context.Context, numbers []int64, by, reason string) (n int, err error) {
-	err = s.enter(ctx, func() error {
-		for i := range s.db.apart {
-			if one := &s.db.apart[i]; slices.Contains(numbers, one.Number) && one.Admitted.IsZero() {
-				one.Admitted, one.By, one.Reason = s.db.now(), by, reason
-				n++
-			}
-		}
-		return nil
-	})
-	return n, err
 }
 
 // Enter takes in within a transaction of the caller's own.

@@ -39,25 +39,25 @@ func (s *Store) Marks() []Marked {
 	return out
 }
 
-// Asides is all rows set aside, by Seq.
-func (s *Store) Asides() []store.Aside {
+// Asides is all rows deferred, by Seq.
+func (s *Store) Asides() []store.DeferredRow {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	var out []store.Aside
+	var out []store.DeferredRow
 	for _, a := range s.db.aside {
 		out = append(out, a.out())
 	}
-	slices.SortFunc(out, func(a, b store.Aside) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(out, func(a, b store.DeferredRow) int { return cmp.Compare(a.Seq, b.Seq) })
 	return out
 }
 
-// Lanes is all lanes, by ID.
-func (s *Store) Lanes() []store.Lane {
+// Shards is all shards, by ID.
+func (s *Store) Shards() []store.Shard {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	out := make([]store.Lane, len(s.db.lanes))
-	for i, l := range s.db.lanes {
-		out[i] = l.Lane
+	out := make([]store.Shard, len(s.db.shards))
+	for i, l := range s.db.shards {
+		out[i] = l.Shard
 	}
 	return out
 }
@@ -76,8 +76,8 @@ func (s *Store) Open() int {
 	return len(s.open)
 }
 
-// Audits is what operators did, in order.
-func (s *Store) Audits() []store.Audit {
+// AuditLog is what operators did, in order.
+func (s *Store) AuditLog() []store.Audit {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	return slices.Clone(s.db.audit)

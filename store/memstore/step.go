@@ -15,7 +15,8 @@ type stepKey struct{ consumer, saga, name, occurrence string }
 
 type stepRow struct {
 	store.Step
-	at time.Time
+	by          store.Identity // of the message that undid or barred it
+	at, changed time.Time
 }
 
 // A stepFloor is kept for each step of a consumer.
@@ -43,7 +44,7 @@ func (tx *Tx) lockStep(ctx context.Context, s store.Step, until time.Time) (step
 		was, there = d.steps[key]
 	}
 	if !there {
-		was = stepRow{Step: store.Step{Consumer: s.Consumer, Saga: s.Saga, Name: s.Name, Occurrence: s.Occurrence}, at: d.now()}
+		was = stepRow{Step: store.Step{Consumer: s.Consumer, Saga: s.Saga, Name: s.Name, Occurrence: s.Occurrence}, at: d.now(), changed: d.now()}
 	}
 	if was.Begun.Before(s.Begun) {
 		was.Begun = s.Begun
@@ -65,9 +66,16 @@ func (tx *Tx) step(ctx context.Context, s store.Step, until time.Time) (store.St
 	case store.StepDone, store.StepCalling:
 		if free(row.State) {
 			found = store.Step{State: found.State}
-			row.State, row.Identity, row.OutsideKey = s.State, s.Identity, s.OutsideKey
+			row.State, row.Identity, row.OutsideKey, row.changed = s.State, s.Identity, s.OutsideKey, tx.s.db.now()
 		}
 	case store.StepUndone:
+		over := row.State == store.StepBarred || row.State == store.StepUndone
+		if !over {
+			row.by = s.Identity
+		}
+		if !over && row.State != store.StepCalling {
+			row.changed = tx.s.db.now()
+		}
 		row.State = undone(row.State)
 	default:
 		return found, fmt.Errorf("step %s: an intake cannot make it %v", s.Name, s.State)
@@ -96,14 +104,14 @@ func (tx *Tx) setStep(ctx context.Context, s store.Step, until time.Time) error 
 	if !slices.Contains(s.From, row.State) || !free(row.State) && row.Identity != s.Identity {
 		return fmt.Errorf("step %s of %s is %v: %w", s.Name, s.Saga, row.State, store.ErrLost)
 	}
-	row.State, row.Identity, row.Code, row.Result = s.State, s.Identity, s.Code, s.Result
+	row.State, row.Identity, row.Code, row.Result, row.changed = s.State, s.Identity, s.Code, s.Result, tx.s.db.now()
 	row.OutsideKey, row.Outcome = cmp.Or(s.OutsideKey, row.OutsideKey), cmp.Or(s.Outcome, row.Outcome)
 	tx.steps[keyOfStep(s)] = row
 	return nil
 }
 
 // noteStep notes whose message waits to take a step.
-func (tx *Tx) noteStep(ctx context.Context, k store.Keep, until time.Time) error {
+func (tx *Tx) noteStep(ctx context.Context, k store.Park, until time.Time) error {
 	if k.Step == nil {
 		return nil
 	}
@@ -115,7 +123,7 @@ func (tx *Tx) noteStep(ctx context.Context, k store.Keep, until time.Time) error
 		row.Identity = k.Step.Identity
 	}
 	if free(row.State) {
-		row.State = store.StepParked
+		row.State, row.changed = store.StepParked, tx.s.db.now()
 		if k.Dead != nil {
 			row.State = store.StepDead
 		}
@@ -131,7 +139,7 @@ func (tx *Tx) noteStep(ctx context.Context, k store.Keep, until time.Time) error
 func (d *database) letGo(id markKey) {
 	k := d.kept[id]
 	dead := *k.Dead
-	dead.Holds = false
+	dead.BlocksKey = false
 	k.Dead = &dead
 	d.kept[id] = k
 	d.settle(k.turn())
@@ -143,8 +151,9 @@ func (d *database) forgotten(s store.Step) bool {
 	return some && s.Begun.Before(floor)
 }
 
-// forgetSteps removes the steps of sagas that began before, if they came before, too, and raises the floors. A step that is
-// under way stays, and so does one whose message is kept, or of which nobody said when its saga began.
+// forgetSteps removes the steps of sagas that began before, if they came before, too, and raises the floors.
+// A step that is under way stays, and so does one whose message is kept, or of which nobody said when its
+// saga began.
 func (d *database) forgetSteps(before time.Time) (n int64) {
 	maps.DeleteFunc(d.steps, func(key stepKey, row stepRow) bool {
 		if !d.forgettable(key, row, before) {

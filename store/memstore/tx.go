@@ -25,21 +25,25 @@ type Tx struct {
 	locks    []lockID
 	waitsFor *Tx
 
-	user  map[string]*string // nil: deleted
-	marks map[markKey]markRow
-	steps map[stepKey]stepRow
-	given map[entity]int64
-	rows  []row
-	lanes []store.Progress
-	kept  []store.Effect // written by a handler, for the unit's Commit
-	apart []func(*database)
-	keeps []func(*database) // what is kept and audited
-	by    []*Store          // handles that wrote, to be woken
+	user   map[string]*string // nil: deleted
+	marks  map[markKey]markRow
+	steps  map[stepKey]stepRow
+	tracks map[trackedKey]store.Tracked
+	sagas  map[sagaKey]store.Saga
+	given  map[entity]int64
+	rows   []row
+	shards []store.Progress
+	kept   []store.Effect // written by a handler, for the unit's Commit
+	apart  []func(*database)
+	admits map[int64]bool    // numbers in quarantine that it admits
+	keeps  []func(*database) // what is kept and audited
+	by     []*Store          // handles that wrote, to be woken
 }
 
 // begin opens a transaction; mu is held.
 func (s *Store) begin() *Tx {
-	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: map[markKey]markRow{}, steps: map[stepKey]stepRow{}, given: map[entity]int64{}}
+	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: map[markKey]markRow{}, steps: map[stepKey]stepRow{},
+		tracks: map[trackedKey]store.Tracked{}, sagas: map[sagaKey]store.Saga{}, given: map[entity]int64{}}
 	if s.killed {
 		tx.over = ErrKilled
 		return tx
@@ -120,8 +124,8 @@ func (tx *Tx) get(d *database, key string) (string, bool) {
 	return v, ok
 }
 
-// Put writes a key of the user's table, locked until the transaction ends. An error (store.ErrBusy: a rival had
-// the key for too long) aborts the transaction.
+// Put writes a key of the user's table, locked until the transaction ends. An error (store.ErrBusy: a rival
+// had the key for too long) aborts the transaction.
 func (tx *Tx) Put(key, value string) error {
 	return tx.do(func(d *database) error {
 		if err := tx.lock(d, key); err != nil {
@@ -225,7 +229,7 @@ func (tx *Tx) commit() error {
 		return err
 	}
 	defer tx.end(ErrEnded)
-	for _, p := range tx.lanes {
+	for _, p := range tx.shards {
 		if err := d.guard(p); err != nil {
 			return err
 		}
@@ -237,11 +241,13 @@ func (tx *Tx) commit() error {
 	}
 	maps.Copy(d.marks, tx.marks)
 	maps.Copy(d.steps, tx.steps)
+	maps.Copy(d.tracked, tx.tracks)
+	maps.Copy(d.sagas, tx.sagas)
 	maps.Copy(d.versions, tx.given)
 	for _, f := range tx.apart {
 		f(d)
 	}
-	for _, p := range tx.lanes {
+	for _, p := range tx.shards {
 		d.progress(p)
 	}
 	for _, f := range tx.keeps {
@@ -249,6 +255,8 @@ func (tx *Tx) commit() error {
 	}
 	if len(tx.rows) > 0 {
 		d.publish(tx.rows)
+	}
+	if len(tx.rows)+len(tx.sagas) > 0 {
 		for _, s := range append(tx.by, tx.s) {
 			s.wake()
 		}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/skald-go/skald/internal/bucket"
 	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/effects"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -58,7 +60,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	until := time.Now().Add(u.tx.wait)
 	stands, before := make([]store.Outcome, len(in.Marks)), ahead{} // by what is kept
 	for _, i := range order(in.Marks, byTurn) {
-		if in.Marks[i].Turn == store.Anytime {
+		if in.Marks[i].KeyOrder == store.Anytime {
 			continue
 		}
 		var err error
@@ -66,7 +68,8 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 			return err
 		}
 	}
-	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks))}
+	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks)),
+		Sagas: make([]bool, len(in.Sagas))}
 	for _, i := range order(in.Marks, func(a, b store.Mark) int {
 		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source), cmp.Compare(a.ID, b.ID))
 	}) {
@@ -78,7 +81,8 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 			*found = stands[i] // what is kept is not too old
 		}
 		if stands[i] != store.Fresh {
-			delete(u.tx.marks, markKey{in.Marks[i].Consumer, in.Marks[i].Identity}) // the others may be committed
+			// the others may be committed
+			delete(u.tx.marks, markKey{in.Marks[i].Consumer, in.Marks[i].Identity})
 		}
 	}
 	for _, i := range order(in.Steps, byStep) {
@@ -90,6 +94,12 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	for _, i := range order(in.Locks, byEntity) {
 		var err error
 		if u.found.Locks[i], err = u.tx.entity(ctx, in.Locks[i], until); err != nil {
+			return err
+		}
+	}
+	for _, i := range order(in.Sagas, byRef) {
+		var err error
+		if u.found.Sagas[i], err = u.tx.standsSaga(ctx, in.Sagas[i], until); err != nil {
 			return err
 		}
 	}
@@ -124,19 +134,20 @@ func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Ve
 	if err := d.acquire(ctx, tx, key, until); err != nil {
 		return store.Verdict{}, fmt.Errorf("mark: %w", err)
 	}
-	if was, ok := tx.there(key); ok {
-		return was.verdict(), nil
+	if was, ok := tx.there(key); ok && (m.Keep == 0 || !d.expired(was)) {
+		return was.verdict(d.now()), nil
 	}
 	if !m.Held && d.tooOld(m) {
 		return store.Verdict{Outcome: store.TooOld}, nil
 	}
-	m.Reason, m.Code, m.Result, m.Said = clip(m.Reason), 0, "", ""
-	m.Turn, m.Key, m.Attempts = store.Anytime, nil, 0
+	m.Reason, m.Code, m.Result, m.Emitted = clip(m.Reason), 0, "", ""
+	m.Headers = ""
+	m.KeyOrder, m.Key, m.Attempts = store.Anytime, nil, 0
 	if m.As != store.Rejected {
 		m.Reason = ""
 	}
 	d.arrival++
-	tx.marks[key] = markRow{Mark: m, arrival: d.arrival, at: d.now()}
+	tx.marks[key] = d.came(m)
 	return store.Verdict{}, nil
 }
 
@@ -170,6 +181,18 @@ func clipTo(s string, most int) string {
 func (u *unit) Tx() *Tx            { return u.tx }
 func (u *unit) Found() store.Found { return u.found }
 
+// Outage tells whether the transaction was ended by Kill or for being idle, or aborted by a rival that had a
+// key for too long.
+func (u *unit) Outage(_ context.Context, err error) bool {
+	d := u.tx.s.db
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if usable := u.tx.usable(); usable == nil || err == nil {
+		return false
+	}
+	return u.tx.s.Outage(u.tx.over) || errors.Is(u.tx.failed, store.ErrBusy) && errors.Is(err, store.ErrBusy)
+}
+
 // Commit writes what was kept, then es, then commits.
 func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	d := u.tx.s.db
@@ -179,6 +202,11 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
+}
+
+// CommitThen commits; a commit here is no round trip that the next unit could share.
+func (u *unit) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[*Tx], error) {
+	return nil, u.Commit(ctx, es...)
 }
 
 // Rollback undoes everything and then applies instead.
@@ -215,7 +243,7 @@ func (tx *Tx) finish(ctx context.Context, es []store.Effect) error {
 
 // stage checks the guards of e and keeps what it writes for the commit.
 func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error {
-	if e.Mark != nil && e.Mark.Turn != store.Anytime {
+	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
 		stands, err := tx.turn(ctx, *e.Mark, nil, until)
 		if err != nil {
 			return err
@@ -232,7 +260,7 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 		if was.Outcome != store.Fresh {
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
-		if e.Mark.Code != 0 || e.Mark.Result != "" || e.Mark.Said != "" {
+		if effects.Answered(e.Mark) {
 			if err := tx.answer(ctx, *e.Mark, until); err != nil {
 				return err
 			}
@@ -253,16 +281,19 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 			return fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, given, l.Version, store.ErrLost)
 		}
 	}
-	if e.Lane != nil {
-		if err := tx.s.db.guard(*e.Lane); err != nil {
+	if e.Shard != nil {
+		if err := tx.s.db.guard(*e.Shard); err != nil {
 			return err
 		}
-		tx.lanes = append(tx.lanes, *e.Lane)
+		tx.shards = append(tx.shards, *e.Shard)
 	}
 	if e.Answer != nil {
 		if err := tx.answer(ctx, *e.Answer, until); err != nil {
 			return err
 		}
+	}
+	if err := tx.moveSaga(ctx, e.Saga, until); err != nil {
+		return err
 	}
 	if err := tx.keep(ctx, e, until); err != nil {
 		return err
@@ -297,17 +328,18 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	err := tx.do(func(*database) error {
-		if s != tx.s && !slices.Contains(tx.by, s) {
-			tx.by = append(tx.by, s)
-		}
+		tx.wakes(s)
 		for _, e := range es {
-			if e.Mark != nil || e.Locks != nil || e.Lane != nil || e.Step != nil || e.Quarantine != nil || e.Admitted != nil || keeps(&e) {
-				return errors.New("an effect in a transaction of yours may hold rows, and an answer, only")
+			if !effects.RowsOnly(e) {
+				return effects.ErrRowsOnly
 			}
 			if e.Answer != nil {
 				if err := tx.answer(ctx, *e.Answer, time.Now().Add(tx.wait)); err != nil {
 					return err
 				}
+			}
+			if err := tx.moveSaga(ctx, e.Saga, time.Now().Add(tx.wait)); err != nil {
+				return err
 			}
 			if err := tx.say(e); err != nil {
 				return err
@@ -336,27 +368,29 @@ func (tx *Tx) say(e store.Effect) error {
 	return nil
 }
 
-// Apply carries out each effect for itself, in order.
+// Apply carries out the effects in order. Rows that break a limit refuse all of them. An outage in their
+// midst leaves those before it: the memory store has no savepoints, and the caller does not know of an outage
+// how far it came.
 func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	stood := make([]bool, len(es))
+	for i := range es {
+		for j := range es[i].Rows {
+			if err := complete.Limits(&es[i].Rows[j]); err != nil {
+				return stood, fmt.Errorf("apply: %w", err)
+			}
+		}
+		if m := es[i].Saga; m != nil {
+			if err := sagarow.CheckMove(m); err != nil {
+				return stood, fmt.Errorf("apply: %w", err)
+			}
+		}
+	}
 	for i, e := range es {
 		err := s.enter(ctx, func() error { return s.begin().finish(ctx, []store.Effect{e}) })
 		if err != nil && !errors.Is(err, store.ErrLost) {
-			return stood, fmt.Errorf("apply: %w", err)
+			return make([]bool, len(es)), fmt.Errorf("apply: %w", err)
 		}
 		stood[i] = err == nil
 	}
 	return stood, nil
-}
-
-// Seen looks marks up.
-func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
-	out := make([]store.Verdict, len(ids))
-	return out, s.enter(ctx, func() error {
-		for i, id := range ids {
-			m := s.db.marks[markKey{consumer, id}]
-			out[i] = m.verdict()
-		}
-		return nil
-	})
 }

@@ -65,8 +65,8 @@ func (u *gatedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bo
 	return stood, err
 }
 
-// consume has an inbox take m to its end: handled, known or rejected. The brokers of the two inboxes know nothing of
-// each other, as when a lane has moved away from an instance that was paused.
+// consume has an inbox take m to its end: handled, known or rejected. The brokers of the two inboxes know
+// nothing of each other, as when a shard has moved away from an instance that was paused.
 func consume(ctx context.Context, b *bed, g *gated, bus broker.Broker, no bool) func(a *actor) error {
 	return func(a *actor) error {
 		g.actor = a
@@ -92,8 +92,8 @@ func consume(ctx context.Context, b *bed, g *gated, bus broker.Broker, no bool) 
 	}
 }
 
-// Two inboxes have the same message, in every order of their steps; the handler says yes or no; the answer to a
-// commit is lost or not: one effect.
+// Two inboxes have the same message, in every order of their steps; the handler says yes or no; the answer to
+// a commit is lost or not: one effect.
 func TestTwoInboxesOnOneMessage(t *testing.T) {
 	b := newBed(t)
 	b.exec(t, `CREATE TABLE {effect} (id text)`)

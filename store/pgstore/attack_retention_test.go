@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// retentions plays retention, statement by statement, against a writer that has begun long ago, so that its row comes
-// into the slot that is to be emptied. The row is never lost; and the writer of today never waits.
+// retentions plays retention, statement by statement, against a writer that has begun long ago, so that its
+// row comes into the slot that is to be emptied. The row is never lost; and the writer of today never waits.
 func retentions(t *testing.T, b *bed, spoil func(*Store)) error {
 	ctx := context.Background()
 	plain, slot := b.store(t), b.oldSlot(t)
@@ -46,7 +46,7 @@ func retentions(t *testing.T, b *bed, spoil func(*Store)) error {
 		var done store.Maintained
 		keeper := act("retention "+b.name(), func(a *actor) (err error) {
 			r.actor = a
-			done, err = s.Maintain(ctx, store.Retention{})
+			done, err = s.Maintain(ctx, store.Maintain{})
 			return err
 		})
 		if err := play(ctx, b.pool, merge, writer, keeper, nil); err != nil {

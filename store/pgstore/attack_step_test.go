@@ -12,7 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// An actor works by steps, each when it is its turn. A step that waits for a lock is left waiting: the others go on.
+// An actor works by steps, each when it is its turn. A step that waits for a lock is left waiting: the others
+// go on.
 type actor struct {
 	name string // application_name of its connections
 	at   chan struct{}
@@ -75,8 +76,8 @@ func (a *actor) step(ctx context.Context, look *pgxpool.Pool) (bool, error) {
 	return true, err
 }
 
-// play lets two actors take their steps in the order of merge, and then to their ends. between, unless nil, comes
-// after each step.
+// play lets two actors take their steps in the order of merge, and then to their ends. between, unless nil,
+// comes after each step.
 func play(ctx context.Context, look *pgxpool.Pool, merge []bool, a, b *actor, between func() error) error {
 	for _, second := range merge {
 		one := a
@@ -115,7 +116,8 @@ func written(merge []bool) string {
 	return s.String()
 }
 
-// A stepper runs the calls of a store one by one: those that contain one of texts are steps, and so is COMMIT.
+// A stepper runs the calls of a store one by one: those that contain one of texts are steps, and so is
+// COMMIT.
 type stepper struct {
 	pool  *pgxpool.Pool
 	actor *actor
@@ -190,11 +192,16 @@ func (b *bed) actorPool(t testing.TB, name string) *pgxpool.Pool {
 	return pool
 }
 
-// stepStore is a store of which statements with one of texts are steps of whatever actor is set in the runner.
+// stepStore is a store of which statements with one of texts are steps of whatever actor is set in the
+// runner.
 func (b *bed) stepStore(t testing.TB, name string, texts ...string) (*Store, *stepper) {
 	t.Helper()
 	pool := b.actorPool(t, name)
 	s, r := New(pool, &Options{Schema: b.schema}), &stepper{pool: pool, texts: texts}
 	s.runner = r
 	return s, r
+}
+
+func (r *stepper) within(ctx context.Context, f func(send sender) error) error {
+	return poolRunner{r.pool}.within(ctx, f)
 }

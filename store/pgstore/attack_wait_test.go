@@ -34,18 +34,13 @@ func starved(t *testing.T, b *bed, spoil func(*Store), wait time.Duration) error
 // forEver takes away the bound on how long a transaction may be idle.
 func forEver(s *Store) {
 	bound := regexp.MustCompile(`set_config\('idle_in_transaction_session_timeout', (\$\d+)::text, true\)`)
-	never := func(statements map[string]string) {
-		for name, sql := range statements {
-			statements[name] = bound.ReplaceAllString(sql, `set_config('idle_in_transaction_session_timeout', '0' || left($1::text, 0), true)`)
-		}
-	}
-	never(s.sql)
-	for _, leaf := range s.marks.Load().text {
-		never(leaf)
+	for name, sql := range s.sql {
+		s.sql[name] = bound.ReplaceAllString(sql, `set_config('idle_in_transaction_session_timeout', '0' || left($1::text, 0), true)`)
 	}
 }
 
-// circle has two take the same three messages in one statement each, while a third has the one in their midst in hand.
+// circle has two take the same three messages in one statement each, while a third has the one in their midst
+// in hand.
 func circle(t *testing.T, b *bed, spoil func(*Store)) error {
 	ctx := context.Background()
 	id := fmt.Sprint("circle ", time.Now().UnixNano(), " ")
@@ -85,7 +80,7 @@ func circle(t *testing.T, b *bed, spoil func(*Store)) error {
 
 // backwards inserts marks in another order than all others do.
 func backwards(s *Store) {
-	replaced(s, "InsertManyTimeless", strings.Replace(s.sql["InsertManyTimeless"], "ON CONFLICT", "ORDER BY i.id DESC ON CONFLICT", 1))
+	replaced(s, "InsertMarks", strings.Replace(s.sql["InsertMarks"], "ON CONFLICT", "ORDER BY i.id DESC ON CONFLICT", 1))
 }
 
 // sameEntity takes two messages of one entity in one transaction.
@@ -107,11 +102,10 @@ func eachLock(s *Store) {
 	replaced(s, "LockEntities", strings.Replace(s.sql["LockEntities"], "unnest($1::text[], $2::bytea[])", "unnest($1::text[] || $1::text[], $2::bytea[] || $2::bytea[])", 1))
 }
 
-// sameSnapshot has the mark that was there looked for as by the statement that would insert it, in its snapshot.
+// sameSnapshot has the mark that was there looked for as by the statement that would insert it, in its
+// snapshot.
 func sameSnapshot(s *Store) {
-	for _, leaf := range s.marks.Load().text {
-		leaf["InsertMark"] = strings.Replace(leaf["InsertMark"], "ON CONFLICT", "AND set_config('skald.seen', pg_current_snapshot()::text, true) <> '' ON CONFLICT", 1)
-		leaf["FindMark"] = strings.Replace(leaf["FindMark"], "m.id = $3::text::uuid",
-			"m.id = $3::text::uuid AND pg_visible_in_snapshot(m.xmin::text::xid8, current_setting('skald.seen')::pg_snapshot)", 1)
-	}
+	replaced(s, "InsertMark", strings.Replace(s.sql["InsertMark"], "ON CONFLICT", "AND set_config('skald.seen', pg_current_snapshot()::text, true) <> '' ON CONFLICT", 1))
+	replaced(s, "FindMark", strings.Replace(s.sql["FindMark"], "m.id = $3::text",
+		"m.id = $3::text AND pg_visible_in_snapshot(m.xmin::text::xid8, current_setting('skald.seen')::pg_snapshot)", 1))
 }

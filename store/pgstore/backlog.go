@@ -2,13 +2,16 @@ package pgstore
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/skald-go/skald/store"
 )
 
-// Backlog reads the views of the contract.
-func (c *core) Backlog(ctx context.Context) (store.Backlog, error) {
+// backlog reads the views of the contract.
+func (c *core) backlog(ctx context.Context) (store.Backlog, error) {
 	var b store.Backlog
 	var oldest, retained int64 // milliseconds
 	kept := c.call("KeptFor")
@@ -16,15 +19,49 @@ func (c *core) Backlog(ctx context.Context) (store.Backlog, error) {
 		var k store.Kept
 		var parked, apart, called int64 // milliseconds
 		err := row.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart, &k.Calls, &called)
-		k.Oldest, k.Apart = time.Duration(parked)*time.Millisecond, time.Duration(apart)*time.Millisecond
-		k.Called = time.Duration(called) * time.Millisecond
+		k.Oldest, k.Apart = past(parked), past(apart)
+		k.Called = past(called)
 		b.Kept = append(b.Kept, k)
 		return err
 	}
-	err := c.short(ctx, "read backlog", c.call("Backlog").into(&b.Source, &b.Pending, &oldest, &b.Aside, &retained, &b.Free), kept)
+	going := c.call("Progress")
+	going.scan = func(row scanner) error { return scanProgress(row, &b) }
+	reserved := c.call("CountReservations")
+	reserved.scan = func(row scanner) error {
+		var r store.ReservedCounts
+		err := row.Scan(&r.Consumer, &r.Held, &r.Expired)
+		b.Reserved = append(b.Reserved, r)
+		return err
+	}
+	err := c.short(ctx, "read backlog", c.call("Backlog").into(&b.Source, &b.Pending, &oldest, &b.Deferred, &retained, &b.Free), kept, going, reserved)
 	if err != nil {
 		return store.Backlog{}, err
 	}
-	b.Oldest, b.Retained = time.Duration(oldest)*time.Millisecond, time.Duration(retained)*time.Millisecond
+	b.Oldest, b.Retained = past(oldest), past(retained)
 	return b, nil
+}
+
+// scanProgress adds how one consumer or relay gets on.
+func scanProgress(row scanner, b *store.Backlog) error {
+	var kind, name, topics string
+	var heard, progress int64 // milliseconds
+	if err := row.Scan(&kind, &name, &heard, &progress, &topics); err != nil {
+		return err
+	}
+	moved := time.Duration(progress) * time.Millisecond
+	if kind == "relay" {
+		b.Relays = append(b.Relays, store.RelayProgress{Owner: name, Progress: moved})
+		return nil
+	}
+	c := store.Consumer{Name: name, Heard: time.Duration(heard) * time.Millisecond, Progress: moved}
+	if err := json.Unmarshal([]byte(topics), &c.Topics); err != nil {
+		return fmt.Errorf("topics of consumer %s: %w", name, err)
+	}
+	b.Consumers = append(b.Consumers, c)
+	return nil
+}
+
+// past is so many milliseconds, or as many of them as a Duration has room for.
+func past(n int64) time.Duration {
+	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }

@@ -1,6 +1,9 @@
 package pgstore
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
@@ -12,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A message that cannot be written is named with what is wrong and what is allowed, before anything is sent: the
-// transaction goes on, and what is right in it is written.
+// A message that cannot be written is named with what is wrong and what is allowed, before anything is sent:
+// the transaction goes on, and what is right in it is written.
 func TestMessagesThatCannotBeWritten(t *testing.T) {
 	b := newBed(t)
 	ctx := t.Context()
@@ -83,6 +86,47 @@ func TestRowsThatCannotBeWritten(t *testing.T) {
 	}
 	if c := b.Count(t); c.Rows != 0 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// Who fills bucket is not believed about the size of a row. One that got in nevertheless is read as its size
+// and its hash.
+func TestLargeRowIsNotRead(t *testing.T) {
+	b := newBed(t)
+	s := b.store(t)
+	const row = `INSERT INTO {skald_outbox} (topic, type, bucket, key, data, correlation_id) VALUES `
+	for values, limit := range map[string]string{
+		`('orders', 'x', 1, 'k', repeat('x', 921601), NULL)`: "data",
+		`('orders', 'x', 1, repeat('k', 1025), '', NULL)`:    "key",
+		`('orders', 'x', 1, 'k', '', repeat('c', 1025))`:     "stamp",
+	} {
+		if _, err := b.pool.Exec(t.Context(), b.q(row)+values); err == nil || !strings.Contains(err.Error(), "skald_outbox_"+limit) {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+	b.exec(t, `ALTER TABLE {skald_outbox} DISABLE TRIGGER USER`)
+	b.exec(t, row+`('orders', 'x', 1, 'k', repeat('x', 3000000), NULL), ('orders', 'x', 1, repeat('k', 2000000), '', NULL),
+		('orders', 'x', 1, 'k', '', repeat('c', 2000000)), ('orders', 'x', 1, 'k', 'ok', 'c')`)
+	for _, of := range []store.Driver[pgx.Tx]{s, b.storeIn(t, pgx.QueryExecModeSimpleProtocol)} {
+		tip, err := store.Snapshot(t.Context(), of, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := of.Pull(t.Context(), store.Window{Tip: tip}, 10)
+		if err != nil || len(page.Rows) != 4 || !page.Done {
+			t.Fatalf("%d rows: %v", len(page.Rows), err)
+		}
+		sum := sha256.Sum256(bytes.Repeat([]byte("x"), 3000000))
+		for i, want := range []string{hex.EncodeToString(sum[:]), "", "", ""} {
+			switch r := page.Rows[i]; {
+			case i == 3 && (r.Large != nil || string(r.Data) != "ok" || r.Type != "x" || r.CorrelationID != "c"):
+				t.Errorf("the whole row is %+v", r)
+			case i < 3 && (r.Large == nil || r.Large.Bytes < 2_000_000 || r.Data != nil || r.Type != "" || len(r.Key) > 1 || r.CorrelationID != ""):
+				t.Errorf("large row %d is %+v", i, r)
+			case i == 0 && (r.Large.SHA256 != want || string(r.Key) != "k" || r.Topic != "orders"):
+				t.Errorf("large row %d is %+v with %+v, want the hash %s", i, r, r.Large, want)
+			}
+		}
 	}
 }
 

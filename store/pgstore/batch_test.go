@@ -32,7 +32,8 @@ type crew struct {
 
 var countedEvent = skald.Event[int]{Topic: "orders", Type: "told"}
 
-// one is a handler's work: its place in the history of its key, and a counter that all share, read and then written.
+// one is a handler's work: its place in the history of its key, and a counter that all share, read and then
+// written.
 func (c *crew) one(ctx context.Context, tx pgx.Tx, m skald.Received[int]) error {
 	if m.Value%40 == 7 {
 		return skald.Reject(errors.New("no"))
@@ -80,8 +81,8 @@ func (c *crew) inbox(t *testing.T, bus *membroker.Broker) *inbox.Inbox[pgx.Tx] {
 	return in
 }
 
-// Two instances take the same keys and entities in batches, with rejections, failures and repeats among them: each effect once, those of
-// a key in order, no update lost.
+// Two instances take the same keys and entities in batches, with rejections, failures and repeats among them:
+// each effect once, those of a key in order, no update lost.
 // Interleaving 14.
 func TestBatchesOfRivals(t *testing.T) {
 	need.Postgres(t)
@@ -111,7 +112,7 @@ func TestBatchesOfRivals(t *testing.T) {
 				})
 			}
 			finished := func() bool {
-				return one[int](t, c.b, `SELECT count(*) FROM {skald_mark_timeless}`) == messages && one[int](t, c.b, `SELECT count(*) FROM {skald_parked}`) == 0
+				return one[int](t, c.b, `SELECT count(*) FROM {skald_mark}`) == messages && one[int](t, c.b, `SELECT count(*) FROM {skald_parked}`) == 0
 			}
 			for deadline := time.Now().Add(5 * time.Minute); !finished() && time.Now().Before(deadline); {
 				select {
@@ -143,7 +144,7 @@ func (c *crew) check(t *testing.T, messages, keys int) {
 	if n, want := one[int](t, c.b, `SELECT sum(value::int) FROM {kv} WHERE key LIKE 'count%'`), messages-messages/40; n != want {
 		t.Errorf("%d are counted, want %d", n, want)
 	}
-	if n := one[int](t, c.b, `SELECT count(*) FROM {skald_mark_timeless} AS m LEFT JOIN {skald_answer} AS a ON a.arrival = m.arrival WHERE coalesce(a.outcome, m.outcome) = 2`); n != messages/40 {
+	if n := one[int](t, c.b, `SELECT count(*) FROM {skald_mark} AS m LEFT JOIN {skald_answer} AS a ON a.arrival = m.arrival WHERE coalesce(a.outcome, m.outcome) = 2`); n != messages/40 {
 		t.Errorf("%d are rejected, want %d", n, messages/40)
 	}
 }

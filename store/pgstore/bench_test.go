@@ -94,7 +94,7 @@ func byHand(ctx context.Context, pool *pgxpool.Pool, bed *bed, pay string) error
 	defer conn.Release()
 	first := &pgx.Batch{}
 	first.Queue("begin")
-	first.Queue(bed.q(`INSERT INTO {skald_mark_timeless} (consumer, source, id, outcome) VALUES ($1, $2, $3, 1) ON CONFLICT DO NOTHING`), m.Consumer, m.Source, m.ID)
+	first.Queue(bed.q(`INSERT INTO {skald_mark} (consumer, source, id, outcome) VALUES ($1, $2, $3, 1) ON CONFLICT DO NOTHING`), m.Consumer, m.Source, m.ID)
 	if err := conn.SendBatch(ctx, first).Close(); err != nil {
 		return err
 	}
@@ -149,12 +149,12 @@ func BenchmarkPull(b *testing.B) {
 	bed := newBed(b)
 	s := bed.wide(b)
 	ctx := context.Background()
-	if _, err := s.Tick(ctx, ""); err != nil { // plans are made on empty tables
+	if _, err := store.Snapshot(ctx, s, ""); err != nil { // plans are made on empty tables
 		b.Fatal(err)
 	}
 	const rows = 1_000_000
 	bed.fillOutbox(b, rows)
-	tip, err := s.Tick(ctx, "")
+	tip, err := store.Snapshot(ctx, s, "")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -18,9 +18,10 @@ type call struct {
 	scan func(scanner) error // for each row; nil: rows are not looked at
 	done func(n int64)       // the rows that it touched, or answered
 	fail func(error) error   // says more about its error; nil: it says enough
-	need func() bool         // whether it is needed, once the calls before it are answered; nil: always. Not every runner asks
-	also bool                // of a mark that has another call that is needed when this one is
-	with string              // the statement that does the work of Session too; "": none does
+	// whether it is needed, once the calls before it are answered; nil: always. Not every runner asks
+	need func() bool
+	also bool   // of a mark that has another call that is needed when this one is
+	with string // the statement that does the work of Session too; "": none does
 	// server: that statement is given the server that is meant, too.
 	server bool
 }
@@ -30,7 +31,12 @@ type scanner interface{ Scan(dest ...any) error }
 // A runner carries out calls as one transaction of its own, READ COMMITTED, in one round trip where it can.
 type runner interface {
 	run(ctx context.Context, calls ...call) error
+	// within gives f a transaction of that kind, and commits it unless f fails. Each send is a round trip.
+	within(ctx context.Context, f func(send sender) error) error
 }
+
+// A sender carries out calls in an open transaction.
+type sender func(ctx context.Context, calls ...call) error
 
 func (c *core) call(name string, args ...any) call { return call{sql: c.sql[name], args: args} }
 
@@ -44,7 +50,13 @@ func (c *core) session(wait, idle time.Duration) call {
 	return c.call("Session", millis(wait), millis(idle))
 }
 
-// bind puts the session's bounds before the calls of an intake: into the first of them where it can take them along.
+// own is session for a transaction of our own.
+func (c *core) own() call {
+	return c.call("OwnSession", millis(defaultWait), millis(defaultHandle))
+}
+
+// bind puts the session's bounds before the calls of an intake: into the first of them where it can take them
+// along.
 func (c *core) bind(in store.Intake, calls []call) []call {
 	wait, idle := cmp.Or(in.Wait, defaultWait), cmp.Or(in.Handle, defaultHandle)
 	if len(calls) > 0 && calls[0].with != "" {
@@ -71,17 +83,7 @@ func (c *core) short(ctx context.Context, act string, calls ...call) error {
 	if c.err != nil {
 		return c.err
 	}
-	return c.runShort(ctx, act, append([]call{c.session(defaultWait, defaultHandle)}, calls...))
-}
-
-// short2 runs two transactions, the second only if the first was committed, in one round trip where that can be.
-func (c *core) short2(ctx context.Context, act string, first, second []call) error {
-	if c.err != nil {
-		return c.err
-	}
-	all := append([]call{c.session(defaultWait, defaultHandle)}, first...)
-	all = append(all, call{sql: commit}, call{sql: begin}, c.session(defaultWait, defaultHandle))
-	return c.runShort(ctx, act, append(all, second...))
+	return c.runShort(ctx, act, append([]call{c.own()}, calls...))
 }
 
 func (c *core) runShort(ctx context.Context, act string, all []call) error {

@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Check tells, before first use, whether the tables are there, with the rights that as needs. The rights come first:
-// without them the version cannot be read.
+// Check tells, before first use, whether the tables are there, with the rights that as needs. The rights come
+// first: without them the version cannot be read.
 func (c *core) Check(ctx context.Context, as store.Role) error {
 	need, err := needsOf(as)
 	if err != nil {
@@ -42,14 +42,11 @@ func (c *core) Check(ctx context.Context, as store.Role) error {
 	if as != store.App {
 		return nil
 	}
-	if err := c.short(ctx, "check", c.behind()...); err != nil {
-		return err
-	}
-	c.stale.Store(true)
-	return c.reread(ctx)
+	return c.short(ctx, "check", c.behind()...)
 }
 
-// encodings: what a client of another encoding sends is stored as other letters than it meant, and nothing would tell.
+// encodings: what a client of another encoding sends is stored as other letters than it meant, and nothing
+// would tell.
 func encodings(server, client, database string) error {
 	switch {
 	case server != everyText:

@@ -160,41 +160,6 @@ func TestSavepoint(t *testing.T) {
 	wantOrder(t, f.rows, map[string]int{"a": 5})
 }
 
-// An id that was ahead of all clocks when it was first handled is known when its time has come.
-// Interleaving 4.
-func TestIDAheadOfItsTime(t *testing.T) {
-	b := newBed(t)
-	ctx := context.Background()
-	now := time.Now()
-	m := aMark()
-	m.ID = uuid7.New(now.Add(3 * time.Hour))
-	var stores []*Store
-	for _, after := range []time.Duration{0, 2*time.Hour - 15*time.Minute, 2 * time.Hour, 2*time.Hour + 15*time.Minute, 48 * time.Hour} {
-		s := b.store(t)
-		s.now = func() time.Time { return now.Add(after) }
-		stores = append(stores, s)
-	}
-	for first := range stores {
-		m.ID = uuid7.New(now.Add(3 * time.Hour))
-		for i, s := range stores[first:] {
-			u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := u.Found().Marks[0].Outcome; (got == store.Fresh) != (i == 0) {
-				t.Errorf("first seen at %d, at %d it is %v", first, first+i, got)
-			}
-			if err := u.Commit(ctx); err != nil {
-				t.Fatal(err)
-			}
-			seen, err := s.Seen(ctx, m.Consumer, []store.Identity{m.Identity})
-			if err != nil || seen[0].Outcome != store.Done {
-				t.Errorf("first seen at %d, seen at %d: %v, %v", first, first+i, seen, err)
-			}
-		}
-	}
-}
-
 // A role that turns synchronous_commit off, or isolation up, changes nothing of what Skald commits.
 // Interleavings 6, 11.
 func TestRoleSettings(t *testing.T) {

@@ -17,8 +17,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A cut is where a process dies: at the n-th of what it sends to the server, on any connection. Before: that does not arrive;
-// after: it arrives and takes effect, and nobody hears of it. With n 0 it lives, and what it sends is counted.
+// A cut is where a process dies: at the n-th of what it sends to the server, on any connection. Before: that
+// does not arrive; after: it arrives and takes effect, and nobody hears of it. With n 0 it lives, and what it
+// sends is counted.
 type cut struct {
 	n     int
 	after bool
@@ -31,7 +32,7 @@ type cut struct {
 var errCut = errors.New("the process has died")
 
 // send is a step, and tells whether it arrives and whether the process lives on.
-func (c *cut) send() (arrives, lives bool) {
+func (c *cut) send() (arrives, sessions bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dead {
@@ -42,7 +43,8 @@ func (c *cut) send() (arrives, lives bool) {
 	return !c.dead || c.after, !c.dead
 }
 
-// A cutConn is one connection of a process that dies. A write is what travels at once: a statement, or a pipeline of some.
+// A cutConn is one connection of a process that dies. A write is what travels at once: a statement, or a
+// pipeline of some.
 type cutConn struct {
 	net.Conn
 	c     *cut
@@ -54,12 +56,12 @@ func (w *cutConn) Write(b []byte) (int, error) {
 	if !w.begun {
 		return w.Conn.Write(b)
 	}
-	arrives, lives := w.c.send()
+	arrives, sessions := w.c.send()
 	if !arrives {
 		_ = w.Conn.Close()
 		return 0, errCut
 	}
-	w.last = !lives
+	w.last = !sessions
 	return w.Conn.Write(b)
 }
 
@@ -99,12 +101,14 @@ func (m *mover) mortalPool(c *cut) *pgxpool.Pool {
 	if err := pool.Ping(m.Context()); err != nil {
 		m.Fatal(err)
 	}
-	conn.begun = true // a connection that is opened later belongs to a process that is dead, or to one that never dies
+	// a connection that is opened later belongs to a process that is dead, or to one that never dies
+	conn.begun = true
 	return pool
 }
 
-// everyCut runs act in a process that dies at each thing that it sends, before and after; at one in stride of those that are
-// not among the last, unless SKALD_EXPLORE is full. Prepare makes a world for it, and check looks at what is left.
+// everyCut runs act in a process that dies at each thing that it sends, before and after; at one in stride of
+// those that are not among the last, unless SKALD_EXPLORE is full or all. Prepare makes a world for it, and
+// check looks at what is left.
 func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *pgxpool.Pool) error, check func(what string)) {
 	m.Helper()
 	prepare()
@@ -116,8 +120,9 @@ func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *
 	if whole.sent < 2 {
 		m.Fatalf("only %d statements were seen", whole.sent)
 	}
+	every := slices.Contains([]string{"full", "all"}, os.Getenv("SKALD_EXPLORE"))
 	for n := 1; n <= whole.sent; n++ {
-		if n%stride != 0 && n < whole.sent-1 && os.Getenv("SKALD_EXPLORE") != "full" {
+		if n%stride != 0 && n < whole.sent-1 && !every {
 			continue
 		}
 		for _, after := range []bool{false, true} {
@@ -140,16 +145,16 @@ func (m *mover) everyCut(stride int, prepare func(), act func(context.Context, *
 // wentBack makes the database one that is behind what a relay knows.
 func (m *mover) wentBack() {
 	m.Helper()
-	_, err := m.db.Lease(m.Context(), store.Ask{Owner: "ghost", Life: "1", TTL: time.Millisecond, Knew: []store.Lane{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
+	_, err := m.db.Lease(m.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Millisecond, Knew: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
 	if !errors.Is(err, store.ErrMoved) {
 		m.Fatalf("the lease says %v", err)
 	}
 }
 
-// A reseat dies at each of its statements, before or after it took effect, and is run again: all that was written before,
-// beside and after is published, in order.
+// A recover dies at each of its statements, before or after it took effect, and is run again: all that was
+// written before, beside and after is published, in order.
 // Interleaving 5.
-func TestReseatIsCutEverywhere(t *testing.T) {
+func TestRecoverIsCutEverywhere(t *testing.T) {
 	m := newMover(t)
 	m.everyCut(1,
 		func() {
@@ -160,13 +165,14 @@ func TestReseatIsCutEverywhere(t *testing.T) {
 			m.say(3)
 		},
 		func(ctx context.Context, pool *pgxpool.Pool) error {
-			_, err := pgstore.New(pool, nil).Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"})
+			_, err := pgstore.New(pool, nil).Recover(ctx, &store.Audit{Author: "ann", Action: "recover"})
 			return err
 		},
 		func(what string) {
 			m.say(3)
-			if _, err := m.db.Reseat(m.Context(), &store.Audit{Who: "ann", What: "reseat"}); err != nil { // it may be done already
-				m.Fatalf("%s: the second reseat: %v", what, err)
+			if _, err := m.db.Recover(m.Context(), &store.Audit{Author: "ann", Action: "recover"}); err != nil {
+				// it may be done already
+				m.Fatalf("%s: the second recover: %v", what, err)
 			}
 			m.nothingMoved()
 			m.say(3)
@@ -191,11 +197,13 @@ func (m *mover) count(table string) (n int) {
 	return n
 }
 
-// The retention dies at each of its statements: what was not published is not emptied, and the next one goes on.
+// The retention dies at each of its statements: what was not published is not emptied, and the next one goes
+// on.
 // Interleaving 5.
 func TestRetentionIsCutEverywhere(t *testing.T) {
 	m := newMover(t)
-	slot := (time.Now().UnixMilli()/86_400_000 + 2) % 10 // the oldest that there is at every hour: the one before it may be tomorrow already
+	// the oldest that there is at every hour: the one before it may be tomorrow already
+	slot := (time.Now().UnixMilli()/86_400_000 + 2) % 10
 	old := func() {
 		m.say(5)
 		if _, err := m.pool.Exec(t.Context(), "UPDATE skald_outbox SET slot = $1 WHERE slot <> $1", slot); err != nil {
@@ -208,17 +216,17 @@ func TestRetentionIsCutEverywhere(t *testing.T) {
 			m.carry()
 		},
 		func(ctx context.Context, pool *pgxpool.Pool) error {
-			_, err := pgstore.New(pool, nil).Maintain(ctx, store.Retention{})
+			_, err := pgstore.New(pool, nil).Maintain(ctx, store.Maintain{})
 			return err
 		},
 		func(what string) {
 			old() // these are not published yet, and lie where the others did
-			if _, err := m.db.Maintain(m.Context(), store.Retention{}); err != nil {
+			if _, err := m.db.Maintain(m.Context(), store.Maintain{}); err != nil {
 				m.Fatalf("%s: the next retention: %v", what, err)
 			}
 			m.carry()
 			m.whole()
-			if _, err := m.db.Maintain(m.Context(), store.Retention{}); err != nil {
+			if _, err := m.db.Maintain(m.Context(), store.Maintain{}); err != nil {
 				m.Fatalf("%s: the last retention: %v", what, err)
 			}
 			if n := m.count("skald_outbox"); n != 0 {
@@ -227,7 +235,8 @@ func TestRetentionIsCutEverywhere(t *testing.T) {
 		})
 }
 
-// A migration dies at each of its statements, alone and beside another one: the next run ends it, and the tables work.
+// A migration dies at each of its statements, alone and beside another one: the next run ends it, and the
+// tables work.
 // Interleaving 5.
 func TestMigrationIsCutEverywhere(t *testing.T) {
 	m := newMover(t)
@@ -259,7 +268,7 @@ func TestMigrationIsCutEverywhere(t *testing.T) {
 			if err = errors.Join(err, s.Check(m.Context(), store.Relay), s.Check(m.Context(), store.App)); err != nil || len(left) > 0 {
 				m.Fatalf("%s: %d migrations are left, %v", what, len(left), err)
 			}
-			for _, table := range []string{"skald_migration", "skald_lane"} {
+			for _, table := range []string{"skald_migration", "skald_shard"} {
 				if have, want := m.count(o.Schema+"."+table), m.count("public."+table); have != want {
 					m.Errorf("%s: %s has %d rows, want %d", what, table, have, want)
 				}

@@ -21,10 +21,10 @@ import (
 func TestReadOnlyDefault(t *testing.T) {
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol} {
 		b := newBed(t)
-		b.defaults = [2]string{"default_transaction_read_only", "on"}
+		b.defaults = map[string]string{"default_transaction_read_only": "on"}
 		t.Run("pgx/"+mode.String(), func(t *testing.T) { everyPath(t, b.storeIn(t, mode)) })
 		b = newBed(t)
-		b.defaults = [2]string{"default_transaction_read_only", "on"}
+		b.defaults = map[string]string{"default_transaction_read_only": "on"}
 		t.Run("database/sql/"+mode.String(), func(t *testing.T) {
 			db := stdlib.OpenDBFromPool(b.storeIn(t, mode).pool)
 			defer func() { _ = db.Close() }()
@@ -74,38 +74,38 @@ func everyPath[TTx any](t *testing.T, d store.Driver[TTx]) {
 	if seen[0].Outcome != store.Done || seen[1].Outcome != store.Done || seen[2].Outcome != store.Fresh {
 		t.Errorf("seen are %v", seen)
 	}
-	held, err := d.Lease(ctx, store.Ask{Owner: "o", Life: "l", TTL: time.Minute})
+	held, err := d.Lease(ctx, store.Ask{Owner: "o", Session: "l", TTL: time.Minute})
 	must("lease", err)
-	tip, err := d.Tick(ctx, "")
+	tip, err := store.Snapshot(ctx, d, "")
 	must("tick", err)
 	page, err := d.Pull(ctx, store.Window{Tip: tip}, 10)
 	must("pull", err)
 	if len(page.Rows) != 2 {
 		t.Fatalf("%d rows", len(page.Rows))
 	}
-	lane := held.Lanes[slices.IndexFunc(held.Lanes, func(l store.Lane) bool { return l.First <= page.Rows[0].Bucket && page.Rows[0].Bucket <= l.Last })]
-	ok, err = d.Apply(ctx, store.Effect{Lane: &store.Progress{Lane: lane.ID, Epoch: lane.Epoch, Token: lane.Token,
-		Cursor: &store.Cursor{Base: tip}, Aside: []store.Aside{{Row: page.Rows[0], Attempts: 1, Why: "no"}}}})
+	shard := held.Shards[slices.IndexFunc(held.Shards, func(l store.Shard) bool { return l.First <= page.Rows[0].Bucket && page.Rows[0].Bucket <= l.Last })]
+	ok, err = d.Apply(ctx, store.Effect{Shard: &store.Progress{Shard: shard.ID, Epoch: shard.Epoch, Token: shard.Token,
+		Cursor: &store.Cursor{Base: tip}, Deferred: []store.DeferredRow{{Row: page.Rows[0], Attempts: 1, Why: "no"}}}})
 	must("progress", err)
-	keys, err := d.Held(ctx, []int{lane.ID})
+	keys, err := store.DeferredKeys(ctx, d, []int{shard.ID})
 	must("held", err)
-	aside, err := d.Retry(ctx, []int{lane.ID}, 10)
+	aside, err := store.DueRows(ctx, d, []int{shard.ID}, 10)
 	must("retry", err)
 	if !ok[0] || len(keys) != 1 || len(aside) != 1 {
 		t.Errorf("progress stood: %v; %d keys held, %d rows aside", ok, len(keys), len(aside))
 	}
-	_, err = d.Maintain(ctx, store.Retention{})
+	_, err = d.Maintain(ctx, store.Maintain{})
 	must("maintain", err)
-	_, err = d.Backlog(ctx)
+	_, err = store.ReadBacklog(ctx, d)
 	must("backlog", err)
-	_, err = d.Reseat(ctx, nil)
+	_, err = d.Recover(ctx, nil)
 	must("look what moved", err)
 }
 
 // In a transaction of the caller's own it is the caller who says so: the error says how.
 func TestReadOnlyDefaultOfTheCaller(t *testing.T) {
 	b := newBed(t)
-	b.defaults = [2]string{"default_transaction_read_only", "on"}
+	b.defaults = map[string]string{"default_transaction_read_only": "on"}
 	s := b.store(t)
 	row := store.Effect{Rows: []skald.Message{aMessage("a")}}
 	refused := func(who string, err error, outage bool) {
@@ -135,17 +135,19 @@ func TestReadOnlyDefaultOfTheCaller(t *testing.T) {
 
 const shortTimeout = time.Second // within which a slow machine does what has nothing to wait for
 
-// A page that takes longer than the statement_timeout of the session is read all the same: who relays bounds its calls itself.
+// A page that takes longer than the statement_timeout of the session is read all the same: who relays bounds
+// its calls itself.
 func TestStatementTimeoutShorterThanAPage(t *testing.T) {
 	b := newBed(t)
-	b.defaults = [2]string{"statement_timeout", shortTimeout.String()}
+	b.defaults = map[string]string{"statement_timeout": shortTimeout.String()}
 	s := b.store(t)
 	b.exec(t, "INSERT INTO {skald_outbox} (topic, type) VALUES ('t', 'x')")
-	tip, err := s.Tick(t.Context(), "")
+	tip, err := store.Snapshot(t.Context(), s, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if page, err := s.Pull(t.Context(), store.Window{Tip: tip}, 10); err != nil || len(page.Rows) != 1 { // its statements are prepared
+	if page, err := s.Pull(t.Context(), store.Window{Tip: tip}, 10); err != nil || len(page.Rows) != 1 {
+		// its statements are prepared
 		t.Fatalf("%d rows, %v", len(page.Rows), err)
 	}
 	holder, err := b.pool.Begin(t.Context())
@@ -189,15 +191,15 @@ func waits(t *testing.T, b *bed, least time.Duration) {
 	}
 }
 
-// An intake that waits for a rival longer than the statement_timeout is ended: nobody's fault, named, nothing of it stands, and
-// it is taken when the rival is gone.
+// An intake that waits for a rival longer than the statement_timeout is ended: nobody's fault, named, nothing
+// of it stands, and it is taken when the rival is gone.
 func TestStatementTimeoutShorterThanAnIntake(t *testing.T) {
 	b := newBed(t)
-	b.defaults = [2]string{"statement_timeout", shortTimeout.String()}
+	b.defaults = map[string]string{"statement_timeout": shortTimeout.String()}
 	s := b.store(t)
 	db := stdlib.OpenDBFromPool(s.pool)
 	defer func() { _ = db.Close() }()
-	b.defaults = [2]string{}
+	b.defaults = nil
 	rival := b.store(t)
 	mark := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: "1"}, As: store.Done}
 	in := store.Intake{Marks: []store.Mark{mark}}
@@ -226,7 +228,7 @@ func TestStatementTimeoutShorterThanAnIntake(t *testing.T) {
 	if err := u.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := one[int](t, b, "SELECT count(*) FROM {skald_mark_timeless}"); n != 1 {
+	if n := one[int](t, b, "SELECT count(*) FROM {skald_mark}"); n != 1 {
 		t.Errorf("%d marks", n)
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// TestFullDisk: a full disk is an outage that says so; what was committed stays, and with room again it goes on. The
-// database's own WAL is elsewhere: where that has no room PostgreSQL stops, and its remedies are its own.
+// TestFullDisk: a full disk is an outage that says so; what was committed stays, and with room again it goes
+// on. The database's own WAL is elsewhere: where that has no room PostgreSQL stops, and its remedies are its
+// own.
 func TestFullDisk(t *testing.T) {
 	c := need.NewCluster(t)
 	dir := need.SmallDisk(t, 8)

@@ -2,44 +2,57 @@ package pgstore
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/store"
 )
 
 var (
-	errRowsOnly = errors.New("an effect in a transaction of yours may hold rows, and an answer, only")
-	errEnded    = errors.New("the unit is ended")
-	errKept     = fmt.Errorf("its message is kept: %w", store.ErrLost)
+	errEnded = errors.New("the unit is ended")
+	errKept  = fmt.Errorf("its message is kept: %w", store.ErrLost)
 )
 
-// entities are those that a transaction has locked: each is raised once, however often it is named. The version
-// is 0 where only the server knows it yet.
+// entities are those that a transaction has locked: each is raised once, however often it is named. The
+// version is 0 where only the server knows it yet.
 type entities map[[2]string]int64
 
 func byEntity(a, b store.Lock) int {
 	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
 }
 
-// keyBytes is the key of an entity, a long one as its hash: an index entry is limited.
+// keyBytes is a key as an index can hold it, a long one as its hash: an entry is limited. What looks like a
+// hash is hashed too.
 func keyBytes(key string) []byte {
-	if len(key) > maxName {
-		return []byte(name(key))
+	if len(key) <= maxName && !strings.HasPrefix(key, hashed) {
+		return []byte(key)
 	}
-	return []byte(key)
+	return []byte(name(key))
+}
+
+// keyOf is keyBytes of a message's key; nil: it has none.
+func keyOf(key []byte) []byte {
+	if key == nil {
+		return nil
+	}
+	return keyBytes(string(key))
 }
 
 func lockArgs(l store.Lock) []any { return []any{name(l.Space), keyBytes(l.Key)} }
 
 // intake are the calls that take in, their answers going to found.
 func (c *core) intake(in store.Intake, found *store.Found) ([]call, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
 	found.Marks, found.Steps, found.Locks = make([]store.Verdict, len(in.Marks)), make([]store.Step, len(in.Steps)), make([]int64, len(in.Locks))
+	found.Sagas = make([]bool, len(in.Sagas))
 	take := c.takeEach
 	if many(in) {
 		take = c.takeMany
@@ -48,6 +61,7 @@ func (c *core) intake(in store.Intake, found *store.Found) ([]call, error) {
 	if err != nil {
 		return nil, err
 	}
+	calls = append(calls, c.holdSagas(in.Sagas, found.Sagas)...)
 	if len(in.Settings) > 0 {
 		set, err := c.settings(in.Settings)
 		if err != nil {
@@ -69,7 +83,7 @@ func (c *core) takeEach(in store.Intake, found *store.Found) ([]call, error) {
 		if err != nil {
 			return nil, err
 		}
-		calls = append(calls, take...)
+		calls = append(calls, take)
 	}
 	last := -1
 	for _, i := range order(in.Locks, byEntity) {
@@ -125,8 +139,8 @@ func locked(in store.Intake, found store.Found) entities {
 	return out
 }
 
-// outflow are the calls that carry out es in one transaction, which has taken in those marks: guards first, then all rows behind kept, in
-// order.
+// outflow are the calls that carry out es in one transaction, which has taken in those marks: guards first,
+// then all rows behind kept, in order.
 func (c *core) outflow(es []store.Effect, kept []row, have entities, marks ...store.Mark) ([]call, error) {
 	ours := takenOf(marks, es)
 	calls := c.freeMany(es, ours)
@@ -147,13 +161,18 @@ func (c *core) outflow(es []store.Effect, kept []row, have entities, marks ...st
 			return nil, err
 		}
 		calls = append(calls, locks...)
+		moves, err := c.moveSaga(e.Saga)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, moves...)
 		rows, err := columns(e.Rows)
 		if err != nil {
 			return nil, err
 		}
 		kept = append(kept, rows...)
-		if e.Lane != nil {
-			calls = append(calls, c.progress(e.Lane)...)
+		if e.Shard != nil {
+			calls = append(calls, c.progress(e.Shard)...)
 		}
 		apart, err := c.keepApart(e)
 		if err != nil {
@@ -163,7 +182,7 @@ func (c *core) outflow(es []store.Effect, kept []row, have entities, marks ...st
 		if err != nil {
 			return nil, err
 		}
-		calls = append(append(append(calls, apart...), keep...), c.noteStep(e.Keep)...)
+		calls = append(append(append(calls, apart...), keep...), c.noteStep(e.Park)...)
 	}
 	if len(kept) > 0 {
 		calls = append(calls, c.insert(kept))
@@ -217,8 +236,8 @@ func said(es []store.Effect) ([]row, error) {
 	var out []row
 	for i := range es {
 		e := &es[i]
-		if e.Mark != nil || len(e.Locks) > 0 || e.Lane != nil || e.Step != nil || e.Quarantine != nil || e.Admitted != nil || keeps(e) {
-			return nil, errRowsOnly
+		if !effects.RowsOnly(*e) {
+			return nil, effects.ErrRowsOnly
 		}
 		rows, err := columns(e.Rows)
 		if err != nil {
@@ -227,52 +246,4 @@ func said(es []store.Effect) ([]row, error) {
 		out = append(out, rows...)
 	}
 	return out, nil
-}
-
-// Apply carries out each effect for itself, in order. Many that only move cursors go in one statement.
-func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
-	stood := make([]bool, len(es))
-	if err := c.reread(ctx); err != nil {
-		return stood, err
-	}
-	for i := 0; i < len(es); {
-		if n := cursorsOnly(es[i:]); n > 1 {
-			if err := c.keepAll(ctx, es[i:i+n], stood[i:i+n]); err != nil {
-				return stood, err
-			}
-			i += n
-			continue
-		}
-		var err error
-		if stood[i], err = c.applyOne(ctx, es[i]); err != nil {
-			return stood, err
-		}
-		i++
-	}
-	return stood, nil
-}
-
-func (c *core) applyOne(ctx context.Context, e store.Effect) (bool, error) {
-	calls, err := c.outflow([]store.Effect{e}, nil, nil)
-	if err == nil && len(calls) == 0 {
-		return true, ctx.Err()
-	}
-	if err == nil {
-		err = c.short(ctx, "apply", calls...)
-	}
-	return c.verdict(err, e)
-}
-
-// verdict tells a lost guard from an error, and wakes whoever waits for rows.
-func (c *core) verdict(err error, e store.Effect) (bool, error) {
-	switch {
-	case err == nil:
-		if len(e.Rows) > 0 {
-			c.wake()
-		}
-		return true, nil
-	case lost(err) || errors.Is(err, store.ErrLost):
-		return false, nil
-	}
-	return false, limit(err, e.Rows)
 }

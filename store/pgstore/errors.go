@@ -15,29 +15,26 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A SourceError says that the database has another name than the one that was asked for. The name is part of the
-// identity of every message: changing it would make repeats look new.
+// A SourceError says that the database has another name than the one that was asked for. The name is part of
+// the identity of every message: changing it would make repeats look new.
 type SourceError struct{ Have, Want string }
 
 func (e *SourceError) Error() string {
 	return fmt.Sprintf("store: the source of this database is %q, not %q: leave --source out, or migrate another schema", e.Have, e.Want)
 }
 
-// errRing: the mark was not taken; it is read anew where it belongs.
-var errRing = errors.New("the ring of marks was changed: if this stays, skald migrate --mark-slots was ended before it was done: run it again")
-
-// lostGuard is what skald_guard raises.
+// lostGuard is what skald_require raises.
 const lostGuard = "SK001"
 
-// What a session answers that has been given to somebody else in between: a statement that was prepared is not there,
-// one that was not is.
+// What a session answers that has been given to somebody else in between: a statement that was prepared is
+// not there, one that was not is.
 const (
 	unknownStatement = "26000"
 	doubledStatement = "42P05"
 )
 
-// Code is the SQLSTATE of err, "" if it has none. PgBouncer has one for all that it refuses: of that it is the one that
-// PostgreSQL would have.
+// Code is the SQLSTATE of err, "" if it has none. PgBouncer has one for all that it refuses: of that it is
+// the one that PostgreSQL would have.
 func Code(err error) string { return state(err) }
 
 func state(err error) string {
@@ -62,12 +59,13 @@ func state(err error) string {
 	return code
 }
 
-// movedAway is what skald_here raises.
+// movedAway is what skald_check_identity raises.
 const movedAway = "SK002"
 
 func lost(err error) bool { return state(err) == lostGuard }
 
-// standby tells of a transaction that would write and was begun on a standby. The routine's name is in no language.
+// standby tells of a transaction that would write and was begun on a standby. The routine's name is in no
+// language.
 func standby(err error) bool {
 	var pe *pgconn.PgError
 	return errors.As(err, &pe) && pe.Code == "0A000" && pe.Routine == "call_bool_check_hook"
@@ -75,13 +73,14 @@ func standby(err error) bool {
 
 func (c *core) Outage(err error) bool { return Outage(err) }
 
-// Outage tells whether err, of this package or of pgx, is nobody's fault and worth the same try again: a server that
-// is away, starts or stops, a lost connection, a deadlock, a serialisation failure, a timeout, a full disk.
+// Outage tells whether err, of this package or of pgx, is nobody's fault and worth the same try again: a
+// server that is away, starts or stops, a lost connection, a deadlock, a serialisation failure, a timeout, a
+// full disk.
 func Outage(err error) bool {
 	if err == nil || store.Incurable(err) {
 		return false
 	}
-	if errors.Is(err, store.ErrBusy) || errors.Is(err, errRing) || standby(err) {
+	if errors.Is(err, store.ErrBusy) || standby(err) {
 		return true
 	}
 	switch code := state(err); {
@@ -143,11 +142,6 @@ func (c *core) explain(err error) error {
 	case unknownStatement, doubledStatement:
 		return fmt.Errorf("%w: a pooler in transaction mode lost a named statement: add default_query_exec_mode=cache_describe to the URL, "+
 			"or use PgBouncer 1.21 or later with max_prepared_statements above 0", err)
-	case "23514":
-		if barred(err) {
-			c.stale.Store(true)
-			return fmt.Errorf("%w: %w", errRing, err)
-		}
 	case "42501":
 		// What a trigger or a policy of the user's own refuses is the fault of one message.
 		if bad := (*settingError)(nil); !errors.As(err, &bad) && (strings.Contains(err.Error(), "skald_") || strings.Contains(err.Error(), c.schema)) {

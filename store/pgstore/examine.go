@@ -14,24 +14,22 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-var (
-	_ store.Examiner = (*Store)(nil)
-	_ store.Examiner = (*SQLStore)(nil)
-)
-
 // A patient is what was seen of a database.
 type patient struct {
 	store.Exam
-	settings                         map[string]string
-	version                          int
-	standby                          bool
-	clock, lead                      time.Duration // how far the server is ahead of us, and how exactly that is known
+	settings map[string]string
+	version  int
+	standby  bool
+	// how far the server is ahead of us, and how exactly that is known
+	clock, lead                      time.Duration
 	busy, mine, roleLimit, baseLimit int           // connections
 	openFor                          time.Duration // the longest transaction
 	looked                           time.Duration // since the retention looked; less than 0: it never did
 	keep                             store.Retention
 	ringRefused                      error
 	size                             int64 // of all tables
+	owner                            string
+	ownerMayAll                      bool // it is a superuser
 	trip                             time.Duration
 	found                            []skald.Finding
 }
@@ -45,12 +43,16 @@ func (p *patient) say(name string, grade skald.Grade, saw, remedy string) {
 
 // Examine looks at the server's settings, its clock and connections, the rings and the load.
 func (c *core) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
+	if e.Server {
+		return c.examineServer(ctx)
+	}
 	e.Handle = cmp.Or(e.Handle, defaultHandle)
 	p := &patient{Exam: e, settings: map[string]string{}}
 	if err := c.admit(ctx, p); err != nil {
 		return nil, err
 	}
 	p.server()
+	p.rights()
 	p.timeouts()
 	p.connections()
 	p.time()
@@ -71,13 +73,13 @@ func (c *core) admit(ctx context.Context, p *patient) error {
 		return err
 	}
 	var now, open, looked int64
-	var ring, marks string
+	var ring string
 	server := c.call("ExamineServer").into(&p.version, &p.standby, &now, &p.busy, &p.mine, &p.roleLimit, &p.baseLimit, &open)
-	sent := c.now()
+	sent := time.Now()
 	if err := c.short(ctx, "examine", server); err != nil {
 		return err
 	}
-	took := c.now().Sub(sent)
+	took := time.Since(sent)
 	p.clock, p.lead = time.UnixMicro(now).Sub(sent.Add(took/2)), took
 	p.openFor = time.Duration(open) * time.Second
 	var trips []time.Duration
@@ -89,28 +91,26 @@ func (c *core) admit(ctx context.Context, p *patient) error {
 		trips = append(trips, time.Since(sent))
 	}
 	p.trip = slices.Min(trips)
-	err := c.short(ctx, "examine", set, c.call("ExamineRetention").into(&looked), c.call("Rings").into(&ring, &marks), c.call("ExamineSize", c.schema).into(&p.size))
+	err := c.short(ctx, "examine", set, c.call("ExamineRetention").into(&looked), c.call("Ring").into(&ring), c.call("ExamineSize", c.schema).into(&p.size),
+		c.call("ExamineOwner").into(&p.owner, &p.ownerMayAll))
 	if err != nil {
 		return err
 	}
 	p.looked = time.Duration(looked) * time.Second
-	if p.keep, err = c.Keeps(ctx); err != nil {
+	if p.keep, err = c.keeps(ctx); err != nil {
 		return err
 	}
-	return p.measure(ring, marks)
+	return p.measure(ring)
 }
 
-// measure compares the retention with the rings.
-func (p *patient) measure(ring, marks string) (err error) {
+// measure compares the retention with the ring.
+func (p *patient) measure(ring string) (err error) {
 	k := keeping{}
 	if k.Retention, p.ringRefused = retention.OrDefaults(p.keep); p.ringRefused != nil {
 		return nil
 	}
 	p.keep = k.Retention
 	if k.rows, err = parseRings(ring, defaultRows()); err != nil {
-		return err
-	}
-	if k.marks, err = parseRings(marks, defaultMarks()); err != nil {
 		return err
 	}
 	p.ringRefused = k.check()
@@ -128,7 +128,7 @@ func (p *patient) server() {
 	}{
 		{"fsync", skald.Failed, "ALTER SYSTEM SET fsync = on, then SELECT pg_reload_conf(): what is committed does not outlive the machine otherwise"},
 		{"full_page_writes", skald.Failed, "ALTER SYSTEM SET full_page_writes = on, then SELECT pg_reload_conf(): a crash may tear pages otherwise"},
-		{"autovacuum", skald.Doubtful, "ALTER SYSTEM SET autovacuum = on, then SELECT pg_reload_conf(): lanes, leases and parked messages are rewritten in place"},
+		{"autovacuum", skald.Doubtful, "ALTER SYSTEM SET autovacuum = on, then SELECT pg_reload_conf(): shards, leases and parked messages are rewritten in place"},
 		{"synchronous_commit", skald.Failed, "ALTER ROLE … SET synchronous_commit = on: Skald turns it on in its own transactions, in yours an order that was confirmed may be gone after a crash, with its messages; where no transaction of yours writes messages: --accept synchronous_commit"},
 	} {
 		is := p.settings[s.name]
@@ -140,8 +140,15 @@ func (p *patient) server() {
 	}
 }
 
-// timeouts are those that end what Skald, or a handler, is at. Skald sets idle_in_transaction_session_timeout and lock_timeout for each
-// of its transactions, but not these.
+// rights: some functions run under the rights of the tables' owner, whoever calls them.
+func (p *patient) rights() {
+	p.say("owner", doubt(!p.ownerMayAll), fmt.Sprintf("the tables belong to %s%s", p.owner, map[bool]string{true: ", a superuser"}[p.ownerMayAll]),
+		"make them belong to a role of their own, with their functions, some of which run under the rights of their owner: "+
+			"skald roles migrator (docs/sql.md, Roles)")
+}
+
+// timeouts are those that end what Skald, or a handler, is at. Skald sets idle_in_transaction_session_timeout
+// and lock_timeout for each of its transactions, but not these.
 func (p *patient) timeouts() {
 	least := p.Handle + 10*time.Second
 	if d := p.duration("transaction_timeout"); d > 0 && d < least {
@@ -187,7 +194,7 @@ func (p *patient) connections() {
 	}
 }
 
-// time: ids carry the time of who wrote them. One that is an hour ahead is taken for one that has none.
+// time: no promise depends on it.
 func (p *patient) time() {
 	off := p.clock.Abs() - p.lead
 	g := skald.Fine
@@ -198,7 +205,7 @@ func (p *patient) time() {
 		g = skald.Doubtful
 	}
 	p.say("clock", g, fmt.Sprintf("the server's is %v from this machine's, known to %v", p.clock.Round(time.Millisecond), p.lead.Round(time.Millisecond)),
-		"let both follow a time server (chronyc tracking): ages are told wrongly, and ids an hour ahead lose their time")
+		"let both follow a time server (chronyc tracking): ages are told wrongly, and marks of ids that are ahead are kept for longer")
 }
 
 func (p *patient) retention() {
@@ -214,17 +221,17 @@ func (p *patient) retention() {
 		p.say("rings", skald.Failed, p.ringRefused.Error(), "give the retention other times, or the ring more slots, as it says")
 		return
 	}
-	p.say("rings", skald.Fine, "they have room for what is to be kept", "")
+	p.say("rings", skald.Fine, "the outbox has room for what is to be kept", "")
 }
 
 // Bytes of an entry, heap and indexes: docs/operations.md.
 const (
 	rowBytes  = 576
-	markBytes = 170
+	markBytes = 220
 )
 
-// load is what a rate takes: disk for as long as things are kept, and round trips, of which a message takes two beside the handler's
-// own.
+// load is what a rate takes: disk for as long as things are kept, and round trips, of which a message takes
+// two beside the handler's own.
 func (p *patient) load() {
 	p.say("round trip", doubt(p.trip < 20*time.Millisecond), p.trip.Round(10*time.Microsecond).String(), "run services near their database: a message takes two beside its handler's own")
 	if p.Rate <= 0 {
@@ -238,7 +245,7 @@ func (p *patient) load() {
 		return bytes * p.Rate * (keep + turn).Seconds() / (1 << 30)
 	}
 	p.say("disk", skald.Fine, fmt.Sprintf("at %.0f messages/s of 256 bytes the outbox takes %.1f GiB and the marks of each consumer %.1f GiB; all of Skald's tables take %.1f GiB now",
-		p.Rate, gib(rowBytes, p.keep.Outbox, day), gib(markBytes, p.keep.Marks, markSlot), float64(p.size)/(1<<30)), "")
+		p.Rate, gib(rowBytes, p.keep.Outbox, day), gib(markBytes, p.keep.Marks, day), float64(p.size)/(1<<30)), "")
 }
 
 // duration is a setting of PostgreSQL's in milliseconds.

@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What no server of the tests has: each thing that is wrong is found under its name, with its remedy, and nothing else is.
+// What no server of the tests has: each thing that is wrong is found under its name, with its remedy, and
+// nothing else is.
 func TestFindings(t *testing.T) {
 	healthy := func() *patient {
 		return &patient{version: 180001, Exam: store.Exam{Handle: time.Minute}, roleLimit: -1, baseLimit: -1, lead: time.Millisecond,
@@ -33,11 +34,13 @@ func TestFindings(t *testing.T) {
 		"connections":         {func(p *patient) { p.roleLimit = 6 }, skald.Doubtful, "1 may still be opened"},
 		"clock":               {func(p *patient) { p.clock = -20 * time.Minute }, skald.Failed, "20m0s"},
 		"open transactions":   {func(p *patient) { p.openFor = 3 * time.Hour }, skald.Doubtful, "3h0m0s"},
+		"owner":               {func(p *patient) { p.ownerMayAll = true }, skald.Doubtful, "a superuser → make them belong"},
 		"round trip":          {func(p *patient) { p.trip = 40 * time.Millisecond }, skald.Doubtful, "40ms"},
 	} {
 		p := healthy()
 		c.sick(p)
 		p.server()
+		p.rights()
 		p.timeouts()
 		p.connections()
 		p.time()

@@ -8,152 +8,143 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
 
-// forgotten: a message was taken, its mark goes, and it comes again. It must not be fresh.
-func forgotten(t *testing.T, b *bed, bug func(*Store)) error {
-	ctx := context.Background()
-	s := b.store(t)
-	bug(s)
-	m := aMark()
-	m.ID = uuid7.New(time.Now().Add(-32 * day))
-	if _, err := s.Apply(ctx, store.Effect{Mark: &m}); err != nil {
-		return err
-	}
-	b.Known(t)
-	if done, err := s.Maintain(ctx, store.Retention{}); err != nil || done.Marks != -1 {
-		return fmt.Errorf("maintain did %+v, %v", done, err)
-	}
-	return isTooOld(ctx, s, m)
+// A repeat is a message of long ago, which was taken then, and the compensation of a step that was.
+type repeat struct {
+	mark store.Mark
+	step store.Step
 }
 
-func isTooOld(ctx context.Context, s *Store, m store.Mark) error {
-	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
+// repeated takes a message and a step of long ago: the retention may forget them from now on.
+func repeated(ctx context.Context, t *testing.T, b *bed, s *Store) (*repeat, error) {
+	m := aMark()
+	m.Consumer = m.ID // which has no floor yet
+	m.ID, m.KeyOrder, m.Key = uuid7.New(time.Now().Add(-100*day)), store.Arriving, []byte("k")
+	begun := time.Now().Add(-100 * day)
+	step := store.Step{Consumer: m.Consumer, Saga: m.ID, Name: "charge", State: store.StepDone, Identity: m.Identity, Begun: begun}
+	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Steps: []store.Step{step}})
+	if err != nil {
+		return nil, err
+	}
+	if err := u.Commit(ctx); err != nil {
+		return nil, err
+	}
+	b.Age(t, 95*day)
+	step.State = store.StepUndone
+	return &repeat{m, step}, nil
+}
+
+// again takes the message once more, statement by statement, and undoes the step in the same transaction.
+func (r *repeat) again(ctx context.Context, s *Store, a *actor, level store.Isolation) error {
+	var found store.Found
+	in := store.Intake{Marks: []store.Mark{r.mark}, Steps: []store.Step{r.step}, Isolation: level}
+	calls, err := s.intake(in, &found)
 	if err != nil {
 		return err
 	}
-	defer func() { _, _ = u.Rollback(ctx) }()
-	if got := u.Found().Marks[0].Outcome; got != store.TooOld {
-		return fmt.Errorf("a message that was taken is %v", got)
-	}
-	return nil
-}
-
-// replayed: a new consumer reads what is older than marks are kept, while the retention runs. All of it is fresh, once.
-func replayed(t *testing.T, b *bed, bug func(*Store)) error {
-	ctx := context.Background()
-	s := b.store(t)
-	bug(s)
-	for _, ago := range []time.Duration{60, 50, 40, 35, 33, 32, 20, 0} {
-		m := aMark()
-		m.ID = uuid7.New(time.Now().Add(-ago * day))
-		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
-		if err != nil {
-			return err
-		}
-		if got := u.Found().Marks[0].Outcome; got != store.Fresh {
-			_, _ = u.Rollback(ctx)
-			return fmt.Errorf("a message of %d days ago is %v to a new consumer", ago, got)
-		}
-		if err := u.Commit(ctx); err != nil {
-			return err
-		}
-		if _, err := s.Maintain(ctx, store.Retention{}); err != nil {
-			return err
-		}
-		if v, err := s.Seen(ctx, m.Consumer, []store.Identity{m.Identity}); err != nil || v[0].Outcome != store.Done {
-			return fmt.Errorf("the mark of a new consumer is %v, %v", v[0].Outcome, err)
-		}
-	}
-	return nil
-}
-
-// emptying: a repeat comes while its slot is emptied, and waits for the leaf. What it then sees decides.
-func emptying(t *testing.T, b *bed, inOne bool) error {
-	ctx := context.Background()
-	s := b.store(t)
-	m := aMark()
-	m.ID = uuid7.New(time.Now().Add(-32 * day))
-	if _, err := s.Apply(ctx, store.Effect{Mark: &m}); err != nil {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
 		return err
 	}
-	b.Known(t)
-	leaf := defaultMarks().leaf(time.Now().Add(-32*day), markSlot)
-	text := s.leafed(firstMarks, markLeaf(leaf), leaf)
-	tx, err := b.pool.Begin(ctx)
+	defer conn.Release()
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: isoLevel(level)})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
-	if _, err := tx.Exec(ctx, text["LockMarks"]); err != nil {
-		return err
-	}
-	verdict := make(chan error, 1)
-	go func() { verdict <- isTooOld(ctx, b.store(t), m) }()
-	for deadline := time.Now().Add(5 * time.Minute); one[int](t, b, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = $1::regclass`, b.prefix()+markLeaf(leaf)) == 0; {
-		select {
-		case err := <-verdict:
-			return errors.Join(errors.New("a repeat does not wait for the slot that is emptied"), err)
-		default:
+	for _, c := range s.bind(in, calls) {
+		if c.need != nil && !c.need() {
+			continue
 		}
-		if time.Now().After(deadline) {
-			return errors.New("nobody waits")
+		a.gate()
+		if err := single(ctx, conn.Conn(), c); err != nil {
+			return err
 		}
 	}
-	if inOne {
-		_, err = tx.Exec(ctx, text["RaiseFloors"], time.Now().Add(-30*day).UnixMilli())
+	if mark := found.Marks[0].Outcome; mark != store.Done && mark != store.TooOld {
+		return fmt.Errorf("a message that was taken is %v", mark)
 	}
-	if err == nil {
-		_, err = tx.Exec(ctx, text["EmptyMarks"])
+	if step := found.Steps[0].State; step != store.StepDone && step != store.StepTooOld {
+		return fmt.Errorf("a step that was taken is %v", step)
 	}
-	if err = errors.Join(err, tx.Commit(ctx)); err != nil {
-		return err
-	}
-	err = <-verdict
-	if !inOne {
-		_, late := b.pool.Exec(ctx, text["RaiseFloors"], time.Now().Add(-30*day).UnixMilli())
-		err = errors.Join(err, late)
-	}
-	return err
+	return nil
 }
 
-// The floor stands with the emptying, in one transaction, for those whose marks go; and not for a consumer that is new.
+// forgetting plays the retention against a repeat and a compensation at a level, in every order of their
+// statements.
+func forgetting(t *testing.T, b *bed, level store.Isolation, spoil func(*Store)) error {
+	ctx := context.Background()
+	plain := b.store(t)
+	late, early := fmt.Sprintf("repeat %d %s", level, b.name()), fmt.Sprintf("retention %d %s", level, b.name())
+	s := New(b.actorPool(t, late), &Options{Schema: b.schema})
+	keeper, r := b.stepStore(t, early, "DELETE FROM")
+	if spoil != nil {
+		spoil(s)
+		spoil(keeper)
+	}
+	forgot := false
+	for _, merge := range merges(3, 4) {
+		one, err := repeated(ctx, t, b, plain)
+		if err != nil {
+			return err
+		}
+		var done store.Maintained
+		as := [2]*actor{act(late, func(a *actor) error {
+			err := one.again(ctx, s, a, level)
+			if Outage(err) {
+				return nil // it collided: nothing stands, and it is tried again
+			}
+			return err
+		}), act(early, func(a *actor) (err error) {
+			r.actor = a
+			done, err = keeper.Maintain(ctx, store.Maintain{})
+			return err
+		})}
+		if err := play(ctx, b.pool, merge, as[0], as[1], nil); err != nil {
+			return fmt.Errorf("%s: %w", written(merge), err)
+		}
+		forgot = forgot || done.Marks > 0 && done.Steps > 0
+	}
+	if !forgot {
+		return errors.New("the retention never took anything")
+	}
+	return nil
+}
+
+// Whatever level a repeat or a compensation is at, and whenever the retention forgets what it repeats: it is
+// known, or too old.
 // Interleaving 4.
-func TestFloors(t *testing.T) {
+func TestEveryMergeOfRetentionAndRepeat(t *testing.T) {
 	b := newBed(t)
-	none := func(*Store) {}
-	for name, right := range map[string]func() error{
-		"forgotten": func() error { return forgotten(t, b, none) },
-		"replayed":  func() error { return replayed(t, b, none) },
-		"emptying":  func() error { return emptying(t, b, true) },
-	} {
-		if err := right(); err != nil {
-			t.Errorf("%s: %v", name, err)
+	for _, level := range []store.Isolation{store.ReadCommitted, store.RepeatableRead, store.Serializable} {
+		if err := forgetting(t, b, level, nil); err != nil {
+			t.Errorf("at level %d: %v", level, err)
 		}
 		b.clear(t)
 	}
-	for name, wrong := range map[string]func() error{
-		"a slot is emptied and no floor raised": func() error {
-			return forgotten(t, b, func(s *Store) { s.raw["RaiseFloors"] = "SELECT $1::bigint, 'instead of skald_mark_00'" })
-		},
-		"a floor for a new consumer": func() error {
-			return replayed(t, b, func(s *Store) { s.raw["Grown"] = "SELECT $1::bigint, 'instead of skald_mark_00'" })
-		},
-		"the floor is raised in a transaction of its own": func() error { return emptying(t, b, false) },
-		"an old id is taken in without a look at the floor": func() error {
-			return forgotten(t, b, func(s *Store) {
-				for _, leaf := range s.marks.Load().text {
-					leaf["InsertOld"] = strings.Replace(leaf["InsertMark"], "ON CONFLICT", "AND $8::bigint > 0 ON CONFLICT", 1)
-				}
-			})
-		},
+	change := func(name, old, new string) func(*Store) {
+		return func(s *Store) {
+			if !strings.Contains(s.sql[name], old) {
+				t.Errorf("%s has no %q", name, old)
+			}
+			s.sql[name] = strings.ReplaceAll(s.sql[name], old, new)
+		}
+	}
+	for bug, wrong := range map[string]func(*Store){
+		"the index alone is asked for a mark": change("InsertMark", "AND k.id =", "AND k.outcome = 9 AND k.id ="),
+		"and for a step":                      change("UndoStep", "o.saga = $2::text", "o.saga = $2::text || 'x'"),
+		"the floor is not looked at":          change("InsertMark", "f.consumer = $1::text", "f.consumer = $1::text || 'x'"),
+		"no floor is raised":                  change("DeleteMarks", "FROM d GROUP BY", "FROM d WHERE false GROUP BY"),
 	} {
-		if err := wrong(); err == nil {
-			t.Errorf("%s: not found", name)
+		if err := forgetting(t, b, store.RepeatableRead, wrong); err == nil {
+			t.Errorf("%s: not found", bug)
 		} else {
-			t.Logf("%s: found: %v", name, err)
+			t.Logf("%s: found: %v", bug, err)
 		}
 		b.clear(t)
 	}

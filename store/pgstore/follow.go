@@ -9,14 +9,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// How many units in a row may have one connection: others wait for it, too, of whom we know nothing; and where a Begin is known to wait.
+// How many units in a row may have one connection: others wait for it, too, of whom we know nothing; and
+// where a Begin is known to wait.
 const (
 	mostFollowing = 16
 	fewFollowing  = 4
 )
 
-// CommitThen is Commit and Begin in one round trip, for one message that locks no entities: nothing is waited for but what a rival does
-// with the same message. Now and then the connection is given back instead, and always where the pool's owner wants to know of each use.
+// CommitThen is Commit and Begin in one round trip, for one message, or one saga, that locks no entities:
+// nothing is waited for but what a rival does with the same message or saga. Now and then the connection is
+// given back instead, and always where the pool's owner wants to know of each use.
 func (u *unit) CommitThen(ctx context.Context, next store.Intake, es ...store.Effect) (store.Unit[pgx.Tx], error) {
 	if u.conn == nil || !u.yields(next) {
 		return nil, u.Commit(ctx, es...)
@@ -61,24 +63,29 @@ func (u *unit) yields(next store.Intake) bool {
 	if s.waiting.Load() > 0 {
 		most = fewFollowing
 	}
-	return u.nth < most && !s.hooked && !s.stale.Load() && len(next.Locks) == 0 && len(next.Marks) == 1 &&
+	one := len(next.Marks) == 1 && len(next.Sagas) == 0 || len(next.Marks) == 0 && len(next.Steps) == 0 && len(next.Sagas) == 1
+	return u.nth < most && !s.hooked && len(next.Locks) == 0 && one &&
 		isoLevel(next.Isolation) == pgx.ReadCommitted
 }
 
-// tried are the calls of an intake that tries the lock of its key instead of waiting for it; nil: it locks otherwise.
+// tried are the calls of an intake that tries the lock of its key instead of waiting for it; nil: it locks
+// otherwise.
 func (c *core) tried(calls []call) []call {
 	switch calls[0].sql {
 	case c.sql["TakeArrive"]:
 		calls[0].sql = c.sql["FollowArrive"]
 		return calls
-	case c.sql["TakeTurn"]:
-		return slices.Insert(calls, 0, c.call("FollowTurn", calls[0].args[0]))
+	case c.sql["TakeSaga"]:
+		calls[0].sql = c.sql["FollowSaga"]
+		return calls
+	case c.sql["TakeKeyOrder"]:
+		return slices.Insert(calls, 0, c.call("FollowKeyOrder", calls[0].args[0]))
 	}
 	return nil
 }
 
-// sendFollowing sends calls and a COMMIT, and behind it BEGIN and then. PostgreSQL skips what follows an error, so what is begun
-// follows a commit that succeeded; err is the commit's.
+// sendFollowing sends calls and a COMMIT, and behind it BEGIN and then. PostgreSQL skips what follows an
+// error, so what is begun follows a commit that succeeded; err is the commit's.
 func sendFollowing(ctx context.Context, conn *pgx.Conn, calls, then []call) (begun bool, err error) {
 	b := &pgx.Batch{}
 	queue(b, calls)
@@ -114,8 +121,9 @@ func prepares(conn *pgx.Conn, calls []call) {
 	}
 }
 
-// prepared tells whether conn has carried out such calls before. Statements that are new to it are prepared before all others of a
-// pipeline: one for which a right is missing would fail the transaction that is to be committed.
+// prepared tells whether conn has carried out such calls before. Statements that are new to it are prepared
+// before all others of a pipeline: one for which a right is missing would fail the transaction that is to be
+// committed.
 func prepared(conn *pgx.Conn, calls []call) bool {
 	texts, _ := conn.PgConn().CustomData()[preparedKey].(map[string]bool)
 	for _, c := range calls {

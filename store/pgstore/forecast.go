@@ -9,13 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-var (
-	_ store.Forecaster = (*Store)(nil)
-	_ store.Forecaster = (*SQLStore)(nil)
-)
-
-// Forecast goes the way of Maintain, slot by slot, and counts where that empties.
-func (c *core) Forecast(ctx context.Context, keep store.Retention) (store.Maintained, error) {
+// forecast goes the way of Maintain, slot by slot, and counts where that empties.
+func (c *core) forecast(ctx context.Context, keep store.Retention) (store.Maintained, error) {
 	keep, err := retention.OrDefaults(keep)
 	if err != nil {
 		return store.Maintained{}, fmt.Errorf("forecast: %w", err)
@@ -30,19 +25,10 @@ func (c *core) Forecast(ctx context.Context, keep store.Retention) (store.Mainta
 			return store.Maintained{}, err
 		}
 	}
-	for _, n := range k.oldMarks() {
-		text := c.leafed(firstMarks, markLeaf(n), n)
-		grown := call{sql: text["Grown"], args: []any{k.Marks.Microseconds()}}
-		if err := c.leave(k.young(c.count(ctx, text["CountMarks"], &k.done.Marks, grown), n), markLeaf(n), &k.done); err != nil {
-			return store.Maintained{}, err
-		}
-	}
-	var marks int64
-	rest := c.call("CountRest", k.Marks.Microseconds(), k.now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond))
-	if err := c.short(ctx, "count what is old", rest.into(&marks, &k.done.Steps)); err != nil {
+	rest := c.call("CountRest", k.Marks.Microseconds(), k.now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond), k.Sagas.Microseconds(), leastMarks.Microseconds())
+	if err := c.short(ctx, "count what is old", rest.into(&k.done.Marks, &k.done.Steps, &k.done.Sagas)); err != nil {
 		return store.Maintained{}, err
 	}
-	k.done.Marks += marks
 	return k.done, nil
 }
 

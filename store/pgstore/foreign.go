@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// A driver of database/sql that is not pgx has no pipeline. Where a statement has no arguments, that of lib/pq sends
-// several at once and answers them one by one: so a whole intake or outflow is one round trip there, too.
+// A driver of database/sql that is not pgx has no pipeline. Where a statement has no arguments, that of
+// lib/pq sends several at once and answers them one by one: so a whole intake or outflow is one round trip
+// there, too.
 
 // errForeign: the connection is not one of pgx.
 var errForeign = errors.New("the driver is not that of github.com/jackc/pgx/v5/stdlib")
@@ -29,7 +30,8 @@ func script(calls []call) (string, error) {
 		if c.done != nil && c.scan == nil { // how many rows a statement touched is told for the last one only
 			text += " RETURNING 1"
 		}
-		if c.answers() || i > 0 && calls[i-1].fail != nil { // so that an error is not taken for that of the call before
+		if c.answers() || i > 0 && calls[i-1].fail != nil {
+			// so that an error is not taken for that of the call before
 			b.WriteString("SELECT " + strconv.Itoa(i) + " AS " + answerOf + ";\n")
 		}
 		b.WriteString(text + ";\n")

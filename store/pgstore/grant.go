@@ -23,8 +23,9 @@ type GrantOptions struct {
 	Name   string // of the role in the database, made where it is missing. Default "skald_" and the role
 }
 
-// Grants is the SQL that gives a role the rights that it needs and no more, for whoever owns the schema to run: that of the
-// migrator before the tables are made, those of the others after each migration. It can run twice.
+// Grants is the SQL that gives a role the rights that it needs and no more, for whoever owns the schema to
+// run: that of the migrator before the tables are made, those of the others after each migration. It can run
+// twice.
 func Grants(role string, o *GrantOptions) (string, error) {
 	if o == nil {
 		o = &GrantOptions{}

@@ -7,40 +7,33 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-var (
-	_ store.KindWatcher = (*Store)(nil)
-	_ store.KindWatcher = (*SQLStore)(nil)
-)
-
-// Kinds notes what a process of a consumer handles, and reads what others do: one round trip.
-func (c *core) Kinds(ctx context.Context, consumer string, own []store.Kind, forget time.Duration) (out []store.Kind, err error) {
-	read := c.call("Kinds", name(consumer))
+// beat are the calls that write what a process of a consumer says of itself, and read which types were noted
+// before.
+func (c *core) beat(consumer string, b store.Beat, out *store.Attended) []call {
+	read := c.call("Types", name(consumer))
 	read.scan = func(row scanner) error {
 		var k store.Kind
 		err := row.Scan(&k.Topic, &k.Type)
-		out = append(out, k)
+		out.Kinds = append(out.Kinds, k)
 		return err
 	}
 	calls := []call{read}
-	if forget > 0 {
-		calls = []call{c.call("ForgetKinds", name(consumer), forget.Microseconds()), read}
+	if b.Forget > 0 {
+		calls = []call{c.call("ForgetTypes", name(consumer), b.Forget.Microseconds()), read}
 	}
-	if len(own) > 0 {
-		topics, types := make([]string, len(own)), make([]string, len(own))
-		for i, k := range own {
+	if len(b.Own) > 0 {
+		topics, types := make([]string, len(b.Own)), make([]string, len(b.Own))
+		for i, k := range b.Own {
 			topics[i], types[i] = legible(k.Topic), legible(k.Type)
 		}
-		calls = append(calls, c.call("NoteKinds", name(consumer), topics, types))
+		calls = append(calls, c.call("NoteTypes", name(consumer), topics, types), c.call("NoteConsumer", name(consumer), b.Progress))
 	}
-	if err := c.short(ctx, "note types", calls...); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return calls
 }
 
-// LeftKinds lists the types of messages that were left to another build, and wait.
-func (c *core) LeftKinds(ctx context.Context) (out []store.LeftKind, err error) {
-	read := c.call("LeftKinds")
+// leftKinds lists the types of messages that were left to another build, and wait.
+func (c *core) leftKinds(ctx context.Context) (out []store.LeftKind, err error) {
+	read := c.call("LeftTypes")
 	read.scan = func(row scanner) error {
 		var k store.LeftKind
 		var heard int64 // milliseconds

@@ -23,6 +23,23 @@ type lent struct {
 func (*lent) Commit(context.Context) error   { return store.ErrLent }
 func (*lent) Rollback(context.Context) error { return store.ErrLent }
 
+// Same tells whether other is in the session of this transaction: then it is this one, a savepoint in it, or
+// a wrapper around either. Of one that has ended its own error tells more.
+func (l *lent) Same(other any) bool {
+	tx, ok := other.(pgx.Tx)
+	return ok && (tx.Conn() == nil || tx.Conn() == l.Conn())
+}
+
+// NameOf names the session and the database of other, and nothing that is secret.
+func (*lent) NameOf(other any) string {
+	tx, ok := other.(pgx.Tx)
+	if !ok || tx.Conn() == nil {
+		return fmt.Sprintf("%T %p", other, other)
+	}
+	at := tx.Conn().Config()
+	return fmt.Sprintf("of backend %d at %s:%d, database %q", tx.Conn().PgConn().PID(), at.Host, at.Port, at.Database)
+}
+
 // Begin makes a savepoint. What was kept is written before it, so that rows keep the order of the calls.
 func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
 	if len(l.kept) > 0 {
@@ -105,13 +122,16 @@ func (s *Store) Write(ctx context.Context, tx pgx.Tx, es ...store.Effect) error 
 		return fmt.Errorf("write: %w", err)
 	}
 	for i := range es {
-		answer, err := s.keepApart(&es[i])
+		calls, err := s.writing(&es[i])
 		if err == nil {
-			err = sendIn(ctx, tx, answer)
+			err = sendIn(ctx, tx, calls)
 		}
 		if err != nil {
 			return fmt.Errorf("write: %w", s.losing(err))
 		}
+	}
+	if stirs(es) {
+		s.wake()
 	}
 	if len(rows) == 0 {
 		return ctx.Err()

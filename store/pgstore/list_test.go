@@ -14,7 +14,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// However many rows are written at once, and by whichever statement, each has its own values and they keep their order.
+// However many rows are written at once, and by whichever statement, each has its own values and they keep
+// their order.
 func TestLists(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)

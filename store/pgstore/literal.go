@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// inlined is sql with its arguments in place of $1, $2, …, as quoted literals: for drivers of database/sql that send
-// several statements at once only where they have no arguments. Every literal stands for the parameter that it was: of no
-// type yet, and read as UTF-8.
+// inlined is sql with its arguments in place of $1, $2, …, as quoted literals: for drivers of database/sql
+// that send several statements at once only where they have no arguments. Every literal stands for the
+// parameter that it was: of no type yet, and read as UTF-8.
 func inlined(sql string, args []any) (string, error) {
 	literals := make([]string, len(args))
 	for i, a := range args {

@@ -2,17 +2,18 @@ package pgstore
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 )
 
-// An intake of many messages takes a handful of statements, whatever their number: their keys are locked, then their marks are inserted, then
-// the entities are locked, each in one order for all. A message that is kept gets no mark, so that the others can be committed.
+// An intake of many messages takes a handful of statements, whatever their number: their keys are locked,
+// then their marks are inserted, then the entities are locked, each in one order for all. A message that is
+// kept gets no mark, so that the others can be committed.
 
-// many tells an intake that these statements can take: its marks are of one consumer, and each of another message.
+// many tells an intake that these statements can take: its marks are of one consumer, and each of another
+// message.
 func many(in store.Intake) bool {
 	marks := in.Marks
 	if len(marks) < 2 || len(in.Steps) > 0 {
@@ -21,7 +22,7 @@ func many(in store.Intake) bool {
 	known := make(map[[2]string]bool, len(marks))
 	for i := range marks {
 		m := &marks[i]
-		if m.Consumer != marks[0].Consumer || known[called(m)] {
+		if m.Consumer != marks[0].Consumer || m.Keep > 0 || known[called(m)] {
 			return false
 		}
 		known[called(m)] = true
@@ -43,51 +44,24 @@ func holding(found store.Found) bool {
 type crowd struct {
 	c     *core
 	marks []store.Mark
-	homes []home
 	fresh []bool // so far
 	found []store.Verdict
 }
 
 // takeMany is intake for many messages.
 func (c *core) takeMany(in store.Intake, found *store.Found) ([]call, error) {
-	w := &crowd{c: c, marks: in.Marks, found: found.Marks, homes: make([]home, len(in.Marks)), fresh: make([]bool, len(in.Marks))}
-	slots := map[int][]int{}
-	var timeless []int
-	for _, i := range order(in.Marks, byIdentity) {
-		at := c.home(in.Marks[i].ID)
-		if in.Marks[i].Held {
-			at.old = 0
-		}
-		w.homes[i], w.fresh[i] = at, true
-		if at.timeless {
-			timeless = append(timeless, i)
-		}
-		if at.slot >= 0 {
-			slots[at.slot] = append(slots[at.slot], i)
-		}
+	w := &crowd{c: c, marks: in.Marks, found: found.Marks, fresh: make([]bool, len(in.Marks))}
+	list := order(in.Marks, byIdentity)
+	for _, i := range list {
+		w.fresh[i] = true
 	}
 	narrow := c.call("Narrow")
 	narrow.with = c.sql["TakeNarrow"]
-	calls := append([]call{narrow}, w.turns()...)
-	insert := func(sql, seen string, list []int) error {
-		take, err := w.insert(sql, list)
-		calls = append(calls, take)
-		if err == nil && seen != "" {
-			calls = append(calls, w.find(seen, list))
-		}
-		return err
+	insert, err := w.insert(list)
+	if err != nil {
+		return nil, err
 	}
-	if len(timeless) > 0 {
-		if err := insert(c.sql["InsertManyTimeless"], c.sql["SeenTimeless"], timeless); err != nil {
-			return nil, err
-		}
-	}
-	for _, slot := range slices.Sorted(maps.Keys(slots)) {
-		leaf := c.marks.Load().text[slot]
-		if err := insert(leaf["InsertMarks"], leaf["SeenMarks"], slots[slot]); err != nil {
-			return nil, err
-		}
-	}
+	calls := append(append([]call{narrow}, w.turns()...), insert, w.find(list))
 	calls = append(calls, c.lockMany(in.Locks, found.Locks)...)
 	return append(calls, c.call("Widen")), nil
 }
@@ -98,11 +72,11 @@ func (w *crowd) turns() []call {
 	var arrive, claimed []int
 	for i := range w.marks {
 		m := &w.marks[i]
-		if m.Turn == store.Anytime {
+		if m.KeyOrder == store.Anytime {
 			continue
 		}
 		locks = append(locks, w.c.turn(m.Consumer, m.Identity, m.Key))
-		if m.Turn == store.Retrying {
+		if m.KeyOrder == store.Retrying {
 			claimed = append(claimed, i)
 		} else {
 			arrive = append(arrive, i)
@@ -112,7 +86,7 @@ func (w *crowd) turns() []call {
 		return nil
 	}
 	slices.Sort(locks)
-	calls := []call{w.c.call("LockTurns", slices.Compact(locks))}
+	calls := []call{w.c.call("LockKeyOrders", slices.Compact(locks))}
 	if len(arrive) > 0 {
 		calls = append(calls, w.arriving(arrive))
 	}
@@ -149,7 +123,7 @@ func (w *crowd) arriving(list []int) call {
 	for _, i := range list {
 		m := &w.marks[i]
 		asked.add(m.Identity, i)
-		keys, old = append(keys, m.Key), append(old, w.homes[i].old)
+		keys, old = append(keys, keyOf(m.Key)), append(old, floored(m))
 		source := name(m.Source)
 		if numbers[source] == 0 {
 			sources = append(sources, source)
@@ -157,7 +131,15 @@ func (w *crowd) arriving(list []int) call {
 		}
 		of = append(of, numbers[source])
 	}
-	return w.stand("FindTurns", name(w.marks[0].Consumer), asked.sources, asked.ids, keys, old, asked.places, sources, of)
+	return w.stand("FindKeyOrders", name(w.marks[0].Consumer), asked.sources, asked.ids, keys, old, asked.places, sources, of)
+}
+
+// floored is the time that a floor is compared with; 0: no floor counts.
+func floored(m *store.Mark) int64 {
+	if m.Held {
+		return 0
+	}
+	return writtenAt(m.ID)
 }
 
 // claimed is the call that asks for those that were claimed.
@@ -178,8 +160,9 @@ func (w *crowd) claimed(list []int) call {
 		}
 		chains[string(m.Key)] = append(chains[string(m.Key)], i)
 	}
-	for _, key := range keys {
+	for k, key := range keys {
 		chain := chains[string(key)]
+		keys[k] = keyOf(key)
 		many, before = append(many, int32(len(chain))), append(before, int32(len(tries)))
 		for _, i := range chain {
 			keyed.add(w.marks[i].Identity, i)
@@ -190,15 +173,15 @@ func (w *crowd) claimed(list []int) call {
 		loose.sources, loose.ids, looseTries, loose.places)
 }
 
-// insert is the call that inserts the marks of a list into one table.
-func (w *crowd) insert(sql string, list []int) (call, error) {
+// insert is the call that inserts the marks, in the order of list.
+func (w *crowd) insert(list []int) (call, error) {
 	var (
 		id        wanted
 		outcomes  []int16
 		reasons   []*string
 		prints    []*int64
-		both      []bool
-		old       []int64
+		times     []int64
+		kept      []bool
 		ours      = make(map[[2]string]bool, len(list))
 		consumer  = name(w.marks[0].Consumer)
 		afterward = func(int64) {
@@ -221,11 +204,11 @@ func (w *crowd) insert(sql string, list []int) (call, error) {
 		}
 		id.add(m.Identity, i)
 		outcomes, reasons, prints = append(outcomes, args[3].(int16)), append(reasons, args[4].(*string)), append(prints, args[5].(*int64))
-		both, old = append(both, w.homes[i].timeless), append(old, w.homes[i].old)
+		times, kept = append(times, writtenAt(m.ID)), append(kept, m.Held)
 	}
 	return call{
-		sql:  sql,
-		args: []any{consumer, id.sources, id.ids, outcomes, reasons, prints, id.places, both, old},
+		sql:  w.c.sql["InsertMarks"],
+		args: []any{consumer, id.sources, id.ids, outcomes, reasons, prints, id.places, times, kept},
 		scan: func(row scanner) error {
 			var id [2]string
 			err := row.Scan(&id[0], &id[1])
@@ -237,19 +220,20 @@ func (w *crowd) insert(sql string, list []int) (call, error) {
 }
 
 // find is the call that reads the marks that were there.
-func (w *crowd) find(sql string, list []int) call {
+func (w *crowd) find(list []int) call {
 	var id wanted
 	for _, i := range list {
 		id.add(w.marks[i].Identity, i)
 	}
 	return call{
-		sql:  sql,
+		sql:  w.c.sql["SeenMarks"],
 		args: []any{name(w.marks[0].Consumer), id.sources, id.ids, id.places},
 		need: func() bool { return slices.ContainsFunc(list, func(i int) bool { return !w.fresh[i] }) },
 		scan: func(row scanner) error {
 			var n int32
+			var over bool // none of them goes by its scope
 			var v store.Verdict
-			err := verdict(row, &v, &n)
+			err := verdict(row, &v, &n, &over)
 			if err == nil && !w.fresh[n] {
 				w.found[n] = v
 			}
@@ -277,7 +261,7 @@ func (c *core) lockMany(locks []store.Lock, found []int64) []call {
 	lock := c.call("LockEntities", spaces, keys)
 	lock.scan = func(row scanner) error {
 		var space string
-		var key []byte
+		var key blob
 		var version int64
 		if err := row.Scan(&space, &key, &version); err != nil {
 			return err
@@ -298,23 +282,24 @@ type taken struct {
 
 // takenOf are the messages of an intake whose keys it has locked, where any are to be freed.
 func takenOf(marks []store.Mark, es []store.Effect) map[taken]bool {
-	if len(marks) == 0 || !slices.ContainsFunc(es, func(e store.Effect) bool { return e.Free != nil }) {
+	if len(marks) == 0 || !slices.ContainsFunc(es, func(e store.Effect) bool { return e.Finish != nil }) {
 		return nil
 	}
 	out := make(map[taken]bool, len(marks))
 	for i := range marks {
-		if m := &marks[i]; m.Turn != store.Anytime {
+		if m := &marks[i]; m.KeyOrder != store.Anytime {
 			out[taken{m.Consumer, m.Identity}] = true
 		}
 	}
 	return out
 }
 
-// freeMany is the calls that end the keeping of messages of one consumer that were claimed; nil: es are not of that kind.
+// freeMany is the calls that end the keeping of messages of one consumer that were claimed; nil: es are not
+// of that kind.
 func (c *core) freeMany(es []store.Effect, ours map[taken]bool) []call {
-	var all []*store.Free
+	var all []*store.Finish
 	for i := range es {
-		f := es[i].Free
+		f := es[i].Finish
 		if f == nil {
 			continue
 		}
@@ -326,7 +311,7 @@ func (c *core) freeMany(es []store.Effect, ours map[taken]bool) []call {
 	if len(all) < 2 {
 		return nil
 	}
-	slices.SortFunc(all, func(a, b *store.Free) int { return cmp.Compare(a.Place, b.Place) })
+	slices.SortFunc(all, func(a, b *store.Finish) int { return cmp.Compare(a.Place, b.Place) })
 	var asked, locked wanted
 	var places []int64
 	var tries []int32
@@ -339,7 +324,7 @@ func (c *core) freeMany(es []store.Effect, ours map[taken]bool) []call {
 	}
 	consumer, out := name(all[0].Consumer), []call{c.call("Walk")}
 	if len(locked.ids) > 0 {
-		out = append(out, c.call("LockManyKept", consumer, locked.sources, locked.ids))
+		out = append(out, c.call("LockManyParked", consumer, locked.sources, locked.ids))
 	}
-	return append(out, c.call("FreeMany", consumer, places, asked.sources, asked.ids, tries, calls))
+	return append(out, c.call("FinishMany", consumer, places, asked.sources, asked.ids, tries, calls))
 }

@@ -7,51 +7,58 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
 
 const (
 	maxReason = 1 << 10
-	maxName   = 1 << 10 // of a consumer, source or id as it is; a longer one is kept as its hash: an index entry is limited
-
-	markSlot = 48 * time.Hour
-	ahead    = time.Hour        // an id that is further ahead of the clock carries no time
-	skew     = 20 * time.Minute // by which two clocks may differ about that
-	recent   = time.Hour        // a younger id is above every floor: see leastMarks
+	// of a consumer, source or id as it is; a longer one is kept as its hash: an index entry is limited
+	maxName = 1 << 10
 )
 
-// A home is where the mark of an identity lies. Between ahead-skew and ahead+skew it lies in both tables, so that
-// two processes whose clocks differ cannot both find it fresh.
-type home struct {
-	slot     int // -1: only among the timeless
-	timeless bool
-	old      int64 // the id's time in milliseconds, where it may lie below a floor; else 0
+// Fragments of the statements that insert marks: see InsertMark. Where they insert many, $n stands for a
+// column.
+const (
+	arrived = `CASE WHEN to_timestamp($written / 1000.0) < clock_timestamp() + interval '7 days'
+	THEN greatest(to_timestamp($written / 1000.0), clock_timestamp()) ELSE clock_timestamp() END`
+
+	// No floor is above an id of the last hour: see leastMarks.
+	known = `CASE WHEN $written = 0 OR to_timestamp($written / 1000.0) > clock_timestamp() - interval '1 hour' THEN true
+		ELSE (SELECT k.arrival FROM /*schema*/skald_mark AS k WHERE k.consumer = $1::text AND k.source = $source AND k.id = $id) IS NULL
+			AND ($held OR (SELECT f.at FROM /*schema*/skald_floor AS f
+				WHERE f.consumer = $1::text AND f.at >= to_timestamp($written / 1000.0)) IS NULL) END`
+)
+
+// inserts completes the statements that insert marks and steps.
+func (c *core) inserts() {
+	for name, text := range c.raw {
+		columns := []string{"$written", "$7::bigint", "$source", "$2::text", "$id", "$3::text", "$held", "$8::boolean"}
+		if name == "InsertMarks" {
+			columns = []string{"$written", "i.written", "$source", "i.source", "$id", "i.id", "$held", "i.held"}
+		}
+		fill := strings.NewReplacer(columns...)
+		c.raw[name] = strings.NewReplacer("/*arrived*/", fill.Replace(arrived), "/*known*/", fill.Replace(known), "/*forgotten*/", forgottenStep).Replace(text)
+	}
 }
 
-func (c *core) home(id string) home {
+// writtenAt is the time that an id tells, in milliseconds; 0: it tells none. The server judges it, by its own
+// clock.
+func writtenAt(id string) int64 {
 	at, ok := uuid7.Time(id)
-	if !ok || id != strings.ToLower(id) { // ids are told apart letter by letter, which uuid does not
-		return home{slot: -1, timeless: true}
+	if !ok {
+		return 0
 	}
-	before := at.Sub(c.now())
-	if before > ahead+skew {
-		return home{slot: -1, timeless: true}
-	}
-	h := home{slot: c.marks.Load().leaf(at, markSlot), timeless: before > ahead-skew}
-	if before < -recent {
-		h.old = max(at.UnixMilli(), 1)
-	}
-	return h
+	return max(at.UnixMilli(), 1)
 }
 
-// markArgs are the arguments of InsertMark; m.As must be one that can be stored.
+// markArgs are the arguments of InsertMark. m.As must be one that can be stored.
 func markArgs(m *store.Mark) ([]any, error) {
 	if m.As != store.Done && m.As != store.Rejected && m.As != store.Barred {
 		return nil, fmt.Errorf("mark %.40q: outcome %d cannot be stored", m.ID, m.As)
@@ -60,7 +67,7 @@ func markArgs(m *store.Mark) ([]any, error) {
 	if m.As == store.Rejected {
 		reason = some(clip(legible(m.Reason)))
 	}
-	return []any{name(m.Consumer), name(m.Source), name(m.ID), int16(m.As), reason, number(m.Fingerprint)}, nil
+	return []any{name(m.Consumer), name(m.Source), name(m.ID), int16(m.As), reason, number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil
 }
 
 // number is nil for 0, which is not known.
@@ -73,22 +80,29 @@ func number(n int64) *int64 {
 
 // verdict reads what FindMark and its like answer.
 func verdict(row scanner, v *store.Verdict, before ...any) error {
-	var result []byte
-	if err := row.Scan(append(before, &v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Said)...); err != nil {
+	var result blob
+	var left *int64 // microseconds
+	if err := row.Scan(append(before, &v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted, &v.Headers, &left)...); err != nil {
 		return err
 	}
-	v.Result = string(result)
+	v.Result, v.Left = string(result), 0
+	if left != nil {
+		v.Left = cmp.Or(time.Duration(*left)*time.Microsecond, -1)
+	}
 	return nil
 }
 
-// name is s as a key column can hold it.
+// name is s as a key column can hold it. What looks like a hash is hashed too: else an id could be that of
+// another's long one.
 func name(s string) string {
-	if len(s) <= maxName && storable(s) {
+	if len(s) <= maxName && storable(s) && !strings.HasPrefix(s, hashed) {
 		return s
 	}
 	sum := sha256.Sum256([]byte(s))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return hashed + hex.EncodeToString(sum[:])
 }
+
+const hashed = "sha256:" // before a hash that stands for what it is of
 
 // clip cuts a reason at the limit, between letters.
 func clip(s string) string { return clipTo(s, maxReason) }
@@ -120,66 +134,79 @@ func order[T any](list []T, compare func(a, b T) int) []int {
 	return idx
 }
 
+// expires tells of a mark that stands for as long as its scope says. Where the id tells a time, that decides.
+func expires(m *store.Mark) bool { return m.Keep > 0 && writtenAt(m.ID) == 0 }
+
+// keepArg is for how long m stands, in microseconds; nil: as long as marks are kept.
+func keepArg(m *store.Mark) *int64 {
+	if m.Keep <= 0 {
+		return nil
+	}
+	return new(m.Keep.Microseconds())
+}
+
 // takeMark are the calls that insert m, or find what is there, into v.
 func (c *core) takeMark(m *store.Mark, v *store.Verdict) ([]call, error) {
 	args, err := markArgs(m)
 	if err != nil {
 		return nil, err
 	}
-	at, fresh := c.home(m.ID), true
-	count := func(n int64) {
-		if fresh = fresh && n > 0; !fresh && v.Outcome != store.Waiting && v.Outcome != store.Dead {
+	fresh := true
+	all := append(slices.Clip(args), keepArg(m))
+	insert := c.call("InsertMark", all...)
+	insert.with = c.sql["TakeMark"]
+	insert.done = func(n int64) {
+		if fresh = n > 0; !fresh && v.Outcome != store.Waiting && v.Outcome != store.Dead {
 			v.Outcome = store.TooOld // unless a mark is found
 		}
 	}
-	found := func(row scanner) error {
-		if fresh {
+	calls := []call{insert}
+	if expires(m) {
+		not := func() bool { return !fresh }
+		expire, again := c.call("ExpireMark", args[:3]...), c.call("InsertMark", all...)
+		expire.need, again.need = not, not
+		again.done = func(n int64) {
+			if n > 0 {
+				fresh, v.Outcome = true, store.Fresh
+			}
+		}
+		calls = append(calls, expire, again)
+	}
+	return append(calls, c.findMark(args, &fresh, v)), nil
+}
+
+// findMark is the call that reads into v the mark that was there, if it was not fresh.
+func (c *core) findMark(args []any, fresh *bool, v *store.Verdict) call {
+	find := c.call("FindMark", args[:3]...)
+	find.need = func() bool { return !*fresh }
+	find.scan = func(row scanner) error {
+		if *fresh {
 			return nil // it is ours
 		}
 		return verdict(row, v)
 	}
-	var calls []call
-	find := call{sql: c.sql["FindTimeless"], args: args[:3], scan: found, need: func() bool { return !fresh }}
-	if at.timeless {
-		calls = append(calls, call{sql: c.sql["InsertTimeless"], args: args, done: count})
-	}
-	if at.slot >= 0 {
-		leaf := c.marks.Load().text[at.slot]
-		insert := call{sql: leaf["InsertMark"], args: append(slices.Clone(args), at.timeless), done: count, with: leaf["TakeMark"]}
-		if at.old > 0 && !m.Held {
-			insert.sql, insert.args, insert.with = leaf["InsertOld"], append(insert.args, at.old), ""
-		}
-		calls = append(calls, insert)
-		find.sql = leaf["FindMark"]
-	}
-	return append(calls, find), nil
+	return find
 }
 
-// alone are the calls of an intake of m alone, where m has just come and most likely is new, or was claimed and most likely is as it was then:
-// two statements, and what tells it of all others only where it is not. None: m has to be taken otherwise. A transaction that sees all as of
-// its first statement would not see what a rival did before it gave the key back.
+// alone are the calls of an intake of m alone, where m has just come and most likely is new, or was claimed
+// and most likely is as it was then: two statements, and what tells it of all others only where it is not.
+// None: m has to be taken otherwise. A transaction that sees all as of its first statement would not see what
+// a rival did before it gave the key back.
 func (c *core) alone(m *store.Mark, v *store.Verdict) ([]call, error) {
-	at, tries := c.home(m.ID), triesOf(m)
-	if m.Turn == store.Anytime || tries != nil && !m.Held || at.slot >= 0 && at.timeless {
+	tries := triesOf(m)
+	if m.KeyOrder == store.Anytime || m.Keep > 0 || tries != nil && !m.Held {
 		return nil, nil
 	}
 	args, err := markArgs(m)
 	if err != nil {
 		return nil, err
 	}
-	statement, taken := "InsertArriving", append(slices.Clip(args), m.Key)
+	insert := c.call("InsertArriving", append(slices.Clip(args), keyOf(m.Key))...)
 	if tries != nil {
-		statement, taken = "InsertClaimed", append(taken, *tries)
-	}
-	insert, find, old := c.sql[statement+"Timeless"], c.sql["FindTimeless"], at.slot >= 0 && at.old > 0 && !m.Held
-	if at.slot >= 0 {
-		leaf := c.marks.Load().text[at.slot]
-		if insert, find = leaf[statement], leaf["FindMark"]; old {
-			insert, taken = leaf["InsertArrivingOld"], append(taken, at.old)
-		}
+		insert = c.call("InsertClaimed", append(slices.Clip(args), keyOf(m.Key), *tries)...)
 	}
 	fresh := true
-	count := func(n int64) {
+	insert.done = func(n int64) {
 		if fresh = n > 0; !fresh {
 			v.Outcome = store.TooOld // unless it is kept, or a mark is found
 		}
@@ -193,27 +220,21 @@ func (c *core) alone(m *store.Mark, v *store.Verdict) ([]call, error) {
 		v.Outcome = as
 		return nil
 	}
-	found := func(row scanner) error {
-		if fresh {
-			return nil // it is ours
-		}
-		return verdict(row, v)
-	}
 	lock := []any{c.turn(m.Consumer, m.Identity, m.Key)}
 	calls := []call{
 		{args: lock, with: c.sql["TakeArrive"], server: true},
-		{sql: insert, args: taken, done: count},
-		{sql: c.sql["Turn"], args: []any{lock[0], args[0], args[1], args[2], m.Key, tries}, scan: turned, need: not, also: true},
-		{sql: find, args: args[:3], scan: found, need: not},
+		insert,
+		{sql: c.sql["KeyOrder"], args: []any{lock[0], args[0], args[1], args[2], keyOf(m.Key), tries}, scan: turned, need: not, also: true},
+		c.findMark(args, &fresh, v),
 	}
-	if old { // that it is too old goes before that it waits
+	if at := floored(m); at > 0 { // that it is too old goes before that it waits
 		below := func(scanner) error {
 			if !fresh && v.Outcome == store.Behind {
 				v.Outcome = store.TooOld
 			}
 			return nil
 		}
-		calls = slices.Insert(calls, 3, call{sql: c.sql["BelowFloor"], args: []any{args[0], at.old}, scan: below, need: not, also: true})
+		calls = slices.Insert(calls, 3, call{sql: c.sql["BelowFloor"], args: []any{args[0], at}, scan: below, need: not, also: true})
 	}
 	return calls, nil
 }
@@ -224,19 +245,12 @@ func (c *core) guardMark(m *store.Mark) ([]call, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := c.home(m.ID)
 	var calls []call
-	if at.timeless {
-		calls = append(calls, call{sql: c.sql["GuardTimeless"], args: args})
+	if expires(m) {
+		calls = append(calls, c.call("ExpireMark", args[:3]...))
 	}
-	if at.slot >= 0 {
-		guard := call{sql: c.marks.Load().text[at.slot]["GuardMark"], args: append(slices.Clone(args), at.timeless)}
-		if at.old > 0 && !m.Held {
-			guard.sql, guard.args = c.marks.Load().text[at.slot]["GuardOld"], append(guard.args, at.old)
-		}
-		calls = append(calls, guard)
-	}
-	if m.Code != 0 || m.Result != "" || m.Said != "" {
+	calls = append(calls, c.call("GuardMark", append(slices.Clip(args), keepArg(m))...))
+	if effects.Answered(m) {
 		answer, err := c.answerMark(m)
 		return append(calls, answer...), err
 	}
@@ -253,11 +267,7 @@ func (c *core) answerMark(m *store.Mark) ([]call, error) {
 	if m.Result != "" {
 		result = []byte(m.Result)
 	}
-	args = append(args[:5], m.Code, result, some(m.Said))
-	if at := c.home(m.ID); at.slot >= 0 {
-		return []call{{sql: c.marks.Load().text[at.slot]["AnswerMark"], args: args}}, nil
-	}
-	return []call{c.call("AnswerTimeless", args...)}, nil
+	return []call{c.call("AnswerMark", append(args[:5], m.Code, result, some(m.Emitted), some(m.Headers))...)}, nil
 }
 
 // wanted are the ids of one table and their places in the answer.
@@ -270,50 +280,31 @@ func (w *wanted) add(id store.Identity, place int) {
 	w.sources, w.ids, w.places = append(w.sources, name(id.Source)), append(w.ids, name(id.ID)), append(w.places, int32(place))
 }
 
-// Seen looks marks up, many in one statement for each leaf.
+// Seen looks marks up, all in one statement.
 func (c *core) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
 	out := make([]store.Verdict, len(ids))
 	if len(ids) == 0 {
 		return out, c.err
 	}
-	if err := c.reread(ctx); err != nil {
-		return out, err
-	}
-	leaves := map[int]*wanted{}
-	var timeless wanted
+	var asked wanted
 	for i, id := range ids {
-		if at := c.home(id.ID); at.slot >= 0 {
-			if leaves[at.slot] == nil {
-				leaves[at.slot] = &wanted{}
-			}
-			leaves[at.slot].add(id, i)
-		} else {
-			timeless.add(id, i)
-		}
+		asked.add(id, i)
 	}
-	scan := func(row scanner) error {
+	look := c.call("SeenMarks", name(consumer), asked.sources, asked.ids, asked.places)
+	look.scan = func(row scanner) error {
 		var n int32
+		var over bool
 		var v store.Verdict
-		if err := verdict(row, &v, &n); err != nil {
+		if err := verdict(row, &v, &n, &over); err != nil {
 			return err
 		}
 		if n < 0 || int(n) >= len(out) {
 			return errors.New("an answer to no question")
 		}
-		out[n] = v
+		if !over || writtenAt(ids[n].ID) > 0 {
+			out[n] = v
+		}
 		return nil
 	}
-	calls := []call{c.call("Walk")}
-	look := func(sql string, w wanted) {
-		if len(w.ids) > 0 {
-			calls = append(calls, call{sql: sql, args: []any{name(consumer), w.sources, w.ids, w.places}, scan: scan})
-		}
-	}
-	if c.err == nil {
-		for _, i := range slices.Sorted(maps.Keys(leaves)) {
-			look(c.marks.Load().text[i]["SeenMarks"], *leaves[i])
-		}
-		look(c.sql["SeenTimeless"], timeless)
-	}
-	return out, c.short(ctx, "look up marks", calls...)
+	return out, c.short(ctx, "look up marks", c.call("Walk"), look)
 }

@@ -18,9 +18,10 @@ import (
 //go:embed migration/*.sql
 var migrations embed.FS
 
-// oldest is the oldest version of the tables that this build works with: raise it with a migration that a station
-// cannot do without. The newest is that of the last file; later ones will do until one says that they do not.
-const oldest = 17
+// oldest is the oldest version of the tables that this build works with: raise it with a migration that a
+// station cannot do without. The newest is that of the last file; later ones will do until one says that they
+// do not.
+const oldest = 1
 
 // Migrations are the files that Migrate applies, in order: NNN_name.sql, with /*schema*/ before each name.
 func Migrations() fs.FS {
@@ -44,9 +45,11 @@ type Migration struct {
 // MigrateOptions say how to migrate. The zero value works.
 type MigrateOptions struct {
 	Schema string // where the tables are; made if it is missing. Default "public"
-	// Source names this database in every message that it says. Default "/<database>/<schema>". Once set it stays:
-	// another one later is a *SourceError.
+	// Source names this database in every message that it says. Default "/<database>/<schema>". Once set it
+	// stays: another one later is a *SourceError.
 	Source string
+
+	files fs.FS // instead of Migrations(), in tests of migrating
 }
 
 // A ChangedError says that a migration was changed after it had been applied.
@@ -61,11 +64,12 @@ type Database interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// Migrate makes the tables, or brings them up to date, in one transaction, and says what it did. Two at once go one
-// behind the other. It waits for a lock on a table for 200 ms and gives way, so that nobody waits behind it for longer; a
-// second later it tries again. Transactions that always overlap, each longer than that, would keep it out for ever: so of
-// its 60 tries the second quarter waits for 400 ms, the third for 800 and the last for 1.6 s. After these 105 s it is a
-// *BusyError; it is one too if ctx ends behind a try that was in vain.
+// Migrate makes the tables, or brings them up to date, in one transaction, and says what it did. Two at once
+// go one behind the other. It waits for a lock on a table for 200 ms and gives way, so that nobody waits
+// behind it for longer; a second later it tries again. Transactions that always overlap, each longer than
+// that, would keep it out for ever: so of its 60 tries the second quarter waits for 400 ms, the third for 800
+// and the last for 1.6 s. After these 105 s it is a *BusyError; it is one too if ctx ends behind a try that
+// was in vain.
 func Migrate(ctx context.Context, db Database, o *MigrateOptions) ([]Migration, error) {
 	m, err := newMigrator(o)
 	if err != nil {
@@ -117,13 +121,17 @@ func newMigrator(o *MigrateOptions) (*migrator, error) {
 		return nil, m.err
 	}
 	var err error
-	m.files, err = files(m.prefix)
+	from := o.files
+	if from == nil {
+		from = Migrations()
+	}
+	m.files, err = files(from, m.prefix)
 	return m, err
 }
 
-// files are the migrations, in order, with prefix before each name.
-func files(prefix string) ([]Migration, error) {
-	list, err := sqlfile.Migrations(migrations, "migration")
+// files are the migrations of from, in order, with prefix before each name.
+func files(from fs.FS, prefix string) ([]Migration, error) {
+	list, err := sqlfile.Migrations(from, ".")
 	var out []Migration
 	for _, f := range list {
 		out = append(out, Migration{Version: f.Version, Name: f.Name, Checksum: f.Checksum,
@@ -222,8 +230,8 @@ func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
 	return encodings(server, client, database)
 }
 
-// pending compares what was applied with what there is. Migrations of a later build are fine as long as they say so:
-// a build that was rolled back must not fail for them.
+// pending compares what was applied with what there is. Migrations of a later build are fine as long as they
+// say so: a build that was rolled back must not fail for them.
 func (m *migrator) pending(ctx context.Context, tx pgx.Tx) ([]Migration, error) {
 	have, err := m.applied(ctx, tx)
 	if err != nil {
@@ -240,7 +248,7 @@ func (m *migrator) pending(ctx context.Context, tx pgx.Tx) ([]Migration, error) 
 		delete(have, one.Version)
 	}
 	for version, later := range have {
-		if later.builds > newest() {
+		if later.builds > m.files[len(m.files)-1].Version {
 			return nil, m.schemaError(version)
 		}
 	}

@@ -64,7 +64,7 @@ func (j *journal) String() string {
 
 func newMover(t *testing.T, settings ...string) *mover {
 	c := need.NewCluster(t, append([]string{"fsync = off", "max_prepared_transactions = 5"}, settings...)...)
-	m := &mover{T: t, bus: membroker.New(&membroker.Options{Lanes: 1})}
+	m := &mover{T: t, bus: membroker.New(&membroker.Options{Partitions: 1})}
 	ctx := context.Background()
 	err := m.bus.MakeTopics(ctx, 1, "orders")
 	if err == nil {
@@ -178,7 +178,7 @@ func (m *mover) refuses() {
 	r := m.relay()
 	err := r.Run(ctx)
 	m.wantMoved(err)
-	if h := r.Health(); h.Live || h.Ready || !strings.Contains(h.Why, "skald outbox reseat") {
+	if h := r.Health(); h.Live || h.Ready || !strings.Contains(h.Why, "skald outbox recover") {
 		m.Errorf("the relay that stopped is %+v", h)
 	}
 	if fresh := m.hear(); len(fresh) > 0 {
@@ -189,23 +189,23 @@ func (m *mover) refuses() {
 func (m *mover) wantMoved(err error) {
 	m.Helper()
 	var moved *store.MovedError
-	if !errors.As(err, &moved) || !strings.Contains(err.Error(), "skald outbox reseat") {
+	if !errors.As(err, &moved) || !strings.Contains(err.Error(), "skald outbox recover") {
 		m.Fatalf("a relay says %v, want that the database moved", err)
 	}
 	m.Logf("%v", err)
 }
 
-func (m *mover) reseat() store.Reseated {
+func (m *mover) recover() store.Recovered {
 	m.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	defer cancel()
-	look, err := m.db.Reseat(ctx, nil)
+	look, err := m.db.Recover(ctx, nil)
 	if err != nil || look.Moved == "" {
 		m.Fatalf("a look says %+v, %v", look, err)
 	}
-	done, err := m.db.Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"})
-	if err != nil || done.Moved != look.Moved || done.Lanes == 0 {
-		m.Fatalf("the reseat says %+v, %v", done, err)
+	done, err := m.db.Recover(ctx, &store.Audit{Author: "ann", Action: "recover"})
+	if err != nil || done.Moved != look.Moved || done.Shards == 0 {
+		m.Fatalf("the recover says %+v, %v", done, err)
 	}
 	m.nothingMoved()
 	return done
@@ -213,8 +213,8 @@ func (m *mover) reseat() store.Reseated {
 
 func (m *mover) nothingMoved() {
 	m.Helper()
-	if again, err := m.db.Reseat(context.Background(), &store.Audit{Who: "ann", What: "reseat"}); err != nil || again != (store.Reseated{}) {
-		m.Fatalf("where nothing moved the reseat says %+v, %v", again, err)
+	if again, err := m.db.Recover(context.Background(), &store.Audit{Author: "ann", Action: "recover"}); err != nil || again != (store.Recovered{}) {
+		m.Fatalf("where nothing moved the recover says %+v, %v", again, err)
 	}
 }
 
@@ -239,8 +239,8 @@ func (m *mover) whole() {
 	}
 }
 
-// Number 5 of the interleavings. In a fresh cluster transaction numbers begin anew: a row that was pending would never be
-// seen, and what is written there would count as read.
+// Number 5 of the interleavings. In a fresh cluster transaction numbers begin anew: a row that was pending
+// would never be seen, and what is written there would count as read.
 // Interleaving 5.
 func TestDumpAndRestore(t *testing.T) {
 	m := newMover(t)
@@ -251,16 +251,16 @@ func TestDumpAndRestore(t *testing.T) {
 	m.at2(need.NewCluster(t, "fsync = off"))
 	m.say(3)
 	m.refuses()
-	open, err := m.pool.Begin(context.Background()) // has a number before the reseat, and writes after it
+	open, err := m.pool.Begin(context.Background()) // has a number before the recover, and writes after it
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := open.Exec(context.Background(), "SELECT pg_current_xact_id()"); err != nil {
 		t.Fatal(err)
 	}
-	done := m.reseat()
+	done := m.recover()
 	if done.Covered != 12 || done.Again != 11 || done.Renumbered != 0 {
-		t.Errorf("the reseat says %+v", done)
+		t.Errorf("the recover says %+v", done)
 	}
 	m.sayIn(open)
 	if err := open.Commit(context.Background()); err != nil {
@@ -278,8 +278,8 @@ func TestDumpAndRestore(t *testing.T) {
 	m.at2(need.NewCluster(t, "fsync = off")) // and once more
 	m.say(2)
 	m.refuses()
-	if done := m.reseat(); done.Covered != 36 || done.Again != 2 {
-		t.Errorf("the second reseat says %+v", done)
+	if done := m.recover(); done.Covered != 36 || done.Again != 2 {
+		t.Errorf("the second recover says %+v", done)
 	}
 	m.carry()
 	m.whole()
@@ -301,7 +301,7 @@ func (m *mover) live() (stop func() error) {
 	m.Cleanup(cancel)
 	r, ended := m.relay(), make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	m.until("the relay is ready", func() bool { return r.Health().Ready && r.Health().Lanes > 0 })
+	m.until("the relay is ready", func() bool { return r.Health().Ready && r.Health().Shards > 0 })
 	return func() error { return <-ended }
 }
 
@@ -327,13 +327,13 @@ func TestAnotherDatabaseOfTheSameName(t *testing.T) {
 	m.wantMoved(ended())
 	m.say(5)
 	m.refuses()
-	m.reseat()
+	m.recover()
 	m.say(5)
 	m.carry()
 	m.whole()
 }
 
-// A copy in which nothing was ever said, as a template for tests, needs no reseat.
+// A copy in which nothing was ever said, as a template for tests, needs no recover.
 func TestCopyInWhichNothingWasSaid(t *testing.T) {
 	m := newMover(t)
 	m.pool.Close()
@@ -348,8 +348,9 @@ func TestCopyInWhichNothingWasSaid(t *testing.T) {
 	m.nothingMoved()
 }
 
-// The files are put back to what they were some time ago. A relay that was at work knows ticks that are not there: it
-// stops, and others do not start until the reseat. What came after the copy is lost with the database; nothing else is.
+// The files are put back to what they were some time ago. A relay that was at work knows ticks that are not
+// there: it stops, and others do not start until the recover. What came after the copy is lost with the
+// database; nothing else is.
 // Interleaving 5.
 func TestFilesOfAnEarlierTime(t *testing.T) {
 	m := newMover(t)
@@ -371,14 +372,14 @@ func TestFilesOfAnEarlierTime(t *testing.T) {
 	m.got = slices.DeleteFunc(m.got, func(one string) bool { return !slices.Contains(m.said, one) })
 	m.say(6)
 	m.refuses()
-	m.reseat()
+	m.recover()
 	m.say(6)
 	m.carry()
 	m.whole()
 }
 
-// Number 6: what is published is on the disk, also where commits do not wait for it; and a crash that takes rows and
-// transaction numbers back loses nothing that is there.
+// Number 6: what is published is on the disk, also where commits do not wait for it; and a crash that takes
+// rows and transaction numbers back loses nothing that is there.
 // Interleaving 5.
 func TestCrashWhereCommitsDoNotWait(t *testing.T) {
 	m := newMover(t, "synchronous_commit = off", "wal_writer_delay = 10s")
@@ -431,8 +432,8 @@ func TestStandbyAndItsPromotion(t *testing.T) {
 	m.carry()
 	m.whole()
 	m.nothingMoved()
-	if got := m.SQL("shop", "SELECT DISTINCT timeline FROM skald_lane"); got != "2" {
-		t.Errorf("the lanes are on timeline %s", got)
+	if got := m.SQL("shop", "SELECT DISTINCT timeline FROM skald_shard"); got != "2" {
+		t.Errorf("the shards are on timeline %s", got)
 	}
 	if !strings.Contains(m.log.String(), "timeline=2") {
 		t.Errorf("the log is %s", m.log.String())
@@ -442,8 +443,8 @@ func TestStandbyAndItsPromotion(t *testing.T) {
 	}
 }
 
-// Tables go to another cluster by logical replication; sequences do not. What is written there gets numbers that were
-// given out before, and transactions that the old snapshots have seen.
+// Tables go to another cluster by logical replication; sequences do not. What is written there gets numbers
+// that were given out before, and transactions that the old snapshots have seen.
 // Interleaving 5.
 func TestLogicalSwitchOver(t *testing.T) {
 	m := newMover(t, "wal_level = logical")
@@ -466,9 +467,9 @@ func TestLogicalSwitchOver(t *testing.T) {
 	m.at(to, "shop")
 	m.say(8)
 	m.refuses()
-	done := m.reseat()
+	done := m.recover()
 	if done.Covered != 10 || done.Again != 18 || done.Renumbered != 8 {
-		t.Errorf("the reseat says %+v", done)
+		t.Errorf("the recover says %+v", done)
 	}
 	m.say(8)
 	m.carry()
@@ -478,8 +479,9 @@ func TestLogicalSwitchOver(t *testing.T) {
 	}
 }
 
-// What consumers keep is replicated, and the sequences that number it are not. Unless they are raised, a message that fails comes before
-// those of its key that are parked, and one that is done is answered with what another one was.
+// What consumers keep is replicated, and the sequences that number it are not. Unless they are raised, a
+// message that fails comes before those of its key that are parked, and one that is done is answered with
+// what another one was.
 // Interleaving 5.
 func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 	m := newMover(t, "wal_level = logical")
@@ -502,7 +504,7 @@ func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 	park := func(id string) {
 		t.Helper()
 		p := store.Parked{Consumer: "c", Identity: store.Identity{Source: "/s", ID: id}, Message: skald.Message{ID: id, Topic: "t", Type: "x", Key: []byte("k")}, Attempts: 1}
-		if _, err := m.db.Apply(ctx, store.Effect{Keep: &store.Keep{Parked: p}}); err != nil {
+		if _, err := m.db.Apply(ctx, store.Effect{Park: &store.Park{Parked: p}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -523,12 +525,12 @@ func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 	m.pool.Close()
 	m.at(to, "shop")
 	m.wantMoved(m.db.Check(ctx, store.App))
-	m.reseat()
+	m.recover()
 	if err := m.db.Check(ctx, store.App); err != nil {
 		t.Fatal(err)
 	}
 	park("p4")
-	first, err := m.db.Claim(ctx, "c", "life", store.Portion{Keys: 1}, time.Hour)
+	first, err := m.db.Claim(ctx, store.Want{Consumer: "c", Session: "life", ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour})
 	if err != nil || len(first.Parked) != 1 || first.Parked[0].ID != "p0" {
 		t.Errorf("the first of its key is %+v, %v", first.Parked, err)
 	}
@@ -544,7 +546,8 @@ func TestInboxAfterALogicalSwitchOver(t *testing.T) {
 	}
 }
 
-// Only the outbox is replicated into a database with lanes of its own: rows stand where its sequence has not come to.
+// Only the outbox is replicated into a database with shards of its own: rows stand where its sequence has not
+// come to.
 func TestRowsOfAnotherDatabase(t *testing.T) {
 	m := newMover(t)
 	m.say(5)
@@ -552,7 +555,7 @@ func TestRowsOfAnotherDatabase(t *testing.T) {
 	m.SQL("shop", `INSERT INTO skald_outbox (topic, key, type, data, seq, txid) OVERRIDING SYSTEM VALUE VALUES ('orders', 'k0', 'said', 'k0/x', 1000, '5')`)
 	m.said = append(m.said, "k0/x")
 	m.refuses()
-	m.reseat()
+	m.recover()
 	for len(m.said)%keys != 0 {
 		m.said = append(m.said, "unkeyed")
 	}
@@ -593,7 +596,7 @@ func TestSettingsOfTheDatabase(t *testing.T) {
 	if !m.heard() {
 		t.Errorf("%v came, said were %v", m.got, m.said)
 	}
-	if _, err := m.db.Maintain(ctx, store.Retention{}); err != nil {
+	if _, err := m.db.Maintain(ctx, store.Maintain{}); err != nil {
 		t.Error(err)
 	}
 	if _, err := m.pool.Exec(ctx, "INSERT INTO public.skald_outbox (topic, type) VALUES ('orders', 'x')"); err == nil || !strings.Contains(err.Error(), "read-only transaction") {
@@ -614,9 +617,9 @@ func take[TTx any](ctx context.Context, d store.Driver[TTx], m store.Mark, e sto
 	return u.Commit(ctx)
 }
 
-// The reseat is killed while it waits for a writer, its pages settled; rows come, and it is done again.
+// The recover is killed while it waits for a writer, its pages settled; rows come, and it is done again.
 // Interleaving 5.
-func TestReseatIsKilled(t *testing.T) {
+func TestRecoverIsKilled(t *testing.T) {
 	m := newMover(t)
 	m.hurry(2000)
 	m.say(12)
@@ -632,22 +635,22 @@ func TestReseatIsKilled(t *testing.T) {
 	m.sayIn(writer)
 	killed := make(chan error, 1)
 	go func() {
-		_, err := m.db.Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"})
+		_, err := m.db.Recover(ctx, &store.Audit{Author: "ann", Action: "recover"})
 		killed <- err
 	}()
-	m.until("the reseat waits, and is killed", func() bool {
+	m.until("the recover waits, and is killed", func() bool {
 		return m.SQL("shop", "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%IN EXCLUSIVE MODE%'") == "1"
 	})
 	if err := <-killed; err == nil {
-		t.Fatal("the reseat was not killed")
+		t.Fatal("the recover was not killed")
 	}
 	if err := writer.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
 	m.refuses()
 	m.say(3)
-	if done := m.reseat(); done.Covered != 12 || done.Again != 15 {
-		t.Errorf("the reseat says %+v", done)
+	if done := m.recover(); done.Covered != 12 || done.Again != 15 {
+		t.Errorf("the recover says %+v", done)
 	}
 	m.say(3)
 	m.carry()

@@ -18,12 +18,13 @@ import (
 const channel = "skald_outbox"
 
 const (
-	notifyGap  = 20 * time.Millisecond // between two notifications of one process
-	notifyWait = time.Second           // for a connection and the answer; relays find the rows without it, too
+	notifyGap = 20 * time.Millisecond // between two notifications of one process
+	// for a connection and the answer; relays find the rows without it, too
+	notifyWait = time.Second
 )
 
-// A notifier tells other processes of writes in this one, never in the caller's transaction: there a NOTIFY makes all
-// commits of a database wait for one another.
+// A notifier tells other processes of writes in this one, never in the caller's transaction: there a NOTIFY
+// makes all commits of a database wait for one another.
 type notifier struct {
 	send func(ctx context.Context)
 
@@ -65,13 +66,13 @@ func (c *core) wake() {
 	c.notifier.tell()
 }
 
-// A Listener wakes the relays of this process when another one has written, or is about to commit what it wrote. It has
-// one connection of its own, which must go to the server itself: a pooler in transaction mode has no LISTEN. Writers in
-// Go need Options.Notify; others say SELECT pg_notify('skald_outbox', '<schema>') behind their COMMIT. What is missed
-// while the connection is lost is found by the relays' own looks.
+// A Listener wakes the relays of this process when another one has written, or is about to commit what it
+// wrote. It has one connection of its own, which must go to the server itself: a pooler in transaction mode
+// has no LISTEN. Writers in Go need Options.Notify; others say SELECT pg_notify('skald_outbox', '<schema>')
+// behind their COMMIT. What is missed while the connection is lost is found by the relays' own looks.
 type Listener struct {
-	// BeforeConnect may change what is connected with, such as a password that lasts for minutes only. Its error is
-	// waited for. Default nil.
+	// BeforeConnect may change what is connected with, such as a password that lasts for minutes only. Its
+	// error is waited for. Default nil.
 	BeforeConnect func(context.Context, *pgx.ConnConfig) error
 	// Logger is told, once, when the connection cannot be had. Default slog.Default().
 	Logger *slog.Logger
@@ -82,7 +83,8 @@ type Listener struct {
 
 var _ skald.Runner = (*Listener)(nil)
 
-// Listen is a Listener at url for several schemas of that database: it wakes whoever relays from one of stores.
+// Listen is a Listener at url for several schemas of that database: it wakes whoever relays from one of
+// stores.
 func Listen(url string, stores ...*Store) (*Listener, error) {
 	all := make([]*core, len(stores))
 	for i, s := range stores {

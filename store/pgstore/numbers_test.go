@@ -12,8 +12,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A sequence that has not come to what is there would give a number a second time: another message's place in the order of its key, or its
-// answer. Consumers are refused, each time that they begin or are given lanes, until the reseat, which raises it and is noted.
+// A sequence that has not come to what is there would give a number a second time: another message's place in
+// the order of its key, or its answer. Consumers are refused, each time that they begin or are given shards,
+// until the recover, which raises it and is noted.
 func TestNumbersGivenOutTwice(t *testing.T) {
 	b := newBed(t)
 	for name, c := range map[string]struct{ sequence, without string }{
@@ -21,8 +22,7 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 		"quarantine":           {sequence: "skald_quarantine_number_seq"},
 		"audit":                {sequence: "skald_audit_seq_seq"},
 		"answers":              {sequence: "skald_arrival"},
-		"marks without answer": {"skald_arrival", "TRUNCATE {skald_answer}, {skald_mark_timeless}"},
-		"timeless alone":       {"skald_arrival", "TRUNCATE {skald_answer}, {skald_mark}"},
+		"marks without answer": {"skald_arrival", "TRUNCATE {skald_answer}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.clear(t)
@@ -36,28 +36,28 @@ func TestNumbersGivenOutTwice(t *testing.T) {
 				b.exec(t, c.without)
 			}
 			b.exec(t, "ALTER SEQUENCE {"+c.sequence+"} RESTART")
-			_, occupied := s.Occupy(ctx, "c", "life", "note", []store.Spot{{Lane: "t/0", Origin: "one", Position: 1}})
+			_, occupied := s.Attend(ctx, store.Attend{Consumer: "c", Take: true, Session: "life", Stamp: "note", Checkpoints: []store.Checkpoint{{Partition: "t/0", Origin: "one", Position: 1}}})
 			for what, err := range map[string]error{"check": s.Check(ctx, store.App), "occupy": occupied} {
 				var moved *store.MovedError
-				if !errors.As(err, &moved) || !store.Incurable(err) || !strings.Contains(err.Error(), c.sequence) || !strings.Contains(err.Error(), "skald outbox reseat") {
+				if !errors.As(err, &moved) || !store.Incurable(err) || !strings.Contains(err.Error(), c.sequence) || !strings.Contains(err.Error(), "skald outbox recover") {
 					t.Fatalf("%s says %v", what, err)
 				}
 			}
-			if n := one[int64](t, b, "SELECT count(*) FROM {skald_spot}"); n != 0 {
-				t.Errorf("%d lanes are occupied all the same", n)
+			if n := one[int64](t, b, "SELECT count(*) FROM {skald_checkpoint}"); n != 0 {
+				t.Errorf("%d shards are occupied all the same", n)
 			}
-			note := &store.Audit{Who: "ann", Why: "switched over", What: "reseat"}
-			look, err := s.Reseat(ctx, nil)
-			if done, other := s.Reseat(ctx, note); err != nil || other != nil || look.Moved == "" || done != (store.Reseated{Moved: look.Moved, Raised: 1}) {
-				t.Fatalf("the reseat says %+v, %v, of what it saw as %+v, %v", done, other, look, err)
+			note := &store.Audit{Author: "ann", Reason: "switched over", Action: "recover"}
+			look, err := s.Recover(ctx, nil)
+			if done, other := s.Recover(ctx, note); err != nil || other != nil || look.Moved == "" || done != (store.Recovered{Moved: look.Moved, Raised: 1}) {
+				t.Fatalf("the recover says %+v, %v, of what it saw as %+v, %v", done, other, look, err)
 			}
 			if err := s.Check(ctx, store.App); err != nil {
 				t.Fatal(err)
 			}
-			if again, err := s.Reseat(ctx, note); err != nil || again != (store.Reseated{}) {
+			if again, err := s.Recover(ctx, note); err != nil || again != (store.Recovered{}) {
 				t.Errorf("again it says %+v, %v", again, err)
 			}
-			if noted, err := s.AuditedLast(ctx, 0, 1); err != nil || len(noted) != 1 || noted[0].What != "reseat" || noted[0].Who != "ann" {
+			if noted, err := s.Audits(ctx, store.AuditQuery{Limit: 1}); err != nil || len(noted) != 1 || noted[0].Action != "recover" || noted[0].Author != "ann" {
 				t.Errorf("noted is %+v, %v", noted, err)
 			}
 			drawNumbers(ctx, t, s)
@@ -74,8 +74,8 @@ func TestNumbersThatGoOnElsewhere(t *testing.T) {
 	for _, name := range sequences {
 		b.exec(t, "ALTER SEQUENCE {"+name+"} RESTART WITH 1000")
 	}
-	if done, err := s.Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"}); err != nil || done != (store.Reseated{}) || s.Check(ctx, store.App) != nil {
-		t.Errorf("the reseat says %+v, %v, and the check %v", done, err, s.Check(ctx, store.App))
+	if done, err := s.Recover(ctx, &store.Audit{Author: "ann", Action: "recover"}); err != nil || done != (store.Recovered{}) || s.Check(ctx, store.App) != nil {
+		t.Errorf("the recover says %+v, %v, and the check %v", done, err, s.Check(ctx, store.App))
 	}
 	for _, name := range sequences {
 		if n := one[int64](t, b, "SELECT nextval('{"+name+"}')"); n != 1000 {
@@ -84,7 +84,8 @@ func TestNumbersThatGoOnElsewhere(t *testing.T) {
 	}
 }
 
-// Of marks without answers a sequence that stands in between them is told by no single one: the reseat reads them all.
+// Of marks without answers a sequence that stands in between them is told by no single one: the recover reads
+// them all.
 func TestArrivalsInBetween(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
@@ -92,12 +93,12 @@ func TestArrivalsInBetween(t *testing.T) {
 	b.exec(t, "TRUNCATE {skald_answer}")
 	top := one[int64](t, b, "SELECT max(arrival) FROM {skald_keys}")
 	b.exec(t, fmt.Sprintf("ALTER SEQUENCE {skald_arrival} RESTART WITH %d", top))
-	look, err := s.Reseat(ctx, nil)
+	look, err := s.Recover(ctx, nil)
 	if err != nil || !strings.Contains(look.Moved, "skald_arrival") {
 		t.Fatalf("a look says %+v, %v", look, err)
 	}
-	if done, err := s.Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"}); err != nil || done.Raised != 1 {
-		t.Errorf("the reseat says %+v, %v", done, err)
+	if done, err := s.Recover(ctx, &store.Audit{Author: "ann", Action: "recover"}); err != nil || done.Raised != 1 {
+		t.Errorf("the recover says %+v, %v", done, err)
 	}
 	if n := one[int64](t, b, "SELECT nextval('{skald_arrival}')"); n != top+1 {
 		t.Errorf("the next mark is number %d behind %d", n, top)
@@ -122,9 +123,9 @@ func drawNumbers(ctx context.Context, t *testing.T, s *Store) {
 		}
 		m := aMark()
 		m.ID = uuid7.New(time.Now())
-		parked := &store.Keep{Parked: store.Parked{Consumer: "c", Identity: m.Identity, Message: aMessage("k"), Attempts: 1}}
+		parked := &store.Park{Parked: store.Parked{Consumer: "c", Identity: m.Identity, Message: aMessage("k"), Attempts: 1}}
 		apart := &store.Quarantined{Consumer: "c", Identity: m.Identity, Why: store.Conflict, Message: aMessage("k")}
-		if _, err := s.Apply(ctx, store.Effect{Keep: parked}, store.Effect{Quarantine: apart}, store.Effect{Audit: &store.Audit{Who: "ann", What: "release"}}); err != nil {
+		if _, err := s.Apply(ctx, store.Effect{Park: parked}, store.Effect{Quarantine: apart}, store.Effect{Audit: &store.Audit{Author: "ann", Action: "release"}}); err != nil {
 			t.Fatal(err)
 		}
 	}

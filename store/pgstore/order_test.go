@@ -24,7 +24,7 @@ type follower struct {
 
 // turn is one whole turn of a relay.
 func (f *follower) turn(ctx context.Context, limit int) error {
-	tip, err := f.s.Tick(ctx, f.base)
+	tip, err := store.Snapshot(ctx, f.s, f.base)
 	if err != nil || tip == f.base {
 		return err
 	}
@@ -54,7 +54,8 @@ func (f *follower) turn(ctx context.Context, limit int) error {
 
 func newFollower(s *Store) *follower { return &follower{s: s, seen: map[int64]bool{}} }
 
-// wantOrder wants the rows of each key to be 1, 2, 3, …: the version that the writer gave under the key's lock.
+// wantOrder wants the rows of each key to be 1, 2, 3, …: the version that the writer gave under the key's
+// lock.
 func wantOrder(t *testing.T, rows []store.Row, want map[string]int) {
 	t.Helper()
 	last := map[string]int{}
@@ -173,8 +174,8 @@ func TestEveryMergeOfTwoWriters(t *testing.T) {
 	}
 }
 
-// Writers of hot keys that draw their transaction id early, hold it, lock late and commit late; one transaction
-// with rows is open throughout; readers turn all the time.
+// Writers of hot keys that draw their transaction id early, hold it, lock late and commit late; one
+// transaction with rows is open throughout; readers turn all the time.
 // Interleaving 15.
 func TestAdversarialWriters(t *testing.T) {
 	t.Run("cache_statement", func(t *testing.T) { adversarialWriters(t, newBed(t), pgx.QueryExecModeCacheStatement) })
@@ -246,7 +247,7 @@ func adversarialWriters(t *testing.T, b *bed, mode pgx.QueryExecMode) {
 	if len(fs[0].rows) < 100 {
 		t.Errorf("only %d rows: the writers hardly met", len(fs[0].rows))
 	}
-	t.Logf("%d rows in %d ticks", len(fs[0].rows), one[int](t, b, `SELECT count(*) FROM {skald_tick}`))
+	t.Logf("%d rows in %d ticks", len(fs[0].rows), one[int](t, b, `SELECT count(*) FROM {skald_snapshot}`))
 }
 
 func (b *bed) hotWrite(ctx context.Context, s *Store, pool interface {

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// apart takes out of the calls of an intake those that are seldom needed. Behind settings none may wait: they are for
-// the handler, whose role need not see marks.
+// apart takes out of the calls of an intake those that are seldom needed. Behind settings none may wait: they
+// are for the handler, whose role need not see marks.
 func apart(in store.Intake, calls []call) (now, later []call) {
 	if len(in.Settings) > 0 {
 		return calls, nil
@@ -32,8 +32,8 @@ func apart(in store.Intake, calls []call) (now, later []call) {
 	return now, later
 }
 
-// look finds the verdicts of the marks that were there. If all were, the unit will most likely be rolled back: that
-// goes along, so that a duplicate costs two round trips.
+// look finds the verdicts of the marks that were there. If all were, the unit will most likely be rolled
+// back: that goes along, so that a duplicate costs two round trips.
 func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Intake, later []call) (pgx.Tx, error) {
 	calls := slices.DeleteFunc(later, func(c call) bool { return !c.need() })
 	if len(calls) == 0 {
@@ -58,8 +58,8 @@ func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Int
 	return tx, br.Close()
 }
 
-// over is the transaction of a unit that found nothing to be done and was rolled back with that. Whoever uses it all
-// the same has it begin again, with the same intake.
+// over is the transaction of a unit that found nothing to be done and was rolled back with that. Whoever uses
+// it all the same has it begin again, with the same intake.
 type over struct {
 	pgx.Tx
 	u  *unit
@@ -78,8 +78,8 @@ func (o *over) again(ctx context.Context) (pgx.Tx, error) {
 		return nil, fmt.Errorf("begin again: %w", err)
 	}
 	tx, err := open(ctx, u.conn.Conn(), o.in.Isolation, u.s.bind(o.in, calls))
-	if err == nil && !slices.Equal(found.Locks, u.found.Locks) {
-		err = fmt.Errorf("an entity moved meanwhile: %w", store.ErrBusy)
+	if err == nil && (!slices.Equal(found.Locks, u.found.Locks) || !slices.Equal(found.Sagas, u.found.Sagas)) {
+		err = fmt.Errorf("an entity or a saga moved meanwhile: %w", store.ErrBusy)
 	}
 	if err != nil {
 		_ = undo(ctx, u.conn.Conn())

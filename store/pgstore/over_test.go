@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
 
-// A unit whose message was finished before is rolled back by its Begin; who works in it all the same has it whole.
+// A unit whose message was finished before is rolled back by its Begin; who works in it all the same has it
+// whole.
 func TestUnitThatFoundItsMarkCanStillBeUsed(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
@@ -69,11 +71,10 @@ func TestEveryIntakeIsBound(t *testing.T) {
 	b := newBed(t)
 	s, ctx := b.store(t), t.Context()
 	ahead := aMark()
-	s.now = func() time.Time { return time.Now().Add(-2 * time.Hour) }
-	if _, err := s.Apply(ctx, store.Effect{Mark: &ahead}); err != nil { // timeless: two hours ahead
+	ahead.ID = uuid7.New(time.Now().Add(2 * time.Hour))
+	if _, err := s.Apply(ctx, store.Effect{Mark: &ahead}); err != nil {
 		t.Fatal(err)
 	}
-	s.now = time.Now
 	done := aMark()
 	if _, err := s.Apply(ctx, store.Effect{Mark: &done}); err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Own takes, renews or gives back the lease on what.
-func (c *core) Own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
+// holdLease takes, renews or gives back the lease on what.
+func (c *core) holdLease(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
 	if ttl <= 0 {
 		return false, c.short(ctx, "give back "+what, c.call("Disown", what, owner))
 	}
@@ -16,11 +16,11 @@ func (c *core) Own(ctx context.Context, what, owner string, ttl time.Duration) (
 	return mine && err == nil, err
 }
 
-// Keeps tells what retention Maintain last went by.
-func (c *core) Keeps(ctx context.Context) (store.Retention, error) {
-	var rows, marks, steps float64
-	err := c.short(ctx, "look at retention", c.call("Keeps").into(&rows, &marks, &steps))
-	return store.Retention{Outbox: seconds(rows), Marks: seconds(marks), Steps: seconds(steps)}, err
+// keeps tells what retention Maintain last went by.
+func (c *core) keeps(ctx context.Context) (store.Retention, error) {
+	var rows, marks, steps, sagas float64
+	err := c.short(ctx, "look at retention", c.call("Keeps").into(&rows, &marks, &steps, &sagas))
+	return store.Retention{Outbox: seconds(rows), Marks: seconds(marks), Steps: seconds(steps), Sagas: seconds(sagas)}, err
 }
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

@@ -1,17 +1,16 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 )
@@ -21,8 +20,8 @@ const (
 	maxStack = 16 << 10 // of a panic
 )
 
-// turn is the number of the advisory lock of a consumer's key, or of a message without one. Two that share a number only
-// wait for each other.
+// turn is the number of the advisory lock of a consumer's key, or of a message without one. Two that share a
+// number only wait for each other.
 func (c *core) turn(consumer string, id store.Identity, key []byte) int64 {
 	var room [256]byte // enough for most, so that nothing is allocated
 	b := room[:0]
@@ -40,12 +39,12 @@ func (c *core) turn(consumer string, id store.Identity, key []byte) int64 {
 }
 
 func (c *core) turnArgs(m *store.Mark) []any {
-	return []any{c.turn(m.Consumer, m.Identity, m.Key), name(m.Consumer), name(m.Source), name(m.ID), m.Key, triesOf(m)}
+	return []any{c.turn(m.Consumer, m.Identity, m.Key), name(m.Consumer), name(m.Source), name(m.ID), keyOf(m.Key), triesOf(m)}
 }
 
 // triesOf is the attempts that m was claimed with; nil: it arrives.
 func triesOf(m *store.Mark) *int32 {
-	if m.Turn != store.Retrying {
+	if m.KeyOrder != store.Retrying {
 		return nil
 	}
 	n := int32(m.Attempts)
@@ -56,9 +55,9 @@ func triesOf(m *store.Mark) *int32 {
 func (c *core) takeTurns(marks []store.Mark, found []store.Verdict) []call {
 	var calls []call
 	for i := range marks {
-		if marks[i].Turn != store.Anytime {
-			take := c.call("Turn", c.turnArgs(&marks[i])...).into(&found[i].Outcome)
-			take.with, take.server = c.sql["TakeTurn"], true
+		if marks[i].KeyOrder != store.Anytime {
+			take := c.call("KeyOrder", c.turnArgs(&marks[i])...).into(&found[i].Outcome)
+			take.with, take.server = c.sql["TakeKeyOrder"], true
 			calls = append(calls, take)
 		}
 	}
@@ -83,39 +82,40 @@ func compare(a, b any) int {
 }
 
 func (c *core) guardTurn(m *store.Mark) []call {
-	if m.Turn == store.Anytime {
+	if m.KeyOrder == store.Anytime {
 		return nil
 	}
-	return []call{c.call("GuardTurn", c.turnArgs(m)...)}
+	return []call{c.call("GuardKeyOrder", c.turnArgs(m)...)}
 }
 
-// keep are the calls that carry out what e says of kept messages; of freeing it nothing, if that is done for many together. What is ours
-// has its key locked.
+// keep are the calls that carry out what e says of kept messages; of freeing it nothing, if that is done for
+// many together. What is ours has its key locked.
 func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls []call, err error) {
 	change := func(name string, id []any, more ...any) {
-		calls = append(calls, c.call("Walk"), c.call("LockKept", id...), c.call(name, append(slices.Clone(id), more...)...))
+		calls = append(calls, c.call("Walk"), c.call("LockParked", id...), c.call(name, append(slices.Clone(id), more...)...))
 	}
-	if k := e.Keep; k != nil && k.Was != nil {
+	if k := e.Park; k != nil && k.Was != nil {
 		at, err := held.EncodeCall(k.Call)
 		if err != nil {
 			return nil, err
 		}
-		change("UpdateKept", identity(k.Consumer, k.Identity), append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.Kills), legible(k.Life), held.CallKey(k.WasCall))...)
-		calls = append(calls, c.call("SettleKept", identity(k.Consumer, k.Identity)...))
+		change("UpdateParked", identity(k.Consumer, k.Identity), append(append(stateArgs(&k.Parked), int32(*k.Was), at, int32(k.Claims), int32(k.CrashCount), legible(k.Session), held.CallKey(k.WasCall)),
+			claimArgs(k.WasClaim)...)...)
+		calls = append(calls, c.call("SettleParked", identity(k.Consumer, k.Identity)...))
 	} else if k != nil {
 		if calls, err = c.insertKept(k); err != nil {
 			return nil, err
 		}
 	}
-	if r := e.Release; r != nil {
-		release, id := "ReleaseKept", identity(r.Consumer, r.Identity)
+	if r := e.Requeue; r != nil {
+		release, id := "RequeueParked", identity(r.Consumer, r.Identity)
 		if r.Dead {
-			release = "ReleaseDead"
+			release = "RequeueDead"
 		}
 		change("StepBack", id)
-		calls = append(calls, c.call(release, id...), c.call("SettleKept", id...))
+		calls = append(calls, c.call(release, id...), c.call("SettleParked", id...))
 	}
-	if f := e.Free; f != nil && !together {
+	if f := e.Finish; f != nil && !together {
 		var attempts *int32
 		if f.Attempts != nil {
 			n := int32(*f.Attempts)
@@ -123,13 +123,14 @@ func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls 
 		}
 		id := identity(f.Consumer, f.Identity)
 		if calls = append(calls, c.call("Walk")); !ours[taken{f.Consumer, f.Identity}] {
-			calls = append(calls, c.call("LockKept", id...))
+			calls = append(calls, c.call("LockParked", id...))
 		}
-		calls = append(calls, c.call("FreeKept", append(id, attempts, held.CallKey(f.WasCall), f.Dead, f.Place)...))
+		calls = append(calls, c.call("FinishParked", append(id, attempts, held.CallKey(f.WasCall), f.Dead, f.Place)...))
 	}
 	if r := e.Rewind; r != nil {
 		calls = append(calls, c.rewind(r))
 	}
+	calls = append(calls, c.operate(e)...)
 	if e.Audit != nil {
 		calls = append(calls, c.noting(e.Audit))
 	}
@@ -139,21 +140,16 @@ func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls 
 // noting writes down what an operator does.
 func (c *core) noting(a *store.Audit) call {
 	id := identity(a.Consumer, a.Identity)
-	return c.call("InsertAudit", append(append([]any{legible(a.Who), legible(a.Why), legible(a.What)}, id...), legible(a.Run))...)
-}
-
-// keeps tells whether e says anything of kept messages.
-func keeps(e *store.Effect) bool {
-	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Rewind != nil || e.Audit != nil
+	return c.call("InsertAudit", append(append([]any{legible(a.Author), legible(a.Reason), legible(a.Action)}, id...), legible(a.Run))...)
 }
 
 func identity(consumer string, id store.Identity) []any {
 	return []any{name(consumer), name(id.Source), name(id.ID)}
 }
 
-func (c *core) insertKept(k *store.Keep) ([]call, error) {
+func (c *core) insertKept(k *store.Park) ([]call, error) {
 	m, id := &k.Message, identity(k.Consumer, k.Identity)
-	env, err := held.Envelope(m)
+	env, err := held.Envelope(m, keyOf(m.Key))
 	if err != nil {
 		return nil, err
 	}
@@ -161,32 +157,38 @@ func (c *core) insertKept(k *store.Keep) ([]call, error) {
 	if err != nil {
 		return nil, err
 	}
-	turn, at := c.turn(k.Consumer, k.Identity, m.Key), c.home(k.ID)
-	calls := []call{c.call("Walk"), c.call("LockTurn", turn)}
+	turn := c.turn(k.Consumer, k.Identity, m.Key)
+	calls := []call{c.call("Walk"), c.call("LockKeyOrder", turn)}
 	if !k.Marked {
-		calls = append(calls, c.call("NoTimeless", id...))
-	}
-	if !k.Marked && at.slot >= 0 {
-		calls = append(calls, call{sql: c.marks.Load().text[at.slot]["NoMark"], args: id})
+		calls = append(calls, c.call("NoMark", id...))
 	}
 	args := append(slices.Clone(id), stateArgs(&k.Parked)...)
-	args = append(args, m.Key, legible(m.Topic), legible(m.Type), m.Data, env, int64(len(m.Key)+len(m.Data)), legible(k.Lane), k.Position, legible(k.Fault), turn)
+	args = append(args, keyOf(m.Key), legible(m.Topic), legible(m.Type), m.Data, env, int64(len(m.Key)+len(m.Data)), legible(k.Partition), k.Position, legible(k.Fault), turn)
 	if old := k.Instead; old != nil {
 		was := identity(k.Consumer, *old)
-		return append(calls, c.call("LockKept", was...), c.call("StepBack", was...), c.call("ReplaceKept", append(args, name(old.Source), name(old.ID), outside)...),
-			c.call("SettleKept", id...)), nil
+		return append(calls, c.call("LockParked", was...), c.call("StepBack", was...), c.call("ReplaceParked", append(args, name(old.Source), name(old.ID), outside)...),
+			c.call("SettleParked", id...)), nil
 	}
-	return append(calls, c.call("InsertKept", append(args, k.MostRows, k.MostBytes, outside, int32(k.Claims), int32(k.Kills), legible(k.Life))...)), nil
+	return append(calls, c.call("InsertParked", append(args, k.MostRows, k.MostBytes, outside, int32(k.Claims), int32(k.CrashCount), legible(k.Session))...)), nil
+}
+
+// claimArgs are the guard of a claim; nil: none.
+func claimArgs(c *store.Claim) []any {
+	if c == nil {
+		return []any{(*int32)(nil), ""}
+	}
+	n := int32(c.Claims)
+	return []any{&n, legible(c.Session)}
 }
 
 // stateArgs are the columns that an attempt changes, from attempts on.
 func stateArgs(p *store.Parked) []any {
-	d, dead := store.Death{Holds: true}, (*time.Time)(nil)
+	d, dead := store.Death{BlocksKey: true}, (*time.Time)(nil)
 	if p.Dead != nil {
 		d, dead = *p.Dead, &p.Dead.At
 	}
 	why := func(s string) string { return clipTo(legible(s), maxWhy) }
-	return []any{int32(p.Attempts), p.Due.Microseconds(), d.Holds, moment(p.First.At), why(p.First.Why), legible(p.First.Host),
+	return []any{int32(p.Attempts), p.Due.Microseconds(), d.BlocksKey, moment(p.First.At), why(p.First.Why), legible(p.First.Host),
 		moment(p.Last.At), why(p.Last.Why), legible(p.Last.Host), dead, legible(d.Kind), legible(d.Fingerprint), clipTo(legible(d.Stack), maxStack), legible(d.Version)}
 }
 
@@ -205,17 +207,20 @@ func scanKept(row scanner) (p store.Parked, err error) {
 		d                     store.Death
 		due                   int64
 		at                    *string
+		now                   time.Time
 	)
-	if err := row.Scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.Holds, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
-		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Lane, &p.Position, &p.Fault,
-		&p.Waiting, &p.Place, &p.Since, &at, &p.Claims, &p.Kills, &p.Life); err != nil {
+	if err := row.Scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.BlocksKey, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
+		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Partition, &p.Position, &p.Fault,
+		&p.Waiting, &p.Place, &p.Since, &at, &p.Claims, &p.CrashCount, &p.Session, &now); err != nil {
 		return p, err
 	}
-	if p.Message, err = held.Open(env, key, data); err != nil {
-		return p, fmt.Errorf("kept message %s: %w", p.ID, err)
+	if p.Message, err = held.Open(env, key, data); err != nil { // it is its own fault: others are read
+		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: key, Data: data}, fault(err)
 	}
 	if p.Call, err = held.DecodeCall(at); err != nil {
-		return p, fmt.Errorf("kept message %s: %w", p.ID, err)
+		p.Fault = fault(err)
+	} else if p.Call != nil {
+		p.Call.Age = now.Sub(p.Call.Since)
 	}
 	p.Since, p.First.At, p.Last.At = p.Since.UTC(), orZero(firstAt), orZero(lastAt)
 	if died != nil {
@@ -238,16 +243,25 @@ func orZero(t *time.Time) time.Time {
 // few is how many claimed messages make room for all that were asked for.
 const few = 16
 
-// Claim takes parked messages that are due: one round trip, which writes nothing where none is.
-func (c *core) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
+// Claim takes due work.
+func (c *core) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	if w.Work != store.Parkeds {
+		return store.Claimed{}, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
+	}
+	return c.claim(ctx, w.Consumer, w.Session, w.ClaimSize, w.Lease, w.Not...)
+}
+
+// claim takes parked messages that are due: one round trip, which writes nothing where none is.
+func (c *core) claim(ctx context.Context, consumer, sessionID string, most store.ClaimSize, lease time.Duration, not ...store.Kind) (store.Claimed, error) {
 	var out store.Claimed
 	var next int64
 	others, keys := joined(not), 0
-	claim := c.call("Claim", name(consumer), int32(most.Keys), lease.Microseconds(), legible(life), others, int32(most.Along), int32(most.All))
+	claim := c.call("Claim", name(consumer), int32(most.Keys), lease.Microseconds(), legible(sessionID), others, int32(most.Prefetch), int32(most.PrefetchAll))
 	claim.scan = func(row scanner) error {
 		p, err := scanKept(row)
 		if n := len(out.Parked); n >= few && n == cap(out.Parked) {
-			out.Parked = slices.Grow(out.Parked, most.Keys+most.All-n) // where there are more than a few there are mostly all
+			// where there are more than a few there are mostly all
+			out.Parked = slices.Grow(out.Parked, most.Keys+most.PrefetchAll-n)
 		}
 		out.Parked = append(out.Parked, p)
 		if !p.Waiting {
@@ -265,8 +279,8 @@ func (c *core) Claim(ctx context.Context, consumer, life string, most store.Port
 	return out, nil
 }
 
-// Kept lists kept messages.
-func (c *core) Kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
+// kept lists kept messages.
+func (c *core) kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -284,7 +298,7 @@ func (c *core) Kept(ctx context.Context, what store.Sought, limit int) ([]store.
 		is("id", "text", name(what.Identity.ID))
 	}
 	if what.Key != nil {
-		is("key", "bytea", what.Key)
+		is("key", "bytea", keyOf(what.Key))
 	}
 	if what.Fingerprint != "" {
 		is("fingerprint", "text", legible(what.Fingerprint))
@@ -297,8 +311,11 @@ func (c *core) Kept(ctx context.Context, what store.Sought, limit int) ([]store.
 	if what.Failed {
 		where.WriteString(" AND attempts > 0")
 	}
+	if what.Calling {
+		where.WriteString(" AND call IS NOT NULL")
+	}
 	var out []store.Parked
-	kept := call{sql: strings.Replace(c.sql["Kept"], "/*where*/", where.String(), 1), args: args}
+	kept := call{sql: strings.Replace(c.sql["Parked"], "/*where*/", where.String(), 1), args: args}
 	kept.scan = func(row scanner) error {
 		p, err := scanKept(row)
 		if what.Bare {
@@ -310,20 +327,10 @@ func (c *core) Kept(ctx context.Context, what store.Sought, limit int) ([]store.
 	return out, c.short(ctx, "list kept messages", kept)
 }
 
-// Audited lists what operators did in a run.
-func (c *core) Audited(ctx context.Context, run string, after int64, limit int) ([]store.Audit, error) {
-	return c.audited(ctx, c.call("Audited", legible(run), after, int32(limit)))
-}
-
-// AuditedLast lists what operators did, the last first.
-func (c *core) AuditedLast(ctx context.Context, before int64, limit int) ([]store.Audit, error) {
-	return c.audited(ctx, c.call("AuditedLast", cmp.Or(before, math.MaxInt64), int32(limit)))
-}
-
 func (c *core) audited(ctx context.Context, read call) (out []store.Audit, err error) {
 	read.scan = func(row scanner) error {
 		var a store.Audit
-		err := row.Scan(&a.Number, &a.At, &a.Who, &a.Why, &a.What, &a.Consumer, &a.Source, &a.ID, &a.Run)
+		err := row.Scan(&a.Number, &a.At, &a.Author, &a.Reason, &a.Action, &a.Consumer, &a.Source, &a.ID, &a.Run, &a.Login)
 		a.At = a.At.UTC()
 		out = append(out, a)
 		return err
@@ -331,8 +338,8 @@ func (c *core) audited(ctx context.Context, read call) (out []store.Audit, err e
 	return out, c.short(ctx, "read the audit", read)
 }
 
-// Keeping counts what is kept for a consumer.
-func (c *core) Keeping(ctx context.Context, consumer string) (n store.Keeping, err error) {
+// keptCount counts what is kept for a consumer.
+func (c *core) keptCount(ctx context.Context, consumer string) (n store.Keeping, err error) {
 	var oldest int64
 	err = c.short(ctx, "count kept messages", c.call("Keeping", name(consumer)).into(&n.Parked, &n.Dead, &n.Bytes, &oldest))
 	n.Oldest = time.Duration(oldest) * time.Microsecond

@@ -43,7 +43,8 @@ func TestLockWaits(t *testing.T) {
 	}
 }
 
-// A context that ends before all tries were made says what they waited for, if that is known; whatever else fails is said as it is.
+// A context that ends before all tries were made says what they waited for, if that is known; whatever else
+// fails is said as it is.
 func TestLockWaitThatIsEnded(t *testing.T) {
 	other := errors.New("other")
 	for name, c := range map[string]struct {
@@ -85,7 +86,8 @@ func TestLockWaitThatIsEnded(t *testing.T) {
 	}
 }
 
-// watched tells for how long each try is about to wait for a lock: what PostgreSQL says, in the transaction of the try.
+// watched tells for how long each try is about to wait for a lock: what PostgreSQL says, in the transaction
+// of the try.
 type watched struct {
 	Database
 	saw func(wait string)
@@ -118,7 +120,8 @@ func (b *bed) at(t *testing.T, table string) pgx.Tx {
 	t.Helper()
 	tx, err := b.pool.Begin(context.Background())
 	if err == nil {
-		t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // whatever failed: the schema is to be dropped
+		// whatever failed: the schema is to be dropped
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 		_, err = tx.Exec(context.Background(), b.q(`LOCK TABLE {`+table+`} IN ROW EXCLUSIVE MODE`))
 	}
 	if err != nil {
@@ -127,15 +130,16 @@ func (b *bed) at(t *testing.T, table string) pgx.Tx {
 	return tx
 }
 
-// Transactions that overlap, each longer than the first wait: the next begins before the one ends, so that the table is
-// never free. Who waits for longer than one of them is open gets through. The clock decides nothing here: a transaction is
-// open for as long as a try waits for 200 ms, and ends while one waits for longer.
+// Transactions that overlap, each longer than the first wait: the next begins before the one ends, so that
+// the table is never free. Who waits for longer than one of them is open gets through. The clock decides
+// nothing here: a transaction is open for as long as a try waits for 200 ms, and ends while one waits for
+// longer.
 func TestMigrateBesideOverlappingTransactions(t *testing.T) {
 	b := bare(t)
 	b.migrateTo(t, 1)
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
-	m, err := newMigrator(&MigrateOptions{Schema: b.schema})
+	m, err := newMigrator(b.next(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +182,8 @@ func TestMigrateBesideOverlappingTransactions(t *testing.T) {
 			if open == nil || wait == "200ms" {
 				continue
 			}
-			for len(asked) == 0 && len(done) == 0 && !one[bool](t, b, waits) { // a slow machine may miss it: then the next try has it
+			for len(asked) == 0 && len(done) == 0 && !one[bool](t, b, waits) {
+				// a slow machine may miss it: then the next try has it
 			}
 			end(open)
 			open = nil
@@ -198,7 +203,7 @@ func TestMigrateThatIsEndedSaysWhatItWaitedFor(t *testing.T) {
 		if tries++; tries == 2 {
 			stop()
 		}
-	}}, &MigrateOptions{Schema: b.schema})
+	}}, b.next(t))
 	var busy *BusyError
 	if !errors.As(err, &busy) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "open transactions") || tries != 2 {
 		t.Errorf("in try %d: %v", tries, err)

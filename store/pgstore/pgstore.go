@@ -1,13 +1,14 @@
-// Package pgstore keeps outbox, marks, lanes and entities in PostgreSQL 15 or newer: the store seam over a pgx
-// pool (New) or database/sql (NewSQL).
+// Package pgstore keeps outbox, marks, shards and entities in PostgreSQL 15 or newer: the store seam over a
+// pgx pool (New) or database/sql (NewSQL).
 //
 // Every intake and every outflow is one pipeline: a message costs two round trips beside the handler's own, a
-// duplicate two, in every exec mode of pgx. Nothing needs session state, so any pooler in transaction mode will
-// do (below PgBouncer 1.21 use an exec mode without named statements). The tables come by Migrate; nothing is made
-// or dropped at run time.
+// duplicate two, in every exec mode of pgx. Nothing needs session state, so any pooler in transaction mode
+// will do (below PgBouncer 1.21 use an exec mode without named statements). The tables come by Migrate;
+// nothing is made or dropped at run time.
 package pgstore
 
 import (
+	"crypto/rand"
 	"embed"
 	"fmt"
 	"strconv"
@@ -33,11 +34,10 @@ const (
 
 // Options of a store. The zero value works.
 type Options struct {
-	Schema string           // where the tables are. Default "public"
-	Now    func() time.Time // tells ids that are ahead of their time. Default time.Now
+	Schema string // where the tables are. Default "public"
 
-	// Notify tells relays in other processes of each write, by a NOTIFY outside of your transaction, at most 50 a
-	// second. They need a Listener. Without it a relay finds what others wrote by looking. Default off.
+	// Notify tells relays in other processes of each write, by a NOTIFY outside of your transaction, at most
+	// 50 a second. They need a Listener. Without it a relay finds what others wrote by looking. Default off.
 	Notify bool
 }
 
@@ -51,9 +51,6 @@ type Store struct {
 
 var (
 	_ store.Driver[pgx.Tx] = (*Store)(nil)
-	_ store.Waker          = (*Store)(nil)
-
-	_ store.Follower[pgx.Tx] = (*unit)(nil)
 )
 
 // New is a store in the database of pool. It asks nothing of the database yet: Check does.
@@ -71,12 +68,10 @@ func New(pool *pgxpool.Pool, o *Options) *Store {
 type core struct {
 	runner runner
 	schema string
-	prefix string // of each table: the quoted schema and a dot
-	now    func() time.Time
+	prefix string            // of each table: the quoted schema and a dot
+	none   string            // stands for NULL in an array
 	raw    map[string]string // the statements, with a placeholder for the schema
 	sql    map[string]string // and with the schema
-	marks  atomic.Pointer[markRing]
-	stale  atomic.Bool // marks is
 	secret atomic.Pointer[secret]
 	err    error // of New, answered by every call
 	bases  bases
@@ -89,12 +84,9 @@ func newCore(r runner, o *Options) *core {
 	if o == nil {
 		o = &Options{}
 	}
-	c := &core{runner: r, schema: o.Schema, now: o.Now}
+	c := &core{runner: r, schema: o.Schema, none: rand.Text()}
 	if c.schema == "" {
 		c.schema = "public"
-	}
-	if c.now == nil {
-		c.now = time.Now
 	}
 	prefix, err := schemaPrefix(c.schema)
 	if err == nil {
@@ -106,7 +98,9 @@ func newCore(r runner, o *Options) *core {
 		return c
 	}
 	c.pulls()
+	c.inserts()
 	c.lists()
+	c.sagas()
 	c.sql = map[string]string{}
 	for name, text := range c.raw {
 		c.sql[name] = qualified(text, prefix)
@@ -114,13 +108,13 @@ func newCore(r runner, o *Options) *core {
 	if o.Notify {
 		c.notifier.send = c.notify
 	}
-	c.setMarks(defaultMarks())
 	return c
 }
 
 const placeholder = "/*schema*/" // before each table in a .sql file
 
-// qualified puts prefix before each table: last of all, since the schema may be named like anything in the text.
+// qualified puts prefix before each table: last of all, since the schema may be named like anything in the
+// text.
 func qualified(text, prefix string) string {
 	return strings.NewReplacer("'"+placeholder, "'"+strings.ReplaceAll(prefix, "'", "''"), placeholder, prefix).Replace(text)
 }
@@ -128,36 +122,31 @@ func qualified(text, prefix string) string {
 // pulls makes the forms of the statements that read a page.
 func (c *core) pulls() {
 	for name, bits := range map[string]string{"Pull": "$7", "PullOn": "$5"} {
-		text := strings.ReplaceAll(c.raw[name], "/*columns*/", rowColumns)
+		text := strings.NewReplacer("/*columns*/", rowColumns, "/*raw*/", rawColumns, "/*upto*/", upto).Replace(c.raw[name])
+		text = bounded(text)
 		c.raw[name] = strings.ReplaceAll(text, "/*filter*/", "")
 		c.raw[name+"Some"] = strings.ReplaceAll(text, "/*filter*/", strings.ReplaceAll(bucketFilter, "$bits", bits))
 	}
-	c.raw["WalkHere"] = strings.ReplaceAll(c.raw["Walk"], "/*here*/", placeholder+"skald_here($1::text), ")
-	for name, from := range map[string]string{"InsertOld": "InsertMark", "GuardOld": "GuardMark", "InsertArrivingOld": "InsertArriving"} {
-		c.raw[name] = strings.ReplaceAll(c.raw[from], "/*floor*/", aboveFloor)
+	c.raw["Retry"], c.raw["Claim"] = bounded(c.raw["Retry"]), bounded(c.raw["Claim"])
+	c.raw["WalkHere"] = strings.ReplaceAll(c.raw["Walk"], "/*here*/", placeholder+"skald_check_identity($1::text), ")
+	behind, arrivals := strings.TrimSuffix(c.raw["After"], ";"), strings.TrimSuffix(c.raw["ArrivalAfter"], ";")
+	c.raw["GuardNumbers"] = "SELECT " + placeholder + "skald_require((" + behind + ") = '', 'the numbers')"
+	c.raw["GuardBehind"] = "SELECT " + placeholder + "skald_require((" + behind + ") <> '' OR (" + arrivals + ") <> '', 'the recovery')"
+	for _, name := range []string{"SettlePage", "DeferUnread"} {
+		c.raw[name] = strings.ReplaceAll(c.raw[name], "/*bucket*/", bucketOf)
 	}
-	behind, arrivals := strings.TrimSuffix(c.raw["Behind"], ";"), strings.TrimSuffix(c.raw["ArrivalBehind"], ";")
-	c.raw["GuardNumbers"] = "SELECT " + placeholder + "skald_guard((" + behind + ") = '', 'the numbers')"
-	c.raw["GuardBehind"] = "SELECT " + placeholder + "skald_guard((" + behind + ") <> '' OR (" + arrivals + ") <> '', 'the reseat')"
-	c.raw["SettlePage"] = strings.ReplaceAll(c.raw["SettlePage"], "/*bucket*/", bucketOf)
 }
 
-// aboveFloor is looked at behind the wait for the leaf, which is emptied in the transaction that raises the floor.
-const aboveFloor = ` AND NOT EXISTS (
-		SELECT FROM ` + placeholder + `skald_floor AS f WHERE f.consumer = $1::text AND f.at > to_timestamp($8::bigint / 1000.0))`
+// firstRows is the first leaf of the outbox. Statements name a leaf: one through the parent would lock all
+// leaves until COMMIT.
+const firstRows = "skald_outbox_0"
 
-// The tables whose leaves statements name: one through the parent would lock all leaves until COMMIT.
-const (
-	firstRows  = "skald_outbox_0"
-	firstMarks = "skald_mark_00"
-)
-
-// leafed are the statements that name the first leaf, for the leaf n.
-func (c *core) leafed(first, leaf string, n int) map[string]string {
+// rowTexts are the statements that name a leaf of the outbox, for the leaf n.
+func (c *core) rowTexts(n int) map[string]string {
 	out := map[string]string{}
 	for name, text := range c.raw {
-		if strings.Contains(text, first) {
-			text = strings.ReplaceAll(strings.ReplaceAll(text, first, leaf), "/*slot*/0", strconv.Itoa(n))
+		if strings.Contains(text, firstRows) {
+			text = strings.ReplaceAll(strings.ReplaceAll(text, firstRows, rowLeaf(n)), "/*slot*/0", strconv.Itoa(n))
 			out[name] = qualified(text, c.prefix)
 		}
 	}
@@ -172,10 +161,10 @@ func schemaPrefix(schema string) (string, error) {
 // CheckSchema tells by a *NameError whether a schema cannot have that name.
 func CheckSchema(name string) error { return nameable("schema", name) }
 
-// nameable tells whether a schema or role can have that name. A longer one PostgreSQL cuts without a word; $$ would
-// end a function's body.
+// nameable tells whether a schema or role can have that name. A longer one PostgreSQL cuts without a word;
+// with two $ in it it could end the body of a function or of a DO.
 func nameable(what, name string) error {
-	if name == "" || len(name) > 63 || !storable(name) || strings.Contains(name, "$$") {
+	if name == "" || len(name) > 63 || !storable(name) || strings.Count(name, "$") > 1 {
 		return &NameError{What: what, Name: name}
 	}
 	return nil
@@ -185,7 +174,7 @@ func nameable(what, name string) error {
 type NameError struct{ What, Name string }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("store: the %s %q cannot be: its name is 1 to 63 bytes of text without $$", e.What, e.Name)
+	return fmt.Sprintf("store: the %s %q cannot be: its name is 1 to 63 bytes of text with one $ at most", e.What, e.Name)
 }
 
 // shellWord is s as a word of a command line.

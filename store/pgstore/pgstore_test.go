@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,9 +23,9 @@ var schemas atomic.Int64
 // A bed is a schema of a test's own, with the tables.
 type bed struct {
 	url, schema string
-	through     string        // the URL of a pooler that drivers go through; "": none
-	defaults    [2]string     // a setting that the drivers' sessions have; "": none
-	pool        *pgxpool.Pool // beside the driver
+	through     string            // the URL of a pooler that drivers go through; "": none
+	defaults    map[string]string // what the drivers' sessions have set
+	pool        *pgxpool.Pool     // beside the driver
 	*pgbed.Tables
 }
 
@@ -95,8 +96,8 @@ func (b *bed) connect(t testing.TB, mode pgx.QueryExecMode) *pgxpool.Pool {
 	if b.pool != nil {
 		config.ConnConfig.RuntimeParams["application_name"] = b.name()
 	}
-	if b.pool != nil && b.defaults[0] != "" {
-		config.ConnConfig.RuntimeParams[b.defaults[0]] = b.defaults[1]
+	if b.pool != nil {
+		maps.Copy(config.ConnConfig.RuntimeParams, b.defaults)
 	}
 	config.MaxConns = 10
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
@@ -168,7 +169,8 @@ func (b seat) Put(tx pgx.Tx, key, value string) error {
 	return err
 }
 
-// clear makes the bed as it was made. Tables are many, so that making them anew takes longer than all the rest.
+// clear makes the bed as it was made. Tables are many, so that making them anew takes longer than all the
+// rest.
 func (b *bed) clear(t testing.TB) {
 	t.Helper()
 	b.end(t)
@@ -186,11 +188,12 @@ func (b *bed) end(t testing.TB) {
 	b.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1`+idle, b.name())
 }
 
-// fronts: of what holds a key the first waits for nobody, and the others do. Who arrives looks for the first alone.
+// fronts: of what holds a key the first waits for nobody, and the others do. Who arrives looks for the first
+// alone.
 func (b *bed) fronts(t testing.TB) {
 	t.Helper()
-	rows, err := b.pool.Query(context.Background(), b.q(`SELECT p.consumer, p.source, p.id FROM {skald_parked} AS p WHERE p.key IS NOT NULL AND p.holds
-		AND p.waiting <> EXISTS (SELECT FROM {skald_parked} AS f WHERE f.consumer = p.consumer AND f.key = p.key AND f.holds AND f.place < p.place)`))
+	rows, err := b.pool.Query(context.Background(), b.q(`SELECT p.consumer, p.source, p.id FROM {skald_parked} AS p WHERE p.key IS NOT NULL AND p.blocks_key
+		AND p.waiting <> EXISTS (SELECT FROM {skald_parked} AS f WHERE f.consumer = p.consumer AND f.key = p.key AND f.blocks_key AND f.place < p.place)`))
 	if err != nil {
 		t.Error(err)
 		return
@@ -211,20 +214,40 @@ func setting(t testing.TB, tx pgx.Tx, name string) (value string) {
 
 // Interleaving 2.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	need.Postgres(t)
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
 		pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(strings.ReplaceAll(mode.String(), " ", "_"), func(t *testing.T) {
+			t.Parallel()
 			// In a schema whose name is like anything else in a statement.
-			odd := fmt.Sprintf(`Sk.aLd "te'st" $1 ?\ /*x*/ skald_mark_00 -- %d`, time.Now().UnixNano()%1e12+schemas.Add(1))
-			conforms(t, bareIn(t, need.Postgres(t), odd).made(t), mode)
+			odd := fmt.Sprintf(`Sk.aLd "te'st" $1 ?\ /*x*/ skald_outbox_0 -- %d`, time.Now().UnixNano()%1e12+schemas.Add(1))
+			b := bareIn(t, need.Postgres(t), odd).made(t)
+			if mode == pgx.QueryExecModeExec || mode == pgx.QueryExecModeSimpleProtocol {
+				// where much goes as text
+				b.defaults = oddText()
+			}
+			h := harnessOf(b, mode)
+			if mode != pgx.QueryExecModeCacheStatement {
+				h.Sample = sample
+			}
+			storetest.Run(t, h)
 		})
 	}
 }
 
-func conforms(t *testing.T, b *bed, mode pgx.QueryExecMode) {
-	t.Helper()
-	storetest.Run(t, storetest.Harness[pgx.Tx]{
+// oddText are settings of how a server writes and reads text. A NULL in an array is a word then.
+func oddText() map[string]string {
+	return map[string]string{"DateStyle": "SQL, DMY", "bytea_output": "escape", "extra_float_digits": "-15", "array_nulls": "off",
+		"IntervalStyle": "sql_standard", "TimeZone": "Africa/Monrovia"}
+}
+
+// sample is of how many tests of the suite one runs where a mode of pgx or a way to the server differs in
+// little from one that runs them all: make nightly runs them all everywhere.
+const sample = 4
+
+func harnessOf(b *bed, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
+	return storetest.Harness[pgx.Tx]{
 		Open: func(t testing.TB) storetest.Database[pgx.Tx] {
 			b.clear(t)
 			return seat{b, mode}
@@ -232,6 +255,35 @@ func conforms(t *testing.T, b *bed, mode pgx.QueryExecMode) {
 		Can: storetest.Can[pgx.Tx]{Rivals: true, StopsCommit: true, Limits: true, Poison: func(tx pgx.Tx) error {
 			_, err := tx.Exec(context.Background(), "SELECT 1/0")
 			return err
+		}, Anew: anew(func(tx pgx.Tx, sql string) error {
+			_, err := tx.Exec(context.Background(), sql)
+			return err
+		}), Pool: func(t testing.TB, db storetest.Database[pgx.Tx], connections int) store.Driver[pgx.Tx] {
+			t.Helper()
+			return New(b.few(t, mode, connections), &Options{Schema: b.schema})
 		}, Setting: setting},
-	})
+	}
+}
+
+// anew are the ways to end a transaction by statements and begin another.
+func anew[TTx any](exec func(TTx, string) error) (ways []func(TTx) error) {
+	for _, way := range []string{"ROLLBACK AND CHAIN", "ROLLBACK; BEGIN", "COMMIT AND CHAIN"} {
+		ways = append(ways, func(tx TTx) error { return exec(tx, way) })
+	}
+	return ways
+}
+
+// few is a pool that is no larger than that.
+func (b *bed) few(t testing.TB, mode pgx.QueryExecMode, connections int) *pgxpool.Pool {
+	t.Helper()
+	all := b.connect(t, mode)
+	config := all.Config()
+	all.Close()
+	config.MaxConns = int32(connections)
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { go pool.Close() })
+	return pool
 }

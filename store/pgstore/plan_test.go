@@ -8,9 +8,12 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/store"
 )
 
-// explain is how a statement is carried out by a plan that was made on empty tables, in a session that keeps it.
+// explain is how a statement is carried out by a plan that was made on empty tables, in a session that keeps
+// it.
 func (b *bed) explain(t *testing.T, conn *pgx.Conn, args string) string {
 	t.Helper()
 	ctx := context.Background()
@@ -40,7 +43,7 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
 	ctx := context.Background()
-	b.exec(t, `ALTER TABLE {skald_lane} SET (autovacuum_enabled = off)`)
+	b.exec(t, `ALTER TABLE {skald_shard} SET (autovacuum_enabled = off)`)
 	for slot := range defaultRows().slots() {
 		b.exec(t, fmt.Sprintf(`ALTER TABLE {skald_outbox_%d} SET (autovacuum_enabled = off)`, slot))
 	}
@@ -50,7 +53,7 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 	}
 	defer conn.Release()
 	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, s.sql["Walk"],
-		"PREPARE pull AS " + s.sql["Pull"], "PREPARE pullsome AS " + s.sql["PullSome"], "PREPARE pullon AS " + s.sql["PullOn"], "PREPARE tick AS " + s.sql["Tick"]} {
+		"PREPARE pull AS " + s.sql["Pull"], "PREPARE pullsome AS " + s.sql["PullSome"], "PREPARE pullon AS " + s.sql["PullOn"], "PREPARE tick AS " + s.sql["Snapshot"]} {
 		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
@@ -58,20 +61,21 @@ func TestPlansMadeOnEmptyTables(t *testing.T) {
 	b.explain(t, conn.Conn(), `tick(0, '', 'x')`)
 	b.explain(t, conn.Conn(), `pull(0, '', 0, '', 0, 1001)`)
 	b.fillOutbox(t, 10_000)
-	mid, err := s.Tick(ctx, "")
+	mid, err := store.Snapshot(ctx, s, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.fillOutbox(t, 20_000)
-	tip, err := s.Tick(ctx, mid)
+	tip, err := store.Snapshot(ctx, s, mid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	base, top := asTick(t, mid), asTick(t, tip)
-	// Others' transactions that ran when the last tick was drawn, or drew a number with it: each that has ended since is looked up in each slot.
+	// Others' transactions that ran when the last tick was drawn, or drew a number with it: each that has
+	// ended since is looked up in each slot.
 	var late int
-	if err := conn.QueryRow(ctx, b.q(`SELECT (SELECT count(*) FROM pg_snapshot_xip(snapshot)) + least(own::text::bigint - pg_snapshot_xmax(snapshot)::text::bigint, 1000)
-		FROM {skald_tick} WHERE id = $1`), top.id).Scan(&late); err != nil {
+	if err := conn.QueryRow(ctx, b.q(`SELECT (SELECT count(*) FROM pg_snapshot_xip(snapshot)) + least(own_txid::text::bigint - pg_snapshot_xmax(snapshot)::text::bigint, 1000)
+		FROM {skald_snapshot} WHERE id = $1`), top.id).Scan(&late); err != nil {
 		t.Fatal(err)
 	}
 	most := 200 + 3*defaultRows().slots()*late // 30,000 rows are about 1,500 pages

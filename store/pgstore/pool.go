@@ -14,7 +14,8 @@ const (
 	begin    = "begin isolation level read committed read write"
 	commit   = "commit"
 	rollback = "rollback"
-	// writes is for transactions that pgx began for database/sql, which knows "read only" and not its contrary.
+	// writes is for transactions that pgx began for database/sql, which knows "read only" and not its
+	// contrary.
 	writes = "set transaction read write"
 )
 
@@ -34,6 +35,37 @@ func (r poolRunner) run(ctx context.Context, calls ...call) error {
 		return err
 	}
 	return nil
+}
+
+func (r poolRunner) within(ctx context.Context, f func(send sender) error) error {
+	conn, err := r.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("acquire connection: %w", err)
+	}
+	defer conn.Release()
+	_, err = conn.Exec(ctx, begin)
+	if err == nil {
+		err = f(func(ctx context.Context, calls ...call) error { return send(ctx, conn.Conn(), calls) })
+	}
+	if err == nil {
+		err = committed(conn.Exec(ctx, commit))
+	}
+	if err != nil {
+		_ = undo(ctx, conn.Conn())
+	}
+	return err
+}
+
+// send carries out calls in the transaction that conn is in.
+func send(ctx context.Context, conn *pgx.Conn, calls []call) error {
+	b := &pgx.Batch{}
+	queue(b, calls)
+	br := conn.SendBatch(ctx, b)
+	defer br.Close()
+	if err := answers(br, calls); err != nil {
+		return err
+	}
+	return br.Close()
 }
 
 // sendCommit sends calls and a COMMIT. Success is the tag COMMIT and nothing else.

@@ -12,10 +12,12 @@ import (
 
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/storetest"
 )
 
-// through is a bed in a database of its own, whose drivers go through PgBouncer in transaction mode. The sessions that the
-// pooler has in that database are shared with no other test, so that those of the bed can be ended.
+// through is a bed in a database of its own, whose drivers go through PgBouncer in transaction mode. The
+// sessions that the pooler has in that database are shared with no other test, so that those of the bed can
+// be ended.
 func through(t testing.TB) *bed {
 	t.Helper()
 	direct, pooler := need.Postgres(t), need.PgBouncer(t)
@@ -50,6 +52,7 @@ func inDatabase(t testing.TB, at, name string) string {
 }
 
 func TestConformanceThroughPgBouncer(t *testing.T) {
+	t.Parallel()
 	modes := []pgx.QueryExecMode{pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
 		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol}
 	if knowsStatements(t) {
@@ -58,16 +61,23 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
-			conforms(t, through(t), mode)
+			h := harnessOf(through(t), mode)
+			if mode != pgx.QueryExecModeCacheDescribe { // the one that the remedy names
+				h.Sample = sample
+			}
+			storetest.Run(t, h)
 		})
 	}
 	t.Run("database/sql", func(t *testing.T) {
 		t.Parallel()
-		conformsSQL(t, through(t), pgx.QueryExecModeCacheDescribe)
+		h := harnessOfSQL(through(t), pgx.QueryExecModeCacheDescribe)
+		h.Sample = sample
+		storetest.Run(t, h)
 	})
 }
 
-// A pooler that does not know of named statements gives a session to one that has not prepared them, or has others'.
+// A pooler that does not know of named statements gives a session to one that has not prepared them, or has
+// others'.
 func TestLostNamedStatementNamesTheRemedy(t *testing.T) {
 	if knowsStatements(t) {
 		t.Skip("this pooler knows named statements")
@@ -130,10 +140,11 @@ func knowsStatements(t testing.TB) bool {
 
 // All other tests have the server at hand: on Debian 12 the oldest version that is supported.
 func TestConformanceOnOtherVersions(t *testing.T) {
+	t.Parallel()
 	for _, major := range []string{"15", "16", "17", "18"} {
 		t.Run(major, func(t *testing.T) {
 			t.Parallel()
-			conforms(t, newBedAt(t, need.PostgresVersion(t, major)), pgx.QueryExecModeCacheStatement)
+			storetest.Run(t, harnessOf(newBedAt(t, need.PostgresVersion(t, major)), pgx.QueryExecModeCacheStatement))
 		})
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store"
 )
@@ -23,7 +25,19 @@ func TestPreparedTransaction(t *testing.T) {
 	}
 	say("early", "PREPARE TRANSACTION 'early'")
 	say("late", "COMMIT")
-	t.Cleanup(func() { _, _ = b.pool.Exec(context.Background(), "ROLLBACK PREPARED 'early'") }) // its locks would outlive a failure
+	// its locks would outlive a failure
+	t.Cleanup(func() { _, _ = b.pool.Exec(context.Background(), "ROLLBACK PREPARED 'early'") })
+	if f := found(t, s, "prepared transactions"); f.Grade != skald.Doubtful || !strings.Contains(f.Saw, `"early" of `) || !strings.Contains(f.Remedy, "ROLLBACK PREPARED 'early'") {
+		t.Errorf("doctor is told %+v", f)
+	}
+	if f := found(t, s, "replication slots"); f.Grade != skald.Fine {
+		t.Errorf("doctor is told %+v", f)
+	}
+	b.exec(t, "SELECT pg_create_physical_replication_slot('forgotten')")
+	if f := found(t, s, "replication slots"); f.Grade != skald.Doubtful || !strings.Contains(f.Saw, "forgotten (active: false)") {
+		t.Errorf("doctor is told %+v", f)
+	}
+	b.exec(t, "SELECT pg_drop_replication_slot('forgotten')")
 	base := read(t, s, "", "late")
 	c.Stop("immediate")
 	c.Start()
@@ -34,12 +48,29 @@ func TestPreparedTransaction(t *testing.T) {
 	read(t, s, base, "early", "last")
 }
 
+// found is what an examination of the server says under a name.
+func found(t *testing.T, s *Store, name string) skald.Finding {
+	t.Helper()
+	list, err := s.Examine(t.Context(), store.Exam{Server: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range list {
+		if f.Name == name {
+			return f
+		}
+	}
+	t.Fatalf("there is no %q in %+v", name, list)
+	return skald.Finding{}
+}
+
 // read wants what lies between base and now, and returns the tick that ends it.
 func read(t *testing.T, s *Store, base string, want ...string) string {
 	t.Helper()
-	tip, err := s.Tick(t.Context(), base)
-	for deadline := time.Now().Add(5 * time.Minute); err != nil && Outage(err) && time.Now().Before(deadline); { // connections from before a crash
-		tip, err = s.Tick(t.Context(), base)
+	tip, err := store.Snapshot(t.Context(), s, base)
+	for deadline := time.Now().Add(5 * time.Minute); err != nil && Outage(err) && time.Now().Before(deadline); {
+		// connections from before a crash
+		tip, err = store.Snapshot(t.Context(), s, base)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -15,9 +15,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// keepApart are the calls for what e does with answers and with the quarantine.
+// keepApart are the calls for what e does with answers, reservations and the quarantine.
 func (c *core) keepApart(e *store.Effect) ([]call, error) {
-	var calls []call
+	calls := c.guardReservation(e.Reservation)
 	if e.Answer != nil {
 		answer, err := c.answerMark(e.Answer)
 		if err != nil {
@@ -35,7 +35,20 @@ func (c *core) keepApart(e *store.Effect) ([]call, error) {
 	if q := e.Admitted; q != nil {
 		calls = append(calls, c.call("TakeAdmitted", apartArgs(q)...))
 	}
+	if a := e.Admit; a != nil {
+		calls = append(calls, c.call("Admit", a.Number, legible(a.By), legible(a.Reason)))
+	}
 	return calls, nil
+}
+
+// writing are the calls of what an effect in a transaction of the caller's holds beside rows.
+func (c *core) writing(e *store.Effect) ([]call, error) {
+	calls, err := c.keepApart(e)
+	if err != nil {
+		return nil, err
+	}
+	moves, err := c.moveSaga(e.Saga)
+	return append(calls, moves...), err
 }
 
 func apartArgs(q *store.Quarantined) []any {
@@ -70,17 +83,18 @@ type secret struct {
 
 const secretFor = 30 * time.Second
 
-// Quarantined lists messages in quarantine.
-func (c *core) Quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
+// quarantined lists messages in quarantine.
+func (c *core) quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
 	var out []store.Quarantined
 	limit := int32(min(cmp.Or(q.Limit, 1000), 1000))
-	list := c.call("Quarantined", q.After, name(q.Consumer), name(q.ID), q.Topic, q.Type, int16(q.Why), q.Taken, limit)
-	if q.Admitted && q.Consumer != "" {
+	list := c.call("Quarantined", q.After, name(q.Consumer), name(q.ID), q.Topic, q.Type, int16(q.Why), q.Taken, q.Admitted, limit)
+	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After, Limit: q.Limit}); q == waiting && q.Consumer != "" {
+		// by an index of its own: consumers ask for it all the time
 		list = c.call("Admitted", q.After, name(q.Consumer), limit)
 	}
 	list.scan = func(row scanner) error {
 		one, err := quarantined(row)
-		if err == nil && (!q.Admitted || !one.Admitted.IsZero()) {
+		if err == nil {
 			out = append(out, one)
 		}
 		return err
@@ -106,14 +120,6 @@ func quarantined(row scanner) (one store.Quarantined, err error) {
 	return one, err
 }
 
-// Admit lets consumers take what is in quarantine.
-func (c *core) Admit(ctx context.Context, numbers []int64, by, reason string) (int, error) {
-	n := int64(0)
-	admit := c.call("Admit", numbers, legible(by), legible(reason))
-	admit.done = func(rows int64) { n = rows }
-	return int(n), c.short(ctx, "admit", admit)
-}
-
 // losing names a guard that was lost in a transaction of the caller's.
 func (c *core) losing(err error) error {
 	if lost(err) {
@@ -134,9 +140,6 @@ func (c *core) entering(in store.Intake, found *store.Found) ([]call, error) {
 
 // Enter takes in within a transaction of the caller's own: one round trip, two where a mark is there.
 func (s *Store) Enter(ctx context.Context, tx pgx.Tx, in store.Intake) (found store.Found, err error) {
-	if err = s.reread(ctx); err != nil {
-		return found, fmt.Errorf("enter: %w", err)
-	}
 	calls, err := s.entering(in, &found)
 	if err != nil {
 		return found, fmt.Errorf("enter: %w", err)
@@ -176,9 +179,6 @@ func sendIn(ctx context.Context, tx pgx.Tx, calls []call) error {
 
 // Enter takes in within a transaction of the caller's own, statement by statement.
 func (s *SQLStore) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
-	if err = s.reread(ctx); err != nil {
-		return found, fmt.Errorf("enter: %w", err)
-	}
 	calls, err := s.entering(in, &found)
 	if err != nil {
 		return found, fmt.Errorf("enter: %w", err)

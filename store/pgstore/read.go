@@ -1,10 +1,15 @@
 package pgstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"math"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,18 +21,47 @@ import (
 const (
 	bucketOf = `coalesce(o.bucket, (SELECT get_byte(h, 0) % 4 * 256 + get_byte(h, 1)
 		FROM (SELECT sha256(coalesce(o.key_bytes, convert_to(coalesce(o.key, o.id::text), 'UTF8'))) AS h) AS s))::integer`
-	rowColumns = `o.seq, ` + bucketOf + ` AS bucket, o.id, o.time, o.source, o.topic, o.type, o.content_type, o.schema, o.subject,
-	o.correlation_id, o.causation_id, o.traceparent, o.headers::text AS headers, o.key, o.key_bytes, o.data, o.data_bytes`
 	bucketFilter = `AND get_bit((SELECT $bits::text::bit(1024)), ` + bucketOf + `) = 1`
 
-	columnCount = 18
+	// Headers that keep their limit take less than 64 KiB. Others are not made a text of: a little of what is
+	// compressed can be much.
+	rawColumns = `o.seq, ` + bucketOf + ` AS bucket, o.id, o.time, o.source, o.topic, o.type, o.content_type, o.schema, o.subject,
+	o.correlation_id, o.causation_id, o.traceparent, CASE WHEN pg_column_size(o.headers) <= 65536 THEN o.headers::text END AS headers,
+	o.key, o.key_bytes, o.data, o.data_bytes, ` + rowSize + ` + CASE WHEN pg_column_size(o.headers) > 65536 THEN /*rowbytes*/
+		ELSE coalesce(pg_column_size(o.headers), 0) END AS size`
+	rowSize = `octet_length(o.source)::bigint + octet_length(o.topic) + octet_length(o.type) + octet_length(o.content_type)
+	+ coalesce(octet_length(o.schema), 0) + coalesce(octet_length(o.subject), 0) + coalesce(octet_length(o.correlation_id), 0)
+	+ coalesce(octet_length(o.causation_id), 0) + coalesce(octet_length(o.traceparent), 0) + coalesce(octet_length(o.key), 0)
+	+ coalesce(octet_length(o.key_bytes), 0) + coalesce(octet_length(o.data), 0) + coalesce(octet_length(o.data_bytes), 0)`
+	// upto is how many bytes a page has up to and with this row, and whether the page without that bound ends
+	// here.
+	upto       = `sum(CASE WHEN w.size <= /*rowbytes*/ THEN w.size::integer ELSE 0 END) OVER p AS upto, lead(w.seq) OVER p IS NULL AS last`
+	rowColumns = `o.seq, o.bucket, o.id, o.time, /*left*/o.source, /*left*/o.topic, /*none*/o.type, /*none*/o.content_type, /*whole*/o.schema, /*whole*/o.subject,
+	/*whole*/o.correlation_id, /*whole*/o.causation_id, /*whole*/o.traceparent, o.headers,
+	CASE WHEN o.size <= /*rowbytes*/ OR octet_length(o.key) <= 1024 THEN o.key END AS key,
+	CASE WHEN o.size <= /*rowbytes*/ OR octet_length(o.key_bytes) <= 1024 THEN o.key_bytes END AS key_bytes,
+	/*whole*/o.data, /*whole*/o.data_bytes, CASE WHEN o.size > /*rowbytes*/ THEN o.size END AS large,
+	CASE WHEN o.size > /*rowbytes*/ THEN coalesce(encode(sha256(coalesce(o.data_bytes, convert_to(o.data, 'UTF8'))), 'hex'), '') END AS hash, o.last`
+
+	columnCount = 21
 )
 
-// A reader reads rows of Pull. It reads what the server sent, in text or binary: Scan would take twice as long.
+// bounded fills what rowColumns and their like leave open: the bounds of what is read, and what a column is
+// of a row above them.
+func bounded(sql string) string {
+	sql = regexp.MustCompile(`/\*left\*/o\.(\w+)`).ReplaceAllString(sql, `CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 ELSE left(o.$1, 256) END AS $1`)
+	sql = regexp.MustCompile(`/\*none\*/o\.(\w+)`).ReplaceAllString(sql, `CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 ELSE '' END AS $1`)
+	sql = regexp.MustCompile(`/\*whole\*/o\.(\w+)`).ReplaceAllString(sql, `CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 END AS $1`)
+	return strings.NewReplacer("/*rowbytes*/", strconv.Itoa(store.RowBytes), "/*pagebytes*/", strconv.Itoa(store.PageBytes)).Replace(sql)
+}
+
+// A reader reads rows of Pull. It reads what the server sent, in text or binary: Scan would take twice as
+// long.
 type reader struct {
 	fields  [columnCount]bool // binary
 	kinds   *pgtype.Map
 	started bool
+	last    bool // the row read last is the last of those that were asked for
 
 	source, topic, kind, contentType, schema string // of the row before: most are the same
 
@@ -37,7 +71,7 @@ type reader struct {
 func (r *reader) read(row scanner, out *store.Row) error {
 	rows, ok := row.(pgx.Rows)
 	if !ok {
-		return scanRow(row, out)
+		return scanRow(row, out, &r.last)
 	}
 	if !r.started {
 		r.started = true
@@ -64,22 +98,51 @@ func (r *reader) raw(v [][]byte, out *store.Row) (err error) {
 		return fmt.Errorf("read row: %w", err)
 	}
 	out.Bucket, out.ID = int(n), uuidText(v[2])
-	if out.Time, err = r.time(v[3]); err != nil {
-		return fmt.Errorf("read row %d: %w", out.Seq, err)
+	if v[18] != nil {
+		if n, err = r.integer(18, v); err != nil {
+			return fmt.Errorf("read row %d: %w", out.Seq, err)
+		}
+		out.Large = &store.Large{Bytes: n, SHA256: string(v[19])}
 	}
+	r.last = len(v[20]) == 1 && (v[20][0] == 1 || v[20][0] == 't')
 	out.Source, out.Topic, out.Type = same(&r.source, v[4]), same(&r.topic, v[5]), same(&r.kind, v[6])
 	out.ContentType, out.Schema = same(&r.contentType, v[7]), same(&r.schema, v[8])
 	out.Subject, out.CausationID, out.TraceParent = string(v[9]), string(v[11]), string(v[12])
 	out.CorrelationID = out.ID // of the first message of a process
 	same(&out.CorrelationID, v[10])
+	if out.Key, err = r.either(14, v); err != nil { // without it nothing is known of the order
+		return fmt.Errorf("read row %d: %w", out.Seq, err)
+	}
+	if err = r.content(v, out); out.Large == nil { // of a large row nothing more is needed
+		out.Fault = fault(err)
+	}
+	return nil
+}
+
+// content reads what a row that is deferred unread can do without.
+func (r *reader) content(v [][]byte, out *store.Row) (err error) {
+	if out.Time, err = r.time(v[3]); err != nil {
+		return err
+	}
 	if out.Headers, err = parseHeaders(v[13]); err != nil {
-		return fmt.Errorf("read row %d: %w", out.Seq, err)
+		return err
 	}
-	if out.Key, err = r.either(14, v); err == nil {
-		out.Data, err = r.either(16, v)
+	out.Data, err = r.either(16, v)
+	return err
+}
+
+// fault says of a row or message, which is deferred for it, why it cannot be read.
+func fault(err error) string {
+	if err == nil {
+		return ""
 	}
-	if err != nil {
-		return fmt.Errorf("read row %d: %w", out.Seq, err)
+	return clip(legible("it cannot be read: " + err.Error()))
+}
+
+// sayable tells whether RFC 3339, and so every broker, has a form for at.
+func sayable(at time.Time) error {
+	if year := at.Year(); year < 1 || year > 9999 {
+		return errors.New("its time lies outside of the years 1 to 9999")
 	}
 	return nil
 }
@@ -109,11 +172,22 @@ const epoch = 946_684_800_000_000
 
 func (r *reader) time(b []byte) (time.Time, error) {
 	if r.fields[3] && len(b) == 8 {
-		return time.UnixMicro(int64(binary.BigEndian.Uint64(b)) + epoch).UTC(), nil
+		n := int64(binary.BigEndian.Uint64(b))
+		if n == math.MinInt64 || n > math.MaxInt64-epoch {
+			// infinity, and what an addition would make negative
+			return time.Time{}, errors.New("its time is infinite")
+		}
+		at := time.UnixMicro(n + epoch).UTC()
+		return at, sayable(at)
 	}
-	var at time.Time
-	err := r.kinds.Scan(pgtype.TimestamptzOID, pgx.TextFormatCode, b, &at)
-	return at.UTC(), err
+	var at pgtype.Timestamptz
+	if err := r.kinds.Scan(pgtype.TimestamptzOID, pgx.TextFormatCode, b, &at); err != nil {
+		return time.Time{}, err
+	}
+	if at.InfinityModifier != pgtype.Finite {
+		return time.Time{}, errors.New("its time is infinite")
+	}
+	return at.Time.UTC(), sayable(at.Time.UTC())
 }
 
 // either is the text column i, or the bytea column behind it: a copy.
@@ -169,18 +243,26 @@ func uuidText(b []byte) string {
 }
 
 // scanRow reads a row through Scan, as database/sql has it.
-func scanRow(row scanner, out *store.Row) error {
+func scanRow(row scanner, out *store.Row, last *bool) error {
+	var large *int64
+	var hash *string
 	var schema, subject, correlation, cause, trace, headers, key, data *string
 	var keyBytes, dataBytes []byte
-	err := row.Scan(&out.Seq, &out.Bucket, &out.ID, &out.Time, &out.Source, &out.Topic, &out.Type, &out.ContentType, &schema, &subject,
-		&correlation, &cause, &trace, &headers, &key, &keyBytes, &data, &dataBytes)
+	var at instant
+	err := row.Scan(&out.Seq, &out.Bucket, &out.ID, &at, &out.Source, &out.Topic, &out.Type, &out.ContentType, &schema, &subject,
+		&correlation, &cause, &trace, &headers, &key, &keyBytes, &data, &dataBytes, &large, &hash, last)
 	if err != nil {
 		return fmt.Errorf("read row: %w", err)
 	}
-	out.Time = out.Time.UTC()
 	out.Schema, out.Subject, out.CorrelationID, out.CausationID, out.TraceParent = or(schema), or(subject), or(correlation), or(cause), or(trace)
-	if out.Headers, err = parseHeaders([]byte(or(headers))); err != nil {
-		return fmt.Errorf("read row %d: %w", out.Seq, err)
+	out.Time, err = at.read()
+	if err == nil {
+		out.Headers, err = parseHeaders([]byte(or(headers)))
+	}
+	if large != nil {
+		out.Large = &store.Large{Bytes: *large, SHA256: or(hash)}
+	} else {
+		out.Fault = fault(err)
 	}
 	out.Key, out.Data = keyBytes, dataBytes
 	if key != nil {
@@ -189,5 +271,81 @@ func scanRow(row scanner, out *store.Row) error {
 	if data != nil {
 		out.Data = []byte(*data)
 	}
+	return nil
+}
+
+// A instant takes whatever a driver makes of a timestamptz, infinity too, which time.Time does not.
+type instant struct{ is any }
+
+func (m *instant) Scan(src any) error {
+	if b, ok := src.([]byte); ok {
+		src = string(b) // which is the driver's
+	}
+	m.is = src
+	return nil
+}
+
+func (m *instant) read() (time.Time, error) {
+	at, ok := m.is.(time.Time)
+	if !ok {
+		return time.Time{}, fmt.Errorf("its time is %v", m.is)
+	}
+	return at.UTC(), sayable(at.UTC())
+}
+
+// A blob is a bytea in whatever form the server sends it: bytea_output of a transaction that is the handler's
+// is not ours to set.
+type blob []byte
+
+// ScanBytes takes the binary form.
+func (b *blob) ScanBytes(v []byte) error {
+	*b = bytes.Clone(v)
+	return nil
+}
+
+// Scan takes what a driver of database/sql has read.
+func (b *blob) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*b = nil
+	case []byte:
+		*b = bytes.Clone(v)
+	default:
+		return fmt.Errorf("a bytea came as %T", src)
+	}
+	return nil
+}
+
+// ScanText takes the text form: hex, or escape, which has three octal digits for a byte, and two backslashes
+// for one.
+func (b *blob) ScanText(v pgtype.Text) error {
+	s := v.String
+	if !v.Valid {
+		*b = nil
+		return nil
+	}
+	if digits, ok := strings.CutPrefix(s, `\x`); ok {
+		out, err := hex.DecodeString(digits)
+		*b = out
+		return err
+	}
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] != '\\':
+			out = append(out, s[i])
+		case strings.HasPrefix(s[i+1:], `\`):
+			out = append(out, '\\')
+			i++
+		default:
+			n, err := strconv.ParseUint(s[i+1:min(i+4, len(s))], 8, 8)
+			if err != nil {
+				return fmt.Errorf("a bytea in a form of its own: %w", err)
+			}
+			out = append(out, byte(n))
+			i += 3
+		}
+	}
+	*b = out
 	return nil
 }

@@ -18,21 +18,16 @@ const (
 )
 
 const (
-	// A new ring of marks begins so far ahead that no id lies behind its beginning yet, but for those whose clock is
-	// as far ahead.
-	lead = 4 * time.Hour
-
 	lockTries    = 60 // for the lock on a table, a second from one to the next
 	lockPause    = time.Second
 	firstWait    = 200 * time.Millisecond
 	patientTries = lockTries / 4 // then the wait is doubled: 200, 400, 800, 1,600 ms
 )
 
-// ResizeOptions say how many slots the rings are to have. What is 0 stays.
+// ResizeOptions say how many slots the ring of the outbox is to have.
 type ResizeOptions struct {
 	Schema string // where the tables are. Default "public"
-	Outbox int    // of a day; rows can be kept two days less. 4 to 1,000
-	Marks  int    // of two days; marks can be kept six days less. 4 to 1,000
+	Outbox int    // of a day; rows can be kept two days less. 4 to 1,000; 0: as it is
 }
 
 // A BusyError says that a lock was not to be had: whoever works on goes first.
@@ -51,89 +46,51 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("store: %s was held by open transactions again and again: end the long ones, and run it again; it goes on where it was", e.Table)
 }
 
-// A ClockError says that marks lie in the future of the database's clock, where a ring was to begin.
-type ClockError struct{ Leaf string }
-
-func (e *ClockError) Error() string {
-	return fmt.Sprintf("store: %s has marks of messages whose time is more than %v ahead of the database's clock: set the clocks right, and run it again later", e.Leaf, lead)
-}
-
-// Resize changes the rings while everything works, in short transactions: it says what it did. It can be ended at any
-// point and run again. For each lock it waits, gives way and tries again as Migrate does: for 200 ms at first.
+// Resize changes the ring while everything works, in short transactions: it says what it did. It can be ended
+// at any point and run again. For each lock it waits, gives way and tries again as Migrate does: for 200 ms
+// at first.
 func Resize(ctx context.Context, db Database, o *ResizeOptions) ([]string, error) {
 	if o == nil {
 		o = &ResizeOptions{}
 	}
-	for _, n := range []int{o.Outbox, o.Marks} {
-		if n != 0 && (n < LeastSlots || n > MostSlots) {
-			return nil, fmt.Errorf("resize: a ring has %d to %d slots, not %d", LeastSlots, MostSlots, n)
-		}
+	if n := o.Outbox; n != 0 && (n < LeastSlots || n > MostSlots) {
+		return nil, fmt.Errorf("resize: a ring has %d to %d slots, not %d", LeastSlots, MostSlots, n)
 	}
 	m, err := newMigrator(&MigrateOptions{Schema: o.Schema})
 	if err != nil {
 		return nil, fmt.Errorf("resize: %w", err)
 	}
 	r := &migrator{core: m.core, pause: m.pause, db: db}
-	if err := r.resize(ctx, o); err != nil {
-		return r.did, fmt.Errorf("resize: %w", r.explain(err))
+	if o.Outbox > 0 {
+		if err := r.resizeRows(ctx, o.Outbox); err != nil {
+			return r.did, fmt.Errorf("resize: %w", r.explain(err))
+		}
 	}
 	return r.did, nil
 }
 
-func (m *migrator) resize(ctx context.Context, o *ResizeOptions) error {
-	if o.Outbox > 0 {
-		if err := m.resizeRows(ctx, o.Outbox); err != nil {
-			return err
-		}
-	}
-	if o.Marks > 0 {
-		return m.resizeMarks(ctx, o.Marks)
-	}
-	return nil
-}
-
-// settings are the rings as they are stored.
-type settings struct {
-	rows, marks rings
-	next        *ring // of marks, while it is made; it counts for nobody
-}
-
-// step is one transaction under the lock of migrations, with what is stored now.
-func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have settings) error) error {
+// step is one transaction under the lock of migrations, with the ring that is stored now.
+func (m *migrator) step(ctx context.Context, do func(tx pgx.Tx, have rings) error) error {
 	return pgx.BeginFunc(ctx, m.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, m.sql["LockMigrations"], m.schema); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
-		rows, err := tx.Query(ctx, m.sql["StoredRings"])
+		var text string
+		if err := tx.QueryRow(ctx, m.sql["Ring"]).Scan(&text); err != nil {
+			return fmt.Errorf("read ring: %w", err)
+		}
+		have, err := parseRings(text, defaultRows())
 		if err != nil {
-			return fmt.Errorf("read rings: %w", err)
-		}
-		var name, value string
-		text := map[string]string{}
-		if _, err := pgx.ForEachRow(rows, []any{&name, &value}, func() error { text[name] = value; return nil }); err != nil {
-			return fmt.Errorf("read rings: %w", err)
-		}
-		var have settings
-		if have.rows, err = parseRings(text["outbox ring"], defaultRows()); err != nil {
 			return err
-		}
-		if have.marks, err = parseRings(text["mark ring"], defaultMarks()); err != nil {
-			return err
-		}
-		if next := text["mark ring next"]; next != "" {
-			have.next = &ring{}
-			if err := json.Unmarshal([]byte(next), have.next); err != nil {
-				return fmt.Errorf("read rings: %w", err)
-			}
 		}
 		return do(tx, have)
 	})
 }
 
 // patiently does a step that needs a lock on a table.
-func (m *migrator) patiently(ctx context.Context, table string, do func(tx pgx.Tx, have settings) error) error {
+func (m *migrator) patiently(ctx context.Context, table string, do func(tx pgx.Tx, have rings) error) error {
 	return again(ctx, table, m.pause, func(wait time.Duration) error {
-		return m.step(ctx, func(tx pgx.Tx, have settings) error {
+		return m.step(ctx, func(tx pgx.Tx, have rings) error {
 			if _, err := tx.Exec(ctx, m.sql["LockShort"], millis(wait)); err != nil {
 				return err
 			}
@@ -142,9 +99,9 @@ func (m *migrator) patiently(ctx context.Context, table string, do func(tx pgx.T
 	})
 }
 
-// lockWait is for how long a try waits for a lock. Those that work go first, and nobody is to wait behind us for long: so
-// it is short at first. But a lock that others hand from one to the next is had only by who waits for as long as the one
-// that holds it now is open; whoever comes then stands behind us.
+// lockWait is for how long a try waits for a lock. Those that work go first, and nobody is to wait behind us
+// for long: so it is short at first. But a lock that others hand from one to the next is had only by who
+// waits for as long as the one that holds it now is open; whoever comes then stands behind us.
 func lockWait(try int) time.Duration { return firstWait << (try / patientTries) }
 
 // again tries what did not get its lock again, with a wait that grows.
@@ -175,20 +132,21 @@ func (m *migrator) clock(ctx context.Context, tx pgx.Tx) (ms int64, err error) {
 	return ms, nil
 }
 
-func (m *migrator) set(ctx context.Context, tx pgx.Tx, name string, value any) error {
-	text, err := json.Marshal(value)
+func (m *migrator) set(ctx context.Context, tx pgx.Tx, to rings) error {
+	text, err := json.Marshal(to)
 	if err == nil {
-		_, err = tx.Exec(ctx, m.sql["StoreRing"], name, string(text))
+		_, err = tx.Exec(ctx, m.sql["StoreRing"], "outbox ring", string(text))
 	}
 	if err != nil {
-		return fmt.Errorf("store %s: %w", name, err)
+		return fmt.Errorf("store ring: %w", err)
 	}
 	return nil
 }
 
 // makeLeaf makes a table like that of leaf 0, with its rights, and attaches it, unless it is there.
-func (m *migrator) makeLeaf(ctx context.Context, tx pgx.Tx, model, leaf string, n int, create, attach string) error {
+func (m *migrator) makeLeaf(ctx context.Context, tx pgx.Tx, n int) error {
 	var there bool
+	leaf := rowLeaf(n)
 	if err := tx.QueryRow(ctx, m.sql["HasLeaf"], m.prefix+leaf).Scan(&there); err != nil || there {
 		return err
 	}
@@ -196,11 +154,11 @@ func (m *migrator) makeLeaf(ctx context.Context, tx pgx.Tx, model, leaf string, 
 		_, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 		return err
 	}
-	text := m.leafed(model, leaf, n)
-	if err := run(text[create]); err != nil {
+	text := m.rowTexts(n)
+	if err := run(text["NewRowLeaf"]); err != nil {
 		return fmt.Errorf("make %s: %w", leaf, err)
 	}
-	rows, err := tx.Query(ctx, m.sql["Like"], m.prefix+model, m.prefix+leaf)
+	rows, err := tx.Query(ctx, m.sql["Like"], m.prefix+firstRows, m.prefix+leaf)
 	if err != nil {
 		return fmt.Errorf("make %s: %w", leaf, err)
 	}
@@ -208,7 +166,7 @@ func (m *migrator) makeLeaf(ctx context.Context, tx pgx.Tx, model, leaf string, 
 	if err != nil {
 		return fmt.Errorf("make %s: %w", leaf, err)
 	}
-	for _, sql := range append(like, text[attach]) {
+	for _, sql := range append(like, text["AttachRowLeaf"]) {
 		if err := run(sql); err != nil {
 			return fmt.Errorf("make %s: %w", leaf, err)
 		}
@@ -216,18 +174,19 @@ func (m *migrator) makeLeaf(ctx context.Context, tx pgx.Tx, model, leaf string, 
 	return nil
 }
 
-// resizeRows: rows fall on the leaves that are there and on new ones; what is there stays until it is emptied.
+// resizeRows: rows fall on the leaves that are there and on new ones; what is there stays until it is
+// emptied.
 func (m *migrator) resizeRows(ctx context.Context, slots int) error {
 	for n := range slots {
-		err := m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, _ settings) error {
-			return m.makeLeaf(ctx, tx, firstRows, rowLeaf(n), n, "NewRowLeaf", "AttachRowLeaf")
+		err := m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, _ rings) error {
+			return m.makeLeaf(ctx, tx, n)
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, have settings) error {
-		was := have.rows.slots()
+	return m.patiently(ctx, "skald_outbox", func(tx pgx.Tx, have rings) error {
+		was := have.slots()
 		if was == slots {
 			return nil
 		}
@@ -239,7 +198,7 @@ func (m *migrator) resizeRows(ctx context.Context, slots int) error {
 		if err != nil {
 			return err
 		}
-		if err := m.set(ctx, tx, "outbox ring", append(have.rows, ring{From: now, Slots: slots})); err != nil {
+		if err := m.set(ctx, tx, append(have, ring{From: now, Slots: slots})); err != nil {
 			return err
 		}
 		m.did = append(m.did, fmt.Sprintf("outbox ring: %d slots, was %d", slots, was))

@@ -33,7 +33,7 @@ type reader struct {
 }
 
 func newReader(t *testing.T) *reader {
-	r := &reader{T: t, Cluster: need.NewCluster(t), bus: membroker.New(&membroker.Options{Lanes: 4, Retain: -1})}
+	r := &reader{T: t, Cluster: need.NewCluster(t), bus: membroker.New(&membroker.Options{Partitions: 4, Retain: -1})}
 	r.SQL("postgres", "CREATE DATABASE stock")
 	if err := r.bus.MakeTopics(t.Context(), 0, "orders"); err != nil {
 		t.Fatal(err)
@@ -114,16 +114,17 @@ func (r *reader) until(what string, ok func() bool) {
 	}
 }
 
-// The consumer's database is put back, under load, to what a backup of five seconds ago has, while its instances live on. What
-// they had taken since comes again from the broker, though it was acknowledged: in the end every effect is there once, in order.
+// The consumer's database is put back, under load, to what a backup of five seconds ago has, while its
+// instances live on. What they had taken since comes again from the broker, though it was acknowledged: in
+// the end every effect is there once, in order.
 // Interleaving 5.
 func TestConsumerOfADatabaseThatWentBack(t *testing.T) {
 	r := newReader(t)
 	silence, stop := r.work()
 	defer stop()
-	// Of a lane that a database has never heard of, its backup cannot say where it stood.
-	r.until("some are taken, of all lanes", func() bool {
-		return r.handled() > 200 && strings.TrimSpace(r.SQL("stock", "SELECT count(*) FROM skald_spot")) == "4"
+	// Of a shard that a database has never heard of, its backup cannot say where it stood.
+	r.until("some are taken, of all shards", func() bool {
+		return r.handled() > 200 && strings.TrimSpace(r.SQL("stock", "SELECT count(*) FROM skald_checkpoint")) == "4"
 	})
 	early := r.Backup()
 	then, at := r.handled(), time.Now()
@@ -155,8 +156,8 @@ func TestConsumerOfADatabaseThatWentBack(t *testing.T) {
 	}
 }
 
-// A consumer that runs ends when it is given lanes again, by a server that is new to it, where numbers are taken; and one that starts does
-// not begin. Neither takes anything.
+// A consumer that runs ends when it is given shards again, by a server that is new to it, where numbers are
+// taken; and one that starts does not begin. Neither takes anything.
 func TestConsumerEndsWhereNumbersAreTaken(t *testing.T) {
 	r := newReader(t)
 	running := make(chan error, 1)
@@ -176,7 +177,7 @@ func TestConsumerEndsWhereNumbersAreTaken(t *testing.T) {
 	ended := func(err error) {
 		t.Helper()
 		var moved *store.MovedError
-		if !errors.As(err, &moved) || !strings.Contains(err.Error(), "skald_arrival") || !strings.Contains(err.Error(), "skald outbox reseat") {
+		if !errors.As(err, &moved) || !strings.Contains(err.Error(), "skald_arrival") || !strings.Contains(err.Error(), "skald outbox recover") {
 			t.Fatalf("it ends with %v", err)
 		}
 	}

@@ -14,11 +14,16 @@ import (
 const (
 	day = 24 * time.Hour
 
-	// A transaction may have begun, and with it the time of its rows, so long before a ring that they fell into.
+	// A transaction may have begun, and with it the time of its rows, so long before a ring that they fell
+	// into.
 	early = day
 
-	// Marks of ids of the last hour are taken without a look at the floor; another's clock may be so far ahead.
-	leastMarks = recent + skew
+	// Marks of ids of the last hour, and steps of sagas of the last hour, are taken without a look at the
+	// floor.
+	leastMarks, leastSteps = retention.LeastMarks, 80 * time.Minute
+
+	// by which the time of a row may be ahead of ours, with a slot to spare
+	ahead = time.Hour + 20*time.Minute
 
 	leafWait  = 100 * time.Millisecond // for the lock on a leaf; whoever comes behind waits as long
 	pruneFor  = 10 * time.Second       // of deletes from one table in one Maintain
@@ -28,31 +33,34 @@ const (
 // A keeping is one run of Maintain.
 type keeping struct {
 	store.Retention
-	now         time.Time // of the database
-	rows, marks rings
-	ring        string // rows as it is stored
-	done        store.Maintained
+	now  time.Time // of the database
+	rows rings
+	ring string // rows as it is stored
+	done store.Maintained
 }
 
-// Maintain empties the slots that are outside of keep. It takes one at a time, in a short transaction: the lock
-// first, if it is to be had at once, then the look at what the lanes cover, then TRUNCATE.
-func (c *core) Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
+// maintain empties the slots that are outside of keep. It takes one at a time, in a short transaction: the
+// lock first, if it is to be had at once, then the look at what the shards cover, then TRUNCATE.
+func (c *core) maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
 	keep, err := retention.OrDefaults(keep)
 	if err != nil {
 		return store.Maintained{}, fmt.Errorf("maintain: %w", err)
 	}
-	k, err := c.keeping(ctx, keep, c.call("Here"), c.call("Looked", keep.Outbox.Microseconds(), keep.Marks.Microseconds(), keep.Steps.Microseconds()))
+	k, err := c.keeping(ctx, keep, c.call("Here"), c.call("Looked", keep.Outbox.Microseconds(), keep.Marks.Microseconds(), keep.Steps.Microseconds(), keep.Sagas.Microseconds()))
 	if err == nil {
 		err = c.emptyRows(ctx, &k)
 	}
 	if err == nil {
-		err = c.emptyMarks(ctx, &k)
+		err = c.forgetMarks(ctx, &k)
 	}
 	if err == nil {
 		err = c.forgetSteps(ctx, &k)
 	}
 	if err == nil {
-		err = c.deletes(ctx, k.Marks, &k.done)
+		err = c.forgetSagas(ctx, &k)
+	}
+	if err == nil {
+		err = c.deletes(ctx, &k)
 	}
 	return k.done, err
 }
@@ -61,14 +69,10 @@ func (c *core) Maintain(ctx context.Context, keep store.Retention) (store.Mainta
 func (c *core) keeping(ctx context.Context, keep store.Retention, first ...call) (k keeping, err error) {
 	k.Retention = keep
 	var now int64
-	var marks string
-	err = c.short(ctx, "maintain", append(first, c.call("Now").into(&now), c.call("Rings").into(&k.ring, &marks))...)
+	err = c.short(ctx, "maintain", append(first, c.call("Now").into(&now), c.call("Ring").into(&k.ring))...)
 	if err == nil {
 		k.now = time.Unix(now, 0)
 		k.rows, err = parseRings(k.ring, defaultRows())
-	}
-	if err == nil {
-		k.marks, err = parseRings(marks, defaultMarks())
 	}
 	if err == nil {
 		err = k.check()
@@ -79,26 +83,15 @@ func (c *core) keeping(ctx context.Context, keep store.Retention, first ...call)
 
 // oldRows are the leaves on which no row falls that is to be kept.
 func (k *keeping) oldRows() []int {
-	live := k.rows.live(k.now.Add(-k.Outbox), k.now.Add(ahead+skew), day, early)
+	live := k.rows.live(k.now.Add(-k.Outbox), k.now.Add(ahead), day, early)
 	return slices.DeleteFunc(k.rows.leaves(), func(n int) bool { return live[n] })
 }
 
-// oldMarks are the same of marks. A slot is left for those whose clock is a day ahead.
-func (k *keeping) oldMarks() []int {
-	live := k.marks.live(k.now.Add(-k.Marks), k.now.Add(ahead+day), markSlot, 0)
-	return slices.DeleteFunc(k.marks.leaves(), func(n int) bool { return live[n] })
-}
-
-// check bounds the retention by the rings: of the slots one is being filled, and one is left to be emptied.
+// check bounds the retention by the ring: of the slots one is being filled, and one is left to be emptied.
 func (k *keeping) check() error {
-	mostRows, mostMarks := time.Duration(k.rows.slots()-2)*day, time.Duration(k.marks.slots()-3)*markSlot
-	switch {
-	case k.Outbox > mostRows:
-		return &store.RetentionError{What: fmt.Sprintf("rows are to be kept %v, the ring has room for %v", k.Outbox, mostRows),
+	if most := time.Duration(k.rows.slots()-2) * day; k.Outbox > most {
+		return &store.RetentionError{What: fmt.Sprintf("rows are to be kept %v, the ring has room for %v", k.Outbox, most),
 			Remedy: fmt.Sprintf("run: skald migrate --outbox-slots %d", (k.Outbox+day-1)/day+2)}
-	case k.Marks > mostMarks:
-		return &store.RetentionError{What: fmt.Sprintf("marks are to be kept %v, the ring has room for %v", k.Marks, mostMarks),
-			Remedy: fmt.Sprintf("run: skald migrate --mark-slots %d", (k.Marks+markSlot-1)/markSlot+3)}
 	}
 	return nil
 }
@@ -117,44 +110,9 @@ func (c *core) emptyRowLeaf(ctx context.Context, n int, k *keeping) error {
 	return c.empty(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows, call{sql: text["LockRows"]}, c.call("GuardRing", k.ring), c.covered(text))
 }
 
-// covered fails unless every lane has passed all of a leaf's rows.
+// covered fails unless every shard has passed all of a leaf's rows.
 func (c *core) covered(text map[string]string) call {
-	return call{sql: "SELECT " + c.prefix + "skald_guard((" + text["Covered"] + "), 'retention')"}
-}
-
-func (c *core) emptyMarks(ctx context.Context, k *keeping) error {
-	meet := []call{c.call("Walk")}
-	for _, n := range k.marks.leaves() {
-		meet = append(meet, call{sql: c.leafed(firstMarks, markLeaf(n), n)["Meet"]})
-	}
-	if err := c.short(ctx, "meet consumers", meet...); err != nil {
-		return err
-	}
-	for _, n := range k.oldMarks() {
-		if err := c.leave(c.emptyMarkLeaf(ctx, n, k), markLeaf(n), &k.done); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// emptyMarkLeaf needs no look at the ring behind the lock: one that is over takes no mark of a time behind its end. What
-// raises the floors goes with it: every id of the leaf is of a slot before that in which the retention begins.
-func (c *core) emptyMarkLeaf(ctx context.Context, n int, k *keeping) error {
-	text := c.leafed(firstMarks, markLeaf(n), n)
-	floor := k.now.Add(-k.Marks).UnixMilli() / markSlot.Milliseconds() * markSlot.Milliseconds()
-	err := c.empty(ctx, "skald_mark", text["MarksIn"], text["EmptyMarks"], &k.done.Marks, call{sql: text["LockMarks"]}, c.call("Walk"),
-		call{sql: text["Grown"], args: []any{k.Marks.Microseconds()}}, call{sql: text["RaiseFloors"], args: []any{floor}})
-	return k.young(err, n)
-}
-
-// young notes that the marks of a leaf stay, if err says so.
-func (k *keeping) young(err error, n int) error {
-	if lost(err) {
-		k.done.Left = append(k.done.Left, markLeaf(n)+": it has marks of a consumer that is younger than they are kept")
-		return nil
-	}
-	return err
+	return call{sql: "SELECT " + c.prefix + "skald_require((" + text["Covered"] + "), 'retention')"}
 }
 
 // empty empties a leaf, unless nothing is in it: first the lock, then the guards.
@@ -177,7 +135,7 @@ func (c *core) leave(err error, table string, done *store.Maintained) error {
 	case err == nil:
 		return nil
 	case lost(err):
-		done.Left = append(done.Left, table+": a lane has not passed all of its rows yet")
+		done.Left = append(done.Left, table+": a shard has not passed all of its rows yet")
 		return nil
 	case state(err) == "55P03", state(err) == "40P01":
 		done.Left = append(done.Left, table+": someone has it in hand")
@@ -190,40 +148,60 @@ func (c *core) leave(err error, table string, done *store.Maintained) error {
 	return err
 }
 
-// deletes prunes the plain tables, in batches of short transactions: rivals never wait for longer than one of them.
-func (c *core) deletes(ctx context.Context, keep time.Duration, done *store.Maintained) error {
+// deletes prunes the tables that have no ring.
+func (c *core) deletes(ctx context.Context, k *keeping) error {
 	for _, d := range []struct {
 		name  string
 		args  []any
-		sum   *int64
 		table string
-	}{
-		{"DeleteMarks", []any{keep.Microseconds()}, &done.Marks, "skald_mark_timeless"}, {"DeleteTicks", nil, nil, ""},
-		{"DeleteAnswers", []any{keep.Microseconds()}, nil, "skald_answer"}, {"DeleteQuarantine", []any{keep.Microseconds()}, nil, "skald_quarantine"},
-	} {
-		for until := time.Now().Add(pruneFor); ; {
-			var n int64
+	}{{"DeleteSnapshots", nil, ""}, {"DeleteQuarantine", []any{k.Marks.Microseconds()}, "skald_quarantine"}, {"DeleteReservations", nil, ""}} {
+		err := c.batches(ctx, k, d.table, func() (n int64, err error) {
 			del := c.call(d.name, d.args...)
 			del.done = func(rows int64) { n = rows }
-			if err := c.short(ctx, "prune", del); err != nil {
-				return err
-			}
-			if d.sum != nil && *d.sum >= 0 {
-				*d.sum += n
-			}
-			if n > 0 && d.table != "" {
-				if err := c.short(ctx, "prune", c.call("Emptied", d.table)); err != nil {
-					return err
-				}
-			}
-			if n < prunePage {
-				break
-			}
-			if time.Now().After(until) {
-				done.More = true
-				break
-			}
+			err = c.short(ctx, "prune", del)
+			return n, err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// forgetMarks deletes marks and their answers, and raises the floors.
+func (c *core) forgetMarks(ctx context.Context, k *keeping) error {
+	return c.batches(ctx, k, "skald_mark", func() (n int64, err error) {
+		err = c.short(ctx, "forget marks", c.call("Walk"), c.call("DeleteMarks", k.Marks.Microseconds(), leastMarks.Microseconds()).into(&n))
+		k.done.Marks += n
+		return n, err
+	})
+}
+
+// forgetSagas deletes sagas that ended.
+func (c *core) forgetSagas(ctx context.Context, k *keeping) error {
+	return c.batches(ctx, k, "skald_saga", func() (n int64, err error) {
+		del := c.call("DeleteSagas", k.Sagas.Microseconds())
+		del.done = func(rows int64) { n = rows }
+		err = c.short(ctx, "forget sagas", c.call("Walk"), del)
+		k.done.Sagas += n
+		return n, err
+	})
+}
+
+// batches deletes batch after batch, each in a short transaction of its own: a rival never waits for longer
+// than one of them.
+func (c *core) batches(ctx context.Context, k *keeping, table string, one func() (int64, error)) error {
+	for until := time.Now().Add(pruneFor); ; {
+		n, err := one()
+		if err == nil && n > 0 && table != "" {
+			err = c.short(ctx, "prune", c.call("Emptied", table))
+		}
+		if err != nil || n < prunePage {
+			return err
+		}
+		if time.Now().After(until) {
+			k.done.More = true
+			return nil
+		}
+	}
 }

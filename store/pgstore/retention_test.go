@@ -21,17 +21,17 @@ func (b *bed) oldSlot(t *testing.T) int {
 	return (today - 8) % defaultRows().slots()
 }
 
-// cover moves all lanes to tip.
+// cover moves all shards to tip.
 func cover(t *testing.T, s *Store, tip string) {
 	t.Helper()
 	ctx := context.Background()
-	got, err := s.Lease(ctx, store.Ask{Owner: "a", Life: "1", TTL: time.Hour})
+	got, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1", TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var es []store.Effect
-	for _, l := range got.Lanes {
-		es = append(es, store.Effect{Lane: &store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &store.Cursor{Base: tip}}})
+	for _, l := range got.Shards {
+		es = append(es, store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &store.Cursor{Base: tip}}})
 	}
 	if _, err := s.Apply(ctx, es...); err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func cover(t *testing.T, s *Store, tip string) {
 
 func maintain(t *testing.T, s *Store) store.Maintained {
 	t.Helper()
-	done, err := s.Maintain(context.Background(), store.Retention{})
+	done, err := s.Maintain(context.Background(), store.Maintain{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func maintain(t *testing.T, s *Store) store.Maintained {
 
 const insertOld = `INSERT INTO {skald_outbox} (topic, key, type, data, slot) VALUES ('orders', 'a', 't', '1', $1)`
 
-// A row that commits while retention waits for its slot was seen by no lane, and stays.
+// A row that commits while retention waits for its slot was seen by no shard, and stays.
 // Interleaving 3.
 func TestRetentionAgainstOpenWriter(t *testing.T) {
 	b := newBed(t)
@@ -68,7 +68,8 @@ func TestRetentionAgainstOpenWriter(t *testing.T) {
 		if _, err := tx.Exec(ctx, b.q(insertOld), slot); err != nil {
 			t.Fatal(err)
 		}
-		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'b', 't', '1')`) // the writer of today goes on
+		// the writer of today goes on
+		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'b', 't', '1')`)
 		if err := f.turn(ctx, 10); err != nil {
 			t.Fatal(err)
 		}
@@ -114,46 +115,45 @@ func TestRetentionAgainstOpenWriter(t *testing.T) {
 	}
 }
 
-// Retention gives up on a slot in which a handler has a mark in hand, and takes it the next time.
+// A handler that has a mark in hand, however old its message is, keeps the retention from nothing, and is not
+// kept by it.
 // Interleaving 3.
 func TestRetentionAgainstOpenHandler(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
 	s := b.store(t)
-	m := aMark()
-	m.ID = uuid7.New(time.Now().Add(-32 * day))
+	m, other := aMark(), aMark()
+	m.ID, other.ID = uuid7.New(time.Now().Add(-32*day)), uuid7.New(time.Now().Add(-32*day))
+	if _, err := s.Apply(ctx, store.Effect{Mark: &other}); err != nil {
+		t.Fatal(err)
+	}
+	b.Age(t, 31*day)
 	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := m
-	other.ID = uuid7.New(time.Now().Add(-32 * day))
-	if _, err := s.Apply(ctx, store.Effect{Mark: &other}); err != nil {
-		t.Fatal(err)
-	}
-	b.Known(t)
-	if done := maintain(t, s); len(done.Left) != 1 || !strings.Contains(done.Left[0], "skald_mark_") {
+	if done := maintain(t, s); len(done.Left) != 0 || done.Marks != 1 {
 		t.Errorf("beside an open handler maintain did %+v", done)
 	}
 	if err := u.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if done := maintain(t, s); len(done.Left) != 0 || done.Marks != -1 {
-		t.Errorf("behind the handler maintain did %+v", done)
+	if v, err := s.Seen(ctx, m.Consumer, []store.Identity{m.Identity}); err != nil || v[0].Outcome != store.Done {
+		t.Errorf("the handler's mark is %v, %v", v, err)
 	}
 }
 
 func TestRetentionBounds(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
-	for _, keep := range []store.Retention{{Outbox: 9 * day}, {Marks: 31 * day}, {Outbox: 7 * day, Marks: 6 * day}, {Outbox: -1}} {
-		if _, err := s.Maintain(context.Background(), keep); err == nil {
+	for _, keep := range []store.Retention{{Outbox: 9 * day}, {Outbox: 7 * day, Marks: 6 * day}, {Outbox: -1}} {
+		if _, err := s.Maintain(context.Background(), store.Maintain{Keep: keep}); err == nil {
 			t.Errorf("maintain takes %+v", keep)
 		}
 	}
 }
 
-// Ticks that no lane needs go, an hour later; one that a lane needs stays.
+// Ticks that no shard needs go, an hour later; one that a shard needs stays.
 func TestOldTicksGo(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -169,22 +169,22 @@ func TestOldTicksGo(t *testing.T) {
 	}
 	cover(t, s, bases[2])
 	maintain(t, s)
-	if n := one[int](t, b, `SELECT count(*) FROM {skald_tick}`); n != 5 {
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_snapshot}`); n != 5 {
 		t.Errorf("of young ticks %d are left of 5", n)
 	}
-	b.exec(t, `UPDATE {skald_tick} SET at = at - interval '2 hours'`)
+	b.exec(t, `UPDATE {skald_snapshot} SET at = at - interval '2 hours'`)
 	maintain(t, s)
-	if n := one[int](t, b, `SELECT count(*) FROM {skald_tick}`); n != 3 {
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_snapshot}`); n != 3 {
 		t.Errorf("%d ticks are left, want 3", n)
 	}
-	if _, err := s.Tick(ctx, bases[2]); err != nil {
-		t.Errorf("the tick that the lanes need: %v", err)
+	if _, err := store.Snapshot(ctx, s, bases[2]); err != nil {
+		t.Errorf("the tick that the shards need: %v", err)
 	}
-	if _, err := s.Tick(ctx, bases[0]); !errors.Is(err, store.ErrMoved) {
+	if _, err := store.Snapshot(ctx, s, bases[0]); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("a tick that is gone: %v", err)
 	}
-	b.exec(t, `UPDATE {skald_tick} SET token = 'another'`)
-	_, err := s.Tick(ctx, bases[4])
+	b.exec(t, `UPDATE {skald_snapshot} SET token = 'another'`)
+	_, err := store.Snapshot(ctx, s, bases[4])
 	_, pull := s.Pull(ctx, store.Window{Base: bases[2], Tip: bases[4]}, 1)
 	if !errors.Is(err, store.ErrMoved) || !errors.Is(pull, store.ErrMoved) {
 		t.Errorf("in a database that went back in time: %v, %v", err, pull)
@@ -234,18 +234,18 @@ func TestOutage(t *testing.T) {
 		}
 	}
 	away := New(b.connectTo(t, "postgres://nobody:sesame@127.0.0.1:1/none?connect_timeout=2"), nil)
-	_, err := away.Tick(ctx, "")
+	_, err := store.Snapshot(ctx, away, "")
 	if !away.Outage(err) || strings.Contains(err.Error(), "sesame") {
 		t.Errorf("a server that is away: %v", err)
 	}
 	closed := b.store(t)
 	closed.pool.Close()
-	if _, err := closed.Tick(ctx, ""); !closed.Outage(err) {
+	if _, err := store.Snapshot(ctx, closed, ""); !closed.Outage(err) {
 		t.Errorf("a pool that is closed: %v", err)
 	}
 	short, stop := context.WithTimeout(ctx, time.Nanosecond)
 	defer stop()
-	if _, err := s.Tick(short, ""); !s.Outage(err) {
+	if _, err := store.Snapshot(short, s, ""); !s.Outage(err) {
 		t.Errorf("a deadline that is over: %v", err)
 	}
 	reader := b.store(t)
@@ -257,20 +257,20 @@ func TestOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Release()
-	if _, err := reader.Tick(ctx, ""); err != nil {
+	if _, err := store.Snapshot(ctx, reader, ""); err != nil {
 		t.Errorf("a tick where transactions only read unless told otherwise: %v", err)
 	}
 }
 
-// However many marks of ids without a time there are, a run goes on until they are gone, or says that there are more.
-func TestTimelessMarksGoHoweverMany(t *testing.T) {
+// However many marks are to go, a run goes on until they are gone, or says that there are more.
+func TestMarksGoHoweverMany(t *testing.T) {
 	b := newBed(t)
-	b.exec(t, `INSERT INTO {skald_mark_timeless} (consumer, source, id, outcome, at)
+	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, at)
 		SELECT 'c', 's', n::text, 1, now() - interval '40 days' FROM generate_series(1, 120000) AS n`)
 	s := b.store(t)
 	var gone int64
 	for more := true; more; {
-		did, err := s.Maintain(t.Context(), store.Retention{})
+		did, err := s.Maintain(t.Context(), store.Maintain{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,19 +2,17 @@ package pgstore
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
-// A ring is how time falls on leaves, from some time on. A later one takes over from it; what lies in its leaves
-// stays there.
+// A ring is how time falls on leaves, from some time on. A later one takes over from it; what lies in its
+// leaves stays there.
 type ring struct {
-	From  int64 `json:"from"`  // milliseconds since 1970: of ids for marks, of transactions for rows. 0: always
+	From  int64 `json:"from"`  // milliseconds since 1970, of transactions. 0: always
 	First int   `json:"first"` // its first leaf
 	Slots int   `json:"slots"`
 }
@@ -23,8 +21,7 @@ type ring struct {
 type rings []ring
 
 // Before a ring was ever changed the database has no setting of it.
-func defaultRows() rings  { return rings{{Slots: 10}} } // of one day
-func defaultMarks() rings { return rings{{Slots: 18}} } // of two days
+func defaultRows() rings { return rings{{Slots: 10}} } // of one day
 
 // leaf is where time at falls.
 func (rs rings) leaf(at time.Time, width time.Duration) int {
@@ -50,8 +47,8 @@ func (rs rings) leaves() []int {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// live are the leaves on which some time between first and last falls. early is by how much an entry may be older than
-// the ring that it fell into.
+// live are the leaves on which some time between first and last falls. early is by how much an entry may be
+// older than the ring that it fell into.
 func (rs rings) live(first, last time.Time, width, early time.Duration) map[int]bool {
 	w, out := int64(width/time.Second), map[int]bool{}
 	for i, r := range rs {
@@ -91,49 +88,4 @@ func parseRings(text string, otherwise rings) (rings, error) {
 	return rs, nil
 }
 
-// A markRing is the rings of marks, with the statements that name each leaf.
-type markRing struct {
-	rings
-	text map[int]map[string]string
-}
-
-func (c *core) setMarks(rs rings) {
-	m := &markRing{rs, map[int]map[string]string{}}
-	for _, n := range rs.leaves() {
-		m.text[n] = c.leafed(firstMarks, markLeaf(n), n)
-	}
-	c.marks.Store(m)
-}
-
-func markLeaf(n int) string { return fmt.Sprintf("skald_mark_%02d", n) }
-func rowLeaf(n int) string  { return fmt.Sprintf("skald_outbox_%d", n) }
-
-// rowTexts are the statements that name a leaf of the outbox.
-func (c *core) rowTexts(n int) map[string]string {
-	return c.leafed(firstRows, rowLeaf(n), n)
-}
-
-// barred tells that a leaf refused a mark because its ring ends before the id: we know a ring that is over.
-func barred(err error) bool {
-	return state(err) == "23514" && strings.Contains(err.Error(), "skald_mark_until")
-}
-
-// reread brings the rings of marks up to date, where a leaf has told that ours are not. Nothing else needs to: an
-// id never falls on two leaves, because the old one refuses it.
-func (c *core) reread(ctx context.Context) error {
-	if c.err != nil || !c.stale.Swap(false) {
-		return c.err
-	}
-	var rows, marks string
-	err := c.short(ctx, "read rings", c.call("Rings").into(&rows, &marks))
-	var rs rings
-	if err == nil {
-		rs, err = parseRings(marks, defaultMarks())
-	}
-	if err != nil {
-		c.stale.Store(true)
-		return err
-	}
-	c.setMarks(rs)
-	return nil
-}
+func rowLeaf(n int) string { return fmt.Sprintf("skald_outbox_%d", n) }

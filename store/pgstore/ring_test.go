@@ -2,17 +2,13 @@ package pgstore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
 
@@ -69,134 +65,6 @@ func TestRings(t *testing.T) {
 	}
 }
 
-// once has two stores take the same message, one behind the other, and wants no more than one effect.
-func once(t *testing.T, b *bed, what string, id string, stores ...*Store) (taken int) {
-	t.Helper()
-	ctx := context.Background()
-	m := store.Mark{Consumer: "c", Identity: store.Identity{Source: "/s", ID: id}, As: store.Done}
-	before := one[int](t, b, `SELECT count(*) FROM {skald_mark} WHERE id = $1::text::uuid`, id)
-	for _, s := range stores {
-		u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
-		if errors.Is(err, errRing) {
-			if !s.Outage(err) {
-				t.Errorf("%s: %v is charged to the message", what, err)
-			}
-			continue
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		if u.Found().Marks[0].Outcome == store.Fresh {
-			taken++
-		}
-		if err := u.Commit(ctx); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
-	if n := one[int](t, b, `SELECT count(*) FROM {skald_mark} WHERE id = $1::text::uuid`, id); n != before+taken || n > 1 {
-		t.Fatalf("%s: %d effects, %d marks", what, taken, n)
-	}
-	return taken
-}
-
-// The ring of marks is changed by a command that is killed behind each of its transactions and run again. Whatever the
-// processes believe of the rings, no message is taken twice; those from before are found; and in the end the new
-// ring is used by all.
-// Interleaving 5.
-func TestMarkRingChangesUnderEveryCrash(t *testing.T) {
-	b := newBed(t)
-	ctx := context.Background()
-	now := time.Now()
-	later := func() *Store { // a process at a time when the new ring is in use
-		s := b.store(t)
-		s.now = func() time.Time { return now.Add(lead + time.Hour) }
-		return s
-	}
-	old := uuid7.New(now.Add(-20 * day))
-	once(t, b, "before", old, later())
-	ignorant := later()
-	for budget := 1; ; budget++ {
-		did, err := Resize(ctx, &mortal{b.pool, budget}, &ResizeOptions{Schema: b.schema, Marks: 5})
-		if err != nil && !errors.Is(err, errKilled) {
-			t.Fatal(err)
-		}
-		what := fmt.Sprintf("killed behind %d transactions", budget)
-		knowing := later()
-		if err := knowing.Check(ctx, store.App); err != nil {
-			t.Fatal(err)
-		}
-		from := now.Add(lead)
-		if next := one[string](t, b, `SELECT coalesce(max(value), '') FROM {skald_setting} WHERE name = 'mark ring next'`); next != "" {
-			var r ring
-			if err := json.Unmarshal([]byte(next), &r); err != nil {
-				t.Fatal(err)
-			}
-			from = time.UnixMilli(r.From)
-		}
-		for _, at := range []time.Time{from.Add(-time.Second), from.Add(time.Second)} {
-			taken := once(t, b, what, uuid7.New(at), ignorant, knowing)
-			taken += once(t, b, what, uuid7.New(at), knowing, later())
-			if at.Before(from) && taken != 2 {
-				t.Errorf("%s: a message of before was not taken", what)
-			}
-		}
-		once(t, b, what, old, knowing)
-		b.exec(t, `DELETE FROM {skald_mark} WHERE id::text <> $1`, old) // those that are ahead of the clock
-		if err == nil {
-			if len(did) != 1 || !strings.Contains(did[0], "5 slots") {
-				t.Errorf("it did %q", did)
-			}
-			break
-		}
-	}
-	knowing := later()
-	if err := knowing.Check(ctx, store.App); err != nil {
-		t.Fatal(err)
-	}
-	id := uuid7.New(now.Add(lead + time.Minute))
-	if once(t, b, "behind", id, knowing) != 1 {
-		t.Error("a message of the new ring is not taken")
-	}
-	if leaf := one[string](t, b, `SELECT tableoid::regclass::text FROM {skald_mark} WHERE id::text = $1`, id); !slices.ContainsFunc([]string{"18", "19", "20", "21", "22"}, func(n string) bool { return strings.Contains(leaf, "skald_mark_"+n) }) {
-		t.Errorf("it lies in %s", leaf)
-	}
-	// Who knew nothing is refused once, and knows then.
-	if taken := once(t, b, "ignorant", uuid7.New(now.Add(lead+time.Minute)), ignorant, ignorant); taken != 1 {
-		t.Error("who does not know the new ring never learns it")
-	}
-	seen, err := ignorant.Seen(ctx, "c", []store.Identity{{Source: "/s", ID: id}, {Source: "/s", ID: old}})
-	if err != nil || seen[0].Outcome != store.Done || seen[1].Outcome != store.Done {
-		t.Errorf("of two messages are seen %v, %v", seen, err)
-	}
-	if did, err := Resize(ctx, b.pool, &ResizeOptions{Schema: b.schema, Marks: 5}); err != nil || len(did) != 0 {
-		t.Errorf("again it did %q, %v", did, err)
-	}
-}
-
-// Where clocks are further ahead than a new ring begins, it is not begun, and nobody is kept out.
-// Interleaving 4.
-func TestMarkRingWithAClockAhead(t *testing.T) {
-	b := newBed(t)
-	ctx := context.Background()
-	s := b.store(t)
-	s.now = func() time.Time { return time.Now().Add(lead + 2*time.Hour) }
-	once(t, b, "ahead", uuid7.New(s.now()), s)
-	var clock *ClockError
-	if did, err := Resize(ctx, b.pool, &ResizeOptions{Schema: b.schema, Marks: 30}); !errors.As(err, &clock) || len(did) != 0 {
-		t.Fatalf("did %q, %v", did, err)
-	}
-	if once(t, b, "ahead", uuid7.New(s.now()), s) != 1 {
-		t.Error("a message is kept out")
-	}
-	b.exec(t, `DELETE FROM {skald_mark}`)
-	if did, err := Resize(ctx, b.pool, &ResizeOptions{Schema: b.schema, Marks: 30}); err != nil || len(did) != 1 {
-		t.Errorf("did %q, %v", did, err)
-	}
-	if done, err := b.store(t).Maintain(ctx, store.Retention{Marks: 54 * day}); err != nil {
-		t.Errorf("maintain did %+v, %v", done, err)
-	}
-}
-
 // Rows fall on the leaves of the new ring at once, and those of the old one are kept as long as before.
 func TestOutboxRingChanges(t *testing.T) {
 	b := newBed(t)
@@ -207,7 +75,7 @@ func TestOutboxRingChanges(t *testing.T) {
 		b.exec(t, insertOld, (today-d)%10)
 	}
 	b.exec(t, `GRANT TRUNCATE ON {skald_outbox_0} TO PUBLIC`)
-	stale := keeping{Retention: store.Retention{Outbox: 7 * day, Marks: 30 * day}, now: time.Now(), rows: defaultRows(), marks: defaultMarks()}
+	stale := keeping{Retention: store.Retention{Outbox: 7 * day, Marks: 30 * day}, now: time.Now(), rows: defaultRows()}
 	for budget := 1; ; budget++ {
 		if _, err := Resize(ctx, &mortal{b.pool, budget}, &ResizeOptions{Schema: b.schema, Outbox: 13}); err == nil {
 			break
@@ -245,8 +113,8 @@ func TestOutboxRingChanges(t *testing.T) {
 	if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox}`); n != rows {
 		t.Errorf("%d rows are left of %d that are young", n, rows)
 	}
-	// By an injected clock: in a week and a turn of the new ring all are gone, on whatever day this runs. What lies in a leaf of both rings
-	// waits until no day of either is in it.
+	// By an injected clock: in a week and a turn of the new ring all are gone, on whatever day this runs.
+	// What lies in a leaf of both rings waits until no day of either is in it.
 	const last = 9 + 14
 	for d := 1; d <= last; d++ {
 		replaced(s, "Now", fmt.Sprintf(`SELECT floor(extract(epoch FROM clock_timestamp()))::bigint + %d`, d*86400))
@@ -264,8 +132,8 @@ func TestOutboxRingChanges(t *testing.T) {
 	}
 }
 
-// A change that cannot have its lock gives way, again and again: a writer never waits for long, and once the way is
-// free it goes on.
+// A change that cannot have its lock gives way, again and again: a writer never waits for long, and once the
+// way is free it goes on.
 func TestRingChangeBesideOpenWriters(t *testing.T) {
 	b := newBed(t)
 	ctx := context.Background()
@@ -290,7 +158,8 @@ func TestRingChangeBesideOpenWriters(t *testing.T) {
 			default:
 			}
 		}
-		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'b', 't', '1')`) // waits no longer than it does
+		// waits no longer than it does
+		b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) VALUES ('orders', 'b', 't', '1')`)
 		waited++
 	}
 	if err := tx.Commit(ctx); err != nil {

@@ -62,17 +62,23 @@ func (b *bed) storeAs(t testing.TB, name string) *Store {
 	return New(b.as(t, name, "one day"), &Options{Schema: b.schema})
 }
 
-// byRole is one driver of the suite's made of two processes: what a relay asks for goes to the relay's. No station
-// moves a lane in one transaction with other things, but the suite does: that needs the rights of both.
+// byRole is one driver of the suite's made of two processes: what a relay asks for goes to the relay's. No
+// station moves a shard in one transaction with other things, but the suite does: that needs the rights of
+// both.
 type byRole struct {
 	*Store
 	relay, both, owner *Store
 	members            string // the role of both, which the app's login is in without having its rights
 }
 
-// Reseat is the owner's: it writes what nobody else may.
-func (d byRole) Reseat(ctx context.Context, note *store.Audit) (store.Reseated, error) {
-	return d.owner.Reseat(ctx, note)
+// Recover is the owner's: it writes what nobody else may.
+func (d byRole) Recover(ctx context.Context, note *store.Audit) (store.Recovered, error) {
+	return d.owner.Recover(ctx, note)
+}
+
+// Rename is the owner's, too.
+func (d byRole) Rename(ctx context.Context, r store.Rename) (store.Renamed, error) {
+	return d.owner.Rename(ctx, r)
 }
 
 func (d byRole) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx], error) {
@@ -90,7 +96,7 @@ type roleUnit struct {
 
 func (u roleUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	for _, e := range es {
-		if e.Lane != nil {
+		if e.Shard != nil {
 			if _, err := u.Tx().Exec(ctx, "SET LOCAL ROLE "+u.members); err != nil {
 				return err
 			}
@@ -110,9 +116,9 @@ func (d byRole) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	to := d.Store
 	for _, e := range es {
 		switch {
-		case e.Lane != nil && (e.Mark != nil || len(e.Locks)+len(e.Rows) > 0):
+		case e.DropDeferred != nil || e.Shard != nil && (e.Mark != nil || len(e.Locks)+len(e.Rows) > 0):
 			return d.both.Apply(ctx, es...)
-		case e.Lane != nil:
+		case e.Shard != nil:
 			to = d.relay
 		}
 	}
@@ -123,32 +129,16 @@ func (d byRole) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) 
 	return d.relay.Lease(ctx, ask)
 }
 
-func (d byRole) Tick(ctx context.Context, base string) (string, error) {
-	return d.relay.Tick(ctx, base)
-}
-
 func (d byRole) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
 	return d.relay.Pull(ctx, w, limit)
 }
 
-func (d byRole) Held(ctx context.Context, lanes []int) ([]store.Held, error) {
-	return d.relay.Held(ctx, lanes)
+func (d byRole) Deferred(ctx context.Context, q store.DeferredQuery) (store.Deferred, error) {
+	return d.relay.Deferred(ctx, q)
 }
 
-func (d byRole) Retry(ctx context.Context, lanes []int, limit int) ([]store.Aside, error) {
-	return d.relay.Retry(ctx, lanes, limit)
-}
-
-func (d byRole) Forecast(ctx context.Context, keep store.Retention) (store.Maintained, error) {
-	return d.relay.Forecast(ctx, keep)
-}
-
-func (d byRole) Maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
-	return d.relay.Maintain(ctx, keep)
-}
-
-func (d byRole) Own(ctx context.Context, what, owner string, ttl time.Duration) (bool, error) {
-	return d.relay.Own(ctx, what, owner, ttl)
+func (d byRole) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
+	return d.relay.Maintain(ctx, m)
 }
 
 // roleSeat is a seat whose users have the rights of app and relay and no more.
@@ -173,6 +163,7 @@ func (b roleSeat) Begin(t testing.TB) pgx.Tx {
 }
 
 func TestConformanceUnderRoles(t *testing.T) {
+	t.Parallel()
 	need.Postgres(t)
 	b := newBed(t)
 	app, relay, both := b.role(t, "app"), b.role(t, "relay"), b.role(t, "app")
@@ -191,22 +182,9 @@ func TestConformanceUnderRoles(t *testing.T) {
 	})
 }
 
-// appDay is all that an app ever asks of the store; with a leaf's name only what it asks of that.
-func appDay(ctx context.Context, s *Store, leaf string) error {
-	ids := []string{"no uuid", uuid7.New(time.Now().Add(time.Hour))} // the second lies in both tables
-	s.stale.Store(true)                                              // as when the ring of marks was changed
-	for i := range defaultMarks().slots() {
-		at := time.Now().Add(-time.Duration(i) * markSlot)
-		switch markLeaf(defaultMarks().leaf(at, markSlot)) {
-		case leaf:
-			ids = []string{uuid7.New(at)}
-		default:
-			ids = append(ids, uuid7.New(at))
-		}
-		if len(ids) == 1 {
-			break
-		}
-	}
+// appDay is all that an app ever asks of the store.
+func appDay(ctx context.Context, s *Store, _ string) error {
+	ids := []string{"no uuid", uuid7.New(time.Now().Add(time.Hour)), uuid7.New(time.Now().Add(-40 * day))}
 	for _, id := range ids {
 		m := aMark()
 		m.ID = id
@@ -231,13 +209,22 @@ func appDay(ctx context.Context, s *Store, leaf string) error {
 	if err := quarantineDay(ctx, s); err != nil {
 		return err
 	}
-	if _, err := s.Backlog(ctx); err != nil {
-		return err
+	if b, err := store.ReadBacklog(ctx, s); errors.Join(err, b.Uncounted) != nil {
+		return errors.Join(err, b.Uncounted)
 	}
 	if err := stepDay(ctx, s); err != nil {
 		return err
 	}
 	if err := keptDay(ctx, s); err != nil {
+		return err
+	}
+	if err := errors.Join(sagaDay(ctx, s), trackedDay(ctx, s)); err != nil {
+		return err
+	}
+	if _, err := s.PayloadSchema(ctx, "", "1"); err != nil {
+		return err
+	}
+	if err := s.KeepPayloadSchema(ctx, "", "1", "{}"); err != nil {
 		return err
 	}
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
@@ -268,18 +255,19 @@ func quarantineDay(ctx context.Context, s *Store) error {
 	if _, err := s.Apply(ctx, store.Effect{Quarantine: &q}); err != nil {
 		return err
 	}
-	list, err := s.Quarantined(ctx, store.Query{ID: q.ID})
+	list, err := store.ListQuarantined(ctx, s, store.Query{ID: q.ID})
 	if err != nil {
 		return err
 	}
-	if _, err := s.Admit(ctx, []int64{list[0].Number}, "ann", "a test"); err != nil {
+	if _, err := store.AdmitAll(ctx, s, []int64{list[0].Number}, "ann", "a test"); err != nil {
 		return err
 	}
 	_, err = s.Apply(ctx, store.Effect{Admitted: &q})
 	return err
 }
 
-// stepDay is what an app asks of steps: one is taken and undone, of a saga so old that the floor is looked at.
+// stepDay is what an app asks of steps: one is taken and undone, of a saga so old that the floor is looked
+// at.
 func stepDay(ctx context.Context, s *Store) error {
 	step := store.Step{Consumer: "c", Saga: uuid7.New(time.Now()), Name: "charge", State: store.StepDone, Identity: aMark().Identity}
 	for _, state := range []store.StepState{store.StepDone, store.StepUndone} {
@@ -295,20 +283,77 @@ func stepDay(ctx context.Context, s *Store) error {
 	return nil
 }
 
+// sagaDay is what an app asks of sagas: one is started, claimed, moved on and ended.
+func sagaDay(ctx context.Context, s *Store) error {
+	ref := store.SagaRef{Name: "order", Key: uuid7.New(time.Now())}
+	hash := ref.Key
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		start := store.Saga{Name: ref.Name, Key: ref.Key, ID: ref.Key, Hash: hash, Input: "{}", State: "{}", Standing: store.Standing{Status: "running"}}
+		if _, _, err := s.StartSaga(ctx, tx, start); err != nil {
+			return err
+		}
+		_, _, err := s.LockSaga(ctx, tx, ref.Name, ref.Key)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.NoteSagaDefinitions(ctx, []store.SagaDefinition{{Name: ref.Name, Hash: hash, Written: "{}"}}); err != nil {
+		return err
+	}
+	c, err := s.ClaimSagas(ctx, store.ClaimSagas{Session: "a", Hashes: []string{hash}, Limit: 1, Lease: time.Minute})
+	if err != nil {
+		return err
+	}
+	if len(c.Sagas) != 1 {
+		return fmt.Errorf("%d sagas are claimed", len(c.Sagas))
+	}
+	ref.Version = c.Sagas[0].Version
+	u, err := s.Begin(ctx, store.Intake{Sagas: []store.SagaRef{ref}})
+	if err != nil {
+		return err
+	}
+	if err := u.Commit(ctx, store.Effect{Saga: &store.SagaMove{SagaRef: ref, State: "{}", Standing: c.Sagas[0].Standing}}); err != nil {
+		return err
+	}
+	ref.Version++
+	end := store.SagaMove{SagaRef: ref, State: "{}", Standing: store.Standing{Status: "done"}, Final: true}
+	if _, err := s.Apply(ctx, store.Effect{Saga: &end}); err != nil {
+		return err
+	}
+	if _, err := s.List(ctx, store.List{Sagas: &store.SagaQuery{Name: ref.Name, Limit: 1}, Definitions: true}); err != nil {
+		return err
+	}
+	_, err = s.Status(ctx, store.StatusQuery{Sagas: true})
+	return err
+}
+
+// trackedDay is what an app asks of sagas that it tracks.
+func trackedDay(ctx context.Context, s *Store) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		t, err := s.LockTracked(ctx, tx, "order", uuid7.New(time.Now()))
+		if err != nil {
+			return err
+		}
+		t.State, t.Due, t.Drift, t.Body = "running", time.Now(), 1, "{}"
+		return s.SaveTracked(ctx, tx, t)
+	})
+}
+
 // relayDay is all that a relay ever asks of the store, but for emptying leaves; with a leaf's name only that.
 func relayDay(ctx context.Context, s *Store, leaf string) error {
 	if leaf != "" {
 		return emptyLeaves(ctx, s, leaf)
 	}
-	life := fmt.Sprint(time.Now().UnixNano()) // it takes over what a day that ended badly has left
-	got, err := s.Lease(ctx, store.Ask{Owner: "relay", Life: life, TTL: time.Minute})
+	sessionID := fmt.Sprint(time.Now().UnixNano()) // it takes over what a day that ended badly has left
+	got, err := s.Lease(ctx, store.Ask{Owner: "relay", Session: sessionID, TTL: time.Minute})
 	if err != nil {
 		return err
 	}
-	if _, err := s.Backlog(ctx); err != nil {
-		return err
+	if b, err := store.ReadBacklog(ctx, s); errors.Join(err, b.Uncounted) != nil {
+		return errors.Join(err, b.Uncounted)
 	}
-	tip, err := s.Tick(ctx, "")
+	tip, err := store.Snapshot(ctx, s, "")
 	if err != nil {
 		return err
 	}
@@ -317,43 +362,38 @@ func relayDay(ctx context.Context, s *Store, leaf string) error {
 		return err
 	}
 	var es []store.Effect
-	for _, l := range got.Lanes {
-		es = append(es, store.Effect{Lane: &store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &store.Cursor{Base: tip}}})
+	for _, l := range got.Shards {
+		es = append(es, store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &store.Cursor{Base: tip}}})
 	}
-	one := *es[0].Lane
-	one.Aside = []store.Aside{{Row: page.Rows[0], Attempts: 1}}
+	one := *es[0].Shard
+	one.Deferred = []store.DeferredRow{{Row: page.Rows[0], Attempts: 1}}
 	again := one
 	again.Freed = []int64{page.Rows[0].Seq}
-	for _, part := range [][]store.Effect{es, {{Lane: &one}}, {{Lane: &again}}} {
+	for _, part := range [][]store.Effect{es, {{Shard: &one}}, {{Shard: &again}}} {
 		if _, err := s.Apply(ctx, part...); err != nil {
 			return err
 		}
 	}
-	if _, err := s.Held(ctx, []int{0}); err != nil {
+	if _, err := store.DeferredKeys(ctx, s, []int{0}); err != nil {
 		return err
 	}
-	if _, err := s.Retry(ctx, []int{0}, 1); err != nil {
+	if _, err := store.DueRows(ctx, s, []int{0}, 1); err != nil {
 		return err
 	}
-	if err := s.short(ctx, "note", s.call("Looked", int64(1), int64(1), int64(1)), s.call("Emptied", "skald_outbox")); err != nil {
+	if err := s.short(ctx, "note", s.call("Looked", int64(1), int64(1), int64(1), int64(1)), s.call("Emptied", "skald_outbox")); err != nil {
 		return err
 	}
 	for _, ttl := range []time.Duration{time.Minute, time.Hour, 0} {
-		if _, err := s.Own(ctx, "retention", life, ttl); err != nil {
+		// dry: what is to be emptied is emptied below, leaf by leaf
+		if _, err := s.Maintain(ctx, store.Maintain{Owner: sessionID, Lease: ttl, Leave: ttl == 0, DryRun: true}); err != nil {
 			return err
 		}
 	}
-	if err := s.deletes(ctx, 30*day, &store.Maintained{}); err != nil {
+	k := &keeping{now: time.Now(), Retention: store.Retention{Marks: 30 * day, Steps: 90 * day, Sagas: 30 * day}}
+	if err := errors.Join(s.forgetMarks(ctx, k), s.deletes(ctx, k), s.forgetSteps(ctx, k), s.forgetSagas(ctx, k)); err != nil {
 		return err
 	}
-	if err := s.forgetSteps(ctx, &keeping{now: time.Now(), Retention: store.Retention{Steps: 90 * day}}); err != nil {
-		return err
-	}
-	marks := s.leafed(firstMarks, markLeaf(0), 0)
-	if err := s.short(ctx, "raise floors", call{sql: marks["Meet"]}, call{sql: marks["RaiseFloors"], args: []any{int64(0)}}); err != nil {
-		return err
-	}
-	_, err = s.Lease(ctx, store.Ask{Owner: "relay", Life: life, Leave: true})
+	_, err = s.Lease(ctx, store.Ask{Owner: "relay", Session: sessionID, Leave: true})
 	return err
 }
 
@@ -367,63 +407,68 @@ func emptyLeaves(ctx context.Context, s *Store, name string) error {
 			}
 		}
 	}
-	for i := range defaultMarks().slots() {
-		if name == "" || name == markLeaf(i) {
-			if err := s.emptyMarkLeaf(ctx, i, &k); err != nil {
-				return err
-			}
-		}
-	}
 	return nil
 }
 
 // keptDay parks a message, claims it, makes it a dead letter, redrives and drops it.
 func keptDay(ctx context.Context, s *Store) error {
 	m := aMark()
-	m.Turn, m.Key = store.Arriving, []byte("k")
+	m.KeyOrder, m.Key = store.Arriving, []byte("k")
 	was := 1
 	p := store.Parked{Consumer: m.Consumer, Identity: m.Identity, Message: aMessage("k"), Attempts: was}
-	dead := store.Keep{Parked: p, Was: &was}
+	dead := store.Park{Parked: p, Was: &was}
 	dead.Dead = &store.Death{}
 	u, err := s.Begin(ctx, store.Intake{Marks: []store.Mark{m}})
 	if err != nil {
 		return err
 	}
-	if _, err := u.Rollback(ctx, store.Effect{Keep: &store.Keep{Parked: p}}); err != nil {
+	if _, err := u.Rollback(ctx, store.Effect{Park: &store.Park{Parked: p}}); err != nil {
 		return err
 	}
-	if _, err := s.Claim(ctx, m.Consumer, "life", store.Portion{Keys: 1}, time.Hour); err != nil {
+	if _, err := s.Claim(ctx, store.Want{Consumer: m.Consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour}); err != nil {
 		return err
 	}
-	if _, err := s.Kept(ctx, store.Sought{}, 1); err != nil {
+	if _, err := store.ListKept(ctx, s, store.Sought{Limit: 1}); err != nil {
 		return err
 	}
-	if _, err := s.Keeping(ctx, m.Consumer); err != nil {
+	if _, err := s.Status(ctx, store.StatusQuery{Keeping: m.Consumer}); err != nil {
 		return err
 	}
-	if _, err := s.Audited(ctx, "a run", 0, 1); err != nil {
+	if _, err := s.Audits(ctx, store.AuditQuery{Run: "a run", Limit: 1}); err != nil {
 		return err
 	}
 	types := []store.Kind{{Topic: "t", Type: "x"}, {Topic: "t", Type: time.Now().String()}}
-	if _, err := s.Kinds(ctx, m.Consumer, types, time.Nanosecond); err != nil {
+	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer, Beat: &store.Beat{Own: types, Forget: time.Nanosecond, Progress: true}}); err != nil {
 		return err
 	}
-	if _, err := s.Kinds(ctx, m.Consumer, types[:1], time.Microsecond); err != nil {
+	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer, Beat: &store.Beat{Own: types[:1], Forget: time.Microsecond}}); err != nil {
 		return err
 	}
-	lane := store.Spot{Lane: "t/0", Origin: "one", Position: 3}
-	stands, err := s.Occupy(ctx, m.Consumer, "life", time.Now().String(), []store.Spot{lane})
+	shard := store.Checkpoint{Partition: "t/0", Origin: "one", Position: 3}
+	stands, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer, Take: true, Session: "life", Stamp: time.Now().String(), Checkpoints: []store.Checkpoint{shard}})
 	if err != nil {
 		return err
 	}
-	if stands, err = s.Spots(ctx, m.Consumer); err != nil {
+	if stands, err = s.Attend(ctx, store.Attend{Consumer: m.Consumer}); err != nil {
 		return err
 	}
-	if _, err := s.Advance(ctx, m.Consumer, stands.Server, "2", stands.Spots); err != nil {
+	if _, err := s.Attend(ctx, store.Attend{Consumer: m.Consumer, Server: stands.Server, Stamp: "2", Checkpoints: stands.Checkpoints}); err != nil {
 		return err
 	}
-	_, err = s.Apply(ctx, store.Effect{Keep: &dead}, store.Effect{Release: &store.Release{Consumer: m.Consumer, Identity: m.Identity}},
-		store.Effect{Free: &store.Free{Consumer: m.Consumer, Identity: m.Identity}, Audit: &store.Audit{What: "drop"}})
+	for _, lease := range []time.Duration{0, time.Hour} { // the second takes over from the first
+		r := store.Reservation{Consumer: m.Consumer, Identity: aMark().Identity, Token: fmt.Sprint(lease), Lease: lease, Keep: time.Hour}
+		r.ID = "reserved"
+		if _, err := s.Reserve(ctx, r); err != nil {
+			return err
+		}
+		if lease > 0 {
+			if _, err := s.Apply(ctx, store.Effect{Reservation: &r}); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = s.Apply(ctx, store.Effect{Park: &dead}, store.Effect{Requeue: &store.Requeue{Consumer: m.Consumer, Identity: m.Identity}},
+		store.Effect{Finish: &store.Finish{Consumer: m.Consumer, Identity: m.Identity}, Audit: &store.Audit{Action: "drop"}})
 	return err
 }
 
@@ -432,10 +477,9 @@ func (b *bed) fill(t testing.TB) {
 	t.Helper()
 	b.clear(t)
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, slot) SELECT 'orders', 'x', n FROM generate_series(0, $1) AS n`, defaultRows().slots()-1)
-	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, slot) SELECT 'c', 's', gen_random_uuid(), 1, n FROM generate_series(0, $1) AS n`, defaultMarks().slots()-1)
-	b.Known(t)
-	b.exec(t, `INSERT INTO {skald_tick} (token, snapshot, seq, own, at) SELECT 'x', pg_current_snapshot(), 0, pg_current_xact_id(), now() - interval '2 hours'`)
-	b.exec(t, `INSERT INTO {skald_relay} (owner, life, until) VALUES ('gone', '1', now() - interval '1 hour')`)
+	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, at) VALUES ('c', 's', 'i', 1, now() - interval '40 days')`)
+	b.exec(t, `INSERT INTO {skald_snapshot} (token, snapshot, seq, own_txid, at) SELECT 'x', pg_current_snapshot(), 0, pg_current_xact_id(), now() - interval '2 hours'`)
+	b.exec(t, `INSERT INTO {skald_relay} (owner, session, until) VALUES ('gone', '1', now() - interval '1 hour')`)
 }
 
 // Without one of its rights a role is told which and what gives it, and cannot work; with all of them it can.
@@ -473,7 +517,8 @@ func TestEachRightIsNeeded(t *testing.T) {
 					t.Errorf("without %s the work ends with %v, which names no remedy", right.text, err)
 				}
 				errors.As(s.Check(ctx, role), &missing)
-				b.exec(t, strings.NewReplacer("{", "", "}", "").Replace(missing.Remedy)) // the remedy cures what it names
+				// the remedy cures what it names
+				b.exec(t, strings.NewReplacer("{", "", "}", "").Replace(missing.Remedy))
 				if err := s.Check(ctx, role); err != nil {
 					t.Fatalf("behind %s: %v", missing.Remedy, err)
 				}
@@ -533,20 +578,20 @@ func TestRolesEndWhereTheyShould(t *testing.T) {
 			`INSERT INTO {skald_outbox} (topic, type, txid) VALUES ('orders', 'x', '3')`, `INSERT INTO {skald_outbox} (topic, type, slot) VALUES ('orders', 'x', 0)`,
 			`INSERT INTO {skald_outbox} (topic, type, source) VALUES ('orders', 'x', '/other')`, `INSERT INTO {skald_outbox} (topic, type, erased_at) VALUES ('orders', 'x', now())`,
 			`INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x') RETURNING seq`, `SELECT nextval('{skald_outbox_seq_seq}')`,
-			`UPDATE {skald_mark} SET outcome = 2`, `DELETE FROM {skald_mark_timeless}`, `UPDATE {skald_answer} SET code = 2`, `UPDATE {skald_floor} SET at = NULL`, `DELETE FROM {skald_step}`, `UPDATE {skald_step_floor} SET at = now()`, `DELETE FROM {skald_quarantine}`, `TRUNCATE {skald_mark_00}`, `DELETE FROM {skald_entity}`,
-			`SELECT FROM {skald_lane}`, `SELECT FROM {skald_tick}`, `SELECT FROM {skald_relay}`, `SELECT FROM {skald_aside}`, `UPDATE {skald_setting} SET value = 'x'`,
-			`CREATE TABLE {mine} (x int)`, `DROP TABLE {skald_aside}`,
+			`UPDATE {skald_mark} SET outcome = 2`, `UPDATE {skald_answer} SET code = 2`, `UPDATE {skald_floor} SET at = now()`, `DELETE FROM {skald_step}`, `UPDATE {skald_step_floor} SET at = now()`, `DELETE FROM {skald_quarantine}`, `DELETE FROM {skald_mark}`, `DELETE FROM {skald_entity}`,
+			`SELECT FROM {skald_shard}`, `SELECT FROM {skald_snapshot}`, `SELECT FROM {skald_relay}`, `SELECT FROM {skald_deferred}`, `UPDATE {skald_setting} SET value = 'x'`,
+			`CREATE TABLE {mine} (x int)`, `DROP TABLE {skald_deferred}`,
 		},
 		"relay": {
 			`INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x')`, `UPDATE {skald_outbox} SET type = 'y'`, `DELETE FROM {skald_outbox}`,
-			`INSERT INTO {skald_mark_timeless} (consumer, source, id, outcome) VALUES ('a', 'b', 'c', 1)`, `DELETE FROM {skald_mark}`,
+			`INSERT INTO {skald_mark} (consumer, source, id, outcome) VALUES ('a', 'b', 'c', 1)`, `UPDATE {skald_mark} SET outcome = 2`,
 			`UPDATE {skald_step} SET state = 1`, `INSERT INTO {skald_step} (consumer, saga, step, occurrence, state) VALUES ('a', 'b', 'c', '', 1)`, `SELECT data FROM {skald_parked}`,
-			`SELECT FROM {skald_entity}`, `UPDATE {skald_setting} SET name = 'x'`, `DELETE FROM {skald_lane}`, `UPDATE {skald_tick} SET seq = 0`,
+			`SELECT FROM {skald_entity}`, `UPDATE {skald_setting} SET name = 'x'`, `DELETE FROM {skald_shard}`, `UPDATE {skald_snapshot} SET seq = 0`,
 			`SELECT nextval('{skald_outbox_seq_seq}')`, `SELECT FROM {kv}`, `CREATE TABLE {mine} (x int)`,
 		},
 		"reader": {
 			`INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x')`, `UPDATE {skald_outbox} SET type = 'y'`, `DELETE FROM {skald_mark}`, `TRUNCATE {skald_outbox_0}`,
-			`UPDATE {skald_lane} SET owner = 'me'`, `DELETE FROM {skald_aside}`, `UPDATE {skald_setting} SET value = 'x'`, `CREATE TABLE {mine} (x int)`,
+			`UPDATE {skald_shard} SET owner = 'me'`, `DELETE FROM {skald_deferred}`, `UPDATE {skald_setting} SET value = 'x'`, `CREATE TABLE {mine} (x int)`,
 		},
 	} {
 		pool := b.as(t, b.role(t, role), "ends")
@@ -596,7 +641,7 @@ func TestMigratorRole(t *testing.T) {
 }
 
 func TestGrantsRefuse(t *testing.T) {
-	for _, bad := range [][2]string{{"owner", "x"}, {"app", "a$$b"}, {"../role/app", "x"}} {
+	for _, bad := range [][2]string{{"owner", "x"}, {"app", "a$$b"}, {"app", "a $role$; DROP ROLE b; DO $role$"}, {"../role/app", "x"}} {
 		if text, err := Grants(bad[0], &GrantOptions{Name: bad[1]}); err == nil {
 			t.Errorf("%q: %s", bad, text)
 		}

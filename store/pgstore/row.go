@@ -17,7 +17,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A row is what one message is in the columns of InsertRow, in their order. It shares nothing with the message.
+// A row is what one message is in the columns of InsertRow, in their order. It shares nothing with the
+// message.
 type row struct {
 	topic, key, kind   *string
 	data               *string
@@ -149,7 +150,8 @@ func parseHeaders(text []byte) ([]skald.Header, error) {
 	return out, nil
 }
 
-// insert is the call that writes rows; there is at least one. Most rows leave most columns empty: each parameter costs.
+// insert is the call that writes rows; there is at least one. Most rows leave most columns empty: each
+// parameter costs.
 func (c *core) insert(rows []row) call {
 	usual := true
 	for i := range rows {
@@ -164,21 +166,52 @@ func (c *core) insert(rows []row) call {
 			given(r.schema), given(r.subject), given(r.correlation), given(r.cause), given(r.trace), given(r.headers), given(r.time),
 			given(r.id), given(r.bucket))
 	}
-	text := func(of func(*row) *string) []*string { return each(rows, of) }
-	blob := func(of func(*row) []byte) [][]byte { return each(rows, of) }
+	text := func(of func(*row) *string) []string {
+		return each(rows, func(r *row) string { return orNone(of(r), c.none) })
+	}
 	topics, keys := text(func(r *row) *string { return r.topic }), text(func(r *row) *string { return r.key })
 	kinds, data := text(func(r *row) *string { return r.kind }), text(func(r *row) *string { return r.data })
 	correlations, causes := text(func(r *row) *string { return r.correlation }), text(func(r *row) *string { return r.cause })
-	traces, times := text(func(r *row) *string { return r.trace }), each(rows, func(r *row) *time.Time { return r.time })
-	ids, buckets := text(func(r *row) *string { return r.id }), each(rows, func(r *row) *int16 { return r.bucket })
+	traces, ids := text(func(r *row) *string { return r.trace }), text(func(r *row) *string { return r.id })
+	buckets := each(rows, func(r *row) int16 {
+		if r.bucket == nil {
+			return -1
+		}
+		return *r.bucket
+	})
 	if usual {
-		return c.call("InsertManyUsual", topics, keys, kinds, data, correlations, causes, traces, times, ids, buckets)
+		times := each(rows, func(r *row) time.Time { return *r.time })
+		return c.call("InsertManyUsual", topics, keys, kinds, data, correlations, causes, traces, times, ids, buckets, c.none)
 	}
+	blob := func(of func(*row) []byte) [][]byte {
+		return each(rows, func(r *row) []byte {
+			if b := of(r); b != nil {
+				return b
+			}
+			return []byte(c.none)
+		})
+	}
+	times := text(func(r *row) *string {
+		if r.time == nil {
+			return nil
+		}
+		at := r.time.UTC().Format("2006-01-02 15:04:05.999999Z07:00")
+		return &at
+	})
 	return c.call("InsertRows", topics, keys, kinds, data,
 		blob(func(r *row) []byte { return r.dataBytes }), blob(func(r *row) []byte { return r.keyByte }),
 		text(func(r *row) *string { return r.contentType }), text(func(r *row) *string { return r.schema }),
 		text(func(r *row) *string { return r.subject }), correlations, causes, traces,
-		text(func(r *row) *string { return r.headers }), times, ids, buckets)
+		text(func(r *row) *string { return r.headers }), times, ids, buckets, c.none)
+}
+
+// orNone is what p points to, else none: a random word that no row has, for NULL. Where array_nulls is off an
+// array has no NULL of its own, and in a transaction of yours that is not ours to set.
+func orNone(p *string, none string) string {
+	if p == nil {
+		return none
+	}
+	return *p
 }
 
 // usual tells rows that InsertUsual can write.
@@ -191,7 +224,9 @@ const usualType = "application/json" // the default of the column
 
 const (
 	usualColumns = 10
-	listed       = 10 // as many rows go as a list of VALUES, each number of them a statement of its own; with 16 arrays cost the same
+	// as many rows go as a list of VALUES, each number of them a statement of its own; with 16 arrays cost
+	// the same
+	listed = 10
 )
 
 // insertUsual is the name of the statement for n usual rows.

@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// A Step is one migration as SQL for a tool of your own, with the note that it was applied. Run it as one transaction.
+// A Step is one migration as SQL for a tool of your own, with the note that it was applied. Run it as one
+// transaction.
 type Step struct {
 	Version int
 	Name    string // of the migration, without .sql
 	SQL     string
 }
 
-// Steps are what Migrate would do to an empty schema, one for each migration, in order. The database's encoding is to be
-// UTF8.
+// Steps are what Migrate would do to an empty schema, one for each migration, in order. The database's
+// encoding is to be UTF8.
 func Steps(o *MigrateOptions) ([]Step, error) {
 	m, err := newMigrator(o)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A settingError is the fault of whoever chose the settings of one message: never a missing right of the process,
-// which would stop it for all.
+// A settingError is the fault of whoever chose the settings of one message: never a missing right of the
+// process, which would stop it for all.
 type settingError struct {
 	names string
 	err   error

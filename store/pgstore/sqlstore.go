@@ -7,6 +7,9 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -16,10 +19,10 @@ import (
 
 // A SQLStore is PostgreSQL through database/sql. It is safe for concurrent use. Close the DB yourself.
 //
-// A message costs four round trips beside the handler's own, each further Write in the handler one more: rows are
-// written at once, because a savepoint of the handler's is not to be seen here. A handler that commits the
-// transaction that it was lent has committed its mark too: Commit then answers store.ErrLent and the consumer
-// should stop.
+// A message costs five round trips beside the handler's own, each further Write in the handler one more: rows
+// are written at once, because a savepoint of the handler's is not to be seen here. A handler that commits
+// the transaction that it was lent has committed its mark too: Commit then answers store.ErrLent and the
+// consumer should stop.
 type SQLStore struct {
 	*core
 	db  *sql.DB
@@ -28,18 +31,18 @@ type SQLStore struct {
 
 var (
 	_ store.Driver[*sql.Tx] = (*SQLStore)(nil)
-	_ store.Waker           = (*SQLStore)(nil)
 )
 
-// NewSQL is a store in db: opened with pgx's driver (sql.Open("pgx", …) or stdlib.OpenDBFromPool), also inside a driver
-// that only traces and has a method Raw, or with that of lib/pq, where a relay's and a store's own transactions take three
-// round trips instead of one.
+// NewSQL is a store in db: opened with pgx's driver (sql.Open("pgx", …) or stdlib.OpenDBFromPool), also
+// inside a driver that only traces and has a method Raw, or with that of lib/pq, where a relay's and a
+// store's own transactions take three round trips instead of one.
 func NewSQL(db *sql.DB, o *Options) *SQLStore {
 	_, ok := db.Driver().(*stdlib.Driver)
 	return &SQLStore{core: newCore(dbRunner{db}, o), db: db, pgx: ok}
 }
 
-// dbRunner borrows the pgx connection below one of database/sql, and so sends a whole transaction as one pipeline.
+// dbRunner borrows the pgx connection below one of database/sql, and so sends a whole transaction as one
+// pipeline.
 type dbRunner struct{ db *sql.DB }
 
 func (r dbRunner) run(ctx context.Context, calls ...call) error {
@@ -60,6 +63,27 @@ func (r dbRunner) run(ctx context.Context, calls ...call) error {
 		return runText(ctx, conn, calls)
 	}
 	return err
+}
+
+func (r dbRunner) within(ctx context.Context, f func(send sender) error) error {
+	conn, err := r.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("acquire connection: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	in := func(ctx context.Context, calls ...call) error { return sendOn(ctx, conn, tx, "", calls) }
+	if err = in(ctx, call{sql: writes}); err == nil {
+		err = f(in)
+	}
+	if err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	return tx.Commit()
 }
 
 // below gives f the pgx connection below conn, also below a driver that only traces, or answers errForeign.
@@ -90,9 +114,6 @@ type sqlUnit struct {
 
 // Begin opens a transaction and takes in: two round trips.
 func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx], error) {
-	if err := s.reread(ctx); err != nil {
-		return nil, fmt.Errorf("begin: %w", err)
-	}
 	u := &sqlUnit{s: s}
 	calls, err := s.intake(in, &u.found)
 	if err != nil {
@@ -110,11 +131,12 @@ func (u *sqlUnit) open(ctx context.Context, level store.Isolation, calls []call)
 	if u.conn, err = u.s.db.Conn(ctx); err != nil {
 		return fmt.Errorf("acquire connection: %w", err)
 	}
-	// database/sql rolls back when the context of BeginTx is done; that of Begin may be shorter than the handler's.
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	// database/sql rolls back when the context of BeginTx is done; that of Begin may be shorter than the
+	// handler's.
+	sessionID, stop := context.WithCancel(context.WithoutCancel(ctx))
 	u.stop = stop
 	defer context.AfterFunc(ctx, stop)()
-	if u.tx, err = u.conn.BeginTx(life, &sql.TxOptions{Isolation: sqlLevel(level)}); err != nil {
+	if u.tx, err = u.conn.BeginTx(sessionID, &sql.TxOptions{Isolation: sqlLevel(level)}); err != nil {
 		return err
 	}
 	if err := u.write(ctx); err != nil {
@@ -133,8 +155,9 @@ func sqlLevel(level store.Isolation) sql.IsolationLevel {
 	return sql.LevelReadCommitted
 }
 
-// write has the transaction write where the session's only read unless told otherwise: one more round trip. It comes before
-// all else, also before pgx asks for the types of what follows. The driver of lib/pq says so by itself.
+// write has the transaction write where the session's only read unless told otherwise: one more round trip.
+// It comes before all else, also before pgx asks for the types of what follows. The driver of lib/pq says so
+// by itself.
 func (u *sqlUnit) write(ctx context.Context) error {
 	err := below(u.conn, func(c *pgx.Conn) error {
 		if c.PgConn().ParameterStatus("default_transaction_read_only") != "on" {
@@ -152,27 +175,48 @@ func (u *sqlUnit) write(ctx context.Context) error {
 // inTransaction fails outside of one, where a handler's own COMMIT would have what follows stand by itself.
 const inTransaction = "SAVEPOINT skald_unit;\n"
 
-// send carries out calls in the transaction: one round trip. What goes before them is for drivers that do not know
-// whether they are in one.
+// send carries out calls in the transaction: one round trip. What goes before them is for drivers that do not
+// know whether they are in one.
 func (u *sqlUnit) send(ctx context.Context, before string, calls []call) error {
-	err := below(u.conn, func(c *pgx.Conn) error {
-		b := &pgx.Batch{}
-		queue(b, calls)
-		br := c.SendBatch(ctx, b)
-		defer br.Close()
-		if err := answers(br, calls); err != nil {
-			return err
-		}
-		return br.Close()
-	})
+	return sendOn(ctx, u.conn, u.tx, before, calls)
+}
+
+func sendOn(ctx context.Context, conn *sql.Conn, tx *sql.Tx, before string, calls []call) error {
+	err := below(conn, func(c *pgx.Conn) error { return send(ctx, c, calls) })
 	if errors.Is(err, errForeign) {
-		return sendText(ctx, u.tx, before, calls)
+		return sendText(ctx, tx, before, calls)
 	}
 	return err
 }
 
 func (u *sqlUnit) Tx() *sql.Tx        { return u.tx }
 func (u *sqlUnit) Found() store.Found { return u.found }
+
+// Outage tells whether the connection was lost, or the transaction aborted by what is nobody's fault. A
+// driver other than pgx does not tell how its transaction stands: a statement finds out.
+func (u *sqlUnit) Outage(ctx context.Context, err error) bool {
+	if u.conn == nil || u.tx == nil || err == nil {
+		return false
+	}
+	var closed, aborted bool
+	seen := below(u.conn, func(c *pgx.Conn) error {
+		closed, aborted = c.IsClosed(), c.PgConn().TxStatus() == 'E'
+		return nil
+	})
+	if errors.Is(seen, errForeign) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_, seen = u.tx.ExecContext(ctx, "SELECT 1")
+		aborted = state(seen) == "25P02"
+	}
+	return failedItself(closed || gone(seen), aborted, err)
+}
+
+// gone tells of a connection that was lost.
+func gone(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || classOf(err, "08", "57")
+}
 
 // end undoes what is not committed and hands the connection back.
 func (u *sqlUnit) end() {
@@ -189,7 +233,7 @@ func (u *sqlUnit) end() {
 	u.conn = nil
 }
 
-// Commit writes es and commits: two round trips, without es one.
+// Commit writes es and commits: two round trips.
 func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	if u.conn == nil {
 		return fmt.Errorf("commit: %w", errEnded)
@@ -205,10 +249,13 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	if err != nil {
 		return fmt.Errorf("commit: %w", limit(u.s.explain(err), messages(es)))
 	}
-	if speaks(es) {
-		u.s.wake()
-	}
+	u.s.stood(es...)
 	return nil
+}
+
+// CommitThen commits: database/sql sends statement by statement, so nothing is saved by beginning with it.
+func (u *sqlUnit) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[*sql.Tx], error) {
+	return nil, u.Commit(ctx, es...)
 }
 
 func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
@@ -222,10 +269,8 @@ func (u *sqlUnit) commit(ctx context.Context, es []store.Effect) error {
 	if err != nil {
 		return err
 	}
-	if len(calls) > 0 {
-		if err := u.send(ctx, inTransaction, calls); err != nil {
-			return err
-		}
+	if err := u.send(ctx, inTransaction, append([]call{u.s.guardLent()}, calls...)); err != nil {
+		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -287,13 +332,16 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 		return fmt.Errorf("write: %w", err)
 	}
 	for i := range es {
-		answer, err := s.keepApart(&es[i])
-		for _, c := range answer {
+		calls, err := s.writing(&es[i])
+		for _, c := range calls {
 			err = cmp.Or(err, s.one(ctx, tx, c))
 		}
 		if err != nil {
 			return fmt.Errorf("write: %w", s.losing(err))
 		}
+	}
+	if stirs(es) {
+		s.wake()
 	}
 	if len(rows) == 0 {
 		return ctx.Err()

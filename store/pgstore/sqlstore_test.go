@@ -45,12 +45,12 @@ func (b sqlSeat) Put(tx *sql.Tx, key, value string) error {
 }
 
 func TestConformanceSQL(t *testing.T) {
-	conformsSQL(t, newBed(t), pgx.QueryExecModeCacheStatement)
+	t.Parallel()
+	storetest.Run(t, harnessOfSQL(newBed(t), pgx.QueryExecModeCacheStatement))
 }
 
-func conformsSQL(t *testing.T, b *bed, mode pgx.QueryExecMode) {
-	t.Helper()
-	storetest.Run(t, storetest.Harness[*sql.Tx]{
+func harnessOfSQL(b *bed, mode pgx.QueryExecMode) storetest.Harness[*sql.Tx] {
+	return storetest.Harness[*sql.Tx]{
 		Open: func(t testing.TB) storetest.Database[*sql.Tx] {
 			b.clear(t)
 			return sqlSeat{b, stdlib.OpenDBFromPool(b.pool), mode}
@@ -58,6 +58,12 @@ func conformsSQL(t *testing.T, b *bed, mode pgx.QueryExecMode) {
 		Can: storetest.Can[*sql.Tx]{Rivals: true, Limits: true, Poison: func(tx *sql.Tx) error {
 			_, err := tx.Exec("SELECT 1/0")
 			return err
+		}, Anew: anew(func(tx *sql.Tx, text string) error {
+			_, err := tx.Exec(text)
+			return err
+		}), Pool: func(t testing.TB, _ storetest.Database[*sql.Tx], connections int) store.Driver[*sql.Tx] {
+			t.Helper()
+			return NewSQL(stdlib.OpenDBFromPool(b.few(t, mode, connections)), &Options{Schema: b.schema})
 		}, Setting: func(t testing.TB, tx *sql.Tx, name string) (value string) {
 			t.Helper()
 			if err := tx.QueryRow("SELECT coalesce(current_setting($1, true), '')", name).Scan(&value); err != nil {
@@ -65,7 +71,7 @@ func conformsSQL(t *testing.T, b *bed, mode pgx.QueryExecMode) {
 			}
 			return value
 		}},
-	})
+	}
 }
 
 func TestRoundTripsSQL(t *testing.T) {
@@ -89,7 +95,7 @@ func TestRoundTripsSQL(t *testing.T) {
 		want int
 		do   func() error
 	}{
-		"a message with one event": {4, func() error {
+		"a message with one event": {5, func() error {
 			u := begin(aMark())
 			if err := s.Write(ctx, u.Tx(), store.Effect{Rows: []skald.Message{aMessage("a")}}); err != nil {
 				return err

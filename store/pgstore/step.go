@@ -18,49 +18,50 @@ func stepArgs(s *store.Step, more ...any) []any {
 	return append([]any{name(s.Consumer), name(s.Saga), name(s.Name), name(s.Occurrence)}, more...)
 }
 
+// forgottenStep is a fragment of the statements that take a step: see TakeStep. No floor is above a saga of
+// the last hour: see leastSteps.
+const forgottenStep = `s.was = 0 AND CASE WHEN s.begun > clock_timestamp() - interval '1 hour' THEN false
+		ELSE EXISTS (SELECT FROM /*schema*/skald_step AS o
+				WHERE o.consumer = $1::text AND o.saga = $2::text AND o.step = $3::text AND o.occurrence = $4::text)
+			OR EXISTS (SELECT FROM /*schema*/skald_step_floor AS f
+				WHERE f.consumer = $1::text AND f.step = $3::text AND f.at > coalesce(s.begun, '-infinity')) END`
+
 // free tells of a step that a message may take.
 func free(s store.StepState) bool {
 	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
 }
 
-// takeStep are the calls that take or undo s, and say into found how it stood before.
-func (c *core) takeStep(s, found *store.Step) ([]call, error) {
-	var take call
+// takeStep is the call that takes or undoes s, and says into found how it stood before.
+func (c *core) takeStep(s, found *store.Step) (take call, err error) {
 	switch s.State {
 	case store.StepDone, store.StepCalling:
 		take = c.call("TakeStep", stepArgs(s, int16(s.State), name(s.Source), name(s.ID), moment(s.Begun), some(legible(s.OutsideKey)))...)
 	case store.StepUndone:
 		take = c.call("UndoStep", stepArgs(s, name(s.Source), name(s.ID), moment(s.Begun))...)
 	default:
-		return nil, fmt.Errorf("step %.40q: an intake cannot make it %v", s.Name, s.State)
+		return take, fmt.Errorf("step %.40q: an intake cannot make it %v", s.Name, s.State)
 	}
 	take.scan = func(row scanner) error {
 		var was store.Step
-		var result, outcome []byte
-		if err := row.Scan(&was.State, &was.Source, &was.ID, &was.Code, &result, &was.OutsideKey, &outcome); err != nil {
+		var result, outcome blob
+		var tooOld bool
+		if err := row.Scan(&was.State, &was.Source, &was.ID, &was.Code, &result, &was.OutsideKey, &outcome, &tooOld); err != nil {
 			return err
 		}
 		was.Result, was.Outcome = string(result), string(outcome)
+		if was.Source == name(s.Source) && was.ID == name(s.ID) { // a long id is stored as its hash
+			was.Identity = s.Identity
+		}
 		if s.State != store.StepUndone && free(was.State) || was.State == store.StepAbsent {
 			was = store.Step{State: was.State}
+		}
+		if tooOld && was.State == store.StepAbsent {
+			was.State = store.StepTooOld
 		}
 		*found = was
 		return nil
 	}
-	calls := []call{take}
-	if c.now().Sub(s.Begun) < recent { // above every floor: see leastSteps
-		return calls, nil
-	}
-	look := c.call("ForgottenStep", name(s.Consumer), name(s.Name), moment(s.Begun))
-	look.scan = func(row scanner) error {
-		var forgotten bool
-		err := row.Scan(&forgotten)
-		if forgotten && found.State == store.StepAbsent {
-			found.State = store.StepTooOld
-		}
-		return err
-	}
-	return append(calls, look), nil
+	return take, nil
 }
 
 // setStep is the guard of an effect, and what it makes of the step.
@@ -84,7 +85,7 @@ func blobOrNull(s string) []byte {
 }
 
 // noteStep notes whose message waits to take a step.
-func (c *core) noteStep(k *store.Keep) []call {
+func (c *core) noteStep(k *store.Park) []call {
 	if k == nil || k.Step == nil {
 		return nil
 	}
@@ -93,35 +94,19 @@ func (c *core) noteStep(k *store.Keep) []call {
 		state = store.StepDead
 	}
 	note := c.call("NoteStep", stepArgs(s, int16(state), name(s.Source), name(s.ID), moment(s.Begun))...)
-	if k.Dead == nil || !k.Dead.Holds {
+	if k.Dead == nil || !k.Dead.BlocksKey {
 		return []call{note}
 	}
 	id := identity(k.Consumer, k.Identity)
-	return []call{note, c.call("LetGo", append(slices.Clone(id), name(s.Saga), name(s.Name), name(s.Occurrence))...), c.call("SettleKept", id...)}
+	return []call{note, c.call("LetGo", append(slices.Clone(id), name(s.Saga), name(s.Name), name(s.Occurrence))...), c.call("SettleParked", id...)}
 }
 
-// leastSteps: steps of sagas of the last hour are taken without a look at the floor; another's clock may be so far ahead.
-const leastSteps = recent + skew
-
-// forgetSteps deletes steps and raises the floors, in batches.
+// forgetSteps deletes steps and raises the floors.
 func (c *core) forgetSteps(ctx context.Context, k *keeping) error {
-	for until := time.Now().Add(pruneFor); ; {
-		var n int64
-		forget := c.call("ForgetSteps", k.now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond)).into(&n)
-		if err := c.short(ctx, "forget steps", forget); err != nil {
-			return err
-		}
-		if n > 0 {
-			if err := c.short(ctx, "forget steps", c.call("Emptied", "skald_step")); err != nil {
-				return err
-			}
-		}
-		if k.done.Steps += n; n < prunePage {
-			return nil
-		}
-		if time.Now().After(until) {
-			k.done.More = true
-			return nil
-		}
-	}
+	before := k.now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond)
+	return c.batches(ctx, k, "skald_step", func() (n int64, err error) {
+		err = c.short(ctx, "forget steps", c.call("ForgetSteps", before).into(&n))
+		k.done.Steps += n
+		return n, err
+	})
 }

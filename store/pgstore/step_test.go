@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A compensation that waits for the very row that is being forgotten finds the floor, and not "nothing to undo".
+// A compensation that waits for the very row that is being forgotten finds the floor, and not "nothing to
+// undo".
 // Interleaving 1.
 func TestStepThatIsForgottenUnderACompensation(t *testing.T) {
 	b := newBed(t)

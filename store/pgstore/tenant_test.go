@@ -44,8 +44,8 @@ func tenants(t *testing.T) (b *bed, app *pgxpool.Pool) {
 
 const note = `INSERT INTO {account} SELECT $1, count(*), $2 FROM {account}`
 
-// Each handler sees and writes the rows of the tenant that its message names. A message that names none, or writes
-// rows of another, fails by itself: the others go on, and the consumer too.
+// Each handler sees and writes the rows of the tenant that its message names. A message that names none, or
+// writes rows of another, fails by itself: the others go on, and the consumer too.
 func TestTenantOfTheMessage(t *testing.T) {
 	b, pool := tenants(t)
 	s := New(pool, &Options{Schema: b.schema})

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A lane that has been in its first window for hours, while others went on, keeps the tick at its end: else the database
-// would seem to have moved.
+// A shard that has been in its first window for hours, while others went on, keeps the tick at its end: else
+// the database would seem to have moved.
 func TestTickOfAFirstWindowIsKept(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
@@ -17,27 +17,27 @@ func TestTickOfAFirstWindowIsKept(t *testing.T) {
 	var ticks []string
 	for range 2 {
 		b.exec(t, `INSERT INTO {skald_outbox} (topic, type) VALUES ('t', 't')`)
-		tip, err := s.Tick(ctx, "")
+		tip, err := store.Snapshot(ctx, s, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		ticks = append(ticks, tip)
 	}
-	b.exec(t, `UPDATE {skald_tick} SET at = now() - interval '2 h'`)
-	b.exec(t, `UPDATE {skald_lane} SET base = CASE WHEN id > 0 THEN $1 ELSE '' END`, ticks[1])
-	got, err := s.Lease(ctx, store.Ask{Owner: "a", Life: "1", TTL: time.Minute})
+	b.exec(t, `UPDATE {skald_snapshot} SET at = now() - interval '2 h'`)
+	b.exec(t, `UPDATE {skald_shard} SET base = CASE WHEN id > 0 THEN $1 ELSE '' END`, ticks[1])
+	got, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1", TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Maintain(ctx, store.Retention{}); err != nil {
+	if _, err := s.Maintain(ctx, store.Maintain{}); err != nil {
 		t.Fatal(err)
 	}
-	lane := got.Lanes[0]
-	lane.Cursor.Tip = ticks[0] // as the relay has it; nothing of the window is acknowledged
+	shard := got.Shards[0]
+	shard.Cursor.Tip = ticks[0] // as the relay has it; nothing of the window is acknowledged
 	if page, err := s.Pull(ctx, store.Window{Tip: ticks[0]}, 10); err != nil || len(page.Rows) != 1 {
 		t.Errorf("the first window has %d rows, %v", len(page.Rows), err)
 	}
-	if _, err := s.Lease(ctx, store.Ask{Owner: "a", Life: "1", TTL: time.Minute, Knew: []store.Lane{lane}}); err != nil {
+	if _, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1", TTL: time.Minute, Knew: []store.Shard{shard}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -147,7 +147,8 @@ func TestRoundTrips(t *testing.T) {
 				c.do()
 			}
 			got := w.count(c.do)
-			for n := 0; n < 20 && got > c.want; n++ { // a slow machine may ping an idle connection, or send one thing in two parts
+			for n := 0; n < 20 && got > c.want; n++ {
+				// a slow machine may ping an idle connection, or send one thing in two parts
 				got = w.count(c.do)
 			}
 			if got != c.want {
@@ -160,7 +161,7 @@ func TestRoundTrips(t *testing.T) {
 // arrives is the intake of a message that has just come.
 func arrives() store.Intake {
 	m := aMark()
-	m.Turn, m.Key = store.Arriving, []byte("k")
+	m.KeyOrder, m.Key = store.Arriving, []byte("k")
 	return store.Intake{Marks: []store.Mark{m}}
 }
 
@@ -182,7 +183,7 @@ func TestNothingFollowsWhereEachUseCounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if then, err := u.(store.Follower[pgx.Tx]).CommitThen(ctx, arrives()); then != nil || err != nil {
+		if then, err := u.CommitThen(ctx, arrives()); then != nil || err != nil {
 			t.Fatalf("%v follows: %v", then, err)
 		}
 	}
@@ -206,7 +207,7 @@ func TestNothingFollowsAtAnotherLevel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		then, err := u.(store.Follower[pgx.Tx]).CommitThen(ctx, serial())
+		then, err := u.CommitThen(ctx, serial())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +270,7 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 			in := store.Intake{}
 			for n := range 100 {
 				m := aMark()
-				m.Turn, m.Key = store.Arriving, []byte{byte(n % 30)}
+				m.KeyOrder, m.Key = store.Arriving, []byte{byte(n % 30)}
 				in.Marks = append(in.Marks, m)
 				in.Locks = append(in.Locks, store.Lock{Space: "order", Key: strconv.Itoa(n % 50)})
 			}
@@ -296,7 +297,7 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 			u, err := s.Begin(ctx, arrives())
 			ok(err)
 			for range 2 {
-				then, err := u.(store.Follower[pgx.Tx]).CommitThen(ctx, arrives(), store.Effect{Rows: []skald.Message{aMessage("a")}})
+				then, err := u.CommitThen(ctx, arrives(), store.Effect{Rows: []skald.Message{aMessage("a")}})
 				if ok(err); then == nil {
 					t.Fatal("nothing follows")
 				}
@@ -342,30 +343,30 @@ func tripCases(ctx context.Context, t *testing.T, b *bed, s *Store) []tripCase {
 			ok(err)
 		}},
 		{"a lease", 1, func() {
-			_, err := s.Lease(ctx, store.Ask{Owner: "a", Life: "1"})
+			_, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1"})
 			ok(err)
 		}},
-		{"a lease and the progress of all lanes", 2, func() {
-			got, err := s.Lease(ctx, store.Ask{Owner: "a", Life: "1"})
+		{"a lease and the progress of all shards", 2, func() {
+			got, err := s.Lease(ctx, store.Ask{Owner: "a", Session: "1"})
 			ok(err)
 			var es []store.Effect
-			for _, l := range got.Lanes {
-				es = append(es, store.Effect{Lane: &store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &l.Cursor}})
+			for _, l := range got.Shards {
+				es = append(es, store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &l.Cursor}})
 			}
 			_, err = s.Apply(ctx, es...)
 			ok(err)
 		}},
 		{"a tick", 1, func() {
-			_, err := s.Tick(ctx, "")
+			_, err := store.Snapshot(ctx, s, "")
 			ok(err)
 		}},
 		{"an idle tick", 1, func() {
 			if tip == "" {
 				var err error
-				tip, err = s.Tick(ctx, "")
+				tip, err = store.Snapshot(ctx, s, "")
 				ok(err)
 			}
-			again, err := s.Tick(ctx, tip)
+			again, err := store.Snapshot(ctx, s, tip)
 			if ok(err); again != tip {
 				t.Fatal("a tick that is idle moves")
 			}

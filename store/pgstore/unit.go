@@ -19,15 +19,13 @@ type unit struct {
 	found store.Found
 	marks []store.Mark // of the intake
 	have  entities
-	kept  bool // a message of it is, and has a mark all the same: it is for rolling back
-	nth   int  // of those in a row that were begun behind each other's commit
+	sagas []store.SagaRef // that it has locked
+	kept  bool            // a message of it is, and has a mark all the same: it is for rolling back
+	nth   int             // of those in a row that were begun behind each other's commit
 }
 
 // Begin opens a transaction and takes in: one round trip, two where a mark is there.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx], error) {
-	if err := s.reread(ctx); err != nil {
-		return nil, fmt.Errorf("begin: %w", err)
-	}
 	u := &unit{s: s}
 	calls, err := s.intake(in, &u.found)
 	if err != nil {
@@ -56,7 +54,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 
 func (u *unit) lend(conn *pgxpool.Conn, tx pgx.Tx, in store.Intake) {
 	u.conn, u.tx, u.marks, u.have = conn, &lent{Tx: tx, s: u.s}, in.Marks, locked(in, u.found)
-	u.kept = holding(u.found) && !many(in)
+	u.sagas, u.kept = heldSagas(in, u.found), holding(u.found) && !many(in)
 }
 
 // beginning tells a rival from what else may hinder a begin.
@@ -96,11 +94,39 @@ func isoLevel(level store.Isolation) pgx.TxIsoLevel {
 	return pgx.ReadCommitted
 }
 
-func (u *unit) Tx() pgx.Tx         { return u.tx }
-func (u *unit) Found() store.Found { return u.found }
+func (u *unit) Tx() pgx.Tx { return u.tx }
+func (u *unit) Found() store.Found {
+	found := u.found
+	found.Follows = true
+	return found
+}
 
-// end takes the transaction away from the handler and hands the connection back.
+// Outage tells whether the connection was lost, or the transaction aborted by what is nobody's fault.
+func (u *unit) Outage(_ context.Context, err error) bool {
+	if u.conn == nil {
+		return false
+	}
+	conn := u.conn.Conn()
+	return failedItself(conn.IsClosed(), conn.PgConn().TxStatus() == 'E', err)
+}
+
+// failedItself tells of a transaction whose handler answered err whether it failed by what is nobody's fault.
+// A connection that is closed because a context of the handler's ended was not lost.
+func failedItself(closed, aborted bool, err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case closed:
+		return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+	}
+	return aborted && state(err) != "" && Outage(err)
+}
+
+// end takes the transaction away from the handler and hands the connection back, once.
 func (u *unit) end() {
+	if u.conn == nil {
+		return
+	}
 	u.tx.end()
 	u.conn.Release()
 	u.conn = nil
@@ -123,9 +149,10 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 // committed tells of what became of a commit.
 func (u *unit) committed(ctx context.Context, err error, es []store.Effect) error {
 	if err == nil {
-		if len(u.tx.kept) > 0 || speaks(es) {
+		if len(u.tx.kept) > 0 {
 			u.s.wake()
 		}
+		u.s.stood(es...)
 		return nil
 	}
 	_ = undo(ctx, u.conn.Conn())
@@ -154,7 +181,23 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]c
 	case 'E':
 		return nil, fmt.Errorf("an error that the handler swallowed had aborted the transaction: %w", pgx.ErrTxCommitRollback)
 	}
-	return u.s.outflow(es, u.tx.kept, u.have, u.marks...)
+	calls, err := u.s.outflow(es, u.tx.kept, u.have, u.marks...)
+	if u.moveHeld(calls) {
+		return calls, err
+	}
+	return append([]call{u.s.guardLent()}, calls...), err
+}
+
+// guardLent fails with store.ErrLent in a transaction that a handler began itself.
+func (c *core) guardLent() call {
+	guard := c.call("GuardLent")
+	guard.fail = func(err error) error {
+		if state(err) == "22012" {
+			return store.ErrLent
+		}
+		return err
+	}
+	return guard
 }
 
 // Rollback undoes everything and then does Apply(instead...): one round trip for the first of them.
@@ -173,8 +216,11 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 		u.end()
 		return u.s.Apply(ctx, instead...)
 	}
-	first, err := u.instead(ctx, instead[0])
+	first, again, err := u.instead(ctx, instead[0])
 	u.end()
+	if again { // on a connection of its own, for which ours may be needed
+		first, err = u.s.applyOne(ctx, instead[0])
+	}
 	if err != nil {
 		return make([]bool, len(instead)), fmt.Errorf("roll back: %w", err)
 	}
@@ -182,27 +228,34 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	return append([]bool{first}, rest...), err
 }
 
-// instead rolls back and applies e in the same pipeline.
-func (u *unit) instead(ctx context.Context, e store.Effect) (bool, error) {
+// instead rolls back and applies e in the same pipeline, or tells that e is to be applied again, by itself.
+func (u *unit) instead(ctx context.Context, e store.Effect) (stood, again bool, err error) {
 	conn := u.conn.Conn()
 	calls, err := u.s.outflow([]store.Effect{e}, nil, nil)
-	switch {
-	case err != nil:
+	if err != nil {
 		_ = undo(ctx, conn)
-		return u.s.verdict(err, e)
-	case conn.IsClosed():
-		return u.s.applyOne(ctx, e)
-	case conn.PgConn().TxStatus() == 'I':
-		return false, store.ErrLent
+		stood, err = u.s.verdict(err, e)
+		return stood, false, err
 	}
-	calls = append([]call{{sql: rollback}, {sql: begin}, u.s.session(defaultWait, defaultHandle)}, calls...)
-	err = sendCommit(ctx, conn, calls)
-	if err == nil {
-		return u.s.verdict(nil, e)
+	if conn.IsClosed() {
+		return false, true, nil
 	}
-	_ = undo(ctx, conn)
-	if state(err) == "25P02" { // statements that are new to the connection cannot be prepared in an aborted transaction
-		return u.s.applyOne(ctx, e)
+	var before []call
+	switch conn.PgConn().TxStatus() {
+	case 'I':
+		return false, false, store.ErrLent
+	case 'T':
+		before = []call{u.s.guardLent()}
 	}
-	return u.s.verdict(u.s.explain(err), e)
+	before = append(before, call{sql: rollback}, call{sql: begin}, u.s.session(defaultWait, defaultHandle))
+	if err = sendCommit(ctx, conn, append(before, calls...)); err != nil {
+		_ = undo(ctx, conn)
+		if state(err) == "25P02" {
+			// statements that are new to the connection cannot be prepared in an aborted transaction
+			return false, true, nil
+		}
+		err = u.s.explain(err)
+	}
+	stood, err = u.s.verdict(err, e)
+	return stood, false, err
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,10 +19,36 @@ import (
 	"github.com/skald-go/skald/store/storetest"
 )
 
+// withNext are the migrations of this build and one of a build to come, testdata/migration/002_next.sql. It
+// changes a table that relays and migrations wait for.
+func withNext(t testing.TB) fs.FS {
+	t.Helper()
+	all := fstest.MapFS{}
+	for _, from := range []fs.FS{Migrations(), os.DirFS("testdata/migration")} {
+		names, err := fs.Glob(from, "*.sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			text, err := fs.ReadFile(from, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[name] = &fstest.MapFile{Data: text}
+		}
+	}
+	return all
+}
+
+// next are the options of the build to come.
+func (b *bed) next(t testing.TB) *MigrateOptions {
+	return &MigrateOptions{Schema: b.schema, Source: storetest.Source, files: withNext(t)}
+}
+
 // migrateTo applies the migrations up to version.
 func (b *bed) migrateTo(t testing.TB, version int) *migrator {
 	t.Helper()
-	m, err := newMigrator(&MigrateOptions{Schema: b.schema, Source: storetest.Source})
+	m, err := newMigrator(b.next(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +65,12 @@ func (b *bed) migrateTo(t testing.TB, version int) *migrator {
 
 // The oldest tables that this build says it works with are enough for all that it does.
 func TestConformanceOnTheOldestTables(t *testing.T) {
+	t.Parallel()
 	b := bare(t)
 	b.migrateTo(t, oldest)
 	b.exec(t, `CREATE TABLE {kv} (key text PRIMARY KEY, value text)`)
 	b.Tables = pgbed.New(t, pgbed.Over(b.pool), b.schema)
-	storetest.Run(t, storetest.Harness[pgx.Tx]{
+	h := storetest.Harness[pgx.Tx]{
 		Open: func(t testing.TB) storetest.Database[pgx.Tx] {
 			b.clear(t)
 			return seat{b, pgx.QueryExecModeCacheStatement}
@@ -49,40 +79,76 @@ func TestConformanceOnTheOldestTables(t *testing.T) {
 			_, err := tx.Exec(context.Background(), "SELECT 1/0")
 			return err
 		}},
-	})
+	}
+	if oldest == newest() { // whose tables every other test has
+		h.Sample = sample
+	}
+	storetest.Run(t, h)
 }
 
 // Tables that lack one of the migrations in the midst are as old as before it.
 func TestMigrationInTheMidst(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
-	b.exec(t, `DELETE FROM {skald_migration} WHERE version = 2`)
+	b.exec(t, `UPDATE {skald_migration} SET version = 2`)
 	var schema *store.SchemaError
-	if err := s.Check(context.Background(), store.Relay); !errors.As(err, &schema) || schema.Have != 1 || !strings.Contains(schema.Remedy, "skald migrate") {
+	if err := s.Check(context.Background(), store.Relay); !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(schema.Remedy, "skald migrate") {
 		t.Errorf("check says %v", err)
 	}
 }
 
-// hot are the tables that business transactions and relays wait for.
-const hot = `(c.relname ~ '^skald_(outbox|mark|entity|lane|tick|relay|aside)' AND c.relkind IN ('r', 'p'))`
+// A build to come adds something: it finds it pending, applies it once and notes it, and this build goes on.
+// What takes something away says from which build on, and this build refuses.
+func TestNextMigration(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	todo, err := Pending(ctx, b.pool, b.next(t))
+	if err != nil || len(todo) != 1 || todo[0].Name != "002_next.sql" {
+		t.Fatalf("pending: %v, %v", todo, err)
+	}
+	steps, err := Steps(b.next(t))
+	if err != nil || len(steps) != 2 || !strings.HasPrefix(steps[1].SQL, "SET LOCAL lock_timeout") || !strings.Contains(steps[1].SQL, todo[0].Checksum) {
+		t.Errorf("steps: %v, %v", steps, err)
+	}
+	for _, want := range []int{1, 0} {
+		if done, err := Migrate(ctx, b.pool, b.next(t)); err != nil || len(done) != want {
+			t.Fatalf("it applied %v, %v", done, err)
+		}
+	}
+	s := b.store(t)
+	if n := one[int](t, b, `SELECT count(next) FROM {skald_relay}`); n != 0 {
+		t.Error(n)
+	}
+	if done, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema}); err != nil || len(done) != 0 || s.Check(ctx, store.Relay) != nil {
+		t.Errorf("this build on tables that have more: %v, %v", done, err)
+	}
+	b.exec(t, `UPDATE {skald_migration} SET builds = 2 WHERE version = 2`)
+	var schema *store.SchemaError
+	if err := s.Check(ctx, store.Relay); !errors.As(err, &schema) || schema.Have != 2 || schema.Last != 1 {
+		t.Errorf("this build on tables that have less: %v", err)
+	}
+}
 
-// A migration of tables in use neither rewrites a table, nor keeps a hot one under a lock that stops writers for more
-// than a second, nor waits for such a lock for long.
+// hot are the tables that business transactions and relays wait for.
+const hot = `(c.relname ~ '^skald_(outbox|mark|entity|shard|snapshot|relay|deferred)' AND c.relkind IN ('r', 'p'))`
+
+// A migration of tables in use neither rewrites a table, nor keeps a hot one under a lock that stops writers
+// for more than a second, nor waits for such a lock for long.
 func TestMigrationsDoNotStopAnybody(t *testing.T) {
 	b := bare(t)
 	ctx := context.Background()
 	full := b.migrateTo(t, 1)
 	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, slot) SELECT 'orders', n::text, 't', repeat('x', 200), n % 10 FROM generate_series(1, 50000) AS n`)
-	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome, slot) SELECT 'c', 's', gen_random_uuid(), 1, n % 18 FROM generate_series(1, 50000) AS n`)
-	b.exec(t, `INSERT INTO {skald_tick} (token, snapshot, seq, own, at) SELECT 'x', pg_current_snapshot(), n, pg_current_xact_id(), now() FROM generate_series(1, 50000) AS n`)
+	b.exec(t, `INSERT INTO {skald_mark} (consumer, source, id, outcome) SELECT 'c', 's', gen_random_uuid(), 1 FROM generate_series(1, 50000) AS n`)
+	b.exec(t, `INSERT INTO {skald_snapshot} (token, snapshot, seq, own_txid, at) SELECT 'x', pg_current_snapshot(), n, pg_current_xact_id(), now() FROM generate_series(1, 50000) AS n`)
 	b.exec(t, `INSERT INTO {skald_entity} (space, key, version) SELECT 'a', n::text::bytea, 1 FROM generate_series(1, 50000) AS n`)
-	all, err := files(full.prefix)
+	all, err := files(withNext(t), full.prefix)
 	if err != nil {
 		t.Fatal(err)
 	}
 	files := func() string {
 		return one[string](t, b, `SELECT string_agg(c.oid || ':' || c.relfilenode, ',' ORDER BY c.oid) FROM pg_class AS c
-			WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.oid <= $2 AND `+hot, b.schema, one[uint32](t, b, `SELECT '{skald_aside}'::regclass::oid`))
+			WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.oid <= $2 AND `+hot, b.schema, one[uint32](t, b, `SELECT '{skald_deferred}'::regclass::oid`))
 	}
 	for _, f := range all[1:] {
 		before, took := files(), time.Hour
@@ -118,8 +184,8 @@ func TestMigrationsDoNotStopAnybody(t *testing.T) {
 	}
 }
 
-// A migration that needs a table which an open transaction has gives way to others again and again, and goes on when
-// the table is free.
+// A migration that needs a table which an open transaction has gives way to others again and again, and goes
+// on when the table is free.
 func TestMigrateBesideOpenWriter(t *testing.T) {
 	b := bare(t)
 	ctx := context.Background()
@@ -128,12 +194,12 @@ func TestMigrateBesideOpenWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(ctx, b.q(`INSERT INTO {skald_relay} (owner, life, until) VALUES ('a', '1', now())`)); err != nil {
+	if _, err := tx.Exec(ctx, b.q(`INSERT INTO {skald_relay} (owner, session, until) VALUES ('a', '1', now())`)); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := Migrate(ctx, b.pool, &MigrateOptions{Schema: b.schema})
+		_, err := Migrate(ctx, b.pool, b.next(t))
 		done <- err
 	}()
 	waits := func() bool {

@@ -18,19 +18,19 @@ import (
 	"github.com/skald-go/skald/store/storetest"
 )
 
-// A reel reads the outbox as a relay does, for some lanes, and keeps its place in the database.
+// A reel reads the outbox as a relay does, for some shards, and keeps its place in the database.
 type reel struct {
-	s     *Store
-	lanes []store.Lane
-	at    store.Cursor
-	took  map[int64]bool // what it published or set aside
-	aside map[int64]bool
+	s      *Store
+	shards []store.Shard
+	at     store.Cursor
+	took   map[int64]bool // what it published or deferred
+	aside  map[int64]bool
 }
 
 // step opens a window, or reads a page of it.
 func (r *reel) step(ctx context.Context, rnd *rand.Rand) error {
 	if r.at.Tip == r.at.Base {
-		tip, err := r.s.Tick(ctx, r.at.Base)
+		tip, err := store.Snapshot(ctx, r.s, r.at.Base)
 		if err != nil {
 			return err
 		}
@@ -38,19 +38,19 @@ func (r *reel) step(ctx context.Context, rnd *rand.Rand) error {
 		return r.save(ctx, nil)
 	}
 	var buckets [][2]int
-	for _, l := range r.lanes {
+	for _, l := range r.shards {
 		buckets = append(buckets, [2]int{l.First, l.Last})
 	}
 	page, err := r.s.Pull(ctx, store.Window{Base: r.at.Base, Tip: r.at.Tip, After: r.at.Seq, Buckets: buckets}, 3)
 	if err != nil {
 		return err
 	}
-	var asides []store.Aside
+	var asides []store.DeferredRow
 	for _, row := range page.Rows {
 		r.took[row.Seq], r.at.Seq = true, row.Seq
 		if rnd.IntN(20) == 0 {
 			r.aside[row.Seq] = true
-			asides = append(asides, store.Aside{Row: row, Attempts: 1, Why: "too large"})
+			asides = append(asides, store.DeferredRow{Row: row, Attempts: 1, Why: "too large"})
 		}
 	}
 	if page.Done {
@@ -59,17 +59,17 @@ func (r *reel) step(ctx context.Context, rnd *rand.Rand) error {
 	return r.save(ctx, asides)
 }
 
-func (r *reel) save(ctx context.Context, asides []store.Aside) error {
-	for _, l := range r.lanes {
+func (r *reel) save(ctx context.Context, asides []store.DeferredRow) error {
+	for _, l := range r.shards {
 		at := r.at
-		p := store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &at}
+		p := store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &at}
 		for _, a := range asides {
 			if a.Bucket >= l.First && a.Bucket <= l.Last {
-				p.Aside = append(p.Aside, a)
+				p.Deferred = append(p.Deferred, a)
 			}
 		}
-		if held, err := r.s.Apply(ctx, store.Effect{Lane: &p}); err != nil || !held[0] {
-			return fmt.Errorf("save lane %d: %v, %w", l.ID, held, err)
+		if held, err := r.s.Apply(ctx, store.Effect{Shard: &p}); err != nil || !held[0] {
+			return fmt.Errorf("save shard %d: %v, %w", l.ID, held, err)
 		}
 	}
 	return nil
@@ -82,13 +82,13 @@ func TestViewsAgreeWithRelays(t *testing.T) {
 		b := newBed(t)
 		s := b.store(t)
 		rnd := rand.New(rand.NewPCG(seed, 7))
-		leased, err := s.Lease(ctx, store.Ask{Owner: "views", Life: "1", TTL: time.Hour})
-		if err != nil || len(leased.Lanes) != 16 {
-			t.Fatalf("%d lanes, %v", len(leased.Lanes), err)
+		leased, err := s.Lease(ctx, store.Ask{Owner: "views", Session: "1", TTL: time.Hour})
+		if err != nil || len(leased.Shards) != 16 {
+			t.Fatalf("%d shards, %v", len(leased.Shards), err)
 		}
 		var reels []*reel
-		for _, lanes := range [][]store.Lane{leased.Lanes[:5], leased.Lanes[5:9], leased.Lanes[9:]} {
-			reels = append(reels, &reel{s: s, lanes: lanes, took: map[int64]bool{}, aside: map[int64]bool{}})
+		for _, shards := range [][]store.Shard{leased.Shards[:5], leased.Shards[5:9], leased.Shards[9:]} {
+			reels = append(reels, &reel{s: s, shards: shards, took: map[int64]bool{}, aside: map[int64]bool{}})
 		}
 		var open []pgx.Tx
 		for n := range 250 {
@@ -143,7 +143,7 @@ func (b *bed) compare(t *testing.T, reels []*reel, when string) {
 			want[seq], pending = "published", pending-1
 		}
 		for seq := range r.aside {
-			want[seq], asides = "aside", asides+1
+			want[seq], asides = "deferred", asides+1
 		}
 	}
 	got := map[int64]string{}
@@ -162,13 +162,13 @@ func (b *bed) compare(t *testing.T, reels []*reel, when string) {
 	if n := one[int](t, b, `SELECT count(DISTINCT seq) FROM {skald_outbox_pending}`); n != pending {
 		t.Errorf("%s: skald_outbox_pending has %d rows, want %d", when, n, pending)
 	}
-	if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox_pending} AS p JOIN {skald_outbox_state} AS s USING (seq, lane) WHERE s.state = 'pending'`); n != pending {
-		t.Errorf("%s: skald_outbox_pending has %d rows in the right lanes, want %d", when, n, pending)
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_outbox_pending} AS p JOIN {skald_outbox_state} AS s USING (seq, shard) WHERE s.state = 'pending'`); n != pending {
+		t.Errorf("%s: skald_outbox_pending has %d rows in the right shards, want %d", when, n, pending)
 	}
-	if n := one[int](t, b, `SELECT sum(pending) FROM {skald_lanes} WHERE exact AND owner = 'views' AND (oldest_at IS NULL) = (pending = 0)`); n != pending {
-		t.Errorf("%s: skald_lanes have %d, want %d", when, n, pending)
+	if n := one[int](t, b, `SELECT sum(pending) FROM {skald_shards} WHERE exact AND owner = 'views' AND (oldest_at IS NULL) = (pending = 0)`); n != pending {
+		t.Errorf("%s: skald_shards have %d, want %d", when, n, pending)
 	}
-	if s := one[string](t, b, `SELECT concat_ws(' ', pending, exact, set_aside, oldest_seconds >= 0 AND oldest_seconds < 3600) FROM {skald_backlog}`); s != fmt.Sprintf("%d t %d t", pending, asides) {
+	if s := one[string](t, b, `SELECT concat_ws(' ', pending, exact, deferred, oldest_seconds >= 0 AND oldest_seconds < 3600) FROM {skald_backlog}`); s != fmt.Sprintf("%d t %d t", pending, asides) {
 		t.Errorf("%s: skald_backlog says %q, want %d t %d t", when, s, pending, asides)
 	}
 }
@@ -211,13 +211,13 @@ func TestViewsAreCheap(t *testing.T) {
 	if n := one[int](t, b, `SELECT pending FROM {skald_backlog} WHERE NOT exact`); n < *viewsRows/100*99 || n > *viewsRows/100*101 {
 		t.Errorf("of %d rows the estimate is %d", *viewsRows, n)
 	}
-	tip, err := s.Tick(ctx, "")
+	tip, err := store.Snapshot(ctx, s, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.exec(t, `UPDATE {skald_lane} SET base = $1, tip = $1 WHERE id > 0`, tip)
-	b.cheap(t, "one lane stands still", 4000)
-	b.exec(t, `UPDATE {skald_lane} SET base = $1, tip = $1`, tip)
+	b.exec(t, `UPDATE {skald_shard} SET base = $1, tip = $1 WHERE id > 0`, tip)
+	b.cheap(t, "one shard stands still", 4000)
+	b.exec(t, `UPDATE {skald_shard} SET base = $1, tip = $1`, tip)
 	if err := lag.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -236,8 +236,8 @@ func (b *bed) cheap(t *testing.T, when string, most int) {
 	t.Helper()
 	for _, sql := range []string{
 		`SELECT * FROM {skald_backlog}`,
-		`SELECT * FROM {skald_lanes}`,
-		`SELECT * FROM {skald_maintenance}`,
+		`SELECT * FROM {skald_shards}`,
+		`SELECT * FROM {skald_retention}`,
 		`SELECT * FROM {skald_outbox_state} WHERE seq = 4711`,
 		`SELECT * FROM {skald_outbox_state} WHERE seq BETWEEN 4711 AND 4811`,
 		`SELECT * FROM {skald_outbox_state} ORDER BY seq DESC LIMIT 100`,
@@ -271,7 +271,8 @@ func (b *bed) buffers(t *testing.T, when string, most int, sql string) {
 	}
 	t.Logf("%s: %s: %d pages, %s", when, sql, n, lines[len(lines)-1])
 	plan := strings.Join(lines, "\n")
-	compiled := strings.Contains(plan, "JIT:") && !strings.HasSuffix(when, "without statistics") // takes longer than reading
+	// takes longer than reading
+	compiled := strings.Contains(plan, "JIT:") && !strings.HasSuffix(when, "without statistics")
 	if n == 0 || n > most || compiled {
 
 		t.Errorf("%s: %s: %d pages, want at most %d:\n%s", when, sql, n, most, plan)
@@ -282,7 +283,7 @@ func (b *bed) buffers(t *testing.T, when string, most int, sql string) {
 func TestMaintenanceView(t *testing.T) {
 	b := newBed(t)
 	s := b.store(t)
-	const view = `SELECT concat_ws(' ', looked_seconds BETWEEN 0 AND 3600, emptied_seconds BETWEEN 0 AND 3600, oldest_seconds BETWEEN 0 AND 3600) FROM {skald_maintenance} WHERE name = 'skald_outbox'`
+	const view = `SELECT concat_ws(' ', ran_seconds BETWEEN 0 AND 3600, removed_seconds BETWEEN 0 AND 3600, oldest_seconds BETWEEN 0 AND 3600) FROM {skald_retention} WHERE name = 'skald_outbox'`
 	if got := one[string](t, b, view); got != "" {
 		t.Errorf("at first: %q", got)
 	}
@@ -291,7 +292,7 @@ func TestMaintenanceView(t *testing.T) {
 	if got := one[string](t, b, view); got != "t t" { // looked, and the row's age
 		t.Errorf("with a row of today: %q", got)
 	}
-	tip, err := s.Tick(context.Background(), "")
+	tip, err := store.Snapshot(context.Background(), s, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +302,7 @@ func TestMaintenanceView(t *testing.T) {
 	if got := one[string](t, b, view); got != "t t" { // looked, and emptied
 		t.Errorf("when it is emptied: %q", got)
 	}
-	if n := one[int](t, b, `SELECT count(*) FROM {skald_maintenance} WHERE emptied_at IS NOT NULL AND oldest_at IS NULL`); n != 1 {
+	if n := one[int](t, b, `SELECT count(*) FROM {skald_retention} WHERE removed_at IS NOT NULL AND oldest_at IS NULL`); n != 1 {
 		t.Errorf("%d tables were emptied", n)
 	}
 }
@@ -324,7 +325,7 @@ func TestViewsOfStepsAndCalls(t *testing.T) {
 // saysView compares the lines that a query of a view gives.
 func (b *bed) saysView(t *testing.T, view string, want []string) {
 	t.Helper()
-	named := strings.NewReplacer("skald_keys", "{skald_keys}", "skald_steps", "{skald_steps}", "skald_calling", "{skald_calling}").Replace(view)
+	named := strings.NewReplacer("skald_keys", "{skald_keys}", "skald_steps", "{skald_steps}", "skald_calls", "{skald_calls}").Replace(view)
 	rows, err := b.pool.Query(t.Context(), b.q(named))
 	if err != nil {
 		t.Fatal(err)

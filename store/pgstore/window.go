@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A tick in the text that the seam carries: id, a dash, a random token. A database that went back in time may give
-// out an id again, but not its token.
+// A tick in the text that the seam carries: id, a dash, a random token. A database that went back in time may
+// give out an id again, but not its token.
 type tick struct {
 	id    int64 // 0: the beginning
 	token string
@@ -32,19 +32,7 @@ func parseTick(s string) (tick, error) {
 
 func (t tick) String() string { return strconv.FormatInt(t.id, 10) + "-" + t.token }
 
-// Tick looks for rows that were committed after base: one round trip; idle it writes nothing and draws no number.
-func (c *core) Tick(ctx context.Context, base string) (string, error) {
-	l, err := c.look(base)
-	if err != nil {
-		return "", fmt.Errorf("tick: %w", err)
-	}
-	if err := c.short(ctx, "tick", l.calls...); err != nil {
-		return "", err
-	}
-	return l.tip()
-}
-
-// A look is the calls of one Tick and what they answered.
+// A look is the calls that look for new rows, and what they answered.
 type look struct {
 	base       string
 	from, next tick
@@ -58,7 +46,7 @@ func (c *core) look(base string) (*look, error) {
 		return nil, err
 	}
 	l := &look{base: base, from: from, next: tick{token: rand.Text()}}
-	l.calls = []call{c.walk(), c.call("Tick", from.id, from.token, l.next.token).into(&l.there, &l.next.id)}
+	l.calls = []call{c.walk(), c.call("Snapshot", from.id, from.token, l.next.token).into(&l.there, &l.next.id)}
 	return l, nil
 }
 
@@ -99,7 +87,7 @@ func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page,
 		page.Rows = append(page.Rows, store.Row{})
 		return r.read(row, &page.Rows[len(page.Rows)-1])
 	}
-	err = c.short(ctx, "pull", c.walk(), c.call("Ticks", base.id, base.token, tip.id, tip.token).into(&there, &seq), pull)
+	err = c.short(ctx, "pull", c.walk(), c.call("Snapshots", base.id, base.token, tip.id, tip.token).into(&there, &seq), pull)
 	switch {
 	case err != nil:
 		return store.Page{}, err
@@ -107,9 +95,8 @@ func (c *core) Pull(ctx context.Context, w store.Window, limit int) (store.Page,
 		return store.Page{}, fmt.Errorf("pull: %w: a tick of the window is not there", store.ErrMoved)
 	}
 	c.bases.put(base, seq)
-	if page.Done = len(page.Rows) <= limit; !page.Done {
-		page.Rows = page.Rows[:limit]
-	}
+	page.Done = len(page.Rows) == 0 || r.last && len(page.Rows) <= limit
+	page.Rows = page.Rows[:min(limit, len(page.Rows))]
 	return page, nil
 }
 

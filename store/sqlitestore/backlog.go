@@ -2,31 +2,67 @@ package sqlitestore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"strings"
 	"time"
 
 	"github.com/skald-go/skald/store"
 )
 
-// Backlog reads the views of the contract.
-func (s *Store) Backlog(ctx context.Context) (store.Backlog, error) {
+// backlog reads the views of the contract.
+func (s *Store) backlog(ctx context.Context) (store.Backlog, error) {
 	p, err := s.prepare(ctx)
 	if err != nil {
 		return store.Backlog{}, failed("read backlog", err)
 	}
 	var b store.Backlog
 	var oldest, retained int64 // milliseconds
-	err = p.stmts["Backlog"].QueryRowContext(ctx).Scan(&b.Source, &b.Pending, &oldest, &b.Aside, &retained, &b.Free)
+	err = p.stmts["Backlog"].QueryRowContext(ctx).Scan(&b.Source, &b.Pending, &oldest, &b.Deferred, &retained, &b.Free)
 	if err != nil {
 		return store.Backlog{}, failed("read backlog", err)
 	}
 	if b.Kept, err = keptFor(ctx, p); err != nil {
 		return store.Backlog{}, failed("read backlog", err)
 	}
+	if err := progressOf(ctx, p, &b); err != nil {
+		return store.Backlog{}, failed("read backlog", err)
+	}
+	if b.Reserved, err = reserved(ctx, p); err != nil {
+		return store.Backlog{}, failed("read backlog", err)
+	}
 	b.Source = strings.ReplaceAll(strings.Trim(b.Source, "'"), "''", "'") // it is a literal
-	b.Oldest, b.Retained = time.Duration(oldest)*time.Millisecond, time.Duration(retained)*time.Millisecond
+	b.Oldest, b.Retained = past(oldest), past(retained)
 	return b, nil
+}
+
+// progressOf adds how consumers and relays get on.
+func progressOf(ctx context.Context, p *prepared, b *store.Backlog) (err error) {
+	rows, err := p.stmts["Progress"].QueryContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var kind, name, topics string
+		var heard, progress int64 // milliseconds
+		if err := rows.Scan(&kind, &name, &heard, &progress, &topics); err != nil {
+			return err
+		}
+		moved := time.Duration(progress) * time.Millisecond
+		if kind == "relay" {
+			b.Relays = append(b.Relays, store.RelayProgress{Owner: name, Progress: moved})
+			continue
+		}
+		c := store.Consumer{Name: name, Heard: time.Duration(heard) * time.Millisecond, Progress: moved}
+		if err := json.Unmarshal([]byte(topics), &c.Topics); err != nil {
+			return fmt.Errorf("topics of consumer %s: %w", name, err)
+		}
+		b.Consumers = append(b.Consumers, c)
+	}
+	return rows.Err()
 }
 
 // keptFor is what is kept for each consumer.
@@ -42,9 +78,31 @@ func keptFor(ctx context.Context, p *prepared) (out []store.Kept, err error) {
 		if err := rows.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart, &k.Calls, &called); err != nil {
 			return nil, err
 		}
-		k.Oldest, k.Apart = time.Duration(parked)*time.Millisecond, time.Duration(apart)*time.Millisecond
-		k.Called = time.Duration(called) * time.Millisecond
+		k.Oldest, k.Apart = past(parked), past(apart)
+		k.Called = past(called)
 		out = append(out, k)
 	}
 	return out, rows.Err()
+}
+
+// reserved counts reservations.
+func reserved(ctx context.Context, p *prepared) (out []store.ReservedCounts, err error) {
+	rows, err := p.stmts["CountReservations"].QueryContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var r store.ReservedCounts
+		if err := rows.Scan(&r.Consumer, &r.Held, &r.Expired); err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, rows.Err()
+}
+
+// past is so many milliseconds, or as many of them as a Duration has room for.
+func past(n int64) time.Duration {
+	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }

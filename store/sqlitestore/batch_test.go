@@ -112,8 +112,8 @@ func (h *teller) told(ctx context.Context, tx *sql.Tx, ms []skald.Received[strin
 	return errors.Join(err, guilty)
 }
 
-// A batch handler has all its messages in one transaction, without repeats. Whom it names guilty falls out of it and is parked, or rejected;
-// the effects of the others are there once.
+// A batch handler has all its messages in one transaction, without repeats. Whom it names guilty falls out of
+// it and is parked, or rejected; the effects of the others are there once.
 // Interleaving 14.
 func TestBatchHandler(t *testing.T) {
 	w := newStation(t, `CREATE TABLE batch (id INTEGER PRIMARY KEY AUTOINCREMENT, size INTEGER NOT NULL) STRICT;
@@ -141,7 +141,8 @@ func TestBatchHandler(t *testing.T) {
 	w.wants(told+"'k3'", "03 11 19")
 	w.wants(told+"'b'", "")
 	w.wants("SELECT count(*) || ' ' || count(DISTINCT id) FROM told", "17 17")
-	w.wants("SELECT count(*) FROM batch AS b WHERE size <> (SELECT count(*) FROM told WHERE batch = b.id)", "0") // all of it, or none
+	// all of it, or none
+	w.wants("SELECT count(*) FROM batch AS b WHERE size <> (SELECT count(*) FROM told WHERE batch = b.id)", "0")
 	w.wants("SELECT sum(size) || ' ' || (max(size) >= 10) FROM batch", "17 1")
 	w.wants("SELECT group_concat(id || ' ' || attempts || ' ' || waiting || ' ' || (last_error LIKE '%no such article%'), ', ' ORDER BY place) FROM skald_parked", "m-07 1 0 1, m-15 0 1 0")
 	w.wants("SELECT group_concat(key || ' ' || status || ' ' || coalesce(reason, ''), ', ') FROM skald_keys WHERE status <> 'done'", "m-12 rejected out of stock")

@@ -76,7 +76,7 @@ func BenchmarkPull(b *testing.B) {
 	if _, err := s.Apply(b.Context(), store.Effect{Rows: rows}); err != nil {
 		b.Fatal(err)
 	}
-	tip, err := s.Tick(b.Context(), "")
+	tip, err := store.Snapshot(b.Context(), s, "")
 	if err != nil {
 		b.Fatal(err)
 	}

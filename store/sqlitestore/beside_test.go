@@ -11,7 +11,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// processed is a dedup table of a team's own, as its hand-written consumers use it: in the transaction of the effect.
+// processed is a dedup table of a team's own, as its hand-written consumers use it: in the transaction of the
+// effect.
 func processed(ctx context.Context, tx *sql.Tx, id store.Identity, _ skald.Message) (known bool, err error) {
 	done, err := tx.ExecContext(ctx, "INSERT INTO processed (id) VALUES (?1) ON CONFLICT DO NOTHING", id.ID)
 	if err != nil {
@@ -21,8 +22,8 @@ func processed(ctx context.Context, tx *sql.Tx, id store.Identity, _ skald.Messa
 	return n == 0, err
 }
 
-// Where a team's own table lies in the same file: what it knows is marked and not handled, what is handled or refused is in both, and what
-// fails is in neither, until it is done, by whomever.
+// Where a team's own table lies in the same file: what it knows is marked and not handled, what is handled or
+// refused is in both, and what fails is in neither, until it is done, by whomever.
 func TestBesideATableInTheFile(t *testing.T) {
 	w := newStation(t, `CREATE TABLE processed (id TEXT PRIMARY KEY, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) STRICT;
 		CREATE TABLE effect (id TEXT NOT NULL, kind TEXT NOT NULL) STRICT`)
@@ -37,7 +38,7 @@ func TestBesideATableInTheFile(t *testing.T) {
 		}
 		return err
 	})
-	w.in.Beside(processed)
+	w.in.LegacyDedup(processed)
 	byHand := func(id string) {
 		w.exec("INSERT INTO processed (id) VALUES (?1)", id)
 		w.exec("INSERT INTO effect VALUES (?1, 'old')", id)

@@ -6,11 +6,20 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
 )
 
-// Claim takes parked messages that are due; it writes nothing where none is.
-func (s *Store) Claim(ctx context.Context, consumer, life string, most store.Portion, lease time.Duration, not ...store.Kind) (c store.Claimed, err error) {
+// Claim takes due work.
+func (s *Store) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	if w.Work != store.Parkeds {
+		return store.Claimed{}, fmt.Errorf("claim: work of kind %d is not known to this build", w.Work)
+	}
+	return s.claim(ctx, w.Consumer, w.Session, w.ClaimSize, w.Lease, w.Not...)
+}
+
+// claim takes parked messages that are due; it writes nothing where none is.
+func (s *Store) claim(ctx context.Context, consumer, sessionID string, most store.ClaimSize, lease time.Duration, not ...store.Kind) (c store.Claimed, err error) {
 	others := joined(not)
 	p, err := s.prepare(ctx)
 	if err != nil {
@@ -23,7 +32,7 @@ func (s *Store) Claim(ctx context.Context, consumer, life string, most store.Por
 	keys := 0
 	if some {
 		err = s.alone(ctx, func(ctx context.Context, x *session) error {
-			rows, err := x.rows(ctx, "Claim", consumer, most.Keys, lease.Milliseconds(), life, others)
+			rows, err := x.rows(ctx, "Claim", consumer, most.Keys, lease.Milliseconds(), sessionID, others, store.PageBytes)
 			if err == nil {
 				c.Parked, err = collect(rows, scanKept)
 			}
@@ -51,21 +60,26 @@ func (s *Store) Claim(ctx context.Context, consumer, life string, most store.Por
 	return c, nil
 }
 
-// along is what is read along with those that were claimed. For what was read along the last time, and had no answer, that is counted.
-func (x *session) along(ctx context.Context, claimed []store.Parked, most store.Portion, not []store.Kind) (all []store.Parked, err error) {
+// along is what is read along with those that were claimed. For what was read along the last time, and had no
+// answer, that is counted.
+func (x *session) along(ctx context.Context, claimed []store.Parked, most store.ClaimSize, not []store.Kind) (all []store.Parked, err error) {
+	bytes := 0
+	for i := range claimed {
+		bytes += weight.Bytes(&claimed[i].Message)
+	}
 	for i := range claimed {
 		k := &claimed[i]
 		if k.Claims > 1 {
-			if _, err := x.exec(ctx, "CountAlong", k.Place); err != nil {
+			if _, err := x.exec(ctx, "CountPrefetch", k.Place); err != nil {
 				return nil, fmt.Errorf("count claims of what was read along: %w", err)
 			}
 			continue
 		}
-		limit := min(most.Along, most.All-len(all))
-		if limit <= 0 || k.Message.Key == nil || k.Kills > 0 || k.Call != nil {
+		limit := min(most.Prefetch, most.PrefetchAll-len(all))
+		if limit <= 0 || k.Message.Key == nil || k.CrashCount > 0 || k.Call != nil {
 			continue
 		}
-		rows, err := x.rows(ctx, "Along", k.Place, limit)
+		rows, err := x.rows(ctx, "Prefetch", k.Place, limit, store.PageBytes-bytes)
 		if err != nil {
 			return nil, fmt.Errorf("read along: %w", err)
 		}
@@ -79,8 +93,11 @@ func (x *session) along(ctx context.Context, claimed []store.Parked, most store.
 		if len(with) == 0 {
 			continue
 		}
-		if _, err := x.exec(ctx, "NoteAlong", k.Place, with[len(with)-1].Place); err != nil {
+		if _, err := x.exec(ctx, "NotePrefetch", k.Place, with[len(with)-1].Place); err != nil {
 			return nil, fmt.Errorf("note what was read along: %w", err)
+		}
+		for i := range with {
+			bytes += weight.Bytes(&with[i].Message)
 		}
 		all = append(all, with...)
 	}
@@ -89,5 +106,5 @@ func (x *session) along(ctx context.Context, claimed []store.Parked, most store.
 
 // plain tells of what may be read along: what is to be claimed by itself is not.
 func plain(p *store.Parked, not []store.Kind) bool {
-	return p.Dead == nil && p.Call == nil && p.Claims == 0 && p.Kills == 0 && !slices.Contains(not, store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
+	return p.Dead == nil && p.Call == nil && p.Claims == 0 && p.CrashCount == 0 && !slices.Contains(not, store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
 }

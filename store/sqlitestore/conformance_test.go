@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/storetest"
 )
@@ -77,24 +76,17 @@ func (f *file) Get(t testing.TB, key string) (value string, ok bool) {
 }
 
 func (f *file) Count(t testing.TB) (c storetest.Counts) {
-	if err := f.db.QueryRow("SELECT (SELECT count(*) FROM skald_outbox), (SELECT count(*) FROM skald_mark), (SELECT count(*) FROM skald_aside), (SELECT count(*) FROM skald_audit)").
+	if err := f.db.QueryRow("SELECT (SELECT count(*) FROM skald_outbox), (SELECT count(*) FROM skald_mark), (SELECT count(*) FROM skald_deferred), (SELECT count(*) FROM skald_audit)").
 		Scan(&c.Rows, &c.Marks, &c.Aside, &c.Audits); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func (f *file) Known(t testing.TB) {
-	for _, q := range []string{"INSERT INTO skald_floor (consumer, since) SELECT DISTINCT consumer, unixepoch() * 1000 FROM skald_mark WHERE true ON CONFLICT DO NOTHING",
-		"UPDATE skald_floor SET since = since - 40 * 86400000"} {
-		if _, err := f.db.Exec(q); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func (f *file) Age(t testing.TB, d time.Duration) {
-	for _, statement := range []string{"UPDATE skald_floor SET since = since - ?", "UPDATE skald_step SET at = at - ?"} {
+	for _, statement := range []string{"UPDATE skald_mark SET (written, until) = (SELECT written - n, until - n FROM (SELECT ? AS n))", "UPDATE skald_step SET at = at - ?", "UPDATE skald_handled_type SET at = at - ?",
+		"UPDATE skald_saga SET (started_at, ended_at) = (SELECT started_at - n, ended_at - n FROM (SELECT ? AS n))",
+		"UPDATE skald_consumer SET (heard_at, progress_at) = (SELECT heard_at - n, progress_at - n FROM (SELECT ? AS n))"} {
 		if _, err := f.db.Exec(statement, d.Milliseconds()); err != nil {
 			t.Fatal(err)
 		}
@@ -104,24 +96,5 @@ func (f *file) Age(t testing.TB, d time.Duration) {
 	}
 	if _, err := f.db.Exec("UPDATE skald_outbox SET stored_at = strftime('%Y-%m-%dT%H:%M:%fZ', stored_at, ?)", fmt.Sprintf("-%.3f seconds", d.Seconds())); err != nil {
 		t.Fatal(err)
-	}
-	rows, err := f.db.Query("SELECT id FROM skald_mark")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids, err := collect(rows, func(scan func(...any) error) (id string, err error) {
-		err = scan(&id)
-		return id, err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range ids {
-		if at, ok := uuid7.Time(id); ok && time.Until(at) < time.Hour {
-			continue
-		}
-		if _, err := f.db.Exec("UPDATE skald_mark SET written = written - ? WHERE id = ?", d.Milliseconds(), id); err != nil {
-			t.Fatal(err)
-		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 
 var errCut = errors.New("the process has died")
 
-// A cut is where a process dies: at its n-th statement, begin or commit, before it or, after, once it took effect. With n 0
-// it lives, and what it does is counted.
+// A cut is where a process dies: at its n-th statement, begin or commit, before it or, after, once it took
+// effect. With n 0 it lives, and what it does is counted.
 type cut struct {
 	driver.Connector
 	n     int
@@ -44,7 +44,8 @@ func (c *cut) Connect(ctx context.Context) (driver.Conn, error) {
 	return &cutConn{conn, c}, nil
 }
 
-// step does one thing, unless the process dies before it, or is dead; what it had open is rolled back when it is closed.
+// step does one thing, unless the process dies before it, or is dead; what it had open is rolled back when it
+// is closed.
 func (c *cut) step(do func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,8 +145,8 @@ func (s *cutStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r
 	return forgotten(r, err)
 }
 
-// everyCut runs act in a process that dies at each of its statements. Prepare makes the file for it, and check looks at
-// what is left.
+// everyCut runs act in a process that dies at each of its statements. Prepare makes the file for it, and
+// check looks at what is left.
 func everyCut(t *testing.T, prepare func() (path string), act func(db *sql.DB) error, check func(path, what string)) {
 	t.Helper()
 	run := func(n int, after bool) (int, error) {
@@ -188,60 +189,61 @@ func said(t *testing.T, s *Store, key string, n int) {
 	}
 }
 
-// cover says that every lane has come to where the file is now.
+// cover says that every shard has come to where the file is now.
 func cover(t *testing.T, s *Store) {
 	t.Helper()
-	tip, err := s.Tick(t.Context(), "")
+	tip, err := store.Snapshot(t.Context(), s, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Lease(t.Context(), store.Ask{Owner: "o", Life: "1", TTL: time.Hour})
+	got, err := s.Lease(t.Context(), store.Ask{Owner: "o", Session: "1", TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range got.Lanes {
-		p := &store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &store.Cursor{Base: tip, Tip: tip}}
-		if stands, err := s.Apply(t.Context(), store.Effect{Lane: p}); err != nil || !stands[0] {
-			t.Fatalf("lane %d: %v, %v", l.ID, stands, err)
+	for _, l := range got.Shards {
+		p := &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Cursor: &store.Cursor{Base: tip, Tip: tip}}
+		if stands, err := s.Apply(t.Context(), store.Effect{Shard: p}); err != nil || !stands[0] {
+			t.Fatalf("shard %d: %v, %v", l.ID, stands, err)
 		}
 	}
 }
 
-// A reseat dies at each of its statements and is run again: every row that is kept is read, those of before and after.
+// A recover dies at each of its statements and is run again: every row that is kept is read, those of before
+// and after.
 // Interleaving 5.
-func TestReseatIsCutEverywhere(t *testing.T) {
+func TestRecoverIsCutEverywhere(t *testing.T) {
 	everyCut(t,
 		func() string {
 			s, _, path := fresh(t)
 			said(t, s, "before", 3)
 			cover(t, s)
 			said(t, s, "pending", 2)
-			_, err := s.Lease(t.Context(), store.Ask{Owner: "ghost", Life: "1", TTL: time.Hour, Knew: []store.Lane{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
+			_, err := s.Lease(t.Context(), store.Ask{Owner: "ghost", Session: "1", TTL: time.Hour, Knew: []store.Shard{{ID: 0, Epoch: 1 << 40, Token: "t"}}})
 			if !errors.Is(err, store.ErrMoved) {
 				t.Fatalf("the lease says %v", err)
 			}
 			return path
 		},
 		func(db *sql.DB) error {
-			_, err := New(db, nil).Reseat(context.Background(), &store.Audit{Who: "ann", What: "reseat"})
+			_, err := New(db, nil).Recover(context.Background(), &store.Audit{Author: "ann", Action: "recover"})
 			return err
 		},
 		func(path, what string) {
 			s, _ := again(t, path)
 			said(t, s, "after", 1)
-			if _, err := s.Reseat(t.Context(), &store.Audit{Who: "ann", What: "reseat"}); err != nil {
-				t.Fatalf("%s: the second reseat: %v", what, err)
+			if _, err := s.Recover(t.Context(), &store.Audit{Author: "ann", Action: "recover"}); err != nil {
+				t.Fatalf("%s: the second recover: %v", what, err)
 			}
-			if done, err := s.Reseat(t.Context(), &store.Audit{Who: "ann", What: "reseat"}); err != nil || done != (store.Reseated{}) {
-				t.Errorf("%s: where nothing moved the reseat says %+v, %v", what, done, err)
+			if done, err := s.Recover(t.Context(), &store.Audit{Author: "ann", Action: "recover"}); err != nil || done != (store.Recovered{}) {
+				t.Errorf("%s: where nothing moved the recover says %+v, %v", what, done, err)
 			}
-			got, err := s.Lease(t.Context(), store.Ask{Owner: "o", Life: "2", TTL: time.Hour})
+			got, err := s.Lease(t.Context(), store.Ask{Owner: "o", Session: "2", TTL: time.Hour})
 			if err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
-			for _, l := range got.Lanes {
+			for _, l := range got.Shards {
 				if l.Cursor.Base != "" {
-					t.Errorf("%s: lane %d is at %+v", what, l.ID, l.Cursor)
+					t.Errorf("%s: shard %d is at %+v", what, l.ID, l.Cursor)
 				}
 			}
 			if rows := pullAll(t, s); len(rows) != 6 {
@@ -250,11 +252,12 @@ func TestReseatIsCutEverywhere(t *testing.T) {
 		})
 }
 
-// maintained has all go that may, and counts the rows: what a run could not have at once, since the machine is busy, the next one has.
+// maintained has all go that may, and counts the rows: what a run could not have at once, since the machine
+// is busy, the next one has.
 func maintained(t *testing.T, s *Store, keep store.Retention) (rows int64) {
 	t.Helper()
 	for until := time.Now().Add(5 * time.Minute); ; {
-		done, err := s.Maintain(t.Context(), keep)
+		done, err := s.Maintain(t.Context(), store.Maintain{Keep: keep})
 		if err != nil || time.Now().After(until) {
 			t.Fatalf("maintain: %+v, %v", done, err)
 		}
@@ -264,7 +267,7 @@ func maintained(t *testing.T, s *Store, keep store.Retention) (rows int64) {
 	}
 }
 
-// The retention dies at each of its statements: what no lane has passed stays, and the next one goes on.
+// The retention dies at each of its statements: what no shard has passed stays, and the next one goes on.
 // Interleaving 5.
 func TestRetentionIsCutEverywhere(t *testing.T) {
 	keep := store.Retention{Outbox: time.Nanosecond, Marks: time.Nanosecond}
@@ -277,21 +280,22 @@ func TestRetentionIsCutEverywhere(t *testing.T) {
 			return path
 		},
 		func(db *sql.DB) error {
-			_, err := New(db, nil).Maintain(context.Background(), keep)
+			_, err := New(db, nil).Maintain(context.Background(), store.Maintain{Keep: keep})
 			return err
 		},
 		func(path, what string) {
 			s, db := again(t, path)
-			for until := time.Now().Add(5 * time.Minute); ; { // the clock of a machine that was held up may go back by some milliseconds
+			for until := time.Now().Add(5 * time.Minute); ; {
+				// the clock of a machine that was held up may go back by some milliseconds
 				maintained(t, s, keep)
 				if n := count(t, db, "SELECT count(*) FROM skald_outbox WHERE key = 'passed'"); n == 0 {
 					break
 				} else if time.Now().After(until) {
-					t.Fatalf("%s: %d rows are left that all lanes have passed", what, n)
+					t.Fatalf("%s: %d rows are left that all shards have passed", what, n)
 				}
 			}
 			if n := count(t, db, "SELECT count(*) FROM skald_outbox WHERE key = 'pending'"); n != 2 {
-				t.Errorf("%s: %d rows are left of 2 that no lane has passed", what, n)
+				t.Errorf("%s: %d rows are left of 2 that no shard has passed", what, n)
 			}
 		})
 }

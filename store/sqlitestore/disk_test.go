@@ -12,7 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// TestFullDisk: a full disk is an outage that says so; what was committed stays, and with room again it goes on.
+// TestFullDisk: a full disk is an outage that says so; what was committed stays, and with room again it goes
+// on.
 func TestFullDisk(t *testing.T) {
 	dir := need.SmallDisk(t, 4)
 	s, db := again(t, filepath.Join(dir, "full.db"))

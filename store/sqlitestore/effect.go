@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/bucket"
 	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/effects"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
@@ -17,8 +19,8 @@ import (
 // savepoint that is rolled back takes them along.
 func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error {
 	for _, e := range es {
-		if e.Mark != nil || e.Locks != nil || e.Lane != nil || e.Step != nil || e.Quarantine != nil || e.Admitted != nil || keeps(&e) {
-			return errors.New("write: an effect in a transaction of yours may hold rows, and an answer, only")
+		if !effects.RowsOnly(e) {
+			return fmt.Errorf("write: %w", effects.ErrRowsOnly)
 		}
 	}
 	x, u, err := s.within(ctx, tx)
@@ -31,11 +33,14 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 				return failed("write", err)
 			}
 		}
+		if err := x.moveSaga(ctx, e.Saga); err != nil {
+			return failed("write", err)
+		}
 		if err := x.insert(ctx, e.Rows); err != nil {
 			return failed("write", err)
 		}
 		if u != nil {
-			u.wrote = u.wrote || len(e.Rows) > 0
+			u.wrote = u.wrote || wakes(&e)
 		}
 	}
 	if u == nil {
@@ -95,11 +100,11 @@ func (x *session) each(ctx context.Context, es []store.Effect, stood []bool) (wr
 		if err != nil {
 			return false, err
 		}
-		if _, err := x.exec(ctx, "Release"); err != nil {
+		if _, err := x.exec(ctx, "Requeue"); err != nil {
 			return false, err
 		}
 		stood[i] = true
-		wrote = wrote || len(e.Rows) > 0
+		wrote = wrote || wakes(&e)
 	}
 	return wrote, nil
 }
@@ -107,7 +112,7 @@ func (x *session) each(ctx context.Context, es []store.Effect, stood []bool) (wr
 // put checks the guards of e and writes what it holds. given are the entities that this unit or effect has
 // locked: each is raised once.
 func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int64) error {
-	if e.Mark != nil && e.Mark.Turn != store.Anytime {
+	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
 		stands, err := x.turn(ctx, e.Mark, nil)
 		if err != nil {
 			return err
@@ -124,7 +129,7 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 		if was.Outcome != store.Fresh {
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
-		if e.Mark.Code != 0 || e.Mark.Result != "" || e.Mark.Said != "" {
+		if effects.Answered(e.Mark) {
 			if err := x.answer(ctx, e.Mark); err != nil {
 				return err
 			}
@@ -144,10 +149,13 @@ func (x *session) put(ctx context.Context, e store.Effect, given map[entity]int6
 			return fmt.Errorf("lock %s %s is at %d, not %d: %w", l.Space, l.Key, version, l.Version, store.ErrLost)
 		}
 	}
-	if e.Lane != nil {
-		if err := x.progress(ctx, e.Lane); err != nil {
+	if e.Shard != nil {
+		if err := x.progress(ctx, e.Shard); err != nil {
 			return err
 		}
+	}
+	if err := x.moveSaga(ctx, e.Saga); err != nil {
+		return err
 	}
 	if err := x.keep(ctx, &e); err != nil {
 		return err
@@ -165,7 +173,11 @@ func (x *session) mark(ctx context.Context, m store.Mark) (v store.Verdict, err 
 	}
 	reason := sql.NullString{String: clip(m.Reason), Valid: m.As == store.Rejected}
 	fingerprint := sql.NullInt64{Int64: m.Fingerprint, Valid: m.Fingerprint != 0}
-	n, err := x.count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, fingerprint, written(m.ID), !m.Held)
+	keep := sql.NullInt64{Int64: m.Keep.Milliseconds(), Valid: m.Keep > 0}
+	if err := x.expire(ctx, m.Consumer, m.Identity, m.Keep); err != nil {
+		return v, err
+	}
+	n, err := x.count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, fingerprint, written(m.ID), !m.Held, keep)
 	if err != nil {
 		return v, fmt.Errorf("insert mark: %w", err)
 	}
@@ -180,6 +192,17 @@ func (x *session) mark(ctx context.Context, m store.Mark) (v store.Verdict, err 
 		return v, fmt.Errorf("find mark: %w", err)
 	}
 	return v, nil
+}
+
+// expire takes away a mark whose time is over. Where the id tells a time, that decides.
+func (x *session) expire(ctx context.Context, consumer string, id store.Identity, keep time.Duration) error {
+	if keep <= 0 || written(id.ID) != nil {
+		return nil
+	}
+	if _, err := x.exec(ctx, "ExpireMark", consumer, id.Source, id.ID); err != nil {
+		return fmt.Errorf("expire mark: %w", err)
+	}
+	return nil
 }
 
 func storable(o store.Outcome) bool {
@@ -237,9 +260,4 @@ func (x *session) insert(ctx context.Context, rows []skald.Message) error {
 		}
 	}
 	return nil
-}
-
-// keeps tells whether e says anything of kept messages.
-func keeps(e *store.Effect) bool {
-	return e.Keep != nil || e.Release != nil || e.Free != nil || e.Rewind != nil || e.Audit != nil
 }

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/diskfree"
 	"github.com/skald-go/skald/internal/retention"
 	"github.com/skald-go/skald/store"
 )
-
-var _ store.Examiner = (*Store)(nil)
 
 // Bytes of an entry with its indexes, and synchronous as SQLite numbers it.
 const (
@@ -25,6 +24,9 @@ const (
 
 // Examine looks at the file's settings and at its size.
 func (s *Store) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
+	if e.Server {
+		return s.examineServer(ctx)
+	}
 	p, err := s.prepare(ctx)
 	if err != nil {
 		return nil, failed("examine", err)
@@ -35,7 +37,7 @@ func (s *Store) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, err
 	if err := p.stmts["Examine"].QueryRowContext(ctx).Scan(&journal, &synchronous, &size, &file, &looked); err != nil {
 		return nil, failed("examine", err)
 	}
-	keep, err := s.Keeps(ctx)
+	keep, err := s.keeps(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +67,24 @@ func (s *Store) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, err
 	return out, nil
 }
 
-// loaded says what a rate takes: the disk for as long as things are kept, and commits, of which there is one at a time.
+// examineServer looks at the disk that the file is on.
+func (s *Store) examineServer(ctx context.Context) ([]skald.Finding, error) {
+	var file string
+	if err := s.db.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
+		return nil, failed("examine the disk", err)
+	}
+	if file == "" { // it is in memory
+		return nil, nil
+	}
+	f, err := diskfree.Finding(filepath.Dir(file))
+	if err != nil {
+		f = skald.Finding{Name: "free disk", Grade: skald.Doubtful, Saw: fmt.Sprintf("it cannot be seen: %v", err), Remedy: "look at the disk by other means"}
+	}
+	return []skald.Finding{f}, nil
+}
+
+// loaded says what a rate takes: the disk for as long as things are kept, and commits, of which there is one
+// at a time.
 func loaded(say func(name string, ok bool, worst skald.Grade, saw, remedy string), rate float64, keep store.Retention, size int64, file string) {
 	if file != "" { // else it is in memory
 		switch flush, err := flushing(filepath.Dir(file)); {
@@ -85,8 +104,8 @@ func loaded(say func(name string, ok bool, worst skald.Grade, saw, remedy string
 		rate, gib(rowBytes, keep.Outbox), gib(markBytes, keep.Marks), float64(size)/(1<<30)), "")
 }
 
-// flushing is how long it takes to have a page of a file in dir on its disk, as a commit does: the median of some. The file is one of its
-// own, and goes.
+// flushing is how long it takes to have a page of a file in dir on its disk, as a commit does: the median of
+// some. The file is one of its own, and goes.
 func flushing(dir string) (_ time.Duration, err error) {
 	f, err := os.CreateTemp(dir, "skald-doctor-*")
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A file that somebody opens in another way than by Open loses what was committed, or stops its readers: both are found.
+// A file that somebody opens in another way than by Open loses what was committed, or stops its readers: both
+// are found.
 func TestFindingsOfAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	db, err := Open(path)

@@ -8,13 +8,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Kept lists kept messages.
-func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
+// kept lists kept messages.
+func (s *Store) kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
 	p, err := s.prepare(ctx)
 	if err != nil {
 		return nil, failed("list kept messages", err)
 	}
-	text, args := sought(p.text["Kept"], what, limit)
+	text, args := sought(p.text["Parked"], what, limit)
 	rows, err := s.db.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, failed("list kept messages", err)
@@ -31,8 +31,8 @@ func (s *Store) Kept(ctx context.Context, what store.Sought, limit int) ([]store
 	return out, nil
 }
 
-// sought is the statement that reads what is asked for: a condition that is there or not by an argument of its own would have
-// SQLite read all that is kept, also for a message that is looked up by its id.
+// sought is the statement that reads what is asked for: a condition that is there or not by an argument of
+// its own would have SQLite read all that is kept, also for a message that is looked up by its id.
 func sought(text string, what store.Sought, limit int) (string, []any) {
 	args := []any{what.After, what.Bare, limit}
 	var where strings.Builder
@@ -61,8 +61,13 @@ func sought(text string, what store.Sought, limit int) (string, []any) {
 	if what.Failed {
 		where.WriteString(" AND attempts > 0")
 	}
+	if what.Calling {
+		where.WriteString(" AND call IS NOT NULL")
+	}
 	index := ""
-	if what.Consumer != "" && what.Identity == nil && what.Failed && what.Dead != nil && !*what.Dead {
+	if what.Calling && what.Identity == nil {
+		index = " INDEXED BY skald_parked_call" // else it reads all that is kept
+	} else if what.Consumer != "" && what.Identity == nil && what.Failed && what.Dead != nil && !*what.Dead {
 		index = " INDEXED BY skald_parked_failed" // what every consumer asks for, again and again
 	}
 	return strings.NewReplacer("/*index*/", index, "/*where*/", where.String()).Replace(text), args

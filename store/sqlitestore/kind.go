@@ -10,61 +10,52 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-var _ store.KindWatcher = (*Store)(nil)
-
 func scanKind(scan func(...any) error) (k store.Kind, err error) {
 	err = scan(&k.Topic, &k.Type)
 	return k, err
 }
 
-// Kinds notes what a process of a consumer handles, and reads what others do. It writes nothing where that was noted just now.
-func (s *Store) Kinds(ctx context.Context, consumer string, own []store.Kind, forget time.Duration) (out []store.Kind, err error) {
+// known tells whether the file knows already all that a would write.
+func (s *Store) known(ctx context.Context, a store.Attend) (bool, error) {
+	switch {
+	case len(a.Checkpoints) > 0:
+		return false, nil
+	case a.Beat == nil:
+		return true, nil
+	case a.Beat.Forget > 0, a.Beat.Progress:
+		return false, nil
+	}
 	var noted []store.Kind
-	if forget <= 0 {
-		rows, err := s.query(ctx, "KindsNoted", consumer)
-		if err == nil {
-			noted, err = collect(rows, scanKind)
-		}
-		if err != nil {
-			return nil, failed("note types", err)
-		}
+	rows, err := s.query(ctx, "TypesNoted", a.Consumer)
+	if err == nil {
+		noted, err = collect(rows, scanKind)
 	}
-	if forget <= 0 && !slices.ContainsFunc(own, func(k store.Kind) bool { return !slices.Contains(noted, k) }) {
-		rows, err := s.query(ctx, "Kinds", consumer)
-		if err == nil {
-			out, err = collect(rows, scanKind)
-		}
-		return out, failedOr("read types", err)
-	}
-	err = s.alone(ctx, func(ctx context.Context, x *session) error {
-		out, err = x.noteKinds(ctx, consumer, own, forget)
-		return err
-	})
-	if err != nil {
-		return nil, failed("note types", err)
-	}
-	return out, nil
+	return !slices.ContainsFunc(a.Beat.Own, func(k store.Kind) bool { return !slices.Contains(noted, k) }), err
 }
 
-func (x *session) noteKinds(ctx context.Context, consumer string, own []store.Kind, forget time.Duration) (was []store.Kind, err error) {
-	if forget > 0 {
-		if _, err := x.exec(ctx, "ForgetKinds", consumer, forget.Milliseconds()); err != nil {
+// beat writes what a process of a consumer says of itself, and answers with the types that were noted before.
+func (x *session) beat(ctx context.Context, consumer string, b store.Beat) (was []store.Kind, err error) {
+	if b.Forget > 0 {
+		if _, err := x.exec(ctx, "ForgetTypes", consumer, b.Forget.Milliseconds()); err != nil {
 			return nil, fmt.Errorf("forget types: %w", err)
 		}
 	}
-	rows, err := x.rows(ctx, "Kinds", consumer)
+	rows, err := x.rows(ctx, "Types", consumer)
 	if err == nil {
 		was, err = collect(rows, scanKind)
 	}
-	for i := 0; err == nil && i < len(own); i++ {
-		_, err = x.exec(ctx, "NoteKind", consumer, own[i].Topic, own[i].Type)
+	for i := 0; err == nil && i < len(b.Own); i++ {
+		_, err = x.exec(ctx, "NoteType", consumer, b.Own[i].Topic, b.Own[i].Type)
+	}
+	if err == nil && len(b.Own) > 0 {
+		_, err = x.exec(ctx, "NoteConsumer", consumer, b.Progress)
 	}
 	return was, err
 }
 
-// LeftKinds lists the types of messages that were left to another build, and wait.
-func (s *Store) LeftKinds(ctx context.Context) (out []store.LeftKind, err error) {
-	rows, err := s.query(ctx, "LeftKinds")
+// leftKinds lists the types of messages that were left to another build, and wait.
+func (s *Store) leftKinds(ctx context.Context) (out []store.LeftKind, err error) {
+	rows, err := s.query(ctx, "LeftTypes")
 	if err == nil {
 		out, err = collect(rows, func(scan func(...any) error) (k store.LeftKind, err error) {
 			var heard int64 // milliseconds

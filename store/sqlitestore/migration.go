@@ -19,9 +19,10 @@ import (
 //go:embed migration/*.sql
 var migrations embed.FS
 
-// oldest is the oldest version of the tables that this build works with: raise it with a migration that a station
-// cannot do without. The newest is that of the last file; later ones will do until one says that they do not.
-const oldest = 17
+// oldest is the oldest version of the tables that this build works with: raise it with a migration that a
+// station cannot do without. The newest is that of the last file; later ones will do until one says that they
+// do not.
+const oldest = 1
 
 // Migrations are the files that Migrate applies, in order: NNN_name.sql.
 func Migrations() fs.FS {
@@ -41,9 +42,11 @@ type Migration struct {
 
 // MigrateOptions say how to migrate. The zero value works.
 type MigrateOptions struct {
-	// Source names this database in every message that it says. Default "/<file name without extension>/main". Once
-	// set it stays: another one later is a *SourceError.
+	// Source names this database in every message that it says. Default "/<file name without
+	// extension>/main". Once set it stays: another one later is a *SourceError.
 	Source string
+
+	files fs.FS // instead of Migrations(), in tests of migrating
 }
 
 // SourceError says that messages of this database have another source already.
@@ -63,13 +66,14 @@ func (e *ChangedError) Error() string {
 // Migrate makes or brings up to date the tables in the file of db, each file in a transaction, and says what
 // it did. Several at once wait for each other.
 func Migrate(ctx context.Context, db *sql.DB, o *MigrateOptions) (applied []Migration, err error) {
-	m, err := newMigrator(ctx, db)
+	if o == nil {
+		o = &MigrateOptions{}
+	}
+	m, err := newMigrator(ctx, db, o.files)
 	if err != nil {
 		return nil, failed("migrate", err)
 	}
-	if o != nil {
-		m.source = o.Source
-	}
+	m.source = o.Source
 	have, err := m.applied(ctx, db)
 	if err == nil {
 		err = m.usable(have)
@@ -91,7 +95,7 @@ func Migrate(ctx context.Context, db *sql.DB, o *MigrateOptions) (applied []Migr
 
 // Pending are the migrations that Migrate would apply. It changes nothing.
 func Pending(ctx context.Context, db *sql.DB) ([]Migration, error) {
-	m, err := newMigrator(ctx, db)
+	m, err := newMigrator(ctx, db, nil)
 	if err != nil {
 		return nil, failed("pending migrations", err)
 	}
@@ -119,13 +123,17 @@ type migrator struct {
 	source string
 }
 
-func newMigrator(ctx context.Context, db *sql.DB) (*migrator, error) {
+// newMigrator reads the migrations of from; nil: those of this build.
+func newMigrator(ctx context.Context, db *sql.DB, from fs.FS) (*migrator, error) {
+	if from == nil {
+		from = Migrations()
+	}
 	text, err := sqlfile.Load(statements, "sql", "")
 	if err != nil {
 		return nil, err
 	}
 	m := &migrator{db: db, text: text}
-	if m.files, err = sqlfile.Migrations(migrations, "migration"); err != nil {
+	if m.files, err = sqlfile.Migrations(from, "."); err != nil {
 		return nil, err
 	}
 	err = db.QueryRowContext(ctx, text["File"]).Scan(&m.file)
@@ -140,8 +148,8 @@ func (m *migrator) newest() int {
 	return m.files[len(m.files)-1].Version
 }
 
-// usable fails where a later build has made of the tables what this one cannot use. What later builds have only
-// added is fine: a build that was rolled back must not fail for it.
+// usable fails where a later build has made of the tables what this one cannot use. What later builds have
+// only added is fine: a build that was rolled back must not fail for it.
 func (m *migrator) usable(have map[int]sqlfile.Migration) error {
 	version, builds := 0, 0
 	for _, one := range have {
@@ -238,13 +246,14 @@ func (m *migrator) sameSource(ctx context.Context) error {
 	return &SourceError{Where: m.file, Have: strings.ReplaceAll(strings.Trim(have, "'"), "''", "'"), Want: m.source}
 }
 
-// Check says whether the tables are there, in a version that this build can use, in a file that can be written:
-// a *store.SchemaError that names `skald migrate`, a *store.RightError, or an outage. A file has no roles.
+// Check says whether the tables are there, in a version that this build can use, in a file that can be
+// written: a *store.SchemaError that names `skald migrate`, a *store.RightError, or an outage. A file has no
+// roles.
 func (s *Store) Check(ctx context.Context, _ store.Role) error {
 	if err := engine(ctx, s.db); err != nil {
 		return failed("check", err)
 	}
-	m, err := newMigrator(ctx, s.db)
+	m, err := newMigrator(ctx, s.db, nil)
 	if err != nil {
 		return failed("check", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/skald-go/skald/internal/sqlfile"
 	"github.com/skald-go/skald/store"
@@ -20,7 +21,7 @@ func TestMigrations(t *testing.T) {
 	if err := s.Check(ctx, store.App); !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(schema.Remedy, "skald migrate --store sqlite:"+path) || !store.Incurable(err) {
 		t.Errorf("Check without tables = %v", err)
 	}
-	if _, err := s.Tick(ctx, ""); !errors.As(err, &schema) {
+	if _, err := store.Snapshot(ctx, s, ""); !errors.As(err, &schema) {
 		t.Errorf("Tick without tables = %v", err)
 	}
 	pending, err := Pending(ctx, db)
@@ -82,6 +83,59 @@ func TestMigrations(t *testing.T) {
 	}
 	if _, err := Pending(ctx, db); !errors.As(err, &changed) {
 		t.Errorf("Pending of a changed file = %v", err)
+	}
+}
+
+// A build to come adds something: it applies it once and notes it, and this build goes on. What takes
+// something away says from which build on, and this build refuses.
+func TestNextMigration(t *testing.T) {
+	s, db, path := fresh(t)
+	ctx := t.Context()
+	all := fstest.MapFS{"002_next.sql": {Data: []byte("-- Of a build to come.\nALTER TABLE skald_relay ADD COLUMN next TEXT;\n")}}
+	names, err := fs.Glob(Migrations(), "*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(Migrations(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = &fstest.MapFile{Data: text}
+	}
+	for _, want := range []int{1, 0} {
+		if applied, err := Migrate(ctx, db, &MigrateOptions{files: all}); err != nil || len(applied) != want {
+			t.Fatalf("it applied %v, %v", applied, err)
+		}
+	}
+	if n := count(t, db, "SELECT count(next) FROM skald_relay"); n != 0 {
+		t.Error(n)
+	}
+	if err := s.Check(ctx, store.App); err != nil {
+		t.Errorf("this build on tables of %s that have more: %v", path, err)
+	}
+	if _, err := db.Exec("UPDATE skald_migration SET builds = 2 WHERE version = 2"); err != nil {
+		t.Fatal(err)
+	}
+	var schema *store.SchemaError
+	if err := s.Check(ctx, store.App); !errors.As(err, &schema) || schema.Have != 2 || schema.Last != 1 {
+		t.Errorf("this build on tables that have less: %v", err)
+	}
+}
+
+// The table refuses a library that may corrupt the file.
+func TestOldEngine(t *testing.T) {
+	_, db, _ := fresh(t)
+	var trigger string
+	if err := db.QueryRow("SELECT sql FROM sqlite_schema WHERE name = 'skald_outbox_engine'").Scan(&trigger); err != nil {
+		t.Fatal(err)
+	}
+	_, when, _ := strings.Cut(trigger, "\nWHEN ")
+	when, _, _ = strings.Cut(when, "\nBEGIN")
+	for version, old := range map[string]int64{"3.40.1": 1, "3.51.2": 1, "3.50.20": 1, "3.51.3": 0, "3.51.10": 0, "3.52.0": 0, "4.0.0": 0} {
+		if got := count(t, db, "SELECT "+strings.ReplaceAll(when, "sqlite_version()", "'"+version+"'")); int64(got) != old {
+			t.Errorf("SQLite %s is too old: %d", version, got)
+		}
 	}
 }
 

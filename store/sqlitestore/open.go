@@ -24,10 +24,11 @@ const (
 )
 
 // Open opens the file at path, which it makes if it is not there, as Skald needs it: WAL, synchronous=FULL,
-// foreign keys on, a busy timeout of 5 s, every transaction BEGIN IMMEDIATE. Transactions of this *sql.DB take
-// turns, first come first served; reads outside a transaction do not wait for them. A connection in the middle
-// of a transaction that SQLite rolled back of its own accord (a full disk, an interrupted statement) refuses
-// further statements until that transaction is ended.
+// foreign keys on, a busy timeout of 5 s, every transaction BEGIN IMMEDIATE. Transactions of this *sql.DB
+// take turns, first come first served; reads outside a transaction do not wait for them. A connection in the
+// middle of a transaction that SQLite rolled back of its own accord (a full disk, an interrupted statement)
+// refuses further statements until that transaction is ended. Once another file stands at path, or none, each
+// Begin and Commit answers a *store.MovedError: close the DB and open it again.
 //
 // It refuses SQLite before 3.51.3, which can corrupt a WAL file, and ":memory:", which each connection would
 // have for itself.
@@ -39,12 +40,19 @@ func Open(path string) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	db := sql.OpenDB(&connector{Connector: base, turn: newTurnstile(), waker: newWaker()})
+	c := &connector{Connector: base, turn: newTurnstile(), waker: newWaker()}
+	db := sql.OpenDB(c)
 	db.SetMaxIdleConns(idleConns)
 	db.SetConnMaxIdleTime(idleTime)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*busyTimeout)
 	defer cancel()
-	if err := engine(ctx, db); err != nil {
+	err = engine(ctx, db)
+	if err == nil {
+		var at *place
+		at, err = placeOf(path)
+		c.place.Store(at)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), db.Close())
 	}
 	return db, nil

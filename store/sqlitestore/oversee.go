@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Own takes, renews or gives back the lease on what.
-func (s *Store) Own(ctx context.Context, what, owner string, ttl time.Duration) (bool, error) {
+// own takes, renews or gives back the lease on what.
+func (s *Store) own(ctx context.Context, what, owner string, ttl time.Duration) (bool, error) {
 	x, err := s.begin(ctx, s.wait, defaultHandle)
 	if err != nil {
 		return false, failed("take "+what, err)
@@ -32,16 +32,16 @@ func (s *Store) Own(ctx context.Context, what, owner string, ttl time.Duration) 
 	return n > 0, nil
 }
 
-// Keeps tells what retention Maintain last went by.
-func (s *Store) Keeps(ctx context.Context) (store.Retention, error) {
+// keeps tells what retention Maintain last went by.
+func (s *Store) keeps(ctx context.Context) (store.Retention, error) {
 	p, err := s.prepare(ctx)
 	if err != nil {
 		return store.Retention{}, failed("look at retention", err)
 	}
-	var rows, marks, steps int64 // milliseconds
-	if err := p.stmts["Keeps"].QueryRowContext(ctx).Scan(&rows, &marks, &steps); err != nil {
+	var rows, marks, steps, sagas int64 // milliseconds
+	if err := p.stmts["Keeps"].QueryRowContext(ctx).Scan(&rows, &marks, &steps, &sagas); err != nil {
 		return store.Retention{}, failed("look at retention", err)
 	}
 	of := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
-	return store.Retention{Outbox: of(rows), Marks: of(marks), Steps: of(steps)}, nil
+	return store.Retention{Outbox: of(rows), Marks: of(marks), Steps: of(steps), Sagas: of(sagas)}, nil
 }

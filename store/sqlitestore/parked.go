@@ -26,7 +26,7 @@ type keptRow struct {
 }
 
 func (x *session) findKept(ctx context.Context, consumer string, id store.Identity) (k keptRow, there bool, err error) {
-	err = x.row(ctx, "FindKept", consumer, id.Source, id.ID).Scan(&k.place, &k.key, &k.attempts, &k.dead)
+	err = x.row(ctx, "FindParked", consumer, id.Source, id.ID).Scan(&k.place, &k.key, &k.attempts, &k.dead)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return k, false, nil
@@ -48,8 +48,8 @@ func (x *session) firstOf(ctx context.Context, consumer string, key []byte, behi
 	return place, nil
 }
 
-// An ahead is, of each key, the place of the last message that comes before another one in an intake, if those are the ones that are
-// first; -1: they are not.
+// An ahead is, of each key, the place of the last message that comes before another one in an intake, if
+// those are the ones that are first; -1: they are not.
 type ahead map[[2]string]int64
 
 // turn says how m stands; Fresh, if it may be taken. The transaction holds the only write lock there is.
@@ -60,7 +60,7 @@ func (x *session) turn(ctx context.Context, m *store.Mark, before ahead) (store.
 	}
 	of := [2]string{m.Consumer, string(m.Key)}
 	behind := before[of]
-	if m.Turn != store.Retrying {
+	if m.KeyOrder != store.Retrying {
 		behind = 0
 	}
 	first, err := x.firstOf(ctx, m.Consumer, m.Key, max(behind, 0))
@@ -68,7 +68,7 @@ func (x *session) turn(ctx context.Context, m *store.Mark, before ahead) (store.
 		return 0, err
 	}
 	switch {
-	case m.Turn == store.Retrying:
+	case m.KeyOrder == store.Retrying:
 		stands := there && !k.dead && k.attempts == m.Attempts && (m.Key == nil || behind >= 0 && first == k.place)
 		if m.Key != nil && before != nil {
 			before[of] = -1
@@ -91,29 +91,29 @@ func (x *session) turn(ctx context.Context, m *store.Mark, before ahead) (store.
 
 // keep carries out what e says of kept messages.
 func (x *session) keep(ctx context.Context, e *store.Effect) error {
-	if e.Keep != nil {
-		if err := x.park(ctx, e.Keep); err != nil {
+	if e.Park != nil {
+		if err := x.park(ctx, e.Park); err != nil {
 			return err
 		}
-		if err := x.noteStep(ctx, e.Keep); err != nil {
+		if err := x.noteStep(ctx, e.Park); err != nil {
 			return err
 		}
 	}
-	if r := e.Release; r != nil && r.Dead {
+	if r := e.Requeue; r != nil && r.Dead {
 		if err := x.releaseDead(ctx, r); err != nil {
 			return err
 		}
 	} else if r != nil {
-		if err := x.release(ctx, "ReleaseKept", r); err != nil {
+		if err := x.release(ctx, "RequeueParked", r); err != nil {
 			return err
 		}
 	}
-	if f := e.Free; f != nil {
+	if f := e.Finish; f != nil {
 		var at any // the call; nil: any
 		if f.Attempts != nil {
 			at = held.CallKey(f.WasCall)
 		}
-		if err := x.change(ctx, "DeleteKept", f.Consumer, f.Identity, f.Attempts, at, f.Dead, f.Place); err != nil {
+		if err := x.change(ctx, "DeleteParked", f.Consumer, f.Identity, f.Attempts, at, f.Dead, f.Place); err != nil {
 			return err
 		}
 	}
@@ -122,10 +122,14 @@ func (x *session) keep(ctx context.Context, e *store.Effect) error {
 			return err
 		}
 	}
+	if err := x.operate(ctx, e); err != nil {
+		return err
+	}
 	return x.note(ctx, e.Audit)
 }
 
-// change runs a statement about one kept message, which must be there, and parked with those attempts if any are asked for.
+// change runs a statement about one kept message, which must be there, and parked with those attempts if any
+// are asked for.
 func (x *session) change(ctx context.Context, name, consumer string, id store.Identity, attempts *int, more ...any) error {
 	k, there, err := x.findKept(ctx, consumer, id)
 	if err != nil {
@@ -158,13 +162,19 @@ func (x *session) settleKey(ctx context.Context, consumer string, key []byte) er
 	return nil
 }
 
-func (x *session) park(ctx context.Context, p *store.Keep) error {
+func (x *session) park(ctx context.Context, p *store.Park) error {
 	if p.Was != nil {
 		at, err := held.EncodeCall(p.Call)
 		if err != nil {
 			return err
 		}
-		return x.change(ctx, "UpdateKept", p.Consumer, p.Identity, p.Was, append(stateArgs(&p.Parked), at, p.Claims, p.Kills, p.Life, held.CallKey(p.WasCall))...)
+		var claims any
+		sessionID := ""
+		if c := p.WasClaim; c != nil {
+			claims, sessionID = c.Claims, c.Session
+		}
+		return x.change(ctx, "UpdateParked", p.Consumer, p.Identity, p.Was,
+			append(stateArgs(&p.Parked), at, p.Claims, p.CrashCount, p.Session, held.CallKey(p.WasCall), claims, sessionID)...)
 	}
 	var done store.Verdict
 	err := verdict(x.row(ctx, "FindMark", p.Consumer, p.Source, p.ID), &done)
@@ -174,20 +184,19 @@ func (x *session) park(ctx context.Context, p *store.Keep) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("find mark: %w", err)
 	}
-	if p.Instead != nil {
-		return x.replaceKept(ctx, p)
-	}
 	_, there, err := x.findKept(ctx, p.Consumer, p.Identity)
 	switch {
 	case err != nil:
 		return err
 	case there:
 		return fmt.Errorf("%s is kept: %w", p.ID, store.ErrLost)
+	case p.Instead != nil:
+		return x.replaceKept(ctx, p)
 	}
 	return x.insertKept(ctx, p)
 }
 
-func (x *session) insertKept(ctx context.Context, p *store.Keep) error {
+func (x *session) insertKept(ctx context.Context, p *store.Park) error {
 	m := &p.Message
 	args, err := keptArgs(p)
 	if err != nil {
@@ -207,15 +216,15 @@ func (x *session) insertKept(ctx context.Context, p *store.Keep) error {
 	if err != nil {
 		return err
 	}
-	waiting := rows > 0 && (p.Dead == nil || p.Dead.Holds)
-	if _, err := x.exec(ctx, "InsertKept", append(args, waiting, nth+1, running+keptSize(m), at, p.Claims, p.Kills, p.Life)...); err != nil {
+	waiting := rows > 0 && (p.Dead == nil || p.Dead.BlocksKey)
+	if _, err := x.exec(ctx, "InsertParked", append(args, waiting, nth+1, running+keptSize(m), at, p.Claims, p.CrashCount, p.Session)...); err != nil {
 		return fmt.Errorf("park message: %w", err)
 	}
 	return nil
 }
 
 // replaceKept puts a message where another one of its key is.
-func (x *session) replaceKept(ctx context.Context, p *store.Keep) error {
+func (x *session) replaceKept(ctx context.Context, p *store.Park) error {
 	args, err := keptArgs(p)
 	if err != nil {
 		return err
@@ -234,7 +243,7 @@ func (x *session) replaceKept(ctx context.Context, p *store.Keep) error {
 	if err := x.stepBack(ctx, p.Consumer, *p.Instead); err != nil {
 		return err
 	}
-	switch n, err := x.count(ctx, "ReplaceKept", append(args, p.Instead.Source, p.Instead.ID, at)...); {
+	switch n, err := x.count(ctx, "ReplaceParked", append(args, p.Instead.Source, p.Instead.ID, at)...); {
 	case err != nil:
 		return fmt.Errorf("replace kept message: %w", err)
 	case n == 0:
@@ -246,24 +255,24 @@ func (x *session) replaceKept(ctx context.Context, p *store.Keep) error {
 func keptSize(m *skald.Message) int64 { return int64(len(m.Key) + len(m.Data)) }
 
 // keptArgs are the columns of a message that is kept, but those of its place.
-func keptArgs(p *store.Keep) ([]any, error) {
+func keptArgs(p *store.Park) ([]any, error) {
 	m := &p.Message
-	env, err := held.Envelope(m)
+	env, err := held.Envelope(m, m.Key)
 	if err != nil {
 		return nil, err
 	}
 	args := append([]any{p.Consumer, p.Source, p.ID}, stateArgs(&p.Parked)...)
-	return append(args, null(m.Key), m.Topic, m.Type, null(m.Data), env, keptSize(m), p.Lane, p.Position, p.Fault), nil
+	return append(args, null(m.Key), m.Topic, m.Type, null(m.Data), env, keptSize(m), p.Partition, p.Position, p.Fault), nil
 }
 
 // stateArgs are the columns that an attempt changes, from attempts on.
 func stateArgs(p *store.Parked) []any {
-	d, dead := store.Death{Holds: true}, any(nil)
+	d, dead := store.Death{BlocksKey: true}, any(nil)
 	if p.Dead != nil {
 		d = *p.Dead
 		dead = d.At.UTC().Format(time.RFC3339Nano)
 	}
-	return []any{p.Attempts, p.Due.Milliseconds(), d.Holds, moment(p.First.At), clipTo(p.First.Why, maxWhy), p.First.Host,
+	return []any{p.Attempts, p.Due.Milliseconds(), d.BlocksKey, moment(p.First.At), clipTo(p.First.Why, maxWhy), p.First.Host,
 		moment(p.Last.At), clipTo(p.Last.Why, maxWhy), p.Last.Host, dead, d.Kind, d.Fingerprint, clipTo(d.Stack, maxStack), d.Version}
 }
 
@@ -297,16 +306,19 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 		d                     store.Death
 		due, since            int64
 	)
-	if err := scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.Holds, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
-		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Lane, &p.Position, &p.Fault,
-		&p.Waiting, &p.Place, &since, &at, &p.Claims, &p.Kills, &p.Life); err != nil {
+	if err := scan(&p.Consumer, &p.Source, &p.ID, &p.Attempts, &due, &d.BlocksKey, &firstAt, &p.First.Why, &p.First.Host, &lastAt, &p.Last.Why,
+		&p.Last.Host, &died, &d.Kind, &d.Fingerprint, &d.Stack, &d.Version, &key, &data, &env, &p.Partition, &p.Position, &p.Fault,
+		&p.Waiting, &p.Place, &since, &at, &p.Claims, &p.CrashCount, &p.Session); err != nil {
 		return p, err
 	}
 	if p.Message, err = held.Open(env.V, blob(key), blob(data)); err != nil {
-		return p, fmt.Errorf("kept message %s: %w", p.ID, err)
+		// it is its own fault: others are read
+		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: blob(key), Data: blob(data)}, fault(err)
 	}
 	if p.Call, err = held.DecodeCall(at); err != nil {
-		return p, fmt.Errorf("kept message %s: %w", p.ID, err)
+		p.Fault = fault(err)
+	} else if p.Call != nil {
+		p.Call.Age = time.Since(p.Call.Since) // the clock of the database is the host's
 	}
 	p.Since = time.UnixMilli(since).UTC()
 	p.First.At, p.Last.At = readTime(firstAt.String), readTime(lastAt.String)
@@ -320,8 +332,8 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 	return p, nil
 }
 
-// Keeping counts what is kept for a consumer.
-func (s *Store) Keeping(ctx context.Context, consumer string) (n store.Keeping, err error) {
+// keeping counts what is kept for a consumer.
+func (s *Store) keeping(ctx context.Context, consumer string) (n store.Keeping, err error) {
 	p, err := s.prepare(ctx)
 	if err != nil {
 		return n, failed("count kept messages", err)

@@ -12,8 +12,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Thirty thousand messages that are parked, of one key, cost the next one no more than an empty table: whatever it runs, of that key or of
-// another, finds by an index what it looks for. So it is when the tables are new, when they are full, and when ANALYZE saw that all are of one key.
+// Thirty thousand messages that are parked, of one key, cost the next one no more than an empty table:
+// whatever it runs, of that key or of another, finds by an index what it looks for. So it is when the tables
+// are new, when they are full, and when ANALYZE saw that all are of one key.
 // Interleaving 12.
 func TestParkedMessagesStayCheap(t *testing.T) {
 	s, db, _ := fresh(t)
@@ -60,14 +61,14 @@ type ask struct {
 	args []any
 }
 
-// asksOf are all statements that name what is parked, but those that operators run or that nobody waits for: of the first of the key,
-// which thousands are behind, and of another key.
+// asksOf are all statements that name what is parked, but those that operators run or that nobody waits for:
+// of the first of the key, which thousands are behind, and of another key.
 func asksOf(t *testing.T, text map[string]string) map[string]ask {
 	t.Helper()
-	seldom := []string{
-		"KeptFor", "Keeping", "LeftKinds", // they count all
+	seldom := []string{"Belongings", "MoveParked",
+		"KeptFor", "Keeping", "LeftTypes", "ListSteps", // they count or list all
 		"RaiseStepFloors", "DeleteSteps", "Forecast", // of the retention: by the steps that go
-		"Kept", // is below
+		"Parked", // is below
 	}
 	asks := map[string]ask{}
 	for name, q := range text {
@@ -82,9 +83,9 @@ func asksOf(t *testing.T, text map[string]string) map[string]ask {
 			switch name {
 			case "FirstOfKey", "RoomOfKey", "OthersWait":
 				args = []any{"stock", []byte(key), m.place - 1}
-			case "FindKept", "InsertKept", "ReplaceKept", "UpdateKept", "DeleteKept", "StepBack", "ReleaseKept", "ReleaseDead", "LetGo":
+			case "FindParked", "InsertParked", "ReplaceParked", "UpdateParked", "DeleteParked", "StepBack", "RequeueParked", "RequeueDead", "LetGo":
 				args = []any{"stock", "/o", m.id}
-			case "FirstIsDue", "Along", "NoteAlong", "CountAlong":
+			case "FirstIsDue", "Prefetch", "NotePrefetch", "CountPrefetch":
 				args = []any{m.place, 50}
 			case "SomeDue", "NextDue":
 				args = []any{"stock", "[]"}
@@ -103,7 +104,7 @@ func asksOf(t *testing.T, text map[string]string) map[string]ask {
 		"a repeat of what is kept":  {Consumer: "stock", Identity: &store.Identity{Source: "/o", ID: "m1"}},
 		"what every consumer tells": {Consumer: "stock", Failed: true, Dead: &no, Bare: true},
 	} {
-		q, args := sought(text["Kept"], what, 1000)
+		q, args := sought(text["Parked"], what, 1000)
 		asks[name] = ask{q, args}
 	}
 	if len(asks) < 30 {
@@ -125,10 +126,12 @@ func padded(q string, args []any) []any {
 // dear are the lines of a plan that read more of what is parked the more is parked.
 func dear(t *testing.T, db *sql.DB, a ask) (lines []string) {
 	t.Helper()
-	table := regexp.MustCompile(`^(SCAN|SEARCH) (skald_parked|[a-z])\b`) // or by an alias, which has one letter
+	// or by an alias, which has one letter
+	table := regexp.MustCompile(`^(SCAN|SEARCH) (skald_parked|[a-z])\b`)
 	cheap := regexp.MustCompile(`(COVERING )?INDEX sqlite_autoindex_skald_parked_1 \(consumer=\? AND source=\? AND id=\?\)$` +
 		`|INDEX skald_parked_(key|front) \(consumer=\? AND key=\?( AND place>\?)?( AND place<\?)?\)$` +
-		`|INDEX skald_parked_due \(consumer=\?( AND due[<>]\?)?\)$` + // what is the first of its key, by when it is due
+		// what is the first of its key, by when it is due
+		`|INDEX skald_parked_due \(consumer=\?( AND due[<>]\?)?\)$` +
 		`|INDEX skald_parked_(call|failed) \(consumer=\? AND place>\?\)$` + // what is at a call; what failed
 		`|INTEGER PRIMARY KEY \(rowid=\?\)$` +
 		`|^SEARCH skald_parked$`) // the largest place
@@ -158,8 +161,8 @@ func planWith(t *testing.T, db *sql.DB, a ask) []string {
 }
 
 // parkedRows are messages that are parked: of the key hot up to 30,000, behind that of keys of their own.
-const parkedRows = `INSERT INTO skald_parked (consumer, source, id, key, topic, type, data, envelope, bytes, lane, position, fault, attempts, due, waiting, holds,
-		first_error, first_host, last_error, last_host, kind, fingerprint, stack, version, nth, running)
+const parkedRows = `INSERT INTO skald_parked (consumer, source, id, key, topic, type, data, envelope, bytes, partition, position, fault, attempts, due, waiting, blocks_key,
+		first_error, first_host, last_error, last_host, kind, fingerprint, stack, version, running_count, running_bytes)
 	WITH RECURSIVE n (g) AS (SELECT ?1 UNION ALL SELECT g + 1 FROM n WHERE g < ?2)
 	SELECT 'stock', '/o', 'm' || g, CAST(CASE WHEN g <= 30000 THEN 'hot' ELSE 'k' || g END AS BLOB), 't', 'x', CAST('1' AS BLOB), CAST('{}' AS BLOB), 9, 'l', g, '',
 		g = 1 OR g > 30000, unixepoch() * 1000 + CASE WHEN g > 30000 THEN 3600000 ELSE 0 END, g BETWEEN 2 AND 30000, 1, '', '', '', '', '', '', '', '', g, g * 9 FROM n`

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/skald-go/skald/internal/held"
@@ -17,8 +16,12 @@ import (
 // verdict reads what FindMark answers.
 func verdict(row *sql.Row, v *store.Verdict) error {
 	var result []byte
-	err := row.Scan(&v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Said)
-	v.Result = string(result)
+	var left sql.NullInt64 // milliseconds
+	err := row.Scan(&v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted, &v.Headers, &left)
+	v.Result, v.Left = string(result), 0
+	if left.Valid {
+		v.Left = cmp.Or(time.Duration(left.Int64)*time.Millisecond, -1)
+	}
 	return err
 }
 
@@ -32,7 +35,8 @@ func (x *session) answer(ctx context.Context, m *store.Mark) error {
 	if m.Result != "" {
 		result = []byte(m.Result)
 	}
-	n, err := x.count(ctx, "AnswerMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, m.Code, result, sql.NullString{String: m.Said, Valid: m.Said != ""})
+	n, err := x.count(ctx, "AnswerMark", m.Consumer, m.Source, m.ID, int64(m.As), reason, m.Code, result, sql.NullString{String: m.Emitted, Valid: m.Emitted != ""},
+		sql.NullString{String: m.Headers, Valid: m.Headers != ""})
 	if err == nil && n != 1 {
 		err = store.ErrLost
 	}
@@ -42,8 +46,11 @@ func (x *session) answer(ctx context.Context, m *store.Mark) error {
 	return nil
 }
 
-// keepApart is what e does with answers and with the quarantine.
+// keepApart is what e does with answers, reservations and the quarantine.
 func (x *session) keepApart(ctx context.Context, e *store.Effect) error {
+	if err := x.unreserve(ctx, e.Reservation); err != nil {
+		return err
+	}
 	if e.Answer != nil {
 		if err := x.answer(ctx, e.Answer); err != nil {
 			return err
@@ -68,6 +75,15 @@ func (x *session) keepApart(ctx context.Context, e *store.Effect) error {
 			return fmt.Errorf("take %s from quarantine: %w", q.ID, err)
 		}
 	}
+	if a := e.Admit; a != nil {
+		n, err := x.count(ctx, "Admit", a.Number, a.By, a.Reason)
+		if err == nil && n != 1 {
+			err = store.ErrLost
+		}
+		if err != nil {
+			return fmt.Errorf("admit %d: %w", a.Number, err)
+		}
+	}
 	return nil
 }
 
@@ -88,29 +104,20 @@ func (s *Store) Secret(ctx context.Context) ([]byte, error) {
 	return key, nil
 }
 
-// Quarantined lists messages in quarantine.
-func (s *Store) Quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
+// quarantined lists messages in quarantine.
+func (s *Store) quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
 	limit := min(cmp.Or(q.Limit, 1000), 1000)
-	rows, err := s.query(ctx, "Quarantined", q.After, q.Consumer, q.ID, q.Topic, q.Type, int64(q.Why), q.Taken, limit)
-	if q.Admitted && q.Consumer != "" {
-		if err == nil {
-			err = rows.Close()
-		}
-		if err == nil {
-			rows, err = s.query(ctx, "Admitted", q.After, q.Consumer, limit)
-		}
+	name, args := "Quarantined", []any{q.After, q.Consumer, q.ID, q.Topic, q.Type, int64(q.Why), q.Taken, q.Admitted, limit}
+	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After, Limit: q.Limit}); q == waiting && q.Consumer != "" {
+		// by an index of its own: consumers ask for it all the time
+		name, args = "Admitted", []any{q.After, q.Consumer, limit}
 	}
+	rows, err := s.query(ctx, name, args...)
 	if err != nil {
 		return nil, failed("list quarantine", err)
 	}
 	out, err := collect(rows, quarantined)
-	if err != nil {
-		return nil, failed("list quarantine", err)
-	}
-	if q.Admitted {
-		out = slices.DeleteFunc(out, func(one store.Quarantined) bool { return one.Admitted.IsZero() })
-	}
-	return out, nil
+	return out, failedOr("list quarantine", err)
 }
 
 func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
@@ -133,29 +140,6 @@ func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
 	return one, err
 }
 
-// Admit lets consumers take what is in quarantine.
-func (s *Store) Admit(ctx context.Context, numbers []int64, by, reason string) (int, error) {
-	x, err := s.begin(ctx, s.wait, defaultHandle)
-	if err != nil {
-		return 0, failed("admit", err)
-	}
-	total := int64(0)
-	for _, number := range numbers {
-		n, err := x.count(quiet(ctx), "Admit", number, by, reason)
-		if err != nil {
-			err = x.why(err)
-			return 0, failed("admit", errors.Join(err, x.close()))
-		}
-		total += n
-	}
-	defer x.end()
-	x.timer.Stop()
-	if err := x.commit(); err != nil {
-		return 0, failed("admit", err)
-	}
-	return int(total), nil
-}
-
 // Enter takes in within a transaction of the caller's own.
 func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
 	if len(in.Settings) > 0 {
@@ -169,7 +153,8 @@ func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found s
 	if u != nil {
 		given = u.given
 	}
-	found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks))}
+	found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks)),
+		Sagas: make([]bool, len(in.Sagas))}
 	for i, m := range in.Marks {
 		if found.Marks[i], err = x.mark(ctx, m); err != nil {
 			return found, failed("enter", err)
@@ -182,6 +167,11 @@ func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found s
 	}
 	for i, l := range in.Locks {
 		if found.Locks[i], err = x.entity(ctx, l, given); err != nil {
+			return found, failed("enter", err)
+		}
+	}
+	for i, r := range in.Sagas {
+		if found.Sagas[i], err = x.standsSaga(ctx, r); err != nil {
 			return found, failed("enter", err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
 )
 
@@ -45,9 +46,9 @@ func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity)
 		return nil, failed("seen", err)
 	}
 	defer func() { _ = tx.Rollback() }() // it has only read
-	find := tx.StmtContext(ctx, p.stmts["FindMark"])
+	find := tx.StmtContext(ctx, p.stmts["SeenMark"])
 	for i, id := range ids {
-		err := verdict(find.QueryRowContext(quiet(ctx), consumer, id.Source, id.ID), &out[i])
+		err := verdict(find.QueryRowContext(quiet(ctx), consumer, id.Source, id.ID, written(id.ID) != nil), &out[i])
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return nil, failed("seen", err)
 		}
@@ -55,8 +56,8 @@ func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity)
 	return out, nil
 }
 
-// Tick draws the largest seq. With synchronous=FULL what is visible is on the disk.
-func (s *Store) Tick(ctx context.Context, base string) (string, error) {
+// snapshot draws the largest seq. With synchronous=FULL what is visible is on the disk.
+func (s *Store) snapshot(ctx context.Context, base string) (string, error) {
 	from, err := parseTick(base)
 	if err != nil {
 		return "", failed("tick", err)
@@ -126,7 +127,7 @@ func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (page store
 // fill reads rows until the page is full.
 func fill(page *store.Page, rows *sql.Rows, buckets [][2]int, limit int) (err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
+	for bytes := 0; rows.Next(); {
 		r, err := scanRow(rows)
 		if err != nil {
 			return err
@@ -134,7 +135,7 @@ func fill(page *store.Page, rows *sql.Rows, buckets [][2]int, limit int) (err er
 		if !within(buckets, r.Bucket) {
 			continue
 		}
-		if len(page.Rows) == limit {
+		if bytes += weight.Bytes(&r.Message); len(page.Rows) == limit || bytes > store.PageBytes && len(page.Rows) > 0 {
 			return nil
 		}
 		page.Rows = append(page.Rows, r)
@@ -143,7 +144,8 @@ func fill(page *store.Page, rows *sql.Rows, buckets [][2]int, limit int) (err er
 	return rows.Err()
 }
 
-// hull is the smallest range around ranges: SQL leaves out what is outside of it, within what is between them.
+// hull is the smallest range around ranges: SQL leaves out what is outside of it, within what is between
+// them.
 func hull(ranges [][2]int) (first, last int) {
 	if ranges == nil {
 		return 0, store.Buckets - 1

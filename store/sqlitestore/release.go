@@ -8,15 +8,15 @@ import (
 )
 
 // releaseDead has a dead letter parked again; of what is none nothing is done.
-func (x *session) releaseDead(ctx context.Context, r *store.Release) error {
+func (x *session) releaseDead(ctx context.Context, r *store.Requeue) error {
 	k, there, err := x.findKept(ctx, r.Consumer, r.Identity)
 	if err != nil || !there || !k.dead {
 		return err
 	}
-	return x.release(ctx, "ReleaseDead", r)
+	return x.release(ctx, "RequeueDead", r)
 }
 
-func (x *session) release(ctx context.Context, name string, r *store.Release) error {
+func (x *session) release(ctx context.Context, name string, r *store.Requeue) error {
 	if err := x.stepBack(ctx, r.Consumer, r.Identity); err != nil {
 		return err
 	}

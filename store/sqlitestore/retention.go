@@ -16,14 +16,14 @@ const (
 	batchWait = 20 * time.Millisecond
 )
 
-// Maintain deletes rows and marks in small transactions, the oldest first, and stops where another writer is in
-// the way.
-func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
+// maintain deletes rows and marks in small transactions, the oldest first, and stops where another writer is
+// in the way.
+func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return done, failed("maintain", err)
 	}
 	done.Rows, err = s.empty(ctx, &done, "skald_outbox", func(ctx context.Context, x *session) (int64, error) {
-		if _, err := x.exec(ctx, "Looked", keep.Outbox.Milliseconds(), keep.Marks.Milliseconds(), keep.Steps.Milliseconds()); err != nil {
+		if _, err := x.exec(ctx, "Looked", keep.Outbox.Milliseconds(), keep.Marks.Milliseconds(), keep.Steps.Milliseconds(), keep.Sagas.Milliseconds()); err != nil {
 			return 0, err
 		}
 		var covered int64
@@ -36,24 +36,35 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 		return done, failed("maintain outbox", err)
 	}
 	done.Marks, err = s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *session) (int64, error) {
-		for _, act := range []struct {
-			name string
-			args []any
-		}{{"Meet", nil}, {"RaiseFloors", []any{ago(keep.Marks), batch}}} {
-			if _, err := x.exec(ctx, act.name, act.args...); err != nil {
-				return 0, err
-			}
+		if _, err := x.exec(ctx, "RaiseFloors", ago(keep.Marks), batch); err != nil {
+			return 0, err
 		}
 		return x.count(ctx, "DeleteMarks", ago(keep.Marks), batch)
 	})
 	if err != nil {
 		return done, failed("maintain marks", err)
 	}
+	expired, err := s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *session) (int64, error) {
+		if _, err := x.exec(ctx, "RaiseExpired", ago(retention.LeastMarks), batch); err != nil {
+			return 0, err
+		}
+		return x.count(ctx, "DeleteExpired", ago(retention.LeastMarks), batch)
+	})
+	if err != nil {
+		return done, failed("maintain marks", err)
+	}
+	done.Marks += expired
 	_, err = s.empty(ctx, &done, "skald_quarantine", func(ctx context.Context, x *session) (int64, error) {
 		return x.count(ctx, "DeleteQuarantine", ago(keep.Marks), batch)
 	})
 	if err != nil {
 		return done, failed("maintain quarantine", err)
+	}
+	_, err = s.empty(ctx, &done, "skald_reservation", func(ctx context.Context, x *session) (int64, error) {
+		return x.count(ctx, "DeleteReservations")
+	})
+	if err != nil {
+		return done, failed("maintain reservations", err)
 	}
 	done.Steps, err = s.empty(ctx, &done, "skald_step", func(ctx context.Context, x *session) (int64, error) {
 		return forgetSteps(ctx, x, keep.Steps)
@@ -61,13 +72,17 @@ func (s *Store) Maintain(ctx context.Context, keep store.Retention) (done store.
 	if err != nil {
 		return done, failed("maintain steps", err)
 	}
+	done.Sagas, err = s.empty(ctx, &done, "skald_saga", func(ctx context.Context, x *session) (int64, error) {
+		return x.count(ctx, "DeleteSagas", ago(keep.Sagas), batch)
+	})
+	if err != nil {
+		return done, failed("maintain sagas", err)
+	}
 	return done, nil
 }
 
-var _ store.Forecaster = (*Store)(nil)
-
-// Forecast counts what Maintain would delete.
-func (s *Store) Forecast(ctx context.Context, keep store.Retention) (out store.Maintained, err error) {
+// forecast counts what Maintain would delete.
+func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return out, failed("forecast", err)
 	}
@@ -77,7 +92,8 @@ func (s *Store) Forecast(ctx context.Context, keep store.Retention) (out store.M
 	}
 	var covered int64
 	if err = p.stmts["Covered"].QueryRowContext(ctx).Scan(&covered); err == nil {
-		err = p.stmts["Forecast"].QueryRowContext(ctx, covered, ago(keep.Outbox), ago(keep.Marks), ago(keep.Steps)).Scan(&out.Rows, &out.Marks, &out.Steps)
+		err = p.stmts["Forecast"].QueryRowContext(ctx, covered, ago(keep.Outbox), ago(keep.Marks), ago(keep.Steps), ago(keep.Sagas), ago(retention.LeastMarks)).
+			Scan(&out.Rows, &out.Marks, &out.Steps, &out.Sagas)
 	}
 	if err != nil {
 		return out, failed("forecast", err)

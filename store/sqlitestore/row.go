@@ -18,8 +18,8 @@ import (
 // timeLayout sorts as text, and has what PostgreSQL keeps.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
-// rowArgs are the columns of m: source, id, topic, key, key_bytes, type, data, data_bytes, content_type, schema,
-// subject, correlation_id, causation_id, traceparent, headers, time, bucket.
+// rowArgs are the columns of m: source, id, topic, key, key_bytes, type, data, data_bytes, content_type,
+// schema, subject, correlation_id, causation_id, traceparent, headers, time, bucket.
 func rowArgs(m *skald.Message, bucket int) ([]any, error) {
 	headers, err := packHeaders(m.Headers)
 	if err != nil {
@@ -95,29 +95,40 @@ func unpackHeaders(text sql.NullString) ([]skald.Header, error) {
 }
 
 // scanRow reads seq, bucket, id, source, topic, key, key_bytes, type, data, data_bytes, content_type, schema,
-// subject, correlation_id, causation_id, traceparent, headers, time, and then more.
+// subject, correlation_id, causation_id, traceparent, headers, time, how large it is, a hash if that is too
+// large, and then more.
 func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
 	var (
 		in                                                          sql.NullInt64
 		key, data, headers, schema, subject, correlation, cause, tp sql.NullString
 		keyBytes, dataBytes                                         sql.Null[[]byte]
 		at                                                          string
+		size                                                        int64
+		hash                                                        sql.NullString
 	)
 	m := &r.Message
 	if err := rows.Scan(append([]any{&r.Seq, &in, &m.ID, &m.Source, &m.Topic, &key, &keyBytes, &m.Type, &data, &dataBytes, &m.ContentType,
-		&schema, &subject, &correlation, &cause, &tp, &headers, &at}, more...)...); err != nil {
+		&schema, &subject, &correlation, &cause, &tp, &headers, &at, &size, &hash}, more...)...); err != nil {
 		return r, err
+	}
+	if hash.Valid {
+		r.Large = &store.Large{Bytes: size, SHA256: hash.String}
 	}
 	m.Key, m.Data = join(key, keyBytes), join(data, dataBytes)
 	m.Schema, m.Subject, m.CorrelationID, m.CausationID, m.TraceParent = schema.String, subject.String, correlation.String, cause.String, tp.String
-	if m.Headers, err = unpackHeaders(headers); err != nil {
-		return r, fmt.Errorf("row %d: %w", r.Seq, err)
+	if m.Headers, err = unpackHeaders(headers); err != nil { // it is the row's own fault: others are read
+		r.Fault = fault(err)
 	}
 	m.Time = readTime(at)
 	if r.Bucket = int(in.Int64); !in.Valid {
 		r.Bucket = bucket.Of(m)
 	}
 	return r, nil
+}
+
+// fault says of a row or message, which is deferred for it, why it cannot be read.
+func fault(err error) string {
+	return clip(strings.ToValidUTF8("it cannot be read: "+err.Error(), "\ufffd"))
 }
 
 func join(text sql.NullString, raw sql.Null[[]byte]) []byte {

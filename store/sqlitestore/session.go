@@ -16,9 +16,9 @@ type session struct {
 	p  *prepared
 
 	// Of our own transactions: life is the context that tx lives under, cut off by end or by the timer.
-	life  context.Context
-	end   context.CancelFunc
-	timer *time.Timer
+	sessionID context.Context
+	end       context.CancelFunc
+	timer     *time.Timer
 }
 
 // begin opens a transaction of our own: it waits for other writers for wait at most, and is rolled back once
@@ -29,22 +29,22 @@ func (s *Store) begin(ctx context.Context, wait, most time.Duration) (*session, 
 		return nil, err
 	}
 	until := time.Now().Add(wait)
-	life := context.WithoutCancel(ctx) // the transaction outlives the context that it was begun under
+	sessionID := context.WithoutCancel(ctx) // the transaction outlives the context that it was begun under
 	var mine *turn
 	if s.turns != nil {
 		if mine, err = s.turns.take(ctx, wait); err != nil {
 			return nil, err
 		}
-		life = context.WithValue(life, turnKey{}, mine)
+		sessionID = context.WithValue(sessionID, turnKey{}, mine)
 	}
-	life, end := context.WithCancel(life)
+	sessionID, end := context.WithCancel(sessionID)
 	stop := context.AfterFunc(ctx, end)
 	timer := time.AfterFunc(time.Until(until), end)
-	tx, err := s.lock(life)
+	tx, err := s.lock(sessionID)
 	inTime, alive := timer.Stop(), stop()
 	if err == nil && inTime && alive {
 		timer.Reset(most)
-		return &session{tx: tx, p: p, life: life, end: end, timer: timer}, nil
+		return &session{tx: tx, p: p, sessionID: sessionID, end: end, timer: timer}, nil
 	}
 	if err == nil {
 		err = errors.Join(store.ErrBusy, tx.Rollback())
@@ -61,14 +61,14 @@ func (s *Store) begin(ctx context.Context, wait, most time.Duration) (*session, 
 }
 
 // lock begins a transaction; a busy timeout that is shorter than life is waited for again.
-func (s *Store) lock(life context.Context) (*sql.Tx, error) {
+func (s *Store) lock(sessionID context.Context) (*sql.Tx, error) {
 	for {
-		tx, err := s.db.BeginTx(life, nil)
+		tx, err := s.db.BeginTx(sessionID, nil)
 		if err == nil || !busy(err) {
 			return tx, err
 		}
 		select {
-		case <-life.Done():
+		case <-sessionID.Done():
 			return nil, err
 		case <-time.After(time.Millisecond):
 		}
@@ -95,7 +95,7 @@ func (x *session) commit() error {
 // why tells of err in a transaction of our own what the matter is.
 func (x *session) why(err error) error {
 	switch {
-	case x.life.Err() != nil:
+	case x.sessionID.Err() != nil:
 		return fmt.Errorf("%w: %w", errHeld, err)
 	case errors.Is(err, sql.ErrTxDone):
 		return store.ErrLent
@@ -106,7 +106,7 @@ func (x *session) why(err error) error {
 // exec runs a statement and counts the rows that it changed. Where the session has no prepared statements (a
 // transaction of the caller's, perhaps on another *sql.DB) it runs the text.
 func (x *session) exec(ctx context.Context, name string, args ...any) (sql.Result, error) {
-	if x.life == nil {
+	if x.sessionID == nil {
 		return x.tx.ExecContext(ctx, x.p.text[name], args...)
 	}
 	return x.tx.StmtContext(ctx, x.p.stmts[name]).ExecContext(ctx, args...)
@@ -121,7 +121,7 @@ func (x *session) count(ctx context.Context, name string, args ...any) (int64, e
 }
 
 func (x *session) row(ctx context.Context, name string, args ...any) *sql.Row {
-	if x.life == nil {
+	if x.sessionID == nil {
 		return x.tx.QueryRowContext(ctx, x.p.text[name], args...)
 	}
 	return x.tx.StmtContext(ctx, x.p.stmts[name]).QueryRowContext(ctx, args...)

@@ -7,8 +7,8 @@
 //
 // A SQLite file has one writer at a time, and its commits are in the order of skald_outbox.seq: a tick is the
 // largest seq, a window a range of them. Several processes may share a file; their transactions wait for each
-// other, so a handler should be short. A process that is paused in the middle of one holds all others up until
-// it wakes.
+// other, so a handler should be short. A process that is paused in the middle of one holds all others up
+// until it wakes.
 //
 // Every writer of the file must go through SQLite and keep synchronous at FULL (its default): a message must
 // be on the disk before a relay sees it.
@@ -33,7 +33,6 @@ var statements embed.FS
 
 var (
 	_ store.Driver[*sql.Tx] = (*Store)(nil)
-	_ store.Waker           = (*Store)(nil)
 	_ store.Unit[*sql.Tx]   = (*unit)(nil)
 )
 
@@ -61,6 +60,9 @@ type Store struct {
 	ready atomic.Pointer[prepared]
 	lent  sync.Map // *sql.Tx → *unit
 }
+
+// String names it in a log.
+func (*Store) String() string { return "SQLite" }
 
 // prepared are the statements, by name.
 type prepared struct {

@@ -34,7 +34,8 @@ var migrated = struct {
 	files map[string][]byte
 }{files: map[string][]byte{}}
 
-// makeFile is Migrate on a new file. That is done once; the others are copies, which takes a hundredth of the time.
+// makeFile is Migrate on a new file. That is done once; the others are copies, which takes a hundredth of the
+// time.
 func makeFile(t testing.TB, path, source string) {
 	t.Helper()
 	migrated.Lock()
@@ -57,7 +58,8 @@ func migrateFile(ctx context.Context, path, source string) ([]byte, error) {
 		return nil, err
 	}
 	_, err = Migrate(ctx, db, &MigrateOptions{Source: source})
-	if err = errors.Join(err, db.Close()); err != nil { // the last to close takes what is in the log into the file
+	if err = errors.Join(err, db.Close()); err != nil {
+		// the last to close takes what is in the log into the file
 		return nil, err
 	}
 	return os.ReadFile(path)
@@ -94,7 +96,7 @@ func count(t testing.TB, db *sql.DB, q string, args ...any) (n int) {
 // pullAll reads the whole outbox.
 func pullAll(t testing.TB, s *Store) []store.Row {
 	t.Helper()
-	tip, err := s.Tick(t.Context(), "")
+	tip, err := store.Snapshot(t.Context(), s, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,8 +164,8 @@ func TestUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-woken
-	if n := count(t, db, "SELECT count(*) FROM skald_lent"); n != 0 {
-		t.Errorf("%d rows in skald_lent", n)
+	if n := count(t, db, "SELECT count(*) FROM skald_commit_guard"); n != 0 {
+		t.Errorf("%d rows in skald_commit_guard", n)
 	}
 	if u, err = s.Begin(ctx, in); err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func blobOrNull(s string) any {
 }
 
 // noteStep notes whose message waits to take a step.
-func (x *session) noteStep(ctx context.Context, k *store.Keep) error {
+func (x *session) noteStep(ctx context.Context, k *store.Park) error {
 	s := k.Step
 	if s == nil {
 		return nil
@@ -94,7 +94,7 @@ func (x *session) noteStep(ctx context.Context, k *store.Keep) error {
 	if _, err := x.exec(ctx, "NoteStep", stepArgs(s, int64(state), s.Source, s.ID, begun(s))...); err != nil {
 		return fmt.Errorf("note step: %w", err)
 	}
-	if k.Dead == nil || !k.Dead.Holds {
+	if k.Dead == nil || !k.Dead.BlocksKey {
 		return nil
 	}
 	switch n, err := x.count(ctx, "LetGo", k.Consumer, k.Source, k.ID, s.Saga, s.Name, s.Occurrence); {

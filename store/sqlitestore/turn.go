@@ -3,7 +3,9 @@ package sqlitestore
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -12,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A turnstile lets one transaction of this process at a time at the file, in the order of their coming. SQLite
-// alone would let them poll for its lock.
+// A turnstile lets one transaction of this process at a time at the file, in the order of their coming.
+// SQLite alone would let them poll for its lock.
 type turnstile chan struct{}
 
 func newTurnstile() turnstile { return make(turnstile, 1) }
@@ -51,6 +53,15 @@ type connector struct {
 	driver.Connector
 	turn  turnstile
 	waker *waker
+	place atomic.Pointer[place] // nil: not yet known
+}
+
+// same tells whether the file is still the one that was opened.
+func (c *connector) same() error {
+	if at := c.place.Load(); at != nil {
+		return at.same()
+	}
+	return nil
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -62,7 +73,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, fmt.Errorf("connect: %T is not a connection that Skald knows", base)
 	}
-	out := &conn{fullConn: full, turns: c.turn}
+	out := &conn{fullConn: full, turns: c.turn, same: c.same}
 	full.RegisterRollbackHook(func() { out.gone = out.inTx })
 	return out, nil
 }
@@ -108,9 +119,31 @@ type fullConn interface {
 type conn struct {
 	fullConn
 	turns turnstile
-	turn  *turn // while in a transaction that writes
+	same  func() error // see place
+	turn  *turn        // while in a transaction that writes
 	inTx  bool
-	gone  bool // the transaction was rolled back, and not by its owner: SQLite would commit each statement for itself
+	// the transaction was rolled back, and not by its owner: SQLite would commit each statement for itself
+	gone bool
+	set  bool // a PRAGMA was run on it: whatever that changed stays with the connection
+}
+
+// IsValid: database/sql closes a connection that is not, instead of lending it to the next.
+func (c *conn) IsValid() bool { return !c.set && c.fullConn.IsValid() }
+
+// heed takes note of what a statement may leave behind.
+func (c *conn) heed(q string) {
+	c.set = c.set || setsSomething(q)
+}
+
+// setsSomething tells of a text with a PRAGMA in it. A table-valued pragma_… only reads.
+func setsSomething(q string) bool {
+	const word = "pragma"
+	for i := 0; i+len(word) < len(q); i++ {
+		if strings.EqualFold(q[i:i+len(word)], word) && q[i+len(word)] != '_' {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
@@ -119,6 +152,11 @@ func (c *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, erro
 		return nil, err
 	}
 	base, err := c.fullConn.BeginTx(ctx, o)
+	if err == nil {
+		if err = c.same(); err != nil {
+			err = errors.Join(err, base.Rollback())
+		}
+	}
 	if err != nil {
 		mine.end()
 		return nil, err
@@ -152,6 +190,7 @@ func (c *conn) ExecContext(ctx context.Context, q string, args []driver.NamedVal
 	if c.gone {
 		return nil, errGone
 	}
+	c.heed(q)
 	return c.fullConn.ExecContext(ctx, q, args)
 }
 
@@ -159,10 +198,12 @@ func (c *conn) QueryContext(ctx context.Context, q string, args []driver.NamedVa
 	if c.gone {
 		return nil, errGone
 	}
+	c.heed(q)
 	return c.fullConn.QueryContext(ctx, q, args)
 }
 
 func (c *conn) PrepareContext(ctx context.Context, q string) (driver.Stmt, error) {
+	c.heed(q)
 	base, err := c.fullConn.PrepareContext(ctx, q)
 	if err != nil {
 		return nil, err
@@ -207,15 +248,21 @@ type connTx struct {
 func (t *connTx) Commit() error {
 	defer t.c.leave()
 	if t.c.gone {
+		// of what may have been begun behind it, in the same text: no answer where nothing was
+		_ = t.Tx.Rollback()
 		return errGone
 	}
 	t.c.inTx = false
+	if err := t.c.same(); err != nil {
+		return errors.Join(err, t.Tx.Rollback())
+	}
 	return t.Tx.Commit()
 }
 
 func (t *connTx) Rollback() error {
 	defer t.c.leave()
 	if t.c.gone {
+		_ = t.Tx.Rollback() // see Commit
 		return nil
 	}
 	t.c.inTx = false

@@ -7,18 +7,20 @@ import (
 	"errors"
 	"fmt"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"github.com/skald-go/skald/store"
 )
 
-// unit is a transaction lent to a handler. Until Commit it holds a row of skald_lent whose reference leads
-// nowhere, so that nobody else can commit it.
+// unit is a transaction lent to a handler. Until Commit it holds a row of skald_commit_guard whose reference
+// leads nowhere, so that nobody else can commit it.
 type unit struct {
 	*session
 	s     *Store
-	hold  int64 // the row of skald_lent
+	hold  int64 // the row of skald_commit_guard
 	found store.Found
 	given map[entity]int64
-	wrote bool // rows into the outbox
+	wrote bool // rows into the outbox, or sagas
 	over  bool
 }
 
@@ -54,11 +56,12 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	if u.hold, err = res.LastInsertId(); err != nil {
 		return fmt.Errorf("lend: %w", err)
 	}
-	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks))}
+	u.found = store.Found{Marks: make([]store.Verdict, len(in.Marks)), Steps: make([]store.Step, len(in.Steps)), Locks: make([]int64, len(in.Locks)),
+		Sagas: make([]bool, len(in.Sagas))}
 	before := ahead{}
 	for i, m := range in.Marks {
 		stands := store.Fresh
-		if m.Turn != store.Anytime {
+		if m.KeyOrder != store.Anytime {
 			if stands, err = u.turn(ctx, &m, before); err != nil {
 				return err
 			}
@@ -85,11 +88,35 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 			return err
 		}
 	}
+	for i, r := range in.Sagas {
+		if u.found.Sagas[i], err = u.standsSaga(ctx, r); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 func (u *unit) Tx() *sql.Tx        { return u.tx }
 func (u *unit) Found() store.Found { return u.found }
+
+// Outage tells whether the transaction was held for too long, or SQLite rolled it back in the middle: for a
+// disk that is full, an I/O error, memory that was not to be had. Where SQLite ended the statement alone, the
+// transaction still stands, and whether the file can be written the next transaction finds out.
+func (u *unit) Outage(ctx context.Context, err error) bool {
+	switch {
+	case err == nil || u.over:
+		return false
+	case u.sessionID.Err() != nil:
+		return true
+	}
+	switch code(err) {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM,
+		sqlite3.SQLITE_PROTOCOL:
+		var there int
+		return u.row(quiet(ctx), "StillLent", u.hold).Scan(&there) != nil
+	}
+	return false
+}
 
 // Commit writes es and commits. The handler's own Commit or Rollback is found here: store.ErrLent.
 func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
@@ -129,7 +156,7 @@ func (u *unit) settle(ctx context.Context, es []store.Effect) error {
 		if err := u.put(ctx, e, u.given); err != nil {
 			return err
 		}
-		u.wrote = u.wrote || len(e.Rows) > 0
+		u.wrote = u.wrote || wakes(&e)
 	}
 	return nil
 }
@@ -144,13 +171,18 @@ func (u *unit) finish() error {
 	return nil
 }
 
+// CommitThen commits; a commit here is no round trip that the next unit could share.
+func (u *unit) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[*sql.Tx], error) {
+	return nil, u.Commit(ctx, es...)
+}
+
 // Rollback undoes everything and then applies instead. store.ErrLent: the handler had ended the transaction
 // itself; then instead is not applied.
 func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	if err := u.finish(); err != nil {
 		return nil, fmt.Errorf("roll back: %w", err)
 	}
-	held := u.life.Err() != nil
+	held := u.sessionID.Err() != nil
 	u.timer.Stop()
 	err := u.tx.Rollback()
 	u.end()

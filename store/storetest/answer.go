@@ -31,11 +31,11 @@ func (s *suite[TTx]) verdict(m store.Mark, v store.Verdict) {
 	s.Helper()
 	got, err := s.d.Seen(s.Context(), m.Consumer, []store.Identity{m.Identity})
 	s.ok(err, "seen")
-	if got[0] != v {
+	if got = sameLeft(got); got[0] != v {
 		s.Errorf("seen %s: %+v, want %+v", m.ID, got[0], v)
 	}
 	u := s.begin(s.d, intake(m))
-	if got := u.Found().Marks[0]; got != v {
+	if got := sameLeft(u.Found().Marks)[0]; got != v {
 		s.Errorf("found %s: %+v, want %+v", m.ID, got, v)
 	}
 	s.rollback(u)
@@ -44,11 +44,12 @@ func (s *suite[TTx]) verdict(m store.Mark, v store.Verdict) {
 // What is answered comes back byte for byte, from the transaction that takes the message in.
 func (s *suite[TTx]) answerStored() {
 	for i, m := range identities() {
-		m.Said = strings.Repeat("é", i)
+		m.Emitted = strings.Repeat("é", i)
+		m.Headers = strings.Repeat("ü", i)
 		m.Code, m.Result = int32(200+i), "{\"größe\":1}\x00\xff\\"+strings.Repeat("x", 20_000)
 		u := s.begin(s.d, intake(m))
 		s.commit(u, store.Effect{Answer: &m, Rows: rows(message("a", i)).Rows})
-		s.verdict(m, store.Verdict{Outcome: store.Done, Code: m.Code, Result: m.Result, Said: m.Said})
+		s.verdict(m, store.Verdict{Outcome: store.Done, Code: m.Code, Result: m.Result, Emitted: m.Emitted, Headers: m.Headers})
 	}
 	none := mark()
 	s.commit(s.begin(s.d, intake(none)), store.Effect{Answer: &none})
@@ -79,13 +80,14 @@ func (s *suite[TTx]) answerGuards() {
 func (s *suite[TTx]) answerOfRejection() {
 	for _, m := range identities() {
 		m = rejected(m, "out of stock")
-		m.Code, m.Result, m.Said = 409, `{"left":0}`, "[]"
+		m.Code, m.Result, m.Emitted = 409, `{"left":0}`, "[]"
+		m.Headers = `{"Retry-After":["9"]}`
 		u := s.begin(s.d, intake(m))
 		stood, err := u.Rollback(s.Context(), store.Effect{Mark: &m})
 		if s.ok(err, "reject"); !stood[0] {
 			s.Fatal("the rejection does not stand")
 		}
-		s.verdict(m, store.Verdict{Outcome: store.Rejected, Reason: m.Reason, Code: 409, Result: m.Result, Said: "[]"})
+		s.verdict(m, store.Verdict{Outcome: store.Rejected, Reason: m.Reason, Code: 409, Result: m.Result, Emitted: "[]", Headers: m.Headers})
 	}
 	// Where the mark is in already, the answer is the rejection.
 	m := mark()

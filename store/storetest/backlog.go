@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/skald-go/skald/store"
@@ -11,17 +13,18 @@ func backlogTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Empty":       (*suite[TTx]).backlogEmpty,
 		"Pending":     (*suite[TTx]).backlogPending,
 		"Aside":       (*suite[TTx]).backlogAside,
-		"Lanes":       (*suite[TTx]).backlogLanes,
+		"Shards":      (*suite[TTx]).backlogShards,
 		"Retained":    (*suite[TTx]).backlogRetained,
 		"Uncommitted": (*suite[TTx]).backlogUncommitted,
 		"Kept":        (*suite[TTx]).backlogKept,
+		"Progress":    (*suite[TTx]).backlogProgress,
 	}
 }
 
 func (s *suite[TTx]) backlog() store.Backlog {
 	s.Helper()
-	b, err := s.d.Backlog(s.Context())
-	s.ok(err, "read backlog")
+	b, err := store.ReadBacklog(s.Context(), s.d)
+	s.ok(errors.Join(err, b.Uncounted), "read backlog")
 	return b
 }
 
@@ -34,12 +37,12 @@ func (s *suite[TTx]) pending(n int64) {
 }
 
 func (s *suite[TTx]) backlogEmpty() {
-	if b := s.backlog(); b.Source == "" || b.Pending != 0 || b.Oldest != 0 || b.Aside != 0 || b.Retained != 0 || b.Free == 0 {
+	if b := s.backlog(); b.Source == "" || b.Pending != 0 || b.Oldest != 0 || b.Deferred != 0 || b.Retained != 0 || b.Free == 0 {
 		s.Errorf("the backlog of an empty outbox is %+v", b)
 	}
 }
 
-// Rows are pending until a lane's cursor is behind them, within an open window too.
+// Rows are pending until a shard's cursor is behind them, within an open window too.
 func (s *suite[TTx]) backlogPending() {
 	for i := range 5 {
 		m := message("early", i)
@@ -63,32 +66,32 @@ func (s *suite[TTx]) backlogPending() {
 func (s *suite[TTx]) backlogAside() {
 	s.say(message("a", 1), message("b", 2))
 	tip, rows := s.since("")
-	s.setAside(store.Aside{Row: rows[0], Attempts: 1, Why: "too large"})
+	s.setAside(store.DeferredRow{Row: rows[0], Attempts: 1, Why: "too large"})
 	s.cover(store.Cursor{Base: tip, Tip: tip})
-	if b := s.backlog(); b.Pending != 0 || b.Aside != 1 {
+	if b := s.backlog(); b.Pending != 0 || b.Deferred != 1 {
 		s.Errorf("with a row set aside the backlog is %+v", b)
 	}
 	s.free(rows[0])
-	if b := s.backlog(); b.Pending != 0 || b.Aside != 0 {
+	if b := s.backlog(); b.Pending != 0 || b.Deferred != 0 {
 		s.Errorf("once it is published the backlog is %+v", b)
 	}
 }
 
-// Lanes are free until a relay has them, and again when its lease is over or given back.
-func (s *suite[TTx]) backlogLanes() {
+// Shards are free until a relay has them, and again when its lease is over or given back.
+func (s *suite[TTx]) backlogShards() {
 	all := s.backlog().Free
 	if got := len(s.lease(s.d, "one", "1")); got != all {
-		s.Errorf("a relay got %d lanes of %d free ones", got, all)
+		s.Errorf("a relay got %d shards of %d free ones", got, all)
 	}
 	if b := s.backlog(); b.Free != 0 {
-		s.Errorf("%d lanes are free that a relay holds", b.Free)
+		s.Errorf("%d shards are free that a relay holds", b.Free)
 	}
-	s.ask(s.d, store.Ask{Owner: "one", Life: "1", TTL: time.Millisecond})
-	s.until("the lanes of a dead relay are free", func() bool { return s.backlog().Free == all })
+	s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Millisecond})
+	s.until("the shards of a dead relay are free", func() bool { return s.backlog().Free == all })
 	s.lease(s.d, "two", "1")
-	s.ask(s.d, store.Ask{Owner: "two", Life: "1", Leave: true})
+	s.ask(s.d, store.Ask{Owner: "two", Session: "1", Leave: true})
 	if b := s.backlog(); b.Free != all {
-		s.Errorf("%d of %d lanes are free after the relay left", b.Free, all)
+		s.Errorf("%d of %d shards are free after the relay left", b.Free, all)
 	}
 }
 
@@ -117,4 +120,50 @@ func (s *suite[TTx]) backlogUncommitted() {
 	}
 	s.ok(s.db.Rollback(tx), "roll back")
 	s.pending(0)
+}
+
+// How consumers and relays get on can be told by any process of the database: a sign of session is no
+// progress, and reading is neither.
+func (s *suite[TTx]) backlogProgress() {
+	if b := s.backlog(); len(b.Consumers) != 0 || len(b.Relays) != 0 {
+		s.Fatalf("before anybody came there are %+v and %+v", b.Consumers, b.Relays)
+	}
+	beat := func(b store.Beat) {
+		s.Helper()
+		_, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Beat: &b})
+		s.ok(err, "note a sign of life")
+	}
+	one := func() store.Consumer {
+		s.Helper()
+		all := s.backlog().Consumers
+		if len(all) != 1 || all[0].Name != consumer || !slices.Equal(all[0].Topics, []string{"orders", "payments"}) {
+			s.Fatalf("the consumers are %+v", all)
+		}
+		return all[0]
+	}
+	stands := func(what string, heard, progress time.Duration) {
+		s.Helper()
+		if c := one(); c.Heard < heard || c.Heard > heard+patience || c.Progress < progress || c.Progress > progress+patience {
+			s.Errorf("%s: heard of %v ago, and it got on %v ago; want %v and %v", what, c.Heard, c.Progress, heard, progress)
+		}
+	}
+	own := []store.Kind{{Topic: "payments", Type: "made"}, {Topic: "orders", Type: "placed"}, {Topic: "orders", Type: "shipped"}}
+	beat(store.Beat{Own: own})
+	stands("it is new", 0, 0)
+	s.db.Age(s, time.Hour)
+	beat(store.Beat{})
+	stands("an hour later somebody reads", time.Hour, time.Hour)
+	beat(store.Beat{Own: own})
+	stands("it gives a sign of life", 0, time.Hour)
+	beat(store.Beat{Own: own, Progress: true})
+	stands("it gets on", 0, 0)
+
+	shards := s.lease(s.d, "one", "1")
+	if b := s.backlog(); len(shards) == 0 || len(b.Relays) != 1 || b.Relays[0].Owner != "one" || b.Relays[0].Progress > patience {
+		s.Errorf("a relay with %d shards stands as %+v", len(shards), b.Relays)
+	}
+	s.ask(s.d, store.Ask{Owner: "one", Session: "1", Leave: true})
+	if b := s.backlog(); len(b.Relays) != 0 {
+		s.Errorf("one that left stands as %+v", b.Relays)
+	}
 }

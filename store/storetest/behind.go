@@ -11,20 +11,20 @@ func calls(p store.Parked) store.Effect {
 	return again(p, func(p *store.Parked) { p.Call = &store.Call{Key: "key", Request: "{}"} })
 }
 
-// A dead letter that had freed its key holds it again once it is redriven, or once another message takes its place: behind whoever is at
-// a call by then. Nobody who might wait for that call is before it.
+// A dead letter that had freed its key holds it again once it is redriven, or once another message takes its
+// place: behind whoever is at a call by then. Nobody who might wait for that call is before it.
 func (s *suite[TTx]) parkedBehindACall() {
 	for n, back := range map[string]func(p store.Parked) (instead store.Parked, e store.Effect){
 		"released": func(p store.Parked) (store.Parked, store.Effect) { return p, released(p) },
 		"released, since it is dead": func(p store.Parked) (store.Parked, store.Effect) {
 			e := released(p)
-			e.Release.Dead = true
+			e.Requeue.Dead = true
 			return p, e
 		},
 		"replaced": func(p store.Parked) (store.Parked, store.Effect) {
 			with := parked(string(p.Message.Key), 1)
 			with.Attempts = 0
-			return with, store.Effect{Keep: &store.Keep{Parked: with, Instead: &p.Identity}}
+			return with, store.Effect{Park: &store.Park{Parked: with, Instead: &p.Identity}}
 		},
 	} {
 		dead, calling, waits := parked(n, 1), parked(n, 2), parked(n, 3)
@@ -65,8 +65,8 @@ func (s *suite[TTx]) parkedBehindACall() {
 	s.claim(0, "3", "5")
 }
 
-// Who is not the first of its key any more, since a dead letter holds it again, is not at a call: it would wait for that one, and perhaps
-// that one for its call.
+// Who is not the first of its key any more, since a dead letter holds it again, is not at a call: it would
+// wait for that one, and perhaps that one for its call.
 func (s *suite[TTx]) parkedCallOfTheFirst() {
 	dead, claimed := parked("k", 1), parked("k", 2)
 	dead.Dead = &store.Death{Kind: "attempts"}
@@ -85,26 +85,28 @@ func (s *suite[TTx]) parkedCallOfTheFirst() {
 	}
 }
 
-// A dead letter that holds its key again is one that is parked, whatever was parked and went since it was numbered.
+// A dead letter that holds its key again is one that is parked, whatever was parked and went since it was
+// numbered.
 func (s *suite[TTx]) parkedOldNumbers() {
 	a, b, c := parked("k", 1), parked("k", 2), parked("k", 3)
 	s.apply(keeping(a, b)...)
 	s.apply(again(b, func(p *store.Parked) { p.Dead = &store.Death{Kind: "attempts"} }), freed(a, nil))
 	s.apply(keeping(c)...)
 	s.apply(released(b))
-	for n, full := range []store.Keep{{MostRows: 1}, {MostBytes: 1}} {
+	for n, full := range []store.Park{{MostRows: 1}, {MostBytes: 1}} {
 		full.Parked = parked("k", 4+n)
-		s.applied([]bool{false}, store.Effect{Keep: &full})
+		s.applied([]bool{false}, store.Effect{Park: &full})
 	}
 }
 
-// A dead letter whose step is barred can do nothing any more, so it holds nobody, even if it was barred just before.
+// A dead letter whose step is barred can do nothing any more, so it holds nobody, even if it was barred just
+// before.
 func (s *suite[TTx]) parkedBarredDeath() {
 	dies := func(p store.Parked, saga string) store.Effect {
 		step := taking(saga)
 		step.Identity = p.Identity
-		p.Dead = &store.Death{Kind: "attempts", Holds: true}
-		return store.Effect{Keep: &store.Keep{Parked: p, Step: &step}}
+		p.Dead = &store.Death{Kind: "attempts", BlocksKey: true}
+		return store.Effect{Park: &store.Park{Parked: p, Step: &step}}
 	}
 	for n, saga := range []string{"barred", "undone"} {
 		key := fmt.Sprint("k", n)
@@ -119,14 +121,14 @@ func (s *suite[TTx]) parkedBarredDeath() {
 		claimed, waits := parked(key, 3), parked(key, 4)
 		s.apply(keeping(claimed, waits)...)
 		e := dies(claimed, saga)
-		e.Keep.Was = &claimed.Attempts
+		e.Park.Was = &claimed.Attempts
 		s.apply(e)
 		s.claim(0, "4")
 		s.stands(retrying(waits), store.Fresh)
 		s.apply(freed(waits, nil))
 		yes := true
 		for _, p := range s.kept(store.Sought{Dead: &yes, Key: []byte(key)}) {
-			if p.Dead.Holds {
+			if p.Dead.BlocksKey {
 				s.Errorf("its step is %s, and it holds its key: %+v", saga, p)
 			}
 		}

@@ -23,12 +23,13 @@ func (s *suite[TTx]) parkedDeathFreesTheKey() {
 func (s *suite[TTx]) parkedDeathHoldsTheKey() {
 	a, b := parked("k", 1), parked("k", 2)
 	s.apply(keeping(a, b)...)
-	s.apply(again(a, func(p *store.Parked) { p.Dead = &store.Death{Holds: true} }))
+	s.apply(again(a, func(p *store.Parked) { p.Dead = &store.Death{BlocksKey: true} }))
 	s.claim(0)
 	s.stands(retrying(b), store.Stale)
 	s.stands(arriving(parked("k", 3)), store.Behind)
-	n, err := s.d.Keeping(s.Context(), consumer)
+	status, err := s.d.Status(s.Context(), store.StatusQuery{Keeping: consumer})
 	s.ok(err, "count")
+	n := status.Keeping
 	if n.Dead != 1 || n.Parked != 1 || n.Bytes != int64(len("k")+len(b.Message.Data)) {
 		s.Errorf("counted %+v", n)
 	}
@@ -44,7 +45,7 @@ func (s *suite[TTx]) parkedReleased() {
 	s.claim(0, "2")
 	s.apply(released(a)) // before b, where it was
 	got := s.claim(0, "1")
-	if got[0].Attempts != 0 || got[0].Dead != nil || got[0].Last != a.Last || got[0].Call == nil || *got[0].Call != *a.Call {
+	if got[0].Attempts != 0 || got[0].Dead != nil || got[0].Last != a.Last || got[0].Call == nil || *got[0].Call != *asRead(a, got[0]).Call {
 		s.Errorf("released as %+v", got[0])
 	}
 	if f := got[0].First; f.Why != "first" || f.Host != "h" || !f.At.After(a.First.At) {
@@ -67,10 +68,10 @@ func (s *suite[TTx]) parkedDropped() {
 	a, b := parked("k", 1), parked("k", 2)
 	s.apply(keeping(a, b)...)
 	m := arriving(a)
-	m.Turn, m.As, m.Reason = store.Anytime, store.Rejected, "dropped"
+	m.KeyOrder, m.As, m.Reason = store.Anytime, store.Rejected, "dropped"
 	drop := freed(a, nil)
 	drop.Mark = &m
-	drop.Audit = &store.Audit{Who: "ann", Why: "not ours", What: "drop", Consumer: consumer, Identity: a.Identity}
+	drop.Audit = &store.Audit{Author: "ann", Reason: "not ours", Action: "drop", Consumer: consumer, Identity: a.Identity}
 	drop.Rows = []skald.Message{message("k", 3)}
 	s.applied([]bool{true, false}, drop, drop)
 	if got := s.db.Count(s); got != (Counts{Rows: 1, Marks: 1, Audits: 1}) {
@@ -80,10 +81,10 @@ func (s *suite[TTx]) parkedDropped() {
 	s.claim(0, "2")
 	// One that was redriven meanwhile is not dropped.
 	dead := parked("l", 4)
-	dead.Dead = &store.Death{Holds: true}
+	dead.Dead = &store.Death{BlocksKey: true}
 	s.apply(keeping(dead)...)
 	drop = freed(dead, nil)
-	drop.Free.Dead = true
+	drop.Finish.Dead = true
 	s.apply(released(dead))
 	s.applied([]bool{false}, drop)
 	dead.Attempts = 0
@@ -93,7 +94,7 @@ func (s *suite[TTx]) parkedDropped() {
 
 func (s *suite[TTx]) parkedListed() {
 	a, b, c := parked("k", 1), parked("k", 2), parked("", 3)
-	b.Attempts = 0
+	b.Attempts, b.Call = 0, &store.Call{Key: "outside", Request: "{}"}
 	c.Dead = &store.Death{Fingerprint: "f"}
 	other := parked("k", 4)
 	other.Consumer = "another"
@@ -109,6 +110,7 @@ func (s *suite[TTx]) parkedListed() {
 		{Dead: &yes}:                    {"3"},
 		{Dead: &no, Consumer: consumer}: {"1", "2"},
 		{Failed: true, Dead: &no}:       {"1", "4"},
+		{Calling: true}:                 {"2"},
 		{Consumer: consumer, Bare: true, Key: []byte("k")}: {"1", "2"},
 	} {
 		var got []string
@@ -122,7 +124,7 @@ func (s *suite[TTx]) parkedListed() {
 			s.Errorf("%+v lists %v, want %v", what, got, want)
 		}
 	}
-	page, err := s.d.Kept(s.Context(), store.Sought{}, 2)
+	page, err := store.ListKept(s.Context(), s.d, store.Sought{Limit: 2})
 	s.ok(err, "list")
 	if len(page) != 2 || page[0].Waiting || !page[1].Waiting {
 		s.Fatalf("a page of two is %+v", page)
@@ -138,10 +140,10 @@ func (s *suite[TTx]) parkedAllOrNothing() {
 	m := arriving(parked("l", 3))
 	s.commit(s.begin(s.d, intake(m)))
 	e := keeping(b)[0]
-	e.Mark, e.Audit, e.Rows = &m, &store.Audit{What: "x"}, []skald.Message{message("k", 1)}
+	e.Mark, e.Audit, e.Rows = &m, &store.Audit{Action: "x"}, []skald.Message{message("k", 1)}
 	s.applied([]bool{false}, e) // the mark is there
 	f := freed(b, nil)
-	f.Audit = &store.Audit{What: "x"}
+	f.Audit = &store.Audit{Action: "x"}
 	s.applied([]bool{false}, f)
 	u := s.begin(s.d, store.Intake{})
 	s.is(u.Commit(s.Context(), freed(a, nil), freed(b, nil)), store.ErrLost, "free what is not kept")
@@ -161,12 +163,12 @@ func (s *suite[TTx]) parkedAllOrNothing() {
 // Another message takes the place of one that is kept, which is finished with that.
 func (s *suite[TTx]) parkedReplaced() {
 	a, b, free := parked("k", 1), parked("k", 2), parked("", 3)
-	a.Attempts, a.Dead = 25, &store.Death{Kind: "attempts", Fingerprint: "f", Holds: true}
+	a.Attempts, a.Dead = 25, &store.Death{Kind: "attempts", Fingerprint: "f", BlocksKey: true}
 	s.apply(keeping(a, b, free)...)
 	replace := func(old, with store.Parked) store.Effect {
 		m := arriving(old)
-		m.Turn, m.As, m.Reason = store.Anytime, store.Rejected, "edited"
-		return store.Effect{Mark: &m, Keep: &store.Keep{Parked: with, Instead: &old.Identity, MostRows: 1}}
+		m.KeyOrder, m.As, m.Reason = store.Anytime, store.Rejected, "edited"
+		return store.Effect{Mark: &m, Park: &store.Park{Parked: with, Instead: &old.Identity, MostRows: 1}}
 	}
 	c, d := parked("k", 4), parked("", 5)
 	c.Attempts, d.Attempts = 0, 0
@@ -187,13 +189,31 @@ func (s *suite[TTx]) parkedReplaced() {
 	s.stands(retrying(b), store.Stale)
 	finished := parked("k", 10)
 	done := arriving(finished)
-	done.Turn = store.Anytime
+	done.KeyOrder = store.Anytime
 	s.commit(s.begin(s.d, intake(done)))
 	s.applied([]bool{false}, replace(c, finished)) // which is finished
 	s.apply(freed(c, nil))
 	s.claim(0, "2", "5")
 	s.apply(again(d, func(p *store.Parked) { p.Call = &store.Call{Key: "key", Request: "{}"} }))
 	s.applied([]bool{false}, replace(d, parked("", 11))) // which would not know of the call
+	e, f := parked("k", 12), parked("k", 13)
+	s.apply(keeping(e, f)...)
+	s.applied([]bool{false}, replace(e, f)) // which is kept itself
+	s.stands(arriving(e), store.Waiting)
+}
+
+// What is finished in the same transaction is not parked by it.
+func (s *suite[TTx]) parkedFinished() {
+	for _, key := range []string{"", "k"} {
+		p := parked(key, 1)
+		u := s.begin(s.d, intake(arriving(p)))
+		s.is(u.Commit(s.Context(), keeping(p)...), store.ErrLost, "park what is finished")
+		m := arriving(p)
+		keep := keeping(p)[0]
+		keep.Mark = &m
+		s.applied([]bool{false}, keep)
+		s.stands(arriving(p), store.Fresh)
+	}
 }
 
 // A rejection may be a dead letter, too: its mark stays, and answers.
@@ -202,7 +222,7 @@ func (s *suite[TTx]) parkedMarked() {
 	a.Dead = &store.Death{Kind: "rejected"}
 	m := arriving(a)
 	m.As, m.Reason = store.Rejected, "no"
-	no := store.Effect{Mark: &m, Keep: &store.Keep{Parked: a, Marked: true}}
+	no := store.Effect{Mark: &m, Park: &store.Park{Parked: a, Marked: true}}
 	s.applied([]bool{true, false}, no, no)
 	s.stands(arriving(a), store.Rejected)
 	s.stands(arriving(b), store.Fresh)
@@ -210,8 +230,8 @@ func (s *suite[TTx]) parkedMarked() {
 	m = retrying(b) // one that was parked before
 	m.As, m.Reason, m.Held = store.Rejected, "no", true
 	was := b.Attempts
-	b.Dead = &store.Death{Kind: "rejected", Holds: true}
-	s.apply(store.Effect{Mark: &m, Keep: &store.Keep{Parked: b, Was: &was}})
+	b.Dead = &store.Death{Kind: "rejected", BlocksKey: true}
+	s.apply(store.Effect{Mark: &m, Park: &store.Park{Parked: b, Was: &was}})
 	s.stands(arriving(b), store.Rejected)
 	s.stands(arriving(parked("k", 3)), store.Behind)
 	yes := true
@@ -224,28 +244,26 @@ func (s *suite[TTx]) parkedMarked() {
 
 func (s *suite[TTx]) parkedAudited() {
 	audit := func(what, run string) store.Effect {
-		a := store.Audit{Who: "ann", Why: "mended", What: what, Run: run, Consumer: consumer, Identity: store.Identity{Source: "/orders", ID: what}}
+		a := store.Audit{Author: "ann", Reason: "mended", Action: what, Run: run, Consumer: consumer, Identity: store.Identity{Source: "/orders", ID: what}}
 		return store.Effect{Audit: &a}
 	}
 	s.apply(audit("a", "one"), audit("b", ""), audit("c", "two"), audit("d", "one"), audit("e", "one"))
 	read := func(run string, after int64, limit int) []store.Audit {
 		s.Helper()
-		got, err := s.d.Audited(s.Context(), run, after, limit)
+		got, err := s.d.Audits(s.Context(), store.AuditQuery{Run: run, After: after, Limit: limit})
 		s.ok(err, "read the audit")
 		return got
 	}
 	got := read("one", 0, 2)
-	if len(got) != 2 || got[0].What != "a" || got[1].What != "d" || got[0].Who != "ann" || got[0].Why != "mended" || got[0].Run != "one" ||
+	if len(got) != 2 || got[0].Action != "a" || got[1].Action != "d" || got[0].Author != "ann" || got[0].Reason != "mended" || got[0].Run != "one" ||
 		got[0].Consumer != consumer || got[0].Identity != (store.Identity{Source: "/orders", ID: "a"}) || got[0].At.IsZero() {
 		s.Fatalf("the run has %+v", got)
 	}
-	if rest := read("one", got[1].Number, 10); len(rest) != 1 || rest[0].What != "e" {
+	if rest := read("one", got[1].Number, 10); len(rest) != 1 || rest[0].Action != "e" {
 		s.Errorf("behind it %+v", rest)
 	}
-	for _, run := range []string{"three", ""} {
-		if none := read(run, 0, 10); len(none) != 0 {
-			s.Errorf("of a run that is none are %+v", none)
-		}
+	if none := read("three", 0, 10); len(none) != 0 {
+		s.Errorf("of a run that is none are %+v", none)
 	}
 	var all []store.Audit
 	for _, limit := range []int{2, 10, 10} {
@@ -253,11 +271,11 @@ func (s *suite[TTx]) parkedAudited() {
 		if n := len(all); n > 0 {
 			before = all[n-1].Number
 		}
-		page, err := s.d.AuditedLast(s.Context(), before, limit)
+		page, err := s.d.Audits(s.Context(), store.AuditQuery{Before: before, Limit: limit})
 		s.ok(err, "read the audit")
 		all = append(all, page...)
 	}
-	if len(all) != 5 || all[0].What != "e" || all[1].What != "d" || all[2].Run != "two" || all[3].Run != "" || all[4].What != "a" {
+	if len(all) != 5 || all[0].Action != "e" || all[1].Action != "d" || all[2].Run != "two" || all[3].Run != "" || all[4].Action != "a" {
 		s.Errorf("of any run, and none, the last first, are %+v", all)
 	}
 }
@@ -265,11 +283,11 @@ func (s *suite[TTx]) parkedAudited() {
 // Only a dead letter is released; where there is none nothing is lost.
 func (s *suite[TTx]) parkedReleasedIfDead() {
 	dead, later, none := parked("k", 1), parked("l", 2), parked("m", 3)
-	dead.Dead, later.Due = &store.Death{At: time.Now(), Kind: "permanent", Holds: true}, time.Hour
+	dead.Dead, later.Due = &store.Death{At: time.Now(), Kind: "permanent", BlocksKey: true}, time.Hour
 	s.apply(keeping(dead, later)...)
 	for _, p := range []store.Parked{dead, later, none} {
 		e := released(p)
-		e.Release.Dead, e.Rows = true, rows(message("a", 1)).Rows
+		e.Requeue.Dead, e.Rows = true, rows(message("a", 1)).Rows
 		s.apply(e)
 	}
 	s.counts(3, 0, 0)
@@ -307,4 +325,52 @@ func (s *suite[TTx]) parkedCallStays() {
 	s.apply(keeping(loose)...)
 	loose.Call = nil
 	s.apply(freed(loose, nil))
+}
+
+// What was claimed and is handed back as it is, is due at once: its lease is not its time.
+func (s *suite[TTx]) parkedHandedBack() {
+	s.apply(keeping(parked("k", 1), parked("k", 2))...)
+	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 1, Prefetch: 1, PrefetchAll: 1}, Lease: time.Hour})
+	s.ok(err, "claim")
+	if len(got.Parked) != 2 {
+		s.Fatalf("claimed are %+v", got.Parked)
+	}
+	for _, p := range got.Parked {
+		s.apply(again(p, func(*store.Parked) {}))
+	}
+	s.claim(0, "1")
+}
+
+// What was read before a claim, or before the answer to one, does not overwrite it.
+func (s *suite[TTx]) parkedClaimedAs() {
+	p := parked("k", 1)
+	p.Call = &store.Call{Key: "key", Request: "{}"}
+	s.apply(keeping(p)...)
+	read := func() store.Parked { return s.kept(store.Sought{Identity: &p.Identity})[0] }
+	undo := func(p store.Parked) store.Effect {
+		e, call := again(p, func(*store.Parked) {}), *p.Call
+		call.Undo = true
+		e.Park.Call, e.Park.WasClaim = &call, &store.Claim{Claims: p.Claims, Session: p.Session}
+		return e
+	}
+	before := read()
+	inHand := s.claim(time.Hour, "1")[0]
+	s.applied([]bool{false}, undo(before))
+	claimed := read()
+	if claimed.Claims != 1 || claimed.Session == "" || claimed.Call.Undo {
+		s.Fatalf("in hand it is %+v", claimed)
+	}
+	s.apply(again(inHand, func(p *store.Parked) {
+		p.Call = &store.Call{Key: "key", Request: "{}", Outcome: "{}"}
+		p.Claims, p.Session = 0, ""
+	}))
+	s.applied([]bool{false}, undo(claimed))
+	s.applied([]bool{true}, undo(read()))
+	if got := read(); got.Call.Outcome != "{}" || !got.Call.Undo {
+		s.Fatalf("with its answer it is %+v at %+v", got, got.Call)
+	}
+}
+
+func released(p store.Parked) store.Effect {
+	return store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}}
 }

@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -25,7 +27,8 @@ func Differential[TTx any](t *testing.T, h Harness[TTx]) {
 		r.Repeat(g.actions(h.Can.Rivals, func(o op) {
 			want, got := oracle(o), mine(o)
 			if got != want {
-				r.Fatalf("%+v\nanswers  %s\nin memory %s", o, got, want)
+				words, _ := json.Marshal(o)
+				r.Fatalf("%s\nanswers  %s\nin memory %s", words, got, want)
 			}
 		}))
 	})
@@ -48,48 +51,69 @@ func (s *scope) end() {
 // An op is one operation, in words that mean the same on both sides: rows by the ids of their messages, ticks
 // by their order.
 type op struct {
-	Do      string
-	Rows    []skald.Message
-	Marks   []store.Mark
-	Locks   []store.Lock
-	Effects []step
-	Commit  bool
-	Ask     store.Ask
-	Look    bool // from Base
-	Base    int  // a tick; so is Tip
-	Tip     int
-	After   string // the id of a row
-	Limit   int
-	Lanes   []int
-	Buckets [][2]int
-	Pick    int // which of the open transactions
+	Do      string          `json:",omitzero"`
+	Rows    []skald.Message `json:",omitzero"`
+	Marks   []store.Mark    `json:",omitzero"`
+	Locks   []store.Lock    `json:",omitzero"`
+	Effects []step          `json:",omitzero"`
+	Commit  bool            `json:",omitzero"`
+	Ask     store.Ask       `json:",omitzero"`
+	Look    bool            `json:",omitzero"` // from Base
+	Base    int             `json:",omitzero"` // a tick; so is Tip
+	Tip     int             `json:",omitzero"`
+	After   string          `json:",omitzero"` // the id of a row
+	Limit   int             `json:",omitzero"`
+	Shards  []int           `json:",omitzero"`
+	Buckets [][2]int        `json:",omitzero"`
+	Pick    int             `json:",omitzero"` // which of the open transactions
+
+	// Of the inbox.
+	Takes       []takingOp     `json:",omitzero"`
+	Steps       []store.Step   `json:",omitzero"`
+	Consumer    string         `json:",omitzero"`
+	Session     string         `json:",omitzero"`
+	Note        string         `json:",omitzero"`
+	Stale       bool           `json:",omitzero"` // on another server
+	Later       bool           `json:",omitzero"` // leased for an hour
+	Along       int            `json:",omitzero"`
+	Not         string         `json:",omitzero"` // a type
+	Sought      store.Sought   `json:",omitzero"`
+	Checkpoints []checkpointOp `json:",omitzero"`
+	Apart       []apartOp      `json:",omitzero"`
+	Why         store.Outcome  `json:",omitzero"`
+	Admitted    bool           `json:",omitzero"`
+	Taken       bool           `json:",omitzero"`
 }
 
 // A step is an effect.
 type step struct {
-	Mark  *store.Mark
-	Locks []store.Lock
-	Rows  []skald.Message
-	Lane  *report
+	Mark  *store.Mark     `json:",omitzero"`
+	Locks []store.Lock    `json:",omitzero"`
+	Rows  []skald.Message `json:",omitzero"`
+	Shard *report         `json:",omitzero"`
+
+	Kept   *keepingOp  `json:",omitzero"`
+	Step   *store.Step `json:",omitzero"` // of the kept message; alone: an effect on a step
+	Answer *takingOp   `json:",omitzero"`
 }
 
-// A report is progress on a lane.
+// A report is progress on a shard.
 type report struct {
-	Lane   int
-	Stale  bool
-	Cursor *store.Cursor // its Base and Tip are given by the numbers below
-	Base   int
-	Tip    int
-	Inc    *string
-	Aside  []setting
-	Freed  []string
+	Shard  int           `json:",omitzero"`
+	Stale  bool          `json:",omitzero"`
+	Cursor *store.Cursor `json:",omitzero"` // its Base and Tip are given by the numbers below
+	Base   int           `json:",omitzero"`
+	Tip    int           `json:",omitzero"`
+	Inc    *string       `json:",omitzero"`
+	Aside  []setting     `json:",omitzero"`
+	Freed  []string      `json:",omitzero"`
 }
 
 type setting struct {
-	ID       string
-	Attempts int
-	Why      string
-	Later    bool
+	ID       string `json:",omitzero"`
+	Attempts int    `json:",omitzero"`
+	Why      string `json:",omitzero"`
+	Later    bool   `json:",omitzero"`
 }
 
 // A game draws operations. It knows only what both sides share.
@@ -99,6 +123,7 @@ type game struct {
 	said    []string // ids of rows, committed or not
 	ticks   int      // how many times Tick was asked
 	open    int      // transactions
+	notes   int      // of positions
 }
 
 func (g *game) actions(rivals bool, do func(op)) map[string]func(*rapid.T) {
@@ -121,10 +146,11 @@ func (g *game) actions(rivals bool, do func(op)) map[string]func(*rapid.T) {
 		"pull": func(*rapid.T) {
 			do(op{Do: "pull", Base: g.tick("base"), Tip: g.tick("tip"), After: g.row("after"), Limit: g.n("limit", 1, 8), Buckets: g.buckets()})
 		},
-		"held":  func(*rapid.T) { do(op{Do: "held", Lanes: g.lanes()}) },
-		"retry": func(*rapid.T) { do(op{Do: "retry", Lanes: g.lanes(), Limit: g.n("limit", 1, 12)}) },
+		"held":  func(*rapid.T) { do(op{Do: "held", Shards: g.shards()}) },
+		"retry": func(*rapid.T) { do(op{Do: "retry", Shards: g.shards(), Limit: g.n("limit", 1, 12)}) },
 		"count": func(*rapid.T) { do(op{Do: "count"}) },
 	}
+	maps.Copy(all, g.inbox(do))
 	if !rivals {
 		return all
 	}
@@ -174,10 +200,14 @@ func (g *game) marks(least, most int) (out []store.Mark) {
 		if g.seldom("reject") {
 			m.As, m.Reason = store.Rejected, "no"
 		}
+		m.Keep = rapid.SampledFrom([]time.Duration{0, 0, 0, atOnce, day}).Draw(g.T, "keep")
 		out = append(out, m)
 	}
 	return out
 }
+
+// atOnce is a time for which nothing is kept: it is over when it is looked at.
+const atOnce = time.Nanosecond
 
 func (g *game) locks(guarded bool) (out []store.Lock) {
 	for range g.n("locks", 0, 2) {
@@ -205,7 +235,7 @@ func (g *game) steps(least, most int) (out []step) {
 			e.Mark = &g.marks(1, 1)[0]
 		}
 		if g.seldom("reports") {
-			e.Lane = g.report()
+			e.Shard = g.report()
 		}
 		out = append(out, e)
 	}
@@ -213,7 +243,7 @@ func (g *game) steps(least, most int) (out []step) {
 }
 
 func (g *game) report() *report {
-	p := &report{Lane: g.n("lane", 0, lanes-1), Stale: g.seldom("stale")}
+	p := &report{Shard: g.n("shard", 0, shards-1), Stale: g.seldom("stale")}
 	if g.seldom("cursor") {
 		p.Cursor = &store.Cursor{Seq: int64(g.n("seq", 0, 100))}
 		p.Base, p.Tip = g.tick("base"), g.tick("tip")
@@ -233,9 +263,9 @@ func (g *game) report() *report {
 func (g *game) ask() store.Ask {
 	a := store.Ask{TTL: time.Hour, Leave: g.n("leave", 0, 7) == 0}
 	a.Owner = rapid.SampledFrom([]string{"one", "one", "two", "three"}).Draw(g.T, "owner")
-	a.Life = fmt.Sprint(g.n("life", 1, 2))
+	a.Session = fmt.Sprint(g.n("life", 1, 2))
 	for range g.n("free", 0, 6) {
-		a.Free = append(a.Free, g.n("lane", 0, lanes-1))
+		a.Free = append(a.Free, g.n("shard", 0, shards-1))
 	}
 	return a
 }
@@ -250,9 +280,9 @@ func (g *game) row(label string) string {
 	return ""
 }
 
-func (g *game) lanes() (out []int) {
-	for id := range lanes {
-		if g.most("of the lane") {
+func (g *game) shards() (out []int) {
+	for id := range shards {
+		if g.most("of the shard") {
 			out = append(out, id)
 		}
 	}

@@ -22,37 +22,38 @@ func followTests[TTx any]() map[string]func(*suite[TTx]) {
 // arrival is the mark of a message of key that has just come.
 func arrival(key string) store.Mark {
 	m := mark()
-	m.Turn, m.Key = store.Arriving, []byte(key)
+	m.KeyOrder, m.Key = store.Arriving, []byte(key)
 	return m
 }
 
-// following begins a unit, behind one that did before what is to follow: what is new to a connection does not follow.
-func (s *suite[TTx]) following() store.Follower[TTx] {
+// following begins a unit, behind one that did before what is to follow: what is new to a connection does not
+// follow.
+func (s *suite[TTx]) following() store.Unit[TTx] {
 	s.Helper()
 	return s.like(intake(arrival("warm")))
 }
 
 // like is following, behind one that took in the same as what is to follow.
-func (s *suite[TTx]) like(in store.Intake) store.Follower[TTx] {
+func (s *suite[TTx]) like(in store.Intake) store.Unit[TTx] {
 	s.Helper()
 	u := s.begin(s.d, in)
-	if _, ok := u.(store.Follower[TTx]); !ok {
+	if !u.Found().Follows {
 		s.rollback(u)
 		s.Skip("no unit of this store follows another")
 	}
 	s.rollback(u)
-	return s.begin(s.d, intake(arrival("first"))).(store.Follower[TTx])
+	return s.begin(s.d, intake(arrival("first")))
 }
 
 // then wants next to be begun with the commit of u.
-func (s *suite[TTx]) then(u store.Follower[TTx], next store.Intake, es ...store.Effect) store.Follower[TTx] {
+func (s *suite[TTx]) then(u store.Unit[TTx], next store.Intake, es ...store.Effect) store.Unit[TTx] {
 	s.Helper()
 	then, err := u.CommitThen(s.Context(), next, es...)
 	s.ok(err, "commit, then begin")
 	if then == nil {
 		s.Fatal("nothing follows")
 	}
-	return then.(store.Follower[TTx])
+	return then
 }
 
 func (s *suite[TTx]) followFollows() {
@@ -100,7 +101,7 @@ func (s *suite[TTx]) followBehind() {
 	first := parked("k", 1)
 	s.apply(keeping(first)...)
 	second := parked("k", 2)
-	m := store.Mark{Consumer: consumer, Identity: second.Identity, As: store.Done, Turn: store.Arriving, Key: second.Message.Key}
+	m := store.Mark{Consumer: consumer, Identity: second.Identity, As: store.Done, KeyOrder: store.Arriving, Key: second.Message.Key}
 	u := s.then(s.following(), intake(m))
 	s.found(u, store.Behind)
 	if err := u.Commit(s.Context()); !errors.Is(err, store.ErrLost) {
@@ -116,11 +117,11 @@ func (s *suite[TTx]) followBehind() {
 	s.found(u, store.Waiting)
 	s.rollback(u)
 	claimed := m
-	claimed.Identity, claimed.Key, claimed.Turn, claimed.Attempts, claimed.Held = first.Identity, first.Message.Key, store.Retrying, first.Attempts, true
+	claimed.Identity, claimed.Key, claimed.KeyOrder, claimed.Attempts, claimed.Held = first.Identity, first.Message.Key, store.Retrying, first.Attempts, true
 	u = s.then(s.like(intake(claimed)), intake(claimed))
 	s.found(u, store.Fresh)
 	s.rollback(u)
-	self := store.Mark{Consumer: consumer, Identity: first.Identity, As: store.Done, Turn: store.Arriving, Key: first.Message.Key}
+	self := store.Mark{Consumer: consumer, Identity: first.Identity, As: store.Done, KeyOrder: store.Arriving, Key: first.Message.Key}
 	u = s.then(s.following(), intake(self))
 	s.found(u, store.Waiting)
 	s.rollback(u)

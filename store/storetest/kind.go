@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,10 +20,10 @@ func kindTests[TTx any]() map[string]func(*suite[TTx]) {
 // noteKinds wants these to have been there before.
 func (s *suite[TTx]) noteKinds(consumer string, forget time.Duration, own []store.Kind, want ...store.Kind) {
 	s.Helper()
-	got, err := s.d.Kinds(s.Context(), consumer, own, forget)
+	got, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Beat: &store.Beat{Own: own, Forget: forget}})
 	s.ok(err, "note types")
-	if !slices.Equal(got, want) {
-		s.Errorf("%s: %v were noted, want %v", consumer, got, want)
+	if !slices.Equal(got.Kinds, want) {
+		s.Errorf("%s: %v were noted, want %v", consumer, got.Kinds, want)
 	}
 }
 
@@ -36,6 +37,16 @@ func (s *suite[TTx]) kindNoted() {
 	s.noteKinds("another", time.Hour, []store.Kind{b})
 	s.noteKinds("another", time.Hour, nil, b)
 	s.noteKinds(consumer, time.Hour, nil, c, a, b)
+	s.noteKinds("Zweiter ü", 0, []store.Kind{c})
+	all, err := store.ReadBacklog(s.Context(), s.d)
+	s.ok(err, "look which consumers handle what")
+	var got []string
+	for _, c := range all.Consumers {
+		got = append(got, fmt.Sprint(c.Name, c.Topics))
+	}
+	if want := fmt.Sprint([]string{"Zweiter ü[" + c.Topic + "]", "another[orders]", consumer + "[" + c.Topic + " orders]"}); fmt.Sprint(got) != want {
+		s.Errorf("consumers are %v, want %v", got, want)
+	}
 }
 
 func (s *suite[TTx]) kindForgotten() {
@@ -43,13 +54,13 @@ func (s *suite[TTx]) kindForgotten() {
 	s.noteKinds(consumer, 0, []store.Kind{old})
 	s.noteKinds("another", 0, []store.Kind{old})
 	for end := time.Now().Add(patience); ; { // by the store's clock
-		all, err := s.d.Kinds(s.Context(), consumer, nil, time.Millisecond)
+		all, err := s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Beat: &store.Beat{Forget: time.Millisecond}})
 		s.ok(err, "forget types")
-		if !slices.Contains(all, old) {
+		if !slices.Contains(all.Kinds, old) {
 			break
 		}
 		if time.Now().After(end) {
-			s.Fatalf("%v are noted", all)
+			s.Fatalf("%v are noted", all.Kinds)
 		}
 	}
 	s.noteKinds(consumer, time.Hour, []store.Kind{kept})
@@ -67,7 +78,7 @@ func (s *suite[TTx]) kindClaims() {
 	s.apply(keeping(message(1, "a", foreign.Type), message(2, "a", "ours"), message(3, "b", "ours"))...)
 	claimed := func(next bool, want []string, not ...store.Kind) {
 		s.Helper()
-		c, err := s.d.Claim(s.Context(), consumer, "life", store.Portion{Keys: 10}, time.Hour, not...)
+		c, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 10}, Lease: time.Hour, Not: not})
 		s.ok(err, "claim")
 		var got []string
 		for _, p := range c.Parked {
@@ -83,16 +94,14 @@ func (s *suite[TTx]) kindClaims() {
 	claimed(true, []string{"foreign of a"})
 }
 
-// What a build left to another one is told apart from what failed, from what only waits behind it, and from dead letters.
+// What a build left to another one is told apart from what failed, from what only waits behind it, and from
+// dead letters.
 func (s *suite[TTx]) kindLeft() {
-	w, ok := any(s.d).(store.KindWatcher)
-	if !ok {
-		s.Skipf("%T does not watch types", s.d)
-	}
 	left := func(want ...store.LeftKind) {
 		s.Helper()
-		got, err := w.LeftKinds(s.Context())
+		status, err := s.d.Status(s.Context(), store.StatusQuery{Left: true})
 		s.ok(err, "look who handles what")
+		got := status.Left
 		for i := range got {
 			got[i].Heard = min(got[i].Heard, time.Hour)
 			if got[i].Heard >= 0 && got[i].Heard < time.Hour {

@@ -51,7 +51,8 @@ func (s *suite[TTx]) lockVersions() {
 func (s *suite[TTx]) lockMany() {
 	s.apply(lockAt("b", 0), lockAt("d", 0), lockAt("d", 0))
 	s.commit(s.locked([]string{"d", "a", "c", "b"}, 3, 1, 1, 2))
-	s.commit(s.locked([]string{"b", "d", "b", "x", "x"}, 3, 4, 3, 1, 1)) // raised once, however often it is named
+	// raised once, however often it is named
+	s.commit(s.locked([]string{"b", "d", "b", "x", "x"}, 3, 4, 3, 1, 1))
 	s.rollback(s.locked([]string{"a", "b", "c", "d", "x"}, 2, 4, 2, 5, 2))
 	var keys []string
 	var want []int64
@@ -82,7 +83,8 @@ func (s *suite[TTx]) lockNames() {
 	}
 }
 
-// A "no" is rolled back and said in a second transaction, which stands only if the entity is as the handler saw it.
+// A "no" is rolled back and said in a second transaction, which stands only if the entity is as the handler
+// saw it.
 func (s *suite[TTx]) lockRepeatOfANo() {
 	m := mark()
 	no := rejected(m, "out of stock")

@@ -29,11 +29,11 @@ func maintainTests[TTx any]() map[string]func(*suite[TTx]) {
 
 func week() store.Retention { return store.Retention{Outbox: 7 * day, Marks: 30 * day} }
 
-// cover moves every lane to c.
+// cover moves every shard to c.
 func (s *suite[TTx]) cover(c store.Cursor) {
 	s.Helper()
 	s.own()
-	for _, l := range s.lanes {
+	for _, l := range s.shards {
 		p := under(l)
 		p.Cursor = &c
 		s.apply(progress(p))
@@ -43,7 +43,7 @@ func (s *suite[TTx]) cover(c store.Cursor) {
 func (s *suite[TTx]) maintain() store.Maintained {
 	s.Helper()
 	said := s.forecast(week())
-	got, err := s.d.Maintain(s.Context(), week())
+	got, err := s.d.Maintain(s.Context(), store.Maintain{Keep: week()})
 	s.ok(err, "maintain")
 	if said != nil {
 		s.came(*said, got)
@@ -54,12 +54,8 @@ func (s *suite[TTx]) maintain() store.Maintained {
 // forecast is what the driver says that Maintain would do; nil: it says nothing.
 func (s *suite[TTx]) forecast(keep store.Retention) *store.Maintained {
 	s.Helper()
-	f, ok := any(s.d).(store.Forecaster)
-	if !ok {
-		return nil
-	}
 	before := s.db.Count(s)
-	said, err := f.Forecast(s.Context(), keep)
+	said, err := s.d.Maintain(s.Context(), store.Maintain{Keep: keep, DryRun: true})
 	s.ok(err, "forecast")
 	if now := s.db.Count(s); now != before {
 		s.Errorf("a forecast made %+v of %+v", now, before)
@@ -81,11 +77,10 @@ func (s *suite[TTx]) came(said, got store.Maintained) {
 	}
 }
 
-// tooOld is an age that is outside of the thirty days that marks are kept at every hour: PostgreSQL keeps two days together, in a ring that
-// leaves a slot for clocks that are ahead, so that an odd number of days may, for an hour of two days, still be in it.
+// tooOld is an age that is outside of the thirty days that marks are kept.
 const tooOld = 32 * day
 
-// old is n rows of keys in all lanes, written longer ago than they are kept.
+// old is n rows of keys in all shards, written longer ago than they are kept.
 func (s *suite[TTx]) old(n int) {
 	s.Helper()
 	for i := range n {
@@ -128,13 +123,13 @@ func (s *suite[TTx]) maintainKeepsUncovered() {
 	s.old(20)
 	first := s.tick("")
 	s.maintain()
-	s.counts(20, 0, 0) // no lane has come anywhere
+	s.counts(20, 0, 0) // no shard has come anywhere
 	s.cover(store.Cursor{Base: first})
 	late := message("late", 1)
 	s.say(late)
 	s.db.Age(s, 9*day)
 	second := s.tick(first)
-	for _, l := range s.lanes[1:] { // one lane is behind
+	for _, l := range s.shards[1:] { // one shard is behind
 		p := under(l)
 		p.Cursor = &store.Cursor{Base: second}
 		s.apply(progress(p))
@@ -146,7 +141,7 @@ func (s *suite[TTx]) maintainKeepsUncovered() {
 	s.emptied(0)
 }
 
-// A lane that is in the middle of a window may still ask for what lies ahead in it.
+// A shard that is in the middle of a window may still ask for what lies ahead in it.
 func (s *suite[TTx]) maintainKeepsOpenWindow() {
 	s.old(20)
 	tip := s.tick("")
@@ -194,7 +189,7 @@ func (s *suite[TTx]) maintainBesideOpenWriter() {
 	tx := s.db.Begin(s)
 	s.write(tx, open)
 	done := meanwhile(func() {
-		if _, err := s.d.Maintain(s.Context(), week()); err != nil {
+		if _, err := s.d.Maintain(s.Context(), store.Maintain{Keep: week()}); err != nil {
 			s.Errorf("maintain beside an open writer: %v", err)
 		}
 	})
@@ -213,7 +208,7 @@ func (s *suite[TTx]) maintainBesideOpenHandler() {
 	m := mark()
 	u := s.begin(s.db.Driver(s), store.Intake{Marks: []store.Mark{m}, Locks: []store.Lock{{Space: "order", Key: "a"}}, Handle: 10 * patience})
 	done := meanwhile(func() {
-		if _, err := s.d.Maintain(s.Context(), week()); err != nil {
+		if _, err := s.d.Maintain(s.Context(), store.Maintain{Keep: week()}); err != nil {
 			s.Errorf("maintain beside an open handler: %v", err)
 		}
 	})
@@ -232,17 +227,25 @@ func aged(ago time.Duration) store.Mark {
 	return m
 }
 
+// since is the id of a message that was written after all that Age makes older, whether it moves that or the
+// store's clock.
+func since() string { return aged(-3 * day).ID }
+
+// A mark is kept by its arrival, however old its message was.
 func (s *suite[TTx]) maintainMarks() {
+	ages := []time.Duration{tooOld, 40 * day, 400 * day}
 	var young, old []store.Mark
-	for _, d := range []time.Duration{0, day, 5 * day, 15 * day, 28 * day, 29 * day} {
+	for _, d := range ages {
+		old = append(old, aged(d))
+	}
+	s.commit(s.begin(s.d, intake(old...)))
+	s.maintain()
+	s.counts(0, len(old), 0)
+	s.db.Age(s, 31*day)
+	for _, d := range append(ages, 0, day, 29*day) {
 		young = append(young, aged(d))
 	}
-	for range 3 {
-		old = append(old, aged(tooOld))
-	}
 	s.commit(s.begin(s.d, intake(young...)))
-	s.commit(s.begin(s.d, intake(old...)))
-	s.db.Known(s)
 	s.until("old marks go", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks <= len(young)
@@ -280,7 +283,7 @@ func (s *suite[TTx]) maintainTimelessMarks() {
 	s.seen(young, store.Done)
 	s.seen(old[0], store.Fresh)
 	s.counts(0, 1, 0)
-	s.commit(s.begin(s.d, intake(old[2]))) // an id that is ahead of all clocks is timeless too
+	s.commit(s.begin(s.d, intake(old[2]))) // an id that is far ahead of the store's clock tells no time
 	s.maintain()
 	s.seen(old[2], store.Done)
 }
@@ -293,7 +296,7 @@ func (s *suite[TTx]) maintainNothing() {
 	s.say(message("a", 1))
 	m := mark()
 	s.apply(store.Effect{Mark: &m})
-	_, err := s.d.Maintain(s.Context(), store.Retention{}) // the defaults
+	_, err := s.d.Maintain(s.Context(), store.Maintain{}) // the defaults
 	s.ok(err, "maintain")
 	s.counts(1, 1, 0)
 	s.ok(s.d.Check(s.Context(), store.App), "check")
@@ -305,14 +308,14 @@ func (s *suite[TTx]) maintainBounds() {
 	s.cover(store.Cursor{Base: s.tick("")})
 	for _, keep := range []store.Retention{{Outbox: 7 * day, Marks: 6 * day}, {Outbox: -day}, {Outbox: 40 * day}, {Marks: day}} {
 		var refused *store.RetentionError
-		if done, err := s.d.Maintain(s.Context(), keep); !errors.As(err, &refused) || !store.Incurable(err) || s.d.Outage(err) {
+		if done, err := s.d.Maintain(s.Context(), store.Maintain{Keep: keep}); !errors.As(err, &refused) || !store.Incurable(err) || s.d.Outage(err) {
 			s.Errorf("maintain of %+v did %+v, %v", keep, done, err)
 		}
 	}
 	s.counts(1, 0, 0)
 }
 
-// What is set aside does not need its row in the outbox any more.
+// What is deferred does not need its row in the outbox any more.
 func (s *suite[TTx]) asideSurvivesOutbox() {
 	s.run([]byte("a"), 1, 0)
 	s.db.Age(s, 9*day)

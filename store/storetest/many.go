@@ -33,15 +33,15 @@ func (s *suite[TTx]) every() (ms []store.Mark, want []store.Outcome) {
 	wrong := retrying(again)
 	wrong.Attempts = 7
 	a, behind, dead, held, after := parked("k", 1), parked("k", 2), parked("d", 3), parked("h", 4), parked("h", 5)
-	dead.Dead, held.Dead = &store.Death{}, &store.Death{Holds: true}
+	dead.Dead, held.Dead = &store.Death{}, &store.Death{BlocksKey: true}
 	s.apply(keeping(a, dead, held)...)
 	done, no := arriving(parked("k", 6)), rejected(arriving(parked("", 7)), "no")
 	s.apply(store.Effect{Mark: &no})
 	anyDone := done
-	anyDone.Turn = store.Anytime
+	anyDone.KeyOrder = store.Anytime
 	s.apply(store.Effect{Mark: &anyDone})
 	free, timeless, odd := arriving(parked("k", 8)), arriving(parked("l", 9)), arriving(parked("", 10))
-	free.Turn, timeless.ID, odd.ID = store.Anytime, "free text", "größe \xff"
+	free.KeyOrder, timeless.ID, odd.ID = store.Anytime, "free text", "größe \xff"
 	timelessBehind, empty := arriving(parked("k", 11)), arriving(parked("", 12))
 	timelessBehind.ID, empty.Key = "more text", []byte{}
 	for _, c := range []struct {
@@ -92,8 +92,8 @@ func (s *suite[TTx]) manyKept() {
 	}
 }
 
-// Claimed messages that share a transaction are freed by its commit, and behind each the next of its key is due, also where several of
-// a key go.
+// Claimed messages that share a transaction are freed by its commit, and behind each the next of its key is
+// due, also where several of a key go.
 func (s *suite[TTx]) manyFreed() {
 	a, b, loose := parked("k", 1), parked("l", 2), parked("", 3)
 	after, last, waits := parked("k", 4), parked("k", 5), parked("l", 6)
@@ -146,7 +146,7 @@ func (s *suite[TTx]) manyFreedLate() {
 func (s *suite[TTx]) place(ps ...*store.Parked) {
 	s.Helper()
 	for _, p := range ps {
-		found, err := s.d.Kept(s.Context(), store.Sought{Consumer: p.Consumer, Identity: &p.Identity}, 1)
+		found, err := store.ListKept(s.Context(), s.d, store.Sought{Consumer: p.Consumer, Identity: &p.Identity, Limit: 1})
 		if err != nil || len(found) != 1 || found[0].Place == 0 {
 			s.Fatalf("message %s lies at %+v, %v", p.ID, found, err)
 		}
@@ -156,9 +156,10 @@ func (s *suite[TTx]) place(ps ...*store.Parked) {
 
 // Of those below the floor none is taken, and none of the others is held up.
 func (s *suite[TTx]) manyBelow() {
-	old, newer := aged(tooOld), arriving(parked("n", 4))
+	old, newer, other := aged(tooOld), arriving(parked("n", 4)), arriving(parked("l", 3))
+	newer.ID, other.ID = since(), since()
 	s.commit(s.begin(s.d, intake(old)))
-	s.db.Known(s)
+	s.db.Age(s, 31*day)
 	s.until("the old mark goes", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 0
@@ -166,7 +167,7 @@ func (s *suite[TTx]) manyBelow() {
 	a, b := parked("k", 1), arriving(parked("k", 2))
 	s.apply(keeping(a)...)
 	b.ID = old.ID
-	u := s.begin(s.d, intake(old, newer, arriving(parked("l", 3))))
+	u := s.begin(s.d, intake(old, newer, other))
 	s.found(u, store.TooOld, store.Fresh, store.Fresh)
 	s.rollback(u)
 	s.stands(b, store.TooOld)
@@ -253,7 +254,8 @@ func (s *suite[TTx]) manyRival() {
 	s.seen(a, store.Done)
 }
 
-// Above READ COMMITTED a unit does not write over what was committed behind its back. Who cannot have that says so.
+// Above READ COMMITTED a unit does not write over what was committed behind its back. Who cannot have that
+// says so.
 func (s *suite[TTx]) manyIsolation() {
 	for _, level := range []store.Isolation{store.RepeatableRead, store.Serializable} {
 		m := mark()

@@ -286,7 +286,7 @@ func (s *suite[TTx]) markApplyEachForItself() {
 // If one guard of an effect is lost, nothing of it stands, whichever it is.
 func (s *suite[TTx]) markApplyAllOrNothing() {
 	l := s.lease(s.d, "one", "1")[0]
-	good := store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Incarnation: new("b1")}
+	good := store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Incarnation: new("b1")}
 	bad := good
 	bad.Epoch++
 	done, fresh := mark(), mark()
@@ -294,14 +294,14 @@ func (s *suite[TTx]) markApplyAllOrNothing() {
 	lock := func(version int64) []store.Lock { return []store.Lock{{Space: "order", Key: "a", Version: version}} }
 	said := rows(message("a", 1)).Rows
 	s.applied([]bool{false, false, false},
-		store.Effect{Mark: &done, Locks: lock(1), Lane: &good, Rows: said},
-		store.Effect{Mark: &fresh, Locks: lock(2), Lane: &good, Rows: said},
-		store.Effect{Mark: &fresh, Locks: lock(1), Lane: &bad, Rows: said})
+		store.Effect{Mark: &done, Locks: lock(1), Shard: &good, Rows: said},
+		store.Effect{Mark: &fresh, Locks: lock(2), Shard: &good, Rows: said},
+		store.Effect{Mark: &fresh, Locks: lock(1), Shard: &bad, Rows: said})
 	s.counts(0, 1, 0)
 	s.seen(fresh, store.Fresh)
 	if got := s.lease(s.d, "one", "1")[0].Incarnation; got != "" {
 		s.Errorf("an effect that was lost stored the incarnation %q", got)
 	}
-	s.apply(store.Effect{Mark: &fresh, Locks: lock(1), Lane: &good, Rows: said})
+	s.apply(store.Effect{Mark: &fresh, Locks: lock(1), Shard: &good, Rows: said})
 	s.counts(1, 2, 0)
 }

@@ -32,7 +32,7 @@ type memory struct {
 
 func openMemory(t testing.TB) Database[*memstore.Tx] {
 	d := &memory{}
-	d.s = memstore.New(&memstore.Options{Source: Source, Lanes: lanes, Now: d.now})
+	d.s = memstore.New(&memstore.Options{Source: Source, Shards: shards, Now: d.now})
 	t.Cleanup(func() {
 		for _, s := range append(d.sessions, d.s) {
 			if n := s.Open(); n > 0 {
@@ -55,15 +55,6 @@ func (d *memory) Age(_ testing.TB, by time.Duration) {
 	d.ahead += by
 }
 
-func (d *memory) Known(t testing.TB) {
-	t.Helper()
-	d.Age(t, -40*day)
-	defer d.Age(t, 40*day)
-	if _, err := d.s.Maintain(t.Context(), store.Retention{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (d *memory) Driver(testing.TB) store.Driver[*memstore.Tx] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,5 +73,5 @@ func (d *memory) Get(_ testing.TB, key string) (string, bool) {
 }
 
 func (d *memory) Count(testing.TB) Counts {
-	return Counts{Rows: len(d.s.Rows()), Marks: len(d.s.Marks()), Aside: len(d.s.Asides()), Audits: len(d.s.Audits())}
+	return Counts{Rows: len(d.s.Rows()), Marks: len(d.s.Marks()), Aside: len(d.s.Asides()), Audits: len(d.s.AuditLog())}
 }

@@ -105,7 +105,7 @@ func filled() skald.Message {
 	return m
 }
 
-// everyWay carries m through each way into the outbox and, set aside, through that too.
+// everyWay carries m through each way into the outbox and, deferred, through that too.
 func (s *suite[TTx]) everyWay(m skald.Message) {
 	s.Helper()
 	base, _ := s.since(s.base)
@@ -128,7 +128,7 @@ func (s *suite[TTx]) everyWay(m skald.Message) {
 		}
 		s.same(got[0], m)
 		base = tip
-		s.setAside(store.Aside{Row: got[0], Attempts: 1})
+		s.setAside(store.DeferredRow{Row: got[0], Attempts: 1})
 		aside := s.retry(1000)
 		if len(aside) != 1 {
 			s.Fatalf("%d rows are set aside of one", len(aside))

@@ -21,8 +21,11 @@ func parkedTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Guards":           (*suite[TTx]).parkedGuards,
 		"Room":             (*suite[TTx]).parkedRoom,
 		"Lease":            (*suite[TTx]).parkedLease,
+		"ClaimedAs":        (*suite[TTx]).parkedClaimedAs,
+		"HandedBack":       (*suite[TTx]).parkedHandedBack,
 		"Retrying":         (*suite[TTx]).parkedRetrying,
 		"Postponed":        (*suite[TTx]).parkedPostponed,
+		"AgeOfACall":       (*suite[TTx]).parkedAgeOfACall,
 		"DeathFreesTheKey": (*suite[TTx]).parkedDeathFreesTheKey,
 		"DeathHoldsTheKey": (*suite[TTx]).parkedDeathHoldsTheKey,
 		"Released":         (*suite[TTx]).parkedReleased,
@@ -33,6 +36,7 @@ func parkedTests[TTx any]() map[string]func(*suite[TTx]) {
 		"AllOrNothing":     (*suite[TTx]).parkedAllOrNothing,
 		"RepeatAnytime":    (*suite[TTx]).parkedRepeatAnytime,
 		"Replaced":         (*suite[TTx]).parkedReplaced,
+		"Finished":         (*suite[TTx]).parkedFinished,
 		"Marked":           (*suite[TTx]).parkedMarked,
 		"Audited":          (*suite[TTx]).parkedAudited,
 		"ReleasedIfDead":   (*suite[TTx]).parkedReleasedIfDead,
@@ -53,7 +57,7 @@ func parked(key string, n int) store.Parked {
 
 func keeping(ps ...store.Parked) (out []store.Effect) {
 	for _, p := range ps {
-		out = append(out, store.Effect{Keep: &store.Keep{Parked: p}})
+		out = append(out, store.Effect{Park: &store.Park{Parked: p}})
 	}
 	return out
 }
@@ -62,7 +66,7 @@ func keeping(ps ...store.Parked) (out []store.Effect) {
 func again(p store.Parked, change func(p *store.Parked)) store.Effect {
 	was, call := p.Attempts, callKey(p)
 	change(&p)
-	return store.Effect{Keep: &store.Keep{Parked: p, Was: &was, WasCall: call}}
+	return store.Effect{Park: &store.Park{Parked: p, Was: &was, WasCall: call}}
 }
 
 func callKey(p store.Parked) string {
@@ -73,20 +77,16 @@ func callKey(p store.Parked) string {
 }
 
 func freed(p store.Parked, attempts *int) store.Effect {
-	return store.Effect{Free: &store.Free{Consumer: p.Consumer, Identity: p.Identity, Attempts: attempts, WasCall: callKey(p), Place: p.Place}}
-}
-
-func released(p store.Parked) store.Effect {
-	return store.Effect{Release: &store.Release{Consumer: p.Consumer, Identity: p.Identity}}
+	return store.Effect{Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity, Attempts: attempts, WasCall: callKey(p), Place: p.Place}}
 }
 
 func arriving(p store.Parked) store.Mark {
-	return store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Done, Turn: store.Arriving, Key: p.Message.Key}
+	return store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Done, KeyOrder: store.Arriving, Key: p.Message.Key}
 }
 
 func retrying(p store.Parked) store.Mark {
 	m := arriving(p)
-	m.Turn, m.Attempts = store.Retrying, p.Attempts
+	m.KeyOrder, m.Attempts = store.Retrying, p.Attempts
 	return m
 }
 
@@ -104,7 +104,7 @@ func (s *suite[TTx]) stands(m store.Mark, want store.Outcome) {
 // claim wants those messages, by their numbers, to be due.
 func (s *suite[TTx]) claim(lease time.Duration, want ...string) []store.Parked {
 	s.Helper()
-	got, err := s.d.Claim(s.Context(), consumer, "life", store.Portion{Keys: 100}, lease)
+	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 100}, Lease: lease})
 	s.ok(err, "claim")
 	var have []string
 	for _, p := range got.Parked {
@@ -119,7 +119,7 @@ func (s *suite[TTx]) claim(lease time.Duration, want ...string) []store.Parked {
 
 func (s *suite[TTx]) kept(what store.Sought) []store.Parked {
 	s.Helper()
-	got, err := s.d.Kept(s.Context(), what, 1000)
+	got, err := store.ListKept(s.Context(), s.d, what)
 	s.ok(err, "list what is kept")
 	return got
 }
@@ -149,7 +149,7 @@ func (s *suite[TTx]) parkedByteForByte() {
 		for _, diff := range differences(got.Message, m) {
 			s.Error(diff)
 		}
-		p.Since, p.Place, p.Message = got.Since, got.Place, got.Message
+		p = asRead(p, got)
 		if !reflect.DeepEqual(got, p) {
 			s.Errorf("%+v is kept as %+v", p, got)
 		}
@@ -169,7 +169,7 @@ func (s *suite[TTx]) parkedVerdicts() {
 	a, b, other := parked("k", 1), parked("k", 2), parked("l", 3)
 	b.Message.Topic = "elsewhere" // a key is one over all topics
 	dead, held, deadBehind := parked("dead", 4), parked("held", 5), parked("held", 6)
-	dead.Dead, held.Dead = &store.Death{}, &store.Death{Holds: true}
+	dead.Dead, held.Dead = &store.Death{}, &store.Death{BlocksKey: true}
 	s.apply(keeping(a, dead, held)...)
 	for _, c := range []struct {
 		p    store.Parked
@@ -181,7 +181,7 @@ func (s *suite[TTx]) parkedVerdicts() {
 	m := arriving(b)
 	m.Consumer = "another"
 	s.stands(m, store.Fresh)
-	m.Turn, m.Consumer = store.Anytime, consumer
+	m.KeyOrder, m.Consumer = store.Anytime, consumer
 	s.stands(m, store.Fresh)
 	// In an effect it is a guard.
 	m = arriving(b)
@@ -249,7 +249,7 @@ func (s *suite[TTx]) parkedGuards() {
 
 func (s *suite[TTx]) parkedRoom() {
 	keep := func(p store.Parked, rows, bytes int64) store.Effect {
-		return store.Effect{Keep: &store.Keep{Parked: p, MostRows: rows, MostBytes: bytes}}
+		return store.Effect{Park: &store.Park{Parked: p, MostRows: rows, MostBytes: bytes}}
 	}
 	ps := []store.Parked{parked("k", 1), parked("k", 2), parked("k", 3), parked("l", 4)}
 	for i := range ps {
@@ -271,12 +271,12 @@ func (s *suite[TTx]) parkedLease() {
 	later := parked("k", 1)
 	later.Due = time.Hour
 	s.apply(keeping(later, parked("l", 2), parked("m", 3))...)
-	one, err := s.d.Claim(s.Context(), consumer, "life", store.Portion{Keys: 1}, time.Hour)
+	one, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 1}, Lease: time.Hour})
 	s.ok(err, "claim")
 	if len(one.Parked) != 1 || one.Next != 0 {
 		s.Fatalf("claimed %+v", one)
 	}
-	got, err := s.db.Driver(s).Claim(s.Context(), consumer, "life", store.Portion{Keys: 10}, 30*time.Minute)
+	got, err := s.db.Driver(s).Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: store.ClaimSize{Keys: 10}, Lease: 30 * time.Minute})
 	s.ok(err, "claim")
 	if len(got.Parked) != 1 || got.Parked[0].ID == one.Parked[0].ID || got.Next < 25*time.Minute || got.Next > 30*time.Minute {
 		s.Fatalf("claimed %+v behind %+v", got, one)
@@ -284,7 +284,7 @@ func (s *suite[TTx]) parkedLease() {
 	s.claim(0)
 	s.apply(released(later))
 	s.claim(0, "1")
-	nobody, err := s.d.Claim(s.Context(), "another", "life", store.Portion{Keys: 10}, 0)
+	nobody, err := s.d.Claim(s.Context(), store.Want{Consumer: "another", Session: "life", ClaimSize: store.ClaimSize{Keys: 10}, Lease: 0})
 	s.ok(err, "claim")
 	if len(nobody.Parked) != 0 || nobody.Next != 0 {
 		s.Errorf("another consumer has %+v", nobody)

@@ -16,17 +16,18 @@ import (
 // A player plays operations on one side of a differential test and tells what came of them.
 type player[TTx any] struct {
 	testing.TB
-	db    Database[TTx]
-	d     store.Driver[TTx]
-	ticks []string             // as they were asked for; the first is ""
-	names map[string]int       // of ticks: how many rows were there
-	rows  map[string]store.Row // by id, as far as they were read
-	lanes map[int]store.Lane   // as they were last leased
-	open  []TTx
+	db     Database[TTx]
+	d      store.Driver[TTx]
+	ticks  []string             // as they were asked for; the first is ""
+	names  map[string]int       // of ticks: how many rows were there
+	rows   map[string]store.Row // by id, as far as they were read
+	shards map[int]store.Shard  // as they were last leased
+	open   []TTx
+	in     inboxSide
 }
 
 func play[TTx any](t testing.TB, h Harness[TTx]) func(op) string {
-	p := &player[TTx]{TB: t, db: h.Open(t), ticks: []string{""}, names: map[string]int{"": 0}, rows: map[string]store.Row{}, lanes: map[int]store.Lane{}}
+	p := &player[TTx]{TB: t, db: h.Open(t), ticks: []string{""}, names: map[string]int{"": 0}, rows: map[string]store.Row{}, shards: map[int]store.Shard{}, in: newInboxSide()}
 	p.d = p.db.Driver(t)
 	t.Cleanup(func() {
 		for _, tx := range p.open {
@@ -34,6 +35,9 @@ func play[TTx any](t testing.TB, h Harness[TTx]) func(op) string {
 		}
 	})
 	return func(o op) string {
+		if answer, ok := p.inbox(o); ok {
+			return answer
+		}
 		answer := p.play(o)
 		if err := p.look(); err != nil {
 			return fmt.Sprintf("%s; then %v", answer, err)
@@ -57,14 +61,14 @@ func (p *player[TTx]) play(o op) string {
 	case "lease":
 		return p.lease(ctx, o)
 	case "tick":
-		tip, err := p.d.Tick(ctx, p.ticks[o.Base])
+		tip, err := store.Snapshot(ctx, p.d, p.ticks[o.Base])
 		p.ticks = append(p.ticks, tip)
 		p.names[tip] = len(p.rows)
 		return tell(err, tip == p.ticks[o.Base])
 	case "pull":
 		return p.pull(ctx, o)
 	case "held":
-		held, err := p.d.Held(ctx, o.Lanes)
+		held, err := store.DeferredKeys(ctx, p.d, o.Shards)
 		slices.SortFunc(held, func(a, b store.Held) int {
 			return cmp.Or(strings.Compare(a.Topic, b.Topic), slices.Compare(a.Key, b.Key))
 		})
@@ -85,7 +89,7 @@ func (p *player[TTx]) lease(ctx context.Context, o op) string {
 		p.ticks = append(p.ticks, got.Tip)
 		p.names[got.Tip] = len(p.rows)
 	}
-	return tell(err, got.Share, got.Lives, got.Waiting, p.leased(got.Lanes), got.Tip == base)
+	return tell(err, got.Share, got.Sessions, got.Waiting, p.leased(got.Shards), got.Tip == base)
 }
 
 // tell is an answer; of an error its kind.
@@ -129,6 +133,7 @@ func (p *player[TTx]) unit(ctx context.Context, o op) string {
 		return tell(err)
 	}
 	found := u.Found()
+	found.Follows, found.Marks = false, sameLeft(found.Marks) // not every store can
 	if err := p.d.Write(ctx, u.Tx(), store.Effect{Rows: o.Rows}); err != nil {
 		return tell(err)
 	}
@@ -143,7 +148,17 @@ func (p *player[TTx]) unit(ctx context.Context, o op) string {
 
 func (p *player[TTx]) effects(steps []step) (out []store.Effect) {
 	for _, e := range steps {
-		out = append(out, store.Effect{Mark: e.Mark, Locks: e.Locks, Rows: e.Rows, Lane: p.report(e.Lane)})
+		effect := store.Effect{Mark: e.Mark, Locks: e.Locks, Rows: e.Rows, Shard: p.report(e.Shard)}
+		if e.Kept != nil {
+			p.keepEffect(&effect, e.Kept, e.Step)
+		} else {
+			effect.Step = e.Step
+		}
+		if e.Answer != nil {
+			effect.Answer = new(p.marked(*e.Answer))
+			effect.Answer.Code, effect.Answer.Result, effect.Answer.Emitted = 7, "r\x00\xff", "said"
+		}
+		out = append(out, effect)
 	}
 	return out
 }
@@ -152,7 +167,7 @@ func (p *player[TTx]) report(r *report) *store.Progress {
 	if r == nil {
 		return nil
 	}
-	out := &store.Progress{Lane: r.Lane, Epoch: p.lanes[r.Lane].Epoch, Token: p.lanes[r.Lane].Token, Incarnation: r.Inc}
+	out := &store.Progress{Shard: r.Shard, Epoch: p.shards[r.Shard].Epoch, Token: p.shards[r.Shard].Token, Incarnation: r.Inc}
 	if r.Stale {
 		out.Epoch--
 	}
@@ -162,26 +177,26 @@ func (p *player[TTx]) report(r *report) *store.Progress {
 	named := map[string]bool{}
 	for _, a := range r.Aside {
 		row, known := p.rows[a.ID]
-		if !known || named[a.ID] || laneNumber(row.Bucket) != r.Lane {
-			continue // a relay sets aside what it has read, in its own lane, each once
+		if !known || named[a.ID] || shardNumber(row.Bucket) != r.Shard {
+			continue // a relay defers what it has read, in its own shard, each once
 		}
 		named[a.ID] = true
 		due := time.Duration(0)
 		if a.Later && a.Attempts > 0 {
 			due = time.Hour
 		}
-		out.Aside = append(out.Aside, store.Aside{Row: row, Attempts: a.Attempts, Why: a.Why, Due: due})
+		out.Deferred = append(out.Deferred, store.DeferredRow{Row: row, Attempts: a.Attempts, Why: a.Why, Due: due})
 	}
 	for _, id := range r.Freed {
-		if row, known := p.rows[id]; known && !named[id] && laneNumber(row.Bucket) == r.Lane {
+		if row, known := p.rows[id]; known && !named[id] && shardNumber(row.Bucket) == r.Shard {
 			out.Freed = append(out.Freed, row.Seq)
 		}
 	}
 	return out
 }
 
-// laneNumber is the lane of a bucket when 1,024 are cut into 16.
-func laneNumber(bucket int) int { return bucket / (store.Buckets / lanes) }
+// shardNumber is the shard of a bucket when 1,024 are cut into 16.
+func shardNumber(bucket int) int { return bucket / (store.Buckets / shards) }
 
 func (p *player[TTx]) seen(ctx context.Context, ms []store.Mark) string {
 	var ids []store.Identity
@@ -189,14 +204,23 @@ func (p *player[TTx]) seen(ctx context.Context, ms []store.Mark) string {
 		ids = append(ids, m.Identity)
 	}
 	out, err := p.d.Seen(ctx, "stock", ids)
-	return tell(err, out)
+	return tell(err, sameLeft(out))
 }
 
-// leased tells of lanes what both sides share, and remembers them.
-func (p *player[TTx]) leased(ls []store.Lane) (out []string) {
-	slices.SortFunc(ls, func(a, b store.Lane) int { return a.ID - b.ID })
+// sameLeft is vs without how long they are kept, which no two looks agree on.
+func sameLeft(vs []store.Verdict) []store.Verdict {
+	out := slices.Clone(vs)
+	for i := range out {
+		out[i].Left = 0
+	}
+	return out
+}
+
+// leased tells of shards what both sides share, and remembers them.
+func (p *player[TTx]) leased(ls []store.Shard) (out []string) {
+	slices.SortFunc(ls, func(a, b store.Shard) int { return a.ID - b.ID })
 	for _, l := range ls {
-		p.lanes[l.ID] = l
+		p.shards[l.ID] = l
 		out = append(out, fmt.Sprint(l.ID, l.First, l.Last, l.Epoch, p.names[l.Cursor.Base], p.names[l.Cursor.Tip], l.Cursor.Seq, l.Incarnation))
 	}
 	return out
@@ -222,7 +246,7 @@ func tellRow(r store.Row) string {
 }
 
 func (p *player[TTx]) retry(ctx context.Context, o op) string {
-	got, err := p.d.Retry(ctx, o.Lanes, o.Limit)
+	got, err := store.DueRows(ctx, p.d, o.Shards, o.Limit)
 	var out []string
 	for _, a := range got {
 		out = append(out, fmt.Sprint(tellRow(a.Row), a.Attempts, a.Why, a.Due))
@@ -232,7 +256,7 @@ func (p *player[TTx]) retry(ctx context.Context, o op) string {
 
 // look reads what is visible now, so that rows are known by their ids.
 func (p *player[TTx]) look() error {
-	tip, err := p.d.Tick(p.Context(), "")
+	tip, err := store.Snapshot(p.Context(), p.d, "")
 	if err != nil || tip == "" {
 		return err
 	}

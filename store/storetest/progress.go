@@ -8,14 +8,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lane0 asks again for the lanes and gives the first.
-func (s *suite[TTx]) lane0(life string) store.Lane {
+// shard0 asks again for the shards and gives the first.
+func (s *suite[TTx]) shard0(session string) store.Shard {
 	s.Helper()
-	return s.lease(s.db.Driver(s), "one", life)[0]
+	return s.lease(s.db.Driver(s), "one", session)[0]
 }
 
-func (s *suite[TTx]) laneProgress() {
-	l := s.lane0("1")
+func (s *suite[TTx]) shardProgress() {
+	l := s.shard0("1")
 	s.say(message("a", 1))
 	first := s.tick("")
 	s.say(message("a", 2))
@@ -26,50 +26,50 @@ func (s *suite[TTx]) laneProgress() {
 		p := under(l)
 		p.Cursor = &c
 		s.apply(progress(p))
-		if got := s.lane0("1"); got.Cursor != c || got.Epoch != l.Epoch || got.Token != l.Token {
+		if got := s.shard0("1"); got.Cursor != c || got.Epoch != l.Epoch || got.Token != l.Token {
 			s.Fatalf("the cursor %+v is stored as %+v", c, got)
 		}
 	}
 }
 
 // What a progress does not name stays as it is.
-func (s *suite[TTx]) laneProgressOfOne() {
-	l := s.lane0("1")
+func (s *suite[TTx]) shardProgressOfOne() {
+	l := s.shard0("1")
 	s.say(message("a", 1))
 	c := store.Cursor{Base: s.tick(""), Seq: 4}
 	for _, step := range []struct {
 		p    func(*store.Progress)
-		want store.Lane
+		want store.Shard
 	}{
-		{func(p *store.Progress) { p.Incarnation = new("größe ☃") }, store.Lane{Incarnation: "größe ☃"}},
-		{func(p *store.Progress) { p.Cursor = &c }, store.Lane{Incarnation: "größe ☃", Cursor: c}},
-		{func(*store.Progress) {}, store.Lane{Incarnation: "größe ☃", Cursor: c}},
-		{func(p *store.Progress) { p.Incarnation = new("") }, store.Lane{Cursor: c}},
-		{func(p *store.Progress) { p.Incarnation, p.Cursor = new("x"), &store.Cursor{} }, store.Lane{Incarnation: "x"}},
+		{func(p *store.Progress) { p.Incarnation = new("größe ☃") }, store.Shard{Incarnation: "größe ☃"}},
+		{func(p *store.Progress) { p.Cursor = &c }, store.Shard{Incarnation: "größe ☃", Cursor: c}},
+		{func(*store.Progress) {}, store.Shard{Incarnation: "größe ☃", Cursor: c}},
+		{func(p *store.Progress) { p.Incarnation = new("") }, store.Shard{Cursor: c}},
+		{func(p *store.Progress) { p.Incarnation, p.Cursor = new("x"), &store.Cursor{} }, store.Shard{Incarnation: "x"}},
 	} {
 		p := under(l)
 		step.p(&p)
 		s.apply(progress(p))
-		if got := s.lane0("1"); got.Incarnation != step.want.Incarnation || got.Cursor != step.want.Cursor {
-			s.Fatalf("the lane is %+v, want %+v", got, step.want)
+		if got := s.shard0("1"); got.Incarnation != step.want.Incarnation || got.Cursor != step.want.Cursor {
+			s.Fatalf("the shard is %+v, want %+v", got, step.want)
 		}
 	}
 }
 
-// An owner that lost its lane stores nothing of it: no cursor, no incarnation, no row set aside or freed.
-func (s *suite[TTx]) laneStaleProgress() {
+// An owner that lost its shard stores nothing of it: no cursor, no incarnation, no row deferred or freed.
+func (s *suite[TTx]) shardStaleProgress() {
 	aside, other := s.sayOne(message("a", 1)), s.sayOne(message("b", 2))
-	s.setAside(store.Aside{Row: aside, Attempts: 1})
-	l := s.laneOf(aside)
-	s.lanes = s.lease(s.d, suiteOwner, "2")
+	s.setAside(store.DeferredRow{Row: aside, Attempts: 1})
+	l := s.shardOf(aside)
+	s.shards = s.lease(s.d, suiteOwner, "2")
 	for name, p := range map[string]store.Progress{
-		"epoch of before": {Lane: l.ID, Epoch: l.Epoch, Token: s.laneOf(aside).Token},
-		"token of before": {Lane: l.ID, Epoch: s.laneOf(aside).Epoch, Token: l.Token},
+		"epoch of before": {Shard: l.ID, Epoch: l.Epoch, Token: s.shardOf(aside).Token},
+		"token of before": {Shard: l.ID, Epoch: s.shardOf(aside).Epoch, Token: l.Token},
 		"both":            under(l),
-		"no token":        {Lane: l.ID, Epoch: s.laneOf(aside).Epoch},
+		"no token":        {Shard: l.ID, Epoch: s.shardOf(aside).Epoch},
 	} {
 		p.Cursor, p.Incarnation = &store.Cursor{Base: s.tick("")}, new("stale")
-		p.Aside, p.Freed = []store.Aside{{Row: other}}, []int64{aside.Seq}
+		p.Deferred, p.Freed = []store.DeferredRow{{Row: other}}, []int64{aside.Seq}
 		s.applied([]bool{false}, progress(p))
 		s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(p)), store.ErrLost, name)
 	}
@@ -79,13 +79,13 @@ func (s *suite[TTx]) laneStaleProgress() {
 	}
 	for _, l := range s.lease(s.d, suiteOwner, "2") {
 		if l.Cursor != (store.Cursor{}) || l.Incarnation != "" {
-			s.Errorf("a stale owner changed lane %d to %+v", l.ID, l)
+			s.Errorf("a stale owner changed shard %d to %+v", l.ID, l)
 		}
 	}
 }
 
-// One call carries the progress of many lanes, each for itself.
-func (s *suite[TTx]) laneManyProgresses() {
+// One call carries the progress of many shards, each for itself.
+func (s *suite[TTx]) shardManyProgresses() {
 	ls := s.lease(s.d, "one", "1")
 	s.say(message("a", 1))
 	c := store.Cursor{Base: s.tick(""), Seq: 9}
@@ -102,14 +102,14 @@ func (s *suite[TTx]) laneManyProgresses() {
 	s.applied(want, es...)
 	for i, l := range s.lease(s.d, "one", "1") {
 		if got := l.Cursor == c; got != want[i] {
-			s.Errorf("lane %d has the cursor %+v", l.ID, l.Cursor)
+			s.Errorf("shard %d has the cursor %+v", l.ID, l.Cursor)
 		}
 	}
 }
 
-// Two reports of one lane in one call are carried out in order.
-func (s *suite[TTx]) laneCursorOfAll() {
-	l := s.lane0("1")
+// Two reports of one shard in one call are carried out in order.
+func (s *suite[TTx]) shardCursorOfAll() {
+	l := s.shard0("1")
 	s.say(message("a", 1))
 	tip := s.tick("")
 	var es []store.Effect
@@ -119,12 +119,12 @@ func (s *suite[TTx]) laneCursorOfAll() {
 		es = append(es, progress(p))
 	}
 	s.apply(es...)
-	if got := s.lane0("1").Cursor.Seq; got != 5 {
+	if got := s.shard0("1").Cursor.Seq; got != 5 {
 		s.Errorf("after 1 to 5 the cursor is at %d", got)
 	}
 }
 
-func (s *suite[TTx]) laneLostInWholeUnit() {
+func (s *suite[TTx]) shardLostInWholeUnit() {
 	ls := s.lease(s.d, "one", "1")
 	good, bad := under(ls[0]), under(ls[1])
 	good.Incarnation, bad.Incarnation = new("b"), new("b")
@@ -133,13 +133,13 @@ func (s *suite[TTx]) laneLostInWholeUnit() {
 	if got := s.lease(s.d, "one", "1"); got[0].Incarnation != "" || got[1].Incarnation != "" {
 		s.Error("a unit that lost stored an incarnation")
 	}
-	if got := s.lease(s.d, "one", "1"); !slices.Equal(laneIDs(got), laneIDs(ls)) {
-		s.Errorf("the lanes are %v", laneIDs(got))
+	if got := s.lease(s.d, "one", "1"); !slices.Equal(shardIDs(got), shardIDs(ls)) {
+		s.Errorf("the shards are %v", shardIDs(got))
 	}
 }
 
-// Progress that waits for a rival's mark while its lane is taken over stores nothing under the new owner.
-func (s *suite[TTx]) laneTakenWhileWaits() {
+// Progress that waits for a rival's mark while its shard is taken over stores nothing under the new owner.
+func (s *suite[TTx]) shardTakenWhileWaits() {
 	if !s.can.Rivals {
 		s.Skip("one writer at a time")
 	}
@@ -147,7 +147,7 @@ func (s *suite[TTx]) laneTakenWhileWaits() {
 	tip := s.tick("")
 	for i, report := range []func(m store.Mark, p store.Progress) error{
 		func(m store.Mark, p store.Progress) error {
-			stood, err := s.d.Apply(s.Context(), store.Effect{Mark: &m, Lane: &p})
+			stood, err := s.d.Apply(s.Context(), store.Effect{Mark: &m, Shard: &p})
 			if err == nil && !stood[0] {
 				return store.ErrLost
 			}
@@ -157,16 +157,16 @@ func (s *suite[TTx]) laneTakenWhileWaits() {
 			return s.begin(s.d, store.Intake{Wait: patience}).Commit(s.Context(), progress(p), store.Effect{Mark: &m})
 		},
 	} {
-		life := fmt.Sprint("next-", i)
-		l, m := s.lane0(fmt.Sprint("former-", i)), mark()
+		session := fmt.Sprint("next-", i)
+		l, m := s.shard0(fmt.Sprint("former-", i)), mark()
 		holder := s.begin(s.db.Driver(s), intake(m))
 		p := under(l)
 		p.Cursor = &store.Cursor{Tip: tip, Seq: int64(i + 1)}
 		var err error
 		waiting := meanwhile(func() { err = report(m, p) })
 		s.waits(waiting, "progress with a mark in a rival's hand")
-		var got []store.Lane
-		taking := meanwhile(func() { got = s.lease(s.db.Driver(s), "one", life) })
+		var got []store.Shard
+		taking := meanwhile(func() { got = s.lease(s.db.Driver(s), "one", session) })
 		s.waits(waiting, "progress with a mark in a rival's hand")
 		s.rollback(holder)
 		s.comes(waiting, "the progress")
@@ -174,7 +174,7 @@ func (s *suite[TTx]) laneTakenWhileWaits() {
 		if err != nil && !errors.Is(err, store.ErrLost) && !s.d.Outage(err) {
 			s.Errorf("the progress: %v", err)
 		}
-		if now := s.lane0(life); now != got[0] {
+		if now := s.shard0(session); now != got[0] {
 			s.Errorf("the new owner took %+v over, and has %+v now", got[0], now)
 		}
 	}

@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -12,6 +14,8 @@ func quarantineTests[TTx any]() map[string]func(*suite[TTx]) {
 	return map[string]func(*suite[TTx]){
 		"Kept":    (*suite[TTx]).quarantineKept,
 		"Queries": (*suite[TTx]).quarantineQueries,
+		"Page":    (*suite[TTx]).quarantinePage,
+		"Bounded": (*suite[TTx]).quarantineBounded,
 		"Admit":   (*suite[TTx]).quarantineAdmit,
 		"Rivals":  (*suite[TTx]).quarantineRivals,
 		"Prune":   (*suite[TTx]).quarantinePrune,
@@ -32,12 +36,39 @@ func quarantined(m skald.Message, why store.Outcome) store.Quarantined {
 
 func (s *suite[TTx]) inQuarantine(q store.Query) []store.Quarantined {
 	s.Helper()
-	out, err := s.d.Quarantined(s.Context(), q)
+	out, err := store.ListQuarantined(s.Context(), s.d, q)
 	s.ok(err, "list quarantine")
 	return out
 }
 
-// Every field of the message comes back; a repeat of it changes nothing, and another payload is another message.
+// A page of what is admitted is full while there is more, and every field of the query counts.
+func (s *suite[TTx]) quarantinePage() {
+	var numbers []int64
+	for n := range 4 {
+		q := quarantined(message("a", n), []store.Outcome{store.TooOld, store.Conflict}[n%2])
+		q.ID = fmt.Sprint(n)
+		s.apply(store.Effect{Quarantine: &q})
+		numbers = append(numbers, s.inQuarantine(store.Query{ID: q.ID})[0].Number)
+	}
+	if n, err := store.AdmitAll(s.Context(), s.d, numbers[2:], "who", "why"); err != nil || n != 2 {
+		s.Fatalf("%d are admitted: %v", n, err)
+	}
+	for _, of := range []string{"", consumer} {
+		for name, q := range map[string]store.Query{"23": {}, "2": {Limit: 1}, "3": {ID: "3"}, " 2": {Why: store.TooOld}, "": {Type: "other"}, " ": {Topic: "other"}} {
+			q.Consumer, q.Admitted = of, true
+			got := ""
+			for _, one := range s.inQuarantine(q) {
+				got += one.ID
+			}
+			if got != strings.TrimSpace(name) {
+				s.Errorf("%+v lists %q", q, got)
+			}
+		}
+	}
+}
+
+// Every field of the message comes back; a repeat of it changes nothing, and another payload is another
+// message.
 func (s *suite[TTx]) quarantineKept() {
 	m := filled()
 	m.Source = "/other"
@@ -105,14 +136,15 @@ func (s *suite[TTx]) quarantineQueries() {
 	}
 }
 
-// What is admitted is taken once: the note stands with the effect, and a repeat of the message does not bring it back.
+// What is admitted is taken once: the note stands with the effect, and a repeat of the message does not bring
+// it back.
 func (s *suite[TTx]) quarantineAdmit() {
 	q, said := quarantined(message("a", 1), store.TooOld), rows(message("b", 1)).Rows
 	s.apply(store.Effect{Quarantine: &q})
 	s.applied([]bool{false}, store.Effect{Admitted: &q, Rows: said})
 	number := s.inQuarantine(store.Query{})[0].Number
 	for i := range 2 {
-		n, err := s.d.Admit(s.Context(), []int64{number, number + 1}, "ann", "the topic was replayed")
+		n, err := store.AdmitAll(s.Context(), s.d, []int64{number, number + 1}, "ann", "the topic was replayed")
 		if s.ok(err, "admit"); n != 1-i {
 			s.Fatalf("admit %d changes %d", i, n)
 		}
@@ -149,7 +181,7 @@ func (s *suite[TTx]) quarantineRivals() {
 	}
 	q := quarantined(message("a", 1), store.Conflict)
 	s.apply(store.Effect{Quarantine: &q})
-	_, err := s.d.Admit(s.Context(), []int64{s.inQuarantine(store.Query{})[0].Number}, "ann", "")
+	_, err := store.AdmitAll(s.Context(), s.d, []int64{s.inQuarantine(store.Query{})[0].Number}, "ann", "")
 	s.ok(err, "admit")
 	one, two := s.begin(s.d, store.Intake{Wait: patience}), s.begin(s.db.Driver(s), store.Intake{Wait: patience})
 	s.put(one.Tx(), "one", "1")
@@ -176,7 +208,7 @@ func (s *suite[TTx]) quarantineRivals() {
 func (s *suite[TTx]) quarantinePrune() {
 	taken, waits := quarantined(message("a", 1), store.Conflict), quarantined(message("a", 2), store.Conflict)
 	s.apply(store.Effect{Quarantine: &taken}, store.Effect{Quarantine: &waits})
-	_, err := s.d.Admit(s.Context(), []int64{s.inQuarantine(store.Query{})[0].Number}, "ann", "")
+	_, err := store.AdmitAll(s.Context(), s.d, []int64{s.inQuarantine(store.Query{})[0].Number}, "ann", "")
 	s.ok(err, "admit")
 	s.apply(store.Effect{Admitted: &taken})
 	s.maintain()
@@ -193,19 +225,22 @@ func (s *suite[TTx]) quarantinePrune() {
 	}
 }
 
-// Below the floor no mark is not "never taken": a mark that is left is still known, and another consumer has a floor of its own.
+// Below the floor no mark is not "never taken": a mark that is left is still known, and another consumer has
+// a floor of its own.
 func (s *suite[TTx]) floorRises() {
 	old, other := aged(tooOld), mark()
 	other.Consumer = "mail"
-	s.commit(s.begin(s.d, intake(old, other)))
-	s.db.Known(s)
+	s.commit(s.begin(s.d, intake(old)))
+	s.db.Age(s, 31*day)
+	s.commit(s.begin(s.d, intake(other)))
 	s.until("the old mark goes", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 1
 	})
+	newer := func() store.Mark { m := mark(); m.ID = since(); return m }
 	never := aged(tooOld)
 	for _, m := range []store.Mark{old, never} {
-		u := s.begin(s.d, intake(m, mark()))
+		u := s.begin(s.d, intake(m, newer()))
 		s.found(u, store.TooOld, store.Fresh)
 		s.rollback(u)
 		s.applied([]bool{false}, store.Effect{Mark: &m, Rows: rows(message("a", 1)).Rows})
@@ -215,11 +250,11 @@ func (s *suite[TTx]) floorRises() {
 	}
 	s.counts(0, 3, 0)
 	if s.haveSettings() {
-		u := s.begin(s.d, settings(intake(aged(tooOld), mark()), "app.tenant", "42"))
+		u := s.begin(s.d, settings(intake(aged(tooOld), newer()), "app.tenant", "42"))
 		s.found(u, store.TooOld, store.Fresh)
 		s.rollback(u)
 	}
-	for _, young := range []store.Mark{aged(29 * day), mark(), aged(-3 * day)} {
+	for _, young := range []store.Mark{newer(), aged(-30 * day)} {
 		u := s.begin(s.d, intake(young))
 		s.found(u, store.Fresh)
 		s.rollback(u)
@@ -229,8 +264,8 @@ func (s *suite[TTx]) floorRises() {
 	s.commit(s.begin(s.d, intake(timeless)))
 }
 
-// A consumer that begins to read what is older than marks are kept takes everything once, however often the retention
-// runs meanwhile.
+// A consumer that begins to read what is older than marks are kept takes everything once, however often the
+// retention runs meanwhile.
 func (s *suite[TTx]) floorNewConsumer() {
 	var all []store.Mark
 	for ago := 80; ago >= 0; ago -= 4 {
@@ -251,7 +286,7 @@ func (s *suite[TTx]) floorNewConsumer() {
 func (s *suite[TTx]) floorHeld() {
 	old := aged(tooOld)
 	s.commit(s.begin(s.d, intake(old)))
-	s.db.Known(s)
+	s.db.Age(s, 31*day)
 	s.until("the old mark goes", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 0
@@ -264,4 +299,19 @@ func (s *suite[TTx]) floorHeld() {
 	s.apply(store.Effect{Mark: &guarded})
 	s.seen(held, store.Done)
 	s.counts(0, 2, 0)
+}
+
+// Whoever sends one identity again and again with other payloads fills nothing; another identity has room.
+func (s *suite[TTx]) quarantineBounded() {
+	for i := range 2 * store.QuarantineOfOne {
+		q := quarantined(message("k", 1), store.Conflict)
+		q.ID, q.Fingerprint = "one", int64(i+1)
+		s.apply(store.Effect{Quarantine: &q})
+	}
+	q := quarantined(message("k", 1), store.Conflict)
+	q.ID = "two"
+	s.apply(store.Effect{Quarantine: &q})
+	if one, two := s.inQuarantine(store.Query{ID: "one"}), s.inQuarantine(store.Query{ID: "two"}); len(one) != store.QuarantineOfOne || len(two) != 1 {
+		s.Errorf("%d and %d are in quarantine", len(one), len(two))
+	}
 }

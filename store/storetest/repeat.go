@@ -7,15 +7,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// parkedRepeatAnytime: a message comes again at every point of its life, and is known at each: in its first run, parked, claimed, a
-// dead letter, redriven, in the run behind that, done, and when its mark has gone. One effect comes of it all.
+// parkedRepeatAnytime: a message comes again at every point of its session, and is known at each: in its
+// first run, parked, claimed, a dead letter, redriven, in the run behind that, done, and when its mark has
+// gone. One effect comes of it all.
 func (s *suite[TTx]) parkedRepeatAnytime() {
 	old := aged(tooOld)
 	p := parked("k", 1)
 	p.Identity, p.Message.ID = old.Identity, old.ID
 	p.Message.Source = old.Source
-	// The first run fails. Where that is undone and parked in two transactions, the repeat may come in between and be the next run,
-	// and what parks finds its guard lost if that one commits: ParkedTooLate.
+	// The first run fails. Where that is undone and parked in two transactions, the repeat may come in
+	// between and be the next run, and what parks finds its guard lost if that one commits: ParkedTooLate.
 	s.repeatWhile(arriving(p), []store.Outcome{store.Waiting, store.Fresh}, func(u store.Unit[TTx]) {
 		stood, err := u.Rollback(s.Context(), keeping(p)...)
 		s.ok(err, "park")
@@ -26,7 +27,7 @@ func (s *suite[TTx]) parkedRepeatAnytime() {
 	s.repeats(p, store.Waiting)
 	s.claim(time.Minute, "1")
 	s.repeats(p, store.Waiting)
-	s.apply(again(p, func(p *store.Parked) { p.Dead = &store.Death{Kind: "permanent", Holds: true} }))
+	s.apply(again(p, func(p *store.Parked) { p.Dead = &store.Death{Kind: "permanent", BlocksKey: true} }))
 	s.repeats(p, store.Dead)
 	s.apply(released(p))
 	s.repeats(p, store.Waiting)
@@ -43,7 +44,7 @@ func (s *suite[TTx]) parkedRepeatAnytime() {
 	refused := parked("l", 2)
 	refused.Identity = no.Identity
 	s.repeats(refused, store.Rejected)
-	s.db.Known(s)
+	s.db.Age(s, 31*day)
 	s.until("the marks go", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 0
@@ -68,7 +69,7 @@ func (s *suite[TTx]) repeatWhile(m store.Mark, as []store.Outcome, end func(stor
 	s.Helper()
 	u := s.begin(s.d, intake(m))
 	s.found(u, store.Fresh)
-	m.Turn = store.Arriving
+	m.KeyOrder = store.Arriving
 	rival := s.db.Driver(s)
 	var found store.Outcome
 	var err error

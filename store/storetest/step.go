@@ -15,6 +15,7 @@ func stepTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Answer":          (*suite[TTx]).stepAnswer,
 		"Guards":          (*suite[TTx]).stepGuards,
 		"Calling":         (*suite[TTx]).stepCalling,
+		"LongID":          (*suite[TTx]).stepLongID,
 		"RolledBack":      (*suite[TTx]).stepRolledBack,
 		"AtOnce":          (*suite[TTx]).stepAtOnce,
 		"RivalWaits":      (*suite[TTx]).stepRivalWaits,
@@ -25,6 +26,16 @@ func stepTests[TTx any]() map[string]func(*suite[TTx]) {
 		"FloorOfItsOwn":   (*suite[TTx]).stepFloorOfItsOwn,
 		"StaysWhileKept":  (*suite[TTx]).stepStaysWhileKept,
 		"GoesBesideRival": (*suite[TTx]).stepGoesBesideRival,
+	}
+}
+
+// Whoever took a step knows it again, however long its id is.
+func (s *suite[TTx]) stepLongID() {
+	step := taking("a")
+	step.State, step.ID, step.OutsideKey = store.StepCalling, strings.Repeat("i", 5000), "key"
+	s.step(step, store.StepAbsent)
+	if got := s.stoodAs(step, store.StepCalling); got.Identity != step.Identity {
+		s.Errorf("the step of %.20q… is that of %.80q", step.ID, got.ID)
 	}
 }
 
@@ -71,7 +82,7 @@ func (s *suite[TTx]) waitingStep(saga string, dead bool) store.Parked {
 		p.Dead = &store.Death{At: time.Now(), Kind: "permanent"}
 	}
 	step.Identity = p.Identity
-	s.apply(store.Effect{Keep: &store.Keep{Parked: p, Step: &step}})
+	s.apply(store.Effect{Park: &store.Park{Parked: p, Step: &step}})
 	return p
 }
 
@@ -123,7 +134,8 @@ func (s *suite[TTx]) stepPairs() {
 	}
 }
 
-// Who took it is told; who waits to is replaced by who took it. What is settled, no note of a waiting message changes.
+// Who took it is told; who waits to is replaced by who took it. What is settled, no note of a waiting message
+// changes.
 func (s *suite[TTx]) stepOwner() {
 	p := s.waitingStep("a", false)
 	if got := s.stoodAs(undoing("a"), store.StepParked); got.Identity != p.Identity {
@@ -146,7 +158,7 @@ func (s *suite[TTx]) stepOwner() {
 	step := taking("c")
 	step.Identity = p.Identity
 	e := again(p, func(p *store.Parked) { p.Dead = &store.Death{} })
-	e.Keep.Step = &step
+	e.Park.Step = &step
 	s.apply(e)
 	s.stoodAs(taking("c"), store.StepDead)
 }
@@ -247,7 +259,7 @@ func (s *suite[TTx]) stepRolledBack() {
 	p, step := parked("a", 1), taking("a")
 	step.Identity = p.Identity
 	u := s.begin(s.d, store.Intake{Marks: []store.Mark{arriving(p)}, Steps: []store.Step{step}, Wait: patience})
-	stood, err := u.Rollback(s.Context(), store.Effect{Keep: &store.Keep{Parked: p, Step: &step}})
+	stood, err := u.Rollback(s.Context(), store.Effect{Park: &store.Park{Parked: p, Step: &step}})
 	if s.ok(err, "park"); !stood[0] {
 		s.Fatal("it is not parked")
 	}

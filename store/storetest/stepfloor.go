@@ -69,7 +69,7 @@ func (s *suite[TTx]) stepFloorOfItsOwn() {
 func (s *suite[TTx]) stepStaysWhileKept() {
 	p, step := parked("k", 1), begunAgo(taking("a"), 100*day)
 	step.Identity = p.Identity
-	s.apply(store.Effect{Keep: &store.Keep{Parked: p, Step: &step}})
+	s.apply(store.Effect{Park: &store.Park{Parked: p, Step: &step}})
 	undo := undoing("a")
 	undo.Begun = step.Begun
 	s.step(undo, store.StepParked)

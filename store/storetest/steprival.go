@@ -112,7 +112,8 @@ func (s *suite[TTx]) stepGoesBesideRival() {
 	s.db.Age(s, 95*day)
 	undo := begunAgo(undoing("a"), 100*day)
 	u := s.begin(s.d, stepping(undo))
-	got, err := s.d.Maintain(s.Context(), week()) // a forecast does not know what is in hand
+	// a forecast does not know what is in hand
+	got, err := s.d.Maintain(s.Context(), store.Maintain{Keep: week()})
 	if s.ok(err, "maintain"); got.Steps != 0 || u.Found().Steps[0].State != store.StepDone {
 		s.Fatalf("a step in hand is forgotten: %+v; found %+v", got, u.Found().Steps)
 	}

@@ -27,8 +27,8 @@ type suite[TTx any] struct {
 	db  Database[TTx]
 	d   store.Driver[TTx]
 
-	lanes []store.Lane // those of the suite's own relay, once a row was set aside
-	base  string       // how far the suite has read the outbox
+	shards []store.Shard // those of the suite's own relay, once a row was deferred
+	base   string        // how far the suite has read the outbox
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -100,7 +100,7 @@ func (s *suite[TTx]) applied(want []bool, es ...store.Effect) {
 	}
 }
 
-// counts wants that many rows, marks and rows set aside.
+// counts wants that many rows, marks and rows deferred.
 func (s *suite[TTx]) counts(rows, marks, aside int) {
 	s.Helper()
 	if got, want := s.db.Count(s), (Counts{Rows: rows, Marks: marks, Aside: aside}); got != want {

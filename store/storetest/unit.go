@@ -2,8 +2,12 @@ package storetest
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
+	"fmt"
+	"io"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/skald-go/skald/store"
@@ -17,10 +21,12 @@ func unitTests[TTx any]() map[string]func(*suite[TTx]) {
 		"RollbackInsteadOfItself": (*suite[TTx]).unitRollbackInsteadOfItself,
 		"LostMark":                (*suite[TTx]).unitLostMark,
 		"LostLock":                (*suite[TTx]).unitLostLock,
-		"LostLane":                (*suite[TTx]).unitLostLane,
+		"LostShard":               (*suite[TTx]).unitLostShard,
 		"GuardsThatHold":          (*suite[TTx]).unitGuardsThatHold,
 		"SwallowedError":          (*suite[TTx]).unitSwallowedError,
 		"Lent":                    (*suite[TTx]).unitLent,
+		"BegunAnew":               (*suite[TTx]).unitBegunAnew,
+		"FewConnections":          (*suite[TTx]).unitFewConnections,
 		"Ended":                   (*suite[TTx]).unitEnded,
 		"BeginThatFails":          (*suite[TTx]).unitBeginThatFails,
 		"BeginCancelled":          (*suite[TTx]).unitBeginCancelled,
@@ -29,6 +35,7 @@ func unitTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Idle":                    (*suite[TTx]).unitIdle,
 		"Parallel":                (*suite[TTx]).unitParallel,
 		"Empty":                   (*suite[TTx]).unitEmpty,
+		"OutageIsItsOwn":          (*suite[TTx]).unitOutageIsItsOwn,
 	}
 }
 
@@ -132,11 +139,11 @@ func (s *suite[TTx]) unitLostLock() {
 	s.lost(store.Effect{Locks: []store.Lock{{Space: "order", Key: "b", Version: 7}}})
 }
 
-func (s *suite[TTx]) unitLostLane() {
+func (s *suite[TTx]) unitLostShard() {
 	l := s.lease(s.d, "one", "1")[0]
-	s.lost(store.Effect{Lane: &store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: "other"}})
-	s.lost(store.Effect{Lane: &store.Progress{Lane: l.ID, Epoch: l.Epoch + 1, Token: l.Token}})
-	s.lost(store.Effect{Lane: &store.Progress{Lane: 5000, Epoch: l.Epoch, Token: l.Token}})
+	s.lost(store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: "other"}})
+	s.lost(store.Effect{Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch + 1, Token: l.Token}})
+	s.lost(store.Effect{Shard: &store.Progress{Shard: 5000, Epoch: l.Epoch, Token: l.Token}})
 }
 
 func (s *suite[TTx]) unitGuardsThatHold() {
@@ -146,12 +153,12 @@ func (s *suite[TTx]) unitGuardsThatHold() {
 	u := s.begin(s.d, locking("a"))
 	s.commit(u, store.Effect{
 		Mark: &m, Locks: []store.Lock{{Space: "order", Key: "a", Version: 2}, {Space: "order", Key: "b", Version: 1}},
-		Rows: rows(message("a", 1)).Rows,
-		Lane: &store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Incarnation: &inc},
+		Rows:  rows(message("a", 1)).Rows,
+		Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Incarnation: &inc},
 	})
 	s.counts(1, 1, 0)
 	if got := s.lease(s.d, "one", "1")[0]; got.Incarnation != inc {
-		s.Fatalf("the lane's incarnation is %q", got.Incarnation)
+		s.Fatalf("the shard's incarnation is %q", got.Incarnation)
 	}
 }
 
@@ -324,8 +331,8 @@ func (s *suite[TTx]) unitIdle() {
 	s.counts(1, 1, 0)
 }
 
-// pausedUnit is a unit that has written and goes on too late. On a busy machine it may be too late before it has written: then it gets
-// more time.
+// pausedUnit is a unit that has written and goes on too late. On a busy machine it may be too late before it
+// has written: then it gets more time.
 func (s *suite[TTx]) pausedUnit(m store.Mark) store.Unit[TTx] {
 	in := intake(m)
 	for in.Handle = shortly; in.Handle < patience; in.Handle *= 2 {
@@ -358,6 +365,27 @@ func (s *suite[TTx]) unitParallel() {
 		s.commit(u)
 	}
 	s.counts(3, 3, 0)
+}
+
+// otherDeadlock is an error of another database's driver.
+type otherDeadlock struct{}
+
+func (otherDeadlock) Error() string    { return "deadlock detected" }
+func (otherDeadlock) SQLState() string { return "40P01" }
+
+// A unit that is well has no part in what others answered, and goes on.
+func (s *suite[TTx]) unitOutageIsItsOwn() {
+	m := mark()
+	u := s.begin(s.d, intake(m))
+	s.put(u.Tx(), "k", "v")
+	for _, err := range []error{nil, errors.New("a handler's own"), otherDeadlock{}, store.ErrBusy, store.ErrLost, io.ErrUnexpectedEOF, context.DeadlineExceeded,
+		driver.ErrBadConn, fmt.Errorf("another service: %w", syscall.ECONNREFUSED)} {
+		if u.Outage(s.Context(), err) {
+			s.Errorf("%v is taken for the unit's own", err)
+		}
+	}
+	s.commit(u)
+	s.user("k", "v")
 }
 
 func (s *suite[TTx]) unitEmpty() {

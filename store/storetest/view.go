@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What the views of a database with SQL say of marks, steps and calls, as lines: a driver's test compares them with what Keyed or Viewed says.
-// A result is of bytes: KeysView wants it as the text that they are.
+// What the views of a database with SQL say of marks, steps and calls, as lines: a driver's test compares
+// them with what Keyed or Viewed says. A result is of bytes: KeysView wants it as the text that they are.
 const (
 	KeysView = `SELECT consumer || ' ' || source || ' ' || key || ' ' || status || ' ' || coalesce(CAST(code AS text), '-') || ' ' ||
 		coalesce(CAST(result AS text), '-') || ' ' || coalesce(reason, '-') || ' ' || coalesce(CAST(fingerprint AS text), '-') ||
@@ -17,7 +17,7 @@ const (
 	StepsView = `SELECT saga || ' ' || state || ' ' || step || ' ' || coalesce(outside_key, '-') || CASE WHEN id IS NULL THEN '' ELSE ' taken' END ||
 		CASE WHEN by_id IS NULL THEN '' ELSE ' undone' END || CASE WHEN begun IS NULL THEN '' ELSE ' dated' END FROM skald_steps ORDER BY saga`
 	CallsView = `SELECT outside_key || ' ' || topic || ' ' || attempts || CASE WHEN dead_at IS NULL THEN ' tried' ELSE ' dead' END ||
-		CASE WHEN seconds BETWEEN 60 AND 360000 THEN ' old' ELSE ' new' END || ' ' || last_error FROM skald_calling ORDER BY outside_key`
+		CASE WHEN seconds BETWEEN 60 AND 360000 THEN ' old' ELSE ' new' END || ' ' || last_error FROM skald_calls ORDER BY outside_key`
 )
 
 // Viewed leaves a step of each kind, and calls, and says what the views are to say of them.
@@ -52,10 +52,10 @@ func Viewed[TTx any](t *testing.T, d store.Driver[TTx]) (steps, calls []string) 
 		if call != nil {
 			step.State, step.OutsideKey = store.StepCalling, call.Key
 			commit(step)
-			apply(store.Effect{Keep: &store.Keep{Parked: p}})
+			apply(store.Effect{Park: &store.Park{Parked: p}})
 			return p
 		}
-		apply(store.Effect{Keep: &store.Keep{Parked: p, Step: &step}})
+		apply(store.Effect{Park: &store.Park{Parked: p, Step: &step}})
 		return p
 	}
 	dead := &store.Death{At: time.Now(), Kind: "permanent"}
@@ -71,7 +71,7 @@ func Viewed[TTx any](t *testing.T, d store.Driver[TTx]) (steps, calls []string) 
 	wait("e", nil, nil)
 	wait("f", nil, dead)
 	dropped := wait("g", nil, dead)
-	apply(store.Effect{Free: &store.Free{Consumer: consumer, Identity: dropped.Identity}})
+	apply(store.Effect{Finish: &store.Finish{Consumer: consumer, Identity: dropped.Identity}})
 	wait("h", &store.Call{Key: "key-1", Request: "{}", Since: time.Now().Add(-time.Hour)}, nil)
 	wait("i", &store.Call{Key: "key-2", Request: "{}", Since: time.Now().Add(time.Minute)}, dead)
 	return []string{"a done charge - taken dated", "b undone charge - taken undone", "c barred charge - undone", "d rejected charge - taken", "e parked charge - taken",
@@ -102,7 +102,7 @@ func Keyed[TTx any](t *testing.T, d store.Driver[TTx]) (lines []string) {
 		}
 	}
 	done := mark()
-	done.Fingerprint, done.Code, done.Result, done.Said = -7, 201, `{"größe":1}`, "[]"
+	done.Fingerprint, done.Code, done.Result, done.Emitted = -7, 201, `{"größe":1}`, "[]"
 	commit(done, store.Effect{Answer: &done})
 	as(done, `done 201 {"größe":1} - -7`)
 	silent := mark()

@@ -15,6 +15,7 @@ func windowTests[TTx any]() map[string]func(*suite[TTx]) {
 		"NothingNew":          (*suite[TTx]).windowNothingNew,
 		"OneAfterTheOther":    (*suite[TTx]).windowOneAfterTheOther,
 		"Pages":               (*suite[TTx]).windowPages,
+		"Bytes":               (*suite[TTx]).windowBytes,
 		"Buckets":             (*suite[TTx]).windowBuckets,
 		"LateWithLowNumber":   (*suite[TTx]).windowLateWithLowNumber,
 		"OpenDelaysNothing":   (*suite[TTx]).windowOpenDelaysNothing,
@@ -49,7 +50,7 @@ func (s *suite[TTx]) window(w store.Window, limit int) (all []store.Row) {
 
 func (s *suite[TTx]) tick(base string) string {
 	s.Helper()
-	tip, err := s.d.Tick(s.Context(), base)
+	tip, err := store.Snapshot(s.Context(), s.d, base)
 	s.ok(err, "tick")
 	return tip
 }
@@ -169,7 +170,7 @@ func (s *suite[TTx]) windowPages() {
 	}
 }
 
-// Each row is in the lane of its key's bucket, those without a key in that of their id's, and in one alone.
+// Each row is in the shard of its key's bucket, those without a key in that of their id's, and in one alone.
 func (s *suite[TTx]) windowBuckets() {
 	var ms []skald.Message
 	for i := range 200 {
@@ -197,7 +198,7 @@ func (s *suite[TTx]) windowBuckets() {
 		total += len(part([2]int{l.First, l.Last}))
 	}
 	if total != len(all) {
-		s.Errorf("the lanes have %d rows, the outbox %d", total, len(all))
+		s.Errorf("the shards have %d rows, the outbox %d", total, len(all))
 	}
 	b := all[0].Bucket
 	part([2]int{b, b})
@@ -277,7 +278,7 @@ func (s *suite[TTx]) windowUnknownTick() {
 	s.say(message("a", 1))
 	tip := s.tick("")
 	for _, unknown := range []string{"no such tick", "9223372036854775806", tip + "9"} {
-		_, err := s.d.Tick(s.Context(), unknown)
+		_, err := store.Snapshot(s.Context(), s.d, unknown)
 		s.is(err, store.ErrMoved, fmt.Sprintf("tick of %q", unknown))
 		if page, err := s.d.Pull(s.Context(), store.Window{Base: unknown, Tip: tip}, 10); err == nil {
 			s.Errorf("pull from %q gives %d rows", unknown, len(page.Rows))

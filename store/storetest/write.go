@@ -65,9 +65,9 @@ func (s *suite[TTx]) writeOrder() {
 func (s *suite[TTx]) writeRowsOnly() {
 	m, l := mark(), s.lease(s.d, "one", "1")[0]
 	for name, e := range map[string]store.Effect{
-		"mark": {Mark: &m},
-		"lock": lockAt("a", 0),
-		"lane": {Lane: &store.Progress{Lane: l.ID, Epoch: l.Epoch, Token: l.Token, Incarnation: new("b")}},
+		"mark":  {Mark: &m},
+		"lock":  lockAt("a", 0),
+		"shard": {Shard: &store.Progress{Shard: l.ID, Epoch: l.Epoch, Token: l.Token, Incarnation: new("b")}},
 	} {
 		tx := s.db.Begin(s)
 		if err := s.d.Write(s.Context(), tx, e); err == nil {
@@ -191,8 +191,7 @@ func (s *suite[TTx]) writeAboveLimits() {
 }
 
 func (s *suite[TTx]) writeWakes() {
-	w, ok := any(s.d).(store.Waker)
-	if !ok {
+	if s.d.Woken() == nil {
 		s.Skip("the driver does not wake")
 	}
 	for name, f := range map[string]func(){
@@ -209,7 +208,7 @@ func (s *suite[TTx]) writeWakes() {
 			s.ok(err, "roll back")
 		},
 	} {
-		woken := w.Woken()
+		woken := s.d.Woken()
 		select {
 		case <-woken:
 			s.Errorf("before %s: a new channel is closed", name)

@@ -1,5 +1,5 @@
-// Package analytics is the service that listens to everything and counts it: a second group on every topic, which
-// sees each event that the others see (fan-out).
+// Package analytics is the service that listens to everything and counts it: a second group on every topic,
+// which sees each event that the others see (fan-out).
 package analytics
 
 import (

@@ -1,5 +1,5 @@
-// Package audit proves what the shop promises from the services' databases alone: it asks no service, no broker and
-// no log. What it finds it says with the name of an order.
+// Package audit proves what the shop promises from the services' databases alone: it asks no service, no
+// broker and no log. What it finds it says with the name of an order.
 package audit
 
 import (
@@ -18,9 +18,9 @@ type Invariant struct {
 	Detail  string `json:"detail"`
 }
 
-// Run reads the databases, which are named by their services: order, payment, inventory, fulfilment, notification
-// and analytics. It holds for a shop that has come to rest: where work is under way, orders_ended and
-// delivered_to_all say so. An error means that a database could not be read.
+// Run reads the databases, which are named by their services: order, payment, inventory, fulfilment,
+// notification and analytics. It holds for a shop that has come to rest: where work is under way,
+// orders_ended and delivered_to_all say so. An error means that a database could not be read.
 func Run(ctx context.Context, databases map[string]table.DB) ([]Invariant, error) {
 	b, err := read(ctx, databases)
 	if err != nil {
@@ -28,7 +28,7 @@ func Run(ctx context.Context, databases map[string]table.DB) ([]Invariant, error
 	}
 	return []Invariant{
 		b.moneyConserved(), b.chargedOnce(), b.movedOnce(), b.stockConserved(), b.shippedOnce(), b.ordersEnded(),
-		b.deliveredToAll(), b.orderPerKey(), b.effectOnce(), b.mailedOnce(),
+		b.deliveredToAll(), b.orderPerKey(), b.effectOnce(), b.mailedOnce(), b.postedOnce(),
 	}, nil
 }
 

@@ -25,7 +25,8 @@ func (b *books) moneyConserved() Invariant {
 	return f.verdict("money_conserved", fmt.Sprintf("%d transfers between %d accounts", len(b.transfers), len(b.accounts)))
 }
 
-// A bill is so many cents of one order, and how often they were asked for and moved: what it costs, and what each change of it does.
+// A bill is so many cents of one order, and how often they were asked for and moved: what it costs, and what
+// each change of it does.
 type bill struct {
 	asked, kept       int // kept: what stands, if the order is confirmed
 	charged, refunded int
@@ -65,8 +66,8 @@ func (b *books) bills() map[string]map[int64]*bill {
 	return out
 }
 
-// chargedOnce: no order and no change of one is charged twice; a confirmed one is charged, with the changes that were made, a cancelled one is not or
-// was given all of it back.
+// chargedOnce: no order and no change of one is charged twice; a confirmed one is charged, with the changes
+// that were made, a cancelled one is not or was given all of it back.
 func (b *books) chargedOnce() Invariant {
 	var f findings
 	all, charged, back := b.bills(), 0, 0
@@ -94,7 +95,8 @@ func (b *books) chargedOnce() Invariant {
 	return f.verdict("charged_once", fmt.Sprintf("%d charges of %d orders and %d changes, %d refunds", charged, len(b.orders), len(b.changes), back))
 }
 
-// movedOnce: every cent that the gateway moved belongs to an order, once: its ledger says what Payment's says, and nothing under one key twice.
+// movedOnce: every cent that the gateway moved belongs to an order, once: its ledger says what Payment's
+// says, and nothing under one key twice.
 func (b *books) movedOnce() Invariant {
 	var f findings
 	type of struct {
@@ -173,6 +175,7 @@ func (b *books) ordersEnded() Invariant {
 	for _, c := range b.changes {
 		f.hold(c.stands() || c.void(), "order %s: not all has been said of its change to %s", c.order, c.address)
 	}
+	b.sagasEnded(&f)
 	return f.verdict("orders_ended", fmt.Sprintf("%d confirmed, %d cancelled", states["confirmed"], states["cancelled"]))
 }
 

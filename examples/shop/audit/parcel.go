@@ -52,8 +52,8 @@ func (b *books) readParcels(r *reader) {
 
 type parcel struct{ order, state string }
 
-// shippedOnce: one parcel left for each confirmed order and none for others, to where the customer said last, was told and has paid for; none
-// left that was stopped.
+// shippedOnce: one parcel left for each confirmed order and none for others, to where the customer said last,
+// was told and has paid for; none left that was stopped.
 func (b *books) shippedOnce() Invariant {
 	var f findings
 	left := 0

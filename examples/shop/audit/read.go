@@ -17,6 +17,8 @@ var queries embed.FS
 type books struct {
 	orders    []order
 	byID      map[string]*order
+	answers   []posted // stored, by key
+	receipts  []posted // that customers noted, by key
 	accounts  []account
 	transfers []transfer
 	entries   []entry
@@ -25,6 +27,7 @@ type books struct {
 	movements []movement
 	mails     map[string]int
 	services  []*service
+	sagas     map[string]saga // by order; none in a shop whose services know by themselves what comes next
 
 	cancellations map[string]string // the answers
 	changes       []change
@@ -159,6 +162,7 @@ func read(ctx context.Context, dbs map[string]table.DB) (*books, error) {
 		cancellations: map[string]string{}, dispatches: map[string]dispatch{}, parcels: map[parcel]int{},
 	}
 	b.readOrders(r)
+	b.answers, b.receipts = r.posted("Answers"), r.posted("Receipts")
 	b.readMoney(r)
 	b.readStock(r)
 	b.readParcels(r)
@@ -169,6 +173,7 @@ func read(ctx context.Context, dbs map[string]table.DB) (*books, error) {
 		b.mails[id] = n
 		return err
 	})
+	b.sagas = r.sagas()
 	for _, name := range services() {
 		b.services = append(b.services, readService(r, name))
 	}

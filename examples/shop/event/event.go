@@ -33,6 +33,24 @@ const (
 	ChangeRefused   = "change.refused"
 )
 
+// The types of the commands that Order gives in the orchestrated style. The answers to them are events.
+const (
+	ChargePayment = "payment.charge"
+	RefundPayment = "payment.refund"
+	ReserveStock  = "stock.reserve"
+	ReleaseStock  = "stock.release"
+	ShipParcel    = "parcel.ship"
+)
+
+// A Style is who knows what comes next for an order. All services of a shop have the same one.
+type Style string
+
+// Styles.
+const (
+	Choreographed Style = ""             // each service hears events, and says others
+	Orchestrated  Style = "orchestrated" // a saga of Order's gives commands
+)
+
 // An Order is what was bought. Every event carries it whole, so that no service asks another for it.
 type Order struct {
 	ID       string `json:"id"`
@@ -65,6 +83,9 @@ type Change struct {
 
 // Events are the shop's events on the topics of one shop. The key of each is the id of its order.
 type Events struct {
+	// Style of the shop: set it before any service has the events.
+	Style Style
+
 	prefix string
 
 	OrderPlaced                                    skald.Event[Order]
@@ -77,9 +98,15 @@ type Events struct {
 	CancelAsked, ParcelStopped, ParcelGone   skald.Event[Verdict]
 	ChangeAsked, ChangeTaken, ChangeRefused  skald.Event[Change]
 	ChangePaid, ChangeDeclined, ChangeUndone skald.Event[Change]
+
+	// Commands of the orchestrated style.
+	ChargePayment                          skald.Event[Order]
+	RefundPayment                          skald.Event[Verdict]
+	ReserveStock, ReleaseStock, ShipParcel skald.Event[Verdict]
 }
 
-// first is the codec of payloads as they were first declared: JSON, without a schema. What names one is of a build that is newer.
+// first is the codec of payloads as they were first declared: JSON, without a schema. What names one is of a
+// build that is newer.
 type first struct{ skald.JSON }
 
 // Decode leaves what it does not know to whoever does.
@@ -115,6 +142,11 @@ func New(prefix string) *Events {
 	e.ChangePaid = skald.Event[Change]{Topic: payments, Type: ChangePaid, Codec: first{}}
 	e.ChangeDeclined = skald.Event[Change]{Topic: payments, Type: ChangeDeclined, Codec: first{}}
 	e.ChangeUndone = skald.Event[Change]{Topic: payments, Type: ChangeUndone, Codec: first{}}
+	e.ChargePayment = skald.Event[Order]{Topic: orders, Type: ChargePayment, Codec: first{}}
+	e.RefundPayment = skald.Event[Verdict]{Topic: orders, Type: RefundPayment, Codec: first{}}
+	e.ReserveStock = skald.Event[Verdict]{Topic: orders, Type: ReserveStock, Codec: first{}}
+	e.ReleaseStock = skald.Event[Verdict]{Topic: orders, Type: ReleaseStock, Codec: first{}}
+	e.ShipParcel = skald.Event[Verdict]{Topic: orders, Type: ShipParcel, Codec: first{}}
 	return e
 }
 
@@ -126,6 +158,16 @@ func (e *Events) Topics() []string {
 // Listens is the topics that each service hears, for brokers that must know before something is said there.
 func (e *Events) Listens() map[string][]string {
 	orders, payments, inventory, shipping := e.name("orders"), e.name("payments"), e.name("inventory"), e.name("shipping")
+	if e.Style == Orchestrated {
+		return map[string][]string{
+			"order":        {payments, inventory, shipping},
+			"payment":      {orders, shipping},
+			"inventory":    {orders},
+			"fulfilment":   {orders, payments, inventory},
+			"notification": {orders},
+			"analytics":    {orders, payments, inventory, shipping},
+		}
+	}
 	return map[string][]string{
 		"order":        {payments, inventory, shipping},
 		"payment":      {orders, inventory, shipping},

@@ -1,6 +1,6 @@
-// Package export sends what a process tells OpenTelemetry to where the standard environment variables say, by OTLP over
-// HTTP: OTEL_EXPORTER_OTLP_ENDPOINT, or _TRACES_ENDPOINT and _METRICS_ENDPOINT, and what else they are beside. Without them
-// nothing is sent, and nobody is asked.
+// Package export sends what a process tells OpenTelemetry to where the standard environment variables say, by
+// OTLP over HTTP: OTEL_EXPORTER_OTLP_ENDPOINT, or _TRACES_ENDPOINT and _METRICS_ENDPOINT, and what else they
+// are beside. Without them nothing is sent, and nobody is asked.
 package export
 
 import (
@@ -30,8 +30,8 @@ type Export struct {
 	spans sdktrace.SpanProcessor // nil: they go nowhere
 }
 
-// New is the export of a process of that name, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES have another. A server
-// that is away is no error: what is for it is dropped, as the exporters do.
+// New is the export of a process of that name, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES have
+// another. A server that is away is no error: what is for it is dropped, as the exporters do.
 func New(ctx context.Context, name string, readers ...metric.Reader) (*Export, error) {
 	e := &Export{}
 	where, err := of(name)

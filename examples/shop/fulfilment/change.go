@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// note keeps in mind that the customer wants an order sent elsewhere. It is, once that is paid for, and does not leave before that is known.
+// note keeps in mind that the customer wants an order sent elsewhere. It is, once that is paid for, and does
+// not leave before that is known.
 func (s *Fulfilment[TTx]) note(ctx context.Context, tx TTx, m skald.Received[event.Change]) error {
 	db, c := s.home.DB(tx), m.Value
 	state, err := s.decide(ctx, db, c.ID, open)
@@ -35,7 +36,8 @@ func (s *Fulfilment[TTx]) unpaid(ctx context.Context, tx TTx, m skald.Received[e
 	return s.resolve(ctx, tx, m.Value, s.refuse)
 }
 
-// resolve does with a change what Payment says, unless it comes too late. A parcel that waited for that leaves.
+// resolve does with a change what Payment says, unless it comes too late. A parcel that waited for that
+// leaves.
 func (s *Fulfilment[TTx]) resolve(ctx context.Context, tx TTx, c event.Change, do func(context.Context, TTx, event.Change) error) error {
 	state, err := s.decide(ctx, s.home.DB(tx), c.ID, open)
 	if err != nil {
@@ -51,7 +53,8 @@ func (s *Fulfilment[TTx]) resolve(ctx context.Context, tx TTx, c event.Change, d
 	return err
 }
 
-// take readdresses the parcel. Nobody has refused the change before: that is done only where nothing is open any more, or by what Payment says.
+// take readdresses the parcel. Nobody has refused the change before: that is done only where nothing is open
+// any more, or by what Payment says.
 func (s *Fulfilment[TTx]) take(ctx context.Context, tx TTx, c event.Change) error {
 	db := s.home.DB(tx)
 	if _, err := db.Exec(ctx, s.sql["TakeChange"], c.ID, c.Number, c.Address, c.Fee); err != nil {
@@ -63,8 +66,8 @@ func (s *Fulfilment[TTx]) take(ctx context.Context, tx TTx, c event.Change) erro
 	return s.out.Write(ctx, tx, s.events.ChangeTaken.New(c.ID, c))
 }
 
-// refuse says of a change, once, that it is not made, or no longer stands. What was paid for it is then given back, and what was not is not
-// paid any more.
+// refuse says of a change, once, that it is not made, or no longer stands. What was paid for it is then given
+// back, and what was not is not paid any more.
 func (s *Fulfilment[TTx]) refuse(ctx context.Context, tx TTx, c event.Change) error {
 	switch n, err := s.home.DB(tx).Exec(ctx, s.sql["RefuseChange"], c.ID, c.Number, c.Address, c.Fee); {
 	case err != nil:
@@ -83,7 +86,8 @@ func (s *Fulfilment[TTx]) giveUp(ctx context.Context, tx TTx, m skald.Received[e
 	return s.refuseAll(ctx, tx, m.Value.Order)
 }
 
-// refuseAll refuses the changes of an order that fails: those that nobody has paid for yet, and those that were made.
+// refuseAll refuses the changes of an order that fails: those that nobody has paid for yet, and those that
+// were made.
 func (s *Fulfilment[TTx]) refuseAll(ctx context.Context, tx TTx, order event.Order) error {
 	var all []event.Change
 	err := table.All(ctx, s.home.DB(tx), s.sql["ChangesToRefuse"], []any{order.ID}, func(row table.Row) error {

@@ -1,5 +1,6 @@
-// Package fulfilment is the service that hands the goods of an order to a carrier, which does not take everything. Until then a
-// customer may cancel the order, or have it sent elsewhere for a fee: one row of it decides who was first.
+// Package fulfilment is the service that hands the goods of an order to a carrier, which does not take
+// everything. Until then a customer may cancel the order, or have it sent elsewhere for a fee: one row of it
+// decides who was first.
 package fulfilment
 
 import (
@@ -91,7 +92,13 @@ func (s *Fulfilment[TTx]) Prepare(ctx context.Context) error {
 
 // Listen tells in what this service handles.
 func (s *Fulfilment[TTx]) Listen(in *inbox.Inbox[TTx]) {
-	journal.On(in, s.journal, s.events.StockReserved, s.ship)
+	ship := s.events.StockReserved
+	if s.events.Style == event.Orchestrated {
+		ship = s.events.ShipParcel
+		// an order whose money goes back is given up, whoever wanted that
+		journal.On(in, s.journal, s.events.RefundPayment, s.giveUp)
+	}
+	journal.On(in, s.journal, ship, s.ship)
 	journal.On(in, s.journal, s.events.CancelAsked, s.stop)
 	journal.On(in, s.journal, s.events.PaymentDeclined, s.giveUp)
 	journal.On(in, s.journal, s.events.StockShort, s.giveUp)
@@ -100,7 +107,8 @@ func (s *Fulfilment[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	journal.On(in, s.journal, s.events.ChangeDeclined, s.unpaid)
 }
 
-// Entities are none: an order's parcel concerns no other, and messages of one key are taken one at a time, whatever their topic.
+// Entities are none: an order's parcel concerns no other, and messages of one key are taken one at a time,
+// whatever their topic.
 func (s *Fulfilment[TTx]) Entities(skald.Message) []store.Lock { return nil }
 
 // ship hands an order to the carrier, unless a change of it is not paid for yet: then it waits for that.
@@ -160,7 +168,8 @@ func (s *Fulfilment[TTx]) refused(ctx context.Context, db table.DB, o event.Orde
 	return "", nil
 }
 
-// stop keeps the parcel here, if it has not left. Whoever has done something for the order then undoes it, or never does it.
+// stop keeps the parcel here, if it has not left. Whoever has done something for the order then undoes it, or
+// never does it.
 func (s *Fulfilment[TTx]) stop(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
 	first, err := s.decide(ctx, s.home.DB(tx), m.Value.ID, stopped)
 	if err != nil {
@@ -176,8 +185,8 @@ func (s *Fulfilment[TTx]) stop(ctx context.Context, tx TTx, m skald.Received[eve
 	return s.refuseAll(ctx, tx, m.Value.Order)
 }
 
-// decide makes of an order's parcel what is asked, unless it is gone or stopped already, and says what it is. It locks the row, or
-// makes it: of those who come at once each sees what the one before has decided.
+// decide makes of an order's parcel what is asked, unless it is gone or stopped already, and says what it is.
+// It locks the row, or makes it: of those who come at once each sees what the one before has decided.
 func (s *Fulfilment[TTx]) decide(ctx context.Context, db table.DB, order, as string) (state string, err error) {
 	if err := db.QueryRow(ctx, s.sql["Decide"], order, as).Scan(&state); err != nil {
 		return "", fmt.Errorf("decide about the parcel: %w", err)

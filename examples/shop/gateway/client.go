@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/skald-go/skald/httpidem"
 )
 
 // A Client asks a Server, wherever it runs. It asks once: whoever asks again does so under the same key.
@@ -25,7 +27,9 @@ var (
 )
 
 // NewClient asks the server at url.
-func NewClient(url string) *Client { return &Client{url, &http.Client{}} }
+func NewClient(url string) *Client {
+	return &Client{url, &http.Client{Transport: &httpidem.Transport{Bare: true}}}
+}
 
 // Charge takes money from a customer.
 func (c *Client) Charge(ctx context.Context, key string, m Move) (Receipt, error) {
@@ -52,21 +56,23 @@ func (c *Client) Find(ctx context.Context, key string) (Receipt, bool, error) {
 func (c *Client) ask(ctx context.Context, method, path, key string, body *Move) (r Receipt, there bool, err error) {
 	var data io.Reader = http.NoBody
 	if body != nil {
+		if err := Check(key, *body); err != nil {
+			return r, false, err
+		}
 		text, err := json.Marshal(body)
 		if err != nil {
 			return r, false, fmt.Errorf("ask the gateway: %w", err)
 		}
 		data = bytes.NewReader(text)
 	}
+	if key != "" {
+		ctx = httpidem.WithKey(ctx, key)
+	}
 	req, err := http.NewRequestWithContext(ctx, method, c.url+path, data)
 	if err != nil {
 		return r, false, fmt.Errorf("ask the gateway: %w", err)
 	}
-	if key != "" {
-		// Without a GetBody the transport does not send it a second time by itself.
-		req.Header.Set(keyHeader, key)
-		req.GetBody = nil
-	}
+	req.GetBody = nil // so that the transport does not send it a second time by itself
 	answer, err := c.http.Do(req)
 	if err != nil {
 		return r, false, fmt.Errorf("ask the gateway: %w", err)

@@ -1,7 +1,9 @@
-// Package gateway is a payment gateway as a merchant meets it: a program of its own, with a ledger of its own, idempotent by
-// key for as long as it remembers the key, and at will slow, out of order, or silent after it has done what was asked.
+// Package gateway is a payment gateway as a merchant meets it: a program of its own, with a ledger of its
+// own, idempotent by key for as long as it remembers the key, and at will slow, out of order, or silent after
+// it has done what was asked.
 //
-// ledger.go is what it does, http.go how it is asked (`shop gateway`), mood.go how it misbehaves, client.go the merchant's side.
+// ledger.go is what it does, http.go how it is asked (`shop gateway`), mood.go how it misbehaves, client.go
+// the merchant's side.
 package gateway
 
 import (

@@ -45,8 +45,8 @@ func NewServer[TTx any](l *Ledger[TTx], moods *Moods) *Server {
 //	DELETE /moves/{key}  cancels a key: 204 nothing was moved and nothing will be, 200 with what was moved before
 //	GET    /moves/{key}  looks it up: 200 or 404
 //
-// A move answers 200 with its receipt, each time the same; 402 is a refusal, each time the same; 422 the key was used for
-// something else. Errors are application/problem+json (RFC 9457).
+// A move answers 200 with its receipt, each time the same; 402 is a refusal, each time the same; 422 the key
+// was used for something else. Errors are application/problem+json (RFC 9457).
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /charges", func(w http.ResponseWriter, r *http.Request) { s.move(w, r, Charge) })

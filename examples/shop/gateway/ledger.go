@@ -23,10 +23,11 @@ var (
 
 // Options of a Ledger. The zero value works.
 type Options struct {
-	Memory time.Duration    // how long a key is remembered. Default 24 h
-	Funds  map[string]int64 // customers and the cents that they begin with, where they have none yet. Default none
-	Now    func() time.Time // default time.Now
-	NewID  func() string    // of a move. Default: 26 random letters and digits
+	Memory time.Duration // how long a key is remembered. Default 24 h
+	// customers and the cents that they begin with, where they have none yet. Default none
+	Funds map[string]int64
+	Now   func() time.Time // default time.Now
+	NewID func() string    // of a move. Default: 26 random letters and digits
 }
 
 // A Ledger is a Gateway over a database of its own. It has no Skald in it.

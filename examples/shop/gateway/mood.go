@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Rates say how likely each mood is, per request, from 0 to 1. The zero value is a gateway that does what it is asked.
+// Rates say how likely each mood is, per request, from 0 to 1. The zero value is a gateway that does what it
+// is asked.
 type Rates struct {
 	Slow    float64 // it takes up to SlowFor before it begins
 	SlowFor time.Duration
@@ -17,8 +18,8 @@ type Rates struct {
 	Hang    float64 // it does what is asked and answers nothing for HangFor
 	HangFor time.Duration
 	Forget  float64 // it forgets the key after ForgetAfter, long before it should
-	// ForgetAfter should be longer than a merchant's request can be under way: who sends one under a key that was
-	// forgotten, and has not looked it up, pays twice.
+	// ForgetAfter should be longer than a merchant's request can be under way: who sends one under a key that
+	// was forgotten, and has not looked it up, pays twice.
 	ForgetAfter time.Duration
 }
 

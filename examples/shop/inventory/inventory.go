@@ -1,5 +1,5 @@
-// Package inventory is the service that puts goods aside for orders that are paid, all items of an order or none,
-// and puts them back when the parcel fails.
+// Package inventory is the service that puts goods aside for orders that are paid, all items of an order or
+// none, and puts them back when the parcel fails.
 package inventory
 
 import (
@@ -44,8 +44,11 @@ const (
 type Options struct {
 	Outbox *outbox.Options  // default: as it says
 	Now    func() time.Time // default time.Now
-	Older  bool             // instances of a build that knew no steps share the group, or did: what they put aside is asked for. Default false
-	Stock  map[string]int64 // SKUs and how many pieces there are, where the stock does not have them yet. Default none
+	// instances of a build that knew no steps share the group, or did: what they put aside is asked for.
+	// Default false
+	Older bool
+	// SKUs and how many pieces there are, where the stock does not have them yet. Default none
+	Stock map[string]int64
 }
 
 // An Inventory service.
@@ -96,20 +99,54 @@ func (s *Inventory[TTx]) Prepare(ctx context.Context) error {
 
 // Listen tells in what this service handles.
 func (s *Inventory[TTx]) Listen(in *inbox.Inbox[TTx]) {
-	of := func(m skald.Received[event.Verdict]) inbox.Step { return inbox.Step{Saga: m.Value.ID, Name: "reserve"} }
-	inbox.Forward(in, s.events.PaymentTaken, of, s.reserve, func(m skald.Received[event.Verdict]) []skald.Draft {
-		return []skald.Draft{s.no(m.Value.Order, ErrBarred)}
-	})
-	inbox.Compensate(in, s.events.ParcelFailed, of, s.release, nil)
-	inbox.Compensate(in, s.events.ParcelStopped, of, s.release, nil)
-	if s.o.Older {
-		in.StepsBeside(s.reservedBefore)
+	if s.events.Style == event.Orchestrated {
+		s.obey(in)
+	} else {
+		s.react(in)
 	}
+	if s.o.Older {
+		in.LegacySteps(s.reservedBefore)
+	}
+}
+
+func step(m skald.Received[event.Verdict]) inbox.Step {
+	return inbox.Step{Saga: m.Value.ID, Name: "reserve"}
+}
+
+// react does what follows from what other services have said.
+func (s *Inventory[TTx]) react(in *inbox.Inbox[TTx]) {
+	barred := func(m skald.Received[event.Verdict]) []skald.Draft {
+		return []skald.Draft{s.no(m.Value.Order, ErrBarred)}
+	}
+	inbox.Forward(in, s.events.PaymentTaken, step, s.reserve, barred)  // it is paid
+	inbox.Compensate(in, s.events.ParcelFailed, step, s.release, nil)  // the carrier does not take it
+	inbox.Compensate(in, s.events.ParcelStopped, step, s.release, nil) // its customer has cancelled it
+}
+
+// obey does what the order's saga says. The saga waits for the answer to an undo, also where there was
+// nothing to undo.
+func (s *Inventory[TTx]) obey(in *inbox.Inbox[TTx]) {
+	barred := func(m skald.Received[event.Verdict]) []skald.Draft {
+		return []skald.Draft{s.no(m.Value.Order, ErrBarred)}
+	}
+	nothing := func(m skald.Received[event.Verdict], was store.StepState) []skald.Draft {
+		if was == store.StepDone {
+			return nil // it is said with the release
+		}
+		v := event.Verdict{Order: m.Value.Order, Reason: "nothing was put aside"}
+		return []skald.Draft{s.events.StockReleased.New(v.ID, v)}
+	}
+	inbox.Forward(in, s.events.ReserveStock, step, s.reserve, barred)
+	inbox.Compensate(in, s.events.ReleaseStock, step, s.release, nothing)
 }
 
 // Entities are the SKUs of the order, sorted: a "short" stands only if none of them came back meanwhile.
 func (s *Inventory[TTx]) Entities(m skald.Message) []store.Lock {
-	v, err := s.events.PaymentTaken.Decode(context.Background(), m)
+	asked := s.events.PaymentTaken
+	if s.events.Style == event.Orchestrated {
+		asked = s.events.ReserveStock
+	}
+	v, err := asked.Decode(context.Background(), m)
 	if err != nil {
 		return nil // the handler tells
 	}
@@ -156,7 +193,8 @@ func (s *Inventory[TTx]) no(order event.Order, why error) skald.Draft {
 	return s.events.StockShort.New(order.ID, event.Verdict{Order: order, Reason: why.Error()})
 }
 
-// release undoes reserve. It is called only where something was put aside: else a reservation that should come late is barred.
+// release undoes reserve. It is called only where something was put aside: else a reservation that should
+// come late is barred.
 func (s *Inventory[TTx]) release(ctx context.Context, tx TTx, m skald.Received[event.Verdict], _ inbox.Took) (r inbox.Result, err error) {
 	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
 		return r, err
@@ -183,8 +221,8 @@ func (s *Inventory[TTx]) putBack(ctx context.Context, tx TTx, v event.Verdict) e
 	return s.out.Write(ctx, tx, s.events.StockReleased.New(order.ID, v))
 }
 
-// state is what became of an order's reservation, for builds that know no steps, and how often it was asked for; if nothing yet, it is first
-// from now on.
+// state is what became of an order's reservation, for builds that know no steps, and how often it was asked
+// for; if nothing yet, it is first from now on.
 func (s *Inventory[TTx]) state(ctx context.Context, db table.DB, order, first string) (state string, asked int64, err error) {
 	if err := db.QueryRow(ctx, s.sql["State"], order, first).Scan(&state, &asked); err != nil {
 		return "", 0, fmt.Errorf("look at the reservation: %w", err)
@@ -192,7 +230,8 @@ func (s *Inventory[TTx]) state(ctx context.Context, db table.DB, order, first st
 	return state, asked, nil
 }
 
-// reservedBefore tells of what was put aside by a build that knew no steps, and tells such builds what becomes of it from now on.
+// reservedBefore tells of what was put aside by a build that knew no steps, and tells such builds what
+// becomes of it from now on.
 func (s *Inventory[TTx]) reservedBefore(ctx context.Context, tx TTx, step inbox.Step, undo bool) (bool, error) {
 	first := reserved
 	if undo {

@@ -1,5 +1,5 @@
-// Package journal notes, in the transaction of each effect, which message it is the effect of. The auditor holds
-// it against the inbox's marks: as many notes as marks, or an effect happened twice or never.
+// Package journal notes, in the transaction of each effect, which message it is the effect of. The auditor
+// holds it against the inbox's marks: as many notes as marks, or an effect happened twice or never.
 package journal
 
 import (

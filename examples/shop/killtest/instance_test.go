@@ -18,20 +18,20 @@ import (
 
 var errDone = errors.New("exit status 0")
 
-// An instance is one process of a service at a time, under a name that it keeps over its lives.
+// An instance is one process of a service at a time, under a name that it keeps over its sessions.
 type instance struct {
 	w             *world
 	service, name string
 	bin           string   // its program
 	flags         []string // what it is told besides
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd
-	ended  chan error // has the end of the process, once
-	over   chan struct{}
-	url    string // of the Order service, while it serves
-	killed bool   // by us: it is not to be there
-	lives  int
+	mu       sync.Mutex
+	cmd      *exec.Cmd
+	ended    chan error // has the end of the process, once
+	over     chan struct{}
+	url      string // of the Order service, while it serves
+	killed   bool   // by us: it is not to be there
+	sessions int
 }
 
 func (i *instance) String() string { return i.service + "-" + i.name }
@@ -39,7 +39,8 @@ func (i *instance) String() string { return i.service + "-" + i.name }
 // member is its name at the broker and in the outbox.
 func (i *instance) member() string { return i.w.prefix + "." + i.String() }
 
-// store is what it connects to: the second of a service goes through the pooler, so that each works beside the other.
+// store is what it connects to: the second of a service goes through the pooler, so that each works beside
+// the other.
 func (i *instance) store() string {
 	if i.w.pooler != "" && (*killPooler || i.name == "2") {
 		return i.w.pooler
@@ -49,12 +50,14 @@ func (i *instance) store() string {
 
 func (i *instance) log() string { return filepath.Join(i.w.dir, i.String()+".log") }
 
-// args are its command's. The gateway's program is another one: Payment finds it at its address, in each of its lives.
+// args are its command's. The gateway's program is another one: Payment finds it at its address, in each of
+// its sessions.
 func (i *instance) args() []string {
 	args := []string{"serve", i.service, "--broker", "kafka://" + i.w.kafka, "--instance", i.name, "--listen", "127.0.0.1:0"}
 	switch {
 	case i.service == place.Bank:
-		// Its worst moods are for another test: a key that is forgotten within seconds is used twice by a request that waits for the database.
+		// Its worst moods are for another test: a key that is forgotten within seconds is used twice by a
+		// request that waits for the database.
 		args = []string{place.Bank, "--listen", i.w.bank, "--moods", "some"}
 	case i.w.bank != "":
 		args = append(args, "--gateway", "http://"+i.w.bank)
@@ -65,7 +68,7 @@ func (i *instance) args() []string {
 	return append(args, "--store", i.store()+"&application_name="+i.String(), "--prefix", i.w.prefix)
 }
 
-// start begins a new life.
+// start begins a new session.
 func (i *instance) start() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -74,8 +77,8 @@ func (i *instance) start() error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	i.lives++
-	fmt.Fprintf(file, "--- life %d, %.2f s\n", i.lives, time.Since(i.w.began).Seconds())
+	i.sessions++
+	fmt.Fprintf(file, "--- life %d, %.2f s\n", i.sessions, time.Since(i.w.began).Seconds())
 	i.cmd = exec.Command(i.bin, i.args()...)
 	i.cmd.Stderr = file
 	out, err := i.cmd.StdoutPipe()
@@ -110,14 +113,14 @@ func (i *instance) watch(cmd *exec.Cmd, out io.Reader, ended chan<- error, over 
 	close(over)
 }
 
-// serving tells whether this life has come so far as to serve.
+// serving tells whether this session has come so far as to serve.
 func (i *instance) serving() bool {
 	text, err := os.ReadFile(i.log())
 	if err != nil {
 		return false
 	}
-	_, life, _ := strings.Cut(string(text), fmt.Sprintf("--- life %d,", i.lives))
-	return strings.Contains(life, "msg=serving")
+	_, session, _ := strings.Cut(string(text), fmt.Sprintf("--- life %d,", i.sessions))
+	return strings.Contains(session, "msg=serving")
 }
 
 // address is where the Order service listens; "" while it does not.

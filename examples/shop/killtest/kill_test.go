@@ -27,8 +27,8 @@ var (
 // moves is how long the work of a dead or paused instance may stand still.
 const moves = 10 * time.Second
 
-// Real processes of the shop on PostgreSQL and Kafka, killed and stopped, the servers crashed: every order ends, and
-// the auditor finds each promise kept.
+// Real processes of the shop on PostgreSQL and Kafka, killed and stopped, the servers crashed: every order
+// ends, and the auditor finds each promise kept.
 func TestKill(t *testing.T) {
 	w := newWorld(t)
 	c := newCustomers(w)
@@ -64,29 +64,30 @@ func movesOn(w *world, c *customers, victim *instance, away func(*instance), bac
 	at := time.Now()
 	w.tell("%s is away", victim)
 	stop()
-	w.eventually("lanes to move on", func() error { return w.left(ctx, victim) })
-	lanes := time.Since(at)
-	w.tell("the lanes of %s have moved on", victim)
+	w.eventually("shards to move on", func() error { return w.left(ctx, victim) })
+	shards := time.Since(at)
+	w.tell("the shards of %s have moved on", victim)
 	batch()
 	took := time.Since(at)
 	w.tell("the work of %s is done", victim)
-	w.t.Logf("the lanes of %s moved on within %.1f s, and all orders ended within %.1f s; with all there, 20 take %.1f s", victim, lanes.Seconds(), took.Seconds(), usual.Seconds())
-	// What is promised is for a machine that has nothing else to do. How much this one has, 20 orders tell, before and, where it may have
-	// become slower meanwhile, behind.
-	late := func() bool { slow := 5 * usual; return lanes > moves+slow || took > 2*moves+2*slow }
+	w.t.Logf("the shards of %s moved on within %.1f s, and all orders ended within %.1f s; with all there, 20 take %.1f s", victim, shards.Seconds(), took.Seconds(), usual.Seconds())
+	// What is promised is for a machine that has nothing else to do. How much this one has, 20 orders tell,
+	// before and, where it may have become slower meanwhile, behind.
+	late := func() bool { slow := 5 * usual; return shards > moves+slow || took > 2*moves+2*slow }
 	if late() {
 		usual = max(usual, batch())
 	}
 	if late() {
-		w.t.Errorf("it took %v for the lanes of %s to move on, at most %v are promised, and %v for all orders to end; 20 orders take %v\n%s",
-			lanes, victim, moves, took, usual, w.story())
+		w.t.Errorf("it took %v for the shards of %s to move on, at most %v are promised, and %v for all orders to end; 20 orders take %v\n%s",
+			shards, victim, moves, took, usual, w.story())
 	}
 	if err := back(victim); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// bankDies kills the gateway in the midst of its work: orders are taken meanwhile, and wait for its next life.
+// bankDies kills the gateway in the midst of its work: orders are taken meanwhile, and wait for its next
+// life.
 func bankDies(w *world, c *customers) {
 	w.t.Helper()
 	more, stop := w.custom(c, *killRate)
@@ -243,35 +244,36 @@ func (w *world) ended(ctx context.Context, c *customers) error {
 	return err
 }
 
-// shared wants both instances of a service to have lanes of the outbox and of the broker, so that one's absence is felt.
+// shared wants both instances of a service to have shards of the outbox and of the broker, so that one's
+// absence is felt.
 func (w *world) shared(ctx context.Context, one *instance) error {
-	rows, topics, err := w.lanes(ctx, one.service)
+	rows, topics, err := w.shards(ctx, one.service)
 	if err != nil {
 		return err
 	}
 	for _, each := range w.of(one.service) {
 		if rows[each.member()] == 0 || topics[each.member()] == 0 {
-			return fmt.Errorf("%s has %d lanes of the outbox and %d of the broker", each, rows[each.member()], topics[each.member()])
+			return fmt.Errorf("%s has %d shards of the outbox and %d partitions of the broker", each, rows[each.member()], topics[each.member()])
 		}
 	}
 	return nil
 }
 
-// left wants an instance to have no lanes.
+// left wants an instance to have no shards.
 func (w *world) left(ctx context.Context, one *instance) error {
-	rows, topics, err := w.lanes(ctx, one.service)
+	rows, topics, err := w.shards(ctx, one.service)
 	if n, m := rows[one.member()], topics[one.member()]; err == nil && n+m > 0 {
-		err = fmt.Errorf("%s still has %d lanes of the outbox and %d of the broker", one, n, m)
+		err = fmt.Errorf("%s still has %d shards of the outbox and %d partitions of the broker", one, n, m)
 	}
 	if err == nil && len(topics) == 0 {
-		err = errors.New("nobody has lanes of the broker")
+		err = errors.New("nobody has partitions of the broker")
 	}
 	return err
 }
 
-// lanes counts, by owner, the lanes of a service's outbox and those that it has of the broker.
-func (w *world) lanes(ctx context.Context, service string) (rows, topics map[string]int, err error) {
-	owners, err := query[string](ctx, w, `SELECT owner FROM `+w.prefix+`_`+service+`.skald_lane WHERE owner IS NOT NULL`)
+// shards counts, by owner, the shards of a service's outbox and those that it has of the broker.
+func (w *world) shards(ctx context.Context, service string) (rows, topics map[string]int, err error) {
+	owners, err := query[string](ctx, w, `SELECT owner FROM `+w.prefix+`_`+service+`.skald_shard WHERE owner IS NOT NULL`)
 	if err != nil {
 		return nil, nil, err
 	}

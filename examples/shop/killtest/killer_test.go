@@ -107,8 +107,8 @@ func (c *crew) raise(what string, done func() bool) (deaths int) {
 	return deaths
 }
 
-// A message ends its process, and the one that inherits its lane, and theirs again: then it is a dead letter. All others have
-// their effect, once, in order, and none of them is charged.
+// A message ends its process, and the one that inherits its shard, and theirs again: then it is a dead
+// letter. All others have their effect, once, in order, and none of them is charged.
 func TestKillerIsInherited(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 0)
@@ -136,10 +136,10 @@ func TestKillerIsInherited(t *testing.T) {
 	if deaths != 6 {
 		t.Errorf("%d deaths, 6 are promised", deaths)
 	}
-	if n := s.number("SELECT count(*) FROM $.skald_parked WHERE key = 'killer' AND data = '-1' AND kind = 'crash' AND kills = 3 AND attempts = 0"); n != 1 {
+	if n := s.number("SELECT count(*) FROM $.skald_parked WHERE key = 'killer' AND data = '-1' AND kind = 'crash' AND crash_count = 3 AND attempts = 0"); n != 1 {
 		t.Errorf("%d dead letters of kind crash", n)
 	}
-	if n := s.number("SELECT count(*) FROM $.skald_parked WHERE key <> 'killer' OR data <> '-1' AND (kills > 0 OR attempts > 0 OR dead_at IS NOT NULL)"); n != 0 {
+	if n := s.number("SELECT count(*) FROM $.skald_parked WHERE key <> 'killer' OR data <> '-1' AND (crash_count > 0 OR attempts > 0 OR dead_at IS NOT NULL)"); n != 0 {
 		t.Errorf("%d others are kept, or charged", n)
 	}
 	if n := s.number("SELECT count(*) FROM (SELECT n, lag(n) OVER (ORDER BY place) AS before FROM $.effects) AS e WHERE n <= before"); n != 0 {
@@ -200,8 +200,9 @@ func (f *fatal) Tx() pgx.Tx {
 	return f.Unit.Tx()
 }
 
-// The shop's Payment is of a build that dies of one order, in two instances. The order's message becomes a dead letter, and all other orders
-// end; a build without the fault takes it once it is redriven, and every promise is kept.
+// The shop's Payment is of a build that dies of one order, in two instances. The order's message becomes a
+// dead letter, and all other orders end; a build without the fault takes it once it is redriven, and every
+// promise is kept.
 func TestOrderThatKillsPayment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes: not with -short")
@@ -234,21 +235,22 @@ func TestOrderThatKillsPayment(t *testing.T) {
 	if deaths != 6 {
 		t.Errorf("%d deaths, 6 are promised", deaths)
 	}
-	if is := b.one("payment", `SELECT string_agg(id || ' ' || kind || ' ' || kills, ',') FROM /*schema*/skald_parked`); is != killer+" crash 3" {
+	if is := b.one("payment", `SELECT string_agg(id || ' ' || kind || ' ' || crash_count, ',') FROM /*schema*/skald_parked`); is != killer+" crash 3" {
 		t.Errorf("Payment keeps %s", is)
 	}
 	c.end()
 	b.run(b.open("payment"))
 	identity := store.Identity{Source: b.one("payment", `SELECT source FROM /*schema*/skald_parked`), ID: killer}
-	stood, err := home.Store.Apply(t.Context(), store.Effect{Release: &store.Release{Consumer: shopevent.New(b.prefix).Group("payment"), Identity: identity},
-		Audit: &store.Audit{Who: "test", Why: "the build is mended", What: "redrive", Consumer: shopevent.New(b.prefix).Group("payment"), Identity: identity}})
+	stood, err := home.Store.Apply(t.Context(), store.Effect{Requeue: &store.Requeue{Consumer: shopevent.New(b.prefix).Group("payment"), Identity: identity},
+		Audit: &store.Audit{Author: "test", Reason: "the build is mended", Action: "redrive", Consumer: shopevent.New(b.prefix).Group("payment"), Identity: identity}})
 	if err != nil || !stood[0] {
 		t.Fatalf("redrive: %v %v", stood, err)
 	}
 	b.judge()
 }
 
-// A bench is the shop on servers that others use, too, in a database and on topics of its own: what is not started as a process runs in this one.
+// A bench is the shop on servers that others use, too, in a database and on topics of its own: what is not
+// started as a process runs in this one.
 type bench struct {
 	t                       *testing.T
 	ctx                     context.Context

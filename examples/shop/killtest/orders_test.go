@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/sample"
 )
 
-// customers place orders at whichever instance of the Order service answers. They do not give up, and ask now and
-// then for what they have had already.
+// customers place orders at whichever instance of the Order service answers. They do not give up, and ask now
+// and then for what they have had already.
 type customers struct {
 	w     *world
 	http  *http.Client
@@ -76,7 +76,8 @@ func (c *customers) insist(ctx context.Context, o sample.Order, from int) string
 	}
 }
 
-// wishes asks for what a customer wants behind an order, until it is answered. That it is too late is an answer.
+// wishes asks for what a customer wants behind an order, until it is answered. That it is too late is an
+// answer.
 func (c *customers) wishes(ctx context.Context, id string, w sample.Wish, from int) {
 	if w.Address != "" {
 		c.demand(ctx, http.MethodPut, "/orders/"+id+"/address", fmt.Sprintf(`{"address":%q}`, w.Address), from)
@@ -165,7 +166,7 @@ func (c *customers) keep(key, id string, code int) {
 		c.placed[key] = id
 	case have != id:
 		c.w.t.Errorf("order %s was answered as %s and as %s", key, have, id)
-	case code != http.StatusOK:
+	case code != http.StatusCreated:
 		c.w.t.Errorf("order %s was answered by %d the second time", key, code)
 	default:
 		c.repeated++

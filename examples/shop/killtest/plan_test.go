@@ -20,9 +20,9 @@ type event struct {
 // A plan is what goes wrong in one run: the same for the same seed, span and number of instances.
 type plan []event
 
-// newPlan deals out a deck again and again, so that each kind comes often: kill -9 and a new life soon after or only
-// when the leases are over; SIGSTOP for longer than leases and sessions; a crash of a server, of the pooler too if there
-// is one.
+// newPlan deals out a deck again and again, so that each kind comes often: kill -9 and a new session soon
+// after or only when the leases are over; SIGSTOP for longer than leases and sessions; a crash of a server,
+// of the pooler too if there is one.
 func newPlan(seed uint64, span time.Duration, instances int, pooler bool) plan {
 	r := rand.New(rand.NewPCG(seed, 2))
 	between := func(least, most time.Duration) time.Duration {

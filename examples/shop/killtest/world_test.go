@@ -29,10 +29,12 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
-// most is how long anything may take that the test waits for, on whatever machine. How quick things are is said where it is promised.
+// most is how long anything may take that the test waits for, on whatever machine. How quick things are is
+// said where it is promised.
 const most = 5 * time.Minute
 
-// A world is PostgreSQL and Kafka and instances of each service. If the test restarts the servers, they are its own.
+// A world is PostgreSQL and Kafka and instances of each service. If the test restarts the servers, they are
+// its own.
 type world struct {
 	t         *testing.T
 	dir, root string
@@ -50,7 +52,8 @@ type world struct {
 	script    sync.Mutex // one run of scripts/services at a time
 }
 
-// newWorld has servers of its own, two instances of each service, and the gateway, with a database of its own.
+// newWorld has servers of its own, two instances of each service, and the gateway, with a database of its
+// own.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := emptyWorld(t, "kill")
@@ -67,7 +70,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// sharedWorld has a database and topics of its own on the servers that all tests have. Nothing of the shop runs yet.
+// sharedWorld has a database and topics of its own on the servers that all tests have. Nothing of the shop
+// runs yet.
 func sharedWorld(t *testing.T) *world {
 	t.Helper()
 	w := emptyWorld(t, "mixed"+strings.ToLower(rand.Text()[:10]))

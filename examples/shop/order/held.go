@@ -10,12 +10,14 @@ import (
 type Held struct {
 	Service  string `json:"service"`
 	Consumer string `json:"consumer"`
-	State    string `json:"state"`             // parked, dead, or unknown: the service's database, or its process, gave no answer
-	ID       string `json:"id,omitempty"`      // the message's
-	Type     string `json:"type,omitempty"`    // the same
-	Attempts int    `json:"attempts"`          // that failed
-	Why      string `json:"why,omitempty"`     // the last one did
-	Command  string `json:"command,omitempty"` // that frees the order, once the cause is gone. No password is in it
+	// parked, dead, quarantined, or unknown: the service's database, or its process, gave no answer
+	State    string `json:"state"`
+	ID       string `json:"id,omitempty"`   // the message's
+	Type     string `json:"type,omitempty"` // the same
+	Attempts int    `json:"attempts"`       // that failed
+	Why      string `json:"why,omitempty"`  // the last one did
+	// that frees the order, once the cause is gone. No password is in it
+	Command string `json:"command,omitempty"`
 
 	DueSeconds  float64 `json:"due_seconds,omitempty"` // parked: until it is tried again by itself; none: now
 	Kind        string  `json:"kind,omitempty"`        // dead: how it came to that

@@ -1,18 +1,21 @@
 package order
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+
+	"github.com/skald-go/skald/httpidem"
 )
 
 // Limits of a request.
 const (
 	maxBody     = 64 << 10
-	maxKey      = 255
 	maxName     = 100 // bytes of a customer or SKU
 	maxItems    = 100
 	maxQuantity = 1000
@@ -27,12 +30,13 @@ const (
 //	POST /orders/{id}/cancel
 //	PUT  /orders/{id}/address {"address"}
 //
-// The first request under a key answers 201, a repeat 200 with the same order, another body 422. A wish is 202 the first
-// time and 200 again, 409 once the order has ended or is being cancelled; another address costs a fee; its status tells the answer, and which
-// message holds the order, if Options.Held is set. Errors are application/problem+json (RFC 9457).
+// A request under a key answers 201, a repeat the same, another body 422: see package httpidem. A wish is 202
+// the first time and 200 again, 409 once the order has ended or is being cancelled; another address costs a
+// fee; its status tells the answer, and which message holds the order, if Options.Held is set. Errors are
+// application/problem+json (RFC 9457).
 func (s *Order[TTx]) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /orders", s.post)
+	mux.Handle("POST /orders", httpidem.Handle(s.home.Store, "POST /orders", httpidem.OneTenant, &httpidem.Options{MaxBody: maxBody, Seen: s.o.Seen}, s.post))
 	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
 		found, err := s.Find(r.Context(), r.PathValue("id"))
 		answer(w, r, http.StatusOK, found, err)
@@ -58,7 +62,8 @@ func (s *Order[TTx]) Handler() http.Handler {
 		fresh, err := s.Change(r.Context(), r.PathValue("id"), body.Address)
 		s.wished(w, r, fresh, err)
 	})
-	return mux
+	// no page of another site cancels for whoever looks at it
+	return http.NewCrossOriginProtection().Handler(mux)
 }
 
 // wished answers a wish with where the order is.
@@ -75,37 +80,18 @@ func (s *Order[TTx]) wished(w http.ResponseWriter, r *http.Request, fresh bool, 
 	answer(w, r, code, status, err)
 }
 
-func (s *Order[TTx]) post(w http.ResponseWriter, r *http.Request) {
-	key := r.Header.Get("Idempotency-Key")
-	if key == "" || len(key) > maxKey {
-		problem(w, http.StatusBadRequest, fmt.Sprintf("the header Idempotency-Key must have 1 to %d bytes", maxKey))
-		return
-	}
-	req, err := read(w, r)
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("an order has at most %d bytes", maxBody))
-		return
-	}
+// post takes an order: its rows, order.placed and the answer are one commit.
+func (s *Order[TTx]) post(ctx context.Context, tx TTx, q httpidem.Request[[]byte]) (httpidem.Reply[Summary], error) {
+	r, err := read(q.Body)
 	if err != nil {
-		problem(w, http.StatusBadRequest, err.Error())
-		return
+		return httpidem.Reply[Summary]{}, &httpidem.Problem{Status: http.StatusBadRequest, Detail: err.Error()}
 	}
-	id, fresh, err := s.Place(r.Context(), key, req)
-	if err != nil {
-		answer(w, r, 0, nil, err)
-		return
-	}
-	code := http.StatusOK
-	if fresh {
-		code = http.StatusCreated
-	}
-	w.Header().Set("Location", "/orders/"+id)
-	found, err := s.Find(r.Context(), id)
-	answer(w, r, code, found, err)
+	o, err := s.place(ctx, tx, r)
+	return httpidem.Created(Summary{Order: o, State: Pending}, "/orders/"+o.ID), err
 }
 
-func read(w http.ResponseWriter, r *http.Request) (req Request, err error) {
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+func read(body []byte) (req Request, err error) {
+	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&req); err != nil {
 		return req, fmt.Errorf("the body is not an order: %w", err)
@@ -140,10 +126,11 @@ func answer(w http.ResponseWriter, r *http.Request, code int, body any, err erro
 		send(w, code, "application/json", body)
 	case errors.Is(err, ErrNotFound):
 		problem(w, http.StatusNotFound, ErrNotFound.Error())
-	case errors.Is(err, ErrOther):
-		problem(w, http.StatusUnprocessableEntity, ErrOther.Error())
 	case errors.Is(err, ErrTooLate):
 		problem(w, http.StatusConflict, ErrTooLate.Error())
+	case errors.Is(err, ErrNotYet):
+		w.Header().Set("Retry-After", "1")
+		problem(w, http.StatusServiceUnavailable, ErrNotYet.Error())
 	default:
 		slog.ErrorContext(r.Context(), "order service", "method", r.Method, "path", r.URL.Path, "error", err)
 		problem(w, http.StatusInternalServerError, "something is wrong here; the same request may be sent again")

@@ -1,5 +1,5 @@
-// Package order is the service that customers talk to: it takes orders over HTTP, listens to what becomes of them
-// at Payment, Inventory and Fulfilment, and says in the end whether an order is confirmed or cancelled.
+// Package order is the service that customers talk to: it takes orders over HTTP, listens to what becomes of
+// them at Payment, Inventory and Fulfilment, and says in the end whether an order is confirmed or cancelled.
 package order
 
 import (
@@ -17,7 +17,9 @@ import (
 	"github.com/skald-go/skald/examples/shop/journal"
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/outbox"
+	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
 )
 
@@ -36,8 +38,11 @@ type Options struct {
 	Outbox *outbox.Options  // default: as it says
 	Now    func() time.Time // default time.Now
 	NewID  func() string    // of an order. Default: 26 random letters and digits
-	Prices map[string]int64 // in cents by SKU, put into the price list where it does not have them. Default none
-	Held   Finder           // what holds an order, for its status over HTTP. Default none: nobody is asked
+	// in cents by SKU, put into the price list where it does not have them. Default none
+	Prices map[string]int64
+	Saga   saga.EngineOptions // of the orchestrated style. Default: as they say
+	Seen   once.Cache         // of answers over HTTP. Default: none
+	Held   Finder             // what holds an order, for its status over HTTP. Default none: nobody is asked
 }
 
 // An Order service.
@@ -47,6 +52,7 @@ type Order[TTx any] struct {
 	out     *outbox.Outbox[TTx]
 	journal *journal.Journal[TTx]
 	sql     map[string]string
+	saga    *process[TTx] // nil: the services know by themselves what comes next
 	o       Options
 }
 
@@ -67,7 +73,12 @@ func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Orde
 	if s.sql, err = table.Statements(queries); err != nil {
 		return nil, err
 	}
-	s.journal, err = journal.New(home, s.o.Now)
+	if s.journal, err = journal.New(home, s.o.Now); err != nil {
+		return s, err
+	}
+	if events.Style == event.Orchestrated {
+		s.saga, err = s.orchestrate()
+	}
 	return s, err
 }
 
@@ -111,6 +122,11 @@ func (s *Order[TTx]) Entities(skald.Message) []store.Lock { return nil }
 // hear adds a fact to an order.
 func (s *Order[TTx]) hear(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
 	db, id := s.home.DB(tx), m.Value.ID
+	if s.saga != nil { // first: the saga's functions have it locked when they lock the order
+		if _, err := saga.Answer(ctx, s.saga.engine, tx, s.saga.order, id, m.Message); err != nil {
+			return err
+		}
+	}
 	switch n, err := db.Exec(ctx, s.sql["Hear"], id, m.Type); {
 	case err != nil:
 		return fmt.Errorf("hear %s: %w", m.Type, err)
@@ -125,7 +141,8 @@ func (s *Order[TTx]) hear(ctx context.Context, tx TTx, m skald.Received[event.Ve
 	return s.advance(ctx, tx, m.Value.Order)
 }
 
-// advance moves an order, which is locked, to where its facts have it. With the last fact of an outcome it ends, and others are told.
+// advance moves an order, which is locked, to where its facts have it. With the last fact of an outcome it
+// ends, and others are told.
 func (s *Order[TTx]) advance(ctx context.Context, tx TTx, o event.Order) error {
 	db, id := s.home.DB(tx), o.ID
 	now, facts, err := s.heard(ctx, db, id)
@@ -133,17 +150,25 @@ func (s *Order[TTx]) advance(ctx context.Context, tx TTx, o event.Order) error {
 		return err
 	}
 	states := next(now, facts)
+	if s.saga != nil {
+		states = slices.DeleteFunc(states, State.Ended) // the saga ends it
+	}
 	if len(states) == 0 {
 		return nil
 	}
-	last := states[len(states)-1]
-	if _, err := db.Exec(ctx, s.sql["Move"], id, string(last), facts.reason()); err != nil {
+	return s.move(ctx, tx, o, facts.reason(), states...)
+}
+
+// move has an order pass through states, and says so if the last one is an end.
+func (s *Order[TTx]) move(ctx context.Context, tx TTx, o event.Order, reason string, states ...State) error {
+	db, id, last := s.home.DB(tx), o.ID, states[len(states)-1]
+	if _, err := db.Exec(ctx, s.sql["Move"], id, string(last), reason); err != nil {
 		return fmt.Errorf("move order: %w", err)
 	}
 	if err := s.remember(ctx, db, id, states...); err != nil {
 		return err
 	}
-	switch v := (event.Verdict{Order: o, Reason: facts.reason()}); last {
+	switch v := (event.Verdict{Order: o, Reason: reason}); last {
 	case Confirmed:
 		return s.out.Write(ctx, tx, s.events.OrderConfirmed.New(id, v))
 	case Cancelled:

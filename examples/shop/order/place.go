@@ -2,15 +2,14 @@ package order
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/once"
+	"github.com/skald-go/skald/saga"
 )
 
 var (
@@ -51,7 +50,8 @@ type Status struct {
 
 	Cancellation string    `json:"cancellation,omitempty"` // asked, stopped or gone
 	Changes      []Changed `json:"changes,omitempty"`
-	Held         []Held    `json:"held,omitempty"` // over HTTP only, if Options.Held is set: what it waits for a human with
+	// over HTTP only, if Options.Held is set: what it waits for a human with
+	Held []Held `json:"held,omitempty"`
 }
 
 // A Moment is when an order entered a state.
@@ -61,44 +61,54 @@ type Moment struct {
 }
 
 // Place takes an order and says order.placed, in one transaction. The same request under the same key again
-// finds the order that is there (fresh is false); another one is ErrOther.
+// finds the order that is there (fresh is false); another one is ErrOther. Over HTTP keys are of their own:
+// see Handler.
 func (s *Order[TTx]) Place(ctx context.Context, key string, r Request) (id string, fresh bool, err error) {
-	print, err := fingerprint(r)
-	if err != nil {
-		return "", false, err
-	}
-	err = s.home.Begin(ctx, func(tx TTx) error {
-		id, fresh, err = s.place(ctx, tx, key, print, r)
-		return err
+	id, again, err := once.Do(ctx, s.home.Store, "orders", key, r, func(ctx context.Context, tx TTx) (string, error) {
+		o, err := s.place(ctx, tx, r)
+		return o.ID, err
 	})
+	if other := (*once.ConflictError)(nil); errors.As(err, &other) {
+		err = ErrOther
+	}
 	if err != nil {
 		return "", false, fmt.Errorf("place order: %w", err)
 	}
-	return id, fresh, nil
+	return id, !again, nil
 }
 
-func (s *Order[TTx]) place(ctx context.Context, tx TTx, key, print string, r Request) (id string, fresh bool, err error) {
+// Note is a customer's: what a post under a key was answered, for the auditor.
+func (s *Order[TTx]) Note(ctx context.Context, key string, code int, body string) error {
+	return s.home.Begin(ctx, func(tx TTx) error {
+		_, err := s.home.DB(tx).Exec(ctx, s.sql["Receipt"], key, code, body)
+		return err
+	})
+}
+
+// place takes an order and says so.
+func (s *Order[TTx]) place(ctx context.Context, tx TTx, r Request) (event.Order, error) {
 	db := s.home.DB(tx)
 	o, err := s.priced(ctx, db, r)
 	if err != nil {
-		return "", false, err
+		return o, err
 	}
-	switch n, err := db.Exec(ctx, s.sql["Place"], o.ID, key, print, o.Customer, o.Cents); {
-	case err != nil:
-		return "", false, err
-	case n == 0:
-		id, err := s.placed(ctx, db, key, print)
-		return id, false, err
+	if _, err := db.Exec(ctx, s.sql["Place"], o.ID, o.Customer, o.Cents); err != nil {
+		return o, err
 	}
 	for i, item := range o.Items {
 		if _, err := db.Exec(ctx, s.sql["PlaceItem"], o.ID, i, item.SKU, item.Quantity, item.Cents); err != nil {
-			return "", false, fmt.Errorf("item %d: %w", i, err)
+			return o, fmt.Errorf("item %d: %w", i, err)
 		}
 	}
 	if err := s.remember(ctx, db, o.ID, Pending); err != nil {
-		return "", false, err
+		return o, err
 	}
-	return o.ID, true, s.out.Write(ctx, tx, s.events.OrderPlaced.New(o.ID, o))
+	if s.saga != nil {
+		if _, err := saga.Start(ctx, s.saga.engine, tx, s.saga.order, o); err != nil {
+			return o, err
+		}
+	}
+	return o, s.out.Write(ctx, tx, s.events.OrderPlaced.New(o.ID, o))
 }
 
 func (s *Order[TTx]) priced(ctx context.Context, db table.DB, r Request) (event.Order, error) {
@@ -113,27 +123,6 @@ func (s *Order[TTx]) priced(ctx context.Context, db table.DB, r Request) (event.
 		o.Cents += item.Quantity * item.Cents
 	}
 	return o, nil
-}
-
-func (s *Order[TTx]) placed(ctx context.Context, db table.DB, key, print string) (id string, err error) {
-	var was string
-	if err := db.QueryRow(ctx, s.sql["ByKey"], key).Scan(&id, &was); err != nil {
-		return "", err
-	}
-	if was != print {
-		return "", ErrOther
-	}
-	return id, nil
-}
-
-// fingerprint is equal for requests that mean the same, however they are spaced.
-func fingerprint(r Request) (string, error) {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return "", fmt.Errorf("fingerprint: %w", err)
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
 }
 
 // Find is the order of that id, or ErrNotFound.

@@ -25,10 +25,12 @@ const (
 	OutOfStock      = "out_of_stock"
 	ShippingFailed  = "shipping_failed"
 	ByCustomer      = "cancelled_by_customer"
+	GivenUp         = "given_up" // an operator turned its saga back
 )
 
-// Facts are what the other services have said about an order, and whether its customer wants it no more. They come by
-// three topics, so in any order: an order's state follows from the set of its facts and not from the way they came.
+// Facts are what the other services have said about an order, and whether its customer wants it no more. They
+// come by three topics, so in any order: an order's state follows from the set of its facts and not from the
+// way they came.
 type Facts struct {
 	Taken, Declined, Refunded bool // Payment
 	Reserved, Short, Released bool // Inventory
@@ -39,8 +41,8 @@ type Facts struct {
 	Changed                   bool // one was made, and is paid for
 }
 
-// ChangeFacts are what the other services have said about one change of an order. Each is refused in the end, and then undone at Payment, or
-// it is paid and taken, as long as the order lives.
+// ChangeFacts are what the other services have said about one change of an order. Each is refused in the end,
+// and then undone at Payment, or it is paid and taken, as long as the order lives.
 type ChangeFacts struct {
 	Paid, Declined, Undone bool // Payment
 	Taken, Refused         bool // Fulfilment
@@ -69,8 +71,8 @@ func (f Facts) with(c ChangeFacts) Facts {
 	return f
 }
 
-// outcome is how an order with these facts ends; "" as long as a fact of it is missing: an order is cancelled only when
-// all that was done has been undone, its changes included.
+// outcome is how an order with these facts ends; "" as long as a fact of it is missing: an order is cancelled
+// only when all that was done has been undone, its changes included.
 func (f Facts) outcome() (State, string) {
 	end, why := f.without().ending()
 	if f.Changing || f.Changed && end == Cancelled {
@@ -85,8 +87,8 @@ func (f Facts) without() Facts {
 	return f
 }
 
-// ending is how an order ends that nobody changed. Each ending names all the facts that it is made of, so that nothing comes
-// behind it.
+// ending is how an order ends that nobody changed. Each ending names all the facts that it is made of, so
+// that nothing comes behind it.
 func (f Facts) ending() (State, string) {
 	switch f {
 	case Facts{Taken: true, Reserved: true, Shipped: true}:

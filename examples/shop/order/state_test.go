@@ -51,7 +51,8 @@ type ending struct {
 	reason string
 }
 
-// after is what is known of an order, and of its change, when all that was heard, how it moved meanwhile, and with which of it it ended.
+// after is what is known of an order, and of its change, when all that was heard, how it moved meanwhile, and
+// with which of it it ended.
 func (e ending) after(says []string) (f Facts, history []State, end int) {
 	all := told{Facts: Facts{Asked: e.asked}}
 	changed := slices.ContainsFunc(e.says, func(s string) bool { return strings.HasPrefix(s, "change.") })
@@ -150,7 +151,8 @@ func ways(says []string) int {
 	return out
 }
 
-// Each way of arriving ends alike, once, with the last fact and not before; so does an order that was changed.
+// Each way of arriving ends alike, once, with the last fact and not before; so does an order that was
+// changed.
 func TestEveryArrival(t *testing.T) {
 	for _, e := range append(endings(), changedEndings()...) {
 		all := arrivals(e.says)
@@ -167,7 +169,8 @@ func TestEveryArrival(t *testing.T) {
 	}
 }
 
-// What the customer is told of a change follows from all that was said of it, and nothing stands that is void.
+// What the customer is told of a change follows from all that was said of it, and nothing stands that is
+// void.
 func TestAnswerToAChange(t *testing.T) {
 	for _, change := range changes() {
 		var all told
@@ -221,8 +224,8 @@ func TestHistoryInOrder(t *testing.T) {
 	}
 }
 
-// Of all 8192 sets of facts, only those of the endings end an order, and those of a confirmed one that was changed: a contradiction never
-// looks like an end.
+// Of all 8192 sets of facts, only those of the endings end an order, and those of a confirmed one that was
+// changed: a contradiction never looks like an end.
 func TestOnlyEndingsEnd(t *testing.T) {
 	want := len(endings())
 	for _, e := range endings() {

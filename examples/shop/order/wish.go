@@ -24,10 +24,10 @@ type Changed struct {
 	Answer  string `json:"answer"` // asked, taken, refused, or declined: it could not be paid
 }
 
-// Cancel asks for the end of an order, wherever it is. Whether that comes before the parcel leaves is Fulfilment's to say:
-// one row there decides. It may be asked again (fresh is false).
+// Cancel asks for the end of an order, wherever it is. Whether that comes before the parcel leaves is
+// Fulfilment's to say: one row there decides. It may be asked again (fresh is false).
 func (s *Order[TTx]) Cancel(ctx context.Context, id string) (fresh bool, err error) {
-	err = s.wish(ctx, id, func(tx TTx, o Summary) error {
+	err = s.wish(ctx, id, s.turnBack, func(tx TTx, o Summary) error {
 		n, err := s.home.DB(tx).Exec(ctx, s.sql["AskToCancel"], id, table.Time(s.o.Now()))
 		switch fresh = n == 1; {
 		case err != nil || !fresh:
@@ -43,9 +43,10 @@ func (s *Order[TTx]) Cancel(ctx context.Context, id string) (fresh bool, err err
 	return fresh, nil
 }
 
-// Change asks for an order to be sent to another address, for a fee. The same address again asks for nothing (fresh is false).
+// Change asks for an order to be sent to another address, for a fee. The same address again asks for nothing
+// (fresh is false).
 func (s *Order[TTx]) Change(ctx context.Context, id, address string) (fresh bool, err error) {
-	err = s.wish(ctx, id, func(tx TTx, o Summary) error {
+	err = s.wish(ctx, id, nil, func(tx TTx, o Summary) error {
 		db := s.home.DB(tx)
 		var number int64
 		var last, cancelled string
@@ -75,9 +76,17 @@ func (s *Order[TTx]) Change(ctx context.Context, id, address string) (fresh bool
 	return fresh, nil
 }
 
-// wish does what a customer wants with an order that is locked.
-func (s *Order[TTx]) wish(ctx context.Context, id string, do func(tx TTx, o Summary) error) error {
+// wish does what a customer wants with an order that is locked. First comes before the lock, in the same
+// transaction.
+func (s *Order[TTx]) wish(ctx context.Context, id string, first func(ctx context.Context, tx TTx, id string) error,
+	do func(tx TTx, o Summary) error,
+) error {
 	return s.home.Begin(ctx, func(tx TTx) error {
+		if first != nil {
+			if err := first(ctx, tx, id); err != nil {
+				return err
+			}
+		}
 		db := s.home.DB(tx)
 		if _, err := db.Exec(ctx, s.sql["Lock"], id); err != nil {
 			return err

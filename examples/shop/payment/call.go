@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/table"
@@ -21,10 +22,11 @@ const (
 	memory = 23 * time.Hour
 )
 
-type outcome = inbox.Outcome[gateway.Receipt]
+type outcome = call.Outcome[gateway.Receipt]
 
-// A bill is what is charged at once: an order, or one of its changes. Each is an occurrence of one step of the order's saga, with keys of its own
-// at the gateway: the order is charged again for each change, and each charge is undone for itself.
+// A bill is what is charged at once: an order, or one of its changes. Each is an occurrence of one step of
+// the order's saga, with keys of its own at the gateway: the order is charged again for each change, and each
+// charge is undone for itself.
 type bill struct {
 	order  event.Order
 	change int64 // its number; 0: the order itself
@@ -56,10 +58,10 @@ func (b bill) move() gateway.Move {
 	return gateway.Move{Customer: b.order.Customer, Order: b.order.ID, Cents: b.cents}
 }
 
-// charge has the gateway take money. That it does so once is the key's doing, and the step's that it is written down
-// once, and never behind its refund: nothing here would stop that.
-func charge[TTx, T any](s *Payment[TTx], of func(T) bill, taken func(T) skald.Draft, declined func(v T, why string) skald.Draft) inbox.Call[TTx, T, gateway.Move, gateway.Receipt] {
-	return inbox.Call[TTx, T, gateway.Move, gateway.Receipt]{
+// charge has the gateway take money. That it does so once is the key's doing, and the step's that it is
+// written down once, and never behind its refund: nothing here would stop that.
+func charge[TTx, T any](s *Payment[TTx], of func(T) bill, taken func(T) skald.Draft, declined func(v T, why string) skald.Draft) call.Call[TTx, T, gateway.Move, gateway.Receipt] {
+	return call.Call[TTx, T, gateway.Move, gateway.Receipt]{
 		At: s.bank, Memory: memory,
 		Intent: func(_ context.Context, _ TTx, m skald.Received[T]) (gateway.Move, string, error) {
 			return of(m.Value).move(), of(m.Value).key("charge"), nil
@@ -81,10 +83,10 @@ func charge[TTx, T any](s *Payment[TTx], of func(T) bill, taken func(T) skald.Dr
 	}
 }
 
-// refund has the gateway give money back. It is asked for only where money was taken: else the step is barred, and a charge
-// that comes late is not made.
-func refund[TTx, T any](s *Payment[TTx], of func(T) bill, undone func(T) skald.Draft) inbox.Call[TTx, T, gateway.Move, gateway.Receipt] {
-	return inbox.Call[TTx, T, gateway.Move, gateway.Receipt]{
+// refund has the gateway give money back. It is asked for only where money was taken: else the step is
+// barred, and a charge that comes late is not made.
+func refund[TTx, T any](s *Payment[TTx], of func(T) bill, undone func(T) skald.Draft) call.Call[TTx, T, gateway.Move, gateway.Receipt] {
+	return call.Call[TTx, T, gateway.Move, gateway.Receipt]{
 		At: s.bank, Memory: memory,
 		Intent: func(_ context.Context, _ TTx, m skald.Received[T]) (gateway.Move, string, error) {
 			return of(m.Value).move(), of(m.Value).key("refund"), nil
@@ -158,7 +160,8 @@ func (s *Payment[TTx]) paid(ctx context.Context, db table.DB, order string) erro
 	return nil
 }
 
-// giveBack writes down that the gateway has given the money back; back false: a build that knows no steps has.
+// giveBack writes down that the gateway has given the money back; back false: a build that knows no steps
+// has.
 func (s *Payment[TTx]) giveBack(ctx context.Context, tx TTx, m skald.Message, b bill) (back bool, err error) {
 	db := s.home.DB(tx)
 	if err := s.journal.Note(ctx, tx, m); err != nil {

@@ -1,6 +1,6 @@
-// Package payment is the service that has money taken from customers, for an order and again for each change of it, and given back when
-// the order or the change fails behind it. A gateway
-// moves the money, outside of any transaction; what it answered is written into a double-entry ledger of our own.
+// Package payment is the service that has money taken from customers, for an order and again for each change
+// of it, and given back when the order or the change fails behind it. A gateway moves the money, outside of
+// any transaction; what it answered is written into a double-entry ledger of our own.
 package payment
 
 import (
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/journal"
@@ -51,12 +52,16 @@ const (
 
 // Options of a Payment service. The zero value works.
 type Options struct {
-	Outbox   *outbox.Options  // default: as it says
-	Now      func() time.Time // default time.Now
-	NewID    func() string    // of a transfer. Default: 26 random letters and digits
-	Gateway  gateway.Gateway  // default: one that keeps its ledger in this service's database, and does what it is asked
-	Older    bool             // instances of a build that knew no steps share the group, or did: what they took is asked for. Default false
-	Accounts map[string]int64 // customers and the cents that they begin with, where they have no account yet. Default none
+	Outbox *outbox.Options  // default: as it says
+	Now    func() time.Time // default time.Now
+	NewID  func() string    // of a transfer. Default: 26 random letters and digits
+	// default: one that keeps its ledger in this service's database, and does what it is asked
+	Gateway gateway.Gateway
+	// instances of a build that knew no steps share the group, or did: what they took is asked for. Default
+	// false
+	Older bool
+	// customers and the cents that they begin with, where they have no account yet. Default none
+	Accounts map[string]int64
 }
 
 // A Payment service.
@@ -66,7 +71,7 @@ type Payment[TTx any] struct {
 	out     *outbox.Outbox[TTx]
 	journal *journal.Journal[TTx]
 	own     *gateway.Ledger[TTx] // nil: the gateway is somebody else's
-	bank    *inbox.Provider
+	bank    *call.Provider
 	sql     map[string]string
 	o       Options
 }
@@ -83,7 +88,7 @@ func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Paym
 	if s.o.NewID == nil {
 		s.o.NewID = rand.Text
 	}
-	s.bank = inbox.NewProvider("gateway", &inbox.ProviderOptions{Timeout: patience, Rest: patience})
+	s.bank = call.NewProvider("gateway", &call.ProviderOptions{Timeout: patience, Rest: patience})
 	s.out = outbox.New(home.Store, s.o.Outbox)
 	var err error
 	if s.sql, err = table.Statements(queries); err != nil {
@@ -132,7 +137,7 @@ func (s *Payment[TTx]) Listen(in *inbox.Inbox[TTx]) {
 	s.listenToOrders(in)
 	s.listenToChanges(in)
 	if s.o.Older {
-		in.StepsBeside(s.takenBefore)
+		in.LegacySteps(s.takenBefore)
 	}
 }
 
@@ -141,20 +146,31 @@ func (s *Payment[TTx]) listenToOrders(in *inbox.Inbox[TTx]) {
 	declined := func(o event.Order, why string) skald.Draft {
 		return s.events.PaymentDeclined.New(o.ID, event.Verdict{Order: o, Reason: why})
 	}
-	inbox.ForwardCall(in, s.events.OrderPlaced, func(m skald.Received[event.Order]) inbox.Step { return ofOrder(m.Value).step() },
+	asked, givenUp := s.events.OrderPlaced, []skald.Event[event.Verdict]{s.events.StockShort, s.events.ParcelFailed, s.events.ParcelStopped}
+	var nothing func(skald.Received[event.Verdict], store.StepState) []skald.Draft
+	refunded := func(v event.Verdict) skald.Draft { return s.events.PaymentRefunded.New(v.ID, v) }
+	if s.events.Style == event.Orchestrated {
+		asked, givenUp = s.events.ChargePayment, []skald.Event[event.Verdict]{s.events.RefundPayment}
+		nothing = func(m skald.Received[event.Verdict], was store.StepState) []skald.Draft {
+			if was == store.StepDone {
+				return nil // it is said with the refund
+			}
+			return []skald.Draft{refunded(event.Verdict{Order: m.Value.Order, Reason: "nothing was charged"})} // the saga waits for it
+		}
+	}
+	inbox.ForwardCall(in, asked, func(m skald.Received[event.Order]) inbox.Step { return ofOrder(m.Value).step() },
 		charge(s, ofOrder, taken, declined),
 		func(m skald.Received[event.Order]) []skald.Draft {
 			return []skald.Draft{declined(m.Value, ErrBarred.Error())}
 		})
-	refunded := func(v event.Verdict) skald.Draft { return s.events.PaymentRefunded.New(v.ID, v) }
-	for _, e := range []skald.Event[event.Verdict]{s.events.StockShort, s.events.ParcelFailed, s.events.ParcelStopped} {
+	for _, e := range givenUp {
 		inbox.CompensateCall(in, e, func(m skald.Received[event.Verdict]) inbox.Step { return ofVerdict(m.Value).step() },
-			refund(s, ofVerdict, refunded), nil)
+			refund(s, ofVerdict, refunded), nothing)
 	}
 }
 
-// listenToChanges: a change that is refused is answered though nothing was charged for it yet, for nothing will be any more. So who comes
-// late, and is barred, says nothing.
+// listenToChanges: a change that is refused is answered though nothing was charged for it yet, for nothing
+// will be any more. So who comes late, and is barred, says nothing.
 func (s *Payment[TTx]) listenToChanges(in *inbox.Inbox[TTx]) {
 	step := func(m skald.Received[event.Change]) inbox.Step { return ofChange(m.Value).step() }
 	paid := func(c event.Change) skald.Draft { return s.events.ChangePaid.New(c.ID, c) }
@@ -173,13 +189,14 @@ func (s *Payment[TTx]) listenToChanges(in *inbox.Inbox[TTx]) {
 		})
 }
 
-// Entities is the order's payment: what is to be asked of the gateway is stored only if nobody touched it meanwhile.
+// Entities is the order's payment: what is to be asked of the gateway is stored only if nobody touched it
+// meanwhile.
 func (s *Payment[TTx]) Entities(m skald.Message) []store.Lock {
 	return []store.Lock{{Space: "payment", Key: string(m.Key)}}
 }
 
-// takenBefore tells of a payment that was taken by a build that knew no steps, and tells such builds what becomes of it from now on. They
-// knew no changes that cost anything.
+// takenBefore tells of a payment that was taken by a build that knew no steps, and tells such builds what
+// becomes of it from now on. They knew no changes that cost anything.
 func (s *Payment[TTx]) takenBefore(ctx context.Context, tx TTx, step inbox.Step, undo bool) (bool, error) {
 	if step.Occurrence != "" {
 		return false, nil

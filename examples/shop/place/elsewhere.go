@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// answering is shorter than hearing: that a database gave no answer is to be heard from the process which asked it.
+	// answering is shorter than hearing: that a database gave no answer is to be heard from the process which
+	// asked it.
 	answering = hearing * 3 / 4
 	maxAnswer = 1 << 20
 )
@@ -121,7 +122,8 @@ func ask(ctx context.Context, at *url.URL, name, id string) (out []order.Held, e
 	return out, nil
 }
 
-// noAnswer leaves out of err what was asked, which stands beside it, and of a timeout where it was: it is ours.
+// noAnswer leaves out of err what was asked, which stands beside it, and of a timeout where it was: it is
+// ours.
 func noAnswer(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = context.DeadlineExceeded

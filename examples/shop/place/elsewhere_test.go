@@ -19,8 +19,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Payment is opened by another process than Order, each with databases that the other does not open: the status of an order
-// names the message that is parked there, and the command that frees it; freed, it goes on.
+// Payment is opened by another process than Order, each with databases that the other does not open: the
+// status of an order names the message that is parked there, and the command that frees it; freed, it goes
+// on.
 func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
 	t.Parallel()
 	here, folder := place.SQLite(t.TempDir()), filepath.Join(t.TempDir(), "till")
@@ -65,14 +66,14 @@ func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
 		h.DueSeconds < 60 || h.Command != want || !strings.Contains(h.Why, "the till is shut") {
 		t.Errorf("the status is %s\nwant the command %s", text, want)
 	}
-	kept, err := home.Store.Kept(t.Context(), store.Sought{Key: []byte(id)}, 10)
+	kept, err := store.ListKept(t.Context(), home.Store, store.Sought{Key: []byte(id), Limit: 10})
 	if err != nil || len(kept) != 1 || kept[0].ID != now.Held[0].ID {
 		t.Fatalf("kept are %+v, %v", kept, err)
 	}
 	if err := home.Make(t.Context(), "DROP TRIGGER sick"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := home.Store.Apply(t.Context(), store.Effect{Release: &store.Release{Consumer: "payment", Identity: kept[0].Identity}}); err != nil {
+	if _, err := home.Store.Apply(t.Context(), store.Effect{Requeue: &store.Requeue{Consumer: "payment", Identity: kept[0].Identity}}); err != nil {
 		t.Fatal(err)
 	}
 	s.stepUntilHeld(id, 0)
@@ -82,7 +83,8 @@ func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
 	}
 }
 
-// Services of other processes that answer no list, nothing, or are away are told as unknown; the rest of the status stands.
+// Services of other processes that answer no list, nothing, or are away are told as unknown; the rest of the
+// status stands.
 func TestStatusWhereAnotherProcessGivesNoAnswer(t *testing.T) {
 	t.Parallel()
 	fails := httptest.NewServer(says(http.StatusInternalServerError, "[]"))
@@ -157,8 +159,8 @@ func begins(w http.ResponseWriter, r *http.Request) {
 	silent(w, r)
 }
 
-// unknownAt is what is told of Payment, asked at this address alone. On a slow machine an answer is late at first; one that is to be
-// late has no time.
+// unknownAt is what is told of Payment, asked at this address alone. On a slow machine an answer is late at
+// first; one that is to be late has no time.
 func unknownAt(t *testing.T, at, why string) order.Held {
 	t.Helper()
 	find := place.SQLite(t.TempDir()).Held("", elsewhere(t, "payment="+at))
@@ -178,7 +180,8 @@ func unknownAt(t *testing.T, at, why string) order.Held {
 	}
 }
 
-// Order does not wait longer than whoever asks it: the context of the request ends the question to another process.
+// Order does not wait longer than whoever asks it: the context of the request ends the question to another
+// process.
 func TestStatusEndsWithItsRequest(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
@@ -197,8 +200,8 @@ func TestStatusEndsWithItsRequest(t *testing.T) {
 	<-ended
 }
 
-// A process answers for what it serves, one or all of it, and says so if it is its database that is away; what is open here is asked nowhere
-// else.
+// A process answers for what it serves, one or all of it, and says so if it is its database that is away;
+// what is open here is asked nowhere else.
 func TestAnswerOfAProcess(t *testing.T) {
 	t.Parallel()
 	d := place.SQLite(t.TempDir())

@@ -2,23 +2,22 @@ package place
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
 
-// hearing is how long the services have to say what they keep of an order, here and elsewhere: a status does not wait for one that is away.
+// hearing is how long the services have to say what they keep of an order, here and elsewhere: a status does
+// not wait for one that is away.
 const hearing = 2 * time.Second
 
 // asking is o, in which Order's status asks the services that are open here, unless o says who is asked.
@@ -33,8 +32,8 @@ func (d *Databases[TTx]) asking(o *service.Options) *service.Options {
 	return &all
 }
 
-// Held tells what holds an order at the services that are open here when it is asked, and at those elsewhere. One that is
-// neither is left out.
+// Held tells what holds an order at the services that are open here when it is asked, and at those elsewhere.
+// One that is neither is left out.
 func (d *Databases[TTx]) Held(prefix string, elsewhere Elsewhere) order.Finder {
 	events := event.New(prefix)
 	return func(ctx context.Context, id string) ([]order.Held, error) {
@@ -61,7 +60,8 @@ func (d *Databases[TTx]) here(events *event.Events) map[string]order.Finder {
 	return out
 }
 
-// askAll asks all at once, and tells what they say in the order of the services. One that gives no answer has told so.
+// askAll asks all at once, and tells what they say in the order of the services. One that gives no answer has
+// told so.
 func askAll(ctx context.Context, asked map[string]order.Finder, id string) (out []order.Held, err error) {
 	names := service.Names()
 	found, errs := make([][]order.Held, len(names)), make([]error, len(names))
@@ -79,52 +79,19 @@ func askAll(ctx context.Context, asked map[string]order.Finder, id string) (out 
 }
 
 // heldAt is what holds the order's key at a service: what waits behind another message goes on with that.
-func (d *Databases[TTx]) heldAt(ctx context.Context, s store.Keeper, name, consumer, key string) (out []order.Held, err error) {
-	what := store.Sought{Consumer: consumer, Key: []byte(key), Bare: true}
-	for {
-		page, err := s.Kept(ctx, what, 100)
-		if err != nil {
-			unknown := order.Held{Service: name, Consumer: consumer, State: "unknown", Why: "its database gave no answer"}
-			return []order.Held{unknown}, fmt.Errorf("ask %s what holds %s: %w", name, key, err)
-		}
-		for _, p := range page {
-			what.After = p.Place
-			if failed := p.Dead != nil || p.Last.Why != ""; failed && !p.Waiting { // else it is on its way: a call, perhaps
-				out = append(out, holder(name, d.kind.flags(name), &p))
-			}
-		}
-		if len(page) < 100 {
-			return out, nil
+func (d *Databases[TTx]) heldAt(ctx context.Context, s store.Lister, name, consumer, key string) (out []order.Held, err error) {
+	found, err := operate.Holders(ctx, s, [][]byte{[]byte(key)}, d.kind.flags(name))
+	if err != nil {
+		unknown := order.Held{Service: name, Consumer: consumer, State: "unknown", Why: "its database gave no answer"}
+		return []order.Held{unknown}, fmt.Errorf("ask %s what holds %s: %w", name, key, err)
+	}
+	for i := range found {
+		if h := &found[i]; h.Consumer == consumer {
+			out = append(out, order.Held{Service: name, Consumer: consumer, State: h.State, ID: h.ID, Type: h.Type, Attempts: h.Attempts, Why: h.LastError,
+				Command: h.Command, DueSeconds: h.DueSeconds, Kind: h.Kind, Fingerprint: h.Fingerprint})
 		}
 	}
-}
-
-func holder(name, flags string, p *store.Parked) order.Held {
-	why, _, _ := strings.Cut(p.Last.Why, "\n")
-	h := order.Held{Service: name, Consumer: p.Consumer, State: "parked", ID: p.ID, Type: p.Message.Type, Attempts: p.Attempts, Why: why}
-	who := " " + flags + " --consumer " + quoted(p.Consumer)
-	const reason = " --reason 'the cause is gone'"
-	if p.Dead == nil {
-		h.DueSeconds = p.Due.Seconds()
-		h.Command = "skald parked release" + who + " --key " + typed(p.Message.Key) + reason
-		return h
-	}
-	h.State, h.Kind, h.Fingerprint = "dead", p.Dead.Kind, p.Dead.Fingerprint
-	who += " --source " + quoted(p.Source) + " --id " + quoted(p.ID)
-	if h.Command = "skald dead redrive" + who + reason; p.Dead.Kind == "rejected" { // it was answered; to take it again changes nothing
-		h.Command = "skald dead drop" + who + " --reason 'the answer stands'"
-	}
-	return h
-}
-
-// typed is a key as a shell and --key take it: one that is no text in base64.
-func typed(key []byte) string {
-	const code = "base64:"
-	text := string(key)
-	if strings.HasPrefix(text, code) || strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
-		return code + base64.StdEncoding.EncodeToString(key)
-	}
-	return quoted(text)
+	return out, nil
 }
 
 // quoted is a word as a shell reads it.

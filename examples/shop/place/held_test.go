@@ -28,7 +28,8 @@ const (
 	wellPostgres = `ALTER TABLE /*schema*/reservations DROP CONSTRAINT shelf_fell`
 )
 
-// The status of an order names the message that holds it, parked or dead, and the command that frees it; freed, it goes on.
+// The status of an order names the message that holds it, parked or dead, and the command that frees it;
+// freed, it goes on.
 func TestStatusNamesWhatHoldsAnOrder(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{"parked", "dead"} {
@@ -74,7 +75,7 @@ func heldAndFreed[TTx any](t *testing.T, d *place.Databases[TTx], state, flags, 
 		h.Attempts != 1 || !strings.Contains(h.Why, "fell") {
 		t.Errorf("the status is %s", text)
 	}
-	kept, err := home.Store.Kept(t.Context(), store.Sought{Key: []byte(id)}, 10)
+	kept, err := store.ListKept(t.Context(), home.Store, store.Sought{Key: []byte(id), Limit: 10})
 	if err != nil || len(kept) != 1 || kept[0].ID != h.ID {
 		t.Fatalf("kept are %+v, %v", kept, err)
 	}
@@ -82,7 +83,7 @@ func heldAndFreed[TTx any](t *testing.T, d *place.Databases[TTx], state, flags, 
 	const reason = " --reason 'the cause is gone'"
 	want := "skald parked release " + flags + " --consumer inventory --key " + id + reason
 	if state == "dead" {
-		want = "skald dead redrive " + flags + " --consumer inventory --source " + p.Source + " --id " + p.ID + reason
+		want = "skald dead redrive " + flags + " --consumer inventory --source " + p.Source + reason + " -- " + p.ID
 	}
 	if h.Command != want || (h.DueSeconds > 60) != (state == "parked") || (h.Fingerprint != "" && h.Kind == "attempts") != (state == "dead") {
 		t.Errorf("the status is %s\nwant the command %s", text, want)
@@ -90,7 +91,7 @@ func heldAndFreed[TTx any](t *testing.T, d *place.Databases[TTx], state, flags, 
 	if err := home.Make(t.Context(), well); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := home.Store.Apply(t.Context(), store.Effect{Release: &store.Release{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
+	if _, err := home.Store.Apply(t.Context(), store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}}); err != nil {
 		t.Fatal(err)
 	}
 	s.stepUntilHeld(id, 0)
@@ -100,8 +101,8 @@ func heldAndFreed[TTx any](t *testing.T, d *place.Databases[TTx], state, flags, 
 	}
 }
 
-// A service whose database gives no answer is told as unknown, and the rest of the status stands. Order in a process of its own
-// asks nobody else.
+// A service whose database gives no answer is told as unknown, and the rest of the status stands. Order in a
+// process of its own asks nobody else.
 func TestStatusWhereAServiceIsAway(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -124,7 +125,8 @@ func TestStatusWhereAServiceIsAway(t *testing.T) {
 	}
 }
 
-// What is on its way, or waits behind another message, holds no order; a rejection that is a dead letter is not to be redriven.
+// What is on its way, or waits behind another message, holds no order; a rejection that is a dead letter is
+// not to be redriven.
 func TestStatusNamesOnlyWhatHolds(t *testing.T) {
 	t.Parallel()
 	d := place.SQLite(t.TempDir())
@@ -138,7 +140,7 @@ func TestStatusNamesOnlyWhatHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		who := store.Identity{Source: "/test", ID: m}
-		stands, err := home.Store.Apply(t.Context(), store.Effect{Keep: &store.Keep{Parked: store.Parked{Consumer: name, Identity: who,
+		stands, err := home.Store.Apply(t.Context(), store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: name, Identity: who,
 			Message: skald.Message{ID: m, Source: who.Source, Topic: "orders", Type: "order.placed", Key: []byte(id)},
 			Due:     time.Hour, Last: store.Failure{At: time.Now(), Why: why}, Dead: dead}}})
 		if err != nil || !stands[0] {
@@ -150,10 +152,10 @@ func TestStatusNamesOnlyWhatHolds(t *testing.T) {
 	if _, text := s.status(id); strings.Contains(text, "held") {
 		t.Errorf("the status is %s", text)
 	}
-	keep("analytics", "it's no", "no", &store.Death{At: time.Now(), Kind: "rejected", Fingerprint: "abc", Holds: true})
+	keep("analytics", "it's no", "no", &store.Death{At: time.Now(), Kind: "rejected", Fingerprint: "abc", BlocksKey: true})
 	now, text := s.status(id)
 	if len(now.Held) != 1 || !strings.HasPrefix(now.Held[0].Command, "skald dead drop --store ") ||
-		!strings.HasSuffix(now.Held[0].Command, ` --consumer analytics --source /test --id 'it'\''s no' --reason 'the answer stands'`) {
+		!strings.HasSuffix(now.Held[0].Command, ` --consumer analytics --source /test --reason 'the answer stands' -- 'it'\''s no'`) {
 		t.Errorf("the status is %s", text)
 	}
 }
@@ -189,7 +191,8 @@ func onlyOrder[TTx any](t *testing.T, d *place.Databases[TTx]) (id string) {
 	return id
 }
 
-// status is that of an order, once each service has answered but those that are away: a slow machine keeps some from it at first.
+// status is that of an order, once each service has answered but those that are away: a slow machine keeps
+// some from it at first.
 func (s *shop) status(id string, away ...string) (out order.Status, text string) {
 	s.t.Helper()
 	for deadline := time.Now().Add(most); ; {

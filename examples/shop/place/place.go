@@ -1,5 +1,5 @@
-// Package place opens what the shop's commands name by URL: the databases of the services, and the broker between
-// them.
+// Package place opens what the shop's commands name by URL: the databases of the services, and the broker
+// between them.
 package place
 
 import (
@@ -16,6 +16,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/health"
 	"github.com/skald-go/skald/store"
 )
 
@@ -23,16 +24,20 @@ import (
 type Shop interface {
 	// Prepare makes the database of a service, with Skald's tables in it, where it is not there.
 	Prepare(ctx context.Context, service string) error
-	// Service opens a service: its own tables and first rows are made where they are not there. Order's status names what holds
-	// an order at any of the services that are open here by then, unless o says who is asked.
+	// Service opens a service: its own tables and first rows are made where they are not there. Order's
+	// status names what holds an order at any of the services that are open here by then, unless o says who
+	// is asked.
 	Service(ctx context.Context, name string, bus broker.Broker, o *service.Options) (Service, error)
-	// Held tells what holds an order at the services that are open here when it is asked, and at those elsewhere.
+	// Held tells what holds an order at the services that are open here when it is asked, and at those
+	// elsewhere.
 	Held(prefix string, elsewhere Elsewhere) order.Finder
 	// Answer tells other processes what holds an order at the services that are open here: GET /held/{order}.
 	Answer(prefix string) http.Handler
-	// Read is the tables of all six databases, for package audit; they must be there. The gateway's is with them if it is there.
+	// Read is the tables of all six databases, for package audit; they must be there. The gateway's is with
+	// them if it is there.
 	Read(ctx context.Context) (map[string]table.DB, error)
-	// Gateway is the payment gateway, with its ledger in a database of its own, made where it is not there, and in these moods.
+	// Gateway is the payment gateway, with its ledger in a database of its own, made where it is not there,
+	// and in these moods.
 	Gateway(ctx context.Context, o *gateway.Options, moods *gateway.Moods) (http.Handler, error)
 	// Close closes every database that was opened.
 	Close() error
@@ -43,6 +48,7 @@ type Service interface {
 	Runners() []skald.Runner
 	Steppers() []skald.Stepper
 	HTTP() http.Handler // nil for all but the Order service
+	Watched(h *health.Handler)
 }
 
 var _ Service = (*service.Service[int])(nil)
@@ -61,7 +67,8 @@ func Open(url, prefix string) (Shop, error) {
 
 // Databases are those of the six services.
 type Databases[TTx any] struct {
-	// Wrap, if set, is put around each store as it is opened: for faults, in the demo and in tests. Set it first.
+	// Wrap, if set, is put around each store as it is opened: for faults, in the demo and in tests. Set it
+	// first.
 	Wrap func(service string, s store.Driver[TTx]) store.Driver[TTx]
 
 	kind kind[TTx]
@@ -130,6 +137,9 @@ func (d *Databases[TTx]) Service(ctx context.Context, name string, bus broker.Br
 	return s, nil
 }
 
+// Flags are how the command finds the database of a service, without a password.
+func (d *Databases[TTx]) Flags(service string) string { return d.kind.flags(service) }
+
 // Bank is the name of the gateway's database.
 const Bank = "gateway"
 
@@ -155,7 +165,8 @@ func (d *Databases[TTx]) Gateway(ctx context.Context, o *gateway.Options, moods 
 	return gateway.NewServer(l, moods).Handler(), nil
 }
 
-// Read is the tables of all six databases, which must be there, and of the gateway's, if it has one of its own.
+// Read is the tables of all six databases, which must be there, and of the gateway's, if it has one of its
+// own.
 func (d *Databases[TTx]) Read(ctx context.Context) (map[string]table.DB, error) {
 	out := map[string]table.DB{}
 	for _, name := range service.Names() {

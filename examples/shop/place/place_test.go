@@ -276,7 +276,8 @@ func (s *shop) tellsStories() {
 	for _, c := range story {
 		said = append(said, fmt.Sprintf("%d %s %s %d", c.Depth, c.Service, c.Type, len(c.Taken)))
 	}
-	slices.Sort(said[4:]) // released and refunded come in any order, and so does what the last of them leads to
+	// released and refunded come in any order, and so does what the last of them leads to
+	slices.Sort(said[4:])
 	want := []string{"0 order order.placed 2", "1 payment payment.taken 3", "2 inventory stock.reserved 3", "3 fulfilment parcel.failed 4",
 		"4 inventory stock.released 2", "4 payment payment.refunded 2", "5 order order.cancelled 2"}
 	if !slices.Equal(said, want) {

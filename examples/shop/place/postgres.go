@@ -19,17 +19,29 @@ const maxConns = 6
 // connectTimeout is how long a server may take to answer, unless the URL has connect_timeout.
 const connectTimeout = 10 * time.Second
 
-// Postgres is the databases in one PostgreSQL database, one schema for each service: prefix, an underscore, the
-// service. It touches nothing yet.
+// Postgres is the databases in one PostgreSQL database, one schema for each service: prefix, an underscore,
+// the service. It touches nothing yet.
 func Postgres(at, prefix string) (*Databases[pgx.Tx], error) {
-	cfg, err := PoolConfig(at)
+	cfg, err := pgxpool.ParseConfig(at)
 	if err != nil {
-		return nil, err
+		// pgx leaves the password out of its error.
+		return nil, &UsageError{What: err.Error() + ": the store is postgres://user@host:port/database"}
+	}
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = connectTimeout
 	}
 	if !strings.Contains(at, "pool_max_conns=") {
 		cfg.MaxConns = maxConns
 	}
-	return databases(schemas{cfg, prefix}), nil
+	if !strings.Contains(at, "default_query_exec_mode=") {
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // works through PgBouncer, too
+	}
+	return Schemas(cfg, prefix), nil
+}
+
+// Schemas is Postgres with connections as cfg makes them.
+func Schemas(cfg *pgxpool.Config, prefix string) *Databases[pgx.Tx] {
+	return databases(schemas{cfg, prefix})
 }
 
 type schemas struct {
@@ -58,7 +70,8 @@ func (s schemas) empty(ctx context.Context, name string) error {
 		return err
 	}
 	defer pool.Close()
-	if there, err := s.there(ctx, pool, name); err != nil || there { // it may have been made by somebody with more rights
+	if there, err := s.there(ctx, pool, name); err != nil || there {
+		// it may have been made by somebody with more rights
 		return err
 	}
 	_, err = pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+pgx.Identifier{s.schema(name)}.Sanitize())

@@ -31,19 +31,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A drill is a shop of which one half has its databases put back to what a backup has, while the other half and the broker go on.
+// A drill is a shop of which one half has its databases put back to what a backup has, while the other half
+// and the broker go on.
 type drill[TTx any] struct {
 	*testing.T
-	prefix   string
-	bus      *place.Bus
-	stays    *place.Databases[TTx]
-	back     *place.Databases[TTx] // of those whose databases go back
-	ctx      context.Context
-	mu       sync.Mutex
-	reseated []string // services whose relays found that their database went back
-	orders   shop
-	last     error // of what could not be asked
-	wg       sync.WaitGroup
+	prefix    string
+	bus       *place.Bus
+	stays     *place.Databases[TTx]
+	back      *place.Databases[TTx] // of those whose databases go back
+	ctx       context.Context
+	mu        sync.Mutex
+	recovered []string // services whose relays found that their database went back
+	orders    shop
+	last      error // of what could not be asked
+	wg        sync.WaitGroup
 }
 
 // halves: Fulfilment says what it does, the two others only listen.
@@ -77,7 +78,7 @@ func (d *drill[TTx]) run(ctx context.Context, at *place.Databases[TTx], names ..
 	for _, name := range names {
 		client, err := d.bus.Connect(name)
 		if err == nil {
-			err = place.MakeTopics(ctx, client, event.New(d.prefix), lanes)
+			err = place.MakeTopics(ctx, client, event.New(d.prefix), shards)
 		}
 		if err == nil {
 			err = at.Prepare(ctx, name)
@@ -114,7 +115,8 @@ func (d *drill[TTx]) service(ctx context.Context, at *place.Databases[TTx], name
 	return one
 }
 
-// keep does what the person on call does: where a relay ends because the database is not where it was, reseat, and start again.
+// keep does what the person on call does: where a relay ends because the database is not where it was,
+// recover, and start again.
 func (d *drill[TTx]) keep(ctx context.Context, at *place.Databases[TTx], name string, one place.Service) {
 	for {
 		err := skald.Run(ctx, one.Runners()...)
@@ -128,15 +130,15 @@ func (d *drill[TTx]) keep(ctx context.Context, at *place.Databases[TTx], name st
 		home, err := at.Home(ctx, name)
 		if err == nil {
 			_, err = any(home.Store).(interface {
-				Reseat(ctx context.Context, note *store.Audit) (store.Reseated, error)
-			}).Reseat(ctx, &store.Audit{Who: "ann", What: "reseat"})
+				Recover(ctx context.Context, note *store.Audit) (store.Recovered, error)
+			}).Recover(ctx, &store.Audit{Author: "ann", Action: "recover"})
 		}
 		if err != nil {
-			d.Errorf("reseat %s: %v", name, err)
+			d.Errorf("recover %s: %v", name, err)
 			return
 		}
 		d.mu.Lock()
-		d.reseated = append(d.reseated, name)
+		d.recovered = append(d.recovered, name)
 		d.mu.Unlock()
 		if one = d.service(ctx, at, name); one == nil {
 			return
@@ -144,8 +146,9 @@ func (d *drill[TTx]) keep(ctx context.Context, at *place.Databases[TTx], name st
 	}
 }
 
-// place places n orders. What Fulfilment says of them may come twice, under two ids: that it was lost is not known to it. So they are
-// orders that nothing is undone of because of that: what the carrier takes, and no cancellations.
+// place places n orders. What Fulfilment says of them may come twice, under two ids: that it was lost is not
+// known to it. So they are orders that nothing is undone of because of that: what the carrier takes, and no
+// cancellations.
 func (d *drill[TTx]) place(n int) {
 	d.Helper()
 	took := 0
@@ -161,7 +164,8 @@ func (d *drill[TTx]) place(n int) {
 	}
 }
 
-// number is what a query counts; -1 where the database cannot be asked: connections of before it was put back are dead.
+// number is what a query counts; -1 where the database cannot be asked: connections of before it was put back
+// are dead.
 func (d *drill[TTx]) number(service, query string) (n int) {
 	d.Helper()
 	at := d.stays
@@ -205,24 +209,25 @@ func (d *drill[TTx]) audit() []audit.Invariant {
 	return found
 }
 
-const lanes = 8
+const shards = 8
 
-// started tells whether all who go back have each of their lanes: of a lane that a database has never heard of, a backup cannot say
-// where it stood.
+// started tells whether all who go back have each of their shards: of a shard that a database has never heard
+// of, a backup cannot say where it stood.
 func (d *drill[TTx]) started() bool {
 	d.Helper()
 	listens := event.New(d.prefix).Listens()
 	return !slices.ContainsFunc(goBack(), func(name string) bool {
-		return d.number(name, "SELECT count(*) FROM /*schema*/skald_spot") < lanes*len(listens[name])
+		return d.number(name, "SELECT count(*) FROM /*schema*/skald_checkpoint") < shards*len(listens[name])
 	})
 }
 
 const parcels, mails = `SELECT count(*) FROM /*schema*/parcels`, `SELECT count(*) FROM /*schema*/mails`
 
-// through takes the shop through the drill: n orders, a backup, n more, the databases of the one half go back, n more.
+// through takes the shop through the drill: n orders, a backup, n more, the databases of the one half go
+// back, n more.
 func (d *drill[TTx]) through(n int, backup, restore func()) {
 	d.Helper()
-	d.until("those who go back have their lanes", d.started)
+	d.until("those who go back have their shards", d.started)
 	d.place(n)
 	d.until("parcels leave", func() bool { return d.number("fulfilment", parcels) > n/4 && d.number("notification", mails) > n/4 })
 	backup()
@@ -255,11 +260,12 @@ func (d *drill[TTx]) through(n int, backup, restore func()) {
 	if again == 0 {
 		d.Error("no parcel left a second time: were the databases put back?")
 	}
-	d.Logf("%d parcels were forgotten and left again; reseated: %v", again, d.reseated)
+	d.Logf("%d parcels were forgotten and left again; recovered: %v", again, d.recovered)
 }
 
-// The PostgreSQL cluster of the one half is put back under the living services, while Kafka, or NATS, goes on. What they had taken since the
-// backup comes again; what their relays had published since, they do not know of: they stop, are reseated, and go on.
+// The PostgreSQL cluster of the one half is put back under the living services, while Kafka, or NATS, goes
+// on. What they had taken since the backup comes again; what their relays had published since, they do not
+// know of: they stop, are recovered, and go on.
 func TestShopWhoseDatabasesWentBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a PostgreSQL cluster: not with -short")
@@ -275,7 +281,8 @@ func TestShopWhoseDatabasesWentBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			prefix := "back" + strings.ToLower(rand.Text()[:10])
-			bus, cluster := at(t, prefix), need.NewCluster(t, "fsync = off") // the machine does not crash here
+			// the machine does not crash here
+			bus, cluster := at(t, prefix), need.NewCluster(t, "fsync = off")
 			cluster.SQL("postgres", "CREATE DATABASE shop")
 			stays, err := place.Postgres(database(t), prefix)
 			if err != nil {
@@ -293,14 +300,15 @@ func TestShopWhoseDatabasesWentBack(t *testing.T) {
 				cluster.Restore(early)
 				cluster.Start()
 			})
-			if !slices.Contains(d.reseated, "fulfilment") {
+			if !slices.Contains(d.recovered, "fulfilment") {
 				t.Error("the relay of Fulfilment did not find out that its database went back")
 			}
 		})
 	}
 }
 
-// The same on SQLite: the services are ended, the files of a backup are copied over theirs, and they are started again.
+// The same on SQLite: the services are ended, the files of a backup are copied over theirs, and they are
+// started again.
 func TestShopWhoseFilesWentBack(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	d := newDrill[*sql.Tx](t, "", "mem:", place.SQLite(here), place.SQLite(there))

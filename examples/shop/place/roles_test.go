@@ -21,8 +21,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A roleShop is six services, each of which handles as an app and relays as a relay, with the rights of these roles and
-// no more. Rows of the services' own tables are there only for the tenant that a message names.
+// A roleShop is six services, each of which handles as an app and relays as a relay, with the rights of these
+// roles and no more. Rows of the services' own tables are there only for the tenant that a message names.
 type roleShop struct {
 	*shop
 	at    string
@@ -88,8 +88,8 @@ func (s *roleShop) login(role, schema string) (name string, pool *pgxpool.Pool) 
 	return name, pool
 }
 
-// owned gives name the service's own tables, whose rows are there for the tenant "shop" alone. The gateway's are somebody else's:
-// it is asked outside of any transaction, where no message names a tenant.
+// owned gives name the service's own tables, whose rows are there for the tenant "shop" alone. The gateway's
+// are somebody else's: it is asked outside of any transaction, where no message names a tenant.
 func (s *roleShop) owned(name, schema string, forced bool) {
 	s.t.Helper()
 	rows, err := s.admin.Query(s.t.Context(), `SELECT relname::text FROM pg_class
@@ -118,7 +118,8 @@ func (s *roleShop) add(name string) {
 	if err := s.place.Prepare(ctx, name); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := s.place.Service(ctx, name, s.bus, &service.Options{Prefix: "test"}); err != nil { // it makes its tables
+	if _, err := s.place.Service(ctx, name, s.bus, &service.Options{Prefix: "test"}); err != nil {
+		// it makes its tables
 		s.t.Fatal(err)
 	}
 	user, app := s.login("app", schema)

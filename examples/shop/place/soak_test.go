@@ -44,7 +44,7 @@ func measure(t *testing.T, conn *pgx.Conn, prefix string) (l level) {
 	runtime.ReadMemStats(&m)
 	l.heap, l.goroutines = int64(m.HeapAlloc), int64(runtime.NumGoroutine())
 	const query = `SELECT (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()),
-		sum(pg_total_relation_size(c.oid)) FILTER (WHERE relname IN ('skald_lane', 'skald_relay', 'skald_setting', 'skald_maintained', 'skald_aside')),
+		sum(pg_total_relation_size(c.oid)) FILTER (WHERE relname IN ('skald_shard', 'skald_relay', 'skald_setting', 'skald_retention_run', 'skald_deferred')),
 		coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE relname ~ '^skald_outbox_[0-9]+$'), 0)
 		FROM pg_class AS c WHERE relkind = 'r'`
 	var bytes int64
@@ -62,8 +62,8 @@ func measure(t *testing.T, conn *pgx.Conn, prefix string) (l level) {
 	return l
 }
 
-// The shop under a steady load on PostgreSQL and Kafka: memory, goroutines, connections and the size of what is
-// rewritten stay as they are, and every promise is kept.
+// The shop under a steady load on PostgreSQL and Kafka: memory, goroutines, connections and the size of what
+// is rewritten stay as they are, and every promise is kept.
 func TestSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("goes on for a while: not with -short")

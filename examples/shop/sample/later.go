@@ -1,6 +1,7 @@
 package sample
 
-// Later keeps what the customers of one client want behind their orders until its time has come. It is used by one goroutine.
+// Later keeps what the customers of one client want behind their orders until its time has come. It is used
+// by one goroutine.
 type Later struct {
 	Do func(id string, w Wish)
 

@@ -79,10 +79,11 @@ type Wish struct {
 // None tells that there is none.
 func (w Wish) None() bool { return w.Address == "" && !w.Cancel }
 
-// Orders are n orders, the same for the same seed: about one in twelve cannot be paid, one in fifteen asks for what
-// is sold out, one in fifteen cannot be shipped, and one in eight is for a rare thing or from a customer who
-// has not much, where it matters who comes first. Every 16 orders two or three in a row want the only piece of something; one in
-// twelve is cancelled, and one in twelve is to go elsewhere (half of them both), at once or some orders later.
+// Orders are n orders, the same for the same seed: about one in twelve cannot be paid, one in fifteen asks
+// for what is sold out, one in fifteen cannot be shipped, and one in eight is for a rare thing or from a
+// customer who has not much, where it matters who comes first. Every 16 orders two or three in a row want the
+// only piece of something; one in twelve is cancelled, and one in twelve is to go elsewhere (half of them
+// both), at once or some orders later.
 func Orders(seed uint64, n int) []Order {
 	r := rand.New(rand.NewPCG(seed, 1))
 	out := make([]Order, n)

@@ -14,7 +14,8 @@ func change(o event.Order, number int64, to string) event.Change {
 	return event.Change{Order: o, Number: number, Address: to, Fee: 250}
 }
 
-// An order is charged again for each of its changes, by the same step: each once, under a key of its own at the gateway.
+// An order is charged again for each of its changes, by the same step: each once, under a key of its own at
+// the gateway.
 func TestPaymentChargesEachChange(t *testing.T) {
 	r := newRig(t, "payment")
 	before, o := r.num(balance, "ada"), tea("o1", "ada", 2)
@@ -32,7 +33,8 @@ func TestPaymentChargesEachChange(t *testing.T) {
 	r.wantSaid("payment.taken o1", "change.paid o1", "change.paid o1")
 }
 
-// A change that cannot be paid leaves the order as it was; that it is refused then is answered, and nothing is given back.
+// A change that cannot be paid leaves the order as it was; that it is refused then is answered, and nothing
+// is given back.
 func TestPaymentDeclinesAChange(t *testing.T) {
 	r := newRig(t, "payment")
 	o := event.Order{ID: "o1", Customer: sample.Student, Cents: 9_900}
@@ -47,8 +49,8 @@ func TestPaymentDeclinesAChange(t *testing.T) {
 	r.wantSaid("payment.taken o1", "change.declined o1", "change.undone o1")
 }
 
-// An order that was changed is cancelled: both charges are undone, each for itself, or barred, in whatever order it comes, one
-// message behind the other or all at once.
+// An order that was changed is cancelled: both charges are undone, each for itself, or barred, in whatever
+// order it comes, one message behind the other or all at once.
 func TestPaymentUndoesBothChargesInAnyOrder(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		t.Run(fmt.Sprint("together ", together), func(t *testing.T) {
@@ -94,7 +96,8 @@ func TestPaymentUndoesBothChargesInAnyOrder(t *testing.T) {
 			r.want(before, balance, "ada")
 			r.want(0, left)
 			if !together {
-				r.want(int64(len(all)), "SELECT COUNT(*) FROM skald_keys WHERE status = 'barred'") // of each two, half come too late
+				// of each two, half come too late
+				r.want(int64(len(all)), "SELECT COUNT(*) FROM skald_keys WHERE status = 'barred'")
 			}
 		})
 	}
@@ -104,7 +107,8 @@ func early(says []string, one, than string) bool {
 	return slices.Index(says, one) < slices.Index(says, than)
 }
 
-// A change is asked for while its order fails: whatever of it comes to Fulfilment first, it is answered once, and no parcel goes there.
+// A change is asked for while its order fails: whatever of it comes to Fulfilment first, it is answered once,
+// and no parcel goes there.
 func TestFulfilmentRefusesChangesOfWhatFails(t *testing.T) {
 	r := newRig(t, "fulfilment")
 	heavy := func(id string) event.Order {
@@ -133,7 +137,8 @@ func TestFulfilmentRefusesChangesOfWhatFails(t *testing.T) {
 			}
 			r.want(1, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = 'change.refused'", o.ID)
 			taken := int64(0)
-			if early(says, "paid", why) || why == "failed" && says[0] == "asked" { // the goods wait for it to be paid
+			if early(says, "paid", why) || why == "failed" && says[0] == "asked" {
+				// the goods wait for it to be paid
 				taken = 1
 			}
 			r.want(taken, "SELECT COUNT(*) FROM skald_outbox WHERE key = $1 AND type = 'change.taken'", o.ID)
@@ -148,8 +153,8 @@ func TestFulfilmentRefusesChangesOfWhatFails(t *testing.T) {
 	r.want(1, "SELECT COUNT(*) FROM dispatches WHERE order_id = 'unpaid' AND state = 'open' AND address = ''")
 }
 
-// A change is asked for and paid while its order ships: whatever of it comes to Fulfilment first, it is answered once, and the parcel goes
-// where the answer says.
+// A change is asked for and paid while its order ships: whatever of it comes to Fulfilment first, it is
+// answered once, and the parcel goes where the answer says.
 func TestFulfilmentAnswersAChangeOfWhatShipsOnce(t *testing.T) {
 	r := newRig(t, "fulfilment")
 	for n, says := range permutations([]string{"asked", "paid", "reserved"}) {

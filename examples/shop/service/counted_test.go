@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func (s *behind) Receive(ctx context.Context, max int) (broker.Batch, error) {
 func (s *shop) ask(method, path, body string, into any) {
 	s.t.Helper()
 	r, w := httptest.NewRequest(method, path, strings.NewReader(body)), httptest.NewRecorder()
-	r.Header.Set("Idempotency-Key", body)
+	r.Header.Set("Idempotency-Key", strconv.Quote(body))
 	if s.all["order"].HTTP().ServeHTTP(w, r); w.Code >= 300 {
 		s.t.Fatalf("%s %s: %d: %s", method, path, w.Code, w.Body)
 	}
@@ -99,8 +100,8 @@ func (s *shop) allHold() {
 	}
 }
 
-// A customer places an order, changes it and cancels it, and the last reaches Payment first: nothing is charged, both charges answer that they are
-// barred, and that is what the counts show.
+// A customer places an order, changes it and cancels it, and the last reaches Payment first: nothing is
+// charged, both charges answer that they are barred, and that is what the counts show.
 func TestBarredIsCounted(t *testing.T) {
 	b := &late{Broker: bus(t), group: "payment", topic: "orders", held: true}
 	s := shopOver(t, b, nil, func(d store.Driver[*sql.Tx]) store.Driver[*sql.Tx] { return d })
@@ -155,7 +156,8 @@ func TestOrderGoesOnWithoutADeclinedChange(t *testing.T) {
 	s.allHold()
 }
 
-// The gateway charges, and refunds, and says nothing that one could go by: each call is looked up, was made once, and is counted as settled.
+// The gateway charges, and refunds, and says nothing that one could go by: each call is looked up, was made
+// once, and is counted as settled.
 func TestUnknownSettledIsCounted(t *testing.T) {
 	const one = `{"customer":"ada","items":[{"sku":"tea","quantity":1}]}`
 	const short = `{"customer":"ada","items":[{"sku":"` + sample.Sold + `","quantity":1}]}`

@@ -113,7 +113,8 @@ func TestPaymentThatIsUndoneFirstIsBarred(t *testing.T) {
 	r.wantSaid("payment.declined o1")
 }
 
-// Beside a build that knows no steps: what that took is not taken again, and is given back once; what it gave back is not given back again.
+// Beside a build that knows no steps: what that took is not taken again, and is given back once; what it gave
+// back is not given back again.
 func TestPaymentBesideABuildWithoutSteps(t *testing.T) {
 	db, at := home(t, "payment")
 	r := rigAt(t, "payment", db, at, &service.Options{Older: true})
@@ -164,7 +165,8 @@ const stock = "SELECT reserved FROM stock WHERE sku = $1"
 func TestInventoryReservesAllOrNothing(t *testing.T) {
 	r := newRig(t, "inventory")
 	o := tea("o1", "ada", 2)
-	o.Items = append(o.Items, event.Item{SKU: "mug", Quantity: 1}, event.Item{SKU: "tea", Quantity: 3}) // tea twice
+	// tea twice
+	o.Items = append(o.Items, event.Item{SKU: "mug", Quantity: 1}, event.Item{SKU: "tea", Quantity: 3})
 	r.hear(3, r.ev.PaymentTaken.New("o1", about(o)))
 	r.want(5, stock, "tea")
 	r.want(1, stock, "mug")
@@ -225,8 +227,8 @@ func TestFulfilment(t *testing.T) {
 	r.wantSaid("parcel.shipped o1", "parcel.failed o2")
 }
 
-// Whoever comes first decides: the carrier or the customer. What the other then does is answered, and changes nothing. Nothing goes elsewhere
-// that is not paid for.
+// Whoever comes first decides: the carrier or the customer. What the other then does is answered, and changes
+// nothing. Nothing goes elsewhere that is not paid for.
 func TestFulfilmentStopsWhatHasNotLeft(t *testing.T) {
 	r := newRig(t, "fulfilment")
 	late, early := tea("late", "ada", 1), tea("early", "ada", 1)

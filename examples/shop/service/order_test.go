@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +23,7 @@ import (
 func (r *rig) post(key, body string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(body))
 	if key != "" {
-		req.Header.Set("Idempotency-Key", key)
+		req.Header.Set("Idempotency-Key", strconv.Quote(key))
 	}
 	w := httptest.NewRecorder()
 	r.svc.HTTP().ServeHTTP(w, req)
@@ -61,10 +62,10 @@ func TestPostOrder(t *testing.T) {
 		t.Errorf("placed %+v", o)
 	}
 	r.wantSaid("order.placed " + o.ID)
-	spaced := r.post("k1", ` {"items":[{"quantity":2,"sku":"tea"},{"sku":"mug","quantity":1}], "customer":"ada"} `)
+	repeat := r.post("k1", twoTeas)
 	var again order.Summary
-	if err := json.Unmarshal(spaced.Body.Bytes(), &again); err != nil || spaced.Code != http.StatusOK || again.ID != o.ID {
-		t.Errorf("the repeat: %d %s", spaced.Code, spaced.Body)
+	if err := json.Unmarshal(repeat.Body.Bytes(), &again); err != nil || repeat.Code != http.StatusCreated || again.ID != o.ID || repeat.Header().Get("Location") != "/orders/"+o.ID {
+		t.Errorf("the repeat: %d %s", repeat.Code, repeat.Body)
 	}
 	r.want(1, "SELECT COUNT(*) FROM orders")
 	r.wantSaid("order.placed " + o.ID)
@@ -127,15 +128,15 @@ func TestPostOrderAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	slices.Sort(codes)
-	if !slices.Equal(codes, []int{200, 200, 200, 200, 200, 200, 200, 201}) {
+	if !slices.Equal(codes, []int{201, 201, 201, 201, 201, 201, 201, 201}) {
 		t.Errorf("answers %v", codes)
 	}
 	r.want(1, "SELECT COUNT(*) FROM orders")
 	r.want(1, "SELECT COUNT(*) FROM skald_outbox")
 }
 
-// All that can be said about one order, in every order in which it can arrive, twice each: the state, the history
-// and what is said at last are right, and said once.
+// All that can be said about one order, in every order in which it can arrive, twice each: the state, the
+// history and what is said at last are right, and said once.
 func TestOrderHearsInAnyOrder(t *testing.T) {
 	r := newRig(t, "order")
 	say := map[string]skald.Event[event.Verdict]{
@@ -258,7 +259,8 @@ func (r *rig) asks(code int, method, path, body string) {
 	}
 }
 
-// What customers want behind their order is taken once, answered by Fulfilment, and refused when it is too late.
+// What customers want behind their order is taken once, answered by Fulfilment, and refused when it is too
+// late.
 func TestWishes(t *testing.T) {
 	r := newRig(t, "order")
 	o := r.placed("k1")

@@ -20,9 +20,12 @@ import (
 	"github.com/skald-go/skald/examples/shop/payment"
 	"github.com/skald-go/skald/examples/shop/sample"
 	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/health"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/outbox"
 	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/store"
 )
 
@@ -31,12 +34,12 @@ func Names() []string {
 	return []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"}
 }
 
-// handle is how long a handler may take, unless the options say otherwise. None here needs a tenth of it; and what
-// an instance holds that stands still, rows of hot goods among them, is held about so long.
+// handle is how long a handler may take, unless the options say otherwise. None here needs a tenth of it; and
+// what an instance holds that stands still, rows of hot goods among them, is held about so long.
 const handle = 2 * time.Second
 
-// rivals is how long an intake may wait for one. With handle it says how soon others go on with a call that an instance was at
-// when it died.
+// rivals is how long an intake may wait for one. With handle it says how soon others go on with a call that
+// an instance was at when it died.
 const rivals = 2 * time.Second
 
 // Options of a service. The zero value works.
@@ -46,19 +49,27 @@ type Options struct {
 	// Instance is this instance's stable name among those of the same service; two that live at the same
 	// time must not share one. Default "1".
 	Instance string
-	// Outbox, Inbox and Relay are the options of the stations; Member, Owner and Entities are set here. Default as they say.
+	// Outbox, Inbox and Relay are the options of the stations; Member, Owner and Entities are set here.
+	// Default as they say.
 	Outbox outbox.Options
 	Inbox  inbox.Options
 	Relay  relay.Options
 	// Now is the clock of the service's own rows. Default time.Now.
 	Now func() time.Time
-	// Older: instances of a build that knew no steps share the groups of Payment and Inventory, or did. Default false.
+	// Style is who knows what comes next for an order; the same for all services. Default: each service.
+	Style event.Style
+	// Saga are the options of the engine of the orchestrated style. Default as they say.
+	Saga saga.EngineOptions
+	// Older: instances of a build that knew no steps share the groups of Payment and Inventory, or did.
+	// Default false.
 	Older bool
 	// Gateway is whom Payment asks. Default: one in its own database, which does what it is asked.
 	Gateway gateway.Gateway
-	// Held tells Order what holds an order, for its status over HTTP. Default: nobody is asked. Package place asks all services
-	// that it has opened, unless this says who is asked.
+	// Held tells Order what holds an order, for its status over HTTP. Default: nobody is asked. Package place
+	// asks all services that it has opened, unless this says who is asked.
 	Held order.Finder
+	// Seen remembers answers of Order over HTTP in front of its database. Default: none.
+	Seen once.Cache
 	// NewID names orders and transfers. Default: 26 random letters and digits.
 	NewID func() string
 }
@@ -80,7 +91,8 @@ type Service[TTx any] struct {
 	Inbox *inbox.Inbox[TTx]
 	Relay *relay.Relay
 
-	http http.Handler
+	engine *saga.Engine[TTx] // of Order, in the orchestrated style
+	http   http.Handler
 }
 
 // New is the service of that name at home.
@@ -93,6 +105,7 @@ func New[TTx any](name string, home table.Home[TTx], bus broker.Broker, o *Optio
 		d.Instance = "1"
 	}
 	events := event.New(d.Prefix)
+	events.Style = d.Style
 	s := &Service[TTx]{Name: name}
 	if err := s.build(home, events, d); err != nil {
 		return nil, fmt.Errorf("service %s: %w", name, err)
@@ -117,9 +130,9 @@ func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, o Optio
 	switch s.Name {
 	case "order":
 		var part *order.Order[TTx]
-		part, err = order.New(home, events, &order.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Held: o.Held, Prices: sample.Prices()})
+		part, err = order.New(home, events, &order.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Held: o.Held, Seen: o.Seen, Saga: o.Saga, Prices: sample.Prices()})
 		if err == nil {
-			s.Part, s.http = part, part.Handler()
+			s.Part, s.http, s.engine = part, part.Handler(), part.Engine()
 		}
 	case "payment":
 		s.Part, err = payment.New(home, events, &payment.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Gateway: o.Gateway, Older: o.Older, Accounts: sample.Accounts()})
@@ -137,11 +150,27 @@ func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, o Optio
 	return err
 }
 
-// Runners are what makes the service work: its inbox and its relay.
-func (s *Service[TTx]) Runners() []skald.Runner { return []skald.Runner{s.Inbox, s.Relay} }
+// Runners are what makes the service work: its inbox, its relay, and the engine of its sagas if it has some.
+func (s *Service[TTx]) Runners() []skald.Runner {
+	if s.engine != nil {
+		return []skald.Runner{s.Inbox, s.Relay, s.engine}
+	}
+	return []skald.Runner{s.Inbox, s.Relay}
+}
 
 // Steppers are the same, to be driven turn by turn.
-func (s *Service[TTx]) Steppers() []skald.Stepper { return []skald.Stepper{s.Inbox, s.Relay} }
+func (s *Service[TTx]) Steppers() []skald.Stepper {
+	if s.engine != nil {
+		return []skald.Stepper{s.Inbox, s.Relay, s.engine}
+	}
+	return []skald.Stepper{s.Inbox, s.Relay}
+}
+
+// Watched has probes ask the service's inbox and relay.
+func (s *Service[TTx]) Watched(h *health.Handler) {
+	h.AddInbox(s.Name, s.Inbox)
+	h.AddRelay("relay of "+s.Name, s.Relay)
+}
 
 // HTTP is the Order service's handler; nil for the others.
 func (s *Service[TTx]) HTTP() http.Handler { return s.http }

@@ -27,7 +27,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// place sends n sample orders over HTTP, and does what their customers want behind them; after each the shop works a little.
+// place sends n sample orders over HTTP, and does what their customers want behind them; after each the shop
+// works a little.
 func (s *shop) place(seed uint64, n int) {
 	s.t.Helper()
 	do := func(method, path, body string) {
@@ -109,7 +110,8 @@ func TestShop(t *testing.T) {
 	}
 }
 
-// Eight customers want the only piece of something at the same moment: one gets it, the others their money back.
+// Eight customers want the only piece of something at the same moment: one gets it, the others their money
+// back.
 func TestLastPiece(t *testing.T) {
 	s := newShop(t, nil)
 	ctx, stop := context.WithCancel(t.Context())
@@ -215,6 +217,7 @@ func breaches() []breach {
 		{"effect_once", "inventory", confirmed, `UPDATE skald_step SET state = 7 WHERE saga = $1`},
 		{"effect_once", "payment", confirmed, `INSERT INTO journal SELECT source, id, 'parcel.stopped', saga, '' FROM skald_step WHERE saga = $1`},
 		{"mailed_once", "notification", declined, `INSERT INTO mails SELECT * FROM mails WHERE order_id = $1`},
+		{"posted_once", "order", confirmed, `INSERT INTO receipts (key, code, body) VALUES ('k', 201, '{"id":"' || $1 || '"}')`},
 		{"mailed_once", "notification", confirmed, `DELETE FROM mails WHERE order_id = $1`},
 	}
 }
@@ -223,7 +226,8 @@ func breaches() []breach {
 func TestAuditorSeesEachBreach(t *testing.T) {
 	s := newShop(t, nil)
 	some := func(which string) bool { return num(t, s.dbs["order"], "SELECT COUNT(*) FROM orders WHERE "+which) > 0 }
-	for seed := uint64(1); seed == 1 || !some(moved) || !some(notMoved); seed++ { // who is first, a change or a parcel, is nobody's to say
+	for seed := uint64(1); seed == 1 || !some(moved) || !some(notMoved); seed++ {
+		// who is first, a change or a parcel, is nobody's to say
 		if seed > 30 {
 			t.Fatal("no change is paid and refused, or none is made")
 		}
@@ -235,7 +239,8 @@ func TestAuditorSeesEachBreach(t *testing.T) {
 			mended, id := s.broken(t, b)
 			for name, i := range mended.audit(t.Context()) {
 				switch {
-				case name == "moved_once" && b.invariant == "charged_once": // the gateway's ledger shows it, too
+				case name == "moved_once" && b.invariant == "charged_once":
+					// the gateway's ledger shows it, too
 				case name != b.invariant && !i.OK:
 					t.Errorf("%s is blamed, too: %s", name, i.Detail)
 				case name == b.invariant && i.OK:
@@ -245,6 +250,33 @@ func TestAuditorSeesEachBreach(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Where the outboxes are empty, purged or never written, journals say what a message was about: what had
+// nothing to undo is not blamed, and what is wrong names its order.
+func TestAuditorNeedsNoOutbox(t *testing.T) {
+	s := newShop(t, nil)
+	s.place(1, 50)
+	quiet(t, s.work...)
+	for name := range s.dbs {
+		if err := s.try(name, "DELETE FROM skald_outbox", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, i := range s.audit(t.Context()) {
+		if !i.OK {
+			t.Errorf("%s: %s", name, i.Detail)
+		}
+	}
+	for service, sql := range map[string]string{
+		"inventory": `INSERT INTO journal SELECT * FROM journal WHERE order_id = $1`,
+		"payment":   `DELETE FROM journal WHERE order_id = $1`,
+	} {
+		mended, id := s.broken(t, breach{"effect_once", service, "state = 'confirmed'", sql})
+		if i := mended.audit(t.Context())["effect_once"]; i.OK || !strings.Contains(i.Detail, "order "+id+": ") {
+			t.Errorf("%s: it says %s", service, i.Detail)
+		}
 	}
 }
 
@@ -265,8 +297,7 @@ func (s *shop) broken(t *testing.T, b breach) (mended *shop, id string) {
 	t.Helper()
 	mended = s.copy(t, b.service)
 	if b.order == "id = 'lost'" { // an order whose event was never written
-		if err := mended.try("order", `INSERT INTO orders (id, idempotency_key, fingerprint, customer, cents, state)
-			VALUES ('lost', 'lost', '', 'ada', 1, 'pending')`, ""); err != nil {
+		if err := mended.try("order", `INSERT INTO orders (id, customer, cents, state) VALUES ('lost', 'ada', 1, 'pending')`, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -316,8 +347,10 @@ func (s *shop) try(name, script, order string) error {
 func TestAuditorKnowsWhoHandlesWhat(t *testing.T) {
 	v := event.Verdict{Order: event.Order{ID: "o", Customer: "ada"}}
 	c := event.Change{Order: v.Order, Number: 1, Address: "elsewhere", Fee: 1}
-	for _, name := range service.Names() {
-		r := newRig(t, name)
+	for i := range 2 * len(service.Names()) {
+		name, style := service.Names()[i/2], []event.Style{event.Choreographed, event.Orchestrated}[i%2]
+		db, at := home(t, name)
+		r := rigAt(t, name, db, at, &service.Options{Style: style})
 		e := r.ev
 		for i, d := range []skald.Draft{
 			e.OrderPlaced.New("o", event.Order{ID: "o", Customer: "ada"}), e.OrderConfirmed.New("o", v), e.OrderCancelled.New("o", v),
@@ -327,12 +360,13 @@ func TestAuditorKnowsWhoHandlesWhat(t *testing.T) {
 			e.ParcelStopped.New("o", v), e.ParcelGone.New("o", v), e.CancelAsked.New("o", v),
 			e.ChangeAsked.New("o", c), e.ChangeTaken.New("o", c), e.ChangeRefused.New("o", c),
 			e.ChangePaid.New("o", c), e.ChangeDeclined.New("o", c), e.ChangeUndone.New("o", c),
+			e.ChargePayment.New("o", v.Order), e.RefundPayment.New("o", v), e.ReserveStock.New("o", v), e.ReleaseStock.New("o", v), e.ShipParcel.New("o", v),
 		} {
 			before := r.num("SELECT COUNT(*) FROM skald_mark")
 			r.hear(1, d)
 			handles := r.num("SELECT COUNT(*) FROM skald_mark") > before
-			if says := slices.Contains(audit.Subscribers(d.Type), name); says != handles {
-				t.Errorf("%d: %s handles %s: %t, the auditor says %t", i, name, d.Type, handles, says)
+			if says := slices.Contains(audit.Subscribers(d.Type, style == event.Orchestrated), name); says != handles {
+				t.Errorf("%d: %s (%s) handles %s: %t, the auditor says %t", i, name, style, d.Type, handles, says)
 			}
 		}
 	}
@@ -352,9 +386,11 @@ func (b *asked) Subscribe(ctx context.Context, g broker.Group) (broker.Subscript
 // What brokers are told that must know it before is what the services listen to.
 func TestListens(t *testing.T) {
 	ev, b := event.New(""), &asked{Broker: bus(t)}
-	for _, name := range service.Names() {
+	for i := range 2 * len(service.Names()) {
+		name := service.Names()[i/2]
+		ev.Style = []event.Style{event.Choreographed, event.Orchestrated}[i%2]
 		_, at := home(t, name)
-		svc, err := service.New(name, at, b, nil)
+		svc, err := service.New(name, at, b, &service.Options{Style: ev.Style})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,8 +16,9 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// One order through six services is one trace, over rows of outboxes and a broker: each handler is a child of the
-// span that wrote its message, and each call to the broker is linked to the spans whose messages it sends.
+// One order through six services is one trace, over rows of outboxes and a broker: each handler is a child of
+// the span that wrote its message, and each call to the broker is linked to the spans whose messages it
+// sends.
 func TestOneOrderIsOneTrace(t *testing.T) {
 	seen := tracetest.NewInMemoryExporter()
 	o := &service.Options{}

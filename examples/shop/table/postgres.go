@@ -11,8 +11,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An instance that stands still must not hold for ever what a transaction of its own has locked, such as the key
-// of an order that is asked for again elsewhere. It is said in the transaction: a pooler gives the session to others.
+// An instance that stands still must not hold for ever what a transaction of its own has locked, such as the
+// key of an order that is asked for again elsewhere. It is said in the transaction: a pooler gives the
+// session to others.
 const begin = "begin isolation level read committed; set local idle_in_transaction_session_timeout = '7s'"
 
 // Postgres is the home of a service in a schema; "" is the one that the connection has.
@@ -52,8 +53,8 @@ type pgxDB struct {
 	prefix string
 }
 
-// placed puts the schema before each table. It is not set on the connection: a pooler in transaction mode would give
-// the statement another one.
+// placed puts the schema before each table. It is not set on the connection: a pooler in transaction mode
+// would give the statement another one.
 func placed(text, prefix string) string { return strings.ReplaceAll(text, "/*schema*/", prefix) }
 
 func (d pgxDB) Exec(ctx context.Context, text string, args ...any) (int64, error) {

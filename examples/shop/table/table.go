@@ -1,5 +1,5 @@
-// Package table is how the shop's handlers reach their own tables: one small interface, as sqlc's DBTX, so that
-// the same handlers run in a *sql.Tx on SQLite and in a pgx.Tx on PostgreSQL.
+// Package table is how the shop's handlers reach their own tables: one small interface, as sqlc's DBTX, so
+// that the same handlers run in a *sql.Tx on SQLite and in a pgx.Tx on PostgreSQL.
 package table
 
 import (
@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A DB runs SQL whose placeholders are $1, $2, …, and in which /*schema*/ stands before each table. A missing row is an error that wraps sql.ErrNoRows.
+// A DB runs SQL whose placeholders are $1, $2, …, and in which /*schema*/ stands before each table. A missing
+// row is an error that wraps sql.ErrNoRows.
 type DB interface {
 	Exec(ctx context.Context, sql string, args ...any) (rows int64, err error)
 	Query(ctx context.Context, sql string, args ...any) (Rows, error)

@@ -7,11 +7,10 @@ SELECT coalesce(array_agg(value), ARRAY[]::text[]) FROM /*schema*/kv WHERE key =
 SELECT count(*) FROM /*schema*/skald_outbox;
 
 -- name: CountMarks
-SELECT count(*) FROM (SELECT consumer, source, id::text FROM /*schema*/skald_mark
-	UNION SELECT consumer, source, id FROM /*schema*/skald_mark_timeless) AS m;
+SELECT count(*) FROM /*schema*/skald_mark;
 
 -- name: CountAside
-SELECT count(*) FROM /*schema*/skald_aside;
+SELECT count(*) FROM /*schema*/skald_deferred;
 
 -- name: CountAudits
 SELECT count(*) FROM /*schema*/skald_audit;
@@ -22,19 +21,19 @@ UPDATE /*schema*/skald_outbox SET slot = (today - least((today - slot + 10) % 10
 	FROM (SELECT floor(extract(epoch FROM now()) / 86400)::bigint AS today) AS c;
 
 -- name: AgeMarks
-UPDATE /*schema*/skald_mark_timeless SET at = at - $1 * interval '1 second';
+UPDATE /*schema*/skald_mark SET at = at - $1 * interval '1 second', until = until - $1 * interval '1 second';
 
 -- name: AgeSteps
 UPDATE /*schema*/skald_step SET at = at - $1 * interval '1 second';
 
--- name: AgeFloors
-UPDATE /*schema*/skald_floor SET since = since - $1 * interval '1 second';
+-- name: AgeTypes
+UPDATE /*schema*/skald_handled_type SET at = at - $1 * interval '1 second';
+
+-- name: AgeConsumers
+UPDATE /*schema*/skald_consumer SET heard_at = heard_at - $1 * interval '1 second', progress_at = progress_at - $1 * interval '1 second';
 
 -- name: AgeQuarantine
 UPDATE /*schema*/skald_quarantine SET taken_at = taken_at - $1 * interval '1 second';
 
--- name: KnowAll
-INSERT INTO /*schema*/skald_floor (consumer) SELECT DISTINCT consumer FROM /*schema*/skald_mark ON CONFLICT DO NOTHING;
-
--- name: KnowForLong
-UPDATE /*schema*/skald_floor SET since = since - interval '40 days';
+-- name: AgeSagas
+UPDATE /*schema*/skald_saga SET started_at = started_at - $1 * interval '1 second', ended_at = ended_at - $1 * interval '1 second';

@@ -1,17 +1,37 @@
--- The tables of Skald in PostgreSQL 13 or newer, database encoding UTF8.
+-- The tables, functions and views of Skald in PostgreSQL 13 or newer, database encoding UTF8.
 --
 -- skald_outbox is a contract: from any language, a trigger or psql,
 --   INSERT INTO skald_outbox (topic, key, type, data) VALUES ('orders', '42', 'order.placed', '{"id":42}')
--- is a complete, ordered, deliverable message. Nothing here is made or dropped at run time.
+-- is a complete, ordered, deliverable message. The views are a contract, too: docs/sql.md says what is.
+--
+-- Every function has a search_path of its own: it finds what belongs to PostgreSQL first, whatever the caller's search_path
+-- says, and temporary objects last. A path without pg_temp would look there first for tables and types.
+
+-- 1. Settings, and functions that other parts use
 
 CREATE TABLE /*schema*/skald_setting (
 	name  text PRIMARY KEY,
 	value text NOT NULL
 );
-INSERT INTO /*schema*/skald_setting (name, value) VALUES ('lease', ''); -- locked while lanes are dealt out
+INSERT INTO /*schema*/skald_setting (name, value) VALUES
+	('shard lock', ''),   -- locked while shards are dealt out
+	('recovery reason', ''),   -- what a relay saw that must not be: see skald_recovery_reason
+	('recoveries', '0'), -- how many are done
+	('fingerprint key', encode(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()), 'hex')); -- of skald_mark.fingerprint
 
--- A guard in a pipeline raises: a statement that merely finds nothing does not stop the COMMIT behind it.
-CREATE FUNCTION /*schema*/skald_guard(held boolean, what text) RETURNS boolean LANGUAGE plpgsql AS $$
+-- A relay may UPDATE skald_setting to lock the row 'shard lock', and to note in 'recovery reason' what it saw. Only the owner changes anything else.
+CREATE FUNCTION /*schema*/skald_setting_protected() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF NOT pg_has_role(current_user, (SELECT c.relowner FROM pg_class AS c WHERE c.oid = TG_RELID), 'USAGE') THEN
+		RAISE EXCEPTION 'permission denied for table skald_setting: % is for its owner to change', OLD.name USING ERRCODE = 'insufficient_privilege';
+	END IF;
+	RETURN NEW;
+END $$;
+CREATE TRIGGER skald_setting_protected BEFORE UPDATE ON /*schema*/skald_setting FOR EACH ROW
+WHEN (OLD.name <> 'recovery reason' OR NEW.name <> 'recovery reason') EXECUTE FUNCTION /*schema*/skald_setting_protected();
+
+-- Raises where a condition does not hold: in a pipeline a statement that merely finds nothing does not stop the COMMIT after it.
+CREATE FUNCTION /*schema*/skald_require(held boolean, what text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF held THEN
 		RETURN true;
@@ -19,38 +39,47 @@ BEGIN
 	RAISE EXCEPTION 'skald: the guard of % was lost', what USING ERRCODE = 'SK001';
 END $$;
 
--- UUID of version 7 (RFC 9562): milliseconds of the clock, then random bits.
-CREATE FUNCTION /*schema*/skald_uuid7() RETURNS uuid LANGUAGE sql VOLATILE AS $$
+-- A UUID of version 7 (RFC 9562): milliseconds of the clock, then random bits.
+CREATE FUNCTION /*schema*/skald_uuid7() RETURNS uuid LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
 		PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid
 $$;
 
--- Headers are [[name, base64], ...]: names of 1 to 128 of A-Z a-z 0-9 . _ -, with their values at most 16 KiB.
-CREATE FUNCTION /*schema*/skald_headers_ok(headers jsonb) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+-- 2. The outbox
+
+-- Headers are [[name, base64], ...]: names of 1 to 128 of A-Z a-z 0-9 . _ -, with their values at most 16 KiB. Base64 as RFC 4648
+-- has it, broken into lines or not: decode() alone takes blanks within a group, and several groups with padding.
+CREATE FUNCTION /*schema*/skald_headers_ok(headers jsonb) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h jsonb;
+	value bytea;
 	size bigint := 0;
 BEGIN
 	IF jsonb_typeof(headers) <> 'array' THEN
 		RETURN false;
 	END IF;
-	FOR h IN SELECT value FROM jsonb_array_elements(headers) LOOP
+	FOR h IN SELECT e.value FROM jsonb_array_elements(headers) AS e LOOP
 		IF jsonb_typeof(h) <> 'array' OR jsonb_array_length(h) <> 2
 			OR jsonb_typeof(h -> 0) <> 'string' OR jsonb_typeof(h -> 1) <> 'string'
 			OR length(h ->> 0) NOT BETWEEN 1 AND 128 OR (h ->> 0) COLLATE "C" ~ '[^A-Za-z0-9._-]' THEN
 			RETURN false;
 		END IF;
-		size := size + length(h ->> 0) + octet_length(decode(h ->> 1, 'base64'));
+		value := decode(h ->> 1, 'base64');
+		IF translate(encode(value, 'base64'), chr(10), '') <> translate(h ->> 1, chr(10) || chr(13), '') THEN
+			RETURN false;
+		END IF;
+		size := size + length(h ->> 0) + octet_length(value);
 	END LOOP;
 	RETURN size <= 16384;
 EXCEPTION WHEN invalid_parameter_value THEN
 	RETURN false; -- not base64
 END $$;
 
--- The limits of a row, one function for all: PostgreSQL prepares every constraint of a table anew for each statement,
--- and seven of them took as long as the INSERT itself. It says which limit is broken, as a constraint of its name.
+-- The limits of a row, in one function. It says which limit is broken, as a constraint of that name.
 CREATE FUNCTION /*schema*/skald_limits_ok(topic text, type text, key text, key_bytes bytea, data text, data_bytes bytea,
-	subject text, headers jsonb, bucket smallint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+	subject text, headers jsonb, bucket smallint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	broken text;
 BEGIN
@@ -70,7 +99,7 @@ BEGIN
 	RETURN true;
 END $$;
 
--- txid stands before seq on purpose: defaults are drawn in the order of the columns, and a relay needs a
+-- txid comes before seq on purpose: defaults are drawn in the order of the columns, and a relay needs a
 -- transaction to have its number before it draws the first seq.
 CREATE TABLE /*schema*/skald_outbox (
 	topic          text NOT NULL,
@@ -94,8 +123,7 @@ CREATE TABLE /*schema*/skald_outbox (
 	slot           smallint NOT NULL DEFAULT (floor(date_part('epoch', now()) / 86400)::bigint % 10)::smallint,
 	bucket         smallint, -- NULL: hashed from the key, else the id, when read
 	erased_at      timestamptz,
-	PRIMARY KEY (seq, slot),
-	CONSTRAINT skald_outbox_limits CHECK (/*schema*/skald_limits_ok(topic, type, key, key_bytes, data, data_bytes, subject, headers, bucket))
+	PRIMARY KEY (seq, slot)
 ) PARTITION BY LIST (slot);
 CREATE INDEX skald_outbox_txid ON /*schema*/skald_outbox (txid, seq);
 
@@ -110,96 +138,97 @@ CREATE TABLE /*schema*/skald_outbox_7 PARTITION OF /*schema*/skald_outbox FOR VA
 CREATE TABLE /*schema*/skald_outbox_8 PARTITION OF /*schema*/skald_outbox FOR VALUES IN (8);
 CREATE TABLE /*schema*/skald_outbox_9 PARTITION OF /*schema*/skald_outbox FOR VALUES IN (9);
 
-CREATE SEQUENCE /*schema*/skald_arrival CACHE 1; -- the order in which messages were handled
+-- A trigger asks for the limits, not a CHECK: PostgreSQL prepares each CHECK again for each statement, which took as long as the
+-- INSERT. It asks only for rows without a bucket: a writer that fills in bucket has held the row to its limits, and a relay
+-- checks it again before it publishes the row. Always checked: what a relay could not even read (a bucket that is none, headers,
+-- two keys, two payloads) and times outside of the years 1 to 9999, infinity among them.
+CREATE FUNCTION /*schema*/skald_limits() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF NEW.time < to_timestamp(-62135596800) OR NEW.time >= to_timestamp(253402300800) THEN
+		RAISE EXCEPTION 'skald: a row violates the limit skald_outbox_time: it lies outside of the years 1 to 9999'
+			USING ERRCODE = 'check_violation', CONSTRAINT = 'skald_outbox_time';
+	END IF;
+	IF /*schema*/skald_limits_ok(NEW.topic, NEW.type, NEW.key, NEW.key_bytes, NEW.data, NEW.data_bytes, NEW.subject, NEW.headers, NEW.bucket) THEN
+		RETURN NEW;
+	END IF;
+	RETURN NULL; -- cannot be: it says yes, or raises
+END $$;
 
--- What each consumer has finished, in slots of two days by the time in the id. Statements name the slot.
-CREATE TABLE /*schema*/skald_mark (
-	consumer text NOT NULL,
-	source   text NOT NULL,
-	id       uuid NOT NULL,
-	outcome  smallint NOT NULL, -- 1 done, 2 rejected
-	reason   text,
-	arrival  bigint NOT NULL DEFAULT nextval('/*schema*/skald_arrival'),
-	at       timestamptz NOT NULL DEFAULT now(),
-	slot     smallint NOT NULL,
-	PRIMARY KEY (consumer, source, id, slot)
-) PARTITION BY LIST (slot);
+-- Triggers fire in the order of their names: these after those of a user, who may have changed the row.
+CREATE TRIGGER zz_skald_limits BEFORE INSERT OR UPDATE ON /*schema*/skald_outbox FOR EACH ROW
+WHEN (NEW.bucket IS NULL OR NEW.bucket NOT BETWEEN 0 AND 1023 OR NEW.headers IS NOT NULL
+	OR NEW.key_bytes IS NOT NULL AND NEW.key IS NOT NULL OR NEW.data_bytes IS NOT NULL AND NEW.data IS NOT NULL
+	OR NEW.time < timestamptz '0001-01-01 00:00:00+00' OR NEW.time >= timestamptz '10000-01-01 00:00:00+00')
+EXECUTE FUNCTION /*schema*/skald_limits();
 
-CREATE TABLE /*schema*/skald_mark_00 PARTITION OF /*schema*/skald_mark FOR VALUES IN (0);
-CREATE TABLE /*schema*/skald_mark_01 PARTITION OF /*schema*/skald_mark FOR VALUES IN (1);
-CREATE TABLE /*schema*/skald_mark_02 PARTITION OF /*schema*/skald_mark FOR VALUES IN (2);
-CREATE TABLE /*schema*/skald_mark_03 PARTITION OF /*schema*/skald_mark FOR VALUES IN (3);
-CREATE TABLE /*schema*/skald_mark_04 PARTITION OF /*schema*/skald_mark FOR VALUES IN (4);
-CREATE TABLE /*schema*/skald_mark_05 PARTITION OF /*schema*/skald_mark FOR VALUES IN (5);
-CREATE TABLE /*schema*/skald_mark_06 PARTITION OF /*schema*/skald_mark FOR VALUES IN (6);
-CREATE TABLE /*schema*/skald_mark_07 PARTITION OF /*schema*/skald_mark FOR VALUES IN (7);
-CREATE TABLE /*schema*/skald_mark_08 PARTITION OF /*schema*/skald_mark FOR VALUES IN (8);
-CREATE TABLE /*schema*/skald_mark_09 PARTITION OF /*schema*/skald_mark FOR VALUES IN (9);
-CREATE TABLE /*schema*/skald_mark_10 PARTITION OF /*schema*/skald_mark FOR VALUES IN (10);
-CREATE TABLE /*schema*/skald_mark_11 PARTITION OF /*schema*/skald_mark FOR VALUES IN (11);
-CREATE TABLE /*schema*/skald_mark_12 PARTITION OF /*schema*/skald_mark FOR VALUES IN (12);
-CREATE TABLE /*schema*/skald_mark_13 PARTITION OF /*schema*/skald_mark FOR VALUES IN (13);
-CREATE TABLE /*schema*/skald_mark_14 PARTITION OF /*schema*/skald_mark FOR VALUES IN (14);
-CREATE TABLE /*schema*/skald_mark_15 PARTITION OF /*schema*/skald_mark FOR VALUES IN (15);
-CREATE TABLE /*schema*/skald_mark_16 PARTITION OF /*schema*/skald_mark FOR VALUES IN (16);
-CREATE TABLE /*schema*/skald_mark_17 PARTITION OF /*schema*/skald_mark FOR VALUES IN (17);
+-- The size is checked of every row: a relay would have to read a row to find out that it is too large.
+CREATE FUNCTION /*schema*/skald_too_large() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	broken text := CASE
+		WHEN octet_length(NEW.topic) > 249 THEN 'topic'
+		WHEN octet_length(NEW.type) > 255 THEN 'type'
+		WHEN octet_length(NEW.key) > 1024 OR octet_length(NEW.key_bytes) > 1024 THEN 'key'
+		WHEN octet_length(NEW.data) > 921600 OR octet_length(NEW.data_bytes) > 921600 THEN 'data'
+		WHEN octet_length(NEW.subject) > 1024 THEN 'subject'
+		WHEN octet_length(NEW.content_type) > 255 THEN 'content_type'
+		WHEN octet_length(NEW.schema) > 1024 THEN 'schema'
+		WHEN octet_length(NEW.source) > 1024 THEN 'source'
+		ELSE 'stamp'
+	END;
+BEGIN
+	RAISE EXCEPTION 'skald: a row violates the limit skald_outbox_%', broken
+		USING ERRCODE = 'check_violation', CONSTRAINT = 'skald_outbox_' || broken;
+END $$;
 
--- Marks of ids that are no UUID of version 7, or whose time lies more than an hour ahead.
-CREATE TABLE /*schema*/skald_mark_timeless (
-	consumer text NOT NULL,
-	source   text NOT NULL,
-	id       text NOT NULL,
-	outcome  smallint NOT NULL,
-	reason   text,
-	arrival  bigint NOT NULL DEFAULT nextval('/*schema*/skald_arrival'),
-	at       timestamptz NOT NULL DEFAULT now(),
-	PRIMARY KEY (consumer, source, id)
-);
-CREATE INDEX skald_mark_timeless_at ON /*schema*/skald_mark_timeless (at);
+CREATE TRIGGER zz_skald_sizes BEFORE INSERT OR UPDATE ON /*schema*/skald_outbox FOR EACH ROW
+WHEN (octet_length(NEW.topic) > 249 OR octet_length(NEW.type) > 255 OR octet_length(NEW.key) > 1024 OR octet_length(NEW.key_bytes) > 1024
+	OR octet_length(NEW.data) > 921600 OR octet_length(NEW.data_bytes) > 921600 OR octet_length(NEW.subject) > 1024
+	OR octet_length(NEW.content_type) > 255 OR octet_length(NEW.schema) > 1024 OR octet_length(NEW.source) > 1024
+	OR octet_length(NEW.correlation_id) > 1024 OR octet_length(NEW.causation_id) > 1024 OR octet_length(NEW.traceparent) > 1024)
+EXECUTE FUNCTION /*schema*/skald_too_large();
 
--- Locks on entities; the version is the fencing token.
-CREATE TABLE /*schema*/skald_entity (
-	space   text NOT NULL,
-	key     bytea NOT NULL,
-	version bigint NOT NULL,
-	PRIMARY KEY (space, key)
-) WITH (fillfactor = 70);
+-- 3. The relay: how far the outbox is published
 
--- Ticks cut the outbox into windows: what a tick's snapshot saw, and what the tick before did not.
-CREATE TABLE /*schema*/skald_tick (
+-- Snapshots cut the outbox into windows: the rows that a snapshot shows, and the one before it did not.
+CREATE TABLE /*schema*/skald_snapshot (
 	id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	token    text NOT NULL,
 	snapshot pg_snapshot NOT NULL,
 	seq      bigint NOT NULL, -- the last one drawn, read behind the snapshot
-	own      xid8 NOT NULL,   -- the tick's own transaction, numbered behind the reading of seq
+	own_txid xid8 NOT NULL,   -- the snapshot's own transaction, numbered behind the reading of seq
 	at       timestamptz NOT NULL
 );
+-- The first that shows a row is found by the seq of the row.
+CREATE INDEX skald_snapshot_seq ON /*schema*/skald_snapshot (seq, id);
 
-CREATE TABLE /*schema*/skald_lane (
+-- Shards are ranges of the 1024 buckets.
+CREATE TABLE /*schema*/skald_shard (
 	id           integer PRIMARY KEY,
 	first_bucket smallint NOT NULL,
 	last_bucket  smallint NOT NULL,
 	epoch        bigint NOT NULL DEFAULT 0,
 	token        text NOT NULL DEFAULT '',
-	owner        text, -- owned while skald_relay has this owner alive, with this life
-	life         text,
+	owner        text, -- owned while skald_relay has this owner alive, with this session
+	session      text,
 	base         text NOT NULL DEFAULT '',
 	tip          text NOT NULL DEFAULT '',
 	seq          bigint NOT NULL DEFAULT 0,
 	incarnation  text NOT NULL DEFAULT '',
-	changed_at   timestamptz NOT NULL DEFAULT now()
+	changed_at   timestamptz NOT NULL DEFAULT now(),
+	system       bigint NOT NULL,  -- the cluster's identifier
+	timeline     integer NOT NULL, -- of the cluster; a failover begins another
+	database     oid NOT NULL      -- these three: which database the shard speaks of. A copy of it elsewhere must not use its positions
 ) WITH (fillfactor = 20);
-INSERT INTO /*schema*/skald_lane (id, first_bucket, last_bucket)
-SELECT n, n * 64, n * 64 + 63 FROM generate_series(0, 15) AS n;
 
 CREATE TABLE /*schema*/skald_relay (
-	owner text PRIMARY KEY,
-	life  text NOT NULL,
-	until timestamptz NOT NULL
+	owner   text PRIMARY KEY,
+	session text NOT NULL,
+	until   timestamptz NOT NULL,
+	standby boolean NOT NULL DEFAULT false -- there is no shard for it. The more relays wait, the less often each looks for one
 ) WITH (fillfactor = 20);
 
--- Full copies of rows that the broker refused, and of those behind them.
-CREATE TABLE /*schema*/skald_aside (
+-- Full copies of rows that the broker refused, and of the rows of their keys after them.
+CREATE TABLE /*schema*/skald_deferred (
 	seq            bigint PRIMARY KEY,
 	bucket         smallint NOT NULL,
 	id             text NOT NULL,
@@ -217,8 +246,634 @@ CREATE TABLE /*schema*/skald_aside (
 	headers        bytea, -- as in skald_outbox
 	time           timestamptz NOT NULL,
 	attempts       integer NOT NULL,
-	why            text NOT NULL,
+	reason         text NOT NULL,
 	due            timestamptz NOT NULL,
-	erased_at      timestamptz
+	erased_at      timestamptz,
+	bytes          bigint, -- of a row that is too large to be read; there is no copy of it
+	sha256         text    -- of its data
 );
-CREATE INDEX skald_aside_key ON /*schema*/skald_aside (topic, key, seq);
+
+-- 4. Whether this is the database that the shards speak of
+
+-- Where we are. The functions that it asks are executable by every role unless somebody took that away.
+CREATE FUNCTION /*schema*/skald_database_identity(OUT system bigint, OUT timeline integer, OUT database oid) LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+	SELECT c.system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer, d.oid
+	FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()
+$$;
+
+INSERT INTO /*schema*/skald_shard (id, first_bucket, last_bucket, system, timeline, database)
+SELECT n, n * 64, n * 64 + 63, p.system, p.timeline, p.database FROM generate_series(0, 15) AS n, /*schema*/skald_database_identity() AS p;
+
+-- What is not as the shards left it, or NULL. Each part reads numbers after the snapshot that it compares them with.
+CREATE FUNCTION /*schema*/skald_recovery_reason() RETURNS text LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan SET max_parallel_workers_per_gather = 0 SET jit = off
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	saw text;
+BEGIN
+	SELECT value INTO saw FROM /*schema*/skald_setting WHERE name = 'recovery reason' AND value <> '';
+	IF saw IS NOT NULL THEN
+		RETURN saw;
+	END IF;
+
+	SELECT format('shard %s speaks of database %s of cluster %s, this is database %s of cluster %s', l.id, l.database, l.system, p.database, p.system)
+	INTO saw
+	FROM /*schema*/skald_shard AS l, /*schema*/skald_database_identity() AS p
+	WHERE l.system <> p.system OR l.database <> p.database
+	ORDER BY l.id LIMIT 1;
+	IF saw IS NOT NULL THEN
+		IF EXISTS (SELECT FROM /*schema*/skald_snapshot) OR EXISTS (SELECT FROM /*schema*/skald_shard WHERE base <> '' OR tip <> '')
+			OR EXISTS (SELECT FROM (SELECT txid FROM /*schema*/skald_outbox ORDER BY txid DESC LIMIT 1) AS o WHERE o.txid >= pg_snapshot_xmax(pg_current_snapshot())) THEN
+			RETURN saw;
+		END IF; -- a copy that was never read, and all of whose rows can be: there is nothing to settle
+	END IF;
+
+	SELECT format('shard %s has come to snapshot %s, %s', l.id, split_part(n.snapshot, '-', 1), CASE
+			WHEN t.id IS NULL THEN 'which is not there'
+			WHEN t.seq > coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0) THEN 'which saw row ' || t.seq || '; the sequence has not come to it'
+			ELSE 'drawn in transaction ' || t.own_txid || '; this database has not come to it' END)
+	INTO saw
+	FROM /*schema*/skald_shard AS l CROSS JOIN LATERAL (VALUES (l.base), (l.tip)) AS n(snapshot)
+	LEFT JOIN /*schema*/skald_snapshot AS t ON t.id = nullif(split_part(n.snapshot, '-', 1), '')::bigint AND t.token = split_part(n.snapshot, '-', 2)
+	WHERE n.snapshot <> '' AND (t.id IS NULL OR t.own_txid >= pg_snapshot_xmax(pg_current_snapshot())
+		OR t.seq > coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0))
+	ORDER BY l.id LIMIT 1;
+	IF saw IS NOT NULL THEN
+		RETURN saw;
+	END IF;
+
+	SELECT format('row %s is there, the sequence has come to %s', o.seq, coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0))
+	INTO saw
+	FROM (SELECT seq FROM /*schema*/skald_outbox ORDER BY seq DESC LIMIT 1) AS o
+	WHERE o.seq > coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0);
+	RETURN saw;
+END $$;
+
+-- The name of the place, which a caller that knows it hands in to be spared the look; raises if it is not the one.
+CREATE FUNCTION /*schema*/skald_check_identity(known text) RETURNS text LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	here text;
+	saw text;
+BEGIN
+	SELECT c.system_identifier || '-' || d.oid INTO here
+	FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database();
+	IF here = known THEN
+		RETURN here;
+	END IF;
+	saw := /*schema*/skald_recovery_reason();
+	IF saw IS NOT NULL THEN
+		RAISE EXCEPTION '%', saw USING ERRCODE = 'SK002';
+	END IF;
+	RETURN here;
+END $$;
+
+-- 5. What consumers have finished
+
+CREATE SEQUENCE /*schema*/skald_arrival CACHE 1; -- the order in which messages were handled
+
+-- What each consumer has finished. Compared byte by byte, whatever the collation of the database: ids of version 7 are in the order of
+-- their times.
+CREATE TABLE /*schema*/skald_mark (
+	consumer    text COLLATE "C" NOT NULL,
+	source      text COLLATE "C" NOT NULL,
+	id          text COLLATE "C" NOT NULL,
+	outcome     smallint NOT NULL, -- 1 done, 2 rejected
+	reason      text,
+	arrival     bigint NOT NULL DEFAULT nextval('/*schema*/skald_arrival'),
+	at          timestamptz NOT NULL DEFAULT clock_timestamp(), -- the later of its arrival and of the time in the id: for retention
+	fingerprint bigint, -- an HMAC of type and payload; NULL: the consumer compares nothing
+	until       timestamptz, -- it stands until then, where the scope of a key has a retention of its own; NULL: as long as marks are kept
+	PRIMARY KEY (consumer, source, id)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05); -- vacuums a day of retention within about a day
+CREATE INDEX skald_mark_at ON /*schema*/skald_mark (at);
+CREATE INDEX skald_mark_until ON /*schema*/skald_mark (until) WHERE until IS NOT NULL;
+
+-- What a handler answered: written with the mark, and only where there is an answer. It goes with its mark.
+CREATE TABLE /*schema*/skald_answer (
+	arrival bigint PRIMARY KEY, -- of the mark
+	outcome smallint NOT NULL, -- instead of the mark's
+	reason  text,
+	code    integer NOT NULL,
+	result  bytea,
+	emitted text, -- the messages that went with it, JSON, where repeats are to send them again
+	headers text -- of an HTTP answer, JSON
+);
+
+-- Takes away a mark that does not stand any more, with its answer: an app may, under the rights of the owner, and no other mark. Of two
+-- that come at once the second waits for the first, and then finds the mark gone.
+CREATE FUNCTION /*schema*/skald_expire(consumer text, source text, id text) RETURNS void LANGUAGE sql VOLATILE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+	WITH m AS (
+		DELETE FROM /*schema*/skald_mark AS m WHERE m.consumer = $1 AND m.source = $2 AND m.id = $3 AND m.until <= clock_timestamp()
+		RETURNING m.arrival
+	)
+	DELETE FROM /*schema*/skald_answer WHERE arrival = (SELECT m.arrival FROM m)
+$$;
+REVOKE EXECUTE ON FUNCTION /*schema*/skald_expire(text, text, text) FROM PUBLIC;
+
+-- The latest mark of a consumer that was forgotten: an id of that time, or before it, that has no mark is too old.
+CREATE TABLE /*schema*/skald_floor (
+	consumer text PRIMARY KEY,
+	at       timestamptz NOT NULL
+);
+
+-- Messages that a consumer can neither drop nor take before an operator decides.
+CREATE TABLE /*schema*/skald_quarantine (
+	number      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	consumer    text NOT NULL,
+	source      text NOT NULL,
+	id          text NOT NULL,
+	fingerprint bigint NOT NULL,
+	cause       smallint NOT NULL, -- -1 too old, -2 conflict
+	topic       text NOT NULL,
+	type        text NOT NULL,
+	message     text NOT NULL, -- JSON, byte for byte
+	at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+	admitted_at timestamptz,
+	admitted_by text,
+	reason      text, -- why it was admitted
+	taken_at    timestamptz,
+	UNIQUE (consumer, source, id, fingerprint),
+	CONSTRAINT skald_quarantine_times CHECK (least(at, admitted_at, taken_at) >= timestamptz '0001-01-01 00:00:00+00'
+		AND greatest(at, admitted_at, taken_at) < timestamptz '10000-01-01 00:00:00+00')
+);
+CREATE INDEX skald_quarantine_admitted ON /*schema*/skald_quarantine (consumer, number) WHERE admitted_at IS NOT NULL AND taken_at IS NULL;
+CREATE INDEX skald_quarantine_waiting ON /*schema*/skald_quarantine (number) WHERE taken_at IS NULL;
+
+-- Locks on entities; the version is the fencing token.
+CREATE TABLE /*schema*/skald_entity (
+	space   text NOT NULL,
+	key     bytea NOT NULL,
+	version bigint NOT NULL,
+	PRIMARY KEY (space, key)
+) WITH (fillfactor = 70);
+
+-- Steps of sagas: what took effect at a consumer, what is barred, and what was undone. A mark does not tell: a rejected message has one, too.
+CREATE TABLE /*schema*/skald_step (
+	consumer    text NOT NULL,
+	saga        text NOT NULL,
+	step        text NOT NULL,
+	occurrence  text NOT NULL, -- which of several of the name
+	state       smallint NOT NULL, -- 1 done, 2 calling, 3 parked, 4 dead, 5 rejected, 6 barred, 7 undone
+	was         smallint NOT NULL DEFAULT 0, -- before a message last took it in hand
+	source      text, -- the message that took it, or waits to
+	id          text,
+	by_source   text, -- the message that undid or barred it
+	by_id       text,
+	begun       timestamptz, -- when its saga began; NULL: nobody said
+	code        integer, -- what was answered when it was taken
+	result      bytea,
+	outside_key text, -- of a call outside
+	outcome     bytea, -- of that call
+	at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+	changed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+	PRIMARY KEY (consumer, saga, step, occurrence)
+);
+CREATE INDEX skald_step_at ON /*schema*/skald_step (at);
+
+-- The time before which steps of the name may be forgotten: one that is not there, of a saga that began before it, is too old.
+CREATE TABLE /*schema*/skald_step_floor (
+	consumer text NOT NULL,
+	step     text NOT NULL,
+	at       timestamptz NOT NULL,
+	PRIMARY KEY (consumer, step)
+);
+
+-- 6. Parked messages and dead letters
+
+-- Messages that a consumer failed on, and those of their keys behind them: parked until their turn comes, or dead letters.
+-- Of a key (of any topic) the first by place is tried; those behind it wait.
+CREATE TABLE /*schema*/skald_parked (
+	place         bigint GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY, -- the order of arrival
+	consumer      text NOT NULL,
+	source        text NOT NULL,
+	id            text NOT NULL,
+	key_lock      bigint NOT NULL, -- the advisory lock of its key
+	key           bytea, -- NULL: it waits for nobody, and nobody for it
+	topic         text NOT NULL,
+	type          text NOT NULL,
+	data          bytea, -- the payload as it came; NULL: a tombstone
+	envelope      bytea NOT NULL, -- all else of the message, as JSON
+	bytes         bigint NOT NULL, -- of key and data
+	partition     text NOT NULL, -- where it came from at the broker
+	position      bigint NOT NULL,
+	fault         text NOT NULL, -- why its envelope could not be read
+	attempts      integer NOT NULL, -- that failed and were charged; 0: it only waits
+	due           timestamptz NOT NULL, -- when to try it, once it is the first of its key
+	waiting       boolean NOT NULL, -- others of its key are before it
+	blocks_key    boolean NOT NULL, -- the messages of its key behind it wait for it
+	since         timestamptz NOT NULL DEFAULT clock_timestamp(),
+	first_at      timestamptz,
+	first_error   text NOT NULL,
+	first_host    text NOT NULL,
+	last_at       timestamptz,
+	last_error    text NOT NULL,
+	last_host     text NOT NULL,
+	dead_at       timestamptz, -- it is a dead letter
+	kind          text NOT NULL, -- why: attempts, age, malformed, permanent, ...
+	fingerprint   text NOT NULL, -- equal for failures of one kind
+	stack         text NOT NULL, -- of a panic
+	version       text NOT NULL, -- of the program
+	running_count bigint NOT NULL, -- running number and bytes within the key: what lies between two rows is a subtraction
+	running_bytes bigint NOT NULL,
+	erased_at     timestamptz,
+	call          text, -- a call to the outside, as JSON: {"key", "request", "since", "outcome", "undo"}; NULL: none
+	claims        integer NOT NULL DEFAULT 0, -- how often it was claimed without an answer since
+	claimed_by    text NOT NULL DEFAULT '', -- the session of the process that claimed it last
+	crash_count   integer NOT NULL DEFAULT 0, -- how often its process ended while it ran nothing but this message
+	prefetched_to bigint, -- the place of the last message that was read along when it was claimed; NULL: none was
+	-- A time that is infinite would fail the claim of all others.
+	CONSTRAINT skald_parked_times CHECK (least(due, since, first_at, last_at, dead_at) >= timestamptz '0001-01-01 00:00:00+00'
+		AND greatest(due, since, first_at, last_at, dead_at) < timestamptz '10000-01-01 00:00:00+00'),
+	CONSTRAINT skald_parked_call CHECK (json_typeof(call::json) = 'object')
+);
+CREATE UNIQUE INDEX skald_parked_identity ON /*schema*/skald_parked (consumer, source, id);
+CREATE INDEX skald_parked_due ON /*schema*/skald_parked (consumer, due) WHERE dead_at IS NULL AND NOT waiting;
+CREATE INDEX skald_parked_key ON /*schema*/skald_parked (consumer, key, place) WHERE key IS NOT NULL AND blocks_key;
+CREATE INDEX skald_parked_front ON /*schema*/skald_parked (consumer, key, place) WHERE key IS NOT NULL AND blocks_key AND NOT waiting;
+CREATE INDEX skald_parked_dead ON /*schema*/skald_parked (consumer, fingerprint, place) WHERE dead_at IS NOT NULL;
+CREATE INDEX skald_parked_failed ON /*schema*/skald_parked (consumer, place) WHERE attempts > 0 AND dead_at IS NULL;
+CREATE INDEX skald_parked_call ON /*schema*/skald_parked (consumer, place) WHERE call IS NOT NULL;
+-- Statistics of a moment in which most parked messages are of one key say that any key has nearly all of them. Then the planner walks
+-- the whole table in order instead of looking for the key.
+ALTER TABLE /*schema*/skald_parked ALTER COLUMN key SET (n_distinct = -1);
+
+-- Locks a key of a consumer until the transaction ends, then says how a message stands: 0 it may be taken, -3 it is
+-- parked, -4 it is a dead letter, -5 others of its key are before it, -6 (with attempts) it is not as it was claimed.
+-- The second statement has a snapshot of its own, behind the lock.
+CREATE FUNCTION /*schema*/skald_check_key_order(key_lock bigint, consumer text, source text, id text, key bytea, attempts integer) RETURNS smallint
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	mine bigint;
+	tries integer;
+	first bigint;
+BEGIN
+	PERFORM pg_advisory_xact_lock($1);
+	SELECT (SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $2 AND p.source = $3 AND p.id = $4),
+		(SELECT p.place FROM /*schema*/skald_parked AS p WHERE p.consumer = $2 AND p.key = $5 AND p.blocks_key ORDER BY p.place LIMIT 1)
+	INTO mine, first;
+	IF mine IS NULL AND first IS NULL THEN
+		RETURN CASE WHEN $6 IS NULL THEN 0 ELSE -6 END;
+	ELSIF mine IS NOT NULL THEN
+		SELECT CASE WHEN p.dead_at IS NULL THEN p.attempts END INTO tries FROM /*schema*/skald_parked AS p WHERE p.place = mine;
+	END IF;
+	RETURN CASE
+		WHEN $6 IS NOT NULL THEN CASE WHEN tries = $6 AND (first IS NULL OR first = mine) THEN 0 ELSE -6 END
+		WHEN mine IS NULL THEN -5
+		WHEN tries IS NULL THEN -4
+		ELSE -3 END;
+END $$;
+
+-- What operators did to parked messages and dead letters.
+CREATE TABLE /*schema*/skald_audit (
+	seq      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+	author   text NOT NULL, -- as the operator's command says
+	reason   text NOT NULL,
+	action   text NOT NULL, -- redrive, release, drop, import
+	consumer text NOT NULL,
+	source   text NOT NULL,
+	id       text NOT NULL,
+	run      text NOT NULL DEFAULT '', -- the redrive of which it is a part: one that ended half way goes on from here
+	login    text NOT NULL DEFAULT session_user -- as the database knows it
+);
+CREATE INDEX skald_audit_run ON /*schema*/skald_audit (run, seq) WHERE run <> '';
+
+-- 7. Consumers
+
+-- How far consumers are in the partitions of the broker, and which process has these.
+CREATE TABLE /*schema*/skald_checkpoint (
+	consumer      text NOT NULL,
+	partition     text NOT NULL,
+	origin        text NOT NULL, -- what its positions speak of: a topic that was made again has another one
+	position      bigint NOT NULL, -- the first that is not finished; -1: not known yet
+	in_flight_end bigint NOT NULL, -- the first of which nothing was begun, for certain
+	session       text NOT NULL, -- of who has the partition; empty: it was left in peace
+	stamp         text NOT NULL, -- the name of what was stored last: no two are equal
+	at            timestamptz NOT NULL DEFAULT clock_timestamp(),
+	crash_suspect bigint NOT NULL DEFAULT 0, -- the end of what may have been in hand when an earlier owner ended: only these are suspected of a crash
+	PRIMARY KEY (consumer, partition)
+) WITH (fillfactor = 50);
+
+-- Which types of messages the processes of a consumer handle, so that one of another build leaves to them what it does not know.
+CREATE TABLE /*schema*/skald_handled_type (
+	consumer text NOT NULL,
+	topic    text NOT NULL,
+	type     text NOT NULL,
+	at       timestamptz NOT NULL DEFAULT clock_timestamp(), -- when a process that handles it was last heard of
+	PRIMARY KEY (consumer, topic, type)
+) WITH (fillfactor = 50);
+
+-- When consumers were last heard of and last got on: any process of the database can tell of one that is gone or stuck.
+CREATE TABLE /*schema*/skald_consumer (
+	consumer    text PRIMARY KEY,
+	heard_at    timestamptz NOT NULL DEFAULT clock_timestamp(), -- when one of its processes last gave a sign of life
+	progress_at timestamptz NOT NULL DEFAULT clock_timestamp()  -- when one of them last acknowledged something
+) WITH (fillfactor = 50);
+
+-- 8. Retention
+
+-- Work that one process at a time does, which one does it, and until when.
+CREATE TABLE /*schema*/skald_lease (
+	name  text PRIMARY KEY, -- retention
+	owner text NOT NULL,
+	until timestamptz NOT NULL
+);
+
+-- When the retention last looked at a table, and last deleted something.
+CREATE TABLE /*schema*/skald_retention_run (
+	name       text PRIMARY KEY, -- of the table
+	ran_at     timestamptz,
+	removed_at timestamptz,
+	keep       interval -- how long the retention keeps what is in it, as it last said
+);
+INSERT INTO /*schema*/skald_retention_run (name) VALUES ('skald_outbox'), ('skald_mark'), ('skald_quarantine'), ('skald_step'), ('skald_saga');
+
+-- 9. Views: what an operator reads. None of them reads the whole outbox.
+
+-- How far each shard has come. Published is what base sees; of what tip sees, if a window is open, what has a seq
+-- up to "tip_seq". Behind "published_to" nothing is published.
+CREATE VIEW /*schema*/skald_shard_position AS
+SELECT l.id AS shard, l.first_bucket, l.last_bucket, b.snapshot AS base, b.seq AS base_seq, b.own_txid AS base_txid,
+	t.snapshot AS tip, t.own_txid AS tip_txid, CASE WHEN t.id IS NULL THEN 0 ELSE l.seq END AS tip_seq,
+	greatest(b.seq, CASE WHEN t.id IS NULL THEN 0 ELSE l.seq END) AS published_to
+FROM /*schema*/skald_shard AS l
+LEFT JOIN /*schema*/skald_snapshot AS b ON b.id = nullif(split_part(l.base, '-', 1), '')::bigint AND b.token = split_part(l.base, '-', 2)
+LEFT JOIN /*schema*/skald_snapshot AS t ON l.tip <> l.base AND t.id = nullif(split_part(l.tip, '-', 1), '')::bigint AND t.token = split_part(l.tip, '-', 2);
+
+-- The rows up to a seq that may be pending although others after them are published: of transactions that were running
+-- when a shard's snapshot was drawn. Functions, so that PostgreSQL expects few and compiles nothing; under the owner's
+-- rights, as views are.
+CREATE FUNCTION /*schema*/skald_late_rows(most bigint) RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 10
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
+	WITH s AS (
+		SELECT base::text AS snapshot, base_txid AS own_txid, base_seq AS seq FROM /*schema*/skald_shard_position WHERE base IS NOT NULL
+		UNION SELECT tip::text, tip_txid, tip_seq FROM /*schema*/skald_shard_position WHERE tip IS NOT NULL
+	), g AS (
+		SELECT x AS first, x AS last, max(seq) AS seq FROM s CROSS JOIN LATERAL pg_snapshot_xip(s.snapshot::pg_snapshot) AS x GROUP BY x
+		UNION ALL SELECT pg_snapshot_xmax(snapshot::pg_snapshot), own_txid, seq FROM s
+	)
+	SELECT DISTINCT r.seq FROM g CROSS JOIN LATERAL (
+		SELECT o.seq FROM /*schema*/skald_outbox AS o WHERE o.txid BETWEEN g.first AND g.last AND o.seq <= least(g.seq, most) OFFSET 0) AS r
+$$;
+
+-- Each row that is kept. Of 10 million rows it is cheap for a seq, for a range of seqs, and for ORDER BY seq with LIMIT.
+CREATE VIEW /*schema*/skald_outbox_state AS
+SELECT o.seq, o.id, o.topic, o.key, o.key_bytes, o.type, o.time, p.shard,
+	CASE WHEN a.seq IS NOT NULL THEN 'deferred'
+		WHEN (pg_visible_in_snapshot(o.txid, p.base) OR o.seq <= p.tip_seq AND pg_visible_in_snapshot(o.txid, p.tip)) IS TRUE THEN 'published'
+		ELSE 'pending' END AS state,
+	-- The first snapshot that sees it: from then on it could be published. NULL: none yet, or it is forgotten.
+	(SELECT CASE WHEN t.id = 1 OR t.id > (SELECT min(id) FROM /*schema*/skald_snapshot) THEN t.id END FROM /*schema*/skald_snapshot AS t
+		WHERE t.seq >= o.seq AND pg_visible_in_snapshot(o.txid, t.snapshot) ORDER BY t.seq, t.id LIMIT 1) AS snapshot,
+	(SELECT CASE WHEN t.id = 1 OR t.id > (SELECT min(id) FROM /*schema*/skald_snapshot) THEN t.at END FROM /*schema*/skald_snapshot AS t
+		WHERE t.seq >= o.seq AND pg_visible_in_snapshot(o.txid, t.snapshot) ORDER BY t.seq, t.id LIMIT 1) AS snapshot_at,
+	a.attempts, a.reason, a.due
+FROM /*schema*/skald_outbox AS o
+CROSS JOIN LATERAL (SELECT coalesce(o.bucket, (SELECT get_byte(h, 0) % 4 * 256 + get_byte(h, 1)
+	FROM (SELECT sha256(coalesce(o.key_bytes, convert_to(coalesce(o.key, o.id::text), 'UTF8'))) AS h) AS s)) AS n OFFSET 0) AS h
+JOIN /*schema*/skald_shard_position AS p ON h.n BETWEEN p.first_bucket AND p.last_bucket
+LEFT JOIN /*schema*/skald_deferred AS a ON a.seq = o.seq;
+
+-- The rows that no relay has published yet, without the deferred ones: as cheap as they are few. Ranges have two ends:
+-- of one with one end PostgreSQL thinks that it is a third of the table.
+CREATE VIEW /*schema*/skald_outbox_pending AS
+WITH low AS MATERIALIZED (
+	SELECT min(published_to) AS seq FROM /*schema*/skald_shard_position
+), head AS MATERIALIZED (
+	SELECT coalesce((SELECT seq FROM /*schema*/skald_outbox ORDER BY seq DESC LIMIT 1), 0) AS seq
+), early AS MATERIALIZED (
+	SELECT n AS seq FROM /*schema*/skald_late_rows((SELECT seq FROM low)) AS n
+)
+SELECT o.seq, o.id, o.topic, o.key, o.key_bytes, o.type, o.time, p.shard
+FROM (
+	SELECT o.* FROM early CROSS JOIN LATERAL (SELECT * FROM /*schema*/skald_outbox AS o WHERE o.seq = early.seq OFFSET 0) AS o
+	UNION ALL
+	SELECT o.* FROM /*schema*/skald_outbox AS o WHERE o.seq > (SELECT seq FROM low) AND o.seq <= (SELECT seq FROM head)
+) AS o
+CROSS JOIN LATERAL (SELECT coalesce(o.bucket, (SELECT get_byte(h, 0) % 4 * 256 + get_byte(h, 1)
+	FROM (SELECT sha256(coalesce(o.key_bytes, convert_to(coalesce(o.key, o.id::text), 'UTF8'))) AS h) AS s)) AS n OFFSET 0) AS h
+JOIN /*schema*/skald_shard_position AS p ON h.n BETWEEN p.first_bucket AND p.last_bucket
+WHERE NOT (pg_visible_in_snapshot(o.txid, p.base) OR o.seq <= p.tip_seq AND pg_visible_in_snapshot(o.txid, p.tip)) IS TRUE
+	AND NOT EXISTS (SELECT FROM /*schema*/skald_deferred AS a WHERE a.seq = o.seq);
+
+-- What is pending of each shard: the rows behind a seq, and early ones.
+CREATE FUNCTION /*schema*/skald_pending_after(near bigint) RETURNS TABLE (shard integer, n bigint, oldest_at timestamptz) LANGUAGE sql STABLE ROWS 16
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
+	SELECT p.shard, count(*), min(o.time)
+	FROM (
+		SELECT o.* FROM /*schema*/skald_late_rows(near) AS early CROSS JOIN LATERAL (SELECT * FROM /*schema*/skald_outbox AS o WHERE o.seq = early OFFSET 0) AS o
+		UNION ALL
+		SELECT o.* FROM /*schema*/skald_outbox AS o WHERE o.seq > near
+	) AS o
+	CROSS JOIN LATERAL (SELECT coalesce(o.bucket, (SELECT get_byte(h, 0) % 4 * 256 + get_byte(h, 1)
+		FROM (SELECT sha256(coalesce(o.key_bytes, convert_to(coalesce(o.key, o.id::text), 'UTF8'))) AS h) AS s)) AS n OFFSET 0) AS h
+	JOIN /*schema*/skald_shard_position AS p ON h.n BETWEEN p.first_bucket AND p.last_bucket
+	WHERE (pg_visible_in_snapshot(o.txid, p.base) OR o.seq <= p.tip_seq AND pg_visible_in_snapshot(o.txid, p.tip)) IS NOT TRUE
+		AND (o.seq > near OR o.seq <= p.published_to)
+	GROUP BY p.shard
+$$;
+
+-- When the first row behind a seq was said: the first with one of these buckets among a thousand, else anybody's.
+CREATE FUNCTION /*schema*/skald_oldest_after(behind bigint, first_bucket integer, last_bucket integer) RETURNS timestamptz LANGUAGE sql STABLE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
+	SELECT o.time FROM (SELECT * FROM /*schema*/skald_outbox AS o WHERE o.seq > behind ORDER BY o.seq LIMIT 1000) AS o
+	CROSS JOIN LATERAL (SELECT coalesce(o.bucket, (SELECT get_byte(h, 0) % 4 * 256 + get_byte(h, 1)
+		FROM (SELECT sha256(coalesce(o.key_bytes, convert_to(coalesce(o.key, o.id::text), 'UTF8'))) AS h) AS s)) AS n OFFSET 0) AS h
+	ORDER BY h.n BETWEEN first_bucket AND last_bucket DESC, o.seq LIMIT 1
+$$;
+
+-- The last 10,000 numbers are looked at row by row. Of a shard that is farther behind, what lies before them is
+-- estimated: the distance, times the shard's share of the buckets.
+CREATE VIEW /*schema*/skald_shards AS
+WITH p AS MATERIALIZED (
+	SELECT * FROM /*schema*/skald_shard_position
+), near AS MATERIALIZED (
+	SELECT greatest((SELECT min(published_to) FROM p), coalesce((SELECT seq FROM /*schema*/skald_outbox ORDER BY seq DESC LIMIT 1), 0) - 10000) AS seq
+)
+SELECT p.shard, p.first_bucket, p.last_bucket, r.owner, l.epoch, r.until AS lease_until,
+	coalesce(n.n, 0) + round(greatest(near.seq - p.published_to, 0)::numeric * (p.last_bucket - p.first_bucket + 1) / 1024)::bigint AS pending,
+	p.published_to >= near.seq AS exact,
+	least(n.oldest_at, CASE WHEN p.published_to < near.seq THEN /*schema*/skald_oldest_after(p.published_to, p.first_bucket, p.last_bucket) END) AS oldest_at
+FROM p JOIN /*schema*/skald_shard AS l ON l.id = p.shard CROSS JOIN near
+LEFT JOIN /*schema*/skald_pending_after((SELECT seq FROM near)) AS n ON n.shard = p.shard
+LEFT JOIN /*schema*/skald_relay AS r ON r.owner = l.owner AND r.session = l.session AND r.until > clock_timestamp();
+
+CREATE VIEW /*schema*/skald_backlog AS
+SELECT coalesce(sum(pending), 0)::bigint AS pending, coalesce(bool_and(exact), true) AS exact, min(oldest_at) AS oldest_at,
+	coalesce(greatest(extract(epoch FROM clock_timestamp() - min(oldest_at)), 0), 0)::double precision AS oldest_seconds,
+	(SELECT count(*) FROM /*schema*/skald_deferred) AS deferred
+FROM /*schema*/skald_shards;
+
+-- They run under the rights of their owner, and are for the roles that read the views. All other functions run under the rights of
+-- their caller, and everybody who inserts a row needs three of them: PUBLIC keeps those.
+REVOKE EXECUTE ON FUNCTION /*schema*/skald_late_rows(bigint), /*schema*/skald_pending_after(bigint), /*schema*/skald_oldest_after(bigint, integer, integer) FROM PUBLIC;
+
+CREATE VIEW /*schema*/skald_keys AS
+SELECT m.consumer COLLATE "default" AS consumer, m.source COLLATE "default" AS source, m.id COLLATE "default" AS key,
+	CASE coalesce(a.outcome, m.outcome) WHEN 1 THEN 'done' WHEN 2 THEN 'rejected' WHEN 3 THEN 'barred' ELSE 'other' END AS status,
+	a.code, a.result, coalesce(a.reason, m.reason) AS reason, m.fingerprint, m.at, m.arrival, a.headers, m.until
+FROM /*schema*/skald_mark AS m LEFT JOIN /*schema*/skald_answer AS a ON a.arrival = m.arrival;
+
+CREATE VIEW /*schema*/skald_quarantined AS
+SELECT number, consumer, source, id, CASE cause WHEN -1 THEN 'too old' ELSE 'conflict' END AS cause, topic, type, at,
+	extract(epoch FROM clock_timestamp() - at)::double precision AS seconds, admitted_at, admitted_by, reason, message
+FROM /*schema*/skald_quarantine WHERE taken_at IS NULL;
+
+CREATE VIEW /*schema*/skald_steps AS
+SELECT s.consumer, s.saga, s.step, s.occurrence, CASE s.state WHEN 1 THEN 'done' WHEN 2 THEN 'calling' WHEN 5 THEN 'rejected' WHEN 6 THEN 'barred'
+	WHEN 7 THEN 'undone' ELSE CASE WHEN p.place IS NULL THEN 'dropped' WHEN p.dead_at IS NULL THEN 'parked' ELSE 'dead' END END AS state,
+	s.source, s.id, s.by_source, s.by_id, s.code, s.result, s.outside_key, s.outcome, s.begun, s.at, s.changed_at
+FROM /*schema*/skald_step AS s
+LEFT JOIN /*schema*/skald_parked AS p ON p.consumer = s.consumer AND p.source = s.source AND p.id = s.id AND s.state IN (3, 4);
+
+-- Dead letters, without their payloads.
+CREATE VIEW /*schema*/skald_dead AS
+SELECT place, consumer, source, id, topic, type, key, attempts, dead_at, kind, fingerprint, last_error, last_host, first_at, first_error,
+	version, blocks_key AND key IS NOT NULL AS blocks_key
+FROM /*schema*/skald_parked WHERE dead_at IS NOT NULL;
+
+-- Calls to the outside whose outcome is not known.
+CREATE VIEW /*schema*/skald_calls AS
+SELECT place, consumer, source, id, topic, type, key, call::json ->> 'key' AS outside_key, (call::json ->> 'since')::timestamptz AS since,
+	greatest(extract(epoch FROM clock_timestamp() - (call::json ->> 'since')::timestamptz), 0)::double precision AS seconds,
+	attempts, due, last_error, dead_at
+FROM /*schema*/skald_parked WHERE call IS NOT NULL;
+
+-- What is kept for each consumer because it could not be taken. It reads what is parked, dead or in quarantine, and nothing else.
+CREATE VIEW /*schema*/skald_consumers AS
+SELECT consumer, sum(parked)::bigint AS parked, sum(parked_bytes)::bigint AS parked_bytes, min(parked_at) AS parked_at,
+	coalesce(greatest(extract(epoch FROM clock_timestamp() - min(parked_at)), 0), 0)::double precision AS parked_seconds,
+	sum(dead)::bigint AS dead, min(dead_at) AS dead_at,
+	sum(conflicts)::bigint AS conflicts, sum(too_old)::bigint AS too_old, min(quarantined_at) AS quarantined_at,
+	coalesce(greatest(extract(epoch FROM clock_timestamp() - min(quarantined_at)), 0), 0)::double precision AS quarantined_seconds
+FROM (
+	SELECT consumer, count(*) FILTER (WHERE dead_at IS NULL) AS parked, coalesce(sum(bytes) FILTER (WHERE dead_at IS NULL), 0)::bigint AS parked_bytes,
+		min(since) FILTER (WHERE dead_at IS NULL) AS parked_at, count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead, min(dead_at) AS dead_at,
+		0::bigint AS conflicts, 0::bigint AS too_old, NULL::timestamptz AS quarantined_at
+	FROM /*schema*/skald_parked GROUP BY consumer
+	UNION ALL
+	SELECT consumer, 0, 0, NULL, 0, NULL, count(*) FILTER (WHERE cause = -2), count(*) FILTER (WHERE cause = -1), min(at)
+	FROM /*schema*/skald_quarantine WHERE taken_at IS NULL AND admitted_at IS NULL GROUP BY consumer
+) AS k GROUP BY consumer;
+
+-- Consumers, and relays that own shards.
+CREATE VIEW /*schema*/skald_progress AS
+SELECT 'consumer' AS kind, c.consumer AS name, h.at AS heard_at,
+	greatest(extract(epoch FROM clock_timestamp() - h.at), 0)::double precision AS heard_seconds, c.progress_at,
+	greatest(extract(epoch FROM clock_timestamp() - c.progress_at), 0)::double precision AS progress_seconds,
+	t.topics
+FROM /*schema*/skald_consumer AS c
+CROSS JOIN LATERAL (SELECT max(at) AS at, coalesce(array_agg(DISTINCT topic), '{}') AS topics FROM /*schema*/skald_handled_type WHERE consumer = c.consumer) AS t
+CROSS JOIN LATERAL (SELECT greatest(c.heard_at, t.at) AS at) AS h
+UNION ALL
+SELECT 'relay', owner, NULL, NULL, max(changed_at), greatest(extract(epoch FROM clock_timestamp() - max(changed_at)), 0)::double precision, '{}'
+FROM /*schema*/skald_shard WHERE owner IS NOT NULL GROUP BY owner;
+
+CREATE VIEW /*schema*/skald_retention AS
+SELECT m.name, m.ran_at, extract(epoch FROM clock_timestamp() - m.ran_at)::double precision AS ran_seconds,
+	m.removed_at, extract(epoch FROM clock_timestamp() - m.removed_at)::double precision AS removed_seconds,
+	o.at AS oldest_at, extract(epoch FROM clock_timestamp() - o.at)::double precision AS oldest_seconds,
+	extract(epoch FROM m.keep)::double precision AS keep_seconds
+FROM /*schema*/skald_retention_run AS m LEFT JOIN (
+	SELECT 'skald_outbox' AS name, (SELECT time FROM /*schema*/skald_outbox ORDER BY seq LIMIT 1) AS at
+	UNION ALL
+	SELECT 'skald_mark', (SELECT min(at) FROM /*schema*/skald_mark)
+) AS o ON o.name = m.name;
+
+-- 10. Schemas of payloads
+
+-- What payloads were written with, by the id that came with them, as a registry told it: parked messages and dead letters stay readable
+-- when the registry is gone. An id means one schema for ever; nothing deletes them.
+CREATE TABLE /*schema*/skald_payload_schema (
+	registry   text NOT NULL, -- whose id; empty where there is one registry
+	id         text NOT NULL, -- a number or a GUID
+	definition text NOT NULL, -- JSON: format, text, imports
+	at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+	PRIMARY KEY (registry, id)
+);
+
+-- 11. Keys that are reserved
+
+-- A key that work outside of a transaction has in hand. Whoever comes once the lease has ended takes it over, under a token of its own.
+CREATE TABLE /*schema*/skald_reservation (
+	consumer    text COLLATE "C" NOT NULL,
+	source      text COLLATE "C" NOT NULL,
+	id          text COLLATE "C" NOT NULL,
+	fingerprint bigint,
+	token       text NOT NULL,
+	at          timestamptz NOT NULL DEFAULT clock_timestamp(), -- when it was taken
+	until       timestamptz NOT NULL,
+	PRIMARY KEY (consumer, source, id)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+
+-- 12. Choreographed sagas
+
+-- How each stands that a tracker has heard of.
+CREATE TABLE /*schema*/skald_tracked (
+	key        text COLLATE "C" NOT NULL,
+	flow       text COLLATE "C" NOT NULL,
+	state      text NOT NULL DEFAULT '',
+	due        timestamptz, -- it is overdue from then on; NULL: never
+	drift      integer NOT NULL DEFAULT 0, -- how many things are in it that the flow does not allow
+	drifted_at timestamptz, -- when drift last grew; NULL: there is none
+	body       text NOT NULL DEFAULT '', -- JSON: what was seen, and what follows from that
+	at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+	changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	PRIMARY KEY (key, flow)
+) WITH (fillfactor = 80);
+-- For counts, and for lists of what went wrong.
+CREATE INDEX skald_tracked_live ON /*schema*/skald_tracked (flow, state, due) WHERE state IN ('running', 'compensating');
+CREATE INDEX skald_tracked_drifted ON /*schema*/skald_tracked (flow, drifted_at) WHERE drifted_at IS NOT NULL;
+
+-- 13. Orchestrated sagas
+
+-- How each stands: a row. What a step changes is in no index, and stands after what never changes: so the write of a step is a HOT
+-- update, for which the page has room, and its WAL holds the changed part of the row.
+CREATE TABLE /*schema*/skald_saga (
+	fingerprint bigint NOT NULL, -- of input
+	started_at  timestamptz NOT NULL,
+	name        text COLLATE "C" NOT NULL, -- of its definition
+	key         text COLLATE "C" NOT NULL,
+	id          text COLLATE "C" NOT NULL, -- another one each time that a saga of the key is started
+	hash        text COLLATE "C" NOT NULL, -- of the definition that wrote state
+	input       text NOT NULL, -- JSON; never changes
+	origin      text NOT NULL, -- never changes
+	session     text COLLATE "C" NOT NULL, -- has the saga leased until due; empty: none has
+	due         timestamptz, -- NULL: not before somebody writes the saga
+	status      text COLLATE "C" NOT NULL, -- running, compensating, done, compensated
+	stuck       boolean NOT NULL,
+	paused      boolean NOT NULL,
+	version     bigint NOT NULL, -- grows with each write
+	changed_at  timestamptz NOT NULL,
+	failed      integer NOT NULL, -- attempts in a row
+	step        text NOT NULL,
+	error       text NOT NULL,
+	state       text NOT NULL, -- JSON
+	since       timestamptz, -- of the first failure in a row
+	retry       timestamptz, -- when what failed is tried again
+	ended_at    timestamptz,
+	PRIMARY KEY (name, key),
+	CONSTRAINT skald_saga_names CHECK (octet_length(name) BETWEEN 1 AND 255 AND octet_length(key) BETWEEN 1 AND 255)
+) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+CREATE INDEX skald_saga_due ON /*schema*/skald_saga (hash, due) WHERE due IS NOT NULL;
+-- For counts, and for lists of what went wrong.
+CREATE INDEX skald_saga_live ON /*schema*/skald_saga (status, stuck, paused, (retry IS NOT NULL), name, started_at) WHERE ended_at IS NULL;
+CREATE INDEX skald_saga_ended ON /*schema*/skald_saga (ended_at) WHERE ended_at IS NOT NULL;
+
+-- What engines know, as they wrote it.
+CREATE TABLE /*schema*/skald_saga_definition (
+	name     text COLLATE "C" NOT NULL,
+	hash     text COLLATE "C" NOT NULL,
+	written  text NOT NULL, -- JSON
+	noted_at timestamptz NOT NULL, -- when an engine last knew it
+	PRIMARY KEY (name, hash)
+);
+
+CREATE VIEW /*schema*/skald_sagas AS
+SELECT name, key, id, status, stuck, paused, step, error, failed, since, retry, started_at, changed_at, ended_at,
+	extract(epoch FROM coalesce(ended_at, clock_timestamp()) - started_at)::double precision AS seconds,
+	session, due, coalesce(greatest(extract(epoch FROM clock_timestamp() - due), 0), 0)::double precision AS overdue_seconds,
+	version, hash, input, state
+FROM /*schema*/skald_saga;

@@ -1,14 +1,19 @@
 -- name: Backlog
 -- Nothing but views of the contract: an app may read no more.
 SELECT coalesce((SELECT value FROM /*schema*/skald_setting WHERE name = 'source'), ''), b.pending,
-	round(b.oldest_seconds * 1000)::bigint, b.set_aside,
+	round(b.oldest_seconds * 1000)::bigint, b.deferred,
 	coalesce(round(greatest(m.oldest_seconds, 0) * 1000), 0)::bigint,
-	(SELECT count(*) FROM /*schema*/skald_lanes WHERE owner IS NULL)
-FROM /*schema*/skald_backlog AS b LEFT JOIN /*schema*/skald_maintenance AS m ON m.name = 'skald_outbox';
+	(SELECT count(*) FROM /*schema*/skald_shards WHERE owner IS NULL)
+FROM /*schema*/skald_backlog AS b LEFT JOIN /*schema*/skald_retention AS m ON m.name = 'skald_outbox';
+
+-- name: Progress
+-- The topics come as JSON, which each of pgx's modes and database/sql read alike.
+SELECT kind, name, coalesce(round(heard_seconds * 1000), 0)::bigint, round(progress_seconds * 1000)::bigint, array_to_json(topics)::text
+FROM /*schema*/skald_progress ORDER BY kind COLLATE "C", name COLLATE "C";
 
 -- name: KeptFor
 SELECT k.consumer, k.parked, k.dead, k.parked_bytes, round(k.parked_seconds * 1000)::bigint, k.conflicts, k.too_old, round(k.quarantined_seconds * 1000)::bigint,
 	coalesce(c.calls, 0), coalesce(round(c.seconds * 1000)::bigint, 0)
 FROM /*schema*/skald_consumers AS k
-LEFT JOIN (SELECT consumer, count(*) AS calls, max(seconds) AS seconds FROM /*schema*/skald_calling GROUP BY consumer) AS c ON c.consumer = k.consumer
+LEFT JOIN (SELECT consumer, count(*) AS calls, max(seconds) AS seconds FROM /*schema*/skald_calls GROUP BY consumer) AS c ON c.consumer = k.consumer
 ORDER BY k.consumer;

@@ -9,11 +9,11 @@ WITH l AS (
 	ON CONFLICT (space, key) DO UPDATE SET version = e.version + 1
 	RETURNING version
 )
-SELECT /*schema*/skald_guard(version = $3::bigint, 'an entity') FROM l;
+SELECT /*schema*/skald_require(version = $3::bigint, 'an entity') FROM l;
 
 -- name: CheckEntity
 -- For one that this transaction has locked before.
-SELECT /*schema*/skald_guard(EXISTS (
+SELECT /*schema*/skald_require(EXISTS (
 	SELECT FROM /*schema*/skald_entity WHERE space = $1::text AND key = $2::bytea AND version = $3::bigint), 'an entity');
 
 -- name: LockEntities

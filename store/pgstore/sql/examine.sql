@@ -12,8 +12,12 @@ SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), (extract
 	coalesce((SELECT extract(epoch FROM max(clock_timestamp() - xact_start))::bigint FROM pg_catalog.pg_stat_activity
 		WHERE backend_type = 'client backend' AND datname = current_database()), 0);
 
+-- name: ExamineOwner
+SELECT r.rolname, r.rolsuper FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_roles AS r ON r.oid = c.relowner
+WHERE c.oid = '/*schema*/skald_outbox'::regclass;
+
 -- name: ExamineRetention
-SELECT coalesce((SELECT round(looked_seconds)::bigint FROM /*schema*/skald_maintenance WHERE name = 'skald_outbox'), -1);
+SELECT coalesce((SELECT round(ran_seconds)::bigint FROM /*schema*/skald_retention WHERE name = 'skald_outbox'), -1);
 
 -- name: ExamineSize
 SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_catalog.pg_class AS c

@@ -78,14 +78,8 @@ SELECT set_config('lock_timeout', $1::text, true);
 -- name: Clock
 SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;
 
--- name: StoredRings
-SELECT name, value FROM /*schema*/skald_setting WHERE name IN ('outbox ring', 'mark ring', 'mark ring next');
-
 -- name: StoreRing
 INSERT INTO /*schema*/skald_setting (name, value) VALUES ($1::text, $2::text) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
-
--- name: ForgetRing
-DELETE FROM /*schema*/skald_setting WHERE name = $1::text;
 
 -- name: HasLeaf
 SELECT to_regclass($1::text) IS NOT NULL;
@@ -101,14 +95,8 @@ SELECT format('GRANT %s ON %s TO %s%s', a.privilege_type, $2::text, CASE a.grant
 	CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
 FROM pg_class, aclexplode(relacl) AS a WHERE oid = $1::text::regclass AND a.grantee <> relowner;
 
--- name: NewMarkLeaf
--- Made apart and attached then: CREATE … PARTITION OF would wait for every open handler, and the others for it.
-CREATE TABLE /*schema*/skald_mark_00 (LIKE /*schema*/skald_mark INCLUDING ALL);
-
--- name: AttachMarkLeaf
-ALTER TABLE /*schema*/skald_mark ATTACH PARTITION /*schema*/skald_mark_00 FOR VALUES IN (/*slot*/0);
-
 -- name: NewRowLeaf
+-- Made apart and attached then: CREATE … PARTITION OF would wait for every open writer, and the others for it.
 CREATE TABLE /*schema*/skald_outbox_0 (LIKE /*schema*/skald_outbox INCLUDING ALL EXCLUDING IDENTITY);
 
 -- name: AttachRowLeaf
@@ -117,15 +105,3 @@ ALTER TABLE /*schema*/skald_outbox ATTACH PARTITION /*schema*/skald_outbox_0 FOR
 -- name: RowSlots
 -- The default of the parent alone: that is what an INSERT takes.
 ALTER TABLE ONLY /*schema*/skald_outbox ALTER COLUMN slot SET DEFAULT (floor(date_part('epoch', now()) / 86400)::bigint % /*slots*/10)::smallint;
-
--- name: Bar
--- No mark of an id at or behind the end of the ring; looks at none that is there.
-ALTER TABLE /*schema*/skald_mark_00 DROP CONSTRAINT IF EXISTS skald_mark_until,
-	ADD CONSTRAINT skald_mark_until CHECK (id < '/*until*/'::uuid) NOT VALID;
-
--- name: Unbar
-ALTER TABLE /*schema*/skald_mark_00 DROP CONSTRAINT IF EXISTS skald_mark_until;
-
--- name: ProveBar
--- Looks at those that are there, and stops nobody.
-ALTER TABLE /*schema*/skald_mark_00 VALIDATE CONSTRAINT skald_mark_until;

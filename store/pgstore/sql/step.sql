@@ -1,5 +1,6 @@
 -- name: TakeStep
 -- For a message that would take it: one that may not be taken stays as it is. Waits for a rival, and locks the row in any case.
+-- "forgotten": it was not there, and the snapshot shows a floor above its saga or the row that the retention has taken away since.
 INSERT INTO /*schema*/skald_step AS s (consumer, saga, step, occurrence, state, source, id, begun, outside_key)
 VALUES ($1::text, $2::text, $3::text, $4::text, $5::smallint, $6::text, $7::text, $8::timestamptz, $9::text)
 ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = s.state,
@@ -9,7 +10,8 @@ ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = s.state,
 	outside_key = CASE WHEN s.state IN (3, 4) THEN EXCLUDED.outside_key ELSE s.outside_key END,
 	begun = greatest(s.begun, EXCLUDED.begun),
 	changed_at = CASE WHEN s.state IN (3, 4) THEN EXCLUDED.changed_at ELSE s.changed_at END
-RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result, coalesce(outside_key, ''), outcome;
+RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result, coalesce(outside_key, ''), outcome,
+	/*forgotten*/;
 
 -- name: UndoStep
 -- For a message that would undo it: what is done becomes undone, a call under way is to be settled first, all else is barred.
@@ -21,12 +23,8 @@ ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = s.state,
 	by_id = CASE WHEN s.state IN (6, 7) THEN s.by_id ELSE EXCLUDED.by_id END,
 	begun = greatest(s.begun, EXCLUDED.begun),
 	changed_at = CASE WHEN s.state IN (2, 6, 7) THEN s.changed_at ELSE EXCLUDED.changed_at END
-RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result, coalesce(outside_key, ''), outcome;
-
--- name: ForgottenStep
--- Of one that was not there: whether steps of its time are forgotten. A statement of its own behind the lock: only a new snapshot
--- sees the floor that was raised when the row went that it waited for. A time that nobody said is before all.
-SELECT EXISTS (SELECT FROM /*schema*/skald_step_floor WHERE consumer = $1::text AND step = $2::text AND at > coalesce($3::timestamptz, '-infinity'));
+RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result, coalesce(outside_key, ''), outcome,
+	/*forgotten*/;
 
 -- name: SetStep
 -- $13 has a bit for each state that it may have.
@@ -41,7 +39,7 @@ WITH i AS (
 	WHERE ($13::integer >> s.state) & 1 = 1 AND (s.state IN (3, 4) OR s.source = EXCLUDED.source AND s.id = EXCLUDED.id)
 	RETURNING 1
 )
-SELECT /*schema*/skald_guard(EXISTS (SELECT FROM i), 'a step');
+SELECT /*schema*/skald_require(EXISTS (SELECT FROM i), 'a step');
 
 -- name: NoteStep
 INSERT INTO /*schema*/skald_step AS s (consumer, saga, step, occurrence, state, source, id, begun)

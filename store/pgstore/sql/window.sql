@@ -1,17 +1,17 @@
--- name: Tick
+-- name: Snapshot
 -- Rows that are not in this snapshot are of transactions that it names as running, of those up to our own
 -- number, or have a larger seq: one with a larger number drew it behind our reading of seq, and its seqs behind
 -- its number. So the snapshot comes first, then seq, then the number. A poll looks at 10,000 uncommitted rows at most.
 WITH b AS MATERIALIZED (
-	SELECT snapshot, seq, own FROM /*schema*/skald_tick WHERE id = $1::bigint AND token = $2::text
+	SELECT snapshot, seq, own_txid FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text
 ), h AS MATERIALIZED (
 	SELECT coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0) AS seq
 ), early AS MATERIALIZED (
 	SELECT x FROM (SELECT pg_snapshot_xip(snapshot) AS x FROM b
-		UNION SELECT n::text::xid8 FROM b, generate_series(pg_snapshot_xmax(snapshot)::text::bigint, least(own::text::bigint, pg_snapshot_xmax(snapshot)::text::bigint + 999)) AS n) AS late
+		UNION SELECT n::text::xid8 FROM b, generate_series(pg_snapshot_xmax(snapshot)::text::bigint, least(own_txid::text::bigint, pg_snapshot_xmax(snapshot)::text::bigint + 999)) AS n) AS late
 	WHERE pg_visible_in_snapshot(x, pg_current_snapshot())
 ), i AS (
-	INSERT INTO /*schema*/skald_tick (token, snapshot, seq, own, at)
+	INSERT INTO /*schema*/skald_snapshot (token, snapshot, seq, own_txid, at)
 	SELECT $3::text, pg_current_snapshot(), h.seq, pg_current_xact_id(), clock_timestamp() FROM h
 	WHERE ($1::bigint = 0 OR EXISTS (SELECT FROM b)) AND (
 		h.seq > coalesce((SELECT seq FROM b), 0) + 10000
@@ -20,51 +20,56 @@ WITH b AS MATERIALIZED (
 			SELECT FROM /*schema*/skald_outbox AS o WHERE o.txid = early.x AND o.seq <= (SELECT seq FROM b) OFFSET 0) AS r)
 		OR EXISTS (SELECT FROM /*schema*/skald_outbox AS o
 			WHERE o.txid >= (SELECT (pg_snapshot_xmax(snapshot)::text::bigint + 1000)::text::xid8 FROM b)
-			AND o.txid <= (SELECT own FROM b) AND o.seq <= (SELECT seq FROM b)))
+			AND o.txid <= (SELECT own_txid FROM b) AND o.seq <= (SELECT seq FROM b)))
 	RETURNING id
 )
 SELECT (SELECT count(*) FROM b)::integer, coalesce((SELECT id FROM i), 0)::bigint;
 
--- name: Ticks
+-- name: Snapshots
 -- How many of the two are there, and the seq of the first.
-SELECT count(*)::integer, coalesce(max(seq) FILTER (WHERE id = $1::bigint), 0)::bigint FROM /*schema*/skald_tick WHERE (id, token) IN (($1::bigint, $2::text), ($3::bigint, $4::text));
+SELECT count(*)::integer, coalesce(max(seq) FILTER (WHERE id = $1::bigint), 0)::bigint FROM /*schema*/skald_snapshot WHERE (id, token) IN (($1::bigint, $2::text), ($3::bigint, $4::text));
 
 -- name: Pull
 -- First the rows of transactions that were running at the base, all of them at or below its seq; then the walk of
--- the key. No txid predicate there could use an index: the page must not be sorted.
+-- the key. No txid predicate there could use an index: the page must not be sorted. The page ends where its bytes do; of a row
+-- that is too large only that is read. The window has no ORDER BY: its rows come in their order, and are not to be sorted.
 WITH b AS MATERIALIZED (
-	SELECT snapshot, seq, own FROM /*schema*/skald_tick WHERE id = $1::bigint AND token = $2::text
+	SELECT snapshot, seq, own_txid FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text
 ), t AS MATERIALIZED (
-	SELECT snapshot, seq FROM /*schema*/skald_tick WHERE id = $3::bigint AND token = $4::text
+	SELECT snapshot, seq FROM /*schema*/skald_snapshot WHERE id = $3::bigint AND token = $4::text
 ), early AS MATERIALIZED (
 	SELECT x FROM (SELECT pg_snapshot_xip(snapshot) AS x FROM b WHERE seq > $5::bigint
-		UNION SELECT n::text::xid8 FROM b, generate_series(pg_snapshot_xmax(snapshot)::text::bigint, least(own::text::bigint, pg_snapshot_xmax(snapshot)::text::bigint + 999)) AS n WHERE seq > $5::bigint) AS late
+		UNION SELECT n::text::xid8 FROM b, generate_series(pg_snapshot_xmax(snapshot)::text::bigint, least(own_txid::text::bigint, pg_snapshot_xmax(snapshot)::text::bigint + 999)) AS n WHERE seq > $5::bigint) AS late
 	WHERE pg_visible_in_snapshot(x, (SELECT snapshot FROM t))
 )
+SELECT /*columns*/ FROM (SELECT w.*, /*upto*/ FROM (
 (SELECT r.* FROM (
 	SELECT e.* FROM early CROSS JOIN LATERAL (
-		SELECT /*columns*/ FROM /*schema*/skald_outbox AS o
+		SELECT /*raw*/ FROM /*schema*/skald_outbox AS o
 		WHERE o.txid = early.x AND o.seq > $5::bigint AND o.seq <= (SELECT seq FROM b) /*filter*/
 		ORDER BY o.seq LIMIT $6::integer) AS e
 	UNION ALL
-	(SELECT /*columns*/ FROM /*schema*/skald_outbox AS o
+	(SELECT /*raw*/ FROM /*schema*/skald_outbox AS o
 	WHERE o.txid >= (SELECT (pg_snapshot_xmax(snapshot)::text::bigint + 1000)::text::xid8 FROM b WHERE seq > $5::bigint)
-		AND o.txid <= (SELECT own FROM b) AND o.seq > $5::bigint AND o.seq <= (SELECT seq FROM b)
+		AND o.txid <= (SELECT own_txid FROM b) AND o.seq > $5::bigint AND o.seq <= (SELECT seq FROM b)
 		AND pg_visible_in_snapshot(o.txid, (SELECT snapshot FROM t)) /*filter*/)
 	) AS r ORDER BY r.seq LIMIT $6::integer)
 UNION ALL
-(SELECT /*columns*/ FROM /*schema*/skald_outbox AS o
+(SELECT /*raw*/ FROM /*schema*/skald_outbox AS o
 WHERE o.seq > greatest($5::bigint, (SELECT seq FROM b)) AND o.seq <= (SELECT seq FROM t)
 	AND pg_visible_in_snapshot(o.txid, (SELECT snapshot FROM t)) /*filter*/
 ORDER BY o.seq LIMIT $6::integer)
-LIMIT $6::integer;
+LIMIT $6::integer
+) AS w WINDOW p AS (ROWS UNBOUNDED PRECEDING)) AS o WHERE o.upto <= /*pagebytes*/;
 
 -- name: PullOn
 -- Pull for a page behind the base's seq, where only the walk is left: a third of the planning.
 WITH t AS MATERIALIZED (
-	SELECT snapshot, seq FROM /*schema*/skald_tick WHERE id = $1::bigint AND token = $2::text
+	SELECT snapshot, seq FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text
 )
-SELECT /*columns*/ FROM /*schema*/skald_outbox AS o
+SELECT /*columns*/ FROM (SELECT w.*, /*upto*/ FROM (
+SELECT /*raw*/ FROM /*schema*/skald_outbox AS o
 WHERE o.seq > $3::bigint AND o.seq <= (SELECT seq FROM t)
 	AND pg_visible_in_snapshot(o.txid, (SELECT snapshot FROM t)) /*filter*/
-ORDER BY o.seq LIMIT $4::integer;
+ORDER BY o.seq LIMIT $4::integer
+) AS w WINDOW p AS (ROWS UNBOUNDED PRECEDING)) AS o WHERE o.upto <= /*pagebytes*/;

@@ -1,7 +1,7 @@
 -- name: Savepoint
 SAVEPOINT skald_effect;
 
--- name: Release
+-- name: Requeue
 RELEASE skald_effect;
 
 -- name: Undo

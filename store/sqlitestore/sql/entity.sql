@@ -5,7 +5,10 @@ ON CONFLICT (space, key) DO UPDATE SET version = version + 1
 RETURNING version;
 
 -- name: Lend
-INSERT INTO skald_lent (hold) VALUES (-1);
+INSERT INTO skald_commit_guard (hold) VALUES (-1);
+
+-- name: StillLent
+SELECT 1 FROM skald_commit_guard WHERE id = ?1;
 
 -- name: TakeBack
-DELETE FROM skald_lent WHERE id = ?1;
+DELETE FROM skald_commit_guard WHERE id = ?1;

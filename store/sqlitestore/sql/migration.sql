@@ -24,3 +24,9 @@ SELECT file FROM pragma_database_list WHERE name = 'main';
 
 -- name: Engine
 SELECT sqlite_version();
+
+-- name: Backup
+VACUUM INTO ?1;
+
+-- name: QuickCheck
+PRAGMA quick_check;

@@ -15,13 +15,15 @@ import (
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/broker/natsbroker"
 	"github.com/skald-go/skald/broker/rabbitbroker"
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/place"
 )
 
 const (
-	// lanes is how many lanes each topic of a run gets.
-	lanes = 4
+	// partitions is how many partitions each topic of a run gets.
+	partitions = 4
 	// connectTimeout is how long a server may take to answer.
 	connectTimeout = 10 * time.Second
 	session        = 6 * time.Second
@@ -36,81 +38,50 @@ type bus struct {
 	opts    *kafkabroker.Options
 	nats    *natsbroker.Broker   // own, if it is a NATS
 	rabbit  *rabbitbroker.Broker // own, if it is a RabbitMQ
-	inside  *inside              // the NATS in this process, if it is that
 }
 
 func openBus(o *Options) (b *bus, err error) {
 	url := o.Broker
 	b = &bus{url: url}
 	switch {
-	case url == insideURL:
-		b.inside, err = newInside(o.Store)
-		return b, err // the rest is begin's
 	case url == "mem:":
 		cluster := membroker.New(nil)
 		b.connect = func() (broker.Broker, error) { return cluster.Client(), nil }
 	case strings.HasPrefix(url, "kafka:"):
-		if b.kafka, b.opts, err = place.Kafka(url); err != nil {
+		if b.kafka, b.opts, err = connect.Kafka(url); err != nil {
 			return nil, err
 		}
 		b.opts.Session = session
 		b.connect = func() (broker.Broker, error) { return kafkabroker.New(b.kafka, b.opts) }
 	default:
-		if b.connect, err = place.Dial(url); err != nil {
+		if b.connect, err = connect.Dial(url); err != nil {
 			return nil, err
 		}
 	}
-	return b, b.open()
-}
-
-func (b *bus) open() (err error) {
 	if b.own, err = b.connect(); err != nil {
-		return fmt.Errorf("connect to broker: %w", err)
+		return nil, fmt.Errorf("connect to broker: %w", err)
 	}
 	b.nats, _ = b.own.(*natsbroker.Broker)
 	b.rabbit, _ = b.own.(*rabbitbroker.Broker)
-	return nil
-}
-
-// begin is called once the run has its lock: nobody else is at its files.
-func (b *bus) begin() error {
-	if b.inside == nil {
-		return nil
-	}
-	b.connect = b.inside.connect
-	if err := b.inside.start(); err != nil {
-		return err
-	}
-	return b.open()
+	return b, nil
 }
 
 // forgetful: nothing of this broker outlives the process.
 func (b *bus) forgetful() bool { return b.url == "mem:" }
 
-// Close closes the run's own client, and the broker if that is in this process.
-func (b *bus) Close() (err error) {
-	if b.own != nil {
-		err = b.own.Close()
-	}
-	if b.inside != nil {
-		b.inside.stop()
-	}
-	return err
-}
+// Close closes the run's own client.
+func (b *bus) Close() error { return b.own.Close() }
 
-// cluster names the broker, for ever; with what is there under the names of a run that is not begun yet: nothing, or
-// it is not ours.
+// cluster names the broker, for ever; with what is there under the names of a run that is not begun yet:
+// nothing, or it is not ours.
 func (b *bus) cluster(ctx context.Context, prefix string) (string, error) {
-	switch {
-	case b.forgetful():
+	if b.forgetful() {
 		return b.url, nil
-	case b.inside != nil:
-		return b.url, b.inside.fresh()
 	}
 	cluster, ids, err := b.there(ctx, event.New(prefix).Topics())
 	if err == nil && len(ids) > 0 {
 		found := strings.Join(slices.Sorted(maps.Keys(ids)), ", ")
-		err = &ForeignError{What: "there are topics that this demo did not make: " + found, Remedy: "choose another --prefix, or remove them"}
+		err = &exit.ForeignError{What: "there are topics that this demo did not make: " + found, Remedy: "choose another --prefix, or remove them"}
 	}
 	return cluster, err
 }
@@ -123,7 +94,7 @@ func (b *bus) topics(ctx context.Context, book *ledger, e *entry) error {
 		return err
 	}
 	if e.cluster != cluster || len(e.topics) > 0 && !maps.Equal(e.topics, ids) {
-		return &ForeignError{
+		return &exit.ForeignError{
 			What:   "the topics at " + b.url + " are not those that this run has made",
 			Remedy: "give the same --broker, or choose another --dir or --prefix, or remove what the run made",
 		}
@@ -131,7 +102,7 @@ func (b *bus) topics(ctx context.Context, book *ledger, e *entry) error {
 	if len(e.topics) > 0 && !b.forgetful() {
 		return nil
 	}
-	if err := b.make(ctx, e.prefix); err != nil {
+	if err := b.make(ctx, e); err != nil {
 		return err
 	}
 	if _, e.topics, err = b.there(ctx, names); err != nil {
@@ -140,10 +111,12 @@ func (b *bus) topics(ctx context.Context, book *ledger, e *entry) error {
 	return book.made(ctx, e)
 }
 
-func (b *bus) make(ctx context.Context, prefix string) error {
+func (b *bus) make(ctx context.Context, e *entry) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	if err := place.MakeTopics(ctx, b.own, event.New(prefix), lanes); err != nil {
+	events := event.New(e.prefix)
+	events.Style = styleOf(e.style)
+	if err := place.MakeTopics(ctx, b.own, events, partitions); err != nil {
 		return fmt.Errorf("make topics: %w", err)
 	}
 	return nil
@@ -187,7 +160,7 @@ type keeper interface {
 
 // kept is there, at a keeper; its name is made with its first topics.
 func (b *bus) kept(ctx context.Context, k keeper, names []string) (cluster string, ids map[string]string, err error) {
-	if err := k.MakeTopics(ctx, lanes); err != nil {
+	if err := k.MakeTopics(ctx, partitions); err != nil {
 		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
 	}
 	if cluster, err = k.Incarnation(ctx); err != nil {
@@ -196,19 +169,13 @@ func (b *bus) kept(ctx context.Context, k keeper, names []string) (cluster strin
 	if ids, err = k.Topics(ctx, names...); err != nil {
 		return "", nil, fmt.Errorf("look up topics at %s: %w", b.url, err)
 	}
-	if b.inside != nil { // its name is not known before it is started
-		cluster = b.url
-	}
 	return cluster, ids, nil
 }
 
 // remains says what the run leaves at the broker.
 func (b *bus) remains(prefix string) string {
-	switch {
-	case b.forgetful():
+	if b.forgetful() {
 		return ""
-	case b.inside != nil:
-		return "\nNATS has its files in " + b.inside.dir
 	}
 	return fmt.Sprintf("\nThe topics are %s at %s; the groups are %s",
 		strings.Join(event.New(prefix).Topics(), ", "), b.url, strings.Join(groups(prefix), ", "))

@@ -6,11 +6,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// checked is a driver that looks whether there is a mark, lets the handler act and commit, and then sets the mark, as
-// many tutorials do. Whoever comes in between has found none, either.
+// checked is a driver that looks whether there is a mark, lets the handler act and commit, and then sets the
+// mark, as many tutorials do. Whoever comes in between has found none, either.
 type checked[TTx any] struct{ store.Driver[TTx] }
 
 func (d *checked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
+	if len(in.Marks) == 1 && in.Marks[0].Source == "" {
+		return d.Driver.Begin(ctx, in) // a key of once.Do or of an HTTP endpoint, not a message
+	}
 	marks := in.Marks
 	in.Marks = nil
 	found := make([]store.Verdict, len(marks))
@@ -38,6 +41,7 @@ type checkedUnit[TTx any] struct {
 func (u *checkedUnit[TTx]) Found() store.Found {
 	f := u.Unit.Found()
 	f.Marks = u.found
+	f.Follows = false // its marks are set after the commit
 	return f
 }
 

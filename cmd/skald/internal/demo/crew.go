@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,7 +15,9 @@ import (
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/rediscache"
 	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/saga"
 	"github.com/skald-go/skald/sagatest"
 )
 
@@ -29,9 +32,11 @@ type crew struct {
 	once   sync.Once
 	open   chan struct{} // closed when shop is there
 	shop   placer
-	ready  chan string // gets each service whose database is there
+	door   http.Handler // of the Order service
+	ready  chan string  // gets each service whose database is there
 	moods  *gateway.Moods
-	bank   gateway.Gateway // set before Payment's first life
+	cache  *rediscache.Cache // in front of all databases; nil: none
+	bank   gateway.Gateway   // set before Payment's first session
 
 	poisoned atomic.Int64 // messages that nobody can read, published by this process
 	dropped  atomic.Int64 // of these, by the consumers that were given them
@@ -51,12 +56,20 @@ const deadlyEnough = 0.003
 // drain is how long a service that is told to stop may take.
 const drain = 5 * time.Second
 
-// turns is how many handlers of a service run at the same time where the transactions of a database take turns: more of them only
-// wait, each with a connection whose pages and schema are in memory.
+// turns is how many handlers of a service run at the same time where the transactions of a database take
+// turns: more of them only wait, each with a connection whose pages and schema are in memory.
 const turns = 3
 
-// kills is how often a message may be in hand, and nothing else, when its process dies. Deaths are drawn here, at any call and at a
-// rate that no estate has, and no message is what a process dies of: by the default of 3 one of thousands would be taken for it.
+// An order is placed by an engine that does not run, as the customers' door has one: it is seen with the
+// next look. What a dead engine had in hand is soon claimed again.
+const (
+	look  = 50 * time.Millisecond
+	lease = 3 * time.Second
+)
+
+// kills is how often a message may be in hand, and nothing else, when its process dies. Deaths are drawn
+// here, at any call and at a rate that no estate has, and no message is what a process dies of: by the
+// default of 3 one of thousands would be taken for it.
 const kills = 20
 
 func newCrew(s site, b *bus, book *ledger, o *Options) *crew {
@@ -158,10 +171,12 @@ func (h *hand) prepare(ctx context.Context) error {
 	if h.name != "order" {
 		return nil
 	}
-	s, err := h.site.life(ctx, h.name, h.faults, h.bus.own, h.crew) // customers see no service die: they ask again
+	// customers see no service die: they ask again
+	s, err := h.site.session(ctx, h.name, h.faults, h.bus.own, h.crew)
 	if err != nil {
 		return err
 	}
+	h.door = s.HTTP()
 	if h.shop, err = h.site.placer(s); err == nil {
 		close(h.open)
 	}
@@ -169,7 +184,8 @@ func (h *hand) prepare(ctx context.Context) error {
 }
 
 func (c *crew) options(name string) *service.Options {
-	o := &service.Options{Prefix: c.o.Prefix}
+	o := &service.Options{Prefix: c.o.Prefix, Style: styleOf(c.o.Style)}
+	o.Saga = saga.EngineOptions{Logger: c.o.Logger, PollMost: look, Lease: lease, Drain: drain}
 	if name == "payment" {
 		o.Gateway = c.bank
 	}
@@ -180,21 +196,25 @@ func (c *crew) options(name string) *service.Options {
 	if strings.HasPrefix(c.o.Store, "sqlite:") && c.o.Sabotage == "" { // which shows what rivals do
 		o.Inbox.Workers = turns
 	}
-	o.Inbox.Breaker.Rest = time.Second // where a busy machine has handlers time out; 16 s at most, which patience outlasts
-	o.Inbox.Kills = kills
+	// where a busy machine has handlers time out; 16 s at most, which patience outlasts
+	o.Inbox.Breaker.Rest = time.Second
+	o.Inbox.MaxCrashes = kills
+	if c.cache != nil {
+		o.Inbox.Seen, o.Seen = c.cache, c.cache
+	}
 	o.Inbox.Wait = time.Second // and so what a service had claimed that dies is soon claimed again
 	return o
 }
 
-// live is one life of the service, until it dies or ctx is done.
+// live is one session of the service, until it dies or ctx is done.
 func (h *hand) live(ctx context.Context) error {
 	client, err := h.bus.connect()
 	if err != nil {
 		return err
 	}
-	life := h.faults.Life()
-	h.watch.struck(h.name, life)
-	s, err := h.site.life(ctx, h.name, life, client, h.crew)
+	session := h.faults.Session()
+	h.watch.struck(h.name, session)
+	s, err := h.site.session(ctx, h.name, session, client, h.crew)
 	if err != nil {
 		return errors.Join(err, client.Close())
 	}
@@ -203,7 +223,7 @@ func (h *hand) live(ctx context.Context) error {
 	var over sync.WaitGroup
 	over.Go(func() {
 		select {
-		case <-life.Died():
+		case <-session.Died():
 			stop()
 		case <-ctx.Done():
 		}
@@ -215,7 +235,7 @@ func (h *hand) live(ctx context.Context) error {
 	return errors.Join(err, client.Close())
 }
 
-// count adds what a life did to the tally.
+// count adds what a session did to the tally.
 func (c *crew) count(s place.Service) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

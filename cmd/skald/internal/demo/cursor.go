@@ -10,9 +10,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// polling is a driver for a relay that reads "the rows with a larger value than the last one seen", as most pollers do:
-// a row whose transaction drew its value early and committed late is never seen. With each tick it remembers the largest
-// value that could be seen when it was drawn; of a window only the rows above that of its base are read.
+// polling is a driver for a relay that reads "the rows with a larger value than the last one seen", as most
+// pollers do: a row whose transaction drew its value early and committed late is never seen. With each tick
+// it remembers the largest value that could be seen when it was drawn; of a window only the rows above that
+// of its base are read.
 type polling[TTx any] struct {
 	store.Driver[TTx]
 	db     table.DB
@@ -31,7 +32,7 @@ type polledBy struct {
 func bySeq(r store.Row) int64  { return r.Seq }
 func byTime(r store.Row) int64 { return r.Time.UnixMicro() }
 
-// polled is what was seen of one service's database, in all lives of the service.
+// polled is what was seen of one service's database, in all sessions of the service.
 type polled struct {
 	mu      sync.Mutex
 	seen    map[string]int64 // the largest values by tick
@@ -91,7 +92,8 @@ func (p *polled) fourth() bool {
 	return p.writes%4 == 0
 }
 
-// beyond waits until a relay has seen a larger value, or for as long as a transaction can stay open unnoticed.
+// beyond waits until a relay has seen a larger value, or for as long as a transaction can stay open
+// unnoticed.
 func (p *polled) beyond(ctx context.Context, value int64) {
 	ctx, stop := context.WithTimeout(ctx, longOpen)
 	defer stop()
@@ -123,14 +125,6 @@ func (d *polling[TTx]) look(ctx context.Context, do func() (tip string, err erro
 		d.polled.saw(tip, largest)
 	}
 	return err
-}
-
-func (d *polling[TTx]) Tick(ctx context.Context, base string) (tip string, err error) {
-	err = d.look(ctx, func() (string, error) {
-		tip, err = d.Driver.Tick(ctx, base)
-		return tip, err
-	})
-	return tip, err
 }
 
 func (d *polling[TTx]) Lease(ctx context.Context, ask store.Ask) (l store.Leased, err error) {
@@ -165,8 +159,8 @@ func (d *polling[TTx]) Pull(ctx context.Context, w store.Window, limit int) (sto
 	}
 }
 
-// Write keeps some transactions open behind the drawing of their values until a relay has seen a larger one, which on a
-// busy database happens by itself.
+// Write keeps some transactions open behind the drawing of their values until a relay has seen a larger one,
+// which on a busy database happens by itself.
 func (d *polling[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error {
 	err := d.Driver.Write(ctx, tx, es...)
 	if err != nil || !d.holds || !d.polled.fourth() {

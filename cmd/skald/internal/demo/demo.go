@@ -1,8 +1,9 @@
-// Package demo is what `skald demo` does: the shop's six services in one process, orders, faults, and the auditor.
+// Package demo is what `skald demo` does: the shop's six services in one process, orders, faults, and the
+// auditor.
 //
-// The way of a run through the files: ledger.go (is there a run here, and is it ours), site.go (its databases), crew.go
-// (the services, each running until it dies, and again), load.go (orders are placed), rest.go (until nothing moves any
-// more), report.go and story.go (what is told).
+// The way of a run through the files: ledger.go (is there a run here, and is it ours), site.go (its
+// databases), crew.go (the services, each running until it dies, and again), load.go (orders are placed),
+// rest.go (until nothing moves any more), report.go and story.go (what is told).
 package demo
 
 import (
@@ -14,12 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/audit"
-	"github.com/skald-go/skald/examples/shop/place"
+	"github.com/skald-go/skald/examples/shop/event"
 )
-
-// ErrInterrupted: the run was stopped from outside; started again it goes on.
-var ErrInterrupted = errors.New("interrupted")
 
 // ErrGreen: a safeguard was taken out, and the auditor found nothing.
 var ErrGreen = errors.New("the auditor finds nothing wrong although a safeguard is missing; try more --orders, or --faults wild")
@@ -27,20 +26,17 @@ var ErrGreen = errors.New("the auditor finds nothing wrong although a safeguard 
 // ErrRed: the auditor found a broken promise.
 var ErrRed = errors.New("promises are broken")
 
-// A ForeignError says that there are objects which this run did not make.
-type ForeignError struct{ What, Remedy string }
-
-func (e *ForeignError) Error() string { return e.What + ": " + e.Remedy }
-
 // Options of a run.
 type Options struct {
 	Orders   int
 	Seed     uint64
 	Faults   string // none, some or wild
 	Sabotage string // "", or the safeguard to leave out
+	Style    string // choreographed, or orchestrated
 	Prefix   string // of schemas, topics and groups
 	// Store and Broker are URLs. sqlite: takes a folder.
 	Store, Broker string
+	Redis         string // URL of a Redis in front of the databases; "": none
 	// Given are the flags that were given. An earlier run is asked about the others.
 	Given map[string]bool
 	// Progress is told how far the run has come; nil: nobody is.
@@ -51,9 +47,11 @@ type Options struct {
 	First func()
 	// Told gets the report, as soon as there is one.
 	Told func(*Report) error
-	// Keep, if set, is told where orders are taken when the report is told: the services go on until they are stopped,
-	// without faults and with all safeguards.
-	Keep func(url string)
+	// Keep, if set, is told where orders are taken, and where the console is, when the report is told: the
+	// services go on until they are stopped, without faults and with all safeguards.
+	Keep func(orders, console string)
+	// Operator is whoever acts in that console.
+	Operator string
 }
 
 // Progress is how far a run has come.
@@ -66,15 +64,35 @@ type Progress struct {
 func (o *Options) Check() error {
 	switch {
 	case o.Orders < 1 || o.Orders > 1_000_000:
-		return &place.UsageError{What: "--orders is 1 to 1,000,000"}
+		return &exit.UsageError{What: "--orders is 1 to 1,000,000"}
 	case !oneOf(o.Faults, "none", "some", "wild"):
-		return &place.UsageError{What: fmt.Sprintf("--faults is none, some or wild, not %q", o.Faults)}
+		return &exit.UsageError{What: fmt.Sprintf("--faults is none, some or wild, not %q", o.Faults)}
 	case !regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$`).MatchString(o.Prefix):
-		return &place.UsageError{What: "--prefix is 1 to 40 of A-Z a-z 0-9 _ -"}
-	case o.Broker == insideURL && o.Store != "" && !strings.HasPrefix(o.Store, "sqlite:"):
-		return errNoFolder()
+		return &exit.UsageError{What: "--prefix is 1 to 40 of A-Z a-z 0-9 _ -"}
+	}
+	switch {
+	case !oneOf(o.Style, Styles()...):
+		return &exit.UsageError{What: fmt.Sprintf("--style is %s, not %q", strings.Join(Styles(), " or "), o.Style)}
+	case o.orchestrated() && o.Sabotage != "":
+		return &exit.UsageError{What: "--style orchestrated and --sabotage: what a missing safeguard breaks is shown by the choreographed shop; give one of them"}
+	}
+	if o.Redis != "" && o.Sabotage != "" {
+		return &exit.UsageError{What: "--redis and --sabotage: a cache would hide some of what a missing safeguard does; give one of them"}
 	}
 	return o.checkSabotage()
+}
+
+// Styles are the words for --style.
+func Styles() []string { return []string{"choreographed", "orchestrated"} }
+
+func (o *Options) orchestrated() bool { return styleOf(o.Style) == event.Orchestrated }
+
+// styleOf is the style of the shop that a word names.
+func styleOf(word string) event.Style {
+	if word == Styles()[1] {
+		return event.Orchestrated
+	}
+	return event.Choreographed
 }
 
 func oneOf(s string, all ...string) bool {
@@ -86,9 +104,9 @@ func oneOf(s string, all ...string) bool {
 	return false
 }
 
-// Run makes a run, or goes on with the one that is there; a finished one is audited again. It returns ErrRed when a
-// promise is broken, and under sabotage also when none is: ErrGreen. A signal after the report is told does not change
-// that.
+// Run makes a run, or goes on with the one that is there; a finished one is audited again. It returns ErrRed
+// when a promise is broken, and under sabotage also when none is: ErrGreen. A signal after the report is told
+// does not change that.
 func Run(ctx context.Context, o Options) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -96,11 +114,11 @@ func Run(ctx context.Context, o Options) error {
 	report, err := run(ctx, &o)
 	switch {
 	case report == nil && ctx.Err() != nil:
-		return ErrInterrupted
+		return exit.ErrInterrupted
 	case err != nil:
 		return err
 	case !report.OK:
-		return &place.FailedError{Err: report.broken(o.Sabotage)}
+		return &exit.FailedError{Err: report.broken(o.Sabotage)}
 	case o.Sabotage != "":
 		return ErrGreen
 	}
@@ -143,13 +161,16 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	if e == nil {
 		return nil, errRemoved(s.url())
 	}
-	if err := b.begin(); err != nil {
-		return nil, err
-	}
 	if err := b.topics(ctx, book, e); err != nil {
 		return nil, err
 	}
+	cache, end, err := openCache(o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	c := newCrew(s, b, book, o)
+	c.cache = cache
 	if e.over() {
 		r, err = o.told(e.report.again(ctx, s))
 	} else {
@@ -201,7 +222,7 @@ func claim(ctx context.Context, s site, b *bus, o *Options) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{prefix: o.Prefix, seed: o.Seed, orders: o.Orders, sabotage: o.Sabotage, cluster: cluster}
+	e := &entry{prefix: o.Prefix, seed: o.Seed, orders: o.Orders, sabotage: o.Sabotage, style: o.Style, cluster: cluster}
 	return s.claim(ctx, e)
 }
 

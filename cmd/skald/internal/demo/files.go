@@ -100,7 +100,8 @@ func (f *files) foreign(ctx context.Context, service string) (string, error) {
 	return strings.Join(names, ", "), err
 }
 
-// drop takes the log last: with the file gone it is nobody's, without its log the file would lose what it says.
+// drop takes the log last: with the file gone it is nobody's, without its log the file would lose what it
+// says.
 func (f *files) drop(_ context.Context, service string) error {
 	if service == "order" {
 		if err := f.close(); err != nil {

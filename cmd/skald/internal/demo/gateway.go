@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/sample"
 )
 
-// openBank opens the payment gateway as Payment meets it, over HTTP and in these moods, until ctx is done. Its ledger lies in a
-// database of its own: so it goes on where a run was killed.
+// openBank opens the payment gateway as Payment meets it, over HTTP and in these moods, until ctx is done.
+// Its ledger lies in a database of its own: so it goes on where a run was killed.
 func (c *crew) openBank(ctx context.Context, moods *gateway.Moods) error {
 	h, err := c.site.Gateway(ctx, &gateway.Options{Funds: sample.Accounts()}, moods)
 	if err != nil {
@@ -25,7 +25,7 @@ func (c *crew) openBank(ctx context.Context, moods *gateway.Moods) error {
 	if err != nil {
 		return fmt.Errorf("listen for the gateway: %w", err)
 	}
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute}
 	go func() {
 		if err := server.Serve(at); !errors.Is(err, http.ErrServerClosed) {
 			c.o.Logger.Error("the gateway is gone", "error", err)

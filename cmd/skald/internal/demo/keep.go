@@ -12,8 +12,9 @@ import (
 	"github.com/skald-go/skald/examples/shop/service"
 )
 
-// keep runs the six services once more, without faults and with all safeguards, and takes orders over HTTP, until ctx
-// is done; then it ends what was begun. Killed, the run counts as one that is not finished, so that the next ends it.
+// keep runs the six services once more, without faults and with all safeguards, and takes orders over HTTP,
+// until ctx is done; then it ends what was begun. Killed, the run counts as one that is not finished, so that
+// the next ends it.
 func (c *crew) keep(ctx context.Context, f *finished) (err error) {
 	f.Open = true
 	if err := c.book.finish(ctx, *f); err != nil {
@@ -56,16 +57,22 @@ func (c *crew) keep(ctx context.Context, f *finished) (err error) {
 	return c.book.finish(context.WithoutCancel(ctx), *f)
 }
 
-// counter is where orders are taken, at a port that is free, until one of the two is done.
+// counter is where orders are taken, and the console is, at a port that is free, until one of the two is
+// done.
 func (c *crew) counter(ctx, told context.Context, orders http.Handler) error {
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	server := &http.Server{Handler: orders, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}
+	pages, err := c.pages(ctx, orders)
+	if err != nil {
+		return errors.Join(err, at.Close())
+	}
+	server := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute}
 	over := make(chan error, 1)
 	go func() { over <- server.Serve(at) }()
-	c.o.Keep("http://" + at.Addr().String())
+	url := "http://" + at.Addr().String()
+	c.o.Keep(url+"/orders", url+consoleAt+"/")
 	select {
 	case err := <-over:
 		return fmt.Errorf("serve HTTP: %w", err)

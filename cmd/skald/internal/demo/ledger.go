@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
@@ -19,6 +20,7 @@ type entry struct {
 	seed     uint64
 	orders   int
 	sabotage string
+	style    string
 	cluster  string            // the broker's
 	topics   map[string]string // the ids of those that the run made; none until then
 	report   *finished         // nil until the run is finished
@@ -27,7 +29,8 @@ type entry struct {
 // over tells that nothing of the run is under way.
 func (e *entry) over() bool { return e.report != nil && !e.report.Open }
 
-// A ledger keeps the entry. It is the first thing that a run makes and what tells a run's own objects from others.
+// A ledger keeps the entry. It is the first thing that a run makes and what tells a run's own objects from
+// others.
 type ledger struct {
 	db    table.DB
 	begin func(ctx context.Context, do func(table.DB) error) error
@@ -38,7 +41,7 @@ type ledger struct {
 func (l *ledger) find(ctx context.Context) (*entry, error) {
 	var e entry
 	var seed, topics, report string
-	err := l.db.QueryRow(ctx, l.sql["Claimed"]).Scan(&e.prefix, &seed, &e.orders, &e.sabotage, &e.cluster, &topics, &report)
+	err := l.db.QueryRow(ctx, l.sql["Claimed"]).Scan(&e.prefix, &seed, &e.orders, &e.sabotage, &e.style, &e.cluster, &topics, &report)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -68,7 +71,7 @@ func (l *ledger) claim(ctx context.Context, e *entry, first string) error {
 				return err
 			}
 		}
-		_, err := db.Exec(ctx, l.sql["Claim"], e.prefix, strconv.FormatUint(e.seed, 10), e.orders, e.sabotage, e.cluster, table.Time(time.Now()))
+		_, err := db.Exec(ctx, l.sql["Claim"], e.prefix, strconv.FormatUint(e.seed, 10), e.orders, e.sabotage, e.style, e.cluster, table.Time(time.Now()))
 		return err
 	})
 	if err != nil {
@@ -117,10 +120,11 @@ func (e *entry) agree(o *Options) error {
 	settle("orders", e.orders == o.Orders, strconv.Itoa(e.orders), func() { o.Orders = e.orders })
 	settle("prefix", e.prefix == o.Prefix, e.prefix, func() { o.Prefix = e.prefix })
 	settle("sabotage", e.sabotage == o.Sabotage, e.sabotage, func() { o.Sabotage = e.sabotage })
+	settle("style", e.style == o.Style, e.style, func() { o.Style = e.style })
 	if len(other) == 0 {
 		return nil
 	}
-	return &ForeignError{
+	return &exit.ForeignError{
 		What:   "there is a run of the demo already, with " + strings.Join(other, " "),
 		Remedy: "leave these flags out to go on with it, or choose another --dir or --prefix",
 	}

@@ -13,10 +13,11 @@ import (
 const (
 	clients     = 4
 	clientRetry = 20 * time.Millisecond
+	posts       = 2 // of each order
 )
 
-// load places the orders, has some changed and cancelled, several at the same time, each under its Idempotency-Key: what an earlier life of this
-// process placed is found again.
+// load places the orders, has some changed and cancelled, several at the same time, each under its
+// Idempotency-Key: what an earlier life of this process placed is found again.
 func (c *crew) load(ctx context.Context) {
 	type nth struct {
 		sample.Order
@@ -45,19 +46,22 @@ func (c *crew) load(ctx context.Context) {
 	wg.Wait()
 }
 
-// place places an order.
+// place places an order: posts of it that arrive at the same time, as where a proxy has sent one again.
 func (c *crew) place(ctx context.Context, o sample.Order) (id string) {
-	c.insist(ctx, o.Key, func() (err error) {
-		id, _, err = c.shop.Place(ctx, o.Key, o.Request)
-		return err
-	})
-	if id != "" {
+	var ids [posts]string
+	var wg sync.WaitGroup
+	for i := range ids {
+		wg.Go(func() { ids[i] = c.post(ctx, o) })
+	}
+	wg.Wait()
+	if id = ids[0]; id != "" {
 		c.first()
 	}
 	return id
 }
 
-// wish asks for what a customer wants behind an order: what an earlier life of this process asked for is found again.
+// wish asks for what a customer wants behind an order: what an earlier life of this process asked for is
+// found again.
 func (c *crew) wish(ctx context.Context, id string, w sample.Wish) {
 	if w.Address != "" {
 		c.insist(ctx, id, func() error { return answered(c.shop.Change(ctx, id, w.Address)) })

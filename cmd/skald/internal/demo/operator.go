@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/sagatest"
 	"github.com/skald-go/skald/store"
 )
@@ -22,8 +24,9 @@ const (
 	poisonEvery = 40
 	// round is how often the operator looks at what is kept.
 	round = 250 * time.Millisecond
-	// A message that is claimed is nobody else's for 13 s, here. One that has been for a second, of a service whose handlers
-	// take milliseconds, was in hand when that died; no pause between attempts is longer than the lesser of these.
+	// A message that is claimed is nobody else's for 13 s, here. One that has been for a second, of a service
+	// whose handlers take milliseconds, was in hand when that died; no pause between attempts is longer than
+	// the lesser of these.
 	claimedMost, claimedLeast = 12 * time.Second, 3 * time.Second
 )
 
@@ -33,26 +36,30 @@ func (c *crew) upsets() bool {
 	return rates.HandlerGivesUp > 0
 }
 
-// poison publishes, under the key of an order, what no service can read: half a payload, or one of a version that no build here
-// knows. The order waits behind it, until the operator has dropped it.
+// poison publishes, under the key of an order, what no service can read: half a payload, or one of a version
+// that no build here knows. The order waits behind it, until the operator has dropped it.
 func (c *crew) poison(ctx context.Context, order string, n int) {
 	if !c.upsets() || order == "" || n%poisonEvery != poisonEvery/2 {
 		return
 	}
 	placed := event.New(c.o.Prefix).OrderPlaced
+	kind := placed.Type
+	if c.o.orchestrated() {
+		kind = event.ChargePayment
+	}
 	m := skald.Message{
-		ID: rand.Text(), Source: elsewhere, Type: placed.Type, Topic: placed.Topic, Key: []byte(order), Time: time.Now(),
+		ID: rand.Text(), Source: elsewhere, Type: kind, Topic: placed.Topic, Key: []byte(order), Time: time.Now(),
 		ContentType: "application/json", Data: []byte(`{"id": "` + order),
 	}
 	if n/poisonEvery%2 == 1 {
-		m.Schema, m.Data = "order.placed/2", []byte(`{"order": 1}`)
+		m.Schema, m.Data = kind+"/2", []byte(`{"order": 1}`)
 	}
 	c.insist(ctx, order, func() error { return c.bus.own.Publish(ctx, []skald.Message{m}).Wait(ctx) })
-	c.poisoned.Add(int64(len(audit.Subscribers(placed.Type))))
+	c.poisoned.Add(int64(len(audit.Subscribers(kind, c.o.orchestrated()))))
 }
 
-// operate does, until ctx is done, what somebody on call does: redrives dead letters of failures that do not last, drops, for a
-// reason, what nobody can read, and releases what a dead service had in hand.
+// operate does, until ctx is done, what somebody on call does: redrives dead letters of failures that do not
+// last, drops, for a reason, what nobody can read, and releases what a dead service had in hand.
 func (c *crew) operate(ctx context.Context) error {
 	for {
 		select {
@@ -63,6 +70,9 @@ func (c *crew) operate(ctx context.Context) error {
 		for _, name := range service.Names() {
 			n, err := c.site.mend(ctx, name, event.New(c.o.Prefix).Group(name))
 			c.dropped.Add(int64(n))
+			if err == nil && name == "order" && c.o.orchestrated() {
+				err = c.site.retry(ctx)
+			}
 			if err != nil && ctx.Err() == nil {
 				c.o.Logger.WarnContext(ctx, "operator", "service", name, "error", err)
 			}
@@ -90,7 +100,7 @@ func (g *ground[TTx]) mend(ctx context.Context, name, consumer string) (dropped 
 	if err != nil {
 		return 0, nil // not yet
 	}
-	kept, err := home.Store.Kept(ctx, store.Sought{Consumer: consumer, Bare: true}, 1000)
+	kept, err := store.ListKept(ctx, home.Store, store.Sought{Consumer: consumer, Bare: true, Limit: 1000})
 	if err != nil {
 		return 0, fmt.Errorf("look at what %s keeps: %w", name, err)
 	}
@@ -105,7 +115,7 @@ func (g *ground[TTx]) mend(ctx context.Context, name, consumer string) (dropped 
 	}
 	stood, err := home.Store.Apply(ctx, es...)
 	for i, e := range es {
-		if e.Free != nil && stood[i] {
+		if e.Finish != nil && stood[i] {
 			dropped++
 		}
 	}
@@ -115,22 +125,36 @@ func (g *ground[TTx]) mend(ctx context.Context, name, consumer string) (dropped 
 	return dropped, err
 }
 
+// retry has the steps of stuck sagas tried again: their failures do not last.
+func (g *ground[TTx]) retry(ctx context.Context) error {
+	home, err := g.Home(ctx, "order")
+	if err != nil {
+		return nil // not yet
+	}
+	order := operate.Order{Author: "skald demo", Reason: "it does not last"}
+	_, err = operate.ChangeSagas(ctx, home.Store, operate.SagaSelection{Stuck: true}, operate.SagaChange{Verb: operate.RetrySaga}, order)
+	if none := (*operate.NoneError)(nil); errors.As(err, &none) {
+		return nil
+	}
+	return err
+}
+
 // mending is what the operator does about a message that is kept; most only wait.
 func mending(p *store.Parked) (e store.Effect, some bool) {
-	note := &store.Audit{Who: "skald demo", Consumer: p.Consumer, Identity: p.Identity}
+	note := &store.Audit{Author: "skald demo", Consumer: p.Consumer, Identity: p.Identity}
 	switch {
 	case p.Source == elsewhere && (p.Dead != nil || p.Last.Why != ""):
-		note.What, note.Why = "drop", "nobody can read it: "+p.Last.Why
+		note.Action, note.Reason = "drop", "nobody can read it: "+p.Last.Why
 		return store.Effect{
-			Free: &store.Free{Consumer: p.Consumer, Identity: p.Identity}, Audit: note,
+			Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity}, Audit: note,
 			Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Rejected, Reason: "dropped: nobody can read it", Held: true},
 		}, true
 	case p.Dead != nil:
-		note.What, note.Why = "redrive", "it does not last: "+p.Last.Why
-		return store.Effect{Release: &store.Release{Consumer: p.Consumer, Identity: p.Identity}, Audit: note}, true
+		note.Action, note.Reason = "redrive", "it does not last: "+p.Last.Why
+		return store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}, Audit: note}, true
 	case !p.Waiting && p.Due > claimedLeast && p.Due < claimedMost:
-		note.What, note.Why = "release", "its service died with it in hand"
-		return store.Effect{Release: &store.Release{Consumer: p.Consumer, Identity: p.Identity}, Audit: note}, true
+		note.Action, note.Reason = "release", "its service died with it in hand"
+		return store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}, Audit: note}, true
 	}
 	return e, false
 }
@@ -141,19 +165,19 @@ func (g *ground[TTx]) keeping(ctx context.Context, name, consumer string) (int64
 	if err != nil {
 		return 0, err
 	}
-	k, err := home.Store.Keeping(ctx, consumer)
-	return k.Parked + k.Dead, err
+	k, err := home.Store.Status(ctx, store.StatusQuery{Keeping: consumer})
+	return k.Keeping.Parked + k.Keeping.Dead, err
 }
 
 // upsetting is a service's tables, at which its handlers fail now and then.
 type upsetting struct {
 	table.DB
-	life *sagatest.Faults
+	session *sagatest.Faults
 }
 
 func (u upsetting) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 	if m, ok := skald.Cause(ctx); ok { // in a handler
-		if err := u.life.Upset(m); err != nil {
+		if err := u.session.Upset(m); err != nil {
 			return 0, err
 		}
 	}

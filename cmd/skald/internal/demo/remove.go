@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/place"
 )
 
-// Remove takes away what a run made: its groups and topics, then its databases, Order's last, which tells whose they
-// are: killed at any moment and run again it ends. Nothing is touched before all of it is known to be the run's own
-// and ask, which is told what there is, agrees. What it did is said in a line.
+// Remove takes away what a run made: its groups and topics, then its databases, Order's last, which tells
+// whose they are: killed at any moment and run again it ends. Nothing is touched before all of it is known to
+// be the run's own and ask, which is told what there is, agrees. What it did is said in a line.
 func Remove(ctx context.Context, o Options, ask func(what string) error) (said string, err error) {
 	s, err := openSite(&o)
 	if err != nil {
@@ -61,7 +62,7 @@ func Remove(ctx context.Context, o Options, ask func(what string) error) (said s
 // tables are those that a service makes beside Skald's, and the gateway without any of Skald's.
 func tables(service string) []string {
 	all := map[string][]string{
-		"order":        {"demo_run", "prices", "orders", "order_items", "order_history", "cancellations", "changes"},
+		"order":        {"demo_run", "prices", "orders", "order_items", "order_history", "receipts", "cancellations", "changes"},
 		"payment":      {"accounts", "transfers", "entries", "payments"},
 		"inventory":    {"stock", "reservations", "movements"},
 		"fulfilment":   {"oversize", "parcels", "dispatches", "changes"},
@@ -80,7 +81,7 @@ func (g *ground[TTx]) own(ctx context.Context) error {
 			return fmt.Errorf("look at %s: %w", g.called(name), err)
 		}
 		if foreign != "" {
-			return &ForeignError{
+			return &exit.ForeignError{
 				What:   "there is something in " + g.called(name) + " that the demo did not make: " + foreign,
 				Remedy: "take it out; nothing is removed yet",
 			}

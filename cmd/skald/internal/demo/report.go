@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/audit"
 )
 
-// A Report is how a run ended. Orders, written and handled messages are counted in the databases, the rest by the
-// process that ended the run.
+// A Report is how a run ended. Orders, written and handled messages are counted in the databases, the rest by
+// the process that ended the run.
 type Report struct {
 	OK         bool              `json:"ok"`
 	Store      string            `json:"store"`
@@ -20,6 +20,8 @@ type Report struct {
 	Seconds    float64           `json:"seconds"`
 	Orders     Orders            `json:"orders"`
 	Messages   Messages          `json:"messages"`
+	Sagas      *audit.Sagas      `json:"sagas,omitempty"` // of --style orchestrated; nil without it
+	Cache      *Cached           `json:"cache,omitempty"` // of --redis; nil without it
 	Faults     map[string]int64  `json:"faults"`
 	Invariants []audit.Invariant `json:"invariants"`
 
@@ -35,9 +37,10 @@ type Orders struct {
 	Cancelled int `json:"cancelled"`
 }
 
-// Messages of a run: rows in the outboxes, acknowledged by the broker, received by consumers, dropped by their marks,
-// and marked. Of the latter, those that a handler said no to; parked on the way there; dead letters, which were redriven, or dropped
-// because nobody could read them. Barred are payments and reservations that were undone before they were done.
+// Messages of a run: rows in the outboxes, acknowledged by the broker, received by consumers, dropped by
+// their marks, and marked. Of the latter, those that a handler said no to; parked on the way there; dead
+// letters, which were redriven, or dropped because nobody could read them. Barred are payments and
+// reservations that were undone before they were done.
 type Messages struct {
 	Written    int   `json:"written"`
 	Published  int64 `json:"published"`
@@ -72,6 +75,14 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 	if err != nil {
 		return nil, err
 	}
+	var sagas *audit.Sagas
+	if c.o.orchestrated() {
+		counted, err := audit.CountSagas(ctx, dbs)
+		if err != nil {
+			return nil, err
+		}
+		sagas = &counted
+	}
 	story, err := c.story(ctx, dbs, found)
 	if err != nil {
 		return nil, err
@@ -89,7 +100,7 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 			Dead: ends.Dead + ends.Redriven + ends.Dropped, Redriven: ends.Redriven, Dropped: ends.Dropped,
 			UnknownSettled: c.tally.unknownSettled,
 		},
-		Faults: faults, Invariants: found, Story: story, Remains: c.site.remains() + c.bus.remains(c.o.Prefix),
+		Sagas: sagas, Cache: c.cached(), Faults: faults, Invariants: found, Story: story, Remains: c.site.remains() + c.bus.remains(c.o.Prefix),
 	}, nil
 }
 

@@ -11,17 +11,18 @@ import (
 const (
 	lookFirst = 20 * time.Millisecond
 	lookMost  = 250 * time.Millisecond
-	// patience is how long nothing may change in the databases before the run counts as stuck, in looks of lookMost each: on a busy
-	// machine looks take longer, and so does all else. With a safeguard taken out that is how many runs end.
-	patience          = 30 * time.Second
+	// patience is how long nothing may change in the databases before the run counts as stuck, in looks of
+	// lookMost each: on a busy machine looks take longer, and so does all else. A broker that starts again
+	// may take most of it. With a safeguard taken out that is how many runs end.
+	patience          = 2 * time.Minute
 	sabotagedPatience = 4 * time.Second
-	// multiplied is how many rows for each order end a run in which messages are handled again and again: a dozen is the
-	// most that a shop with all its safeguards writes for one, and half of that the rule.
+	// multiplied is how many rows for each order end a run in which messages are handled again and again: a
+	// dozen is the most that a shop with all its safeguards writes for one, and half of that the rule.
 	multiplied = 20
 )
 
-// rest waits until all orders have ended and all that was said has been heard, by looking into the databases; or
-// until nothing has changed there for too long, which the auditor will explain.
+// rest waits until all orders have ended and all that was said has been heard, by looking into the databases;
+// or until nothing has changed there for too long, which the auditor will explain.
 func (c *crew) rest(ctx context.Context) error {
 	dbs, err := c.site.Read(ctx)
 	if err != nil {
@@ -57,8 +58,8 @@ func (c *crew) rest(ctx context.Context) error {
 	}
 }
 
-// runaway tells that repeats are handled, and what they say is repeated, faster than they can end: the busier the
-// machine, the more of them are under way at the next fault. The auditor has enough to show.
+// runaway tells that repeats are handled, and what they say is repeated, faster than they can end: the busier
+// the machine, the more of them are under way at the next fault. The auditor has enough to show.
 func (c *crew) runaway(now audit.Tally) bool {
 	return c.o.Sabotage != "" && now.Written > multiplied*c.o.Orders
 }

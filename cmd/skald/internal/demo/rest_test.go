@@ -6,8 +6,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/audit"
 )
 
-// Without its mark a shop on a busy machine may write faster than it ends: the demo must not wait for that. Where all
-// safeguards are there, nothing but rest ends it.
+// Without its mark a shop on a busy machine may write faster than it ends: the demo must not wait for that.
+// Where all safeguards are there, nothing but rest ends it.
 func TestRunaway(t *testing.T) {
 	for _, c := range []struct {
 		sabotage string

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
@@ -30,35 +31,36 @@ func Sabotages() []string {
 func (o *Options) checkSabotage() error {
 	switch {
 	case o.Sabotage != "" && !oneOf(o.Sabotage, Sabotages()...):
-		return &place.UsageError{What: fmt.Sprintf("--sabotage is %s, not %q", strings.Join(Sabotages(), ", "), o.Sabotage)}
+		return &exit.UsageError{What: fmt.Sprintf("--sabotage is %s, not %q", strings.Join(Sabotages(), ", "), o.Sabotage)}
 	case oneOf(o.Sabotage, idCursor, createdAt) && !strings.HasPrefix(o.Store, "postgres"):
-		return &place.UsageError{What: "--sabotage " + o.Sabotage + " needs --store postgres://…: SQLite has one writer at a time, " +
+		return &exit.UsageError{What: "--sabotage " + o.Sabotage + " needs --store postgres://…: SQLite has one writer at a time, " +
 			"which commits in the order of the rows, so that a cursor over their numbers or times misses nothing there"}
 	}
 	return nil
 }
 
-// life is one life of a service: its seams wrapped with faults, one safeguard taken out where that was asked for.
-func (g *ground[TTx]) life(ctx context.Context, name string, life *sagatest.Faults, client broker.Broker, c *crew) (place.Service, error) {
+// life is one session of a service: its seams wrapped with faults, one safeguard taken out where that was
+// asked for.
+func (g *ground[TTx]) session(ctx context.Context, name string, session *sagatest.Faults, client broker.Broker, c *crew) (place.Service, error) {
 	home, err := g.Home(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	b := sagatest.WrapBroker(client, life)
-	home.Store = sagatest.WrapDriver(home.Store, life)
+	b := sagatest.WrapBroker(client, session)
+	home.Store = sagatest.WrapDriver(home.Store, session)
 	inner := home.DB
-	home.DB = func(tx TTx) table.DB { return upsetting{inner(tx), life} }
+	home.DB = func(tx TTx) table.DB { return upsetting{inner(tx), session} }
 	switch c.o.Sabotage {
 	case noMark:
 		home.Store = sagatest.NoMark(home.Store)
 	case ackFirst:
 		b = sagatest.AckFirst(b)
 	case idCursor:
-		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: c.polledOf(name), holds: life == c.faults, by: polledBy{
+		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: c.polledOf(name), holds: session == c.faults, by: polledBy{
 			largest: g.sql["LargestRow"], value: bySeq, drawn: number(home.Read, g.sql["LastNumber"]),
 		}}
 	case createdAt:
-		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: c.polledOf(name), holds: life == c.faults, by: polledBy{
+		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: c.polledOf(name), holds: session == c.faults, by: polledBy{
 			largest: g.sql["LatestRow"], value: byTime, drawn: number(home.Read, g.sql["LatestTime"]),
 		}}
 	case checkThenAct:

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/skald-go/skald/cmd/skald/internal/connect"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/table"
 )
@@ -25,18 +26,22 @@ type schemas struct {
 }
 
 func newSchemas(o *Options, statements map[string]string) (site, error) {
-	dbs, err := place.Postgres(o.Store, o.Prefix)
+	cfg, err := connect.PoolConfig(o.Store)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := place.PoolConfig(o.Store)
-	if err != nil {
-		return nil, err
+	theirs := cfg.Copy()
+	if !strings.Contains(o.Store, "pool_max_conns=") {
+		theirs.MaxConns = serviceConns
 	}
+	dbs := place.Schemas(theirs, o.Prefix)
 	cfg.MaxConns = 1
 	s := &schemas{at: o.Store, prefix: o.Prefix, cfg: cfg, sql: statements}
 	return &ground[pgx.Tx]{Databases: dbs, kind: s, sql: statements}, nil
 }
+
+// serviceConns is how many connections a service opens at most, unless the URL has pool_max_conns.
+const serviceConns = 6
 
 func (s *schemas) called(service string) string { return s.prefix + "_" + service }
 
@@ -116,13 +121,14 @@ func (s *schemas) first(ctx context.Context) (string, error) {
 
 // lock is a transaction that stays open, on a connection of its own.
 func (s *schemas) lock(ctx context.Context) (func(), error) {
-	conn, err := place.Connect(ctx, s.cfg)
+	conn, err := connect.Postgres(ctx, s.cfg)
 	if err != nil {
 		return nil, err
 	}
 	release := func() { _ = conn.Close(context.WithoutCancel(ctx)) }
 	held := false
-	for end := time.Now().Add(lockWait); err == nil && !held; { // one that was killed just now is not gone yet
+	for end := time.Now().Add(lockWait); err == nil && !held; {
+		// one that was killed just now is not gone yet
 		var tx pgx.Tx
 		if tx, err = conn.Begin(ctx); err == nil {
 			err = tx.QueryRow(ctx, s.sql["Lock"], s.prefix).Scan(&held)
@@ -164,8 +170,8 @@ func (s *schemas) drop(ctx context.Context, service string) error {
 	return s.dropped(ctx, service, func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) })
 }
 
-// dropped drops what the demo made in a schema, and the schema, in one transaction that end ends. Nothing goes that
-// needs CASCADE.
+// dropped drops what the demo made in a schema, and the schema, in one transaction that end ends. Nothing
+// goes that needs CASCADE.
 func (s *schemas) dropped(ctx context.Context, service string, end func(context.Context, pgx.Tx) error) error {
 	pool, err := s.open(ctx)
 	if err != nil {

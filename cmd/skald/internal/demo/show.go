@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/audit"
-	"github.com/skald-go/skald/examples/shop/place"
 )
 
-// Show tells the story of one order of a run, from its databases: each message, its row, each mark with the file of its
-// handler, and the repeats and injected faults, as far as the order was watched.
+// Show tells the story of one order of a run, from its databases: each message, its row, each mark with the
+// file of its handler, and the repeats and injected faults, as far as the order was watched.
 func Show(ctx context.Context, o Options, order string) (lines []string, err error) {
 	s, err := openSite(&o)
 	if err != nil {
@@ -20,7 +20,7 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 	defer func() { err = errors.Join(err, s.Close()) }()
 	_, e, err := find(ctx, s, &o)
 	if err == nil && e == nil {
-		err = fmt.Errorf("%w: no demo has run at %s", place.ErrNone, s.url())
+		err = fmt.Errorf("%w: no demo has run at %s", exit.ErrNone, s.url())
 	}
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 		return nil, err
 	}
 	if len(chapters) == 0 {
-		return nil, &place.UsageError{What: fmt.Sprintf("there is no order %s at %s", order, s.url())}
+		return nil, &exit.UsageError{What: fmt.Sprintf("there is no order %s at %s", order, s.url())}
 	}
 	moves, err := s.moves(ctx, order)
 	if err != nil {
@@ -43,10 +43,10 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 	outside := tellMoves(moves)
 	lines = append(lines, "order "+order)
 	if e.report == nil {
-		return append(slices.Concat(lines, tellAll(chapters, nil, nil), outside), "The run is not finished: what came again and which faults struck is not known yet."), nil
+		return append(slices.Concat(lines, tellAll(chapters, nil, nil, o.orchestrated()), outside), "The run is not finished: what came again and which faults struck is not known yet."), nil
 	}
 	repeats, watched := e.report.Repeats[order]
-	lines = slices.Concat(lines, tellAll(chapters, repeats, e.report.Faults[order]), outside)
+	lines = slices.Concat(lines, tellAll(chapters, repeats, e.report.Faults[order], o.orchestrated()), outside)
 	if !watched {
 		lines = append(lines, fmt.Sprintf("Not one of the first %d orders that were watched: what came again and which faults struck is not known.", watchedOrders))
 	}

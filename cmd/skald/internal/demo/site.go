@@ -9,8 +9,9 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/examples/shop/gateway"
-	"github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
@@ -23,27 +24,33 @@ var queries embed.FS
 // A site is where the databases of a run are.
 type site interface {
 	place.Shop
-	// life is one life of a service.
-	life(ctx context.Context, name string, life *sagatest.Faults, client broker.Broker, c *crew) (place.Service, error)
+	// life is one session of a service.
+	session(ctx context.Context, name string, session *sagatest.Faults, client broker.Broker, c *crew) (place.Service, error)
 	// moves is what the gateway has moved for an order, by its own ledger.
 	moves(ctx context.Context, order string) ([]gateway.Moved, error)
-	// placer takes orders at the Order service.
+	// placer takes wishes at the Order service.
 	placer(s place.Service) (placer, error)
 	// mend sees to what a service keeps, and tells how many it has dropped.
 	mend(ctx context.Context, name, consumer string) (dropped int, err error)
+	// retry has the steps of stuck sagas tried again.
+	retry(ctx context.Context) error
 	// keeping is how many messages a service keeps: parked ones and dead letters.
 	keeping(ctx context.Context, name, consumer string) (int64, error)
-	// book is the ledger of the run that made these databases, nil if there is nothing yet. Else a *ForeignError.
+	// sources are the databases of the services for a console.
+	sources(ctx context.Context) (map[string]console.Source, error)
+	// book is the ledger of the run that made these databases, nil if there is nothing yet. Else a
+	// *exit.ForeignError.
 	book(ctx context.Context) (*ledger, error)
 	// claim makes the ledger, before anything else.
 	claim(ctx context.Context, e *entry) (*ledger, error)
-	// lock keeps other demos away from these databases until it is released, or this process ends: else a *ForeignError.
+	// lock keeps other demos away from these databases until it is released, or this process ends: else a
+	// *exit.ForeignError.
 	lock(ctx context.Context) (release func(), err error)
 	// url is what to say for --store, without a password.
 	url() string
 	// remains says what the run leaves behind.
 	remains() string
-	// own is a *ForeignError if there is something in the databases that the run did not make.
+	// own is a *exit.ForeignError if there is something in the databases that the run did not make.
 	own(ctx context.Context) error
 	// remove takes the databases away, and says so.
 	remove(ctx context.Context) (said string, err error)
@@ -52,7 +59,7 @@ type site interface {
 }
 
 type placer interface {
-	Place(ctx context.Context, key string, r order.Request) (id string, fresh bool, err error)
+	Note(ctx context.Context, key string, code int, body string) error
 	Change(ctx context.Context, id, address string) (fresh bool, err error)
 	Cancel(ctx context.Context, id string) (fresh bool, err error)
 }
@@ -69,7 +76,7 @@ func openSite(o *Options) (site, error) {
 	case strings.HasPrefix(o.Store, "postgres://"), strings.HasPrefix(o.Store, "postgresql://"):
 		return newSchemas(o, sql)
 	}
-	return nil, &place.UsageError{What: "the store is sqlite:FOLDER or postgres://…"}
+	return nil, &exit.UsageError{What: "the store is sqlite:FOLDER or postgres://…"}
 }
 
 // A ground is a site on one kind of database.
@@ -104,12 +111,12 @@ type kind[TTx any] interface {
 
 // errOther: two at once would each take the other's services for dead ones.
 func errOther(at string) error {
-	return &ForeignError{What: "another demo is at work at " + at, Remedy: "wait for its end, or choose another --dir or --prefix"}
+	return &exit.ForeignError{What: "another demo is at work at " + at, Remedy: "wait for its end, or choose another --dir or --prefix"}
 }
 
 // errRemoved: who waited for the lock finds nothing left.
 func errRemoved(at string) error {
-	return &ForeignError{What: "the run at " + at + " has just been removed", Remedy: "start again"}
+	return &exit.ForeignError{What: "the run at " + at + " has just been removed", Remedy: "start again"}
 }
 
 func (g *ground[TTx]) placer(s place.Service) (placer, error) {
@@ -119,6 +126,15 @@ func (g *ground[TTx]) placer(s place.Service) (placer, error) {
 		}
 	}
 	return nil, fmt.Errorf("%T takes no orders", s)
+}
+
+// Read is an *exit.NoneError if a database is not there.
+func (g *ground[TTx]) Read(ctx context.Context) (map[string]table.DB, error) {
+	dbs, err := g.Databases.Read(ctx)
+	if errors.Is(err, place.ErrNone) {
+		err = &exit.NoneError{What: err.Error()}
+	}
+	return dbs, err
 }
 
 func (g *ground[TTx]) book(ctx context.Context) (*ledger, error) {
@@ -137,7 +153,7 @@ func (g *ground[TTx]) book(ctx context.Context) (*ledger, error) {
 	if len(found) == 0 {
 		return nil, nil
 	}
-	return nil, &ForeignError{
+	return nil, &exit.ForeignError{
 		What:   "there are objects that this demo did not make: " + strings.Join(found, ", "),
 		Remedy: "choose another --dir or --prefix, or remove them",
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// story tells of one order: each row and mark that the databases have, each repeat that was seen on the way, each fault that was injected.
+// story tells of one order: each row and mark that the databases have, each repeat that was seen on the way,
+// each fault that was injected.
 func (c *crew) story(ctx context.Context, dbs map[string]table.DB, found []audit.Invariant) ([]string, error) {
 	id, title, err := c.hero(ctx, dbs["order"], victim(found))
 	if err != nil || id == "" {
@@ -26,18 +27,18 @@ func (c *crew) story(ctx context.Context, dbs map[string]table.DB, found []audit
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat([]string{title}, tellAll(chapters, c.watch.repeats(c.o.Prefix)[id], c.watch.struckOrders()[id]), tellMoves(moves)), nil
+	return slices.Concat([]string{title}, tellAll(chapters, c.watch.repeats(c.o.Prefix)[id], c.watch.struckOrders()[id], c.o.orchestrated()), tellMoves(moves)), nil
 }
 
-func tellAll(chapters []audit.Chapter, repeats []Repeat, faults []Fault) (lines []string) {
+func tellAll(chapters []audit.Chapter, repeats []Repeat, faults []Fault, orchestrated bool) (lines []string) {
 	for _, ch := range chapters {
-		lines = append(lines, chapter(ch, repeats, faults)...)
+		lines = append(lines, chapter(ch, repeats, faults, orchestrated)...)
 	}
 	return lines
 }
 
 // chapter is one message: its row, and what became of it where.
-func chapter(ch audit.Chapter, repeats []Repeat, faults []Fault) []string {
+func chapter(ch audit.Chapter, repeats []Repeat, faults []Fault, orchestrated bool) []string {
 	indent := strings.Repeat("  ", ch.Depth)
 	lines := []string{line(ch.At, "%s%s says %s: row %d of its outbox, message %s", indent, ch.Service, ch.Type, ch.Row, ch.ID)}
 	var behind []string // each begins with its time
@@ -60,7 +61,7 @@ func chapter(ch audit.Chapter, repeats []Repeat, faults []Fault) []string {
 	}
 	slices.SortStableFunc(behind, func(a, b string) int { return strings.Compare(a[:len(clock)], b[:len(clock)]) })
 	lines = append(lines, behind...)
-	for _, name := range audit.Subscribers(ch.Type) {
+	for _, name := range audit.Subscribers(ch.Type, orchestrated) {
 		if !slices.ContainsFunc(ch.Taken, func(t audit.Taken) bool { return t.Service == name }) {
 			lines = append(lines, fmt.Sprintf("                %s  %s has no mark of it   # %s", indent, name, handler(name)))
 		}
@@ -89,8 +90,8 @@ func victim(found []audit.Invariant) string {
 	return ""
 }
 
-// hero is the order whose story is told: the victim, or one that was watched, of which much had to be undone, with
-// repeats.
+// hero is the order whose story is told: the victim, or one that was watched, of which much had to be undone,
+// with repeats.
 func (c *crew) hero(ctx context.Context, db table.DB, victim string) (id, title string, err error) {
 	best := 0
 	err = table.All(ctx, db, c.book.sql["Interesting"], nil, func(row table.Row) error {

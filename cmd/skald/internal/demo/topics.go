@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/service"
 )
@@ -33,24 +34,24 @@ func (b *bus) client(ctx context.Context, do func(ctx context.Context, cl *kgo.C
 	return do(ctx, cl)
 }
 
-// made is which of the run's topics are still there, with their ids, or a *ForeignError where one of its names is another's: a topic
-// with another id, a group that reads other topics. A run that died before it had noted its topics has not used them.
+// made is which of the run's topics are still there, with their ids, or a *exit.ForeignError where one of its
+// names is another's: a topic with another id, a group that reads other topics. A run that died before it had
+// noted its topics has not used them.
 func (b *bus) made(ctx context.Context, e *entry) (ids map[string]string, err error) {
-	names, cluster := event.New(e.prefix).Topics(), b.url
-	if b.inside == nil {
-		if cluster, ids, err = b.there(ctx, names); err != nil {
-			return nil, err
-		}
+	names := event.New(e.prefix).Topics()
+	cluster, ids, err := b.there(ctx, names)
+	if err != nil {
+		return nil, err
 	}
 	if cluster != e.cluster {
-		return nil, &ForeignError{What: "the run is not on the broker " + b.url, Remedy: "give its --broker"}
+		return nil, &exit.ForeignError{What: "the run is not on the broker " + b.url, Remedy: "give its --broker"}
 	}
-	if b.forgetful() || b.inside != nil {
+	if b.forgetful() {
 		return nil, nil
 	}
 	for name, id := range ids {
 		if len(e.topics) > 0 && e.topics[name] != id {
-			return nil, &ForeignError{What: "the demo did not make the topic " + name + " at " + b.url, Remedy: "remove it, or give its own --broker; nothing is removed yet"}
+			return nil, &exit.ForeignError{What: "the demo did not make the topic " + name + " at " + b.url, Remedy: "remove it, or give its own --broker; nothing is removed yet"}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -81,7 +82,7 @@ func unused(ctx context.Context, adm *kadm.Client, topics []string) (err error) 
 	}
 	ends.Each(func(at kadm.ListedOffset) {
 		if at.Offset > 0 {
-			err = &ForeignError{What: "there are messages that the demo did not write in " + at.Topic, Remedy: "remove the topic by hand; nothing is removed yet"}
+			err = &exit.ForeignError{What: "there are messages that the demo did not write in " + at.Topic, Remedy: "remove the topic by hand; nothing is removed yet"}
 		}
 	})
 	return err
@@ -102,7 +103,7 @@ func ownGroups(ctx context.Context, adm *kadm.Client, prefix string, topics []st
 		}
 		for topic := range read {
 			if !slices.Contains(topics, topic) {
-				return &ForeignError{What: "the group " + group + " reads " + topic + ", which the demo does not", Remedy: "remove the group by hand; nothing is removed yet"}
+				return &exit.ForeignError{What: "the group " + group + " reads " + topic + ", which the demo does not", Remedy: "remove the group by hand; nothing is removed yet"}
 			}
 		}
 	}
@@ -112,14 +113,11 @@ func ownGroups(ctx context.Context, adm *kadm.Client, prefix string, topics []st
 // emptyWithin is how long a group may take to notice that the members of a demo that was killed are gone.
 const emptyWithin = 10 * session
 
-// remove deletes the run's groups and then its topics, by their ids: one that was made anew since they were looked at
-// is another's. Those that are gone already are no matter.
+// remove deletes the run's groups and then its topics, by their ids: one that was made anew since they were
+// looked at is another's. Those that are gone already are no matter.
 func (b *bus) remove(ctx context.Context, e *entry, ids map[string]string) error {
-	switch {
-	case b.forgetful():
+	if b.forgetful() {
 		return nil
-	case b.inside != nil:
-		return b.inside.remove()
 	}
 	ctx, cancel := context.WithTimeout(ctx, emptyWithin)
 	defer cancel()

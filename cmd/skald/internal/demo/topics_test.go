@@ -19,7 +19,7 @@ func TestDeleteTopicsOfOneLife(t *testing.T) {
 	}
 	defer cl.Close()
 	adm, name := kadm.NewClient(cl), "demo_"+strings.ToLower(rand.Text()[:10])
-	life := func() string {
+	session := func() string {
 		t.Helper()
 		made, err := adm.CreateTopic(t.Context(), 1, -1, nil, name)
 		if err != nil {
@@ -27,13 +27,13 @@ func TestDeleteTopicsOfOneLife(t *testing.T) {
 		}
 		return made.ID.String()
 	}
-	first := life()
+	first := session()
 	for range 2 { // again, as after a crash
 		if err := deleteTopics(t.Context(), cl, map[string]string{name: first}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	second := life() // it would fail if the first were there
+	second := session() // it would fail if the first were there
 	if err := deleteTopics(t.Context(), cl, map[string]string{name: first}); err != nil {
 		t.Fatal(err)
 	}

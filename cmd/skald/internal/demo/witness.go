@@ -15,8 +15,8 @@ import (
 // watchedOrders is how many orders are watched: one of them is told about.
 const watchedOrders = 48
 
-// A witness remembers each delivery of the first orders that come by, and each fault that was injected into one of their
-// messages.
+// A witness remembers each delivery of the first orders that come by, and each fault that was injected into
+// one of their messages.
 type witness struct {
 	mu     sync.Mutex
 	seen   map[string][]arrival // by order
@@ -101,8 +101,8 @@ type Fault struct {
 }
 
 // struck notes the faults of a service's life.
-func (w *witness) struck(service string, life *sagatest.Faults) {
-	life.Tell(func(i sagatest.Injection) {
+func (w *witness) struck(service string, session *sagatest.Faults) {
+	session.Tell(func(i sagatest.Injection) {
 		now := time.Now()
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -1,21 +1,21 @@
-// Package starter is what `skald init` writes: a service that compiles, with one table, one endpoint, one handler and a test.
+// Package starter is what `skald init` writes: a service that compiles, with one table, one endpoint, one
+// handler and a test; or one with a saga.
 package starter
 
 import (
-	"bytes"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
-	"text/template"
 )
 
-//go:embed template/*.tmpl
+//go:embed template/*.tmpl template/saga/*.tmpl
 var templates embed.FS
 
 // A Service is what the templates are filled with.
@@ -25,6 +25,7 @@ type Service struct {
 	Go     string // the version of the language
 	Skald  string // the version that is required
 	Pgx    string // the same; "": go mod tidy finds one
+	Saga   bool   // it runs a saga, and no messages
 }
 
 // Unreleased is the version of a build that has none: it must be replaced by a folder.
@@ -72,20 +73,38 @@ func (s Service) Write(dir string) (names []string, err error) {
 	case len(entries) > 0:
 		return nil, &NotEmptyError{dir}
 	}
-	all, err := template.ParseFS(templates, "template/*.tmpl")
+	all, err := s.templates()
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range all.Templates() {
-		var text bytes.Buffer
-		if err := t.Execute(&text, s); err != nil {
+	for _, file := range all {
+		text, err := templates.ReadFile(file)
+		if err != nil {
 			return nil, err
 		}
-		name := strings.TrimSuffix(t.Name(), ".tmpl")
-		if err := os.WriteFile(filepath.Join(dir, name), text.Bytes(), 0o644); err != nil {
+		name := strings.TrimSuffix(path.Base(file), ".tmpl")
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(s.fill(string(text))), 0o644); err != nil {
 			return nil, err
 		}
 		names = append(names, name)
 	}
 	return names, nil
+}
+
+func (s Service) templates() ([]string, error) {
+	if !s.Saga {
+		return fs.Glob(templates, "template/*.tmpl")
+	}
+	all, err := fs.Glob(templates, "template/saga/*.tmpl")
+	return append(all, "template/go.mod.tmpl"), err
+}
+
+// fill replaces what stands in double braces. Package text/template would keep every exported method of the
+// program in the binary, which is 20 % of it.
+func (s Service) fill(text string) string {
+	requires := root + " " + s.Skald
+	if s.Pgx != "" {
+		requires = "github.com/jackc/pgx/v5 " + s.Pgx + "\n\t" + requires
+	}
+	return strings.NewReplacer("{{module}}", s.Module, "{{name}}", s.Name, "{{go}}", s.Go, "{{requires}}", requires).Replace(text)
 }

@@ -4,14 +4,12 @@ CREATE TABLE IF NOT EXISTS /*schema*/prices (
 );
 
 CREATE TABLE IF NOT EXISTS /*schema*/orders (
-    id              TEXT PRIMARY KEY,
-    idempotency_key TEXT NOT NULL UNIQUE,
-    fingerprint     TEXT NOT NULL,  -- of the request: another body under the same key is refused
-    customer        TEXT NOT NULL,
-    cents           BIGINT NOT NULL,
-    state           TEXT NOT NULL CHECK (state IN
+    id       TEXT PRIMARY KEY,
+    customer TEXT NOT NULL,
+    cents    BIGINT NOT NULL,
+    state    TEXT NOT NULL CHECK (state IN
         ('pending', 'paid', 'reserved', 'shipped', 'confirmed', 'cancelling', 'cancelled')),
-    reason          TEXT NOT NULL DEFAULT '',
+    reason   TEXT NOT NULL DEFAULT '',
     -- What the other services have said. Topics have no order among each other, so these come in any.
     taken    BOOLEAN NOT NULL DEFAULT FALSE,
     declined BOOLEAN NOT NULL DEFAULT FALSE,
@@ -38,6 +36,13 @@ CREATE TABLE IF NOT EXISTS /*schema*/order_history (
     state    TEXT NOT NULL,
     at       TEXT NOT NULL,
     PRIMARY KEY (order_id, step)
+);
+
+-- What customers were answered to a post, as they noted it: more than once under a key that was posted more than once.
+CREATE TABLE IF NOT EXISTS /*schema*/receipts (
+    key  TEXT NOT NULL,
+    code BIGINT NOT NULL,
+    body TEXT NOT NULL
 );
 
 -- What customers want behind their order. Fulfilment answers, which knows whether the parcel has left.

@@ -1,6 +1,13 @@
 -- name: Orders
 SELECT id, cents, state, reason FROM /*schema*/orders ORDER BY id;
 
+-- name: Answers
+-- What is stored under the keys of posts.
+SELECT key, code, result FROM /*schema*/skald_keys WHERE consumer = 'http:POST /orders' ORDER BY key;
+
+-- name: Receipts
+SELECT key, code, body FROM /*schema*/receipts ORDER BY key;
+
 -- name: Items
 SELECT order_id, sku, CAST(SUM(quantity) AS BIGINT) FROM /*schema*/order_items GROUP BY order_id, sku;
 
@@ -41,10 +48,13 @@ SELECT order_id, COUNT(*) FROM /*schema*/mails GROUP BY order_id;
 SELECT seq, CAST(id AS TEXT), source, topic, COALESCE(key, ''), type FROM /*schema*/skald_outbox ORDER BY seq;
 
 -- name: Marks
-SELECT source, key, status, arrival FROM /*schema*/skald_keys ORDER BY arrival;
+SELECT source, key, status, arrival FROM /*schema*/skald_keys WHERE source <> '' ORDER BY arrival;
 
 -- name: Journal
 SELECT source, message, type, order_id FROM /*schema*/journal;
+
+-- name: Sagas
+SELECT key, status, stuck FROM /*schema*/skald_saga WHERE name = 'order';
 
 -- name: Steps
 SELECT saga, occurrence, state FROM /*schema*/skald_steps;

@@ -5,12 +5,13 @@ SELECT state, COUNT(*) FROM /*schema*/orders GROUP BY state;
 SELECT COUNT(*) FROM /*schema*/skald_outbox;
 
 -- name: CountMarks
-SELECT COUNT(*) FROM /*schema*/skald_mark;
+-- Of messages: a key of once.Do or of an HTTP endpoint has no source.
+SELECT COUNT(*) FROM /*schema*/skald_mark WHERE source <> '';
 
 -- name: CountEnds
 -- What was dropped is marked as rejected, too.
 SELECT 'rejected', COUNT(*) FROM /*schema*/skald_mark WHERE outcome = 2 AND COALESCE(reason, '') NOT LIKE 'dropped: %'
-UNION ALL SELECT what, COUNT(*) FROM /*schema*/skald_audit GROUP BY what
+UNION ALL SELECT action, COUNT(*) FROM /*schema*/skald_audit GROUP BY action
 UNION ALL SELECT 'barred', COUNT(*) FROM /*schema*/skald_keys WHERE status = 'barred'
 UNION ALL SELECT 'dead', COUNT(*) FROM /*schema*/skald_dead;
 

@@ -5,15 +5,13 @@ INSERT INTO /*schema*/prices (sku, cents) VALUES ($1, $2) ON CONFLICT (sku) DO N
 SELECT cents FROM /*schema*/prices WHERE sku = $1;
 
 -- name: Place
--- Of two requests with one key the later waits here for the earlier, and adds nothing.
-INSERT INTO /*schema*/orders (id, idempotency_key, fingerprint, customer, cents, state)
-VALUES ($1, $2, $3, $4, $5, 'pending') ON CONFLICT (idempotency_key) DO NOTHING;
+INSERT INTO /*schema*/orders (id, customer, cents, state) VALUES ($1, $2, $3, 'pending');
+
+-- name: Receipt
+INSERT INTO /*schema*/receipts (key, code, body) VALUES ($1, $2, $3);
 
 -- name: PlaceItem
 INSERT INTO /*schema*/order_items (order_id, line, sku, quantity, cents) VALUES ($1, $2, $3, $4, $5);
-
--- name: ByKey
-SELECT id, fingerprint FROM /*schema*/orders WHERE idempotency_key = $1;
 
 -- name: ByID
 SELECT customer, cents, state, reason FROM /*schema*/orders WHERE id = $1;

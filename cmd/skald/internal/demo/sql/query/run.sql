@@ -5,6 +5,7 @@ CREATE TABLE /*schema*/demo_run (
     seed       TEXT NOT NULL,
     orders     BIGINT NOT NULL,
     sabotage   TEXT NOT NULL,
+    style      TEXT NOT NULL,
     cluster    TEXT NOT NULL,  -- the broker's id
     topics     TEXT NOT NULL,  -- the ids by name of those that the run made, as JSON
     started_at TEXT NOT NULL,
@@ -12,11 +13,11 @@ CREATE TABLE /*schema*/demo_run (
 );
 
 -- name: Claim
-INSERT INTO /*schema*/demo_run (id, prefix, seed, orders, sabotage, cluster, topics, started_at, report)
-VALUES (1, $1, $2, $3, $4, $5, '{}', $6, '');
+INSERT INTO /*schema*/demo_run (id, prefix, seed, orders, sabotage, style, cluster, topics, started_at, report)
+VALUES (1, $1, $2, $3, $4, $5, $6, '{}', $7, '');
 
 -- name: Claimed
-SELECT prefix, seed, orders, sabotage, cluster, topics, report FROM /*schema*/demo_run;
+SELECT prefix, seed, orders, sabotage, style, cluster, topics, report FROM /*schema*/demo_run;
 
 -- name: Topics
 UPDATE /*schema*/demo_run SET topics = $1;
@@ -51,7 +52,7 @@ SELECT pg_try_advisory_xact_lock(hashtextextended('skald demo ' || $1::text, 0))
 -- What takes the demo's objects out of the schema $1, in the order in which they need each other; $2 are the tables that
 -- are not Skald's. The schema goes if it is the user's own.
 SELECT statement FROM (
-    SELECT 1 AS turn, 'DROP VIEW ' || string_agg(format('%I.%I', n.nspname, c.relname), ', ') AS statement
+    SELECT 1 AS key_lock, 'DROP VIEW ' || string_agg(format('%I.%I', n.nspname, c.relname), ', ') AS statement
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = $1::text AND c.relkind = 'v' AND c.relname LIKE 'skald\_%'
     UNION ALL
@@ -73,4 +74,4 @@ SELECT statement FROM (
     UNION ALL
     SELECT 5, format('DROP SCHEMA %I', nspname)
     FROM pg_catalog.pg_namespace WHERE nspname = $1::text AND pg_catalog.pg_has_role(nspowner, 'USAGE')
-) AS drops WHERE statement IS NOT NULL ORDER BY turn;
+) AS drops WHERE statement IS NOT NULL ORDER BY key_lock;

@@ -1,0 +1,46 @@
+package brokertest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// testLag: what waits for a group is counted by any client, whether the group has members or not.
+func testLag(t *testing.T, s *suite) {
+	b := s.open(t)
+	const waiting = 7
+	topic, missing := s.topic(t, b, "lagging", 2, "g"), s.id+".missing"
+	until := func(what string, want int64) {
+		t.Helper()
+		for deadline := time.Now().Add(patience()); ; { // acknowledgements are stored a little later
+			got, err := b.Lag(t.Context(), s.id+".g", topic, missing)
+			must(t, "ask how much waits", err)
+			if _, some := got[missing]; some {
+				t.Fatalf("of a topic that is not there it says %v", got)
+			}
+			if n, known := got[topic]; known && n == want {
+				return
+			}
+			pause(t, deadline, fmt.Sprintf("%s %v wait, want %d", what, got, want))
+		}
+	}
+	m := s.join(t, b, "g", topic)
+	for i := range 4 {
+		publish(t, b, message(topic, fmt.Sprint(i), i))
+	}
+	m.ack(t, m.take(t, 4)...)
+	until("after all was acknowledged", 0)
+	m.close(t)
+	for i := range waiting {
+		publish(t, b, message(topic, fmt.Sprint(i), i))
+	}
+	until("while the group has no member", waiting)
+	if got, err := b.Lag(t.Context(), s.id+".stranger", topic); err != nil || got[topic] != 0 {
+		t.Errorf("of a group that never was it says %v, %v", got, err)
+	}
+	m = s.join(t, b, "g", topic)
+	m.ack(t, m.take(t, waiting)...)
+	m.close(t)
+	until("after the rest was acknowledged", 0)
+}

@@ -1,0 +1,56 @@
+package brokertest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+)
+
+// testFull: a topic that has no room fails its own messages and no others, call by call, until it has room
+// again. They are neither refused for good nor an outage of the broker.
+func testFull(t *testing.T, s *suite) {
+	if s.Fill == nil {
+		t.Skip("no topic of this broker is ever full")
+	}
+	b := s.open(t)
+	full, free := s.topic(t, b, "full", 1, "g"), s.topic(t, b, "free", 1, "g")
+	drain := s.Fill(t, full)
+	var pe *broker.PublishError
+	room := 0
+	for ; room < 1000; room++ { // some brokers take a few more than they were told
+		err := b.Publish(t.Context(), numbered(full, "room", room, room+1)).Wait(t.Context())
+		if errors.As(err, &pe) {
+			break
+		}
+		must(t, "publish to a topic that has room", err)
+	}
+	for i := range 3 {
+		msgs := []skald.Message{message(full, "k", 2*i), message(free, "k", i), message(full, "l", i), message(full, "k", 2*i+1)}
+		pe := asPublishError(t, b.Publish(t.Context(), msgs).Wait(t.Context()))
+		if len(pe.Refused) > 0 || len(pe.Failed) != 3 || pe.Failed[1] != nil {
+			t.Fatalf("of messages 0, 2 and 3 to a topic that is full and 1 to another there failed %v, and were refused %v", pe.Failed, pe.Refused)
+		}
+	}
+	drain()
+	m, got := s.join(t, b, "g", full, free), map[string]int{}
+	ds := m.take(t, room+3)
+	m.ack(t, ds...)
+	deadline := time.Now().Add(patience())
+	for ok := false; !ok; { // what was told to the broker takes its time to arrive
+		err := b.Publish(t.Context(), numbered(full, "after", 0, 1)).Wait(t.Context())
+		if ok = err == nil; !ok && !errors.As(err, &pe) {
+			t.Fatalf("publish to a topic that has room again: %v", err)
+		}
+		pause(t, deadline, "the topic stays full")
+	}
+	for _, d := range append(ds, m.take(t, 1)...) {
+		got[d.Topic]++
+	}
+	if got[free] != 3 {
+		t.Errorf("of the other topic %d came, want 3", got[free])
+	}
+	m.close(t)
+}

@@ -1,0 +1,207 @@
+package cloudevents
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/held"
+)
+
+// A Header is one of a broker whose values are strings.
+type Header struct{ Name, Value string }
+
+// Decode reads headers into m, which has its topic, its data and, where the broker carries it, its key. At
+// gives the name and the value of a header. Unless the style is Exact they may come in any order, and the
+// message has them sorted by name. What says nothing to Skald, and what would not come out the same, stays
+// among the message's headers. An error is a broken envelope: then all headers are kept as they came. Of
+// before, the message that came before it, m shares the texts that are the same: source and type seldom
+// differ. Nil: none.
+func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V), m, before *skald.Message) (fault error) {
+	empty, list, next, broken := false, "", version, ""
+	for i := range hs {
+		name, v := at(&hs[i])
+		if c.style.Exact && name == Ordered && unfolds(string(v)) {
+			// a connector that reads the outbox has all headers in one
+			list = string(v)
+			continue
+		}
+		if !c.style.Exact && own(name) {
+			var err error
+			switch name {
+			case RawKey:
+				m.Key, err = c.rawKey(string(v))
+			case NilData:
+				empty = len(m.Data) == 0
+			case Ordered:
+				list = string(v)
+			}
+			broken, fault = c.first(fault, broken, name, err)
+			continue
+		}
+		a := c.find(name, next)
+		if a == attributes {
+			m.Headers = append(m.Headers, skald.Header{Name: name, Value: []byte(v)})
+			continue
+		}
+		next = a + 1
+		kept, err := take(c, a, m, before, v)
+		broken, fault = c.first(fault, broken, name, err)
+		if !kept {
+			m.Headers = append(m.Headers, skald.Header{Name: name, Value: []byte(v)})
+		}
+	}
+	switch {
+	case c.style.Exact:
+	case empty:
+		m.Data = nil
+	case m.Data == nil:
+		m.Data = []byte{}
+	}
+	if fault != nil {
+		m.Headers = asTheyCame(c, hs, at)
+	}
+	if !c.style.Exact {
+		slices.SortStableFunc(m.Headers, func(a, b skald.Header) int { return strings.Compare(a.Name, b.Name) })
+	}
+	if fault == nil && list != "" {
+		m.Headers, fault = ordered(m.Headers, list)
+	}
+	return fault
+}
+
+// find is the attribute that a header of that name holds, or attributes for none. Headers mostly come in the
+// order in which they were written: next is looked at first.
+func (c *Codec) find(name string, next attribute) attribute {
+	for a := next; a < min(next+3, attributes); a++ {
+		if c.names[a] == name {
+			return a
+		}
+	}
+	if a, there := c.byName[name]; there {
+		return a
+	}
+	return attributes
+}
+
+// first is the fault of the first header that has one, by name where headers have no order: it is always the
+// same.
+func (c *Codec) first(before error, of, name string, err error) (broken string, fault error) {
+	if err == nil || before != nil && (c.style.Exact || of <= name) {
+		return of, before
+	}
+	return name, failed(name, err)
+}
+
+func failed(name string, err error) error {
+	return fmt.Errorf("read the envelope: header %s: %w", name, err)
+}
+
+func (c *Codec) rawKey(v string) ([]byte, error) {
+	if c.style.Escapes {
+		return base64.StdEncoding.DecodeString(v)
+	}
+	return []byte(v), nil
+}
+
+// take puts a header into its field, if it has one that is still empty.
+func take[V string | []byte](c *Codec, a attribute, m, before *skald.Message, v V) (kept bool, err error) {
+	switch a {
+	case version:
+		if string(v) != specVersion {
+			return false, fmt.Errorf("%q: %w", string(v), errSpecVersion)
+		}
+		return true, nil
+	case instant:
+		if !m.Time.IsZero() {
+			return false, nil
+		}
+		m.Time, err = held.ParseTime(c.text(string(v)))
+		return !m.Time.IsZero(), err
+	case key:
+		if c.style.Exact {
+			return len(v) == 0 || m.Key != nil && bytes.Equal([]byte(v), m.Key), nil
+		}
+		if m.Key == nil {
+			m.Key = []byte(c.text(string(v)))
+		}
+		return true, nil
+	}
+	f := field(m, a)
+	if *f != "" || len(v) == 0 {
+		// an attribute is never empty: connectors write NULL so
+		return len(v) == 0 && c.style.Exact && a != content, nil
+	}
+	if before != nil {
+		if same := *field(before, a); same == string(v) && !c.style.Escapes {
+			*f = same
+			return true, nil
+		}
+	}
+	s := c.text(string(v))
+	if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
+		if a == content && c.style.ContentType != "" { // not of the envelope
+			return false, nil
+		}
+		return false, ErrNotText
+	}
+	*f = s
+	return true, nil
+}
+
+func (c *Codec) text(v string) string {
+	if c.style.Escapes {
+		return unescape(v)
+	}
+	return v
+}
+
+// asTheyCame are all headers but those of Skald's own.
+func asTheyCame[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V)) []skald.Header {
+	out := make([]skald.Header, 0, len(hs))
+	for i := range hs {
+		if name, v := at(&hs[i]); c.style.Exact || !own(name) {
+			out = append(out, skald.Header{Name: name, Value: []byte(v)})
+		}
+	}
+	return out
+}
+
+// unfolds tells whether list is empty or can be read.
+func unfolds(list string) bool {
+	if list == "" {
+		return true
+	}
+	_, err := ordered(nil, list)
+	return err == nil
+}
+
+// ordered are the headers of a message by its own list, and after them those that others have added on the
+// way.
+func ordered(rest []skald.Header, list string) ([]skald.Header, error) {
+	var told [][2]string
+	if err := json.Unmarshal([]byte(list), &told); err != nil {
+		return rest, failed(Ordered, err)
+	}
+	var out []skald.Header
+	known := map[string]bool{}
+	for _, t := range told {
+		v, err := base64.StdEncoding.DecodeString(t[1])
+		if err != nil {
+			return rest, failed(Ordered, err)
+		}
+		out = append(out, skald.Header{Name: t[0], Value: v})
+		known[t[0]] = true
+	}
+	for _, r := range rest {
+		if !known[r.Name] {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,30 @@
+package feed
+
+import "github.com/skald-go/skald/broker"
+
+// maxKept is how large the memory of an empty Buffer may be, in deliveries, to be used again.
+const maxKept = 256
+
+// A Buffer is deliveries that were read ahead. Drivers whose broker hands over single messages embed it.
+type Buffer struct{ ds []broker.Delivery }
+
+// Put adds a delivery.
+func (b *Buffer) Put(d broker.Delivery) { b.ds = append(b.ds, d) }
+
+// Len is how many are there.
+func (b *Buffer) Len() int { return len(b.ds) }
+
+// Take appends the first n to out, and forgets them.
+func (b *Buffer) Take(out []broker.Delivery, n int) []broker.Delivery {
+	out = append(out, b.ds[:n]...)
+	clear(b.ds[:n])
+	switch {
+	case n < len(b.ds):
+		b.ds = b.ds[n:]
+	case cap(b.ds) <= maxKept:
+		b.ds = b.ds[:0]
+	default:
+		b.ds = nil
+	}
+	return out
+}

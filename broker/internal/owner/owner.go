@@ -1,0 +1,45 @@
+// Package owner says whose a group is, where members tell each other for which database and schema they work.
+// Two services that gave their consumers one name would else take each other's messages.
+package owner
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// A Claim is what a member tells the others of its group about itself.
+type Claim struct {
+	Member    string `json:"-"`
+	SessionID string `json:"-"`
+	Owner     string `json:"owner,omitempty"`   // as broker.Group has it; empty: it works with any
+	Settled   bool   `json:"settled,omitempty"` // it found nobody of another owner, and takes partitions
+}
+
+// before tells whether c counts more than d: who took partitions does, then the smaller session. So all
+// members that know of the same claims choose the same.
+func (c Claim) before(d Claim) bool {
+	if c.Settled != d.Settled {
+		return c.Settled
+	}
+	return c.SessionID < d.SessionID
+}
+
+// Check fails if the group is not that of mine, but of another member's owner.
+func Check(group string, mine Claim, others []Claim) error {
+	first := mine
+	for _, c := range others {
+		if c.Owner != "" && c.before(first) {
+			first = c
+		}
+	}
+	if mine.Owner == "" || first.Owner == mine.Owner {
+		return nil
+	}
+	return fmt.Errorf("group %q has a member %s that works for another database or schema: give this consumer another name, or stop that one: %w",
+		group, cmp.Or(first.Member, "without a name"), broker.ErrOwner)
+}
+
+// Same tells whether members with these owners share a group's partitions.
+func Same(a, b string) bool { return a == "" || b == "" || a == b }

@@ -1,0 +1,53 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// Lag is the distance from what the group has committed to the ends of the partitions; of a partition that it
+// has committed nothing of, to its beginning. A marker of a producer's transaction counts as a message, until
+// what is before it was acknowledged.
+func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[string]int64, error) {
+	out := map[string]int64{}
+	committed, err := b.adm.FetchOffsets(ctx, group)
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up what group %q has committed: %w", group, lacking(orAway(err), "READ", "the group"))
+	}
+	var known []string
+	for _, topic := range topics {
+		for _, p := range committed[topic] {
+			if p.Err == nil && p.At >= 0 {
+				known = append(known, topic)
+				break
+			}
+		}
+	}
+	if len(known) == 0 {
+		return out, nil
+	}
+	ends, err := b.adm.ListEndOffsets(ctx, known...)
+	if err != nil {
+		return nil, fmt.Errorf("look up the ends of partitions: %w", lacking(orAway(err), "DESCRIBE", "the topics"))
+	}
+	starts, err := b.adm.ListStartOffsets(ctx, known...)
+	if err != nil {
+		return nil, fmt.Errorf("look up the beginnings of partitions: %w", lacking(orAway(err), "DESCRIBE", "the topics"))
+	}
+	ends.Each(func(end kadm.ListedOffset) {
+		start, there := starts.Lookup(end.Topic, end.Partition)
+		if end.Err != nil || !there || start.Err != nil {
+			return
+		}
+		at, _ := committed.Lookup(end.Topic, end.Partition)
+		out[end.Topic] += max(0, end.Offset-max(at.At, start.Offset))
+	})
+	return out, nil
+}

@@ -1,0 +1,24 @@
+package kafkabroker
+
+import (
+	"crypto/tls"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-go/skald/internal/startup"
+)
+
+var _ startup.Wire = (*Broker)(nil)
+
+// String names the seed brokers.
+func (b *Broker) String() string { return "Kafka at " + strings.Join(b.seeds, ",") }
+
+// Unencrypted names the seed brokers that are spoken to without TLS. A dialer of the caller's counts as one
+// without.
+func (b *Broker) Unencrypted() []string {
+	if c, _ := b.cl.OptValue(kgo.DialTLSConfig).(*tls.Config); c != nil {
+		return nil
+	}
+	return startup.Far(b.seeds...)
+}

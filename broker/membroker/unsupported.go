@@ -1,0 +1,20 @@
+package membroker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+)
+
+// Keeps is not supported: messages go by number, not by age.
+func (*Broker) Keeps(context.Context, ...string) (map[string]time.Duration, error) {
+	return nil, fmt.Errorf("ask the broker in memory how long it keeps messages: %w", broker.ErrUnsupported)
+}
+
+// Examine is not supported: there are no settings beside Options.
+func (*Broker) Examine(context.Context, ...string) ([]skald.Finding, error) {
+	return nil, fmt.Errorf("examine the broker in memory: %w", broker.ErrUnsupported)
+}

@@ -1,0 +1,225 @@
+package natsbroker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/feed"
+	"github.com/skald-go/skald/broker/internal/names"
+)
+
+// run keeps the member in its group until it leaves or is killed.
+func (s *Subscription) run() {
+	defer close(s.done)
+	defer s.kill()
+	period := min(s.b.opts.Commit, s.b.opts.Heartbeat)
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	s.looked = time.Now()
+	var watch jetstream.KeyWatcher
+	defer func() { stopWatch(watch) }()
+	for {
+		var updates <-chan jetstream.KeyValueEntry
+		if watch != nil {
+			updates = watch.Updates()
+		}
+		select {
+		case <-s.ctx.Done():
+			s.die(broker.ErrClosed)
+			return
+		case ctx := <-s.leave:
+			s.goodbye(ctx)
+			return
+		case <-s.again:
+			stopWatch(watch)
+			watch = nil
+		case e, ok := <-updates:
+			if !ok {
+				watch = nil
+			} else if s.drain(e, updates); !s.synced {
+				continue
+			}
+		case <-tick.C:
+			if watch == nil {
+				watch = s.watch()
+			}
+			s.beat()
+			s.flush()
+			s.bury(period)
+		}
+		s.balance()
+	}
+}
+
+func stopWatch(w jetstream.KeyWatcher) {
+	if w != nil {
+		_ = w.Stop()
+	}
+}
+
+// watch looks at the group from its beginning.
+func (s *Subscription) watch() jetstream.KeyWatcher {
+	w, err := s.kv.WatchFiltered(s.ctx, []string{s.memberKey("*"), "partition." + encoded(s.groupName) + ".>"})
+	if err != nil {
+		return nil // at the next tick
+	}
+	clear(s.peers)
+	clear(s.rows)
+	s.synced = false
+	return w
+}
+
+// drain takes up all that is there, so that one look at the group follows many changes.
+func (s *Subscription) drain(e jetstream.KeyValueEntry, more <-chan jetstream.KeyValueEntry) {
+	for {
+		if e == nil {
+			s.synced = true
+		} else {
+			s.see(e)
+		}
+		select {
+		case next, ok := <-more:
+			if !ok {
+				return
+			}
+			e = next
+		default:
+			return
+		}
+	}
+}
+
+// claim takes a free partition of a topic, as it is now, at the revision that was seen; nil: somebody else
+// was quicker, or NATS does not answer.
+func (s *Subscription) claim(t topic, index int, wanted map[string]int64) *partition {
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	key := s.partitionKey(t, index)
+	old := s.rows[key]
+	r := row{Member: s.member, SessionID: s.sessionID, Stream: t.created, Position: old.Position}
+	switch {
+	case old.Stream != t.created: // a stream that was made anew
+		r.Position = 0
+	case r.Position > t.last: // its tail was lost
+		r.Position = t.last
+	}
+	if from, some := wanted[names.Partition(t.name, index)]; some {
+		r.Position = min(r.Position, uint64(max(from-1, 0)))
+	}
+	rev, err := s.store(ctx, key, r, old.rev)
+	if stale(err) {
+		s.reread(ctx, key)
+		return nil
+	}
+	if err != nil {
+		return nil
+	}
+	s.rows[key] = seenRow{r, rev}
+	told := broker.Partition{Name: names.Partition(t.name, index), Origin: t.created, Start: int64(r.Position) + 1, Started: true}
+	l := &partition{Holding: feed.Holding{Partition: told, Topic: t.name, Index: index, Acked: int64(r.Position)}, topic: t, key: key, row: r, rev: rev, room: make(chan struct{}, 1)}
+	if l.read = r.Position + 1; r.Position == 0 { // a group that is new misses nothing of before
+		l.read = max(l.read, t.first)
+	}
+	return l
+}
+
+// tellFault keeps what waiting does not cure for the next Receive.
+func (s *Subscription) tellFault(err error) {
+	if !errors.Is(err, broker.ErrNoTopic) && !errors.Is(err, errSetting) {
+		return
+	}
+	s.feed.Fail(err)
+}
+
+// reread looks at one row again.
+func (s *Subscription) reread(ctx context.Context, key string) {
+	e, err := s.kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		s.rows[key] = seenRow{}
+		return
+	}
+	var r row
+	if err == nil && json.Unmarshal(e.Value(), &r) == nil {
+		s.rows[key] = seenRow{r, e.Revision()}
+	}
+}
+
+// flush stores how far partitions are finished.
+func (s *Subscription) flush() {
+	for _, l := range s.feed.Owned() {
+		s.mu.Lock()
+		acked := uint64(l.Acked)
+		s.mu.Unlock()
+		if acked == l.row.Position {
+			continue
+		}
+		r := l.row
+		r.Position = acked
+		if _, err := s.change(s.ctx, l, r); errors.Is(err, errFenced) {
+			s.lose(l, false)
+		}
+	}
+}
+
+// change stores the row of a partition that this member owns; errFenced: it does not any longer.
+func (s *Subscription) change(ctx context.Context, l *partition, r row) (uint64, error) {
+	rev, err := s.store(ctx, l.key, r, l.rev)
+	if stale(err) { // perhaps by an earlier try whose answer was lost
+		s.reread(ctx, l.key)
+		is := s.rows[l.key]
+		if is.Member != s.member || is.SessionID != s.sessionID {
+			return 0, errFenced
+		}
+		rev, err = s.store(ctx, l.key, r, is.rev)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("store partition %s: %w", l.Name, s.b.orAway(err))
+	}
+	l.row, l.rev = r, rev
+	s.rows[l.key] = seenRow{r, rev}
+	return rev, nil
+}
+
+// release hands a partition over: from here on nothing of it is delivered, then its row says so.
+func (s *Subscription) release(ctx context.Context, l *partition) error {
+	r := row{Position: s.lose(l, true), Stream: l.row.Stream}
+	_, err := s.change(ctx, l, r)
+	if err != nil && !errors.Is(err, errFenced) { // its row, seen later, says that it is still this member's
+		s.rows[l.key] = seenRow{row{Member: s.member, SessionID: s.sessionID, Position: r.Position, Stream: r.Stream}, l.rev}
+		return err
+	}
+	return nil
+}
+
+// orphan releases a partition whose release did not get through.
+func (s *Subscription) orphan(key string, r seenRow) {
+	free := row{Position: r.Position, Stream: r.Stream}
+	rev, err := s.store(s.ctx, key, free, r.rev)
+	if err == nil {
+		s.rows[key] = seenRow{free, rev}
+	} else if stale(err) {
+		s.reread(s.ctx, key)
+	}
+}
+
+// goodbye stores acknowledgements, hands all partitions over and leaves the group.
+func (s *Subscription) goodbye(ctx context.Context) {
+	var errs []error
+	for _, l := range s.feed.Owned() {
+		errs = append(errs, s.release(ctx, l))
+	}
+	err := s.kv.Delete(ctx, s.memberKey(s.member), jetstream.LastRevision(s.rev))
+	if err != nil && !stale(err) {
+		errs = append(errs, fmt.Errorf("leave group %q: %w", s.groupName, s.b.orAway(err)))
+	}
+	s.mu.Lock()
+	s.left = errors.Join(errs...)
+	s.mu.Unlock()
+	s.die(broker.ErrClosed)
+}

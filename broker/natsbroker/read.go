@@ -1,0 +1,95 @@
+package natsbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skald-go/skald/broker"
+)
+
+// read follows a partition, from next on, until ctx ends.
+func (s *Subscription) read(ctx context.Context, l *partition, next uint64) {
+	for fails := 1; ctx.Err() == nil; fails++ {
+		from := next
+		err := s.follow(ctx, l, &next)
+		if next > from {
+			fails = 1
+		}
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			s.feed.Fail(fmt.Errorf("read partition %s: stream %s: %w", l.Name, l.topic.stream, broker.ErrNoTopic))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff(fails)):
+		}
+	}
+}
+
+// follow reads from next on until there is an error. The consumer is one that the server forgets by itself,
+// and that nats.go makes anew behind the last message where there is a gap.
+func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) error {
+	c, err := s.b.js.OrderedConsumer(ctx, l.topic.stream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: l.topic.reads(l.Index), DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq: *next, InactiveThreshold: 30 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	it, err := c.Messages(jetstream.PullMaxMessagesWithBytesLimit(s.b.opts.Prefetch, 4<<20), jetstream.PullExpiry(10*time.Second))
+	if err != nil {
+		return err
+	}
+	defer it.Stop()
+	defer context.AfterFunc(ctx, it.Stop)()
+	for name := ""; ; {
+		m, err := it.Next()
+		if err != nil {
+			return err
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		if meta.Consumer != name {
+			// nats.go made one anew: it begins at this place, whatever stream is there now
+			if err := s.inspect(ctx, l); err != nil {
+				return err
+			}
+			name = meta.Consumer
+		}
+		msg, fault := s.b.decode(l.topic.name, m.Headers(), m.Data())
+		d := broker.Delivery{Message: msg, Partition: l.Name, Position: int64(meta.Sequence.Stream), Fault: fault}
+		if !s.put(ctx, l, d) {
+			return ctx.Err()
+		}
+		*next = meta.Sequence.Stream + 1
+		s.reached(l, meta)
+	}
+}
+
+// put waits for room, so that a slow member holds no more than it asked for.
+func (s *Subscription) put(ctx context.Context, l *partition, d broker.Delivery) bool {
+	for {
+		s.mu.Lock()
+		if ctx.Err() != nil {
+			s.mu.Unlock()
+			return false
+		}
+		if l.Len() < s.b.opts.Prefetch {
+			l.Put(d)
+			s.mu.Unlock()
+			s.feed.Wake()
+			return true
+		}
+		s.mu.Unlock()
+		select {
+		case <-l.room:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}

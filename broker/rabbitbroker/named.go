@@ -1,0 +1,23 @@
+package rabbitbroker
+
+import (
+	"strings"
+
+	"github.com/skald-go/skald/internal/startup"
+)
+
+var _ startup.Wire = (*Broker)(nil)
+
+// String names the servers and the virtual host.
+func (b *Broker) String() string {
+	return "RabbitMQ at " + strings.Join(b.hosts, ",") + ", virtual host " + b.opts.VHost
+}
+
+// Unencrypted names the servers that are spoken to without TLS. What a dialer of the caller's does is not
+// known.
+func (b *Broker) Unencrypted() []string {
+	if b.opts.TLS != nil || b.opts.Dial != nil {
+		return nil
+	}
+	return startup.Far(b.hosts...)
+}

@@ -1,0 +1,281 @@
+package rabbitbroker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/feed"
+	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/internal/backoff"
+)
+
+// partition is a queue that this member is registered for, from one registration to one loss.
+type partition struct {
+	feed.Holding
+	feed.Buffer // never more than Prefetch: RabbitMQ waits for acknowledgements
+
+	base int64 // positions are above it
+	ch   *amqp.Channel
+	in   <-chan amqp.Delivery
+}
+
+// run keeps the member in its group until it leaves or is killed.
+func (s *Subscription) run(l *link) {
+	defer close(s.done)
+	defer s.kill()
+	for fails := 0; ; {
+		if l != nil {
+			fails = 0
+			if s.live(l) {
+				return
+			}
+			for _, o := range s.feed.Owned() {
+				s.lose(o, false)
+			}
+			clear(s.peers)
+		}
+		fails++
+		select {
+		case <-time.After(backoff.After(fails, 50*time.Millisecond, time.Second)):
+		case <-s.ctx.Done():
+			s.die(broker.ErrClosed)
+			return
+		case <-s.leave:
+			s.mu.Lock()
+			s.left = fmt.Errorf("leave group %q: %w: what was acknowledged last may come again", s.group.name, broker.ErrAway)
+			s.mu.Unlock()
+			s.die(broker.ErrClosed)
+			return
+		}
+		var err error
+		if l, err = s.join(s.ctx); err != nil {
+			l = nil
+			s.tellFault(err)
+		}
+	}
+}
+
+// live is the time of one connection; it reports whether the member's own time is over with it.
+func (s *Subscription) live(l *link) (over bool) {
+	defer l.cut()
+	spoken := cmp.Or(l.voice, &voice{})
+	defer s.silenced(l)
+	period := min(100*time.Millisecond, s.b.opts.Heartbeat)
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	s.joined, s.standing.Settled = time.Now(), false
+	if l.shared == "" {
+		s.greet(l, false)
+	}
+	s.balance(l)
+	for {
+		select {
+		case <-s.ctx.Done():
+			s.die(broker.ErrClosed)
+			return true
+		case ctx := <-s.leave:
+			s.goodbye(ctx, l)
+			return true
+		case <-l.closed:
+			return false
+		case o := <-s.ended:
+			s.lose(o, false)
+			if l.conn.IsClosed() {
+				return false
+			}
+			continue // at the next tick
+		case d, ok := <-l.hellos:
+			if !ok {
+				return s.unheard(<-l.refused)
+			}
+			if s.hear(l, d) {
+				s.die(fmt.Errorf("member %q of group %q: %w: %w", s.member, s.group.name, errFenced, broker.ErrClosed))
+				return true
+			}
+		case err := <-spoken.refused:
+			return s.unheard(err)
+		case b := <-spoken.blocked:
+			s.block(l, b)
+		case r := <-spoken.returns:
+			s.returned(r)
+		case <-tick.C:
+			if l.shared == "" {
+				s.beat(l)
+			}
+		}
+		if err := s.balance(l); err != nil {
+			s.tellFault(err)
+			return false
+		}
+	}
+}
+
+// unheard ends a link because RabbitMQ closed a channel by which members hear of each other: a right is
+// missing, or the connection ended.
+func (s *Subscription) unheard(err *amqp.Error) (over bool) {
+	if err != nil {
+		s.tellFault(fmt.Errorf("tell the group's other members that this one lives: %w", orAway(err)))
+	}
+	return false
+}
+
+// balance releases what belongs to others, and registers for what belongs to this member.
+func (s *Subscription) balance(l *link) error {
+	defer time.AfterFunc(silence, l.cut).Stop()
+	have := map[string]bool{}
+	if l.shared != "" {
+		if len(s.feed.Owned()) > 0 {
+			return nil
+		}
+		o := &partition{Holding: feed.Holding{Partition: broker.Partition{Name: l.shared, Shared: true}}}
+		if err := s.register(l, o, l.shared); err != nil {
+			return err
+		}
+		s.gain([]*partition{o})
+		return nil
+	}
+	if time.Since(s.joined) < min(listen, s.b.opts.Heartbeat) {
+		return nil
+	}
+	want := map[string]map[int]bool{}
+	if s.ours(l) {
+		for _, t := range l.topics {
+			want[t.name] = s.mine(t)
+		}
+	}
+	var freed []*partition
+	for _, o := range s.feed.Owned() {
+		if want[o.Topic][o.Index] {
+			have[o.Name] = true
+			continue
+		}
+		s.lose(o, true)
+		freed = append(freed, o)
+	}
+	release(freed)
+	var fresh []*partition
+	defer func() { s.gain(fresh) }()
+	for _, t := range l.topics {
+		for i := range t.partitions {
+			name := names.Partition(t.name, i)
+			if !want[t.name][i] || have[name] {
+				continue
+			}
+			o := &partition{Holding: feed.Holding{Partition: broker.Partition{Name: name}, Topic: t.name, Index: i}}
+			if err := s.register(l, o, Queue(s.group.name, t.name, i)); err != nil {
+				return err
+			}
+			fresh = append(fresh, o)
+		}
+	}
+	return nil
+}
+
+// release hands queues back: closing the channel returns what is not acknowledged, in order, in front of what
+// came later; cancelling the consumer would let the next one start behind it.
+func release(partitions []*partition) {
+	var wg sync.WaitGroup
+	for _, o := range partitions {
+		wg.Go(func() { _ = o.ch.Close() }) // where that fails, so does the connection
+	}
+	wg.Wait()
+}
+
+// register asks for a queue. Messages come once nobody who registered before is left.
+func (s *Subscription) register(l *link, o *partition, queue string) error {
+	ch, err := l.conn.Channel()
+	if err == nil {
+		o.ch = ch
+		err = ch.Qos(s.b.opts.Prefetch, 0, false)
+	}
+	if err == nil {
+		o.in, err = ch.Consume(queue, "", false, false, false, false, nil)
+	}
+	if notFound(err) {
+		return fmt.Errorf("read queue %q: %w: it was deleted, with what was in it: %w", queue, errMissing, err)
+	}
+	if err != nil {
+		return fmt.Errorf("read queue %q: %w", queue, orAway(err))
+	}
+	o.base = time.Now().UnixMicro()
+	o.Told, o.Acked = o.base, o.base
+	return nil
+}
+
+// gain takes partitions into what is owned, and reads them. They are told of together.
+func (s *Subscription) gain(partitions []*partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.feed.Gain(partitions...)
+	for _, o := range partitions {
+		go s.read(o)
+	}
+}
+
+// read takes in what RabbitMQ delivers, until it or this member closes the channel.
+func (s *Subscription) read(o *partition) {
+	for d := range o.in {
+		topic := o.Topic // empty for a shared queue
+		if topic == "" {
+			topic = s.topicOf(d.Exchange)
+		}
+		msg, fault := decode(s.b.codec, topic, &d)
+		attempt := attempts(d.Headers)
+		if d.Redelivered {
+			attempt = max(attempt, 1)
+		}
+		s.mu.Lock()
+		o.Put(broker.Delivery{Message: msg, Partition: o.Name, Position: o.base + int64(d.DeliveryTag), Attempt: attempt, Fault: fault})
+		s.mu.Unlock()
+		s.feed.Wake()
+	}
+	_ = o.ch.Close() // where RabbitMQ has only cancelled: the queue was deleted
+	select {
+	case s.ended <- o:
+	case <-s.ctx.Done():
+	}
+}
+
+// topicOf is what a message of a shared queue belongs to.
+func (s *Subscription) topicOf(exchange string) string {
+	for _, t := range s.topicNames {
+		if t == exchange {
+			return t
+		}
+	}
+	return s.topicNames[0]
+}
+
+// goodbye hands all partitions over and leaves the group. RabbitMQ answers the end of a channel behind its
+// acknowledgements.
+func (s *Subscription) goodbye(ctx context.Context, l *link) {
+	all := s.feed.Owned()
+	s.die(broker.ErrClosed)
+	finished := make(chan error, 1)
+	go func() {
+		release(all)
+		if l.shared == "" {
+			s.greet(l, true)
+			l.voice.end()
+		}
+		finished <- l.conn.Close()
+	}()
+	var err error
+	select {
+	case err = <-finished:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil && !errors.Is(err, amqp.ErrClosed) {
+		s.mu.Lock()
+		s.left = fmt.Errorf("leave group %q: %w", s.group.name, orAway(err))
+		s.mu.Unlock()
+	}
+}

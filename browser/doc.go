@@ -1,0 +1,3 @@
+// Package browser holds the tests of the pages in a browser, which need modules that nothing else here
+// does.
+package browser

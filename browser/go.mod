@@ -1,0 +1,11 @@
+// The root module comes from go.work: it has no version that could be required here.
+module github.com/skald-go/skald/browser
+
+go 1.26.0
+
+require github.com/chromedp/chromedp v0.23.0
+
+require (
+	github.com/chromedp/cdproto v0.159.0 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+)

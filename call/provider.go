@@ -1,0 +1,49 @@
+package call
+
+import (
+	"time"
+
+	"github.com/skald-go/skald/internal/circuit"
+)
+
+// ProviderOptions of a Provider. The zero value works.
+type ProviderOptions struct {
+	// Timeout is how long a request may take. Default 10 s.
+	Timeout time.Duration
+	// Limit is how many requests of this process may be under way at a time. More are parked for a moment.
+	// Default 16.
+	Limit int
+	// After Trip requests in a row without an answer none is sent for Rest; then one to see. Messages are
+	// parked meanwhile, and not charged. Defaults 10 and 5 s.
+	Trip int
+	Rest time.Duration
+}
+
+// A Provider is a service outside that calls are made to.
+type Provider struct {
+	name    string
+	timeout time.Duration
+	breaker *circuit.Breaker
+}
+
+// NewProvider returns a provider. The name is for the log and for errors.
+func NewProvider(name string, o *ProviderOptions) *Provider {
+	d := ProviderOptions{}
+	if o != nil {
+		d = *o
+	}
+	or := func(d, usual time.Duration) time.Duration {
+		if d <= 0 {
+			return usual
+		}
+		return d
+	}
+	if d.Limit <= 0 {
+		d.Limit = 16
+	}
+	if d.Trip <= 0 {
+		d.Trip = 10
+	}
+	return &Provider{name: name, timeout: or(d.Timeout, 10*time.Second),
+		breaker: &circuit.Breaker{Limit: d.Limit, Trip: d.Trip, Rest: or(d.Rest, 5*time.Second)}}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/console"
+	"github.com/skald-go/skald/store"
+)
+
+const consoleAbout = `Serves pages that show what the databases of several services say, and that run the same verbs as skald dead, parked and
+inbox: with a dry run first, and noted in skald_audit. It keeps nothing of its own. A service mounts the same pages with package console.
+
+  skald console --store orders=@orders.url --store payments=sqlite:payments.db
+
+Only requests from this machine are answered, and whoever sends them may do everything. A bulk action ends with this process; it can be
+gone on with in another one.`
+
+func consoleCommand(errs io.Writer) *cobra.Command {
+	var stores, schemas []string
+	var listen string
+	c := &cobra.Command{Use: "console", Short: "Pages that show what waits, and act on it", Long: consoleAbout, Args: cobra.NoArgs}
+	f := c.Flags()
+	f.StringArrayVar(&stores, "store", nil, "NAME=URL of a service's database: sqlite:FILE, postgres://… or @FILE; may be given again. SKALD_STORE stands for one, the name is then store")
+	f.StringArrayVar(&schemas, "schema", nil, "NAME=SCHEMA, where the tables of a service are; PostgreSQL only (default: public)")
+	f.StringVar(&listen, "listen", "127.0.0.1:7780", "an address of this machine; port 0: a free one")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if at := os.Getenv("SKALD_STORE"); len(stores) == 0 && at != "" {
+			stores = []string{"store=" + at}
+		}
+		sources, end, err := consoleSources(c.Context(), stores, schemas)
+		if err != nil {
+			return err
+		}
+		defer end()
+		return serveConsole(c.Context(), listen, sources, errs)
+	}
+	return c
+}
+
+// named are the values of NAME=VALUE flags.
+func named(flag string, given []string) (names []string, values map[string]string, err error) {
+	values = map[string]string{}
+	for _, one := range given {
+		name, value, ok := strings.Cut(one, "=")
+		if !ok || name == "" || value == "" || strings.ContainsAny(name, ":/@") {
+			return nil, nil, &exit.UsageError{What: fmt.Sprintf("--%s is NAME=VALUE, such as orders=…", flag)}
+		}
+		if values[name] != "" {
+			return nil, nil, &exit.UsageError{What: fmt.Sprintf("--%s %s is given twice", flag, name)}
+		}
+		names, values[name] = append(names, name), value
+	}
+	return names, values, nil
+}
+
+func consoleSources(ctx context.Context, stores, schemas []string) (sources map[string]console.Source, end func(), err error) {
+	names, urls, err := named("store", stores)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(names) == 0 {
+		return nil, nil, &exit.UsageError{What: "which databases? Give --store NAME=URL, once for each service"}
+	}
+	_, of, err := named("schema", schemas)
+	if err != nil {
+		return nil, nil, err
+	}
+	for name := range of {
+		if urls[name] == "" {
+			return nil, nil, &exit.UsageError{What: fmt.Sprintf("--schema %s: there is no --store of that name", name)}
+		}
+	}
+	sources = map[string]console.Source{}
+	var ends []func()
+	end = func() {
+		for _, e := range ends {
+			e()
+		}
+	}
+	for _, name := range names {
+		s, done, err := consoleSource(ctx, urls[name], of[name])
+		if err != nil {
+			end()
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
+		}
+		sources[name], ends = s, append(ends, done)
+	}
+	return sources, end, nil
+}
+
+// consoleSource opens a database. One whose server is away is opened, too: the pages say so.
+func consoleSource(ctx context.Context, given, schema string) (s console.Source, end func(), err error) {
+	at := given
+	if file, ok := strings.CutPrefix(given, "@"); ok {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return s, nil, &exit.NoneError{What: fmt.Sprintf("read the URL: %v", err)}
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		at = strings.TrimSpace(line)
+	}
+	db, err := openDatabase(at, schema, "")
+	if err != nil {
+		return s, nil, err
+	}
+	if on, ok := db.(server); ok {
+		return on.console(ctx, given)
+	}
+	all, end, err := db.stores(ctx, rooms{})
+	if err != nil {
+		return s, nil, err
+	}
+	is, ok := all[0].(store.Driver[*sql.Tx])
+	if !ok {
+		end()
+		return s, nil, fmt.Errorf("%T has no pages", all[0])
+	}
+	return console.Of(is).At(same(at, schema)), end, nil
+}
+
+func serveConsole(ctx context.Context, listen string, sources map[string]console.Source, errs io.Writer) error {
+	at, err := net.Listen("tcp", listen)
+	if err != nil {
+		return &exit.UsageError{What: fmt.Sprintf("--listen: %v", err)}
+	}
+	if host, ok := at.Addr().(*net.TCPAddr); !ok || !host.IP.IsLoopback() {
+		_ = at.Close()
+		return &exit.UsageError{What: fmt.Sprintf("--listen %s: only addresses of this machine, such as 127.0.0.1:7780. For others, mount package console in a service with a login", listen)}
+	}
+	h := console.New("", sources, &console.Options{Local: whoami(), Actions: ctx, Logger: slog.New(slog.NewTextHandler(errs, nil))})
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}
+	over := make(chan error, 1)
+	go func() { over <- s.Serve(at) }()
+	fmt.Fprintf(errs, "console: http://%s until a signal\n", at.Addr())
+	select {
+	case err := <-over:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if s.Shutdown(last) != nil {
+		_ = s.Close() // who still asks has had the time to
+	}
+	if err := <-over; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve HTTP: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+)
+
+const debeziumAbout = `Prints the JSON of a Debezium connector that reads Skald's outbox, for Kafka Connect's API, with the stock EventRouter:
+same topics, keys, payloads and CloudEvents headers as those of skald relay. What differs is in docs/debezium.md.
+
+Standard error has the SQL of the publication, which goes first. Every INSERT after that is published; without a password in the
+JSON: add database.password, or a config provider of Connect's.`
+
+// A debezium is what its connector is told.
+type debezium struct {
+	schema, slot, publication  string
+	payload, routeBy, routeTo  string
+	host, user, database, name string
+	port                       uint16
+}
+
+func debeziumCommand(out, errs io.Writer) *cobra.Command {
+	c := &cobra.Command{Use: "debezium", Short: "Have Debezium read the outbox", Long: debeziumAbout,
+		RunE: func(*cobra.Command, []string) error { return &exit.UsageError{What: "which? skald debezium config"} }}
+	c.AddCommand(debeziumConfigCommand(out, errs))
+	return c
+}
+
+func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
+	var d debezium
+	c := &cobra.Command{Use: "config", Short: "Print the connector's JSON", Long: debeziumAbout, Args: cobra.NoArgs}
+	f := c.Flags()
+	f.String("store", "", "postgres://… of the server itself, no pooler's; SKALD_STORE stands for it")
+	f.StringVar(&d.schema, "schema", "public", "where the tables are")
+	f.StringVar(&d.name, "name", "skald", "of the connector, and topic.prefix of its own topics")
+	f.StringVar(&d.slot, "slot", "skald_debezium", "the replication slot, which the connector makes")
+	f.StringVar(&d.publication, "publication", "skald_debezium", "the publication")
+	f.StringVar(&d.payload, "payload", "text", "text or bytes: which rows are read, those with data or with data_bytes; it must be all of them")
+	f.StringVar(&d.routeBy, "route-by", "topic", "the column that names the topic: topic, type, subject or key")
+	f.StringVar(&d.routeTo, "route-to", "${routedByValue}", "the topic's name made of that column's value, \"${routedByValue}.events.created\"")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		db, err := openDatabase(from(c, "store", "SKALD_STORE"), d.schema, "")
+		if err != nil {
+			return err
+		}
+		s, ok := db.(server)
+		if !ok {
+			return &exit.UsageError{What: "Debezium reads the outbox in PostgreSQL: give --store postgres://…"}
+		}
+		if d.payload != "text" && d.payload != "bytes" {
+			return &exit.UsageError{What: "--payload is text or bytes"}
+		}
+		if !strings.Contains(" topic type subject key ", " "+d.routeBy+" ") {
+			return &exit.UsageError{What: "--route-by is topic, type, subject or key"}
+		}
+		at := s.cfg.ConnConfig
+		d.host, d.port, d.user, d.database = at.Host, at.Port, at.User, at.Database
+		return d.print(out, errs)
+	}
+	return c
+}
+
+func (d *debezium) print(out, errs io.Writer) error {
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(map[string]any{"name": d.name, "config": d.config()}); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(errs, "skald: first run\n%s;\n", d.makePublication())
+	return err
+}
+
+// makePublication: the root stands for the slots of the ring, and what empties them is not for the connector.
+func (d *debezium) makePublication() string {
+	return fmt.Sprintf("CREATE PUBLICATION %q FOR TABLE %q.skald_outbox WITH (publish = 'insert', publish_via_partition_root = true)", d.publication, d.schema)
+}
+
+// config has no ce_specversion: Connect's InsertHeader makes the number 1 of the text 1.0.
+func (d *debezium) config() map[string]string {
+	payload, converter := "data", "org.apache.kafka.connect.storage.StringConverter"
+	if d.payload == "bytes" {
+		payload, converter = "data_bytes", "org.apache.kafka.connect.converters.ByteArrayConverter"
+	}
+	return map[string]string{
+		"connector.class":             "io.debezium.connector.postgresql.PostgresConnector",
+		"plugin.name":                 "pgoutput",
+		"database.hostname":           d.host,
+		"database.port":               fmt.Sprint(d.port),
+		"database.user":               d.user,
+		"database.dbname":             d.database,
+		"topic.prefix":                d.name,
+		"schema.include.list":         d.schema,
+		"table.include.list":          d.schema + ".skald_outbox",
+		"slot.name":                   d.slot,
+		"publication.name":            d.publication,
+		"publication.autocreate.mode": "disabled",
+		"snapshot.mode":               "no_data",
+		"tombstones.on.delete":        "false",
+		"extended.headers.enabled":    "false",
+		"key.converter":               "org.apache.kafka.connect.storage.StringConverter",
+		"value.converter":             converter,
+		"header.converter":            "org.apache.kafka.connect.storage.StringConverter",
+
+		"transforms":                                         "outbox,plain",
+		"transforms.outbox.type":                             "io.debezium.transforms.outbox.EventRouter",
+		"transforms.outbox.route.by.field":                   d.routeBy,
+		"transforms.outbox.route.topic.replacement":          d.routeTo,
+		"transforms.outbox.table.field.event.id":             "id",
+		"transforms.outbox.table.field.event.key":            "key",
+		"transforms.outbox.table.field.event.payload":        payload,
+		"transforms.outbox.route.tombstone.on.empty.payload": "true",
+		"transforms.outbox.table.op.invalid.behavior":        "error",
+		"transforms.outbox.table.fields.additional.placement": "id:header:ce_id,source:header:ce_source,type:header:ce_type,time:header:ce_time," +
+			"key:header:ce_partitionkey,seq:header:ce_sequence,content_type:header:content-type,subject:header:ce_subject,schema:header:ce_dataschema," +
+			"correlation_id:header:ce_correlationid,causation_id:header:ce_causationid,traceparent:header:ce_traceparent,headers:header:Skald-Headers",
+		"transforms.plain.type": "org.apache.kafka.connect.transforms.DropHeaders",
+		// ce_id is the same as id
+		"transforms.plain.headers": "id,__debezium.context.connectorLogicalName,__debezium.context.taskId,__debezium.context.connectorName",
+	}
+}

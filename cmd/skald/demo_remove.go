@@ -1,0 +1,51 @@
+//go:build !nodemo
+
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/demo"
+)
+
+const removeAbout = `Takes away what a demo made: the folder of its databases, or their schemas, and its topics and groups.
+
+It looks first whether all of it is the demo's own, and touches nothing where something is not (exit code 5). Killed at
+any moment and started again, it ends what it began; where there is no demo it does nothing.`
+
+func removeCommand(out, errs io.Writer) *cobra.Command {
+	var o demo.Options
+	var dir string
+	var sure bool
+	t := &tidings{out: out}
+	c := &cobra.Command{
+		Use: "remove", Short: "Take away what a demo made", Long: removeAbout, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := whichDemo(c, &o, dir); err != nil {
+				return err
+			}
+			o.Broker = from(c, "broker", "SKALD_BROKER")
+			ask := func(what string) error {
+				return askFirst(c.Context(), errs, what+".\nShall all of this be removed?", "demo remove: "+what+": if all of this shall go, add --yes")
+			}
+			if sure {
+				ask = func(string) error { return nil }
+			}
+			said, err := demo.Remove(c.Context(), o, ask)
+			if err == nil {
+				err = t.say("said", said, said)
+			}
+			return t.end(err)
+		},
+	}
+	t.flag(c)
+	f := c.Flags()
+	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://…; SKALD_STORE stands for it")
+	f.StringVar(&o.Broker, "broker", "mem:", "as the demo had it: mem:, kafka://…, nats://… or amqp://…; SKALD_BROKER stands for it")
+	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
+	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of schemas (P_order, …), topics (P.orders, …) and groups")
+	f.BoolVar(&sure, "yes", false, "do not ask")
+	return c
+}

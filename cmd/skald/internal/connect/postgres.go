@@ -1,0 +1,97 @@
+package connect
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+)
+
+// connectTimeout is how long a server may take to answer, unless the URL has connect_timeout.
+const connectTimeout = 10 * time.Second
+
+// PoolConfig is how the command connects to PostgreSQL at a URL. Passwords may also come from PGPASSWORD,
+// ~/.pgpass or SKALD_PASSWORD_COMMAND. Statements are prepared by name, so that the server parses and plans
+// them once, except through a pooler (PgBouncer before 1.21 loses them in transaction mode) and where the URL
+// has default_query_exec_mode.
+func PoolConfig(at string) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(at)
+	if err != nil {
+		// pgx leaves the password out of its error.
+		return nil, &exit.UsageError{What: err.Error() + ": the store is postgres://user@host:port/database"}
+	}
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	cfg.BeforeConnect = AskPassword
+	if !strings.Contains(at, "default_query_exec_mode=") { // net/url cannot parse a URL of several hosts
+		// for connections without the pool
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+		cfg.BeforeConnect = newMode().before
+	}
+	return cfg, nil
+}
+
+// Postgres opens one connection as cfg's pool would.
+func Postgres(ctx context.Context, cfg *pgxpool.Config) (*pgx.Conn, error) {
+	c := cfg.ConnConfig.Copy()
+	if err := AskPassword(ctx, c); err != nil {
+		return nil, err
+	}
+	return pgx.ConnectConfig(ctx, c)
+}
+
+// A mode is how statements are sent to a server. The first connection finds it out.
+type mode struct {
+	turn  chan struct{} // holds a token while one connection asks
+	known bool
+	exec  pgx.QueryExecMode
+}
+
+func newMode() *mode { return &mode{turn: make(chan struct{}, 1)} }
+
+func (m *mode) before(ctx context.Context, cfg *pgx.ConnConfig) error {
+	if err := AskPassword(ctx, cfg); err != nil {
+		return err
+	}
+	select {
+	case m.turn <- struct{}{}:
+		defer func() { <-m.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := m.ask(ctx, cfg); err != nil {
+		return err
+	}
+	cfg.DefaultQueryExecMode = m.exec
+	return nil
+}
+
+// ask compares the process id that the server sent at the start (for cancel requests) with the id of the
+// process that answers a query. A pooler sends an id of its own.
+func (m *mode) ask(ctx context.Context, cfg *pgx.ConnConfig) error {
+	if m.known {
+		return nil
+	}
+	c, err := pgx.ConnectConfig(ctx, cfg.Copy()) // connect_timeout holds for each host
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
+	defer cancel()
+	defer func() { _ = c.Close(ctx) }()
+	var pid uint32
+	if err := c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid); err != nil {
+		return fmt.Errorf("ask who answers, the server or a pooler: %w", err)
+	}
+	m.known, m.exec = true, pgx.QueryExecModeCacheDescribe
+	if pid == c.PgConn().PID() {
+		m.exec = pgx.QueryExecModeCacheStatement
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/skald-go/skald/console"
+	"github.com/skald-go/skald/examples/shop/service"
+)
+
+// consoleAt is where the pages are, beside the orders.
+const consoleAt = "/console"
+
+// sources are the databases of the six services, as a console knows them.
+func (g *ground[TTx]) sources(ctx context.Context) (map[string]console.Source, error) {
+	out := map[string]console.Source{}
+	for _, name := range service.Names() {
+		home, err := g.Home(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = console.Of(home.Store).At(g.Flags(name))
+	}
+	return out, nil
+}
+
+// pages are the orders, and the console over the six databases beside them. Bulk actions end with actions.
+func (c *crew) pages(actions context.Context, orders http.Handler) (http.Handler, error) {
+	all, err := c.site.sources(actions)
+	if err != nil {
+		return nil, fmt.Errorf("open the databases for the console: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", orders)
+	mux.Handle(consoleAt+"/", console.New(consoleAt, all, &console.Options{Local: c.o.Operator, Actions: actions, Logger: c.o.Logger}))
+	return mux, nil
+}

@@ -1,0 +1,65 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/skald-go/skald/examples/shop/sample"
+	"github.com/skald-go/skald/httpidem"
+)
+
+// post posts an order until it is taken, and notes the answer: "" if that never came.
+func (c *crew) post(ctx context.Context, o sample.Order) (id string) {
+	var got answer
+	c.insist(ctx, o.Key, func() (err error) {
+		if got, err = c.ask(ctx, o); err == nil && got.code != http.StatusCreated {
+			err = fmt.Errorf("%d %s", got.code, got.body.String())
+		}
+		return err
+	})
+	var placed struct{ ID string }
+	if json.Unmarshal(got.body.Bytes(), &placed) != nil || ctx.Err() != nil {
+		return ""
+	}
+	c.insist(ctx, o.Key, func() error { return c.shop.Note(ctx, o.Key, got.code, got.body.String()) })
+	return placed.ID
+}
+
+// ask sends one post to the Order service's handler: the network of the demo is none.
+func (c *crew) ask(ctx context.Context, o sample.Order) (got answer, err error) {
+	body, err := json.Marshal(o.Request)
+	if err != nil {
+		return got, fmt.Errorf("order %s: %w", o.Key, err)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/orders", bytes.NewReader(body))
+	if err != nil {
+		return got, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set(httpidem.KeyHeader, o.Key)
+	got.header = http.Header{}
+	c.door.ServeHTTP(&got, r)
+	return got, nil
+}
+
+// An answer takes in what a handler writes.
+type answer struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header { return a.header }
+func (a *answer) WriteHeader(code int) {
+	if a.code == 0 {
+		a.code = code
+	}
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(p)
+}

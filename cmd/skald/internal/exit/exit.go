@@ -1,0 +1,193 @@
+// Package exit holds the errors that have an exit code of their own, and the exit codes of the command.
+package exit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/nats-io/nats.go"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/sr"
+	"modernc.org/sqlite"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/rabbitbroker"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/pgstore"
+	"github.com/skald-go/skald/store/sqlitestore"
+)
+
+// The exit codes of the command.
+const (
+	Other       = 1
+	Usage       = 2
+	Right       = 3 // wrong password, missing right
+	None        = 4 // no such database, schema, topic or message
+	State       = 5 // missing table, wrong version, objects of others
+	Unreachable = 6
+	Partly      = 7 // of what was meant, part was done
+	Failed      = 8 // a check failed
+	Interrupted = 130
+)
+
+// ErrNone: there is no such database or schema.
+var ErrNone = errors.New("no such database")
+
+// ErrInterrupted: a demo was stopped before its end.
+var ErrInterrupted = errors.New("interrupted")
+
+// A NoneError says that what a command names does not exist. It is ErrNone.
+type NoneError struct{ What string }
+
+func (e *NoneError) Error() string        { return e.What }
+func (e *NoneError) Is(target error) bool { return target == ErrNone }
+
+// A UsageError says that the command was called wrongly.
+type UsageError struct{ What string }
+
+func (e *UsageError) Error() string { return e.What }
+
+// A FailedError says that a check was made and failed.
+type FailedError struct{ Err error }
+
+func (e *FailedError) Error() string { return e.Err.Error() }
+func (e *FailedError) Unwrap() error { return e.Err }
+
+// A PartlyError says that only part of the work was done although nothing failed: another process did the
+// rest first.
+type PartlyError struct{ What string }
+
+func (e *PartlyError) Error() string { return e.What }
+
+// A ForeignError says that an object in the database or at the broker was made by somebody else.
+type ForeignError struct{ What, Remedy string }
+
+func (e *ForeignError) Error() string { return e.What + ": " + e.Remedy }
+
+// A PasswordError says that the command which prints the password failed.
+type PasswordError struct {
+	Variable string // which holds the command
+	Why      error
+}
+
+func (e *PasswordError) Error() string {
+	return fmt.Sprintf("ask for the password: %v: see what %s does when you run it by hand", e.Why, e.Variable)
+}
+
+func (e *PasswordError) Unwrap() error { return e.Why }
+
+// Code is the exit code for err; 0 for nil.
+func Code(err error) int {
+	var usage *UsageError
+	var failed *FailedError
+	var name *pgstore.NameError
+	var right *store.RightError
+	var password *PasswordError
+	var partly *PartlyError
+	var retention *store.RetentionError
+	var foreign *ForeignError
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, ErrInterrupted):
+		return Interrupted
+	case errors.As(err, &foreign):
+		return State
+	case errors.As(err, &usage), errors.As(err, &name), errors.As(err, &retention):
+		return Usage
+	case errors.As(err, &partly):
+		return Partly
+	case errors.As(err, &failed):
+		return Failed
+	case errors.As(err, &right), errors.As(err, &password), errors.Is(err, fs.ErrPermission), kafkaSaysNo(err), natsSaysNo(err), rabbitSaysNo(err):
+		return Right
+	case errors.Is(err, ErrNone), errors.Is(err, broker.ErrNoTopic):
+		return None
+	case wrongState(err):
+		return State
+	}
+	return serverCode(err)
+}
+
+// kafkaSaysNo: a wrong password, or a missing right.
+func kafkaSaysNo(err error) bool {
+	var answered *kerr.Error
+	return errors.As(err, &answered) && slices.Contains([]*kerr.Error{kerr.SaslAuthenticationFailed,
+		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed}, answered)
+}
+
+// natsSaysNo: a wrong password, or a missing right.
+func natsSaysNo(err error) bool {
+	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+		nats.ErrPermissionViolation}, func(no error) bool { return errors.Is(err, no) })
+}
+
+// rabbitSaysNo: a wrong password, a missing right, or no right to the virtual host.
+func rabbitSaysNo(err error) bool {
+	var answered *amqp.Error
+	return errors.As(err, &answered) && (answered.Code == amqp.AccessRefused || answered.Code == amqp.NotAllowed)
+}
+
+func wrongState(err error) bool {
+	var schema *store.SchemaError
+	var liteSource *sqlitestore.SourceError
+	var liteChanged *sqlitestore.ChangedError
+	var pgSource *pgstore.SourceError
+	var pgChanged *pgstore.ChangedError
+	var encoding *store.EncodingError
+	return errors.Is(err, store.ErrMoved) || errors.Is(err, rabbitbroker.ErrSettings) || errors.As(err, &schema) || errors.As(err, &liteSource) || errors.As(err, &liteChanged) ||
+		errors.As(err, &pgSource) || errors.As(err, &pgChanged) || errors.As(err, &encoding) || noTable(err)
+}
+
+// noTable: SQLite has no code for it.
+func noTable(err error) bool {
+	var lite *sqlite.Error
+	return errors.As(err, &lite) && strings.Contains(lite.Error(), "no such table")
+}
+
+// serverCode tells what a server said, or that it said nothing.
+func serverCode(err error) int {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch pgstore.Code(err) {
+		case "28P01", "28000", "42501":
+			return Right
+		case "3D000", "3F000":
+			return None
+		case "42P01", "42703":
+			return State
+		case "57P03", "57P01", "57P02", "53300":
+			return Unreachable
+		}
+		return Other
+	}
+	var registry *sr.ResponseError
+	if errors.As(err, &registry) {
+		switch {
+		case registry.StatusCode == http.StatusUnauthorized, registry.StatusCode == http.StatusForbidden:
+			return Right
+		case registry.StatusCode >= http.StatusInternalServerError:
+			return Unreachable
+		}
+		return Other
+	}
+	var network net.Error
+	if errors.Is(err, broker.ErrAway) || errors.As(err, &network) || pgstore.Outage(err) {
+		return Unreachable
+	}
+	return Other
+}
+
+// Away tells of a server that cannot be reached, is not ready or had no time, or of tables that others had in
+// use: what failed is worth another try.
+func Away(err error) bool {
+	var busy *pgstore.BusyError
+	return Code(err) == Unreachable || err != nil && pgstore.Outage(err) || errors.As(err, &busy)
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+const outboxDropAbout = `Gives up a message of the outbox that the broker refused and that was set aside (docs/operations.md: SkaldSetAside): no subscriber gets
+it. Messages of its key that wait for it go on. If a relay is trying it at this moment it may be published all the same.
+The view skald_outbox_state has the ids, with the broker's reason. It needs what a relay needs, and INSERT on skald_audit.`
+
+func outboxDropCommand(out io.Writer) *cobra.Command {
+	var schema string
+	var o operate.Order
+	var asJSON, sure bool
+	c := &cobra.Command{Use: "drop ID", Short: "Give up a message that the broker refused, for a reason", Long: outboxDropAbout, Args: cobra.ExactArgs(1)}
+	storeFlags(c, &schema, &asJSON)
+	f := c.Flags()
+	f.StringVar(&o.Reason, "reason", "", "why; it is kept in skald_audit")
+	f.StringVar(&o.Author, "by", whoami(), "who; the same")
+	f.BoolVar(&sure, "yes", false, "do not ask; nothing is asked of one message")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if strings.TrimSpace(o.Reason) == "" {
+			return &exit.UsageError{What: "why? Give --reason"}
+		}
+		return withKnower(c, schema, store.Relay, func(ctx context.Context, k knower) error {
+			if err := operate.DropDeferred(ctx, k, args[0], o); err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(out).Encode(map[string]any{"what": "outbox drop", "id": args[0]})
+			}
+			_, err := fmt.Fprintf(out, "%s is given up.\n", args[0])
+			return err
+		})
+	}
+	return c
+}

@@ -1,0 +1,41 @@
+package main_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A consumer gets a new name with all that is kept of it; not while its processes live, and not one that has
+// done anything.
+func TestInboxRename(t *testing.T) {
+	onEachStore(t, func(t *testing.T, fresh func(*testing.T) *bed) {
+		b := fresh(t)
+		s := b.migrate().s
+		at := []string{"inbox", "rename", "stock", "shelf", "--store=" + b.at, "--broker=kafka://localhost:1"}
+		with := func(more ...string) []string { return append(at[:len(at):len(at)], more...) }
+		start(t, nil, with("--yes")...).expect(2, "--reason")
+		start(t, nil, with("--dry-run")...).expect(4, "no consumer stock")
+		m := store.Mark{Consumer: "stock", Identity: store.Identity{Source: "/o", ID: "1"}, As: store.Done}
+		_, err := s.Apply(t.Context(), store.Effect{Mark: &m})
+		must(t, err)
+		p := start(t, nil, with("--dry-run")...)
+		if p.expect(0); !strings.Contains(p.out.String(), "stock has 1 marks") || !strings.Contains(p.out.String(), "start=latest") {
+			t.Errorf("it says %s", &p.out)
+		}
+		start(t, nil, with("--reason=split")...).expect(2, "--yes")
+		_, err = s.Attend(t.Context(), store.Attend{Consumer: "shelf", Beat: &store.Beat{Own: []store.Kind{{Topic: "orders", Type: "placed"}}}})
+		must(t, err)
+		start(t, nil, with("--yes", "--reason=split")...).expect(2, "a process of shelf gave a sign of life")
+		at[3] = "rack"
+		p = start(t, nil, with("--yes", "--json", "--reason=split", "--by=ann")...)
+		if p.expect(0); !strings.Contains(p.out.String(), `"renamed":true`) {
+			t.Errorf("it says %s", &p.out)
+		}
+		seen, err := s.Seen(t.Context(), "rack", []store.Identity{m.Identity})
+		if must(t, err); seen[0].Outcome != store.Done {
+			t.Errorf("the new name has %+v", seen)
+		}
+	})
+}

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+const sagasAbout = `Orchestrated sagas: which there are, how they stand and why, and what to do about one that is stuck.
+
+A saga is named by its key, or by its definition and its key: skald saga show order o-1. Verbs that change sagas want a --reason, which is
+kept in skald_audit, and take flags that select many; --dry-run says which. Many are a run, which the console shows: if it is interrupted, the
+same command, or the console, goes on with it and changes no saga twice. Engines see a change at once, or within half a second.
+
+There is no rewind: to go back to a step would mean to undo what came after it and do that again, and an undo that was called counts as
+final at participants and providers. Cancel the saga, and start another one under a new key.`
+
+func sagasCommand(out, errs io.Writer) *cobra.Command {
+	c := &cobra.Command{Use: "saga", Short: "Orchestrated sagas: look, explain, draw, check, retry, complete, skip, cancel, pause, resume, signal", Long: sagasAbout,
+		RunE: func(c *cobra.Command, _ []string) error {
+			c.SetOut(c.ErrOrStderr())
+			return errors.Join(&exit.UsageError{What: "which command of saga?"}, errTold, c.Usage())
+		}}
+	c.AddCommand(sagaListCommand(out), sagaShowCommand(out), sagaExplainCommand(out), sagaGraphCommand(out), sagaCheckCommand(out))
+	for _, verb := range operate.SagaVerbs() {
+		c.AddCommand(sagaVerbCommand(out, errs, verb))
+	}
+	return c
+}
+
+// sagaWanted are the flags that say which sagas are meant.
+type sagaWanted struct {
+	wanted
+	which           operate.SagaSelection
+	before, started string
+}
+
+func (w *sagaWanted) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.String("store", "", "sqlite:FILE or postgres://…; SKALD_STORE stands for it")
+	f.StringVar(&w.schema, "schema", "", "where the tables are; PostgreSQL only (default: public)")
+	f.BoolVar(&w.asJSON, "json", false, "print one object on each line and nothing else")
+}
+
+func (w *sagaWanted) filters(c *cobra.Command) {
+	f, s := c.Flags(), &w.which
+	f.StringVar(&s.Name, "name", "", "only sagas of this definition")
+	f.StringVar(&s.ID, "id", "", "only the saga of this id")
+	f.StringVar(&s.Status, "status", "", "only those that are "+strings.Join(operate.SagaStatuses(), ", "))
+	f.BoolVar(&s.Stuck, "stuck", false, "only those that wait for an operator")
+	f.BoolVar(&s.Paused, "paused", false, "only those that are paused")
+	f.BoolVar(&s.Failing, "failing", false, "only those that wait for another attempt")
+	f.StringVar(&s.Step, "at", "", "only those that are at this step; with its occurrence: pack/line-1")
+	f.StringVar(&s.Error, "error", "", "only those whose last error contains this")
+	f.StringVar(&w.started, "since", "", "only those that were started since then: 2026-01-31T08:00:00Z, or 2h ago")
+	f.StringVar(&w.before, "until", "", "only those that were started before; the same")
+}
+
+// named reads [NAME] KEY.
+func (w *sagaWanted) named(args []string) (err error) {
+	switch len(args) {
+	case 1:
+		w.which.Key = args[0]
+	case 2:
+		w.which.Name, w.which.Key = args[0], args[1]
+	}
+	if w.which.StartedAfter, err = moment("since", w.started); err == nil {
+		w.which.StartedBefore, err = moment("until", w.before)
+	}
+	return err
+}
+
+// keyArgs are those of a command about one saga.
+func keyArgs(c *cobra.Command) {
+	c.Use += " [NAME] KEY"
+	c.Args = cobra.RangeArgs(1, 2)
+}
+
+// A sagaKeeper is a store as these commands need it.
+type sagaKeeper interface {
+	operate.SagaKeeper
+	Check(ctx context.Context, as store.Role) error
+}
+
+// open has f ask the store.
+func (w *sagaWanted) open(c *cobra.Command, as store.Role, f func(ctx context.Context, k sagaKeeper) error) error {
+	return withStore(c, w.schema, as, f)
+}
+
+func sagaListCommand(out io.Writer) *cobra.Command {
+	w := &sagaWanted{}
+	c := &cobra.Command{Use: "list", Short: "How sagas stand", Args: cobra.NoArgs}
+	w.flags(c)
+	w.filters(c)
+	c.Flags().IntVar(&w.which.Limit, "limit", 100, "at most so many; 0: all")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := w.named(nil); err != nil {
+			return err
+		}
+		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
+			list, err := operate.Sagas(ctx, k, w.which)
+			if err != nil {
+				return err
+			}
+			return listSagas(out, list, w.asJSON)
+		})
+	}
+	return c
+}
+
+func listSagas(out io.Writer, list []operate.Saga, asJSON bool) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for i := range list {
+		s := &list[i]
+		if asJSON {
+			if err := json.NewEncoder(out).Encode(s); err != nil {
+				return err
+			}
+			continue
+		}
+		if i == 0 {
+			fmt.Fprintln(t, "saga\tkey\tstatus\tat\tstarted\tfailed\terror")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Name, shortKey(s.Key), sagaStatus(s), s.Step, s.Started.Format(time.RFC3339), s.Failed, firstLine(s.Error))
+	}
+	return t.Flush()
+}
+
+// shortKey keeps a key in its column.
+func shortKey(key string) string { return strings.Trim(fmt.Sprintf("%.60q", key), `"`) }
+
+func sagaStatus(s *operate.Saga) string {
+	text := s.Status
+	if s.Stuck {
+		text += ", stuck"
+	}
+	if s.Paused {
+		text += ", paused"
+	}
+	return text
+}
+
+func sagaShowCommand(out io.Writer) *cobra.Command {
+	w, data := &sagaWanted{}, false
+	c := &cobra.Command{Use: "show", Short: "All that is known of a saga"}
+	keyArgs(c)
+	w.flags(c)
+	c.Flags().BoolVar(&data, "data", false, "with its input and the outputs of its steps")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := w.named(args); err != nil {
+			return err
+		}
+		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
+			d, err := operate.ShowSaga(ctx, k, w.which.Name, w.which.Key, data)
+			if err != nil {
+				return err
+			}
+			if w.asJSON {
+				return json.NewEncoder(out).Encode(&d)
+			}
+			return tellOrchestrated(out, &d)
+		})
+	}
+	return c
+}
+
+func tellOrchestrated(out io.Writer, d *operate.SagaDetail) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	line := func(what, is string) {
+		if is != "" {
+			fmt.Fprintf(t, "  %s\t%s\n", what, is)
+		}
+	}
+	at := func(at *time.Time) string {
+		if at == nil {
+			return ""
+		}
+		return at.Format(time.RFC3339)
+	}
+	fmt.Fprintf(t, "%s %s: %s\n", d.Name, shortKey(d.Key), sagaStatus(&d.Saga))
+	line("id", d.ID)
+	line("definition", d.Hash)
+	line("started", at(&d.Started))
+	line("changed", at(&d.Changed))
+	line("ended", at(d.Ended))
+	line("deadline", at(d.Deadline))
+	line("it turned back", d.Why)
+	line("step of", d.Parent)
+	line("correlation", d.Correlation)
+	line("in hand of", d.Session)
+	line("looked at", at(d.Due))
+	line("input", string(d.Input))
+	for _, r := range d.Runs {
+		name, text := r.Step, r.Phase
+		if r.Occurrence != "" {
+			name += "/" + r.Occurrence
+		}
+		if r.Stuck {
+			text += ", stuck"
+		}
+		if r.Attempts > 0 {
+			text += fmt.Sprintf(", failed %d times", r.Attempts)
+		}
+		if r.Due != nil {
+			text += ", due " + at(r.Due)
+		}
+		if r.Error != "" {
+			text += ": " + firstLine(r.Error)
+		}
+		line("step "+name, text)
+		line("", string(r.Output))
+	}
+	for _, e := range d.Early {
+		line("signal kept", e)
+	}
+	return t.Flush()
+}
+
+func sagaExplainCommand(out io.Writer) *cobra.Command {
+	w := &sagaWanted{}
+	c := &cobra.Command{Use: "explain", Short: "How a saga stands, why, and what can be done, in plain words"}
+	keyArgs(c)
+	w.flags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := w.named(args); err != nil {
+			return err
+		}
+		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
+			lines, err := operate.ExplainSaga(ctx, k, w.which.Name, w.which.Key)
+			if err != nil {
+				return err
+			}
+			if w.asJSON {
+				return json.NewEncoder(out).Encode(map[string]any{"key": w.which.Key, "lines": lines})
+			}
+			_, err = fmt.Fprintln(out, strings.Join(lines, "\n"))
+			return err
+		})
+	}
+	return c
+}
+
+func sagaGraphCommand(out io.Writer) *cobra.Command {
+	w, form := &sagaWanted{}, ""
+	c := &cobra.Command{Use: "graph", Short: "Draw a saga with how far it has come"}
+	keyArgs(c)
+	w.flags(c)
+	c.Flags().StringVar(&form, "form", "text", strings.Join(operate.Forms(), ", "))
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := w.named(args); err != nil {
+			return err
+		}
+		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
+			text, err := operate.DrawSaga(ctx, k, w.which.Name, w.which.Key, form)
+			if err == nil && w.asJSON {
+				return json.NewEncoder(out).Encode(map[string]string{"form": form, "drawing": text})
+			}
+			if err == nil {
+				_, err = io.WriteString(out, text)
+			}
+			return err
+		})
+	}
+	return c
+}
+
+const sagaCheckAbout = `Compares the sagas that run with the definitions of the next build, as saga.Write has written them: which go on, and which would be
+left to the older build. The exit code is 8 if some would.`
+
+func sagaCheckCommand(out io.Writer) *cobra.Command {
+	w, file := &sagaWanted{}, ""
+	c := &cobra.Command{Use: "check", Short: "Whether the next build can take on the sagas that run", Long: sagaCheckAbout, Args: cobra.NoArgs}
+	w.flags(c)
+	c.Flags().StringVar(&file, "definitions", "", "the file that saga.Write has written of the next build")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if file == "" {
+			return &exit.UsageError{What: "which definitions? Give --definitions FILE"}
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			return &exit.UsageError{What: err.Error()}
+		}
+		defer func() { _ = f.Close() }()
+		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
+			list, err := operate.CheckSagas(ctx, k, f)
+			if err != nil {
+				return err
+			}
+			return tellSagaCheck(out, list, w.asJSON)
+		})
+	}
+	return c
+}

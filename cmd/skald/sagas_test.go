@@ -1,0 +1,136 @@
+package main_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/sqlitestore"
+)
+
+// A saga that is stuck is listed, explained, drawn and freed by the command, while an engine runs.
+func TestSagasByTheCommand(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "o.db")
+	env := []string{"SKALD_STORE=sqlite:" + path}
+	start(t, env, "saga", "list").expect(4)
+	start(t, env, "migrate").expect(0)
+	start(t, env, "saga", "list").expect(0)
+	file, err := sqlitestore.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	db := sqlitestore.New(file, nil)
+	var mended atomic.Bool
+	pay := saga.Do("pay", func(context.Context, *sql.Tx, saga.Run[string]) (string, error) { return "r-1", nil }, nil, saga.Pivot())
+	ship := saga.Do("ship", func(context.Context, *sql.Tx, saga.Run[string]) (string, error) {
+		if !mended.Load() {
+			return "", skald.Permanent(errors.New("no van"))
+		}
+		return "by van", nil
+	}, nil)
+	wait := saga.Wait[string]("approve", saga.Signal[bool]{Name: "approved"})
+	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }}, wait, pay, ship)
+	e, err := saga.NewEngine(db, nil, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"o-1", "o-2"} {
+		tx, err := file.BeginTx(t.Context(), nil)
+		if err == nil {
+			_, err = saga.Start(t.Context(), e, tx, d, key)
+		}
+		if err == nil {
+			err = tx.Commit()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	says := func(words []string, args ...string) {
+		t.Helper()
+		p := start(t, env, append([]string{"saga"}, args...)...)
+		p.expect(0)
+		for _, w := range words {
+			if !strings.Contains(p.out.String(), w) {
+				t.Errorf("skald saga %v does not say %q:\n%s", args, w, &p.out)
+			}
+		}
+	}
+	awaits := func(key string, is func(s store.Saga) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{Key: key})
+			if err != nil || time.Now().After(deadline) {
+				t.Fatalf("%s does not come to that: %+v, %v", key, ss, err)
+			}
+			if len(ss) == 1 && is(ss[0]) {
+				return
+			}
+		}
+	}
+	awaits("o-1", func(s store.Saga) bool { return s.Session == "" && s.Step == "approve" })
+	start(t, env, "saga", "signal", "o-1", "--signal", "approved").expect(2, "--reason")
+	says([]string{"signal: 1 of 1 sagas done"}, "signal", "o-1", "--signal", "approved", "--data", "true", "--reason", "ann says yes")
+	awaits("o-1", func(s store.Saga) bool { return s.Stuck })
+	says([]string{"o-1", "running, stuck", "no van"}, "list", "--stuck")
+	says([]string{"ship is stuck", "no van", "skald saga retry order o-1 --step ship"}, "explain", "o-1")
+	free := "skald saga retry --store 'sqlite:" + path + "' --reason 'the cause is gone' -- order o-1"
+	tells := func(words []string, args ...string) {
+		t.Helper()
+		p := start(t, env, append([]string{"status"}, args...)...)
+		p.expect(0)
+		for _, w := range words {
+			if text := strings.Join(strings.Fields(p.out.String()), " "); !strings.Contains(text, w) {
+				t.Errorf("skald status %v does not say %q:\n%s", args, w, text)
+			}
+		}
+	}
+	tells([]string{"order o-1: running, stuck", " pay ", " ship is running, stuck: permanent: no van", "is stuck after it failed once", "free it " + free, "nothing undoes pay"}, "o-1")
+	tells([]string{"order o-1 is under way since", "ship is stuck", "somebody has to remove the cause, and then run: " + free}, "o-1", "--explain")
+	tells([]string{"order o-2: running", "waits for the signal approved, since", "remains approve, pay, ship"}, "o-2")
+	tells([]string{`"style":"orchestrated"`, `"stuck":true`}, "o-1", "--explain", "--json")
+	start(t, env, "status", "o-1", "--trace-url", "traces/{trace}").expect(2, "give an http or https URL")
+	says([]string{"r-1", "step ship"}, "show", "order", "o-1", "--data")
+	says([]string{"stuck"}, "graph", "o-1")
+	says([]string{"<svg"}, "graph", "o-1", "--form", "svg")
+	says([]string{`"status":"running"`}, "list", "--json", "--name", "order")
+	definitions := filepath.Join(t.TempDir(), "sagas.json")
+	out, err := os.Create(definitions)
+	if err == nil {
+		err = errors.Join(saga.Write(out, d), out.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	says([]string{"2 of 2 sagas go on"}, "check", "--definitions", definitions)
+	says([]string{"retry: 1 of 1 sagas would be done"}, "retry", "--stuck", "--dry-run")
+	mended.Store(true)
+	says([]string{"retry: 1 of 1 sagas done; run saga-retry-"}, "retry", "--stuck", "--yes", "--reason", "there is a van")
+	awaits("o-1", func(s store.Saga) bool { return s.Status == "done" })
+	says([]string{"cancel: 1 of 1"}, "cancel", "o-2", "--reason", "nobody wants it")
+	awaits("o-2", func(s store.Saga) bool { return s.Status == "compensated" })
+	start(t, env, "saga", "cancel", "o-1", "--reason", "too late").expect(7, "left as they are")
+	start(t, env, "saga", "show", "o-9").expect(4, "there is no saga")
+	start(t, env, "saga", "cancel", "--reason", "all of them").expect(2, "which sagas?")
+	start(t, env, "saga").expect(2)
+}

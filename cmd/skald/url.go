@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/skald-go/skald/cmd/skald/internal/exit"
+	"github.com/skald-go/skald/internal/brokerurl"
+)
+
+// urlFlags are those whose value may hold a password.
+func urlFlags() map[string]string {
+	return map[string]string{"store": "SKALD_STORE", "broker": "SKALD_BROKER", "listen": "SKALD_LISTEN", "registry": "SKALD_REGISTRY"}
+}
+
+// resolve reads the URLs that are given as @FILE, and warns of a password that is an argument.
+func resolve(c *cobra.Command) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		env, is := urlFlags()[f.Name]
+		given := f.Value.String()
+		if f.Value.Type() == "stringArray" {
+			given = strings.Trim(given, "[]") // each has a name in front: never @FILE
+		}
+		file, inFile := strings.CutPrefix(given, "@")
+		switch {
+		case !is || err != nil:
+		case inFile:
+			var text []byte
+			if text, err = os.ReadFile(file); err != nil {
+				err = &exit.NoneError{What: fmt.Sprintf("--%s: read the URL: %v", f.Name, err)}
+				return
+			}
+			line, _, _ := strings.Cut(string(text), "\n")
+			err = f.Value.Set(strings.TrimSpace(line))
+		case brokerurl.HasPassword(given):
+			fmt.Fprintf(c.ErrOrStderr(), "skald: warning: --%s has a password: lists of processes show it to all users of this machine; set %s, or give --%s @FILE\n",
+				f.Name, env, f.Name)
+		}
+	})
+	return err
+}

@@ -1,0 +1,211 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/skald-go/skald/operate"
+)
+
+// act does what a plan said, if that still holds.
+func act(q *request) (view, error) {
+	v, err := planOf(q)
+	if err != nil {
+		return nil, err
+	}
+	reason := strings.TrimSpace(q.arg("reason"))
+	switch {
+	case v.changed(q.arg("seen")):
+		v.Changed = "what is meant has changed since the page was read: nothing was done. This is how it stands now."
+		return v, nil
+	case reason == "" || len(reason) > 1000:
+		v.Missing = "say why, in at most 1,000 letters: it is noted"
+		return v, nil
+	case v.More:
+		return nil, refuse(http.StatusUnprocessableEntity, "more than %s are meant: narrow the filter, or type the command", number(mostCounted))
+	case v.verb.about != messages && !v.many:
+		return v.tellNow(q, reason)
+	case v.Change == 0:
+		return nil, refuse(http.StatusNotFound, "nothing is meant any more: it was finished, or somebody else was first")
+	case v.Verb == "drop" && len(v.Needs) > 0:
+		v.Missing = "say what became of the calls outside"
+		return v, nil
+	}
+	run := v.run(q, "console-"+strings.ToLower(rand.Text()[:12]), reason)
+	_, err = one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (struct{}, error) {
+		return struct{}{}, operate.BeginRun(ctx, s.db, run)
+	})
+	if err != nil {
+		return nil, err
+	}
+	j, err := q.h.start(v.at, run)
+	if err != nil {
+		return nil, err
+	}
+	j.wait(q.Context(), shortWait) // most are done at once
+	return seeOther{q.h.at("/run", "in", v.Source, "run", run.ID)}, nil
+}
+
+// changed tells whether somebody saw something else. Parked messages and sagas come and go all the time: of
+// several only more than were seen counts.
+func (v *plan) changed(seen string) bool {
+	if v.many || v.verb.about == messages && !v.verb.dead && v.Selected != 1 {
+		_, count, _ := strings.Cut(seen, "-")
+		n, err := strconv.Atoi(count)
+		return err != nil || v.Change > n
+	}
+	return seen != v.Seen
+}
+
+// tellNow carries out a verb that takes one or few statements.
+func (v *plan) tellNow(q *request, reason string) (view, error) {
+	o := operate.Order{Author: q.who.Name, Reason: reason}
+	if v.verb.about == consumers {
+		_, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (struct{}, error) { return struct{}{}, v.tell(ctx, s, o) })
+		return seeOther{q.h.at("/consumer", "in", v.Source, "consumer", v.Request.Selection.Consumer)}, err
+	}
+	if v.verb.about == sagas {
+		c, sel := sagaChange(q, v.Verb)
+		_, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
+			r, err := operate.ChangeSagas(ctx, s.db, sel, c, o)
+			if len(r.Left) > 0 {
+				err = refuse(http.StatusConflict, "nothing was done: %s", r.Left[0].Why)
+			}
+			return r, err
+		})
+		return seeOther{q.h.at("/saga", "in", v.Source, "name", sel.Name, "key", sel.Key)}, err
+	}
+	if v.verb.about == flows {
+		_, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (operate.CompensateReport, error) {
+			return s.compensate(ctx, wishOf(q), o)
+		})
+		return seeOther{q.h.at("/story", "q", q.arg("key"))}, err
+	}
+	a, err := admissionOf(q)
+	if err != nil {
+		return nil, err
+	}
+	_, err = one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (struct{}, error) {
+		_, err := operate.Admit(ctx, s.db, a, o)
+		if partly := new(operate.PartlyError); errors.As(err, &partly) {
+			err = refuse(http.StatusConflict, "%s", partly.What)
+		}
+		return struct{}{}, err
+	})
+	return seeOther{q.h.at("/quarantine", "in", v.Source, "admitted", "1")}, err
+}
+
+func (v *plan) html(p *page) {
+	if v.Changed != "" {
+		p.put("<p class=\"note bad\" role=\"alert\">%s</p>\n", v.Changed)
+	}
+	if v.Stale {
+		p.put("<p class=\"note warn\" role=\"alert\">It has changed since you saw it. This is how it stands now.</p>\n")
+	}
+	if v.Missing != "" {
+		p.put("<p class=\"note bad\" role=\"alert\">Nothing was done: %s.</p>\n", v.Missing)
+	}
+	p.put("<section class=\"card\">\n<p>%s</p>\n", v.Does)
+	switch {
+	case v.verb.about == consumers:
+		p.put("<p>In <b>%s</b>, the consumer <b>%s</b>.</p>\n", v.Source, v.Request.Selection.Consumer)
+	case v.More:
+		p.put("<p>More than <b>%s</b> of %s are meant: narrow the filter, or type the command.</p>\n", number(mostCounted), v.Source)
+	case v.many:
+		v.meant(p)
+	case v.verb.about == flows:
+		v.undo(p)
+	case v.verb.about == sagas:
+		p.put("<p>In <b>%s</b>, the saga <b>%s %s</b> %s. Nothing has changed yet.</p>\n", v.Source, p.q.arg("name"), p.q.arg("key"), p.q.arg("step"))
+		for _, why := range v.Before {
+			p.put("<p class=\"note warn\">It would be left as it is: %s</p>\n", why)
+		}
+	default:
+		p.put("<p>In <b>%s</b> it is about <b>%s</b> messages", v.Source, number(int64(v.Change)))
+		if left := v.Selected - v.Change; left > 0 {
+			p.put("; %s rejections are left as they are, since others have been told of them", number(int64(left)))
+		}
+		p.put(". Nothing has changed yet.</p>\n")
+	}
+	if !v.More && (v.verb.about == consumers || v.Change > 0) {
+		v.form(p)
+	}
+	p.put("<p class=\"dim\">Or type it:</p>\n<p><code>%s</code></p>\n</section>\n", v.Command)
+	v.sample(p)
+}
+
+func (v *plan) form(p *page) {
+	sel := &v.Request.Selection
+	p.put("<form class=\"act\" method=\"post\" action=\"%s\">\n", p.q.h.at("/act"))
+	p.hidden("token", p.q.token, "verb", v.Verb, "in", v.Source, "seen", v.Seen)
+	for _, name := range append(filterNames(), "number", "why", "flow", "state", "overdue", "name", "step", "occurrence", "status", "stuck", "failing", "paused", "error", "older", "many") {
+		value := p.q.arg(name)
+		if name == "to" {
+			value = timeText(sel.DeadTo)
+		}
+		if value != "" {
+			p.hidden(name, value)
+		}
+	}
+	if v.Verb == "redrive" && v.Change > 1 {
+		p.put("<label><input type=\"checkbox\" name=\"canary\" value=\"1\" checked> one first, and the others only if it succeeds</label>\n")
+		p.put("<label>at most so many a second <input name=\"rate\" inputmode=\"decimal\" value=\"%s\" placeholder=\"all at once\"></label>\n", p.q.arg("rate"))
+		p.put("<label>stop when more than this share fails again <input name=\"max_errors\" inputmode=\"decimal\" value=\"0.1\"></label>\n")
+	}
+	if len(v.Needs) > 0 {
+		v.calls(p)
+	}
+	if v.Verb == ofSaga+string(operate.CompleteSaga) {
+		p.put("<label>output, as JSON <input name=\"data\" value=\"%s\"></label>\n", p.q.arg("data"))
+	}
+	p.put("<label>why <input name=\"reason\" required maxlength=\"1000\" value=\"%s\" autocomplete=\"off\"></label>\n", p.q.arg("reason"))
+	p.put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; it is noted</span></p>\n</form>\n", v.verb.title+countText(v), p.q.who.Name)
+}
+
+func countText(v *plan) string {
+	if !v.many && (v.verb.about == consumers || v.verb.about >= flows) {
+		return ""
+	}
+	return " " + number(int64(v.Change))
+}
+
+func (v *plan) calls(p *page) {
+	p.put("<fieldset><legend>%d of them are at a call to the outside, and nobody asks what became of it afterwards: look it up at the provider</legend>\n<ul>", len(v.Needs))
+	for i, n := range v.Needs {
+		if i == 10 {
+			p.put("<li>and others</li>")
+			break
+		}
+		p.put("<li>step %s of %s: call <code>%s</code></li>", n.Step, n.Saga, n.Key)
+	}
+	p.put("</ul>\n<label><input type=\"radio\" name=\"call\" value=\"done\" required> they were done</label>\n" +
+		"<label><input type=\"radio\" name=\"call\" value=\"refused\" required> they were refused, or never arrived</label>\n</fieldset>\n")
+}
+
+func (v *plan) sample(p *page) {
+	if len(v.Meant) > 0 {
+		v.meantTable(p)
+	}
+	if len(v.Apart) > 0 {
+		p.put("<section class=\"card\"><h2>The first of them</h2>\n")
+		p.apart(v.Apart)
+		p.put("</section>\n")
+	}
+	if len(v.Sample) == 0 {
+		return
+	}
+	p.put("<section class=\"card\">\n<h2>%s</h2>\n<div class=\"wide\"><table>\n<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">state</th>"+
+		"<th scope=\"col\">error</th></tr>\n", fmt.Sprintf("The first %d", len(v.Sample)))
+	for i := range v.Sample {
+		m := &v.Sample[i]
+		p.put("<tr><td>%s<br>", m.Type)
+		p.link(m.ID, "/message", "in", v.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
+		p.put("</td><td>%s</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Consumer, m.State, cut(firstLine(m.LastError), 200))
+	}
+	p.put("</table></div>\n</section>\n")
+}

@@ -1,0 +1,128 @@
+package console
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// An auditLine is what somebody did.
+type auditLine struct {
+	Number   int64     `json:"number"`
+	Source   string    `json:"source"` // of the audit: a database
+	At       time.Time `json:"at"`
+	Author   string    `json:"author"`
+	Login    string    `json:"login,omitempty"`
+	Action   string    `json:"action"`
+	Reason   string    `json:"reason"`
+	Consumer string    `json:"consumer,omitempty"`
+	From     string    `json:"message_source,omitempty"`
+	ID       string    `json:"id,omitempty"`
+	Run      string    `json:"run,omitempty"`
+}
+
+func auditLineOf(source string, a *store.Audit) auditLine {
+	return auditLine{a.Number, source, a.At, a.Author, a.Login, a.Action, a.Reason, a.Consumer, a.Identity.Source, a.ID, a.Run}
+}
+
+type auditPage struct {
+	Parts []auditPart `json:"sources"`
+	Away  []Away      `json:"away"`
+}
+
+type auditPart struct {
+	Source string      `json:"source"`
+	Acts   []auditLine `json:"acts"`
+	Next   int64       `json:"next,omitempty"` // the "before" of the page of earlier ones
+}
+
+func audit(q *request) (view, error) {
+	only, err := q.only()
+	if err != nil {
+		return nil, err
+	}
+	before, _ := strconv.ParseInt(q.arg("before"), 10, 64) // what is no number begins at the last
+	words := strings.ToLower(q.arg("has"))
+	got, away := each(q.Context(), q.h, only, func(ctx context.Context, s *source) (auditPart, error) {
+		return auditsOf(ctx, s, before, words)
+	})
+	v := &auditPage{Parts: []auditPart{}, Away: append([]Away{}, away...)}
+	for _, g := range got {
+		v.Parts = append(v.Parts, g.is)
+	}
+	return v, nil
+}
+
+// auditsOf reads a page; with words, those that have them among the 10,000 before.
+func auditsOf(ctx context.Context, s *source, before int64, words string) (auditPart, error) {
+	part, scan := auditPart{Source: s.name, Acts: []auditLine{}}, pageOf+1
+	if words != "" {
+		scan = mostScan
+	}
+	list, err := s.db.Audits(ctx, store.AuditQuery{Before: max(before, 0), Limit: scan})
+	for i := range list {
+		if len(part.Acts) == pageOf {
+			part.Next = part.Acts[pageOf-1].Number
+			break
+		}
+		a := auditLineOf(s.name, &list[i])
+		if words == "" || strings.Contains(strings.ToLower(a.Author+" "+a.Action+" "+a.Reason+" "+a.Consumer+" "+a.ID+" "+a.Run), words) {
+			part.Acts = append(part.Acts, a)
+		}
+	}
+	if part.Next == 0 && words != "" && len(list) == scan {
+		part.Next = list[scan-1].Number
+	}
+	return part, err
+}
+
+func (*auditPage) title() string { return "What operators did" }
+
+func (v *auditPage) html(p *page) {
+	p.away(v.Away)
+	p.filterForm("/audit", "has")
+	for i := range v.Parts {
+		part := &v.Parts[i]
+		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		if len(part.Acts) == 0 {
+			p.put("<p class=\"dim\">Nothing.</p>\n")
+		} else {
+			p.audits(part.Acts)
+		}
+		if part.Next > 0 {
+			p.put("<p>")
+			p.link("Earlier ones", "/audit", "in", part.Source, "has", p.q.arg("has"), "before", text64(part.Next))
+			p.put("</p>\n")
+		}
+		p.put("</section>\n")
+	}
+}
+
+func (p *page) audits(list []auditLine) {
+	p.put("<div class=\"wide\"><table>\n<caption class=\"out\">What operators did</caption>\n<tr><th scope=\"col\">at</th><th scope=\"col\">who</th><th scope=\"col\">did</th><th scope=\"col\">to</th><th scope=\"col\">why</th></tr>\n")
+	for i := range list {
+		a := &list[i]
+		p.put("<tr><td>")
+		p.when(a.At)
+		p.put("</td><td>%s", a.Author)
+		if a.Login != "" {
+			p.put(" <span class=\"dim\">(%s)</span>", a.Login)
+		}
+		p.put("</td><td>%s", cut(a.Action, 200))
+		if a.Run != "" {
+			p.put("<br>")
+			p.link(a.Run, "/run", "in", a.Source, "run", a.Run)
+		}
+		p.put("</td><td>%s<br>", a.Consumer)
+		if a.Consumer != "" && a.ID != "" {
+			p.link(a.ID, "/message", "in", a.Source, "consumer", a.Consumer, "source", a.From, "id", a.ID)
+		} else {
+			p.put("%s", a.ID)
+		}
+		p.put("</td><td class=\"why\">%s</td></tr>\n", cut(a.Reason, 300))
+	}
+	p.put("</table></div>\n")
+}

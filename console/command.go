@@ -1,0 +1,117 @@
+package console
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/operate"
+)
+
+// commandOf is what to type for a verb on what is selected.
+func commandOf(s *source, verb string, sel *operate.Selection) string {
+	c := "skald dead " + verb
+	if !sel.Dead {
+		c = "skald parked " + verb
+	}
+	if s.at != "" {
+		c += " " + s.at
+	}
+	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"source", sel.Source}, {"key", keyText(sel.Key)}, {"topic", sel.Topic}, {"type", sel.Type},
+		{"fingerprint", sel.Fingerprint}, {"kind", sel.Kind}, {"since", timeText(sel.DeadFrom)}, {"until", timeText(sel.DeadTo)}} {
+		if f[1] != "" {
+			c += " --" + f[0] + " " + shellWord(f[1])
+		}
+	}
+	if sel.All {
+		c += " --all"
+	}
+	if verb == "redrive" && sel.ID == "" {
+		c += " --canary"
+	}
+	c += " --reason 'why'"
+	if sel.ID != "" {
+		c += " -- " + shellWord(sel.ID) // which may begin with a dash
+	}
+	return c
+}
+
+func inboxCommand(s *source, verb string, flags ...string) string {
+	c := "skald inbox " + verb
+	if s.at != "" {
+		c += " " + s.at
+	}
+	for i := 0; i+1 < len(flags); i += 2 {
+		if flags[i+1] != "" {
+			c += " --" + flags[i] + " " + shellWord(flags[i+1])
+		}
+	}
+	return c + " --reason 'why'"
+}
+
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// shellWord is a word as a shell reads it.
+func shellWord(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,"
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+func text64(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// sagasCommand is what to type for a verb on all sagas that are selected.
+func sagasCommand(s *source, c *operate.SagaChange, sel *operate.SagaSelection) string {
+	text := "skald saga " + string(c.Verb)
+	if s.at != "" {
+		text += " " + s.at
+	}
+	for _, f := range [][2]string{{"name", sel.Name}, {"id", sel.ID}, {"status", sel.Status}, {"at", sel.Step}, {"error", sel.Error}, {"until", timeText(sel.StartedBefore)}} {
+		if f[1] != "" {
+			text += " --" + f[0] + " " + shellWord(f[1])
+		}
+	}
+	for _, f := range []struct {
+		name string
+		is   bool
+	}{{"stuck", sel.Stuck}, {"failing", sel.Failing}, {"paused", sel.Paused}, {"all", sel.All}} {
+		if f.is {
+			text += " --" + f.name
+		}
+	}
+	text += " --reason 'why'"
+	if sel.Key != "" {
+		text += " -- " + shellWord(sel.Key)
+	}
+	return text
+}
+
+// flowsCommand is what to type to compensate all choreographed sagas that are selected.
+func flowsCommand(s *source, sel *operate.FlowSelection) string {
+	text := "skald compensate"
+	if s.at != "" {
+		text += " " + s.at
+	}
+	if sel.Flow != "" {
+		text += " --flow " + shellWord(sel.Flow)
+	}
+	if sel.State != "" {
+		text += " --state " + shellWord(sel.State)
+	}
+	if sel.Overdue {
+		text += " --overdue"
+	}
+	return text + " --reason 'why'"
+}

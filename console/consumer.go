@@ -1,0 +1,183 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/control"
+	"github.com/skald-go/skald/store"
+)
+
+// A consumerPage is how far a consumer has come, and what it was told.
+type consumerPage struct {
+	Source     string      `json:"source"`
+	Name       string      `json:"consumer"`
+	Paused     *order      `json:"paused,omitempty"`
+	Skipped    []skipped   `json:"skipped"`
+	Partitions []partition `json:"partitions"`
+	At         *atConsumer `json:"standing,omitempty"`
+	from       *source
+}
+
+type order struct {
+	By  string    `json:"by"`
+	Why string    `json:"why"`
+	At  time.Time `json:"at"`
+}
+
+type skipped struct {
+	Fingerprint string `json:"fingerprint"`
+	order
+}
+
+type partition struct {
+	Name     string    `json:"partition"`
+	Position int64     `json:"position"`
+	At       time.Time `json:"at"`
+}
+
+func consumerOf(q *request) (view, error) {
+	s, err := q.source()
+	if err != nil {
+		return nil, err
+	}
+	name := q.arg("consumer")
+	if name == "" {
+		return nil, refuse(http.StatusBadRequest, "which consumer? Give consumer=NAME")
+	}
+	return one(q.Context(), q.h, s, func(ctx context.Context, s *source) (*consumerPage, error) {
+		v, err := readConsumer(ctx, s, name)
+		if err != nil {
+			return v, err
+		}
+		now, err := standingOf(ctx, s)
+		if i := slices.IndexFunc(now.Consumers, func(c atConsumer) bool { return c.Name == name }); i >= 0 {
+			v.At = &now.Consumers[i]
+		}
+		if v.At == nil && len(v.Partitions) == 0 {
+			return v, refuse(http.StatusNotFound, "%s knows no consumer %.100q", s.name, name)
+		}
+		return v, err
+	})
+}
+
+func readConsumer(ctx context.Context, s *source, name string) (*consumerPage, error) {
+	v := &consumerPage{Source: s.name, Name: name, Skipped: []skipped{}, Partitions: []partition{}, from: s}
+	known, err := s.db.Attend(ctx, store.Attend{Consumer: name})
+	if err != nil {
+		return v, err
+	}
+	told := control.Read(known.Checkpoints)
+	if o := told.Paused; o != nil {
+		v.Paused = &order{o.Who, o.Why, o.At}
+	}
+	for _, fingerprint := range slices.Sorted(maps.Keys(told.Skipped)) {
+		o := told.Skipped[fingerprint]
+		v.Skipped = append(v.Skipped, skipped{fingerprint, order{o.Who, o.Why, o.At}})
+	}
+	for i := range known.Checkpoints {
+		c := &known.Checkpoints[i]
+		if !control.Is(c) {
+			v.Partitions = append(v.Partitions, partition{c.Partition, c.Position, c.At})
+		}
+	}
+	return v, nil
+}
+
+// seen tells apart what the consumer was told.
+func (v *consumerPage) seen() string {
+	text := ""
+	if v.Paused != nil {
+		text = fmt.Sprint(*v.Paused)
+	}
+	sum := sha256.Sum256([]byte(text + fmt.Sprint(v.Skipped)))
+	return hex.EncodeToString(sum[:8])
+}
+
+func (v *consumerPage) title() string { return "Consumer " + v.Name }
+func (*consumerPage) live()           {}
+
+func (v *consumerPage) html(p *page) {
+	p.put("<p class=\"dim\">%s</p>\n", v.Source)
+	if v.Paused != nil {
+		p.put("<p class=\"note warn\">Paused by %s: %s. Since ", v.Paused.By, v.Paused.Why)
+		p.when(v.Paused.At)
+		p.put("</p>\n")
+	}
+	p.put("<section class=\"card\">\n")
+	if c := v.At; c != nil {
+		p.put("<dl class=\"figures\">\n")
+		p.figure("parked", counted(c.Parked), false, p.q.h.at("/parked", "in", v.Source, "consumer", v.Name))
+		p.figure("dead", counted(c.Dead), c.Dead > 0, p.q.h.at("/dead/groups", "in", v.Source, "consumer", v.Name))
+		p.figure("quarantine", number(c.Conflicts+c.TooOld), c.Conflicts+c.TooOld > 0, p.q.h.at("/quarantine", "in", v.Source, "consumer", v.Name))
+		heard := "never"
+		if c.HeardSeconds >= 0 {
+			heard = ago(seconds(c.HeardSeconds)) + " ago"
+		}
+		p.figure("heard", heard, c.HeardSeconds > 180, "")
+		p.put("</dl>\n")
+	}
+	verb := "pause"
+	if v.Paused != nil {
+		verb = "resume"
+	}
+	v.button(p, verb, "")
+	if v.Paused == nil {
+		p.put("<p class=\"dim\">An open breaker of its processes is closed by resuming:</p>\n")
+		v.button(p, "resume", "")
+	}
+	p.put("</section>\n<section class=\"card\"><h2>Failures that are skipped</h2>\n")
+	if len(v.Skipped) == 0 {
+		p.put("<p class=\"dim\">None. Dead letters are listed with their fingerprints.</p>\n")
+	}
+	for i := range v.Skipped {
+		s := &v.Skipped[i]
+		p.put("<p><code>%s</code> by %s: %s, ", s.Fingerprint, s.By, s.Why)
+		p.when(s.At)
+		p.put("</p>\n")
+		v.button(p, "unskip", s.Fingerprint)
+	}
+	if p.q.may(Act) {
+		p.put("<form class=\"filter\" method=\"get\" action=\"%s\">", p.q.h.at("/act"))
+		p.hidden("verb", "skip", "in", v.Source, "consumer", v.Name)
+		p.put("<label>fingerprint <input name=\"fingerprint\" required pattern=\"[0-9a-f]{12}\" maxlength=\"12\"></label><button>Skip …</button></form>\n")
+	}
+	p.put("</section>\n")
+	v.positions(p)
+}
+
+func (v *consumerPage) button(p *page, verb, fingerprint string) {
+	typed := verb
+	if verb == "unskip" {
+		typed = "resume"
+	}
+	p.put("<p class=\"verbs\">")
+	if p.q.may(Act) {
+		p.put(`<a class="button" href="%s">%s …</a> `, p.q.h.at("/act", "verb", verb, "in", v.Source, "consumer", v.Name, "fingerprint", fingerprint), verbTitle(verb))
+	}
+	p.put("<code>%s</code></p>\n", inboxCommand(v.from, typed, "consumer", v.Name, "fingerprint", fingerprint))
+}
+
+func (v *consumerPage) positions(p *page) {
+	if len(v.Partitions) == 0 {
+		return
+	}
+	p.put("<section class=\"card\"><h2>Positions</h2>\n<div class=\"wide\"><table>\n<tr><th scope=\"col\">partition</th><th scope=\"col\" class=\"n\">position</th><th scope=\"col\">written</th></tr>\n")
+	for i := range v.Partitions {
+		if i == pageOf {
+			p.put("<tr><td colspan=\"3\">and %d others</td></tr>", len(v.Partitions)-i)
+			break
+		}
+		s := &v.Partitions[i]
+		p.put("<tr><td>%s</td><td class=\"n\">%d</td><td>", s.Name, s.Position)
+		p.when(s.At)
+		p.put("</td></tr>\n")
+	}
+	p.put("</table></div></section>\n")
+}

@@ -1,0 +1,151 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/skald-go/skald/operate"
+)
+
+// A definitionsPage is the definitions of orchestrated sagas that engines have noted.
+type definitionsPage struct {
+	Parts []definitionsPart `json:"sources"`
+	Away  []Away            `json:"away"`
+}
+
+type definitionsPart struct {
+	Source      string               `json:"source"`
+	Definitions []operate.Definition `json:"definitions"`
+}
+
+func definitions(q *request) (view, error) {
+	parts, away, err := partsOf(q, func(ctx context.Context, s *source) (definitionsPart, error) {
+		list, err := operate.Definitions(ctx, s.db, q.arg("name"))
+		return definitionsPart{s.name, append([]operate.Definition{}, list...)}, err
+	})
+	return &definitionsPage{parts, away}, err
+}
+
+func (*definitionsPage) title() string { return "Definitions of sagas" }
+
+func (v *definitionsPage) html(p *page) {
+	p.away(v.Away)
+	p.put("<p>What engines have noted, the last first. An older version is compared with the last one of its name: what its sagas meet when an engine takes them over.</p>\n")
+	p.filterForm("/definitions", "name")
+	n := 0
+	for i := range v.Parts {
+		part := &v.Parts[i]
+		if n += len(part.Definitions); len(part.Definitions) == 0 {
+			continue
+		}
+		p.put("<section class=\"card\">\n<h2>%s</h2>\n<div class=\"wide\"><table>\n<caption class=\"out\">Definitions of %s</caption>\n", part.Source, part.Source)
+		p.heads("saga", "version", "noted", "steps", "against the last one")
+		for j := range part.Definitions {
+			p.definitionLine(part.Source, &part.Definitions[j])
+		}
+		p.put("</table></div>\n</section>\n")
+	}
+	if n == 0 {
+		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+	}
+}
+
+func (p *page) definitionLine(source string, d *operate.Definition) {
+	p.put("<tr><td>")
+	p.link(d.Name, "/sagas", "in", source, "name", d.Name)
+	p.put("</td><td>")
+	p.link(d.Hash, "/definition", "in", source, "name", d.Name, "hash", d.Hash)
+	p.put("</td><td>")
+	p.when(d.Noted)
+	p.put("</td><td>%s</td><td class=\"why\">", strings.Join(d.Steps, ", "))
+	switch {
+	case d.Unread != "":
+		p.put("%s", d.Unread)
+	case d.Against == "":
+		p.put("it is the last one")
+	case len(d.Changes) == 0:
+		p.put("nothing that its sagas meet")
+	default:
+		p.put("%d changes", len(d.Changes))
+	}
+	p.put("</td></tr>\n")
+}
+
+// A definitionPage is one version, drawn, and compared with the last one.
+type definitionPage struct {
+	Source string `json:"source"`
+	operate.Definition
+	picture string // SVG
+}
+
+func definition(q *request) (view, error) {
+	s, err := q.source()
+	if err != nil {
+		return nil, err
+	}
+	name, hash := q.arg("name"), q.arg("hash")
+	list, err := one(q.Context(), q.h, s, func(ctx context.Context, s *source) ([]operate.Definition, error) {
+		return operate.Definitions(ctx, s.db, name)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if d := &list[i]; name != "" && d.Hash == hash {
+			picture, err := d.Draw("svg")
+			return &definitionPage{s.name, *d, picture}, err
+		}
+	}
+	return nil, refuse(http.StatusNotFound, "no engine has noted the version %.80q of %.80q", hash, name)
+}
+
+func (v *definitionPage) title() string { return v.Name + " " + v.Hash }
+
+func (v *definitionPage) html(p *page) {
+	p.put("<section class=\"card\">\n")
+	if v.picture != "" {
+		p.put("<div class=\"picture\">")
+		p.WriteString(v.picture) // draw escapes what it is given
+		p.put("</div>\n")
+	}
+	p.put("<dl class=\"rows\">\n")
+	p.row("source", v.Source)
+	p.row("deadline", v.Deadline)
+	p.row("it cannot be read", v.Unread)
+	p.put("<div><dt>noted</dt><dd>")
+	p.when(v.Noted)
+	p.put("</dd></div>\n</dl>\n<p>")
+	p.link("Its sagas", "/sagas", "in", v.Source, "name", v.Name)
+	p.put("</p>\n</section>\n")
+	if v.Against == "" {
+		p.put("<p class=\"note fine\">It is the version that was noted last.</p>\n")
+		return
+	}
+	p.put("<section class=\"card\"><h2>Against %s, which was noted last</h2>\n", v.Against)
+	if len(v.Changes) == 0 {
+		p.put("<p>Nothing that its sagas meet: they go on as they are.</p></section>\n")
+		return
+	}
+	p.put("<div class=\"wide\"><table>\n")
+	p.heads("step", "what changed", "its sagas")
+	for _, c := range v.Changes {
+		p.put("<tr><td>%s</td><td class=\"why\">%s</td><td>%s</td></tr>\n", c.Step, c.What, becomes(&c))
+	}
+	p.put("</table></div></section>\n")
+}
+
+// becomes says in words what becomes of sagas by a change.
+func becomes(c *operate.DefinitionChange) string {
+	which := ""
+	if c.Begun != "" {
+		which = ", if they have begun " + c.Begun
+	}
+	switch c.Class {
+	case "compatible":
+		return "go on"
+	case "mapping":
+		return "need a mapping" + which
+	}
+	return "stay with the older build" + which
+}

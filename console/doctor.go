@@ -1,0 +1,65 @@
+package console
+
+import (
+	"context"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/operate"
+)
+
+// A doctorPage is what a doctor finds in one source. It asks more than the other pages do, so nothing
+// refreshes it.
+type doctorPage struct {
+	Source   string            `json:"source"`
+	Findings []operate.Finding `json:"findings"`
+	Failed   int               `json:"failed"`
+	Warnings int               `json:"warnings"`
+	Command  string            `json:"command"`
+}
+
+func doctor(q *request) (view, error) {
+	s, err := q.source()
+	if err != nil {
+		return nil, err
+	}
+	v := &doctorPage{Source: s.name, Command: "skald doctor"}
+	if s.at != "" {
+		v.Command += " " + s.at
+	}
+	v.Findings, err = one(q.Context(), q.h, s, func(ctx context.Context, s *source) ([]operate.Finding, error) {
+		subject, ok := s.db.(operate.Subject)
+		if !ok {
+			return nil, &operate.UsageError{What: "its driver cannot be examined"}
+		}
+		d := operate.Doctor{}
+		d.Store(ctx, subject)
+		d.Standing()
+		return d.Found, ctx.Err()
+	})
+	for _, f := range v.Findings {
+		switch f.Grade {
+		case skald.Failed:
+			v.Failed++
+		case skald.Doubtful:
+			v.Warnings++
+		}
+	}
+	return v, err
+}
+
+func (v *doctorPage) title() string { return "Doctor: " + v.Source }
+
+func (v *doctorPage) html(p *page) {
+	p.put("<p>%d failed, %d warnings. The database alone was looked at; the broker, and what retention windows there are, the command looks at: <code>%s</code></p>\n",
+		v.Failed, v.Warnings, v.Command)
+	p.put("<section class=\"card\"><div class=\"wide\"><table>\n<caption class=\"out\">Findings of %s</caption>\n", v.Source)
+	p.heads("grade", "what", "saw", "to do")
+	for _, f := range v.Findings {
+		class := gradeClass(f.Grade)
+		if f.Grade == skald.Fine {
+			class = ""
+		}
+		p.put("<tr class=\"%s\"><td>%s</td><td>%s</td><td class=\"why\">%s</td><td class=\"why\">%s</td></tr>\n", class, f.Grade, f.Name, f.Saw, f.Remedy)
+	}
+	p.put("</table></div></section>\n")
+}

@@ -1,0 +1,114 @@
+package console
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald/operate"
+)
+
+// filterNames are the arguments of a URL that choose among kept messages: the URL holds every filter.
+func filterNames() []string {
+	return []string{"consumer", "source", "id", "key", "topic", "type", "kind", "fingerprint", "from", "to"}
+}
+
+const keyCode = "base64:"
+
+// selection is what the arguments choose.
+func selection(q *request, dead bool) (s operate.Selection, err error) {
+	s = operate.Selection{Dead: dead, Consumer: q.arg("consumer"), Source: q.arg("source"), ID: q.arg("id"), Topic: q.arg("topic"), Type: q.arg("type"),
+		Fingerprint: q.arg("fingerprint"), Kind: q.arg("kind")}
+	if q.Form.Has("key") && q.arg("key") != "" {
+		if s.Key, err = keyOf(q.arg("key")); err != nil {
+			return s, err
+		}
+	}
+	if s.DeadFrom, err = moment(q, "from"); err == nil {
+		s.DeadTo, err = moment(q, "to")
+	}
+	if err == nil {
+		s.After, err = place(q)
+	}
+	return s, err
+}
+
+func keyOf(text string) ([]byte, error) {
+	code, coded := strings.CutPrefix(text, keyCode)
+	if !coded {
+		return []byte(text), nil
+	}
+	key, err := base64.StdEncoding.DecodeString(code)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, "the key is text, or base64: and its bytes in base64")
+	}
+	return append([]byte{}, key...), nil // an empty key is a key
+}
+
+// keyText is a key as keyOf takes it. Nil has none.
+func keyText(key []byte) string {
+	text := string(key)
+	strange := strings.HasPrefix(text, keyCode) || text == "" ||
+		strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) })
+	switch {
+	case key == nil:
+		return ""
+	case strange:
+		return keyCode + base64.StdEncoding.EncodeToString(key)
+	}
+	return text
+}
+
+func moment(q *request, name string) (t time.Time, err error) {
+	if text := q.arg(name); text != "" {
+		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return t, refuse(http.StatusBadRequest, "%s is a time such as 2026-11-24T10:00:00Z", name)
+		}
+	}
+	return t, nil
+}
+
+func place(q *request) (n int64, err error) {
+	if text := q.arg("after"); text != "" {
+		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
+			return 0, refuse(http.StatusBadRequest, "after is what the link to the next page says")
+		}
+	}
+	return n, nil
+}
+
+// filters are the arguments of a selection, as at takes them.
+func filters(q *request, more ...string) []string {
+	out := []string{"in", q.arg("in")}
+	for _, name := range filterNames() {
+		out = append(out, name, q.arg(name))
+	}
+	return append(out, more...)
+}
+
+// filterForm lets a reader change the filters of a list. Each source is offered.
+func (p *page) filterForm(path string, names ...string) {
+	p.put("<form class=\"filter\" method=\"get\" action=\"%s\" role=\"search\">\n", p.q.h.at(path))
+	p.put("<label>source <select name=\"in\"><option value=\"\">all</option>")
+	for _, name := range p.q.h.names {
+		chosen := ""
+		if name == p.q.arg("in") {
+			chosen = " selected"
+		}
+		p.WriteString("<option" + chosen)
+		p.put(" value=\"%s\">%s</option>", name, name)
+	}
+	p.put("</select></label>\n")
+	for _, name := range names {
+		p.put("<label>%s <input name=\"%s\" value=\"%s\"></label>\n", name, name, p.q.arg(name))
+	}
+	p.put("<button>Filter</button>")
+	if p.q.URL.RawQuery != "" {
+		p.put(" <a href=\"%s\">all</a>", p.q.h.at(path))
+	}
+	p.put("\n</form>\n")
+}

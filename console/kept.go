@@ -1,0 +1,244 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/skald-go/skald/operate"
+)
+
+const (
+	pageOf   = 100    // rows
+	mostScan = 10_000 // messages that are read for a page
+)
+
+// A keptPage is parked messages, or dead letters, of each source.
+type keptPage struct {
+	Dead  bool       `json:"dead"`
+	Parts []keptPart `json:"sources"`
+	Away  []Away     `json:"away"`
+}
+
+type keptPart struct {
+	Source   string     `json:"source"`
+	Messages []keptLine `json:"messages"`
+	// Next is the "after" of the next page of this source; 0: this was the last.
+	Next    int64 `json:"next,omitempty"`
+	Scanned int   `json:"scanned"` // messages that were read for it
+}
+
+// A keptLine is a message of a list: without payload and headers.
+type keptLine struct {
+	operate.Message
+	State string `json:"state"`
+}
+
+func deadList(q *request) (view, error)   { return keptList(q, true) }
+func parkedList(q *request) (view, error) { return keptList(q, false) }
+
+func keptList(q *request, dead bool) (view, error) {
+	only, err := q.only()
+	if err != nil {
+		return nil, err
+	}
+	s, err := selection(q, dead)
+	if err != nil {
+		return nil, err
+	}
+	got, away := each(q.Context(), q.h, only, func(ctx context.Context, from *source) (operate.Page, error) {
+		return operate.Kept(ctx, from.db, s, true, operate.Peek{Limit: pageOf, Scan: mostScan})
+	})
+	v := &keptPage{Dead: dead, Parts: []keptPart{}, Away: append([]Away{}, away...)}
+	for _, g := range got {
+		part := keptPart{Source: g.name, Messages: []keptLine{}, Next: g.is.Next, Scanned: g.is.Scanned}
+		for i := range g.is.List {
+			part.Messages = append(part.Messages, keptLine{operate.MessageOf(&g.is.List[i]), operate.State(&g.is.List[i])})
+		}
+		v.Parts = append(v.Parts, part)
+	}
+	return v, nil
+}
+
+func (v *keptPage) title() string {
+	if v.Dead {
+		return "Dead letters"
+	}
+	return "Parked messages"
+}
+
+func (*keptPage) live() {}
+
+func (v *keptPage) path() string {
+	if v.Dead {
+		return "/dead"
+	}
+	return "/parked"
+}
+
+func (v *keptPage) html(p *page) {
+	p.away(v.Away)
+	if v.Dead {
+		p.put("<p>")
+		p.link("Grouped by how they failed", "/dead/groups", filters(p.q)...)
+		p.put("</p>\n")
+		p.filterForm("/dead", "consumer", "fingerprint", "kind", "type", "topic", "key", "id")
+	} else {
+		p.filterForm("/parked", "consumer", "type", "topic", "key", "id")
+	}
+	n := 0
+	for i := range v.Parts {
+		n += len(v.Parts[i].Messages)
+		v.part(p, &v.Parts[i])
+	}
+	if n == 0 {
+		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+	}
+}
+
+func (v *keptPage) part(p *page, part *keptPart) {
+	if len(part.Messages) == 0 && part.Next == 0 {
+		return
+	}
+	p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+	verbs := []string{"release"}
+	if v.Dead {
+		verbs = []string{"redrive", "drop"}
+	}
+	if p.q.may(Act) {
+		p.put("<p class=\"verbs\">")
+		for _, verb := range verbs {
+			args := append(filters(p.q), "verb", verb, "in", part.Source)
+			p.put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.q.h.at("/act", args...), verbTitle(verb))
+		}
+		p.put("</p>\n")
+	}
+	p.put("<div class=\"wide\"><table>\n<caption class=\"out\">%s of %s</caption>\n<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">key</th>"+
+		"<th scope=\"col\">state</th><th scope=\"col\" class=\"n\">attempts</th><th scope=\"col\">since</th><th scope=\"col\">error</th></tr>\n", v.title(), part.Source)
+	for i := range part.Messages {
+		m := &part.Messages[i]
+		p.put("<tr><td>%s<br>", m.Type)
+		p.link(m.ID, "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
+		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d</td><td>", m.Consumer, cut(keyText(m.Key), 60), m.State, m.Attempts)
+		p.when(m.Since)
+		p.put("</td><td class=\"why\">%s</td></tr>\n", cut(firstLine(m.LastError), 200))
+	}
+	p.put("</table></div>\n")
+	if part.Next > 0 {
+		args := append(filters(p.q), "in", part.Source, "after", strconv.FormatInt(part.Next, 10))
+		p.put("<p>%s read. ", counted(int64(part.Scanned)))
+		p.link("The next ones", v.path(), args...)
+		p.put("</p>\n")
+	}
+	p.put("</section>\n")
+}
+
+// A groupsPage is dead letters by how they failed.
+type groupsPage struct {
+	Parts []groupsPart `json:"sources"`
+	Away  []Away       `json:"away"`
+}
+
+type groupsPart struct {
+	Source string          `json:"source"`
+	Groups []operate.Group `json:"groups"`
+	// More: only the first 10,000 dead letters are counted.
+	More bool `json:"more"`
+}
+
+func deadGroups(q *request) (view, error) {
+	only, err := q.only()
+	if err != nil {
+		return nil, err
+	}
+	s, err := selection(q, true)
+	if err != nil {
+		return nil, err
+	}
+	got, away := each(q.Context(), q.h, only, func(ctx context.Context, from *source) (groupsPart, error) {
+		page, err := operate.Kept(ctx, from.db, s, true, operate.Peek{Limit: mostCounted, Scan: mostCounted})
+		var g operate.Grouping
+		for i := range page.List {
+			g.Add(&page.List[i])
+		}
+		return groupsPart{from.name, append([]operate.Group{}, g.All...), page.Next > 0}, err
+	})
+	v := &groupsPage{Parts: []groupsPart{}, Away: append([]Away{}, away...)}
+	for _, g := range got {
+		v.Parts = append(v.Parts, g.is)
+	}
+	return v, nil
+}
+
+func (*groupsPage) title() string { return "Dead letters, by how they failed" }
+func (*groupsPage) live()         {}
+
+func (v *groupsPage) html(p *page) {
+	p.away(v.Away)
+	p.put("<p>")
+	p.link("One by one", "/dead", filters(p.q)...)
+	p.put("</p>\n")
+	p.filterForm("/dead/groups", "consumer", "kind", "type", "topic")
+	n := 0
+	for i := range v.Parts {
+		part := &v.Parts[i]
+		n += len(part.Groups)
+		if len(part.Groups) == 0 {
+			continue
+		}
+		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		if part.More {
+			p.put("<p class=\"note warn\">Only the first %s dead letters are counted: narrow the filter.</p>\n", number(mostCounted))
+		}
+		p.put("<div class=\"wide\"><table>\n<caption class=\"out\">Dead letters of %s</caption>\n<tr><th scope=\"col\" class=\"n\">count</th><th scope=\"col\">consumer</th>"+
+			"<th scope=\"col\">kind</th><th scope=\"col\">type</th><th scope=\"col\">error of one</th><th scope=\"col\">first, last</th><th scope=\"col\"></th></tr>\n", part.Source)
+		for j := range part.Groups {
+			p.group(part.Source, &part.Groups[j])
+		}
+		p.put("</table></div>\n</section>\n")
+	}
+	if n == 0 {
+		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+	}
+}
+
+func (p *page) group(source string, g *operate.Group) {
+	of := []string{"in", source, "consumer", g.Consumer, "fingerprint", g.Fingerprint}
+	p.put("<tr><td class=\"n\">")
+	p.link(number(int64(g.Count)), "/dead", of...)
+	p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"why\">%s<br><code>%s</code></td><td>", g.Consumer, g.Kind, g.Type, cut(firstLine(g.Error), 200), g.Fingerprint)
+	p.when(g.First)
+	p.put("<br>")
+	p.when(g.Last)
+	p.put("</td><td class=\"verbs\">")
+	if p.q.may(Act) {
+		for _, verb := range []string{"redrive", "drop"} {
+			p.put(`<a class="button" href="%s">%s …</a> `, p.q.h.at("/act", append(of, "verb", verb)...), verbTitle(verb))
+		}
+	}
+	p.put("</td></tr>\n")
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// cut shortens a text that has no room.
+func cut(s string, most int) string {
+	n := 0
+	for i := range s {
+		if n++; n > most {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+func bytesText(n int) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%.1f KiB", float64(n)/1024)
+}

@@ -1,0 +1,80 @@
+package console
+
+import "context"
+
+// A listed page is what each source has of one kind of thing: the first of it, in its order.
+type listed[T any] struct {
+	Parts []listedPart[T] `json:"sources"`
+	Away  []Away          `json:"away"`
+}
+
+type listedPart[T any] struct {
+	Source string `json:"source"`
+	Sagas  []T    `json:"sagas"`
+	More   bool   `json:"more"` // there are others: narrow the filter
+
+	at *source
+}
+
+// partsOf asks the sources that are meant. Neither list is nil.
+func partsOf[T any](q *request, ask func(ctx context.Context, s *source) (T, error)) (parts []T, away []Away, err error) {
+	only, err := q.only()
+	if err != nil {
+		return nil, nil, err
+	}
+	got, gone := each(q.Context(), q.h, only, ask)
+	parts, away = make([]T, len(got)), append([]Away{}, gone...)
+	for i := range got {
+		parts[i] = got[i].is
+	}
+	return parts, away, nil
+}
+
+// listOf asks the sources that are meant for one more than a page.
+func listOf[T any](q *request, ask func(ctx context.Context, s *source) ([]T, error)) (v listed[T], err error) {
+	v.Parts, v.Away, err = partsOf(q, func(ctx context.Context, s *source) (listedPart[T], error) {
+		list, err := ask(ctx, s)
+		part := listedPart[T]{Source: s.name, Sagas: append([]T{}, list...), More: len(list) > pageOf, at: s}
+		part.Sagas = part.Sagas[:min(pageOf, len(part.Sagas))]
+		return part, err
+	})
+	return v, err
+}
+
+func (*listed[T]) live() {}
+
+// tables writes a table for each source that has something; before goes above it.
+func (v *listed[T]) tables(p *page, order string, heads []string, before func(*listedPart[T]), line func(source string, one *T)) {
+	n := 0
+	for i := range v.Parts {
+		part := &v.Parts[i]
+		if n += len(part.Sagas); len(part.Sagas) == 0 {
+			continue
+		}
+		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		if part.More {
+			p.put("<p class=\"note warn\">Only the first %d, %s, are shown: narrow the filter.</p>\n", pageOf, order)
+		}
+		if before != nil && p.q.may(Act) {
+			before(part)
+		}
+		p.put("<div class=\"wide\"><table>\n<caption class=\"out\">Those of %s</caption>\n", part.Source)
+		p.heads(heads...)
+		for j := range part.Sagas {
+			line(part.Source, &part.Sagas[j])
+		}
+		p.put("</table></div>\n</section>\n")
+	}
+	if n == 0 {
+		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+	}
+}
+
+// heads is the first row of a table.
+func (p *page) heads(names ...string) {
+	p.put("<tr>")
+	for _, name := range names {
+		p.put("<th scope=\"col\">%s</th>", name)
+	}
+	p.put("</tr>\n")
+}

@@ -1,0 +1,149 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// runTitle is what the verb of a run is called.
+func runTitle(r *operate.Run) string {
+	if verb := r.SagaVerbOf(); verb != "" {
+		return verbTitle(ofSaga + string(verb))
+	}
+	return verbTitle(r.Verb)
+}
+
+// things are what a run is about.
+func things(r *operate.RunRequest) string {
+	if r.Sagas != nil || r.Flows != nil {
+		return "sagas"
+	}
+	return "messages"
+}
+
+// sagaFilters are the arguments of a URL that choose among orchestrated sagas.
+func sagaFilters() []string {
+	return []string{"name", "key", "id", "status", "stuck", "failing", "paused", "step", "error", "older"}
+}
+
+func sagaSelection(q *request) (s operate.SagaSelection, err error) {
+	s = operate.SagaSelection{Name: q.arg("name"), Key: q.arg("key"), ID: q.arg("id"), Status: q.arg("status"), Stuck: q.arg("stuck") != "", Paused: q.arg("paused") != "",
+		Failing: q.arg("failing") != "", Step: q.arg("step"), Error: q.arg("error")}
+	if text := q.arg("older"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return s, refuse(http.StatusBadRequest, "older is a time such as 90m")
+		}
+		s.StartedBefore = time.Now().Add(-d)
+	}
+	return s, nil
+}
+
+// manyButton leads to the dry run of a verb on all that the filter of this page chooses.
+func (p *page) manyButton(verb, source string, names ...string) {
+	args := []string{"verb", verb, "in", source, "many", "1"}
+	for _, name := range names {
+		args = append(args, name, p.q.arg(name))
+	}
+	p.put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.q.h.at("/act", args...), verbTitle(verb))
+}
+
+// A meantSaga is one of those that a bulk action is about.
+type meantSaga struct {
+	Name   string `json:"name"`
+	Key    string `json:"key"`
+	Status string `json:"status"`
+	Error  string `json:"error,omitempty"`
+}
+
+// manySagas is the dry run of a verb on all orchestrated sagas that are selected.
+func (v *plan) manySagas(q *request) error {
+	sel, err := sagaSelection(q)
+	if err != nil {
+		return err
+	}
+	c := operate.SagaChange{Verb: operate.SagaVerb(v.Verb[len(ofSaga):])}
+	if c.Verb == operate.CompleteSaga || c.Verb == operate.SkipSaga {
+		return refuse(http.StatusBadRequest, "%s is for a step of one saga", c.Verb)
+	}
+	sel.All = !sel.Filtered()
+	look := sel
+	look.Limit = mostCounted + 1
+	list, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) ([]operate.Saga, error) { return operate.Sagas(ctx, s.db, look) })
+	if err != nil {
+		return err
+	}
+	for i := range list[:min(10, len(list))] {
+		v.Meant = append(v.Meant, meantSaga{list[i].Name, list[i].Key, list[i].Status, firstLine(list[i].Error)})
+	}
+	v.counted(len(list))
+	v.Request = operate.SagaRunOf("", sel, c, len(list), operate.Order{}).Request
+	v.Command = sagasCommand(v.at, &c, &sel)
+	return nil
+}
+
+// manyFlows is the dry run of undoing all choreographed sagas that are selected.
+func (v *plan) manyFlows(q *request) error {
+	if v.at.compensate == nil {
+		return refuse(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
+	}
+	sel := flowsOf(q)
+	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: mostCounted + 1}
+	list, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {
+		return operate.TrackedSagas(ctx, s.db, what)
+	})
+	if err != nil {
+		return err
+	}
+	for i := range list[:min(10, len(list))] {
+		v.Meant = append(v.Meant, meantSaga{list[i].Name, list[i].Key, list[i].State, ""})
+	}
+	v.counted(len(list))
+	v.Request.Flows = &sel
+	v.Command = flowsCommand(v.at, &sel)
+	return nil
+}
+
+// counted notes how many are meant. They come and go: only more than were seen are refused.
+func (v *plan) counted(n int) {
+	v.Selected, v.Change, v.More = n, n, n > mostCounted
+	v.Seen = "n-" + strconv.Itoa(n)
+	v.Request.Of = n
+}
+
+// run is the bulk action that v asks for.
+func (v *plan) run(q *request, id, reason string) operate.Run {
+	if is := &v.Request; is.Sagas != nil {
+		return operate.SagaRunOf(id, *is.Sagas, *is.Change, is.Of, operate.Order{Author: q.who.Name, Reason: reason})
+	}
+	r := operate.Run{ID: id, Verb: v.Verb, Author: q.who.Name, Reason: reason, Begun: time.Now(), Request: v.Request}
+	if v.Verb != "redrive" {
+		r.Request.Pace = operate.Pace{}
+	}
+	return r
+}
+
+func (v *plan) meant(p *page) {
+	p.put("<p>In <b>%s</b> it is about <b>%s</b> sagas. Nothing has changed yet. Each is left as it is if the verb does not apply to it by then.</p>\n", v.Source, number(int64(v.Change)))
+}
+
+func (v *plan) meantTable(p *page) {
+	p.put("<section class=\"card\">\n<h2>%s</h2>\n<div class=\"wide\"><table>\n", fmt.Sprintf("The first %d", len(v.Meant)))
+	p.heads("saga", "key", "status", "error")
+	for _, m := range v.Meant {
+		p.put("<tr><td>%s</td><td>", m.Name)
+		if v.verb.about == sagas {
+			p.link(m.Key, "/saga", "in", v.Source, "name", m.Name, "key", m.Key)
+		} else {
+			p.link(m.Key, "/story", "q", m.Key)
+		}
+		p.put("</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Status, cut(m.Error, 200))
+	}
+	p.put("</table></div>\n</section>\n")
+}

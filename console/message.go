@@ -1,0 +1,198 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// A messagePage is what one consumer knows of one message. Its list and this page read the same row.
+type messagePage struct {
+	Source string `json:"source"`
+	// Kept is the message, where it is parked or a dead letter: without its payload and values of headers.
+	Kept    *operate.Message `json:"kept,omitempty"`
+	State   string           `json:"state"`
+	Outcome string           `json:"outcome"` // fresh, done, rejected, barred, …: what became of it
+	Reason  string           `json:"reason,omitempty"`
+	Bytes   int              `json:"bytes"`
+	Headers []string         `json:"headers"` // their names
+	// of the state that was read: a verb is refused where it has changed
+	Seen  string      `json:"seen"`
+	Call  *callLine   `json:"call,omitempty"`
+	Apart []apartLine `json:"quarantine"`
+	Audit []auditLine `json:"audit"` // what operators did about it, of the last 1,000 acts
+	Shown *shown      `json:"payload,omitempty"`
+
+	id       store.Identity
+	consumer string
+	sel      operate.Selection
+	at       *source
+}
+
+type callLine struct {
+	Key   string    `json:"key"`
+	Since time.Time `json:"since"`
+	Known bool      `json:"answered"`
+	Undo  bool      `json:"undo"`
+}
+
+// A shown payload is one that somebody asked for, which is noted.
+type shown struct {
+	ContentType string        `json:"content_type"`
+	Data        string        `json:"data"`
+	Cut         bool          `json:"cut"`
+	Headers     []shownHeader `json:"headers"`
+}
+
+type shownHeader struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// seenOf tells apart how a kept message stands, as far as a verb cares.
+func seenOf(p *store.Parked) string {
+	state := fmt.Sprint(p.Place, p.Attempts, p.Last.At.UnixNano(), p.CrashCount)
+	if p.Dead != nil {
+		state += fmt.Sprint(" dead ", p.Dead.At.UnixNano(), p.Dead.Kind, p.Dead.Fingerprint)
+	}
+	if p.Call != nil {
+		state += " call " + p.Call.Key + p.Call.Outcome
+	}
+	sum := sha256.Sum256([]byte(state))
+	return hex.EncodeToString(sum[:8])
+}
+
+func message(q *request) (view, error) {
+	s, err := q.source()
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := readMessage(q, s)
+	return v, err
+}
+
+// readMessage reads what is known of the message that the arguments name.
+func readMessage(q *request, s *source) (*messagePage, *store.Parked, error) {
+	v := &messagePage{Source: s.name, consumer: q.arg("consumer"), id: store.Identity{Source: q.arg("source"), ID: q.arg("id")}, at: s,
+		Headers: []string{}, Apart: []apartLine{}, Audit: []auditLine{}}
+	if v.consumer == "" || v.id.ID == "" {
+		return nil, nil, refuse(http.StatusBadRequest, "which message? Give consumer, source and id")
+	}
+	kept, err := one(q.Context(), q.h, s, func(ctx context.Context, s *source) (*store.Parked, error) { return v.read(ctx, s) })
+	return v, kept, err
+}
+
+func (v *messagePage) read(ctx context.Context, s *source) (*store.Parked, error) {
+	list, err := store.ListKept(ctx, s.db, store.Sought{Consumer: v.consumer, Identity: &v.id, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	seen, err := s.db.Seen(ctx, v.consumer, []store.Identity{v.id})
+	if err != nil {
+		return nil, err
+	}
+	apart, err := store.ListQuarantined(ctx, s.db, store.Query{Consumer: v.consumer, ID: v.id.ID, Taken: true})
+	if err != nil {
+		return nil, err
+	}
+	acts, err := s.db.Audits(ctx, store.AuditQuery{Limit: 1000})
+	if err != nil {
+		return nil, err
+	}
+	v.Outcome, v.Reason, v.State = seen[0].Outcome.String(), seen[0].Reason, seen[0].Outcome.String()
+	for i := range apart {
+		if apart[i].Identity == v.id {
+			v.Apart = append(v.Apart, apartLineOf(s.name, &apart[i]))
+		}
+	}
+	for i := range acts {
+		if acts[i].Consumer == v.consumer && acts[i].Identity == v.id {
+			v.Audit = append(v.Audit, auditLineOf(s.name, &acts[i]))
+		}
+	}
+	if len(list) == 0 {
+		if seen[0].Outcome == store.Fresh {
+			v.State = "not kept, and not known as finished"
+		}
+		return nil, nil
+	}
+	v.take(&list[0])
+	return &list[0], nil
+}
+
+// take shows a kept message, without what only some may see.
+func (v *messagePage) take(p *store.Parked) {
+	m := operate.MessageOf(p)
+	v.Bytes, v.State, v.Seen = len(m.Data), operate.State(p), seenOf(p)
+	for _, h := range m.Headers {
+		v.Headers = append(v.Headers, h.Name)
+	}
+	m.Data, m.Payload, m.Headers = nil, nil, nil
+	v.Kept = &m
+	if c := p.Call; c != nil {
+		v.Call = &callLine{c.Key, c.Since, c.Outcome != "", c.Undo}
+	}
+	v.sel = selectionOf(p)
+}
+
+// selectionOf chooses one message.
+func selectionOf(p *store.Parked) operate.Selection {
+	return operate.Selection{Dead: p.Dead != nil, Consumer: p.Consumer, Source: p.Source, ID: p.ID}
+}
+
+const mostShown = 64 << 10 // bytes of a payload
+
+// payload shows what is in a message, once that is noted.
+func payload(q *request) (view, error) {
+	s, err := q.source()
+	if err != nil {
+		return nil, err
+	}
+	v, kept, err := readMessage(q, s)
+	switch {
+	case err != nil:
+		return nil, err
+	case kept == nil:
+		return nil, refuse(http.StatusNotFound, "the message is not kept any more")
+	}
+	reason := strings.TrimSpace(q.arg("reason"))
+	if reason == "" {
+		reason = "looked at in the console"
+	}
+	_, err = one(q.Context(), q.h, s, func(ctx context.Context, s *source) ([]bool, error) {
+		return s.db.Apply(ctx, store.Effect{Audit: &store.Audit{Author: q.who.Name, Reason: reason, Action: "show payload", Consumer: kept.Consumer, Identity: kept.Identity}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.Shown = q.h.shown(kept)
+	return v, nil
+}
+
+func (h *handler) shown(p *store.Parked) *shown {
+	mask := h.o.Mask
+	if mask == nil {
+		mask = func(_ skald.Message, body []byte) []byte { return body }
+	}
+	body := mask(p.Message, slices.Clone(p.Message.Data))
+	out := &shown{ContentType: p.Message.ContentType, Headers: []shownHeader{}}
+	if len(body) > mostShown {
+		body, out.Cut = body[:mostShown], true
+	}
+	out.Data = strings.ToValidUTF8(string(body), "�")
+	for _, h := range p.Message.Headers {
+		out.Headers = append(out.Headers, shownHeader{h.Name, strings.ToValidUTF8(cut(string(h.Value), 1000), "�")})
+	}
+	return out
+}
+
+func (v *messagePage) title() string { return "Message " + cut(v.id.ID, 80) }

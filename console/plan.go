@@ -1,0 +1,202 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// planned shows what a verb would do.
+func planned(q *request) (view, error) { return planOf(q) }
+
+func planOf(q *request) (*plan, error) {
+	s, err := q.source()
+	if err != nil {
+		return nil, err
+	}
+	does, ok := verbOf(q.arg("verb"))
+	if !ok {
+		return nil, refuse(http.StatusBadRequest, "there is no verb %.40q", q.arg("verb"))
+	}
+	v := &plan{Verb: does.name, Source: s.name, Does: does.does, Needs: []needsCall{}, Sample: []keptLine{}, at: s, verb: does}
+	v.many = q.arg("many") != "" && (does.about == sagas || does.about == flows)
+	switch {
+	case v.many && does.about == sagas:
+		return v, v.manySagas(q)
+	case v.many:
+		return v, v.manyFlows(q)
+	}
+	switch does.about {
+	case consumers:
+		return v, v.steer(q)
+	case apart:
+		return v, v.admission(q)
+	case sagas:
+		return v, v.sagaPlan(q)
+	case flows:
+		return v, v.compensation(q)
+	}
+	sel, err := selection(q, does.dead)
+	if err != nil {
+		return nil, err
+	}
+	sel.All = !sel.Filtered()
+	v.Request.Selection, v.Request.Call = sel, operate.Settlement(q.arg("call"))
+	if v.Request.Pace, err = pace(q); err != nil {
+		return nil, err
+	}
+	_, err = one(q.Context(), q.h, s, func(ctx context.Context, s *source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
+	if seen := q.arg("seen"); err == nil && q.Method == http.MethodGet && seen != "" {
+		v.Stale = seen != v.alone
+	}
+	return v, err
+}
+
+func pace(q *request) (p operate.Pace, err error) {
+	p = operate.Pace{Canary: q.arg("canary") != "", MaxErrors: 0.1}
+	for name, to := range map[string]*float64{"rate": &p.Rate, "max_errors": &p.MaxErrors} {
+		if text := q.arg(name); text != "" {
+			if *to, err = strconv.ParseFloat(text, 64); err != nil || *to < 0 {
+				return p, refuse(http.StatusBadRequest, "%s is a number, not %.40q", name, text)
+			}
+		}
+	}
+	return p, nil
+}
+
+// look reads what is selected: what a dry run would say, of 10,000 messages at most.
+func (v *plan) look(ctx context.Context, s *source) error {
+	sel := v.Request.Selection
+	page, err := operate.Kept(ctx, s.db, sel, true, operate.Peek{Limit: mostCounted, Scan: 10 * mostCounted})
+	if err != nil {
+		return err
+	}
+	v.Selected, v.More = len(page.List), page.Next > 0
+	sum, calls := sha256.New(), 0
+	var last time.Time
+	for i := range page.List {
+		p := &page.List[i]
+		if i < 10 {
+			v.Sample = append(v.Sample, keptLine{operate.MessageOf(p), operate.State(p)})
+		}
+		if p.Call != nil {
+			calls++
+		}
+		if v.Verb != "redrive" || p.Dead.Kind != kindRejected {
+			v.Change++
+		}
+		if p.Dead != nil && p.Dead.At.After(last) {
+			last = p.Dead.At
+		}
+		if sel.Dead || len(page.List) == 1 {
+			v.alone = seenOf(p)
+			_, _ = sum.Write([]byte(v.alone)) // a hash takes all
+		}
+	}
+	if sel.Dead && sel.DeadTo.IsZero() && !last.IsZero() { // what dies from now on was not seen
+		v.Request.Selection.DeadTo = last.Add(time.Microsecond)
+	}
+	v.Seen = hex.EncodeToString(sum.Sum(nil)[:8]) + "-" + strconv.Itoa(v.Change)
+	v.Request.Of = v.Change
+	v.Command = commandOf(s, v.Verb, &sel)
+	if v.Verb == "drop" && calls > 0 && !v.More {
+		return v.unsettled(ctx, s)
+	}
+	return nil
+}
+
+func (v *plan) unsettled(ctx context.Context, s *source) error {
+	r, err := operate.Drop(ctx, s.db, v.Request.Selection, v.Request.Call, operate.Order{DryRun: true})
+	for _, u := range r.Unsettled {
+		v.Needs = append(v.Needs, needsCall{u.ID, u.Step, u.Saga, u.Key})
+	}
+	return err
+}
+
+// steer is the dry run of a verb on a consumer.
+func (v *plan) steer(q *request) error {
+	v.Request.Selection.Consumer, v.Request.Selection.Fingerprint = q.arg("consumer"), q.arg("fingerprint")
+	fingerprint := v.Request.Selection.Fingerprint
+	verb := v.Verb
+	switch v.Verb {
+	case "pause", "resume":
+		fingerprint = ""
+	case "unskip":
+		verb = "resume"
+	}
+	v.Command = inboxCommand(v.at, verb, "consumer", v.Request.Selection.Consumer, "fingerprint", fingerprint)
+	_, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (struct{}, error) {
+		if err := v.tell(ctx, s, operate.Order{DryRun: true}); err != nil {
+			return struct{}{}, err
+		}
+		c, err := readConsumer(ctx, s, v.Request.Selection.Consumer)
+		v.Seen = c.seen()
+		return struct{}{}, err
+	})
+	return err
+}
+
+func (v *plan) tell(ctx context.Context, s *source, o operate.Order) error {
+	sel := &v.Request.Selection
+	switch v.Verb {
+	case "pause":
+		return operate.PauseInbox(ctx, s.db, sel.Consumer, o)
+	case "resume":
+		return operate.ResumeInbox(ctx, s.db, sel.Consumer, o)
+	case "skip":
+		return operate.SkipInbox(ctx, s.db, sel.Consumer, sel.Fingerprint, o)
+	}
+	return operate.UnskipInbox(ctx, s.db, sel.Consumer, sel.Fingerprint, o)
+}
+
+// admission is the dry run of admitting messages in quarantine.
+func (v *plan) admission(q *request) error {
+	a, err := admissionOf(q)
+	if err != nil {
+		return err
+	}
+	v.Command = inboxCommand(v.at, "admit", "consumer", a.Consumer, "number", text64(a.Number), "id", a.ID, "why", q.arg("why"))
+	_, err = one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (struct{}, error) {
+		r, err := operate.Admit(ctx, s.db, a, operate.Order{DryRun: true})
+		v.Selected, v.Change = r.Selected, r.Selected
+		sum := sha256.New()
+		for i := range r.Chosen {
+			if i < 10 {
+				v.Apart = append(v.Apart, apartLineOf(s.name, &r.Chosen[i]))
+			}
+			fmt.Fprintln(sum, r.Chosen[i].Number)
+		}
+		v.Seen = hex.EncodeToString(sum.Sum(nil)[:8])
+		return struct{}{}, err
+	})
+	return err
+}
+
+func admissionOf(q *request) (a operate.Admission, err error) {
+	a = operate.Admission{ID: q.arg("id"), Consumer: q.arg("consumer"), Topic: q.arg("topic"), Type: q.arg("type")}
+	if text := q.arg("number"); text != "" {
+		if a.Number, err = strconv.ParseInt(text, 10, 64); err != nil || a.Number <= 0 {
+			return a, refuse(http.StatusBadRequest, "number is that of a message in quarantine")
+		}
+	}
+	switch q.arg("why") {
+	case "":
+	case "conflict":
+		a.Why = store.Conflict
+	case "too-old":
+		a.Why = store.TooOld
+	default:
+		return a, refuse(http.StatusBadRequest, "why is conflict or too-old")
+	}
+	if a == (operate.Admission{}) {
+		a.All = true
+	}
+	return a, nil
+}

@@ -1,0 +1,105 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	plotOver  = time.Hour
+	plotEvery = 30 * time.Second // so far are points apart, at least
+	plotGap   = 3 * plotEvery    // nobody looked for longer: the line is broken
+)
+
+// A point is how a source stood at a time, when somebody looked.
+type point struct {
+	At            time.Time `json:"at"`
+	Pending       int64     `json:"pending"`
+	OldestSeconds float64   `json:"oldest_seconds"`
+	Kept          int64     `json:"kept"` // parked and dead
+}
+
+// A trace is the points of the last hour. It is of this process, and costs no query: what the overview reads
+// anyhow is noted.
+type trace struct {
+	mu     sync.Mutex
+	points []point
+}
+
+// add notes a point, unless the last one is too near, and returns those of the last hour.
+func (t *trace) add(now point) []point {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.points); n == 0 || now.At.Sub(t.points[n-1].At) >= plotEvery {
+		t.points = append(t.points, now)
+	}
+	for len(t.points) > 0 && now.At.Sub(t.points[0].At) > plotOver {
+		t.points = t.points[1:]
+	}
+	return append([]point{}, t.points...)
+}
+
+const (
+	plotWide = 240 // units of an SVG
+	plotHigh = 40
+)
+
+// lines are the parts of a plot, as SVG has them; the highest value is at the top.
+func lines(points []point, end time.Time, value func(*point) float64) (parts []string, most float64) {
+	for i := range points {
+		most = max(most, value(&points[i]))
+	}
+	var part []string
+	done := func() {
+		if len(part) == 1 {
+			part = append(part, part[0]) // a dot
+		}
+		if len(part) > 0 {
+			parts = append(parts, strings.Join(part, " "))
+		}
+		part = nil
+	}
+	for i := range points {
+		at := &points[i]
+		if i > 0 && at.At.Sub(points[i-1].At) > plotGap {
+			done()
+		}
+		x, y := plotWide*(1-end.Sub(at.At).Seconds()/plotOver.Seconds()), float64(plotHigh)
+		if most > 0 {
+			y = plotHigh * (1 - value(at)/most)
+		}
+		part = append(part, fmt.Sprintf("%.0f,%.0f", x, y+1))
+	}
+	done()
+	return parts, most
+}
+
+// plots draws the last hour, as far as somebody looked.
+func (s *standing) plots(p *page) {
+	if len(s.Hour) < 2 {
+		return
+	}
+	end := s.Hour[len(s.Hour)-1].At
+	p.put("<div class=\"plots\">\n")
+	for _, plot := range []struct {
+		what  string
+		value func(*point) float64
+		text  func(float64) string
+	}{
+		{"to be published", func(at *point) float64 { return float64(at.Pending) }, func(v float64) string { return number(int64(v)) }},
+		{"oldest", func(at *point) float64 { return at.OldestSeconds }, func(v float64) string { return ago(seconds(v)) }},
+		{"parked and dead", func(at *point) float64 { return float64(at.Kept) }, func(v float64) string { return counted(int64(v)) }},
+	} {
+		parts, most := lines(s.Hour, end, plot.value)
+		p.put("<figure><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s in the last hour: at most %s\">", plotWide, plotHigh+2, plot.what, plot.text(most))
+		for _, part := range parts {
+			p.put("<polyline points=\"%s\"/>", part)
+		}
+		p.put("</svg><figcaption>%s, at most %s</figcaption></figure>\n", plot.what, plot.text(most))
+	}
+	p.put("</div>\n<p class=\"dim\">The last hour, as far as somebody looked at this console: since ")
+	p.when(s.Hour[0].At)
+	p.put(".</p>\n")
+}

@@ -1,0 +1,148 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// An apartLine is a message in quarantine, without its payload.
+type apartLine struct {
+	Number   int64      `json:"number"`
+	Service  string     `json:"source"` // the database
+	Consumer string     `json:"consumer"`
+	Why      string     `json:"why"`
+	At       time.Time  `json:"at"`
+	From     string     `json:"message_source"`
+	ID       string     `json:"id"`
+	Topic    string     `json:"topic"`
+	Type     string     `json:"type"`
+	Key      string     `json:"key,omitempty"`
+	Bytes    int        `json:"bytes"`
+	Admitted *time.Time `json:"admitted_at,omitempty"`
+	By       string     `json:"admitted_by,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+	Taken    *time.Time `json:"taken_at,omitempty"`
+}
+
+func apartLineOf(service string, m *store.Quarantined) apartLine {
+	return apartLine{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic, m.Message.Type, keyText(m.Message.Key),
+		len(m.Message.Data), some(m.Admitted), m.By, m.Reason, some(m.Taken)}
+}
+
+func some(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+type quarantinePage struct {
+	Parts []quarantinePart `json:"sources"`
+	Away  []Away           `json:"away"`
+}
+
+type quarantinePart struct {
+	Source   string      `json:"source"`
+	Messages []apartLine `json:"messages"`
+	Next     int64       `json:"next,omitempty"` // the "after" of the next page
+}
+
+func quarantine(q *request) (view, error) {
+	only, err := q.only()
+	if err != nil {
+		return nil, err
+	}
+	after, err := place(q)
+	if err != nil {
+		return nil, err
+	}
+	what := store.Query{Consumer: q.arg("consumer"), ID: q.arg("id"), Topic: q.arg("topic"), Type: q.arg("type"), After: after, Limit: pageOf + 1}
+	switch q.arg("why") {
+	case "":
+	case "conflict":
+		what.Why = store.Conflict
+	case "too-old":
+		what.Why = store.TooOld
+	default:
+		return nil, refuse(http.StatusBadRequest, "why is conflict or too-old")
+	}
+	got, away := each(q.Context(), q.h, only, func(ctx context.Context, s *source) (quarantinePart, error) {
+		part := quarantinePart{Source: s.name, Messages: []apartLine{}}
+		list, err := store.ListQuarantined(ctx, s.db, what)
+		for i := range list {
+			if i == pageOf {
+				part.Next = list[i-1].Number
+				break
+			}
+			part.Messages = append(part.Messages, apartLineOf(s.name, &list[i]))
+		}
+		return part, err
+	})
+	v := &quarantinePage{Parts: []quarantinePart{}, Away: append([]Away{}, away...)}
+	for _, g := range got {
+		v.Parts = append(v.Parts, g.is)
+	}
+	return v, nil
+}
+
+func (*quarantinePage) title() string { return "Quarantine" }
+func (*quarantinePage) live()         {}
+
+func (v *quarantinePage) html(p *page) {
+	p.away(v.Away)
+	if p.q.arg("admitted") != "" {
+		p.put("<p class=\"note fine\" role=\"status\">Admitted: the consumers take them within some seconds.</p>\n")
+	}
+	p.put("<p>Messages of which another payload was taken under the same identity (conflict), or that are older than marks are kept (too old). They hold nobody up, and wait for somebody to decide.</p>\n")
+	p.filterForm("/quarantine", "consumer", "why", "type", "topic", "id")
+	n := 0
+	for i := range v.Parts {
+		part := &v.Parts[i]
+		n += len(part.Messages)
+		if len(part.Messages) == 0 {
+			continue
+		}
+		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		if p.q.may(Act) {
+			p.put(`<p class="verbs"><a class="button" href="%s">Admit all that the filter chooses …</a></p>`+"\n",
+				p.q.h.at("/act", "verb", "admit", "in", part.Source, "consumer", p.q.arg("consumer"), "id", p.q.arg("id"), "topic", p.q.arg("topic"), "type", p.q.arg("type"), "why", p.q.arg("why")))
+		}
+		p.apart(part.Messages)
+		if part.Next > 0 {
+			p.put("<p>")
+			p.link("The next ones", "/quarantine", "in", part.Source, "consumer", p.q.arg("consumer"), "id", p.q.arg("id"), "topic", p.q.arg("topic"), "type", p.q.arg("type"), "why", p.q.arg("why"), "after", text64(part.Next))
+			p.put("</p>\n")
+		}
+		p.put("</section>\n")
+	}
+	if n == 0 {
+		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+	}
+}
+
+func (p *page) apart(list []apartLine) {
+	p.put("<div class=\"wide\"><table>\n<caption class=\"out\">Messages in quarantine</caption>\n<tr><th scope=\"col\" class=\"n\">number</th><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">cause</th>" +
+		"<th scope=\"col\">key</th><th scope=\"col\">since</th><th scope=\"col\"></th></tr>\n")
+	for i := range list {
+		m := &list[i]
+		p.put("<tr><td class=\"n\">%d</td><td>%s<br>", m.Number, m.Type)
+		p.link(m.ID, "/message", "in", m.Service, "consumer", m.Consumer, "source", m.From, "id", m.ID)
+		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td>", m.Consumer, m.Why, cut(m.Key, 60))
+		p.when(m.At)
+		p.put("</td><td>")
+		switch {
+		case m.Taken != nil:
+			p.put("taken ")
+			p.when(*m.Taken)
+		case m.Admitted != nil:
+			p.put("admitted by %s: %s", m.By, cut(m.Reason, 100))
+		case p.q.may(Act):
+			p.put(`<a class="button" href="%s">Admit …</a>`, p.q.h.at("/act", "verb", "admit", "in", m.Service, "number", text64(m.Number)))
+		}
+		p.put("</td></tr>\n")
+	}
+	p.put("</table></div>\n")
+}

@@ -1,0 +1,194 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// A runPage is a bulk action as it is noted in skald_audit.
+type runPage struct {
+	Source string `json:"source"`
+	operate.Run
+	Here bool `json:"in_hand"` // this console carries it out at this moment
+	at   *source
+}
+
+func (v *runPage) title() string { return runTitle(&v.Run) + " " + v.ID }
+func (v *runPage) live()         {}
+
+func run(q *request) (view, error) { return runOf(q) }
+
+func runOf(q *request) (*runPage, error) {
+	s, err := q.source()
+	if err != nil {
+		return nil, err
+	}
+	id := q.arg("run")
+	if id == "" {
+		return nil, refuse(http.StatusBadRequest, "which run? Give run=NAME")
+	}
+	here := q.h.job(s.name, id) != nil // first: one that ends meanwhile is read as ended
+	r, err := one(q.Context(), q.h, s, func(ctx context.Context, s *source) (operate.Run, error) { return operate.ReadRun(ctx, s.db, id) })
+	return &runPage{s.name, r, here && r.Ended == "", s}, err
+}
+
+// stopRun interrupts a run that this console has in hand.
+func stopRun(q *request) (view, error) {
+	v, err := runOf(q)
+	if err != nil {
+		return nil, err
+	}
+	j := q.h.job(v.Source, v.ID)
+	if j == nil {
+		return nil, refuse(http.StatusConflict, "this console does not have the run in hand: it has ended, was interrupted, or another process has it")
+	}
+	j.stoppedBy(q.who.Name)
+	j.wait(q.Context(), shortWait)
+	return seeOther{q.h.at("/run", "in", v.Source, "run", v.ID)}, nil
+}
+
+// resumeRun goes on with a run that was interrupted.
+func resumeRun(q *request) (view, error) {
+	v, err := runOf(q)
+	if err != nil {
+		return nil, err
+	}
+	if v.Ended != "" {
+		return nil, refuse(http.StatusConflict, "the run has ended: %s", v.Ended)
+	}
+	r := v.Run
+	r.Author = q.who.Name // who goes on with it answers for what it does from now on
+	j, err := q.h.start(v.at, r)
+	if err != nil {
+		return nil, err
+	}
+	j.wait(q.Context(), shortWait)
+	return seeOther{q.h.at("/run", "in", v.Source, "run", v.ID)}, nil
+}
+
+func (v *runPage) html(p *page) {
+	p.put("<section class=\"card\">\n<dl class=\"rows\">\n")
+	p.row("source", v.Source)
+	p.row("by", v.Author)
+	p.row("why", v.Reason)
+	p.put("<div><dt>begun</dt><dd>")
+	p.when(v.Begun)
+	p.put("</dd></div>\n")
+	sel := &v.Request.Selection
+	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"message", sel.ID}, {"key", keyText(sel.Key)}, {"type", sel.Type}, {"topic", sel.Topic}, {"kind", sel.Kind}, {"fingerprint", sel.Fingerprint}} {
+		p.row(f[0], f[1])
+	}
+	v.sagas(p)
+	if v.Request.Pace.Canary {
+		p.row("canary", "one first, and the others only if it succeeds")
+	}
+	p.put("</dl>\n<p><progress max=\"%d\" value=\"%d\"></progress> <b>%d of %d</b> %s changed</p>\n", max(v.Request.Of, 1), v.Done, v.Done, v.Request.Of, things(&v.Request))
+	switch {
+	case v.Ended != "":
+		class := "fine"
+		if strings.Contains(v.Ended, "failed again: ") {
+			class = "bad"
+		}
+		p.put("<p class=\"note %s\">Ended: %s.</p>\n", class, v.Ended)
+	case v.Here:
+		p.put("<p class=\"note\">In hand. It goes on if you leave this page, and ends with the process of the console: then it can be gone on with here.</p>\n")
+		v.button(p, "/run/stop", "Stop")
+	case v.Stopped != "":
+		p.put("<p class=\"note warn\">Interrupted: %s.</p>\n", v.Stopped)
+		v.button(p, "/run/resume", "Go on")
+	default:
+		p.put("<p class=\"note warn\">Nobody at this console has it in hand. If no other one has, go on: what is done is not done again.</p>\n")
+		v.button(p, "/run/resume", "Go on")
+	}
+	p.put("</section>\n")
+}
+
+// sagas tells which sagas the run is about.
+func (v *runPage) sagas(p *page) {
+	if s := v.Request.Sagas; s != nil {
+		for _, f := range [][2]string{{"saga", s.Name}, {"key", s.Key}, {"id", s.ID}, {"status", s.Status}, {"at step", s.Step}, {"error", s.Error}} {
+			p.row(f[0], f[1])
+		}
+		for _, f := range []struct {
+			name string
+			is   bool
+		}{{"stuck", s.Stuck}, {"retrying", s.Failing}, {"paused", s.Paused}} {
+			if f.is {
+				p.row("only", f.name)
+			}
+		}
+		p.row("started before", timeText(s.StartedBefore))
+	}
+	if s := v.Request.Flows; s != nil {
+		p.row("flow", s.Flow)
+		p.row("state", s.State)
+		if s.Overdue {
+			p.row("only", "overdue")
+		}
+	}
+}
+
+func (v *runPage) button(p *page, path, text string) {
+	if !p.q.may(Act) {
+		return
+	}
+	p.put("<form method=\"post\" action=\"%s\">", p.q.h.at(path))
+	p.hidden("token", p.q.token, "in", v.Source, "run", v.ID)
+	p.put("<button>%s</button></form>\n", text)
+}
+
+// A runsPage lists the last bulk actions of consoles.
+type runsPage struct {
+	Runs []runPage `json:"runs"`
+	Away []Away    `json:"away"`
+}
+
+const runsWithin = 10_000 // of the last acts
+
+func runs(q *request) (view, error) {
+	only, err := q.only()
+	if err != nil {
+		return nil, err
+	}
+	got, away := each(q.Context(), q.h, only, func(ctx context.Context, s *source) ([]operate.Run, error) {
+		list, err := s.db.Audits(ctx, store.AuditQuery{Limit: runsWithin})
+		return operate.RunsOf(list), err
+	})
+	v := &runsPage{Runs: []runPage{}, Away: append([]Away{}, away...)}
+	for _, g := range got {
+		for i := range g.is {
+			v.Runs = append(v.Runs, runPage{g.name, g.is[i], q.h.job(g.name, g.is[i].ID) != nil, g.source})
+		}
+	}
+	return v, nil
+}
+
+func (*runsPage) title() string { return "Actions" }
+
+func (v *runsPage) html(p *page) {
+	p.away(v.Away)
+	p.put("<p>Bulk actions of consoles, among the last %s acts of each source. </p>\n", number(runsWithin))
+	if len(v.Runs) == 0 {
+		p.put("<p class=\"note fine\">None.</p>\n")
+		return
+	}
+	p.put("<section class=\"card\"><div class=\"wide\"><table>\n<tr><th scope=\"col\">run</th><th scope=\"col\">source</th><th scope=\"col\">verb</th><th scope=\"col\">consumer</th>" +
+		"<th scope=\"col\" class=\"n\">of</th><th scope=\"col\">by</th><th scope=\"col\">why</th><th scope=\"col\">begun</th><th scope=\"col\"></th></tr>\n")
+	for i := range v.Runs {
+		r := &v.Runs[i]
+		p.put("<tr><td>")
+		p.link(r.ID, "/run", "in", r.Source, "run", r.ID)
+		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d</td><td>%s</td><td class=\"why\">%s</td><td>", r.Source, r.Verb, r.Request.Selection.Consumer, r.Request.Of, r.Author, cut(r.Reason, 200))
+		p.when(r.Begun)
+		here := ""
+		if r.Here {
+			here = "in hand"
+		}
+		p.put("</td><td>%s</td></tr>\n", here)
+	}
+	p.put("</table></div></section>\n")
+}

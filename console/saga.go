@@ -1,0 +1,209 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/skald-go/skald/operate"
+)
+
+// A sagasPage is orchestrated sagas.
+type sagasPage struct{ listed[operate.Saga] }
+
+func sagaList(q *request) (view, error) {
+	sel, err := sagaSelection(q)
+	if err != nil {
+		return nil, err
+	}
+	sel.Limit = pageOf + 1
+	list, err := listOf(q, func(ctx context.Context, s *source) ([]operate.Saga, error) {
+		list, err := operate.Sagas(ctx, s.db, sel)
+		if usage := new(operate.UsageError); errors.As(err, &usage) {
+			list, err = nil, nil // the status is no word of sagas: none has it
+		}
+		return list, err
+	})
+	return &sagasPage{list}, err
+}
+
+func (*sagasPage) title() string { return "Sagas" }
+
+func (v *sagasPage) html(p *page) {
+	p.away(v.Away)
+	p.put("<p class=\"verbs\">")
+	for _, of := range [][2]string{{"stuck", "stuck"}, {"failing", "retrying"}, {"paused", "paused"}} {
+		p.link(of[1], "/sagas", of[0], "1")
+		p.put(" ")
+	}
+	for _, status := range operate.SagaStatuses() {
+		p.link(status, "/sagas", "status", status)
+		p.put(" ")
+	}
+	p.put("</p>\n")
+	p.filterForm("/sagas", "name", "key", "status", "stuck", "failing", "paused", "step", "error", "older")
+	v.tables(p, "by name and key", []string{"saga", "status", "at step", "retrying", "error", "started"}, v.verbs(p), p.sagaLine)
+}
+
+// verbs of all that the filter chooses: those that may apply to them.
+func (v *sagasPage) verbs(p *page) func(*listedPart[operate.Saga]) {
+	sel, err := sagaSelection(p.q)
+	if err != nil || !sel.Filtered() {
+		return nil
+	}
+	verbs := []operate.SagaVerb{operate.CancelSaga, operate.PauseSaga}
+	if sel.Paused {
+		verbs[1] = operate.ResumeSaga
+	}
+	if sel.Stuck || sel.Failing {
+		verbs = append([]operate.SagaVerb{operate.RetrySaga}, verbs...)
+	}
+	return func(part *listedPart[operate.Saga]) {
+		p.put("<p class=\"verbs\">")
+		for _, verb := range verbs {
+			p.manyButton(ofSaga+string(verb), part.Source, sagaFilters()...)
+		}
+		p.put("</p>\n")
+	}
+}
+
+func (p *page) sagaLine(source string, s *operate.Saga) {
+	p.put("<tr><td>%s<br>", s.Name)
+	p.link(s.Key, "/saga", "in", source, "name", s.Name, "key", s.Key)
+	p.put("</td><td>%s", s.Status)
+	if s.Stuck {
+		p.put(" <b class=\"late\">stuck</b>")
+	}
+	if s.Paused {
+		p.put(" <b>paused</b>")
+	}
+	p.put("</td><td>%s</td><td>", s.Step)
+	p.retrying(s)
+	p.put("</td><td class=\"why\">%s</td><td>", cut(firstLine(s.Error), 200))
+	p.when(s.Started)
+	p.put("</td></tr>\n")
+}
+
+// retrying says that a saga which looks as if it ran does not get on, since when, and when it is tried again.
+func (p *page) retrying(s *operate.Saga) {
+	if s.Failed == 0 {
+		return
+	}
+	p.put("attempt %d", s.Failed+1)
+	if s.Since != nil {
+		p.put(", failing since ")
+		p.when(*s.Since)
+	}
+	if s.Retry != nil {
+		if d := time.Until(*s.Retry); d > 0 {
+			p.put(", next in %s", ago(d))
+		} else {
+			p.put(", due")
+		}
+	}
+}
+
+// A sagaPage is one orchestrated saga, without its input and outputs.
+type sagaPage struct {
+	Source string `json:"source"`
+	operate.SagaDetail
+	Explained []string   `json:"explained"`
+	Shown     *shownSaga `json:"data,omitempty"`
+	picture   string     // SVG; "": no engine has noted its definition
+	at        *source
+}
+
+// A shownSaga is the input and the outputs that somebody asked for, which is noted.
+type shownSaga struct {
+	Input   string            `json:"input"`
+	Outputs map[string]string `json:"outputs"`
+}
+
+func sagaOf(q *request) (view, error) { return readSaga(q, false) }
+
+func readSaga(q *request, data bool) (*sagaPage, error) {
+	s, err := q.source()
+	if err != nil {
+		return nil, err
+	}
+	name, key := q.arg("name"), q.arg("key")
+	if key == "" {
+		return nil, refuse(http.StatusBadRequest, "which saga? Give name and key")
+	}
+	return one(q.Context(), q.h, s, func(ctx context.Context, s *source) (*sagaPage, error) {
+		d, err := operate.ShowSaga(ctx, s.db, name, key, data)
+		if err != nil {
+			return nil, err
+		}
+		v := &sagaPage{Source: s.name, SagaDetail: d, at: s}
+		if v.Explained, err = operate.ExplainSaga(ctx, s.db, d.Name, d.Key); err != nil {
+			return nil, err
+		}
+		v.picture, err = operate.DrawSaga(ctx, s.db, d.Name, d.Key, "svg")
+		if none := new(operate.NoneError); errors.As(err, &none) {
+			err = nil
+		}
+		return v, err
+	})
+}
+
+// sagaData shows input and outputs, once that is noted.
+func sagaData(q *request) (view, error) {
+	v, err := readSaga(q, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.h.noteLook(q, v.at, "show saga data", v.Name, v.ID, v.Key); err != nil {
+		return nil, err
+	}
+	v.Shown = &shownSaga{Input: q.h.masked(v.Name, v.Input), Outputs: map[string]string{}}
+	for i := range v.Runs {
+		if r := &v.Runs[i]; r.Output != nil {
+			v.Shown.Outputs[r.Step+" "+r.Occurrence] = q.h.masked(v.Name+"/"+r.Step, r.Output)
+			r.Output = nil
+		}
+	}
+	v.Input = nil
+	return v, nil
+}
+
+// sagaPlan is the dry run of a verb on one saga.
+func (v *plan) sagaPlan(q *request) error {
+	c, sel := sagaChange(q, v.Verb)
+	v.Command = "skald saga " + string(c.Verb)
+	if v.at.at != "" {
+		v.Command += " " + v.at.at
+	}
+	if c.Step != "" {
+		v.Command += " --step " + shellWord(c.Step)
+	}
+	v.Command += " --reason 'why' -- " + shellWord(sel.Name) + " " + shellWord(sel.Key)
+	r, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
+		d, err := operate.ShowSaga(ctx, s.db, sel.Name, sel.Key, false)
+		if err != nil {
+			return operate.SagaReport{}, err
+		}
+		v.Seen = d.ID + "-" + strconv.FormatInt(d.Changed.UnixNano(), 36)
+		r, err := operate.ChangeSagas(ctx, s.db, sel, c, operate.Order{DryRun: true})
+		if partly := new(operate.PartlyError); errors.As(err, &partly) {
+			err = nil
+		}
+		return r, err
+	})
+	v.Selected, v.Change = r.Selected, r.Done
+	for _, left := range r.Left {
+		v.Before = append(v.Before, left.Why)
+	}
+	return err
+}
+
+func sagaChange(q *request, verb string) (operate.SagaChange, operate.SagaSelection) {
+	c := operate.SagaChange{Verb: operate.SagaVerb(verb[len(ofSaga):]), Step: q.arg("step"), Occurrence: q.arg("occurrence")}
+	if text := q.arg("data"); text != "" {
+		c.Data = json.RawMessage(text)
+	}
+	return c, operate.SagaSelection{Name: q.arg("name"), Key: q.arg("key")}
+}

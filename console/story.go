@@ -1,0 +1,168 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// A storyPage is all that the sources know of a key, an id or a correlation: the story of one order.
+type storyPage struct {
+	Asked string      `json:"asked"`
+	Parts []storyPart `json:"sources"`
+	Away  []Away      `json:"away"`
+	Line  []event     `json:"timeline"`
+}
+
+// A storyPart is what one source knows.
+type storyPart struct {
+	Source string                 `json:"source"`
+	Sagas  []operate.SagaStanding `json:"sagas"` // of both styles
+	Kept   []keptLine             `json:"kept"`
+	Apart  []apartLine            `json:"quarantine"`
+	Steps  []operate.SagaStep     `json:"steps"`
+	// More: so many messages are kept that only the first 10,000 were looked through for the id or
+	// correlation.
+	More bool `json:"more"`
+
+	from *source
+	held []store.Parked
+}
+
+func (v *storyPage) known() bool {
+	return slices.ContainsFunc(v.Parts, func(p storyPart) bool { return len(p.Sagas)+len(p.Kept)+len(p.Apart)+len(p.Steps) > 0 })
+}
+
+func story(q *request) (view, error) {
+	v := &storyPage{Asked: strings.TrimSpace(q.arg("q")), Parts: []storyPart{}, Away: []Away{}, Line: []event{}}
+	if v.Asked == "" {
+		return nil, refuse(http.StatusBadRequest, "what is looked for? Give a key, an id or a correlation")
+	}
+	if len(v.Asked) > 2<<10 {
+		return nil, refuse(http.StatusBadRequest, "a key has at most 1 KiB")
+	}
+	key, err := keyOf(v.Asked)
+	if err != nil {
+		return nil, err
+	}
+	sagas, away := each(q.Context(), q.h, "", func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {
+		return operate.SagaStandings(ctx, s.db, v.Asked, s.at)
+	})
+	v.Away = append(v.Away, away...)
+	hunt := &hunt{asked: v.Asked, keys: [][]byte{key}}
+	of := map[string][]operate.SagaStanding{}
+	for _, g := range sagas {
+		of[g.name] = g.is
+		for i := range g.is {
+			hunt.keys = append(hunt.keys, g.is[i].Keys...)
+		}
+	}
+	parts, away := each(q.Context(), q.h, "", hunt.look)
+	for _, a := range away {
+		if !slices.ContainsFunc(v.Away, func(b Away) bool { return a.Source == b.Source }) {
+			v.Away = append(v.Away, a)
+		}
+	}
+	for _, g := range parts {
+		g.is.Sagas = append([]operate.SagaStanding{}, of[g.name]...)
+		v.Parts = append(v.Parts, g.is)
+	}
+	v.Line = timeline(v.Parts)
+	return v, nil
+}
+
+// A hunt looks for the messages of some keys, and those of an id or a correlation.
+type hunt struct {
+	asked string
+	keys  [][]byte
+}
+
+func (h *hunt) means(m *skald.Message) bool {
+	return m.ID == h.asked || m.CorrelationID == h.asked || m.CausationID == h.asked || m.Subject == h.asked ||
+		m.Key != nil && slices.ContainsFunc(h.keys, func(key []byte) bool { return bytes.Equal(key, m.Key) })
+}
+
+func (h *hunt) look(ctx context.Context, s *source) (part storyPart, err error) {
+	part = storyPart{Source: s.name, Kept: []keptLine{}, Apart: []apartLine{}, Steps: []operate.SagaStep{}, from: s}
+	now, err := standingOf(ctx, s)
+	if err == nil {
+		err = h.kept(ctx, s, &part, now.Consumers)
+	}
+	if err == nil {
+		err = h.apart(ctx, s, &part)
+	}
+	if err == nil {
+		err = h.steps(ctx, s, &part, now.Consumers)
+	}
+	for i := range part.held {
+		part.Kept = append(part.Kept, keptLine{operate.MessageOf(&part.held[i]), operate.State(&part.held[i])})
+	}
+	return part, err
+}
+
+// kept looks through what is kept: all of it up to a bound, above that by consumer and key alone, which an
+// index knows.
+func (h *hunt) kept(ctx context.Context, s *source, part *storyPart, consumers []atConsumer) error {
+	what := store.Sought{Bare: true, Limit: 1000}
+	for read := 0; read < mostScan; {
+		list, err := store.ListKept(ctx, s.db, what)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			if what.After = list[i].Place; h.means(&list[i].Message) && len(part.held) < pageOf {
+				part.held = append(part.held, list[i])
+			}
+		}
+		if read += len(list); len(list) < what.Limit {
+			return nil
+		}
+	}
+	part.More, part.held = true, nil
+	for _, c := range consumers {
+		for _, key := range h.keys {
+			if c.Parked+c.Dead == 0 {
+				continue
+			}
+			list, err := store.ListKept(ctx, s.db, store.Sought{Consumer: c.Name, Key: key, Bare: true, Limit: pageOf})
+			if err != nil {
+				return err
+			}
+			part.held = append(part.held, list...)
+		}
+	}
+	return nil
+}
+
+func (h *hunt) apart(ctx context.Context, s *source, part *storyPart) error {
+	list, err := store.ListQuarantined(ctx, s.db, store.Query{Limit: 1000})
+	for i := range list {
+		if h.means(&list[i].Message) && len(part.Apart) < pageOf {
+			part.Apart = append(part.Apart, apartLineOf(s.name, &list[i]))
+		}
+	}
+	return err
+}
+
+const mostConsumers = 20 // whose steps are looked up
+
+func (h *hunt) steps(ctx context.Context, s *source, part *storyPart, consumers []atConsumer) error {
+	for _, c := range consumers[:min(mostConsumers, len(consumers))] {
+		list, err := operate.Steps(ctx, s.db, operate.StepSelection{Consumer: c.Name, Saga: h.asked, Limit: pageOf})
+		if usage := new(operate.UsageError); err != nil && !errors.As(err, &usage) {
+			return err
+		}
+		for i := range list {
+			list[i].Result, list[i].Outcome = nil, nil // they are payloads
+		}
+		part.Steps = append(part.Steps, list...)
+	}
+	return nil
+}

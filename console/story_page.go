@@ -1,0 +1,200 @@
+package console
+
+import (
+	"strings"
+
+	"github.com/skald-go/skald/internal/saga/draw"
+	graph "github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/operate"
+)
+
+func (v *storyPage) title() string { return cut(v.Asked, 80) }
+func (*storyPage) live()           {}
+
+func (v *storyPage) html(p *page) {
+	p.away(v.Away)
+	if !v.known() {
+		p.put("<p class=\"note\">No source that answered knows anything of it. What was taken without failing leaves only a mark, which is looked up with <code>skald inbox show</code>.</p>\n")
+	}
+	for i := range v.Parts {
+		part := &v.Parts[i]
+		if part.More {
+			p.put("<p class=\"note warn\">%s keeps so many messages that only those of the key were looked for, not those of an id or a correlation.</p>\n", part.Source)
+		}
+		part.holders(p)
+	}
+	for i := range v.Parts {
+		for j := range v.Parts[i].Sagas {
+			v.Parts[i].saga(p, &v.Parts[i].Sagas[j])
+		}
+	}
+	if len(v.Line) > 0 {
+		v.timeline(p)
+	}
+}
+
+// holders are the messages that keep it from going on, with the verb that frees each.
+func (part *storyPart) holders(p *page) {
+	for i := range part.Kept {
+		m := &part.Kept[i]
+		if m.Waiting || m.DeadAt == nil && m.LastError == "" {
+			continue
+		}
+		held := &part.held[i]
+		verb := "release"
+		switch {
+		case held.Dead != nil && held.Dead.Kind == kindRejected:
+			verb = "drop"
+		case held.Dead != nil:
+			verb = "redrive"
+		}
+		p.put("<div class=\"note bad\"><p><b>Held up at %s</b>: ", part.Source)
+		p.link(m.Type, "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
+		p.put(" at the consumer %s is %s: %s</p>\n<p class=\"verbs\">", m.Consumer, m.State, cut(firstLine(m.LastError), 300))
+		if p.q.may(Act) {
+			p.put(`<a class="button" href="%s">%s …</a> `, p.q.h.at("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seenOf(held)), verbTitle(verb))
+		}
+		sel := selectionOf(held)
+		p.put("<code>%s</code></p></div>\n", commandOf(part.from, verb, &sel))
+	}
+	if len(part.Apart) > 0 {
+		p.put("<section class=\"card\"><h2>In quarantine at %s</h2>\n", part.Source)
+		p.apart(part.Apart)
+		p.put("</section>\n")
+	}
+}
+
+func (part *storyPart) saga(p *page, s *operate.SagaStanding) {
+	p.put("<section class=\"card\">\n<h2>%s: %s", s.Name, s.State)
+	for _, f := range []struct {
+		is   bool
+		word string
+	}{{s.Overdue, "overdue"}, {s.Stuck, "stuck"}} {
+		if f.is {
+			p.put(", <span class=\"late\">%s</span>", f.word)
+		}
+	}
+	who := map[string]string{operate.Orchestrated: "an engine", operate.Choreographed: "the tracker"}[s.Style]
+	p.put("</h2>\n<p class=\"dim\">as %s of %s has it, changed ", who, part.Source)
+	p.when(s.Changed)
+	if s.Style == operate.Orchestrated {
+		p.put(" · ")
+		p.link("the saga", "/saga", "in", part.Source, "name", s.Name, "key", s.Key)
+	}
+	p.put("</p>\n")
+	if s.Style == operate.Choreographed {
+		p.put("<div class=\"picture\">")
+		p.WriteString(picture(s)) // draw escapes what it is given
+		p.put("</div>\n")
+	}
+	for i := range s.Waiting {
+		p.waiting(&s.Waiting[i])
+	}
+	if r := s.Retrying; r != nil {
+		p.put("<p class=\"note warn\">Step <b>%s</b> fails, attempt %d comes next: %s</p>\n", r.Step, r.Attempt, cut(firstLine(r.Error), 300))
+	}
+	for _, more := range []struct {
+		what, between string
+		is            []string
+	}{
+		{"Not heard of yet, though something that follows was", " or ", s.Missing}, {"What remains", ", ", s.Remaining},
+		{"A failure undoes", ", ", s.Undo}, {"Nothing undoes", ", ", s.Stays},
+	} {
+		if len(more.is) > 0 {
+			p.put("<p>%s: <b>%s</b></p>\n", more.what, strings.Join(more.is, more.between))
+		}
+	}
+	for _, a := range s.Asked {
+		p.put("<p>An operator asked for the undo of <b>%s</b>; it is not reported yet.</p>\n", a.Step)
+	}
+	for _, d := range s.Drift {
+		p.put("<p class=\"note warn\">Drift: %s</p>\n", d)
+	}
+	if p.q.may(Act) && s.Style == operate.Choreographed && part.from.compensate != nil && len(s.Undo) > 0 {
+		p.put(`<p class="verbs"><a class="button" href="%s">Compensate …</a></p>`+"\n", p.q.h.at("/act", "verb", "compensate", "in", part.Source, "key", s.Key, "flow", s.Name))
+	}
+	p.put("</section>\n")
+}
+
+// waiting says what a saga waits for.
+func (p *page) waiting(w *operate.Wait) {
+	what := strings.Join(w.For, " or ")
+	if what == "" {
+		what = map[string]string{operate.WaitReply: "a reply", operate.WaitTime: "its time", operate.WaitChild: "its saga"}[w.What]
+	}
+	p.put("<p>It waits for <b>%s</b> after %s, since ", what, w.After)
+	if w.Since != nil {
+		p.when(*w.Since)
+	}
+	if w.Due != nil {
+		p.put("; due ")
+		p.when(*w.Due)
+	}
+	p.put("</p>\n")
+}
+
+const mostDrawn = 50 // steps
+
+// picture is a choreographed saga as it went: what came in its order, what it waits for, and what remains.
+func picture(s *operate.SagaStanding) string {
+	g, marks := graph.Graph{Name: s.Name}, map[string]draw.Mark{}
+	add := func(name string, mark draw.Mark, after ...string) bool {
+		if _, is := marks[name]; is || len(g.Steps) >= mostDrawn {
+			return false
+		}
+		marks[name] = mark
+		g.Steps = append(g.Steps, graph.Step{Name: name, Kind: "event", After: after})
+		return true
+	}
+	var last []string
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		name, at := step.Name, ""
+		if _, taken := marks[name]; taken {
+			name += " of " + step.Topic
+		}
+		if step.At != nil {
+			at = step.At.UTC().Format("15:04:05")
+		}
+		if add(name, draw.Mark{Text: at, Class: draw.Done}, last...) {
+			last = []string{name}
+		}
+	}
+	for _, n := range s.Missing {
+		add(n, draw.Mark{Text: "missing", Class: draw.Failed})
+	}
+	class, word := draw.Active, "awaited"
+	if s.Overdue {
+		class, word = draw.Stuck, "overdue"
+	}
+	next := []string{}
+	for _, w := range s.Waiting {
+		var after []string
+		if _, drawn := marks[w.After]; drawn {
+			after = []string{w.After}
+		}
+		for _, n := range w.For {
+			if add(n, draw.Mark{Text: word, Class: class}, after...) {
+				next = append(next, n)
+			}
+		}
+	}
+	for _, n := range s.Remaining {
+		if add(n, draw.Mark{Text: "may come"}, next...) {
+			next = []string{n}
+		}
+	}
+	return draw.SVG(g, marks)
+}
+
+func (v *storyPage) timeline(p *page) {
+	p.put("<section class=\"card\">\n<h2>What happened</h2>\n<div class=\"wide\"><table>\n<caption class=\"out\">What happened, in all sources</caption>\n<tr><th scope=\"col\">at</th>" +
+		"<th scope=\"col\">source</th><th scope=\"col\">where</th><th scope=\"col\">what</th></tr>\n")
+	for i := range v.Line {
+		m := &v.Line[i]
+		p.put("<tr class=\"%s\"><td>", m.Grade)
+		p.when(m.At)
+		p.put("</td><td>%s</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Source, m.Where, m.What)
+	}
+	p.put("</table></div>\n</section>\n")
+}

@@ -1,0 +1,109 @@
+package console_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console"
+	"github.com/skald-go/skald/flow"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+func happened(name string) skald.Event[string] {
+	return skald.Event[string]{Topic: "orders", Type: name}
+}
+
+// placed is a database in which the saga o-1 waits for a payment.
+func placed(t *testing.T) *memstore.Store {
+	t.Helper()
+	ask := flow.AskOf(happened("stock.reserved"), func(skald.Received[string]) skald.Draft { return happened("order.cancelled").New("k <1>", "o-1") })
+	f, err := flow.New("order", flow.From(happened("order.placed")), flow.Then(happened("order.placed"), happened("stock.reserved")),
+		flow.Then(happened("stock.reserved"), happened("payment.taken"), happened("payment.declined")).Within(time.Minute), flow.Fail(happened("payment.declined")),
+		flow.Then(happened("payment.declined"), happened("order.cancelled")), flow.Undo(happened("stock.reserved"), happened("stock.released"), ask),
+		flow.End(happened("payment.taken"), happened("order.cancelled")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := memstore.New(nil)
+	tracker := flow.NewTracker(f, db, &flow.Options{Key: func(m skald.Message) string { return m.Subject }})
+	for i, typ := range []string{"order.placed", "stock.reserved"} {
+		tx := db.BeginTx()
+		err := tracker.Handle(t.Context(), tx, skald.Message{ID: "m-" + typ, Source: "/shop", Topic: "orders", Type: typ, Subject: "o-1", Key: []byte("k <1>"), ContentType: "application/json",
+			Data: []byte(`"o-1"`), Time: time.Now().Add(time.Duration(i-60) * time.Minute).UTC()})
+		if err == nil {
+			err = tx.Commit()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return db
+}
+
+// The story of one order, over three databases: where it stands, what holds it up, and the verb that frees
+// it.
+func TestStory(t *testing.T) {
+	orders, payments, stock := placed(t), memstore.New(nil), memstore.New(nil)
+	keep(t, payments, told("m-9", "k <1>"), told("m-10", "another"))
+	keep(t, stock, dead("m-11", "k <1>", failing))
+	apply(t, stock, store.Effect{Quarantine: &store.Quarantined{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: "m-12"}, Why: store.Conflict,
+		Message: skald.Message{ID: "m-12", Source: "/shop", Type: "order.placed", Key: []byte("k <1>")}}})
+	b := open(t, map[string]console.Source{"orders": console.Of(orders), "payments": console.Of(payments).At("--store @payments.url"), "stock": console.Of(stock),
+		"away": console.Of(broken{memstore.New(nil)})}, nil)
+	page := b.page("/story?q=o-1")
+	for _, part := range []string{"<h2>order: running", "overdue", "It waits for <b>payment.taken or payment.declined</b> after stock.reserved", "<svg ", "Held up at payments", "Held up at stock",
+		"skald parked release --store @payments.url --consumer payment --source /shop --reason &#39;why&#39; -- m-9", "In quarantine at stock", "order.placed came",
+		"order.placed became a dead letter: attempts", "<b>away</b> is away", "A failure undoes: <b>stock.reserved</b>"} {
+		if !strings.Contains(page, part) {
+			t.Errorf("no %q", part)
+		}
+	}
+	if strings.Contains(page, "m-10") || strings.Contains(page, "<1>") {
+		t.Error("what is of another key, or is not escaped")
+	}
+	if t.Failed() {
+		t.Log(page)
+	}
+	if page := b.page("/story?q=c-another"); !strings.Contains(page, "id=m-10") {
+		t.Errorf("by correlation: %s", page)
+	}
+	if page := b.page("/story?q=nobody"); !strings.Contains(page, "No source that answered knows anything of it") {
+		t.Errorf("%s", page)
+	}
+	flows := b.page("/flows?overdue=1")
+	if !strings.Contains(flows, "payment.taken or payment.declined") || !strings.Contains(flows, "overdue</b>") || !strings.Contains(flows, `name="overdue" value="1"`) {
+		t.Errorf("%s", flows)
+	}
+	if page := b.page("/flows?state=done"); strings.Contains(page, "o-1") {
+		t.Errorf("%s", page)
+	}
+}
+
+// A saga is undone from its page: once, by the events that its flow declares.
+func TestCompensate(t *testing.T) {
+	db := placed(t)
+	b := open(t, of(db), nil)
+	const query = "flow=order&in=orders&key=o-1&verb=compensate"
+	if page := b.page("/story?q=o-1"); !strings.Contains(page, unescapedHref("/ops/act?"+query)) {
+		t.Fatalf("%s", page)
+	}
+	if page := b.page("/act?" + query); !strings.Contains(page, "the undo of <b>stock.reserved</b> is asked for") || !strings.Contains(page, "skald compensate --store @orders.url --flow order") {
+		t.Fatalf("%s", page)
+	}
+	form := b.form(b.page("/act?"+query), "/act")
+	if w := b.act(query); w.Code != http.StatusSeeOther {
+		t.Fatalf("%d: %s", w.Code, w.Body)
+	}
+	status, err := db.Status(t.Context(), store.StatusQuery{Outbox: true})
+	if err != nil || status.Outbox.Pending != 1 {
+		t.Errorf("%+v, %v", status, err)
+	}
+	form.Set("reason", "again")
+	if w := b.do(http.MethodPost, "/act", form); w.Code != http.StatusConflict {
+		t.Errorf("a second one: %d: %s", w.Code, w.Body)
+	}
+}

@@ -1,0 +1,106 @@
+package console
+
+import "github.com/skald-go/skald/operate"
+
+const kindRejected = "rejected"
+
+// A subject is what a verb is about.
+type subject int
+
+const (
+	messages subject = iota
+	consumers
+	apart
+	flows
+	sagas
+)
+
+// A verb is what an operator can do here.
+type verb struct {
+	name, title string
+	about       subject
+	dead        bool   // of messages: dead letters
+	does        string // for people, before they do it
+}
+
+func verbs() []verb {
+	return []verb{
+		{"redrive", "Redrive", messages, true, "Each is taken again by the consumer that failed, at its place, under the same id, with a new count of attempts."},
+		{"drop", "Drop", messages, true, "Each counts as finished: its effect never happens, repeats of it are dropped, and the messages of its key go on."},
+		{"release", "Release", messages, false, "Each is tried now, with a new count of attempts, in the order of its key."},
+		{"pause", "Pause", consumers, false, "No process of the consumer begins another message, within about 5 seconds, until it is resumed. It outlasts restarts."},
+		{"resume", "Resume", consumers, false, "It ends a pause, and closes breakers that are open, within about 5 seconds."},
+		{"skip", "Skip", consumers, false, "Each message that fails with this fingerprint becomes a dead letter of the kind skipped, and holds no key."},
+		{"unskip", "End the skip", consumers, false, "Messages that fail with this fingerprint are retried again."},
+		{"compensate", "Compensate", flows, false, "The events are published by which the flow asks for the undo of each step that took effect. A repeat asks for nothing twice."},
+		{ofSaga + "retry", "Retry", sagas, false, "The step is tried now, with all its attempts before it."},
+		{ofSaga + "complete", "Complete", sagas, false, "The step counts as done, with the output that you give: somebody has done it by hand."},
+		{ofSaga + "skip", "Skip", sagas, false, "The step counts as passed, or its undo as done."},
+		{ofSaga + "cancel", "Cancel", sagas, false, "The saga turns back: what took effect is undone, unless its pivot is passed."},
+		{ofSaga + "pause", "Pause", sagas, false, "Nothing of the saga is begun any more, until it is resumed."},
+		{ofSaga + "resume", "Resume", sagas, false, "The saga goes on."},
+		{"admit", "Admit", apart, false, "Each is taken by its consumer, once. One that is too old may have been taken before; one in conflict is taken beside the other."},
+	}
+}
+
+func verbOf(name string) (verb, bool) {
+	for _, v := range verbs() {
+		if v.name == name {
+			return v, true
+		}
+	}
+	return verb{}, false
+}
+
+func verbTitle(name string) string {
+	v, _ := verbOf(name)
+	return v.title
+}
+
+// A plan is what a verb would do: nothing has changed. A form that is sent has to bring Seen along.
+type plan struct {
+	Verb     string      `json:"verb"`
+	Source   string      `json:"source"`
+	Does     string      `json:"does"`
+	Command  string      `json:"command"`
+	Selected int         `json:"selected"` // messages
+	Change   int         `json:"change"`   // of those: what would be changed
+	More     bool        `json:"more"`     // there are more than 10,000: it is refused
+	Needs    []needsCall `json:"needs_call"`
+	Sample   []keptLine  `json:"sample"` // the first of them
+	Apart    []apartLine `json:"quarantine,omitempty"`
+	Meant    []meantSaga `json:"sagas,omitempty"`  // the first of them, of a bulk action on sagas
+	Undo     []string    `json:"undo,omitempty"`   // steps of a saga whose undo is asked for
+	Before   []string    `json:"before,omitempty"` // was asked for before, and is not reported yet
+	Seen     string      `json:"seen"`
+	// what has changed since the page was read: nothing was done
+	Changed string             `json:"changed,omitempty"`
+	Stale   bool               `json:"stale"`             // the page that led here was older than this
+	Missing string             `json:"missing,omitempty"` // what the form lacks: nothing was done
+	Request operate.RunRequest `json:"request"`
+
+	at    *source
+	verb  verb
+	many  bool   // all sagas that a filter chooses, not one of them
+	alone string // seenOf the only message
+}
+
+// A needsCall is a message at a call to the outside: a drop has to say what became of it.
+type needsCall struct {
+	ID   string `json:"id"`
+	Step string `json:"step"`
+	Saga string `json:"saga"`
+	Key  string `json:"key"`
+}
+
+func (v *plan) title() string { return v.verb.title }
+
+func (v *plan) status() int {
+	switch {
+	case v.Changed != "":
+		return 409
+	case v.Missing != "":
+		return 422
+	}
+	return 200
+}

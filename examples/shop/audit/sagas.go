@@ -1,0 +1,74 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-go/skald/examples/shop/table"
+)
+
+// Sagas are those of the orders of an orchestrated shop, counted.
+type Sagas struct {
+	Started     int `json:"started"`
+	Done        int `json:"done"`
+	Compensated int `json:"compensated"` // all that was done for the order is undone
+	Stuck       int `json:"stuck"`       // waiting for an operator
+}
+
+// CountSagas reads Order's database; none is started in a shop whose services know by themselves what
+// comes next.
+func CountSagas(ctx context.Context, databases map[string]table.DB) (Sagas, error) {
+	r, err := newReader(ctx, databases)
+	if err != nil {
+		return Sagas{}, err
+	}
+	var s Sagas
+	for _, one := range r.sagas() {
+		s.Started++
+		switch {
+		case one.status == "done":
+			s.Done++
+		case one.status == "compensated":
+			s.Compensated++
+		case one.stuck:
+			s.Stuck++
+		}
+	}
+	if r.err != nil {
+		return s, fmt.Errorf("count sagas: %w", r.err)
+	}
+	return s, nil
+}
+
+// saga is how the saga of an order stands.
+type saga struct {
+	status string
+	stuck  bool
+}
+
+func (r *reader) sagas() map[string]saga {
+	out := map[string]saga{}
+	r.each("order", "Sagas", func(row table.Row) error {
+		var s saga
+		var key string
+		err := row.Scan(&key, &s.status, &s.stuck)
+		r.share(&key, &s.status)
+		out[key] = s
+		return err
+	})
+	return out
+}
+
+// sagasEnded: the saga of a confirmed order is done, that of a cancelled one has undone what it did. Both
+// are kept for a time, and then the orders alone.
+func (b *books) sagasEnded(f *findings) {
+	want := map[string]string{"confirmed": "done", "cancelled": "compensated"}
+	for id, s := range b.sagas {
+		o := b.byID[id]
+		if o == nil {
+			f.hold(false, "order %s does not exist, and has a saga that is %s", id, s.status)
+			continue
+		}
+		f.hold(s.status == want[o.state] && !s.stuck, "order %s is %s, its saga %s (stuck: %t)", id, o.state, s.status, s.stuck)
+	}
+}

@@ -1,0 +1,25 @@
+package event
+
+import (
+	"time"
+
+	"github.com/skald-go/skald/flow"
+)
+
+// Placing is what becomes of an order, as a tracker expects it. Changes of an order are not in it, nor is a
+// cancellation that comes too late: an order ends alike with them.
+func (e *Events) Placing() (*flow.Flow, error) {
+	return flow.New("order",
+		// a customer may cancel at any moment, and that is heard first, perhaps
+		flow.From(e.OrderPlaced, e.ParcelStopped),
+		flow.Then(e.OrderPlaced, e.PaymentTaken, e.PaymentDeclined).Within(time.Minute),
+		flow.Then(e.PaymentTaken, e.StockReserved, e.StockShort).Within(time.Minute),
+		flow.Then(e.StockReserved, e.ParcelShipped, e.ParcelFailed),
+		flow.Then(e.ParcelShipped, e.OrderConfirmed),
+		flow.Then(e.PaymentDeclined, e.OrderCancelled), flow.Then(e.StockShort, e.OrderCancelled),
+		flow.Then(e.ParcelFailed, e.OrderCancelled), flow.Then(e.ParcelStopped, e.OrderCancelled),
+		flow.Fail(e.PaymentDeclined, e.StockShort, e.ParcelFailed, e.ParcelStopped),
+		flow.Undo(e.PaymentTaken, e.PaymentRefunded).Within(time.Hour), flow.Undo(e.StockReserved, e.StockReleased).Within(time.Hour),
+		flow.Undo(e.ParcelShipped, e.ParcelStopped), // before it leaves: Fulfilment stops no other
+		flow.End(e.OrderConfirmed, e.OrderCancelled))
+}

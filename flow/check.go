@@ -1,0 +1,114 @@
+package flow
+
+import (
+	"fmt"
+	"slices"
+	"unicode/utf8"
+)
+
+const maxName = 1 << 10
+
+// mistakes are what is wrong with the flow, and what to do about each.
+func (f *Flow) mistakes() (found []string) {
+	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	if f.name == "" || len(f.name) > maxName || !utf8.ValidString(f.name) {
+		say("the name is text of 1 to %d bytes", maxName)
+	}
+	if len(f.all(from)) == 0 {
+		say("nothing begins it: add flow.From")
+	}
+	if len(f.all(end)) == 0 {
+		say("nothing ends it: add flow.End")
+	}
+	for _, r := range f.rules {
+		found = append(found, r.mistakes()...)
+	}
+	reached := f.reached(Name{})
+	for _, n := range f.Events() {
+		switch follows := f.follows(n); {
+		case !slices.Contains(reached, n):
+			say("%s cannot come: no flow.Then leads to it from the first event", n)
+		case !follows && !slices.Contains(f.all(end), n) && !slices.Contains(f.all(undo), n):
+			say("%s has no consumer: add flow.Then(%s, …), or name it in flow.End", n, n)
+		}
+	}
+	for _, failure := range f.all(fail) {
+		for _, step := range f.unsafe(failure) {
+			say("%s may have come before the failure %s, and nothing undoes it: add flow.Undo(%s, …)", step, failure, step)
+		}
+	}
+	for i, r := range f.of(undo) {
+		if slices.ContainsFunc(f.of(undo)[:i], func(o Rule) bool { return o.cause == r.cause }) {
+			say("%s is undone by two rules: keep one", r.cause)
+		}
+	}
+	return found
+}
+
+func (r Rule) mistakes() (found []string) {
+	if len(r.events) == 0 {
+		found = append(found, fmt.Sprintf("a rule about %q names no event", r.cause))
+	}
+	all := r.events
+	if r.kind == then || r.kind == undo {
+		all = append([]Name{r.cause}, r.events...)
+	}
+	for _, n := range all {
+		if n.Topic == "" || n.Type == "" {
+			found = append(found, fmt.Sprintf("an event has the topic %q and the type %q: it needs both", n.Topic, n.Type))
+		}
+	}
+	if r.asks > 1 || r.asks == 1 && r.ask == nil {
+		found = append(found, fmt.Sprintf("the undo of %s is asked for by one event, or by none: give flow.Undo one Ask", r.cause))
+	}
+	if r.within < 0 || r.within > 0 && r.kind != then && r.kind != undo {
+		found = append(found, "Within is for flow.Then and flow.Undo, and is not negative")
+	}
+	return found
+}
+
+func (f *Flow) follows(n Name) bool {
+	return slices.ContainsFunc(f.of(then), func(r Rule) bool { return r.cause == n })
+}
+
+// reached are the events that may come from the first ones on. Where with is an event, rules that have it
+// among their outcomes have that outcome alone.
+func (f *Flow) reached(with Name) []Name {
+	out := slices.Clone(f.all(from))
+	for i := 0; i < len(out); i++ {
+		for _, r := range f.rules {
+			if r.kind != then && r.kind != undo || r.cause != out[i] {
+				continue
+			}
+			next := r.events
+			if slices.Contains(next, with) {
+				next = []Name{with}
+			}
+			for _, n := range next {
+				if !slices.Contains(out, n) {
+					out = append(out, n)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// unsafe are the steps that may have taken effect when failure comes, and that nothing undoes. First events,
+// failures, ends and undos need no undo, nor does what comes only after the failure.
+func (f *Flow) unsafe(failure Name) (out []Name) {
+	exempt := slices.Concat(f.all(from), f.all(fail), f.all(end), f.all(undo))
+	after := f.from(failure)
+	for _, n := range f.reached(failure) {
+		if _, undoable := f.undoOf(n); !undoable && !slices.Contains(exempt, n) && !slices.Contains(after, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// from are n and what may follow it.
+func (f *Flow) from(n Name) []Name {
+	rules := slices.DeleteFunc(slices.Clone(f.rules), func(r Rule) bool { return r.kind == from })
+	return (&Flow{rules: append(rules, Rule{kind: from, events: []Name{n}})}).reached(Name{})
+}

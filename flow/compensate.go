@@ -1,0 +1,119 @@
+package flow
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+// A Compensation is what undoes a saga by hand: the events that the flow declares for the steps that took
+// effect. See operate.Compensate.
+type Compensation struct {
+	Flow, Key, State string
+	Steps            []Name          // whose undo is asked for now
+	Events           []skald.Message // that ask for it
+	Before           []Asked         // was asked for before, and is not reported yet
+	Refused          []string        // steps that nothing undoes, and why: then there are no Events
+	// the row of the saga that says so: to be saved in the transaction that publishes Events
+	Row store.Tracked
+}
+
+// Compensate says what undoes the saga of a row at now. Again asks once more for what was asked for before.
+func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, err error) {
+	c = Compensation{Flow: row.Flow, Key: row.Key, State: row.State}
+	var b body
+	if err := json.Unmarshal([]byte(row.Body), &b); err != nil {
+		return c, fmt.Errorf("flow %s: the row of saga %s cannot be read: %w", row.Flow, row.Key, err)
+	}
+	for _, n := range b.Standing.Stays {
+		c.Refused = append(c.Refused, fmt.Sprintf("%s took effect, and the flow declares no undo of it", n))
+	}
+	for _, n := range b.Standing.Undo {
+		i := slices.IndexFunc(b.Asked, func(a Asked) bool { return a.Step == n })
+		if i >= 0 && !again {
+			c.Before = append(c.Before, b.Asked[i])
+			continue
+		}
+		events, refused, err := b.questions(n, now)
+		switch {
+		case err != nil:
+			return c, fmt.Errorf("flow %s: the row of saga %s cannot be read: %w", row.Flow, row.Key, err)
+		case refused != "":
+			c.Refused = append(c.Refused, refused)
+			continue
+		}
+		b.noteAsked(n, now, events)
+		c.Steps, c.Events = append(c.Steps, n), append(c.Events, events...)
+	}
+	if len(c.Refused) > 0 {
+		c.Steps, c.Events = nil, nil
+		return c, nil
+	}
+	b.Standing.ask(b.Asked)
+	return c, c.noted(row, &b)
+}
+
+func (c *Compensation) noted(row store.Tracked, b *body) error {
+	text, err := json.Marshal(b)
+	if err != nil {
+		return fmt.Errorf("flow %s: encode the row of saga %s: %w", row.Flow, row.Key, err)
+	}
+	row.Body, row.State, row.Due = string(text), b.Standing.State, time.Time{}
+	if b.Standing.Due != nil {
+		row.Due = *b.Standing.Due
+	}
+	c.Row = row
+	return nil
+}
+
+// questions are the events that ask for the undo of a step, ready to be published; or why there are none.
+func (b *body) questions(n Name, now time.Time) (out []skald.Message, refused string, err error) {
+	step, _ := b.Seen.find(n)
+	if step.More {
+		return nil, fmt.Sprintf("%s came more than %d times, and the tracker keeps no more: undo it by skald outbox write", n, maxIDs), nil
+	}
+	for _, q := range b.Seen.Asks {
+		if q.Name != n {
+			continue
+		}
+		if q.Broken != "" {
+			return nil, fmt.Sprintf("%s: the event that asks for its undo could not be built: %s", n, q.Broken), nil
+		}
+		m, err := held.Decode(q.Event)
+		if err != nil {
+			return nil, "", err
+		}
+		m.Time = now.UTC().Truncate(time.Microsecond)
+		m.ID = uuid7.New(m.Time)
+		out = append(out, m)
+	}
+	if len(out) < len(step.IDs) {
+		return nil, fmt.Sprintf("%s: the tracker has no event that asks for its undo: name one in flow.Undo, and have a new group of the tracker read "+
+			"the topics again", n), nil
+	}
+	return out, "", nil
+}
+
+// noteAsked notes that the undo of a step is asked for.
+func (b *body) noteAsked(n Name, at time.Time, events []skald.Message) {
+	a := Asked{Step: n, At: at.UTC().Truncate(time.Microsecond)}
+	for _, q := range b.Seen.Asks {
+		if q.Name != n {
+			continue
+		}
+		if a.For = q.For; q.Within > 0 {
+			due := a.At.Add(q.Within)
+			a.Due = &due
+		}
+	}
+	for i := range events {
+		a.IDs = append(a.IDs, events[i].ID)
+	}
+	b.Asked = append(slices.DeleteFunc(b.Asked, func(a Asked) bool { return a.Step == n }), a)
+}

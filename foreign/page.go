@@ -1,0 +1,148 @@
+package foreign
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// errStandby: another relay has the table.
+var errStandby = errors.New("another relay works on the table")
+
+// storeTimeout bounds the talk with the database about one page, so that a connection that is dead is given
+// up.
+const storeTimeout = 30 * time.Second
+
+// idleMost is how long the server waits for a relay in the middle of a page before it takes the locks back.
+func (o *Options) idleMost() time.Duration { return o.publishMost() + 5*time.Second }
+
+// publishMost bounds all calls to the broker for one page.
+func (o *Options) publishMost() time.Duration { return 2 * o.Patience }
+
+// page does one page, and tells how many rows are done and whether there may be more. Rows that the broker
+// acknowledged are repeated if the process ends before the commit, or if the commit's answer is lost and it
+// did not happen.
+func (r *Relay) page(ctx context.Context) (done int, more bool, err error) {
+	if err := r.settle(ctx); err != nil {
+		return 0, false, err
+	}
+	topics, keys, places := r.deferred.except()
+	if !r.some {
+		if some, err := r.peek(ctx, topics, keys, places); err != nil || !some {
+			return 0, false, err
+		}
+	}
+	tx, err := r.db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, false, fmt.Errorf("begin: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	if err := r.claim(ctx, tx); err != nil {
+		return 0, false, err
+	}
+	puts := r.deferred.puts
+	rows, err := r.read(ctx, tx, topics, keys, places)
+	if err != nil || len(rows) == 0 {
+		return 0, false, err
+	}
+	fit := r.fit(rows)
+	if len(fit) == 0 {
+		return 0, true, nil // what was malformed is deferred: the next page is another one
+	}
+	taken, err := r.publish(ctx, fit)
+	if err != nil || len(taken) == 0 {
+		return 0, r.deferred.puts > puts, err
+	}
+	if err := r.mark(ctx, tx, taken); err != nil {
+		return 0, false, err
+	}
+	if err := tx.Commit(); err != nil {
+		return 0, false, fmt.Errorf("commit: %w", err)
+	}
+	return len(taken), true, nil
+}
+
+func (r *Relay) peek(ctx context.Context, topics, keys, places string) (some bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if err := r.db.QueryRowContext(ctx, r.text.peek, topics, keys, places).Scan(&some); err != nil {
+		return false, fmt.Errorf("look for rows: %w", err)
+	}
+	return some, nil
+}
+
+// claim makes tx the only relay's, unless rows are claimed one by one.
+func (r *Relay) claim(ctx context.Context, tx *sql.Tx) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	var lock, idle string
+	var mine bool
+	if err := tx.QueryRowContext(ctx, r.text.begin).Scan(&lock, &idle, &mine); err != nil {
+		return fmt.Errorf("claim the table: %w", err)
+	}
+	if !mine {
+		return errStandby
+	}
+	return nil
+}
+
+func (r *Relay) read(ctx context.Context, tx *sql.Tx, topics, keys, places string) ([]*row, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	found, err := tx.QueryContext(ctx, r.text.page, topics, keys, places, r.o.Page)
+	if err != nil {
+		return nil, fmt.Errorf("read rows: %w", err)
+	}
+	defer found.Close()
+	var out []*row
+	for found.Next() {
+		one := &row{}
+		if err := one.scan(found); err != nil {
+			return nil, fmt.Errorf("read rows: %w", err)
+		}
+		out = append(out, one)
+	}
+	if err := found.Err(); err != nil {
+		return nil, fmt.Errorf("read rows: %w", err)
+	}
+	return out, nil
+}
+
+// fit are the rows that can be published. The others are deferred, with the later ones of their keys.
+func (r *Relay) fit(rows []*row) (fit []*row) {
+	for _, one := range rows {
+		r.table.read(one, r.text.bytes)
+		switch {
+		case r.waits(one):
+		case one.malformed != "":
+			r.deferRow(one, errors.New(one.malformed))
+		default:
+			fit = append(fit, one)
+		}
+	}
+	return fit
+}
+
+// mark has the rows done. Another number of rows than that would be rows that are published again and again.
+func (r *Relay) mark(ctx context.Context, tx *sql.Tx, rows []*row) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	at, names := make([]string, len(rows)), make([]string, len(rows))
+	for i, one := range rows {
+		at[i], names[i] = one.place, one.name()
+	}
+	did, err := tx.ExecContext(ctx, r.text.mark, array(at), array(names))
+	if err != nil {
+		return fmt.Errorf("mark rows as done: %w", err)
+	}
+	n, err := did.RowsAffected()
+	if err != nil {
+		return fmt.Errorf("mark rows as done: %w", err)
+	}
+	if n != int64(len(rows)) {
+		return fmt.Errorf("mark rows as done: of %d rows %d were marked: does a trigger, or row security, keep the others?", len(rows), n)
+	}
+	return nil
+}

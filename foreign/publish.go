@@ -1,0 +1,168 @@
+package foreign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/telemetry"
+)
+
+// aloneMost is how many refused rows of a page are tried alone; the others come with the next page.
+const aloneMost = 20
+
+// publish hands rows to the broker and returns those that it acknowledged. An error is an outage: nothing is
+// known of any row.
+func (r *Relay) publish(ctx context.Context, rows []*row) (taken []*row, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.o.publishMost())
+	defer cancel()
+	msgs := make([]skald.Message, len(rows))
+	for i, one := range rows {
+		msgs[i] = one.message
+	}
+	err = r.call(ctx, msgs)
+	var part *broker.PublishError
+	if err != nil && !errors.As(err, &part) {
+		return nil, fmt.Errorf("publish: %w", err)
+	}
+	var refused []*row
+	failed := map[string]error{}
+	for i, one := range rows {
+		var no, later error
+		if part != nil {
+			no, later = part.Refused[i], part.Failed[i]
+		}
+		switch topic := one.message.Topic; {
+		case errors.Is(no, broker.ErrNoTopic), errors.Is(later, broker.ErrNoTopic):
+			r.deferTopic(topic, broker.ErrNoTopic, "make the topic: skald migrate --broker URL --topic "+topic)
+		case no != nil:
+			refused = append(refused, one)
+		case later != nil:
+			r.tel.Failed(topic)
+			if !errors.Is(later, broker.ErrHeldBack) && !errors.Is(later, broker.ErrAway) && failed[topic] == nil {
+				failed[topic] = later
+			}
+		default:
+			taken = append(taken, one)
+		}
+	}
+	r.took(taken)
+	for topic, why := range failed {
+		if r.deferred.failed(topic) {
+			r.deferTopic(topic, why, "look at the broker: it does not take what it is given for this topic")
+		}
+	}
+	alone, err := r.publishAlone(ctx, refused)
+	return append(taken, alone...), err
+}
+
+// publishAlone tries rows again that were refused in company: a refusal may have meant a neighbour.
+func (r *Relay) publishAlone(ctx context.Context, rows []*row) (taken []*row, err error) {
+	for i, one := range rows {
+		if i == aloneMost {
+			break
+		}
+		if r.waits(one) { // for one of these
+			continue
+		}
+		err := r.call(ctx, []skald.Message{one.message})
+		var part *broker.PublishError
+		switch {
+		case err == nil:
+			taken = append(taken, one)
+			r.took(taken[len(taken)-1:])
+		case !errors.As(err, &part):
+			return taken, nil // an outage: the next page finds out; what is taken is taken
+		case part.Refused[0] != nil:
+			r.deferRow(one, part.Refused[0])
+		default:
+			r.tel.Failed(one.message.Topic)
+			r.deferred.put(r.holdOf(one)) // so that none of its key overtakes it
+		}
+	}
+	return taken, nil
+}
+
+// call publishes and waits, for at most Patience. The broker may hold on to a call that is given up: pending
+// is it.
+func (r *Relay) call(ctx context.Context, msgs []skald.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, r.o.Patience)
+	defer cancel()
+	span := r.tel.Send(msgs)
+	r.pending = r.bus.Publish(ctx, msgs)
+	err := r.pending.Wait(ctx)
+	outcome := telemetry.Taken
+	if err != nil {
+		outcome = telemetry.NotDone
+	}
+	telemetry.End(span, outcome, err)
+	select {
+	case <-r.pending.Done():
+		r.pending = nil
+	default:
+	}
+	return err
+}
+
+// settle waits until a call that was given up is answered: whatever comes after it must not overtake it.
+func (r *Relay) settle(ctx context.Context) error {
+	if r.pending == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.o.Patience)
+	defer cancel()
+	select {
+	case <-r.pending.Done():
+		_ = r.pending.Wait(ctx) // a failure was told when the call was given up
+		r.pending = nil
+		return nil
+	case <-ctx.Done():
+		return errors.New("publish: the broker has not answered for an earlier page")
+	}
+}
+
+func (r *Relay) took(rows []*row) {
+	run := r.tel.Run(r.o.Now())
+	for _, one := range rows {
+		run.Took(&one.message)
+		r.deferred.took(one)
+	}
+	run.End()
+}
+
+// holdOf is what is deferred with a row: its key, where keys keep their order.
+func (r *Relay) holdOf(one *row) hold {
+	if !r.table.rows() && one.key.Valid && len(one.key.String) <= complete.MaxKey {
+		return hold{aKey, one.key.String}
+	}
+	return hold{aRow, one.name()}
+}
+
+// waits tells whether an earlier row of its key, or its topic, is deferred.
+func (r *Relay) waits(one *row) bool {
+	return r.deferred.holds(hold{aTopic, one.topic.String}) || r.deferred.holds(r.holdOf(one))
+}
+
+// deferRow defers a row that cannot be published, and says so the first time.
+func (r *Relay) deferRow(one *row, why error) {
+	h := r.holdOf(one)
+	r.tel.Refused(one.message.Topic)
+	if r.deferred.put(h) {
+		r.o.Logger.Warn("relay: row deferred; it is tried again, more and more seldom", "table", r.table.Name, "row", one.shown(),
+			"topic", one.message.Topic, "its key waits", h.kind == aKey, "error", why)
+	}
+}
+
+func (r *Relay) deferTopic(topic string, why error, remedy string) {
+	r.tel.Refused(topic)
+	if r.deferred.holds(hold{aTopic, topic}) { // by another row of this page
+		return
+	}
+	if r.deferred.put(hold{aTopic, topic}) {
+		r.o.Logger.Warn("relay: the rows of a topic are deferred; they are tried again, more and more seldom", "table", r.table.Name,
+			"topic", topic, "error", why, "remedy", remedy)
+	}
+}

@@ -1,0 +1,162 @@
+package foreign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/startup"
+	"github.com/skald-go/skald/store"
+)
+
+// check looks, once, whether the table is as it is said to be.
+func (r *Relay) check(ctx context.Context) error {
+	if r.text != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if err := r.table.check(); err != nil {
+		return err
+	}
+	s, err := look(ctx, r.db, &r.table)
+	if err != nil {
+		return err
+	}
+	if err := r.table.fits(s); err != nil {
+		return err
+	}
+	text, err := compile(&r.table, s, r.o.idleMost())
+	if err != nil {
+		return err
+	}
+	log := r.o.Logger.With("table", r.table.Name)
+	log.InfoContext(ctx, "relay: carrying a table", "broker", startup.Name(r.bus))
+	startup.WarnUnencrypted(ctx, log, "relay: no TLS", r.bus)
+	for _, w := range r.table.warnings(s) {
+		log.WarnContext(ctx, "relay: "+w[0], "remedy", w[1])
+	}
+	r.text = text
+	return nil
+}
+
+// Step does one page: it reads rows, publishes them, waits for the broker's answer and marks them. It never
+// waits for rows.
+func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
+	if err := r.check(ctx); err != nil {
+		return false, err
+	}
+	did, more, err := r.turn(ctx)
+	return did > 0 || more, err
+}
+
+func (r *Relay) turn(ctx context.Context) (done int, more bool, err error) {
+	if r.deferred.full() {
+		r.deferred.except() // forgets what is long gone
+		if r.deferred.full() {
+			return 0, false, fmt.Errorf("%d rows, keys and topics are deferred, and no more will be: are the columns mapped rightly?", deferredMost)
+		}
+	}
+	done, more, err = r.page(ctx)
+	r.some = more && err == nil
+	r.note(func(h *Health) {
+		h.Published += int64(done)
+		h.Deferred = len(r.deferred.held)
+		h.Standby = errors.Is(err, errStandby)
+		h.Ready = err == nil || h.Standby
+		if h.Why = ""; !h.Ready {
+			h.Why = err.Error()
+		}
+	})
+	return done, more, err
+}
+
+// Run relays until ctx is done; then it waits for its page, for at most Options.Drain. Outages of database
+// and broker are waited for. It returns an error only for what waiting cannot cure: a table or column that is
+// not there, or a right.
+func (r *Relay) Run(ctx context.Context) error {
+	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(r.o.Drain, kill) })()
+	defer r.tel.Watch(r.o.Owner, r.standing, func() bool { return false })()
+	err := r.loop(ctx, hard)
+	why := "stopped"
+	if err != nil {
+		why = err.Error()
+	}
+	r.note(func(h *Health) { h.Live, h.Ready, h.Why = false, false, why })
+	return err
+}
+
+// standing: the table is one shard.
+func (r *Relay) standing() (shards int, ready bool) {
+	h := r.Health()
+	if h.Ready && !h.Standby {
+		shards = 1
+	}
+	return shards, h.Ready
+}
+
+func (r *Relay) loop(ctx, hard context.Context) error {
+	fails, active := 0, time.Time{}
+	for ctx.Err() == nil {
+		began := r.o.Now()
+		done, more, err := 0, false, r.check(hard)
+		if err == nil {
+			done, more, err = r.turn(hard)
+		} else if incurable(err) {
+			return fmt.Errorf("relay stops: %w", err)
+		}
+		wait := r.pause(began, active)
+		switch {
+		case errors.Is(err, errStandby):
+			wait = r.o.PollMost
+		case err != nil:
+			fails++
+			wait = backoff.After(fails, r.o.RetryFirst, r.o.RetryMost)
+			if r.say.Due(r.o.Now()) {
+				r.o.Logger.WarnContext(ctx, "relay: cannot go on", "table", r.table.Name, "error", err)
+			}
+		case done > 0 || more:
+			fails, active, wait = 0, r.o.Now(), 0
+		default:
+			fails = 0
+		}
+		if err == nil && r.say.Over() {
+			r.o.Logger.InfoContext(ctx, "relay: goes on", "table", r.table.Name)
+		}
+		r.rest(ctx, wait)
+	}
+	return nil
+}
+
+// incurable tells of what waiting does not cure.
+func incurable(err error) bool {
+	var table *TableError
+	var right *store.RightError
+	return errors.As(err, &table) || errors.As(err, &right)
+}
+
+// pause is how long to wait after a look that found nothing.
+func (r *Relay) pause(began, active time.Time) time.Duration {
+	now := r.o.Now()
+	wait := min(max(now.Sub(active)/20, 5*time.Millisecond), r.o.PollMost)
+	if due := r.deferred.next(); !due.IsZero() {
+		wait = min(wait, max(due.Sub(now), 5*time.Millisecond))
+	}
+	return max(wait, min(10*now.Sub(began), time.Minute)) // without an index a look reads the whole table
+}
+
+func (r *Relay) rest(ctx context.Context, wait time.Duration) {
+	if wait <= 0 {
+		return
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

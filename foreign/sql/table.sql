@@ -1,0 +1,69 @@
+-- What stands in /*…*/ comes from the column map.
+
+-- name: Columns
+-- The table, its columns, and what this user may do with it.
+SELECT c.oid::bigint, c.relkind::text, coalesce(a.attname::text, ''), coalesce(format_type(a.atttypid, NULL), ''),
+	coalesce(a.attidentity <> '' OR pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false),
+	has_table_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'UPDATE'), has_table_privilege(c.oid, 'DELETE'),
+	coalesce(a.attnotnull, false)
+FROM pg_class AS c
+LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE c.oid = to_regclass($1::text)
+ORDER BY a.attnum;
+
+-- name: Peek
+-- Whether there is anything to do. It locks nothing.
+SELECT EXISTS (SELECT FROM /*table*/ AS t WHERE (/*pending*/) AND (/*where*/)
+	AND (/*topic*/ = ANY ($1::text::text[])) IS NOT TRUE
+	AND (/*key*/ = ANY ($2::text::text[])) IS NOT TRUE
+	AND ((t.tableoid::text || t.ctid::text) = ANY ($3::text::text[])) IS NOT TRUE);
+
+-- name: Begin
+-- A relay that has gone without a word gives its locks back after /*idle*/; a lock of others is waited for, not for ever.
+-- The advisory lock is of the transaction, and of this table: whoever has it is the only relay that works.
+SELECT set_config('lock_timeout', '5s', true), set_config('idle_in_transaction_session_timeout', '/*idle*/', true),
+	/*claim*/;
+
+-- name: Page
+-- A page is the first rows that are not done, of one snapshot: where an earlier row of a key committed before a later one, this
+-- has both or the earlier one. So a cursor would lose and invert what a page cannot.
+-- cmin tells the rows of one transaction apart that have one time, by the statements that inserted them; ctid those of one
+-- statement. Payloads are counted here and read up to a size: a row may hold more than this process has memory.
+WITH page AS MATERIALIZED (
+	SELECT t.tableoid::text AS part, t.ctid::text AS place, /*id*/ AS id, /*topic*/ AS topic, /*key*/ AS key, /*type*/ AS type,
+		/*payload*/ AS payload, /*time*/ AS time, /*correlation*/ AS correlation, /*trace*/ AS trace, /*headersin*/ AS headersin,
+		/*headers*/ AS headers, t.cmin::text::bigint AS command, t.ctid AS at/*ordercolumns*/
+	FROM /*table*/ AS t
+	WHERE (/*pending*/) AND (/*where*/)
+		AND (/*topic*/ = ANY ($1::text::text[])) IS NOT TRUE
+		AND (/*key*/ = ANY ($2::text::text[])) IS NOT TRUE
+		AND ((t.tableoid::text || t.ctid::text) = ANY ($3::text::text[])) IS NOT TRUE
+	ORDER BY /*order*/, t.cmin::text::bigint, t.ctid
+	LIMIT $4
+	FOR UPDATE OF t /*skip*/
+), sized AS (
+	SELECT page.*, coalesce(octet_length(payload), 0) AS bytes, row_number() OVER w AS n,
+		sum(CASE WHEN octet_length(payload) <= /*most*/ THEN octet_length(payload) ELSE 0 END) OVER w AS total
+	FROM page WINDOW w AS (ORDER BY /*orderpage*/, command, at ROWS UNBOUNDED PRECEDING)
+)
+SELECT part, place, id, topic, key, type, CASE WHEN bytes <= /*most*/ THEN payload END, bytes, time, correlation, trace,
+	CASE WHEN octet_length(headersin) <= 65536 THEN headersin END, coalesce(octet_length(headersin), 0), headers
+FROM sized WHERE total <= /*budget*/ OR n = 1 ORDER BY n;
+
+-- name: Mark
+-- One statement for all rows of a page. They are locked: each is still where it was.
+UPDATE /*table*/ AS t SET /*done*/
+WHERE t.ctid = ANY ($1::text::tid[]) AND (t.tableoid::text || t.ctid::text) = ANY ($2::text::text[]);
+
+-- name: Delete
+DELETE FROM /*table*/ AS t
+WHERE t.ctid = ANY ($1::text::tid[]) AND (t.tableoid::text || t.ctid::text) = ANY ($2::text::text[]);
+
+-- name: Outboxes
+-- Tables that are called an outbox, and are not Skald's.
+SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname ELSE n.nspname || '.' || c.relname END
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname ILIKE '%outbox%' AND c.relname NOT LIKE 'skald%'
+	AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'
+ORDER BY 1;

@@ -1,0 +1,235 @@
+package foreign
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/sqlfile"
+	"github.com/skald-go/skald/store"
+)
+
+// statements are those of sql/table.sql for one table.
+type statements struct {
+	peek, begin, page, mark string
+	bytes                   bool // the payload is a bytea
+}
+
+// A shape is what the database says of a table.
+type shape struct {
+	oid                    int64
+	kind                   string
+	columns                map[string]columnShape
+	order                  []string // of the columns
+	read, update, removing bool     // rights
+}
+
+type columnShape struct {
+	kind            string
+	counts, notNull bool
+}
+
+// look asks the database for the table's shape.
+func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
+	text, err := sqlfile.Load(files, "sql", "")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.QueryContext(ctx, text["Columns"], t.quoted())
+	if err != nil {
+		return nil, fmt.Errorf("look at the table %s: %w", t.Name, err)
+	}
+	defer rows.Close()
+	s := &shape{columns: map[string]columnShape{}}
+	for rows.Next() {
+		var name string
+		var c columnShape
+		if err := rows.Scan(&s.oid, &s.kind, &name, &c.kind, &c.counts, &s.read, &s.update, &s.removing, &c.notNull); err != nil {
+			return nil, fmt.Errorf("look at the table %s: %w", t.Name, err)
+		}
+		if name != "" {
+			s.columns[name], s.order = c, append(s.order, name)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("look at the table %s: %w", t.Name, err)
+	}
+	switch {
+	case s.oid == 0:
+		return nil, t.wrong("there is none", "check its schema and name: what is created without quotes has a name in small letters")
+	case s.kind != "r" && s.kind != "p":
+		return nil, t.wrong("it is no table", "name the table itself, not a view or a foreign table")
+	}
+	return s, nil
+}
+
+func (t *Table) quoted() string {
+	parts := strings.Split(t.Name, ".")
+	for i := range parts {
+		parts[i] = quoted(parts[i])
+	}
+	return strings.Join(parts, ".")
+}
+
+// fits says where t and the table of that shape do not go together.
+func (t *Table) fits(s *shape) error {
+	for _, name := range t.columns() {
+		if _, ok := s.columns[name]; !ok {
+			return t.wrong(fmt.Sprintf("it has no column %q", name), "its columns are "+strings.Join(s.order, ", "))
+		}
+	}
+	for _, text := range t.templates() {
+		parts, _ := parseTemplate(text)
+		for _, p := range parts {
+			if s.columns[p.column].kind == "bytea" {
+				return t.wrong(fmt.Sprintf("column %q is a bytea", p.column), "only the payload may be one: a template is text")
+			}
+		}
+	}
+	if kind := s.columns[t.HeadersIn].kind; t.HeadersIn != "" && kind != "json" && kind != "jsonb" {
+		return t.wrong(fmt.Sprintf("column %q is no json or jsonb", t.HeadersIn), `headers_in is an object of names and texts`)
+	}
+	if t.Time != "" && !timestamp(s.columns[t.Time].kind) {
+		return t.wrong(fmt.Sprintf("column %q is no timestamp", t.Time), "leave time out, or name a timestamp")
+	}
+	kind, column := s.columns[t.Done.Column].kind, t.Done.Column
+	if column != "" && (t.Done.Sent != "") == (timestamp(kind) || kind == "boolean") {
+		return t.wrong(fmt.Sprintf("done by column %q, which is a %s", column, kind),
+			"a timestamp or a boolean needs no values; anything else needs pending and sent")
+	}
+	return t.allowed(s)
+}
+
+// allowed looks for the rights that a page needs.
+func (t *Table) allowed(s *shape) error {
+	missing := ""
+	switch {
+	case !s.read:
+		missing = "SELECT"
+	case !s.update: // also to lock a row that is deleted
+		missing = "UPDATE"
+	case t.Done.Delete && !s.removing:
+		missing = "DELETE"
+	}
+	if missing == "" {
+		return nil
+	}
+	return &store.RightError{What: missing + " on " + t.Name, Remedy: "GRANT " + missing + " ON " + t.quoted() + " TO the relay's user",
+		Err: errors.New("the database has not granted it")}
+}
+
+func timestamp(kind string) bool { return strings.HasPrefix(kind, "timestamp") }
+
+// columns are all that t names, each once.
+func (t *Table) columns() []string {
+	all := map[string]bool{t.Payload: true}
+	for _, name := range append([]string{t.Time, t.HeadersIn, t.Done.Column}, t.Order...) {
+		all[name] = true
+	}
+	for _, text := range t.templates() {
+		parts, _ := parseTemplate(text)
+		for _, p := range parts {
+			all[p.column] = true
+		}
+	}
+	delete(all, "")
+	return slices.Sorted(maps.Keys(all))
+}
+
+// compile writes the statements for t, which fits s.
+func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
+	text, err := sqlfile.Load(files, "sql", "")
+	if err != nil {
+		return nil, err
+	}
+	pending, done := t.done(s.columns[t.Done.Column].kind)
+	where := t.Where
+	if where == "" {
+		where = "true"
+	}
+	expr := func(s string, most int) string {
+		parts, _ := parseTemplate(s) // check has
+		return parts.sql(most)
+	}
+	var order, named, outer []string
+	for i, name := range t.Order {
+		order = append(order, column(name))
+		named = append(named, fmt.Sprintf(", %s AS o%d", column(name), i))
+		outer = append(outer, fmt.Sprintf("o%d", i))
+	}
+	headers := make([]string, 0, len(t.Headers))
+	for _, name := range t.headerNames() {
+		headers = append(headers, expr(t.Headers[name], complete.MaxHeaders+1))
+	}
+	out := &statements{bytes: s.columns[t.Payload].kind == "bytea"}
+	payload, at := column(t.Payload), "NULL::bigint"
+	if !out.bytes {
+		payload = "convert_to(" + payload + "::text, 'UTF8')"
+	}
+	if t.Time != "" {
+		at = fmt.Sprintf("CASE WHEN isfinite(%s) THEN (extract(epoch FROM %[1]s) * 1000000)::bigint END", column(t.Time))
+	}
+	headersIn := "NULL::text"
+	if t.HeadersIn != "" {
+		headersIn = column(t.HeadersIn) + "::text"
+	}
+	claim, skip := "true", "SKIP LOCKED"
+	if !t.rows() {
+		claim, skip = fmt.Sprintf("pg_try_advisory_xact_lock(hashtextextended('skald relay of table %d', 0))", s.oid), ""
+	}
+	fill := strings.NewReplacer("/*table*/", t.quoted(), "/*pending*/", pending, "/*where*/", where, "/*done*/", done,
+		"/*id*/", expr(t.ID, complete.MaxText+1), "/*topic*/", expr(t.Topic, complete.MaxTopic+1), "/*key*/", expr(t.Key, complete.MaxKey+1),
+		"/*type*/", expr(t.Type, complete.MaxType+1), "/*correlation*/", expr(t.Correlation, complete.MaxText+1), "/*trace*/", expr(t.Trace, complete.MaxText+1),
+		"/*payload*/", payload, "/*time*/", at, "/*headersin*/", headersIn, "/*headers*/", "json_build_array("+strings.Join(headers, ", ")+")::text",
+		"/*order*/", strings.Join(order, ", "), "/*ordercolumns*/", strings.Join(named, ""), "/*orderpage*/", strings.Join(outer, ", "),
+		"/*most*/", fmt.Sprint(complete.MaxData), "/*budget*/", fmt.Sprint(store.PageBytes), "/*skip*/", skip, "/*claim*/", claim,
+		"/*idle*/", fmt.Sprintf("%dms", idle.Milliseconds()))
+	out.peek, out.begin, out.page = fill.Replace(text["Peek"]), fill.Replace(text["Begin"]), fill.Replace(text["Page"])
+	if out.mark = fill.Replace(text["Mark"]); t.Done.Delete {
+		out.mark = fill.Replace(text["Delete"])
+	}
+	return out, nil
+}
+
+// done is how a row says that it is not done, and how it is made to say that it is.
+func (t *Table) done(kind string) (pending, set string) {
+	c, d := column(t.Done.Column), t.Done
+	switch {
+	case d.Delete:
+		return "true", ""
+	case d.Sent != "":
+		return fmt.Sprintf("%s = %s::%s", c, value(d.Pending), kind), fmt.Sprintf("%s = %s::%s", quoted(d.Column), value(d.Sent), kind)
+	case kind == "boolean":
+		return c + " IS NOT TRUE", quoted(d.Column) + " = true"
+	}
+	return c + " IS NULL", quoted(d.Column) + " = clock_timestamp()"
+}
+
+// value is a text that a column's own type reads.
+func value(s string) string { return strings.TrimSuffix(literal(s), "::text") }
+
+// warnings are what an operator should know at the start.
+func (t *Table) warnings(s *shape) (all [][2]string) {
+	if t.rows() {
+		return [][2]string{{"rows are claimed one by one: with several relays the order of a key is lost",
+			`give "claim": "table", which lets one relay work at a time, where order matters`}}
+	}
+	first := s.columns[t.Order[0]]
+	switch {
+	case t.Key == "":
+		all = append(all, [2]string{"messages have no key: the broker keeps no order among them", `give "key": "${aggregate_id}", with the column of the entity`})
+	case timestamp(first.kind):
+		all = append(all, [2]string{"the order is by " + t.Order[0] + ": of two transactions of one key the one that began first goes first, though the other may have committed first",
+			"order by a column that counts, GENERATED ALWAYS AS IDENTITY, and have writers lock the entity before they insert"})
+	case !first.counts:
+		all = append(all, [2]string{"the order is by " + t.Order[0] + ", which does not count up: keys keep their order only if its writers see to it",
+			"order by a column that is GENERATED ALWAYS AS IDENTITY"})
+	}
+	return all
+}

@@ -1,0 +1,69 @@
+package foreign_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/foreign"
+)
+
+// A map that is made of the columns' names carries the tables of the articles without a change.
+func TestSuggest(t *testing.T) {
+	t.Parallel()
+	for columns, c := range map[string]struct{ insert, want, note string }{
+		`id UUID PRIMARY KEY DEFAULT gen_random_uuid(), topic TEXT NOT NULL, key TEXT, payload JSONB NOT NULL, created_at TIMESTAMPTZ NOT NULL DEFAULT NOW(), published_at TIMESTAMPTZ`: {
+			`INSERT INTO outbox (topic, key, payload) VALUES ('orders', '7', '{"event": "order.created"}')`,
+			`{"table":"outbox","id":"${id}","source":"/outbox","topic":"${topic}","key":"${key}","payload":"payload","time":"created_at","order":["created_at"],"done":{"column":"published_at"}}`,
+			"no column counts up",
+		},
+		`id bigserial PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb, headers jsonb`: {
+			`INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('orders', '7', 'created', '{"event": "order.created"}')`,
+			`{"table":"outbox","id":"${id}","source":"/outbox","topic":"${aggregatetype}.events","key":"${aggregateid}","type":"${type}","payload":"payload","headers_in":"headers","order":["id"],"done":{"delete":true}}`,
+			"rows are deleted",
+		},
+		`id bigserial PRIMARY KEY, "orderId" text, order_id text, data text, status text DEFAULT 'PENDING'`: {
+			`INSERT INTO outbox (order_id, data) VALUES ('7', '{"event": "order.created"}')`,
+			`{"table":"outbox","id":"${id}","source":"/outbox","topic":"outbox","key":"${order_id}","payload":"data","order":["id"],"done":{"column":"status","pending":"PENDING","sent":"SENT"}}`,
+			"a guess",
+		},
+	} {
+		b := newBed(t, columns, "orders", "orders.events", "outbox")
+		name := b.schema + ".outbox"
+		table, notes, err := foreign.Suggest(t.Context(), b.db, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flat := strings.ReplaceAll(name, ".", "_")
+		if got := strings.ReplaceAll(strings.ReplaceAll(string(text), name, "outbox"), flat, "outbox"); got != c.want {
+			t.Errorf("suggested is\n\t%s\nwant\n\t%s", got, c.want)
+		}
+		if !strings.Contains(strings.Join(notes, "\n"), c.note) {
+			t.Errorf("notes are %q, want %q", notes, c.note)
+		}
+		table.Topic = strings.ReplaceAll(table.Topic, flat, "outbox")
+		b.do(c.insert)
+		b.quiet(b.relay(table, b.bus))
+		if got := b.came(); len(got) != 1 || string(got[0].Key) != "7" || string(got[0].Data) != `{"event": "order.created"}` {
+			t.Errorf("published were %+v", got)
+		}
+	}
+}
+
+// Of several tables that are called an outbox none is taken.
+func TestSuggestNeedsAName(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, counted, "orders")
+	b.do("CREATE TABLE outbox_of_another (id int)")
+	_, _, err := foreign.Suggest(t.Context(), b.db, "")
+	if err == nil || !strings.Contains(err.Error(), "several are called an outbox") || !strings.Contains(err.Error(), b.schema+".outbox") {
+		t.Errorf("%v", err)
+	}
+	if _, _, err := foreign.Suggest(t.Context(), b.db, b.schema+".none"); err == nil || !strings.Contains(err.Error(), "there is none") {
+		t.Errorf("%v", err)
+	}
+}

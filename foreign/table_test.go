@@ -1,0 +1,81 @@
+package foreign_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/foreign"
+	"github.com/skald-go/skald/store"
+)
+
+// A map that says too little, or two things, is refused with what to write instead.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{}`:                            "no table is named",
+		`{"table": "a.b.c"}`:            "no table is named",
+		`{"table": "a", "id": 1}`:       "string",
+		`{"tabel": "a"}`:                "tabel",
+		`{"table": "a"} x`:              "follows",
+		`{"table": "a"}`:                "which id",
+		`{"table": "a", "id": "${id}"}`: "where messages go",
+		`{"table": "a", "id": "${id}", "topic": "t"}`:                                                                                  "what a message holds",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p"}`:                                                                  "in which order",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"]}`:                                                 "done is not said",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "claim": "x"}`:                                   `"rows"`,
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "done": {"delete": true, "column": "c"}}`:        "done is not said",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "done": {"column": "c", "sent": ""}}`:            "",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "done": {"delete": true, "sent": "x"}}`:          "pending and sent",
+		`{"table": "a", "id": "${id", "topic": "t", "payload": "p", "order": ["id"], "done": {"delete": true}}`:                        "${",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "headers": {"": "x"}, "done": {"delete": true}}`: "header",
+	} {
+		_, err := foreign.Read(strings.NewReader(text))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A map that does not go with the table ends the relay with the reason, before anything is published.
+func TestMapBesideTheTable(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, counted+", raw bytea, h text", "orders")
+	for want, change := range map[string]func(*foreign.Table){
+		"there is none":            func(t *foreign.Table) { t.Name = "nowhere.outbox" },
+		`it has no column "none"`:  func(t *foreign.Table) { t.Key = "${none}" },
+		"its columns are n, topic": func(t *foreign.Table) { t.Order = []string{"none"} },
+		`"raw" is a bytea`:         func(t *foreign.Table) { t.Key = "${raw}" },
+		`"h" is no json`:           func(t *foreign.Table) { t.HeadersIn = "h" },
+		`"h" is no timestamp`:      func(t *foreign.Table) { t.Time = "h" },
+		"needs pending and sent":   func(t *foreign.Table) { t.Done = foreign.Done{Column: "h"} },
+		"needs no values":          func(t *foreign.Table) { t.Done.Sent = "x" },
+	} {
+		table := b.table(countedMap)
+		change(&table)
+		err := b.relay(table, b.bus).Run(t.Context())
+		var wrong *foreign.TableError
+		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// A right that is missing is named before a row is read.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, counted, "orders")
+	role := "reader_of_" + b.schema
+	b.do("CREATE ROLE " + role)
+	b.do("GRANT USAGE ON SCHEMA " + b.schema + " TO " + role)
+	b.do("GRANT SELECT ON outbox TO " + role)
+	t.Cleanup(func() { b.do("DROP OWNED BY " + role + "; DROP ROLE " + role) })
+	b.db.SetMaxOpenConns(1)
+	b.do("SET ROLE " + role)
+	err := b.relay(b.table(countedMap), b.bus).Run(t.Context())
+	b.do("RESET ROLE")
+	var right *store.RightError
+	if !errors.As(err, &right) || !strings.Contains(err.Error(), "UPDATE on") || !strings.Contains(err.Error(), "GRANT") {
+		t.Errorf("%v", err)
+	}
+}

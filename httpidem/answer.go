@@ -1,0 +1,165 @@
+package httpidem
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skald-go/skald/once"
+)
+
+// An answer is what a client gets.
+type answer struct {
+	code     int
+	header   http.Header
+	body     []byte
+	reason   string // of a refusal; "": it is none
+	rejected bool
+	stored   bool // it stands under the key
+	replayed bool // it was stored before
+	lost     bool // the body was too large even to be sent
+	dropped  int64
+	instance string       // where to look instead, of a body that is not kept
+	kept     *once.Answer // as it is stored; nil: it is not, or not known
+	outcome  string       // for metrics; "": what the fields above say
+}
+
+// beside is what is stored with code and body, as JSON.
+type beside struct {
+	Header   http.Header `json:"header,omitempty"`
+	Dropped  int64       `json:"dropped,omitempty"` // bytes of the body, which was too large to be kept
+	Instance string      `json:"instance,omitempty"`
+}
+
+// storable tells of a status whether its answer is kept: 401, 403, 408, 409, 425, 429 and 5xx say that the
+// request was not done, and may be another time.
+func storable(code int) bool {
+	switch code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return code >= 200 && code < 500
+}
+
+// keepable is h without what belongs to one exchange alone.
+func keepable(h http.Header) http.Header {
+	out := maps.Clone(h)
+	for _, name := range []string{"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Connection", "Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
+		delete(out, name)
+	}
+	maps.DeleteFunc(out, func(name string, _ []string) bool {
+		return len(name) > len(http.TrailerPrefix) && name[:len(http.TrailerPrefix)] == http.TrailerPrefix
+	})
+	return out
+}
+
+// keep is a as it is stored. A body or headers that are too large are left out, and that is stored.
+func (a *answer) keep(path string) (once.Answer, error) {
+	out := once.Answer{Rejected: a.rejected, Reason: a.reason, Code: int32(a.code), Result: string(a.body)}
+	more := beside{Header: keepable(a.header)}
+	text, err := json.Marshal(more)
+	if err != nil {
+		return out, fmt.Errorf("encode headers: %w", err)
+	}
+	if a.dropped == 0 && len(a.body) <= once.MaxResult && len(text) <= once.MaxHeaders {
+		out.Headers = string(text)
+		return out, nil
+	}
+	out.Result = ""
+	more = beside{Dropped: max(a.dropped, int64(len(a.body)), 1), Instance: a.header.Get("Location")}
+	if more.Instance == "" || len(more.Instance) > once.MaxHeaders/2 {
+		more.Instance = path
+	}
+	if len(more.Instance) > once.MaxHeaders/2 {
+		more.Instance = ""
+	}
+	a.dropped, a.instance = more.Dropped, more.Instance
+	text, err = json.Marshal(more)
+	out.Headers = string(text)
+	return out, err
+}
+
+// Scope is the consumer of the marks of an endpoint: what its stored answers are imported under.
+func Scope(name string) string { return "http:" + name }
+
+// Answered is an answer as an endpoint stores it, for inbox.Import: what a table of your own has of requests
+// that were answered before. Location, where the header has one, tells where to look if the body is too large
+// to be kept. An answer that an endpoint would not store is an error: its request may be done again.
+func Answered(code int, header http.Header, body []byte) (once.Answer, error) {
+	if !storable(code) {
+		return once.Answer{}, fmt.Errorf("an answer of %d is not stored: the request may be done again; leave it out", code)
+	}
+	for name, values := range header {
+		if !token(name) || slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
+			return once.Answer{}, fmt.Errorf("the header %.100q cannot be sent: its name has other than letters, digits and -, or its value two lines", name)
+		}
+	}
+	a := answer{code: code, header: header, body: body}
+	return a.keep("")
+}
+
+// token tells whether a header may have that name.
+func token(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
+		return c <= ' ' || c > '~' || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", c)
+	})
+}
+
+// restore reads what keep made.
+func restore(kept once.Answer) (answer, error) {
+	a := answer{code: int(kept.Code), body: []byte(kept.Result), rejected: kept.Rejected, reason: kept.Reason, stored: true, replayed: true, kept: &kept}
+	var more beside
+	if kept.Headers != "" {
+		if err := json.Unmarshal([]byte(kept.Headers), &more); err != nil {
+			return a, fmt.Errorf("read the headers of a stored answer: %w", err)
+		}
+	}
+	a.header, a.dropped, a.instance = more.Header, more.Dropped, more.Instance
+	if a.code == 0 { // imported, or stored by once.Do
+		a.code = http.StatusOK
+	}
+	return a, nil
+}
+
+// equals tells whether a client would see no difference.
+func (a answer) equals(b answer) bool { return a.code == b.code && bytes.Equal(a.body, b.body) }
+
+// send writes a.
+func (a answer) send(w http.ResponseWriter) {
+	h := w.Header()
+	for name, values := range a.header {
+		h[name] = slices.Clone(values)
+	}
+	if bodyAllowed(a.code) {
+		h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	}
+	w.WriteHeader(a.code)
+	if bodyAllowed(a.code) {
+		_, _ = w.Write(a.body) // the client is gone if this fails; the answer stands
+	}
+}
+
+// replay writes a stored answer once more.
+func (a answer) replay(w http.ResponseWriter, r *http.Request) {
+	if a.dropped > 0 {
+		p := Problem{Type: typeNotKept, Title: "The request was done, its answer is not kept", Status: http.StatusConflict, Instance: a.instance,
+			Detail: fmt.Sprintf("it was answered with %d and %d bytes, which is too much to be kept. It is not done again: read what it made", a.code, a.dropped)}
+		problem := p.answer()
+		problem.replayed = a.replayed
+		a = problem
+	}
+	if a.replayed {
+		w.Header().Set(ReplayedHeader, "true")
+	}
+	a.send(w)
+}
+
+// bodyAllowed tells of a status whether it has a body.
+func bodyAllowed(code int) bool {
+	return code >= 200 && code != http.StatusNoContent && code != http.StatusNotModified
+}

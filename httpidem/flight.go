@@ -1,0 +1,112 @@
+package httpidem
+
+import (
+	"context"
+	"crypto/sha256"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// Requests of one key that meet in one process stand behind the first: they hold no connection, and get its
+// answer from memory once it is committed. Across processes the database decides.
+
+type flightKey struct{ tenant, key string }
+
+// A flight is a request under way.
+type flight struct {
+	key    flightKey
+	print  [sha256.Size]byte
+	landed chan struct{}
+	once   sync.Once
+	answer *answer // stored; nil: there is none, somebody else is to try
+}
+
+type flights struct {
+	mu     *sync.Mutex
+	up     map[flightKey]*flight
+	recent *recent
+}
+
+func newFlights() flights {
+	return flights{mu: &sync.Mutex{}, up: map[flightKey]*flight{}, recent: &recent{}}
+}
+
+// lead makes the request of q the one that is done, or returns the answer that another one of the same
+// payload has just stored. Another one still has the key after wait: store.ErrBusy.
+func (f flights) lead(ctx context.Context, q *asked, wait time.Duration) (*flight, *answer, error) {
+	print := sha256.Sum256(q.request.Payload)
+	timer := time.NewTimer(max(wait, 0))
+	defer timer.Stop()
+	for {
+		f.mu.Lock()
+		was := f.up[q.flightKey]
+		if was == nil {
+			mine := &flight{key: q.flightKey, print: print, landed: make(chan struct{})}
+			f.up[q.flightKey] = mine
+			f.mu.Unlock()
+			return mine, nil, nil
+		}
+		f.mu.Unlock()
+		if wait < 0 {
+			return nil, nil, store.ErrBusy
+		}
+		select {
+		case <-was.landed:
+			if was.answer != nil && was.print == print {
+				again := *was.answer
+				again.replayed, again.outcome = true, ""
+				return nil, &again, nil
+			}
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		case <-timer.C:
+			return nil, nil, store.ErrBusy
+		}
+	}
+}
+
+// land ends a flight, with the answer if it is stored. Only the first call counts.
+func (f flights) land(one *flight, a answer) {
+	one.once.Do(func() {
+		f.mu.Lock()
+		if a.stored {
+			one.answer = &a
+			f.recent.add(one.key)
+		}
+		delete(f.up, one.key)
+		f.mu.Unlock()
+		close(one.landed)
+	})
+}
+
+// answered tells whether this process has lately seen the key answered.
+func (f flights) answered(key flightKey) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.recent.has(key)
+}
+
+// recent remembers keys, the last few thousand.
+type recent struct{ young, old map[flightKey]struct{} }
+
+const generation = 4096
+
+func (r *recent) add(key flightKey) {
+	if len(r.young) >= generation {
+		r.old, r.young = r.young, nil
+	}
+	if r.young == nil {
+		r.young = make(map[flightKey]struct{}, generation)
+	}
+	r.young[key] = struct{}{}
+}
+
+func (r *recent) has(key flightKey) bool {
+	if _, ok := r.young[key]; ok {
+		return true
+	}
+	_, ok := r.old[key]
+	return ok
+}

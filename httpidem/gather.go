@@ -1,0 +1,97 @@
+package httpidem
+
+import (
+	"context"
+	"sync"
+
+	"github.com/skald-go/skald/once"
+	"github.com/skald-go/skald/store"
+)
+
+const mostGathered = 100 // questions of one call
+
+// A gather asks for many requests in one call: questions that come while one is under way share the next.
+type gather[Q, A any] struct {
+	ask     func(ctx context.Context, all []Q) ([]A, error)
+	mu      sync.Mutex
+	waiting []*question[Q, A]
+	busy    bool
+}
+
+// A question is that of one request.
+type question[Q, A any] struct {
+	q    Q
+	a    A
+	err  error
+	done chan struct{}
+}
+
+// one asks q with others.
+func (g *gather[Q, A]) one(ctx context.Context, q Q) (a A, err error) {
+	mine := &question[Q, A]{q: q, done: make(chan struct{})}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, mine)
+	if !g.busy {
+		g.busy = true
+		go g.run()
+	}
+	g.mu.Unlock()
+	select {
+	case <-mine.done:
+		return mine.a, mine.err
+	case <-ctx.Done():
+		return a, ctx.Err()
+	}
+}
+
+// run asks until nobody waits.
+func (g *gather[Q, A]) run() {
+	for {
+		g.mu.Lock()
+		batch := g.waiting[:min(len(g.waiting), mostGathered)]
+		g.waiting = g.waiting[len(batch):]
+		if g.busy = len(batch) > 0; !g.busy {
+			g.waiting = nil
+		}
+		g.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		all := make([]Q, len(batch))
+		for i, one := range batch {
+			all[i] = one.q
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), finishing)
+		got, err := g.ask(ctx, all)
+		cancel()
+		for i, one := range batch {
+			if one.err = err; err == nil {
+				one.a = got[i]
+			}
+			close(one.done)
+		}
+	}
+}
+
+// A seer looks keys of one endpoint up, those of many requests in one call.
+type seer struct {
+	once.Seer
+	keys gather[store.Identity, store.Verdict]
+}
+
+func newSeer(db once.Seer, scope string) *seer {
+	s := &seer{Seer: db}
+	s.keys.ask = func(ctx context.Context, ids []store.Identity) ([]store.Verdict, error) {
+		return db.Seen(ctx, scope, ids)
+	}
+	return s
+}
+
+// Seen looks one key up; more go the plain way.
+func (s *seer) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
+	if len(ids) != 1 {
+		return s.Seer.Seen(ctx, consumer, ids)
+	}
+	v, err := s.keys.one(ctx, ids[0])
+	return []store.Verdict{v}, err
+}

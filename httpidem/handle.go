@@ -1,0 +1,191 @@
+package httpidem
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/internal/lending"
+	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/once"
+)
+
+// A Request is what a handler gets.
+type Request[In any] struct {
+	*http.Request // its Body was read
+	Key, Tenant   string
+	Body          In
+}
+
+// A Reply is what a handler answers. Out is sent as JSON; as it is, where it is []byte.
+type Reply[Out any] struct {
+	Code   int // default 200
+	Header http.Header
+	Body   Out
+}
+
+// OK is 200.
+func OK[Out any](body Out) Reply[Out] { return Reply[Out]{Code: http.StatusOK, Body: body} }
+
+// Created is 201, with where it is.
+func Created[Out any](body Out, location string) Reply[Out] {
+	return Reply[Out]{Code: http.StatusCreated, Header: http.Header{"Location": {location}}, Body: body}
+}
+
+// Accepted is 202, with where to ask how it goes.
+func Accepted[Out any](body Out, location string) Reply[Out] {
+	return Reply[Out]{Code: http.StatusAccepted, Header: http.Header{"Location": {location}}, Body: body}
+}
+
+// A Handler does a request in tx. Do not commit tx. A reply of 2xx, 3xx or 4xx commits its rows, its messages
+// and the reply; 401, 403, 408, 409, 425, 429 and 5xx roll back and are not stored. skald.Reject and Refuse
+// roll back and are stored. A *Problem rolls back, and is answered; any other error too, with 500, or 503
+// where the database is away.
+type Handler[TTx, In, Out any] func(ctx context.Context, tx TTx, q Request[In]) (Reply[Out], error)
+
+// Handle makes fn an idempotent endpoint. Name is of the endpoint: with the tenant it is the scope of a key,
+// so give each its own. In is decoded from JSON (415 for another Content-Type, 400 for what does not decode;
+// neither is stored); []byte is the body as it is; of a struct{} nothing may come. Answers above 64 KiB are
+// sent, and kept as "done, body not kept": a repeat is 409.
+func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Options, fn Handler[TTx, In, Out]) http.Handler {
+	d := newDoor(name, tenant, o, db)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.serve(w, r, func(ctx context.Context, q *asked) (answer, error) {
+			in := Request[In]{Request: r, Key: q.key, Tenant: q.tenant}
+			if err := decode(r, q.body, &in.Body); err != nil {
+				return answer{outcome: telemetry.KeyInvalid}, err
+			}
+			run, err := once.Begin(ctx, db, q.request)
+			if err != nil {
+				return answer{}, err
+			}
+			if kept, done := run.Answer(); done {
+				return restore(kept)
+			}
+			lent := lending.With(ctx, lending.Loan{Tx: run.Tx(), Consumer: "HTTP endpoint " + name, ID: q.key})
+			reply, err := safely(lent, run.Tx(), in, fn)
+			return handled(ctx, d, run, q, r, reply, err)
+		})
+	})
+}
+
+func safely[TTx, In, Out any](ctx context.Context, tx TTx, in Request[In], fn Handler[TTx, In, Out]) (reply Reply[Out], err error) {
+	defer failure.Recover(&err)
+	return fn(ctx, tx, in)
+}
+
+// handled ends run with what the handler answered.
+func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *asked, r *http.Request, reply Reply[Out], err error) (answer, error) {
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishing)
+	defer cancel()
+	a, rows, err := d.judge(ctx, run.Outage, err, func() (answer, error) { return encode(reply) })
+	if err != nil || !a.stored {
+		run.Rollback(end)
+		return a, err
+	}
+	kept, err := a.keep(r.URL.EscapedPath())
+	if err != nil {
+		run.Rollback(end)
+		return a, err
+	}
+	err = run.Commit(end, kept, rows...)
+	if err != nil {
+		return d.again(end, q, err)
+	}
+	a.kept = &kept
+	return a, nil
+}
+
+// judge makes of what a handler returned an answer, or an error that is not to be stored.
+func (d *door) judge(ctx context.Context, outage func(context.Context, error) bool, err error, encode func() (answer, error)) (a answer, rows []skald.Message, _ error) {
+	var no *skald.RejectedError
+	var problem *Problem
+	switch {
+	case errors.As(err, &no):
+		if !errors.As(err, &problem) {
+			problem = &Problem{Status: http.StatusUnprocessableEntity, Detail: no.Err.Error()}
+		}
+		if problem.Status < 400 || problem.Status > 599 {
+			return a, nil, fmt.Errorf("the handler refused with the status %d: it must be 400 to 599: %w", problem.Status, no.Err)
+		}
+		if rows, err = (complete.Completer{}).Messages(ctx, no.Say); err != nil {
+			return a, nil, fmt.Errorf("refuse: %w", err)
+		}
+		a = problem.answer()
+		a.stored, a.rejected, a.reason = true, true, cmp.Or(problem.Detail, no.Err.Error())
+		return a, rows, nil
+	case err != nil && outage(ctx, err):
+		return a, nil, skald.Outage(err)
+	case err != nil:
+		return a, nil, err
+	}
+	if a, err = encode(); err != nil {
+		return a, nil, err
+	}
+	a.stored = storable(a.code)
+	return a, nil, nil
+}
+
+// decode reads the body into v.
+func decode(r *http.Request, body []byte, v any) error {
+	bad := func(code int, why string, args ...any) error {
+		return &Problem{Status: code, Detail: fmt.Sprintf(why, args...)}
+	}
+	switch v := v.(type) {
+	case *[]byte:
+		*v = body
+		return nil
+	case *struct{}:
+		if len(body) > 0 {
+			return bad(http.StatusBadRequest, "this endpoint takes no body, %d bytes came", len(body))
+		}
+		return nil
+	}
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
+		return bad(http.StatusUnsupportedMediaType, "the Content-Type is %.100q, this endpoint takes application/json", r.Header.Get("Content-Type"))
+	}
+	j := json.NewDecoder(bytes.NewReader(body))
+	if err := j.Decode(v); err != nil {
+		return bad(http.StatusBadRequest, "the body does not decode: %v", err)
+	}
+	if _, err := j.Token(); !errors.Is(err, io.EOF) {
+		return bad(http.StatusBadRequest, "there is more than one value in the body")
+	}
+	return nil
+}
+
+// encode makes the answer of a reply.
+func encode[Out any](reply Reply[Out]) (a answer, err error) {
+	a.code, a.header = cmp.Or(reply.Code, http.StatusOK), reply.Header.Clone()
+	if a.code < 200 || a.code > 599 {
+		return a, fmt.Errorf("the handler answered with the status %d: it must be 200 to 599", a.code)
+	}
+	if a.header == nil {
+		a.header = http.Header{}
+	}
+	if !bodyAllowed(a.code) {
+		return a, nil
+	}
+	if raw, ok := any(reply.Body).([]byte); ok {
+		a.body = raw
+		return a, nil
+	}
+	if a.body, err = json.Marshal(reply.Body); err != nil {
+		return a, fmt.Errorf("encode the reply: %w", err)
+	}
+	if a.header.Get("Content-Type") == "" {
+		a.header.Set("Content-Type", "application/json")
+	}
+	return a, nil
+}

@@ -1,0 +1,151 @@
+package httpidem
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/once"
+	"github.com/skald-go/skald/store"
+)
+
+// Types of problems that this package answers itself.
+const (
+	typeKeyMissing = "urn:skald:problem:idempotency-key"
+	typeKeyReused  = "urn:skald:problem:idempotency-key-reused"
+	typeKeyTooOld  = "urn:skald:problem:idempotency-key-too-old"
+	typeInProgress = "urn:skald:problem:request-in-progress"
+	typeNotKept    = "urn:skald:problem:answer-not-kept"
+	typeStreaming  = "urn:skald:problem:streaming"
+)
+
+// A Problem is an answer by RFC 9457. A handler may return one as its error, alone or in skald.Reject.
+type Problem struct {
+	Type     string // a URI; "": about:blank
+	Title    string // default: the text of the status
+	Status   int
+	Detail   string        // for the client
+	Instance string        // a URI
+	After    time.Duration // Retry-After; 0: none. Rounded up to seconds
+	Err      error         // for the log, not for the client
+}
+
+func (p *Problem) Error() string {
+	text := fmt.Sprintf("%d %s", p.Status, p.Detail)
+	if p.Err != nil {
+		text += ": " + p.Err.Error()
+	}
+	return text
+}
+func (p *Problem) Unwrap() error { return p.Err }
+
+// Refuse is a handler's final "no" to a request: its rows are undone, and this and each later request under
+// the key is answered so.
+func Refuse(status int, detail string, say ...skald.Draft) error {
+	return skald.Reject(&Problem{Status: status, Detail: detail}, say...)
+}
+
+// answer is the problem as it is sent and stored.
+func (p *Problem) answer() answer {
+	body := map[string]any{"type": "about:blank", "title": p.Title, "status": p.Status}
+	if p.Type != "" {
+		body["type"] = p.Type
+	}
+	if p.Title == "" {
+		body["title"] = http.StatusText(p.Status)
+	}
+	if p.Detail != "" {
+		body["detail"] = p.Detail
+	}
+	if p.Instance != "" {
+		body["instance"] = p.Instance
+	}
+	text, _ := json.Marshal(body) // of texts and a number it cannot fail
+	h := http.Header{"Content-Type": {"application/problem+json"}}
+	if p.After > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((p.After+time.Second-1)/time.Second)))
+	}
+	return answer{code: p.Status, header: h, body: text}
+}
+
+// fail answers an error, which is logged where the client is not told of it.
+func (d *door) fail(w http.ResponseWriter, r *http.Request, p *Problem, err error) {
+	if (p.Status >= 500 || p.Err != nil) && r.Context().Err() == nil {
+		// else the client is gone, and has it undone
+		d.o.Logger.ErrorContext(r.Context(), "httpidem: request failed", "endpoint", d.name, "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
+	}
+	p.answer().send(w)
+}
+
+// problem says what err is for a client.
+func (d *door) problem(err error) *Problem {
+	var (
+		problem *Problem
+		other   *once.ConflictError
+		old     *once.TooOldError
+		held    *once.InHandError
+		later   *skald.LaterError
+		outage  *skald.OutageError
+	)
+	switch {
+	case errors.As(err, &problem) && problem.Status > 0:
+		return problem
+	case errors.As(err, &other):
+		return &Problem{Type: typeKeyReused, Title: "Idempotency-Key is already used", Status: http.StatusUnprocessableEntity,
+			Detail: "this key stands for another request: method, path, query, Content-Type or body differ. Give another request a key of its own"}
+	case errors.As(err, &old):
+		return &Problem{Type: typeKeyTooOld, Title: "Idempotency-Key is too old", Status: http.StatusUnprocessableEntity,
+			Detail: "this key is of a time whose answers are deleted: whether the request was done is not known here. Look before you send it under a new key"}
+	case errors.As(err, &held), errors.Is(err, store.ErrBusy):
+		return &Problem{Type: typeInProgress, Title: "A request is outstanding for this Idempotency-Key", Status: http.StatusConflict, After: retryAfter,
+			Detail: "a request under this key is being done: send it again later, for its answer"}
+	case errors.As(err, &later):
+		return &Problem{Status: http.StatusServiceUnavailable, After: max(later.After, retryAfter), Detail: "not now: send the same request again later", Err: err}
+	case errors.As(err, &outage), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), d.outage(err):
+		return &Problem{Status: http.StatusServiceUnavailable, After: retryAfter, Detail: "it was not done, or it was: send the same request again to know", Err: err}
+	}
+	return &Problem{Status: http.StatusInternalServerError, Detail: "something is wrong here; the same request may be sent again", Err: err}
+}
+
+// outcome is what became of a request, for metrics. P is its error, if there was one.
+func outcome(ctx context.Context, a answer, p *Problem) string {
+	switch {
+	case a.outcome != "":
+		return a.outcome
+	case p != nil && ctx.Err() != nil:
+		return telemetry.KeyUndone // the client is gone
+	case p != nil:
+		return p.outcome()
+	case a.replayed:
+		return telemetry.KeyRepeated
+	case a.rejected:
+		return telemetry.KeyRefused
+	case a.stored && a.dropped > 0:
+		return telemetry.KeyTooLarge
+	case a.stored:
+		return telemetry.KeyDone
+	}
+	return telemetry.KeyUndone
+}
+
+func (p *Problem) outcome() string {
+	switch {
+	case p.Type == typeInProgress:
+		return telemetry.KeyInProgress
+	case p.Type == typeKeyReused:
+		return telemetry.KeyConflict
+	case p.Type == typeKeyTooOld:
+		return telemetry.KeyTooOld
+	case p.Status == http.StatusServiceUnavailable:
+		return telemetry.KeyOutage
+	case p.Status >= http.StatusInternalServerError:
+		return telemetry.KeyFailed
+	}
+	return telemetry.KeyUndone // the handler's own
+}

@@ -1,0 +1,76 @@
+package httpidem
+
+import (
+	"bufio"
+	"errors"
+	"mime"
+	"net"
+	"net/http"
+)
+
+// mostHeld bounds an answer in memory.
+const mostHeld = 32 << 20
+
+var (
+	errStreams = errors.New("httpidem: a handler under Wrap cannot stream: its answer is sent once it is stored. Mount it outside of Wrap, or send a whole answer")
+	errHijacks = errors.New("httpidem: a handler under Wrap cannot hijack the connection: its answer is to be stored. Mount it outside of Wrap")
+)
+
+// A recorder takes an answer in. It refuses what would send a part of it.
+type recorder struct {
+	header  http.Header // the handler's
+	sent    http.Header // as it was at WriteHeader
+	code    int
+	body    []byte
+	dropped int64 // bytes of a body that is too large to be held
+	refused error
+}
+
+func (w *recorder) Header() http.Header { return w.header }
+
+func (w *recorder) WriteHeader(code int) {
+	if w.code != 0 || code < 200 { // informational ones are not stored
+		return
+	}
+	w.code, w.sent = code, w.header.Clone()
+	if kind, _, _ := mime.ParseMediaType(w.header.Get("Content-Type")); kind == "text/event-stream" {
+		w.refused = errStreams
+	}
+}
+
+func (w *recorder) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	switch {
+	case w.refused != nil:
+		return 0, w.refused
+	case !bodyAllowed(w.code):
+		return 0, http.ErrBodyNotAllowed
+	case w.dropped > 0 || len(w.body)+len(p) > mostHeld:
+		w.dropped += int64(len(w.body) + len(p))
+		w.body = nil
+		return len(p), nil
+	}
+	w.body = append(w.body, p...)
+	return len(p), nil
+}
+
+// FlushError refuses to stream; http.ResponseController calls it.
+func (w *recorder) FlushError() error {
+	w.refused = errStreams
+	return errStreams
+}
+
+// Hijack refuses to give the connection away.
+func (w *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.refused = errHijacks
+	return nil, nil, errHijacks
+}
+
+func (w *recorder) answer() answer {
+	w.WriteHeader(http.StatusOK)
+	a := answer{code: w.code, header: w.sent, body: w.body, dropped: w.dropped, lost: w.dropped > 0}
+	if len(a.body) > 0 && a.header.Get("Content-Type") == "" {
+		a.header.Set("Content-Type", http.DetectContentType(a.body))
+	}
+	return a
+}

@@ -1,0 +1,145 @@
+package httpidem
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/skald-go/skald/once"
+)
+
+// asked is a request that has been read whole.
+type asked struct {
+	flightKey
+	request once.Request
+	body    []byte
+}
+
+// ask reads a request before anything is claimed for it: a slow or broken body holds nobody up. An error is a
+// *Problem, or that the client is gone.
+func (d *door) ask(w http.ResponseWriter, r *http.Request) (*asked, error) {
+	key, err := keyOf(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	tenant, err := d.tenant(r)
+	if err != nil {
+		if problem := (*Problem)(nil); errors.As(err, &problem) {
+			return nil, problem
+		}
+		return nil, &Problem{Status: http.StatusUnauthorized, Detail: err.Error(), Err: err}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.o.MaxBody))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the body may have %d bytes at most", d.o.MaxBody)}
+	}
+	if err != nil {
+		return nil, &Problem{Status: http.StatusBadRequest, Detail: "the body broke off: send the request again", Err: err}
+	}
+	payload := canonical(r, d.o.Headers, body)
+	return &asked{
+		flightKey: flightKey{tenant, key},
+		request:   once.Request{Scope: d.scope(), Tenant: tenant, Key: key, Payload: payload, Wait: d.o.Wait, Keep: d.o.Keep},
+		body:      body,
+	}, nil
+}
+
+// keyOf reads the key.
+func keyOf(h http.Header) (string, error) {
+	bad := func(why string) error {
+		return &Problem{Type: typeKeyMissing, Status: http.StatusBadRequest, Title: "Idempotency-Key is missing or malformed", Detail: why}
+	}
+	all := h.Values(KeyHeader)
+	if len(all) != 1 {
+		return "", bad(fmt.Sprintf("this endpoint needs the header %s once, it is there %d times: send a unique key, a UUID for example, and the same one with each repeat",
+			KeyHeader, len(all)))
+	}
+	text := strings.Trim(all[0], " \t")
+	if !strings.HasPrefix(text, `"`) && strings.ContainsAny(text, "\",") {
+		return "", bad(`a key that has quotes or commas must be in quotes: "…"`)
+	}
+	key, err := Key(text)
+	if err != nil {
+		return "", bad(err.Error())
+	}
+	return key, nil
+}
+
+// Key is a key as an endpoint stores it, of the text that a header or a table of yours has: a structured
+// string loses its quotes.
+func Key(text string) (key string, err error) {
+	if key = text; strings.HasPrefix(text, `"`) {
+		var ok bool
+		if key, ok = unquote(text); !ok {
+			return "", errors.New(`the key begins with a quote, and is no structured string: "…" with \" and \\ as the only escapes`)
+		}
+	}
+	if key == "" || len(key) > maxKey || strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' }) {
+		return "", fmt.Errorf("a key has 1 to %d visible ASCII characters", maxKey)
+	}
+	return key, nil
+}
+
+// unquote reads a structured string (RFC 9651, 3.3.3); parameters after it mean nothing.
+func unquote(text string) (string, bool) {
+	var out strings.Builder
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '"':
+			rest := strings.TrimLeft(text[i+1:], " ")
+			return out.String(), rest == "" || rest[0] == ';'
+		case '\\':
+			if i++; i == len(text) || text[i] != '"' && text[i] != '\\' {
+				return "", false
+			}
+			out.WriteByte(text[i])
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return "", false
+}
+
+// quote writes a structured string.
+func quote(key string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
+}
+
+// canonical is what must be equal whenever the key is, each part with its length.
+func canonical(r *http.Request, headers []string, body []byte) []byte {
+	parts := [][]byte{[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(r.URL.RawQuery), []byte(mediaType(r.Header.Get("Content-Type")))}
+	names := make([]string, len(headers))
+	for i, name := range headers {
+		names[i] = http.CanonicalHeaderKey(name)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		values := r.Header.Values(name)
+		parts = append(parts, fmt.Appendf(nil, "%s %d", name, len(values)))
+		for _, v := range values {
+			parts = append(parts, []byte(v))
+		}
+	}
+	var out bytes.Buffer
+	for _, part := range append(parts, body) {
+		out.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		out.Write(part)
+	}
+	return out.Bytes()
+}
+
+// mediaType is a Content-Type as it is compared: case and order of parameters do not count.
+func mediaType(text string) string {
+	kind, params, err := mime.ParseMediaType(text)
+	if err != nil {
+		return text
+	}
+	return cmp.Or(mime.FormatMediaType(kind, params), text)
+}

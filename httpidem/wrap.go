@@ -1,0 +1,119 @@
+package httpidem
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/once"
+	"github.com/skald-go/skald/store"
+)
+
+// Wrap makes next idempotent by a lease: the key is reserved in a commit of its own, next runs, and its
+// answer is stored. What next writes is not in that commit, so a process that dies in between leaves an
+// effect without an answer, and once the lease has ended a repeat runs next again. The same goes for an
+// answer of 5xx (and 401, 403, 408, 409, 425, 429), which is not stored: next should undo what it did before
+// it answers so. Where that must not be, use Handle.
+//
+// The answer is held in memory until it is stored: up to 32 MiB are sent, up to 64 KiB are kept; of a larger
+// one it is kept that it was done, and a repeat is 409. Streaming and hijacking fail by name, with 500. The
+// context of next ends at nine tenths of Options.Lease, not when the client goes. Whoever answers later than
+// the lease cannot overwrite: the answer that is stored is sent.
+func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handler) http.Handler {
+	d := newDoor(name, tenant, o, db)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.serve(w, r, func(ctx context.Context, q *asked) (answer, error) {
+			key, err := once.Reserve(ctx, db, q.request, d.o.Lease)
+			if err != nil {
+				return answer{}, err
+			}
+			if kept, done := key.Answer(); done {
+				return restore(kept)
+			}
+			began := time.Now()
+			life, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.Lease*9/10)
+			defer cancel()
+			rec, err := record(life, r, q.body, next)
+			if err != nil {
+				// of a panic: what was done is not known, so the key stays until the lease ends
+				return answer{}, err
+			}
+			return d.finish(ctx, key, q, r, rec, began)
+		})
+	})
+}
+
+// record runs next. An error is a panic of it.
+func record(ctx context.Context, r *http.Request, body []byte, next http.Handler) (rec *recorder, err error) {
+	rec = &recorder{header: http.Header{}}
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			err = errors.New("the handler aborted the request")
+		default:
+			err = fmt.Errorf("the handler panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	inner := r.WithContext(ctx)
+	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	next.ServeHTTP(rec, inner)
+	return rec, nil
+}
+
+// finish stores what next answered, or gives the key back.
+func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *http.Request, rec *recorder, began time.Time) (answer, error) {
+	end, cancel := context.WithDeadline(context.WithoutCancel(ctx), began.Add(max(d.o.Lease, finishing)))
+	defer cancel()
+	a := rec.answer()
+	if rec.refused != nil {
+		a = (&Problem{Type: typeStreaming, Status: http.StatusInternalServerError, Detail: rec.refused.Error()}).answer()
+		a.outcome = telemetry.KeyFailed
+		d.o.Logger.ErrorContext(ctx, "httpidem: request failed", "endpoint", d.name, "method", r.Method, "path", r.URL.Path, "error", rec.refused)
+	}
+	a.stored = rec.refused == nil && storable(a.code)
+	if !a.stored {
+		return a, d.giveBack(end, key)
+	}
+	kept, err := a.keep(r.URL.EscapedPath())
+	if err != nil {
+		return a, err
+	}
+	// The work is done: as long as the lease lasts the answer is worth another try.
+	for attempt := 1; ; attempt++ {
+		err = key.Finish(end, kept)
+		if err == nil {
+			a.kept = &kept
+			return a, nil
+		}
+		if errors.Is(err, store.ErrLost) {
+			other, err := d.again(end, q, store.ErrBusy)
+			if other.outcome = telemetry.KeyOvertaken; attempt > 1 && err == nil && other.equals(a) {
+				other.outcome = telemetry.KeyDone // an earlier attempt took effect
+			}
+			return other, err
+		}
+		pause := time.NewTimer(backoff.After(attempt, 50*time.Millisecond, time.Second))
+		select {
+		case <-pause.C:
+		case <-end.Done():
+			pause.Stop()
+			return a, err
+		}
+	}
+}
+
+// giveBack frees the key; where that fails, the end of the lease does.
+func (d *door) giveBack(ctx context.Context, key *once.Reservation) error {
+	if err := key.GiveBack(ctx); err != nil && !errors.Is(err, store.ErrLost) {
+		d.o.Logger.WarnContext(ctx, "httpidem: the key stays until its lease ends", "endpoint", d.name, "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,622 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A mortal is an inbox whose process dies, as by kill -9, in the handlers of messages, life after life.
+type mortal struct {
+	*world
+	crashCount func(m skald.Received[string]) bool
+	fails      func(m skald.Received[string]) bool
+	runs       map[string]int
+	sessions   int
+	batch      int                                     // Options.Batch
+	wrap       func(store.Driver[tx]) store.Driver[tx] // a bug; nil: none
+}
+
+func newMortal(t *testing.T, partitions int, crashCount func(skald.Received[string]) bool) *mortal {
+	return &mortal{world: newWorld(t, partitions), crashCount: crashCount, runs: map[string]int{}}
+}
+
+// live is one session: until it dies, which it tells, or there is nothing to do.
+func (m *mortal) live() (died bool) {
+	m.t.Helper()
+	m.sessions++
+	session := sagatest.NewFaults(uint64(m.sessions), sagatest.None()).Session()
+	var db store.Driver[tx] = m.db
+	if m.wrap != nil {
+		db = m.wrap(db)
+	}
+	in := inbox.New(sagatest.WrapDriver(db, session), sagatest.WrapBroker(m.bus.Client(), session), "stock",
+		&inbox.Options{Now: m.clock, Logger: slog.New(slog.DiscardHandler), Member: "one", RetryFirst: time.Millisecond, Batch: m.batch})
+	inbox.On(in, said, func(ctx context.Context, tx tx, r skald.Received[string]) error {
+		m.runs[r.Value]++
+		if m.crashCount(r) {
+			return session.Die()
+		}
+		if m.fails != nil && m.fails(r) {
+			return errors.New("not yet")
+		}
+		return note(tx, string(r.Key), r.Value)
+	})
+	for range 1000 {
+		busy, err := in.Step(m.t.Context())
+		select {
+		case <-session.Died():
+			return true
+		default:
+		}
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if !busy {
+			if err := in.Close(m.t.Context()); err != nil {
+				m.t.Fatal(err)
+			}
+			return false
+		}
+	}
+	m.t.Fatal("never quiet")
+	return false
+}
+
+// rest lets one session follow the other until one comes to its end; the claims of the dead run out
+// meanwhile.
+func (m *mortal) rest(most int) (deaths int) {
+	m.t.Helper()
+	for ; m.live(); deaths++ {
+		if deaths > most {
+			m.t.Fatalf("it still dies after %d lives; kept: %+v", m.sessions, m.kept())
+		}
+		m.pass(2 * time.Minute)
+	}
+	return deaths
+}
+
+// A message that ends its process becomes a dead letter after three runs of its own, its neighbours are
+// charged with nothing and take effect once, in order.
+// Interleaving 12.
+func TestKillerBecomesADeadLetter(t *testing.T) {
+	for _, partitions := range []int{1, 4} {
+		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
+			m := newMortal(t, partitions, func(r skald.Received[string]) bool { return r.Value == "killer" })
+			for _, text := range []string{"a1", "b1", "c1", "a2", "killer", "b2", "c2", "d1", "a3"} {
+				key := text[:1]
+				if text == "killer" {
+					key = "b"
+				}
+				m.publish(m.message(key, text))
+			}
+			deaths := m.rest(10)
+			if deaths != 6 || m.runs["killer"] != 6 {
+				t.Errorf("%d deaths, %d runs of the killer", deaths, m.runs["killer"])
+			}
+			dead := m.dead()
+			if len(dead) != 1 || dead[0].Dead.Kind != "crash" || !strings.Contains(dead[0].Last.Why, "3 times") || string(dead[0].Message.Key) != "b" {
+				t.Fatalf("dead: %+v", dead)
+			}
+			m.expect("a", "a1 a2 a3")
+			m.expect("b", "b1") // b2 waits behind the dead letter
+			m.expect("c", "c1 c2")
+			m.expect("d", "d1")
+			for _, p := range m.kept() {
+				if p.CrashCount > 0 && p.Dead == nil || p.Attempts > 0 {
+					t.Errorf("%s is charged with %d kills, %d attempts", p.ID, p.CrashCount, p.Attempts)
+				}
+			}
+		})
+	}
+}
+
+// Most processes that end are ended by something else: what was in hand once is run as ever, and not put
+// aside before. And no more counts as in hand than was begun, or might have been before that was noted.
+// Interleaving 12.
+func TestOneDeathMakesNoSuspects(t *testing.T) {
+	m := newMortal(t, 1, nil)
+	m.crashCount = func(skald.Received[string]) bool { return m.sessions == 1 && len(m.runs) == 20 }
+	parked := &parkings{}
+	m.wrap = func(d store.Driver[tx]) store.Driver[tx] { parked.Driver = d; return parked }
+	var want []string
+	for i := range 500 {
+		m.publish(m.message("k", fmt.Sprint(i)))
+		want = append(want, fmt.Sprint(i))
+	}
+	if !m.live() {
+		t.Fatal("it did not die")
+	}
+	all, err := m.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	if err != nil || len(all.Checkpoints) != 1 || all.Checkpoints[0].InFlightEnd <= 19 || all.Checkpoints[0].InFlightEnd > 19+3*16 {
+		t.Errorf("it died at the 20th of 500 messages, and left %+v, %v", all.Checkpoints, err)
+	}
+	m.pass(2 * time.Minute)
+	if m.live() {
+		t.Fatal("it died again")
+	}
+	m.expect("k", strings.Join(want, " "))
+	if parked.n > 0 {
+		t.Errorf("%d were put aside", parked.n)
+	}
+}
+
+type parkings struct {
+	store.Driver[tx]
+	n int
+}
+
+func (d *parkings) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	u, err := d.Driver.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return unitParkings{u, d}, nil
+}
+
+type unitParkings struct {
+	store.Unit[tx]
+	d *parkings
+}
+
+func (u unitParkings) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	for i := range instead {
+		if instead[i].Park != nil {
+			u.d.n++
+		}
+	}
+	return u.Unit.Rollback(ctx, instead...)
+}
+
+// A parked message that ends its process is found in the same way: its second kill makes it a suspect, and
+// each of its own runs is charged.
+// Interleaving 12.
+func TestParkedKillerBecomesADeadLetter(t *testing.T) {
+	m := newMortal(t, 1, nil)
+	m.crashCount = func(r skald.Received[string]) bool { return r.Value == "killer" && m.runs["killer"] > 1 }
+	m.fails = func(r skald.Received[string]) bool { return r.Value == "killer" && m.runs["killer"] == 1 }
+	m.publish(m.message("a", "killer"), m.message("a", "a2"), m.message("b", "b1"))
+	m.live()
+	m.pass(2 * time.Minute)
+	deaths := m.rest(10)
+	dead := m.dead()
+	if len(dead) != 1 || dead[0].Dead.Kind != "crash" || dead[0].Attempts != 1 {
+		t.Fatalf("after %d deaths: %+v", deaths, dead)
+	}
+	if deaths != 5 {
+		t.Errorf("%d deaths, want two with it in hand, as it is claimed, and three of its own", deaths)
+	}
+	m.expect("b", "b1")
+}
+
+// Processes that are killed from outside in whatever they are at make no dead letters: of any message no more
+// than one run in four is its own.
+// Interleaving 12.
+func TestDeploysByKillMakeNoDeadLetters(t *testing.T) {
+	m := newMortal(t, 2, nil)
+	calls := 0
+	m.crashCount = func(skald.Received[string]) bool { calls++; return calls%7 == 0 }
+	for i := range 60 {
+		m.publish(m.message(fmt.Sprint("k", i%5), fmt.Sprint(i)))
+	}
+	deaths := m.rest(100)
+	if deaths < 5 {
+		t.Fatalf("only %d deaths", deaths)
+	}
+	if kept := m.kept(); len(kept) != 0 {
+		t.Errorf("kept: %+v", kept)
+	}
+	for k := range 5 {
+		var want []string
+		for i := k; i < 60; i += 5 {
+			want = append(want, fmt.Sprint(i))
+		}
+		m.expect(fmt.Sprint("k", k), strings.Join(want, " "))
+	}
+}
+
+// In the steady state nothing is asked for a message that is about it alone: what is stored of partitions is
+// stored now and then.
+func TestPositionsAreStoredNowAndThen(t *testing.T) {
+	w := newWorld(t, 2)
+	counted := &counting{Store: w.db}
+	in := w.over(counted, &inbox.Options{Now: w.clock}, keep)
+	for i := range 500 {
+		w.publish(w.message(fmt.Sprint("k", i%10), fmt.Sprint(i)))
+		w.quiet(in)
+		w.pass(time.Millisecond)
+	}
+	if counted.advances > 15 {
+		t.Errorf("%d statements for 500 messages in half a second", counted.advances)
+	}
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := int64(0)
+	for _, s := range all.Checkpoints {
+		sum += s.Position
+		if s.Session != "" || s.InFlightEnd < s.Position {
+			t.Errorf("left as %+v", s)
+		}
+	}
+	if sum != 500 {
+		t.Errorf("the partitions are at %+v", all.Checkpoints)
+	}
+}
+
+type counting struct {
+	*memstore.Store
+	advances int
+}
+
+func (c *counting) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+	if !a.Take && len(a.Checkpoints) > 0 {
+		c.advances++
+	}
+	return c.Store.Attend(ctx, a)
+}
+
+// A database that is farther back than the broker gets its messages again: those whose marks are gone run,
+// the others are repeats. One of another topic of the same name is not believed.
+// Interleaving 5.
+func TestConsumerStartsAtTheLowerPosition(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.stepper(keep)
+	for i := range 10 {
+		w.publish(w.message("k", fmt.Sprint(i)))
+	}
+	w.quiet(in)
+	w.expect("k", "0 1 2 3 4 5 6 7 8 9")
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	was, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	if err != nil || len(was.Checkpoints) != 1 {
+		t.Fatal(was, err)
+	}
+	for name, tc := range map[string]struct {
+		origin, want string
+	}{
+		"gone back":    {was.Checkpoints[0].Origin, "4 5 6 7 8 9"},
+		"another life": {"other", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{t: t, bus: w.bus, now: w.clock()}
+			w.db = memstore.New(&memstore.Options{Now: w.clock})
+			checkpoint := store.Checkpoint{Partition: was.Checkpoints[0].Partition, Origin: tc.origin, Position: 4}
+			if _, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "", Stamp: "n", Checkpoints: []store.Checkpoint{checkpoint}}); err != nil {
+				t.Fatal(err)
+			}
+			in := w.stepper(keep)
+			w.quiet(in)
+			w.expect("k", tc.want)
+			if err := in.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// What a partition had nothing of when the backup was made comes again, too: where it began was stored before
+// anything of it came.
+func TestConsumerOfALaneThatWasEmptyThen(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.stepper(keep)
+	w.quiet(in)
+	backup, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	if err != nil || len(backup.Checkpoints) != 1 || backup.Checkpoints[0].Position != 0 {
+		t.Fatalf("%+v %v", backup, err)
+	}
+	for i := range 3 {
+		w.publish(w.message("k", fmt.Sprint(i)))
+	}
+	w.quiet(in)
+	w.expect("k", "0 1 2")
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	then := &world{t: t, bus: w.bus, now: w.clock(), db: memstore.New(&memstore.Options{Now: w.clock})}
+	if _, err := then.db.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "", Stamp: "n", Checkpoints: backup.Checkpoints}); err != nil {
+		t.Fatal(err)
+	}
+	in = then.stepper(keep)
+	then.quiet(in)
+	then.expect("k", "0 1 2")
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A consumer that runs finds out by itself that it was rewound, and takes again what has no mark.
+// Interleaving 5.
+func TestRewindOfARunningConsumer(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.inbox(nil, keep)
+	stop := run(t, in)
+	for i := range 5 {
+		w.publish(w.message("k", fmt.Sprint(i)))
+	}
+	until(t, "all are taken", func() bool { return in.Health().Handled == 5 })
+	checkpoint := store.Checkpoint{}
+	until(t, "the position is stored", func() bool {
+		all, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkpoint = all.Checkpoints[0]
+		return checkpoint.Position == 5
+	})
+	w.apply(store.Effect{Rewind: &store.Rewind{Consumer: "stock", Partition: checkpoint.Partition, Origin: checkpoint.Origin, Position: 2, Stamp: "again"}})
+	w.publish(w.message("k", "5")) // so that it looks soon
+	until(t, "they come again", func() bool { h := in.Health(); return h.Duplicates >= 3 && h.Handled == 6 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.expect("k", "0 1 2 3 4 5")
+}
+
+// Each bug is a safeguard taken away.
+// Interleaving 12.
+func TestSeededBugsOfPositionsAndKills(t *testing.T) {
+	for name, wrap := range map[string]func(store.Driver[tx]) store.Driver[tx]{
+		"kills are not stored before the run": func(d store.Driver[tx]) store.Driver[tx] { return uncharged{d} },
+		"nobody knows who left uncleanly":     func(d store.Driver[tx]) store.Driver[tx] { return anonymous{d} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMortal(t, 1, func(r skald.Received[string]) bool { return r.Value == "killer" })
+			m.wrap = wrap
+			m.publish(m.message("a", "killer"), m.message("b", "b1"))
+			for range 12 {
+				if !m.live() {
+					t.Fatalf("it is not found: %+v", m.kept())
+				}
+				m.pass(2 * time.Minute)
+			}
+		})
+	}
+	t.Run("the database's position is not asked for", func(t *testing.T) {
+		w := newWorld(t, 1)
+		for i := range 4 {
+			w.publish(w.message("k", fmt.Sprint(i)))
+		}
+		in := w.stepper(keep)
+		w.quiet(in)
+		if err := in.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		was, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.db = memstore.New(&memstore.Options{Now: w.clock})
+		was.Checkpoints[0].Position = 1
+		if _, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock", Take: true, Session: "", Stamp: "n", Checkpoints: was.Checkpoints}); err != nil {
+			t.Fatal(err)
+		}
+		in = w.over(unasked{w.db}, &inbox.Options{Now: w.clock}, keep)
+		w.quiet(in)
+		w.expect("k", "") // all of it is lost
+	})
+}
+
+type uncharged struct{ store.Driver[tx] }
+
+func (d uncharged) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	for i := range es {
+		if k := es[i].Park; k != nil {
+			k.CrashCount = 0
+		}
+	}
+	return d.Driver.Apply(ctx, es...)
+}
+
+type anonymous struct{ store.Driver[tx] }
+
+func (d anonymous) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+	all, err := d.Driver.Attend(ctx, a)
+	for i := range all.Checkpoints {
+		all.Checkpoints[i].Session = ""
+	}
+	return all, err
+}
+
+type unasked struct{ store.Driver[tx] }
+
+func (d unasked) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+	if !a.Take && len(a.Checkpoints) == 0 && a.Beat == nil {
+		return store.Attended{}, nil
+	}
+	return d.Driver.Attend(ctx, a)
+}
+
+// What is stored of positions and not answered is found again as one of ours: nobody takes it for a database
+// that went back.
+func TestLostAnswerOfPositions(t *testing.T) {
+	w := newWorld(t, 1)
+	bus := &subscribed{Broker: w.bus}
+	in := inbox.New(&halfDeaf{Store: w.db}, bus, "stock", &inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler), RetryFirst: time.Millisecond})
+	inbox.On(in, said, keep)
+	var want []string
+	for i := range 60 {
+		w.publish(w.message("k", fmt.Sprint(i)))
+		want = append(want, fmt.Sprint(i))
+		w.quiet(in)
+		w.pass(150 * time.Millisecond)
+	}
+	for range 4 {
+		w.quiet(in)
+		w.pass(time.Second)
+	}
+	w.expect("k", strings.Join(want, " "))
+	all, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	if err != nil || len(all.Checkpoints) != 1 || all.Checkpoints[0].Position != 60 {
+		t.Errorf("the partitions are at %+v, %v", all.Checkpoints, err)
+	}
+	if bus.n != 1 {
+		t.Errorf("it joined its group %d times", bus.n)
+	}
+}
+
+type subscribed struct {
+	*membroker.Broker
+	n    int
+	shut bool
+}
+
+func (b *subscribed) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
+	b.n++
+	if b.shut {
+		return nil, errors.New("the broker is away")
+	}
+	return b.Broker.Subscribe(ctx, g)
+}
+
+// A halfDeaf store stores positions and, two times of three, does not hear that it did.
+type halfDeaf struct {
+	*memstore.Store
+	n int
+}
+
+func (d *halfDeaf) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+	all, err := d.Store.Attend(ctx, a)
+	if a.Take || len(a.Checkpoints) == 0 {
+		return all, err
+	}
+	if d.n++; d.n%3 > 0 {
+		return store.Attended{}, errors.New("no answer")
+	}
+	return all, err
+}
+
+// What came first is taken first, also behind another of its key: so the position goes on, and little is in
+// doubt where a process dies.
+func TestWhatCameFirstIsTakenFirst(t *testing.T) {
+	w := newWorld(t, 1)
+	var got, want []string
+	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 1}, func(ctx context.Context, t tx, m skald.Received[string]) error {
+		got = append(got, m.Value)
+		return keep(ctx, t, m)
+	})
+	for i := range 40 {
+		text := fmt.Sprint(i)
+		w.publish(w.message(fmt.Sprint("k", i%3*i), text))
+		want = append(want, text)
+	}
+	w.quiet(in)
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("taken as %v", got)
+	}
+}
+
+// A rewind between the broker's question where a partition begins and the note that it is ours is followed,
+// not written over.
+// Interleaving 5.
+func TestRewindOfALaneThatIsBeingTaken(t *testing.T) {
+	w := newWorld(t, 1)
+	first := w.inbox(&inbox.Options{Now: w.clock}, keep)
+	for i := range 5 {
+		w.publish(w.message("k", fmt.Sprint(i)))
+	}
+	w.quiet(first)
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	if err != nil || all.Checkpoints[0].Position != 5 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	s := all.Checkpoints[0]
+	next := w.over(&before{Store: w.db, occupy: func() {
+		w.apply(store.Effect{Rewind: &store.Rewind{Consumer: "stock", Partition: s.Partition, Origin: s.Origin, Position: 2, Stamp: "again"}})
+	}}, &inbox.Options{Now: w.clock}, keep)
+	for range 3 {
+		w.quiet(next)
+		w.pass(time.Second)
+	}
+	if h := next.Health(); h.Duplicates != 3 {
+		t.Errorf("%d messages came again, want 3", h.Duplicates)
+	}
+	w.expect("k", "0 1 2 3 4")
+}
+
+// A before store has something happen before partitions are occupied, once.
+type before struct {
+	*memstore.Store
+	occupy func()
+}
+
+func (d *before) Attend(ctx context.Context, a store.Attend) (store.Attended, error) {
+	if a.Take && d.occupy != nil {
+		d.occupy()
+		d.occupy = nil
+	}
+	return d.Store.Attend(ctx, a)
+}
+
+// What was claimed and not begun is handed back, though the consumer cannot join its group anew.
+func TestClaimedIsHandedBackWithoutASubscription(t *testing.T) {
+	w, bus := newWorld(t, 1), &subscribed{}
+	bus.Broker = w.bus
+	broken := true
+	in := inbox.New(w.db, bus, "stock", &inbox.Options{Now: w.clock, Workers: 4, Logger: slog.New(slog.DiscardHandler)})
+	inbox.On(in, said, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		if broken {
+			return errors.New("not yet")
+		}
+		return keep(ctx, tx, m)
+	})
+	for i := range 20 {
+		w.publish(w.message(fmt.Sprint("k", i), "1"))
+	}
+	w.quiet(in)
+	w.pass(time.Minute)
+	broken = false
+	w.publish(w.message("z", "1"))
+	if _, err := in.Step(t.Context()); err != nil { // takes that, and has claimed others
+		t.Fatal(err)
+	}
+	all, err := w.db.Attend(t.Context(), store.Attend{Consumer: "stock"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := all.Checkpoints[0]
+	w.apply(store.Effect{Rewind: &store.Rewind{Consumer: "stock", Partition: s.Partition, Origin: s.Origin, Position: 0, Stamp: "again"}})
+	bus.shut = true
+	for err, n := error(nil), 0; err == nil; n++ {
+		w.pass(10 * time.Millisecond)
+		if _, err = in.Step(t.Context()); n > 100 {
+			t.Fatal("it did not join anew")
+		}
+	}
+	claimed := func() (n int) {
+		for _, p := range w.kept() {
+			n += p.Claims
+		}
+		return n
+	}
+	if claimed() == 0 {
+		t.Fatal("nothing is claimed")
+	}
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := claimed(); n > 0 {
+		t.Errorf("%d are still claimed", n)
+	}
+}

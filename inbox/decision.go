@@ -1,0 +1,242 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/call"
+	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/once"
+	"github.com/skald-go/skald/store"
+)
+
+// What is to be done about a message is decided by the table of inbox/internal/decide. Here it is told what
+// was found, and here its decisions are carried out.
+
+// errUndecided stops the consumer. No test knows how to come here.
+var errUndecided = errors.New("inbox: nothing is decided about what was found")
+
+// found is what the table asks about a message whose intake has answered.
+func (in *Inbox[TTx]) found(e *entry, found store.Found, print int64) decide.Facts {
+	if e.step != nil && len(found.Steps) > 0 {
+		e.stood = found.Steps[0]
+	}
+	f := decide.Mark(judged(found.Marks[0], print)) | decide.Came | decide.Unsuspected | decide.Handler | decide.LegacyNot
+	if e.parked != nil {
+		f ^= decide.Came ^ decide.Claimed
+	}
+	if e.admitted() {
+		f ^= decide.Claimed ^ decide.Admitted
+	}
+	if e.suspect {
+		f ^= decide.Unsuspected ^ decide.Suspect
+	}
+	if in.handlers[kind{e.Topic, e.Type}] == nil {
+		f ^= decide.Handler ^ decide.NoHandler
+	}
+	if in.took != nil {
+		f ^= decide.LegacyNot ^ decide.LegacyUnasked
+	}
+	return f | in.stepFacts(e)
+}
+
+// judged is what the mark says. That of another message is a conflict.
+func judged(v store.Verdict, print int64) store.Outcome {
+	switch v.Outcome {
+	case store.Done, store.Rejected, store.Barred, store.TooOld:
+		return once.Judge(v, print)
+	}
+	return v.Outcome
+}
+
+// stepFacts are what the table asks about the step of e and the call that it is at.
+func (in *Inbox[TTx]) stepFacts(e *entry) (f decide.Facts) {
+	switch {
+	case e.outcome == "":
+		f = decide.Unasked
+	case call.Refused(e.outcome):
+		f = decide.Refused
+	default:
+		f = decide.Accepted
+	}
+	if e.step == nil {
+		return f | decide.NoStep | decide.StoodAbsent | decide.OthersCall
+	}
+	f |= decide.Stood(e.stood.State)
+	if e.takes() != nil {
+		f |= decide.Takes
+	} else {
+		f |= decide.Undoes
+	}
+	switch {
+	case e.stood.State != store.StepCalling || !e.calls(e.stood):
+		return f | decide.OthersCall
+	case in.lostCall(e):
+		return f | decide.LostCall
+	}
+	return f | decide.OwnCall
+}
+
+// calls tells whether the call that a step is at is e's.
+func (e *entry) calls(was store.Step) bool {
+	if e.takes() != nil {
+		return was.Identity == e.identity()
+	}
+	return e.call != nil && was.OutsideKey == e.call.Key
+}
+
+// lostCall tells of e, which takes a step that is at a call of e's own, whether it is kept without that.
+// Nothing here makes it so; a row that was written by another build, or by hand, may be. Of a message that
+// undoes a step by a call there is none: its call and its step are stored by one effect, what was read before
+// does not take the call away (store.Keep.WasCall), and the answer takes both on.
+func (in *Inbox[TTx]) lostCall(e *entry) bool {
+	_, there := in.calls[kind{e.Topic, e.Type}]
+	return there && e.takes() != nil && e.parked != nil && e.call == nil && e.stood.OutsideKey != ""
+}
+
+// becomes is what a change makes of the step of e, with an answer; nil: nothing. A step that e undoes stays
+// that of the message which took it, with its answer; where nobody knows that message it is e's own.
+func (e *entry) becomes(c decide.Change, code int32, result string) *store.Step {
+	if !c.Some() || c.IfAnswered && code == 0 && result == "" {
+		return nil
+	}
+	at := *e.step
+	if at.State, at.From = c.To, c.From; c.From == nil {
+		at.From = []store.StepState{e.stood.State}
+	}
+	if !c.ByMark {
+		at.Outcome = e.outcome
+	}
+	if e.takes() != nil {
+		at.Code, at.Result = code, result
+		return &at
+	}
+	at.Code, at.Result = e.stood.Code, e.stood.Result
+	if e.stood.Identity != (store.Identity{}) {
+		at.Identity = e.stood.Identity
+	}
+	return &at
+}
+
+// carryOut does what is decided about a message whose intake has answered.
+func (in *Inbox[TTx]) carryOut(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake) result {
+	print := intake.Marks[0].Fingerprint
+	facts := in.found(e, unit.Found(), print)
+	d := in.table.TakenIn(facts)
+	if d.Do == decide.AskLegacy {
+		knows, err := in.askedLegacy(ctx, e, unit.Tx())
+		if err != nil {
+			return in.lentFailed(ctx, e, unit, err)
+		}
+		d = in.table.TakenIn(facts ^ decide.LegacyUnasked | knows)
+	}
+	switch d.Do {
+	case decide.Handle:
+		return in.handle(ctx, e, unit, intake)
+	case decide.Undo:
+		return in.handle(e.undoing(ctx), e, unit, intake)
+	case decide.FinishBare:
+		return in.finishBare(ctx, e, unit, intake, d)
+	case decide.IntendAgain:
+		return in.intendAgain(ctx, e, unit, intake)
+	case decide.Wait:
+		return in.waitForCall(ctx, e, unit.Rollback, d)
+	case decide.Leave:
+		return in.unhandled(ctx, e, unit.Rollback)
+	case decide.Queue:
+		return in.queue(ctx, e, unit.Rollback)
+	case decide.LookUp:
+		return in.keptAlready(ctx, e, unit, print)
+	case decide.Quarantine:
+		return in.quarantine(ctx, e, unit, d, print)
+	case decide.Repeat:
+		return in.repeat(ctx, e, unit, unit.Found().Marks[0])
+	case decide.TakeInStep:
+		_, _ = unit.Rollback(ctx) // its intake was of a message that is to be handled
+		return in.finishedElsewhere(ctx, e, unit.Found().Marks[0], print)
+	case decide.LetGo:
+		_, _ = unit.Rollback(ctx, store.Effect{Finish: in.freed(e)}) // else it is claimed again
+		return result{entry: e, what: d.Ending}
+	}
+	_, _ = unit.Rollback(ctx)
+	r := result{entry: e, what: d.Ending}
+	switch d.Ending {
+	case full:
+		r.err = ErrFull
+	case broken:
+		r.err = errUndecided
+	}
+	return r
+}
+
+// waitForCall parks a message whose step has a call outside under way.
+func (in *Inbox[TTx]) waitForCall(ctx context.Context, e *entry, end undo, d decide.Decision) result {
+	r := in.later(ctx, e, end, settleFirst, fmt.Errorf("step %s of %s: a call outside is under way", e.step.Name, e.step.Saga))
+	if d.Settle {
+		in.settleToUndo(ctx, e.stood.Identity)
+	}
+	return r
+}
+
+// An answer is what a handler said.
+type answer struct {
+	says decide.Facts
+	no   *skald.RejectedError
+	wait *skald.LaterError
+	call store.Call
+}
+
+// answerOf sorts what a handler said. Again: it may be taken again at once.
+func answerOf(err error, again bool) (a answer) {
+	var overtaken *skald.AgainError
+	var outside *intent
+	switch {
+	case err == nil:
+		a.says = decide.SaysDone
+	case again && errors.As(err, &overtaken):
+		a.says = decide.SaysAgain
+	case errors.As(err, &outside):
+		a.says, a.call = decide.SaysCall, outside.call
+	case errors.As(err, &a.no):
+		a.says = decide.SaysNo
+	case errors.As(err, &a.wait):
+		a.says = decide.SaysWait
+	default:
+		a.says = decide.SaysError
+	}
+	return a
+}
+
+// mostOvertaken is how often a message whose handler was overtaken is taken again at once.
+const mostOvertaken = 16
+
+// handle runs the handler of e, unless a table of the user's knows the message, and does what is decided
+// about its answer.
+func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake) result {
+	known, err := in.askedBeside(ctx, e, unit.Tx())
+	switch {
+	case err != nil:
+		return in.lentFailed(ctx, e, unit, err)
+	case known:
+		return in.knownBeside(ctx, e, unit, intake)
+	}
+	r, err := in.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit.Tx())
+	a := answerOf(err, e.overtaken < mostOvertaken && ctx.Err() == nil)
+	switch d := in.table.Answered(a.says | in.stepFacts(e)); d.Do {
+	case decide.Commit:
+		return in.finish(ctx, e, unit, intake, r)
+	case decide.TakeAgain:
+		e.overtaken++
+		_, _ = unit.Rollback(ctx) // the rows are undone in any case
+		return in.take(ctx, e)    // in what is left of its time
+	case decide.Intend:
+		return in.intend(ctx, e, unit, intake, a.call, d)
+	case decide.Reject:
+		return in.reject(ctx, e, unit, intake, a.no, r)
+	case decide.Wait:
+		return in.later(ctx, e, unit.Rollback, a.wait.After, err)
+	}
+	return in.lentFailed(ctx, e, unit, fmt.Errorf("handle %s %s: %w", e.Type, e.ID, err))
+}

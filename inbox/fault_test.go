@@ -1,0 +1,407 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/call"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+)
+
+// foreignDeadlock is an error as another database's driver gives it.
+type foreignDeadlock struct{}
+
+func (foreignDeadlock) Error() string    { return "deadlock detected" }
+func (foreignDeadlock) SQLState() string { return "40P01" }
+
+// What a handler's error means does not depend on the store: another service's failure is charged, an outage
+// that the handler or the codec names is not, and is listed once it lasts.
+func TestWhoseFault(t *testing.T) {
+	t.Run("memory", func(t *testing.T) { whoseFault(t, inMemory) })
+	t.Run("sqlite", func(t *testing.T) { whoseFault(t, onSQLite(t)) })
+	t.Run("postgres", func(t *testing.T) { whoseFault(t, onPostgres(t)) })
+}
+
+func whoseFault[TTx comparable](t *testing.T, opened opening[TTx]) {
+	refused := fmt.Errorf("ask the warehouse: %w", syscall.ECONNREFUSED)
+	for name, c := range map[string]struct {
+		err     error
+		codec   bool
+		charged bool
+	}{
+		"another service away":        {err: refused, charged: true},
+		"another database's deadlock": {err: foreignDeadlock{}, charged: true},
+		"another service's deadline":  {err: context.DeadlineExceeded, charged: true},
+		"a rival elsewhere":           {err: store.ErrBusy, charged: true},
+		"named an outage":             {err: fmt.Errorf("wrapped: %w", skald.Outage(refused))},
+		"named by the codec":          {err: skald.Outage(refused), codec: true},
+		"an outage, and permanent":    {err: skald.Permanent(skald.Outage(refused)), charged: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			g := opened(w)
+			in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
+			away := true
+			event := said
+			if c.codec {
+				event.Codec = registry{func() error {
+					if away {
+						return c.err
+					}
+					return nil
+				}}
+			}
+			inbox.On(in, event, func(_ context.Context, tx TTx, m skald.Received[string]) error {
+				if err := g.note(tx, "list", m.Value); err != nil || !away || c.codec {
+					return err
+				}
+				return c.err
+			})
+			w.publish(w.message("k", "1"))
+			for range 4 {
+				w.quiet(in)
+				g.passes(w, time.Minute)
+			}
+			kept, err := store.ListKept(t.Context(), g.db, store.Sought{Limit: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := in.Health()
+			if charged := len(kept) == 1 && kept[0].Attempts > 0; charged != c.charged {
+				t.Errorf("charged: %v, kept %+v", charged, kept)
+			}
+			if !c.charged && (h.Failures != 0 || h.Unacknowledged != 1 || len(h.Stuck) != 1 || !h.Stuck[0].Uncharged || !strings.Contains(h.Stuck[0].Error, "refused")) {
+				t.Errorf("%+v", h)
+			}
+			if lists := g.lists(t); lists["list"] != "" {
+				t.Errorf("%v", lists)
+			}
+			if errors.As(c.err, new(*skald.PermanentError)) {
+				return
+			}
+			away = false
+			g.passes(w, time.Hour)
+			w.quiet(in)
+			if lists := g.lists(t); lists["list"] != "1" || len(in.Health().Stuck) != 0 {
+				t.Errorf("%v, %+v", lists, in.Health().Stuck)
+			}
+		})
+	}
+}
+
+// A registry is a codec that asks somebody first.
+type registry struct{ ask func() error }
+
+func (r registry) Encode(ctx context.Context, m *skald.Message, v any) error {
+	return skald.JSON{}.Encode(ctx, m, v)
+}
+
+func (r registry) Decode(ctx context.Context, m skald.Message, v any) error {
+	if err := r.ask(); err != nil {
+		return err
+	}
+	return skald.JSON{}.Decode(ctx, m, v)
+}
+
+// What the lent transaction itself fails by is nobody's fault, whatever the handler makes of the error: a
+// connection that is ended, a deadlock. The same errors are charged where the transaction is well.
+func TestOwnTransactionsFault(t *testing.T) {
+	for name, c := range map[string]struct {
+		breaks  string // a statement in the handler's transaction
+		hide    bool   // the handler tells nothing of its error
+		charged bool
+	}{
+		"its connection is ended":           {breaks: `SELECT pg_terminate_backend(pg_backend_pid())`},
+		"its connection is ended, unsaid":   {breaks: `SELECT pg_terminate_backend(pg_backend_pid())`, hide: true},
+		"it is given up for another":        {breaks: `DO $$ BEGIN RAISE SQLSTATE '40P01'; END $$`},
+		"a lock is not to be had":           {breaks: `DO $$ BEGIN RAISE SQLSTATE '55P03'; END $$`},
+		"a constraint of its own is broken": {breaks: `DO $$ BEGIN RAISE SQLSTATE '23505'; END $$`, charged: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			g := onPostgres(t)(w)
+			in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
+			n := 0
+			inbox.On(in, said, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) error {
+				if n++; n > 12 {
+					return g.note(tx, "list", m.Value)
+				}
+				_, err := tx.Exec(ctx, c.breaks)
+				if c.hide {
+					return errors.New("something went wrong")
+				}
+				return fmt.Errorf("reserve: %w", err)
+			})
+			w.publish(w.message("k", "1"))
+			w.quiet(in)
+			if h := in.Health(); (h.Failures > 0) != c.charged || (h.Unacknowledged == 0) != c.charged {
+				t.Errorf("%+v", h)
+			}
+			for range 30 {
+				g.passes(w, time.Minute)
+				w.quiet(in)
+			}
+			if lists := g.lists(t); lists["list"] != "1" {
+				t.Errorf("%v", lists)
+			}
+		})
+	}
+}
+
+// odd is a store that fails, for reasons that nobody knows, in keeping messages or in claiming them.
+type odd struct {
+	store.Driver[tx]
+	keeps, claims bool
+}
+
+var errOdd = errors.New("index row size 4016 exceeds btree version 4 maximum 2704")
+
+func (o *odd) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	u, err := o.Driver.Begin(ctx, in)
+	return oddUnit{u, o}, err
+}
+
+func (o *odd) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	if o.claims {
+		return store.Claimed{}, errOdd
+	}
+	return o.Driver.Claim(ctx, w)
+}
+
+type oddUnit struct {
+	store.Unit[tx]
+	o *odd
+}
+
+func (u oddUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	if len(instead) > 0 && instead[0].Park != nil && u.o.keeps {
+		_, _ = u.Unit.Rollback(ctx)
+		return nil, errOdd
+	}
+	return u.Unit.Rollback(ctx, instead...)
+}
+
+// An error that nobody recognises in parking or claiming is logged, seldom, listed in Health, and tried with
+// growing waits; other keys go on.
+func TestErrorsThatNobodyKnowsLeaveATrace(t *testing.T) {
+	w := newWorld(t, 1)
+	db := &odd{Driver: w.db, keeps: true}
+	var log strings.Builder
+	bad, runs := true, 0
+	in := w.over(db, &inbox.Options{Now: w.clock, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		if bad && string(m.Key) == "long" {
+			runs++
+			return errors.New("declined")
+		}
+		return keep(ctx, tx, m)
+	})
+	w.publish(w.message("long", "1"))
+	for range 20 {
+		w.publish(w.message("other", "x"))
+		w.quiet(in)
+		w.pass(time.Minute)
+	}
+	h := in.Health()
+	if len(h.Stuck) != 1 || !h.Stuck[0].Uncharged || h.Stuck[0].ID != "m-1" || !strings.Contains(h.Stuck[0].Error, "2704") || !strings.Contains(h.Stuck[0].Error, "declined") {
+		t.Errorf("%+v", h)
+	}
+	w.expect("other", strings.TrimSpace(strings.Repeat("x ", 20)))
+	if n := strings.Count(log.String(), "cannot be parked, for a reason"); n < 3 || n > 10 || runs != 20 {
+		t.Errorf("%d words on %d attempts: %s", n, runs, log.String())
+	}
+	log.Reset()
+	db.keeps, db.claims = false, true
+	for range 10 {
+		_, _ = in.Step(t.Context())
+		w.pass(10 * time.Second)
+	}
+	h = in.Health()
+	if len(h.Failing) != 1 || h.Failing[0].Doing != "claim parked messages" || h.Failing[0].Times < 3 || h.Ready || !strings.Contains(h.Why, "2704") {
+		t.Errorf("%+v", h)
+	}
+	if n := strings.Count(log.String(), "fails again and again"); n < 1 || n > 4 {
+		t.Errorf("%d words: %s", n, log.String())
+	}
+	bad, db.claims = false, false
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.expect("long", "1")
+	if h = in.Health(); len(h.Stuck)+len(h.Failing) != 0 || !h.Ready {
+		t.Errorf("%+v", h)
+	}
+}
+
+// A call that says that its provider is away is charged nothing, and is made under its key once the provider
+// is back.
+func TestOutageOfAProvider(t *testing.T) {
+	w := newWorld(t, 1)
+	away, asked := true, 0
+	in := w.inbox(&inbox.Options{Now: w.clock}, nil)
+	inbox.OnCall(in, said, call.Call[tx, string, string, string]{
+		At: call.NewProvider("bank", nil),
+		Intent: func(_ context.Context, _ tx, m skald.Received[string]) (string, string, error) {
+			return m.Value, "key", nil
+		},
+		Do: func(context.Context, string, string) (string, error) {
+			if asked++; away {
+				return "", fmt.Errorf("charge: %w", skald.Outage(syscall.ECONNREFUSED))
+			}
+			return "done", nil
+		},
+		Settle: func(_ context.Context, tx tx, m skald.Received[string], o call.Outcome[string]) error {
+			return note(tx, "settled", o.Value)
+		},
+	})
+	w.publish(w.message("k", "1"))
+	for range 60 { // more than Attempts
+		w.quiet(in)
+		w.pass(time.Minute)
+	}
+	if k := w.kept(); len(k) != 1 || k[0].Attempts != 0 || k[0].Dead != nil || k[0].Call == nil || asked < 26 {
+		t.Fatalf("asked %d times, kept %+v", asked, k)
+	}
+	if s := in.Health().Stuck; len(s) != 1 || !s[0].Uncharged {
+		t.Errorf("%+v", s)
+	}
+	away = false
+	w.pass(time.Minute)
+	w.quiet(in)
+	w.expect("settled", "done")
+}
+
+// A message without a type, as plain Kafka producers send it, is copied whole; what cannot be copied is
+// logged.
+func TestDeadLetterWithoutATypeIsCopied(t *testing.T) {
+	w := newWorld(t, 1)
+	var log strings.Builder
+	in := w.inbox(&inbox.Options{Now: w.clock, DeadTopic: "dead", DeadCopy: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+	in.Handle("orders", "", func(context.Context, tx, skald.Message) error { return skald.Permanent(errors.New("never")) })
+	plain, large := w.message("k", "x"), w.message("l", "x")
+	plain.Type, large.Type = "", ""
+	large.Headers = []skald.Header{{Name: "own", Value: []byte(strings.Repeat("x", 16<<10))}}
+	w.publish(plain, large)
+	w.quiet(in)
+	rows := w.db.Rows()
+	if len(rows) != 2 || rows[0].Type != failure.CopyType || string(rows[0].Data) != string(plain.Data) || rows[1].Type != failure.AnnouncementType {
+		t.Fatalf("said %+v", rows)
+	}
+	if n := strings.Count(log.String(), "cannot be copied whole"); n != 1 || !strings.Contains(log.String(), large.ID) {
+		t.Errorf("%d words: %s", n, log.String())
+	}
+}
+
+// A process that has just started knows what others parked before it, and which dead letters there are.
+func TestHealthAfterARestart(t *testing.T) {
+	w := newWorld(t, 1)
+	fails := func(_ context.Context, _ tx, m skald.Received[string]) error {
+		if m.Value == "dead" {
+			return skald.Permanent(errors.New("never"))
+		}
+		return errors.New("not yet")
+	}
+	first := w.stepper(fails)
+	w.publish(w.message("k", "dead"), w.message("l", "parked"))
+	w.quiet(first)
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := w.inbox(&inbox.Options{Now: w.clock, RetryFirst: time.Hour}, fails)
+	w.quiet(second)
+	if h := second.Health(); h.Parked != 1 || h.Dead != 1 || len(h.Stuck) != 1 || h.Received != 0 {
+		t.Errorf("%+v", h)
+	}
+}
+
+// A handler that ignores that its time is over is logged once, and listed for as long as it goes on.
+func TestHandlerThatIgnoresItsContextIsListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		var log syncedLog
+		free := make(chan struct{})
+		in := w.inbox(&inbox.Options{Handle: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			<-free
+			return nil
+		})
+		w.publish(w.message("k", "1"))
+		stop := run(t, in)
+		untilFor(t, time.Minute, "it is listed", func() bool { return len(in.Health().Stuck) == 1 })
+		if s := in.Health().Stuck[0]; s.ID != "m-1" || !s.Uncharged || !strings.Contains(s.Error, "context ended") {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(time.Minute) // simulated
+		if n := strings.Count(log.String(), "ignores that its context ended"); n != 1 {
+			t.Errorf("%d words: %s", n, log.String())
+		}
+		close(free)
+		untilFor(t, time.Minute, "it is over", func() bool {
+			s := in.Health().Stuck
+			return len(s) == 0 || !strings.Contains(s[0].Error, "goes on")
+		})
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A syncedLog is written by several.
+type syncedLog struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *syncedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *syncedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// connected is a broker whose positions last for one connection only.
+type connected struct{ broker.Subscriber }
+
+func (c connected) Subscribe(ctx context.Context, g broker.Group) (broker.Subscription, error) {
+	sub, err := c.Subscriber.Subscribe(ctx, g)
+	return connectedSub{sub}, err
+}
+
+type connectedSub struct{ broker.Subscription }
+
+func (c connectedSub) Receive(ctx context.Context, most int) (broker.Batch, error) {
+	b, err := c.Subscription.Receive(ctx, most)
+	for i := range b.Gained {
+		b.Gained[i].Origin, b.Gained[i].Started = "", false
+	}
+	return b, err
+}
+
+// Where positions last for one connection only, a consumer that knows messages by them ends before it takes
+// one.
+func TestByPositionIsRefusedWherePositionsDoNotLast(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish(w.message("k", "1"))
+	in := inbox.New(w.db, connected{w.bus}, "stock", &inbox.Options{Identity: inbox.ByPosition, Logger: slog.New(slog.DiscardHandler)})
+	inbox.On(in, said, keep)
+	if err := in.Run(t.Context()); !errors.Is(err, inbox.ErrPositions) || !strings.Contains(err.Error(), "ByHeader") {
+		t.Errorf("%v", err)
+	}
+	w.expect("k", "")
+}

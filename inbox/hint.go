@@ -1,0 +1,33 @@
+package inbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// hintEvery is how long a message waits that another process seems to have in hand, before it is looked
+// again.
+const hintEvery = 50 * time.Millisecond
+
+// hinted takes e as attempt does, unless a hint says that another process has it in hand: then it waits at
+// its place, for no longer than it would wait for a rival at the database, which decides.
+func (in *Inbox[TTx]) hinted(ctx context.Context, e *entry) result {
+	if in.o.Ahead == nil || e.parked != nil || e.suspect || e.alone || !e.readable() || in.key.Load() == nil || in.isBegun(ctx, e) {
+		return in.attempt(ctx, e)
+	}
+	key := in.seal(e, "").Key
+	if !in.o.Ahead.Claim(ctx, key) && time.Duration(e.hints)*hintEvery < in.o.Wait {
+		e.hints++
+		return result{entry: e, what: again, after: hintEvery, err: store.ErrBusy}
+	}
+	defer in.o.Ahead.Release(key)
+	return in.attempt(ctx, e)
+}
+
+// isBegun tells whether the transaction of e is open already.
+func (in *Inbox[TTx]) isBegun(ctx context.Context, e *entry) bool {
+	w := in.workerOf(ctx, e)
+	return w != nil && w.unit != nil
+}

@@ -1,0 +1,266 @@
+package decide
+
+import (
+	"flag"
+	"fmt"
+	"math/bits"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/store"
+)
+
+// Whoever changes a rule changes the page that readers check: go test ./inbox/internal/decide -update
+func TestTableIsAsItIsPrinted(t *testing.T) {
+	const page = "testdata/table.txt"
+	got := printed()
+	if *update {
+		if err := os.WriteFile(page, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(page)
+	if err != nil || string(want) != got {
+		t.Errorf("%s is not the table any more (%v): read the difference, then run with -update. It is:\n%s", page, err, got)
+	}
+}
+
+var update = flag.Bool("update", false, "write testdata/table.txt")
+
+type block struct {
+	title string
+	rules []rule
+	all   []Facts // groups that are known at it, as their first facts
+}
+
+func blocks() []block {
+	return []block{
+		{"An intake has answered", takenIn(), []Facts{MarkFresh, Came, Unsuspected, Handler, NoStep, StoodAbsent, OthersCall, Unasked, LegacyUnasked}},
+		{"A claimed message was marked elsewhere: its step is taken in", elsewhere(), []Facts{MarkFresh, NoStep, StoodAbsent, OthersCall, Unasked}},
+		{"The handler has answered", answered(), []Facts{SaysDone, NoStep, StoodAbsent, Unasked}},
+	}
+}
+
+// titles of groups, by their first facts.
+func titles() map[Facts]string {
+	return map[Facts]string{MarkFresh: "mark", Came: "from", Unsuspected: "crash", Handler: "handler", NoStep: "step", StoodAbsent: "stood",
+		OthersCall: "call", Unasked: "reply", LegacyUnasked: "legacy", SaysDone: "answer"}
+}
+
+// words of the facts, in their order.
+func words() []string {
+	return strings.Fields(`fresh done rejected barred conflict too-old kept behind stale  broker parked admitted  - suspect  yes none
+		none takes undoes  absent done calling parked dead rejected barred undone too-old  other own lost  none accepted refused
+		unasked took not  nil again call reject later error`)
+}
+
+func (a Action) String() string {
+	return strings.Fields(`stay drop leave handle undo ask-legacy finish-bare intend-again wait queue look-up quarantine repeat
+		take-in-step let-go commit take-again intend reject fail`)[a]
+}
+
+func group(first Facts) Facts {
+	all := groups()
+	return all[slices.Index(all, first)+1] - first
+}
+
+func (c Change) String() string {
+	if !c.Some() {
+		return ""
+	}
+	from := "as it stood"
+	if len(c.From) > 0 {
+		from = strings.Trim(strings.ReplaceAll(fmt.Sprint(c.From), " ", "|"), "[]")
+	}
+	out := from + " → " + c.To.String()
+	if c.ByMark {
+		out += ", answer of the mark"
+	}
+	if c.IfAnswered {
+		out += ", if answered"
+	}
+	return out
+}
+
+func printed() string {
+	var out strings.Builder
+	out.WriteString("The decisions of the inbox. In each table the first row that holds decides; · is: does not matter.\n")
+	for _, b := range blocks() {
+		rows := [][]string{{"#"}}
+		for _, g := range b.all {
+			rows[0] = append(rows[0], titles()[g])
+		}
+		rows[0] = append(rows[0], "do", "ending", "mark", "step becomes", "besides")
+		for n, r := range b.rules {
+			row := []string{fmt.Sprint(n + 1)}
+			for _, g := range b.all {
+				row = append(row, named(r.when&group(g)))
+			}
+			d, mark, besides := r.then, "", []string(nil)
+			if d.Mark != store.Fresh {
+				mark = d.Mark.String()
+			}
+			if d.Commits {
+				besides = append(besides, "the intake is committed")
+			}
+			if d.Requeue {
+				besides = append(besides, "the dead letter of the step is requeued")
+			}
+			if d.Settle {
+				besides = append(besides, "the call is settled, to be undone")
+			}
+			ending := d.Ending.String()
+			if d.Do == Handle || d.Do == Undo || d.Do == AskLegacy {
+				ending = ""
+			}
+			rows = append(rows, append(row, d.Do.String(), ending, mark, d.Step.String(), strings.Join(besides, ", ")))
+		}
+		fmt.Fprintf(&out, "\n%s\n\n", b.title)
+		columns(&out, rows)
+	}
+	return out.String()
+}
+
+func named(f Facts) string {
+	var out []string
+	for ; f != 0; f &= f - 1 {
+		out = append(out, words()[bits.TrailingZeros64(uint64(f))])
+	}
+	if out == nil {
+		return "·"
+	}
+	return strings.Join(out, "|")
+}
+
+func columns(out *strings.Builder, rows [][]string) {
+	wide := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			wide[i] = max(wide[i], len([]rune(cell)))
+		}
+	}
+	for _, row := range rows {
+		line := ""
+		for i, cell := range row {
+			line += cell + strings.Repeat(" ", wide[i]-len([]rune(cell))+2)
+		}
+		out.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
+
+// possible yields each set of facts, one of each group, that can be found at a block.
+func (b block) possible(yield func(Facts) bool) {
+	var choose func(n int, f Facts) bool
+	choose = func(n int, f Facts) bool {
+		if n == len(b.all) {
+			return !b.can(f) || yield(f)
+		}
+		for left := group(b.all[n]); left != 0; left &= left - 1 {
+			if !choose(n+1, f|left&-left) {
+				return false
+			}
+		}
+		return true
+	}
+	choose(0, 0)
+}
+
+func (b block) can(f Facts) bool {
+	stood := f & group(StoodAbsent)
+	switch {
+	case f&NoStep != 0 && (stood != StoodAbsent || f&(OwnCall|LostCall) != 0):
+		return false
+	case f&(OwnCall|LostCall) != 0 && stood != StoodCalling, f&LostCall != 0 && f&(Accepted|Refused) != 0, f&LostCall != 0 && f&Takes == 0:
+		return false
+	case f&NoHandler != 0 && f&NoStep == 0:
+		return false
+	case b.title[0] == 'A' && f&group(MarkFresh) != 0 && b.all[1] == NoStep: // elsewhere
+		return f&NoStep == 0 && f&(MarkDone|MarkRejected|MarkBarred|MarkConflict) != 0
+	}
+	return true
+}
+
+// Whatever is found, a rule says what to do; and there is no rule that never decides.
+func TestEverythingIsDecided(t *testing.T) {
+	for _, b := range blocks() {
+		for i := range b.rules {
+			b.rules[i].when = whole(b.rules[i].when)
+		}
+		used, n := make([]bool, len(b.rules)), 0
+		for f := range b.possible {
+			n++
+			at := slices.IndexFunc(b.rules, func(r rule) bool { return f&^r.when == 0 })
+			if at < 0 {
+				t.Fatalf("%s: nothing is decided for %s", b.title, named(f))
+			}
+			used[at] = true
+		}
+		if i := slices.Index(used, false); i >= 0 {
+			t.Errorf("%s: row %d never decides", b.title, i+1)
+		}
+		t.Logf("%s: %d findings, %d rows", b.title, n, len(b.rules))
+	}
+}
+
+// What must never be decided, whatever is found.
+func TestPromises(t *testing.T) {
+	table := New()
+	for f := range blocks()[0].possible {
+		d := table.TakenIn(f)
+		runs := d.Do == Handle || d.Do == Undo || d.Do == IntendAgain
+		switch stood := f & group(StoodAbsent); {
+		case runs && f&MarkFresh == 0:
+			t.Errorf("a message that has a mark is run: %s", named(f))
+		case runs && f&Suspect != 0:
+			t.Errorf("a suspect is run: %s", named(f))
+		case d.Do == Handle && f&Takes != 0 && stood&(StoodDone|StoodBarred|StoodUndone|StoodRejected) != 0:
+			t.Errorf("a step is taken twice, or although it is barred: %s", named(f))
+		case d.Do == Handle && f&Undoes != 0, d.Do == Undo && f&Takes != 0:
+			t.Errorf("it is run as what it is not: %s", named(f))
+		case d.Do == Undo && stood&(StoodRejected|StoodBarred|StoodUndone) != 0:
+			t.Errorf("what has no effect is undone: %s", named(f))
+		case d.Do == Undo && f&LegacyTook == 0 && stood&(StoodAbsent|StoodParked|StoodDead) != 0:
+			t.Errorf("what nobody took is undone: %s", named(f))
+		case runs && stood == StoodTooOld && f&Admitted == 0:
+			t.Errorf("a step that may be forgotten is taken or undone: %s", named(f))
+		case runs && stood == StoodCalling && f&OthersCall != 0:
+			t.Errorf("it runs while another call of its step is under way: %s", named(f))
+		case (d.Do == FinishBare || d.Do == Repeat || d.Do == LetGo) && stood == StoodCalling && f&MarkFresh != 0:
+			t.Errorf("it is finished while it is not known what became of a call of its step: %s", named(f))
+		case d.Do == Queue && f&Came == 0:
+			t.Errorf("what is parked is parked anew: %s", named(f))
+		case d.Requeue && (f&Undoes == 0 || stood != StoodDead):
+			t.Errorf("a dead letter goes on that nobody barred: %s", named(f))
+		}
+	}
+	for f := range blocks()[1].possible {
+		d := table.Elsewhere(f)
+		switch moved := f&StoodCalling != 0 && f&(OwnCall|LostCall) != 0; {
+		case moved && !d.Step.Some():
+			t.Errorf("what its own call has moved is forgotten: %s", named(f))
+		case d.Step.Some() && !d.Commits:
+			t.Errorf("a step is changed in a transaction that does not stand: %s", named(f))
+		case moved && !slices.Equal(d.Step.From, []store.StepState{store.StepCalling}):
+			t.Errorf("the step of its call is not calling: %s", named(f))
+		case d.Ending == Conflict != (f&MarkConflict != 0):
+			t.Errorf("the mark of another message is not told from its own: %s", named(f))
+		case f&Undoes != 0 && f&OthersCall != 0 && f&StoodCalling != 0 && f&MarkDone != 0 && !d.Settle:
+			t.Errorf("a call that is to be undone is not settled: %s", named(f))
+		}
+	}
+	for f := range blocks()[2].possible {
+		d := table.Answered(f)
+		switch {
+		case d.Step.Some() && f&NoStep != 0:
+			t.Errorf("a step is changed that there is not: %s", named(f))
+		case f&Takes != 0 && f&Refused != 0 && f&SaysDone != 0 && d.Step.To != store.StepRejected:
+			t.Errorf("what was refused took effect: %s", named(f))
+		case f&SaysNo != 0 && f&Takes != 0 && d.Step.To != store.StepRejected:
+			t.Errorf("what was rejected took effect: %s", named(f))
+		case f&Takes != 0 && slices.Contains(d.Step.From, store.StepBarred):
+			t.Errorf("a barred step is taken: %s", named(f))
+		}
+	}
+}

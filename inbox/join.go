@@ -1,0 +1,90 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/store"
+)
+
+func (in *Inbox[TTx]) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := in.Close(ctx); err != nil && !errors.Is(err, broker.ErrClosed) {
+		in.o.Logger.Warn("inbox: leave the group", "consumer", in.group, "error", err)
+	}
+	in.count(func(h *Health) { h.Live, h.Ready, h.Why = false, false, "stopped" })
+}
+
+func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
+	say := seldom()
+	for attempt := 1; ; attempt++ {
+		err := in.open(ctx)
+		if err == nil || store.Incurable(err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		in.report(err)
+		if say.Due(time.Now()) {
+			in.o.Logger.WarnContext(ctx, "inbox: waiting", "consumer", in.group, "error", err)
+		}
+		if !sleep(ctx, backoff.After(attempt, 100*time.Millisecond, time.Second)) {
+			return nil
+		}
+	}
+}
+
+// send has positions stored, if it is time to, beside what else goes on. It says when it is.
+func (l *loop[TTx]) send() (wait time.Duration) {
+	if l.away || l.in.checkpointer.moved || l.in.sub == nil {
+		return time.Hour
+	}
+	e, wait, some := l.in.storeCall(l.in.o.Now())
+	if l.away = some; some {
+		go func() { l.storeCalls <- l.in.goFor(l.hard, e) }()
+		return time.Hour
+	}
+	return wait
+}
+
+// goodbye says of all partitions that they were left in peace. Where the database does not hear it, their
+// next owner is careful.
+func (in *Inbox[TTx]) goodbye(ctx context.Context) {
+	for _, l := range in.byName() {
+		in.parts(l)
+	}
+	if len(in.checkpointer.left) == 0 || in.checkpointer.moved {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	in.checkpointer.notes++
+	if _, err := in.db.Attend(ctx, store.Attend{Consumer: in.group, Server: in.checkpointer.server, Stamp: in.checkpointer.session + "-" + strconv.Itoa(in.checkpointer.notes), Checkpoints: in.checkpointer.left}); err != nil {
+		in.o.Logger.DebugContext(ctx, "inbox: say that partitions were left", "consumer", in.group, "error", err)
+	}
+}
+
+// joinAgain leaves the group and joins it anew: the database is not where it was, so what is known of
+// partitions in memory is worth nothing, and they begin where the database says.
+func (in *Inbox[TTx]) joinAgain(ctx context.Context) error {
+	if in.sub != nil {
+		in.o.Logger.WarnContext(ctx, "inbox: the database went back, or was rewound: joining the group anew", "consumer", in.group)
+		err := in.sub.Close(ctx)
+		if err != nil && !errors.Is(err, broker.ErrClosed) {
+			in.o.Logger.WarnContext(ctx, "inbox: leave the group", "consumer", in.group, "error", err)
+		}
+	}
+	for _, l := range in.partitions {
+		l.lost = true
+	}
+	in.sub, in.partitions, in.askAt, in.apart = nil, map[string]*partition{}, time.Time{}, map[source]*breaker{}
+	in.knownTypes.since = time.Time{} // what others noted may be lost, too
+	in.checkpointer.reset(false)
+	return in.open(ctx)
+}

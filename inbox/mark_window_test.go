@@ -1,0 +1,167 @@
+package inbox_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// keeper is a broker that tells how long it keeps messages.
+type keeper struct {
+	*membroker.Broker
+	keeps map[string]time.Duration
+	asked int
+	away  error
+}
+
+func (k *keeper) Keeps(context.Context, ...string) (map[string]time.Duration, error) {
+	k.asked++
+	return k.keeps, k.away
+}
+
+const days = 24 * time.Hour
+
+// A consumer whose marks go before its messages can come does not start, says by how much, and starts if it
+// is told to.
+func TestWindowIsCheckedAtTheStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		broker map[string]time.Duration // nil: it tells nothing
+		keep   store.Retention          // of the database, once seen to
+		o      inbox.Options
+		want   string // in the error; "": it starts
+		says   string // in the log
+	}{
+		"defaults":             {map[string]time.Duration{"orders": 14 * days}, store.Retention{}, inbox.Options{}, "", ""},
+		"nobody saw to it yet": {map[string]time.Duration{"orders": 24 * days}, store.Retention{}, inbox.Options{}, "31 days, in which a message of topic orders may come", ""},
+		"broker":               {map[string]time.Duration{"orders": 14 * days}, store.Retention{Marks: 20 * days}, inbox.Options{}, "marks are kept 20 days, less than 21 days", ""},
+		"kept longer":          {map[string]time.Duration{"orders": 24 * days}, store.Retention{Marks: 31 * days}, inbox.Options{}, "", ""},
+		"its own retention":    {map[string]time.Duration{"orders": 14 * days}, store.Retention{}, inbox.Options{Keep: &store.Retention{Marks: 20 * days}}, "marks are kept 20 days", ""},
+		"told otherwise":       {map[string]time.Duration{"orders": 24 * days}, store.Retention{}, inbox.Options{Window: inbox.Window{Broker: days}}, "", ""},
+		"the user's number":    {nil, store.Retention{}, inbox.Options{Window: inbox.Window{Broker: 24 * days}}, "31 days", ""},
+		"nobody can tell":      {nil, store.Retention{}, inbox.Options{}, "", ""},
+		"no right to ask":      {map[string]time.Duration{}, store.Retention{}, inbox.Options{}, "", "does not tell how long"},
+		"for ever":             {map[string]time.Duration{"orders": broker.Forever}, store.Retention{}, inbox.Options{}, "", "keeps messages for ever"},
+		"outbox, for ever": {map[string]time.Duration{"orders": broker.Forever}, store.Retention{}, inbox.Options{Window: inbox.Window{Outbox: 31 * days}},
+			"31 days, in which a message may leave the outbox", ""},
+		"outbox":       {nil, store.Retention{}, inbox.Options{Window: inbox.Window{Outbox: 31 * days}}, "31 days, in which a message may leave the outbox", ""},
+		"retries":      {nil, store.Retention{}, inbox.Options{Age: 31 * days}, "31 days, in which a failing message", ""},
+		"saga":         {nil, store.Retention{}, inbox.Options{Window: inbox.Window{Saga: 31 * days}}, "31 days, in which a saga", ""},
+		"dead letters": {nil, store.Retention{}, inbox.Options{Window: inbox.Window{Dead: 31 * days}}, "31 days, in which a dead letter", ""},
+		"all the same": {nil, store.Retention{}, inbox.Options{Window: inbox.Window{Dead: 31 * days, Saga: 40 * days, Short: true}},
+			"", "marks are kept too briefly"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			if c.keep != (store.Retention{}) {
+				if _, err := w.db.Maintain(t.Context(), store.Maintain{Keep: c.keep}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			bus := broker.Subscriber(w.bus)
+			if c.broker != nil {
+				bus = &keeper{Broker: w.bus, keeps: c.broker}
+			}
+			var log bytes.Buffer
+			c.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			in := inbox.New(w.db, bus, "stock", &c.o)
+			inbox.On(in, said, func(context.Context, tx, skald.Received[string]) error { return nil })
+			for range 2 {
+				_, err := in.Step(t.Context())
+				var refused *store.RetentionError
+				if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &refused) || !store.Incurable(err) || !strings.Contains(err.Error(), c.want)) {
+					t.Errorf("it ends with %v, want %q", err, c.want)
+				}
+				if err != nil && (!strings.Contains(err.Error(), "Window.Short") || strings.Contains(err.Error(), "\n")) {
+					t.Errorf("it says %q", err)
+				}
+			}
+			said := slices.DeleteFunc(strings.SplitAfter(log.String(), "\n"), func(line string) bool {
+				return line == "" || strings.Contains(line, `"inbox: consuming"`) || strings.Contains(line, `"inbox: ready"`)
+			})
+			if c.says == "" && len(said) > 0 || !strings.Contains(log.String(), c.says) || len(said) > 2 {
+				t.Errorf("the log says %q, want %q once", said, c.says)
+			}
+		})
+	}
+}
+
+// A broker that is away when it is asked is waited for, and is not asked again once it has told.
+func TestWindowWaitsForTheBroker(t *testing.T) {
+	w := newWorld(t, 1)
+	bus := &keeper{Broker: w.bus, away: broker.ErrAway}
+	in := inbox.New(w.db, bus, "stock", &inbox.Options{Logger: slog.New(slog.DiscardHandler)})
+	inbox.On(in, said, func(context.Context, tx, skald.Received[string]) error { return nil })
+	if _, err := in.Step(t.Context()); !errors.Is(err, broker.ErrAway) || store.Incurable(err) {
+		t.Errorf("while the broker is away: %v", err)
+	}
+	bus.away = nil
+	for range 3 {
+		if _, err := in.Step(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if bus.asked != 2 {
+		t.Errorf("it was asked %d times", bus.asked)
+	}
+}
+
+// emptier counts who sees to the retention.
+type emptier struct {
+	*memstore.Store
+	asked, emptied atomic.Int32
+}
+
+func (e *emptier) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
+	defer e.asked.Add(1)
+	did, err := e.Store.Maintain(ctx, m)
+	if !did.Other && !m.Leave {
+		e.emptied.Add(1)
+	}
+	return did, err
+}
+
+// Of several instances that are to see to the retention one does; when it stops the next one that starts
+// does, and when it dies, once its lease is over.
+func TestOneInstanceEmpties(t *testing.T) {
+	w := newWorld(t, 1)
+	begin := func(session *memstore.Store) (*emptier, func() error) {
+		e := &emptier{Store: session}
+		return e, run(t, w.over(e, &inbox.Options{Keep: &store.Retention{}}, func(context.Context, tx, skald.Received[string]) error { return nil }))
+	}
+	one, stop := begin(w.db)
+	until(t, "the first one empties", func() bool { return one.emptied.Load() > 0 })
+	second := w.db.Session()
+	two, _ := begin(second)
+	until(t, "the second one asks", func() bool { return two.asked.Load() > 0 })
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	third := w.db.Session()
+	three, _ := begin(third)
+	until(t, "the third one empties", func() bool { return three.emptied.Load() > 0 })
+	third.Kill()
+	four, stopFour := begin(w.db.Session())
+	until(t, "the fourth one asks", func() bool { return four.asked.Load() > 0 })
+	if err := stopFour(); err != nil {
+		t.Error(err)
+	}
+	w.pass(time.Hour)
+	five, _ := begin(w.db.Session())
+	until(t, "the fifth one empties", func() bool { return five.emptied.Load() > 0 })
+	if two.emptied.Load() != 0 || four.emptied.Load() != 0 {
+		t.Errorf("who had no lease emptied: %d, %d", two.emptied.Load(), four.emptied.Load())
+	}
+}

@@ -1,0 +1,55 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/control"
+	"github.com/skald-go/skald/store"
+)
+
+// steering is what operators told this consumer. It belongs to the goroutine of Run or Step; skips are read
+// by workers too.
+type steering struct {
+	read bool // once, at least
+	now  control.Orders
+}
+
+// steer takes up what operators told the consumer: it stands among the positions, which are read anyway.
+func (in *Inbox[TTx]) steer(ctx context.Context, checkpoints []store.Checkpoint) {
+	s, next := &in.steering, control.Read(checkpoints)
+	if s.read && next.Resumed != s.now.Resumed {
+		in.breaker, in.apart = breaker{o: in.o.Breaker}, map[source]*breaker{}
+		in.o.Logger.WarnContext(ctx, "inbox: an operator has the consumer go on", "consumer", in.group)
+	}
+	if was := s.now.Paused; next.Paused != nil && (was == nil || *was != *next.Paused) {
+		in.o.Logger.WarnContext(ctx, "inbox: an operator has the consumer pause: skald inbox resume", "consumer", in.group, "who", next.Paused.Who, "why", next.Paused.Why)
+	}
+	s.read, s.now = true, next
+	in.skips.Store(&next.Skipped)
+}
+
+// paused says who paused the consumer and why; "": nobody.
+func (s *steering) paused() string {
+	if s.now.Paused == nil {
+		return ""
+	}
+	return fmt.Sprintf("paused by %s: %s: skald inbox resume ends that", s.now.Paused.Who, s.now.Paused.Why)
+}
+
+// skipped tells whether an operator has what fails so skipped.
+func (in *Inbox[TTx]) skipped(class failure.Class, e *entry, err error) (o control.Order, yes bool) {
+	skips := in.skips.Load()
+	if skips == nil || len(*skips) == 0 {
+		return o, false
+	}
+	o, yes = (*skips)[in.prints.Of(class, e.Type, err.Error())]
+	return o, yes
+}
+
+// errSkipped is noted with a dead letter that was skipped.
+func errSkipped(o control.Order, err error) error {
+	return errors.Join(err, fmt.Errorf("skipped, as %s told: %s", o.Who, o.Why))
+}

@@ -1,0 +1,97 @@
+package inbox
+
+import (
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/store"
+)
+
+// What waits directly behind a claimed message is read along with it, and rides: it is taken in the
+// transaction of that one, or is left in the store. So its claim is that of the first, which stands until
+// that transaction is over, and a key costs a claim for each transaction instead of one for each message.
+
+// portion is how much to claim where so many messages are wanted. Each key brings what the last ones brought.
+func (in *Inbox[TTx]) portion(limit int) store.ClaimSize {
+	s := &in.parkedQueue
+	along := min(s.along, s.size-1)
+	if along <= 0 || limit < 2 || in.beside != nil {
+		return store.ClaimSize{Keys: limit}
+	}
+	keys := max(1, limit/(1+s.riding))
+	return store.ClaimSize{Keys: keys, Prefetch: along, PrefetchAll: max(limit-keys, limit/4)}
+}
+
+// learn notes how many came along with each key.
+func (s *parkedQueue) learn(keys, along int, asked store.ClaimSize) {
+	switch {
+	case keys == 0 || asked.Prefetch == 0:
+	case along == asked.PrefetchAll:
+		s.riding = 2*s.riding + 1 // and there are more
+	default:
+		s.riding = (along + keys - 1) / keys
+	}
+}
+
+// shelveAll makes chains of what was claimed, each key's with what rides.
+func (in *Inbox[TTx]) shelveAll(l looked) {
+	first, along := map[string]*chain{}, 0
+	for i := range l.claimed.Parked {
+		p := &l.claimed.Parked[i]
+		key := string(p.Message.Key)
+		if c := first[key]; c != nil && p.Waiting && p.Message.Key != nil {
+			in.prefetch(c, p)
+			along++
+		} else if c = in.claim(p, l.began); p.Message.Key != nil {
+			first[key] = c
+		}
+	}
+	in.parkedQueue.learn(len(l.claimed.Parked)-along, along, l.asked)
+}
+
+// keys is how many messages were claimed, without those that ride.
+func (l looked) keys() (n int) {
+	for i := range l.claimed.Parked {
+		if !l.claimed.Parked[i].Waiting {
+			n++
+		}
+	}
+	return n
+}
+
+// ride puts p behind the first of its key.
+func (in *Inbox[TTx]) prefetch(c *chain, p *store.Parked) {
+	h := c.queue[0]
+	e := &entry{Delivery: broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}, chain: c, parked: p, id: p.Identity, prefetches: true,
+		since: h.since, lease: h.lease}
+	_, e.lonely = in.calls[kind{p.Message.Topic, p.Message.Type}]
+	e.foreign = in.handlers[kind{p.Message.Topic, p.Message.Type}] == nil
+	c.queue = append(c.queue, e)
+	in.parkedQueue.claimed[e] = true
+	in.arrived++
+	e.nth = in.arrived
+}
+
+// leaveRiders lets go of what rides behind a message that is finished: its claim is over.
+func (in *Inbox[TTx]) leaveRiders(c *chain) bool {
+	if !c.queue[0].prefetches {
+		return false
+	}
+	for _, e := range c.queue {
+		delete(in.parkedQueue.claimed, e)
+	}
+	c.queue = nil
+	in.parkedQueue.along /= 4 // a job that went well doubles it
+	in.parkedQueue.soon(in.o.Now())
+	return true
+}
+
+// leading tells, of messages of a transaction in their order, which may be taken in it: one that rides goes
+// with the first of its key.
+func leading() func(*entry) bool {
+	first := map[*chain]bool{}
+	return func(e *entry) bool {
+		if e.parked != nil && !e.prefetches {
+			first[e.chain] = true
+		}
+		return !e.prefetches || first[e.chain]
+	}
+}

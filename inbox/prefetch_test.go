@@ -1,0 +1,301 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/store"
+)
+
+// chain parks n messages of a key, as they are behind a first failure, and tells what a handler is to note of
+// them.
+func (w *world) chain(key string, n int) (want []string) {
+	for i := range n {
+		m := w.message(key, fmt.Sprint(key, i))
+		p := store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}
+		if i == 0 {
+			p.Attempts = 1
+		}
+		w.apply(store.Effect{Park: &store.Park{Parked: p}})
+		want = append(want, fmt.Sprint(key, i))
+	}
+	return want
+}
+
+// portions counts what is claimed and what is read along.
+type portions struct {
+	store.Driver[tx]
+	claimed, along, most int
+}
+
+func (d *portions) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	c, err := d.Driver.Claim(ctx, w)
+	for _, p := range c.Parked {
+		if p.Waiting {
+			d.along++
+		} else {
+			d.claimed++
+		}
+	}
+	d.most = max(d.most, len(c.Parked))
+	return c, err
+}
+
+// Of a key that is parked whole chains are taken at once: a claim for each transaction, not for each message.
+// Each takes effect once, in its order; and no more is in hand than may be.
+func TestWhatWaitsRidesWithTheFirstOfItsKey(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		w := newWorld(t, 1)
+		want := map[string][]string{}
+		for k := range 20 {
+			key := fmt.Sprint("k", k, ".")
+			want[key] = w.chain(key, 40)
+		}
+		d := &portions{Driver: w.db}
+		runs, txs := 0, map[tx]int{}
+		one := func(ctx context.Context, t tx, m skald.Received[string]) error {
+			runs++
+			txs[t]++
+			return keep(ctx, t, m)
+		}
+		in := w.over(d, &inbox.Options{Now: w.clock, Workers: 2, Batch: 100}, one)
+		if many {
+			inbox.OnBatch(in, said, func(ctx context.Context, t tx, ms []skald.Received[string]) error {
+				for _, m := range ms {
+					if err := one(ctx, t, m); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		w.quiet(in)
+		for key, values := range want {
+			w.expect(key, strings.Join(values, " "))
+		}
+		if left := w.kept(); len(left) > 0 || runs != 800 {
+			t.Errorf("%d are left behind %d runs", len(left), runs)
+		}
+		if d.claimed > 200 || d.along < 600 || len(txs) > 60 {
+			t.Errorf("%d were claimed and %d read along, in %d transactions", d.claimed, d.along, len(txs))
+		}
+		if d.most > 1250 {
+			t.Errorf("%d were in hand at once", d.most)
+		}
+	}
+}
+
+// One that fails among those that ride is charged, alone; those before it take effect, those behind it wait,
+// and none runs more than twice for it.
+func TestRiderThatFailsIsChargedAlone(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		w := newWorld(t, 1)
+		want, others := w.chain("k", 60), w.chain("l", 60)
+		runs := map[string]int{}
+		one := func(ctx context.Context, t tx, m skald.Received[string]) error {
+			runs[m.Value]++
+			if m.Value == "k40" {
+				return errors.New("no")
+			}
+			return keep(ctx, t, m)
+		}
+		in := w.inbox(&inbox.Options{Now: w.clock, Workers: 2, Batch: 100}, one)
+		if many {
+			inbox.OnBatch(in, said, func(ctx context.Context, t tx, ms []skald.Received[string]) error {
+				for i, m := range ms {
+					if err := one(ctx, t, m); err != nil {
+						return inbox.Guilty(i, err)
+					}
+				}
+				return nil
+			})
+		}
+		w.quiet(in)
+		w.expect("k", strings.Join(want[:40], " "))
+		w.expect("l", strings.Join(others, " "))
+		left := w.kept()
+		if len(left) != 20 || left[0].Attempts != 1 || left[0].Waiting {
+			t.Fatalf("%d are left: %+v", len(left), left)
+		}
+		for i, p := range left {
+			if p.Claims > 0 || i > 0 && p.Attempts > 0 {
+				t.Errorf("%s is charged: %+v", p.ID, p)
+			}
+		}
+		for value, n := range runs {
+			if n > 2 && (n > 3 || value != "k40") {
+				// that one once more, if others of its claim went well in between
+				t.Errorf("%s ran %d times", value, n)
+			}
+		}
+	}
+}
+
+// One that ends the process while it rides is found as others are, and none of its neighbours is charged.
+// Interleaving 12.
+func TestRiderThatKillsBecomesADeadLetter(t *testing.T) {
+	m := newMortal(t, 1, func(r skald.Received[string]) bool { return r.Value == "k40" })
+	m.batch = 100
+	want, others := m.chain("k", 60), m.chain("l", 60)
+	if deaths := m.rest(10); deaths != 5 || m.runs["k40"] != 5 {
+		t.Errorf("%d deaths, %d runs of the killer", deaths, m.runs["k40"])
+	}
+	m.expect("k", strings.Join(want[:40], " "))
+	m.expect("l", strings.Join(others, " "))
+	dead := m.dead()
+	if len(dead) != 1 || dead[0].Dead.Kind != "crash" || dead[0].CrashCount != 3 {
+		t.Errorf("dead: %+v", dead)
+	}
+	for _, p := range m.kept() {
+		if p.Dead == nil && (p.CrashCount > 0 || p.Attempts > 0) {
+			t.Errorf("%s is charged: %+v", p.ID, p)
+		}
+	}
+}
+
+// Were the claim of the first not counted for those that ride, what rides with a killer would cost deaths of
+// its own.
+// Interleaving 12.
+func TestSeededBugOfRidersThatKill(t *testing.T) {
+	m := newMortal(t, 1, func(r skald.Received[string]) bool { return r.Value == "k40" })
+	m.batch = 100
+	m.wrap = func(d store.Driver[tx]) store.Driver[tx] { return uncounted{d} }
+	m.chain("k", 60)
+	deaths := 0
+	for ; deaths < 20 && m.live(); deaths++ {
+		m.pass(2 * time.Minute)
+	}
+	if deaths <= 5 {
+		t.Errorf("nothing finds it: %d deaths", deaths)
+	}
+}
+
+// uncounted reads along what the store does not know of.
+type uncounted struct{ store.Driver[tx] }
+
+func (d uncounted) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	all := w.ClaimSize
+	w.ClaimSize = store.ClaimSize{Keys: all.Keys}
+	c, err := d.Driver.Claim(ctx, w)
+	if err != nil || len(c.Parked) == 0 || all.Prefetch == 0 || c.Parked[0].Claims > 1 {
+		return c, err
+	}
+	more, err := store.ListKept(ctx, d, store.Sought{Consumer: w.Consumer, After: c.Parked[0].Place, Limit: all.Prefetch})
+	c.Parked = append(c.Parked, more...)
+	return c, err
+}
+
+// What somebody else does to a key between the claim and the transaction, to its first or to one that rides,
+// has what rides behind that left alone: it is taken later, in its order, once.
+func TestRidersOfAKeyThatMoved(t *testing.T) {
+	for _, at := range []int{0, 5, 19} {
+		for name, what := range map[string]func(store.Parked) store.Effect{
+			"dropped": func(p store.Parked) store.Effect {
+				return store.Effect{Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity}}
+			},
+			"tried elsewhere": func(p store.Parked) store.Effect {
+				was := p.Attempts
+				p.Attempts, p.Claims, p.Due = was+1, 0, time.Minute
+				return store.Effect{Park: &store.Park{Parked: p, Was: &was}}
+			},
+			"dead": func(p store.Parked) store.Effect {
+				was := p.Attempts
+				p.Dead = &store.Death{Kind: "permanent"}
+				return store.Effect{Park: &store.Park{Parked: p, Was: &was}}
+			},
+			"replaced": func(p store.Parked) store.Effect {
+				old := p.Identity
+				p.ID, p.Message.ID = "edited", "edited"
+				return store.Effect{Park: &store.Park{Parked: p, Instead: &old}}
+			},
+		} {
+			w := newWorld(t, 1)
+			want := w.chain("k", 60)
+			d := &movedBetween{Driver: w.db, w: w, at: at, what: what}
+			runs := map[string]int{}
+			in := w.over(d, &inbox.Options{Now: w.clock, Workers: 2, Batch: 100}, func(ctx context.Context, t tx, m skald.Received[string]) error {
+				runs[m.Value]++
+				return keep(ctx, t, m)
+			})
+			for range 10 {
+				w.quiet(in)
+				w.pass(2 * time.Minute)
+			}
+			if d.moved == "" {
+				t.Fatal("nothing rode")
+			}
+			if name == "dropped" || name == "dead" {
+				want = slices.DeleteFunc(want, func(v string) bool { return v == d.moved })
+			}
+			w.expect("k", strings.Join(want, " "))
+			for value, n := range runs {
+				if n != 1 {
+					t.Errorf("%s, %d: %s ran %d times", name, at, value, n)
+				}
+			}
+		}
+	}
+}
+
+// movedBetween has something happen to a message of the first batch of twenty that are claimed.
+type movedBetween struct {
+	store.Driver[tx]
+	w     *world
+	at    int
+	what  func(store.Parked) store.Effect
+	moved string
+}
+
+func (d *movedBetween) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	if len(in.Marks) >= 20 && in.Marks[0].KeyOrder == store.Retrying && d.moved == "" {
+		kept, err := store.ListKept(ctx, d, store.Sought{Consumer: "stock", Identity: &in.Marks[d.at].Identity, Limit: 1})
+		if err != nil || len(kept) != 1 {
+			return nil, fmt.Errorf("%d are kept: %w", len(kept), err)
+		}
+		d.moved = strings.Trim(string(kept[0].Message.Data), `"`)
+		d.w.apply(d.what(kept[0]))
+	}
+	return d.Driver.Begin(ctx, in)
+}
+
+// Where what waits cannot share a transaction, it is taken as ever: in its order, none twice.
+func TestRidersOfSeveralKinds(t *testing.T) {
+	w := newWorld(t, 1)
+	other := skald.Event[string]{Topic: "orders", Type: "other"}
+	var want []string
+	for i := range 40 {
+		m := w.message("k", fmt.Sprint(i))
+		if i%3 > 0 {
+			m.Type = other.Type
+		}
+		p := store.Parked{Consumer: "stock", Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}
+		w.apply(store.Effect{Park: &store.Park{Parked: p}})
+		want = append(want, fmt.Sprint(i))
+	}
+	runs := 0
+	one := func(ctx context.Context, t tx, m skald.Received[string]) error {
+		runs++
+		return keep(ctx, t, m)
+	}
+	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 2, Batch: 100}, one)
+	inbox.OnBatch(in, other, func(ctx context.Context, t tx, ms []skald.Received[string]) error {
+		for _, m := range ms {
+			if err := one(ctx, t, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	w.quiet(in)
+	w.expect("k", strings.Join(want, " "))
+	if runs != 40 || len(w.kept()) > 0 {
+		t.Errorf("%d runs, %d are left", runs, len(w.kept()))
+	}
+}

@@ -1,0 +1,77 @@
+package inbox_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/internal/seeded"
+	"github.com/skald-go/skald/store"
+)
+
+// Bugs of two instances on one shared shape.
+const (
+	shortLease   = "a claim has a lease of a second"
+	missingMarks = "an intake takes no mark"
+)
+
+// TestSeededBugsOfSharedShapes: the tests of shared shapes find each. TestSeededBugOfThePausedClaimer has one
+// more.
+func TestSeededBugsOfSharedShapes(t *testing.T) {
+	need.Postgres(t)
+	need.NATS(t)
+	need.RabbitMQ(t)
+	for _, c := range []struct{ bug, finds, says string }{
+		{shortLease, "^TestSharedAndCutOff$/a_durable_of_NATS", `run twice at once|took effect twice|are left to it`},
+		{missingMarks, "^TestSharedAndCutOff$/a_queue_of_RabbitMQ", `run twice at once|took effect twice`},
+	} {
+		t.Run(c.bug, func(t *testing.T) {
+			t.Parallel()
+			seeded.Find(t, c.bug, c.finds, c.says)
+		})
+	}
+}
+
+// storedWrongly is the store with the bug that the process is to have.
+func storedWrongly(db store.Driver[pgx.Tx]) store.Driver[pgx.Tx] {
+	switch seeded.Bug() {
+	case shortLease:
+		return hasty{db}
+	case missingMarks:
+		return markless{db}
+	}
+	return db
+}
+
+type hasty struct{ store.Driver[pgx.Tx] }
+
+func (h hasty) Claim(ctx context.Context, w store.Want) (store.Claimed, error) {
+	w.Lease = time.Second
+	return h.Driver.Claim(ctx, w)
+}
+
+type markless struct{ store.Driver[pgx.Tx] }
+
+func (m markless) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx], error) {
+	n := len(in.Marks)
+	in.Marks = nil
+	u, err := m.Driver.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return marklessUnit{u, n}, nil
+}
+
+type marklessUnit struct {
+	store.Unit[pgx.Tx]
+	marks int
+}
+
+func (u marklessUnit) Found() store.Found {
+	f := u.Unit.Found()
+	f.Marks, f.Follows = make([]store.Verdict, u.marks), false
+	return f
+}

@@ -1,0 +1,71 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/store"
+)
+
+// settleFirst is how long a message waits whose step has a call outside under way.
+const settleFirst = time.Second
+
+// undoing is ctx for the handler of a message that undoes a step.
+func (e *entry) undoing(ctx context.Context) context.Context {
+	took := Took{Step: Step{Saga: e.step.Saga, Name: e.step.Name, Occurrence: e.step.Occurrence, Begun: e.step.Begun},
+		ID: e.stood.Identity, Code: e.stood.Code, Result: []byte(e.stood.Result)}
+	return context.WithValue(ctx, tookKey{}, took)
+}
+
+// finishBare finishes a message without its handler: only its mark stands, and what is to be said. A repeat
+// of a step has the answer of the first, and says nothing. A dead letter whose step is barred by it is let
+// go: it is taken once more, is finished as barred, and the messages of its key go on.
+func (in *Inbox[TTx]) finishBare(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, d decide.Decision) result {
+	r, was := Result{}, e.stood
+	if _, err := in.askedBeside(ctx, e, unit.Tx()); err != nil {
+		// what it knows changes nothing here: it is to note it
+		return in.lentFailed(ctx, e, unit, err)
+	}
+	if d.Ending != duplicate {
+		var err error
+		if r.Say, err = in.saying(ctx, e, was.State); err != nil {
+			return in.lentFailed(ctx, e, unit, fmt.Errorf("say that step %s is %v: %w", e.step.Name, was.State, err))
+		}
+	}
+	leaves, err := in.leaves(ctx, e, r, intake, decide.SaysDone)
+	if err != nil {
+		return in.lentFailed(ctx, e, unit, fmt.Errorf("answer of %s: %w", e.ID, err))
+	}
+	if d.Requeue {
+		leaves.Requeue = in.requeued(e)
+	}
+	if d.Mark != store.Done || d.Ending == duplicate {
+		mark := intake.Marks[0]
+		if leaves.Answer != nil {
+			mark = *leaves.Answer
+		}
+		if mark.As = d.Mark; d.Ending == duplicate {
+			mark.Code, mark.Result = was.Code, was.Result
+		}
+		if d.Mark == store.Rejected {
+			mark.Reason = "its step was rejected before: message " + was.ID
+		}
+		leaves.Answer = &mark
+	}
+	return in.commit(ctx, e, unit, leaves, d.Ending)
+}
+
+// requeued has the dead letter go on that would take the step of e.
+func (in *Inbox[TTx]) requeued(e *entry) *store.Requeue {
+	return &store.Requeue{Consumer: in.group, Identity: e.stood.Identity, Dead: true}
+}
+
+// saying is what is to be said where a message has nothing to do.
+func (in *Inbox[TTx]) saying(ctx context.Context, e *entry, was store.StepState) (say []skald.Draft, err error) {
+	defer failure.Recover(&err)
+	return in.steps[kind{e.Topic, e.Type}].say(ctx, e.Message, was)
+}

@@ -1,0 +1,31 @@
+package effects
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// Each field of an effect is looked at, those of the future too.
+func TestEachFieldCounts(t *testing.T) {
+	for f := range reflect.TypeFor[store.Effect]().Fields() {
+		var e store.Effect
+		v := reflect.ValueOf(&e).Elem().FieldByIndex(f.Index)
+		if v.Kind() == reflect.Slice {
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		} else {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		if got, want := RowsOnly(e), f.Name == "Rows" || f.Name == "Answer" || f.Name == "Saga"; got != want {
+			t.Errorf("%s: rows only: %v", f.Name, got)
+		}
+		if got, want := ShardOnly(e), f.Name == "Shard"; got != want {
+			t.Errorf("%s: shard only: %v", f.Name, got)
+		}
+	}
+	if !RowsOnly(store.Effect{Rows: []skald.Message{{}}, Answer: &store.Mark{}, Saga: &store.SagaMove{}}) || ShardOnly(store.Effect{}) {
+		t.Error("two fields, or none")
+	}
+}

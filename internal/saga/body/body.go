@@ -1,0 +1,124 @@
+// Package body holds what the steps of a saga do, without their types: what an engine runs. Package saga
+// makes it of typed functions. Whatever a function of it needs to know of its saga stands in Facts.
+package body
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/call"
+	"github.com/skald-go/skald/internal/saga/plan"
+)
+
+// A Definition is a saga's definition, ready to run.
+type Definition struct {
+	Name     string
+	Hash     string
+	Plan     *plan.Plan
+	MaxBytes int    // of the input and of each output
+	Steps    []Step // as in Plan.Graph.Steps
+	Mappings []plan.Mapping
+
+	// Key and Encode read an input, of the definition's type.
+	Encode func(in any) (key string, data json.RawMessage, err error)
+	decode func(data json.RawMessage) (any, error)
+	index  map[string]int
+}
+
+// A Step is what one step does. Of the fields of one kind only those of its own are set.
+type Step struct {
+	When func(f *Facts) (bool, error)     // nil: always
+	Each func(f *Facts) ([]string, error) // nil: once
+
+	Tx      Transacted // a Do: *Local[TTx]; a Call: *Outside[TTx]
+	Command *Command
+	Undo    *Command // of a Command
+	Until   func(f *Facts) (time.Time, error)
+	Child   *Child
+
+	// Check tells whether an output, or a signal, is one of the step's type.
+	Check func(output json.RawMessage) error
+	// Handle is the step's handle in package saga: it tells two steps of one name apart.
+	Handle any
+}
+
+// Transacted is what is done in transactions of a type.
+type Transacted interface{ Type() reflect.Type }
+
+// Type is that of the transactions.
+func (*Local[TTx]) Type() reflect.Type { return reflect.TypeFor[TTx]() }
+
+// Type is that of the transactions.
+func (*Outside[TTx]) Type() reflect.Type { return reflect.TypeFor[TTx]() }
+
+// Local is a Do. Undo is nil where there is none.
+type Local[TTx any] struct {
+	Do   func(ctx context.Context, tx TTx, f *Facts) (output json.RawMessage, err error)
+	Undo func(ctx context.Context, tx TTx, f *Facts, output json.RawMessage) error
+}
+
+// Outside is a Call; its undo is another one, a local function, or nothing.
+type Outside[TTx any] struct {
+	Call  Request[TTx]
+	Undo  *Request[TTx]
+	Local func(ctx context.Context, tx TTx, f *Facts, output json.RawMessage) error
+}
+
+// A Request is an outside call without its types. The context of Intend and Settle carries the facts: see
+// With.
+type Request[TTx any] struct {
+	Bind func(by call.By) call.Bound[TTx]
+	// Read takes a stored outcome apart.
+	Read func(outcome string) (output json.RawMessage, refused bool, reason string, err error)
+}
+
+// A Command is a message to a participant and its replies.
+type Command struct {
+	Draft   func(f *Facts) (skald.Draft, error)
+	Done    Reply
+	Refused []Reply
+}
+
+// A Reply is one kind of reply.
+type Reply struct {
+	Topic, Type string
+	// Read returns what the reply says: an output, or the reason of a refusal.
+	Read func(ctx context.Context, m skald.Message) (output json.RawMessage, reason string, err error)
+}
+
+// A Child is a saga that a step starts.
+type Child struct {
+	Definition *Definition
+	Input      func(f *Facts) (in any, err error)
+}
+
+// Made completes a definition that package saga has made.
+func Made(d Definition, decode func(json.RawMessage) (any, error)) *Definition {
+	d.decode, d.index = decode, make(map[string]int, len(d.Steps))
+	for i, s := range d.Plan.Graph.Steps {
+		d.index[s.Name] = i
+	}
+	return &d
+}
+
+// Step returns the step of a name.
+func (d *Definition) Step(name string) (*Step, bool) {
+	i, ok := d.index[name]
+	if !ok {
+		return nil, false
+	}
+	return &d.Steps[i], true
+}
+
+// Fits tells why data may not be kept, with both numbers.
+func Fits(what string, data []byte, most int) error {
+	if len(data) > most {
+		return skald.Permanent(fmt.Errorf("%s is %d bytes as JSON, at most %d are kept: keep it in a table of yours, and its key in the saga, or "+
+			"raise saga.Options.MaxBytes", what, len(data), most))
+	}
+	return nil
+}

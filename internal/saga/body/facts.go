@@ -1,0 +1,91 @@
+package body
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/saga/plan"
+)
+
+// Facts are what a step's function may know of its saga. They are for one run of one function.
+type Facts struct {
+	Definition *Definition
+	Key        string // the business key
+	Input      *Input
+	State      *plan.State
+
+	Step, Occurrence string
+	Undo             bool // it is the step's undo that runs
+	Attempt          int
+
+	fault error
+}
+
+// An Input is a saga's, decoded once for all its steps.
+type Input struct {
+	Data json.RawMessage
+
+	once  sync.Once
+	value any
+	err   error
+}
+
+// In is the input as the definition's type.
+func (f *Facts) In() (any, error) {
+	f.Input.once.Do(func() {
+		if f.Input.value, f.Input.err = f.Definition.decode(f.Input.Data); f.Input.err != nil {
+			f.Input.err = skald.Permanent(fmt.Errorf("read the input of the saga %s %q: %w", f.Definition.Name, f.Key, f.Input.err))
+		}
+	})
+	return f.Input.value, f.Input.err
+}
+
+// Fail notes a fault in how a function reads its saga, the first one. Whatever the function returns then, it
+// has failed.
+func (f *Facts) Fail(err error) {
+	if f.fault == nil {
+		f.fault = skald.Permanent(err)
+	}
+}
+
+// Fault returns the fault that was noted, or else err.
+func (f *Facts) Fault(err error) error {
+	if f.fault != nil {
+		return f.fault
+	}
+	return err
+}
+
+// CallKey is what an outside service knows a request of this step by: the same whenever it is sent again,
+// another one for the undo.
+func (f *Facts) CallKey() string { return f.callKey(f.Undo) }
+
+// ForwardKey is the CallKey of the step itself, for its undo.
+func (f *Facts) ForwardKey() string { return f.callKey(false) }
+
+func (f *Facts) callKey(undo bool) string {
+	way := "do"
+	if undo {
+		way = "undo"
+	}
+	sum := sha256.Sum256([]byte(f.State.ID + "\x00" + f.Step + "\x00" + f.Occurrence + "\x00" + way))
+	return hex.EncodeToString(sum[:16])
+}
+
+type factsKey struct{}
+
+// With returns a context that carries facts, for a Request.
+func With(ctx context.Context, f *Facts) context.Context {
+	return context.WithValue(ctx, factsKey{}, f)
+}
+
+// In returns the facts that With put into ctx.
+func In(ctx context.Context) (*Facts, bool) {
+	f, ok := ctx.Value(factsKey{}).(*Facts)
+	return f, ok
+}

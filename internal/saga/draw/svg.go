@@ -1,0 +1,133 @@
+package draw
+
+import (
+	"fmt"
+	"html"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+)
+
+// Sizes of the picture, in pixels.
+const (
+	high    = 58 // of a box
+	gapX    = 46
+	gapY    = 22
+	margin  = 16
+	perRune = 8
+	narrow  = 96
+	wide    = 260
+)
+
+// SVG is a picture from the left to the right: each step stands in the column after the last one that it
+// waits for. It has no script, no font and no link, and names the saga and its steps for screen readers.
+// Marks may be nil.
+func SVG(g plan.Graph, marks map[string]Mark) string {
+	boxes, width, height := layout(g)
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s" `+
+		`font-family="sans-serif" font-size="13">`+"\n", width, height, width, height, html.EscapeString(line("saga "+g.Name)))
+	b.WriteString(`<defs><marker id="a" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">` +
+		`<path d="M0 0 8 4 0 8z" fill="#4a5568"/></marker></defs>` + "\n")
+	for i, s := range g.Steps {
+		for _, a := range s.After {
+			from := boxes[slices.IndexFunc(g.Steps, func(s plan.Step) bool { return s.Name == a })]
+			to := boxes[i]
+			x1, y1, x2, y2 := from.x+from.w, from.y+high/2, to.x, to.y+high/2
+			fmt.Fprintf(&b, `<path d="M%d %dC%d %d %d %d %d %d" fill="none" stroke="#4a5568" marker-end="url(#a)"/>`+"\n",
+				x1, y1, x1+gapX/2, y1, x2-gapX/2, y2, x2, y2)
+		}
+	}
+	for i, s := range g.Steps {
+		draw(&b, boxes[i], s, marks[s.Name])
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+func draw(b *strings.Builder, at box, s plan.Step, m Mark) {
+	fill, stroke := colours(m.Class)
+	weight := 1
+	if s.Pivot {
+		weight = 3
+	}
+	said := strings.Join(words(s), ", ")
+	title := strings.TrimSuffix(s.Name+": "+said+", "+m.Text, ", ")
+	fmt.Fprintf(b, `<g><title>%s</title><rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="%s" stroke="%s" stroke-width="%d"/>`,
+		html.EscapeString(line(title)), at.x, at.y, at.w, high, fill, stroke, weight)
+	for n, text := range []string{s.Name, said, m.Text} {
+		if text == "" {
+			continue
+		}
+		style := ` font-weight="bold"`
+		if n > 0 {
+			style = ` font-size="11" fill="#4a5568"`
+		}
+		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle"%s>%s</text>`, at.x+at.w/2, at.y+20+15*n, style, html.EscapeString(line(short(text, at.w))))
+	}
+	b.WriteString("</g>\n")
+}
+
+// short cuts a text that has no room.
+func short(s string, width int) string {
+	most := width/perRune + 2
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most-1]) + "…"
+}
+
+type box struct{ x, y, w int }
+
+// layout places the steps: columns by the longest way from the start, rows near the steps that they wait for.
+func layout(g plan.Graph) (boxes []box, width, height int) {
+	at := map[string]int{}
+	for i, s := range g.Steps {
+		at[s.Name] = i
+	}
+	column := make([]int, len(g.Steps))
+	for range g.Steps { // as often as the longest way can be; a graph without faults has no cycle
+		for i, s := range g.Steps {
+			for _, a := range s.After {
+				column[i] = max(column[i], column[at[a]]+1)
+			}
+		}
+	}
+	columns := make([][]int, slices.Max(append(column, 0))+1)
+	for i, c := range column {
+		columns[c] = append(columns[c], i)
+	}
+	boxes = make([]box, len(g.Steps))
+	x := margin
+	for _, steps := range columns {
+		slices.SortStableFunc(steps, func(a, b int) int { return level(g, boxes, at, a) - level(g, boxes, at, b) })
+		w, y := narrow, margin
+		for _, i := range steps {
+			for _, text := range append(words(g.Steps[i]), g.Steps[i].Name, strings.Join(words(g.Steps[i]), ", ")) {
+				w = min(wide, max(w, perRune*utf8.RuneCountInString(text)))
+			}
+		}
+		for _, i := range steps {
+			y = max(y, level(g, boxes, at, i))
+			boxes[i] = box{x, y, w}
+			y += high + gapY
+			height = max(height, y-gapY+margin)
+		}
+		x += w + gapX
+	}
+	return boxes, x - gapX + margin, height
+}
+
+// level is the mean height of the steps that a step waits for.
+func level(g plan.Graph, boxes []box, at map[string]int, i int) int {
+	sum := 0
+	for _, a := range g.Steps[i].After {
+		sum += boxes[at[a]].y
+	}
+	if n := len(g.Steps[i].After); n > 0 {
+		return sum / n
+	}
+	return margin
+}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// commits is how long callers take, usually, from a saga's start to their commit: who looks sooner looks in
+// vain. One look in seven may, so that few wait longer than they must.
+type commits struct{ after atomic.Int64 }
+
+const (
+	soonest = 100 * time.Microsecond
+	latest  = 5 * time.Millisecond
+)
+
+func (c *commits) usual() time.Duration {
+	return min(max(time.Duration(c.after.Load()), soonest), latest)
+}
+
+func (c *commits) saw()    { c.after.Store(int64(c.usual() * 31 / 32)) }
+func (c *commits) missed() { c.after.Store(int64(c.usual() * 5 / 4)) }
+
+// appear waits until the caller has committed what started the saga, as far as that shows before something is
+// written: a first write that needs no transaction of the user's finds out by itself. False: it is not there
+// in time.
+func (l *live[TTx]) appear(ctx context.Context) bool {
+	l.linger(ctx, l.e.commits.usual()-l.e.o.Now().Sub(l.since))
+	todo := l.d.Plan.Pending(l.state)
+	if len(todo) == 0 || !l.inTx(todo[0]) {
+		return true
+	}
+	tries, there := l.untilSeen(ctx, func() bool {
+		u, err := l.begin(ctx, 0)
+		if l.unit = u; err != nil {
+			l.rollback(ctx)
+		}
+		l.unsure(ctx, err)
+		return err == nil
+	})
+	if tries == 1 && there {
+		l.e.commits.saw()
+	} else {
+		l.e.commits.missed()
+	}
+	return there
+}
+
+// look waits for the same after a write that found no saga. Same: nobody else has written it meanwhile.
+func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
+	l.e.commits.missed()
+	_, there = l.untilSeen(ctx, func() bool {
+		s, there, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
+		l.unsure(ctx, err)
+		same = s.Version == l.saga.Version
+		return err == nil && there && s.ID == l.saga.ID
+	})
+	return same, there
+}
+
+// untilSeen asks again and again, less and less often. False: the lease is over, or the engine stops.
+func (l *live[TTx]) untilSeen(ctx context.Context, visible func() bool) (tries int, seen bool) {
+	for wait := soonest; l.left() > 0 && !l.e.stopping() && ctx.Err() == nil; wait = min(2*wait, 250*time.Millisecond) {
+		if tries++; visible() {
+			l.unseen = false
+			return tries, true
+		}
+		l.linger(ctx, wait)
+	}
+	if l.e.stopping() {
+		l.drop(ctx)
+	}
+	return tries, false
+}
+
+// unsure tells of an error by which nobody knows whether the start is there.
+func (l *live[TTx]) unsure(ctx context.Context, err error) {
+	if err != nil && !errors.Is(err, errMoved) && ctx.Err() == nil {
+		l.outages++
+		l.complain(ctx, err)
+	}
+}
+
+func (l *live[TTx]) linger(ctx context.Context, wait time.Duration) {
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+// tell has everybody know what a write of a saga came to.
+func (e *Engine[TTx]) tell(s store.Saga, st plan.State, told []plan.Action) {
+	for _, a := range told {
+		switch a.Verb {
+		case plan.Alarm:
+			e.counts.add(&e.counts.Alarms)
+			e.o.Logger.Warn("saga: somebody has to look", "saga", s.Name, "key", s.Key, "step", stored.Name(a.Step, a.Occurrence), "why", a.Reason)
+		case plan.Finish:
+			e.counts.ended(st.Status)
+			e.metrics.Ended(s.Name, string(st.Status), took(s.Started, e.clock.now()))
+			e.o.Logger.Debug("saga: it has ended", "saga", s.Name, "key", s.Key, "status", a.Reason)
+			e.wake(outcome{s, st})
+		}
+	}
+}
+
+// outcome is a saga as it has ended.
+type outcome struct {
+	saga  store.Saga
+	state plan.State
+}
+
+// wake tells those that wait for a saga in this process how it has ended.
+func (e *Engine[TTx]) wake(is outcome) {
+	at := refOf(is.saga)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.waiters[at] {
+		c <- is
+	}
+	delete(e.waiters, at)
+}
+
+func refOf(s store.Saga) store.SagaRef { return store.SagaRef{Name: s.Name, Key: s.Key} }
+
+// waiter is told once a saga ends in this process. Here: this process works on the saga now, or is about to.
+func (e *Engine[TTx]) waiter(at store.SagaRef) (c chan outcome, here bool, leave func()) {
+	c = make(chan outcome, 1)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.waiters[at] = append(e.waiters[at], c)
+	here = e.hands[at] != nil || e.coming[at]
+	return c, here, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.waiters[at] = slices.DeleteFunc(e.waiters[at], func(one chan outcome) bool { return one == c })
+		if len(e.waiters[at]) == 0 {
+			delete(e.waiters, at)
+		}
+	}
+}
+
+// Await waits until a saga has ended, and returns how it stands then. A saga that this process works on is
+// waited for; the database is asked for others, and now and then.
+func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, plan.State, error) {
+	fail := func(err error) (store.Saga, plan.State, error) {
+		return store.Saga{}, plan.State{}, fmt.Errorf("await %s %q: %w", name, key, err)
+	}
+	c, here, leave := e.waiter(store.SagaRef{Name: name, Key: key})
+	defer leave()
+	wait := 20 * time.Millisecond
+	if here {
+		wait = 250 * time.Millisecond
+	}
+	for ; ; wait = min(2*wait, time.Second) {
+		if !here {
+			s, there, err := e.find(ctx, name, key)
+			switch {
+			case err != nil:
+				return fail(err)
+			case !there:
+				return fail(&NoSagaError{name, key})
+			case !s.Ended.IsZero():
+				st, err := stored.StateOf(s, 0)
+				return s, st, err
+			}
+		}
+		here = false
+		timer := time.NewTimer(wait)
+		select {
+		case is := <-c:
+			timer.Stop()
+			return is.saga, is.state, nil
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fail(ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,314 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+const (
+	storeTimeout = 15 * time.Second // of one talk with the database
+	noteEvery    = time.Minute      // that definitions are noted, and those of other builds are read
+	claimMost    = 128              // sagas at once
+	// lookMost is how soon after a look that found nothing the next one may be. Each write in this process
+	// asks for one, and most are about sagas that it has in hand.
+	lookMost = 5 * time.Millisecond
+)
+
+// Run runs sagas until ctx is done. Then it begins nothing, and gives back what it has in hand.
+func (e *Engine[TTx]) Run(ctx context.Context) error {
+	if !e.running.CompareAndSwap(false, true) {
+		return fmt.Errorf("saga: this engine runs already")
+	}
+	defer e.running.Store(false)
+	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(e.o.Drain, kill) })
+	defer unhook()
+	e.mu.Lock()
+	e.stop = make(chan struct{})
+	e.mu.Unlock()
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		e.batch.run(hard)
+	}()
+	err := e.loop(ctx, hard)
+	e.running.Store(false)
+	close(e.stop)
+	e.workers.Wait()
+	e.giveBack(hard)
+	kill()
+	<-flushed
+	e.counts.live(false)
+	return err
+}
+
+// giveBack has what was started here, and not begun, run by others.
+func (e *Engine[TTx]) giveBack(ctx context.Context) {
+	for {
+		select {
+		case l := <-e.begun:
+			e.mu.Lock()
+			delete(e.coming, refOf(l.saga))
+			e.mu.Unlock()
+			l.drop(ctx)
+		default:
+			return
+		}
+	}
+}
+
+func (e *Engine[TTx]) stopping() bool {
+	select {
+	case <-e.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// loop claims what is due and hands it out.
+func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
+	var noted, outage time.Time
+	var due, activity time.Time // when to look next, and when something was last found
+	var looked time.Time        // when nothing was due at the last look
+	outages := 0
+	for ctx.Err() == nil {
+		woken, now := e.db.Woken(), time.Now()
+		err := error(nil)
+		if now.Sub(noted) >= noteEvery {
+			if err = e.note(hard); err == nil {
+				noted = now
+			}
+		}
+		if err == nil && !now.Before(due) && e.room() > 0 {
+			var n int
+			var next time.Duration
+			if n, next, err = e.claim(hard); err == nil {
+				if looked = now; n > 0 {
+					activity, looked = now, time.Time{}
+				}
+				due = now.Add(pause(now.Sub(activity), next, e.o.PollMost))
+			}
+		}
+		switch {
+		case err == nil:
+			outages, outage = 0, time.Time{}
+			e.counts.live(true)
+		case store.Incurable(err):
+			return fmt.Errorf("saga: the engine stops: %w", err)
+		case ctx.Err() != nil:
+			return nil
+		default:
+			if outages++; outage.IsZero() || now.Sub(outage) > time.Minute {
+				outage = now
+				e.o.Logger.WarnContext(ctx, "saga: waiting for the database", "error", err)
+			}
+			due = now.Add(backoff.After(outages, 50*time.Millisecond, time.Second))
+			woken = nil
+		}
+		if e.await(ctx, hard, due, woken) {
+			now := time.Now()
+			activity, due = now, later(now, looked.Add(lookMost))
+		}
+	}
+	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// pause is how long to wait before the next look: less and less often after something was found.
+func pause(since, next, most time.Duration) time.Duration {
+	p := min(max(since/20, time.Millisecond), most)
+	if next >= 0 {
+		p = min(p, max(next, time.Millisecond))
+	}
+	return p
+}
+
+// await waits until it is time to look, and takes up what is started here meanwhile. True: there was a write.
+func (e *Engine[TTx]) await(ctx, hard context.Context, due time.Time, woken <-chan struct{}) bool {
+	timer := time.NewTimer(max(0, time.Until(due)))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return false
+		case <-e.kicked:
+			return true
+		case l := <-e.begun:
+			e.employ(hard, l)
+		case <-woken:
+			return true
+		}
+	}
+}
+
+// room is how many more sagas may be claimed: no more than transactions are free for them soon.
+func (e *Engine[TTx]) room() int {
+	waits := 2*cap(e.slots) - int(e.ready.Load())
+	return min(waits, e.o.InHand-int(e.inHand.Load()), claimMost)
+}
+
+// claim takes what is due.
+func (e *Engine[TTx]) claim(ctx context.Context) (n int, next time.Duration, err error) {
+	ls, next, err := e.due(ctx)
+	for _, l := range ls {
+		e.employ(ctx, l)
+	}
+	return len(ls), next, err
+}
+
+func (e *Engine[TTx]) due(ctx context.Context) (ls []*live[TTx], next time.Duration, err error) {
+	within, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	e.mu.Lock()
+	hashes := slices.Clone(e.hashed)
+	e.mu.Unlock()
+	c, err := e.db.ClaimSagas(within, store.ClaimSagas{Session: e.session, Hashes: hashes, Limit: e.room(), Lease: e.o.Lease})
+	if err != nil {
+		return nil, -1, fmt.Errorf("claim sagas: %w", err)
+	}
+	for _, s := range c.Sagas {
+		if !s.Due.IsZero() {
+			e.clock.saw(s.Due.Add(-e.o.Lease))
+		}
+		l, err := e.claimed(ctx, s)
+		if err != nil {
+			e.refuse(ctx, s, err)
+			continue
+		}
+		ls = append(ls, l)
+	}
+	return ls, c.Next, nil
+}
+
+// claimed is a saga that was just claimed, moved to this build's definition.
+func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], error) {
+	d, ok := e.defs[s.Name]
+	if !ok {
+		return nil, fmt.Errorf("this build has no definition of %s", s.Name)
+	}
+	var older plan.Graph
+	if s.Hash != d.Hash {
+		p, err := e.planOf(ctx, s.Name, s.Hash)
+		if err != nil {
+			return nil, err
+		}
+		older = p.Graph
+	}
+	l, err := e.taken(s, d, older)
+	if err == nil {
+		l.suspect = s.Lapsed != "" && s.Lapsed != e.session
+	}
+	return l, err
+}
+
+// refuse leaves a saga to another build.
+func (e *Engine[TTx]) refuse(ctx context.Context, s store.Saga, why error) {
+	e.counts.add(&e.counts.Refused)
+	e.o.Logger.WarnContext(ctx, "saga: it is left to another build", "saga", s.Name, "key", s.Key, "error", why)
+	m := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Release: true, Wake: refusedWait}
+	_, _ = e.db.Apply(ctx, store.Effect{Saga: &m}) // else it is claimed again when the lease is over
+}
+
+const refusedWait = 30 * time.Second
+
+// note stores the definitions of this build, and looks which of other builds' it can take on.
+func (e *Engine[TTx]) note(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if err := e.db.Check(ctx, store.App); err != nil {
+		return err
+	}
+	ds := make([]store.SagaDefinition, 0, len(e.defs))
+	for _, d := range e.defs {
+		var text strings.Builder
+		if err := plan.Write(&text, plan.Written{Hash: d.Hash, Graph: d.Plan.Graph, Mappings: d.Mappings}); err != nil {
+			return err
+		}
+		ds = append(ds, store.SagaDefinition{Name: d.Name, Hash: d.Hash, Written: text.String()})
+	}
+	slices.SortFunc(ds, func(a, b store.SagaDefinition) int { return strings.Compare(a.Name, b.Name) })
+	if err := e.db.NoteSagaDefinitions(ctx, ds); err != nil {
+		return fmt.Errorf("note definitions: %w", err)
+	}
+	return e.readOlder(ctx)
+}
+
+// readOlder reads the definitions that other builds have noted.
+func (e *Engine[TTx]) readOlder(ctx context.Context) error {
+	l, err := e.db.List(ctx, store.List{Definitions: true})
+	if err != nil {
+		return fmt.Errorf("read definitions: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hashed = e.hashed[:0]
+	for hash := range e.hashes {
+		e.hashed = append(e.hashed, hash)
+	}
+	for _, one := range l.Definitions {
+		if _, own := e.hashes[one.Hash]; own {
+			continue
+		}
+		f, err := plan.Read(strings.NewReader(one.Written))
+		if err != nil || len(f.Definitions) != 1 {
+			e.o.Logger.WarnContext(ctx, "saga: a definition cannot be read", "saga", one.Name, "hash", one.Hash, "error", err)
+			continue
+		}
+		e.older[one.Hash] = f.Definitions[0].Graph
+		if d, ok := e.defs[one.Name]; ok && takesOn(d, one.Hash, f.Definitions[0].Graph) {
+			e.hashed = append(e.hashed, one.Hash)
+		}
+	}
+	return nil
+}
+
+// takesOn tells whether d can take on sagas of an older definition, but for some of them.
+func takesOn(d *body.Definition, hash string, older plan.Graph) bool {
+	return !slices.ContainsFunc(plan.Compare(older, d.Plan.Graph, mapping(d, hash)), func(c plan.Change) bool {
+		return c.Class == plan.Refuses && c.Begun == ""
+	})
+}
+
+func mapping(d *body.Definition, from string) plan.Mapping {
+	for _, m := range d.Mappings {
+		if m.From == from {
+			return m
+		}
+	}
+	return plan.Mapping{}
+}
+
+// Step claims what is due and works on it, in this goroutine: for tests that decide what happens when.
+func (e *Engine[TTx]) Step(ctx context.Context) (busy bool, err error) {
+	e.batch.straight = true
+	if now := e.o.Now(); e.noted.IsZero() || now.Sub(e.noted) >= noteEvery {
+		if err := e.note(ctx); err != nil {
+			return false, err
+		}
+		e.noted = now
+	}
+	ls, _, err := e.due(ctx)
+	for _, l := range ls {
+		l.work(ctx)
+	}
+	return len(ls) > 0, err
+}

@@ -1,0 +1,149 @@
+// Package engine runs sagas. It knows no type of a user's: package saga gives it bodies.
+//
+// The way of a saga through the files: start.go (in the caller's transaction), appear.go (until the caller
+// has committed), claim.go (which are due), work.go (the loop around one saga), then by what it asks for:
+// think.go (decisions, commands, times), local.go (functions in a transaction), request.go (calls to the
+// outside), family.go (children and parents). What moves it from elsewhere: reply.go, signal.go. How a move
+// is written: write.go, batch.go.
+//
+// Each write names the version that was read. Whoever comes second writes nothing, reads anew and goes on
+// from there, so no lease has to be believed.
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/shortlog"
+	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/internal/uuid7"
+	"github.com/skald-go/skald/store"
+)
+
+// A DB is what an engine needs of a database.
+type DB[TTx any] interface {
+	store.Driver[TTx]
+	store.Sagas[TTx]
+}
+
+// Options of an Engine, with their defaults filled in by package saga.
+type Options struct {
+	Workers  int
+	InHand   int
+	Lease    time.Duration
+	PollMost time.Duration
+	Drain    time.Duration
+	Now      func() time.Time
+	NewID    func(now time.Time) string
+	Logger   *slog.Logger
+	Metrics  *telemetry.Saga
+}
+
+// An Engine runs sagas of the definitions that it knows.
+type Engine[TTx any] struct {
+	db      DB[TTx]
+	o       Options
+	session string
+	defs    map[string]*body.Definition // by name
+	hashes  map[string]*body.Definition // by hash
+	clock   clock
+	commits commits
+
+	mu      sync.Mutex
+	hands   map[store.SagaRef]*live[TTx] // sagas in hand, by name and key
+	older   map[string]plan.Graph        // by hash: of other builds
+	hashed  []string                     // that are claimed
+	coming  map[store.SagaRef]bool       // started here, and not in hand yet
+	waiters map[store.SagaRef][]chan outcome
+
+	running atomic.Bool
+	stop    chan struct{} // closed when Run is to end
+	slots   chan struct{} // of transactions
+	kicked  chan struct{} // there is something to be claimed
+	begun   chan *live[TTx]
+	inHand  atomic.Int64
+	ready   atomic.Int64 // of them: those that wait for a slot
+	alone   sync.RWMutex // held by what may end the process
+	batch   *batch
+	workers sync.WaitGroup
+	counts  counts
+	metrics *telemetry.Saga
+	noted   time.Time // by Step
+}
+
+// New is an engine of definitions without faults, one of each name. Children's are among them.
+func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
+	e := &Engine[TTx]{db: db, o: o, session: rand.Text(), defs: map[string]*body.Definition{}, hashes: map[string]*body.Definition{},
+		older: map[string]plan.Graph{}, hands: map[store.SagaRef]*live[TTx]{}, waiters: map[store.SagaRef][]chan outcome{}, coming: map[store.SagaRef]bool{},
+		slots: make(chan struct{}, o.Workers), kicked: make(chan struct{}, 1), begun: make(chan *live[TTx], o.InHand),
+		stop: make(chan struct{})}
+	e.o.Logger, e.metrics = shortlog.New(o.Logger), o.Metrics
+	if e.o.NewID == nil {
+		e.o.NewID = uuid7.New
+	}
+	e.clock.local = o.Now
+	e.batch = &batch{db: db, more: make(chan struct{}, 1)}
+	for _, d := range defs {
+		e.defs[d.Name], e.hashes[d.Hash] = d, d
+		e.hashed = append(e.hashed, d.Hash)
+		var steps []string
+		for _, s := range d.Plan.Graph.Steps {
+			steps = append(steps, s.Name)
+		}
+		e.metrics.Knows(d.Name, steps, string(plan.Done), string(plan.Compensated))
+	}
+	return e
+}
+
+// Definition returns the one of a name.
+func (e *Engine[TTx]) Definition(name string) (*body.Definition, bool) {
+	d, ok := e.defs[name]
+	return d, ok
+}
+
+// errMoved: the saga was written by somebody else since it was read.
+var errMoved = errors.New("the saga has moved on")
+
+// A clock is the store's, as far as this process knows it.
+type clock struct {
+	local func() time.Time
+	ahead atomic.Int64
+}
+
+func (c *clock) now() time.Time { return c.local().Add(time.Duration(c.ahead.Load())).UTC() }
+
+// saw notes what the store's clock shows now.
+func (c *clock) saw(at time.Time) {
+	if !at.IsZero() {
+		c.ahead.Store(int64(at.Sub(c.local())))
+	}
+}
+
+// planOf is the plan of a hash: of this build, or of another one that noted it.
+func (e *Engine[TTx]) planOf(ctx context.Context, name, hash string) (*plan.Plan, error) {
+	if d, ok := e.hashes[hash]; ok {
+		return d.Plan, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout/3) // a caller's transaction may be open meanwhile
+	defer cancel()
+	for range 2 {
+		e.mu.Lock()
+		g, ok := e.older[hash]
+		e.mu.Unlock()
+		if ok {
+			return plan.New(g), nil
+		}
+		if err := e.readOlder(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("the saga %s has the definition %s, which no engine has noted", name, hash)
+}

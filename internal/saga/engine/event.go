@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+// A moved saga is what an event from elsewhere makes of one.
+type moved struct {
+	store.SagaMove
+	was   plan.State
+	state plan.State // as it is to be
+	tell  func()     // once it is stored
+}
+
+// advance takes an event into a saga that is locked, or whose version guards the write. It is given back, and
+// due at once: whoever has it in hand finds its version gone, and reads anew.
+func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga, events ...plan.Event) (m moved, out plan.Outcome, err error) {
+	p, err := e.planOf(ctx, s.Name, s.Hash)
+	if err != nil {
+		return m, plan.Unknown, err
+	}
+	was, err := stored.StateOf(s, p.Graph.Deadline)
+	if err != nil {
+		return m, plan.Unknown, err
+	}
+	now := e.clock.now()
+	next, actions, outs := p.AdvanceAll(was, events, now)
+	for _, out = range outs {
+		if out.Changed() {
+			break
+		}
+	}
+	if !out.Changed() {
+		return m, out, nil
+	}
+	if m.SagaMove, err = stored.Move(s, next, now); err != nil {
+		return m, out, err
+	}
+	m.SagaMove = stored.Released(m.SagaMove, next, now, len(p.Pending(next)) > 0)
+	m.state, m.was = next, was
+	m.tell = func() {
+		e.measure(s.Name, was, next)
+		e.tell(s, next, actions)
+		e.kick()
+	}
+	return m, out, nil
+}
+
+// Cancel turns a saga back in tx. Nothing: no step of it had begun, so it has ended with that.
+func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *body.Definition, key, reason string) (out plan.Outcome, nothing bool, err error) {
+	fail := func(err error) (plan.Outcome, bool, error) {
+		return plan.Unknown, false, fmt.Errorf("cancel %s %q: %w", d.Name, key, err)
+	}
+	out, there, err := e.put(ctx, tx, d.Name, key, plan.Event{What: plan.Cancel, Reason: reason})
+	switch {
+	case err != nil:
+		return fail(err)
+	case !there:
+		return fail(&NoSagaError{d.Name, key})
+	case out != plan.Taken:
+		return out, false, nil
+	}
+	s, _, err := e.db.LockSaga(ctx, tx, d.Name, key)
+	if err != nil {
+		return fail(err)
+	}
+	return out, s.Status == string(plan.Compensated), nil
+}
+
+// put takes an event into a saga in tx. False: there is none.
+func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string, ev plan.Event) (out plan.Outcome, there bool, err error) {
+	s, there, err := e.db.LockSaga(ctx, tx, name, key)
+	if err != nil {
+		return plan.Unknown, there, fmt.Errorf("lock the saga %s %q: %w", name, key, err)
+	}
+	if !there {
+		return plan.Unknown, false, nil
+	}
+	m, out, err := e.advance(ctx, s, ev)
+	if err != nil || !out.Changed() {
+		return out, true, err
+	}
+	if err := e.db.Write(ctx, tx, store.Effect{Saga: &m.SagaMove}); err != nil {
+		return out, true, fmt.Errorf("write the saga %s %q: %w", name, key, err)
+	}
+	e.measure(name, m.was, m.state) // which may still be rolled back
+	e.kick()                        // it is seen once the caller has committed
+	return out, true, nil
+}

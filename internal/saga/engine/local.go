@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+var errSlow = errors.New("it took longer than its Timeout")
+
+const (
+	usualTimeout = 30 * time.Second // of a function whose policy names none
+	mercy        = 5 * time.Second  // after a function's time, before the database ends its transaction
+)
+
+// local runs a function in a transaction that is committed with the saga's next state.
+func (l *live[TTx]) local(ctx context.Context, a plan.Action, do func(context.Context, TTx, *body.Facts) (json.RawMessage, error),
+	undo func(context.Context, TTx, *body.Facts, json.RawMessage) error) error {
+	defer l.free()
+	timeout := l.timeout(a)
+	u, err := l.begin(ctx, timeout+mercy)
+	if err != nil {
+		return err
+	}
+	e := plan.Event{What: plan.Succeeded, Step: a.Step, Occurrence: a.Occurrence}
+	f := l.facts(a)
+	within, cancel := context.WithTimeoutCause(l.caused(ctx), timeout, errSlow)
+	defer cancel()
+	err = l.guard(a, func() (err error) {
+		if a.Verb == plan.UndoStep {
+			e.What = plan.UndoDone
+			run, _ := l.state.Run(a.Step, a.Occurrence)
+			return undo(within, u.Tx(), f, run.Output)
+		}
+		e.Output, err = do(within, u.Tx(), f)
+		return err
+	})
+	if err != nil {
+		return l.failedIn(within, u, a, err)
+	}
+	before, rows, told := l.state, len(l.rows), len(l.told)
+	l.feed(e)
+	err = l.commit(ctx, u)
+	var large *stored.TooLargeError
+	if !errors.As(err, &large) {
+		return err
+	}
+	l.state, l.rows, l.told = before, l.rows[:rows], l.told[:told]
+	l.wrong(a, skald.Permanent(large))
+	l.think(ctx)
+	return l.write(ctx, 0)
+}
+
+// timeout is how long a function may take.
+func (l *live[TTx]) timeout(a plan.Action) time.Duration {
+	node, _ := l.d.Plan.Step(a.Step)
+	by := node.Try
+	if a.Verb != plan.RunStep {
+		by = node.Back
+	}
+	if by.Timeout <= 0 || node.Kind != plan.Do {
+		return usualTimeout
+	}
+	return by.Timeout
+}
+
+// failedIn ends a transaction in which a function failed, and stores that.
+func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
+	outside := context.WithoutCancel(ctx)
+	away := u.Outage(ctx, err)
+	if errors.Is(context.Cause(ctx), context.Canceled) {
+		_, _ = u.Rollback(outside) // this process is told to stop
+		return err
+	}
+	if away {
+		_, _ = u.Rollback(outside)
+		return err
+	}
+	if p := (*failure.PanicError)(nil); errors.As(err, &p) {
+		l.e.o.Logger.ErrorContext(ctx, "saga: a step panicked", "saga", l.saga.Name, "key", l.saga.Key, "step", a.Step,
+			"occurrence", a.Occurrence, "error", err, "stack", string(p.Stack))
+	}
+	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errSlow) {
+		err = errors.Join(errSlow, err)
+	}
+	l.wrong(a, err)
+	l.think(outside)
+	return l.insteadOf(outside, u, 0)
+}
+
+// insteadOf undoes what was written in u, and stores the state as it is to be.
+func (l *live[TTx]) insteadOf(ctx context.Context, u store.Unit[TTx], need time.Duration) error {
+	if l.related() {
+		_, _ = u.Rollback(ctx)
+		return l.write(ctx, need)
+	}
+	m, err := l.move(need)
+	if err != nil {
+		_, _ = u.Rollback(ctx)
+		return err
+	}
+	stand, err := u.Rollback(ctx, store.Effect{Saga: &m, Rows: l.rows})
+	switch {
+	case err != nil:
+		return err
+	case !stand[0]:
+		return errMoved
+	}
+	l.wrote(m)
+	return nil
+}
+
+// commit stores the state with what was written in u, and begins the next function's transaction with that.
+func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx]) error {
+	l.think(ctx)
+	others, err := l.relate(ctx, u.Tx())
+	if err != nil {
+		_, _ = u.Rollback(ctx)
+		return err
+	}
+	m, err := l.move(0)
+	if err != nil {
+		_, _ = u.Rollback(ctx)
+		return err
+	}
+	timeout, follows := l.next(u)
+	done := !follows && len(l.d.Plan.Pending(l.state)) == 0
+	if done { // the lease is given back with it
+		m = l.givenBack(m)
+	}
+	es := append([]store.Effect{{Saga: &m, Rows: l.rows}}, others...)
+	if !follows {
+		if err := u.Commit(ctx, es...); err != nil {
+			return lost(err)
+		}
+		l.wrote(m)
+		return nil
+	}
+	in := l.intake(timeout + mercy)
+	in.Sagas[0].Version++
+	next, err := u.CommitThen(ctx, in, es...)
+	if err != nil {
+		return lost(err)
+	}
+	l.wrote(m)
+	l.unit = next
+	return nil
+}
+
+// next tells whether another function in a transaction follows at once, and how long it may take.
+func (l *live[TTx]) next(u store.Unit[TTx]) (timeout time.Duration, follows bool) {
+	if !u.Found().Follows || l.e.stopping() || l.state.Status.Final() {
+		return 0, false
+	}
+	if todo := l.d.Plan.Pending(l.state); len(todo) > 0 && l.inTx(todo[0]) {
+		return l.timeout(todo[0]), true
+	}
+	return 0, false
+}
+
+// caused is ctx for a function of the user's: what it emits is stamped as the saga's.
+func (l *live[TTx]) caused(ctx context.Context) context.Context {
+	return skald.WithCause(ctx, skald.Message{ID: l.origin.Causation, CorrelationID: l.correlation(), TraceParent: l.origin.Trace})
+}

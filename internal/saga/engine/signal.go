@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
+)
+
+// A NoSagaError says that there is no saga of a definition and a key.
+type NoSagaError struct{ Name, Key string }
+
+func (e *NoSagaError) Error() string {
+	return fmt.Sprintf("there is no saga %s %q: it was not started, its start is not committed, or it ended and is not kept any more", e.Name, e.Key)
+}
+
+// A Signal is one that comes to a saga.
+type Signal struct {
+	Name, Occurrence string
+	Data             json.RawMessage
+}
+
+// Signal takes a signal into a saga in tx.
+func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *body.Definition, key string, s Signal) (plan.Outcome, error) {
+	if err := fits(d, s); err != nil {
+		return plan.Unknown, err
+	}
+	out, there, err := e.put(ctx, tx, d.Name, key, plan.Event{What: plan.Signal, Name: s.Name, Occurrence: s.Occurrence, Output: s.Data})
+	if err == nil && !there {
+		err = &NoSagaError{d.Name, key}
+	}
+	if err != nil {
+		return plan.Unknown, fmt.Errorf("signal %s to %s %q: %w", s.Name, d.Name, key, err)
+	}
+	e.counts.signal(out)
+	return out, nil
+}
+
+// SignalAlone is Signal in a transaction of its own.
+func (e *Engine[TTx]) SignalAlone(ctx context.Context, d *body.Definition, key string, s Signal) (plan.Outcome, error) {
+	u, err := e.db.Begin(ctx, store.Intake{})
+	if err != nil {
+		return plan.Unknown, fmt.Errorf("signal %s to %s %q: %w", s.Name, d.Name, key, err)
+	}
+	out, err := e.Signal(ctx, u.Tx(), d, key, s)
+	if err != nil || !out.Changed() {
+		_, _ = u.Rollback(ctx)
+		return out, err
+	}
+	if err := u.Commit(ctx); err != nil {
+		return plan.Unknown, fmt.Errorf("signal %s to %s %q: %w", s.Name, d.Name, key, err)
+	}
+	e.kick()
+	return out, nil
+}
+
+// fits refuses data that no step of d waits for.
+func fits(d *body.Definition, s Signal) error {
+	for i, step := range d.Plan.Graph.Steps {
+		if step.Kind != plan.Wait || step.Signal != s.Name {
+			continue
+		}
+		if err := d.Steps[i].Check(s.Data); err != nil {
+			return fmt.Errorf("the signal %s of the saga %s takes data of another type: %w", s.Name, d.Name, err)
+		}
+		return body.Fits("the signal "+s.Name, s.Data, d.MaxBytes)
+	}
+	return fmt.Errorf("no step of the saga %s waits for a signal %q", d.Name, s.Name)
+}

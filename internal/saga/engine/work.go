@@ -1,0 +1,357 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/internal/backoff"
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+// live is a saga that this process has in hand. One goroutine works on it.
+type live[TTx any] struct {
+	e      *Engine[TTx]
+	d      *body.Definition
+	saga   store.Saga // as it was read or written last
+	origin stored.Origin
+	input  *body.Input
+
+	stored plan.State // as it was read or written last
+	state  plan.State // as it is to be
+	dirty  bool       // it is not stored yet
+	hash   string     // to be stored with it: of another definition; "": as it is
+	rows   []skald.Message
+	family []relative
+	told   []plan.Action // alarms, and that it ends
+	then   []func()      // what follows once it is stored
+	after  *live[TTx]    // the same saga, claimed again meanwhile
+
+	since    time.Time     // when the lease began, by this process
+	lease    time.Duration // how long it is
+	leaseEnd atomic.Int64  // when it ends, for others
+	unit     store.Unit[TTx]
+	slotted  bool // it may open a transaction
+	over     bool // it was given back, or has ended
+	unseen   bool // it was started here, and may not be committed yet
+	// it was taken over from a session that left it: what it was at may have ended the process
+	suspect bool
+	sent    map[string]bool // requests whose intent was stored here and that nobody has made yet
+	outages int
+}
+
+// taken is a saga that is leased to this session.
+func (e *Engine[TTx]) taken(s store.Saga, d *body.Definition, older plan.Graph) (*live[TTx], error) {
+	l := &live[TTx]{e: e, d: d, input: &body.Input{Data: []byte(s.Input)}, sent: map[string]bool{}}
+	var err error
+	if l.origin, err = stored.OriginOf(s); err != nil {
+		return nil, err
+	}
+	if err := l.read(s, older); err != nil {
+		return nil, err
+	}
+	l.leased(e.o.Lease)
+	return l, nil
+}
+
+// read takes s as what is so.
+func (l *live[TTx]) read(s store.Saga, older plan.Graph) (err error) {
+	l.saga, l.dirty, l.hash, l.rows, l.family, l.told, l.then = s, false, "", nil, nil, nil, nil
+	if l.state, err = stored.StateOf(s, l.d.Plan.Graph.Deadline); err != nil {
+		return err
+	}
+	l.stored = l.state
+	if l.state.Status.Final() { // an operator ended it, and nobody was told yet
+		l.told = append(l.told, plan.Action{Verb: plan.Finish, Reason: string(l.state.Status)})
+	}
+	if s.Hash == l.d.Hash {
+		return nil
+	}
+	if l.state, err = plan.Move(older, l.d.Plan.Graph, mapping(l.d, s.Hash), l.state); err != nil {
+		return err
+	}
+	l.hash, l.dirty = l.d.Hash, true
+	l.feed(plan.Event{What: plan.Tick})
+	return nil
+}
+
+func (l *live[TTx]) leased(lease time.Duration) {
+	l.since, l.lease = l.e.o.Now(), lease
+	l.leaseEnd.Store(l.since.Add(lease).UnixNano())
+}
+
+// left is how much of the lease is left.
+func (l *live[TTx]) left() time.Duration {
+	now := l.e.o.Now()
+	return l.lease - max(now.Sub(l.since), now.Round(0).Sub(l.since.Round(0)))
+}
+
+// feed takes an event into the state.
+func (l *live[TTx]) feed(e plan.Event) plan.Outcome {
+	next, actions, out := l.d.Plan.Advance(l.state, e, l.e.clock.now())
+	if out.Changed() {
+		l.state, l.dirty = next, true
+		for _, a := range actions {
+			if a.Verb == plan.Alarm || a.Verb == plan.Finish {
+				l.told = append(l.told, a)
+			}
+		}
+	}
+	return out
+}
+
+// employ has a goroutine work on l; or the one that has the saga in hand, once it is done with that.
+func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
+	at := refOf(l.saga)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if was := e.hands[at]; was != nil && e.o.Now().UnixNano() < was.leaseEnd.Load() {
+		was.after = l
+		return
+	}
+	e.hands[at] = l // one whose lease is over hangs in a function, and cannot write any more
+	e.inHand.Add(1)
+	e.workers.Add(1)
+	go func() {
+		defer e.workers.Done()
+		for l := l; l != nil; l = e.done(at, l) {
+			l.work(ctx)
+		}
+	}()
+}
+
+// done is what is to be done about a saga after l; nil: nothing.
+func (e *Engine[TTx]) done(at store.SagaRef, l *live[TTx]) *live[TTx] {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	mine := e.hands[at] == l
+	if l.after != nil && mine {
+		e.hands[at] = l.after
+		return l.after
+	}
+	if mine {
+		delete(e.hands, at)
+	}
+	e.inHand.Add(-1)
+	return nil
+}
+
+// work goes on with a saga until it waits for something, or is somebody else's.
+func (l *live[TTx]) work(ctx context.Context) {
+	defer l.rollback(ctx)
+	if l.unseen && !l.appear(ctx) {
+		return
+	}
+	for {
+		more, err := l.turn(ctx)
+		var kin *kinError
+		if l.unseen && errors.Is(err, errMoved) {
+			same, there := l.look(ctx)
+			if !there {
+				return
+			}
+			if same {
+				continue
+			}
+		}
+		switch {
+		case err == nil:
+			l.outages = 0
+			if !more {
+				return
+			}
+			continue
+		case errors.As(err, &kin), errors.Is(err, errMoved):
+		default:
+			l.outages++
+			l.complain(ctx, err)
+			if !l.rest(ctx, backoff.After(l.outages, 20*time.Millisecond, time.Second)) {
+				return
+			}
+		}
+		if !l.reread(ctx) {
+			return
+		}
+		if kin != nil {
+			l.think(ctx) // up to where it was
+			l.wrong(kin.a, skald.Permanent(kin.err))
+		}
+	}
+}
+
+func (l *live[TTx]) complain(ctx context.Context, err error) {
+	if l.outages&(l.outages-1) == 0 { // the first, second, fourth …
+		l.e.o.Logger.WarnContext(ctx, "saga: the database does not take a transition, or does not show a start", "saga", l.saga.Name, "key", l.saga.Key,
+			"times", l.outages, "error", err)
+	}
+}
+
+// rest waits; false: there is no time for that.
+func (l *live[TTx]) rest(ctx context.Context, d time.Duration) bool {
+	if l.e.batch.straight || l.left() < d {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-l.e.stop:
+	}
+	return false
+}
+
+// reread takes the saga as it is stored now. False: it is somebody else's, or has ended.
+func (l *live[TTx]) reread(ctx context.Context) bool {
+	l.rollback(ctx)
+	s, there, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
+	if err != nil || !there || s.ID != l.saga.ID || s.Session != l.e.session || !s.Ended.IsZero() || l.left() <= 0 {
+		return false // after an error it is claimed again when its lease is over
+	}
+	older := plan.Graph{}
+	if s.Hash != l.d.Hash {
+		p, err := l.e.planOf(ctx, s.Name, s.Hash)
+		if err != nil {
+			return false
+		}
+		older = p.Graph
+	}
+	return l.read(s, older) == nil
+}
+
+// find reads a saga.
+func (e *Engine[TTx]) find(ctx context.Context, name, key string) (s store.Saga, there bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	ss, err := store.ListSagas(ctx, e.db, store.SagaQuery{Name: name, Key: key, Limit: 1})
+	if err != nil || len(ss) == 0 {
+		return s, false, err
+	}
+	return ss[0], true, nil
+}
+
+// turn does what is next. More: there may be something after it.
+func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
+	if l.over {
+		return false, nil
+	}
+	if next := l.state.Next(); !next.IsZero() && !next.After(l.e.clock.now()) {
+		l.feed(plan.Event{What: plan.Tick})
+	}
+	if l.suspect {
+		if err := l.accuse(ctx); err != nil {
+			return false, err
+		}
+	}
+	l.thinkAll(ctx)
+	if l.left() <= 0 || l.e.stopping() || ctx.Err() != nil {
+		return false, l.settleDown(ctx)
+	}
+	var asks []plan.Action
+	if len(l.family) > 0 {
+		return true, l.write(ctx, 0)
+	}
+	for _, a := range l.d.Plan.Pending(l.state) {
+		if l.asks(a) {
+			asks = append(asks, a)
+			continue
+		}
+		return true, l.transact(ctx, a)
+	}
+	if len(asks) > 0 {
+		return true, l.request(ctx, asks)
+	}
+	return false, l.settleDown(ctx)
+}
+
+// accuse notes, before a saga that was taken over goes on, that what it is at may have ended its process.
+func (l *live[TTx]) accuse(ctx context.Context) error {
+	l.suspect = false
+	todo := l.d.Plan.Pending(l.state)
+	if len(todo) == 0 {
+		return nil
+	}
+	a := todo[0]
+	l.feed(plan.Event{What: plan.Crashed, Step: a.Step, Occurrence: a.Occurrence, Reason: fmt.Sprintf("its process (session %s) ended", l.saga.Lapsed)})
+	l.e.counts.add(&l.e.counts.TakenOver)
+	return l.write(ctx, 0)
+}
+
+// transact does what needs a transaction of the user's.
+func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
+	step, _ := l.d.Step(a.Step)
+	switch tx := step.Tx.(type) {
+	case *body.Local[TTx]:
+		return l.local(ctx, a, tx.Do, tx.Undo)
+	case *body.Outside[TTx]:
+		switch {
+		case a.Verb != plan.UndoStep:
+			return l.intend(ctx, a, tx.Call)
+		case tx.Undo != nil:
+			return l.intend(ctx, a, *tx.Undo)
+		}
+		return l.local(ctx, a, nil, tx.Local)
+	}
+	l.wrong(a, skald.Permanent(fmt.Errorf("this build cannot run the step %s", a.Step)))
+	return nil
+}
+
+// facts are those of an action.
+func (l *live[TTx]) facts(a plan.Action) *body.Facts {
+	s := l.state
+	return &body.Facts{Definition: l.d, Key: l.saga.Key, Input: l.input, State: &s, Step: a.Step, Occurrence: a.Occurrence,
+		Undo: a.Verb == plan.UndoStep, Attempt: a.Attempt}
+}
+
+// guard runs a function of the user's. One that ended its process again and again runs alone.
+func (l *live[TTx]) guard(a plan.Action, f func() error) (err error) {
+	if a.Crashes > 1 {
+		l.e.alone.Lock()
+		defer l.e.alone.Unlock()
+	} else {
+		l.e.alone.RLock()
+		defer l.e.alone.RUnlock()
+	}
+	defer failure.Recover(&err)
+	return f()
+}
+
+// wrong feeds an error of a function of the user's.
+func (l *live[TTx]) wrong(a plan.Action, err error) {
+	l.feed(failed(a, err))
+}
+
+// failed is the event of an error.
+func failed(a plan.Action, err error) plan.Event {
+	e := plan.Event{What: plan.Failed, Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt, Reason: err.Error()}
+	if a.Verb == plan.UndoStep {
+		e.What = plan.UndoFailed
+	}
+	var (
+		no      *skald.RejectedError
+		never   *skald.PermanentError
+		later   *skald.LaterError
+		version *skald.VersionError
+	)
+	switch {
+	case failure.IsOutage(err):
+		e.Later = backoff.After(1, time.Second, time.Second)
+	case errors.As(err, &no) && a.Verb == plan.RunStep:
+		e.What, e.Attempt = plan.Rejected, 0
+	case errors.As(err, &no), errors.As(err, &never):
+		e.Permanent = true
+	case errors.As(err, &later):
+		e.Later = max(later.After, time.Millisecond)
+	case errors.As(err, &version):
+		e.Later = refusedWait
+	}
+	return e
+}

@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+// move writes the state as it is to be, and keeps the lease for at least need.
+func (l *live[TTx]) move(need time.Duration) (store.SagaMove, error) {
+	m, err := stored.Move(l.saga, l.state, l.e.clock.now())
+	if err != nil {
+		return m, err
+	}
+	m.Hash = l.hash
+	if l.saga.Session != l.e.session { // it is somebody else's, who is to look again
+		return stored.Released(m, l.state, l.e.clock.now(), true), nil
+	}
+	if !m.Final && l.left() < max(need, l.e.o.Lease/2) {
+		m.Lease = max(need, l.e.o.Lease)
+	}
+	return m, nil
+}
+
+// wrote notes that m stands.
+func (l *live[TTx]) wrote(m store.SagaMove) {
+	l.saga.Version, l.saga.State, l.saga.Standing = m.Version+1, m.State, m.Standing
+	if m.Hash != "" {
+		l.saga.Hash = m.Hash
+	}
+	if m.Lease > 0 {
+		l.leased(m.Lease)
+	}
+	if l.unseen {
+		l.e.commits.saw()
+	}
+	l.dirty, l.hash, l.rows, l.family, l.unseen = false, "", nil, nil, false
+	l.over = m.Release || m.Final
+	l.e.measure(l.saga.Name, l.stored, l.state)
+	l.stored = l.state
+	l.e.tell(l.saga, l.state, l.told)
+	for _, f := range l.then {
+		f()
+	}
+	l.told, l.then = nil, nil
+}
+
+// related tells whether the state can only be written in a transaction, with those of other sagas.
+func (l *live[TTx]) related() bool {
+	return len(l.family) > 0 || l.state.Status.Final() && l.origin.Parent != nil
+}
+
+// write stores the state as it is to be, together with what other sagas store now.
+func (l *live[TTx]) write(ctx context.Context, need time.Duration) error {
+	if !l.dirty {
+		return nil
+	}
+	m, err := l.move(need)
+	if err != nil {
+		return err
+	}
+	return l.put(ctx, m)
+}
+
+func (l *live[TTx]) put(ctx context.Context, m store.SagaMove) error {
+	l.rollback(ctx)
+	if l.related() {
+		return l.putRelated(ctx, m)
+	}
+	stands, err := l.e.batch.apply(ctx, store.Effect{Saga: &m, Rows: l.rows})
+	switch {
+	case err != nil:
+		return err
+	case !stands:
+		return errMoved
+	}
+	l.wrote(m)
+	return nil
+}
+
+// settleDown gives the saga back, until it is to be looked at again.
+func (l *live[TTx]) settleDown(ctx context.Context) error {
+	m, err := l.move(0)
+	if err != nil {
+		return err
+	}
+	return l.put(ctx, l.givenBack(m))
+}
+
+// givenBack is m with the lease given back.
+func (l *live[TTx]) givenBack(m store.SagaMove) store.SagaMove {
+	soon := len(l.d.Plan.Pending(l.state)) > 0
+	m = stored.Released(m, l.state, l.e.clock.now(), soon)
+	m.Lease = 0
+	return m
+}
+
+// drop gives back what nothing was done about.
+func (l *live[TTx]) drop(ctx context.Context) {
+	m := store.SagaMove{SagaRef: stored.Ref(l.saga), State: l.saga.State, Standing: l.saga.Standing, Release: true}
+	_, _ = l.e.db.Apply(ctx, store.Effect{Saga: &m}) // else it is claimed when the lease is over
+}
+
+// begin opens a transaction in which the saga stands as it was read, or takes the one that the last commit
+// began.
+func (l *live[TTx]) begin(ctx context.Context, handle time.Duration) (store.Unit[TTx], error) {
+	if u := l.unit; u != nil {
+		l.unit = nil
+		return l.standing(ctx, u)
+	}
+	if err := l.slot(ctx); err != nil {
+		return nil, err
+	}
+	u, err := l.e.db.Begin(ctx, l.intake(handle))
+	if err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	return l.standing(ctx, u)
+}
+
+func (l *live[TTx]) intake(handle time.Duration) store.Intake {
+	return store.Intake{Sagas: []store.SagaRef{stored.Ref(l.saga)}, Handle: handle}
+}
+
+func (l *live[TTx]) standing(ctx context.Context, u store.Unit[TTx]) (store.Unit[TTx], error) {
+	if found := u.Found().Sagas; len(found) == 1 && found[0] {
+		return u, nil
+	}
+	_, _ = u.Rollback(ctx)
+	return nil, errMoved
+}
+
+// rollback ends a transaction that the last commit began and that is not needed.
+func (l *live[TTx]) rollback(ctx context.Context) {
+	if l.unit != nil {
+		_, _ = l.unit.Rollback(ctx)
+		l.unit = nil
+	}
+	l.free()
+}
+
+// lost is errMoved for a guard that did not hold.
+func lost(err error) error {
+	if errors.Is(err, store.ErrLost) {
+		return errMoved
+	}
+	return err
+}
+
+// inTx tells whether a function in a transaction is asked for.
+func (l *live[TTx]) inTx(a plan.Action) bool {
+	step, ok := l.d.Step(a.Step)
+	return ok && step.Tx != nil && a.Verb != plan.DecideStep && !l.asks(a)
+}
+
+// slot waits for leave to open a transaction. It is kept with the transaction that a commit has begun.
+func (l *live[TTx]) slot(ctx context.Context) error {
+	if l.slotted {
+		return nil
+	}
+	select {
+	case l.e.slots <- struct{}{}:
+		l.slotted = true
+		return nil
+	default:
+	}
+	l.e.ready.Add(1)
+	defer l.e.ready.Add(-1)
+	select {
+	case l.e.slots <- struct{}{}:
+		l.slotted = true
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// free gives the leave back, unless a transaction is open.
+func (l *live[TTx]) free() {
+	if l.slotted && l.unit == nil {
+		l.slotted = false
+		<-l.e.slots
+	}
+}

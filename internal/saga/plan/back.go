@@ -1,0 +1,119 @@
+package plan
+
+import "time"
+
+// turnBack begins to compensate, unless the pivot is passed or the saga goes that way already.
+func (w *work) turnBack(why Cause) bool {
+	if w.s.Status != Running || w.pastPivot() {
+		return false
+	}
+	w.s.Status, w.s.Cause, w.s.Deadline, w.s.Early = Compensating, &why, time.Time{}, nil
+	for i := range w.s.Runs {
+		w.leave(&w.s.Runs[i])
+	}
+	return true
+}
+
+// leave takes a run out of the way forward. What may have taken effect is left to be settled.
+func (w *work) leave(r *Run) {
+	_, known := w.p.index[r.Step]
+	if !known || r.Phase != Deciding && r.Phase != Ready && r.Phase != Waiting {
+		return
+	}
+	step := w.step(r)
+	if !r.Sent || step.Kind == Command && !step.Undo && !step.Pivot { // no effect that counts, then or later
+		reason := r.Error
+		settled(r)
+		r.Phase, r.Error = Dropped, reason
+		return
+	}
+	r.Stuck, r.Attempts, r.Due = false, 0, time.Time{}
+	switch {
+	case step.Kind != Command:
+		r.Phase = Ready
+	default: // its undo settles it at the participant; without one only the reply tells
+		r.Phase = Waiting
+		if !step.Undo {
+			r.Due = w.timeout(step.Back)
+		}
+	}
+}
+
+// unsettled tells of a run that may have taken effect, so that it is not known what to undo.
+func (w *work) unsettled(r *Run) bool {
+	if r.Phase != Ready && r.Phase != Waiting {
+		return false
+	}
+	step := w.step(r)
+	return step.Kind != Command || !step.Undo
+}
+
+// back undoes, in the reverse of the order in which the runs began, one at a time, once everything is
+// settled.
+func (w *work) back() {
+	for i := range w.s.Runs {
+		if _, known := w.p.index[w.s.Runs[i].Step]; known && w.unsettled(&w.s.Runs[i]) {
+			return
+		}
+	}
+	for i := len(w.s.Runs) - 1; i >= 0; i-- {
+		r := &w.s.Runs[i]
+		if _, known := w.p.index[r.Step]; !known {
+			continue
+		}
+		switch r.Phase {
+		case Undo, Undoing:
+			return
+		case IsDone, Waiting:
+			if w.step(r).Undo {
+				settled(r)
+				r.Phase = Undo
+				return
+			}
+		}
+	}
+	w.finish(Compensated)
+}
+
+// undid takes in what became of an undo.
+func (w *work) undid(r *Run, e Event) Outcome {
+	if r.Phase != Undo && r.Phase != Undoing {
+		return late(r.Phase == Undone)
+	}
+	switch e.What {
+	case UndoSent:
+		if r.Phase == Undoing {
+			return Repeat
+		}
+		if r.Sent {
+			return note(r, e.Memo)
+		}
+		r.Sent, r.Memo = true, e.Memo
+		r.Sends++
+		if w.step(r).Kind != Call {
+			r.Phase, r.Due = Undoing, w.timeout(w.step(r).Back)
+		}
+	case UndoDone:
+		w.undone(r)
+	case UndoFailed:
+		if e.Attempt != 0 && e.Attempt != r.Attempts+1 || r.Stuck && !e.Permanent {
+			return Late
+		}
+		w.undoFailed(r, e)
+	}
+	return Taken
+}
+
+func (w *work) undone(r *Run) {
+	settled(r)
+	r.Phase = Undone
+}
+
+func (w *work) undoFailed(r *Run, e Event) {
+	if r.Phase == Undoing {
+		r.Phase, r.Sent = Undo, false
+	}
+	if !w.again(r, e, w.step(r).Back) {
+		w.stick(r, e.Reason)
+	}
+}

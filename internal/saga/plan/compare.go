@@ -1,0 +1,181 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A Mapping takes sagas of an older graph to a newer one, as data.
+type Mapping struct {
+	From   string            `json:"from"`             // hash of the older graph
+	Rename map[string]string `json:"rename,omitempty"` // steps: their older name, their newer one
+	Skip   []string          `json:"skip,omitempty"`   // newer steps that sagas skip which are past them
+}
+
+// A Class says which sagas of an older graph a newer one can take on.
+type Class string
+
+// Classes.
+const (
+	Compatible Class = "compatible" // all
+	// those that have not begun the step that Begun names; for the others a Mapping can say Skip
+	NeedsMap Class = "mapping"
+	// those that have not begun the step that Begun names; if it names none, no saga
+	Refuses Class = "refused"
+)
+
+// A Change is one difference between two graphs.
+type Change struct {
+	Step  string `json:"step,omitempty"`
+	What  string `json:"what"`
+	Class Class  `json:"class"`
+	Begun string `json:"begun,omitempty"`
+
+	skip bool // the mapping has those sagas skip the step
+}
+
+func (c Change) String() string {
+	text := c.What
+	if c.Step != "" {
+		text = fmt.Sprintf("step %q: %s", c.Step, c.What)
+	}
+	if c.Begun != "" {
+		text += fmt.Sprintf(" (for sagas that have begun %q)", c.Begun)
+	}
+	return fmt.Sprintf("%s: %s", c.Class, text)
+}
+
+// Compare tells what becomes of sagas of one graph in another one. None: all of them go on as they are.
+func Compare(older, newer Graph, m Mapping) (out []Change) {
+	older = m.renamed(older)
+	was, is := New(older), New(newer)
+	if older.Name != newer.Name {
+		return []Change{{What: fmt.Sprintf("it is %q, and was %q: another saga", newer.Name, older.Name), Class: Refuses}}
+	}
+	if why, same := reads(older.Shape, newer.Shape); why != "" {
+		out = append(out, Change{What: "its input: " + why, Class: same})
+	}
+	for _, s := range older.Steps {
+		now, there := is.Step(s.Name)
+		if !there {
+			out = append(out, Change{Step: s.Name, What: "it is gone, and what it did could not be undone; keep it, or name it in Rename", Class: Refuses, Begun: s.Name})
+			continue
+		}
+		out = append(out, changes(s, now)...)
+	}
+	for _, s := range newer.Steps {
+		_, there := was.Step(s.Name)
+		for _, later := range newer.Steps {
+			_, old := was.Step(later.Name)
+			if !old || !is.Before(s.Name, later.Name) || there && was.Before(s.Name, later.Name) {
+				continue
+			}
+			c := Change{Step: s.Name, What: fmt.Sprintf("it comes before %q now", later.Name), Class: Refuses, Begun: later.Name}
+			if !there && slices.Contains(m.Skip, s.Name) {
+				c.What, c.Class, c.skip = c.What+", and is skipped there", Compatible, true
+			} else if !there {
+				c.What, c.Class = fmt.Sprintf("it is new, before %q; to skip it there, name it in Skip", later.Name), NeedsMap
+			}
+			out = append(out, c)
+		}
+	}
+	return append(out, pivots(was, is)...)
+}
+
+// pivots: what was past it stays past it.
+func pivots(was, is *Plan) []Change {
+	name := func(p *Plan) string {
+		if p.pivot < 0 {
+			return ""
+		}
+		return p.Graph.Steps[p.pivot].Name
+	}
+	from, to := name(was), name(is)
+	switch {
+	case from == to:
+		return nil
+	case from == "":
+		return []Change{{Step: to, What: "it is the pivot now: what a saga did before it is not undone any more once it is done", Class: Compatible}}
+	case to != "" && is.Before(to, from):
+		return []Change{{Step: to, What: fmt.Sprintf("it is the pivot in place of %q", from), Class: Compatible}}
+	}
+	return []Change{{Step: from, What: "it is not the pivot any more: what is past it could be undone", Class: Refuses, Begun: from}}
+}
+
+// changes are those of one step.
+func changes(was, is Step) (out []Change) {
+	add := func(c Class, format string, args ...any) {
+		out = append(out, Change{Step: was.Name, What: fmt.Sprintf(format, args...), Class: c, Begun: was.Name})
+	}
+	if was.Kind != is.Kind || was.Signal != is.Signal {
+		add(Refuses, "it is a %s %s, and was a %s %s", is.Kind, is.Signal, was.Kind, was.Signal)
+	}
+	if was.Each != is.Each {
+		add(Refuses, "it has occurrences on one side only")
+	}
+	if was.Undo && !is.Undo {
+		add(Refuses, "its undo is gone")
+	}
+	if was.NoEffect && is.Undo {
+		add(Compatible, "it has an undo now, which is called for sagas that did it before, too")
+	}
+	if why, class := reads(was.Shape, is.Shape); why != "" {
+		add(class, "its output: %s", why)
+	}
+	return out
+}
+
+func (m Mapping) renamed(g Graph) Graph {
+	g.Steps = slices.Clone(g.Steps)
+	for i := range g.Steps {
+		s := &g.Steps[i]
+		s.Name = m.name(s.Name)
+		s.After = slices.Clone(s.After)
+		for j := range s.After {
+			s.After[j] = m.name(s.After[j])
+		}
+	}
+	return g
+}
+
+func (m Mapping) name(step string) string {
+	if to, ok := m.Rename[step]; ok {
+		return to
+	}
+	return step
+}
+
+// Move takes the state of a saga from an older graph to a newer one, or tells why that cannot be.
+func Move(older, newer Graph, m Mapping, s State) (State, error) {
+	if s.Status.Final() {
+		return s, nil
+	}
+	s.Runs = slices.Clone(s.Runs)
+	begun := map[string]bool{}
+	for i := range s.Runs {
+		r := &s.Runs[i]
+		r.Step = m.name(r.Step)
+		begun[r.Step] = begun[r.Step] || r.Phase != Dropped
+	}
+	if s.Cause != nil {
+		cause := *s.Cause
+		cause.Step = m.name(cause.Step)
+		s.Cause = &cause
+	}
+	var skipped []Run
+	for _, c := range Compare(older, newer, m) {
+		hit := c.Begun == "" || begun[c.Begun]
+		if !hit {
+			continue
+		}
+		switch {
+		case c.Class == Refuses, c.Class == NeedsMap && s.Status == Running:
+			return s, fmt.Errorf("the saga %s cannot go on: %v", s.ID, c)
+		case c.skip && !begun[c.Step] && s.Status == Running:
+			begun[c.Step] = true
+			skipped = append(skipped, Run{Step: c.Step, Phase: Skipped, Error: "it was not there when the saga began"})
+		}
+	}
+	s.Runs = append(s.Runs, skipped...)
+	return s, nil
+}

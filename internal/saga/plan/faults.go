@@ -1,0 +1,146 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of a graph.
+const (
+	maxSteps = 1000
+	maxName  = 255
+)
+
+// Faults are all that is wrong with a graph.
+func (g Graph) Faults() (out []error) {
+	fault := func(format string, args ...any) { out = append(out, fmt.Errorf(format, args...)) }
+	if g.Name == "" || len(g.Name) > maxName || !text(g.Name) {
+		fault("its name %.40q is no text of 1 to %d bytes", g.Name, maxName)
+	}
+	if n := len(g.Steps); n == 0 || n > maxSteps {
+		fault("it has %d steps, and needs 1 to %d", n, maxSteps)
+		return out
+	}
+	names := map[string]bool{}
+	for i, s := range g.Steps {
+		switch {
+		case s.Name == "" || len(s.Name) > maxName || !text(s.Name):
+			fault("step %d: its name %.40q is no text of 1 to %d bytes", i+1, s.Name, maxName)
+		case names[s.Name]:
+			fault("step %q is there twice: each step needs a name of its own", s.Name)
+		}
+		names[s.Name] = true
+	}
+	for _, s := range g.Steps {
+		for _, a := range s.After {
+			if !names[a] {
+				fault("step %q: it comes after %q, which is not listed", s.Name, a)
+			}
+		}
+		if s.Pivot && s.Each {
+			fault("step %q: a pivot cannot have occurrences: some of them would be done and others not", s.Name)
+		}
+		if s.NoEffect && s.Undo {
+			fault("step %q: it has an undo, and says NoEffect: which?", s.Name)
+		}
+	}
+	if cycle := g.cycle(); len(cycle) > 0 {
+		fault("the steps %s wait for each other", strings.Join(cycle, " → "))
+		return out
+	}
+	return append(out, g.pivotFaults()...)
+}
+
+func text(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// cycle returns the names of steps that wait for each other, the first again at the end.
+func (g Graph) cycle() []string {
+	p := New(g)
+	const under, over = 1, 2
+	state := make([]int, len(g.Steps))
+	var path []int
+	var visit func(i int) []string
+	visit = func(i int) []string {
+		if state[i] == over {
+			return nil
+		}
+		if state[i] == under {
+			var names []string
+			for _, at := range append(path[slices.Index(path, i):], i) {
+				names = append(names, g.Steps[at].Name)
+			}
+			return names
+		}
+		state[i], path = under, append(path, i)
+		for _, at := range p.after[i] {
+			if c := visit(at); c != nil {
+				return c
+			}
+		}
+		state[i], path = over, path[:len(path)-1]
+		return nil
+	}
+	for i := range g.Steps {
+		if c := visit(i); c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// pivotFaults: what may have to be undone can be, and what is past the pivot is past it for good.
+func (g Graph) pivotFaults() (out []error) {
+	p := New(g)
+	var pivots []string
+	for _, s := range g.Steps {
+		if s.Pivot {
+			pivots = append(pivots, s.Name)
+		}
+	}
+	if len(pivots) > 1 {
+		return []error{fmt.Errorf("the steps %s are pivots, and there can be one", strings.Join(pivots, ", "))}
+	}
+	for _, s := range g.Steps {
+		after := false
+		if len(pivots) == 1 && !s.Pivot {
+			after = p.Before(pivots[0], s.Name)
+			if !after && !p.Before(s.Name, pivots[0]) {
+				out = append(out, fmt.Errorf("step %q runs beside the pivot %q: it has to come before it or after it", s.Name, pivots[0]))
+				continue
+			}
+		}
+		switch {
+		case s.Pivot:
+		case after && s.Undo && s.Kind != Child:
+			out = append(out, fmt.Errorf("step %q has an undo, and comes after the pivot %q: it would never be called", s.Name, pivots[0]))
+		case !after && !s.Undo && !s.NoEffect && s.Kind == Child:
+			out = append(out, fmt.Errorf("step %q: its child has a pivot, so it cannot be undone: let it be this saga's pivot, or come after it", s.Name))
+		case !after && !s.Undo && !s.NoEffect:
+			out = append(out, fmt.Errorf("step %q has no undo: give one, or say NoEffect where there is nothing to undo", s.Name))
+		}
+	}
+	return out
+}
+
+// HasPivot tells whether there is a step after which nothing is undone.
+func (p *Plan) HasPivot() bool { return p.pivot >= 0 }
+
+// Hash is the same for graphs that a saga cannot tell apart: policies and the deadline do not count.
+func (g Graph) Hash() string {
+	g.Deadline, g.Steps = 0, slices.Clone(g.Steps)
+	for i := range g.Steps {
+		g.Steps[i].Try, g.Steps[i].Back = Policy{}, Policy{}
+		g.Steps[i].After = slices.Sorted(slices.Values(g.Steps[i].After))
+	}
+	data, err := json.Marshal(g)
+	if err != nil { // texts, numbers and flags alone
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
+}

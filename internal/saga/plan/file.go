@@ -1,0 +1,51 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// A File is what a build knows of its sagas, for the command.
+type File struct {
+	Format      int       `json:"format"`
+	Definitions []Written `json:"definitions"`
+}
+
+// A Written is one definition in a file.
+type Written struct {
+	Hash     string    `json:"hash"`
+	Graph    Graph     `json:"graph"`
+	Mappings []Mapping `json:"mappings,omitempty"`
+}
+
+const format = 1
+
+// Write writes definitions.
+func Write(w io.Writer, ds ...Written) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(File{format, ds}); err != nil {
+		return fmt.Errorf("write definitions: %w", err)
+	}
+	return nil
+}
+
+// Read reads what Write has written. It refuses a definition that has faults, or another hash than it says.
+func Read(r io.Reader) (f File, err error) {
+	if err := json.NewDecoder(r).Decode(&f); err != nil {
+		return f, fmt.Errorf("read definitions: %w", err)
+	}
+	if f.Format != format {
+		return f, fmt.Errorf("read definitions: the format is %d, this build reads %d: take a command of the same version as the build that wrote it", f.Format, format)
+	}
+	for _, d := range f.Definitions {
+		for _, fault := range d.Graph.Faults() {
+			return f, fmt.Errorf("read definitions: saga %q: %w", d.Graph.Name, fault)
+		}
+		if h := d.Graph.Hash(); h != d.Hash {
+			return f, fmt.Errorf("read definitions: saga %q: the hash is %s, and it says %s: was it edited, or written by another version?", d.Graph.Name, h, d.Hash)
+		}
+	}
+	return f, nil
+}

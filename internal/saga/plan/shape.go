@@ -1,0 +1,108 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// reads tells what of JSON of one shape another one cannot read, "" for nothing, and how bad that is. A field
+// that one side lacks is zero or ignored there; but one that went where others came was renamed, most likely,
+// and would be lost.
+func reads(was, is string) (why string, class Class) {
+	if was == is || was == "" || is == "" || is == "any" {
+		return "", Compatible
+	}
+	from, to := members(was), members(is)
+	if from == nil || to == nil {
+		if in, ok := strings.CutPrefix(was, "["); ok && strings.HasPrefix(is, "[") {
+			return reads(strings.TrimSuffix(in, "]"), strings.TrimSuffix(is[1:], "]"))
+		}
+		return fmt.Sprintf("%.100s is read as %.100s", was, is), Refuses
+	}
+	var gone, came []string
+	for _, name := range from.names {
+		other, ok := to.of[name]
+		if !ok {
+			gone = append(gone, name)
+		} else if why, class := reads(from.of[name], other); class == Refuses {
+			return name + ": " + why, class
+		}
+	}
+	for _, name := range to.names {
+		if _, ok := from.of[name]; !ok {
+			came = append(came, name)
+		}
+	}
+	switch {
+	case len(gone) > 0 && len(came) > 0:
+		return fmt.Sprintf("%s went and %s came: were they renamed? Older sagas have the older names", strings.Join(gone, ", "), strings.Join(came, ", ")), Refuses
+	case len(gone) > 0:
+		return strings.Join(gone, ", ") + " is not read any more", Compatible
+	case len(came) > 0:
+		return strings.Join(came, ", ") + " is new, and zero in older sagas", Compatible
+	}
+	return "", Compatible
+}
+
+type object struct {
+	names []string
+	of    map[string]string
+}
+
+// members takes the shape of an object apart; nil: it is none.
+func members(shape string) *object {
+	in, ok := strings.CutPrefix(shape, "{")
+	if !ok || !strings.HasSuffix(in, "}") {
+		return nil
+	}
+	o := &object{of: map[string]string{}}
+	for _, part := range split(strings.TrimSuffix(in, "}")) {
+		at := nameEnd(part)
+		if at < 0 {
+			return nil
+		}
+		o.names = append(o.names, part[:at])
+		o.of[part[:at]] = part[at+1:]
+	}
+	return o
+}
+
+// nameEnd is where the colon after a member's name stands.
+func nameEnd(part string) int {
+	quoted := false
+	for i := 0; i < len(part); i++ {
+		switch {
+		case part[i] == '\\':
+			i++
+		case part[i] == '"':
+			quoted = !quoted
+		case part[i] == ':' && !quoted:
+			return i
+		}
+	}
+	return -1
+}
+
+// split takes members apart at the commas that are not within others.
+func split(s string) (out []string) {
+	depth, start, quoted := 0, 0, false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ',' && depth == 0:
+			out, start = append(out, s[start:i]), i+1
+		}
+	}
+	if start < len(s) {
+		out = append(out, s[start:])
+	}
+	return out
+}

@@ -1,0 +1,353 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// take changes the state as e says.
+func (w *work) take(e Event) Outcome {
+	switch e.What {
+	case Tick:
+		return w.tick()
+	case Signal:
+		return w.signal(e)
+	case Cancel:
+		return w.cancel(e)
+	case Recall:
+		return w.recall(e)
+	case Pause, Resume:
+		return w.pause(e.What == Pause)
+	case Retry:
+		if e.Step == "" {
+			return w.retryAll()
+		}
+	}
+	i := slices.IndexFunc(w.s.Runs, func(r Run) bool { return r.Step == e.Step && r.Occurrence == e.Occurrence })
+	if i < 0 {
+		return Unknown
+	}
+	r := &w.s.Runs[i]
+	if _, known := w.p.index[r.Step]; !known {
+		return Unknown
+	}
+	switch e.What {
+	case Decided:
+		return w.decided(i, e)
+	case Sent:
+		return w.sent(r, e)
+	case Succeeded:
+		return w.succeeded(r, e)
+	case Rejected:
+		return w.rejected(r, e)
+	case Failed:
+		return w.failed(r, e)
+	case Crashed:
+		return w.crashed(r, e)
+	case UndoSent, UndoDone, UndoFailed:
+		return w.undid(r, e)
+	case Retry:
+		return w.retry(r)
+	case Complete, Skip:
+		return w.byHand(r, e)
+	}
+	return Unknown
+}
+
+// decided replaces a run that is being decided by what was decided.
+func (w *work) decided(i int, e Event) Outcome {
+	r := &w.s.Runs[i]
+	if r.Phase != Deciding {
+		return late(r.Phase != Dropped)
+	}
+	step := w.step(r)
+	if !step.Each || e.Skip {
+		e.Occurrences = []string{""}
+	}
+	if len(e.Occurrences) == 0 { // nothing to do for any
+		e.Skip, e.Occurrences = true, []string{""}
+	}
+	runs := make([]Run, len(e.Occurrences))
+	for n, occurrence := range e.Occurrences {
+		runs[n] = Run{Step: r.Step, Occurrence: occurrence, Phase: Skipped}
+		if !e.Skip {
+			w.enter(&runs[n], step)
+		}
+	}
+	w.s.Runs = slices.Replace(w.s.Runs, i, i+1, runs...)
+	return Taken
+}
+
+// late is the outcome of what comes again, or after the saga went another way.
+func late(again bool) Outcome {
+	if again {
+		return Repeat
+	}
+	return Late
+}
+
+// open tells of a run that may still take effect.
+func (w *work) open(r *Run) bool {
+	return (r.Phase == Ready || r.Phase == Waiting) && (w.s.Status == Running || r.Sent)
+}
+
+func (w *work) sent(r *Run, e Event) Outcome {
+	if r.Phase != Ready || !w.open(r) {
+		return late(r.Phase == Waiting || r.Phase == IsDone)
+	}
+	step := w.step(r)
+	if step.Kind == Call && r.Sent { // it was sent already: what came of it is noted
+		return note(r, e.Memo)
+	}
+	if e.Until.After(w.now.Add(MaxWait)) {
+		return w.failed(r, Event{Reason: fmt.Sprintf("a wait until %v is too long: at most %v from now", e.Until.Format(time.DateOnly), MaxWait), Permanent: true})
+	}
+	if r.Sent = step.Kind != Wait; r.Sent {
+		r.Sends++
+	}
+	if e.Memo != nil {
+		r.Memo = e.Memo
+	}
+	if step.Kind == Call {
+		return Taken // and is asked for again: the request
+	}
+	by := step.Try
+	if w.s.Status == Compensating {
+		by = step.Back
+	}
+	r.Phase, r.Due = Waiting, w.timeout(by)
+	if !e.Until.IsZero() {
+		r.Due = e.Until
+	}
+	return Taken
+}
+
+// note keeps what an engine has learnt of a request that is under way.
+func note(r *Run, memo json.RawMessage) Outcome {
+	if memo == nil || bytes.Equal(memo, r.Memo) {
+		return Repeat
+	}
+	r.Memo = memo
+	return Taken
+}
+
+func (w *work) succeeded(r *Run, e Event) Outcome {
+	if !w.open(r) {
+		return late(r.Phase == IsDone)
+	}
+	w.done(r, e)
+	switch {
+	case w.s.Status == Compensating && w.p.pivot >= 0 && w.step(r).Pivot && !w.step(r).Undo:
+		// It took effect after all, and there is no way back: the saga goes on.
+		why := Cause{}
+		if w.s.Cause != nil {
+			why = *w.s.Cause
+		}
+		w.alarm(r, fmt.Sprintf("it was to turn back (%s), but its pivot had taken effect: it goes on", why.Why))
+		w.s.Status, w.s.Cause, w.s.Overdue = Running, nil, true
+	case e.Reason != "" && w.s.Status == Running:
+		if !w.turnBack(Cause{Why: WhyRejected, Step: r.Step, Occurrence: r.Occurrence, Reason: e.Reason}) {
+			w.alarm(r, "it took effect and was rejected after that, but the pivot is passed: "+e.Reason)
+		}
+	}
+	return Taken
+}
+
+// done ends a run with its effect.
+func (w *work) done(r *Run, e Event) {
+	r.Phase, r.Output = IsDone, e.Output
+	settled(r)
+}
+
+// settled clears what a run needs only while it is under way.
+func settled(r *Run) {
+	r.Sent, r.Stuck, r.Due, r.Error, r.Memo, r.Attempts, r.Crashes = false, false, time.Time{}, "", nil, 0, 0
+}
+
+func (w *work) rejected(r *Run, e Event) Outcome {
+	if r.Phase != Deciding && !w.open(r) {
+		return late(r.Phase == Refused)
+	}
+	if e.Sends != 0 && (!r.Sent || e.Sends != r.Sends) { // another message is under way since, or will be
+		return Late
+	}
+	if w.s.Status == Running && w.pastPivot() {
+		if r.Stuck && !r.Sent {
+			return Repeat
+		}
+		r.Phase, r.Sent, r.Memo = Ready, false, nil
+		w.stick(r, e.Reason)
+		return Taken
+	}
+	r.Phase = Refused
+	settled(r)
+	r.Error = e.Reason
+	if w.s.Status == Running {
+		w.turnBack(Cause{Why: WhyRejected, Step: r.Step, Occurrence: r.Occurrence, Reason: e.Reason})
+	}
+	return Taken
+}
+
+// stick leaves a run to an operator.
+func (w *work) stick(r *Run, reason string) {
+	r.Stuck, r.Due, r.Error = true, time.Time{}, reason
+	w.alarm(r, reason)
+}
+
+func (w *work) failed(r *Run, e Event) Outcome {
+	if r.Phase != Deciding && !w.open(r) {
+		return Late
+	}
+	if e.Attempt != 0 && e.Attempt != r.Attempts+1 || r.Stuck {
+		return Late
+	}
+	by := w.step(r).Try
+	if w.s.Status == Compensating {
+		by = w.step(r).Back
+	}
+	if w.again(r, e, by) {
+		return Taken
+	}
+	if w.s.Status == Compensating {
+		w.stick(r, e.Reason)
+		return Taken
+	}
+	reason := r.Error
+	if w.pastPivot() {
+		w.stick(r, reason)
+		return Taken
+	}
+	if !r.Sent {
+		r.Phase = Refused
+		settled(r)
+		r.Error = reason
+	}
+	w.turnBack(Cause{Why: WhyFailed, Step: r.Step, Occurrence: r.Occurrence, Reason: reason})
+	return Taken
+}
+
+// again charges a failed attempt and tells whether there is another one.
+func (w *work) again(r *Run, e Event, by Policy) bool {
+	if r.Error = e.Reason; e.Memo != nil {
+		r.Memo = e.Memo
+	}
+	if e.Later > 0 && !e.Permanent {
+		r.Due = w.now.Add(min(e.Later, MaxWait))
+		return true
+	}
+	r.Attempts++
+	if e.Permanent || by.Attempts > 0 && r.Attempts >= by.Attempts {
+		return false
+	}
+	r.Due = w.now.Add(w.wait(r, by))
+	return true
+}
+
+func (w *work) crashed(r *Run, e Event) Outcome {
+	if r.Phase != Deciding && r.Phase != Undo && !(r.Phase == Ready && w.open(r)) || r.Stuck {
+		return Late
+	}
+	r.Crashes++
+	r.Error = e.Reason
+	if r.Crashes >= crashes {
+		w.stick(r, fmt.Sprintf("it ended its process %d times: %s", r.Crashes, e.Reason))
+	}
+	return Taken
+}
+
+// tick takes in that time has passed.
+func (w *work) tick() Outcome {
+	if w.s.Paused || w.s.Status.Final() {
+		return Late
+	}
+	out := Repeat
+	if !w.s.Deadline.IsZero() && !w.s.Deadline.After(w.now) {
+		out = Taken
+		w.s.Deadline = time.Time{}
+		if !w.turnBack(Cause{Why: WhyDeadline}) && w.s.Status == Running {
+			w.s.Overdue = true
+			w.alarm(nil, "its deadline has passed, after its pivot: it goes on")
+		}
+	}
+	for i := range w.s.Runs {
+		r := &w.s.Runs[i]
+		if _, known := w.p.index[r.Step]; !known || r.Stuck || r.Due.IsZero() || r.Due.After(w.now) {
+			continue
+		}
+		out = Taken
+		r.Due = time.Time{}
+		switch r.Phase {
+		case Waiting:
+			w.timedOut(r)
+		case Undoing:
+			w.undoFailed(r, Event{Reason: "there was no reply in time"})
+		}
+	}
+	return out
+}
+
+// timedOut ends a wait.
+func (w *work) timedOut(r *Run) {
+	step := w.step(r)
+	switch {
+	case step.Kind == Wait && step.Signal == "":
+		w.done(r, Event{})
+	case step.Kind == Wait && step.Lapses:
+		r.Phase = Skipped
+		settled(r)
+	case step.Kind == Wait:
+		w.failed(r, Event{Reason: fmt.Sprintf("no signal %s came within %v", step.Signal, step.Try.Timeout), Permanent: true})
+	case w.s.Status == Compensating:
+		w.stick(r, "there was no answer in time")
+	case step.Kind == Child:
+		reason := fmt.Sprintf("it did not end within %v", step.Try.Timeout)
+		if !w.turnBack(Cause{Why: WhyFailed, Step: r.Step, Occurrence: r.Occurrence, Reason: reason}) {
+			w.stick(r, reason)
+		}
+	default: // a command: it is sent again, or was so often enough
+		r.Phase = Ready
+		w.failed(r, Event{Reason: fmt.Sprintf("there was no reply within %v", step.Try.Timeout)})
+		if r.Stuck {
+			r.Phase = Waiting
+		}
+	}
+}
+
+func (w *work) signal(e Event) Outcome {
+	known := false
+	for i := range w.p.Graph.Steps {
+		step := &w.p.Graph.Steps[i]
+		if step.Kind != Wait || step.Signal != e.Name || e.Name == "" {
+			continue
+		}
+		known = true
+		for n := range w.s.Runs {
+			r := &w.s.Runs[n]
+			if r.Step != step.Name || r.Occurrence != e.Occurrence {
+				continue
+			}
+			if r.Phase == Waiting && w.s.Status == Running {
+				w.done(r, e)
+				return Taken
+			}
+			if r.Phase != Deciding {
+				return late(r.Phase == IsDone)
+			}
+		}
+	}
+	switch {
+	case !known:
+		return Unknown
+	case w.s.Status != Running:
+		return Late
+	case slices.ContainsFunc(w.s.Early, func(d Data) bool { return d.Name == e.Name && d.Occurrence == e.Occurrence }):
+		return Repeat
+	case len(w.s.Early) >= MaxEarly:
+		return Full
+	}
+	w.s.Early = append(slices.Clone(w.s.Early), Data{Name: e.Name, Occurrence: e.Occurrence, Data: e.Output})
+	return Early
+}

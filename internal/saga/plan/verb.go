@@ -1,0 +1,108 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+)
+
+func (w *work) cancel(e Event) Outcome {
+	switch {
+	case w.s.Status == Compensating, w.s.Status == Compensated:
+		return Repeat
+	case !w.turnBack(Cause{Why: WhyCancel, Reason: e.Reason}):
+		return TooLate
+	}
+	return Taken
+}
+
+// recall has a child undone that was done. One without a pivot can be.
+func (w *work) recall(e Event) Outcome {
+	switch {
+	case w.s.Status != Done:
+		return w.cancel(e)
+	case w.p.pivot >= 0:
+		return TooLate
+	}
+	w.s.Status, w.s.Cause = Compensating, &Cause{Why: WhyRecall, Reason: e.Reason}
+	return Taken
+}
+
+func (w *work) pause(on bool) Outcome {
+	if w.s.Status.Final() {
+		return Late
+	}
+	if w.s.Paused == on {
+		return Repeat
+	}
+	w.s.Paused = on
+	return Taken
+}
+
+// retry has a run tried now, with all its attempts.
+func (w *work) retry(r *Run) Outcome {
+	waits := !r.Due.IsZero() && (r.Phase == Deciding || r.Phase == Ready || r.Phase == Undo)
+	if !r.Stuck && !waits {
+		return late(r.Phase == Ready || r.Phase == Undo)
+	}
+	r.Stuck, r.Attempts, r.Crashes, r.Due = false, 0, 0, time.Time{}
+	switch step := w.step(r); {
+	case r.Phase != Waiting:
+	case w.s.Status == Compensating:
+		r.Due = w.timeout(step.Back)
+	case step.Kind == Command:
+		r.Phase = Ready
+	default: // a child that was started, or a signal: there is nothing to do again
+		r.Due = w.timeout(step.Try)
+	}
+	return Taken
+}
+
+func (w *work) retryAll() Outcome {
+	out := Repeat
+	for i := range w.s.Runs {
+		r := &w.s.Runs[i]
+		if _, known := w.p.index[r.Step]; known && r.Stuck && w.retry(r) == Taken {
+			out = Taken
+		}
+	}
+	return out
+}
+
+// byHand ends a run, or its undo, on an operator's word.
+func (w *work) byHand(r *Run, e Event) Outcome {
+	switch {
+	case r.Phase == Undo || r.Phase == Undoing:
+		w.undone(r)
+		r.Error = e.Reason
+		return Taken
+	case r.Phase != Deciding && r.Phase != Ready && r.Phase != Waiting:
+		return late(r.Phase == IsDone || r.Phase == Skipped || r.Phase == Undone)
+	case e.What == Complete && r.Phase == Deciding && w.step(r).Each:
+		return Unknown // of which occurrence?
+	case e.What == Complete:
+		if w.s.Status == Compensating && !r.Sent {
+			return Late
+		}
+		return w.completed(r, e)
+	}
+	settled(r)
+	r.Phase, r.Error = Skipped, e.Reason
+	if w.s.Status == Compensating { // it counts as never done
+		r.Phase = Refused
+	}
+	return Taken
+}
+
+func (w *work) completed(r *Run, e Event) Outcome {
+	if r.Phase == Deciding {
+		r.Phase = Ready
+	}
+	out := w.succeeded(r, Event{Output: e.Output})
+	if out != Taken {
+		return out
+	}
+	if e.Reason != "" {
+		r.Error = fmt.Sprintf("completed by hand: %s", e.Reason)
+	}
+	return out
+}

@@ -1,0 +1,169 @@
+// Package stored says how a saga is kept in a store: its state and origin as JSON, how it stands for people,
+// and when it is due.
+package stored
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/store"
+)
+
+// An Origin says where a saga comes from. It never changes.
+type Origin struct {
+	Correlation string  `json:"correlation,omitempty"` // of the message in whose handler it was started
+	Causation   string  `json:"causation,omitempty"`   // that message
+	Trace       string  `json:"trace,omitempty"`       // W3C trace context
+	Parent      *Parent `json:"parent,omitempty"`
+}
+
+// A Parent is the saga whose step a child is.
+type Parent struct {
+	Name       string `json:"name"`
+	Key        string `json:"key"`
+	ID         string `json:"id"`
+	Step       string `json:"step"`
+	Occurrence string `json:"occurrence,omitempty"`
+}
+
+// Encode is o as JSON.
+func (o Origin) Encode() string {
+	text, _ := json.Marshal(o) // texts alone: it cannot fail
+	return string(text)
+}
+
+// OriginOf reads where a saga comes from.
+func OriginOf(s store.Saga) (o Origin, err error) {
+	if s.Origin == "" {
+		return o, nil
+	}
+	if err := json.Unmarshal([]byte(s.Origin), &o); err != nil {
+		return o, fmt.Errorf("read the origin of the saga %s %q: %w", s.Name, s.Key, err)
+	}
+	return o, nil
+}
+
+// StateOf reads how far a saga has come. Its deadline counts from its start by the store's clock, whatever
+// clock the process had that started it; 0: that of the definition is as it is stored.
+func StateOf(s store.Saga, deadline time.Duration) (st plan.State, err error) {
+	if err := json.Unmarshal([]byte(s.State), &st); err != nil {
+		return st, fmt.Errorf("read the state of the saga %s %q: %w", s.Name, s.Key, err)
+	}
+	if !st.Deadline.IsZero() && !s.Started.IsZero() && deadline > 0 {
+		st.Deadline = s.Started.Add(deadline)
+	}
+	return st, nil
+}
+
+// MaxState is how large a state may be, in bytes.
+const MaxState = 900 << 10
+
+// A TooLargeError refuses a state that no store keeps.
+type TooLargeError struct{ Bytes int }
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("the saga's state with all outputs would be %d bytes, at most %d are kept: keep large outputs in tables "+
+		"of yours, and their keys in the saga", e.Bytes, MaxState)
+}
+
+// Encode is a state as JSON.
+func Encode(st plan.State) (string, error) {
+	text, err := json.Marshal(st)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("encode the state of the saga %s: %w", st.ID, err)
+	case len(text) > MaxState:
+		return "", &TooLargeError{len(text)}
+	}
+	return string(text), nil
+}
+
+// Move writes st in place of what was read as s. It neither releases nor renews: see Release.
+func Move(s store.Saga, st plan.State, now time.Time) (store.SagaMove, error) {
+	text, err := Encode(st)
+	if err != nil {
+		return store.SagaMove{}, err
+	}
+	return store.SagaMove{SagaRef: Ref(s), State: text, Standing: Standing(s.Standing, st, now), Final: st.Status.Final()}, nil
+}
+
+// Released is m with the lease given back: the saga is due when st wants to be looked at next, at once if
+// soon.
+func Released(m store.SagaMove, st plan.State, now time.Time, soon bool) store.SagaMove {
+	m.Release, m.Wake = true, -1
+	switch next := st.Next(); {
+	case m.Final:
+	case soon:
+		m.Wake = 0
+	case !next.IsZero():
+		m.Wake = max(0, next.Sub(now))
+	}
+	return m
+}
+
+// Ref names s as it was read.
+func Ref(s store.Saga) store.SagaRef {
+	return store.SagaRef{Name: s.Name, Key: s.Key, Version: s.Version}
+}
+
+// Standing is how a saga stands by st, that stood as was before.
+func Standing(was store.Standing, st plan.State, now time.Time) store.Standing {
+	out := store.Standing{Status: string(st.Status), Stuck: st.Stuck(), Paused: st.Paused}
+	if st.Status.Final() {
+		return out
+	}
+	at := -1
+	for i, r := range st.Runs {
+		if ends(r.Phase) {
+			continue
+		}
+		if at < 0 || worse(r, st.Runs[at]) {
+			at = i
+		}
+		waits := r.Phase != plan.Waiting && r.Phase != plan.Undoing
+		if waits && !r.Stuck && !r.Due.IsZero() && (out.Retry.IsZero() || r.Due.Before(out.Retry)) {
+			out.Retry = r.Due
+		}
+	}
+	if at < 0 {
+		return out
+	}
+	r := st.Runs[at]
+	out.Step, out.Error, out.Failed = cut(Name(r.Step, r.Occurrence)), r.Error, r.Attempts
+	if r.Error != "" {
+		if out.Since = was.Since; out.Since.IsZero() {
+			out.Since = now
+		}
+	}
+	return out
+}
+
+// Name is a step's with its occurrence, for people.
+func Name(step, occurrence string) string {
+	if occurrence == "" {
+		return step
+	}
+	return step + "/" + occurrence
+}
+
+// cut is s as far as a store keeps a step's name.
+func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), 255)], "") }
+
+func ends(p plan.Phase) bool {
+	switch p {
+	case plan.Deciding, plan.Ready, plan.Waiting, plan.Undo, plan.Undoing:
+		return false
+	}
+	return true
+}
+
+// worse tells which of two runs a saga is said to be at.
+func worse(a, b plan.Run) bool {
+	if a.Stuck != b.Stuck {
+		return a.Stuck
+	}
+	return a.Error != "" && b.Error == ""
+}

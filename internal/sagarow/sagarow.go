@@ -1,0 +1,139 @@
+// Package sagarow holds what all stores do alike with the row of an orchestrated saga.
+package sagarow
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald/store"
+)
+
+// Limits of a row. The tables hold the same.
+const (
+	MaxName   = 255       // bytes of a name, a key, an id, a hash, a session, a step
+	MaxOrigin = 16 << 10  // bytes of an origin
+	MaxData   = 900 << 10 // bytes of an input, a state, a definition
+	MaxError  = 1 << 10   // bytes of an error; longer ones are cut
+	MaxClaim  = 8 << 20   // bytes of inputs and states that one claim reads, unless it reads one saga only
+)
+
+// Overdue is how late a saga is before it counts as overdue.
+const Overdue = time.Minute
+
+// Skipped is when to look again for a due saga that another transaction has locked.
+const Skipped = time.Second
+
+// Check says which limit a new saga breaks.
+func Check(s *store.Saga) error {
+	err := cmp.Or(named(s.Name, s.Key), text("id", s.ID, 0, MaxName), text("hash", s.Hash, 1, MaxName),
+		text("input", s.Input, 0, MaxData), text("origin", s.Origin, 0, MaxOrigin), text("state", s.State, 0, MaxData),
+		text("session", s.Session, 0, MaxName), standing(&s.Standing))
+	return told(s.Name, s.Key, err)
+}
+
+// CheckMove says which limit a move breaks.
+func CheckMove(m *store.SagaMove) error {
+	err := cmp.Or(named(m.Name, m.Key), text("hash", m.Hash, 0, MaxName), text("state", m.State, 0, MaxData), standing(&m.Standing))
+	return told(m.Name, m.Key, err)
+}
+
+// CheckDefinition says which limit a definition breaks.
+func CheckDefinition(d *store.SagaDefinition) error {
+	err := cmp.Or(text("name", d.Name, 1, MaxName), text("hash", d.Hash, 1, MaxName), text("text", d.Written, 0, MaxData))
+	if err != nil {
+		return fmt.Errorf("definition %q of a saga: %w", shown(d.Name), err)
+	}
+	return nil
+}
+
+// Named tells whether a row can be called so. Nothing is stored under other names.
+func Named(name, key string) bool { return named(name, key) == nil }
+
+func told(name, key string, err error) error {
+	if err != nil {
+		return fmt.Errorf("saga %q %q: %w", shown(name), shown(key), err)
+	}
+	return nil
+}
+
+// shown is the beginning of a text, for an error.
+func shown(s string) string { return cut(s, 64) }
+
+func named(name, key string) error {
+	return cmp.Or(text("name", name, 1, MaxName), text("key", key, 1, MaxName))
+}
+
+func standing(s *store.Standing) error {
+	return cmp.Or(text("status", s.Status, 1, MaxName), text("step", s.Step, 0, MaxName), text("error", cut(s.Error, MaxError), 0, MaxError))
+}
+
+func text(what, s string, least, most int) error {
+	switch {
+	case len(s) < least:
+		return fmt.Errorf("the %s is empty: give one of 1 to %d bytes", what, most)
+	case len(s) > most:
+		return fmt.Errorf("the %s is %d bytes, at most %d are allowed", what, len(s), most)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("the %s is not UTF-8: encode bytes as text, in base64 for example", what)
+	case strings.ContainsRune(s, 0):
+		return fmt.Errorf("the %s has a zero byte, which no database keeps in text", what)
+	}
+	return nil
+}
+
+// Standing is s as it is stored.
+func Standing(s store.Standing) store.Standing {
+	s.Error = cut(s.Error, MaxError)
+	s.Since, s.Retry = Time(s.Since), Time(s.Retry)
+	return s
+}
+
+// Time is t as every store keeps it: in UTC and milliseconds.
+func Time(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Millisecond)
+}
+
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	n := most
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// Move is what becomes of s by m, at a time of the store's.
+func Move(s store.Saga, m *store.SagaMove, now time.Time) store.Saga {
+	s.Version++
+	s.Hash, s.State, s.Standing, s.Changed = cmp.Or(m.Hash, s.Hash), m.State, Standing(m.Standing), now
+	s.Ended = time.Time{}
+	switch {
+	case m.Final:
+		s.Session, s.Due, s.Ended = "", time.Time{}, now
+	case m.Release && m.Wake < 0:
+		s.Session, s.Due = "", time.Time{}
+	case m.Release:
+		s.Session, s.Due = "", now.Add(m.Wake)
+	case m.Lease > 0:
+		s.Due = now.Add(m.Lease)
+	}
+	return s
+}
+
+// Bytes is how much of s a claim counts.
+func Bytes(s *store.Saga) int { return len(s.Input) + len(s.State) }
+
+// OnlyKey tells of a query for the sagas of one key, and maybe of one name, without other filters.
+func OnlyKey(q *store.SagaQuery) bool {
+	filters := q.ID != "" || len(q.Status) > 0 || q.Stuck || q.Paused || q.Failing || q.Step != "" || q.Error != "" ||
+		!q.StartedBefore.IsZero() || !q.StartedAfter.IsZero() || q.After != nil || q.Light
+	return q.Key != "" && !filters
+}

@@ -1,0 +1,71 @@
+// Package shortlog keeps log lines short: an id, a key or the text of an error may be as long as whoever sent
+// the message likes.
+package shortlog
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+)
+
+const (
+	mostText  = 256     // bytes of a text
+	mostError = 4 << 10 // of an error, which may say more than one thing
+)
+
+// New is l with each text cut after 256 bytes and each error after 4 KiB. What was cut says how long it was.
+func New(l *slog.Logger) *slog.Logger {
+	if _, short := l.Handler().(handler); short {
+		return l
+	}
+	return slog.New(handler{l.Handler()})
+}
+
+type handler struct{ slog.Handler }
+
+// Handle writes r with its attributes cut.
+func (h handler) Handle(ctx context.Context, r slog.Record) error {
+	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		out.AddAttrs(cut(a))
+		return true
+	})
+	return h.Handler.Handle(ctx, out)
+}
+
+// WithAttrs cuts as Handle does.
+func (h handler) WithAttrs(as []slog.Attr) slog.Handler {
+	short := make([]slog.Attr, len(as))
+	for i, a := range as {
+		short[i] = cut(a)
+	}
+	return handler{h.Handler.WithAttrs(short)}
+}
+
+// WithGroup stays short.
+func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name)} }
+
+func cut(a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindString:
+		if s := a.Value.String(); len(s) > mostText {
+			return slog.String(a.Key, Text(s, mostText))
+		}
+	case slog.KindAny:
+		if err, is := a.Value.Any().(error); is && err != nil {
+			if s := err.Error(); len(s) > mostError {
+				return slog.String(a.Key, Text(s, mostError))
+			}
+		}
+	}
+	return a
+}
+
+// Text is s, of at most about most bytes; where it was longer, with how long it was.
+func Text(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "\ufffd") + "… (" + strconv.Itoa(len(s)) + " bytes)"
+}

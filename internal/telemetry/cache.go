@@ -1,0 +1,34 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// A Cache counts what is looked up in a cache in front of the database.
+type Cache struct {
+	lookups              metric.Int64Counter
+	hit, miss, notLooked set
+}
+
+// NewCache is the telemetry of a cache.
+func NewCache(p Providers) *Cache {
+	outcome := func(name string) set { return newSet(attribute.String(labelOutcome, name)) }
+	c := &Cache{lookups: p.meter().counter(CacheLookups), hit: outcome("hit"), miss: outcome("miss"), notLooked: outcome("bypassed")}
+	c.Looked(0, 0, 0) // so that a rate sees the first
+	return c
+}
+
+// Looked counts keys: of which something was there, or nothing, or which were not asked for because the cache
+// is away.
+func (c *Cache) Looked(hits, misses, bypassed int) {
+	ctx := context.Background()
+	if !c.lookups.Enabled(ctx) {
+		return
+	}
+	c.lookups.Add(ctx, int64(hits), c.hit.add...)
+	c.lookups.Add(ctx, int64(misses), c.miss.add...)
+	c.lookups.Add(ctx, int64(bypassed), c.notLooked.add...)
+}

@@ -1,0 +1,73 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/skald-go/skald/store"
+)
+
+const lagEvery = 15 * time.Second // a broker is asked no more often by one station, whoever collects
+
+// A Lagger tells how many messages of each topic wait for a consumer at the broker. It returns ErrNotMine for
+// one that this process does not report.
+type Lagger func(ctx context.Context, consumer string, topics []string) (map[string]int64, error)
+
+// ErrNotMine is returned for a consumer that another process reports.
+var ErrNotMine = errors.New("another process reports this")
+
+// lags report how much waits for each consumer of the database. Every process that has the broker reports the
+// same series: that of a consumer that is gone, too.
+type lags struct {
+	ask   Lagger // nil: there is no broker to ask
+	asked time.Time
+	last  []lag
+	told  bool // that a broker does not say
+}
+
+type lag struct {
+	consumer, topic string
+	n               int64
+}
+
+func (l *lags) read(ctx context.Context, gauge see, b store.Backlog, now time.Time) {
+	if l.ask == nil {
+		return
+	}
+	if l.asked.IsZero() || now.Sub(l.asked) >= lagEvery {
+		l.asked = now
+		l.refresh(ctx, b)
+	}
+	for _, one := range l.last {
+		gauge(Lag, float64(one.n), labelled(attribute.String(labelSource, b.Source), attribute.String(labelConsumer, one.consumer), attribute.String(labelTopic, one.topic)))
+	}
+}
+
+func (l *lags) refresh(ctx context.Context, b store.Backlog) {
+	ctx, cancel := context.WithTimeout(ctx, backlogTimeout)
+	defer cancel()
+	l.last = l.last[:0]
+	var failed error
+	for _, c := range b.Consumers {
+		if len(c.Topics) == 0 {
+			continue
+		}
+		waits, err := l.ask(ctx, c.Name, c.Topics)
+		if err != nil && !errors.Is(err, ErrNotMine) {
+			failed = err
+			continue
+		}
+		for topic, n := range waits {
+			l.last = append(l.last, lag{c.Name, topic, n})
+		}
+	}
+	if failed != nil && !l.told {
+		otel.Handle(fmt.Errorf("skald: what waits for consumers at the broker is not reported: %w", failed))
+	}
+	l.told = failed != nil
+}

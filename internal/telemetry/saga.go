@@ -1,0 +1,108 @@
+package telemetry
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// A Saga is what one engine tells of the sagas that it starts, moves and ends.
+type Saga struct {
+	started, ended, stepped, failed, replies metric.Int64Counter
+	lasted, stepTook                         metric.Float64Histogram
+
+	mu sync.RWMutex
+	by map[[3]string]set // by saga, step and outcome
+}
+
+// NewSaga is the telemetry of an engine.
+func NewSaga(p Providers) *Saga {
+	m := p.meter()
+	return &Saga{started: m.counter(SagasStarted), ended: m.counter(SagasEnded), lasted: m.histogram(SagaTime), stepped: m.counter(SagaSteps),
+		stepTook: m.histogram(SagaStepTime), failed: m.counter(SagaStepFailed), replies: m.counter(SagaReplies), by: map[[3]string]set{}}
+}
+
+// Knows makes the counters of a definition, all 0: the first failure is then a growth that an alert sees.
+func (s *Saga) Knows(saga string, steps []string, ends ...string) {
+	ctx := context.Background()
+	if !s.ended.Enabled(ctx) {
+		return
+	}
+	s.started.Add(ctx, 0, s.of(saga, "", "").add...)
+	s.replies.Add(ctx, 0, s.of("", "", "taken").add...)
+	for _, status := range ends {
+		s.ended.Add(ctx, 0, s.of(saga, "", status).add...)
+	}
+	for _, step := range steps {
+		s.failed.Add(ctx, 0, s.of(saga, step, "").add...)
+	}
+}
+
+// Started counts a saga that was given to a transaction of the caller's.
+func (s *Saga) Started(saga string) {
+	if ctx := context.Background(); s.started.Enabled(ctx) {
+		s.started.Add(ctx, 1, s.of(saga, "", "").add...)
+	}
+}
+
+// Ended counts a saga that ended, and how long it took.
+func (s *Saga) Ended(saga, status string, took time.Duration) {
+	ctx := context.Background()
+	if s.ended.Enabled(ctx) {
+		s.ended.Add(ctx, 1, s.of(saga, "", status).add...)
+	}
+	if s.lasted.Enabled(ctx) {
+		s.lasted.Record(ctx, max(0, took.Seconds()), s.of(saga, "", status).record...)
+	}
+}
+
+// Stepped counts a step that came to an outcome, and how long it took from when it could begin, or from when
+// what it waits for was asked for.
+func (s *Saga) Stepped(saga, step, outcome string, took time.Duration) {
+	ctx := context.Background()
+	if s.stepped.Enabled(ctx) {
+		s.stepped.Add(ctx, 1, s.of(saga, step, outcome).add...)
+	}
+	if s.stepTook.Enabled(ctx) {
+		s.stepTook.Record(ctx, max(0, took.Seconds()), s.of(saga, step, outcome).record...)
+	}
+}
+
+// Failed counts attempts of a step, or of its undo, that failed.
+func (s *Saga) Failed(saga, step string, attempts int) {
+	if ctx := context.Background(); attempts > 0 && s.failed.Enabled(ctx) {
+		s.failed.Add(ctx, int64(attempts), s.of(saga, step, "").add...)
+	}
+}
+
+// Replied counts a participant's reply by what became of it.
+func (s *Saga) Replied(outcome string) {
+	if ctx := context.Background(); s.replies.Enabled(ctx) {
+		s.replies.Add(ctx, 1, s.of("", "", outcome).add...)
+	}
+}
+
+// of makes labels once: definitions, their steps and outcomes are few.
+func (s *Saga) of(saga, step, outcome string) set {
+	k := [3]string{saga, step, outcome}
+	s.mu.RLock()
+	got, ok := s.by[k]
+	s.mu.RUnlock()
+	if ok {
+		return got
+	}
+	var labels []attribute.KeyValue
+	for i, name := range []string{labelSaga, labelStep, labelOutcome} {
+		if k[i] != "" {
+			labels = append(labels, attribute.String(name, k[i]))
+		}
+	}
+	got = newSet(labels...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.by[k] = got
+	return got
+}

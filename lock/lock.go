@@ -1,0 +1,165 @@
+// Package lock locks entities in the database, outside of a consumer: for a request, a job, or work that
+// takes long. A lock lasts for a transaction, is had in the round trip that begins it, and ends with it,
+// however that ends. Each commit under a lock raises the entity's version, which is the fencing token: Take
+// commits one, and later work with it stands only if nobody had the entity in between.
+//
+// A consumer names its entities in inbox.Options.Entities instead.
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/once"
+	"github.com/skald-go/skald/store"
+)
+
+// An Entity is what is locked: Space keeps the keys of different kinds apart, "order" and "42".
+type Entity struct{ Space, Key string }
+
+func (e Entity) String() string { return fmt.Sprintf("%s %.200q", e.Space, e.Key) }
+
+// A Token is the version of a locked entity.
+type Token struct {
+	Entity
+	Version int64 // 1 for an entity that was never locked before
+}
+
+// Tokens are those of all entities that were locked together.
+type Tokens []Token
+
+// Of is the version of an entity; 0: it is not among them.
+func (ts Tokens) Of(space, key string) int64 {
+	for _, t := range ts {
+		if t.Space == space && t.Key == key {
+			return t.Version
+		}
+	}
+	return 0
+}
+
+// An OvertakenError says that somebody else had an entity since the token for it was taken. Nothing was
+// written.
+type OvertakenError struct {
+	Token       // that was held
+	Found int64 // the version that the entity has now
+}
+
+func (e *OvertakenError) Error() string {
+	return fmt.Sprintf("lock: %s was overtaken: its version is %d, the token is %d; begin again with what is there now", e.Entity, e.Found, e.Version)
+}
+
+// ErrNothing is the error of a lock without an entity.
+var ErrNothing = errors.New("lock: no entity is named: give at least one, with a space and a key")
+
+// Work says what Once locks, and what it does once.
+type Work struct {
+	Scope, Key string // of the work, as in once.Do
+	Payload    []byte // must be equal whenever the key is
+	// locked in the same round trip; of several at once no two callers deadlock, whatever their order
+	Entities []Entity
+	// Held are tokens from Take: their entities are locked, too, and the work stands only if nobody had one
+	// of them since. Else an *OvertakenError.
+	Held Tokens
+	// how long to wait for a rival that has the key or an entity, then store.ErrBusy. Default 5 s
+	Wait time.Duration
+	// Keep is how long the result is kept, as in once.Request. Default: for as long as marks are.
+	Keep time.Duration
+}
+
+// Request is w as package once takes it, without its entities.
+func (w Work) Request() once.Request {
+	return once.Request{Scope: w.Scope, Key: w.Key, Payload: w.Payload, Wait: w.Wait, Keep: w.Keep}
+}
+
+// Once locks entities, then runs fn once for a key: its rows, its result and the mark are one commit. Whether
+// the work was done before decides first: a repeat returns the stored result, whoever had the entities since.
+// The rest is as in once.Do.
+func Once[TTx, R any](ctx context.Context, db once.Store[TTx], w Work, fn func(ctx context.Context, tx TTx, t Tokens) (R, error)) (result R, replayed bool, err error) {
+	all := w.Entities
+	for _, t := range w.Held {
+		all = append(all[:len(all):len(all)], t.Entity)
+	}
+	locks, err := locked(all)
+	if err != nil {
+		return result, false, err
+	}
+	q := w.Request()
+	q.Locks = locks
+	return once.DoRequest(ctx, db, q, func(ctx context.Context, run *once.Run[TTx]) (r R, err error) {
+		ts := tokens(run.Locks())
+		for _, held := range w.Held {
+			if now := ts.Of(held.Space, held.Key) - 1; now != held.Version {
+				return r, &OvertakenError{Token: held, Found: now}
+			}
+		}
+		return fn(ctx, run.Tx(), ts)
+	})
+}
+
+// Take locks entities and commits at once, which raises their versions: whoever has older tokens is overtaken
+// from now on. It waits for at most 5 s for transactions that have one of them locked, then store.ErrBusy.
+func Take[TTx any](ctx context.Context, db once.Store[TTx], es ...Entity) (Tokens, error) {
+	locks, err := locked(es)
+	if err != nil {
+		return nil, err
+	}
+	unit, err := db.Begin(ctx, store.Intake{Locks: locks})
+	if err != nil {
+		return nil, fmt.Errorf("lock %v: %w", es, err)
+	}
+	ts := numbered(locks, unit.Found().Locks)
+	if err := unit.Commit(ctx); err != nil {
+		return nil, fmt.Errorf("lock %v: %w", es, err)
+	}
+	return ts, nil
+}
+
+// In locks entities in a transaction of the caller, in one round trip, with that transaction's own bound on
+// waiting. The versions are raised with its commit.
+func In[TTx any](ctx context.Context, db once.Store[TTx], tx TTx, es ...Entity) (Tokens, error) {
+	locks, err := locked(es)
+	if err != nil {
+		return nil, err
+	}
+	found, err := db.Enter(ctx, tx, store.Intake{Locks: locks})
+	if err != nil {
+		return nil, fmt.Errorf("lock %v: %w", es, err)
+	}
+	return numbered(locks, found.Locks), nil
+}
+
+// locked are es as a store takes them, each once.
+func locked(es []Entity) ([]store.Lock, error) {
+	if len(es) == 0 {
+		return nil, ErrNothing
+	}
+	out, seen := make([]store.Lock, 0, len(es)), map[Entity]bool{}
+	for _, e := range es {
+		if e.Space == "" || e.Key == "" {
+			return nil, fmt.Errorf("%w, not %s", ErrNothing, e)
+		}
+		if !seen[e] {
+			seen[e] = true
+			out = append(out, store.Lock{Space: e.Space, Key: e.Key})
+		}
+	}
+	return out, nil
+}
+
+func numbered(locks []store.Lock, versions []int64) Tokens {
+	for i, version := range versions {
+		locks[i].Version = version
+	}
+	return tokens(locks)
+}
+
+func tokens(locks []store.Lock) Tokens {
+	out := make(Tokens, len(locks))
+	for i, l := range locks {
+		out[i] = Token{Entity{l.Space, l.Key}, l.Version}
+	}
+	return out
+}

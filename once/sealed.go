@@ -1,0 +1,87 @@
+package once
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/skald-go/skald/internal/fingerprint"
+)
+
+// A Sealed answer is one that a Cache may hold: encrypted under a key that is made of the database's own
+// secret, the run of its server, and scope, tenant, key and payload of one request. So a value that opens is
+// an answer that this database had stored for this very request, as it was: not a part of it, not another
+// key's, not another payload's, not a copied database's, and not one of before a restart or a restore, where
+// what was committed may be gone. Nobody who reads the cache reads answers.
+type Sealed struct {
+	Key  string // in the cache
+	aead cipher.AEAD
+}
+
+// Seal is for the answer to q. The server is as in the function Seal of entries.
+func (q Request) Seal(secret []byte, server string) (*Sealed, error) {
+	m := q.mark(secret)
+	work := [][]byte{[]byte(m.Consumer), []byte(m.Source), []byte(m.ID)}
+	name := fingerprint.Sum(secret, append([][]byte{[]byte("key of an answer")}, work...)...)
+	var print [8]byte
+	binary.BigEndian.PutUint64(print[:], uint64(m.Fingerprint))
+	under := fingerprint.Sum(secret, append([][]byte{[]byte("answer, format 1"), []byte(server), print[:]}, work...)...)
+	block, err := aes.NewCipher(under[:])
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	return &Sealed{Key: base64.RawURLEncoding.EncodeToString(name[:16]), aead: aead}, err
+}
+
+// Close makes the entry of a, which counts until then by the clock of whoever opens it, too.
+func (s *Sealed) Close(a Answer, until time.Time) Entry {
+	plain := binary.BigEndian.AppendUint64(nil, uint64(until.UnixMilli()))
+	plain = binary.BigEndian.AppendUint32(plain, uint32(a.Code))
+	rejected := byte(0)
+	if a.Rejected {
+		rejected = 1
+	}
+	plain = append(plain, rejected)
+	for _, part := range []string{a.Reason, a.Result, a.Headers} {
+		plain = binary.BigEndian.AppendUint32(plain, uint32(len(part)))
+		plain = append(plain, part...)
+	}
+	return Entry{Key: s.Key, Value: string(s.aead.Seal(nil, nil, plain, nil)), Until: until}
+}
+
+var errNotSealed = errors.New("once: this is no sealed answer")
+
+// Open reads what Close made, if it is that, and its time is not over.
+func (s *Sealed) Open(value string, now time.Time) (a Answer, ok bool) {
+	plain, err := s.aead.Open(nil, nil, []byte(value), nil)
+	if err != nil || len(plain) < 13 {
+		return a, false
+	}
+	if until := int64(binary.BigEndian.Uint64(plain)); until <= now.UnixMilli() {
+		return a, false
+	}
+	a.Code, a.Rejected = int32(binary.BigEndian.Uint32(plain[8:])), plain[12] == 1
+	plain = plain[13:]
+	for _, part := range []*string{&a.Reason, &a.Result, &a.Headers} {
+		if *part, plain, err = cut(plain); err != nil {
+			return Answer{}, false
+		}
+	}
+	return a, true
+}
+
+// cut takes one part off the front.
+func cut(plain []byte) (part string, rest []byte, err error) {
+	if len(plain) < 4 {
+		return "", nil, errNotSealed
+	}
+	n := binary.BigEndian.Uint32(plain)
+	if plain = plain[4:]; uint64(n) > uint64(len(plain)) {
+		return "", nil, errNotSealed
+	}
+	return string(plain[:n]), plain[n:], nil
+}

@@ -1,0 +1,123 @@
+package operate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+// An UnknownCall is a request to the outside of which it is not known what became of it: its names in JSON
+// are stable. It is a message's of a consumer, or a step's of an orchestrated saga.
+type UnknownCall struct {
+	Consumer string `json:"consumer,omitempty"`
+	Source   string `json:"source,omitempty"`
+	ID       string `json:"id,omitempty"`
+	Type     string `json:"type,omitempty"`
+	Outside  string `json:"outside_key,omitempty"` // what the provider knows it by
+	Dead     bool   `json:"dead,omitempty"`        // nothing happens by itself
+
+	Saga string `json:"saga,omitempty"` // the definition
+	Key  string `json:"key,omitempty"`  // of that saga
+	Step string `json:"step,omitempty"` // with its occurrence
+	Undo bool   `json:"undo,omitempty"` // it is the step's undo that was asked for
+
+	Stuck    bool       `json:"stuck,omitempty"` // of a saga's: an operator decides
+	Since    *time.Time `json:"since,omitempty"`
+	Attempts int        `json:"attempts,omitempty"` // that failed
+	Error    string     `json:"error,omitempty"`    // of the last one, its first line
+	// Commands settle it: the first has Skald ask again, the others say what somebody found at the provider.
+	Commands []string `json:"commands"`
+}
+
+// UnknownCalls lists calls to the outside whose outcome is not known, at most so many of messages and so many
+// of sagas: four statements. One that is just being made is among them. At is as for Holders.
+func UnknownCalls(ctx context.Context, db store.Lister, at string, most int) ([]UnknownCall, error) {
+	if at != "" {
+		at = " " + at
+	}
+	list, err := store.ListKept(ctx, db, store.Sought{Calling: true, Bare: true, Limit: most})
+	if err != nil {
+		return nil, err
+	}
+	out := []UnknownCall{}
+	for i := range list {
+		if p := &list[i]; p.Call.Outcome == "" {
+			out = append(out, callOf(p, at))
+		}
+	}
+	plans, err := readPlans(ctx, db)
+	if err != nil || len(plans) == 0 {
+		return out, err
+	}
+	seen := map[string]bool{}
+	for _, q := range []store.SagaQuery{{Stuck: true, Limit: most}, {Failing: true, Limit: most}} {
+		all, err := store.ListSagas(ctx, db, q)
+		if err != nil {
+			return nil, err
+		}
+		for i := range all {
+			if s := &all[i]; !seen[s.ID] {
+				seen[s.ID] = true
+				out = append(out, callsOf(s, plans[s.Hash], at)...)
+			}
+		}
+	}
+	return out, nil
+}
+
+func callOf(p *store.Parked, at string) UnknownCall {
+	c := UnknownCall{Consumer: p.Consumer, Source: p.Source, ID: p.ID, Type: p.Message.Type, Outside: p.Call.Key, Since: some(p.Call.Since),
+		Dead: p.Dead != nil, Attempts: p.Attempts, Error: firstLine(p.Last.Why)}
+	who := at + " --consumer " + shellWord(p.Consumer)
+	if p.Dead == nil {
+		if p.Message.Key != nil {
+			who += " --key " + keyWord(p.Message.Key)
+		}
+		c.Commands = []string{"skald parked release" + who + " --reason 'ask again now'"}
+		return c
+	}
+	who += " --source " + shellWord(p.Source)
+	id := " -- " + shellWord(p.ID) // which may begin with a dash
+	c.Commands = []string{"skald dead redrive" + who + " --reason 'ask again'" + id}
+	for _, found := range []Settlement{CallDone, CallRefused} {
+		c.Commands = append(c.Commands, "skald dead drop"+who+" --call "+string(found)+" --reason 'the provider says so'"+id)
+	}
+	return c
+}
+
+// callsOf are those of a saga: nil, if no engine has noted its definition.
+func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
+	if p == nil {
+		return nil
+	}
+	st, err := stored.StateOf(*s, p.Graph.Deadline)
+	if err != nil {
+		return nil // of a later version of Skald
+	}
+	for i := range st.Runs {
+		r := &st.Runs[i]
+		step, known := p.Step(r.Step)
+		if open := []plan.Phase{plan.Ready, plan.Undo}; !known || step.Kind != plan.Call || !r.Sent || !slices.Contains(open, r.Phase) {
+			continue
+		}
+		c := UnknownCall{Saga: s.Name, Key: s.Key, Step: stored.Name(r.Step, r.Occurrence), Undo: r.Phase == plan.Undo, Stuck: r.Stuck,
+			Since: some(r.At), Attempts: r.Attempts, Error: firstLine(r.Error)}
+		of := at + " --step " + shellWord(r.Step)
+		if r.Occurrence != "" {
+			of += " --occurrence " + shellWord(r.Occurrence)
+		}
+		which := " -- " + shellWord(s.Name) + " " + shellWord(s.Key)
+		c.Commands = []string{"skald saga retry" + of + " --reason 'ask again'" + which}
+		if c.Undo {
+			c.Commands = append(c.Commands, "skald saga skip"+of+" --reason 'it is undone at the provider'"+which)
+		} else {
+			c.Commands = append(c.Commands, "skald saga complete"+of+" --data '{}' --reason 'it was done'"+which)
+		}
+		out = append(out, c)
+	}
+	return out
+}

@@ -1,0 +1,120 @@
+package operate
+
+import (
+	"context"
+	"encoding/base64"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A Holder is a message that keeps a saga from going on, and the command that frees it: its names in JSON are
+// stable.
+type Holder struct {
+	Consumer   string  `json:"consumer"`
+	State      string  `json:"state"` // parked, dead or quarantined
+	Source     string  `json:"source"`
+	ID         string  `json:"id"`
+	Type       string  `json:"type"`
+	Kind       string  `json:"kind,omitempty"` // of a dead letter; of one in quarantine its cause
+	Attempts   int     `json:"attempts,omitempty"`
+	DueSeconds float64 `json:"due_seconds,omitempty"` // of a parked one: until it is tried again
+	LastError  string  `json:"last_error,omitempty"`  // the first line
+	// Fingerprint of a dead letter is the group of its failure.
+	Fingerprint string    `json:"fingerprint,omitempty"`
+	Since       time.Time `json:"since"`
+	Command     string    `json:"command"`
+}
+
+// Holders are the messages of these keys that failed and come first of their key, dead letters, and those in
+// quarantine. At is how the command finds the database, "--store @orders.url"; empty where SKALD_STORE tells
+// it.
+func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (out []Holder, err error) {
+	if at != "" {
+		at = " " + at
+	}
+	for _, key := range keys {
+		what := store.Sought{Key: key, Bare: true, Limit: pageSize}
+		for {
+			page, err := store.ListKept(ctx, db, what)
+			if err != nil {
+				return out, err
+			}
+			for i := range page {
+				p := &page[i]
+				what.After = p.Place
+				if failed := p.Dead != nil || p.Last.Why != ""; failed && !p.Waiting {
+					// else it is on its way, a call perhaps
+					out = append(out, holderOf(p, at))
+				}
+			}
+			if len(page) < pageSize {
+				break
+			}
+		}
+	}
+	q := store.Query{Limit: 1000}
+	for {
+		page, err := store.ListQuarantined(ctx, db, q)
+		if err != nil {
+			return out, err
+		}
+		for i := range page {
+			one := &page[i]
+			q.After = one.Number
+			ours := slices.ContainsFunc(keys, func(key []byte) bool { return one.Message.Key != nil && string(key) == string(one.Message.Key) })
+			if ours && one.Admitted.IsZero() {
+				out = append(out, Holder{Consumer: one.Consumer, State: "quarantined", Source: one.Source, ID: one.ID, Type: one.Message.Type,
+					Kind: one.Why.String(), Since: one.At,
+					Command: "skald inbox admit" + at + " --number " + strconv.FormatInt(one.Number, 10) + " --reason 'it is meant'"})
+			}
+		}
+		if len(page) < q.Limit {
+			return out, nil
+		}
+	}
+}
+
+func holderOf(p *store.Parked, at string) Holder {
+	why, _, _ := strings.Cut(p.Last.Why, "\n")
+	h := Holder{Consumer: p.Consumer, State: "parked", Source: p.Source, ID: p.ID, Type: p.Message.Type, Attempts: p.Attempts, LastError: why, Since: p.Since}
+	who := at + " --consumer " + shellWord(p.Consumer)
+	const reason = " --reason 'the cause is gone'"
+	if p.Dead == nil {
+		h.DueSeconds = p.Due.Seconds()
+		h.Command = "skald parked release" + who + " --key " + keyWord(p.Message.Key) + reason
+		return h
+	}
+	h.State, h.Kind, h.Fingerprint = "dead", p.Dead.Kind, p.Dead.Fingerprint
+	who += " --source " + shellWord(p.Source)
+	id := " -- " + shellWord(p.ID) // which may begin with a dash
+	h.Command = "skald dead redrive" + who + reason + id
+	if p.Dead.Kind == "rejected" { // it was answered; to take it again changes nothing
+		h.Command = "skald dead drop" + who + " --reason 'the answer stands'" + id
+	}
+	return h
+}
+
+// keyWord is a key as a shell and --key take it: one that is no text in base64.
+func keyWord(key []byte) string {
+	const code = "base64:"
+	text := string(key)
+	if strings.HasPrefix(text, code) || strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
+		return code + base64.StdEncoding.EncodeToString(key)
+	}
+	return shellWord(text)
+}
+
+// shellWord is a word as a shell reads it.
+func shellWord(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,"
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

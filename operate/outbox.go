@@ -1,0 +1,32 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skald-go/skald/store"
+)
+
+// DropDeferred gives up the row of the outbox with this message id, which the broker refused and which was
+// deferred: no subscriber gets it, unless a relay is trying it at this moment. Rows of its key go on. A
+// *NoneError: the broker refused no row of this id. A dry run does not look whether there is one. It needs
+// the rights of a relay, and INSERT on skald_audit.
+func DropDeferred(ctx context.Context, db Applier, id string, o Order) error {
+	if id == "" {
+		return &UsageError{"which message? Give its id"}
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	if err := o.confirm(ctx, 1); err != nil || o.DryRun {
+		return err
+	}
+	stood, err := apply(ctx, db, store.Effect{DropDeferred: &store.DropDeferred{ID: id}, Audit: o.audit("outbox drop", "", store.Identity{ID: id})})
+	if err == nil && !stood {
+		err = &NoneError{"no row of the outbox that the broker refused has the id " + id}
+	}
+	if err != nil {
+		return fmt.Errorf("outbox drop: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/belonging"
+	"github.com/skald-go/skald/store"
+)
+
+// A RenameError says why a consumer was not renamed: nothing has changed.
+type RenameError struct{ What string }
+
+func (e *RenameError) Error() string { return e.What }
+
+// A RenameStore is what RenameInbox asks of a database. Every driver of Skald is one.
+type RenameStore interface {
+	Rename(ctx context.Context, r store.Rename) (store.Renamed, error)
+	Attend(ctx context.Context, a store.Attend) (store.Attended, error)
+}
+
+// A Waiting tells how many messages a broker holds for a group and nobody else: queues of RabbitMQ, consumers
+// of NATS. See broker.Lagger.
+type Waiting interface {
+	Lag(ctx context.Context, group string, topics ...string) (map[string]int64, error)
+}
+
+// RenameInbox gives all that a database keeps of the consumer was to the name is, in one transaction, and
+// notes it: marks with their answers, positions, controls, parked messages and dead letters, quarantine,
+// steps, floors, types. It refuses with a *RenameError while a process of either name was heard of in the
+// last 3 minutes (Gone), where is has done anything, and where at holds messages for was. A nil at is for
+// Kafka, which keeps them for every group. A dry run only looks. The login must own the tables.
+//
+// Each mark is written anew, and none of a consumer that starts as one of both meanwhile is lost: it waits. A
+// process that was suspended for longer than 3 minutes gives no sign, and works under the old name when it
+// wakes: end it first.
+func RenameInbox(ctx context.Context, db RenameStore, at Waiting, was, is string, o Order) (store.Renamed, error) {
+	r := store.Rename{Old: was, New: is, Quiet: Gone}
+	switch {
+	case was == "" || is == "":
+		return store.Renamed{}, &UsageError{"from which name to which?"}
+	case was == is:
+		return store.Renamed{}, &UsageError{fmt.Sprintf("%s has that name already", was)}
+	}
+	if err := o.check(); err != nil {
+		return store.Renamed{}, err
+	}
+	found, err := db.Rename(ctx, r)
+	if err == nil {
+		err = obstacle(r, &found)
+	}
+	if err == nil && at != nil {
+		err = drained(ctx, db, at, was)
+	}
+	if err != nil || o.DryRun {
+		return found, err
+	}
+	r.Audit = o.audit("rename "+was+" to "+is, is, store.Identity{})
+	did, err := db.Rename(ctx, r)
+	if err == nil && !did.Done {
+		err = obstacle(r, &did)
+		if err == nil {
+			err = &RenameError{fmt.Sprintf("%s or %s changed meanwhile: look which process uses them, and try again", was, is)}
+		}
+	}
+	return did, err
+}
+
+func obstacle(r store.Rename, found *store.Renamed) error {
+	for _, c := range []struct {
+		name string
+		b    *store.Belongings
+	}{{r.Old, &found.Old}, {r.New, &found.New}} {
+		if belonging.Sessions(c.b, r.Quiet) {
+			return &RenameError{fmt.Sprintf("a process of %s gave a sign of life %v ago: stop all of them, and try again once it is %v",
+				c.name, c.b.Heard.Round(time.Second), r.Quiet)}
+		}
+	}
+	if belonging.Any(&found.Old) == 0 {
+		return &UnknownConsumerError{r.Old}
+	}
+	if n := &found.New; belonging.Done(n) > 0 {
+		return &RenameError{fmt.Sprintf("%s has %d marks, %d controls, %d parked messages, %d dead letters, %d messages in quarantine, %d steps and %d floors of its own: choose a name that is new",
+			r.New, n.Marks, n.Controls, n.Parked, n.Dead, n.Quarantined, n.Steps, n.Floors)}
+	}
+	return nil
+}
+
+// drained is an error while the broker holds messages for the old group, which the new one would not get.
+func drained(ctx context.Context, db RenameStore, at Waiting, was string) error {
+	kinds, err := db.Attend(ctx, store.Attend{Consumer: was, Beat: &store.Beat{}})
+	if err != nil {
+		return fmt.Errorf("look which topics %s handles: %w", was, err)
+	}
+	var topics []string
+	for _, k := range kinds.Kinds { // in order
+		if len(topics) == 0 || topics[len(topics)-1] != k.Topic {
+			topics = append(topics, k.Topic)
+		}
+	}
+	lag, err := at.Lag(ctx, was, topics...)
+	if err != nil {
+		return fmt.Errorf("look what the broker holds for %s: %w", was, err)
+	}
+	for _, topic := range topics {
+		if n := lag[topic]; n > 0 {
+			return &RenameError{fmt.Sprintf("the broker holds %d messages of %s for %s: stop the relays, let %s handle them, stop it, and try again", n, topic, was, was)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A Run is a verb on many messages or sagas as it stands in skald_audit: what was asked for, and how far it
+// has come. Whoever began it may be gone: the request is all that is needed to go on.
+type Run struct {
+	ID      string     `json:"run"`
+	Verb    string     `json:"verb"` // redrive, release, drop, compensate, or saga and a SagaVerb
+	Author  string     `json:"author"`
+	Reason  string     `json:"reason"`
+	Begun   time.Time  `json:"begun"`
+	Request RunRequest `json:"request"`
+
+	Done    int        `json:"done"`              // that were changed by now
+	Last    *time.Time `json:"last_at,omitempty"` // when the last of them was
+	Stopped string     `json:"stopped,omitempty"` // why it was interrupted; it can go on
+	Ended   string     `json:"ended,omitempty"`   // what came of it
+}
+
+// A RunRequest is what a run was asked to do.
+type RunRequest struct {
+	Of        int        `json:"of"` // so many, when it was asked for
+	Selection Selection  `json:"selection"`
+	Pace      Pace       `json:"pace,omitzero"` // of a redrive
+	Call      Settlement `json:"call,omitempty"`
+
+	Sagas  *SagaSelection `json:"sagas,omitempty"` // with Change: orchestrated sagas, not messages
+	Change *SagaChange    `json:"change,omitempty"`
+	Flows  *FlowSelection `json:"flows,omitempty"` // choreographed sagas, to be compensated
+}
+
+// What is noted of a run beside its changes, after the verb.
+const (
+	runBegun   = " begun: "
+	runStopped = " stopped: "
+	runEnded   = " ended: "
+)
+
+// noteOfRun tells of an audit's action that it is about the run, and changed no message.
+func noteOfRun(action string) bool {
+	return strings.Contains(action, runBegun) || strings.Contains(action, runStopped)
+}
+
+// BeginRun notes that a run begins. What it changes afterwards is noted under its ID: see Order.Run and
+// Pace.Run.
+func BeginRun(ctx context.Context, db Applier, r Run) error {
+	text, err := json.Marshal(r.Request)
+	if err != nil {
+		return fmt.Errorf("begin the run %s: %w", r.ID, err)
+	}
+	return r.note(ctx, db, r.Author, r.Reason, runBegun+string(text))
+}
+
+// StopRun notes that a run was interrupted, and why.
+func StopRun(ctx context.Context, db Applier, r Run, author, why string) error {
+	return r.note(ctx, db, author, r.Reason, runStopped+why)
+}
+
+// EndRun notes what came of a run. Redrive does so by itself.
+func EndRun(ctx context.Context, db Applier, r Run, outcome string) error {
+	return r.note(ctx, db, r.Author, r.Reason, runEnded+outcome)
+}
+
+func (r *Run) note(ctx context.Context, db Applier, author, reason, what string) error {
+	_, err := apply(ctx, db, store.Effect{Audit: &store.Audit{Author: author, Reason: reason, Action: r.Verb + what,
+		Consumer: r.Request.Selection.Consumer, Run: r.ID}})
+	if err != nil {
+		return fmt.Errorf("note the run %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// A RunReader is what ReadRun asks of a store.
+type RunReader interface {
+	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error)
+}
+
+// ReadRun tells how a run stands, by what it noted. A *NoneError: BeginRun noted none of this ID.
+func ReadRun(ctx context.Context, db RunReader, id string) (r Run, err error) {
+	for after := int64(0); ; {
+		list, err := db.Audits(ctx, store.AuditQuery{Run: id, After: after, Limit: auditPage})
+		if err != nil {
+			return r, err
+		}
+		for i := range list {
+			after = list[i].Number
+			r.take(&list[i])
+		}
+		if len(list) < auditPage {
+			break
+		}
+	}
+	if r.Begun.IsZero() {
+		return r, &NoneError{"no run has the name " + id}
+	}
+	return r, nil
+}
+
+// take adds what an audit says of the run.
+func (r *Run) take(a *store.Audit) {
+	if verb, text, ok := strings.Cut(a.Action, runBegun); ok {
+		if begun, ok := begunRun(a, verb, text); ok && r.Begun.IsZero() {
+			*r = begun
+		}
+		return
+	}
+	if _, why, ok := strings.Cut(a.Action, runStopped); ok {
+		r.Stopped = why
+		return
+	}
+	if _, outcome, ok := strings.Cut(a.Action, runEnded); ok {
+		r.Ended = outcome
+		return
+	}
+	at := a.At
+	r.Done, r.Last, r.Stopped = r.Done+1, &at, "" // it went on
+}
+
+func begunRun(a *store.Audit, verb, text string) (r Run, ok bool) {
+	r = Run{ID: a.Run, Verb: verb, Author: a.Author, Reason: a.Reason, Begun: a.At}
+	return r, json.Unmarshal([]byte(text), &r.Request) == nil
+}
+
+// RunsOf are the runs that begin among some audits, without how far they have come.
+func RunsOf(audits []store.Audit) (out []Run) {
+	for i := range audits {
+		if verb, text, ok := strings.Cut(audits[i].Action, runBegun); ok && audits[i].Run != "" {
+			if r, ok := begunRun(&audits[i], verb, text); ok {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,169 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// sagaRun begins the verb of a run of a SagaVerb.
+const sagaRun = "saga "
+
+// SagaVerbOf is the verb of a run on sagas; "": the run is about messages.
+func (r *Run) SagaVerbOf() SagaVerb {
+	if r.Request.Sagas == nil || r.Request.Change == nil {
+		return ""
+	}
+	return r.Request.Change.Verb
+}
+
+// SagaRunOf is a run, which is not begun yet, of a verb on sagas. Sagas that start later are not meant: they
+// are bounded by this machine's clock.
+func SagaRunOf(id string, s SagaSelection, c SagaChange, of int, o Order) Run {
+	now := time.Now().UTC()
+	if s.StartedBefore.IsZero() {
+		s.StartedBefore = now
+	}
+	return Run{ID: id, Verb: sagaRun + string(c.Verb), Author: o.Author, Reason: o.Reason, Begun: now, Request: RunRequest{Of: of, Sagas: &s, Change: &c}}
+}
+
+// RunSagas is ChangeSagas of many sagas as a run: it is noted under name before the first change, each change
+// is noted under it, and so is how it ended. Called again after its process was ended, or ctx was, it goes on
+// with the run, and changes no saga twice. Once that has ended, the same name begins another run: name-2.
+func RunSagas(ctx context.Context, db SagaKeeper, name string, s SagaSelection, c SagaChange, o Order) (r SagaReport, err error) {
+	if err := errors.Join(c.check(), o.check()); err != nil {
+		return r, err
+	}
+	switch {
+	case o.DryRun:
+		return ChangeSagas(ctx, db, s, c, o)
+	case !s.All && !s.Filtered(): // before the run's own bound counts as a filter
+		return r, errNoSagas()
+	}
+	return carry(ctx, db, name, SagaRunOf("", s, c, 0, o), o, func(ctx context.Context, run *Run, o Order) (SagaReport, error) {
+		return ChangeSagas(ctx, db, *run.Request.Sagas, *run.Request.Change, o)
+	})
+}
+
+// A FlowKeeper is what RunFlows asks of a store.
+type FlowKeeper[TTx any] interface {
+	Compensator[TTx]
+	runKeeper
+}
+
+// RunFlows is CompensateAll as a run, as RunSagas is ChangeSagas.
+func RunFlows[TTx any](ctx context.Context, db FlowKeeper[TTx], name string, s FlowSelection, o Order) (r SagaReport, err error) {
+	if err := o.check(); err != nil {
+		return r, err
+	}
+	if o.DryRun {
+		return CompensateAll(ctx, db, s, o)
+	}
+	fresh := Run{Verb: "compensate", Author: o.Author, Reason: o.Reason, Request: RunRequest{Flows: &s}}
+	return carry(ctx, db, name, fresh, o, func(ctx context.Context, run *Run, o Order) (SagaReport, error) {
+		return CompensateAll(ctx, db, *run.Request.Flows, o)
+	})
+}
+
+type runKeeper interface {
+	Applier
+	RunReader
+}
+
+// carry carries out the first run of a name that has not ended: one that was begun before, or a fresh one.
+func carry(ctx context.Context, db runKeeper, name string, fresh Run, o Order, do func(context.Context, *Run, Order) (SagaReport, error)) (r SagaReport, err error) {
+	run, begun, err := openRun(ctx, db, name)
+	switch {
+	case err != nil:
+		return r, err
+	case begun && run.Verb != fresh.Verb:
+		return r, &UsageError{fmt.Sprintf("the run %s is of another verb: %s", run.ID, run.Verb)}
+	case !begun:
+		fresh.ID = run.ID
+		run = fresh
+	}
+	var no error
+	confirm := o.Confirm
+	o.Run = run.ID
+	o.Confirm = func(ctx context.Context, n int) error {
+		if confirm != nil {
+			if err := confirm(ctx, n); err != nil {
+				no = err
+				return err
+			}
+		}
+		if begun {
+			return nil
+		}
+		run.Request.Of, begun = n, true
+		return BeginRun(ctx, db, run)
+	}
+	r, err = do(ctx, &run, o)
+	r.Run = run.ID
+	if !begun || no != nil { // nothing was selected, or somebody said no
+		return r, err
+	}
+	return r, errors.Join(err, endSagas(ctx, db, &run, &r, err))
+}
+
+// openRun is the first run of a name that has not ended; begun: it is there.
+func openRun(ctx context.Context, db RunReader, name string) (r Run, begun bool, err error) {
+	const most = 1000
+	for n := 1; n <= most; n++ {
+		id := name
+		if n > 1 {
+			id = fmt.Sprintf("%s-%d", name, n)
+		}
+		r, err := ReadRun(ctx, db, id)
+		if none := new(NoneError); errors.As(err, &none) {
+			return Run{ID: id}, false, nil
+		}
+		if err != nil || r.Ended == "" {
+			return r, true, err
+		}
+	}
+	return r, false, &UsageError{fmt.Sprintf("%d runs have the name %s: give another reason", most, name)}
+}
+
+// noteWithin is how long the last note of a run may take, also after ctx has ended.
+const noteWithin = 10 * time.Second
+
+// endSagas notes how a run ended, or that it was interrupted.
+func endSagas(ctx context.Context, db Applier, run *Run, r *SagaReport, err error) error {
+	last, stop := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
+	defer stop()
+	partly, none := new(PartlyError), new(NoneError)
+	switch {
+	case err == nil:
+		return EndRun(last, db, *run, fmt.Sprintf("%d of %d sagas", r.Before+r.Done, run.Request.Of))
+	case errors.As(err, &partly):
+		return EndRun(last, db, *run, err.Error())
+	case errors.As(err, &none):
+		return EndRun(last, db, *run, "nothing is left to do")
+	case ctx.Err() != nil:
+		return StopRun(last, db, *run, run.Author, "it was stopped by a signal, or its time was up")
+	}
+	return StopRun(last, db, *run, run.Author, firstLine(err.Error()))
+}
+
+// changedBy are the ids of the sagas that a run has changed by now.
+func changedBy(ctx context.Context, db RunReader, run string) (map[string]bool, error) {
+	done := map[string]bool{}
+	for after := int64(0); ; {
+		list, err := db.Audits(ctx, store.AuditQuery{Run: run, After: after, Limit: auditPage})
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			if after = list[i].Number; list[i].Source != "" { // else it is about the run
+				done[list[i].Source] = true
+			}
+		}
+		if len(list) < auditPage {
+			return done, nil
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package operate_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/call"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A verb on many sagas is a run: it says how far it is, goes on where it was interrupted with what it was
+// asked for, changes no saga twice, and ends. After that the same name is another run.
+func TestRunOnManySagas(t *testing.T) {
+	broken := false
+	b := newSagaBench(t, &broken)
+	b.start("k-1", "k-2", "k-3")
+	pause := operate.SagaChange{Verb: operate.PauseSaga}
+	o := operate.Order{Author: "ann", Reason: "the bank is away"}
+	ctx, stop := context.WithCancel(t.Context())
+	o.Progress = func(done, _ int) {
+		if done == 2 {
+			stop()
+		}
+	}
+	if _, err := operate.RunSagas(ctx, b.db, "pause", operate.SagaSelection{Name: "order"}, pause, o); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	r, err := operate.ReadRun(t.Context(), b.db, "pause")
+	if err != nil || r.Request.Of != 3 || r.Done != 2 || r.Stopped == "" || r.Ended != "" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	hand := operate.Order{Author: "bob", Reason: "this one may go on"}
+	if _, err := operate.ChangeSagas(t.Context(), b.db, operate.SagaSelection{Key: "k-1"}, operate.SagaChange{Verb: operate.ResumeSaga}, hand); err != nil {
+		t.Fatal(err)
+	}
+	b.start("later")
+	o.Progress = nil
+	report, err := operate.RunSagas(t.Context(), b.db, "pause", operate.SagaSelection{Name: "order"}, pause, o)
+	if err != nil || report.Before != 2 || report.Done != 1 || report.Run != "pause" {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	paused := func() string {
+		t.Helper()
+		list, err := operate.Sagas(t.Context(), b.db, operate.SagaSelection{Paused: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := make([]string, len(list))
+		for i := range list {
+			keys[i] = list[i].Key
+		}
+		return strings.Join(keys, " ")
+	}
+	if got := paused(); got != "k-2 k-3" {
+		t.Errorf("paused are %s", got)
+	}
+	if r, err = operate.ReadRun(t.Context(), b.db, "pause"); err != nil || r.Done != 3 || r.Ended != "3 of 3 sagas" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	report, err = operate.RunSagas(t.Context(), b.db, "pause", operate.SagaSelection{Name: "order"}, pause, o)
+	if partly := new(operate.PartlyError); !errors.As(err, &partly) || report.Run != "pause-2" || report.Done != 2 || paused() != "k-1 k-2 k-3 later" {
+		t.Errorf("another run: %+v, %v, paused are %s", report, err, paused())
+	}
+}
+
+// Whoever says no, and a dry run, begin no run.
+func TestRunThatDoesNotBegin(t *testing.T) {
+	broken := false
+	b := newSagaBench(t, &broken)
+	b.start("k-1")
+	no := errors.New("no")
+	o := operate.Order{Author: "ann", Reason: "why", Confirm: func(context.Context, int) error { return no }}
+	cancel := operate.SagaChange{Verb: operate.CancelSaga}
+	if _, err := operate.RunSagas(t.Context(), b.db, "cancel", operate.SagaSelection{Name: "order"}, cancel, o); !errors.Is(err, no) {
+		t.Error(err)
+	}
+	if r, err := operate.RunSagas(t.Context(), b.db, "cancel", operate.SagaSelection{Name: "order"}, cancel, operate.Order{DryRun: true}); err != nil || r.Done != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := operate.RunSagas(t.Context(), b.db, "cancel", operate.SagaSelection{}, cancel, operate.Order{Author: "ann", Reason: "why"}); err == nil {
+		t.Error("none is selected, and all were meant")
+	}
+	if r, err := operate.ReadRun(t.Context(), b.db, "cancel"); err == nil {
+		t.Errorf("it began: %+v", r)
+	}
+}
+
+// A page ends at its limit, and whoever reads all gets all.
+func TestSagasByLimit(t *testing.T) {
+	broken := false
+	b := newSagaBench(t, &broken)
+	b.start("k-1", "k-2", "k-3")
+	for limit, want := range map[int]int{0: 3, 1: 1, 3: 3, 4: 3} {
+		if list, err := operate.Sagas(t.Context(), b.db, operate.SagaSelection{Limit: limit}); err != nil || len(list) != want {
+			t.Errorf("at most %d: %d, %v", limit, len(list), err)
+		}
+	}
+}
+
+// A call of an engine whose answer is lost is named, with the command to settle it, until it is known.
+func TestUnknownCallOfASaga(t *testing.T) {
+	lost := errors.New("the connection was cut")
+	pay := saga.Call("pay", saga.Request[sagaTx, string, int, string]{
+		At:     call.NewProvider("bank", nil),
+		Intent: func(context.Context, sagaTx, saga.Run[string]) (int, error) { return 100, nil },
+		Do:     func(context.Context, int, string) (string, error) { return "", lost },
+		LookUp: func(context.Context, int, string) (string, bool, error) { return "", false, lost },
+	}, nil, saga.Pivot(), saga.Retry(saga.Policy{First: time.Hour, Most: time.Hour}))
+	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }}, pay)
+	db := memstore.New(nil)
+	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler)}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &sagaBench{t, db, e, d}
+	b.start("k-1")
+	list, err := operate.UnknownCalls(t.Context(), db, "--store @x", 10)
+	if err != nil || len(list) != 1 || list[0].Saga != "order" || list[0].Step != "pay" || list[0].Attempts != 1 ||
+		list[0].Commands[1] != "skald saga complete --store @x --step pay --data '{}' --reason 'it was done' -- order k-1" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	c := operate.SagaChange{Verb: operate.CompleteSaga, Step: "pay", Data: []byte(`"receipt"`)}
+	if _, err := operate.ChangeSagas(t.Context(), db, operate.SagaSelection{Key: "k-1"}, c, operate.Order{Author: "ann", Reason: "it was done"}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err = operate.UnknownCalls(t.Context(), db, "", 10); err != nil || len(list) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}

@@ -1,0 +1,195 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+// ExplainSaga says in plain words how a saga stands, why, and what can be done.
+func ExplainSaga(ctx context.Context, db store.Lister, name, key string) (lines []string, err error) {
+	s, st, p, err := readSaga(ctx, db, name, key)
+	if err != nil {
+		return nil, err
+	}
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	switch st.Status {
+	case plan.Done:
+		say("It is done: each step is done or skipped.")
+	case plan.Compensated:
+		say("It turned back, and what was done is undone.")
+	case plan.Compensating:
+		say("It turns back: what took effect is being undone, in the reverse of the order in which it began.")
+	default:
+		say("It goes forward since %s.", at(s.Started))
+	}
+	if st.Cause != nil {
+		say("It turned back because %s.", causeText(st.Cause))
+	}
+	if st.Paused {
+		say("It is paused: nothing is begun. To go on: skald saga resume %s %s", s.Name, s.Key)
+	}
+	if st.Overdue {
+		say("Its deadline, or a cancellation, came after its pivot: it goes on.")
+	} else if !st.Deadline.IsZero() {
+		say("At %s it turns back by its deadline, unless its pivot is done.", at(st.Deadline))
+	}
+	for _, r := range st.Runs {
+		if text := explainRun(p, &s, &st, &r, at); text != "" {
+			say("%s", text)
+		}
+	}
+	if p == nil && !st.Status.Final() {
+		say("No engine has noted its definition (%s), so no engine runs it: does a build run that knows it?", s.Hash)
+	}
+	return lines, nil
+}
+
+func explainRun(p *plan.Plan, s *store.Saga, st *plan.State, r *plan.Run, at func(time.Time) string) string {
+	name, node := stored.Name(r.Step, r.Occurrence), plan.Step{}
+	if p != nil {
+		node, _ = p.Step(r.Step)
+	}
+	failed := ""
+	if r.Error != "" {
+		failed = fmt.Sprintf(" It failed %d times, last with: %s.", r.Attempts, r.Error)
+	}
+	verbs := fmt.Sprintf("retry, complete or skip it: skald saga retry %s %s --step %s", s.Name, s.Key, r.Step)
+	switch {
+	case r.Stuck:
+		return fmt.Sprintf("%s is stuck in %s, and waits for an operator.%s To go on, %s", name, r.Phase, failed, verbs)
+	case r.Phase == plan.Deciding:
+		return fmt.Sprintf("%s is next: its condition is asked.%s", name, failed)
+	case r.Phase == plan.Ready && st.Status == plan.Compensating:
+		return fmt.Sprintf("%s may have taken effect: that is found out before anything is undone.%s%s", name, failed, again(r, at))
+	case r.Phase == plan.Ready:
+		return fmt.Sprintf("%s is to be run.%s%s", name, failed, again(r, at))
+	case r.Phase == plan.Undo:
+		return fmt.Sprintf("%s is to be undone.%s%s", name, failed, again(r, at))
+	case r.Phase == plan.Undoing:
+		return fmt.Sprintf("%s: the reply to its undo is waited for.%s", name, until(r, at))
+	case r.Phase == plan.Waiting:
+		for_ := map[plan.Kind]string{plan.Command: "a reply", plan.Child: "its child"}[node.Kind]
+		if node.Kind == plan.Wait {
+			if for_ = "the signal " + node.Signal; node.Signal == "" {
+				for_ = "its time"
+			}
+		}
+		return fmt.Sprintf("%s waits for %s.%s", name, for_, until(r, at))
+	}
+	return ""
+}
+
+func again(r *plan.Run, at func(time.Time) string) string {
+	if r.Due.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(" It is tried again at %s.", at(r.Due))
+}
+
+func until(r *plan.Run, at func(time.Time) string) string {
+	if r.Due.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(" Its time is up at %s.", at(r.Due))
+}
+
+// A SagaCheck tells what becomes of the sagas that run when a build with other definitions takes over.
+type SagaCheck struct {
+	Name    string     `json:"name"`
+	Hash    string     `json:"hash"` // of the sagas
+	Sagas   int        `json:"sagas"`
+	Moves   int        `json:"moves"` // go on
+	Changes []string   `json:"changes,omitempty"`
+	Refused []LeftSaga `json:"refused,omitempty"` // at most 100
+}
+
+const mostRefused = 100
+
+// CheckSagas compares the sagas that run with the definitions that saga.Write has written of the next build.
+func CheckSagas(ctx context.Context, db store.Lister, definitions io.Reader) (out []SagaCheck, err error) {
+	f, err := plan.Read(definitions)
+	if err != nil {
+		return nil, &UsageError{err.Error()}
+	}
+	next := map[string]plan.Written{}
+	for _, w := range f.Definitions {
+		next[w.Graph.Name] = w
+	}
+	plans, err := readPlans(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]int{}
+	for _, status := range []plan.Status{plan.Running, plan.Compensating} {
+		s := SagaSelection{Status: string(status)}
+		if err := eachSaga(ctx, db, &s, false, func(one store.Saga) error {
+			i, ok := at[one.Name+"\x00"+one.Hash]
+			if !ok {
+				i = len(out)
+				at[one.Name+"\x00"+one.Hash] = i
+				out = append(out, checkOf(&one, plans[one.Hash], next))
+			}
+			out[i].add(&one, plans[one.Hash], next)
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// checkOf is the check of sagas like one, without any yet.
+func checkOf(one *store.Saga, p *plan.Plan, next map[string]plan.Written) SagaCheck {
+	c := SagaCheck{Name: one.Name, Hash: one.Hash}
+	w, ok := next[one.Name]
+	switch {
+	case !ok:
+		c.Changes = []string{"the next build has no definition of this name: let the older one finish them"}
+	case p == nil:
+		c.Changes = []string{"no engine has noted their definition: they cannot be compared"}
+	case w.Hash != one.Hash:
+		for _, change := range plan.Compare(p.Graph, w.Graph, mappingFrom(w, one.Hash)) {
+			c.Changes = append(c.Changes, change.String())
+		}
+	}
+	return c
+}
+
+func mappingFrom(w plan.Written, hash string) plan.Mapping {
+	for _, m := range w.Mappings {
+		if m.From == hash {
+			return m
+		}
+	}
+	return plan.Mapping{}
+}
+
+func (c *SagaCheck) add(one *store.Saga, p *plan.Plan, next map[string]plan.Written) {
+	c.Sagas++
+	w, ok := next[one.Name]
+	why := ""
+	switch {
+	case !ok || p == nil:
+		why = c.Changes[0]
+	case w.Hash != one.Hash:
+		st, err := stored.StateOf(*one, 0)
+		if err == nil {
+			_, err = plan.Move(p.Graph, w.Graph, mappingFrom(w, one.Hash), st)
+		}
+		if err != nil {
+			why = err.Error()
+		}
+	}
+	if why == "" {
+		c.Moves++
+	} else if len(c.Refused) < mostRefused {
+		c.Refused = append(c.Refused, LeftSaga{one.Name, one.Key, why})
+	}
+}

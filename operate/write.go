@@ -1,0 +1,117 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/complete"
+	"github.com/skald-go/skald/store"
+)
+
+// A Draft is a message to be written by hand.
+type Draft struct {
+	Topic, Type string
+	Key         []byte // nil: it keeps no order
+	Data        []byte
+	ContentType string // application/json must be JSON
+	// "": a new one. Where the answer of a write is lost, repeat it with the id that it had
+	ID string
+	// CausedBy is the id of the message that it is written because of. It is looked for among what is kept,
+	// for Consumer and of Source if they are given. Of one that is not kept only the id is known.
+	CausedBy         string
+	Consumer, Source string
+}
+
+// A WriteReport tells what was written.
+type WriteReport struct {
+	Message   skald.Message
+	CauseKept bool // CausedBy was found, and the message belongs to its process
+}
+
+// A WriteError says that it is not known whether a message was written: repeating it with the id is safe.
+type WriteError struct {
+	ID  string
+	Err error
+}
+
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("outbox write: if it is not known whether %s is written, type it again with --id %s: %v", e.ID, e.ID, e.Err)
+}
+
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// asIs is the codec of a payload that is there.
+type asIs struct {
+	skald.JSON
+	contentType string
+}
+
+// Encode takes the bytes as they are.
+func (a asIs) Encode(_ context.Context, m *skald.Message, v any) error {
+	m.Data, m.ContentType = v.([]byte), a.contentType
+	return nil
+}
+
+// Write writes one message into the outbox, with its audit in the same transaction: a compensation by hand.
+func Write(ctx context.Context, db Keeper, d Draft, o Order) (r WriteReport, err error) {
+	if err := o.check(); err != nil {
+		return r, err
+	}
+	if d.ContentType == "application/json" && !json.Valid(d.Data) {
+		return r, &UsageError{"the payload is no JSON: mend it, or give its content type"}
+	}
+	cause, consumer, id, kept, err := because(ctx, db, &d)
+	if err != nil {
+		return r, err
+	}
+	r.CauseKept = kept
+	caused, by := ctx, complete.Completer{}
+	if d.CausedBy != "" {
+		caused = skald.WithCause(ctx, cause)
+	}
+	if d.ID != "" {
+		by.NewID = func(time.Time) string { return d.ID }
+	}
+	ms, err := by.Messages(caused, []skald.Draft{{Topic: d.Topic, Type: d.Type, Value: d.Data, Key: d.Key, Codec: asIs{contentType: d.ContentType}}})
+	if err != nil {
+		return r, &UsageError{err.Error()}
+	}
+	r.Message = ms[0]
+	if o.DryRun {
+		return r, nil
+	}
+	m := &r.Message
+	if id.ID == "" {
+		id.ID = m.ID
+	}
+	_, err = db.Apply(ctx, store.Effect{Rows: ms, Audit: o.audit(fmt.Sprintf("write %s %s to %s", m.Type, m.ID, m.Topic), consumer, id)})
+	if limit := new(store.LimitError); errors.As(err, &limit) {
+		return r, &UsageError{err.Error()}
+	}
+	if err != nil {
+		return r, &WriteError{m.ID, err}
+	}
+	return r, nil
+}
+
+// because is the message that is written because of, and for which consumer and as what it is kept.
+func because(ctx context.Context, db Keeper, d *Draft) (cause skald.Message, consumer string, id store.Identity, kept bool, err error) {
+	if d.CausedBy == "" {
+		return cause, d.Consumer, id, false, nil
+	}
+	cause.ID, consumer = d.CausedBy, d.Consumer
+	for p, err := range listAny(ctx, db, Selection{Consumer: d.Consumer, Source: d.Source, ID: d.CausedBy}) {
+		switch {
+		case err != nil:
+			return cause, consumer, id, kept, err
+		case kept && p.Message.Source != cause.Source: // else it is the same one, kept for another consumer
+			return cause, consumer, id, kept, &UsageError{fmt.Sprintf("several kept messages have the id %s: name one by its consumer and its source", d.CausedBy)}
+		}
+		cause, id, consumer, kept = p.Message, p.Identity, p.Consumer, true
+	}
+	return cause, consumer, id, kept, nil
+}

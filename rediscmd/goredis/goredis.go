@@ -1,0 +1,46 @@
+// Package goredis makes a rediscmd.Client of a client of github.com/redis/go-redis/v9: one server, a cluster,
+// or sentinels.
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/skald-go/skald/rediscmd"
+)
+
+type client struct{ redis.UniversalClient }
+
+// New is c as Skald asks for it.
+func New(c redis.UniversalClient) rediscmd.Client { return client{c} }
+
+// Do sends commands as one pipeline.
+func (c client) Do(ctx context.Context, commands [][]string) ([]rediscmd.Reply, error) {
+	pipe, replies := c.Pipeline(), make([]rediscmd.Reply, len(commands))
+	for _, words := range commands {
+		args := make([]any, len(words))
+		for i, w := range words {
+			args[i] = w
+		}
+		pipe.Do(ctx, args...)
+	}
+	sent, _ := pipe.Exec(ctx) // each command has its own error
+	for i, one := range sent {
+		value, err := one.(*redis.Cmd).Result()
+		var refused redis.Error
+		switch {
+		case errors.Is(err, redis.Nil):
+			replies[i].Nil = true
+		case errors.As(err, &refused):
+			replies[i].Err = err
+		case err != nil:
+			return nil, err
+		default:
+			replies[i].Text = fmt.Sprint(value)
+		}
+	}
+	return replies[:len(sent)], nil
+}

@@ -1,0 +1,152 @@
+package saga_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A signal by business key ends a wait, early or in time; in the caller's transaction or alone.
+func TestWait(t *testing.T) {
+	db := memstore.New(nil)
+	approved, weighed := saga.Signal[string]{Name: "approved"}, saga.Signal[int]{Name: "weighed"}
+	approve := saga.Wait[trip]("approve", approved)
+	weigh := saga.Wait[trip]("weigh", weighed, saga.Each(func(saga.Run[trip]) []string { return []string{"left", "right"} }))
+	book := saga.Do("book", func(_ context.Context, tx tx, r saga.Run[trip]) (string, error) {
+		all := weigh.All(r)
+		text := fmt.Sprintf("%s, %d and %d", approve.Of(r), all["left"], all["right"])
+		return text, tx.Put(r.Key+" booked", text)
+	}, nil, saga.NoEffect())
+	d := saga.New("wait", &saga.Options[trip]{Key: tripKey}, approve, weigh, book)
+	e := engineOf(t, db, d)
+	running(t, e)
+	if _, err := saga.Send(t.Context(), e, d, "a", approved, "yes"); !errors.As(err, new(*saga.NoSagaError)) {
+		t.Errorf("to no saga: %v", err)
+	}
+	begin(t, db, e, d, trip{ID: "a"})
+	send := func(s saga.Signal[int], v int, want saga.Received) {
+		t.Helper()
+		if got, err := saga.Send(t.Context(), e, d, "a", s, v); err != nil || got != want {
+			t.Errorf("signal %d: %v, %v", v, got, err)
+		}
+	}
+	send(weighed.For("left"), 1, saga.Early)
+	send(weighed.For("left"), 2, saga.Again)
+	tx := db.BeginTx()
+	if got, err := saga.SendIn(t.Context(), e, tx, d, "a", approved, "no"); err != nil || got != saga.Taken {
+		t.Errorf("in a transaction: %v, %v", got, err)
+	}
+	_ = tx.Rollback()
+	if got, err := saga.Send(t.Context(), e, d, "a", approved, "yes"); err != nil || got != saga.Taken {
+		t.Errorf("approved: %v, %v", got, err)
+	}
+	awaitStanding(t, db, "a", func(s store.Saga) bool { return s.Step == "weigh/right" })
+	send(weighed.For("right"), 3, saga.Taken)
+	if end := await(t, e, d, "a"); !end.Done || db.User()["a booked"] != "yes, 1 and 3" {
+		t.Errorf("it ended as %+v with %v", end, db.User())
+	}
+	send(weighed.For("right"), 4, saga.Again)
+	if _, err := saga.Send(t.Context(), e, d, "a", saga.Signal[int]{Name: "approved"}, 1); err == nil {
+		t.Error("a signal of another type was taken")
+	}
+	if _, err := saga.Send(t.Context(), e, d, "a", saga.Signal[int]{Name: "other"}, 1); err == nil {
+		t.Error("a signal that nobody waits for was taken")
+	}
+}
+
+// Times are waited for, a signal that does not come fails or lapses, and a deadline turns the saga back.
+func TestTimes(t *testing.T) {
+	never := saga.Signal[string]{Name: "never"}
+	soon := saga.Until("soon", func(saga.Run[trip]) time.Time { return time.Now().Add(20 * time.Millisecond) })
+	for name, c := range map[string]struct {
+		d    *saga.Definition[trip]
+		done bool
+		why  string
+	}{
+		"until": {saga.New("s", &saga.Options[trip]{Key: tripKey}, ledger("a"), soon, ledger("b")), true, ""},
+		"lapses": {saga.New("s", &saga.Options[trip]{Key: tripKey}, ledger("a"),
+			saga.Wait[trip]("wait", never, saga.Timeout(10*time.Millisecond), saga.Lapses()), ledger("b")), true, ""},
+		"fails": {saga.New("s", &saga.Options[trip]{Key: tripKey}, ledger("a"),
+			saga.Wait[trip]("wait", never, saga.Timeout(10*time.Millisecond)), ledger("b")), false, "failed"},
+		"deadline": {saga.New("s", &saga.Options[trip]{Key: tripKey, Deadline: 30 * time.Millisecond}, ledger("a"),
+			saga.Wait[trip]("wait", never), ledger("b")), false, "deadline"},
+		"retry": {saga.New("s", &saga.Options[trip]{Key: tripKey, Deadline: 100 * time.Millisecond},
+			saga.Do("a", func(context.Context, tx, saga.Run[trip]) (int, error) {
+				return 0, skald.RetryAfter(time.Hour, errors.New("not now"))
+			}, nil, saga.NoEffect())), false, "deadline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := memstore.New(nil)
+			e := engineOf(t, db, c.d)
+			running(t, e)
+			begin(t, db, e, c.d, trip{ID: "a"})
+			if end := await(t, e, c.d, "a"); end.Done != c.done || end.Why != c.why {
+				t.Errorf("it ended as %+v", end)
+			}
+			if n := left(db, "a"); n != map[bool]int{true: 2, false: 0}[c.done] {
+				t.Errorf("%d rows are left: %v", n, db.User())
+			}
+		})
+	}
+}
+
+// A child ends its parent's step, and is undone with it.
+func TestChild(t *testing.T) {
+	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, ledger("x"), ledger("y"))
+	of := func(r saga.Run[trip]) trip { return trip{r.Key + "-child", r.In.Fail} }
+	middle := saga.New("middle", &saga.Options[trip]{Key: tripKey}, saga.Child("inner", inner, of))
+	d := saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("a"), saga.Child("middle", middle, of), ledger("b"))
+	for name, c := range map[string]struct {
+		fail map[string]string
+		done bool
+		step string
+	}{
+		"well":           {done: true},
+		"child rejected": {fail: map[string]string{"y": "reject"}, step: "middle"},
+		"undone":         {fail: map[string]string{"b": "reject"}, step: "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := memstore.New(nil)
+			e := engineOf(t, db, d)
+			running(t, e)
+			begin(t, db, e, d, trip{"o", c.fail})
+			if end := await(t, e, d, "o"); end.Done != c.done || end.Step != c.step {
+				t.Errorf("it ended as %+v", end)
+			}
+			if n := len(db.User()); n != map[bool]int{true: 4, false: 0}[c.done] {
+				t.Errorf("%d rows are left: %v", n, db.User())
+			}
+			var out saga.Ended
+			if ok, err := await(t, e, d, "o").Output("middle", "", &out); c.done && (!ok || err != nil || out.Key != "o-child") {
+				t.Errorf("the child put out %+v, %v, %v", out, ok, err)
+			}
+		})
+	}
+}
+
+// A child whose key another saga has fails its step, and the saga turns back.
+func TestChildOfAnother(t *testing.T) {
+	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, ledger("x"))
+	d := saga.New("outer", &saga.Options[trip]{Key: tripKey}, ledger("a"), saga.Child("inner", inner, func(saga.Run[trip]) trip { return trip{ID: "c"} }))
+	db := memstore.New(nil)
+	e := engineOf(t, db, d)
+	running(t, e)
+	begin(t, db, e, inner, trip{ID: "c"})
+	await(t, e, inner, "c")
+	begin(t, db, e, d, trip{ID: "o"})
+	if end := await(t, e, d, "o"); end.Done || end.Step != "inner" || end.Why != "failed" {
+		t.Errorf("it ended as %+v", end)
+	}
+	if n := left(db, "o"); n != 0 {
+		t.Errorf("%d rows are left: %v", n, db.User())
+	}
+}

@@ -1,0 +1,150 @@
+package saga
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+)
+
+// A Run is what a step's function may know of its saga.
+type Run[In any] struct {
+	In         In
+	ID         string // of the saga: another one each time that a saga of a key is started
+	Key        string // the business key
+	Occurrence string // of a step with Each; else ""
+	Attempt    int    // 1 is the first
+
+	facts *body.Facts
+}
+
+// CallKey is what an outside service should know a request of this step by: the same whenever the step is
+// tried again, another one for its undo. 32 hexadecimal digits.
+func (r Run[In]) CallKey() string {
+	if r.facts == nil {
+		return ""
+	}
+	return r.facts.CallKey()
+}
+
+// ForwardKey is the CallKey of the step itself, for its undo.
+func (r Run[In]) ForwardKey() string {
+	if r.facts == nil {
+		return ""
+	}
+	return r.facts.ForwardKey()
+}
+
+func runOf[In any](f *body.Facts) (Run[In], error) {
+	v, err := f.In()
+	if err != nil {
+		return Run[In]{}, err
+	}
+	in, ok := v.(In)
+	if !ok {
+		return Run[In]{}, skald.Permanent(fmt.Errorf("the step %s takes %v, and the saga %s has %T", f.Step, typeOf[In](), f.Definition.Name, v))
+	}
+	return Run[In]{In: in, ID: f.State.ID, Key: f.Key, Occurrence: f.Occurrence, Attempt: f.Attempt, facts: f}, nil
+}
+
+// A Step is one step of a saga with the input In. It is its own handle: for After, and to read what it put
+// out.
+type Step[In, Out any] struct{ spec *spec }
+
+func (s *Step[In, Out]) takes(In) {}
+
+func (s *Step[In, Out]) of() *spec { return s.spec }
+
+// Name is the step's.
+func (s *Step[In, Out]) Name() string { return s.spec.name }
+
+// Of is what s put out, for a step that comes after it. With occurrences on both sides it is the one of r's
+// occurrence; read all of them with All. Where s does not come before the step in hand, or may have been
+// skipped, that step fails for good: see Get.
+func (s *Step[In, Out]) Of(r Run[In]) Out {
+	var out Out
+	if err := s.fault(r); err != nil {
+		r.fail(err)
+		return out
+	}
+	if st, _ := r.facts.Definition.Plan.Step(s.spec.name); st.When || st.Lapses {
+		r.fail(fmt.Errorf("the step %s may have been skipped: read it with Get", s.spec.name))
+		return out
+	}
+	out, ok := s.read(r, r.Occurrence)
+	if !ok {
+		r.fail(fmt.Errorf("the step %s has put nothing out: an operator skipped it, or it has other occurrences (see All)", s.spec.name))
+	}
+	return out
+}
+
+// Get is Of for a step that may have been skipped: then it is false.
+func (s *Step[In, Out]) Get(r Run[In]) (Out, bool) {
+	if err := s.fault(r); err != nil {
+		r.fail(err)
+		var none Out
+		return none, false
+	}
+	return s.read(r, r.Occurrence)
+}
+
+// All is what the occurrences of s put out that were not skipped, by occurrence.
+func (s *Step[In, Out]) All(r Run[In]) map[string]Out {
+	if err := s.fault(r); err != nil {
+		r.fail(err)
+		return nil
+	}
+	all := map[string]Out{}
+	for _, run := range r.facts.State.Runs {
+		if run.Step == s.spec.name {
+			if out, ok := s.read(r, run.Occurrence); ok {
+				all[run.Occurrence] = out
+			}
+		}
+	}
+	return all
+}
+
+// fault tells why s is not to be read by r.
+func (s *Step[In, Out]) fault(r Run[In]) error {
+	f := r.facts
+	if f == nil {
+		return nil
+	}
+	own, ok := f.Definition.Step(s.spec.name)
+	switch {
+	case !ok || own.Handle != Handle(s):
+		return fmt.Errorf("the step %s is none of the saga %s", s.spec.name, f.Definition.Name)
+	case f.Step == s.spec.name && f.Undo:
+		return nil
+	case !f.Definition.Plan.Before(s.spec.name, f.Step):
+		return fmt.Errorf("the step %s reads %s, which does not come before it: name it in After", f.Step, s.spec.name)
+	}
+	return nil
+}
+
+func (s *Step[In, Out]) read(r Run[In], occurrence string) (out Out, ok bool) {
+	if r.facts == nil {
+		return out, false
+	}
+	if st, _ := r.facts.Definition.Plan.Step(s.spec.name); !st.Each {
+		occurrence = ""
+	}
+	run, there := r.facts.State.Run(s.spec.name, occurrence)
+	if !there || run.Phase != plan.IsDone && run.Phase != plan.Undo && run.Phase != plan.Undoing && run.Phase != plan.Undone || run.Output == nil {
+		return out, false
+	}
+	if err := json.Unmarshal(run.Output, &out); err != nil {
+		r.fail(fmt.Errorf("read the output of the step %s: %w", s.spec.name, err))
+		return out, false
+	}
+	return out, true
+}
+
+func (r Run[In]) fail(err error) {
+	if r.facts != nil {
+		r.facts.Fail(err)
+	}
+}

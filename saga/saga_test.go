@@ -1,0 +1,97 @@
+package saga_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/call"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+type (
+	tx    = *memstore.Tx
+	order struct {
+		ID    string   `json:"id"`
+		Lines []string `json:"lines"`
+		Cents int      `json:"cents"`
+	}
+	hold    struct{ SKU string }
+	receipt struct{ Number string }
+	parcel  struct{ SKU string }
+	shipped struct{ Track string }
+)
+
+func reserve(context.Context, tx, saga.Run[order]) (hold, error) { return hold{"tea"}, nil }
+func release(context.Context, tx, saga.Run[order], hold) error   { return nil }
+func orderID(o order) string                                     { return o.ID }
+func bill() saga.Request[tx, order, int, receipt] {
+	return saga.Request[tx, order, int, receipt]{At: call.NewProvider("bank", nil),
+		Intent: func(_ context.Context, _ tx, r saga.Run[order]) (int, error) { return r.In.Cents, nil },
+		Do:     func(_ context.Context, _ int, key string) (receipt, error) { return receipt{key}, nil },
+	}
+}
+
+func refund() saga.Refund[tx, order, receipt, string, bool] {
+	return saga.Refund[tx, order, receipt, string, bool]{At: call.NewProvider("bank", nil),
+		Intent: func(_ context.Context, _ tx, _ saga.Run[order], out receipt) (string, error) { return out.Number, nil },
+		Do:     func(context.Context, string, string) (bool, error) { return true, nil },
+	}
+}
+
+// One of each kind: all types are inferred, but the input of a Wait.
+func TestDefinition(t *testing.T) {
+	var (
+		ship     = skald.Event[parcel]{Topic: "shipping", Type: "ship"}
+		unship   = skald.Event[parcel]{Topic: "shipping", Type: "unship"}
+		wasSent  = skald.Event[shipped]{Topic: "shipped", Type: "shipped"}
+		wasNot   = skald.Event[string]{Topic: "shipped", Type: "not shipped"}
+		wasHeld  = skald.Event[bool]{Topic: "shipped", Type: "unshipped"}
+		approved = saga.Signal[string]{Name: "approved"}
+	)
+	notes := saga.New("note", &saga.Options[string]{Key: func(s string) string { return s }},
+		saga.Do("write", func(context.Context, tx, saga.Run[string]) (bool, error) { return true, nil }, nil, saga.NoEffect()))
+	held := saga.Do("hold", reserve, release, saga.Each(func(r saga.Run[order]) []string { return r.In.Lines }))
+	approve := saga.Wait[order]("approve", approved, saga.Timeout(time.Hour), saga.AtStart())
+	charge := saga.Call("charge", bill(), refund(), saga.After(held, approve), saga.When(func(r saga.Run[order]) bool { return r.In.Cents > 0 }))
+	pack := func(r saga.Run[order]) parcel { return parcel{held.All(r)["tea"].SKU} }
+	shipping := saga.Command("ship", ship, pack, saga.Reply(wasSent, saga.RefusedBy(wasNot, func(s string) string { return s })),
+		saga.UndoBy(unship, pack, saga.Reply(wasHeld)), saga.Pivot())
+	cool := saga.Until("cool off", func(saga.Run[order]) time.Time { return time.Now().Add(time.Hour) })
+	note := saga.Child("note", notes, func(r saga.Run[order]) string { return r.Key })
+	orders := saga.New("order", &saga.Options[order]{Key: orderID, Deadline: time.Hour}, held, approve, charge, shipping, cool, note)
+	if err := orders.Faults(); err != nil {
+		t.Fatal(err)
+	}
+	if orders.Hash() == notes.Hash() || len(orders.Hash()) != 32 {
+		t.Error("hashes", orders.Hash(), notes.Hash())
+	}
+}
+
+// All faults are told at once.
+func TestFaults(t *testing.T) {
+	a := saga.Do("a", reserve, nil)
+	b := saga.Do("b", reserve, release, saga.NoEffect(), saga.After(a))
+	c := saga.Call("c", saga.Request[tx, order, int, receipt]{}, nil, saga.Pivot())
+	d := saga.Do("d", func(context.Context, context.Context, saga.Run[order]) (int, error) { return 0, errors.New("other") }, nil, saga.AtStart(), saga.NoEffect())
+	e := saga.Wait[order]("e", saga.Signal[int]{}, saga.Lapses())
+	f := saga.Do("f", reserve, release, saga.After(c), saga.When(func(saga.Run[string]) bool { return true }))
+	err := saga.New("", &saga.Options[order]{Deadline: -1, MaxBytes: 1 << 20}, a, b, c, d, e, f, nil, saga.Do("d", reserve, release, saga.After(a))).Faults()
+	if err == nil {
+		t.Fatal("no faults")
+	}
+	for _, want := range []string{
+		`its name`, `Options.Key`, `deadline -1ns`, `MaxBytes is 1048576`, `step "d" is there twice`, `step 7 is nil`,
+		`a Request needs At, Intent and Do`, `takes context.Context`, `its signal has no name`, `Lapses is for a Wait with a Timeout`,
+		`its When takes string`, `has an undo, and says NoEffect`, `step "f" has an undo, and comes after the pivot`,
+		`step "d" runs beside the pivot "c"`, `step "a" has no undo`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("it does not say %q:\n%v", want, err)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package saga
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+)
+
+func newStep[In, Out any](name string, kind plan.Kind, b body.Step, undo bool, opts []Option) *Step[In, Out] {
+	s := &spec{name: name, kind: kind, in: typeOf[In](), shape: shapeOf[Out](), undo: undo, body: b}
+	s.body.Check = func(output json.RawMessage) error {
+		var out Out
+		return json.Unmarshal(output, &out)
+	}
+	for _, o := range opts {
+		o(s)
+	}
+	step := &Step[In, Out]{s}
+	s.body.Handle = Handle(step)
+	return step
+}
+
+// Do is a step in a transaction of your own database: what do writes in tx is committed together with the
+// saga's next state. Undo gets what do put out, and is called only where that was committed; nil: see
+// NoEffect.
+//
+// An error of skald.Reject turns the saga back, one of skald.Permanent is not tried again, after
+// skald.RetryAfter the attempt is not charged; after any other the step is tried again as Retry says. The
+// output is kept as JSON.
+func Do[TTx, In, Out any](name string, do func(ctx context.Context, tx TTx, r Run[In]) (Out, error),
+	undo func(ctx context.Context, tx TTx, r Run[In], out Out) error, opts ...Option) *Step[In, Out] {
+	local := &body.Local[TTx]{Do: func(ctx context.Context, tx TTx, f *body.Facts) (json.RawMessage, error) {
+		r, err := runOf[In](f)
+		if err != nil {
+			return nil, err
+		}
+		out, err := do(ctx, tx, r)
+		if err = f.Fault(err); err != nil {
+			return nil, err
+		}
+		return encodeOutput(f, out)
+	}}
+	if undo != nil {
+		local.Undo = undoing(undo)
+	}
+	s := newStep[In, Out](name, plan.Do, body.Step{Tx: local}, undo != nil, opts)
+	if do == nil {
+		s.spec.fault("it has no function")
+	}
+	return s
+}
+
+// undoing is undo without its types.
+func undoing[TTx, In, Out any](undo func(context.Context, TTx, Run[In], Out) error) func(context.Context, TTx, *body.Facts, json.RawMessage) error {
+	return func(ctx context.Context, tx TTx, f *body.Facts, output json.RawMessage) error {
+		r, err := runOf[In](f)
+		if err != nil {
+			return err
+		}
+		out, err := decodeOutput[Out](f, output)
+		if err != nil {
+			return err
+		}
+		return f.Fault(undo(ctx, tx, r, out))
+	}
+}
+
+// Until is a step that ends when a time has come, by the store's clock. At is asked once. A time that has
+// passed is one that has come; one more than ten years off is a fault.
+func Until[In any](name string, at func(r Run[In]) time.Time, opts ...Option) *Step[In, struct{}] {
+	s := newStep[In, struct{}](name, plan.Wait, body.Step{Until: func(f *body.Facts) (time.Time, error) {
+		r, err := runOf[In](f)
+		if err != nil {
+			return time.Time{}, err
+		}
+		t := at(r)
+		if t.IsZero() {
+			err = fmt.Errorf("the step %s waits for no time", name)
+		}
+		return t, f.Fault(err)
+	}}, false, append([]Option{NoEffect()}, opts...))
+	if at == nil {
+		s.spec.fault("it has no function")
+	}
+	return s
+}
+
+// A Signal is declared once, for the saga that waits for it and whoever sends it.
+type Signal[T any] struct {
+	Name string
+
+	occurrence string
+}
+
+// Wait is a step that ends when the signal comes to the saga's business key: a person approved, a webhook
+// called. A signal that comes before the step has begun is kept for it. After Timeout the step fails, or is
+// skipped where Lapses is said.
+func Wait[In, T any](name string, signal Signal[T], opts ...Option) *Step[In, T] {
+	s := newStep[In, T](name, plan.Wait, body.Step{}, false, append([]Option{NoEffect()}, opts...))
+	if s.spec.signal = signal.Name; signal.Name == "" {
+		s.spec.fault("its signal has no name")
+	}
+	return s
+}
+
+// Ended is what a Child puts out.
+type Ended struct {
+	ID  string // of the child's saga
+	Key string // its business key
+}
+
+// Child is a step that is a saga of its own. The step is done when the child is; it is rejected where the
+// child turned back. Its undo is the child's: it is undone from its last step to its first. A child with a
+// pivot cannot be undone any more once it is done.
+func Child[In, CIn any](name string, d *Definition[CIn], input func(r Run[In]) CIn, opts ...Option) *Step[In, Ended] {
+	b, undo := body.Step{}, false
+	if d != nil {
+		undo = !d.body.Plan.HasPivot()
+		b.Child = &body.Child{Definition: d.body, Input: func(f *body.Facts) (any, error) {
+			r, err := runOf[In](f)
+			if err != nil {
+				return nil, err
+			}
+			in := input(r)
+			return in, f.Fault(nil)
+		}}
+	}
+	s := newStep[In, Ended](name, plan.Child, b, undo, opts)
+	switch {
+	case d == nil || input == nil:
+		s.spec.fault("it has no definition, or no function that makes its input")
+	case d.faults != nil:
+		s.spec.fault("its child has faults: %w", d.faults)
+	}
+	return s
+}

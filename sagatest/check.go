@@ -1,0 +1,303 @@
+package sagatest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/skald-go/skald/internal/saga/body"
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// Modes of Check: what goes wrong at one of the steps of a run. A point is a function of yours that is
+// called, or an answer from outside.
+const (
+	Fails Mode = "fails" // the function ran, and its transaction did not commit; it is tried again
+	// the step says no: the function ran and was rolled back, or the answer is a refusal
+	Rejects  Mode = "rejects"
+	Dies     Mode = "dies"     // the process dies after the function ran, and before its commit
+	Lost     Mode = "lost"     // a request took effect, and its answer is lost
+	Cancels  Mode = "cancels"  // the saga is cancelled before the function
+	Overtook Mode = "overtook" // the saga is cancelled while the function runs: its commit loses
+	Deadline Mode = "deadline" // the deadline passes before the function
+	GivesUp  Mode = "gives-up" // it fails and is not tried again; of an undo an operator has it tried again
+	Beside   Mode = "beside"   // another saga runs from its start to its end before the function: see Rival
+	Deploys  Mode = "deploys"  // the saga ran by an older definition up to here: see Older
+)
+
+func checkModes() []Mode {
+	return []Mode{Fails, Rejects, Dies, Lost, Cancels, Overtook, Deadline, GivesUp, Beside, Deploys}
+}
+
+// An End is how a saga has ended.
+type End struct {
+	Done bool // else it is compensated
+	Key  string
+	Why  string // it turned back: "rejected", "failed", "deadline", "cancel"
+	Step string // that it turned back at, if it was one
+
+	state *plan.State
+}
+
+// Output decodes what a step has put out, into a pointer. False: it put nothing out.
+func (e End) Output(step, occurrence string, out any) (bool, error) {
+	r, ok := e.state.Run(step, occurrence)
+	if !ok || r.Output == nil {
+		return false, nil
+	}
+	return true, json.Unmarshal(r.Output, out)
+}
+
+// A Term is what Check is told beside a definition: Given, Promise, View, Outside, Rival or Older.
+type Term interface{ term() }
+
+type (
+	given[TTx any]   func(ctx context.Context, tx TTx) error
+	promise[TTx any] func(ctx context.Context, tx TTx, end End) error
+	view[TTx any]    func(ctx context.Context, tx TTx) (string, error)
+	outside          struct {
+		reset func()
+		view  func() string
+	}
+	rival struct{ in any }
+	older struct{ d saga.Defined }
+)
+
+func (given[TTx]) term()   {}
+func (promise[TTx]) term() {}
+func (view[TTx]) term()    {}
+func (outside) term()      {}
+func (rival) term()        {}
+func (older) term()        {}
+
+// Given writes what has to be there before the saga starts.
+func Given[TTx any](write func(ctx context.Context, tx TTx) error) Term { return given[TTx](write) }
+
+// Promise is asked when the saga has ended, of each run: an error breaks it.
+func Promise[TTx any](holds func(ctx context.Context, tx TTx, end End) error) Term {
+	return promise[TTx](holds)
+}
+
+// View is all that matters of your tables, as a text. A saga that is done has to leave the same as the run in
+// which nothing goes wrong; one that is compensated, the same as before it started. Default over the memory
+// store: all of it. Where a saga that is compensated may leave something, such as an order that is marked as
+// failed, leave that out of the view, and promise it.
+func View[TTx any](of func(ctx context.Context, tx TTx) (string, error)) Term { return view[TTx](of) }
+
+// Outside is a fake of a service that the saga calls. Reset is called before each run; what view returns is
+// added to View.
+func Outside(reset func(), view func() string) Term { return outside{reset, view} }
+
+// Rival is the input of another saga of the same definition, which works on the same rows. It is run whole
+// before each function of the first one, which then ends well, or turns back at each later point. What both
+// leave must be what they leave one after the other: else one has lost what the other wrote.
+func Rival(in any) Term { return rival{in} }
+
+// Older is an earlier definition of the saga, with its functions. A saga that began by it goes on by the new
+// one, at each point, and ends well or turns back from there. One that the new definition refuses is left
+// out, and counted.
+func Older(d saga.Defined) Term { return older{d} }
+
+// A Beginner begins transactions: every store.Driver does.
+type Beginner[TTx any] interface {
+	Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error)
+}
+
+// Check runs a saga over the memory store again and again, with each step failing, each answer lost, each
+// function repeated, its process dying, a cancellation and the deadline, at each point, and then with a
+// second fault at each point after one that turned the saga back. After each run the promises must hold, and
+// View must be as it says. What fails is printed with the line that runs it again.
+//
+// Participants and children are played: they answer with the zero value of the step's output, and undo what
+// they are told to; signals come when they are waited for. Your own functions and requests run as they are.
+func Check[In any](t T, d *saga.Definition[In], in In, terms ...Term) Checked {
+	t.Helper()
+	whole := false
+	for _, term := range terms {
+		_, is := term.(view[*memstore.Tx])
+		whole = whole || is
+	}
+	if !whole {
+		terms = append(slices.Clone(terms), View(func(_ context.Context, tx *memstore.Tx) (string, error) {
+			var out strings.Builder
+			for _, key := range tx.Keys("") {
+				value, _ := tx.Get(key)
+				fmt.Fprintf(&out, "%s = %s\n", key, value)
+			}
+			return out.String(), nil
+		}))
+	}
+	return CheckOn(t, func(context.Context) (Beginner[*memstore.Tx], error) { return memstore.New(nil), nil }, d, in, terms...)
+}
+
+// CheckOn is Check over any database: fresh is asked for one without rows before each run.
+func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], error), d *saga.Definition[In], in In, terms ...Term) Checked {
+	t.Helper()
+	c := &checker[TTx]{ctx: t.Context(), fresh: fresh, d: d.Body(), in: in}
+	err := d.Faults()
+	for i, s := range c.d.Steps {
+		if _, local := s.Tx.(*body.Local[TTx]); s.Tx != nil && !local {
+			if _, asks := s.Tx.(*body.Outside[TTx]); !asks {
+				err = errors.Join(err, fmt.Errorf("the step %s takes %v: check it with CheckOn, over a database of that kind", c.d.Plan.Graph.Steps[i].Name, s.Tx.Type()))
+			}
+		}
+	}
+	for _, term := range terms {
+		switch term := term.(type) {
+		case given[TTx]:
+			c.given = append(c.given, term)
+		case promise[TTx]:
+			c.promises = append(c.promises, term)
+		case view[TTx]:
+			c.views = append(c.views, term)
+		case outside:
+			c.outside = append(c.outside, term)
+		case rival:
+			c.rival = term.in
+		case older:
+			c.older = term.d.Body()
+			err = errors.Join(err, term.d.Faults())
+		default:
+			err = errors.Join(err, fmt.Errorf("a term of the type %T takes another transaction than this database has", term))
+		}
+	}
+	if err != nil {
+		t.Fatalf("check: %v", err)
+	}
+	if text, ok := os.LookupEnv(Replay); ok {
+		return c.replay(t, text)
+	}
+	c.all()
+	for _, f := range c.failures {
+		t.Errorf("%s\nrun it again: %s\n%s", strings.Join(f.Broken, "\n"), line(t.Name(), f.Schedule), f.Trace)
+	}
+	r := Checked{Runs: c.runs, Refused: c.refused, Failures: c.failures}
+	t.Logf("%d runs of the saga %s, %d of them refused", r.Runs, c.d.Name, r.Refused)
+	return r
+}
+
+// Checked is what Check did.
+type Checked struct {
+	Runs     int
+	Refused  int       // sagas of an older definition that the new one does not take on
+	Failures []Failure // at most ten
+}
+
+// checker runs one saga over and over.
+type checker[TTx any] struct {
+	ctx      context.Context
+	fresh    func(ctx context.Context) (Beginner[TTx], error)
+	d        *body.Definition
+	in       any
+	given    []given[TTx]
+	promises []promise[TTx]
+	views    []view[TTx]
+	outside  []outside
+	rival    any
+	older    *body.Definition
+
+	usual    string               // the view of the run in which nothing goes wrong
+	serial   map[[2]bool][]string // the views of two sagas one after the other, by which of them are done
+	runs     int
+	refused  int
+	failures []Failure
+}
+
+const mostFailures = 10
+
+// all tries each schedule.
+func (c *checker[TTx]) all() {
+	base := c.first()
+	for _, first := range base.log {
+		for _, mode := range first.modes {
+			c.second(Schedule{{mode, first.at}})
+			if len(c.failures) >= mostFailures || c.ctx.Err() != nil {
+				return
+			}
+		}
+	}
+	if c.older != nil && len(c.failures) == 0 {
+		for n := range len(base.log) + 20 { // the older one may have more points
+			if c.second(Schedule{{Deploys, n + 1}}); len(c.failures) >= mostFailures {
+				return
+			}
+		}
+	}
+}
+
+// first is the run in which nothing goes wrong, and those of two sagas one after the other.
+func (c *checker[TTx]) first() *sagaRun[TTx] {
+	base := c.try(nil)
+	if len(c.failures) > 0 {
+		return &sagaRun[TTx]{}
+	}
+	if c.rival != nil {
+		c.serial = map[[2]bool][]string{}
+		for _, order := range [][]int{{0, 1}, {1, 0}, {0}, {1}, {}} {
+			if err := c.inTurn(order...); err != nil {
+				c.failures = append(c.failures, Failure{Broken: []string{err.Error()}})
+			}
+		}
+	}
+	return base
+}
+
+// second tries a schedule, and then with one more fault at each later point, where the first one leads to
+// something new.
+func (c *checker[TTx]) second(s Schedule) {
+	run := c.try(s)
+	aside := s[0].Mode == Beside || s[0].Mode == Deploys
+	for _, point := range run.log {
+		if point.at < s[0].At || point.at == s[0].At && !aside || !run.turned && !aside {
+			continue
+		}
+		for _, mode := range point.modes {
+			back := mode == Cancels || mode == Deadline || mode == Overtook || mode == Beside
+			if back || aside && mode != Rejects && mode != GivesUp {
+				continue
+			}
+			c.try(append(slices.Clone(s), Fault{mode, point.at}))
+		}
+	}
+}
+
+func (c *checker[TTx]) replay(t T, text string) Checked {
+	t.Helper()
+	s, err := parseSchedule(text, checkModes())
+	if err != nil {
+		t.Fatalf("%s: %v", Replay, err)
+	}
+	c.first()
+	if run := c.try(s); len(s) > 0 {
+		t.Logf("schedule %s\n%s", text, run.trace())
+	}
+	for _, f := range c.failures {
+		t.Errorf("%s", strings.Join(f.Broken, "\n"))
+	}
+	return Checked{Runs: c.runs, Failures: c.failures}
+}
+
+// try is one run and its judgement.
+func (c *checker[TTx]) try(s Schedule) *sagaRun[TTx] {
+	c.runs++
+	r := &sagaRun[TTx]{c: c, d: c.d, faults: s}
+	err := r.whole()
+	if errors.Is(err, errRefused) {
+		c.refused++
+		return r
+	}
+	if err != nil {
+		r.broken = append(r.broken, err.Error())
+	}
+	if len(r.broken) > 0 && len(c.failures) < mostFailures {
+		c.failures = append(c.failures, Failure{Schedule: s, Broken: r.broken, Trace: r.trace()})
+	}
+	return r
+}

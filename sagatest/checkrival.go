@@ -1,0 +1,62 @@
+package sagatest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+)
+
+// deploy has the newer definition take over, where the schedule says so.
+func (r *sagaRun[TTx]) deploy() error {
+	if !r.mixed || r.d == r.c.d || len(r.log)+1 < r.faults[0].At {
+		return nil
+	}
+	var m plan.Mapping
+	for _, mapping := range r.c.d.Mappings {
+		if mapping.From == r.d.Hash {
+			m = mapping
+		}
+	}
+	s, err := plan.Move(r.d.Plan.Graph, r.c.d.Plan.Graph, m, r.state)
+	if err != nil {
+		return errRefused
+	}
+	r.state, r.d = s, r.c.d
+	r.feed(plan.Event{What: plan.Tick})
+	return nil
+}
+
+// rival runs another saga, from its start to its end.
+func (r *sagaRun[TTx]) rival() {
+	other := &sagaRun[TTx]{c: r.c, d: r.c.d, db: r.db, now: r.now, own: map[string]int{}}
+	if err := other.run(r.c.rival, "00000000-0000-7000-8000-000000000002"); err != nil {
+		r.broken = append(r.broken, "the rival: "+err.Error())
+	}
+	done := other.state.Status == plan.Done
+	r.beside = &done
+}
+
+// inTurn runs sagas one after the other, of which 0 is the first and 1 the rival, and notes what they leave.
+func (c *checker[TTx]) inTurn(which ...int) error {
+	r := &sagaRun[TTx]{c: c, d: c.d}
+	if err := r.begin(); err != nil {
+		return err
+	}
+	var done [2]bool
+	for _, n := range which {
+		one := &sagaRun[TTx]{c: c, d: c.d, db: r.db, now: r.now, own: map[string]int{}}
+		if err := one.run([]any{c.in, c.rival}[n], fmt.Sprintf("00000000-0000-7000-8000-00000000000%d", n+1)); err != nil {
+			return err
+		}
+		done[n] = one.state.Status == plan.Done
+	}
+	view, err := r.view()
+	if err == nil && !slices.Contains(c.serial[done], view) {
+		c.serial[done] = append(c.serial[done], view)
+	}
+	return err
+}
+
+var errRefused = errors.New("sagatest: the newer definition refuses the saga")

@@ -1,0 +1,100 @@
+package sagatest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// Left is what Drain may find when all is quiet. Join several with |.
+type Left uint8
+
+// What may be left.
+const (
+	Parked      Left = 1 << iota // messages that failed, wait for their time, or wait behind such
+	Dead                         // dead letters
+	Quarantined                  // messages in quarantine that nobody admitted
+	// rows of the outbox that no relay of the test carried, and those that the broker refused
+	Rows
+)
+
+// mostNamed is how many kept messages an error names.
+const mostNamed = 3
+
+// A backlogger is a Stepper that can tell how its database stands. Relays and inboxes can.
+type backlogger interface {
+	Backlog(ctx context.Context) (store.Backlog, error)
+}
+
+// A keeper is a Stepper that keeps messages which did not take effect. Inboxes do.
+type keeper interface {
+	Kept(ctx context.Context, limit int) ([]store.Parked, error)
+}
+
+// leftBy says what is left, and is not among what may be.
+func leftBy(ctx context.Context, may Left, steppers []skald.Stepper) error {
+	var found []string
+	for _, s := range steppers {
+		b, can := s.(backlogger)
+		if !can {
+			continue
+		}
+		back, err := b.Backlog(ctx)
+		if err != nil {
+			return fmt.Errorf("drain: %T: what is left: %w", s, err)
+		}
+		one := leftOf(back, may)
+		if k, can := s.(keeper); can && len(back.Kept) > 0 && may&(Parked|Dead) != Parked|Dead {
+			named, err := k.Kept(ctx, mostNamed)
+			if err != nil {
+				return fmt.Errorf("drain: %T: what is left: %w", s, err)
+			}
+			one = append(one, namedOf(named, may)...)
+		}
+		for _, text := range one {
+			if !slices.Contains(found, text) {
+				// a relay and an inbox of one database tell the same of its rows
+				found = append(found, text)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s (a test that expects this uses DrainLeaving)", ErrLeft, strings.Join(found, "; "))
+}
+
+func leftOf(b store.Backlog, may Left) (found []string) {
+	say := func(what Left, n int64, format string, args ...any) {
+		if n > 0 && may&what == 0 {
+			found = append(found, fmt.Sprintf(format, append([]any{n}, args...)...))
+		}
+	}
+	say(Rows, b.Pending, "%d rows of the outbox of %q are carried by no relay: give Drain the relay of this database", b.Source)
+	say(Rows, b.Deferred, "%d rows of the outbox of %q were deferred, as the broker refused them: is their topic there?", b.Source)
+	for _, k := range b.Kept {
+		say(Parked, k.Parked, "%d messages are parked for %s", k.Consumer)
+		say(Dead, k.Dead, "%d dead letters of %s", k.Consumer)
+		say(Quarantined, k.Conflicts+k.TooOld, "%d messages in quarantine for %s, %d of them under an id that was taken", k.Consumer, k.Conflicts)
+	}
+	return found
+}
+
+// namedOf are messages with the first line of why they failed last.
+func namedOf(ps []store.Parked, may Left) (found []string) {
+	for i := range ps {
+		p, kind := &ps[i], Parked
+		if p.Dead != nil {
+			kind = Dead
+		}
+		if may&kind == 0 && p.Last.Why != "" {
+			why, _, _ := strings.Cut(p.Last.Why, "\n")
+			found = append(found, fmt.Sprintf("%.100s (%.100s): %s", p.ID, p.Message.Type, why))
+		}
+	}
+	return found
+}

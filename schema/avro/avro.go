@@ -1,0 +1,107 @@
+// Package avro encodes events in Avro. A reader takes what an older or newer writer wrote: fields that it
+// does not know are passed over, those that the writer did not know get their default.
+package avro
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/twmb/avro"
+
+	"github.com/skald-go/skald/schema"
+)
+
+// Codec is a codec for T, a struct, whose schema follows from its fields. The tag avro names them, gives
+// defaults and logical types:
+//
+//	Method string `avro:"payment_method,default=unknown"`
+//
+// The record is called as T is; avro.WithName and avro.WithNamespace of github.com/twmb/avro call it
+// otherwise.
+func Codec[T any](reg *schema.Registry, o *schema.Options, with ...avro.SchemaOpt) *schema.Codec {
+	return schema.NewCodec(reg, &language[T]{own: func() (*avro.Schema, error) { return avro.SchemaFor[T](with...) }}, o)
+}
+
+// CodecOf is a codec for T with a schema of one's own, in JSON. T has a field for each of the schema, under
+// its name or avro tag.
+func CodecOf[T any](reg *schema.Registry, text string, o *schema.Options) *schema.Codec {
+	return schema.NewCodec(reg, &language[T]{own: func() (*avro.Schema, error) { return avro.Parse(text) }}, o)
+}
+
+type language[T any] struct {
+	Format
+	own    func() (*avro.Schema, error)
+	parsed *avro.Schema // after Own
+}
+
+var _ schema.Language = (*language[int])(nil)
+
+func (*language[T]) ContentType() string { return "application/avro" }
+
+// Own is called once, before all else.
+func (l *language[T]) Own() (schema.Schema, []int, error) {
+	s, err := l.own()
+	if err != nil {
+		return schema.Schema{}, nil, fmt.Errorf("the Avro schema of %v: %w", reflect.TypeFor[T](), err)
+	}
+	l.parsed = s
+	return schema.Schema{Format: schema.Avro, Text: s.String()}, nil, nil
+}
+
+func (l *language[T]) Append(dst []byte, v any) ([]byte, error) {
+	out, err := l.parsed.AppendEncode(dst, v)
+	return out, quiet(err)
+}
+
+// Plain: nothing in Avro can be read without the schema that it was written with.
+func (*language[T]) Plain() (schema.Reader, error) { return nil, nil }
+
+func (l *language[T]) Reader(writer schema.Schema, _ []int) (schema.Reader, error) {
+	own, err := l.own()
+	if err != nil {
+		return nil, err
+	}
+	wrote, err := parse(writer)
+	if err != nil {
+		return nil, err
+	}
+	both, err := avro.Resolve(wrote, own)
+	if p, ok := problem(err); ok {
+		return nil, errors.New(p.String())
+	}
+	return reader{both}, err
+}
+
+type reader struct{ *avro.Schema }
+
+func (r reader) Read(data []byte, v any) error {
+	rest, err := r.Decode(data, v)
+	if err == nil && len(rest) > 0 {
+		return fmt.Errorf("%d bytes follow the value", len(rest))
+	}
+	return quiet(err)
+}
+
+// quiet tells where a value does not fit, without the value: errors are read by more people than payloads
+// are.
+func quiet(err error) error {
+	if err == nil {
+		return nil
+	}
+	return quieted(err)
+}
+
+func quieted(err error) error {
+	var field *avro.SemanticError
+	var short *avro.ShortBufferError
+	switch {
+	case errors.As(err, &field) && field.Field != "":
+		return fmt.Errorf("field %.200s: %v does not go with the Avro type %.100s", field.Field, field.GoType, field.AvroType)
+	case errors.As(err, &field):
+		return fmt.Errorf("%v does not go with the Avro type %.100s", field.GoType, field.AvroType)
+	case errors.As(err, &short):
+		return short
+	}
+	return fmt.Errorf("a value does not go with its schema (%T)", err)
+}

@@ -1,0 +1,77 @@
+package avro
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/twmb/avro"
+
+	"github.com/skald-go/skald/schema"
+)
+
+// Format compares schemas in Avro.
+type Format struct{}
+
+var _ schema.Format = Format{}
+
+// Name is schema.Avro.
+func (Format) Name() string { return schema.Avro }
+
+// parse reads a schema with the types that it refers to.
+func parse(s schema.Schema) (*avro.Schema, error) {
+	if len(s.Imports) == 0 {
+		return avro.Parse(s.Text)
+	}
+	var all avro.SchemaCache
+	for _, i := range s.Imports {
+		if _, err := all.Parse(i.Text); err != nil {
+			return nil, fmt.Errorf("import %s: %w", i.Name, err)
+		}
+	}
+	return all.Parse(s.Text)
+}
+
+// Problems has the first of each pair.
+func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
+	r, err := parse(reader)
+	if err != nil {
+		return nil, err
+	}
+	w, err := parse(writer)
+	if err != nil {
+		return nil, err
+	}
+	// Resolve finds what CheckCompatibility does, and defaults that cannot be encoded.
+	_, err = avro.Resolve(w, r)
+	if p, ok := problem(err); ok {
+		return []schema.Problem{p}, nil
+	}
+	return nil, err
+}
+
+func problem(err error) (schema.Problem, bool) {
+	var c *avro.CompatibilityError
+	if !errors.As(err, &c) {
+		return schema.Problem{}, false
+	}
+	wrote := c.WriterType
+	if wrote == "" {
+		wrote = "nothing"
+	}
+	return schema.Problem{Field: short(c.Path), Rule: short(c.Detail), Saw: fmt.Sprintf("reader %.100s, writer %.100s", c.ReaderType, wrote)}, true
+}
+
+func short(s string) string { return fmt.Sprintf("%.300s", s) }
+
+// Readable is Avro's JSON of a payload.
+func (Format) Readable(writer schema.Schema, _ []int, data []byte) ([]byte, error) {
+	s, err := parse(writer)
+	if err != nil {
+		return nil, err
+	}
+	var v any
+	if err := (reader{s}).Read(data, &v); err != nil {
+		return nil, err
+	}
+	return s.EncodeJSON(v)
+}

@@ -1,0 +1,137 @@
+package schema
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The levels of compatibility. All of them are held against all versions of a subject.
+const (
+	Backward = "BACKWARD" // the new schema reads what older ones wrote
+	Forward  = "FORWARD"  // older schemas read what the new one writes
+	Full     = "FULL"     // both
+	None     = "NONE"
+)
+
+// A Verdict is what Check says of a subject.
+type Verdict struct {
+	Subject string  `json:"subject"`
+	State   State   `json:"state"`
+	Version int     `json:"version,omitempty"` // of Registered: which it is
+	Level   string  `json:"level"`             // that it was held to
+	Against int     `json:"against"`           // how many versions it was compared with
+	Breaks  []Break `json:"breaks,omitempty"`
+}
+
+// A State is what becomes of a schema.
+type State string
+
+// States.
+const (
+	New          State = "new"          // the registry has nothing under the subject
+	Registered   State = "registered"   // it is one of the versions
+	Compatible   State = "compatible"   // it can be pushed
+	Incompatible State = "incompatible" // see Breaks
+	Unchecked    State = "unchecked"    // the level is NONE
+)
+
+// A Break is a problem with a version.
+type Break struct {
+	Version int    `json:"version"`
+	Reader  string `json:"reader"` // "this program", "version 3"
+	Problem
+}
+
+// Check compares the schemas of a lock with the versions of their subjects, by the rules of formats. Level
+// overrules that of the registry; empty: it does not.
+func Check(lock Lock, versions Versions, level string, formats ...Format) ([]Verdict, error) {
+	var out []Verdict
+	for _, l := range lock.Subjects {
+		i := slices.IndexFunc(versions.Subjects, func(h SubjectHistory) bool { return h.Subject == l.Subject })
+		if i < 0 {
+			return out, fmt.Errorf("subject %s: what the registry has of it was not pulled: run: skald schema pull", l.Subject)
+		}
+		v, err := check(l, versions.Subjects[i], level, formats)
+		if err != nil {
+			return out, fmt.Errorf("subject %s: %w", l.Subject, err)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func check(l Locked, h SubjectHistory, level string, formats []Format) (Verdict, error) {
+	v := Verdict{Subject: l.Subject, State: Compatible, Level: h.Level}
+	if level != "" {
+		v.Level = level
+	}
+	own, err := l.whole()
+	if err != nil {
+		return v, err
+	}
+	i := slices.IndexFunc(formats, func(f Format) bool { return f.Name() == l.Format })
+	if i < 0 {
+		return v, fmt.Errorf("its format %q is none of %s, %s, %s", l.Format, Avro, Protobuf, JSON)
+	}
+	if _, err := formats[i].Problems(own, own); err != nil {
+		return v, fmt.Errorf("the schema of this program: %w", err)
+	}
+	for _, old := range h.Versions {
+		was, err := old.whole()
+		if err != nil {
+			return v, fmt.Errorf("version %d: %w", old.Version, err)
+		}
+		if same(own, was) {
+			v.Version = old.Version
+		}
+		if v.Level == None {
+			continue
+		}
+		breaks, err := against(formats[i], v.Level, old.Version, own, was)
+		if err != nil {
+			return v, fmt.Errorf("version %d: %w", old.Version, err)
+		}
+		v.Breaks, v.Against = append(v.Breaks, breaks...), v.Against+1
+	}
+	switch {
+	case len(v.Breaks) > 0:
+		v.State = Incompatible
+	case v.Version > 0:
+		v.State = Registered
+	case len(h.Versions) == 0:
+		v.State = New
+	case v.Level == None:
+		v.State = Unchecked
+	}
+	return v, nil
+}
+
+func against(f Format, level string, version int, own, was Schema) (out []Break, err error) {
+	named := fmt.Sprintf("version %d", version)
+	if was.Format != own.Format {
+		return []Break{{version, named, Problem{Field: "all", Rule: "another format", Saw: "this program " + own.Format + ", " + named + " " + was.Format}}}, nil
+	}
+	look := func(who string, reader, writer Schema) {
+		if err != nil {
+			return
+		}
+		var found []Problem
+		found, err = f.Problems(reader, writer)
+		for _, p := range found {
+			out = append(out, Break{version, who, p})
+		}
+	}
+	if level == Backward || level == Full {
+		look("this program", own, was)
+	}
+	if level == Forward || level == Full {
+		look(named, was, own)
+	}
+	return out, err
+}
+
+// same: registries change the white space of what they take.
+func same(a, b Schema) bool {
+	return a.Format == b.Format && strings.Join(strings.Fields(a.Text), " ") == strings.Join(strings.Fields(b.Text), " ")
+}

@@ -1,0 +1,195 @@
+package schema
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/skald-go/skald"
+)
+
+// Options of a codec. The zero value works.
+type Options struct {
+	Subject string // of the registry. Default: topic and type, "payments-payment.processed"
+	Place   Place  // where the id of the schema travels. Default InHeader
+}
+
+// A Codec encodes with the schema of one type, and decodes what was written with any schema that this one can
+// read. It asks the registry when it first writes an event, and when it first reads an id that is not kept;
+// see Registry.Warm. The packages of the languages make it.
+//
+// Decode fails by skald.UnknownVersion where the registry does not know the id, or the writer's schema cannot
+// be read with that of this build, so that the message is parked for a build that can; by skald.Outage where
+// the registry is away; and by a plain error, so that it is a dead letter, where the payload is not what its
+// schema says.
+type Codec struct {
+	reg  *Registry
+	lang Language
+	o    Options
+	own  func() (own, error)
+
+	size    atomic.Int64 // of the payload that was encoded last
+	written atomic.Pointer[written]
+	plain   func() (Reader, error)
+
+	mu      sync.Mutex
+	readers atomic.Pointer[map[source]Reader]
+}
+
+var _ skald.Codec = (*Codec)(nil)
+
+type own struct {
+	Schema
+	index []int
+}
+
+// source is what a payload was written with.
+type source struct {
+	id    ID
+	index string
+}
+
+// written is what each payload of an event has in common.
+type written struct {
+	topic, typ     string
+	header, prefix []byte
+	contentType    string
+}
+
+// NewCodec is a codec in a language; the packages of the languages call it. The schemas are those of reg.
+func NewCodec(reg *Registry, lang Language, o *Options) *Codec {
+	if o == nil {
+		o = &Options{}
+	}
+	c := &Codec{reg: reg, lang: lang, o: *o, plain: sync.OnceValues(lang.Plain)}
+	c.own = sync.OnceValues(func() (own, error) {
+		s, index, err := lang.Own()
+		return own{s, index}, err
+	})
+	return c
+}
+
+// Encode writes v, and the id of its schema.
+func (c *Codec) Encode(ctx context.Context, m *skald.Message, v any) error {
+	w, err := c.writes(ctx, m.Topic, m.Type)
+	if err != nil {
+		return err
+	}
+	hint := c.size.Load()
+	data := make([]byte, len(w.prefix), int64(len(w.prefix))+hint+hint/8+16)
+	copy(data, w.prefix)
+	if data, err = c.lang.Append(data, v); err != nil {
+		return fmt.Errorf("encode as %s: %w", c.lang.Name(), err)
+	}
+	c.size.Store(int64(len(data)))
+	m.Data, m.ContentType, m.Headers = data, w.contentType, marked(m.Headers, w.header)
+	return nil
+}
+
+func (c *Codec) writes(ctx context.Context, topic, typ string) (*written, error) {
+	if w := c.written.Load(); w != nil && w.topic == topic && w.typ == typ {
+		return w, nil
+	}
+	s, err := c.own()
+	if err != nil {
+		return nil, err
+	}
+	subject := c.subject(topic, typ)
+	id, err := c.reg.registered(ctx, subject, s.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("the schema of %s: %w", subject, err)
+	}
+	w := &written{topic: topic, typ: typ, contentType: c.lang.ContentType()}
+	if c.o.Place == InPrefix {
+		w.prefix, w.contentType = id.mark(InPrefix, s.index), "application/octet-stream"
+	} else {
+		w.header = id.mark(InHeader, s.index)
+	}
+	c.written.Store(w)
+	return w, nil
+}
+
+func (c *Codec) subject(topic, typ string) string {
+	if c.o.Subject != "" {
+		return c.o.Subject
+	}
+	return topic + "-" + typ
+}
+
+// Decode fills v, a pointer.
+func (c *Codec) Decode(ctx context.Context, m skald.Message, v any) error {
+	l, err := locate(m, c.lang.Name() == Protobuf)
+	if err != nil {
+		return fmt.Errorf("decode %s %s: %w", m.Type, m.ID, err)
+	}
+	r, err := c.reader(ctx, l)
+	if err != nil {
+		return fmt.Errorf("decode %s %s: %w", m.Type, m.ID, err)
+	}
+	if err := r.Read(l.data, v); err != nil {
+		return fmt.Errorf("decode %s %s, written with %s: %w", m.Type, m.ID, l.name(), err)
+	}
+	return nil
+}
+
+func (l located) name() string {
+	if !l.found {
+		return "no schema id"
+	}
+	return "schema " + l.id.String()
+}
+
+func (c *Codec) reader(ctx context.Context, l located) (Reader, error) {
+	if !l.found {
+		r, err := c.plain()
+		if err == nil && r == nil {
+			err = fmt.Errorf("it has no schema id, neither in the header %s nor as prefix: it cannot be read without; was it written by "+
+				"another serializer?", Header)
+		}
+		return r, err
+	}
+	if known := c.readers.Load(); known != nil {
+		if r, ok := (*known)[source{l.id, string(l.index)}]; ok {
+			return r, nil
+		}
+	}
+	writer, kept, err := c.reg.schema(ctx, l.id)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.resolve(writer, l)
+	if err != nil {
+		return nil, skald.UnknownVersion(fmt.Errorf("schema %v cannot be read by this build: %w", l.id, err))
+	}
+	if kept { // else the next message tries again to keep it
+		c.remember(source{l.id, string(l.index)}, r)
+	}
+	return r, nil
+}
+
+func (c *Codec) resolve(writer Schema, l located) (Reader, error) {
+	if writer.Format != c.lang.Name() {
+		return nil, fmt.Errorf("it is in %s, and this codec reads %s", writer.Format, c.lang.Name())
+	}
+	var index []int
+	if writer.Format == Protobuf {
+		var err error
+		if index, err = readIndex(l.index); err != nil {
+			return nil, err
+		}
+	}
+	return c.lang.Reader(writer, index)
+}
+
+func (c *Codec) remember(s source, r Reader) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := map[source]Reader{}
+	if known := c.readers.Load(); known != nil {
+		next = maps.Clone(*known)
+	}
+	next[s] = r
+	c.readers.Store(&next)
+}

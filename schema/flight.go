@@ -1,0 +1,54 @@
+package schema
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald"
+)
+
+// flights are calls under way, one for each key: whoever wants the same waits for it. A call goes on when
+// those who wait have given up, so that the next one finds its answer; they hold transactions, which it may
+// itself be waiting for.
+type flights[K comparable, V any] struct {
+	mu  sync.Mutex
+	all map[K]*flight[V]
+}
+
+type flight[V any] struct {
+	done chan struct{}
+	v    V
+	err  error
+}
+
+func (f *flights[K, V]) do(ctx context.Context, most time.Duration, key K, call func(context.Context) (V, error)) (v V, err error) {
+	f.mu.Lock()
+	one := f.all[key]
+	if one == nil {
+		one = &flight[V]{done: make(chan struct{})}
+		if f.all == nil {
+			f.all = map[K]*flight[V]{}
+		}
+		f.all[key] = one
+		go f.fly(context.WithoutCancel(ctx), most, key, one, call)
+	}
+	f.mu.Unlock()
+	select {
+	case <-one.done:
+		return one.v, one.err
+	case <-ctx.Done():
+		return v, skald.Outage(fmt.Errorf("wait for a schema: %w", context.Cause(ctx)))
+	}
+}
+
+func (f *flights[K, V]) fly(ctx context.Context, most time.Duration, key K, one *flight[V], call func(context.Context) (V, error)) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	one.v, one.err = call(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.all, key)
+	close(one.done)
+}

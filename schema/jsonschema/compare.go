@@ -1,0 +1,123 @@
+package jsonschema
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// values compares what single values may be.
+func (c *comparison) values(r, w *jsonschema.Schema, path string) {
+	if ours := options(r); ours != nil {
+		theirs := options(w)
+		if theirs == nil {
+			c.say(path, "the reader allows certain values only", "reader %.100s", text(ours))
+		}
+		for _, v := range theirs {
+			if !slices.ContainsFunc(ours, func(o any) bool { return text(o) == text(v) }) {
+				c.say(path, "the reader does not allow a value", "%.100s", text(v))
+			}
+		}
+		return // no bound says more
+	}
+	c.least(path, "minimum", r.Minimum, w.Minimum)
+	c.least(path, "exclusiveMinimum", r.ExclusiveMinimum, w.ExclusiveMinimum)
+	c.most(path, "maximum", r.Maximum, w.Maximum)
+	c.most(path, "exclusiveMaximum", r.ExclusiveMaximum, w.ExclusiveMaximum)
+	c.least(path, "minLength", number(r.MinLength), number(w.MinLength))
+	c.most(path, "maxLength", number(r.MaxLength), number(w.MaxLength))
+	c.least(path, "minItems", number(r.MinItems), number(w.MinItems))
+	c.most(path, "maxItems", number(r.MaxItems), number(w.MaxItems))
+	c.least(path, "minProperties", number(r.MinProperties), number(w.MinProperties))
+	c.most(path, "maxProperties", number(r.MaxProperties), number(w.MaxProperties))
+	if r.Pattern != "" && r.Pattern != w.Pattern {
+		c.say(path, "pattern of the reader", "reader %.100q, writer %.100q", r.Pattern, w.Pattern)
+	}
+	if r.UniqueItems && !w.UniqueItems {
+		c.say(path, "uniqueItems of the reader", "the writer does not promise it")
+	}
+	if r.MultipleOf != nil && (w.MultipleOf == nil || math.Mod(*w.MultipleOf, *r.MultipleOf) != 0) {
+		c.say(path, "multipleOf of the reader", "reader %v, writer %s", *r.MultipleOf, text(w.MultipleOf))
+	}
+}
+
+// options are the values that a schema lists; nil: it lists none.
+func options(s *jsonschema.Schema) []any {
+	if s.Const != nil {
+		return []any{*s.Const}
+	}
+	return s.Enum
+}
+
+func number(n *int) *float64 {
+	if n == nil {
+		return nil
+	}
+	v := float64(*n)
+	return &v
+}
+
+func (c *comparison) least(path, what string, r, w *float64) {
+	if r != nil && (w == nil || *w < *r) {
+		c.say(path, what+" of the reader is above the writer's", "reader %v, writer %s", *r, text(w))
+	}
+}
+
+func (c *comparison) most(path, what string, r, w *float64) {
+	if r != nil && (w == nil || *w > *r) {
+		c.say(path, what+" of the reader is below the writer's", "reader %v, writer %s", *r, text(w))
+	}
+}
+
+func (c *comparison) objects(r, w *jsonschema.Schema, path string) {
+	for _, name := range r.Required {
+		if !slices.Contains(w.Required, name) {
+			c.say(path+"."+name, "the reader requires a property that the writer may leave out", "required by the reader alone")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Properties)) {
+		own, declared := r.Properties[name]
+		if !declared {
+			own = r.AdditionalProperties
+		}
+		c.schemas(own, w.Properties[name], path+"."+name)
+	}
+	if isTrue(w.AdditionalProperties) || isFalse(w.AdditionalProperties) {
+		if len(w.Properties) == 0 && !isTrue(r.AdditionalProperties) && !isFalse(w.AdditionalProperties) && slices.Contains(typesOf(w), "object") {
+			c.schemas(r.AdditionalProperties, nil, path+".*")
+		}
+		return
+	}
+	c.schemas(r.AdditionalProperties, w.AdditionalProperties, path+".*") // a map
+	for _, name := range slices.Sorted(maps.Keys(r.Properties)) {
+		if w.Properties[name] == nil {
+			c.schemas(r.Properties[name], w.AdditionalProperties, path+"."+name)
+		}
+	}
+}
+
+func (c *comparison) arrays(r, w *jsonschema.Schema, path string) {
+	if r.Items != nil && (w.Items != nil || slices.Contains(typesOf(w), "array")) {
+		c.schemas(r.Items, w.Items, path+"[]")
+	}
+}
+
+// undecided: the keywords of the reader that are compared as texts alone.
+func (c *comparison) undecided(r, w *jsonschema.Schema, path string) {
+	ours, theirs := keywords(r), keywords(w)
+	for _, name := range []string{"allOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired", "dependencies", "patternProperties",
+		"propertyNames", "contains", "minContains", "maxContains", "prefixItems", "additionalItems", "unevaluatedItems",
+		"unevaluatedProperties", "$dynamicRef"} {
+		if own, ok := ours[name]; ok && string(own) != string(theirs[name]) {
+			c.say(path, "it cannot be told here whether the reader takes it", "%s differs", name)
+		}
+	}
+}
+
+func keywords(s *jsonschema.Schema) (out map[string]json.RawMessage) {
+	_ = json.Unmarshal([]byte(text(s)), &out) // of true and false there are none
+	return out
+}

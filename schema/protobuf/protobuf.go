@@ -1,0 +1,127 @@
+// Package protobuf encodes events in Protocol Buffers, from types that protoc or buf generated. A reader
+// takes what an older or newer writer wrote, and keeps fields that it does not know.
+package protobuf
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/skald-go/skald/schema"
+)
+
+// Codec is a codec for T, a pointer to a generated struct. Its schema is the .proto file that the type is in,
+// without comments and options that do not change the wire; files that it imports are registered as subjects
+// of their names, those of Google excepted.
+func Codec[T proto.Message](reg *schema.Registry, o *schema.Options) *schema.Codec {
+	var zero T
+	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
+		return CodecFor[T](reg, nil, o)
+	}
+	return CodecFor[T](reg, zero.ProtoReflect().Type(), o)
+}
+
+// CodecFor is a codec for T that holds messages of one type, as *dynamicpb.Message does in programs without
+// generated code.
+func CodecFor[T proto.Message](reg *schema.Registry, of protoreflect.MessageType, o *schema.Options) *schema.Codec {
+	return schema.NewCodec(reg, language[T]{of: of}, o)
+}
+
+type language[T proto.Message] struct {
+	Format
+	of protoreflect.MessageType
+}
+
+var _ schema.Language = language[proto.Message]{}
+
+func (language[T]) ContentType() string { return "application/protobuf" }
+
+func (l language[T]) descriptor() (protoreflect.MessageDescriptor, error) {
+	if l.of == nil {
+		return nil, fmt.Errorf("%v is not a pointer to a generated struct: name its type with protobuf.CodecFor", reflect.TypeFor[T]())
+	}
+	return l.of.Descriptor(), nil
+}
+
+func (l language[T]) Own() (schema.Schema, []int, error) {
+	d, err := l.descriptor()
+	if err != nil {
+		return schema.Schema{}, nil, err
+	}
+	s, err := described(d.ParentFile())
+	return s, indexOf(d), err
+}
+
+// indexOf is the place of a message in its file: those of the messages around it, then its own.
+func indexOf(d protoreflect.MessageDescriptor) []int {
+	if around, ok := d.Parent().(protoreflect.MessageDescriptor); ok {
+		return append(indexOf(around), d.Index())
+	}
+	return []int{d.Index()}
+}
+
+// described is a file with those that it imports.
+func described(f protoreflect.FileDescriptor) (schema.Schema, error) {
+	text, err := printed(f)
+	if err != nil {
+		return schema.Schema{}, err
+	}
+	out := schema.Schema{Format: schema.Protobuf, Text: text}
+	return out, addImports(&out, f)
+}
+
+func (l language[T]) Append(dst []byte, v any) ([]byte, error) {
+	m, ok := v.(T)
+	if !ok || !m.ProtoReflect().IsValid() || m.ProtoReflect().Descriptor() != l.of.Descriptor() {
+		return nil, fmt.Errorf("the value is a %T or nil, not a %v", v, reflect.TypeFor[T]())
+	}
+	// The same value is the same bytes each time: payloads that are repeated are compared.
+	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)
+}
+
+// Plain: the fields of a payload tell their numbers and kinds, so it can be read without the schema that it
+// was written with.
+func (l language[T]) Plain() (schema.Reader, error) {
+	_, err := l.descriptor()
+	return reader[T]{l.of}, err
+}
+
+func (l language[T]) Reader(writer schema.Schema, index []int) (schema.Reader, error) {
+	own, err := l.descriptor()
+	if err != nil {
+		return nil, err
+	}
+	wrote, err := message(writer, index)
+	if err != nil {
+		return nil, err
+	}
+	if wrote.FullName() != own.FullName() {
+		return nil, fmt.Errorf("it is of %s, and this handler takes %s", wrote.FullName(), own.FullName())
+	}
+	c := comparison{seen: map[pair]bool{}}
+	c.messages(own, wrote, string(own.Name()))
+	if len(c.found) > 0 {
+		return nil, errors.New(c.found[0].String())
+	}
+	return reader[T]{l.of}, nil
+}
+
+type reader[T proto.Message] struct{ of protoreflect.MessageType }
+
+func (r reader[T]) Read(data []byte, v any) error {
+	to, ok := v.(*T)
+	if !ok {
+		return fmt.Errorf("%T is to be filled, not a *%v", v, reflect.TypeFor[T]())
+	}
+	m := r.of.New().Interface()
+	if err := proto.Unmarshal(data, m); err != nil {
+		return fmt.Errorf("no %v: %w", reflect.TypeFor[T](), err)
+	}
+	if *to, ok = m.(T); !ok {
+		return fmt.Errorf("a %T is no %v", m, reflect.TypeFor[T]())
+	}
+	return nil
+}

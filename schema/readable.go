@@ -1,0 +1,42 @@
+package schema
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// Readable is the payload of m as JSON, for people, by the schema that kept has under this registry's name;
+// nil: it names no schema, or none that is kept.
+func Readable(ctx context.Context, kept store.PayloadSchemas, registry string, m skald.Message, formats ...Format) ([]byte, error) {
+	l, err := locate(m, false)
+	if err != nil || !l.found {
+		return nil, err
+	}
+	text, err := kept.PayloadSchema(ctx, registry, l.id.String())
+	if err != nil || text == "" {
+		return nil, err
+	}
+	var s Schema
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return nil, fmt.Errorf("skald_payload_schema, id %v: %w", l.id, err)
+	}
+	i := slices.IndexFunc(formats, func(f Format) bool { return f.Name() == s.Format })
+	if i < 0 {
+		return nil, nil
+	}
+	var index []int
+	if s.Format == Protobuf {
+		if l, err = locate(m, true); err != nil {
+			return nil, err
+		}
+		if index, err = readIndex(l.index); err != nil {
+			return nil, err
+		}
+	}
+	return formats[i].Readable(s, index, l.data)
+}

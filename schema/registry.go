@@ -1,0 +1,280 @@
+package schema
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// A Registry knows schemas by their ids: from memory, else from the database of its consumer, else from a
+// schema registry. It is safe for concurrent use. The zero value is not connected, so that events can be
+// declared before it is.
+type Registry struct {
+	mu       sync.Mutex
+	c        *Config
+	known    map[ID]*entry
+	unknown  map[ID]time.Time // to the registry, and until when that is believed
+	lookups  flights[ID, Schema]
+	reads    flights[ID, bool]
+	ids      flights[string, ID]
+	keepings flights[ID, struct{}]
+}
+
+// An entry is a schema that is known.
+type entry struct {
+	Schema
+	kept  bool      // in the database
+	tried time.Time // to keep it, last
+}
+
+// Config is what a Registry is connected to.
+type Config struct {
+	// Client of a schema registry with Confluent's API. Nil: only what Store keeps is read, and nothing can
+	// be written.
+	Client *sr.Client
+	// Store keeps each schema that was read, so that parked messages and dead letters stay readable when the
+	// registry is gone: the database of the consumer. Nil: they are readable for as long as the registry has
+	// their schemas.
+	Store store.PayloadSchemas
+	// Name tells registries apart whose schemas one database keeps. A registry that was made anew and gives
+	// its numbers again needs another name.
+	Name string
+	// Register what is missing when it is first written. Default: that is an error, for skald schema push to
+	// cure.
+	Register bool
+	// Timeout of a look-up. Default 5 s.
+	Timeout time.Duration
+	Logger  *slog.Logger // default slog.Default()
+}
+
+const (
+	believe    = time.Second            // that an id is unknown
+	mostAbsent = 1000                   // unknown ids that are remembered
+	readWait   = 200 * time.Millisecond // for what is kept, before the registry is asked
+	keepWait   = 100 * time.Millisecond // for a schema to be kept, before its payload is read all the same
+	keepAgain  = time.Second            // before another try to keep it
+)
+
+// ErrNotConnected: Connect was not called.
+var ErrNotConnected = errors.New("the schema registry is not connected: call Registry.Connect at the start of the program")
+
+// Connect says where schemas are to be had. It asks nobody yet. A second call is an error.
+func (r *Registry) Connect(c Config) error {
+	if c.Client == nil && c.Store == nil {
+		return errors.New("connect a schema registry: neither a client nor a store is given")
+	}
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.c != nil {
+		return errors.New("connect a schema registry: it is connected already")
+	}
+	r.c, r.known, r.unknown = &c, map[ID]*entry{}, map[ID]time.Time{}
+	return nil
+}
+
+func (r *Registry) config() (*Config, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.c == nil {
+		return nil, ErrNotConnected
+	}
+	return r.c, nil
+}
+
+// A Declaration is an event of any type: skald.Event is one.
+type Declaration interface {
+	Declared() (topic, typ string, codec skald.Codec)
+}
+
+// Warm asks the registry for the ids of the events that a program writes, so that no transaction of theirs
+// has to wait for it. Events without a schema are passed over.
+func (r *Registry) Warm(ctx context.Context, events ...Declaration) error {
+	for _, e := range events {
+		topic, typ, codec := e.Declared()
+		if c, ok := codec.(*Codec); ok && c.reg == r {
+			if _, err := c.writes(ctx, topic, typ); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Schema is that of an id. It fails by skald.UnknownVersion where nobody knows it, and by skald.Outage where
+// the registry would have to be asked and is away.
+func (r *Registry) Schema(ctx context.Context, id ID) (Schema, error) {
+	s, _, err := r.schema(ctx, id)
+	return s, err
+}
+
+func (r *Registry) schema(ctx context.Context, id ID) (s Schema, kept bool, err error) {
+	c, err := r.config()
+	if err != nil {
+		return s, false, err
+	}
+	e, absent := r.look(id)
+	switch {
+	case e == nil && absent:
+		return s, false, unknownID(id)
+	case e == nil:
+		if _, err := r.lookups.do(ctx, c.Timeout, id, func(ctx context.Context) (Schema, error) { return r.find(ctx, c, id) }); err != nil {
+			return s, false, err
+		}
+		e, _ = r.look(id)
+	}
+	return e.Schema, r.keep(ctx, c, id), nil
+}
+
+func (r *Registry) look(id ID) (e *entry, absent bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	until, missed := r.unknown[id]
+	return r.known[id], missed && time.Now().Before(until)
+}
+
+func unknownID(id ID) error {
+	hint := ""
+	if id.GUID != [16]byte{} {
+		hint = ", or cannot look up GUIDs"
+	}
+	return skald.UnknownVersion(fmt.Errorf("the registry does not know schema %v%s: was it deleted, or is this another registry?", id, hint))
+}
+
+// find asks the database, then the registry.
+func (r *Registry) find(ctx context.Context, c *Config, id ID) (s Schema, err error) {
+	if c.Store != nil {
+		kept, err := r.read(ctx, c, id)
+		if e, _ := r.look(id); kept && e != nil {
+			return e.Schema, nil
+		}
+		switch {
+		case c.Client == nil && err != nil:
+			return s, skald.Outage(fmt.Errorf("read schema %v in the database: %w", id, err))
+		case c.Client == nil:
+			return s, skald.UnknownVersion(fmt.Errorf("schema %v is not kept, and there is no registry to ask", id))
+		}
+	}
+	if s, err = (server{c.Client}).byID(ctx, id); err != nil {
+		return s, r.missed(id, err)
+	}
+	r.learn(id, &entry{Schema: s, kept: c.Store == nil})
+	return s, nil
+}
+
+// learn remembers a schema, unless it is known.
+func (r *Registry) learn(id ID, e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known[id] == nil {
+		r.known[id] = e
+	}
+}
+
+// read looks for what is kept, and tells whether it is known now. It does not wait long: all connections may
+// be in the hands of handlers that wait for this one. What comes later is known to the next message.
+func (r *Registry) read(ctx context.Context, c *Config, id ID) (kept bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readWait)
+	defer cancel()
+	return r.reads.do(ctx, c.Timeout, id, func(ctx context.Context) (bool, error) {
+		s, kept, err := c.kept(ctx, id)
+		if err != nil {
+			c.Logger.Warn("the schemas that are kept cannot be read: the registry is asked", "schema", id.String(), "error", err)
+		}
+		if kept {
+			r.learn(id, &entry{Schema: s, kept: true})
+		}
+		return kept, err
+	})
+}
+
+func (r *Registry) missed(id ID, err error) error {
+	if !errors.Is(err, errNoSchema) {
+		return skald.Outage(fmt.Errorf("ask the registry for schema %v: %w", id, err))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.unknown) >= mostAbsent {
+		clear(r.unknown)
+	}
+	r.unknown[id] = time.Now().Add(believe)
+	return unknownID(id)
+}
+
+func (c *Config) kept(ctx context.Context, id ID) (s Schema, there bool, err error) {
+	text, err := c.Store.PayloadSchema(ctx, c.Name, id.String())
+	if err != nil || text == "" {
+		return s, false, err
+	}
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return s, false, fmt.Errorf("skald_payload_schema, id %v: %w", id, err)
+	}
+	return s, true, nil
+}
+
+// keep stores a schema, in a transaction of its own: that of a handler may be rolled back, and its message
+// parked. It waits for that, though not long: on SQLite it can only be done when the handler's transaction
+// has ended.
+func (r *Registry) keep(ctx context.Context, c *Config, id ID) (kept bool) {
+	r.mu.Lock()
+	e, now := r.known[id], time.Now()
+	if e.kept || now.Sub(e.tried) < keepAgain {
+		defer r.mu.Unlock()
+		return e.kept
+	}
+	e.tried = now
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, keepWait)
+	defer cancel()
+	_, err := r.keepings.do(ctx, c.Timeout, id, func(ctx context.Context) (struct{}, error) {
+		err := c.Store.KeepPayloadSchema(ctx, c.Name, id.String(), e.definition())
+		if err != nil {
+			c.Logger.Warn("a schema cannot be kept: it is tried again with the next message that needs it", "schema", id.String(), "error", err)
+			return struct{}{}, err
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		e.kept = true
+		return struct{}{}, nil
+	})
+	return err == nil
+}
+
+// registered is the id of a schema under a subject.
+func (r *Registry) registered(ctx context.Context, subject string, s Schema) (ID, error) {
+	c, err := r.config()
+	if err != nil {
+		return ID{}, err
+	}
+	if c.Client == nil {
+		return ID{}, errors.New("there is no registry to ask for its id: Config.Client is nil")
+	}
+	return r.ids.do(ctx, c.Timeout, subject+"\x00"+s.definition(), func(ctx context.Context) (ID, error) {
+		found, err := (server{c.Client}).registered(ctx, subject, s)
+		if errors.Is(err, errNoSchema) && c.Register {
+			found, err = (server{c.Client}).register(ctx, subject, s)
+		}
+		switch {
+		case errors.Is(err, errNoSchema):
+			return ID{}, errors.New("it is not registered: run: skald schema push --lock FILE --registry URL")
+		case refused(err):
+			return ID{}, fmt.Errorf("the registry refuses it: %w", err)
+		case err != nil:
+			return ID{}, skald.Outage(fmt.Errorf("ask the registry: %w", err))
+		}
+		return found, nil
+	})
+}

@@ -1,0 +1,130 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/sr"
+)
+
+// errNoSchema: the registry answered that it has no such schema.
+var errNoSchema = errors.New("no such schema")
+
+// A server is a schema registry with Confluent's API.
+type server struct{ *sr.Client }
+
+// answered tells what the registry said from its silence.
+func answered(err error) error {
+	var said *sr.ResponseError
+	if errors.As(err, &said) && said.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("%w: %w", errNoSchema, err)
+	}
+	return err
+}
+
+// refused tells of a schema that the registry does not take: broken, or incompatible.
+func refused(err error) bool {
+	var said *sr.ResponseError
+	return errors.As(err, &said) && (said.StatusCode == http.StatusConflict || said.StatusCode == http.StatusUnprocessableEntity)
+}
+
+func (s server) byID(ctx context.Context, id ID) (Schema, error) {
+	if id.GUID != [16]byte{} {
+		found, err := s.SchemaByGUID(ctx, id.String())
+		if err != nil {
+			return Schema{}, answered(err)
+		}
+		return s.whole(ctx, found.Schema)
+	}
+	found, err := s.SchemaByID(ctx, int(id.Number))
+	if err != nil {
+		return Schema{}, answered(err)
+	}
+	return s.whole(ctx, found)
+}
+
+// whole is a schema with all that it refers to.
+func (s server) whole(ctx context.Context, found sr.Schema) (Schema, error) {
+	out := Schema{Format: found.Type.String(), Text: found.Schema}
+	_, err := s.imports(ctx, &out, found.References, 0)
+	return out, err
+}
+
+// mostDeep bounds how deep schemas may refer to others.
+const mostDeep = 50
+
+func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaReference, depth int) (names []string, err error) {
+	if depth > mostDeep {
+		return nil, fmt.Errorf("the schema refers to others more than %d deep", mostDeep)
+	}
+	for _, ref := range refs {
+		names = append(names, ref.Name)
+		if slices.ContainsFunc(out.Imports, func(i Import) bool { return i.Name == ref.Name }) {
+			continue
+		}
+		found, err := s.SchemaByVersion(ctx, ref.Subject, ref.Version)
+		if err != nil {
+			return nil, fmt.Errorf("the schema refers to %s version %d: %w", ref.Subject, ref.Version, err)
+		}
+		needs, err := s.imports(ctx, out, found.References, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		out.Imports = append(out.Imports, Import{Name: ref.Name, Text: found.Schema.Schema, Needs: needs})
+	}
+	return names, nil
+}
+
+// asServed is a schema as the registry knows it: imports are subjects of their names. add registers those
+// that are missing.
+func (s server) asServed(ctx context.Context, one Schema, add bool) (sr.Schema, error) {
+	var format sr.SchemaType
+	if err := format.UnmarshalText([]byte(one.Format)); err != nil {
+		return sr.Schema{}, err
+	}
+	versions := map[string]int{}
+	refs := func(names []string) (out []sr.SchemaReference) {
+		for _, n := range names {
+			out = append(out, sr.SchemaReference{Name: n, Subject: n, Version: versions[n]})
+		}
+		return out
+	}
+	for _, i := range one.Imports {
+		part := sr.Schema{Schema: i.Text, Type: format, References: refs(i.Needs)}
+		found, err := s.LookupSchema(ctx, i.Name, part)
+		if err = answered(err); errors.Is(err, errNoSchema) && add {
+			found, err = s.CreateSchema(ctx, i.Name, part)
+		}
+		if err != nil {
+			return sr.Schema{}, fmt.Errorf("import %s: %w", i.Name, err)
+		}
+		versions[i.Name] = found.Version
+	}
+	return sr.Schema{Schema: one.Text, Type: format, References: refs(one.needs())}, nil
+}
+
+func (s server) registered(ctx context.Context, subject string, one Schema) (ID, error) {
+	served, err := s.asServed(ctx, one, false)
+	if err != nil {
+		return ID{}, err
+	}
+	found, err := s.LookupSchema(ctx, subject, served)
+	return idOf(found), answered(err)
+}
+
+func (s server) register(ctx context.Context, subject string, one Schema) (ID, error) {
+	served, err := s.asServed(ctx, one, true)
+	if err != nil {
+		return ID{}, err
+	}
+	found, err := s.CreateSchema(ctx, subject, served)
+	return idOf(found), err
+}
+
+func idOf(found sr.SubjectSchema) ID {
+	guid, _ := guidOf(found.GUID)
+	return ID{Number: int32(found.ID), GUID: guid}
+}

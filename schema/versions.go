@@ -1,0 +1,137 @@
+package schema
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/sr"
+)
+
+// Versions are what a registry has of subjects, also as a file: a check against it needs no registry.
+type Versions struct {
+	Form     int              `json:"versions"` // version of this form
+	Subjects []SubjectHistory `json:"subjects"`
+}
+
+// A SubjectHistory is all that a registry has of a subject.
+type SubjectHistory struct {
+	Subject string `json:"subject"`
+	// of compatibility: BACKWARD, FORWARD, FULL or NONE. Whether it is transitive is left out
+	Level    string    `json:"level"`
+	Versions []Version `json:"versions"`
+}
+
+// A Version is one schema of a subject.
+type Version struct {
+	Version int    `json:"version"`
+	ID      int    `json:"id"`
+	GUID    string `json:"guid,omitempty"`
+	Text
+}
+
+const versionsForm = 1
+
+// Pull asks a registry for all versions of the subjects of a lock.
+func Pull(ctx context.Context, client *sr.Client, lock Lock) (Versions, error) {
+	out, s := Versions{Form: versionsForm}, server{client}
+	for _, l := range lock.Subjects {
+		one, err := s.history(ctx, l.Subject)
+		if err != nil {
+			return out, fmt.Errorf("subject %s: %w", l.Subject, err)
+		}
+		out.Subjects = append(out.Subjects, one)
+	}
+	return out, nil
+}
+
+func (s server) history(ctx context.Context, subject string) (SubjectHistory, error) {
+	out := SubjectHistory{Subject: subject, Versions: []Version{}}
+	level, err := s.level(ctx, subject)
+	if err != nil {
+		return out, err
+	}
+	out.Level = level
+	numbers, err := s.SubjectVersions(ctx, subject)
+	if err = answered(err); errors.Is(err, errNoSchema) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	for _, n := range numbers {
+		found, err := s.SchemaByVersion(ctx, subject, n)
+		if err != nil {
+			return out, fmt.Errorf("version %d: %w", n, err)
+		}
+		whole, err := s.whole(ctx, found.Schema)
+		if err != nil {
+			return out, fmt.Errorf("version %d: %w", n, err)
+		}
+		out.Versions = append(out.Versions, Version{Version: n, ID: found.ID, GUID: found.GUID, Text: textOf(whole)})
+	}
+	return out, nil
+}
+
+// level is that of the subject, else that of the registry.
+func (s server) level(ctx context.Context, subject string) (string, error) {
+	var found sr.CompatibilityResult
+	for _, of := range []string{subject, sr.GlobalSubject} {
+		found = s.Compatibility(sr.WithParams(ctx, sr.DefaultToGlobal), of)[0]
+		if found.Err == nil {
+			return strings.TrimSuffix(found.Level.String(), "_TRANSITIVE"), nil
+		}
+		if !errors.Is(answered(found.Err), errNoSchema) {
+			break
+		}
+	}
+	return "", fmt.Errorf("its level of compatibility: %w", found.Err)
+}
+
+// Write writes what ReadVersions reads.
+func (v Versions) Write(w io.Writer) error { return writeJSON(w, v) }
+
+// ReadVersions reads what Versions.Write wrote.
+func ReadVersions(r io.Reader) (Versions, error) {
+	var out Versions
+	if err := json.NewDecoder(r).Decode(&out); err != nil {
+		return out, fmt.Errorf("read versions: %w: is it what skald schema pull wrote?", err)
+	}
+	if out.Form != versionsForm {
+		return out, fmt.Errorf("read versions: their form is %d, this build knows %d: pull them again", out.Form, versionsForm)
+	}
+	return out, nil
+}
+
+// Push registers the schemas of a lock, those that they import first. One that is there already stays as it
+// is. It says what each has become, also where it fails half-way. Check them before: a registry may take what
+// readers cannot read.
+func Push(ctx context.Context, client *sr.Client, lock Lock, done func(subject string, id ID)) error {
+	for _, l := range lock.Subjects {
+		s, err := l.whole()
+		if err != nil {
+			return fmt.Errorf("subject %s: %w", l.Subject, err)
+		}
+		id, err := (server{client}).register(ctx, l.Subject, s)
+		if refused(err) {
+			err = &RefusedError{Subject: l.Subject, Err: err}
+		}
+		if err != nil {
+			return fmt.Errorf("subject %s: %w", l.Subject, err)
+		}
+		done(l.Subject, id)
+	}
+	return nil
+}
+
+// A RefusedError says that a registry does not take a schema.
+type RefusedError struct {
+	Subject string
+	Err     error
+}
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("the registry refuses it: %v", e.Err) }
+func (e *RefusedError) Unwrap() error { return e.Err }

@@ -1,0 +1,193 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/operate"
+)
+
+// Word is how a saga stands, in a few words: "running, overdue".
+func (s *Saga) Word() string {
+	word := s.State
+	for _, more := range []struct {
+		is   bool
+		what string
+	}{{s.Stuck, "stuck"}, {s.Paused, "paused"}, {s.Overdue, "overdue"}} {
+		if more.is {
+			word += ", " + more.what
+		}
+	}
+	return word
+}
+
+// Again says how the step of s.Retrying fares: "retrying, attempt 4, same error since T, next in 5s".
+func (s *Saga) Again(now time.Time) string {
+	r := s.Retrying
+	if r == nil {
+		return ""
+	}
+	text := fmt.Sprintf("is retrying, attempt %d", r.Attempt)
+	switch {
+	case s.Stuck && r.Attempt == 1: // it ended its process
+		text = "is stuck"
+	case s.Stuck:
+		text = fmt.Sprintf("is stuck after it failed %s", times(r.Attempt-1))
+	}
+	if r.Since != nil {
+		text += ", failing since " + moment(*r.Since)
+	}
+	switch {
+	case s.Stuck || s.Paused:
+	case r.Next != nil && r.Next.After(now):
+		text += ", next in " + r.Next.Sub(now).Round(time.Second).String()
+	default:
+		text += ", next at once"
+	}
+	return text
+}
+
+// Explain is a in plain words at now, a sentence or two each, for people who know the order and not Skald.
+func Explain(a *Answer, now time.Time) (lines []string) {
+	for i := range a.Sagas {
+		lines = append(lines, a.Sagas[i].explain(now)...)
+	}
+	if len(a.Sagas) == 0 {
+		lines = append(lines, fmt.Sprintf("Nobody who answered has begun a saga for %s.", a.Key))
+	}
+	for i := range a.Held {
+		lines = append(lines, a.Held[i].explain())
+	}
+	for _, s := range a.Silent {
+		lines = append(lines, fmt.Sprintf("%s did not answer (%s): what stands there is not known.", s.Service, s.Why))
+	}
+	return lines
+}
+
+func (s *Saga) explain(now time.Time) (lines []string) {
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	name := s.Name + " " + s.Key
+	switch s.State {
+	case "done":
+		say("%s is done: nothing is left to do.", name)
+	case "compensated":
+		say("%s failed, and what was done for it is undone.", name)
+	case "compensating":
+		say("%s failed, and what was done for it is being undone.", name)
+	default:
+		say("%s is under way since %s.", name, moment(s.Started))
+	}
+	if s.Why != "" {
+		say("It turned back because %s.", s.Why)
+	}
+	did := map[string][]string{}
+	for i := range s.Steps {
+		did[s.Steps[i].Outcome] = append(did[s.Steps[i].Outcome], s.Steps[i].Name)
+	}
+	for _, one := range [][2]string{{operate.StepDone, "What happened so far: %s."}, {operate.StepFailed, "What said no: %s."}, {operate.StepSkipped, "Passed over: %s."},
+		{operate.StepIsUndone, "What was done and then undone: %s."}, {operate.StepUndoing, "Being undone now: %s."}} {
+		if len(did[one[0]]) > 0 {
+			say(one[1], strings.Join(did[one[0]], ", "))
+		}
+	}
+	for i := range s.Waiting {
+		say("%s", waits(&s.Waiting[i], now))
+	}
+	lines = append(lines, s.troubles(now)...)
+	if len(s.Remaining) > 0 {
+		say("Still to come: %s.", strings.Join(s.Remaining, ", "))
+	}
+	if s.State == "running" && len(s.Undo) > 0 {
+		say("If it fails, this is undone: %s.", strings.Join(s.Undo, ", "))
+	}
+	if s.State == "running" && len(s.Stays) > 0 {
+		say("This stays, whatever happens: %s.", strings.Join(s.Stays, ", "))
+	}
+	if s.TraceURL != "" {
+		say("Its trace: %s", s.TraceURL)
+	}
+	return lines
+}
+
+// troubles are why s does not go on, and what to do about it.
+func (s *Saga) troubles(now time.Time) (lines []string) {
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	if s.Overdue && s.Style == operate.Choreographed {
+		say("That is later than it should be.")
+	} else if s.Overdue {
+		say("Its deadline has passed. It cannot turn back any more, so it goes on.")
+	}
+	if r := s.Retrying; r != nil {
+		say("%s %s. The last error: %s", r.Step, s.Again(now), r.Error)
+	}
+	if s.Stuck {
+		say("It does not go on by itself: somebody has to remove the cause, and then run: %s", s.command(0))
+	}
+	if s.Paused {
+		say("An operator paused it. To go on: %s", s.command(len(s.Commands)-1))
+	}
+	if len(s.Missing) > 0 {
+		say("Something was heard of that follows %s, which was not: that news is on its way, or lost.", strings.Join(s.Missing, " or "))
+	}
+	for _, a := range s.Asked {
+		say("An operator asked at %s that %s is undone, and nobody has said yet that it is.", moment(a.At), a.Step)
+	}
+	for _, d := range s.Drift {
+		say("Something is not as declared: %s.", strings.TrimRight(d, "."))
+	}
+	return lines
+}
+
+// command is the nth of those that free s. Another service, of another build, may name none.
+func (s *Saga) command(n int) string {
+	if n < 0 || n >= len(s.Commands) {
+		return "skald saga explain, at its service"
+	}
+	return s.Commands[n]
+}
+
+func waits(w *operate.Wait, now time.Time) string {
+	text := ""
+	switch w.What {
+	case operate.WaitEvent:
+		text = fmt.Sprintf("After %s it waits for %s", w.After, strings.Join(w.For, " or "))
+	case operate.WaitSignal:
+		text = fmt.Sprintf("%s waits until somebody says %s", w.After, strings.Join(w.For, " or "))
+	case operate.WaitTime:
+		text = w.After + " waits for its time"
+	case operate.WaitChild:
+		text = w.After + " waits for the saga that it started"
+	default:
+		text = w.After + " waits for an answer"
+	}
+	if w.Since != nil {
+		text += ", since " + moment(*w.Since)
+	}
+	if w.Due != nil && w.Due.After(now) {
+		text += fmt.Sprintf(", for %s at most from now", w.Due.Sub(now).Round(time.Second))
+	} else if w.Due != nil {
+		text += ", and should have had it at " + moment(*w.Due)
+	}
+	return text + "."
+}
+
+func (h *Held) explain() string {
+	at := h.Consumer
+	if h.Service != "" {
+		at += " of " + h.Service
+	}
+	text := ""
+	switch h.State {
+	case "parked":
+		text = fmt.Sprintf("%s could not take %s (%s) so far, and tries again by itself.", at, h.Type, h.ID)
+	case "dead":
+		text = fmt.Sprintf("%s gave %s (%s) up: somebody has to decide.", at, h.Type, h.ID)
+	default:
+		text = fmt.Sprintf("%s does not trust %s (%s), since it looks like one that it took before: somebody has to decide.", at, h.Type, h.ID)
+	}
+	if h.LastError != "" {
+		text += fmt.Sprintf(" It failed %s since %s, last with: %s.", times(max(1, h.Attempts)), moment(h.Since), strings.TrimRight(h.LastError, "."))
+	}
+	return text + " Once the cause is gone: " + h.Command
+}

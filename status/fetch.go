@@ -1,0 +1,48 @@
+package status
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// fetch asks another service once which sagas of the key it has, and what holds them up there. Whatever else
+// comes back than that is an error.
+func (h *handler) fetch(ctx context.Context, at *url.URL, key string, keys [][]byte) (p part, err error) {
+	to := at.JoinPath(url.PathEscape(key), "held")
+	ask := url.Values{}
+	for _, k := range keys {
+		ask.Add("key", base64.RawURLEncoding.EncodeToString(k))
+	}
+	to.RawQuery = ask.Encode()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), http.NoBody)
+	if err != nil {
+		return part{}, err
+	}
+	r, err := h.o.Client.Do(q)
+	if err != nil {
+		return part{}, err
+	}
+	defer func() { err = errors.Join(err, r.Body.Close()) }()
+	if r.StatusCode != http.StatusOK {
+		return part{}, fmt.Errorf("it answered %s", r.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer+1))
+	if err != nil {
+		return part{}, err
+	}
+	switch err := json.Unmarshal(text, &p); {
+	case len(text) > maxAnswer:
+		return part{}, fmt.Errorf("it answered more than %d bytes", maxAnswer)
+	case err != nil:
+		return part{}, fmt.Errorf("it answered what is no JSON of a status: %w", err)
+	case p.Key != key || p.Held == nil || p.Sagas == nil:
+		return part{}, fmt.Errorf("it answered for the key %.40q", p.Key)
+	}
+	return p, nil
+}

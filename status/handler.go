@@ -1,0 +1,259 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// Options of a Handler. The zero value works.
+type Options struct {
+	// Service is the name of this service in answers. Default "this service".
+	Service string
+	// Services are the others that are asked, by name: the URL under which each has its Handler mounted.
+	// Default: none.
+	Services map[string]string
+	// Deadline is how long they have to answer, all at once. Default 2 s.
+	Deadline time.Duration
+	// Client asks them. It adds the credentials that their Auth wants. Default: a client of its own, without
+	// any.
+	Client *http.Client
+	// Auth lets requests in, or answers them itself. Nil: those from this machine alone are let in, and no
+	// proxy's.
+	Auth func(http.Handler) http.Handler
+	// Store is how the command finds this service's database, "--store @orders.url": part of the commands
+	// that are shown, so no place for a password. Default: none, for who has SKALD_STORE set.
+	Store string
+	// TraceURL is where the trace of a saga is seen, with {trace} in the place of its id:
+	// "https://traces.example/{trace}". Default: no link, the id alone.
+	TraceURL string
+	Logger   *slog.Logger // why somebody did not answer. Default slog.Default()
+}
+
+// A handler answers for one database.
+type handler struct {
+	db     store.Lister
+	o      Options
+	others map[string]*url.URL
+	mux    http.ServeMux
+}
+
+const (
+	maxAnswer = 1 << 20
+	maxKey    = 1 << 10
+	maxKeys   = 64
+)
+
+// Handler answers for db and the services of o. Mount it under a prefix by http.StripPrefix:
+//
+//	GET /{key}       where the sagas of the key stand: JSON, or a page where the client accepts HTML
+//	GET /{key}/held  the same of this service alone, in short: what Handlers of other services ask for
+//
+// 200; 404: everybody asked knows nothing of the key; 503: nothing is known, and somebody did not answer. It
+// needs the rights of a reader.
+func Handler(db store.Lister, o *Options) (http.Handler, error) {
+	h := &handler{db: db, others: map[string]*url.URL{}}
+	if o != nil {
+		h.o = *o
+	}
+	if h.o.Service == "" {
+		h.o.Service = "this service"
+	}
+	if h.o.Deadline <= 0 {
+		h.o.Deadline = 2 * time.Second
+	}
+	if h.o.Client == nil {
+		h.o.Client = &http.Client{}
+	}
+	if h.o.Auth == nil {
+		h.o.Auth = loopback
+	}
+	if h.o.Logger == nil {
+		h.o.Logger = slog.Default()
+	}
+	for name, at := range h.o.Services {
+		u, err := url.Parse(at)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || name == h.o.Service {
+			return nil, fmt.Errorf("status: where is %q? Give the http or https URL under which its handler is mounted, under a name that is not this service's", name)
+		}
+		h.others[name] = u
+	}
+	if err := CheckTraceURL(h.o.TraceURL); err != nil {
+		return nil, fmt.Errorf("status: %w", err)
+	}
+	h.mux.HandleFunc("GET /{key}", h.answer)
+	h.mux.HandleFunc("GET /{key}/held", h.held)
+	return h.o.Auth(&h.mux), nil
+}
+
+// loopback lets in requests from this machine. One that a proxy passed on, or that names another host, may be
+// anybody's.
+func loopback(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		forwarded := r.Header.Get("Forwarded") + r.Header.Get("X-Forwarded-For") + r.Header.Get("X-Forwarded-Host")
+		if !local(r.RemoteAddr) || !local(r.Host) || forwarded != "" {
+			http.Error(w, "only requests from this machine are answered: set status.Options.Auth to let others in", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func local(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = strings.Trim(address, "[]")
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+const keyIs = "a key is text in UTF-8 without NUL, of at most 1024 bytes"
+
+// textual tells whether a tracker may have such a key. JSON would name another one in the place of bytes that
+// are no text.
+func textual(key string) bool {
+	return len(key) <= maxKey && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
+}
+
+func (h *handler) answer(w http.ResponseWriter, r *http.Request) {
+	key := r.PathValue("key")
+	if !textual(key) {
+		http.Error(w, keyIs, http.StatusBadRequest)
+		return
+	}
+	ctx, stop := context.WithTimeout(r.Context(), h.o.Deadline)
+	defer stop()
+	a := h.ask(ctx, key)
+	code := http.StatusOK
+	switch {
+	case a.Known():
+	case len(a.Silent) > 0:
+		code = http.StatusServiceUnavailable
+	default:
+		code = http.StatusNotFound
+	}
+	head := w.Header()
+	head.Set("Cache-Control", "no-store")
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Vary", "Accept")
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		h.json(w, code, &a)
+		return
+	}
+	head.Set("Content-Type", "text/html; charset=utf-8")
+	head.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	w.WriteHeader(code)
+	_, _ = w.Write(pageOf(&a, time.Now())) // who asked is gone if this fails
+}
+
+func (*handler) json(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(v) // who asked is gone if this fails
+}
+
+// ask asks this database and then, with the keys of the saga's messages, all others at once.
+func (h *handler) ask(ctx context.Context, key string) Answer {
+	const broken = "its database gave no answer"
+	a := empty(key)
+	sagas, err := operate.SagaStandings(ctx, h.db, key, h.o.Store)
+	if err != nil {
+		h.silent(ctx, &a, h.o.Service, broken, err)
+	}
+	a.stand(h.o.Service, sagas)
+	keys := keysOf(key, sagas)
+	type reply struct {
+		service, why string
+		part         part
+		err          error
+	}
+	replies := make(chan reply, len(h.others)+1)
+	go func() {
+		held, err := operate.Holders(ctx, h.db, keys, h.o.Store)
+		replies <- reply{h.o.Service, broken, part{Held: held}, err}
+	}()
+	for name, at := range h.others {
+		go func() {
+			part, err := h.fetch(ctx, at, key, keys)
+			replies <- reply{name, fmt.Sprintf("asked at %s, it gave no answer that can be used", at.Redacted()), part, err}
+		}()
+	}
+	for range len(h.others) + 1 {
+		got := <-replies
+		a.stand(got.service, got.part.Sagas)
+		a.hold(got.service, got.part.Held)
+		if got.err != nil {
+			h.silent(ctx, &a, got.service, got.why, got.err)
+		}
+	}
+	a.Link(h.o.TraceURL)
+	slices.SortStableFunc(a.Sagas, func(a, b Saga) int {
+		return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.Service+"\x00"+a.Name, b.Service+"\x00"+b.Name))
+	})
+	slices.SortFunc(a.Held, func(a, b Held) int {
+		return strings.Compare(a.Service+"\x00"+a.Consumer+"\x00"+a.ID, b.Service+"\x00"+b.Consumer+"\x00"+b.ID)
+	})
+	slices.SortFunc(a.Silent, func(a, b Silent) int { return strings.Compare(a.Service, b.Service) })
+	return a
+}
+
+func (h *handler) silent(ctx context.Context, a *Answer, service, why string, err error) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		why = fmt.Sprintf("no answer within %v", h.o.Deadline)
+	}
+	if !slices.ContainsFunc(a.Silent, func(s Silent) bool { return s.Service == service }) {
+		a.Silent = append(a.Silent, Silent{service, why})
+	}
+	h.o.Logger.WarnContext(ctx, "status: no answer", "service", service, "error", err)
+}
+
+// part is what one service says.
+type part struct {
+	Key   string                 `json:"key"`
+	Sagas []operate.SagaStanding `json:"sagas"`
+	Held  []operate.Holder       `json:"held"`
+}
+
+func (h *handler) held(w http.ResponseWriter, r *http.Request) {
+	if !textual(r.PathValue("key")) {
+		http.Error(w, keyIs, http.StatusBadRequest)
+		return
+	}
+	keys := [][]byte{}
+	for _, text := range r.URL.Query()["key"] {
+		key, err := base64.RawURLEncoding.DecodeString(text)
+		if err != nil || len(key) > maxKey || len(keys) == maxKeys {
+			http.Error(w, fmt.Sprintf("key is given at most %d times, in base64url without padding, with at most %d bytes", maxKeys, maxKey), http.StatusBadRequest)
+			return
+		}
+		keys = append(keys, key)
+	}
+	ctx, stop := context.WithTimeout(r.Context(), h.o.Deadline)
+	defer stop()
+	sagas, err := operate.SagaStandings(ctx, h.db, r.PathValue("key"), h.o.Store)
+	held := []operate.Holder{}
+	if err == nil {
+		held, err = operate.Holders(ctx, h.db, keys, h.o.Store)
+	}
+	if err != nil {
+		h.o.Logger.WarnContext(ctx, "status: no answer", "service", h.o.Service, "error", err)
+		http.Error(w, "the database gave no answer", http.StatusServiceUnavailable)
+		return
+	}
+	h.json(w, http.StatusOK, part{Key: r.PathValue("key"), Sagas: append([]operate.SagaStanding{}, sagas...), Held: append([]operate.Holder{}, held...)})
+}

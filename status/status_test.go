@@ -1,0 +1,237 @@
+package status_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/flow"
+	"github.com/skald-go/skald/status"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+func event(name string) skald.Event[string] { return skald.Event[string]{Topic: "orders", Type: name} }
+
+// tracked is a database in which a saga stands that waits for a payment.
+func tracked(t *testing.T) *memstore.Store {
+	t.Helper()
+	f, err := flow.New("order", flow.From(event("order.placed")), flow.Then(event("order.placed"), event("payment.taken")).Within(time.Minute), flow.End(event("payment.taken")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := memstore.New(nil)
+	tx := db.BeginTx()
+	tracker := flow.NewTracker(f, db, &flow.Options{Key: func(m skald.Message) string { return m.Subject }})
+	err = tracker.Handle(t.Context(), tx, skald.Message{ID: "m-1", Source: "/shop", Topic: "orders", Type: "order.placed", Subject: "o-1", Key: []byte("k <1>"),
+		Time: time.Now().Add(-time.Hour)})
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// keep parks a message of a key, or makes it a dead letter, or puts it into quarantine.
+func keep(t *testing.T, db *memstore.Store, id, key string, death *store.Death, apart bool) {
+	t.Helper()
+	m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "order.placed", Key: []byte(key)}
+	e := store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: id}, Message: m, Attempts: 3,
+		Last: store.Failure{At: time.Now(), Why: "no route to the bank\nand more"}, Dead: death}}}
+	if apart {
+		e = store.Effect{Quarantine: &store.Quarantined{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: id}, Why: store.Conflict, Message: m}}
+	}
+	stood, err := db.Apply(t.Context(), e)
+	if err != nil || !stood[0] {
+		t.Fatal(stood, err)
+	}
+}
+
+func handler(t *testing.T, db store.Lister, o status.Options) http.Handler {
+	t.Helper()
+	o.Logger = slog.New(slog.DiscardHandler)
+	h, err := status.Handler(db, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func get(t *testing.T, h http.Handler, path string, header ...string) (code int, text string) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1"+path, http.NoBody)
+	r.RemoteAddr = "127.0.0.1:4711"
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+func answer(t *testing.T, h http.Handler, key string) (code int, a status.Answer) {
+	t.Helper()
+	code, text := get(t, h, "/"+key)
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		t.Fatalf("%d %s: %v", code, text, err)
+	}
+	return code, a
+}
+
+// A saga stands at one service, and a message of it at another holds it up.
+func TestAcrossServices(t *testing.T) {
+	orders, payment, stock := tracked(t), memstore.New(nil), memstore.New(nil)
+	keep(t, payment, "m-1", "k <1>", nil, false)
+	keep(t, payment, "m-2", "another", nil, false)
+	keep(t, stock, "m-1", "k <1>", &store.Death{At: time.Now(), Kind: "attempts", BlocksKey: true}, false)
+	keep(t, stock, "m-9", "k <1>", nil, true)
+	at := httptest.NewServer(handler(t, payment, status.Options{Service: "payment", Store: "--store @payment.url"}))
+	defer at.Close()
+	beside := httptest.NewServer(http.StripPrefix("/status", handler(t, stock, status.Options{Service: "stock"})))
+	defer beside.Close()
+	h := handler(t, orders, status.Options{Service: "orders", Services: map[string]string{"payment": at.URL, "stock": beside.URL + "/status"}})
+	code, a := answer(t, h, "o-1")
+	if code != http.StatusOK || len(a.Sagas) != 1 || a.Sagas[0].State != flow.Running || !a.Sagas[0].Overdue || a.Sagas[0].Waiting[0].For[0] != "payment.taken" || a.Sagas[0].Service != "orders" {
+		t.Fatalf("%d: %+v", code, a)
+	}
+	var got []string
+	for _, one := range a.Held {
+		got = append(got, fmt.Sprint(one.Service, " ", one.State, " ", one.ID, " ", one.LastError, " ", one.Command))
+	}
+	want := []string{
+		"payment parked m-1 no route to the bank skald parked release --store @payment.url --consumer payment --key 'k <1>' --reason 'the cause is gone'",
+		"stock dead m-1 no route to the bank skald dead redrive --consumer payment --source /shop --reason 'the cause is gone' -- m-1",
+		"stock quarantined m-9  skald inbox admit --number 1 --reason 'it is meant'",
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) || len(a.Silent) > 0 {
+		t.Errorf("held up by\n%s\nwant\n%s\nsilent: %v", strings.Join(got, "\n"), strings.Join(want, "\n"), a.Silent)
+	}
+	code, text := get(t, h, "/o-1", "Accept", "text/html,application/xhtml+xml")
+	for _, part := range []string{"<h2>order: running, overdue</h2>", "waits for <b>payment.taken</b> after order.placed", "Held up at payment", "--key &#39;k &lt;1&gt;&#39;"} {
+		if code != http.StatusOK || !strings.Contains(text, part) {
+			t.Errorf("%d: there is no %q in %s", code, part, text)
+		}
+	}
+	if code, _ := answer(t, h, "o-2"); code != http.StatusNotFound {
+		t.Errorf("of an order that nobody knows: %d", code)
+	}
+}
+
+// Services that are away, slow, answer for another key, or answer something else, are named. The rest of the
+// answer stands.
+func TestSilent(t *testing.T) {
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	servers := map[string]string{"away": away.URL}
+	for name, h := range map[string]http.HandlerFunc{
+		"slow": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"other": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"key":"o-2","sagas":[],"held":[]}`)
+		},
+		"page":    func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `<html>`) },
+		"refuses": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) },
+		"endless": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2<<20)) },
+	} {
+		s := httptest.NewServer(h)
+		defer s.Close()
+		servers[name] = s.URL
+	}
+	h := handler(t, tracked(t), status.Options{Services: servers, Deadline: time.Second})
+	code, a := answer(t, h, "o-1")
+	var names []string
+	for _, s := range a.Silent {
+		names = append(names, s.Service)
+		if s.Service == "slow" && s.Why != "no answer within 1s" {
+			t.Errorf("slow: %s", s.Why)
+		}
+	}
+	if fmt.Sprint(names) != "[away endless other page refuses slow]" || code != http.StatusOK || len(a.Sagas) != 1 {
+		t.Errorf("%d: silent are %v, sagas %v", code, names, a.Sagas)
+	}
+	if code, _ := answer(t, h, "o-2"); code != http.StatusServiceUnavailable {
+		t.Errorf("nothing is known, and some are silent: %d", code)
+	}
+	broken := handler(t, failing{}, status.Options{})
+	if code, a := answer(t, broken, "o-1"); code != http.StatusServiceUnavailable || len(a.Silent) != 1 || strings.Contains(fmt.Sprint(a.Silent), "secret") {
+		t.Errorf("without a database: %d, %v", code, a.Silent)
+	}
+}
+
+type failing struct{}
+
+func (failing) List(context.Context, store.List) (store.Listed, error) {
+	return store.Listed{}, fmt.Errorf("dial secret: refused")
+}
+
+// Without Auth only this machine is answered; with it whoever it lets in.
+func TestWhoMayAsk(t *testing.T) {
+	db := tracked(t)
+	h := handler(t, db, status.Options{})
+	for _, strange := range [][2]string{{"X-Forwarded-For", "10.0.0.1"}, {"Forwarded", "for=10.0.0.1"}} {
+		if code, _ := get(t, h, "/o-1", strange[0], strange[1]); code != http.StatusForbidden {
+			t.Errorf("%s: %d", strange, code)
+		}
+	}
+	open := handler(t, db, status.Options{Auth: func(next http.Handler) http.Handler { return next }})
+	for _, c := range []struct {
+		h            http.Handler
+		remote, host string
+		want         int
+	}{
+		{h, "127.0.0.1:1", "localhost:8080", http.StatusOK}, {h, "[::1]:1", "[::1]:80", http.StatusOK}, {h, "[::1]:1", "[::1]", http.StatusOK},
+		{h, "10.0.0.1:1", "localhost", http.StatusForbidden}, {h, "127.0.0.1:1", "rebound.example", http.StatusForbidden}, {open, "10.0.0.1:1", "shop.example", http.StatusOK},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/o-1", http.NoBody)
+		r.RemoteAddr, r.Host = c.remote, c.host
+		w := httptest.NewRecorder()
+		if c.h.ServeHTTP(w, r); w.Code != c.want {
+			t.Errorf("from %s for %s: %d, want %d", c.remote, c.host, w.Code, c.want)
+		}
+	}
+	for _, at := range []string{"payment:8080", "ftp://payment", "http://payment/?x=1"} {
+		if _, err := status.Handler(db, &status.Options{Services: map[string]string{"payment": at}}); err == nil {
+			t.Errorf("%s was taken for a URL", at)
+		}
+	}
+}
+
+// What cannot be a key is refused, and nobody is blamed for it.
+func TestBadKeys(t *testing.T) {
+	other := httptest.NewServer(handler(t, memstore.New(nil), status.Options{Service: "payment"}))
+	defer other.Close()
+	h := handler(t, tracked(t), status.Options{Services: map[string]string{"payment": other.URL}})
+	for _, key := range []string{"%ff", "%00", strings.Repeat("k", 1025)} {
+		for _, path := range []string{"/" + key, "/" + key + "/held"} {
+			if code, text := get(t, h, path); code != http.StatusBadRequest || !strings.Contains(text, "UTF-8") {
+				t.Errorf("%.20s: %d %s", path, code, text)
+			}
+		}
+	}
+	for _, key := range []string{"a%2Fb", "%3Cscript%3E", "..%2f..", strings.Repeat("k", 1024)} {
+		if code, a := answer(t, h, key); code != http.StatusNotFound || len(a.Silent) > 0 {
+			t.Errorf("%.20s: %d, silent are %v", key, code, a.Silent)
+		}
+	}
+}
+
+func TestAsk(t *testing.T) {
+	db := tracked(t)
+	keep(t, db, "m-7", "o-1", nil, false) // the key of the saga is taken for that of its messages, too
+	a, err := status.Ask(t.Context(), db, "o-1", "--store @x")
+	if err != nil || !a.Known() || len(a.Sagas) != 1 || len(a.Held) != 1 || a.Held[0].Holder.ID != "m-7" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if a, err = status.Ask(t.Context(), db, "o-2", ""); err != nil || a.Known() {
+		t.Errorf("%+v, %v", a, err)
+	}
+}

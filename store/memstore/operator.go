@@ -1,0 +1,78 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/skald-go/skald/store"
+)
+
+// defaultLimit is how many a list has at most if it is not said.
+const defaultLimit = 1000
+
+// List lists messages that are kept or in quarantine, steps, and sagas.
+func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err error) {
+	if l.Kept != nil {
+		out.Kept, err = s.kept(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
+	}
+	if err == nil && l.Quarantined != nil {
+		out.Quarantined, err = s.quarantined(ctx, *l.Quarantined)
+	}
+	if err == nil && l.Steps != nil {
+		out.Steps, err = s.steps(ctx, *l.Steps)
+	}
+	if err == nil && l.Tracked != nil {
+		out.Tracked, err = s.tracked(ctx, *l.Tracked)
+	}
+	if err == nil && l.Sagas != nil {
+		out.Sagas, err = s.sagas(ctx, *l.Sagas)
+	}
+	if err == nil && l.Definitions {
+		out.Definitions, err = s.listDefinitions(ctx)
+	}
+	return out, err
+}
+
+// Audits lists what operators did.
+func (s *Store) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
+	limit := cmp.Or(q.Limit, defaultLimit)
+	var out []store.Audit
+	err := s.enter(ctx, func() error {
+		for _, a := range s.db.audit {
+			if q.Run != "" && a.Run == q.Run && a.Number > q.After && len(out) < limit {
+				out = append(out, a)
+			}
+		}
+		for _, a := range slices.Backward(s.db.audit) {
+			if q.Run == "" && (q.Before == 0 || a.Number < q.Before) && len(out) < limit {
+				out = append(out, a)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Status tells how the database stands.
+func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Status, err error) {
+	if q.Backlog {
+		out.Backlog, err = s.backlog(ctx)
+	}
+	if err == nil && q.Keeping != "" {
+		out.Keeping, err = s.keeping(ctx, q.Keeping)
+	}
+	if err == nil && q.Left {
+		out.Left, err = s.leftKinds(ctx)
+	}
+	if err == nil && q.Retention {
+		out.Retention, err = s.keeps(ctx)
+	}
+	if err == nil && q.Outbox {
+		out.Outbox, err = s.outboxStatus(ctx)
+	}
+	if err == nil && q.Sagas {
+		err = s.countSagas(ctx, &out.Backlog)
+	}
+	return out, err
+}

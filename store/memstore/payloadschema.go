@@ -1,0 +1,31 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/skald-go/skald/store"
+)
+
+var _ store.PayloadSchemas = (*Store)(nil)
+
+type schemaKey struct{ registry, id string }
+
+// PayloadSchema reads a schema that was kept.
+func (s *Store) PayloadSchema(ctx context.Context, registry, id string) (definition string, err error) {
+	err = s.enter(ctx, func() error {
+		definition = s.db.schemas[schemaKey{registry, id}]
+		return nil
+	})
+	return definition, err
+}
+
+// KeepPayloadSchema keeps a schema, unless one is kept under this id.
+func (s *Store) KeepPayloadSchema(ctx context.Context, registry, id, definition string) error {
+	return s.enter(ctx, func() error {
+		key := schemaKey{registry, id}
+		if _, kept := s.db.schemas[key]; !kept {
+			s.db.schemas[key] = definition
+		}
+		return nil
+	})
+}

@@ -1,0 +1,126 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// An Operator is the part of a Store that tells how things stand, for operators, metrics and tests. Nothing
+// in it locks or changes anything.
+type Operator interface {
+	// List lists messages that are kept or in quarantine, and steps. Each part that is asked for is a read of
+	// its own.
+	List(ctx context.Context, l List) (Listed, error)
+
+	// Audits lists what operators did.
+	Audits(ctx context.Context, q AuditQuery) ([]Audit, error)
+
+	// Status tells how the database stands. Each part that is asked for is a read of its own.
+	Status(ctx context.Context, q StatusQuery) (Status, error)
+}
+
+// A Lister is the part of an Operator that lists messages.
+type Lister interface {
+	List(ctx context.Context, l List) (Listed, error)
+}
+
+// A List says what is to be listed. Nil parts are not read.
+type List struct {
+	Kept        *Sought
+	Quarantined *Query
+	Steps       *StepQuery
+	Tracked     *TrackedQuery
+	Sagas       *SagaQuery
+	// Definitions lists the definitions of sagas, by name, the last noted first.
+	Definitions bool
+}
+
+// Listed answers a List.
+type Listed struct {
+	Kept        []Parked      // by Place
+	Quarantined []Quarantined // by Number
+	Steps       []StepRecord  // by consumer, saga, name and occurrence
+	Tracked     []Tracked     // by key and flow
+	Sagas       []Saga        // by name and key
+	Definitions []SagaDefinition
+}
+
+// ListKept lists kept messages by Place.
+func ListKept(ctx context.Context, db Lister, what Sought) ([]Parked, error) {
+	l, err := db.List(ctx, List{Kept: &what})
+	return l.Kept, err
+}
+
+// ListQuarantined lists messages in quarantine, in the order in which they came.
+func ListQuarantined(ctx context.Context, db Lister, q Query) ([]Quarantined, error) {
+	l, err := db.List(ctx, List{Quarantined: &q})
+	return l.Quarantined, err
+}
+
+// ListSteps lists steps by consumer, saga, name and occurrence. It is quick by Consumer and Saga.
+func ListSteps(ctx context.Context, db Lister, q StepQuery) ([]StepRecord, error) {
+	l, err := db.List(ctx, List{Steps: &q})
+	return l.Steps, err
+}
+
+// A Teller is the part of an Operator that tells how the database stands.
+type Teller interface {
+	Status(ctx context.Context, q StatusQuery) (Status, error)
+}
+
+// countWithin bounds how long a count of sagas may keep a backlog waiting.
+const countWithin = 2 * time.Second
+
+// ReadBacklog tells how the outbox stands, what is kept for consumers, and how sagas stand. If sagas cannot
+// be counted, Uncounted says why.
+func ReadBacklog(ctx context.Context, db Teller) (Backlog, error) {
+	s, err := db.Status(ctx, StatusQuery{Backlog: true})
+	if err != nil {
+		return s.Backlog, err
+	}
+	CountSagas(ctx, db, &s.Backlog)
+	return s.Backlog, nil
+}
+
+// CountSagas counts sagas into b, whose Uncounted says why if they cannot be counted: all else in b stays.
+func CountSagas(ctx context.Context, db Teller, b *Backlog) {
+	ctx, cancel := context.WithTimeout(ctx, countWithin)
+	defer cancel()
+	n, err := db.Status(ctx, StatusQuery{Sagas: true})
+	b.Sagas, b.Tracked, b.Uncounted = n.Sagas, n.Tracked, err
+}
+
+// An AuditQuery says which audits are to be listed.
+type AuditQuery struct {
+	Run    string // of this run, in order; "": all, the last first
+	After  int64  // of a run: only larger numbers
+	Before int64  // without a run: only smaller numbers; 0: from the last
+	Limit  int    // at most; default 1,000
+}
+
+// A StatusQuery says what Status is to read.
+type StatusQuery struct {
+	// Backlog costs little, however large the outbox is: each process that reports metrics asks for it now
+	// and then.
+	Backlog bool
+	// Keeping is the consumer whose kept messages are to be counted; "": of none.
+	Keeping string
+	// Left reads all that is parked.
+	Left bool
+	// Retention is what Maintain last went by.
+	Retention bool
+	// Outbox reads views that are cheap however large the outbox is.
+	Outbox bool
+	// Sagas counts sagas into Backlog.Sagas and Backlog.Tracked, each count up to 10,000.
+	Sagas bool
+}
+
+// Status answers a StatusQuery.
+type Status struct {
+	Backlog
+	Keeping Keeping
+	Left    []LeftKind // by consumer, topic and type
+	// Retention is zero if Maintain never ran.
+	Retention Retention
+	Outbox    OutboxStatus
+}

@@ -1,0 +1,128 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skald-go/skald/store"
+)
+
+const (
+	markEffect = "savepoint skald_effect"
+	undoEffect = "rollback to savepoint skald_effect"
+	keepEffect = "release savepoint skald_effect"
+)
+
+// Apply carries out the effects in order, in one transaction: one commit for all. A lost guard drops its
+// effect alone, an error all of them. As a rule no guard is lost, and one round trip does. If one is, it
+// starts again and sends effect after effect.
+func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	stood := make([]bool, len(es))
+	switch {
+	case c.err != nil:
+		return stood, c.err
+	case len(es) == 1:
+		var err error
+		stood[0], err = c.applyOne(ctx, es[0])
+		return stood, err
+	case len(es) > 0 && cursorsOnly(es) == len(es):
+		return stood, c.keepAll(ctx, es, stood)
+	case len(es) > 1 && movesOnly(es):
+		return c.moveMany(ctx, es)
+	}
+	groups, err := c.groups(es, stood)
+	if err == nil {
+		if err = c.together(ctx, groups); lost(err) {
+			err = c.oneByOne(ctx, groups, stood)
+		}
+	}
+	if err != nil {
+		return make([]bool, len(es)), limit(err, messages(es))
+	}
+	for i := range es {
+		if stood[i] {
+			c.stood(es[i])
+		}
+	}
+	return stood, nil
+}
+
+// groups are the calls of each effect. One that is lost before anything is sent has none, and did not stand.
+func (c *core) groups(es []store.Effect, stood []bool) ([][]call, error) {
+	groups := make([][]call, len(es))
+	for i := range es {
+		calls, err := c.outflow(es[i:i+1], nil, nil)
+		if err != nil && !errors.Is(err, store.ErrLost) {
+			return nil, fmt.Errorf("apply effect %d of %d: %w", i+1, len(es), err)
+		}
+		if stood[i] = err == nil; stood[i] {
+			groups[i] = calls
+		}
+	}
+	return groups, nil
+}
+
+// together sends all of them as one transaction.
+func (c *core) together(ctx context.Context, groups [][]call) error {
+	var all []call
+	for _, calls := range groups {
+		all = append(all, calls...)
+	}
+	if len(all) == 0 {
+		return ctx.Err()
+	}
+	return c.short(ctx, "apply", all...)
+}
+
+// oneByOne sends them as one transaction with a savepoint for each: a round trip for each, and one more for
+// each that is lost.
+func (c *core) oneByOne(ctx context.Context, groups [][]call, stood []bool) error {
+	err := c.runner.within(ctx, func(send sender) error {
+		if err := send(ctx, c.own()); err != nil {
+			return err
+		}
+		for i, calls := range groups {
+			if len(calls) == 0 {
+				continue
+			}
+			all := append(append([]call{{sql: markEffect}}, calls...), call{sql: keepEffect})
+			err := send(ctx, all...)
+			if lost(err) {
+				stood[i] = false
+				err = send(ctx, call{sql: undoEffect})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("apply: %w", c.explain(err))
+	}
+	return nil
+}
+
+func (c *core) applyOne(ctx context.Context, e store.Effect) (bool, error) {
+	calls, err := c.outflow([]store.Effect{e}, nil, nil)
+	if err == nil && len(calls) == 0 {
+		return true, ctx.Err()
+	}
+	if err == nil {
+		err = c.short(ctx, "apply", calls...)
+	}
+	return c.verdict(err, e)
+}
+
+// verdict tells a lost guard from an error, and wakes whoever waits for rows.
+func (c *core) verdict(err error, e store.Effect) (bool, error) {
+	switch {
+	case err == nil:
+		c.stood(e)
+		return true, nil
+	case lost(err) || errors.Is(err, store.ErrLost):
+		return false, nil
+	}
+	return false, limit(err, e.Rows)
+}

@@ -1,0 +1,31 @@
+package pgstore
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/store/storetest"
+)
+
+// PostgreSQL answers as the store in memory does, whatever is asked in whatever order.
+func TestDifferential(t *testing.T) {
+	need.Postgres(t)
+	fewChecks(t)
+	storetest.Differential(t, harnessOf(newBed(t), pgx.QueryExecModeCacheStatement))
+}
+
+// fewChecks has rapid make fewer checks than its default, unless the command line says how many: each begins
+// with new tables.
+func fewChecks(t *testing.T) {
+	t.Helper()
+	checks := flag.Lookup("rapid.checks")
+	if was := checks.Value.String(); was == checks.DefValue {
+		if err := flag.Set("rapid.checks", "12"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = flag.Set("rapid.checks", was) })
+	}
+}

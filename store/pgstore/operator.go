@@ -1,0 +1,67 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"math"
+
+	"github.com/skald-go/skald/store"
+)
+
+// defaultLimit is how many a list has at most if it is not said.
+const defaultLimit = 1000
+
+// List lists messages that are kept or in quarantine, steps, and sagas.
+func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err error) {
+	if l.Kept != nil {
+		out.Kept, err = c.kept(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
+	}
+	if err == nil && l.Quarantined != nil {
+		out.Quarantined, err = c.quarantined(ctx, *l.Quarantined)
+	}
+	if err == nil && l.Steps != nil {
+		out.Steps, err = c.steps(ctx, *l.Steps)
+	}
+	if err == nil && l.Tracked != nil {
+		out.Tracked, err = c.tracked(ctx, *l.Tracked)
+	}
+	if err == nil && l.Sagas != nil {
+		out.Sagas, err = c.listSagas(ctx, *l.Sagas)
+	}
+	if err == nil && l.Definitions {
+		out.Definitions, err = c.listDefinitions(ctx)
+	}
+	return out, err
+}
+
+// Audits lists what operators did.
+func (c *core) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error) {
+	limit := int32(cmp.Or(q.Limit, defaultLimit))
+	if q.Run != "" {
+		return c.audited(ctx, c.call("Audited", legible(q.Run), q.After, limit))
+	}
+	return c.audited(ctx, c.call("AuditedLast", cmp.Or(q.Before, math.MaxInt64), limit))
+}
+
+// Status tells how the database stands.
+func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Status, err error) {
+	if q.Backlog {
+		out.Backlog, err = c.backlog(ctx)
+	}
+	if err == nil && q.Keeping != "" {
+		out.Keeping, err = c.keptCount(ctx, q.Keeping)
+	}
+	if err == nil && q.Left {
+		out.Left, err = c.leftKinds(ctx)
+	}
+	if err == nil && q.Retention {
+		out.Retention, err = c.keeps(ctx)
+	}
+	if err == nil && q.Outbox {
+		out.Outbox, err = c.outboxStatus(ctx)
+	}
+	if err == nil && q.Sagas {
+		err = c.countSagas(ctx, &out.Backlog)
+	}
+	return out, err
+}

@@ -1,0 +1,94 @@
+package pgstore
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A login plants types, functions and operators in front of those that Skald's functions name. None of them
+// is run: not under the rights of the owner, nor under those of whoever else calls.
+func TestWhatALoginPlantsIsNotRun(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	app := b.role(t, "app")
+	b.exec(t, `INSERT INTO {skald_outbox} (topic, type) VALUES ('orders', 'x')`)
+	s := b.store(t)
+	if _, err := store.Snapshot(ctx, s, ""); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := b.as(t, app, "plants").Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	plant := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(ctx, b.q(sql), pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	plant(`CREATE FUNCTION pg_temp.ran(as_whom name) RETURNS boolean LANGUAGE plpgsql AS $$
+		BEGIN RAISE EXCEPTION 'what was planted ran as %', as_whom; END $$`)
+	for _, name := range []string{"text", "bigint", "int8", "pg_snapshot", "xid8", "integer", "int4", "smallint", "numeric", "jsonb", "uuid", "bit", "regclass"} {
+		plant(`CREATE DOMAIN pg_temp."` + name + `" AS pg_catalog.text CHECK (pg_temp.ran(current_user))`)
+	}
+	for _, name := range []string{"pg_inherits", "pg_class", "pg_database"} {
+		plant(`CREATE TEMP VIEW ` + name + ` AS SELECT 1 / 0 AS oid, 1 / 0 AS datname, 1 / 0 AS relowner`)
+	}
+	plant(`SET search_path = pg_temp, pg_catalog`)
+	for _, sql := range []string{`SELECT * FROM {skald_shards}`, `SELECT * FROM {skald_pending_after}(0)`, `SELECT {skald_oldest_after}(0::pg_catalog.int8, 0, 1023)`,
+		`SELECT {skald_uuid7}()`, `INSERT INTO {skald_outbox} (topic, type, headers) VALUES ('orders', 'x', '[["h","YQ=="]]')`} {
+		if _, err := conn.Exec(ctx, b.q(sql), pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	rows, err := b.pool.Query(ctx, `SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
+		AND (NOT 'search_path=pg_catalog, pg_temp' = ANY (coalesce(p.proconfig, '{}'))
+			OR p.prosecdef AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0))`, b.schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if open, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(open) > 0 {
+		t.Errorf("functions without a search_path of their own, or for everybody under their owner's rights: %v, %v", open, err)
+	}
+}
+
+// What an operator's command says of itself is beside what the database knows of it; a relay changes of the
+// settings what it notes there, and nothing else.
+func TestRightsEndAtRows(t *testing.T) {
+	b := newBed(t)
+	ctx := context.Background()
+	name := b.role(t, "app")
+	app := b.storeAs(t, name)
+	if _, err := app.Apply(ctx, store.Effect{Audit: &store.Audit{Author: "the owner", Reason: "w", Action: "drop"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := one[string](t, b, `SELECT author || ' by ' || login FROM {skald_audit}`); got != "the owner by "+name {
+		t.Errorf("noted as %q", got)
+	}
+	list, err := app.Audits(ctx, store.AuditQuery{Limit: 1})
+	if err != nil || len(list) != 1 || list[0].Login != name {
+		t.Errorf("read as %+v, %v", list, err)
+	}
+	relay := b.storeAs(t, b.role(t, "relay"))
+	for sql, refused := range map[string]bool{
+		`SELECT FROM {skald_setting} WHERE name = 'shard lock' FOR UPDATE`:              false,
+		`UPDATE {skald_setting} SET value = 'shard 1 …' WHERE name = 'recovery reason'`: false,
+		`UPDATE {skald_setting} SET value = '9' WHERE name = 'recoveries'`:              true,
+		`UPDATE {skald_setting} SET value = 'x' WHERE name = 'fingerprint key'`:         true,
+		`UPDATE {skald_setting} SET value = '/other' WHERE name = 'source'`:             true,
+	} {
+		if _, err := relay.pool.Exec(ctx, b.q(sql)); (state(err) == "42501") != refused {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	for _, column := range []string{"login, author, reason, action, consumer, source, id", "at, author, reason, action, consumer, source, id"} {
+		if _, err := app.pool.Exec(ctx, b.q(`INSERT INTO {skald_audit} (`+column+`) VALUES (now()::text, 'a', 'b', 'c', 'd', 'e', 'f')`)); state(err) != "42501" && state(err) != "42804" {
+			t.Errorf("%s: %v", column, err)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A place is the name of the database that was last looked at and found to be the one that its shards speak
+// of. Who hands the name in is spared the look if the database is that one; it costs no more than reading the
+// name.
+type place struct{ name atomic.Pointer[string] }
+
+func (p *place) known() string {
+	if name := p.name.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
+// walk is the call that begins what a relay reads: it raises where the database is not the one that the
+// shards speak of.
+func (c *core) walk() call {
+	walk := c.call("WalkHere", c.place.known())
+	walk.scan = func(row scanner) error {
+		var name, settings string
+		err := row.Scan(&name, &settings)
+		c.place.name.Store(&name)
+		return err
+	}
+	return walk
+}
+
+// noteMoved compares what a relay knew with what is here. What it finds stays until the recover.
+func (c *core) noteMoved(ctx context.Context, knew []store.Shard) error {
+	n := len(knew)
+	ids, epochs := make([]int32, n), make([]int64, n)
+	tokens, bases, tips := make([]string, n), make([]string, n), make([]string, n)
+	for i, l := range knew {
+		ids[i], epochs[i], tokens[i], bases[i], tips[i] = int32(l.ID), l.Epoch, l.Token, l.Cursor.Base, l.Cursor.Tip
+	}
+	return c.short(ctx, "compare shards", c.call("NoteMoved", ids, epochs, tokens, bases, tips))
+}
+
+const (
+	recoverPage  = 5000            // rows settled in one transaction, beside writers
+	recoverWait  = 2 * time.Second // for writers to end, while others wait behind us
+	recoverTries = 20
+	recoverPause = 500 * time.Millisecond // in which they go on
+)
+
+// Recover settles the outbox of a database that moved, and brings the numbers of what consumers keep up to
+// what is there. Most of it goes page by page beside writers, and may be repeated; what remains are two
+// transactions that lock them out.
+func (c *core) Recover(ctx context.Context, note *store.Audit) (done store.Recovered, err error) {
+	var recovers, horizon, moved, behind, arrivals string
+	var last int64
+	err = c.short(ctx, "look for a move", c.call("Recoveries").into(&recovers), c.call("Moved").into(&moved), c.call("Horizon").into(&horizon), c.call("Walk"), c.call("After").into(&behind))
+	if err == nil {
+		err = c.short(ctx, "read all marks", c.call("Patient"), c.call("LastArrival").into(&last))
+	}
+	if err == nil {
+		err = c.short(ctx, "look for a move", c.call("ArrivalAfter", last).into(&arrivals))
+	}
+	saw := slices.DeleteFunc([]string{moved, cmp.Or(behind, arrivals)}, func(s string) bool { return s == "" })
+	done.Moved = strings.Join(saw, "; ")
+	if err != nil || note == nil || done.Moved == "" {
+		return done, err
+	}
+	if behind+arrivals != "" {
+		err := c.insist(ctx, func() error { return c.raise(ctx, last, &done, note) })
+		switch {
+		case lost(err) && moved == "":
+			return store.Recovered{}, nil // somebody else did it meanwhile
+		case lost(err):
+		case err != nil || moved == "":
+			return done, err
+		}
+	}
+	switch err := c.settle(ctx, recovers, horizon, &done, note); {
+	case lost(err) && done.Raised == 0:
+		return store.Recovered{}, nil // the same
+	case err != nil && !lost(err):
+		return done, err
+	}
+	c.wake()
+	return done, nil
+}
+
+// insist does what locks writers out, and comes again where it does not get the lock.
+func (c *core) insist(ctx context.Context, do func() error) error {
+	for try := 1; ; try++ {
+		err := do()
+		switch {
+		case err == nil || lost(err):
+			return err
+		case state(err) != "55P03" && state(err) != "40P01" || try == recoverTries:
+			return fmt.Errorf("recover: lock writers out: %w", c.explain(err))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(recoverPause):
+		}
+	}
+}
+
+// behind tells, before what consumers keep is numbered, that sequences are where other rows were: logical
+// replication leaves them so. A number that is given out twice would be another message's place, or its
+// answer.
+func (c *core) behind() []call {
+	look := c.call("After")
+	look.scan = func(row scanner) error {
+		var saw string
+		if err := row.Scan(&saw); err != nil || saw == "" {
+			return err
+		}
+		return &store.MovedError{Saw: saw}
+	}
+	return []call{c.call("Walk"), look}
+}
+
+// raise has the sequences go on behind what is there, and notes it.
+func (c *core) raise(ctx context.Context, arrival int64, done *store.Recovered, note *store.Audit) error {
+	raised := 0
+	calls := []call{c.session(recoverWait, defaultHandle), c.call("Walk"), c.call("LockNumbered"), c.call("GuardBehind", arrival)}
+	for _, up := range []call{c.call("RaiseAudits"), c.call("RaisePlaces"), c.call("RaiseArrivals", arrival), c.call("RaiseQuarantined")} {
+		up.scan = func(row scanner) error {
+			raised++
+			var to int64
+			return row.Scan(&to)
+		}
+		calls = append(calls, up)
+	}
+	err := c.runner.run(ctx, append(calls, c.noting(note))...)
+	if err == nil {
+		done.Raised = raised
+	}
+	return err
+}
+
+// settle judges all rows that are there, page by page, and then has the relays begin with what is left of
+// them. An error for which lost is true tells that another recover has done it.
+func (c *core) settle(ctx context.Context, recovers, horizon string, done *store.Recovered, note *store.Audit) error {
+	guarded := func(act string, calls ...call) error {
+		all := append([]call{c.call("Walk"), c.call("LockPage"), c.call("GuardRecoveries", recovers)}, calls...)
+		return c.insist(ctx, func() error { return c.short(ctx, act, all...) })
+	}
+	for after := int64(0); ; {
+		var rows, last, covered, again int64
+		err := guarded("settle rows", c.call("SettlePage", after, int32(recoverPage), horizon, recovers).into(&rows, &last, &covered, &again))
+		if err != nil {
+			return err
+		}
+		if rows == 0 {
+			break
+		}
+		after, done.Covered, done.Again = last, done.Covered+covered, done.Again+again
+	}
+	if err := guarded("raise the sequence of ticks", c.call("RaiseSnapshots")); err != nil {
+		return err
+	}
+	return c.insist(ctx, func() error { return c.seat(ctx, recovers, horizon, done, note) })
+}
+
+// seat does the rest: rows that came meanwhile, numbers, shards.
+func (c *core) seat(ctx context.Context, recovers, horizon string, done *store.Recovered, note *store.Audit) error {
+	token := rand.Text()
+	var late, renumbered, shards int64
+	settle, renumber, seat := c.call("SettleNew", horizon), c.call("Renumber", token), c.call("SeatShards", token)
+	settle.done = func(n int64) { late = n }
+	renumber.done = func(n int64) { renumbered = n }
+	seat.done = func(n int64) { shards = n }
+	err := c.runner.run(ctx, c.session(recoverWait, defaultHandle), c.call("Walk"), c.call("LockOutbox"), c.call("RecoverSnapshot", token),
+		c.call("RecoverOnce"), c.call("GuardRecoveries", recovers), settle, renumber, seat, c.call("ForgetAllRelays"), c.call("EndRecover"), c.noting(note))
+	if err != nil {
+		return err
+	}
+	done.Again, done.Renumbered, done.Shards = done.Again+late, renumbered, int(shards)
+	return nil
+}

@@ -1,0 +1,131 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A pausing runner does something before one of its transactions.
+type pausing struct {
+	runner
+	n, at int
+	do    func()
+}
+
+func (s *pausing) run(ctx context.Context, calls ...call) error {
+	if s.n++; s.n == s.at {
+		s.do()
+	}
+	return s.runner.run(ctx, calls...)
+}
+
+// moved is a store of an outbox with n rows, of which a relay knew more than there is.
+func moved(t *testing.T, b *bed, n int) *Store {
+	t.Helper()
+	ctx, s := context.Background(), b.store(t)
+	shards, err := s.Lease(ctx, store.Ask{Owner: "one", Session: "1", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if _, err := s.Apply(ctx, store.Effect{Rows: rowsOf(numbered("a", i+1))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	knew := shards.Shards[0]
+	knew.Epoch++
+	if _, err = s.Lease(ctx, store.Ask{Owner: "one", Session: "1", TTL: time.Hour, Knew: []store.Shard{knew}}); !errors.Is(err, store.ErrMoved) {
+		t.Fatalf("lease: %v", err)
+	}
+	return s
+}
+
+// unread wants a relay to find rows 1 to n, once each.
+func unread(t *testing.T, b *bed, what string, n int) {
+	t.Helper()
+	ctx, s := context.Background(), b.store(t)
+	got, err := s.Lease(ctx, store.Ask{Owner: "two", Session: "1", TTL: time.Hour})
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	f := newFollower(s)
+	f.base = got.Shards[0].Cursor.Base
+	if err := f.turn(ctx, 100); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	wantOrder(t, f.rows, map[string]int{"a": n})
+	if len(f.rows) != n {
+		t.Errorf("%s: %d rows are read of %d", what, len(f.rows), n)
+	}
+}
+
+// A second recover stands at each of its transactions while the first does all of its own: what the first
+// gave to the relays is read.
+func TestReseatsOverlap(t *testing.T) {
+	b, ctx, note := newBed(t), t.Context(), &store.Audit{Author: "ann", Action: "recover"}
+	for at := 1; ; at++ {
+		b.clear(t)
+		first, second := moved(t, b, 12), b.store(t)
+		steps := &pausing{runner: second.runner, at: at, do: func() {
+			if done, err := first.Recover(ctx, note); err != nil || done.Again != 12 {
+				t.Errorf("the first recover says %+v, %v", done, err)
+			}
+		}}
+		second.runner = steps
+		done, err := second.Recover(ctx, note)
+		if err != nil {
+			t.Fatalf("the second recover, from its transaction %d on: %v", at, err)
+		}
+		if steps.n < at { // it did everything itself
+			if done.Again != 12 {
+				t.Errorf("a recover alone says %+v", done)
+			}
+			return
+		}
+		if done != (store.Recovered{}) {
+			t.Errorf("the second recover, from its transaction %d on, says %+v", at, done)
+		}
+		unread(t, b, fmt.Sprintf("from transaction %d on", at), 12)
+	}
+}
+
+// A recover whose client is gone goes on at the server: it waits for a writer, and comes to its end between
+// the steps of the next one.
+func TestRecoverOutlivesItsClient(t *testing.T) {
+	b, ctx, note := newBed(t), t.Context(), &store.Audit{Author: "ann", Action: "recover"}
+	first, second := moved(t, b, 12), b.store(t)
+	writer, err := b.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Write(ctx, writer, store.Effect{Rows: rowsOf(numbered("a", 13))}); err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan error, 1)
+	go func() { // whose answer nobody hears
+		_, err := first.Recover(ctx, note)
+		gone <- err
+	}()
+	for one[int](t, b, `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock' AND query LIKE '%IN EXCLUSIVE MODE%'`, b.name()) == 0 {
+		if ctx.Err() != nil {
+			t.Fatal("it never waits for the writer")
+		}
+	}
+	second.runner = &pausing{runner: second.runner, at: 2, do: func() {
+		if err := writer.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-gone; err != nil {
+			t.Fatal(err)
+		}
+	}}
+	if done, err := second.Recover(ctx, note); err != nil || done != (store.Recovered{}) {
+		t.Errorf("the next recover says %+v, %v", done, err)
+	}
+	unread(t, b, "behind a client that is gone", 13)
+}

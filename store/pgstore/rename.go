@@ -1,0 +1,45 @@
+package pgstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-go/skald/internal/belonging"
+	"github.com/skald-go/skald/internal/control"
+	"github.com/skald-go/skald/store"
+)
+
+// Rename gives what is kept of a consumer to another name. It looks first, and what it has seen is a guard of
+// the transaction that moves. The marks are what takes time: each is written anew, with its entries in two
+// indexes.
+func (c *core) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
+	was, is := name(r.Old), name(r.New)
+	err = c.short(ctx, "look what is kept of consumers", c.call("Patient"), c.belongings(was, &out.Old), c.belongings(is, &out.New))
+	if err != nil || r.Audit == nil || !belonging.Movable(&out, r.Quiet) {
+		return out, err
+	}
+	calls := []call{c.call("Patient"), c.call("LockConsumers", was, is), c.call("GuardRename", was, is, r.Quiet.Milliseconds(), control.Prefix)}
+	for _, move := range []string{"MoveMarks", "MoveParked", "MoveQuarantined", "MoveSteps", "MoveFloor", "MoveStepFloors",
+		"DropCheckpoints", "MoveCheckpoints", "DropTypes", "MoveTypes", "DropConsumer", "MoveConsumer"} {
+		calls = append(calls, c.call(move, was, is))
+	}
+	err = c.short(ctx, "rename a consumer", append(calls, c.noting(r.Audit))...)
+	if lost(err) {
+		return out, nil
+	}
+	out.Done = err == nil
+	return out, err
+}
+
+func (c *core) belongings(consumer string, b *store.Belongings) call {
+	read := c.call("Belongings", consumer, control.Prefix)
+	read.scan = func(row scanner) error {
+		var heard int64 // milliseconds
+		err := row.Scan(&b.Marks, &b.Positions, &b.Controls, &b.Parked, &b.Dead, &b.Quarantined, &b.Steps, &b.Floors, &b.Types, &heard)
+		if b.Heard = -1; heard >= 0 {
+			b.Heard = time.Duration(heard) * time.Millisecond
+		}
+		return err
+	}
+	return read
+}

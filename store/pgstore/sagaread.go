@@ -1,0 +1,156 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/internal/sagarow"
+	"github.com/skald-go/skald/store"
+)
+
+// ClaimSagas leases sagas that are due: one round trip, which writes nothing where none is.
+func (c *core) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (out store.ClaimedSagas, err error) {
+	out.Next = -1
+	hashes := slices.Compact(slices.Sorted(slices.Values(ask.Hashes)))
+	var due, next *int64
+	was := map[store.SagaRef]int64{}
+	claim := c.call("ClaimSagas", hashes, int64(ask.Limit), ask.Session, ask.Lease.Microseconds(), int64(sagarow.MaxClaim))
+	claim.scan = func(row scanner) error {
+		var at int64
+		var found, in *int64
+		var lapsed string
+		s, err := scanSaga(row, &at, &lapsed, &found, &in)
+		s.Lapsed = lapsed
+		if found != nil {
+			due, next = found, in
+		} else if err == nil {
+			out.Sagas = append(out.Sagas, s)
+			was[ref(&s)] = at
+		}
+		return err
+	}
+	if err := c.short(ctx, "claim sagas", c.call("Walk"), claim); err != nil {
+		return store.ClaimedSagas{}, err
+	}
+	slices.SortFunc(out.Sagas, func(a, b store.Saga) int {
+		return cmp.Or(cmp.Compare(was[ref(&a)], was[ref(&b)]), bySaga(ref(&a), ref(&b)))
+	})
+	if next != nil {
+		out.Next = max(time.Duration(*next)*time.Microsecond, 0)
+	}
+	if due != nil && int(*due) > len(out.Sagas) {
+		out.Next = sooner(out.Next, leftOver(out.Sagas, ask.Limit))
+	}
+	return out, nil
+}
+
+func ref(s *store.Saga) store.SagaRef { return store.SagaRef{Name: s.Name, Key: s.Key} }
+
+// sooner is the smaller of two times, of which the first may be none.
+func sooner(a, b time.Duration) time.Duration {
+	if a < 0 {
+		return b
+	}
+	return min(a, b)
+}
+
+// leftOver is when to ask for sagas that are due and were not claimed: at once where a bound was reached,
+// else rivals have them locked.
+func leftOver(claimed []store.Saga, limit int) time.Duration {
+	bytes := 0
+	for i := range claimed {
+		bytes += sagarow.Bytes(&claimed[i])
+	}
+	if len(claimed) >= limit || bytes > sagarow.MaxClaim-2*sagarow.MaxData {
+		return 0
+	}
+	return sagarow.Skipped
+}
+
+// NoteSagaDefinitions stores definitions: one statement.
+func (c *core) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinition) error {
+	known := map[[2]string]string{}
+	for i := range ds {
+		if err := sagarow.CheckDefinition(&ds[i]); err != nil {
+			return err
+		}
+		known[[2]string{ds[i].Name, ds[i].Hash}] = ds[i].Written
+	}
+	if len(known) == 0 {
+		return c.err
+	}
+	var keys [][2]string
+	for k := range known {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	var names, hashes, written []string
+	for _, k := range keys {
+		names, hashes, written = append(names, k[0]), append(hashes, k[1]), append(written, known[k])
+	}
+	return c.short(ctx, "note definitions of sagas", c.call("NoteSagaDefinitions", names, hashes, written))
+}
+
+// listSagas lists sagas.
+func (c *core) listSagas(ctx context.Context, q store.SagaQuery) (out []store.Saga, err error) {
+	var name, key *string
+	if q.After != nil {
+		name, key = new(legible(q.After.Name)), new(legible(q.After.Key))
+	}
+	var statuses []string
+	for _, s := range q.Status {
+		statuses = append(statuses, legible(s))
+	}
+	list := c.call("ListSagas", q.Light, legible(q.Name), legible(q.Key), legible(q.ID), statuses, q.Stuck || q.Paused || q.Failing, q.Stuck, q.Paused,
+		q.Failing, legible(q.Step), legible(q.Error), moment(q.StartedBefore), moment(q.StartedAfter), name, key, int32(cmp.Or(q.Limit, defaultLimit)))
+	calls := []call{c.call("PlanOnce"), list}
+	switch {
+	case !sagarow.OnlyKey(&q): // which is asked often: no plan is made for it
+	case q.Name != "":
+		calls = []call{c.call("FindSaga", legible(q.Name), legible(q.Key))}
+	default:
+		calls = []call{c.call("ListSagasOfKey", legible(q.Key), int32(cmp.Or(q.Limit, defaultLimit)))}
+	}
+	calls[len(calls)-1].scan = func(row scanner) error {
+		s, err := scanSaga(row)
+		out = append(out, s)
+		return err
+	}
+	if err := c.short(ctx, "list sagas", calls...); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// listDefinitions lists definitions of sagas.
+func (c *core) listDefinitions(ctx context.Context) (out []store.SagaDefinition, err error) {
+	list := c.call("ListSagaDefinitions")
+	list.scan = func(row scanner) error {
+		var d store.SagaDefinition
+		err := row.Scan(&d.Name, &d.Hash, &d.Written, &d.Noted)
+		d.Noted = d.Noted.UTC()
+		out = append(out, d)
+		return err
+	}
+	if err := c.short(ctx, "list definitions of sagas", list); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// countSagas counts sagas that have not ended.
+func (c *core) countSagas(ctx context.Context, b *store.Backlog) error {
+	b.Sagas, b.Tracked = nil, nil
+	count := c.call("CountSagas", sagarow.Overdue.Microseconds())
+	count.scan = func(row scanner) error {
+		var n store.SagaCounts
+		var oldest int64
+		err := row.Scan(&n.Name, &n.Running, &n.Compensating, &n.Stuck, &n.Paused, &n.Failing, &n.Overdue, &oldest)
+		n.Oldest = max(time.Duration(oldest)*time.Microsecond, 0)
+		b.Sagas = append(b.Sagas, n)
+		return err
+	}
+	return c.short(ctx, "count sagas", c.call("Walk"), count, c.trackedCounts(&b.Tracked))
+}

@@ -1,0 +1,163 @@
+-- A row that was acknowledged gets the transaction 3 if its own means nothing here. One that is to be read again gets 4, at the
+-- next recovery 5, and so on, and the snapshot of the recovery names that one as running. No transaction of a user's ever had a
+-- number so small: making a cluster takes hundreds.
+
+-- name: Moved
+SELECT coalesce(/*schema*/skald_recovery_reason(), '');
+
+-- name: Here
+SELECT /*schema*/skald_check_identity('');
+
+-- name: Horizon
+-- Transactions from here on may not have ended yet.
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text;
+
+-- name: Recoveries
+-- How many there were. A recovery reads it before anything else: whatever it settles, it settles for that number, and under GuardReseats.
+SELECT value FROM /*schema*/skald_setting WHERE name = 'recoveries';
+
+-- name: LockPage
+-- Waits for a recovery that holds LockOutbox, whose answer nobody may have heard.
+LOCK TABLE /*schema*/skald_outbox IN ROW EXCLUSIVE MODE;
+
+-- name: GuardRecoveries
+-- Behind a lock of the outbox: of two that recover at the same time the second must not settle what the first has given to the relays.
+SELECT /*schema*/skald_require((SELECT value FROM /*schema*/skald_setting WHERE name = 'recoveries') = $1::text, 'the recovery');
+
+-- name: SettlePage
+-- The rows behind $1, at most $2; $3 is the horizon, $4 is Reseats. Acknowledged is what a shard's base saw by its snapshot and by its number: what was written
+-- here since has a number behind it, unless the sequence was left behind and gave numbers out again.
+WITH again AS MATERIALIZED (
+	SELECT (4 + $4::text::integer)::text::xid8 AS txid
+), page AS MATERIALIZED (
+	SELECT o.seq, o.slot, o.txid, /*bucket*/ AS bucket FROM /*schema*/skald_outbox AS o WHERE o.seq > $1::bigint ORDER BY o.seq LIMIT $2::integer
+), base AS MATERIALIZED (
+	SELECT l.first_bucket, l.last_bucket, t.snapshot, t.seq FROM /*schema*/skald_shard AS l JOIN /*schema*/skald_snapshot AS t
+		ON t.id = nullif(split_part(l.base, '-', 1), '')::bigint AND t.token = split_part(l.base, '-', 2)
+), given AS MATERIALIZED (
+	SELECT CASE WHEN n.last < greatest(n.top, n.known) THEN n.last ELSE 0 END AS seq FROM (SELECT
+		(SELECT coalesce(max(o.seq), 0) FROM (SELECT seq FROM /*schema*/skald_outbox ORDER BY seq DESC LIMIT 1) AS o) AS top,
+		(SELECT coalesce(max(b.seq), 0) FROM base AS b) AS known,
+		coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0) AS last) AS n
+), judged AS MATERIALIZED (
+	SELECT p.seq, p.slot, p.txid, p.txid <> (SELECT txid FROM again) AND p.seq > (SELECT seq FROM given) AND EXISTS (SELECT FROM base AS b
+		WHERE p.bucket BETWEEN b.first_bucket AND b.last_bucket AND p.seq <= b.seq AND pg_visible_in_snapshot(p.txid, b.snapshot)) AS covered
+	FROM page AS p
+), u AS (
+	UPDATE /*schema*/skald_outbox AS o SET txid = CASE WHEN j.covered THEN '3'::xid8 ELSE (SELECT txid FROM again) END FROM judged AS j
+	WHERE o.seq = j.seq AND o.slot = j.slot
+		AND CASE WHEN j.covered THEN j.txid >= $3::text::xid8 ELSE j.txid <> (SELECT txid FROM again) END
+)
+SELECT count(*), coalesce(max(seq), 0), count(*) FILTER (WHERE covered), count(*) FILTER (WHERE NOT covered) FROM judged;
+
+-- name: After
+-- What is there that its sequence has not come to, or ''. Rows are read by the snapshot, and the sequence behind it. Of marks, whose numbers
+-- have no index, it takes the latest: of a sequence that begins again any of them tells.
+SELECT coalesce((SELECT format('number %s of %s is there, the sequence %s has come to %s', t.top, t.action, t.name, t.last) FROM (
+	SELECT 1 AS n, 'skald_parked' AS action, 'skald_parked_place_seq' AS name, (SELECT p.place FROM /*schema*/skald_parked AS p ORDER BY p.place DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_parked_place_seq AS s) AS last
+	UNION ALL
+	SELECT 2 AS n, 'skald_answer' AS action, 'skald_arrival' AS name, (SELECT a.arrival FROM /*schema*/skald_answer AS a ORDER BY a.arrival DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_arrival AS s) AS last
+	UNION ALL
+	SELECT 3 AS n, 'skald_mark' AS action, 'skald_arrival' AS name, (SELECT m.arrival FROM /*schema*/skald_mark AS m ORDER BY m.at DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_arrival AS s) AS last
+	UNION ALL
+	SELECT 5 AS n, 'skald_quarantine' AS action, 'skald_quarantine_number_seq' AS name, (SELECT q.number FROM /*schema*/skald_quarantine AS q ORDER BY q.number DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_quarantine_number_seq AS s) AS last
+	UNION ALL
+	SELECT 6 AS n, 'skald_audit' AS action, 'skald_audit_seq_seq' AS name, (SELECT a.seq FROM /*schema*/skald_audit AS a ORDER BY a.seq DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_audit_seq_seq AS s) AS last
+) AS t WHERE t.top > t.last ORDER BY t.n LIMIT 1), '');
+
+-- name: Patient
+SELECT set_config('statement_timeout', '0', true);
+
+-- name: LastArrival
+-- It reads all marks, and locks nobody out: what is written meanwhile has a number of the sequence.
+SELECT coalesce(greatest((SELECT max(m.arrival) FROM /*schema*/skald_mark AS m),
+	(SELECT max(a.arrival) FROM /*schema*/skald_answer AS a)), 0);
+
+-- name: ArrivalAfter
+SELECT coalesce((SELECT format('number %s of a mark is there, the sequence skald_arrival has come to %s', $1::bigint, s.last_value - (NOT s.is_called)::integer) FROM /*schema*/skald_arrival AS s
+	WHERE $1::bigint > s.last_value - (NOT s.is_called)::integer), '');
+
+-- name: LockNumbered
+-- Who writes draws a number; nobody does from here on. In the order in which an intake takes them.
+LOCK TABLE /*schema*/skald_mark, /*schema*/skald_answer, /*schema*/skald_quarantine, /*schema*/skald_parked, /*schema*/skald_audit
+	IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: RaisePlaces
+SELECT setval('/*schema*/skald_parked_place_seq'::regclass, t.top) FROM (SELECT max(place) FROM /*schema*/skald_parked) AS t(top), /*schema*/skald_parked_place_seq AS s
+WHERE t.top > s.last_value - (NOT s.is_called)::integer;
+
+-- name: RaiseAudits
+SELECT setval('/*schema*/skald_audit_seq_seq'::regclass, t.top) FROM (SELECT max(seq) FROM /*schema*/skald_audit) AS t(top), /*schema*/skald_audit_seq_seq AS s
+WHERE t.top > s.last_value - (NOT s.is_called)::integer;
+
+-- name: RaiseQuarantined
+SELECT setval('/*schema*/skald_quarantine_number_seq'::regclass, t.top) FROM (SELECT max(number) FROM /*schema*/skald_quarantine) AS t(top), /*schema*/skald_quarantine_number_seq AS s
+WHERE t.top > s.last_value - (NOT s.is_called)::integer;
+
+-- name: RaiseArrivals
+-- To LastArrival.
+SELECT setval('/*schema*/skald_arrival'::regclass, t.top) FROM (SELECT $1::bigint) AS t(top), /*schema*/skald_arrival AS s
+WHERE t.top > s.last_value - (NOT s.is_called)::integer;
+
+-- name: RaiseSnapshots
+-- In a transaction of its own: it draws a number.
+SELECT setval('/*schema*/skald_snapshot_id_seq'::regclass, t.id) FROM (SELECT id FROM /*schema*/skald_snapshot ORDER BY id DESC LIMIT 1) AS t
+WHERE t.id > coalesce(pg_sequence_last_value('/*schema*/skald_snapshot_id_seq'::regclass), 0);
+
+-- name: LockOutbox
+-- Waits for those who have written; nobody writes from here on. It draws no transaction number: the snapshot that follows
+-- would count our own among those that are over.
+LOCK TABLE /*schema*/skald_outbox IN EXCLUSIVE MODE;
+
+-- name: RecoverSnapshot
+WITH now AS MATERIALIZED (
+	SELECT pg_current_snapshot() AS s
+), h AS MATERIALIZED (
+	SELECT greatest(coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0),
+		(SELECT seq FROM /*schema*/skald_outbox ORDER BY seq DESC LIMIT 1),
+		(SELECT max(t.seq) FROM /*schema*/skald_shard AS l JOIN /*schema*/skald_snapshot AS t
+			ON t.id = nullif(split_part(l.base, '-', 1), '')::bigint AND t.token = split_part(l.base, '-', 2))) AS seq
+)
+INSERT INTO /*schema*/skald_snapshot (token, snapshot, seq, own_txid, at)
+SELECT $1::text, (again || ':' || pg_snapshot_xmax(s)::text || ':' || again
+		|| coalesce((SELECT string_agg(',' || x::text, '' ORDER BY x) FROM pg_snapshot_xip(s) AS x), ''))::pg_snapshot,
+	h.seq, pg_current_xact_id(), clock_timestamp()
+FROM now, h, (SELECT 4 + value::integer AS again FROM /*schema*/skald_setting WHERE name = 'recoveries') AS n;
+
+-- name: RecoverOnce
+-- Of two that recover at the same time the second finds that nothing moved.
+SELECT /*schema*/skald_require(/*schema*/skald_recovery_reason() IS NOT NULL, 'the recovery') FROM /*schema*/skald_setting WHERE name = 'shard lock' FOR UPDATE;
+
+-- name: SettleNew
+-- What was committed since the pages were settled.
+UPDATE /*schema*/skald_outbox SET txid = (SELECT (4 + value::integer)::text::xid8 FROM /*schema*/skald_setting WHERE name = 'recoveries')
+WHERE txid >= $1::text::xid8;
+
+-- name: Renumber
+-- Rows that got a number a second time come behind all others, in their order. The sequence goes on behind them.
+WITH s AS MATERIALIZED (
+	SELECT coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0) AS last, t.seq AS top FROM /*schema*/skald_snapshot AS t WHERE t.token = $1::text
+), raised AS MATERIALIZED (
+	SELECT setval('/*schema*/skald_outbox_seq_seq'::regclass, s.top) FROM s WHERE s.last < s.top
+), gone AS (
+	DELETE FROM /*schema*/skald_outbox AS o WHERE EXISTS (SELECT FROM raised) AND o.seq <= (SELECT s.last FROM s) RETURNING o.*
+)
+INSERT INTO /*schema*/skald_outbox (topic, key, type, data, data_bytes, key_bytes, content_type, schema, subject, correlation_id, causation_id,
+	traceparent, headers, time, id, source, txid, slot, bucket, erased_at)
+SELECT topic, key, type, data, data_bytes, key_bytes, content_type, schema, subject, correlation_id, causation_id,
+	traceparent, headers, time, id, source,
+	(SELECT (4 + value::integer)::text::xid8 FROM /*schema*/skald_setting WHERE name = 'recoveries'), slot, bucket, erased_at
+FROM gone ORDER BY seq;
+
+-- name: SeatShards
+UPDATE /*schema*/skald_shard AS l SET base = t.id || '-' || t.token, tip = '', seq = 0, owner = NULL, session = NULL, epoch = l.epoch + 1,
+	token = gen_random_uuid()::text, system = p.system, timeline = p.timeline, database = p.database, changed_at = clock_timestamp()
+FROM /*schema*/skald_snapshot AS t, /*schema*/skald_database_identity() AS p
+WHERE t.token = $1::text;
+
+-- name: ForgetAllRelays
+-- Those that stopped have left nothing; one that sessions comes again.
+DELETE FROM /*schema*/skald_relay;
+
+-- name: EndRecover
+UPDATE /*schema*/skald_setting SET value = CASE name WHEN 'recovery reason' THEN '' ELSE (value::integer + 1)::text END WHERE name IN ('recovery reason', 'recoveries');

@@ -1,0 +1,362 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/relay"
+)
+
+const walsender = `SELECT count(*) FROM (SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active) AS t`
+
+// The slot is dropped under the reader: what is committed meanwhile is found by looking, the slot is made
+// anew, and that is said.
+func walSlotDropped(t *testing.T, b *bed) {
+	t.Helper()
+	bus := newTap(t)
+	r := b.reads(t, bus, "one")
+	eventually(t, "it rests", r.hears)
+	for i := 0; strings.Count(r.log.String(), "made a replication slot") < 2; i++ {
+		if i > 1000 {
+			t.Fatal("it was never made anew")
+		}
+		b.exec(t, walsender, b.slot())
+		_, _ = b.pool.Exec(context.Background(), `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND NOT active`, b.slot())
+		b.say(t, fmt.Sprint(i))
+		eventually(t, "it is published", func() bool { return bus.has(fmt.Sprintf("%q", fmt.Sprint(i))) })
+	}
+	eventually(t, "it rests again", r.hears)
+	b.say(t, "after")
+	eventually(t, "it is published", func() bool { return bus.has(`"after"`) })
+}
+
+// Of two relays with one slot one reads it and holds all shards; the other stands by, and takes over.
+func walStandby(t *testing.T, b *bed) {
+	t.Helper()
+	bus := newTap(t)
+	one := b.reads(t, bus, "one")
+	eventually(t, "one rests", func() bool { return one.hears() && one.relay.Health().Shards == 16 })
+	two := b.reads(t, bus, "two")
+	eventually(t, "two stands by", func() bool {
+		return two.Hearing().Elsewhere && two.relay.Health().Shards == 0 && one.relay.Health().Shards == 16
+	})
+	b.until(t, "it is a standby", `SELECT EXISTS (SELECT FROM {skald_relay} WHERE owner = 'two' AND standby)`)
+	if h := two.relay.Health(); h.Polls != "" || !h.Ready {
+		t.Errorf("a standby says %+v", h)
+	}
+	one.stop()
+	b.say(t, "taken over")
+	eventually(t, "two publishes", func() bool { return bus.has(`"taken over"`) })
+	eventually(t, "two rests", func() bool { return two.hears() && two.relay.Health().Shards == 16 })
+}
+
+// Where the slot is read by somebody who carries nothing, one relay of two works, by looking.
+func walSlotOfAStranger(t *testing.T, b *bed) {
+	t.Helper()
+	bus := newTap(t)
+	made := b.reads(t, bus, "maker")
+	eventually(t, "there is a slot", made.hears)
+	made.stop()
+	stranger, err := b.store(t).WAL(b.url, &WALOptions{Slot: b.slot()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	var gone sync.WaitGroup
+	gone.Go(func() { stranger.Hear(ctx, slog.New(slog.DiscardHandler)) })
+	t.Cleanup(func() { leave(); gone.Wait() })
+	b.until(t, "the stranger reads", `SELECT active FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
+	one, two := b.reads(t, bus, "one"), b.reads(t, bus, "two")
+	b.say(t, "said")
+	eventually(t, "it is published", func() bool { return bus.has(`"said"`) })
+	eventually(t, "one of them has all", func() bool {
+		return one.relay.Health().Shards+two.relay.Health().Shards == 16 && one.relay.Health().Shards*two.relay.Health().Shards == 0
+	})
+}
+
+// The position moves where only others write, and all that was read is told to the server at the end: no WAL
+// is kept for nothing.
+func walQuietPublication(t *testing.T, b *bed) {
+	t.Helper()
+	r := b.reads(t, newTap(t), "one")
+	eventually(t, "it rests", r.hears)
+	b.exec(t, `INSERT INTO {kv} SELECT n, repeat('x', 100) FROM generate_series(1, 1000) AS n`)
+	at := one[string](t, b, `SELECT pg_current_wal_flush_lsn()::text`)
+	b.until(t, "the slot follows", `SELECT confirmed_flush_lsn >= $2::pg_lsn FROM pg_replication_slots WHERE slot_name = $1`, b.slot(), at)
+	b.exec(t, `INSERT INTO {skald_outbox} (topic, type, data) VALUES ('orders', 'said', '1')`)
+	eventually(t, "it rests", r.hears)
+	r.stop()
+	if place := r.place(); one[int64](t, b, `SELECT pg_wal_lsn_diff(confirmed_flush_lsn, '0/0')::bigint FROM pg_replication_slots WHERE slot_name = $1`, b.slot()) < place {
+		t.Errorf("the server was not told of %d", place)
+	}
+}
+
+// A publication without the table would tell of nothing: the relay looks, and hears again once it is
+// repaired.
+func walPublicationWithoutTheTable(t *testing.T, b *bed) {
+	t.Helper()
+	bus := newTap(t)
+	r := b.reads(t, bus, "one")
+	eventually(t, "it rests", r.hears)
+	b.exec(t, `ALTER PUBLICATION `+b.slot()+` DROP TABLE {skald_outbox}`)
+	b.say(t, "unheard")
+	eventually(t, "it is published", func() bool { return bus.has(`"unheard"`) })
+	eventually(t, "it is said", func() bool { return strings.Contains(r.relay.Health().Polls, "ADD TABLE") })
+	if n := strings.Count(r.log.String(), "cannot hear of commits"); n != 1 {
+		t.Errorf("it was said %d times", n)
+	}
+	b.exec(t, `ALTER PUBLICATION `+b.slot()+` ADD TABLE {skald_outbox}`)
+	eventually(t, "it rests again", r.hears)
+}
+
+// A role that may not replicate works by looking, and says what it lacks.
+func walWithoutTheRight(t *testing.T, b *bed) {
+	t.Helper()
+	bus := newTap(t)
+	pool := b.as(t, b.role(t, "relay"), b.name())
+	w, err := New(pool, &Options{Schema: b.schema}).WAL("", &WALOptions{Slot: b.slot()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := relay.New(w, bus, &relay.Options{Logger: slog.New(slog.DiscardHandler)})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	b.say(t, "said")
+	eventually(t, "it is published", func() bool { return bus.has(`"said"`) })
+	eventually(t, "it is said", func() bool { return strings.Contains(r.Health().Polls, "ALTER ROLE") })
+	if !r.Health().Ready {
+		t.Errorf("not ready: %+v", r.Health())
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A commit is in the WAL before snapshots see it. Until a look has seen it the relay must not rest.
+func walCommitThatIsNotVisible(t *testing.T, b *bed) {
+	t.Helper()
+	r := b.reads(t, newTap(t), "one")
+	eventually(t, "it rests", r.hears)
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var xid uint32
+	if err := tx.QueryRow(t.Context(), `SELECT pg_current_xact_id()::text::bigint % 4294967296`).Scan(&xid); err != nil {
+		t.Fatal(err)
+	}
+	r.told(walMessage{kind: walBegin, xid: xid})
+	r.told(walMessage{kind: walCommit})
+	looks := r.looks.Load()
+	eventually(t, "it goes on looking", func() bool { return r.looks.Load() > looks+5 })
+	if r.hears() {
+		t.Error("it would rest")
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it rests", r.hears)
+}
+
+// A large transaction holds up what the slot tells of later ones: they are found by looking.
+func walLargeTransaction(t *testing.T, b *bed) {
+	t.Helper()
+	bus := newTap(t)
+	r := b.reads(t, bus, "one")
+	eventually(t, "it rests", r.hears)
+	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data) SELECT 'orders', n::text, 'large', n::text FROM generate_series(1, 30000) AS n`)
+	for i := range 5 {
+		b.say(t, fmt.Sprint("small ", i))
+	}
+	eventually(t, "all is published", func() bool { return bus.has(`"small 4"`) })
+	eventually(t, "it rests", r.hears)
+	if n := bus.distinct(); n != 30_005 {
+		t.Errorf("%d messages came", n)
+	}
+}
+
+// An nth is what a writer of walSwitched says: the n-th message of a key.
+type nth struct {
+	Key string `json:"key"`
+	N   int    `json:"n"`
+}
+
+// Relays that read the slot and relays that poll take turns, under writers that commit in another order than
+// they begin, while the slot is dropped and its reader's connection cut: each key's messages come in order,
+// repeats aside, and none is missing.
+func walSwitched(t *testing.T, b *bed) {
+	t.Helper()
+	bus := newTap(t)
+	const keys, writers, turns = 5, 8, 6
+	b.exec(t, `INSERT INTO {kv} SELECT n, '0' FROM generate_series(1, 5) AS n`)
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if err := b.saySomething(keys); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for turn := range turns {
+		r := b.reads(t, bus, fmt.Sprint("reads ", turn))
+		p := b.polls(t, bus, fmt.Sprint("polls ", turn))
+		eventually(t, "it hears, or stands by", func() bool { h := r.Hearing(); return h.Why == "" })
+		for range rand.N(3) {
+			b.exec(t, walsender, b.slot())
+			_, _ = b.pool.Exec(context.Background(), `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND NOT active`, b.slot())
+		}
+		was := bus.distinct()
+		eventually(t, "more is published", func() bool { return bus.distinct() > was+50 })
+		if turn%2 == 0 {
+			p()
+			was = bus.distinct()
+			eventually(t, "more is published", func() bool { return bus.distinct() > was+50 })
+		}
+		r.stop()
+	}
+	stop()
+	wg.Wait()
+	last := b.reads(t, bus, "last")
+	total := one[int](t, b, `SELECT sum(value::integer) FROM {kv}`)
+	eventually(t, "all is published", func() bool { return bus.distinct() == total })
+	eventually(t, "it rests", last.hears)
+	bus.inOrder(t)
+}
+
+// saySomething says the next message of a key, whose row it locks before; its transaction has its number
+// before that, or after.
+func (b *bed) saySomething(keys int) error {
+	ctx := context.Background()
+	return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+		if rand.N(2) == 0 {
+			if _, err := tx.Exec(ctx, `SELECT pg_current_xact_id()`); err != nil {
+				return err
+			}
+		}
+		pauseFor(rand.N(4 * time.Millisecond))
+		_, err := tx.Exec(ctx, b.q(`WITH u AS (UPDATE {kv} SET value = (value::integer + 1)::text WHERE key = $1 RETURNING key, value)
+			INSERT INTO {skald_outbox} (topic, key, type, data) SELECT 'orders', key, 'said', json_build_object('key', key, 'n', value::integer)::text FROM u`), fmt.Sprint(1+rand.N(keys)))
+		pauseFor(rand.N(4 * time.Millisecond))
+		return err
+	})
+}
+
+// inOrder looks at each key's messages: a repeat is one that came before, and the next one is the next.
+func (p *tap) inOrder(t *testing.T) {
+	t.Helper()
+	last := map[string]int{}
+	for i := range p.came {
+		var s nth
+		if err := json.Unmarshal(p.came[i].Data, &s); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case s.N == last[s.Key]+1:
+			last[s.Key] = s.N
+		case s.N > last[s.Key]:
+			t.Fatalf("of key %s number %d came after %d", s.Key, s.N, last[s.Key])
+		}
+	}
+}
+
+// polls starts a relay that polls.
+func (b *bed) polls(t testing.TB, bus broker.Publisher, owner string) (stop func()) {
+	t.Helper()
+	r := relay.New(relay.Source(b.store(t)), bus, &relay.Options{Owner: owner, Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// From PostgreSQL 17 on a slot may be kept in step by a standby.
+func TestWALOn18(t *testing.T) {
+	b := newBedAt(t, need.PostgresVersion(t, "18"))
+	t.Cleanup(func() {
+		b.until(t, "the slot is free", `SELECT NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND active)`, b.slot())
+		b.exec(t, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
+		b.exec(t, `DROP PUBLICATION IF EXISTS `+b.slot())
+	})
+	bus := newTap(t)
+	r := b.reads(t, bus, "one")
+	eventually(t, "it rests", r.hears)
+	if !one[bool](t, b, `SELECT failover FROM pg_replication_slots WHERE slot_name = $1`, b.slot()) {
+		t.Error("the slot is no failover slot")
+	}
+	b.say(t, "said")
+	eventually(t, "it is published", func() bool { return bus.has(`"said"`) })
+}
+
+// The server invalidates a slot that holds back too much WAL: it is made anew, and nothing is lost.
+func TestWALInvalidated(t *testing.T) {
+	c := need.NewCluster(t, "wal_level = logical", "max_slot_wal_keep_size = '1MB'", "wal_keep_size = 0", "max_wal_size = '32MB'", "min_wal_size = '32MB'")
+	b := newBedAt(t, c.URL("postgres"))
+	bus := newTap(t)
+	r := b.reads(t, bus, "one")
+	eventually(t, "it rests", r.hears)
+	r.stop()
+	for range 4 {
+		c.SQL("postgres", "CREATE TABLE t AS SELECT 1", "DROP TABLE t", "SELECT pg_switch_wal()")
+	}
+	c.SQL("postgres", "CHECKPOINT")
+	b.until(t, "the slot is invalid", `SELECT wal_status = 'lost' FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
+	b.say(t, "meanwhile")
+	r = b.reads(t, bus, "two")
+	eventually(t, "it is published", func() bool { return bus.has(`"meanwhile"`) })
+	eventually(t, "it rests", r.hears)
+	if !strings.Contains(r.log.String(), "invalidated") {
+		t.Errorf("it was not said: %s", r.log)
+	}
+}
+
+// A standby that has no slot is promoted: commits are found by looking, and heard of again once a slot is
+// made there.
+func TestWALPromoted(t *testing.T) {
+	first := need.NewCluster(t, "wal_level = logical")
+	second := first.Standby()
+	both := fmt.Sprintf("postgres://postgres@127.0.0.1:%d,127.0.0.1:%d/postgres?sslmode=disable&target_session_attrs=read-write", first.Port, second.Port)
+	b := newBedAt(t, both)
+	bus := newTap(t)
+	r := b.reads(t, bus, "one")
+	eventually(t, "it rests", r.hears)
+	b.say(t, "before")
+	eventually(t, "it is published", func() bool { return bus.has(`"before"`) })
+	at := one[string](t, b, `SELECT pg_current_wal_lsn()::text`)
+	eventually(t, "the standby has it", func() bool {
+		return strings.TrimSpace(second.SQL("postgres", fmt.Sprintf("SELECT pg_last_wal_replay_lsn() >= '%s'", at))) == "t"
+	})
+	first.Stop("immediate")
+	second.Promote()
+	eventually(t, "the new primary takes it", func() bool {
+		_, err := b.pool.Exec(context.Background(), b.q(`INSERT INTO {skald_outbox} (topic, type, data) VALUES ('orders', 'said', '"after"')`))
+		return err == nil
+	})
+	eventually(t, "it is published", func() bool { return bus.has(`"after"`) })
+	eventually(t, "it rests again", r.hears)
+	b.say(t, "later")
+	eventually(t, "it is published", func() bool { return bus.has(`"later"`) })
+}

@@ -1,0 +1,100 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+func scanCheckpoint(scan func(...any) error) (s store.Checkpoint, err error) {
+	var at int64
+	err = scan(&s.Partition, &s.Origin, &s.Position, &s.InFlightEnd, &s.CrashSuspect, &s.Session, &s.Stamp, &at)
+	s.At = time.UnixMilli(at).UTC()
+	return s, err
+}
+
+func checkpoints(rows *sql.Rows, err error) ([]store.Checkpoint, error) {
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, scanCheckpoint)
+}
+
+// Attend reads how far a consumer has come, and writes what its process knows. It takes the file for writing
+// only where there is something new to write. A file has no server that could be another one: on any other
+// nothing is advanced.
+func (s *Store) Attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
+	if !a.Take && a.Server != "" {
+		a.Checkpoints = nil
+	}
+	known, err := s.known(ctx, a)
+	if err == nil && known {
+		return s.attended(ctx, a)
+	}
+	if err == nil {
+		err = s.alone(ctx, func(ctx context.Context, x *session) (err error) {
+			out, err = x.attend(ctx, a)
+			return err
+		})
+	}
+	if err != nil {
+		return store.Attended{}, failed("attend", err)
+	}
+	return out, nil
+}
+
+// attended only reads.
+func (s *Store) attended(ctx context.Context, a store.Attend) (out store.Attended, err error) {
+	if a.Beat != nil {
+		rows, err := s.query(ctx, "Types", a.Consumer)
+		if err == nil {
+			out.Kinds, err = collect(rows, scanKind)
+		}
+		if err != nil {
+			return store.Attended{}, failed("read types", err)
+		}
+	}
+	out.Checkpoints, err = checkpoints(s.query(ctx, "Checkpoints", a.Consumer))
+	return out, failedOr("read checkpoints", err)
+}
+
+func (x *session) attend(ctx context.Context, a store.Attend) (out store.Attended, err error) {
+	if a.Beat != nil {
+		if out.Kinds, err = x.beat(ctx, a.Consumer, *a.Beat); err != nil {
+			return out, err
+		}
+	}
+	if !a.Take {
+		for _, l := range a.Checkpoints {
+			if _, err := x.exec(ctx, "AdvanceCheckpoint", a.Consumer, l.Partition, l.Stamp, l.Position, l.InFlightEnd, l.Session, a.Stamp); err != nil {
+				return out, fmt.Errorf("partition %s: %w", l.Partition, err)
+			}
+		}
+	}
+	if out.Checkpoints, err = checkpoints(x.rows(ctx, "Checkpoints", a.Consumer)); err != nil || !a.Take {
+		return out, err
+	}
+	for _, l := range a.Checkpoints {
+		if _, err := x.exec(ctx, "Unclaim", a.Consumer, l.Partition, a.Session); err != nil {
+			return out, fmt.Errorf("partition %s: %w", l.Partition, err)
+		}
+		if _, err := x.exec(ctx, "OccupyCheckpoint", a.Consumer, l.Partition, l.Origin, l.Position, l.InFlightEnd, a.Session, a.Stamp); err != nil {
+			return out, fmt.Errorf("partition %s: %w", l.Partition, err)
+		}
+	}
+	return out, nil
+}
+
+func (x *session) rewind(ctx context.Context, r *store.Rewind) error {
+	n, err := x.count(ctx, "RewindCheckpoint", r.Consumer, r.Partition, r.Origin, r.Position, r.Stamp)
+	if err == nil && n != 1 {
+		err = store.ErrLost
+	}
+	if err != nil {
+		return fmt.Errorf("rewind partition %s: %w", r.Partition, err)
+	}
+	return nil
+}

@@ -1,3 +1,0 @@
--- A relay for which there is no lane waits for one. It is counted apart from those that work, so that it may look the
--- more seldom the more of its kind there are.
-ALTER TABLE skald_relay ADD COLUMN waits INTEGER NOT NULL DEFAULT 0;

@@ -1,3 +1,0 @@
--- What waits directly behind the first of a key is read along with it, and is in hand by the claim of that one.
-
-ALTER TABLE skald_parked ADD COLUMN along INTEGER; -- the place of the last that was read along when it was claimed; NULL: none was

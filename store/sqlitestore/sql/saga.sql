@@ -1,0 +1,99 @@
+-- name: StartSaga
+-- ?18 is the lease in milliseconds.
+INSERT INTO skald_saga (name, key, id, hash, input, fingerprint, origin, state, status, stuck, paused, step, error, failed, since, retry,
+	session, version, started_at, changed_at, due)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, 1, n.at, n.at, n.at + ?18
+FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS at) AS n WHERE true
+ON CONFLICT (name, key) DO NOTHING;
+
+-- name: FindSaga
+SELECT name, key, id, hash, input, fingerprint, origin, state, version, status, stuck, paused, step, error, failed, since, retry, session, due,
+	started_at, changed_at, ended_at
+FROM skald_saga WHERE name = ?1 AND key = ?2;
+
+-- name: LockSaga
+-- Takes the lock of the file.
+UPDATE skald_saga SET version = version WHERE name = ?1 AND key = ?2;
+
+-- name: StandsSaga
+SELECT EXISTS (SELECT 1 FROM skald_saga WHERE name = ?1 AND key = ?2 AND version = ?3);
+
+-- name: MoveSaga
+UPDATE skald_saga SET version = version + 1, hash = CASE ?4 WHEN '' THEN hash ELSE ?4 END, state = ?5, status = ?6, stuck = ?7, paused = ?8,
+	step = ?9, error = ?10, failed = ?11, since = ?12, retry = ?13, changed_at = CAST(unixepoch('subsec') * 1000 AS INTEGER),
+	session = CASE WHEN ?14 OR ?16 THEN '' ELSE session END,
+	due = CASE WHEN ?16 THEN NULL WHEN NOT ?14 AND ?17 > 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?17 WHEN NOT ?14 THEN due WHEN ?15 >= 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?15 END,
+	ended_at = CASE WHEN ?16 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) END
+WHERE name = ?1 AND key = ?2 AND version = ?3;
+
+-- name: DueSagas
+-- Of the definition ?1, at most ?2.
+SELECT name, key, due, session, length(CAST(input AS BLOB)) + length(CAST(state AS BLOB)) FROM skald_saga
+WHERE hash = ?1 AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) ORDER BY due LIMIT ?2;
+
+-- name: NextSaga
+-- How long it is until one of the definition ?1 is due that is not due now, and whether one is.
+SELECT (SELECT min(s.due) - n.at FROM skald_saga AS s WHERE s.hash = ?1 AND s.due > n.at), EXISTS (SELECT 1 FROM skald_saga AS s WHERE s.hash = ?1 AND s.due <= n.at)
+FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS at) AS n;
+
+-- name: ClaimSaga
+UPDATE skald_saga SET version = version + 1, session = ?3, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?4 WHERE name = ?1 AND key = ?2;
+
+-- name: NoteSagaDefinition
+INSERT INTO skald_saga_definition (name, hash, written, noted_at) VALUES (?1, ?2, ?3, CAST(unixepoch('subsec') * 1000 AS INTEGER))
+ON CONFLICT (name, hash) DO UPDATE SET written = excluded.written, noted_at = excluded.noted_at;
+
+-- name: ListSagaDefinitions
+SELECT name, hash, written, noted_at FROM skald_saga_definition ORDER BY name, noted_at DESC, hash;
+
+-- name: ListSagas
+SELECT name, key, id, hash, CASE WHEN ?1 THEN '' ELSE input END, fingerprint, origin, CASE WHEN ?1 THEN '' ELSE state END, version, status, stuck, paused,
+	step, error, failed, since, retry, session, due, started_at, changed_at, ended_at
+FROM skald_saga
+WHERE (?2 = '' OR name = ?2) AND (?3 = '' OR key = ?3) AND (?4 = '' OR id = ?4)
+	AND (?5 = '' OR status IN (SELECT value FROM json_each(?5))) AND (NOT ?6 OR ended_at IS NULL)
+	AND (NOT ?7 OR stuck) AND (NOT ?8 OR paused) AND (NOT ?9 OR retry IS NOT NULL)
+	AND (?10 = '' OR step = ?10) AND (?11 = '' OR instr(error, ?11) > 0)
+	AND (?12 IS NULL OR started_at < ?12) AND (?13 IS NULL OR started_at > ?13)
+	AND (name, key) > (?14, ?15)
+ORDER BY name, key LIMIT ?16;
+
+-- name: ListSagasOfKey
+-- Names are few: each is looked up in the index, and the key with it.
+WITH RECURSIVE names (name) AS (
+	SELECT min(name) FROM skald_saga
+	UNION ALL
+	SELECT (SELECT min(s.name) FROM skald_saga AS s WHERE s.name > n.name) FROM names AS n WHERE n.name IS NOT NULL
+)
+SELECT s.name, s.key, id, hash, input, fingerprint, origin, state, version, status, stuck, paused,
+	step, error, failed, since, retry, session, due, started_at, changed_at, ended_at
+FROM names AS n CROSS JOIN skald_saga AS s WHERE s.name = n.name AND s.key = ?1 ORDER BY s.name LIMIT ?2;
+
+-- name: CountSagas
+-- Each count is a walk of one part of an index, of at most 10,000 entries.
+WITH RECURSIVE names (name) AS (
+	SELECT min(name) FROM skald_saga
+	UNION ALL
+	SELECT (SELECT min(s.name) FROM skald_saga AS s WHERE s.name > n.name) FROM names AS n WHERE n.name IS NOT NULL
+), kinds (status, stuck, paused, failing) AS (
+	SELECT a.value, b.value, c.value, d.value FROM json_each('["running","compensating"]') AS a, json_each('[0,1]') AS b, json_each('[0,1]') AS c,
+		json_each('[0,1]') AS d
+), parts AS (
+	SELECT n.name, k.status, k.stuck, k.paused, k.failing,
+		(SELECT count(*) FROM (SELECT 1 FROM skald_saga AS s WHERE s.ended_at IS NULL AND s.status = k.status AND s.stuck = k.stuck
+			AND s.paused = k.paused AND (s.retry IS NOT NULL) = k.failing AND s.name = n.name LIMIT 10000)) AS n,
+		(SELECT min(s.started_at) FROM skald_saga AS s WHERE s.ended_at IS NULL AND s.status = k.status AND s.stuck = k.stuck
+			AND s.paused = k.paused AND (s.retry IS NOT NULL) = k.failing AND s.name = n.name) AS oldest
+	FROM names AS n, kinds AS k WHERE n.name IS NOT NULL
+)
+SELECT p.name, min(sum(CASE WHEN p.status = 'running' THEN p.n ELSE 0 END), 10000), min(sum(CASE WHEN p.status = 'compensating' THEN p.n ELSE 0 END), 10000),
+	min(sum(CASE WHEN p.stuck THEN p.n ELSE 0 END), 10000), min(sum(CASE WHEN p.paused THEN p.n ELSE 0 END), 10000),
+	min(sum(CASE WHEN p.failing THEN p.n ELSE 0 END), 10000),
+	(SELECT count(*) FROM (SELECT 1 FROM skald_saga AS s WHERE s.name = p.name AND s.due < CAST(unixepoch('subsec') * 1000 AS INTEGER) - ?1 LIMIT 10000)),
+	coalesce(CAST(unixepoch('subsec') * 1000 AS INTEGER) - min(p.oldest), 0)
+FROM parts AS p GROUP BY p.name ORDER BY p.name;
+
+-- name: DeleteSagas
+-- Those that ended: their keys are free again.
+DELETE FROM skald_saga WHERE rowid IN (
+	SELECT rowid FROM skald_saga WHERE ended_at < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) ORDER BY ended_at LIMIT ?2);

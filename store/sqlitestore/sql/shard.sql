@@ -1,0 +1,39 @@
+-- name: ForgetRelays
+DELETE FROM skald_relay WHERE until <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND owner <> ?1;
+
+-- name: KeepRelay
+-- It waits if others hold all there is, or will.
+INSERT INTO skald_relay (owner, session, until, standby)
+SELECT ?1, ?2, CAST(unixepoch('subsec') * 1000 AS INTEGER) + CASE WHEN w.standby THEN ?4 ELSE ?3 END, w.standby
+FROM (SELECT (SELECT count(*) FROM skald_relay WHERE NOT standby AND owner <> ?1) >= (SELECT count(*) FROM skald_shard)
+	AND NOT EXISTS (SELECT 1 FROM skald_shard WHERE owner = ?1) AS standby) AS w
+WHERE true
+ON CONFLICT (owner) DO UPDATE SET session = excluded.session, until = excluded.until, standby = excluded.standby;
+
+-- name: LeaveRelay
+DELETE FROM skald_relay WHERE owner = ?1 AND session = ?2;
+
+-- name: Relays
+SELECT owner FROM skald_relay WHERE NOT standby ORDER BY owner;
+
+-- name: Waiting
+SELECT count(*) FROM skald_relay WHERE standby;
+
+-- name: LeaveShards
+UPDATE skald_shard SET owner = NULL, session = NULL WHERE owner = ?1 AND session = ?2;
+
+-- name: FreeShard
+UPDATE skald_shard SET owner = NULL, session = NULL WHERE id = ?1 AND owner = ?2;
+
+-- name: Shards
+SELECT id, first_bucket, last_bucket, epoch, token, base, tip, seq, incarnation, coalesce(owner, ''), coalesce(session, '')
+FROM skald_shard ORDER BY id;
+
+-- name: TakeShard
+UPDATE skald_shard SET owner = ?2, session = ?3, token = ?4, epoch = epoch + 1, changed_at = CAST(unixepoch('subsec') * 1000 AS INTEGER) WHERE id = ?1 RETURNING epoch;
+
+-- name: KeepProgress
+-- The guard is on the row that is written.
+UPDATE skald_shard SET base = coalesce(?4, base), tip = coalesce(?5, tip), seq = coalesce(?6, seq), incarnation = coalesce(?7, incarnation),
+	changed_at = CAST(unixepoch('subsec') * 1000 AS INTEGER)
+WHERE id = ?1 AND epoch = ?2 AND token = ?3 AND owner IS NOT NULL;

@@ -1,0 +1,67 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+var _ store.Tracker[*sql.Tx] = (*Store)(nil)
+
+// LockTracked reads the row of a saga, or makes it. SQLite has one writer: nothing else need be locked.
+func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow, key string) (store.Tracked, error) {
+	x, _, err := s.within(ctx, tx)
+	if err != nil {
+		return store.Tracked{}, failed("lock a tracked saga", err)
+	}
+	t, err := scanTracked(x.row(ctx, "MakeTracked", key, flow).Scan)
+	return t, failedOr("lock a tracked saga", err)
+}
+
+// SaveTracked writes the row that LockTracked locked.
+func (s *Store) SaveTracked(ctx context.Context, tx *sql.Tx, t store.Tracked) error {
+	x, _, err := s.within(ctx, tx)
+	if err != nil {
+		return failed("save a tracked saga", err)
+	}
+	due := sql.NullInt64{Int64: t.Due.UnixMilli(), Valid: !t.Due.IsZero()}
+	_, err = x.exec(ctx, "SaveTracked", t.Key, t.Flow, t.State, due, t.Body, t.Drift)
+	return failedOr("save a tracked saga", err)
+}
+
+// tracked lists tracked sagas.
+func (s *Store) tracked(ctx context.Context, q store.TrackedQuery) ([]store.Tracked, error) {
+	rows, err := s.query(ctx, "ListTracked", q.Flow, q.Key, q.State, q.Overdue, cmp.Or(q.Limit, defaultLimit))
+	if err != nil {
+		return nil, failed("list tracked sagas", err)
+	}
+	out, err := collect(rows, scanTracked)
+	return out, failedOr("list tracked sagas", err)
+}
+
+func scanTracked(scan func(...any) error) (t store.Tracked, err error) {
+	var due, drifted sql.NullInt64
+	var at, changed int64
+	err = scan(&t.Flow, &t.Key, &t.State, &due, &t.Drift, &t.Body, &at, &changed, &drifted)
+	t.Drifted = ofMillis(drifted)
+	if t.At, t.Changed = time.UnixMilli(at).UTC(), time.UnixMilli(changed).UTC(); due.Valid {
+		t.Due = time.UnixMilli(due.Int64).UTC()
+	}
+	return t, err
+}
+
+// countTracked counts tracked sagas.
+func (s *Store) countTracked(ctx context.Context) ([]store.TrackedCounts, error) {
+	rows, err := s.query(ctx, "CountTracked")
+	if err != nil {
+		return nil, failed("count tracked sagas", err)
+	}
+	out, err := collect(rows, func(scan func(...any) error) (n store.TrackedCounts, err error) {
+		err = scan(&n.Flow, &n.Running, &n.Compensating, &n.Overdue, &n.OverdueKey, &n.Drifted, &n.DriftedKey)
+		return n, err
+	})
+	return out, failedOr("count tracked sagas", err)
+}

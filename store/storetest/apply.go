@@ -1,0 +1,64 @@
+package storetest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/skald-go/skald/store"
+)
+
+func applyTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"LostAlone":     (*suite[TTx]).applyLostAlone,
+		"SeesTheFirst":  (*suite[TTx]).applySeesTheFirst,
+		"ErrorFailsAll": (*suite[TTx]).applyErrorFailsAll,
+	}
+}
+
+// A lost guard drops its effect alone, wherever it stands among others of all kinds.
+func (s *suite[TTx]) applyLostAlone() {
+	one, two := mark(), mark()
+	one.ID, two.ID = "one", "two"
+	s.apply(store.Effect{Mark: &one})
+	lost := rows(message("lost", 1))
+	lost.Mark = &one
+	second := rows(message("b", 1))
+	second.Mark = &two
+	s.applied([]bool{true, false, true, false, true}, rows(message("a", 1)), lost, second, lost, keeping(parked("k", 1))[0])
+	s.counts(2, 2, 0)
+	if got := s.kept(store.Sought{}); len(got) != 1 {
+		s.Errorf("kept are %+v", got)
+	}
+	s.applied([]bool{false, true}, lost, rows(message("a", 2))) // at the head
+	s.applied([]bool{true, false}, rows(message("a", 3)), lost) // at the end
+	s.applied([]bool{false, false}, lost, second)
+	s.counts(4, 2, 0)
+}
+
+// An effect finds what those before it in the same call have done, and each raises its entity.
+func (s *suite[TTx]) applySeesTheFirst() {
+	p, one := parked("k", 1), mark()
+	lock := func() store.Effect { return store.Effect{Locks: []store.Lock{{Space: "stock", Key: "a"}}} }
+	again := store.Effect{Mark: &one}
+	third := store.Effect{Locks: []store.Lock{{Space: "stock", Key: "a", Version: 3}}}
+	s.applied([]bool{true, true, false, true, true, true, true, false},
+		again, keeping(p)[0], again, freed(p, nil), lock(), lock(), third, third)
+	if got := s.kept(store.Sought{}); len(got) != 0 {
+		s.Errorf("kept are %+v", got)
+	}
+}
+
+// Of a call with an effect that the store refuses nothing stands.
+func (s *suite[TTx]) applyErrorFailsAll() {
+	large := rows(message("a", 2))
+	large.Rows[0].Type = strings.Repeat("x", 10_000)
+	for _, es := range [][]store.Effect{{rows(message("a", 1)), large, rows(message("a", 3))}, {large, rows(message("a", 1))}} {
+		stood, err := s.d.Apply(s.Context(), es...)
+		var limit *store.LimitError
+		if !errors.As(err, &limit) || slices.Contains(stood, true) {
+			s.Errorf("a row that breaks a limit among others: %v, %v", stood, err)
+		}
+	}
+	s.counts(0, 0, 0)
+}

@@ -1,0 +1,62 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// asRead is p with what of got is only read.
+func asRead(p, got store.Parked) store.Parked {
+	p.Since, p.Place, p.Message = got.Since, got.Place, got.Message
+	if p.Call != nil && got.Call != nil {
+		call := *p.Call
+		call.Age = got.Call.Age
+		p.Call = &call
+	}
+	return p
+}
+
+// The time and the age of a call are of the store's clock, whatever clocks the processes have that store and
+// read it.
+func (s *suite[TTx]) parkedAgeOfACall() {
+	a := parked("k", 1)
+	a.Call = &store.Call{Key: "outside", Request: "{}", Age: time.Hour} // its age is not the caller's to say
+	s.apply(keeping(a)...)
+	read := func() store.Call {
+		s.Helper()
+		all := s.kept(store.Sought{Identity: &a.Identity})
+		if len(all) != 1 || all[0].Call == nil {
+			s.Fatalf("kept %+v", all)
+		}
+		return *all[0].Call
+	}
+	young := func(c store.Call) bool { return c.Age >= 0 && c.Age < time.Minute }
+	first := read()
+	if !young(first) || time.Since(first.Since).Abs() > time.Hour {
+		s.Errorf("stored now, it is of %v, %v old", first.Since, first.Age)
+	}
+	// The process that stored it keeps it once more, with its answer, and has not read its time.
+	s.apply(again(a, func(p *store.Parked) { p.Call = &store.Call{Key: "outside", Request: "{}", Outcome: "{}"} }))
+	if c := read(); !c.Since.Equal(first.Since) || c.Outcome != "{}" || c.Age < first.Age {
+		s.Errorf("kept again it is of %v, %v old, and was of %v", c.Since, c.Age, first.Since)
+	}
+	// What was read is kept as it is.
+	long := first
+	long.Since = first.Since.Add(-3 * time.Hour)
+	s.apply(again(a, func(p *store.Parked) { p.Call = &long }))
+	if c := read(); !c.Since.Equal(long.Since) || c.Age < 3*time.Hour || c.Age > 4*time.Hour {
+		s.Errorf("of three hours ago it is of %v, %v old", c.Since, c.Age)
+	}
+	if c := s.claim(time.Hour, "1")[0].Call; c == nil || c.Age < 3*time.Hour || !c.Since.Equal(long.Since) {
+		s.Errorf("claimed: %+v", c)
+	}
+	// A call that is intended later is of then.
+	b := parked("l", 1)
+	s.apply(keeping(b)...)
+	s.apply(again(b, func(p *store.Parked) { p.Call = &store.Call{Key: "other", Request: "{}"} }))
+	a = b
+	if c := read(); !young(c) || c.Key != "other" {
+		s.Errorf("intended at last: %+v", c)
+	}
+}

@@ -1,0 +1,326 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+const suiteOwner = "suite"
+
+func asideTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"Held":           (*suite[TTx]).asideHeld,
+		"RunsOfAKey":     (*suite[TTx]).asideRunsOfAKey,
+		"InOrder":        (*suite[TTx]).asideInOrder,
+		"WithoutKey":     (*suite[TTx]).asideWithoutKey,
+		"Again":          (*suite[TTx]).asideAgain,
+		"Due":            (*suite[TTx]).asideDue,
+		"Bytes":          (*suite[TTx]).asideBytes,
+		"Large":          (*suite[TTx]).asideLarge,
+		"Freed":          (*suite[TTx]).asideFreed,
+		"ShardsApart":    (*suite[TTx]).asideShardsApart,
+		"InWholeUnit":    (*suite[TTx]).asideInWholeUnit,
+		"ManyAtOnce":     (*suite[TTx]).asideManyAtOnce,
+		"SurvivesOutbox": (*suite[TTx]).asideSurvivesOutbox,
+	}
+}
+
+// own holds all shards for the suite's own relay.
+func (s *suite[TTx]) own() {
+	if s.shards == nil {
+		s.shards = s.lease(s.d, suiteOwner, "1")
+	}
+}
+
+func (s *suite[TTx]) shardOf(r store.Row) store.Shard {
+	s.own()
+	i := slices.IndexFunc(s.shards, func(l store.Shard) bool { return l.First <= r.Bucket && r.Bucket <= l.Last })
+	return s.shards[i]
+}
+
+func (s *suite[TTx]) setAside(as ...store.DeferredRow) {
+	s.Helper()
+	for _, a := range as {
+		p := under(s.shardOf(a.Row))
+		first := a
+		first.Attempts = min(a.Attempts, 1) // a row is deferred by its first refusal
+		p.Deferred = []store.DeferredRow{first, a}
+		s.apply(progress(p))
+	}
+}
+
+func (s *suite[TTx]) free(rs ...store.Row) {
+	s.Helper()
+	for _, r := range rs {
+		p := under(s.shardOf(r))
+		p.Freed = []int64{r.Seq}
+		s.apply(progress(p))
+	}
+}
+
+// retry asks for all shards.
+func (s *suite[TTx]) retry(limit int) []store.DeferredRow {
+	s.Helper()
+	s.own()
+	got, err := store.DueRows(s.Context(), s.d, shardIDs(s.shards), limit)
+	s.ok(err, "retry")
+	return got
+}
+
+func (s *suite[TTx]) wantRetry(want ...string) {
+	s.Helper()
+	var got []string
+	for _, a := range s.retry(1000) {
+		got = append(got, a.Subject)
+	}
+	if !slices.Equal(got, want) {
+		s.Fatalf("to be tried are %v, want %v", got, want)
+	}
+}
+
+// sayOne writes m and reads its row back.
+func (s *suite[TTx]) sayOne(m skald.Message) store.Row {
+	s.Helper()
+	base, _ := s.since(s.base)
+	s.say(m)
+	tip, got := s.since(base)
+	s.base = tip
+	if len(got) != 1 {
+		s.Fatalf("%d rows came of one", len(got))
+	}
+	return got[0]
+}
+
+// run writes rows of key and sets them aside with those attempts; below 0: not due for an hour. Their
+// subjects are the key and a number.
+func (s *suite[TTx]) run(key []byte, attempts ...int) (out []store.Row) {
+	s.Helper()
+	for i, n := range attempts {
+		m := message("", i)
+		m.Key, m.Subject = key, fmt.Sprint(strings.Trim(fmt.Sprintf("%+q", key), `"`), i+1)
+		a := store.DeferredRow{Row: s.sayOne(m), Attempts: n, Why: "refused"}
+		if n < 0 {
+			a.Attempts, a.Due = -n, time.Hour
+		}
+		if n == 0 {
+			a.Why = ""
+		}
+		s.setAside(a)
+		out = append(out, a.Row)
+	}
+	return out
+}
+
+func (s *suite[TTx]) asideHeld() {
+	held := func() []store.Held {
+		got, err := store.DeferredKeys(s.Context(), s.d, shardIDs(s.shards))
+		s.ok(err, "held")
+		slices.SortFunc(got, func(a, b store.Held) int {
+			return strings.Compare(a.Topic+"/"+string(a.Key), b.Topic+"/"+string(b.Key))
+		})
+		return got
+	}
+	s.own()
+	if got := held(); len(got) != 0 {
+		s.Fatalf("held are %v", got)
+	}
+	s.run(nil, 1, 1)
+	keys := [][]byte{{}, {0, 0xff}, []byte("a")}
+	var want []store.Held
+	for _, k := range keys {
+		rs := s.run(k, 1, 0, 0)
+		want = append(want, store.Held{Topic: "orders", Key: k, Shard: s.shardOf(rs[0]).ID})
+	}
+	m := message("a", 9)
+	m.Topic = "payments"
+	r := s.sayOne(m)
+	s.setAside(store.DeferredRow{Row: r, Attempts: 1})
+	want = append(want, store.Held{Topic: "payments", Key: []byte("a"), Shard: s.shardOf(r).ID})
+	got := held()
+	if !slices.EqualFunc(got, want, func(a, b store.Held) bool {
+		return a.Topic == b.Topic && string(a.Key) == string(b.Key) && a.Key != nil && a.Shard == b.Shard
+	}) {
+		s.Fatalf("held are %+v, want %+v", got, want)
+	}
+	s.free(r)
+	if got := held(); len(got) != 3 {
+		s.Fatalf("after one was freed %d keys are held", len(got))
+	}
+}
+
+// Of a key: its first row if that is due, then those behind it that were never tried; a first that was tried
+// goes alone.
+func (s *suite[TTx]) asideRunsOfAKey() {
+	for i, c := range []struct {
+		attempts []int
+		want     int
+	}{
+		{[]int{0}, 1}, {[]int{1}, 1}, {[]int{0, 0, 0}, 3}, {[]int{1, 0, 0}, 1}, {[]int{0, 0, 2, 0}, 2}, {[]int{0, 1}, 1},
+		{[]int{-1, 0, 0}, 0}, {[]int{-1, 1}, 0}, {[]int{1, 1}, 1}, {[]int{0, -1, 0}, 1}, {[]int{3, 0, 3}, 1}, {[]int{0, 0, 0, 0, 1, 0}, 4},
+	} {
+		rs := s.run(fmt.Appendf(nil, "k%d-", i), c.attempts...)
+		var want []string
+		for _, r := range rs[:c.want] {
+			want = append(want, r.Subject)
+		}
+		s.wantRetry(want...)
+		s.free(rs...)
+	}
+	s.wantRetry()
+	s.counts(s.db.Count(s).Rows, 0, 0)
+}
+
+// Rows of several keys come in the order of their numbers, however few are asked for.
+func (s *suite[TTx]) asideInOrder() {
+	var want []string
+	for i := range 9 {
+		m := message([]string{"a", "b", "c"}[i%3], i)
+		m.Subject = fmt.Sprint(i)
+		n := 0
+		if i == 2 || i == 4 { // of c the first, of b the second
+			n = 1
+		}
+		s.setAside(store.DeferredRow{Row: s.sayOne(m), Attempts: n})
+		if m.Key[0] == 'a' || i == 1 || i == 2 {
+			want = append(want, m.Subject)
+		}
+	}
+	s.wantRetry(want...) // all of a, the first of b, the first of c alone
+	for limit := 1; limit <= len(want); limit++ {
+		got := s.retry(limit)
+		for i, a := range got {
+			if a.Subject != want[i] || i >= limit {
+				s.Fatalf("with a limit of %d row %d is %s, want %s", limit, i, a.Subject, want[i])
+			}
+		}
+		if len(got) != limit {
+			s.Fatalf("with a limit of %d there are %d", limit, len(got))
+		}
+	}
+}
+
+// Rows without a key wait for nobody and hold nobody.
+func (s *suite[TTx]) asideWithoutKey() {
+	s.run(nil, -1, 1, 0, 2, -3, 0)
+	s.wantRetry("2", "3", "4", "6")
+	empty := s.run([]byte{}, -1, 0) // an empty key is a key
+	s.wantRetry("2", "3", "4", "6")
+	s.free(empty[0])
+	s.wantRetry("2", "3", "4", "6", "2")
+}
+
+// A row that is deferred again is there once, with what is known of it now.
+func (s *suite[TTx]) asideAgain() {
+	r := s.run([]byte("a"), 1)[0]
+	long := strings.Repeat("ä", 1000)
+	for i, why := range []string{"größe: \"\\ \n", "", long} {
+		s.setAside(store.DeferredRow{Row: r, Attempts: i + 2, Why: why})
+		got := s.retry(10)
+		if len(got) != 1 || got[0].Attempts != i+2 || got[0].Due != 0 {
+			s.Fatalf("there are %+v", got)
+		}
+		if w := got[0].Why; w != why && len(why) <= 1024 || len(why) > 1024 && (len(w) > 1024 || len(w) < 1000 || !utf8.ValidString(w) || !strings.HasPrefix(why, w)) {
+			s.Fatalf("the reason %.50q of %d bytes came back as %.50q of %d", why, len(why), w, len(w))
+		}
+		s.counts(1, 0, 1)
+	}
+}
+
+func (s *suite[TTx]) asideDue() {
+	r := s.run([]byte("a"), -1)[0]
+	s.wantRetry()
+	s.setAside(store.DeferredRow{Row: r, Attempts: 2})
+	s.wantRetry("a1")
+	s.setAside(store.DeferredRow{Row: r, Attempts: 3, Due: time.Hour})
+	s.wantRetry()
+	s.setAside(store.DeferredRow{Row: r, Attempts: 4, Due: 20 * time.Millisecond})
+	s.until("a row is due at last", func() bool { return len(s.retry(10)) == 1 })
+}
+
+func (s *suite[TTx]) asideFreed() {
+	rs := s.run([]byte("a"), -1, 0, 0)
+	s.free(rs[0], rs[0])
+	s.wantRetry("a2", "a3")
+	p := under(s.shardOf(rs[1]))
+	p.Freed = []int64{rs[1].Seq, 1 << 40, rs[2].Seq}
+	s.apply(progress(p))
+	s.wantRetry()
+	s.counts(3, 0, 0)
+	s.setAside(store.DeferredRow{Row: rs[1], Attempts: 5}) // it may come back
+	s.wantRetry("a2")
+}
+
+func (s *suite[TTx]) asideShardsApart() {
+	byShard := map[int][]string{}
+	for i := range 40 {
+		key := []byte(fmt.Sprint("k", i, "-"))
+		r := s.run(key, 1)[0]
+		id := s.shardOf(r).ID
+		byShard[id] = append(byShard[id], r.Subject)
+	}
+	if len(byShard) < 4 {
+		s.Fatalf("40 keys are in %d shards", len(byShard))
+	}
+	for _, l := range s.shards {
+		got, err := store.DueRows(s.Context(), s.d, []int{l.ID}, 100)
+		s.ok(err, "retry")
+		held, err := store.DeferredKeys(s.Context(), s.d, []int{l.ID})
+		s.ok(err, "held")
+		var subjects []string
+		for _, a := range got {
+			subjects = append(subjects, a.Subject)
+		}
+		if !slices.Equal(subjects, byShard[l.ID]) || len(held) != len(got) {
+			s.Errorf("shard %d has %v and holds %d keys, want %v", l.ID, subjects, len(held), byShard[l.ID])
+		}
+	}
+	for _, none := range [][]int{nil, {}, {5000}} {
+		got, err := store.DueRows(s.Context(), s.d, none, 100)
+		s.ok(err, "retry")
+		held, err := store.DeferredKeys(s.Context(), s.d, none)
+		s.ok(err, "held")
+		if len(got)+len(held) != 0 {
+			s.Errorf("of the shards %v there are %d rows and %d keys", none, len(got), len(held))
+		}
+	}
+}
+
+func (s *suite[TTx]) asideInWholeUnit() {
+	a, b := s.sayOne(message("a", 1)), s.sayOne(message("a", 2))
+	p := under(s.shardOf(a))
+	p.Deferred = []store.DeferredRow{{Row: a, Attempts: 1}, {Row: b}}
+	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(p), lockAt("a", 9)), store.ErrLost, "commit")
+	s.counts(2, 0, 0)
+	s.commit(s.begin(s.d, store.Intake{}), progress(p))
+	s.counts(2, 0, 2)
+}
+
+func (s *suite[TTx]) asideManyAtOnce() {
+	var ms []skald.Message
+	for i := range 200 {
+		ms = append(ms, changed(func(m *skald.Message) { m.Subject = fmt.Sprint(i) }))
+	}
+	s.say(ms...)
+	all := s.all()
+	p := under(s.shardOf(all[0]))
+	var want []string
+	for _, r := range all {
+		p.Deferred = append(p.Deferred, store.DeferredRow{Row: r})
+		want = append(want, r.Subject)
+	}
+	s.apply(progress(p))
+	s.wantRetry(want...)
+	q := under(s.shardOf(all[0]))
+	for _, r := range all[:150] {
+		q.Freed = append(q.Freed, r.Seq)
+	}
+	q.Deferred = []store.DeferredRow{{Row: all[160], Attempts: 1}}
+	s.apply(progress(q))
+	s.wantRetry(want[150:160]...)
+}

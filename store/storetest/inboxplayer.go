@@ -1,0 +1,339 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+// long is when everything happened that is told with a time.
+func long() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+
+// An inboxSide is what a player read of what consumers keep.
+type inboxSide struct {
+	kept        map[string]store.Parked   // by the ids of letters
+	placed      map[string]int64          // where letters were when they were first seen
+	checkpoints map[string]store.Attended // by consumer
+	apart       map[apartOp]int64         // numbers, by letter and fingerprint
+}
+
+func newInboxSide() inboxSide {
+	return inboxSide{map[string]store.Parked{}, map[string]int64{}, map[string]store.Attended{}, map[apartOp]int64{}}
+}
+
+// inbox plays an operation of the inbox, if o is one, and tells how everything that it may have changed
+// stands now.
+func (p *player[TTx]) inbox(o op) (answer string, ok bool) {
+	ctx := p.Context()
+	switch o.Do {
+	case "keep":
+		stood, err := p.d.Apply(ctx, p.effects(o.Effects)...)
+		return tell(err, stood) + p.keepings(ctx) + p.steps(ctx), true
+	case "take":
+		return p.take(ctx, o) + p.keepings(ctx) + p.steps(ctx), true
+	case "claim":
+		return p.claim(ctx, o) + p.keepings(ctx), true
+	case "kept":
+		return p.seek(ctx, o), true
+	case "occupy", "advance", "rewind":
+		return p.moveCheckpoints(ctx, o) + p.attended(ctx, o.Consumer) + p.keepings(ctx), true
+	case "put", "admit":
+		return p.putApart(ctx, o) + p.quarantined(ctx, store.Query{Taken: true}), true
+	case "quarantined":
+		q := store.Query{Why: o.Why, Admitted: o.Admitted, Taken: o.Taken, Limit: o.Limit}
+		q.After = p.in.apart[apartOp{Letter: o.Apart[0].Letter, Fingerprint: o.Apart[0].Fingerprint}]
+		return p.quarantined(ctx, q), true
+	}
+	return "", false
+}
+
+// keepEffect adds to e what k does, by what was read.
+func (p *player[TTx]) keepEffect(e *store.Effect, k *keepingOp, s *store.Step) {
+	l := letter(k.Letter)
+	was := p.in.kept[l.ID]
+	attempts, call, claim, place := was.Attempts, callKey(was), store.Claim{Claims: was.Claims, Session: was.Session}, p.in.placed[l.ID]
+	switch k.Stale {
+	case "attempts":
+		attempts++
+	case "call":
+		call += "?"
+	case "claim":
+		claim.Claims++
+	case "place":
+		place++
+	}
+	if k.Audit {
+		e.Audit = &store.Audit{Author: "who", Reason: "why", Action: k.Do, Consumer: l.Consumer, Identity: l.Identity, Run: "run"}
+	}
+	switch k.Do {
+	case "release":
+		e.Requeue = &store.Requeue{Consumer: l.Consumer, Identity: l.Identity, Dead: k.OnlyDead}
+		return
+	case "free":
+		e.Finish = &store.Finish{Consumer: l.Consumer, Identity: l.Identity, Dead: k.OnlyDead}
+		if k.Guards {
+			e.Finish.Attempts, e.Finish.WasCall = &attempts, call
+		}
+		if k.WithPlace {
+			e.Finish.Place = place
+		}
+		return
+	}
+	l.Attempts, l.Session, l.CrashCount = k.Attempts, k.Session, k.Crashes
+	if k.Later {
+		l.Due = time.Hour
+	}
+	if k.Attempts > 0 {
+		l.First, l.Last = store.Failure{At: long(), Why: "first", Host: "h"}, store.Failure{At: long(), Why: "last", Host: "h"}
+	}
+	if k.Dead != "" {
+		l.Dead = &store.Death{At: long(), Kind: "permanent", Fingerprint: k.Dead, Version: "1", BlocksKey: k.Holds}
+	}
+	if k.Call != "" {
+		l.Call = &store.Call{Key: k.Call, Request: "request", Since: long(), Undo: k.Undo}
+	}
+	e.Park = &store.Park{Parked: l, Marked: k.Marked, MostRows: k.MostRows, MostBytes: k.Bytes}
+	if k.Instead > 0 {
+		e.Park.Instead = new(letter(k.Instead).Identity)
+	}
+	if k.Do == "renew" {
+		e.Park.Was, e.Park.WasCall = &attempts, call
+		if k.Guards {
+			e.Park.WasClaim = &claim
+		}
+	}
+	if s != nil {
+		e.Park.Step = new(*s)
+		e.Park.Step.Consumer, e.Park.Step.Identity = l.Consumer, l.Identity
+	}
+}
+
+// marked is the mark of a letter.
+func (p *player[TTx]) marked(t takingOp) store.Mark {
+	l := letter(t.Letter)
+	m := store.Mark{Consumer: l.Consumer, Identity: l.Identity, As: t.As, KeyOrder: t.Turn, Key: l.Message.Key, Attempts: p.in.kept[l.ID].Attempts}
+	if t.As == store.Rejected {
+		m.Reason = "no"
+	}
+	if t.Stale {
+		m.Attempts++
+	}
+	return m
+}
+
+func (p *player[TTx]) take(ctx context.Context, o op) string {
+	in := store.Intake{Steps: o.Steps}
+	for _, t := range o.Takes {
+		in.Marks = append(in.Marks, p.marked(t))
+	}
+	u, err := p.d.Begin(ctx, in)
+	if err != nil {
+		return tell(err)
+	}
+	found, fresh := u.Found(), true
+	crowd := len(in.Marks) > 1 && len(in.Steps) == 0 // of which those that are fresh may be committed
+	for i, v := range found.Marks {
+		fresh = fresh && (v.Outcome == store.Fresh || crowd && in.Marks[i].Keep == 0)
+	}
+	answer := tell(nil, sameLeft(found.Marks), tellSteps(found.Steps))
+	es := p.effects(o.Effects)
+	if o.Commit && fresh { // else it is for rolling back
+		return answer + tell(u.Commit(ctx, es...))
+	}
+	stood, err := u.Rollback(ctx, es...)
+	return answer + tell(err, len(stood), stood)
+}
+
+func tellSteps(steps []store.Step) (out []string) {
+	for _, s := range steps {
+		out = append(out, fmt.Sprintf("%v %v %d %q %q %q", s.State, s.Identity, s.Code, s.Result, s.OutsideKey, s.Outcome))
+	}
+	return out
+}
+
+// steps tells how all steps stand, as whoever would undo them finds them.
+func (p *player[TTx]) steps(ctx context.Context) string {
+	var in store.Intake
+	for n := range 2 {
+		for _, of := range []string{consumer, "mail"} {
+			in.Steps = append(in.Steps, store.Step{Consumer: of, Saga: fmt.Sprint("saga-", n+1), Name: "charge", State: store.StepUndone})
+		}
+	}
+	u, err := p.d.Begin(ctx, in)
+	if err != nil {
+		return tell(err)
+	}
+	found := u.Found().Steps
+	_, err = u.Rollback(ctx)
+	return "\nsteps " + tell(err, tellSteps(found))
+}
+
+func (p *player[TTx]) claim(ctx context.Context, o op) string {
+	var not []store.Kind
+	if o.Not != "" {
+		not = append(not, store.Kind{Topic: "orders", Type: o.Not})
+	}
+	lease := time.Duration(0)
+	if o.Later {
+		lease = time.Hour
+	}
+	c, err := p.d.Claim(ctx, store.Want{Consumer: o.Consumer, Session: o.Session, ClaimSize: store.ClaimSize{Keys: 100, Prefetch: o.Along, PrefetchAll: 100}, Lease: lease, Not: not})
+	return tell(err, tellParked(c.Parked), far(c.Next), c.Next == 0)
+}
+
+// far tells a time that is about now from one that was put off.
+func far(d time.Duration) bool { return d > time.Minute }
+
+func tellParked(ps []store.Parked) (out []string) {
+	for _, p := range ps {
+		m := p.Message
+		m.Time = m.Time.UTC()
+		out = append(out, fmt.Sprintf("\n  %s %s %s/%d %q, %d attempts, far %v, first %s, last %s, dead %s, call %s, in hand of %q, %d claims, %d kills, waiting %v, since %v: %+v",
+			p.Consumer, p.ID, p.Partition, p.Position, p.Fault, p.Attempts, far(p.Due), tellFailure(p.First), tellFailure(p.Last), tellDeath(p.Dead), tellCall(p.Call),
+			p.Session, p.Claims, p.CrashCount, p.Waiting, !p.Since.IsZero(), m))
+	}
+	return out
+}
+
+func tellFailure(f store.Failure) string { return fmt.Sprint(tellTime(f.At), f.Why, f.Host) }
+
+func tellDeath(d *store.Death) string {
+	if d == nil {
+		return "no"
+	}
+	return fmt.Sprint(tellTime(d.At), d.Kind, d.Fingerprint, d.Stack, d.Version, d.BlocksKey)
+}
+
+func tellCall(c *store.Call) string {
+	if c == nil {
+		return "no"
+	}
+	return fmt.Sprint(c.Key, c.Request, tellTime(c.Since), c.Outcome, c.Undo)
+}
+
+// tellTime tells a time that was given from one of the store's clock.
+func tellTime(t time.Time) string {
+	switch {
+	case t.IsZero():
+		return "never "
+	case t.Equal(long()):
+		return "long ago "
+	}
+	return "by the store's clock "
+}
+
+// keepings tells all that is kept, and remembers it.
+func (p *player[TTx]) keepings(ctx context.Context) string {
+	all, err := store.ListKept(ctx, p.d, store.Sought{Limit: 100})
+	clear(p.in.kept)
+	for _, k := range all {
+		p.in.kept[k.ID] = k
+		if p.in.placed[k.ID] == 0 {
+			p.in.placed[k.ID] = k.Place
+		}
+	}
+	return "\nkept " + tell(err, tellParked(all))
+}
+
+func (p *player[TTx]) seek(ctx context.Context, o op) string {
+	what := o.Sought
+	what.Consumer, what.Limit = o.Consumer, o.Limit
+	found, err := store.ListKept(ctx, p.d, what)
+	n, second := p.d.Status(ctx, store.StatusQuery{Keeping: o.Consumer})
+	run, third := p.d.Audits(ctx, store.AuditQuery{Run: "run", Limit: 100})
+	last, fourth := p.d.Audits(ctx, store.AuditQuery{Limit: o.Limit})
+	var audits []string
+	for _, a := range append(run, last...) {
+		audits = append(audits, fmt.Sprint(a.Author, a.Reason, a.Action, a.Consumer, a.Identity, a.Run))
+	}
+	return tell(errors.Join(err, second, third, fourth), tellParked(found), n.Keeping.Parked, n.Keeping.Dead, n.Keeping.Bytes, audits)
+}
+
+func (p *player[TTx]) moveCheckpoints(ctx context.Context, o op) string {
+	var partitions []store.Checkpoint
+	known := p.in.checkpoints[o.Consumer]
+	for _, l := range o.Checkpoints {
+		s := store.Checkpoint{Partition: l.Partition, Origin: l.Origin, Position: l.Position, InFlightEnd: l.Reach, Session: l.Session}
+		for _, was := range known.Checkpoints {
+			if was.Partition == l.Partition && !l.Stale {
+				s.Stamp = was.Stamp
+			}
+		}
+		partitions = append(partitions, s)
+	}
+	switch o.Do {
+	case "occupy":
+		got, err := p.d.Attend(ctx, store.Attend{Consumer: o.Consumer, Take: true, Session: o.Session, Stamp: o.Note, Checkpoints: partitions})
+		return tell(err, tellCheckpoints(got))
+	case "advance":
+		server := known.Server
+		if o.Stale {
+			server += "?"
+		}
+		got, err := p.d.Attend(ctx, store.Attend{Consumer: o.Consumer, Server: server, Stamp: o.Note, Checkpoints: partitions})
+		return tell(err, tellCheckpoints(got))
+	}
+	l := partitions[0]
+	stood, err := p.d.Apply(ctx, store.Effect{Rewind: &store.Rewind{Consumer: o.Consumer, Partition: l.Partition, Origin: l.Origin, Position: max(0, l.Position), Stamp: o.Note}})
+	return tell(err, stood)
+}
+
+func tellCheckpoints(all store.Attended) (out []string) {
+	for _, s := range all.Checkpoints {
+		out = append(out, fmt.Sprint(s.Partition, " ", s.Origin, " at ", s.Position, " reach ", s.InFlightEnd, " suspect ", s.CrashSuspect, " of ", s.Session, " by ", s.Stamp, s.At.IsZero()))
+	}
+	return out
+}
+
+// attended tells where a consumer is, and remembers it.
+func (p *player[TTx]) attended(ctx context.Context, consumer string) string {
+	all, err := p.d.Attend(ctx, store.Attend{Consumer: consumer})
+	p.in.checkpoints[consumer] = all
+	return "\nspots " + tell(err, tellCheckpoints(all))
+}
+
+func (p *player[TTx]) putApart(ctx context.Context, o op) string {
+	if o.Do == "admit" {
+		var numbers []int64
+		for _, a := range o.Apart {
+			if n := p.in.apart[apartOp{Letter: a.Letter, Fingerprint: a.Fingerprint}]; n > 0 {
+				numbers = append(numbers, n)
+			}
+		}
+		n, err := store.AdmitAll(ctx, p.d, numbers, "who", "why")
+		return tell(err, n)
+	}
+	var es []store.Effect
+	for _, a := range o.Apart {
+		l := letter(a.Letter)
+		q := &store.Quarantined{Consumer: l.Consumer, Identity: l.Identity, Fingerprint: a.Fingerprint, Why: a.Why, Message: l.Message}
+		if a.Take {
+			es = append(es, store.Effect{Admitted: q})
+		} else {
+			es = append(es, store.Effect{Quarantine: q})
+		}
+	}
+	stood, err := p.d.Apply(ctx, es...)
+	return tell(err, stood)
+}
+
+// quarantined tells what is in quarantine, and remembers its numbers.
+func (p *player[TTx]) quarantined(ctx context.Context, q store.Query) string {
+	all, err := store.ListQuarantined(ctx, p.d, q)
+	var out []string
+	for _, one := range all {
+		for _, n := range []int{0, 7} {
+			if letter(n).Identity == one.Identity {
+				p.in.apart[apartOp{Letter: n, Fingerprint: one.Fingerprint}] = one.Number
+			}
+		}
+		m := one.Message
+		m.Time = m.Time.UTC()
+		out = append(out, fmt.Sprintf("\n  %s %s %d %v, admitted %v by %q %q, taken %v: %+v", one.Consumer, one.ID, one.Fingerprint, one.Why,
+			!one.Admitted.IsZero(), one.By, one.Reason, !one.Taken.IsZero(), m))
+	}
+	return "\nquarantine " + tell(err, out)
+}

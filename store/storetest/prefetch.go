@@ -1,0 +1,230 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+func alongTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"Read":    (*suite[TTx]).alongRead,
+		"Counted": (*suite[TTx]).alongCounted,
+		"Ends":    (*suite[TTx]).alongEnds,
+		"Bounds":  (*suite[TTx]).alongBounds,
+		"Bytes":   (*suite[TTx]).alongBytes,
+		"Taken":   (*suite[TTx]).alongTaken,
+		"Stale":   (*suite[TTx]).alongStale,
+		"Done":    (*suite[TTx]).alongDone,
+	}
+}
+
+// portion wants those messages, by their numbers, to be claimed or read along, in the order of their places.
+func (s *suite[TTx]) portion(most store.ClaimSize, lease time.Duration, want ...string) []store.Parked {
+	s.Helper()
+	got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: most, Lease: lease, Not: []store.Kind{{Topic: "left", Type: "left"}}})
+	s.ok(err, "claim")
+	var have []string
+	for _, p := range got.Parked {
+		have = append(have, p.Message.Subject)
+	}
+	if !slices.Equal(have, want) {
+		s.Fatalf("claimed are %v, want %v", have, want)
+	}
+	return got.Parked
+}
+
+// claims are those of all that is kept of a key, in order.
+func (s *suite[TTx]) claims(key string, want ...int) {
+	s.Helper()
+	var have []int
+	for _, p := range s.kept(store.Sought{Key: []byte(key)}) {
+		have = append(have, p.Claims)
+	}
+	if !slices.Equal(have, want) {
+		s.Errorf("the claims of %s are %v, want %v", key, have, want)
+	}
+}
+
+func (s *suite[TTx]) alongRead() {
+	s.apply(keeping(parked("k", 1), parked("l", 2), parked("k", 3), parked("", 4), parked("k", 5), parked("k", 6), parked("", 7))...)
+	got := s.portion(store.ClaimSize{Keys: 9, Prefetch: 2, PrefetchAll: 9}, time.Hour, "1", "2", "3", "4", "5", "7")
+	for i, waits := range []bool{false, false, true, false, true, false} {
+		if got[i].Waiting != waits || waits != (got[i].Claims == 0) || waits != (got[i].Session == "") {
+			s.Errorf("claimed %+v", got[i])
+		}
+	}
+	s.claims("k", 1, 0, 0, 0)
+	// those behind the first are in hand with it
+	s.portion(store.ClaimSize{Keys: 9, Prefetch: 2, PrefetchAll: 9}, time.Hour)
+}
+
+// Where there was no answer, those that were read along count that claim, too, and are claimed by themselves
+// from then on.
+func (s *suite[TTx]) alongCounted() {
+	ps := []store.Parked{parked("k", 1), parked("k", 2), parked("k", 3), parked("k", 4)}
+	s.apply(keeping(ps...)...)
+	most := store.ClaimSize{Keys: 9, Prefetch: 2, PrefetchAll: 9}
+	s.portion(most, 0, "1", "2", "3")
+	s.claims("k", 1, 0, 0, 0)
+	s.portion(most, 0, "1")
+	s.claims("k", 2, 1, 1, 0)
+	s.portion(most, 0, "1")
+	s.claims("k", 3, 1, 1, 0)
+	s.apply(freed(ps[0], &ps[0].Attempts))
+	s.portion(most, 0, "2")
+	s.claims("k", 2, 1, 0)
+	s.apply(freed(ps[1], &ps[1].Attempts))
+	s.apply(again(ps[2], func(p *store.Parked) { p.Claims = 0 })) // an answer
+	s.portion(most, 0, "3", "4")
+	s.apply(again(ps[2], func(p *store.Parked) { p.Claims = 0 }))
+	s.portion(store.ClaimSize{Keys: 9}, 0, "3")
+	s.portion(store.ClaimSize{Keys: 9}, 0, "3")
+	s.claims("k", 2, 0) // it came alone
+}
+
+// What is to be claimed by itself is not read along, nor what is behind it; and nothing behind what is at a
+// call or may kill.
+func (s *suite[TTx]) alongEnds() {
+	change := func(key string, n int, change func(*store.Parked)) store.Parked {
+		p := parked(key, n)
+		change(&p)
+		return p
+	}
+	dead := func(p *store.Parked) { p.Dead = &store.Death{BlocksKey: true} }
+	loose := func(p *store.Parked) { p.Dead = &store.Death{} }
+	call := func(p *store.Parked) { p.Call = &store.Call{Key: "charge", Request: "1"} }
+	kills := func(p *store.Parked) { p.CrashCount = 1 }
+	claims := func(p *store.Parked) { p.Claims = 1 }
+	left := func(p *store.Parked) { p.Message.Topic, p.Message.Type = "left", "left" }
+	n := 0
+	var want []string
+	for _, c := range []struct {
+		key        string
+		first, mid func(*store.Parked)
+		want       []int
+	}{
+		{"a", nil, dead, []int{1}}, {"b", nil, loose, []int{1, 3}}, {"c", nil, call, []int{1}}, {"d", nil, kills, []int{1}},
+		{"e", nil, claims, []int{1}}, {"f", nil, left, []int{1}}, {"g", call, nil, []int{1}}, {"h", kills, nil, []int{1}},
+		{"i", claims, nil, []int{1}}, {"j", left, nil, nil}, {"k", nil, nil, []int{1, 2, 3}},
+	} {
+		for i, how := range []func(*store.Parked){c.first, c.mid, nil} {
+			n++
+			if how == nil {
+				how = func(*store.Parked) {}
+			}
+			p := change(c.key, n, how)
+			s.apply(keeping(p)...)
+			if slices.Contains(c.want, i+1) {
+				want = append(want, p.Message.Subject)
+			}
+		}
+	}
+	s.portion(store.ClaimSize{Keys: 99, Prefetch: 9, PrefetchAll: 99}, time.Hour, want...)
+}
+
+func (s *suite[TTx]) alongBounds() {
+	n := 0
+	for range 3 {
+		for _, key := range []string{"k", "l", "m"} {
+			n++
+			s.apply(keeping(parked(key, n))...)
+		}
+	}
+	claim := func(most store.ClaimSize, first, along int) {
+		s.Helper()
+		got, err := s.d.Claim(s.Context(), store.Want{Consumer: consumer, Session: "life", ClaimSize: most, Lease: time.Hour})
+		s.ok(err, "claim")
+		for _, p := range got.Parked {
+			if p.Waiting {
+				along--
+			} else {
+				first--
+			}
+		}
+		if first != 0 || along != 0 {
+			s.Errorf("of %+v %d and %d are missing", most, first, along)
+		}
+		if (got.Next != 0) != (most.Keys > 3) {
+			s.Errorf("of %+v the next is due in %v", most, got.Next)
+		}
+		for _, p := range s.kept(store.Sought{}) {
+			s.apply(again(p, func(p *store.Parked) { p.Claims, p.Due = 0, 0 }))
+		}
+	}
+	claim(store.ClaimSize{Keys: 2, Prefetch: 1, PrefetchAll: 9}, 2, 2)
+	claim(store.ClaimSize{Keys: 3, Prefetch: 9, PrefetchAll: 9}, 3, 6)
+	claim(store.ClaimSize{Keys: 4, Prefetch: 9, PrefetchAll: 5}, 3, 5)
+	claim(store.ClaimSize{Keys: 4, Prefetch: 1, PrefetchAll: 2}, 3, 2)
+	claim(store.ClaimSize{Keys: 4, Prefetch: 0, PrefetchAll: 9}, 3, 0)
+	claim(store.ClaimSize{Keys: 4, Prefetch: 9, PrefetchAll: 0}, 3, 0)
+}
+
+// In a transaction with the first of its key, and with all between them, a message may be taken; and what is
+// behind them is due then.
+func (s *suite[TTx]) alongTaken() {
+	a, b, c, d, other := parked("k", 1), parked("k", 2), parked("k", 3), parked("k", 4), parked("l", 5)
+	b.Attempts = 3
+	s.apply(keeping(a, b, c, d, other)...)
+	s.portion(store.ClaimSize{Keys: 9, Prefetch: 2, PrefetchAll: 9}, time.Hour, "1", "2", "3", "5")
+	u := s.begin(s.d, intake(retrying(a), retrying(other), retrying(b), retrying(c)))
+	s.found(u, store.Fresh, store.Fresh, store.Fresh, store.Fresh)
+	s.rollback(u)
+	u = s.begin(s.d, intake(retrying(a), retrying(b), retrying(other), retrying(c)))
+	s.found(u, store.Fresh, store.Fresh, store.Fresh, store.Fresh)
+	s.put(u.Tx(), "effect", "1")
+	s.place(&a, &b, &c, &other)
+	s.commit(u, freed(a, &a.Attempts), freed(c, &c.Attempts), freed(other, &other.Attempts), freed(b, &b.Attempts))
+	s.user("effect", "1")
+	for _, p := range []store.Parked{a, b, c, other} {
+		s.stands(retrying(p), store.Done)
+	}
+	s.claims("k", 0)
+	s.portion(store.ClaimSize{Keys: 9, Prefetch: 2, PrefetchAll: 9}, time.Hour, "4")
+}
+
+// Without one that is before it, it may not be; nor behind one that may not.
+func (s *suite[TTx]) alongStale() {
+	a, b, c, hold, behind := parked("k", 1), parked("k", 2), parked("k", 3), parked("h", 4), parked("h", 5)
+	hold.Dead = &store.Death{BlocksKey: true}
+	s.apply(keeping(a, b, c, hold, behind)...)
+	other := b
+	other.Attempts = 7
+	find := func(want []store.Outcome, ms ...store.Mark) {
+		s.Helper()
+		u := s.begin(s.d, intake(ms...))
+		s.found(u, want...)
+		s.rollback(u)
+	}
+	find([]store.Outcome{store.Fresh, store.Stale}, retrying(a), retrying(c))
+	find([]store.Outcome{store.Stale, store.Stale}, retrying(b), retrying(a))
+	find([]store.Outcome{store.Stale, store.Stale}, retrying(b), retrying(c))
+	find([]store.Outcome{store.Fresh, store.Stale, store.Stale}, retrying(a), retrying(other), retrying(c))
+	find([]store.Outcome{store.Fresh, store.Stale, store.Stale}, retrying(a), retrying(parked("k", 9)), retrying(b))
+	find([]store.Outcome{store.Fresh, store.Fresh, store.Fresh, store.Stale}, retrying(a), retrying(b), retrying(c), retrying(parked("k", 9)))
+	find([]store.Outcome{store.Stale, store.Stale}, retrying(hold), retrying(behind))
+	u := s.begin(s.d, intake(retrying(a), retrying(c)))
+	s.put(u.Tx(), "effect", "1")
+	s.commit(u, freed(a, &a.Attempts))
+	s.stands(retrying(c), store.Stale)
+	s.seen(retrying(c), store.Fresh)
+	s.claim(0, "2")
+}
+
+// One that has its mark already keeps nobody of its key from being taken, and is due when they are gone.
+func (s *suite[TTx]) alongDone() {
+	a, b, c, d := parked("k", 1), parked("k", 2), parked("k", 3), parked("k", 4)
+	s.apply(keeping(a, b, c, d)...)
+	m := retrying(b)
+	m.KeyOrder = store.Anytime
+	s.apply(store.Effect{Mark: &m})
+	u := s.begin(s.d, intake(retrying(a), retrying(b), retrying(c)))
+	s.found(u, store.Fresh, store.Done, store.Fresh)
+	s.place(&a, &c)
+	s.commit(u, freed(a, &a.Attempts), freed(c, &c.Attempts))
+	s.claim(0, "2")
+	s.stands(retrying(b), store.Done)
+	s.apply(freed(b, &b.Attempts))
+	s.claim(0, "4")
+}

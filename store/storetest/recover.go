@@ -1,0 +1,166 @@
+package storetest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+func recoverTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"NothingMoved": (*suite[TTx]).recoverNothingMoved,
+		"WentBack":     (*suite[TTx]).recoverWentBack,
+		"TickGone":     (*suite[TTx]).recoverTickGone,
+		"ShardBeyond":  (*suite[TTx]).recoverShardBeyond,
+		"TwoAtOnce":    (*suite[TTx]).recoverTwoAtOnce,
+	}
+}
+
+func (s *suite[TTx]) recover(look bool) store.Recovered {
+	s.Helper()
+	note := &store.Audit{Author: "ann", Reason: "it moved", Action: "recover"}
+	if look {
+		note = nil
+	}
+	was, err := s.d.Audits(s.Context(), store.AuditQuery{Limit: 9})
+	s.ok(err, "read the audit")
+	done, err := s.d.Recover(s.Context(), note)
+	s.ok(err, "recover")
+	is, err := s.d.Audits(s.Context(), store.AuditQuery{Limit: 9})
+	s.ok(err, "read the audit")
+	switch added := len(is) - len(was); {
+	case done.Moved == "" || look:
+		if added != 0 {
+			s.Errorf("nothing is done, and noted: %+v", is[0])
+		}
+	case added != 1 || is[0].Action != "recover" || is[0].Reason != "it moved":
+		s.Errorf("of %+v it is noted %+v", done, is)
+	}
+	return done
+}
+
+func (s *suite[TTx]) knows(knew ...store.Shard) error {
+	_, err := s.d.Lease(s.Context(), store.Ask{Owner: "one", Session: "1", TTL: time.Hour, Knew: knew})
+	return err
+}
+
+func (s *suite[TTx]) wantMoved(err error, doing string) {
+	s.Helper()
+	var moved *store.MovedError
+	if !errors.As(err, &moved) || moved.Saw == "" || !errors.Is(err, store.ErrMoved) || !store.Incurable(err) || s.d.Outage(err) {
+		s.Fatalf("%s: got %v, want that the database moved", doing, err)
+	}
+}
+
+// What a relay knew and the database knows too is no move; neither is a shard that somebody else has by now.
+func (s *suite[TTx]) recoverNothingMoved() {
+	s.say(message("a", 1))
+	was := s.lease(s.d, "one", "1")
+	c := s.advance(was[0])
+	was[0].Cursor = c
+	s.ok(s.knows(was...), "lease")
+	gone := was[1]
+	gone.Cursor.Base = c.Base + "9"
+	s.ask(s.d, store.Ask{Owner: "one", Session: "1", TTL: time.Hour, Free: []int{gone.ID}})
+	s.ask(s.d, store.Ask{Owner: "two", Session: "1", TTL: time.Hour})
+	s.ok(s.knows(gone), "lease, of a shard that another relay has taken")
+	if done := s.recover(false); done != (store.Recovered{}) {
+		s.Errorf("where nothing moved the recover does %+v", done)
+	}
+	if got := s.lease(s.d, "one", "1")[0]; got.Epoch != was[0].Epoch || got.Token != was[0].Token || got.Cursor != c {
+		s.Errorf("and the shard goes from %+v to %+v", was[0], got)
+	}
+}
+
+// A database that is behind what a relay knows: no relay gets a shard until the recover; then all that is
+// retained and not known as acknowledged is read, in order, with what was written meanwhile.
+func (s *suite[TTx]) recoverWentBack() {
+	a, b, later := message("a", 1), message("a", 2), message("a", 3)
+	s.say(a)
+	was := s.lease(s.d, "one", "1")
+	s.say(b)
+	ahead := was[0]
+	ahead.Epoch++
+	s.wantMoved(s.knows(ahead), "lease")
+	s.wantMoved(s.knows(), "lease again")
+	_, err := s.db.Driver(s).Lease(s.Context(), store.Ask{Owner: "two", Session: "1"})
+	s.wantMoved(err, "another relay's lease")
+	looked := s.recover(true)
+	s.wantMoved(s.knows(), "lease after a look")
+	s.say(later)
+	done := s.recover(false)
+	if looked.Moved == "" || looked.Again != 0 || done.Moved != looked.Moved || done.Again != 3 || done.Covered != 0 || done.Shards != shards {
+		s.Errorf("a look sees %+v, the recover does %+v", looked, done)
+	}
+	if again := s.recover(false); again != (store.Recovered{}) {
+		s.Errorf("the second recover does %+v", again)
+	}
+	s.applied([]bool{false}, progress(under(was[0])))
+	is := s.lease(s.d, "two", "1")
+	if len(is) != shards || is[0].Epoch <= was[0].Epoch || is[0].Token == was[0].Token {
+		s.Fatalf("after the recover shard %d goes from %+v to %+v", was[0].ID, was[0], is)
+	}
+	_, got := s.since(is[0].Cursor.Base)
+	s.wantIDs(got, a.ID, b.ID, later.ID)
+}
+
+// Of recovers at the same time one does it, and the relays begin anew once.
+func (s *suite[TTx]) recoverTwoAtOnce() {
+	s.say(message("a", 1))
+	other := s.db.Driver(s)
+	ds := []store.Driver[TTx]{s.d, s.d, other, other}
+	for range 5 {
+		was := s.lease(s.d, "one", "1")[0]
+		ahead := was
+		ahead.Epoch++
+		s.wantMoved(s.knows(ahead), "lease")
+		audits, results := s.db.Count(s).Audits, make(chan error)
+		// where nobody writes beside it, all of them come to wait for it
+		holder := s.begin(other, store.Intake{})
+		for _, d := range ds {
+			go func() {
+				_, err := d.Recover(s.Context(), &store.Audit{Author: "ann", Action: "recover"})
+				results <- err
+			}()
+		}
+		s.rollback(holder)
+		for range ds {
+			if err := <-results; err != nil {
+				s.Errorf("a recover among others: %v", err)
+			}
+		}
+		if got := s.db.Count(s).Audits - audits; got != 1 {
+			s.Fatalf("%d of %d recovers at the same time did something", got, len(ds))
+		}
+		is := s.lease(s.d, "one", "1")[0]
+		if _, got := s.since(is.Cursor.Base); len(got) != 1 {
+			s.Fatalf("%d rows are read, want 1", len(got))
+		}
+	}
+}
+
+func (s *suite[TTx]) recoverTickGone() {
+	s.say(message("a", 1))
+	knew := s.lease(s.d, "one", "1")[0]
+	knew.Cursor.Base = s.tick("") + "9"
+	s.wantMoved(s.knows(knew), "lease")
+	s.recover(false)
+	s.ok(s.knows(), "lease after the recover")
+}
+
+// A shard that names a tick which is not there.
+func (s *suite[TTx]) recoverShardBeyond() {
+	a := message("a", 1)
+	s.say(a)
+	p := under(s.lease(s.d, "one", "1")[3])
+	p.Cursor = &store.Cursor{Base: s.tick("") + "9"}
+	s.apply(progress(p))
+	s.wantMoved(s.knows(), "lease")
+	if done := s.recover(false); done.Again != 1 {
+		s.Errorf("the recover does %+v", done)
+	}
+	is := s.lease(s.d, "one", "1")[3]
+	_, got := s.since(is.Cursor.Base)
+	s.wantIDs(got, a.ID)
+}

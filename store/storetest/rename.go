@@ -1,0 +1,112 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+func renameTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"Moves":   (*suite[TTx]).renameMoves,
+		"Refuses": (*suite[TTx]).renameRefuses,
+	}
+}
+
+// renamed asks for a rename of the consumer, and wants it to be done or not.
+func (s *suite[TTx]) renamed(r store.Rename, done bool) store.Renamed {
+	s.Helper()
+	out, err := s.d.Rename(s.Context(), r)
+	s.ok(err, "rename")
+	if out.Done != done {
+		s.Errorf("the rename is done: %v, want %v; it found %+v", out.Done, done, out)
+	}
+	return out
+}
+
+// All that is kept of a consumer is kept of the other one afterwards, as it was, and nothing of a third.
+func (s *suite[TTx]) renameMoves() {
+	const next = "stock-2"
+	note := &store.Audit{Author: "ann", Reason: "a new name", Action: "rename", Consumer: next}
+	m, other := mark(), mark()
+	m.Code, m.Result = 201, "answered"
+	other.Consumer = "mail"
+	dead := parked("b", 2)
+	dead.Dead = &store.Death{Kind: "attempts"}
+	apart := quarantined(message("c", 3), store.Conflict)
+	s.apply(append(keeping(parked("a", 1), dead), store.Effect{Mark: &m}, store.Effect{Mark: &other}, store.Effect{Quarantine: &apart})...)
+	s.step(taking("a"), store.StepAbsent)
+	placed := store.Kind{Topic: "orders", Type: "placed"}
+	partition := store.Checkpoint{Partition: "orders/0", Origin: "o", Position: 7, InFlightEnd: 9}
+	control := store.Checkpoint{Partition: "skald:control:pause", Origin: "{}"}
+	s.occupy("", "1", partition, control)
+	_, err := s.d.Attend(s.Context(), store.Attend{Consumer: next, Take: true, Session: "", Stamp: "2", Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}, {Partition: "orders/1", Origin: "o"}}})
+	s.ok(err, "occupy as the other one, who only looked")
+	s.noteKinds(consumer, 0, []store.Kind{placed})
+	s.noteKinds(next, 0, []store.Kind{placed})
+
+	want := store.Belongings{Marks: 1, Positions: 1, Controls: 1, Parked: 1, Dead: 1, Quarantined: 1, Steps: 1, Types: 1}
+	is := func(got store.Belongings, want store.Belongings) {
+		s.Helper()
+		if got.Heard < 0 || got.Heard > time.Hour {
+			s.Errorf("it was heard of %v ago", got.Heard)
+		}
+		if got.Heard = want.Heard; got != want {
+			s.Errorf("kept are %+v, want %+v", got, want)
+		}
+	}
+	found := s.renamed(store.Rename{Old: consumer, New: next}, false)
+	is(found.Old, want)
+	is(found.New, store.Belongings{Positions: 2, Types: 1})
+	s.renamed(store.Rename{Old: consumer, New: next, Quiet: time.Hour, Audit: note}, false)
+	s.renamed(store.Rename{Old: consumer, New: next, Audit: note}, true)
+
+	after := s.renamed(store.Rename{Old: consumer, New: next}, false)
+	want.Positions = 2
+	is(after.New, want)
+	if after.Old != (store.Belongings{Heard: -1}) {
+		s.Errorf("of the old name there is %+v", after.Old)
+	}
+	m.Consumer = next
+	s.verdict(m, store.Verdict{Outcome: store.Done, Code: 201, Result: "answered"})
+	s.seen(other, store.Done)
+	checkpoints, err := s.d.Attend(s.Context(), store.Attend{Consumer: next})
+	s.ok(err, "read checkpoints")
+	partition.Stamp, control.Stamp = "1", "1"
+	s.checkpoints(checkpoints, partition, store.Checkpoint{Partition: "orders/1", Origin: "o", Stamp: "2"}, control)
+	if kept := s.inQuarantine(store.Query{Consumer: next}); len(kept) != 1 {
+		s.Errorf("in quarantine are %+v", kept)
+	}
+	if n := s.db.Count(s).Audits; n != 1 {
+		s.Errorf("there are %d audits", n)
+	}
+	s.renamed(store.Rename{Old: consumer, New: "stock-3", Audit: note}, false) // there is nothing left
+}
+
+// A name that has done anything is nobody else's, whatever it was.
+func (s *suite[TTx]) renameRefuses() {
+	note := &store.Audit{Author: "ann", Reason: "a new name", Action: "rename", Consumer: "done"}
+	m, step, p := mark(), taking("a"), parked("a", 1)
+	s.apply(store.Effect{Mark: &m})
+	m.Consumer, step.Consumer, p.Consumer = "done", "stepped", "parked"
+	apart := quarantined(message("c", 3), store.Conflict)
+	apart.Consumer = "apart"
+	s.apply(append(keeping(p), store.Effect{Mark: &m}, store.Effect{Quarantine: &apart})...)
+	s.step(step, store.StepAbsent)
+	_, err := s.d.Attend(s.Context(), store.Attend{Consumer: "told", Take: true, Session: "", Stamp: "1", Checkpoints: []store.Checkpoint{{Partition: "skald:control:pause", Origin: "{}"}}})
+	s.ok(err, "tell")
+	for _, next := range []string{"done", "stepped", "parked", "apart", "told"} {
+		s.renamed(store.Rename{Old: consumer, New: next, Audit: note}, false)
+	}
+	m.Consumer = consumer
+	s.seen(m, store.Done)
+	if n := s.db.Count(s).Audits; n != 0 {
+		s.Errorf("there are %d audits", n)
+	}
+
+	_, err = s.d.Attend(s.Context(), store.Attend{Consumer: consumer, Take: true, Session: "a life", Stamp: "1", Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}}})
+	s.ok(err, "occupy")
+	// it has not left its partition
+	s.renamed(store.Rename{Old: consumer, New: "free", Quiet: time.Hour, Audit: note}, false)
+	s.renamed(store.Rename{Old: consumer, New: "free", Audit: note}, true)
+}

@@ -1,0 +1,328 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+func sagaTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"Start":       (*suite[TTx]).sagaStart,
+		"StartAgain":  (*suite[TTx]).sagaStartAgain,
+		"StartRival":  (*suite[TTx]).sagaStartRival,
+		"Move":        (*suite[TTx]).sagaMove,
+		"MoveLost":    (*suite[TTx]).sagaMoveLost,
+		"MoveMany":    (*suite[TTx]).sagaMoveMany,
+		"MoveAndSay":  (*suite[TTx]).sagaMoveAndSay,
+		"Write":       (*suite[TTx]).sagaWrite,
+		"Intake":      (*suite[TTx]).sagaIntake,
+		"IntakeRival": (*suite[TTx]).sagaIntakeRival,
+		"Follows":     (*suite[TTx]).sagaFollows,
+		"Limits":      (*suite[TTx]).sagaLimits,
+		"Wakes":       (*suite[TTx]).sagaWakes,
+		"Definitions": (*suite[TTx]).sagaDefinitions,
+	}
+}
+
+// sagaOf is a new saga of definition order, in the hands of session one.
+func sagaOf(key string) store.Saga {
+	return store.Saga{Name: "order", Key: key, ID: newID(), Hash: "v1", Input: `{"n":1}`, Fingerprint: -7, Origin: `{"trace":"t"}`, State: `{"at":0}`,
+		Standing: store.Standing{Status: "running", Step: "hold"}, Session: "one", Lease: time.Hour}
+}
+
+func (s *suite[TTx]) start(sagas ...store.Saga) (out []store.Saga) {
+	s.Helper()
+	tx := s.db.Begin(s)
+	for _, one := range sagas {
+		stored, fresh, err := s.d.StartSaga(s.Context(), tx, one)
+		s.ok(err, "start %s", one.Key)
+		if !fresh {
+			s.Fatalf("saga %s %s was there: %+v", one.Name, one.Key, stored)
+		}
+		out = append(out, stored)
+	}
+	s.ok(s.db.Commit(tx), "commit the start")
+	return out
+}
+
+func refOf(m store.Saga) store.SagaRef {
+	return store.SagaRef{Name: m.Name, Key: m.Key, Version: m.Version}
+}
+
+// moved is a move of m by one step.
+func moved(m store.Saga, state string) *store.SagaMove {
+	return &store.SagaMove{SagaRef: refOf(m), State: state, Standing: store.Standing{Status: "running", Step: "next"}}
+}
+
+// saga is how a saga stands.
+func (s *suite[TTx]) saga(key string) store.Saga {
+	s.Helper()
+	list, err := store.ListSagas(s.Context(), s.d, store.SagaQuery{Name: "order", Key: key})
+	s.ok(err, "list saga %s", key)
+	if len(list) == 0 {
+		return store.Saga{}
+	}
+	return list[0]
+}
+
+// sagaStands wants a saga to be stored with that state and version.
+func (s *suite[TTx]) sagaStands(key, state string, version int64) {
+	s.Helper()
+	if got := s.saga(key); got.State != state || got.Version != version {
+		s.Fatalf("saga %s is %q at %d, want %q at %d", key, got.State, got.Version, state, version)
+	}
+}
+
+func (s *suite[TTx]) sagaStart() {
+	tx := s.db.Begin(s)
+	_, _, err := s.d.StartSaga(s.Context(), tx, sagaOf("a"))
+	s.ok(err, "start")
+	s.ok(s.db.Rollback(tx), "roll back")
+	if got := s.saga("a"); got.Key != "" {
+		s.Fatalf("a start that was rolled back left %+v", got)
+	}
+	want := sagaOf("a")
+	want.Since, want.Retry = time.UnixMilli(1_700_000_000_123).UTC(), time.UnixMilli(1_700_000_060_000).UTC()
+	want.Stuck, want.Paused, want.Error, want.Failed = true, true, "no", 3
+	got := s.start(want)[0]
+	if since := time.Since(got.Started); since > patience || since < -patience || got.Due.Sub(got.Started) != time.Hour {
+		s.Errorf("started %v, leased until %v", got.Started, got.Due)
+	}
+	want.Version, want.Lease, want.Started, want.Changed, want.Due = 1, 0, got.Started, got.Changed, got.Due
+	if got != want {
+		s.Errorf("the start answers\n%+v, want\n%+v", got, want)
+	}
+	if stored := s.saga("a"); stored != want {
+		s.Errorf("stored is\n%+v, want\n%+v", stored, want)
+	}
+}
+
+// Whoever starts a saga again finds the one that is there, also in a transaction that wrote it, and can
+// compare the fingerprint.
+func (s *suite[TTx]) sagaStartAgain() {
+	first := sagaOf("a")
+	tx := s.db.Begin(s)
+	for i := range 2 {
+		again := sagaOf("a")
+		again.ID, again.Fingerprint, again.Input = first.ID, first.Fingerprint+int64(i), "{}"
+		if i == 0 {
+			again = first
+		}
+		stored, fresh, err := s.d.StartSaga(s.Context(), tx, again)
+		s.ok(err, "start")
+		if fresh != (i == 0) || stored.Fingerprint != first.Fingerprint || stored.Input != first.Input {
+			s.Errorf("start %d: fresh %v, %+v", i, fresh, stored)
+		}
+	}
+	s.ok(s.db.Commit(tx), "commit")
+	s.apply(store.Effect{Saga: moved(s.saga("a"), "1")})
+	u := s.begin(s.d, store.Intake{})
+	stored, fresh, err := s.d.StartSaga(s.Context(), u.Tx(), sagaOf("a"))
+	s.ok(err, "start in a unit")
+	if fresh || stored != s.sagaIn(u.Tx(), "a") || stored.State != "1" || stored.Version != 2 {
+		s.Errorf("in a unit: fresh %v, %+v", fresh, stored)
+	}
+	s.commit(u)
+	other := sagaOf("a")
+	other.Name = "refund"
+	s.start(other, sagaOf("b"), sagaOf("A")) // of another definition, and other keys
+}
+
+// sagaIn locks and reads a saga in tx.
+func (s *suite[TTx]) sagaIn(tx TTx, key string) store.Saga {
+	s.Helper()
+	got, there, err := s.d.LockSaga(s.Context(), tx, "order", key)
+	s.ok(err, "lock saga %s", key)
+	if there != (got.Key == key) {
+		s.Errorf("saga %s is there: %v, %+v", key, there, got)
+	}
+	return got
+}
+
+func (s *suite[TTx]) sagaStartRival() {
+	for _, end := range []string{"rolled back", "committed"} {
+		tx := s.db.Begin(s)
+		_, _, err := s.d.StartSaga(s.Context(), tx, sagaOf(end))
+		s.ok(err, "start")
+		var fresh bool
+		came := meanwhile(func() {
+			u, begun := s.db.Driver(s).Begin(s.Context(), store.Intake{Wait: patience})
+			if err = begun; err != nil {
+				return
+			}
+			if _, fresh, err = s.d.StartSaga(s.Context(), u.Tx(), sagaOf(end)); err == nil {
+				err = u.Commit(s.Context())
+			}
+		})
+		s.waits(came, "a rival that starts the same saga")
+		if end == "committed" {
+			s.ok(s.db.Commit(tx), "commit")
+		} else {
+			s.ok(s.db.Rollback(tx), "roll back")
+		}
+		s.comes(came, "the rival")
+		s.ok(err, "the rival's start")
+		if fresh != (end == "rolled back") {
+			s.Errorf("the first was %s, and the rival's is fresh: %v", end, fresh)
+		}
+	}
+}
+
+// An intake locks the sagas that stand as it names them, and moves of those stand with the commit.
+func (s *suite[TTx]) sagaIntake() {
+	a, b := s.start(sagaOf("a"))[0], s.start(sagaOf("b"))[0]
+	s.apply(store.Effect{Saga: moved(b, "1")})
+	for i := range 2 {
+		u := s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(b), refOf(a), {Name: "order", Key: "none", Version: 1}}, Wait: patience})
+		if got := u.Found().Sagas; !slices.Equal(got, []bool{false, i == 0, false}) {
+			s.Fatalf("the intake found %v", got)
+		}
+		s.put(u.Tx(), "k", fmt.Sprint(i))
+		if i == 0 {
+			s.commit(u, store.Effect{Saga: moved(a, "1"), Rows: rows(message("a", 1)).Rows})
+			continue
+		}
+		s.is(u.Commit(s.Context(), store.Effect{Saga: moved(a, "2")}), store.ErrLost, "commit a stale move")
+	}
+	s.user("k", "0")
+	s.counts(1, 0, 0)
+	s.sagaStands("a", "1", 2)
+	// A handler that moves the saga itself leaves no room for the move of the intake's.
+	a = s.saga("a")
+	u := s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(a)}})
+	s.ok(s.d.Write(s.Context(), u.Tx(), store.Effect{Saga: moved(a, "the handler's")}), "write")
+	s.is(u.Commit(s.Context(), store.Effect{Saga: moved(a, "2")}), store.ErrLost, "commit after a move of the handler's")
+	s.sagaStands("a", "1", 2)
+	tx := s.db.Begin(s)
+	found, err := s.d.Enter(s.Context(), tx, store.Intake{Sagas: []store.SagaRef{refOf(a), refOf(b)}})
+	s.ok(err, "enter")
+	if !slices.Equal(found.Sagas, []bool{true, false}) {
+		s.Errorf("enter found %v", found.Sagas)
+	}
+	s.ok(s.db.Rollback(tx), "roll back")
+}
+
+// A saga that a unit has locked is waited for, and stands otherwise then; a claim leaves it alone.
+func (s *suite[TTx]) sagaIntakeRival() {
+	one := sagaOf("a")
+	one.Lease = 0
+	a := s.start(one)[0]
+	holder := s.begin(s.db.Driver(s), store.Intake{Sagas: []store.SagaRef{refOf(a)}})
+	if s.can.Rivals {
+		got, err := s.d.ClaimSagas(s.Context(), store.ClaimSagas{Session: "two", Hashes: []string{"v1"}, Limit: 9, Lease: time.Hour})
+		s.ok(err, "claim")
+		if len(got.Sagas) != 0 || got.Next <= 0 || got.Next > time.Minute {
+			s.Errorf("a claim beside a unit that has the saga: %+v", got)
+		}
+		_, err = s.d.Begin(s.Context(), store.Intake{Sagas: []store.SagaRef{refOf(a)}, Wait: shortly})
+		s.is(err, store.ErrBusy, "begin behind a rival")
+	}
+	var u store.Unit[TTx]
+	var err error
+	came := meanwhile(func() {
+		u, err = s.d.Begin(s.Context(), store.Intake{Sagas: []store.SagaRef{refOf(a)}, Wait: patience})
+	})
+	s.waits(came, "a rival for the saga")
+	s.commit(holder, store.Effect{Saga: moved(a, "1")})
+	s.comes(came, "the saga")
+	s.ok(err, "the rival's begin")
+	if u.Found().Sagas[0] {
+		s.Error("the saga moved, and the intake found it as it was")
+	}
+	s.rollback(u)
+}
+
+// A unit can follow another one in the round trip of its commit.
+func (s *suite[TTx]) sagaFollows() {
+	a, b := s.start(sagaOf("a"))[0], s.start(sagaOf("b"))[0]
+	s.commit(s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(b)}}))
+	u := s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(a)}})
+	for i := range 3 {
+		s.put(u.Tx(), "k", fmt.Sprint(i))
+		next := refOf(b)
+		next.Version += int64(i / 2)
+		then, err := u.CommitThen(s.Context(), store.Intake{Sagas: []store.SagaRef{next}}, store.Effect{Saga: moved(s.saga([]string{"a", "b", "b"}[i]), fmt.Sprint(i))})
+		s.ok(err, "commit and begin")
+		if u = then; u == nil {
+			next := s.saga("b")
+			u = s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(next)}})
+			continue
+		}
+		if got := u.Found().Sagas[0]; got != (next.Version == s.saga("b").Version) {
+			s.Fatalf("turn %d: the next found %v of %+v", i, got, next)
+		}
+	}
+	s.rollback(u)
+	s.user("k", "2")
+	s.sagaStands("a", "0", 2)
+	s.sagaStands("b", "2", 3)
+}
+
+// Each write of a saga that any engine may claim then wakes, in whatever way it came.
+func (s *suite[TTx]) sagaWakes() {
+	if s.d.Woken() == nil {
+		s.Skip("the store does not know of writes")
+	}
+	wakes := func(what string, f func()) {
+		s.Helper()
+		woken := s.d.Woken()
+		f()
+		s.comes(woken, "the wake of "+what)
+	}
+	anybodys := sagaOf("a")
+	anybodys.Session, anybodys.Lease = "", 0
+	wakes("a start", func() { s.start(anybodys, sagaOf("b")) })
+	free := func(saga store.Saga, state string) *store.SagaMove {
+		m := moved(saga, state)
+		m.Release = true
+		return m
+	}
+	wakes("an effect", func() { s.apply(store.Effect{Saga: free(s.saga("a"), "1")}) })
+	wakes("effects", func() {
+		s.apply(store.Effect{Saga: free(s.saga("a"), "2")}, store.Effect{Saga: free(s.saga("b"), "1")})
+	})
+	wakes("a unit", func() {
+		s.commit(s.begin(s.d, store.Intake{}), store.Effect{Saga: free(store.Saga{Name: "order", Key: "a", Version: 3}, "3")})
+	})
+	wakes("a write", func() {
+		tx := s.db.Begin(s)
+		s.ok(s.d.Write(s.Context(), tx, store.Effect{Saga: free(s.sagaIn(tx, "a"), "4")}), "write")
+		s.ok(s.db.Commit(tx), "commit")
+	})
+}
+
+func (s *suite[TTx]) sagaDefinitions() {
+	note := func(ds ...store.SagaDefinition) { s.ok(s.d.NoteSagaDefinitions(s.Context(), ds), "note") }
+	note()
+	v1, v2, other := store.SagaDefinition{Name: "order", Hash: "v1", Written: "{}"}, store.SagaDefinition{Name: "order", Hash: "v2", Written: `{"n":2}`},
+		store.SagaDefinition{Name: "invoice", Hash: "v1", Written: "{}"}
+	note(v1, other, v1)
+	read := func() []store.SagaDefinition {
+		l, err := s.d.List(s.Context(), store.List{Definitions: true})
+		s.ok(err, "list definitions")
+		return l.Definitions
+	}
+	at := read()[1].Noted
+	s.until("the clock moves", func() bool {
+		note(v2)
+		return read()[1].Noted.After(at)
+	})
+	got := read()
+	for i := range got {
+		if since := time.Since(got[i].Noted).Abs(); since > patience {
+			s.Errorf("noted %v ago", since)
+		}
+		got[i].Noted = time.Time{}
+	}
+	if want := []store.SagaDefinition{other, v2, v1}; !slices.Equal(got, want) {
+		s.Errorf("the definitions are %+v, want %+v", got, want)
+	}
+	for _, bad := range []store.SagaDefinition{{Hash: "v1"}, {Name: "order"}, {Name: "\xff", Hash: "v1"}} {
+		if err := s.d.NoteSagaDefinitions(s.Context(), []store.SagaDefinition{bad}); err == nil {
+			s.Errorf("the definition %+v is taken", bad)
+		}
+	}
+}

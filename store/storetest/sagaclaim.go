@@ -1,0 +1,343 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald/store"
+)
+
+func sagaClaimTests[TTx any]() map[string]func(*suite[TTx]) {
+	return map[string]func(*suite[TTx]){
+		"Order":  (*suite[TTx]).sagaClaimOrder,
+		"Fences": (*suite[TTx]).sagaClaimFences,
+		"Next":   (*suite[TTx]).sagaClaimNext,
+		"Hashes": (*suite[TTx]).sagaClaimHashes,
+		"AtOnce": (*suite[TTx]).sagaClaimAtOnce,
+		"Bytes":  (*suite[TTx]).sagaClaimBytes,
+		"List":   (*suite[TTx]).sagaList,
+		"Counts": (*suite[TTx]).sagaCounts,
+		"Forget": (*suite[TTx]).sagaForget,
+	}
+}
+
+// dueSaga is a saga that nobody has in hand, due since so long.
+func dueSaga(key string, since time.Duration) store.Saga {
+	one := sagaOf(key)
+	one.Session, one.Lease = "", -since
+	return one
+}
+
+func (s *suite[TTx]) claimSagas(session string, limit int, hashes ...string) store.ClaimedSagas {
+	s.Helper()
+	if hashes == nil {
+		hashes = []string{"v1"}
+	}
+	got, err := s.d.ClaimSagas(s.Context(), store.ClaimSagas{Session: session, Hashes: hashes, Limit: limit, Lease: time.Hour})
+	s.ok(err, "claim sagas")
+	return got
+}
+
+func keysOf(sagas []store.Saga) string {
+	var keys []string
+	for _, one := range sagas {
+		keys = append(keys, one.Key)
+	}
+	return strings.Join(keys, " ")
+}
+
+// The longest due come first, whatever their definition, and a claim leases what it answers.
+func (s *suite[TTx]) sagaClaimOrder() {
+	var all []store.Saga
+	for i, key := range []string{"d", "b", "e", "a", "c"} {
+		one := dueSaga(key, time.Duration(strings.Index("abcde", key)-10)*-time.Minute)
+		one.Hash = fmt.Sprint("v", 1+i%2)
+		all = append(all, one)
+	}
+	s.start(all...)
+	s.start(sagaOf("leased"))
+	for _, want := range []string{"a b", "c d", "e", ""} {
+		got := s.claimSagas("two", 2, "v2", "v1", "v1")
+		if keys := keysOf(got.Sagas); keys != want {
+			s.Fatalf("claimed %q, want %q", keys, want)
+		}
+		for _, one := range got.Sagas {
+			if stored := s.saga(one.Key); stored != one || one.Version != 2 || one.Session != "two" || time.Until(one.Due) < time.Hour-patience {
+				s.Errorf("claimed\n%+v, stored\n%+v", one, stored)
+			}
+		}
+	}
+}
+
+// Whoever had a saga before the claim writes nothing any more.
+func (s *suite[TTx]) sagaClaimFences() {
+	one := dueSaga("a", time.Second)
+	one.Session = "one"
+	was := s.start(one)[0]
+	got := s.claimSagas("two", 9).Sagas
+	if len(got) != 1 {
+		s.Fatalf("a saga whose lease has ended: %+v", got)
+	}
+	if got[0].Lapsed != "one" {
+		s.Errorf("its lease was of %q, want one", got[0].Lapsed)
+	}
+	s.applied([]bool{false}, store.Effect{Saga: moved(was, "late")})
+	u := s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(was)}})
+	if u.Found().Sagas[0] {
+		s.Error("the former holder finds the saga as it was")
+	}
+	s.is(u.Commit(s.Context(), store.Effect{Saga: moved(was, "late")}), store.ErrLost, "commit of the former holder")
+	m := moved(got[0], "1")
+	m.Release = true
+	s.apply(store.Effect{Saga: m})
+	if got = s.claimSagas("three", 9).Sagas; len(got) != 1 || got[0].State != "1" || got[0].Version != 4 || got[0].Lapsed != "" {
+		s.Fatalf("a saga that was released: %+v", got)
+	}
+	m = moved(got[0], "2")
+	m.Lease = 3 * time.Hour
+	s.apply(store.Effect{Saga: m})
+	if renewed := s.saga("a"); renewed.Session != "three" || time.Until(renewed.Due) < 2*time.Hour {
+		s.Errorf("a lease that was renewed: %+v", renewed)
+	}
+	u = s.begin(s.d, store.Intake{})
+	m = moved(s.saga("a"), "3")
+	m.Lease = 5 * time.Hour
+	s.is(u.Commit(s.Context(), store.Effect{Saga: m}), nil, "commit")
+	if renewed := s.saga("a"); time.Until(renewed.Due) < 4*time.Hour {
+		s.Errorf("a lease that a unit has renewed: %+v", renewed)
+	}
+}
+
+// Next tells when another saga is due: at once where the limit was reached.
+func (s *suite[TTx]) sagaClaimNext() {
+	if got := s.claimSagas("two", 9); len(got.Sagas) != 0 || got.Next >= 0 {
+		s.Errorf("without sagas: %+v", got)
+	}
+	s.start(dueSaga("a", time.Second), dueSaga("b", time.Second))
+	if got := s.claimSagas("two", 1); len(got.Sagas) != 1 || got.Next != 0 {
+		s.Errorf("one of two: %+v", got)
+	}
+	got := s.claimSagas("two", 9)
+	if len(got.Sagas) != 1 || got.Next >= 0 && got.Next < time.Hour-patience {
+		s.Errorf("the last: %+v", got)
+	}
+	later := dueSaga("c", -20*time.Minute)
+	never := moved(got.Sagas[0], "1")
+	never.Release, never.Wake = true, -1
+	s.start(later)
+	s.apply(store.Effect{Saga: never})
+	if got := s.claimSagas("two", 9); len(got.Sagas) != 0 || got.Next > 20*time.Minute || got.Next < 20*time.Minute-patience {
+		s.Errorf("one is due in 20 minutes: %+v", got)
+	}
+}
+
+// What a session does not know it leaves alone, and is not told of.
+func (s *suite[TTx]) sagaClaimHashes() {
+	s.start(dueSaga("a", time.Second))
+	for _, hashes := range [][]string{{"v2"}, {}, {"V1", "v10", "v"}} {
+		got, err := s.d.ClaimSagas(s.Context(), store.ClaimSagas{Session: "two", Hashes: hashes, Limit: 9, Lease: time.Hour})
+		s.ok(err, "claim sagas")
+		if len(got.Sagas) != 0 || got.Next >= 0 {
+			s.Errorf("a claim for %v: %+v", hashes, got)
+		}
+	}
+	s.sagaStands("a", `{"at":0}`, 1)
+}
+
+// Each of many sagas is claimed once.
+func (s *suite[TTx]) sagaClaimAtOnce() {
+	const many = 60
+	var all []store.Saga
+	for i := range many {
+		all = append(all, dueSaga(fmt.Sprint("k", i), time.Duration(i)*time.Second))
+	}
+	s.start(all...)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	claimed := map[string]int{}
+	for i := range 4 {
+		d := s.db.Driver(s)
+		wg.Go(func() {
+			for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+				got, err := d.ClaimSagas(s.Context(), store.ClaimSagas{Session: fmt.Sprint(i), Hashes: []string{"v1"}, Limit: 7, Lease: time.Hour})
+				if err != nil && !d.Outage(err) {
+					s.Errorf("claim: %v", err)
+					return
+				}
+				mu.Lock()
+				for _, one := range got.Sagas {
+					claimed[one.Key]++
+				}
+				over := len(claimed) == many
+				mu.Unlock()
+				if over {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for key, n := range claimed {
+		if n != 1 {
+			s.Errorf("%s was claimed %d times", key, n)
+		}
+	}
+	if len(claimed) != many {
+		s.Errorf("%d of %d were claimed", len(claimed), many)
+	}
+}
+
+// A claim reads about 8 MiB, but one saga at least.
+func (s *suite[TTx]) sagaClaimBytes() {
+	large := strings.Repeat("x", 900<<10)
+	var all []store.Saga
+	for i := range 7 {
+		one := dueSaga(fmt.Sprint("k", i), time.Duration(10-i)*time.Minute)
+		one.Input, one.State = large, large
+		all = append(all, one)
+	}
+	s.start(all...)
+	got := s.claimSagas("two", 100)
+	if len(got.Sagas) != 4 || got.Next != 0 || got.Sagas[0].Input != large {
+		s.Errorf("claimed %d, next in %v", len(got.Sagas), got.Next)
+	}
+	if got := s.claimSagas("two", 100); len(got.Sagas) != 3 || got.Next == 0 {
+		s.Errorf("then claimed %d, next in %v", len(got.Sagas), got.Next)
+	}
+}
+
+func (s *suite[TTx]) sagaList() {
+	keys := []string{"a", "b", "c", "d", "e"}
+	for i, key := range keys {
+		s.start(sagaOf(key))
+		m := moved(s.saga(key), "1")
+		switch i {
+		case 0:
+			m.Stuck, m.Error, m.Step = true, "100% of 'it_'\\ failed", "charge"
+		case 1:
+			m.Paused = true
+		case 2:
+			m.Retry, m.Failed, m.Error, m.Status = time.Now().Add(time.Hour), 3, "no", "compensating"
+		case 3:
+			m.Final, m.Status = true, "done"
+		case 4:
+			continue
+		}
+		s.apply(store.Effect{Saga: m})
+	}
+	other := sagaOf("a")
+	other.Name = "invoice"
+	s.start(other)
+	first, last := s.saga("a").Started, s.saga("e").Started
+	for what, c := range map[string]struct {
+		q    store.SagaQuery
+		want string
+	}{
+		"all":            {store.SagaQuery{}, "a a b c d e"},
+		"of a name":      {store.SagaQuery{Name: "order"}, "a b c d e"},
+		"of a key":       {store.SagaQuery{Key: "a"}, "a a"},
+		"of an id":       {store.SagaQuery{ID: s.saga("c").ID}, "c"},
+		"of a status":    {store.SagaQuery{Status: []string{"compensating", "done"}}, "c d"},
+		"stuck":          {store.SagaQuery{Stuck: true}, "a"},
+		"paused":         {store.SagaQuery{Paused: true}, "b"},
+		"failing":        {store.SagaQuery{Failing: true}, "c"},
+		"at a step":      {store.SagaQuery{Step: "charge"}, "a"},
+		"of an error":    {store.SagaQuery{Error: "% of 'it_'\\"}, "a"},
+		"of no error":    {store.SagaQuery{Error: "%"}, "a"},
+		"early":          {store.SagaQuery{Name: "order", StartedBefore: first}, ""},
+		"late":           {store.SagaQuery{Name: "order", StartedAfter: last}, ""},
+		"from the start": {store.SagaQuery{Name: "order", StartedAfter: first.Add(-time.Millisecond), StartedBefore: last.Add(time.Millisecond)}, "a b c d e"},
+		"after one":      {store.SagaQuery{Name: "order", After: &store.SagaRef{Name: "order", Key: "b"}}, "c d e"},
+		"after a name":   {store.SagaQuery{After: &store.SagaRef{Name: "invoice", Key: "a"}, Limit: 2}, "a b"},
+		"of bytes":       {store.SagaQuery{Key: "\xff\x00"}, ""},
+	} {
+		got, err := store.ListSagas(s.Context(), s.d, c.q)
+		s.ok(err, "list %s", what)
+		if keys := keysOf(got); keys != c.want {
+			s.Errorf("%s: %q, want %q", what, keys, c.want)
+		}
+	}
+}
+
+func (s *suite[TTx]) sagaCounts() {
+	counts := func() []store.SagaCounts {
+		s.Helper()
+		got, err := s.d.Status(s.Context(), store.StatusQuery{Sagas: true})
+		s.ok(err, "count sagas")
+		for i := range got.Sagas {
+			if old := got.Sagas[i].Oldest; old < 0 || old > patience {
+				s.Errorf("the oldest of %s is %v old", got.Sagas[i].Name, old)
+			}
+			got.Sagas[i].Oldest = 0
+		}
+		return got.Sagas
+	}
+	if got := counts(); len(got) != 0 {
+		s.Errorf("without sagas: %+v", got)
+	}
+	var all []store.Saga
+	for i := range 16 {
+		one := sagaOf(fmt.Sprint("k", i))
+		if one.Stuck, one.Paused = i&1 > 0, i&2 > 0; i&4 > 0 {
+			one.Retry = time.Now()
+		}
+		if i&8 > 0 {
+			one.Status = "compensating"
+		}
+		all = append(all, one)
+	}
+	late := dueSaga("late", 2*time.Minute)
+	late.Name = "invoice"
+	s.start(append(all, late, dueSaga("due", time.Second))...)
+	want := []store.SagaCounts{{Name: "invoice", Running: 1, Overdue: 1}, {Name: "order", Running: 9, Compensating: 8, Stuck: 8, Paused: 8, Failing: 8}}
+	if got := counts(); !slices.Equal(got, want) {
+		s.Errorf("the counts are\n%+v, want\n%+v", got, want)
+	}
+	end := moved(s.saga("k15"), "1")
+	end.Status, end.Final = "compensated", true
+	s.apply(store.Effect{Saga: end})
+	want[1].Compensating, want[1].Stuck, want[1].Paused, want[1].Failing = 7, 7, 7, 7
+	if got := counts(); !slices.Equal(got, want) {
+		s.Errorf("once one ended, the counts are\n%+v, want\n%+v", got, want)
+	}
+}
+
+// A saga that ended is never due, is kept with its key, and forgotten after the retention: then the key is
+// free.
+func (s *suite[TTx]) sagaForget() {
+	s.start(sagaOf("a"), dueSaga("b", time.Second))
+	end := moved(s.saga("a"), "1")
+	end.Status, end.Final, end.Release = "done", true, true
+	s.apply(store.Effect{Saga: end})
+	if got := s.claimSagas("two", 9); keysOf(got.Sagas) != "b" {
+		s.Errorf("claimed %+v", got)
+	}
+	keep := store.Retention{Sagas: 3 * day}
+	forget := func(age time.Duration, dry bool, want int64) {
+		s.Helper()
+		s.db.Age(s, age)
+		did, err := s.d.Maintain(s.Context(), store.Maintain{Keep: keep, DryRun: dry})
+		s.ok(err, "maintain")
+		if did.Sagas != want {
+			s.Errorf("%d sagas went, want %d", did.Sagas, want)
+		}
+	}
+	forget(2*day, false, 0)
+	tx := s.db.Begin(s)
+	if _, fresh, err := s.d.StartSaga(s.Context(), tx, sagaOf("a")); err != nil || fresh {
+		s.Errorf("the start of a key that is kept: fresh %v, %v", fresh, err)
+	}
+	s.ok(s.db.Rollback(tx), "roll back")
+	forget(2*day, true, 1)
+	s.sagaStands("a", "1", 2)
+	forget(0, false, 1)
+	s.sagaStands("b", `{"at":0}`, 2) // it goes on, however old it is
+	s.start(sagaOf("a"))
+	s.sagaStands("a", `{"at":0}`, 1)
+	if _, err := s.d.Maintain(s.Context(), store.Maintain{Keep: store.Retention{Sagas: -1}}); err == nil {
+		s.Error("a retention below zero is taken")
+	}
+}
