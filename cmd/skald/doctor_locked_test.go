@@ -39,7 +39,7 @@ func TestDoctorWhileTablesAreLocked(t *testing.T) {
 	must(t, <-ended)
 	stop()
 	must(t, waiter.Close(context.Background()))
-	doctor(t, 0, map[string]string{"store/blocked": "ok", "store/prepared transactions": "ok", "store/free disk": "ok"}, "--store", at)
+	doctor(t, 0, map[string]string{"store/blocked": "ok", "store/prepared transactions": "ok", "store/free disk": "any GiB are free"}, "--store", at)
 }
 
 // A consumer that gives no sign of session has failed; one that was given up for a week is a warning; rows
@@ -53,7 +53,7 @@ func TestDoctorOnConsumers(t *testing.T) {
 		exec1(t, path, fmt.Sprintf("INSERT INTO skald_consumer (consumer, heard_at, progress_at) SELECT '%s', n, n FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) - %s * 1000 AS n)", consumer, seconds))
 	}
 	heard("mail", "1")
-	doctor(t, 0, map[string]string{"store/consumer mail": "ok it was heard of", "store/free disk": "ok"}, "--store", at)
+	doctor(t, 0, map[string]string{"store/consumer mail": "ok it was heard of", "store/free disk": "any GiB are free"}, "--store", at)
 	heard("billing", "600")
 	doctor(t, 8, map[string]string{"store/consumer billing": "failed SkaldConsumerGone", "store/consumer mail": "ok"}, "--store", at)
 	doctor(t, 0, map[string]string{"store/consumer mail": "ok"}, "--store", at, "--consumer", "mail")

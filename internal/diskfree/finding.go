@@ -8,22 +8,26 @@ import (
 
 const gib = 1 << 30
 
-// Finding judges the room at path, where a database is: failed below 1 GiB or a twentieth, a warning below a
-// tenth.
+// Finding judges the room at path, where a database is: failed below 1 GiB, and below a twentieth of the disk
+// where that is less than 10 GiB; a warning below a tenth.
 func Finding(path string) (skald.Finding, error) {
 	free, all, err := At(path)
 	if err != nil {
 		return skald.Finding{}, err
 	}
+	return judge(free, all), nil
+}
+
+func judge(free, all uint64) skald.Finding {
 	f := skald.Finding{Name: "free disk", Grade: skald.Fine, Saw: fmt.Sprintf("%.1f of %.1f GiB are free", float64(free)/gib, float64(all)/gib)}
 	switch {
-	case free < gib || free < all/20:
+	case free < gib || free < min(all/20, 10*gib):
 		f.Grade = skald.Failed
 	case free < all/10:
 		f.Grade = skald.Doubtful
 	default:
-		return f, nil
+		return f
 	}
 	f.Remedy = "make room, or grow the disk, before it is full: then nothing is written, taken or relayed. Look for slots and WAL that is kept, and for shorter retention (--keep-outbox)"
-	return f, nil
+	return f
 }
