@@ -49,7 +49,7 @@ func chance(id string) uint32 {
 func (t *till) atOnce(f *feed) *inbox.Inbox[pgx.Tx] {
 	in, out := t.batches(f, batch)
 	value := newOrder(1)
-	in.HandleBatch("orders", "order.placed", func(ctx context.Context, tx pgx.Tx, ms []skald.Message) error {
+	in.HandleBatch("orders", func(ctx context.Context, tx pgx.Tx, ms []skald.Message) error {
 		ids := make([]string, len(ms))
 		for i := range ms {
 			ids[i] = ms[i].ID
@@ -59,7 +59,7 @@ func (t *till) atOnce(f *feed) *inbox.Inbox[pgx.Tx] {
 		}
 		_, err := tx.Exec(ctx, insertPayments, ids)
 		return err
-	})
+	}, "order.placed")
 	return in
 }
 

@@ -37,9 +37,9 @@ func placing() (*flow.Flow, []string, error) {
 
 func byKey(m skald.Message) string { return string(m.Key) }
 
-// events has an inbox finish events of sagas, in batches: the three of a saga come one after the other, among
-// those of others.
-func (t *till) events(name string, handle func(f *flow.Flow) func(context.Context, pgx.Tx, skald.Message) error) contender {
+// events has an inbox finish events of sagas, in batches: the three of a saga come in their order, among those
+// of others.
+func (t *till) events(name string, handle func(f *flow.Flow, in *inbox.Inbox[pgx.Tx])) contender {
 	empty := func(ctx context.Context) error {
 		return execAll(ctx, t.pool, "truncate skald_mark, skald_parked, skald_tracked")
 	}
@@ -48,19 +48,17 @@ func (t *till) events(name string, handle func(f *flow.Flow) func(context.Contex
 		if err != nil {
 			return err
 		}
-		const together = 1000 // sagas that are under way
+		const apart = 333 // sagas are begun between two events of one
 		var n atomic.Int64
 		h, err := t.finishing(ctx, m, func(feed *feed) *inbox.Inbox[pgx.Tx] {
 			in, _ := t.batches(feed, batch)
-			for _, typ := range names {
-				in.Handle("orders", typ, handle(f))
-			}
+			handle(f, in)
 			return in
 		}, func() skald.Message {
-			i := n.Add(1) - 1
+			i, kinds := n.Add(1)-1, int64(len(names))
 			msg := newMessage(0, t.data)
-			msg.Type = names[i/together%int64(len(names))]
-			msg.Key = []byte("order-" + strconv.FormatInt(i/together/int64(len(names))*together+i%together, 10))
+			msg.Type = names[i%kinds]
+			msg.Key = []byte("order-" + strconv.FormatInt(i/kinds+(kinds-1-i%kinds)*apart, 10))
 			return msg
 		}, func(h inbox.Health) int64 { return h.Handled })
 		if err != nil {
@@ -86,11 +84,13 @@ func tracked() comparison {
 			if err != nil {
 				return nil, err
 			}
-			only := func(*flow.Flow) func(context.Context, pgx.Tx, skald.Message) error {
-				return func(context.Context, pgx.Tx, skald.Message) error { return nil }
+			only := func(f *flow.Flow, in *inbox.Inbox[pgx.Tx]) {
+				for _, e := range f.Events() {
+					in.Handle(e.Topic, e.Type, func(context.Context, pgx.Tx, skald.Message) error { return nil })
+				}
 			}
-			track := func(f *flow.Flow) func(context.Context, pgx.Tx, skald.Message) error {
-				return flow.NewTracker(f, t.db, &flow.Options{Key: byKey}).Handle
+			track := func(f *flow.Flow, in *inbox.Inbox[pgx.Tx]) {
+				flow.NewTracker(f, t.db, &flow.Options{Key: byKey}).On(in)
 			}
 			return []contender{t.events(marking, only), t.events(tracking, track)}, nil
 		},
@@ -141,7 +141,7 @@ func (t *till) fillSagas(ctx context.Context, n int) error {
 	m := newMessage(0, t.data)
 	m.Key = []byte("order-0")
 	err = pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
-		return flow.NewTracker(f, t.db, &flow.Options{Key: byKey}).Handle(ctx, tx, m)
+		return flow.NewTracker(f, t.db, &flow.Options{Key: byKey}).Handle(ctx, tx, []skald.Message{m})
 	})
 	if err != nil {
 		return fmt.Errorf("track a saga: %w", err)

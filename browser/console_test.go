@@ -145,7 +145,7 @@ func broken(t *testing.T) shop {
 		tx := s.orders.BeginTx()
 		m := message("o-"+typ, typ, "order-1042")
 		m.Time = m.Time.Add(time.Duration(i-9) * time.Minute)
-		if err := tracker.Handle(t.Context(), tx, m); err != nil {
+		if err := tracker.Handle(t.Context(), tx, []skald.Message{m}); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {

@@ -32,8 +32,8 @@ func placed(t *testing.T) *memstore.Store {
 	tracker := flow.NewTracker(f, db, &flow.Options{Key: func(m skald.Message) string { return m.Subject }})
 	for i, typ := range []string{"order.placed", "stock.reserved"} {
 		tx := db.BeginTx()
-		err := tracker.Handle(t.Context(), tx, skald.Message{ID: "m-" + typ, Source: "/shop", Topic: "orders", Type: typ, Subject: "o-1", Key: []byte("k <1>"), ContentType: "application/json",
-			Data: []byte(`"o-1"`), Time: time.Now().Add(time.Duration(i-60) * time.Minute).UTC()})
+		err := tracker.Handle(t.Context(), tx, []skald.Message{{ID: "m-" + typ, Source: "/shop", Topic: "orders", Type: typ, Subject: "o-1", Key: []byte("k <1>"), ContentType: "application/json",
+			Data: []byte(`"o-1"`), Time: time.Now().Add(time.Duration(i-60) * time.Minute).UTC()}})
 		if err == nil {
 			err = tx.Commit()
 		}

@@ -290,7 +290,7 @@ func (w *world) track(events ...string) {
 	tracker := flow.NewTracker(f, w.db, &flow.Options{Key: func(m skald.Message) string { return string(m.Key) }})
 	for _, name := range events {
 		tx := w.db.BeginTx()
-		err := tracker.Handle(w.t.Context(), tx, skald.Message{Topic: "orders", Type: name, Source: "/shop", ID: name, Key: []byte("o-1")})
+		err := tracker.Handle(w.t.Context(), tx, []skald.Message{{Topic: "orders", Type: name, Source: "/shop", ID: name, Key: []byte("o-1")}})
 		if err == nil {
 			err = tx.Commit()
 		}

@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -27,9 +26,9 @@ type Compensation struct {
 // Compensate says what undoes the saga of a row at now. Again asks once more for what was asked for before.
 func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, err error) {
 	c = Compensation{Flow: row.Flow, Key: row.Key, State: row.State}
-	var b body
-	if err := json.Unmarshal([]byte(row.Body), &b); err != nil {
-		return c, fmt.Errorf("flow %s: the row of saga %s cannot be read: %w", row.Flow, row.Key, err)
+	b, err := bodyOf(&row)
+	if err != nil {
+		return c, err
 	}
 	for _, n := range b.Standing.Stays {
 		c.Refused = append(c.Refused, fmt.Sprintf("%s took effect, and the flow declares no undo of it", n))
@@ -56,20 +55,8 @@ func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, e
 		return c, nil
 	}
 	b.Standing.ask(b.Asked)
-	return c, c.noted(row, &b)
-}
-
-func (c *Compensation) noted(row store.Tracked, b *body) error {
-	text, err := json.Marshal(b)
-	if err != nil {
-		return fmt.Errorf("flow %s: encode the row of saga %s: %w", row.Flow, row.Key, err)
-	}
-	row.Body, row.State, row.Due = string(text), b.Standing.State, time.Time{}
-	if b.Standing.Due != nil {
-		row.Due = *b.Standing.Due
-	}
 	c.Row = row
-	return nil
+	return c, b.into(&c.Row)
 }
 
 // questions are the events that ask for the undo of a step, ready to be published; or why there are none.

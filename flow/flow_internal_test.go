@@ -140,7 +140,7 @@ func TestAllOrders(t *testing.T) {
 			if s.State != wantState || len(s.Waiting) != wantWaits {
 				t.Fatalf("%v: %s with %d waits, want %s with %d", order, s.State, len(s.Waiting), wantState, wantWaits)
 			}
-			if now := text(t, body{Seen: r, Standing: s}); first == "" {
+			if now := text(t, body{seen: seen{Seen: r}, Standing: s}); first == "" {
 				first = now
 			} else if now != first {
 				t.Fatalf("%v:\n%s\nanother order:\n%s", order, now, first)

@@ -111,6 +111,13 @@ func smallest[T any](set []T, v T, most int, compare func(a, b T) int) (out []T,
 	return set, false
 }
 
+// inTime are the events by their time.
+func (r *record) inTime() []Step {
+	steps := slices.Clone(r.Steps)
+	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Or(a.At.Compare(b.At), a.compare(b.Name)) })
+	return steps
+}
+
 func (r *record) find(n Name) (Step, bool) {
 	i, there := slices.BinarySearchFunc(r.Steps, n, func(s Step, n Name) int { return s.Name.compare(n) })
 	if !there {

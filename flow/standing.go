@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -17,11 +16,11 @@ const (
 
 // A Standing is how one saga stands. It follows from the events that were seen, whatever order they came in.
 type Standing struct {
-	Flow  string `json:"flow"`
-	Key   string `json:"key"`
-	State string `json:"state"`
+	Flow  string `json:"flow,omitzero"`
+	Key   string `json:"key,omitzero"`
+	State string `json:"state,omitzero"`
 	// Steps are the events that came, by their time.
-	Steps []Step `json:"steps"`
+	Steps []Step `json:"steps,omitempty"`
 	// Waiting is what has to come next.
 	Waiting []Wait `json:"waiting,omitempty"`
 	// Missing are events that must have been, since something came that follows them, and have not come yet.
@@ -43,10 +42,10 @@ type Standing struct {
 	// Trace is the id of the trace of the saga's first message.
 	Trace string `json:"trace,omitempty"`
 
-	Overdue bool       `json:"overdue"`
-	Due     *time.Time `json:"due,omitempty"` // of the wait that is due first
-	At      time.Time  `json:"heard_at"`      // when the saga was first heard of
-	Changed time.Time  `json:"changed_at"`
+	Overdue bool       `json:"overdue,omitzero"`
+	Due     *time.Time `json:"due,omitempty"`     // of the wait that is due first
+	At      time.Time  `json:"heard_at,omitzero"` // when the saga was first heard of
+	Changed time.Time  `json:"changed_at,omitzero"`
 	Keys    [][]byte   `json:"-"` // of its messages
 }
 
@@ -60,8 +59,7 @@ type Wait struct {
 
 // stand says how a saga stands of which r was seen.
 func (f *Flow) stand(r *record) Standing {
-	s := Standing{Flow: f.name, Steps: slices.Clone(r.Steps), Trace: r.Trace, Failed: r.of(f.all(fail)), Undone: f.undone(r)}
-	slices.SortStableFunc(s.Steps, func(a, b Step) int { return cmp.Or(a.At.Compare(b.At), a.compare(b.Name)) })
+	s := Standing{Flow: f.name, Steps: r.inTime(), Trace: r.Trace, Failed: r.of(f.all(fail)), Undone: f.undone(r)}
 	failures := r.of(slices.Concat(f.all(fail), f.all(undo)))
 	s.Waiting = f.waits(r, failures)
 	s.Missing = f.missing(r)

@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,29 +46,70 @@ func NewTracker[TTx any](f *Flow, db store.Tracker[TTx], o *Options) *Tracker[TT
 }
 
 // On has in handle all events of the flow. Other types of a topic do not reach a tracker by themselves:
-// in.Handle(topic, typ, t.Handle) has them noted as drift.
+// in.HandleBatch(topic, t.Handle, typ) has them noted as drift.
 func (t *Tracker[TTx]) On(in *inbox.Inbox[TTx]) {
+	types := map[string][]string{}
 	for _, n := range t.flow.Events() {
-		in.Handle(n.Topic, n.Type, t.Handle)
+		types[n.Topic] = append(types[n.Topic], n.Type)
+	}
+	for topic := range types {
+		in.HandleBatch(topic, t.Handle, types[topic]...)
 	}
 }
 
-// Handle notes m in the row of its saga. A message may come late, twice and before its causes. One without a
-// key is a dead letter: no row could be found by it.
-func (t *Tracker[TTx]) Handle(ctx context.Context, tx TTx, m skald.Message) error {
-	key := t.o.Key(m)
-	if key == "" || len(key) > maxName || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return skald.Permanent(fmt.Errorf("flow %s: the key of %s is %.40q: it needs text of 1 to %d bytes; set flow.Options.Key, "+
-			"since only messages written by Skald have a correlation id", t.flow.name, m.Type, key, maxName))
+// Handle notes messages in the rows of their sagas, in two round trips however many they are. A message may
+// come late, twice and before its causes. One without a key is a dead letter: no row could be found by it.
+func (t *Tracker[TTx]) Handle(ctx context.Context, tx TTx, ms []skald.Message) error {
+	var keys []string
+	at := make(map[string][]int, len(ms)) // of the messages of each key
+	for i := range ms {
+		key, err := t.key(&ms[i])
+		if err != nil {
+			return inbox.Guilty(i, err)
+		}
+		if at[key] == nil {
+			keys = append(keys, key)
+		}
+		at[key] = append(at[key], i)
 	}
-	row, err := t.db.LockTracked(ctx, tx, t.flow.name, key)
+	rows, err := t.db.LockTracked(ctx, tx, t.flow.name, keys...)
 	if err != nil {
 		return err
 	}
-	var was body
+	changed := rows[:0]
+	for _, row := range rows {
+		was := row.Body
+		for _, i := range at[row.Key] {
+			if err := t.note(ctx, &row, &ms[i]); err != nil {
+				return inbox.Guilty(i, err)
+			}
+		}
+		if row.Body != was {
+			changed = append(changed, row)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return t.db.SaveTracked(ctx, tx, changed...)
+}
+
+// key is that of the saga that m belongs to.
+func (t *Tracker[TTx]) key(m *skald.Message) (string, error) {
+	key := t.o.Key(*m)
+	if key == "" || len(key) > maxName || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
+		return "", skald.Permanent(fmt.Errorf("flow %s: the key of %s is %.40q: it needs text of 1 to %d bytes; set flow.Options.Key, "+
+			"since only messages written by Skald have a correlation id", t.flow.name, m.Type, key, maxName))
+	}
+	return key, nil
+}
+
+// note puts m into the row of its saga.
+func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, m *skald.Message) error {
+	var was seen // how the saga stood follows from it
 	if row.Body != "" {
 		if err := json.Unmarshal([]byte(row.Body), &was); err != nil {
-			return fmt.Errorf("flow %s: the row of saga %s cannot be read: %w", t.flow.name, key, err)
+			return unreadable(row, err)
 		}
 	}
 	at := t.o.Now().UTC()
@@ -78,31 +118,57 @@ func (t *Tracker[TTx]) Handle(ctx context.Context, tx TTx, m skald.Message) erro
 	}
 	was.Seen.add(t.flow, Name{Topic: m.Topic, Type: m.Type}, ID{Source: m.Source, ID: m.ID}, m.Key, at.Truncate(time.Microsecond))
 	was.Seen.trace(m.TraceParent, at.Truncate(time.Microsecond))
-	if err := was.Seen.ask(ctx, t.flow, &m); err != nil {
+	if err := was.Seen.ask(ctx, t.flow, m); err != nil {
 		return err
 	}
 	stands := t.flow.stand(&was.Seen)
 	stands.ask(was.Asked)
-	text, err := json.Marshal(body{Seen: was.Seen, Standing: stands, Asked: was.Asked})
-	if err != nil {
-		return fmt.Errorf("flow %s: encode the row of saga %s: %w", t.flow.name, key, err)
-	}
-	if string(text) == row.Body {
-		return nil
-	}
-	row.State, row.Body, row.Due, row.Drift = stands.State, string(text), time.Time{}, len(stands.Drift)
-	if stands.Due != nil {
-		row.Due = *stands.Due
-	}
-	return t.db.SaveTracked(ctx, tx, row)
+	row.Drift = len(stands.Drift)
+	return (&body{seen: was, Standing: stands}).into(row)
 }
 
 // A body is what the row of a saga holds. How it stands is stored with what was seen, so that who reads it
-// need not know the flow.
+// need not know the flow: without what the row or what was seen says.
 type body struct {
-	Seen     record   `json:"seen"`
+	seen
 	Standing Standing `json:"standing"`
-	Asked    []Asked  `json:"asked,omitempty"` // every undo that an operator asked for
+}
+
+type seen struct {
+	Seen  record  `json:"seen"`
+	Asked []Asked `json:"asked,omitempty"` // every undo that an operator asked for
+}
+
+// into puts b into the row.
+func (b *body) into(row *store.Tracked) error {
+	stored := *b
+	s := &stored.Standing
+	s.Flow, s.State, s.Steps, s.Trace, s.Due = "", "", nil, "", nil
+	text, err := json.Marshal(&stored)
+	if err != nil {
+		return fmt.Errorf("flow %s: encode the row of saga %s: %w", row.Flow, row.Key, err)
+	}
+	row.State, row.Body, row.Due = b.Standing.State, string(text), time.Time{}
+	if b.Standing.Due != nil {
+		row.Due = *b.Standing.Due
+	}
+	return nil
+}
+
+// bodyOf is what a row holds.
+func bodyOf(row *store.Tracked) (b body, err error) {
+	if err := json.Unmarshal([]byte(row.Body), &b); err != nil {
+		return b, unreadable(row, err)
+	}
+	s := &b.Standing
+	s.Flow, s.Key, s.State, s.Keys = row.Flow, row.Key, row.State, b.Seen.Keys
+	s.Steps, s.Trace, s.At, s.Changed = b.Seen.inTime(), b.Seen.Trace, row.At, row.Changed
+	s.bound()
+	return b, nil
+}
+
+func unreadable(row *store.Tracked, err error) error {
+	return fmt.Errorf("flow %s: the row of saga %s cannot be read: %w", row.Flow, row.Key, err)
 }
 
 // ErrUnknown is returned where no tracker has heard of a saga.
@@ -139,15 +205,12 @@ func List(ctx context.Context, db store.Lister, q store.TrackedQuery) ([]Standin
 	}
 	out := make([]Standing, 0, len(rows))
 	for i := range rows {
-		r := &rows[i]
-		var b body
-		if err := json.Unmarshal([]byte(r.Body), &b); err != nil {
-			return nil, fmt.Errorf("flow %s: the row of saga %s cannot be read: %w", r.Flow, r.Key, err)
+		b, err := bodyOf(&rows[i])
+		if err != nil {
+			return nil, err
 		}
-		s := b.Standing
-		s.Flow, s.Key, s.State, s.Keys = r.Flow, r.Key, cmp.Or(s.State, r.State), b.Seen.Keys
-		s.At, s.Changed, s.Overdue = r.At, r.Changed, overdue[[2]string{r.Flow, r.Key}]
-		out = append(out, s)
+		b.Standing.Overdue = overdue[[2]string{rows[i].Flow, rows[i].Key}]
+		out = append(out, b.Standing)
 	}
 	return out, nil
 }

@@ -125,7 +125,7 @@ func testRivals[TTx any](t *testing.T, db tracking[TTx]) {
 		go func() {
 			u, err := db.Begin(t.Context(), store.Intake{Wait: time.Minute})
 			if err == nil {
-				err = tracker.Handle(t.Context(), u.Tx(), skald.Message{ID: fmt.Sprint("r-", i), Source: "/shop", Topic: "orders", Type: name, Subject: "rivals", Time: time.Now()})
+				err = tracker.Handle(t.Context(), u.Tx(), []skald.Message{{ID: fmt.Sprint("r-", i), Source: "/shop", Topic: "orders", Type: name, Subject: "rivals", Time: time.Now()}})
 				if err == nil {
 					err = u.Commit(t.Context())
 				} else {
@@ -170,7 +170,7 @@ func testTracker[TTx any](t *testing.T, db tracking[TTx], dayLater func() error)
 		t.Helper()
 		in := inbox.New(db, bus.Client(), group, &inbox.Options{Batch: 5})
 		tracker.On(in)
-		in.Handle("orders", "archived", tracker.Handle)
+		in.HandleBatch("orders", tracker.Handle, "archived")
 		for busy, err := true, error(nil); busy; {
 			if busy, err = in.Step(ctx); err != nil {
 				t.Fatal(err)

@@ -151,7 +151,7 @@ func (in *Inbox[TTx]) alike(ctx context.Context, es []*entry) (ms []member, rest
 
 func (in *Inbox[TTx]) shares(first member, e *entry, intake store.Intake) bool {
 	a, b := kind{first.e.Topic, first.e.Type}, kind{e.Topic, e.Type}
-	return (a == b || in.many[a] == nil && in.many[b] == nil) && slices.Equal(first.intake.Settings, intake.Settings) && first.intake.Server == intake.Server
+	return in.many[a] == in.many[b] && slices.Equal(first.intake.Settings, intake.Settings) && first.intake.Server == intake.Server
 }
 
 // Who is guilty where it is no message that can be named.

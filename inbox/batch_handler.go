@@ -20,7 +20,7 @@ type BatchHandler[TTx any] func(ctx context.Context, tx TTx, ms []skald.Message)
 
 // OnBatch handles the event e with h, up to Options.Batch messages at once.
 func OnBatch[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Context, tx TTx, ms []skald.Received[T]) error) {
-	in.HandleBatch(e.Topic, e.Type, func(ctx context.Context, tx TTx, ms []skald.Message) error {
+	in.HandleBatch(e.Topic, func(ctx context.Context, tx TTx, ms []skald.Message) error {
 		all := make([]skald.Received[T], len(ms))
 		for i, m := range ms {
 			var err error
@@ -29,19 +29,22 @@ func OnBatch[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.Co
 			}
 		}
 		return h(ctx, tx, all)
-	})
+	}, e.Type)
 }
 
-// HandleBatch is OnBatch for whole messages.
-func (in *Inbox[TTx]) HandleBatch(topic, typ string, h BatchHandler[TTx]) {
-	in.Handle(topic, typ, func(ctx context.Context, tx TTx, m skald.Message) error {
-		err := h(ctx, tx, []skald.Message{m})
-		if g := (*GuiltyError)(nil); errors.As(err, &g) {
-			return g.Err
-		}
-		return err
-	})
-	in.many[kind{topic, typ}] = h
+// HandleBatch is OnBatch for whole messages, of one type or several: those of all types of one call share a
+// batch.
+func (in *Inbox[TTx]) HandleBatch(topic string, h BatchHandler[TTx], types ...string) {
+	for _, typ := range types {
+		in.Handle(topic, typ, func(ctx context.Context, tx TTx, m skald.Message) error {
+			err := h(ctx, tx, []skald.Message{m})
+			if g := (*GuiltyError)(nil); errors.As(err, &g) {
+				return g.Err
+			}
+			return err
+		})
+		in.many[kind{topic, typ}] = &h
+	}
 }
 
 // A GuiltyError is what Guilty returns. The inbox finds it through any wrapping.
@@ -68,7 +71,7 @@ func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member, fresh []
 	hctx, cancel := context.WithTimeout(lends(ctx, s.in.group, tx, all[0]), s.in.o.Handle)
 	defer cancel()
 	over := s.in.acts.begin(ms[fresh[0]].e, s.in.o.Handle)
-	err = safelyMany(s.in.many[kind{all[0].Topic, all[0].Type}], hctx, tx, all)
+	err = safelyMany(*s.in.many[kind{all[0].Topic, all[0].Type}], hctx, tx, all)
 	over()
 	for _, i := range fresh {
 		ms[i].took = time.Since(begun) / time.Duration(len(fresh))

@@ -369,6 +369,38 @@ func TestGuiltyOneOfABatchIsFound(t *testing.T) {
 	}
 }
 
+// The types of one call share a batch; what fails of one of them is found.
+func TestBatchOfSeveralTypes(t *testing.T) {
+	w := newWorld(t, 1)
+	in := w.inbox(&inbox.Options{Now: w.clock, Workers: 1, Batch: 32}, nil)
+	mixed := 0
+	in.HandleBatch(said.Topic, func(ctx context.Context, tx tx, ms []skald.Message) error {
+		if slices.ContainsFunc(ms, func(m skald.Message) bool { return m.Type != ms[0].Type }) {
+			mixed++
+		}
+		for i, m := range ms {
+			if err := keep(ctx, tx, skald.Received[string]{Message: m, Value: string(m.Data)}); err != nil {
+				return err
+			}
+			if string(m.Data) == `"5"` {
+				return inbox.Guilty(i, errors.New("no"))
+			}
+		}
+		return nil
+	}, said.Type, "other")
+	for n := range 12 {
+		m := w.message(fmt.Sprint("k", n), fmt.Sprint(n))
+		if n%2 == 0 {
+			m.Type = "other"
+		}
+		w.publish(m)
+	}
+	w.quiet(in)
+	if kept := w.kept(); mixed == 0 || len(kept) != 1 || string(kept[0].Message.Data) != `"5"` || in.Health().Handled != 11 {
+		t.Errorf("%d mixed batches, kept %+v, health %+v", mixed, kept, in.Health())
+	}
+}
+
 // Nothing waits for a batch to fill, and what waits is shared among the workers.
 func TestBatchIsWhatWaits(t *testing.T) {
 	w := newWorld(t, 1)

@@ -224,8 +224,8 @@ type Inbox[TTx any] struct {
 	with     complete.Completer
 	tel      *telemetry.Inbox
 	handlers map[kind]ResultHandler[TTx]
-	beside   Known[TTx]                 // nil: nothing
-	many     map[kind]BatchHandler[TTx] // for several messages at once; in handlers, for one
+	beside   Known[TTx]                  // nil: nothing
+	many     map[kind]*BatchHandler[TTx] // for several messages at once; in handlers, for one
 	steps    map[kind]course
 	took     LegacyLookup[TTx] // nil: nothing
 	table    *decide.Table
@@ -297,7 +297,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		with:        complete.Completer{Now: d.Now, NewID: d.NewID, Codec: d.Codec},
 		tel:         telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
 		handlers:    map[kind]ResultHandler[TTx]{},
-		many:        map[kind]BatchHandler[TTx]{},
+		many:        map[kind]*BatchHandler[TTx]{},
 		size:        d.Batch,
 		table:       decide.New(),
 		steps:       map[kind]course{},

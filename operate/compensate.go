@@ -72,14 +72,14 @@ func Compensate[TTx any](ctx context.Context, db Compensator[TTx], w Wish, o Ord
 
 // compensation is what undoes the saga, whose row is locked by it.
 func compensation[TTx any](ctx context.Context, db store.Tracker[TTx], tx TTx, w Wish) (r CompensateReport, err error) {
-	row, err := db.LockTracked(ctx, tx, w.Flow, w.Key)
+	rows, err := db.LockTracked(ctx, tx, w.Flow, w.Key)
 	switch {
 	case err != nil:
 		return r, err
-	case row.Body == "":
+	case rows[0].Body == "":
 		return r, &NoneError{fmt.Sprintf("saga %.100q of flow %s: its row is deleted", w.Key, w.Flow)}
 	}
-	r.Compensation, err = flow.Compensate(row, time.Now(), w.Again)
+	r.Compensation, err = flow.Compensate(rows[0], time.Now(), w.Again)
 	switch {
 	case err != nil:
 		return r, err

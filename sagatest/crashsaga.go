@@ -44,16 +44,16 @@ func sagaNote(m *store.SagaMove) string {
 	return fmt.Sprintf(" saga %s after %d: %s", short(m.Key), m.Version, m.Status)
 }
 
-func (c *crashDriver[TTx]) LockTracked(ctx context.Context, tx TTx, flow, key string) (t store.Tracked, err error) {
+func (c *crashDriver[TTx]) LockTracked(ctx context.Context, tx TTx, flow string, keys ...string) (rows []store.Tracked, err error) {
 	err = c.p.io(call{act: "LockTracked", effect: true}, func() (err error) {
-		t, err = c.d.LockTracked(ctx, tx, flow, key)
+		rows, err = c.d.LockTracked(ctx, tx, flow, keys...)
 		return err
 	})
-	return t, err
+	return rows, err
 }
 
-func (c *crashDriver[TTx]) SaveTracked(ctx context.Context, tx TTx, t store.Tracked) error {
-	return c.p.io(call{act: "SaveTracked", effect: true}, func() error { return c.d.SaveTracked(ctx, tx, t) })
+func (c *crashDriver[TTx]) SaveTracked(ctx context.Context, tx TTx, rows ...store.Tracked) error {
+	return c.p.io(call{act: "SaveTracked", effect: true}, func() error { return c.d.SaveTracked(ctx, tx, rows...) })
 }
 
 func (c *crashDriver[TTx]) PayloadSchema(ctx context.Context, registry, id string) (definition string, err error) {

@@ -38,18 +38,18 @@ func (d *faultyDriver[TTx]) NoteSagaDefinitions(ctx context.Context, ds []store.
 	return d.d.NoteSagaDefinitions(ctx, ds)
 }
 
-func (d *faultyDriver[TTx]) LockTracked(ctx context.Context, tx TTx, flow, key string) (store.Tracked, error) {
+func (d *faultyDriver[TTx]) LockTracked(ctx context.Context, tx TTx, flow string, keys ...string) ([]store.Tracked, error) {
 	if err := d.f.alive(); err != nil {
-		return store.Tracked{}, err
+		return nil, err
 	}
-	return d.d.LockTracked(ctx, tx, flow, key)
+	return d.d.LockTracked(ctx, tx, flow, keys...)
 }
 
-func (d *faultyDriver[TTx]) SaveTracked(ctx context.Context, tx TTx, t store.Tracked) error {
+func (d *faultyDriver[TTx]) SaveTracked(ctx context.Context, tx TTx, rows ...store.Tracked) error {
 	if err := d.f.alive(); err != nil {
 		return err
 	}
-	return d.d.SaveTracked(ctx, tx, t)
+	return d.d.SaveTracked(ctx, tx, rows...)
 }
 
 func (d *faultyDriver[TTx]) PayloadSchema(ctx context.Context, registry, id string) (string, error) {

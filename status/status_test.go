@@ -31,8 +31,8 @@ func tracked(t *testing.T) *memstore.Store {
 	db := memstore.New(nil)
 	tx := db.BeginTx()
 	tracker := flow.NewTracker(f, db, &flow.Options{Key: func(m skald.Message) string { return m.Subject }})
-	err = tracker.Handle(t.Context(), tx, skald.Message{ID: "m-1", Source: "/shop", Topic: "orders", Type: "order.placed", Subject: "o-1", Key: []byte("k <1>"),
-		Time: time.Now().Add(-time.Hour)})
+	err = tracker.Handle(t.Context(), tx, []skald.Message{{ID: "m-1", Source: "/shop", Topic: "orders", Type: "order.placed", Subject: "o-1", Key: []byte("k <1>"),
+		Time: time.Now().Add(-time.Hour)}})
 	if err == nil {
 		err = tx.Commit()
 	}

@@ -8,11 +8,11 @@ import (
 // A Tracker is the part of a Driver that keeps how choreographed sagas stand: one row for each saga of a
 // flow. Flow and key are text without NUL, of at most 1 KiB each.
 type Tracker[TTx any] interface {
-	// LockTracked reads the row of a saga in tx, and makes it where it is not there, with an empty Body.
-	// Rivals wait until tx ends.
-	LockTracked(ctx context.Context, tx TTx, flow, key string) (Tracked, error)
-	// SaveTracked writes the row that LockTracked locked in tx.
-	SaveTracked(ctx context.Context, tx TTx, t Tracked) error
+	// LockTracked reads the rows of sagas in tx, whose keys are distinct, in any order, and makes those that
+	// are not there, with an empty Body. Rivals wait until tx ends.
+	LockTracked(ctx context.Context, tx TTx, flow string, keys ...string) ([]Tracked, error)
+	// SaveTracked writes rows that LockTracked locked in tx.
+	SaveTracked(ctx context.Context, tx TTx, rows ...Tracked) error
 }
 
 // A Tracked is how one saga of a flow stands.

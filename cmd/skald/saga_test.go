@@ -70,7 +70,7 @@ func sagaIsHeld(t *testing.T, path string) {
 		TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 	tx, err := file.BeginTx(t.Context(), nil)
 	if err == nil {
-		err = flow.NewTracker(f, db, nil).Handle(t.Context(), tx, m)
+		err = flow.NewTracker(f, db, nil).Handle(t.Context(), tx, []skald.Message{m})
 	}
 	if err == nil {
 		err = tx.Commit()
@@ -153,8 +153,8 @@ func sagaTook(t *testing.T, path string) {
 	}
 	tx, err := file.BeginTx(t.Context(), nil)
 	if err == nil {
-		err = flow.NewTracker(f, sqlitestore.New(file, nil), nil).Handle(t.Context(), tx, skald.Message{ID: "m-1", Source: "/shop", Topic: "orders", Type: "payment.taken",
-			Key: []byte("o-1"), CorrelationID: "o-1", Time: time.Now(), Data: []byte(`"o-1"`), ContentType: "application/json"})
+		err = flow.NewTracker(f, sqlitestore.New(file, nil), nil).Handle(t.Context(), tx, []skald.Message{{ID: "m-1", Source: "/shop", Topic: "orders", Type: "payment.taken",
+			Key: []byte("o-1"), CorrelationID: "o-1", Time: time.Now(), Data: []byte(`"o-1"`), ContentType: "application/json"}})
 	}
 	if err == nil {
 		err = tx.Commit()

@@ -14,9 +14,19 @@ var _ store.Tracker[*Tx] = (*Store)(nil)
 
 type trackedKey struct{ key, flow string }
 
-// LockTracked reads the row of a saga, or makes it. Rivals wait until tx ends.
-func (*Store) LockTracked(ctx context.Context, tx *Tx, flow, key string) (t store.Tracked, err error) {
-	at := trackedKey{key, flow}
+// LockTracked reads the rows of sagas, or makes them. Rivals wait until tx ends.
+func (s *Store) LockTracked(ctx context.Context, tx *Tx, flow string, keys ...string) (rows []store.Tracked, err error) {
+	for _, key := range slices.Sorted(slices.Values(keys)) { // rivals do not wait in a circle
+		t, err := s.lockTracked(ctx, tx, trackedKey{key, flow})
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, t)
+	}
+	return rows, nil
+}
+
+func (*Store) lockTracked(ctx context.Context, tx *Tx, at trackedKey) (t store.Tracked, err error) {
 	err = tx.do(func(d *database) error {
 		if err := d.acquire(ctx, tx, at, time.Now().Add(tx.wait)); err != nil {
 			return err
@@ -26,7 +36,7 @@ func (*Store) LockTracked(ctx context.Context, tx *Tx, flow, key string) (t stor
 			return nil
 		}
 		if t, there = d.tracked[at]; !there {
-			t = store.Tracked{Flow: flow, Key: key, At: d.now(), Changed: d.now()}
+			t = store.Tracked{Flow: at.flow, Key: at.key, At: d.now(), Changed: d.now()}
 			tx.tracks[at] = t
 		}
 		return nil
@@ -34,19 +44,21 @@ func (*Store) LockTracked(ctx context.Context, tx *Tx, flow, key string) (t stor
 	return t, err
 }
 
-// SaveTracked writes the row that LockTracked locked.
-func (*Store) SaveTracked(_ context.Context, tx *Tx, t store.Tracked) error {
+// SaveTracked writes rows that LockTracked locked.
+func (*Store) SaveTracked(_ context.Context, tx *Tx, rows ...store.Tracked) error {
 	return tx.do(func(d *database) error {
-		at := trackedKey{t.Key, t.Flow}
-		was := tx.trackedOf(at, d)
-		t.Changed, t.Drifted = d.now(), was.Drifted
-		switch {
-		case t.Drift == 0:
-			t.Drifted = time.Time{}
-		case t.Drift > was.Drift:
-			t.Drifted = d.now()
+		for _, t := range rows {
+			at := trackedKey{t.Key, t.Flow}
+			was := tx.trackedOf(at, d)
+			t.Changed, t.Drifted = d.now(), was.Drifted
+			switch {
+			case t.Drift == 0:
+				t.Drifted = time.Time{}
+			case t.Drift > was.Drift:
+				t.Drifted = d.now()
+			}
+			tx.tracks[at] = t
 		}
-		tx.tracks[at] = t
 		return nil
 	})
 }

@@ -331,10 +331,11 @@ func sagaDay(ctx context.Context, s *Store) error {
 // trackedDay is what an app asks of sagas that it tracks.
 func trackedDay(ctx context.Context, s *Store) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		t, err := s.LockTracked(ctx, tx, "order", uuid7.New(time.Now()))
+		rows, err := s.LockTracked(ctx, tx, "order", uuid7.New(time.Now()))
 		if err != nil {
 			return err
 		}
+		t := rows[0]
 		t.State, t.Due, t.Drift, t.Body = "running", time.Now(), 1, "{}"
 		return s.SaveTracked(ctx, tx, t)
 	})

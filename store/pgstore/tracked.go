@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"math"
 	"time"
@@ -19,60 +19,108 @@ var (
 	_ store.Tracker[*sql.Tx] = (*SQLStore)(nil)
 )
 
-// LockTracked reads the row of a saga, or makes it: a round trip, two for a new one.
-func (s *Store) LockTracked(ctx context.Context, tx pgx.Tx, flow, key string) (store.Tracked, error) {
-	return s.lockTracked(flow, key, func(c call) scanner { return tx.QueryRow(ctx, c.sql, c.args...) })
-}
-
-// SaveTracked writes the row that LockTracked locked: a round trip.
-func (s *Store) SaveTracked(ctx context.Context, tx pgx.Tx, t store.Tracked) error {
-	if err := exec(ctx, tx, s.savedTracked(&t)); err != nil {
-		return fmt.Errorf("save a tracked saga: %w", s.explain(err))
-	}
-	return nil
-}
-
-// LockTracked reads the row of a saga, or makes it: a round trip, two for a new one.
-func (s *SQLStore) LockTracked(ctx context.Context, tx *sql.Tx, flow, key string) (store.Tracked, error) {
-	return s.lockTracked(flow, key, func(c call) scanner { return tx.QueryRowContext(ctx, c.sql, c.args...) })
-}
-
-// SaveTracked writes the row that LockTracked locked: a round trip.
-func (s *SQLStore) SaveTracked(ctx context.Context, tx *sql.Tx, t store.Tracked) error {
-	c := s.savedTracked(&t)
-	if _, err := tx.ExecContext(ctx, c.sql, c.args...); err != nil {
-		return fmt.Errorf("save a tracked saga: %w", s.explain(err))
-	}
-	return nil
-}
-
-func (c *core) lockTracked(flow, key string, ask func(call) scanner) (store.Tracked, error) {
-	t := store.Tracked{Flow: flow, Key: key}
-	if c.err != nil {
-		return t, c.err
-	}
-	read := func(name string) error {
-		var due, drifted *time.Time
-		err := ask(c.call(name, key, flow)).Scan(&t.State, &due, &t.Drift, &t.Body, &t.At, &t.Changed, &drifted)
-		t = dated(t, due, drifted)
-		return err
-	}
-	err := read("FindTracked")
-	if errors.Is(err, pgx.ErrNoRows) || errors.Is(err, sql.ErrNoRows) {
-		err = read("MakeTracked")
+// LockTracked reads the rows of sagas, or makes them: a round trip.
+func (s *Store) LockTracked(ctx context.Context, tx pgx.Tx, flow string, keys ...string) ([]store.Tracked, error) {
+	list, out, err := s.lockTracked(flow, keys)
+	if err == nil {
+		rows, _ := tx.Query(ctx, list.sql, list.args...) // CollectRows and its like answer its error
+		_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, list.scan(row) })
 	}
 	if err != nil {
-		return t, fmt.Errorf("lock a tracked saga: %w", c.explain(err))
+		return nil, fmt.Errorf("lock tracked sagas: %w", s.explain(err))
 	}
-	return t, nil
+	return *out, nil
 }
 
-func (c *core) savedTracked(t *store.Tracked) call {
-	var due *time.Time
-	if !t.Due.IsZero() {
-		due = &t.Due
+// SaveTracked writes rows that LockTracked locked: a round trip.
+func (s *Store) SaveTracked(ctx context.Context, tx pgx.Tx, rows ...store.Tracked) error {
+	save, err := s.saveTracked(rows)
+	if err == nil {
+		err = exec(ctx, tx, save)
 	}
-	return c.call("SaveTracked", t.Key, t.Flow, t.State, due, t.Body, int32(min(t.Drift, math.MaxInt32)))
+	if err != nil {
+		return fmt.Errorf("save tracked sagas: %w", s.explain(err))
+	}
+	return nil
+}
+
+// LockTracked reads the rows of sagas, or makes them: a round trip.
+func (s *SQLStore) LockTracked(ctx context.Context, tx *sql.Tx, flow string, keys ...string) ([]store.Tracked, error) {
+	list, out, err := s.lockTracked(flow, keys)
+	if err == nil {
+		err = scanAll(ctx, tx, list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock tracked sagas: %w", s.explain(err))
+	}
+	return *out, nil
+}
+
+// SaveTracked writes rows that LockTracked locked: a round trip.
+func (s *SQLStore) SaveTracked(ctx context.Context, tx *sql.Tx, rows ...store.Tracked) error {
+	save, err := s.saveTracked(rows)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, save.sql, save.args...)
+	}
+	if err != nil {
+		return fmt.Errorf("save tracked sagas: %w", s.explain(err))
+	}
+	return nil
+}
+
+// scanAll scans each row that a call answers.
+func scanAll(ctx context.Context, tx *sql.Tx, c call) error {
+	rows, err := tx.QueryContext(ctx, c.sql, c.args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := c.scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// lockTracked is the call that reads into rows. Lists go as JSON: not every driver of database/sql takes
+// arrays.
+func (c *core) lockTracked(flow string, keys []string) (list call, rows *[]store.Tracked, err error) {
+	text, err := json.Marshal(keys)
+	if err = cmp.Or(c.err, err); err != nil {
+		return list, nil, err
+	}
+	rows = new([]store.Tracked)
+	list = c.call("LockTracked", flow, string(text))
+	list.scan = func(row scanner) error {
+		t := store.Tracked{Flow: flow}
+		var due, drifted *time.Time
+		err := row.Scan(&t.Key, &t.State, &due, &t.Drift, &t.Body, &t.At, &t.Changed, &drifted)
+		*rows = append(*rows, dated(t, due, drifted))
+		return err
+	}
+	return list, rows, nil
+}
+
+func (c *core) saveTracked(rows []store.Tracked) (call, error) {
+	type saved struct {
+		Key   string     `json:"key"`
+		Flow  string     `json:"flow"`
+		State string     `json:"state"`
+		Due   *time.Time `json:"due"`
+		Drift int        `json:"drift"`
+		Body  string     `json:"body"`
+	}
+	all := make([]saved, len(rows))
+	for i := range rows {
+		t := &rows[i]
+		all[i] = saved{t.Key, t.Flow, t.State, nil, min(t.Drift, math.MaxInt32), t.Body}
+		if !t.Due.IsZero() {
+			all[i].Due = &t.Due
+		}
+	}
+	text, err := json.Marshal(all)
+	return c.call("SaveTracked", string(text)), cmp.Or(c.err, err)
 }
 
 // tracked lists tracked sagas.

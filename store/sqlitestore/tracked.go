@@ -11,25 +11,25 @@ import (
 
 var _ store.Tracker[*sql.Tx] = (*Store)(nil)
 
-// LockTracked reads the row of a saga, or makes it. SQLite has one writer: nothing else need be locked.
-func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow, key string) (store.Tracked, error) {
+// LockTracked reads the rows of sagas, or makes them. SQLite has one writer: nothing else need be locked.
+func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string, keys ...string) ([]store.Tracked, error) {
 	x, _, err := s.within(ctx, tx)
-	if err != nil {
-		return store.Tracked{}, failed("lock a tracked saga", err)
+	rows := make([]store.Tracked, len(keys))
+	for i := 0; i < len(keys) && err == nil; i++ {
+		rows[i], err = scanTracked(x.row(ctx, "MakeTracked", keys[i], flow).Scan)
 	}
-	t, err := scanTracked(x.row(ctx, "MakeTracked", key, flow).Scan)
-	return t, failedOr("lock a tracked saga", err)
+	return rows, failedOr("lock tracked sagas", err)
 }
 
-// SaveTracked writes the row that LockTracked locked.
-func (s *Store) SaveTracked(ctx context.Context, tx *sql.Tx, t store.Tracked) error {
+// SaveTracked writes rows that LockTracked locked.
+func (s *Store) SaveTracked(ctx context.Context, tx *sql.Tx, rows ...store.Tracked) error {
 	x, _, err := s.within(ctx, tx)
-	if err != nil {
-		return failed("save a tracked saga", err)
+	for i := 0; i < len(rows) && err == nil; i++ {
+		t := &rows[i]
+		due := sql.NullInt64{Int64: t.Due.UnixMilli(), Valid: !t.Due.IsZero()}
+		_, err = x.exec(ctx, "SaveTracked", t.Key, t.Flow, t.State, due, t.Body, t.Drift)
 	}
-	due := sql.NullInt64{Int64: t.Due.UnixMilli(), Valid: !t.Due.IsZero()}
-	_, err = x.exec(ctx, "SaveTracked", t.Key, t.Flow, t.State, due, t.Body, t.Drift)
-	return failedOr("save a tracked saga", err)
+	return failedOr("save tracked sagas", err)
 }
 
 // tracked lists tracked sagas.

@@ -1,16 +1,22 @@
--- name: FindTracked
-SELECT state, due, drift, body, at, changed_at, drifted_at FROM /*schema*/skald_tracked WHERE key = $1::text AND flow = $2::text FOR UPDATE;
-
--- name: MakeTracked
--- A rival may have made it meanwhile: then this waits for the rival, and reads what it wrote.
-INSERT INTO /*schema*/skald_tracked AS t (key, flow) VALUES ($1::text, $2::text)
-ON CONFLICT (key, flow) DO UPDATE SET changed_at = t.changed_at
-RETURNING state, due, drift, body, at, changed_at, drifted_at;
+-- name: LockTracked
+-- Rows that are there are locked in the order of their keys, then the others are made in that order: rivals do not wait in a circle.
+-- A rival may have made one meanwhile: then this waits for the rival, and reads what it wrote.
+WITH found AS (
+	SELECT key, state, due, drift, body, at, changed_at, drifted_at FROM /*schema*/skald_tracked
+	WHERE flow = $1::text AND key = ANY(ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb))) ORDER BY key FOR UPDATE
+), made AS (
+	INSERT INTO /*schema*/skald_tracked AS t (key, flow)
+	SELECT k.key, $1::text FROM jsonb_array_elements_text($2::text::jsonb) AS k(key) WHERE k.key NOT IN (SELECT f.key FROM found AS f) ORDER BY k.key
+	ON CONFLICT (key, flow) DO UPDATE SET changed_at = t.changed_at
+	RETURNING key, state, due, drift, body, at, changed_at, drifted_at
+)
+SELECT * FROM found UNION ALL SELECT * FROM made;
 
 -- name: SaveTracked
-UPDATE /*schema*/skald_tracked SET state = $3::text, due = $4::timestamptz, body = $5::text, changed_at = clock_timestamp(), drift = $6::integer,
-	drifted_at = CASE WHEN $6::integer = 0 THEN NULL WHEN $6::integer > drift THEN clock_timestamp() ELSE drifted_at END
-WHERE key = $1::text AND flow = $2::text;
+UPDATE /*schema*/skald_tracked AS t SET state = n.state, due = n.due, body = n.body, changed_at = clock_timestamp(), drift = n.drift,
+	drifted_at = CASE WHEN n.drift = 0 THEN NULL WHEN n.drift > t.drift THEN clock_timestamp() ELSE t.drifted_at END
+FROM jsonb_to_recordset($1::text::jsonb) AS n(key text, flow text, state text, due timestamptz, drift integer, body text)
+WHERE t.key = n.key AND t.flow = n.flow;
 
 -- name: ListTracked
 SELECT flow, key, state, due, drift, body, at, changed_at, drifted_at FROM /*schema*/skald_tracked
