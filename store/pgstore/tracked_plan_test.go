@@ -4,12 +4,41 @@ import (
 	"context"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald/store"
 )
+
+// A tracker's statements find rows by the index, with a plan that was made on an empty table, too.
+func TestTrackedRowsAreFoundByTheIndex(t *testing.T) {
+	b := newBed(t)
+	s := b.store(t)
+	ctx := context.Background()
+	b.exec(t, `ALTER TABLE {skald_tracked} SET (autovacuum_enabled = off)`)
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, sql := range []string{`SET plan_cache_mode = force_generic_plan`, "PREPARE lock AS " + s.sql["LockTracked"], "PREPARE save AS " + s.sql["SaveTracked"]} {
+		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, call := range []string{`lock('order', '["o-1", "o-2"]')`, `save('[{"key": "o-1", "flow": "order"}]')`} {
+		rows, err := conn.Query(ctx, "EXPLAIN EXECUTE "+call, pgx.QueryExecModeSimpleProtocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if text := strings.Join(plan, "\n"); err != nil || strings.Contains(text, "Seq Scan on skald_tracked") {
+			t.Error(text, err)
+		}
+	}
+}
 
 // Counting tracked sagas reads parts of two indexes, with a plan that was made on an empty table, too: not
 // the sagas that ended, nor those that are live and in time, but for 10,000 of them.
