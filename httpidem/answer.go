@@ -2,6 +2,7 @@ package httpidem
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -23,6 +24,7 @@ type answer struct {
 	stored   bool // it stands under the key
 	replayed bool // it was stored before
 	lost     bool // the body was too large even to be sent
+	unknown  bool // it was done, and nothing of its answer is kept
 	dropped  int64
 	instance string       // where to look instead, of a body that is not kept
 	kept     *once.Answer // as it is stored; nil: it is not, or not known
@@ -62,9 +64,9 @@ func keepable(h http.Header) http.Header {
 func (a *answer) keep(path string) (once.Answer, error) {
 	out := once.Answer{Rejected: a.rejected, Reason: a.reason, Code: int32(a.code), Result: string(a.body)}
 	more := beside{Header: keepable(a.header)}
-	text, err := json.Marshal(more)
+	text, err := more.encode()
 	if err != nil {
-		return out, fmt.Errorf("encode headers: %w", err)
+		return out, err
 	}
 	if a.dropped == 0 && len(a.body) <= once.MaxResult && len(text) <= once.MaxHeaders {
 		out.Headers = string(text)
@@ -72,16 +74,25 @@ func (a *answer) keep(path string) (once.Answer, error) {
 	}
 	out.Result = ""
 	more = beside{Dropped: max(a.dropped, int64(len(a.body)), 1), Instance: a.header.Get("Location")}
-	if more.Instance == "" || len(more.Instance) > once.MaxHeaders/2 {
-		more.Instance = path
-	}
-	if len(more.Instance) > once.MaxHeaders/2 {
-		more.Instance = ""
+	for _, more.Instance = range []string{cmp.Or(more.Instance, path), path, ""} { // the first that fits
+		if text, err = more.encode(); err != nil || len(text) <= once.MaxHeaders {
+			break
+		}
 	}
 	a.dropped, a.instance = more.Dropped, more.Instance
-	text, err = json.Marshal(more)
 	out.Headers = string(text)
 	return out, err
+}
+
+// encode is b as JSON, in which no character takes six bytes that a client can send in one.
+func (b beside) encode() ([]byte, error) {
+	var text bytes.Buffer
+	j := json.NewEncoder(&text)
+	j.SetEscapeHTML(false)
+	if err := j.Encode(b); err != nil {
+		return nil, fmt.Errorf("encode headers: %w", err)
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
 // Scope is the consumer of the marks of an endpoint: what its stored answers are imported under.
@@ -120,7 +131,11 @@ func restore(kept once.Answer) (answer, error) {
 		}
 	}
 	a.header, a.dropped, a.instance = more.Header, more.Dropped, more.Instance
-	if a.code == 0 { // imported, or stored by once.Do
+	switch {
+	case a.code != 0:
+	case len(a.body) == 0 && !a.rejected: // a mark alone: an import, or a handler that ended its transaction
+		a.unknown = true
+	default: // stored by once.Do
 		a.code = http.StatusOK
 	}
 	return a, nil
@@ -146,9 +161,12 @@ func (a answer) send(w http.ResponseWriter) {
 
 // replay writes a stored answer once more.
 func (a answer) replay(w http.ResponseWriter, r *http.Request) {
-	if a.dropped > 0 {
+	if a.dropped > 0 || a.unknown {
 		p := Problem{Type: typeNotKept, Title: "The request was done, its answer is not kept", Status: http.StatusConflict, Instance: a.instance,
 			Detail: fmt.Sprintf("it was answered with %d and %d bytes, which is too much to be kept. It is not done again: read what it made", a.code, a.dropped)}
+		if a.unknown {
+			p.Detail = "what it was answered is not known here. It is not done again: read what it made"
+		}
 		problem := p.answer()
 		problem.replayed = a.replayed
 		a = problem

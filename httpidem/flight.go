@@ -56,7 +56,7 @@ func (f flights) lead(ctx context.Context, q *asked, wait time.Duration) (*fligh
 		case <-was.landed:
 			if was.answer != nil && was.print == print {
 				again := *was.answer
-				again.replayed, again.outcome = true, ""
+				again.header, again.replayed, again.outcome = keepable(again.header), true, ""
 				return nil, &again, nil
 			}
 		case <-ctx.Done():

@@ -18,6 +18,7 @@ import (
 	"github.com/skald-go/skald/internal/lending"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/once"
+	"github.com/skald-go/skald/store"
 )
 
 // A Request is what a handler gets.
@@ -72,6 +73,7 @@ func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Opti
 			if kept, done := run.Answer(); done {
 				return restore(kept)
 			}
+			defer run.Close(ctx)
 			lent := lending.With(ctx, lending.Loan{Tx: run.Tx(), Consumer: "HTTP endpoint " + name, ID: q.key})
 			reply, err := safely(lent, run.Tx(), in, fn)
 			return handled(ctx, d, run, q, r, reply, err)
@@ -99,31 +101,24 @@ func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *
 		return a, err
 	}
 	err = run.Commit(end, kept, rows...)
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrLent): // the key is marked as done, and what was answered is kept nowhere
+		return answer{}, fmt.Errorf("the handler ended the transaction that it was lent; repeats are told that the answer is not kept: %w", err)
+	case err != nil:
 		return d.again(end, q, err)
 	}
 	a.kept = &kept
 	return a, nil
 }
 
-// judge makes of what a handler returned an answer, or an error that is not to be stored.
-func (d *door) judge(ctx context.Context, outage func(context.Context, error) bool, err error, encode func() (answer, error)) (a answer, rows []skald.Message, _ error) {
+// judge makes of what a handler returned an answer, or an error that is not to be stored. What panics on the
+// way, in code of the handler's values and errors, is such an error.
+func (d *door) judge(ctx context.Context, outage func(context.Context, error) bool, err error, encode func() (answer, error)) (a answer, rows []skald.Message, bad error) {
+	defer failure.Recover(&bad)
 	var no *skald.RejectedError
-	var problem *Problem
 	switch {
 	case errors.As(err, &no):
-		if !errors.As(err, &problem) {
-			problem = &Problem{Status: http.StatusUnprocessableEntity, Detail: no.Err.Error()}
-		}
-		if problem.Status < 400 || problem.Status > 599 {
-			return a, nil, fmt.Errorf("the handler refused with the status %d: it must be 400 to 599: %w", problem.Status, no.Err)
-		}
-		if rows, err = (complete.Completer{}).Messages(ctx, no.Say); err != nil {
-			return a, nil, fmt.Errorf("refuse: %w", err)
-		}
-		a = problem.answer()
-		a.stored, a.rejected, a.reason = true, true, cmp.Or(problem.Detail, no.Err.Error())
-		return a, rows, nil
+		return refused(ctx, no)
 	case err != nil && outage(ctx, err):
 		return a, nil, skald.Outage(err)
 	case err != nil:
@@ -134,6 +129,27 @@ func (d *door) judge(ctx context.Context, outage func(context.Context, error) bo
 	}
 	a.stored = storable(a.code)
 	return a, nil, nil
+}
+
+// refused is the answer of a final "no", and what it says.
+func refused(ctx context.Context, no *skald.RejectedError) (a answer, rows []skald.Message, err error) {
+	if no.Err == nil {
+		return a, nil, failure.ErrNoReason
+	}
+	problem := (*Problem)(nil)
+	if !errors.As(no.Err, &problem) {
+		problem = &Problem{Status: http.StatusUnprocessableEntity, Detail: no.Err.Error()}
+	}
+	if problem == nil || problem.Status < 400 || !storable(problem.Status) {
+		return a, nil, fmt.Errorf("the handler refused for good, with a status that is not stored: give 400 to 499, but 401, 403, 408, 409, 425 and 429; "+
+			"or return the problem alone, and a repeat is done again: %v", no)
+	}
+	if rows, err = (complete.Completer{}).Messages(ctx, no.Say); err != nil {
+		return a, nil, fmt.Errorf("refuse: %w", err)
+	}
+	a = problem.answer()
+	a.stored, a.rejected, a.reason = true, true, cmp.Or(problem.Detail, no.Err.Error())
+	return a, rows, nil
 }
 
 // decode reads the body into v.

@@ -55,7 +55,7 @@ func testImported[TTx any](t *testing.T, g *ground[TTx]) {
 	}
 	answers(t, post{key: "refused", body: `{"SKU":"tea"}`}.to(h), 402, "declined")
 	answers(t, post{key: "large", body: `{"SKU":"tea"}`}.to(h), 409, "/orders/8")
-	answers(t, post{key: "bare", body: `{"SKU":"tea"}`}.to(h), 200, "")
+	answers(t, post{key: "bare", body: `{"SKU":"tea"}`}.to(h), 409, "not known here")
 	s.told(t, "placed", "")
 	answers(t, post{key: "new", body: `{"SKU":"tea"}`}.to(h), 201, "o-1")
 	for text, want := range map[string]string{`"a\"b"`: `a"b`, "a,b": "a,b", `"open`: "", "two\nlines": "", strings.Repeat("k", 256): "", "": ""} {

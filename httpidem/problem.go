@@ -37,13 +37,21 @@ type Problem struct {
 }
 
 func (p *Problem) Error() string {
+	if p == nil {
+		return "a *httpidem.Problem that is nil"
+	}
 	text := fmt.Sprintf("%d %s", p.Status, p.Detail)
 	if p.Err != nil {
 		text += ": " + p.Err.Error()
 	}
 	return text
 }
-func (p *Problem) Unwrap() error { return p.Err }
+func (p *Problem) Unwrap() error {
+	if p == nil {
+		return nil
+	}
+	return p.Err
+}
 
 // Refuse is a handler's final "no" to a request: its rows are undone, and this and each later request under
 // the key is answered so.
@@ -94,7 +102,7 @@ func (d *door) problem(err error) *Problem {
 		outage  *skald.OutageError
 	)
 	switch {
-	case errors.As(err, &problem) && problem.Status > 0:
+	case errors.As(err, &problem) && problem != nil && problem.Status >= 400 && problem.Status <= 599:
 		return problem
 	case errors.As(err, &other):
 		return &Problem{Type: typeKeyReused, Title: "Idempotency-Key is already used", Status: http.StatusUnprocessableEntity,

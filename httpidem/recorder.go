@@ -16,7 +16,8 @@ var (
 	errHijacks = errors.New("httpidem: a handler under Wrap cannot hijack the connection: its answer is to be stored. Mount it outside of Wrap")
 )
 
-// A recorder takes an answer in. It refuses what would send a part of it.
+// A recorder takes an answer in. It does not flush, which http.ResponseController is told, and refuses what
+// has no end.
 type recorder struct {
 	header  http.Header // the handler's
 	sent    http.Header // as it was at WriteHeader
@@ -52,12 +53,6 @@ func (w *recorder) Write(p []byte) (int, error) {
 	}
 	w.body = append(w.body, p...)
 	return len(p), nil
-}
-
-// FlushError refuses to stream; http.ResponseController calls it.
-func (w *recorder) FlushError() error {
-	w.refused = errStreams
-	return errStreams
 }
 
 // Hijack refuses to give the connection away.

@@ -23,9 +23,11 @@ import (
 // it answers so. Where that must not be, use Handle.
 //
 // The answer is held in memory until it is stored: up to 32 MiB are sent, up to 64 KiB are kept; of a larger
-// one it is kept that it was done, and a repeat is 409. Streaming and hijacking fail by name, with 500. The
-// context of next ends at nine tenths of Options.Lease, not when the client goes. Whoever answers later than
-// the lease cannot overwrite: the answer that is stored is sent.
+// one it is kept that it was done, and a repeat is 409. There is nothing to flush, and hijacking and
+// text/event-stream fail by name, with 500, and leave the key reserved. The context of next ends at nine
+// tenths of Options.Lease, not when the client goes. Whoever answers later than the lease cannot overwrite:
+// the answer that is stored is sent. Keep http.TimeoutHandler outside: inside, its 503 frees the key while
+// the work goes on. Handle does not see what Wrap reserved: a new endpoint has a new name.
 func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handler) http.Handler {
 	d := newDoor(name, tenant, o, db)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +72,7 @@ func record(ctx context.Context, r *http.Request, body []byte, next http.Handler
 
 // finish stores what next answered, or gives the key back.
 func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *http.Request, rec *recorder, began time.Time) (answer, error) {
-	end, cancel := context.WithDeadline(context.WithoutCancel(ctx), began.Add(max(d.o.Lease, finishing)))
+	end, cancel := context.WithDeadline(context.WithoutCancel(ctx), later(began.Add(d.o.Lease), time.Now().Add(finishing)))
 	defer cancel()
 	a := rec.answer()
 	if rec.refused != nil {
@@ -78,8 +80,10 @@ func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *h
 		a.outcome = telemetry.KeyFailed
 		d.o.Logger.ErrorContext(ctx, "httpidem: request failed", "endpoint", d.name, "method", r.Method, "path", r.URL.Path, "error", rec.refused)
 	}
-	a.stored = rec.refused == nil && storable(a.code)
-	if !a.stored {
+	if rec.refused != nil { // what was done is not known, so the key stays until the lease ends
+		return a, nil
+	}
+	if a.stored = storable(a.code); !a.stored {
 		return a, d.giveBack(end, key)
 	}
 	kept, err := a.keep(r.URL.EscapedPath())
@@ -100,6 +104,9 @@ func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *h
 			}
 			return other, err
 		}
+		if store.Incurable(err) {
+			return a, err
+		}
 		pause := time.NewTimer(backoff.After(attempt, 50*time.Millisecond, time.Second))
 		select {
 		case <-pause.C:
@@ -108,6 +115,13 @@ func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *h
 			return a, err
 		}
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // giveBack frees the key; where that fails, the end of the lease does.

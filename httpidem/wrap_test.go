@@ -169,7 +169,6 @@ func TestWrapRefuses(t *testing.T) {
 		do   http.HandlerFunc
 		says string
 	}{
-		"flush":  {func(w http.ResponseWriter, _ *http.Request) { _ = http.NewResponseController(w).Flush() }, "cannot stream"},
 		"hijack": {func(w http.ResponseWriter, _ *http.Request) { _, _, _ = http.NewResponseController(w).Hijack() }, "cannot hijack"},
 		"events": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 )
@@ -57,8 +58,10 @@ func (e *TooOldError) Error() string {
 	return fmt.Sprintf("once: whether %s has taken %.200q of %.200q is not known any more: it is older than marks are kept", e.Consumer, e.ID, e.Source)
 }
 
-// Encode returns a result as it is stored with a mark; "" for nil. A codec that is nil is JSON.
-func Encode(ctx context.Context, codec skald.Codec, v any) (string, error) {
+// Encode returns a result as it is stored with a mark; "" for nil. A codec that is nil is JSON. A panic of the
+// codec, or of v's own encoding, is an error.
+func Encode(ctx context.Context, codec skald.Codec, v any) (text string, err error) {
+	defer failure.Recover(&err)
 	if v == nil {
 		return "", nil
 	}

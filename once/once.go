@@ -45,6 +45,7 @@ func DoRequest[TTx, R any](ctx context.Context, db Store[TTx], q Request, fn fun
 	if err != nil {
 		return result, false, err
 	}
+	defer run.Close(ctx)
 	lent := lending.With(ctx, lending.Loan{Tx: run.Tx(), Consumer: "Once of " + q.Scope, ID: q.Key})
 	return finish(ctx, run, t, func() (R, error) {
 		return safely(lent, run.Tx(), func(ctx context.Context, _ TTx) (R, error) { return fn(ctx, run) })
@@ -89,6 +90,9 @@ func finish[TTx, R any](ctx context.Context, run *Run[TTx], t *timed, fn func() 
 	r, err := fn()
 	var no *skald.RejectedError
 	switch {
+	case errors.As(err, &no) && no.Err == nil:
+		run.Rollback(ctx)
+		return result, false, fmt.Errorf("once %s: %w", run.request, failure.ErrNoReason)
 	case errors.As(err, &no):
 		return result, false, refuse(ctx, run, err, no)
 	case err != nil:

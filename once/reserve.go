@@ -54,12 +54,17 @@ func Reserve(ctx context.Context, db Reserver, q Request, lease time.Duration) (
 	}
 	m := q.mark(secret)
 	held := store.Reservation{Consumer: m.Consumer, Identity: m.Identity, Fingerprint: m.Fingerprint, Token: rand.Text(), Lease: lease, Keep: m.Keep}
-	got, err := db.Reserve(ctx, held)
+	// Whoever leaves while this commits would leave the key in nobody's hand until the lease ends.
+	sure, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
+	defer cancel()
+	got, err := db.Reserve(sure, held)
 	if err != nil {
 		return nil, fmt.Errorf("reserve %s: %w", q, err)
 	}
 	r := &Reservation{db: db, request: q, mark: m, held: held}
 	switch {
+	case got.Outcome == store.Fresh && !got.Rival && ctx.Err() != nil:
+		return nil, errors.Join(ctx.Err(), r.GiveBack(sure))
 	case got.Outcome != store.Fresh:
 		r.found, err = stored(got.Verdict, m)
 	case got.Rival && got.Fingerprint != 0 && got.Fingerprint != m.Fingerprint:

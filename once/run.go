@@ -49,7 +49,7 @@ type Answer struct {
 }
 
 // A Run is work under one key. It was done before, and Answer returns the stored answer; or it is to be done
-// now in Tx: then end it once, by Commit or Rollback.
+// now in Tx: then end it once, by Commit or Rollback, and defer Close.
 type Run[TTx any] struct {
 	db      Store[TTx]
 	request Request
@@ -58,7 +58,11 @@ type Run[TTx any] struct {
 	tx      TTx
 	locks   []store.Lock // as Request.Locks, with the versions that this transaction gives them
 	found   *Answer      // nil: not done yet
+	ended   bool
 }
+
+// settling bounds what is done whether or not somebody still waits.
+const settling = 10 * time.Second
 
 // Begin claims the key in a transaction that it begins. Errors: store.ErrBusy, where another run still has
 // the key in hand after Request.Wait; a *ConflictError, where the key stands for another payload; a
@@ -160,6 +164,7 @@ func (r *Run[TTx]) Commit(ctx context.Context, a Answer, rows ...skald.Message) 
 		r.Rollback(ctx)
 		return err
 	}
+	r.ended = true
 	m, doing := a.On(r.mark), "commit"
 	if a.Rejected {
 		doing = "refuse"
@@ -191,9 +196,21 @@ func (r *Run[TTx]) Outage(ctx context.Context, err error) bool {
 	return r.unit != nil && r.unit.Outage(ctx, err)
 }
 
+// Close rolls back what was not ended, whether ctx is over or not. Defer it: what runs the work may panic, or
+// call runtime.Goexit.
+func (r *Run[TTx]) Close(ctx context.Context) {
+	if r.ended || r.found != nil {
+		return
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
+	defer cancel()
+	r.Rollback(end)
+}
+
 // Rollback ends a run without an answer: the next run of the key does the work. A transaction of the caller
 // is the caller's to end.
 func (r *Run[TTx]) Rollback(ctx context.Context) {
+	r.ended = true
 	if r.unit != nil {
 		_, _ = r.unit.Rollback(ctx) // nothing of it stands in any case
 	}

@@ -50,8 +50,8 @@ type Attend struct {
 
 // Attended answers an Attend.
 type Attended struct {
-	// Server names the run of the server and the database on it. While it stays the same, what was committed
-	// stays.
+	// Server names the run of the server, the database on it and the tables in that. While it stays the same,
+	// what was committed stays.
 	Server string
 	// Checkpoints are all of the consumer, by Partition: with Attend.Take as they stood before, else after
 	// the write.

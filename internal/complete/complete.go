@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
@@ -33,9 +34,12 @@ type Completer struct {
 	Codec skald.Codec                // for drafts without one; nil: JSON
 }
 
-// Messages completes drafts, in order, stamped with the cause in ctx and the span that ctx is in.
-func (c Completer) Messages(ctx context.Context, drafts []skald.Draft) ([]skald.Message, error) {
-	out, s := make([]skald.Message, len(drafts)), stampOf(ctx)
+// Messages completes drafts, in order, stamped with the cause in ctx and the span that ctx is in. A panic of a
+// codec, or of a value's own encoding, is an error.
+func (c Completer) Messages(ctx context.Context, drafts []skald.Draft) (out []skald.Message, err error) {
+	defer failure.Recover(&err)
+	out = make([]skald.Message, len(drafts))
+	s := stampOf(ctx)
 	for i := range drafts {
 		if err := c.complete(ctx, &out[i], &drafts[i], &s); err != nil {
 			return nil, err

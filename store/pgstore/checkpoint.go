@@ -17,8 +17,9 @@ func (c *core) spotting(statement, consumer string, out *store.Attended) []call 
 	server.scan = func(row scanner) error {
 		var start time.Time
 		var database int64
-		err := row.Scan(&start, &database)
-		out.Server = start.UTC().Format(time.RFC3339Nano) + "/" + strconv.FormatInt(database, 10)
+		var tables string
+		err := row.Scan(&start, &database, &tables)
+		out.Server = start.UTC().Format(time.RFC3339Nano) + "/" + strconv.FormatInt(database, 10) + "/" + tables
 		return err
 	}
 	read := c.call(statement, name(consumer))
@@ -43,7 +44,8 @@ func begun(server string) *time.Time {
 
 // databaseOf is the number of the database on it.
 func databaseOf(server string) int64 {
-	_, number, _ := strings.Cut(server, "/")
+	_, rest, _ := strings.Cut(server, "/")
+	number, _, _ := strings.Cut(rest, "/")
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
 		return 0 // no database has it

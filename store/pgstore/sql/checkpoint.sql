@@ -6,8 +6,10 @@ SELECT partition, origin, position, in_flight_end, crash_suspect, session, stamp
 SELECT partition, origin, position, in_flight_end, crash_suspect, session, stamp, at FROM /*schema*/skald_checkpoint WHERE consumer = $1::text ORDER BY partition FOR UPDATE;
 
 -- name: Server
--- Its session, and the database on it: where both are the same, what was committed is there.
-SELECT pg_postmaster_start_time(), (SELECT oid::bigint FROM pg_database WHERE datname = current_database());
+-- Its session, the database on it, and the tables in it: where all are the same, what was committed is there. Tables that are restored into
+-- the same database, or copied into another schema of it, have a row of another table and transaction.
+SELECT pg_postmaster_start_time(), (SELECT oid::bigint FROM pg_database WHERE datname = current_database()),
+	coalesce((SELECT tableoid::text || '.' || xmin::text FROM /*schema*/skald_setting WHERE name = 'fingerprint key'), '');
 
 -- name: GuardServer
 SELECT /*schema*/skald_require($1::timestamptz = pg_postmaster_start_time(), 'the server');
