@@ -22,6 +22,8 @@ type Doctor struct {
 	// Remedy says what to do about an error that a server answered, or did not answer; nil, or an empty text:
 	// it is not known.
 	Remedy func(err error) string
+	// Inspect tells of a message of the outbox what its content type does not; nil: that is not looked at.
+	Inspect func(ctx context.Context, m skald.Message) (Payload, error)
 
 	Found []Finding
 
@@ -119,6 +121,7 @@ func (d *Doctor) Store(ctx context.Context, s Subject) {
 		return
 	}
 	d.check(ctx, "backlog", func(ctx context.Context) error { return d.backlog(ctx, s) })
+	d.check(ctx, "payloads", func(ctx context.Context) error { return d.payloads(ctx, s) })
 	d.check(ctx, "types", func(ctx context.Context) error { return d.types(ctx, s) })
 	d.check(ctx, "sagas", func(ctx context.Context) error { return d.sagas(ctx, s) })
 	d.check(ctx, "missed", func(ctx context.Context) error { return d.missed(ctx, s) })

@@ -66,7 +66,7 @@ func check(l Locked, h SubjectHistory, level string, formats []Format) (Verdict,
 	if level != "" {
 		v.Level = level
 	}
-	own, err := l.whole()
+	own, err := l.Whole()
 	if err != nil {
 		return v, err
 	}
@@ -78,7 +78,7 @@ func check(l Locked, h SubjectHistory, level string, formats []Format) (Verdict,
 		return v, fmt.Errorf("the schema of this program: %w", err)
 	}
 	for _, old := range h.Versions {
-		was, err := old.whole()
+		was, err := old.Whole()
 		if err != nil {
 			return v, fmt.Errorf("version %d: %w", old.Version, err)
 		}

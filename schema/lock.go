@@ -55,7 +55,8 @@ func shown(format, text string) json.RawMessage {
 	return out
 }
 
-func (t Text) whole() (Schema, error) {
+// Whole is the schema of which t is the form in a file.
+func (t Text) Whole() (Schema, error) {
 	out := Schema{Format: t.Format}
 	var err error
 	if out.Text, err = plain(t.Format, t.Schema); err != nil {

@@ -103,6 +103,11 @@ type Format interface {
 	Readable(writer Schema, index []int, data []byte) ([]byte, error)
 }
 
+// A Verifier is a Format in which a payload that is good to read may still not be as its schema says.
+type Verifier interface {
+	Verify(s Schema, data []byte) error
+}
+
 // A Language is a Format for one type of Go.
 type Language interface {
 	Format

@@ -111,7 +111,7 @@ func ReadVersions(r io.Reader) (Versions, error) {
 // readers cannot read.
 func Push(ctx context.Context, client *sr.Client, lock Lock, done func(subject string, id ID)) error {
 	for _, l := range lock.Subjects {
-		s, err := l.whole()
+		s, err := l.Whole()
 		if err != nil {
 			return fmt.Errorf("subject %s: %w", l.Subject, err)
 		}

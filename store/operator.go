@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/skald-go/skald"
 )
 
 // An Operator is the part of a Store that tells how things stand, for operators, metrics and tests. Nothing
@@ -33,6 +35,25 @@ type List struct {
 	Sagas       *SagaQuery
 	// Definitions lists the definitions of sagas, by name, the last noted first.
 	Definitions bool
+	// Payloads reads what rows of the outbox carry: the newest ones and the first that are deferred, up to
+	// PayloadRows of either. Rows without a payload are passed over.
+	Payloads bool
+}
+
+// Bounds of List.Payloads: rows of the outbox, and as many deferred ones; bytes of one that is read, and of
+// all that are read.
+const (
+	PayloadRows  = 1000
+	PayloadBytes = 16 << 10
+	PayloadsAll  = 4 << 20
+)
+
+// A Payload is what a row of the outbox carries.
+type Payload struct {
+	// Message has id, topic, type and content type, and, of one that is Read, headers and data.
+	Message skald.Message
+	// Read is false of one that is beyond the bounds or has headers that cannot be read.
+	Read bool
 }
 
 // Listed answers a List.
@@ -43,6 +64,7 @@ type Listed struct {
 	Tracked     []Tracked     // by key and flow
 	Sagas       []Saga        // by name and key
 	Definitions []SagaDefinition
+	Payloads    []Payload // the newest first, then those that are deferred
 }
 
 // ListKept lists kept messages by Place.

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
 	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/schema"
 )
 
 const doctorAbout = `Looks at a database and a broker for what stands against Skald's promises or against the load, and says what to do about it.
@@ -30,6 +31,8 @@ how long they may (--handle).`
 type doctor struct {
 	operate.Doctor
 	schema, bus, metrics string
+	lock                 string
+	declared             schema.Lock
 	accepted             []string
 	window               operate.Window
 	brokerKeeps          time.Duration
@@ -49,6 +52,7 @@ func doctorCommand(out io.Writer) *cobra.Command {
 	f.DurationVar(&d.Exam.Handle, "handle", time.Minute, "inbox.Options.Handle: how long a handler may take")
 	f.IntVar(&d.Exam.Connections, "connections", 0, "how many connections all processes want together")
 	f.StringArrayVar(&d.accepted, "accept", nil, "the name of a finding that is known and meant: if it failed, it is a warning; again for each further one")
+	f.StringVar(&d.lock, "lock", "", "the file that schema.WriteLock wrote: whether payloads of the outbox can be read as what the program declares")
 	f.StringVar(&d.metrics, "metrics", "", "http://…/metrics of a service: how long its handlers take")
 	f.DurationVar(&d.window.Outbox, "outbox", 7*24*time.Hour, "how long producers' outboxes keep rows, or their longest lag")
 	f.DurationVar(&d.window.Age, "age", 24*time.Hour, "inbox.Options.Age: how long a failing message is tried again")
@@ -66,10 +70,13 @@ func doctorCommand(out io.Writer) *cobra.Command {
 		if at == "" && d.bus == "" {
 			return &exit.UsageError{What: "whom? Give --store, --broker or both"}
 		}
-		if at == "" && (d.Exam.Rate != 0 || d.Exam.Connections != 0) {
-			return &exit.UsageError{What: "--rate and --connections are asked of the database: give --store, too"}
+		if at == "" && (d.Exam.Rate != 0 || d.Exam.Connections != 0 || d.lock != "") {
+			return &exit.UsageError{What: "--rate, --connections and --lock are asked of the database: give --store, too"}
 		}
 		if at != "" {
+			if err := d.readLock(); err != nil {
+				return err
+			}
 			db, err := openDatabase(at, d.schema, "")
 			if err != nil {
 				return err
@@ -109,6 +116,7 @@ func (d *doctor) store(ctx context.Context, db database) {
 		d.Failed("store", "connection", fmt.Errorf("%T cannot be examined", all[0]))
 		return
 	}
+	d.inspectBy(all[0])
 	d.Store(ctx, s)
 }
 

@@ -14,7 +14,10 @@ import (
 // Format compares JSON Schemas.
 type Format struct{}
 
-var _ schema.Format = Format{}
+var (
+	_ schema.Format   = Format{}
+	_ schema.Verifier = Format{}
+)
 
 // Name is schema.JSON.
 func (Format) Name() string { return schema.JSON }
@@ -45,6 +48,19 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	c := comparison{reader: r, writer: w, seen: map[pair]bool{}}
 	c.schemas(r, w, "$")
 	return c.found, nil
+}
+
+// Verify holds a payload to a schema. Its error does not have the value.
+func (Format) Verify(s schema.Schema, data []byte) error {
+	parsed, err := parse(s.Text)
+	if err != nil {
+		return err
+	}
+	resolved, err := parsed.Resolve(nil)
+	if err != nil {
+		return fmt.Errorf("no JSON Schema: %w", err)
+	}
+	return (&held{resolved: resolved}).validate(data)
 }
 
 // Readable is the payload: it is JSON.

@@ -31,6 +31,9 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 	if err == nil && l.Definitions {
 		out.Definitions, err = c.listDefinitions(ctx)
 	}
+	if err == nil && l.Payloads {
+		out.Payloads, err = c.payloads(ctx)
+	}
 	return out, err
 }
 

@@ -31,6 +31,9 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 	if err == nil && l.Definitions {
 		out.Definitions, err = s.listDefinitions(ctx)
 	}
+	if err == nil && l.Payloads {
+		out.Payloads, err = s.payloads(ctx)
+	}
 	return out, err
 }
 

@@ -114,6 +114,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		{"Checkpoint", checkpointTests[TTx]()},
 		{"Kind", kindTests[TTx]()},
 		{"PayloadSchema", payloadSchemaTests[TTx]()},
+		{"Payload", payloadTests[TTx]()},
 		{"Rename", renameTests[TTx]()},
 		{"Recover", recoverTests[TTx]()},
 		{"Maintain", maintainTests[TTx]()},

@@ -1,0 +1,191 @@
+package schema
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// An Inspector tells of messages whether their payloads are what they are said to be: by their content type,
+// by the schema that they name, and by the schema that a program declares. It is not safe for concurrent use.
+type Inspector struct {
+	Kept     store.PayloadSchemas // the schemas that messages name; nil: they are not known
+	Registry string               // the name of the registry, as of Config.Name
+	Lock     Lock                 // what a program declares; the zero value: it is not known
+	Formats  []Format
+
+	schemas map[ID]*Schema // nil: it is not kept
+	refused map[pairing]string
+}
+
+// pairing is a schema that is named and the subject that it is to be read as.
+type pairing struct {
+	id      ID
+	subject string
+}
+
+// An Inspection is what was seen of a payload.
+type Inspection struct {
+	ID    string // of the schema that it names; "": it names none
+	Place Place
+	Wrong string // why it cannot be read, without the value; "": it can be, or that cannot be told
+}
+
+// Inspect looks at a message. Its error is one of Kept, or of the lock.
+func (i *Inspector) Inspect(ctx context.Context, m skald.Message) (out Inspection, err error) {
+	l, err := locate(m, false)
+	if err != nil {
+		return Inspection{ID: "?", Wrong: err.Error()}, nil
+	}
+	declared, err := i.declared(m)
+	if err != nil {
+		return out, err
+	}
+	if !l.found {
+		return Inspection{Wrong: plainly(i.unnamed(m, declared))}, nil
+	}
+	out.ID = l.id.String()
+	if len(l.data) < len(m.Data) {
+		out.Place = InPrefix
+	}
+	writer, err := i.schema(ctx, l.id)
+	if err != nil || writer == nil {
+		return out, err
+	}
+	if out.Wrong = plainly(i.read(*writer, m)); out.Wrong == "" && declared != nil {
+		out.Wrong, err = i.reads(declared, *writer, l.id)
+	}
+	return out, err
+}
+
+func plainly(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// declared is what the program has under the message's event; nil: nothing.
+func (i *Inspector) declared(m skald.Message) (*Locked, error) {
+	at := slices.IndexFunc(i.Lock.Subjects, func(s Locked) bool { return slices.Contains(s.Events, m.Topic+" "+m.Type) })
+	if at < 0 {
+		return nil, nil
+	}
+	_, err := i.Lock.Subjects[at].Whole()
+	return &i.Lock.Subjects[at], err
+}
+
+// unnamed is why a payload that names no schema cannot be read. In Protobuf nearly all bytes can be.
+func (i *Inspector) unnamed(m skald.Message, declared *Locked) error {
+	if isJSON(m.ContentType) && !json.Valid(m.Data) {
+		return fmt.Errorf("its content type is %.100s, and it is not JSON", m.ContentType)
+	}
+	switch {
+	case declared == nil:
+		return nil
+	case declared.Format == Avro:
+		return errors.New("the program declares it in Avro, and it names no schema: it cannot be read without")
+	}
+	s, err := declared.Whole()
+	if err != nil {
+		return err
+	}
+	if v, ok := i.format(s.Format).(Verifier); ok {
+		return v.Verify(s, m.Data)
+	}
+	return nil
+}
+
+func isJSON(contentType string) bool {
+	media, _, _ := strings.Cut(contentType, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	return media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
+// format is nil where it is not known.
+func (i *Inspector) format(name string) Format {
+	at := slices.IndexFunc(i.Formats, func(f Format) bool { return f.Name() == name })
+	if at < 0 {
+		return nil
+	}
+	return i.Formats[at]
+}
+
+// schema is one that is kept; nil: it is not.
+func (i *Inspector) schema(ctx context.Context, id ID) (*Schema, error) {
+	if s, known := i.schemas[id]; known || i.Kept == nil {
+		return s, nil
+	}
+	text, err := i.Kept.PayloadSchema(ctx, i.Registry, id.String())
+	if err != nil {
+		return nil, err
+	}
+	var s *Schema
+	if text != "" {
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			return nil, fmt.Errorf("skald_payload_schema, id %v: %w", id, err)
+		}
+	}
+	if i.schemas == nil {
+		i.schemas = map[ID]*Schema{}
+	}
+	i.schemas[id] = s
+	return s, nil
+}
+
+// read is why a payload cannot be read by the schema that it names.
+func (i *Inspector) read(writer Schema, m skald.Message) error {
+	f := i.format(writer.Format)
+	if f == nil {
+		return nil
+	}
+	l, err := locate(m, writer.Format == Protobuf)
+	if err != nil {
+		return err
+	}
+	if v, ok := f.(Verifier); ok {
+		return v.Verify(writer, l.data)
+	}
+	var index []int
+	if writer.Format == Protobuf {
+		if index, err = readIndex(l.index); err != nil {
+			return err
+		}
+	}
+	_, err = f.Readable(writer, index, l.data)
+	return err
+}
+
+// reads is why what was written with a schema cannot be read with the one that is declared.
+func (i *Inspector) reads(declared *Locked, writer Schema, id ID) (why string, err error) {
+	both := pairing{id, declared.Subject}
+	if why, known := i.refused[both]; known {
+		return why, nil
+	}
+	reader, err := declared.Whole()
+	if err != nil {
+		return "", err
+	}
+	if f := i.format(reader.Format); reader.Format != writer.Format {
+		why = fmt.Sprintf("schema %v is in %s, and the program declares it in %s", id, writer.Format, reader.Format)
+	} else if f != nil {
+		problems, err := f.Problems(reader, writer)
+		if err != nil {
+			return "", fmt.Errorf("compare schema %v with %s: %w", id, declared.Subject, err)
+		}
+		if len(problems) > 0 {
+			why = fmt.Sprintf("the schema that the program declares does not read schema %v: %v", id, problems[0])
+		}
+	}
+	if i.refused == nil {
+		i.refused = map[pairing]string{}
+	}
+	i.refused[both] = why
+	return why, nil
+}

@@ -1,0 +1,27 @@
+package pgstore
+
+import (
+	"context"
+
+	"github.com/skald-go/skald/store"
+)
+
+// payloads reads what rows of the outbox carry.
+func (c *core) payloads(ctx context.Context) (out []store.Payload, err error) {
+	list := c.call("ListPayloads", int32(store.PayloadRows), int64(store.PayloadBytes), int64(store.PayloadsAll))
+	list.scan = func(row scanner) error {
+		var p store.Payload
+		var headers []byte
+		m := &p.Message
+		if err := row.Scan(&m.ID, &m.Topic, &m.Type, &m.ContentType, &p.Read, &m.Data, &headers); err != nil {
+			return err
+		}
+		var err error
+		if m.Headers, err = parseHeaders(headers); err != nil { // it is the row's own fault
+			p.Read = false
+		}
+		out = append(out, p)
+		return nil
+	}
+	return out, c.short(ctx, "list payloads", list)
+}

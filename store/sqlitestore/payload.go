@@ -1,0 +1,30 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/skald-go/skald/store"
+)
+
+// payloads reads what rows of the outbox carry.
+func (s *Store) payloads(ctx context.Context) ([]store.Payload, error) {
+	rows, err := s.query(ctx, "ListPayloads", store.PayloadRows, store.PayloadBytes, store.PayloadsAll)
+	if err != nil {
+		return nil, failed("list payloads", err)
+	}
+	out, err := collect(rows, func(scan func(...any) error) (p store.Payload, err error) {
+		var data, headers sql.NullString
+		var raw sql.Null[[]byte]
+		m := &p.Message
+		if err := scan(&m.ID, &m.Topic, &m.Type, &m.ContentType, &p.Read, &data, &raw, &headers); err != nil || !p.Read {
+			return p, err
+		}
+		m.Data = join(data, raw)
+		if m.Headers, err = unpackHeaders(headers); err != nil { // it is the row's own fault
+			p.Read = false
+		}
+		return p, nil
+	})
+	return out, failedOr("list payloads", err)
+}
