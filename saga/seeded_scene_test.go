@@ -1,0 +1,303 @@
+package saga_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// counted is a step that writes a line of its own each time that it runs, so that what is done twice is there
+// twice. What is undone is noted in its order.
+func counted(name string, n *int) *saga.Step[trip, string] {
+	do := func(_ context.Context, tx tx, r saga.Run[trip]) (string, error) {
+		*n++
+		line := fmt.Sprint(r.Key, " ", name, " ", *n)
+		switch r.In.Fail[name] {
+		case "reject":
+			return "", skald.Reject(errors.New("no"))
+		case "once":
+			if r.Attempt == 1 {
+				return "", errors.New("not this time")
+			}
+		}
+		return line, tx.Put(line, "done")
+	}
+	undo := func(_ context.Context, tx tx, r saga.Run[trip], line string) error {
+		if err := tx.Update("undone "+r.Key, func(old string, _ bool) string { return old + name + " " }); err != nil {
+			return err
+		}
+		if r.In.Fail["undo "+name] == "once" && r.Attempt == 1 {
+			return errors.New("not this time")
+		}
+		return tx.Delete(line)
+	}
+	soon := saga.Policy{Attempts: 3, First: time.Millisecond}
+	return saga.Do(name, do, undo, saga.Retry(soon), saga.RetryUndo(saga.Policy{First: time.Millisecond}))
+}
+
+func oldTrips(n *int) *saga.Definition[trip] {
+	return saga.New("trip", &saga.Options[trip]{Key: tripKey, Deadline: time.Hour}, counted("flight", n), counted("hotel", n), counted("car", n))
+}
+
+func newTrips(n *int) *saga.Definition[trip] {
+	return saga.New("trip", &saga.Options[trip]{Key: tripKey, Deadline: time.Hour}, counted("flight", n), counted("car", n))
+}
+
+// someTrips are a trip that goes well at the second attempt, and one whose undo does.
+func someTrips() []trip {
+	return []trip{{ID: "a", Fail: map[string]string{"hotel": "once"}}, {ID: "b", Fail: map[string]string{"car": "reject", "undo flight": "once"}}}
+}
+
+// linesOf tells whether each step was done once, or undone once and in its order.
+func linesOf(db *memstore.Store, key string, done bool, lines ...int) error {
+	n, undone := left(db, key), db.User()["undone "+key]
+	for _, want := range lines {
+		if n == want && (done && undone == "" || !done && undone == "hotel flight ") {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s left %d lines, and had %q undone", key, n, undone)
+}
+
+// twoEngines run trips, one by a clock that is three days ahead.
+func twoEngines(b wiring) func(w *sagatest.World) error {
+	return stage{
+		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
+			return oldTrips(new(int)), func(db *memstore.Store, key string, done bool) error {
+				return linesOf(db, key, done, map[bool]int{true: 3, false: 0}[done])
+			}
+		},
+		want:  map[string]bool{"a": true},
+		ins:   someTrips(),
+		ahead: 72 * time.Hour,
+	}.build(b)
+}
+
+// builds are one that began trips and goes away for a while when it dies, and a newer one, which has no
+// hotel.
+func builds(b wiring) func(w *sagatest.World) error {
+	return func(w *sagatest.World) error {
+		db, n := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond}), new(int)
+		was, is := oldTrips(n), newTrips(n)
+		if err := startAll(w, db, was, someTrips()...); err != nil {
+			return err
+		}
+		process := func(name string, d *saga.Definition[trip], wire *tamper) *sagatest.Process {
+			return w.Process(name, func(p *sagatest.Process) error {
+				e, err := saga.NewEngine(session(p, db, wire), quietly(w), d)
+				if err == nil {
+					p.Step(e)
+				}
+				return err
+			})
+		}
+		process("old", was, nil).Down = 10 * time.Second
+		process("new", is, b.engine)
+		w.Finally("each is whole", func() error {
+			ss, err := store.ListSagas(context.Background(), db, store.SagaQuery{})
+			for _, s := range ss {
+				if s.Ended.IsZero() {
+					err = errors.Join(err, fmt.Errorf("%s is %s at %s", s.Key, s.Status, s.Step))
+				}
+			}
+			if n := left(db, "b"); n > 0 {
+				err = errors.Join(err, fmt.Errorf("b left %d lines", n))
+			}
+			return err
+		})
+		return nil
+	}
+}
+
+// shop takes an order and starts its saga in one transaction, which it does not try again.
+func shop(b wiring) func(w *sagatest.World) error {
+	return func(w *sagatest.World) error {
+		db, d := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond}), oldTrips(new(int))
+		tried := false
+		w.Process("shop", func(p *sagatest.Process) error {
+			db := session(p, db, b.engine)
+			e, err := saga.NewEngine(db, quietly(w), d)
+			if err != nil {
+				return err
+			}
+			p.Step(e, stepping(func(ctx context.Context) (bool, error) {
+				if tried {
+					return false, nil
+				}
+				tried = true
+				u, err := db.Begin(ctx, store.Intake{})
+				if err != nil {
+					return true, nil
+				}
+				if err := u.Tx().Put("order a", "taken"); err != nil {
+					return true, err
+				}
+				if _, err := saga.Start(ctx, e, u.Tx(), d, trip{ID: "a"}); err != nil {
+					_, _ = u.Rollback(ctx)
+					return true, nil
+				}
+				return true, u.Commit(ctx)
+			}))
+			return nil
+		})
+		w.Finally("with its order", func() error {
+			ss, err := store.ListSagas(context.Background(), db, store.SagaQuery{})
+			if _, taken := db.User()["order a"]; taken != (len(ss) == 1) || taken && ss[0].Status != "done" {
+				return fmt.Errorf("%d sagas, without its order or with it: %v", len(ss), db.User())
+			}
+			return err
+		})
+		return nil
+	}
+}
+
+// packs has an order packed by another service, and then paid for or not.
+func packs(retry saga.Policy) *saga.Definition[order] {
+	line := func(r saga.Run[order]) stand { return stand{Order: r.Key} }
+	pack := saga.Command("pack", packIt, line, saga.Reply(packed, saga.RefusedBy(short, func(s string) string { return s })),
+		saga.UndoBy(unpackIt, line, saga.Reply(unpacked)), saga.Retry(retry))
+	pay := saga.Do("pay", func(_ context.Context, tx tx, r saga.Run[order]) (int, error) {
+		if r.In.Cents < 0 {
+			return 0, skald.Reject(errors.New("no"))
+		}
+		return 0, tx.Put(r.Key+" paid", "yes")
+	}, nil, saga.Pivot())
+	return saga.New("packing", &saga.Options[order]{Key: orderID}, pack, pay)
+}
+
+// participants are an engine and a service that packs for it.
+func participants(b wiring) func(w *sagatest.World) error {
+	return serving(b, saga.Policy{}, false)
+}
+
+// impatient is an engine that asks again before the service has answered: which refuses, then, and what comes
+// second it does.
+func impatient(b wiring) func(w *sagatest.World) error {
+	return serving(b, saga.Policy{Attempts: 3, First: time.Millisecond, Timeout: 2 * time.Second}, true)
+}
+
+// serving has orders packed, one of which cannot be paid for.
+func serving(b wiring, retry saga.Policy, refuse bool) func(w *sagatest.World) error {
+	return func(w *sagatest.World) error {
+		db, bus := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond}), membroker.New(nil)
+		if err := bus.MakeTopics(context.Background(), 1, "packed"); err != nil {
+			return err
+		}
+		d, begun := packs(retry), db.BeginTx()
+		starter, err := saga.NewEngine(db, quietly(w), d)
+		if err != nil {
+			return err
+		}
+		for _, o := range []order{{ID: "a", Cents: 1}, {ID: "b", Cents: -1}} {
+			if _, err := saga.Start(context.Background(), starter, begun, d, o); err != nil {
+				return err
+			}
+		}
+		if err := begun.Commit(); err != nil {
+			return err
+		}
+		w.Process("engine", func(p *sagatest.Process) error {
+			db := session(p, db, b.engine)
+			e, err := saga.NewEngine(db, quietly(w), d)
+			if err != nil {
+				return err
+			}
+			in := inbox.New(db, sagatest.CrashBroker(p, bus.Client()), "orders", &inbox.Options{Now: w.Now, NewID: w.NewID,
+				Logger: slog.New(slog.DiscardHandler), Wait: time.Millisecond, Handle: time.Second, RetryFirst: time.Microsecond, RetryMost: time.Millisecond})
+			answers(e, in, d, b.bare)
+			p.Step(e, in)
+			return nil
+		})
+		s := &service{w: w, db: db, bus: bus, refuse: refuse, packed: map[string]bool{}, refused: map[string]skald.Message{}}
+		w.Process("service", func(p *sagatest.Process) error {
+			p.Step(s)
+			return nil
+		})
+		w.Finally("packed and paid, or neither", func() error {
+			ss, err := store.ListSagas(context.Background(), db, store.SagaQuery{})
+			for _, is := range ss {
+				paid, done := db.User()[is.Key+" paid"] == "yes", is.Status == "done"
+				if is.Ended.IsZero() || done != (is.Key == "a") || paid != done || s.packed[is.Key] != done {
+					err = errors.Join(err, fmt.Errorf("%s is %s (stuck: %v) at %s, packed: %v, paid: %v", is.Key, is.Status, is.Stuck, is.Step, s.packed[is.Key], paid))
+				}
+			}
+			return err
+		})
+		return nil
+	}
+}
+
+// answers has replies handled; bare: as they come from a service that does not say what they answer.
+func answers(e *saga.Engine[tx], in *inbox.Inbox[tx], d *saga.Definition[order], bare bool) {
+	if !bare {
+		e.Answers(in)
+		return
+	}
+	for _, k := range e.Replies() {
+		in.Handle(k.Topic, k.Type, func(ctx context.Context, tx tx, m skald.Message) error {
+			m.CausationID = ""
+			_, err := saga.Answer(ctx, e, tx, d, string(m.Key), m)
+			return err
+		})
+	}
+}
+
+// A service packs and unpacks, once and without a fault. Where it is to refuse, it refuses the first command,
+// and says so once it has done what the second one asked for.
+type service struct {
+	w       *sagatest.World
+	db      *memstore.Store
+	bus     *membroker.Broker
+	refuse  bool
+	read    int
+	packed  map[string]bool
+	refused map[string]skald.Message
+}
+
+func (s *service) Step(ctx context.Context) (bool, error) {
+	rows := s.db.Rows()[s.read:]
+	for _, row := range rows {
+		var v stand
+		if err := json.Unmarshal(row.Data, &v); err != nil {
+			return false, err
+		}
+		var says []skald.Message
+		refusal, again := s.refused[v.Order]
+		switch {
+		case row.Type == "unpack":
+			s.packed[v.Order] = false
+			says = append(says, s.reply(row.Message, "unpacked"))
+		case s.refuse && !again:
+			s.refused[v.Order] = s.reply(row.Message, "short")
+		default:
+			s.packed[v.Order] = true
+			if again && refusal.ID != "" {
+				says = append(says, refusal)
+				s.refused[v.Order] = skald.Message{}
+			}
+			says = append(says, s.reply(row.Message, "packed"))
+		}
+		s.read++
+		if err := s.bus.Publish(ctx, says).Wait(ctx); err != nil {
+			return true, err
+		}
+	}
+	return len(rows) > 0, nil
+}
+
+func (s *service) reply(to skald.Message, typ string) skald.Message {
+	return skald.Message{ID: s.w.NewID(s.w.Now()), Source: "/service", Topic: "packed", Type: typ, Key: to.Key, Time: s.w.Now(),
+		CorrelationID: to.CorrelationID, CausationID: to.ID, ContentType: "application/json", Data: []byte(`"` + strings.ToLower(typ) + `"`)}
+}

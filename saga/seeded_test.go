@@ -1,0 +1,329 @@
+package saga_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/sagatest"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A bug is one of the engine, put into what it stands on.
+type bug struct {
+	name  string
+	scene func(b wiring) func(w *sagatest.World) error
+	wire  wiring
+	modes []sagatest.Mode
+	found string        // what is left of a saga then, as a pattern
+	rest  time.Duration // default 15 s
+}
+
+func bugs() []bug {
+	none, crashes, pauses := []sagatest.Mode{}, []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter}, []sagatest.Mode{sagatest.Pause}
+	engine := func(t tamper) wiring { return wiring{engine: &t} }
+	return []bug{
+		{"no version guards a write", twoEngines, engine(tamper{unguarded: true}), pauses, `left \d lines`, 0},
+		{"a write that was lost is taken for one that stands", cancelledLate, engine(tamper{deaf: true}), pauses, `done, and the cancellation was taken`, 0},
+		{"a verb of an operator's overwrites what came meanwhile", cancelledEarly, wiring{operator: &tamper{unguarded: true}}, pauses,
+			`compensated .* [1-3] rows`, 0},
+		{"a state is stored behind its effect", twoEngines, engine(tamper{stateApart: true}), crashes, `left [4-9] lines`, 0},
+		{"a command is written behind its state", participants, engine(tamper{rowsApart: true}), crashes, `is running .* at pack`, 0},
+		{"a reply is marked before it is taken in", participants, engine(tamper{writesLate: true}), crashes, `is \w+ .* at pack`, 0},
+		{"a reply wakes nobody", participants, engine(tamper{move: sleeps}), none, `is running .* at pay`, 0},
+		{"a reply to an earlier command is taken for one to the last", impatient, wiring{bare: true}, none, `is compensated .* packed: true`, 0},
+		{"a timer is not stored", twoEngines, engine(tamper{move: forgetsTimes}), none, `is running .* at hotel`, 0},
+		{"a lease has no end", twoEngines, engine(tamper{ask: endless, claim: sooner, move: keeps}), crashes, `is running`, 0},
+		{"an engine goes by its own clock", twoEngines, engine(tamper{claim: timeless}), none, `a is compensated`, 0},
+		{"the key of a call is drawn anew at a takeover", payments().build, engine(tamper{claim: rekeys}), crashes, `2 payments`, 0},
+		{"a parent is told in a commit of its own", family().build, engine(tamper{kinApart: true}), crashes, `is running .* at inner`, 0},
+		{"a saga is started beside the caller's transaction", shop, engine(tamper{startApart: true}), crashes, `without its order`, 0},
+		{"a build takes sagas of any definition for its own", builds, engine(tamper{ask: all, claim: own}), crashes, `b left 1 lines`, time.Minute},
+	}
+}
+
+func cancelledEarly(b wiring) func(w *sagatest.World) error { return cancelled(b, early) }
+func cancelledLate(b wiring) func(w *sagatest.World) error  { return cancelled(b, late) }
+
+// sound is the wiring without the bug: the same I/Os have the same numbers.
+func (b bug) sound() (out wiring) {
+	if b.wire.engine != nil {
+		out.engine = &tamper{}
+	}
+	if b.wire.operator != nil {
+		out.operator = &tamper{}
+	}
+	return out
+}
+
+// Each bug is found by what explores the engine; and the schedule that finds it does no harm without the bug.
+func TestSeededBugs(t *testing.T) {
+	for _, b := range bugs() {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			o := &sagatest.Options{Modes: b.modes, Rest: cmp.Or(b.rest, 15*time.Second)}
+			var r sagatest.Report
+			for _, o.Failures = range []int{1, 50} { // others may come before the one that is meant
+				var err error
+				if r, err = sagatest.Search(t.Context(), b.scene(b.wire), o); err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range r.Failures {
+					if b.shows(f) {
+						t.Logf("%q after %d schedules: %s", f.Schedule, r.Schedules, strings.Join(f.Broken, "\n"))
+						b.absent(t, f.Schedule, o.Rest)
+						return
+					}
+				}
+			}
+			t.Errorf("nothing says %q: %v", b.found, r)
+			for _, f := range r.Failures[:min(3, len(r.Failures))] {
+				t.Logf("%q: %v\n%s", f.Schedule, f.Broken, f.Trace)
+			}
+		})
+	}
+}
+
+// shows tells of a failure that is the bug's.
+func (b bug) shows(f sagatest.Failure) bool {
+	plain := len(f.Schedule) == 0
+	return plain == (len(b.modes) == 0) && regexp.MustCompile(b.found).MatchString(strings.Join(f.Broken, "\n"))
+}
+
+// absent holds that a schedule does no harm without the bug.
+func (b bug) absent(t *testing.T, s sagatest.Schedule, rest time.Duration) {
+	t.Helper()
+	o := &sagatest.Options{Schedules: []sagatest.Schedule{s}, Rest: rest}
+	if r, err := sagatest.Search(t.Context(), b.scene(b.sound()), o); err != nil || len(r.Failures) > 0 || r.Schedules != 1 {
+		t.Errorf("the same without the bug: %v %v", r, err)
+	}
+}
+
+// A tamper is a bug in what goes between an engine and its database.
+type tamper struct {
+	ask   func(*store.ClaimSagas)
+	claim func(*store.Saga)
+	move  func(*store.SagaMove)
+
+	unguarded  bool // whatever version is stored is the one that was read
+	deaf       bool // what is lost is said to stand
+	stateApart bool // what belongs to one commit gets another one, behind it
+	rowsApart  bool
+	kinApart   bool
+	startApart bool // or before it
+	writesLate bool // what goes into a transaction of the caller's is written behind its commit
+}
+
+type tampered struct {
+	store.Driver[tx]
+	t    *tamper
+	raw  *memstore.Store
+	late []store.Effect
+}
+
+// version is what a guard names, that read version n.
+func (d *tampered) version(ctx context.Context, ref store.SagaRef) int64 {
+	ss, err := store.ListSagas(ctx, d.raw, store.SagaQuery{Name: ref.Name, Key: ref.Key})
+	if !d.t.unguarded || err != nil || len(ss) == 0 {
+		return ref.Version
+	}
+	return ss[0].Version
+}
+
+// changed are effects as the bug has them.
+func (d *tampered) changed(ctx context.Context, es []store.Effect) []store.Effect {
+	es = slices.Clone(es)
+	for i := range es {
+		if es[i].Saga == nil {
+			continue
+		}
+		m := *es[i].Saga
+		m.Version = d.version(ctx, m.SagaRef)
+		if d.t.move != nil {
+			d.t.move(&m)
+		}
+		es[i].Saga = &m
+	}
+	return es
+}
+
+// parts are what is written in one commit, and in another one behind it.
+func (d *tampered) parts(es []store.Effect) (now, then []store.Effect) {
+	for i, e := range es {
+		switch {
+		case d.t.kinApart && i > 0, d.t.stateApart:
+			then = append(then, e)
+		case d.t.rowsApart && len(e.Rows) > 0:
+			then = append(then, store.Effect{Rows: e.Rows})
+			e.Rows = nil
+			now = append(now, e)
+		default:
+			now = append(now, e)
+		}
+	}
+	return now, then
+}
+
+func (d *tampered) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (store.ClaimedSagas, error) {
+	if d.t.ask != nil {
+		ask.Hashes = slices.Clone(ask.Hashes)
+		d.t.ask(&ask)
+	}
+	c, err := d.Driver.ClaimSagas(ctx, ask)
+	for i := range c.Sagas {
+		if d.t.claim != nil {
+			d.t.claim(&c.Sagas[i])
+		}
+	}
+	return c, err
+}
+
+func (d *tampered) StartSaga(ctx context.Context, tx tx, s store.Saga) (stored store.Saga, fresh bool, err error) {
+	if !d.t.startApart {
+		return d.Driver.StartSaga(ctx, tx, s)
+	}
+	u, err := d.Driver.Begin(ctx, store.Intake{})
+	if err != nil {
+		return stored, false, err
+	}
+	if stored, fresh, err = d.Driver.StartSaga(ctx, u.Tx(), s); err != nil {
+		return stored, false, err
+	}
+	return stored, fresh, u.Commit(ctx)
+}
+
+func (d *tampered) Write(ctx context.Context, tx tx, es ...store.Effect) error {
+	es = d.changed(ctx, es)
+	if d.t.writesLate {
+		d.late = append(d.late, es...)
+		return nil
+	}
+	return d.Driver.Write(ctx, tx, es...)
+}
+
+func (d *tampered) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	now, then := es, []store.Effect(nil)
+	if d.t.rowsApart {
+		now, then = d.parts(es)
+	}
+	stood, err := d.Driver.Apply(ctx, d.changed(ctx, now)...)
+	if err == nil && stood[0] && len(then) > 0 {
+		_, err = d.Driver.Apply(ctx, then...)
+	}
+	return d.heard(stood), err
+}
+
+func (d *tampered) heard(stood []bool) []bool {
+	for i := range stood {
+		stood[i] = stood[i] || d.t.deaf
+	}
+	return stood
+}
+
+func (d *tampered) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	in.Sagas = slices.Clone(in.Sagas)
+	for i, ref := range in.Sagas {
+		in.Sagas[i].Version = d.version(ctx, ref)
+	}
+	u, err := d.Driver.Begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return &tamperedUnit{u, d}, nil
+}
+
+type tamperedUnit struct {
+	store.Unit[tx]
+	d *tampered
+}
+
+func (u *tamperedUnit) Found() store.Found {
+	f := u.Unit.Found()
+	f.Follows = false // what would follow goes by Begin
+	return f
+}
+
+func (u *tamperedUnit) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[tx], error) {
+	return nil, u.Commit(ctx, es...)
+}
+
+func (u *tamperedUnit) Commit(ctx context.Context, es ...store.Effect) error {
+	now, then := u.d.parts(u.d.changed(ctx, es))
+	then = append(then, u.d.late...)
+	u.d.late = nil
+	err := u.Unit.Commit(ctx, now...)
+	if errors.Is(err, store.ErrLost) && u.d.t.deaf {
+		return nil
+	}
+	if err == nil && len(then) > 0 {
+		_, err = u.d.Driver.Apply(ctx, then...)
+	}
+	return err
+}
+
+func (u *tamperedUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+	u.d.late = nil
+	stood, err := u.Unit.Rollback(ctx, u.d.changed(ctx, instead)...)
+	return u.d.heard(stood), err
+}
+
+// forgetsTimes has nobody look again at a time.
+func forgetsTimes(m *store.SagaMove) {
+	if m.Wake > 0 {
+		m.Wake = -1
+	}
+}
+
+// sleeps has nobody look again at once.
+func sleeps(m *store.SagaMove) {
+	if m.Wake == 0 {
+		m.Wake = -1
+	}
+}
+
+const ages = 1000 * time.Hour
+
+func endless(c *store.ClaimSagas) { c.Lease = ages }
+
+// sooner hides from the engine how long its lease is.
+func sooner(s *store.Saga) { s.Due = s.Due.Add(3*time.Second - ages) }
+
+func keeps(m *store.SagaMove) {
+	if m.Lease > 0 {
+		m.Lease = ages
+	}
+}
+
+// timeless has the engine not see what time it is at the database.
+func timeless(s *store.Saga) { s.Due = time.Time{} }
+
+// rekeys has each engine ask a provider under a key of its own.
+func rekeys(s *store.Saga) {
+	s.State = regexp.MustCompile(`"Key":"`).ReplaceAllString(s.State, `${0}again `)
+}
+
+// all has an engine claim what was begun by the old definition.
+func all(c *store.ClaimSagas) { c.Hashes = append(c.Hashes, oldTrips(new(int)).Hash()) }
+
+// own has it forget what it does not know of them.
+func own(s *store.Saga) {
+	var st plan.State
+	if err := json.Unmarshal([]byte(s.State), &st); err != nil {
+		panic(err)
+	}
+	st.Runs = slices.DeleteFunc(st.Runs, func(r plan.Run) bool { return r.Step == "hotel" })
+	if _, begun := st.Run("car", ""); !begun && st.Status == plan.Running {
+		st.Runs = append(st.Runs, plan.Run{Step: "car", Phase: plan.Ready})
+	}
+	s.State, _ = stored.Encode(st)
+	s.Hash = newTrips(new(int)).Hash()
+}
