@@ -160,7 +160,7 @@ func TestWrapCrashAtEveryCall(t *testing.T) {
 			p.to(wrapped(dying, brief, o))
 			before := o.runs.Load()
 			now = now.Add(2 * time.Minute) // the lease of the dead process ends
-			first, second := p.to(wrapped(db, quiet(), o)), p.to(wrapped(db, quiet(), o))
+			first, second := p.to(wrapped(db, impatient(), o)), p.to(wrapped(db, impatient(), o))
 			answers(t, first, 200, fmt.Sprint("run ", o.runs.Load()))
 			if first.Body.String() != second.Body.String() || before > 1 || o.runs.Load() > 2 {
 				t.Errorf("call %d, after it %v: %s, then %s; %d runs, %d of them before", n, after, first.Body, second.Body, o.runs.Load(), before)

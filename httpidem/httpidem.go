@@ -57,8 +57,8 @@ func OneTenant(*http.Request) (string, error) { return "", nil }
 
 // Options; nil: the defaults.
 type Options struct {
-	// Wait is how long a request waits for another one that has its key in hand, then it is 409. Default 5 s;
-	// negative: not at all.
+	// Wait is how long a request waits for another one that has its key in hand, then it is 409; and, under
+	// Handle, how long a statement of the handler waits for a lock. Default 5 s; negative: not at all.
 	Wait time.Duration
 	// MaxBody bounds a request's body, in bytes: 413. Default 1 MiB.
 	MaxBody int64
@@ -68,8 +68,8 @@ type Options struct {
 	// Lease is how long a handler under Wrap may take: its context ends at nine tenths of it, and a crash
 	// blocks the key for that long. Default 1 min.
 	Lease time.Duration
-	// Keep is how long an answer is kept, by the database's clock: then its key is fresh again, whether or
-	// not the row is still there. A key that is a UUID of version 7 is answered for as long as the row is
+	// Keep is how long an answer is kept, from the claim of its key, by the database's clock: then its key is
+	// fresh again, whether or not the row is still there. A key that is a UUID of version 7 is answered for as long as the row is
 	// there, and then too old (422). Default: for as long as the database keeps marks (30 days).
 	Keep time.Duration
 	// Seen is asked before the database for the answer to a repeat, and told of answers that are committed: a

@@ -143,7 +143,7 @@ func TestWrapFlushes(t *testing.T) {
 // What is refused by name leaves the key reserved: what was done is not known.
 func TestWrapRefusalKeepsTheKey(t *testing.T) {
 	o := &old{do: func(w http.ResponseWriter, _ *http.Request) { _, _, _ = http.NewResponseController(w).Hijack() }}
-	h := wrapped(inMemory(t).db, quiet(), o)
+	h := wrapped(inMemory(t).db, impatient(), o)
 	p := post{key: "k", body: "{}"}
 	answers(t, p.to(h), 500, "cannot hijack")
 	if answers(t, p.to(h), 409, "in-progress"); o.runs.Load() != 1 {

@@ -111,7 +111,11 @@ func (d *door) problem(err error) *Problem {
 		return &Problem{Type: typeKeyTooOld, Title: "Idempotency-Key is too old", Status: http.StatusUnprocessableEntity,
 			Detail: "this key is of a time whose answers are deleted: whether the request was done is not known here. Look before you send it under a new key"}
 	case errors.As(err, &held), errors.Is(err, store.ErrBusy):
-		return &Problem{Type: typeInProgress, Title: "A request is outstanding for this Idempotency-Key", Status: http.StatusConflict, After: retryAfter,
+		after := retryAfter
+		if held != nil {
+			after = max(after, held.Left)
+		}
+		return &Problem{Type: typeInProgress, Title: "A request is outstanding for this Idempotency-Key", Status: http.StatusConflict, After: after,
 			Detail: "a request under this key is being done: send it again later, for its answer"}
 	case errors.As(err, &later):
 		return &Problem{Status: http.StatusServiceUnavailable, After: max(later.After, retryAfter), Detail: "not now: send the same request again later", Err: err}

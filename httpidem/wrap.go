@@ -32,7 +32,7 @@ func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handl
 	d := newDoor(name, tenant, o, db)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.serve(w, r, func(ctx context.Context, q *asked) (answer, error) {
-			key, err := once.Reserve(ctx, db, q.request, d.o.Lease)
+			key, err := d.reserve(ctx, db, q)
 			if err != nil {
 				return answer{}, err
 			}
@@ -50,6 +50,26 @@ func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handl
 			return d.finish(ctx, key, q, r, rec, began)
 		})
 	})
+}
+
+// reserve reserves the key. Where another one has it in hand, it asks again until Options.Wait is over.
+func (d *door) reserve(ctx context.Context, db LeaseStore, q *asked) (*once.Reservation, error) {
+	ends := time.Now().Add(d.o.Wait)
+	for attempt := 1; ; attempt++ {
+		key, err := once.Reserve(ctx, db, q.request, d.o.Lease)
+		held := (*once.InHandError)(nil)
+		pause := backoff.After(attempt, 20*time.Millisecond, 500*time.Millisecond)
+		if !errors.As(err, &held) || time.Now().Add(pause).After(ends) {
+			return key, err
+		}
+		again := time.NewTimer(pause)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // record runs next. An error is a panic of it.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,13 @@ func (o *old) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func wrapped(db httpidem.LeaseStore, o *httpidem.Options, next http.Handler) http.Handler {
 	return httpidem.Wrap(db, "old", httpidem.OneTenant, o, next)
+}
+
+// impatient does not wait for a rival.
+func impatient() *httpidem.Options {
+	o := quiet()
+	o.Wait = -1
+	return o
 }
 
 func TestWrap(t *testing.T) {
@@ -84,24 +92,29 @@ func TestWrapInProgress(t *testing.T) {
 		<-goOn
 		_, _ = io.WriteString(w, "done")
 	}}
-	one, two := wrapped(g.db, quiet(), o), wrapped(g.db, quiet(), o)
+	one, two := wrapped(g.db, impatient(), o), wrapped(g.db, impatient(), o)
 	p := post{key: "k", body: "{}"}
 	first := make(chan *httptest.ResponseRecorder)
 	go func() { first <- p.to(one) }()
 	<-inHand
 	w := p.to(two)
 	answers(t, w, 409, "request-in-progress")
-	if w.Header().Get("Retry-After") != "1" {
+	if after, err := strconv.Atoi(w.Header().Get("Retry-After")); err != nil || after < 1 || after > 60 { // what is left of the lease
 		t.Errorf("Retry-After: %v", w.Header())
 	}
 	other := p
 	other.body = "[]"
 	answers(t, other.to(two), 422, "reused")
+	waits := make(chan *httptest.ResponseRecorder)
+	patient := quiet()
+	patient.Wait = 10 * time.Minute
+	go func() { waits <- p.to(wrapped(g.db, patient, o)) }()
 	close(goOn)
 	answers(t, <-first, 200, "done")
-	w = p.to(two)
-	answers(t, w, 200, "done")
-	replayed(t, w, true)
+	for _, w := range []*httptest.ResponseRecorder{<-waits, p.to(two)} {
+		answers(t, w, 200, "done")
+		replayed(t, w, true)
+	}
 }
 
 // A handler that is paused past its lease cannot overwrite the answer of the one that took over, and its
@@ -129,7 +142,7 @@ func TestWrapPausedPastItsLease(t *testing.T) {
 		}
 		_, _ = fmt.Fprint(w, "run ", n)
 	}
-	one, two := wrapped(db, quiet(), o), wrapped(db, quiet(), o)
+	one, two := wrapped(db, impatient(), o), wrapped(db, impatient(), o)
 	p := post{key: "k", body: "{}"}
 	first := make(chan *httptest.ResponseRecorder)
 	go func() { first <- p.to(one) }()
@@ -140,7 +153,7 @@ func TestWrapPausedPastItsLease(t *testing.T) {
 	answers(t, p.to(two), 200, "run 2")
 	close(goOn)
 	answers(t, <-first, 200, "run 2")
-	answers(t, p.to(wrapped(db, quiet(), o)), 200, "run 2")
+	answers(t, p.to(wrapped(db, impatient(), o)), 200, "run 2")
 }
 
 // A panic leaves the key until the lease ends: what was done is not known. An answer of 500 frees it at once.
@@ -148,7 +161,7 @@ func TestWrapPanic(t *testing.T) {
 	now := time.Now()
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
 	o := &old{do: func(http.ResponseWriter, *http.Request) { panic("after the effect") }}
-	h := wrapped(db, quiet(), o)
+	h := wrapped(db, impatient(), o)
 	p := post{key: "k", body: "{}"}
 	answers(t, p.to(h), 500, "something is wrong")
 	answers(t, p.to(h), 409, "in-progress")

@@ -58,8 +58,8 @@ func (e *TooOldError) Error() string {
 	return fmt.Sprintf("once: whether %s has taken %.200q of %.200q is not known any more: it is older than marks are kept", e.Consumer, e.ID, e.Source)
 }
 
-// Encode returns a result as it is stored with a mark; "" for nil. A codec that is nil is JSON. A panic of the
-// codec, or of v's own encoding, is an error.
+// Encode returns a result as it is stored with a mark; "" for nil. A codec that is nil is JSON. A panic of
+// the codec, or of v's own encoding, is an error.
 func Encode(ctx context.Context, codec skald.Codec, v any) (text string, err error) {
 	defer failure.Recover(&err)
 	if v == nil {

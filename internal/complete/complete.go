@@ -5,12 +5,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
@@ -34,10 +34,14 @@ type Completer struct {
 	Codec skald.Codec                // for drafts without one; nil: JSON
 }
 
-// Messages completes drafts, in order, stamped with the cause in ctx and the span that ctx is in. A panic of a
-// codec, or of a value's own encoding, is an error.
+// Messages completes drafts, in order, stamped with the cause in ctx and the span that ctx is in. A panic of
+// a codec, or of a value's own encoding, is an error.
 func (c Completer) Messages(ctx context.Context, drafts []skald.Draft) (out []skald.Message, err error) {
-	defer failure.Recover(&err)
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("encode a draft: it panicked: %v\n%s", v, debug.Stack())
+		}
+	}()
 	out = make([]skald.Message, len(drafts))
 	s := stampOf(ctx)
 	for i := range drafts {
