@@ -185,8 +185,13 @@ func testCompensate[TTx any](t *testing.T, db tracking[TTx]) {
 		t.Errorf("asked for, and not undone yet: %+v", s)
 	}
 	c.settle(t)
-	if s = c.find(t, "o-1"); len(s.Asked) != 0 || len(s.Undo) != 0 || c.undos != 1 || s.Steps[len(s.Steps)-1].Type != "refunded" {
+	if s = c.find(t, "o-1"); len(s.Asked) != 0 || len(s.Undo) != 0 || c.undos != 1 || s.Steps[len(s.Steps)-1].Type != "refunded" ||
+		s.State != flow.Compensated || s.Overdue || len(s.Waiting)+len(s.Missing)+len(s.Remaining) > 0 {
 		t.Errorf("after %d undos: %+v", c.undos, s)
+	}
+	c.publish(t, "shipped", "o-1") // after all
+	if c.settle(t); c.find(t, "o-1").State != flow.Compensating {
+		t.Errorf("a step took effect after the undo: %+v", c.find(t, "o-1"))
 	}
 
 	for key, want := range map[string]string{"o-2": "shipped took effect, and the flow declares no undo of it", "unlucky": "no such customer", "": "which saga?"} {

@@ -104,6 +104,10 @@ func (s *Standing) ask(all []Asked) {
 			s.Waiting = append(s.Waiting, Wait{After: a.Step, For: a.For, Since: a.At, Due: a.Due})
 		}
 	}
+	if len(all) > 0 && len(s.Failed) == 0 && len(s.Undone) > 0 && len(s.Undo)+len(s.Stays)+len(s.Waiting) == 0 {
+		// the operator is the failure: no event of one comes, and none that follows it has to
+		s.State, s.Missing, s.Remaining = Compensated, nil, nil
+	}
 	s.bound()
 }
 

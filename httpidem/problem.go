@@ -104,10 +104,10 @@ func (d *door) problem(err error) *Problem {
 	switch {
 	case errors.As(err, &problem) && problem != nil && problem.Status >= 400 && problem.Status <= 599:
 		return problem
-	case errors.As(err, &other):
+	case errors.As(err, &other) && other.Consumer == d.scope():
 		return &Problem{Type: typeKeyReused, Title: "Idempotency-Key is already used", Status: http.StatusUnprocessableEntity,
 			Detail: "this key stands for another request: method, path, query, Content-Type or body differ. Give another request a key of its own"}
-	case errors.As(err, &old):
+	case errors.As(err, &old) && old.Consumer == d.scope():
 		return &Problem{Type: typeKeyTooOld, Title: "Idempotency-Key is too old", Status: http.StatusUnprocessableEntity,
 			Detail: "this key is of a time whose answers are deleted: whether the request was done is not known here. Look before you send it under a new key"}
 	case errors.As(err, &held), errors.Is(err, store.ErrBusy):

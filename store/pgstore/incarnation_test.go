@@ -1,0 +1,35 @@
+package pgstore
+
+import (
+	"context"
+	"testing"
+
+	"github.com/skald-go/skald/store"
+)
+
+// The run that a cache is sealed with is another one once the tables were restored into the same database,
+// and another one in each schema: an answer of a copy opens nowhere else.
+func TestServerNamesTheTablesToo(t *testing.T) {
+	b, other := newBed(t), newBed(t)
+	run := func(b *bed) string {
+		t.Helper()
+		got, err := b.store(t).Attend(context.Background(), store.Attend{Consumer: "http"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Server
+	}
+	was := run(b)
+	if again := run(b); again != was || was == "" {
+		t.Errorf("%q, then %q", was, again)
+	}
+	if elsewhere := run(other); elsewhere == was {
+		t.Errorf("two schemas are %q", was)
+	}
+	b.exec(t, `CREATE TABLE {kept} AS SELECT * FROM {skald_setting}`)
+	b.exec(t, `DELETE FROM {skald_setting}`)
+	b.exec(t, `INSERT INTO {skald_setting} SELECT * FROM {kept}`) // as a restore of the data alone
+	if restored := run(b); restored == was {
+		t.Errorf("after a restore it is %q still", was)
+	}
+}
