@@ -31,9 +31,10 @@ type truth struct {
 }
 
 type world struct {
-	t      *rapid.T
-	p      *plan.Plan
-	s      plan.State
+	t *rapid.T
+	p *plan.Plan
+	s plan.State
+	advance
 	now    time.Time
 	truths map[key]*truth
 	back   bool // it turned back
@@ -42,14 +43,17 @@ type world struct {
 	byHand bool // an operator skipped something
 }
 
-func TestModel(t *testing.T) { rapid.Check(t, play) }
+func TestModel(t *testing.T) {
+	hurry(t)
+	rapid.Check(t, play)
+}
 
 func play(t *rapid.T) {
 	g := graphs(t)
 	if faults := g.Faults(); len(faults) > 0 {
 		t.Fatalf("%v\n%+v", faults, g)
 	}
-	w := &world{t: t, p: plan.New(g), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), truths: map[key]*truth{}}
+	w := &world{t: t, p: plan.New(g), advance: advancing(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), truths: map[key]*truth{}}
 	s, actions := w.p.Begin("id", w.now)
 	w.s = s
 	w.look(nil, actions)
@@ -68,7 +72,7 @@ func play(t *rapid.T) {
 	}
 	w.judge()
 	for _, e := range w.past { // whatever comes once more changes nothing
-		if _, _, out := w.p.Advance(w.s, e, w.now); out.Changed() {
+		if _, _, out := w.advance(w.p, w.s, e, w.now); out.Changed() {
 			t.Errorf("%+v after the end: %s", e, out)
 		}
 	}
@@ -123,7 +127,7 @@ func (w *world) feed(e plan.Event) plan.Outcome {
 		w.t.Fatal(err)
 	}
 	was := w.s
-	s, actions, out := w.p.Advance(w.s, e, w.now)
+	s, actions, out := w.advance(w.p, w.s, e, w.now)
 	if after, _ := json.Marshal(was); !bytes.Equal(before, after) {
 		w.t.Fatalf("%+v changed the state that it was given", e)
 	}
@@ -131,7 +135,7 @@ func (w *world) feed(e plan.Event) plan.Outcome {
 		// may come again at any time, with an effect
 	} else if out.Changed() {
 		w.past = append(w.past, e)
-		if _, _, again := w.p.Advance(s, e, w.now); again.Changed() && (e.What == plan.Succeeded || e.What == plan.Rejected ||
+		if _, _, again := w.advance(w.p, s, e, w.now); again.Changed() && (e.What == plan.Succeeded || e.What == plan.Rejected ||
 			e.What == plan.UndoDone || e.What == plan.Decided || e.What == plan.Sent || e.What == plan.UndoSent || e.What == plan.Cancel || e.What == plan.Signal) {
 			w.t.Fatalf("%+v was taken twice: %s", e, stateText(s))
 		}
