@@ -23,6 +23,7 @@ func (c *core) Rename(ctx context.Context, r store.Rename) (out store.Renamed, e
 		"DropCheckpoints", "MoveCheckpoints", "DropTypes", "MoveTypes", "DropConsumer", "MoveConsumer"} {
 		calls = append(calls, c.call(move, was, is))
 	}
+	calls = append(calls, c.call("NewRun"))
 	err = c.short(ctx, "rename a consumer", append(calls, c.noting(r.Audit))...)
 	if lost(err) {
 		return out, nil

@@ -72,3 +72,7 @@ DELETE FROM /*schema*/skald_consumer WHERE consumer = $2::text OR consumer = $1:
 
 -- name: MoveConsumer
 UPDATE /*schema*/skald_consumer SET consumer = $2::text WHERE consumer = $1::text;
+
+-- name: NewRun
+-- The row of Server gets another xmin: what a cache has of the old name counts for nobody who takes that name.
+UPDATE /*schema*/skald_setting SET value = value WHERE name = 'fingerprint key';
