@@ -180,6 +180,9 @@ func (v *plan) sagaPlan(q *request) error {
 	if c.Step != "" {
 		v.Command += " --step " + shellWord(c.Step)
 	}
+	if c.Verb == operate.CompleteSaga {
+		v.Command += " --data '…'"
+	}
 	v.Command += " --reason 'why' -- " + shellWord(sel.Name) + " " + shellWord(sel.Key)
 	r, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
 		d, err := operate.ShowSaga(ctx, s.db, sel.Name, sel.Key, false)
@@ -187,6 +190,9 @@ func (v *plan) sagaPlan(q *request) error {
 			return operate.SagaReport{}, err
 		}
 		v.Seen = d.ID + "-" + strconv.FormatInt(d.Changed.UnixNano(), 36)
+		if c.Verb == operate.CompleteSaga && c.Data == nil {
+			c.Data = json.RawMessage("null") // its form asks for it
+		}
 		r, err := operate.ChangeSagas(ctx, s.db, sel, c, operate.Order{DryRun: true})
 		if partly := new(operate.PartlyError); errors.As(err, &partly) {
 			err = nil

@@ -63,6 +63,15 @@ func TestStuckSaga(t *testing.T) {
 	if !strings.Contains(w.Body.String(), "secret") || strings.Contains(w.Body.String(), "<1>") || len(audits(t, db)) != 1 {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
+	undone := b.page("/act?" + at + "&step=ship&verb=saga-complete") // what it puts out is said in the form
+	if !strings.Contains(undone, "output, as JSON") || !strings.Contains(undone, "skald saga complete --store @orders.url --step ship --data") {
+		t.Errorf("%s", undone)
+	}
+	empty := b.form(undone, "/act")
+	empty.Set("reason", "it went")
+	if w := b.do(http.MethodPost, "/act", empty); !strings.Contains(w.Body.String(), "no data was given") {
+		t.Errorf("without an output: %d: %s", w.Code, w.Body)
+	}
 	late := b.form(b.page("/act?"+at+"&step=ship&verb=saga-skip"), "/act")
 	broken = false
 	if w := b.act(at + "&step=ship&verb=saga-retry"); w.Code != http.StatusSeeOther {

@@ -115,7 +115,7 @@ func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 		if c.Undo {
 			c.Commands = append(c.Commands, "skald saga skip"+of+" --reason 'it is undone at the provider'"+which)
 		} else {
-			c.Commands = append(c.Commands, "skald saga complete"+of+" --data '{}' --reason 'it was done'"+which)
+			c.Commands = append(c.Commands, "skald saga complete"+of+sample(step.Shape)+" --reason 'it was done'"+which)
 		}
 		out = append(out, c)
 	}

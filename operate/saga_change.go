@@ -35,11 +35,13 @@ func SagaVerbs() []SagaVerb {
 
 // A SagaChange is a verb with what belongs to it.
 type SagaChange struct {
-	Verb       SagaVerb        `json:"verb"`
-	Step       string          `json:"step,omitempty"`       // of retry, complete and skip
-	Occurrence string          `json:"occurrence,omitempty"` // of those, and of signal
-	Signal     string          `json:"signal,omitempty"`     // of signal
-	Data       json.RawMessage `json:"data,omitempty"`       // of complete and signal; JSON
+	Verb       SagaVerb `json:"verb"`
+	Step       string   `json:"step,omitempty"`       // of retry, complete and skip
+	Occurrence string   `json:"occurrence,omitempty"` // of those, and of signal
+	Signal     string   `json:"signal,omitempty"`     // of signal
+	// Data, of complete and signal, is JSON of the type of the step's output, or of the signal: else the saga
+	// is left. Without a value it is null; only for a type without fields it may be left out.
+	Data json.RawMessage `json:"data,omitempty"`
 }
 
 func (c *SagaChange) check() error {
@@ -180,6 +182,9 @@ func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChan
 		next, _, out := p.Advance(st, c.event(o), now)
 		if !out.Changed() {
 			return outcomeText(out), nil
+		}
+		if why := c.unfit(p, &st); why != "" {
+			return why, nil
 		}
 		m, err := stored.Move(s, next, now)
 		if err != nil {

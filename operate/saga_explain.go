@@ -33,7 +33,7 @@ func ExplainSaga(ctx context.Context, db store.Lister, name, key string) (lines 
 		say("It turned back because %s.", causeText(st.Cause))
 	}
 	if st.Paused {
-		say("It is paused: nothing is begun. To go on: skald saga resume %s %s", s.Name, s.Key)
+		say("It is paused: nothing is begun. To go on: skald saga resume %s --reason '…'", namedSaga(&s))
 	}
 	if st.Overdue {
 		say("Its deadline, or a cancellation, came after its pivot: it goes on.")
@@ -60,7 +60,7 @@ func explainRun(p *plan.Plan, s *store.Saga, st *plan.State, r *plan.Run, at fun
 	if r.Error != "" {
 		failed = fmt.Sprintf(" It failed %d times, last with: %s.", r.Attempts, r.Error)
 	}
-	verbs := fmt.Sprintf("retry, complete or skip it: skald saga retry %s %s --step %s", s.Name, s.Key, r.Step)
+	verbs := fmt.Sprintf("retry, complete or skip it: skald saga retry %s --step %s%s --reason '…'", namedSaga(s), shellWord(r.Step), occurrenceWord(r))
 	switch {
 	case r.Stuck:
 		return fmt.Sprintf("%s is stuck in %s, and waits for an operator.%s To go on, %s", name, r.Phase, failed, verbs)
@@ -81,9 +81,23 @@ func explainRun(p *plan.Plan, s *store.Saga, st *plan.State, r *plan.Run, at fun
 				for_ = "its time"
 			}
 		}
-		return fmt.Sprintf("%s waits for %s.%s", name, for_, until(r, at))
+		text := fmt.Sprintf("%s waits for %s.%s", name, for_, until(r, at))
+		if node.Signal != "" {
+			text += fmt.Sprintf(" To send it: skald saga signal %s --signal %s%s%s --reason '…'", namedSaga(s), shellWord(node.Signal), occurrenceWord(r), sample(node.Shape))
+		}
+		return text
 	}
 	return ""
+}
+
+// namedSaga names a saga in a command.
+func namedSaga(s *store.Saga) string { return shellWord(s.Name) + " " + shellWord(s.Key) }
+
+func occurrenceWord(r *plan.Run) string {
+	if r.Occurrence == "" {
+		return ""
+	}
+	return " --occurrence " + shellWord(r.Occurrence)
 }
 
 func again(r *plan.Run, at func(time.Time) string) string {

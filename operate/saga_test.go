@@ -132,7 +132,7 @@ func TestSagaVerbs(t *testing.T) {
 	b.must("complete", operate.SagaChange{Verb: operate.CompleteSaga, Step: "wait", Data: json.RawMessage(`"by hand"`)})
 	b.stands("complete", "running stuck b")
 	b.must("skip", operate.SagaChange{Verb: operate.SkipSaga, Step: "wait"})
-	b.must("go", operate.SagaChange{Verb: operate.SignalSaga, Signal: "go"})
+	b.must("go", operate.SagaChange{Verb: operate.SignalSaga, Signal: "go", Data: json.RawMessage(`null`)})
 	b.stands("go", "running stuck b")
 
 	lines, err := operate.ExplainSaga(t.Context(), b.db, "order", "go")
@@ -169,7 +169,7 @@ func TestSagaEndsByHand(t *testing.T) {
 	broken := true
 	b := newSagaBench(t, &broken)
 	b.start("a")
-	b.must("a", operate.SagaChange{Verb: operate.SignalSaga, Signal: "go"})
+	b.must("a", operate.SagaChange{Verb: operate.SignalSaga, Signal: "go", Data: json.RawMessage(`"yes"`)})
 	b.must("a", operate.SagaChange{Verb: operate.SkipSaga, Step: "b"})
 	b.stands("a", "done")
 	if end, err := b.e.Await(t.Context(), b.d, "a"); err != nil || !end.Done {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -90,6 +91,12 @@ func TestSagasByTheCommand(t *testing.T) {
 	}
 	awaits("o-1", func(s store.Saga) bool { return s.Session == "" && s.Step == "approve" })
 	start(t, env, "saga", "signal", "o-1", "--signal", "approved").expect(2, "--reason")
+	for _, args := range [][]string{{"signal", "o-1", "--signal", "approved"}, {"complete", "o-1", "--step", "approve", "--data", `"yes"`}, {"complete", "o-1", "--step", "approve", "--dry-run"}} {
+		wrong := start(t, env, slices.Concat([]string{"saga"}, args, []string{"--reason", "by mistake"})...)
+		if wrong.expect(7); !strings.Contains(wrong.out.String(), "is bool") {
+			t.Errorf("%v: %s", args, &wrong.out)
+		}
+	}
 	says([]string{"signal: 1 of 1 sagas done"}, "signal", "o-1", "--signal", "approved", "--data", "true", "--reason", "ann says yes")
 	awaits("o-1", func(s store.Saga) bool { return s.Stuck })
 	says([]string{"o-1", "running, stuck", "no van"}, "list", "--stuck")
