@@ -137,6 +137,14 @@ func (d byRole) Deferred(ctx context.Context, q store.DeferredQuery) (store.Defe
 	return d.relay.Deferred(ctx, q)
 }
 
+// List of payloads reads what only a relay may.
+func (d byRole) List(ctx context.Context, l store.List) (store.Listed, error) {
+	if l.Payloads {
+		return d.relay.List(ctx, l)
+	}
+	return d.Store.List(ctx, l)
+}
+
 func (d byRole) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	return d.relay.Maintain(ctx, m)
 }
