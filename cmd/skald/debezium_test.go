@@ -213,6 +213,26 @@ func runConnect(t *testing.T, jars, seeds string, connectors ...string) {
 	})
 }
 
+// A connector reads payloads from one column: the doctor fails where rows have them in both.
+func TestDoctorOnDebezium(t *testing.T) {
+	t.Parallel()
+	at, conn := postgres(t)
+	start(t, nil, "migrate", "--store", at).expect(0)
+	connector(t, conn, at, "--publication", "carried")
+	examined := func(code int, want string) {
+		t.Helper()
+		doctor(t, code, map[string]string{"store/debezium": want}, "--store", at, "--accept", "relay")
+	}
+	do(t, conn, "INSERT INTO skald_outbox (topic, key, type, data) VALUES ('orders', 'k', 'x', '{}'), ('orders', 'k', 'x', NULL)")
+	examined(0, "ok publication carried; of the newest rows 1 have data, 0 data_bytes")
+	do(t, conn, `INSERT INTO skald_outbox (topic, key, type, content_type, data_bytes) VALUES ('orders', 'k', 'y', 'application/avro', '\x02')`)
+	examined(8, "failed 1 have data, 1 data_bytes, 0 key_bytes → its EventRouter reads one")
+	do(t, conn, `DELETE FROM skald_outbox WHERE type = 'y'; INSERT INTO skald_outbox (topic, key_bytes, type, data) VALUES ('orders', '\xff', 'x', '{}')`)
+	examined(8, "failed 2 have data, 0 data_bytes, 1 key_bytes")
+	do(t, conn, "DROP PUBLICATION carried")
+	start(t, nil, "doctor", "--store", at, "--accept", "debezium").expect(2, "there is no finding of that name")
+}
+
 // The configuration has no password, and names what it was told.
 func TestDebeziumConfig(t *testing.T) {
 	t.Parallel()

@@ -58,7 +58,7 @@ func (c *core) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, erro
 	p.time()
 	p.retention()
 	p.load()
-	return p.found, nil
+	return p.found, c.debezium(ctx, p)
 }
 
 // admit asks for everything, and changes nothing.

@@ -2,7 +2,10 @@ package pgstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/store"
 )
 
@@ -24,4 +27,23 @@ func (c *core) payloads(ctx context.Context) (out []store.Payload, err error) {
 		return nil
 	}
 	return out, c.short(ctx, "list payloads", list)
+}
+
+// debezium looks for what its EventRouter would not carry: it reads payloads from one column.
+func (c *core) debezium(ctx context.Context, p *patient) error {
+	var names string
+	if err := c.short(ctx, "examine", c.call("ExaminePublications").into(&names)); err != nil || names == "" {
+		return err
+	}
+	var texts, bytes, keys int64
+	err := c.short(ctx, "examine", c.call("ExamineColumns", int32(store.PayloadRows)).into(&texts, &bytes, &keys))
+	if right := new(store.RightError); errors.As(err, &right) {
+		p.say("debezium", skald.Fine, "this user may not read the outbox", "")
+		return nil
+	}
+	p.say("debezium", grade((texts == 0 || bytes == 0) && keys == 0),
+		fmt.Sprintf("publication %s; of the newest rows %d have data, %d data_bytes, %d key_bytes", names, texts, bytes, keys),
+		"its EventRouter reads one of data and data_bytes, and not key_bytes: give all events one kind of payload and keys of text, or publish by skald relay; "+
+			"docs/debezium.md. DROP PUBLICATION if no connector reads it")
+	return err
 }
