@@ -50,6 +50,9 @@ var mutants = []mutant{
 		unitOutage: func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
 	{bug: "error: each error is an outage", finds: "Unit/Empty", says: `what is no outage is called one`,
 		outage: func(err error) bool { return err != nil }},
+
+	{bug: "sagas: a claim fences nobody off", finds: "SagaClaim/Fences", says: `\[true\] stand, want \[false\]`,
+		from: `SET version = s\.version \+ 1, session =`, into: `SET session =`},
 }
 
 // TestMutant is the suite over the mutant that the process is to have.
