@@ -36,6 +36,12 @@ func Check(ctx context.Context, db Runner, o *Options) error {
 	if o.Keep < 0 {
 		return fmt.Errorf("httpidem.Options.Keep is %v: say for how long answers are kept, or 0 for as long as marks are", o.Keep)
 	}
+	if o.Lease < 0 {
+		return fmt.Errorf("httpidem.Options.Lease is %v: say how long a handler under Wrap may take, or 0 for a minute", o.Lease)
+	}
+	if o.MaxBody < 0 {
+		return fmt.Errorf("httpidem.Options.MaxBody is %d: say how many bytes a body may have, or 0 for 1 MiB", o.MaxBody)
+	}
 	if o.Seen == nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ package httpidem
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -157,6 +158,9 @@ func (d *door) decide(w http.ResponseWriter, r *http.Request, do func(ctx contex
 		d.well.Store(true)
 	}
 	q, err := d.ask(w, r)
+	if errors.Is(err, errTaken) {
+		return answer{}, err
+	}
 	if err != nil {
 		return answer{outcome: telemetry.KeyInvalid}, err
 	}

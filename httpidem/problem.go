@@ -23,6 +23,7 @@ const (
 	typeInProgress = "urn:skald:problem:request-in-progress"
 	typeNotKept    = "urn:skald:problem:answer-not-kept"
 	typeStreaming  = "urn:skald:problem:streaming"
+	typeBodyTaken  = "urn:skald:problem:body-taken"
 )
 
 // A Problem is an answer by RFC 9457. A handler may return one as its error, alone or in skald.Reject.
@@ -104,6 +105,8 @@ func (d *door) problem(err error) *Problem {
 	switch {
 	case errors.As(err, &problem) && problem != nil && problem.Status >= 400 && problem.Status <= 599:
 		return problem
+	case errors.Is(err, errTaken):
+		return &Problem{Type: typeBodyTaken, Status: http.StatusInternalServerError, Detail: err.Error()}
 	case errors.As(err, &other) && other.Consumer == d.scope():
 		return &Problem{Type: typeKeyReused, Title: "Idempotency-Key is already used", Status: http.StatusUnprocessableEntity,
 			Detail: "this key stands for another request: method, path, query, Content-Type or body differ. Give another request a key of its own"}

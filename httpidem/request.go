@@ -40,6 +40,9 @@ func (d *door) ask(w http.ResponseWriter, r *http.Request) (*asked, error) {
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the body may have %d bytes at most", d.o.MaxBody)}
 	}
+	if errors.Is(err, http.ErrBodyReadAfterClose) || err == nil && taken(r, body) {
+		return nil, errTaken
+	}
 	if err != nil {
 		return nil, &Problem{Status: http.StatusBadRequest, Detail: "the body broke off: send the request again", Err: err}
 	}
@@ -49,6 +52,26 @@ func (d *door) ask(w http.ResponseWriter, r *http.Request) (*asked, error) {
 		request:   once.Request{Scope: d.scope(), Tenant: tenant, Key: key, Payload: payload, Wait: d.o.Wait, Keep: d.o.Keep},
 		body:      body,
 	}, nil
+}
+
+// errTaken is why a request is refused whose body is not what the client sent: another body under one key
+// would get the stored answer.
+var errTaken = errors.New("httpidem: a middleware read the body before the endpoint, and what is left of it does not tell one request from another: put it behind the endpoint, or let it restore r.Body")
+
+// taken tells whether a middleware read of the body what is not in it any more, as r.PostFormValue does. One
+// that decompresses changes the body, too: it leaves Content-Encoding, or takes Content-Length away.
+func taken(r *http.Request, body []byte) bool {
+	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case r.ContentLength > 0:
+		return len(body) == 0 || int64(len(body)) < r.ContentLength &&
+			r.Header.Get("Content-Encoding") == "" && r.Header.Get("Content-Length") != ""
+	case r.ContentLength == 0:
+		return false
+	case kind == "application/x-www-form-urlencoded":
+		return r.PostForm != nil && len(body) == 0
+	}
+	return r.MultipartForm != nil && strings.HasPrefix(kind, "multipart/") && !bytes.Contains(body, []byte("--"+params["boundary"]))
 }
 
 // keyOf reads the key.
@@ -122,6 +145,9 @@ func canonical(r *http.Request, headers []string, body []byte) []byte {
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		values := r.Header.Values(name)
+		if name == "Host" { // Go moves it
+			values = []string{r.Host}
+		}
 		parts = append(parts, fmt.Appendf(nil, "%s %d", name, len(values)))
 		for _, v := range values {
 			parts = append(parts, []byte(v))
