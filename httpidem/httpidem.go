@@ -69,10 +69,10 @@ type Options struct {
 	// Lease is how long a handler under Wrap may take: its context ends at nine tenths of it, and a crash
 	// blocks the key for that long. Default 1 min.
 	Lease time.Duration
-	// Keep is how long an answer is kept, from the claim of its key, by the database's clock: then its key is
-	// fresh again, whether or not the row is still there. A key that is a UUID of version 7 is answered for as
-	// long as the row is there, and then too old (422). Default: for as long as the database keeps marks (30
-	// days).
+	// Keep is how long an answer is kept, from the claim of its key, by the database's clock: then its key
+	// is fresh again, whether or not the row is still there. A key that is a UUID of version 7 is answered
+	// for as long as the row is there, and then too old (422). Default: for as long as the database keeps
+	// marks (30 days).
 	Keep time.Duration
 	// Seen is asked before the database for the answer to a repeat, and told of answers that are committed: a
 	// hit costs no statement. What it returns is checked, see once.Sealed. Its TTL must lie within Keep.
