@@ -33,9 +33,10 @@ type answer struct {
 
 // beside is what is stored with code and body, as JSON.
 type beside struct {
-	Header   http.Header `json:"header,omitempty"`
-	Dropped  int64       `json:"dropped,omitempty"` // bytes of the body, which was too large to be kept
-	Instance string      `json:"instance,omitempty"`
+	Header   http.Header         `json:"header,omitempty"`
+	Raw      map[string][][]byte `json:"raw,omitempty"`     // headers that are not UTF-8, which JSON would change
+	Dropped  int64               `json:"dropped,omitempty"` // bytes of the body, which was too large to be kept
+	Instance string              `json:"instance,omitempty"`
 }
 
 // storable tells of a status whether its answer is kept: 401, 403, 408, 409, 425, 429 and 5xx say that the
@@ -48,9 +49,13 @@ func storable(code int) bool {
 	return code >= 200 && code < 500
 }
 
-// keepable is h without what belongs to one exchange alone.
+// keepable is h without what belongs to one exchange alone, whatever the case of its names.
 func keepable(h http.Header) http.Header {
-	out := maps.Clone(h)
+	out := http.Header{}
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		as := http.CanonicalHeaderKey(name)
+		out[as] = append(out[as], h[name]...)
+	}
 	for _, name := range []string{"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Connection", "Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
 		delete(out, name)
 	}
@@ -63,7 +68,7 @@ func keepable(h http.Header) http.Header {
 // keep is a as it is stored. A body or headers that are too large are left out, and that is stored.
 func (a *answer) keep(path string) (once.Answer, error) {
 	out := once.Answer{Rejected: a.rejected, Reason: a.reason, Code: int32(a.code), Result: string(a.body)}
-	more := beside{Header: keepable(a.header)}
+	more := besideOf(keepable(a.header))
 	text, err := more.encode()
 	if err != nil {
 		return out, err
@@ -73,7 +78,7 @@ func (a *answer) keep(path string) (once.Answer, error) {
 		return out, nil
 	}
 	out.Result = ""
-	more = beside{Dropped: max(a.dropped, int64(len(a.body)), 1), Instance: a.header.Get("Location")}
+	more = beside{Dropped: max(a.dropped, int64(len(a.body)), 1), Instance: more.Header.Get("Location")}
 	for _, more.Instance = range []string{cmp.Or(more.Instance, path), path, ""} { // the first that fits
 		if text, err = more.encode(); err != nil || len(text) <= once.MaxHeaders {
 			break
@@ -130,7 +135,7 @@ func restore(kept once.Answer) (answer, error) {
 			return a, fmt.Errorf("read the headers of a stored answer: %w", err)
 		}
 	}
-	a.header, a.dropped, a.instance = more.Header, more.Dropped, more.Instance
+	a.header, a.dropped, a.instance = more.headers(), more.Dropped, more.Instance
 	switch {
 	case a.code != 0:
 	case len(a.body) == 0 && !a.rejected: // a mark alone: an import, or a handler that ended its transaction

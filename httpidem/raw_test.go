@@ -1,0 +1,55 @@
+package httpidem_test
+
+import (
+	"database/sql"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald/httpidem"
+	"github.com/skald-go/skald/once"
+)
+
+// A header that is not UTF-8 comes back as it was, and a cookie does not, whatever the case of its name.
+func TestRawHeaders(t *testing.T) {
+	everywhere(t, func(t *testing.T) { testRaw[mem](t, inMemory(t)) }, func(t *testing.T) { testRaw[*sql.Tx](t, onSQLite(t)) },
+		func(t *testing.T) { testRaw[pgx.Tx](t, onPgx(t)) }, func(t *testing.T) { testRaw[*sql.Tx](t, onDatabaseSQL(t)) })
+}
+
+func testRaw[TTx any](t *testing.T, g *ground[TTx]) {
+	header := http.Header{"X-Sig": {"caf\xe9", "plain"}, "set-cookie": {"session=1"}, "DATE": {"then"}, "x-two": {"2"}, "X-Two": {"1"}, "X-Plain": {"größe"}}
+	s := &shop[TTx]{ground: g, answer: func() (httpidem.Reply[view], error) {
+		return httpidem.Reply[view]{Code: 201, Header: header, Body: view{"o-1"}}, nil
+	}}
+	p := post{key: "k", body: `{"SKU":"tea"}`}
+	if w := p.to(s.endpoint(quiet())); w.Code != 201 || len(w.Header()["set-cookie"]) != 1 {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+	one := s.endpoint(quiet())
+	for range 2 { // of the database, and of memory or the database
+		w := p.to(one)
+		answers(t, w, 201, "o-1")
+		replayed(t, w, true)
+		for name, want := range map[string][]string{"X-Sig": {"caf\xe9", "plain"}, "X-Two": {"1", "2"}, "X-Plain": {"größe"}} {
+			if got := w.Header()[name]; !slices.Equal(got, want) {
+				t.Errorf("%s is %q, want %q", name, got, want)
+			}
+		}
+		for name := range w.Header() {
+			if name = http.CanonicalHeaderKey(name); name == "Set-Cookie" || name == "Date" {
+				t.Errorf("%s was stored: %q", name, w.Header())
+			}
+		}
+	}
+	s.told(t, "placed", "tea")
+	header = http.Header{"location": {"/orders/8"}, "X-Sig": {"caf\xe9"}}
+	s.answer = func() (httpidem.Reply[view], error) {
+		return httpidem.Reply[view]{Header: header, Body: view{strings.Repeat("x", once.MaxResult)}}, nil
+	}
+	p.key = "large"
+	p.to(s.endpoint(quiet()))
+	answers(t, p.to(s.endpoint(quiet())), 409, `"instance":"/orders/8"`)
+}
