@@ -42,7 +42,7 @@ func house() map[string]rule {
 
 		// Redis in front: the clients' adapters alone know a client.
 		"lock":       {ours: []string{".", "store", "once"}},
-		"rediscmd":   {},
+		"rediscmd":   {ours: []string{"internal/backoff"}},
 		"rediscache": {ours: []string{".", "store", "once", "rediscmd", "internal"}, vendors: []string{otel}},
 		"redislock":  {ours: []string{".", "store", "once", "lock", "rediscmd", "internal"}, vendors: []string{otel}},
 
@@ -113,9 +113,9 @@ func house() map[string]rule {
 // their own.
 func ranks() [][]string {
 	return [][]string{
-		{".", "rediscmd", "internal/backoff", "internal/brokerurl", "internal/circuit", "internal/fingerprint", "internal/lending", "internal/need", "internal/seeded",
+		{".", "internal/backoff", "internal/brokerurl", "internal/circuit", "internal/fingerprint", "internal/lending", "internal/need", "internal/seeded",
 			"internal/saga/plan", "internal/shortlog", "internal/sqlfile", "internal/startup", "internal/uuid7"},
-		{"store", "broker", "internal/diskfree", "internal/saga/draw", "internal/weight"},
+		{"store", "broker", "rediscmd", "internal/diskfree", "internal/saga/draw", "internal/weight"},
 		{"failure", "internal", "schema"},
 		{"broker/internal", "internal/complete", "call"},
 		{"internal/saga/body", "once"},

@@ -6,7 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"strconv"
+	"sync"
 	"time"
 
 	"github.com/skald-go/skald/once"
@@ -30,7 +30,9 @@ type ClaimOptions struct {
 type Claims struct {
 	redis *rediscmd.Guard
 	o     ClaimOptions
-	token string
+
+	mu     sync.Mutex
+	tokens map[string]string // of the keys that this process has: one for each time, so that none releases a later one
 }
 
 var _ once.Hint = (*Claims)(nil)
@@ -48,20 +50,42 @@ func NewClaims(c rediscmd.Client, o *ClaimOptions) (*Claims, error) {
 	if d.Guard.Logger == nil {
 		d.Guard.Logger = slog.Default()
 	}
-	return &Claims{redis: rediscmd.NewGuard(c, &d.Guard), o: d, token: rand.Text()}, nil
+	return &Claims{redis: rediscmd.NewGuard(c, &d.Guard), o: d, tokens: map[string]string{}}, nil
 }
 
 // Claim notes that this process is at key, unless another one is.
 func (c *Claims) Claim(ctx context.Context, key string) bool {
-	replies, err := c.redis.Do(ctx, [][]string{{"SET", c.o.Prefix + key, c.token, "NX", "PX", strconv.FormatInt(c.o.TTL.Milliseconds(), 10)}})
-	return err != nil || !replies[0].Nil
+	token := rand.Text()
+	c.mu.Lock()
+	_, ours := c.tokens[key]
+	if !ours {
+		c.tokens[key] = token
+	}
+	c.mu.Unlock()
+	if ours { // another goroutine is at it
+		return false
+	}
+	at := c.o.Prefix + key
+	replies, err := c.redis.Take(ctx, [][]string{rediscmd.Hold(at, token, c.o.TTL)}, [][]string{rediscmd.Drop(at, token)}, c.o.TTL)
+	if err == nil && replies[0].Err == nil && replies[0].Text == "1" {
+		return true
+	}
+	c.forget(key)
+	return err != nil || replies[0].Text != "0"
 }
 
-// Release takes the note back, if it is still this process's.
+// forget tells what token key had.
+func (c *Claims) forget(key string) (token string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	token = c.tokens[key]
+	delete(c.tokens, key)
+	return token
+}
+
+// Release takes the note back, if it is still this process's: soon, or when Redis answers again.
 func (c *Claims) Release(key string) {
-	const script = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end`
-	go func() {
-		// else it ends by itself
-		_, _ = c.redis.Do(context.Background(), [][]string{{"EVAL", script, "1", c.o.Prefix + key, c.token}})
-	}()
+	if token := c.forget(key); token != "" {
+		c.redis.Undo([][]string{rediscmd.Drop(c.o.Prefix+key, token)}, c.o.TTL)
+	}
 }

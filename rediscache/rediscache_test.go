@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -317,4 +318,43 @@ type client func(ctx context.Context, commands [][]string) ([]rediscmd.Reply, er
 
 func (c client) Do(ctx context.Context, commands [][]string) ([]rediscmd.Reply, error) {
 	return c(ctx, commands)
+}
+
+// A claim whose reply is lost is this process's, and one that nobody waited for is taken back: neither makes
+// others wait for nobody.
+func TestNoClaimIsLeft(t *testing.T) {
+	s, c := mini(t)
+	gone := make(chan struct{})
+	var calls atomic.Int64
+	claims, err := rediscache.NewClaims(client(func(ctx context.Context, commands [][]string) ([]rediscmd.Reply, error) {
+		if calls.Add(1) == 1 {
+			<-gone
+		} else if _, err := c.Do(ctx, commands); err != nil { // all others are sent twice, the first reply is lost
+			return nil, err
+		}
+		return c.Do(ctx, commands)
+	}), &rediscache.ClaimOptions{Guard: rediscmd.GuardOptions{Timeout: time.Minute, Logger: quiet()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if !claims.Claim(ctx, "k") {
+		t.Error("a hint that does not answer holds work up")
+	}
+	before := s.CommandCount()
+	close(gone)
+	for s.CommandCount() < before+2 || s.Exists("skald:claim:k") { // the claim, and its end
+		runtime.Gosched()
+	}
+	if !claims.Claim(t.Context(), "k") {
+		t.Error("it takes its own claim for a rival's")
+	}
+	if claims.Claim(t.Context(), "k") {
+		t.Error("two goroutines are at it")
+	}
+	claims.Release("k")
+	for s.Exists("skald:claim:k") {
+		runtime.Gosched()
+	}
 }

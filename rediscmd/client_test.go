@@ -96,8 +96,8 @@ func (f fake) Do(ctx context.Context, commands [][]string) ([]rediscmd.Reply, er
 	return f(ctx, commands)
 }
 
-// A client that hangs and heeds no context costs 25 ms, and then nothing for a second. At most four of its
-// calls are under way.
+// A client that hangs and heeds no context costs 25 ms, and then nothing for a second. While four of its
+// calls hang none is added.
 func TestGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/skald-go/skald/lock"
 	"github.com/skald-go/skald/once"
@@ -27,9 +28,10 @@ func Do[TTx, W, R any](ctx context.Context, k *Locker, db once.Store[TTx], w loc
 	switch {
 	case err == nil:
 		under = lease.Context()
+		k.answers()
 		defer func() { _ = lease.Release(context.WithoutCancel(ctx)) }() // else it ends by itself
 	case errors.Is(err, ErrAway):
-		k.o.Logger.WarnContext(ctx, "redislock: working without a lease; the database's token guards", "error", err)
+		k.away(ctx, err)
 	default:
 		return result, false, err
 	}
@@ -62,4 +64,20 @@ func before[TTx, R any](ctx context.Context, db once.Store[TTx], w lock.Work) (r
 	}
 	result, err = once.Replay[R](q, a)
 	return result, err == nil, err
+}
+
+// away says at times that work goes on without a lease.
+func (k *Locker) away(ctx context.Context, err error) {
+	k.mu.Lock()
+	due := k.say.Due(time.Now())
+	k.mu.Unlock()
+	if due {
+		k.o.Logger.WarnContext(ctx, "redislock: working without a lease; the database's token guards", "error", err)
+	}
+}
+
+func (k *Locker) answers() {
+	k.mu.Lock()
+	k.say.Over()
+	k.mu.Unlock()
 }

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -47,14 +46,14 @@ var (
 // A Locker gives leases. It is safe for concurrent use. One goroutine renews all of its leases, and ends with
 // the last of them.
 type Locker struct {
-	redis rediscmd.Client
+	redis *rediscmd.Guard
 	o     Options
-	ttl   string // in milliseconds
 
 	mu       sync.Mutex
 	held     map[*Lease]bool
 	renewing bool
-	wake     chan struct{} // ends a pause of the goroutine that renews
+	wake     chan struct{}  // ends a pause of the goroutine that renews
+	say      backoff.Rarely // that Do works without a lease
 }
 
 // New gives leases in what c talks to. An error names an option that cannot be.
@@ -71,22 +70,22 @@ func New(c rediscmd.Client, o *Options) (*Locker, error) {
 	if d.Logger == nil {
 		d.Logger = slog.Default()
 	}
-	// renewals go on
-	guard := rediscmd.NewGuard(c, &rediscmd.GuardOptions{Timeout: d.Timeout, Rest: time.Nanosecond, Logger: d.Logger})
-	return &Locker{redis: guard, o: d, ttl: strconv.FormatInt(d.TTL.Milliseconds(), 10), held: map[*Lease]bool{}, wake: make(chan struct{}, 1)}, nil
+	return &Locker{redis: rediscmd.NewGuard(c, &rediscmd.GuardOptions{Timeout: d.Timeout, Logger: d.Logger}), o: d,
+		held: map[*Lease]bool{}, wake: make(chan struct{}, 1), say: backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute}}, nil
 }
 
 // A Lease is held until Release, or until it is lost.
 type Lease struct {
 	by     *Locker
 	keys   []string // sorted
-	token  string   // random: nobody else's
+	token  string   // random: nobody else's, and of one try
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
 	// Of the locker's lock.
 	until clock // it is ours for sure until then
 	over  bool  // lost or released
+	timer *time.Timer
 }
 
 // Context ends with ErrLost as its cause (context.Cause) when the lease is lost, with Release, and with the
@@ -99,7 +98,7 @@ func (k *Locker) Acquire(ctx context.Context, keys ...string) (*Lease, error) {
 	if len(keys) == 0 || slices.Contains(keys, "") {
 		return nil, errors.New("redislock: give at least one key, and none that is empty")
 	}
-	l := &Lease{by: k, keys: slices.Compact(slices.Sorted(slices.Values(keys))), token: rand.Text()}
+	l := &Lease{by: k, keys: slices.Compact(slices.Sorted(slices.Values(keys)))}
 	end := time.Now().Add(k.o.Wait)
 	for n := 1; ; n++ {
 		err := k.try(ctx, l)
@@ -119,44 +118,65 @@ func (k *Locker) Acquire(ctx context.Context, keys ...string) (*Lease, error) {
 }
 
 // try asks for all keys in one call, in their order: the first key decides between two callers. What was had
-// of them is given back where one is taken, or where it is not known what was had.
+// of them is given back where one is taken, or where it is not known what was had. Each try has a token of
+// its own, so that a release of an earlier one does not find it.
 func (k *Locker) try(ctx context.Context, l *Lease) error {
-	commands := make([][]string, len(l.keys))
-	for i, key := range l.keys {
-		commands[i] = []string{"SET", k.o.Prefix + key, l.token, "NX", "PX", k.ttl}
-	}
+	l.token = rand.Text()
 	asked := now()
-	replies, err := k.redis.Do(ctx, commands)
-	for _, r := range replies {
-		if r.Nil && err == nil {
-			err = ErrTaken
-		} else if r.Err != nil && !errors.Is(err, ErrAway) {
+	replies, err := k.redis.Take(ctx, k.each(l.keys, l.token, k.take), k.each(l.keys, l.token, k.drop), k.o.TTL)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	var had []string
+	taken := false
+	for i, r := range replies {
+		switch {
+		case r.Err != nil:
 			err = fmt.Errorf("%w: %w", ErrAway, r.Err)
+		case r.Text == "0":
+			taken = true
+		case r.Text == "1":
+			had = append(had, l.keys[i])
+		default:
+			err = fmt.Errorf("%w: it answers %.40q to a request for a lease", ErrAway, r.Text)
 		}
 	}
-	switch {
-	case err == nil:
-		k.hold(ctx, l, asked.add(k.o.TTL))
-		return nil
-	case !errors.Is(err, ErrTaken) || len(l.keys) > 1:
-		_, _ = k.redis.Do(context.WithoutCancel(ctx), k.each(l, release)) // else it ends by itself
+	if taken {
+		err = ErrTaken
 	}
-	if !errors.Is(err, ErrTaken) && !errors.Is(err, ErrAway) && ctx.Err() == nil {
-		err = fmt.Errorf("%w: %w", ErrAway, err)
+	if err == nil {
+		k.hold(ctx, l, asked.add(k.o.TTL))
+	} else if len(had) > 0 {
+		_ = k.giveBack(context.WithoutCancel(ctx), had, l.token) // else it is tried again, or ends by itself
 	}
 	return err
 }
 
-// Each script changes a key only where it has our token.
-const (
-	release = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end`
-	renew   = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) else return 0 end`
-)
+// giveBack releases keys in Redis. Where that fails it is tried again in the background.
+func (k *Locker) giveBack(ctx context.Context, keys []string, token string) error {
+	commands := k.each(keys, token, k.drop)
+	replies, err := k.redis.Insist(ctx, commands)
+	for _, r := range replies {
+		err = cmp.Or(err, r.Err)
+	}
+	if err != nil {
+		k.redis.Undo(commands, k.o.TTL)
+	}
+	return err
+}
 
-func (k *Locker) each(l *Lease, script string) [][]string {
-	commands := make([][]string, len(l.keys))
-	for i, key := range l.keys {
-		commands[i] = []string{"EVAL", script, "1", k.o.Prefix + key, l.token, k.ttl}
+func (k *Locker) take(key, token string) []string  { return rediscmd.Hold(key, token, k.o.TTL) }
+func (k *Locker) renew(key, token string) []string { return rediscmd.Prolong(key, token, k.o.TTL) }
+func (k *Locker) drop(key, token string) []string  { return rediscmd.Drop(key, token) }
+
+// each is a command for each key.
+func (k *Locker) each(keys []string, token string, command func(key, token string) []string) [][]string {
+	commands := make([][]string, len(keys))
+	for i, key := range keys {
+		commands[i] = command(k.o.Prefix+key, token)
 	}
 	return commands
 }
@@ -167,19 +187,35 @@ func (k *Locker) hold(ctx context.Context, l *Lease, until clock) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.held[l] = true
+	l.timer = time.AfterFunc(until.left(), l.ran)
 	if !k.renewing {
 		k.renewing = true
-		go k.renew()
+		go k.renewAll()
 	}
 }
 
-// Release gives the lease back, unless it is lost. An error says that it stays until it ends by itself.
+// ran ends l when its time is over, also while a renewal hangs.
+func (l *Lease) ran() {
+	k := l.by
+	k.mu.Lock()
+	left := l.until.left()
+	if !l.over && left > 0 {
+		l.timer.Reset(left)
+	}
+	k.mu.Unlock()
+	if left <= 0 {
+		k.lose(l)
+	}
+}
+
+// Release gives the lease back, unless it is lost. Behind an error this is tried again in the background, and
+// the lease stays until then, or until it ends by itself.
 func (l *Lease) Release(ctx context.Context) error {
 	if !l.by.end(l, context.Canceled) {
 		return nil
 	}
-	if _, err := l.by.redis.Do(ctx, l.by.each(l, release)); err != nil {
-		return fmt.Errorf("%w: release %q, which ends by itself within %v: %w", ErrAway, l.keys, l.by.o.TTL, err)
+	if err := l.by.giveBack(ctx, l.keys, l.token); err != nil {
+		return fmt.Errorf("%w: release %q, which is tried again, or ends by itself within %v: %w", ErrAway, l.keys, l.by.o.TTL, err)
 	}
 	return nil
 }
@@ -193,6 +229,7 @@ func (k *Locker) end(l *Lease, why error) bool {
 	}
 	l.over = true
 	delete(k.held, l)
+	l.timer.Stop()
 	l.cancel(why)
 	select {
 	case k.wake <- struct{}{}:

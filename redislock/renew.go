@@ -22,9 +22,9 @@ func (c clock) left() time.Duration {
 	return min(c.mono.Sub(n.mono), c.wall.Sub(n.wall))
 }
 
-// renew renews all leases, in one call for all of them, until there is none. A lease that Redis does not know
-// as ours is lost, and so is one that could not be renewed for as long as it lasts.
-func (k *Locker) renew() {
+// renewAll renews all leases, in one call for all of them, until there is none. A lease that Redis does not
+// know as ours is lost, and so is one that could not be renewed for as long as it lasts.
+func (k *Locker) renewAll() {
 	every := time.NewTimer(k.o.TTL / 3)
 	defer every.Stop()
 	for {
@@ -36,7 +36,7 @@ func (k *Locker) renew() {
 			}
 			continue
 		}
-		k.renewAll()
+		k.renewOnce()
 		if k.idle() {
 			return
 		}
@@ -65,7 +65,7 @@ func (k *Locker) pause() time.Duration {
 	return d
 }
 
-func (k *Locker) renewAll() {
+func (k *Locker) renewOnce() {
 	k.mu.Lock()
 	var all []*Lease
 	var commands [][]string
@@ -74,26 +74,29 @@ func (k *Locker) renewAll() {
 			delete(k.held, l)
 			continue
 		}
-		all, commands = append(all, l), append(commands, k.each(l, renew)...)
+		all, commands = append(all, l), append(commands, k.each(l.keys, l.token, k.renew)...)
 	}
 	k.mu.Unlock()
 	if len(all) == 0 {
 		return
 	}
 	asked := now()
-	replies, err := k.redis.Do(context.Background(), commands)
+	replies, err := k.redis.Insist(context.Background(), commands)
 	for _, l := range all {
-		mine := err == nil
-		for range l.keys {
-			if err == nil {
-				mine = mine && replies[0].Err == nil && replies[0].Text == "1"
-				replies = replies[1:]
+		mine, taken := err == nil, false
+		if err == nil {
+			for _, r := range replies[:len(l.keys)] {
+				mine = mine && r.Err == nil && r.Text == "1"
+				taken = taken || r.Err == nil && r.Text == "0"
 			}
+			replies = replies[len(l.keys):]
 		}
-		k.renewed(l, asked, mine, err == nil && !mine)
+		k.renewed(l, asked, mine, taken)
 	}
 }
 
+// renewed takes up an answer. One that says neither, such as an error, leaves the lease what it is: Redis may
+// still have it, and the next renewal may succeed.
 func (k *Locker) renewed(l *Lease, asked clock, mine, taken bool) {
 	k.mu.Lock()
 	if mine {
@@ -101,7 +104,16 @@ func (k *Locker) renewed(l *Lease, asked clock, mine, taken bool) {
 	}
 	lost := taken || l.until.left() <= 0
 	k.mu.Unlock()
-	if lost && k.end(l, ErrLost) {
+	if lost {
+		k.lose(l)
+	}
+}
+
+// lose ends a lease that ran out, or that is somebody else's. A renewal may still be on its way, and other
+// keys of it may be there: they are taken back.
+func (k *Locker) lose(l *Lease) {
+	if l.ctx.Err() == nil && k.end(l, ErrLost) {
+		k.redis.Undo(k.each(l.keys, l.token, k.drop), k.o.TTL)
 		k.o.Logger.Warn("redislock: a lease is lost; its work is told to stop", "keys", l.keys)
 	}
 }
