@@ -25,7 +25,7 @@ func testRaw[TTx any](t *testing.T, g *ground[TTx]) {
 		return httpidem.Reply[view]{Code: 201, Header: header, Body: view{"o-1"}}, nil
 	}}
 	p := post{key: "k", body: `{"SKU":"tea"}`}
-	if w := p.to(s.endpoint(quiet())); w.Code != 201 || len(w.Header()["set-cookie"]) != 1 {
+	if w := p.to(s.endpoint(quiet())); w.Code != 201 || len(w.Header()[strings.ToLower("Set-Cookie")]) != 1 {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}
 	one := s.endpoint(quiet())
