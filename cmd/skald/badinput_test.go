@@ -96,6 +96,9 @@ func TestBadInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, command := range bad.commands {
+				if command[0] == "demo" {
+					command = append(command[:len(command):len(command)], "--store", inFile(t, bad.store))
+				}
 				p := start(t, append(bad.env, "SKALD_STORE="+bad.store), append(command[:len(command):len(command)], bad.more...)...)
 				p.expect(bad.code, bad.says...)
 				if said := p.out.String() + p.errs.String(); strings.Contains(said, "s3cr3t") {
@@ -132,7 +135,7 @@ func TestPasswordOfACommand(t *testing.T) {
 	env := []string{"SKALD_STORE=" + with(t, at, "postgres", "", "shop"), "SKALD_PASSWORD_COMMAND=cat " + token}
 	start(t, env, "migrate").expect(0)
 	start(t, env, "outbox", "status").expect(0)
-	start(t, env, "demo", "--orders", "3", "--faults", "none").expect(0)
+	start(t, env, "demo", "--orders", "3", "--faults", "none", "--store", inFile(t, with(t, at, "postgres", "", "shop"))).expect(0)
 	p := start(t, env, "relay", "--broker", "kafka://127.0.0.1:1", "--listen", with(t, at, "postgres", "", "shop"))
 	const relays = "FROM pg_stat_activity WHERE datname = 'shop' AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
 	const listeners = "SELECT count(*) " + relays + " AND query ILIKE 'LISTEN%'"

@@ -48,13 +48,13 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 			for _, name := range []string{"seed", "orders", "prefix", "sabotage", "style"} {
 				o.Given[name] = c.Flags().Changed(name)
 			}
+			leftAlone(c, errs)
 			if err := chooseStore(c, &o, dir); err != nil {
 				return err
 			}
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(smallHeap)
 			}
-			o.Broker = from(c, "broker", "SKALD_BROKER")
 			o.Logger = logger(errs, verbose)
 			if keep {
 				o.Operator = whoami()
@@ -66,8 +66,8 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 	f := c.Flags()
 	f.IntVar(&o.Orders, "orders", 200, "how many")
 	f.StringVar(&o.Faults, "faults", "some", "none, some or wild")
-	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://…; SKALD_STORE stands for it (default: a new temporary folder)")
-	f.StringVar(&o.Broker, "broker", "mem:", "mem:, kafka://host:port[,host:port][?option=value&…], nats://… or amqp://…; SKALD_BROKER stands for it")
+	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://… or @FILE (default: a new temporary folder)")
+	f.StringVar(&o.Broker, "broker", "mem:", "mem:, kafka://host:port[,host:port][?option=value&…], nats://…, amqp://… or @FILE")
 	f.StringVar(&o.Redis, "redis", "", "redis://HOST:PORT, a cache in front of the databases: it may be away, empty or wrong (default: none)")
 	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
 	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of schemas (P_order, …), topics (P.orders, …) and groups")
@@ -100,15 +100,29 @@ func showCommand(out io.Writer) *cobra.Command {
 	}
 	t.flag(c)
 	f := c.Flags()
-	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://…; SKALD_STORE stands for it")
+	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER, postgres://… or @FILE")
 	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
 	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of the schemas (P_order, …)")
 	return c
 }
 
+// leftAlone says that a demo takes no database and no broker from the environment: they are a service's.
+func leftAlone(c *cobra.Command, errs io.Writer) {
+	var names, flags []string
+	for _, flag := range []string{"store", "broker"} {
+		name := urlFlags()[flag]
+		if given := c.Flags().Changed(flag) || flag == "store" && c.Flags().Changed("dir"); os.Getenv(name) != "" && !given {
+			names, flags = append(names, name), append(flags, "--"+flag)
+		}
+	}
+	if len(names) > 0 {
+		fmt.Fprintf(errs, "skald: the demo leaves %s alone; if it is meant, give %s\n", strings.Join(names, " and "), strings.Join(flags, " and "))
+	}
+}
+
 // whichDemo is the store of a demo that has been.
 func whichDemo(c *cobra.Command, o *demo.Options, dir string) error {
-	if o.Store = from(c, "store", "SKALD_STORE"); dir != "" {
+	if dir != "" && o.Store == "" {
 		o.Store = "sqlite:" + dir
 	}
 	if o.Store == "" || dir != "" && c.Flags().Changed("store") {
@@ -117,7 +131,7 @@ func whichDemo(c *cobra.Command, o *demo.Options, dir string) error {
 	return nil
 }
 
-// chooseStore is --dir, --store, SKALD_STORE, or else a new temporary folder.
+// chooseStore is --dir, --store, or else a new temporary folder.
 func chooseStore(c *cobra.Command, o *demo.Options, dir string) error {
 	if dir != "" {
 		if c.Flags().Changed("store") {
@@ -126,7 +140,6 @@ func chooseStore(c *cobra.Command, o *demo.Options, dir string) error {
 		o.Store = "sqlite:" + dir
 		return nil
 	}
-	o.Store = from(c, "store", "SKALD_STORE")
 	if err := o.Check(); o.Store != "" || err != nil {
 		return err // before a folder is made for nothing
 	}

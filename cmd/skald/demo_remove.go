@@ -26,7 +26,7 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 			if err := whichDemo(c, &o, dir); err != nil {
 				return err
 			}
-			o.Broker = from(c, "broker", "SKALD_BROKER")
+			leftAlone(c, errs)
 			ask := func(what string) error {
 				return askFirst(c.Context(), errs, what+".\nShall all of this be removed?", "demo remove: "+what+": if all of this shall go, add --yes")
 			}
@@ -42,8 +42,8 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 	}
 	t.flag(c)
 	f := c.Flags()
-	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER or postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&o.Broker, "broker", "mem:", "as the demo had it: mem:, kafka://…, nats://… or amqp://…; SKALD_BROKER stands for it")
+	f.StringVar(&o.Store, "store", "", "sqlite:FOLDER, postgres://… or @FILE")
+	f.StringVar(&o.Broker, "broker", "mem:", "as the demo had it: mem:, kafka://…, nats://…, amqp://… or @FILE")
 	f.StringVar(&dir, "dir", "", "stands for --store sqlite:DIR")
 	f.StringVar(&o.Prefix, "prefix", "skald_demo", "of schemas (P_order, …), topics (P.orders, …) and groups")
 	f.BoolVar(&sure, "yes", false, "do not ask")

@@ -236,7 +236,7 @@ func TestDemoRefusesWhatItDidNotMake(t *testing.T) {
 	for _, file := range []string{"order.db", "analytics.db"} {
 		foreign := t.TempDir()
 		exec1(t, filepath.Join(foreign, file), "CREATE TABLE orders (mine)")
-		p := start(t, []string{"SKALD_STORE=sqlite:" + foreign}, "demo", "--orders", "3")
+		p := start(t, nil, "demo", "--orders", "3", "--store", "sqlite:"+foreign)
 		p.expect(5, file, "another --dir")
 		if n := number(t.Context(), filepath.Join(foreign, file), "SELECT count(*) FROM sqlite_schema"); n != 1 {
 			t.Errorf("%s has %d objects now", file, n)

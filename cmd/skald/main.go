@@ -47,7 +47,7 @@ Exit codes: 0 done, also after SIGTERM or SIGINT of relay; 1 other; 2 usage; 3 w
 4 no such database, schema, topic or message; 5 wrong state (missing table, wrong version, foreign objects, a database that moved or, for recover, did not);
 6 server unreachable within 10 s; 7 part of what was meant is done, somebody else was first with the rest; 8 a check failed; 130 demo interrupted.
 
-No password need be an argument: SKALD_STORE and SKALD_BROKER stand for --store and --broker, --store @FILE and --broker @FILE
+No password need be an argument: SKALD_STORE and SKALD_BROKER stand for --store and --broker (not of the demo), --store @FILE and --broker @FILE
 read the URL from the first line of a file, and PostgreSQL's own PGPASSWORD, PGPASSFILE and ~/.pgpass work; where SKALD_PASSWORD_COMMAND is set, what "sh -c" prints of it is the password
 of each new connection to PostgreSQL: a token that lasts for minutes. For brokers it is SKALD_KAFKA_PASSWORD,
 SKALD_NATS_PASSWORD, SKALD_RABBITMQ_PASSWORD, or password_file=FILE in the URL.`

@@ -314,13 +314,14 @@ func TestPasswordsAreNotPrintedByServers(t *testing.T) {
 			t.Errorf("%s prints the password:\n%s", p.cmd.Args[1:], all)
 		}
 	}
-	p := start(t, store, "demo", "--orders", "300", "--prefix", "pw", "--verbose")
+	in := inFile(t, u.String())
+	p := start(t, nil, "demo", "--orders", "300", "--prefix", "pw", "--verbose", "--store", in)
 	p.until("mails", func() bool { return count(conn, "SELECT count(*) FROM pw_notification.mails") > 5 })
 	p.signal(syscall.SIGINT)
 	check(p, 130)
-	check(start(t, store, "demo", "--orders", "301", "--prefix", "pw"), 5)
-	check(start(t, store, "demo", "--prefix", "pw"), 0)
-	check(start(t, store, "demo", "--prefix", "pw", "--json"), 0)
+	check(start(t, nil, "demo", "--orders", "301", "--prefix", "pw", "--store", in), 5)
+	check(start(t, nil, "demo", "--prefix", "pw", "--store", in), 0)
+	check(start(t, nil, "demo", "--prefix", "pw", "--json", "--store", in), 0)
 	check(start(t, store, "migrate", "--schema", "m"), 0)
 	check(start(t, store, "migrate", "--schema", "m", "--source", "x"), 5)
 	if n := count(conn, "SELECT count(*) FROM pw_order.demo_run WHERE CAST(demo_run AS text) LIKE '%s3cr3t%'"); n != 0 {

@@ -346,7 +346,7 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 		"postgres://bob:s3cr3t%zz@127.0.0.1:1/db", "mysql://bob:s3cr3t@h/db",
 	}
 	for _, store := range stores {
-		for _, command := range [][]string{{"demo"}, {"demo", "--json"}, {"migrate"}, {"migrate", "--check"}} {
+		for _, command := range [][]string{{"demo", "--store", inFile(t, store)}, {"demo", "--json", "--store", inFile(t, store)}, {"migrate"}, {"migrate", "--check"}} {
 			p := start(t, []string{"SKALD_STORE=" + store}, command...)
 			if code := p.wait(); code != 2 && code != 6 {
 				t.Errorf("%v %s: exit code %d\n%s", command, store, code, &p.errs)

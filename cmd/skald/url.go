@@ -37,8 +37,12 @@ func resolve(c *cobra.Command) (err error) {
 			line, _, _ := strings.Cut(string(text), "\n")
 			err = f.Value.Set(strings.TrimSpace(line))
 		case brokerurl.HasPassword(given):
-			fmt.Fprintf(c.ErrOrStderr(), "skald: warning: --%s has a password: lists of processes show it to all users of this machine; set %s, or give --%s @FILE\n",
-				f.Name, env, f.Name)
+			set := "set " + env + ", or "
+			if strings.HasPrefix(c.CommandPath(), "skald demo") { // it takes none from the environment
+				set = ""
+			}
+			fmt.Fprintf(c.ErrOrStderr(), "skald: warning: --%s has a password: lists of processes show it to all users of this machine; %sgive --%s @FILE\n",
+				f.Name, set, f.Name)
 		}
 	})
 	return err
