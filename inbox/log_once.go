@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
@@ -150,8 +151,11 @@ func edits(a, b string) int {
 	return row[len(y)]
 }
 
+// heardWithin is how long a process that lives may be silent: it gives a sign of session each minute.
+const heardWithin = 3 * time.Minute
+
 // renamed says so where the consumer is new to a database that knows others of the same topics: one of them
-// may be this one under its old name, and then what it has done is done again.
+// that is not heard of any more may be this one under its old name, and then what it has done is done again.
 func (in *Inbox[TTx]) renamed(ctx context.Context) {
 	if in.said.rivals {
 		return
@@ -162,10 +166,13 @@ func (in *Inbox[TTx]) renamed(ctx context.Context) {
 		in.o.Logger.DebugContext(ctx, "inbox: look for other consumers of the topics", "consumer", in.group, "error", err)
 		return
 	}
-	var others []string
+	var others, gone []string
 	for _, c := range b.Consumers {
 		if c.Name != in.group && slices.ContainsFunc(c.Topics, func(t string) bool { return slices.Contains(in.topics, t) }) {
 			others = append(others, c.Name)
+			if c.Heard > heardWithin {
+				gone = append(gone, c.Name)
+			}
 		}
 	}
 	if len(others) == 0 {
@@ -174,7 +181,11 @@ func (in *Inbox[TTx]) renamed(ctx context.Context) {
 	if checkpoints, err := in.db.Attend(ctx, store.Attend{Consumer: in.group}); err != nil || len(checkpoints.Checkpoints) > 0 {
 		return
 	}
+	if len(gone) == 0 { // they are at work under their own names
+		in.o.Logger.InfoContext(ctx, "inbox: this consumer is new to the database, and handles what it has for itself", "consumer", in.group, "others", others, "topics", in.topics)
+		return
+	}
 	in.o.Logger.WarnContext(ctx, "inbox: this consumer is new to the database, which knows others of the same topics: what they handled is new to it",
-		"consumer", in.group, "others", others, "topics", in.topics,
+		"consumer", in.group, "others", gone, "topics", in.topics,
 		"remedy", "if it is one of them under a new name, stop it now and give it the old name back: what it knows is kept under that. To rename it: skald inbox rename OLD NEW, while no process runs")
 }

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
 )
 
 // A told is a log that a test reads.
@@ -71,10 +73,11 @@ func TestWhatIsSkippedIsNamedOnce(t *testing.T) {
 	}
 }
 
-// A consumer that is new to a database which knows another one of the same topic may be that one renamed: it
-// says so, once.
+// A consumer that is new to a database which knows another one of the same topic, of which nothing is heard
+// any more, may be that one renamed: it warns, once. Beside one that is at work it is another reader.
 func TestANewNameIsNoticed(t *testing.T) {
-	w, first, second, third := newWorld(t, 1), &told{}, &told{}, &told{}
+	w, first, second, third, fourth := newWorld(t, 1), &told{}, &told{}, &told{}, &told{}
+	w.db = memstore.New(&memstore.Options{Now: w.clock})
 	named := func(name, topic string, log *told) {
 		in := inbox.New(w.db, w.bus, name, &inbox.Options{Now: w.clock, Logger: log.logger()})
 		inbox.On(in, skald.Event[string]{Topic: topic, Type: "said"}, keep)
@@ -88,9 +91,13 @@ func TestANewNameIsNoticed(t *testing.T) {
 	named("stock-2", "orders", second)
 	named("stock-2", "orders", second)
 	named("parcels", "parcels", third)
+	w.pass(time.Hour)
+	named("stock-3", "orders", fourth)
 	const is = "this consumer is new to the database"
 	first.want(t, 0, is)
-	second.want(t, 1, "level=WARN", is, "consumer=stock-2", "others=[stock]", "give it the old name back", "skald inbox rename OLD NEW")
+	second.want(t, 1, is)
+	second.want(t, 1, "level=INFO", is, "consumer=stock-2", "others=[stock]")
+	fourth.want(t, 1, "level=WARN", is, "consumer=stock-3", `others="[stock stock-2]"`, "give it the old name back", "skald inbox rename OLD NEW")
 	third.want(t, 0, is)
 }
 

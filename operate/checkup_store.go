@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -41,6 +43,24 @@ func (d *Doctor) rights(ctx context.Context, s Subject) (usable bool) {
 	return true
 }
 
+// known says so of a consumer of which the database knows nothing: to look at none finds nothing wrong.
+func (d *Doctor) known(b *store.Backlog) {
+	var names []string
+	for i := range b.Consumers {
+		names = append(names, b.Consumers[i].Name)
+	}
+	for i := range b.Kept {
+		names = append(names, b.Kept[i].Consumer)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if d.Consumer == "" || slices.Contains(names, d.Consumer) {
+		return
+	}
+	d.Say("store", "consumer", skald.Failed, fmt.Sprintf("no consumer %s is known; known: %s", d.Consumer, cmp.Or(strings.Join(names, ", "), "none")),
+		"give its name as its inbox has it; of one that has not started yet, start it first, or --accept consumer")
+}
+
 // callsStuck is how long a call to the outside may be so without anybody looking: as the alert has it.
 const callsStuck = 5 * time.Minute
 
@@ -52,6 +72,7 @@ func (d *Doctor) backlog(ctx context.Context, s Subject) error {
 		return err
 	}
 	d.consumers = b.Consumers
+	d.known(&b)
 	graded := func(ok bool, worse skald.Grade) skald.Grade {
 		if ok {
 			return skald.Fine

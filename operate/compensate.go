@@ -99,12 +99,30 @@ func flowOf(ctx context.Context, db store.Lister, w Wish) (string, error) {
 		return "", &UsageError{"which saga? Give its key"}
 	case err != nil:
 		return "", err
+	case len(rows) == 0 && w.Flow != "":
+		return "", ofAnotherFlow(ctx, db, w)
 	case len(rows) == 0:
 		return "", &NoneError{fmt.Sprintf("no tracker has heard of saga %.100q in this database", w.Key)}
 	case len(rows) > 1:
 		return "", &UsageError{fmt.Sprintf("sagas of %d flows have the key %.100q, %s and %s among them: name the flow", len(rows), w.Key, rows[0].Flow, rows[1].Flow)}
 	}
 	return rows[0].Flow, nil
+}
+
+// ofAnotherFlow names the flows that do have the key.
+func ofAnotherFlow(ctx context.Context, db store.Lister, w Wish) error {
+	rows, err := store.ListTracked(ctx, db, store.TrackedQuery{Key: w.Key})
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return &NoneError{fmt.Sprintf("no tracker has heard of saga %.100q in this database, of the flow %s or of another", w.Key, w.Flow)}
+	}
+	flows := make([]string, len(rows))
+	for i := range rows {
+		flows[i] = rows[i].Flow
+	}
+	return &NoneError{fmt.Sprintf("there is no saga %.100q of the flow %s in this database; there is one of: %s", w.Key, w.Flow, strings.Join(flows, ", "))}
 }
 
 func stepsOf(c *flow.Compensation) string {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/skald-go/skald/store"
 )
@@ -27,6 +29,9 @@ func CompensateAll[TTx any](ctx context.Context, db Compensator[TTx], s FlowSele
 	}
 	if s == (FlowSelection{}) && !o.DryRun {
 		return r, &UsageError{"which sagas? Name a flow or a state, or say overdue"}
+	}
+	if s.State != "" && !slices.Contains(SagaStatuses(), s.State) { // trackers have the same words
+		return r, &UsageError{fmt.Sprintf("a saga's state is one of %s, not %q", strings.Join(SagaStatuses(), ", "), s.State)}
 	}
 	rows, err := store.ListTracked(ctx, db, store.TrackedQuery{Flow: s.Flow, State: s.State, Overdue: s.Overdue, Limit: mostFlows + 1})
 	switch {

@@ -208,7 +208,7 @@ func readSaga(ctx context.Context, db store.Lister, name, key string) (s store.S
 	case err != nil:
 		return s, st, nil, err
 	case len(list) == 0:
-		return s, st, nil, &NoneError{fmt.Sprintf("there is no saga %s %q in this database, or it ended and is not kept any more", name, key)}
+		return s, st, nil, &NoneError{fmt.Sprintf("there is no saga %q in this database, or it ended and is not kept any more", strings.TrimSpace(name+" "+key))}
 	case len(list) > 1:
 		return s, st, nil, &UsageError{fmt.Sprintf("sagas of several definitions have the key %q: name one of them, %s or %s", key, list[0].Name, list[1].Name)}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ func compensateCommand(out, errs io.Writer) *cobra.Command {
 	storeFlags(c, &w.schema, &w.asJSON)
 	f := c.Flags()
 	f.StringVar(&wish.Flow, "flow", "", "of this flow, where sagas of several flows have the key")
-	f.StringVar(&all.State, "state", "", "without KEY: all that are so, such as running; with --flow, of this one")
+	f.StringVar(&all.State, "state", "", "without KEY: all that are so, one of "+strings.Join(operate.SagaStatuses(), ", ")+"; with --flow, of this one")
 	f.BoolVar(&all.Overdue, "overdue", false, "without KEY: all that wait for something that is due")
 	f.BoolVar(&wish.Again, "again", false, "ask once more for what was asked for before, and is not reported yet")
 	f.BoolVar(&w.yes, "yes", false, "do not ask")

@@ -83,7 +83,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), "INSERT INTO skald_handled_type VALUES ('billing', 'orders', 'order.renamed', CAST(unixepoch('subsec') * 1000 AS INTEGER) - 90000)")
 	doctor(t, 0, map[string]string{"store/types of billing": "warning the instance on old-7 has no handler for order.renamed of orders: 1 messages", "store/calls of billing": "warning of 1 calls"},
 		"--store", at, "--consumer", "billing")
-	doctor(t, 0, map[string]string{"store/types": "ok no message waits"}, "--store", at, "--consumer", "mail")
+	doctor(t, 8, map[string]string{"store/types": "ok no message waits", "store/consumer": "failed no consumer mail is known; known: billing"}, "--store", at, "--consumer", "mail")
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), insertedSaga("refund", "true", "NULL"))
 	doctor(t, 0, map[string]string{"store/sagas of refund": "warning 1 running, 0 compensating; of them 1 stuck, 0 paused, 0 failing → run: skald saga list --stuck --name 'refund'"}, "--store", at)
 	exec1(t, strings.TrimPrefix(at, "sqlite:"), insertedSaga("transfer", "false", "1"))
@@ -158,7 +158,7 @@ func TestDoctorOnHandlers(t *testing.T) {
 	url := service.URL + "/metrics"
 	doctor(t, 0, map[string]string{"handlers/p99 of billing": "ok at most 1s", "handlers/p99 of stock": "warning at most 1m0s"}, "--store", at, "--metrics", url)
 	doctor(t, 8, map[string]string{"handlers/p99 of billing": "ok", "handlers/p99 of stock": "failed a handler may take 30s"}, "--store", at, "--metrics", url, "--handle", "30s")
-	doctor(t, 0, map[string]string{"handlers/metrics": "warning no message was handled there yet"}, "--store", at, "--metrics", url, "--consumer", "mail")
+	doctor(t, 0, map[string]string{"handlers/metrics": "warning no message was handled there yet"}, "--store", at, "--metrics", url, "--consumer", "mail", "--accept", "consumer")
 	doctor(t, 8, map[string]string{"handlers/metrics": "failed 404"}, "--store", at, "--metrics", service.URL)
 }
 

@@ -29,15 +29,19 @@ func listCommand(out io.Writer, dead bool, short string) *cobra.Command {
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		n := 0
 		err := w.each(c, true, func(p *store.Parked) error {
+			n++
 			if w.asJSON {
 				return json.NewEncoder(out).Encode(operate.MessageOf(p))
 			}
-			if n++; n == 1 {
+			if n == 1 {
 				fmt.Fprintln(table, "consumer\tid\ttype\tkey\tattempts\tstate\terror")
 			}
 			_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Consumer, p.ID, p.Message.Type, keyText(p.Message.Key), p.Attempts, operate.State(p), firstLine(p.Last.Why))
 			return err
 		})
+		if err == nil {
+			sayNone(c.ErrOrStderr(), n, w.asJSON)
+		}
 		return errors.Join(err, table.Flush())
 	}}
 	w.flags(c, false)

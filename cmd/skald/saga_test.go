@@ -93,6 +93,8 @@ func TestCompensateByTheCommand(t *testing.T) {
 	start(t, env, "migrate").expect(0)
 	start(t, env, "compensate", "o-1", "--reason", "x", "--yes").expect(4, "no tracker has heard of")
 	sagaTook(t, path)
+	start(t, env, "compensate", "o-1", "--flow", "ordr", "--reason", "x", "--yes").expect(4, "no saga \"o-1\" of the flow ordr", "there is one of: order")
+	start(t, env, "compensate", "--state", "runing", "--reason", "x", "--yes").expect(2, "one of running, compensating, done, compensated, not \"runing\"")
 	start(t, env, "compensate", "o-1").expect(2, "wants a --reason")
 	start(t, env, "compensate", "o-1", "--reason", "x").expect(2, "add --yes")
 	dry := start(t, env, "compensate", "o-1", "--dry-run")

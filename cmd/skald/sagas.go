@@ -114,6 +114,7 @@ func sagaListCommand(out io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			sayNone(c.ErrOrStderr(), len(list), w.asJSON)
 			return listSagas(out, list, w.asJSON)
 		})
 	}

@@ -137,7 +137,7 @@ func TestSagasByTheCommand(t *testing.T) {
 	says([]string{"cancel: 1 of 1"}, "cancel", "o-2", "--reason", "nobody wants it")
 	awaits("o-2", func(s store.Saga) bool { return s.Status == "compensated" })
 	start(t, env, "saga", "cancel", "o-1", "--reason", "too late").expect(7, "left as they are")
-	start(t, env, "saga", "show", "o-9").expect(4, "there is no saga")
+	start(t, env, "saga", "show", "o-9").expect(4, `there is no saga "o-9"`)
 	start(t, env, "saga", "cancel", "--reason", "all of them").expect(2, "which sagas?")
 	start(t, env, "saga").expect(2)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -14,6 +15,13 @@ func terminal(w io.Writer) bool {
 	}
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// sayNone tells who looks that nothing is listed. A program that reads the list sees nothing of it.
+func sayNone(errs io.Writer, n int, asJSON bool) {
+	if n == 0 && !asJSON && terminal(errs) {
+		fmt.Fprintln(errs, "(none)")
+	}
 }
 
 // quoted is word as a shell takes it.

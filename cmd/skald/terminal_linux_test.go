@@ -38,8 +38,26 @@ func TestAskedAtTheTerminal(t *testing.T) {
 	})
 }
 
-// asked is the command at a terminal where answer is typed once it asks.
-func (b *bed) asked(answer string, args ...string) *program {
+// Who looks at an empty list is told that it is empty; a program that reads it sees nothing.
+func TestAnEmptyListSaysSoAtTheTerminal(t *testing.T) {
+	b := onSQLite(t).migrate()
+	for _, args := range [][]string{{"dead", "list"}, {"saga", "list", "--stuck"}} {
+		keyboard, terminal := b.terminal()
+		p := prepare(t, binary(), b.env, args...)
+		p.cmd.Stderr = terminal
+		p.begin().expect(0)
+		said := make([]byte, 100)
+		n, err := keyboard.Read(said)
+		if must(t, err); !strings.Contains(string(said[:n]), "(none)") || p.out.String() != "" {
+			t.Errorf("%v says %q, and prints %q", args, said[:n], &p.out)
+		}
+		if p = start(t, b.env, args...); p.wait() != 0 || p.errs.String() != "" {
+			t.Errorf("%v says %q where nobody looks", args, &p.errs)
+		}
+	}
+}
+
+func (b *bed) terminal() (keyboard, terminal *os.File) {
 	b.t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	must(b.t, err)
@@ -47,13 +65,20 @@ func (b *bed) asked(answer string, args ...string) *program {
 	must(b.t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
 	number, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
 	must(b.t, err)
-	terminal, err := os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	terminal, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	must(b.t, err)
 	b.t.Cleanup(func() { _ = terminal.Close() })
+	return keyboard, terminal
+}
+
+// asked is the command at a terminal where answer is typed once it asks.
+func (b *bed) asked(answer string, args ...string) *program {
+	b.t.Helper()
+	keyboard, terminal := b.terminal()
 	p := prepare(b.t, binary(), b.env, args...)
 	p.cmd.Stdin = terminal
 	p.begin().until("a question", func() bool { return strings.Contains(p.errs.String(), "Type yes:") })
-	_, err = keyboard.WriteString(answer)
+	_, err := keyboard.WriteString(answer)
 	must(b.t, err)
 	return p
 }
