@@ -53,7 +53,8 @@ type LeaseStore interface {
 // An error refuses the request with 401, or with the status of a *Problem.
 type Tenant func(r *http.Request) (string, error)
 
-// OneTenant is for a service whose callers all belong together.
+// OneTenant is for a service whose callers all belong together. The tenant is empty: skald inbox import
+// takes its keys without --source.
 func OneTenant(*http.Request) (string, error) { return "", nil }
 
 // Options; nil: the defaults.

@@ -45,7 +45,7 @@ func inboxImportCommand(out, errs io.Writer) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&consumer, "consumer", "", "whose messages: the group that will read the topic")
 	f.StringVar(&path, "from", "", "the file; - is standard input, JSON objects")
-	f.StringVar(&source, "source", "", "the source of messages for which the file has none")
+	f.StringVar(&source, "source", "", "the source of messages for which the file has none; of an endpoint the tenant, none under httpidem.OneTenant")
 	f.DurationVar(&keep, "keep", 0, "how long from now, as Options.Keep of the endpoint says; 0: as long as marks are kept")
 	f.StringVar(&reason, "reason", "", "why; it is noted")
 	f.StringVar(&by, "by", whoami(), "who; it is noted")
