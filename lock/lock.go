@@ -61,7 +61,8 @@ type Work struct {
 	// locked in the same round trip; of several at once no two callers deadlock, whatever their order
 	Entities []Entity
 	// Held are tokens from Take: their entities are locked, too, and the work stands only if nobody had one
-	// of them since. Else an *OvertakenError.
+	// of them since. Else an *OvertakenError. A database that went back in time has forgotten who had what:
+	// take them anew.
 	Held Tokens
 	// how long to wait for a rival that has the key or an entity, then store.ErrBusy. Default 5 s
 	Wait time.Duration
