@@ -79,10 +79,8 @@ func (t *Tracker[TTx]) Handle(ctx context.Context, tx TTx, ms []skald.Message) e
 	changed := rows[:0]
 	for _, row := range rows {
 		was := row.Body
-		for _, i := range at[row.Key] {
-			if err := t.note(ctx, &row, &ms[i]); err != nil {
-				return inbox.Guilty(i, err)
-			}
+		if err := t.note(ctx, &row, ms, at[row.Key]); err != nil {
+			return err
 		}
 		if row.Body != was {
 			changed = append(changed, row)
@@ -104,22 +102,24 @@ func (t *Tracker[TTx]) key(m *skald.Message) (string, error) {
 	return key, nil
 }
 
-// note puts m into the row of its saga.
-func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, m *skald.Message) error {
+// note puts those of ms into the row that are of its saga.
+func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.Message, ours []int) error {
 	var was seen // how the saga stood follows from it
 	if row.Body != "" {
 		if err := json.Unmarshal([]byte(row.Body), &was); err != nil {
 			return unreadable(row, err)
 		}
 	}
-	at := t.o.Now().UTC()
-	if !m.Time.IsZero() && m.Time.Before(at) {
-		at = m.Time.UTC()
-	}
-	was.Seen.add(t.flow, Name{Topic: m.Topic, Type: m.Type}, ID{Source: m.Source, ID: m.ID}, m.Key, at.Truncate(time.Microsecond))
-	was.Seen.trace(m.TraceParent, at.Truncate(time.Microsecond))
-	if err := was.Seen.ask(ctx, t.flow, m); err != nil {
-		return err
+	for _, i := range ours {
+		m, at := &ms[i], t.o.Now().UTC()
+		if !m.Time.IsZero() && m.Time.Before(at) {
+			at = m.Time.UTC()
+		}
+		was.Seen.add(t.flow, Name{Topic: m.Topic, Type: m.Type}, ID{Source: m.Source, ID: m.ID}, m.Key, at.Truncate(time.Microsecond))
+		was.Seen.trace(m.TraceParent, at.Truncate(time.Microsecond))
+		if err := was.Seen.ask(ctx, t.flow, m); err != nil {
+			return inbox.Guilty(i, err)
+		}
 	}
 	stands := t.flow.stand(&was.Seen)
 	stands.ask(was.Asked)
