@@ -202,9 +202,13 @@ func testInProgress[TTx any](t *testing.T, g *ground[TTx]) {
 	o.Wait = -1
 	one, two := s.endpoint(o), s.endpoint(o)
 	p := post{key: "k", body: `{"SKU":"tea"}`}
-	first := make(chan *httptest.ResponseRecorder)
+	first := make(chan *httptest.ResponseRecorder, 1)
 	go func() { first <- p.to(one) }()
-	<-inHand
+	select {
+	case <-inHand:
+	case w := <-first:
+		t.Fatalf("a request that nobody is in the way of is answered %d %s", w.Code, w.Body)
+	}
 	for _, h := range []http.Handler{one, two} {
 		w := p.to(h)
 		answers(t, w, 409, "request-in-progress")

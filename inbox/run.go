@@ -233,7 +233,7 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 
 // look has the store looked into, if it is time to, beside what else goes on.
 func (l *loop[TTx]) look() {
-	most, count, _ := l.in.wants(l.in.o.Now(), max(tellKept, tellShare*l.in.parkedQueue.took))
+	most, count, _ := l.in.wants(l.in.o.Now(), max(tellKept, l.in.parkedQueue.share(tellShare)))
 	session, not := l.in.checkpointer.session, l.in.others()
 	if most.Keys > 0 && !l.looking {
 		l.looking = true

@@ -21,14 +21,17 @@ type session struct {
 	timer     *time.Timer
 }
 
-// begin opens a transaction of our own: it waits for other writers for wait at most, and is rolled back once
-// it is older than most.
+// leastBegin is what BEGIN gets in any case: the machine may be slow, and nobody in the way.
+const leastBegin = time.Second
+
+// begin opens a transaction of our own: it waits for other writers for wait at most, for those of other
+// processes for leastBegin at least, and is rolled back once it is older than most.
 func (s *Store) begin(ctx context.Context, wait, most time.Duration) (*session, error) {
 	p, err := s.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
-	until := time.Now().Add(wait)
+	began := time.Now()
 	sessionID := context.WithoutCancel(ctx) // the transaction outlives the context that it was begun under
 	var mine *turn
 	if s.turns != nil {
@@ -39,7 +42,7 @@ func (s *Store) begin(ctx context.Context, wait, most time.Duration) (*session, 
 	}
 	sessionID, end := context.WithCancel(sessionID)
 	stop := context.AfterFunc(ctx, end)
-	timer := time.AfterFunc(time.Until(until), end)
+	timer := time.AfterFunc(max(wait-time.Since(began), leastBegin), end)
 	tx, err := s.lock(sessionID)
 	inTime, alive := timer.Stop(), stop()
 	if err == nil && inTime && alive {

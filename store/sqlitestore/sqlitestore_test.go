@@ -261,7 +261,7 @@ func TestBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, rival := range []*Store{s, other} {
-		u, err := rival.Begin(t.Context(), store.Intake{})
+		u, err := rival.Begin(t.Context(), store.Intake{Wait: 1}) // nobody is in the way
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,6 +34,11 @@ func (t *turn) end() {
 
 // take waits for the turn; most bounds it where ctx does not.
 func (t turnstile) take(ctx context.Context, most time.Duration) (*turn, error) {
+	select {
+	case t <- struct{}{}: // however little most is, nobody is in the way
+		return &turn{at: t}, nil
+	default:
+	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
