@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/skald-go/skald/httpidem"
-	"github.com/skald-go/skald/lock"
+	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -20,7 +20,7 @@ const (
 )
 
 // added is what idempotency, and idempotency with a lock, add to the latency of one handler with one insert:
-// one client at a time, with and without a network between. A lock is a round trip more.
+// one client at a time, with and without a network between.
 func added(name string, slow bool, most, mostLocked float64) comparison {
 	network := "no network between"
 	if slow {
@@ -82,13 +82,9 @@ func handling(db httpidem.Store[pgx.Tx], name string, o *httpidem.Options) http.
 	})
 }
 
-// locking locks an entity of the request first.
+// locking locks an entity of the request with its key.
 func locking(db *pgstore.Store) http.Handler {
-	return httpidem.Handle(db, "locked", httpidem.OneTenant, nil, func(ctx context.Context, tx pgx.Tx, q httpidem.Request[[]byte]) (httpidem.Reply[string], error) {
-		_, err := lock.In(ctx, db, tx, lock.Entity{Space: "account", Key: q.Key})
-		if err == nil {
-			_, err = tx.Exec(ctx, insertPosted, q.Key)
-		}
-		return httpidem.Created("done", "/posted/"+q.Key), err
-	})
+	return handling(db, "locked", &httpidem.Options{Entities: func(r *http.Request, _ []byte) []store.Lock {
+		return []store.Lock{{Space: "account", Key: r.Header.Get(httpidem.KeyHeader)}}
+	}})
 }

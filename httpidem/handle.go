@@ -26,6 +26,7 @@ type Request[In any] struct {
 	*http.Request // its Body was read
 	Key, Tenant   string
 	Body          In
+	Locks         []store.Lock // of Options.Entities, with the versions that this transaction gives them
 }
 
 // A Reply is what a handler answers. Out is sent as JSON; as it is, where it is []byte.
@@ -66,10 +67,14 @@ func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Opti
 			if err := decode(r, q.body, &in.Body); err != nil {
 				return answer{outcome: telemetry.KeyInvalid}, err
 			}
+			if err := d.about(r, q); err != nil {
+				return answer{}, err
+			}
 			run, err := once.Begin(ctx, db, q.request)
 			if err != nil {
 				return answer{}, err
 			}
+			in.Locks = run.Locks()
 			if kept, done := run.Answer(); done {
 				return restore(kept)
 			}
@@ -79,6 +84,15 @@ func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Opti
 			return handled(ctx, d, run, q, r, reply, err)
 		})
 	})
+}
+
+// about has the entities of a request locked with its key.
+func (d *door) about(r *http.Request, q *asked) (err error) {
+	defer failure.Recover(&err)
+	if d.o.Entities != nil {
+		q.request.Locks = d.o.Entities(r, q.body)
+	}
+	return nil
 }
 
 func safely[TTx, In, Out any](ctx context.Context, tx TTx, in Request[In], fn Handler[TTx, In, Out]) (reply Reply[Out], err error) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/once"
+	"github.com/skald-go/skald/store"
 )
 
 const (
@@ -67,6 +68,9 @@ type Options struct {
 	// Headers of a request that mean something to the handler: they belong to what must be equal under one
 	// key, as method, path, query, Content-Type and body do.
 	Headers []string
+	// Entities names the entities that a request under Handle is about: they are locked with its key, in the
+	// same round trip, until its commit. A rival that has one for longer than Wait: 409. Wrap refuses it.
+	Entities func(r *http.Request, body []byte) []store.Lock
 	// Lease is how long a handler under Wrap may take: its context ends at nine tenths of it, and a crash
 	// blocks the key for that long. Default 1 min.
 	Lease time.Duration

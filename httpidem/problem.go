@@ -119,7 +119,7 @@ func (d *door) problem(err error) *Problem {
 			after = max(after, held.Left)
 		}
 		return &Problem{Type: typeInProgress, Title: "A request is outstanding for this Idempotency-Key", Status: http.StatusConflict, After: after,
-			Detail: "a request under this key is being done: send it again later, for its answer"}
+			Detail: "a request under this key, or about the same thing, is being done: send it again later, for its answer"}
 	case errors.As(err, &later):
 		return &Problem{Status: http.StatusServiceUnavailable, After: max(later.After, retryAfter), Detail: "not now: send the same request again later", Err: err}
 	case errors.As(err, &outage), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), d.outage(err):

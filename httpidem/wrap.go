@@ -30,6 +30,9 @@ import (
 // the work goes on. Handle does not see what Wrap reserved: a new endpoint has a new name.
 func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handler) http.Handler {
 	d := newDoor(name, tenant, o, db)
+	if d.o.Entities != nil {
+		d.check = func(context.Context) error { return errNoTransaction }
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.serve(w, r, func(ctx context.Context, q *asked) (answer, error) {
 			key, err := d.reserve(ctx, db, q)
@@ -51,6 +54,8 @@ func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handl
 		})
 	})
 }
+
+var errNoTransaction = errors.New("httpidem.Options.Entities are locked until a commit, and Wrap has no transaction: take Handle, or lock them in the handler (redislock)")
 
 // reserve reserves the key. Where another one has it in hand, it asks again until Options.Wait is over.
 func (d *door) reserve(ctx context.Context, db LeaseStore, q *asked) (*once.Reservation, error) {
