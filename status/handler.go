@@ -27,6 +27,9 @@ type Options struct {
 	// Services are the others that are asked, by name: the URL under which each has its Handler mounted.
 	// Default: none.
 	Services map[string]string
+	// Databases are those of other services which this process has open itself, by name: they are asked
+	// without HTTP. Default: none.
+	Databases map[string]Database
 	// Deadline is how long they have to answer, all at once. Default 2 s.
 	Deadline time.Duration
 	// Client asks them. It adds the credentials that their Auth wants. Default: a client of its own, without
@@ -42,6 +45,12 @@ type Options struct {
 	// "https://traces.example/{trace}". Default: no link, the id alone.
 	TraceURL string
 	Logger   *slog.Logger // why somebody did not answer. Default slog.Default()
+}
+
+// A Database is that of another service.
+type Database struct {
+	DB    store.Lister
+	Store string // as Options.Store
 }
 
 // A handler answers for one database.
@@ -91,6 +100,11 @@ func Handler(db store.Lister, o *Options) (http.Handler, error) {
 			return nil, fmt.Errorf("status: where is %q? Give the http or https URL under which its handler is mounted, under a name that is not this service's", name)
 		}
 		h.others[name] = u
+	}
+	for name := range h.o.Databases {
+		if h.others[name] != nil || name == h.o.Service {
+			return nil, fmt.Errorf("status: %q is asked twice: give each service once, by its URL or its database", name)
+		}
 	}
 	if err := CheckTraceURL(h.o.TraceURL); err != nil {
 		return nil, fmt.Errorf("status: %w", err)
@@ -182,7 +196,7 @@ func (h *handler) ask(ctx context.Context, key string) Answer {
 		part         part
 		err          error
 	}
-	replies := make(chan reply, len(h.others)+1)
+	replies := make(chan reply, len(h.others)+len(h.o.Databases)+1)
 	go func() {
 		held, err := operate.Holders(ctx, h.db, keys, h.o.Store)
 		replies <- reply{h.o.Service, broken, part{Held: held}, err}
@@ -193,7 +207,13 @@ func (h *handler) ask(ctx context.Context, key string) Answer {
 			replies <- reply{name, fmt.Sprintf("asked at %s, it gave no answer that can be used", at.Redacted()), part, err}
 		}()
 	}
-	for range len(h.others) + 1 {
+	for name, d := range h.o.Databases {
+		go func() {
+			part, err := h.look(ctx, d, key, keys)
+			replies <- reply{name, broken, part, err}
+		}()
+	}
+	for range cap(replies) {
 		got := <-replies
 		a.stand(got.service, got.part.Sagas)
 		a.hold(got.service, got.part.Held)
@@ -245,15 +265,23 @@ func (h *handler) held(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, stop := context.WithTimeout(r.Context(), h.o.Deadline)
 	defer stop()
-	sagas, err := operate.SagaStandings(ctx, h.db, r.PathValue("key"), h.o.Store)
-	held := []operate.Holder{}
-	if err == nil {
-		held, err = operate.Holders(ctx, h.db, keys, h.o.Store)
-	}
+	out, err := h.look(ctx, Database{h.db, h.o.Store}, r.PathValue("key"), keys)
 	if err != nil {
 		h.o.Logger.WarnContext(ctx, "status: no answer", "service", h.o.Service, "error", err)
 		http.Error(w, "the database gave no answer", http.StatusServiceUnavailable)
 		return
 	}
-	h.json(w, http.StatusOK, part{Key: r.PathValue("key"), Sagas: append([]operate.SagaStanding{}, sagas...), Held: append([]operate.Holder{}, held...)})
+	h.json(w, http.StatusOK, out)
+}
+
+// look asks one database.
+func (*handler) look(ctx context.Context, d Database, key string, keys [][]byte) (part, error) {
+	out := part{Key: key, Sagas: []operate.SagaStanding{}, Held: []operate.Holder{}}
+	sagas, err := operate.SagaStandings(ctx, d.DB, key, d.Store)
+	if err != nil {
+		return out, err
+	}
+	held, err := operate.Holders(ctx, d.DB, keys, d.Store)
+	out.Sagas, out.Held = append(out.Sagas, sagas...), append(out.Held, held...)
+	return out, err
 }

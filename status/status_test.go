@@ -116,6 +116,13 @@ func TestAcrossServices(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) || len(a.Silent) > 0 {
 		t.Errorf("held up by\n%s\nwant\n%s\nsilent: %v", strings.Join(got, "\n"), strings.Join(want, "\n"), a.Silent)
 	}
+	here := handler(t, orders, status.Options{Service: "orders", Services: map[string]string{"payment": at.URL}, Databases: map[string]status.Database{"stock": {DB: stock}}})
+	if _, same := answer(t, here, "o-1"); fmt.Sprint(same.Held) != fmt.Sprint(a.Held) || len(same.Silent) > 0 || len(same.Sagas) != 1 {
+		t.Errorf("one of them in this process: %+v\nwant %+v", same, a)
+	}
+	if _, err := status.Handler(orders, &status.Options{Services: map[string]string{"stock": at.URL}, Databases: map[string]status.Database{"stock": {DB: stock}}}); err == nil {
+		t.Error("a service that is asked twice was taken")
+	}
 	code, text := get(t, h, "/o-1", "Accept", "text/html,application/xhtml+xml")
 	for _, part := range []string{"<h2>order: running, overdue</h2>", "waits for <b>payment.taken</b> after order.placed", "Held up at payment", "--key &#39;k &lt;1&gt;&#39;"} {
 		if code != http.StatusOK || !strings.Contains(text, part) {

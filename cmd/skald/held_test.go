@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/status"
 )
 
 // The command that an order's status names frees the order, word for word, as a shell reads it.
@@ -34,8 +34,8 @@ func TestCommandOfAStatusFreesTheOrder(t *testing.T) {
 			exec1(t, file, "CREATE TRIGGER sick BEFORE INSERT ON reservations BEGIN SELECT RAISE(ABORT, 'the shelf fell'); END")
 			r := httptest.NewRequest(http.MethodPost, "/orders", bytes.NewBufferString(`{"customer":"ada","items":[{"sku":"tea","quantity":2}]}`))
 			r.Header.Set("Idempotency-Key", "mine")
-			var now order.Status
-			answered(t, orders, r, &now)
+			var now standing
+			answered(t, orders, r, &now.Summary)
 			ask := func() int { return askHeld(t, orders, &now) }
 			stepped(t, steps, func() bool { return ask() == 1 })
 			if now.Held[0].State != state {
@@ -47,7 +47,7 @@ func TestCommandOfAStatusFreesTheOrder(t *testing.T) {
 			if said, err := typed.CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v\n%s", now.Held[0].Command, err, said)
 			}
-			stepped(t, steps, func() bool { return ask() == 0 && now.State == order.Confirmed })
+			stepped(t, steps, func() bool { return ask() == 0 && now.Summary.State == order.Confirmed })
 		})
 	}
 }
@@ -96,19 +96,30 @@ func answered(t *testing.T, h http.Handler, r *http.Request, into any) {
 	}
 }
 
+// A standing is where an order stands: by its own state, and by its status.
+type standing struct {
+	order.Summary
+	status.Answer
+}
+
 // askHeld is how many messages hold the order. A service that gave no answer in time, on a slow machine, is
 // asked again.
-func askHeld(t *testing.T, orders http.Handler, now *order.Status) int {
+func askHeld(t *testing.T, orders http.Handler, now *standing) int {
 	t.Helper()
-	unknown := func(h order.Held) bool { return h.State == "unknown" }
 	for end := time.Now().Add(5 * time.Minute); ; {
-		now.Held = nil
-		answered(t, orders, httptest.NewRequest(http.MethodGet, "/orders/"+now.ID+"/status", nil), now)
-		if !slices.ContainsFunc(now.Held, unknown) {
+		at := "/orders/" + now.ID
+		answered(t, orders, httptest.NewRequest(http.MethodGet, at, nil), &now.Summary)
+		w := httptest.NewRecorder()
+		orders.ServeHTTP(w, httptest.NewRequest(http.MethodGet, at+"/status", nil))
+		now.Answer = status.Answer{}
+		if err := json.Unmarshal(w.Body.Bytes(), &now.Answer); err != nil {
+			t.Fatalf("%d, %v: %s", w.Code, err, w.Body)
+		}
+		if len(now.Silent) == 0 {
 			return len(now.Held)
 		}
 		if time.Now().After(end) {
-			t.Fatalf("held by %+v", now.Held)
+			t.Fatalf("silent are %+v", now.Silent)
 		}
 	}
 }

@@ -15,32 +15,33 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/skald-go/skald/examples/shop/order"
+	"github.com/skald-go/skald/status"
 )
 
 // Order and Payment are programs of their own. The status of an order names the message that is parked at
-// Payment and the command for it; when that program has ended, Payment is told as unknown.
+// Payment and the command for it; when that program has ended, Payment is named as silent.
 func TestStatusAsksAnotherProgram(t *testing.T) {
 	broker, folder := natsURL(t), filepath.Join(t.TempDir(), "till")
 	till, end := program(t, "answers: ", "payment", "--store", "sqlite:"+folder, "--broker", broker, "--answer", "127.0.0.1:0")
 	orders, endOrders := program(t, "orders: ", "order", "--store", "sqlite:"+t.TempDir(), "--broker", broker, "--listen", "127.0.0.1:0",
 		"--ask", "payment="+till, "--ask", "inventory=http://127.0.0.1:1")
-	page(t, till+"/held/none") // it answers when its tables are there
+	page(t, till+"/payment/none/held") // it answers when its tables are there
 	breakIt(t, filepath.Join(folder, "payment.db"), "CREATE TRIGGER sick BEFORE INSERT ON transfers BEGIN SELECT RAISE(ABORT, 'the till is shut'); END")
 	id := placed(t, orders)
 	at := orders + "/" + id + "/status"
-	parked := statusUntil(t, at, "payment", "parked")
+	parked := heldUntil(t, at, "payment", "parked")
 	want := "skald parked release --store sqlite:" + filepath.Join(folder, "payment.db") + " --consumer payment --key " + id + " --reason 'the cause is gone'"
-	if parked.Command != want || !strings.Contains(parked.Why, "the till is shut") || parked.Type != "order.placed" {
+	if parked.Command != want || !strings.Contains(parked.LastError, "the till is shut") || parked.Type != "order.placed" {
 		t.Errorf("payment is told as %+v\nwant the command %s", parked, want)
 	}
-	if h := statusUntil(t, at, "inventory", "unknown"); !strings.Contains(h.Why, "http://127.0.0.1:1") {
-		t.Errorf("inventory is told as %+v", h)
+	if why := silentUntil(t, at, "inventory"); !strings.Contains(why, "http://127.0.0.1:1") {
+		t.Errorf("inventory is silent: %s", why)
 	}
 	if code := end(); code != 0 {
 		t.Errorf("serve payment: exit %d", code)
 	}
-	if h := statusUntil(t, at, "payment", "unknown"); !strings.Contains(h.Why, till) {
-		t.Errorf("payment, which has ended, is told as %+v", h)
+	if why := silentUntil(t, at, "payment"); !strings.Contains(why, till) {
+		t.Errorf("payment, which has ended, is silent: %s", why)
 	}
 	if code := endOrders(); code != 0 {
 		t.Errorf("serve order: exit %d", code)
@@ -123,20 +124,53 @@ func placed(t *testing.T, orders string) (id string) {
 	return made.ID
 }
 
-// statusUntil asks for the status until it tells a service in this state, and gives that.
-func statusUntil(t *testing.T, url, service, state string) order.Held {
+// heldUntil asks for the status until it tells a service in this state, and gives that.
+func heldUntil(t *testing.T, url, service, state string) (found status.Held) {
+	t.Helper()
+	statusUntil(t, url, func(a *status.Answer) bool {
+		i := slices.IndexFunc(a.Held, func(h status.Held) bool { return h.Service == service && h.State == state })
+		if i >= 0 {
+			found = a.Held[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+// silentUntil asks for the status until a service gives no answer, and says why.
+func silentUntil(t *testing.T, url, service string) (why string) {
+	t.Helper()
+	statusUntil(t, url, func(a *status.Answer) bool {
+		i := slices.IndexFunc(a.Silent, func(s status.Silent) bool { return s.Service == service })
+		if i >= 0 {
+			why = a.Silent[i].Why
+		}
+		return i >= 0
+	})
+	return why
+}
+
+func statusUntil(t *testing.T, url string, done func(*status.Answer) bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; {
-		text := page(t, url)
-		var now order.Status
-		if err := json.Unmarshal([]byte(text), &now); err != nil {
-			t.Fatalf("%v: %s", err, text)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if i := slices.IndexFunc(now.Held, func(h order.Held) bool { return h.Service == service && h.State == state }); i >= 0 {
-			return now.Held[i]
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var now status.Answer
+		err = json.NewDecoder(answer.Body).Decode(&now)
+		if _ = answer.Body.Close(); err != nil {
+			t.Fatalf("%s: %v", answer.Status, err)
+		}
+		if done(&now) {
+			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s is not %s: %s", service, state, text)
+			t.Fatalf("the status is %+v", now)
 		}
 	}
 }

@@ -204,13 +204,13 @@ func (l *loading) waitForAll(ctx context.Context, out io.Writer) error {
 
 func (l *loading) end(ctx context.Context, id string) (order.State, error) {
 	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url+"/orders/"+id+"/status", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url+"/orders/"+id, nil)
 		if err != nil {
 			return "", err
 		}
-		var status order.Status
+		var status order.Summary
 		if _, _, err := l.do(req, &status); err != nil {
-			return "", fmt.Errorf("status of order %s: %w", id, err)
+			return "", fmt.Errorf("state of order %s: %w", id, err)
 		}
 		if status.State.Ended() {
 			return status.State, nil

@@ -44,7 +44,7 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 	f.StringVar(&s.prefix, "prefix", "", prefixUsage)
 	f.StringVar(&s.instance, "instance", "1", "the stable name of this instance among those of the same service")
 	f.StringVar(&s.metrics, "metrics", "", "serve /metrics for Prometheus at this address")
-	f.StringVar(&s.answer, "answer", "", "tell at this address what holds an order here, for the process with Order")
+	f.StringVar(&s.answer, "answer", "", "tell at this address what is known of an order here, for the process with Order")
 	f.Func("ask", "NAME=URL: where Order's status asks a service of another process, again for each", s.ask.Add)
 	f.StringVar(&s.gateway, "gateway", "", "whom Payment asks; none: one in its own database")
 	f.BoolVar(&s.older, "older", false, "instances of a build that knew no steps serve too, or did")
@@ -75,7 +75,7 @@ func (s serving) asks() error {
 		return &place.UsageError{What: "--ask is for the process that serves order: give it there, and --answer here"}
 	}
 	for _, name := range s.names {
-		if s.ask[name] != nil {
+		if s.ask[name] != "" {
 			return &place.UsageError{What: fmt.Sprintf("--ask %s: this process serves it, and asks it anyhow: leave it out", name)}
 		}
 	}
@@ -100,7 +100,7 @@ func (s serving) run(ctx context.Context) (err error) {
 	defer func() { s.seen.close(ctx, s.log); err = errors.Join(err, shop.Close(), bus.Close()) }()
 	runners := s.seen.runners()
 	if s.answer != "" {
-		at, err := listen(s.answer, shop.Answer(s.prefix))
+		at, err := listen(s.answer, shop.Answer())
 		if err != nil {
 			return fmt.Errorf("--answer: %w", err)
 		}
@@ -175,7 +175,7 @@ func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *pla
 		return nil, err
 	}
 	o := &service.Options{Style: events.Style, Prefix: s.prefix, Instance: s.instance, Older: s.older}
-	o.Held = shop.Held(s.prefix, s.ask)
+	o.Where = shop.Where(s.ask)
 	o.Inbox.Logger, o.Relay.Logger, o.Saga.Logger = s.log, s.log, s.log
 	if s.gateway != "" {
 		o.Gateway = gateway.NewClient(s.gateway)

@@ -27,7 +27,8 @@ type books struct {
 	movements []movement
 	mails     map[string]int
 	services  []*service
-	sagas     map[string]saga // by order; none in a shop whose services know by themselves what comes next
+	sagas     map[string]saga   // by order; none in a shop whose services know by themselves what comes next
+	tracked   map[string]string // the state of each order's saga, in such a shop
 
 	cancellations map[string]string // the answers
 	changes       []change
@@ -173,7 +174,7 @@ func read(ctx context.Context, dbs map[string]table.DB) (*books, error) {
 		b.mails[id] = n
 		return err
 	})
-	b.sagas = r.sagas()
+	b.sagas, b.tracked = r.sagas(), r.tracked()
 	for _, name := range services() {
 		b.services = append(b.services, readService(r, name))
 	}

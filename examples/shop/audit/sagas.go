@@ -59,10 +59,27 @@ func (r *reader) sagas() map[string]saga {
 	return out
 }
 
-// sagasEnded: the saga of a confirmed order is done, that of a cancelled one has undone what it did. Both
-// are kept for a time, and then the orders alone.
+func (r *reader) tracked() map[string]string {
+	out := map[string]string{}
+	r.each("order", "Tracked", func(row table.Row) error {
+		var key, state string
+		err := row.Scan(&key, &state)
+		r.share(&key, &state)
+		out[key] = state
+		return err
+	})
+	return out
+}
+
+// sagasEnded: the saga of a confirmed order is done, that of a cancelled one has undone what it did, and that
+// is what the status of the order answers. Both are kept for a time, and then the orders alone.
 func (b *books) sagasEnded(f *findings) {
 	want := map[string]string{"confirmed": "done", "cancelled": "compensated"}
+	for _, o := range b.orders {
+		if state, known := b.tracked[o.id]; len(b.tracked) > 0 && o.ended() {
+			f.hold(known && state == want[o.state], "order %s is %s, and its status is %q", o.id, o.state, state)
+		}
+	}
 	for id, s := range b.sagas {
 		o := b.byID[id]
 		if o == nil {

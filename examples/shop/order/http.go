@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 
 	"github.com/skald-go/skald/httpidem"
 )
@@ -26,14 +27,14 @@ const (
 //
 //	POST /orders              {"customer", "items": [{"sku", "quantity"}]}, with an Idempotency-Key
 //	GET  /orders/{id}
-//	GET  /orders/{id}/status
+//	GET  /orders/{id}/history  how the order came to where it is, for its customer
+//	GET  /orders/{id}/status   where its saga stands and what holds it, for support: Options.Where
 //	POST /orders/{id}/cancel
 //	PUT  /orders/{id}/address {"address"}
 //
 // A request under a key answers 201, a repeat the same, another body 422: see package httpidem. A wish is 202
 // the first time and 200 again, 409 once the order has ended or is being cancelled; another address costs a
-// fee; its status tells the answer, and which message holds the order, if Options.Held is set. Errors are
-// application/problem+json (RFC 9457).
+// fee; its history tells the answer. Errors are application/problem+json (RFC 9457).
 func (s *Order[TTx]) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders", httpidem.Handle(s.home.Store, "POST /orders", httpidem.OneTenant, &httpidem.Options{MaxBody: maxBody, Seen: s.o.Seen}, s.post))
@@ -41,13 +42,17 @@ func (s *Order[TTx]) Handler() http.Handler {
 		found, err := s.Find(r.Context(), r.PathValue("id"))
 		answer(w, r, http.StatusOK, found, err)
 	})
-	mux.HandleFunc("GET /orders/{id}/status", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /orders/{id}/history", func(w http.ResponseWriter, r *http.Request) {
 		status, err := s.Status(r.Context(), r.PathValue("id"))
-		if err == nil {
-			s.held(r, &status)
-		}
 		answer(w, r, http.StatusOK, status, err)
 	})
+	if s.o.Where != nil {
+		mux.HandleFunc("GET /orders/{id}/status", func(w http.ResponseWriter, r *http.Request) {
+			asked := r.Clone(r.Context())
+			asked.URL.Path, asked.URL.RawPath = "/"+r.PathValue("id"), "/"+url.PathEscape(r.PathValue("id"))
+			s.o.Where.ServeHTTP(w, asked)
+		})
+	}
 	mux.HandleFunc("POST /orders/{id}/cancel", func(w http.ResponseWriter, r *http.Request) {
 		fresh, err := s.Cancel(r.Context(), r.PathValue("id"))
 		s.wished(w, r, fresh, err)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -42,7 +43,7 @@ type Options struct {
 	Prices map[string]int64
 	Saga   saga.EngineOptions // of the orchestrated style. Default: as they say
 	Seen   once.Cache         // of answers over HTTP. Default: none
-	Held   Finder             // what holds an order, for its status over HTTP. Default none: nobody is asked
+	Where  http.Handler       // GET /{id}: where the saga of an order stands. Default: none
 }
 
 // An Order service.

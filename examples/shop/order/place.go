@@ -50,8 +50,6 @@ type Status struct {
 
 	Cancellation string    `json:"cancellation,omitempty"` // asked, stopped or gone
 	Changes      []Changed `json:"changes,omitempty"`
-	// over HTTP only, if Options.Held is set: what it waits for a human with
-	Held []Held `json:"held,omitempty"`
 }
 
 // A Moment is when an order entered a state.

@@ -1,13 +1,9 @@
 package place_test
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,7 +35,7 @@ func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
 	o := &service.Options{}
 	o.Inbox.RetryFirst, o.Inbox.RetryMost = time.Hour, time.Hour
 	s.addWith("payment", "payment", bus, o)
-	answers := httptest.NewServer(there.Answer(""))
+	answers := httptest.NewServer(there.Answer())
 	defer answers.Close()
 	s.place = here
 	for _, name := range service.Names() {
@@ -47,7 +43,7 @@ func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
 			continue
 		}
 		asks := *o
-		asks.Held = here.Held("", elsewhere(t, "payment="+answers.URL))
+		asks.Where = here.Where(elsewhere(t, "payment="+answers.URL))
 		s.addWith(name, name, bus, &asks)
 	}
 	home, err := there.Home(t.Context(), "payment")
@@ -63,7 +59,7 @@ func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
 	now, text := s.status(id)
 	want := "skald parked release --store sqlite:" + filepath.Join(folder, "payment.db") + " --consumer payment --key " + id + " --reason 'the cause is gone'"
 	if h := now.Held[0]; now.State != order.Pending || h.Service != "payment" || h.State != "parked" || h.Attempts != 1 ||
-		h.DueSeconds < 60 || h.Command != want || !strings.Contains(h.Why, "the till is shut") {
+		h.DueSeconds < 60 || h.Command != want || !strings.Contains(h.LastError, "the till is shut") {
 		t.Errorf("the status is %s\nwant the command %s", text, want)
 	}
 	kept, err := store.ListKept(t.Context(), home.Store, store.Sought{Key: []byte(id), Limit: 10})
@@ -78,169 +74,52 @@ func TestStatusNamesWhatHoldsAnOrderElsewhere(t *testing.T) {
 	}
 	s.stepUntilHeld(id, 0)
 	s.stepUntilQuiet()
-	if now, text := s.status(id); now.State != order.Confirmed || strings.Contains(text, "held") {
+	if now, text := s.status(id); now.State != order.Confirmed || len(now.Held) > 0 {
 		t.Errorf("freed, the status is %s", text)
 	}
 }
 
-// Services of other processes that answer no list, nothing, or are away are told as unknown; the rest of the
-// status stands.
+// Services of other processes that fail, hang or are away are named; the rest of the status stands.
 func TestStatusWhereAnotherProcessGivesNoAnswer(t *testing.T) {
 	t.Parallel()
-	fails := httptest.NewServer(says(http.StatusInternalServerError, "[]"))
+	fails := httptest.NewServer(place.SQLite(t.TempDir()).Answer()) // which does not serve it
 	defer fails.Close()
-	hangs := httptest.NewServer(http.HandlerFunc(silent))
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer hangs.Close()
 	away := httptest.NewServer(http.NotFoundHandler())
 	away.Close()
 	asks := elsewhere(t, "payment="+fails.URL, "inventory="+hangs.URL, "fulfilment="+away.URL)
 	d := place.SQLite(t.TempDir())
-	s := openWith(t, d, &service.Options{Held: d.Held("", asks)}, "order")
+	s := openWith(t, d, &service.Options{Where: d.Where(asks)}, "order")
 	s.order(1, 1)
 	now, text := s.status(onlyOrder(t, d), "payment", "inventory", "fulfilment")
-	if now.State != order.Pending || len(now.History) != 1 || len(now.Held) != 3 {
-		t.Fatalf("the status is %s", text)
+	if now.State != order.Pending || len(now.Silent) != 3 || now.Silent[0].Service != "fulfilment" || now.Silent[1].Service != "inventory" || now.Silent[2].Service != "payment" {
+		t.Errorf("the status is %s", text)
 	}
-	for i, at := range []string{fails.URL, hangs.URL, away.URL} {
-		h := now.Held[i]
-		if h.Service != service.Names()[i+1] || h.Consumer != h.Service || h.State != "unknown" || !strings.Contains(h.Why, at) {
-			t.Errorf("%s is told as %+v", service.Names()[i+1], h)
-		}
+	if !strings.Contains(now.Silent[0].Why, away.URL) || !strings.Contains(now.Silent[1].Why, "no answer within 2s") || !strings.Contains(now.Silent[2].Why, fails.URL) {
+		t.Errorf("silent are %+v", now.Silent)
 	}
 }
 
-// Whatever comes back but a list of what holds the order there, the service is told as unknown, and why.
-func TestOtherProcessIsUnknown(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		answers http.HandlerFunc
-		why     string
-	}{
-		"an error":              {says(http.StatusInternalServerError, "[]"), "500 Internal Server Error"},
-		"not there":             {place.SQLite(t.TempDir()).Answer("").ServeHTTP, "404 Not Found"},
-		"no JSON":               {says(http.StatusOK, "<html>"), "read its answer"},
-		"more than JSON":        {says(http.StatusOK, "[] []"), "read its answer"},
-		"another type":          {says(http.StatusOK, `{"held": []}`), "read its answer"},
-		"nothing":               {says(http.StatusOK, "null"), "no list"},
-		"of another service":    {says(http.StatusOK, `[{"service": "inventory", "state": "parked"}]`), "no list"},
-		"of something else":     {says(http.StatusOK, `[{"colour": "red"}]`), "no list"},
-		"too much":              {says(http.StatusOK, "["+strings.Repeat(" ", 1<<20)+"]"), "more than 1048576 bytes"},
-		"silent":                {silent, late},
-		"silent after it began": {begins, late},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			answers := httptest.NewServer(c.answers)
-			defer answers.Close()
-			if h := unknownAt(t, answers.URL, c.why); !strings.Contains(h.Why, c.why) || !strings.Contains(h.Why, answers.URL) || strings.Contains(h.Why, "\n") {
-				t.Errorf("payment is told as %+v, want %q", h, c.why)
-			}
-		})
-	}
-}
-
-// late is what is told of who gives no answer in time.
-const late = "no answer: context deadline exceeded"
-
-func says(code int, text string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(code)
-		fmt.Fprint(w, text)
-	}
-}
-
-// silent gives no answer as long as it is asked.
-func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-
-// begins an answer that has no end.
-func begins(w http.ResponseWriter, r *http.Request) {
-	fmt.Fprint(w, "[")
-	_ = http.NewResponseController(w).Flush()
-	silent(w, r)
-}
-
-// unknownAt is what is told of Payment, asked at this address alone. On a slow machine an answer is late at
-// first; one that is to be late has no time.
-func unknownAt(t *testing.T, at, why string) order.Held {
-	t.Helper()
-	find := place.SQLite(t.TempDir()).Held("", elsewhere(t, "payment="+at))
-	for end := time.Now().Add(most); ; {
-		ctx, stop := t.Context(), context.CancelFunc(func() {})
-		if why == late {
-			ctx, stop = context.WithTimeout(ctx, 50*time.Millisecond)
-		}
-		held, err := find(ctx, "o-1")
-		stop()
-		if len(held) != 1 || held[0].Service != "payment" || held[0].State != "unknown" {
-			t.Fatalf("held by %+v, %v", held, err)
-		}
-		if why == late || !strings.Contains(held[0].Why, late) || time.Now().After(end) {
-			return held[0]
-		}
-	}
-}
-
-// Order does not wait longer than whoever asks it: the context of the request ends the question to another
-// process.
-func TestStatusEndsWithItsRequest(t *testing.T) {
-	t.Parallel()
-	ctx, leave := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	answers := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		leave()
-		<-r.Context().Done()
-		close(ended)
-	}))
-	defer answers.Close()
-	d := place.SQLite(t.TempDir())
-	held, err := d.Held("", elsewhere(t, "payment="+answers.URL))(ctx, "o-1")
-	if err == nil || !errors.Is(err, context.Canceled) || len(held) != 1 || held[0].State != "unknown" {
-		t.Errorf("held by %+v, %v", held, err)
-	}
-	<-ended
-}
-
-// A process answers for what it serves, one or all of it, and says so if it is its database that is away;
-// what is open here is asked nowhere else.
+// A process answers for what it serves, and says so if it is its database that is away.
 func TestAnswerOfAProcess(t *testing.T) {
 	t.Parallel()
 	d := place.SQLite(t.TempDir())
 	openWith(t, d, &service.Options{}, "payment", "inventory")
-	for _, name := range []string{"payment", "inventory"} {
-		home, err := d.Home(t.Context(), name)
-		if err == nil {
-			err = home.Make(t.Context(), "ALTER TABLE skald_parked RENAME TO gone")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	home, err := d.Home(t.Context(), "inventory")
+	if err == nil {
+		err = home.Make(t.Context(), "ALTER TABLE skald_parked RENAME TO gone")
 	}
-	ask := func(path string) (code int, held []order.Held) {
-		t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{
+		"/payment/o-1/held?key=by0x": http.StatusOK, "/inventory/o-1/held?key=by0x": http.StatusServiceUnavailable, "/order/o-1/held": http.StatusNotFound, "/": http.StatusNotFound,
+	} {
 		w := httptest.NewRecorder()
-		d.Answer("").ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
-		if err := json.Unmarshal(w.Body.Bytes(), &held); err != nil && w.Code == http.StatusOK {
-			t.Fatalf("%s: %v: %s", path, err, w.Body)
+		if d.Answer().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil)); w.Code != want {
+			t.Errorf("%s: %d %s, want %d", path, w.Code, w.Body, want)
 		}
-		return w.Code, held
-	}
-	if code, held := ask("/held/o-1"); code != http.StatusOK || len(held) != 2 || held[0].Service != "payment" || held[1].Service != "inventory" {
-		t.Errorf("all: %d, %+v", code, held)
-	}
-	if code, held := ask("/held/o-1?service=inventory"); code != http.StatusOK || len(held) != 1 || held[0].Service != "inventory" || held[0].State != "unknown" {
-		t.Errorf("inventory: %d, %+v", code, held)
-	}
-	if code, _ := ask("/held/o-1?service=order"); code != http.StatusNotFound {
-		t.Errorf("order, which is not here: %d", code)
-	}
-	answers := httptest.NewServer(d.Answer(""))
-	defer answers.Close()
-	if h := unknownAt(t, answers.URL, ""); h.Why != "its database gave no answer" {
-		t.Errorf("held by %+v", h)
-	}
-	held, err := d.Held("", elsewhere(t, "payment=http://127.0.0.1:1"))(t.Context(), "o-1")
-	if err == nil || len(held) != 2 || held[0].Why != "its database gave no answer" {
-		t.Errorf("held by %+v, %v", held, err)
 	}
 }
 
@@ -259,7 +138,7 @@ func elsewhere(t *testing.T, asks ...string) place.Elsewhere {
 func TestWhereToAsk(t *testing.T) {
 	t.Parallel()
 	e := elsewhere(t, "payment=http://127.0.0.1:9191", "inventory=https://u:secret@stock.example/shop/")
-	if len(e) != 2 || *e["payment"] != (url.URL{Scheme: "http", Host: "127.0.0.1:9191"}) {
+	if len(e) != 2 || e["payment"] != "http://127.0.0.1:9191/payment" || e["inventory"] != "https://u:secret@stock.example/shop/inventory" {
 		t.Errorf("%v", e)
 	}
 	for text, want := range map[string]string{

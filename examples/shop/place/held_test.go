@@ -18,6 +18,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/flow"
+	"github.com/skald-go/skald/status"
 	"github.com/skald-go/skald/store"
 )
 
@@ -64,15 +66,15 @@ func heldAndFreed[TTx any](t *testing.T, d *place.Databases[TTx], state, flags, 
 	}
 	s.order(1, 1)
 	id := onlyOrder(t, d)
-	if now, text := s.status(id); strings.Contains(text, "held") {
-		t.Errorf("held before anything failed: %+v", now)
+	if now, text := s.status(id); len(now.Held) > 0 {
+		t.Errorf("held before anything failed: %s", text)
 	}
 	s.stepUntilHeld(id, 1)
 	s.stepUntilQuiet()
 	now, text := s.status(id)
 	h := now.Held[0]
 	if now.State != order.Paid || h.Service != "inventory" || h.Consumer != "inventory" || h.State != state || h.Type != event.PaymentTaken ||
-		h.Attempts != 1 || !strings.Contains(h.Why, "fell") {
+		h.Attempts != 1 || !strings.Contains(h.LastError, "fell") {
 		t.Errorf("the status is %s", text)
 	}
 	kept, err := store.ListKept(t.Context(), home.Store, store.Sought{Key: []byte(id), Limit: 10})
@@ -96,12 +98,12 @@ func heldAndFreed[TTx any](t *testing.T, d *place.Databases[TTx], state, flags, 
 	}
 	s.stepUntilHeld(id, 0)
 	s.stepUntilQuiet()
-	if now, text := s.status(id); now.State != order.Confirmed || strings.Contains(text, "held") {
+	if now, text := s.status(id); now.State != order.Confirmed || len(now.Held) > 0 || len(now.Sagas) != 1 || now.Sagas[0].State != flow.Done {
 		t.Errorf("freed, the status is %s", text)
 	}
 }
 
-// A service whose database gives no answer is told as unknown, and the rest of the status stands. Order in a
+// A service whose database gives no answer is named, and the rest of the status stands. Order in a
 // process of its own asks nobody else.
 func TestStatusWhereAServiceIsAway(t *testing.T) {
 	t.Parallel()
@@ -117,10 +119,10 @@ func TestStatusWhereAServiceIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	now, text := s.status(onlyOrder(t, d), "payment")
-	if len(now.Held) != 1 || now.Held[0].Service != "payment" || now.Held[0].State != "unknown" || now.State != order.Pending {
+	if len(now.Silent) != 1 || now.Silent[0].Service != "payment" || now.State != order.Pending {
 		t.Errorf("the status is %s", text)
 	}
-	if now, text := openWith(t, alone, &service.Options{Instance: "2"}, "order").status(now.ID); now.State != order.Pending || now.Held != nil {
+	if now, text := openWith(t, alone, &service.Options{Instance: "2"}, "order").status(now.Key); now.State != order.Pending || len(now.Held)+len(now.Silent) > 0 {
 		t.Errorf("alone, the status is %s", text)
 	}
 }
@@ -149,7 +151,7 @@ func TestStatusNamesOnlyWhatHolds(t *testing.T) {
 	}
 	keep("payment", "called", "", nil)
 	keep("payment", "behind it", "it failed before", nil)
-	if _, text := s.status(id); strings.Contains(text, "held") {
+	if now, text := s.status(id); len(now.Held) > 0 {
 		t.Errorf("the status is %s", text)
 	}
 	keep("analytics", "it's no", "no", &store.Death{At: time.Now(), Kind: "rejected", Fingerprint: "abc", BlocksKey: true})
@@ -191,23 +193,34 @@ func onlyOrder[TTx any](t *testing.T, d *place.Databases[TTx]) (id string) {
 	return id
 }
 
+// A stand is where an order stands: by its own state, and by its status.
+type stand struct {
+	order.Summary
+	status.Answer
+}
+
 // status is that of an order, once each service has answered but those that are away: a slow machine keeps
 // some from it at first.
-func (s *shop) status(id string, away ...string) (out order.Status, text string) {
+func (s *shop) status(id string, away ...string) (out stand, text string) {
 	s.t.Helper()
-	for deadline := time.Now().Add(most); ; {
+	ask := func(path string, into any) string {
+		s.t.Helper()
 		w := httptest.NewRecorder()
-		s.orders.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/orders/"+id+"/status", nil))
-		out = order.Status{}
-		if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || w.Code != http.StatusOK {
-			s.t.Fatalf("status: %d, %v: %s", w.Code, err, w.Body)
+		s.orders.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/orders/"+id+path, nil))
+		if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
+			s.t.Fatalf("%s: %d, %v: %s", path, w.Code, err, w.Body)
 		}
-		silent := func(h order.Held) bool { return h.State == "unknown" && !slices.Contains(away, h.Service) }
-		if !slices.ContainsFunc(out.Held, silent) {
-			return out, w.Body.String()
+		return w.Body.String()
+	}
+	for deadline := time.Now().Add(most); ; {
+		out = stand{}
+		ask("", &out.Summary)
+		text = ask("/status", &out.Answer)
+		if !slices.ContainsFunc(out.Silent, func(s status.Silent) bool { return !slices.Contains(away, s.Service) }) {
+			return out, text
 		}
 		if time.Now().After(deadline) {
-			s.t.Fatalf("a service does not answer: %s", w.Body)
+			s.t.Fatalf("a service does not answer: %s", text)
 		}
 	}
 }

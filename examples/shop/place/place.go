@@ -13,7 +13,6 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/examples/shop/gateway"
-	"github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/health"
@@ -28,11 +27,11 @@ type Shop interface {
 	// status names what holds an order at any of the services that are open here by then, unless o says who
 	// is asked.
 	Service(ctx context.Context, name string, bus broker.Broker, o *service.Options) (Service, error)
-	// Held tells what holds an order at the services that are open here when it is asked, and at those
-	// elsewhere.
-	Held(prefix string, elsewhere Elsewhere) order.Finder
-	// Answer tells other processes what holds an order at the services that are open here: GET /held/{order}.
-	Answer(prefix string) http.Handler
+	// Where tells, at GET /{order}, where the saga of an order stands, by what the services say that are open
+	// here when it is asked, and those elsewhere.
+	Where(elsewhere Elsewhere) http.Handler
+	// Answer tells other processes what the services know that are open here: see Databases.Answer.
+	Answer() http.Handler
 	// Read is the tables of all six databases, for package audit; they must be there. The gateway's is with
 	// them if it is there.
 	Read(ctx context.Context) (map[string]table.DB, error)

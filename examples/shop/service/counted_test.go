@@ -115,13 +115,13 @@ func TestBarredIsCounted(t *testing.T) {
 	if n := num(t, s.dbs["payment"], steps); n != 2 || s.ends().Barred != 0 {
 		t.Errorf("%d steps are barred, %d messages so far", n, s.ends().Barred)
 	}
-	if s.ask("GET", "/orders/"+o.ID+"/status", "", &status); status.State != order.Cancelling {
+	if s.ask("GET", "/orders/"+o.ID+"/history", "", &status); status.State != order.Cancelling {
 		t.Errorf("the order is %s, though Payment has not heard of it", status.State)
 	}
 	b.held = false
 	quiet(t, s.work...)
 	status = order.Status{}
-	s.ask("GET", "/orders/"+o.ID+"/status", "", &status)
+	s.ask("GET", "/orders/"+o.ID+"/history", "", &status)
 	if status.State != order.Cancelled || status.Reason != order.ByCustomer || status.Cancellation != "stopped" || status.Changes[0].Answer != "refused" {
 		t.Errorf("%+v", status)
 	}
@@ -143,7 +143,7 @@ func TestOrderGoesOnWithoutADeclinedChange(t *testing.T) {
 	s.ask("PUT", "/orders/"+o.ID+"/address", `{"address":"elsewhere"}`, &status)
 	quiet(t, s.work...)
 	status = order.Status{}
-	s.ask("GET", "/orders/"+o.ID+"/status", "", &status)
+	s.ask("GET", "/orders/"+o.ID+"/history", "", &status)
 	if status.State != order.Confirmed || len(status.Changes) != 1 || status.Changes[0].Answer != "declined" {
 		t.Errorf("%+v", status)
 	}

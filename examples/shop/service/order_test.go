@@ -111,7 +111,7 @@ func TestPostOrderRefusals(t *testing.T) {
 		}
 	}
 	r.want(1, "SELECT COUNT(*) FROM orders")
-	for _, path := range []string{"/orders/none", "/orders/none/status"} {
+	for _, path := range []string{"/orders/none", "/orders/none/history"} {
 		if w := r.get(path, nil); w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
@@ -225,7 +225,7 @@ func (r *rig) saidOf(which string) map[string]int {
 func (r *rig) checkEnd(id string, says []string, count int, said string, state order.State, reason string) {
 	r.t.Helper()
 	var status order.Status
-	if w := r.get("/orders/"+id+"/status", &status); w.Code != http.StatusOK {
+	if w := r.get("/orders/"+id+"/history", &status); w.Code != http.StatusOK {
 		r.t.Fatalf("%v: %d %s", says, w.Code, w.Body)
 	}
 	if status.ID != id || status.State != state || status.Reason != reason {
@@ -284,7 +284,7 @@ func TestWishes(t *testing.T) {
 	r.hear(1, r.ev.ChangeTaken.New("x", event.Change{Order: event.Order{ID: "x"}, Number: 1}))
 	r.want(1, "SELECT COUNT(*) FROM skald_mark WHERE outcome = 2")
 	var status order.Status
-	r.get(at+"/status", &status)
+	r.get(at+"/history", &status)
 	want := []order.Changed{{Address: "here", Cents: 250, Answer: "taken"}, {Address: "there", Cents: 250, Answer: "refused"}}
 	if status.Cancellation != "asked" || !slices.Equal(status.Changes, want) {
 		t.Errorf("%+v", status)

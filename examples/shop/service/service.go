@@ -20,6 +20,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/payment"
 	"github.com/skald-go/skald/examples/shop/sample"
 	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/flow"
 	"github.com/skald-go/skald/health"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/once"
@@ -33,6 +34,9 @@ import (
 func Names() []string {
 	return []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"}
 }
+
+// Tracker is the consumer of Order's database that knows where each order stands.
+const Tracker = "tracker"
 
 // handle is how long a handler may take, unless the options say otherwise. None here needs a tenth of it; and
 // what an instance holds that stands still, rows of hot goods among them, is held about so long.
@@ -65,9 +69,9 @@ type Options struct {
 	Older bool
 	// Gateway is whom Payment asks. Default: one in its own database, which does what it is asked.
 	Gateway gateway.Gateway
-	// Held tells Order what holds an order, for its status over HTTP. Default: nobody is asked. Package place
-	// asks all services that it has opened, unless this says who is asked.
-	Held order.Finder
+	// Where tells Order, at GET /{id}, where the saga of an order stands, for its status over HTTP. Default:
+	// there is no status. Package place asks all services that it has opened, unless this says who is asked.
+	Where http.Handler
 	// Seen remembers answers of Order over HTTP in front of its database. Default: none.
 	Seen once.Cache
 	// NewID names orders and transfers. Default: 26 random letters and digits.
@@ -91,8 +95,9 @@ type Service[TTx any] struct {
 	Inbox *inbox.Inbox[TTx]
 	Relay *relay.Relay
 
-	engine *saga.Engine[TTx] // of Order, in the orchestrated style
-	http   http.Handler
+	engine  *saga.Engine[TTx] // of Order, in the orchestrated style
+	tracker *inbox.Inbox[TTx] // of Order, in the other one: it knows where each order stands
+	http    http.Handler
 }
 
 // New is the service of that name at home.
@@ -123,14 +128,35 @@ func New[TTx any](name string, home table.Home[TTx], bus broker.Broker, o *Optio
 	s.Inbox = inbox.New(home.Store, bus, events.Group(name), &in)
 	s.Part.Listen(s.Inbox)
 	s.Relay = relay.New(home.Store, bus, &out)
+	if name == "order" && s.engine == nil {
+		if err := s.track(home.Store, bus, events, in); err != nil {
+			return nil, fmt.Errorf("service %s: %w", name, err)
+		}
+	}
 	return s, nil
+}
+
+// track keeps a row for each order, by the events of all services: nobody else knows the whole.
+func (s *Service[TTx]) track(db store.Driver[TTx], bus broker.Broker, events *event.Events, o inbox.Options) error {
+	rows, ok := db.(store.Tracker[TTx])
+	if !ok {
+		return fmt.Errorf("%T tracks no sagas: take another store", db)
+	}
+	placing, err := events.Placing()
+	if err != nil {
+		return err
+	}
+	o.Entities, o.Member = nil, events.Group(Tracker)+strings.TrimPrefix(o.Member, events.Group(s.Name))
+	s.tracker = inbox.New(db, bus, events.Group(Tracker), &o)
+	flow.NewTracker(placing, rows, &flow.Options{Key: func(m skald.Message) string { return string(m.Key) }, Now: o.Now}).On(s.tracker)
+	return nil
 }
 
 func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, o Options) (err error) {
 	switch s.Name {
 	case "order":
 		var part *order.Order[TTx]
-		part, err = order.New(home, events, &order.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Held: o.Held, Seen: o.Seen, Saga: o.Saga, Prices: sample.Prices()})
+		part, err = order.New(home, events, &order.Options{Outbox: &o.Outbox, Now: o.Now, NewID: o.NewID, Where: o.Where, Seen: o.Seen, Saga: o.Saga, Prices: sample.Prices()})
 		if err == nil {
 			s.Part, s.http, s.engine = part, part.Handler(), part.Engine()
 		}
@@ -150,18 +176,25 @@ func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, o Optio
 	return err
 }
 
-// Runners are what makes the service work: its inbox, its relay, and the engine of its sagas if it has some.
+// Runners are what makes the service work: its inbox, its relay, and of Order the engine or the tracker of
+// its sagas.
 func (s *Service[TTx]) Runners() []skald.Runner {
-	if s.engine != nil {
+	switch {
+	case s.engine != nil:
 		return []skald.Runner{s.Inbox, s.Relay, s.engine}
+	case s.tracker != nil:
+		return []skald.Runner{s.Inbox, s.Relay, s.tracker}
 	}
 	return []skald.Runner{s.Inbox, s.Relay}
 }
 
 // Steppers are the same, to be driven turn by turn.
 func (s *Service[TTx]) Steppers() []skald.Stepper {
-	if s.engine != nil {
+	switch {
+	case s.engine != nil:
 		return []skald.Stepper{s.Inbox, s.Relay, s.engine}
+	case s.tracker != nil:
+		return []skald.Stepper{s.Inbox, s.Relay, s.tracker}
 	}
 	return []skald.Stepper{s.Inbox, s.Relay}
 }
@@ -170,6 +203,9 @@ func (s *Service[TTx]) Steppers() []skald.Stepper {
 func (s *Service[TTx]) Watched(h *health.Handler) {
 	h.AddInbox(s.Name, s.Inbox)
 	h.AddRelay("relay of "+s.Name, s.Relay)
+	if s.tracker != nil {
+		h.AddInbox(Tracker, s.tracker)
+	}
 }
 
 // HTTP is the Order service's handler; nil for the others.

@@ -31,7 +31,7 @@ func TestTrackedShop(t *testing.T) {
 		flow.NewTracker(placing, db, &flow.Options{Key: func(m skald.Message) string { return string(m.Key) }}).On(in)
 		return in
 	}
-	in := track("tracker")
+	in := track("beside")
 	s.works = true
 	s.place(1, 40)
 	quiet(t, in)

@@ -70,6 +70,9 @@ func (c *crew) operate(ctx context.Context) error {
 		for _, name := range service.Names() {
 			n, err := c.site.mend(ctx, name, event.New(c.o.Prefix).Group(name))
 			c.dropped.Add(int64(n))
+			if err == nil && name == "order" {
+				_, err = c.site.mend(ctx, name, event.New(c.o.Prefix).Group(service.Tracker))
+			}
 			if err == nil && name == "order" && c.o.orchestrated() {
 				err = c.site.retry(ctx)
 			}
@@ -91,7 +94,8 @@ func (c *crew) mended(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	return true, nil
+	kept, err := c.site.keeping(ctx, "order", event.New(c.o.Prefix).Group(service.Tracker))
+	return kept == 0, err
 }
 
 // mend redrives, drops and releases what a service keeps, if its database is there.

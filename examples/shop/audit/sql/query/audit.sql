@@ -48,13 +48,17 @@ SELECT order_id, COUNT(*) FROM /*schema*/mails GROUP BY order_id;
 SELECT seq, CAST(id AS TEXT), source, topic, COALESCE(key, ''), type FROM /*schema*/skald_outbox ORDER BY seq;
 
 -- name: Marks
-SELECT source, key, status, arrival FROM /*schema*/skald_keys WHERE source <> '' ORDER BY arrival;
+SELECT source, key, status, arrival FROM /*schema*/skald_keys WHERE source <> '' AND consumer NOT LIKE '%tracker' ORDER BY arrival;
 
 -- name: Journal
 SELECT source, message, type, order_id FROM /*schema*/journal;
 
 -- name: Sagas
 SELECT key, status, stuck FROM /*schema*/skald_saga WHERE name = 'order';
+
+-- name: Tracked
+-- What the status of an order answers.
+SELECT key, state FROM /*schema*/skald_tracked WHERE flow = 'order';
 
 -- name: Steps
 SELECT saga, occurrence, state FROM /*schema*/skald_steps;

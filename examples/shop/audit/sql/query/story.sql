@@ -6,7 +6,7 @@ SELECT COUNT(*) FROM /*schema*/skald_outbox;
 
 -- name: CountMarks
 -- Of messages: a key of once.Do or of an HTTP endpoint has no source.
-SELECT COUNT(*) FROM /*schema*/skald_mark WHERE source <> '';
+SELECT COUNT(*) FROM /*schema*/skald_mark WHERE source <> '' AND consumer NOT LIKE '%tracker';
 
 -- name: CountEnds
 -- What was dropped is marked as rejected, too.
@@ -20,4 +20,4 @@ SELECT seq, CAST(id AS TEXT), type, COALESCE(CAST(causation_id AS TEXT), ''), CA
 FROM /*schema*/skald_outbox WHERE key = $1 ORDER BY seq;
 
 -- name: Taken
-SELECT status, COALESCE(reason, ''), CAST(at AS TEXT) FROM /*schema*/skald_keys WHERE key = $1;
+SELECT status, COALESCE(reason, ''), CAST(at AS TEXT) FROM /*schema*/skald_keys WHERE key = $1 AND consumer NOT LIKE '%tracker';
