@@ -201,6 +201,7 @@ func breaches() []breach {
 		{"stock_conserved", "inventory", declined, `INSERT INTO movements (order_id, sku, quantity, at) VALUES ($1, 'tea', 1, '');
 			UPDATE stock SET available = available - 1, reserved = reserved + 1 WHERE sku = 'tea'`},
 		{"orders_ended", "order", "id = 'lost'", `SELECT 1`},
+		{"orders_ended", "order", confirmed, `UPDATE skald_tracked SET state = 'running' WHERE key = $1`},
 		{"orders_ended", "order", "id IN (SELECT order_id FROM cancellations WHERE answer = 'stopped')", `UPDATE cancellations SET answer = '' WHERE order_id = $1`},
 		{"shipped_once", "fulfilment", confirmed, `INSERT INTO parcels SELECT * FROM parcels WHERE order_id = $1`},
 		{"shipped_once", "fulfilment", confirmed, `DELETE FROM parcels WHERE order_id = $1`},
