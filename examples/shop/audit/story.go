@@ -11,7 +11,8 @@ import (
 // A Tally is what the databases count. It is cheap enough to be asked for several times a second.
 type Tally struct {
 	Placed, Confirmed, Cancelled int // orders
-	Written, Handled             int // messages in the outboxes; marks, of each consumer
+	Written, Handled             int // messages in the outboxes; marks, of each consumer that does work
+	Tracked                      int // marks of the tracker
 }
 
 // Count reads the databases, which are named as for Run.
@@ -42,6 +43,7 @@ func Count(ctx context.Context, databases map[string]table.DB) (Tally, error) {
 			return err
 		}
 	}
+	r.each("order", "CountTracked", add(&t.Tracked))
 	for _, name := range services() {
 		r.each(name, "CountOutbox", add(&t.Written))
 		r.each(name, "CountMarks", add(&t.Handled))

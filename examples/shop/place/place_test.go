@@ -260,7 +260,7 @@ func (s *shop) tellsStories() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if want := (audit.Tally{Placed: 50, Confirmed: 36, Cancelled: 14, Written: 244, Handled: 593}); tally != want {
+	if want := (audit.Tally{Placed: 50, Confirmed: 36, Cancelled: 14, Written: 244, Handled: 593, Tracked: 244}); tally != want {
 		s.t.Errorf("tally %+v, want %+v", tally, want)
 	}
 	var id string

@@ -8,6 +8,9 @@ SELECT COUNT(*) FROM /*schema*/skald_outbox;
 -- Of messages: a key of once.Do or of an HTTP endpoint has no source.
 SELECT COUNT(*) FROM /*schema*/skald_mark WHERE source <> '' AND consumer NOT LIKE '%tracker';
 
+-- name: CountTracked
+SELECT COUNT(*) FROM /*schema*/skald_mark WHERE consumer LIKE '%tracker';
+
 -- name: CountEnds
 -- What was dropped is marked as rejected, too.
 SELECT 'rejected', COUNT(*) FROM /*schema*/skald_mark WHERE outcome = 2 AND COALESCE(reason, '') NOT LIKE 'dropped: %'
