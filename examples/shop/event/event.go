@@ -155,7 +155,10 @@ func (e *Events) Topics() []string {
 	return []string{e.name("orders"), e.name("payments"), e.name("inventory"), e.name("shipping")}
 }
 
-// Listens is the topics that each service hears, for brokers that must know before something is said there.
+// Tracker is the consumer of Order's database that knows where each choreographed order stands.
+const Tracker = "tracker"
+
+// Listens is the topics that each service hears, and the tracker, for brokers that must know before something is said there.
 func (e *Events) Listens() map[string][]string {
 	orders, payments, inventory, shipping := e.name("orders"), e.name("payments"), e.name("inventory"), e.name("shipping")
 	if e.Style == Orchestrated {
@@ -175,6 +178,7 @@ func (e *Events) Listens() map[string][]string {
 		"fulfilment":   {orders, payments, inventory},
 		"notification": {orders},
 		"analytics":    {orders, payments, inventory, shipping},
+		Tracker:        {orders, payments, inventory, shipping},
 	}
 }
 

@@ -35,9 +35,6 @@ func Names() []string {
 	return []string{"order", "payment", "inventory", "fulfilment", "notification", "analytics"}
 }
 
-// Tracker is the consumer of Order's database that knows where each order stands.
-const Tracker = "tracker"
-
 // handle is how long a handler may take, unless the options say otherwise. None here needs a tenth of it; and
 // what an instance holds that stands still, rows of hot goods among them, is held about so long.
 const handle = 2 * time.Second
@@ -146,8 +143,8 @@ func (s *Service[TTx]) track(db store.Driver[TTx], bus broker.Broker, events *ev
 	if err != nil {
 		return err
 	}
-	o.Entities, o.Member = nil, events.Group(Tracker)+strings.TrimPrefix(o.Member, events.Group(s.Name))
-	s.tracker = inbox.New(db, bus, events.Group(Tracker), &o)
+	o.Entities, o.Member = nil, events.Group(event.Tracker)+strings.TrimPrefix(o.Member, events.Group(s.Name))
+	s.tracker = inbox.New(db, bus, events.Group(event.Tracker), &o)
 	flow.NewTracker(placing, rows, &flow.Options{Key: func(m skald.Message) string { return string(m.Key) }, Now: o.Now}).On(s.tracker)
 	return nil
 }
@@ -204,7 +201,7 @@ func (s *Service[TTx]) Watched(h *health.Handler) {
 	h.AddInbox(s.Name, s.Inbox)
 	h.AddRelay("relay of "+s.Name, s.Relay)
 	if s.tracker != nil {
-		h.AddInbox(Tracker, s.tracker)
+		h.AddInbox(event.Tracker, s.tracker)
 	}
 }
 

@@ -26,7 +26,9 @@ const (
 	partitions = 4
 	// connectTimeout is how long a server may take to answer.
 	connectTimeout = 10 * time.Second
-	session        = 6 * time.Second
+	// makeTimeout is how long it may take to make the topics of a run, and RabbitMQ's queues, some fifty.
+	makeTimeout = time.Minute
+	session     = 6 * time.Second
 )
 
 // A bus is the broker of a run. Each life of a service connects anew, as a process would.
@@ -112,7 +114,7 @@ func (b *bus) topics(ctx context.Context, book *ledger, e *entry) error {
 }
 
 func (b *bus) make(ctx context.Context, e *entry) error {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
 	defer cancel()
 	events := event.New(e.prefix)
 	events.Style = styleOf(e.style)

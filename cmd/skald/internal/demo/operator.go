@@ -71,7 +71,7 @@ func (c *crew) operate(ctx context.Context) error {
 			n, err := c.site.mend(ctx, name, event.New(c.o.Prefix).Group(name))
 			c.dropped.Add(int64(n))
 			if err == nil && name == "order" {
-				_, err = c.site.mend(ctx, name, event.New(c.o.Prefix).Group(service.Tracker))
+				_, err = c.site.mend(ctx, name, event.New(c.o.Prefix).Group(event.Tracker))
 			}
 			if err == nil && name == "order" && c.o.orchestrated() {
 				err = c.site.retry(ctx)
@@ -94,7 +94,7 @@ func (c *crew) mended(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	kept, err := c.site.keeping(ctx, "order", event.New(c.o.Prefix).Group(service.Tracker))
+	kept, err := c.site.keeping(ctx, "order", event.New(c.o.Prefix).Group(event.Tracker))
 	return kept == 0, err
 }
 

@@ -92,7 +92,7 @@ func groups(prefix string) (names []string) {
 	for _, name := range service.Names() {
 		names = append(names, event.New(prefix).Group(name))
 	}
-	return append(names, event.New(prefix).Group(service.Tracker))
+	return append(names, event.New(prefix).Group(event.Tracker))
 }
 
 func ownGroups(ctx context.Context, adm *kadm.Client, prefix string, topics []string) error {
