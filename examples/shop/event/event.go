@@ -158,7 +158,8 @@ func (e *Events) Topics() []string {
 // Tracker is the consumer of Order's database that knows where each choreographed order stands.
 const Tracker = "tracker"
 
-// Listens is the topics that each service hears, and the tracker, for brokers that must know before something is said there.
+// Listens is the topics that each service hears, and the tracker, for brokers that must know before something
+// is said there.
 func (e *Events) Listens() map[string][]string {
 	orders, payments, inventory, shipping := e.name("orders"), e.name("payments"), e.name("inventory"), e.name("shipping")
 	if e.Style == Orchestrated {
