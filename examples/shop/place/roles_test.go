@@ -139,7 +139,12 @@ func (s *roleShop) add(name string) {
 	if h := one.HTTP(); h != nil {
 		s.orders = h
 	}
-	s.steppers = append(s.steppers, one.Inbox, relay.New(pgstore.New(carrier, &pgstore.Options{Schema: schema}), s.bus, nil))
+	s.steppers = append(s.steppers, relay.New(pgstore.New(carrier, &pgstore.Options{Schema: schema}), s.bus, nil))
+	for _, part := range one.Steppers() {
+		if part != skald.Stepper(one.Relay) { // which has no rights to
+			s.steppers = append(s.steppers, part)
+		}
+	}
 	var n int
 	if name == "inventory" { // what the handlers see, nobody sees without a tenant
 		if err := app.QueryRow(ctx, "SELECT count(*) FROM "+schema+".stock").Scan(&n); err != nil || n != 0 {
