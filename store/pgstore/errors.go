@@ -112,10 +112,16 @@ func classOf(err error, classes ...string) bool {
 func brokenLine(err error) bool {
 	var dial *pgconn.ConnectError
 	var op net.Error
+	if inUse(err) {
+		return false // though pgx calls it safe to retry: whoever lent the connection out has to give it back
+	}
 	return errors.As(err, &dial) || errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, net.ErrClosed) || errors.Is(err, context.DeadlineExceeded) ||
 		pgconn.Timeout(err) || pgconn.SafeToRetry(err) || closedLine(err)
 }
+
+// inUse tells that rows of a query are open, or that another goroutine uses the transaction.
+func inUse(err error) bool { return strings.Contains(err.Error(), "conn busy") }
 
 func closedLine(err error) bool {
 	text := err.Error()
@@ -126,6 +132,9 @@ func closedLine(err error) bool {
 func (c *core) explain(err error) error {
 	if standby(err) {
 		return fmt.Errorf("%w: %w", store.ErrStandby, err)
+	}
+	if inUse(err) {
+		return fmt.Errorf("%w: rows of a query in this transaction are open, or another goroutine uses it: close them (rows.Close), and wait for it, before you return", err)
 	}
 	switch state(err) {
 	case "25006":
