@@ -6,12 +6,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/skald-go/skald/internal/nearby"
 )
 
 // A refusal is an error that is told to whoever asked.
@@ -105,8 +106,7 @@ func words(r Right) string {
 // whoIs asks the team's login; without one, whoever is at this machine.
 func (h *handler) whoIs(r *http.Request) (Who, error) {
 	if h.o.Who == nil {
-		forwarded := r.Header.Get("Forwarded") + r.Header.Get("X-Forwarded-For") + r.Header.Get("X-Forwarded-Host")
-		if !local(r.RemoteAddr) || !local(r.Host) || forwarded != "" {
+		if !nearby.Is(r) {
 			return Who{}, refuse(http.StatusForbidden, "without console.Options.Who only requests from this machine, to this machine, are answered")
 		}
 		return Who{Name: h.o.Local, May: View | Act | Payloads}, nil
@@ -117,15 +117,6 @@ func (h *handler) whoIs(r *http.Request) (Who, error) {
 		err = refuse(http.StatusForbidden, "you are not let in")
 	}
 	return who, err
-}
-
-func local(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = strings.Trim(address, "[]")
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // sameOrigin holds that a form of this console sent the request: a browser says where it comes from.

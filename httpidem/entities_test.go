@@ -2,6 +2,7 @@ package httpidem_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -55,9 +56,15 @@ func testEntities[TTx any](t *testing.T, g *ground[TTx]) {
 	answers(t, <-first, 200, "waited")
 	s.answer = nil
 	answers(t, tea("k-3").to(two), 201, `{"ID":"version 4"}`)
+	for i, no := range []error{errors.New("rolled back"), httpidem.Refuse(402, "declined"), httpidem.Refuse(402, "declined")} {
+		s.answer = func() (httpidem.Reply[view], error) { return httpidem.Reply[view]{}, no }
+		tea(fmt.Sprint("no-", i)).to(one)
+	}
+	s.answer = nil
+	answers(t, tea("k-5").to(two), 201, `{"ID":"version 7"}`)
 	answers(t, post{key: "k-4", body: `{}`}.to(one), 500, "something is wrong here")
 	answers(t, post{key: "k-4", body: `{"SKU":"salt"}`}.to(one), 201, `{"ID":"version 1"}`)
-	s.told(t, "placed", "tea tea tea tea salt")
+	s.told(t, "placed", "tea tea tea tea tea salt")
 }
 
 // locking is an endpoint that answers with the version of what it locks.

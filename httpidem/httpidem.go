@@ -69,7 +69,9 @@ type Options struct {
 	// key, as method, path, query, Content-Type and body do.
 	Headers []string
 	// Entities names the entities that a request under Handle is about: they are locked with its key, in the
-	// same round trip, until its commit. A rival that has one for longer than Wait: 409. Wrap refuses it.
+	// same round trip, until its commit; of several no two requests deadlock, whatever their order. Each
+	// commit, of a final "no" too, raises their versions by one. A rival that has one for longer than Wait:
+	// 409. Space and Key are text without NUL. Wrap refuses it.
 	Entities func(r *http.Request, body []byte) []store.Lock
 	// Lease is how long a handler under Wrap may take: its context ends at nine tenths of it, and a crash
 	// blocks the key for that long. Default 1 min.

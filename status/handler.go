@@ -8,14 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/skald-go/skald/internal/nearby"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -114,12 +116,10 @@ func Handler(db store.Lister, o *Options) (http.Handler, error) {
 	return h.o.Auth(&h.mux), nil
 }
 
-// loopback lets in requests from this machine. One that a proxy passed on, or that names another host, may be
-// anybody's.
+// loopback lets in requests from this machine, and no proxy's.
 func loopback(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		forwarded := r.Header.Get("Forwarded") + r.Header.Get("X-Forwarded-For") + r.Header.Get("X-Forwarded-Host")
-		if !local(r.RemoteAddr) || !local(r.Host) || forwarded != "" {
+		if !nearby.Is(r) {
 			http.Error(w, "only requests from this machine are answered: set status.Options.Auth to let others in", http.StatusForbidden)
 			return
 		}
@@ -127,21 +127,12 @@ func loopback(next http.Handler) http.Handler {
 	})
 }
 
-func local(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = strings.Trim(address, "[]")
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
+const keyIs = "a key is text in UTF-8 without NUL, of at most 1024 bytes, and neither . nor .. : skald status takes others"
 
-const keyIs = "a key is text in UTF-8 without NUL, of at most 1024 bytes"
-
-// textual tells whether a tracker may have such a key. JSON would name another one in the place of bytes that
-// are no text.
+// textual tells whether a tracker may have such a key, and a URL. JSON would name another one in the place of
+// bytes that are no text; dots lead to another path.
 func textual(key string) bool {
-	return len(key) <= maxKey && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
+	return len(key) <= maxKey && key != "." && key != ".." && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
 }
 
 func (h *handler) answer(w http.ResponseWriter, r *http.Request) {
@@ -165,7 +156,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request) {
 	head.Set("Cache-Control", "no-store")
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Vary", "Accept")
-	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+	if !acceptsHTML(r.Header) {
 		h.json(w, code, &a)
 		return
 	}
@@ -173,6 +164,18 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request) {
 	head.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 	w.WriteHeader(code)
 	_, _ = w.Write(pageOf(&a, time.Now())) // who asked is gone if this fails
+}
+
+// acceptsHTML tells whether the client names HTML among what it accepts, as browsers do and programs do not.
+func acceptsHTML(h http.Header) bool {
+	for _, one := range strings.Split(strings.Join(h.Values("Accept"), ","), ",") {
+		kind, params, err := mime.ParseMediaType(one)
+		if err == nil && kind == "text/html" {
+			q, err := strconv.ParseFloat(cmp.Or(params["q"], "1"), 64)
+			return err == nil && q > 0
+		}
+	}
+	return false
 }
 
 func (*handler) json(w http.ResponseWriter, code int, v any) {
@@ -185,7 +188,9 @@ func (*handler) json(w http.ResponseWriter, code int, v any) {
 func (h *handler) ask(ctx context.Context, key string) Answer {
 	const broken = "its database gave no answer"
 	a := empty(key)
-	sagas, err := operate.SagaStandings(ctx, h.db, key, h.o.Store)
+	own, enough := context.WithTimeout(ctx, h.o.Deadline/2) // the others are asked if this database hangs, too
+	sagas, err := operate.SagaStandings(own, h.db, key, h.o.Store)
+	enough()
 	if err != nil {
 		h.silent(ctx, &a, h.o.Service, broken, err)
 	}
@@ -233,7 +238,10 @@ func (h *handler) ask(ctx context.Context, key string) Answer {
 }
 
 func (h *handler) silent(ctx context.Context, a *Answer, service, why string, err error) {
-	if errors.Is(err, context.DeadlineExceeded) {
+	switch late := errors.Is(err, context.DeadlineExceeded); {
+	case late && ctx.Err() == nil:
+		why = fmt.Sprintf("no answer within %v", h.o.Deadline/2)
+	case late:
 		why = fmt.Sprintf("no answer within %v", h.o.Deadline)
 	}
 	if !slices.ContainsFunc(a.Silent, func(s Silent) bool { return s.Service == service }) {

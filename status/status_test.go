@@ -176,6 +176,14 @@ func TestSilent(t *testing.T) {
 
 type failing struct{}
 
+// hanging is a database that does not answer.
+type hanging struct{}
+
+func (hanging) List(ctx context.Context, _ store.List) (store.Listed, error) {
+	<-ctx.Done()
+	return store.Listed{}, ctx.Err()
+}
+
 func (failing) List(context.Context, store.List) (store.Listed, error) {
 	return store.Listed{}, fmt.Errorf("dial secret: refused")
 }
@@ -240,5 +248,38 @@ func TestAsk(t *testing.T) {
 	}
 	if a, err = status.Ask(t.Context(), db, "o-2", ""); err != nil || a.Known() {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// A database that hangs keeps nobody else from being asked.
+func TestOwnDatabaseHangs(t *testing.T) {
+	other := httptest.NewServer(handler(t, tracked(t), status.Options{Service: "orders"}))
+	defer other.Close()
+	h := handler(t, hanging{}, status.Options{Service: "payment", Services: map[string]string{"orders": other.URL}, Deadline: 10 * time.Second})
+	code, a := answer(t, h, "o-1")
+	if code != http.StatusOK || len(a.Sagas) != 1 || len(a.Silent) != 1 || a.Silent[0].Service != "payment" || a.Silent[0].Why != "no answer within 5s" {
+		t.Errorf("%d: sagas %v, silent %v", code, a.Sagas, a.Silent)
+	}
+}
+
+// A key of dots is another path.
+func TestDotsAreNoKey(t *testing.T) {
+	asked := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s is asked", r.URL) }))
+	defer asked.Close()
+	h := handler(t, tracked(t), status.Options{Services: map[string]string{"payment": asked.URL + "/status"}})
+	for _, path := range []string{"/%2E", "/%2E%2E", "/%2E/held", "/%2E%2E/held"} {
+		if code, _ := get(t, h, path); code == http.StatusOK || code == http.StatusServiceUnavailable {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+}
+
+func TestAcceptsHTML(t *testing.T) {
+	h := handler(t, tracked(t), status.Options{})
+	for accept, page := range map[string]bool{"": false, "*/*": false, "application/json": false, "text/html;q=0": false, "text/html;q=0.0, */*": false, "text/html": true,
+		"application/json, TEXT/HTML ; q=0.5": true, "text/htmlx": false} {
+		if _, text := get(t, h, "/o-1", "Accept", accept); strings.HasPrefix(text, "<!") != page {
+			t.Errorf("%q: %.80s", accept, text)
+		}
 	}
 }

@@ -81,14 +81,22 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	if err != nil && !ran {
-		err = &exit.UsageError{What: err.Error()}
+		err = &exit.UsageError{What: misused(c, err)}
 	}
 	if err != nil && !errors.Is(err, errTold) {
 		fmt.Fprintln(errs, "skald: "+strings.ReplaceAll(err.Error(), "\n\t", " ")+remedy(err))
 	}
 	return exitCode(err)
+}
+
+// misused says what is wrong with a command line, and for arguments what they are.
+func misused(c *cobra.Command, err error) string {
+	if strings.Contains(err.Error(), "arg(s)") {
+		return fmt.Sprintf("%v: %s", err, c.UseLine())
+	}
+	return err.Error()
 }
 
 // errTold is wrapped by errors that need no further word.

@@ -20,6 +20,7 @@ func TestStatusByTheCommand(t *testing.T) {
 	env := []string{"SKALD_STORE=sqlite:" + path}
 	start(t, env, "status", "o-1").expect(4)
 	start(t, env, "migrate").expect(0)
+	start(t, env, "status").expect(2, "accepts 1 arg(s), received 0: skald status KEY")
 	start(t, env, "status", "o-1").expect(4, "does a tracker or an engine write here?")
 	start(t, env, "status").expect(2)
 	sagaIsHeld(t, path)

@@ -1,0 +1,34 @@
+// Package nearby tells HTTP requests of this machine from those of others.
+package nearby
+
+import (
+	"net"
+	"net/http"
+	"strings"
+)
+
+// Is tells whether r comes from this machine and names this machine. One that a proxy passed on, or that
+// names another host, may be anybody's.
+func Is(r *http.Request) bool {
+	return loopback(r.RemoteAddr) && loopback(r.Host) && !passedOn(r.Header)
+}
+
+// passedOn tells of the marks of a proxy.
+func passedOn(h http.Header) bool {
+	for name := range h {
+		switch {
+		case strings.HasPrefix(name, "X-Forwarded-"), name == "Forwarded", name == "Via", name == "X-Real-Ip":
+			return true
+		}
+	}
+	return false
+}
+
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = strings.Trim(address, "[]")
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
