@@ -73,7 +73,7 @@ func house() map[string]rule {
 		// a consumer like others, of the user's
 		"flow": {ours: []string{".", "store", "inbox", "failure", "internal"}},
 		// how sagas stand, over HTTP, which any service mounts
-		"status": {ours: []string{".", "store", "operate", "flow"}},
+		"status": {ours: []string{".", "store", "operate", "flow", "internal/nearby"}},
 
 		// what is in the tables, over HTTP, which any service mounts
 		"console": {ours: []string{".", "store", "operate", "internal"}},
