@@ -108,4 +108,5 @@ type Asked struct {
 	At   time.Time  `json:"at"`
 	Due  *time.Time `json:"due,omitempty"`
 	IDs  []string   `json:"messages"` // of the events that ask for it
+	Of   []ID       `json:"of"`       // the step's messages whose effect they undo
 }

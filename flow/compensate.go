@@ -35,11 +35,15 @@ func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, e
 	}
 	for _, n := range b.Standing.Undo {
 		i := slices.IndexFunc(b.Asked, func(a Asked) bool { return a.Step == n })
+		var before []ID
 		if i >= 0 && !again {
-			c.Before = append(c.Before, b.Asked[i])
-			continue
+			before = b.Asked[i].Of
+			if step, _ := b.Seen.find(n); !step.beyond(before) {
+				c.Before = append(c.Before, b.Asked[i])
+				continue
+			}
 		}
-		events, refused, err := b.questions(n, now)
+		events, refused, err := b.questions(n, before, now)
 		switch {
 		case err != nil:
 			return c, fmt.Errorf("flow %s: the row of saga %s cannot be read: %w", row.Flow, row.Key, err)
@@ -59,14 +63,20 @@ func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, e
 	return c, b.into(&c.Row)
 }
 
-// questions are the events that ask for the undo of a step, ready to be published; or why there are none.
-func (b *body) questions(n Name, now time.Time) (out []skald.Message, refused string, err error) {
+// beyond tells whether the step came with a message that is not among those.
+func (s Step) beyond(those []ID) bool {
+	return slices.ContainsFunc(s.IDs, func(id ID) bool { return !slices.Contains(those, id) })
+}
+
+// questions are the events that ask for the undo of a step, of what is not asked for before, ready to be
+// published; or why there are none.
+func (b *body) questions(n Name, before []ID, now time.Time) (out []skald.Message, refused string, err error) {
 	step, _ := b.Seen.find(n)
 	if step.More {
 		return nil, fmt.Sprintf("%s came more than %d times, and the tracker keeps no more: undo it by skald outbox write", n, maxIDs), nil
 	}
 	for _, q := range b.Seen.Asks {
-		if q.Name != n {
+		if q.Name != n || slices.Contains(before, q.ID) {
 			continue
 		}
 		if q.Broken != "" {
@@ -80,7 +90,7 @@ func (b *body) questions(n Name, now time.Time) (out []skald.Message, refused st
 		m.ID = uuid7.New(m.Time)
 		out = append(out, m)
 	}
-	if len(out) < len(step.IDs) {
+	if len(out)+len(before) < len(step.IDs) {
 		return nil, fmt.Sprintf("%s: the tracker has no event that asks for its undo: name one in flow.Undo, and have a new group of the tracker read "+
 			"the topics again", n), nil
 	}
@@ -89,7 +99,16 @@ func (b *body) questions(n Name, now time.Time) (out []skald.Message, refused st
 
 // noteAsked notes that the undo of a step is asked for.
 func (b *body) noteAsked(n Name, at time.Time, events []skald.Message) {
-	a := Asked{Step: n, At: at.UTC().Truncate(time.Microsecond)}
+	step, _ := b.Seen.find(n)
+	a := Asked{Step: n, At: at.UTC().Truncate(time.Microsecond), Of: step.IDs}
+	b.Asked = slices.DeleteFunc(b.Asked, func(was Asked) bool {
+		if was.Step == n { // what was waited for since then is waited for anew
+			b.Standing.Waiting = slices.DeleteFunc(b.Standing.Waiting, func(w Wait) bool {
+				return w.After == n && slices.Equal(w.For, was.For) && w.Since.Equal(was.At)
+			})
+		}
+		return was.Step == n
+	})
 	for _, q := range b.Seen.Asks {
 		if q.Name != n {
 			continue
@@ -102,5 +121,5 @@ func (b *body) noteAsked(n Name, at time.Time, events []skald.Message) {
 	for i := range events {
 		a.IDs = append(a.IDs, events[i].ID)
 	}
-	b.Asked = append(slices.DeleteFunc(b.Asked, func(a Asked) bool { return a.Step == n }), a)
+	b.Asked = append(b.Asked, a)
 }

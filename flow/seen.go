@@ -66,6 +66,15 @@ func (r *record) add(f *Flow, n Name, id ID, key []byte, at time.Time) {
 	r.bound(f)
 }
 
+// times is how many messages of these kinds were seen, as far as they are kept.
+func (r *record) times(names ...Name) (n int) {
+	for _, name := range names {
+		s, _ := r.find(name)
+		n += len(s.IDs)
+	}
+	return n
+}
+
 // trace merges the trace of a message into r: that of the earliest one stays.
 func (r *record) trace(parent string, at time.Time) {
 	id := TraceOf(parent)

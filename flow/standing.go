@@ -238,6 +238,11 @@ func (f *Flow) drift(r *record) (out []string) {
 			out = append(out, fmt.Sprintf("the event that asks for the undo of %s cannot be built: %s", q.Name, q.Broken))
 		}
 	}
+	for _, rule := range f.of(undo) {
+		if did, undid := r.times(rule.cause), r.times(rule.events...); 0 < undid && undid < did {
+			out = append(out, fmt.Sprintf("%s came %d times, and what undoes it %d times: whether each is undone is not known", rule.cause, did, undid))
+		}
+	}
 	for _, rule := range f.of(then) {
 		if came := r.of(rule.events); r.has(rule.cause) && len(came) > 1 {
 			out = append(out, fmt.Sprintf("after %s came %s and %s: the flow allows one of them", rule.cause, came[0], came[1]))

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,9 +73,9 @@ func (s *Saga) explain(now time.Time) (lines []string) {
 	case "done":
 		say("%s is done: nothing is left to do.", name)
 	case "compensated":
-		say("%s failed, and what was done for it is undone.", name)
+		say("%s %s.", name, s.turned("is undone"))
 	case "compensating":
-		say("%s failed, and what was done for it is being undone.", name)
+		say("%s %s.", name, s.turned("is being undone"))
 	default:
 		say("%s is under way since %s.", name, moment(s.Started))
 	}
@@ -108,6 +109,21 @@ func (s *Saga) explain(now time.Time) (lines []string) {
 		say("Its trace: %s", s.TraceURL)
 	}
 	return lines
+}
+
+// turned says why a choreographed saga turned back, as far as its steps tell, and what became of its effects.
+func (s *Saga) turned(undone string) string {
+	has := func(outcome string) bool {
+		return slices.ContainsFunc(s.Steps, func(one operate.StandingStep) bool { return one.Outcome == outcome })
+	}
+	switch {
+	case s.Style != operate.Choreographed:
+	case !has(operate.StepFailed): // an operator asked for it, or the failure is not heard of yet
+		return "turned back, and what was done for it " + undone
+	case !has(operate.StepIsUndone) && !has(operate.StepUndoing) && len(s.Undo) == 0:
+		return "failed, and nothing of it has to be undone"
+	}
+	return "failed, and what was done for it " + undone
 }
 
 // troubles are why s does not go on, and what to do about it.

@@ -9,11 +9,25 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 )
 
-// fetch asks another service once which sagas of the key it has, and what holds them up there. Whatever else
-// comes back than that is an error.
-func (h *handler) fetch(ctx context.Context, at *url.URL, key string, keys [][]byte) (p part, err error) {
+// fetch asks another service which sagas of the key it has, and what holds them up there: in parts, where
+// there are many keys. A message with a longer key than Skald writes is not asked for.
+func (h *handler) fetch(ctx context.Context, at *url.URL, key string, keys [][]byte) (all part, err error) {
+	keys = slices.DeleteFunc(slices.Clone(keys), func(k []byte) bool { return len(k) > maxKey })
+	for some := range slices.Chunk(keys, maxKeys) {
+		p, err := h.fetchPart(ctx, at, key, some)
+		if err != nil {
+			return part{}, err
+		}
+		all.Sagas, all.Held = p.Sagas, append(all.Held, p.Held...)
+	}
+	return all, nil
+}
+
+// fetchPart asks once. Whatever else comes back than an answer to that is an error.
+func (h *handler) fetchPart(ctx context.Context, at *url.URL, key string, keys [][]byte) (p part, err error) {
 	to := at.JoinPath(url.PathEscape(key), "held")
 	ask := url.Values{}
 	for _, k := range keys {

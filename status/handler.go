@@ -190,8 +190,12 @@ func (h *handler) ask(ctx context.Context, key string) Answer {
 	a := empty(key)
 	own, enough := context.WithTimeout(ctx, h.o.Deadline/2) // the others are asked if this database hangs, too
 	sagas, err := operate.SagaStandings(own, h.db, key, h.o.Store)
+	late := own.Err() != nil && ctx.Err() == nil
 	enough()
-	if err != nil {
+	switch {
+	case late:
+		h.silent(ctx, &a, h.o.Service, fmt.Sprintf("no answer within %v", h.o.Deadline/2), err)
+	case err != nil:
 		h.silent(ctx, &a, h.o.Service, broken, err)
 	}
 	a.stand(h.o.Service, sagas)
@@ -238,10 +242,7 @@ func (h *handler) ask(ctx context.Context, key string) Answer {
 }
 
 func (h *handler) silent(ctx context.Context, a *Answer, service, why string, err error) {
-	switch late := errors.Is(err, context.DeadlineExceeded); {
-	case late && ctx.Err() == nil:
-		why = fmt.Sprintf("no answer within %v", h.o.Deadline/2)
-	case late:
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		why = fmt.Sprintf("no answer within %v", h.o.Deadline)
 	}
 	if !slices.ContainsFunc(a.Silent, func(s Silent) bool { return s.Service == service }) {

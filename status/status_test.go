@@ -3,6 +3,7 @@ package status_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -281,5 +282,37 @@ func TestAcceptsHTML(t *testing.T) {
 		if _, text := get(t, h, "/o-1", "Accept", accept); strings.HasPrefix(text, "<!") != page {
 			t.Errorf("%q: %.80s", accept, text)
 		}
+	}
+}
+
+// Keys that are many are asked for in parts; one that is too long leaves the others in the answer.
+func TestManyKeys(t *testing.T) {
+	orders, payment := memstore.New(nil), memstore.New(nil)
+	keep(t, payment, "m-1", "k-7-7", nil, false)
+	other := httptest.NewServer(handler(t, payment, status.Options{Service: "payment"}))
+	defer other.Close()
+	event := skald.Event[string]{Topic: "orders", Type: "order.placed"}
+	for n := range 9 {
+		f, err := flow.New(fmt.Sprint("order-", n), flow.From(event), flow.End(event))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tracker := flow.NewTracker(f, orders, &flow.Options{Key: func(skald.Message) string { return "o-1" }})
+		var all []skald.Message
+		for i := range 8 {
+			key := fmt.Sprintf("k-%d-%d", n, i)
+			if n == 8 && i == 0 {
+				key = strings.Repeat("k", 1025)
+			}
+			all = append(all, skald.Message{Topic: "orders", Type: "order.placed", Source: "/shop", ID: key, Key: []byte(key)})
+		}
+		tx := orders.BeginTx()
+		if err := errors.Join(tracker.Handle(t.Context(), tx, all), tx.Commit()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := handler(t, orders, status.Options{Service: "orders", Services: map[string]string{"payment": other.URL}})
+	if code, a := answer(t, h, "o-1"); code != http.StatusOK || len(a.Silent) > 0 || len(a.Held) != 1 || len(a.Sagas) != 9 {
+		t.Errorf("%d: silent %v, held %v, %d sagas", code, a.Silent, a.Held, len(a.Sagas))
 	}
 }

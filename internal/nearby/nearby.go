@@ -10,14 +10,16 @@ import (
 // Is tells whether r comes from this machine and names this machine. One that a proxy passed on, or that
 // names another host, may be anybody's.
 func Is(r *http.Request) bool {
-	return loopback(r.RemoteAddr) && loopback(r.Host) && !passedOn(r.Header)
+	return loopback(r.RemoteAddr) && loopback(r.Host) && r.ProtoAtLeast(1, 1) && !passedOn(r.Header)
 }
 
-// passedOn tells of the marks of a proxy.
+// passedOn tells of the marks of a proxy. One that leaves none cannot be told from a client, but that nginx
+// speaks HTTP/1.0 unless told otherwise.
 func passedOn(h http.Header) bool {
 	for name := range h {
 		switch {
-		case strings.HasPrefix(name, "X-Forwarded-"), name == "Forwarded", name == "Via", name == "X-Real-Ip":
+		case strings.HasPrefix(name, "X-Forwarded-"), name == "Forwarded", name == "Via", name == "X-Real-Ip", name == "X-Client-Ip", name == "X-Cluster-Client-Ip",
+			name == "True-Client-Ip", name == "Cf-Connecting-Ip":
 			return true
 		}
 	}

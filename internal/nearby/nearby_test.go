@@ -21,6 +21,7 @@ func TestIs(t *testing.T) {
 		{"127.0.0.1:4711", "localhost", "X-Real-IP", false},
 		{"127.0.0.1:4711", "localhost", "X-Forwarded-For", false},
 		{"127.0.0.1:4711", "localhost", "X-Forwarded-Proto", false},
+		{"127.0.0.1:4711", "localhost", "CF-Connecting-IP", false},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr, r.Host = c.from, c.host
@@ -30,5 +31,10 @@ func TestIs(t *testing.T) {
 		if Is(r) != c.is {
 			t.Errorf("from %q to %q with %q: %t", c.from, c.host, c.header, !c.is)
 		}
+	}
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr, r.Host, r.ProtoMinor = "127.0.0.1:4711", "127.0.0.1:8080", 0
+	if Is(r) {
+		t.Error("HTTP/1.0 is taken, as nginx speaks it")
 	}
 }

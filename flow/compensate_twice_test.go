@@ -1,0 +1,64 @@
+package flow_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/flow"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A step that takes effect twice is undone twice: what came after the operator asked is asked for by the next
+// command, alone; and who reports one undo of two is not taken for both. What is asked for again is waited
+// for from then on.
+func TestCompensateStepThatCameTwice(t *testing.T) {
+	db := memstore.New(nil)
+	c := &town[*memstore.Tx]{db: db, tracker: flow.NewTracker(shipping(t), db, nil)}
+	hear := func(name, id string) flow.Standing {
+		t.Helper()
+		tx := db.BeginTx()
+		m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: name, Key: []byte("o-1"), CorrelationID: "o-1", Time: time.Now(),
+			Data: []byte(`"o-1"`), ContentType: "application/json"}
+		if err := errors.Join(c.tracker.Handle(t.Context(), tx, []skald.Message{m}), tx.Commit()); err != nil {
+			t.Fatal(err)
+		}
+		return c.find(t, "o-1")
+	}
+	compensate := func(again bool, events, before int) {
+		t.Helper()
+		r, err := operate.Compensate(t.Context(), db, operate.Wish{Key: "o-1", Again: again}, operate.Order{Author: "ada", Reason: "twice"})
+		if err != nil || len(r.Events) != events || len(r.Before) != before {
+			t.Fatalf("%d events, %d before, %v, want %d and %d", len(r.Events), len(r.Before), err, events, before)
+		}
+	}
+	hear("placed", "p")
+	hear("taken", "t-1")
+	compensate(false, 1, 0)
+	compensate(false, 0, 1)
+	hear("taken", "t-2")
+	compensate(false, 1, 0)
+	compensate(false, 0, 1)
+	compensate(true, 2, 0)
+	s := c.find(t, "o-1")
+	if len(s.Asked) != 1 || len(s.Asked[0].Of) != 2 {
+		t.Fatalf("asked %+v", s.Asked)
+	}
+	waits := slices.DeleteFunc(slices.Clone(s.Waiting), func(w flow.Wait) bool { return w.After.Type != "taken" || w.For[0].Type != "refunded" })
+	if len(waits) != 1 || !waits[0].Since.Equal(s.Asked[0].At) || !waits[0].Due.Equal(*s.Asked[0].Due) {
+		t.Errorf("asked %+v, and it waits for %+v", s.Asked[0], waits)
+	}
+	unsure := func(s flow.Standing) bool {
+		return slices.ContainsFunc(s.Drift, func(d string) bool { return strings.Contains(d, "whether each is undone is not known") })
+	}
+	if s = hear("refunded", "r-1"); !unsure(s) {
+		t.Errorf("one of two is undone: %+v", s.Drift)
+	}
+	if s = hear("refunded", "r-2"); unsure(s) {
+		t.Errorf("both are undone: %+v", s.Drift)
+	}
+}
