@@ -11,7 +11,9 @@ import (
 
 // What is said of a saga that turned back is what its steps tell, and no more.
 func TestExplainTurnedBack(t *testing.T) {
-	step := func(outcome string) operate.StandingStep { return operate.StandingStep{Name: outcome, Outcome: outcome} }
+	step := func(outcome string) operate.StandingStep {
+		return operate.StandingStep{Name: outcome, Outcome: outcome}
+	}
 	for want, s := range map[string]operate.SagaStanding{
 		"failed, and nothing of it has to be undone.":            {State: "compensating", Steps: []operate.StandingStep{step(operate.StepDone), step(operate.StepFailed)}},
 		"failed, and what was done for it is undone.":            {State: "compensated", Steps: []operate.StandingStep{step(operate.StepIsUndone), step(operate.StepFailed)}},
