@@ -51,7 +51,7 @@ func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, e
 			c.Refused = append(c.Refused, refused)
 			continue
 		}
-		b.noteAsked(n, now, events)
+		b.noteAsked(n, now, events, again)
 		c.Steps, c.Events = append(c.Steps, n), append(c.Events, events...)
 	}
 	if len(c.Refused) > 0 {
@@ -68,7 +68,7 @@ func (s Step) beyond(those []ID) bool {
 	return slices.ContainsFunc(s.IDs, func(id ID) bool { return !slices.Contains(those, id) })
 }
 
-// questions are the events that ask for the undo of a step, of what is not asked for before, ready to be
+// questions are the events that ask for the undo of a step, but for its messages before, ready to be
 // published; or why there are none.
 func (b *body) questions(n Name, before []ID, now time.Time) (out []skald.Message, refused string, err error) {
 	step, _ := b.Seen.find(n)
@@ -97,18 +97,27 @@ func (b *body) questions(n Name, before []ID, now time.Time) (out []skald.Messag
 	return out, "", nil
 }
 
-// noteAsked notes that the undo of a step is asked for.
-func (b *body) noteAsked(n Name, at time.Time, events []skald.Message) {
+// noteAsked notes that the undo of a step is asked for. What was asked for before stays due, unless it is
+// asked for again.
+func (b *body) noteAsked(n Name, at time.Time, events []skald.Message, again bool) {
 	step, _ := b.Seen.find(n)
 	a := Asked{Step: n, At: at.UTC().Truncate(time.Microsecond), Of: step.IDs}
-	b.Asked = slices.DeleteFunc(b.Asked, func(was Asked) bool {
-		if was.Step == n { // what was waited for since then is waited for anew
-			b.Standing.Waiting = slices.DeleteFunc(b.Standing.Waiting, func(w Wait) bool {
-				return w.After == n && slices.Equal(w.For, was.For) && w.Since.Equal(was.At)
-			})
+	var ids []string
+	for i := range events {
+		ids = append(ids, events[i].ID)
+	}
+	if i := slices.IndexFunc(b.Asked, func(was Asked) bool { return was.Step == n }); i >= 0 {
+		was := &b.Asked[i]
+		if !again {
+			was.IDs, was.Of = append(was.IDs, ids...), a.Of
+			return
 		}
-		return was.Step == n
-	})
+		b.Standing.Waiting = slices.DeleteFunc(b.Standing.Waiting, func(w Wait) bool {
+			return w.After == n && slices.Equal(w.For, was.For) && w.Since.Equal(was.At)
+		})
+		b.Asked = slices.Delete(b.Asked, i, i+1)
+	}
+	a.IDs = ids
 	for _, q := range b.Seen.Asks {
 		if q.Name != n {
 			continue
@@ -117,9 +126,6 @@ func (b *body) noteAsked(n Name, at time.Time, events []skald.Message) {
 			due := a.At.Add(q.Within)
 			a.Due = &due
 		}
-	}
-	for i := range events {
-		a.IDs = append(a.IDs, events[i].ID)
 	}
 	b.Asked = append(b.Asked, a)
 }

@@ -40,9 +40,13 @@ func TestCompensateStepThatCameTwice(t *testing.T) {
 	hear("taken", "t-1")
 	compensate(false, 1, 0)
 	compensate(false, 0, 1)
+	first := c.find(t, "o-1").Asked[0]
 	hear("taken", "t-2")
 	compensate(false, 1, 0)
 	compensate(false, 0, 1)
+	if both := c.find(t, "o-1").Asked[0]; len(both.IDs) != 2 || !both.Due.Equal(*first.Due) {
+		t.Errorf("asked %+v, and then %+v: the first is due as before", first, both)
+	}
 	compensate(true, 2, 0)
 	s := c.find(t, "o-1")
 	if len(s.Asked) != 1 || len(s.Asked[0].Of) != 2 {

@@ -240,7 +240,7 @@ func (f *Flow) drift(r *record) (out []string) {
 	}
 	for _, rule := range f.of(undo) {
 		if did, undid := r.times(rule.cause), r.times(rule.events...); 0 < undid && undid < did {
-			out = append(out, fmt.Sprintf("%s came %d times, and what undoes it %d times: whether each is undone is not known", rule.cause, did, undid))
+			out = append(out, fmt.Sprintf("%s came %d times, and its undo %d times: whether each is undone is not known", rule.cause, did, undid))
 		}
 	}
 	for _, rule := range f.of(then) {

@@ -23,8 +23,11 @@ func testEntities[TTx any](t *testing.T, g *ground[TTx]) {
 	o := quiet()
 	o.Wait = -1
 	o.Entities = func(_ *http.Request, body []byte) []store.Lock {
-		if string(body) == `{}` {
+		switch string(body) {
+		case `{}`:
 			panic("about nothing")
+		case `{"SKU":""}`:
+			return []store.Lock{{Space: "order"}}
 		}
 		return []store.Lock{{Space: "order", Key: string(body)}}
 	}
@@ -62,7 +65,9 @@ func testEntities[TTx any](t *testing.T, g *ground[TTx]) {
 	}
 	s.answer = nil
 	answers(t, tea("k-5").to(two), 201, `{"ID":"version 7"}`)
-	answers(t, post{key: "k-4", body: `{}`}.to(one), 500, "something is wrong here")
+	for _, body := range []string{`{}`, `{"SKU":""}`} {
+		answers(t, post{key: "k-4", body: body}.to(one), 500, "something is wrong here")
+	}
 	answers(t, post{key: "k-4", body: `{"SKU":"salt"}`}.to(one), 201, `{"ID":"version 1"}`)
 	s.told(t, "placed", "tea tea tea tea tea salt")
 }

@@ -17,7 +17,7 @@ import (
 const (
 	mostCached = 8 << 10         // bytes of an answer that is cached, sealed
 	sure       = 5 * time.Second // for which the run of the database's server counts as known
-	unaged     = time.Minute     // for which an answer is cached that may be about to be deleted
+	unknownAge = time.Minute     // for which an answer of unknown age is cached: its mark may soon be deleted
 	patience   = time.Second     // of the look at it, and until the next one after one that failed
 )
 
@@ -146,8 +146,8 @@ func (f *front) put(at *slot, kept once.Answer, read bool) {
 		return
 	case read && kept.Left > 0:
 		stays = min(stays, kept.Left)
-	case read: // as long as marks are, and its age is not known
-		stays = min(stays, unaged)
+	case read: // kept for as long as marks are: its age is not known
+		stays = min(stays, unknownAge)
 	}
 	if e := at.Close(kept, at.began.Add(stays)); len(e.Value) <= mostCached {
 		f.cache.Put(e)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/skald-go/skald"
@@ -86,11 +87,17 @@ func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Opti
 	})
 }
 
+var errNoEntity = errors.New("httpidem.Options.Entities returned an entity without Space or Key: all such requests would wait for each other; give both, or leave it out")
+
 // about has the entities of a request locked with its key.
 func (d *door) about(r *http.Request, q *asked) (err error) {
 	defer failure.Recover(&err)
-	if d.o.Entities != nil {
-		q.request.Locks = d.o.Entities(r, q.body)
+	if d.o.Entities == nil {
+		return nil
+	}
+	q.request.Locks = d.o.Entities(r, q.body)
+	if slices.ContainsFunc(q.request.Locks, func(l store.Lock) bool { return l.Space == "" || l.Key == "" }) {
+		return errNoEntity
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ const (
 	tellShare = 100 // where that is long to count, it takes this part of the time
 	// the same, where only others may have changed it, and no partition waits for them
 	tellOther = 400
-	tellMost  = 5 * time.Minute // it is never older for that: one slow count tells little of the next
+	tellMost  = 5 * time.Minute // bounds both: one slow count must not end the counting
 
 	// at once, to share transactions: where the process dies twice, each of them is taken alone; as many more
 	// may ride
@@ -113,7 +113,7 @@ func (s *parkedQueue) adapt(rs []result, now time.Time, most int) {
 // look claims what is due, and counts what is kept where that may have changed. It touches nothing of the
 // inbox.
 func (in *Inbox[TTx]) look(ctx context.Context, session string, most store.ClaimSize, count bool, not []store.Kind) looked {
-	l, clock := looked{asked: most, counted: count, began: in.o.Now()}, time.Now()
+	l, start := looked{asked: most, counted: count, began: in.o.Now()}, time.Now()
 	if most.Keys > 0 {
 		l.claimed, l.err = in.db.Claim(ctx, store.Want{Consumer: in.group, Session: session, ClaimSize: most, Lease: in.lease(turnOfClaimed), Not: not})
 	}
@@ -129,7 +129,7 @@ func (in *Inbox[TTx]) look(ctx context.Context, session string, most store.Claim
 	if l.err != nil {
 		l.err = fmt.Errorf("look for parked messages of %s: %w", in.group, l.err)
 	}
-	l.took = time.Since(clock)
+	l.took = time.Since(start)
 	return l
 }
 
@@ -168,7 +168,7 @@ func (in *Inbox[TTx]) recount(since time.Duration) bool {
 	return false
 }
 
-// share is how long to wait between counts, that they take one part in n of the time.
+// share is how long to wait between counts so that they take one part in n of the time.
 func (s *parkedQueue) share(n time.Duration) time.Duration { return min(n*s.took, tellMost) }
 
 // crowded tells whether a partition waits for room among what is parked.

@@ -32,13 +32,14 @@ type Options struct {
 	// Databases are those of other services which this process has open itself, by name: they are asked
 	// without HTTP. Default: none.
 	Databases map[string]Database
-	// Deadline is how long they have to answer, all at once. Default 2 s.
+	// Deadline is how long an answer may take. This service's database has half of it, then the others are
+	// asked, all at once. Default 2 s.
 	Deadline time.Duration
 	// Client asks them. It adds the credentials that their Auth wants. Default: a client of its own, without
 	// any.
 	Client *http.Client
-	// Auth lets requests in, or answers them itself. Nil: those from this machine alone are let in, and no
-	// proxy's.
+	// Auth lets requests in, or answers them itself. Nil: those from this machine are let in, unless a proxy
+	// marked them as passed on. Behind a proxy set Auth: some mark nothing.
 	Auth func(http.Handler) http.Handler
 	// Store is how the command finds this service's database, "--store @orders.url": part of the commands
 	// that are shown, so no place for a password. Default: none, for who has SKALD_STORE set.
@@ -116,7 +117,7 @@ func Handler(db store.Lister, o *Options) (http.Handler, error) {
 	return h.o.Auth(&h.mux), nil
 }
 
-// loopback lets in requests from this machine, and no proxy's.
+// loopback lets in requests from this machine.
 func loopback(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !nearby.Is(r) {
@@ -127,12 +128,13 @@ func loopback(next http.Handler) http.Handler {
 	})
 }
 
-const keyIs = "a key is text in UTF-8 without NUL, of at most 1024 bytes, and neither . nor .. : skald status takes others"
+const keyIs = "a key is text in UTF-8 without NUL, of at most 1024 bytes, and not a dot or two: for such a key run skald status KEY"
 
 // textual tells whether a tracker may have such a key, and a URL. JSON would name another one in the place of
 // bytes that are no text; dots lead to another path.
 func textual(key string) bool {
-	return len(key) <= maxKey && key != "." && key != ".." && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
+	dots := key == "." || key == ".."
+	return len(key) <= maxKey && !dots && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
 }
 
 func (h *handler) answer(w http.ResponseWriter, r *http.Request) {
@@ -188,16 +190,17 @@ func (*handler) json(w http.ResponseWriter, code int, v any) {
 func (h *handler) ask(ctx context.Context, key string) Answer {
 	const broken = "its database gave no answer"
 	a := empty(key)
-	own, enough := context.WithTimeout(ctx, h.o.Deadline/2) // the others are asked if this database hangs, too
+	// the others are asked even if this database hangs
+	own, enough := context.WithTimeout(ctx, h.o.Deadline/2)
 	sagas, err := operate.SagaStandings(own, h.db, key, h.o.Store)
-	late := own.Err() != nil && ctx.Err() == nil
-	enough()
-	switch {
-	case late:
-		h.silent(ctx, &a, h.o.Service, fmt.Sprintf("no answer within %v", h.o.Deadline/2), err)
-	case err != nil:
-		h.silent(ctx, &a, h.o.Service, broken, err)
+	if err != nil {
+		why := broken
+		if own.Err() != nil && ctx.Err() == nil {
+			why = fmt.Sprintf("no answer within %v", h.o.Deadline/2)
+		}
+		h.silent(ctx, &a, h.o.Service, why, err)
 	}
+	enough()
 	a.stand(h.o.Service, sagas)
 	keys := keysOf(key, sagas)
 	type reply struct {

@@ -18,8 +18,8 @@ func Is(r *http.Request) bool {
 func passedOn(h http.Header) bool {
 	for name := range h {
 		switch {
-		case strings.HasPrefix(name, "X-Forwarded-"), name == "Forwarded", name == "Via", name == "X-Real-Ip", name == "X-Client-Ip", name == "X-Cluster-Client-Ip",
-			name == "True-Client-Ip", name == "Cf-Connecting-Ip":
+		case strings.HasPrefix(name, "X-Forwarded-"), name == "Forwarded", name == "Via", name == "X-Real-Ip",
+			name == "X-Client-Ip", name == "X-Cluster-Client-Ip", name == "True-Client-Ip", name == "Cf-Connecting-Ip":
 			return true
 		}
 	}

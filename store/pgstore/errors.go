@@ -113,7 +113,7 @@ func brokenLine(err error) bool {
 	var dial *pgconn.ConnectError
 	var op net.Error
 	if inUse(err) {
-		return false // though pgx calls it safe to retry: whoever lent the connection out has to give it back
+		return false // pgx calls it safe to retry, but the same code would leave its rows open again
 	}
 	return errors.As(err, &dial) || errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, net.ErrClosed) || errors.Is(err, context.DeadlineExceeded) ||
@@ -134,7 +134,8 @@ func (c *core) explain(err error) error {
 		return fmt.Errorf("%w: %w", store.ErrStandby, err)
 	}
 	if inUse(err) {
-		return fmt.Errorf("%w: rows of a query in this transaction are open, or another goroutine uses it: close them (rows.Close), and wait for it, before you return", err)
+		return fmt.Errorf("%w: rows of a query in this transaction are open, or another goroutine uses it: "+
+			"close them (rows.Close), and wait for it, before you return", err)
 	}
 	switch state(err) {
 	case "25006":

@@ -26,7 +26,8 @@ type unit struct {
 
 type entity struct{ space, key string }
 
-// Begin opens a unit and takes in. store.ErrBusy: another writer had the file for longer than in.Wait.
+// Begin opens a unit and takes in. store.ErrBusy: another writer had the file for longer than in.Wait, one of
+// another process for longer than that and leastBegin.
 // In.Handle bounds the whole time to Commit, since the unit holds up every other writer of the file.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx], error) {
 	if len(in.Settings) > 0 {

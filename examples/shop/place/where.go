@@ -2,7 +2,6 @@ package place
 
 import (
 	"log/slog"
-	"maps"
 	"net/http"
 	"strings"
 
@@ -29,7 +28,7 @@ func (d *Databases[TTx]) Where(elsewhere Elsewhere) http.Handler {
 		here := d.here()
 		own := here["order"]
 		delete(here, "order")
-		serve(w, r, own, &status.Options{Service: "order", Services: maps.Clone(elsewhere), Databases: here})
+		serve(w, r, own, &status.Options{Service: "order", Services: elsewhere, Databases: here})
 	})
 }
 
