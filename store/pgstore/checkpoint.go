@@ -42,15 +42,15 @@ func begun(server string) *time.Time {
 	return nil
 }
 
-// databaseOf is the number of the database on it.
-func databaseOf(server string) int64 {
+// tablesOf are the number of the database on that server, and the name of the tables in it.
+func tablesOf(server string) (database int64, tables string) {
 	_, rest, _ := strings.Cut(server, "/")
-	number, _, _ := strings.Cut(rest, "/")
-	n, err := strconv.ParseInt(number, 10, 64)
+	number, tables, _ := strings.Cut(rest, "/")
+	database, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
-		return 0 // no database has it
+		return 0, tables // no database has it
 	}
-	return n
+	return database, tables
 }
 
 // Attend reads how far a consumer has come, and writes what its process knows: one round trip.
@@ -68,8 +68,9 @@ func (c *core) Attend(ctx context.Context, a store.Attend) (out store.Attended, 
 			c.call("Unclaim", name(a.Consumer), legible(a.Session), l.partitions),
 			c.call("OccupyCheckpoints", name(a.Consumer), legible(a.Session), legible(a.Stamp), l.partitions, l.origins, l.positions, l.reaches))
 	case len(a.Checkpoints) > 0:
+		database, tables := tablesOf(a.Server)
 		calls = append([]call{c.call("AdvanceCheckpoints", name(a.Consumer), begun(a.Server), legible(a.Stamp), l.partitions, l.notes, l.positions, l.reaches,
-			l.sessions, databaseOf(a.Server))}, c.spotting("Checkpoints", a.Consumer, &out)...)
+			l.sessions, database, legible(tables))}, c.spotting("Checkpoints", a.Consumer, &out)...)
 	default:
 		calls = c.spotting("Checkpoints", a.Consumer, &out)
 	}

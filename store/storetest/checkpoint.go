@@ -72,6 +72,9 @@ func (s *suite[TTx]) checkpointOccupyAndAdvance() {
 	s.noteCheckpoints(was.Server, "a-3", x)
 	x.Stamp = "a-3"
 	s.checkpoints(s.noteCheckpoints(was.Server, "a-4"), x, y) // nothing is stored, and all is told
+	late := x
+	late.Position = 8
+	s.checkpoints(s.noteCheckpoints(was.Server+"?", "a-5", late), x, y) // of other tables on that server
 	s.checkpoints(s.occupy("b", "b-1", store.Checkpoint{Partition: "t/0", Origin: "one", Position: -1}), x, y)
 	x.Session, x.Stamp = "b", "b-1"
 	s.checkpoints(s.attended(), x, y)

@@ -34,7 +34,8 @@ ON CONFLICT (consumer, partition) DO UPDATE SET origin = EXCLUDED.origin, sessio
 UPDATE /*schema*/skald_checkpoint AS s SET position = p.position, in_flight_end = p.in_flight_end, session = p.session, stamp = $3::text, at = clock_timestamp()
 FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[]) AS p(partition, was, position, in_flight_end, session)
 WHERE s.consumer = $1::text AND s.partition = p.partition AND s.stamp = p.was
-	AND $2::timestamptz = pg_postmaster_start_time() AND $9::bigint = (SELECT oid::bigint FROM pg_database WHERE datname = current_database());
+	AND $2::timestamptz = pg_postmaster_start_time() AND $9::bigint = (SELECT oid::bigint FROM pg_database WHERE datname = current_database())
+	AND $10::text = coalesce((SELECT tableoid::text || '.' || xmin::text FROM /*schema*/skald_setting WHERE name = 'fingerprint key'), '');
 
 -- name: RewindCheckpoint
 WITH u AS (
