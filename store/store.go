@@ -81,7 +81,7 @@ type Intake struct {
 	Marks []Mark
 	// Steps are taken or undone, and locked until the transaction ends, in an order that the driver chooses.
 	// One that may not be taken stays as it is; one that is not done, or under way, is barred by whoever
-	// would undo it.
+	// would undo it. With steps, at most one mark is Retrying: a message's steps are its own.
 	Steps []Step
 	Locks []Lock // entity rows, locked or created, in an order that the driver chooses
 	// Sagas are locked until the transaction ends, in an order that the driver chooses, if they stand as they

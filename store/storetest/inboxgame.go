@@ -179,6 +179,9 @@ func (g *game) takes() op {
 	if g.seldom("steps") {
 		o.Steps = g.sagas(0)
 	}
+	if len(o.Steps) > 0 && turn == store.Retrying {
+		o.Takes = o.Takes[:min(1, len(o.Takes))] // see store.Intake
+	}
 	if g.most("leaves something") {
 		o.Effects = g.keepings(1, 1)
 	}
