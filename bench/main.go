@@ -38,6 +38,8 @@ type bench struct {
 	parkedKeys int
 	marks      int
 	sagasLive  int
+	pageRows   int
+	pageDB     string
 	hold       time.Duration // of the transaction that is held open
 	limit      time.Duration // of one drain
 	quiet      time.Duration
@@ -77,6 +79,8 @@ func run() error {
 	flag.IntVar(&b.parkedKeys, "parked-keys", 10_000, "of how many keys these are")
 	flag.IntVar(&b.marks, "marks", 1_000_000, "the many marks of the comparisons marks-…")
 	flag.IntVar(&b.sagasLive, "sagas", 1_000_000, "how many choreographed sagas the comparison status has under way")
+	flag.StringVar(&b.pageDB, "page-db", "", "`URL` of a database for the comparison console, which it fills if it is empty, and leaves; without one it makes its own")
+	flag.IntVar(&b.pageRows, "page-rows", 1_000_000, "how many rows the comparison console has in all")
 	flag.DurationVar(&b.hold, "hold", time.Minute, "how long the comparison held keeps a transaction open")
 	flag.DurationVar(&b.limit, "limit", 20*time.Second, "the longest that one drain is watched")
 	flag.DurationVar(&b.quiet, "quiet", 3*time.Second, "the longest to wait, before each turn, for other programs to be quiet")
@@ -150,6 +154,6 @@ func comparisons() []comparison {
 		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), walDrains(), walFlows(), walIdles(), messages(), batches(), duplicates(), inFront(), lockings(), sharedQueue(),
 		parkedDrains(), neighbours(), marksKept(), emptied(), slowTrips(),
 		backlogs(), held(), demo(), endpoints(), added("latency", false, 0.5, 0.5), added("latency-slow", true, 0.5, 1), repeatsInFront(),
-		orchestrated(), engineAlone(), tracked(), answered(),
+		orchestrated(), engineAlone(), tracked(), answered(), consolePages(),
 	}, estate()...)
 }

@@ -38,6 +38,10 @@ type List struct {
 	// Payloads reads what rows of the outbox carry: the newest ones and the first that are deferred, up to
 	// PayloadRows of either. Rows without a payload are passed over.
 	Payloads bool
+	Locks    *LockQuery
+	// Waiting lists rows of the outbox that are not published, the first written first, at most so many of
+	// those that are deferred and of the others; 0: none. Of the others it looks at WaitingScan rows.
+	Waiting int
 }
 
 // Bounds of List.Payloads: rows of the outbox, and as many deferred ones; bytes of one that is read, and of
@@ -65,6 +69,8 @@ type Listed struct {
 	Sagas       []Saga        // by name and key
 	Definitions []SagaDefinition
 	Payloads    []Payload // the newest first, then those that are deferred
+	Locks       Locks
+	Waiting     []WaitingRow // by Seq
 }
 
 // ListKept lists kept messages by Place.

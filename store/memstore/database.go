@@ -115,10 +115,12 @@ func (d *database) await(ctx context.Context, tx, rival *Tx, most time.Duration)
 	changed, timer := d.changed, time.NewTimer(most)
 	defer timer.Stop()
 	tx.waitsFor = rival
+	rival.waiters++
 	d.mu.Unlock()
 	defer func() {
 		d.mu.Lock()
 		tx.waitsFor = nil
+		rival.waiters--
 		tx.touch()
 	}()
 	select {

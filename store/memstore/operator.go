@@ -34,6 +34,12 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 	if err == nil && l.Payloads {
 		out.Payloads, err = s.payloads(ctx)
 	}
+	if err == nil && l.Locks != nil {
+		out.Locks, err = s.locks(ctx, *l.Locks)
+	}
+	if err == nil && l.Waiting > 0 {
+		out.Waiting, err = s.waiting(ctx, l.Waiting)
+	}
 	return out, err
 }
 

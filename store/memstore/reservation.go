@@ -14,7 +14,7 @@ type (
 	reservation struct {
 		token       string
 		fingerprint int64
-		until       time.Time
+		at, until   time.Time
 	}
 )
 
@@ -42,7 +42,7 @@ func (s *Store) Reserve(ctx context.Context, r store.Reservation) (out store.Res
 			out.Rival, out.Left, out.Fingerprint = true, left, was.fingerprint
 			return nil
 		}
-		d.reserved[key] = reservation{r.Token, r.Fingerprint, d.now().Add(r.Lease)}
+		d.reserved[key] = reservation{r.Token, r.Fingerprint, d.now(), d.now().Add(r.Lease)}
 		return nil
 	})
 	if err != nil {

@@ -19,11 +19,13 @@ type Tx struct {
 	wait   time.Duration // for rivals
 	handle time.Duration // how long it may be idle; 0: for ever
 	used   time.Time
+	began  time.Time
 
 	over     error // why it ended; nil while it is open
 	failed   error // what aborted it
 	locks    []lockID
 	waitsFor *Tx
+	waiters  int // that wait for it
 
 	user   map[string]*string // nil: deleted
 	marks  map[markKey]markRow
@@ -50,6 +52,7 @@ func (s *Store) begin() *Tx {
 	}
 	s.open[tx] = struct{}{}
 	tx.touch()
+	tx.began = tx.used
 	return tx
 }
 

@@ -34,6 +34,12 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 	if err == nil && l.Payloads {
 		out.Payloads, err = c.payloads(ctx)
 	}
+	if err == nil && l.Locks != nil {
+		out.Locks, err = c.locks(ctx, *l.Locks)
+	}
+	if err == nil && l.Waiting > 0 {
+		out.Waiting, err = c.waiting(ctx, l.Waiting)
+	}
 	return out, err
 }
 

@@ -137,9 +137,9 @@ func (d byRole) Deferred(ctx context.Context, q store.DeferredQuery) (store.Defe
 	return d.relay.Deferred(ctx, q)
 }
 
-// List of payloads reads what only a relay may.
+// List of payloads, and of rows that wait, reads what only a relay may.
 func (d byRole) List(ctx context.Context, l store.List) (store.Listed, error) {
-	if l.Payloads {
+	if l.Payloads || l.Waiting > 0 {
 		return d.relay.List(ctx, l)
 	}
 	return d.Store.List(ctx, l)

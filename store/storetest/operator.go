@@ -12,6 +12,8 @@ func operatorTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Control":      (*suite[TTx]).control,
 		"DropDeferred": (*suite[TTx]).dropDeferred,
 		"OutboxStatus": (*suite[TTx]).outboxStatus,
+		"ListLocks":    (*suite[TTx]).listLocks,
+		"ListWaiting":  (*suite[TTx]).listWaiting,
 	}
 }
 
