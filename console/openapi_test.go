@@ -9,13 +9,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skald-go/skald/console"
+	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
 
 // The OpenAPI file says what the handlers do: each route, and each name of each answer.
 func TestOpenAPI(t *testing.T) {
-	b := open(t, of(placedAndKept(t)), nil)
+	e := newEngine(t, 1)
+	sources := of(placedAndKept(t))
+	sources["engine"] = console.Of(e.db)
+	b := open(t, sources, nil)
 	var file struct {
 		Paths map[string]map[string]struct {
 			Responses map[string]struct {
@@ -48,14 +53,14 @@ func TestOpenAPI(t *testing.T) {
 	}
 	run := strings.TrimPrefix(b.act("consumer=payment&id=p-1&in=orders&source=%2Fshop&verb=release").Header().Get("Location"), "/ops")
 	const of = "?consumer=payment&id=d-0&in=orders&source=%2Fshop"
-	asked := map[string]string{"/message": "/message" + of, "/act": "/act" + of + "&verb=drop", "/run": run, "/consumer": "/consumer?consumer=payment&in=orders", "/story": "/story?q=o-1", "/saga": "", "/definition": "", "/doctor": "/doctor?in=orders"}
+	asked := map[string]string{"/message": "/message" + of, "/act": "/act" + of + "&verb=drop", "/run": run, "/consumer": "/consumer?consumer=payment&in=orders", "/story": "/story?q=o-1", "/saga": "/saga?in=engine&name=order&key=o-0", "/definition": definitionOf(t, e.db), "/doctor": "/doctor?in=orders"}
 	for path, methods := range file.Paths {
 		get, ok := methods["get"]
 		at, named := asked[path]
 		if !named {
 			at = path
 		}
-		if !ok || path == "/openapi.json" || at == "" { // a saga's names are operate's own, and tested there
+		if !ok || path == "/openapi.json" { // what a POST answers, and the file itself
 			continue
 		}
 		w := b.do(http.MethodGet, at, nil, "Accept", "application/json")
@@ -70,6 +75,16 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 	}
+}
+
+// definitionOf is the page of the definition that engines of db have noted.
+func definitionOf(t *testing.T, db store.Lister) string {
+	t.Helper()
+	list, err := operate.Definitions(t.Context(), db, "order")
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	return "/definition?in=engine&name=order&hash=" + list[0].Hash
 }
 
 func placedAndKept(t *testing.T) *memstore.Store {

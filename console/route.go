@@ -42,6 +42,7 @@ func routes() []route {
 		{"GET", "/definition", 0, definition},
 		{"GET", "/calls", 0, calls},
 		{"GET", "/outbox", 0, shards},
+		{"GET", "/locks", 0, locks},
 		{"GET", "/doctor", 0, doctor},
 		{"GET", "/session", 0, session},
 		{"GET", "/openapi.json", 0, openAPI},

@@ -2,8 +2,10 @@ package console
 
 import (
 	"context"
+	"time"
 
 	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
 )
 
 // A shardsPage is the outbox of each source: its shards, who publishes them, and how long the oldest row
@@ -20,6 +22,9 @@ type shardsPart struct {
 	OldestSeconds float64     `json:"oldest_seconds"`
 	Deferred      int64       `json:"deferred"`
 	Shards        []shardLine `json:"shards"`
+	// The oldest rows: some of those that wait, and of those that the broker refused.
+	Rows   []rowLine `json:"rows"`
+	Unread string    `json:"unread,omitempty"` // why they could not be read
 }
 
 type shardLine struct {
@@ -29,14 +34,43 @@ type shardLine struct {
 	Pending int64  `json:"pending"`
 }
 
+// A rowLine is a row of the outbox, without its payload.
+type rowLine struct {
+	Seq        int64     `json:"seq"`
+	Shard      int       `json:"shard"`
+	ID         string    `json:"id"`
+	Topic      string    `json:"topic"`
+	Type       string    `json:"type"`
+	Key        []byte    `json:"key"`
+	Written    time.Time `json:"written"`
+	AgeSeconds float64   `json:"age_seconds"`
+	Deferred   bool      `json:"deferred"` // the broker refused it, or an earlier one of its key
+	Attempts   int       `json:"attempts"`
+	Error      string    `json:"error"`
+}
+
+// oldestRows is how many rows of each kind are shown.
+const oldestRows = 20
+
 func shards(q *request) (view, error) {
 	parts, away, err := partsOf(q, func(ctx context.Context, s *source) (shardsPart, error) {
 		o, err := operate.Status(ctx, s.db)
-		part := shardsPart{s.name, o.Pending, o.Exact, o.Oldest.Seconds(), o.Deferred, []shardLine{}}
+		part := shardsPart{Source: s.name, Pending: o.Pending, Exact: o.Exact, OldestSeconds: o.Oldest.Seconds(), Deferred: o.Deferred,
+			Shards: []shardLine{}, Rows: []rowLine{}}
 		for _, shard := range o.Shards {
 			part.Shards = append(part.Shards, shardLine{shard.Shard, shard.Owner, shard.Epoch, shard.Pending})
 		}
-		return part, err
+		if err != nil {
+			return part, err
+		}
+		rows, err := store.ListWaiting(ctx, s.db, oldestRows)
+		if err != nil { // an app may not read the outbox
+			part.Unread = q.h.why(ctx, s.name, err)
+		}
+		for _, r := range rows {
+			part.Rows = append(part.Rows, rowLine{r.Seq, r.Shard, r.ID, r.Topic, r.Type, r.Key, r.Written, r.Age.Seconds(), r.Deferred, r.Attempts, r.LastError})
+		}
+		return part, nil
 	})
 	return &shardsPage{parts, away}, err
 }
@@ -66,6 +100,33 @@ func (v *shardsPage) html(p *page) {
 			}
 			p.put("%s</td><td>%d</td><td>%s</td></tr>\n", s.Owner, s.Epoch, number(s.Pending))
 		}
-		p.put("</table></div>\n</section>\n")
+		p.put("</table></div>\n")
+		p.oldestRows(part)
+		p.put("</section>\n")
 	}
+}
+
+func (p *page) oldestRows(part *shardsPart) {
+	if part.Unread != "" {
+		p.put("<p class=\"note warn\">The rows that wait could not be read, which takes the rights of a reader: %s</p>\n", part.Unread)
+	}
+	if len(part.Rows) == 0 {
+		return
+	}
+	p.put("<h3>The oldest rows</h3>\n<div class=\"wide\"><table>\n<caption class=\"out\">The oldest rows of %s</caption>\n", part.Source)
+	p.heads("message", "topic", "key", "shard", "written", "waits", "refused")
+	for i := range part.Rows {
+		r := &part.Rows[i]
+		p.put("<tr><td>%s<br>%s</td><td>%s</td><td>%s</td><td>%d</td><td>", r.Type, r.ID, r.Topic, cut(keyText(r.Key), 60), r.Shard)
+		p.when(r.Written)
+		p.put("</td><td>%s</td><td class=\"why\">", ago(seconds(r.AgeSeconds)))
+		switch {
+		case r.Attempts > 0:
+			p.put("%d times: %s", r.Attempts, cut(firstLine(r.Error), 200))
+		case r.Deferred:
+			p.put("it waits for an earlier one of its key")
+		}
+		p.put("</td></tr>\n")
+	}
+	p.put("</table></div>\n")
 }

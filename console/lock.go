@@ -1,0 +1,150 @@
+package console
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/skald-go/skald/store"
+)
+
+// A locksPage is entities that transactions have locked, and keys that are reserved.
+type locksPage struct {
+	Parts []locksPart `json:"sources"`
+	Away  []Away      `json:"away"`
+}
+
+type locksPart struct {
+	Source   string         `json:"source"`
+	Told     bool           `json:"told"` // false: the database does not say which transaction has an entity
+	Part     bool           `json:"part"` // true: entities are many, and only some of them were looked at
+	Entities []lockLine     `json:"entities"`
+	Reserved []reservedLine `json:"reserved"`
+	More     bool           `json:"more"` // there are others: narrow the filter
+}
+
+type lockLine struct {
+	Space   string `json:"space"`
+	Key     []byte `json:"key"`
+	Version int64  `json:"version"` // the fencing token of who had it last; 0: nobody had it
+	// The transaction that has it; "": none. It has it until it ends.
+	Holder string `json:"holder"`
+	// since that began; -1: it is not to be seen
+	HeldSeconds float64 `json:"held_seconds"`
+	Waiting     int     `json:"waiting"` // transactions that wait for it
+	Unnamed     bool    `json:"unnamed"` // it is not to be seen which entities the transaction has
+}
+
+type reservedLine struct {
+	Consumer    string  `json:"consumer"`
+	Source      string  `json:"source"`
+	ID          string  `json:"id"`
+	HeldSeconds float64 `json:"held_seconds"`
+	LeftSeconds float64 `json:"left_seconds"` // of its lease; 0: that has ended
+}
+
+func locks(q *request) (view, error) {
+	find := store.LockQuery{Consumer: q.arg("consumer"), Limit: pageOf + 1}
+	if space, text := q.arg("space"), q.arg("key"); space != "" && text != "" {
+		key, err := keyOf(text)
+		if err != nil {
+			return nil, err
+		}
+		find.Entity = &store.Lock{Space: space, Key: string(key)}
+	} else if space != text {
+		return nil, refuse(http.StatusBadRequest, "an entity has a space and a key: give both")
+	}
+	parts, away, err := partsOf(q, func(ctx context.Context, s *source) (locksPart, error) {
+		all, err := store.ListLocks(ctx, s.db, find)
+		part := locksPart{Source: s.name, Told: all.Told, Part: all.Part, Entities: []lockLine{}, Reserved: []reservedLine{},
+			More: len(all.Entities) > pageOf || len(all.Reserved) > pageOf}
+		for _, e := range all.Entities[:min(pageOf, len(all.Entities))] {
+			l := lockLine{e.Space, []byte(e.Key), e.Version, e.Holder, -1, e.Waiting, e.Unnamed}
+			if e.Holder != "" && e.Since >= 0 {
+				l.HeldSeconds = e.Since.Seconds()
+			}
+			part.Entities = append(part.Entities, l)
+		}
+		for _, r := range all.Reserved[:min(pageOf, len(all.Reserved))] {
+			part.Reserved = append(part.Reserved, reservedLine{r.Consumer, r.Source, r.ID, r.Since.Seconds(), r.Left.Seconds()})
+		}
+		return part, err
+	})
+	return &locksPage{parts, away}, err
+}
+
+func (*locksPage) title() string { return "Locks" }
+func (*locksPage) live()         {}
+
+func (v *locksPage) html(p *page) {
+	p.away(v.Away)
+	p.put("<p>Entities are locked until a transaction ends, keys reserved until a lease ends. To look an entity up, locked or not, give its space and key.</p>\n")
+	p.filterForm("/locks", "space", "key", "consumer")
+	n := 0
+	for i := range v.Parts {
+		part := &v.Parts[i]
+		if n += len(part.Entities) + len(part.Reserved); len(part.Entities)+len(part.Reserved) == 0 && part.Told && !part.Part {
+			continue
+		}
+		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		if !part.Told {
+			p.put("<p class=\"note\">This database does not tell who has an entity: whoever writes has them all.</p>\n")
+		}
+		if part.Part {
+			p.put("<p class=\"note warn\">Entities are many: beyond the first ones only those are seen that somebody waits for.</p>\n")
+		}
+		if part.More {
+			p.put("<p class=\"note warn\">Only the first %d of each are shown: narrow the filter.</p>\n", pageOf)
+		}
+		if len(part.Entities) > 0 {
+			p.lockedEntities(part)
+		}
+		if len(part.Reserved) > 0 {
+			p.reservedKeys(part)
+		}
+		p.put("</section>\n")
+	}
+	if n == 0 {
+		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+	}
+}
+
+func (p *page) lockedEntities(part *locksPart) {
+	p.put("<div class=\"wide\"><table>\n<caption class=\"out\">Entities of %s</caption>\n", part.Source)
+	p.heads("entity", "version", "whose", "for", "wait for it")
+	for i := range part.Entities {
+		e := &part.Entities[i]
+		p.put("<tr><td>")
+		if e.Unnamed {
+			p.put("a new one, or one that is not to be seen</td><td class=\"n\">")
+		} else {
+			p.put("%s %s</td><td class=\"n\">%d", e.Space, cut(keyText(e.Key), 60), e.Version)
+		}
+		p.put("</td><td>")
+		switch {
+		case e.Holder == "":
+			p.put("nobody's</td><td>–")
+		case e.HeldSeconds < 0:
+			p.put("%s</td><td>?", e.Holder)
+		default:
+			p.put("%s</td><td>%s", e.Holder, ago(seconds(e.HeldSeconds)))
+		}
+		p.put("</td><td class=\"n\">%d</td></tr>\n", e.Waiting)
+	}
+	p.put("</table></div>\n")
+}
+
+func (p *page) reservedKeys(part *locksPart) {
+	p.put("<div class=\"wide\"><table>\n<caption class=\"out\">Reserved keys of %s</caption>\n", part.Source)
+	p.heads("reserved key", "whose", "for", "lease ends in")
+	for i := range part.Reserved {
+		r := &part.Reserved[i]
+		p.put("<tr><td>%s %s</td><td>%s</td><td>%s</td><td>", r.Source, cut(r.ID, 60), r.Consumer, ago(seconds(r.HeldSeconds)))
+		if r.LeftSeconds <= 0 {
+			p.put("it has ended: whoever comes next takes the key")
+		} else {
+			p.put("%s", ago(seconds(r.LeftSeconds)))
+		}
+		p.put("</td></tr>\n")
+	}
+	p.put("</table></div>\n")
+}
