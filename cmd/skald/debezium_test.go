@@ -43,17 +43,7 @@ func TestDebezium(t *testing.T) {
 	slot := conn.Config().Database
 	plain := connector(t, conn, at, "--name", "plain_"+slot, "--slot", "a_"+slot, "--publication", "plain")
 	article := connector(t, conn, at, "--name", "article_"+slot, "--slot", "b_"+slot, "--publication", "article", "--route-by", "subject", "--route-to", "${routedByValue}.events.created")
-	t.Cleanup(func() { // after Connect has ended: a slot keeps the database
-		for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-			_, err := conn.Exec(context.Background(), "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
-			if err == nil {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatal(err)
-			}
-		}
-	})
+	t.Cleanup(func() { dropSlots(t, conn) }) // after Connect has ended: a slot keeps the database
 	runConnect(t, jars, seeds, plain, article)
 	eventually(t, "slots", func() bool {
 		return count(conn, "SELECT count(*) FROM pg_replication_slots WHERE active AND confirmed_flush_lsn IS NOT NULL AND database = current_database()") == 2
@@ -117,6 +107,14 @@ func TestDebezium(t *testing.T) {
 			t.Errorf("%s was taken %d times", id, n)
 		}
 	}
+}
+
+func dropSlots(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	eventually(t, "slots that can be dropped", func() bool {
+		_, err := conn.Exec(context.Background(), "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+		return err == nil
+	})
 }
 
 // compareDebezium: the same message, but for what the stock EventRouter cannot do.
@@ -192,8 +190,8 @@ func properties(t *testing.T, all map[string]string) (path string) {
 	return f.Name()
 }
 
-// runConnect runs Kafka Connect with connectors until the end of the test.
-func runConnect(t *testing.T, jars, seeds string, connectors ...string) {
+// runConnect runs Kafka Connect with connectors until stop, or the end of the test.
+func runConnect(t *testing.T, jars, seeds string, connectors ...string) (stop func()) {
 	t.Helper()
 	worker := properties(t, map[string]string{"bootstrap.servers": seeds, "offset.storage.file.filename": filepath.Join(t.TempDir(), "offsets"),
 		"listeners": fmt.Sprintf("http://127.0.0.1:%d", need.FreePort(t)), "plugin.discovery": "only_scan", "offset.flush.interval.ms": "1000",
@@ -203,14 +201,18 @@ func runConnect(t *testing.T, jars, seeds string, connectors ...string) {
 	log := &output{}
 	c.Stdout, c.Stderr = log, log
 	must(t, c.Start())
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
+	})
+	t.Cleanup(func() {
+		stop()
 		if t.Failed() {
 			said := log.String()
 			t.Log(said[max(0, len(said)-6000):])
 		}
 	})
+	return stop
 }
 
 // A connector reads payloads from one column: the doctor fails where rows have them in both.
