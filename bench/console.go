@@ -47,7 +47,7 @@ func (a *asked) count(sql string) {
 	}
 }
 
-// A look is a page, and with which arguments.
+// A look is a page that is measured, with its arguments.
 type look struct{ name, url string }
 
 func looks(dead string) []look {

@@ -14,7 +14,7 @@ func (h *handler) framed(q *request, v view) []byte {
 	p.put(`<link rel="stylesheet" href="%s"><link rel="icon" href="%s"><script src="%s" defer></script>`, h.at("/static/style.css", "v", stamp("style.css")),
 		h.at("/static/icon.svg"), h.at("/static/live.js", "v", stamp("live.js")))
 	p.put("\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">To the content</a>\n<header>\n<a class=\"brand\" href=\"%s\">Skald</a>\n<nav aria-label=\"Pages\">", h.at("/"))
-	for _, l := range [][2]string{{"/", "Overview"}, {"/sagas", "Sagas"}, {"/flows", "Flows"}, {"/dead/groups", "Dead"}, {"/parked", "Parked"}, {"/quarantine", "Quarantine"}, {"/calls", "Calls"}, {"/outbox", "Outbox"}, {"/locks", "Locks"}, {"/definitions", "Definitions"}, {"/runs", "Actions"}, {"/audit", "Audit"}} {
+	for _, l := range navigation() {
 		here := ""
 		if q.URL.Path == h.base+l[0] {
 			here = ` aria-current="page"`
@@ -52,5 +52,14 @@ func stamp(name string) string {
 func (p *page) away(list []Away) {
 	for _, a := range list {
 		p.put(`<p class="note bad" role="alert"><b>%s</b> is away: %s. The others are shown.</p>`+"\n", a.Source, a.Why)
+	}
+}
+
+// navigation is the pages that each page leads to, and their names.
+func navigation() [][2]string {
+	return [][2]string{
+		{"/", "Overview"}, {"/sagas", "Sagas"}, {"/flows", "Flows"}, {"/dead/groups", "Dead"}, {"/parked", "Parked"},
+		{"/quarantine", "Quarantine"}, {"/calls", "Calls"}, {"/outbox", "Outbox"}, {"/locks", "Locks"},
+		{"/definitions", "Definitions"}, {"/runs", "Actions"}, {"/audit", "Audit"},
 	}
 }

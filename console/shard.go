@@ -64,7 +64,7 @@ func shards(q *request) (view, error) {
 			return part, err
 		}
 		rows, err := store.ListWaiting(ctx, s.db, oldestRows)
-		if err != nil { // an app may not read the outbox
+		if err != nil { // an app may not read the outbox; the shards are shown in any case
 			part.Unread = q.h.why(ctx, s.name, err)
 		}
 		for _, r := range rows {
@@ -108,9 +108,12 @@ func (v *shardsPage) html(p *page) {
 
 func (p *page) oldestRows(part *shardsPart) {
 	if part.Unread != "" {
-		p.put("<p class=\"note warn\">The rows that wait could not be read, which takes the rights of a reader: %s</p>\n", part.Unread)
+		p.put("<p class=\"note warn\">The rows that wait could not be read: %s. It takes the rights of a relay or a reader.</p>\n", part.Unread)
 	}
 	if len(part.Rows) == 0 {
+		if part.Unread == "" && part.Pending > 0 {
+			p.put("<p class=\"note\">The rows that wait come after %s others, and are not looked for there.</p>\n", number(store.WaitingScan))
+		}
 		return
 	}
 	p.put("<h3>The oldest rows</h3>\n<div class=\"wide\"><table>\n<caption class=\"out\">The oldest rows of %s</caption>\n", part.Source)

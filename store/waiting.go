@@ -20,7 +20,7 @@ type WaitingRow struct {
 	LastError string        // of the last one
 }
 
-// WaitingScan is how many rows behind the place of the slowest shard are looked at for List.Waiting, at most.
+// WaitingScan is how many rows after the position of the slowest shard are read for List.Waiting, at most.
 const WaitingScan = 10_000
 
 // ListWaiting lists the oldest rows of the outbox that are not published, at most so many, the first written

@@ -37,8 +37,8 @@ func TestDebeziumSwitched(t *testing.T) {
 	must(t, bus.MakeTopics(t.Context(), 3, topic))
 	start(t, []string{"SKALD_STORE=" + at}, "migrate", "--source", "/orders").expect(0)
 	t.Cleanup(func() { dropSlots(t, conn) })
-	w := writeAlways(t, at, topic)
-	read := readAlong(t, bus, prefix, topic)
+	w := writeSteadily(t, at, topic)
+	read := readTopic(t, bus, prefix, topic)
 	r := start(t, []string{"SKALD_STORE=" + at}, "relay", "--broker", url)
 	eventually(t, "the relay", func() bool { return read.newest() > 0 })
 
@@ -47,6 +47,7 @@ func TestDebeziumSwitched(t *testing.T) {
 	do(t, conn, "SELECT pg_create_logical_replication_slot('"+slot+"', 'pgoutput')")
 	var made time.Time
 	must(t, conn.QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&made))
+	// the database has stamped these rows, so the age of the oldest one can be trusted
 	eventually(t, "what was before the slot", func() (past bool) {
 		must(t, conn.QueryRow(t.Context(), "SELECT pending = 0 OR clock_timestamp() - oldest_seconds * interval '1 second' > $1 FROM skald_backlog", made).Scan(&past))
 		return past
@@ -107,21 +108,21 @@ func takeSwitched(t *testing.T, at string, bus broker.Broker, topic string, rows
 		t.Errorf("%d were taken of %d rows", n, rows)
 	}
 	if n := number("SELECT count(*) FROM (SELECT n < lag(n) OVER (PARTITION BY key ORDER BY at) AS back FROM taken) AS o WHERE back"); n != 0 {
-		t.Errorf("%d rows were taken behind later ones of their key", n)
+		t.Errorf("%d rows were taken after later ones of their key", n)
 	}
 }
 
-// An always is writers that go on until end: each has keys of its own, and numbers their rows.
-type always struct {
+// steadyWriters write until end. Each has keys of its own, and numbers the rows of each key.
+type steadyWriters struct {
 	last atomic.Int64 // number that is committed
 	rows atomic.Int64
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
-func writeAlways(t *testing.T, at, topic string) *always {
+func writeSteadily(t *testing.T, at, topic string) *steadyWriters {
 	t.Helper()
-	w := &always{}
+	w := &steadyWriters{}
 	var ctx context.Context
 	ctx, w.stop = context.WithCancel(context.Background())
 	for i := range 3 {
@@ -150,14 +151,14 @@ func writeAlways(t *testing.T, at, topic string) *always {
 }
 
 // end is how many rows were written.
-func (w *always) end() int64 {
+func (w *steadyWriters) end() int64 {
 	w.stop()
 	w.done.Wait()
 	return w.rows.Load()
 }
 
-// An along reads a topic, and notes what comes of each key.
-type along struct {
+// A topicReader reads a topic, and notes the messages of each key.
+type topicReader struct {
 	mu   sync.Mutex
 	came map[string][]int64
 	seen map[string]int
@@ -165,11 +166,11 @@ type along struct {
 	all  int
 }
 
-func readAlong(t *testing.T, bus broker.Broker, group, topic string) *along {
+func readTopic(t *testing.T, bus broker.Broker, group, topic string) *topicReader {
 	t.Helper()
 	sub, err := bus.Subscribe(t.Context(), broker.Group{Name: group, Topics: []string{topic}})
 	must(t, err)
-	a := &along{came: map[string][]int64{}, seen: map[string]int{}}
+	a := &topicReader{came: map[string][]int64{}, seen: map[string]int{}}
 	ctx, stop := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -200,7 +201,7 @@ func readAlong(t *testing.T, bus broker.Broker, group, topic string) *along {
 	return a
 }
 
-func (a *along) take(t *testing.T, m *skald.Message) {
+func (a *topicReader) take(t *testing.T, m *skald.Message) {
 	n, err := strconv.ParseInt(string(m.Data), 10, 64)
 	if err != nil {
 		t.Error(err)
@@ -215,34 +216,34 @@ func (a *along) take(t *testing.T, m *skald.Message) {
 	}
 }
 
-func (a *along) newest() int64 {
+func (a *topicReader) newest() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.top
 }
 
-func (a *along) distinct() int64 {
+func (a *topicReader) distinct() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return int64(len(a.seen))
 }
 
-func (a *along) messages() int {
+func (a *topicReader) messages() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.all
 }
 
-func (a *along) repeats() int { return a.messages() - int(a.distinct()) }
+func (a *topicReader) repeats() int { return a.messages() - int(a.distinct()) }
 
-// inverted tells of each row that came for the first time behind a later one of its key.
-func (a *along) inverted() (what []string) {
+// inverted tells of each row that came for the first time after a later one of its key.
+func (a *topicReader) inverted() (what []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for key, came := range a.came {
 		for i := 1; i < len(came); i++ {
 			if came[i] < came[i-1] {
-				what = append(what, fmt.Sprintf("%s: %d came behind %d", key, came[i], came[i-1]))
+				what = append(what, fmt.Sprintf("%s: %d came after %d", key, came[i], came[i-1]))
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 -- name: ListLocked
 -- A transaction that has locked an entity has a lock on the table, and its number in the row, until it ends: rows are found by that
--- number in the first $3 pages, and behind them where somebody waits for the row. It has a number for each savepoint, too. Who waits
+-- number in the first $3 pages, and after those where somebody waits for the row. It has a number for each savepoint, too. Who waits
 -- and has no row is not told of: it may have none.
 WITH l AS MATERIALIZED (
 	SELECT locktype, relation, page, tuple, transactionid, virtualtransaction AS vt, pid, mode, granted FROM pg_catalog.pg_locks
