@@ -163,6 +163,7 @@ func family() stage {
 func TestExploreScenes(t *testing.T) {
 	for name, scene := range map[string]func(b wiring) func(w *sagatest.World) error{
 		"two engines": twoEngines, "participants": participants, "impatient": impatient, "shop": shop, "builds": builds,
+		"delays": delays().build, "forgotten": forgotten,
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &sagatest.Options{Pairs: !testing.Short(), Sample: 150, Rest: 15 * time.Second}

@@ -85,6 +85,52 @@ func twoEngines(b wiring) func(w *sagatest.World) error {
 	}.build(b)
 }
 
+// delays are trips that rest for a while on their way.
+func delays() stage {
+	return stage{
+		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
+			rest := saga.Wait[trip]("rest", saga.Signal[int]{Name: "woken"}, saga.Timeout(time.Second), saga.Lapses())
+			return saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"), rest, ledger("car")),
+				func(*memstore.Store, string, bool) error { return nil }
+		},
+		want: map[string]bool{"a": true},
+		ins:  []trip{{ID: "a"}, {ID: "b", Fail: map[string]string{"car": "reject"}}},
+	}
+}
+
+// forgotten are trips beside a retention that keeps no saga once it has ended.
+func forgotten(b wiring) func(w *sagatest.World) error {
+	return func(w *sagatest.World) error {
+		db, d := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond}), oldTrips(new(int))
+		if err := startAll(w, db, d, someTrips()...); err != nil {
+			return err
+		}
+		w.Process("engine", func(p *sagatest.Process) error {
+			e, err := saga.NewEngine(session(p, db, b.engine), quietly(w), d)
+			if err == nil {
+				p.Step(e)
+			}
+			return err
+		})
+		w.Process("maintenance", func(p *sagatest.Process) error {
+			own := session(p, db, b.operator)
+			p.Step(stepping(func(ctx context.Context) (bool, error) {
+				_, err := own.Maintain(ctx, store.Maintain{Keep: store.Retention{Sagas: time.Nanosecond}})
+				return false, err
+			}))
+			return nil
+		})
+		w.Finally("what has ended is gone, and whole", func() error {
+			ss, err := store.ListSagas(context.Background(), db, store.SagaQuery{})
+			for _, s := range ss {
+				err = errors.Join(err, fmt.Errorf("%s is %s at %s", s.Key, s.Status, s.Step))
+			}
+			return errors.Join(err, linesOf(db, "a", true, 3), linesOf(db, "b", false, 0))
+		})
+		return nil
+	}
+}
+
 // builds are one that began trips and goes away for a while when it dies, and a newer one, which has no
 // hotel.
 func builds(b wiring) func(w *sagatest.World) error {

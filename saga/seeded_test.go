@@ -42,6 +42,8 @@ func bugs() []bug {
 		{"a reply wakes nobody", participants, engine(tamper{move: sleeps}), none, `is running .* at pay`, 0},
 		{"a reply to an earlier command is taken for one to the last", impatient, wiring{bare: true}, none, `is compensated .* packed: true`, 0},
 		{"a timer is not stored", twoEngines, engine(tamper{move: forgetsTimes}), none, `is running .* at hotel`, 0},
+		{"a timer is lost at a takeover", delays().build, engine(tamper{claim: losesTimes}), crashes, `is running .* at rest`, 0},
+		{"retention takes sagas that still run", forgotten, wiring{operator: &tamper{keepsNone: true}}, none, `a left 1 lines`, 0},
 		{"a lease has no end", twoEngines, engine(tamper{ask: endless, claim: sooner, move: keeps}), crashes, `is running`, 0},
 		{"an engine goes by its own clock", twoEngines, engine(tamper{claim: timeless}), none, `a is compensated`, 0},
 		{"the key of a call is drawn anew at a takeover", payments().build, engine(tamper{claim: rekeys}), crashes, `2 payments`, 0},
@@ -120,6 +122,7 @@ type tamper struct {
 	rowsApart  bool
 	kinApart   bool
 	startApart bool // or before it
+	keepsNone  bool // what is old is over
 	writesLate bool // what goes into a transaction of the caller's is written behind its commit
 }
 
@@ -222,6 +225,26 @@ func (d *tampered) Apply(ctx context.Context, es ...store.Effect) ([]bool, error
 	return d.heard(stood), err
 }
 
+// Maintain takes what runs for what has ended.
+func (d *tampered) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
+	var all []store.Saga
+	var err error
+	if d.t.keepsNone {
+		all, err = store.ListSagas(ctx, d.raw, store.SagaQuery{})
+	}
+	for _, s := range all {
+		if s.Ended.IsZero() {
+			over := store.SagaMove{SagaRef: stored.Ref(s), State: s.State, Standing: s.Standing, Final: true}
+			_, failed := d.raw.Apply(ctx, store.Effect{Saga: &over})
+			err = errors.Join(err, failed)
+		}
+	}
+	if err != nil {
+		return store.Maintained{}, err
+	}
+	return d.Driver.Maintain(ctx, m)
+}
+
 func (d *tampered) heard(stood []bool) []bool {
 	for i := range stood {
 		stood[i] = stood[i] || d.t.deaf
@@ -305,6 +328,20 @@ func keeps(m *store.SagaMove) {
 
 // timeless has the engine not see what time it is at the database.
 func timeless(s *store.Saga) { s.Due = time.Time{} }
+
+// losesTimes has whoever takes over a saga know of no time that its steps wait for.
+func losesTimes(s *store.Saga) {
+	var st plan.State
+	if err := json.Unmarshal([]byte(s.State), &st); err != nil {
+		panic(err)
+	}
+	for i := range st.Runs {
+		if s.Lapsed != "" && st.Runs[i].Phase == plan.Waiting {
+			st.Runs[i].Due = time.Time{}
+		}
+	}
+	s.State, _ = stored.Encode(st)
+}
 
 // rekeys has each engine ask a provider under a key of its own.
 func rekeys(s *store.Saga) {
