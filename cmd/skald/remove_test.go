@@ -83,7 +83,7 @@ func TestDemoRemoveRefuses(t *testing.T) {
 // last of them the lock's and the folder.
 func TestDemoRemoveAfterKill(t *testing.T) {
 	t.Parallel()
-	order := []string{"gateway.db", "analytics.db", "notification.db", "fulfilment.db", "inventory.db", "payment.db", "order.db", "demo.lock"}
+	order := []string{"mail.db", "gateway.db", "analytics.db", "notification.db", "fulfilment.db", "inventory.db", "payment.db", "order.db", "demo.lock"}
 	made := t.TempDir()
 	start(t, nil, "demo", "--orders", "5", "--faults", "none", "--dir", made).expect(0)
 	for n := range len(order) + 1 {

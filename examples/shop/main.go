@@ -23,10 +23,11 @@ import (
 const usage = `The shop: an example of services over Skald.
 
   shop serve SERVICE|all --store URL --broker URL [--listen ADDR] [--instance NAME] [--prefix P] [--metrics ADDR] [--gateway URL]
-             [--answer ADDR] [--ask NAME=URL …] [--orchestrated]
+             [--mail HOST:PORT] [--answer ADDR] [--ask NAME=URL …] [--orchestrated]
   shop load --url URL [--orders N] [--seed N] [--wait DURATION]
   shop audit --store URL [--json] [--prefix P]
   shop gateway --store URL [--listen ADDR] [--prefix P] [--moods none|some|wild] [--seed N] [--memory DURATION]
+  shop mail --store URL [--listen ADDR] [--prefix P] [--moods none|some|wild] [--seed N]
 
 SERVICE is order, payment, inventory, fulfilment, notification or analytics.
 Stores: sqlite:FOLDER, postgres://…    Brokers: mem: (with "all" only), kafka://host:port[,host:port], nats://…, amqp://…
@@ -51,7 +52,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		return exitUsage
 	}
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		"serve": serve, "load": load, "audit": check, "gateway": openGateway,
+		"serve": serve, "load": load, "audit": check, "gateway": openGateway, "mail": openMail,
 	}
 	command, ok := commands[args[0]]
 	if !ok {

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/gateway"
+	"github.com/skald-go/skald/examples/shop/mail"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
 )
@@ -26,13 +27,13 @@ const (
 )
 
 type serving struct {
-	store, broker, listen, prefix, instance, metrics, answer, gateway string
-	ask                                                               place.Elsewhere
-	older, orchestrated                                               bool
-	names                                                             []string
-	out                                                               io.Writer
-	log                                                               *slog.Logger
-	seen                                                              *sight
+	store, broker, listen, prefix, instance, metrics, answer, gateway, mail string
+	ask                                                                     place.Elsewhere
+	older, orchestrated                                                     bool
+	names                                                                   []string
+	out                                                                     io.Writer
+	log                                                                     *slog.Logger
+	seen                                                                    *sight
 }
 
 func serve(ctx context.Context, args []string, out, errs io.Writer) error {
@@ -47,6 +48,7 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 	f.StringVar(&s.answer, "answer", "", "tell at this address what is known of an order here, for the process with Order")
 	f.Func("ask", "NAME=URL: where Order's status asks a service of another process, again for each", s.ask.Add)
 	f.StringVar(&s.gateway, "gateway", "", "whom Payment asks; none: one in its own database")
+	f.StringVar(&s.mail, "mail", "", "HOST:PORT of who delivers Notification's mails; none: nobody")
 	f.BoolVar(&s.older, "older", false, "instances of a build that knew no steps serve too, or did")
 	f.BoolVar(&s.orchestrated, "orchestrated", false, "a saga of Order's knows what comes next; the same for all services of the shop")
 	names, err := parse(f, args, 1)
@@ -179,6 +181,9 @@ func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *pla
 	o.Inbox.Logger, o.Relay.Logger, o.Saga.Logger = s.log, s.log, s.log
 	if s.gateway != "" {
 		o.Gateway = gateway.NewClient(s.gateway)
+	}
+	if s.mail != "" {
+		o.Mail = mail.NewClient(s.mail)
 	}
 	tracers, err := s.seen.into(o, name)
 	if err != nil {

@@ -178,21 +178,3 @@ func (b *books) ordersEnded() Invariant {
 	b.sagasEnded(&f)
 	return f.verdict("orders_ended", fmt.Sprintf("%d confirmed, %d cancelled", states["confirmed"], states["cancelled"]))
 }
-
-// mailedOnce: one mail for each order that has ended, none for others.
-func (b *books) mailedOnce() Invariant {
-	var f findings
-	for _, o := range b.orders {
-		want := 0
-		if o.ended() {
-			want = 1
-		}
-		f.hold(b.mails[o.id] == want, "order %s is %s: %d mails instead of %d", o.id, o.state, b.mails[o.id], want)
-	}
-	for id, n := range b.mails {
-		if b.byID[id] == nil {
-			f.hold(false, "order %s: %d mails without an order", id, n)
-		}
-	}
-	return f.verdict("mailed_once", fmt.Sprintf("%d customers told", len(b.mails)))
-}

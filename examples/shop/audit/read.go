@@ -26,6 +26,7 @@ type books struct {
 	stock     []stock
 	movements []movement
 	mails     map[string]int
+	mailbox   map[string]letter // by Message-ID, as the mail server keeps them; nil: there is none
 	services  []*service
 	sagas     map[string]saga   // by order; none in a shop whose services know by themselves what comes next
 	tracked   map[string]string // the state of each order's saga, in such a shop
@@ -174,6 +175,7 @@ func read(ctx context.Context, dbs map[string]table.DB) (*books, error) {
 		b.mails[id] = n
 		return err
 	})
+	b.mailbox = r.mailbox()
 	b.sagas, b.tracked = r.sagas(), r.tracked()
 	for _, name := range services() {
 		b.services = append(b.services, readService(r, name))

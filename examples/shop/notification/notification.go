@@ -1,15 +1,20 @@
-// Package notification is the service that writes one mail to the customer when an order has ended.
+// Package notification is the service that has one mail sent to the customer when an order has ended. A mail
+// server delivers it, outside of any transaction; that it did is written down here.
 package notification
 
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/journal"
+	"github.com/skald-go/skald/examples/shop/mail"
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
@@ -25,7 +30,18 @@ var (
 // Options of a Notification service. The zero value works.
 type Options struct {
 	Now func() time.Time // default time.Now
+	// Mail delivers mails, each Message-ID once. Default: nobody does, and what is written down is the mail.
+	Mail mail.Sender
+	// Memory is how long Mail knows a Message-ID again. Default: for ever. One that knows none again is
+	// Forgetful: then no mail is sent twice, but a mail whose first sending was not confirmed is a dead letter.
+	Memory time.Duration
 }
+
+// Forgetful is the memory of a mail server that takes the same mail twice.
+const Forgetful = time.Nanosecond
+
+// patience is how long the mail server may take.
+const patience = time.Second
 
 // A Notification service.
 type Notification[TTx any] struct {
@@ -33,20 +49,25 @@ type Notification[TTx any] struct {
 	events  *event.Events
 	journal *journal.Journal[TTx]
 	sql     map[string]string
-	now     func() time.Time
+	server  *call.Provider
+	o       Options
 }
 
 // New is the Notification service at home.
 func New[TTx any](home table.Home[TTx], events *event.Events, o *Options) (*Notification[TTx], error) {
-	s := &Notification[TTx]{home: home, events: events, now: time.Now}
-	if o != nil && o.Now != nil {
-		s.now = o.Now
+	s := &Notification[TTx]{home: home, events: events}
+	if o != nil {
+		s.o = *o
 	}
+	if s.o.Now == nil {
+		s.o.Now = time.Now
+	}
+	s.server = call.NewProvider("mail server", &call.ProviderOptions{Timeout: patience, Rest: patience})
 	var err error
 	if s.sql, err = table.Statements(queries); err != nil {
 		return nil, err
 	}
-	s.journal, err = journal.New(home, s.now)
+	s.journal, err = journal.New(home, s.o.Now)
 	return s, err
 }
 
@@ -63,23 +84,65 @@ func (s *Notification[TTx]) Prepare(ctx context.Context) error {
 
 // Listen tells in what this service handles.
 func (s *Notification[TTx]) Listen(in *inbox.Inbox[TTx]) {
-	journal.On(in, s.journal, s.events.OrderConfirmed, s.mail)
-	journal.On(in, s.journal, s.events.OrderCancelled, s.mail)
+	for _, ended := range []skald.Event[event.Verdict]{s.events.OrderConfirmed, s.events.OrderCancelled} {
+		if s.o.Mail == nil {
+			inbox.On(in, ended, s.note)
+			continue
+		}
+		inbox.OnCall(in, ended, s.send())
+	}
 }
 
 // Entities are none: mails do not concern each other.
 func (s *Notification[TTx]) Entities(skald.Message) []store.Lock { return nil }
 
-// mail writes to the customer what became of the order. The row is the mail: a mail server outside could not
-// be made to send once by a transaction in here.
-func (s *Notification[TTx]) mail(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
+// about is the mail on what became of the order.
+func about(m skald.Received[event.Verdict]) mail.Mail {
 	subject := "Your order is on its way"
 	if m.Type == event.OrderCancelled {
 		subject = "Your order was cancelled: " + m.Value.Reason
 	}
-	_, err := s.home.DB(tx).Exec(ctx, s.sql["Mail"], m.Value.ID, m.Value.Customer, subject, table.Time(s.now()))
+	return mail.Mail{
+		ID:      "order-" + url.QueryEscape(m.Value.ID) + "@shop.example",
+		To:      url.QueryEscape(m.Value.Customer) + "@customers.example", // a customer's name may be anything
+		Subject: subject,
+	}
+}
+
+// send has the mail server deliver the mail. SMTP cannot be asked what became of a mail that nobody has
+// answered for, so there is nothing to look up: it is sent again under its Message-ID.
+func (s *Notification[TTx]) send() call.Call[TTx, event.Verdict, mail.Mail, struct{}] {
+	return call.Call[TTx, event.Verdict, mail.Mail, struct{}]{
+		At: s.server, Memory: s.o.Memory,
+		Intent: func(_ context.Context, _ TTx, m skald.Received[event.Verdict]) (mail.Mail, string, error) {
+			return about(m), about(m).ID, nil
+		},
+		Do: func(ctx context.Context, m mail.Mail, _ string) (struct{}, error) {
+			err := s.o.Mail.Send(ctx, m)
+			var busy *mail.BusyError
+			var no *mail.RefusedError
+			switch {
+			case errors.As(err, &busy):
+				err = skald.RetryAfter(busy.After, err)
+			case errors.As(err, &no):
+				err = skald.Permanent(err) // somebody is to tell the customer otherwise
+			}
+			return struct{}{}, err
+		},
+		Settle: func(ctx context.Context, tx TTx, m skald.Received[event.Verdict], _ call.Outcome[struct{}]) error {
+			return s.note(ctx, tx, m)
+		},
+	}
+}
+
+// note writes down that the customer was told what became of the order.
+func (s *Notification[TTx]) note(ctx context.Context, tx TTx, m skald.Received[event.Verdict]) error {
+	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
+		return err
+	}
+	_, err := s.home.DB(tx).Exec(ctx, s.sql["Mail"], m.Value.ID, m.Value.Customer, about(m).Subject, table.Time(s.o.Now()))
 	if err != nil {
-		return fmt.Errorf("send mail: %w", err)
+		return fmt.Errorf("note the mail: %w", err)
 	}
 	return nil
 }

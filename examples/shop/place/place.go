@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/examples/shop/gateway"
+	"github.com/skald-go/skald/examples/shop/mail"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/examples/shop/table"
 	"github.com/skald-go/skald/health"
@@ -32,12 +33,15 @@ type Shop interface {
 	Where(elsewhere Elsewhere) http.Handler
 	// Answer tells other processes what the services know that are open here: see Databases.Answer.
 	Answer() http.Handler
-	// Read is the tables of all six databases, for package audit; they must be there. The gateway's is with
-	// them if it is there.
+	// Read is the tables of all six databases, for package audit; they must be there. The gateway's and
+	// the mail server's are with them if they are there.
 	Read(ctx context.Context) (map[string]table.DB, error)
 	// Gateway is the payment gateway, with its ledger in a database of its own, made where it is not there,
 	// and in these moods.
 	Gateway(ctx context.Context, o *gateway.Options, moods *gateway.Moods) (http.Handler, error)
+	// Mail is the mail server, with its mailbox in a database of its own, made where it is not there, and in
+	// these moods.
+	Mail(ctx context.Context, moods *mail.Moods) (*mail.Server, error)
 	// Close closes every database that was opened.
 	Close() error
 }
@@ -139,11 +143,14 @@ func (d *Databases[TTx]) Service(ctx context.Context, name string, bus broker.Br
 // Flags are how the command finds the database of a service, without a password.
 func (d *Databases[TTx]) Flags(service string) string { return d.kind.flags(service) }
 
-// Bank is the name of the gateway's database.
-const Bank = "gateway"
+// Bank and Post are the names of the gateway's and the mail server's database.
+const (
+	Bank = "gateway"
+	Post = "mail"
+)
 
-// Names are the names of all databases: those of the services, in their order, and the gateway's, last.
-func Names() []string { return append(service.Names(), Bank) }
+// Names are the names of all databases: those of the services, in their order, and those outside, last.
+func Names() []string { return append(service.Names(), Bank, Post) }
 
 // Gateway is the payment gateway.
 func (d *Databases[TTx]) Gateway(ctx context.Context, o *gateway.Options, moods *gateway.Moods) (http.Handler, error) {
@@ -164,8 +171,27 @@ func (d *Databases[TTx]) Gateway(ctx context.Context, o *gateway.Options, moods 
 	return gateway.NewServer(l, moods).Handler(), nil
 }
 
-// Read is the tables of all six databases, which must be there, and of the gateway's, if it has one of its
-// own.
+// Mail is the mail server.
+func (d *Databases[TTx]) Mail(ctx context.Context, moods *mail.Moods) (*mail.Server, error) {
+	if err := d.kind.empty(ctx, Post); err != nil {
+		return nil, fmt.Errorf("make the database of the mail server: %w", err)
+	}
+	home, err := d.Home(ctx, Post)
+	if err != nil {
+		return nil, err
+	}
+	box, err := mail.NewBox(home)
+	if err == nil {
+		err = box.Prepare(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return mail.NewServer(box, moods), nil
+}
+
+// Read is the tables of all six databases, which must be there, and of the gateway's and the mail server's,
+// if they have one of their own.
 func (d *Databases[TTx]) Read(ctx context.Context) (map[string]table.DB, error) {
 	out := map[string]table.DB{}
 	for _, name := range service.Names() {
@@ -175,11 +201,13 @@ func (d *Databases[TTx]) Read(ctx context.Context) (map[string]table.DB, error) 
 		}
 		out[name] = home.Read
 	}
-	switch home, err := d.Home(ctx, Bank); {
-	case err == nil:
-		out[Bank] = home.Read
-	case !errors.Is(err, ErrNone):
-		return nil, err
+	for _, name := range []string{Bank, Post} {
+		switch home, err := d.Home(ctx, name); {
+		case err == nil:
+			out[name] = home.Read
+		case !errors.Is(err, ErrNone):
+			return nil, err
+		}
 	}
 	return out, nil
 }

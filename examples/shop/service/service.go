@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/fulfilment"
 	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/inventory"
+	"github.com/skald-go/skald/examples/shop/mail"
 	"github.com/skald-go/skald/examples/shop/notification"
 	"github.com/skald-go/skald/examples/shop/order"
 	"github.com/skald-go/skald/examples/shop/payment"
@@ -66,6 +67,10 @@ type Options struct {
 	Older bool
 	// Gateway is whom Payment asks. Default: one in its own database, which does what it is asked.
 	Gateway gateway.Gateway
+	// Mail is who delivers Notification's mails. Default: nobody; what it writes down is the mail.
+	Mail mail.Sender
+	// MailMemory is how long it knows a Message-ID again: see notification.Options.Memory. Default: for ever.
+	MailMemory time.Duration
 	// Where tells Order, at GET /{id}, where the saga of an order stands, for its status over HTTP. Default:
 	// there is no status. Package place asks all services that it has opened, unless this says who is asked.
 	Where http.Handler
@@ -164,7 +169,7 @@ func (s *Service[TTx]) build(home table.Home[TTx], events *event.Events, o Optio
 	case "fulfilment":
 		s.Part, err = fulfilment.New(home, events, &fulfilment.Options{Outbox: &o.Outbox, Now: o.Now, Oversize: sample.Oversize()})
 	case "notification":
-		s.Part, err = notification.New(home, events, &notification.Options{Now: o.Now})
+		s.Part, err = notification.New(home, events, &notification.Options{Now: o.Now, Mail: o.Mail, Memory: o.MailMemory})
 	case "analytics":
 		s.Part, err = analytics.New(home, events, &analytics.Options{Now: o.Now})
 	default:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/examples/shop/gateway"
+	"github.com/skald-go/skald/examples/shop/mail"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
 	"github.com/skald-go/skald/inbox"
@@ -37,6 +38,8 @@ type crew struct {
 	moods  *gateway.Moods
 	cache  *rediscache.Cache // in front of all databases; nil: none
 	bank   gateway.Gateway   // set before Payment's first session
+	manner *mail.Moods       // of the mail server
+	mailer mail.Sender       // set before Notification's first session
 
 	poisoned atomic.Int64 // messages that nobody can read, published by this process
 	dropped  atomic.Int64 // of these, by the consumers that were given them
@@ -75,6 +78,7 @@ const kills = 20
 func newCrew(s site, b *bus, book *ledger, o *Options) *crew {
 	rates, _ := sagatest.RatesOf(o.Faults) // Check has seen to the name
 	moods, _ := gateway.RatesOf(o.Faults)
+	manner, _ := mail.RatesOf(o.Faults)
 	if o.Sabotage == ackFirst && rates.Die > 0 {
 		rates.Die = max(rates.Die, deadlyEnough)
 	}
@@ -82,6 +86,7 @@ func newCrew(s site, b *bus, book *ledger, o *Options) *crew {
 		site: s, book: book, o: o, bus: b,
 		faults: sagatest.NewFaults(o.Seed, rates),
 		moods:  gateway.NewMoods(o.Seed, moods),
+		manner: mail.NewMoods(o.Seed, manner),
 		watch:  newWitness(),
 		open:   make(chan struct{}),
 		ready:  make(chan string, len(service.Names())),
@@ -159,8 +164,13 @@ func (h *hand) prepare(ctx context.Context) error {
 	if err := h.site.Prepare(ctx, h.name); err != nil {
 		return err
 	}
-	if h.name == "payment" {
+	switch h.name {
+	case "payment":
 		if err := h.openBank(ctx, h.moods); err != nil {
+			return err
+		}
+	case "notification":
+		if err := h.openPost(ctx, h.manner); err != nil {
 			return err
 		}
 	}
@@ -186,8 +196,11 @@ func (h *hand) prepare(ctx context.Context) error {
 func (c *crew) options(name string) *service.Options {
 	o := &service.Options{Prefix: c.o.Prefix, Style: styleOf(c.o.Style)}
 	o.Saga = saga.EngineOptions{Logger: c.o.Logger, PollMost: look, Lease: lease, Drain: drain}
-	if name == "payment" {
+	switch name {
+	case "payment":
 		o.Gateway = c.bank
+	case "notification":
+		o.Mail = c.mailer
 	}
 	o.Inbox.Logger, o.Relay.Logger = c.o.Logger, c.o.Logger
 	o.Inbox.RetryFirst, o.Inbox.RetryMost = 20*time.Millisecond, time.Second

@@ -26,6 +26,9 @@ func (c *crew) keep(ctx context.Context, f *finished) (err error) {
 	if err := c.openBank(ctx, nil); err != nil { // that of the run is closed
 		return fmt.Errorf("keep: %w", err)
 	}
+	if err := c.openPost(ctx, nil); err != nil {
+		return fmt.Errorf("keep: %w", err)
+	}
 	var runners []skald.Runner
 	var orders http.Handler
 	for _, name := range service.Names() {

@@ -59,7 +59,7 @@ func Remove(ctx context.Context, o Options, ask func(what string) error) (said s
 	return s.remove(ctx)
 }
 
-// tables are those that a service makes beside Skald's, and the gateway without any of Skald's.
+// tables are those that a service makes beside Skald's, and those outside without any of Skald's.
 func tables(service string) []string {
 	all := map[string][]string{
 		"order":        {"demo_run", "prices", "orders", "order_items", "order_history", "receipts", "cancellations", "changes"},
@@ -69,6 +69,7 @@ func tables(service string) []string {
 		"notification": {"mails"},
 		"analytics":    {"happenings"},
 		place.Bank:     {"gateway_funds", "gateway_moves", "gateway_memory"},
+		place.Post:     {"mailbox"},
 	}
 	return append(all[service], "journal")
 }

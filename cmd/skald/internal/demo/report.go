@@ -89,6 +89,7 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 	}
 	faults := c.faults.Counts()
 	maps.Copy(faults, c.moods.Counts())
+	maps.Copy(faults, c.manner.Counts())
 	return &Report{
 		OK: audit.OK(found), Store: c.site.url(), Broker: c.bus.url, Seed: c.o.Seed,
 		Seconds: float64(took.Milliseconds()) / 1000,

@@ -44,6 +44,9 @@ SELECT order_id, state, COUNT(*) FROM /*schema*/parcels GROUP BY order_id, state
 -- name: Mails
 SELECT order_id, COUNT(*) FROM /*schema*/mails GROUP BY order_id;
 
+-- name: Mailbox
+SELECT message_id, recipient, subject FROM /*schema*/mailbox;
+
 -- name: Outbox
 SELECT seq, CAST(id AS TEXT), source, topic, COALESCE(key, ''), type FROM /*schema*/skald_outbox ORDER BY seq;
 

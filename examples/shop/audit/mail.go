@@ -1,0 +1,59 @@
+package audit
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/skald-go/skald/examples/shop/table"
+)
+
+// letter is a mail as the server has delivered it.
+type letter struct{ recipient, subject string }
+
+func (r *reader) mailbox() map[string]letter {
+	if r.dbs["mail"] == nil {
+		return nil
+	}
+	out := map[string]letter{}
+	r.each("mail", "Mailbox", func(row table.Row) error {
+		var id string
+		var l letter
+		err := row.Scan(&id, &l.recipient, &l.subject)
+		out[id] = l
+		return err
+	})
+	return out
+}
+
+// mailedOnce: one mail for each order that has ended, none for others; and the mail server, which was asked
+// outside of any transaction, has delivered these mails and no others.
+func (b *books) mailedOnce() Invariant {
+	var f findings
+	explained := 0
+	for _, o := range b.orders {
+		want := 0
+		if o.ended() {
+			want = 1
+		}
+		f.hold(b.mails[o.id] == want, "order %s is %s: %d mails instead of %d", o.id, o.state, b.mails[o.id], want)
+		if b.mailbox == nil {
+			continue
+		}
+		l, there := b.mailbox["order-"+o.id+"@shop.example"]
+		if there {
+			explained++
+		}
+		f.hold(there == o.ended(), "order %s is %s, and whether the mail server has delivered its mail: %t", o.id, o.state, there)
+		f.hold(!there || strings.HasPrefix(l.subject, "Your order was cancelled: ") == (o.state == "cancelled"),
+			"order %s is %s, and its mail to %s says %q", o.id, o.state, l.recipient, l.subject)
+	}
+	for id, n := range b.mails {
+		if b.byID[id] == nil {
+			f.hold(false, "order %s: %d mails without an order", id, n)
+		}
+	}
+	if others := len(b.mailbox) - explained; others > 0 {
+		f.hold(false, "the mail server has delivered %d mails that belong to no order", others)
+	}
+	return f.verdict("mailed_once", fmt.Sprintf("%d customers told, %d mails delivered", len(b.mails), len(b.mailbox)))
+}

@@ -1,0 +1,147 @@
+package mail
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/textproto"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// maxTalk is how many bytes a client may send on one connection.
+	maxTalk = 256 << 10
+	// patience is how long the server waits for a command, and for its mailbox.
+	patience = 10 * time.Second
+)
+
+// A Server speaks SMTP for a Box, in its moods.
+type Server struct {
+	box   taker
+	moods *Moods
+}
+
+// taker is a Box on any kind of database.
+type taker interface {
+	Take(ctx context.Context, m Mail) error
+}
+
+// NewServer speaks for b; moods nil: it has none.
+func NewServer[TTx any](b *Box[TTx], moods *Moods) *Server {
+	if moods == nil {
+		moods = NewMoods(0, Rates{})
+	}
+	return &Server{b, moods}
+}
+
+// Serve takes mails until ctx is done. Who is sending one then is left without an answer.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	var talks sync.WaitGroup
+	defer talks.Wait()
+	for {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accept: %w", err)
+		}
+		talks.Go(func() {
+			defer func() { _ = conn.Close() }()
+			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+			s.talk(conn)
+		})
+	}
+}
+
+// talk answers one client until it, or the server, hangs up.
+func (s *Server) talk(conn net.Conn) {
+	in := textproto.NewReader(bufio.NewReader(io.LimitReader(conn, maxTalk)))
+	out := textproto.NewWriter(bufio.NewWriter(conn))
+	from, to := false, ""
+	for answer := "220 the shop's mail server"; answer != ""; {
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		if out.PrintfLine("%s", answer) != nil {
+			return
+		}
+		line, err := in.ReadLine()
+		if err != nil {
+			return
+		}
+		verb, rest, _ := strings.Cut(line, " ")
+		switch strings.ToUpper(verb) {
+		case "EHLO", "HELO", "NOOP":
+			answer = "250 yes"
+		case "RSET":
+			from, to, answer = false, "", "250 yes"
+		case "MAIL":
+			from, to, answer = true, "", "250 yes"
+			time.Sleep(s.moods.slowness())
+			if s.moods.is(Busy, s.moods.rates.Busy) {
+				from, answer = false, "451 too much to do; send it again"
+			}
+		case "RCPT":
+			if to, answer = address(rest), "250 yes"; !from || to == "" {
+				to, answer = "", "503 from whom, and to whom?"
+			}
+		case "DATA":
+			if answer = "503 to whom?"; to != "" {
+				answer = s.data(in, out, to)
+			}
+			from, to = false, ""
+		case "QUIT":
+			_ = out.PrintfLine("221 goodbye")
+			return
+		default:
+			answer = "502 that is not spoken here"
+		}
+	}
+}
+
+// address is what stands in angle brackets.
+func address(s string) string {
+	_, s, _ = strings.Cut(s, "<")
+	s, _, _ = strings.Cut(s, ">")
+	return s
+}
+
+// data takes a mail; "": it hangs up.
+func (s *Server) data(in *textproto.Reader, out *textproto.Writer, to string) (answer string) {
+	if out.PrintfLine("354 go on; end with a dot") != nil {
+		return ""
+	}
+	text, err := in.ReadDotBytes()
+	if err != nil {
+		return "" // what has no dot at its end is not a mail
+	}
+	head, err := textproto.NewReader(bufio.NewReader(bytes.NewReader(text))).ReadMIMEHeader()
+	id := address(head.Get("Message-Id"))
+	if (err != nil && !errors.Is(err, io.EOF)) || id == "" {
+		return "554 it has no Message-ID"
+	}
+	subject, err := new(mime.WordDecoder).DecodeHeader(head.Get("Subject"))
+	if err != nil {
+		return "554 its subject cannot be read"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	switch err := s.box.Take(ctx, Mail{ID: id, To: to, Subject: subject}); {
+	case errors.Is(err, ErrOther):
+		return "554 " + ErrOther.Error()
+	case err != nil: // it may be taken all the same: neither yes nor no would be true
+		slog.ErrorContext(ctx, "mail server", "mail", id, "error", err)
+		return ""
+	case s.moods.is(Cut, s.moods.rates.Cut):
+		return ""
+	}
+	return "250 taken"
+}
