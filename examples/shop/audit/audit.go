@@ -19,8 +19,9 @@ type Invariant struct {
 }
 
 // Run reads the databases, which are named by their services: order, payment, inventory, fulfilment,
-// notification and analytics; "gateway" and "mail" where these have their own. It holds for a shop that has come to rest: where work is under way,
-// orders_ended and delivered_to_all say so. An error means that a database could not be read.
+// notification and analytics; "gateway" and "mail" where these have their own. It holds for a shop that has
+// come to rest: where work is under way, orders_ended and delivered_to_all say so. An error means that a
+// database could not be read.
 func Run(ctx context.Context, databases map[string]table.DB) ([]Invariant, error) {
 	b, err := read(ctx, databases)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 
 // A Sender has mails delivered, each Message-ID once.
 type Sender interface {
-	// Send has m delivered. A *RefusedError is the server's final "no"; a *BusyError says that it has not taken
-	// m. Any other error leaves open whether it has.
+	// Send has m delivered. A *RefusedError is the server's final "no"; a *BusyError says that it has not
+	// taken m. Any other error leaves open whether it has.
 	Send(ctx context.Context, m Mail) error
 }
 

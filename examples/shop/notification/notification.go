@@ -33,7 +33,7 @@ type Options struct {
 	// Mail delivers mails, each Message-ID once. Default: nobody does, and what is written down is the mail.
 	Mail mail.Sender
 	// Memory is how long Mail knows a Message-ID again. Default: for ever. One that knows none again is
-	// Forgetful: then no mail is sent twice, but a mail whose first sending was not confirmed is a dead letter.
+	// Forgetful: then no mail is sent twice, but one whose first sending was not confirmed is a dead letter.
 	Memory time.Duration
 }
 
