@@ -167,7 +167,11 @@ func (l *loading) do(req *http.Request, into any) (replayed bool, code int, err 
 			break
 		}
 		if req.GetBody != nil {
-			req.Body, err = req.GetBody()
+			body, bad := req.GetBody()
+			if bad != nil {
+				return replayed, code, bad
+			}
+			req.Body = body
 		}
 	}
 	return replayed, code, err
