@@ -18,7 +18,7 @@ const (
 	boundsAndKey = `select set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
 		set_config('synchronous_commit', 'on', true), pg_advisory_xact_lock(hashtextextended($3, 0))`
 	notParked = ` where not exists (select from skald_parked where consumer = 'payment' and source = '/shop' and id = $1::text)
-		and not exists (select from skald_parked where consumer = 'payment' and key = $3::bytea and holds)`
+		and not exists (select from skald_parked where consumer = 'payment' and key = $3::bytea and blocks_key)`
 )
 
 // ownTables is threeTrips in Skald's own tables and with its bounds: what the library costs, without what its

@@ -16,11 +16,11 @@ const (
 	// cloned makes what is parked from one parked message: of each key the first failed and the others wait
 	// behind it. The number of an advisory lock may be any; keys that share one only wait for each other. The
 	// keys lie between those of fresh messages.
-	cloned = `insert into skald_parked (consumer, source, id, turn, key, topic, type, data, envelope, bytes, partition, position, fault, attempts, due,
-		waiting, holds, first_at, first_error, first_host, last_at, last_error, last_host, kind, fingerprint, stack, version, nth, running)
+	cloned = `insert into skald_parked (consumer, source, id, key_lock, key, topic, type, data, envelope, bytes, partition, position, fault, attempts, due,
+		waiting, blocks_key, first_at, first_error, first_host, last_at, last_error, last_host, kind, fingerprint, stack, version, running_count, running_bytes)
 	select p.consumer, p.source, n.id, hashtextextended(n.key, 0), convert_to(n.key, 'UTF8'), p.topic, p.type, p.data,
 		convert_to(replace(convert_from(p.envelope, 'UTF8'), p.id, n.id), 'UTF8'), p.bytes, p.partition, p.position + n.i, p.fault,
-		case when n.i < $2 then p.attempts else 0 end, p.due, n.i >= $2, p.holds, p.first_at, p.first_error, p.first_host,
+		case when n.i < $2 then p.attempts else 0 end, p.due, n.i >= $2, p.blocks_key, p.first_at, p.first_error, p.first_host,
 		p.last_at, p.last_error, p.last_host, p.kind, p.fingerprint, p.stack, p.version, n.i / $2 + 1, (n.i / $2 + 1) * p.bytes
 	from skald_parked as p cross join (
 		select i, skald_uuid7()::text as id, 'order-' || i % $2 || '-parked' as key from generate_series(0::bigint, $1::bigint - 1) as i
