@@ -176,6 +176,9 @@ func (e *Engine[TTx]) claim(ctx context.Context) (n int, next time.Duration, err
 }
 
 func (e *Engine[TTx]) due(ctx context.Context) (ls []*live[TTx], next time.Duration, err error) {
+	if e.seated() {
+		return nil, asideWait, nil
+	}
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	e.mu.Lock()
@@ -196,7 +199,11 @@ func (e *Engine[TTx]) due(ctx context.Context) (ls []*live[TTx], next time.Durat
 		}
 		ls = append(ls, l)
 	}
-	return ls, c.Next, nil
+	now := e.setAside(ctx, ls)
+	if len(now) < len(ls) && (c.Next < 0 || c.Next > asideWait) {
+		c.Next = asideWait
+	}
+	return now, c.Next, nil
 }
 
 // claimed is a saga that was just claimed, moved to this build's definition.
@@ -309,6 +316,7 @@ func (e *Engine[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	ls, _, err := e.due(ctx)
 	for _, l := range ls {
 		l.work(ctx)
+		l.rise()
 	}
 	return len(ls) > 0, err
 }

@@ -43,6 +43,7 @@ type live[TTx any] struct {
 	unseen   bool // it was started here, and may not be committed yet
 	// it was taken over from a session that left it: what it was at may have ended the process
 	suspect bool
+	alone   bool            // it is Engine.solo
 	sent    map[string]bool // requests whose intent was stored here and that nobody has made yet
 	outages int
 }
@@ -123,6 +124,7 @@ func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
 		defer e.workers.Done()
 		for l := l; l != nil; l = e.done(at, l) {
 			l.work(ctx)
+			l.rise()
 		}
 	}()
 }
@@ -250,6 +252,9 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 		if err := l.accuse(ctx); err != nil {
 			return false, err
 		}
+	}
+	if l.alone && !l.crashed(2) {
+		l.rise()
 	}
 	l.thinkAll(ctx)
 	if l.left() <= 0 || l.e.stopping() || ctx.Err() != nil {
