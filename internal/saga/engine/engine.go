@@ -70,9 +70,9 @@ type Engine[TTx any] struct {
 	kicked  chan struct{} // there is something to be claimed
 	begun   chan *live[TTx]
 	inHand  atomic.Int64
-	ready   atomic.Int64 // of them: those that wait for a slot
-	alone   sync.RWMutex // held by what may end the process
-	solo    *live[TTx]   // guarded by mu: the saga in hand that is to run alone, until its lease is over
+	ready   atomic.Int64              // of them: those that wait for a slot
+	alone   sync.RWMutex              // held by what may end the process
+	solo    atomic.Pointer[live[TTx]] // the saga in hand that is to run alone, until its lease is over
 	batch   *batch
 	workers sync.WaitGroup
 	counts  counts

@@ -65,34 +65,38 @@ func (e *Engine[TTx]) putAway(ctx context.Context, ls []*live[TTx]) {
 	}
 }
 
+// stepAside gives the saga back for a moment, for the one that runs alone.
+func (l *live[TTx]) stepAside(ctx context.Context) error {
+	m, err := l.move(0)
+	if err != nil {
+		return err
+	}
+	m.Release, m.Wake, m.Lease = true, asideWait, 0
+	return l.put(ctx, m)
+}
+
 // sits has l be the one that runs alone. False: another one is.
 func (e *Engine[TTx]) sits(l *live[TTx]) bool {
-	if e.seated() {
+	if e.seated(nil) {
 		return false
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.solo, l.alone = l, true
+	e.solo.Store(l)
+	l.alone = true
 	return true
 }
 
-// seated tells whether a saga in hand is to run alone. Nothing is claimed meanwhile.
-func (e *Engine[TTx]) seated() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.solo != nil && e.o.Now().UnixNano() < e.solo.leaseEnd.Load()
+// seated tells whether a saga in hand is to run alone, and is not l. Meanwhile nothing is claimed, and nothing
+// else begun.
+func (e *Engine[TTx]) seated(l *live[TTx]) bool {
+	is := e.solo.Load()
+	return is != nil && is != l && e.o.Now().UnixNano() < is.leaseEnd.Load()
 }
 
 // rise lets others run again, if l was to run alone.
 func (l *live[TTx]) rise() {
-	if !l.alone {
-		return
+	if l.alone {
+		l.alone = false
+		l.e.solo.CompareAndSwap(l, nil)
+		l.e.kick()
 	}
-	l.alone = false
-	l.e.mu.Lock()
-	defer l.e.mu.Unlock()
-	if l.e.solo == l {
-		l.e.solo = nil
-	}
-	l.e.kick()
 }

@@ -256,6 +256,9 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	if l.alone && !l.crashed(2) {
 		l.rise()
 	}
+	if l.e.seated(l) && !l.state.Status.Final() && len(l.family) == 0 {
+		return false, l.stepAside(ctx)
+	}
 	l.thinkAll(ctx)
 	if l.left() <= 0 || l.e.stopping() || ctx.Err() != nil {
 		return false, l.settleDown(ctx)
