@@ -85,8 +85,8 @@ func (e *Engine[TTx]) sits(l *live[TTx]) bool {
 	return true
 }
 
-// seated tells whether a saga in hand is to run alone, and is not l. Meanwhile nothing is claimed, and nothing
-// else begun.
+// seated tells whether a saga in hand is to run alone, and is not l. Meanwhile nothing is claimed, and
+// nothing else begun.
 func (e *Engine[TTx]) seated(l *live[TTx]) bool {
 	is := e.solo.Load()
 	return is != nil && is != l && e.o.Now().UnixNano() < is.leaseEnd.Load()
