@@ -23,28 +23,29 @@ import (
 
 // bench is one run.
 type bench struct {
-	pg, kafka  string
-	nats       string // empty: one is started
-	rabbit     string
-	redis      string // empty: none
-	second     string // whose processor time stands beside ours
-	reps       int
-	dur        time.Duration
-	traced     uint64
-	rows       int // backlog of our drains and their floors
-	peerRows   int // backlog of the peers' drains
-	backlog    int // the large one
-	parked     int
-	parkedKeys int
-	marks      int
-	sagasLive  int
-	pageRows   int
-	pageDB     string
-	hold       time.Duration // of the transaction that is held open
-	limit      time.Duration // of one drain
-	quiet      time.Duration
-	profiles   string
-	contenders *regexp.Regexp
+	pg, kafka     string
+	nats          string // empty: one is started
+	rabbit        string
+	redis         string // empty: none
+	second        string // whose processor time stands beside ours
+	reps          int
+	dur           time.Duration
+	traced        uint64
+	rows          int // backlog of our drains and their floors
+	peerRows      int // backlog of the peers' drains
+	backlog       int // the large one
+	parked        int
+	parkedKeys    int
+	marks         int
+	sagasLive     int
+	sagasFinished int
+	pageRows      int
+	pageDB        string
+	hold          time.Duration // of the transaction that is held open
+	limit         time.Duration // of one drain
+	quiet         time.Duration
+	profiles      string
+	contenders    *regexp.Regexp
 
 	out, errs io.Writer
 	json      *os.File
@@ -63,6 +64,9 @@ func run() error {
 	if os.Getenv(asNATS) != "" {
 		return beNATS(os.Args[1], os.Args[2])
 	}
+	if os.Getenv(asEngine) != "" {
+		return beEngine(os.Args[1], os.Args[2], os.Args[3])
+	}
 	b := &bench{out: os.Stdout, errs: os.Stderr, second: "PostgreSQL"}
 	flag.StringVar(&b.pg, "pg", os.Getenv("SKALD_TEST_POSTGRES"), "a superuser's `URL` of PostgreSQL (SKALD_TEST_POSTGRES)")
 	flag.StringVar(&b.kafka, "kafka", os.Getenv("SKALD_TEST_KAFKA"), "`host:port` of Kafka; empty: without its comparisons (SKALD_TEST_KAFKA)")
@@ -79,6 +83,7 @@ func run() error {
 	flag.IntVar(&b.parkedKeys, "parked-keys", 10_000, "of how many keys these are")
 	flag.IntVar(&b.marks, "marks", 1_000_000, "the many marks of the comparisons marks-…")
 	flag.IntVar(&b.sagasLive, "sagas", 1_000_000, "how many choreographed sagas the comparison status has under way")
+	flag.IntVar(&b.sagasFinished, "sagas-finished", 1_000_000, "how many finished sagas the comparison sagas-crowded has; a tenth of that waits")
 	flag.StringVar(&b.pageDB, "page-db", "", "`URL` of a database for the comparison console, which it fills if it is empty, and leaves; without one it makes its own")
 	flag.IntVar(&b.pageRows, "page-rows", 1_000_000, "how many rows the comparison console has in all")
 	flag.DurationVar(&b.hold, "hold", time.Minute, "how long the comparison held keeps a transaction open")
@@ -154,6 +159,6 @@ func comparisons() []comparison {
 		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), walDrains(), walFlows(), walIdles(), messages(), batches(), duplicates(), inFront(), lockings(), sharedQueue(),
 		parkedDrains(), neighbours(), marksKept(), emptied(), slowTrips(),
 		backlogs(), held(), demo(), endpoints(), added("latency", false, 0.5, 0.5), added("latency-slow", true, 0.5, 1), repeatsInFront(),
-		orchestrated(), engineAlone(), tracked(), answered(), consolePages(),
+		orchestrated(), engineAlone(), crowded(), engineInFile(), farAway(), recoveries(), tracked(), answered(), consolePages(),
 	}, estate()...)
 }
