@@ -156,7 +156,7 @@ func (b *bench) settings(ctx context.Context) error {
 
 func comparisons() []comparison {
 	return append([]comparison{
-		writes(), batchWrites(), ormWrites(), drains(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), walDrains(), walFlows(), walIdles(), messages(), batches(), duplicates(), inFront(), lockings(), sharedQueue(),
+		writes(), batchWrites(), ormWrites(), drains(), articlePollers(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), walDrains(), walFlows(), walIdles(), messages(), batches(), duplicates(), inFront(), lockings(), sharedQueue(),
 		parkedDrains(), neighbours(), marksKept(), emptied(), slowTrips(),
 		backlogs(), held(), demo(), endpoints(), added("latency", false, 0.5, 0.5), added("latency-slow", true, 0.5, 1), repeatsInFront(),
 		orchestrated(), engineAlone(), crowded(), engineInFile(), farAway(), recoveries(), tracked(), answered(), consolePages(),

@@ -14,40 +14,40 @@ import (
 	"github.com/skald-go/skald/saga"
 )
 
-// An errand is what a participant is asked for.
-type errand struct {
+// A parcel is what a participant is asked for.
+type parcel struct {
 	Trip string `json:"trip"`
 	Step string `json:"step"`
 }
 
-// errands are the messages of sagas whose three steps are done elsewhere.
-type errands struct {
-	asked [3]skald.Event[errand]
+// parcels are the messages of sagas whose three steps are done elsewhere.
+type parcels struct {
+	asked [3]skald.Event[parcel]
 	told  [3]skald.Event[string]
 }
 
-func newErrands(to, back string) (e errands) {
+func newParcels(to, back string) (e parcels) {
 	for i, step := range []string{"one", "two", "three"} {
-		e.asked[i] = skald.Event[errand]{Topic: to, Type: "do." + step}
+		e.asked[i] = skald.Event[parcel]{Topic: to, Type: "do." + step}
 		e.told[i] = skald.Event[string]{Topic: back, Type: "did." + step}
 	}
 	return e
 }
 
-func (e errands) definition() *saga.Definition[trip] {
+func (e parcels) definition() *saga.Definition[trip] {
 	var steps []saga.Listed[trip]
 	for i, step := range []string{"one", "two", "three"} {
-		ask := func(r saga.Run[trip]) errand { return errand{r.In.ID, step} }
+		ask := func(r saga.Run[trip]) parcel { return parcel{r.In.ID, step} }
 		steps = append(steps, saga.Command(step, e.asked[i], ask, saga.Reply(e.told[i]), nil, saga.NoEffect()))
 	}
-	return saga.New("errands", &saga.Options[trip]{Key: tripKey}, steps...)
+	return saga.New("parcels", &saga.Options[trip]{Key: tripKey}, steps...)
 }
 
-// does has the participant insert a row for each errand, and reply, once.
-func (e errands) does(in *inbox.Inbox[pgx.Tx]) {
-	of := func(m skald.Received[errand]) inbox.Step { return inbox.Step{Saga: m.Value.Trip, Name: m.Value.Step} }
+// does has the participant insert a row for each parcel, and reply, once.
+func (e parcels) does(in *inbox.Inbox[pgx.Tx]) {
+	of := func(m skald.Received[parcel]) inbox.Step { return inbox.Step{Saga: m.Value.Trip, Name: m.Value.Step} }
 	for i := range e.asked {
-		inbox.Forward(in, e.asked[i], of, func(ctx context.Context, tx pgx.Tx, m skald.Received[errand]) (inbox.Result, error) {
+		inbox.Forward(in, e.asked[i], of, func(ctx context.Context, tx pgx.Tx, m skald.Received[parcel]) (inbox.Result, error) {
 			_, err := tx.Exec(ctx, insertPayment, m.Value.Trip)
 			return inbox.Result{Say: []skald.Draft{e.told[i].New(m.Value.Trip, "ok")}}, err
 		}, nil)
@@ -79,7 +79,7 @@ func (b *bench) apart(ctx context.Context, name string, clients, batch int) (con
 		return contender{}, err
 	}
 	b.later(bus.Close)
-	es, o := newErrands(to, back), &inbox.Options{Logger: quietly(), Batch: batch}
+	es, o := newParcels(to, back), &inbox.Options{Logger: quietly(), Batch: batch}
 	return contender{name: name, turn: func(ctx context.Context, m *meter) error {
 		d := es.definition()
 		e, err := saga.NewEngine[pgx.Tx](ours.db, &saga.EngineOptions{Logger: quietly()}, d)
