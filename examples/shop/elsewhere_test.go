@@ -105,13 +105,16 @@ func program(t *testing.T, what string, args ...string) (url string, end func() 
 	}
 }
 
-func placed(t *testing.T, orders string) (id string) {
+func placed(t *testing.T, orders string) (id string) { return placedBy(t, orders, "ada") }
+
+func placedBy(t *testing.T, orders, customer string) (id string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, orders, strings.NewReader(`{"customer":"ada","items":[{"sku":"tea","quantity":2}]}`))
+	body := `{"customer":"` + customer + `","items":[{"sku":"tea","quantity":2}]}`
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, orders, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Idempotency-Key", "mine")
+	r.Header.Set("Idempotency-Key", "of "+customer)
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)

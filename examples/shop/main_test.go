@@ -93,8 +93,13 @@ func TestServeLoadAudit(t *testing.T) {
 // settle waits until the auditor has nothing to say.
 func settle(t *testing.T, store string) {
 	t.Helper()
+	settleOf(t, "audit", "--store", store)
+}
+
+func settleOf(t *testing.T, audit ...string) {
+	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if code, out, errs := shop(t, "audit", "--store", store); code == 0 {
+		if code, out, errs := shop(t, audit...); code == 0 {
 			return
 		} else if time.Now().After(deadline) {
 			t.Fatalf("audit: exit %d\n%s%s", code, out, errs)
