@@ -5,7 +5,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 .DEFAULT_GOAL := help
-.PHONY: help check test nightly versions connectors lint audit size bench services-up services-down
+.PHONY: help check test nightly soak versions connectors lint audit size bench services-up services-down
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,12 @@ size: ## the size of the stripped command, with its demo and without; fails wher
 
 nightly: ## every schedule of the explorers, on every store, and the suite of stores in each mode of pgx: hours
 	@scripts/test nightly
+
+SAGAS := 100000
+
+soak: ## 10^5 sagas of the shop while its processes are killed and PostgreSQL and Kafka restart, on servers of its own: hours; SAGAS=3000 for fewer
+	@scripts/services up postgres kafka
+	@eval "$$(scripts/services env)" && go test -count=1 -v -timeout 48h -run '^TestSoak$$' ./examples/shop/killtest -soak.sagas=$(SAGAS)
 
 versions: ## the conformance suites on other versions of the servers: PostgreSQL 15 to 18, PgBouncer 1.24, three nodes of RabbitMQ 4
 	@scripts/test versions

@@ -53,10 +53,11 @@ type world struct {
 }
 
 // newWorld has servers of its own, two instances of each service, and the gateway, with a database of its
-// own.
-func newWorld(t *testing.T) *world {
+// own. Instances are told flags.
+func newWorld(t *testing.T, flags ...string) *world {
 	t.Helper()
 	w := emptyWorld(t, "kill")
+	w.flags = flags
 	var servers, built error
 	w.atOnce(func() { servers = w.startServers() }, func() { built = w.build(w.root, w.bin) })
 	if servers != nil && os.Getenv("SKALD_TEST_REQUIRE") != "1" {

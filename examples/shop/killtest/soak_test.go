@@ -1,0 +1,102 @@
+package killtest
+
+import (
+	"flag"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/examples/shop/sample"
+)
+
+var soakSagas = flag.Int("soak.sagas", 0, "sagas of TestSoak, which is skipped without")
+
+// openMost is how many orders may be under way: customers of a shop that stands still wait.
+const openMost = 500
+
+// Sagas of the orchestrated shop, under kill -9 and stops of its engines and participants and restarts of
+// PostgreSQL and Kafka: every one ends, done or undone, and the auditor finds each promise kept.
+func TestSoak(t *testing.T) {
+	if *soakSagas == 0 {
+		t.Skip("-soak.sagas says how many: make soak")
+	}
+	w := newWorld(t, "--orchestrated")
+	c := newCustomers(w)
+	c.wish = true
+	w.tell("all instances serve")
+	seed := *killSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	orders, placed := make(chan sample.Order), make(chan struct{})
+	go func() {
+		defer close(placed)
+		c.place(t.Context(), orders)
+	}()
+	fed, counts := make(chan struct{}), map[string]int{}
+	go func() {
+		defer close(fed)
+		defer close(orders)
+		soak(w, orders, seed)
+	}()
+	for round, over := seed, false; !over; round++ {
+		p := newPlan(round, *killFor, len(w.instances), w.pooler != "")
+		p.carryOut(t.Context(), w)
+		for what, n := range p.count() {
+			counts[what] += n
+		}
+		w.alive()
+		t.Logf("%v: %d orders placed; %v", time.Since(w.began).Round(time.Second), len(c.ids()), counts)
+		select {
+		case <-fed:
+			over = true
+		case <-t.Context().Done():
+			return
+		default:
+		}
+	}
+	<-placed
+	w.tell("all orders placed")
+	w.eventually("all orders to end", func() error { return w.ended(t.Context(), c) })
+	w.eventually("the auditor's verdict", func() error {
+		_, err := w.audit()
+		return err
+	})
+	stand, err := query[string](t.Context(), w, `SELECT status || CASE WHEN stuck THEN ' and stuck' ELSE '' END || ': ' || count(*) FROM `+
+		w.prefix+`_order.skald_saga GROUP BY status, stuck ORDER BY 1`)
+	if err != nil {
+		t.Error(err)
+	}
+	whole, err := query[int](t.Context(), w, `SELECT count(*)::int FROM `+w.prefix+`_order.skald_saga WHERE status IN ('done', 'compensated') AND NOT stuck`)
+	if err != nil || len(c.ids()) != *soakSagas || whole[0] != *soakSagas {
+		t.Errorf("%d orders are placed, %v sagas have ended: %v, %v", len(c.ids()), whole, stand, err)
+	}
+	t.Logf("seed %d, %v: %d sagas: %v; %v", seed, time.Since(w.began).Round(time.Second), *soakSagas, stand, counts)
+	ending(w)
+}
+
+// soak asks for orders, as fast as the shop brings them to their ends.
+func soak(w *world, orders chan<- sample.Order, seed uint64) {
+	ctx := w.t.Context()
+	for n := 0; n < *soakSagas; n += 100 {
+		for tick := time.NewTicker(200 * time.Millisecond); ; {
+			open, err := query[int](ctx, w, `SELECT count(*)::int FROM `+w.prefix+`_order.orders WHERE state NOT IN ('confirmed', 'cancelled')`)
+			if err == nil && open[0] < openMost {
+				tick.Stop()
+				break
+			}
+			select { // or the server is away
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+		for _, o := range sample.Orders(seed+uint64(n), min(100, *soakSagas-n)) { // other keys each time
+			select {
+			case orders <- o:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
