@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/engine"
@@ -145,10 +148,23 @@ func Start[TTx, In any](ctx context.Context, e *Engine[TTx], tx TTx, d *Definiti
 
 // Answers has in handle the replies of participants to the commands of the engine's sagas. It is one more
 // consumer: give it an inbox of its own, over the same database. The engine need not run in this process.
+// Replies of one topic that share a transaction by inbox.Options.Batch write each of their sagas once.
 func (e *Engine[TTx]) Answers(in *inbox.Inbox[TTx]) {
+	types := map[string][]string{}
 	for _, k := range e.core.Replies() {
-		in.Handle(k.Topic, k.Type, e.core.Reply)
+		types[k.Topic] = append(types[k.Topic], k.Type)
 	}
+	for _, topic := range slices.Sorted(maps.Keys(types)) {
+		in.HandleBatch(topic, e.replied, types[topic]...)
+	}
+}
+
+func (e *Engine[TTx]) replied(ctx context.Context, tx TTx, ms []skald.Message) error {
+	guilty, err := e.core.ReplyAll(ctx, tx, ms)
+	if err != nil && guilty >= 0 {
+		return inbox.Guilty(guilty, err)
+	}
+	return err
 }
 
 // A ReplyKind is a topic and a type of replies.

@@ -28,7 +28,24 @@ func TestMetrics(t *testing.T) {
 	begin(t, db, e, d, trip{ID: "bad", Fail: map[string]string{"car": "reject", "undo flight": "once"}})
 	await(t, e, d, "good")
 	await(t, e, d, "bad")
+	got := measured(t, reader)
+	want := map[string]int64{
+		"skald.saga.started trip": 2, "skald.saga.ended done trip": 1, "skald.saga.ended compensated trip": 1, "skald.saga.duration": 2,
+		"skald.saga.step.ended done trip flight": 2, "skald.saga.step.ended done trip hotel": 2, "skald.saga.step.ended done trip car": 1,
+		"skald.saga.step.ended refused trip car": 1, "skald.saga.step.ended undone trip flight": 1, "skald.saga.step.ended undone trip hotel": 1,
+		"skald.saga.step.failed trip hotel": 1, "skald.saga.step.failed trip flight": 1, "skald.saga.step.duration": 8,
+	}
+	if !maps.Equal(got, want) {
+		for _, k := range slices.Sorted(maps.Keys(got)) {
+			fmt.Fprintln(t.Output(), k, got[k])
+		}
+		t.Errorf("the counts are not %v", want)
+	}
+}
 
+// measured are the counts that are not 0, by their names and labels; of a histogram, how often it was told.
+func measured(t *testing.T, reader *metric.ManualReader) map[string]int64 {
+	t.Helper()
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
@@ -52,16 +69,5 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]int64{
-		"skald.saga.started trip": 2, "skald.saga.ended done trip": 1, "skald.saga.ended compensated trip": 1, "skald.saga.duration": 2,
-		"skald.saga.step.ended done trip flight": 2, "skald.saga.step.ended done trip hotel": 2, "skald.saga.step.ended done trip car": 1,
-		"skald.saga.step.ended refused trip car": 1, "skald.saga.step.ended undone trip flight": 1, "skald.saga.step.ended undone trip hotel": 1,
-		"skald.saga.step.failed trip hotel": 1, "skald.saga.step.failed trip flight": 1, "skald.saga.step.duration": 8,
-	}
-	if !maps.Equal(got, want) {
-		for _, k := range slices.Sorted(maps.Keys(got)) {
-			fmt.Fprintln(t.Output(), k, got[k])
-		}
-		t.Errorf("the counts are not %v", want)
-	}
+	return got
 }

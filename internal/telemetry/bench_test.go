@@ -26,7 +26,7 @@ func BenchmarkMessage(b *testing.B) {
 			ms := []skald.Message{{ID: "m-1", Topic: "orders", Time: time.Now(), TraceParent: c.parent}}
 			b.ReportAllocs()
 			for b.Loop() {
-				ctx := remote(context.Background(), c.parent)
+				ctx := Remote(context.Background(), c.parent)
 				_ = TraceParent(ctx)
 				o.Wrote(ctx, ms)
 				End(r.Send(ms), Taken, nil)

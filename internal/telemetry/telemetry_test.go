@@ -26,11 +26,11 @@ func TestTraceParentThereAndBack(t *testing.T) {
 	if got := TraceParent(t.Context()); got != "" {
 		t.Errorf("without a span: %q", got)
 	}
-	if got := TraceParent(remote(t.Context(), parent)); got != parent {
+	if got := TraceParent(Remote(t.Context(), parent)); got != parent {
 		t.Errorf("%q came back as %q", parent, got)
 	}
 	for _, bad := range []string{"", "x", "00-00000000000000000000000000000000-00f067aa0ba902b7-01", parent[:54], parent + "\x00"} {
-		if trace.SpanContextFromContext(remote(t.Context(), bad)).IsValid() {
+		if trace.SpanContextFromContext(Remote(t.Context(), bad)).IsValid() {
 			t.Errorf("%q is taken for a trace", bad)
 		}
 	}

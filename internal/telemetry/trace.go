@@ -37,8 +37,8 @@ func TraceParent(ctx context.Context) string {
 	return c.traceparent
 }
 
-// remote is ctx under the span that a message names. What cannot be read is as if it were not there.
-func remote(ctx context.Context, parent string) context.Context {
+// Remote is ctx under the span that a message names. What cannot be read is as if it were not there.
+func Remote(ctx context.Context, parent string) context.Context {
 	if sc := origin(parent); sc.IsValid() {
 		return trace.ContextWithRemoteSpanContext(ctx, sc)
 	}

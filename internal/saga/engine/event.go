@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
@@ -39,10 +40,9 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga, events ...plan.
 	if !out.Changed() {
 		return m, out, nil
 	}
-	if m.SagaMove, err = stored.Move(s, next, now); err != nil {
+	if m.SagaMove, err = released(s, p, next, now); err != nil {
 		return m, out, err
 	}
-	m.SagaMove = stored.Released(m.SagaMove, next, now, len(p.Pending(next)) > 0)
 	m.state, m.was = next, was
 	m.tell = func() {
 		e.measure(s.Name, was, next)
@@ -50,6 +50,15 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga, events ...plan.
 		e.kick()
 	}
 	return m, out, nil
+}
+
+// released writes next in place of what was read as s, and gives the saga back.
+func released(s store.Saga, p *plan.Plan, next plan.State, now time.Time) (store.SagaMove, error) {
+	m, err := stored.Move(s, next, now)
+	if err != nil {
+		return m, err
+	}
+	return stored.Released(m, next, now, len(p.Pending(next)) > 0), nil
 }
 
 // Cancel turns a saga back in tx. Nothing: no step of it had begun, so it has ended with that.

@@ -10,19 +10,28 @@ import (
 // states.
 func (e *Engine[TTx]) measure(saga string, was, is plan.State) {
 	for i := range is.Runs {
-		r := &is.Runs[i]
-		before := plan.Run{At: r.At}
-		if i < len(was.Runs) && was.Runs[i].Step == r.Step && was.Runs[i].Occurrence == r.Occurrence {
-			before = was.Runs[i]
-		} else if other, there := was.Run(r.Step, r.Occurrence); there { // the definition is another one
-			before = other
-		}
-		switch {
-		case r.Phase == before.Phase:
-			e.metrics.Failed(saga, r.Step, r.Attempts-before.Attempts)
-		case settled(r.Phase):
-			e.metrics.Stepped(saga, r.Step, string(r.Phase), took(before.At, r.At))
-		}
+		e.measureRun(saga, earlier(was, is, i), is.Runs[i])
+	}
+}
+
+// earlier is how a run of is stood in was.
+func earlier(was, is plan.State, i int) plan.Run {
+	r := &is.Runs[i]
+	if i < len(was.Runs) && was.Runs[i].Step == r.Step && was.Runs[i].Occurrence == r.Occurrence {
+		return was.Runs[i]
+	}
+	if other, there := was.Run(r.Step, r.Occurrence); there { // the definition is another one
+		return other
+	}
+	return plan.Run{At: r.At}
+}
+
+func (e *Engine[TTx]) measureRun(saga string, was, is plan.Run) {
+	switch {
+	case is.Phase == was.Phase:
+		e.metrics.Failed(saga, is.Step, is.Attempts-was.Attempts)
+	case settled(is.Phase):
+		e.metrics.Stepped(saga, is.Step, string(is.Phase), took(was.At, is.At))
 	}
 }
 

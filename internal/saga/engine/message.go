@@ -73,9 +73,16 @@ func tail(id, step, occurrence string, undo bool, number int) (out [10]byte) {
 	return out
 }
 
-// isCommand tells whether a message's id is that of a command.
-func isCommand(id string, saga, step, occurrence string, undo bool, number int) bool {
-	const time_ = len("00000000-0000")
-	want := uuid7.From(time.Time{}, tail(saga, step, occurrence, undo, number))
-	return len(id) == len(want) && id[time_:] == want[time_:]
+// own is the part of a message's id that is not its time, where it may be the id of a command; else "".
+func own(id string) string {
+	const time_, whole = len("00000000-0000"), len("00000000-0000-0000-0000-000000000000")
+	if len(id) != whole {
+		return ""
+	}
+	return id[time_:]
+}
+
+// ownOf is that part of a command's id.
+func ownOf(id, step, occurrence string, undo bool, number int) string {
+	return own(uuid7.From(time.Time{}, tail(id, step, occurrence, undo, number)))
 }

@@ -3,13 +3,18 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/telemetry"
+	"github.com/skald-go/skald/store"
 )
 
 // A Kind is a topic and a type of replies.
@@ -41,99 +46,272 @@ const (
 	Orphan  plan.Outcome = "orphan"  // its saga, or its command, is not known
 )
 
-func (e *Engine[TTx]) replied(out plan.Outcome) {
-	e.counts.reply(out)
-	e.metrics.Replied(string(out))
+// A reply is one of a batch, and what becomes of it.
+type reply struct {
+	at  int // its place in the batch
+	m   skald.Message
+	id  string // of the saga; "": only the key is known, and the message need not name its command
+	out plan.Outcome
 }
 
-// Reply takes a participant's reply into its saga, in the transaction of an inbox. What it came to is
-// counted, and logged where it did not count: that is no failure, and not tried again.
-func (e *Engine[TTx]) Reply(ctx context.Context, tx TTx, m skald.Message) error {
-	name, key, id, ok := parse(m.CorrelationID)
-	d, known := e.defs[name]
-	if !ok || !known {
-		e.replied(Foreign)
-		return nil
+// A mail is the replies of a batch to one saga, in their order.
+type mail struct {
+	d       *body.Definition
+	key     string
+	replies []*reply
+	changes []change       // of the saga's runs, one reply after the other
+	effects []store.Effect // none: no reply counts
+}
+
+type change struct{ was, is plan.Run }
+
+// A replyError is the error of one reply of a batch.
+type replyError struct {
+	at  int
+	err error
+}
+
+func (e *replyError) Error() string { return e.err.Error() }
+func (e *replyError) Unwrap() error { return e.err }
+
+// ReplyAll takes participants' replies into their sagas, in the transaction of an inbox. Each saga is locked,
+// read and written once, however many replies it gets. What they came to is counted, and logged where they
+// did not count: that is no failure, and not tried again. With an error nothing is counted, and guilty is the
+// first reply that has one of its own; -1: it is none's.
+func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) (guilty int, err error) {
+	all, mails := e.sort(ms)
+	var fault *replyError
+	for _, to := range mails {
+		if fault != nil && to.replies[0].at > fault.at {
+			continue
+		}
+		err := e.open(ctx, tx, to)
+		if own := (*replyError)(nil); errors.As(err, &own) {
+			if fault == nil || own.at < fault.at {
+				fault = own
+			}
+		} else if err != nil {
+			return -1, err
+		}
 	}
-	out, err := e.reply(ctx, tx, m, d, key, id)
-	if err != nil {
-		return err
+	if fault != nil {
+		return fault.at, fault.err
 	}
-	if !out.Changed() && out != plan.Repeat {
-		e.o.Logger.WarnContext(ctx, "saga: a reply does not count", "saga", name, "key", key, "outcome", string(out), "topic", m.Topic,
-			"type", m.Type, "id", m.ID, "causation", m.CausationID)
+	if err := e.deliver(ctx, tx, mails...); err != nil {
+		return -1, err
 	}
-	return nil
+	for i := range all {
+		r := &all[i]
+		e.counts.reply(r.out)
+		e.metrics.Replied(string(r.out))
+		if name, key, _, _ := parse(r.m.CorrelationID); r.out != Foreign && r.out != plan.Repeat && !r.out.Changed() {
+			e.o.Logger.WarnContext(of(ctx, r.m), "saga: a reply does not count", "saga", name, "key", key, "outcome", string(r.out),
+				"topic", r.m.Topic, "type", r.m.Type, "id", r.m.ID, "causation", r.m.CausationID)
+		}
+	}
+	return -1, nil
+}
+
+// sort puts replies to their sagas. These are in the order of their names and keys, so that of two engines
+// that lock the same ones none has what the other waits for.
+func (e *Engine[TTx]) sort(ms []skald.Message) (all []reply, mails []*mail) {
+	all = make([]reply, len(ms))
+	known := map[store.SagaRef]*mail{}
+	for i, m := range ms {
+		r := &all[i]
+		*r = reply{at: i, m: m, out: Foreign}
+		name, key, id, ok := parse(m.CorrelationID)
+		d, there := e.defs[name]
+		if !ok || !there {
+			continue
+		}
+		r.id = id
+		to := known[store.SagaRef{Name: name, Key: key}]
+		if to == nil {
+			to = &mail{d: d, key: key}
+			known[store.SagaRef{Name: name, Key: key}] = to
+			mails = append(mails, to)
+		}
+		to.replies = append(to.replies, r)
+	}
+	slices.SortFunc(mails, func(a, b *mail) int { return cmp.Or(cmp.Compare(a.d.Name, b.d.Name), cmp.Compare(a.key, b.key)) })
+	return all, mails
+}
+
+// of is ctx for what is done about m. Who is given several messages at once has none of them there.
+func of(ctx context.Context, m skald.Message) context.Context {
+	if telemetry.TraceParent(ctx) == "" {
+		ctx = telemetry.Remote(ctx, m.TraceParent)
+	}
+	return skald.WithCause(ctx, m)
 }
 
 // Answer takes a message as a reply to the saga of a key, whatever the message says of its cause.
 func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *body.Definition, key string, m skald.Message) (plan.Outcome, error) {
-	out, err := e.reply(ctx, tx, m, d, key, "")
-	if err != nil {
-		return out, fmt.Errorf("take %s as a reply to %s %q: %w", m.Type, d.Name, key, err)
+	r := &reply{m: m}
+	to := &mail{d: d, key: key, replies: []*reply{r}}
+	err := e.open(ctx, tx, to)
+	if err == nil {
+		err = e.deliver(ctx, tx, to)
 	}
-	return out, nil
+	if err != nil {
+		return plan.Unknown, fmt.Errorf("take %s as a reply to %s %q: %w", m.Type, d.Name, key, err)
+	}
+	e.counts.reply(r.out)
+	e.metrics.Replied(string(r.out))
+	return r.out, nil
 }
 
-// reply takes a reply to the saga of a key. Its id is "" where only the key is known: then the message need
-// not name the command either.
-func (e *Engine[TTx]) reply(ctx context.Context, tx TTx, m skald.Message, d *body.Definition, key, id string) (out plan.Outcome, err error) {
-	defer func() {
-		if err == nil {
-			e.replied(out)
+// open locks the saga of a mail, and finds out what its replies come to: each by the state that the one
+// before it has left.
+func (e *Engine[TTx]) open(ctx context.Context, tx TTx, to *mail) error {
+	s, there, err := e.db.LockSaga(ctx, tx, to.d.Name, to.key)
+	if err != nil {
+		return fmt.Errorf("lock the saga %s %q: %w", to.d.Name, to.key, err)
+	}
+	t := &taking[TTx]{e: e, d: to.d, s: s}
+	for _, r := range to.replies {
+		if r.out = Orphan; !there || r.id != "" && r.id != s.ID {
+			continue
 		}
-	}()
-	s, there, err := e.db.LockSaga(ctx, tx, d.Name, key)
+		if err := t.take(of(ctx, r.m), r); err != nil {
+			return &replyError{r.at, err}
+		}
+	}
+	if !t.moved {
+		return nil
+	}
+	m, err := released(s, t.p, t.course.State(), t.now)
 	if err != nil {
-		return plan.Unknown, err
+		return err
 	}
-	if !there || id != "" && s.ID != id {
-		return Orphan, nil
-	}
-	st, err := stored.StateOf(s, 0)
-	if err != nil {
-		return plan.Unknown, err
-	}
-	ev, ok, err := answers(ctx, m, d, st, id == "")
-	if err != nil {
-		return plan.Unknown, err
-	}
-	if !ok {
-		return Orphan, nil
-	}
-	out, _, err = e.put(ctx, tx, s.Name, s.Key, ev)
-	return out, err
+	to.changes, to.effects = t.changes, []store.Effect{{Saga: &m}}
+	return nil
 }
 
-// answers is the event that a reply is. One that names the command it answers is told by that; with bare, one
-// that names another message is taken for an answer to the one command of its kind that waits.
-func answers(ctx context.Context, m skald.Message, d *body.Definition, st plan.State, bare bool) (e plan.Event, ok bool, err error) {
-	var found []target
+// deliver writes the sagas of mails.
+func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*mail) error {
+	var es []store.Effect
+	for _, to := range mails {
+		es = append(es, to.effects...)
+	}
+	if len(es) == 0 {
+		return nil
+	}
+	if err := e.db.Write(ctx, tx, es...); err != nil {
+		return fmt.Errorf("write what %d sagas were replied: %w", len(es), err)
+	}
+	for _, to := range mails { // which may still be rolled back
+		for _, c := range to.changes {
+			e.measureRun(to.d.Name, c.was, c.is)
+		}
+	}
+	e.kick() // it is seen once the caller has committed
+	return nil
+}
+
+// A taking is a saga to which several replies come.
+type taking[TTx any] struct {
+	e       *Engine[TTx]
+	d       *body.Definition
+	s       store.Saga
+	st      plan.State // as it was read
+	sent    map[string]target
+	p       *plan.Plan
+	course  *plan.Course // from the first reply that answers something
+	now     time.Time
+	moved   bool
+	before  []plan.Run
+	changes []change
+}
+
+func (t *taking[TTx]) take(ctx context.Context, r *reply) (err error) {
+	if t.sent == nil {
+		if t.st, err = stored.StateOf(t.s, 0); err != nil {
+			return err
+		}
+		t.sent = sent(t.d, t.st)
+	}
+	st := t.st
+	if t.course != nil {
+		st = t.course.State()
+	}
+	to, ok := t.answers(r, st)
+	if !ok {
+		return nil
+	}
+	ev, err := to.event(ctx, r.m)
+	if err != nil {
+		return err
+	}
+	if t.course == nil {
+		if t.p, err = t.e.planOf(ctx, t.s.Name, t.s.Hash); err != nil {
+			return err
+		}
+		t.now = t.e.clock.now()
+		t.course = t.p.Course(stored.Dated(t.s, t.st, t.p.Graph.Deadline), t.now)
+	}
+	was := t.course.State()
+	t.before = append(t.before[:0], was.Runs...)
+	was.Runs = t.before
+	if r.out = t.course.Take(ev); r.out.Changed() {
+		t.moved = true
+		t.changed(was, t.course.State())
+	}
+	return nil
+}
+
+// changed notes what a reply has changed.
+func (t *taking[TTx]) changed(was, is plan.State) {
+	for i := range is.Runs {
+		before, now := earlier(was, is, i), is.Runs[i]
+		if before.Phase != now.Phase || before.Attempts != now.Attempts {
+			t.changes = append(t.changes, change{before, now})
+		}
+	}
+}
+
+// sent are the commands that a saga has sent, by what their ids have of their own. Replies do not change them.
+func sent(d *body.Definition, st plan.State) map[string]target {
+	all := map[string]target{}
 	for _, r := range st.Runs {
 		step, there := d.Step(r.Step)
 		if !there || step.Command == nil {
 			continue
 		}
-		for _, t := range []target{{r, step.Command, false, 0}, {r, step.Undo, true, 0}} {
-			if t.command == nil || !t.by(m) {
-				continue
-			}
-			if (m.CausationID == "" || bare) && t.open() {
-				found = append(found, t)
-			}
-			for t.sends = 1; t.sends <= r.Sends; t.sends++ {
-				if isCommand(m.CausationID, st.ID, r.Step, r.Occurrence, t.undo, t.sends) {
-					e, err := t.event(ctx, m)
-					return e, true, err
-				}
+		for n := 1; n <= r.Sends; n++ {
+			all[ownOf(st.ID, r.Step, r.Occurrence, false, n)] = target{r, step.Command, false, n}
+			if step.Undo != nil {
+				all[ownOf(st.ID, r.Step, r.Occurrence, true, n)] = target{r, step.Undo, true, n}
 			}
 		}
 	}
-	if len(found) != 1 { // none, or who knows which
-		return e, false, nil
+	return all
+}
+
+// answers is the command that a reply answers. One that names it is told by that; where only the saga's key
+// is known, one that names another message is taken for an answer to the one command of its kind that waits.
+func (t *taking[TTx]) answers(r *reply, st plan.State) (to target, ok bool) {
+	if to, ok = t.sent[own(r.m.CausationID)]; ok && to.by(r.m) {
+		return to, true
 	}
-	e, err = found[0].event(ctx, m)
-	return e, true, err
+	if r.m.CausationID != "" && r.id != "" {
+		return to, false
+	}
+	n := 0
+	for _, run := range st.Runs {
+		step, there := t.d.Step(run.Step)
+		if !there || step.Command == nil {
+			continue
+		}
+		for _, one := range []target{{run, step.Command, false, 0}, {run, step.Undo, true, 0}} {
+			if one.command != nil && one.by(r.m) && one.open() {
+				to = one
+				n++
+			}
+		}
+	}
+	return to, n == 1 // none, or who knows which
 }
 
 // A target is a command that a reply may answer.
@@ -166,7 +344,7 @@ func (t *target) event(ctx context.Context, m skald.Message) (e plan.Event, err 
 		r = t.command.Refused[i]
 	}
 	if e.Output, e.Reason, err = r.Read(ctx, m); err != nil {
-		return e, err
+		return e, &failure.MalformedError{Err: err}
 	}
 	switch {
 	case t.undo && e.What == plan.Succeeded:

@@ -30,25 +30,46 @@ func (p *Plan) Advance(s State, e Event, now time.Time) (State, []Action, Outcom
 // many replies so for the price of a few. An action that a later one of the events has answered, or made
 // pointless, is not among the actions.
 func (p *Plan) AdvanceAll(s State, es []Event, now time.Time) (State, []Action, []Outcome) {
-	w := work{p: p, s: s, now: now}
-	w.s.Runs = slices.Clone(s.Runs)
-	for i := range w.s.Runs {
-		w.s.Runs[i].dated = w.s.Runs[i].Phase
-	}
-	outs, changed := make([]Outcome, len(es)), false
+	c, outs := p.Course(s, now), make([]Outcome, len(es))
 	for i, e := range es {
-		e.Reason = cut(e.Reason)
-		if outs[i] = w.take(e); outs[i].Changed() {
-			changed = true
-			w.proceed()
-			w.date()
-		}
+		outs[i] = c.Take(e)
 	}
-	if !changed {
+	if !c.changed {
 		return s, nil, outs
 	}
-	return w.s, append(added(s, w.s), w.told...), outs
+	return c.w.s, append(added(s, c.w.s), c.w.told...), outs
 }
+
+// A Course is AdvanceAll where what the next event is depends on what the one before it came to.
+type Course struct {
+	w       work
+	changed bool
+}
+
+// Course begins one at s.
+func (p *Plan) Course(s State, now time.Time) *Course {
+	c := &Course{w: work{p: p, s: s, now: now}}
+	c.w.s.Runs = slices.Clone(s.Runs)
+	for i := range c.w.s.Runs {
+		c.w.s.Runs[i].dated = c.w.s.Runs[i].Phase
+	}
+	return c
+}
+
+// Take takes the next event in.
+func (c *Course) Take(e Event) Outcome {
+	e.Reason = cut(e.Reason)
+	out := c.w.take(e)
+	if out.Changed() {
+		c.changed = true
+		c.w.proceed()
+		c.w.date()
+	}
+	return out
+}
+
+// State is how far the saga has come. Its runs are the course's own until there is no further event.
+func (c *Course) State() State { return c.w.s }
 
 // Pending returns all actions that s asks for, but Finish and alarms. Runs that wait for a time ask after the
 // Tick of that time.

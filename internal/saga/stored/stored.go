@@ -52,10 +52,15 @@ func StateOf(s store.Saga, deadline time.Duration) (st plan.State, err error) {
 	if err := json.Unmarshal([]byte(s.State), &st); err != nil {
 		return st, fmt.Errorf("read the state of the saga %s %q: %w", s.Name, s.Key, err)
 	}
+	return Dated(s, st, deadline), nil
+}
+
+// Dated is the state st of s with the deadline that StateOf gives it.
+func Dated(s store.Saga, st plan.State, deadline time.Duration) plan.State {
 	if !st.Deadline.IsZero() && !s.Started.IsZero() && deadline > 0 {
 		st.Deadline = s.Started.Add(deadline)
 	}
-	return st, nil
+	return st
 }
 
 // MaxState is how large a state may be, in bytes.

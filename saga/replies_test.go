@@ -1,0 +1,276 @@
+package saga_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/relay"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+	"github.com/skald-go/skald/store/sqlitestore"
+)
+
+var (
+	payIt = skald.Event[int]{Topic: "packing", Type: "pay"}
+	paid  = skald.Event[string]{Topic: "packed", Type: "paid"}
+)
+
+// parcels is packing without a transaction of any database: its last step tells how many lines were packed.
+func parcels() *saga.Definition[order] {
+	lines := func(r saga.Run[order]) []string { return r.In.Lines }
+	line := func(r saga.Run[order]) stand { return stand{r.Key, r.Occurrence} }
+	pack := saga.Command("pack", packIt, line, saga.Reply(packed, saga.RefusedBy(short, func(s string) string { return s })),
+		saga.UndoBy(unpackIt, line, saga.Reply(unpacked)), saga.Each(lines))
+	pay := saga.Command("pay", payIt, func(r saga.Run[order]) int { return len(pack.All(r)) }, saga.Reply(paid), nil, saga.Pivot())
+	return saga.New("parcels", &saga.Options[order]{Key: orderID}, pack, pay)
+}
+
+// A desk is a database with sagas whose participants are the test.
+type desk[TTx any] struct {
+	t    *testing.T
+	db   store.Driver[TTx]
+	d    *saga.Definition[order]
+	e    *saga.Engine[TTx]
+	seen *metric.ManualReader
+	bus  *membroker.Broker
+	send *relay.Relay
+	get  *inbox.Inbox[tx]
+	in   *inbox.Inbox[TTx] // of replies
+	has  []skald.Message   // commands, oldest first
+	said int
+}
+
+func newDesk[TTx any](t *testing.T, db store.Driver[TTx]) *desk[TTx] {
+	t.Helper()
+	k := &desk[TTx]{t: t, db: db, d: parcels(), bus: membroker.New(nil), seen: metric.NewManualReader()}
+	if err := k.bus.MakeTopics(t.Context(), 1, "packing", "packed"); err != nil {
+		t.Fatal(err)
+	}
+	k.e = k.engine(db, k.seen)
+	k.send = relay.New(db, k.bus, &relay.Options{Logger: k.log()})
+	k.get = inbox.New(memstore.New(nil), k.bus, "packer", &inbox.Options{Logger: k.log()})
+	for _, typ := range []string{"pack", "unpack", "pay"} {
+		k.get.Handle("packing", typ, func(_ context.Context, _ tx, m skald.Message) error {
+			k.has = append(k.has, m)
+			return nil
+		})
+	}
+	return k
+}
+
+func (k *desk[TTx]) engine(db store.Driver[TTx], seen metric.Reader) *saga.Engine[TTx] {
+	k.t.Helper()
+	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: k.log(),
+		MeterProvider: metric.NewMeterProvider(metric.WithReader(seen))}, k.d)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return e
+}
+
+func (k *desk[TTx]) log() *slog.Logger { return slog.New(slog.NewTextHandler(k.t.Output(), nil)) }
+
+// quiet steps until there is nothing to do.
+func (k *desk[TTx]) quiet(all ...skald.Stepper) {
+	k.t.Helper()
+	for busy := true; busy; {
+		busy = false
+		for _, one := range all {
+			did, err := one.Step(k.t.Context())
+			if err != nil {
+				k.t.Fatal(err)
+			}
+			busy = busy || did
+		}
+	}
+}
+
+// begin starts sagas, and returns the commands that they give.
+func (k *desk[TTx]) begin(os ...order) []skald.Message {
+	k.t.Helper()
+	u, err := k.db.Begin(k.t.Context(), store.Intake{})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	for _, o := range os {
+		if _, err := saga.Start(k.t.Context(), k.e, u.Tx(), k.d, o); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+	if err := u.Commit(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+	return k.goOn()
+}
+
+// goOn has the engine work, and returns the commands that it gives.
+func (k *desk[TTx]) goOn() []skald.Message {
+	k.t.Helper()
+	before := len(k.has)
+	k.quiet(k.e, k.send, k.get)
+	return k.has[before:]
+}
+
+// reply is one to a command.
+func (k *desk[TTx]) reply(to skald.Message, typ, key string) skald.Message {
+	k.said++
+	return skald.Message{ID: fmt.Sprint("r-", k.said), Source: "/packer", Topic: "packed", Type: typ, Key: []byte(key), CorrelationID: to.CorrelationID,
+		CausationID: to.ID, ContentType: "application/json", Data: fmt.Appendf(nil, "%q", typ)}
+}
+
+// take has the engine take replies that all have arrived.
+func (k *desk[TTx]) take(ms ...skald.Message) {
+	k.t.Helper()
+	publish(k.t, k.bus, ms...)
+	if k.in == nil {
+		k.in = k.inbox(k.e, k.bus, "orders", 100)
+	}
+	k.quiet(k.in)
+}
+
+func (k *desk[TTx]) inbox(e *saga.Engine[TTx], bus *membroker.Broker, consumer string, batch int) *inbox.Inbox[TTx] {
+	in := inbox.New(k.db, bus, consumer, &inbox.Options{Batch: batch, Workers: 1, FreeDead: true, Wait: time.Minute,
+		Logger: k.log()})
+	e.Answers(in)
+	return in
+}
+
+func publish(t *testing.T, bus *membroker.Broker, ms ...skald.Message) {
+	t.Helper()
+	if err := bus.Publish(t.Context(), ms).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// saga is how one stands.
+func (k *desk[TTx]) saga(key string) store.Saga {
+	k.t.Helper()
+	ss, err := store.ListSagas(k.t.Context(), k.db, store.SagaQuery{Name: "parcels", Key: key})
+	if err != nil || len(ss) != 1 {
+		k.t.Fatalf("%d sagas, %v", len(ss), err)
+	}
+	return ss[0]
+}
+
+// onEach runs a test of any database on each.
+func onEach(t *testing.T, memory func(*desk[tx]), sqlite func(*desk[*sql.Tx]), postgres func(*desk[pgx.Tx])) {
+	t.Run("memory", func(t *testing.T) { memory(newDesk(t, memstore.New(nil))) })
+	t.Run("sqlite", func(t *testing.T) {
+		db, err := sqlitestore.Open(filepath.Join(t.TempDir(), "sagas.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		if _, err := sqlitestore.Migrate(t.Context(), db, nil); err != nil {
+			t.Fatal(err)
+		}
+		sqlite(newDesk(t, sqlitestore.New(db, nil)))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		_, db, _ := onPostgres(t)
+		postgres(newDesk(t, db))
+	})
+}
+
+func (k *desk[TTx]) expect(want map[string]int64) {
+	k.t.Helper()
+	if got := k.e.Health().Replies; !maps.Equal(got, want) {
+		k.t.Errorf("the replies: %v, want %v", got, want)
+	}
+}
+
+// The replies of a batch to one saga are one write of it; each is counted by what it came to.
+func TestRepliesWriteOnce(t *testing.T) {
+	onEach(t, repliesWriteOnce[tx], repliesWriteOnce[*sql.Tx], repliesWriteOnce[pgx.Tx])
+}
+
+func repliesWriteOnce[TTx any](k *desk[TTx]) {
+	o := order{ID: "o"}
+	for i := range 50 {
+		o.Lines = append(o.Lines, fmt.Sprint("line-", i))
+	}
+	commands := k.begin(o, order{ID: "other", Lines: []string{"tea"}})
+	if len(commands) != 51 {
+		k.t.Fatalf("%d commands", len(commands))
+	}
+	var replies []skald.Message
+	for _, c := range commands {
+		replies = append(replies, k.reply(c, "packed", "o"))
+	}
+	foreign, none, unknown := k.reply(commands[0], "packed", "o"), k.reply(commands[0], "packed", "o"), k.reply(commands[0], "packed", "o")
+	foreign.CorrelationID = "of somebody else"
+	none.CorrelationID = "saga:parcels:nobody:id"
+	unknown.CausationID = foreign.ID
+	replies = append(replies, k.reply(commands[3], "packed", "o"), foreign, none, k.reply(commands[4], "short", "o"), unknown)
+	before, other := k.saga("o").Version, k.saga("other").Version
+	k.take(replies...)
+	if is := k.saga("o"); is.Version != before+1 {
+		k.t.Errorf("50 replies were %d writes", is.Version-before)
+	}
+	if is := k.saga("other"); is.Version != other+1 {
+		k.t.Errorf("a reply was %d writes", is.Version-other)
+	}
+	k.expect(map[string]int64{"taken": 51, "repeat": 1, "foreign": 1, "orphan": 2, "late": 1})
+	pays := k.goOn()
+	if len(pays) != 2 || !slices.ContainsFunc(pays, func(m skald.Message) bool { return string(m.Data) == "50" }) {
+		k.t.Fatalf("what the sagas asked for next: %v", pays)
+	}
+	k.take(k.reply(pays[0], "paid", "o"), k.reply(pays[1], "paid", "o"))
+	if a, b := k.saga("o").Status, k.saga("other").Status; a != "done" || b != "done" {
+		k.t.Errorf("they are %s and %s", a, b)
+	}
+}
+
+// A reply that cannot be read is a dead letter, and costs the others of its batch nothing.
+func TestRepliesUnreadable(t *testing.T) {
+	onEach(t, repliesUnreadable[tx], repliesUnreadable[*sql.Tx], repliesUnreadable[pgx.Tx])
+}
+
+func repliesUnreadable[TTx any](k *desk[TTx]) {
+	commands := k.begin(order{ID: "a", Lines: []string{"1", "2", "3", "4"}}, order{ID: "b", Lines: []string{"1", "2", "3", "4"}})
+	var replies []skald.Message
+	for i, c := range commands {
+		replies = append(replies, k.reply(c, "packed", fmt.Sprint("key-", i)))
+	}
+	bad := []int{2, 5}
+	for _, i := range bad {
+		replies[i].Data = []byte("{")
+	}
+	k.take(replies...)
+	kept, err := store.ListKept(k.t.Context(), k.db, store.Sought{Consumer: "orders"})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	var ids []string
+	for _, p := range kept {
+		if ids = append(ids, p.ID); p.Dead == nil || p.Dead.Kind != "malformed" {
+			k.t.Errorf("%s is kept as %+v", p.ID, p.Dead)
+		}
+	}
+	slices.Sort(ids)
+	if want := []string{replies[2].ID, replies[5].ID}; !slices.Equal(ids, want) {
+		k.t.Errorf("kept: %v, want %v", ids, want)
+	}
+	k.expect(map[string]int64{"taken": 6})
+	if got := k.goOn(); len(got) != 0 { // each saga waits for a reply, wherever the bad ones were
+		k.t.Errorf("what the sagas asked for next: %v", got)
+	}
+	k.take(k.reply(commands[2], "packed", "x"), k.reply(commands[5], "packed", "y"))
+	if got := k.goOn(); len(got) != 2 {
+		k.t.Errorf("what the sagas asked for next: %v", got)
+	}
+}
