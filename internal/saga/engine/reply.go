@@ -271,7 +271,8 @@ func (t *taking[TTx]) changed(was, is plan.State) {
 	}
 }
 
-// sent are the commands that a saga has sent, by what their ids have of their own. Replies do not change them.
+// sent are the commands that a saga has sent, by what their ids have of their own. Replies do not change
+// them.
 func sent(d *body.Definition, st plan.State) map[string]target {
 	all := map[string]target{}
 	for _, r := range st.Runs {
