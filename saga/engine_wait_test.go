@@ -133,6 +133,27 @@ func TestChild(t *testing.T) {
 	}
 }
 
+// A child that ends by a signal ends its parent's step, too.
+func TestChildEndsBySignal(t *testing.T) {
+	go1 := saga.Signal[bool]{Name: "go"}
+	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, ledger("x"), saga.Wait[trip]("wait", go1))
+	d := saga.New("outer", &saga.Options[trip]{Key: tripKey}, saga.Child("inner", inner, func(r saga.Run[trip]) trip { return r.In }), ledger("b"))
+	db := memstore.New(nil)
+	e := engineOf(t, db, d)
+	begin(t, db, e, d, trip{ID: "o"})
+	settle(t, e)
+	if _, err := saga.Send(t.Context(), e, inner, "o", go1, true); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, e)
+	if ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{}); err != nil || len(ss) != 2 || ss[0].Status != "done" || ss[1].Status != "done" {
+		t.Errorf("%v %v", ss, err)
+	}
+	if n := e.Health().Done; n != 2 || left(db, "o") != 2 {
+		t.Errorf("%d sagas ended, with %d rows", n, left(db, "o"))
+	}
+}
+
 // A child whose key another saga has fails its step, and the saga turns back.
 func TestChildOfAnother(t *testing.T) {
 	inner := saga.New("inner", &saga.Options[trip]{Key: tripKey}, ledger("x"))

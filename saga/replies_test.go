@@ -159,7 +159,7 @@ func publish(t *testing.T, bus *membroker.Broker, ms ...skald.Message) {
 // saga is how one stands.
 func (k *desk[TTx]) saga(key string) store.Saga {
 	k.t.Helper()
-	ss, err := store.ListSagas(k.t.Context(), k.db, store.SagaQuery{Name: "parcels", Key: key})
+	ss, err := store.ListSagas(k.t.Context(), k.db, store.SagaQuery{Name: k.d.Name(), Key: key})
 	if err != nil || len(ss) != 1 {
 		k.t.Fatalf("%d sagas, %v", len(ss), err)
 	}
@@ -232,6 +232,33 @@ func repliesWriteOnce[TTx any](k *desk[TTx]) {
 	k.take(k.reply(pays[0], "paid", "o"), k.reply(pays[1], "paid", "o"))
 	if a, b := k.saga("o").Status, k.saga("other").Status; a != "done" || b != "done" {
 		k.t.Errorf("they are %s and %s", a, b)
+	}
+}
+
+// A saga that ends by a reply ends as by a step: it is counted, and its parent goes on.
+func TestRepliesEnd(t *testing.T) {
+	onEach(t, repliesEnd[tx], repliesEnd[*sql.Tx], repliesEnd[pgx.Tx])
+}
+
+func repliesEnd[TTx any](k *desk[TTx]) {
+	inner := k.d
+	k.d = saga.New("outer", &saga.Options[order]{Key: orderID}, saga.Child("parcels", inner, func(r saga.Run[order]) order { return r.In }, saga.Pivot()))
+	k.e = k.engine(k.db, metric.NewManualReader())
+	for commands := k.begin(order{ID: "o", Lines: []string{"tea"}}); len(commands) > 0; commands = k.goOn() {
+		typ := "packed"
+		if commands[0].Type == "pay" {
+			typ = "paid"
+		}
+		k.take(k.reply(commands[0], typ, "o"))
+	}
+	if is := k.saga("o"); is.Status != "done" || is.Ended.IsZero() {
+		k.t.Errorf("the parent is %s at %s", is.Status, is.Step)
+	}
+	if end, err := k.e.Await(k.t.Context(), inner, "o"); err != nil || !end.Done {
+		k.t.Errorf("the child ended as %+v, %v", end, err)
+	}
+	if n := k.e.Health().Done; n != 2 {
+		k.t.Errorf("%d sagas ended", n)
 	}
 }
 

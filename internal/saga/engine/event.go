@@ -16,7 +16,16 @@ type moved struct {
 	store.SagaMove
 	was   plan.State
 	state plan.State // as it is to be
-	tell  func()     // once it is stored
+	told  []plan.Action
+	tell  func() // once it is stored
+}
+
+// left is m with its end left to an engine, which tells the parent and whoever waits in a commit of its own.
+func left(m store.SagaMove) store.SagaMove {
+	if m.Final {
+		m.Final, m.Wake = false, 0
+	}
+	return m
 }
 
 // advance takes an event into a saga that is locked, or whose version guards the write. It is given back, and
@@ -43,7 +52,7 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga, events ...plan.
 	if m.SagaMove, err = released(s, p, next, now); err != nil {
 		return m, out, err
 	}
-	m.state, m.was = next, was
+	m.state, m.was, m.told = next, was, actions
 	m.tell = func() {
 		e.measure(s.Name, was, next)
 		e.tell(s, next, actions)
@@ -95,10 +104,12 @@ func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string, ev plan
 	if err != nil || !out.Changed() {
 		return out, true, err
 	}
+	m.SagaMove = left(m.SagaMove)
 	if err := e.db.Write(ctx, tx, store.Effect{Saga: &m.SagaMove}); err != nil {
 		return out, true, fmt.Errorf("write the saga %s %q: %w", name, key, err)
 	}
 	e.measure(name, m.was, m.state) // which may still be rolled back
-	e.kick()                        // it is seen once the caller has committed
+	e.alarm(s, m.told)
+	e.kick() // it is seen once the caller has committed
 	return out, true, nil
 }

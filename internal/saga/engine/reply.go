@@ -59,6 +59,8 @@ type mail struct {
 	d       *body.Definition
 	key     string
 	replies []*reply
+	saga    store.Saga
+	told    []plan.Action
 	changes []change       // of the saga's runs, one reply after the other
 	effects []store.Effect // none: no reply counts
 }
@@ -185,7 +187,8 @@ func (e *Engine[TTx]) open(ctx context.Context, tx TTx, to *mail) error {
 	if err != nil {
 		return err
 	}
-	to.changes, to.effects = t.changes, []store.Effect{{Saga: &m}}
+	m = left(m)
+	to.saga, to.changes, to.told, to.effects = s, t.changes, t.course.Told(), []store.Effect{{Saga: &m}}
 	return nil
 }
 
@@ -205,6 +208,7 @@ func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*mail) error
 		for _, c := range to.changes {
 			e.measureRun(to.d.Name, c.was, c.is)
 		}
+		e.alarm(to.saga, to.told)
 	}
 	e.kick() // it is seen once the caller has committed
 	return nil

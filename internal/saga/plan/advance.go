@@ -71,6 +71,9 @@ func (c *Course) Take(e Event) Outcome {
 // State is how far the saga has come. Its runs are the course's own until there is no further event.
 func (c *Course) State() State { return c.w.s }
 
+// Told are the alarms so far, and Finish.
+func (c *Course) Told() []Action { return c.w.told }
+
 // Pending returns all actions that s asks for, but Finish and alarms. Runs that wait for a time ask after the
 // Tick of that time.
 func (p *Plan) Pending(s State) (out []Action) {
