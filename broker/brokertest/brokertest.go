@@ -49,6 +49,8 @@ type Harness struct {
 	Disturb func(t *testing.T) (stop func())
 	// Foreign writes what a producer that is not Skald's would write. Nil: the driver has no wire format.
 	Foreign func(t *testing.T, topic string, r Record)
+	// Mapped makes a client with this envelope. Nil: the driver has no wire format.
+	Mapped func(t *testing.T, e *broker.Envelope) Broker
 	// Prefix is what the names of CloudEvents attributes begin with on the wire. Default "ce_".
 	Prefix string
 	// ByName: on the wire headers have names, and no order among those of different names: they arrive sorted
@@ -114,6 +116,9 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"Messages/EveryLegalHeader", testHeaders},
 		{"Messages/Foreign", testForeign},
 		{"Messages/BrokenEnvelope", testBrokenEnvelope},
+		{"Envelope/OfATeam", testEnvelope},
+		{"Envelope/OfOthers", testEnvelopeOfOthers},
+		{"Envelope/TypeIsTopic", testTypeIsTopic},
 		{"Topics/Missing", testMissingTopic},
 		{"Topics/MadeOnlyOnce", testMakeTopics},
 		{"Topics/Checked", testCheckTopics},

@@ -91,6 +91,9 @@ func harness(t *testing.T, seeds string, more ...kgo.Opt) brokertest.Harness {
 				t.Fatalf("produce: %v", err)
 			}
 		},
+		Mapped: func(t *testing.T, e *broker.Envelope) brokertest.Broker {
+			return open(t, seeds, &kafkabroker.Options{Client: more, Envelope: e})
+		},
 		Kill: func(_ *testing.T, s broker.Subscription) { s.(*kafkabroker.Subscription).Kill() },
 		Remove: func(t *testing.T, topic string) {
 			if gone, err := kadm.NewClient(raw).DeleteTopics(t.Context(), topic); err != nil || gone.Error() != nil {

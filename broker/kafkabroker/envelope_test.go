@@ -18,17 +18,17 @@ func TestEnvelopes(t *testing.T) {
 	m := skald.Message{ID: "17", Source: "/new", Type: "order.placed", Topic: "orders", Key: []byte("o1"), ContentType: "application/json",
 		Headers: []skald.Header{{Name: "tenant", Value: []byte("acme")}}, Data: []byte(`{ "n": 1}`)}
 	for name, c := range map[string]struct {
-		envelope              kafkabroker.Envelope
+		envelope              broker.Envelope
 		data                  string
 		headers, value        string
 		id, kind, key, source string
 	}{
-		"off":             {envelope: kafkabroker.Envelope{}, headers: "tenant=acme", key: "o1"},
-		"headers":         {envelope: kafkabroker.Envelope{ID: "header:message-id", Type: "header:event"}, headers: "message-id=17 event=order.placed tenant=acme", id: "17", kind: "order.placed", key: "o1", source: "orders"},
-		"fields":          {envelope: kafkabroker.Envelope{ID: "json:id", Type: "json:kind", Key: "json:order", Source: "/old"}, headers: "tenant=acme", value: `{"id":"17","kind":"order.placed","order":"o1", "n": 1}`, id: "17", kind: "order.placed", key: "o1", source: "/old"},
-		"fields there":    {envelope: kafkabroker.Envelope{ID: "json:id"}, data: `{"id": 42.0}`, headers: "tenant=acme", value: `{"id": 42.0}`, id: "42.0", key: "o1", source: "orders"},
-		"an empty object": {envelope: kafkabroker.Envelope{ID: "json:id"}, data: ` {}`, headers: "tenant=acme", value: ` {"id":"17"}`, id: "17", key: "o1", source: "orders"},
-		"position":        {envelope: kafkabroker.Envelope{ID: "position"}, headers: "tenant=acme", id: "orders/0/0", key: "o1", source: "orders"},
+		"off":             {envelope: broker.Envelope{}, headers: "tenant=acme", key: "o1"},
+		"headers":         {envelope: broker.Envelope{ID: "header:message-id", Type: "header:event"}, headers: "message-id=17 event=order.placed tenant=acme", id: "17", kind: "order.placed", key: "o1", source: "orders"},
+		"fields":          {envelope: broker.Envelope{ID: "json:id", Type: "json:kind", Key: "json:order", Source: "/old"}, headers: "tenant=acme", value: `{"id":"17","kind":"order.placed","order":"o1", "n": 1}`, id: "17", kind: "order.placed", key: "o1", source: "/old"},
+		"fields there":    {envelope: broker.Envelope{ID: "json:id"}, data: `{"id": 42.0}`, headers: "tenant=acme", value: `{"id": 42.0}`, id: "42.0", key: "o1", source: "orders"},
+		"an empty object": {envelope: broker.Envelope{ID: "json:id"}, data: ` {}`, headers: "tenant=acme", value: ` {"id":"17"}`, id: "17", key: "o1", source: "orders"},
+		"position":        {envelope: broker.Envelope{ID: "position"}, headers: "tenant=acme", id: "orders/0/0", key: "o1", source: "orders"},
 	} {
 		in := m
 		if c.data != "" {
@@ -58,7 +58,7 @@ func TestEnvelopes(t *testing.T) {
 	}
 	tombstone := m
 	tombstone.Data = nil
-	if r, _, err := kafkabroker.Map(kafkabroker.Envelope{ID: "json:id"}, tombstone); err != nil || r.Value != nil {
+	if r, _, err := kafkabroker.Map(broker.Envelope{ID: "json:id"}, tombstone); err != nil || r.Value != nil {
 		t.Errorf("a tombstone became %q, %v", r.Value, err)
 	}
 }
@@ -71,9 +71,9 @@ func TestEnvelopesOfOthers(t *testing.T) {
 		}
 		return out
 	}
-	mapped := &kafkabroker.Envelope{ID: "header:message-id", Type: "json:kind", Key: "json:order"}
+	mapped := &broker.Envelope{ID: "header:message-id", Type: "json:kind", Key: "json:order"}
 	for name, c := range map[string]struct {
-		envelope  *kafkabroker.Envelope
+		envelope  *broker.Envelope
 		record    kgo.Record
 		id        string
 		kind, key string
@@ -115,7 +115,7 @@ func TestEnvelopesOfOthers(t *testing.T) {
 // TestWhatKafkaCannotCarry is refused, each for its own reason, and keeps nothing but its key.
 func TestWhatKafkaCannotCarry(t *testing.T) {
 	fake := newFake(t)
-	b := open(t, fake.seeds, &kafkabroker.Options{Envelope: &kafkabroker.Envelope{ID: "json:id"}})
+	b := open(t, fake.seeds, &kafkabroker.Options{Envelope: &broker.Envelope{ID: "json:id"}})
 	must(t, b.MakeTopics(t.Context(), 1, "t"))
 	at := func(key, data string, headers ...skald.Header) skald.Message {
 		return skald.Message{ID: key + data, Topic: "t", Key: []byte(key), Data: []byte(data), Headers: headers}

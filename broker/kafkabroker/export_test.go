@@ -7,6 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
 // Kill ends the member as sudden death would: nothing is committed and, if it has a stable name, nobody is
@@ -38,8 +40,7 @@ func (s *Subscription) Regained(name string) bool {
 // Encode is how m travels.
 func Encode(m skald.Message) *kgo.Record {
 	r := &kgo.Record{}
-	envelope, _ := (*Envelope)(nil).compile()
-	_, _ = newEncoder([]skald.Message{m}, envelope).encode(&m, r)
+	_, _ = newEncoder([]skald.Message{m}, cloudevents.New(style())).encode(&m, r)
 	return r
 }
 
@@ -53,13 +54,13 @@ func Place(partitioner string, key []byte, n int) (int, error) {
 }
 
 // Map writes m with an envelope, and reads what was written.
-func Map(e Envelope, m skald.Message) (*kgo.Record, skald.Message, error) {
-	envelope, err := e.compile()
+func Map(e broker.Envelope, m skald.Message) (*kgo.Record, skald.Message, error) {
+	codec, err := cloudevents.New(style()).For(&e)
 	if err != nil {
 		return nil, skald.Message{}, err
 	}
 	r := &kgo.Record{}
-	if _, err := newEncoder([]skald.Message{m}, envelope).encode(&m, r); err != nil {
+	if _, err := newEncoder([]skald.Message{m}, codec).encode(&m, r); err != nil {
 		return nil, skald.Message{}, err
 	}
 	back, err := Read(&e, r)
@@ -67,13 +68,13 @@ func Map(e Envelope, m skald.Message) (*kgo.Record, skald.Message, error) {
 }
 
 // Read is r as it is received.
-func Read(e *Envelope, r *kgo.Record) (skald.Message, error) {
-	envelope, err := e.compile()
+func Read(e *broker.Envelope, r *kgo.Record) (skald.Message, error) {
+	codec, err := cloudevents.New(style()).For(e)
 	if err != nil {
 		return skald.Message{}, err
 	}
 	var m skald.Message
-	fault := decode(r, envelope, &m, &skald.Message{})
+	fault := decode(r, codec, &m, &skald.Message{})
 	return m, fault
 }
 

@@ -104,7 +104,7 @@ func TestBadURLs(t *testing.T) {
 	}
 	_, opts, err := kafkabroker.ParseURL("kafka://a:1,b:2/?partitioner=crc32&balancers=range,roundrobin&start=latest&envelope=id:header:message-id,type:json:kind,source:/old", nil)
 	must(t, err)
-	if opts.Partitioner != "crc32" || len(opts.Balancers) != 2 || opts.Start != "latest" || *opts.Envelope != (kafkabroker.Envelope{ID: "header:message-id", Type: "json:kind", Source: "/old"}) {
+	if opts.Partitioner != "crc32" || len(opts.Balancers) != 2 || opts.Start != "latest" || *opts.Envelope != (broker.Envelope{ID: "header:message-id", Type: "json:kind", Source: "/old"}) {
 		t.Errorf("got %+v, %+v", opts, opts.Envelope)
 	}
 }

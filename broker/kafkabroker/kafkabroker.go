@@ -2,7 +2,7 @@
 //
 // A message travels as CloudEvents in binary mode: its topic verbatim, the partition by murmur2 of the key as
 // Java's client has it, no key as no Kafka key, the value the payload, everything else in headers
-// (record.go), unless Options say otherwise (envelope.go, habits.go). url.go and secure.go read kafka://
+// (record.go), unless Options say otherwise (habits.go). url.go and secure.go read kafka://
 // URLs. Publishing: publish.go, round.go, hold.go; subscriptions: subscription.go, partitions.go, commit.go,
 // begin.go. A partition is a partition, "orders/3"; a position is an offset; an acknowledgement is a
 // committed offset. Kafka does not count deliveries: Attempt is always 0.
@@ -22,6 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/names"
 )
 
@@ -59,7 +60,7 @@ type Options struct {
 	// time as in RFC 3339. Partitions that are added later are read from their beginning. Default "earliest".
 	Start string
 	// Envelope maps attributes to what others write and read. Default: CloudEvents.
-	Envelope *Envelope
+	Envelope *broker.Envelope
 	// Client are further options of the franz-go clients: TLS, SASL, a logger. What the driver sets itself
 	// wins.
 	Client []kgo.Opt
@@ -71,7 +72,7 @@ type compiled struct {
 	place       func(topic string, key []byte, n int) int
 	balancers   []kgo.GroupBalancer
 	start       start
-	envelope    *mapping
+	codec       *cloudevents.Codec
 }
 
 func (o *Options) compile() (c compiled, err error) {
@@ -85,7 +86,7 @@ func (o *Options) compile() (c compiled, err error) {
 	if c.start, err = parseStart(o.Start); err != nil {
 		return c, err
 	}
-	c.envelope, err = o.Envelope.compile()
+	c.codec, err = cloudevents.New(style()).For(o.Envelope)
 	return c, err
 }
 

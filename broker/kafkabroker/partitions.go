@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
@@ -16,14 +17,14 @@ const maxBytesHeld = 16 << 20
 // assignment is the partitions of a member, with what was fetched of them.
 type assignment struct {
 	*feed.Feed[*partition]
-	envelope *mapping
+	codec *cloudevents.Codec
 }
 
 // partition is one partition, from one assignment to one loss. It waits until it is known from where it is
 // read.
 type partition struct {
 	feed.Holding
-	envelope  *mapping
+	codec     *cloudevents.Codec
 	queue     []*kgo.Record
 	unread    map[int64]error // why records in queue stand for what was not read
 	bytes     int
@@ -54,7 +55,7 @@ func (a *assignment) gain(ps map[string][]int32) {
 	for topic, partitions := range ps {
 		for _, p := range partitions {
 			if a.partition(topic, p) == nil {
-				gained = append(gained, &partition{envelope: a.envelope, next: -1, marked: -1, Holding: feed.Holding{
+				gained = append(gained, &partition{codec: a.codec, next: -1, marked: -1, Holding: feed.Holding{
 					Partition: broker.Partition{Name: partitionName(topic, p)}, Topic: topic, Index: int(p), Waiting: true, Told: -1, Acked: -1}})
 			}
 		}
@@ -176,7 +177,7 @@ func (l *partition) Take(out []broker.Delivery, n int) []broker.Delivery {
 	for _, r := range l.queue[:n] {
 		out = append(out, broker.Delivery{Partition: l.Name, Position: r.Offset})
 		d := &out[len(out)-1] // in place: a delivery is large
-		if d.Fault = decode(r, l.envelope, &d.Message, before); l.unread[r.Offset] != nil {
+		if d.Fault = decode(r, l.codec, &d.Message, before); l.unread[r.Offset] != nil {
 			d.Fault = l.unread[r.Offset]
 			delete(l.unread, r.Offset)
 		}

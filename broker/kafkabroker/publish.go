@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
@@ -28,7 +29,7 @@ type publisher struct {
 	patience time.Duration
 	stall    time.Duration // after which a round hangs
 	round    int
-	envelope *mapping
+	codec    *cloudevents.Codec
 	place    func(topic string, key []byte, n int) int
 	checked  bool // place is the user's
 	seed     maphash.Seed
@@ -81,7 +82,7 @@ type call struct {
 func (p *publisher) init(o Options, with compiled) {
 	p.patience, p.round = o.Patience, o.Round
 	p.stall = min(o.Patience/2, 500*time.Millisecond)
-	p.envelope, p.place, p.checked = with.envelope, with.place, o.Partition != nil
+	p.codec, p.place, p.checked = with.codec, with.place, o.Partition != nil
 	p.seed = maphash.MakeSeed()
 	p.held = map[successors]int{}
 	p.wake, p.done = make(chan struct{}, 1), make(chan struct{})
@@ -99,7 +100,7 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 		return c.ended(err)
 	}
 	c.recs, c.sizes, c.durable = make([]kgo.Record, len(msgs)), make([]int, len(msgs)), make([]bool, len(msgs))
-	enc := newEncoder(msgs, p.envelope)
+	enc := newEncoder(msgs, p.codec)
 	var to *meant
 	for i := range msgs {
 		if len(only) > 0 && (i == 0 || msgs[i].Topic != msgs[i-1].Topic) {

@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,13 +19,13 @@ const nHeaders = 13 // of the envelope, at most
 
 // encoder makes records of one call's messages with few allocations: bytes and headers share two slabs.
 type encoder struct {
-	bytes    []byte
-	headers  []kgo.RecordHeader
-	now      time.Time
-	envelope *mapping
+	bytes   []byte
+	headers []kgo.RecordHeader
+	now     time.Time
+	codec   *cloudevents.Codec
 }
 
-func newEncoder(msgs []skald.Message, envelope *mapping) *encoder {
+func newEncoder(msgs []skald.Message, codec *cloudevents.Codec) *encoder {
 	size, headers := 0, 0
 	for i := range msgs {
 		m := &msgs[i]
@@ -35,21 +36,14 @@ func newEncoder(msgs []skald.Message, envelope *mapping) *encoder {
 			size += len(h.Value)
 		}
 	}
-	return &encoder{bytes: make([]byte, 0, size), headers: make([]kgo.RecordHeader, 0, headers), now: time.Now(), envelope: envelope}
+	return &encoder{bytes: make([]byte, 0, size), headers: make([]kgo.RecordHeader, 0, headers), now: time.Now(), codec: codec}
 }
 
 // encode fills r, and returns how many bytes it can take in a batch at most; an error if it cannot travel.
 // Everything is copied: franz-go may hold a record longer than its caller waits.
 func (e *encoder) encode(m *skald.Message, r *kgo.Record) (size int, err error) {
-	from, data := len(e.headers), m.Data
-	if e.envelope.cloudEvents {
-		err = e.envelope.codec.Encode(m, e)
-	} else {
-		e.envelope.headers(e, m)
-		if data, err = e.envelope.data(m); err == nil {
-			err = e.envelope.codec.Own(m.Headers, e)
-		}
-	}
+	from := len(e.headers)
+	data, err := e.codec.Encode(m, e)
 	r.Topic, r.Key, r.Value, r.Timestamp = m.Topic, e.copy(m.Key), e.copy(data), e.now
 	r.Headers = e.headers[from:len(e.headers):len(e.headers)]
 	return sizeOf(r), err
@@ -93,11 +87,13 @@ func sizeOf(r *kgo.Record) int {
 }
 
 // decode is the way back, into m; see cloudevents.Decode.
-func decode(r *kgo.Record, envelope *mapping, m, before *skald.Message) (fault error) {
+func decode(r *kgo.Record, codec *cloudevents.Codec, m, before *skald.Message) (fault error) {
 	m.Topic, m.Key, m.Data = r.Topic, r.Key, r.Value
-	fault = cloudevents.Decode(envelope.codec, r.Headers, headerAt, m, before)
-	if fault == nil && !envelope.cloudEvents {
-		fault = envelope.read(m, r)
+	if fault = cloudevents.Decode(codec, r.Headers, headerAt, m, before); fault != nil || !codec.Mapped() {
+		return fault
+	}
+	if fault = codec.Fill(m); fault == nil {
+		codec.Origin(m, func() string { return partitionName(r.Topic, r.Partition) + "/" + strconv.FormatInt(r.Offset, 10) })
 	}
 	return fault
 }

@@ -66,7 +66,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	}
 	s := &Subscription{b: b, group: g, ids: map[string]string{}, anew: map[string]string{}}
 	s.room, s.dirty = make(chan struct{}, 1), make(chan struct{}, 1)
-	s.assigned = assignment{feed.New[*partition](&s.mu), b.with.envelope}
+	s.assigned = assignment{feed.New[*partition](&s.mu), b.with.codec}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	b.mu.Lock()
 	defer b.mu.Unlock()

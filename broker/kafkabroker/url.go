@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
@@ -67,7 +68,7 @@ func options(u *brokerurl.URL) (*Options, error) {
 	if list := u.Get("balancers"); list != "" {
 		out.Balancers = strings.Split(list, ",")
 	}
-	if out.Envelope, err = parseEnvelope(u.Get("envelope")); err != nil {
+	if out.Envelope, err = cloudevents.ParseEnvelope(u.Get("envelope")); err != nil {
 		return nil, err
 	}
 	_, err = out.compile()

@@ -136,6 +136,9 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 				t.Fatalf("publish: %v", err)
 			}
 		},
+		Mapped: func(t *testing.T, e *broker.Envelope) brokertest.Broker {
+			return open(t, addr, &natsbroker.Options{Client: with, Envelope: e})
+		},
 		Prefix: "ce-",
 		ByName: true,
 		Steps:  2, // a question whose answer is lost with its connection is asked again after 5 s

@@ -283,7 +283,7 @@ func (s *durable) put(l *share, m jetstream.Msg) error {
 	if err != nil {
 		return err
 	}
-	msg, fault := s.b.decode(l.topic.name, m.Headers(), m.Data())
+	msg, fault := s.b.decode(l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.last = max(l.last+1, int64(meta.Sequence.Consumer))

@@ -20,7 +20,7 @@ func Encode(m skald.Message) (*nats.Msg, error) { return wired().encode(&m) }
 
 // Decode is how it arrives.
 func Decode(topic string, m *nats.Msg) (skald.Message, error) {
-	return wired().decode(topic, m.Header, m.Data)
+	return wired().decode(topic, m.Header, m.Data, 1)
 }
 
 // Stale is how a member hears that it was overtaken.

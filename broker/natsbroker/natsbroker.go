@@ -49,6 +49,9 @@ type Options struct {
 	Retain time.Duration
 	// Shapes are the topics that are streams of others, by the topic's name. Default: none.
 	Shapes map[string]Shape
+	// Envelope maps attributes to what others write and read; "position" is topic/sequence. Default:
+	// CloudEvents.
+	Envelope *broker.Envelope
 	// Client are further options of the nats.go connection: TLS, credentials, a dialer. What the driver sets
 	// itself wins.
 	Client []nats.Option
@@ -100,7 +103,11 @@ func New(servers string, opts *Options) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{opts: opts.orDefaults(), subs: map[member]bool{}}
-	w := &wire{codec: cloudevents.New(style()), retain: b.opts.Retain, shapes: b.opts.Shapes, heard: make(chan struct{}, 1)}
+	codec, err := cloudevents.New(style()).For(b.opts.Envelope)
+	if err != nil {
+		return nil, fmt.Errorf("make NATS client: %w", err)
+	}
+	w := &wire{codec: codec, retain: b.opts.Retain, shapes: b.opts.Shapes, heard: make(chan struct{}, 1)}
 	b.publisher.init(b.opts, w)
 	nc, err := nats.Connect("nats://"+strings.ReplaceAll(servers, ",", ",nats://"), b.client()...)
 	if err != nil {

@@ -61,7 +61,7 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 			}
 			name = meta.Consumer
 		}
-		msg, fault := s.b.decode(l.topic.name, m.Headers(), m.Data())
+		msg, fault := s.b.decode(l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
 		d := broker.Delivery{Message: msg, Partition: l.Name, Position: int64(meta.Sequence.Stream), Fault: fault}
 		if !s.put(ctx, l, d) {
 			return ctx.Err()

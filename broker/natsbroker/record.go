@@ -2,6 +2,7 @@ package natsbroker
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,10 +30,11 @@ func (h headers) Time(name string, value time.Time) {
 // encode is m as it travels; everything is copied.
 func (w *wire) encode(m *skald.Message) (*nats.Msg, error) {
 	h := headers{}
-	if err := w.codec.Encode(m, h); err != nil {
+	data, err := w.codec.Encode(m, h)
+	if err != nil {
 		return nil, err
 	}
-	return &nats.Msg{Header: nats.Header(h), Data: bytes.Clone(m.Data)}, nil
+	return &nats.Msg{Header: nats.Header(h), Data: bytes.Clone(data)}, nil
 }
 
 // unnamed are the characters that nats.go takes in no name of a header: a message with one would never be
@@ -58,8 +60,8 @@ func reserved(name string) bool {
 	return len(name) >= 5 && strings.EqualFold(name[:5], "nats-") || name == "Status" || name == "Description"
 }
 
-// decode is the way back.
-func (w *wire) decode(topic string, h nats.Header, data []byte) (m skald.Message, fault error) {
+// decode is the way back of what lies at sequence in the topic's stream.
+func (w *wire) decode(topic string, h nats.Header, data []byte, sequence uint64) (m skald.Message, fault error) {
 	m = skald.Message{Topic: topic, Data: data}
 	hs := make([]cloudevents.Header, 0, len(h))
 	for name, values := range h {
@@ -70,7 +72,12 @@ func (w *wire) decode(topic string, h nats.Header, data []byte) (m skald.Message
 			hs = append(hs, cloudevents.Header{Name: name, Value: v})
 		}
 	}
-	fault = cloudevents.Decode(w.codec, hs, headerAt, &m, nil)
+	if fault = cloudevents.Decode(w.codec, hs, headerAt, &m, nil); fault != nil || !w.codec.Mapped() {
+		return m, fault
+	}
+	if fault = w.codec.Fill(&m); fault == nil {
+		w.codec.Origin(&m, func() string { return topic + "/" + strconv.FormatUint(sequence, 10) })
+	}
 	return m, fault
 }
 

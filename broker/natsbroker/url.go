@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
@@ -26,16 +27,17 @@ import (
 //	nkey=FILE            the seed of an nkey, instead of these
 //	replicas=N           Options.Replicas
 //	retain=DURATION      Options.Retain, "168h"
+//	envelope=…           Options.Envelope: cloudevents, off, or places as in id:header:message-id,type:json:kind
 //	shapes=…             Options.Shapes: topic:stream[:subject],…; with a * behind the stream, groups are its durables
 func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
 	kind := brokerurl.Kind{Schemes: []string{"nats"}, Env: "SKALD_NATS", Ports: map[string]string{"nats": "4222"}, Options: []string{
-		"tls", "ca", "cert", "key", "user", "password_file", "creds", "nkey", "replicas", "retain", "shapes"}}
+		"tls", "ca", "cert", "key", "user", "password_file", "creds", "nkey", "replicas", "retain", "envelope", "shapes"}}
 	u, err := kind.Parse(s, getenv)
 	if err != nil {
 		return "", nil, err
 	}
 	opts = &Options{}
-	for _, read := range []func(*brokerurl.URL) error{opts.secure, opts.identity, opts.streams} {
+	for _, read := range []func(*brokerurl.URL) error{opts.secure, opts.identity, opts.streams, opts.mapped} {
 		if err := read(u); err != nil {
 			return "", nil, u.Wrap(err)
 		}
@@ -94,6 +96,14 @@ func (o *Options) password(u *brokerurl.URL) error {
 		return who.User, pass
 	}))
 	return nil
+}
+
+// mapped is the envelope of others.
+func (o *Options) mapped(u *brokerurl.URL) (err error) {
+	if o.Envelope, err = cloudevents.ParseEnvelope(u.Get("envelope")); err == nil {
+		_, err = cloudevents.New(style()).For(o.Envelope)
+	}
+	return err
 }
 
 // streams are the options of what is made.

@@ -69,6 +69,9 @@ func TestBroker(t *testing.T) {
 				}
 				confirm(t, ch, topic, "0.", p)
 			},
+			Mapped: func(t *testing.T, e *broker.Envelope) brokertest.Broker {
+				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000, Envelope: e}), made}
+			},
 			Prefix:       "cloudEvents_",
 			ByName:       true,
 			Once:         true,

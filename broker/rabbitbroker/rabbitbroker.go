@@ -62,6 +62,9 @@ type Options struct {
 	// Queue is an existing queue that all members of all groups share without order, whatever the topics;
 	// nothing is declared or bound. Default: none.
 	Queue string
+	// Envelope maps attributes to what others write and read; AMQP's own fields stand beside it, and fill what
+	// it leaves open. There is no "position" that stays. Default: CloudEvents.
+	Envelope *broker.Envelope
 	// VHost is the virtual host. Default "/".
 	VHost string
 	// TLS, if not nil, is how connections are secured. Default: they are not.
@@ -122,7 +125,11 @@ func New(servers string, opts *Options) (*Broker, error) {
 	if err := brokerurl.CheckHosts(servers); err != nil {
 		return nil, fmt.Errorf("RabbitMQ servers: %w", err)
 	}
-	b := &Broker{codec: cloudevents.New(style()), opts: opts.orDefaults(), hosts: strings.Split(servers, ","), subs: map[*Subscription]bool{}}
+	b := &Broker{opts: opts.orDefaults(), hosts: strings.Split(servers, ","), subs: map[*Subscription]bool{}}
+	var err error
+	if b.codec, err = mapped(b.opts.Envelope); err != nil {
+		return nil, fmt.Errorf("make RabbitMQ client: %w", err)
+	}
 	if b.opts.Queue != "" && b.opts.ByType {
 		return nil, errors.New("make RabbitMQ client: Queue and ByType exclude each other")
 	}

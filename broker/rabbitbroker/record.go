@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/internal/held"
 )
@@ -30,6 +32,14 @@ func style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{prefix, altPrefix}, Once: true, Plain: plain}
 }
 
+// mapped is the codec of an envelope.
+func mapped(e *broker.Envelope) (*cloudevents.Codec, error) {
+	if e != nil && e.ID == "position" {
+		return nil, errors.New("envelope: RabbitMQ has no position that stays: the id is header:NAME or json:FIELD, or empty, for AMQP's message-id")
+	}
+	return cloudevents.New(style()).For(e)
+}
+
 // table takes what a message has in headers.
 type table amqp.Table
 
@@ -40,7 +50,7 @@ func (t table) Time(name string, value time.Time) { t[name] = value.Format(time.
 
 // encode is m as it travels; everything is copied.
 func encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error) {
-	p := amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{}, Body: bytes.Clone(m.Data),
+	p := amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{},
 		ContentType: short(m.ContentType), MessageId: short(m.ID), CorrelationId: short(m.CorrelationID), Type: short(m.Type)}
 	if !m.Time.IsZero() {
 		p.Timestamp = m.Time
@@ -49,9 +59,11 @@ func encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error)
 	if p.ContentType != "" {
 		rest.ContentType = ""
 	}
-	if err := codec.Encode(&rest, table(p.Headers)); err != nil {
+	data, err := codec.Encode(&rest, table(p.Headers))
+	if err != nil {
 		return p, err
 	}
+	p.Body = bytes.Clone(data)
 	size := 0
 	for name, v := range p.Headers {
 		size += len(name) + len(v.(string)) + 6
@@ -97,7 +109,8 @@ func text(v any) []byte {
 	return fmt.Append(nil, v)
 }
 
-// decode is the way back. What is no CloudEvent is read by AMQP's own fields.
+// decode is the way back. What is no CloudEvent is read by the envelope of others, if the codec has one, and
+// then by AMQP's own fields.
 func decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.Message, fault error) {
 	m = skald.Message{Topic: topic, Data: d.Body}
 	event := false
@@ -110,15 +123,19 @@ func decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.M
 	}
 	// one attribute may be there under both prefixes
 	slices.SortFunc(hs, func(a, b skald.Header) int { return strings.Compare(a.Name, b.Name) })
-	fault = cloudevents.Decode(codec, hs, headerAt, &m, nil)
-	m.ContentType = cmp.Or(m.ContentType, d.ContentType)
-	if event {
-		return m, fault
+	if fault = cloudevents.Decode(codec, hs, headerAt, &m, nil); fault == nil {
+		fault = codec.Fill(&m)
 	}
-	m.ID, m.CorrelationID, m.Type = d.MessageId, d.CorrelationId, d.Type
-	at, ok := held.Time(d.Timestamp)
-	if m.Time = at; !ok && fault == nil { // some write milliseconds where AMQP has seconds
-		m.Headers = append(m.Headers, skald.Header{Name: "timestamp", Value: strconv.AppendInt(nil, d.Timestamp.Unix(), 10)})
+	m.ContentType = cmp.Or(m.ContentType, d.ContentType)
+	if !event {
+		m.ID, m.CorrelationID, m.Type = cmp.Or(m.ID, d.MessageId), d.CorrelationId, cmp.Or(m.Type, d.Type)
+		at, ok := held.Time(d.Timestamp)
+		if m.Time = at; !ok && fault == nil { // some write milliseconds where AMQP has seconds
+			m.Headers = append(m.Headers, skald.Header{Name: "timestamp", Value: strconv.AppendInt(nil, d.Timestamp.Unix(), 10)})
+		}
+	}
+	if fault == nil {
+		codec.Origin(&m, nil)
 	}
 	return m, fault
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
@@ -25,10 +26,11 @@ import (
 //	bind=PATTERN,…       Options.Bind
 //	unrouted=drop        Options.DropUnrouted
 //	queue=NAME           Options.Queue
+//	envelope=…           Options.Envelope: cloudevents, off, or places as in id:header:message-id,type:json:kind
 //	prefetch=N           Options.Prefetch
 func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
 	kind := brokerurl.Kind{Schemes: []string{"amqp", "amqps"}, Env: "SKALD_RABBITMQ", Path: true, Ports: map[string]string{"amqp": "5672", "amqps": "5671"}, Options: []string{
-		"tls", "ca", "cert", "key", "user", "password_file", "auth", "topology", "route", "bind", "unrouted", "queue", "prefetch"}}
+		"tls", "ca", "cert", "key", "user", "password_file", "auth", "topology", "route", "bind", "unrouted", "queue", "prefetch", "envelope"}}
 	u, err := kind.Parse(s, getenv)
 	if err != nil {
 		return "", nil, err
@@ -105,6 +107,12 @@ func (o *Options) shape(u *brokerurl.URL) (err error) {
 	}
 	if o.Queue = u.Get("queue"); o.Queue != "" && o.ByType || len(o.Bind) > 0 && !o.ByType {
 		return errors.New("bind goes with route=type, and queue without it")
+	}
+	if o.Envelope, err = cloudevents.ParseEnvelope(u.Get("envelope")); err != nil {
+		return err
+	}
+	if _, err = mapped(o.Envelope); err != nil {
+		return err
 	}
 	if v := u.Get("prefetch"); v != "" {
 		if o.Prefetch, err = strconv.Atoi(v); err != nil || o.Prefetch < 1 || o.Prefetch > 65535 {

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/kafkabroker"
 	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
@@ -90,7 +91,7 @@ const (
 
 // inbox is the consumer that is new.
 func (s setting) inbox(ctx context.Context, pool *pgxpool.Pool) error {
-	bus, err := kafkabroker.New(s.seeds, &kafkabroker.Options{Envelope: &kafkabroker.Envelope{
+	bus, err := kafkabroker.New(s.seeds, &kafkabroker.Options{Envelope: &broker.Envelope{
 		// one source, whichever topic it comes from
 		ID: "header:" + idHeader, Type: "header:" + typeHeader, Source: "/bank"}})
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package cloudevents maps messages to the headers of a broker and back: CloudEvents in binary mode, with the
 // extensions partitionkey, sequence, correlationid, causationid and traceparent. What differs between brokers
-// is a Style.
+// is a Style. Where a team has names of its own, envelope.go maps to these.
 //
 // traceparent is the trace of the message's origin. A plain header traceparent is that of one hop: it belongs
 // to whoever set it, and stays among the message's own headers.
@@ -80,6 +80,7 @@ type Codec struct {
 	style  Style
 	names  [attributes]string
 	byName map[string]attribute
+	places *places // nil: CloudEvents, and no others
 }
 
 // New makes a codec.
@@ -146,9 +147,12 @@ type Headers interface {
 	Time(name string, value time.Time) // in UTC, as RFC 3339 has it
 }
 
-// Encode writes the headers of m. An error wraps ErrCannotCarry. A message without id, source and type is
-// foreign: it stays as it came.
-func (c *Codec) Encode(m *skald.Message, to Headers) error {
+// Encode writes the headers of m, and gives the data that travels. An error wraps ErrCannotCarry. A message
+// without id, source and type is foreign: it stays as it came.
+func (c *Codec) Encode(m *skald.Message, to Headers) (data []byte, err error) {
+	if c.places != nil {
+		return c.mapped(m, to)
+	}
 	event := m.ID != "" || m.Source != "" || m.Type != ""
 	named := event && len(m.Key) > 0 && utf8.Valid(m.Key)
 	for a := range attributes {
@@ -168,16 +172,14 @@ func (c *Codec) Encode(m *skald.Message, to Headers) error {
 		}
 	}
 	if !c.style.Exact {
-		if m.Key != nil && !named && c.style.Escapes {
-			to.Text(RawKey, base64.StdEncoding.EncodeToString(m.Key))
-		} else if m.Key != nil && !named {
-			to.Bytes(RawKey, m.Key)
+		if !named {
+			c.writeRawKey(m.Key, to)
 		}
 		if m.Data == nil {
 			to.Text(NilData, "1")
 		}
 	}
-	return c.Own(m.Headers, to)
+	return m.Data, c.Own(m.Headers, to)
 }
 
 func (c *Codec) escaped(a attribute, v string) string {

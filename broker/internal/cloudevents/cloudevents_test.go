@@ -46,7 +46,7 @@ func at(h *skald.Header) (string, []byte) { return h.Name, h.Value }
 func travel(t *testing.T, style cloudevents.Style, m skald.Message) skald.Message {
 	t.Helper()
 	codec, w := cloudevents.New(style), &wire{once: style.Once}
-	if err := codec.Encode(&m, w); err != nil {
+	if _, err := codec.Encode(&m, w); err != nil {
 		t.Fatal(err)
 	}
 	got := skald.Message{Topic: m.Topic, Data: m.Data}
@@ -146,7 +146,7 @@ func TestBrokenEnvelopes(t *testing.T) {
 func TestNamesThatAreNoText(t *testing.T) {
 	for name, style := range styles() {
 		m := skald.Message{ID: "1", Topic: "t", Headers: []skald.Header{{Name: "\xff"}}}
-		if err := cloudevents.New(style).Encode(&m, &wire{}); !errors.Is(err, cloudevents.ErrCannotCarry) {
+		if _, err := cloudevents.New(style).Encode(&m, &wire{}); !errors.Is(err, cloudevents.ErrCannotCarry) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestNamesOnTheWire(t *testing.T) {
 	m := skald.Message{ID: "i", Source: "s", Type: "t", Key: []byte("k"), Time: time.Unix(0, 0), Sequence: "n", ContentType: "c", Subject: "u", Schema: "d",
 		CorrelationID: "r", CausationID: "a", TraceParent: "p"}
 	w := &wire{}
-	if err := cloudevents.New(styles()["exact"]).Encode(&m, w); err != nil {
+	if _, err := cloudevents.New(styles()["exact"]).Encode(&m, w); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
@@ -176,7 +176,7 @@ func TestSameTextsAreShared(t *testing.T) {
 	codec := cloudevents.New(styles()["exact"])
 	m := skald.Message{ID: "0198c0de-0000-7000-8000-000000000001", Source: "/bench/public/and/more", Type: "order.placed.and.paid.and.sent", Topic: "t", CorrelationID: "0198c0de-0000-7000-8000-0000000"}
 	w := &wire{}
-	if err := codec.Encode(&m, w); err != nil {
+	if _, err := codec.Encode(&m, w); err != nil {
 		t.Fatal(err)
 	}
 	var got skald.Message

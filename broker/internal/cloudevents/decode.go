@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/held"
@@ -144,7 +143,7 @@ func take[V string | []byte](c *Codec, a attribute, m, before *skald.Message, v 
 		}
 	}
 	s := c.text(string(v))
-	if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
+	if !isText(s) {
 		if a == content && c.style.ContentType != "" { // not of the envelope
 			return false, nil
 		}

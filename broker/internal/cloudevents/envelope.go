@@ -1,0 +1,309 @@
+package cloudevents
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker"
+)
+
+// ParseEnvelope reads what a broker's URL says: "cloudevents", "off", or places as in
+// "id:header:message-id,type:json:kind". Nil: CloudEvents.
+func ParseEnvelope(s string) (*broker.Envelope, error) {
+	switch s {
+	case "", "cloudevents":
+		return nil, nil
+	case "off":
+		return &broker.Envelope{}, nil
+	}
+	out := &broker.Envelope{}
+	for _, part := range strings.Split(s, ",") {
+		name, place, _ := strings.Cut(part, ":")
+		field := map[string]*string{"id": &out.ID, "type": &out.Type, "key": &out.Key, "source": &out.Source}[name]
+		if field == nil || place == "" {
+			return nil, fmt.Errorf("envelope is cloudevents, off, or id:PLACE,type:PLACE,key:PLACE,source:TEXT, not %q", s)
+		}
+		*field = place
+	}
+	return out, nil
+}
+
+// places is an Envelope taken apart.
+type places struct {
+	id, kind, key       place
+	byPosition, byTopic bool
+	source              string
+}
+
+// place is where one attribute travels; at most one of both is set.
+type place struct{ header, field string }
+
+// For is a codec that writes e, and reads it where there is no CloudEvent. Nil: it is c.
+func (c *Codec) For(e *broker.Envelope) (*Codec, error) {
+	if e == nil {
+		return c, nil
+	}
+	p := &places{source: e.Source, byPosition: e.ID == "position", byTopic: e.Type == "topic"}
+	for _, a := range []struct {
+		name, text string
+		elsewhere  bool // it has no place
+		to         *place
+	}{{"ID", e.ID, p.byPosition, &p.id}, {"Type", e.Type, p.byTopic, &p.kind}, {"Key", e.Key, false, &p.key}} {
+		kind, at, _ := strings.Cut(a.text, ":")
+		switch {
+		case a.text == "" || a.elsewhere:
+		case kind == "header" && at != "" && !c.named(at):
+			return nil, fmt.Errorf("envelope: the place of %s is header %q: the broker has no header of that name, or another use for it", a.name, at)
+		case kind == "header" && at != "":
+			a.to.header = at
+		case kind == "json" && at != "":
+			a.to.field = at
+		default:
+			return nil, fmt.Errorf("envelope: the place of %s is header:NAME or json:FIELD, not %q", a.name, a.text)
+		}
+	}
+	out := *c
+	out.places = p
+	return &out, nil
+}
+
+// named tells whether an attribute can travel in a header of that name.
+func (c *Codec) named(header string) bool {
+	return c.plain(skald.Header{Name: header})
+}
+
+// Mapped tells whether the codec has the envelope of others.
+func (c *Codec) Mapped() bool { return c.places != nil }
+
+type placed struct {
+	place place
+	value string
+}
+
+func (p *places) of(m *skald.Message) [3]placed {
+	return [3]placed{{p.id, m.ID}, {p.kind, m.Type}, {p.key, string(m.Key)}}
+}
+
+// mapped writes m in the envelope of others.
+func (c *Codec) mapped(m *skald.Message, to Headers) (data []byte, err error) {
+	p, own := c.places, m.Headers
+	if p.byTopic && m.Type != "" && m.Type != m.Topic {
+		return nil, fmt.Errorf("%w: by its envelope the type is the topic, and this one is of type %q", ErrCannotCarry, m.Type)
+	}
+	written := map[string]string{}
+	for _, a := range p.of(m) {
+		name := a.place.header
+		if name == "" || a.value == "" || written[name] != "" { // one place for two, which a reader may want
+			continue
+		}
+		if !c.style.Exact && !(isText(a.value) && c.plain(skald.Header{Name: name, Value: []byte(a.value)})) {
+			return nil, fmt.Errorf("%w: its envelope has header %s: %q does not come out of one as it goes in", ErrCannotCarry, name, a.value)
+		}
+		written[name] = a.value
+		to.Text(name, a.value)
+	}
+	data, keyed, err := p.data(m)
+	if err != nil {
+		return nil, err
+	}
+	if !c.style.Exact {
+		if keyed = keyed || len(m.Key) > 0 && written[p.key.header] == string(m.Key); !keyed {
+			c.writeRawKey(m.Key, to)
+		}
+		if m.Data == nil {
+			to.Text(NilData, "1")
+		}
+		own = p.others(m)
+	}
+	return data, c.Own(own, to)
+}
+
+// writeRawKey: a key that travels nowhere else; nil has no header.
+func (c *Codec) writeRawKey(key []byte, to Headers) {
+	switch {
+	case key == nil:
+	case c.style.Escapes:
+		to.Text(RawKey, base64.StdEncoding.EncodeToString(key))
+	default:
+		to.Bytes(RawKey, key)
+	}
+}
+
+// others are m's own headers without those that an attribute stands in for: not every broker keeps two of a
+// name, nor which was first.
+func (p *places) others(m *skald.Message) []skald.Header {
+	taken := func(h skald.Header) bool {
+		for _, a := range p.of(m) {
+			if a.value != "" && a.place.header == h.Name && h.Name != "" {
+				return true
+			}
+		}
+		return false
+	}
+	if !slices.ContainsFunc(m.Headers, taken) {
+		return m.Headers
+	}
+	return slices.DeleteFunc(slices.Clone(m.Headers), taken)
+}
+
+func (p *places) inJSON() bool { return p.id.field != "" || p.kind.field != "" || p.key.field != "" }
+
+// data is that of m with those attributes that travel in it; keyed: the key does.
+func (p *places) data(m *skald.Message) (data []byte, keyed bool, err error) {
+	if !p.inJSON() || m.Data == nil { // a tombstone has nothing to hold them
+		return m.Data, false, nil
+	}
+	object, err := fields(m.Data)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: the envelope has a field in the value: %w", ErrCannotCarry, err)
+	}
+	empty := len(object) == 0
+	var added bytes.Buffer
+	for _, a := range p.of(m) {
+		if a.place.field == "" || a.value == "" {
+			continue
+		}
+		if _, there := object[a.place.field]; there {
+			continue
+		}
+		if !utf8.ValidString(a.value) {
+			return nil, false, fmt.Errorf("%w: the envelope has field %q in the value: what belongs there is not text", ErrCannotCarry, a.place.field)
+		}
+		if added.Len() > 0 {
+			added.WriteByte(',')
+		}
+		name, _ := json.Marshal(a.place.field)
+		value, _ := json.Marshal(a.value)
+		added.Write(name)
+		added.WriteByte(':')
+		added.Write(value)
+		object[a.place.field] = value
+	}
+	if p.key.field != "" && len(m.Key) > 0 { // what was there may be something else
+		v, err := scalar(object[p.key.field])
+		keyed = err == nil && v == string(m.Key)
+	}
+	if added.Len() == 0 {
+		return m.Data, keyed, nil
+	}
+	if !empty {
+		added.WriteByte(',')
+	}
+	open := bytes.IndexByte(m.Data, '{') + 1
+	return bytes.Join([][]byte{m.Data[:open], added.Bytes(), m.Data[open:]}, nil), keyed, nil
+}
+
+func fields(data []byte) (map[string]json.RawMessage, error) {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(data, &object); err != nil || object == nil {
+		return nil, errors.New("the value is not a JSON object")
+	}
+	return object, nil
+}
+
+// Fill reads the envelope of others into a message that Decode has read, as far as that has no CloudEvents.
+// An error is a broken envelope.
+func (c *Codec) Fill(m *skald.Message) error {
+	p := c.places
+	if p == nil {
+		return nil
+	}
+	var object map[string]json.RawMessage
+	asked := p.id.field != "" && m.ID == "" || p.kind.field != "" && m.Type == "" || p.key.field != "" && m.Key == nil
+	if asked && m.Data != nil && (c.style.Exact || len(m.Data) > 0) { // else it may be a tombstone
+		var err error
+		if object, err = fields(m.Data); err != nil {
+			return fmt.Errorf("read the envelope: a field in the value is asked for: %w", err)
+		}
+	}
+	key := string(m.Key)
+	for _, a := range []struct {
+		place place
+		known bool
+		to    *string
+	}{{p.id, m.ID != "", &m.ID}, {p.kind, m.Type != "", &m.Type}, {p.key, m.Key != nil, &key}} {
+		if a.known {
+			continue
+		}
+		v, err := a.place.value(m, object)
+		if err != nil {
+			return fmt.Errorf("read the envelope: %w", err)
+		}
+		*a.to = v
+	}
+	if m.Key == nil && key != "" {
+		m.Key = []byte(key)
+	}
+	if m.Type == "" && p.byTopic {
+		m.Type = m.Topic
+	}
+	return nil
+}
+
+// Origin says whose message it is that says so nowhere else; position is where it lies.
+func (c *Codec) Origin(m *skald.Message, position func() string) {
+	p := c.places
+	if p == nil {
+		return
+	}
+	if m.ID == "" && p.byPosition {
+		m.ID = position()
+	}
+	if m.Source == "" && m.ID != "" {
+		if m.Source = p.source; m.Source == "" {
+			m.Source = m.Topic
+		}
+	}
+}
+
+// value is what stands at p; empty if nothing does. The header stays among the headers: it is the team's own.
+func (p place) value(m *skald.Message, object map[string]json.RawMessage) (string, error) {
+	for _, h := range m.Headers {
+		if p.header == "" || h.Name != p.header {
+			continue
+		}
+		if !isText(string(h.Value)) {
+			return "", fmt.Errorf("header %s: %w", h.Name, ErrNotText)
+		}
+		return string(h.Value), nil
+	}
+	if p.field == "" {
+		return "", nil
+	}
+	v, err := scalar(object[p.field])
+	if err != nil {
+		return "", fmt.Errorf("field %q: %w", p.field, err)
+	}
+	return v, nil
+}
+
+// scalar is a text or a number; empty for all else.
+func scalar(raw json.RawMessage) (string, error) {
+	if len(raw) == 0 {
+		return "", nil
+	}
+	switch raw[0] {
+	case '"':
+		var s string
+		err := json.Unmarshal(raw, &s)
+		if err == nil && strings.ContainsRune(s, 0) {
+			err = ErrNotText
+		}
+		if err != nil {
+			return "", err
+		}
+		return s, nil
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return string(raw), nil
+	}
+	return "", nil
+}
+
+func isText(v string) bool { return utf8.ValidString(v) && strings.IndexByte(v, 0) < 0 }
