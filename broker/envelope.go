@@ -12,8 +12,8 @@ type Envelope struct {
 	ID string
 	// Type is also "topic": the type is the topic's name, and a message of another type is refused.
 	Type string
-	// Key is beside the broker's own key, which wins when it is read. A broker that has none carries it in the
-	// header Skald-Key unless it has a place.
+	// Key is beside the broker's own key, which wins when it is read. A broker that has none carries it in
+	// the header Skald-Key unless it has a place.
 	Key string
 	// Source of messages that have an id and do not tell. Default: the topic's name.
 	Source string

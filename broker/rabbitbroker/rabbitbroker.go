@@ -62,8 +62,8 @@ type Options struct {
 	// Queue is an existing queue that all members of all groups share without order, whatever the topics;
 	// nothing is declared or bound. Default: none.
 	Queue string
-	// Envelope maps attributes to what others write and read; AMQP's own fields stand beside it, and fill what
-	// it leaves open. There is no "position" that stays. Default: CloudEvents.
+	// Envelope maps attributes to what others write and read; AMQP's own fields stand beside it, and fill
+	// what it leaves open. There is no "position" that stays. Default: CloudEvents.
 	Envelope *broker.Envelope
 	// VHost is the virtual host. Default "/".
 	VHost string
