@@ -37,9 +37,9 @@ soak: ## 10^5 sagas of the shop while its processes are killed and PostgreSQL an
 versions: ## the conformance suites on other versions of the servers: PostgreSQL 15 to 18, PgBouncer 1.24, three nodes of RabbitMQ 4
 	@scripts/test versions
 
-connectors: ## the real Debezium beside our relay, and a writer on Node.js: two minutes, which `make test` does not take
+connectors: ## the real Debezium beside our relay, and a writer on Node.js: minutes, which `make test` does not take
 	@scripts/services up postgres kafka debezium node
-	@eval "$$(scripts/services env)" && SKALD_TEST_CONNECTORS=1 go test -count=1 -run '^(TestDebezium|TestDebeziumSwitched|TestForeignWriters)$$' ./cmd/skald
+	@eval "$$(scripts/services env)" && SKALD_TEST_CONNECTORS=1 go test -count=1 -run '^(TestDebezium|TestDebeziumSwitched|TestDebeziumEmpties|TestForeignWriters)$$' ./cmd/skald
 
 bench: ## the table of docs/benchmarks.md, from bench/; BENCH='…' passes flags
 	@[ -f bench/go.mod ] || { echo "bench/ has no go.mod: there are no benchmarks in this checkout" >&2; exit 1; }

@@ -16,8 +16,8 @@ type Health struct {
 	Ready  bool   // database and broker answer
 	Why    string // it is not ready
 	Shards int    // held now
-	// why it looks at the table, though its source is to hear of commits; "": it hears, stands by, or is not
-	// to
+	// why it looks at the table, though its source is to hear of commits, or why positions do not follow a
+	// slot that another reads; "": it hears, follows, stands by, or is not to
 	Polls string
 
 	// Counts of this process, since New. A repeat after a crash or a failure counts again.

@@ -7,6 +7,7 @@ type Hearing struct {
 	Quiet bool
 	// Elsewhere: another session hears, so that this one stands by where a relay works.
 	Elsewhere bool
-	// Why it does not hear, so that its relay looks as others do; "": it hears, or is about to, or stands by.
+	// Why it does not hear, so that its relay looks as others do, or, of a source that another reads, moves
+	// nothing; "": it hears, or is about to, or stands by.
 	Why string
 }

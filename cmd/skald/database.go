@@ -41,6 +41,9 @@ type rooms struct {
 	listen      string // where to be told of writes; "": nowhere
 	wal         bool   // hear of commits from a slot
 	slot        string // "": the default
+	readBy      string // the slot from which somebody else reads the outbox; "": nobody does
+	publication string // that it is read by
+	trustSlot   bool   // it has every row
 }
 
 const (
@@ -111,8 +114,8 @@ func isFolder(path string) bool {
 }
 
 func (f file) stores(_ context.Context, r rooms) ([]relay.Source, func(), error) {
-	if len(r.schemas) > 0 || r.connections != 0 || r.wal {
-		return nil, nil, &exit.UsageError{What: "--schema, --connections and --wal are for PostgreSQL: SQLite has none"}
+	if len(r.schemas) > 0 || r.connections != 0 || r.wal || r.readBy != "" {
+		return nil, nil, &exit.UsageError{What: "--schema, --connections, --wal and --read-by are for PostgreSQL: SQLite has none"}
 	}
 	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w: there is no file %s: run: skald migrate --store sqlite:%s", exit.ErrNone, f.path, f.path)
@@ -245,6 +248,13 @@ func (s server) relayed(pool *pgxpool.Pool, schema string, r rooms) (relay.Sourc
 		return nil, err
 	}
 	one := schemaStore{pgstore.New(pool, &pgstore.Options{Schema: schema}), pool, schema}
+	if r.readBy != "" {
+		by, err := one.ReadBy(&pgstore.ReadByOptions{Slot: r.readBy, Publication: r.publication, Trust: r.trustSlot})
+		if err != nil {
+			return nil, &exit.UsageError{What: err.Error()}
+		}
+		return schemaReadBy{by, one}, nil
+	}
 	if !r.wal {
 		return one, nil
 	}

@@ -73,7 +73,7 @@ func (d *debezium) print(out, errs io.Writer) error {
 	if err := enc.Encode(map[string]any{"name": d.name, "config": d.config()}); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(errs, "skald: first run\n%s;\n", d.makePublication())
+	_, err := fmt.Fprintf(errs, "skald: Kafka needs the topic __debezium-heartbeat.%s, too; first run\n%s;\n", d.name, d.makePublication())
 	return err
 }
 
@@ -86,9 +86,9 @@ func (d *debezium) makePublication() string {
 func (d *debezium) config() map[string]string {
 	payload, converter := "data", "org.apache.kafka.connect.storage.StringConverter"
 	if d.payload == "bytes" {
-		payload, converter = "data_bytes", "org.apache.kafka.connect.converters.ByteArrayConverter"
+		payload, converter = "data_bytes", "io.debezium.converters.BinaryDataConverter"
 	}
-	return map[string]string{
+	all := map[string]string{
 		"connector.class":             "io.debezium.connector.postgresql.PostgresConnector",
 		"plugin.name":                 "pgoutput",
 		"database.hostname":           d.host,
@@ -104,6 +104,11 @@ func (d *debezium) config() map[string]string {
 		"snapshot.mode":               "no_data",
 		"tombstones.on.delete":        "false",
 		"extended.headers.enabled":    "false",
+		// On a quiet table the last rows would be confirmed with the next ones; and the slot would hold
+		// back the WAL of other tables.
+		"heartbeat.interval.ms":       "10000",
+		"heartbeat.action.query":      "SELECT pg_logical_emit_message(true, 'skald', '')",
+		"message.prefix.exclude.list": "skald",
 		"key.converter":               "org.apache.kafka.connect.storage.StringConverter",
 		"value.converter":             converter,
 		"header.converter":            "org.apache.kafka.connect.storage.StringConverter",
@@ -124,4 +129,9 @@ func (d *debezium) config() map[string]string {
 		// ce_id is the same as id
 		"transforms.plain.headers": "id,__debezium.context.connectorLogicalName,__debezium.context.taskId,__debezium.context.connectorName",
 	}
+	if d.payload == "bytes" { // of a heartbeat they are none
+		all["value.converter.delegate.converter.type"] = "org.apache.kafka.connect.json.JsonConverter"
+		all["value.converter.delegate.converter.type.schemas.enable"] = "false"
+	}
+	return all
 }

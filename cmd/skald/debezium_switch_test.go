@@ -37,7 +37,7 @@ func TestDebeziumSwitched(t *testing.T) {
 	must(t, bus.MakeTopics(t.Context(), 3, topic))
 	start(t, []string{"SKALD_STORE=" + at}, "migrate", "--source", "/orders").expect(0)
 	t.Cleanup(func() { dropSlots(t, conn) })
-	w := writeSteadily(t, at, topic)
+	w := writeSteadily(t, at, insertSteadily, topic)
 	read := readTopic(t, bus, prefix, topic)
 	r := start(t, []string{"SKALD_STORE=" + at}, "relay", "--broker", url)
 	eventually(t, "the relay", func() bool { return read.newest() > 0 })
@@ -120,7 +120,10 @@ type steadyWriters struct {
 	done sync.WaitGroup
 }
 
-func writeSteadily(t *testing.T, at, topic string) *steadyWriters {
+const insertSteadily = `INSERT INTO skald_outbox (topic, key, type, data)
+	SELECT $1, $2, 'order.changed', ($3::bigint * 10 + i)::text FROM generate_series(0, $3::bigint % 3) AS i`
+
+func writeSteadily(t *testing.T, at, insert, topic string) *steadyWriters {
 	t.Helper()
 	w := &steadyWriters{}
 	var ctx context.Context
@@ -133,8 +136,7 @@ func writeSteadily(t *testing.T, at, topic string) *steadyWriters {
 			each := time.NewTicker(4 * time.Millisecond)
 			defer each.Stop()
 			for n := int64(1); ctx.Err() == nil; n++ {
-				_, err := conn.Exec(context.Background(), `INSERT INTO skald_outbox (topic, key, type, data)
-					SELECT $1, $2, 'order.changed', ($3::bigint * 10 + i)::text FROM generate_series(0, $3::bigint % 3) AS i`, topic, fmt.Sprint(i, "-", n%5), n)
+				_, err := conn.Exec(context.Background(), insert, topic, fmt.Sprint(i, "-", n%5), n)
 				if err != nil {
 					t.Error(err)
 					return

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -190,9 +191,23 @@ func properties(t *testing.T, all map[string]string) (path string) {
 	return f.Name()
 }
 
+// heartbeats makes the topics without which a connector waits.
+func heartbeats(t *testing.T, seeds string, connectors []string) {
+	t.Helper()
+	bus, err := kafkabroker.New(seeds, nil)
+	must(t, err)
+	defer bus.Close()
+	for _, path := range connectors {
+		text, err := os.ReadFile(path)
+		must(t, err)
+		must(t, bus.MakeTopics(t.Context(), 1, "__debezium-heartbeat."+regexp.MustCompile(`(?m)^topic\.prefix=(.*)$`).FindStringSubmatch(string(text))[1]))
+	}
+}
+
 // runConnect runs Kafka Connect with connectors until stop, or the end of the test.
 func runConnect(t *testing.T, jars, seeds string, connectors ...string) (stop func()) {
 	t.Helper()
+	heartbeats(t, seeds, connectors)
 	worker := properties(t, map[string]string{"bootstrap.servers": seeds, "offset.storage.file.filename": filepath.Join(t.TempDir(), "offsets"),
 		"listeners": fmt.Sprintf("http://127.0.0.1:%d", need.FreePort(t)), "plugin.discovery": "only_scan", "offset.flush.interval.ms": "1000",
 		"key.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter": "org.apache.kafka.connect.json.JsonConverter"})
@@ -241,7 +256,7 @@ func TestDebeziumConfig(t *testing.T) {
 	env := []string{"SKALD_STORE=postgres://u:secret@db.example:5433/orders"}
 	p := start(t, env, "debezium", "config", "--schema", "a", "--payload", "bytes", "--route-by", "subject", "--route-to", "${routedByValue}.events.created")
 	p.expect(0, `CREATE PUBLICATION "skald_debezium" FOR TABLE "a".skald_outbox`)
-	for _, has := range []string{`"database.hostname": "db.example"`, `"database.port": "5433"`, `"table.include.list": "a.skald_outbox"`, "data_bytes", "ByteArrayConverter",
+	for _, has := range []string{`"database.hostname": "db.example"`, `"database.port": "5433"`, `"table.include.list": "a.skald_outbox"`, "data_bytes", "BinaryDataConverter", `"heartbeat.interval.ms"`, `"message.prefix.exclude.list": "skald"`,
 		`"transforms.outbox.route.by.field": "subject"`, `"transforms.outbox.route.topic.replacement": "${routedByValue}.events.created"`} {
 		if !strings.Contains(p.out.String(), has) {
 			t.Errorf("it does not print %s:\n%s", has, p.out.String())

@@ -140,6 +140,15 @@ type schemaWAL struct {
 // Check looks for the schema, too.
 func (h schemaWAL) Check(ctx context.Context, as store.Role) error { return h.in.Check(ctx, as) }
 
+// A schemaReadBy is a schema whose outbox somebody else reads.
+type schemaReadBy struct {
+	*pgstore.ReadBy
+	in schemaStore
+}
+
+// Check looks for the schema, too.
+func (h schemaReadBy) Check(ctx context.Context, as store.Role) error { return h.in.Check(ctx, as) }
+
 // Check looks for the schema, too.
 func (h schemaStore) Check(ctx context.Context, as store.Role) error {
 	if err := h.there(ctx); err != nil {

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -58,7 +59,7 @@ func (c *core) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, erro
 	p.time()
 	p.retention()
 	p.load()
-	return p.found, c.debezium(ctx, p)
+	return p.found, errors.Join(c.debezium(ctx, p), c.slot(ctx, p))
 }
 
 // admit asks for everything, and changes nothing.

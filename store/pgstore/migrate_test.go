@@ -220,6 +220,7 @@ func TestStatements(t *testing.T) {
 	texts := maps.Clone(c.sql)
 	maps.DeleteFunc(texts, func(name, _ string) bool { return strings.HasPrefix(name, "WAL") })
 	maps.Copy(texts, wal.text)
+	maps.Copy(texts, c.readBy(ReadByOptions{Slot: "a slot", Publication: "a publication"}).text)
 	delete(texts, "WALServer") // a part of others, as the next is
 	delete(texts, "WALPublished")
 	if conn.Conn().PgConn().ParameterStatus("server_version") < "17" {

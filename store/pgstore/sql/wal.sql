@@ -10,13 +10,11 @@ SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint, /*server*/, /
 (SELECT i.system || ' ' || i.timeline || ' ' || i.database FROM /*schema*/skald_database_identity() AS i)
 
 -- name: WALPublished
-coalesce((SELECT p.oid || ' ' || p.xmin || coalesce(' ' || r.oid || ' ' || r.xmin, '')
-	FROM pg_catalog.pg_publication AS p LEFT JOIN pg_catalog.pg_publication_rel AS r
-		ON r.prpubid = p.oid AND r.prrelid = '/*schema*/skald_outbox'::regclass
-	WHERE p.pubname = $slot AND p.pubinsert AND r.prqual IS NULL
-		AND (p.puballtables OR r.oid IS NOT NULL OR EXISTS (SELECT FROM pg_catalog.pg_publication_namespace AS n
-			JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.pnnspid
-			WHERE n.pnpubid = p.oid AND c.oid = '/*schema*/skald_outbox'::regclass))), '')
+coalesce((SELECT p.oid || ' ' || p.xmin || coalesce(' ' || r.oid || ' ' || r.xmin, '') || coalesce(' ' || n.oid || ' ' || n.xmin, '')
+	FROM pg_catalog.pg_publication AS p JOIN pg_catalog.pg_class AS c ON c.oid = '/*schema*/skald_outbox'::regclass
+		LEFT JOIN pg_catalog.pg_publication_rel AS r ON r.prpubid = p.oid AND r.prrelid = c.oid
+		LEFT JOIN pg_catalog.pg_publication_namespace AS n ON n.pnpubid = p.oid AND n.pnnspid = c.relnamespace
+	WHERE p.pubname = $slot AND p.pubinsert AND r.prqual IS NULL AND (p.puballtables OR r.oid IS NOT NULL OR n.oid IS NOT NULL)), '')
 
 -- name: WALState
 -- Through a connection for replication, which knows no parameters.

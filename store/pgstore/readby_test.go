@@ -1,0 +1,556 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/skald-go/skald/internal/need"
+	"github.com/skald-go/skald/store"
+)
+
+// A slotReader reads a slot, as Debezium does, and confirms what it is told to.
+type slotReader struct {
+	b    *bed
+	conn *pgconn.PgConn
+	s    *walStream
+	at   int64
+}
+
+func (b *bed) makeSlot(t testing.TB) {
+	t.Helper()
+	b.exec(t, `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, b.slot())
+}
+
+func (b *bed) dropSlot(t testing.TB) {
+	t.Helper()
+	eventually(t, "the slot can be dropped", func() bool {
+		_, err := b.pool.Exec(context.Background(), `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
+		return err == nil
+	})
+}
+
+func (b *bed) readsSlot(t testing.TB) *slotReader {
+	t.Helper()
+	w, err := b.store(t).WAL(b.url, &WALOptions{Slot: b.slot()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &slotReader{b: b}
+	if r.conn, err = pgconn.ConnectConfig(t.Context(), &w.config.Config); err != nil {
+		t.Fatal(err)
+	}
+	hijacked, err := w.stream(t.Context(), r.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.s = &walStream{hijacked, nil, func() int64 { return r.at }}
+	t.Cleanup(r.leave)
+	return r
+}
+
+func (r *slotReader) leave() { _ = r.s.conn.Conn.Close() }
+
+// confirm moves the slot to a place.
+func (r *slotReader) confirm(t testing.TB, at int64) {
+	t.Helper()
+	r.at = at
+	if err := r.s.status(false); err != nil {
+		t.Fatal(err)
+	}
+	r.b.until(t, "it is confirmed", `SELECT confirmed_flush_lsn >= '0/0'::pg_lsn + $2::bigint FROM pg_replication_slots WHERE slot_name = $1`, r.b.slot(), at)
+}
+
+// place is one of the WAL behind all that is committed.
+func (b *bed) place(t testing.TB) int64 {
+	t.Helper()
+	return one[int64](t, b, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint`)
+}
+
+// A readByBed is an outbox that somebody else reads.
+type readByBed struct {
+	*bed
+	s    *Store
+	r    *ReadBy
+	base string
+	old  int // a slot of the ring that Maintain may empty
+}
+
+func newReadByBed(t *testing.T, b *bed) *readByBed {
+	t.Helper()
+	b.exec(t, `CREATE PUBLICATION `+quoted(b.slot())+` FOR TABLE {skald_outbox} WITH (publish = 'insert', publish_via_partition_root = true)`)
+	b.makeSlot(t)
+	t.Cleanup(func() {
+		b.dropSlot(t)
+		b.exec(t, `DROP PUBLICATION `+quoted(b.slot()))
+	})
+	d := &readByBed{bed: b, s: b.store(t), old: b.oldSlot(t)}
+	d.again(t)
+	return d
+}
+
+// again begins anew, as another process does.
+func (d *readByBed) again(t *testing.T) {
+	t.Helper()
+	var err error
+	if d.r, err = d.s.ReadBy(&ReadByOptions{Slot: d.slot(), Publication: d.slot()}); err != nil {
+		t.Fatal(err)
+	}
+	d.r.each, d.r.cutEach = 0, 0
+}
+
+// look looks once, and stores what the relay would; it tells whether the position moved.
+func (d *readByBed) look(t *testing.T) bool {
+	t.Helper()
+	got, err := d.r.Lease(t.Context(), store.Ask{Look: &d.base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Tip == d.base {
+		return false
+	}
+	d.base = got.Tip
+	cover(t, d.s, d.base)
+	return true
+}
+
+// moves looks until the position moves.
+func (d *readByBed) moves(t *testing.T) {
+	t.Helper()
+	eventually(t, "the position moves", func() bool { return d.look(t) })
+}
+
+// cuts looks until a snapshot waits for the slot.
+func (d *readByBed) cuts(t *testing.T) {
+	t.Helper()
+	eventually(t, "a snapshot is taken", func() bool { d.stays(t, ""); return len(d.r.waits) > 0 })
+}
+
+// stays wants the position to stay, and why.
+func (d *readByBed) stays(t *testing.T, why string) {
+	t.Helper()
+	if d.look(t) {
+		t.Fatalf("the position moves, want it to stay: %s", why)
+	}
+	if why != "" {
+		eventually(t, why, func() bool { d.stays(t, ""); return strings.Contains(d.r.Hearing().Why, why) })
+	}
+}
+
+func (d *readByBed) write(t *testing.T) { t.Helper(); d.exec(t, insertOld, d.old) }
+
+// kept wants Maintain to leave so many rows.
+func (d *readByBed) kept(t *testing.T, n int) {
+	t.Helper()
+	did := maintain(t, d.s)
+	if is := one[int](t, d.bed, `SELECT count(*) FROM {skald_outbox}`); is != n {
+		t.Fatalf("%d rows are kept, want %d; %+v", is, n, did)
+	}
+}
+
+// relay publishes all that is there, as skald relay would.
+func (d *readByBed) relay(t *testing.T) {
+	t.Helper()
+	f := newFollower(d.s)
+	f.base = d.base
+	if err := f.turn(t.Context(), 100); err != nil {
+		t.Fatal(err)
+	}
+	d.base = f.base
+	cover(t, d.s, d.base)
+}
+
+func (d *readByBed) doctor(t *testing.T, want string) {
+	t.Helper()
+	found, err := d.s.Examine(t.Context(), store.Exam{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.Name == "read by" {
+			if is := fmt.Sprint(f.Grade, " ", f.Saw); !strings.Contains(is, want) {
+				t.Errorf("the doctor says %s, want %s", is, want)
+			}
+			return
+		}
+	}
+	t.Errorf("the doctor says nothing, want %s", want)
+}
+
+// The ring is emptied up to where the slot is confirmed, and no row more.
+func TestReadBy(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(*testing.T, *readByBed){
+		"confirmed": readByConfirmed, "open": readByOpen, "before": readByBefore, "gone": readByGone, "anew": readByAnew,
+		"process": readByProcess, "publication": readByPublication, "relay": readByBesideRelay, "stands by": readByStandsBy, "late": readByLate,
+		"half": readByHalf, "behind": readByBehind, "schema": readBySchema, "another": readByAnother, "restored": readByRestored, "rights": readByRights, "trusted": readByTrusted,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newReadByBed(t, newBedAt(t, need.Postgres(t))))
+		})
+	}
+}
+
+func readByConfirmed(t *testing.T, d *readByBed) {
+	c := d.readsSlot(t)
+	d.stays(t, "")
+	before := d.place(t)
+	d.write(t)
+	d.cuts(t)
+	d.kept(t, 1)
+	c.confirm(t, before)
+	d.stays(t, "")
+	d.kept(t, 1)
+	c.confirm(t, d.place(t))
+	d.moves(t)
+	if why := d.r.Hearing().Why; why != "" {
+		t.Errorf("it says %q", why)
+	}
+	if n := one[int](t, d.bed, `SELECT pending FROM {skald_backlog}`); n != 0 {
+		t.Errorf("%d rows are pending", n)
+	}
+	d.kept(t, 0)
+	d.doctor(t, "positions follow slot")
+}
+
+// A row that commits behind a snapshot is not of it, though its number is smaller.
+func readByOpen(t *testing.T, d *readByBed) {
+	c := d.readsSlot(t)
+	d.stays(t, "")
+	d.write(t)
+	c.confirm(t, d.place(t))
+	d.cuts(t)
+	c.confirm(t, d.place(t))
+	d.moves(t)
+	tx, err := d.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), d.q(insertOld), d.old); err != nil {
+		t.Fatal(err)
+	}
+	d.write(t)
+	d.cuts(t)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.confirm(t, d.place(t))
+	d.moves(t)
+	d.kept(t, 3)
+	if n := one[int](t, d.bed, `SELECT pending FROM {skald_backlog}`); n != 1 {
+		t.Errorf("%d rows are pending, want 1", n)
+	}
+	d.cuts(t)
+	c.confirm(t, d.place(t))
+	d.moves(t)
+	d.kept(t, 0)
+}
+
+// Rows from before the slot are not in its stream: a relay has to publish them.
+func readByBefore(t *testing.T, d *readByBed) {
+	d.write(t)
+	c := d.readsSlot(t)
+	c.confirm(t, d.place(t))
+	d.stays(t, "rows from before slot")
+	d.kept(t, 1)
+	d.relay(t)
+	d.write(t)
+	d.cuts(t)
+	c.confirm(t, d.place(t))
+	d.moves(t)
+	d.kept(t, 0)
+}
+
+func readByGone(t *testing.T, d *readByBed) {
+	c := d.readsSlot(t)
+	d.stays(t, "")
+	d.write(t)
+	d.cuts(t)
+	c.confirm(t, d.place(t))
+	d.moves(t)
+	d.write(t)
+	d.cuts(t)
+	c.leave()
+	d.dropSlot(t)
+	d.stays(t, "there is no slot")
+	d.doctor(t, "failed there is no slot")
+	d.makeSlot(t) // which does not have what was written before
+	c = d.readsSlot(t)
+	c.confirm(t, d.place(t))
+	d.stays(t, "rows from before slot")
+	d.kept(t, 2)
+	d.doctor(t, "warning rows are there behind the position")
+	d.relay(t)
+	d.write(t)
+	d.cuts(t)
+	c.confirm(t, d.place(t))
+	d.moves(t)
+	d.kept(t, 0)
+}
+
+// A slot of the same name that was made between two looks is another one.
+func readByAnew(t *testing.T, d *readByBed) {
+	c := d.readsSlot(t)
+	d.stays(t, "")
+	d.write(t)
+	d.cuts(t)
+	c.leave()
+	d.dropSlot(t)
+	d.makeSlot(t)
+	c = d.readsSlot(t)
+	c.confirm(t, d.place(t))
+	d.stays(t, "rows from before slot")
+	d.kept(t, 1)
+}
+
+// Another process goes on from the position, by what is stored with it: while the slot's reader is the same.
+func readByProcess(t *testing.T, d *readByBed) {
+	c := d.readsSlot(t)
+	d.stays(t, "")
+	d.write(t)
+	d.cuts(t)
+	c.confirm(t, d.place(t))
+	d.moves(t)
+	d.write(t)
+	d.again(t)
+	d.cuts(t)
+	d.kept(t, 2)
+	c.confirm(t, d.place(t))
+	d.moves(t)
+	d.kept(t, 0)
+	d.write(t)
+	c.leave()
+	d.dropSlot(t)
+	d.makeSlot(t)
+	d.readsSlot(t).confirm(t, d.place(t))
+	d.again(t)
+	d.stays(t, "rows from before slot")
+	d.kept(t, 1)
+}
+
+// A publication without the outbox, for a while, may have left rows out.
+func readByPublication(t *testing.T, d *readByBed) {
+	c := d.readsSlot(t)
+	d.stays(t, "")
+	d.exec(t, `ALTER PUBLICATION `+quoted(d.slot())+` DROP TABLE {skald_outbox}`)
+	d.write(t)
+	d.stays(t, "does not have all rows")
+	d.exec(t, `ALTER PUBLICATION `+quoted(d.slot())+` ADD TABLE {skald_outbox}`)
+	c.confirm(t, d.place(t))
+	d.stays(t, "rows from before slot")
+	d.kept(t, 1)
+}
+
+// A publication of the schema that was without it for a while is another one, too.
+func readBySchema(t *testing.T, d *readByBed) {
+	name := quoted(d.slot())
+	d.exec(t, `ALTER PUBLICATION `+name+` SET TABLES IN SCHEMA `+quoted(d.schema))
+	c := d.readsSlot(t)
+	d.stays(t, "")
+	d.exec(t, `ALTER PUBLICATION `+name+` DROP TABLES IN SCHEMA `+quoted(d.schema))
+	d.write(t)
+	d.exec(t, `ALTER PUBLICATION `+name+` ADD TABLES IN SCHEMA `+quoted(d.schema))
+	c.confirm(t, d.place(t))
+	d.stays(t, "rows from before slot")
+	d.kept(t, 1)
+}
+
+// The connector may read by another publication than is looked at; and one that sends rows of the ring's
+// slots is not read by a connector of the outbox.
+func readByAnother(t *testing.T, d *readByBed) {
+	d.exec(t, `CREATE PUBLICATION `+quoted(d.slot()+"_2")+` FOR TABLE {skald_outbox} WITH (publish_via_partition_root = true)`)
+	t.Cleanup(func() { d.exec(t, `DROP PUBLICATION `+quoted(d.slot()+"_2")) })
+	r, err := d.s.ReadBy(&ReadByOptions{Slot: d.slot(), Publication: d.slot() + "_2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.each, d.r = 0, r
+	d.readsSlot(t)
+	d.stays(t, "is read by publication")
+	d.exec(t, `ALTER PUBLICATION `+quoted(d.slot()+"_2")+` SET (publish_via_partition_root = false)`)
+	d.stays(t, "as rows of skald_outbox")
+}
+
+// A database that went back in time has a slot that is confirmed behind its end: Debezium says what it had
+// before. What is written up to there it does not read.
+func readByRestored(t *testing.T, d *readByBed) {
+	c := d.readsSlot(t)
+	d.stays(t, "")
+	d.write(t)
+	c.confirm(t, d.place(t)+1<<26)
+	d.stays(t, "restored")
+	for d.place(t) < c.at {
+		d.exec(t, `SELECT pg_logical_emit_message(true, 'x', repeat('x', 1000000)) FROM generate_series(1, 8)`)
+	}
+	d.stays(t, "rows from before slot")
+	d.kept(t, 1)
+}
+
+// Who reads the slot is hidden from a relay's role without pg_read_all_stats; else it has the rights it
+// needs.
+func readByRights(t *testing.T, d *readByBed) {
+	d.readsSlot(t)
+	name := d.role(t, "relay")
+	own := d.s
+	d.s = d.storeAs(t, name)
+	d.again(t)
+	d.stays(t, "GRANT pg_read_all_stats")
+	d.exec(t, `GRANT pg_read_all_stats TO `+quoted(name))
+	eventually(t, "it follows", func() bool { d.stays(t, ""); return d.r.Hearing().Why == "" })
+	d.s = own
+}
+
+// Who knows that the slot has every row says so. It goes for what is there then, and no more.
+func readByTrusted(t *testing.T, d *readByBed) {
+	c := d.readsSlot(t)
+	d.write(t)
+	d.stays(t, "begin once with --trust-slot")
+	d.again(t)
+	d.r.trust = true
+	d.cuts(t)
+	d.kept(t, 1)
+	c.confirm(t, d.place(t))
+	d.moves(t)
+	d.kept(t, 0)
+	c.leave()
+	d.dropSlot(t)
+	d.stays(t, "there is no slot")
+	d.write(t)
+	d.makeSlot(t)
+	d.readsSlot(t).confirm(t, d.place(t))
+	d.stays(t, "rows from before slot")
+	d.kept(t, 1)
+}
+
+// Beside a relay it says whether the relay may end: not before what is older than the slot was published.
+func readByStandsBy(t *testing.T, d *readByBed) {
+	lease := func(s store.Source, owner string, leave bool) {
+		t.Helper()
+		if _, err := s.Lease(t.Context(), store.Ask{Owner: owner, Session: "1", TTL: time.Hour, Leave: leave}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.write(t)
+	c := d.readsSlot(t)
+	lease(d.s, "a", false)
+	eventually(t, "it says why", func() bool {
+		lease(d.r, "reads", false)
+		return strings.Contains(d.r.Hearing().Why, "rows from before slot")
+	})
+	d.relay(t)
+	eventually(t, "it follows", func() bool { lease(d.r, "reads", false); return d.r.Hearing().Why == "" })
+	d.write(t) // neither the relay nor a look before has seen it
+	lease(d.s, "a", true)
+	d.cuts(t)
+	d.kept(t, 2)
+	c.confirm(t, d.place(t))
+	d.moves(t)
+	d.kept(t, 0)
+}
+
+// A reader that confirms late: it goes to the newest snapshot that is confirmed, and of many keeps few.
+func readByLate(t *testing.T, d *readByBed) {
+	c := d.readsSlot(t)
+	d.stays(t, "")
+	for range 3 * marksMost {
+		d.write(t)
+		n := one[int](t, d.bed, `SELECT coalesce(max(id), 0) FROM {skald_snapshot}`)
+		eventually(t, "a snapshot is taken", func() bool {
+			d.stays(t, "")
+			return one[int](t, d.bed, `SELECT coalesce(max(id), 0) FROM {skald_snapshot}`) > n
+		})
+	}
+	if n := len(d.r.waits); n < marksMost/2 || n > marksMost {
+		t.Errorf("%d snapshots wait", n)
+	}
+	c.confirm(t, d.place(t))
+	d.moves(t)
+	d.kept(t, 0)
+}
+
+// A relay that was killed leaves windows open, of which it has not published all: they are not in the slot.
+func readByHalf(t *testing.T, d *readByBed) {
+	d.write(t)
+	tip, err := store.Snapshot(t.Context(), d.s, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.exec(t, `UPDATE {skald_shard} SET tip = $1, seq = 0`, tip)
+	d.readsSlot(t).confirm(t, d.place(t))
+	got, err := d.r.Lease(t.Context(), store.Ask{Owner: "reads", Session: "1", TTL: time.Hour})
+	if err != nil || len(got.Shards) == 0 {
+		t.Fatal(err, len(got.Shards))
+	}
+	for _, l := range got.Shards {
+		if l.Cursor.Tip != l.Cursor.Base {
+			t.Fatalf("a window is open: %+v", l.Cursor)
+		}
+	}
+	d.stays(t, "rows from before slot")
+	d.kept(t, 1)
+}
+
+// All positions are moved at once: one that is behind the others counts, whichever is asked about.
+func readByBehind(t *testing.T, d *readByBed) {
+	d.write(t)
+	d.relay(t)
+	d.exec(t, `UPDATE {skald_shard} SET base = '' WHERE id = 3`)
+	c := d.readsSlot(t)
+	d.write(t)
+	c.confirm(t, d.place(t))
+	d.stays(t, "rows from before slot")
+	d.kept(t, 2)
+}
+
+// Where a relay publishes, this one holds nothing.
+func readByBesideRelay(t *testing.T, d *readByBed) {
+	ask := func(s interface {
+		Lease(context.Context, store.Ask) (store.Leased, error)
+	}, owner string) int {
+		t.Helper()
+		got, err := s.Lease(t.Context(), store.Ask{Owner: owner, Session: owner, TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return min(len(got.Shards), got.Share)
+	}
+	if n := ask(d.r, "reads"); n != 16 {
+		t.Errorf("alone it holds %d shards", n)
+	}
+	ask(d.s, "relay")
+	if n := ask(d.r, "reads"); n != 0 {
+		t.Errorf("beside a relay it holds %d shards", n)
+	}
+}
+
+// What the proof that a slot is the same one rests on.
+func TestSighting(t *testing.T) {
+	t.Parallel()
+	was := &sighting{slot: "a", place: 100, where: "w", session: "s"}
+	for want, s := range map[*sighting]bool{
+		{slot: "a", where: "w", session: "s", restart: 200}: true,
+		{slot: "a", where: "w", session: "z", restart: 99}:  true,
+		{slot: "a", where: "w", session: "z", restart: 100}: false,
+		{slot: "a", where: "x", session: "s", restart: 99}:  false,
+		{slot: "b", where: "w", session: "s", restart: 99}:  false,
+	} {
+		if want.sameAs(was) != s {
+			t.Errorf("%+v: %t, want %t", want, !s, s)
+		}
+	}
+	nobody := &sighting{slot: "a", place: 100, where: "w"}
+	if (&sighting{slot: "a", where: "w", restart: 200}).sameAs(nobody) || nobody.sameAs(nil) {
+		t.Error("nobody reads the slot, and it is taken for the same one")
+	}
+	if got := sightingOf("RANDOM." + was.String()); got == nil || got.String() != was.String() {
+		t.Errorf("%+v is read as %+v", was, got)
+	}
+	if sightingOf("RANDOM") != nil {
+		t.Error("a snapshot of a relay has a sighting")
+	}
+}
