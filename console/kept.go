@@ -26,7 +26,7 @@ type keptPart struct {
 	Messages []keptLine `json:"messages"`
 	// Next is the "after" of the next page of this source; 0: this was the last.
 	Next    int64 `json:"next,omitempty"`
-	Scanned int   `json:"scanned"` // messages that were read for it
+	Scanned int   `json:"scanned"` // messages that were looked at, where that ended the page; else 0
 }
 
 // A keptLine is a message of a list: without payload and headers.
@@ -127,7 +127,10 @@ func (v *keptPage) part(p *page, part *keptPart) {
 	p.put("</table></div>\n")
 	if part.Next > 0 {
 		args := append(filters(p.q), "in", part.Source, "after", strconv.FormatInt(part.Next, 10))
-		p.put("<p>%s read. ", counted(int64(part.Scanned)))
+		p.put("<p>")
+		if part.Scanned > 0 {
+			p.put("%s were looked at. ", number(int64(part.Scanned)))
+		}
 		p.link("The next ones", v.path(), args...)
 		p.put("</p>\n")
 	}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -64,6 +65,8 @@ func story(q *request) (view, error) {
 			hunt.keys = append(hunt.keys, g.is[i].Keys...)
 		}
 	}
+	slices.SortFunc(hunt.keys, bytes.Compare)
+	hunt.keys = slices.CompactFunc(hunt.keys, bytes.Equal)
 	parts, away := each(q.Context(), q.h, "", hunt.look)
 	for _, a := range away {
 		if !slices.ContainsFunc(v.Away, func(b Away) bool { return a.Source == b.Source }) {
@@ -107,25 +110,13 @@ func (h *hunt) look(ctx context.Context, s *source) (part storyPart, err error) 
 	return part, err
 }
 
-// kept looks through what is kept: all of it up to a bound, above that by consumer and key alone, which an
-// index knows.
+// kept looks through what is kept, up to a bound, for the id or correlation. Keys an index knows.
 func (h *hunt) kept(ctx context.Context, s *source, part *storyPart, consumers []atConsumer) error {
-	what := store.Sought{Bare: true, Limit: 1000}
-	for read := 0; read < mostScan; {
-		list, err := store.ListKept(ctx, s.db, what)
-		if err != nil {
-			return err
-		}
-		for i := range list {
-			if what.After = list[i].Place; h.means(&list[i].Message) && len(part.held) < pageOf {
-				part.held = append(part.held, list[i])
-			}
-		}
-		if read += len(list); len(list) < what.Limit {
-			return nil
-		}
+	got, err := s.db.List(ctx, store.List{Kept: &store.Sought{Bare: true, Limit: pageOf, About: h.asked, Scan: mostScan}})
+	if err != nil {
+		return err
 	}
-	part.More, part.held = true, nil
+	part.held, part.More = got.Kept, got.KeptTo > 0
 	for _, c := range consumers {
 		for _, key := range h.keys {
 			if c.Parked+c.Dead == 0 {
@@ -138,6 +129,9 @@ func (h *hunt) kept(ctx context.Context, s *source, part *storyPart, consumers [
 			part.held = append(part.held, list...)
 		}
 	}
+	slices.SortFunc(part.held, func(a, b store.Parked) int { return cmp.Compare(a.Place, b.Place) })
+	part.held = slices.CompactFunc(part.held, func(a, b store.Parked) bool { return a.Place == b.Place })
+	part.held = part.held[:min(pageOf, len(part.held))]
 	return nil
 }
 

@@ -52,7 +52,14 @@ func (s *Selection) means(p *store.Parked) bool {
 }
 
 func (s *Selection) sought(bare bool) store.Sought {
-	return store.Sought{Limit: pageSize, Consumer: s.Consumer, Fingerprint: s.Fingerprint, Dead: &s.Dead, Key: s.Key, After: s.After, Bare: bare}
+	out := store.Sought{Limit: pageSize, Consumer: s.Consumer, Fingerprint: s.Fingerprint, Dead: &s.Dead, Key: s.Key, After: s.After, Bare: bare, Topic: s.Topic, Type: s.Type}
+	if s.Dead {
+		out.Kind, out.DeadFrom, out.DeadTo = s.Kind, s.DeadFrom, s.DeadTo
+	}
+	if s.Source != "" && s.ID != "" {
+		out.Identity = &store.Identity{Source: s.Source, ID: s.ID}
+	}
+	return out
 }
 
 // A Keeper is what the verbs on parked messages and dead letters ask of a store.
@@ -73,7 +80,7 @@ func List(ctx context.Context, db Keeper, s Selection, bare bool) iter.Seq2[stor
 // listAny is List of parked messages and dead letters alike.
 func listAny(ctx context.Context, db Keeper, s Selection) iter.Seq2[store.Parked, error] {
 	what := s.sought(true)
-	what.Dead = nil
+	what.Dead, what.Kind, what.DeadFrom, what.DeadTo = nil, "", time.Time{}, time.Time{}
 	return walk(ctx, db, &s, what)
 }
 

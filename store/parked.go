@@ -169,7 +169,8 @@ type Claimed struct {
 	Next time.Duration
 }
 
-// Keeping is how much the store keeps for a consumer.
+// Keeping is how much the store keeps for a consumer. Up to 10,000 each are counted; above that, a store may
+// estimate the numbers and bytes. Oldest is always exact.
 type Keeping struct {
 	Parked, Dead int64
 	Bytes        int64         // of keys and payloads of what is parked
@@ -188,4 +189,11 @@ type Sought struct {
 	After       int64 // only with a larger Place
 	Bare        bool  // without data and headers
 	Limit       int   // at most; default 1,000
+
+	// No index knows these: what is chosen by the fields before them is looked through, at most Scan messages
+	// (0: all). Where that ends a list that has less than Limit, Listed.KeptTo says how far it came.
+	Topic, Type, Kind string
+	DeadFrom, DeadTo  time.Time // only dead letters that died in between, without DeadTo itself
+	About             string    // the id, correlation, cause or subject
+	Scan              int
 }

@@ -61,6 +61,15 @@ type message[T ~string] struct {
 	Data          []byte      `json:"data,omitzero"`
 }
 
+// Within is what the envelope of a message has of a text that is one of its fields, whatever quotes it.
+func Within(text string) string {
+	b, err := json.Marshal(Text(text))
+	if err != nil || len(b) < 2 {
+		return text
+	}
+	return string(b[1 : len(b)-1]) // of quotes, or of the braces of what JSON has no string for
+}
+
 // Encode is m in JSON.
 func Encode(m *skald.Message) (string, error) {
 	out := message[Text]{Text(m.ID), Text(m.Source), Text(m.Type), Text(m.Topic), m.Key, instant(m.Time), Text(m.Subject), Text(m.ContentType), Text(m.Schema),

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/internal/keptrow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -346,15 +347,25 @@ func (d *database) keptOf(what store.Sought) (out []keptRow) {
 	return out
 }
 
-// kept lists kept messages.
-func (s *Store) kept(ctx context.Context, what store.Sought, limit int) (out []store.Parked, err error) {
+// kept lists kept messages, and says how far it looked where Scan ended the list.
+func (s *Store) kept(ctx context.Context, what store.Sought, limit int) (out []store.Parked, to int64, err error) {
 	err = s.enter(ctx, func() error {
 		now := s.db.now()
-		for _, k := range s.db.keptOf(what) {
+		for i, k := range s.db.keptOf(what) {
 			if len(out) == limit {
+				to = 0
 				break
 			}
+			if what.Scan > 0 && i >= what.Scan {
+				break
+			}
+			if what.Scan > 0 && i == what.Scan-1 {
+				to = k.Place
+			}
 			p := k.out(now)
+			if !keptrow.Matches(&what, &p) {
+				continue
+			}
 			if what.Bare {
 				p.Message.Data, p.Message.Headers = nil, nil
 			}
@@ -362,7 +373,7 @@ func (s *Store) kept(ctx context.Context, what store.Sought, limit int) (out []s
 		}
 		return nil
 	})
-	return out, err
+	return out, to, err
 }
 
 // keeping counts what is kept for a consumer.

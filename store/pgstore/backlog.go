@@ -10,8 +10,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// backlog reads the views of the contract.
-func (c *core) backlog(ctx context.Context) (store.Backlog, error) {
+// backlog reads the views of the contract. How the outbox stands is taken from its status, where that was
+// read: to look at its rows again takes as long as all the rest.
+func (c *core) backlog(ctx context.Context, outbox *store.OutboxStatus) (store.Backlog, error) {
 	var b store.Backlog
 	var oldest, retained int64 // milliseconds
 	kept := c.call("KeptFor")
@@ -33,11 +34,23 @@ func (c *core) backlog(ctx context.Context) (store.Backlog, error) {
 		b.Reserved = append(b.Reserved, r)
 		return err
 	}
-	err := c.short(ctx, "read backlog", c.call("Backlog").into(&b.Source, &b.Pending, &oldest, &b.Deferred, &retained, &b.Free), kept, going, reserved)
+	first := c.call("Backlog").into(&b.Source, &b.Pending, &oldest, &b.Deferred, &retained, &b.Free)
+	if outbox != nil {
+		first = c.call("BacklogRest").into(&b.Source, &retained)
+	}
+	err := c.short(ctx, "read backlog", first, kept, going, reserved)
 	if err != nil {
 		return store.Backlog{}, err
 	}
 	b.Oldest, b.Retained = past(oldest), past(retained)
+	if outbox != nil {
+		b.Pending, b.Oldest, b.Deferred = outbox.Pending, outbox.Oldest, outbox.Deferred
+		for _, l := range outbox.Shards {
+			if l.Owner == "" {
+				b.Free++
+			}
+		}
+	}
 	return b, nil
 }
 

@@ -14,7 +14,7 @@ const defaultLimit = 1000
 // List lists messages that are kept or in quarantine, steps, and sagas.
 func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	if l.Kept != nil {
-		out.Kept, err = c.kept(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
+		out.Kept, out.KeptTo, err = c.kept(ctx, *l.Kept, cmp.Or(l.Kept.Limit, defaultLimit))
 	}
 	if err == nil && l.Quarantined != nil {
 		out.Quarantined, err = c.quarantined(ctx, *l.Quarantined)
@@ -54,8 +54,15 @@ func (c *core) Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, e
 
 // Status tells how the database stands.
 func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Status, err error) {
-	if q.Backlog {
-		out.Backlog, err = c.backlog(ctx)
+	if q.Outbox {
+		out.Outbox, err = c.outboxStatus(ctx)
+	}
+	if err == nil && q.Backlog {
+		var read *store.OutboxStatus
+		if q.Outbox {
+			read = &out.Outbox
+		}
+		out.Backlog, err = c.backlog(ctx, read)
 	}
 	if err == nil && q.Keeping != "" {
 		out.Keeping, err = c.keptCount(ctx, q.Keeping)
@@ -65,9 +72,6 @@ func (c *core) Status(ctx context.Context, q store.StatusQuery) (out store.Statu
 	}
 	if err == nil && q.Retention {
 		out.Retention, err = c.keeps(ctx)
-	}
-	if err == nil && q.Outbox {
-		out.Outbox, err = c.outboxStatus(ctx)
 	}
 	if err == nil && q.Sagas {
 		err = c.countSagas(ctx, &out.Backlog)

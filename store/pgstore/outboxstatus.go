@@ -6,20 +6,23 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// outboxStatus reads the views of the contract: one round trip.
+// outboxStatus reads how each shard stands: one statement.
 func (c *core) outboxStatus(ctx context.Context) (out store.OutboxStatus, err error) {
-	var oldest int64 // milliseconds
+	out.Exact = true
 	shards := c.call("OutboxShards")
 	shards.scan = func(row scanner) error {
 		var l store.OutboxShard
-		err := row.Scan(&l.Shard, &l.Owner, &l.Epoch, &l.Pending)
+		var exact bool
+		var oldest, deferred int64 // the first in milliseconds
+		err := row.Scan(&l.Shard, &l.Owner, &l.Epoch, &l.Pending, &exact, &oldest, &deferred)
 		out.Shards = append(out.Shards, l)
+		out.Pending, out.Deferred = out.Pending+l.Pending, out.Deferred+deferred
+		out.Exact = out.Exact && exact
+		out.Oldest = max(out.Oldest, past(oldest))
 		return err
 	}
-	err = c.short(ctx, "read outbox status", c.call("OutboxStatus").into(&out.Pending, &out.Exact, &oldest, &out.Deferred), shards)
-	if err != nil {
+	if err = c.short(ctx, "read outbox status", shards); err != nil {
 		return store.OutboxStatus{}, err
 	}
-	out.Oldest = past(oldest)
 	return out, nil
 }

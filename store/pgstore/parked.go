@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -277,54 +275,6 @@ func (c *core) claim(ctx context.Context, consumer, sessionID string, most store
 		out.Next = time.Duration(next) * time.Microsecond
 	}
 	return out, nil
-}
-
-// kept lists kept messages.
-func (c *core) kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
-	if c.err != nil {
-		return nil, c.err
-	}
-	args := []any{what.After, what.Bare, int32(limit)}
-	var where strings.Builder
-	is := func(column, as string, arg any) {
-		args = append(args, arg)
-		where.WriteString(" AND " + column + " = $" + strconv.Itoa(len(args)) + "::" + as)
-	}
-	if what.Consumer != "" {
-		is("consumer", "text", name(what.Consumer))
-	}
-	if what.Identity != nil {
-		is("source", "text", name(what.Identity.Source))
-		is("id", "text", name(what.Identity.ID))
-	}
-	if what.Key != nil {
-		is("key", "bytea", keyOf(what.Key))
-	}
-	if what.Fingerprint != "" {
-		is("fingerprint", "text", legible(what.Fingerprint))
-	}
-	if what.Dead != nil && *what.Dead {
-		where.WriteString(" AND dead_at IS NOT NULL")
-	} else if what.Dead != nil {
-		where.WriteString(" AND dead_at IS NULL")
-	}
-	if what.Failed {
-		where.WriteString(" AND attempts > 0")
-	}
-	if what.Calling {
-		where.WriteString(" AND call IS NOT NULL")
-	}
-	var out []store.Parked
-	kept := call{sql: strings.Replace(c.sql["Parked"], "/*where*/", where.String(), 1), args: args}
-	kept.scan = func(row scanner) error {
-		p, err := scanKept(row)
-		if what.Bare {
-			p.Message.Headers = nil
-		}
-		out = append(out, p)
-		return err
-	}
-	return out, c.short(ctx, "list kept messages", kept)
 }
 
 func (c *core) audited(ctx context.Context, read call) (out []store.Audit, err error) {

@@ -98,6 +98,7 @@ func newCore(r runner, o *Options) *core {
 		return c
 	}
 	c.pulls()
+	c.choices()
 	c.inserts()
 	c.lists()
 	c.sagas()

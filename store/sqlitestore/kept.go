@@ -1,34 +1,55 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 
+	"github.com/skald-go/skald/internal/keptrow"
 	"github.com/skald-go/skald/store"
 )
 
-// kept lists kept messages.
-func (s *Store) kept(ctx context.Context, what store.Sought, limit int) ([]store.Parked, error) {
+// kept lists kept messages, and says how far it looked where Scan ended the list.
+func (s *Store) kept(ctx context.Context, what store.Sought, limit int) (out []store.Parked, to int64, err error) {
 	p, err := s.prepare(ctx)
 	if err != nil {
-		return nil, failed("list kept messages", err)
+		return nil, 0, failed("list kept messages", err)
 	}
-	text, args := sought(p.text["Parked"], what, limit)
+	most := min(limit, cmp.Or(what.Scan, limit))
+	if keptrow.ByRow(&what) {
+		most = cmp.Or(what.Scan, -1)
+	}
+	text, args := sought(p.text["Parked"], what, most)
 	rows, err := s.db.QueryContext(ctx, text, args...)
 	if err != nil {
-		return nil, failed("list kept messages", err)
+		return nil, 0, failed("list kept messages", err)
 	}
-	out, err := collect(rows, scanKept)
-	if err != nil {
-		return nil, failed("list kept messages", err)
-	}
-	for i := range out {
+	defer func() {
+		if err = errors.Join(err, rows.Close()); err != nil {
+			out, to, err = nil, 0, failed("list kept messages", err)
+		}
+	}()
+	for read := 1; len(out) < limit && rows.Next(); read++ {
+		k, err := scanKept(rows.Scan)
+		if err != nil {
+			return nil, 0, err
+		}
 		if what.Bare {
-			out[i].Message.Headers = nil
+			k.Message.Headers = nil
+		}
+		if keptrow.Matches(&what, &k) {
+			out = append(out, k)
+		}
+		if read == what.Scan {
+			to = k.Place
 		}
 	}
-	return out, nil
+	if len(out) == limit { // the next list begins after the last one
+		to = 0
+	}
+	return out, to, rows.Err()
 }
 
 // sought is the statement that reads what is asked for: a condition that is there or not by an argument of

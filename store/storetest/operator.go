@@ -12,6 +12,7 @@ func operatorTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Control":      (*suite[TTx]).control,
 		"DropDeferred": (*suite[TTx]).dropDeferred,
 		"OutboxStatus": (*suite[TTx]).outboxStatus,
+		"LookThrough":  (*suite[TTx]).lookThrough,
 		"ListLocks":    (*suite[TTx]).listLocks,
 		"ListWaiting":  (*suite[TTx]).listWaiting,
 	}
@@ -122,6 +123,11 @@ func (s *suite[TTx]) outboxStatus() {
 	status, err := s.d.Status(s.Context(), store.StatusQuery{Outbox: true})
 	got := status.Outbox
 	s.ok(err, "outbox status")
+	both, err := s.d.Status(s.Context(), store.StatusQuery{Outbox: true, Backlog: true})
+	s.ok(err, "status")
+	if b := both.Backlog; b.Pending != 1 || b.Deferred != 0 || b.Free != 0 || b.Source != s.backlog().Source || b.Oldest < 0 {
+		s.Errorf("beside the outbox, the backlog is %+v", b)
+	}
 	if got.Pending != 1 || !got.Exact || got.Oldest < 0 || got.Deferred != 0 || len(got.Shards) != len(s.shards) {
 		s.Fatalf("%+v", got)
 	}

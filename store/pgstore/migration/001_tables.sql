@@ -491,9 +491,13 @@ CREATE UNIQUE INDEX skald_parked_identity ON /*schema*/skald_parked (consumer, s
 CREATE INDEX skald_parked_due ON /*schema*/skald_parked (consumer, due) WHERE dead_at IS NULL AND NOT waiting;
 CREATE INDEX skald_parked_key ON /*schema*/skald_parked (consumer, key, place) WHERE key IS NOT NULL AND blocks_key;
 CREATE INDEX skald_parked_front ON /*schema*/skald_parked (consumer, key, place) WHERE key IS NOT NULL AND blocks_key AND NOT waiting;
-CREATE INDEX skald_parked_dead ON /*schema*/skald_parked (consumer, fingerprint, place) WHERE dead_at IS NOT NULL;
+CREATE INDEX skald_parked_dead ON /*schema*/skald_parked (consumer, fingerprint, place) INCLUDE (dead_at) WHERE dead_at IS NOT NULL;
 CREATE INDEX skald_parked_failed ON /*schema*/skald_parked (consumer, place) WHERE attempts > 0 AND dead_at IS NULL;
 CREATE INDEX skald_parked_call ON /*schema*/skald_parked (consumer, place) WHERE call IS NOT NULL;
+-- For who counts or looks, and says bytes >= 0, which is always so: else plans that were made for an empty table take these in place of
+-- the index of what they look for.
+CREATE INDEX skald_parked_since ON /*schema*/skald_parked (consumer, since) INCLUDE (bytes) WHERE dead_at IS NULL AND bytes >= 0;
+CREATE INDEX skald_parked_freed ON /*schema*/skald_parked (consumer, key, place) WHERE key IS NOT NULL AND NOT blocks_key AND bytes >= 0;
 -- Statistics of a moment in which most parked messages are of one key say that any key has nearly all of them. Then the planner walks
 -- the whole table in order instead of looking for the key.
 ALTER TABLE /*schema*/skald_parked ALTER COLUMN key SET (n_distinct = -1);
@@ -689,13 +693,16 @@ $$;
 CREATE VIEW /*schema*/skald_shards AS
 WITH p AS MATERIALIZED (
 	SELECT * FROM /*schema*/skald_shard_position
+), refused AS MATERIALIZED (
+	SELECT bucket, count(*) AS n FROM /*schema*/skald_deferred GROUP BY bucket
 ), near AS MATERIALIZED (
 	SELECT greatest((SELECT min(published_to) FROM p), coalesce((SELECT seq FROM /*schema*/skald_outbox ORDER BY seq DESC LIMIT 1), 0) - 10000) AS seq
 )
 SELECT p.shard, p.first_bucket, p.last_bucket, r.owner, l.epoch, r.until AS lease_until,
 	coalesce(n.n, 0) + round(greatest(near.seq - p.published_to, 0)::numeric * (p.last_bucket - p.first_bucket + 1) / 1024)::bigint AS pending,
 	p.published_to >= near.seq AS exact,
-	least(n.oldest_at, CASE WHEN p.published_to < near.seq THEN /*schema*/skald_oldest_after(p.published_to, p.first_bucket, p.last_bucket) END) AS oldest_at
+	least(n.oldest_at, CASE WHEN p.published_to < near.seq THEN /*schema*/skald_oldest_after(p.published_to, p.first_bucket, p.last_bucket) END) AS oldest_at,
+	coalesce((SELECT sum(a.n) FROM refused AS a WHERE a.bucket BETWEEN p.first_bucket AND p.last_bucket), 0)::bigint AS deferred
 FROM p JOIN /*schema*/skald_shard AS l ON l.id = p.shard CROSS JOIN near
 LEFT JOIN /*schema*/skald_pending_after((SELECT seq FROM near)) AS n ON n.shard = p.shard
 LEFT JOIN /*schema*/skald_relay AS r ON r.owner = l.owner AND r.session = l.session AND r.until > clock_timestamp();
@@ -703,7 +710,7 @@ LEFT JOIN /*schema*/skald_relay AS r ON r.owner = l.owner AND r.session = l.sess
 CREATE VIEW /*schema*/skald_backlog AS
 SELECT coalesce(sum(pending), 0)::bigint AS pending, coalesce(bool_and(exact), true) AS exact, min(oldest_at) AS oldest_at,
 	coalesce(greatest(extract(epoch FROM clock_timestamp() - min(oldest_at)), 0), 0)::double precision AS oldest_seconds,
-	(SELECT count(*) FROM /*schema*/skald_deferred) AS deferred
+	coalesce(sum(deferred), 0)::bigint AS deferred
 FROM /*schema*/skald_shards;
 
 -- They run under the rights of their owner, and are for the roles that read the views. All other functions run under the rights of
@@ -741,6 +748,35 @@ SELECT place, consumer, source, id, topic, type, key, call::json ->> 'key' AS ou
 	attempts, due, last_error, dead_at
 FROM /*schema*/skald_parked WHERE call IS NOT NULL;
 
+-- What is parked and dead for each consumer, or for one. Up to 10,000 of each are counted; above that, number and bytes are estimated by
+-- what is on 500 pages of the table, the same ones each time. Where more are dead, the oldest is that of those that were counted. A function, as skald_late_rows is.
+CREATE FUNCTION /*schema*/skald_kept_counts(only_of text) RETURNS TABLE (consumer text, parked bigint, parked_bytes bigint, parked_at timestamptz, dead bigint, dead_at timestamptz)
+LANGUAGE sql STABLE ROWS 10 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+	WITH RECURSIVE every AS (
+		(SELECT k.consumer FROM /*schema*/skald_parked AS k ORDER BY k.consumer LIMIT 1)
+		UNION ALL
+		SELECT (SELECT k.consumer FROM /*schema*/skald_parked AS k WHERE k.consumer > e.consumer ORDER BY k.consumer LIMIT 1) FROM every AS e WHERE e.consumer IS NOT NULL
+	), share AS MATERIALIZED (
+		SELECT least(1, 500 * current_setting('block_size')::numeric / greatest(pg_relation_size((SELECT k.tableoid FROM /*schema*/skald_parked AS k LIMIT 1)), 1)) AS read
+	), sample AS MATERIALIZED (
+		SELECT k.consumer, (count(*) FILTER (WHERE k.dead_at IS NULL) / max(read))::bigint AS parked,
+			(coalesce(sum(k.bytes) FILTER (WHERE k.dead_at IS NULL), 0) / max(read))::bigint AS parked_bytes,
+			(count(*) FILTER (WHERE k.dead_at IS NOT NULL) / max(read))::bigint AS dead
+		FROM /*schema*/skald_parked AS k TABLESAMPLE SYSTEM (100 * (SELECT read FROM share)) REPEATABLE (0) CROSS JOIN share GROUP BY k.consumer
+	)
+	SELECT e.consumer,
+		CASE WHEN p.n <= 10000 THEN p.n ELSE greatest(p.n, (SELECT s.parked FROM sample AS s WHERE s.consumer = e.consumer)) END,
+		CASE WHEN p.n <= 10000 THEN p.bytes ELSE greatest(p.bytes, (SELECT s.parked_bytes FROM sample AS s WHERE s.consumer = e.consumer)) END, p.at,
+		CASE WHEN d.n <= 10000 THEN d.n ELSE greatest(d.n, (SELECT s.dead FROM sample AS s WHERE s.consumer = e.consumer)) END, d.at
+	FROM (SELECT consumer FROM every WHERE only_of IS NULL UNION ALL SELECT only_of WHERE only_of IS NOT NULL) AS e
+	CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(k.bytes), 0)::bigint AS bytes, min(k.since) AS at FROM (
+		SELECT a.bytes, a.since FROM /*schema*/skald_parked AS a WHERE a.consumer = e.consumer AND a.dead_at IS NULL AND a.bytes >= 0 ORDER BY a.since LIMIT 10001) AS k) AS p
+	CROSS JOIN LATERAL (SELECT count(*) AS n, min(k.dead_at) AS at FROM (
+		SELECT a.dead_at FROM /*schema*/skald_parked AS a WHERE a.consumer = e.consumer AND a.dead_at IS NOT NULL ORDER BY a.fingerprint, a.place LIMIT 10001) AS k) AS d
+	WHERE p.n + d.n > 0
+$$;
+REVOKE EXECUTE ON FUNCTION /*schema*/skald_kept_counts(text) FROM PUBLIC;
+
 -- What is kept for each consumer because it could not be taken. It reads what is parked, dead or in quarantine, and nothing else.
 CREATE VIEW /*schema*/skald_consumers AS
 SELECT consumer, sum(parked)::bigint AS parked, sum(parked_bytes)::bigint AS parked_bytes, min(parked_at) AS parked_at,
@@ -749,10 +785,8 @@ SELECT consumer, sum(parked)::bigint AS parked, sum(parked_bytes)::bigint AS par
 	sum(conflicts)::bigint AS conflicts, sum(too_old)::bigint AS too_old, min(quarantined_at) AS quarantined_at,
 	coalesce(greatest(extract(epoch FROM clock_timestamp() - min(quarantined_at)), 0), 0)::double precision AS quarantined_seconds
 FROM (
-	SELECT consumer, count(*) FILTER (WHERE dead_at IS NULL) AS parked, coalesce(sum(bytes) FILTER (WHERE dead_at IS NULL), 0)::bigint AS parked_bytes,
-		min(since) FILTER (WHERE dead_at IS NULL) AS parked_at, count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead, min(dead_at) AS dead_at,
-		0::bigint AS conflicts, 0::bigint AS too_old, NULL::timestamptz AS quarantined_at
-	FROM /*schema*/skald_parked GROUP BY consumer
+	SELECT consumer, parked, parked_bytes, parked_at, dead, dead_at, 0::bigint AS conflicts, 0::bigint AS too_old, NULL::timestamptz AS quarantined_at
+	FROM /*schema*/skald_kept_counts(NULL)
 	UNION ALL
 	SELECT consumer, 0, 0, NULL, 0, NULL, count(*) FILTER (WHERE cause = -2), count(*) FILTER (WHERE cause = -1), min(at)
 	FROM /*schema*/skald_quarantine WHERE taken_at IS NULL AND admitted_at IS NULL GROUP BY consumer

@@ -35,7 +35,7 @@ GRANT USAGE, SELECT ON SEQUENCE /*schema*/skald_arrival TO /*role*/;
 GRANT SELECT ON SEQUENCE /*schema*/skald_parked_place_seq TO /*role*/;
 GRANT SELECT ON SEQUENCE /*schema*/skald_quarantine_number_seq TO /*role*/;
 GRANT SELECT ON SEQUENCE /*schema*/skald_audit_seq_seq TO /*role*/;
--- PUBLIC has these but for skald_pending_after and skald_oldest_after, unless somebody took them away.
+-- PUBLIC has these but for skald_pending_after, skald_oldest_after and skald_kept_counts, unless somebody took them away.
 GRANT EXECUTE ON FUNCTION /*schema*/skald_require TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_check_key_order TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_expire TO /*role*/;
@@ -43,4 +43,5 @@ GRANT EXECUTE ON FUNCTION /*schema*/skald_uuid7 TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_limits_ok TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_headers_ok TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_pending_after TO /*role*/;
+GRANT EXECUTE ON FUNCTION /*schema*/skald_kept_counts TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_oldest_after TO /*role*/;

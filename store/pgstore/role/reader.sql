@@ -43,4 +43,5 @@ GRANT SELECT ON /*schema*/skald_lease TO /*role*/;
 -- The views call these, under the rights of the owner of the tables: PUBLIC does not have them.
 GRANT EXECUTE ON FUNCTION /*schema*/skald_late_rows TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_pending_after TO /*role*/;
+GRANT EXECUTE ON FUNCTION /*schema*/skald_kept_counts TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_oldest_after TO /*role*/;

@@ -28,10 +28,11 @@ GRANT SELECT ON /*schema*/skald_consumers TO /*role*/;
 GRANT SELECT ON /*schema*/skald_progress TO /*role*/;
 GRANT SELECT ON /*schema*/skald_calls TO /*role*/;
 GRANT SELECT, INSERT, UPDATE, DELETE ON /*schema*/skald_lease TO /*role*/;
--- PUBLIC has these but for skald_pending_after and skald_oldest_after, unless somebody took them away; so it is with pg_control_system, which they ask.
+-- PUBLIC has these but for skald_pending_after, skald_oldest_after and skald_kept_counts, unless somebody took them away; so it is with pg_control_system, which they ask.
 GRANT EXECUTE ON FUNCTION /*schema*/skald_require TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_check_identity TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_recovery_reason TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_database_identity TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_pending_after TO /*role*/;
+GRANT EXECUTE ON FUNCTION /*schema*/skald_kept_counts TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_oldest_after TO /*role*/;

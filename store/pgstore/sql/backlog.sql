@@ -6,6 +6,11 @@ SELECT coalesce((SELECT value FROM /*schema*/skald_setting WHERE name = 'source'
 	(SELECT count(*) FROM /*schema*/skald_shards WHERE owner IS NULL)
 FROM /*schema*/skald_backlog AS b LEFT JOIN /*schema*/skald_retention AS m ON m.name = 'skald_outbox';
 
+-- name: BacklogRest
+-- What OutboxShards does not tell.
+SELECT coalesce((SELECT value FROM /*schema*/skald_setting WHERE name = 'source'), ''),
+	coalesce((SELECT round(greatest(oldest_seconds, 0) * 1000) FROM /*schema*/skald_retention WHERE name = 'skald_outbox'), 0)::bigint;
+
 -- name: Progress
 -- The topics come as JSON, which each of pgx's modes and database/sql read alike.
 SELECT kind, name, coalesce(round(heard_seconds * 1000), 0)::bigint, round(progress_seconds * 1000)::bigint, array_to_json(topics)::text

@@ -217,12 +217,16 @@ SELECT coalesce((SELECT greatest((extract(epoch FROM due - clock_timestamp()) * 
 SELECT consumer, source, id, attempts, greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 0), blocks_key, first_at, first_error, first_host,
 	last_at, last_error, last_host, dead_at, kind, fingerprint, stack, version, key, CASE WHEN NOT $2::boolean THEN data END, envelope, partition,
 	position, fault, waiting, place, since, call, claims, crash_count, claimed_by, clock_timestamp()
-FROM /*schema*/skald_parked
+FROM /*from*/
 WHERE place > $1::bigint/*where*/
 ORDER BY place LIMIT $3::integer;
 
+-- name: ParkedEnd
+SELECT place FROM /*from*/ WHERE place > $1::bigint/*where*/ ORDER BY place OFFSET $2::bigint LIMIT 1;
+
 -- name: Keeping
-SELECT parked, dead, parked_bytes, round(parked_seconds * 1000000)::bigint FROM /*schema*/skald_consumers WHERE consumer = $1::text;
+SELECT parked, dead, parked_bytes, coalesce(round(greatest(extract(epoch FROM clock_timestamp() - parked_at), 0) * 1000000), 0)::bigint
+FROM /*schema*/skald_kept_counts($1::text);
 
 -- name: InsertAudit
 INSERT INTO /*schema*/skald_audit (author, reason, action, consumer, source, id, run) VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text);

@@ -436,7 +436,8 @@ SELECT NULL, n, 1, oldest_at FROM few WHERE shard IS NULL;
 
 CREATE VIEW skald_shards AS
 SELECT l.id AS shard, l.first_bucket, l.last_bucket, r.owner, l.epoch,
-	strftime('%Y-%m-%dT%H:%M:%fZ', r.until / 1000.0, 'unixepoch') AS lease_until, p.pending, p.exact, p.oldest_at
+	strftime('%Y-%m-%dT%H:%M:%fZ', r.until / 1000.0, 'unixepoch') AS lease_until, p.pending, p.exact, p.oldest_at,
+	(SELECT count(*) FROM skald_deferred AS a WHERE a.bucket BETWEEN l.first_bucket AND l.last_bucket) AS deferred
 FROM skald_shard AS l JOIN skald_shard_pending AS p ON p.shard = l.id
 LEFT JOIN skald_relay AS r ON r.owner = l.owner AND r.session = l.session AND r.until > unixepoch('subsec') * 1000;
 

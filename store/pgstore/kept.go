@@ -1,0 +1,125 @@
+package pgstore
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/skald-go/skald/internal/held"
+	"github.com/skald-go/skald/internal/keptrow"
+	"github.com/skald-go/skald/store"
+)
+
+// ofKey is what is kept, for who looks for a key: of two indexes, which have a part of it each.
+const ofKey = `(SELECT * FROM /*schema*/skald_parked WHERE blocks_key UNION ALL SELECT * FROM /*schema*/skald_parked WHERE NOT blocks_key AND bytes >= 0) AS k`
+
+// choices makes the forms of the statements that list what is kept.
+func (c *core) choices() {
+	for _, name := range []string{"Parked", "ParkedEnd"} {
+		c.raw[name+"OfKey"] = strings.ReplaceAll(c.raw[name], "/*from*/", ofKey)
+		c.raw[name] = strings.ReplaceAll(c.raw[name], "/*from*/", placeholder+"skald_parked")
+	}
+}
+
+// A choice is what a list of kept messages is made by: conditions, with their arguments.
+type choice struct {
+	where strings.Builder
+	args  []any
+}
+
+func (w *choice) is(condition, as string, arg any) {
+	w.args = append(w.args, arg)
+	w.where.WriteString(" AND " + strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(w.args))+"::"+as))
+}
+
+// byIndex adds what leads to few rows.
+func (w *choice) byIndex(what *store.Sought) {
+	if what.Consumer != "" {
+		w.is("consumer = ?", "text", name(what.Consumer))
+	}
+	if what.Identity != nil {
+		w.is("source = ?", "text", name(what.Identity.Source))
+		w.is("id = ?", "text", name(what.Identity.ID))
+	}
+	if what.Key != nil {
+		w.is("key = ?", "bytea", keyOf(what.Key))
+	}
+	if what.Fingerprint != "" {
+		w.is("fingerprint = ?", "text", legible(what.Fingerprint))
+	}
+	if what.Dead != nil && *what.Dead {
+		w.where.WriteString(" AND dead_at IS NOT NULL")
+	} else if what.Dead != nil {
+		w.where.WriteString(" AND dead_at IS NULL")
+	}
+	if what.Failed {
+		w.where.WriteString(" AND attempts > 0")
+	}
+	if what.Calling {
+		w.where.WriteString(" AND call IS NOT NULL")
+	}
+}
+
+// byRow adds what is looked at row by row.
+func (w *choice) byRow(what *store.Sought) {
+	for column, is := range map[string]string{"topic": what.Topic, "type": what.Type, "kind": what.Kind} {
+		if is != "" {
+			w.is(column+" = ?", "text", legible(is))
+		}
+	}
+	if !what.DeadFrom.IsZero() {
+		w.is("dead_at >= ?", "timestamptz", moment(what.DeadFrom))
+	}
+	if !what.DeadTo.IsZero() {
+		w.is("dead_at < ?", "timestamptz", moment(what.DeadTo))
+	}
+	if what.About != "" { // the envelope has more of it than is asked for: see kept
+		w.is("(id = ? OR position(convert_to(?, 'UTF8') IN envelope) > 0)", "text", legible(held.Within(what.About)))
+	}
+}
+
+// kept lists kept messages, and says how far it looked where Scan ended the list.
+func (c *core) kept(ctx context.Context, what store.Sought, limit int) (out []store.Parked, to int64, err error) {
+	if c.err != nil {
+		return nil, 0, c.err
+	}
+	chosen := func(name string, w *choice) call {
+		if what.Key != nil {
+			name += "OfKey"
+		}
+		return call{sql: strings.Replace(c.sql[name], "/*where*/", w.where.String(), 1), args: w.args}
+	}
+	if what.Scan > 0 && (keptrow.ByRow(&what) || what.Scan < limit) {
+		w := choice{args: []any{what.After, int64(what.Scan) - 1}}
+		w.byIndex(&what)
+		if err := c.short(ctx, "look how far to read", chosen("ParkedEnd", &w).into(&to)); err != nil {
+			return nil, 0, err
+		}
+	}
+	w := choice{args: []any{what.After, what.Bare, int32(limit)}}
+	if w.byIndex(&what); to > 0 {
+		w.is("place <= ?", "bigint", to)
+	}
+	w.byRow(&what)
+	read, last := 0, int64(0)
+	kept := chosen("Parked", &w)
+	kept.scan = func(row scanner) error {
+		p, err := scanKept(row)
+		if what.Bare {
+			p.Message.Headers = nil
+		}
+		read, last = read+1, p.Place
+		if err != nil || what.About == "" || keptrow.Matches(&what, &p) {
+			out = append(out, p)
+		}
+		return err
+	}
+	err = c.short(ctx, "list kept messages", kept)
+	switch {
+	case len(out) == limit: // the next list begins after the last one
+		to = 0
+	case read == limit:
+		to = last
+	}
+	return out, to, err
+}
