@@ -229,6 +229,7 @@ func TestConsole(t *testing.T) {
 			}
 			story(t, ctx, at, scheme)
 			canary(t, ctx, at, scheme, s)
+			closed(t, ctx, at, scheme, s)
 			one(t, ctx, at, scheme, s)
 			stuckSaga(t, ctx, at, scheme, s)
 		})
@@ -266,6 +267,50 @@ func canary(t *testing.T, ctx context.Context, at, scheme string, s shop) {
 	if err != nil || len(list) > 0 {
 		t.Errorf("others were redriven: %v, %v", list, err)
 	}
+}
+
+// closed begins a bulk action in a tab of its own, and closes that in the middle: the action goes on. Another
+// tab finds it, stops it and has it go on to its end.
+func closed(t *testing.T, ctx context.Context, at, scheme string, s shop) {
+	t.Helper()
+	tab, leave := chromedp.NewContext(ctx)
+	do(t, tab, chromedp.Navigate(at+"/dead/groups?in=payments"), chromedp.WaitVisible(chromedp.CSS("td.verbs")),
+		chromedp.Click(chromedp.Search("//tr[contains(., 'dial tcp')]//a[contains(., 'Redrive')]")), chromedp.WaitVisible(chromedp.CSS("input[name=reason]")),
+		chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "another route"), click("Redrive 5"), chromedp.WaitVisible(chromedp.CSS("progress")))
+	leave()
+	do(t, ctx, chromedp.Navigate(at+"/runs"), chromedp.Click(chromedp.Search("//tr[contains(., 'another route')]//a")), chromedp.WaitVisible(chromedp.CSS("progress")))
+	until(t, ctx, "In hand")
+	shot(t, ctx, "run-"+scheme)
+	do(t, ctx, click("Stop"))
+	until(t, ctx, "Interrupted")
+	do(t, ctx, click("Go on"))
+	done := take(t, s.payments, 5)
+	until(t, ctx, "Ended: 5 redriven, 5 succeeded")
+	if list, err := store.ListKept(t.Context(), s.payments, store.Sought{Consumer: "payment"}); err != nil || len(list) != 2 || len(done) != 5 {
+		t.Errorf("%d were redriven; kept are %+v, %v", len(done), list, err)
+	}
+}
+
+// take takes messages that were redriven, as their consumer would, until it has so many.
+func take(t *testing.T, db store.Store, n int) map[string]bool {
+	t.Helper()
+	done := map[string]bool{}
+	for len(done) < n {
+		list, err := store.ListKept(t.Context(), db, store.Sought{Consumer: "payment", Dead: new(bool)})
+		if err != nil || t.Context().Err() != nil {
+			t.Fatal(err, t.Context().Err())
+		}
+		for i := range list {
+			p, attempts := &list[i], 0
+			stood, err := db.Apply(t.Context(), store.Effect{Mark: &store.Mark{Consumer: p.Consumer, Identity: p.Identity, As: store.Done},
+				Finish: &store.Finish{Consumer: p.Consumer, Identity: p.Identity, Attempts: &attempts}})
+			if err != nil || !stood[0] {
+				t.Fatal(stood, err)
+			}
+			done[p.ID] = true
+		}
+	}
+	return done
 }
 
 // stuckSaga finds a saga that waits for an operator from the overview, and retries it: its engine ends it.
