@@ -12,13 +12,15 @@ import (
 
 // Sizes of the picture, in pixels.
 const (
-	high    = 58 // of a box
-	gapX    = 46
-	gapY    = 22
-	margin  = 16
-	perRune = 8
-	narrow  = 96
-	wide    = 260
+	high     = 58 // of a box
+	gapX     = 46
+	gapY     = 22
+	margin   = 16
+	perRune  = 9 // bold, in the widest of the usual fonts
+	perSmall = 7
+	beside   = 8 // a text, on each side
+	narrow   = 96
+	wide     = 260
 )
 
 // SVG is a picture from the left to the right: each step stands in the column after the last one that it
@@ -65,14 +67,17 @@ func draw(b *strings.Builder, at box, s plan.Step, m Mark) {
 		if n > 0 {
 			style = ` font-size="11" fill="#4a5568"`
 		}
-		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle"%s>%s</text>`, at.x+at.w/2, at.y+20+15*n, style, html.EscapeString(line(short(text, at.w))))
+		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle"%s>%s</text>`, at.x+at.w/2, at.y+20+15*n, style, html.EscapeString(line(short(text, at.w, n))))
 	}
 	b.WriteString("</g>\n")
 }
 
-// short cuts a text that has no room.
-func short(s string, width int) string {
-	most := width/perRune + 2
+// short cuts a text that has no room; n is its line in the box, of which the first is bold.
+func short(s string, width, n int) string {
+	most := (width - beside) / perRune
+	if n > 0 {
+		most = width / perSmall
+	}
 	if utf8.RuneCountInString(s) <= most {
 		return s
 	}
@@ -106,7 +111,7 @@ func layout(g plan.Graph) (boxes []box, width, height int) {
 		w, y := narrow, margin
 		for _, i := range steps {
 			for _, text := range append(words(g.Steps[i]), g.Steps[i].Name, strings.Join(words(g.Steps[i]), ", ")) {
-				w = min(wide, max(w, perRune*utf8.RuneCountInString(text)))
+				w = min(wide, max(w, perRune*utf8.RuneCountInString(text)+2*beside))
 			}
 		}
 		for _, i := range steps {
