@@ -1,0 +1,298 @@
+package saga_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"pgregory.net/rapid"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/saga/engine"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+	"github.com/skald-go/skald/store/sqlitestore"
+)
+
+// A part is one step of a score: what goes before it, whether it is skipped, and how often it fails before it
+// goes well.
+type part struct {
+	after     []int
+	skip      bool
+	how       string // error, panic or reject; "": it does not fail
+	fails     int
+	undoFails int
+}
+
+// A score is a random definition, and what is to happen to its saga.
+type score struct {
+	parts []part
+	pivot int // below 0: there is none
+}
+
+func scores(t *rapid.T) score {
+	n := rapid.IntRange(1, 6).Draw(t, "steps")
+	s := score{pivot: rapid.IntRange(-n, n-1).Draw(t, "pivot")}
+	for i := range n {
+		p := part{skip: i != s.pivot && rapid.IntRange(0, 4).Draw(t, "skip") == 0, undoFails: rapid.IntRange(0, 2).Draw(t, "undo fails")}
+		for j := range i {
+			if i == s.pivot || j == s.pivot || rapid.Bool().Draw(t, "after") {
+				p.after = append(p.after, j)
+			}
+		}
+		if rapid.IntRange(0, 2).Draw(t, "fail") == 0 {
+			hows := []string{"error", "panic", "reject"}
+			if s.pastPivot(i) {
+				hows = hows[:2]
+			}
+			p.how, p.fails = rapid.SampledFrom(hows).Draw(t, "how"), rapid.IntRange(1, 4).Draw(t, "fails")
+		}
+		s.parts = append(s.parts, p)
+	}
+	return s
+}
+
+func (s score) pastPivot(i int) bool { return s.pivot >= 0 && i > s.pivot }
+
+// turnsBack tells whether a part turns the saga back once it is begun: of three attempts before the pivot the
+// third is the last.
+func (s score) turnsBack(i int) bool {
+	p := s.parts[i]
+	return !p.skip && !s.pastPivot(i) && (p.how == "reject" || p.fails >= oracleTries)
+}
+
+const oracleTries = 3
+
+func partName(i int) string { return string(rune('a' + i)) }
+
+// judge is the model: how the saga has to end, and what it may have noted by then, in which order.
+func (s score) judge(status string, notes []string) error {
+	want := "done"
+	for i := range s.parts {
+		if s.turnsBack(i) {
+			want = "compensated"
+		}
+	}
+	if status != want {
+		return fmt.Errorf("it is %s, want %s", status, want)
+	}
+	var did, left []string // in the order of their beginning, and of these: what is not undone
+	for _, note := range notes {
+		name, undo := strings.CutPrefix(note, "undo ")
+		i := int(name[0] - 'a')
+		switch {
+		case undo && (len(left) == 0 || left[len(left)-1] != name):
+			return fmt.Errorf("%s is undone, and %v took effect in this order", name, left)
+		case undo:
+			left = left[:len(left)-1]
+		case len(left) < len(did), slices.Contains(did, name), s.parts[i].skip, s.turnsBack(i):
+			return fmt.Errorf("%s takes effect behind %v", name, notes)
+		default:
+			for _, j := range s.parts[i].after {
+				if !s.parts[j].skip && !slices.Contains(did, partName(j)) {
+					return fmt.Errorf("%s takes effect before %s", name, partName(j))
+				}
+			}
+			did, left = append(did, name), append(left, name)
+		}
+	}
+	for i, p := range s.parts {
+		if want == "done" && !p.skip && !slices.Contains(left, partName(i)) {
+			return fmt.Errorf("it is done without %s", partName(i))
+		}
+	}
+	if want == "compensated" && len(left) > 0 {
+		return fmt.Errorf("it is compensated, and %v are left", left)
+	}
+	return nil
+}
+
+// An oracle has sagas on one store.
+type oracle[TTx any] struct {
+	db    engine.DB[TTx]
+	lists store.Lister
+	now   func() time.Time // nil: that of the machine
+	later func()           // has retries be due
+	in    func(ctx context.Context, f func(tx TTx) error) error
+	note  func(ctx context.Context, tx TTx, key, what string) error
+	notes func(ctx context.Context, key string) ([]string, error)
+}
+
+func (o *oracle[TTx]) definition(s score) *saga.Definition[string] {
+	var steps []*saga.Step[string, string]
+	for i, p := range s.parts {
+		name := partName(i)
+		do := func(ctx context.Context, tx TTx, r saga.Run[string]) (string, error) {
+			if err := o.note(ctx, tx, r.Key, name); err != nil || r.Attempt > p.fails {
+				return name, err
+			}
+			switch p.how {
+			case "panic":
+				panic("oh")
+			case "reject":
+				return "", skald.Reject(errors.New("no"))
+			}
+			return "", errors.New("not this time")
+		}
+		undo := func(ctx context.Context, tx TTx, r saga.Run[string], out string) error {
+			if err := o.note(ctx, tx, r.Key, "undo "+out); err != nil || r.Attempt > p.undoFails {
+				return err
+			}
+			return errors.New("not this time")
+		}
+		soon := saga.Policy{First: time.Millisecond, Most: time.Millisecond}
+		opts := []saga.Option{saga.RetryUndo(soon), saga.When(func(saga.Run[string]) bool { return !p.skip })}
+		if i == s.pivot {
+			opts = append(opts, saga.Pivot())
+		}
+		if s.pastPivot(i) {
+			undo = nil
+		} else {
+			soon.Attempts = oracleTries
+		}
+		if len(p.after) == 0 {
+			opts = append(opts, saga.AtStart())
+		} else {
+			var after []saga.Handle
+			for _, j := range p.after {
+				after = append(after, steps[j])
+			}
+			opts = append(opts, saga.After(after...))
+		}
+		steps = append(steps, saga.Do(name, do, undo, append(opts, saga.Retry(soon))...))
+	}
+	handles := make([]saga.Listed[string], len(steps))
+	for i, one := range steps {
+		handles[i] = one
+	}
+	return saga.New("oracle", &saga.Options[string]{Key: func(key string) string { return key }}, handles...)
+}
+
+// play runs a saga to its end, and has the model judge it.
+func (o *oracle[TTx]) play(ctx context.Context, s score, key string) error {
+	d := o.definition(s)
+	e, err := saga.NewEngine(o.db, &saga.EngineOptions{Now: o.now, Logger: slog.New(slog.DiscardHandler)}, d)
+	if err != nil {
+		return err
+	}
+	if err := o.in(ctx, func(tx TTx) error {
+		_, err := saga.Start(ctx, e, tx, d, key)
+		return err
+	}); err != nil {
+		return err
+	}
+	for end := time.Now().Add(time.Minute); ; o.later() {
+		if _, err := e.Step(ctx); err != nil {
+			return err
+		}
+		ss, err := store.ListSagas(ctx, o.lists, store.SagaQuery{Name: "oracle", Key: key})
+		if err != nil || len(ss) != 1 {
+			return fmt.Errorf("%d sagas, %w", len(ss), err)
+		}
+		if ss[0].Ended.IsZero() && time.Now().Before(end) {
+			continue
+		}
+		notes, err := o.notes(ctx, key)
+		if err == nil {
+			err = s.judge(ss[0].Status, notes)
+		}
+		if err != nil {
+			return fmt.Errorf("%+v: %w (at %s: %s; %v)", s, err, ss[0].Step, ss[0].Error, notes)
+		}
+		return nil
+	}
+}
+
+// The engine brings random sagas to the end that the model says: whose steps are refused, fail, panic and are
+// skipped, side by side and one behind the other, around a pivot, and whose undos fail.
+func TestOracle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.Now()
+		db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
+		o := &oracle[tx]{db: db, lists: db, now: func() time.Time { return now }, later: func() { now = now.Add(time.Second) },
+			in: func(_ context.Context, f func(tx tx) error) error {
+				tx := db.BeginTx()
+				return errors.Join(f(tx), tx.Commit())
+			},
+			note: func(_ context.Context, tx tx, key, what string) error {
+				return tx.Update(key, func(old string, _ bool) string { return old + what + "\n" })
+			},
+			notes: func(_ context.Context, key string) (out []string, err error) {
+				for line := range strings.Lines(db.User()[key]) {
+					out = append(out, strings.TrimSpace(line))
+				}
+				return out, nil
+			}}
+		if err := o.play(t.Context(), scores(t), "a"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// some has some random sagas played on a server or a file, others each time.
+func some[TTx any](t *testing.T, o *oracle[TTx]) {
+	t.Helper()
+	o.later = func() {}
+	seed := int(time.Now().UnixNano() % 1e9)
+	for i := range 20 {
+		s := rapid.Custom(scores).Example(seed + i)
+		if err := o.play(t.Context(), s, fmt.Sprint("k", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestOracleOnSQLite(t *testing.T) {
+	db := opened(t, t.TempDir(), "oracle")
+	_, err := sqlitestore.Migrate(t.Context(), db, nil)
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), "CREATE TABLE notes (n INTEGER PRIMARY KEY, key TEXT, what TEXT)")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, x := sqlitestore.New(db, nil), &exits{t: t}
+	some(t, &oracle[*sql.Tx]{db: s, lists: s,
+		in: func(ctx context.Context, f func(tx *sql.Tx) error) error {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f(tx), tx.Commit())
+		},
+		note: func(ctx context.Context, tx *sql.Tx, key, what string) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO notes (key, what) VALUES (?, ?)", key, what)
+			return err
+		},
+		notes: func(_ context.Context, key string) ([]string, error) {
+			return x.texts(db, "SELECT what FROM notes WHERE key = ? ORDER BY n", key), nil
+		}})
+}
+
+func TestOracleOnPostgres(t *testing.T) {
+	pool, s, schema := onPostgres(t)
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE "+schema+".notes (n bigserial, key text, what text)"); err != nil {
+		t.Fatal(err)
+	}
+	some(t, &oracle[pgx.Tx]{db: s, lists: s,
+		in: func(ctx context.Context, f func(tx pgx.Tx) error) error { return pgx.BeginFunc(ctx, pool, f) },
+		note: func(ctx context.Context, tx pgx.Tx, key, what string) error {
+			_, err := tx.Exec(ctx, "INSERT INTO "+schema+".notes (key, what) VALUES ($1, $2)", key, what)
+			return err
+		},
+		notes: func(ctx context.Context, key string) ([]string, error) {
+			rows, err := pool.Query(ctx, "SELECT what FROM "+schema+".notes WHERE key = $1 ORDER BY n", key)
+			if err != nil {
+				return nil, err
+			}
+			return pgx.CollectRows(rows, pgx.RowTo[string])
+		}})
+}
