@@ -89,10 +89,12 @@ func (s score) judge(status string, notes []string) error {
 		name, undo := strings.CutPrefix(note, "undo ")
 		i := int(name[0] - 'a')
 		switch {
-		case undo && (len(left) == 0 || left[len(left)-1] != name):
-			return fmt.Errorf("%s is undone, and %v took effect in this order", name, left)
+		case undo && (!slices.Contains(left, name) || slices.ContainsFunc(left, func(other string) bool {
+			return slices.Contains(s.parts[other[0]-'a'].after, i)
+		})): // side by side, who began later is undone first: the notes do not tell who did
+			return fmt.Errorf("%s is undone, and of %v these are left: %v", name, did, left)
 		case undo:
-			left = left[:len(left)-1]
+			left = slices.DeleteFunc(left, func(other string) bool { return other == name })
 		case len(left) < len(did), slices.Contains(did, name), s.parts[i].skip, s.turnsBack(i):
 			return fmt.Errorf("%s takes effect behind %v", name, notes)
 		default:
