@@ -31,7 +31,7 @@ Stores: sqlite:FILE, postgres://…    Brokers: kafka://host:port[,host:port][?o
 Options of a broker's URL, which docs/brokers.md explains:
   kafka://  tls, ca, cert, key, sasl, user, password_file, token_file, credentials_file, partitioner, balancers, start, envelope
   nats://   tls, ca, cert, key, user, password_file, creds, nkey, replicas, retain, envelope, shapes
-  amqp://   tls, ca, cert, key, user, password_file, auth, topology, prefetch, route, bind, unrouted, queue, envelope
+  amqp://   tls, ca, cert, key, user, password_file, auth, topology, prefetch, envelope, route, bind, unrouted, queue
 amqp:// and nats:// URLs may be as their own clients take them: user:password@ in front of the host, without a port. Else
 a password is read from its file, or from SKALD_KAFKA_PASSWORD, SKALD_NATS_PASSWORD or SKALD_RABBITMQ_PASSWORD.`
 

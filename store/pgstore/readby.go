@@ -198,6 +198,10 @@ func (r *ReadBy) follow(s *sighting) error {
 		return fmt.Errorf("slot %s is confirmed behind the end of the WAL, or the WAL went back: was the database restored?", r.o.Slot)
 	case r.first == nil || !s.sameAs(r.last):
 		r.first, r.known, r.waits = s, nil, nil
+		if !s.sameAs(s) { // the next look could not tell it from another one
+			r.first = nil
+			return fmt.Errorf("slot %s was only just made", r.o.Slot)
+		}
 	}
 	r.last = s
 	return nil
