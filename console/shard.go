@@ -108,11 +108,13 @@ func (v *shardsPage) html(p *page) {
 
 func (p *page) oldestRows(part *shardsPart) {
 	if part.Unread != "" {
-		p.put("<p class=\"note warn\">The rows that wait could not be read: %s. It takes the rights of a relay or a reader.</p>\n", part.Unread)
+		p.put("<p class=\"note warn\">The rows that wait could not be read: %s. It takes the rights of a relay or a reader.</p>\n",
+			part.Unread)
 	}
 	if len(part.Rows) == 0 {
 		if part.Unread == "" && part.Pending > 0 {
-			p.put("<p class=\"note\">The rows that wait come after %s others, and are not looked for there.</p>\n", number(store.WaitingScan))
+			p.put("<p class=\"note\">The rows that wait come after %s others, and are not looked for there.</p>\n",
+				number(store.WaitingScan))
 		}
 		return
 	}

@@ -112,7 +112,8 @@ func (h *hunt) look(ctx context.Context, s *source) (part storyPart, err error) 
 
 // kept looks through what is kept, up to a bound, for the id or correlation. Keys an index knows.
 func (h *hunt) kept(ctx context.Context, s *source, part *storyPart, consumers []atConsumer) error {
-	got, err := s.db.List(ctx, store.List{Kept: &store.Sought{Bare: true, Limit: pageOf, About: h.asked, Scan: mostScan}})
+	what := store.Sought{Bare: true, Limit: pageOf, About: h.asked, Scan: mostScan}
+	got, err := s.db.List(ctx, store.List{Kept: &what})
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,8 @@ type Options struct {
 	Breaker Breaker
 	// ParkedRows and ParkedBytes bound what is parked for the consumer, KeyRows and KeyBytes what is parked
 	// of one key: then the partition pauses at the broker. Defaults 100,000 and 1 GiB, 10,000 and 256 MiB.
-	// The first two are counted now and then, so that a few more may be.
+	// The first two are counted now and then, so that a few more may be; above 10,000 rows PostgreSQL
+	// estimates them.
 	ParkedRows, ParkedBytes int64
 	KeyRows, KeyBytes       int64
 	// Host and Version are noted with failures. Defaults: the name of the host, the version of the main

@@ -52,7 +52,8 @@ func (s *Selection) means(p *store.Parked) bool {
 }
 
 func (s *Selection) sought(bare bool) store.Sought {
-	out := store.Sought{Limit: pageSize, Consumer: s.Consumer, Fingerprint: s.Fingerprint, Dead: &s.Dead, Key: s.Key, After: s.After, Bare: bare, Topic: s.Topic, Type: s.Type}
+	out := store.Sought{Limit: pageSize, Consumer: s.Consumer, Fingerprint: s.Fingerprint, Dead: &s.Dead, Key: s.Key,
+		After: s.After, Bare: bare, Topic: s.Topic, Type: s.Type}
 	if s.Dead {
 		out.Kind, out.DeadFrom, out.DeadTo = s.Kind, s.DeadFrom, s.DeadTo
 	}

@@ -63,7 +63,7 @@ type Payload struct {
 // Listed answers a List.
 type Listed struct {
 	Kept        []Parked      // by Place
-	KeptTo      int64         // the Place up to which was looked, where Kept ended before its Limit and all that is kept; else 0
+	KeptTo      int64         // the Place up to which Kept has looked, where Sought.Scan ended it; else 0
 	Quarantined []Quarantined // by Number
 	Steps       []StepRecord  // by consumer, saga, name and occurrence
 	Tracked     []Tracked     // by key and flow

@@ -35,7 +35,8 @@ func style() cloudevents.Style {
 // mapped is the codec of an envelope.
 func mapped(e *broker.Envelope) (*cloudevents.Codec, error) {
 	if e != nil && e.ID == "position" {
-		return nil, errors.New("envelope: RabbitMQ has no position that stays: the id is header:NAME or json:FIELD, or empty, for AMQP's message-id")
+		return nil, errors.New("envelope: RabbitMQ has no position that stays: the id is header:NAME or json:FIELD, " +
+			"or empty, for AMQP's message-id")
 	}
 	return cloudevents.New(style()).For(e)
 }

@@ -73,7 +73,8 @@ func (d *debezium) print(out, errs io.Writer) error {
 	if err := enc.Encode(map[string]any{"name": d.name, "config": d.config()}); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(errs, "skald: Kafka needs the topic __debezium-heartbeat.%s, too; first run\n%s;\n", d.name, d.makePublication())
+	_, err := fmt.Fprintf(errs, "skald: Kafka needs the topic __debezium-heartbeat.%s, too; first run\n%s;\n",
+		d.name, d.makePublication())
 	return err
 }
 

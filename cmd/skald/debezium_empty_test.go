@@ -5,32 +5,21 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/skald-go/skald/broker/kafkabroker"
-	"github.com/skald-go/skald/internal/need"
 )
 
 // Debezium alone reads, under writers that never pause. Positions follow its slot: rows go when they are old,
 // none before it is on the topic, and no alarm has a reason.
 func TestDebeziumEmpties(t *testing.T) {
 	t.Parallel()
-	jars := need.Debezium(t)
-	at, conn := postgres(t)
-	url, prefix, _ := kafka(t)
-	seeds := strings.TrimPrefix(url, "kafka://")
-	bus, err := kafkabroker.New(seeds, nil)
-	must(t, err)
-	t.Cleanup(func() { _ = bus.Close() })
-	topic := prefix + ".orders"
-	must(t, bus.MakeTopics(t.Context(), 3, topic))
-	start(t, []string{"SKALD_STORE=" + at}, "migrate", "--source", "/orders").expect(0)
+	b := connectBed(t, 3, "orders")
+	at, conn, bus, topic := b.at, b.conn, b.bus, b.prefix+".orders"
 	t.Cleanup(func() { dropSlots(t, conn) })
 	slot := conn.Config().Database
 	c := connector(t, conn, at, "--name", "e_"+slot, "--slot", slot, "--publication", "emptied", "--payload", "bytes")
 	do(t, conn, "SELECT pg_create_logical_replication_slot('"+slot+"', 'pgoutput')")
-	read := readTopic(t, bus, prefix, topic)
+	read := readTopic(t, bus, b.prefix, topic)
 
-	r := start(t, []string{"SKALD_STORE=" + at}, "relay", "--read-by", slot, "--publication", "emptied", "--broker", url, "--metrics", "127.0.0.1:0")
+	r := start(t, []string{"SKALD_STORE=" + at}, "relay", "--read-by", slot, "--publication", "emptied", "--broker", b.url, "--metrics", "127.0.0.1:0")
 	r.until("slot", func() bool { return strings.Contains(r.errs.String(), "positions follow the slot") })
 	w := writeSteadily(t, at, strings.NewReplacer("data)", "data_bytes, slot)", "::text", "::text::bytea, (floor(extract(epoch FROM now()) / 86400)::integer - 8) % 10").Replace(insertSteadily), topic)
 	const old = "SELECT count(*) FROM skald_outbox WHERE slot = (floor(extract(epoch FROM now()) / 86400)::integer - 8) % 10"
@@ -39,7 +28,7 @@ func TestDebeziumEmpties(t *testing.T) {
 	if n := count(conn, old); n == 0 {
 		t.Error("rows are gone before Debezium has read them")
 	}
-	runConnect(t, jars, seeds, c)
+	runConnect(t, b.jars, b.seeds, c)
 	eventually(t, "positions that move", func() bool { return count(conn, "SELECT count(*) FROM skald_shard WHERE base <> ''") > 0 })
 	stopped := w.last.Load()
 	eventually(t, "Debezium", func() bool { return read.newest() > stopped })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,9 +15,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/kafkabroker"
 	"github.com/skald-go/skald/inbox"
-	"github.com/skald-go/skald/internal/need"
 	"github.com/skald-go/skald/store/pgstore"
 )
 
@@ -26,20 +23,12 @@ import (
 // is on the topic, what is new of a key comes in order, and an inbox takes each once, in order.
 func TestDebeziumSwitched(t *testing.T) {
 	t.Parallel()
-	jars := need.Debezium(t)
-	at, conn := postgres(t)
-	url, prefix, _ := kafka(t)
-	seeds := strings.TrimPrefix(url, "kafka://")
-	bus, err := kafkabroker.New(seeds, nil)
-	must(t, err)
-	t.Cleanup(func() { _ = bus.Close() })
-	topic := prefix + ".orders"
-	must(t, bus.MakeTopics(t.Context(), 3, topic))
-	start(t, []string{"SKALD_STORE=" + at}, "migrate", "--source", "/orders").expect(0)
+	b := connectBed(t, 3, "orders")
+	at, conn, bus, topic := b.at, b.conn, b.bus, b.prefix+".orders"
 	t.Cleanup(func() { dropSlots(t, conn) })
 	w := writeSteadily(t, at, insertSteadily, topic)
-	read := readTopic(t, bus, prefix, topic)
-	r := start(t, []string{"SKALD_STORE=" + at}, "relay", "--broker", url)
+	read := readTopic(t, bus, b.prefix, topic)
+	r := start(t, []string{"SKALD_STORE=" + at}, "relay", "--broker", b.url)
 	eventually(t, "the relay", func() bool { return read.newest() > 0 })
 
 	slot := conn.Config().Database
@@ -55,10 +44,10 @@ func TestDebeziumSwitched(t *testing.T) {
 	r.signal(syscall.SIGTERM)
 	r.expect(0)
 	relayed := w.last.Load()
-	stop := runConnect(t, jars, seeds, c)
+	stop := runConnect(t, b.jars, b.seeds, c)
 	eventually(t, "Debezium", func() bool { return read.newest() > relayed })
 
-	back := start(t, []string{"SKALD_STORE=" + at}, "relay", "--broker", url)
+	back := start(t, []string{"SKALD_STORE=" + at}, "relay", "--broker", b.url)
 	repeats := read.repeats()
 	eventually(t, "the relay beside it", func() bool { return read.repeats() > repeats })
 	stop()

@@ -26,26 +26,44 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
+// A transit is a database with Skald's tables, and a Kafka with topics, for Debezium to stand between.
+type transit struct {
+	jars, at, url, seeds, prefix string
+	conn                         *pgx.Conn
+	bus                          *kafkabroker.Broker
+}
+
+// connectBed makes topics of these names, after the prefix, with so many partitions.
+func connectBed(t *testing.T, partitions int, topics ...string) (c transit) {
+	t.Helper()
+	c.jars = need.Debezium(t)
+	c.at, c.conn = postgres(t)
+	c.url, c.prefix, _ = kafka(t)
+	c.seeds = strings.TrimPrefix(c.url, "kafka://")
+	var err error
+	c.bus, err = kafkabroker.New(c.seeds, nil)
+	must(t, err)
+	t.Cleanup(func() { _ = c.bus.Close() })
+	for _, name := range topics {
+		must(t, c.bus.MakeTopics(t.Context(), partitions, c.prefix+"."+name))
+	}
+	start(t, []string{"SKALD_STORE=" + c.at}, "migrate", "--source", "/orders").expect(0)
+	return c
+}
+
 // The real Debezium, with the configuration that the command prints, publishes what our relay publishes; what
 // differs is listed here, and in docs/debezium.md. An inbox takes of both each message once.
 func TestDebezium(t *testing.T) {
 	t.Parallel()
-	jars := need.Debezium(t)
-	at, conn := postgres(t)
-	url, prefix, _ := kafka(t)
-	seeds := strings.TrimPrefix(url, "kafka://")
-	bus, err := kafkabroker.New(seeds, nil)
-	must(t, err)
-	t.Cleanup(func() { _ = bus.Close() })
+	b := connectBed(t, 1, "orders", "Order.events.created")
+	at, conn, bus, prefix := b.at, b.conn, b.bus, b.prefix
 	topic, routed := prefix+".orders", prefix+".Order.events.created"
-	must(t, bus.MakeTopics(t.Context(), 1, topic, routed))
-	start(t, []string{"SKALD_STORE=" + at}, "migrate", "--source", "/orders").expect(0)
 
 	slot := conn.Config().Database
 	plain := connector(t, conn, at, "--name", "plain_"+slot, "--slot", "a_"+slot, "--publication", "plain")
 	article := connector(t, conn, at, "--name", "article_"+slot, "--slot", "b_"+slot, "--publication", "article", "--route-by", "subject", "--route-to", "${routedByValue}.events.created")
 	t.Cleanup(func() { dropSlots(t, conn) }) // after Connect has ended: a slot keeps the database
-	runConnect(t, jars, seeds, plain, article)
+	runConnect(t, b.jars, b.seeds, plain, article)
 	eventually(t, "slots", func() bool {
 		return count(conn, "SELECT count(*) FROM pg_replication_slots WHERE active AND confirmed_flush_lsn IS NOT NULL AND database = current_database()") == 2
 	})
@@ -54,7 +72,7 @@ func TestDebezium(t *testing.T) {
 		($1, '7', 'order.paid', '{}', $2, 's', 'c', 'd', '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'application/cloudevents', '[["x", "AP8="], ["x", ""], ["b", "YQ=="]]'),
 		($1, 'é', 'order.gone', NULL, $2, NULL, NULL, NULL, NULL, 'application/json', NULL),
 		($1, NULL, 'order.keyless', 'text', $2, NULL, NULL, NULL, NULL, 'text/plain', NULL)`
-	_, err = conn.Exec(t.Context(), insert, topic, prefix+".Order")
+	_, err := conn.Exec(t.Context(), insert, topic, prefix+".Order")
 	must(t, err)
 	sub, err := bus.Subscribe(t.Context(), broker.Group{Name: prefix, Topics: []string{topic}})
 	must(t, err)
@@ -67,7 +85,7 @@ func TestDebezium(t *testing.T) {
 		}
 	}
 
-	r := start(t, []string{"SKALD_STORE=" + at}, "relay", "--broker", url)
+	r := start(t, []string{"SKALD_STORE=" + at}, "relay", "--broker", b.url)
 	ours := receive(t, sub, 4)
 	must(t, r.cmd.Process.Kill())
 	r.wait()

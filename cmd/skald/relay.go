@@ -52,7 +52,8 @@ func relayCommand(errs io.Writer) *cobra.Command {
 				}
 			}
 			if len(tables) > 0 {
-				for _, name := range []string{"schema", "listen", "wal", "slot", "read-by", "publication", "trust-slot", "keep-outbox", "keep-marks", "keep-steps"} {
+				for _, name := range []string{"schema", "listen", "wal", "slot", "read-by", "publication", "trust-slot",
+					"keep-outbox", "keep-marks", "keep-steps"} {
 					if c.Flags().Changed(name) {
 						return &exit.UsageError{What: "--" + name + " is for Skald's own outbox, not for --table"}
 					}
@@ -72,9 +73,12 @@ func relayCommand(errs io.Writer) *cobra.Command {
 	f.String("listen", "", "postgres://… of the server itself, no pooler's: be told of what services with Options.Notify write, over one more connection; with --wal, read the slot there; SKALD_LISTEN stands for it")
 	f.BoolVar(&r.wal, "wal", false, "hear of commits from a logical replication slot, which is made where it is missing, instead of looking; PostgreSQL with wal_level=logical, a role with REPLICATION")
 	f.StringVar(&r.slot, "slot", "", "the slot, and the publication of that name; with --wal and one schema (default: skald_<database>_<schema>)")
-	f.StringVar(&r.readBy, "read-by", "", "the replication slot from which Debezium reads the outbox: publish nothing but what was deferred, move the positions to where that slot is confirmed, and empty what is older than the retention; PostgreSQL only (docs/debezium.md)")
+	f.StringVar(&r.readBy, "read-by", "", "the replication slot from which Debezium reads the outbox: publish nothing but "+
+		"what was deferred, move the positions to where that slot is confirmed, and empty what is older than the "+
+		"retention; PostgreSQL only (docs/debezium.md)")
 	f.StringVar(&r.publication, "publication", "", "that the slot is read by; with --read-by (default: skald_debezium)")
-	f.BoolVar(&r.trustSlot, "trust-slot", false, "take it, for this start, that the slot has had or will have every row of the outbox, where that cannot be proved: Debezium has read it all along; with --read-by")
+	f.BoolVar(&r.trustSlot, "trust-slot", false, "take it, for this start, that the slot has had or will have every row of "+
+		"the outbox, where that cannot be proved: Debezium has read it all along; with --read-by")
 	f.DurationVar(&r.keep.Outbox, "keep-outbox", 7*24*time.Hour, "how long rows are kept once they are published")
 	f.DurationVar(&r.keep.Marks, "keep-marks", 30*24*time.Hour, "how long marks are kept; at least as long as rows")
 	f.DurationVar(&r.keep.Steps, "keep-steps", 90*24*time.Hour, "how long steps of sagas are kept after their saga began: no saga may take longer")

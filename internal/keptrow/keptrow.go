@@ -1,7 +1,11 @@
 // Package keptrow is what all stores do alike with the row of a kept message.
 package keptrow
 
-import "github.com/skald-go/skald/store"
+import (
+	"slices"
+
+	"github.com/skald-go/skald/store"
+)
 
 // ByRow tells whether a list asks for what no index knows.
 func ByRow(w *store.Sought) bool {
@@ -12,7 +16,14 @@ func ByRow(w *store.Sought) bool {
 func Matches(w *store.Sought, p *store.Parked) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	m := &p.Message
-	died := p.Dead != nil && is(w.Kind, p.Dead.Kind) && !p.Dead.At.Before(w.DeadFrom) && (w.DeadTo.IsZero() || p.Dead.At.Before(w.DeadTo))
-	return is(w.Topic, m.Topic) && is(w.Type, m.Type) && (died || w.Kind == "" && w.DeadFrom.IsZero() && w.DeadTo.IsZero()) &&
-		(w.About == "" || p.ID == w.About || m.CorrelationID == w.About || m.CausationID == w.About || m.Subject == w.About)
+	if !is(w.Topic, m.Topic) || !is(w.Type, m.Type) {
+		return false
+	}
+	if w.Kind != "" || !w.DeadFrom.IsZero() || !w.DeadTo.IsZero() {
+		d := p.Dead
+		if d == nil || !is(w.Kind, d.Kind) || d.At.Before(w.DeadFrom) || !w.DeadTo.IsZero() && !d.At.Before(w.DeadTo) {
+			return false
+		}
+	}
+	return w.About == "" || slices.Contains([]string{p.ID, m.CorrelationID, m.CausationID, m.Subject}, w.About)
 }

@@ -114,7 +114,8 @@ func Metrics() []Metric {
 		{CallAge, "s", "Since the oldest of them was to be made; 0: there is none", kept},
 		{InboxReady, "{process}", "1 while this process can consume: subscribed, the broker answers, not stopped", []string{labelConsumer}},
 		{RelayReady, "{process}", "1 while this relay can work: database and broker answer", []string{labelOwner}},
-		{RelayDeaf, "{process}", "1 while this relay is to hear of commits from the WAL and cannot, and so polls; or while positions do not follow the slot of another reader", []string{labelOwner}},
+		{RelayDeaf, "{process}", "1 while this relay is to hear of commits from the WAL and cannot, and so polls; " +
+			"or while positions do not follow the slot of another reader", []string{labelOwner}},
 		{Heard, "s", "Since a process of the consumer last gave a sign of life, as the database has it", kept},
 		{Progress, "s", "Since a process of the consumer last acknowledged something, as the database has it", kept},
 		{RelayProgress, "s", "Since a relay that owns shards last took one or stored how far it has come", []string{labelSource, labelOwner}},

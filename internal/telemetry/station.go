@@ -156,7 +156,8 @@ func (r *Relay) Send(msgs []skald.Message) trace.Span {
 	if first < 0 {
 		return nil
 	}
-	_, span := r.tracer.Start(Remote(ctx, msgs[first].TraceParent), sendName(msgs), trace.WithSpanKind(trace.SpanKindProducer))
+	from := Remote(ctx, msgs[first].TraceParent)
+	_, span := r.tracer.Start(from, sendName(msgs), trace.WithSpanKind(trace.SpanKindProducer))
 	if !span.IsRecording() {
 		return span
 	}
@@ -251,7 +252,8 @@ func (i *Inbox) Watch(now func() Standing) (stop func()) {
 // Process starts the span of one attempt at a message: a child of the span that wrote it. What the handler
 // says under the context that it returns goes on from there.
 func (i *Inbox) Process(ctx context.Context, m *skald.Message, attempt int) (context.Context, trace.Span) {
-	ctx, span := i.tracer.Start(Remote(ctx, m.TraceParent), "process "+m.Topic, trace.WithSpanKind(trace.SpanKindConsumer))
+	from := Remote(ctx, m.TraceParent)
+	ctx, span := i.tracer.Start(from, "process "+m.Topic, trace.WithSpanKind(trace.SpanKindConsumer))
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("messaging.operation.name", "process"), attribute.String("messaging.operation.type", "process"),
 			attribute.String("messaging.destination.name", m.Topic), attribute.String("messaging.consumer.group.name", i.consumer),

@@ -348,11 +348,11 @@ func (d *database) keptOf(what store.Sought) (out []keptRow) {
 }
 
 // kept lists kept messages, and says how far it looked where Scan ended the list.
-func (s *Store) kept(ctx context.Context, what store.Sought, limit int) (out []store.Parked, to int64, err error) {
+func (s *Store) kept(ctx context.Context, what store.Sought, most int) (out []store.Parked, to int64, err error) {
 	err = s.enter(ctx, func() error {
 		now := s.db.now()
 		for i, k := range s.db.keptOf(what) {
-			if len(out) == limit {
+			if len(out) == most {
 				to = 0
 				break
 			}

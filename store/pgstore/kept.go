@@ -11,7 +11,8 @@ import (
 )
 
 // ofKey is what is kept, for who looks for a key: of two indexes, which have a part of it each.
-const ofKey = `(SELECT * FROM /*schema*/skald_parked WHERE blocks_key UNION ALL SELECT * FROM /*schema*/skald_parked WHERE NOT blocks_key AND bytes >= 0) AS k`
+const ofKey = `(SELECT * FROM /*schema*/skald_parked WHERE blocks_key
+	UNION ALL SELECT * FROM /*schema*/skald_parked WHERE NOT blocks_key AND bytes >= 0) AS k`
 
 // choices makes the forms of the statements that list what is kept.
 func (c *core) choices() {
@@ -62,9 +63,9 @@ func (w *choice) byIndex(what *store.Sought) {
 
 // byRow adds what is looked at row by row.
 func (w *choice) byRow(what *store.Sought) {
-	for column, is := range map[string]string{"topic": what.Topic, "type": what.Type, "kind": what.Kind} {
-		if is != "" {
-			w.is(column+" = ?", "text", legible(is))
+	for _, c := range [][2]string{{"topic = ?", what.Topic}, {"type = ?", what.Type}, {"kind = ?", what.Kind}} {
+		if c[1] != "" {
+			w.is(c[0], "text", legible(c[1]))
 		}
 	}
 	if !what.DeadFrom.IsZero() {
@@ -73,13 +74,13 @@ func (w *choice) byRow(what *store.Sought) {
 	if !what.DeadTo.IsZero() {
 		w.is("dead_at < ?", "timestamptz", moment(what.DeadTo))
 	}
-	if what.About != "" { // the envelope has more of it than is asked for: see kept
-		w.is("(id = ? OR position(convert_to(?, 'UTF8') IN envelope) > 0)", "text", legible(held.Within(what.About)))
+	if what.About != "" { // other parts of an envelope may have that text, too: see kept
+		w.is("position(convert_to(?, 'UTF8') IN envelope) > 0", "text", legible(held.Within(what.About)))
 	}
 }
 
 // kept lists kept messages, and says how far it looked where Scan ended the list.
-func (c *core) kept(ctx context.Context, what store.Sought, limit int) (out []store.Parked, to int64, err error) {
+func (c *core) kept(ctx context.Context, what store.Sought, most int) (out []store.Parked, to int64, err error) {
 	if c.err != nil {
 		return nil, 0, c.err
 	}
@@ -89,14 +90,14 @@ func (c *core) kept(ctx context.Context, what store.Sought, limit int) (out []st
 		}
 		return call{sql: strings.Replace(c.sql[name], "/*where*/", w.where.String(), 1), args: w.args}
 	}
-	if what.Scan > 0 && (keptrow.ByRow(&what) || what.Scan < limit) {
+	if what.Scan > 0 && (keptrow.ByRow(&what) || what.Scan < most) {
 		w := choice{args: []any{what.After, int64(what.Scan) - 1}}
 		w.byIndex(&what)
 		if err := c.short(ctx, "look how far to read", chosen("ParkedEnd", &w).into(&to)); err != nil {
 			return nil, 0, err
 		}
 	}
-	w := choice{args: []any{what.After, what.Bare, int32(limit)}}
+	w := choice{args: []any{what.After, what.Bare, int32(most)}}
 	if w.byIndex(&what); to > 0 {
 		w.is("place <= ?", "bigint", to)
 	}
@@ -116,9 +117,9 @@ func (c *core) kept(ctx context.Context, what store.Sought, limit int) (out []st
 	}
 	err = c.short(ctx, "list kept messages", kept)
 	switch {
-	case len(out) == limit: // the next list begins after the last one
+	case len(out) == most: // the next list begins after the last one
 		to = 0
-	case read == limit:
+	case read == most:
 		to = last
 	}
 	return out, to, err

@@ -37,7 +37,7 @@ type ReadByOptions struct {
 // what is published. Where a relay that publishes works, this one stands by.
 //
 // A position moves to a snapshot only if the slot's confirmed position has passed a place of the WAL that was
-// read behind it, and if the slot is known to be the one from whose stream nothing that the positions do not
+// read after it, and if the slot is known to be the one from whose stream nothing that the positions do not
 // show was left out. Else the positions stay, and Hearing says why.
 type ReadBy struct {
 	*core
@@ -82,7 +82,8 @@ func (s *Store) ReadBy(o *ReadByOptions) (*ReadBy, error) {
 		at.Publication = "skald_debezium"
 	}
 	if !regexp.MustCompile(`^[a-z0-9_]{1,63}$`).MatchString(at.Slot) {
-		return nil, fmt.Errorf("read by: %q cannot be a slot's name: 1 to 63 lower-case letters, digits and underscores", at.Slot)
+		return nil, fmt.Errorf("read by: %q cannot be a slot's name: 1 to 63 lower-case letters, digits and underscores",
+			at.Slot)
 	}
 	r := s.readBy(at)
 	r.named = s
@@ -90,13 +91,14 @@ func (s *Store) ReadBy(o *ReadByOptions) (*ReadBy, error) {
 }
 
 func (c *core) readBy(o ReadByOptions) *ReadBy {
-	r := &ReadBy{core: c, o: o, trust: o.Trust, each: readByEach, cutEach: markEach, log: slog.New(slog.DiscardHandler), text: map[string]string{},
-		why: "slot " + o.Slot + " was not seen yet"}
+	r := &ReadBy{core: c, o: o, trust: o.Trust, each: readByEach, cutEach: markEach, text: map[string]string{},
+		log: slog.New(slog.DiscardHandler), why: "slot " + o.Slot + " was not seen yet"}
+	published := strings.ReplaceAll(c.sql["WALPublished"], "$slot", quote(o.Publication))
+	parts := strings.NewReplacer("/*server*/", c.sql["WALServer"], "/*published*/", published)
+	names := strings.NewReplacer("$slot", quote(o.Slot), "$publication", quote(o.Publication))
 	for name, text := range c.sql {
 		if strings.HasPrefix(name, "ReadBy") {
-			text = strings.NewReplacer("/*server*/", c.sql["WALServer"],
-				"/*published*/", strings.ReplaceAll(c.sql["WALPublished"], "$slot", quote(o.Publication))).Replace(text)
-			r.text[name] = strings.NewReplacer("$slot", quote(o.Slot), "$publication", quote(o.Publication)).Replace(text)
+			r.text[name] = names.Replace(parts.Replace(text))
 		}
 	}
 	return r
@@ -195,12 +197,13 @@ func (r *ReadBy) follow(s *sighting) error {
 		return errors.New(s.unfit)
 	case back:
 		r.last = nil
-		return fmt.Errorf("slot %s is confirmed behind the end of the WAL, or the WAL went back: was the database restored?", r.o.Slot)
+		return fmt.Errorf("slot %s is confirmed past the end of the WAL, or the WAL went back: if the database was restored, "+
+			"run skald relay until it has passed all rows", r.o.Slot)
 	case r.first == nil || !s.sameAs(r.last):
 		r.first, r.known, r.waits = s, nil, nil
 		if !s.sameAs(s) { // the next look could not tell it from another one
 			r.first = nil
-			return fmt.Errorf("slot %s was only just made", r.o.Slot)
+			return fmt.Errorf("slot %s was only just made: the next look tells", r.o.Slot)
 		}
 	}
 	r.last = s
@@ -224,29 +227,33 @@ func (r *ReadBy) bounds(ctx context.Context, s *sighting) (why, err error) {
 }
 
 // bound is bounds for one: the rows are in the stream if base was cut beside this slot, or if they are of
-// transactions that drew their numbers behind it.
+// transactions that drew their numbers after it was made.
 func (r *ReadBy) bound(ctx context.Context, base string, s *sighting) (why, err error) {
 	t, err := parseTick(base)
 	if err != nil {
 		return nil, err
 	}
 	was := sightingOf(t.token)
-	if was != nil && was.slot == s.slot && was.where == s.where && was.place < s.place && (was.place >= r.first.place || !r.apart && r.first.sameAs(was)) {
-		return nil, nil
+	if was != nil && was.slot == s.slot && was.where == s.where && was.place < s.place {
+		if was.place >= r.first.place || !r.apart && r.first.sameAs(was) {
+			return nil, nil
+		}
 	}
 	if s.oldest < r.first.next {
 		return fmt.Errorf("transactions are open since before slot %s was seen", r.o.Slot), nil
 	}
 	left, err := r.left(ctx, t, r.first.next)
 	if err == nil && left {
-		why = fmt.Errorf("rows from before slot %s was seen are not known to be published: run skald relay until it has passed them, or, if the slot has had them, begin once with --trust-slot", r.o.Slot)
+		why = fmt.Errorf("rows from before slot %s was seen are not known to be published: "+
+			"run skald relay until it has passed them, or, if the slot has had them, begin once with --trust-slot", r.o.Slot)
 	}
 	return why, err
 }
 
 // left tells whether rows of transactions before number next are there that t does not show.
 func (c *core) left(ctx context.Context, t tick, next uint64) (left bool, err error) {
-	err = c.short(ctx, "read by", c.call("ReadByLeft", t.id, t.token, strconv.FormatUint(next, 10)).into(&left))
+	ask := c.call("ReadByLeft", t.id, t.token, strconv.FormatUint(next, 10))
+	err = c.short(ctx, "read by", ask.into(&left))
 	return left, err
 }
 
@@ -274,7 +281,7 @@ func (r *ReadBy) move(ctx context.Context, base string, s *sighting) (string, er
 	return base, nil
 }
 
-// mark takes a snapshot, if there is something new, and behind it the place that the slot has to pass.
+// mark takes a snapshot, if there is something new, and after it the place that the slot has to pass.
 func (r *ReadBy) mark(ctx context.Context, base string, s *sighting) error {
 	l, err := r.look(base)
 	if err != nil {

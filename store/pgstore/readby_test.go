@@ -130,6 +130,14 @@ func (d *readByBed) cuts(t *testing.T) {
 	eventually(t, "a snapshot is taken", func() bool { d.stays(t, ""); return len(d.r.waits) > 0 })
 }
 
+// passes writes a row, and has the slot's reader confirm it once a snapshot waits for that.
+func (d *readByBed) passes(t *testing.T, c *slotReader) {
+	t.Helper()
+	d.write(t)
+	d.cuts(t)
+	c.confirm(t, d.place(t))
+}
+
 // stays wants the position to stay, and why.
 func (d *readByBed) stays(t *testing.T, why string) {
 	t.Helper()
@@ -259,9 +267,7 @@ func readByBefore(t *testing.T, d *readByBed) {
 	d.stays(t, "rows from before slot")
 	d.kept(t, 1)
 	d.relay(t)
-	d.write(t)
-	d.cuts(t)
-	c.confirm(t, d.place(t))
+	d.passes(t, c)
 	d.moves(t)
 	d.kept(t, 0)
 }
@@ -269,9 +275,7 @@ func readByBefore(t *testing.T, d *readByBed) {
 func readByGone(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.stays(t, "")
-	d.write(t)
-	d.cuts(t)
-	c.confirm(t, d.place(t))
+	d.passes(t, c)
 	d.moves(t)
 	d.write(t)
 	d.cuts(t)
@@ -284,11 +288,9 @@ func readByGone(t *testing.T, d *readByBed) {
 	c.confirm(t, d.place(t))
 	d.stays(t, "rows from before slot")
 	d.kept(t, 2)
-	d.doctor(t, "warning rows are there behind the position")
+	d.doctor(t, "warning rows are there after the position")
 	d.relay(t)
-	d.write(t)
-	d.cuts(t)
-	c.confirm(t, d.place(t))
+	d.passes(t, c)
 	d.moves(t)
 	d.kept(t, 0)
 }
@@ -312,9 +314,7 @@ func readByAnew(t *testing.T, d *readByBed) {
 func readByProcess(t *testing.T, d *readByBed) {
 	c := d.readsSlot(t)
 	d.stays(t, "")
-	d.write(t)
-	d.cuts(t)
-	c.confirm(t, d.place(t))
+	d.passes(t, c)
 	d.moves(t)
 	d.write(t)
 	d.again(t)

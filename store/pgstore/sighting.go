@@ -21,7 +21,7 @@ type sighting struct {
 	session   string // a hash of the one that reads the slot; "": none does
 	restart   int64  // of the slot: never less than the place at which it was made
 	confirmed int64
-	end       int64 // of the WAL, just behind
+	end       int64 // of the WAL, just after
 	// of transactions: those before oldest had ended, and none had drawn next or a later number
 	oldest, next uint64
 	bases        []string // the positions of the shards
@@ -34,7 +34,10 @@ type sighting struct {
 // before the place at which that was seen; and if the session that read it then reads it still: a slot in use
 // cannot be dropped.
 func (s *sighting) sameAs(was *sighting) bool {
-	return was != nil && s.slot == was.slot && s.where == was.where && (s.restart < was.place || s.session != "" && s.session == was.session)
+	if was == nil || s.slot != was.slot || s.where != was.where {
+		return false
+	}
+	return s.restart < was.place || s.session != "" && s.session == was.session
 }
 
 // String is what sightingOf reads, in the token of a tick: what to know the slot again by.
@@ -75,7 +78,8 @@ func (r *ReadBy) see(ctx context.Context) (*sighting, error) {
 		return row.Scan(&s.bases[len(s.bases)-1])
 	}
 	err := r.short(ctx, "look at slot "+r.o.Slot, call{sql: r.text["ReadByPlace"]}.into(&s.place, &server),
-		call{sql: r.text["ReadBySlot"]}.into(&s.there, &plugin, &here, &status, &s.restart, &s.confirmed, &pid, &session, &publications),
+		call{sql: r.text["ReadBySlot"]}.into(&s.there, &plugin, &here, &status, &s.restart, &s.confirmed, &pid, &session,
+			&publications),
 		call{sql: r.text["ReadBySnapshot"]}.into(&oldest, &next, &published, &s.end), bases)
 	if err != nil {
 		return nil, err
@@ -93,11 +97,13 @@ func (r *ReadBy) see(ctx context.Context) (*sighting, error) {
 	case lost:
 		s.unfit = fmt.Sprintf("slot %s was invalidated by the server, or was never ready", r.o.Slot)
 	case published == "":
-		s.unfit = fmt.Sprintf("publication %s does not have all rows of the outbox, as rows of skald_outbox: skald debezium config prints how it is made", r.o.Publication)
+		s.unfit = fmt.Sprintf("publication %s does not have all rows of the outbox, as rows of skald_outbox: "+
+			"skald debezium config prints how it is made", r.o.Publication)
 	case s.hidden:
 		s.unfit = "this role may not see who reads the slot: GRANT pg_read_all_stats TO it"
 	case publications != "" && !names(publications, r.o.Publication):
-		s.unfit = fmt.Sprintf("slot %s is read by publication %s, not %s: give that as --publication", r.o.Slot, publications, r.o.Publication)
+		s.unfit = fmt.Sprintf("slot %s is read by publication %s, not %s: give that as --publication", r.o.Slot,
+			publications, r.o.Publication)
 	}
 	s.there = s.there && here && !lost
 	return s, err
@@ -146,14 +152,16 @@ func (c *core) slot(ctx context.Context, p *patient) error {
 		if err != nil {
 			return err
 		}
-		const remedy = "run skald relay until skald outbox shows nothing pending: it publishes again what is not known to be published. Or begin once with skald relay --read-by --trust-slot, if the slot has had all; docs/debezium.md"
+		const remedy = "run skald relay until skald outbox shows nothing pending: it publishes again what is not known to be " +
+			"published. Or begin once with skald relay --read-by --trust-slot, if the slot has had all; docs/debezium.md"
 		switch {
 		case is.there && is.hidden:
 			p.say("read by", skald.Fine, "this user may not see who reads slot "+was.slot, "")
 		case is.there && (is.sameAs(was) || !left):
 			p.say("read by", skald.Fine, "positions follow slot "+was.slot, "")
 		case is.there:
-			p.say("read by", skald.Doubtful, fmt.Sprintf("rows are there behind the position, and slot %s may be another than the one that was followed: if no skald relay --read-by is at work, nothing is emptied", was.slot), remedy)
+			p.say("read by", skald.Doubtful, fmt.Sprintf("rows are there after the position, and slot %s may be another than the one "+
+				"that was followed: if no skald relay --read-by is at work, nothing is emptied", was.slot), remedy)
 		default:
 			p.say("read by", skald.Failed, is.unfit+": positions followed it, and nothing is emptied any more", remedy)
 		}

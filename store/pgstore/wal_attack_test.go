@@ -53,7 +53,8 @@ func walStandby(t *testing.T, b *bed) {
 		return two.Hearing().Elsewhere && two.relay.Health().Shards == 0 && one.relay.Health().Shards == 16
 	})
 	b.until(t, "it is a standby", `SELECT EXISTS (SELECT FROM {skald_relay} WHERE owner = 'two' AND standby)`)
-	if h := two.relay.Health(); h.Polls != "" || !h.Ready {
+	eventually(t, "the standby is ready", func() bool { return two.relay.Health().Ready })
+	if h := two.relay.Health(); h.Polls != "" {
 		t.Errorf("a standby says %+v", h)
 	}
 	one.stop()

@@ -26,9 +26,11 @@ func ParseEnvelope(s string) (*broker.Envelope, error) {
 	out := &broker.Envelope{}
 	for _, part := range strings.Split(s, ",") {
 		name, place, _ := strings.Cut(part, ":")
-		field := map[string]*string{"id": &out.ID, "type": &out.Type, "key": &out.Key, "source": &out.Source}[name]
+		fields := map[string]*string{"id": &out.ID, "type": &out.Type, "key": &out.Key, "source": &out.Source}
+		field := fields[name]
 		if field == nil || place == "" {
-			return nil, fmt.Errorf("envelope is cloudevents, off, or id:PLACE,type:PLACE,key:PLACE,source:TEXT, not %q", s)
+			const want = "cloudevents, off, or id:PLACE,type:PLACE,key:PLACE,source:TEXT"
+			return nil, fmt.Errorf("envelope is "+want+", not %q", s)
 		}
 		*field = place
 	}
@@ -60,7 +62,8 @@ func (c *Codec) For(e *broker.Envelope) (*Codec, error) {
 		switch {
 		case a.text == "" || a.elsewhere:
 		case kind == "header" && at != "" && !c.named(at):
-			return nil, fmt.Errorf("envelope: the place of %s is header %q: the broker has no header of that name, or another use for it", a.name, at)
+			return nil, fmt.Errorf("envelope: the place of %s is header %q: the broker has no header of that name, "+
+				"or another use for it", a.name, at)
 		case kind == "header" && at != "":
 			a.to.header = at
 		case kind == "json" && at != "":
@@ -95,7 +98,8 @@ func (p *places) of(m *skald.Message) [3]placed {
 func (c *Codec) mapped(m *skald.Message, to Headers) (data []byte, err error) {
 	p, own := c.places, m.Headers
 	if p.byTopic && m.Type != "" && m.Type != m.Topic {
-		return nil, fmt.Errorf("%w: by its envelope the type is the topic, and this one is of type %q", ErrCannotCarry, m.Type)
+		return nil, fmt.Errorf("%w: by its envelope the type is the topic, and this one is of type %q",
+			ErrCannotCarry, m.Type)
 	}
 	written := map[string]string{}
 	for _, a := range p.of(m) {
@@ -104,7 +108,8 @@ func (c *Codec) mapped(m *skald.Message, to Headers) (data []byte, err error) {
 			continue
 		}
 		if !c.style.Exact && !(isText(a.value) && c.plain(skald.Header{Name: name, Value: []byte(a.value)})) {
-			return nil, fmt.Errorf("%w: its envelope has header %s: %q does not come out of one as it goes in", ErrCannotCarry, name, a.value)
+			return nil, fmt.Errorf("%w: its envelope has header %s: %q does not come out of one as it goes in",
+				ErrCannotCarry, name, a.value)
 		}
 		written[name] = a.value
 		to.Text(name, a.value)
@@ -174,7 +179,8 @@ func (p *places) data(m *skald.Message) (data []byte, keyed bool, err error) {
 			continue
 		}
 		if !utf8.ValidString(a.value) {
-			return nil, false, fmt.Errorf("%w: the envelope has field %q in the value: what belongs there is not text", ErrCannotCarry, a.place.field)
+			return nil, false, fmt.Errorf("%w: the envelope has field %q in the value: what belongs there is not text",
+				ErrCannotCarry, a.place.field)
 		}
 		if added.Len() > 0 {
 			added.WriteByte(',')
@@ -216,7 +222,8 @@ func (c *Codec) Fill(m *skald.Message) error {
 		return nil
 	}
 	var object map[string]json.RawMessage
-	asked := p.id.field != "" && m.ID == "" || p.kind.field != "" && m.Type == "" || p.key.field != "" && m.Key == nil
+	asked := p.id.field != "" && m.ID == "" || p.kind.field != "" && m.Type == "" ||
+		p.key.field != "" && m.Key == nil
 	if asked && m.Data != nil && (c.style.Exact || len(m.Data) > 0) { // else it may be a tombstone
 		var err error
 		if object, err = fields(m.Data); err != nil {

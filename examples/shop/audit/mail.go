@@ -35,7 +35,8 @@ func (b *books) mailedOnce() Invariant {
 		if o.ended() {
 			want = 1
 		}
-		f.hold(b.mails[o.id] == want, "order %s is %s: %d mails instead of %d", o.id, o.state, b.mails[o.id], want)
+		told := b.mails[o.id]
+		f.hold(told == want, "order %s is %s: %d mails instead of %d", o.id, o.state, told, want)
 		if b.mailbox == nil {
 			continue
 		}
@@ -43,9 +44,11 @@ func (b *books) mailedOnce() Invariant {
 		if there {
 			explained++
 		}
-		f.hold(there == o.ended(), "order %s is %s, and whether the mail server has delivered its mail: %t", o.id, o.state, there)
-		f.hold(!there || strings.HasPrefix(l.subject, "Your order was cancelled: ") == (o.state == "cancelled"),
-			"order %s is %s, and its mail to %s says %q", o.id, o.state, l.recipient, l.subject)
+		f.hold(there == o.ended(), "order %s is %s, and whether the mail server has delivered its mail: %t",
+			o.id, o.state, there)
+		cancelled := strings.HasPrefix(l.subject, "Your order was cancelled: ")
+		f.hold(!there || cancelled == (o.state == "cancelled"), "order %s is %s, and its mail to %s says %q",
+			o.id, o.state, l.recipient, l.subject)
 	}
 	for id, n := range b.mails {
 		if b.byID[id] == nil {
@@ -55,5 +58,6 @@ func (b *books) mailedOnce() Invariant {
 	if others := len(b.mailbox) - explained; others > 0 {
 		f.hold(false, "the mail server has delivered %d mails that belong to no order", others)
 	}
-	return f.verdict("mailed_once", fmt.Sprintf("%d customers told, %d mails delivered", len(b.mails), len(b.mailbox)))
+	seen := fmt.Sprintf("%d customers told, %d mails delivered", len(b.mails), len(b.mailbox))
+	return f.verdict("mailed_once", seen)
 }

@@ -55,7 +55,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /moves/{key}", s.find)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		wait(r.Context(), s.moods.slowness())
-		if s.moods.is(Busy, s.moods.rates.Busy) {
+		if s.moods.Is(Busy, s.moods.rates.Busy) {
 			w.Header().Set("Retry-After", "1")
 			problem(w, http.StatusServiceUnavailable, "too much to do; nothing was begun")
 			return
@@ -90,11 +90,11 @@ func (s *Server) move(w http.ResponseWriter, r *http.Request, kind string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patience)
 	defer cancel()
 	receipt, err := s.carry(ctx, kind, key, m)
-	if err == nil && s.moods.is(Failed, s.moods.rates.Fail) {
+	if err == nil && s.moods.Is(Failed, s.moods.rates.Fail) {
 		problem(w, http.StatusInternalServerError, "something went wrong, and the money may have been moved")
 		return
 	}
-	if err == nil && s.moods.is(Hung, s.moods.rates.Hang) {
+	if err == nil && s.moods.Is(Hung, s.moods.rates.Hang) {
 		wait(r.Context(), s.moods.rates.HangFor)
 		problem(w, http.StatusGatewayTimeout, "it took too long, and the money may have been moved")
 		return
@@ -106,7 +106,7 @@ func (s *Server) carry(ctx context.Context, kind, key string, m Move) (r Receipt
 	switch {
 	case kind == Refund:
 		r, err = s.ledger.Refund(ctx, key, m)
-	case s.moods.is(Declined, s.moods.rates.Decline):
+	case s.moods.Is(Declined, s.moods.rates.Decline):
 		if err := s.ledger.decline(ctx, key, m); err != nil {
 			return r, err
 		}
@@ -114,7 +114,7 @@ func (s *Server) carry(ctx context.Context, kind, key string, m Move) (r Receipt
 	default:
 		r, err = s.ledger.Charge(ctx, key, m)
 	}
-	if err == nil && s.moods.is(Forgot, s.moods.rates.Forget) {
+	if err == nil && s.moods.Is(Forgot, s.moods.rates.Forget) {
 		err = s.ledger.forget(ctx, key, s.moods.rates.ForgetAfter)
 	}
 	return r, err

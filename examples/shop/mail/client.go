@@ -62,8 +62,9 @@ func (c *Client) send(ctx context.Context, m Mail) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(w, "From: <%s>\r\nTo: <%s>\r\nSubject: %s\r\nMessage-ID: <%s>\r\nDate: %s\r\n\r\n%s.\r\n", sender, m.To,
-		mime.QEncoding.Encode("utf-8", m.Subject), m.ID, time.Now().Format(time.RFC1123Z), m.Subject); err != nil {
+	const form = "From: <%s>\r\nTo: <%s>\r\nSubject: %s\r\nMessage-ID: <%s>\r\nDate: %s\r\n\r\n%s.\r\n"
+	subject, date := mime.QEncoding.Encode("utf-8", m.Subject), time.Now().Format(time.RFC1123Z)
+	if _, err := fmt.Fprintf(w, form, sender, m.To, subject, m.ID, date, m.Subject); err != nil {
 		return err
 	}
 	if err := w.Close(); err != nil { // the server's answer to all of it

@@ -1,10 +1,9 @@
 package mail
 
 import (
-	"maps"
-	"math/rand/v2"
-	"sync"
 	"time"
+
+	"github.com/skald-go/skald/examples/shop/mood"
 )
 
 // Rates say how likely each mood is, per mail, from 0 to 1. The zero value is a server that does what it is
@@ -38,42 +37,12 @@ const (
 
 // Moods decide, by a seed, how a server is at each mail, and count that.
 type Moods struct {
+	*mood.Dice
 	rates Rates
-
-	mu     sync.Mutex
-	rng    *rand.Rand
-	counts map[string]int64
 }
 
 // NewMoods are moods at these rates.
-func NewMoods(seed uint64, r Rates) *Moods {
-	return &Moods{rates: r, rng: rand.New(rand.NewPCG(seed, 0x3a11)), counts: map[string]int64{}}
-}
-
-// Counts is how often it was in each mood.
-func (m *Moods) Counts() map[string]int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.counts)
-}
-
-// is rolls the dice for one mood.
-func (m *Moods) is(mood string, rate float64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if rate <= 0 || m.rng.Float64() >= rate {
-		return false
-	}
-	m.counts[mood]++
-	return true
-}
+func NewMoods(seed uint64, r Rates) *Moods { return &Moods{mood.New(seed, 0x3a11), r} }
 
 // slowness is how long it takes this time.
-func (m *Moods) slowness() time.Duration {
-	if !m.is(Slow, m.rates.Slow) {
-		return 0
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return time.Duration(m.rng.Int64N(int64(max(1, m.rates.SlowFor))))
-}
+func (m *Moods) slowness() time.Duration { return m.For(Slow, m.rates.Slow, m.rates.SlowFor) }

@@ -86,7 +86,7 @@ func (s *Server) talk(conn net.Conn) {
 		case "MAIL":
 			from, to, answer = true, "", "250 yes"
 			time.Sleep(s.moods.slowness())
-			if s.moods.is(Busy, s.moods.rates.Busy) {
+			if s.moods.Is(Busy, s.moods.rates.Busy) {
 				from, answer = false, "451 too much to do; send it again"
 			}
 		case "RCPT":
@@ -140,7 +140,7 @@ func (s *Server) data(in *textproto.Reader, out *textproto.Writer, to string) (a
 	case err != nil: // it may be taken all the same: neither yes nor no would be true
 		slog.ErrorContext(ctx, "mail server", "mail", id, "error", err)
 		return ""
-	case s.moods.is(Cut, s.moods.rates.Cut):
+	case s.moods.Is(Cut, s.moods.rates.Cut):
 		return ""
 	}
 	return "250 taken"

@@ -104,7 +104,7 @@ func about(m skald.Received[event.Verdict]) mail.Mail {
 	}
 	return mail.Mail{
 		ID:      "order-" + url.QueryEscape(m.Value.ID) + "@shop.example",
-		To:      url.QueryEscape(m.Value.Customer) + "@customers.example", // a customer's name may be anything
+		To:      url.QueryEscape(m.Value.Customer) + "@customers.example", // the name may be anything
 		Subject: subject,
 	}
 }
@@ -129,7 +129,9 @@ func (s *Notification[TTx]) send() call.Call[TTx, event.Verdict, mail.Mail, stru
 			}
 			return struct{}{}, err
 		},
-		Settle: func(ctx context.Context, tx TTx, m skald.Received[event.Verdict], _ call.Outcome[struct{}]) error {
+		Settle: func(
+			ctx context.Context, tx TTx, m skald.Received[event.Verdict], _ call.Outcome[struct{}],
+		) error {
 			return s.note(ctx, tx, m)
 		},
 	}
@@ -140,8 +142,8 @@ func (s *Notification[TTx]) note(ctx context.Context, tx TTx, m skald.Received[e
 	if err := s.journal.Note(ctx, tx, m.Message); err != nil {
 		return err
 	}
-	_, err := s.home.DB(tx).Exec(ctx, s.sql["Mail"], m.Value.ID, m.Value.Customer, about(m).Subject, table.Time(s.o.Now()))
-	if err != nil {
+	v, at := m.Value, table.Time(s.o.Now())
+	if _, err := s.home.DB(tx).Exec(ctx, s.sql["Mail"], v.ID, v.Customer, about(m).Subject, at); err != nil {
 		return fmt.Errorf("note the mail: %w", err)
 	}
 	return nil

@@ -67,7 +67,8 @@ func draw(b *strings.Builder, at box, s plan.Step, m Mark) {
 		if n > 0 {
 			style = ` font-size="11" fill="#4a5568"`
 		}
-		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle"%s>%s</text>`, at.x+at.w/2, at.y+20+15*n, style, html.EscapeString(line(short(text, at.w, n))))
+		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle"%s>%s</text>`, at.x+at.w/2, at.y+20+15*n, style,
+			html.EscapeString(line(short(text, at.w, n))))
 	}
 	b.WriteString("</g>\n")
 }

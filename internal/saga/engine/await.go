@@ -29,7 +29,8 @@ func (e *Engine[TTx]) alarm(s store.Saga, told []plan.Action) {
 	for _, a := range told {
 		if a.Verb == plan.Alarm {
 			e.counts.add(&e.counts.Alarms)
-			e.o.Logger.Warn("saga: somebody has to look", "saga", s.Name, "key", s.Key, "step", stored.Name(a.Step, a.Occurrence), "why", a.Reason)
+			e.o.Logger.Warn("saga: somebody has to look", "saga", s.Name, "key", s.Key,
+				"step", stored.Name(a.Step, a.Occurrence), "why", a.Reason)
 		}
 	}
 }

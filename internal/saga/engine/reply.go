@@ -106,10 +106,12 @@ func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) 
 		r := &all[i]
 		e.counts.reply(r.out)
 		e.metrics.Replied(string(r.out))
-		if name, key, _, _ := parse(r.m.CorrelationID); r.out != Foreign && r.out != plan.Repeat && !r.out.Changed() {
-			e.o.Logger.WarnContext(of(ctx, r.m), "saga: a reply does not count", "saga", name, "key", key, "outcome", string(r.out),
-				"topic", r.m.Topic, "type", r.m.Type, "id", r.m.ID, "causation", r.m.CausationID)
+		if r.out == Foreign || r.out == plan.Repeat || r.out.Changed() {
+			continue
 		}
+		name, key, _, _ := parse(r.m.CorrelationID)
+		e.o.Logger.WarnContext(of(ctx, r.m), "saga: a reply does not count", "saga", name, "key", key,
+			"outcome", string(r.out), "topic", r.m.Topic, "type", r.m.Type, "id", r.m.ID, "causation", r.m.CausationID)
 	}
 	return -1, nil
 }
@@ -136,7 +138,9 @@ func (e *Engine[TTx]) sort(ms []skald.Message) (all []reply, mails []*mail) {
 		}
 		to.replies = append(to.replies, r)
 	}
-	slices.SortFunc(mails, func(a, b *mail) int { return cmp.Or(cmp.Compare(a.d.Name, b.d.Name), cmp.Compare(a.key, b.key)) })
+	slices.SortFunc(mails, func(a, b *mail) int {
+		return cmp.Or(cmp.Compare(a.d.Name, b.d.Name), cmp.Compare(a.key, b.key))
+	})
 	return all, mails
 }
 

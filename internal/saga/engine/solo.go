@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/skald-go/skald/store"
@@ -23,46 +24,61 @@ func (l *live[TTx]) crashed(n int) bool {
 // setAside keeps what may be worked on now, of what was just claimed: one at most that ended its process
 // twice. If the process ends, whatever it has leased is charged with that, and is stuck once it was charged
 // three times: only what ran alone comes so far.
-func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) []*live[TTx] {
-	var now, away []*live[TTx]
+func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*live[TTx]) {
+	var charged, away []*live[TTx]
 	for _, l := range ls {
-		if l.suspect && l.crashed(1) {
-			if err := l.accuse(ctx); err != nil {
-				continue // it is claimed again when its lease is over
-			}
-		}
-		switch {
-		case l.crashed(2) && !e.sits(l):
-			away = append(away, l)
-		default:
+		if l.suspect && l.crashed(1) && !l.related() {
+			l.charge()
+			charged = append(charged, l)
+		} else {
 			now = append(now, l)
 		}
 	}
-	if len(away) > 0 {
-		e.putAway(ctx, away)
+	claimed := append(now, e.putAll(ctx, charged, 0)...)
+	now = claimed[:0]
+	for _, l := range claimed {
+		if l.crashed(2) && !e.sits(l) {
+			away = append(away, l)
+		} else {
+			now = append(now, l)
+		}
 	}
+	e.putAll(ctx, away, asideWait)
 	return now
 }
 
-// putAway gives sagas back for a moment. Those for which that fails are claimed again when their lease is
-// over.
-func (e *Engine[TTx]) putAway(ctx context.Context, ls []*live[TTx]) {
-	es, moves := make([]store.Effect, 0, len(ls)), make([]store.SagaMove, 0, len(ls))
+// putAll writes the states of sagas in one transaction, and gives them back for so long; 0: it keeps them. It
+// returns those that stand. The others are claimed again, by whoever has them, when their leases are over.
+func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx], away time.Duration) (stand []*live[TTx]) {
+	if len(ls) == 0 {
+		return nil
+	}
+	var es []store.Effect
+	var moves []*store.SagaMove
+	var errs error
 	kept := ls[:0]
 	for _, l := range ls {
 		m, err := l.move(0)
 		if err != nil {
+			errs = errors.Join(errs, err)
 			continue
 		}
-		m.Release, m.Wake, m.Lease = true, asideWait, 0
-		kept, moves, es = append(kept, l), append(moves, m), append(es, store.Effect{Saga: &m})
+		if away > 0 {
+			m.Release, m.Wake, m.Lease = true, away, 0
+		}
+		kept, moves, es = append(kept, l), append(moves, &m), append(es, store.Effect{Saga: &m})
 	}
 	stood, err := e.db.Apply(ctx, es...)
+	if errs = errors.Join(errs, err); errs != nil {
+		e.o.Logger.WarnContext(ctx, "saga: sagas of a process that ended wait for the end of their leases", "sagas", len(ls), "error", errs)
+	}
 	for i, l := range kept {
 		if err == nil && stood[i] {
-			l.wrote(moves[i])
+			l.wrote(*moves[i])
+			stand = append(stand, l)
 		}
 	}
+	return stand
 }
 
 // stepAside gives the saga back for a moment, for the one that runs alone.

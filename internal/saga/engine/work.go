@@ -282,15 +282,20 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 
 // accuse notes, before a saga that was taken over goes on, that what it is at may have ended its process.
 func (l *live[TTx]) accuse(ctx context.Context) error {
+	l.charge()
+	return l.write(ctx, 0)
+}
+
+// charge counts the end of a process against what the saga was at.
+func (l *live[TTx]) charge() {
 	l.suspect = false
 	todo := l.d.Plan.Pending(l.state)
 	if len(todo) == 0 {
-		return nil
+		return
 	}
 	a := todo[0]
 	l.feed(plan.Event{What: plan.Crashed, Step: a.Step, Occurrence: a.Occurrence, Reason: fmt.Sprintf("its process (session %s) ended", l.saga.Lapsed)})
 	l.e.counts.add(&l.e.counts.TakenOver)
-	return l.write(ctx, 0)
 }
 
 // transact does what needs a transaction of the user's.

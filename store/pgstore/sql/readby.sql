@@ -1,5 +1,5 @@
 -- name: ReadByPlace
--- Before the slot is looked at: one that is made later begins behind it. What is flushed outlives a crash.
+-- Before the slot is looked at: one that is made later begins after it. What is flushed outlives a crash.
 SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint, /*server*/;
 
 -- name: ReadBySlot
@@ -12,13 +12,13 @@ FROM (SELECT) AS one LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_na
 	LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = s.active_pid;
 
 -- name: ReadBySnapshot
--- Behind the look at the slot: a transaction that has not drawn its number here commits in the slot's stream.
+-- After the look at the slot: a transaction that has not drawn its number here commits in the slot's stream.
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_snapshot_xmax(pg_current_snapshot())::text,
 	CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_publication WHERE pubname = $publication AND pubviaroot) THEN /*published*/ ELSE '' END,
 	pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint;
 
 -- name: ReadByMarked
--- Behind a snapshot: all that it shows is committed before this place.
+-- After a snapshot: all that it shows is committed before this place.
 SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint;
 
 -- name: ReadByLeft
