@@ -11,7 +11,10 @@ type listed[T any] struct {
 type listedPart[T any] struct {
 	Source string `json:"source"`
 	Sagas  []T    `json:"sagas"`
-	More   bool   `json:"more"` // there are others: narrow the filter
+	More   bool   `json:"more"` // there are others
+	// Next is the "after" of the next page of this source, of orchestrated sagas; "": this was the last.
+	Next    string `json:"next,omitempty"`
+	Scanned int    `json:"scanned,omitempty"` // that were looked at, where that ended the page
 
 	at *source
 }
@@ -48,11 +51,11 @@ func (v *listed[T]) tables(p *page, order string, heads []string, before func(*l
 	n := 0
 	for i := range v.Parts {
 		part := &v.Parts[i]
-		if n += len(part.Sagas); len(part.Sagas) == 0 {
+		if n += len(part.Sagas) + len(part.Next); len(part.Sagas)+len(part.Next) == 0 {
 			continue
 		}
 		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
-		if part.More {
+		if part.More && part.Next == "" {
 			p.put("<p class=\"note warn\">Only the first %d, %s, are shown: narrow the filter.</p>\n", pageOf, order)
 		}
 		if before != nil && p.q.may(Act) {
@@ -63,7 +66,11 @@ func (v *listed[T]) tables(p *page, order string, heads []string, before func(*l
 		for j := range part.Sagas {
 			line(part.Source, &part.Sagas[j])
 		}
-		p.put("</table></div>\n</section>\n")
+		p.put("</table></div>\n")
+		if part.Next != "" {
+			p.nextSagas(part.Source, part.Next, part.Scanned)
+		}
+		p.put("</section>\n")
 	}
 	if n == 0 {
 		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")

@@ -2,13 +2,16 @@ package console
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
 )
 
 // A sagasPage is orchestrated sagas.
@@ -19,15 +22,59 @@ func sagaList(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	sel.Limit = pageOf + 1
-	list, err := listOf(q, func(ctx context.Context, s *source) ([]operate.Saga, error) {
-		list, err := operate.Sagas(ctx, s.db, sel)
+	after, err := sagaAfter(q)
+	if err != nil {
+		return nil, err
+	}
+	v := &sagasPage{}
+	v.Parts, v.Away, err = partsOf(q, func(ctx context.Context, s *source) (listedPart[operate.Saga], error) {
+		list, err := operate.SagasAfter(ctx, s.db, sel, after, operate.Peek{Limit: pageOf, Scan: mostSagas})
 		if usage := new(operate.UsageError); errors.As(err, &usage) {
-			list, err = nil, nil // the status is no word of sagas: none has it
+			err = nil // the status is no word of sagas: none has it
 		}
-		return list, err
+		return listedPart[operate.Saga]{Source: s.name, Sagas: append([]operate.Saga{}, list.List...), More: list.Next != nil,
+			Next: sagaNext(list.Next), Scanned: list.Scanned, at: s}, err
 	})
-	return &sagasPage{list}, err
+	return v, err
+}
+
+// mostSagas are looked through for a page, for what no index knows: a step, an error, a time.
+const mostSagas = 50_000
+
+// nextSagas leads to the next page of a source.
+func (p *page) nextSagas(source, next string, scanned int) {
+	args := []string{"in", source, "after", next}
+	for _, name := range sagaFilters() {
+		args = append(args, name, p.q.arg(name))
+	}
+	p.put("<p>")
+	if scanned > 0 {
+		p.put("%s were looked at: with a status or a name there are fewer. ", number(int64(scanned)))
+	}
+	p.link("The next ones", "/sagas", args...)
+	p.put("</p>\n")
+}
+
+// sagaNext is the argument with which the page after a saga is asked for.
+func sagaNext(s *store.SagaRef) string {
+	if s == nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(len(s.Name)) + " " + s.Name + s.Key))
+}
+
+func sagaAfter(q *request) (*store.SagaRef, error) {
+	text := q.arg("after")
+	if text == "" {
+		return nil, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	size, both, ok := strings.Cut(string(raw), " ")
+	n, of := strconv.Atoi(size)
+	if err != nil || of != nil || !ok || n < 0 || n > len(both) {
+		return nil, refuse(http.StatusBadRequest, "after is what the link to the next page says")
+	}
+	return &store.SagaRef{Name: both[:n], Key: both[n:]}, nil
 }
 
 func (*sagasPage) title() string { return "Sagas" }
@@ -134,15 +181,12 @@ func readSaga(q *request, data bool) (*sagaPage, error) {
 		return nil, refuse(http.StatusBadRequest, "which saga? Give name and key")
 	}
 	return one(q.Context(), q.h, s, func(ctx context.Context, s *source) (*sagaPage, error) {
-		d, err := operate.ShowSaga(ctx, s.db, name, key, data)
+		r, err := operate.ReadSaga(ctx, s.db, name, key)
 		if err != nil {
 			return nil, err
 		}
-		v := &sagaPage{Source: s.name, SagaDetail: d, at: s}
-		if v.Explained, err = operate.ExplainSaga(ctx, s.db, d.Name, d.Key); err != nil {
-			return nil, err
-		}
-		v.picture, err = operate.DrawSaga(ctx, s.db, d.Name, d.Key, "svg")
+		v := &sagaPage{Source: s.name, SagaDetail: r.Detail(data), Explained: r.Explain(), at: s}
+		v.picture, err = r.Draw("svg")
 		if none := new(operate.NoneError); errors.As(err, &none) {
 			err = nil
 		}
@@ -185,10 +229,11 @@ func (v *plan) sagaPlan(q *request) error {
 	}
 	v.Command += " --reason 'why' -- " + shellWord(sel.Name) + " " + shellWord(sel.Key)
 	r, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
-		d, err := operate.ShowSaga(ctx, s.db, sel.Name, sel.Key, false)
+		was, err := operate.ReadSaga(ctx, s.db, sel.Name, sel.Key)
 		if err != nil {
 			return operate.SagaReport{}, err
 		}
+		d := was.Detail(false)
 		v.Seen = d.ID + "-" + strconv.FormatInt(d.Changed.UnixNano(), 36)
 		if c.Verb == operate.CompleteSaga && c.Data == nil {
 			c.Data = json.RawMessage("null") // its form asks for it

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
 
@@ -91,5 +92,65 @@ func TestStuckSaga(t *testing.T) {
 	reader := open(t, of(db), &console.Options{Who: func(*http.Request) (console.Who, error) { return console.Who{Name: "ann", May: console.View}, nil }})
 	if page := reader.page("/saga?" + at); strings.Contains(page, "Show them") || strings.Contains(page, "/act?") {
 		t.Errorf("%s", page)
+	}
+}
+
+// A scant is a store that looks through few sagas.
+type scant struct{ *memstore.Store }
+
+func (s scant) List(ctx context.Context, l store.List) (store.Listed, error) {
+	if l.Sagas != nil && l.Sagas.Scan > 0 {
+		l.Sagas.Scan = 60
+	}
+	return s.Store.List(ctx, l)
+}
+
+// Each saga stands on one page of a list, and the pages go on where none of those that were looked at is meant.
+func TestPagesOfSagas(t *testing.T) {
+	e := newEngine(t, 130)
+	whole, few := open(t, of(e.db), nil), open(t, map[string]console.Source{"orders": console.Of(scant{e.db})}, nil)
+	type answer struct {
+		Sources []struct {
+			Sagas   []struct{ Key string }
+			More    bool
+			Next    string
+			Scanned int
+		}
+	}
+	for _, c := range []struct {
+		b                   browser
+		query               string
+		found, pages, first int
+	}{
+		{whole, "stuck=1", 130, 2, 100},
+		{whole, "name=order&step=ship", 130, 2, 100},
+		{few, "stuck=1&error=nothing", 0, 3, 0},
+		{few, "stuck=1&step=ship", 130, 3, 60},
+	} {
+		seen, pages := map[string]bool{}, 0
+		for after := ""; pages == 0 || after != ""; pages++ {
+			var got answer
+			path := "/sagas?" + c.query + "&after=" + after
+			c.b.get(path, &got)
+			part := got.Sources[0]
+			for _, s := range part.Sagas {
+				seen[s.Key] = true
+			}
+			if pages == 0 && (len(part.Sagas) != c.first || part.Scanned > 0 != (c.first < 100)) {
+				t.Errorf("%s: the first page has %d, after %d looked at", path, len(part.Sagas), part.Scanned)
+			}
+			if html := c.b.page(path); strings.Contains(html, "The next ones") != (part.Next != "") || part.Next != "" && !strings.Contains(html, "after="+part.Next) {
+				t.Errorf("%s: next %q, and the page: %s", path, part.Next, html)
+			}
+			after = part.Next
+		}
+		if len(seen) != c.found || pages != c.pages {
+			t.Errorf("%s: %d sagas on %d pages, want %d on %d", c.query, len(seen), pages, c.found, c.pages)
+		}
+	}
+	for _, bad := range []string{"x", "OTk5IGE", "LTEgYQ"} { // not a reference, one that is too long, a negative one
+		if got := whole.do("GET", "/sagas?after="+bad, nil); got.Code != http.StatusBadRequest {
+			t.Errorf("after %s: %d", bad, got.Code)
+		}
 	}
 }

@@ -87,6 +87,38 @@ func Sagas(ctx context.Context, db store.Lister, s SagaSelection) (out []Saga, e
 	return out, err
 }
 
+// A SagaPage is some sagas, by name and key.
+type SagaPage struct {
+	List []Saga
+	// Next is the saga after which the page that follows begins; nil: this is the last one.
+	Next *store.SagaRef
+	// Scanned is how many sagas were looked at, where that ended the page; else 0.
+	Scanned int
+}
+
+// SagasAfter reads a page of the selected sagas, of those after one, or from the first: one read of the store.
+func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *store.SagaRef, most Peek) (page SagaPage, err error) {
+	q, err := s.query(true)
+	if err != nil {
+		return page, err
+	}
+	q.After, q.Limit, q.Scan = after, most.Limit+1, most.Scan
+	got, err := db.List(ctx, store.List{Sagas: &q})
+	if err != nil {
+		return page, err
+	}
+	for i := range got.Sagas[:min(most.Limit, len(got.Sagas))] {
+		page.List = append(page.List, sagaOf(&got.Sagas[i]))
+	}
+	switch {
+	case len(got.Sagas) > most.Limit:
+		page.Next = new(stored.Ref(got.Sagas[most.Limit-1]))
+	case got.SagasTo != nil:
+		page.Next, page.Scanned = got.SagasTo, most.Scan
+	}
+	return page, nil
+}
+
 // lightPage is how many sagas are read at once without their states.
 const lightPage = 5000
 
@@ -155,12 +187,22 @@ type SagaRun struct {
 	Output     json.RawMessage `json:"output,omitempty"`
 }
 
-// ShowSaga tells all that is known of a saga. Data: its input and outputs, too.
-func ShowSaga(ctx context.Context, db store.Lister, name, key string, data bool) (d SagaDetail, err error) {
-	s, st, _, err := readSaga(ctx, db, name, key)
-	if err != nil {
-		return d, err
-	}
+// A SagaRead is a saga as it was when it was read.
+type SagaRead struct {
+	row   store.Saga
+	state plan.State
+	plan  *plan.Plan // nil: no engine has noted its definition
+}
+
+// ReadSaga reads one saga. The name may be empty where no other definition has a saga of the key.
+func ReadSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
+	r.row, r.state, r.plan, err = readSaga(ctx, db, name, key)
+	return r, err
+}
+
+// Detail is all that is known of the saga. Data: its input and outputs, too.
+func (r *SagaRead) Detail(data bool) (d SagaDetail) {
+	s, st := r.row, r.state
 	d = SagaDetail{Saga: sagaOf(&s), Deadline: some(st.Deadline), Runs: []SagaRun{}}
 	if st.Cause != nil {
 		d.Why = causeText(st.Cause)
@@ -184,7 +226,7 @@ func ShowSaga(ctx context.Context, db store.Lister, name, key string, data bool)
 	if data && s.Input != "" {
 		d.Input = json.RawMessage(s.Input)
 	}
-	return d, nil
+	return d
 }
 
 // causeText is a cause in words.
@@ -244,17 +286,15 @@ func readPlans(ctx context.Context, db store.Lister) (map[string]*plan.Plan, err
 	return out, nil
 }
 
-// Forms are those in which DrawSaga draws.
+// Forms are those in which SagaRead.Draw draws.
 func Forms() []string { return []string{"text", "mermaid", "svg"} }
 
-// DrawSaga draws a saga's definition with how far it has come.
-func DrawSaga(ctx context.Context, db store.Lister, name, key, form string) (string, error) {
-	s, st, p, err := readSaga(ctx, db, name, key)
-	if err != nil {
-		return "", err
-	}
+// Draw draws the saga's definition with how far the saga has come. It is a NoneError where no engine has noted
+// the definition.
+func (r *SagaRead) Draw(form string) (string, error) {
+	st, p := r.state, r.plan
 	if p == nil {
-		return "", unknownDefinition(&s)
+		return "", unknownDefinition(&r.row)
 	}
 	switch form {
 	case "text":

@@ -58,7 +58,8 @@ func TestExplainNamesWholeCommands(t *testing.T) {
 	b.start("it's 1")
 	explains := func(want string) {
 		t.Helper()
-		lines, err := operate.ExplainSaga(t.Context(), b.db, "order", "it's 1")
+		read, err := operate.ReadSaga(t.Context(), b.db, "order", "it's 1")
+		lines := read.Explain()
 		if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, want) {
 			t.Errorf("%s, %v: want %s", text, err, want)
 		}

@@ -11,12 +11,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// ExplainSaga says in plain words how a saga stands, why, and what can be done.
-func ExplainSaga(ctx context.Context, db store.Lister, name, key string) (lines []string, err error) {
-	s, st, p, err := readSaga(ctx, db, name, key)
-	if err != nil {
-		return nil, err
-	}
+// Explain says in plain words how the saga stands, why, and what can be done.
+func (r *SagaRead) Explain() (lines []string) {
+	s, st, p := r.row, r.state, r.plan
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	switch st.Status {
@@ -40,15 +37,15 @@ func ExplainSaga(ctx context.Context, db store.Lister, name, key string) (lines 
 	} else if !st.Deadline.IsZero() {
 		say("At %s it turns back by its deadline, unless its pivot is done.", at(st.Deadline))
 	}
-	for _, r := range st.Runs {
-		if text := explainRun(p, &s, &st, &r, at); text != "" {
+	for i := range st.Runs {
+		if text := explainRun(p, &s, &st, &st.Runs[i], at); text != "" {
 			say("%s", text)
 		}
 	}
 	if p == nil && !st.Status.Final() {
 		say("No engine has noted its definition (%s), so no engine runs it: does a build run that knows it?", s.Hash)
 	}
-	return lines, nil
+	return lines
 }
 
 func explainRun(p *plan.Plan, s *store.Saga, st *plan.State, r *plan.Run, at func(time.Time) string) string {

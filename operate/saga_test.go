@@ -135,7 +135,8 @@ func TestSagaVerbs(t *testing.T) {
 	b.must("go", operate.SagaChange{Verb: operate.SignalSaga, Signal: "go", Data: json.RawMessage(`null`)})
 	b.stands("go", "running stuck b")
 
-	lines, err := operate.ExplainSaga(t.Context(), b.db, "order", "go")
+	read, err := operate.ReadSaga(t.Context(), b.db, "order", "go")
+	lines := read.Explain()
 	if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "b is stuck in ready") || !strings.Contains(text, "the table is gone") {
 		t.Errorf("explained: %s, %v", text, err)
 	}
@@ -211,19 +212,20 @@ func TestSagaRead(t *testing.T) {
 	broken := false
 	b := newSagaBench(t, &broken)
 	b.start("a")
-	d, err := operate.ShowSaga(t.Context(), b.db, "", "a", true)
+	read, err := operate.ReadSaga(t.Context(), b.db, "", "a")
+	d := read.Detail(true)
 	if err != nil || len(d.Runs) != 2 || string(d.Runs[0].Output) != `"a"` || string(d.Input) != `"a"` || d.Runs[1].Phase != "waiting" {
 		t.Errorf("%+v, %v", d, err)
 	}
 	for form, want := range map[string]string{"text": "waiting", "mermaid": "flowchart LR", "svg": "<svg"} {
-		if text, err := operate.DrawSaga(t.Context(), b.db, "order", "a", form); err != nil || !strings.Contains(text, want) {
+		if text, err := read.Draw(form); err != nil || !strings.Contains(text, want) {
 			t.Errorf("%s: %s, %v", form, text, err)
 		}
 	}
-	if _, err := operate.DrawSaga(t.Context(), b.db, "order", "a", "png"); err == nil {
+	if _, err := read.Draw("png"); err == nil {
 		t.Error("png was drawn")
 	}
-	if _, err := operate.ShowSaga(t.Context(), b.db, "order", "z", true); !errors.As(err, new(*operate.NoneError)) {
+	if _, err := operate.ReadSaga(t.Context(), b.db, "order", "z"); !errors.As(err, new(*operate.NoneError)) {
 		t.Errorf("of none: %v", err)
 	}
 	var same, other bytes.Buffer

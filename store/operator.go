@@ -68,6 +68,7 @@ type Listed struct {
 	Steps       []StepRecord  // by consumer, saga, name and occurrence
 	Tracked     []Tracked     // by key and flow
 	Sagas       []Saga        // by name and key
+	SagasTo     *SagaRef      // up to which Sagas has looked, where SagaQuery.Scan ended it; else nil
 	Definitions []SagaDefinition
 	Payloads    []Payload // the newest first, then those that are deferred
 	Locks       Locks

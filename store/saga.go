@@ -125,6 +125,11 @@ type SagaQuery struct {
 	After         *SagaRef // those after this one, by Name and Key
 	Light         bool     // without Input and State
 	Limit         int      // at most; default 1,000
+
+	// Scan is how many sagas are looked through at most for Key, ID, Step, Error, when they were started, and a
+	// Status of those that have ended; 0: all. Where that ends a list that has less than Limit, Listed.SagasTo
+	// says how far it came.
+	Scan int
 }
 
 // SagaCounts is how many sagas of a definition stand how. Counted to 10,000 each.

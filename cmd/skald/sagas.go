@@ -164,10 +164,11 @@ func sagaShowCommand(out io.Writer) *cobra.Command {
 			return err
 		}
 		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
-			d, err := operate.ShowSaga(ctx, k, w.which.Name, w.which.Key, data)
+			r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
 			if err != nil {
 				return err
 			}
+			d := r.Detail(data)
 			if w.asJSON {
 				return json.NewEncoder(out).Encode(&d)
 			}
@@ -239,10 +240,11 @@ func sagaExplainCommand(out io.Writer) *cobra.Command {
 			return err
 		}
 		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
-			lines, err := operate.ExplainSaga(ctx, k, w.which.Name, w.which.Key)
+			r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
 			if err != nil {
 				return err
 			}
+			lines := r.Explain()
 			if w.asJSON {
 				return json.NewEncoder(out).Encode(map[string]any{"key": w.which.Key, "lines": lines})
 			}
@@ -264,7 +266,11 @@ func sagaGraphCommand(out io.Writer) *cobra.Command {
 			return err
 		}
 		return w.open(c, store.App, func(ctx context.Context, k sagaKeeper) error {
-			text, err := operate.DrawSaga(ctx, k, w.which.Name, w.which.Key, form)
+			r, err := operate.ReadSaga(ctx, k, w.which.Name, w.which.Key)
+			if err != nil {
+				return err
+			}
+			text, err := r.Draw(form)
 			if err == nil && w.asJSON {
 				return json.NewEncoder(out).Encode(map[string]string{"form": form, "drawing": text})
 			}

@@ -4,6 +4,7 @@ package sagarow
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -136,4 +137,28 @@ func OnlyKey(q *store.SagaQuery) bool {
 	filters := q.ID != "" || len(q.Status) > 0 || q.Stuck || q.Paused || q.Failing || q.Step != "" || q.Error != "" ||
 		!q.StartedBefore.IsZero() || !q.StartedAfter.IsZero() || q.After != nil || q.Light
 	return q.Key != "" && !filters
+}
+
+// Live tells of a query for sagas that have not ended, which an index knows.
+func Live(q *store.SagaQuery) bool {
+	ended := func(status string) bool { return status != "running" && status != "compensating" }
+	return q.Stuck || q.Paused || q.Failing || len(q.Status) > 0 && !slices.ContainsFunc(q.Status, ended)
+}
+
+// A Listing is the answer to a SagaQuery, as its rows come: those that are meant, and the last one of as many
+// as were to be looked through.
+type Listing struct {
+	Scan, Limit int
+	List        []store.Saga
+	To          *store.SagaRef
+}
+
+// Add adds the n-th saga that was looked at.
+func (l *Listing) Add(s *store.Saga, n int, meant bool) {
+	if meant && len(l.List) < l.Limit {
+		l.List = append(l.List, *s)
+	}
+	if l.Scan > 0 && n == l.Scan && len(l.List) < l.Limit {
+		l.To = &store.SagaRef{Name: s.Name, Key: s.Key}
+	}
 }

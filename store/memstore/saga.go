@@ -200,20 +200,30 @@ func (s *Store) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefiniti
 }
 
 // sagas lists sagas.
-func (s *Store) sagas(ctx context.Context, q store.SagaQuery) (out []store.Saga, err error) {
-	err = s.enter(ctx, func() error {
-		for _, saga := range s.db.sagas {
-			if meansSaga(&q, &saga) {
-				if q.Light {
-					saga.Input, saga.State = "", ""
-				}
-				out = append(out, saga)
+func (s *Store) sagas(ctx context.Context, q store.SagaQuery, limit int) ([]store.Saga, *store.SagaRef, error) {
+	out := sagarow.Listing{Scan: q.Scan, Limit: limit}
+	err := s.enter(ctx, func() error {
+		known := store.SagaQuery{Name: q.Name, Key: q.Key, Stuck: q.Stuck, Paused: q.Paused, Failing: q.Failing, After: q.After}
+		if sagarow.Live(&q) {
+			known.Status = q.Status
+		}
+		n := 0
+		for _, saga := range slices.SortedFunc(maps.Values(s.db.sagas), bySaga) {
+			if !meansSaga(&known, &saga) {
+				continue
+			}
+			meant := meansSaga(&q, &saga)
+			if q.Light {
+				saga.Input, saga.State = "", ""
+			}
+			n++
+			if out.Add(&saga, n, meant); n == q.Scan {
+				break
 			}
 		}
 		return nil
 	})
-	slices.SortFunc(out, bySaga)
-	return out[:min(len(out), cmp.Or(q.Limit, defaultLimit))], err
+	return out.List, out.To, err
 }
 
 func meansSaga(q *store.SagaQuery, s *store.Saga) bool {

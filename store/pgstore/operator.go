@@ -26,7 +26,7 @@ func (c *core) List(ctx context.Context, l store.List) (out store.Listed, err er
 		out.Tracked, err = c.tracked(ctx, *l.Tracked)
 	}
 	if err == nil && l.Sagas != nil {
-		out.Sagas, err = c.listSagas(ctx, *l.Sagas)
+		out.Sagas, out.SagasTo, err = c.listSagas(ctx, *l.Sagas, cmp.Or(l.Sagas.Limit, defaultLimit))
 	}
 	if err == nil && l.Definitions {
 		out.Definitions, err = c.listDefinitions(ctx)

@@ -93,8 +93,8 @@ func (c *core) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefinitio
 	return c.short(ctx, "note definitions of sagas", c.call("NoteSagaDefinitions", names, hashes, written))
 }
 
-// listSagas lists sagas.
-func (c *core) listSagas(ctx context.Context, q store.SagaQuery) (out []store.Saga, err error) {
+// listSagas lists sagas, and where it ended.
+func (c *core) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]store.Saga, *store.SagaRef, error) {
 	var name, key *string
 	if q.After != nil {
 		name, key = new(legible(q.After.Name)), new(legible(q.After.Key))
@@ -103,25 +103,35 @@ func (c *core) listSagas(ctx context.Context, q store.SagaQuery) (out []store.Sa
 	for _, s := range q.Status {
 		statuses = append(statuses, legible(s))
 	}
-	list := c.call("ListSagas", q.Light, legible(q.Name), legible(q.Key), legible(q.ID), statuses, q.Stuck || q.Paused || q.Failing, q.Stuck, q.Paused,
-		q.Failing, legible(q.Step), legible(q.Error), moment(q.StartedBefore), moment(q.StartedAfter), name, key, int32(cmp.Or(q.Limit, defaultLimit)))
+	var scan *int64
+	if q.Scan > 0 {
+		scan = new(int64(q.Scan))
+	}
+	list := c.call("ListSagas", q.Light, legible(q.Name), legible(q.Key), legible(q.ID), statuses, sagarow.Live(&q), q.Stuck, q.Paused,
+		q.Failing, legible(q.Step), legible(q.Error), moment(q.StartedBefore), moment(q.StartedAfter), name, key, int32(limit), scan)
 	calls := []call{c.call("PlanOnce"), list}
 	switch {
 	case !sagarow.OnlyKey(&q): // which is asked often: no plan is made for it
 	case q.Name != "":
 		calls = []call{c.call("FindSaga", legible(q.Name), legible(q.Key))}
 	default:
-		calls = []call{c.call("ListSagasOfKey", legible(q.Key), int32(cmp.Or(q.Limit, defaultLimit)))}
+		calls = []call{c.call("ListSagasOfKey", legible(q.Key), int32(limit))}
 	}
+	out := sagarow.Listing{Scan: q.Scan, Limit: limit}
 	calls[len(calls)-1].scan = func(row scanner) error {
-		s, err := scanSaga(row)
-		out = append(out, s)
+		n, meant := 0, true
+		more := []any{&n, &meant}
+		if len(calls) == 1 {
+			more = nil
+		}
+		s, err := scanSaga(row, more...)
+		out.Add(&s, n, meant)
 		return err
 	}
 	if err := c.short(ctx, "list sagas", calls...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return out, nil
+	return out.List, out.To, nil
 }
 
 // listDefinitions lists definitions of sagas.

@@ -26,7 +26,7 @@ func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err e
 		out.Tracked, err = s.tracked(ctx, *l.Tracked)
 	}
 	if err == nil && l.Sagas != nil {
-		out.Sagas, err = s.listSagas(ctx, *l.Sagas)
+		out.Sagas, out.SagasTo, err = s.listSagas(ctx, *l.Sagas, cmp.Or(l.Sagas.Limit, defaultLimit))
 	}
 	if err == nil && l.Definitions {
 		out.Definitions, err = s.listDefinitions(ctx)

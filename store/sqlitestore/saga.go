@@ -29,10 +29,11 @@ func ofMillis(n sql.NullInt64) time.Time {
 	return time.UnixMilli(n.Int64).UTC()
 }
 
-func scanSaga(scan func(...any) error) (s store.Saga, err error) {
+// scanSaga reads the columns of a saga, and more after them.
+func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
 	var since, retry, due, started, changed, ended sql.NullInt64
-	err = scan(&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State, &s.Version, &s.Status, &s.Stuck, &s.Paused,
-		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended)
+	err = scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State, &s.Version, &s.Status, &s.Stuck, &s.Paused,
+		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended}, more...)...)
 	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = ofMillis(since), ofMillis(retry), ofMillis(due), ofMillis(started), ofMillis(changed), ofMillis(ended)
 	return s, err
 }
@@ -225,13 +226,13 @@ func (s *Store) NoteSagaDefinitions(ctx context.Context, ds []store.SagaDefiniti
 	}))
 }
 
-// listSagas lists sagas.
-func (s *Store) listSagas(ctx context.Context, q store.SagaQuery) ([]store.Saga, error) {
+// listSagas lists sagas, and where it ended.
+func (s *Store) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]store.Saga, *store.SagaRef, error) {
 	statuses, after := "", store.SagaRef{}
 	if len(q.Status) > 0 {
 		text, err := json.Marshal(q.Status)
 		if err != nil {
-			return nil, failed("list sagas", err)
+			return nil, nil, failed("list sagas", err)
 		}
 		statuses = string(text)
 	}
@@ -239,20 +240,26 @@ func (s *Store) listSagas(ctx context.Context, q store.SagaQuery) ([]store.Saga,
 		after = *q.After
 	}
 	if q.Name == "" && sagarow.OnlyKey(&q) {
-		rows, err := s.query(ctx, "ListSagasOfKey", q.Key, cmp.Or(q.Limit, defaultLimit))
+		rows, err := s.query(ctx, "ListSagasOfKey", q.Key, limit)
 		if err != nil {
-			return nil, failed("list sagas", err)
+			return nil, nil, failed("list sagas", err)
 		}
-		out, err := collect(rows, scanSaga)
-		return out, failedOr("list sagas", err)
+		out, err := collect(rows, func(scan func(...any) error) (store.Saga, error) { return scanSaga(scan) })
+		return out, nil, failedOr("list sagas", err)
 	}
-	rows, err := s.query(ctx, "ListSagas", q.Light, q.Name, q.Key, q.ID, statuses, q.Stuck || q.Paused || q.Failing, q.Stuck, q.Paused, q.Failing,
-		q.Step, q.Error, millis(q.StartedBefore), millis(q.StartedAfter), after.Name, after.Key, cmp.Or(q.Limit, defaultLimit))
+	rows, err := s.query(ctx, "ListSagas", q.Light, q.Name, q.Key, q.ID, statuses, sagarow.Live(&q), q.Stuck, q.Paused, q.Failing,
+		q.Step, q.Error, millis(q.StartedBefore), millis(q.StartedAfter), after.Name, after.Key, limit, cmp.Or(q.Scan, -1))
 	if err != nil {
-		return nil, failed("list sagas", err)
+		return nil, nil, failed("list sagas", err)
 	}
-	out, err := collect(rows, scanSaga)
-	return out, failedOr("list sagas", err)
+	out := sagarow.Listing{Scan: q.Scan, Limit: limit}
+	_, err = collect(rows, func(scan func(...any) error) (none struct{}, err error) {
+		n, meant := 0, false
+		one, err := scanSaga(scan, &n, &meant)
+		out.Add(&one, n, meant)
+		return none, err
+	})
+	return out.List, out.To, failedOr("list sagas", err)
 }
 
 // listDefinitions lists definitions of sagas.

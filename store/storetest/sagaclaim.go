@@ -260,6 +260,42 @@ func (s *suite[TTx]) sagaList() {
 			s.Errorf("%s: %q, want %q", what, keys, c.want)
 		}
 	}
+	s.lookThroughSagas()
+}
+
+// What no index knows is looked for saga by saga, up to a bound, from which the next list goes on.
+func (s *suite[TTx]) lookThroughSagas() {
+	for what, c := range map[string]struct {
+		q    store.SagaQuery
+		want string
+		to   string
+	}{
+		"some":              {store.SagaQuery{Scan: 3}, "a a b", "b"},
+		"a full page":       {store.SagaQuery{Scan: 3, Limit: 3}, "a a b", ""},
+		"more than are":     {store.SagaQuery{Scan: 7}, "a a b c d e", ""},
+		"none of a step":    {store.SagaQuery{Scan: 4, Step: "nowhere"}, "", "c"},
+		"one of a step":     {store.SagaQuery{Scan: 4, Step: "charge"}, "a", "c"},
+		"one that is full":  {store.SagaQuery{Scan: 4, Step: "charge", Limit: 1}, "a", ""},
+		"of those failing":  {store.SagaQuery{Scan: 1, Failing: true, ID: "none"}, "", "c"},
+		"of those stuck":    {store.SagaQuery{Scan: 2, Stuck: true, Step: "charge"}, "a", ""},
+		"of a live status":  {store.SagaQuery{Scan: 1, Status: []string{"compensating"}, Error: "none"}, "", "c"},
+		"of an ended one":   {store.SagaQuery{Scan: 5, Status: []string{"done"}}, "d", "d"},
+		"after one":         {store.SagaQuery{Scan: 2, Step: "nowhere", After: &store.SagaRef{Name: "order", Key: "b"}}, "", "d"},
+		"after the last":    {store.SagaQuery{Scan: 2, Step: "nowhere", After: &store.SagaRef{Name: "order", Key: "e"}}, "", ""},
+		"of a key":          {store.SagaQuery{Scan: 3, Key: "a"}, "a a", ""},
+		"of a key, light":   {store.SagaQuery{Scan: 5, Key: "a", Light: true, Name: "order"}, "a", ""},
+		"of a name, bigger": {store.SagaQuery{Scan: 5, Name: "order", Step: "nowhere"}, "", "e"},
+	} {
+		got, err := s.d.List(s.Context(), store.List{Sagas: &c.q})
+		s.ok(err, "list %s", what)
+		to := ""
+		if got.SagasTo != nil {
+			to = got.SagasTo.Key
+		}
+		if keys := keysOf(got.Sagas); keys != c.want || to != c.to {
+			s.Errorf("%s: %q up to %q, want %q up to %q", what, keys, to, c.want, c.to)
+		}
+	}
 }
 
 func (s *suite[TTx]) sagaCounts() {

@@ -107,18 +107,23 @@ SELECT name, hash, written, noted_at FROM /*schema*/skald_saga_definition ORDER 
 SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true);
 
 -- name: ListSagas
-SELECT /*saga*/ FROM (
-	SELECT s.name, s.key, s.id, s.hash, CASE WHEN $1::boolean THEN '' ELSE s.input END AS input, s.fingerprint, s.origin,
-		CASE WHEN $1::boolean THEN '' ELSE s.state END AS state, s.version, s.status, s.stuck, s.paused, s.step, s.error, s.failed, s.since, s.retry,
-		s.session, s.due, s.started_at, s.changed_at, s.ended_at
-	FROM /*schema*/skald_saga AS s
-	WHERE ($2::text = '' OR s.name = $2::text) AND ($3::text = '' OR s.key = $3::text) AND ($4::text = '' OR s.id = $4::text)
-		AND ($5::text[] IS NULL OR s.status = ANY ($5::text[])) AND (NOT $6::boolean OR s.ended_at IS NULL)
-		AND (NOT $7::boolean OR s.stuck) AND (NOT $8::boolean OR s.paused) AND (NOT $9::boolean OR s.retry IS NOT NULL)
-		AND ($10::text = '' OR s.step = $10::text) AND ($11::text = '' OR strpos(s.error, $11::text) > 0)
-		AND ($12::timestamptz IS NULL OR s.started_at < $12::timestamptz) AND ($13::timestamptz IS NULL OR s.started_at > $13::timestamptz)
-		AND ($14::text IS NULL OR (s.name, s.key) > ($14::text COLLATE "C", $15::text COLLATE "C"))
-	ORDER BY s.name, s.key LIMIT $16::integer) AS s;
+-- What an index knows is chosen first, at most $17 of it (NULL: all), and is looked through for the rest. The last
+-- one that is looked at ends the list, whether it is meant or not.
+SELECT /*saga*/, s.n, s.meant FROM (
+	SELECT l.*, ($4::text = '' OR l.id = $4::text) AND ($5::text[] IS NULL OR l.status = ANY ($5::text[]))
+		AND ($10::text = '' OR l.step = $10::text) AND ($11::text = '' OR strpos(l.error, $11::text) > 0)
+		AND ($12::timestamptz IS NULL OR l.started_at < $12::timestamptz) AND ($13::timestamptz IS NULL OR l.started_at > $13::timestamptz) AS meant
+	FROM (
+		SELECT s.name, s.key, s.id, s.hash, CASE WHEN $1::boolean THEN '' ELSE s.input END AS input, s.fingerprint, s.origin,
+			CASE WHEN $1::boolean THEN '' ELSE s.state END AS state, s.version, s.status, s.stuck, s.paused, s.step, s.error, s.failed, s.since, s.retry,
+			s.session, s.due, s.started_at, s.changed_at, s.ended_at, row_number() OVER (ORDER BY s.name, s.key) AS n
+		FROM /*schema*/skald_saga AS s
+		WHERE ($2::text = '' OR s.name = $2::text) AND ($3::text = '' OR s.key = $3::text)
+			AND (NOT $6::boolean OR (s.ended_at IS NULL AND ($5::text[] IS NULL OR s.status = ANY ($5::text[]))))
+			AND (NOT $7::boolean OR s.stuck) AND (NOT $8::boolean OR s.paused) AND (NOT $9::boolean OR s.retry IS NOT NULL)
+			AND ($14::text IS NULL OR (s.name, s.key) > ($14::text COLLATE "C", $15::text COLLATE "C"))
+		ORDER BY s.name, s.key LIMIT $17::bigint) AS l) AS s
+WHERE s.meant OR s.n = $17::bigint ORDER BY s.name, s.key LIMIT $16::integer;
 
 -- name: ListSagasOfKey
 -- Names are few: each is looked up in the index, and the key with it.

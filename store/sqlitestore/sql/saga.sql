@@ -47,16 +47,24 @@ ON CONFLICT (name, hash) DO UPDATE SET written = excluded.written, noted_at = ex
 SELECT name, hash, written, noted_at FROM skald_saga_definition ORDER BY name, noted_at DESC, hash;
 
 -- name: ListSagas
-SELECT name, key, id, hash, CASE WHEN ?1 THEN '' ELSE input END, fingerprint, origin, CASE WHEN ?1 THEN '' ELSE state END, version, status, stuck, paused,
-	step, error, failed, since, retry, session, due, started_at, changed_at, ended_at
-FROM skald_saga
-WHERE (?2 = '' OR name = ?2) AND (?3 = '' OR key = ?3) AND (?4 = '' OR id = ?4)
-	AND (?5 = '' OR status IN (SELECT value FROM json_each(?5))) AND (NOT ?6 OR ended_at IS NULL)
-	AND (NOT ?7 OR stuck) AND (NOT ?8 OR paused) AND (NOT ?9 OR retry IS NOT NULL)
-	AND (?10 = '' OR step = ?10) AND (?11 = '' OR instr(error, ?11) > 0)
-	AND (?12 IS NULL OR started_at < ?12) AND (?13 IS NULL OR started_at > ?13)
-	AND (name, key) > (?14, ?15)
-ORDER BY name, key LIMIT ?16;
+-- What an index knows is chosen first, at most ?17 of it (negative: all), and is looked through for the rest. The last
+-- one that is looked at ends the list, whether it is meant or not.
+SELECT name, key, id, hash, input, fingerprint, origin, state, version, status, stuck, paused,
+	step, error, failed, since, retry, session, due, started_at, changed_at, ended_at, n, meant
+FROM (
+	SELECT *, (?4 = '' OR id = ?4) AND (?5 = '' OR status IN (SELECT value FROM json_each(?5))) AND (?10 = '' OR step = ?10)
+		AND (?11 = '' OR instr(error, ?11) > 0) AND (?12 IS NULL OR started_at < ?12) AND (?13 IS NULL OR started_at > ?13) AS meant
+	FROM (
+		SELECT name, key, id, hash, CASE WHEN ?1 THEN '' ELSE input END AS input, fingerprint, origin, CASE WHEN ?1 THEN '' ELSE state END AS state,
+			version, status, stuck, paused, step, error, failed, since, retry, session, due, started_at, changed_at, ended_at,
+			row_number() OVER (ORDER BY name, key) AS n
+		FROM skald_saga
+		WHERE (?2 = '' OR name = ?2) AND (?3 = '' OR key = ?3)
+			AND (NOT ?6 OR (ended_at IS NULL AND (?5 = '' OR status IN (SELECT value FROM json_each(?5)))))
+			AND (NOT ?7 OR stuck) AND (NOT ?8 OR paused) AND (NOT ?9 OR retry IS NOT NULL)
+			AND (name, key) > (?14, ?15)
+		ORDER BY name, key LIMIT ?17))
+WHERE meant OR n = ?17 ORDER BY name, key LIMIT ?16;
 
 -- name: ListSagasOfKey
 -- Names are few: each is looked up in the index, and the key with it.
