@@ -77,12 +77,13 @@ func (b *bench) killed(name string, lease time.Duration) contender {
 		if err != nil {
 			return err
 		}
-		if err := s.dies(ctx, lease); err != nil {
-			return err
-		}
 		if err := m.begin(ctx); err != nil {
 			return err
 		}
+		if err := s.dies(ctx, lease); err != nil {
+			return err
+		}
+		m.a = m.b.probe.snap(ctx) // the clock starts with the death, not with a wait for a quiet machine
 		return s.takeOver(ctx, m, e)
 	}}
 }
