@@ -22,33 +22,42 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A part is one step of a score: what goes before it, whether it is skipped, and how often it fails before it
-// goes well.
+// A part is one step of a score: what goes before it, whether it is skipped, whether it waits for a signal, and
+// how often it fails before it goes well.
 type part struct {
 	after     []int
 	skip      bool
+	wait      bool
 	how       string // error, panic or reject; "": it does not fail
 	fails     int
 	undoFails int
 }
 
-// A score is a random definition, and what is to happen to its saga.
+// A score is a random definition, and what is to happen to its saga: at which turns of the engine signals come
+// and somebody cancels it.
 type score struct {
-	parts []part
-	pivot int // below 0: there is none
+	parts    []part
+	pivot    int           // below 0: there is none
+	deadline time.Duration // 0: there is none
+	signals  []int         // for each part
+	cancel   int           // below 0: nobody does
 }
 
 func scores(t *rapid.T) score {
 	n := rapid.IntRange(1, 6).Draw(t, "steps")
-	s := score{pivot: rapid.IntRange(-n, n-1).Draw(t, "pivot")}
+	s := score{pivot: rapid.IntRange(-n, n-1).Draw(t, "pivot"), cancel: rapid.IntRange(-6, 5).Draw(t, "cancel")}
+	if rapid.IntRange(0, 2).Draw(t, "has a deadline") == 0 {
+		s.deadline = time.Duration(rapid.IntRange(0, 8).Draw(t, "deadline"))*time.Second + time.Second/2
+	}
 	for i := range n {
-		p := part{skip: i != s.pivot && rapid.IntRange(0, 4).Draw(t, "skip") == 0, undoFails: rapid.IntRange(0, 2).Draw(t, "undo fails")}
+		s.signals = append(s.signals, rapid.IntRange(0, 6).Draw(t, "signal"))
+		p := part{wait: i != s.pivot && rapid.IntRange(0, 4).Draw(t, "wait") == 0, skip: i != s.pivot && rapid.IntRange(0, 4).Draw(t, "skip") == 0, undoFails: rapid.IntRange(0, 2).Draw(t, "undo fails")}
 		for j := range i {
 			if i == s.pivot || j == s.pivot || rapid.Bool().Draw(t, "after") {
 				p.after = append(p.after, j)
 			}
 		}
-		if rapid.IntRange(0, 2).Draw(t, "fail") == 0 {
+		if !p.wait && rapid.IntRange(0, 2).Draw(t, "fail") == 0 {
 			hows := []string{"error", "panic", "reject"}
 			if s.pastPivot(i) {
 				hows = hows[:2]
@@ -73,22 +82,31 @@ const oracleTries = 3
 
 func partName(i int) string { return string(rune('a' + i)) }
 
-// judge is the model: how the saga has to end, and what it may have noted by then, in which order.
-func (s score) judge(status string, notes []string) error {
+// pivoted tells whether the pivot is done.
+func (s score) pivoted(notes []string) bool {
+	return s.pivot >= 0 && slices.Contains(notes, partName(s.pivot))
+}
+
+// judge is the model: how the saga has to end, and what it may have noted by then, in which order. Turned:
+// somebody cancelled it, or its deadline passed, when that turned it back.
+func (s score) judge(status string, notes []string, turned bool) error {
 	want := "done"
 	for i := range s.parts {
-		if s.turnsBack(i) {
+		if turned || s.turnsBack(i) {
 			want = "compensated"
 		}
 	}
 	if status != want {
 		return fmt.Errorf("it is %s, want %s", status, want)
 	}
-	var did, left []string // in the order of their beginning, and of these: what is not undone
+	var did, left, came []string // in the order of their beginning, of these what is not undone, and signals
 	for _, note := range notes {
 		name, undo := strings.CutPrefix(note, "undo ")
+		name, signal := strings.CutPrefix(name, "signal ")
 		i := int(name[0] - 'a')
 		switch {
+		case signal:
+			came = append(came, name)
 		case undo && (!slices.Contains(left, name) || slices.ContainsFunc(left, func(other string) bool {
 			return slices.Contains(s.parts[other[0]-'a'].after, i)
 		})): // side by side, who began later is undone first: the notes do not tell who did
@@ -99,7 +117,7 @@ func (s score) judge(status string, notes []string) error {
 			return fmt.Errorf("%s takes effect behind %v", name, notes)
 		default:
 			for _, j := range s.parts[i].after {
-				if !s.parts[j].skip && !slices.Contains(did, partName(j)) {
+				if !s.parts[j].skip && !slices.Contains(append(did, came...), partName(j)) {
 					return fmt.Errorf("%s takes effect before %s", name, partName(j))
 				}
 			}
@@ -107,7 +125,7 @@ func (s score) judge(status string, notes []string) error {
 		}
 	}
 	for i, p := range s.parts {
-		if want == "done" && !p.skip && !slices.Contains(left, partName(i)) {
+		if want == "done" && !p.skip && !p.wait && !slices.Contains(left, partName(i)) {
 			return fmt.Errorf("it is done without %s", partName(i))
 		}
 	}
@@ -169,14 +187,20 @@ func (o *oracle[TTx]) definition(s score) *saga.Definition[string] {
 			}
 			opts = append(opts, saga.After(after...))
 		}
-		steps = append(steps, saga.Do(name, do, undo, append(opts, saga.Retry(soon))...))
+		if p.wait {
+			steps = append(steps, saga.Wait[string](name, signalOf(i), opts[1:]...))
+		} else {
+			steps = append(steps, saga.Do(name, do, undo, append(opts, saga.Retry(soon))...))
+		}
 	}
 	handles := make([]saga.Listed[string], len(steps))
 	for i, one := range steps {
 		handles[i] = one
 	}
-	return saga.New("oracle", &saga.Options[string]{Key: func(key string) string { return key }}, handles...)
+	return saga.New("oracle", &saga.Options[string]{Key: func(key string) string { return key }, Deadline: s.deadline}, handles...)
 }
+
+func signalOf(i int) saga.Signal[string] { return saga.Signal[string]{Name: "go " + partName(i)} }
 
 // play runs a saga to its end, and has the model judge it.
 func (o *oracle[TTx]) play(ctx context.Context, s score, key string) error {
@@ -191,7 +215,30 @@ func (o *oracle[TTx]) play(ctx context.Context, s score, key string) error {
 	}); err != nil {
 		return err
 	}
-	for end := time.Now().Add(time.Minute); ; o.later() {
+	turned, begun := false, time.Time{}
+	if s.deadline > 0 {
+		begun = o.now()
+	}
+	for n, end := 0, time.Now().Add(time.Minute); ; n++ {
+		if n > 0 {
+			o.later()
+		}
+		notes, err := o.notes(ctx, key)
+		if err != nil {
+			return err
+		}
+		late := !turned && s.deadline > 0 && o.now().Sub(begun) > s.deadline && !s.pivoted(notes)
+		if late {
+			n = max(n, 100) // a signal of this turn could still be in time: none comes any more
+		}
+		cancelled, err := befall(ctx, o, e, d, s, key, n)
+		if err == nil && n == s.cancel && cancelled == s.pivoted(notes) {
+			err = errors.New("a cancellation counts before the pivot, and not after it")
+		}
+		if err != nil {
+			return fmt.Errorf("%+v, turn %d: %w (%v)", s, n, err, notes)
+		}
+		turned = turned || cancelled || late
 		if _, err := e.Step(ctx); err != nil {
 			return err
 		}
@@ -202,9 +249,8 @@ func (o *oracle[TTx]) play(ctx context.Context, s score, key string) error {
 		if ss[0].Ended.IsZero() && time.Now().Before(end) {
 			continue
 		}
-		notes, err := o.notes(ctx, key)
-		if err == nil {
-			err = s.judge(ss[0].Status, notes)
+		if notes, err = o.notes(ctx, key); err == nil {
+			err = s.judge(ss[0].Status, notes, turned)
 		}
 		if err != nil {
 			return fmt.Errorf("%+v: %w (at %s: %s; %v)", s, err, ss[0].Step, ss[0].Error, notes)
@@ -213,8 +259,29 @@ func (o *oracle[TTx]) play(ctx context.Context, s score, key string) error {
 	}
 }
 
-// The engine brings random sagas to the end that the model says: whose steps are refused, fail, panic and are
-// skipped, side by side and one behind the other, around a pivot, and whose undos fail.
+// befall has the signals of a turn come, and somebody cancel the saga.
+func befall[TTx any](ctx context.Context, o *oracle[TTx], e *saga.Engine[TTx], d *saga.Definition[string], s score, key string, n int) (cancelled bool, err error) {
+	if n == s.cancel {
+		err = errors.Join(err, o.in(ctx, func(tx TTx) error {
+			got, err := saga.Cancel(ctx, e, tx, d, key, "no more")
+			cancelled = got != saga.TooLate
+			return err
+		}))
+	}
+	for i, at := range s.signals {
+		if at == n && s.parts[i].wait {
+			err = errors.Join(err, o.in(ctx, func(tx TTx) error {
+				_, err := saga.SendIn(ctx, e, tx, d, key, signalOf(i), "go")
+				return errors.Join(err, o.note(ctx, tx, key, "signal "+partName(i)))
+			}))
+		}
+	}
+	return cancelled, err
+}
+
+// The engine brings random sagas to the end that the model says: whose steps are refused, fail, panic, wait for
+// signals and are skipped, side by side and one after the other, around a pivot, whose undos fail, which somebody
+// cancels, and whose deadline passes.
 func TestOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Now()
@@ -246,6 +313,7 @@ func some[TTx any](t *testing.T, o *oracle[TTx]) {
 	seed := int(time.Now().UnixNano() % 1e9)
 	for i := range 20 {
 		s := rapid.Custom(scores).Example(seed + i)
+		s.deadline = 0 // their clock cannot be moved
 		if err := o.play(t.Context(), s, fmt.Sprint("k", i)); err != nil {
 			t.Fatal(err)
 		}
