@@ -105,7 +105,7 @@ func (s scant) List(ctx context.Context, l store.List) (store.Listed, error) {
 	return s.Store.List(ctx, l)
 }
 
-// Each saga stands on one page of a list, and the pages go on where none of those that were looked at is meant.
+// Each saga stands on one page of a list, and the pages go on where none of those looked at is meant.
 func TestPagesOfSagas(t *testing.T) {
 	e := newEngine(t, 130)
 	whole, few := open(t, of(e.db), nil), open(t, map[string]console.Source{"orders": console.Of(scant{e.db})}, nil)

@@ -96,7 +96,7 @@ type SagaPage struct {
 	Scanned int
 }
 
-// SagasAfter reads a page of the selected sagas, of those after one, or from the first: one read of the store.
+// SagasAfter reads a page of the selected sagas, after one or from the first: one read of the store.
 func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *store.SagaRef, most Peek) (page SagaPage, err error) {
 	q, err := s.query(true)
 	if err != nil {
@@ -289,8 +289,8 @@ func readPlans(ctx context.Context, db store.Lister) (map[string]*plan.Plan, err
 // Forms are those in which SagaRead.Draw draws.
 func Forms() []string { return []string{"text", "mermaid", "svg"} }
 
-// Draw draws the saga's definition with how far the saga has come. It is a NoneError where no engine has noted
-// the definition.
+// Draw draws the saga's definition with how far the saga has come. It is a NoneError where no engine has
+// noted the definition.
 func (r *SagaRead) Draw(form string) (string, error) {
 	st, p := r.state, r.plan
 	if p == nil {

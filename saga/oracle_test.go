@@ -22,8 +22,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A part is one step of a score: what goes before it, whether it is skipped, whether it waits for a signal, and
-// how often it fails before it goes well.
+// A part is one step of a score: what goes before it, whether it is skipped, whether it waits for a signal,
+// and how often it fails before it goes well.
 type part struct {
 	after     []int
 	skip      bool
@@ -33,8 +33,8 @@ type part struct {
 	undoFails int
 }
 
-// A score is a random definition, and what is to happen to its saga: at which turns of the engine signals come
-// and somebody cancels it.
+// A score is a random definition, and what is to happen to its saga: at which turns of the engine signals
+// come and somebody cancels it.
 type score struct {
 	parts    []part
 	pivot    int           // below 0: there is none
@@ -279,9 +279,9 @@ func befall[TTx any](ctx context.Context, o *oracle[TTx], e *saga.Engine[TTx], d
 	return cancelled, err
 }
 
-// The engine brings random sagas to the end that the model says: whose steps are refused, fail, panic, wait for
-// signals and are skipped, side by side and one after the other, around a pivot, whose undos fail, which somebody
-// cancels, and whose deadline passes.
+// The engine brings random sagas to the end that the model says: whose steps are refused, fail, panic, wait
+// for signals and are skipped, side by side and one after the other, around a pivot, whose undos fail, which
+// somebody cancels, and whose deadline passes.
 func TestOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Now()

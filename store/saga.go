@@ -126,9 +126,9 @@ type SagaQuery struct {
 	Light         bool     // without Input and State
 	Limit         int      // at most; default 1,000
 
-	// Scan is how many sagas are looked through at most for Key, ID, Step, Error, when they were started, and a
-	// Status of those that have ended; 0: all. Where that ends a list that has less than Limit, Listed.SagasTo
-	// says how far it came.
+	// Scan is how many sagas are looked through at most for ID, Step, Error, when they were started, and a
+	// Status of those that have ended; 0: all. Where that ends a list that has less than Limit, SagasTo of
+	// Listed says how far it came.
 	Scan int
 }
 
