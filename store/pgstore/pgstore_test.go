@@ -244,7 +244,7 @@ func oddText() map[string]string {
 
 // sample is of how many tests of the suite one runs where a mode of pgx or a way to the server differs in
 // little from one that runs them all: make nightly runs them all everywhere.
-const sample = 4
+const sample = 8
 
 func harnessOf(b *bed, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
 	return storetest.Harness[pgx.Tx]{

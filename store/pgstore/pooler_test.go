@@ -62,8 +62,9 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			h := harnessOf(through(t), mode)
-			if mode != pgx.QueryExecModeCacheDescribe { // the one that the remedy names
-				h.Sample = sample
+			h.Sample = sample
+			if mode == pgx.QueryExecModeCacheDescribe { // the one that the remedy names
+				h.Sample = 2
 			}
 			storetest.Run(t, h)
 		})
