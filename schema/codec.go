@@ -155,7 +155,7 @@ func (c *Codec) reader(ctx context.Context, l located) (Reader, error) {
 			return r, nil
 		}
 	}
-	writer, kept, err := c.reg.schema(ctx, l.id)
+	writer, kept, err := c.reg.schema(ctx, l.id, c.understand)
 	if err != nil {
 		return nil, err
 	}
@@ -169,9 +169,25 @@ func (c *Codec) reader(ctx context.Context, l located) (Reader, error) {
 	return r, nil
 }
 
-func (c *Codec) resolve(writer Schema, l located) (Reader, error) {
+// understand tells whether writer is a schema at all.
+func (c *Codec) understand(writer Schema) error {
+	if err := c.speaks(writer); err != nil {
+		return err
+	}
+	_, err := c.lang.Problems(writer, writer)
+	return err
+}
+
+func (c *Codec) speaks(writer Schema) error {
 	if writer.Format != c.lang.Name() {
-		return nil, fmt.Errorf("it is in %s, and this codec reads %s", writer.Format, c.lang.Name())
+		return fmt.Errorf("it is in %s, and this codec reads %s", writer.Format, c.lang.Name())
+	}
+	return nil
+}
+
+func (c *Codec) resolve(writer Schema, l located) (Reader, error) {
+	if err := c.speaks(writer); err != nil {
+		return nil, err
 	}
 	var index []int
 	if writer.Format == Protobuf {

@@ -126,11 +126,13 @@ func (i *Inspector) schema(ctx context.Context, id ID) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	one, there, err := defined(id, text)
+	if err != nil {
+		return nil, err
+	}
 	var s *Schema
-	if text != "" {
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			return nil, fmt.Errorf("skald_payload_schema, id %v: %w", id, err)
-		}
+	if there {
+		s = &one
 	}
 	if i.schemas == nil {
 		i.schemas = map[ID]*Schema{}

@@ -2,8 +2,6 @@ package schema
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/skald-go/skald"
@@ -18,12 +16,12 @@ func Readable(ctx context.Context, kept store.PayloadSchemas, registry string, m
 		return nil, err
 	}
 	text, err := kept.PayloadSchema(ctx, registry, l.id.String())
-	if err != nil || text == "" {
+	if err != nil {
 		return nil, err
 	}
-	var s Schema
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return nil, fmt.Errorf("skald_payload_schema, id %v: %w", l.id, err)
+	s, there, err := defined(l.id, text)
+	if err != nil || !there {
+		return nil, err
 	}
 	i := slices.IndexFunc(formats, func(f Format) bool { return f.Name() == s.Format })
 	if i < 0 {

@@ -3,7 +3,6 @@ package schema
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,8 +22,8 @@ type Registry struct {
 	mu       sync.Mutex
 	c        *Config
 	known    map[ID]*entry
-	unknown  map[ID]time.Time // to the registry, and until when that is believed
-	lookups  flights[ID, Schema]
+	unknown  map[ID]absence // to the registry
+	lookups  flights[ID, *entry]
 	reads    flights[ID, bool]
 	ids      flights[string, ID]
 	keepings flights[ID, struct{}]
@@ -33,8 +32,16 @@ type Registry struct {
 // An entry is a schema that is known.
 type entry struct {
 	Schema
+	sound bool      // a codec understands it
+	until time.Time // it is believed so long, unless it is sound: an answer may be no schema at all
 	kept  bool      // in the database
 	tried time.Time // to keep it, last
+}
+
+// An absence is that nobody knows an id, and until when that is believed.
+type absence struct {
+	why   error
+	until time.Time
 }
 
 // Config is what a Registry is connected to.
@@ -58,7 +65,7 @@ type Config struct {
 }
 
 const (
-	believe    = time.Second            // that an id is unknown
+	believe    = time.Second            // that an id is unknown, or its schema what no codec understands
 	mostAbsent = 1000                   // unknown ids that are remembered
 	readWait   = 200 * time.Millisecond // for what is kept, before the registry is asked
 	keepWait   = 100 * time.Millisecond // for a schema to be kept, before its payload is read all the same
@@ -82,7 +89,7 @@ func (r *Registry) Connect(c Config) error {
 	if r.c != nil {
 		return errors.New("connect a schema registry: it is connected already")
 	}
-	r.c, r.known, r.unknown = &c, map[ID]*entry{}, map[ID]time.Time{}
+	r.c, r.known, r.unknown = &c, map[ID]*entry{}, map[ID]absence{}
 	return nil
 }
 
@@ -117,33 +124,61 @@ func (r *Registry) Warm(ctx context.Context, events ...Declaration) error {
 // Schema is that of an id. It fails by skald.UnknownVersion where nobody knows it, and by skald.Outage where
 // the registry would have to be asked and is away.
 func (r *Registry) Schema(ctx context.Context, id ID) (Schema, error) {
-	s, _, err := r.schema(ctx, id)
+	s, _, err := r.schema(ctx, id, nil)
 	return s, err
 }
 
-func (r *Registry) schema(ctx context.Context, id ID) (s Schema, kept bool, err error) {
+// schema tells what understand makes of the schema: what it does not understand is neither kept nor known for
+// long, as the answer may be that of something before the registry.
+func (r *Registry) schema(ctx context.Context, id ID, understand func(Schema) error) (s Schema, kept bool, err error) {
 	c, err := r.config()
 	if err != nil {
 		return s, false, err
 	}
 	e, absent := r.look(id)
 	switch {
-	case e == nil && absent:
-		return s, false, unknownID(id)
+	case e == nil && absent != nil:
+		return s, false, absent
 	case e == nil:
-		if _, err := r.lookups.do(ctx, c.Timeout, id, func(ctx context.Context) (Schema, error) { return r.find(ctx, c, id) }); err != nil {
+		if e, err = r.lookups.do(ctx, c.Timeout, id, func(ctx context.Context) (*entry, error) { return r.find(ctx, c, id, understand) }); err != nil {
 			return s, false, err
 		}
-		e, _ = r.look(id)
 	}
-	return e.Schema, r.keep(ctx, c, id), nil
+	if !r.isSound(e) {
+		if understand == nil {
+			return e.Schema, false, nil
+		}
+		if err := understand(e.Schema); err != nil {
+			return s, false, skald.UnknownVersion(fmt.Errorf("schema %v cannot be read by this build: %w", id, err))
+		}
+		r.trust(e)
+	}
+	return e.Schema, r.keep(ctx, c, id, e), nil
 }
 
-func (r *Registry) look(id ID) (e *entry, absent bool) {
+func (r *Registry) look(id ID) (e *entry, absent error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	until, missed := r.unknown[id]
-	return r.known[id], missed && time.Now().Before(until)
+	now := time.Now()
+	if e = r.known[id]; e != nil && (e.sound || now.Before(e.until)) {
+		return e, nil
+	}
+	if is, missed := r.unknown[id]; missed && now.Before(is.until) {
+		return nil, is.why
+	}
+	return nil, nil
+}
+
+func (r *Registry) isSound(e *entry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return e.sound
+}
+
+func (r *Registry) trust(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.sound = true
 }
 
 func unknownID(id ID) error {
@@ -155,44 +190,52 @@ func unknownID(id ID) error {
 }
 
 // find asks the database, then the registry.
-func (r *Registry) find(ctx context.Context, c *Config, id ID) (s Schema, err error) {
+func (r *Registry) find(ctx context.Context, c *Config, id ID, understand func(Schema) error) (*entry, error) {
 	if c.Store != nil {
-		kept, err := r.read(ctx, c, id)
+		kept, err := r.read(ctx, c, id, understand)
 		if e, _ := r.look(id); kept && e != nil {
-			return e.Schema, nil
+			return e, nil
 		}
 		switch {
 		case c.Client == nil && err != nil:
-			return s, skald.Outage(fmt.Errorf("read schema %v in the database: %w", id, err))
+			return nil, skald.Outage(fmt.Errorf("read schema %v in the database: %w", id, err))
 		case c.Client == nil:
-			return s, skald.UnknownVersion(fmt.Errorf("schema %v is not kept, and there is no registry to ask", id))
+			return nil, skald.UnknownVersion(fmt.Errorf("schema %v is not kept, and there is no registry to ask", id))
 		}
 	}
-	if s, err = (server{c.Client}).byID(ctx, id); err != nil {
-		return s, r.missed(id, err)
+	s, err := (server{c.Client}).byID(ctx, id)
+	if err != nil {
+		return nil, r.missed(id, err)
 	}
-	r.learn(id, &entry{Schema: s, kept: c.Store == nil})
-	return s, nil
+	return r.learn(id, &entry{Schema: s, kept: c.Store == nil}), nil
 }
 
 // learn remembers a schema, unless it is known.
-func (r *Registry) learn(id ID, e *entry) {
+func (r *Registry) learn(id ID, e *entry) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.known[id] == nil {
-		r.known[id] = e
+	now := time.Now()
+	if was := r.known[id]; was != nil && (was.sound || now.Before(was.until)) {
+		return was
 	}
+	e.until = now.Add(believe)
+	r.known[id] = e
+	return e
 }
 
 // read looks for what is kept, and tells whether it is known now. It does not wait long: all connections may
 // be in the hands of handlers that wait for this one. What comes later is known to the next message.
-func (r *Registry) read(ctx context.Context, c *Config, id ID) (kept bool, err error) {
+// A kept one that this codec does not understand counts where there is no registry to ask.
+func (r *Registry) read(ctx context.Context, c *Config, id ID, understand func(Schema) error) (kept bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readWait)
 	defer cancel()
 	return r.reads.do(ctx, c.Timeout, id, func(ctx context.Context) (bool, error) {
 		s, kept, err := c.kept(ctx, id)
 		if err != nil {
 			c.Logger.Warn("the schemas that are kept cannot be read: the registry is asked", "schema", id.String(), "error", err)
+		}
+		if kept && c.Client != nil && understand != nil && understand(s) != nil {
+			return false, nil
 		}
 		if kept {
 			r.learn(id, &entry{Schema: s, kept: true})
@@ -210,27 +253,29 @@ func (r *Registry) missed(id ID, err error) error {
 	if len(r.unknown) >= mostAbsent {
 		clear(r.unknown)
 	}
-	r.unknown[id] = time.Now().Add(believe)
-	return unknownID(id)
+	why := unknownID(id)
+	var part *referenceError
+	if errors.As(err, &part) {
+		why = skald.UnknownVersion(fmt.Errorf("the registry does not have all of schema %v: %w", id, part))
+	}
+	r.unknown[id] = absence{why, time.Now().Add(believe)}
+	return why
 }
 
 func (c *Config) kept(ctx context.Context, id ID) (s Schema, there bool, err error) {
 	text, err := c.Store.PayloadSchema(ctx, c.Name, id.String())
-	if err != nil || text == "" {
+	if err != nil {
 		return s, false, err
 	}
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return s, false, fmt.Errorf("skald_payload_schema, id %v: %w", id, err)
-	}
-	return s, true, nil
+	return defined(id, text)
 }
 
 // keep stores a schema, in a transaction of its own: that of a handler may be rolled back, and its message
 // parked. It waits for that, though not long: on SQLite it can only be done when the handler's transaction
 // has ended.
-func (r *Registry) keep(ctx context.Context, c *Config, id ID) (kept bool) {
+func (r *Registry) keep(ctx context.Context, c *Config, id ID, e *entry) (kept bool) {
 	r.mu.Lock()
-	e, now := r.known[id], time.Now()
+	now := time.Now()
 	if e.kept || now.Sub(e.tried) < keepAgain {
 		defer r.mu.Unlock()
 		return e.kept

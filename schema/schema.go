@@ -59,6 +59,18 @@ func (s Schema) definition() string {
 	return string(text)
 }
 
+// defined is the schema of a definition that is kept; false: there is none, or one without a text, which
+// older versions kept where something else answered for the registry.
+func defined(id ID, definition string) (s Schema, there bool, err error) {
+	if definition == "" {
+		return s, false, nil
+	}
+	if err := json.Unmarshal([]byte(definition), &s); err != nil {
+		return s, false, fmt.Errorf("skald_payload_schema, id %v: %w", id, err)
+	}
+	return s, s.Text != "", nil
+}
+
 // An ID is how a payload names its schema: the number that the registry gave it, or its GUID.
 type ID struct {
 	Number int32

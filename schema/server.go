@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 
@@ -49,9 +50,26 @@ func (s server) byID(ctx context.Context, id ID) (Schema, error) {
 // whole is a schema with all that it refers to.
 func (s server) whole(ctx context.Context, found sr.Schema) (Schema, error) {
 	out := Schema{Format: found.Type.String(), Text: found.Schema}
+	if out.Text == "" {
+		return out, errNoAnswer
+	}
 	_, err := s.imports(ctx, &out, found.References, 0)
 	return out, err
 }
+
+// errNoAnswer: something answers for the registry, a proxy or a page that asks for a login.
+var errNoAnswer = errors.New("the answer is no schema: does the URL lead to the registry itself?")
+
+// A referenceError says of which schema that is referred to there is none.
+type referenceError struct {
+	of  sr.SchemaReference
+	err error
+}
+
+func (e *referenceError) Error() string {
+	return fmt.Sprintf("the schema refers to %s version %d: %v", e.of.Subject, e.of.Version, e.err)
+}
+func (e *referenceError) Unwrap() error { return e.err }
 
 // mostDeep bounds how deep schemas may refer to others.
 const mostDeep = 50
@@ -66,8 +84,11 @@ func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaRefere
 			continue
 		}
 		found, err := s.SchemaByVersion(ctx, ref.Subject, ref.Version)
+		if err == nil && found.Schema.Schema == "" {
+			err = errNoAnswer
+		}
 		if err != nil {
-			return nil, fmt.Errorf("the schema refers to %s version %d: %w", ref.Subject, ref.Version, err)
+			return nil, &referenceError{ref, answered(err)}
 		}
 		needs, err := s.imports(ctx, out, found.References, depth+1)
 		if err != nil {
@@ -112,7 +133,10 @@ func (s server) registered(ctx context.Context, subject string, one Schema) (ID,
 		return ID{}, err
 	}
 	found, err := s.LookupSchema(ctx, subject, served)
-	return idOf(found), answered(err)
+	if err != nil {
+		return ID{}, answered(err)
+	}
+	return idOf(found)
 }
 
 func (s server) register(ctx context.Context, subject string, one Schema) (ID, error) {
@@ -121,10 +145,16 @@ func (s server) register(ctx context.Context, subject string, one Schema) (ID, e
 		return ID{}, err
 	}
 	found, err := s.CreateSchema(ctx, subject, served)
-	return idOf(found), err
+	if err != nil {
+		return ID{}, err
+	}
+	return idOf(found)
 }
 
-func idOf(found sr.SubjectSchema) ID {
+func idOf(found sr.SubjectSchema) (ID, error) {
+	if found.ID <= 0 || found.ID > math.MaxInt32 {
+		return ID{}, fmt.Errorf("the answer has the id %d, which is none of a schema: does the URL lead to the registry itself?", found.ID)
+	}
 	guid, _ := guidOf(found.GUID)
-	return ID{Number: int32(found.ID), GUID: guid}
+	return ID{Number: int32(found.ID), GUID: guid}, nil
 }

@@ -1,0 +1,148 @@
+package schema_test
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/schema"
+	"github.com/skald-go/skald/schema/avro"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// An oddity is a registry before which something else answers, until it is well.
+type oddity struct {
+	well atomic.Bool
+	url  string
+}
+
+func odd(t *testing.T, answer http.HandlerFunc) *oddity {
+	t.Helper()
+	o := &oddity{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !o.well.Load():
+			answer(w, r)
+		case r.Method == http.MethodPost:
+			_, _ = fmt.Fprintf(w, `{"subject":"x","id":7,"version":1,"schema":%q}`, avro1)
+		default:
+			_, _ = fmt.Fprintf(w, `{"schema":%q}`, avro1)
+		}
+	}))
+	t.Cleanup(s.Close)
+	o.url = s.URL
+	return o
+}
+
+func (o *oddity) codec(t *testing.T, db *memstore.Store) *schema.Codec {
+	t.Helper()
+	client, err := sr.NewClient(sr.URLs(o.url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r schema.Registry
+	if err := r.Connect(schema.Config{Client: client, Store: db, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	return avro.CodecOf[payment1](&r, avro1, nil)
+}
+
+func says(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
+}
+
+// What answers for a registry, and is none, leaves nothing behind: not in the process, not in the database.
+func TestOddAnswers(t *testing.T) {
+	t.Parallel()
+	lost := func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/schemas/ids") {
+			says(fmt.Sprintf(`{"schema":%q,"references":[{"name":"a.B","subject":"a.B","version":1}]}`, avro1))(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		says(`{"error_code":40402,"message":"Version 1 not found."}`)(w, r)
+	}
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		read   failure.Class
+		write  bool // the writer has an answer
+	}{
+		"an empty object":        {says(`{}`), failure.Outage, false},
+		"maintenance":            {says(`{"message":"under maintenance"}`), failure.Outage, false},
+		"null":                   {says(`null`), failure.Outage, false},
+		"a broken schema":        {says(`{"schema":"{\"type\":\"rec","id":9,"version":1}`), failure.UnknownVersion, true},
+		"another format":         {says(`{"schema":"syntax = \"proto3\";","schemaType":"PROTOBUF","id":9,"version":1}`), failure.UnknownVersion, true},
+		"a negative id":          {says(`{"schema":"","id":-5,"version":1}`), failure.Outage, false},
+		"an id above 31 bits":    {says(`{"schema":"","id":4294967303,"version":1}`), failure.Outage, false},
+		"a reference is deleted": {lost, failure.UnknownVersion, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, db := odd(t, c.answer), memstore.New(nil)
+			m := skald.Message{ID: "1", Data: []byte("\x00\x00\x00\x00\x07\x04o1\x0e")}
+			reader, writer := o.codec(t, db), o.codec(t, memstore.New(nil))
+			var v payment1
+			if err := reader.Decode(t.Context(), m, &v); failure.Of(err) != c.read {
+				t.Errorf("read: %v is of class %q, want %q", err, failure.Of(err), c.read)
+			}
+			if err := writer.Encode(t.Context(), &skald.Message{}, v); (err == nil) != c.write || err != nil && failure.Of(err) != failure.Outage && name != "a reference is deleted" {
+				t.Errorf("write: %v", err)
+			}
+			if kept, err := db.PayloadSchema(t.Context(), "", "7"); err != nil || kept != "" {
+				t.Errorf("kept is %q, %v", kept, err)
+			}
+			o.well.Store(true)
+			decodes(t, reader, m)
+			if err := writer.Encode(t.Context(), &m, v); err != nil {
+				t.Errorf("write when the registry is well: %v", err)
+			}
+			if kept, err := db.PayloadSchema(t.Context(), "", "7"); err != nil || !strings.Contains(kept, "PaymentProcessed") {
+				t.Errorf("kept is %q, %v", kept, err)
+			}
+		})
+	}
+}
+
+// decodes waits until m can be read.
+func decodes(t *testing.T, c *schema.Codec, m skald.Message) {
+	t.Helper()
+	end := time.After(time.Minute)
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		var v payment1
+		err := c.Decode(t.Context(), m, &v)
+		if err == nil && v.Order == "o1" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("%+v, %v", v, err)
+		}
+	}
+}
+
+// What an older version kept of such an answer is passed over.
+func TestKeptOddAnswer(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{"no text": `{"format":"AVRO","text":""}`, "no schema": `{"format":"AVRO","text":"{"}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, db := odd(t, says(`{}`)), memstore.New(nil)
+			if err := db.KeepPayloadSchema(t.Context(), "", "7", text); err != nil {
+				t.Fatal(err)
+			}
+			o.well.Store(true)
+			decodes(t, o.codec(t, db), skald.Message{Data: []byte("\x00\x00\x00\x00\x07\x04o1\x0e")})
+		})
+	}
+}
