@@ -124,7 +124,7 @@ func (t *Table) allowed(s *shape) error {
 		Err: errors.New("the database has not granted it")}
 }
 
-func timestamp(kind string) bool { return strings.HasPrefix(kind, "timestamp") }
+func timestamp(kind string) bool { return kind == "date" || strings.HasPrefix(kind, "timestamp") }
 
 // columns are all that t names, each once.
 func (t *Table) columns() []string {
@@ -173,7 +173,7 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 		payload = "convert_to(" + payload + "::text, 'UTF8')"
 	}
 	if t.Time != "" {
-		at = fmt.Sprintf("CASE WHEN isfinite(%s) THEN (extract(epoch FROM %[1]s) * 1000000)::bigint END", column(t.Time))
+		at = fmt.Sprintf("CASE WHEN %s BETWEEN '0001-01-01' AND '9999-12-31' THEN (extract(epoch FROM %[1]s) * 1000000)::bigint END", column(t.Time))
 	}
 	headersIn := "NULL::text"
 	if t.HeadersIn != "" {
@@ -204,7 +204,7 @@ func (t *Table) done(kind string) (pending, set string) {
 	case d.Delete:
 		return "true", ""
 	case d.Sent != "":
-		return fmt.Sprintf("%s = %s::%s", c, value(d.Pending), kind), fmt.Sprintf("%s = %s::%s", quoted(d.Column), value(d.Sent), kind)
+		return c + " = " + value(d.Pending), quoted(d.Column) + " = " + value(d.Sent)
 	case kind == "boolean":
 		return c + " IS NOT TRUE", quoted(d.Column) + " = true"
 	}

@@ -1,13 +1,21 @@
 -- What stands in /*…*/ comes from the column map.
 
 -- name: Columns
--- The table, its columns, and what this user may do with it.
-SELECT c.oid::bigint, c.relkind::text, coalesce(a.attname::text, ''), coalesce(format_type(a.atttypid, NULL), ''),
+-- The table, its columns, and what this user may do with it. Of a domain the type is the one that it is over.
+WITH RECURSIVE base AS (
+	SELECT a.attnum, a.atttypid AS type FROM pg_attribute AS a WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped
+	UNION ALL
+	SELECT b.attnum, t.typbasetype FROM base AS b JOIN pg_type AS t ON t.oid = b.type WHERE t.typtype = 'd'
+), kind AS (
+	SELECT b.attnum, b.type FROM base AS b JOIN pg_type AS t ON t.oid = b.type WHERE t.typtype <> 'd'
+)
+SELECT c.oid::bigint, c.relkind::text, coalesce(a.attname::text, ''), coalesce(format_type(k.type, NULL), ''),
 	coalesce(a.attidentity <> '' OR pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false),
 	has_table_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'UPDATE'), has_table_privilege(c.oid, 'DELETE'),
 	coalesce(a.attnotnull, false)
 FROM pg_class AS c
 LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN kind AS k ON k.attnum = a.attnum
 LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE c.oid = to_regclass($1::text)
 ORDER BY a.attnum;
