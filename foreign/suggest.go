@@ -26,10 +26,11 @@ func Suggest(ctx context.Context, db *sql.DB, name string) (t Table, notes []str
 	g.message()
 	g.order()
 	g.done()
-	if err := t.check(); err != nil {
-		return t, g.notes, err
+	if whole := t; whole.Done == (Done{}) {
+		whole.Done.Delete = true // whoever reads the notes says it
+		return t, g.notes, whole.check()
 	}
-	return t, g.notes, nil
+	return t, g.notes, t.check()
 }
 
 // only is the table that is called an outbox.
@@ -157,13 +158,14 @@ func (g *guess) order() {
 	g.note("no column counts up, GENERATED ALWAYS AS IDENTITY: two transactions of one key may be published in the order in which they began")
 }
 
+// done guesses how a row says that it is published. It never guesses that rows are to be deleted: where a table
+// holds what was published long ago, that would publish all of it again.
 func (g *guess) done() {
-	d := &g.t.Done
-	if d.Column = g.find(func(c columnShape) bool { return timestamp(c.kind) && !c.notNull }, "processedat", "publishedat", "sentat", "dispatchedat",
-		"deliveredat", "processedon", "completedat"); d.Column != "" {
+	d, names := &g.t.Done, markNames()
+	if d.Column = g.find(func(c columnShape) bool { return timestamp(c.kind) && !c.notNull }, names...); d.Column != "" {
 		return
 	}
-	if d.Column = g.find(func(c columnShape) bool { return c.kind == "boolean" }, "processed", "published", "sent", "dispatched", "delivered"); d.Column != "" {
+	if d.Column = g.find(func(c columnShape) bool { return c.kind == "boolean" }, names...); d.Column != "" {
 		return
 	}
 	if d.Column = g.find(nil, "status", "state"); d.Column != "" {
@@ -171,6 +173,21 @@ func (g *guess) done() {
 		g.note("the values of %s are a guess", d.Column)
 		return
 	}
-	d.Delete = true
-	g.note("no column says what is published: rows are deleted once they are")
+	if mark := g.find(nil, names...); mark != "" {
+		g.note(`done is left empty: %s, a %s, seems to say it: give "done": {"column": %q, "pending": …, "sent": …} with its values`,
+			mark, g.s.columns[mark].kind, mark)
+		return
+	}
+	g.note(`done is left empty, as no column says what is published: give "done": {"column": …}, or {"delete": true}, which publishes all rows ` +
+		`that are there and deletes each once it is published`)
+}
+
+// markNames are what a column is called that says what is published.
+func markNames() (names []string) {
+	for _, did := range []string{"processed", "published", "sent", "dispatched", "delivered", "completed", "relayed", "handled"} {
+		for _, form := range []string{"%sat", "%son", "%stime", "%sdate", "%s", "is%s", "was%s"} {
+			names = append(names, fmt.Sprintf(form, did))
+		}
+	}
+	return append(names, "done", "isdone", "doneat")
 }

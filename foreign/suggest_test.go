@@ -19,8 +19,8 @@ func TestSuggest(t *testing.T) {
 		},
 		`id bigserial PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb, headers jsonb`: {
 			`INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ('orders', '7', 'created', '{"event": "order.created"}')`,
-			`{"table":"outbox","id":"${id}","source":"/outbox","topic":"${aggregatetype}.events","key":"${aggregateid}","type":"${type}","payload":"payload","headers_in":"headers","order":["id"],"done":{"delete":true}}`,
-			"rows are deleted",
+			`{"table":"outbox","id":"${id}","source":"/outbox","topic":"${aggregatetype}.events","key":"${aggregateid}","type":"${type}","payload":"payload","headers_in":"headers","order":["id"],"done":{}}`,
+			"done is left empty",
 		},
 		`id bigserial PRIMARY KEY, "orderId" text, order_id text, data text, status text DEFAULT 'PENDING'`: {
 			`INSERT INTO outbox (order_id, data) VALUES ('7', '{"event": "order.created"}')`,
@@ -45,11 +45,43 @@ func TestSuggest(t *testing.T) {
 		if !strings.Contains(strings.Join(notes, "\n"), c.note) {
 			t.Errorf("notes are %q, want %q", notes, c.note)
 		}
+		if table.Done == (foreign.Done{}) {
+			table.Done.Delete = true
+		}
 		table.Topic = strings.ReplaceAll(table.Topic, flat, "outbox")
 		b.do(c.insert)
 		b.quiet(b.relay(table, b.bus))
 		if got := b.came(); len(got) != 1 || string(got[0].Key) != "7" || string(got[0].Data) != `{"event": "order.created"}` {
 			t.Errorf("published were %+v", got)
+		}
+	}
+}
+
+// What is published is never guessed to be deleted: rows that were sent long ago would all go again.
+func TestSuggestDone(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "id bigint", "orders")
+	b.do("CREATE DOMAIN " + b.schema + ".instant AS timestamptz")
+	for column, want := range map[string]string{
+		"is_sent boolean":                       `{"column":"is_sent"}`,
+		"is_published boolean":                  `{"column":"is_published"}`,
+		"processed_at " + b.schema + ".instant": `{"column":"processed_at"}`,
+		"sent_on date":                          `{"column":"sent_on"}`,
+		"processed_at bigint":                   `{}`,
+		"published smallint":                    `{}`,
+		"more text":                             `{}`,
+	} {
+		b.do("DROP TABLE outbox")
+		b.do("CREATE TABLE outbox (id bigserial PRIMARY KEY, payload text, " + column + ")")
+		table, notes, err := foreign.Suggest(t.Context(), b.db, b.schema+".outbox")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := json.Marshal(table.Done); err != nil || string(got) != want {
+			t.Errorf("%s: done is %s, want %s", column, got, want)
+		}
+		if want == "{}" && !strings.Contains(strings.Join(notes, "\n"), "done is left empty") {
+			t.Errorf("%s: notes are %q", column, notes)
 		}
 	}
 }
