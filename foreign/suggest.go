@@ -158,8 +158,8 @@ func (g *guess) order() {
 	g.note("no column counts up, GENERATED ALWAYS AS IDENTITY: two transactions of one key may be published in the order in which they began")
 }
 
-// done guesses how a row says that it is published. It never guesses that rows are to be deleted: where a table
-// holds what was published long ago, that would publish all of it again.
+// done guesses how a row says that it is published. It never guesses that rows are to be deleted: where a
+// table holds what was published long ago, that would publish all of it again.
 func (g *guess) done() {
 	d, names := &g.t.Done, markNames()
 	if d.Column = g.find(func(c columnShape) bool { return timestamp(c.kind) && !c.notNull }, names...); d.Column != "" {

@@ -179,7 +179,13 @@ func (c *Codec) Encode(m *skald.Message, to Headers) (data []byte, err error) {
 			to.Text(NilData, "1")
 		}
 	}
-	return m.Data, c.Own(m.Headers, to)
+	if c.style.Exact && !event {
+		for i := range m.Headers {
+			to.Bytes(m.Headers[i].Name, m.Headers[i].Value)
+		}
+		return m.Data, namesAreText(m.Headers)
+	}
+	return m.Data, c.own(m.Headers, to)
 }
 
 func (c *Codec) escaped(a attribute, v string) string {
@@ -189,24 +195,34 @@ func (c *Codec) escaped(a attribute, v string) string {
 	return escape(v)
 }
 
-// Own writes a message's own headers: as they are where the broker carries them, so that anybody reads them,
+// namesAreText refuses headers whose names are no text: no broker carries them.
+func namesAreText(hs []skald.Header) error {
+	for i := range hs {
+		if !utf8.ValidString(hs[i].Name) {
+			return fmt.Errorf("%w: the name of header %q is not UTF-8", ErrCannotCarry, hs[i].Name)
+		}
+	}
+	return nil
+}
+
+// own writes a message's own headers: as they are where the broker carries them, so that anybody reads them,
 // and all of them in one list if not all would come out as they went in.
-func (c *Codec) Own(hs []skald.Header, to Headers) error {
+func (c *Codec) own(hs []skald.Header, to Headers) error {
+	if err := namesAreText(hs); err != nil {
+		return err
+	}
 	exact, last := true, ""
 	for i := range hs {
 		h := &hs[i]
-		if !utf8.ValidString(h.Name) {
-			return fmt.Errorf("%w: the name of header %q is not UTF-8", ErrCannotCarry, h.Name)
-		}
 		if c.plain(*h) {
 			to.Bytes(h.Name, h.Value)
 		} else {
 			exact = false
 		}
-		exact = exact && h.Name >= last && (i == 0 || h.Name != last || !c.style.Once)
+		exact = exact && (c.style.Exact || h.Name >= last && (i == 0 || h.Name != last || !c.style.Once))
 		last = h.Name
 	}
-	if exact || c.style.Exact {
+	if exact {
 		return nil
 	}
 	list := make([][2]string, len(hs))
@@ -222,10 +238,10 @@ func (c *Codec) Own(hs []skald.Header, to Headers) error {
 }
 
 func (c *Codec) plain(h skald.Header) bool {
-	if c.style.Exact {
-		return true
+	a, ours := c.byName[h.Name]
+	if c.style.Exact { // a content type is that of the message, if it has no other
+		return h.Name != Ordered && (!ours || a == content)
 	}
-	_, ours := c.byName[h.Name]
 	return h.Name != "" && !ours && !own(h.Name) && c.style.Plain(h)
 }
 

@@ -22,7 +22,7 @@ type Header struct{ Name, Value string }
 // before, the message that came before it, m shares the texts that are the same: source and type seldom
 // differ. Nil: none.
 func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V), m, before *skald.Message) (fault error) {
-	empty, list, next, broken := false, "", version, ""
+	empty, list, next, broken, versioned := false, "", version, "", false
 	for i := range hs {
 		name, v := at(&hs[i])
 		if c.style.Exact && name == Ordered && unfolds(string(v)) {
@@ -44,11 +44,11 @@ func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V),
 			continue
 		}
 		a := c.find(name, next)
-		if a == attributes {
+		if a == attributes || a == version && versioned && c.style.Exact { // the first decides
 			m.Headers = append(m.Headers, skald.Header{Name: name, Value: []byte(v)})
 			continue
 		}
-		next = a + 1
+		next, versioned = a+1, versioned || a == version
 		kept, err := take(c, a, m, before, v)
 		broken, fault = c.first(fault, broken, name, err)
 		if !kept {

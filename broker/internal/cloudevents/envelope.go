@@ -79,7 +79,7 @@ func (c *Codec) For(e *broker.Envelope) (*Codec, error) {
 
 // named tells whether an attribute can travel in a header of that name.
 func (c *Codec) named(header string) bool {
-	return c.plain(skald.Header{Name: header})
+	return c.style.Exact || c.plain(skald.Header{Name: header})
 }
 
 // Mapped tells whether the codec has the envelope of others.
@@ -97,6 +97,9 @@ func (p *places) of(m *skald.Message) [3]placed {
 // mapped writes m in the envelope of others.
 func (c *Codec) mapped(m *skald.Message, to Headers) (data []byte, err error) {
 	p, own := c.places, m.Headers
+	if err := c.misread(m); err != nil {
+		return nil, err
+	}
 	if p.byTopic && m.Type != "" && m.Type != m.Topic {
 		return nil, fmt.Errorf("%w: by its envelope the type is the topic, and this one is of type %q",
 			ErrCannotCarry, m.Type)
@@ -127,7 +130,37 @@ func (c *Codec) mapped(m *skald.Message, to Headers) (data []byte, err error) {
 		}
 		own = p.others(m)
 	}
-	return data, c.Own(own, to)
+	if c.style.Exact {
+		for i := range own {
+			to.Bytes(own[i].Name, own[i].Value)
+		}
+		return data, namesAreText(own)
+	}
+	return data, c.own(own, to)
+}
+
+// misread refuses a message of whose own headers, which travel as they are, a reader would make another
+// message: where there is a CloudEvent, it reads that. One that was read so is as it came.
+func (c *Codec) misread(m *skald.Message) error {
+	if !c.style.Exact || m.ID == "" && m.Source == "" && m.Type == "" {
+		return nil
+	}
+	var read skald.Message
+	for _, h := range m.Headers {
+		a, ours := c.byName[h.Name]
+		if !ours || a == content {
+			if h.Name == Ordered && unfolds(string(h.Value)) {
+				return fmt.Errorf("%w: by its envelope its own header %s would be read as a list of others", ErrCannotCarry, h.Name)
+			}
+			continue
+		}
+		_, err := take(c, a, &read, nil, h.Value)
+		f, is := field(&read, a), field(m, a)
+		if err != nil || f != nil && a <= kind && *f != "" && *f != *is {
+			return fmt.Errorf("%w: by its envelope its own header %s would be read as that of a CloudEvent, and it says something else", ErrCannotCarry, h.Name)
+		}
+	}
+	return nil
 }
 
 // writeRawKey: a key that travels nowhere else; nil has no header.
@@ -162,7 +195,10 @@ func (p *places) inJSON() bool { return p.id.field != "" || p.kind.field != "" |
 
 // data is that of m with those attributes that travel in it; keyed: the key does.
 func (p *places) data(m *skald.Message) (data []byte, keyed bool, err error) {
-	if !p.inJSON() || m.Data == nil { // a tombstone has nothing to hold them
+	if m.Data == nil && (p.id.field != "" && m.ID != "" || p.kind.field != "" && m.Type != "") {
+		return nil, false, fmt.Errorf("%w: the envelope has a field in the value, and a tombstone has none: give id and type a header", ErrCannotCarry)
+	}
+	if !p.inJSON() || m.Data == nil { // the key of a tombstone travels elsewhere
 		return m.Data, false, nil
 	}
 	object, err := fields(m.Data)
@@ -175,7 +211,11 @@ func (p *places) data(m *skald.Message) (data []byte, keyed bool, err error) {
 		if a.place.field == "" || a.value == "" {
 			continue
 		}
-		if _, there := object[a.place.field]; there {
+		if is, there := object[a.place.field]; there {
+			if v, err := scalar(is); (v == "" || err != nil) && a.place != p.key { // a key travels elsewhere, too
+				return nil, false, fmt.Errorf("%w: the envelope has field %q in the value, where something else is: neither a text nor a number",
+					ErrCannotCarry, a.place.field)
+			}
 			continue
 		}
 		if !utf8.ValidString(a.value) {
