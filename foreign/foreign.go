@@ -98,6 +98,7 @@ type Relay struct {
 	deferred deferred
 	pending  broker.Pending // a call that was given up: its answer must come before the next one
 	some     bool           // the last page had rows: there may be more
+	limit    int            // rows of the next page
 	say      backoff.Rarely
 
 	mu     sync.Mutex
@@ -114,7 +115,7 @@ var (
 func New(db *sql.DB, t Table, bus broker.Publisher, o *Options) *Relay {
 	d := o.orDefaults(&t)
 	return &Relay{
-		db: db, bus: bus, table: t, o: d, deferred: newDeferred(&d),
+		db: db, bus: bus, table: t, o: d, deferred: newDeferred(&d), limit: d.Page,
 		tel:    telemetry.NewRelay(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}),
 		say:    backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute},
 		health: Health{Live: true, Why: "not started yet"},

@@ -135,6 +135,24 @@ func TestEqualTimestamps(t *testing.T) {
 	}
 }
 
+// Where a column counts, rows of one time keep their order also after a poller that rolled its marks back.
+func TestEqualTimestampsAfterARollback(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, `n bigint GENERATED ALWAYS AS IDENTITY, at timestamptz DEFAULT '2026-01-01', key text, body text, sent boolean`, "orders")
+	table := b.table(`{"table": "outbox", "id": "${n}", "topic": "orders", "key": "${key}", "payload": "body", "order": ["at"], "done": {"column": "sent"}}`)
+	b.do(`INSERT INTO outbox (key, body) VALUES ('a', '1'), ('a', '2'), ('a', '3')`)
+	poller := b.begin()
+	b.within(poller, `SELECT 1`)
+	for _, n := range []string{"2", "1"} {
+		b.within(poller, `UPDATE outbox SET sent = true WHERE body = `+"'"+n+"'")
+	}
+	if err := poller.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	b.quiet(b.relay(table, b.bus))
+	b.expect("orders a 1, orders a 2, orders a 3")
+}
+
 // What cannot be published is deferred under its name; its key waits, the table does not.
 func TestMalformedRows(t *testing.T) {
 	t.Parallel()

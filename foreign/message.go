@@ -30,8 +30,7 @@ type row struct {
 }
 
 func (r *row) scan(rows *sql.Rows) error {
-	return rows.Scan(&r.part, &r.place, &r.id, &r.topic, &r.key, &r.kind, &r.payload, &r.bytes, &r.at, &r.correlation, &r.trace,
-		&r.headersIn, &r.headersInBytes, &r.headers)
+	return rows.Scan(&r.part, &r.place, &r.id, &r.topic, &r.key, &r.kind, &r.at, &r.correlation, &r.trace, &r.headers)
 }
 
 // name is what the row is called for as long as it stays as it is.

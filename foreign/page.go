@@ -5,7 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/skald-go/skald/store"
 )
 
 // errStandby: another relay has the table.
@@ -44,8 +47,18 @@ func (r *Relay) page(ctx context.Context) (done int, more bool, err error) {
 	}
 	puts := r.deferred.puts
 	rows, err := r.read(ctx, tx, topics, keys, places)
-	if err != nil || len(rows) == 0 {
-		return 0, false, err
+	if err == nil {
+		rows, err = r.fetch(ctx, tx, rows)
+	}
+	if err != nil {
+		more, err = r.smaller(rows, err)
+		return 0, more, err
+	}
+	if r.limit *= 2; r.limit > r.o.Page || len(rows) == 0 {
+		r.limit = r.o.Page
+	}
+	if len(rows) == 0 {
+		return 0, false, nil
 	}
 	fit := r.fit(rows)
 	if len(fit) == 0 {
@@ -91,7 +104,7 @@ func (r *Relay) claim(ctx context.Context, tx *sql.Tx) error {
 func (r *Relay) read(ctx context.Context, tx *sql.Tx, topics, keys, places string) ([]*row, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	found, err := tx.QueryContext(ctx, r.text.page, topics, keys, places, r.o.Page)
+	found, err := tx.QueryContext(ctx, r.text.page, topics, keys, places, r.limit)
 	if err != nil {
 		return nil, fmt.Errorf("read rows: %w", err)
 	}
@@ -108,6 +121,83 @@ func (r *Relay) read(ctx context.Context, tx *sql.Tx, topics, keys, places strin
 		return nil, fmt.Errorf("read rows: %w", err)
 	}
 	return out, nil
+}
+
+// fetchMost is how many payloads are read at once whose size is not known before.
+const fetchMost = 32
+
+// fetch reads what rows hold, and gives those whose payloads fit into a page.
+func (r *Relay) fetch(ctx context.Context, tx *sql.Tx, rows []*row) ([]*row, error) {
+	n, bytes, most := 0, 0, len(rows)
+	if !r.text.exact {
+		most = fetchMost
+	}
+	for n < len(rows) && bytes < store.PageBytes {
+		some := rows[n:min(n+most, len(rows))]
+		if err := r.payloads(ctx, tx, some); err != nil {
+			return rows, err
+		}
+		for _, one := range some {
+			bytes += len(one.payload)
+		}
+		n += len(some)
+	}
+	return rows[:n], nil
+}
+
+func (r *Relay) payloads(ctx context.Context, tx *sql.Tx, rows []*row) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	at, names := addresses(rows)
+	found, err := tx.QueryContext(ctx, r.text.payloads, at, names)
+	if err != nil {
+		return fmt.Errorf("read payloads: %w", err)
+	}
+	defer found.Close()
+	all := make(map[string]*row, len(rows))
+	for _, one := range rows {
+		all[one.name()] = one
+	}
+	for found.Next() {
+		var name string
+		var one row
+		if err := found.Scan(&name, &one.payload, &one.bytes, &one.headersIn, &one.headersInBytes); err != nil {
+			return fmt.Errorf("read payloads: %w", err)
+		}
+		if is := all[name]; is != nil {
+			is.payload, is.bytes, is.headersIn, is.headersInBytes = one.payload, one.bytes, one.headersIn, one.headersInBytes
+			delete(all, name)
+		}
+	}
+	if err := found.Err(); err != nil {
+		return fmt.Errorf("read payloads: %w", err)
+	}
+	if len(all) > 0 {
+		return fmt.Errorf("read payloads: %d of %d rows that are locked are not to be seen: is the database's default isolation read committed?", len(all), len(rows))
+	}
+	return nil
+}
+
+// smaller: after a page that took too long, or had a value that the database itself cannot read, the next one
+// is half as large, so that what stands in the way is found; rows are those of the page, if it came to that.
+func (r *Relay) smaller(rows []*row, why error) (more bool, err error) {
+	var state interface{ SQLState() string }
+	broken := errors.As(why, &state) && strings.HasPrefix(state.SQLState(), "22")
+	switch {
+	case broken && len(rows) == 1:
+		rows[0].message.Topic = rows[0].topic.String
+		r.deferRow(rows[0], why)
+		return true, nil
+	case !broken && !errors.Is(why, context.DeadlineExceeded), r.limit == 1:
+		return false, why
+	}
+	if len(rows) > 0 {
+		r.limit = min(r.limit, len(rows))
+	}
+	if r.limit = max(r.limit/2, 1); broken {
+		return true, nil
+	}
+	return false, why
 }
 
 // fit are the rows that can be published. The others are deferred, with the later ones of their keys.
@@ -129,11 +219,8 @@ func (r *Relay) fit(rows []*row) (fit []*row) {
 func (r *Relay) mark(ctx context.Context, tx *sql.Tx, rows []*row) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	at, names := make([]string, len(rows)), make([]string, len(rows))
-	for i, one := range rows {
-		at[i], names[i] = one.place, one.name()
-	}
-	did, err := tx.ExecContext(ctx, r.text.mark, array(at), array(names))
+	at, names := addresses(rows)
+	did, err := tx.ExecContext(ctx, r.text.mark, at, names)
 	if err != nil {
 		return fmt.Errorf("mark rows as done: %w", err)
 	}
@@ -145,4 +232,13 @@ func (r *Relay) mark(ctx context.Context, tx *sql.Tx, rows []*row) error {
 		return fmt.Errorf("mark rows as done: of %d rows %d were marked: does a trigger, or row security, keep the others?", len(rows), n)
 	}
 	return nil
+}
+
+// addresses are where rows lie, as PostgreSQL takes it.
+func addresses(rows []*row) (at, names string) {
+	places, all := make([]string, len(rows)), make([]string, len(rows))
+	for i, one := range rows {
+		places[i], all[i] = one.place, one.name()
+	}
+	return array(places), array(all)
 }

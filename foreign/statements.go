@@ -17,8 +17,10 @@ import (
 
 // statements are those of sql/table.sql for one table.
 type statements struct {
-	peek, begin, page, mark string
-	bytes                   bool // the payload is a bytea
+	peek, begin, page, payloads, mark string
+
+	bytes bool // the payload is a bytea
+	exact bool // the size of a payload is known before it is read
 }
 
 // A shape is what the database says of a table.
@@ -144,7 +146,7 @@ func (t *Table) columns() []string {
 
 // compile writes the statements for t, which fits s.
 func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
-	text, err := sqlfile.Load(files, "sql", "")
+	files, err := sqlfile.Load(files, "sql", "")
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +160,7 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 		return parts.sql(most)
 	}
 	var order, named, outer []string
-	for i, name := range t.Order {
+	for i, name := range append(slices.Clone(t.Order), t.counting(s)...) {
 		order = append(order, column(name))
 		named = append(named, fmt.Sprintf(", %s AS o%d", column(name), i))
 		outer = append(outer, fmt.Sprintf("o%d", i))
@@ -167,11 +169,9 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 	for _, name := range t.headerNames() {
 		headers = append(headers, expr(t.Headers[name], complete.MaxHeaders+1))
 	}
-	out := &statements{bytes: s.columns[t.Payload].kind == "bytea"}
-	payload, at := column(t.Payload), "NULL::bigint"
-	if !out.bytes {
-		payload = "convert_to(" + payload + "::text, 'UTF8')"
-	}
+	out := &statements{}
+	at := "NULL::bigint"
+	payload, size, stored, text := out.payload(t, s.columns[t.Payload].kind)
 	if t.Time != "" {
 		at = fmt.Sprintf("CASE WHEN %s BETWEEN '0001-01-01' AND '9999-12-31' THEN (extract(epoch FROM %[1]s) * 1000000)::bigint END", column(t.Time))
 	}
@@ -186,15 +186,46 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 	fill := strings.NewReplacer("/*table*/", t.quoted(), "/*pending*/", pending, "/*where*/", where, "/*done*/", done,
 		"/*id*/", expr(t.ID, complete.MaxText+1), "/*topic*/", expr(t.Topic, complete.MaxTopic+1), "/*key*/", expr(t.Key, complete.MaxKey+1),
 		"/*type*/", expr(t.Type, complete.MaxType+1), "/*correlation*/", expr(t.Correlation, complete.MaxText+1), "/*trace*/", expr(t.Trace, complete.MaxText+1),
-		"/*payload*/", payload, "/*time*/", at, "/*headersin*/", headersIn, "/*headers*/", "json_build_array("+strings.Join(headers, ", ")+")::text",
+		"/*payload*/", payload, "/*size*/", size, "/*stored*/", stored, "/*text*/", text, "/*time*/", at, "/*headersin*/", headersIn, "/*headers*/", "json_build_array("+strings.Join(headers, ", ")+")::text",
 		"/*order*/", strings.Join(order, ", "), "/*ordercolumns*/", strings.Join(named, ""), "/*orderpage*/", strings.Join(outer, ", "),
 		"/*most*/", fmt.Sprint(complete.MaxData), "/*budget*/", fmt.Sprint(store.PageBytes), "/*skip*/", skip, "/*claim*/", claim,
 		"/*idle*/", fmt.Sprintf("%dms", idle.Milliseconds()))
-	out.peek, out.begin, out.page = fill.Replace(text["Peek"]), fill.Replace(text["Begin"]), fill.Replace(text["Page"])
-	if out.mark = fill.Replace(text["Mark"]); t.Done.Delete {
-		out.mark = fill.Replace(text["Delete"])
+	out.peek, out.begin, out.page = fill.Replace(files["Peek"]), fill.Replace(files["Begin"]), fill.Replace(files["Page"])
+	out.payloads = fill.Replace(files["Payloads"])
+	if out.mark = fill.Replace(files["Mark"]); t.Done.Delete {
+		out.mark = fill.Replace(files["Delete"])
 	}
 	return out, nil
+}
+
+// counting is the column that tells rows apart that are equal in Order: cmin does not always, as an UPDATE that
+// was rolled back has written over it.
+func (t *Table) counting(s *shape) []string {
+	for _, name := range s.order {
+		if s.columns[name].counts {
+			return []string{name}
+		}
+	}
+	return nil
+}
+
+// payload is the payload, its size, how large it is stored, and what it comes from. The size of a text or a
+// bytea is known without its being read.
+func (s *statements) payload(t *Table, kind string) (payload, size, stored, from string) {
+	c := column(t.Payload)
+	s.bytes = kind == "bytea"
+	s.exact = s.bytes || kind == "text" || strings.HasPrefix(kind, "character")
+	payload, size = c, "octet_length("+c+")"
+	switch {
+	case s.bytes:
+	case s.exact:
+		payload = "convert_to(" + c + "::text, 'UTF8')"
+	default:
+		payload, size, stored = "convert_to(p.text, 'UTF8')", "octet_length(p.text)", "coalesce(pg_column_size("+c+"), 0)"
+		return payload, size, stored, " CROSS JOIN LATERAL (SELECT " + c + "::text AS text OFFSET 0) AS p"
+	}
+	stored = fmt.Sprintf("CASE WHEN %s <= %d THEN %[1]s ELSE 0 END", size, complete.MaxData)
+	return payload, size, stored, ""
 }
 
 // done is how a row says that it is not done, and how it is made to say that it is.
@@ -226,7 +257,8 @@ func (t *Table) warnings(s *shape) (all [][2]string) {
 		all = append(all, [2]string{"messages have no key: the broker keeps no order among them", `give "key": "${aggregate_id}", with the column of the entity`})
 	case timestamp(first.kind):
 		all = append(all, [2]string{"the order is by " + t.Order[0] + ": of two transactions of one key the one that began first goes first, though the other may have committed first",
-			"order by a column that counts, GENERATED ALWAYS AS IDENTITY, and have writers lock the entity before they insert"})
+			"order by a column that counts, GENERATED ALWAYS AS IDENTITY, and have writers lock the entity before they insert; without one, rows of one " +
+				"transaction may also change places where an UPDATE of them is rolled back"})
 	case !first.counts:
 		all = append(all, [2]string{"the order is by " + t.Order[0] + ", which does not count up: keys keep their order only if its writers see to it",
 			"order by a column that is GENERATED ALWAYS AS IDENTITY"})

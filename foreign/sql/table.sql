@@ -36,11 +36,11 @@ SELECT set_config('lock_timeout', '5s', true), set_config('idle_in_transaction_s
 -- name: Page
 -- A page is the first rows that are not done, of one snapshot: where an earlier row of a key committed before a later one, this
 -- has both or the earlier one. So a cursor would lose and invert what a page cannot.
--- cmin tells the rows of one transaction apart that have one time, by the statements that inserted them; ctid those of one
--- statement. Payloads are counted here and read up to a size: a row may hold more than this process has memory.
+-- The rows of one transaction that have one time are told apart by a column that counts, else by cmin, the statements that inserted
+-- them, and ctid. Payloads are not read here, but counted as they are stored: a page of large ones would take longer than a relay waits.
 WITH page AS MATERIALIZED (
 	SELECT t.tableoid::text AS part, t.ctid::text AS place, /*id*/ AS id, /*topic*/ AS topic, /*key*/ AS key, /*type*/ AS type,
-		/*payload*/ AS payload, /*time*/ AS time, /*correlation*/ AS correlation, /*trace*/ AS trace, /*headersin*/ AS headersin,
+		/*stored*/ AS bytes, /*time*/ AS time, /*correlation*/ AS correlation, /*trace*/ AS trace,
 		/*headers*/ AS headers, t.cmin::text::bigint AS command, t.ctid AS at/*ordercolumns*/
 	FROM /*table*/ AS t
 	WHERE (/*pending*/) AND (/*where*/)
@@ -51,13 +51,19 @@ WITH page AS MATERIALIZED (
 	LIMIT $4
 	FOR UPDATE OF t /*skip*/
 ), sized AS (
-	SELECT page.*, coalesce(octet_length(payload), 0) AS bytes, row_number() OVER w AS n,
-		sum(CASE WHEN octet_length(payload) <= /*most*/ THEN octet_length(payload) ELSE 0 END) OVER w AS total
+	SELECT page.*, row_number() OVER w AS n, sum(bytes) OVER w AS total
 	FROM page WINDOW w AS (ORDER BY /*orderpage*/, command, at ROWS UNBOUNDED PRECEDING)
 )
-SELECT part, place, id, topic, key, type, CASE WHEN bytes <= /*most*/ THEN payload END, bytes, time, correlation, trace,
-	CASE WHEN octet_length(headersin) <= 65536 THEN headersin END, coalesce(octet_length(headersin), 0), headers
+SELECT part, place, id, topic, key, type, time, correlation, trace, headers
 FROM sized WHERE total <= /*budget*/ OR n = 1 ORDER BY n;
+
+-- name: Payloads
+-- Those of rows of a page, up to a size: a row may hold more than this process has memory. A statement of its own sees what its
+-- writer has changed while the page waited for the lock.
+SELECT t.tableoid::text || t.ctid::text, CASE WHEN /*size*/ <= /*most*/ THEN /*payload*/ END, coalesce(/*size*/, 0),
+	CASE WHEN octet_length(/*headersin*/) <= 65536 THEN /*headersin*/ END, coalesce(octet_length(/*headersin*/), 0)
+FROM /*table*/ AS t/*text*/
+WHERE t.ctid = ANY ($1::text::tid[]) AND (t.tableoid::text || t.ctid::text) = ANY ($2::text::text[]);
 
 -- name: Mark
 -- One statement for all rows of a page. They are locked: each is still where it was.
