@@ -198,8 +198,8 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 	return out, nil
 }
 
-// counting is the column that tells rows apart that are equal in Order: cmin does not always, as an UPDATE that
-// was rolled back has written over it.
+// counting is the column that tells rows apart that are equal in Order: cmin does not always, as an UPDATE
+// that was rolled back has written over it.
 func (t *Table) counting(s *shape) []string {
 	for _, name := range s.order {
 		if s.columns[name].counts {

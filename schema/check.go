@@ -66,6 +66,9 @@ func check(l Locked, h SubjectHistory, level string, formats []Format) (Verdict,
 	if level != "" {
 		v.Level = level
 	}
+	if !slices.Contains([]string{Backward, Forward, Full, None}, v.Level) {
+		return v, fmt.Errorf("its level of compatibility %q is none of %s, %s, %s, %s: give --level", v.Level, Backward, Forward, Full, None)
+	}
 	own, err := l.Whole()
 	if err != nil {
 		return v, err

@@ -144,5 +144,8 @@ func ReadLock(r io.Reader) (Lock, error) {
 	if out.Lock != lockForm {
 		return out, fmt.Errorf("read lock: its form is %d, this build knows %d: was it written by schema.WriteLock of another version?", out.Lock, lockForm)
 	}
+	if len(out.Subjects) == 0 {
+		return out, errors.New("read lock: it has no subjects: was schema.WriteLock given the events of the program?")
+	}
 	return out, nil
 }

@@ -56,7 +56,7 @@ func (s server) history(ctx context.Context, subject string) (SubjectHistory, er
 	}
 	out.Level = level
 	numbers, err := s.SubjectVersions(ctx, subject)
-	if err = answered(err); errors.Is(err, errNoSchema) {
+	if noSubject(err) {
 		return out, nil
 	}
 	if err != nil {
@@ -64,6 +64,9 @@ func (s server) history(ctx context.Context, subject string) (SubjectHistory, er
 	}
 	for _, n := range numbers {
 		found, err := s.SchemaByVersion(ctx, subject, n)
+		if err == nil && found.Version != n {
+			err = errNoAnswer
+		}
 		if err != nil {
 			return out, fmt.Errorf("version %d: %w", n, err)
 		}
@@ -76,11 +79,22 @@ func (s server) history(ctx context.Context, subject string) (SubjectHistory, er
 	return out, nil
 }
 
+// noSubject tells a registry that says that it has no such subject from something before it, which has no such
+// page.
+func noSubject(err error) bool {
+	const code = 40401
+	var said *sr.ResponseError
+	return errors.As(err, &said) && said.ErrorCode == code
+}
+
 // level is that of the subject, else that of the registry.
 func (s server) level(ctx context.Context, subject string) (string, error) {
 	var found sr.CompatibilityResult
 	for _, of := range []string{subject, sr.GlobalSubject} {
 		found = s.Compatibility(sr.WithParams(ctx, sr.DefaultToGlobal), of)[0]
+		if found.Err == nil && found.Level.String() == "" {
+			return "", errors.New("its level of compatibility: the answer has none: does the URL lead to the registry itself?")
+		}
 		if found.Err == nil {
 			return strings.TrimSuffix(found.Level.String(), "_TRANSITIVE"), nil
 		}
