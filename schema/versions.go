@@ -79,8 +79,8 @@ func (s server) history(ctx context.Context, subject string) (SubjectHistory, er
 	return out, nil
 }
 
-// noSubject tells a registry that says that it has no such subject from something before it, which has no such
-// page.
+// noSubject tells a registry that says that it has no such subject from something before it, which has no
+// such page.
 func noSubject(err error) bool {
 	const code = 40401
 	var said *sr.ResponseError
