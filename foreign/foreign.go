@@ -99,6 +99,7 @@ type Relay struct {
 	pending  broker.Pending // a call that was given up: its answer must come before the next one
 	some     bool           // the last page had rows: there may be more
 	limit    int            // rows of the next page
+	unmarked int            // pages in a row that were published and not marked
 	say      backoff.Rarely
 
 	mu     sync.Mutex

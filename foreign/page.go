@@ -69,11 +69,12 @@ func (r *Relay) page(ctx context.Context) (done int, more bool, err error) {
 		return 0, r.deferred.puts > puts, err
 	}
 	if err := r.mark(ctx, tx, taken); err != nil {
-		return 0, false, err
+		return 0, false, r.notMarked(err)
 	}
 	if err := tx.Commit(); err != nil {
 		return 0, false, fmt.Errorf("commit: %w", err)
 	}
+	r.unmarked = 0
 	return len(taken), true, nil
 }
 
@@ -181,8 +182,7 @@ func (r *Relay) payloads(ctx context.Context, tx *sql.Tx, rows []*row) error {
 // smaller: after a page that took too long, or had a value that the database itself cannot read, the next one
 // is half as large, so that what stands in the way is found; rows are those of the page, if it came to that.
 func (r *Relay) smaller(rows []*row, why error) (more bool, err error) {
-	var state interface{ SQLState() string }
-	broken := errors.As(why, &state) && strings.HasPrefix(state.SQLState(), "22")
+	broken := strings.HasPrefix(sqlState(why), "22")
 	switch {
 	case broken && len(rows) == 1:
 		rows[0].message.Topic = rows[0].topic.String
@@ -229,9 +229,39 @@ func (r *Relay) mark(ctx context.Context, tx *sql.Tx, rows []*row) error {
 		return fmt.Errorf("mark rows as done: %w", err)
 	}
 	if n != int64(len(rows)) {
-		return fmt.Errorf("mark rows as done: of %d rows %d were marked: does a trigger, or row security, keep the others?", len(rows), n)
+		return &unmarkedError{len(rows), n}
 	}
 	return nil
+}
+
+// An unmarkedError says that the database has left rows as they were.
+type unmarkedError struct {
+	of  int
+	did int64
+}
+
+func (e *unmarkedError) Error() string {
+	return fmt.Sprintf("mark rows as done: of %d rows %d were marked: does a trigger, or row security, keep the others?", e.of, e.did)
+}
+
+// unmarkedMost is how many pages, one after another, may be published and not marked before that ends the
+// relay: each try publishes their rows again.
+const unmarkedMost = 3
+
+// notMarked tells what waiting does not cure from an outage.
+func (r *Relay) notMarked(err error) error {
+	var kept *unmarkedError
+	switch state := sqlState(err); {
+	case errors.As(err, &kept):
+	case len(state) == 5 && strings.Contains("22 23 42 44 P0 0A 27", state[:2]): // refused by the table, its types or triggers
+	default:
+		return err
+	}
+	if r.unmarked++; r.unmarked < unmarkedMost {
+		return err
+	}
+	return r.table.wrong(fmt.Sprintf("what is published cannot be marked as done, %d times: %v", r.unmarked, err),
+		"see to it that the relay's user may change the rows as done says; until then each start publishes the first rows again")
 }
 
 // addresses are where rows lie, as PostgreSQL takes it.

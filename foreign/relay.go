@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/internal/backoff"
@@ -32,6 +33,9 @@ func (r *Relay) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.compiles(ctx, text); err != nil {
+		return err
+	}
 	log := r.o.Logger.With("table", r.table.Name)
 	log.InfoContext(ctx, "relay: carrying a table", "broker", startup.Name(r.bus))
 	startup.WarnUnencrypted(ctx, log, "relay: no TLS", r.bus)
@@ -40,6 +44,44 @@ func (r *Relay) check(ctx context.Context) error {
 	}
 	r.text = text
 	return nil
+}
+
+// compiles has the database read the statements of the map, so that what is wrong with it is said before a
+// row is published.
+func (r *Relay) compiles(ctx context.Context, text *statements) error {
+	tx, err := r.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	for _, one := range []string{text.peek, text.page, text.payloads, text.mark} {
+		s, err := tx.PrepareContext(ctx, one)
+		if inMap(err) {
+			return r.table.wrong("the database cannot make a statement of its columns: "+err.Error(), "correct where, order or done, and the columns that they name")
+		}
+		if err != nil {
+			return fmt.Errorf("look at the table %s: %w", r.table.Name, err)
+		}
+		if err := s.Close(); err != nil {
+			return fmt.Errorf("look at the table %s: %w", r.table.Name, err)
+		}
+	}
+	return nil
+}
+
+// inMap tells an error of a statement from one of the server or the connection.
+func inMap(err error) bool {
+	class := sqlState(err)
+	return class != "42501" && (strings.HasPrefix(class, "42") || strings.HasPrefix(class, "22"))
+}
+
+// sqlState is that of an error of the database; "": it is none.
+func sqlState(err error) string {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState()
+	}
+	return ""
 }
 
 // Step does one page: it reads rows, publishes them, waits for the broker's answer and marks them. It never
@@ -106,7 +148,8 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		done, more, err := 0, false, r.check(hard)
 		if err == nil {
 			done, more, err = r.turn(hard)
-		} else if incurable(err) {
+		}
+		if incurable(err) {
 			return fmt.Errorf("relay stops: %w", err)
 		}
 		wait := r.pause(began, active)

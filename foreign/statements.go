@@ -151,9 +151,9 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 		return nil, err
 	}
 	pending, done := t.done(s.columns[t.Done.Column].kind)
-	where := t.Where
-	if where == "" {
-		where = "true"
+	where := "true"
+	if t.Where != "" {
+		where = t.Where + "\n" // a comment at its end ends there
 	}
 	expr := func(s string, most int) string {
 		parts, _ := parseTemplate(s) // check has

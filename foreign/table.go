@@ -7,6 +7,9 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/internal/complete"
 )
 
 // A Table is an outbox table as another team has it. Its texts are templates: "${name}" stands for the text
@@ -117,10 +120,20 @@ func (t *Table) check() error {
 			return t.wrong(err.Error(), `a template is text and "${column}"`)
 		}
 	}
-	for name := range t.Headers {
+	for _, name := range t.headerNames() {
 		if name == "" {
 			return t.wrong("a header has no name", "give it one, or leave it out")
 		}
+		probe := skald.Message{ID: "i", Source: "s", Topic: "t", Type: "t", Headers: []skald.Header{{Name: name}}}
+		if err := complete.Limits(&probe); err != nil {
+			return t.wrong("no message can have its headers: "+err.Error(), "call the header otherwise")
+		}
+	}
+	if slices.Contains(t.Order, "") {
+		return t.wrong("a column of the order has no name", `give "order": ["id"]`)
+	}
+	if topic, _ := parseTemplate(t.Topic); len(topic) == 1 && topic[0].column == "" && !complete.Topic(t.Topic) {
+		return t.wrong(fmt.Sprintf("%q is no name of a topic", t.Topic), `give "topic": "orders", or "${topic}" with the column that holds it`)
 	}
 	return nil
 }

@@ -20,15 +20,18 @@ func TestRead(t *testing.T) {
 		`{"table": "a"} x`:              "follows",
 		`{"table": "a"}`:                "which id",
 		`{"table": "a", "id": "${id}"}`: "where messages go",
-		`{"table": "a", "id": "${id}", "topic": "t"}`:                                                                                  "what a message holds",
-		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p"}`:                                                                  "in which order",
-		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"]}`:                                                 "done is not said",
-		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "claim": "x"}`:                                   `"rows"`,
-		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "done": {"delete": true, "column": "c"}}`:        "done is not said",
-		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "done": {"column": "c", "sent": ""}}`:            "",
-		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "done": {"delete": true, "sent": "x"}}`:          "pending and sent",
-		`{"table": "a", "id": "${id", "topic": "t", "payload": "p", "order": ["id"], "done": {"delete": true}}`:                        "${",
-		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "headers": {"": "x"}, "done": {"delete": true}}`: "header",
+		`{"table": "a", "id": "${id}", "topic": "t"}`:                                                                                     "what a message holds",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p"}`:                                                                     "in which order",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"]}`:                                                    "done is not said",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "claim": "x"}`:                                      `"rows"`,
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "done": {"delete": true, "column": "c"}}`:           "done is not said",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "done": {"column": "c", "sent": ""}}`:               "",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "done": {"delete": true, "sent": "x"}}`:             "pending and sent",
+		`{"table": "a", "id": "${id", "topic": "t", "payload": "p", "order": ["id"], "done": {"delete": true}}`:                           "${",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "headers": {"": "x"}, "done": {"delete": true}}`:    "header",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": ["id"], "headers": {"a b": "x"}, "done": {"delete": true}}`: `"a b" has other characters`,
+		`{"table": "a", "id": "${id}", "topic": "a b", "payload": "p", "order": ["id"], "done": {"delete": true}}`:                        "no name of a topic",
+		`{"table": "a", "id": "${id}", "topic": "t", "payload": "p", "order": [""], "done": {"delete": true}}`:                            "order has no name",
 	} {
 		_, err := foreign.Read(strings.NewReader(text))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -40,7 +43,9 @@ func TestRead(t *testing.T) {
 // A map that does not go with the table ends the relay with the reason, before anything is published.
 func TestMapBesideTheTable(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, counted+", raw bytea, h text", "orders")
+	b := newBed(t, counted+", raw bytea, h text, j json", "orders")
+	b.do("CREATE TYPE " + b.schema + ".status AS ENUM ('new', 'sent')")
+	b.do("ALTER TABLE outbox ADD COLUMN status " + b.schema + ".status, ADD COLUMN made boolean GENERATED ALWAYS AS (n > 0) STORED")
 	for want, change := range map[string]func(*foreign.Table){
 		"there is none":            func(t *foreign.Table) { t.Name = "nowhere.outbox" },
 		`it has no column "none"`:  func(t *foreign.Table) { t.Key = "${none}" },
@@ -50,6 +55,11 @@ func TestMapBesideTheTable(t *testing.T) {
 		`"h" is no timestamp`:      func(t *foreign.Table) { t.Time = "h" },
 		"needs pending and sent":   func(t *foreign.Table) { t.Done = foreign.Done{Column: "h"} },
 		"needs no values":          func(t *foreign.Table) { t.Done.Sent = "x" },
+		"SQLSTATE 42703":           func(t *foreign.Table) { t.Where = "nosuch = 1" },
+		"SQLSTATE 42601":           func(t *foreign.Table) { t.Where = "true /*" },
+		"SQLSTATE 42883":           func(t *foreign.Table) { t.Order = []string{"j"} },
+		"SQLSTATE 22P02":           func(t *foreign.Table) { t.Done = foreign.Done{Column: "status", Pending: "NEW", Sent: "SENT"} },
+		"SQLSTATE 428C9":           func(t *foreign.Table) { t.Done = foreign.Done{Column: "made"} },
 	} {
 		table := b.table(countedMap)
 		change(&table)
@@ -58,6 +68,37 @@ func TestMapBesideTheTable(t *testing.T) {
 		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+// A comment ends where it stands.
+func TestWhereWithAComment(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, counted, "orders")
+	table := b.table(countedMap)
+	table.Where = "key = 'a' -- mine"
+	b.do(`INSERT INTO outbox (key, body) VALUES ('a', '1'), ('b', '2')`)
+	b.quiet(b.relay(table, b.bus))
+	b.expect("orders a 1")
+}
+
+// What is published and cannot be marked is not published for ever.
+func TestRowsThatCannotBeMarked(t *testing.T) {
+	t.Parallel()
+	for name, trigger := range map[string]string{"kept": "RETURN NULL;", "refused": "RAISE 'no';"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, counted, "orders")
+			b.do("CREATE FUNCTION " + b.schema + ".keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN " + trigger + " END $$")
+			b.do("CREATE TRIGGER keep BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION " + b.schema + ".keep()")
+			b.do(`INSERT INTO outbox (key, body) VALUES ('a', '1')`)
+			err := b.relay(b.table(countedMap), b.bus).Run(t.Context())
+			var wrong *foreign.TableError
+			if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "cannot be marked as done, 3 times") {
+				t.Errorf("%v", err)
+			}
+			b.expect("orders a 1, orders a 1, orders a 1")
+		})
 	}
 }
 
