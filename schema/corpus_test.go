@@ -30,6 +30,13 @@ func avroChanges() []change {
 	enum := func(symbols, more string) string {
 		return r(`,{"name":"state","type":{"type":"enum","name":"S","symbols":[` + symbols + `]` + more + `}}`)
 	}
+	at := func(base, logical string) string {
+		return r(`,{"name":"at","type":{"type":"` + base + `","logicalType":"` + logical + `"}}`)
+	}
+	many := func(unit string) string { // in a union, in a record that refers to itself
+		return r(`,{"name":"l","type":{"type":"array","items":{"type":"record","name":"n.R","fields":[{"name":"next","type":["null","R"],"default":null},` +
+			`{"name":"at","type":["null",{"type":"long","logicalType":"timestamp-` + unit + `"}]}]}}}`)
+	}
 	return []change{
 		{"nothing", amount, amount, true, true, ""},
 		{"a field with a default comes", r(""), r(`,{"name":"method","type":"string","default":"card"}`), true, true, ""},
@@ -47,6 +54,12 @@ func avroChanges() []change {
 		{"fields change places", r(`,{"name":"a","type":"int"},{"name":"b","type":"long"}`), r(`,{"name":"b","type":"long"},{"name":"a","type":"int"}`), true, true, ""},
 		{"the record gets another name", amount, strings.Replace(amount, `"P"`, `"Q"`, 1), false, false, "names do not match"},
 		{"items change", r(`,{"name":"l","type":{"type":"array","items":"int"}}`), r(`,{"name":"l","type":{"type":"array","items":"string"}}`), false, false, "l.items"},
+		{"milliseconds become microseconds", at("long", "timestamp-millis"), at("long", "timestamp-micros"), false, false, "at"},
+		{"a date becomes a time", at("int", "date"), at("long", "timestamp-millis"), false, false, "at"},
+		{"a time is no longer called one", at("long", "timestamp-millis"), r(`,{"name":"at","type":"long"}`), true, true, ""},
+		{"milliseconds of many become microseconds", many("millis"), many("micros"), false, false, "l.items.at"},
+		{"a decimal stays", r(`,{"name":"d","type":{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}}`),
+			r(`,{"name":"d","type":{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}}`), true, true, ""},
 		{"decimal gets another scale", r(`,{"name":"d","type":{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}}`),
 			r(`,{"name":"d","type":{"type":"bytes","logicalType":"decimal","precision":9,"scale":3}}`), false, false, "scale"},
 	}

@@ -21,6 +21,11 @@ func differ() []string {
 		// The bytes would become another number.
 		"+ AVRO decimal gets another scale, BACKWARD",
 		"+ AVRO decimal gets another scale, FORWARD",
+		"+ AVRO a date becomes a time, BACKWARD",
+		"+ AVRO milliseconds become microseconds, BACKWARD",
+		"+ AVRO milliseconds become microseconds, FORWARD",
+		"+ AVRO milliseconds of many become microseconds, BACKWARD",
+		"+ AVRO milliseconds of many become microseconds, FORWARD",
 
 		// What it does not look at.
 		"+ JSON a condition comes, BACKWARD",

@@ -70,7 +70,13 @@ func (l *language[T]) Reader(writer schema.Schema, _ []int) (schema.Reader, erro
 	if p, ok := problem(err); ok {
 		return nil, errors.New(p.String())
 	}
-	return reader{both}, err
+	if err != nil {
+		return nil, err
+	}
+	if p, other := otherTimes(schema.Schema{Format: schema.Avro, Text: own.String()}, writer); other {
+		return nil, errors.New(p.String())
+	}
+	return reader{both}, nil
 }
 
 type reader struct{ *avro.Schema }

@@ -46,7 +46,13 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	if p, ok := problem(err); ok {
 		return []schema.Problem{p}, nil
 	}
-	return nil, err
+	if err != nil {
+		return nil, err
+	}
+	if p, other := otherTimes(reader, writer); other {
+		return []schema.Problem{p}, nil
+	}
+	return nil, nil
 }
 
 func problem(err error) (schema.Problem, bool) {
