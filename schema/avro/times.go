@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// isTime tells the logical types of a time. A number that was written as one of them is another time as another
-// one, which the rules of Avro let pass.
+// isTime tells the logical types of a time. A number that was written as one of them is another time as
+// another one, which the rules of Avro let pass.
 func isTime(logical string) bool {
 	return logical == "date" || strings.HasPrefix(logical, "time-") || strings.HasPrefix(logical, "timestamp-") ||
 		strings.HasPrefix(logical, "local-timestamp-")
