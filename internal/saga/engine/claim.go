@@ -176,7 +176,7 @@ func (e *Engine[TTx]) claim(ctx context.Context) (n int, next time.Duration, err
 }
 
 func (e *Engine[TTx]) due(ctx context.Context) (ls []*live[TTx], next time.Duration, err error) {
-	if e.seated(nil) {
+	if e.seated() {
 		return nil, asideWait, nil
 	}
 	within, cancel := context.WithTimeout(ctx, storeTimeout)

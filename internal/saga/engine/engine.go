@@ -3,8 +3,9 @@
 // The way of a saga through the files: start.go (in the caller's transaction), appear.go (until the caller
 // has committed), claim.go (which are due), work.go (the loop around one saga), then by what it asks for:
 // think.go (decisions, commands, times), local.go (functions in a transaction), request.go (calls to the
-// outside), family.go (children and parents). What moves it from elsewhere: reply.go, signal.go. How a move
-// is written: write.go, batch.go.
+// outside), family.go (children and parents). What ends its process runs alone: solo.go; what does not
+// return is given up: hang.go. What moves it from elsewhere: reply.go, signal.go. How a move is written:
+// write.go, batch.go.
 //
 // Each write names the version that was read. Whoever comes second writes nothing, reads anew and goes on
 // from there, so no lease has to be believed.
@@ -62,6 +63,7 @@ type Engine[TTx any] struct {
 	older   map[string]plan.Graph        // by hash: of other builds
 	hashed  []string                     // that are claimed
 	coming  map[store.SagaRef]bool       // started here, and not in hand yet
+	hanging map[hung]bool                // functions that do not return
 	waiters map[store.SagaRef][]chan outcome
 
 	running atomic.Bool
@@ -70,9 +72,8 @@ type Engine[TTx any] struct {
 	kicked  chan struct{} // there is something to be claimed
 	begun   chan *live[TTx]
 	inHand  atomic.Int64
-	ready   atomic.Int64              // of them: those that wait for a slot
-	alone   sync.RWMutex              // held by what may end the process
-	solo    atomic.Pointer[live[TTx]] // the saga in hand that is to run alone, until its lease is over
+	ready   atomic.Int64 // of them: those that wait for a slot
+	gate    gate[TTx]
 	batch   *batch
 	workers sync.WaitGroup
 	counts  counts
@@ -91,6 +92,8 @@ func New[TTx any](db DB[TTx], o Options, defs []*body.Definition) *Engine[TTx] {
 		e.o.NewID = uuid7.New
 	}
 	e.clock.local = o.Now
+	e.gate = gate[TTx]{turns: map[*live[TTx]]time.Time{}, over: make(chan struct{}, 1)}
+	e.hanging = map[hung]bool{}
 	e.batch = &batch{db: db, more: make(chan struct{}, 1)}
 	for _, d := range defs {
 		e.defs[d.Name], e.hashes[d.Hash] = d, d

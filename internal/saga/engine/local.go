@@ -34,7 +34,7 @@ func (l *live[TTx]) local(ctx context.Context, a plan.Action, do func(context.Co
 	f := l.facts(a)
 	within, cancel := context.WithTimeoutCause(l.caused(ctx), timeout, errSlow)
 	defer cancel()
-	err = l.guard(a, func() (err error) {
+	err = l.timed(ctx, a, timeout, func() (err error) {
 		if a.Verb == plan.UndoStep {
 			e.What = plan.UndoDone
 			run, _ := l.state.Run(a.Step, a.Occurrence)

@@ -55,7 +55,7 @@ func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r body.Request[TT
 	within, cancel := context.WithTimeoutCause(l.caused(ctx), usualTimeout, errSlow)
 	defer cancel()
 	var c *store.Call
-	err = l.guard(a, func() (err error) {
+	err = l.timed(ctx, a, usualTimeout, func() (err error) {
 		if c, err = bound.Intend(body.With(within, f), u.Tx(), skald.Message{}); err == nil && c == nil {
 			err = skald.Permanent(errors.New("its Intent requests nothing"))
 		}
@@ -101,6 +101,7 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 		r, _ := l.outside(a)
 		need = max(need, l.bind(r).Timeout()+answerTime)
 	}
+	l.e.gate.expect(l, need)
 	if l.dirty || l.left() < need {
 		m, err := l.move(need)
 		if err != nil {
@@ -261,7 +262,7 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b b
 	f := l.facts(a)
 	within, cancel := context.WithTimeoutCause(l.caused(ctx), usualTimeout, errSlow)
 	defer cancel()
-	err = l.guard(a, func() error { return b.Settle(body.With(within, f), u.Tx(), skald.Message{}, c.Outcome) })
+	err = l.timed(ctx, a, usualTimeout, func() error { return b.Settle(body.With(within, f), u.Tx(), skald.Message{}, c.Outcome) })
 	var no *skald.RejectedError
 	switch {
 	case err == nil:

@@ -38,12 +38,13 @@ type live[TTx any] struct {
 	lease    time.Duration // how long it is
 	leaseEnd atomic.Int64  // when it ends, for others
 	unit     store.Unit[TTx]
-	slotted  bool // it may open a transaction
-	over     bool // it was given back, or has ended
-	unseen   bool // it was started here, and may not be committed yet
+	slotted  atomic.Bool // it may open a transaction
+	givenUp  atomic.Bool // a function of it hangs, or did: somebody else has the saga
+	over     bool        // it was given back, or has ended
+	unseen   bool        // it was started here, and may not be committed yet
 	// it was taken over from a session that left it: what it was at may have ended the process
 	suspect bool
-	alone   bool            // it is Engine.solo
+	alone   bool            // it is gate.solo
 	sent    map[string]bool // requests whose intent was stored here and that nobody has made yet
 	outages int
 }
@@ -134,6 +135,12 @@ func (e *Engine[TTx]) done(at store.SagaRef, l *live[TTx]) *live[TTx] {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	mine := e.hands[at] == l
+	if l.givenUp.Load() {
+		if mine {
+			delete(e.hands, at)
+		}
+		return nil
+	}
 	if l.after != nil && mine {
 		e.hands[at] = l.after
 		return l.after
@@ -214,6 +221,9 @@ func (l *live[TTx]) rest(ctx context.Context, d time.Duration) bool {
 // reread takes the saga as it is stored now. False: it is somebody else's, or has ended.
 func (l *live[TTx]) reread(ctx context.Context) bool {
 	l.rollback(ctx)
+	if l.givenUp.Load() {
+		return false
+	}
 	s, there, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
 	if err != nil || !there || s.ID != l.saga.ID || s.Session != l.e.session || !s.Ended.IsZero() || l.left() <= 0 {
 		return false // after an error it is claimed again when its lease is over
@@ -253,29 +263,34 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	if l.alone && !l.crashed(2) {
-		l.rise()
+	if begins, err := l.enter(ctx); !begins {
+		return false, err
 	}
-	if l.e.seated(l) && !l.state.Status.Final() && len(l.family) == 0 {
-		return false, l.stepAside(ctx)
-	}
+	defer l.e.gate.leave(l)
 	l.thinkAll(ctx)
-	if l.left() <= 0 || l.e.stopping() || ctx.Err() != nil {
+	if l.left() <= 0 || l.givenUp.Load() || l.e.stopping() || ctx.Err() != nil {
 		return false, l.settleDown(ctx)
 	}
 	var asks []plan.Action
 	if len(l.family) > 0 {
 		return true, l.write(ctx, 0)
 	}
+	hangs := false
 	for _, a := range l.d.Plan.Pending(l.state) {
-		if l.asks(a) {
+		switch {
+		case l.hangsHere(a):
+			hangs = true
+		case l.asks(a):
 			asks = append(asks, a)
-			continue
+		default:
+			return true, l.transact(ctx, a)
 		}
-		return true, l.transact(ctx, a)
 	}
-	if len(asks) > 0 {
+	switch {
+	case len(asks) > 0:
 		return true, l.request(ctx, asks)
+	case hangs:
+		return false, l.stepAside(ctx, hangWait)
 	}
 	return false, l.settleDown(ctx)
 }
@@ -294,8 +309,11 @@ func (l *live[TTx]) charge() {
 		return
 	}
 	a := todo[0]
-	l.feed(plan.Event{What: plan.Crashed, Step: a.Step, Occurrence: a.Occurrence, Reason: fmt.Sprintf("its process (session %s) ended", l.saga.Lapsed)})
 	l.e.counts.add(&l.e.counts.TakenOver)
+	if run, _ := l.state.Run(a.Step, a.Occurrence); a.Crashes > 1 && !run.Alone {
+		return // it was to run alone, and had not begun
+	}
+	l.feed(plan.Event{What: plan.Crashed, Step: a.Step, Occurrence: a.Occurrence, Reason: fmt.Sprintf("its process (session %s) ended", l.saga.Lapsed)})
 }
 
 // transact does what needs a transaction of the user's.
@@ -324,15 +342,8 @@ func (l *live[TTx]) facts(a plan.Action) *body.Facts {
 		Undo: a.Verb == plan.UndoStep, Attempt: a.Attempt}
 }
 
-// guard runs a function of the user's. One that ended its process again and again runs alone.
+// guard runs a function of the user's.
 func (l *live[TTx]) guard(a plan.Action, f func() error) (err error) {
-	if a.Crashes > 1 {
-		l.e.alone.Lock()
-		defer l.e.alone.Unlock()
-	} else {
-		l.e.alone.RLock()
-		defer l.e.alone.RUnlock()
-	}
 	defer failure.Recover(&err)
 	return f()
 }

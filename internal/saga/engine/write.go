@@ -160,12 +160,12 @@ func (l *live[TTx]) inTx(a plan.Action) bool {
 
 // slot waits for leave to open a transaction. It is kept with the transaction that a commit has begun.
 func (l *live[TTx]) slot(ctx context.Context) error {
-	if l.slotted {
+	if l.slotted.Load() {
 		return nil
 	}
 	select {
 	case l.e.slots <- struct{}{}:
-		l.slotted = true
+		l.slotted.Store(true)
 		return nil
 	default:
 	}
@@ -173,7 +173,7 @@ func (l *live[TTx]) slot(ctx context.Context) error {
 	defer l.e.ready.Add(-1)
 	select {
 	case l.e.slots <- struct{}{}:
-		l.slotted = true
+		l.slotted.Store(true)
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -182,8 +182,13 @@ func (l *live[TTx]) slot(ctx context.Context) error {
 
 // free gives the leave back, unless a transaction is open.
 func (l *live[TTx]) free() {
-	if l.slotted && l.unit == nil {
-		l.slotted = false
+	if l.unit == nil {
+		l.unslot()
+	}
+}
+
+func (l *live[TTx]) unslot() {
+	if l.slotted.CompareAndSwap(true, false) {
 		<-l.e.slots
 	}
 }

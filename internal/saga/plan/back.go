@@ -88,7 +88,7 @@ func (w *work) undid(r *Run, e Event) Outcome {
 		if r.Sent {
 			return note(r, e.Memo)
 		}
-		r.Sent, r.Memo = true, e.Memo
+		r.Sent, r.Alone, r.Memo = true, false, e.Memo
 		r.Sends++
 		if w.step(r).Kind != Call {
 			r.Phase, r.Due = Undoing, w.timeout(w.step(r).Back)

@@ -83,6 +83,8 @@ type Run struct {
 	Stuck    bool `json:"stuck,omitempty"`
 	Attempts int  `json:"attempts,omitempty"` // failed ones, of what Phase says
 	Crashes  int  `json:"crashes,omitempty"`  // how often it ended its process
+	// Alone: it ended its process before, and has begun anew with nothing beside it
+	Alone bool `json:"alone,omitempty"`
 	// how often something was sent, in either direction: never set back
 	Sends int `json:"sends,omitempty"`
 	// when it is tried again; in Waiting and Undoing: when its time is up

@@ -47,6 +47,8 @@ func (w *work) take(e Event) Outcome {
 		return w.failed(r, e)
 	case Crashed:
 		return w.crashed(r, e)
+	case Alone:
+		return w.alone(r)
 	case UndoSent, UndoDone, UndoFailed:
 		return w.undid(r, e)
 	case Retry:
@@ -107,6 +109,7 @@ func (w *work) sent(r *Run, e Event) Outcome {
 	}
 	if r.Sent = step.Kind != Wait; r.Sent {
 		r.Sends++
+		r.Alone = false // what comes of it is another attempt
 	}
 	if e.Memo != nil {
 		r.Memo = e.Memo
@@ -164,7 +167,7 @@ func (w *work) done(r *Run, e Event) {
 
 // settled clears what a run needs only while it is under way.
 func settled(r *Run) {
-	r.Sent, r.Stuck, r.Due, r.Error, r.Memo, r.Attempts, r.Crashes = false, false, time.Time{}, "", nil, 0, 0
+	r.Sent, r.Stuck, r.Due, r.Error, r.Memo, r.Attempts, r.Crashes, r.Alone = false, false, time.Time{}, "", nil, 0, 0, false
 }
 
 func (w *work) rejected(r *Run, e Event) Outcome {
@@ -231,7 +234,7 @@ func (w *work) failed(r *Run, e Event) Outcome {
 
 // again charges a failed attempt and tells whether there is another one.
 func (w *work) again(r *Run, e Event, by Policy) bool {
-	if r.Error = e.Reason; e.Memo != nil {
+	if r.Error, r.Alone = e.Reason, false; e.Memo != nil {
 		r.Memo = e.Memo
 	}
 	if e.Later > 0 && !e.Permanent {
@@ -251,10 +254,20 @@ func (w *work) crashed(r *Run, e Event) Outcome {
 		return Late
 	}
 	r.Crashes++
+	r.Alone = false
 	r.Error = e.Reason
 	if r.Crashes >= crashes {
 		w.stick(r, fmt.Sprintf("it ended its process %d times: %s", r.Crashes, e.Reason))
 	}
+	return Taken
+}
+
+// alone notes that the attempt begins.
+func (w *work) alone(r *Run) Outcome {
+	if r.Alone || r.Crashes == 0 {
+		return Repeat
+	}
+	r.Alone = true
 	return Taken
 }
 

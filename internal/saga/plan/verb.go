@@ -44,7 +44,7 @@ func (w *work) retry(r *Run) Outcome {
 	if !r.Stuck && !waits {
 		return late(r.Phase == Ready || r.Phase == Undo)
 	}
-	r.Stuck, r.Attempts, r.Crashes, r.Due = false, 0, 0, time.Time{}
+	r.Stuck, r.Attempts, r.Crashes, r.Alone, r.Due = false, 0, 0, false, time.Time{}
 	switch step := w.step(r); {
 	case r.Phase != Waiting:
 	case w.s.Status == Compensating:

@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skald-go/skald/internal/saga/plan"
+	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/store"
+)
+
+// hangWait is how long a saga stays away whose function hangs in this process: another one may take it.
+const hangWait = 2 * time.Second
+
+// A hang is a function in a transaction that goes on though its time is over. Its attempt is charged, its
+// slot and its saga are given back, and it is not called again here while it hangs.
+type hang[TTx any] struct {
+	l    *live[TTx]
+	a    plan.Action
+	saga store.Saga // as it was read
+	took time.Duration
+	// under Engine.mu
+	is, returned bool
+}
+
+// A hung function is one of an action that hangs here.
+type hung struct {
+	id, step, occurrence string
+	verb                 plan.Verb
+}
+
+func (l *live[TTx]) hung(a plan.Action) hung {
+	return hung{l.saga.ID, a.Step, a.Occurrence, a.Verb}
+}
+
+// timed is guard for a function in a transaction, which the database ends when the function's time and mercy
+// are over. The charge waits for the saga's lock a little before that, so it comes before whoever claims it.
+func (l *live[TTx]) timed(ctx context.Context, a plan.Action, timeout time.Duration, f func() error) error {
+	l.e.gate.expect(l, timeout+mercy)
+	if l.e.batch.straight {
+		return l.guard(a, f)
+	}
+	h := &hang[TTx]{l: l, a: a, saga: l.saga, took: timeout}
+	timer := time.AfterFunc(timeout+mercy*4/5, func() { l.e.hangs(ctx, h) })
+	defer func() {
+		if !timer.Stop() {
+			l.e.returned(h)
+		}
+	}()
+	return l.guard(a, f)
+}
+
+func (e *Engine[TTx]) returned(h *hang[TTx]) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h.returned = true
+	if h.is {
+		delete(e.hanging, h.l.hung(h.a))
+	}
+}
+
+// hangs is called when a function's time has been over for a while.
+func (e *Engine[TTx]) hangs(ctx context.Context, h *hang[TTx]) {
+	if !e.noteHang(h) {
+		return
+	}
+	h.l.unslot()
+	e.o.Logger.ErrorContext(ctx, "saga: a function does not return, so it ignores its context: its connection is lost until it returns, "+
+		"or this process ends", "saga", h.saga.Name, "key", h.saga.Key, "step", h.a.Step, "occurrence", h.a.Occurrence, "timeout", h.took)
+	timer := time.NewTicker(time.Second)
+	defer timer.Stop()
+	for !e.chargeHang(ctx, h) {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+	e.kick()
+}
+
+// noteHang gives up the goroutine that h hangs in. False: it has returned.
+func (e *Engine[TTx]) noteHang(h *hang[TTx]) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if h.returned {
+		return false
+	}
+	h.is = true
+	e.hanging[h.l.hung(h.a)] = true
+	e.inHand.Add(-1)
+	h.l.givenUp.Store(true)
+	h.l.leaseEnd.Store(0)
+	return true
+}
+
+// chargeHang counts the attempt as failed, and gives the saga back. True: there is nothing left to do.
+func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hang[TTx]) bool {
+	s, there, err := e.find(ctx, h.saga.Name, h.saga.Key)
+	if err != nil {
+		return false
+	}
+	if !there || s.ID != h.saga.ID || s.Version != h.saga.Version {
+		return true
+	}
+	var older plan.Graph
+	if s.Hash != h.l.d.Hash {
+		p, err := e.planOf(ctx, s.Name, s.Hash)
+		if err != nil {
+			return false
+		}
+		older = p.Graph
+	}
+	l, err := e.taken(s, h.l.d, older)
+	if err != nil {
+		return true
+	}
+	l.think(ctx) // up to where it was
+	l.wrong(h.a, fmt.Errorf("%w (%v), and does not return: it ignores its context", errSlow, h.took))
+	l.think(ctx)
+	m, err := l.move(0)
+	if err != nil {
+		return true
+	}
+	m = stored.Released(m, l.state, e.clock.now(), len(l.d.Plan.Pending(l.state)) > 0)
+	m.Lease = 0
+	return l.putAlone(ctx, m)
+}
+
+// putAlone writes m in a transaction of its own: it waits for a lock, and others are not to wait with it.
+func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaMove) (done bool) {
+	within, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if l.related() {
+		err := l.putRelated(within, m)
+		return err == nil || errors.Is(err, errMoved)
+	}
+	stood, err := l.e.db.Apply(within, store.Effect{Saga: &m, Rows: l.rows})
+	if err != nil {
+		return false
+	}
+	if stood[0] {
+		l.wrote(m)
+	}
+	return true
+}
+
+// hangsHere tells whether the function of a hangs in this process.
+func (l *live[TTx]) hangsHere(a plan.Action) bool {
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	return len(l.e.hanging) > 0 && l.e.hanging[l.hung(a)]
+}

@@ -1,0 +1,138 @@
+package saga_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A step that ended its process twice waits for a slow one until it may run alone. Other sagas go on
+// meanwhile, and whose process ends before it has run is not charged with that.
+func TestWaitsToRunAlone(t *testing.T) {
+	t.Parallel()
+	var shift, deaths, slow atomic.Int64
+	clock := func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }
+	db := memstore.New(&memstore.Options{Now: clock})
+	deadly := saga.New("deadly", &saga.Options[trip]{Key: tripKey}, saga.Do("deadly", func(context.Context, tx, saga.Run[trip]) (int, error) {
+		if deaths.Load() < 2 {
+			deaths.Add(1)
+			runtime.Goexit()
+		}
+		if slow.Load() > 0 {
+			t.Error("it runs beside another step")
+		}
+		return 0, nil
+	}, nil, saga.NoEffect()))
+	begun, end := make(chan bool), make(chan bool)
+	slowly := saga.New("slow", &saga.Options[trip]{Key: tripKey}, saga.Do("slow", func(ctx context.Context, _ tx, _ saga.Run[trip]) (int, error) {
+		slow.Add(1)
+		defer slow.Add(-1)
+		close(begun)
+		<-end
+		return 0, nil
+	}, nil, saga.NoEffect(), saga.Retry(saga.Policy{Timeout: time.Hour})))
+	quick := saga.New("quick", &saga.Options[trip]{Key: tripKey}, ledger("a"))
+	o := &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler), Now: clock}
+	engine := func(db *memstore.Store) *saga.Engine[tx] {
+		e, err := saga.NewEngine(db, o, deadly, slowly, quick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	begin(t, db, engine(db), deadly, trip{ID: "k"})
+	for range 2 {
+		process, died := db.Session(), make(chan struct{})
+		go func() {
+			defer close(died)
+			_, _ = engine(process).Step(context.Background())
+		}()
+		<-died
+		process.Kill()
+		shift.Add(int64(time.Minute))
+	}
+	gone := store.ClaimSagas{Session: "gone", Hashes: []string{deadly.Hash()}, Limit: 1, Lease: time.Second}
+	if c, err := db.ClaimSagas(t.Context(), gone); err != nil || len(c.Sagas) != 1 {
+		t.Fatal(c, err)
+	}
+	e := engine(db)
+	running(t, e)
+	begin(t, db, e, slowly, trip{ID: "s"})
+	<-begun
+	version := func() int64 {
+		return awaitStanding(t, db, "k", func(store.Saga) bool { return true }).Version
+	}
+	was := version()
+	for i, more := 0, 2; more > 0; i++ {
+		if version() > was {
+			more--
+		}
+		key := fmt.Sprint("quick ", i)
+		begin(t, db, e, quick, trip{ID: key})
+		await(t, e, quick, key)
+	}
+	close(end)
+	await(t, e, slowly, "s")
+	if end := await(t, e, deadly, "k"); !end.Done {
+		t.Errorf("%+v", end)
+	}
+}
+
+// A function that ignores its context, and does not return, is charged with its attempt. It keeps no worker,
+// and another process takes the saga.
+func TestHangs(t *testing.T) {
+	t.Parallel()
+	db, end := memstore.New(nil), make(chan bool)
+	var calls atomic.Int64
+	hangs := saga.New("hangs", &saga.Options[trip]{Key: tripKey}, ledger("a"), saga.Do("b", func(_ context.Context, tx tx, r saga.Run[trip]) (int, error) {
+		n := calls.Add(1)
+		if n == 1 {
+			<-end
+		}
+		return int(n), tx.Put(r.Key+" b", fmt.Sprint(n))
+	}, nil, saga.NoEffect(), saga.Retry(saga.Policy{Attempts: 3, First: time.Millisecond, Timeout: time.Millisecond})))
+	quick := saga.New("quick", &saga.Options[trip]{Key: tripKey}, ledger("a"))
+	engine := func() *saga.Engine[tx] {
+		e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler), Workers: 1}, hangs, quick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	e := engine()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	begin(t, db, e, hangs, trip{ID: "h"})
+	awaitStanding(t, db, "h", func(store.Saga) bool { return calls.Load() > 0 })
+	begin(t, db, e, quick, trip{ID: "q"})
+	await(t, e, quick, "q")
+	s := awaitStanding(t, db, "h", func(s store.Saga) bool { return s.Failed > 0 })
+	if s.Failed != 1 || !strings.Contains(s.Error, "ignores its context") {
+		t.Errorf("it stands as %+v", s.Standing)
+	}
+	begin(t, db, e, quick, trip{ID: "r"})
+	await(t, e, quick, "r")
+	stop()
+	other := engine()
+	running(t, other)
+	if end := await(t, other, hangs, "h"); !end.Done {
+		t.Errorf("it ended as %+v", end)
+	}
+	close(end)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n, v := calls.Load(), db.User()["h b"]; n != 2 || v != "2" {
+		t.Errorf("%d calls left %q", n, v)
+	}
+}
