@@ -105,16 +105,77 @@ func (c *comparison) arrays(r, w *jsonschema.Schema, path string) {
 	}
 }
 
-// undecided: the keywords of the reader that are compared as texts alone.
+// undecided: the keywords of the reader that are compared as texts alone, with all that they refer to; and
+// those of the writer that say what it writes.
 func (c *comparison) undecided(r, w *jsonschema.Schema, path string) {
 	ours, theirs := keywords(r), keywords(w)
 	for _, name := range []string{"allOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired", "dependencies", "patternProperties",
 		"propertyNames", "contains", "minContains", "maxContains", "prefixItems", "additionalItems", "unevaluatedItems",
 		"unevaluatedProperties", "$dynamicRef"} {
-		if own, ok := ours[name]; ok && string(own) != string(theirs[name]) {
+		own, ok := ours[name]
+		if !ok {
+			ok = c.writes(name, r) && theirs[name] != nil
+		}
+		word := func(v json.RawMessage) string { return text(map[string]json.RawMessage{name: v}) }
+		if ok && (string(own) != string(theirs[name]) || meaning(c.reader, word(own)) != meaning(c.writer, word(theirs[name]))) {
 			c.say(path, "it cannot be told here whether the reader takes it", "%s differs", name)
 		}
 	}
+}
+
+// writes tells whether a keyword of the writer alone may say of what it writes that the reader does not take
+// it.
+func (c *comparison) writes(name string, r *jsonschema.Schema) bool {
+	object := r.Properties != nil || r.AdditionalProperties != nil || r.PatternProperties != nil
+	switch name {
+	case "allOf":
+		return object || r.Items != nil
+	case "patternProperties":
+		return object
+	case "prefixItems":
+		return r.Items != nil
+	}
+	return false
+}
+
+// listed holds the values that the writer lists to the reader's types.
+func (c *comparison) listed(r *jsonschema.Schema, ours []string, listed []any, path string) bool {
+	before := len(c.found)
+	for _, v := range listed {
+		kind := kindOf(v)
+		if !slices.Contains(ours, kind) && !(kind == "integer" && slices.Contains(ours, "number")) {
+			c.say(path, "the reader's type does not take a value of the writer", "reader %v, writer %.100s", ours, text(v))
+		}
+		if options(r) == nil && (kind == "array" && r.Items != nil || kind == "object" && (r.Properties != nil || r.AdditionalProperties != nil)) {
+			c.say(path, "it cannot be told here whether the reader takes it", "writer %.100s", text(v))
+		}
+	}
+	return len(c.found) == before
+}
+
+// kindOf is the type that a JSON Schema has for a value.
+func kindOf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "boolean"
+	case string:
+		return "string"
+	case float64:
+		if v == math.Trunc(v) {
+			return "integer"
+		}
+		return "number"
+	case json.Number:
+		if f, err := v.Float64(); err == nil && f == math.Trunc(f) {
+			return "integer"
+		}
+		return "number"
+	case []any:
+		return "array"
+	}
+	return "object"
 }
 
 func keywords(s *jsonschema.Schema) (out map[string]json.RawMessage) {

@@ -27,6 +27,9 @@ func parse(text string) (*jsonschema.Schema, error) {
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return nil, fmt.Errorf("no JSON Schema: %w", err)
 	}
+	if err := acyclic(&s); err != nil {
+		return nil, fmt.Errorf("no JSON Schema: %w", err)
+	}
 	return &s, nil
 }
 
@@ -103,6 +106,11 @@ func (c *comparison) schemas(r, w *jsonschema.Schema, path string) {
 	} else {
 		c.seen[both] = true
 	}
+	if r.Ref != "" || w.Ref != "" {
+		if c.besides(r, w, path) {
+			return
+		}
+	}
 	r, okR := follow(c.reader, r)
 	w, okW := follow(c.writer, w)
 	switch {
@@ -131,16 +139,11 @@ func follow(root, s *jsonschema.Schema) (*jsonschema.Schema, bool) {
 		if s == nil || s.Ref == "" {
 			return s, true
 		}
-		switch name, defs := definition(s.Ref); {
-		case s.Ref == "#":
-			s = root
-		case defs && root.Defs[name] != nil:
-			s = root.Defs[name]
-		case defs && root.Definitions[name] != nil:
-			s = root.Definitions[name]
-		default:
+		to, ok := target(root, s.Ref)
+		if !ok {
 			return nil, false
 		}
+		s = to
 	}
 	return nil, false
 }
@@ -154,9 +157,29 @@ func definition(ref string) (name string, ok bool) {
 	return "", false
 }
 
+// besides compares what stands beside references, and tells whether that was all.
+func (c *comparison) besides(r, w *jsonschema.Schema, path string) (all bool) {
+	same := func() bool { return meaning(c.reader, text(r)) == meaning(c.writer, text(w)) }
+	ours, theirs := beside(r), beside(w)
+	switch {
+	case ours == nil && theirs == nil:
+		return false
+	case same():
+		return true
+	case theirs != nil:
+		c.say(path, "it cannot be told here whether the reader takes it", "the writer has more beside a $ref")
+		return true
+	}
+	c.schemas(ours, w, path)
+	return false
+}
+
 // branches compares alternatives, and tells whether that was all. Each that the writer has must be one that
 // the reader takes.
 func (c *comparison) branches(r, w *jsonschema.Schema, path string) (all bool) {
+	if r.OneOf != nil && meaning(c.reader, text(r.OneOf)) == meaning(c.writer, text(w.OneOf)) && r.AnyOf == nil && w.AnyOf == nil {
+		return false
+	}
 	if theirs := slices.Concat(w.AnyOf, w.OneOf); len(theirs) > 0 {
 		for i, one := range theirs {
 			c.schemas(r, one, fmt.Sprintf("%s(%d)", path, i))
@@ -170,11 +193,32 @@ func (c *comparison) branches(r, w *jsonschema.Schema, path string) (all bool) {
 	for _, one := range ours {
 		try := comparison{reader: c.reader, writer: c.writer, seen: maps.Clone(c.seen)}
 		if try.schemas(one, w, path); len(try.found) == 0 {
+			c.only(r, w, one, path)
 			return false
 		}
 	}
 	c.say(path, "none of the reader's alternatives takes it", "writer %.100s", text(w))
 	return true
+}
+
+// only: of the alternatives of a oneOf exactly one may take a value.
+func (c *comparison) only(r, w, takes *jsonschema.Schema, path string) {
+	if !slices.Contains(r.OneOf, takes) {
+		return
+	}
+	for _, one := range r.OneOf {
+		if one == takes {
+			continue
+		}
+		all := comparison{reader: c.reader, writer: c.writer, seen: maps.Clone(c.seen)}
+		all.schemas(one, w, path)
+		part := comparison{reader: c.writer, writer: c.reader, seen: map[pair]bool{}}
+		part.schemas(w, one, path)
+		if len(all.found) == 0 || len(part.found) == 0 {
+			c.say(path, "more than one of the reader's oneOf takes it", "writer %.100s", text(w))
+			return
+		}
+	}
 }
 
 func typesOf(s *jsonschema.Schema) []string {
@@ -186,8 +230,11 @@ func typesOf(s *jsonschema.Schema) []string {
 
 func (c *comparison) types(r, w *jsonschema.Schema, path string) bool {
 	ours, theirs := typesOf(r), typesOf(w)
-	if len(ours) == 0 || w.Enum != nil || w.Const != nil {
+	if len(ours) == 0 {
 		return true
+	}
+	if listed := options(w); listed != nil {
+		return c.listed(r, ours, listed, path)
 	}
 	takes := func(t string) bool {
 		return slices.Contains(ours, t) || t == "integer" && slices.Contains(ours, "number")

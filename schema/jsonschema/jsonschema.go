@@ -4,7 +4,6 @@
 package jsonschema
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -137,13 +136,14 @@ type reader struct {
 }
 
 func (r reader) Read(data []byte, v any) error {
-	if err := r.validate(data); err != nil {
+	value, err := r.validated(data)
+	if err != nil {
 		if r.why != "" {
 			return skald.UnknownVersion(fmt.Errorf("%w; its schema cannot be read by this build: %s", err, r.why))
 		}
 		return err
 	}
-	if r.defaults {
+	if r.defaults || r.folded(r.schema, value) {
 		filled, err := r.fill(data)
 		if err != nil {
 			return err
@@ -161,14 +161,18 @@ type held struct {
 }
 
 func (h *held) validate(data []byte) error {
-	var v any
+	_, err := h.validated(data)
+	return err
+}
+
+func (h *held) validated(data []byte) (v any, err error) {
 	if err := json.Unmarshal(data, &v); err != nil {
-		return errors.New("it is not JSON")
+		return nil, errors.New("it is not JSON")
 	}
 	if err := h.resolved.Validate(v); err != nil {
-		return fmt.Errorf("it is not as its schema says: %s", quiet(err))
+		return nil, fmt.Errorf("it is not as its schema says: %s", quiet(err))
 	}
-	return nil
+	return v, nil
 }
 
 // quiet is what an error says of the schema, without the value: errors are read by more people than payloads
@@ -183,49 +187,4 @@ func quiet(err error) string {
 	where, rest, _ := strings.Cut(text[at+len(before):], ": ")
 	keyword, _, _ := strings.Cut(rest, ":")
 	return fmt.Sprintf("%.200s: %.40s", where, keyword)
-}
-
-func hasDefaults(s *jsonschema.Schema) bool {
-	if s == nil {
-		return false
-	}
-	for _, p := range s.Properties {
-		if p.Default != nil || hasDefaults(p) {
-			return true
-		}
-	}
-	return hasDefaults(s.Items)
-}
-
-// fill puts defaults in the place of properties that are missing. Numbers stay as they were written.
-func (h *held) fill(data []byte) ([]byte, error) {
-	var v any
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		return nil, errors.New("it is not JSON")
-	}
-	fill(h.schema, v)
-	return json.Marshal(v)
-}
-
-func fill(s *jsonschema.Schema, v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		for name, p := range s.Properties {
-			in, there := v[name]
-			switch {
-			case there:
-				fill(p, in)
-			case p.Default != nil:
-				v[name] = p.Default
-			}
-		}
-	case []any:
-		for _, one := range v {
-			if s.Items != nil {
-				fill(s.Items, one)
-			}
-		}
-	}
 }

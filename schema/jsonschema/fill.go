@@ -1,0 +1,134 @@
+package jsonschema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// hasDefaults tells whether a property has one, anywhere in the schema.
+func hasDefaults(s *jsonschema.Schema) bool {
+	if s == nil {
+		return false
+	}
+	return s.Default != nil || slices.ContainsFunc(below(s), hasDefaults)
+}
+
+// fill puts defaults in the place of properties that are missing, and leaves out those that Go would take for
+// a declared one though they are called otherwise. Numbers stay as they were written.
+func (h *held) fill(data []byte) ([]byte, error) {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return nil, errors.New("it is not JSON")
+	}
+	h.into(h.schema, v)
+	return json.Marshal(v)
+}
+
+// parts are the schemas that a value of s is held to for certain: s, what it refers to, and allOf.
+func (h *held) parts(s *jsonschema.Schema) []*jsonschema.Schema {
+	out := []*jsonschema.Schema{s}
+	if s == nil {
+		return nil
+	}
+	for i := 0; i < len(out); i++ { // grows
+		more := slices.Clone(out[i].AllOf)
+		if to, ok := target(h.schema, out[i].Ref); ok {
+			more = append(more, to)
+		}
+		for _, one := range more {
+			if one != nil && !slices.Contains(out, one) {
+				out = append(out, one)
+			}
+		}
+	}
+	return out
+}
+
+// each calls see for every value below v, with a schema that it is held to.
+func (h *held) each(s *jsonschema.Schema, v any, see func(s *jsonschema.Schema, v any)) {
+	for _, part := range h.parts(s) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, in := range v {
+				if p, declared := part.Properties[name]; declared {
+					see(p, in)
+				} else if part.AdditionalProperties != nil {
+					see(part.AdditionalProperties, in)
+				}
+			}
+		case []any:
+			for i, in := range v {
+				switch {
+				case i < len(part.PrefixItems):
+					see(part.PrefixItems[i], in)
+				case part.Items != nil:
+					see(part.Items, in)
+				}
+			}
+		}
+	}
+}
+
+func (h *held) into(s *jsonschema.Schema, v any) {
+	if object, is := v.(map[string]any); is {
+		for _, name := range h.alike(s, object) {
+			delete(object, name)
+		}
+	}
+	h.each(s, v, h.into)
+	object, is := v.(map[string]any)
+	if !is {
+		return
+	}
+	for _, part := range h.parts(s) {
+		for name, p := range part.Properties {
+			if _, there := object[name]; there {
+				continue
+			}
+			for _, one := range h.parts(p) {
+				if one.Default != nil {
+					object[name] = one.Default
+					break
+				}
+			}
+		}
+	}
+}
+
+// alike are the properties that differ from a declared one in their letters' case alone: encoding/json takes
+// them for it, and no rule of the schema holds them.
+func (h *held) alike(s *jsonschema.Schema, object map[string]any) (out []string) {
+	parts := h.parts(s)
+	declared := func(name string) bool {
+		return slices.ContainsFunc(parts, func(part *jsonschema.Schema) bool { _, is := part.Properties[name]; return is })
+	}
+	for name := range object {
+		if declared(name) {
+			continue
+		}
+		for _, part := range parts {
+			if slices.ContainsFunc(slices.Collect(maps.Keys(part.Properties)), func(own string) bool { return strings.EqualFold(own, name) }) {
+				out = append(out, name)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// folded tells whether there are such properties anywhere in v.
+func (h *held) folded(s *jsonschema.Schema, v any) (found bool) {
+	if object, is := v.(map[string]any); is && len(h.alike(s, object)) > 0 {
+		return true
+	}
+	h.each(s, v, func(s *jsonschema.Schema, v any) { found = found || h.folded(s, v) })
+	return found
+}

@@ -1,0 +1,142 @@
+package jsonschema
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// errCircle is of a schema that no value can be held to: the way of its references has no end.
+var errCircle = errors.New("a $ref of the schema leads back to itself")
+
+// acyclic looks for a way that leads from a part to itself while it stays at one value.
+func acyclic(root *jsonschema.Schema) error {
+	const under, done = 1, 2
+	state := map[*jsonschema.Schema]int{}
+	var at func(s *jsonschema.Schema) error
+	at = func(s *jsonschema.Schema) error {
+		if s == nil || state[s] == done {
+			return nil
+		}
+		if state[s] == under {
+			return errCircle
+		}
+		state[s] = under
+		for _, one := range sameValue(root, s) {
+			if err := at(one); err != nil {
+				return err
+			}
+		}
+		state[s] = done
+		return nil
+	}
+	parts := []*jsonschema.Schema{root}
+	for i := 0; i < len(parts); i++ { // grows
+		if err := at(parts[i]); err != nil {
+			return err
+		}
+		for _, one := range below(parts[i]) {
+			if one != nil && !slices.Contains(parts, one) {
+				parts = append(parts, one)
+			}
+		}
+	}
+	return nil
+}
+
+// sameValue are the parts that a value of s is held to as well.
+func sameValue(root, s *jsonschema.Schema) []*jsonschema.Schema {
+	out := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{s.Not, s.If, s.Then, s.Else})
+	if s.Ref != "" {
+		if to, ok := target(root, s.Ref); ok {
+			out = append(out, to)
+		}
+	}
+	return slices.DeleteFunc(out, func(one *jsonschema.Schema) bool { return one == nil })
+}
+
+// below are the parts that stand within s.
+func below(s *jsonschema.Schema) []*jsonschema.Schema {
+	out := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems, s.ItemsArray,
+		[]*jsonschema.Schema{s.Not, s.If, s.Then, s.Else, s.Items, s.AdditionalItems, s.AdditionalProperties, s.Contains, s.PropertyNames})
+	for _, all := range []map[string]*jsonschema.Schema{s.Properties, s.PatternProperties, s.Defs, s.Definitions, s.DependentSchemas} {
+		out = slices.AppendSeq(out, maps.Values(all))
+	}
+	return out
+}
+
+// target is the part of the schema that a reference leads to.
+func target(root *jsonschema.Schema, ref string) (*jsonschema.Schema, bool) {
+	switch name, defs := definition(ref); {
+	case ref == "#":
+		return root, true
+	case defs && root.Defs[name] != nil:
+		return root.Defs[name], true
+	case defs && root.Definitions[name] != nil:
+		return root.Definitions[name], true
+	}
+	return nil, false
+}
+
+// meaning is a text of a schema with all that it refers to: two that have one meaning are the same.
+func meaning(root *jsonschema.Schema, own string) string {
+	all, todo := map[string]string{"": own}, []string{own}
+	for len(todo) > 0 {
+		var tree any
+		_ = json.Unmarshal([]byte(todo[0]), &tree)
+		todo = todo[1:]
+		for _, ref := range references(tree) {
+			if _, known := all[ref]; known {
+				continue
+			}
+			to, ok := target(root, ref)
+			if !ok {
+				to = root // it is somewhere in there
+			}
+			all[ref] = text(to)
+			todo = append(todo, all[ref])
+		}
+	}
+	return text(all)
+}
+
+func references(tree any) (out []string) {
+	switch tree := tree.(type) {
+	case map[string]any:
+		for name, v := range tree {
+			if ref, is := v.(string); is && strings.HasSuffix(strings.ToLower(name), "ref") {
+				out = append(out, ref)
+			}
+			out = append(out, references(v)...)
+		}
+	case []any:
+		for _, v := range tree {
+			out = append(out, references(v)...)
+		}
+	}
+	return out
+}
+
+// beside are the keywords that stand beside a reference and narrow what is allowed; nil: there are none.
+func beside(s *jsonschema.Schema) *jsonschema.Schema {
+	if s.Ref == "" {
+		return nil
+	}
+	words := keywords(s)
+	for _, name := range []string{"$ref", "$defs", "definitions", "$id", "$schema", "$anchor", "$comment", "$vocabulary", "title", "description",
+		"default", "examples", "deprecated", "readOnly", "writeOnly", "format"} {
+		delete(words, name)
+	}
+	if len(words) == 0 {
+		return nil
+	}
+	var out jsonschema.Schema
+	if json.Unmarshal([]byte(text(words)), &out) != nil {
+		return nil
+	}
+	return &out
+}
