@@ -238,6 +238,27 @@ func TestCheckOfANewerDefinition(t *testing.T) {
 	}
 }
 
+// A call that its refund knows by its key is refunded, whatever its step is called meanwhile.
+func TestCheckOfARenamedCall(t *testing.T) {
+	p, paid := call.NewProvider("bank", nil), map[string]bool{}
+	define := func(name string, maps ...saga.Mapping) *saga.Definition[buy] {
+		pay := saga.Call(name, saga.Request[mtx, buy, int, bool]{At: p,
+			Intent: func(_ context.Context, _ mtx, r saga.Run[buy]) (int, error) { return r.In.Cents, nil },
+			Do:     func(_ context.Context, _ int, key string) (bool, error) { paid[key] = true; return true, nil },
+			LookUp: func(_ context.Context, _ int, key string) (bool, bool, error) { return true, paid[key], nil }},
+			saga.Refund[mtx, buy, bool, string, bool]{At: p,
+				Intent: func(_ context.Context, _ mtx, r saga.Run[buy], _ bool) (string, error) { return r.ForwardKey(), nil },
+				Do:     func(_ context.Context, of, _ string) (bool, error) { delete(paid, of); return true, nil },
+				LookUp: func(_ context.Context, of, _ string) (bool, bool, error) { return true, !paid[of], nil }})
+		tell := saga.Do("tell", func(_ context.Context, _ mtx, r saga.Run[buy]) (bool, error) { return pay.Of(r), nil }, nil, saga.NoEffect())
+		return saga.New("order", &saga.Options[buy]{Key: func(b buy) string { return b.ID }, Mappings: maps}, pay, tell)
+	}
+	older := define("pay")
+	newer := define("charge", saga.Mapping{From: older.Hash(), Rename: map[string]string{"pay": "charge"}})
+	sagatest.Check(t, newer, buy{ID: "a", Cents: 5}, sagatest.Older(older),
+		sagatest.Outside(func() { clear(paid) }, func() string { return fmt.Sprint(len(paid), " payments\n") }))
+}
+
 // A recorder is a T that fails nobody.
 type recorder struct {
 	sagatest.T

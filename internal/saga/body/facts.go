@@ -73,7 +73,11 @@ func (f *Facts) callKey(undo bool) string {
 	if undo {
 		way = "undo"
 	}
-	sum := sha256.Sum256([]byte(f.State.ID + "\x00" + f.Step + "\x00" + f.Occurrence + "\x00" + way))
+	step := f.Step
+	if r, ok := f.State.Run(f.Step, f.Occurrence); ok {
+		step = r.Born()
+	}
+	sum := sha256.Sum256([]byte(f.State.ID + "\x00" + step + "\x00" + f.Occurrence + "\x00" + way))
 	return hex.EncodeToString(sum[:16])
 }
 

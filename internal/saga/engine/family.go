@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
@@ -15,10 +16,11 @@ import (
 // A relative is a child that is to be started, or told to turn back, in the commit that says so of its
 // parent.
 type relative struct {
-	a   plan.Action
-	d   *body.Definition
-	key string
-	in  json.RawMessage // of one that is started
+	a    plan.Action
+	d    *body.Definition
+	step string // that it is the child of, by the name that its run has for life
+	key  string
+	in   json.RawMessage // of one that is started
 }
 
 // A kinError is what makes a parent's step fail: its transaction is rolled back first.
@@ -35,8 +37,8 @@ type ended struct{ ID, Key string }
 // child has a child started, or told to turn back.
 func (l *live[TTx]) child(a plan.Action, step *body.Step) {
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}
-	r := relative{a: a, d: step.Child.Definition}
 	run, _ := l.state.Run(a.Step, a.Occurrence)
+	r := relative{a: a, d: step.Child.Definition, step: run.Born()}
 	f := l.facts(a)
 	err := l.guard(a, func() (err error) {
 		var was ended
@@ -113,7 +115,7 @@ func (l *live[TTx]) relate(ctx context.Context, tx TTx) (es []store.Effect, err 
 }
 
 func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, r relative) (*store.Effect, error) {
-	parent := stored.Parent{Name: l.saga.Name, Key: l.saga.Key, ID: l.saga.ID, Step: r.a.Step, Occurrence: r.a.Occurrence}
+	parent := stored.Parent{Name: l.saga.Name, Key: l.saga.Key, ID: l.saga.ID, Step: r.step, Occurrence: r.a.Occurrence}
 	if r.in != nil {
 		from := stored.Origin{Correlation: l.origin.Correlation, Causation: l.origin.Causation, Trace: l.origin.Trace, Parent: &parent}
 		s, fresh, err := l.e.start(ctx, tx, r.d, r.key, r.in, from)
@@ -186,8 +188,8 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 	if err != nil {
 		return nil, err
 	}
-	e := plan.Event{What: plan.Rejected, Step: parent.Step, Occurrence: parent.Occurrence}
-	run, _ := was.Run(parent.Step, parent.Occurrence)
+	run := bornAs(was, parent)
+	e := plan.Event{What: plan.Rejected, Step: run.Step, Occurrence: run.Occurrence}
 	switch {
 	case as.Status == plan.Done:
 		e.What = plan.Succeeded
@@ -220,6 +222,16 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 	}
 	more, err := l.ascend(ctx, tx, s, m.state, from.Parent)
 	return append(es, more...), err
+}
+
+// bornAs is the parent's run whose child it is, whatever its step is called now.
+func bornAs(of plan.State, parent *stored.Parent) (run plan.Run) {
+	if i := slices.IndexFunc(of.Runs, func(r plan.Run) bool {
+		return r.Born() == parent.Step && r.Occurrence == parent.Occurrence
+	}); i >= 0 {
+		run = of.Runs[i]
+	}
+	return run
 }
 
 // reason says why a saga turned back.

@@ -53,8 +53,9 @@ func (l *live[TTx]) message(ctx context.Context, a plan.Action, d skald.Draft) (
 	if o := l.origin.Correlation; o != "" {
 		d.Headers = append(d.Headers, skald.Header{Name: HeaderOrigin, Value: []byte(o)})
 	}
+	run, _ := l.state.Run(a.Step, a.Occurrence)
 	c := complete.Completer{Now: l.e.clock.now, NewID: func(now time.Time) string {
-		return uuid7.From(now, tail(l.saga.ID, a.Step, a.Occurrence, a.Verb == plan.UndoStep, a.Sends+1))
+		return uuid7.From(now, tail(l.saga.ID, run.Born(), a.Occurrence, a.Verb == plan.UndoStep, a.Sends+1))
 	}}
 	ms, err := c.Messages(l.caused(ctx), []skald.Draft{d})
 	if limit := (*store.LimitError)(nil); errors.As(err, &limit) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
@@ -56,7 +55,8 @@ type reply struct {
 
 // A mail is the replies of a batch to one saga, in their order.
 type mail struct {
-	d       *body.Definition
+	name    string
+	d       *body.Definition // nil: this build has none of the name
 	key     string
 	replies []*reply
 	saga    store.Saga
@@ -125,21 +125,20 @@ func (e *Engine[TTx]) sort(ms []skald.Message) (all []reply, mails []*mail) {
 		r := &all[i]
 		*r = reply{at: i, m: m, out: Foreign}
 		name, key, id, ok := parse(m.CorrelationID)
-		d, there := e.defs[name]
-		if !ok || !there {
+		if !ok {
 			continue
 		}
 		r.id = id
 		to := known[store.SagaRef{Name: name, Key: key}]
 		if to == nil {
-			to = &mail{d: d, key: key}
+			to = &mail{name: name, d: e.defs[name], key: key}
 			known[store.SagaRef{Name: name, Key: key}] = to
 			mails = append(mails, to)
 		}
 		to.replies = append(to.replies, r)
 	}
 	slices.SortFunc(mails, func(a, b *mail) int {
-		return cmp.Or(cmp.Compare(a.d.Name, b.d.Name), cmp.Compare(a.key, b.key))
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.key, b.key))
 	})
 	return all, mails
 }
@@ -155,7 +154,7 @@ func of(ctx context.Context, m skald.Message) context.Context {
 // Answer takes a message as a reply to the saga of a key, whatever the message says of its cause.
 func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *body.Definition, key string, m skald.Message) (plan.Outcome, error) {
 	r := &reply{m: m}
-	to := &mail{d: d, key: key, replies: []*reply{r}}
+	to := &mail{name: d.Name, d: d, key: key, replies: []*reply{r}}
 	err := e.open(ctx, tx, to)
 	if err == nil {
 		err = e.deliver(ctx, tx, to)
@@ -171,9 +170,12 @@ func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *body.Definition, ke
 // open locks the saga of a mail, and finds out what its replies come to: each by the state that the one
 // before it has left.
 func (e *Engine[TTx]) open(ctx context.Context, tx TTx, to *mail) error {
-	s, there, err := e.db.LockSaga(ctx, tx, to.d.Name, to.key)
+	s, there, err := e.db.LockSaga(ctx, tx, to.name, to.key)
 	if err != nil {
-		return fmt.Errorf("lock the saga %s %q: %w", to.d.Name, to.key, err)
+		return fmt.Errorf("lock the saga %s %q: %w", to.name, to.key, err)
+	}
+	if to.d == nil {
+		return unknownSaga(s, there, to)
 	}
 	t := &taking[TTx]{e: e, d: to.d, s: s}
 	for _, r := range to.replies {
@@ -196,6 +198,18 @@ func (e *Engine[TTx]) open(ctx context.Context, tx TTx, to *mail) error {
 	return nil
 }
 
+// unknownSaga leaves replies to a saga of which this build has no definition to a build that has one. Those
+// to a saga that is not in this database are another service's.
+func unknownSaga(s store.Saga, there bool, to *mail) error {
+	for _, r := range to.replies {
+		if there && r.id == s.ID {
+			return &replyError{r.at, skald.UnknownVersion(fmt.Errorf("this build has no definition of the saga %s %q: "+
+				"the reply is left to one that has", to.name, to.key))}
+		}
+	}
+	return nil
+}
+
 // deliver writes the sagas of mails.
 func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*mail) error {
 	var es []store.Effect
@@ -210,7 +224,7 @@ func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*mail) error
 	}
 	for _, to := range mails { // which may still be rolled back
 		for _, c := range to.changes {
-			e.measureRun(to.d.Name, c.was, c.is)
+			e.measureRun(to.name, c.was, c.is)
 		}
 		e.alarm(to.saga, to.told)
 	}
@@ -225,6 +239,7 @@ type taking[TTx any] struct {
 	s       store.Saga
 	st      plan.State // as it was read
 	sent    map[string]target
+	names   plan.Mapping // of the saga's definition to d
 	p       *plan.Plan
 	course  *plan.Course // from the first reply that answers something
 	now     time.Time
@@ -238,24 +253,25 @@ func (t *taking[TTx]) take(ctx context.Context, r *reply) (err error) {
 		if t.st, err = stored.StateOf(t.s, 0); err != nil {
 			return err
 		}
-		t.sent = sent(t.d, t.st)
+		if t.p, err = t.e.planOf(ctx, t.s.Name, t.s.Hash); err != nil {
+			return err
+		}
+		t.names = mapping(t.d, t.s.Hash)
+		t.sent = t.commands()
 	}
 	st := t.st
 	if t.course != nil {
 		st = t.course.State()
 	}
-	to, ok := t.answers(r, st)
-	if !ok {
-		return nil
+	to, ok, err := t.answers(r, st)
+	if err != nil || !ok {
+		return err
 	}
 	ev, err := to.event(ctx, r.m)
 	if err != nil {
 		return err
 	}
 	if t.course == nil {
-		if t.p, err = t.e.planOf(ctx, t.s.Name, t.s.Hash); err != nil {
-			return err
-		}
 		t.now = t.e.clock.now()
 		t.course = t.p.Course(stored.Dated(t.s, t.st, t.p.Graph.Deadline), t.now)
 	}
@@ -277,92 +293,4 @@ func (t *taking[TTx]) changed(was, is plan.State) {
 			t.changes = append(t.changes, change{before, now})
 		}
 	}
-}
-
-// sent are the commands that a saga has sent, by what their ids have of their own. Replies do not change
-// them.
-func sent(d *body.Definition, st plan.State) map[string]target {
-	all := map[string]target{}
-	for _, r := range st.Runs {
-		step, there := d.Step(r.Step)
-		if !there || step.Command == nil {
-			continue
-		}
-		for n := 1; n <= r.Sends; n++ {
-			all[ownOf(st.ID, r.Step, r.Occurrence, false, n)] = target{r, step.Command, false, n}
-			if step.Undo != nil {
-				all[ownOf(st.ID, r.Step, r.Occurrence, true, n)] = target{r, step.Undo, true, n}
-			}
-		}
-	}
-	return all
-}
-
-// answers is the command that a reply answers. One that names it is told by that; where only the saga's key
-// is known, one that names another message is taken for an answer to the one command of its kind that waits.
-func (t *taking[TTx]) answers(r *reply, st plan.State) (to target, ok bool) {
-	if to, ok = t.sent[own(r.m.CausationID)]; ok && to.by(r.m) {
-		return to, true
-	}
-	if r.m.CausationID != "" && r.id != "" {
-		return to, false
-	}
-	n := 0
-	for _, run := range st.Runs {
-		step, there := t.d.Step(run.Step)
-		if !there || step.Command == nil {
-			continue
-		}
-		for _, one := range []target{{run, step.Command, false, 0}, {run, step.Undo, true, 0}} {
-			if one.command != nil && one.by(r.m) && one.open() {
-				to = one
-				n++
-			}
-		}
-	}
-	return to, n == 1 // none, or who knows which
-}
-
-// A target is a command that a reply may answer.
-type target struct {
-	run     plan.Run
-	command *body.Command
-	undo    bool
-	sends   int // 0: not known
-}
-
-func (t *target) open() bool {
-	if t.undo {
-		return t.run.Phase == plan.Undoing
-	}
-	return t.run.Phase == plan.Waiting
-}
-
-// by tells whether the command is answered by messages like m.
-func (t *target) by(m skald.Message) bool {
-	is := func(r body.Reply) bool { return r.Topic == m.Topic && r.Type == m.Type }
-	return is(t.command.Done) || slices.ContainsFunc(t.command.Refused, is)
-}
-
-func (t *target) event(ctx context.Context, m skald.Message) (e plan.Event, err error) {
-	e = plan.Event{What: plan.Succeeded, Step: t.run.Step, Occurrence: t.run.Occurrence, Sends: t.sends}
-	r := t.command.Done
-	if r.Topic != m.Topic || r.Type != m.Type {
-		e.What = plan.Rejected
-		i := slices.IndexFunc(t.command.Refused, func(r body.Reply) bool { return r.Topic == m.Topic && r.Type == m.Type })
-		r = t.command.Refused[i]
-	}
-	if e.Output, e.Reason, err = r.Read(ctx, m); err != nil {
-		return e, &failure.MalformedError{Err: err}
-	}
-	switch {
-	case t.undo && e.What == plan.Succeeded:
-		e.What, e.Output = plan.UndoDone, nil
-	case t.undo:
-		e.What, e.Permanent = plan.UndoFailed, true
-		e.Reason = cmp.Or(e.Reason, "it was refused")
-	case e.What == plan.Succeeded:
-		e.Reason = ""
-	}
-	return e, nil
 }

@@ -212,7 +212,7 @@ func (w *work) forward() {
 				continue
 			}
 			step := &w.p.Graph.Steps[i]
-			r := Run{Step: step.Name, Phase: Deciding}
+			r := Run{Step: step.Name, As: born(w.s.Runs, step.Name), Phase: Deciding}
 			if !step.When && !step.Each {
 				w.enter(&r, step)
 			}

@@ -129,16 +129,17 @@ func (m Mapping) renamed(g Graph) Graph {
 	g.Steps = slices.Clone(g.Steps)
 	for i := range g.Steps {
 		s := &g.Steps[i]
-		s.Name = m.name(s.Name)
+		s.Name = m.Name(s.Name)
 		s.After = slices.Clone(s.After)
 		for j := range s.After {
-			s.After[j] = m.name(s.After[j])
+			s.After[j] = m.Name(s.After[j])
 		}
 	}
 	return g
 }
 
-func (m Mapping) name(step string) string {
+// Name is the newer name of a step.
+func (m Mapping) Name(step string) string {
 	if to, ok := m.Rename[step]; ok {
 		return to
 	}
@@ -154,12 +155,14 @@ func Move(older, newer Graph, m Mapping, s State) (State, error) {
 	begun := map[string]bool{}
 	for i := range s.Runs {
 		r := &s.Runs[i]
-		r.Step = m.name(r.Step)
+		if to := m.Name(r.Step); to != r.Step {
+			r.Step, r.As = to, r.Born()
+		}
 		begun[r.Step] = begun[r.Step] || r.Phase != Dropped
 	}
 	if s.Cause != nil {
 		cause := *s.Cause
-		cause.Step = m.name(cause.Step)
+		cause.Step = m.Name(cause.Step)
 		s.Cause = &cause
 	}
 	var skipped []Run
@@ -173,7 +176,7 @@ func Move(older, newer Graph, m Mapping, s State) (State, error) {
 			return s, fmt.Errorf("the saga %s cannot go on: %v", s.ID, c)
 		case c.skip && !begun[c.Step] && s.Status == Running:
 			begun[c.Step] = true
-			skipped = append(skipped, Run{Step: c.Step, Phase: Skipped, Error: "it was not there when the saga began"})
+			skipped = append(skipped, Run{Step: c.Step, As: born(s.Runs, c.Step), Phase: Skipped, Error: "it was not there when the saga began"})
 		}
 	}
 	s.Runs = append(s.Runs, skipped...)

@@ -83,6 +83,23 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// A run that is renamed keeps the name that it had, and a newer step of that name gets another one.
+func TestNamesForLife(t *testing.T) {
+	older, newer := line(t, "hold do undo", "charge call undo"), line(t, "reserve do undo", "charge call undo", "hold do undo")
+	s, err := plan.Move(older, newer, plan.Mapping{Rename: map[string]string{"hold": "reserve"}}, at(older, "hold"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, _ = plan.New(newer).Advance(s, plan.Event{What: plan.Succeeded, Step: "charge"}, time.Now())
+	var got []string
+	for _, r := range s.Runs {
+		got = append(got, r.Step+" as "+r.Born())
+	}
+	if want := []string{"reserve as hold", "charge as charge", "hold as hold'"}; !slices.Equal(got, want) {
+		t.Errorf("runs: %v, want %v", got, want)
+	}
+}
+
 func ptr[T any](v T) *T { return &v }
 
 // Whatever two definitions are, a saga that is moved stands in the newer one as if it had always been there:

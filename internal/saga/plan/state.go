@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -72,6 +74,7 @@ const (
 // A Run is one occurrence of a step.
 type Run struct {
 	Step       string `json:"step"`
+	As         string `json:"as,omitempty"`         // the name that it has for life, where that is another one: see Born
 	Occurrence string `json:"occurrence,omitempty"` // of a step with occurrences; else ""
 	Phase      Phase  `json:"phase"`
 	// At is when it came to Phase, by the engine's clock. Nothing is decided by it.
@@ -95,6 +98,23 @@ type Run struct {
 	Memo   json.RawMessage `json:"memo,omitempty"`   // the engine's, of what was sent
 
 	dated Phase // that At is of, within one Advance
+}
+
+// Born is the name that a run has for life, whatever a Mapping renames its step to. Ids of commands, keys of
+// calls and the origins of children are made of it.
+func (r Run) Born() string { return cmp.Or(r.As, r.Step) }
+
+// born is As of a run of step that begins now: not "" where a run that was renamed has the step's name.
+func born(runs []Run, step string) (as string) {
+	taken := func(name string) bool {
+		return slices.ContainsFunc(runs, func(r Run) bool { return r.Step != step && r.Born() == name })
+	}
+	if !taken(step) {
+		return ""
+	}
+	for as = step + "'"; taken(as); as += "'" {
+	}
+	return as
 }
 
 // Data is a signal that came.

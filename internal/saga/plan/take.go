@@ -74,7 +74,7 @@ func (w *work) decided(i int, e Event) Outcome {
 	}
 	runs := make([]Run, len(e.Occurrences))
 	for n, occurrence := range e.Occurrences {
-		runs[n] = Run{Step: r.Step, Occurrence: occurrence, Phase: Skipped}
+		runs[n] = Run{Step: r.Step, As: r.As, Occurrence: occurrence, Phase: Skipped}
 		if !e.Skip {
 			w.enter(&runs[n], step)
 		}

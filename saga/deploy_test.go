@@ -1,0 +1,198 @@
+package saga_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// packStep is a command, by a name of its own, with an undo.
+func packStep(name string, opts ...saga.Option) *saga.Step[order, string] {
+	box := func(r saga.Run[order]) stand { return stand{Order: r.Key, Line: name} }
+	return saga.Command(name, packIt, box, saga.Reply(packed), saga.UndoBy(unpackIt, box, saga.Reply(unpacked)), opts...)
+}
+
+func orders(name string, mapped []saga.Mapping, steps ...saga.Listed[order]) *saga.Definition[order] {
+	return saga.New(name, &saga.Options[order]{Key: orderID, Mappings: mapped}, steps...)
+}
+
+// answers is an inbox of an engine's replies, which looks at what is parked again at once.
+func (k *desk[TTx]) answers(e *saga.Engine[TTx]) *inbox.Inbox[TTx] {
+	in := inbox.New(k.db, k.bus, "orders", &inbox.Options{Workers: 1, Wait: time.Minute, Logger: k.log(),
+		RetryFirst: time.Millisecond, RetryMost: time.Millisecond})
+	e.Answers(in)
+	return in
+}
+
+func (k *desk[TTx]) step(in *inbox.Inbox[TTx]) bool {
+	k.t.Helper()
+	busy, err := in.Step(k.t.Context())
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return busy
+}
+
+// kept is what the engines' inbox has parked.
+func (k *desk[TTx]) kept() []store.Parked {
+	k.t.Helper()
+	kept, err := store.ListKept(k.t.Context(), k.db, store.Sought{Consumer: "orders"})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return kept
+}
+
+// until steps until a saga has ended, for a minute at most.
+func (k *desk[TTx]) until(key string, all ...skald.Stepper) string {
+	k.t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		k.quiet(all...)
+		if s := k.saga(key); !s.Ended.IsZero() {
+			return s.Status
+		}
+	}
+	k.t.Fatalf("it does not end: %+v", k.saga(key))
+	return ""
+}
+
+// While a build is rolled out, an instance of the older one gets replies to commands that only the newer one
+// knows: to a step of a saga, or to a saga. They are left to the newer one.
+func TestReplyAtAnOlderBuild(t *testing.T) {
+	older := orders("order", nil, packStep("pack"))
+	for name, newer := range map[string]*saga.Definition[order]{
+		"a step more":  orders("order", nil, packStep("pack"), packStep("wrap")),
+		"another saga": orders("gift", nil, packStep("pack")),
+	} {
+		for _, named := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/%t", name, named), func(t *testing.T) {
+				t.Parallel()
+				db := memstore.New(nil)
+				k := newDesk(t, db)
+				k.d, k.e = newer, engineOf(t, db, newer)
+				was := engineOf(t, db, older)
+				theirs := k.answers(was)
+				for cs := k.begin(order{ID: "o"}); len(cs) > 0; cs = k.goOn() {
+					m := k.reply(cs[0], "packed", "o")
+					if !named {
+						m.CausationID = ""
+					}
+					publish(t, k.bus, m)
+					for k.step(theirs) && len(k.kept()) == 0 { // what is parked is due again at once
+					}
+				}
+				if kept := k.kept(); len(kept) != 1 || kept[0].Dead != nil {
+					t.Fatalf("kept: %+v", kept)
+				}
+				if got := k.until("o", k.answers(k.e), k.e); got != "done" {
+					t.Errorf("it is %s", got)
+				}
+				if n := was.Health().Replies; n["orphan"]+n["foreign"] != 0 {
+					t.Errorf("replies at the older build: %v", n)
+				}
+			})
+		}
+	}
+}
+
+// A renamed saga has a command, a call and a child under way, and a wait, after which it is moved.
+type renamed struct {
+	*desk[tx]
+	bank                *bank
+	inner, older, newer *saga.Definition[order]
+	inside, side        saga.Signal[bool]
+}
+
+func newRenamed(t *testing.T) *renamed {
+	r := &renamed{desk: newDesk(t, memstore.New(nil)), bank: newBank(), inside: saga.Signal[bool]{Name: "inside"}, side: saga.Signal[bool]{Name: "side"}}
+	r.inner = orders("inner", nil, packStep("wrap"), saga.Wait[order]("inside", r.inside))
+	r.older = r.define(nil, "pack", "pay", "inner")
+	r.newer = r.define([]saga.Mapping{{From: r.older.Hash(), Rename: map[string]string{"pack": "box", "pay": "charge", "inner": "kid"}}},
+		"box", "charge", "kid")
+	return r
+}
+
+func (r *renamed) define(mapped []saga.Mapping, pack, pay, child string) *saga.Definition[order] {
+	b := r.bank
+	call := saga.Call(pay, saga.Request[tx, order, int, string]{At: b.at, Do: b.pay, LookUp: b.find,
+		Intent: func(context.Context, tx, saga.Run[order]) (int, error) { return 100, nil }},
+		saga.Refund[tx, order, string, string, bool]{At: b.at, Do: b.refund,
+			Intent: func(_ context.Context, _ tx, r saga.Run[order], _ string) (string, error) { return r.ForwardKey(), nil }}, saga.AtStart())
+	box, kid := packStep(pack, saga.AtStart()), saga.Child(child, r.inner, func(r saga.Run[order]) order { return order{ID: r.Key + "-c"} }, saga.AtStart())
+	side := saga.Wait[order]("side", r.side, saga.AtStart())
+	look := saga.Do("look", func(context.Context, tx, saga.Run[order]) (int, error) { return 0, nil }, nil, saga.NoEffect(), saga.After(side))
+	return orders("order", mapped, box, call, kid, side, look,
+		saga.Wait[order]("last", saga.Signal[bool]{Name: "last"}, saga.After(box, call, kid, look)))
+}
+
+// as has the engine of a definition go on.
+func (r *renamed) as(d *saga.Definition[order]) {
+	r.d, r.e = d, engineOf(r.t, r.db.(*memstore.Store), d)
+}
+
+func (r *renamed) send(d *saga.Definition[order], key string, s saga.Signal[bool]) {
+	r.t.Helper()
+	if got, err := saga.Send(r.t.Context(), r.e, d, key, s, true); err != nil || got != saga.Taken {
+		r.t.Fatalf("the signal %s: %s, %v", s.Name, got, err)
+	}
+	r.goOn()
+}
+
+// What was under way when its step was renamed is answered, goes on and is undone as what it was, whether
+// the saga was moved to the newer definition before its answers came or after.
+func TestRenameUnderWay(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		t.Run(fmt.Sprint(before), func(t *testing.T) {
+			t.Parallel()
+			r := newRenamed(t)
+			r.as(r.older)
+			commands := r.begin(order{ID: "o"})
+			if len(commands) != 2 {
+				t.Fatalf("%d commands", len(commands))
+			}
+			r.as(r.newer)
+			if before {
+				r.send(r.newer, "o", r.side)
+			}
+			for _, c := range commands {
+				r.take(r.reply(c, "packed", "o"))
+			}
+			r.goOn()
+			r.send(r.inner, "o-c", r.inside)
+			if !before {
+				r.send(r.newer, "o", r.side)
+			}
+			if s := r.saga("o"); s.Step != "last" || s.Hash != r.newer.Hash() || r.bank.payments() != 1 {
+				t.Fatalf("it stands at %+v; replies %v", s, r.e.Health().Replies)
+			}
+			if out, err := r.cancel("o"); err != nil || out != saga.Taken {
+				t.Fatal(out, err)
+			}
+			for n := 0; n < 2; n++ {
+				for _, c := range r.goOn() {
+					r.take(r.reply(c, "unpacked", "o"))
+				}
+			}
+			if got := r.until("o", r.e); got != "compensated" || r.bank.payments() != 0 {
+				t.Errorf("it is %s, and %d payments are left", got, r.bank.payments())
+			}
+			if end := await(t, r.e, r.inner, "o-c"); end.Done {
+				t.Errorf("its child is %+v", end)
+			}
+		})
+	}
+}
+
+func (r *renamed) cancel(key string) (out saga.Received, err error) {
+	db := r.db.(*memstore.Store)
+	return within(r.t, db, func(tx tx) (saga.Received, error) {
+		return saga.Cancel(r.t.Context(), r.e, tx, r.newer, key, "no more")
+	}), nil
+}
