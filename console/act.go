@@ -175,16 +175,24 @@ func countText(v *plan) string {
 }
 
 func (v *plan) calls(p *page) {
-	p.put("<fieldset><legend>%d of them are at a call to the outside, and nobody asks what became of it afterwards: look it up at the provider</legend>\n<ul>", len(v.Needs))
+	of := fmt.Sprintf("%s of them are at a call", number(int64(len(v.Needs))))
+	if v.Change == 1 {
+		of = "It is at a call"
+	}
+	p.put("<fieldset><legend>%s to the outside, and nobody asks what became of it afterwards: look it up at the provider</legend>\n<ul>", of)
 	for i, n := range v.Needs {
 		if i == 10 {
 			p.put("<li>and others</li>")
 			break
 		}
-		p.put("<li>step %s of %s: call <code>%s</code></li>", n.Step, n.Saga, n.Key)
+		whose := "message " + n.ID
+		if n.Step != "" {
+			whose = "step " + n.Step + " of " + n.Saga
+		}
+		p.put("<li>%s: call <code>%s</code></li>", whose, n.Key)
 	}
-	p.put("</ul>\n<label><input type=\"radio\" name=\"call\" value=\"done\" required> they were done</label>\n" +
-		"<label><input type=\"radio\" name=\"call\" value=\"refused\" required> they were refused, or never arrived</label>\n</fieldset>\n")
+	p.put("</ul>\n<label><input type=\"radio\" name=\"call\" value=\"done\" required> done</label>\n" +
+		"<label><input type=\"radio\" name=\"call\" value=\"refused\" required> refused, or it never arrived</label>\n</fieldset>\n")
 }
 
 func (v *plan) sample(p *page) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -249,6 +250,57 @@ func TestDropAsksForCalls(t *testing.T) {
 	steps, err := store.ListSteps(t.Context(), db, store.StepQuery{Saga: "o-1"})
 	if err != nil || len(steps) != 1 || steps[0].State != store.StepDone {
 		t.Errorf("%+v, %v", steps, err)
+	}
+}
+
+// So it is with a call that belongs to no saga: its effect may have happened. What somebody found is kept.
+func TestDropAsksForCallsOutsideSagas(t *testing.T) {
+	db := kept(t, 1)
+	for i, outcome := range []string{"", `{"Refused":false}`} {
+		p := dead(fmt.Sprint("called-", i), "k-called", failing)
+		p.Call = &store.Call{Key: fmt.Sprint("call-", i), Request: "{}", Outcome: outcome}
+		keep(t, db, p)
+	}
+	b := open(t, of(db), nil)
+	const query = "consumer=payment&fingerprint=" + failing + "&in=orders&verb=drop"
+	page := b.page("/act?" + query)
+	for _, part := range []string{"1 of them are at a call", "message called-0: call <code>call-0</code>", "--call &#39;done or refused&#39; --reason"} {
+		if !strings.Contains(page, part) {
+			t.Errorf("no %q: %s", part, page)
+		}
+	}
+	if page := b.page("/message?consumer=payment&id=called-0&in=orders&source=%2Fshop"); !strings.Contains(page, "--call &#39;done or refused&#39; --reason") {
+		t.Errorf("%s", page)
+	}
+	if w := b.act(query); w.Code != http.StatusUnprocessableEntity || state(t, db, "called-0") != "dead" || state(t, db, "d-0") != "dead" {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+	if w := b.act(query, "call", "refused"); w.Code != http.StatusSeeOther {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+	until(t, func() bool {
+		return state(t, db, "d-0")+state(t, db, "called-0")+state(t, db, "called-1") == "gonegonegone"
+	})
+	var said []string
+	for _, a := range audits(t, db) {
+		if strings.Contains(a, " drop ") && strings.Contains(a, "called-") {
+			said = append(said, a)
+		}
+	}
+	slices.Sort(said)
+	who := "somebody on this machine drop called-"
+	if want := []string{who + "0 the bank is back (the call call-0: refused)", who + "1 the bank is back"}; !slices.Equal(said, want) {
+		t.Errorf("%q", said)
+	}
+}
+
+// What a filter cannot choose by is refused: else all would be meant.
+func TestFilterOfOthers(t *testing.T) {
+	b := open(t, of(kept(t, 1)), nil)
+	for _, path := range []string{"/act?in=orders&verb=release&kind=attempts", "/act?in=orders&verb=release&fingerprint=" + failing, "/parked?kind=attempts", "/dead?kind=bogus"} {
+		if w := b.do(http.MethodGet, path, nil); w.Code != http.StatusBadRequest {
+			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
+		}
 	}
 }
 

@@ -8,8 +8,12 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// commandOf is what to type for a verb on what is selected.
-func commandOf(s *source, verb string, sel *operate.Selection) string {
+// sayCall stands in a command for what somebody finds at the provider, as 'why' stands for a reason.
+const sayCall = "--call 'done or refused'"
+
+// commandOf is what to type for a verb on what is selected. A drop of what is at calls without an answer has
+// to say what became of them.
+func commandOf(s *source, verb string, sel *operate.Selection, calls bool) string {
 	c := "skald dead " + verb
 	if !sel.Dead {
 		c = "skald parked " + verb
@@ -29,9 +33,24 @@ func commandOf(s *source, verb string, sel *operate.Selection) string {
 	if verb == "redrive" && sel.ID == "" {
 		c += " --canary"
 	}
+	if verb == "drop" && calls {
+		c += " " + sayCall
+	}
 	c += " --reason 'why'"
 	if sel.ID != "" {
 		c += " -- " + shellWord(sel.ID) // which may begin with a dash
+	}
+	return c
+}
+
+// admitCommand is what to type to admit what is chosen.
+func admitCommand(s *source, a *operate.Admission, why string) string {
+	c := inboxCommand(s, "admit", "consumer", a.Consumer, "number", text64(a.Number), "topic", a.Topic, "type", a.Type, "why", why)
+	if a.All {
+		c += " --all"
+	}
+	if a.ID != "" {
+		c += " -- " + shellWord(a.ID)
 	}
 	return c
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,17 @@ import (
 // filterNames are the arguments of a URL that choose among kept messages: the URL holds every filter.
 func filterNames() []string {
 	return []string{"consumer", "source", "id", "key", "topic", "type", "kind", "fingerprint", "from", "to"}
+}
+
+// meantOf refuses a filter that would choose nothing, or more than it says.
+func meantOf(s *operate.Selection) error {
+	switch {
+	case !s.Dead && (s.Kind+s.Fingerprint != "" || !s.DeadFrom.IsZero() || !s.DeadTo.IsZero()):
+		return refuse(http.StatusBadRequest, "kind, fingerprint, from and to choose among dead letters, not among parked messages")
+	case s.Kind != "" && !slices.Contains(operate.DeadKinds(), s.Kind):
+		return refuse(http.StatusBadRequest, "kind is one of %s, not %.40q", strings.Join(operate.DeadKinds(), ", "), s.Kind)
+	}
+	return nil
 }
 
 const keyCode = "base64:"
@@ -30,6 +42,9 @@ func selection(q *request, dead bool) (s operate.Selection, err error) {
 	}
 	if s.DeadFrom, err = moment(q, "from"); err == nil {
 		s.DeadTo, err = moment(q, "to")
+	}
+	if err == nil {
+		err = meantOf(&s)
 	}
 	if err == nil {
 		s.After, err = place(q)

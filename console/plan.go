@@ -105,11 +105,11 @@ func (v *plan) look(ctx context.Context, s *source) error {
 	}
 	v.Seen = hex.EncodeToString(sum.Sum(nil)[:8]) + "-" + strconv.Itoa(v.Change)
 	v.Request.Of = v.Change
-	v.Command = commandOf(s, v.Verb, &sel)
 	if v.Verb == "drop" && calls > 0 && !v.More {
-		return v.unsettled(ctx, s)
+		err = v.unsettled(ctx, s)
 	}
-	return nil
+	v.Command = commandOf(s, v.Verb, &sel, len(v.Needs) > 0)
+	return err
 }
 
 func (v *plan) unsettled(ctx context.Context, s *source) error {
@@ -162,7 +162,7 @@ func (v *plan) admission(q *request) error {
 	if err != nil {
 		return err
 	}
-	v.Command = inboxCommand(v.at, "admit", "consumer", a.Consumer, "number", text64(a.Number), "id", a.ID, "why", q.arg("why"))
+	v.Command = admitCommand(v.at, &a, q.arg("why"))
 	_, err = one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (struct{}, error) {
 		r, err := operate.Admit(ctx, s.db, a, operate.Order{DryRun: true})
 		v.Selected, v.Change = r.Selected, r.Selected

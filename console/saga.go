@@ -224,6 +224,9 @@ func (v *plan) sagaPlan(q *request) error {
 	if c.Step != "" {
 		v.Command += " --step " + shellWord(c.Step)
 	}
+	if c.Occurrence != "" {
+		v.Command += " --occurrence " + shellWord(c.Occurrence)
+	}
 	if c.Verb == operate.CompleteSaga {
 		v.Command += " --data '…'"
 	}

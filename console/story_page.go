@@ -55,7 +55,7 @@ func (part *storyPart) holders(p *page) {
 			p.put(`<a class="button" href="%s">%s …</a> `, p.q.h.at("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seenOf(held)), verbTitle(verb))
 		}
 		sel := selectionOf(held)
-		p.put("<code>%s</code></p></div>\n", commandOf(part.from, verb, &sel))
+		p.put("<code>%s</code></p></div>\n", commandOf(part.from, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
 	}
 	if len(part.Apart) > 0 {
 		p.put("<section class=\"card\"><h2>In quarantine at %s</h2>\n", part.Source)

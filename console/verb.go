@@ -26,7 +26,7 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{"redrive", "Redrive", messages, true, "Each is taken again by the consumer that failed, at its place, under the same id, with a new count of attempts."},
-		{"drop", "Drop", messages, true, "Each counts as finished: its effect never happens, repeats of it are dropped, and the messages of its key go on."},
+		{"drop", "Drop", messages, true, "Each counts as finished: what it had left to do never happens, repeats of it are dropped, and the messages of its key go on."},
 		{"release", "Release", messages, false, "Each is tried now, with a new count of attempts, in the order of its key."},
 		{"pause", "Pause", consumers, false, "No process of the consumer begins another message, within about 5 seconds, until it is resumed. It outlasts restarts."},
 		{"resume", "Resume", consumers, false, "It ends a pause, and closes breakers that are open, within about 5 seconds."},

@@ -10,7 +10,7 @@ import (
 // kindRejected is the kind of a rejection that is a dead letter, too.
 const kindRejected = "rejected"
 
-// A change is what a verb does to one message. The audit is added to it.
+// A change is what a verb does to one message. The audit is added to it, unless it has one.
 type change func(ctx context.Context, p *store.Parked) (store.Effect, error)
 
 // changeAll does it to each selected message, in order, each in a transaction with its audit.
@@ -47,7 +47,9 @@ func changeOne(ctx context.Context, db Keeper, verb, run string, p *store.Parked
 	if err != nil {
 		return false, err
 	}
-	e.Audit = o.audit(verb, p.Consumer, p.Identity)
+	if e.Audit == nil {
+		e.Audit = o.audit(verb, p.Consumer, p.Identity)
+	}
 	e.Audit.Run = run
 	return apply(ctx, db, e)
 }

@@ -25,26 +25,34 @@ type DropReport struct {
 	Unsettled []UnsettledError
 }
 
-// An UnsettledError says that a dead letter is at an outside call of a step, and that a Settlement must tell
-// what became of it.
+// An UnsettledError says that a dead letter is at an outside call without an answer, and that a Settlement
+// must tell what became of it.
 type UnsettledError struct {
 	ID         string // of the message
-	Step, Saga string
+	Step, Saga string // "": it belongs to no saga
 	Key        string // of the call
 }
 
+// Where says who is at the call.
+func (e *UnsettledError) Where() string {
+	if e.Step == "" {
+		return "it is at the call " + e.Key
+	}
+	return fmt.Sprintf("step %s of %s is at the call %s", e.Step, e.Saga, e.Key)
+}
+
 func (e *UnsettledError) Error() string {
-	return fmt.Sprintf("step %s of %s is at the call %s, and nobody asks what became of it once the message is dropped: look it up at the provider, then say whether it is %s or %s",
-		e.Step, e.Saga, e.Key, CallDone, CallRefused)
+	return fmt.Sprintf("%s, and nobody asks what became of it once the message is dropped: look it up at the provider, then say whether it is %s or %s",
+		e.Where(), CallDone, CallRefused)
 }
 
 // A Dropper is what Drop asks of a store.
 type Dropper interface{ Keeper }
 
-// Drop marks the selected dead letters as finished and forgets them: their effects never happen, and repeats
-// of them are dropped. Messages of their keys go on. call says what became of the outside calls that they are
-// at; it is required, with an *UnsettledError, of each that takes or undoes a step of a saga and has no
-// stored answer: nobody asks the provider again. With a *PartlyError the report is valid, too.
+// Drop marks the selected dead letters as finished and forgets them: what they had left to do never happens,
+// and repeats of them are dropped. Messages of their keys go on. call says what became of the outside calls
+// that they are at; it is required, with an *UnsettledError, of each that has no stored answer, since nobody
+// asks the provider again, and is noted with the reason. With a *PartlyError the report is valid, too.
 func Drop(ctx context.Context, db Dropper, s Selection, call Settlement, o Order) (r DropReport, err error) {
 	switch call {
 	case "", CallDone, CallRefused:
@@ -54,9 +62,14 @@ func Drop(ctx context.Context, db Dropper, s Selection, call Settlement, o Order
 	s.Dead = true
 	r.Report, err = changeAll(ctx, db, "drop", &s, &o, func(ctx context.Context, p *store.Parked) (e store.Effect, err error) {
 		e.Finish = &store.Finish{Consumer: p.Consumer, Identity: p.Identity, Dead: true}
-		if e.Step, err = settle(ctx, db, p, call); err == nil {
-			e.Mark, err = givenUp(ctx, db, p, "dropped: "+o.Reason)
+		e.Audit = o.audit("drop", p.Consumer, p.Identity)
+		if e.Step, err = settle(ctx, db, p, call); err != nil {
+			return e, err
 		}
+		if p.Call != nil && answered(p.Call) == "" {
+			e.Audit.Reason = fmt.Sprintf("%s (the call %s: %s)", o.Reason, p.Call.Key, call)
+		}
+		e.Mark, err = givenUp(ctx, db, p, "dropped: "+e.Audit.Reason)
 		return e, err
 	})
 	if err == nil && o.DryRun {
@@ -84,17 +97,23 @@ func unsettled(ctx context.Context, db Dropper, s Selection, call Settlement) (o
 }
 
 // settle is what becomes of the step that p's call takes or undoes; nil: it has none. Otherwise a message
-// that is to undo the step would wait for a call that nobody settles.
+// that is to undo the step would wait for a call that nobody settles. What the provider has said counts.
 func settle(ctx context.Context, db Dropper, p *store.Parked, call Settlement) (*store.Step, error) {
 	if p.Call == nil {
 		return nil, nil
 	}
 	list, err := store.ListSteps(ctx, db, store.StepQuery{Consumer: p.Consumer, OutsideKey: p.Call.Key, State: store.StepCalling, Limit: 1})
-	if err != nil || len(list) == 0 {
+	if err != nil {
 		return nil, err
 	}
+	found := cmp.Or(answered(p.Call), call)
+	if len(list) == 0 {
+		if found == "" {
+			return nil, &UnsettledError{ID: p.ID, Key: p.Call.Key}
+		}
+		return nil, nil
+	}
 	s := list[0].Step
-	found := cmp.Or(call, answered(p.Call))
 	if found == "" {
 		return nil, &UnsettledError{p.ID, s.Name, s.Saga, p.Call.Key}
 	}

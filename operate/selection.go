@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	kinds "github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/store"
 )
 
@@ -26,6 +27,12 @@ type Selection struct {
 	// All is required where a verb changes messages and no other field chooses: nothing is done to all of
 	// them by an oversight.
 	All bool `json:"all,omitempty"`
+}
+
+// DeadKinds are the ways in which a message can end as a dead letter.
+func DeadKinds() []string {
+	return []string{kinds.KindAttempts, kinds.KindAge, string(kinds.Malformed), string(kinds.Permanent), kinds.KindRejected,
+		string(kinds.Crash), string(kinds.Unhandled), kinds.KindSkipped, string(kinds.TooLarge)}
 }
 
 // Filtered tells whether a field chooses.

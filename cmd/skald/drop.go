@@ -12,12 +12,12 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-const dropAbout = `The message is marked as finished and forgotten: its effect never happens, and a repeat of it is dropped. Messages of its key
-that wait for it go on. To do instead what it should have done, write another message.
+const dropAbout = `The message is marked as finished and forgotten: what it had left to do never happens, and a repeat of it is dropped. Messages of
+its key that wait for it go on. To do instead what it should have done, write another message.
 
-Of one at a call outside that takes or undoes a step of a saga, --call says what you found at the provider, since nobody asks there
-again: done, then the step counts as taken (or undone, where the call was to undo it); or refused, then it counts as never called. Where
-the provider has answered already, that counts. What its handler would have written behind the call is yours to write.`
+Of one at a call outside, --call says what you found at the provider, since nobody asks there again: done or refused. It is kept in
+skald_audit. A step of a saga that the call takes then counts as taken (or undone, where the call was to undo it), or as never called.
+Where the provider has answered already, that counts. What its handler would have written behind the call is yours to write.`
 
 func dropCommand(out, errs io.Writer) *cobra.Command {
 	w, call := &wanted{dead: true}, ""
@@ -45,8 +45,8 @@ func dropCommand(out, errs io.Writer) *cobra.Command {
 // callWanted says of which messages --call will be wanted.
 func callWanted(list []operate.UnsettledError) (out []string) {
 	for _, u := range list {
-		out = append(out, fmt.Sprintf("%s: step %s of %s is at the call %s, and nobody asks what became of it once the message is dropped: look it up at the provider, then say --call %s or --call %s",
-			u.ID, u.Step, u.Saga, u.Key, operate.CallDone, operate.CallRefused))
+		out = append(out, fmt.Sprintf("%s: %s, and nobody asks what became of it once the message is dropped: look it up at the provider, then say --call %s or --call %s",
+			u.ID, u.Where(), operate.CallDone, operate.CallRefused))
 	}
 	return out
 }

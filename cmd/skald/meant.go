@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -47,7 +46,7 @@ func (w *wanted) flags(c *cobra.Command, changes bool) {
 	f.BoolVar(&w.asJSON, "json", false, "print one object on each line and nothing else")
 	if w.dead {
 		f.StringVar(&w.fingerprint, "fingerprint", "", "only those that failed in this way")
-		f.StringVar(&w.kind, "kind", "", "only those that ended so: "+strings.Join(deadKinds(), ", "))
+		f.StringVar(&w.kind, "kind", "", "only those that ended so: "+strings.Join(operate.DeadKinds(), ", "))
 		f.StringVar(&w.since, "since", "", "only those that died since then: 2026-01-31T08:00:00Z, or 2h ago")
 		f.StringVar(&w.until, "until", "", "only those that died before; the same")
 	}
@@ -93,16 +92,11 @@ func (w *wanted) filters() string {
 	return "an ID, --key, --consumer, --source, --topic or --type"
 }
 
-// deadKinds are the ways in which a message can end as a dead letter.
-func deadKinds() []string {
-	return []string{"attempts", "age", string(failure.Malformed), string(failure.Permanent), "rejected", string(failure.Crash), string(failure.Unhandled)}
-}
-
 // valid holds that the flags can be meant.
 func (w *wanted) valid() (err error) {
 	switch {
-	case w.kind != "" && !slices.Contains(deadKinds(), w.kind):
-		return &exit.UsageError{What: fmt.Sprintf("--kind is one of %s, not %q", strings.Join(deadKinds(), ", "), w.kind)}
+	case w.kind != "" && !slices.Contains(operate.DeadKinds(), w.kind):
+		return &exit.UsageError{What: fmt.Sprintf("--kind is one of %s, not %q", strings.Join(operate.DeadKinds(), ", "), w.kind)}
 	case w.limit < 0:
 		return &exit.UsageError{What: "--limit is how many at most; 0: all"}
 	}
