@@ -250,9 +250,10 @@ func (s *standing) html(p *page) {
 		parked, dead, apart = parked+c.Parked, dead+c.Dead, apart+c.Conflicts+c.TooOld
 	}
 	p.put("<dl class=\"figures\">\n")
-	p.figure("to be published", about+number(s.Pending), s.oldest > time.Minute, "")
+	outbox := p.q.h.at("/outbox", "in", s.Source)
+	p.figure("to be published", about+number(s.Pending), s.oldest > time.Minute, outbox)
 	p.figure("oldest", ago(s.oldest), s.oldest > time.Minute, "")
-	p.figure("deferred", number(s.Deferred), s.Deferred > 0, "")
+	p.figure("deferred", number(s.Deferred), s.Deferred > 0, outbox)
 	p.figure("parked", counted(parked), false, p.q.h.at("/parked", "in", s.Source))
 	p.figure("dead", counted(dead), dead > 0, p.q.h.at("/dead/groups", "in", s.Source))
 	if len(s.Sagas) > 0 {

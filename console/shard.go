@@ -67,8 +67,8 @@ func shards(q *request) (view, error) {
 		if err != nil { // an app may not read the outbox; the shards are shown in any case
 			part.Unread = q.h.why(ctx, s.name, err)
 		}
-		for _, r := range rows {
-			part.Rows = append(part.Rows, rowLine{r.Seq, r.Shard, r.ID, r.Topic, r.Type, r.Key, r.Written, r.Age.Seconds(), r.Deferred, r.Attempts, r.LastError})
+		for i := range rows {
+			part.Rows = append(part.Rows, rowLineOf(&rows[i]))
 		}
 		return part, nil
 	})
@@ -127,7 +127,7 @@ func (p *page) oldestRows(part *shardsPart) {
 		p.put("</td><td>%s</td><td class=\"why\">", ago(seconds(r.AgeSeconds)))
 		switch {
 		case r.Attempts > 0:
-			p.put("%d times: %s", r.Attempts, cut(firstLine(r.Error), 200))
+			p.put("%s: %s", times(r.Attempts), cut(firstLine(r.Error), 200))
 		case r.Deferred:
 			p.put("it waits for an earlier one of its key")
 		}

@@ -29,6 +29,8 @@ type storyPart struct {
 	Kept   []keptLine             `json:"kept"`
 	Apart  []apartLine            `json:"quarantine"`
 	Steps  []operate.SagaStep     `json:"steps"`
+	Outbox []rowLine              `json:"outbox"`                  // what is not published
+	Unread string                 `json:"outbox_unread,omitempty"` // why that could not be read
 	// More: so many messages are kept that only the first 10,000 were looked through for the id or
 	// correlation.
 	More bool `json:"more"`
@@ -38,7 +40,7 @@ type storyPart struct {
 }
 
 func (v *storyPage) known() bool {
-	return slices.ContainsFunc(v.Parts, func(p storyPart) bool { return len(p.Sagas)+len(p.Kept)+len(p.Apart)+len(p.Steps) > 0 })
+	return slices.ContainsFunc(v.Parts, func(p storyPart) bool { return len(p.Sagas)+len(p.Kept)+len(p.Apart)+len(p.Steps)+len(p.Outbox) > 0 })
 }
 
 func story(q *request) (view, error) {
@@ -67,7 +69,13 @@ func story(q *request) (view, error) {
 	}
 	slices.SortFunc(hunt.keys, bytes.Compare)
 	hunt.keys = slices.CompactFunc(hunt.keys, bytes.Equal)
-	parts, away := each(q.Context(), q.h, "", hunt.look)
+	parts, away := each(q.Context(), q.h, "", func(ctx context.Context, s *source) (storyPart, error) {
+		part, err := hunt.look(ctx, s)
+		if err == nil {
+			hunt.outbox(ctx, s, &part, func(err error) string { return q.h.why(ctx, s.name, err) })
+		}
+		return part, err
+	})
 	for _, a := range away {
 		if !slices.ContainsFunc(v.Away, func(b Away) bool { return a.Source == b.Source }) {
 			v.Away = append(v.Away, a)
@@ -93,7 +101,8 @@ func (h *hunt) means(m *skald.Message) bool {
 }
 
 func (h *hunt) look(ctx context.Context, s *source) (part storyPart, err error) {
-	part = storyPart{Source: s.name, Kept: []keptLine{}, Apart: []apartLine{}, Steps: []operate.SagaStep{}, from: s}
+	part = storyPart{Source: s.name, Kept: []keptLine{}, Apart: []apartLine{}, Steps: []operate.SagaStep{},
+		Outbox: []rowLine{}, from: s}
 	now, err := standingOf(ctx, s)
 	if err == nil {
 		err = h.kept(ctx, s, &part, now.Consumers)

@@ -14,13 +14,14 @@ func (*storyPage) live()           {}
 func (v *storyPage) html(p *page) {
 	p.away(v.Away)
 	if !v.known() {
-		p.put("<p class=\"note\">No source that answered knows anything of it. What was taken without failing leaves only a mark, which is looked up with <code>skald inbox show</code>.</p>\n")
+		p.put("<p class=\"note\">No source that answered knows anything of it. What was taken without failing leaves only a mark, which is looked up with <code>skald inbox show</code>. Of an outbox the oldest %s rows that wait were looked through, and as many that the broker refused, by id and key.</p>\n", number(mostRows))
 	}
 	for i := range v.Parts {
 		part := &v.Parts[i]
 		if part.More {
 			p.put("<p class=\"note warn\">%s keeps so many messages that only those of the key were looked for, not those of an id or a correlation.</p>\n", part.Source)
 		}
+		part.unpublished(p)
 		part.holders(p)
 	}
 	for i := range v.Parts {

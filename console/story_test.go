@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,13 @@ func TestStory(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(page)
+	}
+	row := skald.Message{ID: "w-1", Topic: "orders", Type: "order.paid", Key: []byte("k <1>"), Data: []byte("{}"), ContentType: "application/json"}
+	apply(t, stock, store.Effect{Rows: []skald.Message{row}})
+	for _, asked := range []string{"o-1", "w-1", "k <1>"} {
+		if page := b.page("/story?q=" + url.QueryEscape(asked)); !strings.Contains(page, "<b>Not published at stock</b>: order.paid <code>w-1</code>") {
+			t.Errorf("%s: %s", asked, page)
+		}
 	}
 	if page := b.page("/story?q=c-another"); !strings.Contains(page, "id=m-10") {
 		t.Errorf("by correlation: %s", page)

@@ -1,8 +1,10 @@
 package operate
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/skald-go/skald/store"
 )
@@ -29,4 +31,14 @@ func DropDeferred(ctx context.Context, db Applier, id string, o Order) error {
 		return fmt.Errorf("outbox drop: %w", err)
 	}
 	return nil
+}
+
+// Unpublished are rows of the outbox that no subscriber can have got, since they wait for a relay or the
+// broker refused them, and that have this id or one of these keys. It looks at the oldest of both kinds, at
+// most so many of each. It needs the rights of a relay or a reader.
+func Unpublished(ctx context.Context, db store.Lister, id string, keys [][]byte, most int) ([]store.WaitingRow, error) {
+	rows, err := store.ListWaiting(ctx, db, most)
+	return slices.DeleteFunc(rows, func(r store.WaitingRow) bool {
+		return r.ID != id && (r.Key == nil || !slices.ContainsFunc(keys, func(key []byte) bool { return bytes.Equal(key, r.Key) }))
+	}), err
 }

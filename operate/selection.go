@@ -5,7 +5,6 @@ import (
 	"iter"
 	"time"
 
-	kinds "github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/store"
 )
 
@@ -29,10 +28,9 @@ type Selection struct {
 	All bool `json:"all,omitempty"`
 }
 
-// DeadKinds are the ways in which a message can end as a dead letter.
+// DeadKinds are the ways in which a message can end as a dead letter, as package failure names them.
 func DeadKinds() []string {
-	return []string{kinds.KindAttempts, kinds.KindAge, string(kinds.Malformed), string(kinds.Permanent), kinds.KindRejected,
-		string(kinds.Crash), string(kinds.Unhandled), kinds.KindSkipped, string(kinds.TooLarge)}
+	return []string{"attempts", "age", "malformed", "permanent", kindRejected, "crash", "unhandled", "skipped", "too_large"}
 }
 
 // Filtered tells whether a field chooses.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -47,11 +48,16 @@ func sagaCommand(out io.Writer) *cobra.Command {
 			return fmt.Errorf("%T keeps no sagas", all[0])
 		}
 		a, err := where.Ask(c.Context(), lister, args[0], same(from(c, "store", "SKALD_STORE"), schema))
-		switch {
-		case err != nil:
+		if err != nil {
 			return fmt.Errorf("status of %s: %w", args[0], err)
-		case !a.Known():
-			return &exit.NoneError{What: fmt.Sprintf("nothing is known of %.100q in this database: is it the key of a saga, and does a tracker or an engine write here?", args[0])}
+		}
+		rows := unpublishedOf(c.Context(), lister, &a)
+		if !a.Known() {
+			none := fmt.Sprintf("nothing is known of %.100q in this database: is it the key of a saga, and does a tracker or an engine write here?", args[0])
+			return &exit.NoneError{What: strings.Join(append(rows, none), "; ")}
+		}
+		for _, row := range rows {
+			fmt.Fprintln(c.ErrOrStderr(), row)
 		}
 		a.Link(traces)
 		switch {
@@ -64,6 +70,28 @@ func sagaCommand(out io.Writer) *cobra.Command {
 		return tellSaga(out, &a, time.Now())
 	}
 	return c
+}
+
+// unpublishedOf tells of the messages of a saga that are still in the outbox, by id and key, among the oldest
+// that wait there. Nothing is said where the user may not read the outbox: all else does not need that right.
+func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out []string) {
+	keys := [][]byte{[]byte(a.Key)}
+	for i := range a.Sagas {
+		keys = append(keys, a.Sagas[i].Keys...)
+	}
+	rows, _ := operate.Unpublished(ctx, db, a.Key, keys, 1000)
+	for i := range rows {
+		r := &rows[i]
+		text := fmt.Sprintf("%s %s to %s is not published: it waits in the outbox since %s", r.Type, r.ID, r.Topic, r.Written.Format(time.RFC3339))
+		if r.Deferred {
+			text += " (deferred; skald outbox status)"
+		}
+		if r.Attempts > 0 {
+			text += ", the broker refuses it: " + firstLine(r.LastError)
+		}
+		out = append(out, text)
+	}
+	return out
 }
 
 // same is how another command finds the same database. The URL of a server may hold a password: SKALD_STORE

@@ -23,6 +23,8 @@ func TestStatusByTheCommand(t *testing.T) {
 	start(t, env, "status").expect(2, "accepts 1 arg(s), received 0: skald status KEY")
 	start(t, env, "status", "o-1").expect(4, "does a tracker or an engine write here?")
 	start(t, env, "status").expect(2)
+	start(t, env, "outbox", "write", "--topic", "t", "--type", "order.sent", "--key", "o-9", "--data", "{}", "--reason", "x").expect(0)
+	start(t, env, "status", "o-9").expect(4, "order.sent", "to t is not published: it waits in the outbox since")
 	sagaIsHeld(t, path)
 
 	p := start(t, env, "status", "o-1", "--explain")

@@ -1,0 +1,63 @@
+package console
+
+import (
+	"context"
+
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// mostRows of the outbox are looked through for a story: so many of those that wait, and of those that the
+// broker refused. Rows have no index by key, and there may be millions.
+const mostRows = 1000
+
+// outbox looks for what a source has written and not published: no consumer can know of it. An app may not
+// read the outbox; all else is told in any case.
+func (h *hunt) outbox(ctx context.Context, s *source, part *storyPart, why func(error) string) {
+	rows, err := operate.Unpublished(ctx, s.db, h.asked, h.keys, mostRows)
+	if err != nil {
+		part.Unread = why(err)
+	}
+	for i := range rows {
+		part.Outbox = append(part.Outbox, rowLineOf(&rows[i]))
+	}
+}
+
+func rowLineOf(r *store.WaitingRow) rowLine {
+	return rowLine{r.Seq, r.Shard, r.ID, r.Topic, r.Type, r.Key, r.Written, r.Age.Seconds(), r.Deferred, r.Attempts, r.LastError}
+}
+
+// unpublished are the messages that nobody can take yet.
+func (part *storyPart) unpublished(p *page) {
+	if part.Unread != "" {
+		p.put("<p class=\"note warn\">The outbox of %s could not be read: %s. It takes the rights of a relay or a reader.</p>\n", part.Source, part.Unread)
+	}
+	for i := range part.Outbox {
+		r := &part.Outbox[i]
+		class := "warn"
+		if r.Attempts > 0 {
+			class = "bad"
+		}
+		p.put("<p class=\"note %s\"><b>Not published at %s</b>: %s <code>%s</code> to %s ", class, part.Source, r.Type, r.ID, r.Topic)
+		switch {
+		case r.Attempts > 0:
+			p.put("was refused by the broker %s: %s", times(r.Attempts), cut(firstLine(r.Error), 300))
+		case r.Deferred:
+			p.put("waits for an earlier one of its key, which the broker refused")
+		default:
+			p.put("waits in the ")
+			p.link("outbox", "/outbox", "in", part.Source)
+			p.put(" since ")
+			p.when(r.Written)
+		}
+		p.put(".</p>\n")
+	}
+}
+
+// times says how often.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return number(int64(n)) + " times"
+}
