@@ -126,7 +126,7 @@ func (v *plan) html(p *page) {
 			p.put("<p class=\"note warn\">It would be left as it is: %s</p>\n", why)
 		}
 	default:
-		p.put("<p>In <b>%s</b> it is about <b>%s</b> messages", v.Source, number(int64(v.Change)))
+		p.put("<p>In <b>%s</b> it is about <b>%s</b> message%s", v.Source, number(int64(v.Change)), plural(int64(v.Change)))
 		if left := v.Selected - v.Change; left > 0 {
 			p.put("; %s rejections are left as they are, since others have been told of them", number(int64(left)))
 		}
@@ -135,7 +135,7 @@ func (v *plan) html(p *page) {
 	if !v.More && (v.verb.about == consumers || v.Change > 0) {
 		v.form(p)
 	}
-	p.put("<p class=\"dim\">Or type it:</p>\n<p><code>%s</code></p>\n</section>\n", v.Command)
+	p.put("<p class=\"dim\">Or type it%s:</p>\n<p><code>%s</code></p>\n</section>\n", v.at.needs(), v.Command)
 	v.sample(p)
 }
 

@@ -2,8 +2,10 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -83,9 +85,37 @@ func (v *plan) manySagas(q *request) error {
 		v.Meant = append(v.Meant, meantSaga{list[i].Name, list[i].Key, list[i].Status, firstLine(list[i].Error)})
 	}
 	v.counted(len(list))
-	v.Request = operate.SagaRunOf("", sel, c, len(list), operate.Order{}).Request
+	if n := len(list); n > 0 && n <= mostTried {
+		v.try(q, sel, c)
+	}
+	v.Request = operate.SagaRunOf("", sel, c, v.Selected, operate.Order{}).Request
 	v.Command = sagasCommand(v.at, &c, &sel)
 	return nil
+}
+
+// mostTried sagas are asked one by one whether a verb applies to them, before it is carried out: a read each.
+const mostTried = 100
+
+// try notes how many sagas a verb would change, and why it would leave the others. If that takes too long,
+// all that are selected count: each is asked again when the verb is carried out.
+func (v *plan) try(q *request, sel operate.SagaSelection, c operate.SagaChange) {
+	r, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
+		r, err := operate.ChangeSagas(ctx, s.db, sel, c, operate.Order{DryRun: true})
+		if partly, none := new(operate.PartlyError), new(operate.NoneError); errors.As(err, &partly) || errors.As(err, &none) {
+			err = nil
+		}
+		return r, err
+	})
+	if err != nil {
+		return
+	}
+	v.counted(r.Done)
+	v.Selected, v.tried = r.Selected, true
+	for _, left := range r.Left {
+		if why := left.Why; !slices.Contains(v.Before, why) && len(v.Before) < 10 {
+			v.Before = append(v.Before, why)
+		}
+	}
 }
 
 // manyFlows is the dry run of undoing all choreographed sagas that are selected.
@@ -130,7 +160,15 @@ func (v *plan) run(q *request, id, reason string) operate.Run {
 }
 
 func (v *plan) meant(p *page) {
-	p.put("<p>In <b>%s</b> it is about <b>%s</b> sagas. Nothing has changed yet. Each is left as it is if the verb does not apply to it by then.</p>\n", v.Source, number(int64(v.Change)))
+	if !v.tried {
+		p.put("<p>In <b>%s</b> it is about <b>%s</b>. Nothing has changed yet. Each is left as it is if the verb does not apply to it by then.</p>\n",
+			v.Source, some64(int64(v.Change), "saga"))
+		return
+	}
+	p.put("<p>In <b>%s</b> it would change <b>%s</b> of %s. Nothing has changed yet.</p>\n", v.Source, number(int64(v.Change)), some64(int64(v.Selected), "saga"))
+	for _, why := range v.Before {
+		p.put("<p class=\"note warn\">Some are left as they are: %s.</p>\n", why)
+	}
 }
 
 func (v *plan) meantTable(p *page) {

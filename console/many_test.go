@@ -93,8 +93,18 @@ func TestRetryManySagas(t *testing.T) {
 		t.Fatalf("%s", list)
 	}
 	page := b.page("/act?" + query)
-	if !strings.Contains(page, "it is about <b>5</b> sagas") || !strings.Contains(page, "skald saga retry --store @orders.url --stuck --reason") || !strings.Contains(page, "the table is gone") {
+	if !strings.Contains(page, "it would change <b>5</b> of 5 sagas") || !strings.Contains(page, "skald saga retry --store @orders.url --stuck --reason") || !strings.Contains(page, "the table is gone") {
 		t.Fatalf("%s", page)
+	}
+	none := b.page("/act?in=orders&many=1&stuck=1&verb=saga-cancel") // each is past its pivot
+	if !strings.Contains(none, "it would change <b>0</b> of 5 sagas") || !strings.Contains(none, "it is too late to turn back") || strings.Contains(none, "<button class=\"go\">") {
+		t.Errorf("%s", none)
+	}
+	if list := b.page("/sagas?status=done"); strings.Contains(list, "all that the filter chooses") {
+		t.Errorf("%s", list)
+	}
+	if page := b.page("/saga?in=orders&name=order&key=o-0"); strings.Contains(page, "verb=saga-cancel") || !strings.Contains(page, "skald saga retry --store @orders.url --step ship") {
+		t.Errorf("%s", page)
 	}
 	late := b.form(page, "/act")
 	late.Set("reason", "more than were seen")

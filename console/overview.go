@@ -205,6 +205,16 @@ func number(n int64) string {
 	return text
 }
 
+// some64 is so many of a thing.
+func some64(n int64, of string) string { return number(n) + " " + of + plural(n) }
+
+func plural(n int64) string {
+	if n == 1 {
+		return ""
+	}
+	return "s"
+}
+
 type overviewPage struct {
 	Sources []standing `json:"sources"`
 	Away    []Away     `json:"away"`

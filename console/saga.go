@@ -95,10 +95,13 @@ func (v *sagasPage) html(p *page) {
 	v.tables(p, "by name and key", []string{"saga", "status", "at step", "retrying", "error", "started"}, v.verbs(p), p.sagaLine)
 }
 
+// ended tells of a status that no verb changes.
+func ended(status string) bool { return status == "done" || status == "compensated" }
+
 // verbs of all that the filter chooses: those that may apply to them.
 func (v *sagasPage) verbs(p *page) func(*listedPart[operate.Saga]) {
 	sel, err := sagaSelection(p.q)
-	if err != nil || !sel.Filtered() {
+	if err != nil || !sel.Filtered() || ended(sel.Status) {
 		return nil
 	}
 	verbs := []operate.SagaVerb{operate.CancelSaga, operate.PauseSaga}
@@ -160,6 +163,7 @@ type sagaPage struct {
 	Explained []string   `json:"explained"`
 	Shown     *shownSaga `json:"data,omitempty"`
 	picture   string     // SVG; "": no engine has noted its definition
+	forward   bool       // it cannot turn back any more
 	at        *source
 }
 
@@ -185,7 +189,7 @@ func readSaga(q *request, data bool) (*sagaPage, error) {
 		if err != nil {
 			return nil, err
 		}
-		v := &sagaPage{Source: s.name, SagaDetail: r.Detail(data), Explained: r.Explain(), at: s}
+		v := &sagaPage{Source: s.name, SagaDetail: r.Detail(data), Explained: r.Explain(s.at), at: s, forward: r.TurnsBack() != ""}
 		v.picture, err = r.Draw("svg")
 		if none := new(operate.NoneError); errors.As(err, &none) {
 			err = nil

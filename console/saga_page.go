@@ -72,7 +72,9 @@ func (v *sagaPage) html(p *page) {
 			pause = operate.ResumeSaga
 		}
 		v.button(p, pause, "", "")
-		v.button(p, operate.CancelSaga, "", "")
+		if !v.forward {
+			v.button(p, operate.CancelSaga, "", "")
+		}
 		p.put("</p>\n")
 	}
 	p.put("</section>\n")

@@ -43,6 +43,14 @@ func (s Source) At(flags string) Source {
 	return s
 }
 
+// needs says what a command that is shown supposes of the shell.
+func (s *source) needs() string {
+	if strings.Contains(s.at, "--store ") && !strings.Contains(s.at, "$SKALD_STORE") {
+		return ""
+	}
+	return ", where SKALD_STORE is the URL of the database of " + s.name
+}
+
 // A source is a Source of a console.
 type source struct {
 	Source

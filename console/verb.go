@@ -82,6 +82,7 @@ type plan struct {
 	at    *source
 	verb  verb
 	many  bool   // all sagas that a filter chooses, not one of them
+	tried bool   // each of them was asked whether the verb applies to it
 	alone string // seenOf the only message
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
@@ -115,6 +114,9 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 	if !o.DryRun && !s.All && !s.Filtered() {
 		return r, errNoSagas()
 	}
+	if o.DryRun {
+		return trySagas(ctx, db, &s, &c, &o)
+	}
 	done := map[string]bool{}
 	if o.Run != "" {
 		if done, err = changedBy(ctx, db, o.Run); err != nil {
@@ -150,10 +152,15 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 		}
 		o.progress(i+1, len(all))
 	}
-	if r.Done < r.Selected {
-		return r, &PartlyError{fmt.Sprintf("%s: %d of %d sagas were left as they are", &c, r.Selected-r.Done, r.Selected)}
+	return r, c.partly(&r)
+}
+
+// partly says that some were left.
+func (c *SagaChange) partly(r *SagaReport) error {
+	if r.Done == r.Selected {
+		return nil
 	}
-	return r, nil
+	return &PartlyError{fmt.Sprintf("%s: %d of %d sagas were left as they are", c, r.Selected-r.Done, r.Selected)}
 }
 
 func errNoSagas() error {
@@ -171,19 +178,9 @@ func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChan
 			return "", err
 		case s.ID != was.ID:
 			return "it ended, and another one was started under its key", nil
-		case p == nil:
-			return unknownDefinition(&s).Error(), nil
 		}
-		now := time.Now().UTC()
-		if now.Before(s.Changed) {
-			// this machine's clock is behind the store's: no time that begins now has passed
-			now = s.Changed
-		}
-		next, _, out := p.Advance(st, c.event(o), now)
-		if !out.Changed() {
-			return outcomeText(out), nil
-		}
-		if why := c.unfit(p, &st); why != "" {
+		next, now, why := c.try(&s, st, p, o)
+		if why != "" {
 			return why, nil
 		}
 		m, err := stored.Move(s, next, now)
@@ -193,9 +190,6 @@ func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChan
 		m = stored.Released(m, next, now, len(p.Pending(next)) > 0)
 		if m.Final { // an engine ends it: it tells the parent, and whoever waits
 			m.Final, m.Wake = false, 0
-		}
-		if o.DryRun {
-			return "", nil
 		}
 		audit := o.audit(c.String(), s.Name, store.Identity{Source: s.ID, ID: s.Key})
 		audit.Run = o.Run

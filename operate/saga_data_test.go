@@ -59,15 +59,15 @@ func TestExplainNamesWholeCommands(t *testing.T) {
 	explains := func(want string) {
 		t.Helper()
 		read, err := operate.ReadSaga(t.Context(), b.db, "order", "it's 1")
-		lines := read.Explain()
+		lines := read.Explain("--store @o.url")
 		if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, want) {
 			t.Errorf("%s, %v: want %s", text, err, want)
 		}
 	}
-	explains(`skald saga signal order 'it'\''s 1' --signal go --data '…' --reason '…'`)
+	explains(`skald saga signal --store @o.url --signal go --data '…' --reason '…' -- order 'it'\''s 1'`)
 	b.must("it's 1", operate.SagaChange{Verb: operate.PauseSaga})
-	explains(`skald saga resume order 'it'\''s 1' --reason '…'`)
+	explains(`skald saga resume --store @o.url --reason '…' -- order 'it'\''s 1'`)
 	b.must("it's 1", operate.SagaChange{Verb: operate.ResumeSaga})
 	b.must("it's 1", operate.SagaChange{Verb: operate.SignalSaga, Signal: "go", Data: json.RawMessage(`"yes"`)})
-	explains(`skald saga retry order 'it'\''s 1' --step b --reason '…'`)
+	explains(`skald saga retry --store @o.url --step b --reason '…' -- order 'it'\''s 1'`)
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Explain says in plain words how the saga stands, why, and what can be done.
-func (r *SagaRead) Explain() (lines []string) {
+// Explain says in plain words how the saga stands, why, and what can be done. At is as for Holders.
+func (r *SagaRead) Explain(at string) (lines []string) {
 	s, st, p := r.row, r.state, r.plan
+	which := verbOn{&s, at}
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	switch st.Status {
 	case plan.Done:
 		say("It is done: each step is done or skipped.")
@@ -24,21 +24,24 @@ func (r *SagaRead) Explain() (lines []string) {
 	case plan.Compensating:
 		say("It turns back: what took effect is being undone, in the reverse of the order in which it began.")
 	default:
-		say("It goes forward since %s.", at(s.Started))
+		say("It goes forward since %s.", timeWord(s.Started))
 	}
 	if st.Cause != nil {
 		say("It turned back because %s.", causeText(st.Cause))
 	}
 	if st.Paused {
-		say("It is paused: nothing is begun. To go on: skald saga resume %s --reason '…'", namedSaga(&s))
+		say("It is paused: nothing is begun. To go on: %s", which.typed("resume", ""))
 	}
-	if st.Overdue {
+	switch past := r.TurnsBack(); {
+	case st.Overdue:
 		say("Its deadline, or a cancellation, came after its pivot: it goes on.")
-	} else if !st.Deadline.IsZero() {
-		say("At %s it turns back by its deadline, unless its pivot is done.", at(st.Deadline))
+	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero():
+		say("At %s it turns back by its deadline, unless its pivot is done.", timeWord(st.Deadline))
+	case st.Status == plan.Running && past != "":
+		say("It cannot turn back any more: %s.", past)
 	}
 	for i := range st.Runs {
-		if text := explainRun(p, &s, &st, &st.Runs[i], at); text != "" {
+		if text := explainRun(p, &st, &st.Runs[i], which); text != "" {
 			say("%s", text)
 		}
 	}
@@ -48,29 +51,43 @@ func (r *SagaRead) Explain() (lines []string) {
 	return lines
 }
 
-func explainRun(p *plan.Plan, s *store.Saga, st *plan.State, r *plan.Run, at func(time.Time) string) string {
+// TurnsBack says why a cancellation would change nothing; "": it would have the saga turn back.
+func (r *SagaRead) TurnsBack() string {
+	switch st := &r.state; {
+	case st.Status.Final():
+		return "it has ended"
+	case st.Status == plan.Compensating:
+		return "it turns back already"
+	case r.plan != nil && r.plan.Final(*st):
+		return "its pivot is passed"
+	}
+	return ""
+}
+
+func explainRun(p *plan.Plan, st *plan.State, r *plan.Run, which verbOn) string {
 	name, node := stored.Name(r.Step, r.Occurrence), plan.Step{}
 	if p != nil {
 		node, _ = p.Step(r.Step)
 	}
 	failed := ""
 	if r.Error != "" {
-		failed = fmt.Sprintf(" It failed %d times, last with: %s.", r.Attempts, r.Error)
+		failed = fmt.Sprintf(" It failed %s, last with: %s.", times(r.Attempts), r.Error)
 	}
-	verbs := fmt.Sprintf("retry, complete or skip it: skald saga retry %s --step %s%s --reason '…'", namedSaga(s), shellWord(r.Step), occurrenceWord(r))
+	verbs := "retry, complete or skip it: " + which.typed("retry", " --step "+shellWord(r.Step)+occurrenceWord(r))
 	switch {
 	case r.Stuck:
-		return fmt.Sprintf("%s is stuck in %s, and waits for an operator.%s To go on, %s", name, r.Phase, failed, verbs)
+		what := map[plan.Phase]string{plan.Deciding: "the condition of ", plan.Undo: "the undo of ", plan.Undoing: "the undo of "}[r.Phase]
+		return fmt.Sprintf("%s%s is stuck, and waits for an operator.%s To go on, %s", what, name, failed, verbs)
 	case r.Phase == plan.Deciding:
 		return fmt.Sprintf("%s is next: its condition is asked.%s", name, failed)
 	case r.Phase == plan.Ready && st.Status == plan.Compensating:
-		return fmt.Sprintf("%s may have taken effect: that is found out before anything is undone.%s%s", name, failed, again(r, at))
+		return fmt.Sprintf("%s may have taken effect: that is found out before anything is undone.%s%s", name, failed, again(r))
 	case r.Phase == plan.Ready:
-		return fmt.Sprintf("%s is to be run.%s%s", name, failed, again(r, at))
+		return fmt.Sprintf("%s is to be run.%s%s", name, failed, again(r))
 	case r.Phase == plan.Undo:
-		return fmt.Sprintf("%s is to be undone.%s%s", name, failed, again(r, at))
+		return fmt.Sprintf("%s is to be undone.%s%s", name, failed, again(r))
 	case r.Phase == plan.Undoing:
-		return fmt.Sprintf("%s: the reply to its undo is waited for.%s", name, until(r, at))
+		return fmt.Sprintf("%s: the reply to its undo is waited for.%s", name, until(r))
 	case r.Phase == plan.Waiting:
 		for_ := map[plan.Kind]string{plan.Command: "a reply", plan.Child: "its child"}[node.Kind]
 		if node.Kind == plan.Wait {
@@ -78,17 +95,37 @@ func explainRun(p *plan.Plan, s *store.Saga, st *plan.State, r *plan.Run, at fun
 				for_ = "its time"
 			}
 		}
-		text := fmt.Sprintf("%s waits for %s.%s", name, for_, until(r, at))
+		text := fmt.Sprintf("%s waits for %s.%s", name, for_, until(r))
 		if node.Signal != "" {
-			text += fmt.Sprintf(" To send it: skald saga signal %s --signal %s%s%s --reason '…'", namedSaga(s), shellWord(node.Signal), occurrenceWord(r), sample(node.Shape))
+			text += " To send it: " + which.typed("signal", " --signal "+shellWord(node.Signal)+occurrenceWord(r)+sample(node.Shape))
 		}
 		return text
 	}
 	return ""
 }
 
-// namedSaga names a saga in a command.
-func namedSaga(s *store.Saga) string { return shellWord(s.Name) + " " + shellWord(s.Key) }
+// A verbOn is how the verbs on a saga are typed.
+type verbOn struct {
+	saga *store.Saga
+	at   string // where its database is
+}
+
+func (v verbOn) typed(verb, flags string) string {
+	if v.at != "" {
+		flags = " " + v.at + flags
+	}
+	return "skald saga " + verb + flags + " --reason '…' -- " + shellWord(v.saga.Name) + " " + shellWord(v.saga.Key)
+}
+
+// times says how often.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprint(n, " times")
+}
+
+func timeWord(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func occurrenceWord(r *plan.Run) string {
 	if r.Occurrence == "" {
@@ -97,18 +134,18 @@ func occurrenceWord(r *plan.Run) string {
 	return " --occurrence " + shellWord(r.Occurrence)
 }
 
-func again(r *plan.Run, at func(time.Time) string) string {
+func again(r *plan.Run) string {
 	if r.Due.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf(" It is tried again at %s.", at(r.Due))
+	return fmt.Sprintf(" It is tried again at %s.", timeWord(r.Due))
 }
 
-func until(r *plan.Run, at func(time.Time) string) string {
+func until(r *plan.Run) string {
 	if r.Due.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf(" Its time is up at %s.", at(r.Due))
+	return fmt.Sprintf(" Its time is up at %s.", timeWord(r.Due))
 }
 
 // A SagaCheck tells what becomes of the sagas that run when a build with other definitions takes over.

@@ -136,8 +136,8 @@ func TestSagaVerbs(t *testing.T) {
 	b.stands("go", "running stuck b")
 
 	read, err := operate.ReadSaga(t.Context(), b.db, "order", "go")
-	lines := read.Explain()
-	if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "b is stuck in ready") || !strings.Contains(text, "the table is gone") {
+	lines := read.Explain("")
+	if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "b is stuck, and waits for an operator. It failed once, last with: ") || !strings.Contains(text, "It cannot turn back any more: its pivot is passed.") || !strings.Contains(text, "the table is gone") {
 		t.Errorf("explained: %s, %v", text, err)
 	}
 	if r, err := b.change(operate.SagaSelection{Key: "go"}, operate.SagaChange{Verb: operate.CancelSaga}); !errors.As(err, new(*operate.PartlyError)) ||

@@ -128,7 +128,7 @@ func consoleSource(ctx context.Context, given, schema string) (s console.Source,
 		end()
 		return s, nil, fmt.Errorf("%T has no pages", all[0])
 	}
-	return console.Of(is).At(same(at, schema)), end, nil
+	return console.Of(is).At(sqliteStore(at)), end, nil
 }
 
 func serveConsole(ctx context.Context, listen string, sources map[string]console.Source, errs io.Writer) error {

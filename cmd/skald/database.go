@@ -197,12 +197,9 @@ func (s server) console(ctx context.Context, given string) (out console.Source, 
 	if err != nil {
 		return out, nil, err
 	}
-	how := ""
-	if strings.HasPrefix(given, "@") {
-		how = "--store " + quoted(given)
-	}
+	how := "--store " + typedStore(given, given)
 	if s.schema != "public" {
-		how = strings.TrimSpace(how + " --schema " + quoted(s.schema))
+		how += " --schema " + quoted(s.schema)
 	}
 	return console.Of(pgstore.New(pool, &pgstore.Options{Schema: s.schema})).At(how), pool.Close, nil
 }

@@ -52,6 +52,7 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 			if err := chooseStore(c, &o, dir); err != nil {
 				return err
 			}
+			o.Typed = typedStore(givenStore(c), o.Store)
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(smallHeap)
 			}

@@ -47,7 +47,7 @@ func sagaCommand(out io.Writer) *cobra.Command {
 		if !ok {
 			return fmt.Errorf("%T keeps no sagas", all[0])
 		}
-		a, err := where.Ask(c.Context(), lister, args[0], same(from(c, "store", "SKALD_STORE"), schema))
+		a, err := where.Ask(c.Context(), lister, args[0], same(c, schema))
 		if err != nil {
 			return fmt.Errorf("status of %s: %w", args[0], err)
 		}
@@ -94,16 +94,23 @@ func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out [
 	return out
 }
 
-// same is how another command finds the same database. The URL of a server may hold a password: SKALD_STORE
-// is to tell that one.
-func same(at, schema string) string {
-	switch {
-	case strings.HasPrefix(at, "sqlite:"):
-		return "--store '" + strings.ReplaceAll(at, "'", `'\''`) + "'"
-	case schema != "":
-		return "--schema '" + strings.ReplaceAll(schema, "'", `'\''`) + "'"
+// same is how another command, typed in the same shell, finds the same database.
+func same(c *cobra.Command, schema string) string {
+	at := ""
+	if store := from(c, "store", "SKALD_STORE"); strings.HasPrefix(store, "sqlite:") {
+		at = sqliteStore(store)
+	} else if c.Flags().Changed("store") {
+		at = "--store " + typedStore(givenStore(c), store)
 	}
-	return ""
+	if schema != "" {
+		at += " --schema '" + strings.ReplaceAll(schema, "'", `'\''`) + "'"
+	}
+	return strings.TrimSpace(at)
+}
+
+// sqliteStore is the flag for a file.
+func sqliteStore(at string) string {
+	return "--store '" + strings.ReplaceAll(at, "'", `'\''`) + "'"
 }
 
 func tellSaga(out io.Writer, a *where.Answer, now time.Time) error {

@@ -244,7 +244,7 @@ func sagaExplainCommand(out io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			lines := r.Explain()
+			lines := r.Explain(same(c, w.schema))
 			if w.asJSON {
 				return json.NewEncoder(out).Encode(map[string]any{"key": w.which.Key, "lines": lines})
 			}

@@ -100,7 +100,7 @@ func TestSagasByTheCommand(t *testing.T) {
 	says([]string{"signal: 1 of 1 sagas done"}, "signal", "o-1", "--signal", "approved", "--data", "true", "--reason", "ann says yes")
 	awaits("o-1", func(s store.Saga) bool { return s.Stuck })
 	says([]string{"o-1", "running, stuck", "no van"}, "list", "--stuck")
-	says([]string{"ship is stuck", "no van", "skald saga retry order o-1 --step ship"}, "explain", "o-1")
+	says([]string{"ship is stuck", "no van", "skald saga retry --store 'sqlite:" + path + "' --step ship --reason '…' -- order o-1"}, "explain", "o-1")
 	free := "skald saga retry --store 'sqlite:" + path + "' --reason 'the cause is gone' -- order o-1"
 	tells := func(words []string, args ...string) {
 		t.Helper()

@@ -26,7 +26,7 @@ func sayNone(errs io.Writer, n int, asJSON bool) {
 
 // quoted is word as a shell takes it.
 func quoted(word string) string {
-	if strings.ContainsAny(word, "?&;*$ ") {
+	if strings.ContainsAny(word, "?&;*$ '\"()<>|\\`#") {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
 	return word

@@ -35,7 +35,9 @@ func resolve(c *cobra.Command) (err error) {
 				return
 			}
 			line, _, _ := strings.Cut(string(text), "\n")
-			err = f.Value.Set(strings.TrimSpace(line))
+			if err = f.Value.Set(strings.TrimSpace(line)); err == nil {
+				err = c.Flags().SetAnnotation(f.Name, fromFile, []string{given})
+			}
 		case brokerurl.HasPassword(given):
 			set := "set " + env + ", or "
 			if strings.HasPrefix(c.CommandPath(), "skald demo") { // it takes none from the environment
@@ -46,4 +48,28 @@ func resolve(c *cobra.Command) (err error) {
 		}
 	})
 	return err
+}
+
+// fromFile notes at a flag which @FILE was given.
+const fromFile = "skald/from-file"
+
+// typedStore is how a command that is shown names the same database, as a word of a shell: by its file, or by
+// its URL unless that has a password.
+func typedStore(given, at string) string {
+	switch {
+	case strings.HasPrefix(given, "@"):
+		return quoted(given)
+	case brokerurl.HasPassword(at), strings.Contains(at, "password"):
+		return `"$SKALD_STORE"`
+	}
+	return quoted(at)
+}
+
+// givenStore is the --store of a command as it was typed.
+func givenStore(c *cobra.Command) string {
+	f := c.Flags().Lookup("store")
+	if file := f.Annotations[fromFile]; len(file) > 0 {
+		return file[0]
+	}
+	return f.Value.String()
 }

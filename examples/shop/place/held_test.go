@@ -45,7 +45,7 @@ func TestStatusNamesWhatHoldsAnOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			heldAndFreed(t, shop, state, "--schema shop_inventory", sickPostgres, wellPostgres)
+			heldAndFreed(t, shop, state, `--store "$SKALD_STORE" --schema shop_inventory`, sickPostgres, wellPostgres)
 		})
 	}
 }

@@ -36,23 +36,25 @@ func Postgres(at, prefix string) (*Databases[pgx.Tx], error) {
 	if !strings.Contains(at, "default_query_exec_mode=") {
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // works through PgBouncer, too
 	}
-	return Schemas(cfg, prefix), nil
+	return Schemas(cfg, prefix, `"$SKALD_STORE"`), nil // there may be a password in the URL
 }
 
-// Schemas is Postgres with connections as cfg makes them.
-func Schemas(cfg *pgxpool.Config, prefix string) *Databases[pgx.Tx] {
-	return databases(schemas{cfg, prefix})
+// Schemas is Postgres with connections as cfg makes them. Store is how a command names the server, as a word
+// of a shell.
+func Schemas(cfg *pgxpool.Config, prefix, store string) *Databases[pgx.Tx] {
+	return databases(schemas{cfg, prefix, store})
 }
 
 type schemas struct {
-	cfg    *pgxpool.Config
-	prefix string
+	cfg           *pgxpool.Config
+	prefix, store string
 }
 
 func (s schemas) schema(service string) string { return s.prefix + "_" + service }
 
-// flags leave the server to SKALD_STORE: there may be a password in its URL.
-func (s schemas) flags(service string) string { return "--schema " + quoted(s.schema(service)) }
+func (s schemas) flags(service string) string {
+	return "--store " + s.store + " --schema " + quoted(s.schema(service))
+}
 
 func (s schemas) prepare(ctx context.Context, service string) error {
 	pool, err := pgxpool.NewWithConfig(ctx, s.cfg.Copy())

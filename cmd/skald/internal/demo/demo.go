@@ -34,6 +34,8 @@ type Options struct {
 	Sabotage string // "", or the safeguard to leave out
 	Style    string // choreographed, or orchestrated
 	Prefix   string // of schemas, topics and groups
+	// Typed is how a command names Store, as a word of a shell: without a password.
+	Typed string
 	// Store and Broker are URLs. sqlite: takes a folder.
 	Store, Broker string
 	Redis         string // URL of a Redis in front of the databases; "": none

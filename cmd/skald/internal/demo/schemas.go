@@ -34,7 +34,7 @@ func newSchemas(o *Options, statements map[string]string) (site, error) {
 	if !strings.Contains(o.Store, "pool_max_conns=") {
 		theirs.MaxConns = serviceConns
 	}
-	dbs := place.Schemas(theirs, o.Prefix)
+	dbs := place.Schemas(theirs, o.Prefix, o.Typed)
 	cfg.MaxConns = 1
 	s := &schemas{at: o.Store, prefix: o.Prefix, cfg: cfg, sql: statements}
 	return &ground[pgx.Tx]{Databases: dbs, kind: s, sql: statements}, nil
