@@ -208,6 +208,8 @@ func outcomeText(out plan.Outcome) string {
 		return "it went another way"
 	case plan.TooLate:
 		return "it is too late to turn back: its pivot is passed, or it has ended"
+	case plan.Runs:
+		return "its child runs: cancel that one, or count the step as done with complete"
 	case plan.Full:
 		return fmt.Sprintf("it keeps %d signals already whose steps have not begun", plan.MaxEarly)
 	case plan.Unknown:

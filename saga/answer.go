@@ -11,8 +11,8 @@ import (
 const (
 	// TooLate: the pivot is passed, or the saga is done.
 	TooLate Received = "too late"
-	// Unbegun: the saga turned back before its first step was stored, and ended with that. No undo is
-	// called: what the transaction of Start wrote is left to the caller.
+	// Unbegun: the saga had done nothing that has an undo, and ended with that. No undo is called: what the
+	// transaction of Start wrote is left to the caller.
 	Unbegun Received = "unbegun"
 )
 

@@ -70,7 +70,8 @@ func released(s store.Saga, p *plan.Plan, next plan.State, now time.Time) (store
 	return stored.Released(m, next, now, len(p.Pending(next)) > 0), nil
 }
 
-// Cancel turns a saga back in tx. Nothing: no step of it had begun, so it has ended with that.
+// Cancel turns a saga back in tx. Nothing: there was nothing to be undone, so it has ended with
+// that.
 func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *body.Definition, key, reason string) (out plan.Outcome, nothing bool, err error) {
 	fail := func(err error) (plan.Outcome, bool, error) {
 		return plan.Unknown, false, fmt.Errorf("cancel %s %q: %w", d.Name, key, err)

@@ -67,6 +67,7 @@ const (
 	Repeat  Outcome = "repeat"   // it is so already
 	Late    Outcome = "late"     // the saga went another way
 	TooLate Outcome = "too late" // to turn back: the pivot is passed, or the saga has ended
+	Runs    Outcome = "runs"     // the child of a step that is to be skipped: it is to be cancelled first
 	Unknown Outcome = "unknown"  // there is no such step, occurrence or signal
 )
 

@@ -26,7 +26,7 @@ func (g Graph) Faults() (out []error) {
 		fault("it has %d steps, and needs 1 to %d", n, maxSteps)
 		return out
 	}
-	names := map[string]bool{}
+	names, signals := map[string]bool{}, map[string]string{}
 	for i, s := range g.Steps {
 		switch {
 		case s.Name == "" || len(s.Name) > maxName || !text(s.Name):
@@ -35,6 +35,10 @@ func (g Graph) Faults() (out []error) {
 			fault("step %q is there twice: each step needs a name of its own", s.Name)
 		}
 		names[s.Name] = true
+		if other, twice := signals[s.Signal]; twice && s.Signal != "" {
+			fault("steps %q and %q wait for the same signal %q, and one that is sent again would count for both: give them signals of two names", other, s.Name, s.Signal)
+		}
+		signals[s.Signal] = s.Name
 	}
 	for _, s := range g.Steps {
 		for _, a := range s.After {

@@ -2,6 +2,8 @@ package plan_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,4 +37,38 @@ func FuzzAdvance(f *testing.F) {
 			t.Fatalf("%s is %s, and %s came of it", event, out, now)
 		}
 	})
+}
+
+// A child that is under way is not skipped: nobody would undo it. One whose step was completed is undone.
+func TestByHandOfAChild(t *testing.T) {
+	p, now := plan.New(line(t, "kid child undo", "pay do pivot")), time.Now()
+	s, _ := p.Begin("id", now)
+	s, _, _ = p.Advance(s, plan.Event{What: plan.Sent, Step: "kid", Memo: []byte(`{"Key":"k"}`)}, now)
+	if _, _, out := p.Advance(s, plan.Event{What: plan.Skip, Step: "kid"}, now); out != plan.Runs {
+		t.Error("skip:", out)
+	}
+	s, _, out := p.Advance(s, plan.Event{What: plan.Complete, Step: "kid", Output: []byte("null")}, now)
+	if run, _ := s.Run("kid", ""); out != plan.Taken || string(run.Output) != `{"Key":"k"}` {
+		t.Errorf("complete: %s, %s", out, run.Output)
+	}
+}
+
+// A signal for an occurrence that its step has not is for nothing, and two steps do not wait for one signal.
+func TestSignalsOfSteps(t *testing.T) {
+	g := line(t, "weigh wait signal=weighed each noeffect", "pay do pivot")
+	p, now := plan.New(g), time.Now()
+	s, _ := p.Begin("id", now)
+	if _, _, out := p.Advance(s, plan.Event{What: plan.Signal, Name: "weighed", Occurrence: "up"}, now); out != plan.Early {
+		t.Error("before it is known:", out)
+	}
+	s, _, _ = p.Advance(s, plan.Event{What: plan.Decided, Step: "weigh", Occurrences: []string{"left"}}, now)
+	for occurrence, want := range map[string]plan.Outcome{"left": plan.Taken, "up": plan.Unknown} {
+		if _, _, out := p.Advance(s, plan.Event{What: plan.Signal, Name: "weighed", Occurrence: occurrence}, now); out != want {
+			t.Errorf("for %s: %s", occurrence, out)
+		}
+	}
+	g.Steps = append(g.Steps, plan.Step{Name: "again", Kind: plan.Wait, Signal: "weighed", NoEffect: true, After: []string{"pay"}})
+	if got := fmt.Sprint(g.Faults()); !strings.Contains(got, "the same signal") {
+		t.Error(got)
+	}
 }

@@ -330,7 +330,7 @@ func (w *work) timedOut(r *Run) {
 }
 
 func (w *work) signal(e Event) Outcome {
-	known := false
+	known, begun := false, false
 	for i := range w.p.Graph.Steps {
 		step := &w.p.Graph.Steps[i]
 		if step.Kind != Wait || step.Signal != e.Name || e.Name == "" {
@@ -340,6 +340,7 @@ func (w *work) signal(e Event) Outcome {
 		for n := range w.s.Runs {
 			r := &w.s.Runs[n]
 			if r.Step != step.Name || r.Occurrence != e.Occurrence {
+				begun = begun || r.Step == step.Name && r.Phase != Deciding
 				continue
 			}
 			if r.Phase == Waiting && w.s.Status == Running {
@@ -356,6 +357,8 @@ func (w *work) signal(e Event) Outcome {
 		return Unknown
 	case w.s.Status != Running:
 		return Late
+	case begun: // without this occurrence
+		return Unknown
 	case slices.ContainsFunc(w.s.Early, func(d Data) bool { return d.Name == e.Name && d.Occurrence == e.Occurrence }):
 		return Repeat
 	case len(w.s.Early) >= MaxEarly:

@@ -77,6 +77,8 @@ func (w *work) byHand(r *Run, e Event) Outcome {
 		return Taken
 	case r.Phase != Deciding && r.Phase != Ready && r.Phase != Waiting:
 		return late(r.Phase == IsDone || r.Phase == Skipped || r.Phase == Undone)
+	case e.What == Skip && r.Sent && w.s.Status == Running && w.step(r).Kind == Child:
+		return Runs
 	case e.What == Complete && r.Phase == Deciding && w.step(r).Each:
 		return Unknown // of which occurrence?
 	case e.What == Complete:
@@ -96,6 +98,9 @@ func (w *work) byHand(r *Run, e Event) Outcome {
 func (w *work) completed(r *Run, e Event) Outcome {
 	if r.Phase == Deciding {
 		r.Phase = Ready
+	}
+	if w.step(r).Kind == Child && r.Sent { // its undo has to know which one
+		e.Output = r.Memo
 	}
 	out := w.succeeded(r, Event{Output: e.Output})
 	if out != Taken {
