@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 )
 
@@ -39,7 +40,7 @@ type RedriveQuery struct {
 }
 
 func (q *RedriveQuery) means(a *store.Audit) bool {
-	is := func(want, have string) bool { return want == "" || want == have }
+	is := func(want, told string) bool { return want == "" || held.Names(told, want) }
 	return a.Action == "redrive" && is(q.Consumer, a.Consumer) && is(q.Source, a.Source) && is(q.ID, a.ID) && !a.At.Before(q.From) && (q.To.IsZero() || a.At.Before(q.To))
 }
 

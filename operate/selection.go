@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 )
 
@@ -52,7 +53,8 @@ func (s *Selection) check(o *Order) error {
 // means tells whether p is selected by the fields that the store does not look at.
 func (s *Selection) means(p *store.Parked) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
-	return is(s.ID, p.ID) && is(s.Source, p.Source) && is(s.Topic, p.Message.Topic) && is(s.Type, p.Message.Type) &&
+	named := func(want, told string) bool { return want == "" || held.Names(told, want) }
+	return named(s.ID, p.ID) && named(s.Source, p.Source) && is(s.Topic, p.Message.Topic) && is(s.Type, p.Message.Type) &&
 		(p.Dead == nil || is(s.Kind, p.Dead.Kind) && !p.Dead.At.Before(s.DeadFrom) && (s.DeadTo.IsZero() || p.Dead.At.Before(s.DeadTo)))
 }
 

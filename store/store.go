@@ -107,7 +107,8 @@ type Intake struct {
 // A Setting is a name and a value, "app.tenant" and "42".
 type Setting struct{ Name, Value string }
 
-// Identity is what a message is, for ever.
+// Identity is what a message is, for ever. A store may tell a long one, or one that it cannot hold as it is,
+// by another name: whoever comes back with that means the same.
 type Identity struct{ Source, ID string }
 
 // A Mark says that a consumer has finished a message.

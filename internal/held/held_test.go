@@ -77,3 +77,22 @@ func TestWhatIsNoMessageIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// A name that is told by its handle is that name, and the hash of a handle is the one in it.
+func TestHandlesAreNames(t *testing.T) {
+	for _, name := range []string{"plain", "sha256:abc", "nul\x00", held.Hash("long"), held.Handle(held.Hash("long"))} {
+		hash := held.Hash(name)
+		told := held.Handle(hash)
+		if held.Hash(told) != hash || !held.IsHandle(told) || !held.Names(told, name) || !held.Names(name, name) || !held.Names(told, told) {
+			t.Errorf("%q is told as %q, which is %q and not %q", name, told, held.Hash(told), hash)
+		}
+		if held.Names(told, "another") || held.Names("another", name) || held.Handle(name) == held.Handle("another") {
+			t.Errorf("%q is another's name, too", told)
+		}
+	}
+	for _, plain := range []string{"plain", "", "sha256", "sha256:stored:", "sha256:stored:12"} {
+		if held.IsHandle(plain) || held.Handle("plain") != "plain" {
+			t.Errorf("%q is a handle", plain)
+		}
+	}
+}

@@ -4,6 +4,7 @@ package keptrow
 import (
 	"slices"
 
+	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 )
 
@@ -25,5 +26,5 @@ func Matches(w *store.Sought, p *store.Parked) bool {
 			return false
 		}
 	}
-	return w.About == "" || slices.Contains([]string{p.ID, m.CorrelationID, m.CausationID, m.Subject}, w.About)
+	return w.About == "" || held.Names(p.ID, w.About) || slices.Contains([]string{m.CorrelationID, m.CausationID, m.Subject}, w.About)
 }

@@ -20,6 +20,7 @@ func (c *core) backlog(ctx context.Context, outbox *store.OutboxStatus) (store.B
 		var k store.Kept
 		var parked, apart, called int64 // milliseconds
 		err := row.Scan(&k.Consumer, &k.Parked, &k.Dead, &k.Bytes, &parked, &k.Conflicts, &k.TooOld, &apart, &k.Calls, &called)
+		handles(&k.Consumer)
 		k.Oldest, k.Apart = past(parked), past(apart)
 		k.Called = past(called)
 		b.Kept = append(b.Kept, k)
@@ -31,6 +32,7 @@ func (c *core) backlog(ctx context.Context, outbox *store.OutboxStatus) (store.B
 	reserved.scan = func(row scanner) error {
 		var r store.ReservedCounts
 		err := row.Scan(&r.Consumer, &r.Held, &r.Expired)
+		handles(&r.Consumer)
 		b.Reserved = append(b.Reserved, r)
 		return err
 	}
@@ -66,6 +68,7 @@ func scanProgress(row scanner, b *store.Backlog) error {
 		b.Relays = append(b.Relays, store.RelayProgress{Owner: name, Progress: moved})
 		return nil
 	}
+	handles(&name)
 	c := store.Consumer{Name: name, Heard: time.Duration(heard) * time.Millisecond, Progress: moved}
 	if err := json.Unmarshal([]byte(topics), &c.Topics); err != nil {
 		return fmt.Errorf("topics of consumer %s: %w", name, err)

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/effects"
+	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/store"
 )
 
@@ -30,7 +30,7 @@ func byEntity(a, b store.Lock) int {
 // keyBytes is a key as an index can hold it, a long one as its hash: an entry is limited. What looks like a
 // hash is hashed too.
 func keyBytes(key string) []byte {
-	if len(key) <= maxName && !strings.HasPrefix(key, hashed) {
+	if len(key) <= maxName && !held.Hashed(key) {
 		return []byte(key)
 	}
 	return []byte(name(key))

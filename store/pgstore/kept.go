@@ -74,7 +74,9 @@ func (w *choice) byRow(what *store.Sought) {
 	if !what.DeadTo.IsZero() {
 		w.is("dead_at < ?", "timestamptz", moment(what.DeadTo))
 	}
-	if what.About != "" { // other parts of an envelope may have that text, too: see kept
+	if held.IsHandle(what.About) { // which is in no envelope
+		w.is("id = ?", "text", name(what.About))
+	} else if what.About != "" { // other parts of an envelope may have that text, too: see kept
 		w.is("position(convert_to(?, 'UTF8') IN envelope) > 0", "text", legible(held.Within(what.About)))
 	}
 }

@@ -38,6 +38,7 @@ func (c *core) leftKinds(ctx context.Context) (out []store.LeftKind, err error) 
 		var k store.LeftKind
 		var heard int64 // milliseconds
 		err := row.Scan(&k.Consumer, &k.Topic, &k.Type, &k.Messages, &k.Host, &heard)
+		handles(&k.Consumer)
 		if k.Heard = -1; heard >= 0 {
 			k.Heard = time.Duration(heard) * time.Millisecond
 		}

@@ -28,6 +28,7 @@ func (c *core) locks(ctx context.Context, q store.LockQuery) (out store.Locks, e
 		if e.Key, e.Since = string(key), past(since); since < 0 {
 			e.Since = -1
 		}
+		handles(&e.Space, &e.Key)
 		out.Entities = append(out.Entities, e)
 		return err
 	}
@@ -39,6 +40,7 @@ func (c *core) locks(ctx context.Context, q store.LockQuery) (out store.Locks, e
 		var r store.ReservedKey
 		var since, left int64
 		err := row.Scan(&r.Consumer, &r.Source, &r.ID, &since, &left)
+		handles(&r.Consumer, &r.Source, &r.ID)
 		r.Since, r.Left = past(since), past(left)
 		out.Reserved = append(out.Reserved, r)
 		return err

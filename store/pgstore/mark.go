@@ -3,8 +3,6 @@ package pgstore
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skald-go/skald/internal/effects"
+	"github.com/skald-go/skald/internal/held"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
@@ -95,14 +94,18 @@ func verdict(row scanner, v *store.Verdict, before ...any) error {
 // name is s as a key column can hold it. What looks like a hash is hashed too: else an id could be that of
 // another's long one.
 func name(s string) string {
-	if len(s) <= maxName && storable(s) && !strings.HasPrefix(s, hashed) {
+	if len(s) <= maxName && storable(s) && !held.Hashed(s) {
 		return s
 	}
-	sum := sha256.Sum256([]byte(s))
-	return hashed + hex.EncodeToString(sum[:])
+	return held.Hash(s)
 }
 
-const hashed = "sha256:" // before a hash that stands for what it is of
+// handles makes of names that were read what name knows again: a hash would be hashed once more.
+func handles(names ...*string) {
+	for _, s := range names {
+		*s = held.Handle(*s)
+	}
+}
 
 // clip cuts a reason at the limit, between letters.
 func clip(s string) string { return clipTo(s, maxReason) }

@@ -212,6 +212,7 @@ func scanKept(row scanner) (p store.Parked, err error) {
 		&p.Waiting, &p.Place, &p.Since, &at, &p.Claims, &p.CrashCount, &p.Session, &now); err != nil {
 		return p, err
 	}
+	handles(&p.Consumer, &p.Source, &p.ID)
 	if p.Message, err = held.Open(env, key, data); err != nil { // it is its own fault: others are read
 		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: key, Data: data}, fault(err)
 	}
@@ -281,6 +282,7 @@ func (c *core) audited(ctx context.Context, read call) (out []store.Audit, err e
 	read.scan = func(row scanner) error {
 		var a store.Audit
 		err := row.Scan(&a.Number, &a.At, &a.Author, &a.Reason, &a.Action, &a.Consumer, &a.Source, &a.ID, &a.Run, &a.Login)
+		handles(&a.Consumer, &a.Source, &a.ID)
 		a.At = a.At.UTC()
 		out = append(out, a)
 		return err

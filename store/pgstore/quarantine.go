@@ -109,6 +109,7 @@ func quarantined(row scanner) (one store.Quarantined, err error) {
 	if err != nil {
 		return one, err
 	}
+	handles(&one.Consumer, &one.Source, &one.ID)
 	one.At = one.At.UTC()
 	if admitted != nil {
 		one.Admitted = admitted.UTC()

@@ -51,6 +51,8 @@ func (c *core) takeStep(s, found *store.Step) (take call, err error) {
 		was.Result, was.Outcome = string(result), string(outcome)
 		if was.Source == name(s.Source) && was.ID == name(s.ID) { // a long id is stored as its hash
 			was.Identity = s.Identity
+		} else {
+			handles(&was.Source, &was.ID)
 		}
 		if s.State != store.StepUndone && free(was.State) || was.State == store.StepAbsent {
 			was = store.Step{State: was.State}

@@ -18,6 +18,7 @@ func (c *core) steps(ctx context.Context, q store.StepQuery) (out []store.StepRe
 		var begun *time.Time
 		err := row.Scan(&s.Consumer, &s.Saga, &s.Name, &s.Occurrence, &s.State, &s.Dropped, &s.Source, &s.ID, &s.By.Source, &s.By.ID,
 			&s.Code, &result, &s.OutsideKey, &outcome, &begun, &s.At, &s.Changed)
+		handles(&s.Consumer, &s.Saga, &s.Name, &s.Occurrence, &s.Source, &s.ID, &s.By.Source, &s.By.ID)
 		if s.Result, s.Outcome, s.At, s.Changed = string(result), string(outcome), s.At.UTC(), s.Changed.UTC(); begun != nil {
 			s.Begun = begun.UTC()
 		}

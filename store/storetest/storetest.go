@@ -124,6 +124,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		{"Setting", settingTests[TTx]()},
 		{"Field", fieldTests[TTx]()},
 		{"Hostile", hostileTests[TTx]()},
+		{"OddName", oddNameTests[TTx]()},
 	} {
 		if h.Only != nil && !slices.Contains(h.Only, group.name) {
 			continue
