@@ -195,10 +195,7 @@ func (p *places) inJSON() bool { return p.id.field != "" || p.kind.field != "" |
 
 // data is that of m with those attributes that travel in it; keyed: the key does.
 func (p *places) data(m *skald.Message) (data []byte, keyed bool, err error) {
-	if m.Data == nil && (p.id.field != "" && m.ID != "" || p.kind.field != "" && m.Type != "") {
-		return nil, false, fmt.Errorf("%w: the envelope has a field in the value, and a tombstone has none: give id and type a header", ErrCannotCarry)
-	}
-	if !p.inJSON() || m.Data == nil { // the key of a tombstone travels elsewhere
+	if !p.inJSON() || m.Data == nil { // a tombstone has nothing to hold them
 		return m.Data, false, nil
 	}
 	object, err := fields(m.Data)

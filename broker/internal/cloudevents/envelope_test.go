@@ -111,7 +111,6 @@ func TestEnvelopesThatCannotCarry(t *testing.T) {
 		"a null id":       {broker.Envelope{ID: "json:i"}, skald.Message{Topic: "t", ID: "17", Data: []byte(`{"i":null}`)}, true},
 		"an id's object":  {broker.Envelope{ID: "json:i"}, skald.Message{Topic: "t", ID: "17", Data: []byte(`{"i":{"x":1}}`)}, true},
 		"an empty type":   {broker.Envelope{Type: "json:k"}, skald.Message{Topic: "t", Type: "placed", Data: []byte(`{"k":""}`)}, true},
-		"a tombstone's":   {broker.Envelope{ID: "json:i"}, skald.Message{Topic: "t", ID: "17"}, true},
 		"an unnamed head": {broker.Envelope{Key: "header:o"}, skald.Message{Topic: "t", Headers: []skald.Header{{Name: "\xff"}}, Data: []byte("{}")}, true},
 	} {
 		for name, style := range styles() {
