@@ -1,11 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
+	"os"
+	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/exit"
@@ -22,6 +27,7 @@ type debezium struct {
 	schema, slot, publication  string
 	payload, routeBy, routeTo  string
 	host, user, database, name string
+	tls                        string // sslmode of the URL
 	port                       uint16
 }
 
@@ -45,7 +51,8 @@ func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 	f.StringVar(&d.routeBy, "route-by", "topic", "the column that names the topic: topic, type, subject or key")
 	f.StringVar(&d.routeTo, "route-to", "${routedByValue}", "the topic's name made of that column's value, \"${routedByValue}.events.created\"")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		db, err := openDatabase(from(c, "store", "SKALD_STORE"), d.schema, "")
+		store := from(c, "store", "SKALD_STORE")
+		db, err := openDatabase(store, d.schema, "")
 		if err != nil {
 			return err
 		}
@@ -56,9 +63,13 @@ func debeziumConfigCommand(out, errs io.Writer) *cobra.Command {
 		if d.payload != "text" && d.payload != "bytes" {
 			return &exit.UsageError{What: "--payload is text or bytes"}
 		}
-		if !strings.Contains(" topic type subject key ", " "+d.routeBy+" ") {
+		if !slices.Contains([]string{"topic", "type", "subject", "key"}, d.routeBy) {
 			return &exit.UsageError{What: "--route-by is topic, type, subject or key"}
 		}
+		if len(d.slot) == 0 || len(d.slot) > 63 || strings.ContainsFunc(d.slot, noSlot) {
+			return &exit.UsageError{What: "--slot is 1 to 63 of a-z 0-9 _: PostgreSQL takes no other name of a slot"}
+		}
+		d.tls = sslMode(store)
 		at := s.cfg.ConnConfig
 		d.host, d.port, d.user, d.database = at.Host, at.Port, at.User, at.Database
 		return d.print(out, errs)
@@ -80,7 +91,19 @@ func (d *debezium) print(out, errs io.Writer) error {
 
 // makePublication: the root stands for the slots of the ring, and what empties them is not for the connector.
 func (d *debezium) makePublication() string {
-	return fmt.Sprintf("CREATE PUBLICATION %q FOR TABLE %q.skald_outbox WITH (publish = 'insert', publish_via_partition_root = true)", d.publication, d.schema)
+	return fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %s.skald_outbox WITH (publish = 'insert', publish_via_partition_root = true)",
+		pgx.Identifier{d.publication}.Sanitize(), pgx.Identifier{d.schema}.Sanitize())
+}
+
+func noSlot(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_') }
+
+// sslMode is what the URL, or libpq's environment, says of TLS; "": nothing.
+func sslMode(at string) string {
+	u, err := url.Parse(at)
+	if err != nil {
+		return ""
+	}
+	return cmp.Or(u.Query().Get("sslmode"), os.Getenv("PGSSLMODE"))
 }
 
 // config has no ce_specversion: Connect's InsertHeader makes the number 1 of the text 1.0.
@@ -129,6 +152,9 @@ func (d *debezium) config() map[string]string {
 		"transforms.plain.type": "org.apache.kafka.connect.transforms.DropHeaders",
 		// ce_id is the same as id
 		"transforms.plain.headers": "id,__debezium.context.connectorLogicalName,__debezium.context.taskId,__debezium.context.connectorName",
+	}
+	if d.tls != "" {
+		all["database.sslmode"] = d.tls
 	}
 	if d.payload == "bytes" { // of a heartbeat they are none
 		all["value.converter.delegate.converter.type"] = "org.apache.kafka.connect.json.JsonConverter"

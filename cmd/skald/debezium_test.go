@@ -286,5 +286,12 @@ func TestDebeziumConfig(t *testing.T) {
 	start(t, env, "debezium").expect(2, "skald debezium config")
 	start(t, env, "debezium", "config", "--payload", "both").expect(2, "text or bytes")
 	start(t, env, "debezium", "config", "--route-by", "data").expect(2, "--route-by")
+	start(t, env, "debezium", "config", "--route-by", "topic type").expect(2, "--route-by")
+	start(t, env, "debezium", "config", "--slot", "Bad Slot").expect(2, "--slot is")
 	start(t, []string{"SKALD_STORE=sqlite:x.db"}, "debezium", "config").expect(2, "PostgreSQL")
+	p = start(t, []string{"SKALD_STORE=postgres://u@db.example/orders?sslmode=verify-full"}, "debezium", "config", "--publication", `a"b`, "--schema", `s"`)
+	p.expect(0, `CREATE PUBLICATION "a""b" FOR TABLE "s""".skald_outbox`)
+	if has := `"database.sslmode": "verify-full"`; !strings.Contains(p.out.String(), has) {
+		t.Errorf("it does not print %s:\n%s", has, p.out.String())
+	}
 }
