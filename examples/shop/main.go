@@ -24,6 +24,7 @@ const usage = `The shop: an example of services over Skald.
 
   shop serve SERVICE|all --store URL --broker URL [--listen ADDR] [--instance NAME] [--prefix P] [--metrics ADDR] [--gateway URL]
              [--mail HOST:PORT] [--answer ADDR] [--ask NAME=URL …] [--orchestrated]
+             [--payments avro|protobuf --registry URL]
   shop load --url URL [--orders N] [--seed N] [--wait DURATION]
   shop audit --store URL [--json] [--prefix P]
   shop gateway --store URL [--listen ADDR] [--prefix P] [--moods none|some|wild] [--seed N] [--memory DURATION]
@@ -34,6 +35,8 @@ Stores: sqlite:FOLDER, postgres://…    Brokers: mem: (with "all" only), kafka:
 --answer is where this process tells what holds an order at its services; --ask, at the process that serves order, is where a service
 of another process has its --answer, again for each: the status of an order then names what holds it there, too.
 --orchestrated, at each service of a shop from its first order on: a saga of Order's says what comes next.
+--payments, at each service: payment.taken travels in Avro or Protobuf, with a schema registry; else in JSON. avro:1 and protobuf:1 are a
+build that does not know payment_method yet.
 SKALD_STORE and SKALD_BROKER stand for --store and --broker. Traces and metrics go to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
 
 Exit codes: 0 done; 1 it failed; 2 usage; 3 a promise is broken, or an order has not ended in time.

@@ -144,6 +144,9 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, "serve all order --store sqlite:x --broker mem:"},
 		{exitUsage, "serve order --store sqlite:x --broker mem:"}, // nobody could hear it
 		{exitUsage, "serve all --store sqlite:x"},
+		{exitUsage, "serve all --store sqlite:x --broker mem: --payments avro"}, // without a registry
+		{exitUsage, "serve all --store sqlite:x --broker mem: --payments xml --registry http://127.0.0.1:1"},
+		{exitUsage, "serve all --store sqlite:x --broker mem: --registry http://127.0.0.1:1"},
 		{exitUsage, "serve all --store sqlite:x --broker kafka://nowhere"},
 		{exitUsage, "load"},
 		{exitUsage, "load --url http://127.0.0.1:1 --orders 0"},

@@ -13,12 +13,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/sr"
+
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/examples/shop/event"
 	"github.com/skald-go/skald/examples/shop/gateway"
 	"github.com/skald-go/skald/examples/shop/mail"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/examples/shop/service"
+	"github.com/skald-go/skald/examples/shop/wire"
 )
 
 const (
@@ -30,6 +33,7 @@ type serving struct {
 	store, broker, listen, prefix, instance, metrics, answer, gateway, mail string
 	ask                                                                     place.Elsewhere
 	older, orchestrated                                                     bool
+	payments                                                                wire.Form
 	names                                                                   []string
 	out                                                                     io.Writer
 	log                                                                     *slog.Logger
@@ -51,7 +55,12 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 	f.StringVar(&s.mail, "mail", "", "HOST:PORT of who delivers Notification's mails; none: nobody")
 	f.BoolVar(&s.older, "older", false, "instances of a build that knew no steps serve too, or did")
 	f.BoolVar(&s.orchestrated, "orchestrated", false, "a saga of Order's knows what comes next; the same for all services of the shop")
+	payments := f.String("payments", "json", "how payment.taken travels: json, avro, protobuf; avro:1 and protobuf:1 are of an old build")
+	registry := f.String("registry", "", "the schema registry of avro and protobuf")
 	names, err := parse(f, args, 1)
+	if err == nil {
+		s.payments, err = form(*payments, *registry)
+	}
 	if err != nil {
 		return err
 	}
@@ -69,6 +78,23 @@ func serve(ctx context.Context, args []string, out, errs io.Writer) error {
 		return err
 	}
 	return s.run(ctx)
+}
+
+// form is how payment.taken travels.
+func form(payments, registry string) (wire.Form, error) {
+	f, err := wire.Parse(payments)
+	switch {
+	case err != nil:
+		return f, &place.UsageError{What: "--payments: " + err.Error()}
+	case (f.Language == wire.JSON) != (registry == ""):
+		return f, &place.UsageError{What: "--registry URL is for --payments avro or protobuf, which need it"}
+	case registry == "":
+		return f, nil
+	}
+	if f.Registry, err = sr.NewClient(sr.URLs(registry)); err != nil {
+		return f, &place.UsageError{What: "--registry: " + err.Error()}
+	}
+	return f, nil
 }
 
 // asks: what --ask names would be asked for Order's status, and is not asked in this process already.
@@ -176,7 +202,7 @@ func (s serving) try(ctx context.Context, name string, shop place.Shop, bus *pla
 	if err := place.MakeTopics(ctx, client, events, 0); err != nil {
 		return nil, err
 	}
-	o := &service.Options{Style: events.Style, Prefix: s.prefix, Instance: s.instance, Older: s.older}
+	o := &service.Options{Style: events.Style, Prefix: s.prefix, Instance: s.instance, Older: s.older, Payments: s.payments}
 	o.Where = shop.Where(s.ask)
 	o.Inbox.Logger, o.Relay.Logger, o.Saga.Logger = s.log, s.log, s.log
 	if s.gateway != "" {

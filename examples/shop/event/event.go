@@ -53,23 +53,24 @@ const (
 
 // An Order is what was bought. Every event carries it whole, so that no service asks another for it.
 type Order struct {
-	ID       string `json:"id"`
-	Customer string `json:"customer"`
-	Items    []Item `json:"items"`
-	Cents    int64  `json:"cents"` // the sum
+	ID       string `json:"id" avro:"id"`
+	Customer string `json:"customer" avro:"customer"`
+	Items    []Item `json:"items" avro:"items"`
+	Cents    int64  `json:"cents" avro:"cents"` // the sum
 }
 
 // An Item is one line of an order.
 type Item struct {
-	SKU      string `json:"sku"`
-	Quantity int64  `json:"quantity"`
-	Cents    int64  `json:"cents"` // of one piece
+	SKU      string `json:"sku" avro:"sku"`
+	Quantity int64  `json:"quantity" avro:"quantity"`
+	Cents    int64  `json:"cents" avro:"cents"` // of one piece
 }
 
 // A Verdict is what became of an order at one service.
 type Verdict struct {
 	Order
-	Reason string `json:"reason,omitempty"` // of a "no"
+	Reason string `json:"reason,omitempty"`                               // of a "no"
+	Method string `json:"payment_method,omitempty" avro:"payment_method"` // of a payment that was taken; it came later
 }
 
 // A Change is where a customer wants an order to be sent instead, and what that costs.

@@ -50,6 +50,9 @@ const (
 	barred = "barred"
 )
 
+// card is how customers pay: the gateway takes nothing else.
+const card = "card"
+
 // Options of a Payment service. The zero value works.
 type Options struct {
 	Outbox *outbox.Options  // default: as it says
@@ -142,7 +145,9 @@ func (s *Payment[TTx]) Listen(in *inbox.Inbox[TTx]) {
 }
 
 func (s *Payment[TTx]) listenToOrders(in *inbox.Inbox[TTx]) {
-	taken := func(o event.Order) skald.Draft { return s.events.PaymentTaken.New(o.ID, event.Verdict{Order: o}) }
+	taken := func(o event.Order) skald.Draft {
+		return s.events.PaymentTaken.New(o.ID, event.Verdict{Order: o, Method: card})
+	}
 	declined := func(o event.Order, why string) skald.Draft {
 		return s.events.PaymentDeclined.New(o.ID, event.Verdict{Order: o, Reason: why})
 	}

@@ -3,6 +3,7 @@ package place
 import (
 	"errors"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/store/pgstore"
 )
@@ -19,5 +20,6 @@ func (e *UsageError) Error() string { return e.What }
 // again later.
 func Away(err error) bool {
 	var busy *pgstore.BusyError
-	return errors.Is(err, broker.ErrAway) || pgstore.Outage(err) || errors.As(err, &busy)
+	var outage *skald.OutageError // of a schema registry
+	return errors.Is(err, broker.ErrAway) || pgstore.Outage(err) || errors.As(err, &busy) || errors.As(err, &outage)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/examples/shop/place"
 	"github.com/skald-go/skald/store/pgstore"
@@ -18,7 +19,7 @@ import (
 func TestAway(t *testing.T) {
 	code := func(c string) error { return &pgconn.PgError{Severity: "FATAL", Code: c} }
 	for _, away := range []error{broker.ErrAway, io.ErrUnexpectedEOF, &net.OpError{Op: "dial", Err: errors.New("refused")},
-		code("57P03"), code("57P01"), code("40P01"), &pgstore.BusyError{Table: "a table"}} {
+		code("57P03"), code("57P01"), code("40P01"), &pgstore.BusyError{Table: "a table"}, skald.Outage(errors.New("503"))} {
 		if !place.Away(fmt.Errorf("try: %w", away)) {
 			t.Errorf("%v ends the service", away)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/payment"
 	"github.com/skald-go/skald/examples/shop/sample"
 	"github.com/skald-go/skald/examples/shop/table"
+	"github.com/skald-go/skald/examples/shop/wire"
 	"github.com/skald-go/skald/flow"
 	"github.com/skald-go/skald/health"
 	"github.com/skald-go/skald/inbox"
@@ -65,6 +66,8 @@ type Options struct {
 	// Older: instances of a build that knew no steps share the groups of Payment and Inventory, or did.
 	// Default false.
 	Older bool
+	// Payments is how payment.taken travels: what an instance writes, and what it can read. Default: JSON.
+	Payments wire.Form
 	// Gateway is whom Payment asks. Default: one in its own database, which does what it is asked.
 	Gateway gateway.Gateway
 	// Mail is who delivers Notification's mails. Default: nobody; what it writes down is the mail.
@@ -114,8 +117,15 @@ func New[TTx any](name string, home table.Home[TTx], bus broker.Broker, o *Optio
 	events := event.New(d.Prefix)
 	events.Style = d.Style
 	s := &Service[TTx]{Name: name}
+	warm, err := d.Payments.In(events, home.Store, d.Inbox.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("service %s: %w", name, err)
+	}
 	if err := s.build(home, events, d); err != nil {
 		return nil, fmt.Errorf("service %s: %w", name, err)
+	}
+	if name == "payment" {
+		s.Part = ready[TTx]{s.Part, warm}
 	}
 	in, out := d.Inbox, d.Relay
 	in.Member = events.Group(name) + "-" + d.Instance
@@ -136,6 +146,19 @@ func New[TTx any](name string, home table.Home[TTx], bus broker.Broker, o *Optio
 		}
 	}
 	return s, nil
+}
+
+// ready is a writer that has the ids of its schemas before it writes.
+type ready[TTx any] struct {
+	Part[TTx]
+	warm func(context.Context) error
+}
+
+func (r ready[TTx]) Prepare(ctx context.Context) error {
+	if err := r.Part.Prepare(ctx); err != nil {
+		return err
+	}
+	return r.warm(ctx)
 }
 
 // track keeps a row for each order, by the events of all services: nobody else knows the whole.

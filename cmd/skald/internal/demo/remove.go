@@ -67,7 +67,7 @@ func tables(service string) []string {
 		"inventory":    {"stock", "reservations", "movements"},
 		"fulfilment":   {"oversize", "parcels", "dispatches", "changes"},
 		"notification": {"mails"},
-		"analytics":    {"happenings"},
+		"analytics":    {"happenings", "payment_methods"},
 		place.Bank:     {"gateway_funds", "gateway_moves", "gateway_memory"},
 		place.Post:     {"mailbox"},
 	}

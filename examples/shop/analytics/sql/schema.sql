@@ -5,3 +5,9 @@ CREATE TABLE IF NOT EXISTS /*schema*/happenings (
     cents    BIGINT NOT NULL,
     at       TEXT NOT NULL
 );
+
+-- How each payment was made: nothing where the build that read it knows no methods, or nobody said.
+CREATE TABLE IF NOT EXISTS /*schema*/payment_methods (
+    order_id TEXT NOT NULL,
+    method   TEXT NOT NULL
+);
