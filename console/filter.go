@@ -35,7 +35,7 @@ const keyCode = "base64:"
 func selection(q *request, dead bool) (s operate.Selection, err error) {
 	s = operate.Selection{Dead: dead, Consumer: q.arg("consumer"), Source: q.arg("source"), ID: q.arg("id"), Topic: q.arg("topic"), Type: q.arg("type"),
 		Fingerprint: q.arg("fingerprint"), Kind: q.arg("kind")}
-	if q.Form.Has("key") && q.arg("key") != "" {
+	if q.arg("key") != "" {
 		if s.Key, err = keyOf(q.arg("key")); err != nil {
 			return s, err
 		}

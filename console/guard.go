@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -69,16 +71,17 @@ func (h *handler) admit(q *request, to route) (err error) {
 	if need&^View != 0 && strings.TrimSpace(q.who.Name) == "" {
 		return refuse(http.StatusForbidden, "who acts needs a name, which is noted: Options.Who gave none")
 	}
+	if q.args, err = url.ParseQuery(q.URL.RawQuery); err != nil { // what is left out would choose more
+		return refuse(http.StatusBadRequest, "the arguments of the URL cannot be read: write %%3B for a semicolon and %%25 for a percent sign")
+	}
 	if q.Method != http.MethodPost {
-		return nil
+		return nil // a body is nobody's argument
 	}
 	if err := sameOrigin(q.Request); err != nil {
 		return err
 	}
-	const mostForm = 64 << 10
-	q.Body = http.MaxBytesReader(nil, q.Body, mostForm)
-	if err := q.ParseForm(); err != nil {
-		return refuse(http.StatusBadRequest, "the form cannot be read, or has more than %d bytes", mostForm)
+	if err := q.readForm(); err != nil {
+		return err
 	}
 	given := q.PostForm.Get("token")
 	if given == "" {
@@ -86,6 +89,22 @@ func (h *handler) admit(q *request, to route) (err error) {
 	}
 	if !h.tokenOK(q.who.Name, given) {
 		return refuse(http.StatusForbidden, "the form is from before the console started, or not the console's: go back, reload the page, and try again")
+	}
+	return nil
+}
+
+// readForm adds what the form says to the arguments, before those of the URL.
+func (q *request) readForm() error {
+	const mostForm, form = 64 << 10, "application/x-www-form-urlencoded"
+	if kind, _, _ := mime.ParseMediaType(q.Header.Get("Content-Type")); kind != form && (kind != "" || q.ContentLength != 0) {
+		return refuse(http.StatusUnsupportedMediaType, "a POST has a body of the type %s, not %.64q", form, kind)
+	}
+	q.Body = http.MaxBytesReader(nil, q.Body, mostForm)
+	if err := q.ParseForm(); err != nil {
+		return refuse(http.StatusBadRequest, "the form cannot be read, or has more than %d bytes", mostForm)
+	}
+	for name, values := range q.PostForm {
+		q.args[name] = append(slices.Clone(values), q.args[name]...)
 	}
 	return nil
 }

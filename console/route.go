@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/skald-go/skald/operate"
 )
@@ -56,12 +57,13 @@ type request struct {
 	h     *handler
 	who   Who
 	token string
+	args  url.Values
 }
 
 func (q *request) may(r Right) bool { return q.who.May&r == r }
 
 // arg is an argument of the URL, or of the form that was sent.
-func (q *request) arg(name string) string { return q.FormValue(name) }
+func (q *request) arg(name string) string { return q.args.Get(name) }
 
 // source is the one that the argument "in" names.
 func (q *request) source() (*source, error) {
