@@ -37,6 +37,9 @@ type Options struct {
 	Local string
 	// Mask changes the payload that is shown to somebody who may see payloads. Nil: it is shown as it is.
 	Mask func(m skald.Message, body []byte) []byte
+	// MaskHeader changes the value of a header that is shown to somebody who may see payloads. Nil: it is shown
+	// as it is, and with a Mask not at all.
+	MaskHeader func(m skald.Message, name string, value []byte) []byte
 	// Links are shown beside a message, by their text. A URL may have {traceparent}, {trace}, {id}, {key},
 	// {type} and {consumer}.
 	Links map[string]string
@@ -60,7 +63,7 @@ type Right uint8
 const (
 	View Right = 1 << iota // pages, without payloads and values of headers
 	Act                    // the verbs
-	// payloads and values of headers, as Mask leaves them; each look is noted in skald_audit
+	// payloads and values of headers, as Mask and MaskHeader leave them; each look is noted in skald_audit
 	Payloads
 )
 

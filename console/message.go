@@ -54,8 +54,9 @@ type shown struct {
 }
 
 type shownHeader struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Hidden bool   `json:"hidden,omitempty"` // no MaskHeader says what may be shown
 }
 
 // seenOf tells apart how a kept message stands, as far as a verb cares.
@@ -189,10 +190,22 @@ func (h *handler) shown(p *store.Parked) *shown {
 		body, out.Cut = body[:mostShown], true
 	}
 	out.Data = strings.ToValidUTF8(string(body), "�")
-	for _, h := range p.Message.Headers {
-		out.Headers = append(out.Headers, shownHeader{h.Name, strings.ToValidUTF8(cut(string(h.Value), 1000), "�")})
+	for _, one := range p.Message.Headers {
+		out.Headers = append(out.Headers, h.shownHeader(p.Message, one))
 	}
 	return out
+}
+
+// shownHeader is a header as MaskHeader leaves it. Whoever masks payloads would not have it shown as it is.
+func (h *handler) shownHeader(m skald.Message, is skald.Header) shownHeader {
+	value := slices.Clone(is.Value)
+	switch {
+	case h.o.MaskHeader != nil:
+		value = h.o.MaskHeader(m, is.Name, value)
+	case h.o.Mask != nil:
+		return shownHeader{is.Name, "", true}
+	}
+	return shownHeader{is.Name, strings.ToValidUTF8(cut(string(value), 1000), "�"), false}
 }
 
 func (v *messagePage) title() string { return "Message " + cut(v.id.ID, 80) }

@@ -168,6 +168,10 @@ func (v *messagePage) payload(p *page) {
 		}
 		p.put("<pre>%s</pre>\n", v.Shown.Data)
 		for _, h := range v.Shown.Headers {
+			if h.Hidden {
+				p.put("<p>%s: <span class=\"dim\">hidden, since Options.MaskHeader is not set</span></p>\n", h.Name)
+				continue
+			}
 			p.put("<p>%s: <code>%s</code></p>\n", h.Name, h.Value)
 		}
 	case !p.q.may(Payloads):

@@ -20,7 +20,14 @@ type runPage struct {
 func (v *runPage) title() string { return runTitle(&v.Run) + " " + v.ID }
 func (v *runPage) live()         {}
 
-func run(q *request) (view, error) { return runOf(q) }
+func run(q *request) (view, error) {
+	v, err := runOf(q)
+	if err != nil {
+		return nil, err
+	}
+	v.Request = v.Request.WithoutData()
+	return v, nil
+}
 
 func runOf(q *request) (*runPage, error) {
 	s, err := q.source()
@@ -161,6 +168,7 @@ func runs(q *request) (view, error) {
 	v := &runsPage{Runs: []runPage{}, Away: append([]Away{}, away...)}
 	for _, g := range got {
 		for i := range g.is {
+			g.is[i].Request = g.is[i].Request.WithoutData()
 			v.Runs = append(v.Runs, runPage{g.name, g.is[i], q.h.job(g.name, g.is[i].ID) != nil, g.source})
 		}
 	}

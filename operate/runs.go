@@ -38,6 +38,36 @@ type RunRequest struct {
 	Flows  *FlowSelection `json:"flows,omitempty"` // choreographed sagas, to be compensated
 }
 
+// WithoutData is the request without the data of a signal or of a step: payloads, which not everybody may see.
+func (q RunRequest) WithoutData() RunRequest {
+	if q.Change != nil && q.Change.Data != nil {
+		c := *q.Change
+		c.Data = nil
+		q.Change = &c
+	}
+	return q
+}
+
+// ActionWithoutData is the action of an audit without what RunRequest.WithoutData leaves out.
+func ActionWithoutData(action string) string {
+	verb, text, ok := strings.Cut(action, runBegun)
+	if !ok {
+		return action
+	}
+	var asked RunRequest
+	if err := json.Unmarshal([]byte(text), &asked); err != nil {
+		return verb + runBegun + "what cannot be read"
+	}
+	if asked.Change == nil || asked.Change.Data == nil {
+		return action
+	}
+	public, err := json.Marshal(asked.WithoutData())
+	if err != nil {
+		return verb + runBegun + "what cannot be written"
+	}
+	return verb + runBegun + string(public)
+}
+
 // What is noted of a run beside its changes, after the verb.
 const (
 	runBegun   = " begun: "

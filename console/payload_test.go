@@ -1,0 +1,65 @@
+package console_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// What was sent with a signal is a payload: no page of a viewer has it.
+func TestDataOfSignals(t *testing.T) {
+	db := memstore.New(nil)
+	run := operate.SagaRunOf("signal-1", operate.SagaSelection{Name: "order", Status: "running"},
+		operate.SagaChange{Verb: operate.SignalSaga, Signal: "paid", Data: []byte(`{"card":"4711"}`)}, 2, operate.Order{Author: "ann", Reason: "by phone"})
+	if err := operate.BeginRun(t.Context(), db, run); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, of(db), &console.Options{Who: func(*http.Request) (console.Who, error) { return console.Who{Name: "ben", May: console.View}, nil }})
+	for _, path := range []string{"/audit", "/audit?has=4711", "/runs", "/run?in=orders&run=signal-1"} {
+		for _, kind := range []string{"text/html", "application/json"} {
+			w := b.do(http.MethodGet, path, nil, "Accept", kind)
+			body := strings.ReplaceAll(w.Body.String(), "has=4711", "")
+			body = strings.ReplaceAll(body, `value="4711"`, "")
+			if w.Code != http.StatusOK || strings.Contains(body, "4711") {
+				t.Errorf("%s as %s: %d: %s", path, kind, w.Code, body)
+			}
+			if !strings.Contains(body, "paid") && kind == "application/json" && !strings.Contains(path, "has=") {
+				t.Errorf("%s does not say which signal: %s", path, body)
+			}
+		}
+	}
+	got, err := operate.ReadRun(t.Context(), db, "signal-1")
+	if err != nil || string(got.Request.Change.Data) != `{"card":"4711"}` { // whoever goes on with it needs it
+		t.Errorf("%s, %v", got.Request.Change.Data, err)
+	}
+}
+
+// Values of headers pass a mask, too: of their own, and without it they are hidden.
+func TestMask(t *testing.T) {
+	const at = "/message?consumer=payment&id=d-0&in=orders&source=%2Fshop"
+	mask := func(skald.Message, []byte) []byte { return []byte("masked") }
+	for name, c := range map[string]struct {
+		o     console.Options
+		shows string
+	}{
+		"no mask":        {console.Options{}, "tenant: <code>blue</code>"},
+		"of payloads":    {console.Options{Mask: mask}, "hidden, since Options.MaskHeader is not set"},
+		"of headers too": {console.Options{Mask: mask, MaskHeader: func(_ skald.Message, name string, value []byte) []byte { return []byte(name[:1] + string(value[:1])) }}, "tenant: <code>tb</code>"},
+	} {
+		b := open(t, of(kept(t, 1)), &c.o)
+		form := b.form(b.page(at), "/message/payload")
+		page := b.do(http.MethodPost, "/message/payload", form).Body.String()
+		if !strings.Contains(page, c.shows) || c.o.Mask != nil && (strings.Contains(page, "blue") || strings.Contains(page, "4711") || !strings.Contains(page, "masked")) {
+			t.Errorf("%s: %s", name, page)
+		}
+		body := b.do(http.MethodPost, "/message/payload", form, "Accept", "application/json").Body.String()
+		if c.o.Mask != nil && strings.Contains(body, "blue") {
+			t.Errorf("%s: %s", name, body)
+		}
+	}
+}
