@@ -37,16 +37,18 @@ func act(q *request) (view, error) {
 		return v, nil
 	}
 	run := v.run(q, "console-"+strings.ToLower(rand.Text()[:12]), reason)
+	j, err := q.h.reserve(v.at, run.ID)
+	if err != nil {
+		return nil, err
+	}
 	_, err = one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (struct{}, error) {
 		return struct{}{}, operate.BeginRun(ctx, s.db, run)
 	})
 	if err != nil {
+		q.h.letGo(j)
 		return nil, err
 	}
-	j, err := q.h.start(v.at, run)
-	if err != nil {
-		return nil, err
-	}
+	q.h.launch(v.at, run, j)
 	j.wait(q.Context(), shortWait) // most are done at once
 	return seeOther{q.h.at("/run", "in", v.Source, "run", run.ID)}, nil
 }

@@ -37,15 +37,15 @@ type Options struct {
 	Local string
 	// Mask changes the payload that is shown to somebody who may see payloads. Nil: it is shown as it is.
 	Mask func(m skald.Message, body []byte) []byte
-	// MaskHeader changes the value of a header that is shown to somebody who may see payloads. Nil: it is shown
-	// as it is, and with a Mask not at all.
+	// MaskHeader changes the value of a header that is shown to somebody who may see payloads. Nil: it is
+	// shown as it is, and with a Mask not at all.
 	MaskHeader func(m skald.Message, name string, value []byte) []byte
 	// Links are shown beside a message, by their text. A URL may have {traceparent}, {trace}, {id}, {key},
 	// {type} and {consumer}.
 	Links map[string]string
 	// Deadline is how long a source may take to answer a page. Default 2 s.
 	Deadline time.Duration
-	// Actions bounds what bulk actions this process runs: they end with it. Nil: nothing does.
+	// Actions bounds what bulk actions this process runs: they end with it. Nil: nothing does. See Console.Wait.
 	Actions context.Context
 	Logger  *slog.Logger // why a source did not answer. Default slog.Default()
 }
@@ -67,6 +67,19 @@ const (
 	Payloads
 )
 
+// A Console is the handler that New makes.
+type Console struct {
+	pages http.Handler
+	h     *handler
+}
+
+// ServeHTTP answers a request.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.pages.ServeHTTP(w, r) }
+
+// Wait waits until no bulk action is in hand any more, and how each ended is noted, or until ctx ends. Call it
+// once Options.Actions has ended, before the databases are closed.
+func (c *Console) Wait(ctx context.Context) error { return c.h.wait(ctx) }
+
 // A handler is a console.
 type handler struct {
 	base    string
@@ -80,7 +93,7 @@ type handler struct {
 
 // New is a console under the path base, "/ops" or "", over the databases of services by name. Mount it
 // without http.StripPrefix. Whatever is wrong with its arguments is each page's answer.
-func New(base string, sources map[string]Source, o *Options) http.Handler {
+func New(base string, sources map[string]Source, o *Options) *Console {
 	h := &handler{base: strings.TrimRight(base, "/"), sources: map[string]*source{}, secret: []byte(rand.Text())}
 	if o != nil {
 		h.o = *o
@@ -95,9 +108,9 @@ func New(base string, sources map[string]Source, o *Options) http.Handler {
 	}
 	h.names = slices.Sorted(maps.Keys(sources))
 	if err := h.check(sources); err != nil {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		return &Console{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "console.New: "+err.Error(), http.StatusInternalServerError)
-		})
+		}), h}
 	}
 	for name, s := range sources {
 		h.sources[name] = newSource(name, s)
@@ -105,7 +118,7 @@ func New(base string, sources map[string]Source, o *Options) http.Handler {
 	for _, r := range routes() {
 		h.mux.Handle(r.method+" "+h.base+r.path, h.guarded(r))
 	}
-	return h.secured(&h.mux)
+	return &Console{h.secured(&h.mux), h}
 }
 
 func (h *handler) check(sources map[string]Source) error {

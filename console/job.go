@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 // shortWait is how long a form waits for its run: most have ended by then.
 const shortWait = 300 * time.Millisecond
 
-// mostJobs bounds the bulk actions that this process runs at once.
+// mostJobs bounds the bulk actions that this process runs at once in a source: one that hangs keeps no other
+// from its own.
 const mostJobs = 4
 
 // jobs are the runs that this process carries out. What they have done is in skald_audit; a job only says
@@ -26,6 +28,8 @@ type jobs struct {
 
 // A job is a run in hand.
 type job struct {
+	name string // in jobs
+	ctx  context.Context
 	stop context.CancelFunc
 	done chan struct{} // closed when it has ended
 
@@ -57,41 +61,89 @@ func (j *job) stoppedBy(name string) {
 	j.stop()
 }
 
+func jobName(source, run string) string { return source + "\x00" + run }
+
 func (h *handler) job(source, run string) *job {
 	h.jobs.mu.Lock()
 	defer h.jobs.mu.Unlock()
-	return h.jobs.here[source+"\x00"+run]
+	return h.jobs.here[jobName(source, run)]
 }
 
-// start carries a run out, or goes on with it, until it has ended or is stopped, whatever becomes of the
-// request.
-func (h *handler) start(s *source, run operate.Run) (*job, error) {
-	name := s.name + "\x00" + run.ID
+// inHand are the names of the runs that this process carries out.
+func (h *handler) inHand() map[string]bool {
+	h.jobs.mu.Lock()
+	defer h.jobs.mu.Unlock()
+	names := map[string]bool{}
+	for name := range h.jobs.here {
+		names[name] = true
+	}
+	return names
+}
+
+// reserve makes room for a run, before anything of it is noted. It is launched or let go.
+func (h *handler) reserve(s *source, run string) (*job, error) {
+	name := jobName(s.name, run)
 	h.jobs.mu.Lock()
 	defer h.jobs.mu.Unlock()
 	if h.jobs.here == nil {
 		h.jobs.here = map[string]*job{}
 	}
+	n := 0
+	for other := range h.jobs.here {
+		if strings.HasPrefix(other, jobName(s.name, "")) {
+			n++
+		}
+	}
 	switch {
 	case h.jobs.here[name] != nil:
 		return nil, refuse(http.StatusConflict, "the run is in hand already")
-	case len(h.jobs.here) >= mostJobs:
-		return nil, refuse(http.StatusTooManyRequests, "this console carries out %d runs already: wait until one has ended, then go on with this one (%s)", mostJobs, run.ID)
+	case n >= mostJobs:
+		return nil, refuse(http.StatusTooManyRequests, "this console carries out %d runs in %s already: wait until one has ended, or stop one", mostJobs, s.name)
+	case h.o.Actions.Err() != nil:
+		return nil, refuse(http.StatusServiceUnavailable, "this console ends: it begins nothing any more")
 	}
-	ctx, stop := context.WithCancel(h.o.Actions)
-	j := &job{stop: stop, done: make(chan struct{})}
+	j := &job{done: make(chan struct{}), name: name}
+	j.ctx, j.stop = context.WithCancel(h.o.Actions)
 	h.jobs.here[name] = j
-	go func() {
-		defer close(j.done)
-		defer func() {
-			h.jobs.mu.Lock()
-			delete(h.jobs.here, name)
-			h.jobs.mu.Unlock()
-		}()
-		defer stop()
-		h.carry(ctx, s, run, j)
-	}()
 	return j, nil
+}
+
+// letGo gives the room of a job back.
+func (h *handler) letGo(j *job) {
+	j.stop()
+	h.jobs.mu.Lock()
+	defer h.jobs.mu.Unlock()
+	delete(h.jobs.here, j.name)
+	close(j.done)
+}
+
+// launch carries a run out, or goes on with it, until it has ended or is stopped, whatever becomes of the
+// request.
+func (h *handler) launch(s *source, run operate.Run, j *job) {
+	go func() {
+		defer h.letGo(j)
+		h.carry(j.ctx, s, run, j)
+	}()
+}
+
+// wait waits until no run is in hand.
+func (h *handler) wait(ctx context.Context) error {
+	for {
+		var one *job
+		h.jobs.mu.Lock()
+		for _, j := range h.jobs.here {
+			one = j
+		}
+		h.jobs.mu.Unlock()
+		if one == nil {
+			return nil
+		}
+		select {
+		case <-one.done:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for bulk actions: %w", ctx.Err())
+		}
+	}
 }
 
 // carry does what a run asks for, and notes how it ended.

@@ -207,7 +207,7 @@ func (v *groupsPage) html(p *page) {
 }
 
 func (p *page) group(source string, g *operate.Group) {
-	of := []string{"in", source, "consumer", g.Consumer, "fingerprint", g.Fingerprint}
+	of := filters(p.q, "in", source, "consumer", g.Consumer, "fingerprint", g.Fingerprint)
 	p.put("<tr><td class=\"n\">")
 	p.link(number(int64(g.Count)), "/dead", of...)
 	p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"why\">%s<br><code>%s</code></td><td>", g.Consumer, g.Kind, g.Type, cut(firstLine(g.Error), 200), g.Fingerprint)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/operate"
-	"github.com/skald-go/skald/store"
 )
 
 // A runPage is a bulk action as it is noted in skald_audit.
@@ -45,17 +44,20 @@ func runOf(q *request) (*runPage, error) {
 
 // stopRun interrupts a run that this console has in hand.
 func stopRun(q *request) (view, error) {
-	v, err := runOf(q)
+	s, err := q.source()
 	if err != nil {
 		return nil, err
 	}
-	j := q.h.job(v.Source, v.ID)
-	if j == nil {
+	j, id := q.h.job(s.name, q.arg("run")), q.arg("run")
+	if j == nil { // else nothing is asked of the database: it may be what hangs
+		if _, err := runOf(q); err != nil {
+			return nil, err
+		}
 		return nil, refuse(http.StatusConflict, "this console does not have the run in hand: it has ended, was interrupted, or another process has it")
 	}
 	j.stoppedBy(q.who.Name)
 	j.wait(q.Context(), shortWait)
-	return seeOther{q.h.at("/run", "in", v.Source, "run", v.ID)}, nil
+	return seeOther{q.h.at("/run", "in", s.name, "run", id)}, nil
 }
 
 // resumeRun goes on with a run that was interrupted.
@@ -69,10 +71,11 @@ func resumeRun(q *request) (view, error) {
 	}
 	r := v.Run
 	r.Author = q.who.Name // who goes on with it answers for what it does from now on
-	j, err := q.h.start(v.at, r)
+	j, err := q.h.reserve(v.at, r.ID)
 	if err != nil {
 		return nil, err
 	}
+	q.h.launch(v.at, r, j)
 	j.wait(q.Context(), shortWait)
 	return seeOther{q.h.at("/run", "in", v.Source, "run", v.ID)}, nil
 }
@@ -146,57 +149,4 @@ func (v *runPage) button(p *page, path, text string) {
 	p.put("<form method=\"post\" action=\"%s\">", p.q.h.at(path))
 	p.hidden("token", p.q.token, "in", v.Source, "run", v.ID)
 	p.put("<button>%s</button></form>\n", text)
-}
-
-// A runsPage lists the last bulk actions of consoles.
-type runsPage struct {
-	Runs []runPage `json:"runs"`
-	Away []Away    `json:"away"`
-}
-
-const runsWithin = 10_000 // of the last acts
-
-func runs(q *request) (view, error) {
-	only, err := q.only()
-	if err != nil {
-		return nil, err
-	}
-	got, away := each(q.Context(), q.h, only, func(ctx context.Context, s *source) ([]operate.Run, error) {
-		list, err := s.db.Audits(ctx, store.AuditQuery{Limit: runsWithin})
-		return operate.RunsOf(list), err
-	})
-	v := &runsPage{Runs: []runPage{}, Away: append([]Away{}, away...)}
-	for _, g := range got {
-		for i := range g.is {
-			g.is[i].Request = g.is[i].Request.WithoutData()
-			v.Runs = append(v.Runs, runPage{g.name, g.is[i], q.h.job(g.name, g.is[i].ID) != nil, g.source})
-		}
-	}
-	return v, nil
-}
-
-func (*runsPage) title() string { return "Actions" }
-
-func (v *runsPage) html(p *page) {
-	p.away(v.Away)
-	p.put("<p>Bulk actions of consoles, among the last %s acts of each source. </p>\n", number(runsWithin))
-	if len(v.Runs) == 0 {
-		p.put("<p class=\"note fine\">None.</p>\n")
-		return
-	}
-	p.put("<section class=\"card\"><div class=\"wide\"><table>\n<tr><th scope=\"col\">run</th><th scope=\"col\">source</th><th scope=\"col\">verb</th><th scope=\"col\">consumer</th>" +
-		"<th scope=\"col\" class=\"n\">of</th><th scope=\"col\">by</th><th scope=\"col\">why</th><th scope=\"col\">begun</th><th scope=\"col\"></th></tr>\n")
-	for i := range v.Runs {
-		r := &v.Runs[i]
-		p.put("<tr><td>")
-		p.link(r.ID, "/run", "in", r.Source, "run", r.ID)
-		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d</td><td>%s</td><td class=\"why\">%s</td><td>", r.Source, r.Verb, r.Request.Selection.Consumer, r.Request.Of, r.Author, cut(r.Reason, 200))
-		p.when(r.Begun)
-		here := ""
-		if r.Here {
-			here = "in hand"
-		}
-		p.put("</td><td>%s</td></tr>\n", here)
-	}
-	p.put("</table></div></section>\n")
 }

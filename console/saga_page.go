@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -13,16 +14,16 @@ import (
 const ofSaga = "saga-"
 
 // noteLook stores who looked at what only some may see.
-func (h *handler) noteLook(q *request, s *source, action, consumer, source, id string) error {
-	stood, err := s.db.Apply(q.Context(), store.Effect{Audit: &store.Audit{Author: q.who.Name, Reason: "looked at in the console", Action: action, Consumer: consumer,
-		Identity: store.Identity{Source: source, ID: id}}})
-	if err == nil && !stood[0] {
-		err = errBusy
-	}
-	if err != nil {
-		return h.unanswered(q.Context(), s.name, err)
-	}
-	return nil
+func (h *handler) noteLook(q *request, s *source, action, consumer, from, id string) error {
+	_, err := one(q.Context(), h, s, func(ctx context.Context, s *source) (struct{}, error) {
+		stood, err := s.db.Apply(ctx, store.Effect{Audit: &store.Audit{Author: q.who.Name, Reason: "looked at in the console", Action: action, Consumer: consumer,
+			Identity: store.Identity{Source: from, ID: id}}})
+		if err == nil && !stood[0] {
+			err = errBusy
+		}
+		return struct{}{}, err
+	})
+	return err
 }
 
 // masked is a payload of a saga, as Mask leaves it.

@@ -3,7 +3,9 @@ package operate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +40,8 @@ type RunRequest struct {
 	Flows  *FlowSelection `json:"flows,omitempty"` // choreographed sagas, to be compensated
 }
 
-// WithoutData is the request without the data of a signal or of a step: payloads, which not everybody may see.
+// WithoutData is the request without the data of a signal or of a step: payloads, which not everybody may
+// see.
 func (q RunRequest) WithoutData() RunRequest {
 	if q.Change != nil && q.Change.Data != nil {
 		c := *q.Change
@@ -160,14 +163,51 @@ func begunRun(a *store.Audit, verb, text string) (r Run, ok bool) {
 	return r, json.Unmarshal([]byte(text), &r.Request) == nil
 }
 
-// RunsOf are the runs that begin among some audits, without how far they have come.
-func RunsOf(audits []store.Audit) (out []Run) {
-	for i := range audits {
-		if verb, text, ok := strings.Cut(audits[i].Action, runBegun); ok && audits[i].Run != "" {
-			if r, ok := begunRun(&audits[i], verb, text); ok {
-				out = append(out, r)
+// ReadRuns are the runs that noted something among the last acts, the last begun first, each as ReadRun tells
+// it. It reads `within` acts, and up to five times as many where runs fill them.
+func ReadRuns(ctx context.Context, db RunReader, within int) (out []Run, err error) {
+	const most, cut = 5, 20
+	runs := map[string][]store.Audit{} // the last first
+	var ids []string
+	for before, n := int64(0), 0; n < most; n++ {
+		list, err := db.Audits(ctx, store.AuditQuery{Before: before, Limit: within})
+		if err != nil {
+			return nil, err
+		}
+		of := 0
+		for i := range list {
+			a := &list[i]
+			if before = a.Number; a.Run == "" {
+				continue
 			}
+			if of++; runs[a.Run] == nil {
+				ids = append(ids, a.Run)
+			}
+			runs[a.Run] = append(runs[a.Run], *a)
+		}
+		if len(list) < within || of < within/2 {
+			break
 		}
 	}
-	return out
+	asked := 0
+	for _, id := range ids {
+		acts := runs[id]
+		var r Run
+		for i := len(acts) - 1; i >= 0; i-- {
+			r.take(&acts[i])
+		}
+		if begins := &acts[len(acts)-1]; r.Begun.IsZero() || !strings.Contains(begins.Action, runBegun) { // it began before
+			if asked++; asked > cut {
+				continue
+			}
+			if r, err = ReadRun(ctx, db, id); errors.As(err, new(*NoneError)) {
+				continue // of a command that watched it, and noted no request
+			} else if err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, r)
+	}
+	slices.SortStableFunc(out, func(a, b Run) int { return b.Begun.Compare(a.Begun) })
+	return out, nil
 }

@@ -155,6 +155,11 @@ func serveConsole(ctx context.Context, listen string, sources map[string]console
 	if s.Shutdown(last) != nil {
 		_ = s.Close() // who still asks has had the time to
 	}
+	noted, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	defer cancel()
+	if err := h.Wait(noted); err != nil { // the databases are closed next
+		fmt.Fprintf(errs, "console: %v: they can be gone on with\n", err)
+	}
 	if err := <-over; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP: %w", err)
 	}

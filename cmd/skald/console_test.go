@@ -78,24 +78,35 @@ func TestConsole(t *testing.T) {
 	if !strings.Contains(plan, "skald dead drop --store @"+file) {
 		t.Errorf("%s", plan)
 	}
-	form := map[string][]string{"reason": {"nobody needs it"}}
-	for _, m := range regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`).FindAllStringSubmatch(plan, -1) {
-		form[m[1]] = []string{m[2]}
+	act := func(plan, canary string) int {
+		t.Helper()
+		form := map[string][]string{"reason": {"nobody needs it"}, "canary": {canary}}
+		for _, m := range regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`).FindAllStringSubmatch(plan, -1) {
+			form[m[1]] = []string{m[2]}
+		}
+		answer, err := http.PostForm(at+"/act", form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
 	}
-	answer, err := http.PostForm(at+"/act", form)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = answer.Body.Close()
+	code := act(plan, "")
 	start(t, []string{"SKALD_STORE=" + payments.at}, "dead", "list", "--json").expect(0, "")
 	list, err := store.ListKept(t.Context(), payments.s, store.Sought{})
 	if other, bad := store.ListKept(t.Context(), orders.s, store.Sought{}); err != nil || bad != nil || len(list) != 0 || len(other) != 1 {
-		t.Errorf("%d: %v, %v, %v, %v", answer.StatusCode, list, other, err, bad)
+		t.Errorf("%d: %v, %v, %v, %v", code, list, other, err, bad)
 	}
+	// It waits for what becomes of its only message when the process ends: that is noted.
+	act(get(at+"/act?consumer=consumer&id=d-1&in=orders&source=%2Fshop&verb=redrive"), "1")
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	c.expect(0)
+	acts, err := orders.s.Audits(t.Context(), store.AuditQuery{Limit: 1})
+	if err != nil || len(acts) != 1 || acts[0].Action != "redrive stopped: the console ended" {
+		t.Errorf("%+v, %v", acts, err)
+	}
 }
 
 // What cannot work says so.

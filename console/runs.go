@@ -1,0 +1,74 @@
+package console
+
+import (
+	"context"
+	"slices"
+
+	"github.com/skald-go/skald/operate"
+)
+
+// A runsPage lists the last bulk actions, and how far they are.
+type runsPage struct {
+	Runs []runPage `json:"runs"`
+	Away []Away    `json:"away"`
+}
+
+const runsWithin = 10_000 // of the last acts
+
+func runs(q *request) (view, error) {
+	only, err := q.only()
+	if err != nil {
+		return nil, err
+	}
+	here := q.h.inHand() // first: one that ends meanwhile is read as ended
+	got, away := each(q.Context(), q.h, only, func(ctx context.Context, s *source) ([]operate.Run, error) {
+		return operate.ReadRuns(ctx, s.db, runsWithin)
+	})
+	v := &runsPage{Runs: []runPage{}, Away: append([]Away{}, away...)}
+	for _, g := range got {
+		for _, r := range g.is {
+			r.Request = r.Request.WithoutData()
+			v.Runs = append(v.Runs, runPage{g.name, r, here[jobName(g.name, r.ID)] && r.Ended == "", g.source})
+		}
+	}
+	slices.SortStableFunc(v.Runs, func(a, b runPage) int { return b.Begun.Compare(a.Begun) })
+	return v, nil
+}
+
+func (*runsPage) title() string { return "Actions" }
+
+func (v *runsPage) html(p *page) {
+	p.away(v.Away)
+	p.put("<p>Bulk actions among the last %s acts of each source, the last begun first; further back where they fill those.</p>\n", number(runsWithin))
+	if len(v.Runs) == 0 {
+		p.put("<p class=\"note fine\">None.</p>\n")
+		return
+	}
+	p.put("<section class=\"card\"><div class=\"wide\"><table>\n")
+	p.heads("run", "source", "verb", "consumer", "changed", "stands", "by", "why", "begun")
+	for i := range v.Runs {
+		r := &v.Runs[i]
+		p.put("<tr><td>")
+		p.link(r.ID, "/run", "in", r.Source, "run", r.ID)
+		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d of %d</td><td class=\"why\">", r.Source, r.Verb, r.Request.Selection.Consumer, r.Done, r.Request.Of)
+		r.stands(p)
+		p.put("</td><td>%s</td><td class=\"why\">%s</td><td>", r.Author, cut(r.Reason, 200))
+		p.when(r.Begun)
+		p.put("</td></tr>\n")
+	}
+	p.put("</table></div></section>\n")
+}
+
+// stands says in a line how the run stands.
+func (v *runPage) stands(p *page) {
+	switch {
+	case v.Ended != "":
+		p.put("ended: %s", cut(v.Ended, 200))
+	case v.Here:
+		p.put("<b>in hand</b>")
+	case v.Stopped != "":
+		p.put("<b class=\"late\">interrupted</b>: %s", cut(v.Stopped, 200))
+	default:
+		p.put("<b class=\"late\">not ended</b>: nobody at this console has it in hand")
+	}
+}
