@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/skald-go/skald/operate"
 )
@@ -22,10 +23,10 @@ func act(q *request) (view, error) {
 	switch {
 	case v.changed(q.arg("seen")):
 		v.Changed = "what is meant has changed since the page was read: nothing was done. This is how it stands now."
-		return v, nil
-	case reason == "" || len(reason) > 1000:
+		return v.refused(http.StatusConflict, v.Changed), nil
+	case reason == "" || utf8.RuneCountInString(reason) > 1000:
 		v.Missing = "say why, in at most 1,000 letters: it is noted"
-		return v, nil
+		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
 	case v.More:
 		return nil, refuse(http.StatusUnprocessableEntity, "more than %s are meant: narrow the filter, or type the command", number(mostCounted))
 	case v.verb.about != messages && !v.many:
@@ -34,7 +35,7 @@ func act(q *request) (view, error) {
 		return nil, refuse(http.StatusNotFound, "nothing is meant any more: it was finished, or somebody else was first")
 	case v.Verb == "drop" && len(v.Needs) > 0:
 		v.Missing = "say what became of the calls outside"
-		return v, nil
+		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
 	}
 	run := v.run(q, "console-"+strings.ToLower(rand.Text()[:12]), reason)
 	j, err := q.h.reserve(v.at, run.ID)

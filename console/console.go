@@ -118,7 +118,7 @@ func New(base string, sources map[string]Source, o *Options) *Console {
 	for _, r := range routes() {
 		h.mux.Handle(r.method+" "+h.base+r.path, h.guarded(r))
 	}
-	return &Console{h.secured(&h.mux), h}
+	return &Console{h.secured(http.HandlerFunc(h.routed)), h}
 }
 
 func (h *handler) check(sources map[string]Source) error {

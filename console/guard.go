@@ -46,6 +46,33 @@ func (h *handler) secured(next http.Handler) http.Handler {
 	})
 }
 
+// routed is the pages, and an error as theirs where there is none.
+func (h *handler) routed(w http.ResponseWriter, r *http.Request) {
+	lost, pattern := h.mux.Handler(r)
+	if pattern != "" {
+		h.mux.ServeHTTP(w, r)
+		return
+	}
+	told := &tells{head: http.Header{}}
+	lost.ServeHTTP(told, r)
+	err := refuse(http.StatusNotFound, "there is no such page")
+	if told.code == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", told.head.Get("Allow"))
+		err = refuse(told.code, "this page is not for %.16s, but for %s", r.Method, told.head.Get("Allow"))
+	}
+	h.guarded(route{answer: func(*request) (view, error) { return nil, err }}).ServeHTTP(w, r)
+}
+
+// A tells keeps what a handler would answer, without its body.
+type tells struct {
+	head http.Header
+	code int
+}
+
+func (t *tells) Header() http.Header         { return t.head }
+func (t *tells) WriteHeader(code int)        { t.code = code }
+func (t *tells) Write(b []byte) (int, error) { return len(b), nil }
+
 // guarded lets a request in that may do what the route needs.
 func (h *handler) guarded(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +101,7 @@ func (h *handler) admit(q *request, to route) (err error) {
 	if q.args, err = url.ParseQuery(q.URL.RawQuery); err != nil { // what is left out would choose more
 		return refuse(http.StatusBadRequest, "the arguments of the URL cannot be read: write %%3B for a semicolon and %%25 for a percent sign")
 	}
-	if q.Method != http.MethodPost {
+	if to.method != http.MethodPost {
 		return nil // a body is nobody's argument
 	}
 	if err := sameOrigin(q.Request); err != nil {
@@ -141,7 +168,11 @@ func (h *handler) whoIs(r *http.Request) (Who, error) {
 // sameOrigin holds that a form of this console sent the request: a browser says where it comes from.
 func sameOrigin(r *http.Request) error {
 	foreign := refuse(http.StatusForbidden, "the request comes from another site")
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin": // no page can set it; a proxy may have changed the host that Origin is compared with
+		return nil
+	case "", "none":
+	default:
 		return foreign
 	}
 	origin := r.Header.Get("Origin")

@@ -123,6 +123,9 @@ func (v *plan) manyFlows(q *request) error {
 	if v.at.compensate == nil {
 		return refuse(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
 	}
+	if q.arg("key") != "" {
+		return refuse(http.StatusBadRequest, "many sagas are chosen by flow, state and overdue: a key is for one of them, without many")
+	}
 	sel := flowsOf(q)
 	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: mostCounted + 1}
 	list, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {

@@ -112,18 +112,26 @@ func (h *handler) render(w http.ResponseWriter, q *request, v view, err error) {
 	}
 	if wantsJSON(q.Request) {
 		kind := "application/json"
-		if err != nil {
-			kind = "application/problem+json"
+		if code >= http.StatusBadRequest {
+			kind = problemKind
+		}
+		text, bad := json.Marshal(v)
+		if bad != nil {
+			h.o.Logger.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", bad)
+			code, kind = http.StatusInternalServerError, problemKind
+			text = []byte(`{"status":500,"title":"Internal Server Error","detail":"the console failed: its log says why"}`)
 		}
 		w.Header().Set("Content-Type", kind)
 		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(v) // who asked is gone if this fails
+		_, _ = w.Write(append(text, '\n')) // who asked is gone if this fails
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
 	_, _ = w.Write(h.framed(q, v)) // who asked is gone if this fails
 }
+
+const problemKind = "application/problem+json"
 
 func wantsJSON(r *http.Request) bool {
 	accept := r.Header.Get("Accept")

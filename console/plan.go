@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -67,6 +68,9 @@ func pace(q *request) (p operate.Pace, err error) {
 				return p, refuse(http.StatusBadRequest, "%s is a number, not %.40q", name, text)
 			}
 		}
+	}
+	if usage := new(operate.UsageError); errors.As(p.CheckNumbers(), &usage) {
+		return p, refuse(http.StatusBadRequest, "%s", usage.What)
 	}
 	return p, nil
 }

@@ -1,6 +1,10 @@
 package console
 
-import "github.com/skald-go/skald/operate"
+import (
+	"net/http"
+
+	"github.com/skald-go/skald/operate"
+)
 
 const kindRejected = "rejected"
 
@@ -79,11 +83,12 @@ type plan struct {
 	Missing string             `json:"missing,omitempty"` // what the form lacks: nothing was done
 	Request operate.RunRequest `json:"request"`
 
-	at    *source
-	verb  verb
-	many  bool   // all sagas that a filter chooses, not one of them
-	tried bool   // each of them was asked whether the verb applies to it
-	alone string // seenOf the only message
+	*failure // what Changed and Missing say, as a problem
+	at       *source
+	verb     verb
+	many     bool   // all sagas that a filter chooses, not one of them
+	tried    bool   // each of them was asked whether the verb applies to it
+	alone    string // seenOf the only message
 }
 
 // A needsCall is a message at a call to the outside: a drop has to say what became of it.
@@ -97,11 +102,14 @@ type needsCall struct {
 func (v *plan) title() string { return v.verb.title }
 
 func (v *plan) status() int {
-	switch {
-	case v.Changed != "":
-		return 409
-	case v.Missing != "":
-		return 422
+	if v.failure != nil {
+		return v.Status
 	}
-	return 200
+	return http.StatusOK
+}
+
+// refused is v with the problem that nothing was done.
+func (v *plan) refused(code int, what string) *plan {
+	v.failure = &failure{Status: code, Title: http.StatusText(code), Detail: what}
+	return v
 }

@@ -29,10 +29,25 @@ type Pace struct {
 	Wait time.Duration `json:"wait,omitempty"`
 }
 
+// leastRate and mostRate bound a rate: a message takes hours, or no time.
+const leastRate, mostRate = 0.0001, 1_000_000
+
+// CheckNumbers is a *UsageError where a number of p is none, or out of its bounds.
+func (p *Pace) CheckNumbers() error {
+	switch { // what is no number is neither less than another nor more
+	case !(p.MaxErrors >= 0 && p.MaxErrors <= 1) || p.Wait < 0:
+		return &UsageError{"a wait is positive, a share of errors is from 0 to 1"}
+	case p.Rate != 0 && !(p.Rate >= leastRate && p.Rate <= mostRate):
+		return &UsageError{fmt.Sprintf("a rate is 0, or from %g to %d a second", leastRate, mostRate)}
+	}
+	return nil
+}
+
 func (p *Pace) check() error {
+	if err := p.CheckNumbers(); err != nil {
+		return err
+	}
 	switch {
-	case p.Rate < 0 || p.MaxErrors < 0 || p.MaxErrors > 1 || p.Wait < 0:
-		return &UsageError{"a rate and a wait are positive, a share of errors is from 0 to 1"}
 	case p.Run == "" && (p.Canary || p.Rate > 0):
 		return &UsageError{"a canary or a rate needs the name of a run"}
 	}
