@@ -215,7 +215,7 @@ func (v *plan) sample(p *page) {
 	for i := range v.Sample {
 		m := &v.Sample[i]
 		p.put("<tr><td>%s<br>", m.Type)
-		p.link(m.ID, "/message", "in", v.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
+		p.link(cut(m.ID, mostID), "/message", "in", v.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
 		p.put("</td><td>%s</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Consumer, m.State, cut(firstLine(m.LastError), 200))
 	}
 	p.put("</table></div>\n</section>\n")

@@ -119,9 +119,9 @@ func (p *page) audits(list []auditLine) {
 		}
 		p.put("</td><td>%s<br>", a.Consumer)
 		if a.Consumer != "" && a.ID != "" {
-			p.link(a.ID, "/message", "in", a.Source, "consumer", a.Consumer, "source", a.From, "id", a.ID)
+			p.link(cut(a.ID, mostID), "/message", "in", a.Source, "consumer", a.Consumer, "source", a.From, "id", a.ID)
 		} else {
-			p.put("%s", a.ID)
+			p.put("%s", cut(a.ID, mostID))
 		}
 		p.put("</td><td class=\"why\">%s</td></tr>\n", cut(a.Reason, 300))
 	}

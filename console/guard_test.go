@@ -146,7 +146,7 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%s: %v", path, head)
 		}
 	}
-	for _, wrong := range []http.Handler{console.New("ops", of(memstore.New(nil)), nil), console.New("/ops", nil, nil), console.New("/ops", map[string]console.Source{"a b": {}}, nil)} {
+	for _, wrong := range []http.Handler{console.New("ops", of(memstore.New(nil)), nil), console.New("/ops/../x", of(memstore.New(nil)), nil), console.New("/ops", nil, nil), console.New("/ops", map[string]console.Source{"a b": {}}, nil)} {
 		w := httptest.NewRecorder()
 		if wrong.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ops/", http.NoBody)); w.Code != http.StatusInternalServerError {
 			t.Errorf("%d: %s", w.Code, w.Body)

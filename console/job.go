@@ -148,7 +148,7 @@ func (h *handler) wait(ctx context.Context) error {
 
 // carry does what a run asks for, and notes how it ended.
 func (h *handler) carry(ctx context.Context, s *source, run operate.Run, j *job) {
-	err := do(ctx, s, run, j)
+	_, err := rescued(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, s, run, j) })
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
 	if err := h.note(last, ctx, s, run, j, err); err != nil {

@@ -12,6 +12,7 @@ import (
 const (
 	pageOf   = 100    // rows
 	mostScan = 10_000 // messages that are read for a page
+	mostID   = 80     // letters of an id in a list
 )
 
 // A keptPage is parked messages, or dead letters, of each source.
@@ -89,7 +90,9 @@ func (v *keptPage) html(p *page) {
 	}
 	n := 0
 	for i := range v.Parts {
-		n += len(v.Parts[i].Messages)
+		if n += len(v.Parts[i].Messages); v.Parts[i].Next > 0 {
+			n++ // there may be others
+		}
 		v.part(p, &v.Parts[i])
 	}
 	if n == 0 {
@@ -119,7 +122,7 @@ func (v *keptPage) part(p *page, part *keptPart) {
 	for i := range part.Messages {
 		m := &part.Messages[i]
 		p.put("<tr><td>%s<br>", m.Type)
-		p.link(m.ID, "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
+		p.link(cut(m.ID, mostID), "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
 		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d</td><td>", m.Consumer, cut(keyText(m.Key), 60), m.State, m.Attempts)
 		p.when(m.Since)
 		p.put("</td><td class=\"why\">%s</td></tr>\n", cut(firstLine(m.LastError), 200))
@@ -160,7 +163,7 @@ func deadGroups(q *request) (view, error) {
 		return nil, err
 	}
 	got, away := each(q.Context(), q.h, only, func(ctx context.Context, from *source) (groupsPart, error) {
-		page, err := operate.Kept(ctx, from.db, s, true, operate.Peek{Limit: mostCounted, Scan: mostCounted})
+		page, err := operate.Kept(ctx, from.db, s, true, operate.Peek{Limit: mostCounted, Scan: mostCounted + 1}) // one more tells whether there are others
 		var g operate.Grouping
 		for i := range page.List {
 			g.Add(&page.List[i])

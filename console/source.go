@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -129,7 +130,7 @@ func bounded[T any](ctx context.Context, h *handler, s *source, ask func(context
 	done := make(chan answer, 1)
 	go func() {
 		defer func() { <-s.room; stop() }()
-		is, err := ask(ctx, s)
+		is, err := rescued(ctx, func(ctx context.Context) (T, error) { return ask(ctx, s) })
 		done <- answer{is, err}
 	}()
 	select {
@@ -143,6 +144,16 @@ func bounded[T any](ctx context.Context, h *handler, s *source, ask func(context
 	default:
 		return is, ctx.Err()
 	}
+}
+
+// rescued reads, and takes a panic as an error: in a goroutine of its own it would end the service.
+func rescued[T any](ctx context.Context, read func(context.Context) (T, error)) (is T, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v: %s", r, debug.Stack())
+		}
+	}()
+	return read(ctx)
 }
 
 // one asks one source.
@@ -200,7 +211,7 @@ func (s *shared[T]) get(ctx context.Context, read func(context.Context) (T, erro
 		}
 		go func() {
 			defer stop()
-			is, err := read(apart)
+			is, err := rescued(apart, read)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.is, s.err, s.at = is, err, time.Now()

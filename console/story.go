@@ -44,8 +44,17 @@ func (v *storyPage) known() bool {
 }
 
 func story(q *request) (view, error) {
-	v := &storyPage{Asked: strings.TrimSpace(q.arg("q")), Parts: []storyPart{}, Away: []Away{}, Line: []event{}}
-	if v.Asked == "" {
+	asked := q.arg("q")
+	v, err := storyOf(q, asked)
+	if typed := strings.TrimSpace(asked); err == nil && typed != asked && !v.known() { // a key may end with a space, and so may a search
+		return storyOf(q, typed)
+	}
+	return v, err
+}
+
+func storyOf(q *request, asked string) (*storyPage, error) {
+	v := &storyPage{Asked: asked, Parts: []storyPart{}, Away: []Away{}, Line: []event{}}
+	if strings.TrimSpace(v.Asked) == "" {
 		return nil, refuse(http.StatusBadRequest, "what is looked for? Give a key, an id or a correlation")
 	}
 	if len(v.Asked) > 2<<10 {
@@ -53,13 +62,17 @@ func story(q *request) (view, error) {
 	}
 	key, err := keyOf(v.Asked)
 	if err != nil {
-		return nil, err
+		key = []byte(v.Asked) // it only begins as one in base64 does
 	}
 	sagas, away := each(q.Context(), q.h, "", func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {
-		return operate.SagaStandings(ctx, s.db, v.Asked, s.at)
+		return operate.SagaStandings(ctx, s.db, string(key), s.at)
 	})
 	v.Away = append(v.Away, away...)
-	hunt := &hunt{asked: v.Asked, keys: [][]byte{key}}
+	gone := map[string]bool{} // they are not waited for once more
+	for _, a := range away {
+		gone[a.Source] = true
+	}
+	hunt := &hunt{asked: v.Asked, saga: string(key), keys: [][]byte{key}}
 	of := map[string][]operate.SagaStanding{}
 	for _, g := range sagas {
 		of[g.name] = g.is
@@ -70,6 +83,9 @@ func story(q *request) (view, error) {
 	slices.SortFunc(hunt.keys, bytes.Compare)
 	hunt.keys = slices.CompactFunc(hunt.keys, bytes.Equal)
 	parts, away := each(q.Context(), q.h, "", func(ctx context.Context, s *source) (storyPart, error) {
+		if gone[s.name] {
+			return storyPart{}, errBusy // it is named already
+		}
 		part, err := hunt.look(ctx, s)
 		if err == nil {
 			hunt.outbox(ctx, s, &part, func(err error) string { return q.h.why(ctx, s.name, err) })
@@ -92,6 +108,7 @@ func story(q *request) (view, error) {
 // A hunt looks for the messages of some keys, and those of an id or a correlation.
 type hunt struct {
 	asked string
+	saga  string // asked as the key of a saga
 	keys  [][]byte
 }
 
@@ -159,7 +176,7 @@ const mostConsumers = 20 // whose steps are looked up
 
 func (h *hunt) steps(ctx context.Context, s *source, part *storyPart, consumers []atConsumer) error {
 	for _, c := range consumers[:min(mostConsumers, len(consumers))] {
-		list, err := operate.Steps(ctx, s.db, operate.StepSelection{Consumer: c.Name, Saga: h.asked, Limit: pageOf})
+		list, err := operate.Steps(ctx, s.db, operate.StepSelection{Consumer: c.Name, Saga: h.saga, Limit: pageOf})
 		if usage := new(operate.UsageError); err != nil && !errors.As(err, &usage) {
 			return err
 		}

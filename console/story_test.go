@@ -1,9 +1,12 @@
 package console_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,4 +117,41 @@ func TestCompensate(t *testing.T) {
 	if w := b.do(http.MethodPost, "/act", form); w.Code != http.StatusConflict {
 		t.Errorf("a second one: %d: %s", w.Code, w.Body)
 	}
+}
+
+// A link to the story of a key finds it, whatever is in the key: spaces at its ends, or bytes that are no text.
+func TestStoryOfStrangeKeys(t *testing.T) {
+	db := memstore.New(nil)
+	keep(t, db, told("m-1", " k "), told("base64:no", "k-2"), told("m-3", "\x00\xff"))
+	b := open(t, of(db), nil)
+	for q, id := range map[string]string{"%20k%20": "m-1", "base64:no": "base64:no", "base64:AP8%3D": "m-3", "%20base64:no%20": "base64:no"} {
+		if page := b.page("/story?q=" + q); !strings.Contains(page, "id="+strings.ReplaceAll(id, ":", "%3A")) {
+			t.Errorf("%s does not find %s: %s", q, id, page)
+		}
+	}
+}
+
+// A source that is away is waited for once.
+func TestStoryAsksOnce(t *testing.T) {
+	gone := &gone{Driver: memstore.New(nil)}
+	b := open(t, map[string]console.Source{"orders": console.Of(kept(t, 1)), "gone": console.Of(gone)}, nil)
+	page := b.page("/story?q=k-0")
+	if !strings.Contains(page, "<b>gone</b> is away") || strings.Count(page, "is away") != 1 || !strings.Contains(page, "id=d-0") || gone.status.Load() > 0 {
+		t.Errorf("asked %d times after it was away: %s", gone.status.Load(), page)
+	}
+}
+
+// A gone store lists nothing; how it stands is counted.
+type gone struct {
+	store.Driver[*memstore.Tx]
+	status atomic.Int64
+}
+
+func (*gone) List(context.Context, store.List) (store.Listed, error) {
+	return store.Listed{}, errors.New("no answer")
+}
+
+func (g *gone) Status(ctx context.Context, q store.StatusQuery) (store.Status, error) {
+	g.status.Add(1)
+	return g.Driver.Status(ctx, q)
 }

@@ -1,0 +1,90 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// A crowd is so many dead letters, of which none is made before it is read.
+type crowd struct {
+	store.Driver[*memstore.Tx]
+	n    int
+	none bool // of those that are looked for
+}
+
+func (c *crowd) List(ctx context.Context, l store.List) (out store.Listed, err error) {
+	if l.Kept == nil {
+		return c.Driver.List(ctx, l)
+	}
+	at := int(l.Kept.After)
+	for looked := 0; at < c.n; looked++ {
+		if l.Kept.Scan > 0 && looked == l.Kept.Scan {
+			out.KeptTo = int64(at)
+			return out, nil
+		}
+		if len(out.Kept) == l.Kept.Limit {
+			return out, nil
+		}
+		if at++; !c.none {
+			p := dead(fmt.Sprint("d-", at), "k", failing)
+			p.Place = int64(at)
+			out.Kept = append(out.Kept, p)
+		}
+	}
+	if l.Kept.Scan == c.n { // it does not know that these were all
+		out.KeptTo = int64(at)
+	}
+	return out, nil
+}
+
+// Where a look ended before anything was found, others may follow. A full count is a count.
+func TestWhereALookEnds(t *testing.T) {
+	db := &crowd{Driver: memstore.New(nil), n: 10_000}
+	b := open(t, of(db), nil)
+	if page := b.page("/dead/groups"); strings.Contains(page, "Only the first") || !strings.Contains(page, ">10,000<") {
+		t.Errorf("%s", page)
+	}
+	db.n++
+	if page := b.page("/dead/groups"); !strings.Contains(page, "Only the first") {
+		t.Errorf("%s", page)
+	}
+	db.none = true
+	if page := b.page("/dead?type=another"); strings.Contains(page, "None, as far") || !strings.Contains(page, "The next ones") {
+		t.Errorf("%s", page)
+	}
+}
+
+// The longest ids are cut where they are shown, not where they lead.
+func TestLongIDs(t *testing.T) {
+	db := memstore.New(nil)
+	for i := range 100 {
+		keep(t, db, dead(fmt.Sprintf("%0900d", i), fmt.Sprint("k-", i), failing))
+	}
+	page := open(t, of(db), nil).page("/dead")
+	if len(page) > 150_000 || !strings.Contains(page, fmt.Sprintf("id=%0900d&amp;", 99)) {
+		t.Errorf("%d bytes: %s", len(page), page[:3000])
+	}
+}
+
+type panics struct{ store.Driver[*memstore.Tx] }
+
+func (panics) List(context.Context, store.List) (store.Listed, error) { panic("secret") }
+func (panics) Status(context.Context, store.StatusQuery) (store.Status, error) {
+	panic("secret")
+}
+
+// A driver that panics is away: its service lives on.
+func TestDriverPanics(t *testing.T) {
+	b := open(t, of(panics{memstore.New(nil)}), nil)
+	for _, path := range []string{"/", "/dead", "/story?q=k"} {
+		if w := b.do(http.MethodGet, path, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "is away") || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
+		}
+	}
+}
