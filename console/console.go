@@ -46,7 +46,8 @@ type Options struct {
 	Links map[string]string
 	// Deadline is how long a source may take to answer a page. Default 2 s.
 	Deadline time.Duration
-	// Actions bounds what bulk actions this process runs: they end with it. Nil: nothing does. See Console.Wait.
+	// Actions bounds what bulk actions this process runs: they end with it, see Console.Wait. Nil: nothing
+	// does.
 	Actions context.Context
 	Logger  *slog.Logger // why a source did not answer. Default slog.Default()
 }
@@ -77,8 +78,8 @@ type Console struct {
 // ServeHTTP answers a request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.pages.ServeHTTP(w, r) }
 
-// Wait waits until no bulk action is in hand any more, and how each ended is noted, or until ctx ends. Call it
-// once Options.Actions has ended, before the databases are closed.
+// Wait waits until no bulk action is in hand any more, and how each ended is noted, or until ctx ends. Call
+// it once Options.Actions has ended, before the databases are closed.
 func (c *Console) Wait(ctx context.Context) error { return c.h.wait(ctx) }
 
 // A handler is a console.

@@ -119,7 +119,7 @@ func TestCompensate(t *testing.T) {
 	}
 }
 
-// A link to the story of a key finds it, whatever is in the key: spaces at its ends, or bytes that are no text.
+// A link to the story of a key finds it, whatever is in the key: spaces at its ends, or what is no text.
 func TestStoryOfStrangeKeys(t *testing.T) {
 	db := memstore.New(nil)
 	keep(t, db, told("m-1", " k "), told("base64:no", "k-2"), told("m-3", "\x00\xff"))
