@@ -1,13 +1,17 @@
 package console_test
 
 import (
+	"context"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console"
 	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
 
@@ -61,5 +65,25 @@ func TestMask(t *testing.T) {
 		if c.o.Mask != nil && strings.Contains(body, "blue") {
 			t.Errorf("%s: %s", name, body)
 		}
+	}
+}
+
+// A locked store takes no write until who asks gives up.
+type locked struct{ store.Driver[*memstore.Tx] }
+
+func (locked) Apply(ctx context.Context, _ ...store.Effect) ([]bool, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A look at a saga's data that cannot be noted shows nothing, and ends with the deadline.
+func TestLookThatCannotBeNoted(t *testing.T) {
+	e := newEngine(t, 1)
+	b := open(t, of(locked{e.db}), &console.Options{Deadline: time.Second})
+	var who struct{ Token string }
+	b.get("/session", &who)
+	w := b.do(http.MethodPost, "/saga/data", url.Values{"in": {"orders"}, "name": {"order"}, "key": {"o-0"}, "token": {who.Token}})
+	if w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "reserved") {
+		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 }
