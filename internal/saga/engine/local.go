@@ -10,7 +10,6 @@ import (
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
 )
 
@@ -46,17 +45,8 @@ func (l *live[TTx]) local(ctx context.Context, a plan.Action, do func(context.Co
 	if err != nil {
 		return l.failedIn(within, u, a, err)
 	}
-	before, rows, told := l.state, len(l.rows), len(l.told)
 	l.feed(e)
-	err = l.commit(ctx, u)
-	var large *stored.TooLargeError
-	if !errors.As(err, &large) {
-		return err
-	}
-	l.state, l.rows, l.told = before, l.rows[:rows], l.told[:told]
-	l.wrong(a, skald.Permanent(large))
-	l.think(ctx)
-	return l.write(ctx, 0)
+	return l.commit(ctx, u, a)
 }
 
 // timeout is how long a function may take.
@@ -93,7 +83,7 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 	}
 	l.wrong(a, err)
 	l.think(outside)
-	return l.insteadOf(outside, u, 0)
+	return l.blame(outside, a, l.insteadOf(outside, u, 0))
 }
 
 // insteadOf undoes what was written in u, and stores the state as it is to be.
@@ -118,18 +108,21 @@ func (l *live[TTx]) insteadOf(ctx context.Context, u store.Unit[TTx], need time.
 	return nil
 }
 
-// commit stores the state with what was written in u, and begins the next function's transaction with that.
-func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx]) error {
+// commit stores the state with what a has written in u, and begins the next function's transaction with that.
+func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action) error {
 	l.think(ctx)
 	others, err := l.relate(ctx, u.Tx())
 	if err != nil {
 		_, _ = u.Rollback(ctx)
+		if aborted(err) {
+			err = l.blame(ctx, a, err)
+		}
 		return err
 	}
 	m, err := l.move(0)
 	if err != nil {
 		_, _ = u.Rollback(ctx)
-		return err
+		return l.blame(ctx, a, err)
 	}
 	timeout, follows := l.next(u)
 	done := !follows && len(l.d.Plan.Pending(l.state)) == 0
@@ -139,7 +132,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx]) error {
 	es := append([]store.Effect{{Saga: &m, Rows: l.rows}}, others...)
 	if !follows {
 		if err := u.Commit(ctx, es...); err != nil {
-			return lost(err)
+			return l.blame(ctx, a, lost(err))
 		}
 		l.wrote(m)
 		return nil
@@ -148,7 +141,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx]) error {
 	in.Sagas[0].Version++
 	next, err := u.CommitThen(ctx, in, es...)
 	if err != nil {
-		return lost(err)
+		return l.blame(ctx, a, lost(err))
 	}
 	l.wrote(m)
 	l.unit = next

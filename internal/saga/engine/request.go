@@ -76,7 +76,7 @@ func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r body.Request[TT
 	l.feed(e)
 	l.think(ctx)
 	if err := l.insteadOf(ctx, u, bound.Timeout()+answerTime); err != nil {
-		return err
+		return l.blame(ctx, a, err)
 	}
 	l.sent[requestOf(a)] = true
 	return nil
@@ -104,11 +104,11 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 	l.e.gate.expect(l, need)
 	if l.dirty || l.left() < need {
 		m, err := l.move(need)
-		if err != nil {
-			return err
+		if err == nil {
+			err = l.put(ctx, m)
 		}
-		if err := l.put(ctx, m); err != nil || l.over {
-			return err
+		if err != nil || l.over {
+			return l.blamed(ctx, err)
 		}
 	}
 	l.rollback(ctx)
@@ -150,6 +150,7 @@ func (l *live[TTx]) asking(a plan.Action) func(ctx context.Context) answer {
 		if failed != nil {
 			out = answer{a: a, c: c, err: failed}
 		}
+		out.err = legible(out.err)
 		return out
 	}
 }
@@ -171,7 +172,7 @@ func (o *owner) Answered(_ context.Context, c store.Call) answer {
 }
 
 func (o *owner) Later(_ context.Context, after time.Duration, err error) answer {
-	return answer{a: o.a, later: max(after, time.Millisecond), err: err}
+	return answer{a: o.a, later: max(after, leastWait), err: err}
 }
 
 func (o *owner) Failed(ctx context.Context, err error) answer {
@@ -187,7 +188,11 @@ func (l *live[TTx]) answered(ctx context.Context, is answer) error {
 		return errMoved
 	}
 	for n := 1; ; n++ {
-		err := l.note(ctx, is)
+		err := l.blamed(ctx, l.note(ctx, is))
+		var no *refusal
+		if errors.As(err, &no) {
+			return l.answerRefused(ctx, is, no)
+		}
 		if err == nil || n == 10 || ctx.Err() != nil {
 			return err
 		}
@@ -266,15 +271,15 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b b
 	var no *skald.RejectedError
 	switch {
 	case err == nil:
-		before := l.state
+		before, rows, told := l.state, len(l.rows), len(l.told)
 		l.feed(e)
-		err := l.commit(ctx, u)
+		err := l.commit(ctx, u, a)
 		var large *stored.TooLargeError
 		if !errors.As(err, &large) || e.Output == nil {
 			return err
 		}
 		// it took effect: so it is done, and turned back
-		l.state, e.Output, e.Reason = before, nil, large.Error()
+		l.state, l.rows, l.told, e.Output, e.Reason = before, l.rows[:rows], l.told[:told], nil, large.Error()
 		return l.settle(ctx, a, c, b, e, refused)
 	case errors.As(err, &no) && (refused || a.Verb != plan.UndoStep):
 		if !refused {
@@ -282,18 +287,19 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b b
 		}
 		l.feed(e)
 		l.think(ctx)
-		return l.insteadOf(ctx, u, 0)
+		return l.blame(ctx, a, l.insteadOf(ctx, u, 0))
 	}
-	c.Age = 0
-	memo, _ := json.Marshal(c)
-	// it is not to be asked again
-	l.feed(plan.Event{What: noteOf(a), Step: a.Step, Occurrence: a.Occurrence, Memo: memo})
+	l.feed(noted(a, c)) // it is not to be asked again
 	return l.failedIn(within, u, a, err)
 }
 
-func noteOf(a plan.Action) plan.What {
+// noted is the event of a call whose answer is known.
+func noted(a plan.Action, c store.Call) plan.Event {
+	c.Age = 0
+	memo, _ := json.Marshal(c)
+	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence, Memo: memo}
 	if a.Verb == plan.UndoStep {
-		return plan.UndoSent
+		e.What = plan.UndoSent
 	}
-	return plan.Sent
+	return e
 }

@@ -11,14 +11,14 @@ import (
 // think does, in memory, what needs no transaction of the user's: it is stored with what comes next.
 // Conditions and occurrences are asked, commands are written down, times are set.
 func (l *live[TTx]) think(ctx context.Context) {
-	for l.thinkOnce(ctx, false) {
+	for !l.careful && l.thinkOnce(ctx, false) {
 	}
 }
 
 // thinkAll is think, and has children started, or told: in a transaction of their own, so that what is wrong
 // with one undoes nothing else.
 func (l *live[TTx]) thinkAll(ctx context.Context) {
-	for l.thinkOnce(ctx, true) {
+	for l.thinkOnce(ctx, true) && !l.careful {
 	}
 }
 
@@ -39,7 +39,9 @@ func (l *live[TTx]) thinkOnce(ctx context.Context, children bool) (did bool) {
 		default:
 			continue
 		}
-		did = true
+		if did, l.thought = true, &a; l.careful {
+			break
+		}
 	}
 	return did
 }

@@ -47,6 +47,10 @@ type live[TTx any] struct {
 	alone   bool            // it is gate.solo
 	sent    map[string]bool // requests whose intent was stored here and that nobody has made yet
 	outages int
+
+	refused *refusal     // to be charged
+	thought *plan.Action // the last one of those that were thought, and are not stored
+	careful bool         // each is stored by itself: of several together the database has refused one
 }
 
 // taken is a saga that is leased to this session.
@@ -65,7 +69,7 @@ func (e *Engine[TTx]) taken(s store.Saga, d *body.Definition, older plan.Graph) 
 
 // read takes s as what is so.
 func (l *live[TTx]) read(s store.Saga, older plan.Graph) (err error) {
-	l.saga, l.dirty, l.hash, l.rows, l.family, l.told, l.then = s, false, "", nil, nil, nil, nil
+	l.saga, l.dirty, l.hash, l.rows, l.family, l.told, l.then, l.thought = s, false, "", nil, nil, nil, nil, nil
 	if l.state, err = stored.StateOf(s, l.d.Plan.Graph.Deadline); err != nil {
 		return err
 	}
@@ -161,6 +165,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 	for {
 		more, err := l.turn(ctx)
 		var kin *kinError
+		var no *refusal
 		if l.unseen && errors.Is(err, errMoved) {
 			same, there := l.look(ctx)
 			if !there {
@@ -177,7 +182,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 				return
 			}
 			continue
-		case errors.As(err, &kin), errors.Is(err, errMoved):
+		case errors.As(err, &kin), errors.As(err, &no), errors.Is(err, errMoved):
 		default:
 			l.outages++
 			l.complain(ctx, err)
@@ -188,6 +193,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 		if !l.reread(ctx) {
 			return
 		}
+		l.refused = no
 		if kin != nil {
 			l.think(ctx) // up to where it was
 			l.wrong(kin.a, skald.Permanent(kin.err))
@@ -255,6 +261,9 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	if l.over {
 		return false, nil
 	}
+	if l.refused != nil {
+		return true, l.charged(ctx)
+	}
 	if next := l.state.Next(); !next.IsZero() && !next.After(l.e.clock.now()) {
 		l.feed(plan.Event{What: plan.Tick})
 	}
@@ -272,8 +281,8 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 		return false, l.settleDown(ctx)
 	}
 	var asks []plan.Action
-	if len(l.family) > 0 {
-		return true, l.write(ctx, 0)
+	if len(l.family) > 0 || l.careful && l.thought != nil {
+		return true, l.blamed(ctx, l.write(ctx, 0))
 	}
 	hangs := false
 	for _, a := range l.d.Plan.Pending(l.state) {
@@ -292,7 +301,7 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	case hangs:
 		return false, l.stepAside(ctx, hangWait)
 	}
-	return false, l.settleDown(ctx)
+	return false, l.blamed(ctx, l.settleDown(ctx))
 }
 
 // accuse notes, before a saga that was taken over goes on, that what it is at may have ended its process.
@@ -343,15 +352,17 @@ func (l *live[TTx]) facts(a plan.Action) *body.Facts {
 }
 
 // guard runs a function of the user's.
-func (l *live[TTx]) guard(a plan.Action, f func() error) (err error) {
-	defer failure.Recover(&err)
-	return f()
+func (l *live[TTx]) guard(_ plan.Action, f func() error) error {
+	return called(f, l.e.batch.straight)
 }
 
 // wrong feeds an error of a function of the user's.
 func (l *live[TTx]) wrong(a plan.Action, err error) {
 	l.feed(failed(a, err))
 }
+
+// leastWait is how soon an attempt that is not charged is made again.
+const leastWait = 100 * time.Millisecond
 
 // failed is the event of an error.
 func failed(a plan.Action, err error) plan.Event {
@@ -373,7 +384,7 @@ func failed(a plan.Action, err error) plan.Event {
 	case errors.As(err, &no), errors.As(err, &never):
 		e.Permanent = true
 	case errors.As(err, &later):
-		e.Later = max(later.After, time.Millisecond)
+		e.Later = max(later.After, leastWait)
 	case errors.As(err, &version):
 		e.Later = refusedWait
 	}

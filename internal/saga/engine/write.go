@@ -39,7 +39,7 @@ func (l *live[TTx]) wrote(m store.SagaMove) {
 	if l.unseen {
 		l.e.commits.saw()
 	}
-	l.dirty, l.hash, l.rows, l.family, l.unseen = false, "", nil, nil, false
+	l.dirty, l.hash, l.rows, l.family, l.unseen, l.thought = false, "", nil, nil, false, nil
 	l.over = m.Release || m.Final
 	l.e.measure(l.saga.Name, l.stored, l.state)
 	l.stored = l.state

@@ -270,7 +270,9 @@ func (w *work) wait(r *Run, by Policy) time.Duration {
 	return d + time.Duration(h.Sum64()%uint64(d/2+1))
 }
 
+// cut is s as a database keeps it.
 func cut(s string) string {
+	s = strings.ReplaceAll(s, "\x00", "")
 	if len(s) > MaxError {
 		s = s[:MaxError]
 	}

@@ -48,6 +48,7 @@ type Event struct {
 	Memo        json.RawMessage // JSON
 	Reason      string
 	Permanent   bool
+	Stick       bool          // of Failed: leave it to an operator, since it may have taken effect
 	Later       time.Duration // above 0: try again then
 	Until       time.Time     // of Sent, for a Wait: when its time is up
 	Name        string        // of a signal

@@ -207,6 +207,10 @@ func (w *work) failed(r *Run, e Event) Outcome {
 	if e.Attempt != 0 && e.Attempt != r.Attempts+1 || r.Stuck {
 		return Late
 	}
+	if e.Stick {
+		w.stick(r, e.Reason)
+		return Taken
+	}
 	by := w.step(r).Try
 	if w.s.Status == Compensating {
 		by = w.step(r).Back

@@ -1,0 +1,208 @@
+package saga_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+	"github.com/skald-go/skald/store/sqlitestore"
+)
+
+// strange is an error whose nil pointer panics.
+type strange struct{ text string }
+
+func (s *strange) Error() string { return s.text }
+
+// settled waits until a saga has ended or is stuck.
+func settled(t *testing.T, db store.Lister, key string) store.Saga {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); <-time.After(2 * time.Millisecond) {
+		ss, err := store.ListSagas(t.Context(), db, store.SagaQuery{Key: key})
+		if err == nil && len(ss) == 1 && (ss[0].Stuck || !ss[0].Ended.IsZero()) {
+			return ss[0]
+		}
+	}
+	t.Fatal("it goes on and on")
+	return store.Saga{}
+}
+
+// What a database that is there does not take is charged to the step that did it, as any other failure: to
+// that one alone, though others share its commit. Where the effect may stand, the step is stuck at once.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	type do = func(ctx context.Context, tx *sql.Tx) error
+	for name, c := range map[string]struct {
+		do     do
+		lines  int // occurrences of the step that is decided in the commit of do
+		status string
+		step   string // that is to blame
+		why    string
+		calls  int64 // of do; 0: does not matter
+	}{
+		"its own commit":   {do: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }, status: "running", step: "hotel", why: "ended the transaction", calls: 1},
+		"its own rollback": {do: func(_ context.Context, tx *sql.Tx) error { _ = tx.Rollback(); return nil }, status: "running", step: "hotel", why: "ended the transaction", calls: 1},
+		"a constraint that is deferred": {do: func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO child VALUES (7)")
+			return err
+		}, status: "compensated", step: "hotel", why: "FOREIGN KEY constraint failed"},
+		"a zero byte":          {do: func(context.Context, *sql.Tx) error { return errors.New("bro\x00ken") }, status: "compensated", step: "hotel", why: "broken", calls: 3},
+		"a nil pointer":        {do: func(context.Context, *sql.Tx) error { var none *strange; return none }, status: "compensated", step: "hotel", why: "nil pointer", calls: 3},
+		"the goroutine's end":  {do: func(context.Context, *sql.Tx) error { runtime.Goexit(); return nil }, status: "compensated", step: "hotel", why: "ended its goroutine", calls: 3},
+		"too many occurrences": {lines: 15_000, status: "compensated", step: "car", why: "921600"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := opened(t, t.TempDir(), "sagas")
+			if _, err := sqlitestore.Migrate(t.Context(), file, nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := file.ExecContext(t.Context(), `CREATE TABLE ledger (key TEXT, step TEXT); CREATE TABLE parent (id INTEGER PRIMARY KEY);
+				CREATE TABLE child (id INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED)`); err != nil {
+				t.Fatal(err)
+			}
+			var calls atomic.Int64
+			step := func(name string, f do, opts ...saga.Option) *saga.Step[trip, string] {
+				return saga.Do(name, func(ctx context.Context, tx *sql.Tx, r saga.Run[trip]) (string, error) {
+					_, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?, ?)", r.Key, name)
+					if f != nil {
+						calls.Add(1)
+						err = errors.Join(err, f(ctx, tx))
+					}
+					return name, err
+				}, func(ctx context.Context, tx *sql.Tx, r saga.Run[trip], out string) error {
+					_, err := tx.ExecContext(ctx, "DELETE FROM ledger WHERE key = ? AND step = ?", r.Key, out)
+					return err
+				}, append(opts, saga.Retry(saga.Policy{Attempts: 3, First: time.Millisecond}))...)
+			}
+			lines := saga.Each(func(saga.Run[trip]) (out []string) {
+				for i := range max(c.lines, 1) {
+					out = append(out, fmt.Sprint("line ", i))
+				}
+				return out
+			})
+			d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, step("flight", nil), step("hotel", c.do), step("car", nil, lines))
+			s := sqlitestore.New(file, nil)
+			e, err := saga.NewEngine(s, &saga.EngineOptions{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}, d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(context.Background())
+			done := make(chan error, 1)
+			go func() { done <- e.Run(ctx) }()
+			defer func() {
+				stop()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}()
+			tx, err := file.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := saga.Start(t.Context(), e, tx, d, trip{ID: "a"}); err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			is := settled(t, s, "a")
+			why := is.Error
+			if is.Status == "compensated" {
+				end, err := e.Await(t.Context(), d, "a")
+				if why = end.Reason; err != nil || end.Step != c.step {
+					t.Errorf("it turned back at %q, %v", end.Step, err)
+				}
+			}
+			if is.Status != c.status || is.Stuck != (c.status == "running") || !strings.Contains(why, c.why) {
+				t.Errorf("it is %s, stuck: %v, %q", is.Status, is.Stuck, why)
+			}
+			if n := calls.Load(); c.calls != 0 && n != c.calls {
+				t.Errorf("the step ran %d times", n)
+			}
+			var rows int
+			if err := file.QueryRowContext(t.Context(), "SELECT count(*) FROM ledger").Scan(&rows); err != nil || rows != map[string]int{"running": 1}[c.status] {
+				t.Errorf("%d rows are left, %v", rows, err)
+			}
+		})
+	}
+}
+
+// An attempt that is not charged is not made again at once, whatever time the step names.
+func TestRetryAfterThePast(t *testing.T) {
+	now := time.Now()
+	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
+	calls := 0
+	d := saga.New("d", &saga.Options[trip]{Key: tripKey}, saga.Do("busy", func(context.Context, tx, saga.Run[trip]) (int, error) {
+		calls++
+		return 0, skald.RetryAfter(-time.Hour, nil)
+	}, nil, saga.NoEffect()))
+	e, err := saga.NewEngine(db, &saga.EngineOptions{Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin(t, db, e, d, trip{ID: "a"})
+	for range 90 {
+		if _, err := e.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Millisecond)
+	}
+	if calls != 1 {
+		t.Errorf("%d attempts within 90 ms", calls)
+	}
+}
+
+// On PostgreSQL a COMMIT of a step's own makes its effect stand without the saga's state: it is not run
+// again. An error that it swallows has undone what it did: that is charged.
+func TestPostgresRefuses(t *testing.T) {
+	t.Parallel()
+	pool, db, schema := onPostgres(t)
+	var calls atomic.Int64
+	hotel := pgLedger(schema, "hotel", func(ctx context.Context, tx pgx.Tx, r saga.Run[trip]) error {
+		calls.Add(1)
+		_, err := tx.Exec(ctx, r.In.Fail["hotel"])
+		if r.In.Fail["then"] == "fail" {
+			return errors.New("it was committed before")
+		}
+		if strings.HasPrefix(r.In.Fail["hotel"], "SELECT") {
+			return nil
+		}
+		return err
+	})
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, pgLedger(schema, "flight", nil), hotel, pgLedger(schema, "car", nil))
+	e := pgEngine(t, db, saga.EngineOptions{}, d)
+	pgRun(t, e)
+	for name, c := range map[string]struct {
+		fail map[string]string
+		rows int
+	}{
+		"commit":           {map[string]string{"hotel": "COMMIT"}, 2},
+		"commit, and fail": {map[string]string{"hotel": "COMMIT", "then": "fail"}, 2},
+		"swallow":          {map[string]string{"hotel": "SELECT 1/0"}, 0},
+	} {
+		calls.Store(0)
+		if _, err := pgStart(t, pool, e, d, trip{ID: name, Fail: c.fail}); err != nil {
+			t.Fatal(err)
+		}
+		is := settled(t, db, name)
+		if stuck := c.rows > 0; is.Stuck != stuck || is.Ended.IsZero() != stuck || stuck && calls.Load() != 1 {
+			t.Errorf("%s: after %d calls it is %s, stuck: %v, %q", name, calls.Load(), is.Status, is.Stuck, is.Error)
+		}
+		if n := pgRows(t, pool, schema, name); n != c.rows {
+			t.Errorf("%s: %d rows", name, n)
+		}
+	}
+}
