@@ -12,9 +12,16 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// An operator's clock that is three days behind the store's gives a step that is tried again all of its time.
-func TestRetryByAClockThatIsBehind(t *testing.T) {
-	db := memstore.New(&memstore.Options{Now: func() time.Time { return time.Now().Add(72 * time.Hour) }})
+// An operator's clock that is three days behind the store's, or ahead of it, gives a step that is tried again
+// its time by the store's.
+func TestRetryByAnotherClock(t *testing.T) {
+	for _, ahead := range []time.Duration{72 * time.Hour, -72 * time.Hour} {
+		retriesByClock(t, memstore.New(&memstore.Options{Now: func() time.Time { return time.Now().Add(ahead) }}))
+	}
+}
+
+func retriesByClock(t *testing.T, db *memstore.Store) {
+	t.Helper()
 	graph := plan.Graph{Name: "order", Steps: []plan.Step{{Name: "wait", Kind: plan.Wait, Signal: "go", NoEffect: true, Try: plan.Policy{Timeout: time.Hour}}}}
 	var text strings.Builder
 	if err := plan.Write(&text, plan.Written{Hash: graph.Hash(), Graph: graph}); err != nil {
@@ -49,7 +56,7 @@ func TestRetryByAClockThatIsBehind(t *testing.T) {
 	if err := json.Unmarshal([]byte(ss[0].State), &now); err != nil {
 		t.Fatal(err)
 	}
-	if due := now.Runs[0].Due; due.Before(ss[0].Started.Add(time.Hour)) {
+	if due := now.Runs[0].Due; due.Before(ss[0].Started.Add(time.Hour)) || due.After(ss[0].Started.Add(2*time.Hour)) {
 		t.Errorf("its time is up at %v, and by the store's clock it was tried again after %v", due, ss[0].Started)
 	}
 }

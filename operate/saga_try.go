@@ -47,11 +47,7 @@ func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan, o *Order) (
 	if p == nil {
 		return next, now, unknownDefinition(s).Error()
 	}
-	now = time.Now().UTC()
-	if now.Before(s.Changed) {
-		// this machine's clock is behind the store's: no time that begins now has passed
-		now = s.Changed
-	}
+	now = s.Read // by the store's clock: this machine's may be another one
 	next, _, out := p.Advance(st, c.event(o), now)
 	switch {
 	case out.Changed():

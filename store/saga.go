@@ -53,6 +53,8 @@ type Saga struct {
 	// Only read. Times are the store's.
 	Started, Changed time.Time
 	Ended            time.Time // zero: it goes on
+	// Read, of a saga that LockSaga or a list returns, is when it was read: before or after LockSaga waited.
+	Read time.Time
 }
 
 // A Standing is how a saga stands, for lists, filters and metrics.

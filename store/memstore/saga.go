@@ -83,8 +83,10 @@ func (s *Store) LockSaga(ctx context.Context, tx *Tx, name, key string) (stored 
 	if tx.s.db != s.db {
 		return stored, false, errOther
 	}
-	err = tx.do(func(*database) (err error) {
-		stored, there, err = tx.lockSaga(ctx, sagaKey{name, key}, time.Now().Add(tx.wait))
+	err = tx.do(func(d *database) (err error) {
+		if stored, there, err = tx.lockSaga(ctx, sagaKey{name, key}, time.Now().Add(tx.wait)); there {
+			stored.Read = d.now()
+		}
 		return err
 	})
 	if err != nil {
@@ -213,6 +215,7 @@ func (s *Store) sagas(ctx context.Context, q store.SagaQuery, limit int) ([]stor
 				continue
 			}
 			meant := meansSaga(&q, &saga)
+			saga.Read = s.db.now()
 			if q.Light {
 				saga.Input, saga.State = "", ""
 			}

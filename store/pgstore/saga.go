@@ -21,7 +21,8 @@ import (
 const sagaColumns = `s.name, s.key, s.id, s.hash, s.input, s.fingerprint, s.origin, s.state, s.version, s.status, s.stuck, s.paused,
 	s.step, s.error, s.failed, (extract(epoch FROM s.since) * 1000000)::bigint AS since, (extract(epoch FROM s.retry) * 1000000)::bigint AS retry,
 	s.session, (extract(epoch FROM s.due) * 1000000)::bigint AS due, (extract(epoch FROM s.started_at) * 1000000)::bigint AS started_at,
-	(extract(epoch FROM s.changed_at) * 1000000)::bigint AS changed_at, (extract(epoch FROM s.ended_at) * 1000000)::bigint AS ended_at`
+	(extract(epoch FROM s.changed_at) * 1000000)::bigint AS changed_at, (extract(epoch FROM s.ended_at) * 1000000)::bigint AS ended_at,
+	(extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS read_at`
 
 // sagaSession is what Session does, as a condition that is looked at once.
 const sagaSession = `SELECT set_config('skald.lent', 'yes', true) IS NOT NULL AND set_config('lock_timeout', $4::text, true) IS NOT NULL
@@ -64,10 +65,11 @@ func bySaga(a, b store.SagaRef) int {
 
 // scanSaga reads sagaColumns, and more after them.
 func scanSaga(row scanner, more ...any) (s store.Saga, err error) {
-	var since, retry, due, started, changed, ended *int64
+	var since, retry, due, started, changed, ended, read *int64
 	err = row.Scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State, &s.Version, &s.Status, &s.Stuck, &s.Paused,
-		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended}, more...)...)
+		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended, &read}, more...)...)
 	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = atMicros(since), atMicros(retry), atMicros(due), atMicros(started), atMicros(changed), atMicros(ended)
+	s.Read = atMicros(read)
 	return s, err
 }
 
@@ -131,6 +133,7 @@ func (c *core) startSaga(s *store.Saga, ask asking) (stored store.Saga, fresh bo
 		}
 		if noRow(err) {
 			stored, err = scanSaga(ask(c.call("FindSaga", s.Name, s.Key)))
+			stored.Read = time.Time{}
 		}
 		if !noRow(err) {
 			break

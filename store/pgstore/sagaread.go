@@ -22,7 +22,7 @@ func (c *core) ClaimSagas(ctx context.Context, ask store.ClaimSagas) (out store.
 		var found, in *int64
 		var lapsed string
 		s, err := scanSaga(row, &at, &lapsed, &found, &in)
-		s.Lapsed = lapsed
+		s.Lapsed, s.Read = lapsed, time.Time{}
 		if found != nil {
 			due, next = found, in
 		} else if err == nil {

@@ -80,6 +80,7 @@ func (s *Store) LockSaga(ctx context.Context, tx *sql.Tx, name, key string) (sto
 	}
 	if err == nil {
 		stored, err = scanSaga(x.row(ctx, "FindSaga", name, key).Scan)
+		stored.Read = time.Now().UTC() // the clock of the statements, too
 	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -244,7 +245,11 @@ func (s *Store) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]
 		if err != nil {
 			return nil, nil, failed("list sagas", err)
 		}
-		out, err := collect(rows, func(scan func(...any) error) (store.Saga, error) { return scanSaga(scan) })
+		out, err := collect(rows, func(scan func(...any) error) (store.Saga, error) {
+			one, err := scanSaga(scan)
+			one.Read = time.Now().UTC()
+			return one, err
+		})
 		return out, nil, failedOr("list sagas", err)
 	}
 	rows, err := s.query(ctx, "ListSagas", q.Light, q.Name, q.Key, q.ID, statuses, sagarow.Live(&q), q.Stuck, q.Paused, q.Failing,
@@ -256,6 +261,7 @@ func (s *Store) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]
 	_, err = collect(rows, func(scan func(...any) error) (none struct{}, err error) {
 		n, meant := 0, false
 		one, err := scanSaga(scan, &n, &meant)
+		one.Read = time.Now().UTC()
 		out.Add(&one, n, meant)
 		return none, err
 	})

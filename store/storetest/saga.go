@@ -65,7 +65,17 @@ func (s *suite[TTx]) saga(key string) store.Saga {
 	if len(list) == 0 {
 		return store.Saga{}
 	}
-	return list[0]
+	return s.readSaga(list[0])
+}
+
+// readSaga is one that was just read, without the time of that: the store's, not before it was written.
+func (s *suite[TTx]) readSaga(one store.Saga) store.Saga {
+	s.Helper()
+	if one.Name != "" && (one.Read.Before(one.Changed) || one.Read.Before(one.Started)) {
+		s.Errorf("the saga %s, changed at %v, was read at %v", one.Key, one.Changed, one.Read)
+	}
+	one.Read = time.Time{}
+	return one
 }
 
 // sagaStands wants a saga to be stored with that state and version.
@@ -139,7 +149,7 @@ func (s *suite[TTx]) sagaIn(tx TTx, key string) store.Saga {
 	if there != (got.Key == key) {
 		s.Errorf("saga %s is there: %v, %+v", key, there, got)
 	}
-	return got
+	return s.readSaga(got)
 }
 
 func (s *suite[TTx]) sagaStartRival() {

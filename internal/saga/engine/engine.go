@@ -131,6 +131,22 @@ func (c *clock) saw(at time.Time) {
 	}
 }
 
+// read notes what it showed at some time between two of this process: how far off it is stays as it was
+// believed, as far as that can be.
+func (c *clock) read(at, from, to time.Time) {
+	if !at.IsZero() {
+		c.ahead.Store(int64(min(max(time.Duration(c.ahead.Load()), at.Sub(to)), at.Sub(from))))
+	}
+}
+
+// lock is LockSaga, by which a process that has seen nothing of the store's clock learns what it shows.
+func (e *Engine[TTx]) lock(ctx context.Context, tx TTx, name, key string) (store.Saga, bool, error) {
+	from := e.o.Now()
+	s, there, err := e.db.LockSaga(ctx, tx, name, key)
+	e.clock.read(s.Read, from, e.o.Now())
+	return s, there, err
+}
+
 // planOf is the plan of a hash: of this build, or of another one that noted it.
 func (e *Engine[TTx]) planOf(ctx context.Context, name, hash string) (*plan.Plan, error) {
 	if d, ok := e.hashes[hash]; ok {

@@ -94,7 +94,7 @@ func (e *Engine[TTx]) Cancel(ctx context.Context, tx TTx, d *body.Definition, ke
 
 // put takes an event into a saga in tx. False: there is none.
 func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string, ev plan.Event) (out plan.Outcome, there bool, err error) {
-	s, there, err := e.db.LockSaga(ctx, tx, name, key)
+	s, there, err := e.lock(ctx, tx, name, key)
 	if err != nil {
 		return plan.Unknown, there, fmt.Errorf("lock the saga %s %q: %w", name, key, err)
 	}

@@ -131,7 +131,7 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, r relative) (*store.Ef
 		}
 		return nil, l.own(s, parent, r)
 	}
-	s, there, err := l.e.db.LockSaga(ctx, tx, r.d.Name, r.key)
+	s, there, err := l.e.lock(ctx, tx, r.d.Name, r.key)
 	if err != nil {
 		return nil, fmt.Errorf("lock a child: %w", err)
 	}
@@ -175,7 +175,7 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 	if parent == nil {
 		return nil, nil
 	}
-	s, there, err := l.e.db.LockSaga(ctx, tx, parent.Name, parent.Key)
+	s, there, err := l.e.lock(ctx, tx, parent.Name, parent.Key)
 	if err != nil {
 		return nil, fmt.Errorf("lock the parent: %w", err)
 	}

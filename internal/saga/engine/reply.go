@@ -170,7 +170,7 @@ func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *body.Definition, ke
 // open locks the saga of a mail, and finds out what its replies come to: each by the state that the one
 // before it has left.
 func (e *Engine[TTx]) open(ctx context.Context, tx TTx, to *mail) error {
-	s, there, err := e.db.LockSaga(ctx, tx, to.name, to.key)
+	s, there, err := e.lock(ctx, tx, to.name, to.key)
 	if err != nil {
 		return fmt.Errorf("lock the saga %s %q: %w", to.name, to.key, err)
 	}

@@ -5,6 +5,7 @@ package stored
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,8 +47,8 @@ func OriginOf(s store.Saga) (o Origin, err error) {
 	return o, nil
 }
 
-// StateOf reads how far a saga has come. Its deadline counts from its start by the store's clock, whatever
-// clock the process had that started it; 0: that of the definition is as it is stored.
+// StateOf reads how far a saga has come. Its deadline, and what waits since its start, count from that by the
+// store's clock, whatever clock the process had that started it; 0: the deadline is as it is stored.
 func StateOf(s store.Saga, deadline time.Duration) (st plan.State, err error) {
 	if err := json.Unmarshal([]byte(s.State), &st); err != nil {
 		return st, fmt.Errorf("read the state of the saga %s %q: %w", s.Name, s.Key, err)
@@ -59,6 +60,16 @@ func StateOf(s store.Saga, deadline time.Duration) (st plan.State, err error) {
 func Dated(s store.Saga, st plan.State, deadline time.Duration) plan.State {
 	if !st.Deadline.IsZero() && !s.Started.IsZero() && deadline > 0 {
 		st.Deadline = s.Started.Add(deadline)
+	}
+	if s.Started.IsZero() || !s.Changed.Equal(s.Started) {
+		return st
+	}
+	st.Runs = slices.Clone(st.Runs)
+	for i := range st.Runs { // as they were begun, by the clock of At
+		r := &st.Runs[i]
+		if off := s.Started.Truncate(time.Millisecond).Sub(r.At); !r.At.IsZero() && !r.Due.IsZero() {
+			r.At, r.Due = r.At.Add(off), r.Due.Add(off)
+		}
 	}
 	return st
 }

@@ -89,7 +89,7 @@ WITH now AS MATERIALIZED (
 )
 SELECT c.*, NULL::bigint AS found, NULL::bigint AS next FROM claimed AS c
 UNION ALL
-SELECT '', '', '', '', '', 0, '', '', 0, '', false, false, '', '', 0, NULL, NULL, '', NULL, NULL, NULL, NULL, 0, '', (SELECT count(*) FROM due),
+SELECT '', '', '', '', '', 0, '', '', 0, '', false, false, '', '', 0, NULL, NULL, '', NULL, NULL, NULL, NULL, NULL, 0, '', (SELECT count(*) FROM due),
 	(SELECT (extract(epoch FROM min(l.due) - n.at) * 1000000)::bigint FROM unnest($1::text[]) AS h(hash) CROSS JOIN LATERAL (
 		SELECT s.due FROM /*schema*/skald_saga AS s WHERE s.hash = h.hash AND s.due > n.at ORDER BY s.due LIMIT 1) AS l)
 FROM now AS n;
