@@ -205,6 +205,10 @@ func (v *plan) sample(p *page) {
 	if len(v.Apart) > 0 {
 		p.put("<section class=\"card\"><h2>The first of them</h2>\n")
 		p.apart(v.Apart)
+		p.put("<p class=\"dim\">What is in them, and what was taken instead:</p>\n")
+		for i := range v.Apart {
+			p.put("<p><code>%s</code></p>\n", lookCommand(v.at, &v.Apart[i]))
+		}
 		p.put("</section>\n")
 	}
 	if len(v.Sample) == 0 {

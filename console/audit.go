@@ -102,6 +102,12 @@ func (v *auditPage) html(p *page) {
 	}
 }
 
+// compensated is the key of the saga in "compensate FLOW KEY: STEPS".
+func compensated(action string) string {
+	_, rest, _ := strings.Cut(strings.TrimPrefix(action, "compensate "), " ")
+	return rest[:max(strings.LastIndex(rest, ": "), 0)]
+}
+
 func (p *page) audits(list []auditLine) {
 	p.put("<div class=\"wide\"><table>\n<caption class=\"out\">What operators did</caption>\n<tr><th scope=\"col\">at</th><th scope=\"col\">who</th><th scope=\"col\">did</th><th scope=\"col\">to</th><th scope=\"col\">why</th></tr>\n")
 	for i := range list {
@@ -118,9 +124,14 @@ func (p *page) audits(list []auditLine) {
 			p.link(a.Run, "/run", "in", a.Source, "run", a.Run)
 		}
 		p.put("</td><td>%s<br>", a.Consumer)
-		if a.Consumer != "" && a.ID != "" {
+		switch {
+		case strings.HasPrefix(a.Action, "saga ") || a.Action == "show saga data": // the consumer is its name
+			p.link(cut(a.ID, mostID), "/saga", "in", a.Source, "name", a.Consumer, "key", a.ID)
+		case strings.HasPrefix(a.Action, "compensate "):
+			p.link(cut(a.ID, mostID), "/story", "q", compensated(a.Action))
+		case a.Consumer != "" && a.ID != "":
 			p.link(cut(a.ID, mostID), "/message", "in", a.Source, "consumer", a.Consumer, "source", a.From, "id", a.ID)
-		} else {
+		default:
 			p.put("%s", cut(a.ID, mostID))
 		}
 		p.put("</td><td class=\"why\">%s</td></tr>\n", cut(a.Reason, 300))

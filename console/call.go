@@ -69,7 +69,7 @@ func (p *page) callLine(source string, c *operate.UnknownCall) {
 	if c.Since != nil {
 		p.when(*c.Since)
 	}
-	p.put("</td><td class=\"n\">%d</td><td class=\"why\">%s</td><td>", c.Attempts, cut(c.Error, 200))
+	p.put("</td><td class=\"n\">%d</td><td class=\"why\">%s</td><td class=\"typed\">", c.Attempts, cut(c.Error, 200))
 	for _, command := range c.Commands {
 		p.put("<p><code>%s</code></p>", command)
 	}

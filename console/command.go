@@ -43,6 +43,15 @@ func commandOf(s *source, verb string, sel *operate.Selection, calls bool) strin
 	return c
 }
 
+// lookCommand is what to type to see a message in quarantine, with its payload.
+func lookCommand(s *source, m *apartLine) string {
+	c := "skald inbox show"
+	if s.at != "" {
+		c += " " + s.at
+	}
+	return c + " --consumer " + shellWord(m.Consumer) + " --source " + shellWord(m.From) + " --json -- " + shellWord(m.ID)
+}
+
 // admitCommand is what to type to admit what is chosen.
 func admitCommand(s *source, a *operate.Admission, why string) string {
 	c := inboxCommand(s, "admit", "consumer", a.Consumer, "number", text64(a.Number), "topic", a.Topic, "type", a.Type, "why", why)

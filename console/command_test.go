@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
 )
 
 // A command that needs a variable of the shell says so beside it.
@@ -15,6 +18,19 @@ func TestWhatACommandSupposes(t *testing.T) {
 		b := open(t, map[string]console.Source{"orders": console.Of(db).At(at)}, nil)
 		if page := b.page(query); strings.Contains(page, note) != noted {
 			t.Errorf("%q: %s", at, page)
+		}
+	}
+}
+
+// Before a message in quarantine is admitted, somebody can see what is in it.
+func TestQuarantineIsLookedAtFirst(t *testing.T) {
+	db := memstore.New(nil)
+	apply(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: "stock", Identity: store.Identity{Source: "/shop", ID: "-1"}, Why: store.Conflict,
+		Message: skald.Message{ID: "-1", Source: "/shop", Type: "order.placed"}}})
+	page := open(t, of(db), nil).page("/act?in=orders&verb=admit&type=order.placed")
+	for _, part := range []string{"skald inbox show --store @orders.url --consumer stock --source /shop --json -- -1", "skald inbox admit --store @orders.url --type order.placed --reason"} {
+		if !strings.Contains(page, part) {
+			t.Errorf("no %q: %s", part, page)
 		}
 	}
 }

@@ -119,11 +119,66 @@ func (p *page) filterForm(path string, names ...string) {
 	}
 	p.put("</select></label>\n")
 	for _, name := range names {
-		p.put("<label>%s <input name=\"%s\" value=\"%s\"></label>\n", name, name, p.q.arg(name))
+		switch words := wordsOf(name); {
+		case words != nil:
+			p.choice(name, words)
+		case isFlag(name):
+			checked := ""
+			if p.q.flag(name) {
+				checked = " checked"
+			}
+			p.put("<label>%s <input type=\"checkbox\" name=\"%s\" value=\"1\"%s></label>\n", name, name, checked)
+		default:
+			p.put("<label>%s <input name=\"%s\" value=\"%s\"></label>\n", name, name, p.q.arg(name))
+		}
 	}
 	p.put("<button>Filter</button>")
 	if p.q.URL.RawQuery != "" {
 		p.put(" <a href=\"%s\">all</a>", p.q.h.at(path))
 	}
 	p.put("\n</form>\n")
+}
+
+// choice offers the words that a filter knows.
+func (p *page) choice(name string, words []string) {
+	p.put("<label>%s <select name=\"%s\"><option value=\"\">any</option>", name, name)
+	for _, word := range words {
+		chosen := ""
+		if word == p.q.arg(name) {
+			chosen = " selected"
+		}
+		p.put("<option value=\"%s\"%s>%s</option>", word, chosen, word)
+	}
+	p.put("</select></label>\n")
+}
+
+// wordsOf are those that a filter takes; nil: any text.
+func wordsOf(name string) []string {
+	switch name {
+	case "status", "state":
+		return operate.SagaStatuses()
+	case "kind":
+		return operate.DeadKinds()
+	case "why":
+		return []string{"conflict", "too-old"}
+	}
+	return nil
+}
+
+func isFlag(name string) bool {
+	return slices.Contains([]string{"stuck", "failing", "paused", "overdue"}, name)
+}
+
+// flag tells whether a filter that is on or off is on.
+func (q *request) flag(name string) bool {
+	is := q.arg(name)
+	return is != "" && is != "0" && is != "false"
+}
+
+// word refuses what is none of the words of a filter: it would choose nothing, and not say so.
+func (q *request) word(name string) error {
+	if is := q.arg(name); is != "" && !slices.Contains(wordsOf(name), is) {
+		return refuse(http.StatusBadRequest, "%s is one of %s, not %.40q", name, strings.Join(wordsOf(name), ", "), is)
+	}
+	return nil
 }

@@ -17,7 +17,10 @@ import (
 type flowsPage struct{ listed[operate.SagaStanding] }
 
 func flowList(q *request) (view, error) {
-	what := store.TrackedQuery{Flow: q.arg("flow"), Key: q.arg("key"), State: q.arg("state"), Overdue: q.arg("overdue") != "", Limit: pageOf + 1}
+	if err := q.word("state"); err != nil {
+		return nil, err
+	}
+	what := store.TrackedQuery{Flow: q.arg("flow"), Key: q.arg("key"), State: q.arg("state"), Overdue: q.flag("overdue"), Limit: pageOf + 1}
 	list, err := listOf(q, func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {
 		return operate.TrackedSagas(ctx, s.db, what)
 	})
@@ -55,7 +58,7 @@ func (v *flowsPage) verbs(p *page) func(*listedPart[operate.SagaStanding]) {
 }
 
 func flowsOf(q *request) operate.FlowSelection {
-	return operate.FlowSelection{Flow: q.arg("flow"), State: q.arg("state"), Overdue: q.arg("overdue") != ""}
+	return operate.FlowSelection{Flow: q.arg("flow"), State: q.arg("state"), Overdue: q.flag("overdue")}
 }
 
 func (p *page) flowLine(s *operate.SagaStanding) {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/operate"
@@ -35,16 +36,25 @@ func sagaFilters() []string {
 }
 
 func sagaSelection(q *request) (s operate.SagaSelection, err error) {
-	s = operate.SagaSelection{Name: q.arg("name"), Key: q.arg("key"), ID: q.arg("id"), Status: q.arg("status"), Stuck: q.arg("stuck") != "", Paused: q.arg("paused") != "",
-		Failing: q.arg("failing") != "", Step: q.arg("step"), Error: q.arg("error")}
+	s = operate.SagaSelection{Name: q.arg("name"), Key: q.arg("key"), ID: q.arg("id"), Status: q.arg("status"), Stuck: q.flag("stuck"), Paused: q.flag("paused"),
+		Failing: q.flag("failing"), Step: q.arg("step"), Error: q.arg("error")}
 	if text := q.arg("older"); text != "" {
-		d, err := time.ParseDuration(text)
+		d, err := ageOf(text)
 		if err != nil {
-			return s, refuse(http.StatusBadRequest, "older is a time such as 90m")
+			return s, refuse(http.StatusBadRequest, "older is a time such as 90m or 2d")
 		}
 		s.StartedBefore = time.Now().Add(-d)
 	}
-	return s, nil
+	return s, q.word("status")
+}
+
+// ageOf reads a duration, which may be of days.
+func ageOf(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseFloat(days, 64)
+		return time.Duration(n * 24 * float64(time.Hour)), err
+	}
+	return time.ParseDuration(text)
 }
 
 // manyButton leads to the dry run of a verb on all that the filter of this page chooses.

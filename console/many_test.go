@@ -100,6 +100,9 @@ func TestRetryManySagas(t *testing.T) {
 	if !strings.Contains(none, "it would change <b>0</b> of 5 sagas") || !strings.Contains(none, "it is too late to turn back") || strings.Contains(none, "<button class=\"go\">") {
 		t.Errorf("%s", none)
 	}
+	if list := b.page("/sagas?stuck=0&older=0d"); !strings.Contains(list, `name="stuck" value="1">`) || !strings.Contains(list, "o-4") {
+		t.Errorf("%s", list)
+	}
 	if list := b.page("/sagas?status=done"); strings.Contains(list, "all that the filter chooses") {
 		t.Errorf("%s", list)
 	}
@@ -126,6 +129,9 @@ func TestRetryManySagas(t *testing.T) {
 	}
 	if all := audits(t, e.db); len(all) != 8 {
 		t.Errorf("%q", all)
+	}
+	if page := b.page("/audit"); !strings.Contains(page, `href="/ops/saga?in=orders&amp;key=o-0&amp;name=order"`) {
+		t.Errorf("%s", page)
 	}
 	if runs := b.page("/runs"); !strings.Contains(runs, "saga retry") {
 		t.Errorf("%s", runs)
@@ -270,7 +276,8 @@ func TestStoryOfAnEngine(t *testing.T) {
 	e := newEngine(t, 1)
 	b := open(t, map[string]console.Source{"orders": console.Of(e.db)}, nil)
 	page := b.page("/story?q=o-0")
-	for _, part := range []string{"as an engine of orders has it", "stuck</span>", "step ship is stuck: permanent: the table is gone", "/ops/saga?"} {
+	for _, part := range []string{"as an engine of orders has it", "stuck</span>", "step ship is stuck: permanent: the table is gone", "/ops/saga?",
+		"Step <b>ship</b> is stuck, and waits for an operator: permanent: the table is gone", "verb=saga-retry", "skald saga retry --reason"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q: %s", part, page)
 		}

@@ -105,6 +105,9 @@ func (v *messagePage) links(p *page) {
 	fill := strings.NewReplacer("{traceparent}", url.QueryEscape(v.Kept.TraceParent), "{trace}", url.QueryEscape(trace), "{id}", url.QueryEscape(v.id.ID),
 		"{key}", url.QueryEscape(string(v.Kept.Key)), "{type}", url.QueryEscape(v.Kept.Type), "{consumer}", url.QueryEscape(v.consumer))
 	for _, text := range slices.Sorted(maps.Keys(p.q.h.o.Links)) {
+		if trace == "" && strings.Contains(p.q.h.o.Links[text], "{trace") {
+			continue // it has none to lead to
+		}
 		p.put("<div><dt>link</dt><dd><a href=\"%s\" rel=\"noreferrer\">%s</a></dd></div>\n", fill.Replace(p.q.h.o.Links[text]), text)
 	}
 }

@@ -91,9 +91,14 @@ func (part *storyPart) saga(p *page, s *operate.SagaStanding) {
 	for i := range s.Waiting {
 		p.waiting(&s.Waiting[i])
 	}
-	if r := s.Retrying; r != nil {
+	switch r := s.Retrying; {
+	case r == nil:
+	case s.Stuck:
+		p.put("<p class=\"note bad\">Step <b>%s</b> is stuck, and waits for an operator: %s</p>\n", r.Step, cut(firstLine(r.Error), 300))
+	default:
 		p.put("<p class=\"note warn\">Step <b>%s</b> fails, attempt %d comes next: %s</p>\n", r.Step, r.Attempt, cut(firstLine(r.Error), 300))
 	}
+	part.frees(p, s)
 	for _, more := range []struct {
 		what, between string
 		is            []string
@@ -115,6 +120,25 @@ func (part *storyPart) saga(p *page, s *operate.SagaStanding) {
 		p.put(`<p class="verbs"><a class="button" href="%s">Compensate …</a></p>`+"\n", p.q.h.at("/act", "verb", "compensate", "in", part.Source, "key", s.Key, "flow", s.Name))
 	}
 	p.put("</section>\n")
+}
+
+// frees are the verbs after which an orchestrated saga goes on, in the order of its Commands.
+func (part *storyPart) frees(p *page, s *operate.SagaStanding) {
+	var verbs []operate.SagaVerb
+	if s.Stuck {
+		verbs = append(verbs, operate.RetrySaga)
+	}
+	if s.Paused {
+		verbs = append(verbs, operate.ResumeSaga)
+	}
+	for i, command := range s.Commands {
+		p.put("<p class=\"verbs\">")
+		if p.q.may(Act) && i < len(verbs) {
+			verb := ofSaga + string(verbs[i])
+			p.put(`<a class="button" href="%s">%s …</a> `, p.q.h.at("/act", "verb", verb, "in", part.Source, "name", s.Name, "key", s.Key), verbTitle(verb))
+		}
+		p.put("<code>%s</code></p>\n", command)
+	}
 }
 
 // waiting says what a saga waits for.

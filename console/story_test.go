@@ -113,6 +113,9 @@ func TestCompensate(t *testing.T) {
 	if err != nil || status.Outbox.Pending != 1 {
 		t.Errorf("%+v, %v", status, err)
 	}
+	if page := b.page("/audit"); !strings.Contains(page, `href="/ops/story?q=o-1"`) {
+		t.Errorf("%s", page)
+	}
 	form.Set("reason", "again")
 	if w := b.do(http.MethodPost, "/act", form); w.Code != http.StatusConflict {
 		t.Errorf("a second one: %d: %s", w.Code, w.Body)

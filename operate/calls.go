@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
@@ -106,6 +107,7 @@ func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 		}
 		c := UnknownCall{Saga: s.Name, Key: s.Key, Step: stored.Name(r.Step, r.Occurrence), Undo: r.Phase == plan.Undo, Stuck: r.Stuck,
 			Since: some(r.At), Attempts: r.Attempts, Error: firstLine(r.Error)}
+		c.Outside = (&body.Facts{State: &st, Step: r.Step, Occurrence: r.Occurrence, Undo: c.Undo}).CallKey()
 		of := at + " --step " + shellWord(r.Step)
 		if r.Occurrence != "" {
 			of += " --occurrence " + shellWord(r.Occurrence)

@@ -105,11 +105,11 @@ func TestSagasByLimit(t *testing.T) {
 
 // A call of an engine whose answer is lost is named, with the command to settle it, until it is known.
 func TestUnknownCallOfASaga(t *testing.T) {
-	lost := errors.New("the connection was cut")
+	lost, sent := errors.New("the connection was cut"), ""
 	pay := saga.Call("pay", saga.Request[sagaTx, string, int, string]{
 		At:     call.NewProvider("bank", nil),
 		Intent: func(context.Context, sagaTx, saga.Run[string]) (int, error) { return 100, nil },
-		Do:     func(context.Context, int, string) (string, error) { return "", lost },
+		Do:     func(_ context.Context, _ int, key string) (string, error) { sent = key; return "", lost },
 		LookUp: func(context.Context, int, string) (string, bool, error) { return "", false, lost },
 	}, nil, saga.Pivot(), saga.Retry(saga.Policy{First: time.Hour, Most: time.Hour}))
 	d := saga.New("order", &saga.Options[string]{Key: func(s string) string { return s }}, pay)
@@ -121,7 +121,7 @@ func TestUnknownCallOfASaga(t *testing.T) {
 	b := &sagaBench{t, db, e, d}
 	b.start("k-1")
 	list, err := operate.UnknownCalls(t.Context(), db, "--store @x", 10)
-	if err != nil || len(list) != 1 || list[0].Saga != "order" || list[0].Step != "pay" || list[0].Attempts != 1 ||
+	if err != nil || len(list) != 1 || list[0].Saga != "order" || list[0].Step != "pay" || list[0].Attempts != 1 || list[0].Outside != sent || sent == "" ||
 		list[0].Commands[1] != "skald saga complete --store @x --step pay --data '…' --reason 'it was done' -- order k-1" {
 		t.Fatalf("%+v, %v", list, err)
 	}
