@@ -28,7 +28,7 @@ func act(q *request) (view, error) {
 		v.Missing = "say why, in at most 1,000 letters: it is noted"
 		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
 	case v.More:
-		return nil, refuse(http.StatusUnprocessableEntity, "more than %s are meant: narrow the filter, or type the command", number(mostCounted))
+		return nil, refuse(http.StatusUnprocessableEntity, "more than %s are meant: narrow the filter, or type the command", number(v.most()))
 	case v.verb.about != messages && !v.many:
 		return v.tellNow(q, reason)
 	case v.Change == 0:
@@ -52,6 +52,14 @@ func act(q *request) (view, error) {
 	q.h.launch(v.at, run, j)
 	j.wait(q.Context(), shortWait) // most are done at once
 	return seeOther{q.h.at("/run", "in", v.Source, "run", run.ID)}, nil
+}
+
+// most is how many a verb here is about at most.
+func (v *plan) most() int64 {
+	if v.verb.about == apart {
+		return operate.AdmitsAtOnce
+	}
+	return mostCounted
 }
 
 // changed tells whether somebody saw something else. Parked messages and sagas come and go all the time: of
@@ -118,7 +126,7 @@ func (v *plan) html(p *page) {
 	case v.verb.about == consumers:
 		p.put("<p>In <b>%s</b>, the consumer <b>%s</b>.</p>\n", v.Source, v.Request.Selection.Consumer)
 	case v.More:
-		p.put("<p>More than <b>%s</b> of %s are meant: narrow the filter, or type the command.</p>\n", number(mostCounted), v.Source)
+		p.put("<p>More than <b>%s</b> of %s are meant: narrow the filter, or type the command.</p>\n", number(v.most()), v.Source)
 	case v.many:
 		v.meant(p)
 	case v.verb.about == flows:

@@ -365,6 +365,36 @@ func TestQuarantine(t *testing.T) {
 	if w := b.do(http.MethodPost, "/act", form); w.Code != http.StatusConflict {
 		t.Errorf("admitted twice: %d", w.Code)
 	}
+	if audit := b.page("/audit"); strings.Count(audit, "admit") < 3 {
+		t.Errorf("three were admitted: %s", audit)
+	}
+}
+
+// Of many in quarantine each is found by its id, what is not looked through is said, and no more are admitted
+// at once than stand in one transaction.
+func TestManyInQuarantine(t *testing.T) {
+	db := kept(t, 0)
+	for i := range 1001 {
+		m := told(fmt.Sprint("q-", i), "k")
+		apply(t, db, store.Effect{Quarantine: &store.Quarantined{Consumer: "payment", Identity: m.Identity, Why: store.Conflict, Message: m.Message}})
+	}
+	b := open(t, of(db), nil)
+	var got struct {
+		Sources []struct {
+			Quarantine []struct{ ID string }
+			Cut        bool
+		}
+	}
+	if b.get("/story?q=q-1000", &got); len(got.Sources[0].Quarantine) != 1 || !got.Sources[0].Cut {
+		t.Errorf("%+v", got)
+	}
+	if page := b.page("/story?q=k"); !strings.Contains(page, "has more than is shown") {
+		t.Errorf("%s", page)
+	}
+	plan := b.page("/act?in=orders&verb=admit&consumer=payment")
+	if !strings.Contains(plan, "More than <b>1,000</b>") || strings.Contains(plan, "Admit 1,001") {
+		t.Errorf("%s", plan)
+	}
 }
 
 func TestPayload(t *testing.T) {

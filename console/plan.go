@@ -169,7 +169,7 @@ func (v *plan) admission(q *request) error {
 	v.Command = admitCommand(v.at, &a, q.arg("why"))
 	_, err = one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (struct{}, error) {
 		r, err := operate.Admit(ctx, s.db, a, operate.Order{DryRun: true})
-		v.Selected, v.Change = r.Selected, r.Selected
+		v.Selected, v.Change, v.More = r.Selected, r.Selected, r.Selected > operate.AdmitsAtOnce
 		sum := sha256.New()
 		for i := range r.Chosen {
 			if i < 10 {

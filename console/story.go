@@ -34,6 +34,8 @@ type storyPart struct {
 	// More: so many messages are kept that only the first 10,000 were looked through for the id or
 	// correlation.
 	More bool `json:"more"`
+	// Cut: there are more messages of the key than are shown, or more in quarantine than were looked through.
+	Cut bool `json:"cut"`
 
 	from *source
 	held []store.Parked
@@ -149,7 +151,7 @@ func (h *hunt) kept(ctx context.Context, s *source, part *storyPart, consumers [
 			if c.Parked+c.Dead == 0 {
 				continue
 			}
-			list, err := store.ListKept(ctx, s.db, store.Sought{Consumer: c.Name, Key: key, Bare: true, Limit: pageOf})
+			list, err := store.ListKept(ctx, s.db, store.Sought{Consumer: c.Name, Key: key, Bare: true, Limit: pageOf + 1})
 			if err != nil {
 				return err
 			}
@@ -158,19 +160,32 @@ func (h *hunt) kept(ctx context.Context, s *source, part *storyPart, consumers [
 	}
 	slices.SortFunc(part.held, func(a, b store.Parked) int { return cmp.Compare(a.Place, b.Place) })
 	part.held = slices.CompactFunc(part.held, func(a, b store.Parked) bool { return a.Place == b.Place })
+	part.Cut = part.Cut || len(part.held) > pageOf
 	part.held = part.held[:min(pageOf, len(part.held))]
 	return nil
 }
 
+// apart looks the id up in quarantine, and looks through the first ones for the keys and the correlation.
 func (h *hunt) apart(ctx context.Context, s *source, part *storyPart) error {
-	list, err := store.ListQuarantined(ctx, s.db, store.Query{Limit: 1000})
-	for i := range list {
-		if h.means(&list[i].Message) && len(part.Apart) < pageOf {
-			part.Apart = append(part.Apart, apartLineOf(s.name, &list[i]))
+	seen := map[int64]bool{}
+	for _, q := range []store.Query{{ID: h.asked, Limit: pageOf}, {Limit: mostApart}} {
+		list, err := store.ListQuarantined(ctx, s.db, q)
+		if err != nil {
+			return err
 		}
+		for i := range list {
+			one := &list[i]
+			if (q.ID != "" || h.means(&one.Message)) && !seen[one.Number] && len(part.Apart) < pageOf {
+				seen[one.Number] = true
+				part.Apart = append(part.Apart, apartLineOf(s.name, one))
+			}
+		}
+		part.Cut = part.Cut || len(list) == q.Limit
 	}
-	return err
+	return nil
 }
+
+const mostApart = 1000 // in quarantine that are looked through
 
 const mostConsumers = 20 // whose steps are looked up
 

@@ -21,6 +21,10 @@ func (v *storyPage) html(p *page) {
 		if part.More {
 			p.put("<p class=\"note warn\">%s keeps so many messages that only those of the key were looked for, not those of an id or a correlation.</p>\n", part.Source)
 		}
+		if part.Cut {
+			p.put("<p class=\"note warn\">%s has more than is shown: the first %d of a key, and those of the first %s in quarantine that are of the key or the correlation.</p>\n",
+				part.Source, pageOf, number(mostApart))
+		}
 		part.unpublished(p)
 		part.holders(p)
 	}

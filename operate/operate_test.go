@@ -226,6 +226,10 @@ func TestPartOfMany(t *testing.T) {
 		if r, err := operate.Admit(t.Context(), rivalled{db}, operate.Admission{Consumer: "stock"}, byAnn()); !errors.As(err, &partly) || r.Done != 2 {
 			t.Errorf("admit: %+v, %v", r, err)
 		}
+		acts, err := db.Audits(t.Context(), store.AuditQuery{Limit: 2})
+		if err != nil || len(acts) != 2 || acts[0].Action != "admit" || acts[0].Author != "ann" || acts[0].ID == acts[1].ID {
+			t.Errorf("acts: %+v, %v", acts, err)
+		}
 		shards, err := operate.Rewind(t.Context(), rivalled{db}, "stock", []broker.Place{{Partition: broker.Partition{Name: "t/0", Origin: "here"}, Position: 5}}, byAnn())
 		if !errors.As(err, &partly) || shards[0].Rewound {
 			t.Errorf("rewind: %+v, %v", shards, err)

@@ -69,6 +69,9 @@ func quarantined(ctx context.Context, db Quarantine, q store.Query) iter.Seq2[st
 	}
 }
 
+// AdmitsAtOnce are admitted in one transaction.
+const AdmitsAtOnce = 1000
+
 // An Admission chooses messages in quarantine. Zero fields choose all.
 type Admission struct {
 	Number      int64 // of one message
@@ -107,16 +110,21 @@ func Admit(ctx context.Context, db Quarantine, a Admission, o Order) (r AdmitRep
 			return r, err
 		}
 	}
-	for part := range slices.Chunk(r.Chosen, 1000) {
-		var numbers []int64
+	for part := range slices.Chunk(r.Chosen, AdmitsAtOnce) {
+		var es []store.Effect
 		for _, q := range part {
-			numbers = append(numbers, q.Number)
+			es = append(es, store.Effect{Admit: &store.Admit{Number: q.Number, By: o.Author, Reason: o.Reason},
+				Audit: &store.Audit{Author: o.Author, Reason: o.Reason, Action: "admit", Consumer: q.Consumer, Identity: q.Identity}})
 		}
-		did, err := store.AdmitAll(ctx, db, numbers, o.Author, o.Reason)
+		stood, err := db.Apply(ctx, es...)
 		if err != nil {
 			return r, fmt.Errorf("%d are admitted: %w", r.Done, err)
 		}
-		r.Done += did
+		for _, ok := range stood {
+			if ok {
+				r.Done++
+			}
+		}
 		o.progress(r.Done, r.Selected)
 	}
 	return r, r.partly("inbox admit")

@@ -16,6 +16,7 @@ func quarantineTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Queries": (*suite[TTx]).quarantineQueries,
 		"Page":    (*suite[TTx]).quarantinePage,
 		"Bounded": (*suite[TTx]).quarantineBounded,
+		"Act":     (*suite[TTx]).quarantineAct,
 		"Admit":   (*suite[TTx]).quarantineAdmit,
 		"Rivals":  (*suite[TTx]).quarantineRivals,
 		"Prune":   (*suite[TTx]).quarantinePrune,
@@ -132,6 +133,21 @@ func (s *suite[TTx]) quarantineQueries() {
 		}
 		if !reflect.DeepEqual(have, ids) {
 			s.Errorf("by %s: %v, want %v", name, have, ids)
+		}
+	}
+}
+
+// Who admits a message leaves an act; who is second leaves none.
+func (s *suite[TTx]) quarantineAct() {
+	q := quarantined(message("a", 1), store.TooOld)
+	s.apply(store.Effect{Quarantine: &q})
+	number := s.inQuarantine(store.Query{})[0].Number
+	for i, author := range []string{"ann", "carl"} {
+		act := &store.Audit{Author: author, Reason: "looked at it", Action: "admit", Consumer: q.Consumer, Identity: q.Identity}
+		s.applied([]bool{i == 0}, store.Effect{Admit: &store.Admit{Number: number, By: author, Reason: "looked at it"}, Audit: act})
+		acts, err := s.d.Audits(s.Context(), store.AuditQuery{Limit: 10})
+		if s.ok(err, "list acts"); len(acts) != 1 || acts[0].Author != "ann" || acts[0].Identity != q.Identity {
+			s.Fatalf("acts: %+v", acts)
 		}
 	}
 }
