@@ -3,6 +3,7 @@ package sagarow
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -131,6 +132,17 @@ func Move(s store.Saga, m *store.SagaMove, now time.Time) store.Saga {
 
 // Bytes is how much of s a claim counts.
 func Bytes(s *store.Saga) int { return len(s.Input) + len(s.State) }
+
+// Parent is the saga whose step the child of that origin is, as package stored writes it; empty: it has none.
+func Parent(origin string) (name, key, id string) {
+	var o struct {
+		Parent struct{ Name, Key, ID string }
+	}
+	if json.Unmarshal([]byte(origin), &o) != nil {
+		return "", "", ""
+	}
+	return o.Parent.Name, o.Parent.Key, o.Parent.ID
+}
 
 // OnlyKey tells of a query for the sagas of one key, and maybe of one name, without other filters.
 func OnlyKey(q *store.SagaQuery) bool {

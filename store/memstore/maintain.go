@@ -51,7 +51,7 @@ func (s *Store) forecast(ctx context.Context, keep store.Retention) (out store.M
 			out.Steps += one(d.forgettable(key, row, steps))
 		}
 		for _, s := range d.sagas {
-			out.Sagas += one(endedBefore(&s, now.Add(-keep.Sagas)))
+			out.Sagas += one(d.outlived(&s, now.Add(-keep.Sagas)))
 		}
 		return nil
 	})

@@ -286,13 +286,19 @@ func countSaga(c *store.SagaCounts, s *store.Saga, now time.Time) {
 // forgetSagas removes sagas that ended before.
 func (d *database) forgetSagas(before time.Time) (n int64) {
 	maps.DeleteFunc(d.sagas, func(at sagaKey, s store.Saga) bool {
-		gone := d.held[at] == nil && endedBefore(&s, before)
+		gone := d.held[at] == nil && d.outlived(&s, before)
 		n += one(gone)
 		return gone
 	})
 	return n
 }
 
-func endedBefore(s *store.Saga, before time.Time) bool {
-	return !s.Ended.IsZero() && s.Ended.Before(before)
+// outlived tells of a saga that ended before, and that no parent may undo yet.
+func (d *database) outlived(s *store.Saga, before time.Time) bool {
+	if s.Ended.IsZero() || !s.Ended.Before(before) {
+		return false
+	}
+	name, key, id := sagarow.Parent(s.Origin)
+	parent, there := d.sagas[sagaKey{name, key}]
+	return !there || parent.ID != id || !parent.Ended.IsZero()
 }

@@ -373,6 +373,23 @@ func (s *suite[TTx]) sagaForget() {
 	s.sagaStands("b", `{"at":0}`, 2) // it goes on, however old it is
 	s.start(sagaOf("a"))
 	s.sagaStands("a", `{"at":0}`, 1)
+	for _, parent := range []string{"b", "none"} { // a child is kept until nobody may undo it any more
+		kid := sagaOf("kid of " + parent)
+		kid.Origin = fmt.Sprintf(`{"correlation":"\"parent\"","parent":{"name":"order","key":%q,"id":%q,"step":"x"}}`, parent, s.saga("b").ID)
+		s.start(kid)
+		end := moved(s.saga(kid.Key), "1")
+		end.Status, end.Final, end.Release = "done", true, true
+		s.apply(store.Effect{Saga: end})
+	}
+	forget(4*day, true, 1)
+	forget(0, false, 1)
+	s.sagaStands("kid of b", "1", 2)
+	end = moved(s.saga("b"), "1")
+	end.Status, end.Final, end.Release = "done", true, true
+	s.apply(store.Effect{Saga: end})
+	forget(0, true, 1)
+	forget(0, false, 1)
+	s.sagaStands("b", "1", 3)
 	if _, err := s.d.Maintain(s.Context(), store.Maintain{Keep: store.Retention{Sagas: -1}}); err == nil {
 		s.Error("a retention below zero is taken")
 	}

@@ -52,10 +52,13 @@ WITH d AS (
 SELECT count(*) FROM d;
 
 -- name: DeleteSagas
--- Those that ended: their keys are free again.
+-- Those that ended: their keys are free again. A child stays as long as its parent, which may undo it yet, has not ended.
 DELETE FROM /*schema*/skald_saga WHERE ctid = ANY (ARRAY(
-	SELECT ctid FROM /*schema*/skald_saga WHERE ended_at < (SELECT clock_timestamp()) - $1::bigint * interval '1 microsecond'
-	ORDER BY ended_at LIMIT 5000 FOR UPDATE SKIP LOCKED));
+	SELECT s.ctid FROM /*schema*/skald_saga AS s WHERE s.ended_at < (SELECT clock_timestamp()) - $1::bigint * interval '1 microsecond' AND NOT EXISTS (
+		SELECT FROM (SELECT CASE WHEN strpos(s.origin, '"parent"') > 0 THEN s.origin::jsonb -> 'parent' END AS up) AS o
+		JOIN /*schema*/skald_saga AS p ON p.name = (o.up ->> 'name') COLLATE "C" AND p.key = (o.up ->> 'key') COLLATE "C"
+		WHERE p.id = (o.up ->> 'id') COLLATE "C" AND p.ended_at IS NULL)
+	ORDER BY s.ended_at LIMIT 5000 FOR UPDATE OF s SKIP LOCKED));
 
 -- name: CountRest
 -- What DeleteMarks, ForgetSteps and DeleteSagas would delete.
@@ -65,7 +68,10 @@ SELECT (SELECT count(*) FROM /*schema*/skald_mark WHERE at < clock_timestamp() -
 		AND at >= clock_timestamp() - $1::bigint * interval '1 microsecond'),
 	(SELECT count(*) FROM /*schema*/skald_step AS s WHERE s.at < $2::timestamptz AND s.begun < $2::timestamptz AND s.state <> 2 AND NOT EXISTS (
 		SELECT FROM /*schema*/skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id)),
-	(SELECT count(*) FROM /*schema*/skald_saga WHERE ended_at < clock_timestamp() - $3::bigint * interval '1 microsecond');
+	(SELECT count(*) FROM /*schema*/skald_saga AS s WHERE s.ended_at < clock_timestamp() - $3::bigint * interval '1 microsecond' AND NOT EXISTS (
+		SELECT FROM (SELECT CASE WHEN strpos(s.origin, '"parent"') > 0 THEN s.origin::jsonb -> 'parent' END AS up) AS o
+		JOIN /*schema*/skald_saga AS p ON p.name = (o.up ->> 'name') COLLATE "C" AND p.key = (o.up ->> 'key') COLLATE "C"
+		WHERE p.id = (o.up ->> 'id') COLLATE "C" AND p.ended_at IS NULL));
 
 -- name: DeleteSnapshots
 -- Those before the oldest that a shard needs: a shard at the beginning needs the end of its window, which it may not have stored

@@ -50,7 +50,11 @@ SELECT (SELECT count(*) FROM skald_outbox WHERE seq <= ?1 AND stored_at < strfti
 	(SELECT count(*) FROM skald_step AS s LEFT JOIN skald_step_floor AS f ON f.consumer = s.consumer AND f.step = s.step
 		WHERE max(s.at, s.begun) < max(CAST(unixepoch('now', 'subsec', ?4) * 1000 AS INTEGER), coalesce(f.at, 0))
 			AND s.state <> 2 AND NOT EXISTS (SELECT 1 FROM skald_parked AS p WHERE p.consumer = s.consumer AND p.source = s.source AND p.id = s.id)),
-	(SELECT count(*) FROM skald_saga WHERE ended_at < CAST(unixepoch('now', 'subsec', ?5) * 1000 AS INTEGER));
+	(SELECT count(*) FROM skald_saga AS s WHERE s.ended_at < CAST(unixepoch('now', 'subsec', ?5) * 1000 AS INTEGER) AND NOT EXISTS (
+		SELECT 1 FROM skald_saga AS p WHERE p.ended_at IS NULL AND instr(s.origin, '"parent"') > 0
+			AND p.name = CASE WHEN instr(s.origin, '"parent"') > 0 THEN json_extract(s.origin, '$.parent.name') END
+			AND p.key = CASE WHEN instr(s.origin, '"parent"') > 0 THEN json_extract(s.origin, '$.parent.key') END
+			AND p.id = CASE WHEN instr(s.origin, '"parent"') > 0 THEN json_extract(s.origin, '$.parent.id') END));
 
 -- name: DeleteQuarantine
 -- What was taken; what waits, waits for somebody.

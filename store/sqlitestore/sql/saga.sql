@@ -102,6 +102,11 @@ SELECT p.name, min(sum(CASE WHEN p.status = 'running' THEN p.n ELSE 0 END), 1000
 FROM parts AS p GROUP BY p.name ORDER BY p.name;
 
 -- name: DeleteSagas
--- Those that ended: their keys are free again.
+-- Those that ended: their keys are free again. A child stays as long as its parent, which may undo it yet, has not ended.
 DELETE FROM skald_saga WHERE rowid IN (
-	SELECT rowid FROM skald_saga WHERE ended_at < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) ORDER BY ended_at LIMIT ?2);
+	SELECT s.rowid FROM skald_saga AS s WHERE s.ended_at < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) AND NOT EXISTS (
+		SELECT 1 FROM skald_saga AS p WHERE p.ended_at IS NULL AND instr(s.origin, '"parent"') > 0
+			AND p.name = CASE WHEN instr(s.origin, '"parent"') > 0 THEN json_extract(s.origin, '$.parent.name') END
+			AND p.key = CASE WHEN instr(s.origin, '"parent"') > 0 THEN json_extract(s.origin, '$.parent.key') END
+			AND p.id = CASE WHEN instr(s.origin, '"parent"') > 0 THEN json_extract(s.origin, '$.parent.id') END)
+	ORDER BY s.ended_at LIMIT ?2);
