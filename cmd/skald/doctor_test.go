@@ -238,6 +238,7 @@ func TestDoctorOnNATSAndRabbitMQ(t *testing.T) {
 	doctor(t, 0, map[string]string{"broker/version": "ok NATS 2.", "broker/max_payload": "ok", "broker/sync_interval": "warning always", "broker/replicas of orders": "ok 1", "window/topic orders": "warning for ever"}, "--broker", at, "--topic", "orders")
 	doctor(t, 8, map[string]string{"broker/topics": "failed nowhere"}, "--broker", at, "--topic", "nowhere")
 	rabbit := need.RabbitMQ(t)
+	start(t, nil, "migrate", "--broker", rabbit, "--topic", "doctored").expect(0) // on a new server nobody did
 	doctor(t, 0, map[string]string{"broker/version": "ok RabbitMQ", "broker/policies": "warning list_policies"}, "--broker", rabbit)
 	doctor(t, 8, map[string]string{"broker/topics": "failed", "window/topic nowhere.here": "warning --broker-keeps"}, "--broker", rabbit, "--topic", "nowhere.here")
 }
