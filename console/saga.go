@@ -39,7 +39,7 @@ func sagaList(q *request) (view, error) {
 }
 
 // mostSagas are looked through for a page, for what no index knows: a step, an error, a time.
-const mostSagas = 50_000
+const mostSagas = 20_000
 
 // nextSagas leads to the next page of a source.
 func (p *page) nextSagas(source, next string, scanned int) {

@@ -157,6 +157,19 @@ func Live(q *store.SagaQuery) bool {
 	return q.Stuck || q.Paused || q.Failing || len(q.Status) > 0 && !slices.ContainsFunc(q.Status, ended)
 }
 
+// Within is how many of those that an index knows are to be read at most for q; 0: all. Where nothing has to
+// be looked through that is as many as are listed.
+func Within(q *store.SagaQuery, limit int) int {
+	through := q.ID != "" || q.Step != "" || q.Error != "" || !q.StartedBefore.IsZero() || !q.StartedAfter.IsZero() || len(q.Status) > 0 && !Live(q)
+	switch {
+	case through:
+		return q.Scan
+	case q.Scan > 0:
+		return min(q.Scan, limit)
+	}
+	return limit
+}
+
 // A Listing is the answer to a SagaQuery, as its rows come: those that are meant, and the last one of as many
 // as were to be looked through.
 type Listing struct {

@@ -104,8 +104,8 @@ func (c *core) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]s
 		statuses = append(statuses, legible(s))
 	}
 	var scan *int64
-	if q.Scan > 0 {
-		scan = new(int64(q.Scan))
+	if n := sagarow.Within(&q, limit); n > 0 {
+		scan = new(int64(n))
 	}
 	list := c.call("ListSagas", q.Light, legible(q.Name), legible(q.Key), legible(q.ID), statuses, sagarow.Live(&q), q.Stuck, q.Paused,
 		q.Failing, legible(q.Step), legible(q.Error), moment(q.StartedBefore), moment(q.StartedAfter), name, key, int32(limit), scan)

@@ -253,7 +253,7 @@ func (s *Store) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]
 		return out, nil, failedOr("list sagas", err)
 	}
 	rows, err := s.query(ctx, "ListSagas", q.Light, q.Name, q.Key, q.ID, statuses, sagarow.Live(&q), q.Stuck, q.Paused, q.Failing,
-		q.Step, q.Error, millis(q.StartedBefore), millis(q.StartedAfter), after.Name, after.Key, limit, cmp.Or(q.Scan, -1))
+		q.Step, q.Error, millis(q.StartedBefore), millis(q.StartedAfter), after.Name, after.Key, limit, cmp.Or(sagarow.Within(&q, limit), -1))
 	if err != nil {
 		return nil, nil, failed("list sagas", err)
 	}
