@@ -298,7 +298,7 @@ func TestDropAsksForCallsOutsideSagas(t *testing.T) {
 func TestFilterOfOthers(t *testing.T) {
 	b := open(t, of(kept(t, 1)), nil)
 	for _, path := range []string{"/act?in=orders&verb=release&kind=attempts", "/act?in=orders&verb=release&fingerprint=" + failing, "/parked?kind=attempts",
-		"/dead?kind=bogus", "/sagas?status=Done", "/flows?state=gone", "/sagas?older=soon"} {
+		"/dead?kind=bogus", "/sagas?status=Done", "/flows?state=gone", "/sagas?older=soon", "/sagas?older=NaNd", "/sagas?older=1e300d"} {
 		if w := b.do(http.MethodGet, path, nil); w.Code != http.StatusBadRequest {
 			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
 		}

@@ -124,7 +124,7 @@ func New(base string, sources map[string]Source, o *Options) *Console {
 }
 
 func (h *handler) check(sources map[string]Source) error {
-	if h.base != "" && path.Clean(h.base) != h.base || h.base != "" && !regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`).MatchString(h.base) {
+	if h.base != "" && (path.Clean(h.base) != h.base || !regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`).MatchString(h.base)) {
 		return fmt.Errorf("the base is a path such as /ops, or empty: not %q", h.base)
 	}
 	if len(sources) == 0 {

@@ -48,10 +48,15 @@ func sagaSelection(q *request) (s operate.SagaSelection, err error) {
 	return s, q.word("status")
 }
 
+const mostDays = 36_500 // a Duration has room for more
+
 // ageOf reads a duration, which may be of days.
 func ageOf(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
+		if err == nil && !(n >= 0 && n <= mostDays) { // what is no number is neither less nor more
+			err = errors.New("out of bounds")
+		}
 		return time.Duration(n * 24 * float64(time.Hour)), err
 	}
 	return time.ParseDuration(text)

@@ -29,9 +29,6 @@ func sagaList(q *request) (view, error) {
 	v := &sagasPage{}
 	v.Parts, v.Away, err = partsOf(q, func(ctx context.Context, s *source) (listedPart[operate.Saga], error) {
 		list, err := operate.SagasAfter(ctx, s.db, sel, after, operate.Peek{Limit: pageOf, Scan: mostSagas})
-		if usage := new(operate.UsageError); errors.As(err, &usage) {
-			err = nil // the status is no word of sagas: none has it
-		}
 		return listedPart[operate.Saga]{Source: s.name, Sagas: append([]operate.Saga{}, list.List...), More: list.Next != nil,
 			Next: sagaNext(list.Next), Scanned: list.Scanned, at: s}, err
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -73,13 +74,16 @@ func sagaCommand(out io.Writer) *cobra.Command {
 }
 
 // unpublishedOf tells of the messages of a saga that are still in the outbox, by id and key, among the oldest
-// that wait there. Nothing is said where the user may not read the outbox: all else does not need that right.
+// that wait there. Nothing is said of it where the user may not read the outbox: the rest does not need it.
 func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out []string) {
 	keys := [][]byte{[]byte(a.Key)}
 	for i := range a.Sagas {
 		keys = append(keys, a.Sagas[i].Keys...)
 	}
-	rows, _ := operate.Unpublished(ctx, db, a.Key, keys, 1000)
+	rows, err := operate.Unpublished(ctx, db, a.Key, keys, 1000)
+	if err != nil && !errors.As(err, new(*store.RightError)) {
+		out = append(out, "whether messages of it wait in the outbox could not be read: "+err.Error())
+	}
 	for i := range rows {
 		r := &rows[i]
 		text := fmt.Sprintf("%s %s to %s is not published: it waits in the outbox since %s", r.Type, r.ID, r.Topic, r.Written.Format(time.RFC3339))

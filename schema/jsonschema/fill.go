@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 
@@ -32,29 +31,31 @@ func (h *held) fill(data []byte) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// parts are the schemas that a value of s is held to for certain: s, what it refers to, and allOf.
-func (h *held) parts(s *jsonschema.Schema) []*jsonschema.Schema {
-	out := []*jsonschema.Schema{s}
-	if s == nil {
-		return nil
-	}
-	for i := 0; i < len(out); i++ { // grows
-		more := slices.Clone(out[i].AllOf)
-		if to, ok := target(h.schema, out[i].Ref); ok {
-			more = append(more, to)
-		}
-		for _, one := range more {
-			if one != nil && !slices.Contains(out, one) {
-				out = append(out, one)
+// certain are, for each part of a schema, the schemas that a value of it is held to for certain: the part,
+// what it refers to, and allOf. They are found once, not for each payload.
+func certain(root *jsonschema.Schema) map[*jsonschema.Schema][]*jsonschema.Schema {
+	all := map[*jsonschema.Schema][]*jsonschema.Schema{}
+	for _, s := range within(root) {
+		out := []*jsonschema.Schema{s}
+		for i := 0; i < len(out); i++ { // grows
+			more := slices.Clone(out[i].AllOf)
+			if to, ok := target(root, out[i].Ref); ok {
+				more = append(more, to)
+			}
+			for _, one := range more {
+				if one != nil && !slices.Contains(out, one) {
+					out = append(out, one)
+				}
 			}
 		}
+		all[s] = out
 	}
-	return out
+	return all
 }
 
 // each calls see for every value below v, with a schema that it is held to.
 func (h *held) each(s *jsonschema.Schema, v any, see func(s *jsonschema.Schema, v any)) {
-	for _, part := range h.parts(s) {
+	for _, part := range h.same[s] {
 		switch v := v.(type) {
 		case map[string]any:
 			for name, in := range v {
@@ -88,12 +89,12 @@ func (h *held) into(s *jsonschema.Schema, v any) {
 	if !is {
 		return
 	}
-	for _, part := range h.parts(s) {
+	for _, part := range h.same[s] {
 		for name, p := range part.Properties {
 			if _, there := object[name]; there {
 				continue
 			}
-			for _, one := range h.parts(p) {
+			for _, one := range h.same[p] {
 				if one.Default != nil {
 					object[name] = one.Default
 					break
@@ -106,7 +107,7 @@ func (h *held) into(s *jsonschema.Schema, v any) {
 // alike are the properties that differ from a declared one in their letters' case alone: encoding/json takes
 // them for it, and no rule of the schema holds them.
 func (h *held) alike(s *jsonschema.Schema, object map[string]any) (out []string) {
-	parts := h.parts(s)
+	parts := h.same[s]
 	declared := func(name string) bool {
 		return slices.ContainsFunc(parts, func(part *jsonschema.Schema) bool { _, is := part.Properties[name]; return is })
 	}
@@ -114,14 +115,20 @@ func (h *held) alike(s *jsonschema.Schema, object map[string]any) (out []string)
 		if declared(name) {
 			continue
 		}
-		for _, part := range parts {
-			if slices.ContainsFunc(slices.Collect(maps.Keys(part.Properties)), func(own string) bool { return strings.EqualFold(own, name) }) {
-				out = append(out, name)
-				break
-			}
+		if slices.ContainsFunc(parts, func(part *jsonschema.Schema) bool { return folds(part.Properties, name) }) {
+			out = append(out, name)
 		}
 	}
 	return out
+}
+
+func folds(declared map[string]*jsonschema.Schema, name string) bool {
+	for own := range declared {
+		if strings.EqualFold(own, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // folded tells whether there are such properties anywhere in v.

@@ -90,7 +90,7 @@ func (l *language) hold() (*held, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the JSON Schema of %v: %w", l.goType, err)
 	}
-	return &held{schema: s, resolved: resolved, defaults: hasDefaults(s)}, nil
+	return &held{schema: s, resolved: resolved, defaults: hasDefaults(s), same: certain(s)}, nil
 }
 
 func (l *language) Append(dst []byte, v any) ([]byte, error) {
@@ -158,6 +158,7 @@ type held struct {
 	schema   *jsonschema.Schema
 	resolved *jsonschema.Resolved
 	defaults bool
+	same     map[*jsonschema.Schema][]*jsonschema.Schema // see certain
 }
 
 func (h *held) validate(data []byte) error {

@@ -34,18 +34,26 @@ func acyclic(root *jsonschema.Schema) error {
 		state[s] = done
 		return nil
 	}
-	parts := []*jsonschema.Schema{root}
-	for i := 0; i < len(parts); i++ { // grows
-		if err := at(parts[i]); err != nil {
+	for _, part := range within(root) {
+		if err := at(part); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// within are all parts of a schema, itself first.
+func within(root *jsonschema.Schema) []*jsonschema.Schema {
+	parts, seen := []*jsonschema.Schema{root}, map[*jsonschema.Schema]bool{nil: true, root: true}
+	for i := 0; i < len(parts); i++ { // grows
 		for _, one := range below(parts[i]) {
-			if one != nil && !slices.Contains(parts, one) {
+			if !seen[one] {
+				seen[one] = true
 				parts = append(parts, one)
 			}
 		}
 	}
-	return nil
+	return parts
 }
 
 // sameValue are the parts that a value of s is held to as well.

@@ -40,7 +40,7 @@ func (l *live[TTx]) child(a plan.Action, step *body.Step) {
 	run, _ := l.state.Run(a.Step, a.Occurrence)
 	r := relative{a: a, d: step.Child.Definition, step: run.Born()}
 	f := l.facts(a)
-	err := l.guard(a, func() (err error) {
+	err := l.guard(func() (err error) {
 		var was ended
 		switch a.Verb {
 		case plan.RunStep:

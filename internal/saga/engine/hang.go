@@ -40,7 +40,7 @@ func (l *live[TTx]) hung(a plan.Action) hung {
 func (l *live[TTx]) timed(ctx context.Context, a plan.Action, timeout time.Duration, f func() error) error {
 	l.e.gate.expect(l, timeout+mercy)
 	if l.e.batch.straight {
-		return l.guard(a, f)
+		return l.guard(f)
 	}
 	h := &hang[TTx]{l: l, a: a, saga: l.saga, took: timeout}
 	timer := time.AfterFunc(timeout+mercy*4/5, func() { l.e.hangs(ctx, h) })
@@ -49,7 +49,7 @@ func (l *live[TTx]) timed(ctx context.Context, a plan.Action, timeout time.Durat
 			l.e.returned(h)
 		}
 	}()
-	return l.guard(a, f)
+	return l.guard(f)
 }
 
 func (e *Engine[TTx]) returned(h *hang[TTx]) {
@@ -71,7 +71,15 @@ func (e *Engine[TTx]) hangs(ctx context.Context, h *hang[TTx]) {
 		"or this process ends", "saga", h.saga.Name, "key", h.saga.Key, "step", h.a.Step, "occurrence", h.a.Occurrence, "timeout", h.took)
 	timer := time.NewTicker(time.Second)
 	defer timer.Stop()
-	for !e.chargeHang(ctx, h) {
+	for tries := 1; ; tries++ {
+		again, err := e.chargeHang(ctx, h)
+		if err != nil && tries&(tries-1) == 0 { // the first, second, fourth …
+			e.o.Logger.WarnContext(ctx, "saga: the attempt of a function that does not return is not charged", "saga", h.saga.Name,
+				"key", h.saga.Key, "times", tries, "again", again, "error", err)
+		}
+		if !again {
+			break
+		}
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -96,33 +104,34 @@ func (e *Engine[TTx]) noteHang(h *hang[TTx]) bool {
 	return true
 }
 
-// chargeHang counts the attempt as failed, and gives the saga back. True: there is nothing left to do.
-func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hang[TTx]) bool {
+// chargeHang counts the attempt as failed, and gives the saga back. Again: the database did not answer, so it
+// is to be tried again.
+func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hang[TTx]) (again bool, err error) {
 	s, there, err := e.find(ctx, h.saga.Name, h.saga.Key)
 	if err != nil {
-		return false
+		return true, err
 	}
 	if !there || s.ID != h.saga.ID || s.Version != h.saga.Version {
-		return true
+		return false, nil
 	}
 	var older plan.Graph
 	if s.Hash != h.l.d.Hash {
 		p, err := e.planOf(ctx, s.Name, s.Hash)
 		if err != nil {
-			return false
+			return true, err
 		}
 		older = p.Graph
 	}
 	l, err := e.taken(s, h.l.d, older)
 	if err != nil {
-		return true
+		return false, err
 	}
 	l.think(ctx) // up to where it was
 	l.wrong(h.a, fmt.Errorf("%w (%v), and does not return: it ignores its context", errSlow, h.took))
 	l.think(ctx)
 	m, err := l.move(0)
 	if err != nil {
-		return true
+		return false, err
 	}
 	m = stored.Released(m, l.state, e.clock.now(), len(l.d.Plan.Pending(l.state)) > 0)
 	m.Lease = 0
@@ -130,21 +139,23 @@ func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hang[TTx]) bool {
 }
 
 // putAlone writes m in a transaction of its own: it waits for a lock, and others are not to wait with it.
-func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaMove) (done bool) {
+func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaMove) (again bool, err error) {
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if l.related() {
-		err := l.putRelated(within, m)
-		return err == nil || errors.Is(err, errMoved)
+		if err = l.putRelated(within, m); errors.Is(err, errMoved) {
+			err = nil
+		}
+		return err != nil, err
 	}
 	stood, err := l.e.db.Apply(within, store.Effect{Saga: &m, Rows: l.rows})
 	if err != nil {
-		return false
+		return true, err
 	}
 	if stood[0] {
 		l.wrote(m)
 	}
-	return true
+	return false, nil
 }
 
 // hangsHere tells whether the function of a hangs in this process.

@@ -143,7 +143,7 @@ func (l *live[TTx]) asking(a plan.Action) func(ctx context.Context) answer {
 		if err != nil {
 			return answer{a: a, err: skald.Permanent(fmt.Errorf("the stored call of the step %s: %w", a.Step, err))}
 		}
-		failed := guard(a, func() error {
+		failed := guard(func() error {
 			out = call.Make(with(ctx), bound, &owner{a: a, lease: lease}, c, begun)
 			return nil
 		})

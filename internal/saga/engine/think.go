@@ -50,7 +50,7 @@ func (l *live[TTx]) thinkOnce(ctx context.Context, children bool) (did bool) {
 func (l *live[TTx]) decide(a plan.Action, step *body.Step) {
 	e := plan.Event{What: plan.Decided, Step: a.Step}
 	f := l.facts(a)
-	err := l.guard(a, func() (err error) {
+	err := l.guard(func() (err error) {
 		if step.When != nil {
 			is, err := step.When(f)
 			if e.Skip = !is; err != nil || e.Skip {
@@ -73,7 +73,7 @@ func (l *live[TTx]) decide(a plan.Action, step *body.Step) {
 func (l *live[TTx]) until(a plan.Action, step *body.Step) {
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}
 	f := l.facts(a)
-	err := l.guard(a, func() (err error) {
+	err := l.guard(func() (err error) {
 		e.Until, err = step.Until(f)
 		return err
 	})
@@ -95,7 +95,7 @@ func (l *live[TTx]) command(ctx context.Context, a plan.Action, step *body.Step)
 	}
 	var d skald.Draft
 	f := l.facts(a)
-	err := l.guard(a, func() (err error) {
+	err := l.guard(func() (err error) {
 		d, err = c.Draft(f)
 		return err
 	})

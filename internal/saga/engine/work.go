@@ -352,7 +352,7 @@ func (l *live[TTx]) facts(a plan.Action) *body.Facts {
 }
 
 // guard runs a function of the user's.
-func (l *live[TTx]) guard(_ plan.Action, f func() error) error {
+func (l *live[TTx]) guard(f func() error) error {
 	return called(f, l.e.batch.straight)
 }
 
