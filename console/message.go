@@ -101,7 +101,7 @@ func (v *messagePage) read(ctx context.Context, s *source) (*store.Parked, error
 	if err != nil {
 		return nil, err
 	}
-	apart, err := store.ListQuarantined(ctx, s.db, store.Query{Consumer: v.consumer, ID: v.id.ID, Taken: true})
+	apart, err := store.ListQuarantined(ctx, s.db, store.Query{Consumer: v.consumer, ID: v.id.ID, Taken: true, Bare: true})
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type apartLine struct {
 
 func apartLineOf(service string, m *store.Quarantined) apartLine {
 	return apartLine{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic, m.Message.Type, keyText(m.Message.Key),
-		len(m.Message.Data), some(m.Admitted), m.By, m.Reason, some(m.Taken)}
+		m.Bytes, some(m.Admitted), m.By, m.Reason, some(m.Taken)}
 }
 
 func some(t time.Time) *time.Time {
@@ -59,7 +59,7 @@ func quarantine(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	what := store.Query{Consumer: q.arg("consumer"), ID: q.arg("id"), Topic: q.arg("topic"), Type: q.arg("type"), After: after, Limit: pageOf + 1}
+	what := store.Query{Consumer: q.arg("consumer"), ID: q.arg("id"), Topic: q.arg("topic"), Type: q.arg("type"), After: after, Bare: true, Limit: pageOf + 1}
 	switch q.arg("why") {
 	case "":
 	case "conflict":

@@ -168,7 +168,7 @@ func (h *hunt) kept(ctx context.Context, s *source, part *storyPart, consumers [
 // apart looks the id up in quarantine, and looks through the first ones for the keys and the correlation.
 func (h *hunt) apart(ctx context.Context, s *source, part *storyPart) error {
 	seen := map[int64]bool{}
-	for _, q := range []store.Query{{ID: h.asked, Limit: pageOf}, {Limit: mostApart}} {
+	for _, q := range []store.Query{{ID: h.asked, Bare: true, Limit: pageOf}, {Bare: true, Limit: mostApart}} {
 		list, err := store.ListQuarantined(ctx, s.db, q)
 		if err != nil {
 			return err

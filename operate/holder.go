@@ -58,7 +58,7 @@ func Holders(ctx context.Context, db store.Lister, keys [][]byte, at string) (ou
 			}
 		}
 	}
-	q := store.Query{Limit: 1000}
+	q := store.Query{Bare: true, Limit: 1000}
 	for {
 		page, err := store.ListQuarantined(ctx, db, q)
 		if err != nil {

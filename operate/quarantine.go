@@ -29,7 +29,7 @@ type QuarantineGroup struct {
 // QuarantineGroups counts what is in quarantine.
 func QuarantineGroups(ctx context.Context, db Quarantine) ([]QuarantineGroup, error) {
 	groups := []QuarantineGroup{}
-	for q, err := range quarantined(ctx, db, store.Query{}) {
+	for q, err := range quarantined(ctx, db, store.Query{Bare: true}) {
 		if err != nil {
 			return nil, err
 		}
@@ -133,15 +133,15 @@ func Admit(ctx context.Context, db Quarantine, a Admission, o Order) (r AdmitRep
 // choose looks for what is meant and not admitted yet. One that is named must be there.
 func (a *Admission) choose(ctx context.Context, db Quarantine) (chosen []store.Quarantined, err error) {
 	there := a.Number == 0 && a.ID == ""
-	for q, err := range quarantined(ctx, db, store.Query{Consumer: a.Consumer, ID: a.ID, Topic: a.Topic, Type: a.Type, Why: a.Why}) {
+	what := store.Query{Consumer: a.Consumer, ID: a.ID, Topic: a.Topic, Type: a.Type, Why: a.Why, After: max(a.Number-1, 0), Bare: true}
+	for q, err := range quarantined(ctx, db, what) {
 		if err != nil {
 			return nil, err
 		}
 		if a.Number != 0 && a.Number != q.Number {
-			continue
+			break
 		}
 		if there = true; q.Admitted.IsZero() {
-			q.Message.Data = nil // there may be many
 			chosen = append(chosen, q)
 		}
 	}

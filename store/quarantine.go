@@ -24,6 +24,7 @@ type Quarantined struct {
 	Message     skald.Message
 
 	// Only read.
+	Bytes    int   // of the payload, which a Bare query does not read
 	Number   int64 // in the order of their coming
 	At       time.Time
 	Admitted time.Time // zero: it is not
@@ -67,6 +68,7 @@ type Query struct {
 	Why      Outcome
 	Admitted bool  // only those that are admitted and not taken; else all that are not taken
 	Taken    bool  // those that were taken, too
+	Bare     bool  // without payloads
 	After    int64 // only larger numbers
 	Limit    int   // at most 1,000, the default
 }

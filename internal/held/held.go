@@ -112,6 +112,13 @@ func decodeAs[T ~string](b []byte) (skald.Message, error) {
 	return m, nil
 }
 
+// Bare is m in JSON without its data, which is kept beside it.
+func Bare(m *skald.Message) (string, error) {
+	bare := *m
+	bare.Data = nil
+	return Encode(&bare)
+}
+
 // Envelope is m in JSON without its data, which is kept beside it, as key is. Its own key is in it only where
 // key is not that.
 func Envelope(m *skald.Message, key []byte) ([]byte, error) {

@@ -144,6 +144,10 @@ func (s *Store) quarantined(ctx context.Context, q store.Query) (out []store.Qua
 	err = s.enter(ctx, func() error {
 		for _, one := range s.db.apart {
 			if len(out) < limit && chosen(&one, &q) {
+				one.Bytes = len(one.Message.Data)
+				if q.Bare {
+					one.Message.Data = nil
+				}
 				one.Message = copied(one.Message)
 				out = append(out, one)
 			}

@@ -26,11 +26,11 @@ func (c *core) keepApart(e *store.Effect) ([]call, error) {
 		calls = append(calls, answer...)
 	}
 	if q := e.Quarantine; q != nil {
-		text, err := held.Encode(&q.Message)
+		text, err := held.Bare(&q.Message)
 		if err != nil {
 			return nil, err
 		}
-		calls = append(calls, c.call("Quarantine", append(apartArgs(q), int16(q.Why), clip(legible(q.Message.Topic)), clip(legible(q.Message.Type)), text)...))
+		calls = append(calls, c.call("Quarantine", append(apartArgs(q), int16(q.Why), clip(legible(q.Message.Topic)), clip(legible(q.Message.Type)), text, q.Message.Data)...))
 	}
 	if q := e.Admitted; q != nil {
 		calls = append(calls, c.call("TakeAdmitted", apartArgs(q)...))
@@ -87,7 +87,7 @@ const secretFor = 30 * time.Second
 func (c *core) quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
 	var out []store.Quarantined
 	limit := int32(min(cmp.Or(q.Limit, 1000), 1000))
-	list := c.call("Quarantined", q.After, name(q.Consumer), name(q.ID), q.Topic, q.Type, int16(q.Why), q.Taken, q.Admitted, limit)
+	list := c.call("Quarantined", q.After, name(q.Consumer), name(q.ID), q.Topic, q.Type, int16(q.Why), q.Taken, q.Admitted, limit, q.Bare)
 	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After, Limit: q.Limit}); q == waiting && q.Consumer != "" {
 		// by an index of its own: consumers ask for it all the time
 		list = c.call("Admitted", q.After, name(q.Consumer), limit)
@@ -104,8 +104,10 @@ func (c *core) quarantined(ctx context.Context, q store.Query) ([]store.Quaranti
 
 func quarantined(row scanner) (one store.Quarantined, err error) {
 	var text string
+	var data []byte
 	var admitted, taken *time.Time
-	err = row.Scan(&one.Number, &one.Consumer, &one.Source, &one.ID, &one.Fingerprint, &one.Why, &text, &one.At, &admitted, &one.By, &one.Reason, &taken)
+	err = row.Scan(&one.Number, &one.Consumer, &one.Source, &one.ID, &one.Fingerprint, &one.Why, &text, &one.At, &admitted, &one.By, &one.Reason, &taken,
+		&data, &one.Bytes)
 	if err != nil {
 		return one, err
 	}
@@ -118,6 +120,7 @@ func quarantined(row scanner) (one store.Quarantined, err error) {
 		one.Taken = taken.UTC()
 	}
 	one.Message, err = held.Decode(text)
+	one.Message.Data = data
 	return one, err
 }
 

@@ -57,11 +57,11 @@ func (x *session) keepApart(ctx context.Context, e *store.Effect) error {
 		}
 	}
 	if q := e.Quarantine; q != nil {
-		text, err := held.Encode(&q.Message)
+		text, err := held.Bare(&q.Message)
 		if err != nil {
 			return err
 		}
-		_, err = x.exec(ctx, "Quarantine", q.Consumer, q.Source, q.ID, q.Fingerprint, int64(q.Why), q.Message.Topic, q.Message.Type, text)
+		_, err = x.exec(ctx, "Quarantine", q.Consumer, q.Source, q.ID, q.Fingerprint, int64(q.Why), q.Message.Topic, q.Message.Type, text, null(q.Message.Data))
 		if err != nil {
 			return fmt.Errorf("quarantine %s: %w", q.ID, err)
 		}
@@ -107,7 +107,7 @@ func (s *Store) Secret(ctx context.Context) ([]byte, error) {
 // quarantined lists messages in quarantine.
 func (s *Store) quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
 	limit := min(cmp.Or(q.Limit, 1000), 1000)
-	name, args := "Quarantined", []any{q.After, q.Consumer, q.ID, q.Topic, q.Type, int64(q.Why), q.Taken, q.Admitted, limit}
+	name, args := "Quarantined", []any{q.After, q.Consumer, q.ID, q.Topic, q.Type, int64(q.Why), q.Taken, q.Admitted, limit, q.Bare}
 	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After, Limit: q.Limit}); q == waiting && q.Consumer != "" {
 		// by an index of its own: consumers ask for it all the time
 		name, args = "Admitted", []any{q.After, q.Consumer, limit}
@@ -122,7 +122,8 @@ func (s *Store) quarantined(ctx context.Context, q store.Query) ([]store.Quarant
 
 func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
 	var text, at, admitted, taken string
-	err = scan(&one.Number, &one.Consumer, &one.Source, &one.ID, &one.Fingerprint, &one.Why, &text, &at, &admitted, &one.By, &one.Reason, &taken)
+	var data sql.Null[[]byte]
+	err = scan(&one.Number, &one.Consumer, &one.Source, &one.ID, &one.Fingerprint, &one.Why, &text, &at, &admitted, &one.By, &one.Reason, &taken, &data, &one.Bytes)
 	if err != nil {
 		return one, err
 	}
@@ -137,6 +138,7 @@ func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
 		}
 	}
 	one.Message, err = held.Decode(text)
+	one.Message.Data = blob(data)
 	return one, err
 }
 

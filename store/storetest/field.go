@@ -41,7 +41,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 		"Reservation", "Saga")
 	apart := quarantined(message("a", 1), store.Conflict)
 	refused(s, apart, func(q store.Quarantined) error { return apply(store.Effect{Quarantine: &q}) },
-		"Consumer", "Identity", "Fingerprint", "Why", "Message", "Number", "At", "Admitted", "By", "Reason", "Taken")
+		"Consumer", "Identity", "Fingerprint", "Why", "Message", "Bytes", "Number", "At", "Admitted", "By", "Reason", "Taken")
 	refused(s, store.Want{Consumer: consumer}, func(w store.Want) error {
 		_, err := s.d.Claim(s.Context(), w)
 		return err
@@ -50,7 +50,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 	refused(s, store.Query{}, func(q store.Query) error {
 		_, err := store.ListQuarantined(s.Context(), s.d, q)
 		return err
-	}, "Consumer", "ID", "Topic", "Type", "Why", "Admitted", "Taken", "After", "Limit")
+	}, "Consumer", "ID", "Topic", "Type", "Why", "Admitted", "Taken", "Bare", "After", "Limit")
 	refused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity", "As", "Reason", "Fingerprint", "Code", "Result", "Emitted", "Keep", "Held",
 		"Headers", "KeyOrder", "Key", "Attempts")
 	refused(s, mark().Identity, func(id store.Identity) error {

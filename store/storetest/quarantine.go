@@ -74,7 +74,7 @@ func (s *suite[TTx]) quarantineKept() {
 	m := filled()
 	m.Source = "/other"
 	first := quarantined(m, store.Conflict)
-	odd := quarantined(skald.Message{ID: "größe/\xff", Source: "\xfe", Type: "t\n", Topic: "orders", Key: []byte{}}, store.TooOld)
+	odd := quarantined(skald.Message{ID: "größe/\xff", Source: "\xfe", Type: "t\n", Topic: "orders", Key: []byte{}, Data: []byte{}}, store.TooOld)
 	other := first
 	other.Fingerprint, other.Message.Data = -8, nil
 	for range 2 {
@@ -93,6 +93,12 @@ func (s *suite[TTx]) quarantineKept() {
 		g.Message.Time, want.Message.Time = g.Message.Time.UTC(), want.Message.Time.UTC()
 		if !reflect.DeepEqual(g.Message, want.Message) {
 			s.Errorf("the message %+v is kept as %+v", want.Message, g.Message)
+		}
+	}
+	for i, one := range s.inQuarantine(store.Query{Bare: true}) {
+		want := got[i].Message
+		if want.Data = nil; !reflect.DeepEqual(one.Message, want) || one.Bytes != len(got[i].Message.Data) || one.Bytes != got[i].Bytes {
+			s.Errorf("without payloads the message is %+v of %d bytes, want %+v", one.Message, one.Bytes, got[i])
 		}
 	}
 	s.counts(0, 0, 0)

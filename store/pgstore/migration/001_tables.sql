@@ -387,7 +387,8 @@ CREATE TABLE /*schema*/skald_quarantine (
 	cause       smallint NOT NULL, -- -1 too old, -2 conflict
 	topic       text NOT NULL,
 	type        text NOT NULL,
-	message     text NOT NULL, -- JSON, byte for byte
+	message     text NOT NULL, -- all but the payload, as JSON
+	data        bytea, -- the payload as it came; NULL: a tombstone
 	at          timestamptz NOT NULL DEFAULT clock_timestamp(),
 	admitted_at timestamptz,
 	admitted_by text,
@@ -725,7 +726,7 @@ FROM /*schema*/skald_mark AS m LEFT JOIN /*schema*/skald_answer AS a ON a.arriva
 
 CREATE VIEW /*schema*/skald_quarantined AS
 SELECT number, consumer, source, id, CASE cause WHEN -1 THEN 'too old' ELSE 'conflict' END AS cause, topic, type, at,
-	extract(epoch FROM clock_timestamp() - at)::double precision AS seconds, admitted_at, admitted_by, reason, message
+	extract(epoch FROM clock_timestamp() - at)::double precision AS seconds, admitted_at, admitted_by, reason, message, data
 FROM /*schema*/skald_quarantine WHERE taken_at IS NULL;
 
 CREATE VIEW /*schema*/skald_steps AS

@@ -1,7 +1,7 @@
 -- name: Quarantine
 -- One that is there stays as it is, taken or not: that is its mark. Above the bounds of store.Quarantined none is kept.
-INSERT INTO /*schema*/skald_quarantine (consumer, source, id, fingerprint, cause, topic, type, message)
-SELECT $1::text, $2::text, $3::text, $4::bigint, $5::smallint, $6::text, $7::text, $8::text
+INSERT INTO /*schema*/skald_quarantine (consumer, source, id, fingerprint, cause, topic, type, message, data)
+SELECT $1::text, $2::text, $3::text, $4::bigint, $5::smallint, $6::text, $7::text, $8::text, $9::bytea
 WHERE (SELECT count(*) FROM (SELECT FROM /*schema*/skald_quarantine WHERE consumer = $1::text AND source = $2::text AND id = $3::text LIMIT 10) AS q) < 10
 	AND (SELECT count(*) FROM (SELECT FROM /*schema*/skald_quarantine WHERE consumer = $1::text AND taken_at IS NULL LIMIT 10000) AS q) < 10000
 ON CONFLICT DO NOTHING;
@@ -16,7 +16,8 @@ WITH u AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a message in quarantine');
 
 -- name: Quarantined
-SELECT number, consumer, source, id, fingerprint, cause, message, at, admitted_at, coalesce(admitted_by, ''), coalesce(reason, ''), taken_at
+SELECT number, consumer, source, id, fingerprint, cause, message, at, admitted_at, coalesce(admitted_by, ''), coalesce(reason, ''), taken_at,
+	CASE WHEN NOT $10::boolean THEN data END, coalesce(octet_length(data), 0)
 FROM /*schema*/skald_quarantine
 WHERE number > $1::bigint AND ($2::text = '' OR consumer = $2::text) AND ($3::text = '' OR id = $3::text)
 	AND ($4::text = '' OR topic = $4::text) AND ($5::text = '' OR type = $5::text) AND ($6::smallint = 0 OR cause = $6::smallint)
@@ -24,7 +25,7 @@ WHERE number > $1::bigint AND ($2::text = '' OR consumer = $2::text) AND ($3::te
 ORDER BY number LIMIT $9::integer;
 
 -- name: Admitted
-SELECT number, consumer, source, id, fingerprint, cause, message, at, admitted_at, coalesce(admitted_by, ''), coalesce(reason, ''), taken_at
+SELECT number, consumer, source, id, fingerprint, cause, message, at, admitted_at, coalesce(admitted_by, ''), coalesce(reason, ''), taken_at, data, coalesce(octet_length(data), 0)
 FROM /*schema*/skald_quarantine
 WHERE number > $1::bigint AND consumer = $2::text AND admitted_at IS NOT NULL AND taken_at IS NULL
 ORDER BY number LIMIT $3::integer;

@@ -213,12 +213,13 @@ CREATE TABLE skald_quarantine (
 	cause       INTEGER NOT NULL, -- -1 too old, -2 conflict
 	topic       TEXT NOT NULL,
 	type        TEXT NOT NULL,
-	message     TEXT NOT NULL, -- JSON, byte for byte
+	message     TEXT NOT NULL, -- all but the payload, as JSON
 	at          TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
 	admitted_at TEXT,
 	admitted_by TEXT,
 	reason      TEXT, -- why it was admitted
 	taken_at    TEXT,
+	data        BLOB, -- the payload as it came; NULL: a tombstone
 	UNIQUE (consumer, source, id, fingerprint)
 ) STRICT;
 CREATE INDEX skald_quarantine_admitted ON skald_quarantine (consumer, number) WHERE admitted_at IS NOT NULL AND taken_at IS NULL;
@@ -455,7 +456,7 @@ FROM skald_mark AS m LEFT JOIN skald_answer AS a ON a.arrival = m.arrival;
 
 CREATE VIEW skald_quarantined AS
 SELECT number, consumer, source, id, CASE cause WHEN -1 THEN 'too old' ELSE 'conflict' END AS cause, topic, type, at,
-	unixepoch('subsec') - unixepoch(at, 'subsec') AS seconds, admitted_at, admitted_by, reason, message
+	unixepoch('subsec') - unixepoch(at, 'subsec') AS seconds, admitted_at, admitted_by, reason, message, data
 FROM skald_quarantine WHERE taken_at IS NULL;
 
 CREATE VIEW skald_steps AS
