@@ -196,7 +196,7 @@ func (h *handler) note(ctx, ended context.Context, s *source, run operate.Run, j
 	case errors.As(err, &stopped), run.Verb == "redrive" && (err == nil || errors.As(err, &partly)):
 		return nil // it noted that itself
 	case err == nil:
-		return operate.EndRun(ctx, s.db, run, fmt.Sprintf("%d of %d %s", did, run.Request.Of, things(&run.Request)))
+		return operate.EndRun(ctx, s.db, run, fmt.Sprintf("%d of %d %s", run.Done+did, run.Request.Of, things(&run.Request)))
 	case errors.As(err, &partly), errors.As(err, &usage), errors.As(err, &unsettled):
 		return operate.EndRun(ctx, s.db, run, err.Error())
 	case errors.As(err, &none):

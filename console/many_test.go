@@ -166,7 +166,7 @@ func TestGoOnWithManySagas(t *testing.T) {
 	if w := b.do(http.MethodPost, "/run/resume", b.form(page, "/run/resume")); w.Code != http.StatusSeeOther {
 		t.Fatalf("%d: %s", w.Code, w.Body)
 	}
-	b.until(at, "Ended: 1 of 4 sagas")
+	b.until(at, "Ended: 4 of 4 sagas")
 	if list, err := operate.Sagas(t.Context(), e.db, operate.SagaSelection{Paused: true}); err != nil || len(list) != 3 || list[0].Key != "o-1" {
 		t.Errorf("paused are %+v, %v", list, err)
 	}

@@ -56,7 +56,11 @@ func changeOne(ctx context.Context, db Keeper, verb, run string, p *store.Parked
 
 // requeue has a message tried now.
 func requeue(_ context.Context, p *store.Parked) (store.Effect, error) {
-	return store.Effect{Requeue: &store.Requeue{Consumer: p.Consumer, Identity: p.Identity}}, nil
+	r := store.Requeue{Consumer: p.Consumer, Identity: p.Identity}
+	if p.Dead != nil {
+		r.DeadAt = p.Dead.At
+	}
+	return store.Effect{Requeue: &r}, nil
 }
 
 // givenUp is the mark of a dead letter that will never be taken. A rejection has one already, where it was

@@ -137,6 +137,27 @@ func TestOrderIsKept(t *testing.T) {
 	})
 }
 
+// A run that goes on releases nothing again that it has released, and that failed again.
+func TestReleaseGoesOn(t *testing.T) {
+	onEach(t, func(t *testing.T, db base) {
+		keep(t, db, "", "1", "2", "3")
+		o := byAnn()
+		o.Run = "r"
+		if r, err := operate.Release(t.Context(), db, operate.Selection{ID: "2"}, o); err != nil || r.Done != 1 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if r, err := operate.Release(t.Context(), db, operate.Selection{All: true}, o); err != nil || r.Selected != 2 || r.Done != 2 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if _, err := operate.Release(t.Context(), db, operate.Selection{All: true}, o); !errors.As(err, new(*operate.NoneError)) {
+			t.Errorf("all are released: %v", err)
+		}
+		if acts := audited(t, db); len(acts) != 3 {
+			t.Errorf("%d acts", len(acts))
+		}
+	})
+}
+
 // Nothing is done without an author and a reason, to all because nothing was selected, or against a no.
 func TestOrderIsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, db base) {

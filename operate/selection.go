@@ -27,6 +27,8 @@ type Selection struct {
 	// All is required where a verb changes messages and no other field chooses: nothing is done to all of
 	// them by an oversight.
 	All bool `json:"all,omitempty"`
+
+	but map[whose]bool // those that are left out
 }
 
 // DeadKinds are the ways in which a message can end as a dead letter, as package failure names them.
@@ -54,7 +56,7 @@ func (s *Selection) check(o *Order) error {
 func (s *Selection) means(p *store.Parked) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	named := func(want, told string) bool { return want == "" || held.Names(told, want) }
-	return named(s.ID, p.ID) && named(s.Source, p.Source) && is(s.Topic, p.Message.Topic) && is(s.Type, p.Message.Type) &&
+	return !s.but[whose{p.Consumer, p.Identity}] && named(s.ID, p.ID) && named(s.Source, p.Source) && is(s.Topic, p.Message.Topic) && is(s.Type, p.Message.Type) &&
 		(p.Dead == nil || is(s.Kind, p.Dead.Kind) && !p.Dead.At.Before(s.DeadFrom) && (s.DeadTo.IsZero() || p.Dead.At.Before(s.DeadTo)))
 }
 

@@ -117,6 +117,9 @@ type Requeue struct {
 	Identity
 	// Dead: only a dead letter is. Of any other nothing is done, and there is no guard.
 	Dead bool
+	// DeadAt, where it is not zero, is when it died, as it was read. Guard: it is that dead letter still, not
+	// one that was redriven meanwhile and died again.
+	DeadAt time.Time
 }
 
 // Free ends the keeping of a message; the next of its key is due. Guard: it is kept; with Attempts, if it is

@@ -144,6 +144,9 @@ func (tx *Tx) release(ctx context.Context, r *store.Requeue, until time.Time) er
 	if r.Dead && (err == nil && k.Dead == nil || errors.Is(err, store.ErrLost)) {
 		return nil
 	}
+	if err == nil && !r.DeadAt.IsZero() && (k.Dead == nil || !k.Dead.At.Equal(r.DeadAt)) {
+		err = fmt.Errorf("%s is not the dead letter that it was: %w", r.ID, store.ErrLost)
+	}
 	if err != nil {
 		return err
 	}

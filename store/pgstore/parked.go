@@ -106,12 +106,9 @@ func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls 
 		}
 	}
 	if r := e.Requeue; r != nil {
-		release, id := "RequeueParked", identity(r.Consumer, r.Identity)
-		if r.Dead {
-			release = "RequeueDead"
-		}
+		id := identity(r.Consumer, r.Identity)
 		change("StepBack", id)
-		calls = append(calls, c.call(release, id...), c.call("SettleParked", id...))
+		calls = append(calls, c.requeue(r, id), c.call("SettleParked", id...))
 	}
 	if f := e.Finish; f != nil && !together {
 		var attempts *int32
@@ -143,6 +140,17 @@ func (c *core) noting(a *store.Audit) call {
 
 func identity(consumer string, id store.Identity) []any {
 	return []any{name(consumer), name(id.Source), name(id.ID)}
+}
+
+func (c *core) requeue(r *store.Requeue, id []any) call {
+	if r.Dead {
+		return c.call("RequeueDead", id...)
+	}
+	var died *time.Time
+	if !r.DeadAt.IsZero() {
+		died = &r.DeadAt
+	}
+	return c.call("RequeueParked", append(slices.Clone(id), died)...)
 }
 
 func (c *core) insertKept(k *store.Park) ([]call, error) {

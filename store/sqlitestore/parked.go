@@ -23,10 +23,11 @@ type keptRow struct {
 	key      sql.Null[[]byte]
 	attempts int
 	dead     bool
+	died     string
 }
 
 func (x *session) findKept(ctx context.Context, consumer string, id store.Identity) (k keptRow, there bool, err error) {
-	err = x.row(ctx, "FindParked", consumer, id.Source, id.ID).Scan(&k.place, &k.key, &k.attempts, &k.dead)
+	err = x.row(ctx, "FindParked", consumer, id.Source, id.ID).Scan(&k.place, &k.key, &k.attempts, &k.dead, &k.died)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return k, false, nil

@@ -17,6 +17,15 @@ func (x *session) releaseDead(ctx context.Context, r *store.Requeue) error {
 }
 
 func (x *session) release(ctx context.Context, name string, r *store.Requeue) error {
+	if !r.DeadAt.IsZero() {
+		k, _, err := x.findKept(ctx, r.Consumer, r.Identity)
+		if err == nil && !readTime(k.died).Equal(r.DeadAt) {
+			err = fmt.Errorf("%s is not the dead letter that it was: %w", r.ID, store.ErrLost)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if err := x.stepBack(ctx, r.Consumer, r.Identity); err != nil {
 		return err
 	}

@@ -294,6 +294,27 @@ func (s *suite[TTx]) parkedReleasedIfDead() {
 	s.claim(0, "1")
 }
 
+// A dead letter that was released and died again is not the one that was read; nor is one that is parked.
+func (s *suite[TTx]) parkedReleasedOnce() {
+	p := parked("k", 1)
+	p.Dead = &store.Death{At: time.Now(), Kind: "permanent", BlocksKey: true}
+	s.apply(keeping(p)...)
+	read := func() store.Parked { return s.kept(store.Sought{Identity: &p.Identity})[0] }
+	as := func(p store.Parked) store.Effect {
+		e := released(p)
+		e.Requeue.DeadAt = p.Dead.At
+		return e
+	}
+	first := read()
+	s.applied([]bool{true}, as(first))
+	s.applied([]bool{false}, as(first))
+	s.apply(again(read(), func(p *store.Parked) {
+		p.Dead = &store.Death{At: first.Dead.At.Add(time.Second), Kind: "permanent", BlocksKey: true}
+	}))
+	s.applied([]bool{false}, as(first))
+	s.applied([]bool{true}, as(read()))
+}
+
 // What was read before a call was intended, or while another one was, changes nothing, and finishes nothing.
 func (s *suite[TTx]) parkedCallStays() {
 	none := parked("k", 1)

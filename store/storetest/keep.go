@@ -245,3 +245,10 @@ func (s *suite[TTx]) keepLonger() {
 		return s.db.Count(s).Marks == 0
 	})
 }
+
+// parked is the n-th message about key, as it is parked when it failed once.
+func parked(key string, n int) store.Parked {
+	m := message(key, n)
+	m.Source, m.Subject = "/orders", fmt.Sprint(n)
+	return store.Parked{Consumer: consumer, Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Attempts: 1}
+}

@@ -40,19 +40,13 @@ func parkedTests[TTx any]() map[string]func(*suite[TTx]) {
 		"Marked":           (*suite[TTx]).parkedMarked,
 		"Audited":          (*suite[TTx]).parkedAudited,
 		"ReleasedIfDead":   (*suite[TTx]).parkedReleasedIfDead,
+		"ReleasedOnce":     (*suite[TTx]).parkedReleasedOnce,
 		"CallStays":        (*suite[TTx]).parkedCallStays,
 		"BehindACall":      (*suite[TTx]).parkedBehindACall,
 		"CallOfTheFirst":   (*suite[TTx]).parkedCallOfTheFirst,
 		"OldNumbers":       (*suite[TTx]).parkedOldNumbers,
 		"BarredDeath":      (*suite[TTx]).parkedBarredDeath,
 	}
-}
-
-// parked is the n-th message about key, as it is parked when it failed once.
-func parked(key string, n int) store.Parked {
-	m := message(key, n)
-	m.Source, m.Subject = "/orders", fmt.Sprint(n)
-	return store.Parked{Consumer: consumer, Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m, Attempts: 1}
 }
 
 func keeping(ps ...store.Parked) (out []store.Effect) {

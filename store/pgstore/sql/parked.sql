@@ -116,7 +116,7 @@ WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND key IS NOT
 WITH u AS (
 	UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, crash_count = 0, due = clock_timestamp(), blocks_key = true, dead_at = NULL,
 		kind = '', fingerprint = '', stack = '', version = '', first_at = CASE WHEN first_at IS NOT NULL THEN clock_timestamp() END
-	WHERE consumer = $1::text AND source = $2::text AND id = $3::text
+	WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND ($4::timestamptz IS NULL OR dead_at = $4::timestamptz)
 	RETURNING 1
 )
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a kept message');
