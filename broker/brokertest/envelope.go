@@ -76,7 +76,7 @@ func testEnvelope(t *testing.T, s *suite) {
 			if d := got["18"]; d.Key != nil {
 				t.Errorf("no key is read as %q", d.Key)
 			}
-			if d, there := got["gone"]; !there || string(d.Key) != "o1" {
+			if d, there := got["gone"]; !there || string(d.Key) != "o1" || d.ID != "19" || d.Type != "order.placed" || d.Source != "/old" {
 				t.Errorf("a tombstone is read as %+v", d.Message)
 			}
 			// who does not know the envelope finds no CloudEvent, and the team's headers

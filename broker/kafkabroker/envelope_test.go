@@ -58,8 +58,8 @@ func TestEnvelopes(t *testing.T) {
 	}
 	tombstone := m
 	tombstone.Data = nil
-	if r, _, err := kafkabroker.Map(broker.Envelope{ID: "json:id"}, tombstone); err != nil || r.Value != nil {
-		t.Errorf("a tombstone became %q, %v", r.Value, err)
+	if r, back, err := kafkabroker.Map(broker.Envelope{ID: "json:id"}, tombstone); err != nil || r.Value != nil || back.ID != m.ID || back.Source != m.Topic {
+		t.Errorf("a tombstone became %q, read as %+v: %v", r.Value, back, err)
 	}
 }
 

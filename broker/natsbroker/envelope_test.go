@@ -35,7 +35,7 @@ func TestEnvelopeOnTheWire(t *testing.T) {
 		{broker.Envelope{ID: "header:message-id", Type: "header:event", Key: "header:order"}, m, "event=order.placed message-id=17 order=größe 1 tenant=acme", `{"n": 1}`},
 		{broker.Envelope{ID: "json:id", Key: "json:order"}, m, "event=of mine tenant=acme", `{"id":"17","order":"größe 1","n": 1}`},
 		{broker.Envelope{Key: "json:n"}, m, "Skald-Key=Z3LDtsOfZSAx event=of mine tenant=acme", `{"n": 1}`},
-		{broker.Envelope{ID: "json:id", Key: "json:order"}, gone, "Skald-Key=Z3LDtsOfZSAx Skald-Nil=1 event=of mine tenant=acme", ""},
+		{broker.Envelope{ID: "json:id", Key: "json:order"}, gone, "Skald-Key=Z3LDtsOfZSAx Skald-Nil=1 ce-id=17 event=of mine tenant=acme", ""},
 	} {
 		b := open(t, addr, &natsbroker.Options{Envelope: &c.e})
 		c.m.Topic = fmt.Sprint("t", i)

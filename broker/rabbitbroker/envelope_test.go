@@ -41,7 +41,7 @@ func TestEnvelopeOnTheWire(t *testing.T) {
 			amqp.Table{"event": "order.placed", "message-id": "17", "order": "größe 1", "tenant": "acme"}, `{"n": 1}`},
 		{broker.Envelope{ID: "json:id", Key: "json:order"}, m, amqp.Table{"event": "of mine", "tenant": "acme"}, `{"id":"17","order":"größe 1","n": 1}`},
 		{broker.Envelope{Key: "json:n"}, m, amqp.Table{"Skald-Key": "größe 1", "event": "of mine", "tenant": "acme"}, `{"n": 1}`},
-		{broker.Envelope{ID: "json:id", Key: "json:order"}, gone, amqp.Table{"Skald-Key": "größe 1", "Skald-Nil": "1", "event": "of mine", "tenant": "acme"}, ""},
+		{broker.Envelope{ID: "json:id", Key: "json:order"}, gone, amqp.Table{"Skald-Key": "größe 1", "Skald-Nil": "1", "cloudEvents_id": "17", "event": "of mine", "tenant": "acme"}, ""},
 	} {
 		b := open(t, at, &rabbitbroker.Options{Envelope: &c.e})
 		if err := b.Publish(t.Context(), []skald.Message{c.m}).Wait(t.Context()); err != nil {

@@ -88,10 +88,21 @@ func (c *Codec) Mapped() bool { return c.places != nil }
 type placed struct {
 	place place
 	value string
+	as    attribute
 }
 
 func (p *places) of(m *skald.Message) [3]placed {
-	return [3]placed{{p.id, m.ID}, {p.kind, m.Type}, {p.key, string(m.Key)}}
+	return [3]placed{{p.id, m.ID, id}, {p.kind, m.Type, kind}, {p.key, string(m.Key), key}}
+}
+
+// instead: a tombstone has no fields, so id and type travel as those of a CloudEvent, which whoever reads an
+// envelope looks for first. The key has a place of its own.
+func (c *Codec) instead(m *skald.Message, to Headers) {
+	for _, a := range c.places.of(m) {
+		if m.Data == nil && a.place.field != "" && a.value != "" && a.as != key {
+			to.Text(c.names[a.as], c.escaped(a.as, a.value))
+		}
+	}
 }
 
 // mapped writes m in the envelope of others.
@@ -117,6 +128,7 @@ func (c *Codec) mapped(m *skald.Message, to Headers) (data []byte, err error) {
 		written[name] = a.value
 		to.Text(name, a.value)
 	}
+	c.instead(m, to)
 	data, keyed, err := p.data(m)
 	if err != nil {
 		return nil, err

@@ -70,6 +70,8 @@ func TestEnvelopesComeBack(t *testing.T) {
 		"a raw key":      {broker.Envelope{ID: "header:i"}, of(func(m *skald.Message) { m.Key = []byte("\xff\x00") }), "", "17", "\xff\x00"},
 		"an empty key":   {broker.Envelope{ID: "header:i", Key: "header:o"}, of(func(m *skald.Message) { m.Key = []byte{} }), "", "17", ""},
 		"a tombstone":    {broker.Envelope{ID: "header:i", Key: "json:o"}, of(func(m *skald.Message) { m.Data = nil }), "", "17", "o1"},
+		"one of fields":  {broker.Envelope{ID: "json:i", Type: "json:k", Key: "json:o"}, of(func(m *skald.Message) { m.Data = nil }), "placed", "17", "o1"},
+		"an odd one":     {broker.Envelope{ID: "json:i"}, of(func(m *skald.Message) { m.ID, m.Data = "a % é", nil }), "", "a % é", "o1"},
 		"the topic":      {broker.Envelope{Type: "topic"}, of(func(m *skald.Message) { m.Type = "t" }), "t", "", "o1"},
 		"by position":    {broker.Envelope{ID: "position"}, m, "", "t/0/7", "o1"},
 		"no JSON needed": {broker.Envelope{ID: "header:i", Key: "header:o"}, of(func(m *skald.Message) { m.Data = []byte("\xff") }), "", "17", "o1"},
