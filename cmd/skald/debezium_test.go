@@ -264,7 +264,10 @@ func TestDoctorOnDebezium(t *testing.T) {
 	examined(8, "failed 1 have data, 1 data_bytes, 0 key_bytes → its EventRouter reads one")
 	do(t, conn, `DELETE FROM skald_outbox WHERE type = 'y'; INSERT INTO skald_outbox (topic, key_bytes, type, data) VALUES ('orders', '\xff', 'x', '{}')`)
 	examined(8, "failed 2 have data, 0 data_bytes, 1 key_bytes")
-	do(t, conn, "DROP PUBLICATION carried")
+	const whole = " WITH (publish = 'insert', publish_via_partition_root = true);"
+	do(t, conn, "CREATE PUBLICATION numbers FOR TABLE skald_outbox (seq)"+whole+"CREATE PUBLICATION listed FOR TABLE skald_outbox (seq, id, topic, key, type, data)"+whole)
+	examined(8, "failed publication listed leaves out the columns")
+	do(t, conn, "DROP PUBLICATION carried; DROP PUBLICATION listed; DROP PUBLICATION numbers")
 	start(t, nil, "doctor", "--store", at, "--accept", "debezium").expect(2, "there is no finding of that name")
 }
 

@@ -29,11 +29,40 @@ func (c *core) payloads(ctx context.Context) (out []store.Payload, err error) {
 	return out, c.short(ctx, "list payloads", list)
 }
 
+// A leftOut is what a publication has not got of the outbox: a connector would read it as NULL.
+type leftOut struct {
+	publication, columns string
+	payloads             bool // it has these
+}
+
+// listLeftOut is the call that fills out.
+func (c *core) listLeftOut(out *[]leftOut) call {
+	list := c.call("ListLeftOut")
+	list.scan = func(row scanner) error {
+		var one leftOut
+		err := row.Scan(&one.publication, &one.columns, &one.payloads)
+		*out = append(*out, one)
+		return err
+	}
+	return list
+}
+
 // debezium looks for what its EventRouter would not carry: it reads payloads from one column.
 func (c *core) debezium(ctx context.Context, p *patient) error {
 	var names string
-	if err := c.short(ctx, "examine", c.call("ExaminePublications").into(&names)); err != nil || names == "" {
+	var out []leftOut
+	if err := c.short(ctx, "examine", c.call("ExaminePublications").into(&names), c.listLeftOut(&out)); err != nil {
 		return err
+	}
+	for _, one := range out {
+		if one.payloads || one.publication == defaultPublication {
+			p.say("debezium", skald.Failed, fmt.Sprintf("publication %s leaves out the columns %s, which a connector reads as NULL", one.publication, one.columns),
+				"make it as skald debezium config prints, without a list of columns. DROP PUBLICATION if no connector reads it")
+			return nil
+		}
+	}
+	if names == "" {
+		return nil
 	}
 	var texts, bytes, keys int64
 	err := c.short(ctx, "examine", c.call("ExamineColumns", int32(store.PayloadRows)).into(&texts, &bytes, &keys))

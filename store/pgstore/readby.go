@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ const (
 	readByEach = 300 * time.Millisecond // between two looks at the slot: its reader may change
 	markEach   = 5 * time.Second        // between two snapshots that wait for it
 	marksMost  = 16                     // of them
+
+	defaultPublication = "skald_debezium" // and slot
 )
 
 // ReadByOptions of a ReadBy. The zero value is for what skald debezium config prints.
@@ -75,12 +78,7 @@ func (s *Store) ReadBy(o *ReadByOptions) (*ReadBy, error) {
 	if o != nil {
 		at = *o
 	}
-	if at.Slot == "" {
-		at.Slot = "skald_debezium"
-	}
-	if at.Publication == "" {
-		at.Publication = "skald_debezium"
-	}
+	at.Slot, at.Publication = cmp.Or(at.Slot, defaultPublication), cmp.Or(at.Publication, defaultPublication)
 	if !regexp.MustCompile(`^[a-z0-9_]{1,63}$`).MatchString(at.Slot) {
 		return nil, fmt.Errorf("read by: %q cannot be a slot's name: 1 to 63 lower-case letters, digits and underscores",
 			at.Slot)

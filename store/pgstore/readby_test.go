@@ -194,7 +194,7 @@ func TestReadBy(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(*testing.T, *readByBed){
 		"confirmed": readByConfirmed, "open": readByOpen, "before": readByBefore, "gone": readByGone, "anew": readByAnew,
-		"process": readByProcess, "publication": readByPublication, "relay": readByBesideRelay, "stands by": readByStandsBy, "late": readByLate,
+		"process": readByProcess, "publication": readByPublication, "columns": readByColumns, "relay": readByBesideRelay, "stands by": readByStandsBy, "late": readByLate,
 		"half": readByHalf, "behind": readByBehind, "schema": readBySchema, "another": readByAnother, "restored": readByRestored, "rights": readByRights, "trusted": readByTrusted,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -343,6 +343,30 @@ func readByPublication(t *testing.T, d *readByBed) {
 	d.exec(t, `ALTER PUBLICATION `+quoted(d.slot())+` ADD TABLE {skald_outbox}`)
 	c.confirm(t, d.place(t))
 	d.stays(t, "rows from before slot")
+	d.kept(t, 1)
+}
+
+// Of a publication with a list of columns a connector reads the others as NULL: what it published so is not
+// published. One that lacks nothing that is read is as good as one without a list.
+func readByColumns(t *testing.T, d *readByBed) {
+	const read = "id, source, type, time, key, seq, content_type, subject, schema, correlation_id, causation_id, traceparent, headers"
+	set := func(columns string) {
+		t.Helper()
+		d.exec(t, `ALTER PUBLICATION `+quoted(d.slot())+` SET TABLE {skald_outbox} (`+columns+`)`)
+	}
+	set("topic, data_bytes, " + read)
+	c := d.readsSlot(t)
+	d.stays(t, "")
+	d.passes(t, c)
+	d.moves(t)
+	d.kept(t, 0)
+	set("topic, data, " + strings.ReplaceAll(strings.ReplaceAll(read, "subject, ", ""), ", headers", ""))
+	d.write(t)
+	d.stays(t, "leaves out the columns subject, headers")
+	c.confirm(t, d.place(t))
+	d.stays(t, "leaves out the columns")
+	set("topic, " + read)
+	d.stays(t, "leaves out the columns data")
 	d.kept(t, 1)
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,7 @@ func (r *ReadBy) see(ctx context.Context) (*sighting, error) {
 	var server, published, plugin, status, session, publications, oldest, next string
 	var here bool
 	var pid int32
+	var out []leftOut
 	bases := r.call("ReadByBases")
 	bases.scan = func(row scanner) error {
 		s.bases = append(s.bases, "")
@@ -80,7 +82,7 @@ func (r *ReadBy) see(ctx context.Context) (*sighting, error) {
 	err := r.short(ctx, "look at slot "+r.o.Slot, call{sql: r.text["ReadByPlace"]}.into(&s.place, &server),
 		call{sql: r.text["ReadBySlot"]}.into(&s.there, &plugin, &here, &status, &s.restart, &s.confirmed, &pid, &session,
 			&publications),
-		call{sql: r.text["ReadBySnapshot"]}.into(&oldest, &next, &published, &s.end), bases)
+		call{sql: r.text["ReadBySnapshot"]}.into(&oldest, &next, &published, &s.end), bases, r.listLeftOut(&out))
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +90,7 @@ func (r *ReadBy) see(ctx context.Context) (*sighting, error) {
 	if s.oldest, err = strconv.ParseUint(oldest, 10, 64); err == nil {
 		s.next, err = strconv.ParseUint(next, 10, 64)
 	}
+	i := slices.IndexFunc(out, func(one leftOut) bool { return one.publication == r.o.Publication })
 	lost := status == "lost" || s.restart == 0 || s.confirmed == 0
 	switch {
 	case !s.there:
@@ -99,6 +102,9 @@ func (r *ReadBy) see(ctx context.Context) (*sighting, error) {
 	case published == "":
 		s.unfit = fmt.Sprintf("publication %s does not have all rows of the outbox, as rows of skald_outbox: "+
 			"skald debezium config prints how it is made", r.o.Publication)
+	case i >= 0:
+		s.unfit = fmt.Sprintf("publication %s leaves out the columns %s, which Debezium reads as NULL: make it without a list of columns, "+
+			"as skald debezium config prints", r.o.Publication, out[i].columns)
 	case s.hidden:
 		s.unfit = "this role may not see who reads the slot: GRANT pg_read_all_stats TO it"
 	case publications != "" && !names(publications, r.o.Publication):
