@@ -222,7 +222,7 @@ func (v *plan) sample(p *page) {
 	if len(v.Sample) == 0 {
 		return
 	}
-	p.put("<section class=\"card\">\n<h2>%s</h2>\n<div class=\"wide\"><table>\n<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">state</th>"+
+	p.put("<section class=\"card\">\n<h2>%s</h2>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">What would change</caption>\n<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">state</th>"+
 		"<th scope=\"col\">error</th></tr>\n", fmt.Sprintf("The first %d", len(v.Sample)))
 	for i := range v.Sample {
 		m := &v.Sample[i]

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"time"
 
@@ -45,7 +44,10 @@ func audit(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, _ := strconv.ParseInt(q.arg("before"), 10, 64) // what is no number begins at the last
+	before, err := number64(q, "before")
+	if err != nil {
+		return nil, err
+	}
 	words := strings.ToLower(q.arg("has"))
 	got, away := each(q.Context(), q.h, only, func(ctx context.Context, s *source) (auditPart, error) {
 		return auditsOf(ctx, s, before, words)
@@ -109,7 +111,7 @@ func compensated(action string) string {
 }
 
 func (p *page) audits(list []auditLine) {
-	p.put("<div class=\"wide\"><table>\n<caption class=\"out\">What operators did</caption>\n<tr><th scope=\"col\">at</th><th scope=\"col\">who</th><th scope=\"col\">did</th><th scope=\"col\">to</th><th scope=\"col\">why</th></tr>\n")
+	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">What operators did</caption>\n<tr><th scope=\"col\">at</th><th scope=\"col\">who</th><th scope=\"col\">did</th><th scope=\"col\">to</th><th scope=\"col\">why</th></tr>\n")
 	for i := range list {
 		a := &list[i]
 		p.put("<tr><td>")

@@ -87,10 +87,15 @@ func moment(q *request, name string) (t time.Time, err error) {
 	return t, nil
 }
 
-func place(q *request) (n int64, err error) {
-	if text := q.arg("after"); text != "" {
+func place(q *request) (int64, error) {
+	return number64(q, "after")
+}
+
+// number64 is the place in a list that an argument names; 0: none.
+func number64(q *request, name string) (n int64, err error) {
+	if text := q.arg(name); text != "" {
 		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
-			return 0, refuse(http.StatusBadRequest, "after is what the link to the next page says")
+			return 0, refuse(http.StatusBadRequest, "%s is what the link to the next page says", name)
 		}
 	}
 	return n, nil

@@ -3,6 +3,7 @@ package console
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/http"
 	"time"
 )
 
@@ -25,7 +26,7 @@ func (h *handler) framed(q *request, v view) []byte {
 	p.put("</nav>\n<form action=\"%s\" role=\"search\"><input type=\"search\" name=\"q\" value=\"%s\" placeholder=\"key, id or correlation\" "+
 		"aria-label=\"Search by key, id or correlation\"><button>Search</button></form>\n", h.at("/story"), q.URL.Query().Get("q"))
 	p.put("</header>\n<main id=\"main\" tabindex=\"-1\"")
-	if _, live := v.(interface{ live() }); live {
+	if _, live := v.(interface{ live() }); live && q.Method == http.MethodGet { // what a form answered is not at its URL
 		p.put(" data-live")
 	}
 	p.put(">\n<h1>%s</h1>\n", title)

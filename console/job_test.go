@@ -134,6 +134,50 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// Bulk actions that lie further back than the page reads are on its next ones, each as it stands now.
+func TestEarlierRuns(t *testing.T) {
+	db := kept(t, 1)
+	note := func(run, action string, n int) {
+		for i := range n {
+			apply(t, db, store.Effect{Audit: &store.Audit{Author: "ann", Reason: "r", Action: action, Consumer: "c", Identity: store.Identity{Source: "s", ID: fmt.Sprint(i)}, Run: run}})
+		}
+	}
+	r := operate.Run{ID: "old", Verb: "drop", Author: "ann", Reason: "r", Request: operate.RunRequest{Of: 3}}
+	if err := operate.BeginRun(t.Context(), db, r); err != nil {
+		t.Fatal(err)
+	}
+	note("old", "drop", 1)
+	note("", "release", 10_001)
+	b := open(t, of(db), nil)
+	type listed struct {
+		Runs []struct {
+			Run  string
+			Done int
+		}
+		Next []struct {
+			Source string
+			Before int64
+		}
+	}
+	var list listed
+	if b.get("/runs", &list); len(list.Runs) != 0 || len(list.Next) != 1 {
+		t.Fatalf("%+v", list)
+	}
+	if page := b.page("/runs"); !strings.Contains(page, "Earlier ones of orders") {
+		t.Errorf("%s", page)
+	}
+	note("old", "drop", 1)
+	next := fmt.Sprintf("/runs?in=%s&before=%d", list.Next[0].Source, list.Next[0].Before)
+	list = listed{}
+	b.get(next, &list)
+	if len(list.Runs) != 1 || list.Runs[0].Run != "old" || list.Runs[0].Done != 2 || len(list.Next) != 0 {
+		t.Errorf("%+v", list)
+	}
+	if w := b.do(http.MethodGet, "/runs?before=x", nil); w.Code != http.StatusBadRequest {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+}
+
 // The verbs of a group are about what its list is narrowed to.
 func TestVerbsOfAGroup(t *testing.T) {
 	b := open(t, of(kept(t, 3)), nil)

@@ -117,7 +117,7 @@ func (v *keptPage) part(p *page, part *keptPart) {
 		}
 		p.put("</p>\n")
 	}
-	p.put("<div class=\"wide\"><table>\n<caption class=\"out\">%s of %s</caption>\n<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">key</th>"+
+	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">%s of %s</caption>\n<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">key</th>"+
 		"<th scope=\"col\">state</th><th scope=\"col\" class=\"n\">attempts</th><th scope=\"col\">since</th><th scope=\"col\">error</th></tr>\n", v.title(), part.Source)
 	for i := range part.Messages {
 		m := &part.Messages[i]
@@ -197,7 +197,7 @@ func (v *groupsPage) html(p *page) {
 		if part.More {
 			p.put("<p class=\"note warn\">Only the first %s dead letters are counted: narrow the filter.</p>\n", number(mostCounted))
 		}
-		p.put("<div class=\"wide\"><table>\n<caption class=\"out\">Dead letters of %s</caption>\n<tr><th scope=\"col\" class=\"n\">count</th><th scope=\"col\">consumer</th>"+
+		p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Dead letters of %s</caption>\n<tr><th scope=\"col\" class=\"n\">count</th><th scope=\"col\">consumer</th>"+
 			"<th scope=\"col\">kind</th><th scope=\"col\">type</th><th scope=\"col\">error of one</th><th scope=\"col\">first, last</th><th scope=\"col\"></th></tr>\n", part.Source)
 		for j := range part.Groups {
 			p.group(part.Source, &part.Groups[j])

@@ -61,7 +61,7 @@ func (v *listed[T]) tables(p *page, order string, heads []string, before func(*l
 		if before != nil && p.q.may(Act) {
 			before(part)
 		}
-		p.put("<div class=\"wide\"><table>\n<caption class=\"out\">Those of %s</caption>\n", part.Source)
+		p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Those of %s</caption>\n", part.Source)
 		p.heads(heads...)
 		for j := range part.Sagas {
 			line(part.Source, &part.Sagas[j])

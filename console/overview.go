@@ -186,6 +186,42 @@ func (s *standing) findings(from *store.Status) {
 	slices.SortStableFunc(s.Findings, func(a, b finding) int { return strings.Compare(string(a.Grade), string(b.Grade)) })
 }
 
+// pageOfFinding is where what was found is listed, and by which flag; "": nowhere.
+func pageOfFinding(name string) (path, flag string) {
+	switch name {
+	case "SkaldRelayGone", "SkaldOutboxOld", "SkaldDeferred", "SkaldRetentionStalled":
+		return "/outbox", ""
+	case "SkaldParkedOld":
+		return "/parked", ""
+	case "SkaldDead":
+		return "/dead/groups", ""
+	case "SkaldConflict", "SkaldTooOld":
+		return "/quarantine", ""
+	case "SkaldCallUnsettled":
+		return "/calls", ""
+	case "SkaldSagaStuck":
+		return "/sagas", "stuck"
+	case "SkaldSagaOverdue":
+		return "/sagas", ""
+	case "SkaldTrackedOverdue":
+		return "/flows", "overdue"
+	case "SkaldTrackedDrift":
+		return "/flows", ""
+	case "SkaldReservationExpired":
+		return "/locks", ""
+	}
+	return "", ""
+}
+
+func flags(set ...string) (out []string) {
+	for _, name := range set {
+		if name != "" {
+			out = append(out, name, "1")
+		}
+	}
+	return out
+}
+
 // mostCounted is up to where counts are exact.
 const mostCounted = 10_000
 
@@ -249,7 +285,11 @@ func (v *overviewPage) html(p *page) {
 func (s *standing) html(p *page) {
 	p.put("<section class=\"card\">\n<h2>%s</h2>\n", s.Source)
 	for _, f := range s.Findings {
-		p.put("<p class=\"note %s\"><b>%s</b> %s. <span class=\"dim\">%s</span></p>\n", gradeClass(f.Grade), f.Name, f.Saw, f.Remedy)
+		p.put("<p class=\"note %s\"><b>%s</b> %s. ", gradeClass(f.Grade), f.Name, f.Saw)
+		if path, flag := pageOfFinding(f.Name); path != "" {
+			p.link("Look", path, append([]string{"in", s.Source}, flags(flag)...)...)
+		}
+		p.put(" <span class=\"dim\">%s</span></p>\n", f.Remedy)
 	}
 	about := ""
 	if !s.Exact {
@@ -321,7 +361,7 @@ func gradeClass(g skald.Grade) string {
 }
 
 func (s *standing) table(p *page) {
-	p.put("<div class=\"wide\"><table>\n<caption class=\"out\">Consumers of %s</caption>\n<tr><th scope=\"col\">consumer</th><th scope=\"col\">topics</th>"+
+	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Consumers of %s</caption>\n<tr><th scope=\"col\">consumer</th><th scope=\"col\">topics</th>"+
 		"<th scope=\"col\">heard</th><th scope=\"col\">got on</th><th scope=\"col\" class=\"n\">parked</th><th scope=\"col\" class=\"n\">dead</th>"+
 		"<th scope=\"col\" class=\"n\">quarantine</th><th scope=\"col\" class=\"n\">open calls</th></tr>\n", s.Source)
 	for i := range s.Consumers {

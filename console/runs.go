@@ -9,8 +9,21 @@ import (
 
 // A runsPage lists the last bulk actions, and how far they are.
 type runsPage struct {
-	Runs []runPage `json:"runs"`
-	Away []Away    `json:"away"`
+	Runs []runPage  `json:"runs"`
+	Next []runsNext `json:"next,omitempty"`
+	Away []Away     `json:"away"`
+}
+
+// A runsNext is where earlier runs of a source begin.
+type runsNext struct {
+	Source string `json:"source"`
+	Before int64  `json:"before"`
+}
+
+// runsRead are of a source.
+type runsRead struct {
+	runs []operate.Run
+	next int64
 }
 
 const runsWithin = 10_000 // of the last acts
@@ -20,13 +33,21 @@ func runs(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
+	before, err := number64(q, "before")
+	if err != nil {
+		return nil, err
+	}
 	here := q.h.inHand() // first: one that ends meanwhile is read as ended
-	got, away := each(q.Context(), q.h, only, func(ctx context.Context, s *source) ([]operate.Run, error) {
-		return operate.ReadRuns(ctx, s.db, runsWithin)
+	got, away := each(q.Context(), q.h, only, func(ctx context.Context, s *source) (out runsRead, err error) {
+		out.runs, out.next, err = operate.ReadRuns(ctx, s.db, before, runsWithin)
+		return out, err
 	})
 	v := &runsPage{Runs: []runPage{}, Away: append([]Away{}, away...)}
 	for _, g := range got {
-		for _, r := range g.is {
+		if g.is.next > 0 {
+			v.Next = append(v.Next, runsNext{g.name, g.is.next})
+		}
+		for _, r := range g.is.runs {
 			r.Request = r.Request.WithoutData()
 			v.Runs = append(v.Runs, runPage{g.name, r, here[jobName(g.name, r.ID)] && r.Ended == "", g.source})
 		}
@@ -40,11 +61,12 @@ func (*runsPage) title() string { return "Actions" }
 func (v *runsPage) html(p *page) {
 	p.away(v.Away)
 	p.put("<p>Bulk actions among the last %s acts of each source, the last begun first; further back where they fill those.</p>\n", number(runsWithin))
+	defer v.earlier(p)
 	if len(v.Runs) == 0 {
 		p.put("<p class=\"note fine\">None.</p>\n")
 		return
 	}
-	p.put("<section class=\"card\"><div class=\"wide\"><table>\n")
+	p.put("<section class=\"card\"><div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Bulk actions</caption>\n")
 	p.heads("run", "source", "verb", "consumer", "changed", "stands", "by", "why", "begun")
 	for i := range v.Runs {
 		r := &v.Runs[i]
@@ -57,6 +79,14 @@ func (v *runsPage) html(p *page) {
 		p.put("</td></tr>\n")
 	}
 	p.put("</table></div></section>\n")
+}
+
+func (v *runsPage) earlier(p *page) {
+	for _, n := range v.Next {
+		p.put("<p>")
+		p.link("Earlier ones of "+n.Source, "/runs", "in", n.Source, "before", text64(n.Before))
+		p.put("</p>\n")
+	}
 }
 
 // stands says in a line how the run stands.

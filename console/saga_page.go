@@ -34,6 +34,7 @@ func (h *handler) masked(what string, data []byte) string {
 	return cut(string(data), mostShown)
 }
 
+func (*sagaPage) live()           {}
 func (v *sagaPage) title() string { return "Saga " + v.Name + " " + cut(v.Key, 80) }
 
 func (v *sagaPage) html(p *page) {
@@ -91,7 +92,7 @@ func (v *sagaPage) button(p *page, verb operate.SagaVerb, step, occurrence strin
 }
 
 func (v *sagaPage) runs(p *page) {
-	p.put("<section class=\"card\"><h2>Steps</h2>\n<div class=\"wide\"><table>\n<tr><th scope=\"col\">step</th><th scope=\"col\">phase</th><th scope=\"col\" class=\"n\">failed</th>" +
+	p.put("<section class=\"card\"><h2>Steps</h2>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Steps</caption>\n<tr><th scope=\"col\">step</th><th scope=\"col\">phase</th><th scope=\"col\" class=\"n\">failed</th>" +
 		"<th scope=\"col\">due</th><th scope=\"col\">error</th><th scope=\"col\"></th></tr>\n")
 	for i := range v.Runs {
 		r := &v.Runs[i]

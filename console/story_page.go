@@ -120,7 +120,10 @@ func (part *storyPart) saga(p *page, s *operate.SagaStanding) {
 	for _, d := range s.Drift {
 		p.put("<p class=\"note warn\">Drift: %s</p>\n", d)
 	}
-	if p.q.may(Act) && s.Style == operate.Choreographed && part.from.compensate != nil && len(s.Undo) > 0 {
+	switch asks := p.q.may(Act) && s.Style == operate.Choreographed && part.from.compensate != nil && len(s.Undo) > 0; {
+	case asks && len(s.Refused) > 0:
+		p.put("<p class=\"note\">It cannot be compensated from here: %s</p>\n", strings.Join(s.Refused, "; "))
+	case asks:
 		p.put(`<p class="verbs"><a class="button" href="%s">Compensate …</a></p>`+"\n", p.q.h.at("/act", "verb", "compensate", "in", part.Source, "key", s.Key, "flow", s.Name))
 	}
 	p.put("</section>\n")
@@ -217,7 +220,7 @@ func picture(s *operate.SagaStanding) string {
 }
 
 func (v *storyPage) timeline(p *page) {
-	p.put("<section class=\"card\">\n<h2>What happened</h2>\n<div class=\"wide\"><table>\n<caption class=\"out\">What happened, in all sources</caption>\n<tr><th scope=\"col\">at</th>" +
+	p.put("<section class=\"card\">\n<h2>What happened</h2>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">What happened, in all sources</caption>\n<tr><th scope=\"col\">at</th>" +
 		"<th scope=\"col\">source</th><th scope=\"col\">where</th><th scope=\"col\">what</th></tr>\n")
 	for i := range v.Line {
 		m := &v.Line[i]

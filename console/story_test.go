@@ -24,10 +24,14 @@ func happened(name string) skald.Event[string] {
 // placed is a database in which the saga o-1 waits for a payment.
 func placed(t *testing.T) *memstore.Store {
 	t.Helper()
-	ask := flow.AskOf(happened("stock.reserved"), func(skald.Received[string]) skald.Draft { return happened("order.cancelled").New("k <1>", "o-1") })
+	return placedAs(t, flow.AskOf(happened("stock.reserved"), func(skald.Received[string]) skald.Draft { return happened("order.cancelled").New("k <1>", "o-1") }))
+}
+
+func placedAs(t *testing.T, asks ...flow.Ask) *memstore.Store {
+	t.Helper()
 	f, err := flow.New("order", flow.From(happened("order.placed")), flow.Then(happened("order.placed"), happened("stock.reserved")),
 		flow.Then(happened("stock.reserved"), happened("payment.taken"), happened("payment.declined")).Within(time.Minute), flow.Fail(happened("payment.declined")),
-		flow.Then(happened("payment.declined"), happened("order.cancelled")), flow.Undo(happened("stock.reserved"), happened("stock.released"), ask),
+		flow.Then(happened("payment.declined"), happened("order.cancelled")), flow.Undo(happened("stock.reserved"), happened("stock.released"), asks...),
 		flow.End(happened("payment.taken"), happened("order.cancelled")))
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +123,19 @@ func TestCompensate(t *testing.T) {
 	form.Set("reason", "again")
 	if w := b.do(http.MethodPost, "/act", form); w.Code != http.StatusConflict {
 		t.Errorf("a second one: %d: %s", w.Code, w.Body)
+	}
+}
+
+// A saga that nobody can ask to undo has no button for it, and says why.
+func TestStoryWithoutAsk(t *testing.T) {
+	for _, c := range []struct {
+		db   *memstore.Store
+		says string
+	}{{placed(t), "Compensate …"}, {placedAs(t), "It cannot be compensated from here: stock.reserved: the tracker has no event that asks for its undo"}} {
+		page := open(t, of(c.db), nil).page("/story?q=o-1")
+		if !strings.Contains(page, c.says) || strings.Contains(page, "Compensate …") != (c.says == "Compensate …") {
+			t.Errorf("no %q: %s", c.says, page)
+		}
 	}
 }
 

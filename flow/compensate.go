@@ -30,9 +30,7 @@ func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, e
 	if err != nil {
 		return c, err
 	}
-	for _, n := range b.Standing.Stays {
-		c.Refused = append(c.Refused, fmt.Sprintf("%s took effect, and the flow declares no undo of it", n))
-	}
+	c.Refused = b.stays()
 	for _, n := range b.Standing.Undo {
 		i := slices.IndexFunc(b.Asked, func(a Asked) bool { return a.Step == n })
 		var before []ID
@@ -61,6 +59,28 @@ func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, e
 	b.Standing.ask(b.Asked)
 	c.Row = row
 	return c, b.into(&c.Row)
+}
+
+// stays says of which steps that took effect the flow declares no undo.
+func (b *body) stays() (out []string) {
+	for _, n := range b.Standing.Stays {
+		out = append(out, fmt.Sprintf("%s took effect, and the flow declares no undo of it", n))
+	}
+	return out
+}
+
+// refused says why Compensate would undo nothing.
+func (b *body) refused() []string {
+	out := b.stays()
+	for _, n := range b.Standing.Undo {
+		if slices.ContainsFunc(b.Asked, func(a Asked) bool { return a.Step == n }) {
+			continue
+		}
+		if _, why, err := b.questions(n, nil, time.Time{}); err == nil && why != "" {
+			out = append(out, why)
+		}
+	}
+	return out
 }
 
 // beyond tells whether the step came with a message that is not among those.

@@ -47,6 +47,7 @@ type Standing struct {
 	At      time.Time  `json:"heard_at,omitzero"` // when the saga was first heard of
 	Changed time.Time  `json:"changed_at,omitzero"`
 	Keys    [][]byte   `json:"-"` // of its messages
+	Refused []string   `json:"-"` // why Compensate undoes nothing; none: it does, if something is left
 }
 
 // A Wait is one of several events that has to come.

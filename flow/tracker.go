@@ -209,6 +209,7 @@ func List(ctx context.Context, db store.Lister, q store.TrackedQuery) ([]Standin
 		if err != nil {
 			return nil, err
 		}
+		b.Standing.Refused = b.refused()
 		b.Standing.Overdue = overdue[[2]string{rows[i].Flow, rows[i].Key}]
 		out = append(out, b.Standing)
 	}

@@ -164,20 +164,25 @@ func begunRun(a *store.Audit, verb, text string) (r Run, ok bool) {
 }
 
 // ReadRuns are the runs that noted something among the last acts, the last begun first, each as ReadRun tells
-// it. It reads `within` acts, and up to five times as many where runs fill them.
-func ReadRuns(ctx context.Context, db RunReader, within int) (out []Run, err error) {
+// it. It reads `within` acts, and up to five times as many where runs fill them. Where there may be earlier
+// ones, next is the `before` to read them with, which is 0 for the last ones: then they are those that began
+// among the acts before it, at most 20 at a time.
+func ReadRuns(ctx context.Context, db RunReader, before int64, within int) (out []Run, next int64, err error) {
+	if before > 0 {
+		return earlierRuns(ctx, db, before, within)
+	}
 	const most, cut = 5, 20
 	runs := map[string][]store.Audit{} // the last first
 	var ids []string
-	for before, n := int64(0), 0; n < most; n++ {
-		list, err := db.Audits(ctx, store.AuditQuery{Before: before, Limit: within})
+	for n := 0; n < most; n++ {
+		list, err := db.Audits(ctx, store.AuditQuery{Before: next, Limit: within})
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		of := 0
 		for i := range list {
 			a := &list[i]
-			if before = a.Number; a.Run == "" {
+			if next = a.Number; a.Run == "" {
 				continue
 			}
 			if of++; runs[a.Run] == nil {
@@ -185,7 +190,11 @@ func ReadRuns(ctx context.Context, db RunReader, within int) (out []Run, err err
 			}
 			runs[a.Run] = append(runs[a.Run], *a)
 		}
-		if len(list) < within || of < within/2 {
+		if len(list) < within {
+			next = 0
+			break
+		}
+		if of < within/2 {
 			break
 		}
 	}
@@ -198,16 +207,42 @@ func ReadRuns(ctx context.Context, db RunReader, within int) (out []Run, err err
 		}
 		if begins := &acts[len(acts)-1]; r.Begun.IsZero() || !strings.Contains(begins.Action, runBegun) { // it began before
 			if asked++; asked > cut {
-				continue
+				continue // it is among the earlier ones
 			}
 			if r, err = ReadRun(ctx, db, id); errors.As(err, new(*NoneError)) {
 				continue // of a command that watched it, and noted no request
 			} else if err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 		}
 		out = append(out, r)
 	}
 	slices.SortStableFunc(out, func(a, b Run) int { return b.Begun.Compare(a.Begun) })
-	return out, nil
+	return out, next, nil
+}
+
+// earlierRuns are the runs that began among the acts before a number. What they did since is read of each.
+func earlierRuns(ctx context.Context, db RunReader, before int64, within int) (out []Run, next int64, err error) {
+	const most = 20
+	list, err := db.Audits(ctx, store.AuditQuery{Before: before, Limit: within})
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := range list {
+		a := &list[i]
+		if a.Run == "" || !strings.Contains(a.Action, runBegun) {
+			continue
+		}
+		r, err := ReadRun(ctx, db, a.Run)
+		if err != nil {
+			return nil, 0, err
+		}
+		if out = append(out, r); len(out) == most {
+			return out, a.Number, nil
+		}
+	}
+	if len(list) == within {
+		next = list[within-1].Number
+	}
+	return out, next, nil
 }

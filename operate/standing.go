@@ -45,7 +45,8 @@ type SagaStanding struct {
 	Ended   *time.Time `json:"ended_at,omitempty"` // of an orchestrated one
 	Trace   string     `json:"trace,omitempty"`    // the id of the trace in which it began
 
-	Keys [][]byte `json:"-"` // of its messages
+	Keys    [][]byte `json:"-"` // of its messages
+	Refused []string `json:"-"` // choreographed: why Compensate undoes nothing
 }
 
 // Outcomes of a StandingStep.
@@ -138,7 +139,7 @@ func TrackedSagas(ctx context.Context, db store.Lister, q store.TrackedQuery) ([
 func choreographed(s *flow.Standing) SagaStanding {
 	out := SagaStanding{Style: Choreographed, Name: s.Flow, Key: s.Key, State: s.State, Overdue: s.Overdue, Missing: types(s.Missing),
 		Remaining: types(s.Remaining), Undo: types(s.Undo), Stays: types(s.Stays), Drift: s.Drift, Due: s.Due, Started: s.At, Changed: s.Changed,
-		Trace: s.Trace, Keys: s.Keys, Steps: []StandingStep{}}
+		Trace: s.Trace, Keys: s.Keys, Refused: s.Refused, Steps: []StandingStep{}}
 	for i := range s.Steps {
 		step := &s.Steps[i]
 		one := StandingStep{Name: step.Type, Topic: step.Topic, Outcome: StepDone, At: &step.At, Messages: step.IDs, More: step.More}
