@@ -64,7 +64,13 @@ func (b *bed) in(statement string) string {
 
 func (b *bed) do(statement string, args ...any) {
 	b.Helper()
-	if _, err := b.db.ExecContext(context.Background(), b.in(statement), args...); err != nil {
+	b.odd(b.in(statement), args...)
+}
+
+// odd is do without the schema.
+func (b *bed) odd(statement string, args ...any) {
+	b.Helper()
+	if _, err := b.db.ExecContext(context.Background(), statement, args...); err != nil {
 		b.Fatalf("%s: %v", statement, err)
 	}
 }

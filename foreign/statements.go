@@ -44,6 +44,10 @@ func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
 		return nil, err
 	}
 	rows, err := db.QueryContext(ctx, text["Columns"], t.quoted())
+	if err != nil && another(ctx, db, text, err) {
+		return nil, t.wrong("its database is no PostgreSQL, which alone is read", "carry a table in PostgreSQL; from elsewhere, SQLite too, "+
+			"have its writers move to skald_outbox (docs/adopt.md)")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("look at the table %s: %w", t.Name, err)
 	}
@@ -64,15 +68,21 @@ func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
 	}
 	switch {
 	case s.oid == 0:
-		return nil, t.wrong("there is none", "check its schema and name: what is created without quotes has a name in small letters")
+		return nil, t.wrong("there is none", "check its schema and name: what is created without quotes has a name in small letters, and a part that has a dot itself stands in double quotes")
 	case s.kind != "r" && s.kind != "p":
 		return nil, t.wrong("it is no table", "name the table itself, not a view or a foreign table")
 	}
 	return s, nil
 }
 
+// another tells whether the database answers, and is no PostgreSQL.
+func another(ctx context.Context, db *sql.DB, text map[string]string, why error) bool {
+	var version, one string
+	return sqlState(why) == "" && db.QueryRowContext(ctx, text["Version"]).Scan(&version) != nil && db.QueryRowContext(ctx, text["Answers"]).Scan(&one) == nil
+}
+
 func (t *Table) quoted() string {
-	parts := strings.Split(t.Name, ".")
+	parts := t.parts()
 	for i := range parts {
 		parts[i] = quoted(parts[i])
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/sqlfile"
 )
 
@@ -98,7 +99,7 @@ func placeholder(column string) string {
 
 func (g *guess) message() {
 	t := g.t
-	t.Source = "/" + t.Name
+	t.Source = t.source()
 	t.ID = placeholder(g.find(nil, "id", "eventid", "messageid", "outboxid", "uuid"))
 	t.Key = placeholder(g.find(nil, "aggregateid", "key", "partitionkey", "messagekey", "entityid"))
 	if t.Key == "" {
@@ -120,7 +121,7 @@ func (g *guess) message() {
 		t.Topic = placeholder(aggregate) + ".events"
 		g.note("the topic is %q, by the aggregate's type: is it where consumers look?", t.Topic)
 	default:
-		t.Topic = strings.ReplaceAll(t.Name, ".", "_")
+		t.Topic = topicOf(t.plain())
 		g.note("no column looks like a topic: it is %q for all rows", t.Topic)
 	}
 	t.Payload = g.find(nil, "payload", "data", "body", "event", "eventdata", "message", "content", "value")
@@ -130,11 +131,21 @@ func (g *guess) message() {
 	t.Trace = placeholder(g.find(nil, "traceparent"))
 }
 
+// topicOf is a topic that is called as nearly like that as one may be.
+func topicOf(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '.' || !complete.Topic(string(r)) {
+			return '_'
+		}
+		return r
+	}, name)
+}
+
 // reference is the first column that is called after another thing's id.
 func (g *guess) reference() string {
 	for _, name := range g.s.order {
 		lower := strings.ToLower(name)
-		if strings.HasSuffix(lower, "_id") && placeholder(name) != g.t.ID && lower != "correlation_id" && lower != "causation_id" {
+		if strings.HasSuffix(lower, "_id") && !strings.Contains(name, "}") && placeholder(name) != g.t.ID && lower != "correlation_id" && lower != "causation_id" {
 			return name
 		}
 	}

@@ -86,13 +86,46 @@ func TestSuggestDone(t *testing.T) {
 	}
 }
 
+// A table whose name has a dot, quotes or a space is suggested as a map that reads it.
+func TestSuggestOddNames(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "id bigint", "x")
+	for name, topic := range map[string]string{"my.outbox": "my_outbox", `Out"box ü`: "Out_box__"} {
+		quoted := b.schema + `."` + strings.ReplaceAll(name, `"`, `""`) + `"`
+		b.odd("CREATE TABLE " + quoted + ` (id bigserial PRIMARY KEY, "orderId" text, order_id text, payload text, sent_at timestamptz)`)
+		b.odd("INSERT INTO " + quoted + " (order_id, payload) VALUES ('7', '{}')")
+		said, _, err := foreign.Suggest(t.Context(), b.db, quoted)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		text, err := json.Marshal(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := foreign.Read(strings.NewReader(string(text)))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if want := b.schema + "_" + topic; table.Topic != want || table.Source != "/"+b.schema+"."+name {
+			t.Errorf("topic %q, source %q", table.Topic, table.Source)
+		}
+		table.Topic = "x"
+		b.quiet(b.relay(table, b.bus))
+		b.expect("x 7 {}")
+	}
+}
+
 // Of several tables that are called an outbox none is taken.
 func TestSuggestNeedsAName(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, counted, "orders")
 	b.do("CREATE TABLE outbox_of_another (id int)")
+	b.odd("CREATE TABLE " + b.schema + `."a ""outbox" (id int)`)
 	_, _, err := foreign.Suggest(t.Context(), b.db, "")
-	if err == nil || !strings.Contains(err.Error(), "several are called an outbox") || !strings.Contains(err.Error(), b.schema+".outbox") {
+	if err == nil || !strings.Contains(err.Error(), "several are called an outbox") || !strings.Contains(err.Error(), b.schema+".outbox") ||
+		!strings.Contains(err.Error(), b.schema+`."a ""outbox"`) {
 		t.Errorf("%v", err)
 	}
 	if _, _, err := foreign.Suggest(t.Context(), b.db, b.schema+".none"); err == nil || !strings.Contains(err.Error(), "there is none") {

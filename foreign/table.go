@@ -16,7 +16,8 @@ import (
 // of that column, all else for itself, as in "${aggregate_type}.events.created". Where one of its columns is
 // NULL, a template is nothing.
 type Table struct {
-	Name string `json:"table"` // "outbox", or "schema.outbox"
+	// "outbox", or "schema.outbox"; a part that has a dot itself in double quotes, as in SQL
+	Name string `json:"table"`
 
 	ID string `json:"id"` // a template: the message's id; NULL is a malformed row
 	// a text, with ID the identity for ever. Default "/" and the table's name
@@ -97,10 +98,9 @@ func (t *Table) wrong(what, remedy string) error {
 
 // check looks at everything that needs no database.
 func (t *Table) check() error {
-	schema, name, qualified := strings.Cut(t.Name, ".")
 	switch {
-	case t.Name == "" || qualified && (schema == "" || name == "" || strings.Contains(name, ".")):
-		return t.wrong("no table is named", `give "table": "outbox", or "schema.outbox"`)
+	case len(t.parts()) == 0:
+		return t.wrong("no table is named", `give "table": "outbox", or "schema.outbox"; a part that has a dot itself stands in double quotes`)
 	case t.ID == "":
 		return t.wrong("nothing says which id a message has", `give "id": "${id}", with the column that identifies a row`)
 	case t.Topic == "":
@@ -174,5 +174,43 @@ func (t *Table) source() string {
 	if t.Source != "" {
 		return t.Source
 	}
-	return "/" + t.Name
+	return "/" + t.plain()
+}
+
+// plain is the name as people say it.
+func (t *Table) plain() string { return strings.Join(t.parts(), ".") }
+
+// parts are the table's name, and before it that of its schema, if it is given. None: it is no name.
+func (t *Table) parts() (out []string) {
+	for rest, more := t.Name, true; more; {
+		var part string
+		if strings.HasPrefix(rest, `"`) {
+			end := closing(rest)
+			if end < 0 || end+1 < len(rest) && rest[end+1] != '.' {
+				return nil
+			}
+			part, rest = strings.ReplaceAll(rest[1:end], `""`, `"`), rest[end+1:]
+			rest, more = strings.CutPrefix(rest, ".")
+		} else {
+			part, rest, more = strings.Cut(rest, ".")
+		}
+		if out = append(out, part); part == "" || len(out) > 2 {
+			return nil
+		}
+	}
+	return out
+}
+
+// closing is where the name in double quotes ends that s begins with; less than 0: nowhere.
+func closing(s string) int {
+	for i := 1; i < len(s); i++ {
+		switch {
+		case s[i] != '"':
+		case i+1 < len(s) && s[i+1] == '"':
+			i++
+		default:
+			return i
+		}
+	}
+	return -1
 }

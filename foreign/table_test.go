@@ -1,10 +1,17 @@
 package foreign_test
 
 import (
+	"context"
+	"database/sql"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	_ "modernc.org/sqlite"
+
+	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/foreign"
 	"github.com/skald-go/skald/store"
 )
@@ -15,6 +22,11 @@ func TestRead(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`:                            "no table is named",
 		`{"table": "a.b.c"}`:            "no table is named",
+		`{"table": "a."}`:               "no table is named",
+		`{"table": "\"a"}`:              "no table is named",
+		`{"table": "\"a\"b"}`:           "no table is named",
+		`{"table": "\"\""}`:             "no table is named",
+		`{"table": "\"a.b\".c"}`:        "which id",
 		`{"table": "a", "id": 1}`:       "string",
 		`{"tabel": "a"}`:                "tabel",
 		`{"table": "a"} x`:              "follows",
@@ -37,6 +49,27 @@ func TestRead(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// A database that is no PostgreSQL ends the relay with the reason: it is not away.
+func TestAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "app.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE outbox (id INTEGER PRIMARY KEY, payload TEXT)"); err != nil {
+		t.Fatal(err)
+	}
+	table := foreign.Table{Name: "outbox", ID: "${id}", Topic: "orders", Payload: "payload", Order: []string{"id"}, Done: foreign.Done{Delete: true}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err = foreign.New(db, table, membroker.New(nil), nil).Run(ctx)
+	var wrong *foreign.TableError
+	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "no PostgreSQL") || !strings.Contains(err.Error(), "skald_outbox") {
+		t.Errorf("%v", err)
 	}
 }
 

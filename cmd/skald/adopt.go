@@ -32,7 +32,7 @@ func adoptOutboxCommand(out, errs io.Writer) *cobra.Command {
 	c := &cobra.Command{Use: "outbox", Short: "Print a column map for an outbox table", Long: adoptAbout, Args: cobra.NoArgs}
 	f := c.Flags()
 	f.String("store", "", "postgres://…; SKALD_STORE stands for it")
-	f.StringVar(&table, "table", "", "its name, \"outbox\" or \"schema.outbox\" (default: the only table that is called an outbox)")
+	f.StringVar(&table, "table", "", "its name, outbox or schema.outbox; a part that has a dot itself in double quotes (default: the only table that is called an outbox)")
 	f.BoolVar(&show, "print", false, "print it")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !show {

@@ -84,7 +84,8 @@ func readTable(path string) (t foreign.Table, err error) {
 func plainly(ctx context.Context, db database, connections int) (*sql.DB, func(), error) {
 	s, ok := db.(server)
 	if !ok {
-		return nil, nil, &exit.UsageError{What: "tables of other teams are read in PostgreSQL alone: give --store postgres://…"}
+		return nil, nil, &exit.UsageError{What: "tables of other teams are read in PostgreSQL alone: give --store postgres://…; " +
+			"a SQLite file has one writer at a time, so no order of commits to miss: let what inserts there insert into skald_outbox (docs/adopt.md)"}
 	}
 	cfg := s.cfg.Copy()
 	if !s.bounded {

@@ -82,7 +82,7 @@ func TestRelayTableBadInput(t *testing.T) {
 		{good, at, relay, 5, "there is none"},
 		{good, at, append(relay, "--schema", "a"), 2, "not for --table"},
 		{good, at, append(relay, "--table", path), 2, "given twice"},
-		{good, "sqlite:" + path, relay, 2, "PostgreSQL"},
+		{good, "sqlite:" + path, relay, 2, "has one writer at a time"},
 		{good, at, []string{"relay", "--table", path}, 2, "give --broker"},
 		{good, at, []string{"adopt", "outbox"}, 2, "give --print"},
 		{good, at, []string{"adopt"}, 2, "skald adopt outbox --print"},

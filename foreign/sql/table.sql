@@ -20,6 +20,13 @@ LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE c.oid = to_regclass($1::text)
 ORDER BY a.attnum;
 
+-- name: Version
+SELECT current_setting('server_version_num');
+
+-- name: Answers
+-- What any database can.
+SELECT 1;
+
 -- name: Peek
 -- Whether there is anything to do. It locks nothing.
 SELECT EXISTS (SELECT FROM /*table*/ AS t WHERE (/*pending*/) AND (/*where*/)
@@ -75,8 +82,9 @@ DELETE FROM /*table*/ AS t
 WHERE t.ctid = ANY ($1::text::tid[]) AND (t.tableoid::text || t.ctid::text) = ANY ($2::text::text[]);
 
 -- name: Outboxes
--- Tables that are called an outbox, and are not Skald's.
-SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname ELSE n.nspname || '.' || c.relname END
+-- Tables that are called an outbox, and are not Skald's. A part that has a dot or a quote itself stands in double quotes.
+SELECT CASE WHEN pg_table_is_visible(c.oid) THEN '' WHEN n.nspname ~ '[."]' THEN '"' || replace(n.nspname, '"', '""') || '".' ELSE n.nspname || '.' END
+	|| CASE WHEN c.relname ~ '[."]' THEN '"' || replace(c.relname, '"', '""') || '"' ELSE c.relname END
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname ILIKE '%outbox%' AND c.relname NOT LIKE 'skald%'
 	AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'
