@@ -50,6 +50,8 @@ func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan, o *Order) (
 	now = s.Read // by the store's clock: this machine's may be another one
 	next, _, out := p.Advance(st, c.event(o), now)
 	switch {
+	case out == plan.TooLarge:
+		return next, now, p.Large(st, c.event(o), now).Error()
 	case out.Changed():
 		return next, now, c.unfit(p, &st)
 	case st.Status.Final() && out != plan.Repeat:

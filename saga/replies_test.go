@@ -30,13 +30,15 @@ var (
 )
 
 // parcels is packing without a transaction of any database: its last step tells how many lines were packed.
-func parcels() *saga.Definition[order] {
+func parcels() *saga.Definition[order] { return parcelsUpTo(0) }
+
+func parcelsUpTo(bytes int) *saga.Definition[order] {
 	lines := func(r saga.Run[order]) []string { return r.In.Lines }
 	line := func(r saga.Run[order]) stand { return stand{r.Key, r.Occurrence} }
 	pack := saga.Command("pack", packIt, line, saga.Reply(packed, saga.RefusedBy(short, func(s string) string { return s })),
 		saga.UndoBy(unpackIt, line, saga.Reply(unpacked)), saga.Each(lines))
 	pay := saga.Command("pay", payIt, func(r saga.Run[order]) int { return len(pack.All(r)) }, saga.Reply(paid), nil, saga.Pivot())
-	return saga.New("parcels", &saga.Options[order]{Key: orderID}, pack, pay)
+	return saga.New("parcels", &saga.Options[order]{Key: orderID, MaxBytes: bytes}, pack, pay)
 }
 
 // A desk is a database with sagas whose participants are the test.

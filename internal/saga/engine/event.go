@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/body"
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
@@ -41,7 +42,10 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga, events ...plan.
 	}
 	now := e.clock.now()
 	next, actions, outs := p.AdvanceAll(was, events, now)
-	for _, out = range outs {
+	for i := range outs {
+		if out = outs[i]; out == plan.TooLarge {
+			return m, out, skald.Permanent(p.Large(was, events[i], now))
+		}
 		if out.Changed() {
 			break
 		}

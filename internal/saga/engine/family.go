@@ -62,12 +62,14 @@ func (l *live[TTx]) child(a plan.Action, step *body.Step) {
 		r.key = was.Key
 		return err
 	})
+	if err == nil {
+		err = l.feedData(e)
+	}
 	if err != nil {
 		l.wrong(a, err)
 		return
 	}
 	l.family = append(l.family, r)
-	l.feed(e)
 }
 
 // putRelated writes m in a transaction with what other sagas are told.

@@ -42,10 +42,12 @@ func (l *live[TTx]) local(ctx context.Context, a plan.Action, do func(context.Co
 		e.Output, err = do(within, u.Tx(), f)
 		return err
 	})
+	if err == nil {
+		err = l.feedData(e)
+	}
 	if err != nil {
 		return l.failedIn(within, u, a, err)
 	}
-	l.feed(e)
 	return l.commit(ctx, u, a)
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/internal/saga/plan"
-	"github.com/skald-go/skald/internal/saga/stored"
 	"github.com/skald-go/skald/store"
 )
 
@@ -27,7 +26,7 @@ var errEnded = errors.New("its function ended the transaction that it was lent, 
 
 // event is a refusal as the saga takes it.
 func (r *refusal) event() plan.Event {
-	var large *stored.TooLargeError
+	var large *plan.TooLargeError
 	switch {
 	case errors.Is(r.err, store.ErrLent):
 		e := failed(r.a, errEnded)
@@ -92,4 +91,29 @@ func (l *live[TTx]) answerRefused(ctx context.Context, is answer, no *refusal) e
 	l.feed(no.event())
 	l.think(ctx)
 	return l.write(ctx, 0)
+}
+
+// feedData is feed for an event with data: that may be too large to be kept.
+func (l *live[TTx]) feedData(e plan.Event) error {
+	if l.feed(e) == plan.TooLarge {
+		return skald.Permanent(l.d.Plan.Large(l.state, e, l.e.clock.now()))
+	}
+	return nil
+}
+
+// feedEffect is feed for what took effect. Where its output is too large to be kept it is done without, and
+// turned back.
+func (l *live[TTx]) feedEffect(e plan.Event) {
+	if err := l.feedData(e); err != nil {
+		l.feed(without(e, err))
+	}
+}
+
+// without is an event of what took effect, and whose output cannot be kept.
+func without(e plan.Event, err error) plan.Event {
+	if e.Output = nil; e.Reason != "" {
+		err = fmt.Errorf("%s; %w", e.Reason, err)
+	}
+	e.Reason = err.Error()
+	return e
 }

@@ -271,6 +271,9 @@ func (t *taking[TTx]) take(ctx context.Context, r *reply) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := body.Fits("the output of the step "+ev.Step, ev.Output, t.d.MaxBytes); err != nil && ev.What == plan.Succeeded {
+		ev = without(ev, err)
+	}
 	if t.course == nil {
 		t.now = t.e.clock.now()
 		t.course = t.p.Course(stored.Dated(t.s, t.st, t.p.Graph.Deadline), t.now)
@@ -278,7 +281,10 @@ func (t *taking[TTx]) take(ctx context.Context, r *reply) (err error) {
 	was := t.course.State()
 	t.before = append(t.before[:0], was.Runs...)
 	was.Runs = t.before
-	if r.out = t.course.Take(ev); r.out.Changed() {
+	if r.out = t.course.Take(ev); r.out == plan.TooLarge { // it took effect, so it is done, and turned back
+		r.out = t.course.Take(without(ev, t.course.Large()))
+	}
+	if r.out.Changed() {
 		t.moved = true
 		t.changed(was, t.course.State())
 	}

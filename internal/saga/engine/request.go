@@ -73,7 +73,9 @@ func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r body.Request[TT
 	if a.Verb == plan.UndoStep {
 		e.What = plan.UndoSent
 	}
-	l.feed(e)
+	if err := l.feedData(e); err != nil {
+		return l.failedIn(within, u, a, err)
+	}
 	l.think(ctx)
 	if err := l.insteadOf(ctx, u, bound.Timeout()+answerTime); err != nil {
 		return l.blame(ctx, a, err)
@@ -248,8 +250,7 @@ func (l *live[TTx]) note(ctx context.Context, is answer) error {
 		e.What, e.Reason = plan.Rejected, why
 	default:
 		if err := body.Fits("the output of the step "+a.Step, output, l.d.MaxBytes); err != nil {
-			// it took effect: so it is done, and turned back
-			e.Output, e.Reason = nil, err.Error()
+			e = without(e, err)
 		}
 	}
 	return l.settle(ctx, a, is.c, bound[TTx]{l.bind(r)}, e, refused)
@@ -271,25 +272,17 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b b
 	var no *skald.RejectedError
 	switch {
 	case err == nil:
-		before, rows, told := l.state, len(l.rows), len(l.told)
-		l.feed(e)
-		err := l.commit(ctx, u, a)
-		var large *stored.TooLargeError
-		if !errors.As(err, &large) || e.Output == nil {
-			return err
-		}
-		// it took effect: so it is done, and turned back
-		l.state, l.rows, l.told, e.Output, e.Reason = before, l.rows[:rows], l.told[:told], nil, large.Error()
-		return l.settle(ctx, a, c, b, e, refused)
+		l.feedEffect(e)
+		return l.commit(ctx, u, a)
 	case errors.As(err, &no) && (refused || a.Verb != plan.UndoStep):
 		if !refused {
 			e.Reason = no.Error() // done, and rejected after that
 		}
-		l.feed(e)
+		l.feedEffect(e)
 		l.think(ctx)
 		return l.blame(ctx, a, l.insteadOf(ctx, u, 0))
 	}
-	l.feed(noted(a, c)) // it is not to be asked again
+	l.feed(noted(a, c)) // it is not to be asked again, unless the answer is too large to be kept
 	return l.failedIn(within, u, a, err)
 }
 

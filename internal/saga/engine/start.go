@@ -61,7 +61,10 @@ func (e *Engine[TTx]) start(ctx context.Context, tx TTx, d *body.Definition, key
 	state, _ := d.Plan.Begin(e.o.NewID(now), now)
 	s = store.Saga{Name: d.Name, Key: key, ID: state.ID, Hash: d.Hash, Input: string(in), Fingerprint: fingerprint.Of([]byte(d.Name), in),
 		Origin: from.Encode(), Standing: stored.Standing(store.Standing{}, state, now)}
-	if s.State, err = stored.Encode(state); err != nil {
+	if err = d.Plan.Room(state); err == nil {
+		s.State, err = stored.Encode(state)
+	}
+	if err != nil {
 		return s, false, err
 	}
 	if e.running.Load() && e.inHand.Load() < int64(e.o.InHand) {

@@ -62,11 +62,12 @@ func (l *live[TTx]) decide(a plan.Action, step *body.Step) {
 		}
 		return err
 	})
+	if err == nil {
+		err = l.feedData(e)
+	}
 	if err != nil {
 		l.wrong(a, err)
-		return
 	}
-	l.feed(e)
 }
 
 // until asks what time a step waits for.

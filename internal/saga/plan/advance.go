@@ -44,6 +44,8 @@ func (p *Plan) AdvanceAll(s State, es []Event, now time.Time) (State, []Action, 
 type Course struct {
 	w       work
 	changed bool
+	most    int // how large the state may become without data, at most; 0: not looked at
+	refused int // how large what was refused may have become
 }
 
 // Course begins one at s.
@@ -59,6 +61,13 @@ func (p *Plan) Course(s State, now time.Time) *Course {
 // Take takes the next event in.
 func (c *Course) Take(e Event) Outcome {
 	e.Reason = cut(e.Reason)
+	if n := c.w.brings(e); n > 0 && !c.fits(n) {
+		return c.takeData(e)
+	}
+	return c.takeAny(e)
+}
+
+func (c *Course) takeAny(e Event) Outcome {
 	out := c.w.take(e)
 	if out.Changed() {
 		c.changed = true

@@ -70,6 +70,8 @@ const (
 	TooLate Outcome = "too late" // to turn back: the pivot is passed, or the saga has ended
 	Runs    Outcome = "runs"     // the child of a step that is to be skipped: it is to be cancelled first
 	Unknown Outcome = "unknown"  // there is no such step, occurrence or signal
+	// TooLarge: its data would leave no room in the state for what may follow; see Large
+	TooLarge Outcome = "too large"
 )
 
 // Changed tells whether the state is to be stored.

@@ -74,25 +74,17 @@ func Dated(s store.Saga, st plan.State, deadline time.Duration) plan.State {
 	return st
 }
 
-// MaxState is how large a state may be, in bytes.
-const MaxState = 900 << 10
-
-// A TooLargeError refuses a state that no store keeps.
-type TooLargeError struct{ Bytes int }
-
-func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the saga's state with all outputs would be %d bytes, at most %d are kept: keep large outputs in tables "+
-		"of yours, and their keys in the saga", e.Bytes, MaxState)
-}
-
 // Encode is a state as JSON.
 func Encode(st plan.State) (string, error) {
 	text, err := json.Marshal(st)
+	if err == nil && len(text) > plan.MaxState {
+		text, err = json.Marshal(st.Lean())
+	}
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("encode the state of the saga %s: %w", st.ID, err)
-	case len(text) > MaxState:
-		return "", &TooLargeError{len(text)}
+	case len(text) > plan.MaxState:
+		return "", &plan.TooLargeError{Bytes: len(text)}
 	}
 	return string(text), nil
 }
