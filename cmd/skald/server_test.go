@@ -315,11 +315,11 @@ func TestPasswordsAreNotPrintedByServers(t *testing.T) {
 		}
 	}
 	in := inFile(t, u.String())
-	p := start(t, nil, "demo", "--orders", "300", "--prefix", "pw", "--verbose", "--store", in)
+	p := start(t, nil, "demo", "--orders", "60", "--prefix", "pw", "--verbose", "--store", in)
 	p.until("mails", func() bool { return count(conn, "SELECT count(*) FROM pw_notification.mails") > 5 })
 	p.signal(syscall.SIGINT)
 	check(p, 130)
-	check(start(t, nil, "demo", "--orders", "301", "--prefix", "pw", "--store", in), 5)
+	check(start(t, nil, "demo", "--orders", "61", "--prefix", "pw", "--store", in), 5)
 	check(start(t, nil, "demo", "--prefix", "pw", "--store", in), 0)
 	check(start(t, nil, "demo", "--prefix", "pw", "--json", "--store", in), 0)
 	check(start(t, store, "migrate", "--schema", "m"), 0)
