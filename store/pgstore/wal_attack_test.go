@@ -192,6 +192,32 @@ func walLargeTransaction(t *testing.T, b *bed) {
 	}
 }
 
+// The table is changed while the slot is read, in transactions that also write: the relay hears on, and all
+// is published.
+func walTableChanges(t *testing.T, b *bed) {
+	t.Helper()
+	bus := newTap(t)
+	r := b.reads(t, bus, "one")
+	eventually(t, "it rests", r.hears)
+	for i, change := range []string{`ALTER TABLE {skald_outbox} ADD COLUMN region text DEFAULT 'eu'`, `CREATE INDEX ON {skald_outbox} (region)`,
+		`ALTER TABLE {skald_outbox} RENAME COLUMN region TO place`, `ALTER TABLE {skald_outbox} DROP COLUMN place`,
+		`ALTER PUBLICATION ` + quoted(b.slot()) + ` SET TABLE {skald_outbox} (seq, id)`} {
+		name := fmt.Sprint("change ", i)
+		if err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
+			b.say(t, name+" before")
+			_, err := tx.Exec(t.Context(), b.q(change))
+			if err == nil {
+				_, err = tx.Exec(t.Context(), b.q(`INSERT INTO {skald_outbox} (topic, type, data) VALUES ('orders', 'said', to_json($1::text)::text)`), name)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "both are published", func() bool { return bus.has(`"`+name+`"`) && bus.has(`"`+name+` before"`) })
+		eventually(t, "it rests", r.hears)
+	}
+}
+
 // An nth is what a writer of walSwitched says: the n-th message of a key.
 type nth struct {
 	Key string `json:"key"`

@@ -174,7 +174,7 @@ func TestWAL(t *testing.T) {
 		{"rests", walRests}, {"slot dropped", walSlotDropped}, {"standby", walStandby}, {"slot of a stranger", walSlotOfAStranger},
 		{"quiet publication", walQuietPublication}, {"publication without the table", walPublicationWithoutTheTable},
 		{"without the right", walWithoutTheRight}, {"a commit that is not visible", walCommitThatIsNotVisible},
-		{"a large transaction", walLargeTransaction}, {"switched", walSwitched},
+		{"a large transaction", walLargeTransaction}, {"the table changes", walTableChanges}, {"switched", walSwitched},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.run(t, newBedAt(t, c.URL("postgres"))) })
 	}
