@@ -113,6 +113,37 @@ func TestOddAnswers(t *testing.T) {
 	}
 }
 
+// A registry that does not answer is an outage, for writer and reader, and is asked again.
+func TestSlowRegistry(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	o := odd(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-ended:
+		}
+	})
+	t.Cleanup(func() { close(ended) }) // before the server waits for its handlers
+	client, err := sr.NewClient(sr.URLs(o.url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r schema.Registry
+	if err := r.Connect(schema.Config{Client: client, Timeout: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	c, v := avro.CodecOf[payment1](&r, avro1, &schema.Options{Place: schema.InPrefix}), payment1{"o1", 7}
+	if err := c.Encode(t.Context(), &skald.Message{Topic: "payments"}, v); !failure.IsOutage(err) {
+		t.Errorf("a writer: %v", err)
+	}
+	m := skald.Message{Data: []byte("\x00\x00\x00\x00\x07\x04o1\x0e")}
+	if err := c.Decode(t.Context(), m, &v); !failure.IsOutage(err) {
+		t.Errorf("a reader: %v", err)
+	}
+	o.well.Store(true)
+	decodes(t, c, m)
+}
+
 // decodes waits until m can be read.
 func decodes(t *testing.T, c *schema.Codec, m skald.Message) {
 	t.Helper()
