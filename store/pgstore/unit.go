@@ -207,7 +207,11 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	}
 	if len(instead) == 0 {
 		defer u.end()
-		if err := undo(ctx, u.conn.Conn()); err != nil {
+		conn := u.conn.Conn()
+		if _, ok := u.tx.Tx.(*over); !ok && !conn.IsClosed() && conn.PgConn().TxStatus() == 'I' {
+			return nil, fmt.Errorf("roll back: %w", store.ErrLent)
+		}
+		if err := undo(ctx, conn); err != nil {
 			return nil, fmt.Errorf("roll back: %w", err)
 		}
 		return nil, nil

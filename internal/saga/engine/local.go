@@ -69,12 +69,10 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 	outside := context.WithoutCancel(ctx)
 	away := u.Outage(ctx, err)
 	if errors.Is(context.Cause(ctx), context.Canceled) {
-		_, _ = u.Rollback(outside) // this process is told to stop
-		return err
+		return l.undone(outside, u, a, err) // this process is told to stop
 	}
 	if away {
-		_, _ = u.Rollback(outside)
-		return err
+		return l.undone(outside, u, a, err)
 	}
 	if p := (*failure.PanicError)(nil); errors.As(err, &p) {
 		l.e.o.Logger.ErrorContext(ctx, "saga: a step panicked", "saga", l.saga.Name, "key", l.saga.Key, "step", a.Step,
@@ -91,7 +89,9 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 // insteadOf undoes what was written in u, and stores the state as it is to be.
 func (l *live[TTx]) insteadOf(ctx context.Context, u store.Unit[TTx], need time.Duration) error {
 	if l.related() {
-		_, _ = u.Rollback(ctx)
+		if _, err := u.Rollback(ctx); errors.Is(err, store.ErrLent) {
+			return err
+		}
 		return l.write(ctx, need)
 	}
 	m, err := l.move(need)
@@ -115,11 +115,10 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	l.think(ctx)
 	others, err := l.relate(ctx, u.Tx())
 	if err != nil {
-		_, _ = u.Rollback(ctx)
 		if aborted(err) {
 			err = l.blame(ctx, a, err)
 		}
-		return err
+		return l.undone(ctx, u, a, err)
 	}
 	m, err := l.move(0)
 	if err != nil {
@@ -134,7 +133,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	es := append([]store.Effect{{Saga: &m, Rows: l.rows}}, others...)
 	if !follows {
 		if err := u.Commit(ctx, es...); err != nil {
-			return l.blame(ctx, a, lost(err))
+			return l.blame(ctx, a, l.lost(a, err))
 		}
 		l.wrote(m)
 		return nil
@@ -143,7 +142,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	in.Sagas[0].Version++
 	next, err := u.CommitThen(ctx, in, es...)
 	if err != nil {
-		return l.blame(ctx, a, lost(err))
+		return l.blame(ctx, a, l.lost(a, err))
 	}
 	l.wrote(m)
 	l.unit = next

@@ -24,6 +24,43 @@ func (r *refusal) Unwrap() error { return r.err }
 var errEnded = errors.New("its function ended the transaction that it was lent, by a COMMIT or ROLLBACK of its own, so what it wrote may stand: " +
 	"have it return nil to commit and an error to roll back, look at what it wrote, then retry, complete or skip the step")
 
+// A lostError is errMoved for what an action did: when it was to be committed, the saga was not as it was
+// read.
+type lostError struct {
+	a       plan.Action
+	version int64
+}
+
+func (e *lostError) Error() string { return errMoved.Error() }
+func (e *lostError) Unwrap() error { return errMoved }
+
+// errOwn is what an action is charged with that keeps itself from being committed.
+var errOwn = errors.New("its own transaction writes its saga, by saga.Cancel, SendIn or Answer, so it can never be committed with the saga's " +
+	"next state: to turn back return skald.Reject, and send a signal in a transaction of its own")
+
+// lost is err of a commit of what a did.
+func (l *live[TTx]) lost(a plan.Action, err error) error {
+	if errors.Is(err, store.ErrLost) {
+		return &lostError{a, l.saga.Version}
+	}
+	return err
+}
+
+// ownFault is the refusal of what writes the saga in its own transaction: twice it could not be committed,
+// and nobody else has written the saga, which was read again. Nil: it is not that.
+func (l *live[TTx]) ownFault(err error) *refusal {
+	var lost *lostError
+	if !errors.As(err, &lost) || l.saga.Version != lost.version {
+		l.lostAlone = 0
+		return nil
+	}
+	if l.lostAlone++; l.lostAlone < 2 {
+		return nil
+	}
+	l.lostAlone = 0
+	return &refusal{lost.a, errOwn}
+}
+
 // event is a refusal as the saga takes it.
 func (r *refusal) event() plan.Event {
 	var large *plan.TooLargeError
@@ -32,6 +69,8 @@ func (r *refusal) event() plan.Event {
 		e := failed(r.a, errEnded)
 		e.Permanent, e.Stick = true, true
 		return e
+	case errors.Is(r.err, errOwn):
+		return failed(r.a, errOwn)
 	case errors.As(r.err, &large):
 		return failed(r.a, skald.Permanent(large))
 	}
@@ -63,6 +102,14 @@ func (l *live[TTx]) blamed(ctx context.Context, err error) error {
 		return err
 	}
 	return l.blame(ctx, *l.thought, err)
+}
+
+// undone rolls u back after err. Where a function has ended that transaction itself, what it did is to blame.
+func (l *live[TTx]) undone(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
+	if _, back := u.Rollback(ctx); errors.Is(back, store.ErrLent) {
+		return l.blame(ctx, a, back)
+	}
+	return err
 }
 
 // aborted tells of an error that comes of an earlier one, which a function has swallowed.

@@ -207,6 +207,9 @@ func (l *live[TTx]) answered(ctx context.Context, is answer) error {
 		if !l.again(ctx) {
 			return errMoved
 		}
+		if no := l.ownFault(err); no != nil {
+			return l.answerRefused(ctx, is, no)
+		}
 	}
 }
 

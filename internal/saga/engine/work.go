@@ -47,6 +47,8 @@ type live[TTx any] struct {
 	alone   bool            // it is gate.solo
 	sent    map[string]bool // requests whose intent was stored here and that nobody has made yet
 	outages int
+	// how often in a row what an action did could not be committed, though nobody else had written the saga
+	lostAlone int
 
 	refused *refusal     // to be charged
 	thought *plan.Action // the last one of those that were thought, and are not stored
@@ -177,7 +179,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 		}
 		switch {
 		case err == nil:
-			l.outages = 0
+			l.outages, l.lostAlone = 0, 0
 			if !more {
 				return
 			}
@@ -192,6 +194,9 @@ func (l *live[TTx]) work(ctx context.Context) {
 		}
 		if !l.reread(ctx) {
 			return
+		}
+		if own := l.ownFault(err); own != nil {
+			no = own
 		}
 		l.refused = no
 		if kin != nil {
