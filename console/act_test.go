@@ -417,7 +417,7 @@ func TestPayload(t *testing.T) {
 	}
 	// It is done: what its consumer knows is shown.
 	apply(t, db, store.Effect{Mark: &store.Mark{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: "d-0"}, As: store.Done, Held: true},
-		Finish: &store.Finish{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: "d-0"}, Dead: true}})
+		Finish: &store.Finish{Consumer: "payment", Identity: store.Identity{Source: "/shop", ID: "d-0"}}})
 	if page := b.page(at); !strings.Contains(page, "The consumer says: <b>done</b>") {
 		t.Errorf("%s", page)
 	}

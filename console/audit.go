@@ -25,7 +25,7 @@ type auditLine struct {
 }
 
 func auditLineOf(source string, a *store.Audit) auditLine {
-	return auditLine{a.Number, source, a.At, a.Author, a.Login, operate.ActionWithoutData(a.Action), a.Reason, a.Consumer, a.Identity.Source, a.ID, a.Run}
+	return auditLine{a.Number, source, a.At, a.Author, a.Login, operate.ActionWithoutData(a), a.Reason, a.Consumer, a.Identity.Source, a.ID, a.Run}
 }
 
 type auditPage struct {

@@ -33,9 +33,9 @@ type job struct {
 	stop context.CancelFunc
 	done chan struct{} // closed when it has ended
 
-	mu       sync.Mutex
-	by       string // who stopped it
-	did, all int
+	mu  sync.Mutex
+	by  string // who stopped it
+	did int    // of those that are meant
 }
 
 func (j *job) wait(ctx context.Context, most time.Duration) {
@@ -48,10 +48,10 @@ func (j *job) wait(ctx context.Context, most time.Duration) {
 	}
 }
 
-func (j *job) progress(done, of int) {
+func (j *job) progress(done, _ int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.did, j.all = done, of
+	j.did = done
 }
 
 func (j *job) stoppedBy(name string) {
@@ -195,8 +195,15 @@ func (h *handler) note(ctx, ended context.Context, s *source, run operate.Run, j
 	switch {
 	case errors.As(err, &stopped), run.Verb == "redrive" && (err == nil || errors.As(err, &partly)):
 		return nil // it noted that itself
-	case err == nil:
-		return operate.EndRun(ctx, s.db, run, fmt.Sprintf("%d of %d %s", run.Done+did, run.Request.Of, things(&run.Request)))
+	case err == nil: // by what stands: others may have gone on with it, too
+		if run.Request.Flows == nil { // which are gone through again, and nothing is asked for twice
+			now, err := operate.ReadRun(ctx, s.db, run.ID)
+			if err != nil {
+				return err
+			}
+			did = now.Done
+		}
+		return operate.EndRun(ctx, s.db, run, fmt.Sprintf("%d of %d %s", did, run.Request.Of, things(&run.Request)))
 	case errors.As(err, &partly), errors.As(err, &usage), errors.As(err, &unsettled):
 		return operate.EndRun(ctx, s.db, run, err.Error())
 	case errors.As(err, &none):

@@ -137,9 +137,11 @@ func TestActions(t *testing.T) {
 // Bulk actions that lie further back than the page reads are on its next ones, each as it stands now.
 func TestEarlierRuns(t *testing.T) {
 	db := kept(t, 1)
+	of := 0
 	note := func(run, action string, n int) {
-		for i := range n {
-			apply(t, db, store.Effect{Audit: &store.Audit{Author: "ann", Reason: "r", Action: action, Consumer: "c", Identity: store.Identity{Source: "s", ID: fmt.Sprint(i)}, Run: run}})
+		for range n {
+			of++
+			apply(t, db, store.Effect{Audit: &store.Audit{Author: "ann", Reason: "r", Action: action, Consumer: "c", Identity: store.Identity{Source: "s", ID: fmt.Sprint(of)}, Run: run}})
 		}
 	}
 	r := operate.Run{ID: "old", Verb: "drop", Author: "ann", Reason: "r", Request: operate.RunRequest{Of: 3}}
@@ -148,7 +150,7 @@ func TestEarlierRuns(t *testing.T) {
 	}
 	note("old", "drop", 1)
 	note("", "release", 10_001)
-	b := open(t, of(db), nil)
+	b := open(t, map[string]console.Source{"orders": console.Of(db)}, nil)
 	type listed struct {
 		Runs []struct {
 			Run  string

@@ -198,7 +198,7 @@ func (v *groupsPage) html(p *page) {
 			p.put("<p class=\"note warn\">Only the first %s dead letters are counted: narrow the filter.</p>\n", number(mostCounted))
 		}
 		p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Dead letters of %s</caption>\n<tr><th scope=\"col\" class=\"n\">count</th><th scope=\"col\">consumer</th>"+
-			"<th scope=\"col\">kind</th><th scope=\"col\">type</th><th scope=\"col\">error of one</th><th scope=\"col\">first, last</th><th scope=\"col\"></th></tr>\n", part.Source)
+			"<th scope=\"col\">kind</th><th scope=\"col\">type</th><th scope=\"col\">error of one</th><th scope=\"col\">first, last</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n", part.Source)
 		for j := range part.Groups {
 			p.group(part.Source, &part.Groups[j])
 		}
@@ -220,7 +220,9 @@ func (p *page) group(source string, g *operate.Group) {
 	p.put("</td><td class=\"verbs\">")
 	if p.q.may(Act) {
 		for _, verb := range []string{"redrive", "drop"} {
-			p.put(`<a class="button" href="%s">%s …</a> `, p.q.h.at("/act", append(of, "verb", verb)...), verbTitle(verb))
+			title := verbTitle(verb)
+			p.put(`<a class="button" href="%s" aria-label="%s those of %s, %s …">%s …</a> `, p.q.h.at("/act", append(of, "verb", verb)...),
+				title, g.Consumer, g.Fingerprint, title)
 		}
 	}
 	p.put("</td></tr>\n")

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console"
@@ -198,8 +199,8 @@ func TestCompensateMany(t *testing.T) {
 // until asks for a page of a run until it says part.
 func (b browser) until(path, part string) {
 	b.Helper()
-	for !strings.Contains(b.page(path), part) {
-		if b.Context().Err() != nil {
+	for end := time.Now().Add(2 * time.Minute); !strings.Contains(b.page(path), part); {
+		if time.Now().After(end) {
 			b.Fatalf("no %q: %s", part, b.page(path))
 		}
 	}

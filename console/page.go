@@ -37,7 +37,7 @@ func (p *page) put(markup string, args ...any) {
 		switch a.(type) {
 		case int, int64: // as they are, for %d
 		default:
-			args[i] = html.EscapeString(fmt.Sprint(a))
+			args[i] = html.EscapeString(strings.ToValidUTF8(fmt.Sprint(a), "�"))
 		}
 	}
 	fmt.Fprintf(p, markup, args...)

@@ -125,7 +125,7 @@ func (v *quarantinePage) html(p *page) {
 
 func (p *page) apart(list []apartLine) {
 	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Messages in quarantine</caption>\n<tr><th scope=\"col\" class=\"n\">number</th><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">cause</th>" +
-		"<th scope=\"col\">key</th><th scope=\"col\">since</th><th scope=\"col\"></th></tr>\n")
+		"<th scope=\"col\">key</th><th scope=\"col\">since</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n")
 	for i := range list {
 		m := &list[i]
 		p.put("<tr><td class=\"n\">%d</td><td>%s<br>", m.Number, m.Type)
@@ -140,7 +140,7 @@ func (p *page) apart(list []apartLine) {
 		case m.Admitted != nil:
 			p.put("admitted by %s: %s", m.By, cut(m.Reason, 100))
 		case p.q.may(Act):
-			p.put(`<a class="button" href="%s">Admit …</a>`, p.q.h.at("/act", "verb", "admit", "in", m.Service, "number", text64(m.Number)))
+			p.put(`<a class="button" href="%s" aria-label="Admit %d …">Admit …</a>`, p.q.h.at("/act", "verb", "admit", "in", m.Service, "number", text64(m.Number)), m.Number)
 		}
 		p.put("</td></tr>\n")
 	}

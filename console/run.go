@@ -96,7 +96,7 @@ func (v *runPage) html(p *page) {
 	if v.Request.Pace.Canary {
 		p.row("canary", "one first, and the others only if it succeeds")
 	}
-	p.put("</dl>\n<p><progress max=\"%d\" value=\"%d\"></progress> <b>%d of %d</b> %s changed</p>\n", max(v.Request.Of, 1), v.Done, v.Done, v.Request.Of, things(&v.Request))
+	p.put("</dl>\n<p><progress aria-label=\"changed\" max=\"%d\" value=\"%d\"></progress> <b>%d of %d</b> %s changed</p>\n", max(v.Request.Of, 1), v.Done, v.Done, v.Request.Of, things(&v.Request))
 	switch {
 	case v.Ended != "":
 		class := "fine"

@@ -60,10 +60,14 @@ func (*runsPage) title() string { return "Actions" }
 
 func (v *runsPage) html(p *page) {
 	p.away(v.Away)
-	p.put("<p>Bulk actions among the last %s acts of each source, the last begun first; further back where they fill those.</p>\n", number(runsWithin))
+	if p.q.arg("before") != "" {
+		p.put("<p>Bulk actions that began earlier, the last first.</p>\n")
+	} else {
+		p.put("<p>Bulk actions among the last %s acts of each source, the last begun first; further back where they fill those.</p>\n", number(runsWithin))
+	}
 	defer v.earlier(p)
 	if len(v.Runs) == 0 {
-		p.put("<p class=\"note fine\">None.</p>\n")
+		p.put("<p class=\"note fine\">None began here.</p>\n")
 		return
 	}
 	p.put("<section class=\"card\"><div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Bulk actions</caption>\n")

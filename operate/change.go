@@ -59,6 +59,8 @@ func requeue(_ context.Context, p *store.Parked) (store.Effect, error) {
 	r := store.Requeue{Consumer: p.Consumer, Identity: p.Identity}
 	if p.Dead != nil {
 		r.DeadAt = p.Dead.At
+	} else {
+		r.Attempts = &p.Attempts
 	}
 	return store.Effect{Requeue: &r}, nil
 }

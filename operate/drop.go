@@ -61,7 +61,7 @@ func Drop(ctx context.Context, db Dropper, s Selection, call Settlement, o Order
 	}
 	s.Dead = true
 	r.Report, err = changeAll(ctx, db, "drop", &s, &o, func(ctx context.Context, p *store.Parked) (e store.Effect, err error) {
-		e.Finish = &store.Finish{Consumer: p.Consumer, Identity: p.Identity, Dead: true}
+		e.Finish = &store.Finish{Consumer: p.Consumer, Identity: p.Identity, DeadAt: p.Dead.At}
 		e.Audit = o.audit("drop", p.Consumer, p.Identity)
 		if e.Step, err = settle(ctx, db, p, call); err != nil {
 			return e, err

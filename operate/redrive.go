@@ -135,7 +135,7 @@ type whose struct {
 type redriven struct {
 	whose
 	fate fate
-	why  string // it failed
+	why  string // it failed, or was rejected
 }
 
 type fate int
@@ -211,7 +211,7 @@ func (r *redrive) todo(ctx context.Context) (todo []store.Parked, err error) {
 
 // send redrives todo, in order: the canary alone, the others at the rate, as long as few of them fail.
 func (r *redrive) send(ctx context.Context, todo []store.Parked) error {
-	if r.pace.Canary && len(r.sent) == 0 && len(todo) > 0 {
+	for r.pace.Canary && len(r.sent) == 0 && len(todo) > 0 { // one that somebody else changed meanwhile tells nothing
 		if err := r.sendOne(ctx, &todo[0]); err != nil {
 			return err
 		}

@@ -3,16 +3,14 @@ package operate
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/skald-go/skald/store"
 )
 
 const (
-	redriveEnded = "redrive ended: " // begins the last note of a run
-	auditPage    = 1000
-	lookAlone    = 50 // so many messages are looked up one by one; more in one walk over what is kept
+	auditPage = 1000
+	lookAlone = 50 // so many messages are looked up one by one; more in one walk over what is kept
 )
 
 // resume reads what earlier calls have redriven under the run's name, and what became of it. Each redriven
@@ -26,12 +24,12 @@ func (r *redrive) resume(ctx context.Context) error {
 		}
 		for _, a := range list {
 			after = a.Number
-			if noteOfRun(a.Action) {
-				continue
-			}
-			if strings.HasPrefix(a.Action, redriveEnded) {
+			switch _, what, _ := noteOf(&a); what {
+			case runEnded:
 				r.sent, r.known = nil, map[whose]*redriven{}
 				r.report.Begun = time.Time{}
+				continue
+			case runBegun, runStopped:
 				continue
 			}
 			if r.add(whose{a.Consumer, a.Identity}); len(r.sent) == 1 {
@@ -59,6 +57,8 @@ func (r *redrive) firstSucceeds(ctx context.Context) error {
 		return fmt.Errorf("the first one, %s, was not taken within %v: does its consumer run, and does a message of its key hold it?", canary.ID, r.pace.Wait)
 	case canary.fate == failed:
 		r.report.Stopped = fmt.Sprintf("the first one, %s, failed again: %s", canary.ID, canary.why)
+	case canary.fate == no:
+		r.report.Stopped = fmt.Sprintf("the first one, %s, was rejected: %s", canary.ID, canary.why)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (r *redrive) judge(ctx context.Context, waiting []*redriven, kept map[whose
 		}
 		for i, v := range seen {
 			if list[i].fate = done; v.Outcome == store.Rejected {
-				list[i].fate = no
+				list[i].fate, list[i].why = no, firstLine(v.Reason)
 			}
 		}
 	}
@@ -147,7 +147,7 @@ func (r *redrive) judge(ctx context.Context, waiting []*redriven, kept map[whose
 // note ends the run: what came of it is kept, and the same name is a new run from now on. A run whose canary
 // was not taken has not ended.
 func (r *redrive) note(ctx context.Context) error {
-	a := r.o.audit(redriveEnded+r.report.Outcome(), r.s.Consumer, store.Identity{})
+	a := r.o.audit("redrive"+runEnded+r.report.Outcome(), r.s.Consumer, store.Identity{})
 	a.Run = r.report.Run
 	if _, err := apply(ctx, r.db, store.Effect{Audit: a}); err != nil {
 		return fmt.Errorf("end the run %s: %w", r.report.Run, err)

@@ -26,6 +26,8 @@ type Run struct {
 	Last    *time.Time `json:"last_at,omitempty"` // when the last of them was
 	Stopped string     `json:"stopped,omitempty"` // why it was interrupted; it can go on
 	Ended   string     `json:"ended,omitempty"`   // what came of it
+
+	changed map[whose]bool // by now
 }
 
 // A RunRequest is what a run was asked to do.
@@ -52,9 +54,10 @@ func (q RunRequest) WithoutData() RunRequest {
 }
 
 // ActionWithoutData is the action of an audit without what RunRequest.WithoutData leaves out.
-func ActionWithoutData(action string) string {
-	verb, text, ok := strings.Cut(action, runBegun)
-	if !ok {
+func ActionWithoutData(a *store.Audit) string {
+	action := a.Action
+	verb, what, text := noteOf(a)
+	if what != runBegun {
 		return action
 	}
 	var asked RunRequest
@@ -78,9 +81,22 @@ const (
 	runEnded   = " ended: "
 )
 
-// noteOfRun tells of an audit's action that it is about the run, and changed no message.
-func noteOfRun(action string) bool {
-	return strings.Contains(action, runBegun) || strings.Contains(action, runStopped)
+// noteOf is what an audit notes of its run: one of the words above, and the text after it; "": it changed
+// something, which it names, and whose name may hold any word.
+func noteOf(a *store.Audit) (verb, what, text string) {
+	if a.Run == "" || a.Identity != (store.Identity{}) {
+		return "", "", ""
+	}
+	at := len(a.Action)
+	for _, word := range []string{runBegun, runStopped, runEnded} { // what comes first: a text may hold the others
+		if i := strings.Index(a.Action, word); i >= 0 && i < at {
+			at, what = i, word
+		}
+	}
+	if what == "" {
+		return "", "", ""
+	}
+	return a.Action[:at], what, a.Action[at+len(what):]
 }
 
 // BeginRun notes that a run begins. What it changes afterwards is noted under its ID: see Order.Run and
@@ -138,24 +154,30 @@ func ReadRun(ctx context.Context, db RunReader, id string) (r Run, err error) {
 	return r, nil
 }
 
+func beginsRun(a *store.Audit) bool {
+	_, what, _ := noteOf(a)
+	return what == runBegun
+}
+
 // take adds what an audit says of the run.
 func (r *Run) take(a *store.Audit) {
-	if verb, text, ok := strings.Cut(a.Action, runBegun); ok {
+	switch verb, what, text := noteOf(a); what {
+	case runBegun:
 		if begun, ok := begunRun(a, verb, text); ok && r.Begun.IsZero() {
 			*r = begun
 		}
-		return
+	case runStopped:
+		r.Stopped = text
+	case runEnded:
+		r.Ended = text
+	default:
+		if r.changed == nil {
+			r.changed = map[whose]bool{}
+		}
+		at := a.At
+		r.changed[whose{a.Consumer, a.Identity}] = true
+		r.Done, r.Last, r.Stopped = len(r.changed), &at, "" // it went on
 	}
-	if _, why, ok := strings.Cut(a.Action, runStopped); ok {
-		r.Stopped = why
-		return
-	}
-	if _, outcome, ok := strings.Cut(a.Action, runEnded); ok {
-		r.Ended = outcome
-		return
-	}
-	at := a.At
-	r.Done, r.Last, r.Stopped = r.Done+1, &at, "" // it went on
 }
 
 func begunRun(a *store.Audit, verb, text string) (r Run, ok bool) {
@@ -205,7 +227,7 @@ func ReadRuns(ctx context.Context, db RunReader, before int64, within int) (out 
 		for i := len(acts) - 1; i >= 0; i-- {
 			r.take(&acts[i])
 		}
-		if begins := &acts[len(acts)-1]; r.Begun.IsZero() || !strings.Contains(begins.Action, runBegun) { // it began before
+		if begins := &acts[len(acts)-1]; r.Begun.IsZero() || !beginsRun(begins) { // it began before
 			if asked++; asked > cut {
 				continue // it is among the earlier ones
 			}
@@ -223,26 +245,28 @@ func ReadRuns(ctx context.Context, db RunReader, before int64, within int) (out 
 
 // earlierRuns are the runs that began among the acts before a number. What they did since is read of each.
 func earlierRuns(ctx context.Context, db RunReader, before int64, within int) (out []Run, next int64, err error) {
-	const most = 20
-	list, err := db.Audits(ctx, store.AuditQuery{Before: before, Limit: within})
-	if err != nil {
-		return nil, 0, err
-	}
-	for i := range list {
-		a := &list[i]
-		if a.Run == "" || !strings.Contains(a.Action, runBegun) {
-			continue
-		}
-		r, err := ReadRun(ctx, db, a.Run)
+	const most, pages = 20, 5
+	for range pages {
+		list, err := db.Audits(ctx, store.AuditQuery{Before: before, Limit: within})
 		if err != nil {
 			return nil, 0, err
 		}
-		if out = append(out, r); len(out) == most {
-			return out, a.Number, nil
+		for i := range list {
+			a := &list[i]
+			if before = a.Number; !beginsRun(a) {
+				continue
+			}
+			r, err := ReadRun(ctx, db, a.Run)
+			if err != nil {
+				return nil, 0, err
+			}
+			if out = append(out, r); len(out) == most {
+				return out, before, nil
+			}
+		}
+		if len(list) < within {
+			return out, 0, nil
 		}
 	}
-	if len(list) == within {
-		next = list[within-1].Number
-	}
-	return out, next, nil
+	return out, before, nil
 }

@@ -149,21 +149,36 @@ func endSagas(ctx context.Context, db Applier, run *Run, r *SagaReport, err erro
 	return StopRun(last, db, *run, run.Author, firstLine(err.Error()))
 }
 
-// changedBy are the ids of the sagas that a run has changed by now.
-func changedBy(ctx context.Context, db RunReader, run string) (map[string]bool, error) {
-	done := map[string]bool{}
-	for after := int64(0); ; {
-		list, err := db.Audits(ctx, store.AuditQuery{Run: run, After: after, Limit: auditPage})
+// changed are the sagas that a run has changed by now.
+type changed struct {
+	db   RunReader
+	run  string // "": there is none
+	ids  map[string]bool
+	last int64 // number that was read
+}
+
+// unordered is how many numbers of acts may stand after one that stands already: transactions at the same
+// time.
+const unordered = 100
+
+// read adds those that it did not know of.
+func (c *changed) read(ctx context.Context) error {
+	if c.run == "" {
+		return nil
+	}
+	for after := max(c.last-unordered, 0); ; {
+		list, err := c.db.Audits(ctx, store.AuditQuery{Run: c.run, After: after, Limit: auditPage})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for i := range list {
 			if after = list[i].Number; list[i].Source != "" { // else it is about the run
-				done[list[i].Source] = true
+				c.ids[list[i].Source] = true
 			}
 		}
+		c.last = max(c.last, after)
 		if len(list) < auditPage {
-			return done, nil
+			return nil
 		}
 	}
 }

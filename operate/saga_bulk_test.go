@@ -11,8 +11,47 @@ import (
 	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
+
+// Two that go on with one run at once change no saga twice.
+func TestTwoGoOnWithARun(t *testing.T) {
+	broken := false
+	b := newSagaBench(t, &broken)
+	b.start("k-1", "k-2")
+	pause, all := operate.SagaChange{Verb: operate.PauseSaga}, operate.SagaSelection{Name: "order"}
+	o := operate.Order{Author: "ann", Reason: "the bank is away", Run: "r"}
+	rival := &rivalOfRun{Store: b.db, act: func() {
+		if r, err := operate.ChangeSagas(t.Context(), b.db, all, pause, o); err != nil || r.Done != 2 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		hand := operate.Order{Author: "bob", Reason: "they may go on"}
+		if _, err := operate.ChangeSagas(t.Context(), b.db, all, operate.SagaChange{Verb: operate.ResumeSaga}, hand); err != nil {
+			t.Error(err)
+		}
+	}}
+	if r, err := operate.ChangeSagas(t.Context(), rival, all, pause, o); r.Done != 0 || len(r.Left) != 2 || !strings.Contains(r.Left[0].Why, "another one that went on") {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if list, err := operate.Sagas(t.Context(), b.db, operate.SagaSelection{Paused: true}); err != nil || len(list) != 0 {
+		t.Errorf("paused again: %+v, %v", list, err)
+	}
+}
+
+// A rivalOfRun acts before the first change of a saga.
+type rivalOfRun struct {
+	*memstore.Store
+	act func()
+}
+
+func (r *rivalOfRun) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
+	if act := r.act; act != nil && es[0].Saga != nil {
+		r.act = nil
+		act()
+	}
+	return r.Store.Apply(ctx, es...)
+}
 
 // A verb on many sagas is a run: it says how far it is, goes on where it was interrupted with what it was
 // asked for, changes no saga twice, and ends. After that the same name is another run.

@@ -117,16 +117,14 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 	if o.DryRun {
 		return trySagas(ctx, db, &s, &c, &o)
 	}
-	done := map[string]bool{}
-	if o.Run != "" {
-		if done, err = changedBy(ctx, db, o.Run); err != nil {
-			return r, err
-		}
-		r.Before = len(done)
+	done := &changed{db: db, run: o.Run, ids: map[string]bool{}}
+	if err := done.read(ctx); err != nil {
+		return r, err
 	}
+	r.Before = len(done.ids)
 	var all []store.Saga
 	if err := eachSaga(ctx, db, &s, true, func(one store.Saga) error {
-		if !done[one.ID] {
+		if !done.ids[one.ID] {
 			all = append(all, one)
 		}
 		return nil
@@ -141,7 +139,7 @@ func ChangeSagas(ctx context.Context, db SagaKeeper, s SagaSelection, c SagaChan
 	}
 	r.Selected = len(all)
 	for i := range all {
-		why, err := changeSaga(ctx, db, &all[i], &c, &o)
+		why, err := changeSaga(ctx, db, &all[i], &c, &o, done)
 		if err != nil {
 			return r, fmt.Errorf("%s: %s %q, after %d others: %w", &c, all[i].Name, all[i].Key, r.Done, err)
 		}
@@ -170,7 +168,7 @@ func errNoSagas() error {
 const sagaTries = 10 // against an engine that writes at the same time
 
 // changeSaga returns why a saga was left as it is.
-func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChange, o *Order) (why string, err error) {
+func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChange, o *Order, done *changed) (why string, err error) {
 	for range sagaTries {
 		s, st, p, err := readSaga(ctx, db, was.Name, was.Key)
 		switch {
@@ -178,6 +176,14 @@ func changeSaga(ctx context.Context, db SagaKeeper, was *store.Saga, c *SagaChan
 			return "", err
 		case s.ID != was.ID:
 			return "it ended, and another one was started under its key", nil
+		}
+		// After the saga was read: what another one that goes on with the run changes from now on loses its
+		// guard.
+		if err := done.read(ctx); err != nil {
+			return "", err
+		}
+		if done.ids[s.ID] {
+			return "another one that went on with the run has changed it", nil
 		}
 		next, now, why := c.try(&s, st, p, o)
 		if why != "" {

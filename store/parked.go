@@ -120,10 +120,13 @@ type Requeue struct {
 	// DeadAt, where it is not zero, is when it died, as it was read. Guard: it is that dead letter still, not
 	// one that was redriven meanwhile and died again.
 	DeadAt time.Time
+	// Attempts, where it is not nil, is how many it had, as it was read. Guard: it is parked still, with so
+	// many. So what became a dead letter meanwhile is not released with what is parked.
+	Attempts *int
 }
 
 // Free ends the keeping of a message; the next of its key is due. Guard: it is kept; with Attempts, if it is
-// not nil, parked with so many, and as WasCall says; with Dead, a dead letter.
+// not nil, parked with so many, and as WasCall says; with DeadAt, that dead letter.
 type Finish struct {
 	Consumer string
 	Identity
@@ -131,8 +134,9 @@ type Finish struct {
 	// WasCall, where Attempts is not nil, is the key of the call that it is at; "": it is at none. Who read
 	// it before a call was intended does not finish it while that is under way.
 	WasCall string
-	// Dead: who drops a dead letter does not drop one that was redriven meanwhile.
-	Dead bool
+	// DeadAt, where it is not zero, is when it died, as it was read. So a dead letter that was redriven
+	// meanwhile is not dropped, even if it died again.
+	DeadAt time.Time
 	// Place, where it is not 0, is where it lies, as it was read. At another one it is not found.
 	Place int64
 }

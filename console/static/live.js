@@ -32,8 +32,14 @@
     if (!next || busy() || next.innerHTML === last) return;
     last = next.innerHTML;
     const held = document.activeElement && document.activeElement.href;
+    const tables = [...main().querySelectorAll('.wide')].map((w) => [w.scrollLeft, w === document.activeElement]);
     times(next);
     main().replaceChildren(...next.childNodes);
+    main().querySelectorAll('.wide').forEach((w, i) => {
+      if (!tables[i]) return;
+      w.scrollLeft = tables[i][0];
+      if (tables[i][1]) w.focus({preventScroll: true});
+    });
     for (const a of held ? main().querySelectorAll('a') : []) if (a.href === held) { a.focus(); break; }
   }
 

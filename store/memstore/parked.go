@@ -112,8 +112,8 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 		if err == nil && f.Attempts != nil {
 			err = k.isAt(f.WasCall)
 		}
-		if err == nil && f.Dead && k.Dead == nil {
-			err = fmt.Errorf("%s is no dead letter any more: %w", k.ID, store.ErrLost)
+		if err == nil {
+			err = k.stillDead(f.DeadAt)
 		}
 		if err == nil && f.Place != 0 && f.Place != k.Place {
 			err = fmt.Errorf("%s has another place by now: %w", k.ID, store.ErrLost)
@@ -140,12 +140,12 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 
 // release lets a kept message be tried now.
 func (tx *Tx) release(ctx context.Context, r *store.Requeue, until time.Time) error {
-	k, err := tx.keptAs(ctx, markKey{r.Consumer, r.Identity}, nil, until)
+	k, err := tx.keptAs(ctx, markKey{r.Consumer, r.Identity}, r.Attempts, until)
 	if r.Dead && (err == nil && k.Dead == nil || errors.Is(err, store.ErrLost)) {
 		return nil
 	}
-	if err == nil && !r.DeadAt.IsZero() && (k.Dead == nil || !k.Dead.At.Equal(r.DeadAt)) {
-		err = fmt.Errorf("%s is not the dead letter that it was: %w", r.ID, store.ErrLost)
+	if err == nil {
+		err = k.stillDead(r.DeadAt)
 	}
 	if err != nil {
 		return err
@@ -163,6 +163,14 @@ func (tx *Tx) release(ctx context.Context, r *store.Requeue, until time.Time) er
 		d.settle(k.turn())
 	})
 	return nil
+}
+
+// stillDead guards that it is the dead letter that died then; of none, where it is zero.
+func (k *keptRow) stillDead(died time.Time) error {
+	if died.IsZero() || k.Dead != nil && k.Dead.At.Equal(died) {
+		return nil
+	}
+	return fmt.Errorf("%s is not the dead letter that it was: %w", k.ID, store.ErrLost)
 }
 
 // stepBack is for a dead letter that had freed its key, before it holds it again. Where one that came behind

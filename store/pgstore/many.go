@@ -303,7 +303,7 @@ func (c *core) freeMany(es []store.Effect, ours map[taken]bool) []call {
 		if f == nil {
 			continue
 		}
-		if f.Attempts == nil || f.Dead || f.Place == 0 || len(all) > 0 && f.Consumer != all[0].Consumer {
+		if f.Attempts == nil || !f.DeadAt.IsZero() || f.Place == 0 || len(all) > 0 && f.Consumer != all[0].Consumer {
 			return nil
 		}
 		all = append(all, f)

@@ -111,16 +111,11 @@ func (c *core) keep(e *store.Effect, together bool, ours map[taken]bool) (calls 
 		calls = append(calls, c.requeue(r, id), c.call("SettleParked", id...))
 	}
 	if f := e.Finish; f != nil && !together {
-		var attempts *int32
-		if f.Attempts != nil {
-			n := int32(*f.Attempts)
-			attempts = &n
-		}
 		id := identity(f.Consumer, f.Identity)
 		if calls = append(calls, c.call("Walk")); !ours[taken{f.Consumer, f.Identity}] {
 			calls = append(calls, c.call("LockParked", id...))
 		}
-		calls = append(calls, c.call("FinishParked", append(id, attempts, held.CallKey(f.WasCall), f.Dead, f.Place)...))
+		calls = append(calls, c.call("FinishParked", append(id, narrow(f.Attempts), held.CallKey(f.WasCall), orNull(f.DeadAt), f.Place)...))
 	}
 	if r := e.Rewind; r != nil {
 		calls = append(calls, c.rewind(r))
@@ -146,11 +141,22 @@ func (c *core) requeue(r *store.Requeue, id []any) call {
 	if r.Dead {
 		return c.call("RequeueDead", id...)
 	}
-	var died *time.Time
-	if !r.DeadAt.IsZero() {
-		died = &r.DeadAt
+	return c.call("RequeueParked", append(slices.Clone(id), orNull(r.DeadAt), narrow(r.Attempts))...)
+}
+
+func orNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
 	}
-	return c.call("RequeueParked", append(slices.Clone(id), died)...)
+	return &t
+}
+
+func narrow(n *int) *int32 {
+	if n == nil {
+		return nil
+	}
+	out := int32(*n)
+	return &out
 }
 
 func (c *core) insertKept(k *store.Park) ([]call, error) {

@@ -87,7 +87,7 @@ const secretFor = 30 * time.Second
 func (c *core) quarantined(ctx context.Context, q store.Query) ([]store.Quarantined, error) {
 	var out []store.Quarantined
 	limit := int32(min(cmp.Or(q.Limit, 1000), 1000))
-	list := c.call("Quarantined", q.After, name(q.Consumer), name(q.ID), q.Topic, q.Type, int16(q.Why), q.Taken, q.Admitted, limit, q.Bare)
+	list := c.call("Quarantined", q.After, name(q.Consumer), name(q.ID), clip(legible(q.Topic)), clip(legible(q.Type)), int16(q.Why), q.Taken, q.Admitted, limit, q.Bare)
 	if waiting := (store.Query{Consumer: q.Consumer, Admitted: true, After: q.After, Limit: q.Limit}); q == waiting && q.Consumer != "" {
 		// by an index of its own: consumers ask for it all the time
 		list = c.call("Admitted", q.After, name(q.Consumer), limit)

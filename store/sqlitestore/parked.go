@@ -114,7 +114,11 @@ func (x *session) keep(ctx context.Context, e *store.Effect) error {
 		if f.Attempts != nil {
 			at = held.CallKey(f.WasCall)
 		}
-		if err := x.change(ctx, "DeleteParked", f.Consumer, f.Identity, f.Attempts, at, f.Dead, f.Place); err != nil {
+		err := x.stillDead(ctx, f.Consumer, f.Identity, f.DeadAt)
+		if err == nil {
+			err = x.change(ctx, "DeleteParked", f.Consumer, f.Identity, f.Attempts, at, f.Place)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -143,7 +147,7 @@ func (x *session) change(ctx context.Context, name, consumer string, id store.Id
 	case err != nil:
 		return fmt.Errorf("change kept message: %w", err)
 	case n == 0:
-		return fmt.Errorf("%s is not at the call or the place that it was at, or no dead letter any more: %w", id.ID, store.ErrLost)
+		return fmt.Errorf("%s is not at the call or the place that it was at: %w", id.ID, store.ErrLost)
 	}
 	return x.settleKey(ctx, consumer, blob(k.key))
 }

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/skald-go/skald/store"
 )
@@ -17,19 +18,25 @@ func (x *session) releaseDead(ctx context.Context, r *store.Requeue) error {
 }
 
 func (x *session) release(ctx context.Context, name string, r *store.Requeue) error {
-	if !r.DeadAt.IsZero() {
-		k, _, err := x.findKept(ctx, r.Consumer, r.Identity)
-		if err == nil && !readTime(k.died).Equal(r.DeadAt) {
-			err = fmt.Errorf("%s is not the dead letter that it was: %w", r.ID, store.ErrLost)
-		}
-		if err != nil {
-			return err
-		}
+	if err := x.stillDead(ctx, r.Consumer, r.Identity, r.DeadAt); err != nil {
+		return err
 	}
 	if err := x.stepBack(ctx, r.Consumer, r.Identity); err != nil {
 		return err
 	}
-	return x.change(ctx, name, r.Consumer, r.Identity, nil)
+	return x.change(ctx, name, r.Consumer, r.Identity, r.Attempts)
+}
+
+// stillDead guards that a message is the dead letter that died then; of none, where it is zero.
+func (x *session) stillDead(ctx context.Context, consumer string, id store.Identity, died time.Time) error {
+	if died.IsZero() {
+		return nil
+	}
+	k, _, err := x.findKept(ctx, consumer, id)
+	if err == nil && !readTime(k.died).Equal(died) {
+		err = fmt.Errorf("%s is not the dead letter that it was: %w", id.ID, store.ErrLost)
+	}
+	return err
 }
 
 // stepBack goes before what lets a dead letter hold its key again that had freed it.

@@ -81,14 +81,17 @@ func (s *suite[TTx]) parkedDropped() {
 	s.claim(0, "2")
 	// One that was redriven meanwhile is not dropped.
 	dead := parked("l", 4)
-	dead.Dead = &store.Death{BlocksKey: true}
+	died := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	dead.Dead = &store.Death{At: died, BlocksKey: true}
 	s.apply(keeping(dead)...)
 	drop = freed(dead, nil)
-	drop.Finish.Dead = true
+	drop.Finish.DeadAt = died
 	s.apply(released(dead))
 	s.applied([]bool{false}, drop)
-	dead.Attempts = 0
+	dead.Attempts, dead.Dead.At = 0, died.Add(time.Second)
 	s.apply(again(dead, func(p *store.Parked) { p.Attempts = 2 })) // and died again
+	s.applied([]bool{false}, drop)
+	drop.Finish.DeadAt = dead.Dead.At
 	s.apply(drop)
 }
 
@@ -278,41 +281,6 @@ func (s *suite[TTx]) parkedAudited() {
 	if len(all) != 5 || all[0].Action != "e" || all[1].Action != "d" || all[2].Run != "two" || all[3].Run != "" || all[4].Action != "a" {
 		s.Errorf("of any run, and none, the last first, are %+v", all)
 	}
-}
-
-// Only a dead letter is released; where there is none nothing is lost.
-func (s *suite[TTx]) parkedReleasedIfDead() {
-	dead, later, none := parked("k", 1), parked("l", 2), parked("m", 3)
-	dead.Dead, later.Due = &store.Death{At: time.Now(), Kind: "permanent", BlocksKey: true}, time.Hour
-	s.apply(keeping(dead, later)...)
-	for _, p := range []store.Parked{dead, later, none} {
-		e := released(p)
-		e.Requeue.Dead, e.Rows = true, rows(message("a", 1)).Rows
-		s.apply(e)
-	}
-	s.counts(3, 0, 0)
-	s.claim(0, "1")
-}
-
-// A dead letter that was released and died again is not the one that was read; nor is one that is parked.
-func (s *suite[TTx]) parkedReleasedOnce() {
-	p := parked("k", 1)
-	p.Dead = &store.Death{At: time.Now(), Kind: "permanent", BlocksKey: true}
-	s.apply(keeping(p)...)
-	read := func() store.Parked { return s.kept(store.Sought{Identity: &p.Identity})[0] }
-	as := func(p store.Parked) store.Effect {
-		e := released(p)
-		e.Requeue.DeadAt = p.Dead.At
-		return e
-	}
-	first := read()
-	s.applied([]bool{true}, as(first))
-	s.applied([]bool{false}, as(first))
-	s.apply(again(read(), func(p *store.Parked) {
-		p.Dead = &store.Death{At: first.Dead.At.Add(time.Second), Kind: "permanent", BlocksKey: true}
-	}))
-	s.applied([]bool{false}, as(first))
-	s.applied([]bool{true}, as(read()))
 }
 
 // What was read before a call was intended, or while another one was, changes nothing, and finishes nothing.

@@ -74,7 +74,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 		"Consumer", "Saga", "Name", "Occurrence", "State", "Identity", "Begun", "Held", "Code", "Result", "OutsideKey", "Outcome", "From")
 	refused(s, store.Park{Parked: parked("k", 1)}, func(k store.Park) error { return apply(store.Effect{Park: &k}) },
 		"Parked", "Was", "WasCall", "WasClaim", "Step", "MostRows", "MostBytes", "Marked", "Instead")
-	refused(s, *freed(parked("k", 1), nil).Finish, func(f store.Finish) error { return apply(store.Effect{Finish: &f}) }, "Consumer", "Identity", "Attempts", "WasCall", "Dead", "Place")
+	refused(s, *freed(parked("k", 1), nil).Finish, func(f store.Finish) error { return apply(store.Effect{Finish: &f}) }, "Consumer", "Identity", "Attempts", "WasCall", "DeadAt", "Place")
 	refused(s, skald.Header{Name: "x"}, func(h skald.Header) error {
 		return apply(rows(changed(func(m *skald.Message) { m.Headers = []skald.Header{h} })))
 	}, "Name", "Value")

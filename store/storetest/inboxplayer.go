@@ -73,7 +73,10 @@ func (p *player[TTx]) keepEffect(e *store.Effect, k *keepingOp, s *store.Step) {
 		e.Requeue = &store.Requeue{Consumer: l.Consumer, Identity: l.Identity, Dead: k.OnlyDead}
 		return
 	case "free":
-		e.Finish = &store.Finish{Consumer: l.Consumer, Identity: l.Identity, Dead: k.OnlyDead}
+		e.Finish = &store.Finish{Consumer: l.Consumer, Identity: l.Identity}
+		if k.OnlyDead {
+			e.Finish.DeadAt = long()
+		}
 		if k.Guards {
 			e.Finish.Attempts, e.Finish.WasCall = &attempts, call
 		}

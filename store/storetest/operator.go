@@ -69,7 +69,7 @@ func (s *suite[TTx]) listSteps() {
 			s.Errorf("%+v: %v, want %v", c.q, got, c.want)
 		}
 	}
-	s.apply(store.Effect{Finish: &store.Finish{Consumer: consumer, Identity: dead.Identity, Dead: true}})
+	s.apply(store.Effect{Finish: &store.Finish{Consumer: consumer, Identity: dead.Identity, DeadAt: dead.Dead.At}})
 	if got := s.steps(store.StepQuery{State: store.StepDead, Dropped: true}); !slices.Equal(got, []string{"dead dead dropped"}) {
 		s.Errorf("dropped: %v", got)
 	}

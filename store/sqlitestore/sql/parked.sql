@@ -64,7 +64,7 @@ WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND dead_at IS NOT NULL;
 
 -- name: DeleteParked
 DELETE FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND (?4 IS NULL OR coalesce(call ->> '$.key', '') = ?4)
-	AND (NOT ?5 OR dead_at IS NOT NULL) AND ?6 IN (0, place);
+	AND ?5 IN (0, place);
 
 -- name: LetGo
 -- A dead letter whose step is barred or undone can do nothing any more: it holds nobody.
