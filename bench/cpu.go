@@ -26,6 +26,7 @@ type snap struct {
 type probe struct {
 	conn       *pgx.Conn
 	postmaster int
+	also       int // a process that works for the contender; 0: none
 }
 
 func newProbe(ctx context.Context, url string) (*probe, error) {
@@ -57,6 +58,10 @@ func (p *probe) cpu(s *snap) {
 	var ru syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &ru)
 	s.own = float64(ru.Utime.Sec+ru.Stime.Sec)*1e6 + float64(ru.Utime.Usec+ru.Stime.Usec)
+	if p.also > 0 {
+		_, us := procTimes(strconv.Itoa(p.also))
+		s.own += us
+	}
 	if p.postmaster > 0 {
 		s.pg = clusterTimes(p.postmaster)
 	}

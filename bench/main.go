@@ -27,6 +27,7 @@ type bench struct {
 	nats          string // empty: one is started
 	rabbit        string
 	redis         string // empty: none
+	debezium      string // folder of jars; empty: none
 	second        string // whose processor time stands beside ours
 	reps          int
 	dur           time.Duration
@@ -73,6 +74,7 @@ func run() error {
 	flag.StringVar(&b.nats, "nats", "", "`host:port` of a NATS with JetStream; empty: one of the benchmark's own, as it comes, which answers before the disk has it")
 	flag.StringVar(&b.rabbit, "rabbitmq", os.Getenv("SKALD_TEST_RABBITMQ"), "`amqp://host:port` of RabbitMQ; empty: without its comparisons (SKALD_TEST_RABBITMQ)")
 	flag.StringVar(&b.redis, "redis", os.Getenv("SKALD_TEST_REDIS"), "`redis://host:port`; empty: without its comparisons (SKALD_TEST_REDIS)")
+	flag.StringVar(&b.debezium, "debezium", os.Getenv("SKALD_TEST_DEBEZIUM"), "`folder` with the jars of Debezium and Kafka Connect; empty: without it (SKALD_TEST_DEBEZIUM)")
 	flag.IntVar(&b.reps, "reps", 3, "turns of each contender")
 	flag.DurationVar(&b.dur, "dur", 2*time.Second, "time of a measurement that is not a drain")
 	flag.Uint64Var(&b.traced, "traced", 100, "one message in so many is sampled where telemetry is on")

@@ -75,7 +75,11 @@ func (m *meter) end(ctx context.Context, n int) {
 
 // endAt is end for work that was over at a moment of its own.
 func (m *meter) endAt(ctx context.Context, n int, at time.Time) {
-	b := m.b.probe.snap(ctx)
+	m.endWith(m.b.probe.snap(ctx), n, at)
+}
+
+// endWith is endAt for what had been used up to a moment that is past.
+func (m *meter) endWith(b snap, n int, at time.Time) {
 	if m.profile != nil {
 		pprof.StopCPUProfile()
 		_ = m.profile.Close()

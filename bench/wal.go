@@ -30,6 +30,10 @@ type walField struct {
 	bus   broker.Broker
 
 	asked, looked atomic.Int64 // by the relay
+
+	connect *connect // nil: without Debezium
+	warm    bool
+	more    map[string]string // of the connector that has its turn
 }
 
 func (b *bench) walField(ctx context.Context) (*walField, error) {
@@ -62,6 +66,9 @@ func (b *bench) walField(ctx context.Context) (*walField, error) {
 	}
 	f.bus = bus
 	b.later(bus.Close)
+	if f.connect, err = b.connectTo(ctx, pool); err != nil {
+		return nil, err
+	}
 	return f, f.makeSlot(ctx)
 }
 
@@ -141,13 +148,20 @@ func walDrains() comparison {
 			if err := fill(ctx, f.pool, outbox.New[pgx.Tx](pgstore.New(f.pool, nil), nil), f.topic, b.rows, nil); err != nil {
 				return nil, err
 			}
-			return f.ways(func(ctx context.Context, m *meter, from relay.Source) error {
+			all := f.ways(func(ctx context.Context, m *meter, from relay.Source) error {
 				return m.carry(ctx, from, newSink(f.bus, b.rows), plainRelay())
-			}), nil
+			})
+			if f.connect != nil {
+				all = append(all, f.debezium(debeziumName, nil, true, f.debeziumDrain))
+			}
+			return all, nil
 		},
 		bars: []bar{
 			{what: "WAL, rows/s", of: "WAL", value: perSecond, least: 150_000},
 			{what: "WAL ÷ polling", of: "WAL", to: []string{"polling"}, value: perSecond},
+			{what: "Debezium ÷ WAL", of: debeziumName, to: []string{"WAL"}, value: perSecond},
+			{what: "Debezium ÷ WAL, processor time of a row", of: debeziumName, to: []string{"WAL"}, value: cpu},
+			{what: "Debezium, s to its first record (not in the rate)", of: debeziumName, value: extra("start")},
 		},
 	}
 }
@@ -168,7 +182,7 @@ func walFlows() comparison {
 			if err != nil {
 				return nil, err
 			}
-			return f.ways(f.flow), nil
+			return f.flows(ctx)
 		},
 		bars: []bar{
 			{what: "WAL, p50 ms", of: "WAL", value: p50, most: 3},
@@ -176,6 +190,10 @@ func walFlows() comparison {
 			{what: "WAL ÷ polling, p50", of: "WAL", to: []string{"polling"}, value: p50},
 			{what: "WAL ÷ polling, p99", of: "WAL", to: []string{"polling"}, value: p99},
 			{what: "WAL ÷ polling, processor time", of: "WAL", to: []string{"polling"}, value: cpu},
+			{what: "Debezium ÷ WAL, p50", of: debeziumName, to: []string{"WAL"}, value: p50},
+			{what: "Debezium ÷ WAL, processor time", of: debeziumName, to: []string{"WAL"}, value: cpu},
+			{what: debeziumQuick + " ÷ WAL, p50", of: debeziumQuick, to: []string{"WAL"}, value: p50},
+			{what: debeziumQuick + " ÷ WAL, processor time", of: debeziumQuick, to: []string{"WAL"}, value: cpu},
 		},
 	}
 }
@@ -273,13 +291,13 @@ func walIdles() comparison {
 			if err != nil {
 				return nil, err
 			}
-			return f.ways(f.idle), nil
+			return f.idles(), nil
 		},
-		bars: []bar{
+		bars: append([]bar{
 			{what: "WAL, looks/s", of: "WAL", value: perSecond, most: 0.001},
 			{what: "WAL, round trips/s, leases included", of: "WAL", value: extra("asked")},
 			{what: "polling, round trips/s, leases included", of: "polling", value: extra("asked")},
-		},
+		}, restBars("polling", "WAL", debeziumName, debeziumQuick)...),
 	}
 }
 
@@ -302,12 +320,19 @@ func (f *walField) idle(ctx context.Context, m *meter, from relay.Source) error 
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
-	asked, looked := f.asked.Load(), f.looked.Load()
-	if err := wait(10 * time.Second); err != nil {
+	count := func() (looked, asked int64) { return f.looked.Load(), f.asked.Load() }
+	if err := f.atRest(ctx, m, count, func(_ context.Context, d time.Duration) error { return wait(d) }); err != nil {
 		return err
 	}
-	m.end(ctx, int(f.looked.Load()-looked))
-	m.r.Extra = map[string]float64{"asked": float64(f.asked.Load()-asked) / m.r.Seconds}
 	stop()
 	return <-ended
+}
+
+func restBars(names ...string) (out []bar) {
+	for _, name := range names {
+		for _, what := range [][2]string{{"transactions/s at the database", "transactions"}, {"client, ms of CPU a second", "client_cpu"}, {"PostgreSQL, ms of CPU a second", "pg_cpu"}} {
+			out = append(out, bar{what: name + ", " + what[0], of: name, value: extra(what[1])})
+		}
+	}
+	return out
 }
