@@ -123,7 +123,7 @@ func (f *walField) debeziumDrain(ctx context.Context, m *meter) (err error) {
 		}
 	}
 	if first == 0 {
-		return errors.New("Debezium published nothing in time: give it more by -limit")
+		return errors.New("the connector of Debezium published nothing in time: give it more by -limit")
 	}
 	m.end(ctx, int(last-first))
 	return nil
