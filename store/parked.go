@@ -120,8 +120,9 @@ type Requeue struct {
 	// DeadAt, where it is not zero, is when it died, as it was read. Guard: it is that dead letter still, not
 	// one that was redriven meanwhile and died again.
 	DeadAt time.Time
-	// Attempts, where it is not nil, is how many it had, as it was read. Guard: it is parked still, with so
-	// many. So what became a dead letter meanwhile is not released with what is parked.
+	// Attempts, where it is not nil, is how many it had, as it was read. Guard: it is parked still, with no
+	// fewer. So what became a dead letter meanwhile is not released with what is parked, and what somebody
+	// else released is not released twice; one that failed once more is.
 	Attempts *int
 }
 

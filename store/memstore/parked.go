@@ -140,12 +140,15 @@ func (tx *Tx) keep(ctx context.Context, e store.Effect, until time.Time) error {
 
 // release lets a kept message be tried now.
 func (tx *Tx) release(ctx context.Context, r *store.Requeue, until time.Time) error {
-	k, err := tx.keptAs(ctx, markKey{r.Consumer, r.Identity}, r.Attempts, until)
+	k, err := tx.keptAs(ctx, markKey{r.Consumer, r.Identity}, nil, until)
 	if r.Dead && (err == nil && k.Dead == nil || errors.Is(err, store.ErrLost)) {
 		return nil
 	}
 	if err == nil {
 		err = k.stillDead(r.DeadAt)
+	}
+	if err == nil && r.Attempts != nil && (k.Dead != nil || k.Attempts < *r.Attempts) {
+		err = fmt.Errorf("%s is not parked as it was: %w", r.ID, store.ErrLost)
 	}
 	if err != nil {
 		return err

@@ -21,10 +21,19 @@ func (x *session) release(ctx context.Context, name string, r *store.Requeue) er
 	if err := x.stillDead(ctx, r.Consumer, r.Identity, r.DeadAt); err != nil {
 		return err
 	}
+	if r.Attempts != nil {
+		k, there, err := x.findKept(ctx, r.Consumer, r.Identity)
+		if err == nil && (!there || k.dead || k.attempts < *r.Attempts) {
+			err = fmt.Errorf("%s is not parked as it was: %w", r.ID, store.ErrLost)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if err := x.stepBack(ctx, r.Consumer, r.Identity); err != nil {
 		return err
 	}
-	return x.change(ctx, name, r.Consumer, r.Identity, r.Attempts)
+	return x.change(ctx, name, r.Consumer, r.Identity, nil)
 }
 
 // stillDead guards that a message is the dead letter that died then; of none, where it is zero.

@@ -45,5 +45,7 @@ func (s *suite[TTx]) parkedReleasedOnce() {
 	s.applied([]bool{true}, late)
 	more := 1
 	late.Requeue.Attempts = &more
-	s.applied([]bool{false}, late)
+	s.applied([]bool{false}, late) // somebody else released it
+	s.apply(again(read(), func(p *store.Parked) { p.Attempts = 2 }))
+	s.applied([]bool{true}, late) // it failed once more
 }

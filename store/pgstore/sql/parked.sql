@@ -117,7 +117,7 @@ WITH u AS (
 	UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, crash_count = 0, due = clock_timestamp(), blocks_key = true, dead_at = NULL,
 		kind = '', fingerprint = '', stack = '', version = '', first_at = CASE WHEN first_at IS NOT NULL THEN clock_timestamp() END
 	WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND ($4::timestamptz IS NULL OR dead_at = $4::timestamptz)
-		AND ($5::integer IS NULL OR dead_at IS NULL AND attempts = $5::integer)
+		AND ($5::integer IS NULL OR dead_at IS NULL AND attempts >= $5::integer)
 	RETURNING 1
 )
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a kept message');
