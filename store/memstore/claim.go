@@ -105,3 +105,11 @@ func (d *database) along(k keptRow, most int, left func(keptRow) bool) (out []ke
 	}
 	return out
 }
+
+// stillDead guards that it is the dead letter that died then; of none, where it is zero.
+func (k *keptRow) stillDead(died time.Time) error {
+	if died.IsZero() || k.Dead != nil && k.Dead.At.Equal(died) {
+		return nil
+	}
+	return fmt.Errorf("%s is not the dead letter that it was: %w", k.ID, store.ErrLost)
+}

@@ -168,14 +168,6 @@ func (tx *Tx) release(ctx context.Context, r *store.Requeue, until time.Time) er
 	return nil
 }
 
-// stillDead guards that it is the dead letter that died then; of none, where it is zero.
-func (k *keptRow) stillDead(died time.Time) error {
-	if died.IsZero() || k.Dead != nil && k.Dead.At.Equal(died) {
-		return nil
-	}
-	return fmt.Errorf("%s is not the dead letter that it was: %w", k.ID, store.ErrLost)
-}
-
 // stepBack is for a dead letter that had freed its key, before it holds it again. Where one that came behind
 // it is at a call, it goes behind all of its key: else each may wait for the other.
 func (d *database) stepBack(k *keptRow) {
