@@ -63,9 +63,9 @@ func TestCountingTrackedSagasStaysCheap(t *testing.T) {
 			CASE WHEN n % 2 = 0 THEN now() + CASE WHEN n % 1000 = 0 THEN -n ELSE 86400 + n END * interval '1 second' END, repeat('x', 500)
 		FROM generate_series(1, 60000) AS n`)
 	b.exec(t, `UPDATE {skald_tracked} SET drift = 1, drifted_at = now() WHERE key = 'o-7'`)
-	eventually(t, "each row is visible to all: a transaction beside this test may hold VACUUM back", func() bool {
+	eventually(t, "nearly all is visible to all: a transaction beside this test may hold VACUUM back", func() bool {
 		b.exec(t, `VACUUM {skald_tracked}`)
-		return one[bool](t, b, `SELECT relallvisible >= relpages FROM pg_class WHERE oid = '{skald_tracked}'::regclass`)
+		return one[bool](t, b, `SELECT relallvisible > relpages - 10 FROM pg_class WHERE oid = '{skald_tracked}'::regclass`)
 	})
 	plan := b.explain(t, conn.Conn(), "counted")
 	m := regexp.MustCompile(`Buffers: shared hit=(\d+)`).FindStringSubmatch(plan)
