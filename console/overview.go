@@ -186,40 +186,31 @@ func (s *standing) findings(from *store.Status) {
 	slices.SortStableFunc(s.Findings, func(a, b finding) int { return strings.Compare(string(a.Grade), string(b.Grade)) })
 }
 
-// pageOfFinding is where what was found is listed, and by which flag; "": nowhere.
-func pageOfFinding(name string) (path, flag string) {
+// pageOfFinding is the page that lists what was found, and the filter for it; "": no page does.
+func pageOfFinding(name string) (path string, filter []string) {
 	switch name {
 	case "SkaldRelayGone", "SkaldOutboxOld", "SkaldDeferred", "SkaldRetentionStalled":
-		return "/outbox", ""
+		return "/outbox", nil
 	case "SkaldParkedOld":
-		return "/parked", ""
+		return "/parked", nil
 	case "SkaldDead":
-		return "/dead/groups", ""
+		return "/dead/groups", nil
 	case "SkaldConflict", "SkaldTooOld":
-		return "/quarantine", ""
+		return "/quarantine", nil
 	case "SkaldCallUnsettled":
-		return "/calls", ""
+		return "/calls", nil
 	case "SkaldSagaStuck":
-		return "/sagas", "stuck"
+		return "/sagas", []string{"stuck", "1"}
 	case "SkaldSagaOverdue":
-		return "/sagas", ""
+		return "/sagas", nil
 	case "SkaldTrackedOverdue":
-		return "/flows", "overdue"
+		return "/flows", []string{"overdue", "1"}
 	case "SkaldTrackedDrift":
-		return "/flows", ""
+		return "/flows", nil
 	case "SkaldReservationExpired":
-		return "/locks", ""
+		return "/locks", nil
 	}
-	return "", ""
-}
-
-func flags(set ...string) (out []string) {
-	for _, name := range set {
-		if name != "" {
-			out = append(out, name, "1")
-		}
-	}
-	return out
+	return "", nil
 }
 
 // mostCounted is up to where counts are exact.
@@ -286,8 +277,8 @@ func (s *standing) html(p *page) {
 	p.put("<section class=\"card\">\n<h2>%s</h2>\n", s.Source)
 	for _, f := range s.Findings {
 		p.put("<p class=\"note %s\"><b>%s</b> %s. ", gradeClass(f.Grade), f.Name, f.Saw)
-		if path, flag := pageOfFinding(f.Name); path != "" {
-			p.link("Look", path, append([]string{"in", s.Source}, flags(flag)...)...)
+		if path, filter := pageOfFinding(f.Name); path != "" {
+			p.link("Look", path, append([]string{"in", s.Source}, filter...)...)
 		}
 		p.put(" <span class=\"dim\">%s</span></p>\n", f.Remedy)
 	}

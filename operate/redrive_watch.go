@@ -17,27 +17,19 @@ const (
 // message was audited in the transaction that redrove it: nothing is missing, and nothing is there that did
 // not happen.
 func (r *redrive) resume(ctx context.Context) error {
-	for after := int64(0); ; {
-		list, err := r.db.Audits(ctx, store.AuditQuery{Run: r.report.Run, After: after, Limit: auditPage})
+	for a, err := range actsOf(ctx, r.db, r.report.Run, 0) {
 		if err != nil {
 			return err
 		}
-		for _, a := range list {
-			after = a.Number
-			switch _, what, _ := noteOf(&a); what {
-			case runEnded:
-				r.sent, r.known = nil, map[whose]*redriven{}
-				r.report.Begun = time.Time{}
-				continue
-			case runBegun, runStopped:
-				continue
-			}
+		switch _, what, _ := noteOf(&a); what {
+		case runBegun, runStopped:
+		case runEnded:
+			r.sent, r.known = nil, map[whose]*redriven{}
+			r.report.Begun = time.Time{}
+		default:
 			if r.add(whose{a.Consumer, a.Identity}); len(r.sent) == 1 {
 				r.report.Begun = a.At
 			}
-		}
-		if len(list) < auditPage {
-			break
 		}
 	}
 	if len(r.sent) == 0 {

@@ -3,8 +3,6 @@ package operate
 import (
 	"context"
 	"fmt"
-
-	"github.com/skald-go/skald/store"
 )
 
 // Release has the selected parked messages tried now, with a new count of attempts. The running consumer
@@ -25,18 +23,13 @@ func Release(ctx context.Context, db Redriver, s Selection, o Order) (Report, er
 // releasedBy are the messages that a run has changed by now.
 func releasedBy(ctx context.Context, db Redriver, run string) (map[whose]bool, error) {
 	done := map[whose]bool{}
-	for after := int64(0); ; {
-		list, err := db.Audits(ctx, store.AuditQuery{Run: run, After: after, Limit: auditPage})
+	for a, err := range actsOf(ctx, db, run, 0) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range list {
-			if after = list[i].Number; list[i].ID != "" { // else it is about the run
-				done[whose{list[i].Consumer, list[i].Identity}] = true
-			}
-		}
-		if len(list) < auditPage {
-			return done, nil
+		if a.ID != "" { // else it is about the run
+			done[whose{a.Consumer, a.Identity}] = true
 		}
 	}
+	return done, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -135,23 +136,37 @@ type RunReader interface {
 
 // ReadRun tells how a run stands, by what it noted. A *NoneError: BeginRun noted none of this ID.
 func ReadRun(ctx context.Context, db RunReader, id string) (r Run, err error) {
-	for after := int64(0); ; {
-		list, err := db.Audits(ctx, store.AuditQuery{Run: id, After: after, Limit: auditPage})
+	for a, err := range actsOf(ctx, db, id, 0) {
 		if err != nil {
 			return r, err
 		}
-		for i := range list {
-			after = list[i].Number
-			r.take(&list[i])
-		}
-		if len(list) < auditPage {
-			break
-		}
+		r.take(&a)
 	}
 	if r.Begun.IsZero() {
 		return r, &NoneError{"no run has the name " + id}
 	}
 	return r, nil
+}
+
+// actsOf goes through what a run noted after a number, page by page.
+func actsOf(ctx context.Context, db RunReader, run string, after int64) iter.Seq2[store.Audit, error] {
+	return func(yield func(store.Audit, error) bool) {
+		for {
+			list, err := db.Audits(ctx, store.AuditQuery{Run: run, After: after, Limit: auditPage})
+			if err != nil {
+				yield(store.Audit{}, err)
+				return
+			}
+			for _, a := range list {
+				if after = a.Number; !yield(a, nil) {
+					return
+				}
+			}
+			if len(list) < auditPage {
+				return
+			}
+		}
+	}
 }
 
 func beginsRun(a *store.Audit) bool {

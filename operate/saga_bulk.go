@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/skald-go/skald/store"
 )
 
 // sagaRun begins the verb of a run of a SagaVerb.
@@ -166,19 +164,13 @@ func (c *changed) read(ctx context.Context) error {
 	if c.run == "" {
 		return nil
 	}
-	for after := max(c.last-unordered, 0); ; {
-		list, err := c.db.Audits(ctx, store.AuditQuery{Run: c.run, After: after, Limit: auditPage})
+	for a, err := range actsOf(ctx, c.db, c.run, max(c.last-unordered, 0)) {
 		if err != nil {
 			return err
 		}
-		for i := range list {
-			if after = list[i].Number; list[i].Source != "" { // else it is about the run
-				c.ids[list[i].Source] = true
-			}
-		}
-		c.last = max(c.last, after)
-		if len(list) < auditPage {
-			return nil
+		if c.last = max(c.last, a.Number); a.Source != "" { // else it is about the run
+			c.ids[a.Source] = true
 		}
 	}
+	return nil
 }

@@ -22,12 +22,13 @@ type keptRow struct {
 	place    int64
 	key      sql.Null[[]byte]
 	attempts int
-	dead     bool
-	died     string
+	died     string // "": it is no dead letter
 }
 
+func (k *keptRow) dead() bool { return k.died != "" }
+
 func (x *session) findKept(ctx context.Context, consumer string, id store.Identity) (k keptRow, there bool, err error) {
-	err = x.row(ctx, "FindParked", consumer, id.Source, id.ID).Scan(&k.place, &k.key, &k.attempts, &k.dead, &k.died)
+	err = x.row(ctx, "FindParked", consumer, id.Source, id.ID).Scan(&k.place, &k.key, &k.attempts, &k.died)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return k, false, nil
@@ -70,7 +71,7 @@ func (x *session) turn(ctx context.Context, m *store.Mark, before ahead) (store.
 	}
 	switch {
 	case m.KeyOrder == store.Retrying:
-		stands := there && !k.dead && k.attempts == m.Attempts && (m.Key == nil || behind >= 0 && first == k.place)
+		stands := there && !k.dead() && k.attempts == m.Attempts && (m.Key == nil || behind >= 0 && first == k.place)
 		if m.Key != nil && before != nil {
 			before[of] = -1
 			if stands {
@@ -80,7 +81,7 @@ func (x *session) turn(ctx context.Context, m *store.Mark, before ahead) (store.
 		if !stands {
 			return store.Stale, nil
 		}
-	case there && k.dead:
+	case there && k.dead():
 		return store.Dead, nil
 	case there:
 		return store.Waiting, nil
@@ -140,7 +141,7 @@ func (x *session) change(ctx context.Context, name, consumer string, id store.Id
 	if err != nil {
 		return err
 	}
-	if !there || attempts != nil && (k.dead || k.attempts != *attempts) {
+	if !there || attempts != nil && (k.dead() || k.attempts != *attempts) {
 		return fmt.Errorf("%s is not kept as it was: %w", id.ID, store.ErrLost)
 	}
 	switch n, err := x.count(ctx, name, append([]any{consumer, id.Source, id.ID}, more...)...); {

@@ -11,7 +11,7 @@ import (
 // releaseDead has a dead letter parked again; of what is none nothing is done.
 func (x *session) releaseDead(ctx context.Context, r *store.Requeue) error {
 	k, there, err := x.findKept(ctx, r.Consumer, r.Identity)
-	if err != nil || !there || !k.dead {
+	if err != nil || !there || !k.dead() {
 		return err
 	}
 	return x.release(ctx, "RequeueDead", r)
@@ -23,7 +23,7 @@ func (x *session) release(ctx context.Context, name string, r *store.Requeue) er
 	}
 	if r.Attempts != nil {
 		k, there, err := x.findKept(ctx, r.Consumer, r.Identity)
-		if err == nil && (!there || k.dead || k.attempts < *r.Attempts) {
+		if err == nil && (!there || k.dead() || k.attempts < *r.Attempts) {
 			err = fmt.Errorf("%s is not parked as it was: %w", r.ID, store.ErrLost)
 		}
 		if err != nil {

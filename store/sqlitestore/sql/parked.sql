@@ -1,5 +1,5 @@
 -- name: FindParked
-SELECT place, key, attempts, dead_at IS NOT NULL, coalesce(dead_at, '') FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3;
+SELECT place, key, attempts, coalesce(dead_at, '') FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3;
 
 -- name: FirstOfKey
 -- Whatever a message asks for names its index: where nearly all rows are of one key, ANALYZE has the planner believe that a key tells nothing,
