@@ -222,8 +222,10 @@ func (v *plan) sample(p *page) {
 	if len(v.Sample) == 0 {
 		return
 	}
-	p.put("<section class=\"card\">\n<h2>%s</h2>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">What would change</caption>\n<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">state</th>"+
-		"<th scope=\"col\">error</th></tr>\n", fmt.Sprintf("The first %d", len(v.Sample)))
+	p.put("<section class=\"card\">\n<h2>%s</h2>\n", fmt.Sprintf("The first %d", len(v.Sample)))
+	p.table("What would change")
+	p.put("<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">state</th>" +
+		"<th scope=\"col\">error</th></tr>\n")
 	for i := range v.Sample {
 		m := &v.Sample[i]
 		p.put("<tr><td>%s<br>", m.Type)

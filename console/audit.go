@@ -111,7 +111,9 @@ func compensated(action string) string {
 }
 
 func (p *page) audits(list []auditLine) {
-	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">What operators did</caption>\n<tr><th scope=\"col\">at</th><th scope=\"col\">who</th><th scope=\"col\">did</th><th scope=\"col\">to</th><th scope=\"col\">why</th></tr>\n")
+	p.table("What operators did")
+	p.put("<tr><th scope=\"col\">at</th><th scope=\"col\">who</th><th scope=\"col\">did</th>" +
+		"<th scope=\"col\">to</th><th scope=\"col\">why</th></tr>\n")
 	for i := range list {
 		a := &list[i]
 		p.put("<tr><td>")

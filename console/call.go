@@ -37,7 +37,8 @@ func (v *callsPage) html(p *page) {
 		if n += len(part.Calls); len(part.Calls) == 0 {
 			continue
 		}
-		p.put("<section class=\"card\">\n<h2>%s</h2>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Calls of %s</caption>\n", part.Source, part.Source)
+		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		p.table("Calls of %s", part.Source)
 		p.heads("whose", "at the provider", "since", "failed", "error", "to settle it")
 		for j := range part.Calls {
 			p.callLine(part.Source, &part.Calls[j])

@@ -168,7 +168,10 @@ func (v *consumerPage) positions(p *page) {
 	if len(v.Partitions) == 0 {
 		return
 	}
-	p.put("<section class=\"card\"><h2>Positions</h2>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Positions</caption>\n<tr><th scope=\"col\">partition</th><th scope=\"col\" class=\"n\">position</th><th scope=\"col\">written</th></tr>\n")
+	p.put("<section class=\"card\"><h2>Positions</h2>\n")
+	p.table("Positions")
+	p.put("<tr><th scope=\"col\">partition</th><th scope=\"col\" class=\"n\">position</th>" +
+		"<th scope=\"col\">written</th></tr>\n")
 	for i := range v.Partitions {
 		if i == pageOf {
 			p.put("<tr><td colspan=\"3\">and %d others</td></tr>", len(v.Partitions)-i)

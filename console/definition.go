@@ -39,7 +39,8 @@ func (v *definitionsPage) html(p *page) {
 		if n += len(part.Definitions); len(part.Definitions) == 0 {
 			continue
 		}
-		p.put("<section class=\"card\">\n<h2>%s</h2>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Definitions of %s</caption>\n", part.Source, part.Source)
+		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		p.table("Definitions of %s", part.Source)
 		p.heads("saga", "version", "noted", "steps", "against the last one")
 		for j := range part.Definitions {
 			p.definitionLine(part.Source, &part.Definitions[j])
@@ -127,7 +128,7 @@ func (v *definitionPage) html(p *page) {
 		p.put("<p>Nothing that its sagas meet: they go on as they are.</p></section>\n")
 		return
 	}
-	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">What changed of which step</caption>\n")
+	p.table("What changed of which step")
 	p.heads("step", "what changed", "its sagas")
 	for _, c := range v.Changes {
 		p.put("<tr><td>%s</td><td class=\"why\">%s</td><td>%s</td></tr>\n", c.Step, c.What, becomes(&c))

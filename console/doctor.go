@@ -52,7 +52,8 @@ func (v *doctorPage) title() string { return "Doctor: " + v.Source }
 func (v *doctorPage) html(p *page) {
 	p.put("<p>%d failed, %d warnings. The database alone was looked at; the broker, and what retention windows there are, the command looks at: <code>%s</code></p>\n",
 		v.Failed, v.Warnings, v.Command)
-	p.put("<section class=\"card\"><div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Findings of %s</caption>\n", v.Source)
+	p.put("<section class=\"card\">")
+	p.table("Findings of %s", v.Source)
 	p.heads("grade", "what", "saw", "to do")
 	for _, f := range v.Findings {
 		class := gradeClass(f.Grade)

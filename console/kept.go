@@ -117,8 +117,9 @@ func (v *keptPage) part(p *page, part *keptPart) {
 		}
 		p.put("</p>\n")
 	}
-	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">%s of %s</caption>\n<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">key</th>"+
-		"<th scope=\"col\">state</th><th scope=\"col\" class=\"n\">attempts</th><th scope=\"col\">since</th><th scope=\"col\">error</th></tr>\n", v.title(), part.Source)
+	p.table("%s of %s", v.title(), part.Source)
+	p.put("<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">key</th><th scope=\"col\">state</th>" +
+		"<th scope=\"col\" class=\"n\">attempts</th><th scope=\"col\">since</th><th scope=\"col\">error</th></tr>\n")
 	for i := range part.Messages {
 		m := &part.Messages[i]
 		p.put("<tr><td>%s<br>", m.Type)
@@ -197,8 +198,9 @@ func (v *groupsPage) html(p *page) {
 		if part.More {
 			p.put("<p class=\"note warn\">Only the first %s dead letters are counted: narrow the filter.</p>\n", number(mostCounted))
 		}
-		p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Dead letters of %s</caption>\n<tr><th scope=\"col\" class=\"n\">count</th><th scope=\"col\">consumer</th>"+
-			"<th scope=\"col\">kind</th><th scope=\"col\">type</th><th scope=\"col\">error of one</th><th scope=\"col\">first, last</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n", part.Source)
+		p.table("Dead letters of %s", part.Source)
+		p.put("<tr><th scope=\"col\" class=\"n\">count</th><th scope=\"col\">consumer</th><th scope=\"col\">kind</th><th scope=\"col\">type</th><th scope=\"col\">error of one</th>" +
+			"<th scope=\"col\">first, last</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n")
 		for j := range part.Groups {
 			p.group(part.Source, &part.Groups[j])
 		}

@@ -1,6 +1,9 @@
 package console
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // A listed page is what each source has of one kind of thing: the first of it, in its order.
 type listed[T any] struct {
@@ -61,7 +64,7 @@ func (v *listed[T]) tables(p *page, order string, heads []string, before func(*l
 		if before != nil && p.q.may(Act) {
 			before(part)
 		}
-		p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Those of %s</caption>\n", part.Source)
+		p.table("Those of %s", part.Source)
 		p.heads(heads...)
 		for j := range part.Sagas {
 			line(part.Source, &part.Sagas[j])
@@ -78,6 +81,13 @@ func (v *listed[T]) tables(p *page, order string, heads []string, before func(*l
 }
 
 // heads is the first row of a table.
+// table begins a table that can be scrolled, by keyboard too. Its caption, with arguments as of put, is for
+// who does not see it.
+func (p *page) table(caption string, args ...any) {
+	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\""+caption+"\"><table>\n", slices.Clone(args)...)
+	p.put("<caption class=\"out\">"+caption+"</caption>\n", args...)
+}
+
 func (p *page) heads(names ...string) {
 	p.put("<tr>")
 	for _, name := range names {

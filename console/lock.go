@@ -109,7 +109,7 @@ func (v *locksPage) html(p *page) {
 }
 
 func (p *page) lockedEntities(part *locksPart) {
-	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Entities of %s</caption>\n", part.Source)
+	p.table("Entities of %s", part.Source)
 	p.heads("entity", "version", "whose", "for", "wait for it")
 	for i := range part.Entities {
 		e := &part.Entities[i]
@@ -134,7 +134,7 @@ func (p *page) lockedEntities(part *locksPart) {
 }
 
 func (p *page) reservedKeys(part *locksPart) {
-	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Reserved keys of %s</caption>\n", part.Source)
+	p.table("Reserved keys of %s", part.Source)
 	p.heads("reserved key", "whose", "for", "lease ends in")
 	for i := range part.Reserved {
 		r := &part.Reserved[i]

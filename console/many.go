@@ -190,7 +190,8 @@ func (v *plan) meant(p *page) {
 }
 
 func (v *plan) meantTable(p *page) {
-	p.put("<section class=\"card\">\n<h2>%s</h2>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">What is meant</caption>\n", fmt.Sprintf("The first %d", len(v.Meant)))
+	p.put("<section class=\"card\">\n<h2>%s</h2>\n", fmt.Sprintf("The first %d", len(v.Meant)))
+	p.table("What is meant")
 	p.heads("saga", "key", "status", "error")
 	for _, m := range v.Meant {
 		p.put("<tr><td>%s</td><td>", m.Name)

@@ -352,9 +352,9 @@ func gradeClass(g skald.Grade) string {
 }
 
 func (s *standing) table(p *page) {
-	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Consumers of %s</caption>\n<tr><th scope=\"col\">consumer</th><th scope=\"col\">topics</th>"+
-		"<th scope=\"col\">heard</th><th scope=\"col\">got on</th><th scope=\"col\" class=\"n\">parked</th><th scope=\"col\" class=\"n\">dead</th>"+
-		"<th scope=\"col\" class=\"n\">quarantine</th><th scope=\"col\" class=\"n\">open calls</th></tr>\n", s.Source)
+	p.table("Consumers of %s", s.Source)
+	p.put("<tr><th scope=\"col\">consumer</th><th scope=\"col\">topics</th><th scope=\"col\">heard</th><th scope=\"col\">got on</th><th scope=\"col\" class=\"n\">parked</th>" +
+		"<th scope=\"col\" class=\"n\">dead</th><th scope=\"col\" class=\"n\">quarantine</th><th scope=\"col\" class=\"n\">open calls</th></tr>\n")
 	for i := range s.Consumers {
 		c := &s.Consumers[i]
 		heard := "never"

@@ -124,7 +124,8 @@ func (v *quarantinePage) html(p *page) {
 }
 
 func (p *page) apart(list []apartLine) {
-	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Messages in quarantine</caption>\n<tr><th scope=\"col\" class=\"n\">number</th><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">cause</th>" +
+	p.table("Messages in quarantine")
+	p.put("<tr><th scope=\"col\" class=\"n\">number</th><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">cause</th>" +
 		"<th scope=\"col\">key</th><th scope=\"col\">since</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n")
 	for i := range list {
 		m := &list[i]

@@ -70,7 +70,8 @@ func (v *runsPage) html(p *page) {
 		p.put("<p class=\"note fine\">None began here.</p>\n")
 		return
 	}
-	p.put("<section class=\"card\"><div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Bulk actions</caption>\n")
+	p.put("<section class=\"card\">")
+	p.table("Bulk actions")
 	p.heads("run", "source", "verb", "consumer", "changed", "stands", "by", "why", "begun")
 	for i := range v.Runs {
 		r := &v.Runs[i]

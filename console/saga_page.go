@@ -92,8 +92,10 @@ func (v *sagaPage) button(p *page, verb operate.SagaVerb, step, occurrence strin
 }
 
 func (v *sagaPage) runs(p *page) {
-	p.put("<section class=\"card\"><h2>Steps</h2>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Steps</caption>\n<tr><th scope=\"col\">step</th><th scope=\"col\">phase</th><th scope=\"col\" class=\"n\">failed</th>" +
-		"<th scope=\"col\">due</th><th scope=\"col\">error</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n")
+	p.put("<section class=\"card\"><h2>Steps</h2>\n")
+	p.table("Steps")
+	p.put("<tr><th scope=\"col\">step</th><th scope=\"col\">phase</th><th scope=\"col\" class=\"n\">failed</th><th scope=\"col\">due</th>" +
+		"<th scope=\"col\">error</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n")
 	for i := range v.Runs {
 		r := &v.Runs[i]
 		p.put("<tr><td>%s %s</td><td>%s", r.Step, r.Occurrence, r.Phase)

@@ -91,7 +91,8 @@ func (v *shardsPage) html(p *page) {
 		p.figure("to be published", about+number(part.Pending), old, "")
 		p.figure("the oldest waits", ago(seconds(part.OldestSeconds)), old, "")
 		p.figure("deferred", number(part.Deferred), part.Deferred > 0, "")
-		p.put("</dl>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">Shards of %s</caption>\n", part.Source)
+		p.put("</dl>\n")
+		p.table("Shards of %s", part.Source)
 		p.heads("shard", "relay", "epoch", "to be published")
 		for _, s := range part.Shards {
 			p.put("<tr><td>%d</td><td>", s.Shard)
@@ -118,7 +119,8 @@ func (p *page) oldestRows(part *shardsPart) {
 		}
 		return
 	}
-	p.put("<h3>The oldest rows</h3>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">The oldest rows of %s</caption>\n", part.Source)
+	p.put("<h3>The oldest rows</h3>\n")
+	p.table("The oldest rows of %s", part.Source)
 	p.heads("message", "topic", "key", "shard", "written", "waits", "refused")
 	for i := range part.Rows {
 		r := &part.Rows[i]

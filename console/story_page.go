@@ -220,8 +220,10 @@ func picture(s *operate.SagaStanding) string {
 }
 
 func (v *storyPage) timeline(p *page) {
-	p.put("<section class=\"card\">\n<h2>What happened</h2>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table>\n<caption class=\"out\">What happened, in all sources</caption>\n<tr><th scope=\"col\">at</th>" +
-		"<th scope=\"col\">source</th><th scope=\"col\">where</th><th scope=\"col\">what</th></tr>\n")
+	p.put("<section class=\"card\">\n<h2>What happened</h2>\n")
+	p.table("What happened, in all sources")
+	p.put("<tr><th scope=\"col\">at</th><th scope=\"col\">source</th><th scope=\"col\">where</th>" +
+		"<th scope=\"col\">what</th></tr>\n")
 	for i := range v.Line {
 		m := &v.Line[i]
 		p.put("<tr class=\"%s\"><td>", m.Grade)
