@@ -15,6 +15,8 @@ const (
 	// rests for about as long as the window took, which is three times its look.
 	restFactor = 3
 	restMost   = 5 * time.Millisecond
+	// restHearing is the factor of a relay whose source hears of commits: it looks no more often than rows come.
+	restHearing = 1
 
 	pollEach  = 105 * time.Millisecond // the longest pause between two looks, for each relay that works
 	pageFirst = 200
@@ -148,16 +150,20 @@ func (r *Relay) looked(now time.Time, tip string, g *group) {
 	r.lookedAt(now, tip != g.base, true)
 }
 
-// lookedAt plans the next look. Where all groups were looked at in vain and the source hears of commits,
-// there is none until it does.
+// lookedAt plans the next look. Where the look was for all groups and saw every commit that the source heard
+// of, there is none until the source hears of another.
 func (r *Relay) lookedAt(now time.Time, found, all bool) {
-	if r.resting = all && !found && r.quiet(); r.resting {
-		r.pollAt = now.Add(never)
-		return
-	}
 	if found {
 		after := r.o.Now()
-		r.activity, r.restUntil = now, after.Add(min(restFactor*after.Sub(now), restMost))
+		factor := time.Duration(restFactor)
+		if r.hearer != nil {
+			factor = restHearing
+		}
+		r.activity, r.restUntil = now, after.Add(min(factor*after.Sub(now), restMost))
+	}
+	if r.resting = all && r.quiet(); r.resting {
+		r.pollAt = now.Add(never)
+		return
 	}
 	r.pollAt = later(now.Add(r.pause(now)), r.restUntil)
 }

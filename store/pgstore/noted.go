@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // notedMost bounds the numbers that are remembered. Only as many transactions as the server has sessions can
@@ -19,7 +20,13 @@ type noted struct {
 	all  bool
 	upto uint32
 	xids map[uint32]struct{}
+	// seen is what the last look saw, at seenAt: a commit that the WAL tells of later needs no other look.
+	seen   snapshot
+	seenAt time.Time
 }
+
+// seenFor is how long the last look is remembered: numbers compare within 2³¹ only.
+const seenFor = time.Minute
 
 // before compares numbers that begin again after 2³².
 func before(a, b uint32) bool { return int32(a-b) < 0 }
@@ -27,12 +34,16 @@ func before(a, b uint32) bool { return int32(a-b) < 0 }
 // begin notes all transactions up to a number.
 func (n *noted) begin(upto uint32) { *n = noted{all: true, upto: upto, xids: map[uint32]struct{}{}} }
 
-func (n *noted) add(xid uint32) {
+// add notes a transaction, unless the last look saw it.
+func (n *noted) add(xid uint32, now time.Time) (isNew bool) {
 	if n.all {
 		if before(n.upto, xid) {
 			n.upto = xid
 		}
-		return
+		return true
+	}
+	if now.Sub(n.seenAt) < seenFor && n.seen.sees(xid) {
+		return false
 	}
 	if n.xids[xid] = struct{}{}; len(n.xids) > notedMost {
 		upto := xid
@@ -43,10 +54,12 @@ func (n *noted) add(xid uint32) {
 		}
 		n.begin(upto)
 	}
+	return true
 }
 
 // settle forgets those that s sees: a look that came later saw them, too.
-func (n *noted) settle(s snapshot) {
+func (n *noted) settle(s snapshot, now time.Time) {
+	n.seen, n.seenAt = s, now
 	if n.all && before(n.upto, s.xmax) {
 		n.all = false
 		for _, x := range s.running {

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"math"
 	"testing"
+	"time"
 )
 
 func seen(t *testing.T, text string) snapshot {
@@ -18,18 +19,36 @@ func seen(t *testing.T, text string) snapshot {
 // runs, and not where the snapshot has not come to its number.
 func TestNoted(t *testing.T) {
 	n := noted{xids: map[uint32]struct{}{}}
-	n.add(7)
-	n.add(9)
-	n.settle(seen(t, "7:9:7"))
+	n.add(7, time.Now())
+	n.add(9, time.Now())
+	n.settle(seen(t, "7:9:7"), time.Now())
 	if len(n.xids) != 2 {
 		t.Errorf("7 runs and 9 is not reached: %v", n.xids)
 	}
-	n.settle(seen(t, "7:10:7"))
+	n.settle(seen(t, "7:10:7"), time.Now())
 	if _, still := n.xids[7]; !still || len(n.xids) != 1 {
 		t.Errorf("9 is seen: %v", n.xids)
 	}
-	if n.settle(seen(t, "10:10:")); !n.none() {
+	if n.settle(seen(t, "10:10:"), time.Now()); !n.none() {
 		t.Errorf("all are seen: %v", n.xids)
+	}
+}
+
+// A transaction that the last look saw before the WAL told of it needs no other look; a look that is long ago
+// says nothing, for numbers begin again.
+func TestNotedAfterItsLook(t *testing.T) {
+	n := noted{xids: map[uint32]struct{}{}}
+	now := time.Now()
+	n.settle(seen(t, "8:10:8"), now)
+	if n.add(9, now); !n.none() {
+		t.Errorf("9 is seen: %v", n.xids)
+	}
+	if n.add(8, now); n.none() {
+		t.Error("8 ran")
+	}
+	n.settle(seen(t, "11:11:"), now)
+	if n.add(10, now.Add(seenFor)); n.none() {
+		t.Error("the look is too long ago")
 	}
 }
 
@@ -37,16 +56,16 @@ func TestNoted(t *testing.T) {
 func TestNotedAtTheBeginning(t *testing.T) {
 	var n noted
 	n.begin(20)
-	n.settle(seen(t, "5:20:5,8"))
+	n.settle(seen(t, "5:20:5,8"), time.Now())
 	if n.none() || !n.all {
 		t.Error("a snapshot that has not come to the number says nothing")
 	}
-	n.add(30)
-	n.settle(seen(t, "5:31:5,8"))
+	n.add(30, time.Now())
+	n.settle(seen(t, "5:31:5,8"), time.Now())
 	if n.all || len(n.xids) != 2 {
 		t.Errorf("5 and 8 ran: %+v", n)
 	}
-	if n.settle(seen(t, "31:31:")); !n.none() {
+	if n.settle(seen(t, "31:31:"), time.Now()); !n.none() {
 		t.Errorf("all have ended: %+v", n)
 	}
 }
@@ -54,13 +73,13 @@ func TestNotedAtTheBeginning(t *testing.T) {
 // Numbers begin again after 2³²; of the longer ones the lower half counts.
 func TestNotedAroundTheEnd(t *testing.T) {
 	n := noted{xids: map[uint32]struct{}{}}
-	n.add(math.MaxUint32)
-	n.add(2)
-	n.settle(seen(t, "4294967295:4294967296:"))
+	n.add(math.MaxUint32, time.Now())
+	n.add(2, time.Now())
+	n.settle(seen(t, "4294967295:4294967296:"), time.Now())
 	if _, still := n.xids[2]; !still || len(n.xids) != 1 {
 		t.Errorf("the one before the end is seen: %v", n.xids)
 	}
-	if n.settle(seen(t, "4294967299:4294967299:")); !n.none() {
+	if n.settle(seen(t, "4294967299:4294967299:"), time.Now()); !n.none() {
 		t.Errorf("the one after the end is seen: %v", n.xids)
 	}
 }
@@ -69,15 +88,15 @@ func TestNotedAroundTheEnd(t *testing.T) {
 func TestNotedIsBounded(t *testing.T) {
 	n := noted{xids: map[uint32]struct{}{}}
 	for x := range uint32(3 * notedMost) {
-		n.add(x + 1)
+		n.add(x + 1, time.Now())
 	}
 	if len(n.xids) > notedMost {
 		t.Errorf("%d are remembered", len(n.xids))
 	}
-	if n.settle(seen(t, "5:20000:5")); n.none() {
+	if n.settle(seen(t, "5:20000:5"), time.Now()); n.none() {
 		t.Error("later ones are forgotten")
 	}
-	n.settle(seen(t, "5:30001:5"))
+	n.settle(seen(t, "5:30001:5"), time.Now())
 	if _, still := n.xids[5]; !still || len(n.xids) != 1 {
 		t.Errorf("5 runs: %+v", n)
 	}

@@ -137,7 +137,7 @@ func (w *WAL) Lease(ctx context.Context, ask store.Ask) (store.Leased, error) {
 			return got, fmt.Errorf("wal: %w", err)
 		}
 		w.mu.Lock()
-		w.noted.settle(s)
+		w.noted.settle(s, time.Now())
 		w.mu.Unlock()
 	}
 	if is != (origin{}) {
@@ -192,10 +192,11 @@ func (w *WAL) ends(why error, elsewhere bool) {
 func (w *WAL) told(m walMessage) {
 	w.mu.Lock()
 	w.heardAt = time.Now()
+	look := false
 	switch m.kind {
 	case walBegin:
 		w.inside = true
-		w.noted.add(m.xid)
+		look = w.noted.add(m.xid, w.heardAt)
 	case walCommit:
 		w.inside, w.at = false, max(w.at, m.end)
 	case walAlive:
@@ -204,7 +205,7 @@ func (w *WAL) told(m walMessage) {
 		}
 	}
 	w.mu.Unlock()
-	if m.kind == walBegin {
+	if look {
 		w.waker.wake()
 	}
 }
