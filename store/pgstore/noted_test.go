@@ -88,7 +88,7 @@ func TestNotedAroundTheEnd(t *testing.T) {
 func TestNotedIsBounded(t *testing.T) {
 	n := noted{xids: map[uint32]struct{}{}}
 	for x := range uint32(3 * notedMost) {
-		n.add(x + 1, time.Now())
+		n.add(x+1, time.Now())
 	}
 	if len(n.xids) > notedMost {
 		t.Errorf("%d are remembered", len(n.xids))
