@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/skald-go/skald"
@@ -170,4 +171,40 @@ func TestChildOfAnother(t *testing.T) {
 	if n := left(db, "o"); n != 0 {
 		t.Errorf("%d rows are left: %v", n, db.User())
 	}
+}
+
+// A saga that has ended in this process is not in hand any more: whoever awaits it then hears of its end at
+// once.
+func TestAwaitOfAnEndedSaga(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, d := memstore.New(nil), trips()
+		e := engineOf(t, db, d)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		synctest.Wait()
+		tx := db.BeginTx()
+		for i := range 3 {
+			if _, err := saga.Start(ctx, e, tx, d, trip{ID: fmt.Sprint("t-", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute) // of the clock of the test
+		began := time.Now()
+		for i := range 3 {
+			if end, err := e.Await(ctx, d, fmt.Sprint("t-", i)); err != nil || !end.Done {
+				t.Errorf("%+v, %v", end, err)
+			}
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("three ends that were there were awaited for %v", took)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -120,6 +120,7 @@ func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
 	at := refOf(l.saga)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	delete(e.coming, at)
 	if was := e.hands[at]; was != nil && e.o.Now().UnixNano() < was.leaseEnd.Load() {
 		was.after = l
 		return
