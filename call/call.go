@@ -30,8 +30,8 @@ type Call[TTx, T, TReq, TOut any] struct {
 
 	// Intent says what to request and under which key; the key must be the same whenever Intent is asked of
 	// one message. It reads in tx; what it writes there is rolled back. The intent stands only if no entity
-	// in Options.Entities has changed meanwhile: name those that it depends on. An empty key: nothing is
-	// requested, and what Intent wrote is committed as a handler's. Errors are a handler's.
+	// in Options.Transaction.Entities has changed meanwhile: name those that it depends on. An empty key:
+	// nothing is requested, and what Intent wrote is committed as a handler's. Errors are a handler's.
 	Intent func(ctx context.Context, tx TTx, m skald.Received[T]) (req TReq, key string, err error)
 
 	// Do sends the request. skald.Reject is the provider's final refusal, which Settle is told of;

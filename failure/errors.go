@@ -6,8 +6,9 @@ import (
 	"runtime/debug"
 )
 
-// ErrTimeout is the failure of a handler that took longer than its limit, Options.Handle of an inbox.
-var ErrTimeout = errors.New("the handler took longer than Options.Handle")
+// ErrTimeout is the failure of a handler that took longer than its limit, Options.Timeouts.Handle of an
+// inbox.
+var ErrTimeout = errors.New("the handler took longer than Options.Timeouts.Handle")
 
 // A MalformedError is the failure of work whose payload the codec cannot read.
 type MalformedError struct{ Err error }

@@ -43,7 +43,7 @@ func (in *Inbox[TTx]) tellApart(ctx context.Context, e *entry, why store.Outcome
 
 // again tells whether a repeat is to send again what was said.
 func (in *Inbox[TTx]) again(e *entry, v store.Verdict) bool {
-	return v.Emitted != "" && in.o.Again != nil && in.o.Again(e.Message)
+	return v.Emitted != "" && in.o.Identity.Again != nil && in.o.Identity.Again(e.Message)
 }
 
 // harmless tells of a message that was finished before whether nothing more is to be done about it.
@@ -109,7 +109,7 @@ func (in *Inbox[TTx]) leaves(ctx context.Context, e *entry, r Result, intake sto
 	out.Finish = in.freed(e)
 	mark := intake.Marks[0]
 	mark.Code, mark.Result = r.Code, result
-	if len(out.Rows) > 0 && in.o.Again != nil && in.o.Again(e.Message) {
+	if len(out.Rows) > 0 && in.o.Identity.Again != nil && in.o.Identity.Again(e.Message) {
 		if mark.Emitted, err = once.EncodeEmitted(out.Rows); err != nil {
 			return out, err
 		}

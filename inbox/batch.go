@@ -260,7 +260,7 @@ func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 // together takes ms in one transaction, or says who is guilty that nothing of it stands. What is not fresh is
 // answered behind it.
 func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, err error) {
-	bound, cancel := context.WithTimeout(ctx, s.in.o.Handle+s.in.o.Wait)
+	bound, cancel := context.WithTimeout(ctx, s.in.o.Timeouts.Handle+s.in.o.Timeouts.Wait)
 	defer cancel()
 	all := joined(ms)
 	begun := time.Now()

@@ -68,9 +68,9 @@ func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member, fresh []
 		all[n] = ms[i].e.Message
 		_, ms[i].span = s.in.tel.Process(ctx, &ms[i].e.Message, ms[i].e.again+1)
 	}
-	hctx, cancel := context.WithTimeout(lends(ctx, s.in.group, tx, all[0]), s.in.o.Handle)
+	hctx, cancel := context.WithTimeout(lends(ctx, s.in.group, tx, all[0]), s.in.o.Timeouts.Handle)
 	defer cancel()
-	over := s.in.acts.begin(ms[fresh[0]].e, s.in.o.Handle)
+	over := s.in.acts.begin(ms[fresh[0]].e, s.in.o.Timeouts.Handle)
 	err = safelyMany(*s.in.many[kind{all[0].Topic, all[0].Type}], hctx, tx, all)
 	over()
 	for _, i := range fresh {

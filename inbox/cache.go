@@ -12,7 +12,7 @@ import (
 // dropCached drops what the cache knows to be finished, without a statement of the database. It is asked once
 // for all of es.
 func (in *Inbox[TTx]) dropCached(ctx context.Context, es []*entry) {
-	if in.o.Seen == nil {
+	if in.o.Front.Seen == nil {
 		return
 	}
 	keys, of, sealed := make([]string, 0, len(es)), make([]*entry, 0, len(es)), make([]string, 0, len(es))
@@ -26,7 +26,7 @@ func (in *Inbox[TTx]) dropCached(ctx context.Context, es []*entry) {
 	if len(keys) == 0 {
 		return
 	}
-	values := in.o.Seen.Get(ctx, keys)
+	values := in.o.Front.Seen.Get(ctx, keys)
 	for i := range min(len(values), len(keys)) {
 		if values[i] == sealed[i] {
 			of[i].done = true
@@ -38,8 +38,8 @@ func (in *Inbox[TTx]) dropCached(ctx context.Context, es []*entry) {
 
 // remember has the cache keep that e is finished: its mark was read, or is committed.
 func (in *Inbox[TTx]) remember(e *entry) {
-	if in.o.Seen != nil && in.beside == nil && in.cacheable(e) {
-		in.o.Seen.Put(in.seal(e, cmp.Or(e.server, in.server())))
+	if in.o.Front.Seen != nil && in.beside == nil && in.cacheable(e) {
+		in.o.Front.Seen.Put(in.seal(e, cmp.Or(e.server, in.server())))
 	}
 }
 
@@ -51,7 +51,7 @@ func (in *Inbox[TTx]) cacheable(e *entry) (yes bool) {
 			yes = false // the attempt at it will say so
 		}
 	}()
-	return e.readable() && in.key.Load() != nil && (in.o.Again == nil || !in.o.Again(e.Message))
+	return e.readable() && in.key.Load() != nil && (in.o.Identity.Again == nil || !in.o.Identity.Again(e.Message))
 }
 
 func (in *Inbox[TTx]) seal(e *entry, server string) once.Entry {
@@ -64,9 +64,9 @@ func (in *Inbox[TTx]) server() string { return cmp.Or(in.seenOn, in.session) }
 
 // checkCache refuses a cache that remembers for longer than marks do.
 func (in *Inbox[TTx]) checkCache(marks time.Duration) error {
-	if in.o.Seen == nil || in.o.Seen.TTL() > 0 && in.o.Seen.TTL() <= marks {
+	if in.o.Front.Seen == nil || in.o.Front.Seen.TTL() > 0 && in.o.Front.Seen.TTL() <= marks {
 		return nil
 	}
-	return fmt.Errorf("inbox.Options.Seen remembers for %v, marks are kept for %v: give the cache a TTL above 0 and within that, or keep marks for longer",
-		in.o.Seen.TTL(), marks)
+	return fmt.Errorf("inbox.Options.Front.Seen remembers for %v, marks are kept for %v: give the cache a TTL above 0 and within that, or keep marks for longer",
+		in.o.Front.Seen.TTL(), marks)
 }

@@ -10,7 +10,7 @@ import (
 
 // OnCall handles the event e by an outside call.
 func OnCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c call.Call[TTx, T, TReq, TOut]) {
-	by := call.By{Name: in.group, Retry: in.o.RetryFirst, Now: in.o.Now, Logger: in.o.Logger}
+	by := call.By{Name: in.group, Retry: in.o.Retry.First, Now: in.o.Now, Logger: in.o.Logger}
 	bound := call.Bind(c, by, func(ctx context.Context, m skald.Message) (skald.Received[T], error) { return decode(ctx, e, m) })
 	in.HandleResult(e.Topic, e.Type, func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
 		next, err := bound.Intend(ctx, tx, m)

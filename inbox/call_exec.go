@@ -53,7 +53,7 @@ func (in *Inbox[TTx]) lease(turn time.Duration) time.Duration {
 	for _, c := range in.calls {
 		longest = max(longest, c.Timeout())
 	}
-	return in.o.Handle + in.o.Wait + turn + longest
+	return in.o.Timeouts.Handle + in.o.Timeouts.Wait + turn + longest
 }
 
 // intend stores what is to be asked for, instead of all else that the handler did: only if no entity moved in
@@ -91,7 +91,7 @@ func (in *Inbox[TTx]) intend(ctx context.Context, e *entry, unit store.Unit[TTx]
 		in.giveBack(ctx, e, in.db.Apply)
 		r := result{entry: e, what: again, err: fmt.Errorf("intend the call of %s: %w", e.id.ID, store.ErrLost)}
 		if e.again > 0 { // what was in the way once is found by the next intake
-			r.after = backoff.After(e.again, in.o.RetryFirst, in.o.RetryMost)
+			r.after = backoff.After(e.again, in.o.Retry.First, in.o.Retry.Most)
 		}
 		return r
 	}
@@ -113,7 +113,7 @@ func (in *Inbox[TTx]) intendAgain(ctx context.Context, e *entry, unit store.Unit
 	c := outside.call
 	c.Key, c.Since = key, e.parked.Since
 	k := in.parcel(e)
-	k.Call, k.Due = &c, in.o.RetryFirst
+	k.Call, k.Due = &c, in.o.Retry.First
 	return in.store(ctx, e, unit.Rollback, store.Effect{Park: k}, result{entry: e, what: later, after: k.Due})
 }
 
@@ -134,7 +134,7 @@ func (in *Inbox[TTx]) retell(ctx context.Context, effect store.Effect) {
 		}
 		effect = store.Effect{Park: &store.Park{Parked: p, Was: &p.Attempts, WasCall: p.Call.Key, WasClaim: &store.Claim{Claims: p.Claims, Session: p.Session}}}
 	}
-	effect.Park.Due, effect.Park.Claims, effect.Park.Session = in.o.RetryFirst, 0, ""
+	effect.Park.Due, effect.Park.Claims, effect.Park.Session = in.o.Retry.First, 0, ""
 	_, _ = in.db.Apply(ctx, effect)
 }
 
@@ -161,7 +161,7 @@ type owner[TTx any] struct {
 func (o owner[TTx]) Lease() call.Lease { return o.in.leaseOf(o.e) }
 
 func (in *Inbox[TTx]) leaseOf(e *entry) call.Lease {
-	return call.Lease{Since: e.since, For: e.lease - in.o.Wait}
+	return call.Lease{Since: e.since, For: e.lease - in.o.Timeouts.Wait}
 }
 
 func (o owner[TTx]) Sending(ctx context.Context, timeout time.Duration) (context.Context, func()) {

@@ -539,7 +539,7 @@ func TestIntentThatIsNoLongerTrueIsNotStored(t *testing.T) {
 		}
 		return "req", m.Value, nil
 	}
-	in := w.over(d, &inbox.Options{Now: w.clock, Entities: func(skald.Message) []store.Lock { return lock }}, keep)
+	in := w.over(d, &inbox.Options{Now: w.clock, Transaction: inbox.Transaction{Entities: func(skald.Message) []store.Lock { return lock }}}, keep)
 	inbox.OnCall(in, said, how)
 	w.publish(w.message("k", "1"))
 	w.quiet(in)
@@ -561,7 +561,7 @@ func TestCompensationSettlesTheCallFirst(t *testing.T) {
 				step := func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "charge"} }
 				how := b.call()
 				how.LookUp = nil
-				in := w.over(w.db, &inbox.Options{Now: w.clock, Attempts: attempts}, keep)
+				in := w.over(w.db, &inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: attempts}}, keep)
 				inbox.ForwardCall(in, said, step, how, nil)
 				inbox.Compensate(in, skald.Event[string]{Topic: "cancels", Type: "said"}, step,
 					func(_ context.Context, t tx, m skald.Received[string], _ inbox.Took) (inbox.Result, error) {

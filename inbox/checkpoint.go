@@ -195,7 +195,7 @@ func (in *Inbox[TTx]) done(ctx context.Context, e storeCall) error {
 			in.knownTypes.since, in.knownTypes.again, in.knownTypes.acked = time.Time{}, true, in.knownTypes.acked || e.beat.progress
 		}
 		g.fails++
-		g.shut = now.Add(backoff.After(g.fails, in.o.RetryFirst, failure.MostOutage))
+		g.shut = now.Add(backoff.After(g.fails, in.o.Retry.First, failure.MostOutage))
 		return nil
 	}
 	if g.fails = 0; e.beat != nil {

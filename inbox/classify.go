@@ -20,8 +20,8 @@ func (in *Inbox[TTx]) classify(m skald.Message, err error) failure.Class {
 	if class == failure.Outage {
 		return class
 	}
-	if in.o.Classify != nil {
-		if c := in.o.Classify(m, err); c != "" {
+	if in.o.Retry.Classify != nil {
+		if c := in.o.Retry.Classify(m, err); c != "" {
 			return c
 		}
 	}
@@ -76,21 +76,21 @@ const mercy = 5 * time.Second
 // consumer was told to end; and where its transaction may be gone meanwhile, what it says does not count.
 func (in *Inbox[TTx]) run(ctx context.Context, e *entry, tx TTx) (r Result, err error) {
 	begun := time.Now()
-	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), in.group, tx, e.Message), in.o.Handle)
+	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), in.group, tx, e.Message), in.o.Timeouts.Handle)
 	defer cancel()
-	over := in.acts.begin(e, in.o.Handle)
+	over := in.acts.begin(e, in.o.Timeouts.Handle)
 	r, err = safely(in.handler(e), hctx, tx, e.Message)
 	over()
 	took := time.Since(begun)
 	in.tel.Ran(e.Topic, took)
 	stopped := ctx.Err() != nil && !errors.Is(context.Cause(ctx), failure.ErrTimeout)
 	switch {
-	case took < in.o.Handle || stopped:
+	case took < in.o.Timeouts.Handle || stopped:
 		return r, err
-	case ctx.Err() != nil || took >= in.o.Handle+mercy:
-		return r, fmt.Errorf("%w (%v): after %v it said: %v", failure.ErrTimeout, in.o.Handle, took.Round(time.Millisecond), err)
+	case ctx.Err() != nil || took >= in.o.Timeouts.Handle+mercy:
+		return r, fmt.Errorf("%w (%v): after %v it said: %v", failure.ErrTimeout, in.o.Timeouts.Handle, took.Round(time.Millisecond), err)
 	case err != nil:
-		return r, fmt.Errorf("%w (%v): %w", failure.ErrTimeout, in.o.Handle, err)
+		return r, fmt.Errorf("%w (%v): %w", failure.ErrTimeout, in.o.Timeouts.Handle, err)
 	}
 	return r, nil
 }

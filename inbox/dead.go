@@ -13,7 +13,7 @@ import (
 // death is what a dead letter of e says of itself.
 func (in *Inbox[TTx]) death(kind string, class failure.Class, e *entry, err error, now time.Time) *store.Death {
 	d := failure.NewDeath(kind, in.prints.Of(class, e.Type, err.Error()), err, now)
-	d.Version, d.BlocksKey = in.o.Version, !in.o.FreeDead
+	d.Version, d.BlocksKey = in.o.Instance.Version, !in.o.Dead.FreeKey
 	return d
 }
 
@@ -28,14 +28,14 @@ func (in *Inbox[TTx]) rejection(e *entry, no *skald.RejectedError, code int32) *
 	}
 	in.failed(k, text, now, false)
 	k.Dead = in.death(failure.KindRejected, failure.KindRejected, e, errors.New(text), now)
-	k.Dead.BlocksKey = in.o.RejectHolds
+	k.Dead.BlocksKey = in.o.Dead.RejectionsHold
 	return k
 }
 
 // failed notes a failed attempt in k.
 func (in *Inbox[TTx]) failed(k *store.Park, why string, now time.Time, charged bool) failure.Record {
 	r := failure.Record{Attempts: k.Attempts, First: k.First, Last: k.Last}
-	r.Add(store.Failure{At: now, Why: why, Host: in.o.Host}, charged)
+	r.Add(store.Failure{At: now, Why: why, Host: in.o.Instance.Host}, charged)
 	k.Attempts, k.First, k.Last = r.Attempts, r.First, r.Last
 	return r
 }

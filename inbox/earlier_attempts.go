@@ -81,7 +81,7 @@ func prune(object map[string]any, path []string) {
 
 // earlier returns how often e failed elsewhere.
 func (in *Inbox[TTx]) earlier(e *entry) (n int) {
-	if in.o.Attempt.Count == nil {
+	if in.o.Identity.Attempt.Count == nil {
 		return 0
 	}
 	defer func() {
@@ -89,5 +89,5 @@ func (in *Inbox[TTx]) earlier(e *entry) (n int) {
 			n = 0 // the count starts here
 		}
 	}()
-	return max(0, in.o.Attempt.Count(e.Delivery))
+	return max(0, in.o.Identity.Attempt.Count(e.Delivery))
 }

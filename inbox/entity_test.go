@@ -37,7 +37,7 @@ func TestOvertakenHandlerIsCalledAgainAtOnce(t *testing.T) {
 func TestOvertakenForEverIsAFailure(t *testing.T) {
 	w := newWorld(t, 1)
 	runs := 0
-	in := w.inbox(&inbox.Options{Now: w.clock, Attempts: 2}, func(context.Context, tx, skald.Received[string]) error {
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 2}}, func(context.Context, tx, skald.Received[string]) error {
 		runs++
 		return skald.Again(errors.New("the version moved"))
 	})
@@ -58,9 +58,9 @@ func TestOvertakenForEverIsAFailure(t *testing.T) {
 func TestFence(t *testing.T) {
 	w := newWorld(t, 1)
 	var seen []int64
-	in := w.inbox(&inbox.Options{Now: w.clock, Entities: func(m skald.Message) []store.Lock {
+	in := w.inbox(&inbox.Options{Now: w.clock, Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock {
 		return []store.Lock{{Space: "order", Key: "7"}, {Space: "customer", Key: m.ID}}
-	}}, func(ctx context.Context, _ tx, m skald.Received[string]) error {
+	}}}, func(ctx context.Context, _ tx, m skald.Received[string]) error {
 		if inbox.Fence(ctx, "customer", m.ID) != 1 || inbox.Fence(ctx, "order", "8") != 0 || inbox.Fence(context.Background(), "order", "7") != 0 {
 			t.Error("the token of another entity")
 		}
@@ -87,8 +87,8 @@ func ExampleFence() {
 		fmt.Println(err)
 	}
 	in := inbox.New(db, bus, "shipping", &inbox.Options{
-		Entities: func(m skald.Message) []store.Lock { return []store.Lock{{Space: "order", Key: string(m.Key)}} },
-		Logger:   slog.New(slog.DiscardHandler),
+		Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock { return []store.Lock{{Space: "order", Key: string(m.Key)}} }},
+		Logger:      slog.New(slog.DiscardHandler),
 	})
 	inbox.On(in, said, func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
 		return tx.Put("parcel", fmt.Sprint(inbox.Fence(ctx, "order", string(m.Key))))

@@ -109,7 +109,7 @@ func TestEachBeginsWithTheCommitBefore(t *testing.T) {
 			w.publish(w.message(key, value))
 			want[key] = append(want[key], value)
 		}
-		o := &inbox.Options{Workers: 4, RetryFirst: 1, RetryMost: 1}
+		o := &inbox.Options{Workers: 4, Retry: inbox.Retry{First: 1, Most: 1}}
 		in := w.over(db, o, func(ctx context.Context, t tx, m skald.Received[string]) error {
 			switch {
 			case db.strikes(20):

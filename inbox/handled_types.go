@@ -165,7 +165,7 @@ func (in *Inbox[TTx]) skip(e *entry) {
 func (in *Inbox[TTx]) unhandled(ctx context.Context, e *entry, end undo) result {
 	err := fmt.Errorf("this build has no handler for %s of %s", e.Type, e.Topic)
 	k := in.parcel(e)
-	k.Last = store.Failure{At: in.o.Now(), Why: err.Error(), Host: in.o.Host}
+	k.Last = store.Failure{At: in.o.Now(), Why: err.Error(), Host: in.o.Instance.Host}
 	if e.parked == nil {
 		return in.store(ctx, e, end, store.Effect{Park: k}, result{entry: e, what: queued})
 	}

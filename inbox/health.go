@@ -42,7 +42,7 @@ type Health struct {
 	// their step was to be undone before they came
 	Barred            int64
 	Conflicts, TooOld int64 // put into quarantine
-	// of Duplicates, those that Options.Seen knew
+	// of Duplicates, those that Options.Front.Seen knew
 	Cached int64
 	// parked for a build that handles their type
 	Left int64

@@ -14,15 +14,15 @@ const hintEvery = 50 * time.Millisecond
 // hinted takes e as attempt does, unless a hint says that another process has it in hand: then it waits at
 // its place, for no longer than it would wait for a rival at the database, which decides.
 func (in *Inbox[TTx]) hinted(ctx context.Context, e *entry) result {
-	if in.o.Ahead == nil || e.parked != nil || e.suspect || e.alone || !e.readable() || in.key.Load() == nil || in.isBegun(ctx, e) {
+	if in.o.Front.Ahead == nil || e.parked != nil || e.suspect || e.alone || !e.readable() || in.key.Load() == nil || in.isBegun(ctx, e) {
 		return in.attempt(ctx, e)
 	}
 	key := in.seal(e, "").Key
-	if !in.o.Ahead.Claim(ctx, key) && time.Duration(e.hints)*hintEvery < in.o.Wait {
+	if !in.o.Front.Ahead.Claim(ctx, key) && time.Duration(e.hints)*hintEvery < in.o.Timeouts.Wait {
 		e.hints++
 		return result{entry: e, what: again, after: hintEvery, err: store.ErrBusy}
 	}
-	defer in.o.Ahead.Release(key)
+	defer in.o.Front.Ahead.Release(key)
 	return in.attempt(ctx, e)
 }
 

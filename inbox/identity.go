@@ -92,13 +92,13 @@ func ByPosition(d broker.Delivery) (store.Identity, error) {
 const positionSource = "position"
 
 // ErrPositions ends a consumer that knows messages by ByPosition where a redelivery has another position.
-var ErrPositions = errors.New("inbox: Options.Identity is ByPosition, but positions of this broker last for one connection only, " +
+var ErrPositions = errors.New("inbox: Options.Identity.Of is ByPosition, but positions of this broker last for one connection only, " +
 	"so that each redelivery would be another message: use ByID, ByHeader, ByField or ByHash")
 
 // identify says what a delivery is, by the user's own function if there is one.
 func (in *Inbox[TTx]) identify(d broker.Delivery) (id store.Identity, err error) {
 	defer failure.Recover(&err)
-	by := in.o.Identity
+	by := in.o.Identity.Of
 	if by == nil {
 		by = ByID
 	}
@@ -114,10 +114,10 @@ func (in *Inbox[TTx]) print(e *entry) int64 {
 	if key == nil {
 		return 0
 	}
-	if in.o.Fingerprint == nil {
-		return key.Of([]byte(e.Type), in.o.Attempt.without(e.Data))
+	if in.o.Identity.Fingerprint == nil {
+		return key.Of([]byte(e.Type), in.o.Identity.Attempt.without(e.Data))
 	}
-	what := in.o.Fingerprint(e.Message)
+	what := in.o.Identity.Fingerprint(e.Message)
 	if what == nil {
 		return 0
 	}

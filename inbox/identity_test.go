@@ -73,14 +73,14 @@ func TestWhatIsNotComparedMayDiffer(t *testing.T) {
 		}
 		return m.Data[:2]
 	}
-	for name, o := range map[string]*inbox.Options{"default": {Now: w.clock}, "own": {Now: w.clock, Fingerprint: own}} {
+	for name, o := range map[string]*inbox.Options{"default": {Now: w.clock}, "own": {Now: w.clock, Identity: inbox.Identity{Fingerprint: own}}} {
 		in := w.inbox(o, keep)
 		a := w.message(name, "1")
 		b := a
 		b.Time, b.Headers, b.TraceParent = time.Now(), []skald.Header{{Name: "again", Value: []byte("yes")}}, "00-other"
 		c := w.message(name, "x2")
 		w.publish(a, b, c)
-		if o.Fingerprint != nil {
+		if o.Identity.Fingerprint != nil {
 			b.Data = []byte(`"1 later"`)
 			c.Data = []byte(`"x3"`)
 			w.publish(b, c)
@@ -216,7 +216,7 @@ func TestAdmittedMessagesFailAndAreRejected(t *testing.T) {
 func TestAdmittedMessagesAreParkedAsOthersAre(t *testing.T) {
 	w := newWorld(t, 1)
 	f := &moody{on: map[string]error{"1": errors.New("no"), "admitted": errors.New("never")}}
-	in := w.inbox(&inbox.Options{Now: w.clock, Attempts: 3}, f.handle)
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 3}}, f.handle)
 	w.publish(w.message("k", "1"))
 	w.quiet(in)
 	for _, m := range []skald.Message{w.message("k", "admitted"), w.message("k", "too")} {
@@ -321,12 +321,12 @@ func TestIdentityOfTheUsersChoice(t *testing.T) {
 // A business key: two messages of other ids about one order are one, and the order is taken once.
 func TestBusinessKey(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.inbox(&inbox.Options{Now: w.clock, Identity: func(d broker.Delivery) (store.Identity, error) {
+	in := w.inbox(&inbox.Options{Now: w.clock, Identity: inbox.Identity{Of: func(d broker.Delivery) (store.Identity, error) {
 		if d.Key == nil {
 			panic("no key")
 		}
 		return store.Identity{Source: "order", ID: string(d.Key)}, nil
-	}}, keep)
+	}}}, keep)
 	none := w.message("", "bad")
 	none.ID = ""
 	w.publish(w.message("k", "1"), w.message("k", "1"), w.message("j", "1"), w.message("k", "2"), none)
@@ -345,7 +345,7 @@ func TestResults(t *testing.T) {
 	w := newWorld(t, 1)
 	type answer struct{ Left int }
 	placed := skald.Event[string]{Topic: "stock", Type: "reserved"}
-	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock, Again: func(m skald.Message) bool { return string(m.Key) != "silent" }})
+	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock, Identity: inbox.Identity{Again: func(m skald.Message) bool { return string(m.Key) != "silent" }}})
 	inbox.OnResult(in, said, func(_ context.Context, tx tx, m skald.Received[string]) (inbox.Result, error) {
 		r := inbox.Result{Code: 201, Value: answer{7}, Say: []skald.Draft{placed.New("k", m.Value), placed.New("k", "and more")}}
 		if m.Value == "no" {

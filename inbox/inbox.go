@@ -11,18 +11,11 @@
 package inbox
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
-	"log/slog"
-	"os"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
@@ -32,173 +25,9 @@ import (
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/internal/fingerprint"
-	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/telemetry"
-	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
 )
-
-// Options of an Inbox. The zero value works.
-type Options struct {
-	// Workers is how many handlers run at the same time. Default 16. Messages of one key never do.
-	Workers int
-	// Batch is how many messages may share a transaction, so that they share its COMMIT: each ends as it
-	// would alone, but a handler may run twice, and sees what those before it wrote. About 100 is best. As
-	// many do as there are for each worker, one where little comes; nothing waits. Default 1.
-	Batch int
-	// Isolation of the transactions that handlers run in. Those that collide by it are tried again at once.
-	// At a higher one than the default on PostgreSQL only, or on SQLite, whose transactions are serializable
-	// in any case. Default store.ReadCommitted.
-	Isolation store.Isolation
-	// Handle is how long one handler may take; then its context ends and the message is tried again. Default
-	// 60 s.
-	Handle time.Duration
-	// Wait is how long an intake may wait for a rival that has the message or an entity in hand. Default 5 s.
-	Wait time.Duration
-	// Drain bounds how long Run goes on with what was begun once its context is done. Default 20 s. Handlers
-	// still at work then have their context ended; Run leaves a second later, whether they heed it or not.
-	Drain time.Duration
-	// MaxHeld is how many unacknowledged deliveries a partition may have before it pauses. Default 10,000; at
-	// 16 MiB of them it pauses in any case.
-	MaxHeld int
-	// MaxBytes bounds the messages in memory, in bytes: the unacknowledged ones of all partitions together,
-	// and half as many claimed ones. Partitions pause so that they keep it; what the broker's client has
-	// fetched is apart. Default 64 MiB, at least 8 MiB.
-	MaxBytes int
-	// MaxRecord is the largest payload that is handled, in bytes, and the most that key, headers and
-	// attributes may take together. A larger record is a dead letter of the kind too_large, with its size,
-	// its SHA-256, its position and its first 64 KiB. Default 900 KiB, which is the most that an outbox
-	// takes.
-	MaxRecord int
-	// RetryFirst and RetryMost are the waits before a failed message is tried again: doubled from the one to
-	// the other, with jitter. Defaults 100 ms and 5 min. After an outage it is 30 s at most.
-	RetryFirst, RetryMost time.Duration
-	// Attempts and Age are after how many failures, and how long after the first of them, a message becomes a
-	// dead letter. Defaults 25, which takes about an hour, and 24 h.
-	Attempts int
-	Age      time.Duration
-	// Classify says what an error means for its message, "" leaves it to Skald: a panic, skald.Permanent,
-	// skald.UnknownVersion and what the codec cannot read are told apart; all else, the violation of a
-	// constraint of yours and the error of another service too, is Transient. Default: none. It is not asked
-	// of Reject, RetryAfter and Outage, nor of outages of the transaction that was lent.
-	Classify func(m skald.Message, err error) failure.Class
-	// MaxCrashes is how often a message may end its process, by what cannot be recovered from, while nothing
-	// but it is run; then it is a dead letter. What was left in hand by a process that died is run so.
-	// Default 3.
-	MaxCrashes int
-	// FreeDead lets the messages of a key go on behind a dead letter. Default: they wait, in order, until it
-	// is redriven or dropped.
-	FreeDead bool
-	// RejectDead keeps each rejection as a dead letter, too, with its code and reason; the verdict stands,
-	// and is answered again. It does not hold its key, unless RejectHolds. Default: no.
-	RejectDead, RejectHolds bool
-	// DeadTopic is told of each dead letter, through the outbox: by reference (a failure.Announcement), or
-	// with DeadCopy by the message itself, unless that would be too large, which is logged. A copy of a
-	// message without a type has failure.CopyType. Default: none.
-	DeadTopic string
-	DeadCopy  bool
-	// DeadHeaders are the names that the headers of a copy have instead of x-attempt, x-failed-reason,
-	// x-failed-at, x-original-id, x-original-source and x-original-topic; "" leaves one out. They stand
-	// behind the message's own, of which those of the same names are left out. Default: these names.
-	DeadHeaders map[string]string
-	// Breaker stops the consumer where many messages fail in one way. Default: as it says.
-	Breaker Breaker
-	// ParkedRows and ParkedBytes bound what is parked for the consumer, KeyRows and KeyBytes what is parked
-	// of one key: then the partition pauses at the broker. Defaults 100,000 and 1 GiB, 10,000 and 256 MiB.
-	// The first two are counted now and then, so that a few more may be; above 10,000 rows PostgreSQL
-	// estimates them.
-	ParkedRows, ParkedBytes int64
-	KeyRows, KeyBytes       int64
-	// Host and Version are noted with failures. Defaults: the name of the host, the version of the main
-	// module.
-	Host, Version string
-
-	// Member is the stable name of this instance at the broker. Empty: none.
-	Member string
-	// Entities names the entities that a message is about: they are locked with the mark, in the same round
-	// trip.
-	Entities func(skald.Message) []store.Lock
-	// Settings of the database hold in the transaction of a message's handler, set in the same round trip:
-	// the tenant that row-level security asks for, a role. PostgreSQL only. Default: none.
-	Settings func(skald.Message) []store.Setting
-
-	// Identity says what a message is, for ever: a second one of the same identity is not taken. Default
-	// ByID. ByHeader, ByField, ByHash and ByPosition are for messages without an id of their own; a business
-	// key is a function of yours. Where it gives an error the message fails. Ids that are UUIDs of version 7
-	// carry their time: see Retention in docs/operations.md.
-	Identity func(broker.Delivery) (store.Identity, error)
-	// Attempt reads how often a message failed before it came here, as a retry topic notes it:
-	// AttemptByHeader or AttemptByField. Those failures count towards Attempts. Default: none.
-	Attempt AttemptSource
-	// Fingerprint is what must not differ between messages of one identity: one that does is put into
-	// quarantine. Nil bytes: nothing is compared. Default: type and payload, without the field that
-	// AttemptByField reads.
-	Fingerprint func(skald.Message) []byte
-	// Again: repeats of these messages have sent again what was said with them the first time (Result.Say,
-	// and that of a rejection), under the same ids. It must have been so then. Default: of none.
-	Again func(skald.Message) bool
-
-	// Seen is asked before the database whether messages are finished, and told of those that are: a repeat
-	// that it knows costs no statement. It cannot make anything wrong: see once.Cache. Its TTL has to be
-	// within the time for which marks are kept, else the inbox does not start. Default: none.
-	Seen once.Cache
-	// Ahead tells of messages that another process seems to have in hand: they wait at their place, for no
-	// longer than Wait, without a connection. It is a hint and guards nothing. It is asked for each message
-	// that is taken alone. Default: none.
-	Ahead once.Hint
-
-	// Keep has Run see to the retention of the database, marks first of all: of all instances that have it,
-	// one at a time does. Nil: a relay of this database does. It needs the rights of a relay.
-	Keep *store.Retention
-	// Window says what marks have to outlive; it is compared at the start with how long they are kept. See
-	// there.
-	Window Window
-
-	Codec  skald.Codec                // for drafts of a rejection that name none. Default JSON
-	Now    func() time.Time           // default time.Now
-	NewID  func(now time.Time) string // default: UUIDs of version 7
-	Logger *slog.Logger               // ids and positions, never payloads. Default slog.Default()
-
-	MeterProvider  metric.MeterProvider // default OpenTelemetry's global one
-	TracerProvider trace.TracerProvider // for a span of each attempt at a message. Default the global one
-}
-
-func (o *Options) orDefaults() Options {
-	var d Options
-	if o != nil {
-		d = *o
-	}
-	d.Workers = max(1, cmp.Or(d.Workers, 16))
-	d.Batch = max(1, d.Batch)
-	d.Handle = cmp.Or(d.Handle, time.Minute)
-	d.Wait = cmp.Or(d.Wait, 5*time.Second)
-	d.Drain = cmp.Or(d.Drain, 20*time.Second)
-	d.MaxHeld = cmp.Or(d.MaxHeld, 10_000)
-	d.MaxBytes = max(cmp.Or(d.MaxBytes, 64<<20), 8<<20)
-	d.MaxRecord = cmp.Or(d.MaxRecord, complete.MaxData)
-	d.RetryFirst = cmp.Or(d.RetryFirst, 100*time.Millisecond)
-	d.RetryMost = cmp.Or(d.RetryMost, 5*time.Minute)
-	d.Attempts = max(1, cmp.Or(d.Attempts, 25))
-	d.Age = cmp.Or(d.Age, 24*time.Hour)
-	d.MaxCrashes = max(1, cmp.Or(d.MaxCrashes, 3))
-	d.ParkedRows, d.ParkedBytes = cmp.Or(d.ParkedRows, 100_000), cmp.Or(d.ParkedBytes, 1<<30)
-	d.Breaker = d.Breaker.orDefaults()
-	d.KeyRows, d.KeyBytes = cmp.Or(d.KeyRows, 10_000), cmp.Or(d.KeyBytes, 256<<20)
-	if d.Host == "" {
-		d.Host, _ = os.Hostname() // or none
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && d.Version == "" {
-		d.Version = info.Main.Version
-	}
-	if d.Now == nil {
-		d.Now = time.Now
-	}
-	if d.Logger == nil {
-		d.Logger = slog.Default()
-	}
-	d.Logger = shortlog.New(d.Logger)
-	return d
-}
 
 // A Handler works on one message inside tx, which the inbox commits. Nil: done. skald.Reject: undone for
 // good, and others are told. skald.RetryAfter: not yet. skald.Permanent: a dead letter. Any other error:
@@ -304,7 +133,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		steps:       map[kind]course{},
 		calls:       map[kind]outside[TTx]{},
 		parkedQueue: newParkedQueue(),
-		retry:       failure.Retry{First: d.RetryFirst, Most: d.RetryMost, Attempts: d.Attempts, Age: d.Age},
+		retry:       failure.Retry{First: d.Retry.First, Most: d.Retry.Most, Attempts: d.Retry.Attempts, Age: d.Retry.Age},
 		prints:      failure.NewFingerprints(),
 		breaker:     breaker{o: d.Breaker},
 		partitions:  map[string]*partition{},
@@ -315,8 +144,8 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		health:      Health{Live: true, Why: "not subscribed yet"},
 		sayApart:    backoff.Rarely{First: time.Second, Most: time.Minute},
 	}
-	in.announce = failure.Announcer{Topic: d.DeadTopic, Copy: d.DeadCopy, Headers: d.DeadHeaders, Complete: in.with.Messages, Logger: d.Logger}
-	in.checkpointer.member = d.Member
+	in.announce = failure.Announcer{Topic: d.Dead.Topic, Copy: d.Dead.Copy, Headers: d.Dead.Headers, Complete: in.with.Messages, Logger: d.Logger}
+	in.checkpointer.member = d.Instance.Member
 	in.checkpointer.reset(true)
 	return in
 }

@@ -45,7 +45,7 @@ func TestCollisionIsTriedAgainInPlace(t *testing.T) {
 			w := newWorld(t, 1)
 			db := &serial{Store: w.db}
 			left := map[string]int{"some": 3, "always": 1 << 30}
-			in := w.over(db, &inbox.Options{Now: w.clock, Isolation: store.Serializable, Batch: batch, Workers: 1}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			in := w.over(db, &inbox.Options{Now: w.clock, Transaction: inbox.Transaction{Isolation: store.Serializable}, Batch: batch, Workers: 1}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
 				if left[m.Value]--; left[m.Value] >= 0 {
 					return errors.Join(note(tx, "undone", m.Value), collision{})
 				}
@@ -79,7 +79,7 @@ func TestCollisionIsTriedAgainInPlace(t *testing.T) {
 // A store that has no levels of isolation stops a consumer that asks for one.
 func TestIsolationWhereThereIsNone(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.inbox(&inbox.Options{Isolation: store.Serializable}, keep)
+	in := w.inbox(&inbox.Options{Transaction: inbox.Transaction{Isolation: store.Serializable}}, keep)
 	w.publish(w.message("k", "1"))
 	stop := run(t, in)
 	until(t, "the consumer ends", func() bool { return !in.Health().Live })

@@ -28,7 +28,7 @@ func testOtherTransaction[TTx comparable](t *testing.T, open opening[TTx]) {
 	g, other := open(w), newWorld(t, 1)
 	out, foreign, answer := outbox.New(g.db, nil), outbox.New(other.db, nil), skald.Event[string]{Topic: "answers", Type: "answered"}
 	var silent, meant error
-	in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Attempts: 1, Now: w.clock})
+	in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Retry: inbox.Retry{Attempts: 1}, Now: w.clock})
 	inbox.On(in, said, func(ctx context.Context, own TTx, m skald.Received[string]) error {
 		theirs := other.db.BeginTx()
 		silent = foreign.Write(ctx, theirs, answer.New("k", "lost"))
@@ -64,7 +64,7 @@ func TestWriteInASavepoint(t *testing.T) {
 	g := onPostgres(t)(w)
 	out, answer := outbox.New(g.db, nil), skald.Event[string]{Topic: "answers", Type: "answered"}
 	var other error
-	in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Attempts: 1, Batch: 10})
+	in := inbox.New(g.db, w.bus, "stock", &inbox.Options{Retry: inbox.Retry{Attempts: 1}, Batch: 10})
 	inbox.OnBatch(in, said, func(ctx context.Context, own pgx.Tx, ms []skald.Received[string]) error {
 		rival, err := g.db.Begin(ctx, store.Intake{})
 		if err != nil {

@@ -23,7 +23,7 @@ const faultTooLarge = string(failure.TooLarge) + ": "
 // limit makes of a record that is too large what is kept of it, and says so in its Fault. A type that nobody
 // handles is left as it is: it is skipped.
 func (in *Inbox[TTx]) limit(d *broker.Delivery) {
-	most := in.o.MaxRecord
+	most := in.o.Limits.Record
 	rest := weight.Bytes(&d.Message) - len(d.Data)
 	if k := (kind{d.Topic, d.Type}); len(d.Data) <= most && rest <= most || d.Fault == nil && in.handlers[k] == nil && !in.knownTypes.others[k] {
 		return
@@ -44,24 +44,24 @@ func (in *Inbox[TTx]) limit(d *broker.Delivery) {
 }
 
 // regulate pauses the partitions that have too much unacknowledged and resumes those that have worked half of
-// it off. Where all partitions together have half of Options.MaxBytes, a partition that has more than its
+// it off. Where all partitions together have half of Options.Limits.Bytes, a partition that has more than its
 // share of the other half waits, too.
 func (in *Inbox[TTx]) regulate() {
 	all := 0
 	for _, l := range in.partitions {
 		all += l.bytes
 	}
-	most := min(maxHeldBytes, in.o.MaxBytes/2)
-	if all >= in.o.MaxBytes/2 {
-		most = min(most, in.o.MaxBytes/2/len(in.partitions))
+	most := min(maxHeldBytes, in.o.Limits.Bytes/2)
+	if all >= in.o.Limits.Bytes/2 {
+		most = min(most, in.o.Limits.Bytes/2/len(in.partitions))
 	}
 	for name, l := range in.partitions {
 		switch n := len(l.entries); {
-		case !l.paused && (n >= in.o.MaxHeld || l.bytes >= most || l.full > 0):
+		case !l.paused && (n >= in.o.Limits.Held || l.bytes >= most || l.full > 0):
 			l.paused = true
 			in.sub.Pause(name)
 			in.o.Logger.Warn("inbox: partition paused", "consumer", in.group, "partition", name, "unacknowledged", n, "bytes", l.bytes)
-		case l.paused && n <= in.o.MaxHeld/2 && l.bytes <= most/2 && l.full == 0:
+		case l.paused && n <= in.o.Limits.Held/2 && l.bytes <= most/2 && l.full == 0:
 			l.paused = false
 			in.sub.Resume(name)
 		}

@@ -44,12 +44,12 @@ func (in *Inbox[TTx]) checkWindow(ctx context.Context) error {
 		return err
 	}
 	broken := w.Broken()
-	if len(broken) > 0 && !in.o.Window.Short {
+	if len(broken) > 0 && !in.o.Retention.Window.Short {
 		err := broken[0]
 		for _, more := range broken[1:] {
 			err = fmt.Errorf("%w; %w", err, more)
 		}
-		return fmt.Errorf("%w; to start all the same: inbox.Options.Window.Short", err)
+		return fmt.Errorf("%w; to start all the same: inbox.Options.Retention.Window.Short", err)
 	}
 	for _, err := range broken {
 		in.o.Logger.WarnContext(ctx, "inbox: marks are kept too briefly", "consumer", in.group, "error", err)
@@ -63,8 +63,8 @@ func (in *Inbox[TTx]) checkWindow(ctx context.Context) error {
 
 // window is what is to be compared.
 func (in *Inbox[TTx]) window(ctx context.Context) (retention.Window, error) {
-	o := in.o.Window
-	w := retention.Window{Outbox: cmp.Or(o.Outbox, 7*24*time.Hour), Age: in.o.Age, Saga: o.Saga, Dead: o.Dead}
+	o := in.o.Retention.Window
+	w := retention.Window{Outbox: cmp.Or(o.Outbox, 7*24*time.Hour), Age: in.o.Retry.Age, Saga: o.Saga, Dead: o.Dead}
 	keep, err := in.keeps(ctx)
 	if err != nil {
 		return w, err
@@ -76,8 +76,8 @@ func (in *Inbox[TTx]) window(ctx context.Context) (retention.Window, error) {
 
 // keeps is the retention that holds for the marks: ours, if we see to it, or that which was seen to last.
 func (in *Inbox[TTx]) keeps(ctx context.Context) (store.Retention, error) {
-	if in.o.Keep != nil {
-		return retention.OrDefaults(*in.o.Keep)
+	if in.o.Retention.Keep != nil {
+		return retention.OrDefaults(*in.o.Retention.Keep)
 	}
 	status, err := in.db.Status(ctx, store.StatusQuery{Retention: true})
 	if err != nil {
@@ -90,7 +90,7 @@ func (in *Inbox[TTx]) keeps(ctx context.Context) (store.Retention, error) {
 // brokerKeeps is how long the broker keeps a message, by topic.
 func (in *Inbox[TTx]) brokerKeeps(ctx context.Context) (map[string]time.Duration, error) {
 	out := map[string]time.Duration{}
-	if d := in.o.Window.Broker; d > 0 {
+	if d := in.o.Retention.Window.Broker; d > 0 {
 		for _, topic := range in.topics {
 			out[topic] = d
 		}
@@ -117,7 +117,7 @@ func (in *Inbox[TTx]) brokerKeeps(ctx context.Context) (map[string]time.Duration
 	}
 	if len(unknown) > 0 {
 		slices.Sort(unknown)
-		in.o.Logger.InfoContext(ctx, "inbox: the broker does not tell how long it keeps messages; give inbox.Options.Window.Broker to have it compared with the marks",
+		in.o.Logger.InfoContext(ctx, "inbox: the broker does not tell how long it keeps messages; give inbox.Options.Retention.Window.Broker to have it compared with the marks",
 			"consumer", in.group, "topics", strings.Join(unknown, ", "))
 	}
 	return out, nil

@@ -31,7 +31,7 @@ func (e *entry) identity() store.Identity {
 
 // parcel is e as it is to be kept, with what is known of it so far.
 func (in *Inbox[TTx]) parcel(e *entry) *store.Park {
-	k := &store.Park{MostRows: in.o.KeyRows, MostBytes: in.o.KeyBytes, Step: e.takes()}
+	k := &store.Park{MostRows: in.o.Limits.KeyRows, MostBytes: in.o.Limits.KeyBytes, Step: e.takes()}
 	if e.parked != nil {
 		k.Parked = *e.parked
 		k.Claims, k.Session = 0, "" // this is the answer
@@ -114,7 +114,7 @@ func (in *Inbox[TTx]) store(ctx context.Context, e *entry, end undo, effect stor
 		return result{entry: e, what: full, err: fmt.Errorf("%w: %w", ErrFull, cause(r.err))}
 	}
 	// What the handler was given of time may be over.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), in.o.Wait+5*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), in.o.Timeouts.Wait+5*time.Second)
 	defer cancel()
 	stands, err := end(ctx, effect)
 	switch {
@@ -146,7 +146,7 @@ func cause(err error) error {
 func (in *Inbox[TTx]) room() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.kept.Parked < in.o.ParkedRows && in.kept.Bytes < in.o.ParkedBytes
+	return in.kept.Parked < in.o.Limits.ParkedRows && in.kept.Bytes < in.o.Limits.ParkedBytes
 }
 
 // giveBack lets a claimed message be claimed again soon, instead of when its lease is over: the later, the

@@ -95,7 +95,7 @@ func TestRepeatOfAKeptMessageIsDropped(t *testing.T) {
 func TestDeadAfterTheLastAttemptWithItsDiagnostics(t *testing.T) {
 	w := newWorld(t, 1)
 	f := &moody{on: map[string]error{"2": fmt.Errorf("pay order 4711: %w", errors.New("no such column"))}}
-	in := w.inbox(&inbox.Options{Now: w.clock, Attempts: 3, Host: "host-1", Version: "v9"}, f.handle)
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 3}, Instance: inbox.Instance{Host: "host-1", Version: "v9"}}, f.handle)
 	bad := w.message("k", "2")
 	bad.Headers = []skald.Header{{Name: "x", Value: []byte{0, 0xff}}}
 	w.publish(w.message("k", "1"), bad, w.message("k", "3"), w.message("l", "a"))
@@ -130,7 +130,7 @@ func TestDeadAfterTheLastAttemptWithItsDiagnostics(t *testing.T) {
 func TestDeadLetterFreesItsKeyByOption(t *testing.T) {
 	w := newWorld(t, 1)
 	f := &moody{on: map[string]error{"2": skald.Permanent(errors.New("never"))}}
-	in := w.inbox(&inbox.Options{Now: w.clock, FreeDead: true}, f.handle)
+	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{FreeKey: true}}, f.handle)
 	w.publish(w.message("k", "1"), w.message("k", "2"), w.message("k", "3"))
 	w.quiet(in)
 	w.expect("k", "1 3")
@@ -158,12 +158,12 @@ func TestEachClassEndsAsItShould(t *testing.T) {
 	version := true
 	mine := errors.New("duplicate key value violates payments.order_id")
 	f := &moody{on: map[string]error{"permanent": fmt.Errorf("deep: %w", skald.Permanent(errors.New("x"))), "unique": mine}}
-	in := w.inbox(&inbox.Options{Now: w.clock, Attempts: 2, Age: time.Hour, Classify: func(_ skald.Message, err error) failure.Class {
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 2, Age: time.Hour, Classify: func(_ skald.Message, err error) failure.Class {
 		if errors.Is(err, mine) {
 			return failure.Permanent
 		}
 		return ""
-	}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+	}}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		switch {
 		case m.Value == "panic":
 			panic("nil map")
@@ -206,7 +206,7 @@ func TestEachClassEndsAsItShould(t *testing.T) {
 
 func TestTooOldAFailureIsDead(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.inbox(&inbox.Options{Now: w.clock, Age: time.Hour}, func(context.Context, tx, skald.Received[string]) error {
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Age: time.Hour}}, func(context.Context, tx, skald.Received[string]) error {
 		return skald.UnknownVersion(errors.New("schema 9"))
 	})
 	w.publish(w.message("k", "1"))
@@ -224,7 +224,7 @@ func TestTooOldAFailureIsDead(t *testing.T) {
 func TestRedriveBeginsTheAgeAnew(t *testing.T) {
 	w := newWorld(t, 1)
 	fails, tries := true, 0
-	in := w.inbox(&inbox.Options{Now: w.clock, Age: time.Hour, Attempts: 3}, func(_ context.Context, x tx, m skald.Received[string]) error {
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Age: time.Hour, Attempts: 3}}, func(_ context.Context, x tx, m skald.Received[string]) error {
 		if tries++; fails {
 			return errors.New("no")
 		}
@@ -256,12 +256,11 @@ func TestRedriveBeginsTheAgeAnew(t *testing.T) {
 
 // At the cap the partition pauses at the broker, and goes on by itself.
 func TestFullKeyPausesItsPartition(t *testing.T) {
-	for name, o := range map[string]*inbox.Options{"rows of the key": {KeyRows: 3}, "bytes of the key": {KeyBytes: 10}, "rows": {ParkedRows: 3}, "bytes": {ParkedBytes: 10}} {
+	for name, o := range map[string]inbox.Limits{"rows of the key": {KeyRows: 3}, "bytes of the key": {KeyBytes: 10}, "rows": {ParkedRows: 3}, "bytes": {ParkedBytes: 10}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
 			f := &moody{on: map[string]error{"1": errors.New("no")}}
-			o.Now = w.clock
-			in := w.inbox(o, f.handle)
+			in := w.inbox(&inbox.Options{Now: w.clock, Limits: o}, f.handle)
 			for n := range 6 {
 				w.publish(w.message("k", fmt.Sprint(n+1)))
 				w.quiet(in)
@@ -286,7 +285,7 @@ func TestFullKeyPausesItsPartition(t *testing.T) {
 func TestDeadLetterIsAnnounced(t *testing.T) {
 	w := newWorld(t, 1)
 	f := &moody{on: map[string]error{"x": skald.Permanent(errors.New("never"))}}
-	in := w.inbox(&inbox.Options{Now: w.clock, DeadTopic: "dead"}, f.handle)
+	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead"}}, f.handle)
 	m := w.message("k", "x")
 	m.CorrelationID = "whole"
 	w.publish(m)
@@ -303,7 +302,7 @@ func TestDeadLetterIsAnnounced(t *testing.T) {
 
 func TestDeadLetterIsCopiedUnlessItIsTooLarge(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.inbox(&inbox.Options{Now: w.clock, DeadTopic: "dead", DeadCopy: true}, func(context.Context, tx, skald.Received[string]) error {
+	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true}}, func(context.Context, tx, skald.Received[string]) error {
 		return skald.Permanent(errors.New("never"))
 	})
 	small, large := w.message("k", "x"), w.message("l", "x")

@@ -87,7 +87,7 @@ func (in *Inbox[TTx]) appetite() int {
 	case alone:
 		most = 1
 	}
-	if n := len(in.parkedQueue.claimed); 2*n <= most && in.parkedQueue.bytesClaimed() < in.o.MaxBytes/2-store.PageBytes {
+	if n := len(in.parkedQueue.claimed); 2*n <= most && in.parkedQueue.bytesClaimed() < in.o.Limits.Bytes/2-store.PageBytes {
 		return most - n
 	}
 	return 0
@@ -268,7 +268,7 @@ func (in *Inbox[TTx]) settleClaimed(r result, now time.Time) {
 	case later, failed:
 		wait = r.after
 	case again, outage, unkept:
-		wait = max(r.after, in.o.RetryFirst)
+		wait = max(r.after, in.o.Retry.First)
 	case stale, full:
 		wait = lookEvery
 	}

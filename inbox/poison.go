@@ -19,7 +19,7 @@ func (in *Inbox[TTx]) careful(ctx context.Context, e *entry) (r result, over boo
 	case e.parked == nil:
 		k.Claims = trusted - 1
 		return in.putAside(ctx, e, k)
-	case e.parked.CrashCount >= in.o.MaxCrashes:
+	case e.parked.CrashCount >= in.o.Retry.Crashes:
 		return in.killer(ctx, e, k), true
 	default:
 		r = in.charge(ctx, e, k)
@@ -51,7 +51,7 @@ func (in *Inbox[TTx]) ahead(ctx context.Context, e *entry) result {
 // the suspect is kept already, and was not acknowledged.
 func (in *Inbox[TTx]) putAside(ctx context.Context, e *entry, k *store.Park) (r result, over bool) {
 	m := in.mark(e)
-	unit, err := in.db.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Server: e.server, Wait: in.o.Wait, Handle: in.o.Handle})
+	unit, err := in.db.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Server: e.server, Wait: in.o.Timeouts.Wait, Handle: in.o.Timeouts.Handle})
 	if err != nil {
 		return in.storeFailed(ctx, e, fmt.Errorf("take in %s: %w", e.ID, err)), true
 	}
@@ -72,12 +72,12 @@ func (in *Inbox[TTx]) putAside(ctx context.Context, e *entry, k *store.Park) (r 
 func (in *Inbox[TTx]) killer(ctx context.Context, e *entry, k *store.Park) result {
 	c, takes := in.steps[kind{e.Topic, e.Type}]
 	takes = takes && c.state != store.StepUndone && e.call == nil
-	blind := takes && e.parked.CrashCount >= 2*in.o.MaxCrashes
+	blind := takes && e.parked.CrashCount >= 2*in.o.Retry.Crashes
 	if takes && !blind {
 		if r := in.charge(ctx, e, in.parcel(e)); r.what != handled {
 			return r
 		}
-		reading, cancel := context.WithTimeoutCause(ctx, in.o.Handle, failure.ErrTimeout)
+		reading, cancel := context.WithTimeoutCause(ctx, in.o.Timeouts.Handle, failure.ErrTimeout)
 		defer cancel()
 		var err error
 		if e.step, err = in.step(reading, e); err != nil {

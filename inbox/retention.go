@@ -19,7 +19,7 @@ const (
 // whatever consumers of this database they are of. Two that both believe to have it do no harm: each slot
 // goes under its own lock.
 func (in *Inbox[TTx]) keep(ctx context.Context) {
-	if in.o.Keep == nil {
+	if in.o.Retention.Keep == nil {
 		return
 	}
 	defer in.disown(ctx)
@@ -45,7 +45,7 @@ func (in *Inbox[TTx]) keep(ctx context.Context) {
 }
 
 func (in *Inbox[TTx]) maintain(ctx context.Context) (more bool, err error) {
-	did, err := in.db.Maintain(ctx, store.Maintain{Keep: *in.o.Keep, Owner: in.session, Lease: keepLease})
+	did, err := in.db.Maintain(ctx, store.Maintain{Keep: *in.o.Retention.Keep, Owner: in.session, Lease: keepLease})
 	if err == nil && (did.Rows != 0 || did.Marks != 0 || did.Steps != 0 || len(did.Left) > 0) {
 		in.o.Logger.InfoContext(ctx, "inbox: retention", "consumer", in.group, "rows", did.Rows, "marks", did.Marks, "steps", did.Steps, "left", did.Left)
 	}

@@ -36,7 +36,7 @@ func TestMarksGoWithoutARelay(t *testing.T) {
 	}
 	for _, keep := range []*store.Retention{nil, {}} {
 		ctx, cancel := context.WithCancel(t.Context())
-		in := inbox.New(w.db, w.bus, "c", &inbox.Options{Keep: keep, Now: w.clock})
+		in := inbox.New(w.db, w.bus, "c", &inbox.Options{Retention: inbox.Retention{Keep: keep}, Now: w.clock})
 		taken := make(chan struct{}, 1)
 		inbox.On(in, said, func(context.Context, tx, skald.Received[string]) error { taken <- struct{}{}; return nil })
 		ended := make(chan error, 1)
@@ -57,7 +57,7 @@ func TestMarksGoWithoutARelay(t *testing.T) {
 		}
 	}
 	var refused *store.RetentionError
-	err := inbox.New(w.db, w.bus, "c", &inbox.Options{Keep: &store.Retention{Marks: time.Hour}}).Run(t.Context())
+	err := inbox.New(w.db, w.bus, "c", &inbox.Options{Retention: inbox.Retention{Keep: &store.Retention{Marks: time.Hour}}}).Run(t.Context())
 	if !errors.As(err, &refused) {
 		t.Errorf("marks that go before the rows: %v", err)
 	}

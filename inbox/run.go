@@ -84,7 +84,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 	if err := in.enroll(ctx); err != nil {
 		return fmt.Errorf("consumer %s: %w", in.group, err)
 	}
-	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics, Member: in.o.Member, Owner: in.owner(), Resume: in.resume})
+	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics, Member: in.o.Instance.Member, Owner: in.owner(), Resume: in.resume})
 	if err != nil {
 		return fmt.Errorf("subscribe %s: %w", in.group, in.withRemedy(err))
 	}
@@ -92,9 +92,9 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 	return nil
 }
 
-// Run consumes until ctx is done; then it finishes what is in hand, for at most Options.Drain, and leaves the
-// group. Outages of the database or the broker are waited for, a topic that is not there yet too. It returns
-// an error only for what waiting cannot cure.
+// Run consumes until ctx is done; then it finishes what is in hand, for at most Options.Timeouts.Drain, and
+// leaves the group. Outages of the database or the broker are waited for, a topic that is not there yet
+// too. It returns an error only for what waiting cannot cure.
 //
 // A handler that ignores its context is not waited for: it is named in the log, and what it was at is not
 // acknowledged.
@@ -119,7 +119,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	keeper.Go(func() { in.keep(hard) })
 	err := l.run(ctx)
 	if err == nil {
-		stop := time.AfterFunc(in.o.Drain, kill)
+		stop := time.AfterFunc(in.o.Timeouts.Drain, kill)
 		err = l.drain(hard)
 		stop.Stop()
 	}

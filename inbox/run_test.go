@@ -96,7 +96,7 @@ func TestStopFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {
 func TestDrainIsBounded(t *testing.T) {
 	w := newWorld(t, 1)
 	begun := make(chan struct{})
-	in := w.inbox(&inbox.Options{Drain: time.Millisecond}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+	in := w.inbox(&inbox.Options{Timeouts: inbox.Timeouts{Drain: time.Millisecond}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		close(begun)
 		<-ctx.Done() // a handler that heeds its context ends with the drain
 		return ctx.Err()
@@ -119,7 +119,7 @@ func TestAHandlerThatIgnoresItsContextDoesNotHoldRun(t *testing.T) {
 	w := newWorld(t, 1)
 	begun, release := make(chan struct{}), make(chan struct{})
 	var log bytes.Buffer
-	in := w.inbox(&inbox.Options{Drain: time.Millisecond, Workers: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+	in := w.inbox(&inbox.Options{Timeouts: inbox.Timeouts{Drain: time.Millisecond}, Workers: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))},
 		func(ctx context.Context, tx tx, m skald.Received[string]) error {
 			if m.Value == "deaf" {
 				close(begun)
@@ -297,10 +297,10 @@ func TestHandlerThatCommitsItselfStopsTheConsumer(t *testing.T) {
 func TestNewLifeOfTheSameMemberEndsTheOldOne(t *testing.T) {
 	w := newWorld(t, 2)
 	ended := make(chan error, 1)
-	old := w.inbox(&inbox.Options{Member: "stock-1"}, keep)
+	old := w.inbox(&inbox.Options{Instance: inbox.Instance{Member: "stock-1"}}, keep)
 	go func() { ended <- old.Run(t.Context()) }()
 	until(t, "the old one is ready", func() bool { return old.Health().Ready })
-	stop := run(t, w.inbox(&inbox.Options{Member: "stock-1"}, keep))
+	stop := run(t, w.inbox(&inbox.Options{Instance: inbox.Instance{Member: "stock-1"}}, keep))
 	if err := <-ended; !errors.Is(err, broker.ErrClosed) {
 		t.Errorf("Run: %v", err)
 	}

@@ -120,7 +120,7 @@ func deployed(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx], want i
 		if wrap != nil {
 			db = wrap(db)
 		}
-		in := w.over(db, &inbox.Options{Now: w.clock, Attempts: 3}, func(context.Context, tx, skald.Received[string]) error {
+		in := w.over(db, &inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 3}}, func(context.Context, tx, skald.Received[string]) error {
 			runs++
 			return errors.New("no such column")
 		})
@@ -191,7 +191,7 @@ func goesRound(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx], want 
 	if err := w.bus.MakeTopics(t.Context(), 1, "dead"); err != nil {
 		t.Fatal(err)
 	}
-	in := w.over(wrap(w.db), &inbox.Options{Now: w.clock, DeadTopic: "dead", DeadCopy: true},
+	in := w.over(wrap(w.db), &inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true}},
 		func(context.Context, tx, skald.Received[string]) error { return skald.Permanent(errors.New("never")) })
 	m := w.message("", "x")
 	m.Headers = []skald.Header{{Name: "own", Value: []byte("1")}}

@@ -65,7 +65,7 @@ func restocked(t *testing.T, bug bugOf, want store.Outcome) {
 			t.Fatal(err)
 		}
 	}}
-	in := w.over(db, &inbox.Options{Now: w.clock, Entities: func(skald.Message) []store.Lock { return []store.Lock{lock} }},
+	in := w.over(db, &inbox.Options{Now: w.clock, Transaction: inbox.Transaction{Entities: func(skald.Message) []store.Lock { return []store.Lock{lock} }}},
 		func(_ context.Context, tx tx, m skald.Received[string]) error {
 			if n, _ := tx.Get("stock"); n == "" {
 				return skald.Reject(errors.New("out of stock"))

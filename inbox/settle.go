@@ -125,7 +125,7 @@ func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 	})
 	switch r.what {
 	case rejected:
-		in.parkedQueue.changed = in.parkedQueue.changed || in.o.RejectDead
+		in.parkedQueue.changed = in.parkedQueue.changed || in.o.Dead.Rejections
 	case queued, later, failed, dead:
 		in.parkedQueue.changed = true
 		if r.entry.parked == nil && r.what != dead {
@@ -138,7 +138,7 @@ func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 	}
 	if r.kept && r.what != handled && r.what != rejected {
 		in.parkedQueue.changed = in.parkedQueue.changed || r.what != duplicate
-		in.parkedQueue.soon(now.Add(max(r.after, in.o.RetryFirst)))
+		in.parkedQueue.soon(now.Add(max(r.after, in.o.Retry.First)))
 	}
 	if r.what == failed || r.what == dead {
 		in.complain(ctx, r)
@@ -153,7 +153,7 @@ func (in *Inbox[TTx]) complain(ctx context.Context, r result) {
 		"attempt", r.attempts, "error", r.err}
 	switch {
 	case r.what == dead:
-		in.o.Logger.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show", append(with, "key_waits", !in.o.FreeDead && e.Key != nil && !errors.Is(r.err, ErrUnhandled))...)
+		in.o.Logger.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show", append(with, "key_waits", !in.o.Dead.FreeKey && e.Key != nil && !errors.Is(r.err, ErrUnhandled))...)
 	case bits.OnesCount(uint(r.attempts)) == 1:
 		in.o.Logger.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits", append(with, "next", r.after)...)
 	}

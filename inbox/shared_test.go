@@ -219,7 +219,7 @@ func (s *sharing) start(who string, each hands) (cut, stop func()) {
 	bus := s.open(way)
 	name := strings.SplitN(s.topic, ".", 2)[0]
 	in := inbox.New(storedWrongly(pgstore.New(s.pool, &pgstore.Options{Schema: name})), bus, s.group,
-		&inbox.Options{Logger: slog.New(s), Workers: 4, Drain: 10 * time.Second})
+		&inbox.Options{Logger: slog.New(s), Workers: 4, Timeouts: inbox.Timeouts{Drain: 10 * time.Second}})
 	for typ, hand := range each {
 		if typ == "called" {
 			s.call(in, hand)

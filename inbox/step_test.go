@@ -219,7 +219,7 @@ func TestSecondMessageForAStep(t *testing.T) {
 // A step whose message is parked when it is undone is barred: tried again it ends so, and lets its key go.
 // Interleaving 1.
 func TestParkedStepIsBarred(t *testing.T) {
-	l := newTill(t, &inbox.Options{RetryFirst: time.Minute, RetryMost: time.Minute})
+	l := newTill(t, &inbox.Options{Retry: inbox.Retry{First: time.Minute, Most: time.Minute}})
 	l.fail = errors.New("not now")
 	waits := l.come(placed, purchase{Order: "a"})
 	next := l.message(placed, "a/order.placed", purchase{Order: "b"}) // of its key
@@ -486,7 +486,7 @@ func TestStepsBesideBatches(t *testing.T) {
 // A message that names no saga is a dead letter at once, and so is one whose function panics at last; a
 // handler that is set anew takes no step.
 func TestMessageWithoutAStep(t *testing.T) {
-	l := newTill(t, &inbox.Options{Attempts: 1})
+	l := newTill(t, &inbox.Options{Retry: inbox.Retry{Attempts: 1}})
 	l.come(placed, purchase{})
 	if dead := l.dead(); len(dead) != 1 || !strings.Contains(dead[0].Last.Why, inbox.ErrNoStep.Error()) {
 		t.Errorf("dead letters %+v", dead)

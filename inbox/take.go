@@ -37,7 +37,7 @@ var (
 	// ErrNoEnvelope is the failure of a message whose envelope cannot be read.
 	ErrNoEnvelope = errors.New("inbox: the envelope cannot be read")
 	// ErrTooLarge is the failure of a dead letter of the kind too_large that is redriven.
-	ErrTooLarge = errors.New("inbox: it was too large, and not all of it is kept: have it sent again in parts, or after Options.MaxRecord was raised, and drop this letter")
+	ErrTooLarge = errors.New("inbox: it was too large, and not all of it is kept: have it sent again in parts, or after Options.Limits.Record was raised, and drop this letter")
 )
 
 func (e *entry) readable() bool { return e.Fault == nil && e.unknown == nil }
@@ -95,7 +95,7 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 			return r
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, in.o.Handle+in.o.Wait, failure.ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, in.o.Timeouts.Handle+in.o.Timeouts.Wait, failure.ErrTimeout)
 	defer cancel()
 	intake, unit := in.begun(ctx, e)
 	var err error
@@ -121,7 +121,7 @@ func (in *Inbox[TTx]) untaken(ctx context.Context, e *entry, why error) result {
 		return r
 	}
 	m := store.Mark{Consumer: in.group, Identity: e.identity(), As: store.Done, Fingerprint: in.printed(e), KeyOrder: store.Arriving, Key: e.Key}
-	intake := store.Intake{Marks: []store.Mark{m}, Server: e.server, Wait: in.o.Wait, Handle: in.o.Handle}
+	intake := store.Intake{Marks: []store.Mark{m}, Server: e.server, Wait: in.o.Timeouts.Wait, Handle: in.o.Timeouts.Handle}
 	unit, err := in.db.Begin(ctx, intake)
 	if err != nil {
 		return r
@@ -134,7 +134,7 @@ func (in *Inbox[TTx]) untaken(ctx context.Context, e *entry, why error) result {
 	return in.carryOut(ctx, e, unit, intake)
 }
 
-// printed is the fingerprint of a message that Options.Fingerprint may not be made for.
+// printed is the fingerprint of a message that Options.Identity.Fingerprint may not be made for.
 func (in *Inbox[TTx]) printed(e *entry) (print int64) {
 	defer func() {
 		if recover() != nil {
@@ -149,9 +149,9 @@ func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake
 	intake = store.Intake{
 		Marks:     []store.Mark{in.mark(e)},
 		Server:    e.server,
-		Wait:      in.o.Wait,
-		Handle:    in.o.Handle + mercy,
-		Isolation: in.o.Isolation,
+		Wait:      in.o.Timeouts.Wait,
+		Handle:    in.o.Timeouts.Handle + mercy,
+		Isolation: in.o.Transaction.Isolation,
 	}
 	if in.handlers[kind{e.Topic, e.Type}] == nil {
 		return intake, nil // what this build could say of it is about other messages
@@ -162,11 +162,11 @@ func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake
 	if e.step != nil {
 		intake.Steps = []store.Step{*e.step}
 	}
-	if in.o.Entities != nil {
-		intake.Locks = in.o.Entities(e.Message)
+	if in.o.Transaction.Entities != nil {
+		intake.Locks = in.o.Transaction.Entities(e.Message)
 	}
-	if in.o.Settings != nil {
-		intake.Settings = in.o.Settings(e.Message)
+	if in.o.Transaction.Settings != nil {
+		intake.Settings = in.o.Transaction.Settings(e.Message)
 	}
 	return intake, nil
 }
@@ -194,7 +194,7 @@ func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx]
 	}
 	mark.As, mark.Reason = store.Rejected, no.Err.Error()
 	verdict.Mark, verdict.Answer = &mark, nil
-	if in.o.RejectDead {
+	if in.o.Dead.Rejections {
 		verdict.Park, verdict.Finish = in.rejection(e, no, r.Code), nil
 		verdict.Rows = append(verdict.Rows, in.announce.Rows(ctx, &verdict.Park.Parked)...)
 	}

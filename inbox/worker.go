@@ -77,7 +77,7 @@ func (in *Inbox[TTx]) end(ctx context.Context, e *entry, unit store.Unit[TTx], e
 // follows takes the next job, if there is one, and tells whether its transaction may be begun with the commit
 // of this one: it is to be taken as any message, and there is time left to wait for its rivals.
 func (d *worker[TTx]) follows(ctx context.Context) bool {
-	if until, ok := ctx.Deadline(); !ok || time.Until(until) < d.in.o.Wait+d.in.o.Handle/2 || ctx.Err() != nil {
+	if until, ok := ctx.Deadline(); !ok || time.Until(until) < d.in.o.Timeouts.Wait+d.in.o.Timeouts.Handle/2 || ctx.Err() != nil {
 		return false
 	}
 	if len(d.next) == 0 { // else a commit of this message has failed, and is tried again

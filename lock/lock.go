@@ -3,7 +3,7 @@
 // however that ends. Each commit under a lock raises the entity's version, which is the fencing token: Take
 // commits one, and later work with it stands only if nobody had the entity in between.
 //
-// A consumer names its entities in inbox.Options.Entities instead.
+// A consumer names its entities in inbox.Options.Transaction.Entities instead.
 package lock
 
 import (

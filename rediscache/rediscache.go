@@ -3,7 +3,7 @@
 // (see once.Cache), and while it does not answer it is not asked.
 //
 //	cache, err := rediscache.New(goredis.New(rdb), nil)
-//	in := inbox.New(db, bus, "stock", &inbox.Options{Seen: cache})
+//	in := inbox.New(db, bus, "stock", &inbox.Options{Front: inbox.Front{Seen: cache}})
 package rediscache
 
 import (

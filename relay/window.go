@@ -15,7 +15,8 @@ const (
 	// rests for about as long as the window took, which is three times its look.
 	restFactor = 3
 	restMost   = 5 * time.Millisecond
-	// restHearing is the factor of a relay whose source hears of commits: it looks no more often than rows come.
+	// restHearing is the factor of a relay whose source hears of commits: it looks no more often than rows
+	// come.
 	restHearing = 1
 
 	pollEach  = 105 * time.Millisecond // the longest pause between two looks, for each relay that works

@@ -104,7 +104,7 @@ func halves(beside inbox.Known[*memstore.Tx]) func(*sagatest.World) error {
 			session := db.Session()
 			p.OnCrash(session.Kill)
 			in := inbox.New(sagatest.CrashDriver[*memstore.Tx](p, session), sagatest.CrashBroker(p, bus.Client()), "stock", &inbox.Options{
-				Member: "new", Now: w.Now, NewID: w.NewID, Logger: slog.New(slog.DiscardHandler), RetryFirst: time.Millisecond})
+				Instance: inbox.Instance{Member: "new"}, Now: w.Now, NewID: w.NewID, Logger: slog.New(slog.DiscardHandler), Retry: inbox.Retry{First: time.Millisecond}})
 			inbox.On(in, skald.Event[string]{Topic: "orders", Type: "said"}, func(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
 				if m.ID == "m-3" {
 					return skald.Reject(errors.New("no"))

@@ -101,8 +101,8 @@ func buildCallsFor[TTx any](handle time.Duration, open opening[TTx], bug func(w 
 
 func (c *calls[TTx]) session(p *sagatest.Process, name string, bus *membroker.Broker) error {
 	in := inbox.New(c.on.session(p), sagatest.CrashBroker(p, bus.Client()), "consumer", &inbox.Options{
-		Now: c.w.Now, NewID: c.w.NewID, Logger: slog.New(slog.DiscardHandler), Member: name, Wait: time.Millisecond, Handle: c.handle,
-		RetryFirst: time.Microsecond, RetryMost: time.Millisecond, Attempts: 9,
+		Now: c.w.Now, NewID: c.w.NewID, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: c.handle},
+		Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond, Attempts: 9},
 	})
 	how := c.how(p)
 	if c.bug != nil {

@@ -169,7 +169,7 @@ func accountID(i int) string { return fmt.Sprint("order-", i%accountCount) }
 type way string
 
 const (
-	byLock    way = "lock"    // Options.Entities: the default
+	byLock    way = "lock"    // Options.Transaction.Entities: the default
 	byVersion way = "version" // what was read is compared when it is written, and skald.Again
 	byNothing way = "nothing"
 )
@@ -252,9 +252,9 @@ func clash(t *testing.T, n int) *membroker.Broker {
 }
 
 func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, topic string, w way) *inbox.Inbox[TTx] {
-	o := &inbox.Options{Logger: slog.New(slog.DiscardHandler), RetryFirst: time.Millisecond, RetryMost: 20 * time.Millisecond, Attempts: 1000}
+	o := &inbox.Options{Logger: slog.New(slog.DiscardHandler), Retry: inbox.Retry{First: time.Millisecond, Most: 20 * time.Millisecond, Attempts: 1000}}
 	if w == byLock {
-		o.Entities = func(m skald.Message) []store.Lock {
+		o.Transaction.Entities = func(m skald.Message) []store.Lock {
 			// of ten customers
 			locks := []store.Lock{{Space: "order", Key: string(m.Key)}, {Space: "customer", Key: m.ID[len(m.ID)-1:]}}
 			if topic == "cancels" {
@@ -372,8 +372,8 @@ func lostUpdate[TTx any](t *testing.T, a accounts[TTx], w way, left, runs int64)
 	}
 }
 
-// An entity that a rival has in hand is waited for no longer than Options.Wait. Then the message is taken
-// later, uncharged; it holds no connection until then, and the messages of other entities go on.
+// An entity that a rival has in hand is waited for no longer than Options.Timeouts.Wait. Then the message
+// is taken later, uncharged; it holds no connection until then, and the messages of other entities go on.
 func TestWaitForAnEntityBecomesLater(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		waitBecomesLater(t, memAccounts(t), func() int32 { return 1 })
@@ -392,8 +392,8 @@ func waitBecomesLater[TTx any](t *testing.T, a accounts[TTx], connections func()
 		t.Fatal(err)
 	}
 	in := inbox.New(a.db, bus, "updates", &inbox.Options{
-		Workers: 2, Wait: 30 * time.Millisecond, RetryFirst: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
-		Entities: func(m skald.Message) []store.Lock { return []store.Lock{{Space: "order", Key: string(m.Key)}} },
+		Workers: 2, Timeouts: inbox.Timeouts{Wait: 30 * time.Millisecond}, Retry: inbox.Retry{First: time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
+		Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock { return []store.Lock{{Space: "order", Key: string(m.Key)}} }},
 	})
 	var free, held atomic.Int64
 	in.Handle("updates", "updates", func(_ context.Context, _ TTx, m skald.Message) error {

@@ -66,8 +66,8 @@ func (r *rollout) session(proc *sagatest.Process, name string, bus *membroker.Br
 		d = r.wrap(d)
 	}
 	in := inbox.New(d, sagatest.CrashBroker(proc, bus.Client()), "consumer", &inbox.Options{
-		Now: r.w.Now, NewID: r.w.NewID, Logger: slog.New(slog.DiscardHandler), Member: name, Wait: time.Millisecond, Handle: time.Second,
-		RetryFirst: time.Microsecond, RetryMost: time.Millisecond, Workers: 1})
+		Now: r.w.Now, NewID: r.w.NewID, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
+		Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond}, Workers: 1})
 	for _, typ := range types {
 		inbox.On(in, skald.Event[string]{Topic: "orders", Type: typ}, func(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
 			return tx.Update(string(m.Key), func(old string, _ bool) string { return old + m.Value + " " })

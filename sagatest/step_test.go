@@ -82,8 +82,8 @@ func (b *barring[TTx]) session(proc *sagatest.Process, name string, bus *membrok
 		d = b.wrap(d)
 	}
 	in := inbox.New(d, sagatest.CrashBroker(proc, bus.Client()), "consumer", &inbox.Options{
-		Now: b.w.Now, NewID: b.w.NewID, Logger: slog.New(slog.DiscardHandler), Member: name, Wait: time.Millisecond, Handle: time.Second,
-		RetryFirst: time.Microsecond, RetryMost: time.Millisecond, Attempts: 5,
+		Now: b.w.Now, NewID: b.w.NewID, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
+		Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond, Attempts: 5},
 	})
 	of := func(r skald.Received[string]) inbox.Step { return inbox.Step{Saga: r.Value, Name: "pay"} }
 	inbox.Forward(in, tried, of, b.take, nil)

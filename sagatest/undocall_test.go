@@ -68,8 +68,8 @@ func (r *refunding[TTx]) session(p *sagatest.Process, name string, bus *membroke
 		d = r.wrap(d)
 	}
 	in := inbox.New(d, sagatest.CrashBroker(p, bus.Client()), "consumer", &inbox.Options{
-		Now: r.w.Now, NewID: r.w.NewID, Logger: slog.New(slog.DiscardHandler), Member: name, Wait: time.Millisecond, Handle: time.Second,
-		RetryFirst: time.Microsecond, RetryMost: time.Millisecond, Attempts: 9,
+		Now: r.w.Now, NewID: r.w.NewID, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
+		Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond, Attempts: 9},
 	})
 	of := func(m skald.Received[string]) inbox.Step { return inbox.Step{Saga: m.Value, Name: "pay"} }
 	inbox.ForwardCall(in, tried, of, r.how(p, "", "took "), nil)

@@ -13,7 +13,7 @@ var (
 	// ErrBusy: a rival has the mark or the lock in hand. Try again.
 	ErrBusy = errors.New("store: a rival has it in hand")
 	// ErrNoSettings: this database has no settings that a transaction could have.
-	ErrNoSettings = errors.New("store: this database has no settings for a transaction: leave inbox.Options.Settings out, or use PostgreSQL")
+	ErrNoSettings = errors.New("store: this database has no settings for a transaction: leave inbox.Options.Transaction.Settings out, or use PostgreSQL")
 	// ErrMoved: the database does not know a tick that it gave out. It went back in time, or it is another
 	// one.
 	ErrMoved = errors.New("store: the database is not where it was")

@@ -13,7 +13,7 @@ const (
 )
 
 // ErrNoIsolation: this database keeps transactions apart by its own rule.
-var ErrNoIsolation = errors.New("store: this database has no levels of isolation: leave inbox.Options.Isolation out, or use PostgreSQL or SQLite")
+var ErrNoIsolation = errors.New("store: this database has no levels of isolation: leave inbox.Options.Transaction.Isolation out, or use PostgreSQL or SQLite")
 
 // Collided tells, by its SQLSTATE, of an error that says: the transaction was given up for another, and may
 // succeed at once. A serialization failure, or a deadlock.

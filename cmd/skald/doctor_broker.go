@@ -96,9 +96,9 @@ func (d *doctor) handlers(ctx context.Context) {
 		grade, remedy := skald.Fine, ""
 		switch may := d.Exam.Handle.Seconds(); {
 		case late[consumer] > may:
-			grade, remedy = skald.Failed, "raise inbox.Options.Handle (and --handle), or call what is slow outside of the transaction"
+			grade, remedy = skald.Failed, "raise inbox.Options.Timeouts.Handle (and --handle), or call what is slow outside of the transaction"
 		case late[consumer] > may/2:
-			grade, remedy = skald.Doubtful, "raise inbox.Options.Handle, or make handlers quicker: little is left before they are cut off"
+			grade, remedy = skald.Doubtful, "raise inbox.Options.Timeouts.Handle, or make handlers quicker: little is left before they are cut off"
 		}
 		d.Say(about, "p99 of "+consumer, grade, fmt.Sprintf("at most %v, a handler may take %v", seconds(late[consumer]), d.Exam.Handle), remedy)
 	}

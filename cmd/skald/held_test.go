@@ -66,7 +66,7 @@ func shopOn(t *testing.T, folder string, attempts int) (orders http.Handler, ste
 		}
 	})
 	o := &service.Options{}
-	o.Inbox.RetryFirst, o.Inbox.RetryMost, o.Inbox.Attempts = time.Hour, time.Hour, attempts
+	o.Inbox.Retry.First, o.Inbox.Retry.Most, o.Inbox.Retry.Attempts = time.Hour, time.Hour, attempts
 	for _, name := range service.Names() {
 		client, err := bus.Connect(name)
 		if err == nil {

@@ -19,7 +19,7 @@ import (
 )
 
 const maintainAbout = `Empties what is older than it is kept: rows that every shard has passed, marks, answers, what was taken out of
-quarantine, and steps of sagas that began before. Relays do this by themselves, and consumers with inbox.Options.Keep: this is for where neither runs, or for
+quarantine, and steps of sagas that began before. Relays do this by themselves, and consumers with inbox.Options.Retention.Keep: this is for where neither runs, or for
 a look. What somebody has in hand it leaves for the next time, and says so.
 
 It is noted who did it and why, so it needs what a relay needs and INSERT on skald_audit. Where less is to be kept than was gone by before, it asks: what

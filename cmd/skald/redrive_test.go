@@ -54,7 +54,7 @@ func (m *morgue) bury(n int, key string, change func(p *store.Parked)) {
 
 // run starts the consumer; it fails on what is told, and notes what it was given.
 func (m *morgue) run() {
-	m.bed.run(m.bus("orders"), "stock", "orders", "placed", inbox.Options{RetryFirst: time.Hour, RetryMost: time.Hour}, func(msg skald.Message) error {
+	m.bed.run(m.bus("orders"), "stock", "orders", "placed", inbox.Options{Retry: inbox.Retry{First: time.Hour, Most: time.Hour}}, func(msg skald.Message) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		what := strings.Trim(string(msg.Data), `"`)

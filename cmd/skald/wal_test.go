@@ -53,6 +53,58 @@ func (l *topicLog) until(keys, each int) {
 	}
 }
 
+// The process that reads the slot is paused for longer than its lease. Another one publishes what is written
+// meanwhile, by looking, as the server gives the slot to nobody else. The paused one goes on where that one
+// is: none is lost, and each key keeps its order.
+func TestRelayWALPaused(t *testing.T) {
+	t.Parallel()
+	at, conn := postgres(t)
+	bus, prefix, adm := kafka(t)
+	topic := event.New(prefix).Topics()[0]
+	_, err := adm.CreateTopic(t.Context(), 2, -1, nil, topic)
+	must(t, err)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(bus, "kafka://")), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	must(t, err)
+	t.Cleanup(cl.Close)
+	came := &topicLog{t: t, cl: cl, last: map[string]int{}}
+	env := []string{"SKALD_STORE=" + at, "SKALD_BROKER=" + bus}
+	start(t, env, "migrate").expect(0)
+	slot := "skald_" + conn.Config().Database + "_public"
+	t.Cleanup(func() { _, _ = conn.Exec(context.Background(), dropSlot(slot)) })
+	readers := func() int {
+		return count(conn, "SELECT count(*) FROM pg_replication_slots WHERE active AND slot_name = '"+slot+"'")
+	}
+	const keys = 5
+	written := 0
+	write := func(times int) {
+		for range times {
+			written++
+			_, err := conn.Exec(t.Context(), "INSERT INTO skald_outbox (topic, key, type, data) SELECT $1, 'k' || k, 'x', $2::int::text FROM generate_series(0, $3::int - 1) AS k", topic, written, keys)
+			must(t, err)
+		}
+	}
+	first := start(t, env, "relay", "--wal")
+	first.until("reading the slot", func() bool { return readers() == 1 })
+	second := start(t, env, "relay", "--wal")
+	write(20)
+	came.until(keys, written)
+	for range 2 {
+		write(5)
+		first.signal(syscall.SIGSTOP)
+		write(20)
+		came.until(keys, written)
+		first.signal(syscall.SIGCONT)
+		write(20)
+		came.until(keys, written)
+	}
+	first.until("one reads the slot", func() bool { return readers() == 1 })
+	for _, p := range []*program{first, second} {
+		p.signal(syscall.SIGTERM)
+		p.expect(0)
+	}
+	eventually(t, "an idle slot", func() bool { return readers() == 0 })
+}
+
 // A relay by WAL publishes each row once. Killed in the flow, it is followed by one that polls, and that by
 // one by WAL: none is lost and each key keeps its order. The slot stays as it was made until somebody drops
 // it, and the doctor names it while nobody reads it.

@@ -142,7 +142,7 @@ func (c *core) explain(err error) error {
 		return fmt.Errorf("%w: transactions of this role or database only read unless told otherwise: begin yours with READ WRITE, "+
 			"or ALTER ROLE … SET default_transaction_read_only = off", err)
 	case "57014":
-		return fmt.Errorf("%w: if it was a statement_timeout of this role or database, raise it above inbox.Options.Wait", err)
+		return fmt.Errorf("%w: if it was a statement_timeout of this role or database, raise it above inbox.Options.Timeouts.Wait", err)
 	case movedAway:
 		return &store.MovedError{Saw: message(err)}
 	case "42P01", "3F000", "42883", "42703": // table, schema, function, column

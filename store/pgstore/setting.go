@@ -15,7 +15,7 @@ type settingError struct {
 }
 
 func (e *settingError) Error() string {
-	return fmt.Sprintf("set %s for the handler: %v: see inbox.Options.Settings, and pg_settings for what there is", e.names, e.err)
+	return fmt.Sprintf("set %s for the handler: %v: see inbox.Options.Transaction.Settings, and pg_settings for what there is", e.names, e.err)
 }
 
 func (e *settingError) Unwrap() error { return e.err }
@@ -30,7 +30,7 @@ func (c *core) settings(list []store.Setting) (call, error) {
 	for _, s := range list {
 		switch strings.ToLower(s.Name) {
 		case "lock_timeout", "idle_in_transaction_session_timeout", "synchronous_commit":
-			return call{}, &settingError{all, fmt.Errorf("%s is Skald's own: see inbox.Options.Wait and Handle", s.Name)}
+			return call{}, &settingError{all, fmt.Errorf("%s is Skald's own: see inbox.Options.Timeouts.Wait and Handle", s.Name)}
 		}
 		if !storable(s.Name) || !storable(s.Value) {
 			return call{}, &settingError{all, fmt.Errorf("%q is no text, or its value is none", s.Name)}

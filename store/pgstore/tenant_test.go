@@ -70,7 +70,7 @@ func serveTenants[TTx any](t *testing.T, b *bed, s store.Driver[TTx], write func
 	if err := bus.MakeTopics(ctx, 4, "orders"); err != nil {
 		t.Fatal(err)
 	}
-	in := inbox.New(s, bus, "accounts", &inbox.Options{Settings: tenantOf})
+	in := inbox.New(s, bus, "accounts", &inbox.Options{Transaction: inbox.Transaction{Settings: tenantOf}})
 	in.Handle("orders", "order.placed", func(ctx context.Context, tx TTx, m skald.Message) error {
 		if err := s.Write(ctx, tx, store.Effect{Rows: rowsOf(aMessage("said"))}); err != nil {
 			return err

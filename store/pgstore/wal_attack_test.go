@@ -331,11 +331,7 @@ func (b *bed) polls(t testing.TB, bus broker.Publisher, owner string) (stop func
 // From PostgreSQL 17 on a slot may be kept in step by a standby.
 func TestWALOn18(t *testing.T) {
 	b := newBedAt(t, need.PostgresVersion(t, "18"))
-	t.Cleanup(func() {
-		b.until(t, "the slot is free", `SELECT NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND active)`, b.slot())
-		b.exec(t, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
-		b.exec(t, `DROP PUBLICATION IF EXISTS `+b.slot())
-	})
+	b.dropsSlot(t)
 	bus := newTap(t)
 	r := b.reads(t, bus, "one")
 	eventually(t, "it rests", r.hears)

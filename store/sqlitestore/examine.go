@@ -50,7 +50,7 @@ func (s *Store) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, err
 	}
 	say("journal_mode", journal == "wal", skald.Failed, journal, "open the file with sqlitestore.Open, or run PRAGMA journal_mode = wal: readers and the writer stop each other otherwise")
 	say("synchronous", synchronous >= synchronousFull, skald.Failed, fmt.Sprint(synchronous), "open the file with sqlitestore.Open, which sets synchronous to FULL: what is committed does not outlive the machine otherwise")
-	const remedy = "start a relay, set inbox.Options.Keep in one service, or run: skald maintain"
+	const remedy = "start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain"
 	ago := time.Duration(looked) * time.Second
 	switch {
 	case looked < 0:

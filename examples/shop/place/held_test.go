@@ -52,9 +52,9 @@ func TestStatusNamesWhatHoldsAnOrder(t *testing.T) {
 
 func heldAndFreed[TTx any](t *testing.T, d *place.Databases[TTx], state, flags, sick, well string) {
 	o := &service.Options{}
-	o.Inbox.RetryFirst, o.Inbox.RetryMost = time.Hour, time.Hour
+	o.Inbox.Retry.First, o.Inbox.Retry.Most = time.Hour, time.Hour
 	if state == "dead" {
-		o.Inbox.Attempts = 1
+		o.Inbox.Retry.Attempts = 1
 	}
 	s := openWith(t, d, o, service.Names()...)
 	home, err := d.Home(t.Context(), "inventory")

@@ -126,7 +126,7 @@ func (s *roleShop) add(name string) {
 	_, carrier := s.login("relay", schema)
 	s.owned(user, schema, name != "order") // which is asked over HTTP, too, where no message names a tenant
 	o := &service.Options{Prefix: "test"}
-	o.Inbox.Settings = func(m skald.Message) []store.Setting {
+	o.Inbox.Transaction.Settings = func(m skald.Message) []store.Setting {
 		if strings.HasPrefix(m.Source, "/") && strings.Contains(m.Topic, "test.") {
 			return []store.Setting{{Name: "app.tenant", Value: "shop"}}
 		}

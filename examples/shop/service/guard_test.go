@@ -40,8 +40,8 @@ func (r *rig) exec(query string) {
 func TestNaturalKeyAsSecondGuard(t *testing.T) {
 	const taken, refunded = "payment.taken o1", "payment.refunded o1"
 	mark, both := []string{"skald_mark"}, []string{"skald_mark", "skald_step"}
-	permanent := inbox.Options{Classify: failure.ViolationIs(failure.Permanent)}
-	free := inbox.Options{Classify: failure.ViolationIs(failure.Permanent), FreeDead: true}
+	permanent := inbox.Options{Retry: inbox.Retry{Classify: failure.ViolationIs(failure.Permanent)}}
+	free := inbox.Options{Retry: inbox.Retry{Classify: failure.ViolationIs(failure.Permanent)}, Dead: inbox.Dead{FreeKey: true}}
 	for name, c := range map[string]struct {
 		gone                   []string // tables
 		guarded                bool
@@ -97,7 +97,7 @@ func (e echo) Publish(ctx context.Context, ms []skald.Message, only ...broker.To
 func TestWhatANaturalKeySavesInTheShop(t *testing.T) {
 	for _, guarded := range []bool{false, true} {
 		t.Run(fmt.Sprint("guarded ", guarded), func(t *testing.T) {
-			s := shopOver(t, echo{bus(t)}, &service.Options{Inbox: inbox.Options{Classify: failure.ViolationIs(failure.Permanent)}}, sagatest.NoMark[*sql.Tx])
+			s := shopOver(t, echo{bus(t)}, &service.Options{Inbox: inbox.Options{Retry: inbox.Retry{Classify: failure.ViolationIs(failure.Permanent)}}}, sagatest.NoMark[*sql.Tx])
 			if guarded {
 				if _, err := s.dbs["payment"].ExecContext(t.Context(), naturalKey); err != nil {
 					t.Fatal(err)

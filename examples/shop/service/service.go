@@ -2,6 +2,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -128,15 +129,11 @@ func New[TTx any](name string, home table.Home[TTx], bus broker.Broker, o *Optio
 		s.Part = ready[TTx]{s.Part, warm}
 	}
 	in, out := d.Inbox, d.Relay
-	in.Member = events.Group(name) + "-" + d.Instance
-	in.Entities = s.Part.Entities
-	if in.Handle == 0 {
-		in.Handle = handle
-	}
-	if in.Wait == 0 {
-		in.Wait = rivals
-	}
-	out.Owner = in.Member
+	in.Instance.Member = events.Group(name) + "-" + d.Instance
+	in.Transaction.Entities = s.Part.Entities
+	in.Timeouts.Handle = cmp.Or(in.Timeouts.Handle, handle)
+	in.Timeouts.Wait = cmp.Or(in.Timeouts.Wait, rivals)
+	out.Owner = in.Instance.Member
 	s.Inbox = inbox.New(home.Store, bus, events.Group(name), &in)
 	s.Part.Listen(s.Inbox)
 	s.Relay = relay.New(home.Store, bus, &out)
@@ -171,7 +168,8 @@ func (s *Service[TTx]) track(db store.Driver[TTx], bus broker.Broker, events *ev
 	if err != nil {
 		return err
 	}
-	o.Entities, o.Member = nil, events.Group(event.Tracker)+strings.TrimPrefix(o.Member, events.Group(s.Name))
+	o.Transaction.Entities = nil
+	o.Instance.Member = events.Group(event.Tracker) + strings.TrimPrefix(o.Instance.Member, events.Group(s.Name))
 	s.tracker = inbox.New(db, bus, events.Group(event.Tracker), &o)
 	flow.NewTracker(placing, rows, &flow.Options{Key: func(m skald.Message) string { return string(m.Key) }, Now: o.Now}).On(s.tracker)
 	return nil

@@ -203,19 +203,19 @@ func (c *crew) options(name string) *service.Options {
 		o.Mail = c.mailer
 	}
 	o.Inbox.Logger, o.Relay.Logger = c.o.Logger, c.o.Logger
-	o.Inbox.RetryFirst, o.Inbox.RetryMost = 20*time.Millisecond, time.Second
+	o.Inbox.Retry.First, o.Inbox.Retry.Most = 20*time.Millisecond, time.Second
 	o.Relay.RetryFirst, o.Relay.RetryMost = 20*time.Millisecond, time.Second
-	o.Inbox.Drain, o.Relay.Drain = drain, drain
+	o.Inbox.Timeouts.Drain, o.Relay.Drain = drain, drain
 	if strings.HasPrefix(c.o.Store, "sqlite:") && c.o.Sabotage == "" { // which shows what rivals do
 		o.Inbox.Workers = turns
 	}
 	// where a busy machine has handlers time out; 16 s at most, which patience outlasts
 	o.Inbox.Breaker.Rest = time.Second
-	o.Inbox.MaxCrashes = kills
+	o.Inbox.Retry.Crashes = kills
 	if c.cache != nil {
-		o.Inbox.Seen, o.Seen = c.cache, c.cache
+		o.Inbox.Front.Seen, o.Seen = c.cache, c.cache
 	}
-	o.Inbox.Wait = time.Second // and so what a service had claimed that dies is soon claimed again
+	o.Inbox.Timeouts.Wait = time.Second // and so what a service had claimed that dies is soon claimed again
 	return o
 }
 
