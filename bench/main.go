@@ -83,7 +83,7 @@ func run() error {
 	flag.IntVar(&b.backlog, "backlog", 1_000_000, "the large backlog of the comparison backlog")
 	flag.IntVar(&b.parked, "parked", 100_000, "how many messages the comparisons parked-… have parked")
 	flag.IntVar(&b.parkedKeys, "parked-keys", 10_000, "of how many keys these are")
-	flag.IntVar(&b.marks, "marks", 1_000_000, "the many marks of the comparisons marks-…")
+	flag.IntVar(&b.marks, "marks", 1_000_000, "the many marks of the comparisons marks-…, and the rows of outbox-purge")
 	flag.IntVar(&b.sagasLive, "sagas", 1_000_000, "how many choreographed sagas the comparison status has under way")
 	flag.IntVar(&b.sagasFinished, "sagas-finished", 1_000_000, "how many finished sagas the comparison sagas-crowded has; a tenth of that waits")
 	flag.StringVar(&b.pageDB, "page-db", "", "`URL` of a database for the comparison console, which it fills if it is empty, and leaves; without one it makes its own")
@@ -159,7 +159,7 @@ func (b *bench) settings(ctx context.Context) error {
 func comparisons() []comparison {
 	return append([]comparison{
 		writes(), batchWrites(), ormWrites(), drains(), articlePollers(), kafkaDrains(), idle(), kafkaIdle(), wakes(), idleLoad(), walDrains(), walFlows(), walIdles(), messages(), batches(), duplicates(), inFront(), lockings(), sharedQueue(),
-		parkedDrains(), neighbours(), marksKept(), emptied(), slowTrips(),
+		parkedDrains(), neighbours(), marksKept(), emptied(), purges(), slowTrips(),
 		backlogs(), held(), demo(), endpoints(), added("latency", false, 0.5, 0.5), added("latency-slow", true, 0.5, 1), repeatsInFront(),
 		orchestrated(), engineAlone(), crowded(), engineInFile(), farAway(), recoveries(), tracked(), answered(), consolePages(),
 	}, estate()...)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -175,5 +176,40 @@ func TestKeptOddAnswer(t *testing.T) {
 			o.well.Store(true)
 			decodes(t, o.codec(t, db), skald.Message{Data: []byte("\x00\x00\x00\x00\x07\x04o1\x0e")})
 		})
+	}
+}
+
+// A version that is deleted softly, as registries call it, is written no longer by a process that starts, and
+// read for ever. A writer that had its id goes on.
+func TestSoftlyDeleted(t *testing.T) {
+	b := newBed(t)
+	warm := avro.CodecOf[payment1](b.registry(t, nil), avro1, nil)
+	m := written(t, warm, payment1{"o1", 7})
+	client := b.client(t)
+	subjects, err := client.Subjects(t.Context())
+	if err != nil || len(subjects) != 1 {
+		t.Fatal(subjects, err)
+	}
+	if err := client.DeleteSchema(t.Context(), subjects[0], 1, sr.SoftDelete); err != nil {
+		t.Fatal(err)
+	}
+	var v payment1
+	if err := avro.CodecOf[payment1](b.registry(t, memstore.New(nil)), avro1, nil).Decode(t.Context(), m, &v); err != nil || v.Amount != 7 {
+		t.Errorf("a reader that starts: %+v, %v", v, err)
+	}
+	if later := written(t, warm, payment1{"o2", 8}); !reflect.DeepEqual(later.Headers, m.Headers) {
+		t.Errorf("a writer that goes on: %v, was %v", later.Headers, m.Headers)
+	}
+	var cold schema.Registry
+	if err := cold.Connect(schema.Config{Client: client}); err != nil {
+		t.Fatal(err)
+	}
+	err = avro.CodecOf[payment1](&cold, avro1, nil).Encode(t.Context(), &skald.Message{Topic: "payments", Type: "payment.processed"}, payment1{})
+	if err == nil || failure.IsOutage(err) || !strings.Contains(err.Error(), "skald schema push") {
+		t.Errorf("a writer that starts: %v", err)
+	}
+	m = written(t, avro.CodecOf[payment1](b.registry(t, nil), avro1, nil), payment1{"o3", 9})
+	if err := avro.CodecOf[payment1](b.registry(t, nil), avro1, nil).Decode(t.Context(), m, &v); err != nil || v.Amount != 9 {
+		t.Errorf("a writer that registers: %+v, %v", v, err)
 	}
 }
