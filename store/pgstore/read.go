@@ -25,10 +25,14 @@ const (
 
 	// Headers that keep their limit take less than 64 KiB. Others are not made a text of: a little of what is
 	// compressed can be much.
-	rawColumns = `o.seq, ` + bucketOf + ` AS bucket, o.id, o.time, o.source, o.topic, o.type, o.content_type, o.schema, o.subject,
+	someColumns = `o.seq, ` + bucketOf + ` AS bucket, o.id, o.time, o.source, o.topic, o.type, o.content_type, o.schema, o.subject,
 	o.correlation_id, o.causation_id, o.traceparent, CASE WHEN pg_column_size(o.headers) <= 65536 THEN o.headers::text END AS headers,
-	o.key, o.key_bytes, o.data, o.data_bytes, ` + rowSize + ` + CASE WHEN pg_column_size(o.headers) > 65536 THEN /*rowbytes*/
-		ELSE coalesce(pg_column_size(o.headers), 0) END AS size`
+	o.key, o.key_bytes, o.data, o.data_bytes`
+	rawColumns = someColumns + `, ` + rawSize + ` AS size`
+	// plainColumns are rowColumns of a page of which no row is too large.
+	plainColumns = someColumns + `, NULL::bigint AS large, NULL::text AS hash, o.seq = (SELECT last FROM cut) AS last`
+	rawSize      = rowSize + ` + CASE WHEN pg_column_size(o.headers) > 65536 THEN /*rowbytes*/
+		ELSE coalesce(pg_column_size(o.headers), 0) END`
 	rowSize = `octet_length(o.source)::bigint + octet_length(o.topic) + octet_length(o.type) + octet_length(o.content_type)
 	+ coalesce(octet_length(o.schema), 0) + coalesce(octet_length(o.subject), 0) + coalesce(octet_length(o.correlation_id), 0)
 	+ coalesce(octet_length(o.causation_id), 0) + coalesce(octet_length(o.traceparent), 0) + coalesce(octet_length(o.key), 0)
