@@ -2,6 +2,8 @@ package pgstore
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -47,13 +49,59 @@ func TestWhatALoginPlantsIsNotRun(t *testing.T) {
 		}
 	}
 	rows, err := b.pool.Query(ctx, `SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
-		AND (NOT 'search_path=pg_catalog, pg_temp' = ANY (coalesce(p.proconfig, '{}'))
+		AND (p.proname <> 'skald_limits' AND NOT 'search_path=pg_catalog, pg_temp' = ANY (coalesce(p.proconfig, '{}'))
 			OR p.prosecdef AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0))`, b.schema)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if open, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(open) > 0 {
 		t.Errorf("functions without a search_path of their own, or for everybody under their owner's rights: %v, %v", open, err)
+	}
+}
+
+// The trigger on the outbox has no search_path of its own, so each name in it has to be PostgreSQL's: what a
+// writer's search_path finds first neither runs nor lets a row through.
+func TestPlantedBeforeTheLimits(t *testing.T) {
+	b, ctx := newBed(t), context.Background()
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	theirs := strings.ReplaceAll(b.schema, " ", "_") + "_theirs"
+	plant := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(ctx, strings.ReplaceAll(sql, "theirs", theirs), pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	plant(`CREATE SCHEMA theirs`)
+	t.Cleanup(func() { b.exec(t, `DROP SCHEMA `+theirs+` CASCADE`) })
+	for _, of := range []string{"text", "bytea"} {
+		plant(`CREATE FUNCTION theirs.octet_length(` + of + `) RETURNS integer LANGUAGE sql AS 'SELECT 1 OPERATOR(pg_catalog./) 0'`)
+	}
+	plant(`CREATE DOMAIN theirs.timestamptz AS pg_catalog.text CHECK (false)`)
+	for op, as := range map[string]string{"<=": "le", ">=": "ge", "<": "lt"} {
+		for i, of := range []string{"integer, integer", "smallint, integer", "pg_catalog.timestamptz, pg_catalog.timestamptz"} {
+			fn := fmt.Sprintf("theirs.%s%d", as, i)
+			plant(`CREATE FUNCTION ` + fn + `(` + of + `) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''planted''; END'`)
+			left, right, _ := strings.Cut(of, ", ")
+			plant(`CREATE OPERATOR theirs.` + op + ` (FUNCTION = ` + fn + `, LEFTARG = ` + left + `, RIGHTARG = ` + right + `)`)
+		}
+	}
+	plant(`SET search_path = theirs, pg_catalog`)
+	defer plant(`RESET search_path`)
+	insert := func(topic, values string) error {
+		_, err := conn.Exec(ctx, b.q(`INSERT INTO {skald_outbox} (topic, type, data, bucket) VALUES (`+topic+`, 'x', '1', `+values+`)`), pgx.QueryExecModeSimpleProtocol)
+		return err
+	}
+	for _, bucket := range []string{"5", "NULL"} {
+		if err := insert(`'orders'`, bucket); err != nil {
+			t.Errorf("a good row, bucket %s: %v", bucket, err)
+		}
+		if err := insert(`repeat('x', 250)`, bucket); err == nil || !strings.Contains(err.Error(), "skald_outbox_topic") {
+			t.Errorf("a long topic, bucket %s: %v", bucket, err)
+		}
 	}
 }
 

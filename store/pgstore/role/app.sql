@@ -41,6 +41,7 @@ GRANT EXECUTE ON FUNCTION /*schema*/skald_check_key_order TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_expire TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_uuid7 TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_limits_ok TO /*role*/;
+GRANT EXECUTE ON FUNCTION /*schema*/skald_check_limits TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_headers_ok TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_pending_after TO /*role*/;
 GRANT EXECUTE ON FUNCTION /*schema*/skald_kept_counts TO /*role*/;
