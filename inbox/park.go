@@ -127,6 +127,9 @@ func (in *Inbox[TTx]) store(ctx context.Context, e *entry, end undo, effect stor
 	case !stands[0] && e.parked != nil:
 		return result{entry: e, what: stale}
 	case !stands[0]: // finished or kept by a rival, or its key is full
+		if kept, is := in.keptAs(ctx, e, in.print(e)); is {
+			return kept // its take may fail each time, and not find that out
+		}
 		return result{entry: e, what: full, err: fmt.Errorf("%w: %w", ErrFull, cause(r.err))}
 	}
 	return r
@@ -185,22 +188,30 @@ func (e *entry) callKey() string {
 // identity is a conflict, as it would be behind its mark.
 func (in *Inbox[TTx]) keptAlready(ctx context.Context, e *entry, unit store.Unit[TTx], print int64) result {
 	_, _ = unit.Rollback(ctx)
+	if r, is := in.keptAs(ctx, e, print); is {
+		return r
+	}
+	return result{entry: e, what: again} // it was finished in between
+}
+
+// keptAs is what becomes of a message whose identity is parked or a dead letter; false: none is.
+func (in *Inbox[TTx]) keptAs(ctx context.Context, e *entry, print int64) (r result, is bool) {
 	id := e.identity()
 	kept, err := store.ListKept(ctx, in.db, store.Sought{Consumer: in.group, Identity: &id, Limit: 1})
 	if err != nil {
-		return in.storeFailed(ctx, e, fmt.Errorf("look up kept message %s: %w", id.ID, err))
+		return in.storeFailed(ctx, e, fmt.Errorf("look up kept message %s: %w", id.ID, err)), true
 	}
-	if len(kept) == 0 { // it was finished in between
-		return result{entry: e, what: again}
+	if len(kept) == 0 {
+		return r, false
 	}
 	was := &entry{id: id}
 	was.Message = kept[0].Message
 	if p := in.print(was); p == 0 || print == 0 || p == print {
 		// perhaps by us, whose parking took effect and was not answered
-		return result{entry: e, what: duplicate, kept: true}
+		return result{entry: e, what: duplicate, kept: true}, true
 	}
 	if _, err := in.db.Apply(ctx, store.Effect{Quarantine: apartOf(in.group, e, store.Conflict, print)}); err != nil {
-		return in.storeFailed(ctx, e, fmt.Errorf("put %s into quarantine: %w", id.ID, err))
+		return in.storeFailed(ctx, e, fmt.Errorf("put %s into quarantine: %w", id.ID, err)), true
 	}
-	return result{entry: e, what: conflict}
+	return result{entry: e, what: conflict}, true
 }

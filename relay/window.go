@@ -118,7 +118,7 @@ func (r *Relay) look(ctx context.Context) (busy bool, err error) {
 		return false, nil
 	}
 	r.merge()
-	tip, all := "", true
+	tip, all, vain := "", true, false
 	for _, g := range r.groups {
 		if g.open() || now.Before(g.due) {
 			all = false
@@ -130,9 +130,10 @@ func (r *Relay) look(ctx context.Context) (busy bool, err error) {
 				return false, fmt.Errorf("look for new rows: %w", err)
 			}
 			if t == g.base {
+				vain = true
 				continue
 			}
-			tip = t
+			tip, all = t, all && !vain // whoever looked before saw less than what the source may have been told of
 		}
 		g.begin(tip)
 	}

@@ -14,8 +14,8 @@ const (
 )
 
 // A Quarantined message is kept until somebody decides: Skald can neither drop nor take it by itself. Its
-// consumer, identity and fingerprint are its own for ever, so that a repeat of it changes nothing, before it
-// is taken and after.
+// consumer, identity and fingerprint are its own for as long as marks are kept, so that a repeat of it
+// changes nothing, before it is taken and after.
 type Quarantined struct {
 	Consumer string
 	Identity

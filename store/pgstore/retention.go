@@ -121,7 +121,9 @@ func (c *core) empty(ctx context.Context, table, filled, truncate string, count 
 	if err := c.short(ctx, "look into slot", call{sql: filled}.into(&full)); err != nil || !full {
 		return err
 	}
-	calls := append([]call{c.session(leafWait, defaultHandle)}, guards...)
+	// The guards look for rows that are not covered by an index: a scan of the leaf would hold its lock, for
+	// which relays wait, for a minute with 10⁷ rows.
+	calls := append([]call{c.session(leafWait, defaultHandle), c.call("Walk")}, guards...)
 	if err := c.runner.run(ctx, append(calls, call{sql: truncate}, c.call("Emptied", table))...); err != nil {
 		return fmt.Errorf("empty slot: %w", c.explain(err))
 	}

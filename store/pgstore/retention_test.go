@@ -280,3 +280,29 @@ func TestMarksGoHoweverMany(t *testing.T) {
 		t.Errorf("%d of 120000 are gone", gone)
 	}
 }
+
+// Whether all rows of a leaf are published is found out without reading them: the leaf is locked meanwhile.
+func TestLeafIsEmptiedUnread(t *testing.T) {
+	b, ctx := newBed(t), context.Background()
+	s := b.store(t)
+	const slot = "(floor(date_part('epoch', now()) / 86400)::bigint + 2) % 10" // of a day that is over
+	b.exec(t, `INSERT INTO {skald_outbox} (topic, key, type, data, slot) SELECT 'orders', 'k', 'x', '1', `+slot+` FROM generate_series(1, 200000)`)
+	if _, err := s.Lease(ctx, store.Ask{Owner: "one", Session: "1", TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	base, err := store.Snapshot(ctx, s, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.exec(t, `UPDATE {skald_shard} SET base = $1`, base)
+	b.exec(t, `VACUUM ANALYZE {skald_outbox}`)
+	leaf := one[string](t, b, `SELECT 'skald_outbox_' || (`+slot+`)::text`)
+	did, err := s.Maintain(ctx, store.Maintain{})
+	if err != nil || did.Rows == 0 || len(did.Left) > 0 {
+		t.Fatalf("the leaf was not emptied: %+v, %v", did, err)
+	}
+	b.until(t, "the statistics are told", `SELECT n_live_tup = 0 FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = $2`, b.schema, leaf)
+	if n := one[int64](t, b, `SELECT seq_tup_read FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = $2`, b.schema, leaf); n > 100 {
+		t.Errorf("%d rows of the leaf were read in scans", n)
+	}
+}

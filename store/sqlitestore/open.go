@@ -19,7 +19,7 @@ const (
 	// busyTimeout is how long a statement waits for another process's write lock.
 	busyTimeout = 5 * time.Second
 	// Connections are not limited: one that waits for its turn must not keep another from taking its own.
-	idleConns = 64
+	idleConns = 256 // each new one reads the schema, which takes a millisecond of a processor
 	idleTime  = time.Minute
 )
 

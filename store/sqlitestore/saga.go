@@ -240,8 +240,12 @@ func (s *Store) listSagas(ctx context.Context, q store.SagaQuery, limit int) ([]
 	if q.After != nil {
 		after = *q.After
 	}
-	if q.Name == "" && sagarow.OnlyKey(&q) {
-		rows, err := s.query(ctx, "ListSagasOfKey", q.Key, limit)
+	if sagarow.OnlyKey(&q) {
+		name, args := "ListSagasOfKey", []any{q.Key, limit}
+		if q.Name != "" {
+			name, args = "FindSaga", []any{q.Name, q.Key}
+		}
+		rows, err := s.query(ctx, name, args...)
 		if err != nil {
 			return nil, nil, failed("list sagas", err)
 		}

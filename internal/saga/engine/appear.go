@@ -32,20 +32,43 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 	if len(todo) == 0 || !l.inTx(todo[0]) {
 		return true
 	}
+	first, moved := true, false
 	tries, there := l.untilSeen(ctx, func() bool {
-		u, err := l.begin(ctx, 0)
-		if l.unit = u; err != nil {
-			l.rollback(ctx)
+		var visible bool
+		if first {
+			first = false
+			visible = l.begun(ctx)
 		}
-		l.unsure(ctx, err)
-		return err == nil
+		if !visible { // a look takes no place of those that work
+			s, there, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
+			l.unsure(ctx, err)
+			if err != nil || !there || s.ID != l.saga.ID {
+				return false
+			}
+			moved = s.Version != l.saga.Version
+			visible = moved || l.begun(ctx)
+		}
+		return visible
 	})
+	if moved { // by a cancel, or a signal: it is claimed anew
+		return false
+	}
 	if tries == 1 && there {
 		l.e.commits.saw()
 	} else {
 		l.e.commits.missed()
 	}
 	return there
+}
+
+// begun tells whether the transaction of the first step could begin.
+func (l *live[TTx]) begun(ctx context.Context) bool {
+	u, err := l.begin(ctx, 0)
+	if l.unit = u; err != nil {
+		l.rollback(ctx)
+	}
+	l.unsure(ctx, err)
+	return err == nil
 }
 
 // look waits for the same after a write that found no saga. Same: nobody else has written it meanwhile.
@@ -62,7 +85,7 @@ func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
 
 // untilSeen asks again and again, less and less often. False: the lease is over, or the engine stops.
 func (l *live[TTx]) untilSeen(ctx context.Context, visible func() bool) (tries int, seen bool) {
-	for wait := soonest; l.left() > 0 && !l.e.stopping() && ctx.Err() == nil; wait = min(2*wait, 250*time.Millisecond) {
+	for wait := soonest; l.left() > 0 && !l.e.stopping() && ctx.Err() == nil; wait = min(2*wait, time.Second) {
 		if tries++; visible() {
 			l.unseen = false
 			return tries, true

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/internal/saga/stored"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 )
 
@@ -46,6 +47,9 @@ func (e *Engine[TTx]) wake(is outcome) {
 	at := refOf(is.saga)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if l := e.hands[at]; l != nil {
+		l.ended.Store(true)
+	}
 	for _, c := range e.waiters[at] {
 		c <- is
 	}
@@ -60,7 +64,8 @@ func (e *Engine[TTx]) waiter(at store.SagaRef) (c chan outcome, here bool, leave
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.waiters[at] = append(e.waiters[at], c)
-	here = e.hands[at] != nil || e.coming[at]
+	l := e.hands[at]
+	here = l != nil && !l.ended.Load() || e.coming[at]
 	return c, here, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -108,4 +113,18 @@ func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, 
 			return fail(ctx.Err())
 		}
 	}
+}
+
+// find reads a saga.
+func (e *Engine[TTx]) find(ctx context.Context, name, key string) (s store.Saga, there bool, err error) {
+	if !sagarow.Named(name, key) {
+		return s, false, nil // an empty key would ask for any
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	ss, err := store.ListSagas(ctx, e.db, store.SagaQuery{Name: name, Key: key, Limit: 1})
+	if err != nil || len(ss) == 0 {
+		return s, false, err
+	}
+	return ss[0], true, nil
 }

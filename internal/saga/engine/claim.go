@@ -90,7 +90,10 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 				noted = now
 			}
 		}
-		if err == nil && !now.Before(due) && e.room() > 0 {
+		if err == nil && !now.Before(due) && e.room() <= 0 {
+			due = now.Add(lookMost)
+		}
+		if err == nil && !now.Before(due) {
 			var n int
 			var next time.Duration
 			if n, next, err = e.claim(hard); err == nil {

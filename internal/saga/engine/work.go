@@ -47,6 +47,7 @@ type live[TTx any] struct {
 	alone   bool            // it is gate.solo
 	sent    map[string]bool // requests whose intent was stored here and that nobody has made yet
 	outages int
+	ended   atomic.Bool // whoever waits for it was told
 	// how often in a row what an action did could not be committed, though nobody else had written the saga
 	lostAlone int
 
@@ -249,17 +250,6 @@ func (l *live[TTx]) reread(ctx context.Context) bool {
 		older = p.Graph
 	}
 	return l.read(s, older) == nil
-}
-
-// find reads a saga.
-func (e *Engine[TTx]) find(ctx context.Context, name, key string) (s store.Saga, there bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	ss, err := store.ListSagas(ctx, e.db, store.SagaQuery{Name: name, Key: key, Limit: 1})
-	if err != nil || len(ss) == 0 {
-		return s, false, err
-	}
-	return ss[0], true, nil
 }
 
 // turn does what is next. More: there may be something after it.
