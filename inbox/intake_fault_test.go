@@ -1,0 +1,51 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/store"
+)
+
+// refusing is a store in which no transaction for messages of a key can begin, as with a bad setting.
+type refusing struct {
+	store.Driver[tx]
+	key string
+}
+
+func (d *refusing) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	if len(in.Marks) > 0 && string(in.Marks[0].Key) == d.key {
+		return nil, errors.New("set app.tenant for the handler: bad value")
+	}
+	return d.Driver.Begin(ctx, in)
+}
+
+// A repeat of a message that is kept, whose own intake fails each time, is dropped: it does not pause its
+// partition as if no more could be parked. With another payload it goes into quarantine.
+func TestRepeatOfWhatFailsAtItsIntake(t *testing.T) {
+	for name, data := range map[string]string{"the same": "1", "another payload": "2"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			in := w.over(&refusing{w.db, "bad"}, nil, func(_ context.Context, t tx, m skald.Received[string]) error {
+				return note(t, "all", m.Value)
+			})
+			first := w.message("bad", "1")
+			again := w.message("bad", data)
+			again.ID = first.ID
+			w.publish(first, again, w.message("k", "3"))
+			w.quiet(in)
+			w.publish(w.message("k", "4"))
+			w.quiet(in)
+			w.expect("all", "3 4")
+			if h := in.Health(); len(h.Paused) > 0 || h.Unacknowledged > 0 {
+				t.Errorf("%+v", h)
+			}
+			kept, err := store.ListKept(t.Context(), w.db, store.Sought{Consumer: "stock", Limit: 10})
+			if err != nil || len(kept) != 1 {
+				t.Errorf("kept are %+v, %v", kept, err)
+			}
+		})
+	}
+}

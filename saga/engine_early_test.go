@@ -1,0 +1,167 @@
+package saga_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skald-go/skald/saga"
+	"github.com/skald-go/skald/store"
+	"github.com/skald-go/skald/store/memstore"
+)
+
+// tallied counts transactions that begin, and turns of the engine's loop.
+type tallied struct {
+	*memstore.Store
+	begins, turns atomic.Int64
+}
+
+func (c *tallied) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
+	c.begins.Add(1)
+	return c.Store.Begin(ctx, in)
+}
+
+func (c *tallied) Woken() <-chan struct{} {
+	c.turns.Add(1)
+	return c.Store.Woken()
+}
+
+// inBubble runs an engine with two workers by a clock of its own.
+func inBubble(t *testing.T, d *saga.Definition[trip], f func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		db := &tallied{Store: memstore.New(nil)}
+		e, err := saga.NewEngine(db, &saga.EngineOptions{Workers: 2}, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		synctest.Wait()
+		f(t, ctx, db, e)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func done(t *testing.T, what string, tx tx, errs ...error) {
+	t.Helper()
+	if err := errors.Join(append(errs, tx.Commit())...); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// A saga that is cancelled or signalled with its start, or right after it, goes on at once: its engine does
+// not take it for one whose start is not committed yet, until its lease is over.
+func TestEarlyCancelsAndSignals(t *testing.T) {
+	now := saga.Signal[bool]{Name: "now"}
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"), saga.Wait[trip]("wait", now))
+	inBubble(t, d, func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx]) {
+		start := func(key string, tx tx) error {
+			_, err := saga.Start(ctx, e, tx, d, trip{ID: key})
+			return err
+		}
+		cancel := func(key string, tx tx) error {
+			_, err := saga.Cancel(ctx, e, tx, d, key, "no more")
+			return err
+		}
+		send := func(key string, tx tx) error {
+			_, err := saga.SendIn(ctx, e, tx, d, key, now, true)
+			return err
+		}
+		began := time.Now()
+		for name, change := range map[string]func(string, tx) error{"cancelled": cancel, "sent": send} {
+			together := db.BeginTx()
+			done(t, name+" with its start", together, start(name, together), change(name, together))
+			first := db.BeginTx()
+			done(t, name, first, start(name+" after", first))
+			second := db.BeginTx()
+			done(t, name+" after its start", second, change(name+" after", second))
+			for _, key := range []string{name, name + " after"} {
+				if end, err := e.Await(ctx, d, key); err != nil || end.Done != (name == "sent") {
+					t.Errorf("%s: %+v, %v", key, end, err)
+				}
+			}
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("four sagas took %v", took)
+		}
+	})
+}
+
+// Starts that were rolled back are looked for more and more seldom, without a transaction each time; others
+// go on beside them.
+func TestRolledBackStartsAreLookedForSeldom(t *testing.T) {
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"))
+	inBubble(t, d, func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx]) {
+		const ghosts = 50
+		tx := db.BeginTx()
+		for i := range ghosts {
+			if _, err := saga.Start(ctx, e, tx, d, trip{ID: fmt.Sprint("ghost-", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		real := db.BeginTx()
+		_, err := saga.Start(ctx, e, real, d, trip{ID: "real"})
+		done(t, "start", real, err)
+		if end, err := e.Await(ctx, d, "real"); err != nil || !end.Done {
+			t.Errorf("%+v, %v", end, err)
+		}
+		<-time.After(time.Minute)
+		if n := db.begins.Load(); n > 3*ghosts {
+			t.Errorf("%d transactions began for %d starts that are not there", n, ghosts)
+		}
+	})
+}
+
+// While sagas wait for a worker the engine's loop looks now and then, it does not spin.
+func TestEngineWithoutRoomDoesNotSpin(t *testing.T) {
+	db := &tallied{Store: memstore.New(nil)}
+	hold, held := make(chan struct{}), make(chan struct{}, 10)
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, saga.Do("hold", func(context.Context, tx, saga.Run[trip]) (bool, error) {
+		held <- struct{}{}
+		<-hold
+		return true, nil
+	}, nil, saga.Pivot()))
+	e, err := saga.NewEngine(db, &saga.EngineOptions{Workers: 2}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running(t, e)
+	for i := range 10 {
+		tx := db.BeginTx()
+		_, err := saga.Start(t.Context(), e, tx, d, trip{ID: fmt.Sprint("t-", i)})
+		done(t, "start", tx, err)
+	}
+	<-held
+	<-held
+	began, before := time.Now(), db.turns.Load()
+	<-time.After(200 * time.Millisecond)
+	most := int64(time.Since(began)/(5*time.Millisecond)) + 100
+	if n := db.turns.Load() - before; n > 4*most {
+		t.Errorf("%d turns of the loop in %v", n, time.Since(began))
+	}
+	close(hold)
+}
+
+// No saga has an empty key, or one that is no text.
+func TestAwaitOfKeysThatNoSagaCanHave(t *testing.T) {
+	db, d := memstore.New(nil), trips()
+	e := engineOf(t, db, d)
+	begin(t, db, e, d, trip{ID: "a"})
+	for _, key := range []string{"", "a\xff", "a\x00"} {
+		if _, err := e.Await(t.Context(), d, key); !errors.As(err, new(*saga.NoSagaError)) {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
+}
