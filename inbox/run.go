@@ -15,7 +15,7 @@ import (
 
 // Step does one turn: receives what has arrived, takes one message, acknowledges. It never waits for more.
 func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
-	if err := in.open(ctx); err != nil {
+	if err := errors.Join(in.o.fault(), in.open(ctx)); err != nil {
 		return false, err
 	}
 	busy, err = in.receive(ctx)
@@ -99,6 +99,9 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 // A handler that ignores its context is not waited for: it is named in the log, and what it was at is not
 // acknowledged.
 func (in *Inbox[TTx]) Run(ctx context.Context) error {
+	if err := in.o.fault(); err != nil {
+		return err
+	}
 	in.checkpointer.patient = true
 	defer func() { in.checkpointer.patient = false }()
 	defer in.tel.Watch(in.standing)()

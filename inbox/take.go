@@ -164,12 +164,17 @@ func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake
 	}
 	if in.o.Transaction.Entities != nil {
 		intake.Locks = in.o.Transaction.Entities(e.Message)
+		if slices.ContainsFunc(intake.Locks, func(l store.Lock) bool { return l.Space == "" || l.Key == "" }) {
+			return intake, errNoEntity
+		}
 	}
 	if in.o.Transaction.Settings != nil {
 		intake.Settings = in.o.Transaction.Settings(e.Message)
 	}
 	return intake, nil
 }
+
+var errNoEntity = errors.New("inbox.Options.Transaction.Entities returned an entity without Space or Key: all such messages would wait for each other; give both, or leave it out")
 
 func (in *Inbox[TTx]) mark(e *entry) store.Mark {
 	m := store.Mark{Consumer: in.group, Identity: e.identity(), As: store.Done, Fingerprint: in.print(e), KeyOrder: store.Arriving, Key: e.Key}

@@ -21,7 +21,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding
 			Remedy: "sync_interval: always, or three replicas: by default a server answers two minutes before it writes to disk"}}
 	limit := skald.Finding{Name: "max_payload", Grade: skald.Fine, Saw: fmt.Sprint(nc.MaxPayload())}
 	if nc.MaxPayload() < names.LargestPayload {
-		limit.Grade, limit.Remedy = skald.Doubtful, fmt.Sprintf("%d or more: larger messages, which the outbox takes, are set aside with their keys", names.LargestPayload)
+		limit.Grade, limit.Remedy = skald.Doubtful, fmt.Sprintf("%d or more: larger messages, which the outbox takes, are deferred with their keys", names.LargestPayload)
 	}
 	out = append(out, limit)
 	clustered := nc.ConnectedClusterName() != ""

@@ -97,7 +97,7 @@ func tellStatus(out io.Writer, s *store.OutboxStatus, asJSON bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "pending\t%s%d\n", about, s.Pending)
 	fmt.Fprintf(w, "oldest\t%v\n", s.Oldest)
-	fmt.Fprintf(w, "set aside\t%d\n\n", s.Deferred)
+	fmt.Fprintf(w, "deferred\t%d\n\n", s.Deferred)
 	fmt.Fprintf(w, "shard\towner\tepoch\tpending\n")
 	for _, l := range s.Shards {
 		fmt.Fprintf(w, "%d\t%s\t%d\t%d\n", l.Shard, cmp.Or(l.Owner, "–"), l.Epoch, l.Pending)

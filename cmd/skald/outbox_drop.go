@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const outboxDropAbout = `Gives up a message of the outbox that the broker refused and that was set aside (docs/operations.md: SkaldDeferred): no subscriber gets
+const outboxDropAbout = `Gives up a message of the outbox that the broker refused and that is deferred (docs/operations.md: SkaldDeferred): no subscriber gets
 it. Messages of its key that wait for it go on. If a relay is trying it at this moment it may be published all the same.
 The view skald_outbox_state has the ids, with the broker's reason. It needs what a relay needs, and INSERT on skald_audit.`
 

@@ -77,8 +77,8 @@ func tellShown(out io.Writer, s *operate.Knowledge) error {
 	if k := s.Kept; k != nil {
 		fmt.Fprintf(w, "kept\t%s since %s\t%s %s, %d attempts: %s\n", s.Status, k.Since.Format(time.RFC3339), k.Topic, k.Type, k.Attempts, firstLine(k.LastError))
 	}
-	if s.Status == "unknown" && s.Source == "" && len(s.Quarantine) == 0 {
-		fmt.Fprintln(w, "a message has a source: give --source")
+	if s.Status == "unknown" && s.Source == "" {
+		fmt.Fprintln(w, "without a source nothing is known of a message: give --source")
 	}
 	for _, q := range s.Quarantine {
 		state := "waits"
