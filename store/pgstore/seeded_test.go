@@ -28,7 +28,7 @@ type mutant struct {
 // clock that goes back or is wrong, an error that is classified wrongly.
 var mutants = []mutant{
 	{bug: "bytes: a page of the outbox ends by its rows", finds: "Window/Bytes", says: `page 0 has \d+ rows`,
-		from: `w\.size::integer ELSE 0 END\) OVER p`, into: `0 ELSE 0 END) OVER p`},
+		from: `\b(o|w)\.upto <= \d+`, into: `$1.upto IS NOT NULL`},
 	{bug: "bytes: a page of deferred rows ends by its rows", finds: "Deferred/Bytes", says: `rows of \d+ bytes came at once`,
 		from: `w\.size::integer ELSE 0 END\) OVER \(`, into: `0 ELSE 0 END) OVER (`},
 	{bug: "bytes: a claim ends by its messages", finds: "Prefetch/Bytes", says: `claim 0 has \d+ messages`,
