@@ -18,7 +18,7 @@ func TestRowThatItsWriterVouchedForInVain(t *testing.T) {
 	a := newAttack(t)
 	ctx := t.Context()
 	const insert = ".skald_outbox (topic, key, type, data, subject, bucket) VALUES "
-	a.exec("ALTER TABLE " + a.schema + ".skald_outbox DISABLE TRIGGER zz_skald_sizes")
+	a.exec("ALTER TABLE " + a.schema + ".skald_outbox DISABLE TRIGGER zz_skald_limits")
 	for _, row := range []string{
 		"('orders', 'a', 'said', '1', NULL, 1)",
 		"('two words', 'b', 'said', '2', NULL, 2)",
