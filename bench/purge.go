@@ -34,9 +34,12 @@ func purges() comparison {
 	during := func(what string) []bar {
 		return []bar{
 			{what: what + ", s", of: what, value: func(r Result) float64 { return r.Seconds }},
-			{what: what + ", bytes of WAL for each row", of: what, value: func(r Result) float64 { return r.WALPerOp }},
-			{what: "the longest write, ms, while " + what, of: "write, while " + what, value: extra("longest")},
-			{what: "a write, p99, while " + what + " ÷ before", of: "write, while " + what, to: []string{"write, before"}, value: p99},
+			{what: what + ", bytes of WAL for each row", of: what,
+				value: func(r Result) float64 { return r.WALPerOp }},
+			{what: "the longest write, ms, while " + what, of: "write, while " + what,
+				value: extra("longest")},
+			{what: "a write, p99, while " + what + " ÷ before", of: "write, while " + what,
+				to: []string{"write, before"}, value: p99},
 		}
 	}
 	return comparison{
@@ -121,7 +124,8 @@ func (s *street) purges(ctx context.Context, b *bench, db *pgstore.Store, each f
 }
 
 // beside measures work, and the writes for as long as it takes and no shorter than -dur.
-func (s *street) beside(ctx context.Context, b *bench, what string, each func(Result), work func(context.Context) error) error {
+func (s *street) beside(ctx context.Context, b *bench, what string, each func(Result),
+	work func(context.Context) error) error {
 	s.mu.Lock()
 	s.writes = nil
 	s.mu.Unlock()

@@ -84,7 +84,8 @@ func (v *listed[T]) tables(p *page, order string, heads []string, before func(*l
 // table begins a table that can be scrolled, by keyboard too. Its caption, with arguments as of put, is for
 // who does not see it.
 func (p *page) table(caption string, args ...any) {
-	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\""+caption+"\"><table>\n", slices.Clone(args)...)
+	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\""+caption+"\"><table>\n",
+		slices.Clone(args)...)
 	p.put("<caption class=\"out\">"+caption+"</caption>\n", args...)
 }
 

@@ -103,8 +103,10 @@ func (w *world) startConsumer() {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		w.consumer = inbox.New[*memstore.Tx](s, w.bus.Broker, "billing", &inbox.Options{Front: inbox.Front{Seen: cache}, MeterProvider: p.meters, Now: w.now, Logger: quiet(), Limits: inbox.Limits{Held: maxHeld}, Timeouts: inbox.Timeouts{Handle: time.Hour},
-			Breaker: inbox.Breaker{Least: least, Rest: 100 * time.Millisecond}})
+		w.consumer = inbox.New[*memstore.Tx](s, w.bus.Broker, "billing",
+			&inbox.Options{Front: inbox.Front{Seen: cache}, MeterProvider: p.meters, Now: w.now,
+				Logger: quiet(), Limits: inbox.Limits{Held: maxHeld}, Timeouts: inbox.Timeouts{Handle: time.Hour},
+				Breaker: inbox.Breaker{Least: least, Rest: 100 * time.Millisecond}})
 		w.consumer.Handle("orders", "order.placed", w.handle)
 		inbox.OnCall(w.consumer, paid, w.call())
 		return w.consumer

@@ -195,7 +195,9 @@ func (s *stream[TTx]) run(t *testing.T, seed uint64, open opening[TTx]) []string
 	s.on = open(s.w)
 	s.begun, s.runs, s.waiting = s.w.clock(), map[string]int{}, map[TTx]bool{}
 	s.turns = deliveries(s.w, seed)
-	in := inbox.New(s.on.db, s.w.bus, "stock", &inbox.Options{Now: s.w.clock, Workers: 1, Batch: s.batch, Retry: inbox.Retry{Attempts: 4, First: pause / 2, Most: pause / 2}, Dead: inbox.Dead{FreeKey: seed%2 == 0}, Identity: inbox.Identity{Again: func(m skald.Message) bool { return len(m.Data)%2 == 0 }}, Logger: slog.New(slog.DiscardHandler)})
+	in := inbox.New(s.on.db, s.w.bus, "stock", &inbox.Options{Now: s.w.clock, Workers: 1, Batch: s.batch,
+		Retry: inbox.Retry{Attempts: 4, First: pause / 2, Most: pause / 2},
+		Dead:  inbox.Dead{FreeKey: seed%2 == 0}, Identity: inbox.Identity{Again: func(m skald.Message) bool { return len(m.Data)%2 == 0 }}, Logger: slog.New(slog.DiscardHandler)})
 	inbox.OnResult(in, said, s.effect)
 	if s.many {
 		inbox.OnBatch(in, skald.Event[string]{Topic: "orders", Type: "many"}, s.effects)
@@ -280,7 +282,8 @@ func costsOneRun[TTx comparable](t *testing.T, many bool, open opening[TTx]) {
 		}
 		return errors.New("no")
 	}
-	in := inbox.New(on.db, w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1, Batch: 100, Retry: inbox.Retry{First: pause}, Logger: slog.New(slog.DiscardHandler)})
+	in := inbox.New(on.db, w.bus, "stock", &inbox.Options{Now: w.clock, Workers: 1, Batch: 100,
+		Retry: inbox.Retry{First: pause}, Logger: slog.New(slog.DiscardHandler)})
 	inbox.On(in, said, one)
 	if many {
 		inbox.OnBatch(in, said, func(ctx context.Context, tx TTx, ms []skald.Received[string]) error {

@@ -75,7 +75,9 @@ func TestBreakerStaysClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
-			in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 100}, Breaker: inbox.Breaker{Least: 10}}, func(_ context.Context, _ tx, m skald.Received[string]) error {
+			in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 100},
+				Breaker: inbox.Breaker{Least: 10}}, func(_ context.Context, _ tx,
+				m skald.Received[string]) error {
 				var n int
 				if _, err := fmt.Sscan(m.Value, &n); err != nil {
 					return err
@@ -109,7 +111,8 @@ func some(fails bool, err error) error {
 func TestBreakerUnderRun(t *testing.T) {
 	w := newWorld(t, 2)
 	mended := make(chan struct{})
-	in := w.inbox(&inbox.Options{Breaker: inbox.Breaker{Least: 10, Rest: 500 * time.Millisecond}, Retry: inbox.Retry{Most: time.Second, Attempts: 1000}},
+	in := w.inbox(&inbox.Options{Breaker: inbox.Breaker{Least: 10, Rest: 500 * time.Millisecond},
+		Retry: inbox.Retry{Most: time.Second, Attempts: 1000}},
 		func(ctx context.Context, tx tx, m skald.Received[string]) error {
 			select {
 			case <-mended:

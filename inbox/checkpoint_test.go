@@ -43,7 +43,9 @@ func (m *mortal) live() (died bool) {
 		db = m.wrap(db)
 	}
 	in := inbox.New(sagatest.WrapDriver(db, session), sagatest.WrapBroker(m.bus.Client(), session), "stock",
-		&inbox.Options{Now: m.clock, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{First: time.Millisecond}, Batch: m.batch})
+		&inbox.Options{Now: m.clock, Logger: slog.New(slog.DiscardHandler),
+			Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{First: time.Millisecond},
+			Batch: m.batch})
 	inbox.On(in, said, func(ctx context.Context, tx tx, r skald.Received[string]) error {
 		m.runs[r.Value]++
 		if m.crashCount(r) {
@@ -450,7 +452,9 @@ func (d unasked) Attend(ctx context.Context, a store.Attend) (store.Attended, er
 func TestLostAnswerOfPositions(t *testing.T) {
 	w := newWorld(t, 1)
 	bus := &subscribed{Broker: w.bus}
-	in := inbox.New(&halfDeaf{Store: w.db}, bus, "stock", &inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler), Retry: inbox.Retry{First: time.Millisecond}})
+	in := inbox.New(&halfDeaf{Store: w.db}, bus, "stock",
+		&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler),
+			Retry: inbox.Retry{First: time.Millisecond}})
 	inbox.On(in, said, keep)
 	var want []string
 	for i := range 60 {

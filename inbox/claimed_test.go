@@ -69,7 +69,8 @@ func (r *recovery) handle(ctx context.Context, t tx, m skald.Received[string]) e
 func (r *recovery) inbox(many bool) *inbox.Inbox[tx] { return r.over(r.w.bus, many) }
 
 func (r *recovery) over(bus *membroker.Broker, many bool) *inbox.Inbox[tx] {
-	in := inbox.New(r.w.db, bus, "stock", &inbox.Options{Now: r.w.clock, Workers: 2, Batch: 100, Retry: inbox.Retry{First: time.Minute, Most: time.Minute},
+	in := inbox.New(r.w.db, bus, "stock", &inbox.Options{Now: r.w.clock, Workers: 2, Batch: 100,
+		Retry:  inbox.Retry{First: time.Minute, Most: time.Minute},
 		Logger: slog.New(slog.DiscardHandler), Breaker: inbox.Breaker{Off: true}})
 	inbox.On(in, said, r.handle)
 	if many {

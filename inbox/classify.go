@@ -76,7 +76,8 @@ const mercy = 5 * time.Second
 // consumer was told to end; and where its transaction may be gone meanwhile, what it says does not count.
 func (in *Inbox[TTx]) run(ctx context.Context, e *entry, tx TTx) (r Result, err error) {
 	begun := time.Now()
-	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), in.group, tx, e.Message), in.o.Timeouts.Handle)
+	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), in.group, tx, e.Message),
+		in.o.Timeouts.Handle)
 	defer cancel()
 	over := in.acts.begin(e, in.o.Timeouts.Handle)
 	r, err = safely(in.handler(e), hctx, tx, e.Message)
@@ -88,7 +89,8 @@ func (in *Inbox[TTx]) run(ctx context.Context, e *entry, tx TTx) (r Result, err 
 	case took < in.o.Timeouts.Handle || stopped:
 		return r, err
 	case ctx.Err() != nil || took >= in.o.Timeouts.Handle+mercy:
-		return r, fmt.Errorf("%w (%v): after %v it said: %v", failure.ErrTimeout, in.o.Timeouts.Handle, took.Round(time.Millisecond), err)
+		return r, fmt.Errorf("%w (%v): after %v it said: %v", failure.ErrTimeout, in.o.Timeouts.Handle,
+			took.Round(time.Millisecond), err)
 	case err != nil:
 		return r, fmt.Errorf("%w (%v): %w", failure.ErrTimeout, in.o.Timeouts.Handle, err)
 	}

@@ -37,10 +37,11 @@ func TestOvertakenHandlerIsCalledAgainAtOnce(t *testing.T) {
 func TestOvertakenForEverIsAFailure(t *testing.T) {
 	w := newWorld(t, 1)
 	runs := 0
-	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 2}}, func(context.Context, tx, skald.Received[string]) error {
-		runs++
-		return skald.Again(errors.New("the version moved"))
-	})
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 2}},
+		func(context.Context, tx, skald.Received[string]) error {
+			runs++
+			return skald.Again(errors.New("the version moved"))
+		})
 	w.publish(w.message("k", "1"))
 	w.quiet(in)
 	if kept := w.kept(); runs != 17 || len(kept) != 1 || kept[0].Attempts != 1 || kept[0].Dead != nil {

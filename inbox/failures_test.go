@@ -22,7 +22,8 @@ import (
 func TestHandlerThatTakesTooLong(t *testing.T) {
 	w := newWorld(t, 1)
 	slow := true
-	in := w.inbox(&inbox.Options{Now: w.clock, Timeouts: inbox.Timeouts{Handle: time.Second, Wait: time.Minute}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+	in := w.inbox(&inbox.Options{Now: w.clock, Timeouts: inbox.Timeouts{Handle: time.Second,
+		Wait: time.Minute}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		if err := keep(ctx, tx, m); err != nil || !slow || m.Value != "1" {
 			return err
 		}
@@ -58,7 +59,9 @@ func (w *world) floorsRise(days int) {
 func TestWhatIsKeptIsNeverTooOld(t *testing.T) {
 	w := newWorld(t, 1)
 	bad := true
-	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Age: 1000 * time.Hour}, Retention: inbox.Retention{Window: inbox.Window{Short: true}}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Age: 1000 * time.Hour},
+		Retention: inbox.Retention{Window: inbox.Window{Short: true}}}, func(ctx context.Context, tx tx,
+		m skald.Received[string]) error {
 		switch {
 		case bad && m.Value == "dead":
 			return skald.Permanent(errors.New("never"))
@@ -115,7 +118,10 @@ func TestTimelessRepeatBehindItsMark(t *testing.T) {
 func TestBatchThatTakesTooLongTogether(t *testing.T) {
 	w := newWorld(t, 1)
 	var runs atomic.Int32
-	in := w.inbox(&inbox.Options{Workers: 1, Batch: 4, Timeouts: inbox.Timeouts{Handle: 2 * time.Second, Wait: 50 * time.Millisecond}, Retry: inbox.Retry{First: time.Millisecond}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+	in := w.inbox(&inbox.Options{Workers: 1, Batch: 4,
+		Timeouts: inbox.Timeouts{Handle: 2 * time.Second, Wait: 50 * time.Millisecond},
+		Retry:    inbox.Retry{First: time.Millisecond}}, func(ctx context.Context, tx tx,
+		m skald.Received[string]) error {
 		if runs.Add(1) <= 2 {
 			// of the first batch: the one takes most of the time, and the other what is left of it
 			ends, _ := ctx.Deadline()
@@ -231,7 +237,9 @@ func TestHandlerThatTakesTooLongAndHeedsNothing(t *testing.T) {
 	for name, says := range map[string]error{"nothing": nil, "an error": errors.New("no"), "a rejection": skald.Reject(errors.New("no"))} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
-			in := w.inbox(&inbox.Options{Now: w.clock, Timeouts: inbox.Timeouts{Handle: 10 * time.Millisecond, Wait: 10 * time.Millisecond}, Retry: inbox.Retry{Attempts: 2}},
+			in := w.inbox(&inbox.Options{Now: w.clock,
+				Timeouts: inbox.Timeouts{Handle: 10 * time.Millisecond, Wait: 10 * time.Millisecond},
+				Retry:    inbox.Retry{Attempts: 2}},
 				func(ctx context.Context, tx tx, m skald.Received[string]) error {
 					if err := keep(ctx, tx, m); err != nil || m.Value != "1" {
 						return err

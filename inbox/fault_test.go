@@ -288,7 +288,8 @@ func TestOutageOfAProvider(t *testing.T) {
 func TestDeadLetterWithoutATypeIsCopied(t *testing.T) {
 	w := newWorld(t, 1)
 	var log strings.Builder
-	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true},
+		Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
 	in.Handle("orders", "", func(context.Context, tx, skald.Message) error { return skald.Permanent(errors.New("never")) })
 	plain, large := w.message("k", "x"), w.message("l", "x")
 	plain.Type, large.Type = "", ""
@@ -332,7 +333,9 @@ func TestHandlerThatIgnoresItsContextIsListed(t *testing.T) {
 		w := newWorld(t, 1)
 		var log syncedLog
 		free := make(chan struct{})
-		in := w.inbox(&inbox.Options{Timeouts: inbox.Timeouts{Handle: time.Second}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+		in := w.inbox(&inbox.Options{Timeouts: inbox.Timeouts{Handle: time.Second},
+			Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(ctx context.Context, tx tx,
+			m skald.Received[string]) error {
 			<-free
 			return nil
 		})
@@ -398,7 +401,8 @@ func (c connectedSub) Receive(ctx context.Context, most int) (broker.Batch, erro
 func TestByPositionIsRefusedWherePositionsDoNotLast(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish(w.message("k", "1"))
-	in := inbox.New(w.db, connected{w.bus}, "stock", &inbox.Options{Identity: inbox.Identity{Of: inbox.ByPosition}, Logger: slog.New(slog.DiscardHandler)})
+	in := inbox.New(w.db, connected{w.bus}, "stock",
+		&inbox.Options{Identity: inbox.Identity{Of: inbox.ByPosition}, Logger: slog.New(slog.DiscardHandler)})
 	inbox.On(in, said, keep)
 	if err := in.Run(t.Context()); !errors.Is(err, inbox.ErrPositions) || !strings.Contains(err.Error(), "ByHeader") {
 		t.Errorf("%v", err)

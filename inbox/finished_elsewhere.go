@@ -14,7 +14,8 @@ import (
 // whoever is to undo it. So the step becomes what the mark says, as it would have here: in the effect that
 // lets the message go, so that if that fails both are tried again.
 func (in *Inbox[TTx]) finishedElsewhere(ctx context.Context, e *entry, v store.Verdict, print int64) result {
-	unit, err := in.db.Begin(ctx, store.Intake{Steps: []store.Step{*e.step}, Server: e.server, Wait: in.o.Timeouts.Wait, Handle: in.o.Timeouts.Handle})
+	unit, err := in.db.Begin(ctx, store.Intake{Steps: []store.Step{*e.step}, Server: e.server,
+		Wait: in.o.Timeouts.Wait, Handle: in.o.Timeouts.Handle})
 	if err != nil {
 		return in.letGo(ctx, e, duplicate, err)
 	}

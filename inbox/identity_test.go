@@ -73,7 +73,8 @@ func TestWhatIsNotComparedMayDiffer(t *testing.T) {
 		}
 		return m.Data[:2]
 	}
-	for name, o := range map[string]*inbox.Options{"default": {Now: w.clock}, "own": {Now: w.clock, Identity: inbox.Identity{Fingerprint: own}}} {
+	for name, o := range map[string]*inbox.Options{"default": {Now: w.clock},
+		"own": {Now: w.clock, Identity: inbox.Identity{Fingerprint: own}}} {
 		in := w.inbox(o, keep)
 		a := w.message(name, "1")
 		b := a
@@ -345,7 +346,8 @@ func TestResults(t *testing.T) {
 	w := newWorld(t, 1)
 	type answer struct{ Left int }
 	placed := skald.Event[string]{Topic: "stock", Type: "reserved"}
-	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock, Identity: inbox.Identity{Again: func(m skald.Message) bool { return string(m.Key) != "silent" }}})
+	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock,
+		Identity: inbox.Identity{Again: func(m skald.Message) bool { return string(m.Key) != "silent" }}})
 	inbox.OnResult(in, said, func(_ context.Context, tx tx, m skald.Received[string]) (inbox.Result, error) {
 		r := inbox.Result{Code: 201, Value: answer{7}, Say: []skald.Draft{placed.New("k", m.Value), placed.New("k", "and more")}}
 		if m.Value == "no" {

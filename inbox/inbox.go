@@ -133,18 +133,20 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		steps:       map[kind]course{},
 		calls:       map[kind]outside[TTx]{},
 		parkedQueue: newParkedQueue(),
-		retry:       failure.Retry{First: d.Retry.First, Most: d.Retry.Most, Attempts: d.Retry.Attempts, Age: d.Retry.Age},
-		prints:      failure.NewFingerprints(),
-		breaker:     breaker{o: d.Breaker},
-		partitions:  map[string]*partition{},
-		apart:       map[source]*breaker{},
-		delays:      delays{of: map[store.Identity]*delay{}, say: seldom()},
-		failing:     map[string]*failing{},
-		knownTypes:  knownTypes{named: map[kind]bool{}},
-		health:      Health{Live: true, Why: "not subscribed yet"},
-		sayApart:    backoff.Rarely{First: time.Second, Most: time.Minute},
+		retry: failure.Retry{First: d.Retry.First, Most: d.Retry.Most, Attempts: d.Retry.Attempts,
+			Age: d.Retry.Age},
+		prints:     failure.NewFingerprints(),
+		breaker:    breaker{o: d.Breaker},
+		partitions: map[string]*partition{},
+		apart:      map[source]*breaker{},
+		delays:     delays{of: map[store.Identity]*delay{}, say: seldom()},
+		failing:    map[string]*failing{},
+		knownTypes: knownTypes{named: map[kind]bool{}},
+		health:     Health{Live: true, Why: "not subscribed yet"},
+		sayApart:   backoff.Rarely{First: time.Second, Most: time.Minute},
 	}
-	in.announce = failure.Announcer{Topic: d.Dead.Topic, Copy: d.Dead.Copy, Headers: d.Dead.Headers, Complete: in.with.Messages, Logger: d.Logger}
+	in.announce = failure.Announcer{Topic: d.Dead.Topic, Copy: d.Dead.Copy, Headers: d.Dead.Headers,
+		Complete: in.with.Messages, Logger: d.Logger}
 	in.checkpointer.member = d.Instance.Member
 	in.checkpointer.reset(true)
 	return in

@@ -197,12 +197,13 @@ func TestPanicIsAFailureWithItsStack(t *testing.T) {
 // What is asked about a message before its handler runs can panic too.
 func TestPanicOfEntitiesOrSettingsIsAFailure(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.over(w.db, &inbox.Options{Now: w.clock, Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock {
-		if string(m.Key) == "bad" {
-			panic("nil map")
-		}
-		return nil
-	}}}, keep)
+	in := w.over(w.db, &inbox.Options{Now: w.clock,
+		Transaction: inbox.Transaction{Entities: func(m skald.Message) []store.Lock {
+			if string(m.Key) == "bad" {
+				panic("nil map")
+			}
+			return nil
+		}}}, keep)
 	w.publish(w.message("bad", "1"), w.message("good", "1"))
 	w.quiet(in)
 	w.expect("good", "1")
@@ -215,9 +216,10 @@ func TestPanicOfEntitiesOrSettingsIsAFailure(t *testing.T) {
 // A database without settings refuses them, and says so once and for all.
 func TestSettingsWhereThereAreNone(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.over(w.db, &inbox.Options{Now: w.clock, Transaction: inbox.Transaction{Settings: func(skald.Message) []store.Setting {
-		return []store.Setting{{Name: "app.tenant", Value: "42"}}
-	}}}, keep)
+	in := w.over(w.db, &inbox.Options{Now: w.clock,
+		Transaction: inbox.Transaction{Settings: func(skald.Message) []store.Setting {
+			return []store.Setting{{Name: "app.tenant", Value: "42"}}
+		}}}, keep)
 	w.publish(w.message("k", "1"))
 	for err := error(nil); ; {
 		if _, err = in.Step(t.Context()); err != nil {
@@ -289,12 +291,13 @@ func TestPayloadThatCannotBeReadIsMalformedInEachForm(t *testing.T) {
 func TestFullPartitionPausesAtTheBrokerAndResumes(t *testing.T) {
 	w := newWorld(t, 1)
 	bad := true
-	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Held: 10}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
-		if bad && string(m.Key) == "k" {
-			return skald.Outage(errors.New("a service is away"))
-		}
-		return keep(ctx, tx, m)
-	})
+	in := w.inbox(&inbox.Options{Now: w.clock, Limits: inbox.Limits{Held: 10}},
+		func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			if bad && string(m.Key) == "k" {
+				return skald.Outage(errors.New("a service is away"))
+			}
+			return keep(ctx, tx, m)
+		})
 	w.publish(w.message("k", "1"))
 	w.quiet(in)
 	for range 20 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/inbox"
 	"github.com/skald-go/skald/store"
 )
 
@@ -25,10 +26,20 @@ func (d *refusing) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], 
 // A repeat of a message that is kept, whose own intake fails each time, is dropped: it does not pause its
 // partition as if no more could be parked. With another payload it goes into quarantine.
 func TestRepeatOfWhatFailsAtItsIntake(t *testing.T) {
-	for name, data := range map[string]string{"the same": "1", "another payload": "2"} {
+	breaks := func(m skald.Message) []byte {
+		if string(m.Key) == "bad" {
+			panic("no fingerprint")
+		}
+		return m.Data
+	}
+	for name, data := range map[string]string{"the same": "1", "another payload": "2", "no fingerprint": "1"} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
-			in := w.over(&refusing{w.db, "bad"}, nil, func(_ context.Context, t tx, m skald.Received[string]) error {
+			o := &inbox.Options{}
+			if name == "no fingerprint" {
+				o.Identity.Fingerprint = breaks
+			}
+			in := w.over(&refusing{w.db, "bad"}, o, func(_ context.Context, t tx, m skald.Received[string]) error {
 				return note(t, "all", m.Value)
 			})
 			first := w.message("bad", "1")

@@ -45,7 +45,9 @@ func TestCollisionIsTriedAgainInPlace(t *testing.T) {
 			w := newWorld(t, 1)
 			db := &serial{Store: w.db}
 			left := map[string]int{"some": 3, "always": 1 << 30}
-			in := w.over(db, &inbox.Options{Now: w.clock, Transaction: inbox.Transaction{Isolation: store.Serializable}, Batch: batch, Workers: 1}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			in := w.over(db, &inbox.Options{Now: w.clock,
+				Transaction: inbox.Transaction{Isolation: store.Serializable}, Batch: batch,
+				Workers: 1}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
 				if left[m.Value]--; left[m.Value] >= 0 {
 					return errors.Join(note(tx, "undone", m.Value), collision{})
 				}

@@ -181,7 +181,8 @@ func TestRejectionBesideThatIsNoLongerTrue(t *testing.T) {
 			m := w.message("k", "a")
 			db := &undone{Driver: w.db, behind: func() { c.behind(w, m) }}
 			runs := 0
-			in := w.over(db, &inbox.Options{Now: w.clock, Transaction: inbox.Transaction{Entities: func(skald.Message) []store.Lock { return []store.Lock{lock} }}},
+			in := w.over(db, &inbox.Options{Now: w.clock,
+				Transaction: inbox.Transaction{Entities: func(skald.Message) []store.Lock { return []store.Lock{lock} }}},
 				func(_ context.Context, t tx, m skald.Received[string]) error {
 					if runs++; runs == 1 {
 						return skald.Reject(errors.New("none left"))
@@ -306,7 +307,8 @@ func TestOnceBesideATableOfOnesOwn(t *testing.T) {
 // of its key.
 func TestAttemptsOfElsewhereCount(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 4}, Dead: inbox.Dead{FreeKey: true}, Identity: inbox.Identity{Attempt: inbox.AttemptByHeader("attempts")}},
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 4},
+		Dead: inbox.Dead{FreeKey: true}, Identity: inbox.Identity{Attempt: inbox.AttemptByHeader("attempts")}},
 		func(context.Context, tx, skald.Received[string]) error { return errors.New("no") })
 	with := func(m skald.Message, attempts ...string) skald.Message {
 		for _, n := range attempts {
@@ -344,7 +346,8 @@ func TestAttemptByField(t *testing.T) {
 		}
 	}
 	w := newWorld(t, 1)
-	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 4}, Dead: inbox.Dead{FreeKey: true}, Identity: inbox.Identity{Attempt: inbox.AttemptByField("tries")}},
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 4},
+		Dead: inbox.Dead{FreeKey: true}, Identity: inbox.Identity{Attempt: inbox.AttemptByField("tries")}},
 		func(context.Context, tx, skald.Received[string]) error { return errors.New("no") })
 	m := w.message("k", "0")
 	m.Data = []byte(`{"tries": 3}`)
@@ -360,7 +363,8 @@ func TestAttemptByField(t *testing.T) {
 func TestAttemptFieldIsNoPartOfTheFingerprint(t *testing.T) {
 	w := newWorld(t, 1)
 	ran := 0
-	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock, Identity: inbox.Identity{Attempt: inbox.AttemptByField("meta", "tries")}})
+	in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock,
+		Identity: inbox.Identity{Attempt: inbox.AttemptByField("meta", "tries")}})
 	inbox.On(in, skald.Event[map[string]any]{Topic: "orders", Type: "said"},
 		func(context.Context, tx, skald.Received[map[string]any]) error { ran++; return nil })
 	first := w.message("k", "x")

@@ -82,7 +82,8 @@ func TestBatchThatIsNotUnpackedIsADeadLetter(t *testing.T) {
 	w.publish(w.message("k", "a"), w.message("k", "never read"), w.message("k", "c"))
 	w.quiet(in)
 	w.expect("all", "a c")
-	for _, want := range []string{"the batch of positions 1 to 7", "Limits.Record was raised, and drop this letter: the batch of positions 1 to 7"} {
+	for _, want := range []string{"the batch of positions 1 to 7",
+		"Limits.Record was raised, and drop this letter: the batch of positions 1 to 7"} {
 		dead := w.dead()
 		if len(dead) != 1 || dead[0].Dead.Kind != "too_large" || dead[0].Position != 1 || !strings.Contains(dead[0].Last.Why, want) {
 			t.Fatalf("dead are %+v", dead)

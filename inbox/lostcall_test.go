@@ -215,7 +215,8 @@ func finishedBeside(t *testing.T, blind bool, no error, want string) {
 		return "req " + m.Value, m.Value, nil
 	}
 	caller := func(db store.Driver[tx]) *inbox.Inbox[tx] {
-		in := w.over(db, &inbox.Options{Now: w.clock, Timeouts: inbox.Timeouts{Handle: 5 * time.Minute}}, keep)
+		in := w.over(db, &inbox.Options{Now: w.clock, Timeouts: inbox.Timeouts{Handle: 5 * time.Minute}},
+			keep)
 		inbox.OnCall(in, said, how)
 		return in
 	}
@@ -299,7 +300,8 @@ func TestCallThatKillsBecomesADeadLetter(t *testing.T) {
 			return b.lookUp(ctx, req, key)
 		}
 		in := inbox.New(sagatest.WrapDriver(store.Driver[tx](w.db), session), sagatest.WrapBroker(w.bus.Client(), session), "stock",
-			&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{First: time.Millisecond}})
+			&inbox.Options{Now: w.clock, Logger: slog.New(slog.DiscardHandler),
+				Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{First: time.Millisecond}})
 		inbox.OnCall(in, said, how)
 		for range 100 {
 			busy, err := in.Step(t.Context())

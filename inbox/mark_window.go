@@ -64,7 +64,8 @@ func (in *Inbox[TTx]) checkWindow(ctx context.Context) error {
 // window is what is to be compared.
 func (in *Inbox[TTx]) window(ctx context.Context) (retention.Window, error) {
 	o := in.o.Retention.Window
-	w := retention.Window{Outbox: cmp.Or(o.Outbox, 7*24*time.Hour), Age: in.o.Retry.Age, Saga: o.Saga, Dead: o.Dead}
+	w := retention.Window{Outbox: cmp.Or(o.Outbox, 7*24*time.Hour), Age: in.o.Retry.Age, Saga: o.Saga,
+		Dead: o.Dead}
 	keep, err := in.keeps(ctx)
 	if err != nil {
 		return w, err

@@ -48,16 +48,25 @@ func TestWindowIsCheckedAtTheStart(t *testing.T) {
 		"nobody saw to it yet": {map[string]time.Duration{"orders": 24 * days}, store.Retention{}, inbox.Options{}, "31 days, in which a message of topic orders may come", ""},
 		"broker":               {map[string]time.Duration{"orders": 14 * days}, store.Retention{Marks: 20 * days}, inbox.Options{}, "marks are kept 20 days, less than 21 days", ""},
 		"kept longer":          {map[string]time.Duration{"orders": 24 * days}, store.Retention{Marks: 31 * days}, inbox.Options{}, "", ""},
-		"its own retention":    {map[string]time.Duration{"orders": 14 * days}, store.Retention{}, inbox.Options{Retention: inbox.Retention{Keep: &store.Retention{Marks: 20 * days}}}, "marks are kept 20 days", ""},
-		"told otherwise":       {map[string]time.Duration{"orders": 24 * days}, store.Retention{}, inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Broker: days}}}, "", ""},
-		"the user's number":    {nil, store.Retention{}, inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Broker: 24 * days}}}, "31 days", ""},
-		"nobody can tell":      {nil, store.Retention{}, inbox.Options{}, "", ""},
-		"no right to ask":      {map[string]time.Duration{}, store.Retention{}, inbox.Options{}, "", "does not tell how long"},
-		"for ever":             {map[string]time.Duration{"orders": broker.Forever}, store.Retention{}, inbox.Options{}, "", "keeps messages for ever"},
-		"outbox, for ever": {map[string]time.Duration{"orders": broker.Forever}, store.Retention{}, inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Outbox: 31 * days}}},
+		"its own retention": {map[string]time.Duration{"orders": 14 * days}, store.Retention{},
+			inbox.Options{Retention: inbox.Retention{Keep: &store.Retention{Marks: 20 * days}}},
+			"marks are kept 20 days", ""},
+		"told otherwise": {map[string]time.Duration{"orders": 24 * days}, store.Retention{},
+			inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Broker: days}}}, "", ""},
+		"the user's number": {nil, store.Retention{},
+			inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Broker: 24 * days}}}, "31 days",
+			""},
+		"nobody can tell": {nil, store.Retention{}, inbox.Options{}, "", ""},
+		"no right to ask": {map[string]time.Duration{}, store.Retention{}, inbox.Options{}, "",
+			"does not tell how long"},
+		"for ever": {map[string]time.Duration{"orders": broker.Forever}, store.Retention{},
+			inbox.Options{}, "", "keeps messages for ever"},
+		"outbox, for ever": {map[string]time.Duration{"orders": broker.Forever}, store.Retention{},
+			inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Outbox: 31 * days}}},
 			"31 days, in which a message may leave the outbox", ""},
-		"outbox":       {nil, store.Retention{}, inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Outbox: 31 * days}}}, "31 days, in which a message may leave the outbox", ""},
-		"retries":      {nil, store.Retention{}, inbox.Options{Retry: inbox.Retry{Age: 31 * days}}, "31 days, in which a failing message", ""},
+		"outbox": {nil, store.Retention{}, inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Outbox: 31 * days}}}, "31 days, in which a message may leave the outbox", ""},
+		"retries": {nil, store.Retention{}, inbox.Options{Retry: inbox.Retry{Age: 31 * days}},
+			"31 days, in which a failing message", ""},
 		"saga":         {nil, store.Retention{}, inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Saga: 31 * days}}}, "31 days, in which a saga", ""},
 		"dead letters": {nil, store.Retention{}, inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Dead: 31 * days}}}, "31 days, in which a dead letter", ""},
 		"all the same": {nil, store.Retention{}, inbox.Options{Retention: inbox.Retention{Window: inbox.Window{Dead: 31 * days, Saga: 40 * days, Short: true}}},
@@ -139,7 +148,8 @@ func TestOneInstanceEmpties(t *testing.T) {
 	w := newWorld(t, 1)
 	begin := func(session *memstore.Store) (*emptier, func() error) {
 		e := &emptier{Store: session}
-		return e, run(t, w.over(e, &inbox.Options{Retention: inbox.Retention{Keep: &store.Retention{}}}, func(context.Context, tx, skald.Received[string]) error { return nil }))
+		return e, run(t, w.over(e, &inbox.Options{Retention: inbox.Retention{Keep: &store.Retention{}}},
+			func(context.Context, tx, skald.Received[string]) error { return nil }))
 	}
 	one, stop := begin(w.db)
 	until(t, "the first one empties", func() bool { return one.emptied.Load() > 0 })

@@ -127,7 +127,7 @@ func (in *Inbox[TTx]) store(ctx context.Context, e *entry, end undo, effect stor
 	case !stands[0] && e.parked != nil:
 		return result{entry: e, what: stale}
 	case !stands[0]: // finished or kept by a rival, or its key is full
-		if kept, is := in.keptAs(ctx, e, in.print(e)); is {
+		if kept, is := in.keptAs(ctx, e, in.printed(e)); is {
 			return kept // its take may fail each time, and not find that out
 		}
 		return result{entry: e, what: full, err: fmt.Errorf("%w: %w", ErrFull, cause(r.err))}
@@ -206,7 +206,7 @@ func (in *Inbox[TTx]) keptAs(ctx context.Context, e *entry, print int64) (r resu
 	}
 	was := &entry{id: id}
 	was.Message = kept[0].Message
-	if p := in.print(was); p == 0 || print == 0 || p == print {
+	if p := in.printed(was); p == 0 || print == 0 || p == print {
 		// perhaps by us, whose parking took effect and was not answered
 		return result{entry: e, what: duplicate, kept: true}, true
 	}

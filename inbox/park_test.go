@@ -95,7 +95,8 @@ func TestRepeatOfAKeptMessageIsDropped(t *testing.T) {
 func TestDeadAfterTheLastAttemptWithItsDiagnostics(t *testing.T) {
 	w := newWorld(t, 1)
 	f := &moody{on: map[string]error{"2": fmt.Errorf("pay order 4711: %w", errors.New("no such column"))}}
-	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 3}, Instance: inbox.Instance{Host: "host-1", Version: "v9"}}, f.handle)
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 3},
+		Instance: inbox.Instance{Host: "host-1", Version: "v9"}}, f.handle)
 	bad := w.message("k", "2")
 	bad.Headers = []skald.Header{{Name: "x", Value: []byte{0, 0xff}}}
 	w.publish(w.message("k", "1"), bad, w.message("k", "3"), w.message("l", "a"))
@@ -158,12 +159,13 @@ func TestEachClassEndsAsItShould(t *testing.T) {
 	version := true
 	mine := errors.New("duplicate key value violates payments.order_id")
 	f := &moody{on: map[string]error{"permanent": fmt.Errorf("deep: %w", skald.Permanent(errors.New("x"))), "unique": mine}}
-	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 2, Age: time.Hour, Classify: func(_ skald.Message, err error) failure.Class {
-		if errors.Is(err, mine) {
-			return failure.Permanent
-		}
-		return ""
-	}}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 2, Age: time.Hour,
+		Classify: func(_ skald.Message, err error) failure.Class {
+			if errors.Is(err, mine) {
+				return failure.Permanent
+			}
+			return ""
+		}}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
 		switch {
 		case m.Value == "panic":
 			panic("nil map")
@@ -206,9 +208,10 @@ func TestEachClassEndsAsItShould(t *testing.T) {
 
 func TestTooOldAFailureIsDead(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Age: time.Hour}}, func(context.Context, tx, skald.Received[string]) error {
-		return skald.UnknownVersion(errors.New("schema 9"))
-	})
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Age: time.Hour}},
+		func(context.Context, tx, skald.Received[string]) error {
+			return skald.UnknownVersion(errors.New("schema 9"))
+		})
 	w.publish(w.message("k", "1"))
 	w.quiet(in)
 	for range 8 {
@@ -224,12 +227,13 @@ func TestTooOldAFailureIsDead(t *testing.T) {
 func TestRedriveBeginsTheAgeAnew(t *testing.T) {
 	w := newWorld(t, 1)
 	fails, tries := true, 0
-	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Age: time.Hour, Attempts: 3}}, func(_ context.Context, x tx, m skald.Received[string]) error {
-		if tries++; fails {
-			return errors.New("no")
-		}
-		return note(x, string(m.Key), m.Value)
-	})
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Age: time.Hour, Attempts: 3}},
+		func(_ context.Context, x tx, m skald.Received[string]) error {
+			if tries++; fails {
+				return errors.New("no")
+			}
+			return note(x, string(m.Key), m.Value)
+		})
 	w.publish(w.message("k", "1"))
 	w.quiet(in)
 	for range 3 {
@@ -256,7 +260,8 @@ func TestRedriveBeginsTheAgeAnew(t *testing.T) {
 
 // At the cap the partition pauses at the broker, and goes on by itself.
 func TestFullKeyPausesItsPartition(t *testing.T) {
-	for name, o := range map[string]inbox.Limits{"rows of the key": {KeyRows: 3}, "bytes of the key": {KeyBytes: 10}, "rows": {ParkedRows: 3}, "bytes": {ParkedBytes: 10}} {
+	for name, o := range map[string]inbox.Limits{"rows of the key": {KeyRows: 3},
+		"bytes of the key": {KeyBytes: 10}, "rows": {ParkedRows: 3}, "bytes": {ParkedBytes: 10}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
 			f := &moody{on: map[string]error{"1": errors.New("no")}}
@@ -302,9 +307,10 @@ func TestDeadLetterIsAnnounced(t *testing.T) {
 
 func TestDeadLetterIsCopiedUnlessItIsTooLarge(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true}}, func(context.Context, tx, skald.Received[string]) error {
-		return skald.Permanent(errors.New("never"))
-	})
+	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true}},
+		func(context.Context, tx, skald.Received[string]) error {
+			return skald.Permanent(errors.New("never"))
+		})
 	small, large := w.message("k", "x"), w.message("l", "x")
 	small.Headers = []skald.Header{{Name: "own", Value: []byte("1")}}
 	large.Headers = []skald.Header{{Name: "own", Value: []byte(strings.Repeat("x", 16<<10))}}

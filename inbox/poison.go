@@ -51,7 +51,8 @@ func (in *Inbox[TTx]) ahead(ctx context.Context, e *entry) result {
 // the suspect is kept already, and was not acknowledged.
 func (in *Inbox[TTx]) putAside(ctx context.Context, e *entry, k *store.Park) (r result, over bool) {
 	m := in.mark(e)
-	unit, err := in.db.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Server: e.server, Wait: in.o.Timeouts.Wait, Handle: in.o.Timeouts.Handle})
+	unit, err := in.db.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Server: e.server,
+		Wait: in.o.Timeouts.Wait, Handle: in.o.Timeouts.Handle})
 	if err != nil {
 		return in.storeFailed(ctx, e, fmt.Errorf("take in %s: %w", e.ID, err)), true
 	}

@@ -28,7 +28,8 @@ func (m *mortuary) live() (died bool) {
 	m.sessions++
 	session := sagatest.NewFaults(uint64(m.sessions), sagatest.None()).Session()
 	in := inbox.New(sagatest.WrapDriver(store.Driver[tx](m.db), session), sagatest.WrapBroker(m.bus.Client(), session), "stock",
-		&inbox.Options{Now: m.clock, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{First: time.Millisecond}})
+		&inbox.Options{Now: m.clock, Logger: slog.New(slog.DiscardHandler),
+			Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{First: time.Millisecond}})
 	inbox.Forward(in, placed, func(r skald.Received[purchase]) inbox.Step {
 		if m.unreadable(r.Value) {
 			_ = session.Die()
@@ -132,7 +133,8 @@ func TestKillerWhoseStepNobodyKnows(t *testing.T) {
 // nobody.
 func TestStepIsBarredWhileItsMessageDies(t *testing.T) {
 	b := &dying{}
-	l := tillOver(t, &inbox.Options{Retry: inbox.Retry{Attempts: 1}}, func(db store.Driver[tx]) store.Driver[tx] { b.Driver = db; return b })
+	l := tillOver(t, &inbox.Options{Retry: inbox.Retry{Attempts: 1}},
+		func(db store.Driver[tx]) store.Driver[tx] { b.Driver = db; return b })
 	l.fail = errors.New("no")
 	b.happens = func() {
 		undo := store.Step{Consumer: "stock", Saga: "a", Name: "charge", State: store.StepUndone, Identity: store.Identity{Source: "/other", ID: "undo"}}

@@ -45,8 +45,9 @@ func (in *Inbox[TTx]) admit(ctx context.Context, list []store.Quarantined, now t
 				"number", q.Number, "topic", q.Message.Topic, "type", q.Message.Type, "error", errNoHandler)
 			continue
 		}
-		es = append(es, store.Effect{Admitted: &q, Park: &store.Park{MostRows: in.o.Limits.KeyRows, MostBytes: in.o.Limits.KeyBytes, Parked: store.Parked{
-			Consumer: in.group, Identity: admittedAs(&q), Message: q.Message, Partition: quarantine, Position: q.Number}}})
+		es = append(es, store.Effect{Admitted: &q, Park: &store.Park{MostRows: in.o.Limits.KeyRows,
+			MostBytes: in.o.Limits.KeyBytes, Parked: store.Parked{
+				Consumer: in.group, Identity: admittedAs(&q), Message: q.Message, Partition: quarantine, Position: q.Number}}})
 	}
 	if len(es) == 0 {
 		return nil

@@ -25,7 +25,9 @@ func TestRejectionIsADeadLetterByOption(t *testing.T) {
 	for _, holds := range []bool{false, true} {
 		w := newWorld(t, 1)
 		fails := 1
-		in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock, Dead: inbox.Dead{Rejections: true, RejectionsHold: holds, Topic: "dead"}, Logger: slog.New(slog.DiscardHandler),
+		in := inbox.New(w.db, w.bus, "stock", &inbox.Options{Now: w.clock,
+			Dead:     inbox.Dead{Rejections: true, RejectionsHold: holds, Topic: "dead"},
+			Logger:   slog.New(slog.DiscardHandler),
 			Identity: inbox.Identity{Again: func(skald.Message) bool { return true }}})
 		inbox.OnResult(in, said, func(_ context.Context, tx tx, m skald.Received[string]) (inbox.Result, error) {
 			switch {
@@ -85,7 +87,8 @@ func TestRejectionIsADeadLetterByOption(t *testing.T) {
 // The names of a copy's headers are the reader's.
 func TestDeadHeadersAreMapped(t *testing.T) {
 	w := newWorld(t, 1)
-	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true, Headers: map[string]string{"x-attempt": "retries", "x-original-id": ""}}},
+	in := w.inbox(&inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true,
+		Headers: map[string]string{"x-attempt": "retries", "x-original-id": ""}}},
 		func(context.Context, tx, skald.Received[string]) error { return skald.Permanent(errors.New("never")) })
 	m := w.message("k", "x")
 	m.Headers = []skald.Header{{Name: "retries", Value: []byte("7")}, {Name: "own", Value: []byte("7")}}

@@ -45,7 +45,8 @@ func (in *Inbox[TTx]) keep(ctx context.Context) {
 }
 
 func (in *Inbox[TTx]) maintain(ctx context.Context) (more bool, err error) {
-	did, err := in.db.Maintain(ctx, store.Maintain{Keep: *in.o.Retention.Keep, Owner: in.session, Lease: keepLease})
+	did, err := in.db.Maintain(ctx, store.Maintain{Keep: *in.o.Retention.Keep, Owner: in.session,
+		Lease: keepLease})
 	if err == nil && (did.Rows != 0 || did.Marks != 0 || did.Steps != 0 || len(did.Left) > 0) {
 		in.o.Logger.InfoContext(ctx, "inbox: retention", "consumer", in.group, "rows", did.Rows, "marks", did.Marks, "steps", did.Steps, "left", did.Left)
 	}

@@ -36,7 +36,8 @@ func TestMarksGoWithoutARelay(t *testing.T) {
 	}
 	for _, keep := range []*store.Retention{nil, {}} {
 		ctx, cancel := context.WithCancel(t.Context())
-		in := inbox.New(w.db, w.bus, "c", &inbox.Options{Retention: inbox.Retention{Keep: keep}, Now: w.clock})
+		in := inbox.New(w.db, w.bus, "c", &inbox.Options{Retention: inbox.Retention{Keep: keep},
+			Now: w.clock})
 		taken := make(chan struct{}, 1)
 		inbox.On(in, said, func(context.Context, tx, skald.Received[string]) error { taken <- struct{}{}; return nil })
 		ended := make(chan error, 1)

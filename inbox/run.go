@@ -15,7 +15,10 @@ import (
 
 // Step does one turn: receives what has arrived, takes one message, acknowledges. It never waits for more.
 func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
-	if err := errors.Join(in.o.fault(), in.open(ctx)); err != nil {
+	if err := in.o.fault(); err != nil {
+		return false, err
+	}
+	if err := in.open(ctx); err != nil {
 		return false, err
 	}
 	busy, err = in.receive(ctx)
@@ -84,7 +87,8 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 	if err := in.enroll(ctx); err != nil {
 		return fmt.Errorf("consumer %s: %w", in.group, err)
 	}
-	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics, Member: in.o.Instance.Member, Owner: in.owner(), Resume: in.resume})
+	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics,
+		Member: in.o.Instance.Member, Owner: in.owner(), Resume: in.resume})
 	if err != nil {
 		return fmt.Errorf("subscribe %s: %w", in.group, in.withRemedy(err))
 	}

@@ -96,11 +96,12 @@ func TestStopFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {
 func TestDrainIsBounded(t *testing.T) {
 	w := newWorld(t, 1)
 	begun := make(chan struct{})
-	in := w.inbox(&inbox.Options{Timeouts: inbox.Timeouts{Drain: time.Millisecond}}, func(ctx context.Context, tx tx, m skald.Received[string]) error {
-		close(begun)
-		<-ctx.Done() // a handler that heeds its context ends with the drain
-		return ctx.Err()
-	})
+	in := w.inbox(&inbox.Options{Timeouts: inbox.Timeouts{Drain: time.Millisecond}},
+		func(ctx context.Context, tx tx, m skald.Received[string]) error {
+			close(begun)
+			<-ctx.Done() // a handler that heeds its context ends with the drain
+			return ctx.Err()
+		})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- in.Run(ctx) }()
@@ -119,7 +120,8 @@ func TestAHandlerThatIgnoresItsContextDoesNotHoldRun(t *testing.T) {
 	w := newWorld(t, 1)
 	begun, release := make(chan struct{}), make(chan struct{})
 	var log bytes.Buffer
-	in := w.inbox(&inbox.Options{Timeouts: inbox.Timeouts{Drain: time.Millisecond}, Workers: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+	in := w.inbox(&inbox.Options{Timeouts: inbox.Timeouts{Drain: time.Millisecond}, Workers: 2,
+		Logger: slog.New(slog.NewTextHandler(&log, nil))},
 		func(ctx context.Context, tx tx, m skald.Received[string]) error {
 			if m.Value == "deaf" {
 				close(begun)

@@ -30,7 +30,8 @@ func TestPayloadsAreToldToNobody(t *testing.T) {
 	var log bytes.Buffer
 	spans, meters := tracetest.NewSpanRecorder(), metric.NewManualReader()
 	runs := map[string]int{}
-	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 2}, Dead: inbox.Dead{FreeKey: true, Topic: "dead"},
+	in := w.inbox(&inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 2},
+		Dead:           inbox.Dead{FreeKey: true, Topic: "dead"},
 		Logger:         slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)),
 		MeterProvider:  metric.NewMeterProvider(metric.WithReader(meters)),

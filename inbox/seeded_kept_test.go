@@ -119,10 +119,11 @@ func tooLargeToSay(t *testing.T, bug bugOf, kept bool) {
 	m := w.message("k", strings.Repeat("x", complete.MaxData-2))
 	m.Headers = []skald.Header{{Name: "own", Value: []byte(strings.Repeat("y", complete.MaxHeaders-len("own")))}}
 	w.publish(m)
-	in := w.over(bug.in(w), &inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true}}, func(context.Context, tx, skald.Received[string]) error {
-		runs++
-		return skald.Permanent(errors.New("never"))
-	})
+	in := w.over(bug.in(w), &inbox.Options{Now: w.clock, Dead: inbox.Dead{Topic: "dead", Copy: true}},
+		func(context.Context, tx, skald.Received[string]) error {
+			runs++
+			return skald.Permanent(errors.New("never"))
+		})
 	for range 3 {
 		w.quiet(in)
 		w.pass(time.Minute)

@@ -120,10 +120,11 @@ func deployed(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx], want i
 		if wrap != nil {
 			db = wrap(db)
 		}
-		in := w.over(db, &inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 3}}, func(context.Context, tx, skald.Received[string]) error {
-			runs++
-			return errors.New("no such column")
-		})
+		in := w.over(db, &inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 3}},
+			func(context.Context, tx, skald.Received[string]) error {
+				runs++
+				return errors.New("no such column")
+			})
 		w.quiet(in)
 		if err := in.Close(t.Context()); err != nil {
 			t.Fatal(err)

@@ -153,7 +153,9 @@ func (in *Inbox[TTx]) complain(ctx context.Context, r result) {
 		"attempt", r.attempts, "error", r.err}
 	switch {
 	case r.what == dead:
-		in.o.Logger.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show", append(with, "key_waits", !in.o.Dead.FreeKey && e.Key != nil && !errors.Is(r.err, ErrUnhandled))...)
+		in.o.Logger.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show",
+			append(with, "key_waits", !in.o.Dead.FreeKey && e.Key != nil && !errors.Is(r.err,
+				ErrUnhandled))...)
 	case bits.OnesCount(uint(r.attempts)) == 1:
 		in.o.Logger.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits", append(with, "next", r.after)...)
 	}

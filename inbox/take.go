@@ -121,7 +121,8 @@ func (in *Inbox[TTx]) untaken(ctx context.Context, e *entry, why error) result {
 		return r
 	}
 	m := store.Mark{Consumer: in.group, Identity: e.identity(), As: store.Done, Fingerprint: in.printed(e), KeyOrder: store.Arriving, Key: e.Key}
-	intake := store.Intake{Marks: []store.Mark{m}, Server: e.server, Wait: in.o.Timeouts.Wait, Handle: in.o.Timeouts.Handle}
+	intake := store.Intake{Marks: []store.Mark{m}, Server: e.server, Wait: in.o.Timeouts.Wait,
+		Handle: in.o.Timeouts.Handle}
 	unit, err := in.db.Begin(ctx, intake)
 	if err != nil {
 		return r

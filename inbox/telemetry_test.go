@@ -21,17 +21,18 @@ func TestStuckMessageIsNamedWhileItIsTriedAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	var runs atomic.Int64
 	again, goOn := make(chan struct{}), make(chan struct{})
-	in := w.inbox(&inbox.Options{Retry: inbox.Retry{First: time.Millisecond}}, func(_ context.Context, _ tx, m skald.Received[string]) error {
-		if string(m.Key) != "slow" {
-			return nil
-		}
-		if runs.Add(1) == 2 {
-			close(again)
-			<-goOn
-			return nil
-		}
-		return errors.New("no")
-	})
+	in := w.inbox(&inbox.Options{Retry: inbox.Retry{First: time.Millisecond}},
+		func(_ context.Context, _ tx, m skald.Received[string]) error {
+			if string(m.Key) != "slow" {
+				return nil
+			}
+			if runs.Add(1) == 2 {
+				close(again)
+				<-goOn
+				return nil
+			}
+			return errors.New("no")
+		})
 	w.publish(w.message("slow", "1"))
 	stop := run(t, in)
 	until(t, "it failed", func() bool { return in.Health().Failures == 1 })
@@ -50,7 +51,8 @@ func TestStuckMessageIsNamedWhileItIsTriedAgain(t *testing.T) {
 func TestInboxCountsWhatBecameOfEachMessage(t *testing.T) {
 	read := metric.NewManualReader()
 	w := newWorld(t, 1)
-	o := &inbox.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(read)), Retry: inbox.Retry{First: time.Millisecond, Most: time.Millisecond}}
+	o := &inbox.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(read)),
+		Retry: inbox.Retry{First: time.Millisecond, Most: time.Millisecond}}
 	var failed atomic.Bool
 	in := w.inbox(o, func(_ context.Context, _ tx, m skald.Received[string]) error {
 		switch {

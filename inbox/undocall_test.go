@@ -22,7 +22,8 @@ type worker struct {
 func newDesk(t *testing.T) *worker { return deskOver(t, nil) }
 
 func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *worker {
-	d := &worker{tillOver(t, &inbox.Options{Retry: inbox.Retry{First: time.Second, Most: time.Second}}, wrap), &bank{}}
+	d := &worker{tillOver(t, &inbox.Options{Retry: inbox.Retry{First: time.Second, Most: time.Second}}, wrap),
+		&bank{}}
 	how := call.Call[tx, purchase, string, string]{
 		At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}), Do: d.bank.do, LookUp: d.bank.lookUp, Cancel: d.bank.cancel,
 	}

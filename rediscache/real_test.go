@@ -92,7 +92,8 @@ func (s *shop) consumer(c rediscmd.Client, guard rediscmd.GuardOptions) (*inbox.
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	in := inbox.New(pgstore.New(s.pool, &pgstore.Options{Schema: s.schema}), s.bus, "stock", &inbox.Options{Front: inbox.Front{Seen: cache}, Logger: quiet()})
+	in := inbox.New(pgstore.New(s.pool, &pgstore.Options{Schema: s.schema}), s.bus, "stock",
+		&inbox.Options{Front: inbox.Front{Seen: cache}, Logger: quiet()})
 	inbox.On(in, said, func(ctx context.Context, tx pgx.Tx, m skald.Received[string]) error {
 		_, err := tx.Exec(ctx, "INSERT INTO "+s.schema+".done VALUES ($1)", m.ID)
 		return err

@@ -76,7 +76,8 @@ func newWorld(t *testing.T, c rediscmd.Client, o *rediscache.Options) *world {
 	if w.cache, err = rediscache.New(c, o); err != nil {
 		t.Fatal(err)
 	}
-	w.in = inbox.New[tx](w.asked, w.bus, "stock", &inbox.Options{Front: inbox.Front{Seen: w.cache}, Logger: quiet(), Retry: inbox.Retry{First: time.Hour}})
+	w.in = inbox.New[tx](w.asked, w.bus, "stock", &inbox.Options{Front: inbox.Front{Seen: w.cache},
+		Logger: quiet(), Retry: inbox.Retry{First: time.Hour}})
 	inbox.On(w.in, said, func(_ context.Context, t tx, m skald.Received[string]) error {
 		old, _ := t.Get("done")
 		if err := t.Put("done", strings.TrimPrefix(old+" "+m.Value, " ")); err != nil {
@@ -243,7 +244,8 @@ func TestClaimsAreAHint(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, now := newWorld(t, c, nil), time.Now()
-	w.in = inbox.New[tx](w.asked, w.bus, "stock", &inbox.Options{Front: inbox.Front{Ahead: ours}, Logger: quiet(), Now: func() time.Time { return now }})
+	w.in = inbox.New[tx](w.asked, w.bus, "stock", &inbox.Options{Front: inbox.Front{Ahead: ours},
+		Logger: quiet(), Now: func() time.Time { return now }})
 	inbox.On(w.in, said, func(_ context.Context, t tx, m skald.Received[string]) error {
 		old, _ := t.Get("done")
 		return t.Put("done", old+m.Value)
@@ -286,7 +288,8 @@ func TestTTLBeyondTheWindowIsRefused(t *testing.T) {
 	_, c := mini(t)
 	w := newWorld(t, c, &rediscache.Options{TTL: 31 * 24 * time.Hour})
 	_, err := w.in.Step(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "inbox.Options.Front.Seen remembers for 744h0m0s, marks are kept for 720h0m0s: give the cache a TTL") {
+	if err == nil || !strings.Contains(err.Error(),
+		"inbox.Options.Front.Seen remembers for 744h0m0s, marks are kept for 720h0m0s: give the cache a TTL") {
 		t.Error(err)
 	}
 	if _, err := rediscache.New(c, &rediscache.Options{TTL: -1}); err == nil {

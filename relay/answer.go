@@ -116,7 +116,8 @@ func (r *Relay) judge(c *call, l *shard, p *piece, v verdict) {
 // meanwhile.
 func (r *Relay) misses(topic string) {
 	if _, known := r.missing[topic]; !known {
-		r.o.Logger.Warn("relay: a topic is missing; its rows are deferred until it is there", "owner", r.o.Owner, "topic", topic,
+		r.o.Logger.Warn("relay: a topic is missing; its rows are deferred until it is there", "owner",
+			r.o.Owner, "topic", topic,
 			"remedy", "skald migrate --broker URL --topic "+topic)
 	}
 	r.missing[topic] = r.o.Now().Add(missingFor)

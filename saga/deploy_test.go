@@ -25,7 +25,8 @@ func orders(name string, mapped []saga.Mapping, steps ...saga.Listed[order]) *sa
 
 // answers is an inbox of an engine's replies, which looks at what is parked again at once.
 func (k *desk[TTx]) answers(e *saga.Engine[TTx]) *inbox.Inbox[TTx] {
-	in := inbox.New(k.db, k.bus, "orders", &inbox.Options{Workers: 1, Timeouts: inbox.Timeouts{Wait: time.Minute}, Logger: k.log(),
+	in := inbox.New(k.db, k.bus, "orders", &inbox.Options{Workers: 1,
+		Timeouts: inbox.Timeouts{Wait: time.Minute}, Logger: k.log(),
 		Retry: inbox.Retry{First: time.Millisecond, Most: time.Millisecond}})
 	e.Answers(in)
 	return in

@@ -31,7 +31,8 @@ func (c *tallied) Woken() <-chan struct{} {
 }
 
 // inBubble runs an engine with two workers by a clock of its own.
-func inBubble(t *testing.T, d *saga.Definition[trip], f func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx])) {
+func inBubble(t *testing.T, d *saga.Definition[trip],
+	f func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		db := &tallied{Store: memstore.New(nil)}
@@ -128,11 +129,12 @@ func TestRolledBackStartsAreLookedForSeldom(t *testing.T) {
 func TestEngineWithoutRoomDoesNotSpin(t *testing.T) {
 	db := &tallied{Store: memstore.New(nil)}
 	hold, held := make(chan struct{}), make(chan struct{}, 10)
-	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, saga.Do("hold", func(context.Context, tx, saga.Run[trip]) (bool, error) {
-		held <- struct{}{}
-		<-hold
-		return true, nil
-	}, nil, saga.Pivot()))
+	d := saga.New("trip", &saga.Options[trip]{Key: tripKey},
+		saga.Do("hold", func(context.Context, tx, saga.Run[trip]) (bool, error) {
+			held <- struct{}{}
+			<-hold
+			return true, nil
+		}, nil, saga.Pivot()))
 	e, err := saga.NewEngine(db, &saga.EngineOptions{Workers: 2}, d)
 	if err != nil {
 		t.Fatal(err)

@@ -145,7 +145,8 @@ func (k *desk[TTx]) take(ms ...skald.Message) {
 }
 
 func (k *desk[TTx]) inbox(e *saga.Engine[TTx], bus *membroker.Broker, consumer string, batch int) *inbox.Inbox[TTx] {
-	in := inbox.New(k.db, bus, consumer, &inbox.Options{Batch: batch, Workers: 1, Dead: inbox.Dead{FreeKey: true}, Timeouts: inbox.Timeouts{Wait: time.Minute},
+	in := inbox.New(k.db, bus, consumer, &inbox.Options{Batch: batch, Workers: 1,
+		Dead: inbox.Dead{FreeKey: true}, Timeouts: inbox.Timeouts{Wait: time.Minute},
 		Logger: k.log()})
 	e.Answers(in)
 	return in

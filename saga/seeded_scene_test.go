@@ -261,7 +261,9 @@ func serving(b wiring, retry saga.Policy, refuse bool) func(w *sagatest.World) e
 				return err
 			}
 			in := inbox.New(db, sagatest.CrashBroker(p, bus.Client()), "orders", &inbox.Options{Now: w.Now, NewID: w.NewID,
-				Logger: slog.New(slog.DiscardHandler), Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second}, Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond}})
+				Logger: slog.New(slog.DiscardHandler), Timeouts: inbox.Timeouts{Wait: time.Millisecond,
+					Handle: time.Second}, Retry: inbox.Retry{First: time.Microsecond,
+					Most: time.Millisecond}})
 			answers(e, in, d, b.bare)
 			p.Step(e, in)
 			return nil

@@ -100,7 +100,9 @@ func allStations[TTx any](t *testing.T, pool *pgxpool.Pool, schema string, db st
 	if err := bus.MakeTopics(ctx, 4, asked.Topic, answered.Topic); err != nil {
 		t.Fatal(err)
 	}
-	out, in := outbox.New(db, nil), inbox.New(db, bus.Client(), "all", &inbox.Options{Workers: 8, Retry: inbox.Retry{First: time.Millisecond}, Logger: slog.New(slog.DiscardHandler)})
+	out, in := outbox.New(db, nil), inbox.New(db, bus.Client(), "all",
+		&inbox.Options{Workers: 8, Retry: inbox.Retry{First: time.Millisecond},
+			Logger: slog.New(slog.DiscardHandler)})
 	var failed sync.Map
 	inbox.On(in, asked, func(ctx context.Context, tx TTx, m skald.Received[int]) error {
 		if _, again := failed.LoadOrStore(m.ID, true); !again && m.Value%5 == 0 {

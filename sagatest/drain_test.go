@@ -109,17 +109,19 @@ func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
 	d.say(t, "1")
 	lost := errors.New("the connection is lost")
 	away := 3
-	in := d.inbox(d.db, &inbox.Options{Retry: inbox.Retry{First: time.Millisecond}}, func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
-		if away--; away >= 0 {
-			return skald.Outage(lost)
-		}
-		return put(ctx, tx, m)
-	})
+	in := d.inbox(d.db, &inbox.Options{Retry: inbox.Retry{First: time.Millisecond}},
+		func(ctx context.Context, tx *memstore.Tx, m skald.Received[string]) error {
+			if away--; away >= 0 {
+				return skald.Outage(lost)
+			}
+			return put(ctx, tx, m)
+		})
 	out := d.relay(0)
 	if err := sagatest.Drain(t.Context(), out, in); err != nil || d.db.User()["got"] != "1" {
 		t.Fatalf("%v, %q", err, d.db.User())
 	}
-	failing := d.inbox(d.db, &inbox.Options{Retry: inbox.Retry{First: time.Hour, Most: time.Hour}}, func(context.Context, *memstore.Tx, skald.Received[string]) error { return errors.New("not yet") })
+	failing := d.inbox(d.db, &inbox.Options{Retry: inbox.Retry{First: time.Hour, Most: time.Hour}},
+		func(context.Context, *memstore.Tx, skald.Received[string]) error { return errors.New("not yet") })
 	if err := in.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +139,8 @@ func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
 // not there, a message under an id that was taken. Each is left only by a test that says so.
 func TestDrainFailsOnWhatIsLeft(t *testing.T) {
 	d := newDraining(t)
-	panics := d.inbox(d.db, &inbox.Options{Retry: inbox.Retry{Attempts: 1}}, func(context.Context, *memstore.Tx, skald.Received[string]) error { panic("oh") })
+	panics := d.inbox(d.db, &inbox.Options{Retry: inbox.Retry{Attempts: 1}},
+		func(context.Context, *memstore.Tx, skald.Received[string]) error { panic("oh") })
 	left := func(what sagatest.Left, says string, steppers ...skald.Stepper) {
 		t.Helper()
 		err := sagatest.Drain(t.Context(), steppers...)

@@ -252,7 +252,8 @@ func clash(t *testing.T, n int) *membroker.Broker {
 }
 
 func (a accounts[TTx]) consumer(db store.Driver[TTx], bus *membroker.Broker, topic string, w way) *inbox.Inbox[TTx] {
-	o := &inbox.Options{Logger: slog.New(slog.DiscardHandler), Retry: inbox.Retry{First: time.Millisecond, Most: 20 * time.Millisecond, Attempts: 1000}}
+	o := &inbox.Options{Logger: slog.New(slog.DiscardHandler),
+		Retry: inbox.Retry{First: time.Millisecond, Most: 20 * time.Millisecond, Attempts: 1000}}
 	if w == byLock {
 		o.Transaction.Entities = func(m skald.Message) []store.Lock {
 			// of ten customers

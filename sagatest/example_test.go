@@ -49,7 +49,8 @@ func ExampleSearch() {
 		})
 		w.Process("warehouse", func(p *sagatest.Process) error {
 			db := sagatest.CrashDriver[*memstore.Tx](p, warehouse.Session())
-			in := inbox.New(db, sagatest.CrashBroker(p, bus.Client()), "warehouse", &inbox.Options{Instance: inbox.Instance{Member: "warehouse"}, Now: w.Now, Logger: quiet})
+			in := inbox.New(db, sagatest.CrashBroker(p, bus.Client()), "warehouse",
+				&inbox.Options{Instance: inbox.Instance{Member: "warehouse"}, Now: w.Now, Logger: quiet})
 			inbox.On(in, placed, pack)
 			p.Step(in)
 			return nil

@@ -100,8 +100,10 @@ func (d *desk[TTx]) process(w *sagatest.World, name string, steps func(*sagatest
 const wrong = 3 * days
 
 func (d *desk[TTx]) inbox(w *sagatest.World, now func() time.Time, name string, to store.Driver[TTx], from broker.Subscriber) *inbox.Inbox[TTx] {
-	in := inbox.New(to, from, "desk", &inbox.Options{Now: now, NewID: w.NewID, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name},
-		Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second}, Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond}})
+	in := inbox.New(to, from, "desk", &inbox.Options{Now: now, NewID: w.NewID,
+		Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name},
+		Timeouts: inbox.Timeouts{Wait: time.Millisecond,
+			Handle: time.Second}, Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond}})
 	inbox.OnResult(in, skald.Event[string]{Topic: deskTopic, Type: "said"}, func(_ context.Context, tx TTx, m skald.Received[string]) (inbox.Result, error) {
 		if err := d.add(tx, "effect/"+m.Value); err != nil {
 			return inbox.Result{}, err

@@ -50,7 +50,8 @@ func TestMortalProcess(t *testing.T) {
 	}
 	defer bus.Close()
 	d := sqlitestore.New(db, nil)
-	in := inbox.New(d, bus, topic, &inbox.Options{Instance: inbox.Instance{Member: "one"}, Retry: inbox.Retry{First: 10 * time.Millisecond}})
+	in := inbox.New(d, bus, topic, &inbox.Options{Instance: inbox.Instance{Member: "one"},
+		Retry: inbox.Retry{First: 10 * time.Millisecond}})
 	in.Handle(topic, "said", func(ctx context.Context, tx *sql.Tx, m skald.Message) error {
 		if string(m.Data) == `"killer"` {
 			go func() { panic("nobody recovers this") }()

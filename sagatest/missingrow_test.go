@@ -53,9 +53,14 @@ func firstReservations(t *testing.T, entity, there bool) (n int64) {
 	gaveUp := false
 	db := &lookedAt[pgx.Tx]{Driver: pgstore.New(pool, &pgstore.Options{Schema: schema}), outage: func() { gaveUp = true }}
 	consumer := func(topic string, wait time.Duration) *inbox.Inbox[pgx.Tx] {
-		o := &inbox.Options{Logger: slog.New(slog.DiscardHandler), Retry: inbox.Retry{First: time.Millisecond, Most: 20 * time.Millisecond}, Timeouts: inbox.Timeouts{Wait: wait, Handle: 5 * time.Minute}}
+		o := &inbox.Options{Logger: slog.New(slog.DiscardHandler),
+			Retry:    inbox.Retry{First: time.Millisecond, Most: 20 * time.Millisecond},
+			Timeouts: inbox.Timeouts{Wait: wait, Handle: 5 * time.Minute}}
 		if entity {
-			o.Transaction.Entities = func(skald.Message) []store.Lock { return []store.Lock{{Space: "sku", Key: "tea"}} }
+			o.Transaction.Entities = func(skald.Message) []store.Lock {
+				return []store.Lock{{Space: "sku",
+					Key: "tea"}}
+			}
 		}
 		c := inbox.New(db, bus.Client(), topic, o)
 		c.Handle(topic, topic, func(ctx context.Context, tx pgx.Tx, _ skald.Message) error {

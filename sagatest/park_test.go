@@ -77,7 +77,8 @@ func (p *parking[TTx]) session(proc *sagatest.Process, name string, bus *membrok
 	}
 	in := inbox.New(d, sagatest.CrashBroker(proc, bus.Client()), "consumer", &inbox.Options{
 		Now: p.w.Now, NewID: p.w.NewID, Logger: slog.New(slog.DiscardHandler), Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Wait: time.Millisecond, Handle: time.Second},
-		Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond, Attempts: 3}, Dead: inbox.Dead{FreeKey: p.free},
+		Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond,
+			Attempts: 3}, Dead: inbox.Dead{FreeKey: p.free},
 		Workers: 1, Batch: p.batch,
 	})
 	for _, topic := range []string{"orders", "payments"} {

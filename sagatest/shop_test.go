@@ -86,10 +86,12 @@ func (s *realShop[TTx]) start(p *sagatest.Process, name string) error {
 	*o = service.Options{
 		Gateway: o.Gateway,
 		Outbox:  outbox.Options{Now: s.w.Now, NewID: s.w.NewID},
-		Inbox:   inbox.Options{Now: s.w.Now, NewID: s.w.NewID, Logger: quiet, Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond}},
-		Relay:   relay.Options{Now: s.w.Now, Logger: quiet, RetryFirst: time.Microsecond, RetryMost: time.Millisecond},
-		Now:     s.w.Now,
-		NewID:   s.newID,
+		Inbox: inbox.Options{Now: s.w.Now, NewID: s.w.NewID, Logger: quiet,
+			Retry: inbox.Retry{First: time.Microsecond, Most: time.Millisecond}},
+		Relay: relay.Options{Now: s.w.Now, Logger: quiet, RetryFirst: time.Microsecond,
+			RetryMost: time.Millisecond},
+		Now:   s.w.Now,
+		NewID: s.newID,
 	}
 	svc, err := service.New(name, home, bus, o)
 	if err != nil {

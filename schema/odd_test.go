@@ -220,7 +220,8 @@ func TestSoftlyDeleted(t *testing.T) {
 		if err := cold.Connect(schema.Config{Client: client}); err != nil {
 			t.Fatal(err)
 		}
-		err = avro.CodecOf[payment1](&cold, avro1, o).Encode(t.Context(), &skald.Message{Topic: "payments", Type: "payment.processed"}, payment1{})
+		err = avro.CodecOf[payment1](&cold, avro1, o).Encode(t.Context(),
+			&skald.Message{Topic: "payments", Type: "payment.processed"}, payment1{})
 		if err == nil || failure.IsOutage(err) || !strings.Contains(err.Error(), "skald schema push") {
 			t.Errorf("%v: a writer that starts: %v", place, err)
 		}

@@ -78,6 +78,7 @@ func policies(name string, is map[string]string) (out []skald.Finding) {
 		"delete, unless consumers only want the last message of each key: compaction removes the others, also those that nobody has read")
 	most, err := strconv.Atoi(is[largestSetting])
 	say(largestSetting, err != nil || most >= names.LargestPayload, skald.Doubtful, is[largestSetting],
-		fmt.Sprintf("%d or more: larger messages, which the outbox takes, are deferred with their keys", names.LargestPayload))
+		fmt.Sprintf("%d or more: larger messages, which the outbox takes, are deferred with their keys",
+			names.LargestPayload))
 	return out
 }

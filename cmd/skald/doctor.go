@@ -49,13 +49,15 @@ func doctorCommand(out io.Writer) *cobra.Command {
 	f.StringArrayVar(&d.Topics, "topic", nil, "to be looked at, at the broker; again for each further one")
 	f.StringVar(&d.Consumer, "consumer", "", "a consumer group: what is kept for it, and on RabbitMQ its queues")
 	f.Float64Var(&d.Exam.Rate, "rate", 0, "how many messages a second it is to be ready for")
-	f.DurationVar(&d.Exam.Handle, "handle", time.Minute, "inbox.Options.Timeouts.Handle: how long a handler may take")
+	f.DurationVar(&d.Exam.Handle, "handle", time.Minute,
+		"inbox.Options.Timeouts.Handle: how long a handler may take")
 	f.IntVar(&d.Exam.Connections, "connections", 0, "how many connections all processes want together")
 	f.StringArrayVar(&d.accepted, "accept", nil, "the name of a finding that is known and meant: if it failed, it is a warning; again for each further one")
 	f.StringVar(&d.lock, "lock", "", "the file that schema.WriteLock wrote: whether payloads of the outbox can be read as what the program declares")
 	f.StringVar(&d.metrics, "metrics", "", "http://…/metrics of a service: how long its handlers take")
 	f.DurationVar(&d.window.Outbox, "outbox", 7*24*time.Hour, "how long producers' outboxes keep rows, or their longest lag")
-	f.DurationVar(&d.window.Age, "age", 24*time.Hour, "inbox.Options.Retry.Age: how long a failing message is tried again")
+	f.DurationVar(&d.window.Age, "age", 24*time.Hour,
+		"inbox.Options.Retry.Age: how long a failing message is tried again")
 	f.DurationVar(&d.window.Saga, "saga", 0, "the longest that a saga lives (default: there is none)")
 	f.DurationVar(&d.window.Dead, "dead", 0, "how long dead letters may still come from elsewhere (default: they do not)")
 	f.DurationVar(&d.brokerKeeps, "broker-keeps", 0, "how long the broker keeps messages of each --topic, or of any (default: it is asked, of each --topic)")

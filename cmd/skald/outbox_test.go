@@ -39,7 +39,8 @@ func wantStatus(t *testing.T, pending int, env []string, args ...string) {
 	}
 	p = start(t, env, append([]string{"outbox", "status"}, args...)...)
 	p.expect(0)
-	if text := p.out.String(); !strings.Contains(text, fmt.Sprintf("pending   %d\n", pending)) || strings.Count(text, "–") != 16 {
+	if text := p.out.String(); !strings.Contains(text,
+		fmt.Sprintf("pending   %d\n", pending)) || strings.Count(text, "–") != 16 {
 		t.Errorf("in words:\n%s", text)
 	}
 }

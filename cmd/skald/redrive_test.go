@@ -54,18 +54,19 @@ func (m *morgue) bury(n int, key string, change func(p *store.Parked)) {
 
 // run starts the consumer; it fails on what is told, and notes what it was given.
 func (m *morgue) run() {
-	m.bed.run(m.bus("orders"), "stock", "orders", "placed", inbox.Options{Retry: inbox.Retry{First: time.Hour, Most: time.Hour}}, func(msg skald.Message) error {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		what := strings.Trim(string(msg.Data), `"`)
-		if m.runs = append(m.runs, what); m.fails[what] {
-			return skald.Permanent(errors.New("still no such column"))
-		}
-		if m.no[what] {
-			return skald.Reject(errors.New("no"))
-		}
-		return nil
-	})
+	m.bed.run(m.bus("orders"), "stock", "orders", "placed",
+		inbox.Options{Retry: inbox.Retry{First: time.Hour, Most: time.Hour}}, func(msg skald.Message) error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			what := strings.Trim(string(msg.Data), `"`)
+			if m.runs = append(m.runs, what); m.fails[what] {
+				return skald.Permanent(errors.New("still no such column"))
+			}
+			if m.no[what] {
+				return skald.Reject(errors.New("no"))
+			}
+			return nil
+		})
 }
 
 func (m *morgue) ran() []string {

@@ -141,7 +141,8 @@ func testRewind(t *testing.T, bus said, b *bed) {
 func TestRewindOfAnIdleConsumer(t *testing.T) { rewindable(t, testRewindIdle) }
 
 func testRewindIdle(t *testing.T, bus said, b *bed) {
-	in := b.migrate().run(bus.Broker, bus.topic, bus.topic, "said", inbox.Options{Workers: 2, Instance: inbox.Instance{Member: "one"}}, nil)
+	in := b.migrate().run(bus.Broker, bus.topic, bus.topic, "said",
+		inbox.Options{Workers: 2, Instance: inbox.Instance{Member: "one"}}, nil)
 	until(t, "all are taken", func() bool { return b.taken() == "0 1 2 3" })
 	until(t, "its position is stored", func() bool {
 		all, err := b.s.Attend(t.Context(), store.Attend{Consumer: bus.topic})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -53,56 +54,97 @@ func (l *topicLog) until(keys, each int) {
 	}
 }
 
+// A walled outbox is one whose relays read a slot and publish to a topic of Kafka.
+type walled struct {
+	t           *testing.T
+	conn        *pgx.Conn
+	adm         *kadm.Client
+	store       string
+	env         []string
+	topic, slot string
+	came        *topicLog
+	written     int // of each key
+}
+
+// walledKeys are the keys that are written to.
+const walledKeys = 5
+
+func newWalled(t *testing.T) *walled {
+	t.Helper()
+	at, conn := postgres(t)
+	bus, prefix, adm := kafka(t)
+	w := &walled{t: t, conn: conn, adm: adm, store: at,
+		env:   []string{"SKALD_STORE=" + at, "SKALD_BROKER=" + bus},
+		topic: event.New(prefix).Topics()[0], slot: "skald_" + conn.Config().Database + "_public"}
+	_, err := adm.CreateTopic(t.Context(), 2, -1, nil, w.topic)
+	must(t, err)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(bus, "kafka://")), kgo.ConsumeTopics(w.topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	must(t, err)
+	t.Cleanup(cl.Close)
+	w.came = &topicLog{t: t, cl: cl, last: map[string]int{}}
+	start(t, w.env, "migrate").expect(0)
+	t.Cleanup(func() { _, _ = conn.Exec(context.Background(), dropSlot(w.slot)) })
+	return w
+}
+
+// write writes the next message of each key, so many times.
+func (w *walled) write(times int) {
+	w.t.Helper()
+	for range times {
+		w.written++
+		_, err := w.conn.Exec(w.t.Context(), "INSERT INTO skald_outbox (topic, key, type, data) "+
+			"SELECT $1, 'k' || k, 'x', $2::int::text FROM generate_series(0, $3::int - 1) AS k", w.topic, w.written, walledKeys)
+		must(w.t, err)
+	}
+}
+
+// arrived waits for all that was written, but for the last few of each key.
+func (w *walled) arrived(but int) {
+	w.t.Helper()
+	w.came.until(walledKeys, w.written-but)
+}
+
+// read tells whether a slot is there that somebody reads, or nobody.
+func (w *walled) read(active bool) func() bool {
+	return func() bool {
+		return count(w.conn, fmt.Sprintf("SELECT count(*) FROM pg_replication_slots WHERE slot_name = '%s' AND active = %t", w.slot, active)) == 1
+	}
+}
+
+// byWAL starts a relay, and waits until the slot is read.
+func (w *walled) byWAL() *program {
+	w.t.Helper()
+	p := start(w.t, w.env, "relay", "--wal")
+	p.until("reading the slot", w.read(true))
+	return p
+}
+
 // The process that reads the slot is paused for longer than its lease. Another one publishes what is written
 // meanwhile, by looking, as the server gives the slot to nobody else. The paused one goes on where that one
 // is: none is lost, and each key keeps its order.
 func TestRelayWALPaused(t *testing.T) {
 	t.Parallel()
-	at, conn := postgres(t)
-	bus, prefix, adm := kafka(t)
-	topic := event.New(prefix).Topics()[0]
-	_, err := adm.CreateTopic(t.Context(), 2, -1, nil, topic)
-	must(t, err)
-	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(bus, "kafka://")), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	must(t, err)
-	t.Cleanup(cl.Close)
-	came := &topicLog{t: t, cl: cl, last: map[string]int{}}
-	env := []string{"SKALD_STORE=" + at, "SKALD_BROKER=" + bus}
-	start(t, env, "migrate").expect(0)
-	slot := "skald_" + conn.Config().Database + "_public"
-	t.Cleanup(func() { _, _ = conn.Exec(context.Background(), dropSlot(slot)) })
-	readers := func() int {
-		return count(conn, "SELECT count(*) FROM pg_replication_slots WHERE active AND slot_name = '"+slot+"'")
-	}
-	const keys = 5
-	written := 0
-	write := func(times int) {
-		for range times {
-			written++
-			_, err := conn.Exec(t.Context(), "INSERT INTO skald_outbox (topic, key, type, data) SELECT $1, 'k' || k, 'x', $2::int::text FROM generate_series(0, $3::int - 1) AS k", topic, written, keys)
-			must(t, err)
-		}
-	}
-	first := start(t, env, "relay", "--wal")
-	first.until("reading the slot", func() bool { return readers() == 1 })
-	second := start(t, env, "relay", "--wal")
-	write(20)
-	came.until(keys, written)
+	w := newWalled(t)
+	first := w.byWAL()
+	second := start(t, w.env, "relay", "--wal")
+	w.write(20)
+	w.arrived(0)
 	for range 2 {
-		write(5)
+		w.write(5)
 		first.signal(syscall.SIGSTOP)
-		write(20)
-		came.until(keys, written)
+		w.write(20)
+		w.arrived(0)
 		first.signal(syscall.SIGCONT)
-		write(20)
-		came.until(keys, written)
+		w.write(20)
+		w.arrived(0)
 	}
-	first.until("one reads the slot", func() bool { return readers() == 1 })
+	first.until("one reads the slot", w.read(true))
 	for _, p := range []*program{first, second} {
 		p.signal(syscall.SIGTERM)
 		p.expect(0)
 	}
-	eventually(t, "an idle slot", func() bool { return readers() == 0 })
+	eventually(t, "an idle slot", w.read(false))
 }
 
 // A relay by WAL publishes each row once. Killed in the flow, it is followed by one that polls, and that by
@@ -110,89 +152,54 @@ func TestRelayWALPaused(t *testing.T) {
 // it, and the doctor names it while nobody reads it.
 func TestRelayWAL(t *testing.T) {
 	t.Parallel()
-	at, conn := postgres(t)
-	bus, prefix, adm := kafka(t)
-	topic := event.New(prefix).Topics()[0]
-	_, err := adm.CreateTopic(t.Context(), 2, -1, nil, topic)
-	must(t, err)
-	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(bus, "kafka://")), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	must(t, err)
-	t.Cleanup(cl.Close)
-	came := &topicLog{t: t, cl: cl, last: map[string]int{}}
-	env := []string{"SKALD_STORE=" + at, "SKALD_BROKER=" + bus}
-	start(t, env, "migrate").expect(0)
-
-	slot := "skald_" + conn.Config().Database + "_public"
-	t.Cleanup(func() { _, _ = conn.Exec(context.Background(), dropSlot(slot)) })
-	reads := func(active bool) func() bool {
-		return func() bool {
-			return count(conn, fmt.Sprintf("SELECT count(*) FROM pg_replication_slots WHERE slot_name = '%s' AND active = %t", slot, active)) == 1
-		}
-	}
-	byWAL := func() *program {
-		t.Helper()
-		p := start(t, env, "relay", "--wal")
-		p.until("reading the slot", reads(true))
-		return p
-	}
-	const keys = 5
-	r := byWAL()
-	written := 0
-	write := func() {
-		written++
-		_, err := conn.Exec(t.Context(), "INSERT INTO skald_outbox (topic, key, type, data) SELECT $1, 'k' || k, 'x', $2::int::text FROM generate_series(0, $3::int - 1) AS k", topic, written, keys)
-		must(t, err)
-	}
-	for range 40 {
-		write()
-	}
-	came.until(keys, written)
-	r.until("nothing pending", func() bool { return count(conn, "SELECT pending FROM skald_backlog") == 0 })
-	ends, err := adm.ListEndOffsets(t.Context(), topic)
+	w := newWalled(t)
+	r := w.byWAL()
+	w.write(40)
+	w.arrived(0)
+	r.until("nothing pending", func() bool { return count(w.conn, "SELECT pending FROM skald_backlog") == 0 })
+	ends, err := w.adm.ListEndOffsets(t.Context(), w.topic)
 	must(t, err)
 	published := int64(0)
 	ends.Each(func(o kadm.ListedOffset) { published += o.Offset })
-	if published != int64(keys*written) {
-		t.Errorf("%d records are there of %d rows: in peace each is published once", published, keys*written)
+	if published != int64(walledKeys*w.written) {
+		t.Errorf("%d records are there of %d rows: in peace each is published once", published,
+			walledKeys*w.written)
 	}
 
 	// It dies while rows are written, and so does the next.
 	flow := func(p *program, more int) {
 		t.Helper()
-		for range more {
-			write()
-		}
-		came.until(keys, written-more/2) // some are on their way
+		w.write(more)
+		w.arrived(more / 2) // some are on their way
 		p.kill()
-		write()
+		w.write(1)
 	}
 	flow(r, 40)
-	eventually(t, "an idle slot", reads(false))
-	polls := start(t, env, "relay")
-	came.until(keys, written)
-	if !reads(false)() {
+	eventually(t, "an idle slot", w.read(false))
+	polls := start(t, w.env, "relay")
+	w.arrived(0)
+	if !w.read(false)() {
 		t.Error("a relay without --wal reads the slot, or removes it")
 	}
-	doctor(t, 0, map[string]string{"store/replication slots": "warning " + slot + " (active: false)"}, "--store", at)
+	doctor(t, 0, map[string]string{"store/replication slots": "warning " + w.slot + " (active: false)"},
+		"--store", w.store)
 	flow(polls, 40)
-	r = byWAL()
+	r = w.byWAL()
 	if said := r.errs.String(); strings.Contains(said, "made a replication slot") {
 		t.Errorf("it made the slot anew: %s", said)
 	}
-	for range 20 {
-		write()
-	}
-	came.until(keys, written)
+	w.write(20)
+	w.arrived(0)
 
 	// Ended in peace it leaves the slot, as one does that will come back.
 	r.signal(syscall.SIGTERM)
 	r.expect(0, "stopping")
-	eventually(t, "an idle slot", reads(false))
-	do(t, conn, dropSlot(slot))
-	polls = start(t, env, "relay")
-	write()
-	came.until(keys, written)
-	if n := count(conn, "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"); n != 0 {
+	eventually(t, "an idle slot", w.read(false))
+	do(t, w.conn, dropSlot(w.slot))
+	polls = start(t, w.env, "relay")
+	w.write(1)
+	w.arrived(0)
+	if n := count(w.conn, "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"); n != 0 {
 		t.Errorf("%d slots are there", n)
 	}
 	polls.signal(syscall.SIGTERM)

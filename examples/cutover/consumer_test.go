@@ -98,7 +98,8 @@ func (s setting) inbox(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	in := inbox.New(pgstore.New(pool, nil), bus, s.group, &inbox.Options{
-		Timeouts: inbox.Timeouts{Handle: 2 * time.Second, Wait: time.Second}, // what a killed one had claimed is free 10 s behind both
+		Timeouts: inbox.Timeouts{Handle: 2 * time.Second,
+			Wait: time.Second}, // what a killed one had claimed is free 10 s behind both
 		Instance: inbox.Instance{Member: s.name}, Identity: inbox.Identity{Attempt: inbox.AttemptByHeader(attemptHeader)}, Retry: inbox.Retry{Most: time.Second},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	in.LegacyDedup(processed)

@@ -61,11 +61,14 @@ func (c *crew) one(ctx context.Context, tx pgx.Tx, m skald.Received[int]) error 
 }
 
 func (c *crew) inbox(t *testing.T, bus *membroker.Broker) *inbox.Inbox[pgx.Tx] {
-	in := inbox.New[pgx.Tx](c.b.store(t), bus.Client(), "stock", &inbox.Options{Batch: 30, Workers: 3, Transaction: inbox.Transaction{Isolation: c.level, Entities: func(m skald.Message) []store.Lock {
-		n, _ := strconv.Atoi(string(m.Data))
-		return []store.Lock{{Space: "count", Key: strconv.Itoa(n % 3)}, {Space: "key", Key: string(m.Key)}}
-	}}, Retry: inbox.Retry{First: time.Millisecond, Most: time.Millisecond},
-		Logger: slog.New(slog.DiscardHandler)})
+	in := inbox.New[pgx.Tx](c.b.store(t), bus.Client(), "stock",
+		&inbox.Options{Batch: 30, Workers: 3, Transaction: inbox.Transaction{Isolation: c.level,
+			Entities: func(m skald.Message) []store.Lock {
+				n, _ := strconv.Atoi(string(m.Data))
+				return []store.Lock{{Space: "count", Key: strconv.Itoa(n % 3)},
+					{Space: "key", Key: string(m.Key)}}
+			}}, Retry: inbox.Retry{First: time.Millisecond, Most: time.Millisecond},
+			Logger: slog.New(slog.DiscardHandler)})
 	inbox.On(in, countedEvent, c.one)
 	if c.many {
 		inbox.OnBatch(in, countedEvent, func(ctx context.Context, tx pgx.Tx, ms []skald.Received[int]) error {

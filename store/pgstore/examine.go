@@ -212,9 +212,11 @@ func (p *patient) time() {
 func (p *patient) retention() {
 	switch {
 	case p.looked < 0:
-		p.say("retention", skald.Doubtful, "nobody has seen to it yet", "start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain")
+		p.say("retention", skald.Doubtful, "nobody has seen to it yet",
+			"start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain")
 	case p.looked > time.Hour:
-		p.say("retention", skald.Failed, fmt.Sprintf("it last looked %v ago", p.looked), "start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain")
+		p.say("retention", skald.Failed, fmt.Sprintf("it last looked %v ago", p.looked),
+			"start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain")
 	default:
 		p.say("retention", skald.Fine, fmt.Sprintf("rows are kept %v, marks %v; it last looked %v ago", p.keep.Outbox, p.keep.Marks, p.looked), "")
 	}

@@ -123,7 +123,8 @@ func qualified(text, prefix string) string {
 // pulls makes the forms of the statements that read a page.
 func (c *core) pulls() {
 	for name, bits := range map[string]string{"Pull": "$7", "PullOn": "$5"} {
-		text := strings.NewReplacer("/*columns*/", rowColumns, "/*raw*/", rawColumns, "/*plain*/", plainColumns, "/*size*/", rawSize, "/*upto*/", upto).Replace(c.raw[name])
+		text := strings.NewReplacer("/*columns*/", rowColumns, "/*raw*/", rawColumns, "/*plain*/",
+			plainColumns, "/*size*/", rawSize, "/*upto*/", upto).Replace(c.raw[name])
 		text = bounded(text)
 		c.raw[name] = strings.ReplaceAll(text, "/*filter*/", "")
 		c.raw[name+"Some"] = strings.ReplaceAll(text, "/*filter*/", strings.ReplaceAll(bucketFilter, "$bits", bits))

@@ -71,7 +71,8 @@ func TestPlantedBeforeTheLimits(t *testing.T) {
 	theirs := strings.ReplaceAll(b.schema, " ", "_") + "_theirs"
 	plant := func(sql string) {
 		t.Helper()
-		if _, err := conn.Exec(ctx, strings.ReplaceAll(sql, "theirs", theirs), pgx.QueryExecModeSimpleProtocol); err != nil {
+		if _, err := conn.Exec(ctx, strings.ReplaceAll(sql, "theirs", theirs),
+			pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
@@ -82,7 +83,8 @@ func TestPlantedBeforeTheLimits(t *testing.T) {
 	}
 	plant(`CREATE DOMAIN theirs.timestamptz AS pg_catalog.text CHECK (false)`)
 	for op, as := range map[string]string{"<=": "le", ">=": "ge", "<": "lt"} {
-		for i, of := range []string{"integer, integer", "smallint, integer", "pg_catalog.timestamptz, pg_catalog.timestamptz"} {
+		for i, of := range []string{"integer, integer", "smallint, integer",
+			"pg_catalog.timestamptz, pg_catalog.timestamptz"} {
 			fn := fmt.Sprintf("theirs.%s%d", as, i)
 			plant(`CREATE FUNCTION ` + fn + `(` + of + `) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''planted''; END'`)
 			left, right, _ := strings.Cut(of, ", ")
@@ -99,7 +101,8 @@ func TestPlantedBeforeTheLimits(t *testing.T) {
 		if err := insert(`'orders'`, bucket); err != nil {
 			t.Errorf("a good row, bucket %s: %v", bucket, err)
 		}
-		if err := insert(`repeat('x', 250)`, bucket); err == nil || !strings.Contains(err.Error(), "skald_outbox_topic") {
+		if err := insert(`repeat('x', 250)`, bucket); err == nil || !strings.Contains(err.Error(),
+			"skald_outbox_topic") {
 			t.Errorf("a long topic, bucket %s: %v", bucket, err)
 		}
 	}

@@ -330,8 +330,7 @@ func (b *bed) polls(t testing.TB, bus broker.Publisher, owner string) (stop func
 
 // From PostgreSQL 17 on a slot may be kept in step by a standby.
 func TestWALOn18(t *testing.T) {
-	b := newBedAt(t, need.PostgresVersion(t, "18"))
-	b.dropsSlot(t)
+	b := on18(t)
 	bus := newTap(t)
 	r := b.reads(t, bus, "one")
 	eventually(t, "it rests", r.hears)

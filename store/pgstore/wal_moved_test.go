@@ -14,8 +14,7 @@ import (
 // From PostgreSQL 18 on the server invalidates a slot that nobody reads for some time. It is made anew, and
 // what was committed meanwhile is found by looking.
 func TestWALIdleTimeout(t *testing.T) {
-	b := newBedAt(t, need.PostgresVersion(t, "18"))
-	b.dropsSlot(t)
+	b := on18(t)
 	bus := newTap(t)
 	r := b.reads(t, bus, "one")
 	eventually(t, "it rests", r.hears)
@@ -42,14 +41,17 @@ func TestWALIdleTimeout(t *testing.T) {
 	eventually(t, "it is published", func() bool { return bus.has(`"later"`) })
 }
 
-// dropsSlot leaves a server that others use without the bed's slot and publication.
-func (b *bed) dropsSlot(t *testing.T) {
+// on18 is a bed on a server that others use, which is left without its slot and publication.
+func on18(t *testing.T) *bed {
 	t.Helper()
+	b := newBedAt(t, need.PostgresVersion(t, "18"))
 	t.Cleanup(func() {
 		b.until(t, "the slot is free", `SELECT NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND active)`, b.slot())
-		b.exec(t, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1`, b.slot())
+		b.exec(t, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1`,
+			b.slot())
 		b.exec(t, `DROP PUBLICATION IF EXISTS `+b.slot())
 	})
+	return b
 }
 
 // The database is put back to a backup, which has no slot, while a relay reads it. The relay ends, and says
@@ -95,7 +97,8 @@ func TestWALRestored(t *testing.T) {
 	published("after")
 	eventually(t, "it rests", two.hears)
 	published("later")
-	if n := one[int](t, b, `SELECT count(*)::int FROM pg_replication_slots WHERE slot_name = $1 AND active`, b.slot()); n != 1 {
+	if n := one[int](t, b, `SELECT count(*)::int FROM pg_replication_slots WHERE slot_name = $1 AND active`,
+		b.slot()); n != 1 {
 		t.Errorf("%d slots are read", n)
 	}
 }

@@ -74,7 +74,9 @@ func work(name, schema, postgres, at string) error {
 	defer func() { _ = bus.Close() }()
 	db, quiet := pgstore.New(pool, &pgstore.Options{Schema: schema}), slog.New(slog.DiscardHandler)
 	in := inbox.New(db, bus, schema, &inbox.Options{
-		Workers: 8, Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Handle: time.Second, Wait: time.Second}, Retry: inbox.Retry{First: 20 * time.Millisecond, Most: 500 * time.Millisecond, Attempts: 1000}, Logger: quiet,
+		Workers: 8, Instance: inbox.Instance{Member: name}, Timeouts: inbox.Timeouts{Handle: time.Second,
+			Wait: time.Second}, Retry: inbox.Retry{First: 20 * time.Millisecond, Most: 500 * time.Millisecond,
+			Attempts: 1000}, Logger: quiet,
 	})
 	insert := "INSERT INTO " + schema + ".effects (worker, key, n) VALUES ($1, $2, $3)"
 	inbox.On(in, skald.Event[int]{Topic: schema, Type: "counted"}, func(ctx context.Context, tx pgx.Tx, m skald.Received[int]) error {

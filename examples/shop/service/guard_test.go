@@ -41,7 +41,8 @@ func TestNaturalKeyAsSecondGuard(t *testing.T) {
 	const taken, refunded = "payment.taken o1", "payment.refunded o1"
 	mark, both := []string{"skald_mark"}, []string{"skald_mark", "skald_step"}
 	permanent := inbox.Options{Retry: inbox.Retry{Classify: failure.ViolationIs(failure.Permanent)}}
-	free := inbox.Options{Retry: inbox.Retry{Classify: failure.ViolationIs(failure.Permanent)}, Dead: inbox.Dead{FreeKey: true}}
+	free := inbox.Options{Retry: inbox.Retry{Classify: failure.ViolationIs(failure.Permanent)},
+		Dead: inbox.Dead{FreeKey: true}}
 	for name, c := range map[string]struct {
 		gone                   []string // tables
 		guarded                bool

@@ -169,7 +169,8 @@ func (s *Service[TTx]) track(db store.Driver[TTx], bus broker.Broker, events *ev
 		return err
 	}
 	o.Transaction.Entities = nil
-	o.Instance.Member = events.Group(event.Tracker) + strings.TrimPrefix(o.Instance.Member, events.Group(s.Name))
+	o.Instance.Member = events.Group(event.Tracker) + strings.TrimPrefix(o.Instance.Member,
+		events.Group(s.Name))
 	s.tracker = inbox.New(db, bus, events.Group(event.Tracker), &o)
 	flow.NewTracker(placing, rows, &flow.Options{Key: func(m skald.Message) string { return string(m.Key) }, Now: o.Now}).On(s.tracker)
 	return nil

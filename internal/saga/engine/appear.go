@@ -32,33 +32,23 @@ func (l *live[TTx]) appear(ctx context.Context) bool {
 	if len(todo) == 0 || !l.inTx(todo[0]) {
 		return true
 	}
-	first, moved := true, false
-	tries, there := l.untilSeen(ctx, func() bool {
-		var visible bool
-		if first {
-			first = false
-			visible = l.begun(ctx)
-		}
-		if !visible { // a look takes no place of those that work
-			s, there, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
-			l.unsure(ctx, err)
-			if err != nil || !there || s.ID != l.saga.ID {
-				return false
-			}
-			moved = s.Version != l.saga.Version
-			visible = moved || l.begun(ctx)
-		}
-		return visible
-	})
-	if moved { // by a cancel, or a signal: it is claimed anew
-		return false
-	}
-	if tries == 1 && there {
+	if l.left() > 0 && !l.e.stopping() && l.begun(ctx) {
+		l.unseen = false
 		l.e.commits.saw()
-	} else {
-		l.e.commits.missed()
+		return true
 	}
-	return there
+	l.e.commits.missed()
+	moved := false                          // by a cancel, or a signal: it was released, and is claimed anew
+	there := l.untilSeen(ctx, func() bool { // by looks, which take no place of those that work
+		s, is, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
+		l.unsure(ctx, err)
+		if err != nil || !is || s.ID != l.saga.ID {
+			return false
+		}
+		moved = s.Version != l.saga.Version
+		return moved || l.begun(ctx)
+	})
+	return there && !moved
 }
 
 // begun tells whether the transaction of the first step could begin.
@@ -74,7 +64,7 @@ func (l *live[TTx]) begun(ctx context.Context) bool {
 // look waits for the same after a write that found no saga. Same: nobody else has written it meanwhile.
 func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
 	l.e.commits.missed()
-	_, there = l.untilSeen(ctx, func() bool {
+	there = l.untilSeen(ctx, func() bool {
 		s, there, err := l.e.find(ctx, l.saga.Name, l.saga.Key)
 		l.unsure(ctx, err)
 		same = s.Version == l.saga.Version
@@ -84,18 +74,19 @@ func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
 }
 
 // untilSeen asks again and again, less and less often. False: the lease is over, or the engine stops.
-func (l *live[TTx]) untilSeen(ctx context.Context, visible func() bool) (tries int, seen bool) {
-	for wait := soonest; l.left() > 0 && !l.e.stopping() && ctx.Err() == nil; wait = min(2*wait, time.Second) {
-		if tries++; visible() {
+func (l *live[TTx]) untilSeen(ctx context.Context, visible func() bool) (seen bool) {
+	for wait := soonest; l.left() > 0 && !l.e.stopping() && ctx.Err() == nil; wait = min(2*wait,
+		time.Second) {
+		if visible() {
 			l.unseen = false
-			return tries, true
+			return true
 		}
 		l.linger(ctx, wait)
 	}
 	if l.e.stopping() {
 		l.drop(ctx)
 	}
-	return tries, false
+	return false
 }
 
 // unsure tells of an error by which nobody knows whether the start is there.

@@ -90,7 +90,7 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 				noted = now
 			}
 		}
-		if err == nil && !now.Before(due) && e.room() <= 0 {
+		if err == nil && !now.Before(due) && e.room() <= 0 { // room that comes back kicks nobody
 			due = now.Add(lookMost)
 		}
 		if err == nil && !now.Before(due) {
