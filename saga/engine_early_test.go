@@ -167,3 +167,46 @@ func TestAwaitOfKeysThatNoSagaCanHave(t *testing.T) {
 		}
 	}
 }
+
+// single is a store with one connection, on which a list takes a tenth of a second.
+type single struct {
+	*memstore.Store
+	connection chan struct{}
+}
+
+func (s *single) List(ctx context.Context, l store.List) (store.Listed, error) {
+	select {
+	case s.connection <- struct{}{}:
+		<-time.After(100 * time.Millisecond)
+		<-s.connection
+		return s.Store.List(ctx, l)
+	case <-ctx.Done():
+		return store.Listed{}, ctx.Err()
+	}
+}
+
+// Awaits that wait for each other's connection are no outage.
+func TestAwaitsOfASlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, d := &single{memstore.New(nil), make(chan struct{}, 1)}, trips()
+		e, err := saga.NewEngine(db, nil, d) // another engine runs the saga
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin(t, db.Store, e, d, trip{ID: "a"})
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer stop()
+		answers := make(chan error, 400)
+		for range cap(answers) {
+			go func() {
+				_, err := e.Await(ctx, d, "a")
+				answers <- err
+			}()
+		}
+		for range cap(answers) {
+			if err := <-answers; !errors.Is(err, context.DeadlineExceeded) || ctx.Err() == nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -76,8 +76,9 @@ func (e *Engine[TTx]) waiter(at store.SagaRef) (c chan outcome, here bool, leave
 	}
 }
 
-// Await waits until a saga has ended, and returns how it stands then. A saga that this process works on is
-// waited for; the database is asked for others, and now and then.
+// Await waits until a saga has ended, and returns how it stands then. It learns at once of the end of a saga
+// that this process works on. The database is asked for the others: after 20 ms, then less and less often, at
+// least each second.
 func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, plan.State, error) {
 	fail := func(err error) (store.Saga, plan.State, error) {
 		return store.Saga{}, plan.State{}, fmt.Errorf("await %s %q: %w", name, key, err)
@@ -90,7 +91,7 @@ func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, 
 	}
 	for ; ; wait = min(2*wait, time.Second) {
 		if !here {
-			s, there, err := e.find(ctx, name, key)
+			s, there, err := e.lookUp(ctx, name, key)
 			switch {
 			case err != nil:
 				return fail(err)
@@ -112,6 +113,21 @@ func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, 
 			timer.Stop()
 			return fail(ctx.Err())
 		}
+	}
+}
+
+// lookMany is how many Awaits may ask the database at once. More would wait for its connections, and count
+// that wait as an outage.
+const lookMany = 4
+
+// lookUp is find, once fewer than lookMany others look.
+func (e *Engine[TTx]) lookUp(ctx context.Context, name, key string) (s store.Saga, there bool, err error) {
+	select {
+	case e.lookers <- struct{}{}:
+		defer func() { <-e.lookers }()
+		return e.find(ctx, name, key)
+	case <-ctx.Done():
+		return s, false, ctx.Err()
 	}
 }
 
