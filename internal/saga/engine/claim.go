@@ -90,13 +90,14 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 				noted = now
 			}
 		}
-		if err == nil && !now.Before(due) && e.room() <= 0 { // room that comes back kicks nobody
+		room := e.room()
+		if err == nil && !now.Before(due) && room <= 0 { // room that comes back kicks nobody
 			due = now.Add(lookMost)
 		}
 		if err == nil && !now.Before(due) {
 			var n int
 			var next time.Duration
-			if n, next, err = e.claim(hard); err == nil {
+			if n, next, err = e.claim(hard, room); err == nil {
 				if looked = now; n > 0 {
 					activity, looked = now, time.Time{}
 				}
@@ -169,16 +170,16 @@ func (e *Engine[TTx]) room() int {
 	return min(waits, e.o.InHand-int(e.inHand.Load()), claimMost)
 }
 
-// claim takes what is due.
-func (e *Engine[TTx]) claim(ctx context.Context) (n int, next time.Duration, err error) {
-	ls, next, err := e.due(ctx)
+// claim takes what is due, at most room sagas.
+func (e *Engine[TTx]) claim(ctx context.Context, room int) (n int, next time.Duration, err error) {
+	ls, next, err := e.due(ctx, room)
 	for _, l := range ls {
 		e.employ(ctx, l)
 	}
 	return len(ls), next, err
 }
 
-func (e *Engine[TTx]) due(ctx context.Context) (ls []*live[TTx], next time.Duration, err error) {
+func (e *Engine[TTx]) due(ctx context.Context, room int) (ls []*live[TTx], next time.Duration, err error) {
 	if e.seated() {
 		return nil, asideWait, nil
 	}
@@ -187,7 +188,7 @@ func (e *Engine[TTx]) due(ctx context.Context) (ls []*live[TTx], next time.Durat
 	e.mu.Lock()
 	hashes := slices.Clone(e.hashed)
 	e.mu.Unlock()
-	c, err := e.db.ClaimSagas(within, store.ClaimSagas{Session: e.session, Hashes: hashes, Limit: e.room(), Lease: e.o.Lease})
+	c, err := e.db.ClaimSagas(within, store.ClaimSagas{Session: e.session, Hashes: hashes, Limit: room, Lease: e.o.Lease})
 	if err != nil {
 		return nil, -1, fmt.Errorf("claim sagas: %w", err)
 	}
@@ -316,7 +317,7 @@ func (e *Engine[TTx]) Step(ctx context.Context) (busy bool, err error) {
 		}
 		e.noted = now
 	}
-	ls, _, err := e.due(ctx)
+	ls, _, err := e.due(ctx, e.room())
 	for _, l := range ls {
 		l.work(ctx)
 		l.rise()

@@ -85,7 +85,7 @@ type Run struct {
 	// Stuck: its retries are used up, and an operator decides. A late reply still counts.
 	Stuck    bool `json:"stuck,omitempty"`
 	Attempts int  `json:"attempts,omitempty"` // failed ones, of what Phase says
-	Crashes  int  `json:"crashes,omitempty"`  // how often it ended its process
+	Crashes  int  `json:"crashes,omitempty"`  // how often in a row it ended its process
 	// Alone: it ended its process before, and has begun anew with nothing beside it
 	Alone bool `json:"alone,omitempty"`
 	// how often something was sent, in either direction: never set back

@@ -72,3 +72,18 @@ func TestSignalsOfSteps(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A step that came back between the ends of its process did not cause these: only three in a row are charged.
+func TestCrashesInARow(t *testing.T) {
+	p, now := plan.New(line(t, "hold do undo", "pay do pivot")), time.Now()
+	s, _ := p.Begin("id", now)
+	crash := plan.Event{What: plan.Crashed, Step: "hold"}
+	for _, e := range []plan.Event{crash, crash, {What: plan.Failed, Step: "hold", Later: time.Second}, crash, crash} {
+		if s, _, _ = p.Advance(s, e, now); s.Stuck() {
+			t.Fatalf("stuck after %s", e.What)
+		}
+	}
+	if s, _, _ = p.Advance(s, crash, now); !s.Stuck() {
+		t.Error("three in a row are not charged")
+	}
+}

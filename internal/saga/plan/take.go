@@ -238,6 +238,7 @@ func (w *work) failed(r *Run, e Event) Outcome {
 
 // again charges a failed attempt and tells whether there is another one.
 func (w *work) again(r *Run, e Event, by Policy) bool {
+	r.Crashes = 0 // it came back
 	if r.Error, r.Alone = e.Reason, false; e.Memo != nil {
 		r.Memo = e.Memo
 	}
