@@ -121,9 +121,15 @@ func (w *world) endSagas(c *customers) (retried int) {
 	for fewest := *soakSagas + 1; ; {
 		var open []int
 		w.eventually("orders to end", func() error {
-			r, err := operate.ChangeSagas(ctx, db, operate.SagaSelection{Stuck: true, Error: "ended its process"},
-				operate.SagaChange{Verb: operate.RetrySaga}, operate.Order{Author: "soak", Reason: "the test killed it"})
-			if retried += r.Done; err != nil {
+			killed := operate.SagaSelection{Stuck: true, Error: "ended its process"}
+			stuck, err := operate.Sagas(ctx, db, killed)
+			if err == nil && len(stuck) > 0 {
+				var r operate.SagaReport
+				r, err = operate.ChangeSagas(ctx, db, killed, operate.SagaChange{Verb: operate.RetrySaga},
+					operate.Order{Author: "soak", Reason: "the test killed it"})
+				retried += r.Done
+			}
+			if err != nil {
 				return err
 			}
 			if open, err = query[int](ctx, w, `SELECT count(*)::int FROM `+w.prefix+
