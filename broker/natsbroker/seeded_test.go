@@ -42,6 +42,9 @@ func TestMutant(t *testing.T) {
 
 // TestBugsThatTheSuiteOncePassed: now it finds each.
 func TestBugsThatTheSuiteOncePassed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs the suite on each bug: in make test")
+	}
 	for _, m := range mutants {
 		t.Run(m.bug, func(t *testing.T) {
 			t.Parallel()

@@ -116,6 +116,9 @@ func TestOldAndNew(t *testing.T) {
 // when it leaves, what it has not finished comes at once, and when it is killed, after ack_wait; a pause
 // holds the partition.
 func TestDurableGivesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for the server for 15 seconds: in make test")
+	}
 	addr := serve(t, t.TempDir(), 0).Addr().String()
 	_, js := raw(t, addr)
 	// a shorter one a slow machine may sleep through

@@ -178,6 +178,9 @@ func TestDemoWild(t *testing.T) {
 
 // The kill comes at every stage; what is started again goes on, and ends as if nothing had been.
 func TestDemoGoesOnAfterKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a demo of half a minute: in make test")
+	}
 	t.Parallel()
 	const orders = 250
 	dir := filepath.Join(t.TempDir(), "demo")

@@ -45,6 +45,9 @@ func natsServer(t *testing.T, dir string, port int) *server.Server {
 // Faults in the shop, a NATS that ends and begins again twice, a demo that is killed and started again: every
 // promise is kept.
 func TestDemoOnNATSThatRestarts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a demo of half a minute: in make test")
+	}
 	t.Parallel()
 	files, dir := t.TempDir(), filepath.Join(t.TempDir(), "demo")
 	port := need.FreePort(t)
@@ -85,6 +88,9 @@ func TestDemoOnForeignNATS(t *testing.T) {
 // What a demo made at a NATS goes with it, also one that was killed, and nothing else: others' streams,
 // groups and the bucket stay; a stream that was made anew is another's.
 func TestDemoRemoveOnNATS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a demo of half a minute: in make test")
+	}
 	t.Parallel()
 	s := natsServer(t, t.TempDir(), 0)
 	nc, err := nats.Connect(s.ClientURL())
