@@ -13,8 +13,11 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
+// An actor does what plans said.
+type actor struct{ jobs *jobs }
+
 // act does what a plan said, if that still holds.
-func act(q *request) (view, error) {
+func (a actor) act(q *request) (view, error) {
 	v, err := planOf(q)
 	if err != nil {
 		return nil, err
@@ -38,20 +41,20 @@ func act(q *request) (view, error) {
 		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
 	}
 	run := v.run(q, "console-"+strings.ToLower(rand.Text()[:12]), reason)
-	j, err := q.h.reserve(v.at, run.ID)
+	j, err := a.jobs.reserve(v.at, run.ID)
 	if err != nil {
 		return nil, err
 	}
-	_, err = one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (struct{}, error) {
+	_, err = one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (struct{}, error) {
 		return struct{}{}, operate.BeginRun(ctx, s.db, run)
 	})
 	if err != nil {
-		q.h.letGo(j)
+		a.jobs.letGo(j)
 		return nil, err
 	}
-	q.h.launch(v.at, run, j)
+	a.jobs.launch(v.at, run, j)
 	j.wait(q.Context(), shortWait) // most are done at once
-	return seeOther{q.h.at("/run", "in", v.Source, "run", run.ID)}, nil
+	return seeOther{q.at("/run", "in", v.Source, "run", run.ID)}, nil
 }
 
 // most is how many a verb here is about at most.
@@ -77,41 +80,41 @@ func (v *plan) changed(seen string) bool {
 func (v *plan) tellNow(q *request, reason string) (view, error) {
 	o := operate.Order{Author: q.who.Name, Reason: reason}
 	if v.verb.about == consumers {
-		_, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (struct{}, error) { return struct{}{}, v.tell(ctx, s, o) })
-		return seeOther{q.h.at("/consumer", "in", v.Source, "consumer", v.Request.Selection.Consumer)}, err
+		_, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (struct{}, error) { return struct{}{}, v.tell(ctx, s, o) })
+		return seeOther{q.at("/consumer", "in", v.Source, "consumer", v.Request.Selection.Consumer)}, err
 	}
 	if v.verb.about == sagas {
 		c, sel := sagaChange(q, v.Verb)
-		_, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
+		_, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
 			r, err := operate.ChangeSagas(ctx, s.db, sel, c, o)
 			if len(r.Left) > 0 {
 				err = refuse(http.StatusConflict, "nothing was done: %s", r.Left[0].Why)
 			}
 			return r, err
 		})
-		return seeOther{q.h.at("/saga", "in", v.Source, "name", sel.Name, "key", sel.Key)}, err
+		return seeOther{q.at("/saga", "in", v.Source, "name", sel.Name, "key", sel.Key)}, err
 	}
 	if v.verb.about == flows {
-		_, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (operate.CompensateReport, error) {
+		_, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.CompensateReport, error) {
 			return s.compensate(ctx, wishOf(q), o)
 		})
-		return seeOther{q.h.at("/story", "q", q.arg("key"))}, err
+		return seeOther{q.at("/story", "q", q.arg("key"))}, err
 	}
 	a, err := admissionOf(q)
 	if err != nil {
 		return nil, err
 	}
-	_, err = one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (struct{}, error) {
+	_, err = one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (struct{}, error) {
 		_, err := operate.Admit(ctx, s.db, a, o)
 		if partly := new(operate.PartlyError); errors.As(err, &partly) {
 			err = refuse(http.StatusConflict, "%s", partly.What)
 		}
 		return struct{}{}, err
 	})
-	return seeOther{q.h.at("/quarantine", "in", v.Source, "admitted", "1")}, err
+	return seeOther{q.at("/quarantine", "in", v.Source, "admitted", "1")}, err
 }
 
-func (v *plan) html(p *page) {
+func (v *plan) HTML(p *page) {
 	if v.Changed != "" {
 		p.put("<p class=\"note bad\" role=\"alert\">%s</p>\n", v.Changed)
 	}
@@ -132,7 +135,7 @@ func (v *plan) html(p *page) {
 	case v.verb.about == flows:
 		v.undo(p)
 	case v.verb.about == sagas:
-		p.put("<p>In <b>%s</b>, the saga <b>%s %s</b> %s. Nothing has changed yet.</p>\n", v.Source, p.q.arg("name"), p.q.arg("key"), p.q.arg("step"))
+		p.put("<p>In <b>%s</b>, the saga <b>%s %s</b> %s. Nothing has changed yet.</p>\n", v.Source, p.arg("name"), p.arg("key"), p.arg("step"))
 		for _, why := range v.Before {
 			p.put("<p class=\"note warn\">It would be left as it is: %s</p>\n", why)
 		}
@@ -152,10 +155,10 @@ func (v *plan) html(p *page) {
 
 func (v *plan) form(p *page) {
 	sel := &v.Request.Selection
-	p.put("<form class=\"act\" method=\"post\" action=\"%s\">\n", p.q.h.at("/act"))
+	p.put("<form class=\"act\" method=\"post\" action=\"%s\">\n", p.at("/act"))
 	p.hidden("token", p.q.token, "verb", v.Verb, "in", v.Source, "seen", v.Seen)
 	for _, name := range append(filterNames(), "number", "why", "flow", "state", "overdue", "name", "step", "occurrence", "status", "stuck", "failing", "paused", "error", "older", "many") {
-		value := p.q.arg(name)
+		value := p.arg(name)
 		if name == "to" {
 			value = timeText(sel.DeadTo)
 		}
@@ -165,16 +168,16 @@ func (v *plan) form(p *page) {
 	}
 	if v.Verb == "redrive" && v.Change > 1 {
 		p.put("<label><input type=\"checkbox\" name=\"canary\" value=\"1\" checked> one first, and the others only if it succeeds</label>\n")
-		p.put("<label>at most so many a second <input name=\"rate\" inputmode=\"decimal\" value=\"%s\" placeholder=\"all at once\"></label>\n", p.q.arg("rate"))
+		p.put("<label>at most so many a second <input name=\"rate\" inputmode=\"decimal\" value=\"%s\" placeholder=\"all at once\"></label>\n", p.arg("rate"))
 		p.put("<label>stop when more than this share fails again <input name=\"max_errors\" inputmode=\"decimal\" value=\"0.1\"></label>\n")
 	}
 	if len(v.Needs) > 0 {
 		v.calls(p)
 	}
 	if v.Verb == ofSaga+string(operate.CompleteSaga) {
-		p.put("<label>output, as JSON <input name=\"data\" value=\"%s\"></label>\n", p.q.arg("data"))
+		p.put("<label>output, as JSON <input name=\"data\" value=\"%s\"></label>\n", p.arg("data"))
 	}
-	p.put("<label>why <input name=\"reason\" required maxlength=\"1000\" value=\"%s\" autocomplete=\"off\"></label>\n", p.q.arg("reason"))
+	p.put("<label>why <input name=\"reason\" required maxlength=\"1000\" value=\"%s\" autocomplete=\"off\"></label>\n", p.arg("reason"))
 	p.put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; it is noted</span></p>\n</form>\n", v.verb.title+countText(v), p.q.who.Name)
 }
 
@@ -212,10 +215,10 @@ func (v *plan) sample(p *page) {
 	}
 	if len(v.Apart) > 0 {
 		p.put("<section class=\"card\"><h2>The first of them</h2>\n")
-		p.apart(v.Apart)
+		apartTable(p, v.Apart)
 		p.put("<p class=\"dim\">What is in them, and what was taken instead:</p>\n")
 		for i := range v.Apart {
-			p.put("<p><code>%s</code></p>\n", lookCommand(v.at, &v.Apart[i]))
+			p.put("<p><code>%s</code></p>\n", lookCommand(v.at.at, v.Apart[i].Consumer, v.Apart[i].From, v.Apart[i].ID))
 		}
 		p.put("</section>\n")
 	}

@@ -49,7 +49,7 @@ func audit(q *request) (view, error) {
 		return nil, err
 	}
 	words := strings.ToLower(q.arg("has"))
-	got, away := each(q.Context(), q.h, only, func(ctx context.Context, s *source) (auditPart, error) {
+	got, away := each(q.Context(), q.sources, only, func(ctx context.Context, s *source) (auditPart, error) {
 		return auditsOf(ctx, s, before, words)
 	})
 	v := &auditPage{Parts: []auditPart{}, Away: append([]Away{}, away...)}
@@ -82,9 +82,9 @@ func auditsOf(ctx context.Context, s *source, before int64, words string) (audit
 	return part, err
 }
 
-func (*auditPage) title() string { return "What operators did" }
+func (*auditPage) Heading() string { return "What operators did" }
 
-func (v *auditPage) html(p *page) {
+func (v *auditPage) HTML(p *page) {
 	p.away(v.Away)
 	p.filterForm("/audit", "has")
 	for i := range v.Parts {
@@ -93,11 +93,11 @@ func (v *auditPage) html(p *page) {
 		if len(part.Acts) == 0 {
 			p.put("<p class=\"dim\">Nothing.</p>\n")
 		} else {
-			p.audits(part.Acts)
+			auditTable(p, part.Acts)
 		}
 		if part.Next > 0 {
 			p.put("<p>")
-			p.link("Earlier ones", "/audit", "in", part.Source, "has", p.q.arg("has"), "before", text64(part.Next))
+			p.link("Earlier ones", "/audit", "in", part.Source, "has", p.arg("has"), "before", text64(part.Next))
 			p.put("</p>\n")
 		}
 		p.put("</section>\n")
@@ -110,7 +110,7 @@ func compensated(action string) string {
 	return rest[:max(strings.LastIndex(rest, ": "), 0)]
 }
 
-func (p *page) audits(list []auditLine) {
+func auditTable(p *page, list []auditLine) {
 	p.table("What operators did")
 	p.put("<tr><th scope=\"col\">at</th><th scope=\"col\">who</th><th scope=\"col\">did</th>" +
 		"<th scope=\"col\">to</th><th scope=\"col\">why</th></tr>\n")

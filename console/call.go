@@ -25,10 +25,10 @@ func calls(q *request) (view, error) {
 	return &callsPage{parts, away}, err
 }
 
-func (*callsPage) title() string { return "Calls whose outcome is not known" }
-func (*callsPage) live()         {}
+func (*callsPage) Heading() string { return "Calls whose outcome is not known" }
+func (*callsPage) Live()           {}
 
-func (v *callsPage) html(p *page) {
+func (v *callsPage) HTML(p *page) {
 	p.away(v.Away)
 	p.put("<p>The first %d of messages and of sagas. Each is asked again by itself, unless it is dead or stuck: then look it up at the provider, and say here what you found.</p>\n", pageOf)
 	n := 0
@@ -41,7 +41,7 @@ func (v *callsPage) html(p *page) {
 		p.table("Calls of %s", part.Source)
 		p.heads("whose", "at the provider", "since", "failed", "error", "to settle it")
 		for j := range part.Calls {
-			p.callLine(part.Source, &part.Calls[j])
+			unknownCall(p, part.Source, &part.Calls[j])
 		}
 		p.put("</table></div>\n</section>\n")
 	}
@@ -50,7 +50,7 @@ func (v *callsPage) html(p *page) {
 	}
 }
 
-func (p *page) callLine(source string, c *operate.UnknownCall) {
+func unknownCall(p *page, source string, c *operate.UnknownCall) {
 	p.put("<tr><td>")
 	if c.Saga != "" {
 		p.put("%s ", c.Saga)

@@ -1,9 +1,7 @@
 package console
 
 import (
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/skald-go/skald/operate"
 )
@@ -13,13 +11,13 @@ const sayCall = "--call 'done or refused'"
 
 // commandOf is what to type for a verb on what is selected. A drop of what is at calls without an answer has
 // to say what became of them.
-func commandOf(s *source, verb string, sel *operate.Selection, calls bool) string {
+func commandOf(at string, verb string, sel *operate.Selection, calls bool) string {
 	c := "skald dead " + verb
 	if !sel.Dead {
 		c = "skald parked " + verb
 	}
-	if s.at != "" {
-		c += " " + s.at
+	if at != "" {
+		c += " " + at
 	}
 	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"source", sel.Source}, {"key", keyText(sel.Key)}, {"topic", sel.Topic}, {"type", sel.Type},
 		{"fingerprint", sel.Fingerprint}, {"kind", sel.Kind}, {"since", timeText(sel.DeadFrom)}, {"until", timeText(sel.DeadTo)}} {
@@ -44,17 +42,17 @@ func commandOf(s *source, verb string, sel *operate.Selection, calls bool) strin
 }
 
 // lookCommand is what to type to see a message in quarantine, with its payload.
-func lookCommand(s *source, m *apartLine) string {
+func lookCommand(at, consumer, from, id string) string {
 	c := "skald inbox show"
-	if s.at != "" {
-		c += " " + s.at
+	if at != "" {
+		c += " " + at
 	}
-	return c + " --consumer " + shellWord(m.Consumer) + " --source " + shellWord(m.From) + " --json -- " + shellWord(m.ID)
+	return c + " --consumer " + shellWord(consumer) + " --source " + shellWord(from) + " --json -- " + shellWord(id)
 }
 
 // admitCommand is what to type to admit what is chosen.
-func admitCommand(s *source, a *operate.Admission, why string) string {
-	c := inboxCommand(s, "admit", "consumer", a.Consumer, "number", text64(a.Number), "topic", a.Topic, "type", a.Type, "why", why)
+func admitCommand(at string, a *operate.Admission, why string) string {
+	c := inboxCommand(at, "admit", "consumer", a.Consumer, "number", text64(a.Number), "topic", a.Topic, "type", a.Type, "why", why)
 	if a.All {
 		c += " --all"
 	}
@@ -64,10 +62,10 @@ func admitCommand(s *source, a *operate.Admission, why string) string {
 	return c
 }
 
-func inboxCommand(s *source, verb string, flags ...string) string {
+func inboxCommand(at string, verb string, flags ...string) string {
 	c := "skald inbox " + verb
-	if s.at != "" {
-		c += " " + s.at
+	if at != "" {
+		c += " " + at
 	}
 	for i := 0; i+1 < len(flags); i += 2 {
 		if flags[i+1] != "" {
@@ -75,13 +73,6 @@ func inboxCommand(s *source, verb string, flags ...string) string {
 		}
 	}
 	return c + " --reason 'why'"
-}
-
-func timeText(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339Nano)
 }
 
 // shellWord is a word as a shell reads it.
@@ -93,18 +84,11 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-func text64(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatInt(n, 10)
-}
-
 // sagasCommand is what to type for a verb on all sagas that are selected.
-func sagasCommand(s *source, c *operate.SagaChange, sel *operate.SagaSelection) string {
+func sagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
 	text := "skald saga " + string(c.Verb)
-	if s.at != "" {
-		text += " " + s.at
+	if at != "" {
+		text += " " + at
 	}
 	for _, f := range [][2]string{{"name", sel.Name}, {"id", sel.ID}, {"status", sel.Status}, {"at", sel.Step}, {"error", sel.Error}, {"until", timeText(sel.StartedBefore)}} {
 		if f[1] != "" {
@@ -127,10 +111,10 @@ func sagasCommand(s *source, c *operate.SagaChange, sel *operate.SagaSelection) 
 }
 
 // flowsCommand is what to type to compensate all choreographed sagas that are selected.
-func flowsCommand(s *source, sel *operate.FlowSelection) string {
+func flowsCommand(at string, sel *operate.FlowSelection) string {
 	text := "skald compensate"
-	if s.at != "" {
-		text += " " + s.at
+	if at != "" {
+		text += " " + at
 	}
 	if sel.Flow != "" {
 		text += " --flow " + shellWord(sel.Flow)

@@ -51,12 +51,12 @@ func consumerOf(q *request) (view, error) {
 	if name == "" {
 		return nil, refuse(http.StatusBadRequest, "which consumer? Give consumer=NAME")
 	}
-	return one(q.Context(), q.h, s, func(ctx context.Context, s *source) (*consumerPage, error) {
+	return one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (*consumerPage, error) {
 		v, err := readConsumer(ctx, s, name)
 		if err != nil {
 			return v, err
 		}
-		now, err := standingOf(ctx, s)
+		now, err := s.stands(ctx)
 		if i := slices.IndexFunc(now.Consumers, func(c atConsumer) bool { return c.Name == name }); i >= 0 {
 			v.At = &now.Consumers[i]
 		}
@@ -100,10 +100,10 @@ func (v *consumerPage) seen() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-func (v *consumerPage) title() string { return "Consumer " + v.Name }
-func (*consumerPage) live()           {}
+func (v *consumerPage) Heading() string { return "Consumer " + v.Name }
+func (*consumerPage) Live()             {}
 
-func (v *consumerPage) html(p *page) {
+func (v *consumerPage) HTML(p *page) {
 	p.put("<p class=\"dim\">%s</p>\n", v.Source)
 	if v.Paused != nil {
 		p.put("<p class=\"note warn\">Paused by %s: %s. Since ", v.Paused.By, v.Paused.Why)
@@ -113,9 +113,9 @@ func (v *consumerPage) html(p *page) {
 	p.put("<section class=\"card\">\n")
 	if c := v.At; c != nil {
 		p.put("<dl class=\"figures\">\n")
-		p.figure("parked", counted(c.Parked), false, p.q.h.at("/parked", "in", v.Source, "consumer", v.Name))
-		p.figure("dead", counted(c.Dead), c.Dead > 0, p.q.h.at("/dead/groups", "in", v.Source, "consumer", v.Name))
-		p.figure("quarantine", number(c.Conflicts+c.TooOld), c.Conflicts+c.TooOld > 0, p.q.h.at("/quarantine", "in", v.Source, "consumer", v.Name))
+		p.figure("parked", counted(c.Parked), false, p.at("/parked", "in", v.Source, "consumer", v.Name))
+		p.figure("dead", counted(c.Dead), c.Dead > 0, p.at("/dead/groups", "in", v.Source, "consumer", v.Name))
+		p.figure("quarantine", number(c.Conflicts+c.TooOld), c.Conflicts+c.TooOld > 0, p.at("/quarantine", "in", v.Source, "consumer", v.Name))
 		heard := "never"
 		if c.HeardSeconds >= 0 {
 			heard = ago(seconds(c.HeardSeconds)) + " ago"
@@ -143,8 +143,8 @@ func (v *consumerPage) html(p *page) {
 		p.put("</p>\n")
 		v.button(p, "unskip", s.Fingerprint)
 	}
-	if p.q.may(Act) {
-		p.put("<form class=\"filter\" method=\"get\" action=\"%s\">", p.q.h.at("/act"))
+	if p.may(act_) {
+		p.put("<form class=\"filter\" method=\"get\" action=\"%s\">", p.at("/act"))
 		p.hidden("verb", "skip", "in", v.Source, "consumer", v.Name)
 		p.put("<label>fingerprint <input name=\"fingerprint\" required pattern=\"[0-9a-f]{12}\" maxlength=\"12\"></label><button>Skip …</button></form>\n")
 	}
@@ -158,10 +158,10 @@ func (v *consumerPage) button(p *page, verb, fingerprint string) {
 		typed = "resume"
 	}
 	p.put("<p class=\"verbs\">")
-	if p.q.may(Act) {
-		p.put(`<a class="button" href="%s">%s …</a> `, p.q.h.at("/act", "verb", verb, "in", v.Source, "consumer", v.Name, "fingerprint", fingerprint), verbTitle(verb))
+	if p.may(act_) {
+		p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", verb, "in", v.Source, "consumer", v.Name, "fingerprint", fingerprint), verbTitle(verb))
 	}
-	p.put("<code>%s</code></p>\n", inboxCommand(v.from, typed, "consumer", v.Name, "fingerprint", fingerprint))
+	p.put("<code>%s</code></p>\n", inboxCommand(v.from.at, typed, "consumer", v.Name, "fingerprint", fingerprint))
 }
 
 func (v *consumerPage) positions(p *page) {

@@ -27,9 +27,9 @@ func definitions(q *request) (view, error) {
 	return &definitionsPage{parts, away}, err
 }
 
-func (*definitionsPage) title() string { return "Definitions of sagas" }
+func (*definitionsPage) Heading() string { return "Definitions of sagas" }
 
-func (v *definitionsPage) html(p *page) {
+func (v *definitionsPage) HTML(p *page) {
 	p.away(v.Away)
 	p.put("<p>What engines have noted, the last first. An older version is compared with the last one of its name: what its sagas meet when an engine takes them over.</p>\n")
 	p.filterForm("/definitions", "name")
@@ -43,7 +43,7 @@ func (v *definitionsPage) html(p *page) {
 		p.table("Definitions of %s", part.Source)
 		p.heads("saga", "version", "noted", "steps", "against the last one")
 		for j := range part.Definitions {
-			p.definitionLine(part.Source, &part.Definitions[j])
+			definitionLine(p, part.Source, &part.Definitions[j])
 		}
 		p.put("</table></div>\n</section>\n")
 	}
@@ -52,7 +52,7 @@ func (v *definitionsPage) html(p *page) {
 	}
 }
 
-func (p *page) definitionLine(source string, d *operate.Definition) {
+func definitionLine(p *page, source string, d *operate.Definition) {
 	p.put("<tr><td>")
 	p.link(d.Name, "/sagas", "in", source, "name", d.Name)
 	p.put("</td><td>")
@@ -86,7 +86,7 @@ func definition(q *request) (view, error) {
 		return nil, err
 	}
 	name, hash := q.arg("name"), q.arg("hash")
-	list, err := one(q.Context(), q.h, s, func(ctx context.Context, s *source) ([]operate.Definition, error) {
+	list, err := one(q.Context(), q.sources, s, func(ctx context.Context, s *source) ([]operate.Definition, error) {
 		return operate.Definitions(ctx, s.db, name)
 	})
 	if err != nil {
@@ -101,9 +101,9 @@ func definition(q *request) (view, error) {
 	return nil, refuse(http.StatusNotFound, "no engine has noted the version %.80q of %.80q", hash, name)
 }
 
-func (v *definitionPage) title() string { return v.Name + " " + v.Hash }
+func (v *definitionPage) Heading() string { return v.Name + " " + v.Hash }
 
-func (v *definitionPage) html(p *page) {
+func (v *definitionPage) HTML(p *page) {
 	p.put("<section class=\"card\">\n")
 	if v.picture != "" {
 		p.put("<div class=\"picture\">")

@@ -26,7 +26,7 @@ func doctor(q *request) (view, error) {
 	if s.at != "" {
 		v.Command += " " + s.at
 	}
-	v.Findings, err = one(q.Context(), q.h, s, func(ctx context.Context, s *source) ([]operate.Finding, error) {
+	v.Findings, err = one(q.Context(), q.sources, s, func(ctx context.Context, s *source) ([]operate.Finding, error) {
 		subject, ok := s.db.(operate.Subject)
 		if !ok {
 			return nil, &operate.UsageError{What: "its driver cannot be examined"}
@@ -47,9 +47,9 @@ func doctor(q *request) (view, error) {
 	return v, err
 }
 
-func (v *doctorPage) title() string { return "Doctor: " + v.Source }
+func (v *doctorPage) Heading() string { return "Doctor: " + v.Source }
 
-func (v *doctorPage) html(p *page) {
+func (v *doctorPage) HTML(p *page) {
 	p.put("<p>%d failed, %d warnings. The database alone was looked at; the broker, and what retention windows there are, the command looks at: <code>%s</code></p>\n",
 		v.Failed, v.Warnings, v.Command)
 	p.put("<section class=\"card\">")

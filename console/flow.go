@@ -2,10 +2,6 @@ package console
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -27,9 +23,9 @@ func flowList(q *request) (view, error) {
 	return &flowsPage{list}, err
 }
 
-func (*flowsPage) title() string { return "Choreographed sagas" }
+func (*flowsPage) Heading() string { return "Choreographed sagas" }
 
-func (v *flowsPage) html(p *page) {
+func (v *flowsPage) HTML(p *page) {
 	p.away(v.Away)
 	p.put("<p class=\"verbs\">")
 	p.link("Overdue", "/flows", "overdue", "1")
@@ -39,12 +35,12 @@ func (v *flowsPage) html(p *page) {
 	}
 	p.put("</p>\n")
 	p.filterForm("/flows", "flow", "key", "state", "overdue")
-	v.tables(p, "by key", []string{"key", "flow", "state", "waits for", "since", "due", "changed"}, v.verbs(p), func(_ string, s *operate.SagaStanding) { p.flowLine(s) })
+	v.tables(p, "by key", []string{"key", "flow", "state", "waits for", "since", "due", "changed"}, v.verbs(p), func(_ string, s *operate.SagaStanding) { flowLine(p, s) })
 }
 
 // verbs of all that the filter chooses.
 func (v *flowsPage) verbs(p *page) func(*listedPart[operate.SagaStanding]) {
-	if flowsOf(p.q) == (operate.FlowSelection{}) || p.q.arg("key") != "" {
+	if flowsOf(p.q) == (operate.FlowSelection{}) || p.arg("key") != "" {
 		return nil
 	}
 	return func(part *listedPart[operate.SagaStanding]) {
@@ -52,16 +48,12 @@ func (v *flowsPage) verbs(p *page) func(*listedPart[operate.SagaStanding]) {
 			return
 		}
 		p.put("<p class=\"verbs\">")
-		p.manyButton("compensate", part.Source, "flow", "state", "overdue")
+		manyButton(p, "compensate", part.Source, "flow", "state", "overdue")
 		p.put("</p>\n")
 	}
 }
 
-func flowsOf(q *request) operate.FlowSelection {
-	return operate.FlowSelection{Flow: q.arg("flow"), State: q.arg("state"), Overdue: q.flag("overdue")}
-}
-
-func (p *page) flowLine(s *operate.SagaStanding) {
+func flowLine(p *page, s *operate.SagaStanding) {
 	p.put("<tr><td>")
 	p.link(s.Key, "/story", "q", s.Key)
 	p.put("</td><td>%s</td><td>%s", s.Name, s.State)
@@ -92,51 +84,4 @@ func waitsFor(s *operate.SagaStanding) string {
 		all[i] = strings.Join(w.For, " or ")
 	}
 	return strings.Join(all, ", and ")
-}
-
-func wishOf(q *request) operate.Wish {
-	return operate.Wish{Key: q.arg("key"), Flow: q.arg("flow")}
-}
-
-// compensation is the dry run of undoing a choreographed saga.
-func (v *plan) compensation(q *request) error {
-	if v.at.compensate == nil {
-		return refuse(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
-	}
-	w := wishOf(q)
-	v.Command = "skald compensate"
-	if v.at.at != "" {
-		v.Command += " " + v.at.at
-	}
-	if w.Flow != "" {
-		v.Command += " --flow " + shellWord(w.Flow)
-	}
-	v.Command += " --reason 'why' -- " + shellWord(w.Key)
-	r, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (operate.CompensateReport, error) {
-		return s.compensate(ctx, w, operate.Order{DryRun: true})
-	})
-	if err != nil {
-		return err
-	}
-	for _, n := range r.Steps {
-		v.Undo = append(v.Undo, n.Type)
-	}
-	for _, a := range r.Before {
-		v.Before = append(v.Before, a.Step.Type)
-	}
-	v.Selected, v.Change = len(r.Steps), len(r.Steps)
-	sum := sha256.Sum256([]byte(fmt.Sprint(r.State, v.Undo, v.Before)))
-	v.Seen = hex.EncodeToString(sum[:8])
-	return nil
-}
-
-func (v *plan) undo(p *page) {
-	p.put("<p>In <b>%s</b>, the saga <b>%s</b>. Nothing has changed yet.</p>\n<ul>\n", v.Source, p.q.arg("key"))
-	for _, step := range v.Undo {
-		p.put("<li>the undo of <b>%s</b> is asked for</li>\n", step)
-	}
-	for _, step := range v.Before {
-		p.put("<li>the undo of <b>%s</b> was asked for before, and is not reported yet</li>\n", step)
-	}
-	p.put("</ul>\n")
 }

@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-func (h *handler) framed(q *request, v view) []byte {
+func (q *request) framed(v view) []byte {
 	p := &page{q: q}
-	title := v.title()
+	title := v.Heading()
 	p.put("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n")
 	p.put("<title>%s · Skald</title>\n", title)
-	p.put(`<link rel="stylesheet" href="%s"><link rel="icon" href="%s"><script src="%s" defer></script>`, h.at("/static/style.css", "v", stamp("style.css")),
-		h.at("/static/icon.svg"), h.at("/static/live.js", "v", stamp("live.js")))
-	p.put("\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">To the content</a>\n<header>\n<a class=\"brand\" href=\"%s\">Skald</a>\n<nav aria-label=\"Pages\">", h.at("/"))
+	p.put(`<link rel="stylesheet" href="%s"><link rel="icon" href="%s"><script src="%s" defer></script>`, q.at("/static/style.css", "v", stamp("style.css")),
+		q.at("/static/icon.svg"), q.at("/static/live.js", "v", stamp("live.js")))
+	p.put("\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">To the content</a>\n<header>\n<a class=\"brand\" href=\"%s\">Skald</a>\n<nav aria-label=\"Pages\">", q.at("/"))
 	for _, l := range navigation() {
 		here := ""
-		if q.URL.Path == h.base+l[0] {
+		if q.URL.Path == q.base+l[0] {
 			here = ` aria-current="page"`
 		}
 		p.WriteString("<a" + here)
-		p.put(` href="%s">%s</a>`, h.at(l[0]), l[1])
+		p.put(` href="%s">%s</a>`, q.at(l[0]), l[1])
 	}
 	p.put("</nav>\n<form action=\"%s\" role=\"search\"><input type=\"search\" name=\"q\" value=\"%s\" placeholder=\"key, id or correlation\" "+
-		"aria-label=\"Search by key, id or correlation\"><button>Search</button></form>\n", h.at("/story"), q.URL.Query().Get("q"))
+		"aria-label=\"Search by key, id or correlation\"><button>Search</button></form>\n", q.at("/story"), q.URL.Query().Get("q"))
 	p.put("</header>\n<main id=\"main\" tabindex=\"-1\"")
-	if _, live := v.(interface{ live() }); live && q.Method == http.MethodGet { // what a form answered is not at its URL
+	if _, live := v.(interface{ Live() }); live && q.Method == http.MethodGet { // what a form answered is not at its URL
 		p.put(" data-live")
 	}
 	p.put(">\n<h1>%s</h1>\n", title)
-	v.html(p)
+	v.HTML(p)
 	p.put("</main>\n")
 	if q.who.May == 0 { // it was refused
 		p.put("</body>\n</html>\n")
 		return p.Bytes()
 	}
-	p.put("<footer><p>%s, who may %s. Read ", q.who.Name, words(q.who.May))
+	p.put("<footer><p>%s, who may %s. Read ", q.who.Name, q.who.May)
 	p.when(time.Now())
 	p.put(` <label class="live" hidden><input type="checkbox" id="live" checked> refresh</label></p></footer>` + "\n</body>\n</html>\n")
 	return p.Bytes()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -22,8 +23,15 @@ const mostJobs = 4
 // jobs are the runs that this process carries out. What they have done is in skald_audit; a job only says
 // that somebody is at it.
 type jobs struct {
+	actions context.Context // bounds them
+	log     *slog.Logger
+
 	mu   sync.Mutex
 	here map[string]*job // by source and run
+}
+
+func newJobs(actions context.Context, log *slog.Logger) *jobs {
+	return &jobs{actions: actions, log: log, here: map[string]*job{}}
 }
 
 // A job is a run in hand.
@@ -63,63 +71,60 @@ func (j *job) stoppedBy(name string) {
 
 func jobName(source, run string) string { return source + "\x00" + run }
 
-func (h *handler) job(source, run string) *job {
-	h.jobs.mu.Lock()
-	defer h.jobs.mu.Unlock()
-	return h.jobs.here[jobName(source, run)]
+func (h *jobs) job(source, run string) *job {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.here[jobName(source, run)]
 }
 
 // inHand are the names of the runs that this process carries out.
-func (h *handler) inHand() map[string]bool {
-	h.jobs.mu.Lock()
-	defer h.jobs.mu.Unlock()
+func (h *jobs) inHand() map[string]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	names := map[string]bool{}
-	for name := range h.jobs.here {
+	for name := range h.here {
 		names[name] = true
 	}
 	return names
 }
 
 // reserve makes room for a run, before anything of it is noted. It is launched or let go.
-func (h *handler) reserve(s *source, run string) (*job, error) {
+func (h *jobs) reserve(s *source, run string) (*job, error) {
 	name := jobName(s.name, run)
-	h.jobs.mu.Lock()
-	defer h.jobs.mu.Unlock()
-	if h.jobs.here == nil {
-		h.jobs.here = map[string]*job{}
-	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	n := 0
-	for other := range h.jobs.here {
+	for other := range h.here {
 		if strings.HasPrefix(other, jobName(s.name, "")) {
 			n++
 		}
 	}
 	switch {
-	case h.jobs.here[name] != nil:
+	case h.here[name] != nil:
 		return nil, refuse(http.StatusConflict, "the run is in hand already")
 	case n >= mostJobs:
 		return nil, refuse(http.StatusTooManyRequests, "this console carries out %d runs in %s already: wait until one has ended, or stop one", mostJobs, s.name)
-	case h.o.Actions.Err() != nil:
+	case h.actions.Err() != nil:
 		return nil, refuse(http.StatusServiceUnavailable, "this console ends: it begins nothing any more")
 	}
 	j := &job{done: make(chan struct{}), name: name}
-	j.ctx, j.stop = context.WithCancel(h.o.Actions)
-	h.jobs.here[name] = j
+	j.ctx, j.stop = context.WithCancel(h.actions)
+	h.here[name] = j
 	return j, nil
 }
 
 // letGo gives the room of a job back.
-func (h *handler) letGo(j *job) {
+func (h *jobs) letGo(j *job) {
 	j.stop()
-	h.jobs.mu.Lock()
-	defer h.jobs.mu.Unlock()
-	delete(h.jobs.here, j.name)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.here, j.name)
 	close(j.done)
 }
 
 // launch carries a run out, or goes on with it, until it has ended or is stopped, whatever becomes of the
 // request.
-func (h *handler) launch(s *source, run operate.Run, j *job) {
+func (h *jobs) launch(s *source, run operate.Run, j *job) {
 	go func() {
 		defer h.letGo(j)
 		h.carry(j.ctx, s, run, j)
@@ -127,14 +132,14 @@ func (h *handler) launch(s *source, run operate.Run, j *job) {
 }
 
 // wait waits until no run is in hand.
-func (h *handler) wait(ctx context.Context) error {
+func (h *jobs) wait(ctx context.Context) error {
 	for {
 		var one *job
-		h.jobs.mu.Lock()
-		for _, j := range h.jobs.here {
+		h.mu.Lock()
+		for _, j := range h.here {
 			one = j
 		}
-		h.jobs.mu.Unlock()
+		h.mu.Unlock()
 		if one == nil {
 			return nil
 		}
@@ -147,12 +152,12 @@ func (h *handler) wait(ctx context.Context) error {
 }
 
 // carry does what a run asks for, and notes how it ended.
-func (h *handler) carry(ctx context.Context, s *source, run operate.Run, j *job) {
+func (h *jobs) carry(ctx context.Context, s *source, run operate.Run, j *job) {
 	_, err := rescued(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, s, run, j) })
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
 	if err := h.note(last, ctx, s, run, j, err); err != nil {
-		h.o.Logger.WarnContext(ctx, "console: how a run ended could not be noted: go on with it", "source", s.name, "run", run.ID, "error", err)
+		h.log.WarnContext(ctx, "console: how a run ended could not be noted: go on with it", "source", s.name, "run", run.ID, "error", err)
 	}
 }
 
@@ -183,7 +188,7 @@ func do(ctx context.Context, s *source, run operate.Run, j *job) error {
 	return &operate.UsageError{What: "this console does not know the verb " + run.Verb}
 }
 
-func (h *handler) note(ctx, ended context.Context, s *source, run operate.Run, j *job, err error) error {
+func (h *jobs) note(ctx, ended context.Context, s *source, run operate.Run, j *job, err error) error {
 	j.mu.Lock()
 	by, did := j.by, j.did
 	j.mu.Unlock()
@@ -213,6 +218,6 @@ func (h *handler) note(ctx, ended context.Context, s *source, run operate.Run, j
 	case ended.Err() != nil:
 		return operate.StopRun(ctx, s.db, run, run.Author, "the console ended")
 	}
-	h.o.Logger.WarnContext(ctx, "console: a run was interrupted", "source", s.name, "run", run.ID, "error", err)
+	h.log.WarnContext(ctx, "console: a run was interrupted", "source", s.name, "run", run.ID, "error", err)
 	return operate.StopRun(ctx, s.db, run, run.Author, cut(err.Error(), 500))
 }

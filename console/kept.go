@@ -2,17 +2,9 @@ package console
 
 import (
 	"context"
-	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/skald-go/skald/operate"
-)
-
-const (
-	pageOf   = 100    // rows
-	mostScan = 10_000 // messages that are read for a page
-	mostID   = 80     // letters of an id in a list
 )
 
 // A keptPage is parked messages, or dead letters, of each source.
@@ -48,7 +40,7 @@ func keptList(q *request, dead bool) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, away := each(q.Context(), q.h, only, func(ctx context.Context, from *source) (operate.Page, error) {
+	got, away := each(q.Context(), q.sources, only, func(ctx context.Context, from *source) (operate.Page, error) {
 		return operate.Kept(ctx, from.db, s, true, operate.Peek{Limit: pageOf, Scan: mostScan})
 	})
 	v := &keptPage{Dead: dead, Parts: []keptPart{}, Away: append([]Away{}, away...)}
@@ -62,14 +54,14 @@ func keptList(q *request, dead bool) (view, error) {
 	return v, nil
 }
 
-func (v *keptPage) title() string {
+func (v *keptPage) Heading() string {
 	if v.Dead {
 		return "Dead letters"
 	}
 	return "Parked messages"
 }
 
-func (*keptPage) live() {}
+func (*keptPage) Live() {}
 
 func (v *keptPage) path() string {
 	if v.Dead {
@@ -78,7 +70,7 @@ func (v *keptPage) path() string {
 	return "/parked"
 }
 
-func (v *keptPage) html(p *page) {
+func (v *keptPage) HTML(p *page) {
 	p.away(v.Away)
 	if v.Dead {
 		p.put("<p>")
@@ -109,15 +101,15 @@ func (v *keptPage) part(p *page, part *keptPart) {
 	if v.Dead {
 		verbs = []string{"redrive", "drop"}
 	}
-	if p.q.may(Act) {
+	if p.may(act_) {
 		p.put("<p class=\"verbs\">")
 		for _, verb := range verbs {
 			args := append(filters(p.q), "verb", verb, "in", part.Source)
-			p.put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.q.h.at("/act", args...), verbTitle(verb))
+			p.put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.at("/act", args...), verbTitle(verb))
 		}
 		p.put("</p>\n")
 	}
-	p.table("%s of %s", v.title(), part.Source)
+	p.table("%s of %s", v.Heading(), part.Source)
 	p.put("<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">key</th><th scope=\"col\">state</th>" +
 		"<th scope=\"col\" class=\"n\">attempts</th><th scope=\"col\">since</th><th scope=\"col\">error</th></tr>\n")
 	for i := range part.Messages {
@@ -163,7 +155,7 @@ func deadGroups(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, away := each(q.Context(), q.h, only, func(ctx context.Context, from *source) (groupsPart, error) {
+	got, away := each(q.Context(), q.sources, only, func(ctx context.Context, from *source) (groupsPart, error) {
 		page, err := operate.Kept(ctx, from.db, s, true, operate.Peek{Limit: mostCounted, Scan: mostCounted + 1}) // one more tells whether there are others
 		var g operate.Grouping
 		for i := range page.List {
@@ -178,10 +170,10 @@ func deadGroups(q *request) (view, error) {
 	return v, nil
 }
 
-func (*groupsPage) title() string { return "Dead letters, by how they failed" }
-func (*groupsPage) live()         {}
+func (*groupsPage) Heading() string { return "Dead letters, by how they failed" }
+func (*groupsPage) Live()           {}
 
-func (v *groupsPage) html(p *page) {
+func (v *groupsPage) HTML(p *page) {
 	p.away(v.Away)
 	p.put("<p>")
 	p.link("One by one", "/dead", filters(p.q)...)
@@ -202,7 +194,7 @@ func (v *groupsPage) html(p *page) {
 		p.put("<tr><th scope=\"col\" class=\"n\">count</th><th scope=\"col\">consumer</th><th scope=\"col\">kind</th><th scope=\"col\">type</th><th scope=\"col\">error of one</th>" +
 			"<th scope=\"col\">first, last</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n")
 		for j := range part.Groups {
-			p.group(part.Source, &part.Groups[j])
+			groupLine(p, part.Source, &part.Groups[j])
 		}
 		p.put("</table></div>\n</section>\n")
 	}
@@ -211,7 +203,7 @@ func (v *groupsPage) html(p *page) {
 	}
 }
 
-func (p *page) group(source string, g *operate.Group) {
+func groupLine(p *page, source string, g *operate.Group) {
 	of := filters(p.q, "in", source, "consumer", g.Consumer, "fingerprint", g.Fingerprint)
 	p.put("<tr><td class=\"n\">")
 	p.link(number(int64(g.Count)), "/dead", of...)
@@ -220,35 +212,12 @@ func (p *page) group(source string, g *operate.Group) {
 	p.put("<br>")
 	p.when(g.Last)
 	p.put("</td><td class=\"verbs\">")
-	if p.q.may(Act) {
+	if p.may(act_) {
 		for _, verb := range []string{"redrive", "drop"} {
 			title := verbTitle(verb)
-			p.put(`<a class="button" href="%s" aria-label="%s those of %s, %s …">%s …</a> `, p.q.h.at("/act", append(of, "verb", verb)...),
+			p.put(`<a class="button" href="%s" aria-label="%s those of %s, %s …">%s …</a> `, p.at("/act", append(of, "verb", verb)...),
 				title, g.Consumer, g.Fingerprint, title)
 		}
 	}
 	p.put("</td></tr>\n")
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
-}
-
-// cut shortens a text that has no room.
-func cut(s string, most int) string {
-	n := 0
-	for i := range s {
-		if n++; n > most {
-			return s[:i] + "…"
-		}
-	}
-	return s
-}
-
-func bytesText(n int) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d bytes", n)
-	}
-	return fmt.Sprintf("%.1f KiB", float64(n)/1024)
 }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"slices"
 )
 
 // A listed page is what each source has of one kind of thing: the first of it, in its order.
@@ -22,20 +21,6 @@ type listedPart[T any] struct {
 	at *source
 }
 
-// partsOf asks the sources that are meant. Neither list is nil.
-func partsOf[T any](q *request, ask func(ctx context.Context, s *source) (T, error)) (parts []T, away []Away, err error) {
-	only, err := q.only()
-	if err != nil {
-		return nil, nil, err
-	}
-	got, gone := each(q.Context(), q.h, only, ask)
-	parts, away = make([]T, len(got)), append([]Away{}, gone...)
-	for i := range got {
-		parts[i] = got[i].is
-	}
-	return parts, away, nil
-}
-
 // listOf asks the sources that are meant for one more than a page.
 func listOf[T any](q *request, ask func(ctx context.Context, s *source) ([]T, error)) (v listed[T], err error) {
 	v.Parts, v.Away, err = partsOf(q, func(ctx context.Context, s *source) (listedPart[T], error) {
@@ -47,7 +32,7 @@ func listOf[T any](q *request, ask func(ctx context.Context, s *source) ([]T, er
 	return v, err
 }
 
-func (*listed[T]) live() {}
+func (*listed[T]) Live() {}
 
 // tables writes a table for each source that has something; before goes above it.
 func (v *listed[T]) tables(p *page, order string, heads []string, before func(*listedPart[T]), line func(source string, one *T)) {
@@ -61,7 +46,7 @@ func (v *listed[T]) tables(p *page, order string, heads []string, before func(*l
 		if part.More && part.Next == "" {
 			p.put("<p class=\"note warn\">Only the first %d, %s, are shown: narrow the filter.</p>\n", pageOf, order)
 		}
-		if before != nil && p.q.may(Act) {
+		if before != nil && p.may(act_) {
 			before(part)
 		}
 		p.table("Those of %s", part.Source)
@@ -71,28 +56,11 @@ func (v *listed[T]) tables(p *page, order string, heads []string, before func(*l
 		}
 		p.put("</table></div>\n")
 		if part.Next != "" {
-			p.nextSagas(part.Source, part.Next, part.Scanned)
+			nextSagas(p, part.Source, part.Next, part.Scanned)
 		}
 		p.put("</section>\n")
 	}
 	if n == 0 {
 		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
 	}
-}
-
-// heads is the first row of a table.
-// table begins a table that can be scrolled, by keyboard too. Its caption, with arguments as of put, is for
-// who does not see it.
-func (p *page) table(caption string, args ...any) {
-	p.put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\""+caption+"\"><table>\n",
-		slices.Clone(args)...)
-	p.put("<caption class=\"out\">"+caption+"</caption>\n", args...)
-}
-
-func (p *page) heads(names ...string) {
-	p.put("<tr>")
-	for _, name := range names {
-		p.put("<th scope=\"col\">%s</th>", name)
-	}
-	p.put("</tr>\n")
 }

@@ -72,10 +72,10 @@ func locks(q *request) (view, error) {
 	return &locksPage{parts, away}, err
 }
 
-func (*locksPage) title() string { return "Locks" }
-func (*locksPage) live()         {}
+func (*locksPage) Heading() string { return "Locks" }
+func (*locksPage) Live()           {}
 
-func (v *locksPage) html(p *page) {
+func (v *locksPage) HTML(p *page) {
 	p.away(v.Away)
 	p.put("<p>Entities are locked until a transaction ends, keys reserved until a lease ends. To look an entity up, locked or not, give its space and key.</p>\n")
 	p.filterForm("/locks", "space", "key", "consumer")
@@ -96,10 +96,10 @@ func (v *locksPage) html(p *page) {
 			p.put("<p class=\"note warn\">Only the first %d of each are shown: narrow the filter.</p>\n", pageOf)
 		}
 		if len(part.Entities) > 0 {
-			p.lockedEntities(part)
+			lockedEntities(p, part)
 		}
 		if len(part.Reserved) > 0 {
-			p.reservedKeys(part)
+			reservedKeys(p, part)
 		}
 		p.put("</section>\n")
 	}
@@ -108,7 +108,7 @@ func (v *locksPage) html(p *page) {
 	}
 }
 
-func (p *page) lockedEntities(part *locksPart) {
+func lockedEntities(p *page, part *locksPart) {
 	p.table("Entities of %s", part.Source)
 	p.heads("entity", "version", "whose", "for", "wait for it")
 	for i := range part.Entities {
@@ -133,7 +133,7 @@ func (p *page) lockedEntities(part *locksPart) {
 	p.put("</table></div>\n")
 }
 
-func (p *page) reservedKeys(part *locksPart) {
+func reservedKeys(p *page, part *locksPart) {
 	p.table("Reserved keys of %s", part.Source)
 	p.heads("reserved key", "whose", "for", "lease ends in")
 	for i := range part.Reserved {

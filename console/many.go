@@ -7,69 +7,11 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
-
-// runTitle is what the verb of a run is called.
-func runTitle(r *operate.Run) string {
-	if verb := r.SagaVerbOf(); verb != "" {
-		return verbTitle(ofSaga + string(verb))
-	}
-	return verbTitle(r.Verb)
-}
-
-// things are what a run is about.
-func things(r *operate.RunRequest) string {
-	if r.Sagas != nil || r.Flows != nil {
-		return "sagas"
-	}
-	return "messages"
-}
-
-// sagaFilters are the arguments of a URL that choose among orchestrated sagas.
-func sagaFilters() []string {
-	return []string{"name", "key", "id", "status", "stuck", "failing", "paused", "step", "error", "older"}
-}
-
-func sagaSelection(q *request) (s operate.SagaSelection, err error) {
-	s = operate.SagaSelection{Name: q.arg("name"), Key: q.arg("key"), ID: q.arg("id"), Status: q.arg("status"), Stuck: q.flag("stuck"), Paused: q.flag("paused"),
-		Failing: q.flag("failing"), Step: q.arg("step"), Error: q.arg("error")}
-	if text := q.arg("older"); text != "" {
-		d, err := ageOf(text)
-		if err != nil {
-			return s, refuse(http.StatusBadRequest, "older is a time such as 90m or 2d")
-		}
-		s.StartedBefore = time.Now().Add(-d)
-	}
-	return s, q.word("status")
-}
-
-const mostDays = 36_500 // a Duration has room for more
-
-// ageOf reads a duration, which may be of days.
-func ageOf(text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseFloat(days, 64)
-		if err == nil && !(n >= 0 && n <= mostDays) { // what is no number is neither less nor more
-			err = errors.New("out of bounds")
-		}
-		return time.Duration(n * 24 * float64(time.Hour)), err
-	}
-	return time.ParseDuration(text)
-}
-
-// manyButton leads to the dry run of a verb on all that the filter of this page chooses.
-func (p *page) manyButton(verb, source string, names ...string) {
-	args := []string{"verb", verb, "in", source, "many", "1"}
-	for _, name := range names {
-		args = append(args, name, p.q.arg(name))
-	}
-	p.put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.q.h.at("/act", args...), verbTitle(verb))
-}
 
 // A meantSaga is one of those that a bulk action is about.
 type meantSaga struct {
@@ -92,7 +34,7 @@ func (v *plan) manySagas(q *request) error {
 	sel.All = !sel.Filtered()
 	look := sel
 	look.Limit = mostCounted + 1
-	list, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) ([]operate.Saga, error) { return operate.Sagas(ctx, s.db, look) })
+	list, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) ([]operate.Saga, error) { return operate.Sagas(ctx, s.db, look) })
 	if err != nil {
 		return err
 	}
@@ -104,7 +46,7 @@ func (v *plan) manySagas(q *request) error {
 		v.try(q, sel, c)
 	}
 	v.Request = operate.SagaRunOf("", sel, c, v.Selected, operate.Order{}).Request
-	v.Command = sagasCommand(v.at, &c, &sel)
+	v.Command = sagasCommand(v.at.at, &c, &sel)
 	return nil
 }
 
@@ -114,7 +56,7 @@ const mostTried = 100
 // try notes how many sagas a verb would change, and why it would leave the others. If that takes too long,
 // all that are selected count: each is asked again when the verb is carried out.
 func (v *plan) try(q *request, sel operate.SagaSelection, c operate.SagaChange) {
-	r, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
+	r, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
 		r, err := operate.ChangeSagas(ctx, s.db, sel, c, operate.Order{DryRun: true})
 		if partly, none := new(operate.PartlyError), new(operate.NoneError); errors.As(err, &partly) || errors.As(err, &none) {
 			err = nil
@@ -143,7 +85,7 @@ func (v *plan) manyFlows(q *request) error {
 	}
 	sel := flowsOf(q)
 	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: mostCounted + 1}
-	list, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {
+	list, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {
 		return operate.TrackedSagas(ctx, s.db, what)
 	})
 	if err != nil {
@@ -154,7 +96,7 @@ func (v *plan) manyFlows(q *request) error {
 	}
 	v.counted(len(list))
 	v.Request.Flows = &sel
-	v.Command = flowsCommand(v.at, &sel)
+	v.Command = flowsCommand(v.at.at, &sel)
 	return nil
 }
 

@@ -6,14 +6,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
+
+const kindRejected = "rejected"
 
 // A messagePage is what one consumer knows of one message. Its list and this page read the same row.
 type messagePage struct {
@@ -36,6 +36,7 @@ type messagePage struct {
 	consumer string
 	sel      operate.Selection
 	at       *source
+	links    map[string]string
 }
 
 type callLine struct {
@@ -43,20 +44,6 @@ type callLine struct {
 	Since time.Time `json:"since"`
 	Known bool      `json:"answered"`
 	Undo  bool      `json:"undo"`
-}
-
-// A shown payload is one that somebody asked for, which is noted.
-type shown struct {
-	ContentType string        `json:"content_type"`
-	Data        string        `json:"data"`
-	Cut         bool          `json:"cut"`
-	Headers     []shownHeader `json:"headers"`
-}
-
-type shownHeader struct {
-	Name   string `json:"name"`
-	Value  string `json:"value"`
-	Hidden bool   `json:"hidden,omitempty"` // no MaskHeader says what may be shown
 }
 
 // seenOf tells apart how a kept message stands, as far as a verb cares.
@@ -72,23 +59,29 @@ func seenOf(p *store.Parked) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-func message(q *request) (view, error) {
+// messagePages are the pages of messages.
+type messagePages struct {
+	mask  mask
+	links map[string]string // as Options.Links
+}
+
+func (m messagePages) message(q *request) (view, error) {
 	s, err := q.source()
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := readMessage(q, s)
+	v, _, err := m.read(q, s)
 	return v, err
 }
 
-// readMessage reads what is known of the message that the arguments name.
-func readMessage(q *request, s *source) (*messagePage, *store.Parked, error) {
-	v := &messagePage{Source: s.name, consumer: q.arg("consumer"), id: store.Identity{Source: q.arg("source"), ID: q.arg("id")}, at: s,
+// read reads what is known of the message that the arguments name.
+func (m messagePages) read(q *request, s *source) (*messagePage, *store.Parked, error) {
+	v := &messagePage{Source: s.name, consumer: q.arg("consumer"), id: store.Identity{Source: q.arg("source"), ID: q.arg("id")}, at: s, links: m.links,
 		Headers: []string{}, Apart: []apartLine{}, Audit: []auditLine{}}
 	if v.consumer == "" || v.id.ID == "" {
 		return nil, nil, refuse(http.StatusBadRequest, "which message? Give consumer, source and id")
 	}
-	kept, err := one(q.Context(), q.h, s, func(ctx context.Context, s *source) (*store.Parked, error) { return v.read(ctx, s) })
+	kept, err := one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (*store.Parked, error) { return v.read(ctx, s) })
 	return v, kept, err
 }
 
@@ -150,15 +143,13 @@ func selectionOf(p *store.Parked) operate.Selection {
 	return operate.Selection{Dead: p.Dead != nil, Consumer: p.Consumer, Source: p.Source, ID: p.ID}
 }
 
-const mostShown = 64 << 10 // bytes of a payload
-
 // payload shows what is in a message, once that is noted.
-func payload(q *request) (view, error) {
+func (m messagePages) payload(q *request) (view, error) {
 	s, err := q.source()
 	if err != nil {
 		return nil, err
 	}
-	v, kept, err := readMessage(q, s)
+	v, kept, err := m.read(q, s)
 	switch {
 	case err != nil:
 		return nil, err
@@ -169,43 +160,11 @@ func payload(q *request) (view, error) {
 	if reason == "" {
 		reason = "looked at in the console"
 	}
-	_, err = one(q.Context(), q.h, s, func(ctx context.Context, s *source) ([]bool, error) {
-		return s.db.Apply(ctx, store.Effect{Audit: &store.Audit{Author: q.who.Name, Reason: reason, Action: "show payload", Consumer: kept.Consumer, Identity: kept.Identity}})
-	})
-	if err != nil {
+	if err := noteLook(q, s, reason, "show payload", kept.Consumer, kept.Identity); err != nil {
 		return nil, err
 	}
-	v.Shown = q.h.shown(kept)
+	v.Shown = m.mask.shown(kept)
 	return v, nil
 }
 
-func (h *handler) shown(p *store.Parked) *shown {
-	mask := h.o.Mask
-	if mask == nil {
-		mask = func(_ skald.Message, body []byte) []byte { return body }
-	}
-	body := mask(p.Message, slices.Clone(p.Message.Data))
-	out := &shown{ContentType: p.Message.ContentType, Headers: []shownHeader{}}
-	if len(body) > mostShown {
-		body, out.Cut = body[:mostShown], true
-	}
-	out.Data = strings.ToValidUTF8(string(body), "�")
-	for _, one := range p.Message.Headers {
-		out.Headers = append(out.Headers, h.shownHeader(p.Message, one))
-	}
-	return out
-}
-
-// shownHeader is a header as MaskHeader leaves it. Whoever masks payloads would not have it shown as it is.
-func (h *handler) shownHeader(m skald.Message, is skald.Header) shownHeader {
-	value := slices.Clone(is.Value)
-	switch {
-	case h.o.MaskHeader != nil:
-		value = h.o.MaskHeader(m, is.Name, value)
-	case h.o.Mask != nil:
-		return shownHeader{is.Name, "", true}
-	}
-	return shownHeader{is.Name, strings.ToValidUTF8(cut(string(value), 1000), "�"), false}
-}
-
-func (v *messagePage) title() string { return "Message " + cut(v.id.ID, 80) }
+func (v *messagePage) Heading() string { return "Message " + cut(v.id.ID, 80) }

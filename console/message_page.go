@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-func (v *messagePage) html(p *page) {
+func (v *messagePage) HTML(p *page) {
 	p.put("<p class=\"dim\">")
 	p.link(v.Source, "/", "in", v.Source)
 	p.put(" · consumer ")
@@ -31,19 +31,13 @@ func (v *messagePage) html(p *page) {
 	}
 	if len(v.Apart) > 0 {
 		p.put("<section class=\"card\"><h2>In quarantine under this identity</h2>\n")
-		p.apart(v.Apart)
+		apartTable(p, v.Apart)
 		p.put("</section>\n")
 	}
 	if len(v.Audit) > 0 {
 		p.put("<section class=\"card\"><h2>What operators did</h2>\n")
-		p.audits(v.Audit)
+		auditTable(p, v.Audit)
 		p.put("</section>\n")
-	}
-}
-
-func (p *page) row(what, is string) {
-	if is != "" {
-		p.put("<div><dt>%s</dt><dd>%s</dd></div>\n", what, is)
 	}
 }
 
@@ -93,22 +87,22 @@ func (v *messagePage) facts(p *page) {
 		}
 		p.put("</dd></div>\n")
 	}
-	v.links(p)
+	v.leads(p)
 }
 
-// links are those of Options.Links, filled in.
-func (v *messagePage) links(p *page) {
+// leads are links, filled in.
+func (v *messagePage) leads(p *page) {
 	trace := ""
 	if parts := strings.Split(v.Kept.TraceParent, "-"); len(parts) == 4 {
 		trace = parts[1]
 	}
 	fill := strings.NewReplacer("{traceparent}", url.QueryEscape(v.Kept.TraceParent), "{trace}", url.QueryEscape(trace), "{id}", url.QueryEscape(v.id.ID),
 		"{key}", url.QueryEscape(string(v.Kept.Key)), "{type}", url.QueryEscape(v.Kept.Type), "{consumer}", url.QueryEscape(v.consumer))
-	for _, text := range slices.Sorted(maps.Keys(p.q.h.o.Links)) {
-		if trace == "" && strings.Contains(p.q.h.o.Links[text], "{trace") {
+	for _, text := range slices.Sorted(maps.Keys(v.links)) {
+		if trace == "" && strings.Contains(v.links[text], "{trace") {
 			continue // it has none to lead to
 		}
-		p.put("<div><dt>link</dt><dd><a href=\"%s\" rel=\"noreferrer\">%s</a></dd></div>\n", fill.Replace(p.q.h.o.Links[text]), text)
+		p.put("<div><dt>link</dt><dd><a href=\"%s\" rel=\"noreferrer\">%s</a></dd></div>\n", fill.Replace(v.links[text]), text)
 	}
 }
 
@@ -122,12 +116,12 @@ func (v *messagePage) verbs(p *page) {
 	}
 	for _, name := range names {
 		p.put("<p class=\"verbs\">")
-		if p.q.may(Act) {
-			p.put(`<a class="button" href="%s">%s …</a> `, p.q.h.at("/act", "verb", name, "in", v.Source, "consumer", v.consumer, "source", v.id.Source, "id", v.id.ID, "seen", v.Seen), verbTitle(name))
+		if p.may(act_) {
+			p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", name, "in", v.Source, "consumer", v.consumer, "source", v.id.Source, "id", v.id.ID, "seen", v.Seen), verbTitle(name))
 		} else {
 			p.put(`<span class="button off" title="you may not act">%s</span> `, verbTitle(name))
 		}
-		p.put("<code>%s</code></p>\n", commandOf(v.at, name, &v.sel, v.Call != nil && !v.Call.Known))
+		p.put("<code>%s</code></p>\n", commandOf(v.at.at, name, &v.sel, v.Call != nil && !v.Call.Known))
 	}
 }
 
@@ -177,18 +171,12 @@ func (v *messagePage) payload(p *page) {
 			}
 			p.put("<p>%s: <code>%s</code></p>\n", h.Name, h.Value)
 		}
-	case !p.q.may(Payloads):
+	case !p.may(payloads_):
 		p.put("<p class=\"dim\">Hidden: you lack the right to see payloads.</p>\n")
 	default:
-		p.put("<form method=\"post\" action=\"%s\">", p.q.h.at("/message/payload"))
+		p.put("<form method=\"post\" action=\"%s\">", p.at("/message/payload"))
 		p.hidden("token", p.q.token, "in", v.Source, "consumer", v.consumer, "source", v.id.Source, "id", v.id.ID)
 		p.put("<p>Hidden. <button>Show it</button> <span class=\"dim\">It is noted who looked.</span></p></form>\n")
 	}
 	p.put("</section>\n")
-}
-
-func (p *page) hidden(fields ...string) {
-	for i := 0; i+1 < len(fields); i += 2 {
-		p.put(`<input type="hidden" name="%s" value="%s">`, fields[i], fields[i+1])
-	}
 }

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
-	"net/url"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -20,8 +18,8 @@ var files embed.FS
 
 // A view is what a request is answered with: as JSON, or as a page.
 type view interface {
-	title() string
-	html(p *page)
+	Heading() string
+	HTML(p *page)
 }
 
 // A page is written by hand: html/template would make every program that mounts a console larger by
@@ -43,23 +41,15 @@ func (p *page) put(markup string, args ...any) {
 	fmt.Fprintf(p, markup, args...)
 }
 
-// at is the URL of a page of this console; query are names and values in turns, and empty values are left
-// out.
-func (h *handler) at(path string, query ...string) string {
-	v := url.Values{}
-	for i := 0; i+1 < len(query); i += 2 {
-		if query[i+1] != "" {
-			v.Set(query[i], query[i+1])
-		}
-	}
-	if len(v) == 0 {
-		return h.base + path
-	}
-	return h.base + path + "?" + v.Encode()
-}
+// at is the URL of a page of this console, as site has it.
+func (p *page) at(path string, query ...string) string { return p.q.at(path, query...) }
+
+func (p *page) may(r right) bool       { return p.q.may(r) }
+func (p *page) arg(name string) string { return p.q.arg(name) }
+func (p *page) flag(name string) bool  { return p.q.flag(name) }
 
 func (p *page) link(text, path string, query ...string) {
-	p.put(`<a href="%s">%s</a>`, p.q.h.at(path, query...), text)
+	p.put(`<a href="%s">%s</a>`, p.at(path, query...), text)
 }
 
 // when writes a time in UTC; the script adds the viewer's own.
@@ -72,25 +62,10 @@ func (p *page) when(t time.Time) {
 	p.put(`<time datetime="%s">%s</time>`, t.Format("2006-01-02T15:04:05Z"), t.Format("2006-01-02 15:04:05 UTC"))
 }
 
-// ago is a duration as people say it.
-func ago(d time.Duration) string {
-	switch {
-	case d <= 0:
-		return "–"
-	case d < time.Minute:
-		return d.Round(time.Second).String()
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	case d < 48*time.Hour:
-		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-	}
-	return strconv.Itoa(int(d.Hours()/24)) + " days"
-}
-
 // render answers with the view, or with the error.
-func (h *handler) render(w http.ResponseWriter, q *request, v view, err error) {
+func (q *request) render(w http.ResponseWriter, v view, err error) {
 	if to, ok := v.(seeOther); ok && err == nil {
-		h.redirect(w, q, to)
+		q.redirect(w, to)
 		return
 	}
 	if f, ok := v.(staticFile); ok && err == nil {
@@ -103,12 +78,12 @@ func (h *handler) render(w http.ResponseWriter, q *request, v view, err error) {
 	if err != nil {
 		told := &refusal{http.StatusInternalServerError, "the console failed: its log says why"}
 		if !errors.As(err, &told) {
-			h.o.Logger.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", err)
+			q.log.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", err)
 		}
 		code, v = told.code, &failure{Status: told.code, Title: http.StatusText(told.code), Detail: told.what}
 	}
-	if c, ok := v.(interface{ status() int }); ok {
-		code = c.status()
+	if c, ok := v.(interface{ Code() int }); ok {
+		code = c.Code()
 	}
 	if wantsJSON(q.Request) {
 		kind := "application/json"
@@ -117,7 +92,7 @@ func (h *handler) render(w http.ResponseWriter, q *request, v view, err error) {
 		}
 		text, bad := json.Marshal(v)
 		if bad != nil {
-			h.o.Logger.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", bad)
+			q.log.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", bad)
 			code, kind = http.StatusInternalServerError, problemKind
 			text = []byte(`{"status":500,"title":"Internal Server Error","detail":"the console failed: its log says why"}`)
 		}
@@ -128,7 +103,7 @@ func (h *handler) render(w http.ResponseWriter, q *request, v view, err error) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(h.framed(q, v)) // who asked is gone if this fails
+	_, _ = w.Write(q.framed(v)) // who asked is gone if this fails
 }
 
 const problemKind = "application/problem+json"
@@ -143,10 +118,10 @@ type seeOther struct {
 	Location string `json:"location"`
 }
 
-func (seeOther) title() string { return "" }
-func (seeOther) html(*page)    {}
+func (seeOther) Heading() string { return "" }
+func (seeOther) HTML(*page)      {}
 
-func (h *handler) redirect(w http.ResponseWriter, q *request, to seeOther) {
+func (q *request) redirect(w http.ResponseWriter, to seeOther) {
 	w.Header().Set("Location", to.Location)
 	if !wantsJSON(q.Request) {
 		w.WriteHeader(http.StatusSeeOther)
@@ -164,8 +139,8 @@ type failure struct {
 	Detail string `json:"detail"`
 }
 
-func (f *failure) title() string { return f.Title }
-func (f *failure) html(p *page)  { p.put(`<p class="note bad" role="alert">%s</p>`, f.Detail) }
+func (f *failure) Heading() string { return f.Title }
+func (f *failure) HTML(p *page)    { p.put(`<p class="note bad" role="alert">%s</p>`, f.Detail) }
 
 // A staticFile is the style or the script.
 type staticFile struct {
@@ -173,8 +148,8 @@ type staticFile struct {
 	text []byte
 }
 
-func (staticFile) title() string { return "" }
-func (staticFile) html(*page)    {}
+func (staticFile) Heading() string { return "" }
+func (staticFile) HTML(*page)      {}
 
 func static(q *request) (view, error) {
 	name := path.Base(q.PathValue("name"))

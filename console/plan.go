@@ -53,7 +53,7 @@ func planOf(q *request) (*plan, error) {
 	if v.Request.Pace, err = pace(q); err != nil {
 		return nil, err
 	}
-	_, err = one(q.Context(), q.h, s, func(ctx context.Context, s *source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
+	_, err = one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
 	if seen := q.arg("seen"); err == nil && q.Method == http.MethodGet && seen != "" {
 		v.Stale = seen != v.alone
 	}
@@ -112,7 +112,7 @@ func (v *plan) look(ctx context.Context, s *source) error {
 	if v.Verb == "drop" && calls > 0 && !v.More {
 		err = v.unsettled(ctx, s)
 	}
-	v.Command = commandOf(s, v.Verb, &sel, len(v.Needs) > 0)
+	v.Command = commandOf(s.at, v.Verb, &sel, len(v.Needs) > 0)
 	return err
 }
 
@@ -135,8 +135,8 @@ func (v *plan) steer(q *request) error {
 	case "unskip":
 		verb = "resume"
 	}
-	v.Command = inboxCommand(v.at, verb, "consumer", v.Request.Selection.Consumer, "fingerprint", fingerprint)
-	_, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (struct{}, error) {
+	v.Command = inboxCommand(v.at.at, verb, "consumer", v.Request.Selection.Consumer, "fingerprint", fingerprint)
+	_, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (struct{}, error) {
 		if err := v.tell(ctx, s, operate.Order{DryRun: true}); err != nil {
 			return struct{}{}, err
 		}
@@ -166,8 +166,8 @@ func (v *plan) admission(q *request) error {
 	if err != nil {
 		return err
 	}
-	v.Command = admitCommand(v.at, &a, q.arg("why"))
-	_, err = one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (struct{}, error) {
+	v.Command = admitCommand(v.at.at, &a, q.arg("why"))
+	_, err = one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (struct{}, error) {
 		r, err := operate.Admit(ctx, s.db, a, operate.Order{DryRun: true})
 		v.Selected, v.Change, v.More = r.Selected, r.Selected, r.Selected > operate.AdmitsAtOnce
 		sum := sha256.New()

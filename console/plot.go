@@ -3,43 +3,10 @@ package console
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 )
 
-const (
-	plotOver  = time.Hour
-	plotEvery = 30 * time.Second // so far are points apart, at least
-	plotGap   = 3 * plotEvery    // nobody looked for longer: the line is broken
-)
-
-// A point is how a source stood at a time, when somebody looked.
-type point struct {
-	At            time.Time `json:"at"`
-	Pending       int64     `json:"pending"`
-	OldestSeconds float64   `json:"oldest_seconds"`
-	Kept          int64     `json:"kept"` // parked and dead
-}
-
-// A trace is the points of the last hour. It is of this process, and costs no query: what the overview reads
-// anyhow is noted.
-type trace struct {
-	mu     sync.Mutex
-	points []point
-}
-
-// add notes a point, unless the last one is too near, and returns those of the last hour.
-func (t *trace) add(now point) []point {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if n := len(t.points); n == 0 || now.At.Sub(t.points[n-1].At) >= plotEvery {
-		t.points = append(t.points, now)
-	}
-	for len(t.points) > 0 && now.At.Sub(t.points[0].At) > plotOver {
-		t.points = t.points[1:]
-	}
-	return append([]point{}, t.points...)
-}
+const plotGap = 3 * plotEvery // nobody looked for longer: the line is broken
 
 const (
 	plotWide = 240 // units of an SVG
@@ -77,7 +44,7 @@ func lines(points []point, end time.Time, value func(*point) float64) (parts []s
 }
 
 // plots draws the last hour, as far as somebody looked.
-func (s *standing) plots(p *page) {
+func plots(p *page, s *standing) {
 	if len(s.Hour) < 2 {
 		return
 	}

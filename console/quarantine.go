@@ -69,7 +69,7 @@ func quarantine(q *request) (view, error) {
 	default:
 		return nil, refuse(http.StatusBadRequest, "why is conflict or too-old")
 	}
-	got, away := each(q.Context(), q.h, only, func(ctx context.Context, s *source) (quarantinePart, error) {
+	got, away := each(q.Context(), q.sources, only, func(ctx context.Context, s *source) (quarantinePart, error) {
 		part := quarantinePart{Source: s.name, Messages: []apartLine{}}
 		list, err := store.ListQuarantined(ctx, s.db, what)
 		for i := range list {
@@ -88,12 +88,12 @@ func quarantine(q *request) (view, error) {
 	return v, nil
 }
 
-func (*quarantinePage) title() string { return "Quarantine" }
-func (*quarantinePage) live()         {}
+func (*quarantinePage) Heading() string { return "Quarantine" }
+func (*quarantinePage) Live()           {}
 
-func (v *quarantinePage) html(p *page) {
+func (v *quarantinePage) HTML(p *page) {
 	p.away(v.Away)
-	if p.q.arg("admitted") != "" {
+	if p.arg("admitted") != "" {
 		p.put("<p class=\"note fine\" role=\"status\">Admitted: the consumers take them within some seconds.</p>\n")
 	}
 	p.put("<p>Messages of which another payload was taken under the same identity (conflict), or that are older than marks are kept (too old). They hold nobody up, and wait for somebody to decide.</p>\n")
@@ -106,14 +106,14 @@ func (v *quarantinePage) html(p *page) {
 			continue
 		}
 		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
-		if p.q.may(Act) {
+		if p.may(act_) {
 			p.put(`<p class="verbs"><a class="button" href="%s">Admit all that the filter chooses …</a></p>`+"\n",
-				p.q.h.at("/act", "verb", "admit", "in", part.Source, "consumer", p.q.arg("consumer"), "id", p.q.arg("id"), "topic", p.q.arg("topic"), "type", p.q.arg("type"), "why", p.q.arg("why")))
+				p.at("/act", "verb", "admit", "in", part.Source, "consumer", p.arg("consumer"), "id", p.arg("id"), "topic", p.arg("topic"), "type", p.arg("type"), "why", p.arg("why")))
 		}
-		p.apart(part.Messages)
+		apartTable(p, part.Messages)
 		if part.Next > 0 {
 			p.put("<p>")
-			p.link("The next ones", "/quarantine", "in", part.Source, "consumer", p.q.arg("consumer"), "id", p.q.arg("id"), "topic", p.q.arg("topic"), "type", p.q.arg("type"), "why", p.q.arg("why"), "after", text64(part.Next))
+			p.link("The next ones", "/quarantine", "in", part.Source, "consumer", p.arg("consumer"), "id", p.arg("id"), "topic", p.arg("topic"), "type", p.arg("type"), "why", p.arg("why"), "after", text64(part.Next))
 			p.put("</p>\n")
 		}
 		p.put("</section>\n")
@@ -123,7 +123,7 @@ func (v *quarantinePage) html(p *page) {
 	}
 }
 
-func (p *page) apart(list []apartLine) {
+func apartTable(p *page, list []apartLine) {
 	p.table("Messages in quarantine")
 	p.put("<tr><th scope=\"col\" class=\"n\">number</th><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">cause</th>" +
 		"<th scope=\"col\">key</th><th scope=\"col\">since</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n")
@@ -140,8 +140,8 @@ func (p *page) apart(list []apartLine) {
 			p.when(*m.Taken)
 		case m.Admitted != nil:
 			p.put("admitted by %s: %s", m.By, cut(m.Reason, 100))
-		case p.q.may(Act):
-			p.put(`<a class="button" href="%s" aria-label="Admit %d …">Admit …</a>`, p.q.h.at("/act", "verb", "admit", "in", m.Service, "number", text64(m.Number)), m.Number)
+		case p.may(act_):
+			p.put(`<a class="button" href="%s" aria-label="Admit %d …">Admit …</a>`, p.at("/act", "verb", "admit", "in", m.Service, "number", text64(m.Number)), m.Number)
 		}
 		p.put("</td></tr>\n")
 	}

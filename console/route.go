@@ -1,43 +1,35 @@
 package console
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"net/http"
-	"net/url"
-
-	"github.com/skald-go/skald/operate"
-)
+import "net/http"
 
 // A route is a page, or what a form does.
 type route struct {
 	method, path string
-	needs        Right // beside View
+	needs        right // beside view_
 	answer       func(*request) (view, error)
 }
 
-func routes() []route {
+func (h *handler) routes() []route {
 	return []route{
 		{"GET", "/{$}", 0, overview},
 		{"GET", "/dead", 0, deadList},
 		{"GET", "/dead/groups", 0, deadGroups},
 		{"GET", "/parked", 0, parkedList},
-		{"GET", "/message", 0, message},
-		{"POST", "/message/payload", Payloads, payload},
-		{"GET", "/act", Act, planned},
-		{"POST", "/act", Act, act},
-		{"GET", "/runs", 0, runs},
-		{"GET", "/run", 0, run},
-		{"POST", "/run/stop", Act, stopRun},
-		{"POST", "/run/resume", Act, resumeRun},
+		{"GET", "/message", 0, h.messages.message},
+		{"POST", "/message/payload", payloads_, h.messages.payload},
+		{"GET", "/act", act_, planned},
+		{"POST", "/act", act_, h.actor.act},
+		{"GET", "/runs", 0, h.jobs.runs},
+		{"GET", "/run", 0, h.jobs.run},
+		{"POST", "/run/stop", act_, h.jobs.stopRun},
+		{"POST", "/run/resume", act_, h.jobs.resumeRun},
 		{"GET", "/quarantine", 0, quarantine},
 		{"GET", "/consumer", 0, consumerOf},
 		{"GET", "/audit", 0, audit},
 		{"GET", "/flows", 0, flowList},
 		{"GET", "/sagas", 0, sagaList},
-		{"GET", "/saga", 0, sagaOf},
-		{"POST", "/saga/data", Payloads, sagaData},
+		{"GET", "/saga", 0, h.sagas.sagaOf},
+		{"POST", "/saga/data", payloads_, h.sagas.sagaData},
 		{"GET", "/story", 0, story},
 		{"GET", "/definitions", 0, definitions},
 		{"GET", "/definition", 0, definition},
@@ -51,59 +43,42 @@ func routes() []route {
 	}
 }
 
-// A request is one that was let in.
-type request struct {
-	*http.Request
-	h     *handler
-	who   Who
-	token string
-	args  url.Values
+// routed is the pages, and an error as theirs where there is none.
+func (h *handler) routed(w http.ResponseWriter, r *http.Request) {
+	lost, pattern := h.mux.Handler(r)
+	if pattern != "" {
+		h.mux.ServeHTTP(w, r)
+		return
+	}
+	told := &tells{head: http.Header{}}
+	lost.ServeHTTP(told, r)
+	err := refuse(http.StatusNotFound, "there is no such page")
+	if told.code == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", told.head.Get("Allow"))
+		err = refuse(told.code, "this page is not for %.16s, but for %s", r.Method, told.head.Get("Allow"))
+	}
+	h.guarded(route{answer: func(*request) (view, error) { return nil, err }}).ServeHTTP(w, r)
 }
 
-func (q *request) may(r Right) bool { return q.who.May&r == r }
-
-// arg is an argument of the URL, or of the form that was sent.
-func (q *request) arg(name string) string { return q.args.Get(name) }
-
-// source is the one that the argument "in" names.
-func (q *request) source() (*source, error) {
-	name := q.arg("in")
-	if s := q.h.sources[name]; s != nil {
-		return s, nil
-	}
-	if name == "" {
-		return nil, refuse(http.StatusBadRequest, "which source? Give in=NAME, one of those of the overview")
-	}
-	return nil, refuse(http.StatusNotFound, "there is no source %.64q", name)
+// A tells keeps what a handler would answer, without its body.
+type tells struct {
+	head http.Header
+	code int
 }
 
-// only is the source that the pages of several are narrowed to; "": all.
-func (q *request) only() (string, error) {
-	if q.arg("in") == "" {
-		return "", nil
-	}
-	s, err := q.source()
-	if err != nil {
-		return "", err
-	}
-	return s.name, nil
-}
+func (t *tells) Header() http.Header         { return t.head }
+func (t *tells) WriteHeader(code int)        { t.code = code }
+func (t *tells) Write(b []byte) (int, error) { return len(b), nil }
 
-// unanswered is the refusal of a page that only one source could answer.
-func (h *handler) unanswered(ctx context.Context, name string, err error) error {
-	var told *refusal
-	var usage *operate.UsageError
-	var none *operate.NoneError
-	var unknown *operate.UnknownConsumerError
-	switch {
-	case errors.As(err, &told):
-		return told
-	case errors.As(err, &usage):
-		return refuse(http.StatusBadRequest, "%s", usage.What)
-	case errors.As(err, &none):
-		return refuse(http.StatusNotFound, "%s", none.What)
-	case errors.As(err, &unknown):
-		return refuse(http.StatusNotFound, "%s", unknown.Error())
-	}
-	return &refusal{http.StatusServiceUnavailable, fmt.Sprintf("%s: %s", name, h.why(ctx, name, err))}
+// guarded lets a request in that may do what the route needs.
+func (h *handler) guarded(to route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var v view
+		given, err := h.guard.admit(r, to.needs, to.method == http.MethodPost)
+		q := &request{r, given, h.site}
+		if err == nil {
+			v, err = to.answer(q)
+		}
+		q.render(w, v, err)
+	})
 }

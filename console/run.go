@@ -16,11 +16,11 @@ type runPage struct {
 	at   *source
 }
 
-func (v *runPage) title() string { return runTitle(&v.Run) + " " + v.ID }
-func (v *runPage) live()         {}
+func (v *runPage) Heading() string { return runTitle(&v.Run) + " " + v.ID }
+func (v *runPage) Live()           {}
 
-func run(q *request) (view, error) {
-	v, err := runOf(q)
+func (h *jobs) run(q *request) (view, error) {
+	v, err := h.runOf(q)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func run(q *request) (view, error) {
 	return v, nil
 }
 
-func runOf(q *request) (*runPage, error) {
+func (h *jobs) runOf(q *request) (*runPage, error) {
 	s, err := q.source()
 	if err != nil {
 		return nil, err
@@ -37,32 +37,32 @@ func runOf(q *request) (*runPage, error) {
 	if id == "" {
 		return nil, refuse(http.StatusBadRequest, "which run? Give run=NAME")
 	}
-	here := q.h.job(s.name, id) != nil // first: one that ends meanwhile is read as ended
-	r, err := one(q.Context(), q.h, s, func(ctx context.Context, s *source) (operate.Run, error) { return operate.ReadRun(ctx, s.db, id) })
+	here := h.job(s.name, id) != nil // first: one that ends meanwhile is read as ended
+	r, err := one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (operate.Run, error) { return operate.ReadRun(ctx, s.db, id) })
 	return &runPage{s.name, r, here && r.Ended == "", s}, err
 }
 
 // stopRun interrupts a run that this console has in hand.
-func stopRun(q *request) (view, error) {
+func (h *jobs) stopRun(q *request) (view, error) {
 	s, err := q.source()
 	if err != nil {
 		return nil, err
 	}
-	j, id := q.h.job(s.name, q.arg("run")), q.arg("run")
+	j, id := h.job(s.name, q.arg("run")), q.arg("run")
 	if j == nil { // else nothing is asked of the database: it may be what hangs
-		if _, err := runOf(q); err != nil {
+		if _, err := h.runOf(q); err != nil {
 			return nil, err
 		}
 		return nil, refuse(http.StatusConflict, "this console does not have the run in hand: it has ended, was interrupted, or another process has it")
 	}
 	j.stoppedBy(q.who.Name)
 	j.wait(q.Context(), shortWait)
-	return seeOther{q.h.at("/run", "in", s.name, "run", id)}, nil
+	return seeOther{q.at("/run", "in", s.name, "run", id)}, nil
 }
 
 // resumeRun goes on with a run that was interrupted.
-func resumeRun(q *request) (view, error) {
-	v, err := runOf(q)
+func (h *jobs) resumeRun(q *request) (view, error) {
+	v, err := h.runOf(q)
 	if err != nil {
 		return nil, err
 	}
@@ -71,16 +71,16 @@ func resumeRun(q *request) (view, error) {
 	}
 	r := v.Run
 	r.Author = q.who.Name // who goes on with it answers for what it does from now on
-	j, err := q.h.reserve(v.at, r.ID)
+	j, err := h.reserve(v.at, r.ID)
 	if err != nil {
 		return nil, err
 	}
-	q.h.launch(v.at, r, j)
+	h.launch(v.at, r, j)
 	j.wait(q.Context(), shortWait)
-	return seeOther{q.h.at("/run", "in", v.Source, "run", v.ID)}, nil
+	return seeOther{q.at("/run", "in", v.Source, "run", v.ID)}, nil
 }
 
-func (v *runPage) html(p *page) {
+func (v *runPage) HTML(p *page) {
 	p.put("<section class=\"card\">\n<dl class=\"rows\">\n")
 	p.row("source", v.Source)
 	p.row("by", v.Author)
@@ -143,10 +143,10 @@ func (v *runPage) sagas(p *page) {
 }
 
 func (v *runPage) button(p *page, path, text string) {
-	if !p.q.may(Act) {
+	if !p.may(act_) {
 		return
 	}
-	p.put("<form method=\"post\" action=\"%s\">", p.q.h.at(path))
+	p.put("<form method=\"post\" action=\"%s\">", p.at(path))
 	p.hidden("token", p.q.token, "in", v.Source, "run", v.ID)
 	p.put("<button>%s</button></form>\n", text)
 }

@@ -28,7 +28,7 @@ type runsRead struct {
 
 const runsWithin = 10_000 // of the last acts
 
-func runs(q *request) (view, error) {
+func (h *jobs) runs(q *request) (view, error) {
 	only, err := q.only()
 	if err != nil {
 		return nil, err
@@ -37,8 +37,8 @@ func runs(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	here := q.h.inHand() // first: one that ends meanwhile is read as ended
-	got, away := each(q.Context(), q.h, only, func(ctx context.Context, s *source) (out runsRead, err error) {
+	here := h.inHand() // first: one that ends meanwhile is read as ended
+	got, away := each(q.Context(), q.sources, only, func(ctx context.Context, s *source) (out runsRead, err error) {
 		out.runs, out.next, err = operate.ReadRuns(ctx, s.db, before, runsWithin)
 		return out, err
 	})
@@ -56,11 +56,11 @@ func runs(q *request) (view, error) {
 	return v, nil
 }
 
-func (*runsPage) title() string { return "Actions" }
+func (*runsPage) Heading() string { return "Actions" }
 
-func (v *runsPage) html(p *page) {
+func (v *runsPage) HTML(p *page) {
 	p.away(v.Away)
-	if p.q.arg("before") != "" {
+	if p.arg("before") != "" {
 		p.put("<p>Bulk actions that began earlier, the last first.</p>\n")
 	} else {
 		p.put("<p>Bulk actions among the last %s acts of each source, the last begun first; further back where they fill those.</p>\n", number(runsWithin))

@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -39,10 +38,10 @@ func sagaList(q *request) (view, error) {
 const mostSagas = 20_000
 
 // nextSagas leads to the next page of a source.
-func (p *page) nextSagas(source, next string, scanned int) {
+func nextSagas(p *page, source, next string, scanned int) {
 	args := []string{"in", source, "after", next}
 	for _, name := range sagaFilters() {
-		args = append(args, name, p.q.arg(name))
+		args = append(args, name, p.arg(name))
 	}
 	p.put("<p>")
 	if scanned > 0 {
@@ -74,9 +73,9 @@ func sagaAfter(q *request) (*store.SagaRef, error) {
 	return &store.SagaRef{Name: both[:n], Key: both[n:]}, nil
 }
 
-func (*sagasPage) title() string { return "Sagas" }
+func (*sagasPage) Heading() string { return "Sagas" }
 
-func (v *sagasPage) html(p *page) {
+func (v *sagasPage) HTML(p *page) {
 	p.away(v.Away)
 	p.put("<p class=\"verbs\">")
 	for _, of := range [][2]string{{"stuck", "stuck"}, {"failing", "retrying"}, {"paused", "paused"}} {
@@ -89,7 +88,7 @@ func (v *sagasPage) html(p *page) {
 	}
 	p.put("</p>\n")
 	p.filterForm("/sagas", "name", "key", "status", "stuck", "failing", "paused", "step", "error", "older")
-	v.tables(p, "by name and key", []string{"saga", "status", "at step", "retrying", "error", "started"}, v.verbs(p), p.sagaLine)
+	v.tables(p, "by name and key", []string{"saga", "status", "at step", "retrying", "error", "started"}, v.verbs(p), func(source string, s *operate.Saga) { sagaLine(p, source, s) })
 }
 
 // ended tells of a status that no verb changes.
@@ -111,13 +110,13 @@ func (v *sagasPage) verbs(p *page) func(*listedPart[operate.Saga]) {
 	return func(part *listedPart[operate.Saga]) {
 		p.put("<p class=\"verbs\">")
 		for _, verb := range verbs {
-			p.manyButton(ofSaga+string(verb), part.Source, sagaFilters()...)
+			manyButton(p, ofSaga+string(verb), part.Source, sagaFilters()...)
 		}
 		p.put("</p>\n")
 	}
 }
 
-func (p *page) sagaLine(source string, s *operate.Saga) {
+func sagaLine(p *page, source string, s *operate.Saga) {
 	p.put("<tr><td>%s<br>", s.Name)
 	p.link(s.Key, "/saga", "in", source, "name", s.Name, "key", s.Key)
 	p.put("</td><td>%s", s.Status)
@@ -128,14 +127,14 @@ func (p *page) sagaLine(source string, s *operate.Saga) {
 		p.put(" <b>paused</b>")
 	}
 	p.put("</td><td>%s</td><td>", s.Step)
-	p.retrying(s)
+	retrying(p, s)
 	p.put("</td><td class=\"why\">%s</td><td>", cut(firstLine(s.Error), 200))
 	p.when(s.Started)
 	p.put("</td></tr>\n")
 }
 
 // retrying says that a saga which looks as if it ran does not get on, since when, and when it is tried again.
-func (p *page) retrying(s *operate.Saga) {
+func retrying(p *page, s *operate.Saga) {
 	if s.Failed == 0 {
 		return
 	}
@@ -170,7 +169,10 @@ type shownSaga struct {
 	Outputs map[string]string `json:"outputs"`
 }
 
-func sagaOf(q *request) (view, error) { return readSaga(q, false) }
+// sagaPages are the pages of orchestrated sagas.
+type sagaPages struct{ mask mask }
+
+func (sagaPages) sagaOf(q *request) (view, error) { return readSaga(q, false) }
 
 func readSaga(q *request, data bool) (*sagaPage, error) {
 	s, err := q.source()
@@ -181,7 +183,7 @@ func readSaga(q *request, data bool) (*sagaPage, error) {
 	if key == "" {
 		return nil, refuse(http.StatusBadRequest, "which saga? Give name and key")
 	}
-	return one(q.Context(), q.h, s, func(ctx context.Context, s *source) (*sagaPage, error) {
+	return one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (*sagaPage, error) {
 		r, err := operate.ReadSaga(ctx, s.db, name, key)
 		if err != nil {
 			return nil, err
@@ -196,69 +198,21 @@ func readSaga(q *request, data bool) (*sagaPage, error) {
 }
 
 // sagaData shows input and outputs, once that is noted.
-func sagaData(q *request) (view, error) {
+func (is sagaPages) sagaData(q *request) (view, error) {
 	v, err := readSaga(q, true)
 	if err != nil {
 		return nil, err
 	}
-	if err := q.h.noteLook(q, v.at, "show saga data", v.Name, v.ID, v.Key); err != nil {
+	if err := noteLook(q, v.at, "looked at in the console", "show saga data", v.Name, store.Identity{Source: v.ID, ID: v.Key}); err != nil {
 		return nil, err
 	}
-	v.Shown = &shownSaga{Input: q.h.masked(v.Name, v.Input), Outputs: map[string]string{}}
+	v.Shown = &shownSaga{Input: is.mask.masked(v.Name, v.Input), Outputs: map[string]string{}}
 	for i := range v.Runs {
 		if r := &v.Runs[i]; r.Output != nil {
-			v.Shown.Outputs[r.Step+" "+r.Occurrence] = q.h.masked(v.Name+"/"+r.Step, r.Output)
+			v.Shown.Outputs[r.Step+" "+r.Occurrence] = is.mask.masked(v.Name+"/"+r.Step, r.Output)
 			r.Output = nil
 		}
 	}
 	v.Input = nil
 	return v, nil
-}
-
-// sagaPlan is the dry run of a verb on one saga.
-func (v *plan) sagaPlan(q *request) error {
-	c, sel := sagaChange(q, v.Verb)
-	v.Command = "skald saga " + string(c.Verb)
-	if v.at.at != "" {
-		v.Command += " " + v.at.at
-	}
-	if c.Step != "" {
-		v.Command += " --step " + shellWord(c.Step)
-	}
-	if c.Occurrence != "" {
-		v.Command += " --occurrence " + shellWord(c.Occurrence)
-	}
-	if c.Verb == operate.CompleteSaga {
-		v.Command += " --data '…'"
-	}
-	v.Command += " --reason 'why' -- " + shellWord(sel.Name) + " " + shellWord(sel.Key)
-	r, err := one(q.Context(), q.h, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
-		was, err := operate.ReadSaga(ctx, s.db, sel.Name, sel.Key)
-		if err != nil {
-			return operate.SagaReport{}, err
-		}
-		d := was.Detail(false)
-		v.Seen = d.ID + "-" + strconv.FormatInt(d.Changed.UnixNano(), 36)
-		if c.Verb == operate.CompleteSaga && c.Data == nil {
-			c.Data = json.RawMessage("null") // its form asks for it
-		}
-		r, err := operate.ChangeSagas(ctx, s.db, sel, c, operate.Order{DryRun: true})
-		if partly := new(operate.PartlyError); errors.As(err, &partly) {
-			err = nil
-		}
-		return r, err
-	})
-	v.Selected, v.Change = r.Selected, r.Done
-	for _, left := range r.Left {
-		v.Before = append(v.Before, left.Why)
-	}
-	return err
-}
-
-func sagaChange(q *request, verb string) (operate.SagaChange, operate.SagaSelection) {
-	c := operate.SagaChange{Verb: operate.SagaVerb(verb[len(ofSaga):]), Step: q.arg("step"), Occurrence: q.arg("occurrence")}
-	if text := q.arg("data"); text != "" {
-		c.Data = json.RawMessage(text)
-	}
-	return c, operate.SagaSelection{Name: q.arg("name"), Key: q.arg("key")}
 }

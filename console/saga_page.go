@@ -1,43 +1,16 @@
 package console
 
 import (
-	"context"
 	"maps"
 	"slices"
 
-	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/operate"
-	"github.com/skald-go/skald/store"
 )
 
-// ofSaga is what the verbs on orchestrated sagas begin with here.
-const ofSaga = "saga-"
+func (*sagaPage) Live()             {}
+func (v *sagaPage) Heading() string { return "Saga " + v.Name + " " + cut(v.Key, 80) }
 
-// noteLook stores who looked at what only some may see.
-func (h *handler) noteLook(q *request, s *source, action, consumer, from, id string) error {
-	_, err := one(q.Context(), h, s, func(ctx context.Context, s *source) (struct{}, error) {
-		stood, err := s.db.Apply(ctx, store.Effect{Audit: &store.Audit{Author: q.who.Name, Reason: "looked at in the console", Action: action, Consumer: consumer,
-			Identity: store.Identity{Source: from, ID: id}}})
-		if err == nil && !stood[0] {
-			err = errBusy
-		}
-		return struct{}{}, err
-	})
-	return err
-}
-
-// masked is a payload of a saga, as Mask leaves it.
-func (h *handler) masked(what string, data []byte) string {
-	if h.o.Mask != nil {
-		data = h.o.Mask(skald.Message{Type: what, ContentType: "application/json", Data: data}, slices.Clone(data))
-	}
-	return cut(string(data), mostShown)
-}
-
-func (*sagaPage) live()           {}
-func (v *sagaPage) title() string { return "Saga " + v.Name + " " + cut(v.Key, 80) }
-
-func (v *sagaPage) html(p *page) {
+func (v *sagaPage) HTML(p *page) {
 	p.put("<p class=\"dim\">%s · ", v.Source)
 	p.link("the story of its key", "/story", "q", v.Key)
 	p.put("</p>\n<section class=\"card\">\n<h2>%s", v.Status)
@@ -85,8 +58,8 @@ func (v *sagaPage) html(p *page) {
 }
 
 func (v *sagaPage) button(p *page, verb operate.SagaVerb, step, occurrence string) {
-	if p.q.may(Act) {
-		p.put(`<a class="button" href="%s">%s …</a> `, p.q.h.at("/act", "verb", ofSaga+string(verb), "in", v.Source, "name", v.Name, "key", v.Key, "step", step, "occurrence", occurrence),
+	if p.may(act_) {
+		p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", ofSaga+string(verb), "in", v.Source, "name", v.Name, "key", v.Key, "step", step, "occurrence", occurrence),
 			verbTitle(ofSaga+string(verb)))
 	}
 }
@@ -125,10 +98,10 @@ func (v *sagaPage) data(p *page) {
 		for _, step := range slices.Sorted(maps.Keys(v.Shown.Outputs)) {
 			p.put("<p>Output of %s</p>\n<pre>%s</pre>\n", step, v.Shown.Outputs[step])
 		}
-	case !p.q.may(Payloads):
+	case !p.may(payloads_):
 		p.put("<p class=\"dim\">Hidden: you lack the right to see payloads.</p>\n")
 	default:
-		p.put("<form method=\"post\" action=\"%s\">", p.q.h.at("/saga/data"))
+		p.put("<form method=\"post\" action=\"%s\">", p.at("/saga/data"))
 		p.hidden("token", p.q.token, "in", v.Source, "name", v.Name, "key", v.Key)
 		p.put("<p>Hidden. <button>Show them</button> <span class=\"dim\">It is noted who looked.</span></p></form>\n")
 	}

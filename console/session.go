@@ -10,12 +10,12 @@ type sessionPage struct {
 }
 
 func session(q *request) (view, error) {
-	return &sessionPage{q.who.Name, strings.Split(words(q.who.May), ", "), q.token}, nil
+	return &sessionPage{q.who.Name, strings.Split(q.who.May.String(), ", "), q.token}, nil
 }
 
-func (*sessionPage) title() string { return "Who you are" }
+func (*sessionPage) Heading() string { return "Who you are" }
 
-func (v *sessionPage) html(p *page) {
+func (v *sessionPage) HTML(p *page) {
 	p.put("<p>You are <b>%s</b>, and may %s.</p>\n", v.Name, strings.Join(v.May, ", "))
 }
 

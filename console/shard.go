@@ -65,7 +65,7 @@ func shards(q *request) (view, error) {
 		}
 		rows, err := store.ListWaiting(ctx, s.db, oldestRows)
 		if err != nil { // an app may not read the outbox; the shards are shown in any case
-			part.Unread = q.h.why(ctx, s.name, err)
+			part.Unread = q.sources.why(ctx, s.name, err)
 		}
 		for i := range rows {
 			part.Rows = append(part.Rows, rowLineOf(&rows[i]))
@@ -75,10 +75,10 @@ func shards(q *request) (view, error) {
 	return &shardsPage{parts, away}, err
 }
 
-func (*shardsPage) title() string { return "Outbox" }
-func (*shardsPage) live()         {}
+func (*shardsPage) Heading() string { return "Outbox" }
+func (*shardsPage) Live()           {}
 
-func (v *shardsPage) html(p *page) {
+func (v *shardsPage) HTML(p *page) {
 	p.away(v.Away)
 	for i := range v.Parts {
 		part := &v.Parts[i]
@@ -102,12 +102,12 @@ func (v *shardsPage) html(p *page) {
 			p.put("%s</td><td>%d</td><td>%s</td></tr>\n", s.Owner, s.Epoch, number(s.Pending))
 		}
 		p.put("</table></div>\n")
-		p.oldestRows(part)
+		rowTable(p, part)
 		p.put("</section>\n")
 	}
 }
 
-func (p *page) oldestRows(part *shardsPart) {
+func rowTable(p *page, part *shardsPart) {
 	if part.Unread != "" {
 		p.put("<p class=\"note warn\">The rows that wait could not be read: %s. It takes the rights of a relay or a reader.</p>\n",
 			part.Unread)
@@ -136,4 +136,8 @@ func (p *page) oldestRows(part *shardsPart) {
 		p.put("</td></tr>\n")
 	}
 	p.put("</table></div>\n")
+}
+
+func rowLineOf(r *store.WaitingRow) rowLine {
+	return rowLine{r.Seq, r.Shard, r.ID, r.Topic, r.Type, r.Key, r.Written, r.Age.Seconds(), r.Deferred, r.Attempts, r.LastError}
 }

@@ -4,44 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
 
-// A Source is the database of a service.
-type Source struct {
+// A database is that of a service, as a driver knows it.
+type database struct {
 	db store.Store
-	at string
+	at string // how the command finds it: flags
 	// nil: its driver tracks nothing
 	compensate    func(context.Context, operate.Wish, operate.Order) (operate.CompensateReport, error)
 	compensateAll func(context.Context, operate.FlowSelection, operate.Order) (operate.SagaReport, error)
-}
-
-// Of is the source that a driver knows. Its user needs the rights of a reader, and those of an app for the
-// verbs.
-func Of[TTx any](db store.Driver[TTx]) Source {
-	s := Source{db: db}
-	if c, ok := db.(operate.Compensator[TTx]); ok {
-		s.compensate = func(ctx context.Context, w operate.Wish, o operate.Order) (operate.CompensateReport, error) {
-			return operate.Compensate(ctx, c, w, o)
-		}
-		s.compensateAll = func(ctx context.Context, sel operate.FlowSelection, o operate.Order) (operate.SagaReport, error) {
-			return operate.CompensateAll(ctx, c, sel, o)
-		}
-	}
-	return s
-}
-
-// At says how the command finds the database, "--store @orders.url": part of the commands that are shown, so
-// no place for a password. Without it they suppose SKALD_STORE.
-func (s Source) At(flags string) Source {
-	s.at = flags
-	return s
 }
 
 // needs says what a command that is shown supposes of the shell.
@@ -54,7 +35,7 @@ func (s *source) needs() string {
 
 // A source is a Source of a console.
 type source struct {
-	Source
+	database
 	name string
 	room chan struct{} // of those who ask it at once
 	now  shared[standing]
@@ -64,8 +45,32 @@ type source struct {
 // mostAsks bounds how many requests ask a database at once: those above it find it busy.
 const mostAsks = 8
 
-func newSource(name string, s Source) *source {
-	return &source{Source: s, name: name, room: make(chan struct{}, mostAsks)}
+// A set is the sources of a console.
+type set struct {
+	names    []string // sorted
+	all      map[string]*source
+	deadline time.Duration // of an answer
+	log      *slog.Logger  // why a source did not answer
+}
+
+// newSet is the sources by name.
+func newSet(of map[string]database, deadline time.Duration, log *slog.Logger) *set {
+	out := &set{names: slices.Sorted(maps.Keys(of)), all: map[string]*source{}, deadline: deadline, log: log}
+	for name, is := range of {
+		out.all[name] = &source{database: is, name: name, room: make(chan struct{}, mostAsks)}
+	}
+	return out
+}
+
+// find is the source of a name.
+func (t *set) find(name string) (*source, error) {
+	if s := t.all[name]; s != nil {
+		return s, nil
+	}
+	if name == "" {
+		return nil, refuse(http.StatusBadRequest, "which source? Give in=NAME, one of those of the overview")
+	}
+	return nil, refuse(http.StatusNotFound, "there is no source %.64q", name)
 }
 
 // An Away is a source that did not answer, and why: the others are shown.
@@ -83,13 +88,13 @@ type part[T any] struct {
 var errBusy = errors.New("too many ask this source at once")
 
 // each asks the sources that are meant, all at once; only "": all. Who does not answer in time is named.
-func each[T any](ctx context.Context, h *handler, only string, ask func(context.Context, *source) (T, error)) (got []part[T], away []Away) {
+func each[T any](ctx context.Context, of *set, only string, ask func(context.Context, *source) (T, error)) (got []part[T], away []Away) {
 	type answer struct {
 		is  T
 		err error
 	}
 	var names []string
-	for _, name := range h.names {
+	for _, name := range of.names {
 		if only == "" || only == name {
 			names = append(names, name)
 		}
@@ -98,25 +103,25 @@ func each[T any](ctx context.Context, h *handler, only string, ask func(context.
 	for i, name := range names {
 		answers[i] = make(chan answer, 1)
 		go func() {
-			is, err := bounded(ctx, h, h.sources[name], ask)
+			is, err := bounded(ctx, of, of.all[name], ask)
 			answers[i] <- answer{is, err}
 		}()
 	}
 	for i, name := range names {
 		a := <-answers[i]
 		if a.err != nil {
-			away = append(away, Away{name, h.why(ctx, name, a.err)})
+			away = append(away, Away{name, of.why(ctx, name, a.err)})
 			continue
 		}
-		got = append(got, part[T]{h.sources[name], a.is})
+		got = append(got, part[T]{of.all[name], a.is})
 	}
 	return got, away
 }
 
 // bounded asks one source, for the deadline at most. A driver that does not heed it keeps its room until it
 // returns.
-func bounded[T any](ctx context.Context, h *handler, s *source, ask func(context.Context, *source) (T, error)) (is T, err error) {
-	ctx, stop := context.WithTimeout(ctx, h.o.Deadline)
+func bounded[T any](ctx context.Context, of *set, s *source, ask func(context.Context, *source) (T, error)) (is T, err error) {
+	ctx, stop := context.WithTimeout(ctx, of.deadline)
 	select {
 	case s.room <- struct{}{}:
 	case <-ctx.Done():
@@ -157,77 +162,10 @@ func rescued[T any](ctx context.Context, read func(context.Context) (T, error)) 
 }
 
 // one asks one source.
-func one[T any](ctx context.Context, h *handler, s *source, ask func(context.Context, *source) (T, error)) (T, error) {
-	is, err := bounded(ctx, h, s, ask)
+func one[T any](ctx context.Context, of *set, s *source, ask func(context.Context, *source) (T, error)) (T, error) {
+	is, err := bounded(ctx, of, s, ask)
 	if err != nil {
-		return is, h.unanswered(ctx, s.name, err)
+		return is, of.unanswered(ctx, s.name, err)
 	}
 	return is, nil
-}
-
-// why says what to show of an error of a source. What a server said may hold names that are nobody's
-// business: it goes to the log.
-func (h *handler) why(ctx context.Context, name string, err error) string {
-	switch {
-	case errors.Is(err, errBusy):
-		return "busy: too many pages ask it at once"
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("no answer within %v", h.o.Deadline)
-	case errors.Is(err, context.Canceled):
-		return "the request ended"
-	case store.Incurable(err):
-		return strings.ToValidUTF8(err.Error(), "?")
-	}
-	h.o.Logger.WarnContext(ctx, "console: no answer", "source", name, "error", err)
-	return "its database gave no answer: the log of the console says why"
-}
-
-// A shared value is read once a second at most, whoever looks.
-type shared[T any] struct {
-	mu   sync.Mutex
-	at   time.Time
-	is   T
-	busy chan struct{} // closed when the read that is under way has ended; nil: none is
-	err  error
-}
-
-const sharedFor = time.Second
-
-// get is the value, no older than a second. All who ask at once wait for one read, which outlives those who
-// give up.
-func (s *shared[T]) get(ctx context.Context, read func(context.Context) (T, error)) (T, time.Time, error) {
-	s.mu.Lock()
-	if s.busy == nil && time.Since(s.at) < sharedFor {
-		defer s.mu.Unlock()
-		return s.is, s.at, s.err
-	}
-	if s.busy == nil {
-		s.busy = make(chan struct{})
-		deadline, ok := ctx.Deadline()
-		apart := context.WithoutCancel(ctx)
-		stop := func() {}
-		if ok {
-			apart, stop = context.WithDeadline(apart, deadline)
-		}
-		go func() {
-			defer stop()
-			is, err := rescued(apart, read)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.is, s.err, s.at = is, err, time.Now()
-			close(s.busy)
-			s.busy = nil
-		}()
-	}
-	busy := s.busy
-	s.mu.Unlock()
-	select {
-	case <-busy:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.is, s.at, s.err
-	case <-ctx.Done():
-		var none T
-		return none, time.Time{}, ctx.Err()
-	}
 }

@@ -66,7 +66,7 @@ func storyOf(q *request, asked string) (*storyPage, error) {
 	if err != nil {
 		key = []byte(v.Asked) // it only begins as one in base64 does
 	}
-	sagas, away := each(q.Context(), q.h, "", func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {
+	sagas, away := each(q.Context(), q.sources, "", func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {
 		return operate.SagaStandings(ctx, s.db, string(key), s.at)
 	})
 	v.Away = append(v.Away, away...)
@@ -84,13 +84,13 @@ func storyOf(q *request, asked string) (*storyPage, error) {
 	}
 	slices.SortFunc(hunt.keys, bytes.Compare)
 	hunt.keys = slices.CompactFunc(hunt.keys, bytes.Equal)
-	parts, away := each(q.Context(), q.h, "", func(ctx context.Context, s *source) (storyPart, error) {
+	parts, away := each(q.Context(), q.sources, "", func(ctx context.Context, s *source) (storyPart, error) {
 		if gone[s.name] {
 			return storyPart{}, errBusy // it is named already
 		}
 		part, err := hunt.look(ctx, s)
 		if err == nil {
-			hunt.outbox(ctx, s, &part, func(err error) string { return q.h.why(ctx, s.name, err) })
+			hunt.outbox(ctx, s, &part, func(err error) string { return q.sources.why(ctx, s.name, err) })
 		}
 		return part, err
 	})
@@ -122,7 +122,7 @@ func (h *hunt) means(m *skald.Message) bool {
 func (h *hunt) look(ctx context.Context, s *source) (part storyPart, err error) {
 	part = storyPart{Source: s.name, Kept: []keptLine{}, Apart: []apartLine{}, Steps: []operate.SagaStep{},
 		Outbox: []rowLine{}, from: s}
-	now, err := standingOf(ctx, s)
+	now, err := s.stands(ctx)
 	if err == nil {
 		err = h.kept(ctx, s, &part, now.Consumers)
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-func (v *storyPage) title() string { return cut(v.Asked, 80) }
-func (*storyPage) live()           {}
+func (v *storyPage) Heading() string { return cut(v.Asked, 80) }
+func (*storyPage) Live()             {}
 
-func (v *storyPage) html(p *page) {
+func (v *storyPage) HTML(p *page) {
 	p.away(v.Away)
 	if !v.known() {
 		p.put("<p class=\"note\">No source that answered knows anything of it. What was taken without failing leaves only a mark, which is looked up with <code>skald inbox show</code>. Of an outbox the oldest %s rows that wait were looked through, and as many that the broker refused, by id and key.</p>\n", number(mostRows))
@@ -56,15 +56,15 @@ func (part *storyPart) holders(p *page) {
 		p.put("<div class=\"note bad\"><p><b>Held up at %s</b>: ", part.Source)
 		p.link(m.Type, "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
 		p.put(" at the consumer %s is %s: %s</p>\n<p class=\"verbs\">", m.Consumer, m.State, cut(firstLine(m.LastError), 300))
-		if p.q.may(Act) {
-			p.put(`<a class="button" href="%s">%s …</a> `, p.q.h.at("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seenOf(held)), verbTitle(verb))
+		if p.may(act_) {
+			p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seenOf(held)), verbTitle(verb))
 		}
 		sel := selectionOf(held)
-		p.put("<code>%s</code></p></div>\n", commandOf(part.from, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
+		p.put("<code>%s</code></p></div>\n", commandOf(part.from.at, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
 	}
 	if len(part.Apart) > 0 {
 		p.put("<section class=\"card\"><h2>In quarantine at %s</h2>\n", part.Source)
-		p.apart(part.Apart)
+		apartTable(p, part.Apart)
 		p.put("</section>\n")
 	}
 }
@@ -93,7 +93,7 @@ func (part *storyPart) saga(p *page, s *operate.SagaStanding) {
 		p.put("</div>\n")
 	}
 	for i := range s.Waiting {
-		p.waiting(&s.Waiting[i])
+		waitsLine(p, &s.Waiting[i])
 	}
 	switch r := s.Retrying; {
 	case r == nil:
@@ -120,11 +120,11 @@ func (part *storyPart) saga(p *page, s *operate.SagaStanding) {
 	for _, d := range s.Drift {
 		p.put("<p class=\"note warn\">Drift: %s</p>\n", d)
 	}
-	switch asks := p.q.may(Act) && s.Style == operate.Choreographed && part.from.compensate != nil && len(s.Undo) > 0; {
+	switch asks := p.may(act_) && s.Style == operate.Choreographed && part.from.compensate != nil && len(s.Undo) > 0; {
 	case asks && len(s.Refused) > 0:
 		p.put("<p class=\"note\">It cannot be compensated from here: %s</p>\n", strings.Join(s.Refused, "; "))
 	case asks:
-		p.put(`<p class="verbs"><a class="button" href="%s">Compensate …</a></p>`+"\n", p.q.h.at("/act", "verb", "compensate", "in", part.Source, "key", s.Key, "flow", s.Name))
+		p.put(`<p class="verbs"><a class="button" href="%s">Compensate …</a></p>`+"\n", p.at("/act", "verb", "compensate", "in", part.Source, "key", s.Key, "flow", s.Name))
 	}
 	p.put("</section>\n")
 }
@@ -140,16 +140,16 @@ func (part *storyPart) frees(p *page, s *operate.SagaStanding) {
 	}
 	for i, command := range s.Commands {
 		p.put("<p class=\"verbs\">")
-		if p.q.may(Act) && i < len(verbs) {
+		if p.may(act_) && i < len(verbs) {
 			verb := ofSaga + string(verbs[i])
-			p.put(`<a class="button" href="%s">%s …</a> `, p.q.h.at("/act", "verb", verb, "in", part.Source, "name", s.Name, "key", s.Key), verbTitle(verb))
+			p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", verb, "in", part.Source, "name", s.Name, "key", s.Key), verbTitle(verb))
 		}
 		p.put("<code>%s</code></p>\n", command)
 	}
 }
 
 // waiting says what a saga waits for.
-func (p *page) waiting(w *operate.Wait) {
+func waitsLine(p *page, w *operate.Wait) {
 	what := strings.Join(w.For, " or ")
 	if what == "" {
 		what = map[string]string{operate.WaitReply: "a reply", operate.WaitTime: "its time", operate.WaitChild: "its saga"}[w.What]

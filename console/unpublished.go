@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/operate"
-	"github.com/skald-go/skald/store"
 )
 
 // mostRows of the outbox are looked through for a story: so many of those that wait, and of those that the
@@ -21,10 +20,6 @@ func (h *hunt) outbox(ctx context.Context, s *source, part *storyPart, why func(
 	for i := range rows {
 		part.Outbox = append(part.Outbox, rowLineOf(&rows[i]))
 	}
-}
-
-func rowLineOf(r *store.WaitingRow) rowLine {
-	return rowLine{r.Seq, r.Shard, r.ID, r.Topic, r.Type, r.Key, r.Written, r.Age.Seconds(), r.Deferred, r.Attempts, r.LastError}
 }
 
 // unpublished are the messages that nobody can take yet.
@@ -52,12 +47,4 @@ func (part *storyPart) unpublished(p *page) {
 		}
 		p.put(".</p>\n")
 	}
-}
-
-// times says how often.
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return number(int64(n)) + " times"
 }

@@ -1,0 +1,48 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// unanswered is the refusal of a page that only one source could answer.
+func (t *set) unanswered(ctx context.Context, name string, err error) error {
+	var told *refusal
+	var usage *operate.UsageError
+	var none *operate.NoneError
+	var unknown *operate.UnknownConsumerError
+	switch {
+	case errors.As(err, &told):
+		return told
+	case errors.As(err, &usage):
+		return refuse(http.StatusBadRequest, "%s", usage.What)
+	case errors.As(err, &none):
+		return refuse(http.StatusNotFound, "%s", none.What)
+	case errors.As(err, &unknown):
+		return refuse(http.StatusNotFound, "%s", unknown.Error())
+	}
+	return refuse(http.StatusServiceUnavailable, "%s: %s", name, t.why(ctx, name, err))
+}
+
+// why says what to show of an error of a source. What a server said may hold names that are nobody's
+// business: it goes to the log.
+func (t *set) why(ctx context.Context, name string, err error) string {
+	switch {
+	case errors.Is(err, errBusy):
+		return "busy: too many pages ask it at once"
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("no answer within %v", t.deadline)
+	case errors.Is(err, context.Canceled):
+		return "the request ended"
+	case store.Incurable(err):
+		return strings.ToValidUTF8(err.Error(), "?")
+	}
+	t.log.WarnContext(ctx, "console: no answer", "source", name, "error", err)
+	return "its database gave no answer: the log of the console says why"
+}

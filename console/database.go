@@ -1,0 +1,33 @@
+package console
+
+import (
+	"context"
+
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// A Source is the database of a service.
+type Source struct{ is database }
+
+// Of is the source that a driver knows. Its user needs the rights of a reader, and those of an app for the
+// verbs.
+func Of[TTx any](db store.Driver[TTx]) Source {
+	s := database{db: db}
+	if c, ok := db.(operate.Compensator[TTx]); ok {
+		s.compensate = func(ctx context.Context, w operate.Wish, o operate.Order) (operate.CompensateReport, error) {
+			return operate.Compensate(ctx, c, w, o)
+		}
+		s.compensateAll = func(ctx context.Context, sel operate.FlowSelection, o operate.Order) (operate.SagaReport, error) {
+			return operate.CompensateAll(ctx, c, sel, o)
+		}
+	}
+	return Source{s}
+}
+
+// At says how the command finds the database, "--store @orders.url": part of the commands that are shown, so
+// no place for a password. Without it they suppose SKALD_STORE.
+func (s Source) At(flags string) Source {
+	s.is.at = flags
+	return s
+}

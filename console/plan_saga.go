@@ -1,0 +1,109 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/skald-go/skald/operate"
+)
+
+// sagaPlan is the dry run of a verb on one saga.
+func (v *plan) sagaPlan(q *request) error {
+	c, sel := sagaChange(q, v.Verb)
+	v.Command = "skald saga " + string(c.Verb)
+	if v.at.at != "" {
+		v.Command += " " + v.at.at
+	}
+	if c.Step != "" {
+		v.Command += " --step " + shellWord(c.Step)
+	}
+	if c.Occurrence != "" {
+		v.Command += " --occurrence " + shellWord(c.Occurrence)
+	}
+	if c.Verb == operate.CompleteSaga {
+		v.Command += " --data '…'"
+	}
+	v.Command += " --reason 'why' -- " + shellWord(sel.Name) + " " + shellWord(sel.Key)
+	r, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
+		was, err := operate.ReadSaga(ctx, s.db, sel.Name, sel.Key)
+		if err != nil {
+			return operate.SagaReport{}, err
+		}
+		d := was.Detail(false)
+		v.Seen = d.ID + "-" + strconv.FormatInt(d.Changed.UnixNano(), 36)
+		if c.Verb == operate.CompleteSaga && c.Data == nil {
+			c.Data = json.RawMessage("null") // its form asks for it
+		}
+		r, err := operate.ChangeSagas(ctx, s.db, sel, c, operate.Order{DryRun: true})
+		if partly := new(operate.PartlyError); errors.As(err, &partly) {
+			err = nil
+		}
+		return r, err
+	})
+	v.Selected, v.Change = r.Selected, r.Done
+	for _, left := range r.Left {
+		v.Before = append(v.Before, left.Why)
+	}
+	return err
+}
+
+func sagaChange(q *request, verb string) (operate.SagaChange, operate.SagaSelection) {
+	c := operate.SagaChange{Verb: operate.SagaVerb(verb[len(ofSaga):]), Step: q.arg("step"), Occurrence: q.arg("occurrence")}
+	if text := q.arg("data"); text != "" {
+		c.Data = json.RawMessage(text)
+	}
+	return c, operate.SagaSelection{Name: q.arg("name"), Key: q.arg("key")}
+}
+
+func wishOf(q *request) operate.Wish {
+	return operate.Wish{Key: q.arg("key"), Flow: q.arg("flow")}
+}
+
+// compensation is the dry run of undoing a choreographed saga.
+func (v *plan) compensation(q *request) error {
+	if v.at.compensate == nil {
+		return refuse(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
+	}
+	w := wishOf(q)
+	v.Command = "skald compensate"
+	if v.at.at != "" {
+		v.Command += " " + v.at.at
+	}
+	if w.Flow != "" {
+		v.Command += " --flow " + shellWord(w.Flow)
+	}
+	v.Command += " --reason 'why' -- " + shellWord(w.Key)
+	r, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.CompensateReport, error) {
+		return s.compensate(ctx, w, operate.Order{DryRun: true})
+	})
+	if err != nil {
+		return err
+	}
+	for _, n := range r.Steps {
+		v.Undo = append(v.Undo, n.Type)
+	}
+	for _, a := range r.Before {
+		v.Before = append(v.Before, a.Step.Type)
+	}
+	v.Selected, v.Change = len(r.Steps), len(r.Steps)
+	sum := sha256.Sum256([]byte(fmt.Sprint(r.State, v.Undo, v.Before)))
+	v.Seen = hex.EncodeToString(sum[:8])
+	return nil
+}
+
+func (v *plan) undo(p *page) {
+	p.put("<p>In <b>%s</b>, the saga <b>%s</b>. Nothing has changed yet.</p>\n<ul>\n", v.Source, p.arg("key"))
+	for _, step := range v.Undo {
+		p.put("<li>the undo of <b>%s</b> is asked for</li>\n", step)
+	}
+	for _, step := range v.Before {
+		p.put("<li>the undo of <b>%s</b> was asked for before, and is not reported yet</li>\n", step)
+	}
+	p.put("</ul>\n")
+}

@@ -1,0 +1,112 @@
+package console
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skald-go/skald/operate"
+)
+
+const (
+	pageOf   = 100    // rows
+	mostScan = 10_000 // messages that are read for a page
+	mostID   = 80     // letters of an id in a list
+)
+
+// A site is what all pages of a console have in common.
+type site struct {
+	base    string // the path of its URLs
+	sources *set
+	log     *slog.Logger // what the console failed at
+}
+
+// at is the URL of a page of this console; query are names and values in turns, and empty values are left
+// out.
+func (s *site) at(path string, query ...string) string {
+	v := url.Values{}
+	for i := 0; i+1 < len(query); i += 2 {
+		if query[i+1] != "" {
+			v.Set(query[i], query[i+1])
+		}
+	}
+	if len(v) == 0 {
+		return s.base + path
+	}
+	return s.base + path + "?" + v.Encode()
+}
+
+// A request is one that was let in.
+type request struct {
+	*http.Request
+	pass
+	*site
+}
+
+// source is the one that the argument "in" names.
+func (q *request) source() (*source, error) { return q.sources.find(q.arg("in")) }
+
+// only is the source that the pages of several are narrowed to; "": all.
+func (q *request) only() (string, error) {
+	if q.arg("in") == "" {
+		return "", nil
+	}
+	s, err := q.source()
+	if err != nil {
+		return "", err
+	}
+	return s.name, nil
+}
+
+// partsOf asks the sources that are meant. Neither list is nil.
+func partsOf[T any](q *request, ask func(ctx context.Context, s *source) (T, error)) (parts []T, away []Away, err error) {
+	only, err := q.only()
+	if err != nil {
+		return nil, nil, err
+	}
+	got, gone := each(q.Context(), q.sources, only, ask)
+	parts, away = make([]T, len(got)), append([]Away{}, gone...)
+	for i := range got {
+		parts[i] = got[i].is
+	}
+	return parts, away, nil
+}
+
+func place(q *request) (int64, error) {
+	return number64(q, "after")
+}
+
+// number64 is the place in a list that an argument names; 0: none.
+func number64(q *request, name string) (n int64, err error) {
+	if text := q.arg(name); text != "" {
+		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
+			return 0, refuse(http.StatusBadRequest, "%s is what the link to the next page says", name)
+		}
+	}
+	return n, nil
+}
+
+// word refuses what is none of the words of a filter: it would choose nothing, and not say so.
+func (q *request) word(name string) error {
+	if is := q.arg(name); is != "" && !slices.Contains(wordsOf(name), is) {
+		return refuse(http.StatusBadRequest, "%s is one of %s, not %.40q", name, strings.Join(wordsOf(name), ", "), is)
+	}
+	return nil
+}
+
+// wordsOf are those that a filter takes; nil: any text.
+func wordsOf(name string) []string {
+	switch name {
+	case "status", "state":
+		return operate.SagaStatuses()
+	case "kind":
+		return operate.DeadKinds()
+	case "why":
+		return []string{"conflict", "too-old"}
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/operate"
+)
+
+// sagaFilters are the arguments of a URL that choose among orchestrated sagas.
+func sagaFilters() []string {
+	return []string{"name", "key", "id", "status", "stuck", "failing", "paused", "step", "error", "older"}
+}
+
+func sagaSelection(q *request) (s operate.SagaSelection, err error) {
+	s = operate.SagaSelection{Name: q.arg("name"), Key: q.arg("key"), ID: q.arg("id"), Status: q.arg("status"), Stuck: q.flag("stuck"), Paused: q.flag("paused"),
+		Failing: q.flag("failing"), Step: q.arg("step"), Error: q.arg("error")}
+	if text := q.arg("older"); text != "" {
+		d, err := ageOf(text)
+		if err != nil {
+			return s, refuse(http.StatusBadRequest, "older is a time such as 90m or 2d")
+		}
+		s.StartedBefore = time.Now().Add(-d)
+	}
+	return s, q.word("status")
+}
+
+const mostDays = 36_500 // a Duration has room for more
+
+// ageOf reads a duration, which may be of days.
+func ageOf(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseFloat(days, 64)
+		if err == nil && !(n >= 0 && n <= mostDays) { // what is no number is neither less nor more
+			err = errors.New("out of bounds")
+		}
+		return time.Duration(n * 24 * float64(time.Hour)), err
+	}
+	return time.ParseDuration(text)
+}
+
+// manyButton leads to the dry run of a verb on all that the filter of this page chooses.
+func manyButton(p *page, verb, source string, names ...string) {
+	args := []string{"verb", verb, "in", source, "many", "1"}
+	for _, name := range names {
+		args = append(args, name, p.arg(name))
+	}
+	p.put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.at("/act", args...), verbTitle(verb))
+}
+
+func flowsOf(q *request) operate.FlowSelection {
+	return operate.FlowSelection{Flow: q.arg("flow"), State: q.arg("state"), Overdue: q.flag("overdue")}
+}
