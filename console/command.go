@@ -9,15 +9,20 @@ import (
 // sayCall stands in a command for what somebody finds at the provider, as 'why' stands for a reason.
 const sayCall = "--call 'done or refused'"
 
+// begun is a command that finds its database by at.
+func begun(command, at string) string {
+	if at == "" {
+		return command
+	}
+	return command + " " + at
+}
+
 // commandOf is what to type for a verb on what is selected. A drop of what is at calls without an answer has
 // to say what became of them.
 func commandOf(at string, verb string, sel *operate.Selection, calls bool) string {
-	c := "skald dead " + verb
+	c := begun("skald dead "+verb, at)
 	if !sel.Dead {
-		c = "skald parked " + verb
-	}
-	if at != "" {
-		c += " " + at
+		c = begun("skald parked "+verb, at)
 	}
 	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"source", sel.Source}, {"key", keyText(sel.Key)}, {"topic", sel.Topic}, {"type", sel.Type},
 		{"fingerprint", sel.Fingerprint}, {"kind", sel.Kind}, {"since", timeText(sel.DeadFrom)}, {"until", timeText(sel.DeadTo)}} {
@@ -43,10 +48,7 @@ func commandOf(at string, verb string, sel *operate.Selection, calls bool) strin
 
 // lookCommand is what to type to see a message in quarantine, with its payload.
 func lookCommand(at, consumer, from, id string) string {
-	c := "skald inbox show"
-	if at != "" {
-		c += " " + at
-	}
+	c := begun("skald inbox show", at)
 	return c + " --consumer " + shellWord(consumer) + " --source " + shellWord(from) + " --json -- " + shellWord(id)
 }
 
@@ -63,10 +65,7 @@ func admitCommand(at string, a *operate.Admission, why string) string {
 }
 
 func inboxCommand(at string, verb string, flags ...string) string {
-	c := "skald inbox " + verb
-	if at != "" {
-		c += " " + at
-	}
+	c := begun("skald inbox "+verb, at)
 	for i := 0; i+1 < len(flags); i += 2 {
 		if flags[i+1] != "" {
 			c += " --" + flags[i] + " " + shellWord(flags[i+1])
@@ -84,12 +83,24 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
+// sagaCommand is what to type for a verb on one saga.
+func sagaCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
+	text := begun("skald saga "+string(c.Verb), at)
+	if c.Step != "" {
+		text += " --step " + shellWord(c.Step)
+	}
+	if c.Occurrence != "" {
+		text += " --occurrence " + shellWord(c.Occurrence)
+	}
+	if c.Verb == operate.CompleteSaga {
+		text += " --data '…'"
+	}
+	return text + " --reason 'why' -- " + shellWord(sel.Name) + " " + shellWord(sel.Key)
+}
+
 // sagasCommand is what to type for a verb on all sagas that are selected.
 func sagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
-	text := "skald saga " + string(c.Verb)
-	if at != "" {
-		text += " " + at
-	}
+	text := begun("skald saga "+string(c.Verb), at)
 	for _, f := range [][2]string{{"name", sel.Name}, {"id", sel.ID}, {"status", sel.Status}, {"at", sel.Step}, {"error", sel.Error}, {"until", timeText(sel.StartedBefore)}} {
 		if f[1] != "" {
 			text += " --" + f[0] + " " + shellWord(f[1])
@@ -110,12 +121,18 @@ func sagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) 
 	return text
 }
 
+// compensateCommand is what to type to compensate one choreographed saga.
+func compensateCommand(at string, w operate.Wish) string {
+	text := begun("skald compensate", at)
+	if w.Flow != "" {
+		text += " --flow " + shellWord(w.Flow)
+	}
+	return text + " --reason 'why' -- " + shellWord(w.Key)
+}
+
 // flowsCommand is what to type to compensate all choreographed sagas that are selected.
 func flowsCommand(at string, sel *operate.FlowSelection) string {
-	text := "skald compensate"
-	if at != "" {
-		text += " " + at
-	}
+	text := begun("skald compensate", at)
 	if sel.Flow != "" {
 		text += " --flow " + shellWord(sel.Flow)
 	}

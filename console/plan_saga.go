@@ -16,20 +16,7 @@ import (
 // sagaPlan is the dry run of a verb on one saga.
 func (v *plan) sagaPlan(q *request) error {
 	c, sel := sagaChange(q, v.Verb)
-	v.Command = "skald saga " + string(c.Verb)
-	if v.at.at != "" {
-		v.Command += " " + v.at.at
-	}
-	if c.Step != "" {
-		v.Command += " --step " + shellWord(c.Step)
-	}
-	if c.Occurrence != "" {
-		v.Command += " --occurrence " + shellWord(c.Occurrence)
-	}
-	if c.Verb == operate.CompleteSaga {
-		v.Command += " --data '…'"
-	}
-	v.Command += " --reason 'why' -- " + shellWord(sel.Name) + " " + shellWord(sel.Key)
+	v.Command = sagaCommand(v.at.at, &c, &sel)
 	r, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
 		was, err := operate.ReadSaga(ctx, s.db, sel.Name, sel.Key)
 		if err != nil {
@@ -71,14 +58,7 @@ func (v *plan) compensation(q *request) error {
 		return refuse(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
 	}
 	w := wishOf(q)
-	v.Command = "skald compensate"
-	if v.at.at != "" {
-		v.Command += " " + v.at.at
-	}
-	if w.Flow != "" {
-		v.Command += " --flow " + shellWord(w.Flow)
-	}
-	v.Command += " --reason 'why' -- " + shellWord(w.Key)
+	v.Command = compensateCommand(v.at.at, w)
 	r, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.CompensateReport, error) {
 		return s.compensate(ctx, w, operate.Order{DryRun: true})
 	})
