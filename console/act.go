@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -31,11 +33,11 @@ func (a actor) act(q *request) (view, error) {
 		v.Missing = "say why, in at most 1,000 letters: it is noted"
 		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
 	case v.More:
-		return nil, refuse(http.StatusUnprocessableEntity, "more than %s are meant: narrow the filter, or type the command", number(v.most()))
+		return nil, refusal.New(http.StatusUnprocessableEntity, "more than %s are meant: narrow the filter, or type the command", spell.Number(v.most()))
 	case v.verb.about != messages && !v.many:
 		return v.tellNow(q, reason)
 	case v.Change == 0:
-		return nil, refuse(http.StatusNotFound, "nothing is meant any more: it was finished, or somebody else was first")
+		return nil, refusal.New(http.StatusNotFound, "nothing is meant any more: it was finished, or somebody else was first")
 	case v.Verb == "drop" && len(v.Needs) > 0:
 		v.Missing = "say what became of the calls outside"
 		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
@@ -62,7 +64,7 @@ func (v *plan) most() int64 {
 	if v.verb.about == apart {
 		return operate.AdmitsAtOnce
 	}
-	return mostCounted
+	return spell.Exact
 }
 
 // changed tells whether somebody saw something else. Parked messages and sagas come and go all the time: of
@@ -88,7 +90,7 @@ func (v *plan) tellNow(q *request, reason string) (view, error) {
 		_, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
 			r, err := operate.ChangeSagas(ctx, s.db, sel, c, o)
 			if len(r.Left) > 0 {
-				err = refuse(http.StatusConflict, "nothing was done: %s", r.Left[0].Why)
+				err = refusal.New(http.StatusConflict, "nothing was done: %s", r.Left[0].Why)
 			}
 			return r, err
 		})
@@ -107,7 +109,7 @@ func (v *plan) tellNow(q *request, reason string) (view, error) {
 	_, err = one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (struct{}, error) {
 		_, err := operate.Admit(ctx, s.db, a, o)
 		if partly := new(operate.PartlyError); errors.As(err, &partly) {
-			err = refuse(http.StatusConflict, "%s", partly.What)
+			err = refusal.New(http.StatusConflict, "%s", partly.What)
 		}
 		return struct{}{}, err
 	})
@@ -129,7 +131,7 @@ func (v *plan) HTML(p *page) {
 	case v.verb.about == consumers:
 		p.put("<p>In <b>%s</b>, the consumer <b>%s</b>.</p>\n", v.Source, v.Request.Selection.Consumer)
 	case v.More:
-		p.put("<p>More than <b>%s</b> of %s are meant: narrow the filter, or type the command.</p>\n", number(v.most()), v.Source)
+		p.put("<p>More than <b>%s</b> of %s are meant: narrow the filter, or type the command.</p>\n", spell.Number(v.most()), v.Source)
 	case v.many:
 		v.meant(p)
 	case v.verb.about == flows:
@@ -140,9 +142,9 @@ func (v *plan) HTML(p *page) {
 			p.put("<p class=\"note warn\">It would be left as it is: %s</p>\n", why)
 		}
 	default:
-		p.put("<p>In <b>%s</b> it is about <b>%s</b> message%s", v.Source, number(int64(v.Change)), plural(int64(v.Change)))
+		p.put("<p>In <b>%s</b> it is about <b>%s</b> message%s", v.Source, spell.Number(int64(v.Change)), spell.Plural(int64(v.Change)))
 		if left := v.Selected - v.Change; left > 0 {
-			p.put("; %s rejections are left as they are, since others have been told of them", number(int64(left)))
+			p.put("; %s rejections are left as they are, since others have been told of them", spell.Number(int64(left)))
 		}
 		p.put(". Nothing has changed yet.</p>\n")
 	}
@@ -160,7 +162,7 @@ func (v *plan) form(p *page) {
 	for _, name := range append(filterNames(), "number", "why", "flow", "state", "overdue", "name", "step", "occurrence", "status", "stuck", "failing", "paused", "error", "older", "many") {
 		value := p.arg(name)
 		if name == "to" {
-			value = timeText(sel.DeadTo)
+			value = spell.Time(sel.DeadTo)
 		}
 		if value != "" {
 			p.hidden(name, value)
@@ -185,11 +187,11 @@ func countText(v *plan) string {
 	if !v.many && (v.verb.about == consumers || v.verb.about >= flows) {
 		return ""
 	}
-	return " " + number(int64(v.Change))
+	return " " + spell.Number(int64(v.Change))
 }
 
 func (v *plan) calls(p *page) {
-	of := fmt.Sprintf("%s of them are at a call", number(int64(len(v.Needs))))
+	of := fmt.Sprintf("%s of them are at a call", spell.Number(int64(len(v.Needs))))
 	if v.Change == 1 {
 		of = "It is at a call"
 	}
@@ -232,8 +234,8 @@ func (v *plan) sample(p *page) {
 	for i := range v.Sample {
 		m := &v.Sample[i]
 		p.put("<tr><td>%s<br>", m.Type)
-		p.link(cut(m.ID, mostID), "/message", "in", v.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
-		p.put("</td><td>%s</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Consumer, m.State, cut(firstLine(m.LastError), 200))
+		p.link(spell.Cut(m.ID, mostID), "/message", "in", v.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
+		p.put("</td><td>%s</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Consumer, m.State, spell.Cut(spell.FirstLine(m.LastError), 200))
 	}
 	p.put("</table></div>\n</section>\n")
 }

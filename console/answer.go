@@ -7,13 +7,14 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
 
 // unanswered is the refusal of a page that only one source could answer.
 func (t *set) unanswered(ctx context.Context, name string, err error) error {
-	var told *refusal
+	var told *refusal.Error
 	var usage *operate.UsageError
 	var none *operate.NoneError
 	var unknown *operate.UnknownConsumerError
@@ -21,13 +22,13 @@ func (t *set) unanswered(ctx context.Context, name string, err error) error {
 	case errors.As(err, &told):
 		return told
 	case errors.As(err, &usage):
-		return refuse(http.StatusBadRequest, "%s", usage.What)
+		return refusal.New(http.StatusBadRequest, "%s", usage.What)
 	case errors.As(err, &none):
-		return refuse(http.StatusNotFound, "%s", none.What)
+		return refusal.New(http.StatusNotFound, "%s", none.What)
 	case errors.As(err, &unknown):
-		return refuse(http.StatusNotFound, "%s", unknown.Error())
+		return refusal.New(http.StatusNotFound, "%s", unknown.Error())
 	}
-	return refuse(http.StatusServiceUnavailable, "%s: %s", name, t.why(ctx, name, err))
+	return refusal.New(http.StatusServiceUnavailable, "%s: %s", name, t.why(ctx, name, err))
 }
 
 // why says what to show of an error of a source. What a server said may hold names that are nobody's

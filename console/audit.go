@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -97,7 +98,7 @@ func (v *auditPage) HTML(p *page) {
 		}
 		if part.Next > 0 {
 			p.put("<p>")
-			p.link("Earlier ones", "/audit", "in", part.Source, "has", p.arg("has"), "before", text64(part.Next))
+			p.link("Earlier ones", "/audit", "in", part.Source, "has", p.arg("has"), "before", spell.Digits(part.Next))
 			p.put("</p>\n")
 		}
 		p.put("</section>\n")
@@ -122,7 +123,7 @@ func auditTable(p *page, list []auditLine) {
 		if a.Login != "" {
 			p.put(" <span class=\"dim\">(%s)</span>", a.Login)
 		}
-		p.put("</td><td>%s", cut(a.Action, 200))
+		p.put("</td><td>%s", spell.Cut(a.Action, 200))
 		if a.Run != "" {
 			p.put("<br>")
 			p.link(a.Run, "/run", "in", a.Source, "run", a.Run)
@@ -130,15 +131,15 @@ func auditTable(p *page, list []auditLine) {
 		p.put("</td><td>%s<br>", a.Consumer)
 		switch {
 		case strings.HasPrefix(a.Action, "saga ") || a.Action == "show saga data": // the consumer is its name
-			p.link(cut(a.ID, mostID), "/saga", "in", a.Source, "name", a.Consumer, "key", a.ID)
+			p.link(spell.Cut(a.ID, mostID), "/saga", "in", a.Source, "name", a.Consumer, "key", a.ID)
 		case strings.HasPrefix(a.Action, "compensate "):
-			p.link(cut(a.ID, mostID), "/story", "q", compensated(a.Action))
+			p.link(spell.Cut(a.ID, mostID), "/story", "q", compensated(a.Action))
 		case a.Consumer != "" && a.ID != "":
-			p.link(cut(a.ID, mostID), "/message", "in", a.Source, "consumer", a.Consumer, "source", a.From, "id", a.ID)
+			p.link(spell.Cut(a.ID, mostID), "/message", "in", a.Source, "consumer", a.Consumer, "source", a.From, "id", a.ID)
 		default:
-			p.put("%s", cut(a.ID, mostID))
+			p.put("%s", spell.Cut(a.ID, mostID))
 		}
-		p.put("</td><td class=\"why\">%s</td></tr>\n", cut(a.Reason, 300))
+		p.put("</td><td class=\"why\">%s</td></tr>\n", spell.Cut(a.Reason, 300))
 	}
 	p.put("</table></div>\n")
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -70,7 +71,7 @@ func unknownCall(p *page, source string, c *operate.UnknownCall) {
 	if c.Since != nil {
 		p.when(*c.Since)
 	}
-	p.put("</td><td class=\"n\">%d</td><td class=\"why\">%s</td><td class=\"typed\">", c.Attempts, cut(c.Error, 200))
+	p.put("</td><td class=\"n\">%d</td><td class=\"why\">%s</td><td class=\"typed\">", c.Attempts, spell.Cut(c.Error, 200))
 	for _, command := range c.Commands {
 		p.put("<p><code>%s</code></p>", command)
 	}

@@ -3,6 +3,7 @@ package console
 import (
 	"strings"
 
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -24,8 +25,8 @@ func commandOf(at string, verb string, sel *operate.Selection, calls bool) strin
 	if !sel.Dead {
 		c = begun("skald parked "+verb, at)
 	}
-	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"source", sel.Source}, {"key", keyText(sel.Key)}, {"topic", sel.Topic}, {"type", sel.Type},
-		{"fingerprint", sel.Fingerprint}, {"kind", sel.Kind}, {"since", timeText(sel.DeadFrom)}, {"until", timeText(sel.DeadTo)}} {
+	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"source", sel.Source}, {"key", spell.Key(sel.Key)}, {"topic", sel.Topic}, {"type", sel.Type},
+		{"fingerprint", sel.Fingerprint}, {"kind", sel.Kind}, {"since", spell.Time(sel.DeadFrom)}, {"until", spell.Time(sel.DeadTo)}} {
 		if f[1] != "" {
 			c += " --" + f[0] + " " + shellWord(f[1])
 		}
@@ -54,7 +55,7 @@ func lookCommand(at, consumer, from, id string) string {
 
 // admitCommand is what to type to admit what is chosen.
 func admitCommand(at string, a *operate.Admission, why string) string {
-	c := inboxCommand(at, "admit", "consumer", a.Consumer, "number", text64(a.Number), "topic", a.Topic, "type", a.Type, "why", why)
+	c := inboxCommand(at, "admit", "consumer", a.Consumer, "number", spell.Digits(a.Number), "topic", a.Topic, "type", a.Type, "why", why)
 	if a.All {
 		c += " --all"
 	}
@@ -101,7 +102,7 @@ func sagaCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) s
 // sagasCommand is what to type for a verb on all sagas that are selected.
 func sagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
 	text := begun("skald saga "+string(c.Verb), at)
-	for _, f := range [][2]string{{"name", sel.Name}, {"id", sel.ID}, {"status", sel.Status}, {"at", sel.Step}, {"error", sel.Error}, {"until", timeText(sel.StartedBefore)}} {
+	for _, f := range [][2]string{{"name", sel.Name}, {"id", sel.ID}, {"status", sel.Status}, {"at", sel.Step}, {"error", sel.Error}, {"until", spell.Time(sel.StartedBefore)}} {
 		if f[1] != "" {
 			text += " --" + f[0] + " " + shellWord(f[1])
 		}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
 )
@@ -49,7 +51,7 @@ func consumerOf(q *request) (view, error) {
 	}
 	name := q.arg("consumer")
 	if name == "" {
-		return nil, refuse(http.StatusBadRequest, "which consumer? Give consumer=NAME")
+		return nil, refusal.New(http.StatusBadRequest, "which consumer? Give consumer=NAME")
 	}
 	return one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (*consumerPage, error) {
 		v, err := readConsumer(ctx, s, name)
@@ -61,7 +63,7 @@ func consumerOf(q *request) (view, error) {
 			v.At = &now.Consumers[i]
 		}
 		if v.At == nil && len(v.Partitions) == 0 {
-			return v, refuse(http.StatusNotFound, "%s knows no consumer %.100q", s.name, name)
+			return v, refusal.New(http.StatusNotFound, "%s knows no consumer %.100q", s.name, name)
 		}
 		return v, err
 	})
@@ -113,12 +115,12 @@ func (v *consumerPage) HTML(p *page) {
 	p.put("<section class=\"card\">\n")
 	if c := v.At; c != nil {
 		p.put("<dl class=\"figures\">\n")
-		p.figure("parked", counted(c.Parked), false, p.at("/parked", "in", v.Source, "consumer", v.Name))
-		p.figure("dead", counted(c.Dead), c.Dead > 0, p.at("/dead/groups", "in", v.Source, "consumer", v.Name))
-		p.figure("quarantine", number(c.Conflicts+c.TooOld), c.Conflicts+c.TooOld > 0, p.at("/quarantine", "in", v.Source, "consumer", v.Name))
+		p.figure("parked", spell.Counted(c.Parked), false, p.at("/parked", "in", v.Source, "consumer", v.Name))
+		p.figure("dead", spell.Counted(c.Dead), c.Dead > 0, p.at("/dead/groups", "in", v.Source, "consumer", v.Name))
+		p.figure("quarantine", spell.Number(c.Conflicts+c.TooOld), c.Conflicts+c.TooOld > 0, p.at("/quarantine", "in", v.Source, "consumer", v.Name))
 		heard := "never"
 		if c.HeardSeconds >= 0 {
-			heard = ago(seconds(c.HeardSeconds)) + " ago"
+			heard = spell.Ago(spell.Seconds(c.HeardSeconds)) + " ago"
 		}
 		p.figure("heard", heard, c.HeardSeconds > 180, "")
 		p.put("</dl>\n")

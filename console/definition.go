@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -98,7 +99,7 @@ func definition(q *request) (view, error) {
 			return &definitionPage{s.name, *d, picture}, err
 		}
 	}
-	return nil, refuse(http.StatusNotFound, "no engine has noted the version %.80q of %.80q", hash, name)
+	return nil, refusal.New(http.StatusNotFound, "no engine has noted the version %.80q of %.80q", hash, name)
 }
 
 func (v *definitionPage) Heading() string { return v.Name + " " + v.Hash }

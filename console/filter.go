@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -18,9 +20,9 @@ func filterNames() []string {
 func meantOf(s *operate.Selection) error {
 	switch {
 	case !s.Dead && (s.Kind+s.Fingerprint != "" || !s.DeadFrom.IsZero() || !s.DeadTo.IsZero()):
-		return refuse(http.StatusBadRequest, "kind, fingerprint, from and to choose among dead letters, not among parked messages")
+		return refusal.New(http.StatusBadRequest, "kind, fingerprint, from and to choose among dead letters, not among parked messages")
 	case s.Kind != "" && !slices.Contains(operate.DeadKinds(), s.Kind):
-		return refuse(http.StatusBadRequest, "kind is one of %s, not %.40q", strings.Join(operate.DeadKinds(), ", "), s.Kind)
+		return refusal.New(http.StatusBadRequest, "kind is one of %s, not %.40q", strings.Join(operate.DeadKinds(), ", "), s.Kind)
 	}
 	return nil
 }
@@ -30,7 +32,7 @@ func selection(q *request, dead bool) (s operate.Selection, err error) {
 	s = operate.Selection{Dead: dead, Consumer: q.arg("consumer"), Source: q.arg("source"), ID: q.arg("id"), Topic: q.arg("topic"), Type: q.arg("type"),
 		Fingerprint: q.arg("fingerprint"), Kind: q.arg("kind")}
 	if q.arg("key") != "" {
-		if s.Key, err = keyOf(q.arg("key")); err != nil {
+		if s.Key, err = spell.ToKey(q.arg("key")); err != nil {
 			return s, err
 		}
 	}
@@ -49,7 +51,7 @@ func selection(q *request, dead bool) (s operate.Selection, err error) {
 func moment(q *request, name string) (t time.Time, err error) {
 	if text := q.arg(name); text != "" {
 		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return t, refuse(http.StatusBadRequest, "%s is a time such as 2026-11-24T10:00:00Z", name)
+			return t, refusal.New(http.StatusBadRequest, "%s is a time such as 2026-11-24T10:00:00Z", name)
 		}
 	}
 	return t, nil

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/internal/nearby"
 )
 
@@ -58,13 +59,13 @@ func (g *guard) admit(r *http.Request, needs right, form bool) (p pass, err erro
 	p.token = g.token(p.who.Name, time.Now())
 	need := needs | view_
 	if !p.may(need) {
-		return p, refuse(http.StatusForbidden, "%s lacks a right for this: %s", p.who.Name, need&^p.who.May)
+		return p, refusal.New(http.StatusForbidden, "%s lacks a right for this: %s", p.who.Name, need&^p.who.May)
 	}
 	if need&^view_ != 0 && strings.TrimSpace(p.who.Name) == "" {
-		return p, refuse(http.StatusForbidden, "who acts needs a name, which is noted: Options.Who gave none")
+		return p, refusal.New(http.StatusForbidden, "who acts needs a name, which is noted: Options.Who gave none")
 	}
 	if p.args, err = url.ParseQuery(r.URL.RawQuery); err != nil { // what is left out would choose more
-		return p, refuse(http.StatusBadRequest, "the arguments of the URL cannot be read: write %%3B for a semicolon and %%25 for a percent sign")
+		return p, refusal.New(http.StatusBadRequest, "the arguments of the URL cannot be read: write %%3B for a semicolon and %%25 for a percent sign")
 	}
 	if !form {
 		return p, nil // a body is nobody's argument
@@ -80,7 +81,7 @@ func (g *guard) admit(r *http.Request, needs right, form bool) (p pass, err erro
 		given = r.Header.Get("X-Skald-Token")
 	}
 	if !g.tokenOK(p.who.Name, given) {
-		return p, refuse(http.StatusForbidden, "the form is from before the console started, or not the console's: go back, reload the page, and try again")
+		return p, refusal.New(http.StatusForbidden, "the form is from before the console started, or not the console's: go back, reload the page, and try again")
 	}
 	return p, nil
 }
@@ -89,11 +90,11 @@ func (g *guard) admit(r *http.Request, needs right, form bool) (p pass, err erro
 func (p *pass) readForm(r *http.Request) error {
 	const mostForm, form = 64 << 10, "application/x-www-form-urlencoded"
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != form && (kind != "" || r.ContentLength != 0) {
-		return refuse(http.StatusUnsupportedMediaType, "a POST has a body of the type %s, not %.64q", form, kind)
+		return refusal.New(http.StatusUnsupportedMediaType, "a POST has a body of the type %s, not %.64q", form, kind)
 	}
 	r.Body = http.MaxBytesReader(nil, r.Body, mostForm)
 	if err := r.ParseForm(); err != nil {
-		return refuse(http.StatusBadRequest, "the form cannot be read, or has more than %d bytes", mostForm)
+		return refusal.New(http.StatusBadRequest, "the form cannot be read, or has more than %d bytes", mostForm)
 	}
 	for name, values := range r.PostForm {
 		p.args[name] = append(slices.Clone(values), p.args[name]...)
@@ -105,21 +106,21 @@ func (p *pass) readForm(r *http.Request) error {
 func (g *guard) whoIs(r *http.Request) (visitor, error) {
 	if g.who == nil {
 		if !nearby.Is(r) {
-			return visitor{}, refuse(http.StatusForbidden, "without console.Options.Who only requests from this machine, to this machine, are answered")
+			return visitor{}, refusal.New(http.StatusForbidden, "without console.Options.Who only requests from this machine, to this machine, are answered")
 		}
 		return visitor{g.local, view_ | act_ | payloads_}, nil
 	}
 	who, err := g.who(r)
-	if own := new(refusal); err != nil && !errors.As(err, &own) {
+	if own := new(refusal.Error); err != nil && !errors.As(err, &own) {
 		g.log.InfoContext(r.Context(), "console: refused", "error", err)
-		err = refuse(http.StatusForbidden, "you are not let in")
+		err = refusal.New(http.StatusForbidden, "you are not let in")
 	}
 	return who, err
 }
 
 // sameOrigin holds that a form of this console sent the request: a browser says where it comes from.
 func sameOrigin(r *http.Request) error {
-	foreign := refuse(http.StatusForbidden, "the request comes from another site")
+	foreign := refusal.New(http.StatusForbidden, "the request comes from another site")
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "same-origin": // no page can set it; a proxy may have changed the host that Origin is compared with
 		return nil

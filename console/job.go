@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -101,11 +103,11 @@ func (h *jobs) reserve(s *source, run string) (*job, error) {
 	}
 	switch {
 	case h.here[name] != nil:
-		return nil, refuse(http.StatusConflict, "the run is in hand already")
+		return nil, refusal.New(http.StatusConflict, "the run is in hand already")
 	case n >= mostJobs:
-		return nil, refuse(http.StatusTooManyRequests, "this console carries out %d runs in %s already: wait until one has ended, or stop one", mostJobs, s.name)
+		return nil, refusal.New(http.StatusTooManyRequests, "this console carries out %d runs in %s already: wait until one has ended, or stop one", mostJobs, s.name)
 	case h.actions.Err() != nil:
-		return nil, refuse(http.StatusServiceUnavailable, "this console ends: it begins nothing any more")
+		return nil, refusal.New(http.StatusServiceUnavailable, "this console ends: it begins nothing any more")
 	}
 	j := &job{done: make(chan struct{}), name: name}
 	j.ctx, j.stop = context.WithCancel(h.actions)
@@ -219,5 +221,5 @@ func (h *jobs) note(ctx, ended context.Context, s *source, run operate.Run, j *j
 		return operate.StopRun(ctx, s.db, run, run.Author, "the console ended")
 	}
 	h.log.WarnContext(ctx, "console: a run was interrupted", "source", s.name, "run", run.ID, "error", err)
-	return operate.StopRun(ctx, s.db, run, run.Author, cut(err.Error(), 500))
+	return operate.StopRun(ctx, s.db, run, run.Author, spell.Cut(err.Error(), 500))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -115,17 +116,17 @@ func (v *keptPage) part(p *page, part *keptPart) {
 	for i := range part.Messages {
 		m := &part.Messages[i]
 		p.put("<tr><td>%s<br>", m.Type)
-		p.link(cut(m.ID, mostID), "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
-		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d</td><td>", m.Consumer, cut(keyText(m.Key), 60), m.State, m.Attempts)
+		p.link(spell.Cut(m.ID, mostID), "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
+		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d</td><td>", m.Consumer, spell.Cut(spell.Key(m.Key), 60), m.State, m.Attempts)
 		p.when(m.Since)
-		p.put("</td><td class=\"why\">%s</td></tr>\n", cut(firstLine(m.LastError), 200))
+		p.put("</td><td class=\"why\">%s</td></tr>\n", spell.Cut(spell.FirstLine(m.LastError), 200))
 	}
 	p.put("</table></div>\n")
 	if part.Next > 0 {
 		args := append(filters(p.q), "in", part.Source, "after", strconv.FormatInt(part.Next, 10))
 		p.put("<p>")
 		if part.Scanned > 0 {
-			p.put("%s were looked at. ", number(int64(part.Scanned)))
+			p.put("%s were looked at. ", spell.Number(int64(part.Scanned)))
 		}
 		p.link("The next ones", v.path(), args...)
 		p.put("</p>\n")
@@ -156,7 +157,7 @@ func deadGroups(q *request) (view, error) {
 		return nil, err
 	}
 	got, away := each(q.Context(), q.sources, only, func(ctx context.Context, from *source) (groupsPart, error) {
-		page, err := operate.Kept(ctx, from.db, s, true, operate.Peek{Limit: mostCounted, Scan: mostCounted + 1}) // one more tells whether there are others
+		page, err := operate.Kept(ctx, from.db, s, true, operate.Peek{Limit: spell.Exact, Scan: spell.Exact + 1}) // one more tells whether there are others
 		var g operate.Grouping
 		for i := range page.List {
 			g.Add(&page.List[i])
@@ -188,7 +189,7 @@ func (v *groupsPage) HTML(p *page) {
 		}
 		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
 		if part.More {
-			p.put("<p class=\"note warn\">Only the first %s dead letters are counted: narrow the filter.</p>\n", number(mostCounted))
+			p.put("<p class=\"note warn\">Only the first %s dead letters are counted: narrow the filter.</p>\n", spell.Number(spell.Exact))
 		}
 		p.table("Dead letters of %s", part.Source)
 		p.put("<tr><th scope=\"col\" class=\"n\">count</th><th scope=\"col\">consumer</th><th scope=\"col\">kind</th><th scope=\"col\">type</th><th scope=\"col\">error of one</th>" +
@@ -206,8 +207,8 @@ func (v *groupsPage) HTML(p *page) {
 func groupLine(p *page, source string, g *operate.Group) {
 	of := filters(p.q, "in", source, "consumer", g.Consumer, "fingerprint", g.Fingerprint)
 	p.put("<tr><td class=\"n\">")
-	p.link(number(int64(g.Count)), "/dead", of...)
-	p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"why\">%s<br><code>%s</code></td><td>", g.Consumer, g.Kind, g.Type, cut(firstLine(g.Error), 200), g.Fingerprint)
+	p.link(spell.Number(int64(g.Count)), "/dead", of...)
+	p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"why\">%s<br><code>%s</code></td><td>", g.Consumer, g.Kind, g.Type, spell.Cut(spell.FirstLine(g.Error), 200), g.Fingerprint)
 	p.when(g.First)
 	p.put("<br>")
 	p.when(g.Last)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/store"
 )
 
@@ -45,13 +47,13 @@ type reservedLine struct {
 func locks(q *request) (view, error) {
 	find := store.LockQuery{Consumer: q.arg("consumer"), Limit: pageOf + 1}
 	if space, text := q.arg("space"), q.arg("key"); space != "" && text != "" {
-		key, err := keyOf(text)
+		key, err := spell.ToKey(text)
 		if err != nil {
 			return nil, err
 		}
 		find.Entity = &store.Lock{Space: space, Key: string(key)}
 	} else if space != text {
-		return nil, refuse(http.StatusBadRequest, "an entity has a space and a key: give both")
+		return nil, refusal.New(http.StatusBadRequest, "an entity has a space and a key: give both")
 	}
 	parts, away, err := partsOf(q, func(ctx context.Context, s *source) (locksPart, error) {
 		all, err := store.ListLocks(ctx, s.db, find)
@@ -117,7 +119,7 @@ func lockedEntities(p *page, part *locksPart) {
 		if e.Unnamed {
 			p.put("a new one, or one that is not to be seen</td><td class=\"n\">")
 		} else {
-			p.put("%s %s</td><td class=\"n\">%d", e.Space, cut(keyText(e.Key), 60), e.Version)
+			p.put("%s %s</td><td class=\"n\">%d", e.Space, spell.Cut(spell.Key(e.Key), 60), e.Version)
 		}
 		p.put("</td><td>")
 		switch {
@@ -126,7 +128,7 @@ func lockedEntities(p *page, part *locksPart) {
 		case e.HeldSeconds < 0:
 			p.put("%s</td><td>?", e.Holder)
 		default:
-			p.put("%s</td><td>%s", e.Holder, ago(seconds(e.HeldSeconds)))
+			p.put("%s</td><td>%s", e.Holder, spell.Ago(spell.Seconds(e.HeldSeconds)))
 		}
 		p.put("</td><td class=\"n\">%d</td></tr>\n", e.Waiting)
 	}
@@ -138,11 +140,11 @@ func reservedKeys(p *page, part *locksPart) {
 	p.heads("reserved key", "whose", "for", "lease ends in")
 	for i := range part.Reserved {
 		r := &part.Reserved[i]
-		p.put("<tr><td>%s %s</td><td>%s</td><td>%s</td><td>", r.Source, cut(r.ID, 60), r.Consumer, ago(seconds(r.HeldSeconds)))
+		p.put("<tr><td>%s %s</td><td>%s</td><td>%s</td><td>", r.Source, spell.Cut(r.ID, 60), r.Consumer, spell.Ago(spell.Seconds(r.HeldSeconds)))
 		if r.LeftSeconds <= 0 {
 			p.put("it has ended: whoever comes next takes the key")
 		} else {
-			p.put("%s", ago(seconds(r.LeftSeconds)))
+			p.put("%s", spell.Ago(spell.Seconds(r.LeftSeconds)))
 		}
 		p.put("</td></tr>\n")
 	}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -29,17 +31,17 @@ func (v *plan) manySagas(q *request) error {
 	}
 	c := operate.SagaChange{Verb: operate.SagaVerb(v.Verb[len(ofSaga):])}
 	if c.Verb == operate.CompleteSaga || c.Verb == operate.SkipSaga {
-		return refuse(http.StatusBadRequest, "%s is for a step of one saga", c.Verb)
+		return refusal.New(http.StatusBadRequest, "%s is for a step of one saga", c.Verb)
 	}
 	sel.All = !sel.Filtered()
 	look := sel
-	look.Limit = mostCounted + 1
+	look.Limit = spell.Exact + 1
 	list, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) ([]operate.Saga, error) { return operate.Sagas(ctx, s.db, look) })
 	if err != nil {
 		return err
 	}
 	for i := range list[:min(10, len(list))] {
-		v.Meant = append(v.Meant, meantSaga{list[i].Name, list[i].Key, list[i].Status, firstLine(list[i].Error)})
+		v.Meant = append(v.Meant, meantSaga{list[i].Name, list[i].Key, list[i].Status, spell.FirstLine(list[i].Error)})
 	}
 	v.counted(len(list))
 	if n := len(list); n > 0 && n <= mostTried {
@@ -78,13 +80,13 @@ func (v *plan) try(q *request, sel operate.SagaSelection, c operate.SagaChange) 
 // manyFlows is the dry run of undoing all choreographed sagas that are selected.
 func (v *plan) manyFlows(q *request) error {
 	if v.at.compensate == nil {
-		return refuse(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
+		return refusal.New(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
 	}
 	if q.arg("key") != "" {
-		return refuse(http.StatusBadRequest, "many sagas are chosen by flow, state and overdue: a key is for one of them, without many")
+		return refusal.New(http.StatusBadRequest, "many sagas are chosen by flow, state and overdue: a key is for one of them, without many")
 	}
 	sel := flowsOf(q)
-	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: mostCounted + 1}
+	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: spell.Exact + 1}
 	list, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {
 		return operate.TrackedSagas(ctx, s.db, what)
 	})
@@ -102,7 +104,7 @@ func (v *plan) manyFlows(q *request) error {
 
 // counted notes how many are meant. They come and go: only more than were seen are refused.
 func (v *plan) counted(n int) {
-	v.Selected, v.Change, v.More = n, n, n > mostCounted
+	v.Selected, v.Change, v.More = n, n, n > spell.Exact
 	v.Seen = "n-" + strconv.Itoa(n)
 	v.Request.Of = n
 }
@@ -122,10 +124,10 @@ func (v *plan) run(q *request, id, reason string) operate.Run {
 func (v *plan) meant(p *page) {
 	if !v.tried {
 		p.put("<p>In <b>%s</b> it is about <b>%s</b>. Nothing has changed yet. Each is left as it is if the verb does not apply to it by then.</p>\n",
-			v.Source, some64(int64(v.Change), "saga"))
+			v.Source, spell.Count(int64(v.Change), "saga"))
 		return
 	}
-	p.put("<p>In <b>%s</b> it would change <b>%s</b> of %s. Nothing has changed yet.</p>\n", v.Source, number(int64(v.Change)), some64(int64(v.Selected), "saga"))
+	p.put("<p>In <b>%s</b> it would change <b>%s</b> of %s. Nothing has changed yet.</p>\n", v.Source, spell.Number(int64(v.Change)), spell.Count(int64(v.Selected), "saga"))
 	for _, why := range v.Before {
 		p.put("<p class=\"note warn\">Some are left as they are: %s.</p>\n", why)
 	}
@@ -142,7 +144,7 @@ func (v *plan) meantTable(p *page) {
 		} else {
 			p.link(m.Key, "/story", "q", m.Key)
 		}
-		p.put("</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Status, cut(m.Error, 200))
+		p.put("</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Status, spell.Cut(m.Error, 200))
 	}
 	p.put("</table></div>\n</section>\n")
 }

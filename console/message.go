@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -79,7 +81,7 @@ func (m messagePages) read(q *request, s *source) (*messagePage, *store.Parked, 
 	v := &messagePage{Source: s.name, consumer: q.arg("consumer"), id: store.Identity{Source: q.arg("source"), ID: q.arg("id")}, at: s, links: m.links,
 		Headers: []string{}, Apart: []apartLine{}, Audit: []auditLine{}}
 	if v.consumer == "" || v.id.ID == "" {
-		return nil, nil, refuse(http.StatusBadRequest, "which message? Give consumer, source and id")
+		return nil, nil, refusal.New(http.StatusBadRequest, "which message? Give consumer, source and id")
 	}
 	kept, err := one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (*store.Parked, error) { return v.read(ctx, s) })
 	return v, kept, err
@@ -154,7 +156,7 @@ func (m messagePages) payload(q *request) (view, error) {
 	case err != nil:
 		return nil, err
 	case kept == nil:
-		return nil, refuse(http.StatusNotFound, "the message is not kept any more")
+		return nil, refusal.New(http.StatusNotFound, "the message is not kept any more")
 	}
 	reason := strings.TrimSpace(q.arg("reason"))
 	if reason == "" {
@@ -167,4 +169,4 @@ func (m messagePages) payload(q *request) (view, error) {
 	return v, nil
 }
 
-func (v *messagePage) Heading() string { return "Message " + cut(v.id.ID, 80) }
+func (v *messagePage) Heading() string { return "Message " + spell.Cut(v.id.ID, 80) }

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/skald-go/skald/console/internal/spell"
 )
 
 func (v *messagePage) HTML(p *page) {
@@ -45,7 +47,7 @@ func (v *messagePage) facts(p *page) {
 	m := v.Kept
 	p.row("type", m.Type)
 	p.row("topic", m.Topic)
-	if key := keyText(m.Key); key != "" {
+	if key := spell.Key(m.Key); key != "" {
 		p.put("<div><dt>key</dt><dd>")
 		p.link(key, "/story", "q", key)
 		p.put("</dd></div>\n")
@@ -68,7 +70,7 @@ func (v *messagePage) facts(p *page) {
 	}
 	p.put("<div><dt>attempts</dt><dd>%d</dd></div>\n", m.Attempts)
 	if m.DueSeconds > 0 && m.DeadAt == nil {
-		p.row("tried again in", ago(seconds(m.DueSeconds)))
+		p.row("tried again in", spell.Ago(spell.Seconds(m.DueSeconds)))
 	}
 	if m.Waiting {
 		p.row("waits", "another message of its key comes first")
@@ -153,7 +155,7 @@ func (v *messagePage) errors(p *page) {
 }
 
 func (v *messagePage) payload(p *page) {
-	p.put("<section class=\"card\">\n<h2>Payload</h2>\n<p>%s of %s", bytesText(v.Bytes), v.Kept.ContentType)
+	p.put("<section class=\"card\">\n<h2>Payload</h2>\n<p>%s of %s", spell.Bytes(v.Bytes), v.Kept.ContentType)
 	if len(v.Headers) > 0 {
 		p.put("; headers: %s", strings.Join(v.Headers, ", "))
 	}
@@ -161,7 +163,7 @@ func (v *messagePage) payload(p *page) {
 	switch {
 	case v.Shown != nil:
 		if v.Shown.Cut {
-			p.put("<p class=\"note warn\">Only the first %s are shown.</p>\n", bytesText(mostShown))
+			p.put("<p class=\"note warn\">Only the first %s are shown.</p>\n", spell.Bytes(mostShown))
 		}
 		p.put("<pre>%s</pre>\n", v.Shown.Data)
 		for _, h := range v.Shown.Headers {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/skald-go/skald/console/internal/spell"
 )
 
 // pageOfFinding is the page that lists what was found, and the filter for it; "": no page does.
@@ -83,20 +85,20 @@ func standingHTML(p *page, s *standing) {
 	}
 	p.put("<dl class=\"figures\">\n")
 	outbox := p.at("/outbox", "in", s.Source)
-	p.figure("to be published", about+number(s.Pending), s.oldest > time.Minute, outbox)
-	p.figure("oldest", ago(s.oldest), s.oldest > time.Minute, "")
-	p.figure("deferred", number(s.Deferred), s.Deferred > 0, outbox)
-	p.figure("parked", counted(parked), false, p.at("/parked", "in", s.Source))
-	p.figure("dead", counted(dead), dead > 0, p.at("/dead/groups", "in", s.Source))
+	p.figure("to be published", about+spell.Number(s.Pending), s.oldest > time.Minute, outbox)
+	p.figure("oldest", spell.Ago(s.oldest), s.oldest > time.Minute, "")
+	p.figure("deferred", spell.Number(s.Deferred), s.Deferred > 0, outbox)
+	p.figure("parked", spell.Counted(parked), false, p.at("/parked", "in", s.Source))
+	p.figure("dead", spell.Counted(dead), dead > 0, p.at("/dead/groups", "in", s.Source))
 	if len(s.Sagas) > 0 {
 		var stuck, failing int64
 		for _, c := range s.Sagas {
 			stuck, failing = stuck+c.Stuck, failing+c.Failing
 		}
-		p.figure("sagas stuck", counted(stuck), stuck > 0, p.at("/sagas", "in", s.Source, "stuck", "1"))
-		p.figure("sagas retrying", counted(failing), false, p.at("/sagas", "in", s.Source, "failing", "1"))
+		p.figure("sagas stuck", spell.Counted(stuck), stuck > 0, p.at("/sagas", "in", s.Source, "stuck", "1"))
+		p.figure("sagas retrying", spell.Counted(failing), false, p.at("/sagas", "in", s.Source, "failing", "1"))
 	}
-	p.figure("quarantine", number(apart), apart > 0, p.at("/quarantine", "in", s.Source))
+	p.figure("quarantine", spell.Number(apart), apart > 0, p.at("/quarantine", "in", s.Source))
 	p.put("</dl>\n")
 	plots(p, s)
 	p.put("<p class=\"dim\">%d shards", s.Shards)
@@ -125,17 +127,17 @@ func consumersTable(p *page, s *standing) {
 		c := &s.Consumers[i]
 		heard := "never"
 		if c.HeardSeconds >= 0 {
-			heard = ago(seconds(c.HeardSeconds)) + " ago"
+			heard = spell.Ago(spell.Seconds(c.HeardSeconds)) + " ago"
 		}
 		p.put("<tr><td>")
 		p.link(c.Name, "/consumer", "in", s.Source, "consumer", c.Name)
-		p.put("</td><td>%s</td><td>%s</td><td>%s ago</td><td class=\"n\">", strings.Join(c.Topics, ", "), heard, ago(seconds(c.ProgressSeconds)))
+		p.put("</td><td>%s</td><td>%s</td><td>%s ago</td><td class=\"n\">", strings.Join(c.Topics, ", "), heard, spell.Ago(spell.Seconds(c.ProgressSeconds)))
 		countLink(p, c.Parked, "/parked", s.Source, c.Name)
 		p.put("</td><td class=\"n\">")
 		countLink(p, c.Dead, "/dead/groups", s.Source, c.Name)
 		p.put("</td><td class=\"n\">")
 		countLink(p, c.Conflicts+c.TooOld, "/quarantine", s.Source, c.Name)
-		p.put("</td><td class=\"n\">%s</td></tr>\n", number(c.Calls))
+		p.put("</td><td class=\"n\">%s</td></tr>\n", spell.Number(c.Calls))
 	}
 	p.put("</table></div>\n")
 }
@@ -145,5 +147,5 @@ func countLink(p *page, n int64, path, source, consumer string) {
 		p.put("0")
 		return
 	}
-	p.link(counted(n), path, "in", source, "consumer", consumer)
+	p.link(spell.Counted(n), path, "in", source, "consumer", consumer)
 }

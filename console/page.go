@@ -11,6 +11,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/skald-go/skald/console/internal/refusal"
 )
 
 //go:embed static
@@ -76,11 +78,11 @@ func (q *request) render(w http.ResponseWriter, v view, err error) {
 	}
 	code := http.StatusOK
 	if err != nil {
-		told := &refusal{http.StatusInternalServerError, "the console failed: its log says why"}
+		told := &refusal.Error{Code: http.StatusInternalServerError, What: "the console failed: its log says why"}
 		if !errors.As(err, &told) {
 			q.log.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", err)
 		}
-		code, v = told.code, &failure{Status: told.code, Title: http.StatusText(told.code), Detail: told.what}
+		code, v = told.Code, &failure{Status: told.Code, Title: http.StatusText(told.Code), Detail: told.What}
 	}
 	if c, ok := v.(interface{ Code() int }); ok {
 		code = c.Code()
@@ -155,7 +157,7 @@ func static(q *request) (view, error) {
 	name := path.Base(q.PathValue("name"))
 	text, err := files.ReadFile("static/" + name)
 	if err != nil {
-		return nil, refuse(http.StatusNotFound, "there is no %.40q", name)
+		return nil, refusal.New(http.StatusNotFound, "there is no %.40q", name)
 	}
 	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".json": "application/json", ".svg": "image/svg+xml"}
 	return staticFile{kinds[path.Ext(name)], text}, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/store"
 )
 
@@ -57,7 +58,7 @@ func (is mask) shownHeader(m skald.Message, h skald.Header) shownHeader {
 	case is.body != nil:
 		return shownHeader{h.Name, "", true}
 	}
-	return shownHeader{h.Name, strings.ToValidUTF8(cut(string(value), 1000), "�"), false}
+	return shownHeader{h.Name, strings.ToValidUTF8(spell.Cut(string(value), 1000), "�"), false}
 }
 
 // masked is a payload of a saga, as the mask leaves it.
@@ -65,7 +66,7 @@ func (is mask) masked(what string, data []byte) string {
 	if is.body != nil {
 		data = is.body(skald.Message{Type: what, ContentType: "application/json", Data: data}, slices.Clone(data))
 	}
-	return cut(string(data), mostShown)
+	return spell.Cut(string(data), mostShown)
 }
 
 // noteLook stores who looked at what only some may see.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -24,7 +26,7 @@ func planOf(q *request) (*plan, error) {
 	}
 	does, ok := verbOf(q.arg("verb"))
 	if !ok {
-		return nil, refuse(http.StatusBadRequest, "there is no verb %.40q", q.arg("verb"))
+		return nil, refusal.New(http.StatusBadRequest, "there is no verb %.40q", q.arg("verb"))
 	}
 	v := &plan{Verb: does.name, Source: s.name, Does: does.does, Needs: []needsCall{}, Sample: []keptLine{}, at: s, verb: does}
 	v.many = q.arg("many") != "" && (does.about == sagas || does.about == flows)
@@ -65,12 +67,12 @@ func pace(q *request) (p operate.Pace, err error) {
 	for name, to := range map[string]*float64{"rate": &p.Rate, "max_errors": &p.MaxErrors} {
 		if text := q.arg(name); text != "" {
 			if *to, err = strconv.ParseFloat(text, 64); err != nil || *to < 0 {
-				return p, refuse(http.StatusBadRequest, "%s is a number, not %.40q", name, text)
+				return p, refusal.New(http.StatusBadRequest, "%s is a number, not %.40q", name, text)
 			}
 		}
 	}
 	if usage := new(operate.UsageError); errors.As(p.CheckNumbers(), &usage) {
-		return p, refuse(http.StatusBadRequest, "%s", usage.What)
+		return p, refusal.New(http.StatusBadRequest, "%s", usage.What)
 	}
 	return p, nil
 }
@@ -78,7 +80,7 @@ func pace(q *request) (p operate.Pace, err error) {
 // look reads what is selected: what a dry run would say, of 10,000 messages at most.
 func (v *plan) look(ctx context.Context, s *source) error {
 	sel := v.Request.Selection
-	page, err := operate.Kept(ctx, s.db, sel, true, operate.Peek{Limit: mostCounted, Scan: 10 * mostCounted})
+	page, err := operate.Kept(ctx, s.db, sel, true, operate.Peek{Limit: spell.Exact, Scan: 10 * spell.Exact})
 	if err != nil {
 		return err
 	}
@@ -187,7 +189,7 @@ func admissionOf(q *request) (a operate.Admission, err error) {
 	a = operate.Admission{ID: q.arg("id"), Consumer: q.arg("consumer"), Topic: q.arg("topic"), Type: q.arg("type")}
 	if text := q.arg("number"); text != "" {
 		if a.Number, err = strconv.ParseInt(text, 10, 64); err != nil || a.Number <= 0 {
-			return a, refuse(http.StatusBadRequest, "number is that of a message in quarantine")
+			return a, refusal.New(http.StatusBadRequest, "number is that of a message in quarantine")
 		}
 	}
 	switch q.arg("why") {
@@ -197,7 +199,7 @@ func admissionOf(q *request) (a operate.Admission, err error) {
 	case "too-old":
 		a.Why = store.TooOld
 	default:
-		return a, refuse(http.StatusBadRequest, "why is conflict or too-old")
+		return a, refusal.New(http.StatusBadRequest, "why is conflict or too-old")
 	}
 	if a == (operate.Admission{}) {
 		a.All = true

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -55,7 +56,7 @@ func wishOf(q *request) operate.Wish {
 // compensation is the dry run of undoing a choreographed saga.
 func (v *plan) compensation(q *request) error {
 	if v.at.compensate == nil {
-		return refuse(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
+		return refusal.New(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
 	}
 	w := wishOf(q)
 	v.Command = compensateCommand(v.at.at, w)

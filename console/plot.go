@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/skald-go/skald/console/internal/spell"
 )
 
 const plotGap = 3 * plotEvery // nobody looked for longer: the line is broken
@@ -55,9 +57,9 @@ func plots(p *page, s *standing) {
 		value func(*point) float64
 		text  func(float64) string
 	}{
-		{"to be published", func(at *point) float64 { return float64(at.Pending) }, func(v float64) string { return number(int64(v)) }},
-		{"oldest", func(at *point) float64 { return at.OldestSeconds }, func(v float64) string { return ago(seconds(v)) }},
-		{"parked and dead", func(at *point) float64 { return float64(at.Kept) }, func(v float64) string { return counted(int64(v)) }},
+		{"to be published", func(at *point) float64 { return float64(at.Pending) }, func(v float64) string { return spell.Number(int64(v)) }},
+		{"oldest", func(at *point) float64 { return at.OldestSeconds }, func(v float64) string { return spell.Ago(spell.Seconds(v)) }},
+		{"parked and dead", func(at *point) float64 { return float64(at.Kept) }, func(v float64) string { return spell.Counted(int64(v)) }},
 	} {
 		parts, most := lines(s.Hour, end, plot.value)
 		p.put("<figure><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s in the last hour: at most %s\">", plotWide, plotHigh+2, plot.what, plot.text(most))

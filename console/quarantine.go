@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/store"
 )
 
@@ -28,7 +30,7 @@ type apartLine struct {
 }
 
 func apartLineOf(service string, m *store.Quarantined) apartLine {
-	return apartLine{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic, m.Message.Type, keyText(m.Message.Key),
+	return apartLine{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic, m.Message.Type, spell.Key(m.Message.Key),
 		m.Bytes, some(m.Admitted), m.By, m.Reason, some(m.Taken)}
 }
 
@@ -67,7 +69,7 @@ func quarantine(q *request) (view, error) {
 	case "too-old":
 		what.Why = store.TooOld
 	default:
-		return nil, refuse(http.StatusBadRequest, "why is conflict or too-old")
+		return nil, refusal.New(http.StatusBadRequest, "why is conflict or too-old")
 	}
 	got, away := each(q.Context(), q.sources, only, func(ctx context.Context, s *source) (quarantinePart, error) {
 		part := quarantinePart{Source: s.name, Messages: []apartLine{}}
@@ -113,7 +115,7 @@ func (v *quarantinePage) HTML(p *page) {
 		apartTable(p, part.Messages)
 		if part.Next > 0 {
 			p.put("<p>")
-			p.link("The next ones", "/quarantine", "in", part.Source, "consumer", p.arg("consumer"), "id", p.arg("id"), "topic", p.arg("topic"), "type", p.arg("type"), "why", p.arg("why"), "after", text64(part.Next))
+			p.link("The next ones", "/quarantine", "in", part.Source, "consumer", p.arg("consumer"), "id", p.arg("id"), "topic", p.arg("topic"), "type", p.arg("type"), "why", p.arg("why"), "after", spell.Digits(part.Next))
 			p.put("</p>\n")
 		}
 		p.put("</section>\n")
@@ -131,7 +133,7 @@ func apartTable(p *page, list []apartLine) {
 		m := &list[i]
 		p.put("<tr><td class=\"n\">%d</td><td>%s<br>", m.Number, m.Type)
 		p.link(m.ID, "/message", "in", m.Service, "consumer", m.Consumer, "source", m.From, "id", m.ID)
-		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td>", m.Consumer, m.Why, cut(m.Key, 60))
+		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td>", m.Consumer, m.Why, spell.Cut(m.Key, 60))
 		p.when(m.At)
 		p.put("</td><td>")
 		switch {
@@ -139,9 +141,9 @@ func apartTable(p *page, list []apartLine) {
 			p.put("taken ")
 			p.when(*m.Taken)
 		case m.Admitted != nil:
-			p.put("admitted by %s: %s", m.By, cut(m.Reason, 100))
+			p.put("admitted by %s: %s", m.By, spell.Cut(m.Reason, 100))
 		case p.may(act_):
-			p.put(`<a class="button" href="%s" aria-label="Admit %d …">Admit …</a>`, p.at("/act", "verb", "admit", "in", m.Service, "number", text64(m.Number)), m.Number)
+			p.put(`<a class="button" href="%s" aria-label="Admit %d …">Admit …</a>`, p.at("/act", "verb", "admit", "in", m.Service, "number", spell.Digits(m.Number)), m.Number)
 		}
 		p.put("</td></tr>\n")
 	}

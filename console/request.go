@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -84,7 +85,7 @@ func place(q *request) (int64, error) {
 func number64(q *request, name string) (n int64, err error) {
 	if text := q.arg(name); text != "" {
 		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
-			return 0, refuse(http.StatusBadRequest, "%s is what the link to the next page says", name)
+			return 0, refusal.New(http.StatusBadRequest, "%s is what the link to the next page says", name)
 		}
 	}
 	return n, nil
@@ -93,7 +94,7 @@ func number64(q *request, name string) (n int64, err error) {
 // word refuses what is none of the words of a filter: it would choose nothing, and not say so.
 func (q *request) word(name string) error {
 	if is := q.arg(name); is != "" && !slices.Contains(wordsOf(name), is) {
-		return refuse(http.StatusBadRequest, "%s is one of %s, not %.40q", name, strings.Join(wordsOf(name), ", "), is)
+		return refusal.New(http.StatusBadRequest, "%s is one of %s, not %.40q", name, strings.Join(wordsOf(name), ", "), is)
 	}
 	return nil
 }

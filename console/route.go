@@ -1,6 +1,10 @@
 package console
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/skald-go/skald/console/internal/refusal"
+)
 
 // A route is a page, or what a form does.
 type route struct {
@@ -52,10 +56,10 @@ func (h *handler) routed(w http.ResponseWriter, r *http.Request) {
 	}
 	told := &tells{head: http.Header{}}
 	lost.ServeHTTP(told, r)
-	err := refuse(http.StatusNotFound, "there is no such page")
+	err := refusal.New(http.StatusNotFound, "there is no such page")
 	if told.code == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", told.head.Get("Allow"))
-		err = refuse(told.code, "this page is not for %.16s, but for %s", r.Method, told.head.Get("Allow"))
+		err = refusal.New(told.code, "this page is not for %.16s, but for %s", r.Method, told.head.Get("Allow"))
 	}
 	h.guarded(route{answer: func(*request) (view, error) { return nil, err }}).ServeHTTP(w, r)
 }

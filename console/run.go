@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -35,7 +37,7 @@ func (h *jobs) runOf(q *request) (*runPage, error) {
 	}
 	id := q.arg("run")
 	if id == "" {
-		return nil, refuse(http.StatusBadRequest, "which run? Give run=NAME")
+		return nil, refusal.New(http.StatusBadRequest, "which run? Give run=NAME")
 	}
 	here := h.job(s.name, id) != nil // first: one that ends meanwhile is read as ended
 	r, err := one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (operate.Run, error) { return operate.ReadRun(ctx, s.db, id) })
@@ -53,7 +55,7 @@ func (h *jobs) stopRun(q *request) (view, error) {
 		if _, err := h.runOf(q); err != nil {
 			return nil, err
 		}
-		return nil, refuse(http.StatusConflict, "this console does not have the run in hand: it has ended, was interrupted, or another process has it")
+		return nil, refusal.New(http.StatusConflict, "this console does not have the run in hand: it has ended, was interrupted, or another process has it")
 	}
 	j.stoppedBy(q.who.Name)
 	j.wait(q.Context(), shortWait)
@@ -67,7 +69,7 @@ func (h *jobs) resumeRun(q *request) (view, error) {
 		return nil, err
 	}
 	if v.Ended != "" {
-		return nil, refuse(http.StatusConflict, "the run has ended: %s", v.Ended)
+		return nil, refusal.New(http.StatusConflict, "the run has ended: %s", v.Ended)
 	}
 	r := v.Run
 	r.Author = q.who.Name // who goes on with it answers for what it does from now on
@@ -89,7 +91,7 @@ func (v *runPage) HTML(p *page) {
 	p.when(v.Begun)
 	p.put("</dd></div>\n")
 	sel := &v.Request.Selection
-	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"message", sel.ID}, {"key", keyText(sel.Key)}, {"type", sel.Type}, {"topic", sel.Topic}, {"kind", sel.Kind}, {"fingerprint", sel.Fingerprint}} {
+	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"message", sel.ID}, {"key", spell.Key(sel.Key)}, {"type", sel.Type}, {"topic", sel.Topic}, {"kind", sel.Kind}, {"fingerprint", sel.Fingerprint}} {
 		p.row(f[0], f[1])
 	}
 	v.sagas(p)
@@ -131,7 +133,7 @@ func (v *runPage) sagas(p *page) {
 				p.row("only", f.name)
 			}
 		}
-		p.row("started before", timeText(s.StartedBefore))
+		p.row("started before", spell.Time(s.StartedBefore))
 	}
 	if s := v.Request.Flows; s != nil {
 		p.row("flow", s.Flow)

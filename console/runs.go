@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -63,7 +64,7 @@ func (v *runsPage) HTML(p *page) {
 	if p.arg("before") != "" {
 		p.put("<p>Bulk actions that began earlier, the last first.</p>\n")
 	} else {
-		p.put("<p>Bulk actions among the last %s acts of each source, the last begun first; further back where they fill those.</p>\n", number(runsWithin))
+		p.put("<p>Bulk actions among the last %s acts of each source, the last begun first; further back where they fill those.</p>\n", spell.Number(runsWithin))
 	}
 	defer v.earlier(p)
 	if len(v.Runs) == 0 {
@@ -79,7 +80,7 @@ func (v *runsPage) HTML(p *page) {
 		p.link(r.ID, "/run", "in", r.Source, "run", r.ID)
 		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d of %d</td><td class=\"why\">", r.Source, r.Verb, r.Request.Selection.Consumer, r.Done, r.Request.Of)
 		r.stands(p)
-		p.put("</td><td>%s</td><td class=\"why\">%s</td><td>", r.Author, cut(r.Reason, 200))
+		p.put("</td><td>%s</td><td class=\"why\">%s</td><td>", r.Author, spell.Cut(r.Reason, 200))
 		p.when(r.Begun)
 		p.put("</td></tr>\n")
 	}
@@ -89,7 +90,7 @@ func (v *runsPage) HTML(p *page) {
 func (v *runsPage) earlier(p *page) {
 	for _, n := range v.Next {
 		p.put("<p>")
-		p.link("Earlier ones of "+n.Source, "/runs", "in", n.Source, "before", text64(n.Before))
+		p.link("Earlier ones of "+n.Source, "/runs", "in", n.Source, "before", spell.Digits(n.Before))
 		p.put("</p>\n")
 	}
 }
@@ -98,11 +99,11 @@ func (v *runsPage) earlier(p *page) {
 func (v *runPage) stands(p *page) {
 	switch {
 	case v.Ended != "":
-		p.put("ended: %s", cut(v.Ended, 200))
+		p.put("ended: %s", spell.Cut(v.Ended, 200))
 	case v.Here:
 		p.put("<b>in hand</b>")
 	case v.Stopped != "":
-		p.put("<b class=\"late\">interrupted</b>: %s", cut(v.Stopped, 200))
+		p.put("<b class=\"late\">interrupted</b>: %s", spell.Cut(v.Stopped, 200))
 	default:
 		p.put("<b class=\"late\">not ended</b>: nobody at this console has it in hand")
 	}

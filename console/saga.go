@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -45,7 +47,7 @@ func nextSagas(p *page, source, next string, scanned int) {
 	}
 	p.put("<p>")
 	if scanned > 0 {
-		p.put("%s were looked at: with a status or a name there are fewer. ", number(int64(scanned)))
+		p.put("%s were looked at: with a status or a name there are fewer. ", spell.Number(int64(scanned)))
 	}
 	p.link("The next ones", "/sagas", args...)
 	p.put("</p>\n")
@@ -68,7 +70,7 @@ func sagaAfter(q *request) (*store.SagaRef, error) {
 	size, both, ok := strings.Cut(string(raw), " ")
 	n, of := strconv.Atoi(size)
 	if err != nil || of != nil || !ok || n < 0 || n > len(both) {
-		return nil, refuse(http.StatusBadRequest, "after is what the link to the next page says")
+		return nil, refusal.New(http.StatusBadRequest, "after is what the link to the next page says")
 	}
 	return &store.SagaRef{Name: both[:n], Key: both[n:]}, nil
 }
@@ -128,7 +130,7 @@ func sagaLine(p *page, source string, s *operate.Saga) {
 	}
 	p.put("</td><td>%s</td><td>", s.Step)
 	retrying(p, s)
-	p.put("</td><td class=\"why\">%s</td><td>", cut(firstLine(s.Error), 200))
+	p.put("</td><td class=\"why\">%s</td><td>", spell.Cut(spell.FirstLine(s.Error), 200))
 	p.when(s.Started)
 	p.put("</td></tr>\n")
 }
@@ -145,7 +147,7 @@ func retrying(p *page, s *operate.Saga) {
 	}
 	if s.Retry != nil {
 		if d := time.Until(*s.Retry); d > 0 {
-			p.put(", next in %s", ago(d))
+			p.put(", next in %s", spell.Ago(d))
 		} else {
 			p.put(", due")
 		}
@@ -181,7 +183,7 @@ func readSaga(q *request, data bool) (*sagaPage, error) {
 	}
 	name, key := q.arg("name"), q.arg("key")
 	if key == "" {
-		return nil, refuse(http.StatusBadRequest, "which saga? Give name and key")
+		return nil, refusal.New(http.StatusBadRequest, "which saga? Give name and key")
 	}
 	return one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (*sagaPage, error) {
 		r, err := operate.ReadSaga(ctx, s.db, name, key)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -21,7 +22,7 @@ func sagaSelection(q *request) (s operate.SagaSelection, err error) {
 	if text := q.arg("older"); text != "" {
 		d, err := ageOf(text)
 		if err != nil {
-			return s, refuse(http.StatusBadRequest, "older is a time such as 90m or 2d")
+			return s, refusal.New(http.StatusBadRequest, "older is a time such as 90m or 2d")
 		}
 		s.StartedBefore = time.Now().Add(-d)
 	}

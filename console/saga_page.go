@@ -4,11 +4,12 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
 func (*sagaPage) Live()             {}
-func (v *sagaPage) Heading() string { return "Saga " + v.Name + " " + cut(v.Key, 80) }
+func (v *sagaPage) Heading() string { return "Saga " + v.Name + " " + spell.Cut(v.Key, 80) }
 
 func (v *sagaPage) HTML(p *page) {
 	p.put("<p class=\"dim\">%s · ", v.Source)
@@ -79,7 +80,7 @@ func (v *sagaPage) runs(p *page) {
 		if r.Due != nil {
 			p.when(*r.Due)
 		}
-		p.put("</td><td class=\"why\">%s</td><td class=\"verbs\">", cut(firstLine(r.Error), 300))
+		p.put("</td><td class=\"why\">%s</td><td class=\"verbs\">", spell.Cut(spell.FirstLine(r.Error), 300))
 		if r.Stuck || r.Attempts > 0 {
 			for _, verb := range []operate.SagaVerb{operate.RetrySaga, operate.CompleteSaga, operate.SkipSaga} {
 				v.button(p, verb, r.Step, r.Occurrence)

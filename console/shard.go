@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -88,9 +89,9 @@ func (v *shardsPage) HTML(p *page) {
 		}
 		p.put("<section class=\"card\">\n<h2>%s</h2>\n<dl class=\"figures\">\n", part.Source)
 		old := part.OldestSeconds > 60
-		p.figure("to be published", about+number(part.Pending), old, "")
-		p.figure("the oldest waits", ago(seconds(part.OldestSeconds)), old, "")
-		p.figure("deferred", number(part.Deferred), part.Deferred > 0, "")
+		p.figure("to be published", about+spell.Number(part.Pending), old, "")
+		p.figure("the oldest waits", spell.Ago(spell.Seconds(part.OldestSeconds)), old, "")
+		p.figure("deferred", spell.Number(part.Deferred), part.Deferred > 0, "")
 		p.put("</dl>\n")
 		p.table("Shards of %s", part.Source)
 		p.heads("shard", "relay", "epoch", "to be published")
@@ -99,7 +100,7 @@ func (v *shardsPage) HTML(p *page) {
 			if s.Owner == "" {
 				p.put("<b class=\"late\">none</b>")
 			}
-			p.put("%s</td><td>%d</td><td>%s</td></tr>\n", s.Owner, s.Epoch, number(s.Pending))
+			p.put("%s</td><td>%d</td><td>%s</td></tr>\n", s.Owner, s.Epoch, spell.Number(s.Pending))
 		}
 		p.put("</table></div>\n")
 		rowTable(p, part)
@@ -115,7 +116,7 @@ func rowTable(p *page, part *shardsPart) {
 	if len(part.Rows) == 0 {
 		if part.Unread == "" && part.Pending > 0 {
 			p.put("<p class=\"note\">The rows that wait come after %s others, and are not looked for there.</p>\n",
-				number(store.WaitingScan))
+				spell.Number(store.WaitingScan))
 		}
 		return
 	}
@@ -124,12 +125,12 @@ func rowTable(p *page, part *shardsPart) {
 	p.heads("message", "topic", "key", "shard", "written", "waits", "refused")
 	for i := range part.Rows {
 		r := &part.Rows[i]
-		p.put("<tr><td>%s<br>%s</td><td>%s</td><td>%s</td><td>%d</td><td>", r.Type, r.ID, r.Topic, cut(keyText(r.Key), 60), r.Shard)
+		p.put("<tr><td>%s<br>%s</td><td>%s</td><td>%s</td><td>%d</td><td>", r.Type, r.ID, r.Topic, spell.Cut(spell.Key(r.Key), 60), r.Shard)
 		p.when(r.Written)
-		p.put("</td><td>%s</td><td class=\"why\">", ago(seconds(r.AgeSeconds)))
+		p.put("</td><td>%s</td><td class=\"why\">", spell.Ago(spell.Seconds(r.AgeSeconds)))
 		switch {
 		case r.Attempts > 0:
-			p.put("%s: %s", times(r.Attempts), cut(firstLine(r.Error), 200))
+			p.put("%s: %s", spell.Times(r.Attempts), spell.Cut(spell.FirstLine(r.Error), 200))
 		case r.Deferred:
 			p.put("it waits for an earlier one of its key")
 		}

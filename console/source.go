@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -68,9 +69,9 @@ func (t *set) find(name string) (*source, error) {
 		return s, nil
 	}
 	if name == "" {
-		return nil, refuse(http.StatusBadRequest, "which source? Give in=NAME, one of those of the overview")
+		return nil, refusal.New(http.StatusBadRequest, "which source? Give in=NAME, one of those of the overview")
 	}
-	return nil, refuse(http.StatusNotFound, "there is no source %.64q", name)
+	return nil, refusal.New(http.StatusNotFound, "there is no source %.64q", name)
 }
 
 // An Away is a source that did not answer, and why: the others are shown.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -57,12 +59,12 @@ func story(q *request) (view, error) {
 func storyOf(q *request, asked string) (*storyPage, error) {
 	v := &storyPage{Asked: asked, Parts: []storyPart{}, Away: []Away{}, Line: []event{}}
 	if strings.TrimSpace(v.Asked) == "" {
-		return nil, refuse(http.StatusBadRequest, "what is looked for? Give a key, an id or a correlation")
+		return nil, refusal.New(http.StatusBadRequest, "what is looked for? Give a key, an id or a correlation")
 	}
 	if len(v.Asked) > 2<<10 {
-		return nil, refuse(http.StatusBadRequest, "a key has at most 1 KiB")
+		return nil, refusal.New(http.StatusBadRequest, "a key has at most 1 KiB")
 	}
-	key, err := keyOf(v.Asked)
+	key, err := spell.ToKey(v.Asked)
 	if err != nil {
 		key = []byte(v.Asked) // it only begins as one in base64 does
 	}

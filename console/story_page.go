@@ -3,18 +3,19 @@ package console
 import (
 	"strings"
 
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/internal/saga/draw"
 	graph "github.com/skald-go/skald/internal/saga/plan"
 	"github.com/skald-go/skald/operate"
 )
 
-func (v *storyPage) Heading() string { return cut(v.Asked, 80) }
+func (v *storyPage) Heading() string { return spell.Cut(v.Asked, 80) }
 func (*storyPage) Live()             {}
 
 func (v *storyPage) HTML(p *page) {
 	p.away(v.Away)
 	if !v.known() {
-		p.put("<p class=\"note\">No source that answered knows anything of it. What was taken without failing leaves only a mark, which is looked up with <code>skald inbox show</code>. Of an outbox the oldest %s rows that wait were looked through, and as many that the broker refused, by id and key.</p>\n", number(mostRows))
+		p.put("<p class=\"note\">No source that answered knows anything of it. What was taken without failing leaves only a mark, which is looked up with <code>skald inbox show</code>. Of an outbox the oldest %s rows that wait were looked through, and as many that the broker refused, by id and key.</p>\n", spell.Number(mostRows))
 	}
 	for i := range v.Parts {
 		part := &v.Parts[i]
@@ -23,7 +24,7 @@ func (v *storyPage) HTML(p *page) {
 		}
 		if part.Cut {
 			p.put("<p class=\"note warn\">%s has more than is shown: the first %d of a key, and those of the first %s in quarantine that are of the key or the correlation.</p>\n",
-				part.Source, pageOf, number(mostApart))
+				part.Source, pageOf, spell.Number(mostApart))
 		}
 		part.unpublished(p)
 		part.holders(p)
@@ -55,7 +56,7 @@ func (part *storyPart) holders(p *page) {
 		}
 		p.put("<div class=\"note bad\"><p><b>Held up at %s</b>: ", part.Source)
 		p.link(m.Type, "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
-		p.put(" at the consumer %s is %s: %s</p>\n<p class=\"verbs\">", m.Consumer, m.State, cut(firstLine(m.LastError), 300))
+		p.put(" at the consumer %s is %s: %s</p>\n<p class=\"verbs\">", m.Consumer, m.State, spell.Cut(spell.FirstLine(m.LastError), 300))
 		if p.may(act_) {
 			p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seenOf(held)), verbTitle(verb))
 		}
@@ -98,9 +99,9 @@ func (part *storyPart) saga(p *page, s *operate.SagaStanding) {
 	switch r := s.Retrying; {
 	case r == nil:
 	case s.Stuck:
-		p.put("<p class=\"note bad\">Step <b>%s</b> is stuck, and waits for an operator: %s</p>\n", r.Step, cut(firstLine(r.Error), 300))
+		p.put("<p class=\"note bad\">Step <b>%s</b> is stuck, and waits for an operator: %s</p>\n", r.Step, spell.Cut(spell.FirstLine(r.Error), 300))
 	default:
-		p.put("<p class=\"note warn\">Step <b>%s</b> fails, attempt %d comes next: %s</p>\n", r.Step, r.Attempt, cut(firstLine(r.Error), 300))
+		p.put("<p class=\"note warn\">Step <b>%s</b> fails, attempt %d comes next: %s</p>\n", r.Step, r.Attempt, spell.Cut(spell.FirstLine(r.Error), 300))
 	}
 	part.frees(p, s)
 	for _, more := range []struct {

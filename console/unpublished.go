@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 
+	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -36,7 +37,7 @@ func (part *storyPart) unpublished(p *page) {
 		p.put("<p class=\"note %s\"><b>Not published at %s</b>: %s <code>%s</code> to %s ", class, part.Source, r.Type, r.ID, r.Topic)
 		switch {
 		case r.Attempts > 0:
-			p.put("was refused by the broker %s: %s", times(r.Attempts), cut(firstLine(r.Error), 300))
+			p.put("was refused by the broker %s: %s", spell.Times(r.Attempts), spell.Cut(spell.FirstLine(r.Error), 300))
 		case r.Deferred:
 			p.put("waits for an earlier one of its key, which the broker refused")
 		default:

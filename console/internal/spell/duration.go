@@ -1,4 +1,4 @@
-package console
+package spell
 
 import (
 	"strconv"
@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ago is a duration as people say it.
-func ago(d time.Duration) string {
+// Ago is a duration as people say it.
+func Ago(d time.Duration) string {
 	switch {
 	case d <= 0:
 		return "–"
@@ -21,9 +21,9 @@ func ago(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours()/24)) + " days"
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-func timeText(t time.Time) string {
+func Time(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}

@@ -1,4 +1,5 @@
-package console
+// Package spell writes keys, numbers, times and texts as the pages of a console show them.
+package spell
 
 import (
 	"encoding/base64"
@@ -6,24 +7,26 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/skald-go/skald/console/internal/refusal"
 )
 
 const keyCode = "base64:"
 
-func keyOf(text string) ([]byte, error) {
+func ToKey(text string) ([]byte, error) {
 	code, coded := strings.CutPrefix(text, keyCode)
 	if !coded {
 		return []byte(text), nil
 	}
 	key, err := base64.StdEncoding.DecodeString(code)
 	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "the key is text, or base64: and its bytes in base64")
+		return nil, refusal.New(http.StatusBadRequest, "the key is text, or base64: and its bytes in base64")
 	}
 	return append([]byte{}, key...), nil // an empty key is a key
 }
 
-// keyText is a key as keyOf takes it. Nil has none.
-func keyText(key []byte) string {
+// Key is a key as keyOf takes it. Nil has none.
+func Key(key []byte) string {
 	text := string(key)
 	strange := strings.HasPrefix(text, keyCode) || text == "" ||
 		strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) })
