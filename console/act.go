@@ -24,9 +24,9 @@ func (a actor) act(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	reason := strings.TrimSpace(q.arg("reason"))
+	reason := strings.TrimSpace(q.Arg("reason"))
 	switch {
-	case v.changed(q.arg("seen")):
+	case v.changed(q.Arg("seen")):
 		v.Changed = "what is meant has changed since the page was read: nothing was done. This is how it stands now."
 		return v.refused(http.StatusConflict, v.Changed), nil
 	case reason == "" || utf8.RuneCountInString(reason) > 1000:
@@ -80,7 +80,7 @@ func (v *plan) changed(seen string) bool {
 
 // tellNow carries out a verb that takes one or few statements.
 func (v *plan) tellNow(q *request, reason string) (view, error) {
-	o := operate.Order{Author: q.who.Name, Reason: reason}
+	o := operate.Order{Author: q.Who.Name, Reason: reason}
 	if v.verb.about == consumers {
 		_, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (struct{}, error) { return struct{}{}, v.tell(ctx, s, o) })
 		return seeOther{q.at("/consumer", "in", v.Source, "consumer", v.Request.Selection.Consumer)}, err
@@ -100,7 +100,7 @@ func (v *plan) tellNow(q *request, reason string) (view, error) {
 		_, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.CompensateReport, error) {
 			return s.compensate(ctx, wishOf(q), o)
 		})
-		return seeOther{q.at("/story", "q", q.arg("key"))}, err
+		return seeOther{q.at("/story", "q", q.Arg("key"))}, err
 	}
 	a, err := admissionOf(q)
 	if err != nil {
@@ -158,7 +158,7 @@ func (v *plan) HTML(p *page) {
 func (v *plan) form(p *page) {
 	sel := &v.Request.Selection
 	p.put("<form class=\"act\" method=\"post\" action=\"%s\">\n", p.at("/act"))
-	p.hidden("token", p.q.token, "verb", v.Verb, "in", v.Source, "seen", v.Seen)
+	p.hidden("token", p.q.Token, "verb", v.Verb, "in", v.Source, "seen", v.Seen)
 	for _, name := range append(filterNames(), "number", "why", "flow", "state", "overdue", "name", "step", "occurrence", "status", "stuck", "failing", "paused", "error", "older", "many") {
 		value := p.arg(name)
 		if name == "to" {
@@ -180,7 +180,7 @@ func (v *plan) form(p *page) {
 		p.put("<label>output, as JSON <input name=\"data\" value=\"%s\"></label>\n", p.arg("data"))
 	}
 	p.put("<label>why <input name=\"reason\" required maxlength=\"1000\" value=\"%s\" autocomplete=\"off\"></label>\n", p.arg("reason"))
-	p.put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; it is noted</span></p>\n</form>\n", v.verb.title+countText(v), p.q.who.Name)
+	p.put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; it is noted</span></p>\n</form>\n", v.verb.title+countText(v), p.q.Who.Name)
 }
 
 func countText(v *plan) string {

@@ -49,7 +49,7 @@ func audit(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	words := strings.ToLower(q.arg("has"))
+	words := strings.ToLower(q.Arg("has"))
 	got, away := each(q.Context(), q.sources, only, func(ctx context.Context, s *source) (auditPart, error) {
 		return auditsOf(ctx, s, before, words)
 	})

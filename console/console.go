@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console/internal/guard"
 )
 
 // Options of a console. The zero value works, on this machine alone.
@@ -65,7 +66,7 @@ func (c *Console) Wait(ctx context.Context) error { return c.h.jobs.wait(ctx) }
 // A handler is a console.
 type handler struct {
 	site     *site
-	guard    *guard
+	guard    *guard.Guard
 	mux      http.ServeMux
 	jobs     *jobs
 	actor    actor
@@ -86,7 +87,7 @@ func New(base string, sources map[string]Source, o *Options) *Console {
 	for _, r := range h.routes() {
 		h.mux.Handle(r.method+" "+base+r.path, h.guarded(r))
 	}
-	return &Console{secured(http.HandlerFunc(h.routed)), h}
+	return &Console{guard.Secured(http.HandlerFunc(h.routed)), h}
 }
 
 func newHandler(base string, sources map[string]Source, given *Options) *handler {
@@ -109,7 +110,7 @@ func newHandler(base string, sources map[string]Source, given *Options) *handler
 	shows := mask{o.Mask, o.MaskHeader}
 	h := &handler{
 		site:     &site{base, newSet(databases, o.Deadline, o.Logger), o.Logger},
-		guard:    newGuard(o.who(), o.Local, o.Logger),
+		guard:    guard.New(o.who(), o.Local, o.Logger),
 		jobs:     newJobs(o.Actions, o.Logger),
 		messages: messagePages{shows, o.Links},
 		sagas:    sagaPages{shows},

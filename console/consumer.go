@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/internal/control"
@@ -49,7 +50,7 @@ func consumerOf(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := q.arg("consumer")
+	name := q.Arg("consumer")
 	if name == "" {
 		return nil, refusal.New(http.StatusBadRequest, "which consumer? Give consumer=NAME")
 	}
@@ -145,7 +146,7 @@ func (v *consumerPage) HTML(p *page) {
 		p.put("</p>\n")
 		v.button(p, "unskip", s.Fingerprint)
 	}
-	if p.may(act_) {
+	if p.may(guard.Act) {
 		p.put("<form class=\"filter\" method=\"get\" action=\"%s\">", p.at("/act"))
 		p.hidden("verb", "skip", "in", v.Source, "consumer", v.Name)
 		p.put("<label>fingerprint <input name=\"fingerprint\" required pattern=\"[0-9a-f]{12}\" maxlength=\"12\"></label><button>Skip …</button></form>\n")
@@ -160,7 +161,7 @@ func (v *consumerPage) button(p *page, verb, fingerprint string) {
 		typed = "resume"
 	}
 	p.put("<p class=\"verbs\">")
-	if p.may(act_) {
+	if p.may(guard.Act) {
 		p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", verb, "in", v.Source, "consumer", v.Name, "fingerprint", fingerprint), verbTitle(verb))
 	}
 	p.put("<code>%s</code></p>\n", inboxCommand(v.from.at, typed, "consumer", v.Name, "fingerprint", fingerprint))

@@ -22,7 +22,7 @@ type definitionsPart struct {
 
 func definitions(q *request) (view, error) {
 	parts, away, err := partsOf(q, func(ctx context.Context, s *source) (definitionsPart, error) {
-		list, err := operate.Definitions(ctx, s.db, q.arg("name"))
+		list, err := operate.Definitions(ctx, s.db, q.Arg("name"))
 		return definitionsPart{s.name, append([]operate.Definition{}, list...)}, err
 	})
 	return &definitionsPage{parts, away}, err
@@ -86,7 +86,7 @@ func definition(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, hash := q.arg("name"), q.arg("hash")
+	name, hash := q.Arg("name"), q.Arg("hash")
 	list, err := one(q.Context(), q.sources, s, func(ctx context.Context, s *source) ([]operate.Definition, error) {
 		return operate.Definitions(ctx, s.db, name)
 	})

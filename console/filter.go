@@ -29,10 +29,10 @@ func meantOf(s *operate.Selection) error {
 
 // selection is what the arguments choose.
 func selection(q *request, dead bool) (s operate.Selection, err error) {
-	s = operate.Selection{Dead: dead, Consumer: q.arg("consumer"), Source: q.arg("source"), ID: q.arg("id"), Topic: q.arg("topic"), Type: q.arg("type"),
-		Fingerprint: q.arg("fingerprint"), Kind: q.arg("kind")}
-	if q.arg("key") != "" {
-		if s.Key, err = spell.ToKey(q.arg("key")); err != nil {
+	s = operate.Selection{Dead: dead, Consumer: q.Arg("consumer"), Source: q.Arg("source"), ID: q.Arg("id"), Topic: q.Arg("topic"), Type: q.Arg("type"),
+		Fingerprint: q.Arg("fingerprint"), Kind: q.Arg("kind")}
+	if q.Arg("key") != "" {
+		if s.Key, err = spell.ToKey(q.Arg("key")); err != nil {
 			return s, err
 		}
 	}
@@ -49,7 +49,7 @@ func selection(q *request, dead bool) (s operate.Selection, err error) {
 }
 
 func moment(q *request, name string) (t time.Time, err error) {
-	if text := q.arg(name); text != "" {
+	if text := q.Arg(name); text != "" {
 		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
 			return t, refusal.New(http.StatusBadRequest, "%s is a time such as 2026-11-24T10:00:00Z", name)
 		}
@@ -59,9 +59,9 @@ func moment(q *request, name string) (t time.Time, err error) {
 
 // filters are the arguments of a selection, as at takes them.
 func filters(q *request, more ...string) []string {
-	out := []string{"in", q.arg("in")}
+	out := []string{"in", q.Arg("in")}
 	for _, name := range filterNames() {
-		out = append(out, name, q.arg(name))
+		out = append(out, name, q.Arg(name))
 	}
 	return append(out, more...)
 }

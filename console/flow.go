@@ -16,7 +16,7 @@ func flowList(q *request) (view, error) {
 	if err := q.word("state"); err != nil {
 		return nil, err
 	}
-	what := store.TrackedQuery{Flow: q.arg("flow"), Key: q.arg("key"), State: q.arg("state"), Overdue: q.flag("overdue"), Limit: pageOf + 1}
+	what := store.TrackedQuery{Flow: q.Arg("flow"), Key: q.Arg("key"), State: q.Arg("state"), Overdue: q.Flag("overdue"), Limit: pageOf + 1}
 	list, err := listOf(q, func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {
 		return operate.TrackedSagas(ctx, s.db, what)
 	})

@@ -32,11 +32,11 @@ func (q *request) framed(v view) []byte {
 	p.put(">\n<h1>%s</h1>\n", title)
 	v.HTML(p)
 	p.put("</main>\n")
-	if q.who.May == 0 { // it was refused
+	if q.Who.May == 0 { // it was refused
 		p.put("</body>\n</html>\n")
 		return p.Bytes()
 	}
-	p.put("<footer><p>%s, who may %s. Read ", q.who.Name, q.who.May)
+	p.put("<footer><p>%s, who may %s. Read ", q.Who.Name, q.Who.May)
 	p.when(time.Now())
 	p.put(` <label class="live" hidden><input type="checkbox" id="live" checked> refresh</label></p></footer>` + "\n</body>\n</html>\n")
 	return p.Bytes()

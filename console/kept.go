@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
@@ -102,7 +103,7 @@ func (v *keptPage) part(p *page, part *keptPart) {
 	if v.Dead {
 		verbs = []string{"redrive", "drop"}
 	}
-	if p.may(act_) {
+	if p.may(guard.Act) {
 		p.put("<p class=\"verbs\">")
 		for _, verb := range verbs {
 			args := append(filters(p.q), "verb", verb, "in", part.Source)
@@ -213,7 +214,7 @@ func groupLine(p *page, source string, g *operate.Group) {
 	p.put("<br>")
 	p.when(g.Last)
 	p.put("</td><td class=\"verbs\">")
-	if p.may(act_) {
+	if p.may(guard.Act) {
 		for _, verb := range []string{"redrive", "drop"} {
 			title := verbTitle(verb)
 			p.put(`<a class="button" href="%s" aria-label="%s those of %s, %s …">%s …</a> `, p.at("/act", append(of, "verb", verb)...),

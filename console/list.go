@@ -2,6 +2,8 @@ package console
 
 import (
 	"context"
+
+	"github.com/skald-go/skald/console/internal/guard"
 )
 
 // A listed page is what each source has of one kind of thing: the first of it, in its order.
@@ -46,7 +48,7 @@ func (v *listed[T]) tables(p *page, order string, heads []string, before func(*l
 		if part.More && part.Next == "" {
 			p.put("<p class=\"note warn\">Only the first %d, %s, are shown: narrow the filter.</p>\n", pageOf, order)
 		}
-		if before != nil && p.may(act_) {
+		if before != nil && p.may(guard.Act) {
 			before(part)
 		}
 		p.table("Those of %s", part.Source)

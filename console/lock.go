@@ -45,8 +45,8 @@ type reservedLine struct {
 }
 
 func locks(q *request) (view, error) {
-	find := store.LockQuery{Consumer: q.arg("consumer"), Limit: pageOf + 1}
-	if space, text := q.arg("space"), q.arg("key"); space != "" && text != "" {
+	find := store.LockQuery{Consumer: q.Arg("consumer"), Limit: pageOf + 1}
+	if space, text := q.Arg("space"), q.Arg("key"); space != "" && text != "" {
 		key, err := spell.ToKey(text)
 		if err != nil {
 			return nil, err

@@ -82,7 +82,7 @@ func (v *plan) manyFlows(q *request) error {
 	if v.at.compensate == nil {
 		return refusal.New(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
 	}
-	if q.arg("key") != "" {
+	if q.Arg("key") != "" {
 		return refusal.New(http.StatusBadRequest, "many sagas are chosen by flow, state and overdue: a key is for one of them, without many")
 	}
 	sel := flowsOf(q)
@@ -112,9 +112,9 @@ func (v *plan) counted(n int) {
 // run is the bulk action that v asks for.
 func (v *plan) run(q *request, id, reason string) operate.Run {
 	if is := &v.Request; is.Sagas != nil {
-		return operate.SagaRunOf(id, *is.Sagas, *is.Change, is.Of, operate.Order{Author: q.who.Name, Reason: reason})
+		return operate.SagaRunOf(id, *is.Sagas, *is.Change, is.Of, operate.Order{Author: q.Who.Name, Reason: reason})
 	}
-	r := operate.Run{ID: id, Verb: v.Verb, Author: q.who.Name, Reason: reason, Begun: time.Now(), Request: v.Request}
+	r := operate.Run{ID: id, Verb: v.Verb, Author: q.Who.Name, Reason: reason, Begun: time.Now(), Request: v.Request}
 	if v.Verb != "redrive" {
 		r.Request.Pace = operate.Pace{}
 	}

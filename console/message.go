@@ -78,7 +78,7 @@ func (m messagePages) message(q *request) (view, error) {
 
 // read reads what is known of the message that the arguments name.
 func (m messagePages) read(q *request, s *source) (*messagePage, *store.Parked, error) {
-	v := &messagePage{Source: s.name, consumer: q.arg("consumer"), id: store.Identity{Source: q.arg("source"), ID: q.arg("id")}, at: s, links: m.links,
+	v := &messagePage{Source: s.name, consumer: q.Arg("consumer"), id: store.Identity{Source: q.Arg("source"), ID: q.Arg("id")}, at: s, links: m.links,
 		Headers: []string{}, Apart: []apartLine{}, Audit: []auditLine{}}
 	if v.consumer == "" || v.id.ID == "" {
 		return nil, nil, refusal.New(http.StatusBadRequest, "which message? Give consumer, source and id")
@@ -158,7 +158,7 @@ func (m messagePages) payload(q *request) (view, error) {
 	case kept == nil:
 		return nil, refusal.New(http.StatusNotFound, "the message is not kept any more")
 	}
-	reason := strings.TrimSpace(q.arg("reason"))
+	reason := strings.TrimSpace(q.Arg("reason"))
 	if reason == "" {
 		reason = "looked at in the console"
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/spell"
 )
 
@@ -118,7 +119,7 @@ func (v *messagePage) verbs(p *page) {
 	}
 	for _, name := range names {
 		p.put("<p class=\"verbs\">")
-		if p.may(act_) {
+		if p.may(guard.Act) {
 			p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", name, "in", v.Source, "consumer", v.consumer, "source", v.id.Source, "id", v.id.ID, "seen", v.Seen), verbTitle(name))
 		} else {
 			p.put(`<span class="button off" title="you may not act">%s</span> `, verbTitle(name))
@@ -173,11 +174,11 @@ func (v *messagePage) payload(p *page) {
 			}
 			p.put("<p>%s: <code>%s</code></p>\n", h.Name, h.Value)
 		}
-	case !p.may(payloads_):
+	case !p.may(guard.Payloads):
 		p.put("<p class=\"dim\">Hidden: you lack the right to see payloads.</p>\n")
 	default:
 		p.put("<form method=\"post\" action=\"%s\">", p.at("/message/payload"))
-		p.hidden("token", p.q.token, "in", v.Source, "consumer", v.consumer, "source", v.id.Source, "id", v.id.ID)
+		p.hidden("token", p.q.Token, "in", v.Source, "consumer", v.consumer, "source", v.id.Source, "id", v.id.ID)
 		p.put("<p>Hidden. <button>Show it</button> <span class=\"dim\">It is noted who looked.</span></p></form>\n")
 	}
 	p.put("</section>\n")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/refusal"
 )
 
@@ -46,9 +47,9 @@ func (p *page) put(markup string, args ...any) {
 // at is the URL of a page of this console, as site has it.
 func (p *page) at(path string, query ...string) string { return p.q.at(path, query...) }
 
-func (p *page) may(r right) bool       { return p.q.may(r) }
-func (p *page) arg(name string) string { return p.q.arg(name) }
-func (p *page) flag(name string) bool  { return p.q.flag(name) }
+func (p *page) may(r guard.Right) bool { return p.q.May(r) }
+func (p *page) arg(name string) string { return p.q.Arg(name) }
+func (p *page) flag(name string) bool  { return p.q.Flag(name) }
 
 func (p *page) link(text, path string, query ...string) {
 	p.put(`<a href="%s">%s</a>`, p.at(path, query...), text)

@@ -72,7 +72,7 @@ func (is mask) masked(what string, data []byte) string {
 // noteLook stores who looked at what only some may see.
 func noteLook(q *request, s *source, reason, action, consumer string, id store.Identity) error {
 	_, err := one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (struct{}, error) {
-		stood, err := s.db.Apply(ctx, store.Effect{Audit: &store.Audit{Author: q.who.Name, Reason: reason, Action: action, Consumer: consumer, Identity: id}})
+		stood, err := s.db.Apply(ctx, store.Effect{Audit: &store.Audit{Author: q.Who.Name, Reason: reason, Action: action, Consumer: consumer, Identity: id}})
 		if err == nil && !stood[0] {
 			err = errBusy
 		}

@@ -24,12 +24,12 @@ func planOf(q *request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	does, ok := verbOf(q.arg("verb"))
+	does, ok := verbOf(q.Arg("verb"))
 	if !ok {
-		return nil, refusal.New(http.StatusBadRequest, "there is no verb %.40q", q.arg("verb"))
+		return nil, refusal.New(http.StatusBadRequest, "there is no verb %.40q", q.Arg("verb"))
 	}
 	v := &plan{Verb: does.name, Source: s.name, Does: does.does, Needs: []needsCall{}, Sample: []keptLine{}, at: s, verb: does}
-	v.many = q.arg("many") != "" && (does.about == sagas || does.about == flows)
+	v.many = q.Arg("many") != "" && (does.about == sagas || does.about == flows)
 	switch {
 	case v.many && does.about == sagas:
 		return v, v.manySagas(q)
@@ -51,21 +51,21 @@ func planOf(q *request) (*plan, error) {
 		return nil, err
 	}
 	sel.All = !sel.Filtered()
-	v.Request.Selection, v.Request.Call = sel, operate.Settlement(q.arg("call"))
+	v.Request.Selection, v.Request.Call = sel, operate.Settlement(q.Arg("call"))
 	if v.Request.Pace, err = pace(q); err != nil {
 		return nil, err
 	}
 	_, err = one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
-	if seen := q.arg("seen"); err == nil && q.Method == http.MethodGet && seen != "" {
+	if seen := q.Arg("seen"); err == nil && q.Method == http.MethodGet && seen != "" {
 		v.Stale = seen != v.alone
 	}
 	return v, err
 }
 
 func pace(q *request) (p operate.Pace, err error) {
-	p = operate.Pace{Canary: q.arg("canary") != "", MaxErrors: 0.1}
+	p = operate.Pace{Canary: q.Arg("canary") != "", MaxErrors: 0.1}
 	for name, to := range map[string]*float64{"rate": &p.Rate, "max_errors": &p.MaxErrors} {
-		if text := q.arg(name); text != "" {
+		if text := q.Arg(name); text != "" {
 			if *to, err = strconv.ParseFloat(text, 64); err != nil || *to < 0 {
 				return p, refusal.New(http.StatusBadRequest, "%s is a number, not %.40q", name, text)
 			}
@@ -128,7 +128,7 @@ func (v *plan) unsettled(ctx context.Context, s *source) error {
 
 // steer is the dry run of a verb on a consumer.
 func (v *plan) steer(q *request) error {
-	v.Request.Selection.Consumer, v.Request.Selection.Fingerprint = q.arg("consumer"), q.arg("fingerprint")
+	v.Request.Selection.Consumer, v.Request.Selection.Fingerprint = q.Arg("consumer"), q.Arg("fingerprint")
 	fingerprint := v.Request.Selection.Fingerprint
 	verb := v.Verb
 	switch v.Verb {
@@ -168,7 +168,7 @@ func (v *plan) admission(q *request) error {
 	if err != nil {
 		return err
 	}
-	v.Command = admitCommand(v.at.at, &a, q.arg("why"))
+	v.Command = admitCommand(v.at.at, &a, q.Arg("why"))
 	_, err = one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (struct{}, error) {
 		r, err := operate.Admit(ctx, s.db, a, operate.Order{DryRun: true})
 		v.Selected, v.Change, v.More = r.Selected, r.Selected, r.Selected > operate.AdmitsAtOnce
@@ -186,13 +186,13 @@ func (v *plan) admission(q *request) error {
 }
 
 func admissionOf(q *request) (a operate.Admission, err error) {
-	a = operate.Admission{ID: q.arg("id"), Consumer: q.arg("consumer"), Topic: q.arg("topic"), Type: q.arg("type")}
-	if text := q.arg("number"); text != "" {
+	a = operate.Admission{ID: q.Arg("id"), Consumer: q.Arg("consumer"), Topic: q.Arg("topic"), Type: q.Arg("type")}
+	if text := q.Arg("number"); text != "" {
 		if a.Number, err = strconv.ParseInt(text, 10, 64); err != nil || a.Number <= 0 {
 			return a, refusal.New(http.StatusBadRequest, "number is that of a message in quarantine")
 		}
 	}
-	switch q.arg("why") {
+	switch q.Arg("why") {
 	case "":
 	case "conflict":
 		a.Why = store.Conflict

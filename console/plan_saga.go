@@ -42,15 +42,15 @@ func (v *plan) sagaPlan(q *request) error {
 }
 
 func sagaChange(q *request, verb string) (operate.SagaChange, operate.SagaSelection) {
-	c := operate.SagaChange{Verb: operate.SagaVerb(verb[len(ofSaga):]), Step: q.arg("step"), Occurrence: q.arg("occurrence")}
-	if text := q.arg("data"); text != "" {
+	c := operate.SagaChange{Verb: operate.SagaVerb(verb[len(ofSaga):]), Step: q.Arg("step"), Occurrence: q.Arg("occurrence")}
+	if text := q.Arg("data"); text != "" {
 		c.Data = json.RawMessage(text)
 	}
-	return c, operate.SagaSelection{Name: q.arg("name"), Key: q.arg("key")}
+	return c, operate.SagaSelection{Name: q.Arg("name"), Key: q.Arg("key")}
 }
 
 func wishOf(q *request) operate.Wish {
-	return operate.Wish{Key: q.arg("key"), Flow: q.arg("flow")}
+	return operate.Wish{Key: q.Arg("key"), Flow: q.Arg("flow")}
 }
 
 // compensation is the dry run of undoing a choreographed saga.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/store"
@@ -61,8 +62,8 @@ func quarantine(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	what := store.Query{Consumer: q.arg("consumer"), ID: q.arg("id"), Topic: q.arg("topic"), Type: q.arg("type"), After: after, Bare: true, Limit: pageOf + 1}
-	switch q.arg("why") {
+	what := store.Query{Consumer: q.Arg("consumer"), ID: q.Arg("id"), Topic: q.Arg("topic"), Type: q.Arg("type"), After: after, Bare: true, Limit: pageOf + 1}
+	switch q.Arg("why") {
 	case "":
 	case "conflict":
 		what.Why = store.Conflict
@@ -108,7 +109,7 @@ func (v *quarantinePage) HTML(p *page) {
 			continue
 		}
 		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
-		if p.may(act_) {
+		if p.may(guard.Act) {
 			p.put(`<p class="verbs"><a class="button" href="%s">Admit all that the filter chooses …</a></p>`+"\n",
 				p.at("/act", "verb", "admit", "in", part.Source, "consumer", p.arg("consumer"), "id", p.arg("id"), "topic", p.arg("topic"), "type", p.arg("type"), "why", p.arg("why")))
 		}
@@ -142,7 +143,7 @@ func apartTable(p *page, list []apartLine) {
 			p.when(*m.Taken)
 		case m.Admitted != nil:
 			p.put("admitted by %s: %s", m.By, spell.Cut(m.Reason, 100))
-		case p.may(act_):
+		case p.may(guard.Act):
 			p.put(`<a class="button" href="%s" aria-label="Admit %d …">Admit …</a>`, p.at("/act", "verb", "admit", "in", m.Service, "number", spell.Digits(m.Number)), m.Number)
 		}
 		p.put("</td></tr>\n")

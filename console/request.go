@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/operate"
 )
@@ -44,16 +45,16 @@ func (s *site) at(path string, query ...string) string {
 // A request is one that was let in.
 type request struct {
 	*http.Request
-	pass
+	guard.Pass
 	*site
 }
 
 // source is the one that the argument "in" names.
-func (q *request) source() (*source, error) { return q.sources.find(q.arg("in")) }
+func (q *request) source() (*source, error) { return q.sources.find(q.Arg("in")) }
 
 // only is the source that the pages of several are narrowed to; "": all.
 func (q *request) only() (string, error) {
-	if q.arg("in") == "" {
+	if q.Arg("in") == "" {
 		return "", nil
 	}
 	s, err := q.source()
@@ -83,7 +84,7 @@ func place(q *request) (int64, error) {
 
 // number64 is the place in a list that an argument names; 0: none.
 func number64(q *request, name string) (n int64, err error) {
-	if text := q.arg(name); text != "" {
+	if text := q.Arg(name); text != "" {
 		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
 			return 0, refusal.New(http.StatusBadRequest, "%s is what the link to the next page says", name)
 		}
@@ -93,7 +94,7 @@ func number64(q *request, name string) (n int64, err error) {
 
 // word refuses what is none of the words of a filter: it would choose nothing, and not say so.
 func (q *request) word(name string) error {
-	if is := q.arg(name); is != "" && !slices.Contains(wordsOf(name), is) {
+	if is := q.Arg(name); is != "" && !slices.Contains(wordsOf(name), is) {
 		return refusal.New(http.StatusBadRequest, "%s is one of %s, not %.40q", name, strings.Join(wordsOf(name), ", "), is)
 	}
 	return nil

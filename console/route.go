@@ -3,13 +3,14 @@ package console
 import (
 	"net/http"
 
+	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/refusal"
 )
 
 // A route is a page, or what a form does.
 type route struct {
 	method, path string
-	needs        right // beside view_
+	needs        guard.Right // beside view_
 	answer       func(*request) (view, error)
 }
 
@@ -20,20 +21,20 @@ func (h *handler) routes() []route {
 		{"GET", "/dead/groups", 0, deadGroups},
 		{"GET", "/parked", 0, parkedList},
 		{"GET", "/message", 0, h.messages.message},
-		{"POST", "/message/payload", payloads_, h.messages.payload},
-		{"GET", "/act", act_, planned},
-		{"POST", "/act", act_, h.actor.act},
+		{"POST", "/message/payload", guard.Payloads, h.messages.payload},
+		{"GET", "/act", guard.Act, planned},
+		{"POST", "/act", guard.Act, h.actor.act},
 		{"GET", "/runs", 0, h.jobs.runs},
 		{"GET", "/run", 0, h.jobs.run},
-		{"POST", "/run/stop", act_, h.jobs.stopRun},
-		{"POST", "/run/resume", act_, h.jobs.resumeRun},
+		{"POST", "/run/stop", guard.Act, h.jobs.stopRun},
+		{"POST", "/run/resume", guard.Act, h.jobs.resumeRun},
 		{"GET", "/quarantine", 0, quarantine},
 		{"GET", "/consumer", 0, consumerOf},
 		{"GET", "/audit", 0, audit},
 		{"GET", "/flows", 0, flowList},
 		{"GET", "/sagas", 0, sagaList},
 		{"GET", "/saga", 0, h.sagas.sagaOf},
-		{"POST", "/saga/data", payloads_, h.sagas.sagaData},
+		{"POST", "/saga/data", guard.Payloads, h.sagas.sagaData},
 		{"GET", "/story", 0, story},
 		{"GET", "/definitions", 0, definitions},
 		{"GET", "/definition", 0, definition},
@@ -78,7 +79,7 @@ func (t *tells) Write(b []byte) (int, error) { return len(b), nil }
 func (h *handler) guarded(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var v view
-		given, err := h.guard.admit(r, to.needs, to.method == http.MethodPost)
+		given, err := h.guard.Admit(r, to.needs, to.method == http.MethodPost)
 		q := &request{r, given, h.site}
 		if err == nil {
 			v, err = to.answer(q)

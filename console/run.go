@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
@@ -35,7 +36,7 @@ func (h *jobs) runOf(q *request) (*runPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := q.arg("run")
+	id := q.Arg("run")
 	if id == "" {
 		return nil, refusal.New(http.StatusBadRequest, "which run? Give run=NAME")
 	}
@@ -50,14 +51,14 @@ func (h *jobs) stopRun(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	j, id := h.job(s.name, q.arg("run")), q.arg("run")
+	j, id := h.job(s.name, q.Arg("run")), q.Arg("run")
 	if j == nil { // else nothing is asked of the database: it may be what hangs
 		if _, err := h.runOf(q); err != nil {
 			return nil, err
 		}
 		return nil, refusal.New(http.StatusConflict, "this console does not have the run in hand: it has ended, was interrupted, or another process has it")
 	}
-	j.stoppedBy(q.who.Name)
+	j.stoppedBy(q.Who.Name)
 	j.wait(q.Context(), shortWait)
 	return seeOther{q.at("/run", "in", s.name, "run", id)}, nil
 }
@@ -72,7 +73,7 @@ func (h *jobs) resumeRun(q *request) (view, error) {
 		return nil, refusal.New(http.StatusConflict, "the run has ended: %s", v.Ended)
 	}
 	r := v.Run
-	r.Author = q.who.Name // who goes on with it answers for what it does from now on
+	r.Author = q.Who.Name // who goes on with it answers for what it does from now on
 	j, err := h.reserve(v.at, r.ID)
 	if err != nil {
 		return nil, err
@@ -145,10 +146,10 @@ func (v *runPage) sagas(p *page) {
 }
 
 func (v *runPage) button(p *page, path, text string) {
-	if !p.may(act_) {
+	if !p.may(guard.Act) {
 		return
 	}
 	p.put("<form method=\"post\" action=\"%s\">", p.at(path))
-	p.hidden("token", p.q.token, "in", v.Source, "run", v.ID)
+	p.hidden("token", p.q.Token, "in", v.Source, "run", v.ID)
 	p.put("<button>%s</button></form>\n", text)
 }

@@ -62,7 +62,7 @@ func sagaNext(s *store.SagaRef) string {
 }
 
 func sagaAfter(q *request) (*store.SagaRef, error) {
-	text := q.arg("after")
+	text := q.Arg("after")
 	if text == "" {
 		return nil, nil
 	}
@@ -181,7 +181,7 @@ func readSaga(q *request, data bool) (*sagaPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, key := q.arg("name"), q.arg("key")
+	name, key := q.Arg("name"), q.Arg("key")
 	if key == "" {
 		return nil, refusal.New(http.StatusBadRequest, "which saga? Give name and key")
 	}

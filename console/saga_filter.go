@@ -17,9 +17,9 @@ func sagaFilters() []string {
 }
 
 func sagaSelection(q *request) (s operate.SagaSelection, err error) {
-	s = operate.SagaSelection{Name: q.arg("name"), Key: q.arg("key"), ID: q.arg("id"), Status: q.arg("status"), Stuck: q.flag("stuck"), Paused: q.flag("paused"),
-		Failing: q.flag("failing"), Step: q.arg("step"), Error: q.arg("error")}
-	if text := q.arg("older"); text != "" {
+	s = operate.SagaSelection{Name: q.Arg("name"), Key: q.Arg("key"), ID: q.Arg("id"), Status: q.Arg("status"), Stuck: q.Flag("stuck"), Paused: q.Flag("paused"),
+		Failing: q.Flag("failing"), Step: q.Arg("step"), Error: q.Arg("error")}
+	if text := q.Arg("older"); text != "" {
 		d, err := ageOf(text)
 		if err != nil {
 			return s, refusal.New(http.StatusBadRequest, "older is a time such as 90m or 2d")
@@ -53,5 +53,5 @@ func manyButton(p *page, verb, source string, names ...string) {
 }
 
 func flowsOf(q *request) operate.FlowSelection {
-	return operate.FlowSelection{Flow: q.arg("flow"), State: q.arg("state"), Overdue: q.flag("overdue")}
+	return operate.FlowSelection{Flow: q.Arg("flow"), State: q.Arg("state"), Overdue: q.Flag("overdue")}
 }

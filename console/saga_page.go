@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
@@ -59,7 +60,7 @@ func (v *sagaPage) HTML(p *page) {
 }
 
 func (v *sagaPage) button(p *page, verb operate.SagaVerb, step, occurrence string) {
-	if p.may(act_) {
+	if p.may(guard.Act) {
 		p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", ofSaga+string(verb), "in", v.Source, "name", v.Name, "key", v.Key, "step", step, "occurrence", occurrence),
 			verbTitle(ofSaga+string(verb)))
 	}
@@ -99,11 +100,11 @@ func (v *sagaPage) data(p *page) {
 		for _, step := range slices.Sorted(maps.Keys(v.Shown.Outputs)) {
 			p.put("<p>Output of %s</p>\n<pre>%s</pre>\n", step, v.Shown.Outputs[step])
 		}
-	case !p.may(payloads_):
+	case !p.may(guard.Payloads):
 		p.put("<p class=\"dim\">Hidden: you lack the right to see payloads.</p>\n")
 	default:
 		p.put("<form method=\"post\" action=\"%s\">", p.at("/saga/data"))
-		p.hidden("token", p.q.token, "in", v.Source, "name", v.Name, "key", v.Key)
+		p.hidden("token", p.q.Token, "in", v.Source, "name", v.Name, "key", v.Key)
 		p.put("<p>Hidden. <button>Show them</button> <span class=\"dim\">It is noted who looked.</span></p></form>\n")
 	}
 	p.put("</section>\n")

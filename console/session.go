@@ -10,7 +10,7 @@ type sessionPage struct {
 }
 
 func session(q *request) (view, error) {
-	return &sessionPage{q.who.Name, strings.Split(q.who.May.String(), ", "), q.token}, nil
+	return &sessionPage{q.Who.Name, strings.Split(q.Who.May.String(), ", "), q.Token}, nil
 }
 
 func (*sessionPage) Heading() string { return "Who you are" }

@@ -48,7 +48,7 @@ func (v *storyPage) known() bool {
 }
 
 func story(q *request) (view, error) {
-	asked := q.arg("q")
+	asked := q.Arg("q")
 	v, err := storyOf(q, asked)
 	if typed := strings.TrimSpace(asked); err == nil && typed != asked && !v.known() { // a key may end with a space, and so may a search
 		return storyOf(q, typed)

@@ -3,6 +3,7 @@ package console
 import (
 	"strings"
 
+	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/internal/saga/draw"
 	graph "github.com/skald-go/skald/internal/saga/plan"
@@ -57,7 +58,7 @@ func (part *storyPart) holders(p *page) {
 		p.put("<div class=\"note bad\"><p><b>Held up at %s</b>: ", part.Source)
 		p.link(m.Type, "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
 		p.put(" at the consumer %s is %s: %s</p>\n<p class=\"verbs\">", m.Consumer, m.State, spell.Cut(spell.FirstLine(m.LastError), 300))
-		if p.may(act_) {
+		if p.may(guard.Act) {
 			p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seenOf(held)), verbTitle(verb))
 		}
 		sel := selectionOf(held)
@@ -121,7 +122,7 @@ func (part *storyPart) saga(p *page, s *operate.SagaStanding) {
 	for _, d := range s.Drift {
 		p.put("<p class=\"note warn\">Drift: %s</p>\n", d)
 	}
-	switch asks := p.may(act_) && s.Style == operate.Choreographed && part.from.compensate != nil && len(s.Undo) > 0; {
+	switch asks := p.may(guard.Act) && s.Style == operate.Choreographed && part.from.compensate != nil && len(s.Undo) > 0; {
 	case asks && len(s.Refused) > 0:
 		p.put("<p class=\"note\">It cannot be compensated from here: %s</p>\n", strings.Join(s.Refused, "; "))
 	case asks:
@@ -141,7 +142,7 @@ func (part *storyPart) frees(p *page, s *operate.SagaStanding) {
 	}
 	for i, command := range s.Commands {
 		p.put("<p class=\"verbs\">")
-		if p.may(act_) && i < len(verbs) {
+		if p.may(guard.Act) && i < len(verbs) {
 			verb := ofSaga + string(verbs[i])
 			p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", verb, "in", part.Source, "name", s.Name, "key", s.Key), verbTitle(verb))
 		}

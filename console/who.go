@@ -1,6 +1,10 @@
 package console
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/skald-go/skald/console/internal/guard"
+)
 
 // A Who is somebody who asks.
 type Who struct {
@@ -13,19 +17,19 @@ type Right uint8
 
 // Rights. None includes another one, and without View nothing is answered.
 const (
-	View = Right(view_) // pages, without payloads and values of headers
-	Act  = Right(act_)  // the verbs
+	View = Right(guard.View) // pages, without payloads and values of headers
+	Act  = Right(guard.Act)  // the verbs
 	// payloads and values of headers, as Mask and MaskHeader leave them; each look is noted in skald_audit
-	Payloads = Right(payloads_)
+	Payloads = Right(guard.Payloads)
 )
 
 // who is Who for a guard; nil where that is.
-func (o *Options) who() func(*http.Request) (visitor, error) {
+func (o *Options) who() func(*http.Request) (guard.Who, error) {
 	if o.Who == nil {
 		return nil
 	}
-	return func(r *http.Request) (visitor, error) {
+	return func(r *http.Request) (guard.Who, error) {
 		who, err := o.Who(r)
-		return visitor{Name: who.Name, May: right(who.May)}, err
+		return guard.Who{Name: who.Name, May: guard.Right(who.May)}, err
 	}
 }

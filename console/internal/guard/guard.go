@@ -1,4 +1,6 @@
-package console
+// Package guard lets requests into a console: it asks who they are of, holds what that somebody may do
+// against what they need, and refuses forms that are not the console's own.
+package guard
 
 import (
 	"crypto/hmac"
@@ -19,49 +21,49 @@ import (
 	"github.com/skald-go/skald/internal/nearby"
 )
 
-// A guard lets requests in.
-type guard struct {
-	who    func(*http.Request) (visitor, error)
+// A Guard lets requests in.
+type Guard struct {
+	who    func(*http.Request) (Who, error)
 	local  string // the name of whoever is at this machine, where who is nil
 	log    *slog.Logger
 	secret []byte // of the tokens of forms
 }
 
-// newGuard is a guard that asks who; nil: it lets requests from this machine in, as local.
-func newGuard(who func(*http.Request) (visitor, error), local string, log *slog.Logger) *guard {
-	return &guard{who, local, log, []byte(rand.Text())}
+// New is a guard that asks who; nil: it lets requests from this machine in, as local.
+func New(who func(*http.Request) (Who, error), local string, log *slog.Logger) *Guard {
+	return &Guard{who, local, log, []byte(rand.Text())}
 }
 
-// A pass is what a request brings along that was let in.
-type pass struct {
-	who   visitor
-	token string     // of its forms
+// A Pass is what a request brings along that was let in.
+type Pass struct {
+	Who   Who
+	Token string     // of its forms
 	args  url.Values // of the URL, and of the form that was sent
 }
 
-func (p *pass) may(r right) bool { return p.who.May&r == r }
+func (p *Pass) May(r Right) bool { return p.Who.May&r == r }
 
-// arg is an argument of the URL, or of the form that was sent.
-func (p *pass) arg(name string) string { return p.args.Get(name) }
+// Arg is an argument of the URL, or of the form that was sent.
+func (p *Pass) Arg(name string) string { return p.args.Get(name) }
 
-// flag tells whether an argument that is on or off is on.
-func (p *pass) flag(name string) bool {
-	is := p.arg(name)
+// Flag tells whether an argument that is on or off is on.
+func (p *Pass) Flag(name string) bool {
+	is := p.Arg(name)
 	return is != "" && is != "0" && is != "false"
 }
 
-// admit lets a request in whose sender may do what it needs, beside view. One that is refused has a pass,
+// Admit lets a request in whose sender may do what it needs, beside view. One that is refused has a pass,
 // too, for its page. A form is read.
-func (g *guard) admit(r *http.Request, needs right, form bool) (p pass, err error) {
-	if p.who, err = g.whoIs(r); err != nil {
+func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p Pass, err error) {
+	if p.Who, err = g.whoIs(r); err != nil {
 		return p, err
 	}
-	p.token = g.token(p.who.Name, time.Now())
-	need := needs | view_
-	if !p.may(need) {
-		return p, refusal.New(http.StatusForbidden, "%s lacks a right for this: %s", p.who.Name, need&^p.who.May)
+	p.Token = g.token(p.Who.Name, time.Now())
+	need := needs | View
+	if !p.May(need) {
+		return p, refusal.New(http.StatusForbidden, "%s lacks a right for this: %s", p.Who.Name, need&^p.Who.May)
 	}
-	if need&^view_ != 0 && strings.TrimSpace(p.who.Name) == "" {
+	if need&^View != 0 && strings.TrimSpace(p.Who.Name) == "" {
 		return p, refusal.New(http.StatusForbidden, "who acts needs a name, which is noted: Options.Who gave none")
 	}
 	if p.args, err = url.ParseQuery(r.URL.RawQuery); err != nil { // what is left out would choose more
@@ -80,14 +82,14 @@ func (g *guard) admit(r *http.Request, needs right, form bool) (p pass, err erro
 	if given == "" {
 		given = r.Header.Get("X-Skald-Token")
 	}
-	if !g.tokenOK(p.who.Name, given) {
+	if !g.tokenOK(p.Who.Name, given) {
 		return p, refusal.New(http.StatusForbidden, "the form is from before the console started, or not the console's: go back, reload the page, and try again")
 	}
 	return p, nil
 }
 
 // readForm adds what the form says to the arguments, before those of the URL.
-func (p *pass) readForm(r *http.Request) error {
+func (p *Pass) readForm(r *http.Request) error {
 	const mostForm, form = 64 << 10, "application/x-www-form-urlencoded"
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != form && (kind != "" || r.ContentLength != 0) {
 		return refusal.New(http.StatusUnsupportedMediaType, "a POST has a body of the type %s, not %.64q", form, kind)
@@ -103,12 +105,12 @@ func (p *pass) readForm(r *http.Request) error {
 }
 
 // whoIs asks the team's login; without one, whoever is at this machine.
-func (g *guard) whoIs(r *http.Request) (visitor, error) {
+func (g *Guard) whoIs(r *http.Request) (Who, error) {
 	if g.who == nil {
 		if !nearby.Is(r) {
-			return visitor{}, refusal.New(http.StatusForbidden, "without console.Options.Who only requests from this machine, to this machine, are answered")
+			return Who{}, refusal.New(http.StatusForbidden, "without console.Options.Who only requests from this machine, to this machine, are answered")
 		}
-		return visitor{g.local, view_ | act_ | payloads_}, nil
+		return Who{g.local, View | Act | Payloads}, nil
 	}
 	who, err := g.who(r)
 	if own := new(refusal.Error); err != nil && !errors.As(err, &own) {
@@ -143,14 +145,14 @@ const tokenFor = 12 * time.Hour
 
 // token is what a form has to bring along: it tells the name that the form was made for, and is good for a
 // day.
-func (g *guard) token(name string, at time.Time) string {
+func (g *Guard) token(name string, at time.Time) string {
 	mac := hmac.New(sha256.New, g.secret)
 	// a hash takes all
 	_, _ = mac.Write([]byte(strconv.FormatInt(at.Unix()/int64(tokenFor.Seconds()), 10) + "\x00" + name))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-func (g *guard) tokenOK(name, given string) bool {
+func (g *Guard) tokenOK(name, given string) bool {
 	now := time.Now()
 	return hmac.Equal([]byte(given), []byte(g.token(name, now))) || hmac.Equal([]byte(given), []byte(g.token(name, now.Add(-tokenFor))))
 }

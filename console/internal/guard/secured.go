@@ -1,9 +1,9 @@
-package console
+package guard
 
 import "net/http"
 
-// secured answers with what keeps a browser from doing more than it should.
-func secured(next http.Handler) http.Handler {
+// Secured answers with what keeps a browser from doing more than it should.
+func Secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		head := w.Header()
 		head.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "+
