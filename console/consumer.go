@@ -13,18 +13,19 @@ import (
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/console/internal/standing"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
 )
 
 // A consumerPage is how far a consumer has come, and what it was told.
 type consumerPage struct {
-	Source     string      `json:"source"`
-	Name       string      `json:"consumer"`
-	Paused     *order      `json:"paused,omitempty"`
-	Skipped    []skipped   `json:"skipped"`
-	Partitions []partition `json:"partitions"`
-	At         *atConsumer `json:"standing,omitempty"`
+	Source     string             `json:"source"`
+	Name       string             `json:"consumer"`
+	Paused     *order             `json:"paused,omitempty"`
+	Skipped    []skipped          `json:"skipped"`
+	Partitions []partition        `json:"partitions"`
+	At         *standing.Consumer `json:"standing,omitempty"`
 	from       *source
 }
 
@@ -60,7 +61,7 @@ func consumerOf(q *request) (view, error) {
 			return v, err
 		}
 		now, err := s.stands(ctx)
-		if i := slices.IndexFunc(now.Consumers, func(c atConsumer) bool { return c.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(now.Consumers, func(c standing.Consumer) bool { return c.Name == name }); i >= 0 {
 			v.At = &now.Consumers[i]
 		}
 		if v.At == nil && len(v.Partitions) == 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/console/internal/standing"
 )
 
 // pageOfFinding is the page that lists what was found, and the filter for it; "": no page does.
@@ -36,13 +37,13 @@ func pageOfFinding(name string) (path string, filter []string) {
 }
 
 type overviewPage struct {
-	Sources []standing `json:"sources"`
-	Away    []Away     `json:"away"`
+	Sources []standing.Standing `json:"sources"`
+	Away    []Away              `json:"away"`
 }
 
 func overview(q *request) (view, error) {
-	got, away := each(q.Context(), q.sources, "", func(ctx context.Context, s *source) (standing, error) { return s.stands(ctx) })
-	v := &overviewPage{Sources: []standing{}, Away: append([]Away{}, away...)}
+	got, away := each(q.Context(), q.sources, "", func(ctx context.Context, s *source) (standing.Standing, error) { return s.stands(ctx) })
+	v := &overviewPage{Sources: []standing.Standing{}, Away: append([]Away{}, away...)}
 	for _, g := range got {
 		v.Sources = append(v.Sources, g.is)
 	}
@@ -66,7 +67,7 @@ func (v *overviewPage) HTML(p *page) {
 	}
 }
 
-func standingHTML(p *page, s *standing) {
+func standingHTML(p *page, s *standing.Standing) {
 	p.put("<section class=\"card\">\n<h2>%s</h2>\n", s.Source)
 	for _, f := range s.Findings {
 		p.put("<p class=\"note %s\"><b>%s</b> %s. ", gradeClass(f.Grade), f.Name, f.Saw)
@@ -85,8 +86,8 @@ func standingHTML(p *page, s *standing) {
 	}
 	p.put("<dl class=\"figures\">\n")
 	outbox := p.at("/outbox", "in", s.Source)
-	p.figure("to be published", about+spell.Number(s.Pending), s.oldest > time.Minute, outbox)
-	p.figure("oldest", spell.Ago(s.oldest), s.oldest > time.Minute, "")
+	p.figure("to be published", about+spell.Number(s.Pending), s.Oldest > time.Minute, outbox)
+	p.figure("oldest", spell.Ago(s.Oldest), s.Oldest > time.Minute, "")
 	p.figure("deferred", spell.Number(s.Deferred), s.Deferred > 0, outbox)
 	p.figure("parked", spell.Counted(parked), false, p.at("/parked", "in", s.Source))
 	p.figure("dead", spell.Counted(dead), dead > 0, p.at("/dead/groups", "in", s.Source))
@@ -119,7 +120,7 @@ func standingHTML(p *page, s *standing) {
 	p.put("</section>\n")
 }
 
-func consumersTable(p *page, s *standing) {
+func consumersTable(p *page, s *standing.Standing) {
 	p.table("Consumers of %s", s.Source)
 	p.put("<tr><th scope=\"col\">consumer</th><th scope=\"col\">topics</th><th scope=\"col\">heard</th><th scope=\"col\">got on</th><th scope=\"col\" class=\"n\">parked</th>" +
 		"<th scope=\"col\" class=\"n\">dead</th><th scope=\"col\" class=\"n\">quarantine</th><th scope=\"col\" class=\"n\">open calls</th></tr>\n")

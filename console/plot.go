@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/console/internal/standing"
 )
 
-const plotGap = 3 * plotEvery // nobody looked for longer: the line is broken
+const plotGap = 3 * standing.Every // nobody looked for longer: the line is broken
 
 const (
 	plotWide = 240 // units of an SVG
@@ -16,7 +17,7 @@ const (
 )
 
 // lines are the parts of a plot, as SVG has them; the highest value is at the top.
-func lines(points []point, end time.Time, value func(*point) float64) (parts []string, most float64) {
+func lines(points []standing.Point, end time.Time, value func(*standing.Point) float64) (parts []string, most float64) {
 	for i := range points {
 		most = max(most, value(&points[i]))
 	}
@@ -35,7 +36,7 @@ func lines(points []point, end time.Time, value func(*point) float64) (parts []s
 		if i > 0 && at.At.Sub(points[i-1].At) > plotGap {
 			done()
 		}
-		x, y := plotWide*(1-end.Sub(at.At).Seconds()/plotOver.Seconds()), float64(plotHigh)
+		x, y := plotWide*(1-end.Sub(at.At).Seconds()/standing.Over.Seconds()), float64(plotHigh)
 		if most > 0 {
 			y = plotHigh * (1 - value(at)/most)
 		}
@@ -46,7 +47,7 @@ func lines(points []point, end time.Time, value func(*point) float64) (parts []s
 }
 
 // plots draws the last hour, as far as somebody looked.
-func plots(p *page, s *standing) {
+func plots(p *page, s *standing.Standing) {
 	if len(s.Hour) < 2 {
 		return
 	}
@@ -54,12 +55,12 @@ func plots(p *page, s *standing) {
 	p.put("<div class=\"plots\">\n")
 	for _, plot := range []struct {
 		what  string
-		value func(*point) float64
+		value func(*standing.Point) float64
 		text  func(float64) string
 	}{
-		{"to be published", func(at *point) float64 { return float64(at.Pending) }, func(v float64) string { return spell.Number(int64(v)) }},
-		{"oldest", func(at *point) float64 { return at.OldestSeconds }, func(v float64) string { return spell.Ago(spell.Seconds(v)) }},
-		{"parked and dead", func(at *point) float64 { return float64(at.Kept) }, func(v float64) string { return spell.Counted(int64(v)) }},
+		{"to be published", func(at *standing.Point) float64 { return float64(at.Pending) }, func(v float64) string { return spell.Number(int64(v)) }},
+		{"oldest", func(at *standing.Point) float64 { return at.OldestSeconds }, func(v float64) string { return spell.Ago(spell.Seconds(v)) }},
+		{"parked and dead", func(at *standing.Point) float64 { return float64(at.Kept) }, func(v float64) string { return spell.Counted(int64(v)) }},
 	} {
 		parts, most := lines(s.Hour, end, plot.value)
 		p.put("<figure><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s in the last hour: at most %s\">", plotWide, plotHigh+2, plot.what, plot.text(most))

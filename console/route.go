@@ -10,7 +10,7 @@ import (
 // A route is a page, or what a form does.
 type route struct {
 	method, path string
-	needs        guard.Right // beside view_
+	needs        guard.Right // beside View
 	answer       func(*request) (view, error)
 }
 

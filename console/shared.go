@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/standing"
 	"github.com/skald-go/skald/store"
 )
 
@@ -59,18 +60,18 @@ func (s *shared[T]) get(ctx context.Context, read func(context.Context) (T, erro
 }
 
 // stands reads how the database of s stands, once a second for all who look.
-func (s *source) stands(ctx context.Context) (standing, error) {
-	is, at, err := s.now.get(ctx, func(ctx context.Context) (is standing, err error) {
+func (s *source) stands(ctx context.Context) (standing.Standing, error) {
+	is, at, err := s.now.get(ctx, func(ctx context.Context) (is standing.Standing, err error) {
 		status, err := s.db.Status(ctx, store.StatusQuery{Backlog: true, Outbox: true})
 		if err != nil {
 			return is, err
 		}
 		store.CountSagas(ctx, s.db, &status.Backlog)
-		return stand(s.name, &status), nil
+		return standing.Of(s.name, &status), nil
 	})
 	is.At = at
 	if err == nil {
-		is.Hour = s.hour.add(is.point())
+		is.Hour = s.hour.Add(is.Point())
 	}
 	return is, err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/standing"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -39,8 +40,8 @@ type source struct {
 	database
 	name string
 	room chan struct{} // of those who ask it at once
-	now  shared[standing]
-	hour trace
+	now  shared[standing.Standing]
+	hour standing.Trace
 }
 
 // mostAsks bounds how many requests ask a database at once: those above it find it busy.

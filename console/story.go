@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/console/internal/standing"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -141,7 +142,7 @@ func (h *hunt) look(ctx context.Context, s *source) (part storyPart, err error) 
 }
 
 // kept looks through what is kept, up to a bound, for the id or correlation. Keys an index knows.
-func (h *hunt) kept(ctx context.Context, s *source, part *storyPart, consumers []atConsumer) error {
+func (h *hunt) kept(ctx context.Context, s *source, part *storyPart, consumers []standing.Consumer) error {
 	what := store.Sought{Bare: true, Limit: pageOf, About: h.asked, Scan: mostScan}
 	got, err := s.db.List(ctx, store.List{Kept: &what})
 	if err != nil {
@@ -191,7 +192,7 @@ const mostApart = 1000 // in quarantine that are looked through
 
 const mostConsumers = 20 // whose steps are looked up
 
-func (h *hunt) steps(ctx context.Context, s *source, part *storyPart, consumers []atConsumer) error {
+func (h *hunt) steps(ctx context.Context, s *source, part *storyPart, consumers []standing.Consumer) error {
 	for _, c := range consumers[:min(mostConsumers, len(consumers))] {
 		list, err := operate.Steps(ctx, s.db, operate.StepSelection{Consumer: c.Name, Saga: h.saga, Limit: pageOf})
 		if usage := new(operate.UsageError); err != nil && !errors.As(err, &usage) {

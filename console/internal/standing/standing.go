@@ -1,4 +1,6 @@
-package console
+// Package standing says how a database stands, from what its store reads: the figures of the overview,
+// what an alert would say of them, and the last hour as far as somebody looked.
+package standing
 
 import (
 	"fmt"
@@ -12,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A standing is how a database stands: what the overview shows of it.
-type standing struct {
+// A Standing is how a database stands: what the overview shows of it.
+type Standing struct {
 	Source        string        `json:"source"`
 	Pending       int64         `json:"pending"`
 	Exact         bool          `json:"exact"` // false: Pending is an estimate
@@ -22,12 +24,12 @@ type standing struct {
 	Shards        int           `json:"shards"`
 	Free          int           `json:"shards_without_relay"`
 	Relays        []relayLine   `json:"relays"`
-	Consumers     []atConsumer  `json:"consumers"`
+	Consumers     []Consumer    `json:"consumers"`
 	Sagas         []sagasAt     `json:"sagas"` // orchestrated ones, by definition
 	Findings      []finding     `json:"findings"`
-	Hour          []point       `json:"last_hour"` // when somebody looked
+	Hour          []Point       `json:"last_hour"` // when somebody looked
 	At            time.Time     `json:"at"`        // when it was read
-	oldest        time.Duration // as OldestSeconds
+	Oldest        time.Duration `json:"-"`         // as OldestSeconds
 }
 
 type relayLine struct {
@@ -37,8 +39,8 @@ type relayLine struct {
 	ProgressSeconds float64 `json:"progress_seconds"`
 }
 
-// An atConsumer is how a consumer gets on, and what is kept for it.
-type atConsumer struct {
+// An Consumer is how a consumer gets on, and what is kept for it.
+type Consumer struct {
 	Name   string   `json:"name"`
 	Topics []string `json:"topics"`
 	// since a process of it gave a sign of life; -1: none ever did
@@ -71,10 +73,10 @@ type finding struct {
 	Remedy string      `json:"remedy"`
 }
 
-// stand is how the database of that name stands.
-func stand(name string, s *store.Status) standing {
-	out := standing{Source: name, Pending: s.Outbox.Pending, Exact: s.Outbox.Exact, Deferred: s.Outbox.Deferred, Shards: len(s.Outbox.Shards),
-		oldest: s.Outbox.Oldest, OldestSeconds: s.Outbox.Oldest.Seconds(), Relays: []relayLine{}, Consumers: []atConsumer{}, Sagas: []sagasAt{}, Findings: []finding{}}
+// Of is how the database of that name stands.
+func Of(name string, s *store.Status) Standing {
+	out := Standing{Source: name, Pending: s.Outbox.Pending, Exact: s.Outbox.Exact, Deferred: s.Outbox.Deferred, Shards: len(s.Outbox.Shards),
+		Oldest: s.Outbox.Oldest, OldestSeconds: s.Outbox.Oldest.Seconds(), Relays: []relayLine{}, Consumers: []Consumer{}, Sagas: []sagasAt{}, Findings: []finding{}}
 	for _, shard := range s.Outbox.Shards {
 		if shard.Owner == "" {
 			out.Free++
@@ -102,12 +104,12 @@ func stand(name string, s *store.Status) standing {
 	return out
 }
 
-func (s *standing) consumers(from *store.Status) {
-	at := func(name string) *atConsumer {
-		i := slices.IndexFunc(s.Consumers, func(c atConsumer) bool { return c.Name == name })
+func (s *Standing) consumers(from *store.Status) {
+	at := func(name string) *Consumer {
+		i := slices.IndexFunc(s.Consumers, func(c Consumer) bool { return c.Name == name })
 		if i < 0 {
 			i = len(s.Consumers)
-			s.Consumers = append(s.Consumers, atConsumer{Name: name, Topics: []string{}, HeardSeconds: -1})
+			s.Consumers = append(s.Consumers, Consumer{Name: name, Topics: []string{}, HeardSeconds: -1})
 		}
 		return &s.Consumers[i]
 	}
@@ -121,11 +123,11 @@ func (s *standing) consumers(from *store.Status) {
 		l.Parked, l.ParkedSeconds, l.Dead = k.Parked, k.Oldest.Seconds(), k.Dead
 		l.Conflicts, l.TooOld, l.Calls = k.Conflicts, k.TooOld, k.Calls
 	}
-	slices.SortFunc(s.Consumers, func(a, b atConsumer) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Consumers, func(a, b Consumer) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // findings go by what the alerts of deploy/prometheus go by, and the database knows.
-func (s *standing) findings(from *store.Status) {
+func (s *Standing) findings(from *store.Status) {
 	say := func(is bool, name string, grade skald.Grade, saw string, args ...any) {
 		if is {
 			s.Findings = append(s.Findings, finding{name, grade, fmt.Sprintf(saw, args...), "docs/operations.md: " + name})
@@ -136,7 +138,7 @@ func (s *standing) findings(from *store.Status) {
 		relay = skald.Failed
 	}
 	say(s.Free > 0, "SkaldRelayGone", relay, "%d of %d shards have no relay", s.Free, s.Shards)
-	say(s.oldest > time.Minute, "SkaldOutboxOld", skald.Failed, "the oldest message has waited to be published for %s", spell.Ago(s.oldest))
+	say(s.Oldest > time.Minute, "SkaldOutboxOld", skald.Failed, "the oldest message has waited to be published for %s", spell.Ago(s.Oldest))
 	say(s.Deferred > 0, "SkaldDeferred", skald.Doubtful, "the broker refused messages: %d wait", s.Deferred)
 	say(from.Retained > 9*24*time.Hour, "SkaldRetentionStalled", skald.Doubtful, "the oldest row of the outbox is %s old", spell.Ago(from.Retained))
 	for _, k := range from.Kept {
@@ -166,9 +168,9 @@ func (s *standing) findings(from *store.Status) {
 	slices.SortStableFunc(s.Findings, func(a, b finding) int { return strings.Compare(string(a.Grade), string(b.Grade)) })
 }
 
-// point is s on the plots.
-func (s *standing) point() point {
-	now := point{At: s.At, Pending: s.Pending, OldestSeconds: s.OldestSeconds}
+// Point is s on the plots.
+func (s *Standing) Point() Point {
+	now := Point{At: s.At, Pending: s.Pending, OldestSeconds: s.OldestSeconds}
 	for _, c := range s.Consumers {
 		now.Kept += c.Parked + c.Dead
 	}

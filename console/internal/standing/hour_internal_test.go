@@ -1,4 +1,4 @@
-package console
+package standing
 
 import (
 	"testing"
@@ -7,15 +7,15 @@ import (
 
 // Points are half a minute apart, and older ones than an hour are forgotten.
 func TestTrace(t *testing.T) {
-	var tr trace
+	var tr Trace
 	begin := time.Date(2026, 11, 24, 10, 0, 0, 0, time.UTC)
-	var got []point
+	var got []Point
 	for s := range 2 * 3600 {
 		if at := begin.Add(time.Duration(s) * time.Second); s < 3600+600 || s >= 3600+1800 {
-			got = tr.add(point{At: at, Pending: int64(s)})
+			got = tr.Add(Point{At: at, Pending: int64(s)})
 		}
 	}
-	if first := got[0].At.Sub(begin); len(got) > 122 || first < 3600*time.Second-plotEvery || first > 3600*time.Second+plotEvery {
+	if first := got[0].At.Sub(begin); len(got) > 122 || first < 3600*time.Second-Every || first > 3600*time.Second+Every {
 		t.Errorf("%d points, the first after %v", len(got), first)
 	}
 }
