@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
@@ -47,8 +48,8 @@ func (a actor) act(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (struct{}, error) {
-		return struct{}{}, operate.BeginRun(ctx, s.db, run)
+	_, err = source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+		return struct{}{}, operate.BeginRun(ctx, s.DB, run)
 	})
 	if err != nil {
 		a.jobs.letGo(j)
@@ -82,13 +83,13 @@ func (v *plan) changed(seen string) bool {
 func (v *plan) tellNow(q *request, reason string) (view, error) {
 	o := operate.Order{Author: q.Who.Name, Reason: reason}
 	if v.verb.about == consumers {
-		_, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (struct{}, error) { return struct{}{}, v.tell(ctx, s, o) })
+		_, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.tell(ctx, s, o) })
 		return seeOther{q.at("/consumer", "in", v.Source, "consumer", v.Request.Selection.Consumer)}, err
 	}
 	if v.verb.about == sagas {
 		c, sel := sagaChange(q, v.Verb)
-		_, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
-			r, err := operate.ChangeSagas(ctx, s.db, sel, c, o)
+		_, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
+			r, err := operate.ChangeSagas(ctx, s.DB, sel, c, o)
 			if len(r.Left) > 0 {
 				err = refusal.New(http.StatusConflict, "nothing was done: %s", r.Left[0].Why)
 			}
@@ -97,8 +98,8 @@ func (v *plan) tellNow(q *request, reason string) (view, error) {
 		return seeOther{q.at("/saga", "in", v.Source, "name", sel.Name, "key", sel.Key)}, err
 	}
 	if v.verb.about == flows {
-		_, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.CompensateReport, error) {
-			return s.compensate(ctx, wishOf(q), o)
+		_, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
+			return s.Compensate(ctx, wishOf(q), o)
 		})
 		return seeOther{q.at("/story", "q", q.Arg("key"))}, err
 	}
@@ -106,8 +107,8 @@ func (v *plan) tellNow(q *request, reason string) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (struct{}, error) {
-		_, err := operate.Admit(ctx, s.db, a, o)
+	_, err = source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+		_, err := operate.Admit(ctx, s.DB, a, o)
 		if partly := new(operate.PartlyError); errors.As(err, &partly) {
 			err = refusal.New(http.StatusConflict, "%s", partly.What)
 		}
@@ -151,7 +152,7 @@ func (v *plan) HTML(p *page) {
 	if !v.More && (v.verb.about == consumers || v.Change > 0) {
 		v.form(p)
 	}
-	p.put("<p class=\"dim\">Or type it%s:</p>\n<p><code>%s</code></p>\n</section>\n", v.at.needs(), v.Command)
+	p.put("<p class=\"dim\">Or type it%s:</p>\n<p><code>%s</code></p>\n</section>\n", v.at.Needs(), v.Command)
 	v.sample(p)
 }
 
@@ -220,7 +221,7 @@ func (v *plan) sample(p *page) {
 		apartTable(p, v.Apart)
 		p.put("<p class=\"dim\">What is in them, and what was taken instead:</p>\n")
 		for i := range v.Apart {
-			p.put("<p><code>%s</code></p>\n", lookCommand(v.at.at, v.Apart[i].Consumer, v.Apart[i].From, v.Apart[i].ID))
+			p.put("<p><code>%s</code></p>\n", lookCommand(v.at.At, v.Apart[i].Consumer, v.Apart[i].From, v.Apart[i].ID))
 		}
 		p.put("</section>\n")
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -30,8 +31,8 @@ func auditLineOf(source string, a *store.Audit) auditLine {
 }
 
 type auditPage struct {
-	Parts []auditPart `json:"sources"`
-	Away  []Away      `json:"away"`
+	Parts []auditPart   `json:"sources"`
+	Away  []source.Away `json:"away"`
 }
 
 type auditPart struct {
@@ -50,29 +51,29 @@ func audit(q *request) (view, error) {
 		return nil, err
 	}
 	words := strings.ToLower(q.Arg("has"))
-	got, away := each(q.Context(), q.sources, only, func(ctx context.Context, s *source) (auditPart, error) {
+	got, away := source.Each(q.Context(), q.sources, only, func(ctx context.Context, s *source.Source) (auditPart, error) {
 		return auditsOf(ctx, s, before, words)
 	})
-	v := &auditPage{Parts: []auditPart{}, Away: append([]Away{}, away...)}
+	v := &auditPage{Parts: []auditPart{}, Away: append([]source.Away{}, away...)}
 	for _, g := range got {
-		v.Parts = append(v.Parts, g.is)
+		v.Parts = append(v.Parts, g.Is)
 	}
 	return v, nil
 }
 
 // auditsOf reads a page; with words, those that have them among the 10,000 before.
-func auditsOf(ctx context.Context, s *source, before int64, words string) (auditPart, error) {
-	part, scan := auditPart{Source: s.name, Acts: []auditLine{}}, pageOf+1
+func auditsOf(ctx context.Context, s *source.Source, before int64, words string) (auditPart, error) {
+	part, scan := auditPart{Source: s.Name, Acts: []auditLine{}}, pageOf+1
 	if words != "" {
 		scan = mostScan
 	}
-	list, err := s.db.Audits(ctx, store.AuditQuery{Before: max(before, 0), Limit: scan})
+	list, err := s.DB.Audits(ctx, store.AuditQuery{Before: max(before, 0), Limit: scan})
 	for i := range list {
 		if len(part.Acts) == pageOf {
 			part.Next = part.Acts[pageOf-1].Number
 			break
 		}
-		a := auditLineOf(s.name, &list[i])
+		a := auditLineOf(s.Name, &list[i])
 		if words == "" || strings.Contains(strings.ToLower(a.Author+" "+a.Action+" "+a.Reason+" "+a.Consumer+" "+a.ID+" "+a.Run), words) {
 			part.Acts = append(part.Acts, a)
 		}

@@ -3,14 +3,15 @@ package console
 import (
 	"context"
 
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
 // A callsPage is calls to the outside of which it is not known what became of them.
 type callsPage struct {
-	Parts []callsPart `json:"sources"`
-	Away  []Away      `json:"away"`
+	Parts []callsPart   `json:"sources"`
+	Away  []source.Away `json:"away"`
 }
 
 type callsPart struct {
@@ -19,9 +20,9 @@ type callsPart struct {
 }
 
 func calls(q *request) (view, error) {
-	parts, away, err := partsOf(q, func(ctx context.Context, s *source) (callsPart, error) {
-		list, err := operate.UnknownCalls(ctx, s.db, s.at, pageOf)
-		return callsPart{s.name, append([]operate.UnknownCall{}, list...)}, err
+	parts, away, err := partsOf(q, func(ctx context.Context, s *source.Source) (callsPart, error) {
+		list, err := operate.UnknownCalls(ctx, s.DB, s.At, pageOf)
+		return callsPart{s.Name, append([]operate.UnknownCall{}, list...)}, err
 	})
 	return &callsPage{parts, away}, err
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/source"
 )
 
 // Options of a console. The zero value works, on this machine alone.
@@ -103,13 +104,13 @@ func newHandler(base string, sources map[string]Source, given *Options) *handler
 	if o.Actions == nil {
 		o.Actions = context.Background()
 	}
-	databases := map[string]database{}
+	databases := map[string]source.Database{}
 	for name, s := range sources {
 		databases[name] = s.is
 	}
 	shows := mask{o.Mask, o.MaskHeader}
 	h := &handler{
-		site:     &site{base, newSet(databases, o.Deadline, o.Logger), o.Logger},
+		site:     &site{base, source.New(databases, o.Deadline, o.Logger), o.Logger},
 		guard:    guard.New(o.who(), o.Local, o.Logger),
 		jobs:     newJobs(o.Actions, o.Logger),
 		messages: messagePages{shows, o.Links},
@@ -127,7 +128,7 @@ func check(base string, sources map[string]Source) error {
 		return errors.New("give at least one source")
 	}
 	for name, s := range sources {
-		if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(name) || s.is.db == nil {
+		if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(name) || s.is.DB == nil {
 			return fmt.Errorf("a source has a name of letters, digits, dots and dashes, and is made by console.Of: not %q", name)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/console/internal/standing"
 	"github.com/skald-go/skald/internal/control"
@@ -26,7 +27,7 @@ type consumerPage struct {
 	Skipped    []skipped          `json:"skipped"`
 	Partitions []partition        `json:"partitions"`
 	At         *standing.Consumer `json:"standing,omitempty"`
-	from       *source
+	from       *source.Source
 }
 
 type order struct {
@@ -55,25 +56,25 @@ func consumerOf(q *request) (view, error) {
 	if name == "" {
 		return nil, refusal.New(http.StatusBadRequest, "which consumer? Give consumer=NAME")
 	}
-	return one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (*consumerPage, error) {
+	return source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) (*consumerPage, error) {
 		v, err := readConsumer(ctx, s, name)
 		if err != nil {
 			return v, err
 		}
-		now, err := s.stands(ctx)
+		now, err := s.Stands(ctx)
 		if i := slices.IndexFunc(now.Consumers, func(c standing.Consumer) bool { return c.Name == name }); i >= 0 {
 			v.At = &now.Consumers[i]
 		}
 		if v.At == nil && len(v.Partitions) == 0 {
-			return v, refusal.New(http.StatusNotFound, "%s knows no consumer %.100q", s.name, name)
+			return v, refusal.New(http.StatusNotFound, "%s knows no consumer %.100q", s.Name, name)
 		}
 		return v, err
 	})
 }
 
-func readConsumer(ctx context.Context, s *source, name string) (*consumerPage, error) {
-	v := &consumerPage{Source: s.name, Name: name, Skipped: []skipped{}, Partitions: []partition{}, from: s}
-	known, err := s.db.Attend(ctx, store.Attend{Consumer: name})
+func readConsumer(ctx context.Context, s *source.Source, name string) (*consumerPage, error) {
+	v := &consumerPage{Source: s.Name, Name: name, Skipped: []skipped{}, Partitions: []partition{}, from: s}
+	known, err := s.DB.Attend(ctx, store.Attend{Consumer: name})
 	if err != nil {
 		return v, err
 	}
@@ -165,7 +166,7 @@ func (v *consumerPage) button(p *page, verb, fingerprint string) {
 	if p.may(guard.Act) {
 		p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", verb, "in", v.Source, "consumer", v.Name, "fingerprint", fingerprint), verbTitle(verb))
 	}
-	p.put("<code>%s</code></p>\n", inboxCommand(v.from.at, typed, "consumer", v.Name, "fingerprint", fingerprint))
+	p.put("<code>%s</code></p>\n", inboxCommand(v.from.At, typed, "consumer", v.Name, "fingerprint", fingerprint))
 }
 
 func (v *consumerPage) positions(p *page) {

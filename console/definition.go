@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 )
 
 // A definitionsPage is the definitions of orchestrated sagas that engines have noted.
 type definitionsPage struct {
 	Parts []definitionsPart `json:"sources"`
-	Away  []Away            `json:"away"`
+	Away  []source.Away     `json:"away"`
 }
 
 type definitionsPart struct {
@@ -21,9 +22,9 @@ type definitionsPart struct {
 }
 
 func definitions(q *request) (view, error) {
-	parts, away, err := partsOf(q, func(ctx context.Context, s *source) (definitionsPart, error) {
-		list, err := operate.Definitions(ctx, s.db, q.Arg("name"))
-		return definitionsPart{s.name, append([]operate.Definition{}, list...)}, err
+	parts, away, err := partsOf(q, func(ctx context.Context, s *source.Source) (definitionsPart, error) {
+		list, err := operate.Definitions(ctx, s.DB, q.Arg("name"))
+		return definitionsPart{s.Name, append([]operate.Definition{}, list...)}, err
 	})
 	return &definitionsPage{parts, away}, err
 }
@@ -87,8 +88,8 @@ func definition(q *request) (view, error) {
 		return nil, err
 	}
 	name, hash := q.Arg("name"), q.Arg("hash")
-	list, err := one(q.Context(), q.sources, s, func(ctx context.Context, s *source) ([]operate.Definition, error) {
-		return operate.Definitions(ctx, s.db, name)
+	list, err := source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) ([]operate.Definition, error) {
+		return operate.Definitions(ctx, s.DB, name)
 	})
 	if err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func definition(q *request) (view, error) {
 	for i := range list {
 		if d := &list[i]; name != "" && d.Hash == hash {
 			picture, err := d.Draw("svg")
-			return &definitionPage{s.name, *d, picture}, err
+			return &definitionPage{s.Name, *d, picture}, err
 		}
 	}
 	return nil, refusal.New(http.StatusNotFound, "no engine has noted the version %.80q of %.80q", hash, name)

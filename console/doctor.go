@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -22,12 +23,12 @@ func doctor(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &doctorPage{Source: s.name, Command: "skald doctor"}
-	if s.at != "" {
-		v.Command += " " + s.at
+	v := &doctorPage{Source: s.Name, Command: "skald doctor"}
+	if s.At != "" {
+		v.Command += " " + s.At
 	}
-	v.Findings, err = one(q.Context(), q.sources, s, func(ctx context.Context, s *source) ([]operate.Finding, error) {
-		subject, ok := s.db.(operate.Subject)
+	v.Findings, err = source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) ([]operate.Finding, error) {
+		subject, ok := s.DB.(operate.Subject)
 		if !ok {
 			return nil, &operate.UsageError{What: "its driver cannot be examined"}
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -17,8 +18,8 @@ func flowList(q *request) (view, error) {
 		return nil, err
 	}
 	what := store.TrackedQuery{Flow: q.Arg("flow"), Key: q.Arg("key"), State: q.Arg("state"), Overdue: q.Flag("overdue"), Limit: pageOf + 1}
-	list, err := listOf(q, func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {
-		return operate.TrackedSagas(ctx, s.db, what)
+	list, err := listOf(q, func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
+		return operate.TrackedSagas(ctx, s.DB, what)
 	})
 	return &flowsPage{list}, err
 }
@@ -44,7 +45,7 @@ func (v *flowsPage) verbs(p *page) func(*listedPart[operate.SagaStanding]) {
 		return nil
 	}
 	return func(part *listedPart[operate.SagaStanding]) {
-		if part.at.compensate == nil {
+		if part.at.Compensate == nil {
 			return
 		}
 		p.put("<p class=\"verbs\">")

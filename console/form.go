@@ -6,7 +6,7 @@ import "slices"
 func (p *page) filterForm(path string, names ...string) {
 	p.put("<form class=\"filter\" method=\"get\" action=\"%s\" role=\"search\">\n", p.at(path))
 	p.put("<label>source <select name=\"in\"><option value=\"\">all</option>")
-	for _, name := range p.q.sources.names {
+	for _, name := range p.q.sources.Names {
 		chosen := ""
 		if name == p.arg("in") {
 			chosen = " selected"

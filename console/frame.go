@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"net/http"
 	"time"
+
+	"github.com/skald-go/skald/console/internal/source"
 )
 
 func (q *request) framed(v view) []byte {
@@ -50,7 +52,7 @@ func stamp(name string) string {
 }
 
 // away names the sources that did not answer.
-func (p *page) away(list []Away) {
+func (p *page) away(list []source.Away) {
 	for _, a := range list {
 		p.put(`<p class="note bad" role="alert"><b>%s</b> is away: %s. The others are shown.</p>`+"\n", a.Source, a.Why)
 	}

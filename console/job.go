@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
@@ -91,13 +92,13 @@ func (h *jobs) inHand() map[string]bool {
 }
 
 // reserve makes room for a run, before anything of it is noted. It is launched or let go.
-func (h *jobs) reserve(s *source, run string) (*job, error) {
-	name := jobName(s.name, run)
+func (h *jobs) reserve(s *source.Source, run string) (*job, error) {
+	name := jobName(s.Name, run)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := 0
 	for other := range h.here {
-		if strings.HasPrefix(other, jobName(s.name, "")) {
+		if strings.HasPrefix(other, jobName(s.Name, "")) {
 			n++
 		}
 	}
@@ -105,7 +106,7 @@ func (h *jobs) reserve(s *source, run string) (*job, error) {
 	case h.here[name] != nil:
 		return nil, refusal.New(http.StatusConflict, "the run is in hand already")
 	case n >= mostJobs:
-		return nil, refusal.New(http.StatusTooManyRequests, "this console carries out %d runs in %s already: wait until one has ended, or stop one", mostJobs, s.name)
+		return nil, refusal.New(http.StatusTooManyRequests, "this console carries out %d runs in %s already: wait until one has ended, or stop one", mostJobs, s.Name)
 	case h.actions.Err() != nil:
 		return nil, refusal.New(http.StatusServiceUnavailable, "this console ends: it begins nothing any more")
 	}
@@ -126,7 +127,7 @@ func (h *jobs) letGo(j *job) {
 
 // launch carries a run out, or goes on with it, until it has ended or is stopped, whatever becomes of the
 // request.
-func (h *jobs) launch(s *source, run operate.Run, j *job) {
+func (h *jobs) launch(s *source.Source, run operate.Run, j *job) {
 	go func() {
 		defer h.letGo(j)
 		h.carry(j.ctx, s, run, j)
@@ -154,43 +155,43 @@ func (h *jobs) wait(ctx context.Context) error {
 }
 
 // carry does what a run asks for, and notes how it ended.
-func (h *jobs) carry(ctx context.Context, s *source, run operate.Run, j *job) {
-	_, err := rescued(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, s, run, j) })
+func (h *jobs) carry(ctx context.Context, s *source.Source, run operate.Run, j *job) {
+	_, err := source.Rescued(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, s, run, j) })
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
 	if err := h.note(last, ctx, s, run, j, err); err != nil {
-		h.log.WarnContext(ctx, "console: how a run ended could not be noted: go on with it", "source", s.name, "run", run.ID, "error", err)
+		h.log.WarnContext(ctx, "console: how a run ended could not be noted: go on with it", "source", s.Name, "run", run.ID, "error", err)
 	}
 }
 
-func do(ctx context.Context, s *source, run operate.Run, j *job) error {
+func do(ctx context.Context, s *source.Source, run operate.Run, j *job) error {
 	o := operate.Order{Author: run.Author, Reason: run.Reason, Run: run.ID, Progress: j.progress}
 	sel := run.Request.Selection
 	switch {
 	case run.SagaVerbOf() != "":
-		_, err := operate.ChangeSagas(ctx, s.db, *run.Request.Sagas, *run.Request.Change, o)
+		_, err := operate.ChangeSagas(ctx, s.DB, *run.Request.Sagas, *run.Request.Change, o)
 		return err
-	case run.Request.Flows != nil && s.compensateAll != nil:
-		_, err := s.compensateAll(ctx, *run.Request.Flows, o)
+	case run.Request.Flows != nil && s.CompensateAll != nil:
+		_, err := s.CompensateAll(ctx, *run.Request.Flows, o)
 		return err
 	}
 	switch run.Verb {
 	case "redrive":
 		pace := run.Request.Pace
 		pace.Run = run.ID
-		_, err := operate.Redrive(ctx, s.db, sel, pace, o)
+		_, err := operate.Redrive(ctx, s.DB, sel, pace, o)
 		return err
 	case "release":
-		_, err := operate.Release(ctx, s.db, sel, o)
+		_, err := operate.Release(ctx, s.DB, sel, o)
 		return err
 	case "drop":
-		_, err := operate.Drop(ctx, s.db, sel, run.Request.Call, o)
+		_, err := operate.Drop(ctx, s.DB, sel, run.Request.Call, o)
 		return err
 	}
 	return &operate.UsageError{What: "this console does not know the verb " + run.Verb}
 }
 
-func (h *jobs) note(ctx, ended context.Context, s *source, run operate.Run, j *job, err error) error {
+func (h *jobs) note(ctx, ended context.Context, s *source.Source, run operate.Run, j *job, err error) error {
 	j.mu.Lock()
 	by, did := j.by, j.did
 	j.mu.Unlock()
@@ -204,22 +205,22 @@ func (h *jobs) note(ctx, ended context.Context, s *source, run operate.Run, j *j
 		return nil // it noted that itself
 	case err == nil: // by what stands: others may have gone on with it, too
 		if run.Request.Flows == nil { // which are gone through again, and nothing is asked for twice
-			now, err := operate.ReadRun(ctx, s.db, run.ID)
+			now, err := operate.ReadRun(ctx, s.DB, run.ID)
 			if err != nil {
 				return err
 			}
 			did = now.Done
 		}
-		return operate.EndRun(ctx, s.db, run, fmt.Sprintf("%d of %d %s", did, run.Request.Of, things(&run.Request)))
+		return operate.EndRun(ctx, s.DB, run, fmt.Sprintf("%d of %d %s", did, run.Request.Of, things(&run.Request)))
 	case errors.As(err, &partly), errors.As(err, &usage), errors.As(err, &unsettled):
-		return operate.EndRun(ctx, s.db, run, err.Error())
+		return operate.EndRun(ctx, s.DB, run, err.Error())
 	case errors.As(err, &none):
-		return operate.EndRun(ctx, s.db, run, "nothing is left to do")
+		return operate.EndRun(ctx, s.DB, run, "nothing is left to do")
 	case by != "":
-		return operate.StopRun(ctx, s.db, run, by, "by "+by)
+		return operate.StopRun(ctx, s.DB, run, by, "by "+by)
 	case ended.Err() != nil:
-		return operate.StopRun(ctx, s.db, run, run.Author, "the console ended")
+		return operate.StopRun(ctx, s.DB, run, run.Author, "the console ended")
 	}
-	h.log.WarnContext(ctx, "console: a run was interrupted", "source", s.name, "run", run.ID, "error", err)
-	return operate.StopRun(ctx, s.db, run, run.Author, spell.Cut(err.Error(), 500))
+	h.log.WarnContext(ctx, "console: a run was interrupted", "source", s.Name, "run", run.ID, "error", err)
+	return operate.StopRun(ctx, s.DB, run, run.Author, spell.Cut(err.Error(), 500))
 }

@@ -5,15 +5,16 @@ import (
 	"strconv"
 
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
 // A keptPage is parked messages, or dead letters, of each source.
 type keptPage struct {
-	Dead  bool       `json:"dead"`
-	Parts []keptPart `json:"sources"`
-	Away  []Away     `json:"away"`
+	Dead  bool          `json:"dead"`
+	Parts []keptPart    `json:"sources"`
+	Away  []source.Away `json:"away"`
 }
 
 type keptPart struct {
@@ -42,14 +43,14 @@ func keptList(q *request, dead bool) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, away := each(q.Context(), q.sources, only, func(ctx context.Context, from *source) (operate.Page, error) {
-		return operate.Kept(ctx, from.db, s, true, operate.Peek{Limit: pageOf, Scan: mostScan})
+	got, away := source.Each(q.Context(), q.sources, only, func(ctx context.Context, from *source.Source) (operate.Page, error) {
+		return operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: pageOf, Scan: mostScan})
 	})
-	v := &keptPage{Dead: dead, Parts: []keptPart{}, Away: append([]Away{}, away...)}
+	v := &keptPage{Dead: dead, Parts: []keptPart{}, Away: append([]source.Away{}, away...)}
 	for _, g := range got {
-		part := keptPart{Source: g.name, Messages: []keptLine{}, Next: g.is.Next, Scanned: g.is.Scanned}
-		for i := range g.is.List {
-			part.Messages = append(part.Messages, keptLine{operate.MessageOf(&g.is.List[i]), operate.State(&g.is.List[i])})
+		part := keptPart{Source: g.Name, Messages: []keptLine{}, Next: g.Is.Next, Scanned: g.Is.Scanned}
+		for i := range g.Is.List {
+			part.Messages = append(part.Messages, keptLine{operate.MessageOf(&g.Is.List[i]), operate.State(&g.Is.List[i])})
 		}
 		v.Parts = append(v.Parts, part)
 	}
@@ -137,8 +138,8 @@ func (v *keptPage) part(p *page, part *keptPart) {
 
 // A groupsPage is dead letters by how they failed.
 type groupsPage struct {
-	Parts []groupsPart `json:"sources"`
-	Away  []Away       `json:"away"`
+	Parts []groupsPart  `json:"sources"`
+	Away  []source.Away `json:"away"`
 }
 
 type groupsPart struct {
@@ -157,17 +158,17 @@ func deadGroups(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, away := each(q.Context(), q.sources, only, func(ctx context.Context, from *source) (groupsPart, error) {
-		page, err := operate.Kept(ctx, from.db, s, true, operate.Peek{Limit: spell.Exact, Scan: spell.Exact + 1}) // one more tells whether there are others
+	got, away := source.Each(q.Context(), q.sources, only, func(ctx context.Context, from *source.Source) (groupsPart, error) {
+		page, err := operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: spell.Exact, Scan: spell.Exact + 1}) // one more tells whether there are others
 		var g operate.Grouping
 		for i := range page.List {
 			g.Add(&page.List[i])
 		}
-		return groupsPart{from.name, append([]operate.Group{}, g.All...), page.Next > 0}, err
+		return groupsPart{from.Name, append([]operate.Group{}, g.All...), page.Next > 0}, err
 	})
-	v := &groupsPage{Parts: []groupsPart{}, Away: append([]Away{}, away...)}
+	v := &groupsPage{Parts: []groupsPart{}, Away: append([]source.Away{}, away...)}
 	for _, g := range got {
-		v.Parts = append(v.Parts, g.is)
+		v.Parts = append(v.Parts, g.Is)
 	}
 	return v, nil
 }

@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/source"
 )
 
 // A listed page is what each source has of one kind of thing: the first of it, in its order.
 type listed[T any] struct {
 	Parts []listedPart[T] `json:"sources"`
-	Away  []Away          `json:"away"`
+	Away  []source.Away   `json:"away"`
 }
 
 type listedPart[T any] struct {
@@ -20,14 +21,14 @@ type listedPart[T any] struct {
 	Next    string `json:"next,omitempty"`
 	Scanned int    `json:"scanned,omitempty"` // that were looked at, where that ended the page
 
-	at *source
+	at *source.Source
 }
 
 // listOf asks the sources that are meant for one more than a page.
-func listOf[T any](q *request, ask func(ctx context.Context, s *source) ([]T, error)) (v listed[T], err error) {
-	v.Parts, v.Away, err = partsOf(q, func(ctx context.Context, s *source) (listedPart[T], error) {
+func listOf[T any](q *request, ask func(ctx context.Context, s *source.Source) ([]T, error)) (v listed[T], err error) {
+	v.Parts, v.Away, err = partsOf(q, func(ctx context.Context, s *source.Source) (listedPart[T], error) {
 		list, err := ask(ctx, s)
-		part := listedPart[T]{Source: s.name, Sagas: append([]T{}, list...), More: len(list) > pageOf, at: s}
+		part := listedPart[T]{Source: s.Name, Sagas: append([]T{}, list...), More: len(list) > pageOf, at: s}
 		part.Sagas = part.Sagas[:min(pageOf, len(part.Sagas))]
 		return part, err
 	})

@@ -5,14 +5,15 @@ import (
 	"net/http"
 
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/store"
 )
 
 // A locksPage is entities that transactions have locked, and keys that are reserved.
 type locksPage struct {
-	Parts []locksPart `json:"sources"`
-	Away  []Away      `json:"away"`
+	Parts []locksPart   `json:"sources"`
+	Away  []source.Away `json:"away"`
 }
 
 type locksPart struct {
@@ -55,9 +56,9 @@ func locks(q *request) (view, error) {
 	} else if space != text {
 		return nil, refusal.New(http.StatusBadRequest, "an entity has a space and a key: give both")
 	}
-	parts, away, err := partsOf(q, func(ctx context.Context, s *source) (locksPart, error) {
-		all, err := store.ListLocks(ctx, s.db, find)
-		part := locksPart{Source: s.name, Told: all.Told, Part: all.Part, Entities: []lockLine{}, Reserved: []reservedLine{},
+	parts, away, err := partsOf(q, func(ctx context.Context, s *source.Source) (locksPart, error) {
+		all, err := store.ListLocks(ctx, s.DB, find)
+		part := locksPart{Source: s.Name, Told: all.Told, Part: all.Part, Entities: []lockLine{}, Reserved: []reservedLine{},
 			More: len(all.Entities) > pageOf || len(all.Reserved) > pageOf}
 		for _, e := range all.Entities[:min(pageOf, len(all.Entities))] {
 			l := lockLine{e.Space, []byte(e.Key), e.Version, e.Holder, -1, e.Waiting, e.Unnamed}

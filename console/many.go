@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -36,7 +37,9 @@ func (v *plan) manySagas(q *request) error {
 	sel.All = !sel.Filtered()
 	look := sel
 	look.Limit = spell.Exact + 1
-	list, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) ([]operate.Saga, error) { return operate.Sagas(ctx, s.db, look) })
+	list, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) ([]operate.Saga, error) {
+		return operate.Sagas(ctx, s.DB, look)
+	})
 	if err != nil {
 		return err
 	}
@@ -48,7 +51,7 @@ func (v *plan) manySagas(q *request) error {
 		v.try(q, sel, c)
 	}
 	v.Request = operate.SagaRunOf("", sel, c, v.Selected, operate.Order{}).Request
-	v.Command = sagasCommand(v.at.at, &c, &sel)
+	v.Command = sagasCommand(v.at.At, &c, &sel)
 	return nil
 }
 
@@ -58,8 +61,8 @@ const mostTried = 100
 // try notes how many sagas a verb would change, and why it would leave the others. If that takes too long,
 // all that are selected count: each is asked again when the verb is carried out.
 func (v *plan) try(q *request, sel operate.SagaSelection, c operate.SagaChange) {
-	r, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
-		r, err := operate.ChangeSagas(ctx, s.db, sel, c, operate.Order{DryRun: true})
+	r, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
+		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
 		if partly, none := new(operate.PartlyError), new(operate.NoneError); errors.As(err, &partly) || errors.As(err, &none) {
 			err = nil
 		}
@@ -79,7 +82,7 @@ func (v *plan) try(q *request, sel operate.SagaSelection, c operate.SagaChange) 
 
 // manyFlows is the dry run of undoing all choreographed sagas that are selected.
 func (v *plan) manyFlows(q *request) error {
-	if v.at.compensate == nil {
+	if v.at.Compensate == nil {
 		return refusal.New(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
 	}
 	if q.Arg("key") != "" {
@@ -87,8 +90,8 @@ func (v *plan) manyFlows(q *request) error {
 	}
 	sel := flowsOf(q)
 	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: spell.Exact + 1}
-	list, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {
-		return operate.TrackedSagas(ctx, s.db, what)
+	list, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
+		return operate.TrackedSagas(ctx, s.DB, what)
 	})
 	if err != nil {
 		return err
@@ -98,7 +101,7 @@ func (v *plan) manyFlows(q *request) error {
 	}
 	v.counted(len(list))
 	v.Request.Flows = &sel
-	v.Command = flowsCommand(v.at.at, &sel)
+	v.Command = flowsCommand(v.at.At, &sel)
 	return nil
 }
 

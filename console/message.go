@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -37,7 +38,7 @@ type messagePage struct {
 	id       store.Identity
 	consumer string
 	sel      operate.Selection
-	at       *source
+	at       *source.Source
 	links    map[string]string
 }
 
@@ -77,42 +78,42 @@ func (m messagePages) message(q *request) (view, error) {
 }
 
 // read reads what is known of the message that the arguments name.
-func (m messagePages) read(q *request, s *source) (*messagePage, *store.Parked, error) {
-	v := &messagePage{Source: s.name, consumer: q.Arg("consumer"), id: store.Identity{Source: q.Arg("source"), ID: q.Arg("id")}, at: s, links: m.links,
+func (m messagePages) read(q *request, s *source.Source) (*messagePage, *store.Parked, error) {
+	v := &messagePage{Source: s.Name, consumer: q.Arg("consumer"), id: store.Identity{Source: q.Arg("source"), ID: q.Arg("id")}, at: s, links: m.links,
 		Headers: []string{}, Apart: []apartLine{}, Audit: []auditLine{}}
 	if v.consumer == "" || v.id.ID == "" {
 		return nil, nil, refusal.New(http.StatusBadRequest, "which message? Give consumer, source and id")
 	}
-	kept, err := one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (*store.Parked, error) { return v.read(ctx, s) })
+	kept, err := source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) (*store.Parked, error) { return v.read(ctx, s) })
 	return v, kept, err
 }
 
-func (v *messagePage) read(ctx context.Context, s *source) (*store.Parked, error) {
-	list, err := store.ListKept(ctx, s.db, store.Sought{Consumer: v.consumer, Identity: &v.id, Limit: 1})
+func (v *messagePage) read(ctx context.Context, s *source.Source) (*store.Parked, error) {
+	list, err := store.ListKept(ctx, s.DB, store.Sought{Consumer: v.consumer, Identity: &v.id, Limit: 1})
 	if err != nil {
 		return nil, err
 	}
-	seen, err := s.db.Seen(ctx, v.consumer, []store.Identity{v.id})
+	seen, err := s.DB.Seen(ctx, v.consumer, []store.Identity{v.id})
 	if err != nil {
 		return nil, err
 	}
-	apart, err := store.ListQuarantined(ctx, s.db, store.Query{Consumer: v.consumer, ID: v.id.ID, Taken: true, Bare: true})
+	apart, err := store.ListQuarantined(ctx, s.DB, store.Query{Consumer: v.consumer, ID: v.id.ID, Taken: true, Bare: true})
 	if err != nil {
 		return nil, err
 	}
-	acts, err := s.db.Audits(ctx, store.AuditQuery{Limit: 1000})
+	acts, err := s.DB.Audits(ctx, store.AuditQuery{Limit: 1000})
 	if err != nil {
 		return nil, err
 	}
 	v.Outcome, v.Reason, v.State = seen[0].Outcome.String(), seen[0].Reason, seen[0].Outcome.String()
 	for i := range apart {
 		if apart[i].Identity == v.id {
-			v.Apart = append(v.Apart, apartLineOf(s.name, &apart[i]))
+			v.Apart = append(v.Apart, apartLineOf(s.Name, &apart[i]))
 		}
 	}
 	for i := range acts {
 		if acts[i].Consumer == v.consumer && acts[i].Identity == v.id {
-			v.Audit = append(v.Audit, auditLineOf(s.name, &acts[i]))
+			v.Audit = append(v.Audit, auditLineOf(s.Name, &acts[i]))
 		}
 	}
 	if len(list) == 0 {

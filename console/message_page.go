@@ -124,7 +124,7 @@ func (v *messagePage) verbs(p *page) {
 		} else {
 			p.put(`<span class="button off" title="you may not act">%s</span> `, verbTitle(name))
 		}
-		p.put("<code>%s</code></p>\n", commandOf(v.at.at, name, &v.sel, v.Call != nil && !v.Call.Known))
+		p.put("<code>%s</code></p>\n", commandOf(v.at.At, name, &v.sel, v.Call != nil && !v.Call.Known))
 	}
 }
 

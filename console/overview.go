@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/console/internal/standing"
 )
@@ -38,14 +39,14 @@ func pageOfFinding(name string) (path string, filter []string) {
 
 type overviewPage struct {
 	Sources []standing.Standing `json:"sources"`
-	Away    []Away              `json:"away"`
+	Away    []source.Away       `json:"away"`
 }
 
 func overview(q *request) (view, error) {
-	got, away := each(q.Context(), q.sources, "", func(ctx context.Context, s *source) (standing.Standing, error) { return s.stands(ctx) })
-	v := &overviewPage{Sources: []standing.Standing{}, Away: append([]Away{}, away...)}
+	got, away := source.Each(q.Context(), q.sources, "", func(ctx context.Context, s *source.Source) (standing.Standing, error) { return s.Stands(ctx) })
+	v := &overviewPage{Sources: []standing.Standing{}, Away: append([]source.Away{}, away...)}
 	for _, g := range got {
-		v.Sources = append(v.Sources, g.is)
+		v.Sources = append(v.Sources, g.Is)
 	}
 	return v, nil
 }

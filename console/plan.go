@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -28,7 +29,7 @@ func planOf(q *request) (*plan, error) {
 	if !ok {
 		return nil, refusal.New(http.StatusBadRequest, "there is no verb %.40q", q.Arg("verb"))
 	}
-	v := &plan{Verb: does.name, Source: s.name, Does: does.does, Needs: []needsCall{}, Sample: []keptLine{}, at: s, verb: does}
+	v := &plan{Verb: does.name, Source: s.Name, Does: does.does, Needs: []needsCall{}, Sample: []keptLine{}, at: s, verb: does}
 	v.many = q.Arg("many") != "" && (does.about == sagas || does.about == flows)
 	switch {
 	case v.many && does.about == sagas:
@@ -55,7 +56,7 @@ func planOf(q *request) (*plan, error) {
 	if v.Request.Pace, err = pace(q); err != nil {
 		return nil, err
 	}
-	_, err = one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
+	_, err = source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
 	if seen := q.Arg("seen"); err == nil && q.Method == http.MethodGet && seen != "" {
 		v.Stale = seen != v.alone
 	}
@@ -78,9 +79,9 @@ func pace(q *request) (p operate.Pace, err error) {
 }
 
 // look reads what is selected: what a dry run would say, of 10,000 messages at most.
-func (v *plan) look(ctx context.Context, s *source) error {
+func (v *plan) look(ctx context.Context, s *source.Source) error {
 	sel := v.Request.Selection
-	page, err := operate.Kept(ctx, s.db, sel, true, operate.Peek{Limit: spell.Exact, Scan: 10 * spell.Exact})
+	page, err := operate.Kept(ctx, s.DB, sel, true, operate.Peek{Limit: spell.Exact, Scan: 10 * spell.Exact})
 	if err != nil {
 		return err
 	}
@@ -114,12 +115,12 @@ func (v *plan) look(ctx context.Context, s *source) error {
 	if v.Verb == "drop" && calls > 0 && !v.More {
 		err = v.unsettled(ctx, s)
 	}
-	v.Command = commandOf(s.at, v.Verb, &sel, len(v.Needs) > 0)
+	v.Command = commandOf(s.At, v.Verb, &sel, len(v.Needs) > 0)
 	return err
 }
 
-func (v *plan) unsettled(ctx context.Context, s *source) error {
-	r, err := operate.Drop(ctx, s.db, v.Request.Selection, v.Request.Call, operate.Order{DryRun: true})
+func (v *plan) unsettled(ctx context.Context, s *source.Source) error {
+	r, err := operate.Drop(ctx, s.DB, v.Request.Selection, v.Request.Call, operate.Order{DryRun: true})
 	for _, u := range r.Unsettled {
 		v.Needs = append(v.Needs, needsCall{u.ID, u.Step, u.Saga, u.Key})
 	}
@@ -137,8 +138,8 @@ func (v *plan) steer(q *request) error {
 	case "unskip":
 		verb = "resume"
 	}
-	v.Command = inboxCommand(v.at.at, verb, "consumer", v.Request.Selection.Consumer, "fingerprint", fingerprint)
-	_, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (struct{}, error) {
+	v.Command = inboxCommand(v.at.At, verb, "consumer", v.Request.Selection.Consumer, "fingerprint", fingerprint)
+	_, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		if err := v.tell(ctx, s, operate.Order{DryRun: true}); err != nil {
 			return struct{}{}, err
 		}
@@ -149,17 +150,17 @@ func (v *plan) steer(q *request) error {
 	return err
 }
 
-func (v *plan) tell(ctx context.Context, s *source, o operate.Order) error {
+func (v *plan) tell(ctx context.Context, s *source.Source, o operate.Order) error {
 	sel := &v.Request.Selection
 	switch v.Verb {
 	case "pause":
-		return operate.PauseInbox(ctx, s.db, sel.Consumer, o)
+		return operate.PauseInbox(ctx, s.DB, sel.Consumer, o)
 	case "resume":
-		return operate.ResumeInbox(ctx, s.db, sel.Consumer, o)
+		return operate.ResumeInbox(ctx, s.DB, sel.Consumer, o)
 	case "skip":
-		return operate.SkipInbox(ctx, s.db, sel.Consumer, sel.Fingerprint, o)
+		return operate.SkipInbox(ctx, s.DB, sel.Consumer, sel.Fingerprint, o)
 	}
-	return operate.UnskipInbox(ctx, s.db, sel.Consumer, sel.Fingerprint, o)
+	return operate.UnskipInbox(ctx, s.DB, sel.Consumer, sel.Fingerprint, o)
 }
 
 // admission is the dry run of admitting messages in quarantine.
@@ -168,14 +169,14 @@ func (v *plan) admission(q *request) error {
 	if err != nil {
 		return err
 	}
-	v.Command = admitCommand(v.at.at, &a, q.Arg("why"))
-	_, err = one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (struct{}, error) {
-		r, err := operate.Admit(ctx, s.db, a, operate.Order{DryRun: true})
+	v.Command = admitCommand(v.at.At, &a, q.Arg("why"))
+	_, err = source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+		r, err := operate.Admit(ctx, s.DB, a, operate.Order{DryRun: true})
 		v.Selected, v.Change, v.More = r.Selected, r.Selected, r.Selected > operate.AdmitsAtOnce
 		sum := sha256.New()
 		for i := range r.Chosen {
 			if i < 10 {
-				v.Apart = append(v.Apart, apartLineOf(s.name, &r.Chosen[i]))
+				v.Apart = append(v.Apart, apartLineOf(s.Name, &r.Chosen[i]))
 			}
 			fmt.Fprintln(sum, r.Chosen[i].Number)
 		}

@@ -11,15 +11,16 @@ import (
 	"strconv"
 
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 )
 
 // sagaPlan is the dry run of a verb on one saga.
 func (v *plan) sagaPlan(q *request) error {
 	c, sel := sagaChange(q, v.Verb)
-	v.Command = sagaCommand(v.at.at, &c, &sel)
-	r, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.SagaReport, error) {
-		was, err := operate.ReadSaga(ctx, s.db, sel.Name, sel.Key)
+	v.Command = sagaCommand(v.at.At, &c, &sel)
+	r, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
+		was, err := operate.ReadSaga(ctx, s.DB, sel.Name, sel.Key)
 		if err != nil {
 			return operate.SagaReport{}, err
 		}
@@ -28,7 +29,7 @@ func (v *plan) sagaPlan(q *request) error {
 		if c.Verb == operate.CompleteSaga && c.Data == nil {
 			c.Data = json.RawMessage("null") // its form asks for it
 		}
-		r, err := operate.ChangeSagas(ctx, s.db, sel, c, operate.Order{DryRun: true})
+		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
 		if partly := new(operate.PartlyError); errors.As(err, &partly) {
 			err = nil
 		}
@@ -55,13 +56,13 @@ func wishOf(q *request) operate.Wish {
 
 // compensation is the dry run of undoing a choreographed saga.
 func (v *plan) compensation(q *request) error {
-	if v.at.compensate == nil {
+	if v.at.Compensate == nil {
 		return refusal.New(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
 	}
 	w := wishOf(q)
-	v.Command = compensateCommand(v.at.at, w)
-	r, err := one(q.Context(), q.sources, v.at, func(ctx context.Context, s *source) (operate.CompensateReport, error) {
-		return s.compensate(ctx, w, operate.Order{DryRun: true})
+	v.Command = compensateCommand(v.at.At, w)
+	r, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
+		return s.Compensate(ctx, w, operate.Order{DryRun: true})
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -29,7 +30,7 @@ type plan struct {
 	Request operate.RunRequest `json:"request"`
 
 	*failure // what Changed and Missing say, as a problem
-	at       *source
+	at       *source.Source
 	verb     verb
 	many     bool   // all sagas that a filter chooses, not one of them
 	tried    bool   // each of them was asked whether the verb applies to it

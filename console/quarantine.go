@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/store"
 )
@@ -44,7 +45,7 @@ func some(t time.Time) *time.Time {
 
 type quarantinePage struct {
 	Parts []quarantinePart `json:"sources"`
-	Away  []Away           `json:"away"`
+	Away  []source.Away    `json:"away"`
 }
 
 type quarantinePart struct {
@@ -72,21 +73,21 @@ func quarantine(q *request) (view, error) {
 	default:
 		return nil, refusal.New(http.StatusBadRequest, "why is conflict or too-old")
 	}
-	got, away := each(q.Context(), q.sources, only, func(ctx context.Context, s *source) (quarantinePart, error) {
-		part := quarantinePart{Source: s.name, Messages: []apartLine{}}
-		list, err := store.ListQuarantined(ctx, s.db, what)
+	got, away := source.Each(q.Context(), q.sources, only, func(ctx context.Context, s *source.Source) (quarantinePart, error) {
+		part := quarantinePart{Source: s.Name, Messages: []apartLine{}}
+		list, err := store.ListQuarantined(ctx, s.DB, what)
 		for i := range list {
 			if i == pageOf {
 				part.Next = list[i-1].Number
 				break
 			}
-			part.Messages = append(part.Messages, apartLineOf(s.name, &list[i]))
+			part.Messages = append(part.Messages, apartLineOf(s.Name, &list[i]))
 		}
 		return part, err
 	})
-	v := &quarantinePage{Parts: []quarantinePart{}, Away: append([]Away{}, away...)}
+	v := &quarantinePage{Parts: []quarantinePart{}, Away: append([]source.Away{}, away...)}
 	for _, g := range got {
-		v.Parts = append(v.Parts, g.is)
+		v.Parts = append(v.Parts, g.Is)
 	}
 	return v, nil
 }

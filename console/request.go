@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -23,7 +24,7 @@ const (
 // A site is what all pages of a console have in common.
 type site struct {
 	base    string // the path of its URLs
-	sources *set
+	sources *source.Set
 	log     *slog.Logger // what the console failed at
 }
 
@@ -50,7 +51,7 @@ type request struct {
 }
 
 // source is the one that the argument "in" names.
-func (q *request) source() (*source, error) { return q.sources.find(q.Arg("in")) }
+func (q *request) source() (*source.Source, error) { return q.sources.Find(q.Arg("in")) }
 
 // only is the source that the pages of several are narrowed to; "": all.
 func (q *request) only() (string, error) {
@@ -61,19 +62,19 @@ func (q *request) only() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.name, nil
+	return s.Name, nil
 }
 
 // partsOf asks the sources that are meant. Neither list is nil.
-func partsOf[T any](q *request, ask func(ctx context.Context, s *source) (T, error)) (parts []T, away []Away, err error) {
+func partsOf[T any](q *request, ask func(ctx context.Context, s *source.Source) (T, error)) (parts []T, away []source.Away, err error) {
 	only, err := q.only()
 	if err != nil {
 		return nil, nil, err
 	}
-	got, gone := each(q.Context(), q.sources, only, ask)
-	parts, away = make([]T, len(got)), append([]Away{}, gone...)
+	got, gone := source.Each(q.Context(), q.sources, only, ask)
+	parts, away = make([]T, len(got)), append([]source.Away{}, gone...)
 	for i := range got {
-		parts[i] = got[i].is
+		parts[i] = got[i].Is
 	}
 	return parts, away, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
@@ -16,7 +17,7 @@ type runPage struct {
 	Source string `json:"source"`
 	operate.Run
 	Here bool `json:"in_hand"` // this console carries it out at this moment
-	at   *source
+	at   *source.Source
 }
 
 func (v *runPage) Heading() string { return runTitle(&v.Run) + " " + v.ID }
@@ -40,9 +41,11 @@ func (h *jobs) runOf(q *request) (*runPage, error) {
 	if id == "" {
 		return nil, refusal.New(http.StatusBadRequest, "which run? Give run=NAME")
 	}
-	here := h.job(s.name, id) != nil // first: one that ends meanwhile is read as ended
-	r, err := one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (operate.Run, error) { return operate.ReadRun(ctx, s.db, id) })
-	return &runPage{s.name, r, here && r.Ended == "", s}, err
+	here := h.job(s.Name, id) != nil // first: one that ends meanwhile is read as ended
+	r, err := source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) (operate.Run, error) {
+		return operate.ReadRun(ctx, s.DB, id)
+	})
+	return &runPage{s.Name, r, here && r.Ended == "", s}, err
 }
 
 // stopRun interrupts a run that this console has in hand.
@@ -51,7 +54,7 @@ func (h *jobs) stopRun(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	j, id := h.job(s.name, q.Arg("run")), q.Arg("run")
+	j, id := h.job(s.Name, q.Arg("run")), q.Arg("run")
 	if j == nil { // else nothing is asked of the database: it may be what hangs
 		if _, err := h.runOf(q); err != nil {
 			return nil, err
@@ -60,7 +63,7 @@ func (h *jobs) stopRun(q *request) (view, error) {
 	}
 	j.stoppedBy(q.Who.Name)
 	j.wait(q.Context(), shortWait)
-	return seeOther{q.at("/run", "in", s.name, "run", id)}, nil
+	return seeOther{q.at("/run", "in", s.Name, "run", id)}, nil
 }
 
 // resumeRun goes on with a run that was interrupted.

@@ -4,15 +4,16 @@ import (
 	"context"
 	"slices"
 
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
 // A runsPage lists the last bulk actions, and how far they are.
 type runsPage struct {
-	Runs []runPage  `json:"runs"`
-	Next []runsNext `json:"next,omitempty"`
-	Away []Away     `json:"away"`
+	Runs []runPage     `json:"runs"`
+	Next []runsNext    `json:"next,omitempty"`
+	Away []source.Away `json:"away"`
 }
 
 // A runsNext is where earlier runs of a source begin.
@@ -39,18 +40,18 @@ func (h *jobs) runs(q *request) (view, error) {
 		return nil, err
 	}
 	here := h.inHand() // first: one that ends meanwhile is read as ended
-	got, away := each(q.Context(), q.sources, only, func(ctx context.Context, s *source) (out runsRead, err error) {
-		out.runs, out.next, err = operate.ReadRuns(ctx, s.db, before, runsWithin)
+	got, away := source.Each(q.Context(), q.sources, only, func(ctx context.Context, s *source.Source) (out runsRead, err error) {
+		out.runs, out.next, err = operate.ReadRuns(ctx, s.DB, before, runsWithin)
 		return out, err
 	})
-	v := &runsPage{Runs: []runPage{}, Away: append([]Away{}, away...)}
+	v := &runsPage{Runs: []runPage{}, Away: append([]source.Away{}, away...)}
 	for _, g := range got {
-		if g.is.next > 0 {
-			v.Next = append(v.Next, runsNext{g.name, g.is.next})
+		if g.Is.next > 0 {
+			v.Next = append(v.Next, runsNext{g.Name, g.Is.next})
 		}
-		for _, r := range g.is.runs {
+		for _, r := range g.Is.runs {
 			r.Request = r.Request.WithoutData()
-			v.Runs = append(v.Runs, runPage{g.name, r, here[jobName(g.name, r.ID)] && r.Ended == "", g.source})
+			v.Runs = append(v.Runs, runPage{g.Name, r, here[jobName(g.Name, r.ID)] && r.Ended == "", g.Source})
 		}
 	}
 	slices.SortStableFunc(v.Runs, func(a, b runPage) int { return b.Begun.Compare(a.Begun) })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -28,9 +29,9 @@ func sagaList(q *request) (view, error) {
 		return nil, err
 	}
 	v := &sagasPage{}
-	v.Parts, v.Away, err = partsOf(q, func(ctx context.Context, s *source) (listedPart[operate.Saga], error) {
-		list, err := operate.SagasAfter(ctx, s.db, sel, after, operate.Peek{Limit: pageOf, Scan: mostSagas})
-		return listedPart[operate.Saga]{Source: s.name, Sagas: append([]operate.Saga{}, list.List...), More: list.Next != nil,
+	v.Parts, v.Away, err = partsOf(q, func(ctx context.Context, s *source.Source) (listedPart[operate.Saga], error) {
+		list, err := operate.SagasAfter(ctx, s.DB, sel, after, operate.Peek{Limit: pageOf, Scan: mostSagas})
+		return listedPart[operate.Saga]{Source: s.Name, Sagas: append([]operate.Saga{}, list.List...), More: list.Next != nil,
 			Next: sagaNext(list.Next), Scanned: list.Scanned, at: s}, err
 	})
 	return v, err
@@ -162,7 +163,7 @@ type sagaPage struct {
 	Shown     *shownSaga `json:"data,omitempty"`
 	picture   string     // SVG; "": no engine has noted its definition
 	forward   bool       // it cannot turn back any more
-	at        *source
+	at        *source.Source
 }
 
 // A shownSaga is the input and the outputs that somebody asked for, which is noted.
@@ -185,12 +186,12 @@ func readSaga(q *request, data bool) (*sagaPage, error) {
 	if key == "" {
 		return nil, refusal.New(http.StatusBadRequest, "which saga? Give name and key")
 	}
-	return one(q.Context(), q.sources, s, func(ctx context.Context, s *source) (*sagaPage, error) {
-		r, err := operate.ReadSaga(ctx, s.db, name, key)
+	return source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) (*sagaPage, error) {
+		r, err := operate.ReadSaga(ctx, s.DB, name, key)
 		if err != nil {
 			return nil, err
 		}
-		v := &sagaPage{Source: s.name, SagaDetail: r.Detail(data), Explained: r.Explain(s.at), at: s, forward: r.TurnsBack() != ""}
+		v := &sagaPage{Source: s.Name, SagaDetail: r.Detail(data), Explained: r.Explain(s.At), at: s, forward: r.TurnsBack() != ""}
 		v.picture, err = r.Draw("svg")
 		if none := new(operate.NoneError); errors.As(err, &none) {
 			err = nil

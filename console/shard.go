@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
@@ -12,8 +13,8 @@ import (
 // A shardsPage is the outbox of each source: its shards, who publishes them, and how long the oldest row
 // waits.
 type shardsPage struct {
-	Parts []shardsPart `json:"sources"`
-	Away  []Away       `json:"away"`
+	Parts []shardsPart  `json:"sources"`
+	Away  []source.Away `json:"away"`
 }
 
 type shardsPart struct {
@@ -54,9 +55,9 @@ type rowLine struct {
 const oldestRows = 20
 
 func shards(q *request) (view, error) {
-	parts, away, err := partsOf(q, func(ctx context.Context, s *source) (shardsPart, error) {
-		o, err := operate.Status(ctx, s.db)
-		part := shardsPart{Source: s.name, Pending: o.Pending, Exact: o.Exact, OldestSeconds: o.Oldest.Seconds(), Deferred: o.Deferred,
+	parts, away, err := partsOf(q, func(ctx context.Context, s *source.Source) (shardsPart, error) {
+		o, err := operate.Status(ctx, s.DB)
+		part := shardsPart{Source: s.Name, Pending: o.Pending, Exact: o.Exact, OldestSeconds: o.Oldest.Seconds(), Deferred: o.Deferred,
 			Shards: []shardLine{}, Rows: []rowLine{}}
 		for _, shard := range o.Shards {
 			part.Shards = append(part.Shards, shardLine{shard.Shard, shard.Owner, shard.Epoch, shard.Pending})
@@ -64,9 +65,9 @@ func shards(q *request) (view, error) {
 		if err != nil {
 			return part, err
 		}
-		rows, err := store.ListWaiting(ctx, s.db, oldestRows)
+		rows, err := store.ListWaiting(ctx, s.DB, oldestRows)
 		if err != nil { // an app may not read the outbox; the shards are shown in any case
-			part.Unread = q.sources.why(ctx, s.name, err)
+			part.Unread = q.sources.Why(ctx, s.Name, err)
 		}
 		for i := range rows {
 			part.Rows = append(part.Rows, rowLineOf(&rows[i]))

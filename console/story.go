@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/console/internal/standing"
 	"github.com/skald-go/skald/operate"
@@ -19,10 +20,10 @@ import (
 
 // A storyPage is all that the sources know of a key, an id or a correlation: the story of one order.
 type storyPage struct {
-	Asked string      `json:"asked"`
-	Parts []storyPart `json:"sources"`
-	Away  []Away      `json:"away"`
-	Line  []event     `json:"timeline"`
+	Asked string        `json:"asked"`
+	Parts []storyPart   `json:"sources"`
+	Away  []source.Away `json:"away"`
+	Line  []event       `json:"timeline"`
 }
 
 // A storyPart is what one source knows.
@@ -40,7 +41,7 @@ type storyPart struct {
 	// Cut: there are more messages of the key than are shown, or more in quarantine than were looked through.
 	Cut bool `json:"cut"`
 
-	from *source
+	from *source.Source
 	held []store.Parked
 }
 
@@ -58,7 +59,7 @@ func story(q *request) (view, error) {
 }
 
 func storyOf(q *request, asked string) (*storyPage, error) {
-	v := &storyPage{Asked: asked, Parts: []storyPart{}, Away: []Away{}, Line: []event{}}
+	v := &storyPage{Asked: asked, Parts: []storyPart{}, Away: []source.Away{}, Line: []event{}}
 	if strings.TrimSpace(v.Asked) == "" {
 		return nil, refusal.New(http.StatusBadRequest, "what is looked for? Give a key, an id or a correlation")
 	}
@@ -69,8 +70,8 @@ func storyOf(q *request, asked string) (*storyPage, error) {
 	if err != nil {
 		key = []byte(v.Asked) // it only begins as one in base64 does
 	}
-	sagas, away := each(q.Context(), q.sources, "", func(ctx context.Context, s *source) ([]operate.SagaStanding, error) {
-		return operate.SagaStandings(ctx, s.db, string(key), s.at)
+	sagas, away := source.Each(q.Context(), q.sources, "", func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
+		return operate.SagaStandings(ctx, s.DB, string(key), s.At)
 	})
 	v.Away = append(v.Away, away...)
 	gone := map[string]bool{} // they are not waited for once more
@@ -80,31 +81,31 @@ func storyOf(q *request, asked string) (*storyPage, error) {
 	hunt := &hunt{asked: v.Asked, saga: string(key), keys: [][]byte{key}}
 	of := map[string][]operate.SagaStanding{}
 	for _, g := range sagas {
-		of[g.name] = g.is
-		for i := range g.is {
-			hunt.keys = append(hunt.keys, g.is[i].Keys...)
+		of[g.Name] = g.Is
+		for i := range g.Is {
+			hunt.keys = append(hunt.keys, g.Is[i].Keys...)
 		}
 	}
 	slices.SortFunc(hunt.keys, bytes.Compare)
 	hunt.keys = slices.CompactFunc(hunt.keys, bytes.Equal)
-	parts, away := each(q.Context(), q.sources, "", func(ctx context.Context, s *source) (storyPart, error) {
-		if gone[s.name] {
-			return storyPart{}, errBusy // it is named already
+	parts, away := source.Each(q.Context(), q.sources, "", func(ctx context.Context, s *source.Source) (storyPart, error) {
+		if gone[s.Name] {
+			return storyPart{}, source.ErrBusy // it is named already
 		}
 		part, err := hunt.look(ctx, s)
 		if err == nil {
-			hunt.outbox(ctx, s, &part, func(err error) string { return q.sources.why(ctx, s.name, err) })
+			hunt.outbox(ctx, s, &part, func(err error) string { return q.sources.Why(ctx, s.Name, err) })
 		}
 		return part, err
 	})
 	for _, a := range away {
-		if !slices.ContainsFunc(v.Away, func(b Away) bool { return a.Source == b.Source }) {
+		if !slices.ContainsFunc(v.Away, func(b source.Away) bool { return a.Source == b.Source }) {
 			v.Away = append(v.Away, a)
 		}
 	}
 	for _, g := range parts {
-		g.is.Sagas = append([]operate.SagaStanding{}, of[g.name]...)
-		v.Parts = append(v.Parts, g.is)
+		g.Is.Sagas = append([]operate.SagaStanding{}, of[g.Name]...)
+		v.Parts = append(v.Parts, g.Is)
 	}
 	v.Line = timeline(v.Parts)
 	return v, nil
@@ -122,10 +123,10 @@ func (h *hunt) means(m *skald.Message) bool {
 		m.Key != nil && slices.ContainsFunc(h.keys, func(key []byte) bool { return bytes.Equal(key, m.Key) })
 }
 
-func (h *hunt) look(ctx context.Context, s *source) (part storyPart, err error) {
-	part = storyPart{Source: s.name, Kept: []keptLine{}, Apart: []apartLine{}, Steps: []operate.SagaStep{},
+func (h *hunt) look(ctx context.Context, s *source.Source) (part storyPart, err error) {
+	part = storyPart{Source: s.Name, Kept: []keptLine{}, Apart: []apartLine{}, Steps: []operate.SagaStep{},
 		Outbox: []rowLine{}, from: s}
-	now, err := s.stands(ctx)
+	now, err := s.Stands(ctx)
 	if err == nil {
 		err = h.kept(ctx, s, &part, now.Consumers)
 	}
@@ -142,9 +143,9 @@ func (h *hunt) look(ctx context.Context, s *source) (part storyPart, err error) 
 }
 
 // kept looks through what is kept, up to a bound, for the id or correlation. Keys an index knows.
-func (h *hunt) kept(ctx context.Context, s *source, part *storyPart, consumers []standing.Consumer) error {
+func (h *hunt) kept(ctx context.Context, s *source.Source, part *storyPart, consumers []standing.Consumer) error {
 	what := store.Sought{Bare: true, Limit: pageOf, About: h.asked, Scan: mostScan}
-	got, err := s.db.List(ctx, store.List{Kept: &what})
+	got, err := s.DB.List(ctx, store.List{Kept: &what})
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (h *hunt) kept(ctx context.Context, s *source, part *storyPart, consumers [
 			if c.Parked+c.Dead == 0 {
 				continue
 			}
-			list, err := store.ListKept(ctx, s.db, store.Sought{Consumer: c.Name, Key: key, Bare: true, Limit: pageOf + 1})
+			list, err := store.ListKept(ctx, s.DB, store.Sought{Consumer: c.Name, Key: key, Bare: true, Limit: pageOf + 1})
 			if err != nil {
 				return err
 			}
@@ -169,10 +170,10 @@ func (h *hunt) kept(ctx context.Context, s *source, part *storyPart, consumers [
 }
 
 // apart looks the id up in quarantine, and looks through the first ones for the keys and the correlation.
-func (h *hunt) apart(ctx context.Context, s *source, part *storyPart) error {
+func (h *hunt) apart(ctx context.Context, s *source.Source, part *storyPart) error {
 	seen := map[int64]bool{}
 	for _, q := range []store.Query{{ID: h.asked, Bare: true, Limit: pageOf}, {Bare: true, Limit: mostApart}} {
-		list, err := store.ListQuarantined(ctx, s.db, q)
+		list, err := store.ListQuarantined(ctx, s.DB, q)
 		if err != nil {
 			return err
 		}
@@ -180,7 +181,7 @@ func (h *hunt) apart(ctx context.Context, s *source, part *storyPart) error {
 			one := &list[i]
 			if (q.ID != "" || h.means(&one.Message)) && !seen[one.Number] && len(part.Apart) < pageOf {
 				seen[one.Number] = true
-				part.Apart = append(part.Apart, apartLineOf(s.name, one))
+				part.Apart = append(part.Apart, apartLineOf(s.Name, one))
 			}
 		}
 		part.Cut = part.Cut || len(list) == q.Limit
@@ -192,9 +193,9 @@ const mostApart = 1000 // in quarantine that are looked through
 
 const mostConsumers = 20 // whose steps are looked up
 
-func (h *hunt) steps(ctx context.Context, s *source, part *storyPart, consumers []standing.Consumer) error {
+func (h *hunt) steps(ctx context.Context, s *source.Source, part *storyPart, consumers []standing.Consumer) error {
 	for _, c := range consumers[:min(mostConsumers, len(consumers))] {
-		list, err := operate.Steps(ctx, s.db, operate.StepSelection{Consumer: c.Name, Saga: h.saga, Limit: pageOf})
+		list, err := operate.Steps(ctx, s.DB, operate.StepSelection{Consumer: c.Name, Saga: h.saga, Limit: pageOf})
 		if usage := new(operate.UsageError); err != nil && !errors.As(err, &usage) {
 			return err
 		}

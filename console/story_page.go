@@ -62,7 +62,7 @@ func (part *storyPart) holders(p *page) {
 			p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seenOf(held)), verbTitle(verb))
 		}
 		sel := selectionOf(held)
-		p.put("<code>%s</code></p></div>\n", commandOf(part.from.at, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
+		p.put("<code>%s</code></p></div>\n", commandOf(part.from.At, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
 	}
 	if len(part.Apart) > 0 {
 		p.put("<section class=\"card\"><h2>In quarantine at %s</h2>\n", part.Source)
@@ -122,7 +122,7 @@ func (part *storyPart) saga(p *page, s *operate.SagaStanding) {
 	for _, d := range s.Drift {
 		p.put("<p class=\"note warn\">Drift: %s</p>\n", d)
 	}
-	switch asks := p.may(guard.Act) && s.Style == operate.Choreographed && part.from.compensate != nil && len(s.Undo) > 0; {
+	switch asks := p.may(guard.Act) && s.Style == operate.Choreographed && part.from.Compensate != nil && len(s.Undo) > 0; {
 	case asks && len(s.Refused) > 0:
 		p.put("<p class=\"note\">It cannot be compensated from here: %s</p>\n", strings.Join(s.Refused, "; "))
 	case asks:

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 
+	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
@@ -13,8 +14,8 @@ const mostRows = 1000
 
 // outbox looks for what a source has written and not published: no consumer can know of it. An app may not
 // read the outbox; all else is told in any case.
-func (h *hunt) outbox(ctx context.Context, s *source, part *storyPart, why func(error) string) {
-	rows, err := operate.Unpublished(ctx, s.db, h.asked, h.keys, mostRows)
+func (h *hunt) outbox(ctx context.Context, s *source.Source, part *storyPart, why func(error) string) {
+	rows, err := operate.Unpublished(ctx, s.DB, h.asked, h.keys, mostRows)
 	if err != nil {
 		part.Unread = why(err)
 	}

@@ -1,4 +1,4 @@
-package console
+package source
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // unanswered is the refusal of a page that only one source could answer.
-func (t *set) unanswered(ctx context.Context, name string, err error) error {
+func (t *Set) unanswered(ctx context.Context, name string, err error) error {
 	var told *refusal.Error
 	var usage *operate.UsageError
 	var none *operate.NoneError
@@ -28,14 +28,14 @@ func (t *set) unanswered(ctx context.Context, name string, err error) error {
 	case errors.As(err, &unknown):
 		return refusal.New(http.StatusNotFound, "%s", unknown.Error())
 	}
-	return refusal.New(http.StatusServiceUnavailable, "%s: %s", name, t.why(ctx, name, err))
+	return refusal.New(http.StatusServiceUnavailable, "%s: %s", name, t.Why(ctx, name, err))
 }
 
-// why says what to show of an error of a source. What a server said may hold names that are nobody's
+// Why says what to show of an error of a source. What a server said may hold names that are nobody's
 // business: it goes to the log.
-func (t *set) why(ctx context.Context, name string, err error) string {
+func (t *Set) Why(ctx context.Context, name string, err error) string {
 	switch {
-	case errors.Is(err, errBusy):
+	case errors.Is(err, ErrBusy):
 		return "busy: too many pages ask it at once"
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("no answer within %v", t.deadline)

@@ -1,4 +1,4 @@
-package console
+package source
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func (s *shared[T]) get(ctx context.Context, read func(context.Context) (T, erro
 		}
 		go func() {
 			defer stop()
-			is, err := rescued(apart, read)
+			is, err := Rescued(apart, read)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.is, s.err, s.at = is, err, time.Now()
@@ -59,15 +59,15 @@ func (s *shared[T]) get(ctx context.Context, read func(context.Context) (T, erro
 	}
 }
 
-// stands reads how the database of s stands, once a second for all who look.
-func (s *source) stands(ctx context.Context) (standing.Standing, error) {
+// Stands reads how the database of s stands, once a second for all who look.
+func (s *Source) Stands(ctx context.Context) (standing.Standing, error) {
 	is, at, err := s.now.get(ctx, func(ctx context.Context) (is standing.Standing, err error) {
-		status, err := s.db.Status(ctx, store.StatusQuery{Backlog: true, Outbox: true})
+		status, err := s.DB.Status(ctx, store.StatusQuery{Backlog: true, Outbox: true})
 		if err != nil {
 			return is, err
 		}
-		store.CountSagas(ctx, s.db, &status.Backlog)
-		return standing.Of(s.name, &status), nil
+		store.CountSagas(ctx, s.DB, &status.Backlog)
+		return standing.Of(s.Name, &status), nil
 	})
 	is.At = at
 	if err == nil {
