@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
@@ -41,17 +42,17 @@ type auditPart struct {
 	Next   int64       `json:"next,omitempty"` // the "before" of the page of earlier ones
 }
 
-func audit(q *request) (view, error) {
-	only, err := q.only()
+func audit(q *page.Request) (page.View, error) {
+	only, err := q.Only()
 	if err != nil {
 		return nil, err
 	}
-	before, err := number64(q, "before")
+	before, err := page.Place(q, "before")
 	if err != nil {
 		return nil, err
 	}
 	words := strings.ToLower(q.Arg("has"))
-	got, away := source.Each(q.Context(), q.sources, only, func(ctx context.Context, s *source.Source) (auditPart, error) {
+	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, s *source.Source) (auditPart, error) {
 		return auditsOf(ctx, s, before, words)
 	})
 	v := &auditPage{Parts: []auditPart{}, Away: append([]source.Away{}, away...)}
@@ -63,14 +64,14 @@ func audit(q *request) (view, error) {
 
 // auditsOf reads a page; with words, those that have them among the 10,000 before.
 func auditsOf(ctx context.Context, s *source.Source, before int64, words string) (auditPart, error) {
-	part, scan := auditPart{Source: s.Name, Acts: []auditLine{}}, pageOf+1
+	part, scan := auditPart{Source: s.Name, Acts: []auditLine{}}, page.Rows+1
 	if words != "" {
-		scan = mostScan
+		scan = page.Scan
 	}
 	list, err := s.DB.Audits(ctx, store.AuditQuery{Before: max(before, 0), Limit: scan})
 	for i := range list {
-		if len(part.Acts) == pageOf {
-			part.Next = part.Acts[pageOf-1].Number
+		if len(part.Acts) == page.Rows {
+			part.Next = part.Acts[page.Rows-1].Number
 			break
 		}
 		a := auditLineOf(s.Name, &list[i])
@@ -86,23 +87,23 @@ func auditsOf(ctx context.Context, s *source.Source, before int64, words string)
 
 func (*auditPage) Heading() string { return "What operators did" }
 
-func (v *auditPage) HTML(p *page) {
-	p.away(v.Away)
-	p.filterForm("/audit", "has")
+func (v *auditPage) HTML(p *page.Page) {
+	p.Away(v.Away)
+	p.FilterForm("/audit", "has")
 	for i := range v.Parts {
 		part := &v.Parts[i]
-		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
 		if len(part.Acts) == 0 {
-			p.put("<p class=\"dim\">Nothing.</p>\n")
+			p.Put("<p class=\"dim\">Nothing.</p>\n")
 		} else {
 			auditTable(p, part.Acts)
 		}
 		if part.Next > 0 {
-			p.put("<p>")
-			p.link("Earlier ones", "/audit", "in", part.Source, "has", p.arg("has"), "before", spell.Digits(part.Next))
-			p.put("</p>\n")
+			p.Put("<p>")
+			p.Link("Earlier ones", "/audit", "in", part.Source, "has", p.Arg("has"), "before", spell.Digits(part.Next))
+			p.Put("</p>\n")
 		}
-		p.put("</section>\n")
+		p.Put("</section>\n")
 	}
 }
 
@@ -112,35 +113,35 @@ func compensated(action string) string {
 	return rest[:max(strings.LastIndex(rest, ": "), 0)]
 }
 
-func auditTable(p *page, list []auditLine) {
-	p.table("What operators did")
-	p.put("<tr><th scope=\"col\">at</th><th scope=\"col\">who</th><th scope=\"col\">did</th>" +
+func auditTable(p *page.Page, list []auditLine) {
+	p.Table("What operators did")
+	p.Put("<tr><th scope=\"col\">at</th><th scope=\"col\">who</th><th scope=\"col\">did</th>" +
 		"<th scope=\"col\">to</th><th scope=\"col\">why</th></tr>\n")
 	for i := range list {
 		a := &list[i]
-		p.put("<tr><td>")
-		p.when(a.At)
-		p.put("</td><td>%s", a.Author)
+		p.Put("<tr><td>")
+		p.When(a.At)
+		p.Put("</td><td>%s", a.Author)
 		if a.Login != "" {
-			p.put(" <span class=\"dim\">(%s)</span>", a.Login)
+			p.Put(" <span class=\"dim\">(%s)</span>", a.Login)
 		}
-		p.put("</td><td>%s", spell.Cut(a.Action, 200))
+		p.Put("</td><td>%s", spell.Cut(a.Action, 200))
 		if a.Run != "" {
-			p.put("<br>")
-			p.link(a.Run, "/run", "in", a.Source, "run", a.Run)
+			p.Put("<br>")
+			p.Link(a.Run, "/run", "in", a.Source, "run", a.Run)
 		}
-		p.put("</td><td>%s<br>", a.Consumer)
+		p.Put("</td><td>%s<br>", a.Consumer)
 		switch {
 		case strings.HasPrefix(a.Action, "saga ") || a.Action == "show saga data": // the consumer is its name
-			p.link(spell.Cut(a.ID, mostID), "/saga", "in", a.Source, "name", a.Consumer, "key", a.ID)
+			p.Link(spell.Cut(a.ID, page.MostID), "/saga", "in", a.Source, "name", a.Consumer, "key", a.ID)
 		case strings.HasPrefix(a.Action, "compensate "):
-			p.link(spell.Cut(a.ID, mostID), "/story", "q", compensated(a.Action))
+			p.Link(spell.Cut(a.ID, page.MostID), "/story", "q", compensated(a.Action))
 		case a.Consumer != "" && a.ID != "":
-			p.link(spell.Cut(a.ID, mostID), "/message", "in", a.Source, "consumer", a.Consumer, "source", a.From, "id", a.ID)
+			p.Link(spell.Cut(a.ID, page.MostID), "/message", "in", a.Source, "consumer", a.Consumer, "source", a.From, "id", a.ID)
 		default:
-			p.put("%s", spell.Cut(a.ID, mostID))
+			p.Put("%s", spell.Cut(a.ID, page.MostID))
 		}
-		p.put("</td><td class=\"why\">%s</td></tr>\n", spell.Cut(a.Reason, 300))
+		p.Put("</td><td class=\"why\">%s</td></tr>\n", spell.Cut(a.Reason, 300))
 	}
-	p.put("</table></div>\n")
+	p.Put("</table></div>\n")
 }

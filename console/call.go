@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
@@ -19,9 +20,9 @@ type callsPart struct {
 	Calls  []operate.UnknownCall `json:"calls"`
 }
 
-func calls(q *request) (view, error) {
-	parts, away, err := partsOf(q, func(ctx context.Context, s *source.Source) (callsPart, error) {
-		list, err := operate.UnknownCalls(ctx, s.DB, s.At, pageOf)
+func calls(q *page.Request) (page.View, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (callsPart, error) {
+		list, err := operate.UnknownCalls(ctx, s.DB, s.At, page.Rows)
 		return callsPart{s.Name, append([]operate.UnknownCall{}, list...)}, err
 	})
 	return &callsPage{parts, away}, err
@@ -30,51 +31,51 @@ func calls(q *request) (view, error) {
 func (*callsPage) Heading() string { return "Calls whose outcome is not known" }
 func (*callsPage) Live()           {}
 
-func (v *callsPage) HTML(p *page) {
-	p.away(v.Away)
-	p.put("<p>The first %d of messages and of sagas. Each is asked again by itself, unless it is dead or stuck: then look it up at the provider, and say here what you found.</p>\n", pageOf)
+func (v *callsPage) HTML(p *page.Page) {
+	p.Away(v.Away)
+	p.Put("<p>The first %d of messages and of sagas. Each is asked again by itself, unless it is dead or stuck: then look it up at the provider, and say here what you found.</p>\n", page.Rows)
 	n := 0
 	for i := range v.Parts {
 		part := &v.Parts[i]
 		if n += len(part.Calls); len(part.Calls) == 0 {
 			continue
 		}
-		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
-		p.table("Calls of %s", part.Source)
-		p.heads("whose", "at the provider", "since", "failed", "error", "to settle it")
+		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		p.Table("Calls of %s", part.Source)
+		p.Heads("whose", "at the provider", "since", "failed", "error", "to settle it")
 		for j := range part.Calls {
 			unknownCall(p, part.Source, &part.Calls[j])
 		}
-		p.put("</table></div>\n</section>\n")
+		p.Put("</table></div>\n</section>\n")
 	}
 	if n == 0 {
-		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
 	}
 }
 
-func unknownCall(p *page, source string, c *operate.UnknownCall) {
-	p.put("<tr><td>")
+func unknownCall(p *page.Page, source string, c *operate.UnknownCall) {
+	p.Put("<tr><td>")
 	if c.Saga != "" {
-		p.put("%s ", c.Saga)
-		p.link(c.Key, "/saga", "in", source, "name", c.Saga, "key", c.Key)
-		p.put("<br>step %s", c.Step)
+		p.Put("%s ", c.Saga)
+		p.Link(c.Key, "/saga", "in", source, "name", c.Saga, "key", c.Key)
+		p.Put("<br>step %s", c.Step)
 		if c.Undo {
-			p.put(", its undo")
+			p.Put(", its undo")
 		}
 	} else {
-		p.put("%s<br>", c.Consumer)
-		p.link(c.ID, "/message", "in", source, "consumer", c.Consumer, "source", c.Source, "id", c.ID)
+		p.Put("%s<br>", c.Consumer)
+		p.Link(c.ID, "/message", "in", source, "consumer", c.Consumer, "source", c.Source, "id", c.ID)
 	}
 	if c.Dead || c.Stuck {
-		p.put(" <b class=\"late\">%s</b>", map[bool]string{true: "dead", false: "stuck"}[c.Dead])
+		p.Put(" <b class=\"late\">%s</b>", map[bool]string{true: "dead", false: "stuck"}[c.Dead])
 	}
-	p.put("</td><td>%s</td><td>", c.Outside)
+	p.Put("</td><td>%s</td><td>", c.Outside)
 	if c.Since != nil {
-		p.when(*c.Since)
+		p.When(*c.Since)
 	}
-	p.put("</td><td class=\"n\">%d</td><td class=\"why\">%s</td><td class=\"typed\">", c.Attempts, spell.Cut(c.Error, 200))
+	p.Put("</td><td class=\"n\">%d</td><td class=\"why\">%s</td><td class=\"typed\">", c.Attempts, spell.Cut(c.Error, 200))
 	for _, command := range c.Commands {
-		p.put("<p><code>%s</code></p>", command)
+		p.Put("<p><code>%s</code></p>", command)
 	}
-	p.put("</td></tr>\n")
+	p.Put("</td></tr>\n")
 }

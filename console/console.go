@@ -25,6 +25,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 )
 
@@ -66,7 +67,7 @@ func (c *Console) Wait(ctx context.Context) error { return c.h.jobs.wait(ctx) }
 
 // A handler is a console.
 type handler struct {
-	site     *site
+	site     *page.Site
 	guard    *guard.Guard
 	mux      http.ServeMux
 	jobs     *jobs
@@ -110,7 +111,7 @@ func newHandler(base string, sources map[string]Source, given *Options) *handler
 	}
 	shows := mask{o.Mask, o.MaskHeader}
 	h := &handler{
-		site:     &site{base, source.New(databases, o.Deadline, o.Logger), o.Logger},
+		site:     page.NewSite(base, source.New(databases, o.Deadline, o.Logger), o.Logger),
 		guard:    guard.New(o.who(), o.Local, o.Logger),
 		jobs:     newJobs(o.Actions, o.Logger),
 		messages: messagePages{shows, o.Links},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
@@ -47,8 +48,8 @@ type partition struct {
 	At       time.Time `json:"at"`
 }
 
-func consumerOf(q *request) (view, error) {
-	s, err := q.source()
+func consumerOf(q *page.Request) (page.View, error) {
+	s, err := q.Source()
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func consumerOf(q *request) (view, error) {
 	if name == "" {
 		return nil, refusal.New(http.StatusBadRequest, "which consumer? Give consumer=NAME")
 	}
-	return source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) (*consumerPage, error) {
+	return source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (*consumerPage, error) {
 		v, err := readConsumer(ctx, s, name)
 		if err != nil {
 			return v, err
@@ -108,25 +109,25 @@ func (v *consumerPage) seen() string {
 func (v *consumerPage) Heading() string { return "Consumer " + v.Name }
 func (*consumerPage) Live()             {}
 
-func (v *consumerPage) HTML(p *page) {
-	p.put("<p class=\"dim\">%s</p>\n", v.Source)
+func (v *consumerPage) HTML(p *page.Page) {
+	p.Put("<p class=\"dim\">%s</p>\n", v.Source)
 	if v.Paused != nil {
-		p.put("<p class=\"note warn\">Paused by %s: %s. Since ", v.Paused.By, v.Paused.Why)
-		p.when(v.Paused.At)
-		p.put("</p>\n")
+		p.Put("<p class=\"note warn\">Paused by %s: %s. Since ", v.Paused.By, v.Paused.Why)
+		p.When(v.Paused.At)
+		p.Put("</p>\n")
 	}
-	p.put("<section class=\"card\">\n")
+	p.Put("<section class=\"card\">\n")
 	if c := v.At; c != nil {
-		p.put("<dl class=\"figures\">\n")
-		p.figure("parked", spell.Counted(c.Parked), false, p.at("/parked", "in", v.Source, "consumer", v.Name))
-		p.figure("dead", spell.Counted(c.Dead), c.Dead > 0, p.at("/dead/groups", "in", v.Source, "consumer", v.Name))
-		p.figure("quarantine", spell.Number(c.Conflicts+c.TooOld), c.Conflicts+c.TooOld > 0, p.at("/quarantine", "in", v.Source, "consumer", v.Name))
+		p.Put("<dl class=\"figures\">\n")
+		p.Figure("parked", spell.Counted(c.Parked), false, p.At("/parked", "in", v.Source, "consumer", v.Name))
+		p.Figure("dead", spell.Counted(c.Dead), c.Dead > 0, p.At("/dead/groups", "in", v.Source, "consumer", v.Name))
+		p.Figure("quarantine", spell.Number(c.Conflicts+c.TooOld), c.Conflicts+c.TooOld > 0, p.At("/quarantine", "in", v.Source, "consumer", v.Name))
 		heard := "never"
 		if c.HeardSeconds >= 0 {
 			heard = spell.Ago(spell.Seconds(c.HeardSeconds)) + " ago"
 		}
-		p.figure("heard", heard, c.HeardSeconds > 180, "")
-		p.put("</dl>\n")
+		p.Figure("heard", heard, c.HeardSeconds > 180, "")
+		p.Put("</dl>\n")
 	}
 	verb := "pause"
 	if v.Paused != nil {
@@ -134,58 +135,58 @@ func (v *consumerPage) HTML(p *page) {
 	}
 	v.button(p, verb, "")
 	if v.Paused == nil {
-		p.put("<p class=\"dim\">An open breaker of its processes is closed by resuming:</p>\n")
+		p.Put("<p class=\"dim\">An open breaker of its processes is closed by resuming:</p>\n")
 		v.button(p, "resume", "")
 	}
-	p.put("</section>\n<section class=\"card\"><h2>Failures that are skipped</h2>\n")
+	p.Put("</section>\n<section class=\"card\"><h2>Failures that are skipped</h2>\n")
 	if len(v.Skipped) == 0 {
-		p.put("<p class=\"dim\">None. Dead letters are listed with their fingerprints.</p>\n")
+		p.Put("<p class=\"dim\">None. Dead letters are listed with their fingerprints.</p>\n")
 	}
 	for i := range v.Skipped {
 		s := &v.Skipped[i]
-		p.put("<p><code>%s</code> by %s: %s, ", s.Fingerprint, s.By, s.Why)
-		p.when(s.At)
-		p.put("</p>\n")
+		p.Put("<p><code>%s</code> by %s: %s, ", s.Fingerprint, s.By, s.Why)
+		p.When(s.At)
+		p.Put("</p>\n")
 		v.button(p, "unskip", s.Fingerprint)
 	}
-	if p.may(guard.Act) {
-		p.put("<form class=\"filter\" method=\"get\" action=\"%s\">", p.at("/act"))
-		p.hidden("verb", "skip", "in", v.Source, "consumer", v.Name)
-		p.put("<label>fingerprint <input name=\"fingerprint\" required pattern=\"[0-9a-f]{12}\" maxlength=\"12\"></label><button>Skip …</button></form>\n")
+	if p.May(guard.Act) {
+		p.Put("<form class=\"filter\" method=\"get\" action=\"%s\">", p.At("/act"))
+		p.Hidden("verb", "skip", "in", v.Source, "consumer", v.Name)
+		p.Put("<label>fingerprint <input name=\"fingerprint\" required pattern=\"[0-9a-f]{12}\" maxlength=\"12\"></label><button>Skip …</button></form>\n")
 	}
-	p.put("</section>\n")
+	p.Put("</section>\n")
 	v.positions(p)
 }
 
-func (v *consumerPage) button(p *page, verb, fingerprint string) {
+func (v *consumerPage) button(p *page.Page, verb, fingerprint string) {
 	typed := verb
 	if verb == "unskip" {
 		typed = "resume"
 	}
-	p.put("<p class=\"verbs\">")
-	if p.may(guard.Act) {
-		p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", verb, "in", v.Source, "consumer", v.Name, "fingerprint", fingerprint), verbTitle(verb))
+	p.Put("<p class=\"verbs\">")
+	if p.May(guard.Act) {
+		p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", v.Source, "consumer", v.Name, "fingerprint", fingerprint), verbTitle(verb))
 	}
-	p.put("<code>%s</code></p>\n", inboxCommand(v.from.At, typed, "consumer", v.Name, "fingerprint", fingerprint))
+	p.Put("<code>%s</code></p>\n", inboxCommand(v.from.At, typed, "consumer", v.Name, "fingerprint", fingerprint))
 }
 
-func (v *consumerPage) positions(p *page) {
+func (v *consumerPage) positions(p *page.Page) {
 	if len(v.Partitions) == 0 {
 		return
 	}
-	p.put("<section class=\"card\"><h2>Positions</h2>\n")
-	p.table("Positions")
-	p.put("<tr><th scope=\"col\">partition</th><th scope=\"col\" class=\"n\">position</th>" +
+	p.Put("<section class=\"card\"><h2>Positions</h2>\n")
+	p.Table("Positions")
+	p.Put("<tr><th scope=\"col\">partition</th><th scope=\"col\" class=\"n\">position</th>" +
 		"<th scope=\"col\">written</th></tr>\n")
 	for i := range v.Partitions {
-		if i == pageOf {
-			p.put("<tr><td colspan=\"3\">and %d others</td></tr>", len(v.Partitions)-i)
+		if i == page.Rows {
+			p.Put("<tr><td colspan=\"3\">and %d others</td></tr>", len(v.Partitions)-i)
 			break
 		}
 		s := &v.Partitions[i]
-		p.put("<tr><td>%s</td><td class=\"n\">%d</td><td>", s.Name, s.Position)
-		p.when(s.At)
-		p.put("</td></tr>\n")
+		p.Put("<tr><td>%s</td><td class=\"n\">%d</td><td>", s.Name, s.Position)
+		p.When(s.At)
+		p.Put("</td></tr>\n")
 	}
-	p.put("</table></div></section>\n")
+	p.Put("</table></div></section>\n")
 }

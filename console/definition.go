@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
@@ -21,8 +22,8 @@ type definitionsPart struct {
 	Definitions []operate.Definition `json:"definitions"`
 }
 
-func definitions(q *request) (view, error) {
-	parts, away, err := partsOf(q, func(ctx context.Context, s *source.Source) (definitionsPart, error) {
+func definitions(q *page.Request) (page.View, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (definitionsPart, error) {
 		list, err := operate.Definitions(ctx, s.DB, q.Arg("name"))
 		return definitionsPart{s.Name, append([]operate.Definition{}, list...)}, err
 	})
@@ -31,48 +32,48 @@ func definitions(q *request) (view, error) {
 
 func (*definitionsPage) Heading() string { return "Definitions of sagas" }
 
-func (v *definitionsPage) HTML(p *page) {
-	p.away(v.Away)
-	p.put("<p>What engines have noted, the last first. An older version is compared with the last one of its name: what its sagas meet when an engine takes them over.</p>\n")
-	p.filterForm("/definitions", "name")
+func (v *definitionsPage) HTML(p *page.Page) {
+	p.Away(v.Away)
+	p.Put("<p>What engines have noted, the last first. An older version is compared with the last one of its name: what its sagas meet when an engine takes them over.</p>\n")
+	p.FilterForm("/definitions", "name")
 	n := 0
 	for i := range v.Parts {
 		part := &v.Parts[i]
 		if n += len(part.Definitions); len(part.Definitions) == 0 {
 			continue
 		}
-		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
-		p.table("Definitions of %s", part.Source)
-		p.heads("saga", "version", "noted", "steps", "against the last one")
+		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		p.Table("Definitions of %s", part.Source)
+		p.Heads("saga", "version", "noted", "steps", "against the last one")
 		for j := range part.Definitions {
 			definitionLine(p, part.Source, &part.Definitions[j])
 		}
-		p.put("</table></div>\n</section>\n")
+		p.Put("</table></div>\n</section>\n")
 	}
 	if n == 0 {
-		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
 	}
 }
 
-func definitionLine(p *page, source string, d *operate.Definition) {
-	p.put("<tr><td>")
-	p.link(d.Name, "/sagas", "in", source, "name", d.Name)
-	p.put("</td><td>")
-	p.link(d.Hash, "/definition", "in", source, "name", d.Name, "hash", d.Hash)
-	p.put("</td><td>")
-	p.when(d.Noted)
-	p.put("</td><td>%s</td><td class=\"why\">", strings.Join(d.Steps, ", "))
+func definitionLine(p *page.Page, source string, d *operate.Definition) {
+	p.Put("<tr><td>")
+	p.Link(d.Name, "/sagas", "in", source, "name", d.Name)
+	p.Put("</td><td>")
+	p.Link(d.Hash, "/definition", "in", source, "name", d.Name, "hash", d.Hash)
+	p.Put("</td><td>")
+	p.When(d.Noted)
+	p.Put("</td><td>%s</td><td class=\"why\">", strings.Join(d.Steps, ", "))
 	switch {
 	case d.Unread != "":
-		p.put("%s", d.Unread)
+		p.Put("%s", d.Unread)
 	case d.Against == "":
-		p.put("it is the last one")
+		p.Put("it is the last one")
 	case len(d.Changes) == 0:
-		p.put("nothing that its sagas meet")
+		p.Put("nothing that its sagas meet")
 	default:
-		p.put("%d changes", len(d.Changes))
+		p.Put("%d changes", len(d.Changes))
 	}
-	p.put("</td></tr>\n")
+	p.Put("</td></tr>\n")
 }
 
 // A definitionPage is one version, drawn, and compared with the last one.
@@ -82,13 +83,13 @@ type definitionPage struct {
 	picture string // SVG
 }
 
-func definition(q *request) (view, error) {
-	s, err := q.source()
+func definition(q *page.Request) (page.View, error) {
+	s, err := q.Source()
 	if err != nil {
 		return nil, err
 	}
 	name, hash := q.Arg("name"), q.Arg("hash")
-	list, err := source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) ([]operate.Definition, error) {
+	list, err := source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) ([]operate.Definition, error) {
 		return operate.Definitions(ctx, s.DB, name)
 	})
 	if err != nil {
@@ -105,37 +106,37 @@ func definition(q *request) (view, error) {
 
 func (v *definitionPage) Heading() string { return v.Name + " " + v.Hash }
 
-func (v *definitionPage) HTML(p *page) {
-	p.put("<section class=\"card\">\n")
+func (v *definitionPage) HTML(p *page.Page) {
+	p.Put("<section class=\"card\">\n")
 	if v.picture != "" {
-		p.put("<div class=\"picture\">")
+		p.Put("<div class=\"picture\">")
 		p.WriteString(v.picture) // draw escapes what it is given
-		p.put("</div>\n")
+		p.Put("</div>\n")
 	}
-	p.put("<dl class=\"rows\">\n")
-	p.row("source", v.Source)
-	p.row("deadline", v.Deadline)
-	p.row("it cannot be read", v.Unread)
-	p.put("<div><dt>noted</dt><dd>")
-	p.when(v.Noted)
-	p.put("</dd></div>\n</dl>\n<p>")
-	p.link("Its sagas", "/sagas", "in", v.Source, "name", v.Name)
-	p.put("</p>\n</section>\n")
+	p.Put("<dl class=\"rows\">\n")
+	p.Row("source", v.Source)
+	p.Row("deadline", v.Deadline)
+	p.Row("it cannot be read", v.Unread)
+	p.Put("<div><dt>noted</dt><dd>")
+	p.When(v.Noted)
+	p.Put("</dd></div>\n</dl>\n<p>")
+	p.Link("Its sagas", "/sagas", "in", v.Source, "name", v.Name)
+	p.Put("</p>\n</section>\n")
 	if v.Against == "" {
-		p.put("<p class=\"note fine\">It is the version that was noted last.</p>\n")
+		p.Put("<p class=\"note fine\">It is the version that was noted last.</p>\n")
 		return
 	}
-	p.put("<section class=\"card\"><h2>Against %s, which was noted last</h2>\n", v.Against)
+	p.Put("<section class=\"card\"><h2>Against %s, which was noted last</h2>\n", v.Against)
 	if len(v.Changes) == 0 {
-		p.put("<p>Nothing that its sagas meet: they go on as they are.</p></section>\n")
+		p.Put("<p>Nothing that its sagas meet: they go on as they are.</p></section>\n")
 		return
 	}
-	p.table("What changed of which step")
-	p.heads("step", "what changed", "its sagas")
+	p.Table("What changed of which step")
+	p.Heads("step", "what changed", "its sagas")
 	for _, c := range v.Changes {
-		p.put("<tr><td>%s</td><td class=\"why\">%s</td><td>%s</td></tr>\n", c.Step, c.What, becomes(&c))
+		p.Put("<tr><td>%s</td><td class=\"why\">%s</td><td>%s</td></tr>\n", c.Step, c.What, becomes(&c))
 	}
-	p.put("</table></div></section>\n")
+	p.Put("</table></div></section>\n")
 }
 
 // becomes says in words what becomes of sagas by a change.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 )
@@ -18,8 +19,8 @@ type doctorPage struct {
 	Command  string            `json:"command"`
 }
 
-func doctor(q *request) (view, error) {
-	s, err := q.source()
+func doctor(q *page.Request) (page.View, error) {
+	s, err := q.Source()
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +28,7 @@ func doctor(q *request) (view, error) {
 	if s.At != "" {
 		v.Command += " " + s.At
 	}
-	v.Findings, err = source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) ([]operate.Finding, error) {
+	v.Findings, err = source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) ([]operate.Finding, error) {
 		subject, ok := s.DB.(operate.Subject)
 		if !ok {
 			return nil, &operate.UsageError{What: "its driver cannot be examined"}
@@ -50,18 +51,18 @@ func doctor(q *request) (view, error) {
 
 func (v *doctorPage) Heading() string { return "Doctor: " + v.Source }
 
-func (v *doctorPage) HTML(p *page) {
-	p.put("<p>%d failed, %d warnings. The database alone was looked at; the broker, and what retention windows there are, the command looks at: <code>%s</code></p>\n",
+func (v *doctorPage) HTML(p *page.Page) {
+	p.Put("<p>%d failed, %d warnings. The database alone was looked at; the broker, and what retention windows there are, the command looks at: <code>%s</code></p>\n",
 		v.Failed, v.Warnings, v.Command)
-	p.put("<section class=\"card\">")
-	p.table("Findings of %s", v.Source)
-	p.heads("grade", "what", "saw", "to do")
+	p.Put("<section class=\"card\">")
+	p.Table("Findings of %s", v.Source)
+	p.Heads("grade", "what", "saw", "to do")
 	for _, f := range v.Findings {
-		class := gradeClass(f.Grade)
+		class := page.ClassOf(f.Grade)
 		if f.Grade == skald.Fine {
 			class = ""
 		}
-		p.put("<tr class=\"%s\"><td>%s</td><td>%s</td><td class=\"why\">%s</td><td class=\"why\">%s</td></tr>\n", class, f.Grade, f.Name, f.Saw, f.Remedy)
+		p.Put("<tr class=\"%s\"><td>%s</td><td>%s</td><td class=\"why\">%s</td><td class=\"why\">%s</td></tr>\n", class, f.Grade, f.Name, f.Saw, f.Remedy)
 	}
-	p.put("</table></div></section>\n")
+	p.Put("</table></div></section>\n")
 }

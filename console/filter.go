@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
@@ -28,7 +29,7 @@ func meantOf(s *operate.Selection) error {
 }
 
 // selection is what the arguments choose.
-func selection(q *request, dead bool) (s operate.Selection, err error) {
+func selection(q *page.Request, dead bool) (s operate.Selection, err error) {
 	s = operate.Selection{Dead: dead, Consumer: q.Arg("consumer"), Source: q.Arg("source"), ID: q.Arg("id"), Topic: q.Arg("topic"), Type: q.Arg("type"),
 		Fingerprint: q.Arg("fingerprint"), Kind: q.Arg("kind")}
 	if q.Arg("key") != "" {
@@ -43,12 +44,12 @@ func selection(q *request, dead bool) (s operate.Selection, err error) {
 		err = meantOf(&s)
 	}
 	if err == nil {
-		s.After, err = place(q)
+		s.After, err = page.After(q)
 	}
 	return s, err
 }
 
-func moment(q *request, name string) (t time.Time, err error) {
+func moment(q *page.Request, name string) (t time.Time, err error) {
 	if text := q.Arg(name); text != "" {
 		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
 			return t, refusal.New(http.StatusBadRequest, "%s is a time such as 2026-11-24T10:00:00Z", name)
@@ -58,7 +59,7 @@ func moment(q *request, name string) (t time.Time, err error) {
 }
 
 // filters are the arguments of a selection, as at takes them.
-func filters(q *request, more ...string) []string {
+func filters(q *page.Request, more ...string) []string {
 	out := []string{"in", q.Arg("in")}
 	for _, name := range filterNames() {
 		out = append(out, name, q.Arg(name))

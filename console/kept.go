@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
@@ -31,11 +32,11 @@ type keptLine struct {
 	State string `json:"state"`
 }
 
-func deadList(q *request) (view, error)   { return keptList(q, true) }
-func parkedList(q *request) (view, error) { return keptList(q, false) }
+func deadList(q *page.Request) (page.View, error)   { return keptList(q, true) }
+func parkedList(q *page.Request) (page.View, error) { return keptList(q, false) }
 
-func keptList(q *request, dead bool) (view, error) {
-	only, err := q.only()
+func keptList(q *page.Request, dead bool) (page.View, error) {
+	only, err := q.Only()
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +44,8 @@ func keptList(q *request, dead bool) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, away := source.Each(q.Context(), q.sources, only, func(ctx context.Context, from *source.Source) (operate.Page, error) {
-		return operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: pageOf, Scan: mostScan})
+	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, from *source.Source) (operate.Page, error) {
+		return operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: page.Rows, Scan: page.Scan})
 	})
 	v := &keptPage{Dead: dead, Parts: []keptPart{}, Away: append([]source.Away{}, away...)}
 	for _, g := range got {
@@ -73,15 +74,15 @@ func (v *keptPage) path() string {
 	return "/parked"
 }
 
-func (v *keptPage) HTML(p *page) {
-	p.away(v.Away)
+func (v *keptPage) HTML(p *page.Page) {
+	p.Away(v.Away)
 	if v.Dead {
-		p.put("<p>")
-		p.link("Grouped by how they failed", "/dead/groups", filters(p.q)...)
-		p.put("</p>\n")
-		p.filterForm("/dead", "consumer", "fingerprint", "kind", "type", "topic", "key", "id")
+		p.Put("<p>")
+		p.Link("Grouped by how they failed", "/dead/groups", filters(p.Request)...)
+		p.Put("</p>\n")
+		p.FilterForm("/dead", "consumer", "fingerprint", "kind", "type", "topic", "key", "id")
 	} else {
-		p.filterForm("/parked", "consumer", "type", "topic", "key", "id")
+		p.FilterForm("/parked", "consumer", "type", "topic", "key", "id")
 	}
 	n := 0
 	for i := range v.Parts {
@@ -91,49 +92,49 @@ func (v *keptPage) HTML(p *page) {
 		v.part(p, &v.Parts[i])
 	}
 	if n == 0 {
-		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
 	}
 }
 
-func (v *keptPage) part(p *page, part *keptPart) {
+func (v *keptPage) part(p *page.Page, part *keptPart) {
 	if len(part.Messages) == 0 && part.Next == 0 {
 		return
 	}
-	p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+	p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
 	verbs := []string{"release"}
 	if v.Dead {
 		verbs = []string{"redrive", "drop"}
 	}
-	if p.may(guard.Act) {
-		p.put("<p class=\"verbs\">")
+	if p.May(guard.Act) {
+		p.Put("<p class=\"verbs\">")
 		for _, verb := range verbs {
-			args := append(filters(p.q), "verb", verb, "in", part.Source)
-			p.put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.at("/act", args...), verbTitle(verb))
+			args := append(filters(p.Request), "verb", verb, "in", part.Source)
+			p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...), verbTitle(verb))
 		}
-		p.put("</p>\n")
+		p.Put("</p>\n")
 	}
-	p.table("%s of %s", v.Heading(), part.Source)
-	p.put("<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">key</th><th scope=\"col\">state</th>" +
+	p.Table("%s of %s", v.Heading(), part.Source)
+	p.Put("<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">key</th><th scope=\"col\">state</th>" +
 		"<th scope=\"col\" class=\"n\">attempts</th><th scope=\"col\">since</th><th scope=\"col\">error</th></tr>\n")
 	for i := range part.Messages {
 		m := &part.Messages[i]
-		p.put("<tr><td>%s<br>", m.Type)
-		p.link(spell.Cut(m.ID, mostID), "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
-		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d</td><td>", m.Consumer, spell.Cut(spell.Key(m.Key), 60), m.State, m.Attempts)
-		p.when(m.Since)
-		p.put("</td><td class=\"why\">%s</td></tr>\n", spell.Cut(spell.FirstLine(m.LastError), 200))
+		p.Put("<tr><td>%s<br>", m.Type)
+		p.Link(spell.Cut(m.ID, page.MostID), "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
+		p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d</td><td>", m.Consumer, spell.Cut(spell.Key(m.Key), 60), m.State, m.Attempts)
+		p.When(m.Since)
+		p.Put("</td><td class=\"why\">%s</td></tr>\n", spell.Cut(spell.FirstLine(m.LastError), 200))
 	}
-	p.put("</table></div>\n")
+	p.Put("</table></div>\n")
 	if part.Next > 0 {
-		args := append(filters(p.q), "in", part.Source, "after", strconv.FormatInt(part.Next, 10))
-		p.put("<p>")
+		args := append(filters(p.Request), "in", part.Source, "after", strconv.FormatInt(part.Next, 10))
+		p.Put("<p>")
 		if part.Scanned > 0 {
-			p.put("%s were looked at. ", spell.Number(int64(part.Scanned)))
+			p.Put("%s were looked at. ", spell.Number(int64(part.Scanned)))
 		}
-		p.link("The next ones", v.path(), args...)
-		p.put("</p>\n")
+		p.Link("The next ones", v.path(), args...)
+		p.Put("</p>\n")
 	}
-	p.put("</section>\n")
+	p.Put("</section>\n")
 }
 
 // A groupsPage is dead letters by how they failed.
@@ -149,8 +150,8 @@ type groupsPart struct {
 	More bool `json:"more"`
 }
 
-func deadGroups(q *request) (view, error) {
-	only, err := q.only()
+func deadGroups(q *page.Request) (page.View, error) {
+	only, err := q.Only()
 	if err != nil {
 		return nil, err
 	}
@@ -158,13 +159,13 @@ func deadGroups(q *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, away := source.Each(q.Context(), q.sources, only, func(ctx context.Context, from *source.Source) (groupsPart, error) {
-		page, err := operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: spell.Exact, Scan: spell.Exact + 1}) // one more tells whether there are others
+	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, from *source.Source) (groupsPart, error) {
+		all, err := operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: spell.Exact, Scan: spell.Exact + 1}) // one more tells whether there are others
 		var g operate.Grouping
-		for i := range page.List {
-			g.Add(&page.List[i])
+		for i := range all.List {
+			g.Add(&all.List[i])
 		}
-		return groupsPart{from.Name, append([]operate.Group{}, g.All...), page.Next > 0}, err
+		return groupsPart{from.Name, append([]operate.Group{}, g.All...), all.Next > 0}, err
 	})
 	v := &groupsPage{Parts: []groupsPart{}, Away: append([]source.Away{}, away...)}
 	for _, g := range got {
@@ -176,12 +177,12 @@ func deadGroups(q *request) (view, error) {
 func (*groupsPage) Heading() string { return "Dead letters, by how they failed" }
 func (*groupsPage) Live()           {}
 
-func (v *groupsPage) HTML(p *page) {
-	p.away(v.Away)
-	p.put("<p>")
-	p.link("One by one", "/dead", filters(p.q)...)
-	p.put("</p>\n")
-	p.filterForm("/dead/groups", "consumer", "kind", "type", "topic")
+func (v *groupsPage) HTML(p *page.Page) {
+	p.Away(v.Away)
+	p.Put("<p>")
+	p.Link("One by one", "/dead", filters(p.Request)...)
+	p.Put("</p>\n")
+	p.FilterForm("/dead/groups", "consumer", "kind", "type", "topic")
 	n := 0
 	for i := range v.Parts {
 		part := &v.Parts[i]
@@ -189,38 +190,38 @@ func (v *groupsPage) HTML(p *page) {
 		if len(part.Groups) == 0 {
 			continue
 		}
-		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
 		if part.More {
-			p.put("<p class=\"note warn\">Only the first %s dead letters are counted: narrow the filter.</p>\n", spell.Number(spell.Exact))
+			p.Put("<p class=\"note warn\">Only the first %s dead letters are counted: narrow the filter.</p>\n", spell.Number(spell.Exact))
 		}
-		p.table("Dead letters of %s", part.Source)
-		p.put("<tr><th scope=\"col\" class=\"n\">count</th><th scope=\"col\">consumer</th><th scope=\"col\">kind</th><th scope=\"col\">type</th><th scope=\"col\">error of one</th>" +
+		p.Table("Dead letters of %s", part.Source)
+		p.Put("<tr><th scope=\"col\" class=\"n\">count</th><th scope=\"col\">consumer</th><th scope=\"col\">kind</th><th scope=\"col\">type</th><th scope=\"col\">error of one</th>" +
 			"<th scope=\"col\">first, last</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n")
 		for j := range part.Groups {
 			groupLine(p, part.Source, &part.Groups[j])
 		}
-		p.put("</table></div>\n</section>\n")
+		p.Put("</table></div>\n</section>\n")
 	}
 	if n == 0 {
-		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
 	}
 }
 
-func groupLine(p *page, source string, g *operate.Group) {
-	of := filters(p.q, "in", source, "consumer", g.Consumer, "fingerprint", g.Fingerprint)
-	p.put("<tr><td class=\"n\">")
-	p.link(spell.Number(int64(g.Count)), "/dead", of...)
-	p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"why\">%s<br><code>%s</code></td><td>", g.Consumer, g.Kind, g.Type, spell.Cut(spell.FirstLine(g.Error), 200), g.Fingerprint)
-	p.when(g.First)
-	p.put("<br>")
-	p.when(g.Last)
-	p.put("</td><td class=\"verbs\">")
-	if p.may(guard.Act) {
+func groupLine(p *page.Page, source string, g *operate.Group) {
+	of := filters(p.Request, "in", source, "consumer", g.Consumer, "fingerprint", g.Fingerprint)
+	p.Put("<tr><td class=\"n\">")
+	p.Link(spell.Number(int64(g.Count)), "/dead", of...)
+	p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"why\">%s<br><code>%s</code></td><td>", g.Consumer, g.Kind, g.Type, spell.Cut(spell.FirstLine(g.Error), 200), g.Fingerprint)
+	p.When(g.First)
+	p.Put("<br>")
+	p.When(g.Last)
+	p.Put("</td><td class=\"verbs\">")
+	if p.May(guard.Act) {
 		for _, verb := range []string{"redrive", "drop"} {
 			title := verbTitle(verb)
-			p.put(`<a class="button" href="%s" aria-label="%s those of %s, %s …">%s …</a> `, p.at("/act", append(of, "verb", verb)...),
+			p.Put(`<a class="button" href="%s" aria-label="%s those of %s, %s …">%s …</a> `, p.At("/act", append(of, "verb", verb)...),
 				title, g.Consumer, g.Fingerprint, title)
 		}
 	}
-	p.put("</td></tr>\n")
+	p.Put("</td></tr>\n")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 )
 
@@ -25,11 +26,11 @@ type listedPart[T any] struct {
 }
 
 // listOf asks the sources that are meant for one more than a page.
-func listOf[T any](q *request, ask func(ctx context.Context, s *source.Source) ([]T, error)) (v listed[T], err error) {
-	v.Parts, v.Away, err = partsOf(q, func(ctx context.Context, s *source.Source) (listedPart[T], error) {
+func listOf[T any](q *page.Request, ask func(ctx context.Context, s *source.Source) ([]T, error)) (v listed[T], err error) {
+	v.Parts, v.Away, err = page.Parts(q, func(ctx context.Context, s *source.Source) (listedPart[T], error) {
 		list, err := ask(ctx, s)
-		part := listedPart[T]{Source: s.Name, Sagas: append([]T{}, list...), More: len(list) > pageOf, at: s}
-		part.Sagas = part.Sagas[:min(pageOf, len(part.Sagas))]
+		part := listedPart[T]{Source: s.Name, Sagas: append([]T{}, list...), More: len(list) > page.Rows, at: s}
+		part.Sagas = part.Sagas[:min(page.Rows, len(part.Sagas))]
 		return part, err
 	})
 	return v, err
@@ -38,32 +39,32 @@ func listOf[T any](q *request, ask func(ctx context.Context, s *source.Source) (
 func (*listed[T]) Live() {}
 
 // tables writes a table for each source that has something; before goes above it.
-func (v *listed[T]) tables(p *page, order string, heads []string, before func(*listedPart[T]), line func(source string, one *T)) {
+func (v *listed[T]) tables(p *page.Page, order string, heads []string, before func(*listedPart[T]), line func(source string, one *T)) {
 	n := 0
 	for i := range v.Parts {
 		part := &v.Parts[i]
 		if n += len(part.Sagas) + len(part.Next); len(part.Sagas)+len(part.Next) == 0 {
 			continue
 		}
-		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
 		if part.More && part.Next == "" {
-			p.put("<p class=\"note warn\">Only the first %d, %s, are shown: narrow the filter.</p>\n", pageOf, order)
+			p.Put("<p class=\"note warn\">Only the first %d, %s, are shown: narrow the filter.</p>\n", page.Rows, order)
 		}
-		if before != nil && p.may(guard.Act) {
+		if before != nil && p.May(guard.Act) {
 			before(part)
 		}
-		p.table("Those of %s", part.Source)
-		p.heads(heads...)
+		p.Table("Those of %s", part.Source)
+		p.Heads(heads...)
 		for j := range part.Sagas {
 			line(part.Source, &part.Sagas[j])
 		}
-		p.put("</table></div>\n")
+		p.Put("</table></div>\n")
 		if part.Next != "" {
 			nextSagas(p, part.Source, part.Next, part.Scanned)
 		}
-		p.put("</section>\n")
+		p.Put("</section>\n")
 	}
 	if n == 0 {
-		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
 	}
 }

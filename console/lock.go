@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
@@ -45,8 +46,8 @@ type reservedLine struct {
 	LeftSeconds float64 `json:"left_seconds"` // of its lease; 0: that has ended
 }
 
-func locks(q *request) (view, error) {
-	find := store.LockQuery{Consumer: q.Arg("consumer"), Limit: pageOf + 1}
+func locks(q *page.Request) (page.View, error) {
+	find := store.LockQuery{Consumer: q.Arg("consumer"), Limit: page.Rows + 1}
 	if space, text := q.Arg("space"), q.Arg("key"); space != "" && text != "" {
 		key, err := spell.ToKey(text)
 		if err != nil {
@@ -56,18 +57,18 @@ func locks(q *request) (view, error) {
 	} else if space != text {
 		return nil, refusal.New(http.StatusBadRequest, "an entity has a space and a key: give both")
 	}
-	parts, away, err := partsOf(q, func(ctx context.Context, s *source.Source) (locksPart, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (locksPart, error) {
 		all, err := store.ListLocks(ctx, s.DB, find)
 		part := locksPart{Source: s.Name, Told: all.Told, Part: all.Part, Entities: []lockLine{}, Reserved: []reservedLine{},
-			More: len(all.Entities) > pageOf || len(all.Reserved) > pageOf}
-		for _, e := range all.Entities[:min(pageOf, len(all.Entities))] {
+			More: len(all.Entities) > page.Rows || len(all.Reserved) > page.Rows}
+		for _, e := range all.Entities[:min(page.Rows, len(all.Entities))] {
 			l := lockLine{e.Space, []byte(e.Key), e.Version, e.Holder, -1, e.Waiting, e.Unnamed}
 			if e.Holder != "" && e.Since >= 0 {
 				l.HeldSeconds = e.Since.Seconds()
 			}
 			part.Entities = append(part.Entities, l)
 		}
-		for _, r := range all.Reserved[:min(pageOf, len(all.Reserved))] {
+		for _, r := range all.Reserved[:min(page.Rows, len(all.Reserved))] {
 			part.Reserved = append(part.Reserved, reservedLine{r.Consumer, r.Source, r.ID, r.Since.Seconds(), r.Left.Seconds()})
 		}
 		return part, err
@@ -78,25 +79,25 @@ func locks(q *request) (view, error) {
 func (*locksPage) Heading() string { return "Locks" }
 func (*locksPage) Live()           {}
 
-func (v *locksPage) HTML(p *page) {
-	p.away(v.Away)
-	p.put("<p>Entities are locked until a transaction ends, keys reserved until a lease ends. To look an entity up, locked or not, give its space and key.</p>\n")
-	p.filterForm("/locks", "space", "key", "consumer")
+func (v *locksPage) HTML(p *page.Page) {
+	p.Away(v.Away)
+	p.Put("<p>Entities are locked until a transaction ends, keys reserved until a lease ends. To look an entity up, locked or not, give its space and key.</p>\n")
+	p.FilterForm("/locks", "space", "key", "consumer")
 	n := 0
 	for i := range v.Parts {
 		part := &v.Parts[i]
 		if n += len(part.Entities) + len(part.Reserved); len(part.Entities)+len(part.Reserved) == 0 && part.Told && !part.Part {
 			continue
 		}
-		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
 		if !part.Told {
-			p.put("<p class=\"note\">This database does not tell who has an entity: whoever writes has them all.</p>\n")
+			p.Put("<p class=\"note\">This database does not tell who has an entity: whoever writes has them all.</p>\n")
 		}
 		if part.Part {
-			p.put("<p class=\"note warn\">Entities are many: beyond the first ones only those are seen that somebody waits for.</p>\n")
+			p.Put("<p class=\"note warn\">Entities are many: beyond the first ones only those are seen that somebody waits for.</p>\n")
 		}
 		if part.More {
-			p.put("<p class=\"note warn\">Only the first %d of each are shown: narrow the filter.</p>\n", pageOf)
+			p.Put("<p class=\"note warn\">Only the first %d of each are shown: narrow the filter.</p>\n", page.Rows)
 		}
 		if len(part.Entities) > 0 {
 			lockedEntities(p, part)
@@ -104,50 +105,50 @@ func (v *locksPage) HTML(p *page) {
 		if len(part.Reserved) > 0 {
 			reservedKeys(p, part)
 		}
-		p.put("</section>\n")
+		p.Put("</section>\n")
 	}
 	if n == 0 {
-		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
 	}
 }
 
-func lockedEntities(p *page, part *locksPart) {
-	p.table("Entities of %s", part.Source)
-	p.heads("entity", "version", "whose", "for", "wait for it")
+func lockedEntities(p *page.Page, part *locksPart) {
+	p.Table("Entities of %s", part.Source)
+	p.Heads("entity", "version", "whose", "for", "wait for it")
 	for i := range part.Entities {
 		e := &part.Entities[i]
-		p.put("<tr><td>")
+		p.Put("<tr><td>")
 		if e.Unnamed {
-			p.put("a new one, or one that is not to be seen</td><td class=\"n\">")
+			p.Put("a new one, or one that is not to be seen</td><td class=\"n\">")
 		} else {
-			p.put("%s %s</td><td class=\"n\">%d", e.Space, spell.Cut(spell.Key(e.Key), 60), e.Version)
+			p.Put("%s %s</td><td class=\"n\">%d", e.Space, spell.Cut(spell.Key(e.Key), 60), e.Version)
 		}
-		p.put("</td><td>")
+		p.Put("</td><td>")
 		switch {
 		case e.Holder == "":
-			p.put("nobody's</td><td>–")
+			p.Put("nobody's</td><td>–")
 		case e.HeldSeconds < 0:
-			p.put("%s</td><td>?", e.Holder)
+			p.Put("%s</td><td>?", e.Holder)
 		default:
-			p.put("%s</td><td>%s", e.Holder, spell.Ago(spell.Seconds(e.HeldSeconds)))
+			p.Put("%s</td><td>%s", e.Holder, spell.Ago(spell.Seconds(e.HeldSeconds)))
 		}
-		p.put("</td><td class=\"n\">%d</td></tr>\n", e.Waiting)
+		p.Put("</td><td class=\"n\">%d</td></tr>\n", e.Waiting)
 	}
-	p.put("</table></div>\n")
+	p.Put("</table></div>\n")
 }
 
-func reservedKeys(p *page, part *locksPart) {
-	p.table("Reserved keys of %s", part.Source)
-	p.heads("reserved key", "whose", "for", "lease ends in")
+func reservedKeys(p *page.Page, part *locksPart) {
+	p.Table("Reserved keys of %s", part.Source)
+	p.Heads("reserved key", "whose", "for", "lease ends in")
 	for i := range part.Reserved {
 		r := &part.Reserved[i]
-		p.put("<tr><td>%s %s</td><td>%s</td><td>%s</td><td>", r.Source, spell.Cut(r.ID, 60), r.Consumer, spell.Ago(spell.Seconds(r.HeldSeconds)))
+		p.Put("<tr><td>%s %s</td><td>%s</td><td>%s</td><td>", r.Source, spell.Cut(r.ID, 60), r.Consumer, spell.Ago(spell.Seconds(r.HeldSeconds)))
 		if r.LeftSeconds <= 0 {
-			p.put("it has ended: whoever comes next takes the key")
+			p.Put("it has ended: whoever comes next takes the key")
 		} else {
-			p.put("%s", spell.Ago(spell.Seconds(r.LeftSeconds)))
+			p.Put("%s", spell.Ago(spell.Seconds(r.LeftSeconds)))
 		}
-		p.put("</td></tr>\n")
+		p.Put("</td></tr>\n")
 	}
-	p.put("</table></div>\n")
+	p.Put("</table></div>\n")
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
@@ -25,7 +26,7 @@ type meantSaga struct {
 }
 
 // manySagas is the dry run of a verb on all orchestrated sagas that are selected.
-func (v *plan) manySagas(q *request) error {
+func (v *plan) manySagas(q *page.Request) error {
 	sel, err := sagaSelection(q)
 	if err != nil {
 		return err
@@ -37,7 +38,7 @@ func (v *plan) manySagas(q *request) error {
 	sel.All = !sel.Filtered()
 	look := sel
 	look.Limit = spell.Exact + 1
-	list, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) ([]operate.Saga, error) {
+	list, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) ([]operate.Saga, error) {
 		return operate.Sagas(ctx, s.DB, look)
 	})
 	if err != nil {
@@ -60,8 +61,8 @@ const mostTried = 100
 
 // try notes how many sagas a verb would change, and why it would leave the others. If that takes too long,
 // all that are selected count: each is asked again when the verb is carried out.
-func (v *plan) try(q *request, sel operate.SagaSelection, c operate.SagaChange) {
-	r, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
+func (v *plan) try(q *page.Request, sel operate.SagaSelection, c operate.SagaChange) {
+	r, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
 		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
 		if partly, none := new(operate.PartlyError), new(operate.NoneError); errors.As(err, &partly) || errors.As(err, &none) {
 			err = nil
@@ -81,7 +82,7 @@ func (v *plan) try(q *request, sel operate.SagaSelection, c operate.SagaChange) 
 }
 
 // manyFlows is the dry run of undoing all choreographed sagas that are selected.
-func (v *plan) manyFlows(q *request) error {
+func (v *plan) manyFlows(q *page.Request) error {
 	if v.at.Compensate == nil {
 		return refusal.New(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
 	}
@@ -90,7 +91,7 @@ func (v *plan) manyFlows(q *request) error {
 	}
 	sel := flowsOf(q)
 	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: spell.Exact + 1}
-	list, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
+	list, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
 		return operate.TrackedSagas(ctx, s.DB, what)
 	})
 	if err != nil {
@@ -113,7 +114,7 @@ func (v *plan) counted(n int) {
 }
 
 // run is the bulk action that v asks for.
-func (v *plan) run(q *request, id, reason string) operate.Run {
+func (v *plan) run(q *page.Request, id, reason string) operate.Run {
 	if is := &v.Request; is.Sagas != nil {
 		return operate.SagaRunOf(id, *is.Sagas, *is.Change, is.Of, operate.Order{Author: q.Who.Name, Reason: reason})
 	}
@@ -124,30 +125,30 @@ func (v *plan) run(q *request, id, reason string) operate.Run {
 	return r
 }
 
-func (v *plan) meant(p *page) {
+func (v *plan) meant(p *page.Page) {
 	if !v.tried {
-		p.put("<p>In <b>%s</b> it is about <b>%s</b>. Nothing has changed yet. Each is left as it is if the verb does not apply to it by then.</p>\n",
+		p.Put("<p>In <b>%s</b> it is about <b>%s</b>. Nothing has changed yet. Each is left as it is if the verb does not apply to it by then.</p>\n",
 			v.Source, spell.Count(int64(v.Change), "saga"))
 		return
 	}
-	p.put("<p>In <b>%s</b> it would change <b>%s</b> of %s. Nothing has changed yet.</p>\n", v.Source, spell.Number(int64(v.Change)), spell.Count(int64(v.Selected), "saga"))
+	p.Put("<p>In <b>%s</b> it would change <b>%s</b> of %s. Nothing has changed yet.</p>\n", v.Source, spell.Number(int64(v.Change)), spell.Count(int64(v.Selected), "saga"))
 	for _, why := range v.Before {
-		p.put("<p class=\"note warn\">Some are left as they are: %s.</p>\n", why)
+		p.Put("<p class=\"note warn\">Some are left as they are: %s.</p>\n", why)
 	}
 }
 
-func (v *plan) meantTable(p *page) {
-	p.put("<section class=\"card\">\n<h2>%s</h2>\n", fmt.Sprintf("The first %d", len(v.Meant)))
-	p.table("What is meant")
-	p.heads("saga", "key", "status", "error")
+func (v *plan) meantTable(p *page.Page) {
+	p.Put("<section class=\"card\">\n<h2>%s</h2>\n", fmt.Sprintf("The first %d", len(v.Meant)))
+	p.Table("What is meant")
+	p.Heads("saga", "key", "status", "error")
 	for _, m := range v.Meant {
-		p.put("<tr><td>%s</td><td>", m.Name)
+		p.Put("<tr><td>%s</td><td>", m.Name)
 		if v.verb.about == sagas {
-			p.link(m.Key, "/saga", "in", v.Source, "name", m.Name, "key", m.Key)
+			p.Link(m.Key, "/saga", "in", v.Source, "name", m.Name, "key", m.Key)
 		} else {
-			p.link(m.Key, "/story", "q", m.Key)
+			p.Link(m.Key, "/story", "q", m.Key)
 		}
-		p.put("</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Status, spell.Cut(m.Error, 200))
+		p.Put("</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Status, spell.Cut(m.Error, 200))
 	}
-	p.put("</table></div>\n</section>\n")
+	p.Put("</table></div>\n</section>\n")
 }

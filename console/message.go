@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
@@ -68,8 +69,8 @@ type messagePages struct {
 	links map[string]string // as Options.Links
 }
 
-func (m messagePages) message(q *request) (view, error) {
-	s, err := q.source()
+func (m messagePages) message(q *page.Request) (page.View, error) {
+	s, err := q.Source()
 	if err != nil {
 		return nil, err
 	}
@@ -78,13 +79,13 @@ func (m messagePages) message(q *request) (view, error) {
 }
 
 // read reads what is known of the message that the arguments name.
-func (m messagePages) read(q *request, s *source.Source) (*messagePage, *store.Parked, error) {
+func (m messagePages) read(q *page.Request, s *source.Source) (*messagePage, *store.Parked, error) {
 	v := &messagePage{Source: s.Name, consumer: q.Arg("consumer"), id: store.Identity{Source: q.Arg("source"), ID: q.Arg("id")}, at: s, links: m.links,
 		Headers: []string{}, Apart: []apartLine{}, Audit: []auditLine{}}
 	if v.consumer == "" || v.id.ID == "" {
 		return nil, nil, refusal.New(http.StatusBadRequest, "which message? Give consumer, source and id")
 	}
-	kept, err := source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) (*store.Parked, error) { return v.read(ctx, s) })
+	kept, err := source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (*store.Parked, error) { return v.read(ctx, s) })
 	return v, kept, err
 }
 
@@ -147,8 +148,8 @@ func selectionOf(p *store.Parked) operate.Selection {
 }
 
 // payload shows what is in a message, once that is noted.
-func (m messagePages) payload(q *request) (view, error) {
-	s, err := q.source()
+func (m messagePages) payload(q *page.Request) (page.View, error) {
+	s, err := q.Source()
 	if err != nil {
 		return nil, err
 	}

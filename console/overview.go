@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/console/internal/standing"
@@ -42,8 +43,8 @@ type overviewPage struct {
 	Away    []source.Away       `json:"away"`
 }
 
-func overview(q *request) (view, error) {
-	got, away := source.Each(q.Context(), q.sources, "", func(ctx context.Context, s *source.Source) (standing.Standing, error) { return s.Stands(ctx) })
+func overview(q *page.Request) (page.View, error) {
+	got, away := source.Each(q.Context(), q.Sources, "", func(ctx context.Context, s *source.Source) (standing.Standing, error) { return s.Stands(ctx) })
 	v := &overviewPage{Sources: []standing.Standing{}, Away: append([]source.Away{}, away...)}
 	for _, g := range got {
 		v.Sources = append(v.Sources, g.Is)
@@ -54,28 +55,28 @@ func overview(q *request) (view, error) {
 func (*overviewPage) Heading() string { return "Overview" }
 func (*overviewPage) Live()           {}
 
-func (v *overviewPage) HTML(p *page) {
-	p.away(v.Away)
+func (v *overviewPage) HTML(p *page.Page) {
+	p.Away(v.Away)
 	var bad int
 	for i := range v.Sources {
 		bad += len(v.Sources[i].Findings)
 	}
 	if bad == 0 && len(v.Away) == 0 {
-		p.put("<p class=\"note fine\">Nothing calls for anybody.</p>\n")
+		p.Put("<p class=\"note fine\">Nothing calls for anybody.</p>\n")
 	}
 	for i := range v.Sources {
 		standingHTML(p, &v.Sources[i])
 	}
 }
 
-func standingHTML(p *page, s *standing.Standing) {
-	p.put("<section class=\"card\">\n<h2>%s</h2>\n", s.Source)
+func standingHTML(p *page.Page, s *standing.Standing) {
+	p.Put("<section class=\"card\">\n<h2>%s</h2>\n", s.Source)
 	for _, f := range s.Findings {
-		p.put("<p class=\"note %s\"><b>%s</b> %s. ", gradeClass(f.Grade), f.Name, f.Saw)
+		p.Put("<p class=\"note %s\"><b>%s</b> %s. ", page.ClassOf(f.Grade), f.Name, f.Saw)
 		if path, filter := pageOfFinding(f.Name); path != "" {
-			p.link("Look", path, append([]string{"in", s.Source}, filter...)...)
+			p.Link("Look", path, append([]string{"in", s.Source}, filter...)...)
 		}
-		p.put(" <span class=\"dim\">%s</span></p>\n", f.Remedy)
+		p.Put(" <span class=\"dim\">%s</span></p>\n", f.Remedy)
 	}
 	about := ""
 	if !s.Exact {
@@ -85,45 +86,45 @@ func standingHTML(p *page, s *standing.Standing) {
 	for _, c := range s.Consumers {
 		parked, dead, apart = parked+c.Parked, dead+c.Dead, apart+c.Conflicts+c.TooOld
 	}
-	p.put("<dl class=\"figures\">\n")
-	outbox := p.at("/outbox", "in", s.Source)
-	p.figure("to be published", about+spell.Number(s.Pending), s.Oldest > time.Minute, outbox)
-	p.figure("oldest", spell.Ago(s.Oldest), s.Oldest > time.Minute, "")
-	p.figure("deferred", spell.Number(s.Deferred), s.Deferred > 0, outbox)
-	p.figure("parked", spell.Counted(parked), false, p.at("/parked", "in", s.Source))
-	p.figure("dead", spell.Counted(dead), dead > 0, p.at("/dead/groups", "in", s.Source))
+	p.Put("<dl class=\"figures\">\n")
+	outbox := p.At("/outbox", "in", s.Source)
+	p.Figure("to be published", about+spell.Number(s.Pending), s.Oldest > time.Minute, outbox)
+	p.Figure("oldest", spell.Ago(s.Oldest), s.Oldest > time.Minute, "")
+	p.Figure("deferred", spell.Number(s.Deferred), s.Deferred > 0, outbox)
+	p.Figure("parked", spell.Counted(parked), false, p.At("/parked", "in", s.Source))
+	p.Figure("dead", spell.Counted(dead), dead > 0, p.At("/dead/groups", "in", s.Source))
 	if len(s.Sagas) > 0 {
 		var stuck, failing int64
 		for _, c := range s.Sagas {
 			stuck, failing = stuck+c.Stuck, failing+c.Failing
 		}
-		p.figure("sagas stuck", spell.Counted(stuck), stuck > 0, p.at("/sagas", "in", s.Source, "stuck", "1"))
-		p.figure("sagas retrying", spell.Counted(failing), false, p.at("/sagas", "in", s.Source, "failing", "1"))
+		p.Figure("sagas stuck", spell.Counted(stuck), stuck > 0, p.At("/sagas", "in", s.Source, "stuck", "1"))
+		p.Figure("sagas retrying", spell.Counted(failing), false, p.At("/sagas", "in", s.Source, "failing", "1"))
 	}
-	p.figure("quarantine", spell.Number(apart), apart > 0, p.at("/quarantine", "in", s.Source))
-	p.put("</dl>\n")
+	p.Figure("quarantine", spell.Number(apart), apart > 0, p.At("/quarantine", "in", s.Source))
+	p.Put("</dl>\n")
 	plots(p, s)
-	p.put("<p class=\"dim\">%d shards", s.Shards)
+	p.Put("<p class=\"dim\">%d shards", s.Shards)
 	for _, r := range s.Relays {
-		p.put("; relay %s has %d", r.Owner, r.Shards)
+		p.Put("; relay %s has %d", r.Owner, r.Shards)
 	}
 	if s.Free > 0 {
-		p.put("; %d have no relay", s.Free)
+		p.Put("; %d have no relay", s.Free)
 	}
-	p.put(" · ")
-	p.link("its shards", "/outbox", "in", s.Source)
-	p.put(" · ")
-	p.link("what a doctor finds", "/doctor", "in", s.Source)
-	p.put("</p>\n")
+	p.Put(" · ")
+	p.Link("its shards", "/outbox", "in", s.Source)
+	p.Put(" · ")
+	p.Link("what a doctor finds", "/doctor", "in", s.Source)
+	p.Put("</p>\n")
 	if len(s.Consumers) > 0 {
 		consumersTable(p, s)
 	}
-	p.put("</section>\n")
+	p.Put("</section>\n")
 }
 
-func consumersTable(p *page, s *standing.Standing) {
-	p.table("Consumers of %s", s.Source)
-	p.put("<tr><th scope=\"col\">consumer</th><th scope=\"col\">topics</th><th scope=\"col\">heard</th><th scope=\"col\">got on</th><th scope=\"col\" class=\"n\">parked</th>" +
+func consumersTable(p *page.Page, s *standing.Standing) {
+	p.Table("Consumers of %s", s.Source)
+	p.Put("<tr><th scope=\"col\">consumer</th><th scope=\"col\">topics</th><th scope=\"col\">heard</th><th scope=\"col\">got on</th><th scope=\"col\" class=\"n\">parked</th>" +
 		"<th scope=\"col\" class=\"n\">dead</th><th scope=\"col\" class=\"n\">quarantine</th><th scope=\"col\" class=\"n\">open calls</th></tr>\n")
 	for i := range s.Consumers {
 		c := &s.Consumers[i]
@@ -131,23 +132,23 @@ func consumersTable(p *page, s *standing.Standing) {
 		if c.HeardSeconds >= 0 {
 			heard = spell.Ago(spell.Seconds(c.HeardSeconds)) + " ago"
 		}
-		p.put("<tr><td>")
-		p.link(c.Name, "/consumer", "in", s.Source, "consumer", c.Name)
-		p.put("</td><td>%s</td><td>%s</td><td>%s ago</td><td class=\"n\">", strings.Join(c.Topics, ", "), heard, spell.Ago(spell.Seconds(c.ProgressSeconds)))
+		p.Put("<tr><td>")
+		p.Link(c.Name, "/consumer", "in", s.Source, "consumer", c.Name)
+		p.Put("</td><td>%s</td><td>%s</td><td>%s ago</td><td class=\"n\">", strings.Join(c.Topics, ", "), heard, spell.Ago(spell.Seconds(c.ProgressSeconds)))
 		countLink(p, c.Parked, "/parked", s.Source, c.Name)
-		p.put("</td><td class=\"n\">")
+		p.Put("</td><td class=\"n\">")
 		countLink(p, c.Dead, "/dead/groups", s.Source, c.Name)
-		p.put("</td><td class=\"n\">")
+		p.Put("</td><td class=\"n\">")
 		countLink(p, c.Conflicts+c.TooOld, "/quarantine", s.Source, c.Name)
-		p.put("</td><td class=\"n\">%s</td></tr>\n", spell.Number(c.Calls))
+		p.Put("</td><td class=\"n\">%s</td></tr>\n", spell.Number(c.Calls))
 	}
-	p.put("</table></div>\n")
+	p.Put("</table></div>\n")
 }
 
-func countLink(p *page, n int64, path, source, consumer string) {
+func countLink(p *page.Page, n int64, path, source, consumer string) {
 	if n == 0 {
-		p.put("0")
+		p.Put("0")
 		return
 	}
-	p.link(spell.Counted(n), path, "in", source, "consumer", consumer)
+	p.Link(spell.Counted(n), path, "in", source, "consumer", consumer)
 }

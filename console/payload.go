@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/store"
@@ -71,8 +72,8 @@ func (is mask) masked(what string, data []byte) string {
 }
 
 // noteLook stores who looked at what only some may see.
-func noteLook(q *request, s *source.Source, reason, action, consumer string, id store.Identity) error {
-	_, err := source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) (struct{}, error) {
+func noteLook(q *page.Request, s *source.Source, reason, action, consumer string, id store.Identity) error {
+	_, err := source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		stood, err := s.DB.Apply(ctx, store.Effect{Audit: &store.Audit{Author: q.Who.Name, Reason: reason, Action: action, Consumer: consumer, Identity: id}})
 		if err == nil && !stood[0] {
 			err = source.ErrBusy

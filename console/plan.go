@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
@@ -18,10 +19,10 @@ import (
 )
 
 // planned shows what a verb would do.
-func planned(q *request) (view, error) { return planOf(q) }
+func planned(q *page.Request) (page.View, error) { return planOf(q) }
 
-func planOf(q *request) (*plan, error) {
-	s, err := q.source()
+func planOf(q *page.Request) (*plan, error) {
+	s, err := q.Source()
 	if err != nil {
 		return nil, err
 	}
@@ -56,14 +57,14 @@ func planOf(q *request) (*plan, error) {
 	if v.Request.Pace, err = pace(q); err != nil {
 		return nil, err
 	}
-	_, err = source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
+	_, err = source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.look(ctx, s) })
 	if seen := q.Arg("seen"); err == nil && q.Method == http.MethodGet && seen != "" {
 		v.Stale = seen != v.alone
 	}
 	return v, err
 }
 
-func pace(q *request) (p operate.Pace, err error) {
+func pace(q *page.Request) (p operate.Pace, err error) {
 	p = operate.Pace{Canary: q.Arg("canary") != "", MaxErrors: 0.1}
 	for name, to := range map[string]*float64{"rate": &p.Rate, "max_errors": &p.MaxErrors} {
 		if text := q.Arg(name); text != "" {
@@ -81,15 +82,15 @@ func pace(q *request) (p operate.Pace, err error) {
 // look reads what is selected: what a dry run would say, of 10,000 messages at most.
 func (v *plan) look(ctx context.Context, s *source.Source) error {
 	sel := v.Request.Selection
-	page, err := operate.Kept(ctx, s.DB, sel, true, operate.Peek{Limit: spell.Exact, Scan: 10 * spell.Exact})
+	all, err := operate.Kept(ctx, s.DB, sel, true, operate.Peek{Limit: spell.Exact, Scan: 10 * spell.Exact})
 	if err != nil {
 		return err
 	}
-	v.Selected, v.More = len(page.List), page.Next > 0
+	v.Selected, v.More = len(all.List), all.Next > 0
 	sum, calls := sha256.New(), 0
 	var last time.Time
-	for i := range page.List {
-		p := &page.List[i]
+	for i := range all.List {
+		p := &all.List[i]
 		if i < 10 {
 			v.Sample = append(v.Sample, keptLine{operate.MessageOf(p), operate.State(p)})
 		}
@@ -102,7 +103,7 @@ func (v *plan) look(ctx context.Context, s *source.Source) error {
 		if p.Dead != nil && p.Dead.At.After(last) {
 			last = p.Dead.At
 		}
-		if sel.Dead || len(page.List) == 1 {
+		if sel.Dead || len(all.List) == 1 {
 			v.alone = seenOf(p)
 			_, _ = sum.Write([]byte(v.alone)) // a hash takes all
 		}
@@ -128,7 +129,7 @@ func (v *plan) unsettled(ctx context.Context, s *source.Source) error {
 }
 
 // steer is the dry run of a verb on a consumer.
-func (v *plan) steer(q *request) error {
+func (v *plan) steer(q *page.Request) error {
 	v.Request.Selection.Consumer, v.Request.Selection.Fingerprint = q.Arg("consumer"), q.Arg("fingerprint")
 	fingerprint := v.Request.Selection.Fingerprint
 	verb := v.Verb
@@ -139,7 +140,7 @@ func (v *plan) steer(q *request) error {
 		verb = "resume"
 	}
 	v.Command = inboxCommand(v.at.At, verb, "consumer", v.Request.Selection.Consumer, "fingerprint", fingerprint)
-	_, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+	_, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		if err := v.tell(ctx, s, operate.Order{DryRun: true}); err != nil {
 			return struct{}{}, err
 		}
@@ -164,13 +165,13 @@ func (v *plan) tell(ctx context.Context, s *source.Source, o operate.Order) erro
 }
 
 // admission is the dry run of admitting messages in quarantine.
-func (v *plan) admission(q *request) error {
+func (v *plan) admission(q *page.Request) error {
 	a, err := admissionOf(q)
 	if err != nil {
 		return err
 	}
 	v.Command = admitCommand(v.at.At, &a, q.Arg("why"))
-	_, err = source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
+	_, err = source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		r, err := operate.Admit(ctx, s.DB, a, operate.Order{DryRun: true})
 		v.Selected, v.Change, v.More = r.Selected, r.Selected, r.Selected > operate.AdmitsAtOnce
 		sum := sha256.New()
@@ -186,7 +187,7 @@ func (v *plan) admission(q *request) error {
 	return err
 }
 
-func admissionOf(q *request) (a operate.Admission, err error) {
+func admissionOf(q *page.Request) (a operate.Admission, err error) {
 	a = operate.Admission{ID: q.Arg("id"), Consumer: q.Arg("consumer"), Topic: q.Arg("topic"), Type: q.Arg("type")}
 	if text := q.Arg("number"); text != "" {
 		if a.Number, err = strconv.ParseInt(text, 10, 64); err != nil || a.Number <= 0 {

@@ -10,16 +10,17 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 )
 
 // sagaPlan is the dry run of a verb on one saga.
-func (v *plan) sagaPlan(q *request) error {
+func (v *plan) sagaPlan(q *page.Request) error {
 	c, sel := sagaChange(q, v.Verb)
 	v.Command = sagaCommand(v.at.At, &c, &sel)
-	r, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
+	r, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
 		was, err := operate.ReadSaga(ctx, s.DB, sel.Name, sel.Key)
 		if err != nil {
 			return operate.SagaReport{}, err
@@ -42,7 +43,7 @@ func (v *plan) sagaPlan(q *request) error {
 	return err
 }
 
-func sagaChange(q *request, verb string) (operate.SagaChange, operate.SagaSelection) {
+func sagaChange(q *page.Request, verb string) (operate.SagaChange, operate.SagaSelection) {
 	c := operate.SagaChange{Verb: operate.SagaVerb(verb[len(ofSaga):]), Step: q.Arg("step"), Occurrence: q.Arg("occurrence")}
 	if text := q.Arg("data"); text != "" {
 		c.Data = json.RawMessage(text)
@@ -50,18 +51,18 @@ func sagaChange(q *request, verb string) (operate.SagaChange, operate.SagaSelect
 	return c, operate.SagaSelection{Name: q.Arg("name"), Key: q.Arg("key")}
 }
 
-func wishOf(q *request) operate.Wish {
+func wishOf(q *page.Request) operate.Wish {
 	return operate.Wish{Key: q.Arg("key"), Flow: q.Arg("flow")}
 }
 
 // compensation is the dry run of undoing a choreographed saga.
-func (v *plan) compensation(q *request) error {
+func (v *plan) compensation(q *page.Request) error {
 	if v.at.Compensate == nil {
 		return refusal.New(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
 	}
 	w := wishOf(q)
 	v.Command = compensateCommand(v.at.At, w)
-	r, err := source.One(q.Context(), q.sources, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
+	r, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
 		return s.Compensate(ctx, w, operate.Order{DryRun: true})
 	})
 	if err != nil {
@@ -79,13 +80,13 @@ func (v *plan) compensation(q *request) error {
 	return nil
 }
 
-func (v *plan) undo(p *page) {
-	p.put("<p>In <b>%s</b>, the saga <b>%s</b>. Nothing has changed yet.</p>\n<ul>\n", v.Source, p.arg("key"))
+func (v *plan) undo(p *page.Page) {
+	p.Put("<p>In <b>%s</b>, the saga <b>%s</b>. Nothing has changed yet.</p>\n<ul>\n", v.Source, p.Arg("key"))
 	for _, step := range v.Undo {
-		p.put("<li>the undo of <b>%s</b> is asked for</li>\n", step)
+		p.Put("<li>the undo of <b>%s</b> is asked for</li>\n", step)
 	}
 	for _, step := range v.Before {
-		p.put("<li>the undo of <b>%s</b> was asked for before, and is not reported yet</li>\n", step)
+		p.Put("<li>the undo of <b>%s</b> was asked for before, and is not reported yet</li>\n", step)
 	}
-	p.put("</ul>\n")
+	p.Put("</ul>\n")
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
 )
@@ -29,12 +30,12 @@ type plan struct {
 	Missing string             `json:"missing,omitempty"` // what the form lacks: nothing was done
 	Request operate.RunRequest `json:"request"`
 
-	*failure // what Changed and Missing say, as a problem
-	at       *source.Source
-	verb     verb
-	many     bool   // all sagas that a filter chooses, not one of them
-	tried    bool   // each of them was asked whether the verb applies to it
-	alone    string // seenOf the only message
+	*page.Failure // what Changed and Missing say, as a problem
+	at            *source.Source
+	verb          verb
+	many          bool   // all sagas that a filter chooses, not one of them
+	tried         bool   // each of them was asked whether the verb applies to it
+	alone         string // seenOf the only message
 }
 
 // A needsCall is a message at a call to the outside: a drop has to say what became of it.
@@ -48,7 +49,7 @@ type needsCall struct {
 func (v *plan) Heading() string { return v.verb.title }
 
 func (v *plan) Code() int {
-	if v.failure != nil {
+	if v.Failure != nil {
 		return v.Status
 	}
 	return http.StatusOK
@@ -56,6 +57,6 @@ func (v *plan) Code() int {
 
 // refused is v with the problem that nothing was done.
 func (v *plan) refused(code int, what string) *plan {
-	v.failure = &failure{Status: code, Title: http.StatusText(code), Detail: what}
+	v.Failure = &page.Failure{Status: code, Title: http.StatusText(code), Detail: what}
 	return v
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/console/internal/standing"
 )
@@ -47,12 +48,12 @@ func lines(points []standing.Point, end time.Time, value func(*standing.Point) f
 }
 
 // plots draws the last hour, as far as somebody looked.
-func plots(p *page, s *standing.Standing) {
+func plots(p *page.Page, s *standing.Standing) {
 	if len(s.Hour) < 2 {
 		return
 	}
 	end := s.Hour[len(s.Hour)-1].At
-	p.put("<div class=\"plots\">\n")
+	p.Put("<div class=\"plots\">\n")
 	for _, plot := range []struct {
 		what  string
 		value func(*standing.Point) float64
@@ -63,13 +64,13 @@ func plots(p *page, s *standing.Standing) {
 		{"parked and dead", func(at *standing.Point) float64 { return float64(at.Kept) }, func(v float64) string { return spell.Counted(int64(v)) }},
 	} {
 		parts, most := lines(s.Hour, end, plot.value)
-		p.put("<figure><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s in the last hour: at most %s\">", plotWide, plotHigh+2, plot.what, plot.text(most))
+		p.Put("<figure><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s in the last hour: at most %s\">", plotWide, plotHigh+2, plot.what, plot.text(most))
 		for _, part := range parts {
-			p.put("<polyline points=\"%s\"/>", part)
+			p.Put("<polyline points=\"%s\"/>", part)
 		}
-		p.put("</svg><figcaption>%s, at most %s</figcaption></figure>\n", plot.what, plot.text(most))
+		p.Put("</svg><figcaption>%s, at most %s</figcaption></figure>\n", plot.what, plot.text(most))
 	}
-	p.put("</div>\n<p class=\"dim\">The last hour, as far as somebody looked at this console: since ")
-	p.when(s.Hour[0].At)
-	p.put(".</p>\n")
+	p.Put("</div>\n<p class=\"dim\">The last hour, as far as somebody looked at this console: since ")
+	p.When(s.Hour[0].At)
+	p.Put(".</p>\n")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
@@ -54,16 +55,16 @@ type quarantinePart struct {
 	Next     int64       `json:"next,omitempty"` // the "after" of the next page
 }
 
-func quarantine(q *request) (view, error) {
-	only, err := q.only()
+func quarantine(q *page.Request) (page.View, error) {
+	only, err := q.Only()
 	if err != nil {
 		return nil, err
 	}
-	after, err := place(q)
+	after, err := page.After(q)
 	if err != nil {
 		return nil, err
 	}
-	what := store.Query{Consumer: q.Arg("consumer"), ID: q.Arg("id"), Topic: q.Arg("topic"), Type: q.Arg("type"), After: after, Bare: true, Limit: pageOf + 1}
+	what := store.Query{Consumer: q.Arg("consumer"), ID: q.Arg("id"), Topic: q.Arg("topic"), Type: q.Arg("type"), After: after, Bare: true, Limit: page.Rows + 1}
 	switch q.Arg("why") {
 	case "":
 	case "conflict":
@@ -73,11 +74,11 @@ func quarantine(q *request) (view, error) {
 	default:
 		return nil, refusal.New(http.StatusBadRequest, "why is conflict or too-old")
 	}
-	got, away := source.Each(q.Context(), q.sources, only, func(ctx context.Context, s *source.Source) (quarantinePart, error) {
+	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, s *source.Source) (quarantinePart, error) {
 		part := quarantinePart{Source: s.Name, Messages: []apartLine{}}
 		list, err := store.ListQuarantined(ctx, s.DB, what)
 		for i := range list {
-			if i == pageOf {
+			if i == page.Rows {
 				part.Next = list[i-1].Number
 				break
 			}
@@ -95,13 +96,13 @@ func quarantine(q *request) (view, error) {
 func (*quarantinePage) Heading() string { return "Quarantine" }
 func (*quarantinePage) Live()           {}
 
-func (v *quarantinePage) HTML(p *page) {
-	p.away(v.Away)
-	if p.arg("admitted") != "" {
-		p.put("<p class=\"note fine\" role=\"status\">Admitted: the consumers take them within some seconds.</p>\n")
+func (v *quarantinePage) HTML(p *page.Page) {
+	p.Away(v.Away)
+	if p.Arg("admitted") != "" {
+		p.Put("<p class=\"note fine\" role=\"status\">Admitted: the consumers take them within some seconds.</p>\n")
 	}
-	p.put("<p>Messages of which another payload was taken under the same identity (conflict), or that are older than marks are kept (too old). They hold nobody up, and wait for somebody to decide.</p>\n")
-	p.filterForm("/quarantine", "consumer", "why", "type", "topic", "id")
+	p.Put("<p>Messages of which another payload was taken under the same identity (conflict), or that are older than marks are kept (too old). They hold nobody up, and wait for somebody to decide.</p>\n")
+	p.FilterForm("/quarantine", "consumer", "why", "type", "topic", "id")
 	n := 0
 	for i := range v.Parts {
 		part := &v.Parts[i]
@@ -109,45 +110,45 @@ func (v *quarantinePage) HTML(p *page) {
 		if len(part.Messages) == 0 {
 			continue
 		}
-		p.put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
-		if p.may(guard.Act) {
-			p.put(`<p class="verbs"><a class="button" href="%s">Admit all that the filter chooses …</a></p>`+"\n",
-				p.at("/act", "verb", "admit", "in", part.Source, "consumer", p.arg("consumer"), "id", p.arg("id"), "topic", p.arg("topic"), "type", p.arg("type"), "why", p.arg("why")))
+		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		if p.May(guard.Act) {
+			p.Put(`<p class="verbs"><a class="button" href="%s">Admit all that the filter chooses …</a></p>`+"\n",
+				p.At("/act", "verb", "admit", "in", part.Source, "consumer", p.Arg("consumer"), "id", p.Arg("id"), "topic", p.Arg("topic"), "type", p.Arg("type"), "why", p.Arg("why")))
 		}
 		apartTable(p, part.Messages)
 		if part.Next > 0 {
-			p.put("<p>")
-			p.link("The next ones", "/quarantine", "in", part.Source, "consumer", p.arg("consumer"), "id", p.arg("id"), "topic", p.arg("topic"), "type", p.arg("type"), "why", p.arg("why"), "after", spell.Digits(part.Next))
-			p.put("</p>\n")
+			p.Put("<p>")
+			p.Link("The next ones", "/quarantine", "in", part.Source, "consumer", p.Arg("consumer"), "id", p.Arg("id"), "topic", p.Arg("topic"), "type", p.Arg("type"), "why", p.Arg("why"), "after", spell.Digits(part.Next))
+			p.Put("</p>\n")
 		}
-		p.put("</section>\n")
+		p.Put("</section>\n")
 	}
 	if n == 0 {
-		p.put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
 	}
 }
 
-func apartTable(p *page, list []apartLine) {
-	p.table("Messages in quarantine")
-	p.put("<tr><th scope=\"col\" class=\"n\">number</th><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">cause</th>" +
+func apartTable(p *page.Page, list []apartLine) {
+	p.Table("Messages in quarantine")
+	p.Put("<tr><th scope=\"col\" class=\"n\">number</th><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">cause</th>" +
 		"<th scope=\"col\">key</th><th scope=\"col\">since</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n")
 	for i := range list {
 		m := &list[i]
-		p.put("<tr><td class=\"n\">%d</td><td>%s<br>", m.Number, m.Type)
-		p.link(m.ID, "/message", "in", m.Service, "consumer", m.Consumer, "source", m.From, "id", m.ID)
-		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td>", m.Consumer, m.Why, spell.Cut(m.Key, 60))
-		p.when(m.At)
-		p.put("</td><td>")
+		p.Put("<tr><td class=\"n\">%d</td><td>%s<br>", m.Number, m.Type)
+		p.Link(m.ID, "/message", "in", m.Service, "consumer", m.Consumer, "source", m.From, "id", m.ID)
+		p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td>", m.Consumer, m.Why, spell.Cut(m.Key, 60))
+		p.When(m.At)
+		p.Put("</td><td>")
 		switch {
 		case m.Taken != nil:
-			p.put("taken ")
-			p.when(*m.Taken)
+			p.Put("taken ")
+			p.When(*m.Taken)
 		case m.Admitted != nil:
-			p.put("admitted by %s: %s", m.By, spell.Cut(m.Reason, 100))
-		case p.may(guard.Act):
-			p.put(`<a class="button" href="%s" aria-label="Admit %d …">Admit …</a>`, p.at("/act", "verb", "admit", "in", m.Service, "number", spell.Digits(m.Number)), m.Number)
+			p.Put("admitted by %s: %s", m.By, spell.Cut(m.Reason, 100))
+		case p.May(guard.Act):
+			p.Put(`<a class="button" href="%s" aria-label="Admit %d …">Admit …</a>`, p.At("/act", "verb", "admit", "in", m.Service, "number", spell.Digits(m.Number)), m.Number)
 		}
-		p.put("</td></tr>\n")
+		p.Put("</td></tr>\n")
 	}
-	p.put("</table></div>\n")
+	p.Put("</table></div>\n")
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 )
 
@@ -11,7 +12,7 @@ import (
 type route struct {
 	method, path string
 	needs        guard.Right // beside View
-	answer       func(*request) (view, error)
+	answer       func(*page.Request) (page.View, error)
 }
 
 func (h *handler) routes() []route {
@@ -43,8 +44,8 @@ func (h *handler) routes() []route {
 		{"GET", "/locks", 0, locks},
 		{"GET", "/doctor", 0, doctor},
 		{"GET", "/session", 0, session},
-		{"GET", "/openapi.json", 0, openAPI},
-		{"GET", "/static/{name}", 0, static},
+		{"GET", "/openapi.json", 0, page.OpenAPI},
+		{"GET", "/static/{name}", 0, page.Static},
 	}
 }
 
@@ -62,7 +63,7 @@ func (h *handler) routed(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", told.head.Get("Allow"))
 		err = refusal.New(told.code, "this page is not for %.16s, but for %s", r.Method, told.head.Get("Allow"))
 	}
-	h.guarded(route{answer: func(*request) (view, error) { return nil, err }}).ServeHTTP(w, r)
+	h.guarded(route{answer: func(*page.Request) (page.View, error) { return nil, err }}).ServeHTTP(w, r)
 }
 
 // A tells keeps what a handler would answer, without its body.
@@ -78,12 +79,12 @@ func (t *tells) Write(b []byte) (int, error) { return len(b), nil }
 // guarded lets a request in that may do what the route needs.
 func (h *handler) guarded(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var v view
+		var v page.View
 		given, err := h.guard.Admit(r, to.needs, to.method == http.MethodPost)
-		q := &request{r, given, h.site}
+		q := h.site.Request(r, given)
 		if err == nil {
 			v, err = to.answer(q)
 		}
-		q.render(w, v, err)
+		q.Render(w, v, err)
 	})
 }

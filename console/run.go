@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
@@ -23,7 +24,7 @@ type runPage struct {
 func (v *runPage) Heading() string { return runTitle(&v.Run) + " " + v.ID }
 func (v *runPage) Live()           {}
 
-func (h *jobs) run(q *request) (view, error) {
+func (h *jobs) run(q *page.Request) (page.View, error) {
 	v, err := h.runOf(q)
 	if err != nil {
 		return nil, err
@@ -32,8 +33,8 @@ func (h *jobs) run(q *request) (view, error) {
 	return v, nil
 }
 
-func (h *jobs) runOf(q *request) (*runPage, error) {
-	s, err := q.source()
+func (h *jobs) runOf(q *page.Request) (*runPage, error) {
+	s, err := q.Source()
 	if err != nil {
 		return nil, err
 	}
@@ -42,15 +43,15 @@ func (h *jobs) runOf(q *request) (*runPage, error) {
 		return nil, refusal.New(http.StatusBadRequest, "which run? Give run=NAME")
 	}
 	here := h.job(s.Name, id) != nil // first: one that ends meanwhile is read as ended
-	r, err := source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) (operate.Run, error) {
+	r, err := source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (operate.Run, error) {
 		return operate.ReadRun(ctx, s.DB, id)
 	})
 	return &runPage{s.Name, r, here && r.Ended == "", s}, err
 }
 
 // stopRun interrupts a run that this console has in hand.
-func (h *jobs) stopRun(q *request) (view, error) {
-	s, err := q.source()
+func (h *jobs) stopRun(q *page.Request) (page.View, error) {
+	s, err := q.Source()
 	if err != nil {
 		return nil, err
 	}
@@ -63,11 +64,11 @@ func (h *jobs) stopRun(q *request) (view, error) {
 	}
 	j.stoppedBy(q.Who.Name)
 	j.wait(q.Context(), shortWait)
-	return seeOther{q.at("/run", "in", s.Name, "run", id)}, nil
+	return q.See("/run", "in", s.Name, "run", id), nil
 }
 
 // resumeRun goes on with a run that was interrupted.
-func (h *jobs) resumeRun(q *request) (view, error) {
+func (h *jobs) resumeRun(q *page.Request) (page.View, error) {
 	v, err := h.runOf(q)
 	if err != nil {
 		return nil, err
@@ -83,76 +84,76 @@ func (h *jobs) resumeRun(q *request) (view, error) {
 	}
 	h.launch(v.at, r, j)
 	j.wait(q.Context(), shortWait)
-	return seeOther{q.at("/run", "in", v.Source, "run", v.ID)}, nil
+	return q.See("/run", "in", v.Source, "run", v.ID), nil
 }
 
-func (v *runPage) HTML(p *page) {
-	p.put("<section class=\"card\">\n<dl class=\"rows\">\n")
-	p.row("source", v.Source)
-	p.row("by", v.Author)
-	p.row("why", v.Reason)
-	p.put("<div><dt>begun</dt><dd>")
-	p.when(v.Begun)
-	p.put("</dd></div>\n")
+func (v *runPage) HTML(p *page.Page) {
+	p.Put("<section class=\"card\">\n<dl class=\"rows\">\n")
+	p.Row("source", v.Source)
+	p.Row("by", v.Author)
+	p.Row("why", v.Reason)
+	p.Put("<div><dt>begun</dt><dd>")
+	p.When(v.Begun)
+	p.Put("</dd></div>\n")
 	sel := &v.Request.Selection
 	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"message", sel.ID}, {"key", spell.Key(sel.Key)}, {"type", sel.Type}, {"topic", sel.Topic}, {"kind", sel.Kind}, {"fingerprint", sel.Fingerprint}} {
-		p.row(f[0], f[1])
+		p.Row(f[0], f[1])
 	}
 	v.sagas(p)
 	if v.Request.Pace.Canary {
-		p.row("canary", "one first, and the others only if it succeeds")
+		p.Row("canary", "one first, and the others only if it succeeds")
 	}
-	p.put("</dl>\n<p><progress aria-label=\"changed\" max=\"%d\" value=\"%d\"></progress> <b>%d of %d</b> %s changed</p>\n", max(v.Request.Of, 1), v.Done, v.Done, v.Request.Of, things(&v.Request))
+	p.Put("</dl>\n<p><progress aria-label=\"changed\" max=\"%d\" value=\"%d\"></progress> <b>%d of %d</b> %s changed</p>\n", max(v.Request.Of, 1), v.Done, v.Done, v.Request.Of, things(&v.Request))
 	switch {
 	case v.Ended != "":
 		class := "fine"
 		if strings.Contains(v.Ended, "failed again: ") {
 			class = "bad"
 		}
-		p.put("<p class=\"note %s\">Ended: %s.</p>\n", class, v.Ended)
+		p.Put("<p class=\"note %s\">Ended: %s.</p>\n", class, v.Ended)
 	case v.Here:
-		p.put("<p class=\"note\">In hand. It goes on if you leave this page, and ends with the process of the console: then it can be gone on with here.</p>\n")
+		p.Put("<p class=\"note\">In hand. It goes on if you leave this page, and ends with the process of the console: then it can be gone on with here.</p>\n")
 		v.button(p, "/run/stop", "Stop")
 	case v.Stopped != "":
-		p.put("<p class=\"note warn\">Interrupted: %s.</p>\n", v.Stopped)
+		p.Put("<p class=\"note warn\">Interrupted: %s.</p>\n", v.Stopped)
 		v.button(p, "/run/resume", "Go on")
 	default:
-		p.put("<p class=\"note warn\">Nobody at this console has it in hand. If no other one has, go on: what is done is not done again.</p>\n")
+		p.Put("<p class=\"note warn\">Nobody at this console has it in hand. If no other one has, go on: what is done is not done again.</p>\n")
 		v.button(p, "/run/resume", "Go on")
 	}
-	p.put("</section>\n")
+	p.Put("</section>\n")
 }
 
 // sagas tells which sagas the run is about.
-func (v *runPage) sagas(p *page) {
+func (v *runPage) sagas(p *page.Page) {
 	if s := v.Request.Sagas; s != nil {
 		for _, f := range [][2]string{{"saga", s.Name}, {"key", s.Key}, {"id", s.ID}, {"status", s.Status}, {"at step", s.Step}, {"error", s.Error}} {
-			p.row(f[0], f[1])
+			p.Row(f[0], f[1])
 		}
 		for _, f := range []struct {
 			name string
 			is   bool
 		}{{"stuck", s.Stuck}, {"retrying", s.Failing}, {"paused", s.Paused}} {
 			if f.is {
-				p.row("only", f.name)
+				p.Row("only", f.name)
 			}
 		}
-		p.row("started before", spell.Time(s.StartedBefore))
+		p.Row("started before", spell.Time(s.StartedBefore))
 	}
 	if s := v.Request.Flows; s != nil {
-		p.row("flow", s.Flow)
-		p.row("state", s.State)
+		p.Row("flow", s.Flow)
+		p.Row("state", s.State)
 		if s.Overdue {
-			p.row("only", "overdue")
+			p.Row("only", "overdue")
 		}
 	}
 }
 
-func (v *runPage) button(p *page, path, text string) {
-	if !p.may(guard.Act) {
+func (v *runPage) button(p *page.Page, path, text string) {
+	if !p.May(guard.Act) {
 		return
 	}
-	p.put("<form method=\"post\" action=\"%s\">", p.at(path))
-	p.hidden("token", p.q.Token, "in", v.Source, "run", v.ID)
-	p.put("<button>%s</button></form>\n", text)
+	p.Put("<form method=\"post\" action=\"%s\">", p.At(path))
+	p.Hidden("token", p.Request.Token, "in", v.Source, "run", v.ID)
+	p.Put("<button>%s</button></form>\n", text)
 }

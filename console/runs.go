@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
@@ -30,17 +31,17 @@ type runsRead struct {
 
 const runsWithin = 10_000 // of the last acts
 
-func (h *jobs) runs(q *request) (view, error) {
-	only, err := q.only()
+func (h *jobs) runs(q *page.Request) (page.View, error) {
+	only, err := q.Only()
 	if err != nil {
 		return nil, err
 	}
-	before, err := number64(q, "before")
+	before, err := page.Place(q, "before")
 	if err != nil {
 		return nil, err
 	}
 	here := h.inHand() // first: one that ends meanwhile is read as ended
-	got, away := source.Each(q.Context(), q.sources, only, func(ctx context.Context, s *source.Source) (out runsRead, err error) {
+	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, s *source.Source) (out runsRead, err error) {
 		out.runs, out.next, err = operate.ReadRuns(ctx, s.DB, before, runsWithin)
 		return out, err
 	})
@@ -60,52 +61,52 @@ func (h *jobs) runs(q *request) (view, error) {
 
 func (*runsPage) Heading() string { return "Actions" }
 
-func (v *runsPage) HTML(p *page) {
-	p.away(v.Away)
-	if p.arg("before") != "" {
-		p.put("<p>Bulk actions that began earlier, the last first.</p>\n")
+func (v *runsPage) HTML(p *page.Page) {
+	p.Away(v.Away)
+	if p.Arg("before") != "" {
+		p.Put("<p>Bulk actions that began earlier, the last first.</p>\n")
 	} else {
-		p.put("<p>Bulk actions among the last %s acts of each source, the last begun first; further back where they fill those.</p>\n", spell.Number(runsWithin))
+		p.Put("<p>Bulk actions among the last %s acts of each source, the last begun first; further back where they fill those.</p>\n", spell.Number(runsWithin))
 	}
 	defer v.earlier(p)
 	if len(v.Runs) == 0 {
-		p.put("<p class=\"note fine\">None began here.</p>\n")
+		p.Put("<p class=\"note fine\">None began here.</p>\n")
 		return
 	}
-	p.put("<section class=\"card\">")
-	p.table("Bulk actions")
-	p.heads("run", "source", "verb", "consumer", "changed", "stands", "by", "why", "begun")
+	p.Put("<section class=\"card\">")
+	p.Table("Bulk actions")
+	p.Heads("run", "source", "verb", "consumer", "changed", "stands", "by", "why", "begun")
 	for i := range v.Runs {
 		r := &v.Runs[i]
-		p.put("<tr><td>")
-		p.link(r.ID, "/run", "in", r.Source, "run", r.ID)
-		p.put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d of %d</td><td class=\"why\">", r.Source, r.Verb, r.Request.Selection.Consumer, r.Done, r.Request.Of)
+		p.Put("<tr><td>")
+		p.Link(r.ID, "/run", "in", r.Source, "run", r.ID)
+		p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d of %d</td><td class=\"why\">", r.Source, r.Verb, r.Request.Selection.Consumer, r.Done, r.Request.Of)
 		r.stands(p)
-		p.put("</td><td>%s</td><td class=\"why\">%s</td><td>", r.Author, spell.Cut(r.Reason, 200))
-		p.when(r.Begun)
-		p.put("</td></tr>\n")
+		p.Put("</td><td>%s</td><td class=\"why\">%s</td><td>", r.Author, spell.Cut(r.Reason, 200))
+		p.When(r.Begun)
+		p.Put("</td></tr>\n")
 	}
-	p.put("</table></div></section>\n")
+	p.Put("</table></div></section>\n")
 }
 
-func (v *runsPage) earlier(p *page) {
+func (v *runsPage) earlier(p *page.Page) {
 	for _, n := range v.Next {
-		p.put("<p>")
-		p.link("Earlier ones of "+n.Source, "/runs", "in", n.Source, "before", spell.Digits(n.Before))
-		p.put("</p>\n")
+		p.Put("<p>")
+		p.Link("Earlier ones of "+n.Source, "/runs", "in", n.Source, "before", spell.Digits(n.Before))
+		p.Put("</p>\n")
 	}
 }
 
 // stands says in a line how the run stands.
-func (v *runPage) stands(p *page) {
+func (v *runPage) stands(p *page.Page) {
 	switch {
 	case v.Ended != "":
-		p.put("ended: %s", spell.Cut(v.Ended, 200))
+		p.Put("ended: %s", spell.Cut(v.Ended, 200))
 	case v.Here:
-		p.put("<b>in hand</b>")
+		p.Put("<b>in hand</b>")
 	case v.Stopped != "":
-		p.put("<b class=\"late\">interrupted</b>: %s", spell.Cut(v.Stopped, 200))
+		p.Put("<b class=\"late\">interrupted</b>: %s", spell.Cut(v.Stopped, 200))
 	default:
-		p.put("<b class=\"late\">not ended</b>: nobody at this console has it in hand")
+		p.Put("<b class=\"late\">not ended</b>: nobody at this console has it in hand")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
@@ -19,7 +20,7 @@ import (
 // A sagasPage is orchestrated sagas.
 type sagasPage struct{ listed[operate.Saga] }
 
-func sagaList(q *request) (view, error) {
+func sagaList(q *page.Request) (page.View, error) {
 	sel, err := sagaSelection(q)
 	if err != nil {
 		return nil, err
@@ -29,8 +30,8 @@ func sagaList(q *request) (view, error) {
 		return nil, err
 	}
 	v := &sagasPage{}
-	v.Parts, v.Away, err = partsOf(q, func(ctx context.Context, s *source.Source) (listedPart[operate.Saga], error) {
-		list, err := operate.SagasAfter(ctx, s.DB, sel, after, operate.Peek{Limit: pageOf, Scan: mostSagas})
+	v.Parts, v.Away, err = page.Parts(q, func(ctx context.Context, s *source.Source) (listedPart[operate.Saga], error) {
+		list, err := operate.SagasAfter(ctx, s.DB, sel, after, operate.Peek{Limit: page.Rows, Scan: mostSagas})
 		return listedPart[operate.Saga]{Source: s.Name, Sagas: append([]operate.Saga{}, list.List...), More: list.Next != nil,
 			Next: sagaNext(list.Next), Scanned: list.Scanned, at: s}, err
 	})
@@ -41,17 +42,17 @@ func sagaList(q *request) (view, error) {
 const mostSagas = 20_000
 
 // nextSagas leads to the next page of a source.
-func nextSagas(p *page, source, next string, scanned int) {
+func nextSagas(p *page.Page, source, next string, scanned int) {
 	args := []string{"in", source, "after", next}
 	for _, name := range sagaFilters() {
-		args = append(args, name, p.arg(name))
+		args = append(args, name, p.Arg(name))
 	}
-	p.put("<p>")
+	p.Put("<p>")
 	if scanned > 0 {
-		p.put("%s were looked at: with a status or a name there are fewer. ", spell.Number(int64(scanned)))
+		p.Put("%s were looked at: with a status or a name there are fewer. ", spell.Number(int64(scanned)))
 	}
-	p.link("The next ones", "/sagas", args...)
-	p.put("</p>\n")
+	p.Link("The next ones", "/sagas", args...)
+	p.Put("</p>\n")
 }
 
 // sagaNext is the argument with which the page after a saga is asked for.
@@ -62,7 +63,7 @@ func sagaNext(s *store.SagaRef) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(len(s.Name)) + " " + s.Name + s.Key))
 }
 
-func sagaAfter(q *request) (*store.SagaRef, error) {
+func sagaAfter(q *page.Request) (*store.SagaRef, error) {
 	text := q.Arg("after")
 	if text == "" {
 		return nil, nil
@@ -78,19 +79,19 @@ func sagaAfter(q *request) (*store.SagaRef, error) {
 
 func (*sagasPage) Heading() string { return "Sagas" }
 
-func (v *sagasPage) HTML(p *page) {
-	p.away(v.Away)
-	p.put("<p class=\"verbs\">")
+func (v *sagasPage) HTML(p *page.Page) {
+	p.Away(v.Away)
+	p.Put("<p class=\"verbs\">")
 	for _, of := range [][2]string{{"stuck", "stuck"}, {"failing", "retrying"}, {"paused", "paused"}} {
-		p.link(of[1], "/sagas", of[0], "1")
-		p.put(" ")
+		p.Link(of[1], "/sagas", of[0], "1")
+		p.Put(" ")
 	}
 	for _, status := range operate.SagaStatuses() {
-		p.link(status, "/sagas", "status", status)
-		p.put(" ")
+		p.Link(status, "/sagas", "status", status)
+		p.Put(" ")
 	}
-	p.put("</p>\n")
-	p.filterForm("/sagas", "name", "key", "status", "stuck", "failing", "paused", "step", "error", "older")
+	p.Put("</p>\n")
+	p.FilterForm("/sagas", "name", "key", "status", "stuck", "failing", "paused", "step", "error", "older")
 	v.tables(p, "by name and key", []string{"saga", "status", "at step", "retrying", "error", "started"}, v.verbs(p), func(source string, s *operate.Saga) { sagaLine(p, source, s) })
 }
 
@@ -98,8 +99,8 @@ func (v *sagasPage) HTML(p *page) {
 func ended(status string) bool { return status == "done" || status == "compensated" }
 
 // verbs of all that the filter chooses: those that may apply to them.
-func (v *sagasPage) verbs(p *page) func(*listedPart[operate.Saga]) {
-	sel, err := sagaSelection(p.q)
+func (v *sagasPage) verbs(p *page.Page) func(*listedPart[operate.Saga]) {
+	sel, err := sagaSelection(p.Request)
 	if err != nil || !sel.Filtered() || ended(sel.Status) {
 		return nil
 	}
@@ -111,46 +112,46 @@ func (v *sagasPage) verbs(p *page) func(*listedPart[operate.Saga]) {
 		verbs = append([]operate.SagaVerb{operate.RetrySaga}, verbs...)
 	}
 	return func(part *listedPart[operate.Saga]) {
-		p.put("<p class=\"verbs\">")
+		p.Put("<p class=\"verbs\">")
 		for _, verb := range verbs {
 			manyButton(p, ofSaga+string(verb), part.Source, sagaFilters()...)
 		}
-		p.put("</p>\n")
+		p.Put("</p>\n")
 	}
 }
 
-func sagaLine(p *page, source string, s *operate.Saga) {
-	p.put("<tr><td>%s<br>", s.Name)
-	p.link(s.Key, "/saga", "in", source, "name", s.Name, "key", s.Key)
-	p.put("</td><td>%s", s.Status)
+func sagaLine(p *page.Page, source string, s *operate.Saga) {
+	p.Put("<tr><td>%s<br>", s.Name)
+	p.Link(s.Key, "/saga", "in", source, "name", s.Name, "key", s.Key)
+	p.Put("</td><td>%s", s.Status)
 	if s.Stuck {
-		p.put(" <b class=\"late\">stuck</b>")
+		p.Put(" <b class=\"late\">stuck</b>")
 	}
 	if s.Paused {
-		p.put(" <b>paused</b>")
+		p.Put(" <b>paused</b>")
 	}
-	p.put("</td><td>%s</td><td>", s.Step)
+	p.Put("</td><td>%s</td><td>", s.Step)
 	retrying(p, s)
-	p.put("</td><td class=\"why\">%s</td><td>", spell.Cut(spell.FirstLine(s.Error), 200))
-	p.when(s.Started)
-	p.put("</td></tr>\n")
+	p.Put("</td><td class=\"why\">%s</td><td>", spell.Cut(spell.FirstLine(s.Error), 200))
+	p.When(s.Started)
+	p.Put("</td></tr>\n")
 }
 
 // retrying says that a saga which looks as if it ran does not get on, since when, and when it is tried again.
-func retrying(p *page, s *operate.Saga) {
+func retrying(p *page.Page, s *operate.Saga) {
 	if s.Failed == 0 {
 		return
 	}
-	p.put("attempt %d", s.Failed+1)
+	p.Put("attempt %d", s.Failed+1)
 	if s.Since != nil {
-		p.put(", failing since ")
-		p.when(*s.Since)
+		p.Put(", failing since ")
+		p.When(*s.Since)
 	}
 	if s.Retry != nil {
 		if d := time.Until(*s.Retry); d > 0 {
-			p.put(", next in %s", spell.Ago(d))
+			p.Put(", next in %s", spell.Ago(d))
 		} else {
-			p.put(", due")
+			p.Put(", due")
 		}
 	}
 }
@@ -175,10 +176,10 @@ type shownSaga struct {
 // sagaPages are the pages of orchestrated sagas.
 type sagaPages struct{ mask mask }
 
-func (sagaPages) sagaOf(q *request) (view, error) { return readSaga(q, false) }
+func (sagaPages) sagaOf(q *page.Request) (page.View, error) { return readSaga(q, false) }
 
-func readSaga(q *request, data bool) (*sagaPage, error) {
-	s, err := q.source()
+func readSaga(q *page.Request, data bool) (*sagaPage, error) {
+	s, err := q.Source()
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +187,7 @@ func readSaga(q *request, data bool) (*sagaPage, error) {
 	if key == "" {
 		return nil, refusal.New(http.StatusBadRequest, "which saga? Give name and key")
 	}
-	return source.One(q.Context(), q.sources, s, func(ctx context.Context, s *source.Source) (*sagaPage, error) {
+	return source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (*sagaPage, error) {
 		r, err := operate.ReadSaga(ctx, s.DB, name, key)
 		if err != nil {
 			return nil, err
@@ -201,7 +202,7 @@ func readSaga(q *request, data bool) (*sagaPage, error) {
 }
 
 // sagaData shows input and outputs, once that is noted.
-func (is sagaPages) sagaData(q *request) (view, error) {
+func (is sagaPages) sagaData(q *page.Request) (page.View, error) {
 	v, err := readSaga(q, true)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/operate"
 )
@@ -16,7 +17,7 @@ func sagaFilters() []string {
 	return []string{"name", "key", "id", "status", "stuck", "failing", "paused", "step", "error", "older"}
 }
 
-func sagaSelection(q *request) (s operate.SagaSelection, err error) {
+func sagaSelection(q *page.Request) (s operate.SagaSelection, err error) {
 	s = operate.SagaSelection{Name: q.Arg("name"), Key: q.Arg("key"), ID: q.Arg("id"), Status: q.Arg("status"), Stuck: q.Flag("stuck"), Paused: q.Flag("paused"),
 		Failing: q.Flag("failing"), Step: q.Arg("step"), Error: q.Arg("error")}
 	if text := q.Arg("older"); text != "" {
@@ -26,7 +27,7 @@ func sagaSelection(q *request) (s operate.SagaSelection, err error) {
 		}
 		s.StartedBefore = time.Now().Add(-d)
 	}
-	return s, q.word("status")
+	return s, q.Word("status")
 }
 
 const mostDays = 36_500 // a Duration has room for more
@@ -44,14 +45,14 @@ func ageOf(text string) (time.Duration, error) {
 }
 
 // manyButton leads to the dry run of a verb on all that the filter of this page chooses.
-func manyButton(p *page, verb, source string, names ...string) {
+func manyButton(p *page.Page, verb, source string, names ...string) {
 	args := []string{"verb", verb, "in", source, "many", "1"}
 	for _, name := range names {
-		args = append(args, name, p.arg(name))
+		args = append(args, name, p.Arg(name))
 	}
-	p.put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.at("/act", args...), verbTitle(verb))
+	p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...), verbTitle(verb))
 }
 
-func flowsOf(q *request) operate.FlowSelection {
+func flowsOf(q *page.Request) operate.FlowSelection {
 	return operate.FlowSelection{Flow: q.Arg("flow"), State: q.Arg("state"), Overdue: q.Flag("overdue")}
 }

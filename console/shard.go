@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
@@ -54,8 +55,8 @@ type rowLine struct {
 // oldestRows is how many rows of each kind are shown.
 const oldestRows = 20
 
-func shards(q *request) (view, error) {
-	parts, away, err := partsOf(q, func(ctx context.Context, s *source.Source) (shardsPart, error) {
+func shards(q *page.Request) (page.View, error) {
+	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (shardsPart, error) {
 		o, err := operate.Status(ctx, s.DB)
 		part := shardsPart{Source: s.Name, Pending: o.Pending, Exact: o.Exact, OldestSeconds: o.Oldest.Seconds(), Deferred: o.Deferred,
 			Shards: []shardLine{}, Rows: []rowLine{}}
@@ -67,7 +68,7 @@ func shards(q *request) (view, error) {
 		}
 		rows, err := store.ListWaiting(ctx, s.DB, oldestRows)
 		if err != nil { // an app may not read the outbox; the shards are shown in any case
-			part.Unread = q.sources.Why(ctx, s.Name, err)
+			part.Unread = q.Sources.Why(ctx, s.Name, err)
 		}
 		for i := range rows {
 			part.Rows = append(part.Rows, rowLineOf(&rows[i]))
@@ -80,64 +81,64 @@ func shards(q *request) (view, error) {
 func (*shardsPage) Heading() string { return "Outbox" }
 func (*shardsPage) Live()           {}
 
-func (v *shardsPage) HTML(p *page) {
-	p.away(v.Away)
+func (v *shardsPage) HTML(p *page.Page) {
+	p.Away(v.Away)
 	for i := range v.Parts {
 		part := &v.Parts[i]
 		about := ""
 		if !part.Exact {
 			about = "about "
 		}
-		p.put("<section class=\"card\">\n<h2>%s</h2>\n<dl class=\"figures\">\n", part.Source)
+		p.Put("<section class=\"card\">\n<h2>%s</h2>\n<dl class=\"figures\">\n", part.Source)
 		old := part.OldestSeconds > 60
-		p.figure("to be published", about+spell.Number(part.Pending), old, "")
-		p.figure("the oldest waits", spell.Ago(spell.Seconds(part.OldestSeconds)), old, "")
-		p.figure("deferred", spell.Number(part.Deferred), part.Deferred > 0, "")
-		p.put("</dl>\n")
-		p.table("Shards of %s", part.Source)
-		p.heads("shard", "relay", "epoch", "to be published")
+		p.Figure("to be published", about+spell.Number(part.Pending), old, "")
+		p.Figure("the oldest waits", spell.Ago(spell.Seconds(part.OldestSeconds)), old, "")
+		p.Figure("deferred", spell.Number(part.Deferred), part.Deferred > 0, "")
+		p.Put("</dl>\n")
+		p.Table("Shards of %s", part.Source)
+		p.Heads("shard", "relay", "epoch", "to be published")
 		for _, s := range part.Shards {
-			p.put("<tr><td>%d</td><td>", s.Shard)
+			p.Put("<tr><td>%d</td><td>", s.Shard)
 			if s.Owner == "" {
-				p.put("<b class=\"late\">none</b>")
+				p.Put("<b class=\"late\">none</b>")
 			}
-			p.put("%s</td><td>%d</td><td>%s</td></tr>\n", s.Owner, s.Epoch, spell.Number(s.Pending))
+			p.Put("%s</td><td>%d</td><td>%s</td></tr>\n", s.Owner, s.Epoch, spell.Number(s.Pending))
 		}
-		p.put("</table></div>\n")
+		p.Put("</table></div>\n")
 		rowTable(p, part)
-		p.put("</section>\n")
+		p.Put("</section>\n")
 	}
 }
 
-func rowTable(p *page, part *shardsPart) {
+func rowTable(p *page.Page, part *shardsPart) {
 	if part.Unread != "" {
-		p.put("<p class=\"note warn\">The rows that wait could not be read: %s. It takes the rights of a relay or a reader.</p>\n",
+		p.Put("<p class=\"note warn\">The rows that wait could not be read: %s. It takes the rights of a relay or a reader.</p>\n",
 			part.Unread)
 	}
 	if len(part.Rows) == 0 {
 		if part.Unread == "" && part.Pending > 0 {
-			p.put("<p class=\"note\">The rows that wait come after %s others, and are not looked for there.</p>\n",
+			p.Put("<p class=\"note\">The rows that wait come after %s others, and are not looked for there.</p>\n",
 				spell.Number(store.WaitingScan))
 		}
 		return
 	}
-	p.put("<h3>The oldest rows</h3>\n")
-	p.table("The oldest rows of %s", part.Source)
-	p.heads("message", "topic", "key", "shard", "written", "waits", "refused")
+	p.Put("<h3>The oldest rows</h3>\n")
+	p.Table("The oldest rows of %s", part.Source)
+	p.Heads("message", "topic", "key", "shard", "written", "waits", "refused")
 	for i := range part.Rows {
 		r := &part.Rows[i]
-		p.put("<tr><td>%s<br>%s</td><td>%s</td><td>%s</td><td>%d</td><td>", r.Type, r.ID, r.Topic, spell.Cut(spell.Key(r.Key), 60), r.Shard)
-		p.when(r.Written)
-		p.put("</td><td>%s</td><td class=\"why\">", spell.Ago(spell.Seconds(r.AgeSeconds)))
+		p.Put("<tr><td>%s<br>%s</td><td>%s</td><td>%s</td><td>%d</td><td>", r.Type, r.ID, r.Topic, spell.Cut(spell.Key(r.Key), 60), r.Shard)
+		p.When(r.Written)
+		p.Put("</td><td>%s</td><td class=\"why\">", spell.Ago(spell.Seconds(r.AgeSeconds)))
 		switch {
 		case r.Attempts > 0:
-			p.put("%s: %s", spell.Times(r.Attempts), spell.Cut(spell.FirstLine(r.Error), 200))
+			p.Put("%s: %s", spell.Times(r.Attempts), spell.Cut(spell.FirstLine(r.Error), 200))
 		case r.Deferred:
-			p.put("it waits for an earlier one of its key")
+			p.Put("it waits for an earlier one of its key")
 		}
-		p.put("</td></tr>\n")
+		p.Put("</td></tr>\n")
 	}
-	p.put("</table></div>\n")
+	p.Put("</table></div>\n")
 }
 
 func rowLineOf(r *store.WaitingRow) rowLine {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
@@ -49,7 +50,7 @@ func (v *storyPage) known() bool {
 	return slices.ContainsFunc(v.Parts, func(p storyPart) bool { return len(p.Sagas)+len(p.Kept)+len(p.Apart)+len(p.Steps)+len(p.Outbox) > 0 })
 }
 
-func story(q *request) (view, error) {
+func story(q *page.Request) (page.View, error) {
 	asked := q.Arg("q")
 	v, err := storyOf(q, asked)
 	if typed := strings.TrimSpace(asked); err == nil && typed != asked && !v.known() { // a key may end with a space, and so may a search
@@ -58,7 +59,7 @@ func story(q *request) (view, error) {
 	return v, err
 }
 
-func storyOf(q *request, asked string) (*storyPage, error) {
+func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	v := &storyPage{Asked: asked, Parts: []storyPart{}, Away: []source.Away{}, Line: []event{}}
 	if strings.TrimSpace(v.Asked) == "" {
 		return nil, refusal.New(http.StatusBadRequest, "what is looked for? Give a key, an id or a correlation")
@@ -70,7 +71,7 @@ func storyOf(q *request, asked string) (*storyPage, error) {
 	if err != nil {
 		key = []byte(v.Asked) // it only begins as one in base64 does
 	}
-	sagas, away := source.Each(q.Context(), q.sources, "", func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
+	sagas, away := source.Each(q.Context(), q.Sources, "", func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
 		return operate.SagaStandings(ctx, s.DB, string(key), s.At)
 	})
 	v.Away = append(v.Away, away...)
@@ -88,13 +89,13 @@ func storyOf(q *request, asked string) (*storyPage, error) {
 	}
 	slices.SortFunc(hunt.keys, bytes.Compare)
 	hunt.keys = slices.CompactFunc(hunt.keys, bytes.Equal)
-	parts, away := source.Each(q.Context(), q.sources, "", func(ctx context.Context, s *source.Source) (storyPart, error) {
+	parts, away := source.Each(q.Context(), q.Sources, "", func(ctx context.Context, s *source.Source) (storyPart, error) {
 		if gone[s.Name] {
 			return storyPart{}, source.ErrBusy // it is named already
 		}
 		part, err := hunt.look(ctx, s)
 		if err == nil {
-			hunt.outbox(ctx, s, &part, func(err error) string { return q.sources.Why(ctx, s.Name, err) })
+			hunt.outbox(ctx, s, &part, func(err error) string { return q.Sources.Why(ctx, s.Name, err) })
 		}
 		return part, err
 	})
@@ -144,7 +145,7 @@ func (h *hunt) look(ctx context.Context, s *source.Source) (part storyPart, err 
 
 // kept looks through what is kept, up to a bound, for the id or correlation. Keys an index knows.
 func (h *hunt) kept(ctx context.Context, s *source.Source, part *storyPart, consumers []standing.Consumer) error {
-	what := store.Sought{Bare: true, Limit: pageOf, About: h.asked, Scan: mostScan}
+	what := store.Sought{Bare: true, Limit: page.Rows, About: h.asked, Scan: page.Scan}
 	got, err := s.DB.List(ctx, store.List{Kept: &what})
 	if err != nil {
 		return err
@@ -155,7 +156,7 @@ func (h *hunt) kept(ctx context.Context, s *source.Source, part *storyPart, cons
 			if c.Parked+c.Dead == 0 {
 				continue
 			}
-			list, err := store.ListKept(ctx, s.DB, store.Sought{Consumer: c.Name, Key: key, Bare: true, Limit: pageOf + 1})
+			list, err := store.ListKept(ctx, s.DB, store.Sought{Consumer: c.Name, Key: key, Bare: true, Limit: page.Rows + 1})
 			if err != nil {
 				return err
 			}
@@ -164,22 +165,22 @@ func (h *hunt) kept(ctx context.Context, s *source.Source, part *storyPart, cons
 	}
 	slices.SortFunc(part.held, func(a, b store.Parked) int { return cmp.Compare(a.Place, b.Place) })
 	part.held = slices.CompactFunc(part.held, func(a, b store.Parked) bool { return a.Place == b.Place })
-	part.Cut = part.Cut || len(part.held) > pageOf
-	part.held = part.held[:min(pageOf, len(part.held))]
+	part.Cut = part.Cut || len(part.held) > page.Rows
+	part.held = part.held[:min(page.Rows, len(part.held))]
 	return nil
 }
 
 // apart looks the id up in quarantine, and looks through the first ones for the keys and the correlation.
 func (h *hunt) apart(ctx context.Context, s *source.Source, part *storyPart) error {
 	seen := map[int64]bool{}
-	for _, q := range []store.Query{{ID: h.asked, Bare: true, Limit: pageOf}, {Bare: true, Limit: mostApart}} {
+	for _, q := range []store.Query{{ID: h.asked, Bare: true, Limit: page.Rows}, {Bare: true, Limit: mostApart}} {
 		list, err := store.ListQuarantined(ctx, s.DB, q)
 		if err != nil {
 			return err
 		}
 		for i := range list {
 			one := &list[i]
-			if (q.ID != "" || h.means(&one.Message)) && !seen[one.Number] && len(part.Apart) < pageOf {
+			if (q.ID != "" || h.means(&one.Message)) && !seen[one.Number] && len(part.Apart) < page.Rows {
 				seen[one.Number] = true
 				part.Apart = append(part.Apart, apartLineOf(s.Name, one))
 			}
@@ -195,7 +196,7 @@ const mostConsumers = 20 // whose steps are looked up
 
 func (h *hunt) steps(ctx context.Context, s *source.Source, part *storyPart, consumers []standing.Consumer) error {
 	for _, c := range consumers[:min(mostConsumers, len(consumers))] {
-		list, err := operate.Steps(ctx, s.DB, operate.StepSelection{Consumer: c.Name, Saga: h.saga, Limit: pageOf})
+		list, err := operate.Steps(ctx, s.DB, operate.StepSelection{Consumer: c.Name, Saga: h.saga, Limit: page.Rows})
 		if usage := new(operate.UsageError); err != nil && !errors.As(err, &usage) {
 			return err
 		}

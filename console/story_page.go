@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/internal/saga/draw"
 	graph "github.com/skald-go/skald/internal/saga/plan"
@@ -13,19 +14,19 @@ import (
 func (v *storyPage) Heading() string { return spell.Cut(v.Asked, 80) }
 func (*storyPage) Live()             {}
 
-func (v *storyPage) HTML(p *page) {
-	p.away(v.Away)
+func (v *storyPage) HTML(p *page.Page) {
+	p.Away(v.Away)
 	if !v.known() {
-		p.put("<p class=\"note\">No source that answered knows anything of it. What was taken without failing leaves only a mark, which is looked up with <code>skald inbox show</code>. Of an outbox the oldest %s rows that wait were looked through, and as many that the broker refused, by id and key.</p>\n", spell.Number(mostRows))
+		p.Put("<p class=\"note\">No source that answered knows anything of it. What was taken without failing leaves only a mark, which is looked up with <code>skald inbox show</code>. Of an outbox the oldest %s rows that wait were looked through, and as many that the broker refused, by id and key.</p>\n", spell.Number(mostRows))
 	}
 	for i := range v.Parts {
 		part := &v.Parts[i]
 		if part.More {
-			p.put("<p class=\"note warn\">%s keeps so many messages that only those of the key were looked for, not those of an id or a correlation.</p>\n", part.Source)
+			p.Put("<p class=\"note warn\">%s keeps so many messages that only those of the key were looked for, not those of an id or a correlation.</p>\n", part.Source)
 		}
 		if part.Cut {
-			p.put("<p class=\"note warn\">%s has more than is shown: the first %d of a key, and those of the first %s in quarantine that are of the key or the correlation.</p>\n",
-				part.Source, pageOf, spell.Number(mostApart))
+			p.Put("<p class=\"note warn\">%s has more than is shown: the first %d of a key, and those of the first %s in quarantine that are of the key or the correlation.</p>\n",
+				part.Source, page.Rows, spell.Number(mostApart))
 		}
 		part.unpublished(p)
 		part.holders(p)
@@ -41,7 +42,7 @@ func (v *storyPage) HTML(p *page) {
 }
 
 // holders are the messages that keep it from going on, with the verb that frees each.
-func (part *storyPart) holders(p *page) {
+func (part *storyPart) holders(p *page.Page) {
 	for i := range part.Kept {
 		m := &part.Kept[i]
 		if m.Waiting || m.DeadAt == nil && m.LastError == "" {
@@ -55,44 +56,44 @@ func (part *storyPart) holders(p *page) {
 		case held.Dead != nil:
 			verb = "redrive"
 		}
-		p.put("<div class=\"note bad\"><p><b>Held up at %s</b>: ", part.Source)
-		p.link(m.Type, "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
-		p.put(" at the consumer %s is %s: %s</p>\n<p class=\"verbs\">", m.Consumer, m.State, spell.Cut(spell.FirstLine(m.LastError), 300))
-		if p.may(guard.Act) {
-			p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seenOf(held)), verbTitle(verb))
+		p.Put("<div class=\"note bad\"><p><b>Held up at %s</b>: ", part.Source)
+		p.Link(m.Type, "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
+		p.Put(" at the consumer %s is %s: %s</p>\n<p class=\"verbs\">", m.Consumer, m.State, spell.Cut(spell.FirstLine(m.LastError), 300))
+		if p.May(guard.Act) {
+			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seenOf(held)), verbTitle(verb))
 		}
 		sel := selectionOf(held)
-		p.put("<code>%s</code></p></div>\n", commandOf(part.from.At, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
+		p.Put("<code>%s</code></p></div>\n", commandOf(part.from.At, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
 	}
 	if len(part.Apart) > 0 {
-		p.put("<section class=\"card\"><h2>In quarantine at %s</h2>\n", part.Source)
+		p.Put("<section class=\"card\"><h2>In quarantine at %s</h2>\n", part.Source)
 		apartTable(p, part.Apart)
-		p.put("</section>\n")
+		p.Put("</section>\n")
 	}
 }
 
-func (part *storyPart) saga(p *page, s *operate.SagaStanding) {
-	p.put("<section class=\"card\">\n<h2>%s: %s", s.Name, s.State)
+func (part *storyPart) saga(p *page.Page, s *operate.SagaStanding) {
+	p.Put("<section class=\"card\">\n<h2>%s: %s", s.Name, s.State)
 	for _, f := range []struct {
 		is   bool
 		word string
 	}{{s.Overdue, "overdue"}, {s.Stuck, "stuck"}} {
 		if f.is {
-			p.put(", <span class=\"late\">%s</span>", f.word)
+			p.Put(", <span class=\"late\">%s</span>", f.word)
 		}
 	}
 	who := map[string]string{operate.Orchestrated: "an engine", operate.Choreographed: "the tracker"}[s.Style]
-	p.put("</h2>\n<p class=\"dim\">as %s of %s has it, changed ", who, part.Source)
-	p.when(s.Changed)
+	p.Put("</h2>\n<p class=\"dim\">as %s of %s has it, changed ", who, part.Source)
+	p.When(s.Changed)
 	if s.Style == operate.Orchestrated {
-		p.put(" · ")
-		p.link("the saga", "/saga", "in", part.Source, "name", s.Name, "key", s.Key)
+		p.Put(" · ")
+		p.Link("the saga", "/saga", "in", part.Source, "name", s.Name, "key", s.Key)
 	}
-	p.put("</p>\n")
+	p.Put("</p>\n")
 	if s.Style == operate.Choreographed {
-		p.put("<div class=\"picture\">")
+		p.Put("<div class=\"picture\">")
 		p.WriteString(picture(s)) // draw escapes what it is given
-		p.put("</div>\n")
+		p.Put("</div>\n")
 	}
 	for i := range s.Waiting {
 		waitsLine(p, &s.Waiting[i])
@@ -100,9 +101,9 @@ func (part *storyPart) saga(p *page, s *operate.SagaStanding) {
 	switch r := s.Retrying; {
 	case r == nil:
 	case s.Stuck:
-		p.put("<p class=\"note bad\">Step <b>%s</b> is stuck, and waits for an operator: %s</p>\n", r.Step, spell.Cut(spell.FirstLine(r.Error), 300))
+		p.Put("<p class=\"note bad\">Step <b>%s</b> is stuck, and waits for an operator: %s</p>\n", r.Step, spell.Cut(spell.FirstLine(r.Error), 300))
 	default:
-		p.put("<p class=\"note warn\">Step <b>%s</b> fails, attempt %d comes next: %s</p>\n", r.Step, r.Attempt, spell.Cut(spell.FirstLine(r.Error), 300))
+		p.Put("<p class=\"note warn\">Step <b>%s</b> fails, attempt %d comes next: %s</p>\n", r.Step, r.Attempt, spell.Cut(spell.FirstLine(r.Error), 300))
 	}
 	part.frees(p, s)
 	for _, more := range []struct {
@@ -113,26 +114,26 @@ func (part *storyPart) saga(p *page, s *operate.SagaStanding) {
 		{"A failure undoes", ", ", s.Undo}, {"Nothing undoes", ", ", s.Stays},
 	} {
 		if len(more.is) > 0 {
-			p.put("<p>%s: <b>%s</b></p>\n", more.what, strings.Join(more.is, more.between))
+			p.Put("<p>%s: <b>%s</b></p>\n", more.what, strings.Join(more.is, more.between))
 		}
 	}
 	for _, a := range s.Asked {
-		p.put("<p>An operator asked for the undo of <b>%s</b>; it is not reported yet.</p>\n", a.Step)
+		p.Put("<p>An operator asked for the undo of <b>%s</b>; it is not reported yet.</p>\n", a.Step)
 	}
 	for _, d := range s.Drift {
-		p.put("<p class=\"note warn\">Drift: %s</p>\n", d)
+		p.Put("<p class=\"note warn\">Drift: %s</p>\n", d)
 	}
-	switch asks := p.may(guard.Act) && s.Style == operate.Choreographed && part.from.Compensate != nil && len(s.Undo) > 0; {
+	switch asks := p.May(guard.Act) && s.Style == operate.Choreographed && part.from.Compensate != nil && len(s.Undo) > 0; {
 	case asks && len(s.Refused) > 0:
-		p.put("<p class=\"note\">It cannot be compensated from here: %s</p>\n", strings.Join(s.Refused, "; "))
+		p.Put("<p class=\"note\">It cannot be compensated from here: %s</p>\n", strings.Join(s.Refused, "; "))
 	case asks:
-		p.put(`<p class="verbs"><a class="button" href="%s">Compensate …</a></p>`+"\n", p.at("/act", "verb", "compensate", "in", part.Source, "key", s.Key, "flow", s.Name))
+		p.Put(`<p class="verbs"><a class="button" href="%s">Compensate …</a></p>`+"\n", p.At("/act", "verb", "compensate", "in", part.Source, "key", s.Key, "flow", s.Name))
 	}
-	p.put("</section>\n")
+	p.Put("</section>\n")
 }
 
 // frees are the verbs after which an orchestrated saga goes on, in the order of its Commands.
-func (part *storyPart) frees(p *page, s *operate.SagaStanding) {
+func (part *storyPart) frees(p *page.Page, s *operate.SagaStanding) {
 	var verbs []operate.SagaVerb
 	if s.Stuck {
 		verbs = append(verbs, operate.RetrySaga)
@@ -141,30 +142,30 @@ func (part *storyPart) frees(p *page, s *operate.SagaStanding) {
 		verbs = append(verbs, operate.ResumeSaga)
 	}
 	for i, command := range s.Commands {
-		p.put("<p class=\"verbs\">")
-		if p.may(guard.Act) && i < len(verbs) {
+		p.Put("<p class=\"verbs\">")
+		if p.May(guard.Act) && i < len(verbs) {
 			verb := ofSaga + string(verbs[i])
-			p.put(`<a class="button" href="%s">%s …</a> `, p.at("/act", "verb", verb, "in", part.Source, "name", s.Name, "key", s.Key), verbTitle(verb))
+			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source, "name", s.Name, "key", s.Key), verbTitle(verb))
 		}
-		p.put("<code>%s</code></p>\n", command)
+		p.Put("<code>%s</code></p>\n", command)
 	}
 }
 
 // waiting says what a saga waits for.
-func waitsLine(p *page, w *operate.Wait) {
+func waitsLine(p *page.Page, w *operate.Wait) {
 	what := strings.Join(w.For, " or ")
 	if what == "" {
 		what = map[string]string{operate.WaitReply: "a reply", operate.WaitTime: "its time", operate.WaitChild: "its saga"}[w.What]
 	}
-	p.put("<p>It waits for <b>%s</b> after %s, since ", what, w.After)
+	p.Put("<p>It waits for <b>%s</b> after %s, since ", what, w.After)
 	if w.Since != nil {
-		p.when(*w.Since)
+		p.When(*w.Since)
 	}
 	if w.Due != nil {
-		p.put("; due ")
-		p.when(*w.Due)
+		p.Put("; due ")
+		p.When(*w.Due)
 	}
-	p.put("</p>\n")
+	p.Put("</p>\n")
 }
 
 const mostDrawn = 50 // steps
@@ -221,16 +222,16 @@ func picture(s *operate.SagaStanding) string {
 	return draw.SVG(g, marks)
 }
 
-func (v *storyPage) timeline(p *page) {
-	p.put("<section class=\"card\">\n<h2>What happened</h2>\n")
-	p.table("What happened, in all sources")
-	p.put("<tr><th scope=\"col\">at</th><th scope=\"col\">source</th><th scope=\"col\">where</th>" +
+func (v *storyPage) timeline(p *page.Page) {
+	p.Put("<section class=\"card\">\n<h2>What happened</h2>\n")
+	p.Table("What happened, in all sources")
+	p.Put("<tr><th scope=\"col\">at</th><th scope=\"col\">source</th><th scope=\"col\">where</th>" +
 		"<th scope=\"col\">what</th></tr>\n")
 	for i := range v.Line {
 		m := &v.Line[i]
-		p.put("<tr class=\"%s\"><td>", m.Grade)
-		p.when(m.At)
-		p.put("</td><td>%s</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Source, m.Where, m.What)
+		p.Put("<tr class=\"%s\"><td>", m.Grade)
+		p.When(m.At)
+		p.Put("</td><td>%s</td><td>%s</td><td class=\"why\">%s</td></tr>\n", m.Source, m.Where, m.What)
 	}
-	p.put("</table></div>\n</section>\n")
+	p.Put("</table></div>\n</section>\n")
 }

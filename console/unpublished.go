@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 
+	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
@@ -25,9 +26,9 @@ func (h *hunt) outbox(ctx context.Context, s *source.Source, part *storyPart, wh
 }
 
 // unpublished are the messages that nobody can take yet.
-func (part *storyPart) unpublished(p *page) {
+func (part *storyPart) unpublished(p *page.Page) {
 	if part.Unread != "" {
-		p.put("<p class=\"note warn\">The outbox of %s could not be read: %s. It takes the rights of a relay or a reader.</p>\n", part.Source, part.Unread)
+		p.Put("<p class=\"note warn\">The outbox of %s could not be read: %s. It takes the rights of a relay or a reader.</p>\n", part.Source, part.Unread)
 	}
 	for i := range part.Outbox {
 		r := &part.Outbox[i]
@@ -35,18 +36,18 @@ func (part *storyPart) unpublished(p *page) {
 		if r.Attempts > 0 {
 			class = "bad"
 		}
-		p.put("<p class=\"note %s\"><b>Not published at %s</b>: %s <code>%s</code> to %s ", class, part.Source, r.Type, r.ID, r.Topic)
+		p.Put("<p class=\"note %s\"><b>Not published at %s</b>: %s <code>%s</code> to %s ", class, part.Source, r.Type, r.ID, r.Topic)
 		switch {
 		case r.Attempts > 0:
-			p.put("was refused by the broker %s: %s", spell.Times(r.Attempts), spell.Cut(spell.FirstLine(r.Error), 300))
+			p.Put("was refused by the broker %s: %s", spell.Times(r.Attempts), spell.Cut(spell.FirstLine(r.Error), 300))
 		case r.Deferred:
-			p.put("waits for an earlier one of its key, which the broker refused")
+			p.Put("waits for an earlier one of its key, which the broker refused")
 		default:
-			p.put("waits in the ")
-			p.link("outbox", "/outbox", "in", part.Source)
-			p.put(" since ")
-			p.when(r.Written)
+			p.Put("waits in the ")
+			p.Link("outbox", "/outbox", "in", part.Source)
+			p.Put(" since ")
+			p.When(r.Written)
 		}
-		p.put(".</p>\n")
+		p.Put(".</p>\n")
 	}
 }

@@ -1,14 +1,14 @@
-package console
+// Package page writes what a console answers: each view as JSON, or in the frame that all pages have, with
+// links, tables, forms and filters.
+package page
 
 import (
 	"bytes"
-	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
 	"net/http"
-	"path"
 	"strings"
 	"time"
 
@@ -16,24 +16,21 @@ import (
 	"github.com/skald-go/skald/console/internal/refusal"
 )
 
-//go:embed static
-var files embed.FS
-
-// A view is what a request is answered with: as JSON, or as a page.
-type view interface {
+// A View is what a request is answered with: as JSON, or as a page.
+type View interface {
 	Heading() string
-	HTML(p *page)
+	HTML(p *Page)
 }
 
-// A page is written by hand: html/template would make every program that mounts a console larger by
+// A Page is written by hand: html/template would make every program that mounts a console larger by
 // megabytes. All that comes from tables goes through put, which escapes it.
-type page struct {
+type Page struct {
 	bytes.Buffer
-	q *request
+	Request *Request
 }
 
-// put writes markup, with its arguments escaped.
-func (p *page) put(markup string, args ...any) {
+// Put writes markup, with its arguments escaped.
+func (p *Page) Put(markup string, args ...any) {
 	for i, a := range args {
 		switch a.(type) {
 		case int, int64: // as they are, for %d
@@ -44,29 +41,29 @@ func (p *page) put(markup string, args ...any) {
 	fmt.Fprintf(p, markup, args...)
 }
 
-// at is the URL of a page of this console, as site has it.
-func (p *page) at(path string, query ...string) string { return p.q.at(path, query...) }
+// At is the URL of a page of this console, as site has it.
+func (p *Page) At(path string, query ...string) string { return p.Request.At(path, query...) }
 
-func (p *page) may(r guard.Right) bool { return p.q.May(r) }
-func (p *page) arg(name string) string { return p.q.Arg(name) }
-func (p *page) flag(name string) bool  { return p.q.Flag(name) }
+func (p *Page) May(r guard.Right) bool { return p.Request.May(r) }
+func (p *Page) Arg(name string) string { return p.Request.Arg(name) }
+func (p *Page) flag(name string) bool  { return p.Request.Flag(name) }
 
-func (p *page) link(text, path string, query ...string) {
-	p.put(`<a href="%s">%s</a>`, p.at(path, query...), text)
+func (p *Page) Link(text, path string, query ...string) {
+	p.Put(`<a href="%s">%s</a>`, p.At(path, query...), text)
 }
 
-// when writes a time in UTC; the script adds the viewer's own.
-func (p *page) when(t time.Time) {
+// When writes a time in UTC; the script adds the viewer's own.
+func (p *Page) When(t time.Time) {
 	if t.IsZero() {
-		p.put("–")
+		p.Put("–")
 		return
 	}
 	t = t.UTC()
-	p.put(`<time datetime="%s">%s</time>`, t.Format("2006-01-02T15:04:05Z"), t.Format("2006-01-02 15:04:05 UTC"))
+	p.Put(`<time datetime="%s">%s</time>`, t.Format("2006-01-02T15:04:05Z"), t.Format("2006-01-02 15:04:05 UTC"))
 }
 
-// render answers with the view, or with the error.
-func (q *request) render(w http.ResponseWriter, v view, err error) {
+// Render answers with the view, or with the error.
+func (q *Request) Render(w http.ResponseWriter, v View, err error) {
 	if to, ok := v.(seeOther); ok && err == nil {
 		q.redirect(w, to)
 		return
@@ -83,7 +80,7 @@ func (q *request) render(w http.ResponseWriter, v view, err error) {
 		if !errors.As(err, &told) {
 			q.log.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", err)
 		}
-		code, v = told.Code, &failure{Status: told.Code, Title: http.StatusText(told.Code), Detail: told.What}
+		code, v = told.Code, &Failure{Status: told.Code, Title: http.StatusText(told.Code), Detail: told.What}
 	}
 	if c, ok := v.(interface{ Code() int }); ok {
 		code = c.Code()
@@ -121,10 +118,13 @@ type seeOther struct {
 	Location string `json:"location"`
 }
 
-func (seeOther) Heading() string { return "" }
-func (seeOther) HTML(*page)      {}
+// See sends whoever sent a form to a page, as At has it.
+func (q *Request) See(path string, query ...string) View { return seeOther{q.At(path, query...)} }
 
-func (q *request) redirect(w http.ResponseWriter, to seeOther) {
+func (seeOther) Heading() string { return "" }
+func (seeOther) HTML(*Page)      {}
+
+func (q *Request) redirect(w http.ResponseWriter, to seeOther) {
 	w.Header().Set("Location", to.Location)
 	if !wantsJSON(q.Request) {
 		w.WriteHeader(http.StatusSeeOther)
@@ -135,31 +135,12 @@ func (q *request) redirect(w http.ResponseWriter, to seeOther) {
 	_ = json.NewEncoder(w).Encode(to) // who asked is gone if this fails
 }
 
-// A failure is a problem as RFC 9457 has it.
-type failure struct {
+// A Failure is a problem as RFC 9457 has it.
+type Failure struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
 }
 
-func (f *failure) Heading() string { return f.Title }
-func (f *failure) HTML(p *page)    { p.put(`<p class="note bad" role="alert">%s</p>`, f.Detail) }
-
-// A staticFile is the style or the script.
-type staticFile struct {
-	kind string
-	text []byte
-}
-
-func (staticFile) Heading() string { return "" }
-func (staticFile) HTML(*page)      {}
-
-func static(q *request) (view, error) {
-	name := path.Base(q.PathValue("name"))
-	text, err := files.ReadFile("static/" + name)
-	if err != nil {
-		return nil, refusal.New(http.StatusNotFound, "there is no %.40q", name)
-	}
-	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".json": "application/json", ".svg": "image/svg+xml"}
-	return staticFile{kinds[path.Ext(name)], text}, nil
-}
+func (f *Failure) Heading() string { return f.Title }
+func (f *Failure) HTML(p *Page)    { p.Put(`<p class="note bad" role="alert">%s</p>`, f.Detail) }

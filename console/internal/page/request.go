@@ -1,4 +1,4 @@
-package console
+package page
 
 import (
 	"context"
@@ -16,21 +16,29 @@ import (
 )
 
 const (
-	pageOf   = 100    // rows
-	mostScan = 10_000 // messages that are read for a page
-	mostID   = 80     // letters of an id in a list
+	Rows   = 100    // rows
+	Scan   = 10_000 // messages that are read for a page
+	MostID = 80     // letters of an id in a list
 )
 
-// A site is what all pages of a console have in common.
-type site struct {
+// A Site is what all pages of a console have in common.
+type Site struct {
 	base    string // the path of its URLs
-	sources *source.Set
+	Sources *source.Set
 	log     *slog.Logger // what the console failed at
 }
 
-// at is the URL of a page of this console; query are names and values in turns, and empty values are left
+// NewSite is of the pages under base.
+func NewSite(base string, sources *source.Set, log *slog.Logger) *Site {
+	return &Site{base, sources, log}
+}
+
+// Request is r, which was let in with a pass.
+func (s *Site) Request(r *http.Request, with guard.Pass) *Request { return &Request{r, with, s} }
+
+// At is the URL of a page of this console; query are names and values in turns, and empty values are left
 // out.
-func (s *site) at(path string, query ...string) string {
+func (s *Site) At(path string, query ...string) string {
 	v := url.Values{}
 	for i := 0; i+1 < len(query); i += 2 {
 		if query[i+1] != "" {
@@ -43,35 +51,35 @@ func (s *site) at(path string, query ...string) string {
 	return s.base + path + "?" + v.Encode()
 }
 
-// A request is one that was let in.
-type request struct {
+// A Request is one that was let in.
+type Request struct {
 	*http.Request
 	guard.Pass
-	*site
+	*Site
 }
 
-// source is the one that the argument "in" names.
-func (q *request) source() (*source.Source, error) { return q.sources.Find(q.Arg("in")) }
+// Source is the one that the argument "in" names.
+func (q *Request) Source() (*source.Source, error) { return q.Sources.Find(q.Arg("in")) }
 
-// only is the source that the pages of several are narrowed to; "": all.
-func (q *request) only() (string, error) {
+// Only is the source that the pages of several are narrowed to; "": all.
+func (q *Request) Only() (string, error) {
 	if q.Arg("in") == "" {
 		return "", nil
 	}
-	s, err := q.source()
+	s, err := q.Source()
 	if err != nil {
 		return "", err
 	}
 	return s.Name, nil
 }
 
-// partsOf asks the sources that are meant. Neither list is nil.
-func partsOf[T any](q *request, ask func(ctx context.Context, s *source.Source) (T, error)) (parts []T, away []source.Away, err error) {
-	only, err := q.only()
+// Parts asks the sources that are meant. Neither list is nil.
+func Parts[T any](q *Request, ask func(ctx context.Context, s *source.Source) (T, error)) (parts []T, away []source.Away, err error) {
+	only, err := q.Only()
 	if err != nil {
 		return nil, nil, err
 	}
-	got, gone := source.Each(q.Context(), q.sources, only, ask)
+	got, gone := source.Each(q.Context(), q.Sources, only, ask)
 	parts, away = make([]T, len(got)), append([]source.Away{}, gone...)
 	for i := range got {
 		parts[i] = got[i].Is
@@ -79,12 +87,12 @@ func partsOf[T any](q *request, ask func(ctx context.Context, s *source.Source) 
 	return parts, away, nil
 }
 
-func place(q *request) (int64, error) {
-	return number64(q, "after")
+func After(q *Request) (int64, error) {
+	return Place(q, "after")
 }
 
-// number64 is the place in a list that an argument names; 0: none.
-func number64(q *request, name string) (n int64, err error) {
+// Place is the place in a list that an argument names; 0: none.
+func Place(q *Request, name string) (n int64, err error) {
 	if text := q.Arg(name); text != "" {
 		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
 			return 0, refusal.New(http.StatusBadRequest, "%s is what the link to the next page says", name)
@@ -93,8 +101,8 @@ func number64(q *request, name string) (n int64, err error) {
 	return n, nil
 }
 
-// word refuses what is none of the words of a filter: it would choose nothing, and not say so.
-func (q *request) word(name string) error {
+// Word refuses what is none of the words of a filter: it would choose nothing, and not say so.
+func (q *Request) Word(name string) error {
 	if is := q.Arg(name); is != "" && !slices.Contains(wordsOf(name), is) {
 		return refusal.New(http.StatusBadRequest, "%s is one of %s, not %.40q", name, strings.Join(wordsOf(name), ", "), is)
 	}
