@@ -26,6 +26,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/console/internal/payload"
 	"github.com/skald-go/skald/console/internal/source"
 )
 
@@ -109,7 +110,7 @@ func newHandler(base string, sources map[string]Source, given *Options) *handler
 	for name, s := range sources {
 		databases[name] = s.is
 	}
-	shows := mask{o.Mask, o.MaskHeader}
+	shows := payload.Mask{Body: o.Mask, Header: o.MaskHeader}
 	h := &handler{
 		site:     page.NewSite(base, source.New(databases, o.Deadline, o.Logger), o.Logger),
 		guard:    guard.New(o.who(), o.Local, o.Logger),

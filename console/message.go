@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/console/internal/payload"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
@@ -30,11 +31,11 @@ type messagePage struct {
 	Bytes   int              `json:"bytes"`
 	Headers []string         `json:"headers"` // their names
 	// of the state that was read: a verb is refused where it has changed
-	Seen  string      `json:"seen"`
-	Call  *callLine   `json:"call,omitempty"`
-	Apart []apartLine `json:"quarantine"`
-	Audit []auditLine `json:"audit"` // what operators did about it, of the last 1,000 acts
-	Shown *shown      `json:"payload,omitempty"`
+	Seen  string         `json:"seen"`
+	Call  *callLine      `json:"call,omitempty"`
+	Apart []apartLine    `json:"quarantine"`
+	Audit []auditLine    `json:"audit"` // what operators did about it, of the last 1,000 acts
+	Shown *payload.Shown `json:"payload,omitempty"`
 
 	id       store.Identity
 	consumer string
@@ -65,7 +66,7 @@ func seenOf(p *store.Parked) string {
 
 // messagePages are the pages of messages.
 type messagePages struct {
-	mask  mask
+	mask  payload.Mask
 	links map[string]string // as Options.Links
 }
 
@@ -164,10 +165,10 @@ func (m messagePages) payload(q *page.Request) (page.View, error) {
 	if reason == "" {
 		reason = "looked at in the console"
 	}
-	if err := noteLook(q, s, reason, "show payload", kept.Consumer, kept.Identity); err != nil {
+	if err := payload.Note(q, s, reason, "show payload", kept.Consumer, kept.Identity); err != nil {
 		return nil, err
 	}
-	v.Shown = m.mask.shown(kept)
+	v.Shown = m.mask.Of(kept)
 	return v, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/console/internal/payload"
 	"github.com/skald-go/skald/console/internal/spell"
 )
 
@@ -165,7 +166,7 @@ func (v *messagePage) payload(p *page.Page) {
 	switch {
 	case v.Shown != nil:
 		if v.Shown.Cut {
-			p.Put("<p class=\"note warn\">Only the first %s are shown.</p>\n", spell.Bytes(mostShown))
+			p.Put("<p class=\"note warn\">Only the first %s are shown.</p>\n", spell.Bytes(payload.Most))
 		}
 		p.Put("<pre>%s</pre>\n", v.Shown.Data)
 		for _, h := range v.Shown.Headers {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/console/internal/payload"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
@@ -174,7 +175,7 @@ type shownSaga struct {
 }
 
 // sagaPages are the pages of orchestrated sagas.
-type sagaPages struct{ mask mask }
+type sagaPages struct{ mask payload.Mask }
 
 func (sagaPages) sagaOf(q *page.Request) (page.View, error) { return readSaga(q, false) }
 
@@ -207,13 +208,13 @@ func (is sagaPages) sagaData(q *page.Request) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := noteLook(q, v.at, "looked at in the console", "show saga data", v.Name, store.Identity{Source: v.ID, ID: v.Key}); err != nil {
+	if err := payload.Note(q, v.at, "looked at in the console", "show saga data", v.Name, store.Identity{Source: v.ID, ID: v.Key}); err != nil {
 		return nil, err
 	}
-	v.Shown = &shownSaga{Input: is.mask.masked(v.Name, v.Input), Outputs: map[string]string{}}
+	v.Shown = &shownSaga{Input: is.mask.Saga(v.Name, v.Input), Outputs: map[string]string{}}
 	for i := range v.Runs {
 		if r := &v.Runs[i]; r.Output != nil {
-			v.Shown.Outputs[r.Step+" "+r.Occurrence] = is.mask.masked(v.Name+"/"+r.Step, r.Output)
+			v.Shown.Outputs[r.Step+" "+r.Occurrence] = is.mask.Saga(v.Name+"/"+r.Step, r.Output)
 			r.Output = nil
 		}
 	}
