@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
@@ -36,7 +37,7 @@ func (a actor) act(q *page.Request) (page.View, error) {
 		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
 	case v.More:
 		return nil, refusal.New(http.StatusUnprocessableEntity, "more than %s are meant: narrow the filter, or type the command", spell.Number(v.most()))
-	case v.verb.about != messages && !v.many:
+	case v.verb.About != act.Messages && !v.many:
 		return v.tellNow(q, reason)
 	case v.Change == 0:
 		return nil, refusal.New(http.StatusNotFound, "nothing is meant any more: it was finished, or somebody else was first")
@@ -63,7 +64,7 @@ func (a actor) act(q *page.Request) (page.View, error) {
 
 // most is how many a verb here is about at most.
 func (v *plan) most() int64 {
-	if v.verb.about == apart {
+	if v.verb.About == act.Apart {
 		return operate.AdmitsAtOnce
 	}
 	return spell.Exact
@@ -72,7 +73,7 @@ func (v *plan) most() int64 {
 // changed tells whether somebody saw something else. Parked messages and sagas come and go all the time: of
 // several only more than were seen counts.
 func (v *plan) changed(seen string) bool {
-	if v.many || v.verb.about == messages && !v.verb.dead && v.Selected != 1 {
+	if v.many || v.verb.About == act.Messages && !v.verb.Dead && v.Selected != 1 {
 		_, count, _ := strings.Cut(seen, "-")
 		n, err := strconv.Atoi(count)
 		return err != nil || v.Change > n
@@ -83,11 +84,11 @@ func (v *plan) changed(seen string) bool {
 // tellNow carries out a verb that takes one or few statements.
 func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
 	o := operate.Order{Author: q.Who.Name, Reason: reason}
-	if v.verb.about == consumers {
+	if v.verb.About == act.Consumers {
 		_, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) { return struct{}{}, v.tell(ctx, s, o) })
 		return q.See("/consumer", "in", v.Source, "consumer", v.Request.Selection.Consumer), err
 	}
-	if v.verb.about == sagas {
+	if v.verb.About == act.Sagas {
 		c, sel := sagaChange(q, v.Verb)
 		_, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
 			r, err := operate.ChangeSagas(ctx, s.DB, sel, c, o)
@@ -98,7 +99,7 @@ func (v *plan) tellNow(q *page.Request, reason string) (page.View, error) {
 		})
 		return q.See("/saga", "in", v.Source, "name", sel.Name, "key", sel.Key), err
 	}
-	if v.verb.about == flows {
+	if v.verb.About == act.Flows {
 		_, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
 			return s.Compensate(ctx, wishOf(q), o)
 		})
@@ -130,15 +131,15 @@ func (v *plan) HTML(p *page.Page) {
 	}
 	p.Put("<section class=\"card\">\n<p>%s</p>\n", v.Does)
 	switch {
-	case v.verb.about == consumers:
+	case v.verb.About == act.Consumers:
 		p.Put("<p>In <b>%s</b>, the consumer <b>%s</b>.</p>\n", v.Source, v.Request.Selection.Consumer)
 	case v.More:
 		p.Put("<p>More than <b>%s</b> of %s are meant: narrow the filter, or type the command.</p>\n", spell.Number(v.most()), v.Source)
 	case v.many:
 		v.meant(p)
-	case v.verb.about == flows:
+	case v.verb.About == act.Flows:
 		v.undo(p)
-	case v.verb.about == sagas:
+	case v.verb.About == act.Sagas:
 		p.Put("<p>In <b>%s</b>, the saga <b>%s %s</b> %s. Nothing has changed yet.</p>\n", v.Source, p.Arg("name"), p.Arg("key"), p.Arg("step"))
 		for _, why := range v.Before {
 			p.Put("<p class=\"note warn\">It would be left as it is: %s</p>\n", why)
@@ -150,7 +151,7 @@ func (v *plan) HTML(p *page.Page) {
 		}
 		p.Put(". Nothing has changed yet.</p>\n")
 	}
-	if !v.More && (v.verb.about == consumers || v.Change > 0) {
+	if !v.More && (v.verb.About == act.Consumers || v.Change > 0) {
 		v.form(p)
 	}
 	p.Put("<p class=\"dim\">Or type it%s:</p>\n<p><code>%s</code></p>\n</section>\n", v.at.Needs(), v.Command)
@@ -178,15 +179,15 @@ func (v *plan) form(p *page.Page) {
 	if len(v.Needs) > 0 {
 		v.calls(p)
 	}
-	if v.Verb == ofSaga+string(operate.CompleteSaga) {
+	if v.Verb == act.OfSaga+string(operate.CompleteSaga) {
 		p.Put("<label>output, as JSON <input name=\"data\" value=\"%s\"></label>\n", p.Arg("data"))
 	}
 	p.Put("<label>why <input name=\"reason\" required maxlength=\"1000\" value=\"%s\" autocomplete=\"off\"></label>\n", p.Arg("reason"))
-	p.Put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; it is noted</span></p>\n</form>\n", v.verb.title+countText(v), p.Request.Who.Name)
+	p.Put("<p><button class=\"go\">%s</button> <span class=\"dim\">as %s; it is noted</span></p>\n</form>\n", v.verb.Title+countText(v), p.Request.Who.Name)
 }
 
 func countText(v *plan) string {
-	if !v.many && (v.verb.about == consumers || v.verb.about >= flows) {
+	if !v.many && (v.verb.About == act.Consumers || v.verb.About >= act.Flows) {
 		return ""
 	}
 	return " " + spell.Number(int64(v.Change))
@@ -222,7 +223,7 @@ func (v *plan) sample(p *page.Page) {
 		apartTable(p, v.Apart)
 		p.Put("<p class=\"dim\">What is in them, and what was taken instead:</p>\n")
 		for i := range v.Apart {
-			p.Put("<p><code>%s</code></p>\n", lookCommand(v.at.At, v.Apart[i].Consumer, v.Apart[i].From, v.Apart[i].ID))
+			p.Put("<p><code>%s</code></p>\n", act.LookCommand(v.at.At, v.Apart[i].Consumer, v.Apart[i].From, v.Apart[i].ID))
 		}
 		p.Put("</section>\n")
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
@@ -165,9 +166,9 @@ func (v *consumerPage) button(p *page.Page, verb, fingerprint string) {
 	}
 	p.Put("<p class=\"verbs\">")
 	if p.May(guard.Act) {
-		p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", v.Source, "consumer", v.Name, "fingerprint", fingerprint), verbTitle(verb))
+		p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", v.Source, "consumer", v.Name, "fingerprint", fingerprint), act.Title(verb))
 	}
-	p.Put("<code>%s</code></p>\n", inboxCommand(v.from.At, typed, "consumer", v.Name, "fingerprint", fingerprint))
+	p.Put("<code>%s</code></p>\n", act.InboxCommand(v.from.At, typed, "consumer", v.Name, "fingerprint", fingerprint))
 }
 
 func (v *consumerPage) positions(p *page.Page) {

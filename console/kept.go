@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
@@ -109,7 +110,7 @@ func (v *keptPage) part(p *page.Page, part *keptPart) {
 		p.Put("<p class=\"verbs\">")
 		for _, verb := range verbs {
 			args := append(filters(p.Request), "verb", verb, "in", part.Source)
-			p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...), verbTitle(verb))
+			p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...), act.Title(verb))
 		}
 		p.Put("</p>\n")
 	}
@@ -218,7 +219,7 @@ func groupLine(p *page.Page, source string, g *operate.Group) {
 	p.Put("</td><td class=\"verbs\">")
 	if p.May(guard.Act) {
 		for _, verb := range []string{"redrive", "drop"} {
-			title := verbTitle(verb)
+			title := act.Title(verb)
 			p.Put(`<a class="button" href="%s" aria-label="%s those of %s, %s …">%s …</a> `, p.At("/act", append(of, "verb", verb)...),
 				title, g.Consumer, g.Fingerprint, title)
 		}

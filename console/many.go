@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
@@ -31,7 +32,7 @@ func (v *plan) manySagas(q *page.Request) error {
 	if err != nil {
 		return err
 	}
-	c := operate.SagaChange{Verb: operate.SagaVerb(v.Verb[len(ofSaga):])}
+	c := operate.SagaChange{Verb: operate.SagaVerb(v.Verb[len(act.OfSaga):])}
 	if c.Verb == operate.CompleteSaga || c.Verb == operate.SkipSaga {
 		return refusal.New(http.StatusBadRequest, "%s is for a step of one saga", c.Verb)
 	}
@@ -52,7 +53,7 @@ func (v *plan) manySagas(q *page.Request) error {
 		v.try(q, sel, c)
 	}
 	v.Request = operate.SagaRunOf("", sel, c, v.Selected, operate.Order{}).Request
-	v.Command = sagasCommand(v.at.At, &c, &sel)
+	v.Command = act.SagasCommand(v.at.At, &c, &sel)
 	return nil
 }
 
@@ -102,7 +103,7 @@ func (v *plan) manyFlows(q *page.Request) error {
 	}
 	v.counted(len(list))
 	v.Request.Flows = &sel
-	v.Command = flowsCommand(v.at.At, &sel)
+	v.Command = act.FlowsCommand(v.at.At, &sel)
 	return nil
 }
 
@@ -143,7 +144,7 @@ func (v *plan) meantTable(p *page.Page) {
 	p.Heads("saga", "key", "status", "error")
 	for _, m := range v.Meant {
 		p.Put("<tr><td>%s</td><td>", m.Name)
-		if v.verb.about == sagas {
+		if v.verb.About == act.Sagas {
 			p.Link(m.Key, "/saga", "in", v.Source, "name", m.Name, "key", m.Key)
 		} else {
 			p.Link(m.Key, "/story", "q", m.Key)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/payload"
@@ -122,11 +123,11 @@ func (v *messagePage) verbs(p *page.Page) {
 	for _, name := range names {
 		p.Put("<p class=\"verbs\">")
 		if p.May(guard.Act) {
-			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", name, "in", v.Source, "consumer", v.consumer, "source", v.id.Source, "id", v.id.ID, "seen", v.Seen), verbTitle(name))
+			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", name, "in", v.Source, "consumer", v.consumer, "source", v.id.Source, "id", v.id.ID, "seen", v.Seen), act.Title(name))
 		} else {
-			p.Put(`<span class="button off" title="you may not act">%s</span> `, verbTitle(name))
+			p.Put(`<span class="button off" title="you may not act">%s</span> `, act.Title(name))
 		}
-		p.Put("<code>%s</code></p>\n", commandOf(v.at.At, name, &v.sel, v.Call != nil && !v.Call.Known))
+		p.Put("<code>%s</code></p>\n", act.Command(v.at.At, name, &v.sel, v.Call != nil && !v.Call.Known))
 	}
 }
 

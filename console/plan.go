@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
@@ -26,29 +27,29 @@ func planOf(q *page.Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	does, ok := verbOf(q.Arg("verb"))
+	does, ok := act.Find(q.Arg("verb"))
 	if !ok {
 		return nil, refusal.New(http.StatusBadRequest, "there is no verb %.40q", q.Arg("verb"))
 	}
-	v := &plan{Verb: does.name, Source: s.Name, Does: does.does, Needs: []needsCall{}, Sample: []keptLine{}, at: s, verb: does}
-	v.many = q.Arg("many") != "" && (does.about == sagas || does.about == flows)
+	v := &plan{Verb: does.Name, Source: s.Name, Does: does.Does, Needs: []needsCall{}, Sample: []keptLine{}, at: s, verb: does}
+	v.many = q.Arg("many") != "" && (does.About == act.Sagas || does.About == act.Flows)
 	switch {
-	case v.many && does.about == sagas:
+	case v.many && does.About == act.Sagas:
 		return v, v.manySagas(q)
 	case v.many:
 		return v, v.manyFlows(q)
 	}
-	switch does.about {
-	case consumers:
+	switch does.About {
+	case act.Consumers:
 		return v, v.steer(q)
-	case apart:
+	case act.Apart:
 		return v, v.admission(q)
-	case sagas:
+	case act.Sagas:
 		return v, v.sagaPlan(q)
-	case flows:
+	case act.Flows:
 		return v, v.compensation(q)
 	}
-	sel, err := selection(q, does.dead)
+	sel, err := selection(q, does.Dead)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (v *plan) look(ctx context.Context, s *source.Source) error {
 	if v.Verb == "drop" && calls > 0 && !v.More {
 		err = v.unsettled(ctx, s)
 	}
-	v.Command = commandOf(s.At, v.Verb, &sel, len(v.Needs) > 0)
+	v.Command = act.Command(s.At, v.Verb, &sel, len(v.Needs) > 0)
 	return err
 }
 
@@ -139,7 +140,7 @@ func (v *plan) steer(q *page.Request) error {
 	case "unskip":
 		verb = "resume"
 	}
-	v.Command = inboxCommand(v.at.At, verb, "consumer", v.Request.Selection.Consumer, "fingerprint", fingerprint)
+	v.Command = act.InboxCommand(v.at.At, verb, "consumer", v.Request.Selection.Consumer, "fingerprint", fingerprint)
 	_, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		if err := v.tell(ctx, s, operate.Order{DryRun: true}); err != nil {
 			return struct{}{}, err
@@ -170,7 +171,7 @@ func (v *plan) admission(q *page.Request) error {
 	if err != nil {
 		return err
 	}
-	v.Command = admitCommand(v.at.At, &a, q.Arg("why"))
+	v.Command = act.AdmitCommand(v.at.At, &a, q.Arg("why"))
 	_, err = source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (struct{}, error) {
 		r, err := operate.Admit(ctx, s.DB, a, operate.Order{DryRun: true})
 		v.Selected, v.Change, v.More = r.Selected, r.Selected, r.Selected > operate.AdmitsAtOnce

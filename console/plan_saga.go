@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
@@ -19,7 +20,7 @@ import (
 // sagaPlan is the dry run of a verb on one saga.
 func (v *plan) sagaPlan(q *page.Request) error {
 	c, sel := sagaChange(q, v.Verb)
-	v.Command = sagaCommand(v.at.At, &c, &sel)
+	v.Command = act.SagaCommand(v.at.At, &c, &sel)
 	r, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.SagaReport, error) {
 		was, err := operate.ReadSaga(ctx, s.DB, sel.Name, sel.Key)
 		if err != nil {
@@ -44,7 +45,7 @@ func (v *plan) sagaPlan(q *page.Request) error {
 }
 
 func sagaChange(q *page.Request, verb string) (operate.SagaChange, operate.SagaSelection) {
-	c := operate.SagaChange{Verb: operate.SagaVerb(verb[len(ofSaga):]), Step: q.Arg("step"), Occurrence: q.Arg("occurrence")}
+	c := operate.SagaChange{Verb: operate.SagaVerb(verb[len(act.OfSaga):]), Step: q.Arg("step"), Occurrence: q.Arg("occurrence")}
 	if text := q.Arg("data"); text != "" {
 		c.Data = json.RawMessage(text)
 	}
@@ -61,7 +62,7 @@ func (v *plan) compensation(q *page.Request) error {
 		return refusal.New(http.StatusBadRequest, "%s keeps no choreographed sagas", v.Source)
 	}
 	w := wishOf(q)
-	v.Command = compensateCommand(v.at.At, w)
+	v.Command = act.CompensateCommand(v.at.At, w)
 	r, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) (operate.CompensateReport, error) {
 		return s.Compensate(ctx, w, operate.Order{DryRun: true})
 	})

@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 
+	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
@@ -32,7 +33,7 @@ type plan struct {
 
 	*page.Failure // what Changed and Missing say, as a problem
 	at            *source.Source
-	verb          verb
+	verb          act.Verb
 	many          bool   // all sagas that a filter chooses, not one of them
 	tried         bool   // each of them was asked whether the verb applies to it
 	alone         string // seenOf the only message
@@ -46,7 +47,7 @@ type needsCall struct {
 	Key  string `json:"key"`
 }
 
-func (v *plan) Heading() string { return v.verb.title }
+func (v *plan) Heading() string { return v.verb.Title }
 
 func (v *plan) Code() int {
 	if v.Failure != nil {

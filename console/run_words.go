@@ -1,13 +1,17 @@
 package console
 
-import "github.com/skald-go/skald/operate"
+import (
+	"github.com/skald-go/skald/operate"
+
+	"github.com/skald-go/skald/console/internal/act"
+)
 
 // runTitle is what the verb of a run is called.
 func runTitle(r *operate.Run) string {
 	if verb := r.SagaVerbOf(); verb != "" {
-		return verbTitle(ofSaga + string(verb))
+		return act.Title(act.OfSaga + string(verb))
 	}
-	return verbTitle(r.Verb)
+	return act.Title(r.Verb)
 }
 
 // things are what a run is about.

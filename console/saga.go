@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/payload"
 	"github.com/skald-go/skald/console/internal/refusal"
@@ -115,7 +116,7 @@ func (v *sagasPage) verbs(p *page.Page) func(*listedPart[operate.Saga]) {
 	return func(part *listedPart[operate.Saga]) {
 		p.Put("<p class=\"verbs\">")
 		for _, verb := range verbs {
-			manyButton(p, ofSaga+string(verb), part.Source, sagaFilters()...)
+			manyButton(p, act.OfSaga+string(verb), part.Source, sagaFilters()...)
 		}
 		p.Put("</p>\n")
 	}

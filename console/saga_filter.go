@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/operate"
@@ -50,7 +51,7 @@ func manyButton(p *page.Page, verb, source string, names ...string) {
 	for _, name := range names {
 		args = append(args, name, p.Arg(name))
 	}
-	p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...), verbTitle(verb))
+	p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...), act.Title(verb))
 }
 
 func flowsOf(q *page.Request) operate.FlowSelection {

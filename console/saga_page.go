@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/spell"
@@ -62,8 +63,8 @@ func (v *sagaPage) HTML(p *page.Page) {
 
 func (v *sagaPage) button(p *page.Page, verb operate.SagaVerb, step, occurrence string) {
 	if p.May(guard.Act) {
-		p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", ofSaga+string(verb), "in", v.Source, "name", v.Name, "key", v.Key, "step", step, "occurrence", occurrence),
-			verbTitle(ofSaga+string(verb)))
+		p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", act.OfSaga+string(verb), "in", v.Source, "name", v.Name, "key", v.Key, "step", step, "occurrence", occurrence),
+			act.Title(act.OfSaga+string(verb)))
 	}
 }
 

@@ -3,6 +3,7 @@ package console
 import (
 	"strings"
 
+	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/spell"
@@ -60,10 +61,10 @@ func (part *storyPart) holders(p *page.Page) {
 		p.Link(m.Type, "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
 		p.Put(" at the consumer %s is %s: %s</p>\n<p class=\"verbs\">", m.Consumer, m.State, spell.Cut(spell.FirstLine(m.LastError), 300))
 		if p.May(guard.Act) {
-			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seenOf(held)), verbTitle(verb))
+			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seenOf(held)), act.Title(verb))
 		}
 		sel := selectionOf(held)
-		p.Put("<code>%s</code></p></div>\n", commandOf(part.from.At, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
+		p.Put("<code>%s</code></p></div>\n", act.Command(part.from.At, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
 	}
 	if len(part.Apart) > 0 {
 		p.Put("<section class=\"card\"><h2>In quarantine at %s</h2>\n", part.Source)
@@ -144,8 +145,8 @@ func (part *storyPart) frees(p *page.Page, s *operate.SagaStanding) {
 	for i, command := range s.Commands {
 		p.Put("<p class=\"verbs\">")
 		if p.May(guard.Act) && i < len(verbs) {
-			verb := ofSaga + string(verbs[i])
-			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source, "name", s.Name, "key", s.Key), verbTitle(verb))
+			verb := act.OfSaga + string(verbs[i])
+			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source, "name", s.Name, "key", s.Key), act.Title(verb))
 		}
 		p.Put("<code>%s</code></p>\n", command)
 	}

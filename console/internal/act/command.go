@@ -1,4 +1,4 @@
-package console
+package act
 
 import (
 	"strings"
@@ -18,9 +18,9 @@ func begun(command, at string) string {
 	return command + " " + at
 }
 
-// commandOf is what to type for a verb on what is selected. A drop of what is at calls without an answer has
+// Command is what to type for a verb on what is selected. A drop of what is at calls without an answer has
 // to say what became of them.
-func commandOf(at string, verb string, sel *operate.Selection, calls bool) string {
+func Command(at string, verb string, sel *operate.Selection, calls bool) string {
 	c := begun("skald dead "+verb, at)
 	if !sel.Dead {
 		c = begun("skald parked "+verb, at)
@@ -47,15 +47,15 @@ func commandOf(at string, verb string, sel *operate.Selection, calls bool) strin
 	return c
 }
 
-// lookCommand is what to type to see a message in quarantine, with its payload.
-func lookCommand(at, consumer, from, id string) string {
+// LookCommand is what to type to see a message in quarantine, with its payload.
+func LookCommand(at, consumer, from, id string) string {
 	c := begun("skald inbox show", at)
 	return c + " --consumer " + shellWord(consumer) + " --source " + shellWord(from) + " --json -- " + shellWord(id)
 }
 
-// admitCommand is what to type to admit what is chosen.
-func admitCommand(at string, a *operate.Admission, why string) string {
-	c := inboxCommand(at, "admit", "consumer", a.Consumer, "number", spell.Digits(a.Number), "topic", a.Topic, "type", a.Type, "why", why)
+// AdmitCommand is what to type to admit what is chosen.
+func AdmitCommand(at string, a *operate.Admission, why string) string {
+	c := InboxCommand(at, "admit", "consumer", a.Consumer, "number", spell.Digits(a.Number), "topic", a.Topic, "type", a.Type, "why", why)
 	if a.All {
 		c += " --all"
 	}
@@ -65,7 +65,7 @@ func admitCommand(at string, a *operate.Admission, why string) string {
 	return c
 }
 
-func inboxCommand(at string, verb string, flags ...string) string {
+func InboxCommand(at string, verb string, flags ...string) string {
 	c := begun("skald inbox "+verb, at)
 	for i := 0; i+1 < len(flags); i += 2 {
 		if flags[i+1] != "" {
@@ -84,8 +84,8 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// sagaCommand is what to type for a verb on one saga.
-func sagaCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
+// SagaCommand is what to type for a verb on one saga.
+func SagaCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
 	text := begun("skald saga "+string(c.Verb), at)
 	if c.Step != "" {
 		text += " --step " + shellWord(c.Step)
@@ -99,8 +99,8 @@ func sagaCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) s
 	return text + " --reason 'why' -- " + shellWord(sel.Name) + " " + shellWord(sel.Key)
 }
 
-// sagasCommand is what to type for a verb on all sagas that are selected.
-func sagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
+// SagasCommand is what to type for a verb on all sagas that are selected.
+func SagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
 	text := begun("skald saga "+string(c.Verb), at)
 	for _, f := range [][2]string{{"name", sel.Name}, {"id", sel.ID}, {"status", sel.Status}, {"at", sel.Step}, {"error", sel.Error}, {"until", spell.Time(sel.StartedBefore)}} {
 		if f[1] != "" {
@@ -122,8 +122,8 @@ func sagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) 
 	return text
 }
 
-// compensateCommand is what to type to compensate one choreographed saga.
-func compensateCommand(at string, w operate.Wish) string {
+// CompensateCommand is what to type to compensate one choreographed saga.
+func CompensateCommand(at string, w operate.Wish) string {
 	text := begun("skald compensate", at)
 	if w.Flow != "" {
 		text += " --flow " + shellWord(w.Flow)
@@ -131,8 +131,8 @@ func compensateCommand(at string, w operate.Wish) string {
 	return text + " --reason 'why' -- " + shellWord(w.Key)
 }
 
-// flowsCommand is what to type to compensate all choreographed sagas that are selected.
-func flowsCommand(at string, sel *operate.FlowSelection) string {
+// FlowsCommand is what to type to compensate all choreographed sagas that are selected.
+func FlowsCommand(at string, sel *operate.FlowSelection) string {
 	text := begun("skald compensate", at)
 	if sel.Flow != "" {
 		text += " --flow " + shellWord(sel.Flow)
