@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/audit"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/payload"
 	"github.com/skald-go/skald/console/internal/refusal"
@@ -34,7 +35,7 @@ type messagePage struct {
 	Seen  string         `json:"seen"`
 	Call  *callLine      `json:"call,omitempty"`
 	Apart []apartLine    `json:"quarantine"`
-	Audit []auditLine    `json:"audit"` // what operators did about it, of the last 1,000 acts
+	Audit []audit.Line   `json:"audit"` // what operators did about it, of the last 1,000 acts
 	Shown *payload.Shown `json:"payload,omitempty"`
 
 	id       store.Identity
@@ -82,7 +83,7 @@ func (m messagePages) message(q *page.Request) (page.View, error) {
 // read reads what is known of the message that the arguments name.
 func (m messagePages) read(q *page.Request, s *source.Source) (*messagePage, *store.Parked, error) {
 	v := &messagePage{Source: s.Name, consumer: q.Arg("consumer"), id: store.Identity{Source: q.Arg("source"), ID: q.Arg("id")}, at: s, links: m.links,
-		Headers: []string{}, Apart: []apartLine{}, Audit: []auditLine{}}
+		Headers: []string{}, Apart: []apartLine{}, Audit: []audit.Line{}}
 	if v.consumer == "" || v.id.ID == "" {
 		return nil, nil, refusal.New(http.StatusBadRequest, "which message? Give consumer, source and id")
 	}
@@ -115,7 +116,7 @@ func (v *messagePage) read(ctx context.Context, s *source.Source) (*store.Parked
 	}
 	for i := range acts {
 		if acts[i].Consumer == v.consumer && acts[i].Identity == v.id {
-			v.Audit = append(v.Audit, auditLineOf(s.Name, &acts[i]))
+			v.Audit = append(v.Audit, audit.LineOf(s.Name, &acts[i]))
 		}
 	}
 	if len(list) == 0 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald/console/internal/act"
+	"github.com/skald-go/skald/console/internal/audit"
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/payload"
@@ -42,7 +43,7 @@ func (v *messagePage) HTML(p *page.Page) {
 	}
 	if len(v.Audit) > 0 {
 		p.Put("<section class=\"card\"><h2>What operators did</h2>\n")
-		auditTable(p, v.Audit)
+		audit.Table(p, v.Audit)
 		p.Put("</section>\n")
 	}
 }

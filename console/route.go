@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 
+	"github.com/skald-go/skald/console/internal/audit"
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
@@ -31,7 +32,7 @@ func (h *handler) routes() []route {
 		{"POST", "/run/resume", guard.Act, h.jobs.resumeRun},
 		{"GET", "/quarantine", 0, quarantine},
 		{"GET", "/consumer", 0, consumerOf},
-		{"GET", "/audit", 0, audit},
+		{"GET", "/audit", 0, audit.List},
 		{"GET", "/flows", 0, flowList},
 		{"GET", "/sagas", 0, sagaList},
 		{"GET", "/saga", 0, h.sagas.sagaOf},

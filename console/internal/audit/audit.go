@@ -1,4 +1,5 @@
-package console
+// Package audit lists what operators did, as skald_audit has it.
+package audit
 
 import (
 	"context"
@@ -12,8 +13,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An auditLine is what somebody did.
-type auditLine struct {
+// An Line is what somebody did.
+type Line struct {
 	Number   int64     `json:"number"`
 	Source   string    `json:"source"` // of the audit: a database
 	At       time.Time `json:"at"`
@@ -27,8 +28,8 @@ type auditLine struct {
 	Run      string    `json:"run,omitempty"`
 }
 
-func auditLineOf(source string, a *store.Audit) auditLine {
-	return auditLine{a.Number, source, a.At, a.Author, a.Login, operate.ActionWithoutData(a), a.Reason, a.Consumer, a.Identity.Source, a.ID, a.Run}
+func LineOf(source string, a *store.Audit) Line {
+	return Line{a.Number, source, a.At, a.Author, a.Login, operate.ActionWithoutData(a), a.Reason, a.Consumer, a.Identity.Source, a.ID, a.Run}
 }
 
 type auditPage struct {
@@ -37,12 +38,12 @@ type auditPage struct {
 }
 
 type auditPart struct {
-	Source string      `json:"source"`
-	Acts   []auditLine `json:"acts"`
-	Next   int64       `json:"next,omitempty"` // the "before" of the page of earlier ones
+	Source string `json:"source"`
+	Acts   []Line `json:"acts"`
+	Next   int64  `json:"next,omitempty"` // the "before" of the page of earlier ones
 }
 
-func audit(q *page.Request) (page.View, error) {
+func List(q *page.Request) (page.View, error) {
 	only, err := q.Only()
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func audit(q *page.Request) (page.View, error) {
 
 // auditsOf reads a page; with words, those that have them among the 10,000 before.
 func auditsOf(ctx context.Context, s *source.Source, before int64, words string) (auditPart, error) {
-	part, scan := auditPart{Source: s.Name, Acts: []auditLine{}}, page.Rows+1
+	part, scan := auditPart{Source: s.Name, Acts: []Line{}}, page.Rows+1
 	if words != "" {
 		scan = page.Scan
 	}
@@ -74,7 +75,7 @@ func auditsOf(ctx context.Context, s *source.Source, before int64, words string)
 			part.Next = part.Acts[page.Rows-1].Number
 			break
 		}
-		a := auditLineOf(s.Name, &list[i])
+		a := LineOf(s.Name, &list[i])
 		if words == "" || strings.Contains(strings.ToLower(a.Author+" "+a.Action+" "+a.Reason+" "+a.Consumer+" "+a.ID+" "+a.Run), words) {
 			part.Acts = append(part.Acts, a)
 		}
@@ -96,7 +97,7 @@ func (v *auditPage) HTML(p *page.Page) {
 		if len(part.Acts) == 0 {
 			p.Put("<p class=\"dim\">Nothing.</p>\n")
 		} else {
-			auditTable(p, part.Acts)
+			Table(p, part.Acts)
 		}
 		if part.Next > 0 {
 			p.Put("<p>")
@@ -113,7 +114,7 @@ func compensated(action string) string {
 	return rest[:max(strings.LastIndex(rest, ": "), 0)]
 }
 
-func auditTable(p *page.Page, list []auditLine) {
+func Table(p *page.Page, list []Line) {
 	p.Table("What operators did")
 	p.Put("<tr><th scope=\"col\">at</th><th scope=\"col\">who</th><th scope=\"col\">did</th>" +
 		"<th scope=\"col\">to</th><th scope=\"col\">why</th></tr>\n")
