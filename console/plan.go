@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/console/internal/state"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -145,8 +146,8 @@ func (v *plan) steer(q *page.Request) error {
 		if err := v.tell(ctx, s, operate.Order{DryRun: true}); err != nil {
 			return struct{}{}, err
 		}
-		c, err := readConsumer(ctx, s, v.Request.Selection.Consumer)
-		v.Seen = c.seen()
+		c, err := state.ReadConsumer(ctx, s, v.Request.Selection.Consumer)
+		v.Seen = c.Seen()
 		return struct{}{}, err
 	})
 	return err

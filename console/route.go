@@ -7,6 +7,7 @@ import (
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/state"
 )
 
 // A route is a page, or what a form does.
@@ -18,7 +19,7 @@ type route struct {
 
 func (h *handler) routes() []route {
 	return []route{
-		{"GET", "/{$}", 0, overview},
+		{"GET", "/{$}", 0, state.Overview},
 		{"GET", "/dead", 0, deadList},
 		{"GET", "/dead/groups", 0, deadGroups},
 		{"GET", "/parked", 0, parkedList},
@@ -31,7 +32,7 @@ func (h *handler) routes() []route {
 		{"POST", "/run/stop", guard.Act, h.jobs.stopRun},
 		{"POST", "/run/resume", guard.Act, h.jobs.resumeRun},
 		{"GET", "/quarantine", 0, quarantine},
-		{"GET", "/consumer", 0, consumerOf},
+		{"GET", "/consumer", 0, state.Consumer},
 		{"GET", "/audit", 0, audit.List},
 		{"GET", "/flows", 0, flowList},
 		{"GET", "/sagas", 0, sagaList},
@@ -40,10 +41,10 @@ func (h *handler) routes() []route {
 		{"GET", "/story", 0, story},
 		{"GET", "/definitions", 0, definitions},
 		{"GET", "/definition", 0, definition},
-		{"GET", "/calls", 0, calls},
-		{"GET", "/outbox", 0, shards},
-		{"GET", "/locks", 0, locks},
-		{"GET", "/doctor", 0, doctor},
+		{"GET", "/calls", 0, state.Calls},
+		{"GET", "/outbox", 0, state.Outbox},
+		{"GET", "/locks", 0, state.Locks},
+		{"GET", "/doctor", 0, state.Doctor},
 		{"GET", "/session", 0, session},
 		{"GET", "/openapi.json", 0, page.OpenAPI},
 		{"GET", "/static/{name}", 0, page.Static},

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/console/internal/standing"
+	"github.com/skald-go/skald/console/internal/state"
 	"github.com/skald-go/skald/operate"
 	"github.com/skald-go/skald/store"
 )
@@ -34,7 +35,7 @@ type storyPart struct {
 	Kept   []keptLine             `json:"kept"`
 	Apart  []apartLine            `json:"quarantine"`
 	Steps  []operate.SagaStep     `json:"steps"`
-	Outbox []rowLine              `json:"outbox"`                  // what is not published
+	Outbox []state.Row            `json:"outbox"`                  // what is not published
 	Unread string                 `json:"outbox_unread,omitempty"` // why that could not be read
 	// More: so many messages are kept that only the first 10,000 were looked through for the id or
 	// correlation.
@@ -126,7 +127,7 @@ func (h *hunt) means(m *skald.Message) bool {
 
 func (h *hunt) look(ctx context.Context, s *source.Source) (part storyPart, err error) {
 	part = storyPart{Source: s.Name, Kept: []keptLine{}, Apart: []apartLine{}, Steps: []operate.SagaStep{},
-		Outbox: []rowLine{}, from: s}
+		Outbox: []state.Row{}, from: s}
 	now, err := s.Stands(ctx)
 	if err == nil {
 		err = h.kept(ctx, s, &part, now.Consumers)

@@ -6,6 +6,7 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/console/internal/state"
 	"github.com/skald-go/skald/operate"
 )
 
@@ -21,7 +22,7 @@ func (h *hunt) outbox(ctx context.Context, s *source.Source, part *storyPart, wh
 		part.Unread = why(err)
 	}
 	for i := range rows {
-		part.Outbox = append(part.Outbox, rowLineOf(&rows[i]))
+		part.Outbox = append(part.Outbox, state.RowOf(&rows[i]))
 	}
 }
 

@@ -1,4 +1,4 @@
-package console
+package state
 
 import (
 	"context"
@@ -26,8 +26,8 @@ type shardsPart struct {
 	Deferred      int64       `json:"deferred"`
 	Shards        []shardLine `json:"shards"`
 	// The oldest rows: some of those that wait, and of those that the broker refused.
-	Rows   []rowLine `json:"rows"`
-	Unread string    `json:"unread,omitempty"` // why they could not be read
+	Rows   []Row  `json:"rows"`
+	Unread string `json:"unread,omitempty"` // why they could not be read
 }
 
 type shardLine struct {
@@ -37,8 +37,8 @@ type shardLine struct {
 	Pending int64  `json:"pending"`
 }
 
-// A rowLine is a row of the outbox, without its payload.
-type rowLine struct {
+// A Row is a row of the outbox, without its payload.
+type Row struct {
 	Seq        int64     `json:"seq"`
 	Shard      int       `json:"shard"`
 	ID         string    `json:"id"`
@@ -55,11 +55,11 @@ type rowLine struct {
 // oldestRows is how many rows of each kind are shown.
 const oldestRows = 20
 
-func shards(q *page.Request) (page.View, error) {
+func Outbox(q *page.Request) (page.View, error) {
 	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (shardsPart, error) {
 		o, err := operate.Status(ctx, s.DB)
 		part := shardsPart{Source: s.Name, Pending: o.Pending, Exact: o.Exact, OldestSeconds: o.Oldest.Seconds(), Deferred: o.Deferred,
-			Shards: []shardLine{}, Rows: []rowLine{}}
+			Shards: []shardLine{}, Rows: []Row{}}
 		for _, shard := range o.Shards {
 			part.Shards = append(part.Shards, shardLine{shard.Shard, shard.Owner, shard.Epoch, shard.Pending})
 		}
@@ -71,7 +71,7 @@ func shards(q *page.Request) (page.View, error) {
 			part.Unread = q.Sources.Why(ctx, s.Name, err)
 		}
 		for i := range rows {
-			part.Rows = append(part.Rows, rowLineOf(&rows[i]))
+			part.Rows = append(part.Rows, RowOf(&rows[i]))
 		}
 		return part, nil
 	})
@@ -141,6 +141,6 @@ func rowTable(p *page.Page, part *shardsPart) {
 	p.Put("</table></div>\n")
 }
 
-func rowLineOf(r *store.WaitingRow) rowLine {
-	return rowLine{r.Seq, r.Shard, r.ID, r.Topic, r.Type, r.Key, r.Written, r.Age.Seconds(), r.Deferred, r.Attempts, r.LastError}
+func RowOf(r *store.WaitingRow) Row {
+	return Row{r.Seq, r.Shard, r.ID, r.Topic, r.Type, r.Key, r.Written, r.Age.Seconds(), r.Deferred, r.Attempts, r.LastError}
 }

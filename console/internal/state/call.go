@@ -1,4 +1,4 @@
-package console
+package state
 
 import (
 	"context"
@@ -20,7 +20,7 @@ type callsPart struct {
 	Calls  []operate.UnknownCall `json:"calls"`
 }
 
-func calls(q *page.Request) (page.View, error) {
+func Calls(q *page.Request) (page.View, error) {
 	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (callsPart, error) {
 		list, err := operate.UnknownCalls(ctx, s.DB, s.At, page.Rows)
 		return callsPart{s.Name, append([]operate.UnknownCall{}, list...)}, err

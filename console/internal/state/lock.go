@@ -1,4 +1,4 @@
-package console
+package state
 
 import (
 	"context"
@@ -46,7 +46,7 @@ type reservedLine struct {
 	LeftSeconds float64 `json:"left_seconds"` // of its lease; 0: that has ended
 }
 
-func locks(q *page.Request) (page.View, error) {
+func Locks(q *page.Request) (page.View, error) {
 	find := store.LockQuery{Consumer: q.Arg("consumer"), Limit: page.Rows + 1}
 	if space, text := q.Arg("space"), q.Arg("key"); space != "" && text != "" {
 		key, err := spell.ToKey(text)

@@ -1,4 +1,4 @@
-package console
+package state
 
 import (
 	"context"
@@ -19,7 +19,7 @@ type doctorPage struct {
 	Command  string            `json:"command"`
 }
 
-func doctor(q *page.Request) (page.View, error) {
+func Doctor(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {
 		return nil, err

@@ -1,4 +1,6 @@
-package console
+// Package state has the pages of how databases stand: the overview, their consumers, outboxes, locks and
+// open calls, and what a doctor finds.
+package state
 
 import (
 	"context"
@@ -43,7 +45,7 @@ type overviewPage struct {
 	Away    []source.Away       `json:"away"`
 }
 
-func overview(q *page.Request) (page.View, error) {
+func Overview(q *page.Request) (page.View, error) {
 	got, away := source.Each(q.Context(), q.Sources, "", func(ctx context.Context, s *source.Source) (standing.Standing, error) { return s.Stands(ctx) })
 	v := &overviewPage{Sources: []standing.Standing{}, Away: append([]source.Away{}, away...)}
 	for _, g := range got {

@@ -1,4 +1,4 @@
-package console
+package state
 
 import (
 	"context"
@@ -49,7 +49,7 @@ type partition struct {
 	At       time.Time `json:"at"`
 }
 
-func consumerOf(q *page.Request) (page.View, error) {
+func Consumer(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func consumerOf(q *page.Request) (page.View, error) {
 		return nil, refusal.New(http.StatusBadRequest, "which consumer? Give consumer=NAME")
 	}
 	return source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (*consumerPage, error) {
-		v, err := readConsumer(ctx, s, name)
+		v, err := ReadConsumer(ctx, s, name)
 		if err != nil {
 			return v, err
 		}
@@ -74,7 +74,7 @@ func consumerOf(q *page.Request) (page.View, error) {
 	})
 }
 
-func readConsumer(ctx context.Context, s *source.Source, name string) (*consumerPage, error) {
+func ReadConsumer(ctx context.Context, s *source.Source, name string) (*consumerPage, error) {
 	v := &consumerPage{Source: s.Name, Name: name, Skipped: []skipped{}, Partitions: []partition{}, from: s}
 	known, err := s.DB.Attend(ctx, store.Attend{Consumer: name})
 	if err != nil {
@@ -97,8 +97,8 @@ func readConsumer(ctx context.Context, s *source.Source, name string) (*consumer
 	return v, nil
 }
 
-// seen tells apart what the consumer was told.
-func (v *consumerPage) seen() string {
+// Seen tells apart what the consumer was told.
+func (v *consumerPage) Seen() string {
 	text := ""
 	if v.Paused != nil {
 		text = fmt.Sprint(*v.Paused)
