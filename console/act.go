@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skald-go/skald/console/internal/act"
+	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
@@ -162,7 +163,7 @@ func (v *plan) form(p *page.Page) {
 	sel := &v.Request.Selection
 	p.Put("<form class=\"act\" method=\"post\" action=\"%s\">\n", p.At("/act"))
 	p.Hidden("token", p.Request.Token, "verb", v.Verb, "in", v.Source, "seen", v.Seen)
-	for _, name := range append(filterNames(), "number", "why", "flow", "state", "overdue", "name", "step", "occurrence", "status", "stuck", "failing", "paused", "error", "older", "many") {
+	for _, name := range append(message.Filters(), "number", "why", "flow", "state", "overdue", "name", "step", "occurrence", "status", "stuck", "failing", "paused", "error", "older", "many") {
 		value := p.Arg(name)
 		if name == "to" {
 			value = spell.Time(sel.DeadTo)
@@ -220,7 +221,7 @@ func (v *plan) sample(p *page.Page) {
 	}
 	if len(v.Apart) > 0 {
 		p.Put("<section class=\"card\"><h2>The first of them</h2>\n")
-		apartTable(p, v.Apart)
+		message.ApartTable(p, v.Apart)
 		p.Put("<p class=\"dim\">What is in them, and what was taken instead:</p>\n")
 		for i := range v.Apart {
 			p.Put("<p><code>%s</code></p>\n", act.LookCommand(v.at.At, v.Apart[i].Consumer, v.Apart[i].From, v.Apart[i].ID))

@@ -25,6 +25,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/payload"
 	"github.com/skald-go/skald/console/internal/source"
@@ -73,7 +74,7 @@ type handler struct {
 	mux      http.ServeMux
 	jobs     *jobs
 	actor    actor
-	messages messagePages
+	messages message.Pages
 	sagas    sagaPages
 }
 
@@ -115,10 +116,10 @@ func newHandler(base string, sources map[string]Source, given *Options) *handler
 		site:     page.NewSite(base, source.New(databases, o.Deadline, o.Logger), o.Logger),
 		guard:    guard.New(o.who(), o.Local, o.Logger),
 		jobs:     newJobs(o.Actions, o.Logger),
-		messages: messagePages{shows, o.Links},
-		sagas:    sagaPages{shows},
+		messages: message.Pages{Mask: shows, Links: o.Links},
+		sagas:    sagaPages{mask: shows},
 	}
-	h.actor = actor{h.jobs}
+	h.actor = actor{jobs: h.jobs}
 	return h
 }
 

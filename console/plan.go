@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/console/internal/act"
+	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
@@ -32,7 +33,7 @@ func planOf(q *page.Request) (*plan, error) {
 	if !ok {
 		return nil, refusal.New(http.StatusBadRequest, "there is no verb %.40q", q.Arg("verb"))
 	}
-	v := &plan{Verb: does.Name, Source: s.Name, Does: does.Does, Needs: []needsCall{}, Sample: []keptLine{}, at: s, verb: does}
+	v := &plan{Verb: does.Name, Source: s.Name, Does: does.Does, Needs: []needsCall{}, Sample: []message.Line{}, at: s, verb: does}
 	v.many = q.Arg("many") != "" && (does.About == act.Sagas || does.About == act.Flows)
 	switch {
 	case v.many && does.About == act.Sagas:
@@ -50,7 +51,7 @@ func planOf(q *page.Request) (*plan, error) {
 	case act.Flows:
 		return v, v.compensation(q)
 	}
-	sel, err := selection(q, does.Dead)
+	sel, err := message.Select(q, does.Dead)
 	if err != nil {
 		return nil, err
 	}
@@ -94,19 +95,19 @@ func (v *plan) look(ctx context.Context, s *source.Source) error {
 	for i := range all.List {
 		p := &all.List[i]
 		if i < 10 {
-			v.Sample = append(v.Sample, keptLine{operate.MessageOf(p), operate.State(p)})
+			v.Sample = append(v.Sample, message.LineOf(p))
 		}
 		if p.Call != nil {
 			calls++
 		}
-		if v.Verb != "redrive" || p.Dead.Kind != kindRejected {
+		if v.Verb != "redrive" || p.Dead.Kind != message.KindRejected {
 			v.Change++
 		}
 		if p.Dead != nil && p.Dead.At.After(last) {
 			last = p.Dead.At
 		}
 		if sel.Dead || len(all.List) == 1 {
-			v.alone = seenOf(p)
+			v.alone = message.Seen(p)
 			_, _ = sum.Write([]byte(v.alone)) // a hash takes all
 		}
 	}
@@ -179,7 +180,7 @@ func (v *plan) admission(q *page.Request) error {
 		sum := sha256.New()
 		for i := range r.Chosen {
 			if i < 10 {
-				v.Apart = append(v.Apart, apartLineOf(s.Name, &r.Chosen[i]))
+				v.Apart = append(v.Apart, message.ApartOf(s.Name, &r.Chosen[i]))
 			}
 			fmt.Fprintln(sum, r.Chosen[i].Number)
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/skald-go/skald/console/internal/act"
+	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/operate"
@@ -11,20 +12,20 @@ import (
 
 // A plan is what a verb would do: nothing has changed. A form that is sent has to bring Seen along.
 type plan struct {
-	Verb     string      `json:"verb"`
-	Source   string      `json:"source"`
-	Does     string      `json:"does"`
-	Command  string      `json:"command"`
-	Selected int         `json:"selected"` // messages
-	Change   int         `json:"change"`   // of those: what would be changed
-	More     bool        `json:"more"`     // there are more than 10,000: it is refused
-	Needs    []needsCall `json:"needs_call"`
-	Sample   []keptLine  `json:"sample"` // the first of them
-	Apart    []apartLine `json:"quarantine,omitempty"`
-	Meant    []meantSaga `json:"sagas,omitempty"`  // the first of them, of a bulk action on sagas
-	Undo     []string    `json:"undo,omitempty"`   // steps of a saga whose undo is asked for
-	Before   []string    `json:"before,omitempty"` // was asked for before, and is not reported yet
-	Seen     string      `json:"seen"`
+	Verb     string          `json:"verb"`
+	Source   string          `json:"source"`
+	Does     string          `json:"does"`
+	Command  string          `json:"command"`
+	Selected int             `json:"selected"` // messages
+	Change   int             `json:"change"`   // of those: what would be changed
+	More     bool            `json:"more"`     // there are more than 10,000: it is refused
+	Needs    []needsCall     `json:"needs_call"`
+	Sample   []message.Line  `json:"sample"` // the first of them
+	Apart    []message.Apart `json:"quarantine,omitempty"`
+	Meant    []meantSaga     `json:"sagas,omitempty"`  // the first of them, of a bulk action on sagas
+	Undo     []string        `json:"undo,omitempty"`   // steps of a saga whose undo is asked for
+	Before   []string        `json:"before,omitempty"` // was asked for before, and is not reported yet
+	Seen     string          `json:"seen"`
 	// what has changed since the page was read: nothing was done
 	Changed string             `json:"changed,omitempty"`
 	Stale   bool               `json:"stale"`             // the page that led here was older than this

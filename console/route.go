@@ -5,6 +5,7 @@ import (
 
 	"github.com/skald-go/skald/console/internal/audit"
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/state"
@@ -20,18 +21,18 @@ type route struct {
 func (h *handler) routes() []route {
 	return []route{
 		{"GET", "/{$}", 0, state.Overview},
-		{"GET", "/dead", 0, deadList},
-		{"GET", "/dead/groups", 0, deadGroups},
-		{"GET", "/parked", 0, parkedList},
-		{"GET", "/message", 0, h.messages.message},
-		{"POST", "/message/payload", guard.Payloads, h.messages.payload},
+		{"GET", "/dead", 0, message.Dead},
+		{"GET", "/dead/groups", 0, message.Groups},
+		{"GET", "/parked", 0, message.Parked},
+		{"GET", "/message", 0, h.messages.Message},
+		{"POST", "/message/payload", guard.Payloads, h.messages.Payload},
 		{"GET", "/act", guard.Act, planned},
 		{"POST", "/act", guard.Act, h.actor.act},
 		{"GET", "/runs", 0, h.jobs.runs},
 		{"GET", "/run", 0, h.jobs.run},
 		{"POST", "/run/stop", guard.Act, h.jobs.stopRun},
 		{"POST", "/run/resume", guard.Act, h.jobs.resumeRun},
-		{"GET", "/quarantine", 0, quarantine},
+		{"GET", "/quarantine", 0, message.Quarantine},
 		{"GET", "/consumer", 0, state.Consumer},
 		{"GET", "/audit", 0, audit.List},
 		{"GET", "/flows", 0, flowList},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/source"
@@ -32,8 +33,8 @@ type storyPage struct {
 type storyPart struct {
 	Source string                 `json:"source"`
 	Sagas  []operate.SagaStanding `json:"sagas"` // of both styles
-	Kept   []keptLine             `json:"kept"`
-	Apart  []apartLine            `json:"quarantine"`
+	Kept   []message.Line         `json:"kept"`
+	Apart  []message.Apart        `json:"quarantine"`
 	Steps  []operate.SagaStep     `json:"steps"`
 	Outbox []state.Row            `json:"outbox"`                  // what is not published
 	Unread string                 `json:"outbox_unread,omitempty"` // why that could not be read
@@ -126,7 +127,7 @@ func (h *hunt) means(m *skald.Message) bool {
 }
 
 func (h *hunt) look(ctx context.Context, s *source.Source) (part storyPart, err error) {
-	part = storyPart{Source: s.Name, Kept: []keptLine{}, Apart: []apartLine{}, Steps: []operate.SagaStep{},
+	part = storyPart{Source: s.Name, Kept: []message.Line{}, Apart: []message.Apart{}, Steps: []operate.SagaStep{},
 		Outbox: []state.Row{}, from: s}
 	now, err := s.Stands(ctx)
 	if err == nil {
@@ -139,7 +140,7 @@ func (h *hunt) look(ctx context.Context, s *source.Source) (part storyPart, err 
 		err = h.steps(ctx, s, &part, now.Consumers)
 	}
 	for i := range part.held {
-		part.Kept = append(part.Kept, keptLine{operate.MessageOf(&part.held[i]), operate.State(&part.held[i])})
+		part.Kept = append(part.Kept, message.LineOf(&part.held[i]))
 	}
 	return part, err
 }
@@ -183,7 +184,7 @@ func (h *hunt) apart(ctx context.Context, s *source.Source, part *storyPart) err
 			one := &list[i]
 			if (q.ID != "" || h.means(&one.Message)) && !seen[one.Number] && len(part.Apart) < page.Rows {
 				seen[one.Number] = true
-				part.Apart = append(part.Apart, apartLineOf(s.Name, one))
+				part.Apart = append(part.Apart, message.ApartOf(s.Name, one))
 			}
 		}
 		part.Cut = part.Cut || len(list) == q.Limit

@@ -5,6 +5,7 @@ import (
 
 	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/internal/saga/draw"
@@ -52,7 +53,7 @@ func (part *storyPart) holders(p *page.Page) {
 		held := &part.held[i]
 		verb := "release"
 		switch {
-		case held.Dead != nil && held.Dead.Kind == kindRejected:
+		case held.Dead != nil && held.Dead.Kind == message.KindRejected:
 			verb = "drop"
 		case held.Dead != nil:
 			verb = "redrive"
@@ -61,14 +62,14 @@ func (part *storyPart) holders(p *page.Page) {
 		p.Link(m.Type, "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
 		p.Put(" at the consumer %s is %s: %s</p>\n<p class=\"verbs\">", m.Consumer, m.State, spell.Cut(spell.FirstLine(m.LastError), 300))
 		if p.May(guard.Act) {
-			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", seenOf(held)), act.Title(verb))
+			p.Put(`<a class="button" href="%s">%s …</a> `, p.At("/act", "verb", verb, "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", message.Seen(held)), act.Title(verb))
 		}
-		sel := selectionOf(held)
+		sel := message.Only(held)
 		p.Put("<code>%s</code></p></div>\n", act.Command(part.from.At, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
 	}
 	if len(part.Apart) > 0 {
 		p.Put("<section class=\"card\"><h2>In quarantine at %s</h2>\n", part.Source)
-		apartTable(p, part.Apart)
+		message.ApartTable(p, part.Apart)
 		p.Put("</section>\n")
 	}
 }

@@ -1,4 +1,4 @@
-package console
+package message
 
 import (
 	"net/http"
@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// filterNames are the arguments of a URL that choose among kept messages: the URL holds every filter.
-func filterNames() []string {
+// Filters are the arguments of a URL that choose among kept messages: the URL holds every filter.
+func Filters() []string {
 	return []string{"consumer", "source", "id", "key", "topic", "type", "kind", "fingerprint", "from", "to"}
 }
 
@@ -28,8 +28,8 @@ func meantOf(s *operate.Selection) error {
 	return nil
 }
 
-// selection is what the arguments choose.
-func selection(q *page.Request, dead bool) (s operate.Selection, err error) {
+// Select is what the arguments choose.
+func Select(q *page.Request, dead bool) (s operate.Selection, err error) {
 	s = operate.Selection{Dead: dead, Consumer: q.Arg("consumer"), Source: q.Arg("source"), ID: q.Arg("id"), Topic: q.Arg("topic"), Type: q.Arg("type"),
 		Fingerprint: q.Arg("fingerprint"), Kind: q.Arg("kind")}
 	if q.Arg("key") != "" {
@@ -61,7 +61,7 @@ func moment(q *page.Request, name string) (t time.Time, err error) {
 // filters are the arguments of a selection, as at takes them.
 func filters(q *page.Request, more ...string) []string {
 	out := []string{"in", q.Arg("in")}
-	for _, name := range filterNames() {
+	for _, name := range Filters() {
 		out = append(out, name, q.Arg(name))
 	}
 	return append(out, more...)

@@ -1,4 +1,6 @@
-package console
+// Package message has the pages of messages that consumers keep: parked ones, dead letters, those in
+// quarantine, and what is known of one.
+package message
 
 import (
 	"context"
@@ -10,6 +12,7 @@ import (
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
 )
 
 // A keptPage is parked messages, or dead letters, of each source.
@@ -20,28 +23,30 @@ type keptPage struct {
 }
 
 type keptPart struct {
-	Source   string     `json:"source"`
-	Messages []keptLine `json:"messages"`
+	Source   string `json:"source"`
+	Messages []Line `json:"messages"`
 	// Next is the "after" of the next page of this source; 0: this was the last.
 	Next    int64 `json:"next,omitempty"`
 	Scanned int   `json:"scanned"` // messages that were looked at, where that ended the page; else 0
 }
 
-// A keptLine is a message of a list: without payload and headers.
-type keptLine struct {
+// A Line is a message of a list: without payload and headers.
+type Line struct {
 	operate.Message
 	State string `json:"state"`
 }
 
-func deadList(q *page.Request) (page.View, error)   { return keptList(q, true) }
-func parkedList(q *page.Request) (page.View, error) { return keptList(q, false) }
+func LineOf(p *store.Parked) Line { return Line{operate.MessageOf(p), operate.State(p)} }
+
+func Dead(q *page.Request) (page.View, error)   { return keptList(q, true) }
+func Parked(q *page.Request) (page.View, error) { return keptList(q, false) }
 
 func keptList(q *page.Request, dead bool) (page.View, error) {
 	only, err := q.Only()
 	if err != nil {
 		return nil, err
 	}
-	s, err := selection(q, dead)
+	s, err := Select(q, dead)
 	if err != nil {
 		return nil, err
 	}
@@ -50,9 +55,9 @@ func keptList(q *page.Request, dead bool) (page.View, error) {
 	})
 	v := &keptPage{Dead: dead, Parts: []keptPart{}, Away: append([]source.Away{}, away...)}
 	for _, g := range got {
-		part := keptPart{Source: g.Name, Messages: []keptLine{}, Next: g.Is.Next, Scanned: g.Is.Scanned}
+		part := keptPart{Source: g.Name, Messages: []Line{}, Next: g.Is.Next, Scanned: g.Is.Scanned}
 		for i := range g.Is.List {
-			part.Messages = append(part.Messages, keptLine{operate.MessageOf(&g.Is.List[i]), operate.State(&g.Is.List[i])})
+			part.Messages = append(part.Messages, LineOf(&g.Is.List[i]))
 		}
 		v.Parts = append(v.Parts, part)
 	}
@@ -151,12 +156,12 @@ type groupsPart struct {
 	More bool `json:"more"`
 }
 
-func deadGroups(q *page.Request) (page.View, error) {
+func Groups(q *page.Request) (page.View, error) {
 	only, err := q.Only()
 	if err != nil {
 		return nil, err
 	}
-	s, err := selection(q, true)
+	s, err := Select(q, true)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package console
+package message
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const kindRejected = "rejected"
+const KindRejected = "rejected"
 
 // A messagePage is what one consumer knows of one message. Its list and this page read the same row.
 type messagePage struct {
@@ -34,7 +34,7 @@ type messagePage struct {
 	// of the state that was read: a verb is refused where it has changed
 	Seen  string         `json:"seen"`
 	Call  *callLine      `json:"call,omitempty"`
-	Apart []apartLine    `json:"quarantine"`
+	Apart []Apart        `json:"quarantine"`
 	Audit []audit.Line   `json:"audit"` // what operators did about it, of the last 1,000 acts
 	Shown *payload.Shown `json:"payload,omitempty"`
 
@@ -52,8 +52,8 @@ type callLine struct {
 	Undo  bool      `json:"undo"`
 }
 
-// seenOf tells apart how a kept message stands, as far as a verb cares.
-func seenOf(p *store.Parked) string {
+// Seen tells apart how a kept message stands, as far as a verb cares.
+func Seen(p *store.Parked) string {
 	state := fmt.Sprint(p.Place, p.Attempts, p.Last.At.UnixNano(), p.CrashCount)
 	if p.Dead != nil {
 		state += fmt.Sprint(" dead ", p.Dead.At.UnixNano(), p.Dead.Kind, p.Dead.Fingerprint)
@@ -65,13 +65,13 @@ func seenOf(p *store.Parked) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// messagePages are the pages of messages.
-type messagePages struct {
-	mask  payload.Mask
-	links map[string]string // as Options.Links
+// Pages are the pages of messages.
+type Pages struct {
+	Mask  payload.Mask
+	Links map[string]string // as Options.Links
 }
 
-func (m messagePages) message(q *page.Request) (page.View, error) {
+func (m Pages) Message(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {
 		return nil, err
@@ -81,9 +81,9 @@ func (m messagePages) message(q *page.Request) (page.View, error) {
 }
 
 // read reads what is known of the message that the arguments name.
-func (m messagePages) read(q *page.Request, s *source.Source) (*messagePage, *store.Parked, error) {
-	v := &messagePage{Source: s.Name, consumer: q.Arg("consumer"), id: store.Identity{Source: q.Arg("source"), ID: q.Arg("id")}, at: s, links: m.links,
-		Headers: []string{}, Apart: []apartLine{}, Audit: []audit.Line{}}
+func (m Pages) read(q *page.Request, s *source.Source) (*messagePage, *store.Parked, error) {
+	v := &messagePage{Source: s.Name, consumer: q.Arg("consumer"), id: store.Identity{Source: q.Arg("source"), ID: q.Arg("id")}, at: s, links: m.Links,
+		Headers: []string{}, Apart: []Apart{}, Audit: []audit.Line{}}
 	if v.consumer == "" || v.id.ID == "" {
 		return nil, nil, refusal.New(http.StatusBadRequest, "which message? Give consumer, source and id")
 	}
@@ -111,7 +111,7 @@ func (v *messagePage) read(ctx context.Context, s *source.Source) (*store.Parked
 	v.Outcome, v.Reason, v.State = seen[0].Outcome.String(), seen[0].Reason, seen[0].Outcome.String()
 	for i := range apart {
 		if apart[i].Identity == v.id {
-			v.Apart = append(v.Apart, apartLineOf(s.Name, &apart[i]))
+			v.Apart = append(v.Apart, ApartOf(s.Name, &apart[i]))
 		}
 	}
 	for i := range acts {
@@ -132,7 +132,7 @@ func (v *messagePage) read(ctx context.Context, s *source.Source) (*store.Parked
 // take shows a kept message, without what only some may see.
 func (v *messagePage) take(p *store.Parked) {
 	m := operate.MessageOf(p)
-	v.Bytes, v.State, v.Seen = len(m.Data), operate.State(p), seenOf(p)
+	v.Bytes, v.State, v.Seen = len(m.Data), operate.State(p), Seen(p)
 	for _, h := range m.Headers {
 		v.Headers = append(v.Headers, h.Name)
 	}
@@ -141,16 +141,16 @@ func (v *messagePage) take(p *store.Parked) {
 	if c := p.Call; c != nil {
 		v.Call = &callLine{c.Key, c.Since, c.Outcome != "", c.Undo}
 	}
-	v.sel = selectionOf(p)
+	v.sel = Only(p)
 }
 
-// selectionOf chooses one message.
-func selectionOf(p *store.Parked) operate.Selection {
+// Only chooses one message.
+func Only(p *store.Parked) operate.Selection {
 	return operate.Selection{Dead: p.Dead != nil, Consumer: p.Consumer, Source: p.Source, ID: p.ID}
 }
 
-// payload shows what is in a message, once that is noted.
-func (m messagePages) payload(q *page.Request) (page.View, error) {
+// Payload shows what is in a message, once that is noted.
+func (m Pages) Payload(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (m messagePages) payload(q *page.Request) (page.View, error) {
 	if err := payload.Note(q, s, reason, "show payload", kept.Consumer, kept.Identity); err != nil {
 		return nil, err
 	}
-	v.Shown = m.mask.Of(kept)
+	v.Shown = m.Mask.Of(kept)
 	return v, nil
 }
 

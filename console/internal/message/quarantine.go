@@ -1,4 +1,4 @@
-package console
+package message
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// An apartLine is a message in quarantine, without its payload.
-type apartLine struct {
+// An Apart is a message in quarantine, without its payload.
+type Apart struct {
 	Number   int64      `json:"number"`
 	Service  string     `json:"source"` // the database
 	Consumer string     `json:"consumer"`
@@ -32,8 +32,8 @@ type apartLine struct {
 	Taken    *time.Time `json:"taken_at,omitempty"`
 }
 
-func apartLineOf(service string, m *store.Quarantined) apartLine {
-	return apartLine{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic, m.Message.Type, spell.Key(m.Message.Key),
+func ApartOf(service string, m *store.Quarantined) Apart {
+	return Apart{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic, m.Message.Type, spell.Key(m.Message.Key),
 		m.Bytes, some(m.Admitted), m.By, m.Reason, some(m.Taken)}
 }
 
@@ -50,12 +50,12 @@ type quarantinePage struct {
 }
 
 type quarantinePart struct {
-	Source   string      `json:"source"`
-	Messages []apartLine `json:"messages"`
-	Next     int64       `json:"next,omitempty"` // the "after" of the next page
+	Source   string  `json:"source"`
+	Messages []Apart `json:"messages"`
+	Next     int64   `json:"next,omitempty"` // the "after" of the next page
 }
 
-func quarantine(q *page.Request) (page.View, error) {
+func Quarantine(q *page.Request) (page.View, error) {
 	only, err := q.Only()
 	if err != nil {
 		return nil, err
@@ -75,14 +75,14 @@ func quarantine(q *page.Request) (page.View, error) {
 		return nil, refusal.New(http.StatusBadRequest, "why is conflict or too-old")
 	}
 	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, s *source.Source) (quarantinePart, error) {
-		part := quarantinePart{Source: s.Name, Messages: []apartLine{}}
+		part := quarantinePart{Source: s.Name, Messages: []Apart{}}
 		list, err := store.ListQuarantined(ctx, s.DB, what)
 		for i := range list {
 			if i == page.Rows {
 				part.Next = list[i-1].Number
 				break
 			}
-			part.Messages = append(part.Messages, apartLineOf(s.Name, &list[i]))
+			part.Messages = append(part.Messages, ApartOf(s.Name, &list[i]))
 		}
 		return part, err
 	})
@@ -115,7 +115,7 @@ func (v *quarantinePage) HTML(p *page.Page) {
 			p.Put(`<p class="verbs"><a class="button" href="%s">Admit all that the filter chooses …</a></p>`+"\n",
 				p.At("/act", "verb", "admit", "in", part.Source, "consumer", p.Arg("consumer"), "id", p.Arg("id"), "topic", p.Arg("topic"), "type", p.Arg("type"), "why", p.Arg("why")))
 		}
-		apartTable(p, part.Messages)
+		ApartTable(p, part.Messages)
 		if part.Next > 0 {
 			p.Put("<p>")
 			p.Link("The next ones", "/quarantine", "in", part.Source, "consumer", p.Arg("consumer"), "id", p.Arg("id"), "topic", p.Arg("topic"), "type", p.Arg("type"), "why", p.Arg("why"), "after", spell.Digits(part.Next))
@@ -128,7 +128,7 @@ func (v *quarantinePage) HTML(p *page.Page) {
 	}
 }
 
-func apartTable(p *page.Page, list []apartLine) {
+func ApartTable(p *page.Page, list []Apart) {
 	p.Table("Messages in quarantine")
 	p.Put("<tr><th scope=\"col\" class=\"n\">number</th><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">cause</th>" +
 		"<th scope=\"col\">key</th><th scope=\"col\">since</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n")

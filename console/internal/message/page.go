@@ -1,4 +1,4 @@
-package console
+package message
 
 import (
 	"maps"
@@ -38,7 +38,7 @@ func (v *messagePage) HTML(p *page.Page) {
 	}
 	if len(v.Apart) > 0 {
 		p.Put("<section class=\"card\"><h2>In quarantine under this identity</h2>\n")
-		apartTable(p, v.Apart)
+		ApartTable(p, v.Apart)
 		p.Put("</section>\n")
 	}
 	if len(v.Audit) > 0 {
@@ -118,7 +118,7 @@ func (v *messagePage) verbs(p *page.Page) {
 	if v.sel.Dead {
 		names = []string{"redrive", "drop"}
 	}
-	if v.sel.Dead && v.Kept.Kind == kindRejected {
+	if v.sel.Dead && v.Kept.Kind == KindRejected {
 		names = []string{"drop"} // it was answered: to take it again changes nothing
 	}
 	for _, name := range names {
