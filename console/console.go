@@ -28,6 +28,7 @@ import (
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/payload"
+	"github.com/skald-go/skald/console/internal/saga"
 	"github.com/skald-go/skald/console/internal/source"
 )
 
@@ -75,7 +76,7 @@ type handler struct {
 	jobs     *jobs
 	actor    actor
 	messages message.Pages
-	sagas    sagaPages
+	sagas    saga.Pages
 }
 
 // New is a console under the path base, "/ops" or "", over the databases of services by name. Mount it
@@ -117,7 +118,7 @@ func newHandler(base string, sources map[string]Source, given *Options) *handler
 		guard:    guard.New(o.who(), o.Local, o.Logger),
 		jobs:     newJobs(o.Actions, o.Logger),
 		messages: message.Pages{Mask: shows, Links: o.Links},
-		sagas:    sagaPages{mask: shows},
+		sagas:    saga.Pages{Mask: shows},
 	}
 	h.actor = actor{jobs: h.jobs}
 	return h

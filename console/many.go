@@ -12,6 +12,7 @@ import (
 	"github.com/skald-go/skald/console/internal/act"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/saga"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
@@ -28,7 +29,7 @@ type meantSaga struct {
 
 // manySagas is the dry run of a verb on all orchestrated sagas that are selected.
 func (v *plan) manySagas(q *page.Request) error {
-	sel, err := sagaSelection(q)
+	sel, err := saga.Select(q)
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (v *plan) manyFlows(q *page.Request) error {
 	if q.Arg("key") != "" {
 		return refusal.New(http.StatusBadRequest, "many sagas are chosen by flow, state and overdue: a key is for one of them, without many")
 	}
-	sel := flowsOf(q)
+	sel := saga.SelectFlows(q)
 	what := store.TrackedQuery{Flow: sel.Flow, State: sel.State, Overdue: sel.Overdue, Limit: spell.Exact + 1}
 	list, err := source.One(q.Context(), q.Sources, v.at, func(ctx context.Context, s *source.Source) ([]operate.SagaStanding, error) {
 		return operate.TrackedSagas(ctx, s.DB, what)

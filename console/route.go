@@ -8,6 +8,7 @@ import (
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/saga"
 	"github.com/skald-go/skald/console/internal/state"
 )
 
@@ -35,13 +36,13 @@ func (h *handler) routes() []route {
 		{"GET", "/quarantine", 0, message.Quarantine},
 		{"GET", "/consumer", 0, state.Consumer},
 		{"GET", "/audit", 0, audit.List},
-		{"GET", "/flows", 0, flowList},
-		{"GET", "/sagas", 0, sagaList},
-		{"GET", "/saga", 0, h.sagas.sagaOf},
-		{"POST", "/saga/data", guard.Payloads, h.sagas.sagaData},
+		{"GET", "/flows", 0, saga.Flows},
+		{"GET", "/sagas", 0, saga.List},
+		{"GET", "/saga", 0, h.sagas.Saga},
+		{"POST", "/saga/data", guard.Payloads, h.sagas.Data},
 		{"GET", "/story", 0, story},
-		{"GET", "/definitions", 0, definitions},
-		{"GET", "/definition", 0, definition},
+		{"GET", "/definitions", 0, saga.Definitions},
+		{"GET", "/definition", 0, saga.Definition},
 		{"GET", "/calls", 0, state.Calls},
 		{"GET", "/outbox", 0, state.Outbox},
 		{"GET", "/locks", 0, state.Locks},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/console/internal/saga"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
@@ -72,7 +73,7 @@ func (part *storyPart) sagaEvents(s *operate.SagaStanding, add func(at *time.Tim
 		add(s.Steps[i].At, s.Steps[i].Name+" came", "flow "+s.Name, "")
 	}
 	if s.Overdue {
-		add(s.Due, "overdue: "+waitsFor(s), "flow "+s.Name, "bad")
+		add(s.Due, "overdue: "+saga.WaitsFor(s), "flow "+s.Name, "bad")
 	}
 }
 

@@ -1,4 +1,4 @@
-package console
+package saga
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ func sagaFilters() []string {
 	return []string{"name", "key", "id", "status", "stuck", "failing", "paused", "step", "error", "older"}
 }
 
-func sagaSelection(q *page.Request) (s operate.SagaSelection, err error) {
+func Select(q *page.Request) (s operate.SagaSelection, err error) {
 	s = operate.SagaSelection{Name: q.Arg("name"), Key: q.Arg("key"), ID: q.Arg("id"), Status: q.Arg("status"), Stuck: q.Flag("stuck"), Paused: q.Flag("paused"),
 		Failing: q.Flag("failing"), Step: q.Arg("step"), Error: q.Arg("error")}
 	if text := q.Arg("older"); text != "" {
@@ -54,6 +54,6 @@ func manyButton(p *page.Page, verb, source string, names ...string) {
 	p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...), act.Title(verb))
 }
 
-func flowsOf(q *page.Request) operate.FlowSelection {
+func SelectFlows(q *page.Request) operate.FlowSelection {
 	return operate.FlowSelection{Flow: q.Arg("flow"), State: q.Arg("state"), Overdue: q.Flag("overdue")}
 }

@@ -1,4 +1,6 @@
-package console
+// Package saga has the pages of sagas: of orchestrated ones and their definitions, and of choreographed
+// ones as trackers keep them.
+package saga
 
 import (
 	"context"
@@ -22,8 +24,8 @@ import (
 // A sagasPage is orchestrated sagas.
 type sagasPage struct{ listed[operate.Saga] }
 
-func sagaList(q *page.Request) (page.View, error) {
-	sel, err := sagaSelection(q)
+func List(q *page.Request) (page.View, error) {
+	sel, err := Select(q)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +104,7 @@ func ended(status string) bool { return status == "done" || status == "compensat
 
 // verbs of all that the filter chooses: those that may apply to them.
 func (v *sagasPage) verbs(p *page.Page) func(*listedPart[operate.Saga]) {
-	sel, err := sagaSelection(p.Request)
+	sel, err := Select(p.Request)
 	if err != nil || !sel.Filtered() || ended(sel.Status) {
 		return nil
 	}
@@ -175,10 +177,10 @@ type shownSaga struct {
 	Outputs map[string]string `json:"outputs"`
 }
 
-// sagaPages are the pages of orchestrated sagas.
-type sagaPages struct{ mask payload.Mask }
+// Pages are the pages of orchestrated sagas.
+type Pages struct{ Mask payload.Mask }
 
-func (sagaPages) sagaOf(q *page.Request) (page.View, error) { return readSaga(q, false) }
+func (Pages) Saga(q *page.Request) (page.View, error) { return readSaga(q, false) }
 
 func readSaga(q *page.Request, data bool) (*sagaPage, error) {
 	s, err := q.Source()
@@ -203,8 +205,8 @@ func readSaga(q *page.Request, data bool) (*sagaPage, error) {
 	})
 }
 
-// sagaData shows input and outputs, once that is noted.
-func (is sagaPages) sagaData(q *page.Request) (page.View, error) {
+// Data shows input and outputs, once that is noted.
+func (is Pages) Data(q *page.Request) (page.View, error) {
 	v, err := readSaga(q, true)
 	if err != nil {
 		return nil, err
@@ -212,10 +214,10 @@ func (is sagaPages) sagaData(q *page.Request) (page.View, error) {
 	if err := payload.Note(q, v.at, "looked at in the console", "show saga data", v.Name, store.Identity{Source: v.ID, ID: v.Key}); err != nil {
 		return nil, err
 	}
-	v.Shown = &shownSaga{Input: is.mask.Saga(v.Name, v.Input), Outputs: map[string]string{}}
+	v.Shown = &shownSaga{Input: is.Mask.Saga(v.Name, v.Input), Outputs: map[string]string{}}
 	for i := range v.Runs {
 		if r := &v.Runs[i]; r.Output != nil {
-			v.Shown.Outputs[r.Step+" "+r.Occurrence] = is.mask.Saga(v.Name+"/"+r.Step, r.Output)
+			v.Shown.Outputs[r.Step+" "+r.Occurrence] = is.Mask.Saga(v.Name+"/"+r.Step, r.Output)
 			r.Output = nil
 		}
 	}

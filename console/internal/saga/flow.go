@@ -1,4 +1,4 @@
-package console
+package saga
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // A flowsPage is choreographed sagas, as trackers keep them.
 type flowsPage struct{ listed[operate.SagaStanding] }
 
-func flowList(q *page.Request) (page.View, error) {
+func Flows(q *page.Request) (page.View, error) {
 	if err := q.Word("state"); err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (v *flowsPage) HTML(p *page.Page) {
 
 // verbs of all that the filter chooses.
 func (v *flowsPage) verbs(p *page.Page) func(*listedPart[operate.SagaStanding]) {
-	if flowsOf(p.Request) == (operate.FlowSelection{}) || p.Arg("key") != "" {
+	if SelectFlows(p.Request) == (operate.FlowSelection{}) || p.Arg("key") != "" {
 		return nil
 	}
 	return func(part *listedPart[operate.SagaStanding]) {
@@ -65,7 +65,7 @@ func flowLine(p *page.Page, s *operate.SagaStanding) {
 	if len(s.Drift) > 0 {
 		p.Put(" <b class=\"late\">drift</b>")
 	}
-	p.Put("</td><td>%s</td><td>", waitsFor(s))
+	p.Put("</td><td>%s</td><td>", WaitsFor(s))
 	var since time.Time
 	if len(s.Waiting) > 0 && s.Waiting[0].Since != nil {
 		since = *s.Waiting[0].Since
@@ -80,7 +80,7 @@ func flowLine(p *page.Page, s *operate.SagaStanding) {
 	p.Put("</td></tr>\n")
 }
 
-func waitsFor(s *operate.SagaStanding) string {
+func WaitsFor(s *operate.SagaStanding) string {
 	all := make([]string, len(s.Waiting))
 	for i, w := range s.Waiting {
 		all[i] = strings.Join(w.For, " or ")

@@ -1,4 +1,4 @@
-package console
+package saga
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type definitionsPart struct {
 	Definitions []operate.Definition `json:"definitions"`
 }
 
-func definitions(q *page.Request) (page.View, error) {
+func Definitions(q *page.Request) (page.View, error) {
 	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (definitionsPart, error) {
 		list, err := operate.Definitions(ctx, s.DB, q.Arg("name"))
 		return definitionsPart{s.Name, append([]operate.Definition{}, list...)}, err
@@ -83,7 +83,7 @@ type definitionPage struct {
 	picture string // SVG
 }
 
-func definition(q *page.Request) (page.View, error) {
+func Definition(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {
 		return nil, err
