@@ -14,13 +14,14 @@ import (
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/run"
 	"github.com/skald-go/skald/console/internal/source"
 	"github.com/skald-go/skald/console/internal/spell"
 	"github.com/skald-go/skald/operate"
 )
 
 // An actor does what plans said.
-type actor struct{ jobs *jobs }
+type actor struct{ jobs *run.Jobs }
 
 // act does what a plan said, if that still holds.
 func (a actor) act(q *page.Request) (page.View, error) {
@@ -47,7 +48,7 @@ func (a actor) act(q *page.Request) (page.View, error) {
 		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
 	}
 	run := v.run(q, "console-"+strings.ToLower(rand.Text()[:12]), reason)
-	j, err := a.jobs.reserve(v.at, run.ID)
+	j, err := a.jobs.Reserve(v.at, run.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +56,11 @@ func (a actor) act(q *page.Request) (page.View, error) {
 		return struct{}{}, operate.BeginRun(ctx, s.DB, run)
 	})
 	if err != nil {
-		a.jobs.letGo(j)
+		a.jobs.LetGo(j)
 		return nil, err
 	}
-	a.jobs.launch(v.at, run, j)
-	j.wait(q.Context(), shortWait) // most are done at once
+	a.jobs.Launch(v.at, run, j)
+	j.Wait(q.Context()) // most are done at once
 	return q.See("/run", "in", v.Source, "run", run.ID), nil
 }
 

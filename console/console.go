@@ -28,6 +28,7 @@ import (
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/payload"
+	"github.com/skald-go/skald/console/internal/run"
 	"github.com/skald-go/skald/console/internal/saga"
 	"github.com/skald-go/skald/console/internal/source"
 )
@@ -66,14 +67,14 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.pages.Se
 
 // Wait waits until no bulk action is in hand any more, and how each ended is noted, or until ctx ends. Call
 // it once Options.Actions has ended, before the databases are closed.
-func (c *Console) Wait(ctx context.Context) error { return c.h.jobs.wait(ctx) }
+func (c *Console) Wait(ctx context.Context) error { return c.h.jobs.Wait(ctx) }
 
 // A handler is a console.
 type handler struct {
 	site     *page.Site
 	guard    *guard.Guard
 	mux      http.ServeMux
-	jobs     *jobs
+	jobs     *run.Jobs
 	actor    actor
 	messages message.Pages
 	sagas    saga.Pages
@@ -116,7 +117,7 @@ func newHandler(base string, sources map[string]Source, given *Options) *handler
 	h := &handler{
 		site:     page.NewSite(base, source.New(databases, o.Deadline, o.Logger), o.Logger),
 		guard:    guard.New(o.who(), o.Local, o.Logger),
-		jobs:     newJobs(o.Actions, o.Logger),
+		jobs:     run.New(o.Actions, o.Logger),
 		messages: message.Pages{Mask: shows, Links: o.Links},
 		sagas:    saga.Pages{Mask: shows},
 	}

@@ -1,4 +1,4 @@
-package console
+package run
 
 import (
 	"context"
@@ -31,7 +31,7 @@ type runsRead struct {
 
 const runsWithin = 10_000 // of the last acts
 
-func (h *jobs) runs(q *page.Request) (page.View, error) {
+func (h *Jobs) Runs(q *page.Request) (page.View, error) {
 	only, err := q.Only()
 	if err != nil {
 		return nil, err

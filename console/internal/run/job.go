@@ -1,4 +1,5 @@
-package console
+// Package run carries out bulk actions, which are rows of skald_audit, and shows how far they are.
+package run
 
 import (
 	"context"
@@ -23,22 +24,22 @@ const shortWait = 300 * time.Millisecond
 // from its own.
 const mostJobs = 4
 
-// jobs are the runs that this process carries out. What they have done is in skald_audit; a job only says
+// Jobs are the runs that this process carries out. What they have done is in skald_audit; a job only says
 // that somebody is at it.
-type jobs struct {
+type Jobs struct {
 	actions context.Context // bounds them
 	log     *slog.Logger
 
 	mu   sync.Mutex
-	here map[string]*job // by source and run
+	here map[string]*Job // by source and run
 }
 
-func newJobs(actions context.Context, log *slog.Logger) *jobs {
-	return &jobs{actions: actions, log: log, here: map[string]*job{}}
+func New(actions context.Context, log *slog.Logger) *Jobs {
+	return &Jobs{actions: actions, log: log, here: map[string]*Job{}}
 }
 
-// A job is a run in hand.
-type job struct {
+// A Job is a run in hand.
+type Job struct {
 	name string // in jobs
 	ctx  context.Context
 	stop context.CancelFunc
@@ -49,8 +50,9 @@ type job struct {
 	did int    // of those that are meant
 }
 
-func (j *job) wait(ctx context.Context, most time.Duration) {
-	t := time.NewTimer(most)
+// Wait waits until j has ended, for a short time at most: most have by then.
+func (j *Job) Wait(ctx context.Context) {
+	t := time.NewTimer(shortWait)
 	defer t.Stop()
 	select {
 	case <-j.done:
@@ -59,13 +61,13 @@ func (j *job) wait(ctx context.Context, most time.Duration) {
 	}
 }
 
-func (j *job) progress(done, _ int) {
+func (j *Job) progress(done, _ int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.did = done
 }
 
-func (j *job) stoppedBy(name string) {
+func (j *Job) stoppedBy(name string) {
 	j.mu.Lock()
 	j.by = name
 	j.mu.Unlock()
@@ -74,14 +76,14 @@ func (j *job) stoppedBy(name string) {
 
 func jobName(source, run string) string { return source + "\x00" + run }
 
-func (h *jobs) job(source, run string) *job {
+func (h *Jobs) job(source, run string) *Job {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.here[jobName(source, run)]
 }
 
 // inHand are the names of the runs that this process carries out.
-func (h *jobs) inHand() map[string]bool {
+func (h *Jobs) inHand() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	names := map[string]bool{}
@@ -91,8 +93,8 @@ func (h *jobs) inHand() map[string]bool {
 	return names
 }
 
-// reserve makes room for a run, before anything of it is noted. It is launched or let go.
-func (h *jobs) reserve(s *source.Source, run string) (*job, error) {
+// Reserve makes room for a run, before anything of it is noted. It is launched or let go.
+func (h *Jobs) Reserve(s *source.Source, run string) (*Job, error) {
 	name := jobName(s.Name, run)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,14 +112,14 @@ func (h *jobs) reserve(s *source.Source, run string) (*job, error) {
 	case h.actions.Err() != nil:
 		return nil, refusal.New(http.StatusServiceUnavailable, "this console ends: it begins nothing any more")
 	}
-	j := &job{done: make(chan struct{}), name: name}
+	j := &Job{done: make(chan struct{}), name: name}
 	j.ctx, j.stop = context.WithCancel(h.actions)
 	h.here[name] = j
 	return j, nil
 }
 
-// letGo gives the room of a job back.
-func (h *jobs) letGo(j *job) {
+// LetGo gives the room of a job back.
+func (h *Jobs) LetGo(j *Job) {
 	j.stop()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,19 +127,19 @@ func (h *jobs) letGo(j *job) {
 	close(j.done)
 }
 
-// launch carries a run out, or goes on with it, until it has ended or is stopped, whatever becomes of the
+// Launch carries a run out, or goes on with it, until it has ended or is stopped, whatever becomes of the
 // request.
-func (h *jobs) launch(s *source.Source, run operate.Run, j *job) {
+func (h *Jobs) Launch(s *source.Source, run operate.Run, j *Job) {
 	go func() {
-		defer h.letGo(j)
+		defer h.LetGo(j)
 		h.carry(j.ctx, s, run, j)
 	}()
 }
 
-// wait waits until no run is in hand.
-func (h *jobs) wait(ctx context.Context) error {
+// Wait waits until no run is in hand.
+func (h *Jobs) Wait(ctx context.Context) error {
 	for {
-		var one *job
+		var one *Job
 		h.mu.Lock()
 		for _, j := range h.here {
 			one = j
@@ -155,7 +157,7 @@ func (h *jobs) wait(ctx context.Context) error {
 }
 
 // carry does what a run asks for, and notes how it ended.
-func (h *jobs) carry(ctx context.Context, s *source.Source, run operate.Run, j *job) {
+func (h *Jobs) carry(ctx context.Context, s *source.Source, run operate.Run, j *Job) {
 	_, err := source.Rescued(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, s, run, j) })
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
@@ -164,7 +166,7 @@ func (h *jobs) carry(ctx context.Context, s *source.Source, run operate.Run, j *
 	}
 }
 
-func do(ctx context.Context, s *source.Source, run operate.Run, j *job) error {
+func do(ctx context.Context, s *source.Source, run operate.Run, j *Job) error {
 	o := operate.Order{Author: run.Author, Reason: run.Reason, Run: run.ID, Progress: j.progress}
 	sel := run.Request.Selection
 	switch {
@@ -191,7 +193,7 @@ func do(ctx context.Context, s *source.Source, run operate.Run, j *job) error {
 	return &operate.UsageError{What: "this console does not know the verb " + run.Verb}
 }
 
-func (h *jobs) note(ctx, ended context.Context, s *source.Source, run operate.Run, j *job, err error) error {
+func (h *Jobs) note(ctx, ended context.Context, s *source.Source, run operate.Run, j *Job, err error) error {
 	j.mu.Lock()
 	by, did := j.by, j.did
 	j.mu.Unlock()

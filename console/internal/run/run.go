@@ -1,4 +1,4 @@
-package console
+package run
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type runPage struct {
 func (v *runPage) Heading() string { return runTitle(&v.Run) + " " + v.ID }
 func (v *runPage) Live()           {}
 
-func (h *jobs) run(q *page.Request) (page.View, error) {
+func (h *Jobs) Run(q *page.Request) (page.View, error) {
 	v, err := h.runOf(q)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (h *jobs) run(q *page.Request) (page.View, error) {
 	return v, nil
 }
 
-func (h *jobs) runOf(q *page.Request) (*runPage, error) {
+func (h *Jobs) runOf(q *page.Request) (*runPage, error) {
 	s, err := q.Source()
 	if err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func (h *jobs) runOf(q *page.Request) (*runPage, error) {
 	return &runPage{s.Name, r, here && r.Ended == "", s}, err
 }
 
-// stopRun interrupts a run that this console has in hand.
-func (h *jobs) stopRun(q *page.Request) (page.View, error) {
+// Stop interrupts a run that this console has in hand.
+func (h *Jobs) Stop(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {
 		return nil, err
@@ -63,12 +63,12 @@ func (h *jobs) stopRun(q *page.Request) (page.View, error) {
 		return nil, refusal.New(http.StatusConflict, "this console does not have the run in hand: it has ended, was interrupted, or another process has it")
 	}
 	j.stoppedBy(q.Who.Name)
-	j.wait(q.Context(), shortWait)
+	j.Wait(q.Context())
 	return q.See("/run", "in", s.Name, "run", id), nil
 }
 
-// resumeRun goes on with a run that was interrupted.
-func (h *jobs) resumeRun(q *page.Request) (page.View, error) {
+// Resume goes on with a run that was interrupted.
+func (h *Jobs) Resume(q *page.Request) (page.View, error) {
 	v, err := h.runOf(q)
 	if err != nil {
 		return nil, err
@@ -78,12 +78,12 @@ func (h *jobs) resumeRun(q *page.Request) (page.View, error) {
 	}
 	r := v.Run
 	r.Author = q.Who.Name // who goes on with it answers for what it does from now on
-	j, err := h.reserve(v.at, r.ID)
+	j, err := h.Reserve(v.at, r.ID)
 	if err != nil {
 		return nil, err
 	}
-	h.launch(v.at, r, j)
-	j.wait(q.Context(), shortWait)
+	h.Launch(v.at, r, j)
+	j.Wait(q.Context())
 	return q.See("/run", "in", v.Source, "run", v.ID), nil
 }
 

@@ -1,4 +1,4 @@
-package console
+package run
 
 import (
 	"github.com/skald-go/skald/operate"
