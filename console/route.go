@@ -10,6 +10,7 @@ import (
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/saga"
 	"github.com/skald-go/skald/console/internal/state"
+	"github.com/skald-go/skald/console/internal/story"
 )
 
 // A route is a page, or what a form does.
@@ -40,7 +41,7 @@ func (h *handler) routes() []route {
 		{"GET", "/sagas", 0, saga.List},
 		{"GET", "/saga", 0, h.sagas.Saga},
 		{"POST", "/saga/data", guard.Payloads, h.sagas.Data},
-		{"GET", "/story", 0, story},
+		{"GET", "/story", 0, story.Of},
 		{"GET", "/definitions", 0, saga.Definitions},
 		{"GET", "/definition", 0, saga.Definition},
 		{"GET", "/calls", 0, state.Calls},

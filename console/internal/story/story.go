@@ -1,4 +1,6 @@
-package console
+// Package story tells all that the sources know of a key, an id or a correlation: an order's timeline over
+// several databases.
+package story
 
 import (
 	"bytes"
@@ -52,7 +54,7 @@ func (v *storyPage) known() bool {
 	return slices.ContainsFunc(v.Parts, func(p storyPart) bool { return len(p.Sagas)+len(p.Kept)+len(p.Apart)+len(p.Steps)+len(p.Outbox) > 0 })
 }
 
-func story(q *page.Request) (page.View, error) {
+func Of(q *page.Request) (page.View, error) {
 	asked := q.Arg("q")
 	v, err := storyOf(q, asked)
 	if typed := strings.TrimSpace(asked); err == nil && typed != asked && !v.known() { // a key may end with a space, and so may a search
