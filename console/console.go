@@ -28,6 +28,7 @@ import (
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
 	"github.com/skald-go/skald/console/internal/payload"
+	"github.com/skald-go/skald/console/internal/plan"
 	"github.com/skald-go/skald/console/internal/run"
 	"github.com/skald-go/skald/console/internal/saga"
 	"github.com/skald-go/skald/console/internal/source"
@@ -75,7 +76,7 @@ type handler struct {
 	guard    *guard.Guard
 	mux      http.ServeMux
 	jobs     *run.Jobs
-	actor    actor
+	actor    plan.Actor
 	messages message.Pages
 	sagas    saga.Pages
 }
@@ -121,7 +122,7 @@ func newHandler(base string, sources map[string]Source, given *Options) *handler
 		messages: message.Pages{Mask: shows, Links: o.Links},
 		sagas:    saga.Pages{Mask: shows},
 	}
-	h.actor = actor{jobs: h.jobs}
+	h.actor = plan.Actor{Jobs: h.jobs}
 	return h
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/skald-go/skald/console/internal/guard"
 	"github.com/skald-go/skald/console/internal/message"
 	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/console/internal/plan"
 	"github.com/skald-go/skald/console/internal/refusal"
 	"github.com/skald-go/skald/console/internal/saga"
 	"github.com/skald-go/skald/console/internal/state"
@@ -28,8 +29,8 @@ func (h *handler) routes() []route {
 		{"GET", "/parked", 0, message.Parked},
 		{"GET", "/message", 0, h.messages.Message},
 		{"POST", "/message/payload", guard.Payloads, h.messages.Payload},
-		{"GET", "/act", guard.Act, planned},
-		{"POST", "/act", guard.Act, h.actor.act},
+		{"GET", "/act", guard.Act, plan.Show},
+		{"POST", "/act", guard.Act, h.actor.Act},
 		{"GET", "/runs", 0, h.jobs.Runs},
 		{"GET", "/run", 0, h.jobs.Run},
 		{"POST", "/run/stop", guard.Act, h.jobs.Stop},

@@ -1,4 +1,4 @@
-package console
+package plan
 
 import (
 	"context"
@@ -20,11 +20,11 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// An actor does what plans said.
-type actor struct{ jobs *run.Jobs }
+// An Actor does what plans said.
+type Actor struct{ Jobs *run.Jobs }
 
-// act does what a plan said, if that still holds.
-func (a actor) act(q *page.Request) (page.View, error) {
+// Act does what a plan said, if that still holds.
+func (a Actor) Act(q *page.Request) (page.View, error) {
 	v, err := planOf(q)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (a actor) act(q *page.Request) (page.View, error) {
 		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
 	}
 	run := v.run(q, "console-"+strings.ToLower(rand.Text()[:12]), reason)
-	j, err := a.jobs.Reserve(v.at, run.ID)
+	j, err := a.Jobs.Reserve(v.at, run.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -56,10 +56,10 @@ func (a actor) act(q *page.Request) (page.View, error) {
 		return struct{}{}, operate.BeginRun(ctx, s.DB, run)
 	})
 	if err != nil {
-		a.jobs.LetGo(j)
+		a.Jobs.LetGo(j)
 		return nil, err
 	}
-	a.jobs.Launch(v.at, run, j)
+	a.Jobs.Launch(v.at, run, j)
 	j.Wait(q.Context()) // most are done at once
 	return q.See("/run", "in", v.Source, "run", run.ID), nil
 }

@@ -1,4 +1,4 @@
-package console
+package plan
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// planned shows what a verb would do.
-func planned(q *page.Request) (page.View, error) { return planOf(q) }
+// Show shows what a verb would do.
+func Show(q *page.Request) (page.View, error) { return planOf(q) }
 
 func planOf(q *page.Request) (*plan, error) {
 	s, err := q.Source()

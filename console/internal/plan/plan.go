@@ -1,4 +1,5 @@
-package console
+// Package plan says what a verb would do before anything is done, and does it if that still holds.
+package plan
 
 import (
 	"net/http"
