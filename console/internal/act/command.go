@@ -65,6 +65,7 @@ func AdmitCommand(at string, a *operate.Admission, why string) string {
 	return c
 }
 
+// InboxCommand is what to type for a verb on a consumer; flags are names and values in turns.
 func InboxCommand(at string, verb string, flags ...string) string {
 	c := begun("skald inbox "+verb, at)
 	for i := 0; i+1 < len(flags); i += 2 {

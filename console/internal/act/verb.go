@@ -40,6 +40,7 @@ func verbs() []Verb {
 	}
 }
 
+// Find is the verb of a name.
 func Find(name string) (Verb, bool) {
 	for _, v := range verbs() {
 		if v.Name == name {
@@ -49,6 +50,7 @@ func Find(name string) (Verb, bool) {
 	return Verb{}, false
 }
 
+// Title is what the verb of a name is called.
 func Title(name string) string {
 	v, _ := Find(name)
 	return v.Title

@@ -28,6 +28,7 @@ type Line struct {
 	Run      string    `json:"run,omitempty"`
 }
 
+// LineOf is an act as the audit of a source has it.
 func LineOf(source string, a *store.Audit) Line {
 	return Line{a.Number, source, a.At, a.Author, a.Login, operate.ActionWithoutData(a), a.Reason, a.Consumer, a.Identity.Source, a.ID, a.Run}
 }
@@ -43,6 +44,7 @@ type auditPart struct {
 	Next   int64  `json:"next,omitempty"` // the "before" of the page of earlier ones
 }
 
+// List is the page of what operators did.
 func List(q *page.Request) (page.View, error) {
 	only, err := q.Only()
 	if err != nil {
@@ -114,6 +116,7 @@ func compensated(action string) string {
 	return rest[:max(strings.LastIndex(rest, ": "), 0)]
 }
 
+// Table writes acts as a table.
 func Table(p *page.Page, list []Line) {
 	p.Table("What operators did")
 	p.Put("<tr><th scope=\"col\">at</th><th scope=\"col\">who</th><th scope=\"col\">did</th>" +

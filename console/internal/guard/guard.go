@@ -24,7 +24,7 @@ import (
 // A Guard lets requests in.
 type Guard struct {
 	who    func(*http.Request) (Who, error)
-	local  string // the name of whoever is at this machine, where who is nil
+	local  string // the name of whoever is at this machine, where nobody is asked
 	log    *slog.Logger
 	secret []byte // of the tokens of forms
 }
@@ -41,6 +41,7 @@ type Pass struct {
 	args  url.Values // of the URL, and of the form that was sent
 }
 
+// May tells whether the sender has a right.
 func (p *Pass) May(r Right) bool { return p.Who.May&r == r }
 
 // Arg is an argument of the URL, or of the form that was sent.
@@ -52,7 +53,7 @@ func (p *Pass) Flag(name string) bool {
 	return is != "" && is != "0" && is != "false"
 }
 
-// Admit lets a request in whose sender may do what it needs, beside view. One that is refused has a pass,
+// Admit lets a request in whose sender may do what it needs, beside View. One that is refused has a pass,
 // too, for its page. A form is read.
 func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p Pass, err error) {
 	if p.Who, err = g.whoIs(r); err != nil {

@@ -58,7 +58,7 @@ func moment(q *page.Request, name string) (t time.Time, err error) {
 	return t, nil
 }
 
-// filters are the arguments of a selection, as at takes them.
+// filters are the arguments of a selection, as At takes them.
 func filters(q *page.Request, more ...string) []string {
 	out := []string{"in", q.Arg("in")}
 	for _, name := range Filters() {

@@ -36,8 +36,10 @@ type Line struct {
 	State string `json:"state"`
 }
 
+// LineOf is p as a list has it.
 func LineOf(p *store.Parked) Line { return Line{operate.MessageOf(p), operate.State(p)} }
 
+// Dead is the page of dead letters, Parked that of parked messages.
 func Dead(q *page.Request) (page.View, error)   { return keptList(q, true) }
 func Parked(q *page.Request) (page.View, error) { return keptList(q, false) }
 
@@ -156,6 +158,7 @@ type groupsPart struct {
 	More bool `json:"more"`
 }
 
+// Groups is the page of dead letters by how they failed.
 func Groups(q *page.Request) (page.View, error) {
 	only, err := q.Only()
 	if err != nil {

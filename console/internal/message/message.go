@@ -19,6 +19,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
+// KindRejected is the kind of dead letters that a handler rejected.
 const KindRejected = "rejected"
 
 // A messagePage is what one consumer knows of one message. Its list and this page read the same row.
@@ -71,6 +72,7 @@ type Pages struct {
 	Links map[string]string // as Options.Links
 }
 
+// Message is the page of one message.
 func (m Pages) Message(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {

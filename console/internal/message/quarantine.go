@@ -32,6 +32,7 @@ type Apart struct {
 	Taken    *time.Time `json:"taken_at,omitempty"`
 }
 
+// ApartOf is m, of the database of a service.
 func ApartOf(service string, m *store.Quarantined) Apart {
 	return Apart{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic, m.Message.Type, spell.Key(m.Message.Key),
 		m.Bytes, some(m.Admitted), m.By, m.Reason, some(m.Taken)}
@@ -55,6 +56,7 @@ type quarantinePart struct {
 	Next     int64   `json:"next,omitempty"` // the "after" of the next page
 }
 
+// Quarantine is the page of messages in quarantine.
 func Quarantine(q *page.Request) (page.View, error) {
 	only, err := q.Only()
 	if err != nil {
@@ -128,6 +130,7 @@ func (v *quarantinePage) HTML(p *page.Page) {
 	}
 }
 
+// ApartTable writes messages in quarantine as a table.
 func ApartTable(p *page.Page, list []Apart) {
 	p.Table("Messages in quarantine")
 	p.Put("<tr><th scope=\"col\" class=\"n\">number</th><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">cause</th>" +

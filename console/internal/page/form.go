@@ -53,6 +53,7 @@ func isFlag(name string) bool {
 	return slices.Contains([]string{"stuck", "failing", "paused", "overdue"}, name)
 }
 
+// Hidden writes fields of a form that nobody sees: names and values in turns.
 func (p *Page) Hidden(fields ...string) {
 	for i := 0; i+1 < len(fields); i += 2 {
 		p.Put(`<input type="hidden" name="%s" value="%s">`, fields[i], fields[i+1])

@@ -23,7 +23,7 @@ type View interface {
 }
 
 // A Page is written by hand: html/template would make every program that mounts a console larger by
-// megabytes. All that comes from tables goes through put, which escapes it.
+// megabytes. All that comes from tables goes through Put, which escapes it.
 type Page struct {
 	bytes.Buffer
 	Request *Request
@@ -41,13 +41,17 @@ func (p *Page) Put(markup string, args ...any) {
 	fmt.Fprintf(p, markup, args...)
 }
 
-// At is the URL of a page of this console, as site has it.
+// At is the URL of a page of this console.
 func (p *Page) At(path string, query ...string) string { return p.Request.At(path, query...) }
 
+// May tells whether whoever reads the page has a right.
 func (p *Page) May(r guard.Right) bool { return p.Request.May(r) }
+
+// Arg is an argument of the request.
 func (p *Page) Arg(name string) string { return p.Request.Arg(name) }
 func (p *Page) flag(name string) bool  { return p.Request.Flag(name) }
 
+// Link writes a link to a page of this console.
 func (p *Page) Link(text, path string, query ...string) {
 	p.Put(`<a href="%s">%s</a>`, p.At(path, query...), text)
 }

@@ -87,6 +87,7 @@ func Parts[T any](q *Request, ask func(ctx context.Context, s *source.Source) (T
 	return parts, away, nil
 }
 
+// After is where a page of a list begins.
 func After(q *Request) (int64, error) {
 	return Place(q, "after")
 }

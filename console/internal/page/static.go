@@ -21,6 +21,7 @@ func (staticFile) Heading() string { return "" }
 
 func (staticFile) HTML(*Page) {}
 
+// Static is the style, the script or the icon.
 func Static(q *Request) (View, error) {
 	name := path.Base(q.PathValue("name"))
 	text, err := files.ReadFile("static/" + name)
@@ -31,6 +32,7 @@ func Static(q *Request) (View, error) {
 	return staticFile{kinds[path.Ext(name)], text}, nil
 }
 
+// OpenAPI says what each page has as JSON.
 func OpenAPI(*Request) (View, error) {
 	text, err := files.ReadFile("static/openapi.json")
 	return staticFile{"application/json", text}, err

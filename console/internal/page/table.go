@@ -6,8 +6,7 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// heads is the first row of a table.
-// table begins a table that can be scrolled, by keyboard too. Its caption, with arguments as of put, is for
+// Table begins a table that can be scrolled, by keyboard too. Its caption, with arguments as of Put, is for
 // who does not see it.
 func (p *Page) Table(caption string, args ...any) {
 	p.Put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\""+caption+"\"><table>\n",
@@ -24,12 +23,14 @@ func (p *Page) Heads(names ...string) {
 	p.Put("</tr>\n")
 }
 
+// Row writes a name and its value, unless that is empty.
 func (p *Page) Row(what, is string) {
 	if is != "" {
 		p.Put("<div><dt>%s</dt><dd>%s</dd></div>\n", what, is)
 	}
 }
 
+// Figure writes a figure, which leads to a page; to "": to none.
 func (p *Page) Figure(what, is string, bad bool, to string) {
 	class := ""
 	if bad {
@@ -45,6 +46,7 @@ func (p *Page) Figure(what, is string, bad bool, to string) {
 	p.Put("</dd></div>\n")
 }
 
+// ClassOf is the class of a grade in the style.
 func ClassOf(g skald.Grade) string {
 	switch g {
 	case skald.Failed:

@@ -19,7 +19,8 @@ type Mask struct {
 	Header func(m skald.Message, name string, value []byte) []byte // nil: as it is, and with a body not at all
 }
 
-const Most = 64 << 10 // bytes of a payload
+// Most is how many bytes of a payload are shown.
+const Most = 64 << 10
 
 // A Shown payload is one that somebody asked for, which is noted.
 type Shown struct {

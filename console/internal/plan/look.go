@@ -147,8 +147,8 @@ func (v *plan) steer(q *page.Request) error {
 		if err := v.tell(ctx, s, operate.Order{DryRun: true}); err != nil {
 			return struct{}{}, err
 		}
-		c, err := state.ReadConsumer(ctx, s, v.Request.Selection.Consumer)
-		v.Seen = c.Seen()
+		seen, err := state.Told(ctx, s, v.Request.Selection.Consumer)
+		v.Seen = seen
 		return struct{}{}, err
 	})
 	return err

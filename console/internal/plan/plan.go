@@ -38,7 +38,7 @@ type plan struct {
 	verb          act.Verb
 	many          bool   // all sagas that a filter chooses, not one of them
 	tried         bool   // each of them was asked whether the verb applies to it
-	alone         string // seenOf the only message
+	alone         string // message.Seen of the only one
 }
 
 // A needsCall is a message at a call to the outside: a drop has to say what became of it.

@@ -3,7 +3,7 @@ package refusal
 
 import "fmt"
 
-// A Error is an error that is told to whoever asked.
+// An Error is an error that is told to whoever asked.
 type Error struct {
 	Code int
 	What string
@@ -11,6 +11,7 @@ type Error struct {
 
 func (r *Error) Error() string { return r.What }
 
+// New is a refusal with an HTTP status; what and args are as of Printf.
 func New(code int, what string, args ...any) error {
 	return &Error{code, fmt.Sprintf(what, args...)}
 }

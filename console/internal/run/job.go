@@ -34,6 +34,7 @@ type Jobs struct {
 	here map[string]*Job // by source and run
 }
 
+// New is no runs; those that come end with actions.
 func New(actions context.Context, log *slog.Logger) *Jobs {
 	return &Jobs{actions: actions, log: log, here: map[string]*Job{}}
 }
@@ -76,75 +77,75 @@ func (j *Job) stoppedBy(name string) {
 
 func jobName(source, run string) string { return source + "\x00" + run }
 
-func (h *Jobs) job(source, run string) *Job {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.here[jobName(source, run)]
+func (js *Jobs) job(source, run string) *Job {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	return js.here[jobName(source, run)]
 }
 
 // inHand are the names of the runs that this process carries out.
-func (h *Jobs) inHand() map[string]bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (js *Jobs) inHand() map[string]bool {
+	js.mu.Lock()
+	defer js.mu.Unlock()
 	names := map[string]bool{}
-	for name := range h.here {
+	for name := range js.here {
 		names[name] = true
 	}
 	return names
 }
 
 // Reserve makes room for a run, before anything of it is noted. It is launched or let go.
-func (h *Jobs) Reserve(s *source.Source, run string) (*Job, error) {
+func (js *Jobs) Reserve(s *source.Source, run string) (*Job, error) {
 	name := jobName(s.Name, run)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	js.mu.Lock()
+	defer js.mu.Unlock()
 	n := 0
-	for other := range h.here {
+	for other := range js.here {
 		if strings.HasPrefix(other, jobName(s.Name, "")) {
 			n++
 		}
 	}
 	switch {
-	case h.here[name] != nil:
+	case js.here[name] != nil:
 		return nil, refusal.New(http.StatusConflict, "the run is in hand already")
 	case n >= mostJobs:
 		return nil, refusal.New(http.StatusTooManyRequests, "this console carries out %d runs in %s already: wait until one has ended, or stop one", mostJobs, s.Name)
-	case h.actions.Err() != nil:
+	case js.actions.Err() != nil:
 		return nil, refusal.New(http.StatusServiceUnavailable, "this console ends: it begins nothing any more")
 	}
 	j := &Job{done: make(chan struct{}), name: name}
-	j.ctx, j.stop = context.WithCancel(h.actions)
-	h.here[name] = j
+	j.ctx, j.stop = context.WithCancel(js.actions)
+	js.here[name] = j
 	return j, nil
 }
 
 // LetGo gives the room of a job back.
-func (h *Jobs) LetGo(j *Job) {
+func (js *Jobs) LetGo(j *Job) {
 	j.stop()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.here, j.name)
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	delete(js.here, j.name)
 	close(j.done)
 }
 
 // Launch carries a run out, or goes on with it, until it has ended or is stopped, whatever becomes of the
 // request.
-func (h *Jobs) Launch(s *source.Source, run operate.Run, j *Job) {
+func (js *Jobs) Launch(s *source.Source, run operate.Run, j *Job) {
 	go func() {
-		defer h.LetGo(j)
-		h.carry(j.ctx, s, run, j)
+		defer js.LetGo(j)
+		js.carry(j.ctx, s, run, j)
 	}()
 }
 
 // Wait waits until no run is in hand.
-func (h *Jobs) Wait(ctx context.Context) error {
+func (js *Jobs) Wait(ctx context.Context) error {
 	for {
 		var one *Job
-		h.mu.Lock()
-		for _, j := range h.here {
+		js.mu.Lock()
+		for _, j := range js.here {
 			one = j
 		}
-		h.mu.Unlock()
+		js.mu.Unlock()
 		if one == nil {
 			return nil
 		}
@@ -157,12 +158,12 @@ func (h *Jobs) Wait(ctx context.Context) error {
 }
 
 // carry does what a run asks for, and notes how it ended.
-func (h *Jobs) carry(ctx context.Context, s *source.Source, run operate.Run, j *Job) {
+func (js *Jobs) carry(ctx context.Context, s *source.Source, run operate.Run, j *Job) {
 	_, err := source.Rescued(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, s, run, j) })
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
-	if err := h.note(last, ctx, s, run, j, err); err != nil {
-		h.log.WarnContext(ctx, "console: how a run ended could not be noted: go on with it", "source", s.Name, "run", run.ID, "error", err)
+	if err := js.note(last, ctx, s, run, j, err); err != nil {
+		js.log.WarnContext(ctx, "console: how a run ended could not be noted: go on with it", "source", s.Name, "run", run.ID, "error", err)
 	}
 }
 
@@ -193,7 +194,7 @@ func do(ctx context.Context, s *source.Source, run operate.Run, j *Job) error {
 	return &operate.UsageError{What: "this console does not know the verb " + run.Verb}
 }
 
-func (h *Jobs) note(ctx, ended context.Context, s *source.Source, run operate.Run, j *Job, err error) error {
+func (js *Jobs) note(ctx, ended context.Context, s *source.Source, run operate.Run, j *Job, err error) error {
 	j.mu.Lock()
 	by, did := j.by, j.did
 	j.mu.Unlock()
@@ -223,6 +224,6 @@ func (h *Jobs) note(ctx, ended context.Context, s *source.Source, run operate.Ru
 	case ended.Err() != nil:
 		return operate.StopRun(ctx, s.DB, run, run.Author, "the console ended")
 	}
-	h.log.WarnContext(ctx, "console: a run was interrupted", "source", s.Name, "run", run.ID, "error", err)
+	js.log.WarnContext(ctx, "console: a run was interrupted", "source", s.Name, "run", run.ID, "error", err)
 	return operate.StopRun(ctx, s.DB, run, run.Author, spell.Cut(err.Error(), 500))
 }

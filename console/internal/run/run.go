@@ -24,8 +24,9 @@ type runPage struct {
 func (v *runPage) Heading() string { return runTitle(&v.Run) + " " + v.ID }
 func (v *runPage) Live()           {}
 
-func (h *Jobs) Run(q *page.Request) (page.View, error) {
-	v, err := h.runOf(q)
+// Run is the page of one run.
+func (js *Jobs) Run(q *page.Request) (page.View, error) {
+	v, err := js.runOf(q)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +34,7 @@ func (h *Jobs) Run(q *page.Request) (page.View, error) {
 	return v, nil
 }
 
-func (h *Jobs) runOf(q *page.Request) (*runPage, error) {
+func (js *Jobs) runOf(q *page.Request) (*runPage, error) {
 	s, err := q.Source()
 	if err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func (h *Jobs) runOf(q *page.Request) (*runPage, error) {
 	if id == "" {
 		return nil, refusal.New(http.StatusBadRequest, "which run? Give run=NAME")
 	}
-	here := h.job(s.Name, id) != nil // first: one that ends meanwhile is read as ended
+	here := js.job(s.Name, id) != nil // first: one that ends meanwhile is read as ended
 	r, err := source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (operate.Run, error) {
 		return operate.ReadRun(ctx, s.DB, id)
 	})
@@ -50,14 +51,14 @@ func (h *Jobs) runOf(q *page.Request) (*runPage, error) {
 }
 
 // Stop interrupts a run that this console has in hand.
-func (h *Jobs) Stop(q *page.Request) (page.View, error) {
+func (js *Jobs) Stop(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {
 		return nil, err
 	}
-	j, id := h.job(s.Name, q.Arg("run")), q.Arg("run")
+	j, id := js.job(s.Name, q.Arg("run")), q.Arg("run")
 	if j == nil { // else nothing is asked of the database: it may be what hangs
-		if _, err := h.runOf(q); err != nil {
+		if _, err := js.runOf(q); err != nil {
 			return nil, err
 		}
 		return nil, refusal.New(http.StatusConflict, "this console does not have the run in hand: it has ended, was interrupted, or another process has it")
@@ -68,8 +69,8 @@ func (h *Jobs) Stop(q *page.Request) (page.View, error) {
 }
 
 // Resume goes on with a run that was interrupted.
-func (h *Jobs) Resume(q *page.Request) (page.View, error) {
-	v, err := h.runOf(q)
+func (js *Jobs) Resume(q *page.Request) (page.View, error) {
+	v, err := js.runOf(q)
 	if err != nil {
 		return nil, err
 	}
@@ -78,11 +79,11 @@ func (h *Jobs) Resume(q *page.Request) (page.View, error) {
 	}
 	r := v.Run
 	r.Author = q.Who.Name // who goes on with it answers for what it does from now on
-	j, err := h.Reserve(v.at, r.ID)
+	j, err := js.Reserve(v.at, r.ID)
 	if err != nil {
 		return nil, err
 	}
-	h.Launch(v.at, r, j)
+	js.Launch(v.at, r, j)
 	j.Wait(q.Context())
 	return q.See("/run", "in", v.Source, "run", v.ID), nil
 }

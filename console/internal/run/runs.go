@@ -31,7 +31,8 @@ type runsRead struct {
 
 const runsWithin = 10_000 // of the last acts
 
-func (h *Jobs) Runs(q *page.Request) (page.View, error) {
+// Runs is the page of the last runs.
+func (js *Jobs) Runs(q *page.Request) (page.View, error) {
 	only, err := q.Only()
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func (h *Jobs) Runs(q *page.Request) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	here := h.inHand() // first: one that ends meanwhile is read as ended
+	here := js.inHand() // first: one that ends meanwhile is read as ended
 	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, s *source.Source) (out runsRead, err error) {
 		out.runs, out.next, err = operate.ReadRuns(ctx, s.DB, before, runsWithin)
 		return out, err

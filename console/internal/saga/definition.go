@@ -22,6 +22,7 @@ type definitionsPart struct {
 	Definitions []operate.Definition `json:"definitions"`
 }
 
+// Definitions is the page of definitions.
 func Definitions(q *page.Request) (page.View, error) {
 	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (definitionsPart, error) {
 		list, err := operate.Definitions(ctx, s.DB, q.Arg("name"))
@@ -83,6 +84,7 @@ type definitionPage struct {
 	picture string // SVG
 }
 
+// Definition is the page of one version of a definition.
 func Definition(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {

@@ -18,6 +18,7 @@ func sagaFilters() []string {
 	return []string{"name", "key", "id", "status", "stuck", "failing", "paused", "step", "error", "older"}
 }
 
+// Select is what the arguments choose among orchestrated sagas.
 func Select(q *page.Request) (s operate.SagaSelection, err error) {
 	s = operate.SagaSelection{Name: q.Arg("name"), Key: q.Arg("key"), ID: q.Arg("id"), Status: q.Arg("status"), Stuck: q.Flag("stuck"), Paused: q.Flag("paused"),
 		Failing: q.Flag("failing"), Step: q.Arg("step"), Error: q.Arg("error")}
@@ -54,6 +55,7 @@ func manyButton(p *page.Page, verb, source string, names ...string) {
 	p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...), act.Title(verb))
 }
 
+// SelectFlows is what the arguments choose among choreographed sagas.
 func SelectFlows(q *page.Request) operate.FlowSelection {
 	return operate.FlowSelection{Flow: q.Arg("flow"), State: q.Arg("state"), Overdue: q.Flag("overdue")}
 }

@@ -14,6 +14,7 @@ import (
 // A flowsPage is choreographed sagas, as trackers keep them.
 type flowsPage struct{ listed[operate.SagaStanding] }
 
+// Flows is the page of choreographed sagas.
 func Flows(q *page.Request) (page.View, error) {
 	if err := q.Word("state"); err != nil {
 		return nil, err
@@ -80,6 +81,7 @@ func flowLine(p *page.Page, s *operate.SagaStanding) {
 	p.Put("</td></tr>\n")
 }
 
+// WaitsFor says what a saga waits for.
 func WaitsFor(s *operate.SagaStanding) string {
 	all := make([]string, len(s.Waiting))
 	for i, w := range s.Waiting {

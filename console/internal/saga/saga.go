@@ -24,6 +24,7 @@ import (
 // A sagasPage is orchestrated sagas.
 type sagasPage struct{ listed[operate.Saga] }
 
+// List is the page of orchestrated sagas.
 func List(q *page.Request) (page.View, error) {
 	sel, err := Select(q)
 	if err != nil {
@@ -180,6 +181,7 @@ type shownSaga struct {
 // Pages are the pages of orchestrated sagas.
 type Pages struct{ Mask payload.Mask }
 
+// Saga is the page of one orchestrated saga.
 func (Pages) Saga(q *page.Request) (page.View, error) { return readSaga(q, false) }
 
 func readSaga(q *page.Request, data bool) (*sagaPage, error) {

@@ -37,7 +37,7 @@ func (s *Source) Needs() string {
 	return ", where SKALD_STORE is the URL of the database of " + s.Name
 }
 
-// A Source is a Source of a console.
+// A Source is a database under its name in a console.
 type Source struct {
 	Database
 	Name string
@@ -57,7 +57,7 @@ type Set struct {
 	log      *slog.Logger  // why a source did not answer
 }
 
-// New is the sources by name.
+// New is a set of databases by name.
 func New(of map[string]Database, deadline time.Duration, log *slog.Logger) *Set {
 	out := &Set{Names: slices.Sorted(maps.Keys(of)), all: map[string]*Source{}, deadline: deadline, log: log}
 	for name, is := range of {

@@ -21,8 +21,10 @@ func Ago(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours()/24)) + " days"
 }
 
+// Seconds is a duration of so many.
 func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
+// Time is t as an argument of a URL or a command; "": it is zero.
 func Time(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -13,6 +13,7 @@ import (
 
 const keyCode = "base64:"
 
+// ToKey is the key that a text stands for: as it is, or after base64: in base64.
 func ToKey(text string) ([]byte, error) {
 	code, coded := strings.CutPrefix(text, keyCode)
 	if !coded {
@@ -25,7 +26,7 @@ func ToKey(text string) ([]byte, error) {
 	return append([]byte{}, key...), nil // an empty key is a key
 }
 
-// Key is a key as keyOf takes it. Nil has none.
+// Key is a key as ToKey takes it. Nil has none.
 func Key(key []byte) string {
 	text := string(key)
 	strange := strings.HasPrefix(text, keyCode) || text == "" ||

@@ -2,6 +2,7 @@ package spell
 
 import "strings"
 
+// FirstLine is s up to its first line end.
 func FirstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line

@@ -8,6 +8,7 @@ import (
 // Exact is up to where counts are exact.
 const Exact = 10_000
 
+// Counted writes a count, which is exact up to Exact.
 func Counted(n int64) string {
 	if n > Exact {
 		return "about " + Number(n)
@@ -27,6 +28,7 @@ func Number(n int64) string {
 // Count is so many of a thing.
 func Count(n int64, of string) string { return Number(n) + " " + of + Plural(n) }
 
+// Plural is what the name of so many things ends with.
 func Plural(n int64) string {
 	if n == 1 {
 		return ""
@@ -34,6 +36,7 @@ func Plural(n int64) string {
 	return "s"
 }
 
+// Digits writes n as a command or a URL takes it; "": it is zero.
 func Digits(n int64) string {
 	if n == 0 {
 		return ""
@@ -49,6 +52,7 @@ func Times(n int) string {
 	return Number(int64(n)) + " times"
 }
 
+// Bytes writes a size.
 func Bytes(n int) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d bytes", n)

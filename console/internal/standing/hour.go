@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	Over  = time.Hour
+	Over  = time.Hour        // so far back are points kept
 	Every = 30 * time.Second // so far are points apart, at least
 )
 

@@ -20,6 +20,7 @@ type callsPart struct {
 	Calls  []operate.UnknownCall `json:"calls"`
 }
 
+// Calls is the page of calls to the outside.
 func Calls(q *page.Request) (page.View, error) {
 	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (callsPart, error) {
 		list, err := operate.UnknownCalls(ctx, s.DB, s.At, page.Rows)

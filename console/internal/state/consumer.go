@@ -49,6 +49,7 @@ type partition struct {
 	At       time.Time `json:"at"`
 }
 
+// Consumer is the page of one consumer.
 func Consumer(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {
@@ -59,7 +60,7 @@ func Consumer(q *page.Request) (page.View, error) {
 		return nil, refusal.New(http.StatusBadRequest, "which consumer? Give consumer=NAME")
 	}
 	return source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (*consumerPage, error) {
-		v, err := ReadConsumer(ctx, s, name)
+		v, err := readConsumer(ctx, s, name)
 		if err != nil {
 			return v, err
 		}
@@ -74,7 +75,7 @@ func Consumer(q *page.Request) (page.View, error) {
 	})
 }
 
-func ReadConsumer(ctx context.Context, s *source.Source, name string) (*consumerPage, error) {
+func readConsumer(ctx context.Context, s *source.Source, name string) (*consumerPage, error) {
 	v := &consumerPage{Source: s.Name, Name: name, Skipped: []skipped{}, Partitions: []partition{}, from: s}
 	known, err := s.DB.Attend(ctx, store.Attend{Consumer: name})
 	if err != nil {
@@ -97,8 +98,14 @@ func ReadConsumer(ctx context.Context, s *source.Source, name string) (*consumer
 	return v, nil
 }
 
-// Seen tells apart what the consumer was told.
-func (v *consumerPage) Seen() string {
+// Told tells apart what a consumer was told.
+func Told(ctx context.Context, s *source.Source, name string) (string, error) {
+	v, err := readConsumer(ctx, s, name)
+	return v.seen(), err
+}
+
+// seen tells apart what the consumer was told.
+func (v *consumerPage) seen() string {
 	text := ""
 	if v.Paused != nil {
 		text = fmt.Sprint(*v.Paused)

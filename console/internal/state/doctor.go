@@ -19,6 +19,7 @@ type doctorPage struct {
 	Command  string            `json:"command"`
 }
 
+// Doctor is the page of what a doctor finds in one source.
 func Doctor(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {

@@ -46,6 +46,7 @@ type reservedLine struct {
 	LeftSeconds float64 `json:"left_seconds"` // of its lease; 0: that has ended
 }
 
+// Locks is the page of entities and keys that are held.
 func Locks(q *page.Request) (page.View, error) {
 	find := store.LockQuery{Consumer: q.Arg("consumer"), Limit: page.Rows + 1}
 	if space, text := q.Arg("space"), q.Arg("key"); space != "" && text != "" {

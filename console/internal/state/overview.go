@@ -45,6 +45,7 @@ type overviewPage struct {
 	Away    []source.Away       `json:"away"`
 }
 
+// Overview is the page of how all sources stand.
 func Overview(q *page.Request) (page.View, error) {
 	got, away := source.Each(q.Context(), q.Sources, "", func(ctx context.Context, s *source.Source) (standing.Standing, error) { return s.Stands(ctx) })
 	v := &overviewPage{Sources: []standing.Standing{}, Away: append([]source.Away{}, away...)}

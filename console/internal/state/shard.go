@@ -55,6 +55,7 @@ type Row struct {
 // oldestRows is how many rows of each kind are shown.
 const oldestRows = 20
 
+// Outbox is the page of outboxes.
 func Outbox(q *page.Request) (page.View, error) {
 	parts, away, err := page.Parts(q, func(ctx context.Context, s *source.Source) (shardsPart, error) {
 		o, err := operate.Status(ctx, s.DB)
@@ -141,6 +142,7 @@ func rowTable(p *page.Page, part *shardsPart) {
 	p.Put("</table></div>\n")
 }
 
+// RowOf is r without its payload.
 func RowOf(r *store.WaitingRow) Row {
 	return Row{r.Seq, r.Shard, r.ID, r.Topic, r.Type, r.Key, r.Written, r.Age.Seconds(), r.Deferred, r.Attempts, r.LastError}
 }

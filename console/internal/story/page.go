@@ -153,7 +153,7 @@ func (part *storyPart) frees(p *page.Page, s *operate.SagaStanding) {
 	}
 }
 
-// waiting says what a saga waits for.
+// waitsLine says what a saga waits for.
 func waitsLine(p *page.Page, w *operate.Wait) {
 	what := strings.Join(w.For, " or ")
 	if what == "" {

@@ -54,6 +54,7 @@ func (v *storyPage) known() bool {
 	return slices.ContainsFunc(v.Parts, func(p storyPart) bool { return len(p.Sagas)+len(p.Kept)+len(p.Apart)+len(p.Steps)+len(p.Outbox) > 0 })
 }
 
+// Of is the page of what an argument names: a key, an id or a correlation.
 func Of(q *page.Request) (page.View, error) {
 	asked := q.Arg("q")
 	v, err := storyOf(q, asked)
