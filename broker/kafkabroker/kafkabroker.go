@@ -2,7 +2,7 @@
 //
 // A message travels as CloudEvents in binary mode: its topic verbatim, the partition by murmur2 of the key as
 // Java's client has it, no key as no Kafka key, the value the payload, everything else in headers
-// (record.go), unless Options say otherwise (habits.go). url.go and secure.go read kafka://
+// (package record), unless Options say otherwise (habits.go). url.go and secure.go read kafka://
 // URLs. Publishing: publish.go, round.go, hold.go; subscriptions: subscription.go, partitions.go, commit.go,
 // begin.go. A partition is a partition, "orders/3"; a position is an offset; an acknowledgement is a
 // committed offset. Kafka does not count deliveries: Attempt is always 0.

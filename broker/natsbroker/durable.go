@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
+	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 )
 
 const minAckWait = 2 * time.Second
@@ -283,7 +284,7 @@ func (s *durable) put(l *share, m jetstream.Msg) error {
 	if err != nil {
 		return err
 	}
-	msg, fault := s.b.decode(l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
+	msg, fault := record.Decode(s.b.codec, l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.last = max(l.last+1, int64(meta.Sequence.Consumer))

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
@@ -101,7 +102,7 @@ func (o *Options) password(u *brokerurl.URL) error {
 // mapped is the envelope of others.
 func (o *Options) mapped(u *brokerurl.URL) (err error) {
 	if o.Envelope, err = cloudevents.ParseEnvelope(u.Get("envelope")); err == nil {
-		_, err = cloudevents.New(style()).For(o.Envelope)
+		_, err = cloudevents.New(record.Style()).For(o.Envelope)
 	}
 	return err
 }

@@ -1,4 +1,5 @@
-package natsbroker
+// Package record is how a message travels through NATS: as a CloudEvent in binary mode.
+package record
 
 import (
 	"bytes"
@@ -12,8 +13,8 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// style is the CloudEvents NATS binding, binary mode.
-func style() cloudevents.Style {
+// Style is the CloudEvents NATS binding, binary mode.
+func Style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{"ce-"}, ContentType: "content-type", Escapes: true, Plain: plain}
 }
 
@@ -27,10 +28,10 @@ func (h headers) Time(name string, value time.Time) {
 	h.Text(name, value.Format(time.RFC3339Nano))
 }
 
-// encode is m as it travels; everything is copied.
-func (w *wire) encode(m *skald.Message) (*nats.Msg, error) {
+// Encode is m as it travels; everything is copied.
+func Encode(codec *cloudevents.Codec, m *skald.Message) (*nats.Msg, error) {
 	h := headers{}
-	data, err := w.codec.Encode(m, h)
+	data, err := codec.Encode(m, h)
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +61,8 @@ func reserved(name string) bool {
 	return len(name) >= 5 && strings.EqualFold(name[:5], "nats-") || name == "Status" || name == "Description"
 }
 
-// decode is the way back of what lies at sequence in the topic's stream.
-func (w *wire) decode(topic string, h nats.Header, data []byte, sequence uint64) (m skald.Message, fault error) {
+// Decode is the way back of what lies at sequence in the topic's stream.
+func Decode(codec *cloudevents.Codec, topic string, h nats.Header, data []byte, sequence uint64) (m skald.Message, fault error) {
 	m = skald.Message{Topic: topic, Data: data}
 	hs := make([]cloudevents.Header, 0, len(h))
 	for name, values := range h {
@@ -72,11 +73,11 @@ func (w *wire) decode(topic string, h nats.Header, data []byte, sequence uint64)
 			hs = append(hs, cloudevents.Header{Name: name, Value: v})
 		}
 	}
-	if fault = cloudevents.Decode(w.codec, hs, headerAt, &m, nil); fault != nil || !w.codec.Mapped() {
+	if fault = cloudevents.Decode(codec, hs, headerAt, &m, nil); fault != nil || !codec.Mapped() {
 		return m, fault
 	}
-	if fault = w.codec.Fill(&m); fault == nil {
-		w.codec.Origin(&m, func() string { return topic + "/" + strconv.FormatUint(sequence, 10) })
+	if fault = codec.Fill(&m); fault == nil {
+		codec.Origin(&m, func() string { return topic + "/" + strconv.FormatUint(sequence, 10) })
 	}
 	return m, fault
 }

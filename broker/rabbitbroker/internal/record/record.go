@@ -1,4 +1,6 @@
-package rabbitbroker
+// Package record is how a message travels through RabbitMQ: as a CloudEvent in binary mode, beside AMQP's
+// own fields.
+package record
 
 import (
 	"bytes"
@@ -22,23 +24,23 @@ import (
 const (
 	prefix     = "cloudEvents_"
 	altPrefix  = "cloudEvents:"
-	maxShort   = 255       // bytes in a field or in the name of a header
+	MaxShort   = 255       // bytes in a field or in the name of a header
 	maxHeaders = 120 << 10 // all headers must fit into one frame, of 128 KiB
 )
 
-// style is the CloudEvents AMQP binding, binary mode, which allows two prefixes. AMQP's own fields stand
+// Style is the CloudEvents AMQP binding, binary mode, which allows two prefixes. AMQP's own fields stand
 // beside it for whoever knows no CloudEvents.
-func style() cloudevents.Style {
+func Style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{prefix, altPrefix}, Once: true, Plain: plain}
 }
 
-// mapped is the codec of an envelope.
-func mapped(e *broker.Envelope) (*cloudevents.Codec, error) {
+// Codec writes and reads an envelope.
+func Codec(e *broker.Envelope) (*cloudevents.Codec, error) {
 	if e != nil && e.ID == "position" {
 		return nil, errors.New("envelope: RabbitMQ has no position that stays: the id is header:NAME or json:FIELD, " +
 			"or empty, for AMQP's message-id")
 	}
-	return cloudevents.New(style()).For(e)
+	return cloudevents.New(Style()).For(e)
 }
 
 // table takes what a message has in headers.
@@ -49,8 +51,8 @@ func (t table) Text(name, value string)           { t[name] = value }
 func (t table) Bytes(name string, value []byte)   { t[name] = string(value) }
 func (t table) Time(name string, value time.Time) { t[name] = value.Format(time.RFC3339Nano) }
 
-// encode is m as it travels; everything is copied.
-func encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error) {
+// Encode is m as it travels; everything is copied.
+func Encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error) {
 	p := amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{},
 		ContentType: short(m.ContentType), MessageId: short(m.ID), CorrelationId: short(m.CorrelationID), Type: short(m.Type)}
 	if !m.Time.IsZero() {
@@ -77,7 +79,7 @@ func encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error)
 
 // short is v where it fits into a field; a field is read as it stands, so it holds no part.
 func short(v string) string {
-	if len(v) > maxShort {
+	if len(v) > MaxShort {
 		return ""
 	}
 	return v
@@ -88,7 +90,7 @@ func short(v string) string {
 func plain(a skald.Header) bool {
 	obeyed := a.Name == "CC" || a.Name == "BCC" || strings.HasPrefix(strings.ToLower(a.Name), "x-")
 	ours := strings.HasPrefix(a.Name, prefix) || strings.HasPrefix(a.Name, altPrefix) || strings.HasPrefix(a.Name, "Skald-")
-	return len(a.Name) <= maxShort && !obeyed && !ours
+	return len(a.Name) <= MaxShort && !obeyed && !ours
 }
 
 // text is what a header's value is to a reader of bytes.
@@ -110,9 +112,9 @@ func text(v any) []byte {
 	return fmt.Append(nil, v)
 }
 
-// decode is the way back. What is no CloudEvent is read by the envelope of others, if the codec has one, and
+// Decode is the way back. What is no CloudEvent is read by the envelope of others, if the codec has one, and
 // then by AMQP's own fields.
-func decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.Message, fault error) {
+func Decode(codec *cloudevents.Codec, topic string, d *amqp.Delivery) (m skald.Message, fault error) {
 	m = skald.Message{Topic: topic, Data: d.Body}
 	event := false
 	hs := make([]skald.Header, 0, len(d.Headers))
@@ -151,8 +153,8 @@ const (
 	hAcquired   = "x-acquired-count" // of RabbitMQ 4.3: with hand-overs in peace
 )
 
-// attempts is how often the queue delivered a message before.
-func attempts(h amqp.Table) int {
+// Attempts is how often the queue delivered a message before.
+func Attempts(h amqp.Table) int {
 	for _, name := range []string{hAcquired, hDeliveries} {
 		switch n := h[name].(type) {
 		case int64:
