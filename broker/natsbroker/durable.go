@@ -14,9 +14,8 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/natsbroker/internal/record"
+	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
-
-const minAckWait = 2 * time.Second
 
 // durable is one instance among the clients of consumers that are there already, one partition for each: what
 // the server gave to it, in the order in which it did. A message is acknowledged by itself; until then the
@@ -119,7 +118,7 @@ func (b *Broker) lookShare(ctx context.Context, l *share) error {
 		return fmt.Errorf("topic %q: look up consumer %q: %w", l.topic.name, l.consumer, b.orAway(err))
 	}
 	config := c.CachedInfo().Config
-	if bad := silentConsumer(&config); bad != "" {
+	if bad := settings.OfConsumer(&config); bad != "" {
 		return fmt.Errorf("topic %q: consumer %q has %s: %w", l.topic.name, l.consumer, bad, errSetting)
 	}
 	l.from, l.looked, l.wait = c, time.Now(), cmp.Or(l.wait, config.AckWait)

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/broker/internal/perkey"
+	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
 
 const (
@@ -77,7 +78,7 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 		return topic{}, fmt.Errorf("topic %q: the subjects of stream %s are not %s, %s and so on: %w",
 			name, t.stream, subject(t.stream, 0), subject(t.stream, 1), errSetting)
 	}
-	if bad := silent(&info.Config, w.retain); bad != "" {
+	if bad := settings.OfStream(&info.Config, w.retain); bad != "" {
 		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, t.stream, bad, errSetting)
 	}
 	return t, nil
@@ -85,33 +86,6 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 
 // born is what tells a stream from another of its name.
 func born(info *jetstream.StreamInfo) string { return info.Created.UTC().Format(time.RFC3339Nano) }
-
-// silent names the setting by which a stream loses messages, or takes them without storing them; empty: none
-// does.
-func silent(c *jetstream.StreamConfig, retain time.Duration) string {
-	old := c.Discard == jetstream.DiscardOld
-	for _, s := range []struct {
-		bad  bool
-		name string
-	}{
-		{c.Retention != jetstream.LimitsPolicy, "retention " + c.Retention.String() + ", by which a group's acknowledgement removes what other groups need: set retention to limits"},
-		{c.Storage != jetstream.FileStorage, "storage memory, which does not outlive its server: set storage to file"},
-		{c.MaxAge > 0 && (retain == 0 || c.MaxAge < retain), fmt.Sprintf("max_age %v, after which messages go unread: take it off, or give retain=%v if groups are never that late", c.MaxAge, c.MaxAge)},
-		{old && c.MaxMsgs > 0, "max_msgs with discard old, by which the oldest messages go unread: set discard to new"},
-		{old && c.MaxBytes > 0, "max_bytes with discard old, by which the oldest messages go unread: set discard to new"},
-		{c.MaxMsgsPerSubject > 0 && !(c.Discard == jetstream.DiscardNew && c.DiscardNewPerSubject), "max_msgs_per_subject, by which the oldest messages of a partition go unread: take it off"},
-		{c.AllowRollup, "allow_rollup_hdrs, by which one message may remove the others: take it off"},
-		{c.AllowMsgTTL, "allow_msg_ttl, by which messages may go unread: take it off"},
-		{c.NoAck, "no_ack, by which nobody hears what is durable: take it off"},
-		{c.PersistMode == jetstream.AsyncPersistMode, "persist_mode async, by which messages are acknowledged before they are stored: set it to default"},
-		{c.SubjectTransform != nil, "subject_transform, which moves messages out of their partitions: take it off"},
-	} {
-		if s.bad {
-			return s.name
-		}
-	}
-	return ""
-}
 
 // MakeTopics makes those of topics that do not exist, and the bucket of groups. With partitions 0 a topic
 // gets 8.
