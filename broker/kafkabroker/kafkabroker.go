@@ -2,7 +2,7 @@
 //
 // A message travels as CloudEvents in binary mode: its topic verbatim, the partition by murmur2 of the key as
 // Java's client has it, no key as no Kafka key, the value the payload, everything else in headers
-// (package record), unless Options say otherwise (habits.go). url.go and secure.go read kafka://
+// (package record), unless Options say otherwise (habits.go). url.go and package login read kafka://
 // URLs. Publishing: publish.go, round.go, hold.go; subscriptions: subscription.go, partitions.go, commit.go,
 // begin.go. A partition is a partition, "orders/3"; a position is an offset; an acknowledgement is a
 // committed offset. Kafka does not count deliveries: Attempt is always 0.
@@ -24,6 +24,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
 )
 
 // Options of a Broker. The zero value is fine.
@@ -86,7 +87,7 @@ func (o *Options) compile() (c compiled, err error) {
 	if c.start, err = parseStart(o.Start); err != nil {
 		return c, err
 	}
-	c.codec, err = cloudevents.New(style()).For(o.Envelope)
+	c.codec, err = cloudevents.New(record.Style()).For(o.Envelope)
 	return c, err
 }
 

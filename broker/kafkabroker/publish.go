@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/feed"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
 )
 
 // publisher keeps the publish contract. franz-go alone does not: when a batch fails for good it fails
@@ -100,7 +101,7 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 		return c.ended(err)
 	}
 	c.recs, c.sizes, c.durable = make([]kgo.Record, len(msgs)), make([]int, len(msgs)), make([]bool, len(msgs))
-	enc := newEncoder(msgs, p.codec)
+	enc := record.New(msgs, p.codec)
 	var to *meant
 	for i := range msgs {
 		if len(only) > 0 && (i == 0 || msgs[i].Topic != msgs[i-1].Topic) {
@@ -109,7 +110,7 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 		if to != nil {
 			c.recs[i].Context = to
 		}
-		size, err := enc.encode(&msgs[i], &c.recs[i])
+		size, err := enc.Encode(&msgs[i], &c.recs[i])
 		if c.sizes[i] = size; err != nil && c.broken == nil {
 			c.broken = map[int]error{}
 		}

@@ -1,4 +1,5 @@
-package kafkabroker
+// Package record is how a message travels through Kafka: as a CloudEvent in binary mode.
+package record
 
 import (
 	"strconv"
@@ -8,10 +9,11 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/internal/names"
 )
 
-// style is the CloudEvents Kafka binding, binary mode.
-func style() cloudevents.Style {
+// Style is the CloudEvents Kafka binding, binary mode.
+func Style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{"ce_"}, ContentType: "content-type", Exact: true}
 }
 
@@ -25,7 +27,7 @@ type encoder struct {
 	codec   *cloudevents.Codec
 }
 
-func newEncoder(msgs []skald.Message, codec *cloudevents.Codec) *encoder {
+func New(msgs []skald.Message, codec *cloudevents.Codec) *encoder {
 	size, headers := 0, 0
 	for i := range msgs {
 		m := &msgs[i]
@@ -39,9 +41,9 @@ func newEncoder(msgs []skald.Message, codec *cloudevents.Codec) *encoder {
 	return &encoder{bytes: make([]byte, 0, size), headers: make([]kgo.RecordHeader, 0, headers), now: time.Now(), codec: codec}
 }
 
-// encode fills r, and returns how many bytes it can take in a batch at most; an error if it cannot travel.
+// Encode fills r, and returns how many bytes it can take in a batch at most; an error if it cannot travel.
 // Everything is copied: franz-go may hold a record longer than its caller waits.
-func (e *encoder) encode(m *skald.Message, r *kgo.Record) (size int, err error) {
+func (e *encoder) Encode(m *skald.Message, r *kgo.Record) (size int, err error) {
 	from := len(e.headers)
 	data, err := e.codec.Encode(m, e)
 	r.Topic, r.Key, r.Value, r.Timestamp = m.Topic, e.copy(m.Key), e.copy(data), e.now
@@ -86,14 +88,16 @@ func sizeOf(r *kgo.Record) int {
 	return n
 }
 
-// decode is the way back, into m; see cloudevents.Decode.
-func decode(r *kgo.Record, codec *cloudevents.Codec, m, before *skald.Message) (fault error) {
+// Decode is the way back, into m; see cloudevents.Decode.
+func Decode(r *kgo.Record, codec *cloudevents.Codec, m, before *skald.Message) (fault error) {
 	m.Topic, m.Key, m.Data = r.Topic, r.Key, r.Value
 	if fault = cloudevents.Decode(codec, r.Headers, headerAt, m, before); fault != nil || !codec.Mapped() {
 		return fault
 	}
 	if fault = codec.Fill(m); fault == nil {
-		codec.Origin(m, func() string { return partitionName(r.Topic, r.Partition) + "/" + strconv.FormatInt(r.Offset, 10) })
+		codec.Origin(m, func() string {
+			return names.Partition(r.Topic, int(r.Partition)) + "/" + strconv.FormatInt(r.Offset, 10)
+		})
 	}
 	return fault
 }

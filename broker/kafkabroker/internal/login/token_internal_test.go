@@ -1,4 +1,4 @@
-package kafkabroker
+package login
 
 import (
 	"crypto/hmac"
@@ -24,7 +24,7 @@ func mechanismOf(t *testing.T, query string, env map[string]string, secure bool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mechanism(u, secure)
+	return Mechanism(u, secure)
 }
 
 // TestBearer: a token is read from its file at each connection, or from the environment, and never shown

@@ -1,4 +1,5 @@
-package kafkabroker
+// Package login reads from a URL who a client of Kafka is.
+package login
 
 import (
 	"context"
@@ -12,8 +13,8 @@ import (
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
-// mechanism is nil if nobody has to say who they are.
-func mechanism(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
+// Mechanism is nil if nobody has to say who they are.
+func Mechanism(u *brokerurl.URL, secure bool) (sasl.Mechanism, error) {
 	name := u.Get("sasl")
 	if name == "" {
 		if u.Get("user")+u.Get("password_file") != "" {

@@ -1,4 +1,4 @@
-package kafkabroker
+package login
 
 import (
 	"context"
