@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // Examine looks at replicas and settings of topics.
@@ -19,7 +20,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding
 	}
 	told, err := b.adm.ListTopics(ctx, topics...)
 	if err != nil {
-		return nil, fmt.Errorf("look at topics: %w", orAway(err))
+		return nil, fmt.Errorf("look at topics: %w", fault.OrAway(err))
 	}
 	set, err := settings(ctx, b.cl, topics, "min.insync.replicas", "unclean.leader.election.enable", "cleanup.policy", largestSetting)
 	if err != nil {

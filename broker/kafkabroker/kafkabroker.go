@@ -24,6 +24,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
 )
 
@@ -181,7 +182,7 @@ func backoff(fails int) time.Duration {
 func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	md, err := b.adm.BrokerMetadata(ctx)
 	if err != nil {
-		return "", fmt.Errorf("ask Kafka for its cluster id: %w", orAway(err))
+		return "", fmt.Errorf("ask Kafka for its cluster id: %w", fault.OrAway(err))
 	}
 	if md.Cluster == "" {
 		return "", errors.New("ask Kafka for its cluster id: it has none")
@@ -203,11 +204,11 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 	}
 	made, err := b.adm.CreateTopics(ctx, n, b.opts.Replicas, nil, topics...)
 	if err != nil {
-		return fmt.Errorf("make topics: %w", lacking(orAway(err), "CREATE", strings.Join(topics, ", ")))
+		return fmt.Errorf("make topics: %w", fault.Lacking(fault.OrAway(err), "CREATE", strings.Join(topics, ", ")))
 	}
 	for _, t := range made.Sorted() {
 		if t.Err != nil && !errors.Is(t.Err, kerr.TopicAlreadyExists) {
-			return fmt.Errorf("make topic %q: %w: %s", t.Topic, lacking(b.unmade(t.Err), "CREATE", "it"), t.ErrMessage)
+			return fmt.Errorf("make topic %q: %w: %s", t.Topic, fault.Lacking(b.unmade(t.Err), "CREATE", "it"), t.ErrMessage)
 		}
 	}
 	return b.awaitTopics(ctx, topics)
@@ -231,4 +232,13 @@ func (b *Broker) Close() error {
 	b.publisher.stop()
 	b.cl.Close()
 	return nil
+}
+
+// unmade says why a topic was not made. A cluster that starts has too few brokers for its own replication
+// factor.
+func (b *Broker) unmade(err error) error {
+	if b.opts.Replicas < 0 && errors.Is(err, kerr.InvalidReplicationFactor) {
+		return fmt.Errorf("%w: %w", broker.ErrAway, err)
+	}
+	return fault.OrAway(err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // settings asks for settings of topics, by topic and name. Topics that are not there, or that nobody may ask
@@ -25,7 +26,7 @@ func settings(ctx context.Context, cl *kgo.Client, topics []string, names ...str
 	}
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, fmt.Errorf("ask for settings of topics: %w", orAway(err))
+		return nil, fmt.Errorf("ask for settings of topics: %w", fault.OrAway(err))
 	}
 	out := map[string]map[string]string{}
 	for _, r := range resp.Resources {

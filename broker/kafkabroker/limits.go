@@ -7,6 +7,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // usualLimit is Kafka's default of max.message.bytes, as franz-go has it.
@@ -78,7 +80,7 @@ func (l *limits) learn(ctx context.Context, cl *kgo.Client, topics []string) err
 	}
 	bytes := maxBytes(ctx, cl, topics)
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("look up limits of topics: %w", orAway(err))
+		return fmt.Errorf("look up limits of topics: %w", fault.OrAway(err))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

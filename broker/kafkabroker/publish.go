@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/feed"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
 )
 
@@ -204,7 +205,7 @@ func (p *publisher) rest(segs []segment) (out []segment) {
 		}
 		for i := s.from; i < s.to; i++ {
 			if p.heldBack(&c.recs[i]) {
-				p.fail(c, i, failed, broker.ErrHeldBack)
+				p.fail(c, i, fault.Failed, broker.ErrHeldBack)
 				continue
 			}
 			out = extend(out, c, i)
@@ -232,12 +233,12 @@ func (c *call) over() bool {
 }
 
 // fail answers message i of c, which has no answer yet, with err, and holds its successors back.
-func (p *publisher) fail(c *call, i int, what kind, err error) {
+func (p *publisher) fail(c *call, i int, what fault.Kind, err error) {
 	defer c.one()
 	switch what {
-	case refused:
+	case fault.Refused:
 		c.bad.Refuse(i, err)
-	case outage:
+	case fault.Outage:
 		if c.outage == nil {
 			c.outage = err
 		}
@@ -281,7 +282,7 @@ func (p *publisher) giveUp(segs []segment, why error) {
 		c := s.call
 		for i := 0; i < len(c.recs) && !c.over(); i++ {
 			if !c.durable[i] && c.bad.Failed[i] == nil && c.bad.Refused[i] == nil {
-				p.fail(c, i, outage, orAway(why))
+				p.fail(c, i, fault.Outage, fault.OrAway(why))
 			}
 		}
 	}

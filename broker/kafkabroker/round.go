@@ -13,6 +13,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // segment is a part of a call.
@@ -235,13 +236,13 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 			}
 			switch h, err := p.keeper(r, by), p.unfit(c, i, known); { // in this order
 			case p.heldBack(r):
-				p.fail(c, i, failed, broker.ErrHeldBack)
+				p.fail(c, i, fault.Failed, broker.ErrHeldBack)
 			case h != nil:
 				h.keep(p, c, i)
 			case known.bytes == 0 || first[topic]:
 				again = extend(again, c, i)
 			case err != nil:
-				what, err := classify(topic, err)
+				what, err := fault.Classify(topic, err)
 				p.fail(c, i, what, err)
 				if known.err != nil {
 					p.lapsed = append(p.lapsed, topic)
@@ -331,7 +332,7 @@ func (p *publisher) settle(r *round) {
 				r.segs = extend(r.segs, c, i)
 			case over:
 			case len(bad) > 0 && bad[rec] != nil:
-				what, err := classify(rec.Topic, bad[rec])
+				what, err := fault.Classify(rec.Topic, bad[rec])
 				p.fail(c, i, what, err)
 			default:
 				c.durable[i] = true
@@ -364,8 +365,8 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 		}
 		bad[a.rec] = a.err
 		// A client that was refused a producer id once does not ask again, whatever rights are given.
-		by.spent = by.spent || isAny(a.err, kerr.ClusterAuthorizationFailed)
-		if stale(a.err) {
+		by.spent = by.spent || fault.Any(a.err, kerr.ClusterAuthorizationFailed)
+		if fault.Stale(a.err) {
 			p.limits.forget(a.rec.Topic)
 			// Nor does it ask again about a topic that it took up. If it were told to forget it, it would
 			// count from 0 again: Kafka takes that for what it has already, and says so, and the message is

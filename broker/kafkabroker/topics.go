@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // found is a topic as Kafka tells it to whoever asks.
@@ -31,7 +32,7 @@ func look(ctx context.Context, cl *kgo.Client, topics []string) (map[string]foun
 	}
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, fmt.Errorf("look up topics: %w", orAway(err))
+		return nil, fmt.Errorf("look up topics: %w", fault.OrAway(err))
 	}
 	out := map[string]found{}
 	for _, t := range topics {
@@ -56,7 +57,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 		case errors.Is(t.err, broker.ErrNoTopic):
 			missing = append(missing, t.err.Error())
 		case t.err != nil:
-			return nil, lacking(orAway(t.err), "DESCRIBE", "it")
+			return nil, fault.Lacking(fault.OrAway(t.err), "DESCRIBE", "it")
 		}
 	}
 	return missing, nil
@@ -64,7 +65,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 
 func foundAs(name string, t kmsg.MetadataResponseTopic) found {
 	switch err := kerr.ErrorForCode(t.ErrorCode); {
-	case isAny(err, kerr.UnknownTopicOrPartition, kerr.InvalidTopicException):
+	case fault.Any(err, kerr.UnknownTopicOrPartition, kerr.InvalidTopicException):
 		return found{err: fmt.Errorf("topic %q: %w", name, broker.ErrNoTopic)}
 	case err != nil && !kerr.IsRetriable(err):
 		return found{err: fmt.Errorf("topic %q: %w", name, err)}
@@ -72,17 +73,6 @@ func foundAs(name string, t kmsg.MetadataResponseTopic) found {
 		return found{err: fmt.Errorf("topic %q is not ready: %w", name, kerr.LeaderNotAvailable)}
 	}
 	return found{partitions: len(t.Partitions), id: topicID(t.TopicID)}
-}
-
-// lacking names the right that err says is missing.
-func lacking(err error, right, thing string) error {
-	if !isAny(err, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed) {
-		return err
-	}
-	if errors.Is(err, kerr.ClusterAuthorizationFailed) && right == "WRITE" {
-		right, thing = "IDEMPOTENT_WRITE", "the cluster (Kafka before 2.8 asks for it)"
-	}
-	return fmt.Errorf("no right to %s %s: give %s on it to this user: %w", right, thing, right, err)
 }
 
 const largestSetting = "max.message.bytes"
