@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 )
 
 // begin commits where g starts in those topics of which it has committed nothing. Not as the client's own
@@ -182,7 +183,7 @@ func (s *Subscription) forget(at offsets, ids broker.Topics) {
 			continue
 		}
 		delete(s.anew, t)
-		if was == ids[t] && was == taken(s.cl, t) && was != "" && was != topicID([16]byte{}) {
+		if was == ids[t] && was == taken(s.cl, t) && was != "" && was != metadata.TopicID([16]byte{}) {
 			continue
 		}
 		for p := range ps {

@@ -2,7 +2,6 @@ package kafkabroker
 
 import (
 	"context"
-	"encoding/base64"
 	"math"
 	"sync"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 )
 
 // A fence keeps records out of a topic of another id than they are meant for. A client of franz-go takes the
@@ -82,22 +82,19 @@ func taken(cl *kgo.Client, topic string) string {
 	if err != nil || len(resp.Topics) != 1 {
 		return ""
 	}
-	return topicID(resp.Topics[0].TopicID)
+	return metadata.TopicID(resp.Topics[0].TopicID)
 }
-
-// topicID is an id as Kafka's own tools show it.
-func topicID(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
 // Topics tells the ids of topics. Kafka before 2.8 has none: all are the same there.
 func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
-	there, err := look(ctx, b.cl, names)
+	there, err := metadata.Look(ctx, b.cl, names)
 	if err != nil {
 		return nil, err
 	}
 	ids := broker.Topics{}
 	for name, t := range there {
-		if t.err == nil {
-			ids[name] = t.id
+		if t.Err == nil {
+			ids[name] = t.ID
 		}
 	}
 	return ids, nil

@@ -57,7 +57,7 @@ func (p *publisher) keeper(r *kgo.Record, by *sender) *hold {
 // partition is where r goes, as far as is known. That a topic grows meanwhile does no harm: keys are looked
 // at, too.
 func (p *publisher) partition(r *kgo.Record) partitionID {
-	n := p.limits.about(r.Topic).partitions
+	n := p.limits.About(r.Topic).Partitions
 	if n == 0 {
 		return partitionID{r.Topic, -1}
 	}
@@ -81,7 +81,7 @@ func (p *publisher) learn(segs []segment) {
 	for _, s := range segs {
 		for i := s.from; i < s.to; i++ {
 			if t := s.call.recs[i].Topic; t != last {
-				if last = t; !p.limits.knows(t) && !p.asked(t) {
+				if last = t; !p.limits.Knows(t) && !p.asked(t) {
 					unknown[t] = true
 				}
 			}
@@ -111,7 +111,7 @@ func (p *publisher) ask(h *hold) {
 	for t := range h.topics {
 		topics = append(topics, t)
 	}
-	err := p.limits.learn(ctx, p.asks, topics)
+	err := p.limits.Learn(ctx, p.asks, topics)
 	if p.ctx.Err() != nil {
 		return // end has the rest
 	}

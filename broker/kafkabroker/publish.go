@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
 )
 
@@ -26,7 +27,7 @@ import (
 // does, is left to itself with its client, and the next goes by another: a hold (hold.go) keeps what must not
 // overtake.
 type publisher struct {
-	limits   limits
+	limits   metadata.Limits
 	line     line
 	patience time.Duration
 	stall    time.Duration // after which a round hangs
@@ -89,7 +90,7 @@ func (p *publisher) init(o Options, with compiled) {
 	p.held = map[successors]int{}
 	p.wake, p.done = make(chan struct{}, 1), make(chan struct{})
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.limits.init()
+	p.limits.Init()
 }
 
 // Publish hands msgs over and returns at once. What was handed over is sent even if ctx ends meanwhile; but a

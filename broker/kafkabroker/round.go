@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 )
 
 // segment is a part of a call.
@@ -72,7 +73,7 @@ func (b *Broker) producing(f *fence) []kgo.Opt {
 		kgo.ProducerLinger(0),
 		kgo.MaxBufferedRecords(b.opts.Round + 1),
 		kgo.MaxBufferedBytes(0),
-		kgo.ProducerBatchMaxBytesFn(b.limits.of),
+		kgo.ProducerBatchMaxBytesFn(b.limits.Of),
 		kgo.ProduceRequestTimeout(10 * time.Second),
 		kgo.WithHooks(&b.line),
 	}
@@ -135,7 +136,7 @@ func (p *publisher) turn() bool {
 	p.learn(segs)
 	by := p.sender()
 	segs = p.sift(segs, by)
-	p.limits.lapse(p.lapsed)
+	p.limits.Lapse(p.lapsed)
 	p.lapsed = nil
 	if len(segs) == 0 {
 		p.rehire(by)
@@ -226,12 +227,12 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 	for _, s := range p.rest(segs) {
 		c := s.call
 		var topic string
-		var known limit
+		var known metadata.Limit
 		var up bool
 		for i := s.from; i < s.to; i++ {
 			r := &c.recs[i]
 			if r.Topic != topic || i == s.from {
-				topic, known = r.Topic, p.limits.about(r.Topic)
+				topic, known = r.Topic, p.limits.About(r.Topic)
 				up = by != nil && by.fence.tookUp(topic)
 			}
 			switch h, err := p.keeper(r, by), p.unfit(c, i, known); { // in this order
@@ -239,12 +240,12 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 				p.fail(c, i, fault.Failed, broker.ErrHeldBack)
 			case h != nil:
 				h.keep(p, c, i)
-			case known.bytes == 0 || first[topic]:
+			case known.Bytes == 0 || first[topic]:
 				again = extend(again, c, i)
 			case err != nil:
 				what, err := fault.Classify(topic, err)
 				p.fail(c, i, what, err)
-				if known.err != nil {
+				if known.Err != nil {
 					p.lapsed = append(p.lapsed, topic)
 				}
 			default:
@@ -260,17 +261,17 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 }
 
 // unfit says why message i of c cannot be sent.
-func (p *publisher) unfit(c *call, i int, known limit) error {
+func (p *publisher) unfit(c *call, i int, known metadata.Limit) error {
 	switch r := &c.recs[i]; {
 	case c.broken[i] != nil:
 		return c.broken[i]
-	case known.err != nil:
-		return known.err
-	case c.sizes[i] > known.bytes:
-		return fmt.Errorf("%w: up to %d bytes uncompressed, the topic takes %d", kerr.MessageTooLarge, c.sizes[i], known.bytes)
-	case p.checked && r.Key != nil && known.partitions > 0:
-		if at := p.place(r.Topic, r.Key, known.partitions); at < 0 || at >= known.partitions {
-			return fmt.Errorf("%w: Options.Partition puts it on partition %d, the topic has %d", cloudevents.ErrCannotCarry, at, known.partitions)
+	case known.Err != nil:
+		return known.Err
+	case c.sizes[i] > known.Bytes:
+		return fmt.Errorf("%w: up to %d bytes uncompressed, the topic takes %d", kerr.MessageTooLarge, c.sizes[i], known.Bytes)
+	case p.checked && r.Key != nil && known.Partitions > 0:
+		if at := p.place(r.Topic, r.Key, known.Partitions); at < 0 || at >= known.Partitions {
+			return fmt.Errorf("%w: Options.Partition puts it on partition %d, the topic has %d", cloudevents.ErrCannotCarry, at, known.Partitions)
 		}
 	}
 	return nil
@@ -367,7 +368,7 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 		// A client that was refused a producer id once does not ask again, whatever rights are given.
 		by.spent = by.spent || fault.Any(a.err, kerr.ClusterAuthorizationFailed)
 		if fault.Stale(a.err) {
-			p.limits.forget(a.rec.Topic)
+			p.limits.Forget(a.rec.Topic)
 			// Nor does it ask again about a topic that it took up. If it were told to forget it, it would
 			// count from 0 again: Kafka takes that for what it has already, and says so, and the message is
 			// lost.

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 )
 
 // Subscription is one member of a group: a consumer of its own, with a goroutine that fetches ahead and one
@@ -50,12 +51,12 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	case len(g.Topics) == 0:
 		return nil, fmt.Errorf("subscribe group %q: no topics", g.Name)
 	}
-	there, err := look(ctx, b.cl, g.Topics)
+	there, err := metadata.Look(ctx, b.cl, g.Topics)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe group %q: %w", g.Name, err)
 	}
 	for _, t := range g.Topics {
-		if err := there[t].err; err != nil {
+		if err := there[t].Err; err != nil {
 			return nil, fmt.Errorf("subscribe group %q: %w", g.Name, fault.Lacking(err, "READ", "the topic"))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
+// A Kind is what a failed message means for its caller.
 type Kind int
 
 const (

@@ -1,4 +1,4 @@
-package kafkabroker
+package metadata
 
 import (
 	"maps"
