@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/place"
 )
 
 // A fence keeps records out of a topic of another id than they are meant for. A client of franz-go takes the
@@ -29,7 +30,7 @@ func (f *fence) ForTopic(topic string) kgo.TopicPartitioner {
 	f.mu.Lock()
 	f.up[topic] = true
 	f.mu.Unlock()
-	return &fenceOf{keyedOf: f.Partitioner.ForTopic(topic).(keyedOf), cl: f.cl}
+	return &fenceOf{Topic: f.Partitioner.ForTopic(topic).(place.Topic), cl: f.cl}
 }
 
 // tookUp reports whether the client puts what it gets for topic on a partition at once.
@@ -40,7 +41,7 @@ func (f *fence) tookUp(topic string) bool {
 }
 
 type fenceOf struct {
-	keyedOf
+	place.Topic
 	cl *kgo.Client
 	id string // "" before the first record
 }
@@ -60,14 +61,14 @@ type astray struct{ context.Context }
 func (f *fenceOf) Partition(r *kgo.Record, n int) int {
 	if m, ok := r.Context.(*meant); ok {
 		if f.id == "" {
-			f.id = taken(f.cl, f.topic)
+			f.id = taken(f.cl, f.Name)
 		}
 		if f.id != m.id {
 			r.Context = astray{m.Context}
 			return -1
 		}
 	}
-	return f.keyedOf.Partition(r, n)
+	return f.Topic.Partition(r, n)
 }
 
 // taken is the id of a topic as its client knows it. It asks nobody.

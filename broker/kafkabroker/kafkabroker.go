@@ -25,6 +25,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/place"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
 )
 
@@ -81,7 +82,7 @@ func (o *Options) compile() (c compiled, err error) {
 	if c.place, err = o.place(); err != nil {
 		return c, err
 	}
-	c.partitioner = keyed{kgo.StickyPartitioner(), c.place}
+	c.partitioner = place.By(c.place)
 	if c.balancers, err = balancers(o.Balancers); err != nil {
 		return c, err
 	}
