@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fence"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 )
 
@@ -183,7 +184,7 @@ func (s *Subscription) forget(at offsets, ids broker.Topics) {
 			continue
 		}
 		delete(s.anew, t)
-		if was == ids[t] && was == taken(s.cl, t) && was != "" && was != metadata.TopicID([16]byte{}) {
+		if was == ids[t] && was == fence.Known(s.cl, t) && was != "" && was != metadata.TopicID([16]byte{}) {
 			continue
 		}
 		for p := range ps {

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fence"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
 )
@@ -104,10 +105,10 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 	}
 	c.recs, c.sizes, c.durable = make([]kgo.Record, len(msgs)), make([]int, len(msgs)), make([]bool, len(msgs))
 	enc := record.New(msgs, p.codec)
-	var to *meant
+	var to *fence.Meant
 	for i := range msgs {
 		if len(only) > 0 && (i == 0 || msgs[i].Topic != msgs[i-1].Topic) {
-			to = &meant{context.Background(), only[0][msgs[i].Topic]}
+			to = fence.For(only[0][msgs[i].Topic])
 		}
 		if to != nil {
 			c.recs[i].Context = to

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fence"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 )
 
@@ -51,7 +52,7 @@ type answer struct {
 // sender is a client that publishes one round at a time.
 type sender struct {
 	cl    *kgo.Client
-	fence *fence
+	fence *fence.Fence
 	gate  *gate
 	spent bool // no good any more; under the publisher's mu
 }
@@ -65,7 +66,7 @@ const (
 
 // producing are the options of a client that publishes. Records are never given up while they may be on their
 // way: that would break the sequence of the partition. An outage is answered by giveUp instead.
-func (b *Broker) producing(f *fence) []kgo.Opt {
+func (b *Broker) producing(f *fence.Fence) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(f),
@@ -81,9 +82,10 @@ func (b *Broker) producing(f *fence) []kgo.Opt {
 
 // dial makes a client that publishes.
 func (b *Broker) dial() (*sender, error) {
-	s := &sender{fence: &fence{Partitioner: b.with.partitioner, up: map[string]bool{}}, gate: &gate{}}
+	s := &sender{fence: fence.New(b.with.partitioner), gate: &gate{}}
 	cl, err := kgo.NewClient(b.client(append(b.producing(s.fence), s.gate.through(b.cl)...)...)...)
-	s.cl, s.fence.cl = cl, cl
+	s.cl = cl
+	s.fence.On(cl)
 	return s, err
 }
 
@@ -233,7 +235,7 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 			r := &c.recs[i]
 			if r.Topic != topic || i == s.from {
 				topic, known = r.Topic, p.limits.About(r.Topic)
-				up = by != nil && by.fence.tookUp(topic)
+				up = by != nil && by.fence.TookUp(topic)
 			}
 			switch h, err := p.keeper(r, by), p.unfit(c, i, known); { // in this order
 			case p.heldBack(r):
@@ -357,9 +359,9 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 			bad = map[*kgo.Record]error{}
 		}
 		switch a.rec.Context.(type) {
-		case astray:
+		case fence.Astray:
 			a.err = broker.ErrRecreated
-		case *meant:
+		case *fence.Meant:
 			if errors.Is(a.err, kerr.UnknownTopicID) {
 				a.err = fmt.Errorf("%w: %w", broker.ErrRecreated, a.err)
 			}
@@ -373,7 +375,7 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 			// count from 0 again: Kafka takes that for what it has already, and says so, and the message is
 			// lost.
 			for _, s := range p.senders {
-				s.spent = s.spent || s.fence.tookUp(a.rec.Topic)
+				s.spent = s.spent || s.fence.TookUp(a.rec.Topic)
 			}
 		}
 	}

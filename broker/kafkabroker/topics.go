@@ -55,3 +55,18 @@ func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Partition: "a partition", Position: "the offset", Incarnation: "the cluster's id",
 		LateGroup: "oldest message, newest, or a time", Acks: "up to here", LargestKiB: 976, Rewinds: true, Checks: true, Keeps: true}
 }
+
+// Topics tells the ids of topics. Kafka before 2.8 has none: all are the same there.
+func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
+	there, err := metadata.Look(ctx, b.cl, names)
+	if err != nil {
+		return nil, err
+	}
+	ids := broker.Topics{}
+	for name, t := range there {
+		if t.Err == nil {
+			ids[name] = t.ID
+		}
+	}
+	return ids, nil
+}
