@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker/internal/feed"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/wire"
 )
 
 // A hold keeps messages until something is over that they must not overtake, or would hang behind: a round
@@ -164,13 +165,13 @@ func (p *publisher) await(h *hold) {
 	feed.Signal(p.wake)
 }
 
-func (h *hold) outage(patience time.Duration, l *line) error {
+func (h *hold) outage(patience time.Duration, l *wire.Line) error {
 	about := ""
 	for at := range h.partitions {
 		about = " about " + partitionName(at.topic, int32(at.partition))
 		break
 	}
-	return fmt.Errorf("no answer from Kafka for %v%s: %w", patience, about, l.why(context.DeadlineExceeded))
+	return fmt.Errorf("no answer from Kafka for %v%s: %w", patience, about, l.Why(context.DeadlineExceeded))
 }
 
 // endHolds puts what waited for what is over in front of the queue. Only run takes messages off the queue: so

@@ -18,6 +18,7 @@ import (
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fence"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/wire"
 )
 
 // publisher keeps the publish contract. franz-go alone does not: when a batch fails for good it fails
@@ -29,7 +30,7 @@ import (
 // overtake.
 type publisher struct {
 	limits   metadata.Limits
-	line     line
+	line     wire.Line
 	patience time.Duration
 	stall    time.Duration // after which a round hangs
 	round    int

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fence"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/wire"
 )
 
 // segment is a part of a call.
@@ -53,7 +54,7 @@ type answer struct {
 type sender struct {
 	cl    *kgo.Client
 	fence *fence.Fence
-	gate  *gate
+	gate  *wire.Gate
 	spent bool // no good any more; under the publisher's mu
 }
 
@@ -82,8 +83,8 @@ func (b *Broker) producing(f *fence.Fence) []kgo.Opt {
 
 // dial makes a client that publishes.
 func (b *Broker) dial() (*sender, error) {
-	s := &sender{fence: fence.New(b.with.partitioner), gate: &gate{}}
-	cl, err := kgo.NewClient(b.client(append(b.producing(s.fence), s.gate.through(b.cl)...)...)...)
+	s := &sender{fence: fence.New(b.with.partitioner), gate: &wire.Gate{}}
+	cl, err := kgo.NewClient(b.client(append(b.producing(s.fence), s.gate.Through(b.cl)...)...)...)
 	s.cl = cl
 	s.fence.On(cl)
 	return s, err

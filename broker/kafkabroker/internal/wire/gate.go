@@ -1,4 +1,6 @@
-package kafkabroker
+// Package wire is the connections of a client of Kafka: a gate that keeps it from writing while a round is
+// buffered, and why Kafka cannot be reached.
+package wire
 
 import (
 	"context"
@@ -8,16 +10,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A gate keeps a client from writing while a round is buffered. Manual flushing alone does not: the loop of
+// A Gate keeps a client from writing while a round is buffered. Manual flushing alone does not: the loop of
 // franz-go that sent the last round may still be on its way out when the next is begun, and takes what it
 // finds, the first part of a round. If that part fails before the rest is buffered, the rest goes out. What
 // was serialised before the gate was shut may pass at any time, as it has nothing of the round.
-type gate struct{ sync.RWMutex }
+type Gate struct{ sync.RWMutex }
 
 type dialer = func(ctx context.Context, network, host string) (net.Conn, error)
 
-// through are options of a client whose connections, made as cl makes its own, go through g.
-func (g *gate) through(cl *kgo.Client) []kgo.Opt {
+// Through are options of a client whose connections, made as cl makes its own, go through g.
+func (g *Gate) Through(cl *kgo.Client) []kgo.Opt {
 	dial := cl.OptValue(kgo.Dialer).(dialer) // with its TLS, which franz-go does not take beside a Dialer
 	return []kgo.Opt{kgo.DialTLSConfig(nil), kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
 		c, err := dial(ctx, network, host)
@@ -30,7 +32,7 @@ func (g *gate) through(cl *kgo.Client) []kgo.Opt {
 
 type gated struct {
 	net.Conn
-	gate *gate
+	gate *Gate
 }
 
 // Write waits while the gate is shut, which is never for long: to buffer a round waits for nobody.
