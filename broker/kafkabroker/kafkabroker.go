@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/reconnect"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/place"
 	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
@@ -163,20 +163,13 @@ func New(seeds string, opts *Options) (*Broker, error) {
 
 // client are the options of every client of this broker.
 func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
-	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(backoff), kgo.MetadataMaxAge(metadataAge), kgo.RequestTimeoutOverhead(requestPatience)}, b.opts.Client...)
+	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(reconnect.After), kgo.MetadataMaxAge(metadataAge), kgo.RequestTimeoutOverhead(requestPatience)}, b.opts.Client...)
 	out = append(out,
 		kgo.SeedBrokers(b.seeds...),
 		kgo.MetadataMinAge(100*time.Millisecond), // a moved leader is found soon
 		kgo.DialTimeout(5*time.Second),
 	)
 	return append(out, more...)
-}
-
-// backoff is short, so that work goes on soon after Kafka is back: 50 ms doubled up to 1 s, less up to a
-// quarter so that many clients do not come at once.
-func backoff(fails int) time.Duration {
-	d := min(50*time.Millisecond<<min(max(fails-1, 0), 10), time.Second)
-	return d - time.Duration(rand.Int64N(int64(d)/4))
 }
 
 // Incarnation is the cluster's id.

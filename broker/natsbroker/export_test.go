@@ -5,6 +5,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
 	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 )
 
@@ -25,7 +26,7 @@ func Decode(topic string, m *nats.Msg) (skald.Message, error) {
 }
 
 // Stale is how a member hears that it was overtaken.
-func Stale(err error) bool { return stale(err) }
+func Stale(err error) bool { return bucket.Stale(err) }
 
 // Cut ends a client as sudden death would.
 func Cut(b *Broker) { b.nc.Close() }

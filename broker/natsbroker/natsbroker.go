@@ -12,7 +12,6 @@ package natsbroker
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/internal/reconnect"
 	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 )
 
@@ -139,7 +139,7 @@ func (b *Broker) client() []nats.Option {
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // a secret that is renewed is taken up
 		nats.ReconnectBufSize(-1),
-		nats.CustomReconnectDelay(backoff),
+		nats.CustomReconnectDelay(reconnect.After),
 		nats.PingInterval(5*time.Second),
 		nats.ConnectHandler(func(*nats.Conn) { b.hear(nil); b.publisher.connected() }),
 		nats.ReconnectHandler(func(*nats.Conn) { b.hear(nil); b.publisher.connected(); b.reconnected() }),
@@ -147,12 +147,6 @@ func (b *Broker) client() []nats.Option {
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { b.publisher.disconnected() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.forbid(err) }),
 	)
-}
-
-// backoff is 50 ms doubled up to 1 s, less up to a quarter so that many clients do not come at once.
-func backoff(fails int) time.Duration {
-	d := min(50*time.Millisecond<<min(max(fails-1, 0), 10), time.Second)
-	return d - time.Duration(rand.Int64N(int64(d)/4))
 }
 
 func (b *Broker) reconnected() {

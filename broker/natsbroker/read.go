@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/reconnect"
 	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 )
 
@@ -25,7 +26,7 @@ func (s *Subscription) read(ctx context.Context, l *partition, next uint64) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(backoff(fails)):
+		case <-time.After(reconnect.After(fails)):
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic,
 		config.Retention = jetstream.LimitsPolicy
 	}
 	if bad := settings.OfStream(&config, w.retain); bad != "" {
-		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, shape.Stream, bad, errSetting)
+		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, shape.Stream, bad, settings.ErrUnsafe)
 	}
 	return topic{name: name, stream: shape.Stream, partitions: 1, first: info.State.FirstSeq, last: info.State.LastSeq, created: born(info), shape: &shape}, nil
 }

@@ -1,12 +1,19 @@
-// Package settings names those of streams and consumers by which messages are lost in silence.
+// Package settings names those of streams, consumers and servers by which messages are lost in silence.
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/internal/names"
 )
+
+// ErrUnsafe is of streams, consumers and buckets with such a setting.
+var ErrUnsafe = errors.New("skald cannot keep its promises on it")
 
 // OfStream names the setting by which a stream loses messages, or takes them without storing them; empty:
 // none does.
@@ -59,3 +66,15 @@ func OfConsumer(c *jetstream.ConsumerConfig) string {
 }
 
 const minAckWait = 2 * time.Second
+
+// OfServer is what is doubtful of a server, by what it tells of itself.
+func OfServer(version string, mostBytes int64) []skald.Finding {
+	limit := skald.Finding{Name: "max_payload", Grade: skald.Fine, Saw: fmt.Sprint(mostBytes)}
+	if mostBytes < names.LargestPayload {
+		limit.Grade = skald.Doubtful
+		limit.Remedy = fmt.Sprintf("%d or more: larger messages, which the outbox takes, are deferred with their keys", names.LargestPayload)
+	}
+	return []skald.Finding{{Name: "version", Grade: skald.Fine, Saw: "NATS " + version},
+		{Name: "sync_interval", Grade: skald.Doubtful, Saw: "no client can see it",
+			Remedy: "sync_interval: always, or three replicas: by default a server answers two minutes before it writes to disk"}, limit}
+}
