@@ -14,19 +14,24 @@ package console
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/message"
+	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/console/internal/payload"
+	"github.com/skald-go/skald/console/internal/plan"
+	"github.com/skald-go/skald/console/internal/run"
+	"github.com/skald-go/skald/console/internal/saga"
+	"github.com/skald-go/skald/console/internal/source"
 )
 
 // Options of a console. The zero value works, on this machine alone.
@@ -52,23 +57,6 @@ type Options struct {
 	Logger  *slog.Logger // why a source did not answer. Default slog.Default()
 }
 
-// A Who is somebody who asks.
-type Who struct {
-	Name string // noted with what they do; required for Act and Payloads
-	May  Right
-}
-
-// A Right is what somebody may do.
-type Right uint8
-
-// Rights. None includes another one, and without View nothing is answered.
-const (
-	View Right = 1 << iota // pages, without payloads and values of headers
-	Act                    // the verbs
-	// payloads and values of headers, as Mask and MaskHeader leave them; each look is noted in skald_audit
-	Payloads
-)
-
 // A Console is the handler that New makes.
 type Console struct {
 	pages http.Handler
@@ -80,58 +68,73 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.pages.Se
 
 // Wait waits until no bulk action is in hand any more, and how each ended is noted, or until ctx ends. Call
 // it once Options.Actions has ended, before the databases are closed.
-func (c *Console) Wait(ctx context.Context) error { return c.h.wait(ctx) }
+func (c *Console) Wait(ctx context.Context) error { return c.h.jobs.Wait(ctx) }
 
 // A handler is a console.
 type handler struct {
-	base    string
-	names   []string // of the sources, sorted
-	sources map[string]*source
-	o       Options
-	secret  []byte // of the tokens of forms
-	mux     http.ServeMux
-	jobs    jobs
+	site     *page.Site
+	guard    *guard.Guard
+	mux      http.ServeMux
+	jobs     *run.Jobs
+	actor    plan.Actor
+	messages message.Pages
+	sagas    saga.Pages
 }
 
 // New is a console under the path base, "/ops" or "", over the databases of services by name. Mount it
 // without http.StripPrefix. Whatever is wrong with its arguments is each page's answer.
 func New(base string, sources map[string]Source, o *Options) *Console {
-	h := &handler{base: strings.TrimRight(base, "/"), sources: map[string]*source{}, secret: []byte(rand.Text())}
-	if o != nil {
-		h.o = *o
-	}
-	h.o.Local = cmp.Or(h.o.Local, "somebody on this machine")
-	h.o.Deadline = cmp.Or(h.o.Deadline, 2*time.Second)
-	if h.o.Logger == nil {
-		h.o.Logger = slog.Default()
-	}
-	if h.o.Actions == nil {
-		h.o.Actions = context.Background()
-	}
-	h.names = slices.Sorted(maps.Keys(sources))
-	if err := h.check(sources); err != nil {
+	base = strings.TrimRight(base, "/")
+	h := newHandler(base, sources, o)
+	if err := check(base, sources); err != nil {
 		return &Console{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "console.New: "+err.Error(), http.StatusInternalServerError)
 		}), h}
 	}
-	for name, s := range sources {
-		h.sources[name] = newSource(name, s)
+	for _, r := range h.routes() {
+		h.mux.Handle(r.method+" "+base+r.path, h.guarded(r))
 	}
-	for _, r := range routes() {
-		h.mux.Handle(r.method+" "+h.base+r.path, h.guarded(r))
-	}
-	return &Console{h.secured(http.HandlerFunc(h.routed)), h}
+	return &Console{guard.Secured(http.HandlerFunc(h.routed)), h}
 }
 
-func (h *handler) check(sources map[string]Source) error {
-	if h.base != "" && (path.Clean(h.base) != h.base || !regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`).MatchString(h.base)) {
-		return fmt.Errorf("the base is a path such as /ops, or empty: not %q", h.base)
+func newHandler(base string, sources map[string]Source, given *Options) *handler {
+	var o Options
+	if given != nil {
+		o = *given
+	}
+	o.Local = cmp.Or(o.Local, "somebody on this machine")
+	o.Deadline = cmp.Or(o.Deadline, 2*time.Second)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Actions == nil {
+		o.Actions = context.Background()
+	}
+	databases := map[string]source.Database{}
+	for name, s := range sources {
+		databases[name] = s.is
+	}
+	shows := payload.Mask{Body: o.Mask, Header: o.MaskHeader}
+	h := &handler{
+		site:     page.NewSite(base, source.New(databases, o.Deadline, o.Logger), o.Logger),
+		guard:    guard.New(o.who(), o.Local, o.Logger),
+		jobs:     run.New(o.Actions, o.Logger),
+		messages: message.Pages{Mask: shows, Links: o.Links},
+		sagas:    saga.Pages{Mask: shows},
+	}
+	h.actor = plan.Actor{Jobs: h.jobs}
+	return h
+}
+
+func check(base string, sources map[string]Source) error {
+	if base != "" && (path.Clean(base) != base || !regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`).MatchString(base)) {
+		return fmt.Errorf("the base is a path such as /ops, or empty: not %q", base)
 	}
 	if len(sources) == 0 {
 		return errors.New("give at least one source")
 	}
 	for name, s := range sources {
-		if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(name) || s.db == nil {
+		if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(name) || s.is.DB == nil {
 			return fmt.Errorf("a source has a name of letters, digits, dots and dashes, and is made by console.Of: not %q", name)
 		}
 	}

@@ -1,109 +1,96 @@
 package console
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
 
-	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/console/internal/audit"
+	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/message"
+	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/console/internal/plan"
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/console/internal/saga"
+	"github.com/skald-go/skald/console/internal/state"
+	"github.com/skald-go/skald/console/internal/story"
 )
 
 // A route is a page, or what a form does.
 type route struct {
 	method, path string
-	needs        Right // beside View
-	answer       func(*request) (view, error)
+	needs        guard.Right // beside View
+	answer       func(*page.Request) (page.View, error)
 }
 
-func routes() []route {
+func (h *handler) routes() []route {
 	return []route{
-		{"GET", "/{$}", 0, overview},
-		{"GET", "/dead", 0, deadList},
-		{"GET", "/dead/groups", 0, deadGroups},
-		{"GET", "/parked", 0, parkedList},
-		{"GET", "/message", 0, message},
-		{"POST", "/message/payload", Payloads, payload},
-		{"GET", "/act", Act, planned},
-		{"POST", "/act", Act, act},
-		{"GET", "/runs", 0, runs},
-		{"GET", "/run", 0, run},
-		{"POST", "/run/stop", Act, stopRun},
-		{"POST", "/run/resume", Act, resumeRun},
-		{"GET", "/quarantine", 0, quarantine},
-		{"GET", "/consumer", 0, consumerOf},
-		{"GET", "/audit", 0, audit},
-		{"GET", "/flows", 0, flowList},
-		{"GET", "/sagas", 0, sagaList},
-		{"GET", "/saga", 0, sagaOf},
-		{"POST", "/saga/data", Payloads, sagaData},
-		{"GET", "/story", 0, story},
-		{"GET", "/definitions", 0, definitions},
-		{"GET", "/definition", 0, definition},
-		{"GET", "/calls", 0, calls},
-		{"GET", "/outbox", 0, shards},
-		{"GET", "/locks", 0, locks},
-		{"GET", "/doctor", 0, doctor},
+		{"GET", "/{$}", 0, state.Overview},
+		{"GET", "/dead", 0, message.Dead},
+		{"GET", "/dead/groups", 0, message.Groups},
+		{"GET", "/parked", 0, message.Parked},
+		{"GET", "/message", 0, h.messages.Message},
+		{"POST", "/message/payload", guard.Payloads, h.messages.Payload},
+		{"GET", "/act", guard.Act, plan.Show},
+		{"POST", "/act", guard.Act, h.actor.Act},
+		{"GET", "/runs", 0, h.jobs.Runs},
+		{"GET", "/run", 0, h.jobs.Run},
+		{"POST", "/run/stop", guard.Act, h.jobs.Stop},
+		{"POST", "/run/resume", guard.Act, h.jobs.Resume},
+		{"GET", "/quarantine", 0, message.Quarantine},
+		{"GET", "/consumer", 0, state.Consumer},
+		{"GET", "/audit", 0, audit.List},
+		{"GET", "/flows", 0, saga.Flows},
+		{"GET", "/sagas", 0, saga.List},
+		{"GET", "/saga", 0, h.sagas.Saga},
+		{"POST", "/saga/data", guard.Payloads, h.sagas.Data},
+		{"GET", "/story", 0, story.Of},
+		{"GET", "/definitions", 0, saga.Definitions},
+		{"GET", "/definition", 0, saga.Definition},
+		{"GET", "/calls", 0, state.Calls},
+		{"GET", "/outbox", 0, state.Outbox},
+		{"GET", "/locks", 0, state.Locks},
+		{"GET", "/doctor", 0, state.Doctor},
 		{"GET", "/session", 0, session},
-		{"GET", "/openapi.json", 0, openAPI},
-		{"GET", "/static/{name}", 0, static},
+		{"GET", "/openapi.json", 0, page.OpenAPI},
+		{"GET", "/static/{name}", 0, page.Static},
 	}
 }
 
-// A request is one that was let in.
-type request struct {
-	*http.Request
-	h     *handler
-	who   Who
-	token string
-	args  url.Values
+// routed is the pages, and an error as theirs where there is none.
+func (h *handler) routed(w http.ResponseWriter, r *http.Request) {
+	lost, pattern := h.mux.Handler(r)
+	if pattern != "" {
+		h.mux.ServeHTTP(w, r)
+		return
+	}
+	told := &tells{head: http.Header{}}
+	lost.ServeHTTP(told, r)
+	err := refusal.New(http.StatusNotFound, "there is no such page")
+	if told.code == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", told.head.Get("Allow"))
+		err = refusal.New(told.code, "this page is not for %.16s, but for %s", r.Method, told.head.Get("Allow"))
+	}
+	h.guarded(route{answer: func(*page.Request) (page.View, error) { return nil, err }}).ServeHTTP(w, r)
 }
 
-func (q *request) may(r Right) bool { return q.who.May&r == r }
-
-// arg is an argument of the URL, or of the form that was sent.
-func (q *request) arg(name string) string { return q.args.Get(name) }
-
-// source is the one that the argument "in" names.
-func (q *request) source() (*source, error) {
-	name := q.arg("in")
-	if s := q.h.sources[name]; s != nil {
-		return s, nil
-	}
-	if name == "" {
-		return nil, refuse(http.StatusBadRequest, "which source? Give in=NAME, one of those of the overview")
-	}
-	return nil, refuse(http.StatusNotFound, "there is no source %.64q", name)
+// A tells keeps what a handler would answer, without its body.
+type tells struct {
+	head http.Header
+	code int
 }
 
-// only is the source that the pages of several are narrowed to; "": all.
-func (q *request) only() (string, error) {
-	if q.arg("in") == "" {
-		return "", nil
-	}
-	s, err := q.source()
-	if err != nil {
-		return "", err
-	}
-	return s.name, nil
-}
+func (t *tells) Header() http.Header         { return t.head }
+func (t *tells) WriteHeader(code int)        { t.code = code }
+func (t *tells) Write(b []byte) (int, error) { return len(b), nil }
 
-// unanswered is the refusal of a page that only one source could answer.
-func (h *handler) unanswered(ctx context.Context, name string, err error) error {
-	var told *refusal
-	var usage *operate.UsageError
-	var none *operate.NoneError
-	var unknown *operate.UnknownConsumerError
-	switch {
-	case errors.As(err, &told):
-		return told
-	case errors.As(err, &usage):
-		return refuse(http.StatusBadRequest, "%s", usage.What)
-	case errors.As(err, &none):
-		return refuse(http.StatusNotFound, "%s", none.What)
-	case errors.As(err, &unknown):
-		return refuse(http.StatusNotFound, "%s", unknown.Error())
-	}
-	return &refusal{http.StatusServiceUnavailable, fmt.Sprintf("%s: %s", name, h.why(ctx, name, err))}
+// guarded lets a request in that may do what the route needs.
+func (h *handler) guarded(to route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var v page.View
+		given, err := h.guard.Admit(r, to.needs, to.method == http.MethodPost)
+		q := h.site.Request(r, given)
+		if err == nil {
+			v, err = to.answer(q)
+		}
+		q.Render(w, v, err)
+	})
 }

@@ -1,6 +1,10 @@
 package console
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/skald-go/skald/console/internal/page"
+)
 
 // A sessionPage says who asks: programs take the token from there.
 type sessionPage struct {
@@ -9,17 +13,12 @@ type sessionPage struct {
 	Token string   `json:"token"` // of a POST, as the field token or the header X-Skald-Token
 }
 
-func session(q *request) (view, error) {
-	return &sessionPage{q.who.Name, strings.Split(words(q.who.May), ", "), q.token}, nil
+func session(q *page.Request) (page.View, error) {
+	return &sessionPage{q.Who.Name, strings.Split(q.Who.May.String(), ", "), q.Token}, nil
 }
 
-func (*sessionPage) title() string { return "Who you are" }
+func (*sessionPage) Heading() string { return "Who you are" }
 
-func (v *sessionPage) html(p *page) {
-	p.put("<p>You are <b>%s</b>, and may %s.</p>\n", v.Name, strings.Join(v.May, ", "))
-}
-
-func openAPI(*request) (view, error) {
-	text, err := files.ReadFile("static/openapi.json")
-	return staticFile{"application/json", text}, err
+func (v *sessionPage) HTML(p *page.Page) {
+	p.Put("<p>You are <b>%s</b>, and may %s.</p>\n", v.Name, strings.Join(v.May, ", "))
 }

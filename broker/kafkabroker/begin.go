@@ -14,6 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fence"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
 )
 
 // begin commits where g starts in those topics of which it has committed nothing. Not as the client's own
@@ -27,7 +30,7 @@ func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 	defer cancel()
 	for {
 		err := b.commitStart(ctx, g)
-		if !isAny(err, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.NotCoordinator) {
+		if !fault.Any(err, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.NotCoordinator) {
 			return err // nil, too
 		}
 		select { // the first group of a cluster waits for the topic that holds offsets
@@ -55,8 +58,8 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 		switch {
 		case err == nil:
 			return nil
-		case !isAny(err, kerr.UnknownMemberID, kerr.RebalanceInProgress):
-			return fmt.Errorf("commit where the group starts: %w", orAway(err))
+		case !fault.Any(err, kerr.UnknownMemberID, kerr.RebalanceInProgress):
+			return fmt.Errorf("commit where the group starts: %w", fault.OrAway(err))
 		case try > 0: // a rival that came first has committed before it joined
 			return fmt.Errorf("the group has members and has committed nothing of %s: end them, or set the start with "+
 				"kafka-consumer-groups.sh --reset-offsets, or choose start earliest: %w", strings.Join(fresh, ", "), err)
@@ -68,7 +71,7 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 func (b *Broker) fresh(ctx context.Context, g broker.Group) (out []string, err error) {
 	committed, err := b.adm.FetchOffsets(ctx, g.Name)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, fmt.Errorf("look up what the group has committed: %w", lacking(orAway(err), "READ", "the group"))
+		return nil, fmt.Errorf("look up what the group has committed: %w", fault.Lacking(fault.OrAway(err), "READ", "the group"))
 	}
 	for _, t := range g.Topics {
 		any := false
@@ -94,7 +97,7 @@ func (b *Broker) resolve(ctx context.Context, topics []string) (kadm.Offsets, er
 		err = listed.Error()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up where the group starts: %w", orAway(err))
+		return nil, fmt.Errorf("look up where the group starts: %w", fault.OrAway(err))
 	}
 	return listed.Offsets(), nil
 }
@@ -181,7 +184,7 @@ func (s *Subscription) forget(at offsets, ids broker.Topics) {
 			continue
 		}
 		delete(s.anew, t)
-		if was == ids[t] && was == taken(s.cl, t) && was != "" && was != topicID([16]byte{}) {
+		if was == ids[t] && was == fence.Known(s.cl, t) && was != "" && was != metadata.TopicID([16]byte{}) {
 			continue
 		}
 		for p := range ps {
@@ -200,7 +203,7 @@ func (b *Broker) Find(ctx context.Context, topic string, at time.Time) ([]broker
 		return nil, fmt.Errorf("find a time in %q: %w", topic, broker.ErrNoTopic)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find a time in %q: %w", topic, orAway(err))
+		return nil, fmt.Errorf("find a time in %q: %w", topic, fault.OrAway(err))
 	}
 	ids, err := b.Topics(ctx, topic)
 	if err != nil {

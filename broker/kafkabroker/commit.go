@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
 )
 
 // Ack notes ds; they are committed soon, with others, and at the latest when their partition is handed over
@@ -56,7 +57,7 @@ func (s *Subscription) commitLast(ctx context.Context) error {
 		s.committing.Lock()
 		err := s.commit(ctx, nil)
 		s.committing.Unlock()
-		if !isAny(err, kerr.RebalanceInProgress) {
+		if !fault.Any(err, kerr.RebalanceInProgress) {
 			return err
 		}
 		select {

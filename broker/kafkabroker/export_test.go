@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
 )
 
 // Kill ends the member as sudden death would: nothing is committed and, if it has a stable name, nobody is
@@ -40,7 +41,7 @@ func (s *Subscription) Regained(name string) bool {
 // Encode is how m travels.
 func Encode(m skald.Message) *kgo.Record {
 	r := &kgo.Record{}
-	_, _ = newEncoder([]skald.Message{m}, cloudevents.New(style())).encode(&m, r)
+	_, _ = record.New([]skald.Message{m}, cloudevents.New(record.Style())).Encode(&m, r)
 	return r
 }
 
@@ -55,12 +56,12 @@ func Place(partitioner string, key []byte, n int) (int, error) {
 
 // Map writes m with an envelope, and reads what was written.
 func Map(e broker.Envelope, m skald.Message) (*kgo.Record, skald.Message, error) {
-	codec, err := cloudevents.New(style()).For(&e)
+	codec, err := cloudevents.New(record.Style()).For(&e)
 	if err != nil {
 		return nil, skald.Message{}, err
 	}
 	r := &kgo.Record{}
-	if _, err := newEncoder([]skald.Message{m}, codec).encode(&m, r); err != nil {
+	if _, err := record.New([]skald.Message{m}, codec).Encode(&m, r); err != nil {
 		return nil, skald.Message{}, err
 	}
 	back, err := Read(&e, r)
@@ -69,12 +70,12 @@ func Map(e broker.Envelope, m skald.Message) (*kgo.Record, skald.Message, error)
 
 // Read is r as it is received.
 func Read(e *broker.Envelope, r *kgo.Record) (skald.Message, error) {
-	codec, err := cloudevents.New(style()).For(e)
+	codec, err := cloudevents.New(record.Style()).For(e)
 	if err != nil {
 		return skald.Message{}, err
 	}
 	var m skald.Message
-	fault := decode(r, codec, &m, &skald.Message{})
+	fault := record.Decode(r, codec, &m, &skald.Message{})
 	return m, fault
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker/internal/feed"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/wire"
 )
 
 // A hold keeps messages until something is over that they must not overtake, or would hang behind: a round
@@ -57,7 +58,7 @@ func (p *publisher) keeper(r *kgo.Record, by *sender) *hold {
 // partition is where r goes, as far as is known. That a topic grows meanwhile does no harm: keys are looked
 // at, too.
 func (p *publisher) partition(r *kgo.Record) partitionID {
-	n := p.limits.about(r.Topic).partitions
+	n := p.limits.About(r.Topic).Partitions
 	if n == 0 {
 		return partitionID{r.Topic, -1}
 	}
@@ -81,7 +82,7 @@ func (p *publisher) learn(segs []segment) {
 	for _, s := range segs {
 		for i := s.from; i < s.to; i++ {
 			if t := s.call.recs[i].Topic; t != last {
-				if last = t; !p.limits.knows(t) && !p.asked(t) {
+				if last = t; !p.limits.Knows(t) && !p.asked(t) {
 					unknown[t] = true
 				}
 			}
@@ -111,7 +112,7 @@ func (p *publisher) ask(h *hold) {
 	for t := range h.topics {
 		topics = append(topics, t)
 	}
-	err := p.limits.learn(ctx, p.asks, topics)
+	err := p.limits.Learn(ctx, p.asks, topics)
 	if p.ctx.Err() != nil {
 		return // end has the rest
 	}
@@ -164,13 +165,13 @@ func (p *publisher) await(h *hold) {
 	feed.Signal(p.wake)
 }
 
-func (h *hold) outage(patience time.Duration, l *line) error {
+func (h *hold) outage(patience time.Duration, l *wire.Line) error {
 	about := ""
 	for at := range h.partitions {
 		about = " about " + partitionName(at.topic, int32(at.partition))
 		break
 	}
-	return fmt.Errorf("no answer from Kafka for %v%s: %w", patience, about, l.why(context.DeadlineExceeded))
+	return fmt.Errorf("no answer from Kafka for %v%s: %w", patience, about, l.Why(context.DeadlineExceeded))
 }
 
 // endHolds puts what waited for what is over in front of the queue. Only run takes messages off the queue: so

@@ -2,7 +2,7 @@
 //
 // A message travels as CloudEvents in binary mode: its topic verbatim, the partition by murmur2 of the key as
 // Java's client has it, no key as no Kafka key, the value the payload, everything else in headers
-// (record.go), unless Options say otherwise (habits.go). url.go and secure.go read kafka://
+// (package record), unless Options say otherwise (habits.go). url.go and package login read kafka://
 // URLs. Publishing: publish.go, round.go, hold.go; subscriptions: subscription.go, partitions.go, commit.go,
 // begin.go. A partition is a partition, "orders/3"; a position is an offset; an acknowledgement is a
 // committed offset. Kafka does not count deliveries: Attempt is always 0.
@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +23,10 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/internal/reconnect"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/place"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
 )
 
 // Options of a Broker. The zero value is fine.
@@ -79,14 +82,14 @@ func (o *Options) compile() (c compiled, err error) {
 	if c.place, err = o.place(); err != nil {
 		return c, err
 	}
-	c.partitioner = keyed{kgo.StickyPartitioner(), c.place}
+	c.partitioner = place.By(c.place)
 	if c.balancers, err = balancers(o.Balancers); err != nil {
 		return c, err
 	}
 	if c.start, err = parseStart(o.Start); err != nil {
 		return c, err
 	}
-	c.codec, err = cloudevents.New(style()).For(o.Envelope)
+	c.codec, err = cloudevents.New(record.Style()).For(o.Envelope)
 	return c, err
 }
 
@@ -160,7 +163,7 @@ func New(seeds string, opts *Options) (*Broker, error) {
 
 // client are the options of every client of this broker.
 func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
-	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(backoff), kgo.MetadataMaxAge(metadataAge), kgo.RequestTimeoutOverhead(requestPatience)}, b.opts.Client...)
+	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(reconnect.After), kgo.MetadataMaxAge(metadataAge), kgo.RequestTimeoutOverhead(requestPatience)}, b.opts.Client...)
 	out = append(out,
 		kgo.SeedBrokers(b.seeds...),
 		kgo.MetadataMinAge(100*time.Millisecond), // a moved leader is found soon
@@ -169,18 +172,11 @@ func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
 	return append(out, more...)
 }
 
-// backoff is short, so that work goes on soon after Kafka is back: 50 ms doubled up to 1 s, less up to a
-// quarter so that many clients do not come at once.
-func backoff(fails int) time.Duration {
-	d := min(50*time.Millisecond<<min(max(fails-1, 0), 10), time.Second)
-	return d - time.Duration(rand.Int64N(int64(d)/4))
-}
-
 // Incarnation is the cluster's id.
 func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	md, err := b.adm.BrokerMetadata(ctx)
 	if err != nil {
-		return "", fmt.Errorf("ask Kafka for its cluster id: %w", orAway(err))
+		return "", fmt.Errorf("ask Kafka for its cluster id: %w", fault.OrAway(err))
 	}
 	if md.Cluster == "" {
 		return "", errors.New("ask Kafka for its cluster id: it has none")
@@ -202,11 +198,11 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 	}
 	made, err := b.adm.CreateTopics(ctx, n, b.opts.Replicas, nil, topics...)
 	if err != nil {
-		return fmt.Errorf("make topics: %w", lacking(orAway(err), "CREATE", strings.Join(topics, ", ")))
+		return fmt.Errorf("make topics: %w", fault.Lacking(fault.OrAway(err), "CREATE", strings.Join(topics, ", ")))
 	}
 	for _, t := range made.Sorted() {
 		if t.Err != nil && !errors.Is(t.Err, kerr.TopicAlreadyExists) {
-			return fmt.Errorf("make topic %q: %w: %s", t.Topic, lacking(b.unmade(t.Err), "CREATE", "it"), t.ErrMessage)
+			return fmt.Errorf("make topic %q: %w: %s", t.Topic, fault.Lacking(b.unmade(t.Err), "CREATE", "it"), t.ErrMessage)
 		}
 	}
 	return b.awaitTopics(ctx, topics)
@@ -230,4 +226,13 @@ func (b *Broker) Close() error {
 	b.publisher.stop()
 	b.cl.Close()
 	return nil
+}
+
+// unmade says why a topic was not made. A cluster that starts has too few brokers for its own replication
+// factor.
+func (b *Broker) unmade(err error) error {
+	if b.opts.Replicas < 0 && errors.Is(err, kerr.InvalidReplicationFactor) {
+		return fmt.Errorf("%w: %w", broker.ErrAway, err)
+	}
+	return fault.OrAway(err)
 }

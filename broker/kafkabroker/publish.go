@@ -14,6 +14,11 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 	"github.com/skald-go/skald/broker/internal/feed"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fence"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/record"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/wire"
 )
 
 // publisher keeps the publish contract. franz-go alone does not: when a batch fails for good it fails
@@ -24,8 +29,8 @@ import (
 // does, is left to itself with its client, and the next goes by another: a hold (hold.go) keeps what must not
 // overtake.
 type publisher struct {
-	limits   limits
-	line     line
+	limits   metadata.Limits
+	line     wire.Line
 	patience time.Duration
 	stall    time.Duration // after which a round hangs
 	round    int
@@ -87,7 +92,7 @@ func (p *publisher) init(o Options, with compiled) {
 	p.held = map[successors]int{}
 	p.wake, p.done = make(chan struct{}, 1), make(chan struct{})
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.limits.init()
+	p.limits.Init()
 }
 
 // Publish hands msgs over and returns at once. What was handed over is sent even if ctx ends meanwhile; but a
@@ -100,16 +105,16 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 		return c.ended(err)
 	}
 	c.recs, c.sizes, c.durable = make([]kgo.Record, len(msgs)), make([]int, len(msgs)), make([]bool, len(msgs))
-	enc := newEncoder(msgs, p.codec)
-	var to *meant
+	enc := record.New(msgs, p.codec)
+	var to *fence.Meant
 	for i := range msgs {
 		if len(only) > 0 && (i == 0 || msgs[i].Topic != msgs[i-1].Topic) {
-			to = &meant{context.Background(), only[0][msgs[i].Topic]}
+			to = fence.For(only[0][msgs[i].Topic])
 		}
 		if to != nil {
 			c.recs[i].Context = to
 		}
-		size, err := enc.encode(&msgs[i], &c.recs[i])
+		size, err := enc.Encode(&msgs[i], &c.recs[i])
 		if c.sizes[i] = size; err != nil && c.broken == nil {
 			c.broken = map[int]error{}
 		}
@@ -203,7 +208,7 @@ func (p *publisher) rest(segs []segment) (out []segment) {
 		}
 		for i := s.from; i < s.to; i++ {
 			if p.heldBack(&c.recs[i]) {
-				p.fail(c, i, failed, broker.ErrHeldBack)
+				p.fail(c, i, fault.Failed, broker.ErrHeldBack)
 				continue
 			}
 			out = extend(out, c, i)
@@ -231,12 +236,12 @@ func (c *call) over() bool {
 }
 
 // fail answers message i of c, which has no answer yet, with err, and holds its successors back.
-func (p *publisher) fail(c *call, i int, what kind, err error) {
+func (p *publisher) fail(c *call, i int, what fault.Kind, err error) {
 	defer c.one()
 	switch what {
-	case refused:
+	case fault.Refused:
 		c.bad.Refuse(i, err)
-	case outage:
+	case fault.Outage:
 		if c.outage == nil {
 			c.outage = err
 		}
@@ -280,7 +285,7 @@ func (p *publisher) giveUp(segs []segment, why error) {
 		c := s.call
 		for i := 0; i < len(c.recs) && !c.over(); i++ {
 			if !c.durable[i] && c.bad.Failed[i] == nil && c.bad.Refused[i] == nil {
-				p.fail(c, i, outage, orAway(why))
+				p.fail(c, i, fault.Outage, fault.OrAway(why))
 			}
 		}
 	}

@@ -13,6 +13,10 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fence"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/metadata"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/wire"
 )
 
 // segment is a part of a call.
@@ -49,8 +53,8 @@ type answer struct {
 // sender is a client that publishes one round at a time.
 type sender struct {
 	cl    *kgo.Client
-	fence *fence
-	gate  *gate
+	fence *fence.Fence
+	gate  *wire.Gate
 	spent bool // no good any more; under the publisher's mu
 }
 
@@ -63,7 +67,7 @@ const (
 
 // producing are the options of a client that publishes. Records are never given up while they may be on their
 // way: that would break the sequence of the partition. An outage is answered by giveUp instead.
-func (b *Broker) producing(f *fence) []kgo.Opt {
+func (b *Broker) producing(f *fence.Fence) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(f),
@@ -71,7 +75,7 @@ func (b *Broker) producing(f *fence) []kgo.Opt {
 		kgo.ProducerLinger(0),
 		kgo.MaxBufferedRecords(b.opts.Round + 1),
 		kgo.MaxBufferedBytes(0),
-		kgo.ProducerBatchMaxBytesFn(b.limits.of),
+		kgo.ProducerBatchMaxBytesFn(b.limits.Of),
 		kgo.ProduceRequestTimeout(10 * time.Second),
 		kgo.WithHooks(&b.line),
 	}
@@ -79,9 +83,10 @@ func (b *Broker) producing(f *fence) []kgo.Opt {
 
 // dial makes a client that publishes.
 func (b *Broker) dial() (*sender, error) {
-	s := &sender{fence: &fence{Partitioner: b.with.partitioner, up: map[string]bool{}}, gate: &gate{}}
-	cl, err := kgo.NewClient(b.client(append(b.producing(s.fence), s.gate.through(b.cl)...)...)...)
-	s.cl, s.fence.cl = cl, cl
+	s := &sender{fence: fence.New(b.with.partitioner), gate: &wire.Gate{}}
+	cl, err := kgo.NewClient(b.client(append(b.producing(s.fence), s.gate.Through(b.cl)...)...)...)
+	s.cl = cl
+	s.fence.On(cl)
 	return s, err
 }
 
@@ -134,7 +139,7 @@ func (p *publisher) turn() bool {
 	p.learn(segs)
 	by := p.sender()
 	segs = p.sift(segs, by)
-	p.limits.lapse(p.lapsed)
+	p.limits.Lapse(p.lapsed)
 	p.lapsed = nil
 	if len(segs) == 0 {
 		p.rehire(by)
@@ -225,25 +230,25 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 	for _, s := range p.rest(segs) {
 		c := s.call
 		var topic string
-		var known limit
+		var known metadata.Limit
 		var up bool
 		for i := s.from; i < s.to; i++ {
 			r := &c.recs[i]
 			if r.Topic != topic || i == s.from {
-				topic, known = r.Topic, p.limits.about(r.Topic)
-				up = by != nil && by.fence.tookUp(topic)
+				topic, known = r.Topic, p.limits.About(r.Topic)
+				up = by != nil && by.fence.TookUp(topic)
 			}
 			switch h, err := p.keeper(r, by), p.unfit(c, i, known); { // in this order
 			case p.heldBack(r):
-				p.fail(c, i, failed, broker.ErrHeldBack)
+				p.fail(c, i, fault.Failed, broker.ErrHeldBack)
 			case h != nil:
 				h.keep(p, c, i)
-			case known.bytes == 0 || first[topic]:
+			case known.Bytes == 0 || first[topic]:
 				again = extend(again, c, i)
 			case err != nil:
-				what, err := classify(topic, err)
+				what, err := fault.Classify(topic, err)
 				p.fail(c, i, what, err)
-				if known.err != nil {
+				if known.Err != nil {
 					p.lapsed = append(p.lapsed, topic)
 				}
 			default:
@@ -259,17 +264,17 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 }
 
 // unfit says why message i of c cannot be sent.
-func (p *publisher) unfit(c *call, i int, known limit) error {
+func (p *publisher) unfit(c *call, i int, known metadata.Limit) error {
 	switch r := &c.recs[i]; {
 	case c.broken[i] != nil:
 		return c.broken[i]
-	case known.err != nil:
-		return known.err
-	case c.sizes[i] > known.bytes:
-		return fmt.Errorf("%w: up to %d bytes uncompressed, the topic takes %d", kerr.MessageTooLarge, c.sizes[i], known.bytes)
-	case p.checked && r.Key != nil && known.partitions > 0:
-		if at := p.place(r.Topic, r.Key, known.partitions); at < 0 || at >= known.partitions {
-			return fmt.Errorf("%w: Options.Partition puts it on partition %d, the topic has %d", cloudevents.ErrCannotCarry, at, known.partitions)
+	case known.Err != nil:
+		return known.Err
+	case c.sizes[i] > known.Bytes:
+		return fmt.Errorf("%w: up to %d bytes uncompressed, the topic takes %d", kerr.MessageTooLarge, c.sizes[i], known.Bytes)
+	case p.checked && r.Key != nil && known.Partitions > 0:
+		if at := p.place(r.Topic, r.Key, known.Partitions); at < 0 || at >= known.Partitions {
+			return fmt.Errorf("%w: Options.Partition puts it on partition %d, the topic has %d", cloudevents.ErrCannotCarry, at, known.Partitions)
 		}
 	}
 	return nil
@@ -331,7 +336,7 @@ func (p *publisher) settle(r *round) {
 				r.segs = extend(r.segs, c, i)
 			case over:
 			case len(bad) > 0 && bad[rec] != nil:
-				what, err := classify(rec.Topic, bad[rec])
+				what, err := fault.Classify(rec.Topic, bad[rec])
 				p.fail(c, i, what, err)
 			default:
 				c.durable[i] = true
@@ -355,23 +360,23 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 			bad = map[*kgo.Record]error{}
 		}
 		switch a.rec.Context.(type) {
-		case astray:
+		case fence.Astray:
 			a.err = broker.ErrRecreated
-		case *meant:
+		case *fence.Meant:
 			if errors.Is(a.err, kerr.UnknownTopicID) {
 				a.err = fmt.Errorf("%w: %w", broker.ErrRecreated, a.err)
 			}
 		}
 		bad[a.rec] = a.err
 		// A client that was refused a producer id once does not ask again, whatever rights are given.
-		by.spent = by.spent || isAny(a.err, kerr.ClusterAuthorizationFailed)
-		if stale(a.err) {
-			p.limits.forget(a.rec.Topic)
+		by.spent = by.spent || fault.Any(a.err, kerr.ClusterAuthorizationFailed)
+		if fault.Stale(a.err) {
+			p.limits.Forget(a.rec.Topic)
 			// Nor does it ask again about a topic that it took up. If it were told to forget it, it would
 			// count from 0 again: Kafka takes that for what it has already, and says so, and the message is
 			// lost.
 			for _, s := range p.senders {
-				s.spent = s.spent || s.fence.tookUp(a.rec.Topic)
+				s.spent = s.spent || s.fence.TookUp(a.rec.Topic)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/kafkabroker/internal/login"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
@@ -54,7 +55,7 @@ func options(u *brokerurl.URL) (*Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	auth, err := mechanism(u, secure != nil)
+	auth, err := login.Mechanism(u, secure != nil)
 	if err != nil {
 		return nil, err
 	}

@@ -13,9 +13,10 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
+	"github.com/skald-go/skald/broker/internal/reconnect"
+	"github.com/skald-go/skald/broker/natsbroker/internal/record"
+	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
-
-const minAckWait = 2 * time.Second
 
 // durable is one instance among the clients of consumers that are there already, one partition for each: what
 // the server gave to it, in the order in which it did. A message is acknowledged by itself; until then the
@@ -113,13 +114,13 @@ func (b *Broker) lookShare(ctx context.Context, l *share) error {
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrConsumerDoesNotExist), errors.Is(err, jetstream.ErrInvalidConsumerName):
 		return fmt.Errorf("topic %q: stream %s has no consumer %q: %w", l.topic.name, l.topic.stream, l.consumer, broker.ErrNoTopic)
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
-		return fmt.Errorf("topic %q: consumer %q has a deliver_subject: it pushes; make one that is pulled: %w", l.topic.name, l.consumer, errSetting)
+		return fmt.Errorf("topic %q: consumer %q has a deliver_subject: it pushes; make one that is pulled: %w", l.topic.name, l.consumer, settings.ErrUnsafe)
 	case err != nil:
 		return fmt.Errorf("topic %q: look up consumer %q: %w", l.topic.name, l.consumer, b.orAway(err))
 	}
 	config := c.CachedInfo().Config
-	if bad := silentConsumer(&config); bad != "" {
-		return fmt.Errorf("topic %q: consumer %q has %s: %w", l.topic.name, l.consumer, bad, errSetting)
+	if bad := settings.OfConsumer(&config); bad != "" {
+		return fmt.Errorf("topic %q: consumer %q has %s: %w", l.topic.name, l.consumer, bad, settings.ErrUnsafe)
 	}
 	l.from, l.looked, l.wait = c, time.Now(), cmp.Or(l.wait, config.AckWait)
 	return nil
@@ -237,12 +238,12 @@ func (s *durable) read(l *share) {
 			fails = 1
 			continue
 		}
-		if errors.Is(err, errSetting) || errors.Is(err, broker.ErrNoTopic) {
+		if errors.Is(err, settings.ErrUnsafe) || errors.Is(err, broker.ErrNoTopic) {
 			s.feed.Fail(err)
 		}
 		select {
 		case <-s.ctx.Done():
-		case <-time.After(backoff(fails)):
+		case <-time.After(reconnect.After(fails)):
 		}
 		fails++
 	}
@@ -283,7 +284,7 @@ func (s *durable) put(l *share, m jetstream.Msg) error {
 	if err != nil {
 		return err
 	}
-	msg, fault := s.b.decode(l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
+	msg, fault := record.Decode(s.b.codec, l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.last = max(l.last+1, int64(meta.Sequence.Consumer))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
 
 // Examine looks at the server and at the streams of topics. Settings that lose messages CheckTopics names.
@@ -16,14 +16,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding
 		return nil, fmt.Errorf("look at JetStream: %w", b.orAway(err))
 	}
 	nc := b.js.Conn()
-	out := []skald.Finding{{Name: "version", Grade: skald.Fine, Saw: "NATS " + nc.ConnectedServerVersion()},
-		{Name: "sync_interval", Grade: skald.Doubtful, Saw: "no client can see it",
-			Remedy: "sync_interval: always, or three replicas: by default a server answers two minutes before it writes to disk"}}
-	limit := skald.Finding{Name: "max_payload", Grade: skald.Fine, Saw: fmt.Sprint(nc.MaxPayload())}
-	if nc.MaxPayload() < names.LargestPayload {
-		limit.Grade, limit.Remedy = skald.Doubtful, fmt.Sprintf("%d or more: larger messages, which the outbox takes, are deferred with their keys", names.LargestPayload)
-	}
-	out = append(out, limit)
+	out := settings.OfServer(nc.ConnectedServerVersion(), nc.MaxPayload())
 	clustered := nc.ConnectedClusterName() != ""
 	for _, name := range topics {
 		s, err := b.streamOf(ctx, name)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
+	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 )
 
 // Kill ends the member as sudden death would: nothing is stored, nothing handed over.
@@ -13,18 +15,18 @@ func (s *Subscription) Kill() {
 	<-s.done
 }
 
-func wired() *wire { return &wire{codec: cloudevents.New(style())} }
-
 // Encode is how m travels.
-func Encode(m skald.Message) (*nats.Msg, error) { return wired().encode(&m) }
+func Encode(m skald.Message) (*nats.Msg, error) {
+	return record.Encode(cloudevents.New(record.Style()), &m)
+}
 
 // Decode is how it arrives.
 func Decode(topic string, m *nats.Msg) (skald.Message, error) {
-	return wired().decode(topic, m.Header, m.Data, 1)
+	return record.Decode(cloudevents.New(record.Style()), topic, m.Header, m.Data, 1)
 }
 
 // Stale is how a member hears that it was overtaken.
-func Stale(err error) bool { return stale(err) }
+func Stale(err error) bool { return bucket.Stale(err) }
 
 // Cut ends a client as sudden death would.
 func Cut(b *Broker) { b.nc.Close() }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,37 +14,21 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/broker/internal/owner"
+	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
 )
 
 // patience is how long one question to the bucket may take.
 const patience = 3 * time.Second
 
-// row is a partition of a group in the bucket. It is changed only at the revision that was read, so that who
-// was paused while others took over can store nothing.
-type row struct {
-	Member    string `json:"member,omitempty"` // who owns it; empty: nobody
-	SessionID string `json:"life,omitempty"`
-	Position  uint64 `json:"position"` // all up to here is finished
-	Stream    string `json:"stream"`   // when the stream was made: another one begins anew
-}
-
-// presence is a member of a group in the bucket.
-type presence struct {
-	SessionID string        `json:"life"`
-	Topics    []string      `json:"topics"`
-	Session   time.Duration `json:"session"`
-	owner.Claim
-}
-
 // peer is a member as this one sees it; it is dead when its revision has not moved for its session.
 type peer struct {
-	presence
+	bucket.Presence
 	rev  uint64
 	seen time.Time
 }
 
 type seenRow struct {
-	row
+	bucket.Row
 	rev uint64
 }
 
@@ -71,21 +54,13 @@ func newGroup(kv jetstream.KeyValue, g broker.Group, topics []topic, sessionID s
 	if g.Member == "" {
 		member = "r-" + sessionID
 	}
-	return group{kv: kv, groupName: g.Name, member: encoded(member), sessionID: sessionID, topics: topics, standing: owner.Claim{SessionID: sessionID, Owner: g.Owner}, peers: map[string]peer{}, rows: map[string]seenRow{}}
+	return group{kv: kv, groupName: g.Name, member: bucket.Token(member), sessionID: sessionID, topics: topics, standing: owner.Claim{SessionID: sessionID, Owner: g.Owner}, peers: map[string]peer{}, rows: map[string]seenRow{}}
 }
 
-func (g *group) memberKey(name string) string { return "member." + encoded(g.groupName) + "." + name }
+func (g *group) memberKey(name string) string { return bucket.MemberKey(g.groupName, name) }
 
 func (g *group) partitionKey(t topic, partition int) string {
-	return "partition." + encoded(g.groupName) + "." + t.stream + "." + strconv.Itoa(partition)
-}
-
-// stale says that a row is not at the revision that was read. A bucket with replicas has a second code for
-// it, for a row that is being changed at this moment.
-func stale(err error) bool {
-	var answered *jetstream.APIError
-	return errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{
-		jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant}, answered.ErrorCode)
+	return bucket.PartitionKey(g.groupName, t.stream, partition)
 }
 
 // put stores v under key if it is still at rev; 0: if it is not there.
@@ -102,8 +77,8 @@ func (s *Subscription) store(ctx context.Context, key string, v any, rev uint64)
 	return s.kv.Update(ctx, key, text, rev)
 }
 
-func (s *Subscription) presence() presence {
-	p := presence{SessionID: s.sessionID, Session: s.b.opts.Session, Claim: s.standing}
+func (s *Subscription) presence() bucket.Presence {
+	p := bucket.Presence{SessionID: s.sessionID, Session: s.b.opts.Session, Claim: s.standing}
 	for _, t := range s.topics {
 		p.Topics = append(p.Topics, t.name)
 	}
@@ -130,7 +105,7 @@ func (s *Subscription) join(ctx context.Context) error {
 			s.beaten = time.Now()
 			return nil
 		}
-		if !stale(err) || ctx.Err() != nil {
+		if !bucket.Stale(err) || ctx.Err() != nil {
 			return fmt.Errorf("join group %q: %w", s.groupName, s.b.orAway(err))
 		}
 	}
@@ -143,7 +118,7 @@ func (s *Subscription) beat() {
 	}
 	key := s.memberKey(s.member)
 	rev, err := s.store(s.ctx, key, s.presence(), s.rev)
-	if stale(err) {
+	if bucket.Stale(err) {
 		rev, err = s.defend(key)
 	}
 	if err == nil {
@@ -168,7 +143,7 @@ func (s *Subscription) defend(key string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var p presence
+	var p bucket.Presence
 	if json.Unmarshal(e.Value(), &p) == nil && p.SessionID != s.sessionID {
 		s.die(fmt.Errorf("member %q of group %q: %w: %w", s.member, s.groupName, errFenced, broker.ErrClosed))
 		s.kill()
@@ -183,18 +158,18 @@ func (s *Subscription) see(e jetstream.KeyValueEntry) {
 	gone := e.Operation() != jetstream.KeyValuePut
 	if len(key) > len(prefix) && key[:len(prefix)] == prefix {
 		name := key[len(prefix):]
-		var p presence
+		var p bucket.Presence
 		if gone || json.Unmarshal(e.Value(), &p) != nil {
 			delete(s.peers, name)
 			return
 		}
-		s.peers[name] = peer{presence: p, rev: e.Revision(), seen: time.Now()}
+		s.peers[name] = peer{Presence: p, rev: e.Revision(), seen: time.Now()}
 		return
 	}
 	if old := s.rows[key]; old.rev > e.Revision() {
 		return
 	}
-	var r row
+	var r bucket.Row
 	if !gone && json.Unmarshal(e.Value(), &r) != nil {
 		return
 	}
@@ -222,7 +197,7 @@ func (s *Subscription) bury(period time.Duration) {
 		ctx, cancel := context.WithTimeout(s.ctx, patience)
 		err := s.kv.Delete(ctx, s.memberKey(name), jetstream.LastRevision(p.rev))
 		cancel()
-		if err == nil || stale(err) { // else it has been heard of meanwhile, and will be seen
+		if err == nil || bucket.Stale(err) { // else it has been heard of meanwhile, and will be seen
 			delete(s.peers, name)
 		}
 	}
@@ -247,7 +222,7 @@ func (s *Subscription) share(t topic) int {
 }
 
 // free says whether a partition may be claimed.
-func (s *Subscription) free(r row) bool {
+func (s *Subscription) free(r bucket.Row) bool {
 	switch p, there := s.peers[r.Member]; {
 	case r.Member == "", r.Member == s.member: // an earlier life's, or this one's, unknown to it
 		return true
@@ -331,7 +306,7 @@ func (s *Subscription) take(t topic, mine map[int]*partition, share int) {
 	for i := range t.partitions {
 		r := s.rows[s.partitionKey(t, i)]
 		switch {
-		case mine[i] != nil || !s.free(r.row):
+		case mine[i] != nil || !s.free(r.Row):
 		case len(mine)+len(free) < share:
 			free = append(free, i)
 		case r.Member == s.member && r.SessionID == s.sessionID:

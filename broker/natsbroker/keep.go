@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/perkey"
+	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
 )
 
 // Keeps is max_age of the topics' streams.
@@ -30,7 +31,7 @@ func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.D
 
 // streamOf is the stream of a topic, whatever its settings.
 func (b *Broker) streamOf(ctx context.Context, name string) (jetstream.Stream, error) {
-	stream := encoded(name)
+	stream := bucket.Token(name)
 	if shape, there := b.shapes[name]; there {
 		stream = shape.Stream
 	}

@@ -2,9 +2,9 @@
 //
 // A topic is a stream, "orders.eu" is the stream orders=eu, and a partition is a subject of it: orders=eu.0,
 // orders=eu.1, … A message goes to the partition that FNV-1a of its key says, as CloudEvents in binary mode
-// (record.go). A position is the stream's sequence. Who owns which partition of a group, and how far it has
-// come, lies in the key-value bucket "skald", one row per partition that is changed only at the revision that
-// was read: that is the fence. JetStream's own consumers only read, without acknowledgements, so none of
+// (package record). A position is the stream's sequence. Who owns which partition of a group, and how far it
+// has come, lies in the key-value bucket "skald", one row per partition that is changed only at the revision
+// that was read: that is the fence. JetStream's own consumers only read, without acknowledgements, so none of
 // their settings can drop a message or bring it out of order. Deliveries are not counted: Attempt is always
 // 0.
 package natsbroker
@@ -12,7 +12,6 @@ package natsbroker
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +21,8 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/internal/reconnect"
+	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 )
 
 // Options of a Broker. The zero value is fine.
@@ -103,7 +104,7 @@ func New(servers string, opts *Options) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{opts: opts.orDefaults(), subs: map[member]bool{}}
-	codec, err := cloudevents.New(style()).For(b.opts.Envelope)
+	codec, err := cloudevents.New(record.Style()).For(b.opts.Envelope)
 	if err != nil {
 		return nil, fmt.Errorf("make NATS client: %w", err)
 	}
@@ -138,7 +139,7 @@ func (b *Broker) client() []nats.Option {
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // a secret that is renewed is taken up
 		nats.ReconnectBufSize(-1),
-		nats.CustomReconnectDelay(backoff),
+		nats.CustomReconnectDelay(reconnect.After),
 		nats.PingInterval(5*time.Second),
 		nats.ConnectHandler(func(*nats.Conn) { b.hear(nil); b.publisher.connected() }),
 		nats.ReconnectHandler(func(*nats.Conn) { b.hear(nil); b.publisher.connected(); b.reconnected() }),
@@ -146,12 +147,6 @@ func (b *Broker) client() []nats.Option {
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { b.publisher.disconnected() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.forbid(err) }),
 	)
-}
-
-// backoff is 50 ms doubled up to 1 s, less up to a quarter so that many clients do not come at once.
-func backoff(fails int) time.Duration {
-	d := min(50*time.Millisecond<<min(max(fails-1, 0), 10), time.Second)
-	return d - time.Duration(rand.Int64N(int64(d)/4))
 }
 
 func (b *Broker) reconnected() {

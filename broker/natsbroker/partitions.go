@@ -12,6 +12,8 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
+	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
 
 // run keeps the member in its group until it leaves or is killed.
@@ -65,7 +67,7 @@ func stopWatch(w jetstream.KeyWatcher) {
 
 // watch looks at the group from its beginning.
 func (s *Subscription) watch() jetstream.KeyWatcher {
-	w, err := s.kv.WatchFiltered(s.ctx, []string{s.memberKey("*"), "partition." + encoded(s.groupName) + ".>"})
+	w, err := s.kv.WatchFiltered(s.ctx, []string{s.memberKey("*"), bucket.PartitionsOf(s.groupName)})
 	if err != nil {
 		return nil // at the next tick
 	}
@@ -102,7 +104,7 @@ func (s *Subscription) claim(t topic, index int, wanted map[string]int64) *parti
 	defer cancel()
 	key := s.partitionKey(t, index)
 	old := s.rows[key]
-	r := row{Member: s.member, SessionID: s.sessionID, Stream: t.created, Position: old.Position}
+	r := bucket.Row{Member: s.member, SessionID: s.sessionID, Stream: t.created, Position: old.Position}
 	switch {
 	case old.Stream != t.created: // a stream that was made anew
 		r.Position = 0
@@ -113,7 +115,7 @@ func (s *Subscription) claim(t topic, index int, wanted map[string]int64) *parti
 		r.Position = min(r.Position, uint64(max(from-1, 0)))
 	}
 	rev, err := s.store(ctx, key, r, old.rev)
-	if stale(err) {
+	if bucket.Stale(err) {
 		s.reread(ctx, key)
 		return nil
 	}
@@ -131,7 +133,7 @@ func (s *Subscription) claim(t topic, index int, wanted map[string]int64) *parti
 
 // tellFault keeps what waiting does not cure for the next Receive.
 func (s *Subscription) tellFault(err error) {
-	if !errors.Is(err, broker.ErrNoTopic) && !errors.Is(err, errSetting) {
+	if !errors.Is(err, broker.ErrNoTopic) && !errors.Is(err, settings.ErrUnsafe) {
 		return
 	}
 	s.feed.Fail(err)
@@ -144,7 +146,7 @@ func (s *Subscription) reread(ctx context.Context, key string) {
 		s.rows[key] = seenRow{}
 		return
 	}
-	var r row
+	var r bucket.Row
 	if err == nil && json.Unmarshal(e.Value(), &r) == nil {
 		s.rows[key] = seenRow{r, e.Revision()}
 	}
@@ -168,9 +170,9 @@ func (s *Subscription) flush() {
 }
 
 // change stores the row of a partition that this member owns; errFenced: it does not any longer.
-func (s *Subscription) change(ctx context.Context, l *partition, r row) (uint64, error) {
+func (s *Subscription) change(ctx context.Context, l *partition, r bucket.Row) (uint64, error) {
 	rev, err := s.store(ctx, l.key, r, l.rev)
-	if stale(err) { // perhaps by an earlier try whose answer was lost
+	if bucket.Stale(err) { // perhaps by an earlier try whose answer was lost
 		s.reread(ctx, l.key)
 		is := s.rows[l.key]
 		if is.Member != s.member || is.SessionID != s.sessionID {
@@ -188,10 +190,10 @@ func (s *Subscription) change(ctx context.Context, l *partition, r row) (uint64,
 
 // release hands a partition over: from here on nothing of it is delivered, then its row says so.
 func (s *Subscription) release(ctx context.Context, l *partition) error {
-	r := row{Position: s.lose(l, true), Stream: l.row.Stream}
+	r := bucket.Row{Position: s.lose(l, true), Stream: l.row.Stream}
 	_, err := s.change(ctx, l, r)
 	if err != nil && !errors.Is(err, errFenced) { // its row, seen later, says that it is still this member's
-		s.rows[l.key] = seenRow{row{Member: s.member, SessionID: s.sessionID, Position: r.Position, Stream: r.Stream}, l.rev}
+		s.rows[l.key] = seenRow{bucket.Row{Member: s.member, SessionID: s.sessionID, Position: r.Position, Stream: r.Stream}, l.rev}
 		return err
 	}
 	return nil
@@ -199,11 +201,11 @@ func (s *Subscription) release(ctx context.Context, l *partition) error {
 
 // orphan releases a partition whose release did not get through.
 func (s *Subscription) orphan(key string, r seenRow) {
-	free := row{Position: r.Position, Stream: r.Stream}
+	free := bucket.Row{Position: r.Position, Stream: r.Stream}
 	rev, err := s.store(s.ctx, key, free, r.rev)
 	if err == nil {
 		s.rows[key] = seenRow{free, rev}
-	} else if stale(err) {
+	} else if bucket.Stale(err) {
 		s.reread(s.ctx, key)
 	}
 }
@@ -215,7 +217,7 @@ func (s *Subscription) goodbye(ctx context.Context) {
 		errs = append(errs, s.release(ctx, l))
 	}
 	err := s.kv.Delete(ctx, s.memberKey(s.member), jetstream.LastRevision(s.rev))
-	if err != nil && !stale(err) {
+	if err != nil && !bucket.Stale(err) {
 		errs = append(errs, fmt.Errorf("leave group %q: %w", s.groupName, s.b.orAway(err)))
 	}
 	s.mu.Lock()

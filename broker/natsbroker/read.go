@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/reconnect"
+	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 )
 
 // read follows a partition, from next on, until ctx ends.
@@ -24,7 +26,7 @@ func (s *Subscription) read(ctx context.Context, l *partition, next uint64) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(backoff(fails)):
+		case <-time.After(reconnect.After(fails)):
 		}
 	}
 }
@@ -61,7 +63,7 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 			}
 			name = meta.Consumer
 		}
-		msg, fault := s.b.decode(l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
+		msg, fault := record.Decode(s.b.codec, l.topic.name, m.Headers(), m.Data(), meta.Sequence.Stream)
 		d := broker.Delivery{Message: msg, Partition: l.Name, Position: int64(meta.Sequence.Stream), Fault: fault}
 		if !s.put(ctx, l, d) {
 			return ctx.Err()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
 )
 
 // errInUse: somebody is in the group.
@@ -23,9 +24,9 @@ var errInUse = errors.New("somebody is in it")
 // is another's and stays. Those that are gone are no matter. JetStream's consumers of a stream go with it.
 func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(made)) {
-		s, err := b.js.Stream(ctx, encoded(name))
+		s, err := b.js.Stream(ctx, bucket.Token(name))
 		if err == nil && born(s.CachedInfo()) == made[name] {
-			err = b.js.DeleteStream(ctx, encoded(name))
+			err = b.js.DeleteStream(ctx, bucket.Token(name))
 		}
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("remove topic %q: %w", name, b.orAway(err))
@@ -37,7 +38,7 @@ func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error
 // Used is which of topics have had a message.
 func (b *Broker) Used(ctx context.Context, topics ...string) (used []string, err error) {
 	for _, name := range topics {
-		switch s, err := b.js.Stream(ctx, encoded(name)); {
+		switch s, err := b.js.Stream(ctx, bucket.Token(name)); {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 		case err != nil:
 			return nil, fmt.Errorf("look up topic %q: %w", name, b.orAway(err))
@@ -50,12 +51,12 @@ func (b *Broker) Used(ctx context.Context, topics ...string) (used []string, err
 
 // GroupTopics are the topics that a group has read.
 func (b *Broker) GroupTopics(ctx context.Context, group string) (topics []string, err error) {
-	rows, err := b.keys(ctx, "partition."+encoded(group)+".>")
+	rows, err := b.keys(ctx, bucket.PartitionsOf(group))
 	if err != nil {
 		return nil, err
 	}
 	for _, key := range rows {
-		topic := strings.ReplaceAll(strings.Split(key, ".")[2], "=", ".")
+		topic := bucket.TopicOf(key)
 		if !slices.Contains(topics, topic) {
 			topics = append(topics, topic)
 		}
@@ -73,12 +74,8 @@ func (b *Broker) keys(ctx context.Context, filter string) (out []string, err err
 	if err != nil {
 		return nil, err
 	}
-	list, err := kv.ListKeysFiltered(ctx, filter)
-	if err != nil {
-		return nil, fmt.Errorf("list keys of the bucket %q: %w", bucketName, b.orAway(err))
-	}
-	for key := range list.Keys() {
-		out = append(out, key)
+	if out, err = bucket.Keys(ctx, kv, filter); err != nil {
+		return nil, fmt.Errorf("list keys of the bucket %q: %w", bucket.Name, b.orAway(err))
 	}
 	return out, nil
 }
@@ -89,7 +86,7 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
 	if !names.OK(group) {
 		return fmt.Errorf("remove group %q: %w", group, errName)
 	}
-	prefix := "member." + encoded(group) + "."
+	prefix := bucket.MemberKey(group, "")
 	members, err := b.keys(ctx, prefix+"*")
 	if err != nil {
 		return fmt.Errorf("remove group %q: %w", group, err)
@@ -99,13 +96,13 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
 			return fmt.Errorf("remove group %q: member %s: %w", group, strings.TrimPrefix(key, prefix), err)
 		}
 	}
-	s, err := b.js.Stream(ctx, "KV_"+bucketName)
+	s, err := b.js.Stream(ctx, bucket.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
-	for _, key := range []string{prefix + "*", "partition." + encoded(group) + ".>"} {
+	for _, key := range []string{prefix + "*", bucket.PartitionsOf(group)} {
 		if err == nil {
-			err = s.Purge(ctx, jetstream.WithPurgeSubject("$KV."+bucketName+"."+key))
+			err = s.Purge(ctx, jetstream.WithPurgeSubject(bucket.Subjects+key))
 		}
 	}
 	if err != nil {
@@ -123,7 +120,7 @@ func (b *Broker) outlive(ctx context.Context, key string) error {
 	heard, since := uint64(0), time.Time{}
 	for {
 		e, err := kv.Get(ctx, key)
-		var p presence
+		var p bucket.Presence
 		switch {
 		case errors.Is(err, jetstream.ErrKeyNotFound):
 			return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
 
 // A Shape is a stream that a team has already, as a topic. MakeTopics does not make it. Without Durable the
@@ -63,8 +64,8 @@ func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic,
 		// its acknowledgements are the group's own
 		config.Retention = jetstream.LimitsPolicy
 	}
-	if bad := silent(&config, w.retain); bad != "" {
-		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, shape.Stream, bad, errSetting)
+	if bad := settings.OfStream(&config, w.retain); bad != "" {
+		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, shape.Stream, bad, settings.ErrUnsafe)
 	}
 	return topic{name: name, stream: shape.Stream, partitions: 1, first: info.State.FirstSeq, last: info.State.LastSeq, created: born(info), shape: &shape}, nil
 }
@@ -94,27 +95,4 @@ func (t *topic) reads(partition int) []string {
 		return nil
 	}
 	return []string{t.shape.Filter}
-}
-
-// silentConsumer names the setting by which a durable loses messages, or is none that instances can share;
-// empty: none does.
-func silentConsumer(c *jetstream.ConsumerConfig) string {
-	for _, s := range []struct {
-		bad  bool
-		name string
-	}{
-		{c.DeliverSubject != "", "a deliver_subject: it pushes; make one that is pulled"},
-		{c.AckPolicy != jetstream.AckExplicitPolicy, "ack_policy " + c.AckPolicy.String() + ", by which messages that nobody has handled count as handled: set it to explicit"},
-		{c.MaxDeliver > 0, fmt.Sprintf("max_deliver %d, after which a message is given up in silence: set it to -1", c.MaxDeliver)},
-		{c.InactiveThreshold > 0, "inactive_threshold, by which it is forgotten when nobody reads: take it off"},
-		{c.MemoryStorage, "mem_storage, which does not outlive its server: take it off"},
-		{c.HeadersOnly, "headers_only, by which data is lost: take it off"},
-		{c.AckWait < minAckWait, fmt.Sprintf("ack_wait %v, in which nothing can be handled: set it to %v or more", c.AckWait, minAckWait)},
-		{c.PauseUntil != nil, "pause_until, by which nothing comes: resume it"},
-	} {
-		if s.bad {
-			return s.name
-		}
-	}
-	return ""
 }

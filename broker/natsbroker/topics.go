@@ -6,20 +6,18 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/names"
 	"github.com/skald-go/skald/broker/internal/perkey"
+	"github.com/skald-go/skald/broker/natsbroker/internal/bucket"
+	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
 )
 
 const (
-	bucketName        = "skald"
-	incarnationKey    = "incarnation"
 	defaultPartitions = 8
 	maxPartitions     = 1024
 
@@ -27,10 +25,7 @@ const (
 	errNoPeers     jetstream.ErrorCode = 10005
 )
 
-var (
-	errSetting = errors.New("skald cannot keep its promises on it")
-	errName    = errors.New("a name is 1 to 249 of A-Z a-z 0-9 . _ -")
-)
+var errName = errors.New("a name is 1 to 249 of A-Z a-z 0-9 . _ -")
 
 // topic is a stream that was looked at.
 type topic struct {
@@ -42,10 +37,7 @@ type topic struct {
 }
 
 // Stream is the name of a topic's stream.
-func Stream(topic string) string { return encoded(topic) }
-
-// encoded is a name as one token of a subject: a dot parts tokens, and no name has an equals sign.
-func encoded(name string) string { return strings.ReplaceAll(name, ".", "=") }
+func Stream(topic string) string { return bucket.Token(topic) }
 
 func subject(stream string, partition int) string { return stream + "." + strconv.Itoa(partition) }
 
@@ -57,9 +49,9 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 	if shape, there := w.shapes[name]; there {
 		return w.lookShaped(ctx, name, shape)
 	}
-	s, err := w.js.Stream(ctx, encoded(name))
+	s, err := w.js.Stream(ctx, bucket.Token(name))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return topic{}, fmt.Errorf("topic %q: stream %s: %w", name, encoded(name), broker.ErrNoTopic)
+		return topic{}, fmt.Errorf("topic %q: stream %s: %w", name, bucket.Token(name), broker.ErrNoTopic)
 	}
 	if err != nil {
 		return topic{}, fmt.Errorf("look up topic %q: %w", name, w.orAway(err))
@@ -75,43 +67,16 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 	}
 	if t.partitions == 0 {
 		return topic{}, fmt.Errorf("topic %q: the subjects of stream %s are not %s, %s and so on: %w",
-			name, t.stream, subject(t.stream, 0), subject(t.stream, 1), errSetting)
+			name, t.stream, subject(t.stream, 0), subject(t.stream, 1), settings.ErrUnsafe)
 	}
-	if bad := silent(&info.Config, w.retain); bad != "" {
-		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, t.stream, bad, errSetting)
+	if bad := settings.OfStream(&info.Config, w.retain); bad != "" {
+		return topic{}, fmt.Errorf("topic %q: stream %s has %s: %w", name, t.stream, bad, settings.ErrUnsafe)
 	}
 	return t, nil
 }
 
 // born is what tells a stream from another of its name.
 func born(info *jetstream.StreamInfo) string { return info.Created.UTC().Format(time.RFC3339Nano) }
-
-// silent names the setting by which a stream loses messages, or takes them without storing them; empty: none
-// does.
-func silent(c *jetstream.StreamConfig, retain time.Duration) string {
-	old := c.Discard == jetstream.DiscardOld
-	for _, s := range []struct {
-		bad  bool
-		name string
-	}{
-		{c.Retention != jetstream.LimitsPolicy, "retention " + c.Retention.String() + ", by which a group's acknowledgement removes what other groups need: set retention to limits"},
-		{c.Storage != jetstream.FileStorage, "storage memory, which does not outlive its server: set storage to file"},
-		{c.MaxAge > 0 && (retain == 0 || c.MaxAge < retain), fmt.Sprintf("max_age %v, after which messages go unread: take it off, or give retain=%v if groups are never that late", c.MaxAge, c.MaxAge)},
-		{old && c.MaxMsgs > 0, "max_msgs with discard old, by which the oldest messages go unread: set discard to new"},
-		{old && c.MaxBytes > 0, "max_bytes with discard old, by which the oldest messages go unread: set discard to new"},
-		{c.MaxMsgsPerSubject > 0 && !(c.Discard == jetstream.DiscardNew && c.DiscardNewPerSubject), "max_msgs_per_subject, by which the oldest messages of a partition go unread: take it off"},
-		{c.AllowRollup, "allow_rollup_hdrs, by which one message may remove the others: take it off"},
-		{c.AllowMsgTTL, "allow_msg_ttl, by which messages may go unread: take it off"},
-		{c.NoAck, "no_ack, by which nobody hears what is durable: take it off"},
-		{c.PersistMode == jetstream.AsyncPersistMode, "persist_mode async, by which messages are acknowledged before they are stored: set it to default"},
-		{c.SubjectTransform != nil, "subject_transform, which moves messages out of their partitions: take it off"},
-	} {
-		if s.bad {
-			return s.name
-		}
-	}
-	return ""
-}
 
 // MakeTopics makes those of topics that do not exist, and the bucket of groups. With partitions 0 a topic
 // gets 8.
@@ -125,8 +90,8 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 			return fmt.Errorf("make topic %q: %w", t, errName)
 		}
 	}
-	if err := b.makeBucket(ctx); err != nil {
-		return err
+	if err := bucket.Make(ctx, b.js, b.opts.Replicas); err != nil {
+		return fmt.Errorf("make the bucket %q: %w", bucket.Name, b.unmade(err))
 	}
 	for _, t := range topics {
 		if err := b.makeTopic(ctx, n, t); err != nil {
@@ -154,12 +119,12 @@ func (b *Broker) makeTopic(ctx context.Context, partitions int, name string) err
 	if _, shaped := b.shapes[name]; shaped {
 		return nil // it is others'
 	}
-	_, err := b.js.Stream(ctx, encoded(name))
+	_, err := b.js.Stream(ctx, bucket.Token(name))
 	if err == nil || !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
 	}
 	c := jetstream.StreamConfig{
-		Name: encoded(name), Description: "Skald topic " + name, Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy,
+		Name: bucket.Token(name), Description: "Skald topic " + name, Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy,
 		Discard: jetstream.DiscardNew, MaxAge: b.opts.Retain, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, Replicas: b.opts.Replicas,
 	}
 	for i := range partitions {
@@ -172,31 +137,11 @@ func (b *Broker) makeTopic(ctx context.Context, partitions int, name string) err
 	return err
 }
 
-func (b *Broker) makeBucket(ctx context.Context) error {
-	kv, err := b.js.KeyValue(ctx, bucketName)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: bucketName, Description: "Skald: this NATS, and how far groups have come", History: 1,
-			Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
-		})
-	}
-	if errors.Is(err, jetstream.ErrBucketExists) {
-		kv, err = b.js.KeyValue(ctx, bucketName)
-	}
-	if err == nil {
-		_, err = kv.Create(ctx, incarnationKey, []byte(nuid.Next()))
-	}
-	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
-		return fmt.Errorf("make the bucket %q: %w", bucketName, b.unmade(err))
-	}
-	return nil
-}
-
 // unmade says why nothing was made. Too few servers for so many replicas is a setting, not an outage.
 func (b *Broker) unmade(err error) error {
 	var answered *jetstream.APIError
 	if errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{errUnclustered, errNoPeers}, answered.ErrorCode) {
-		return fmt.Errorf("replicas=%d: NATS has too few servers for that, and %w: %w", b.opts.Replicas, errSetting, err)
+		return fmt.Errorf("replicas=%d: NATS has too few servers for that, and %w: %w", b.opts.Replicas, settings.ErrUnsafe, err)
 	}
 	return b.orAway(err)
 }
@@ -206,7 +151,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 	_, err = b.Incarnation(ctx)
 	for i := range len(topics) + 1 {
 		switch {
-		case errors.Is(err, broker.ErrNoTopic), errors.Is(err, errSetting):
+		case errors.Is(err, broker.ErrNoTopic), errors.Is(err, settings.ErrUnsafe):
 			missing = append(missing, err.Error())
 		case err != nil:
 			return nil, fmt.Errorf("check topics: %w", err)
@@ -220,21 +165,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 
 // bucket is where groups live.
 func (b *Broker) bucket(ctx context.Context) (jetstream.KeyValue, error) {
-	kv, err := b.js.KeyValue(ctx, bucketName)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, fmt.Errorf("there is no key-value bucket %q: whoever makes the topics makes it too (MakeTopics): %w", bucketName, broker.ErrNoTopic)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look up the bucket %q: %w", bucketName, b.orAway(err))
-	}
-	status, err := kv.Status(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("look up the bucket %q: %w", bucketName, b.orAway(err))
-	}
-	if status.TTL() > 0 || status.Config().Storage != jetstream.FileStorage {
-		return nil, fmt.Errorf("the bucket %q has a ttl or storage memory, by which groups forget how far they are: %w", bucketName, errSetting)
-	}
-	return kv, nil
+	return bucket.Open(ctx, b.js, b.orAway)
 }
 
 // Incarnation is a name that was drawn when the bucket was made: where JetStream's files are lost, so is it.
@@ -243,9 +174,9 @@ func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("ask NATS for its incarnation: %w", err)
 	}
-	e, err := kv.Get(ctx, incarnationKey)
+	e, err := kv.Get(ctx, bucket.Incarnation)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return "", fmt.Errorf("ask NATS for its incarnation: the bucket %q has no %q: make topics again, which writes it: %w", bucketName, incarnationKey, broker.ErrNoTopic)
+		return "", fmt.Errorf("ask NATS for its incarnation: the bucket %q has no %q: make topics again, which writes it: %w", bucket.Name, bucket.Incarnation, broker.ErrNoTopic)
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask NATS for its incarnation: %w", b.orAway(err))

@@ -1,15 +1,13 @@
 package natsbroker
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/natsbroker/internal/login"
+	"github.com/skald-go/skald/broker/natsbroker/internal/record"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
@@ -37,7 +35,7 @@ func ParseURL(s string, getenv func(string) string) (servers string, opts *Optio
 		return "", nil, err
 	}
 	opts = &Options{}
-	for _, read := range []func(*brokerurl.URL) error{opts.secure, opts.identity, opts.streams, opts.mapped} {
+	for _, read := range []func(*brokerurl.URL) error{opts.login, opts.streams, opts.mapped} {
 		if err := read(u); err != nil {
 			return "", nil, u.Wrap(err)
 		}
@@ -52,56 +50,17 @@ func checkServers(servers string) error {
 	return nil
 }
 
-func (o *Options) secure(u *brokerurl.URL) error {
-	secure, err := u.TLS()
-	if secure != nil {
-		o.Client = append(o.Client, nats.Secure(secure))
-	}
+// login is who this is, and how the connection is secured.
+func (o *Options) login(u *brokerurl.URL) error {
+	with, err := login.Options(u)
+	o.Client = append(o.Client, with...)
 	return err
-}
-
-func (o *Options) identity(u *brokerurl.URL) error {
-	creds, nkey := u.Get("creds"), u.Get("nkey")
-	switch {
-	case creds+nkey == "":
-		return o.password(u)
-	case creds != "" && nkey != "", u.InFront(), u.Get("user")+u.Get("password_file") != "":
-		return errors.New("creds, nkey, or user and password_file: one of them says who this is")
-	case nkey != "":
-		with, err := nats.NkeyOptionFromSeed(nkey)
-		if err != nil {
-			return fmt.Errorf("read the nkey %s: it is no file with the seed of a user: %w", nkey, err)
-		}
-		o.Client = append(o.Client, with)
-		return nil
-	}
-	if _, err := os.Stat(creds); err != nil {
-		return fmt.Errorf("read the credentials: %w", err)
-	}
-	o.Client = append(o.Client, nats.UserCredentials(creds))
-	return nil
-}
-
-func (o *Options) password(u *brokerurl.URL) error {
-	if token := u.Token(); token != "" {
-		o.Client = append(o.Client, nats.Token(token))
-		return nil
-	}
-	who, err := u.Identity()
-	if err != nil || who.User == "" {
-		return err
-	}
-	o.Client = append(o.Client, nats.UserInfoHandler(func() (string, string) {
-		pass, _ := who.Password() // a file that is gone is an empty password, which the server refuses
-		return who.User, pass
-	}))
-	return nil
 }
 
 // mapped is the envelope of others.
 func (o *Options) mapped(u *brokerurl.URL) (err error) {
 	if o.Envelope, err = cloudevents.ParseEnvelope(u.Get("envelope")); err == nil {
-		_, err = cloudevents.New(style()).For(o.Envelope)
+		_, err = cloudevents.New(record.Style()).For(o.Envelope)
 	}
 	return err
 }

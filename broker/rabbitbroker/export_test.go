@@ -5,6 +5,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/rabbitbroker/internal/record"
 )
 
 // Kill ends the member as sudden death would: nothing is stored, nothing handed over.
@@ -14,11 +15,13 @@ func (s *Subscription) Kill() {
 }
 
 // Encode is how m travels.
-func Encode(m skald.Message) (amqp.Publishing, error) { return encode(cloudevents.New(style()), &m) }
+func Encode(m skald.Message) (amqp.Publishing, error) {
+	return record.Encode(cloudevents.New(record.Style()), &m)
+}
 
 // Decode is how it arrives.
 func Decode(topic string, d amqp.Delivery) (skald.Message, error) {
-	return decode(cloudevents.New(style()), topic, &d)
+	return record.Decode(cloudevents.New(record.Style()), topic, &d)
 }
 
 // Held is how many messages the member has that nobody has received.

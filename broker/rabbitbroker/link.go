@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/rabbitbroker/internal/record"
 )
 
 // link is the connection of a subscription, and what goes over it besides partitions.
@@ -219,7 +220,7 @@ func (b *Broker) declarePartitions(ctx context.Context, conn *amqp.Connection, g
 	for _, t := range topics {
 		for i := range t.partitions {
 			queue := Queue(group, t.name, i)
-			if len(queue) > maxShort {
+			if len(queue) > record.MaxShort {
 				return fmt.Errorf("queue %q: %w", queue, errName)
 			}
 			err := declarePartition(ctx, conn, queue)

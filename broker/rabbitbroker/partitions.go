@@ -13,6 +13,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/feed"
 	"github.com/skald-go/skald/broker/internal/names"
+	"github.com/skald-go/skald/broker/rabbitbroker/internal/record"
 	"github.com/skald-go/skald/internal/backoff"
 )
 
@@ -226,8 +227,8 @@ func (s *Subscription) read(o *partition) {
 		if topic == "" {
 			topic = s.topicOf(d.Exchange)
 		}
-		msg, fault := decode(s.b.codec, topic, &d)
-		attempt := attempts(d.Headers)
+		msg, fault := record.Decode(s.b.codec, topic, &d)
+		attempt := record.Attempts(d.Headers)
 		if d.Redelivered {
 			attempt = max(attempt, 1)
 		}

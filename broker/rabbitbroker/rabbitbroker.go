@@ -2,7 +2,7 @@
 //
 // A topic is an exchange of type topic, and a partition of a group is a quorum queue with a single active
 // consumer, GROUP/TOPIC/0, GROUP/TOPIC/1, …, bound to it by "0.#", "1.#", … A message goes out under
-// LANE.TYPE, where FNV-1a of its key says the partition, as a CloudEvent in binary mode (record.go). The
+// LANE.TYPE, where FNV-1a of its key says the partition, as a CloudEvent in binary mode (package record). The
 // members of a group tell each other that they live, and each registers for its share of the partitions; the
 // queue's single active consumer is what makes the owner. How many partitions a topic has says a queue beside
 // it.
@@ -25,6 +25,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/broker/internal/cloudevents"
+	"github.com/skald-go/skald/broker/rabbitbroker/internal/record"
 	"github.com/skald-go/skald/internal/brokerurl"
 )
 
@@ -127,7 +128,7 @@ func New(servers string, opts *Options) (*Broker, error) {
 	}
 	b := &Broker{opts: opts.orDefaults(), hosts: strings.Split(servers, ","), subs: map[*Subscription]bool{}}
 	var err error
-	if b.codec, err = mapped(b.opts.Envelope); err != nil {
+	if b.codec, err = record.Codec(b.opts.Envelope); err != nil {
 		return nil, fmt.Errorf("make RabbitMQ client: %w", err)
 	}
 	if b.opts.Queue != "" && b.opts.ByType {

@@ -1,0 +1,62 @@
+package metadata
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/skald-go/skald/broker/kafkabroker/internal/fault"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Settings asks for settings of topics, by topic and name. Topics that are not there, or that nobody may ask
+// about, are left out.
+func Settings(ctx context.Context, cl *kgo.Client, topics []string, names ...string) (map[string]map[string]string, error) {
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	for _, t := range topics {
+		one := kmsg.NewDescribeConfigsRequestResource()
+		one.ResourceType, one.ResourceName, one.ConfigNames = kmsg.ConfigResourceTypeTopic, t, names
+		req.Resources = append(req.Resources, one)
+	}
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return nil, fmt.Errorf("ask for settings of topics: %w", fault.OrAway(err))
+	}
+	out := map[string]map[string]string{}
+	for _, r := range resp.Resources {
+		if kerr.ErrorForCode(r.ErrorCode) != nil {
+			continue
+		}
+		out[r.ResourceName] = map[string]string{}
+		for _, c := range r.Configs {
+			out[r.ResourceName][c.Name] = text(c.Value)
+		}
+	}
+	return out, nil
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+const largestSetting = "max.message.bytes"
+
+// maxBytes asks how large a batch of each topic may be. Without the right to ask, the usual limit holds.
+func maxBytes(ctx context.Context, cl *kgo.Client, topics []string) map[string]int {
+	out := map[string]int{}
+	all, err := Settings(ctx, cl, topics, largestSetting)
+	if err != nil {
+		return out
+	}
+	for topic, is := range all {
+		if n, err := strconv.Atoi(is[largestSetting]); err == nil && n > 0 {
+			out[topic] = min(n, usualLimit*16)
+		}
+	}
+	return out
+}

@@ -1,0 +1,101 @@
+// Package bucket is the key-value bucket in which groups live: its keys, and what lies under them.
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/broker/internal/owner"
+	"github.com/skald-go/skald/broker/natsbroker/internal/settings"
+)
+
+const (
+	Name        = "skald"
+	Stream      = "KV_" + Name        // the stream below it
+	Subjects    = "$KV." + Name + "." // what its keys are subjects under
+	Incarnation = "incarnation"
+)
+
+// Row is a partition of a group in the bucket. It is changed only at the revision that was read, so that who
+// was paused while others took over can store nothing.
+type Row struct {
+	Member    string `json:"member,omitempty"` // who owns it; empty: nobody
+	SessionID string `json:"life,omitempty"`
+	Position  uint64 `json:"position"` // all up to here is finished
+	Stream    string `json:"stream"`   // when the stream was made: another one begins anew
+}
+
+// Presence is a member of a group in the bucket.
+type Presence struct {
+	SessionID string        `json:"life"`
+	Topics    []string      `json:"topics"`
+	Session   time.Duration `json:"session"`
+	owner.Claim
+}
+
+// Stale says that a row is not at the revision that was read. A bucket with replicas has a second code for
+// it, for a row that is being changed at this moment.
+func Stale(err error) bool {
+	var answered *jetstream.APIError
+	return errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{
+		jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant}, answered.ErrorCode)
+}
+
+// Open is the bucket, if it is there and forgets nothing; away says what an error of NATS means.
+func Open(ctx context.Context, js jetstream.JetStream, away func(error) error) (jetstream.KeyValue, error) {
+	kv, err := js.KeyValue(ctx, Name)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, fmt.Errorf("there is no key-value bucket %q: whoever makes the topics makes it too (MakeTopics): %w", Name, broker.ErrNoTopic)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up the bucket %q: %w", Name, away(err))
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look up the bucket %q: %w", Name, away(err))
+	}
+	if status.TTL() > 0 || status.Config().Storage != jetstream.FileStorage {
+		return nil, fmt.Errorf("the bucket %q has a ttl or storage memory, by which groups forget how far they are: %w", Name, settings.ErrUnsafe)
+	}
+	return kv, nil
+}
+
+// Make makes the bucket where it is not there, and draws its incarnation.
+func Make(ctx context.Context, js jetstream.JetStream, replicas int) error {
+	kv, err := js.KeyValue(ctx, Name)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: Name, Description: "Skald: this NATS, and how far groups have come", History: 1,
+			Storage: jetstream.FileStorage, Replicas: replicas,
+		})
+	}
+	if errors.Is(err, jetstream.ErrBucketExists) {
+		kv, err = js.KeyValue(ctx, Name)
+	}
+	if err == nil {
+		_, err = kv.Create(ctx, Incarnation, []byte(nuid.Next()))
+	}
+	if errors.Is(err, jetstream.ErrKeyExists) {
+		return nil
+	}
+	return err
+}
+
+// Keys are those that filter is for.
+func Keys(ctx context.Context, kv jetstream.KeyValue, filter string) (out []string, err error) {
+	list, err := kv.ListKeysFiltered(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	for key := range list.Keys() {
+		out = append(out, key)
+	}
+	return out, nil
+}

@@ -1,0 +1,63 @@
+// Package login reads from a URL who a client is, and how its connection to NATS is secured.
+package login
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/skald-go/skald/internal/brokerurl"
+)
+
+// Options is what a URL says of TLS and of who this is, as options of a connection.
+func Options(u *brokerurl.URL) (out []nats.Option, err error) {
+	secure, err := u.TLS()
+	if err != nil {
+		return nil, err
+	}
+	if secure != nil {
+		out = append(out, nats.Secure(secure))
+	}
+	who, err := identity(u)
+	if who != nil {
+		out = append(out, who)
+	}
+	return out, err
+}
+
+// identity is nil if nobody has to say who they are.
+func identity(u *brokerurl.URL) (nats.Option, error) {
+	creds, nkey := u.Get("creds"), u.Get("nkey")
+	switch {
+	case creds+nkey == "":
+		return password(u)
+	case creds != "" && nkey != "", u.InFront(), u.Get("user")+u.Get("password_file") != "":
+		return nil, errors.New("creds, nkey, or user and password_file: one of them says who this is")
+	case nkey != "":
+		with, err := nats.NkeyOptionFromSeed(nkey)
+		if err != nil {
+			return nil, fmt.Errorf("read the nkey %s: it is no file with the seed of a user: %w", nkey, err)
+		}
+		return with, nil
+	}
+	if _, err := os.Stat(creds); err != nil {
+		return nil, fmt.Errorf("read the credentials: %w", err)
+	}
+	return nats.UserCredentials(creds), nil
+}
+
+func password(u *brokerurl.URL) (nats.Option, error) {
+	if token := u.Token(); token != "" {
+		return nats.Token(token), nil
+	}
+	who, err := u.Identity()
+	if err != nil || who.User == "" {
+		return nil, err
+	}
+	return nats.UserInfoHandler(func() (string, string) {
+		pass, _ := who.Password() // a file that is gone is an empty password, which the server refuses
+		return who.User, pass
+	}), nil
+}

@@ -1,0 +1,85 @@
+// Package record is how a message travels through NATS: as a CloudEvent in binary mode.
+package record
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/broker/internal/cloudevents"
+)
+
+// Style is the CloudEvents NATS binding, binary mode.
+func Style() cloudevents.Style {
+	return cloudevents.Style{Prefixes: []string{"ce-"}, ContentType: "content-type", Escapes: true, Plain: plain}
+}
+
+// headers take what a message has in them.
+type headers nats.Header
+
+// Text, Bytes and Time write a header; see cloudevents.Headers.
+func (h headers) Text(name, value string)         { h[name] = append(h[name], value) }
+func (h headers) Bytes(name string, value []byte) { h.Text(name, string(value)) }
+func (h headers) Time(name string, value time.Time) {
+	h.Text(name, value.Format(time.RFC3339Nano))
+}
+
+// Encode is m as it travels; everything is copied.
+func Encode(codec *cloudevents.Codec, m *skald.Message) (*nats.Msg, error) {
+	h := headers{}
+	data, err := codec.Encode(m, h)
+	if err != nil {
+		return nil, err
+	}
+	return &nats.Msg{Header: nats.Header(h), Data: bytes.Clone(data)}, nil
+}
+
+// unnamed are the characters that nats.go takes in no name of a header: a message with one would never be
+// sent.
+const unnamed = "\"()/,:;<=>?@[\\]{}"
+
+// plain says whether NATS carries a as it is. A header that NATS itself obeys (Nats-Rollup empties a stream)
+// never comes from a message.
+func plain(a skald.Header) bool {
+	if reserved(a.Name) {
+		return false
+	}
+	for _, c := range []byte(a.Name) {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(unnamed, c) >= 0 {
+			return false
+		}
+	}
+	return cloudevents.Printable(string(a.Value))
+}
+
+// reserved are NATS's own, whatever their case, and those that nats.go makes of a status.
+func reserved(name string) bool {
+	return len(name) >= 5 && strings.EqualFold(name[:5], "nats-") || name == "Status" || name == "Description"
+}
+
+// Decode is the way back of what lies at sequence in the topic's stream.
+func Decode(codec *cloudevents.Codec, topic string, h nats.Header, data []byte, sequence uint64) (m skald.Message, fault error) {
+	m = skald.Message{Topic: topic, Data: data}
+	hs := make([]cloudevents.Header, 0, len(h))
+	for name, values := range h {
+		if reserved(name) {
+			continue
+		}
+		for _, v := range values {
+			hs = append(hs, cloudevents.Header{Name: name, Value: v})
+		}
+	}
+	if fault = cloudevents.Decode(codec, hs, headerAt, &m, nil); fault != nil || !codec.Mapped() {
+		return m, fault
+	}
+	if fault = codec.Fill(&m); fault == nil {
+		codec.Origin(&m, func() string { return topic + "/" + strconv.FormatUint(sequence, 10) })
+	}
+	return m, fault
+}
+
+func headerAt(h *cloudevents.Header) (name, value string) { return h.Name, h.Value }

@@ -1,0 +1,148 @@
+package act
+
+import (
+	"strings"
+
+	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/operate"
+)
+
+// sayCall stands in a command for what somebody finds at the provider, as 'why' stands for a reason.
+const sayCall = "--call 'done or refused'"
+
+// begun is a command that finds its database by at.
+func begun(command, at string) string {
+	if at == "" {
+		return command
+	}
+	return command + " " + at
+}
+
+// Command is what to type for a verb on what is selected. A drop of what is at calls without an answer has
+// to say what became of them.
+func Command(at string, verb string, sel *operate.Selection, calls bool) string {
+	c := begun("skald dead "+verb, at)
+	if !sel.Dead {
+		c = begun("skald parked "+verb, at)
+	}
+	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"source", sel.Source}, {"key", spell.Key(sel.Key)}, {"topic", sel.Topic}, {"type", sel.Type},
+		{"fingerprint", sel.Fingerprint}, {"kind", sel.Kind}, {"since", spell.Time(sel.DeadFrom)}, {"until", spell.Time(sel.DeadTo)}} {
+		if f[1] != "" {
+			c += " --" + f[0] + " " + shellWord(f[1])
+		}
+	}
+	if sel.All {
+		c += " --all"
+	}
+	if verb == "redrive" && sel.ID == "" {
+		c += " --canary"
+	}
+	if verb == "drop" && calls {
+		c += " " + sayCall
+	}
+	c += " --reason 'why'"
+	if sel.ID != "" {
+		c += " -- " + shellWord(sel.ID) // which may begin with a dash
+	}
+	return c
+}
+
+// LookCommand is what to type to see a message in quarantine, with its payload.
+func LookCommand(at, consumer, from, id string) string {
+	c := begun("skald inbox show", at)
+	return c + " --consumer " + shellWord(consumer) + " --source " + shellWord(from) + " --json -- " + shellWord(id)
+}
+
+// AdmitCommand is what to type to admit what is chosen.
+func AdmitCommand(at string, a *operate.Admission, why string) string {
+	c := InboxCommand(at, "admit", "consumer", a.Consumer, "number", spell.Digits(a.Number), "topic", a.Topic, "type", a.Type, "why", why)
+	if a.All {
+		c += " --all"
+	}
+	if a.ID != "" {
+		c += " -- " + shellWord(a.ID)
+	}
+	return c
+}
+
+// InboxCommand is what to type for a verb on a consumer; flags are names and values in turns.
+func InboxCommand(at string, verb string, flags ...string) string {
+	c := begun("skald inbox "+verb, at)
+	for i := 0; i+1 < len(flags); i += 2 {
+		if flags[i+1] != "" {
+			c += " --" + flags[i] + " " + shellWord(flags[i+1])
+		}
+	}
+	return c + " --reason 'why'"
+}
+
+// shellWord is a word as a shell reads it.
+func shellWord(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,"
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// SagaCommand is what to type for a verb on one saga.
+func SagaCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
+	text := begun("skald saga "+string(c.Verb), at)
+	if c.Step != "" {
+		text += " --step " + shellWord(c.Step)
+	}
+	if c.Occurrence != "" {
+		text += " --occurrence " + shellWord(c.Occurrence)
+	}
+	if c.Verb == operate.CompleteSaga {
+		text += " --data '…'"
+	}
+	return text + " --reason 'why' -- " + shellWord(sel.Name) + " " + shellWord(sel.Key)
+}
+
+// SagasCommand is what to type for a verb on all sagas that are selected.
+func SagasCommand(at string, c *operate.SagaChange, sel *operate.SagaSelection) string {
+	text := begun("skald saga "+string(c.Verb), at)
+	for _, f := range [][2]string{{"name", sel.Name}, {"id", sel.ID}, {"status", sel.Status}, {"at", sel.Step}, {"error", sel.Error}, {"until", spell.Time(sel.StartedBefore)}} {
+		if f[1] != "" {
+			text += " --" + f[0] + " " + shellWord(f[1])
+		}
+	}
+	for _, f := range []struct {
+		name string
+		is   bool
+	}{{"stuck", sel.Stuck}, {"failing", sel.Failing}, {"paused", sel.Paused}, {"all", sel.All}} {
+		if f.is {
+			text += " --" + f.name
+		}
+	}
+	text += " --reason 'why'"
+	if sel.Key != "" {
+		text += " -- " + shellWord(sel.Key)
+	}
+	return text
+}
+
+// CompensateCommand is what to type to compensate one choreographed saga.
+func CompensateCommand(at string, w operate.Wish) string {
+	text := begun("skald compensate", at)
+	if w.Flow != "" {
+		text += " --flow " + shellWord(w.Flow)
+	}
+	return text + " --reason 'why' -- " + shellWord(w.Key)
+}
+
+// FlowsCommand is what to type to compensate all choreographed sagas that are selected.
+func FlowsCommand(at string, sel *operate.FlowSelection) string {
+	text := begun("skald compensate", at)
+	if sel.Flow != "" {
+		text += " --flow " + shellWord(sel.Flow)
+	}
+	if sel.State != "" {
+		text += " --state " + shellWord(sel.State)
+	}
+	if sel.Overdue {
+		text += " --overdue"
+	}
+	return text + " --reason 'why'"
+}

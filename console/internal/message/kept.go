@@ -1,0 +1,236 @@
+// Package message has the pages of messages that consumers keep: parked ones, dead letters, those in
+// quarantine, and what is known of one.
+package message
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/skald-go/skald/console/internal/act"
+	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/console/internal/source"
+	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// A keptPage is parked messages, or dead letters, of each source.
+type keptPage struct {
+	Dead  bool          `json:"dead"`
+	Parts []keptPart    `json:"sources"`
+	Away  []source.Away `json:"away"`
+}
+
+type keptPart struct {
+	Source   string `json:"source"`
+	Messages []Line `json:"messages"`
+	// Next is the "after" of the next page of this source; 0: this was the last.
+	Next    int64 `json:"next,omitempty"`
+	Scanned int   `json:"scanned"` // messages that were looked at, where that ended the page; else 0
+}
+
+// A Line is a message of a list: without payload and headers.
+type Line struct {
+	operate.Message
+	State string `json:"state"`
+}
+
+// LineOf is p as a list has it.
+func LineOf(p *store.Parked) Line { return Line{operate.MessageOf(p), operate.State(p)} }
+
+// Dead is the page of dead letters, Parked that of parked messages.
+func Dead(q *page.Request) (page.View, error)   { return keptList(q, true) }
+func Parked(q *page.Request) (page.View, error) { return keptList(q, false) }
+
+func keptList(q *page.Request, dead bool) (page.View, error) {
+	only, err := q.Only()
+	if err != nil {
+		return nil, err
+	}
+	s, err := Select(q, dead)
+	if err != nil {
+		return nil, err
+	}
+	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, from *source.Source) (operate.Page, error) {
+		return operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: page.Rows, Scan: page.Scan})
+	})
+	v := &keptPage{Dead: dead, Parts: []keptPart{}, Away: append([]source.Away{}, away...)}
+	for _, g := range got {
+		part := keptPart{Source: g.Name, Messages: []Line{}, Next: g.Is.Next, Scanned: g.Is.Scanned}
+		for i := range g.Is.List {
+			part.Messages = append(part.Messages, LineOf(&g.Is.List[i]))
+		}
+		v.Parts = append(v.Parts, part)
+	}
+	return v, nil
+}
+
+func (v *keptPage) Heading() string {
+	if v.Dead {
+		return "Dead letters"
+	}
+	return "Parked messages"
+}
+
+func (*keptPage) Live() {}
+
+func (v *keptPage) path() string {
+	if v.Dead {
+		return "/dead"
+	}
+	return "/parked"
+}
+
+func (v *keptPage) HTML(p *page.Page) {
+	p.Away(v.Away)
+	if v.Dead {
+		p.Put("<p>")
+		p.Link("Grouped by how they failed", "/dead/groups", filters(p.Request)...)
+		p.Put("</p>\n")
+		p.FilterForm("/dead", "consumer", "fingerprint", "kind", "type", "topic", "key", "id")
+	} else {
+		p.FilterForm("/parked", "consumer", "type", "topic", "key", "id")
+	}
+	n := 0
+	for i := range v.Parts {
+		if n += len(v.Parts[i].Messages); v.Parts[i].Next > 0 {
+			n++ // there may be others
+		}
+		v.part(p, &v.Parts[i])
+	}
+	if n == 0 {
+		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+	}
+}
+
+func (v *keptPage) part(p *page.Page, part *keptPart) {
+	if len(part.Messages) == 0 && part.Next == 0 {
+		return
+	}
+	p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+	verbs := []string{"release"}
+	if v.Dead {
+		verbs = []string{"redrive", "drop"}
+	}
+	if p.May(guard.Act) {
+		p.Put("<p class=\"verbs\">")
+		for _, verb := range verbs {
+			args := append(filters(p.Request), "verb", verb, "in", part.Source)
+			p.Put(`<a class="button" href="%s">%s all that the filter chooses …</a> `, p.At("/act", args...), act.Title(verb))
+		}
+		p.Put("</p>\n")
+	}
+	p.Table("%s of %s", v.Heading(), part.Source)
+	p.Put("<tr><th scope=\"col\">message</th><th scope=\"col\">consumer</th><th scope=\"col\">key</th><th scope=\"col\">state</th>" +
+		"<th scope=\"col\" class=\"n\">attempts</th><th scope=\"col\">since</th><th scope=\"col\">error</th></tr>\n")
+	for i := range part.Messages {
+		m := &part.Messages[i]
+		p.Put("<tr><td>%s<br>", m.Type)
+		p.Link(spell.Cut(m.ID, page.MostID), "/message", "in", part.Source, "consumer", m.Consumer, "source", m.Source, "id", m.ID)
+		p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"n\">%d</td><td>", m.Consumer, spell.Cut(spell.Key(m.Key), 60), m.State, m.Attempts)
+		p.When(m.Since)
+		p.Put("</td><td class=\"why\">%s</td></tr>\n", spell.Cut(spell.FirstLine(m.LastError), 200))
+	}
+	p.Put("</table></div>\n")
+	if part.Next > 0 {
+		args := append(filters(p.Request), "in", part.Source, "after", strconv.FormatInt(part.Next, 10))
+		p.Put("<p>")
+		if part.Scanned > 0 {
+			p.Put("%s were looked at. ", spell.Number(int64(part.Scanned)))
+		}
+		p.Link("The next ones", v.path(), args...)
+		p.Put("</p>\n")
+	}
+	p.Put("</section>\n")
+}
+
+// A groupsPage is dead letters by how they failed.
+type groupsPage struct {
+	Parts []groupsPart  `json:"sources"`
+	Away  []source.Away `json:"away"`
+}
+
+type groupsPart struct {
+	Source string          `json:"source"`
+	Groups []operate.Group `json:"groups"`
+	// More: only the first 10,000 dead letters are counted.
+	More bool `json:"more"`
+}
+
+// Groups is the page of dead letters by how they failed.
+func Groups(q *page.Request) (page.View, error) {
+	only, err := q.Only()
+	if err != nil {
+		return nil, err
+	}
+	s, err := Select(q, true)
+	if err != nil {
+		return nil, err
+	}
+	got, away := source.Each(q.Context(), q.Sources, only, func(ctx context.Context, from *source.Source) (groupsPart, error) {
+		all, err := operate.Kept(ctx, from.DB, s, true, operate.Peek{Limit: spell.Exact, Scan: spell.Exact + 1}) // one more tells whether there are others
+		var g operate.Grouping
+		for i := range all.List {
+			g.Add(&all.List[i])
+		}
+		return groupsPart{from.Name, append([]operate.Group{}, g.All...), all.Next > 0}, err
+	})
+	v := &groupsPage{Parts: []groupsPart{}, Away: append([]source.Away{}, away...)}
+	for _, g := range got {
+		v.Parts = append(v.Parts, g.Is)
+	}
+	return v, nil
+}
+
+func (*groupsPage) Heading() string { return "Dead letters, by how they failed" }
+func (*groupsPage) Live()           {}
+
+func (v *groupsPage) HTML(p *page.Page) {
+	p.Away(v.Away)
+	p.Put("<p>")
+	p.Link("One by one", "/dead", filters(p.Request)...)
+	p.Put("</p>\n")
+	p.FilterForm("/dead/groups", "consumer", "kind", "type", "topic")
+	n := 0
+	for i := range v.Parts {
+		part := &v.Parts[i]
+		n += len(part.Groups)
+		if len(part.Groups) == 0 {
+			continue
+		}
+		p.Put("<section class=\"card\">\n<h2>%s</h2>\n", part.Source)
+		if part.More {
+			p.Put("<p class=\"note warn\">Only the first %s dead letters are counted: narrow the filter.</p>\n", spell.Number(spell.Exact))
+		}
+		p.Table("Dead letters of %s", part.Source)
+		p.Put("<tr><th scope=\"col\" class=\"n\">count</th><th scope=\"col\">consumer</th><th scope=\"col\">kind</th><th scope=\"col\">type</th><th scope=\"col\">error of one</th>" +
+			"<th scope=\"col\">first, last</th><th scope=\"col\"><span class=\"out\">verbs</span></th></tr>\n")
+		for j := range part.Groups {
+			groupLine(p, part.Source, &part.Groups[j])
+		}
+		p.Put("</table></div>\n</section>\n")
+	}
+	if n == 0 {
+		p.Put("<p class=\"note fine\">None, as far as the sources that answered know.</p>\n")
+	}
+}
+
+func groupLine(p *page.Page, source string, g *operate.Group) {
+	of := filters(p.Request, "in", source, "consumer", g.Consumer, "fingerprint", g.Fingerprint)
+	p.Put("<tr><td class=\"n\">")
+	p.Link(spell.Number(int64(g.Count)), "/dead", of...)
+	p.Put("</td><td>%s</td><td>%s</td><td>%s</td><td class=\"why\">%s<br><code>%s</code></td><td>", g.Consumer, g.Kind, g.Type, spell.Cut(spell.FirstLine(g.Error), 200), g.Fingerprint)
+	p.When(g.First)
+	p.Put("<br>")
+	p.When(g.Last)
+	p.Put("</td><td class=\"verbs\">")
+	if p.May(guard.Act) {
+		for _, verb := range []string{"redrive", "drop"} {
+			title := act.Title(verb)
+			p.Put(`<a class="button" href="%s" aria-label="%s those of %s, %s …">%s …</a> `, p.At("/act", append(of, "verb", verb)...),
+				title, g.Consumer, g.Fingerprint, title)
+		}
+	}
+	p.Put("</td></tr>\n")
+}

@@ -1,0 +1,68 @@
+package page
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"time"
+
+	"github.com/skald-go/skald/console/internal/source"
+)
+
+func (q *Request) framed(v View) []byte {
+	p := &Page{Request: q}
+	title := v.Heading()
+	p.Put("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n")
+	p.Put("<title>%s · Skald</title>\n", title)
+	p.Put(`<link rel="stylesheet" href="%s"><link rel="icon" href="%s"><script src="%s" defer></script>`, q.At("/static/style.css", "v", stamp("style.css")),
+		q.At("/static/icon.svg"), q.At("/static/live.js", "v", stamp("live.js")))
+	p.Put("\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">To the content</a>\n<header>\n<a class=\"brand\" href=\"%s\">Skald</a>\n<nav aria-label=\"Pages\">", q.At("/"))
+	for _, l := range navigation() {
+		here := ""
+		if q.URL.Path == q.base+l[0] {
+			here = ` aria-current="page"`
+		}
+		p.WriteString("<a" + here)
+		p.Put(` href="%s">%s</a>`, q.At(l[0]), l[1])
+	}
+	p.Put("</nav>\n<form action=\"%s\" role=\"search\"><input type=\"search\" name=\"q\" value=\"%s\" placeholder=\"key, id or correlation\" "+
+		"aria-label=\"Search by key, id or correlation\"><button>Search</button></form>\n", q.At("/story"), q.URL.Query().Get("q"))
+	p.Put("</header>\n<main id=\"main\" tabindex=\"-1\"")
+	if _, live := v.(interface{ Live() }); live && q.Method == http.MethodGet { // what a form answered is not at its URL
+		p.Put(" data-live")
+	}
+	p.Put(">\n<h1>%s</h1>\n", title)
+	v.HTML(p)
+	p.Put("</main>\n")
+	if q.Who.May == 0 { // it was refused
+		p.Put("</body>\n</html>\n")
+		return p.Bytes()
+	}
+	p.Put("<footer><p>%s, who may %s. Read ", q.Who.Name, q.Who.May)
+	p.When(time.Now())
+	p.Put(` <label class="live" hidden><input type="checkbox" id="live" checked> refresh</label></p></footer>` + "\n</body>\n</html>\n")
+	return p.Bytes()
+}
+
+// stamp is of a file: its URL changes with it.
+func stamp(name string) string {
+	text, _ := files.ReadFile("static/" + name) // embedded
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:6])
+}
+
+// Away names the sources that did not answer.
+func (p *Page) Away(list []source.Away) {
+	for _, a := range list {
+		p.Put(`<p class="note bad" role="alert"><b>%s</b> is away: %s. The others are shown.</p>`+"\n", a.Source, a.Why)
+	}
+}
+
+// navigation is the pages that each page leads to, and their names.
+func navigation() [][2]string {
+	return [][2]string{
+		{"/", "Overview"}, {"/sagas", "Sagas"}, {"/flows", "Flows"}, {"/dead/groups", "Dead"}, {"/parked", "Parked"},
+		{"/quarantine", "Quarantine"}, {"/calls", "Calls"}, {"/outbox", "Outbox"}, {"/locks", "Locks"},
+		{"/definitions", "Definitions"}, {"/runs", "Actions"}, {"/audit", "Audit"},
+	}
+}

@@ -1,0 +1,150 @@
+// Package page writes what a console answers: each view as JSON, or in the frame that all pages have, with
+// links, tables, forms and filters.
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald/console/internal/guard"
+	"github.com/skald-go/skald/console/internal/refusal"
+)
+
+// A View is what a request is answered with: as JSON, or as a page.
+type View interface {
+	Heading() string
+	HTML(p *Page)
+}
+
+// A Page is written by hand: html/template would make every program that mounts a console larger by
+// megabytes. All that comes from tables goes through Put, which escapes it.
+type Page struct {
+	bytes.Buffer
+	Request *Request
+}
+
+// Put writes markup, with its arguments escaped.
+func (p *Page) Put(markup string, args ...any) {
+	for i, a := range args {
+		switch a.(type) {
+		case int, int64: // as they are, for %d
+		default:
+			args[i] = html.EscapeString(strings.ToValidUTF8(fmt.Sprint(a), "�"))
+		}
+	}
+	fmt.Fprintf(p, markup, args...)
+}
+
+// At is the URL of a page of this console.
+func (p *Page) At(path string, query ...string) string { return p.Request.At(path, query...) }
+
+// May tells whether whoever reads the page has a right.
+func (p *Page) May(r guard.Right) bool { return p.Request.May(r) }
+
+// Arg is an argument of the request.
+func (p *Page) Arg(name string) string { return p.Request.Arg(name) }
+func (p *Page) flag(name string) bool  { return p.Request.Flag(name) }
+
+// Link writes a link to a page of this console.
+func (p *Page) Link(text, path string, query ...string) {
+	p.Put(`<a href="%s">%s</a>`, p.At(path, query...), text)
+}
+
+// When writes a time in UTC; the script adds the viewer's own.
+func (p *Page) When(t time.Time) {
+	if t.IsZero() {
+		p.Put("–")
+		return
+	}
+	t = t.UTC()
+	p.Put(`<time datetime="%s">%s</time>`, t.Format("2006-01-02T15:04:05Z"), t.Format("2006-01-02 15:04:05 UTC"))
+}
+
+// Render answers with the view, or with the error.
+func (q *Request) Render(w http.ResponseWriter, v View, err error) {
+	if to, ok := v.(seeOther); ok && err == nil {
+		q.redirect(w, to)
+		return
+	}
+	if f, ok := v.(staticFile); ok && err == nil {
+		w.Header().Set("Content-Type", f.kind)
+		w.Header().Set("Cache-Control", "private, max-age=86400") // its URL has its version
+		_, _ = w.Write(f.text)                                    // who asked is gone if this fails
+		return
+	}
+	code := http.StatusOK
+	if err != nil {
+		told := &refusal.Error{Code: http.StatusInternalServerError, What: "the console failed: its log says why"}
+		if !errors.As(err, &told) {
+			q.log.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", err)
+		}
+		code, v = told.Code, &Failure{Status: told.Code, Title: http.StatusText(told.Code), Detail: told.What}
+	}
+	if c, ok := v.(interface{ Code() int }); ok {
+		code = c.Code()
+	}
+	if wantsJSON(q.Request) {
+		kind := "application/json"
+		if code >= http.StatusBadRequest {
+			kind = problemKind
+		}
+		text, bad := json.Marshal(v)
+		if bad != nil {
+			q.log.ErrorContext(q.Context(), "console", "path", q.URL.Path, "error", bad)
+			code, kind = http.StatusInternalServerError, problemKind
+			text = []byte(`{"status":500,"title":"Internal Server Error","detail":"the console failed: its log says why"}`)
+		}
+		w.Header().Set("Content-Type", kind)
+		w.WriteHeader(code)
+		_, _ = w.Write(append(text, '\n')) // who asked is gone if this fails
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write(q.framed(v)) // who asked is gone if this fails
+}
+
+const problemKind = "application/problem+json"
+
+func wantsJSON(r *http.Request) bool {
+	accept := r.Header.Get("Accept")
+	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
+}
+
+// A seeOther sends a browser on, after a form.
+type seeOther struct {
+	Location string `json:"location"`
+}
+
+// See sends whoever sent a form to a page, as At has it.
+func (q *Request) See(path string, query ...string) View { return seeOther{q.At(path, query...)} }
+
+func (seeOther) Heading() string { return "" }
+func (seeOther) HTML(*Page)      {}
+
+func (q *Request) redirect(w http.ResponseWriter, to seeOther) {
+	w.Header().Set("Location", to.Location)
+	if !wantsJSON(q.Request) {
+		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusAccepted)
+	_ = json.NewEncoder(w).Encode(to) // who asked is gone if this fails
+}
+
+// A Failure is a problem as RFC 9457 has it.
+type Failure struct {
+	Status int    `json:"status"`
+	Title  string `json:"title"`
+	Detail string `json:"detail"`
+}
+
+func (f *Failure) Heading() string { return f.Title }
+func (f *Failure) HTML(p *Page)    { p.Put(`<p class="note bad" role="alert">%s</p>`, f.Detail) }

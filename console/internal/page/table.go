@@ -1,0 +1,58 @@
+package page
+
+import (
+	"slices"
+
+	"github.com/skald-go/skald"
+)
+
+// Table begins a table that can be scrolled, by keyboard too. Its caption, with arguments as of Put, is for
+// who does not see it.
+func (p *Page) Table(caption string, args ...any) {
+	p.Put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\""+caption+"\"><table>\n",
+		slices.Clone(args)...)
+	p.Put("<caption class=\"out\">"+caption+"</caption>\n", args...)
+}
+
+// Heads is the first row of a table.
+func (p *Page) Heads(names ...string) {
+	p.Put("<tr>")
+	for _, name := range names {
+		p.Put("<th scope=\"col\">%s</th>", name)
+	}
+	p.Put("</tr>\n")
+}
+
+// Row writes a name and its value, unless that is empty.
+func (p *Page) Row(what, is string) {
+	if is != "" {
+		p.Put("<div><dt>%s</dt><dd>%s</dd></div>\n", what, is)
+	}
+}
+
+// Figure writes a figure, which leads to a page; to "": to none.
+func (p *Page) Figure(what, is string, bad bool, to string) {
+	class := ""
+	if bad {
+		class = ` class="bad"`
+	}
+	p.WriteString("<div" + class + ">")
+	p.Put("<dt>%s</dt><dd>", what)
+	if to == "" {
+		p.Put("%s", is)
+	} else {
+		p.Put(`<a href="%s">%s</a>`, to, is)
+	}
+	p.Put("</dd></div>\n")
+}
+
+// ClassOf is the class of a grade in the style.
+func ClassOf(g skald.Grade) string {
+	switch g {
+	case skald.Failed:
+		return "bad"
+	case skald.Doubtful:
+		return "warn"
+	}
+	return "fine"
+}

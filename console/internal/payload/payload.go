@@ -1,0 +1,86 @@
+// Package payload shows what only some may see, as a mask leaves it, once it is noted who looked.
+package payload
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console/internal/page"
+	"github.com/skald-go/skald/console/internal/source"
+	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/store"
+)
+
+// A Mask changes what is shown to somebody who may see payloads.
+type Mask struct {
+	Body   func(m skald.Message, body []byte) []byte               // nil: it is shown as it is
+	Header func(m skald.Message, name string, value []byte) []byte // nil: as it is, and with a body not at all
+}
+
+// Most is how many bytes of a payload are shown.
+const Most = 64 << 10
+
+// A Shown payload is one that somebody asked for, which is noted.
+type Shown struct {
+	ContentType string        `json:"content_type"`
+	Data        string        `json:"data"`
+	Cut         bool          `json:"cut"`
+	Headers     []shownHeader `json:"headers"`
+}
+
+type shownHeader struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Hidden bool   `json:"hidden,omitempty"` // no MaskHeader says what may be shown
+}
+
+// Of is what somebody may see of a kept message.
+func (is Mask) Of(p *store.Parked) *Shown {
+	body := slices.Clone(p.Message.Data)
+	if is.Body != nil {
+		body = is.Body(p.Message, body)
+	}
+	out := &Shown{ContentType: p.Message.ContentType, Headers: []shownHeader{}}
+	if len(body) > Most {
+		body, out.Cut = body[:Most], true
+	}
+	out.Data = strings.ToValidUTF8(string(body), "�")
+	for _, one := range p.Message.Headers {
+		out.Headers = append(out.Headers, is.shownHeader(p.Message, one))
+	}
+	return out
+}
+
+// shownHeader is a header as MaskHeader leaves it. Whoever masks payloads would not have it shown as it is.
+func (is Mask) shownHeader(m skald.Message, h skald.Header) shownHeader {
+	value := slices.Clone(h.Value)
+	switch {
+	case is.Header != nil:
+		value = is.Header(m, h.Name, value)
+	case is.Body != nil:
+		return shownHeader{h.Name, "", true}
+	}
+	return shownHeader{h.Name, strings.ToValidUTF8(spell.Cut(string(value), 1000), "�"), false}
+}
+
+// Saga is a payload of a saga, as the mask leaves it.
+func (is Mask) Saga(what string, data []byte) string {
+	if is.Body != nil {
+		data = is.Body(skald.Message{Type: what, ContentType: "application/json", Data: data}, slices.Clone(data))
+	}
+	return spell.Cut(string(data), Most)
+}
+
+// Note stores who looked at what only some may see.
+func Note(q *page.Request, s *source.Source, reason, action, consumer string, id store.Identity) error {
+	_, err := source.One(q.Context(), q.Sources, s, func(ctx context.Context, s *source.Source) (struct{}, error) {
+		stood, err := s.DB.Apply(ctx, store.Effect{Audit: &store.Audit{Author: q.Who.Name, Reason: reason, Action: action, Consumer: consumer, Identity: id}})
+		if err == nil && !stood[0] {
+			err = source.ErrBusy
+		}
+		return struct{}{}, err
+	})
+	return err
+}

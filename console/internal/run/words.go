@@ -1,0 +1,23 @@
+package run
+
+import (
+	"github.com/skald-go/skald/operate"
+
+	"github.com/skald-go/skald/console/internal/act"
+)
+
+// runTitle is what the verb of a run is called.
+func runTitle(r *operate.Run) string {
+	if verb := r.SagaVerbOf(); verb != "" {
+		return act.Title(act.OfSaga + string(verb))
+	}
+	return act.Title(r.Verb)
+}
+
+// things are what a run is about.
+func things(r *operate.RunRequest) string {
+	if r.Sagas != nil || r.Flows != nil {
+		return "sagas"
+	}
+	return "messages"
+}

@@ -1,0 +1,49 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/skald-go/skald/console/internal/refusal"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// unanswered is the refusal of a page that only one source could answer.
+func (t *Set) unanswered(ctx context.Context, name string, err error) error {
+	var told *refusal.Error
+	var usage *operate.UsageError
+	var none *operate.NoneError
+	var unknown *operate.UnknownConsumerError
+	switch {
+	case errors.As(err, &told):
+		return told
+	case errors.As(err, &usage):
+		return refusal.New(http.StatusBadRequest, "%s", usage.What)
+	case errors.As(err, &none):
+		return refusal.New(http.StatusNotFound, "%s", none.What)
+	case errors.As(err, &unknown):
+		return refusal.New(http.StatusNotFound, "%s", unknown.Error())
+	}
+	return refusal.New(http.StatusServiceUnavailable, "%s: %s", name, t.Why(ctx, name, err))
+}
+
+// Why says what to show of an error of a source. What a server said may hold names that are nobody's
+// business: it goes to the log.
+func (t *Set) Why(ctx context.Context, name string, err error) string {
+	switch {
+	case errors.Is(err, ErrBusy):
+		return "busy: too many pages ask it at once"
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("no answer within %v", t.deadline)
+	case errors.Is(err, context.Canceled):
+		return "the request ended"
+	case store.Incurable(err):
+		return strings.ToValidUTF8(err.Error(), "?")
+	}
+	t.log.WarnContext(ctx, "console: no answer", "source", name, "error", err)
+	return "its database gave no answer: the log of the console says why"
+}

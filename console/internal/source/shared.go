@@ -1,0 +1,77 @@
+package source
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/skald-go/skald/console/internal/standing"
+	"github.com/skald-go/skald/store"
+)
+
+// A shared value is read once a second at most, whoever looks.
+type shared[T any] struct {
+	mu   sync.Mutex
+	at   time.Time
+	is   T
+	busy chan struct{} // closed when the read that is under way has ended; nil: none is
+	err  error
+}
+
+const sharedFor = time.Second
+
+// get is the value, no older than a second. All who ask at once wait for one read, which outlives those who
+// give up.
+func (s *shared[T]) get(ctx context.Context, read func(context.Context) (T, error)) (T, time.Time, error) {
+	s.mu.Lock()
+	if s.busy == nil && time.Since(s.at) < sharedFor {
+		defer s.mu.Unlock()
+		return s.is, s.at, s.err
+	}
+	if s.busy == nil {
+		s.busy = make(chan struct{})
+		deadline, ok := ctx.Deadline()
+		apart := context.WithoutCancel(ctx)
+		stop := func() {}
+		if ok {
+			apart, stop = context.WithDeadline(apart, deadline)
+		}
+		go func() {
+			defer stop()
+			is, err := Rescued(apart, read)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.is, s.err, s.at = is, err, time.Now()
+			close(s.busy)
+			s.busy = nil
+		}()
+	}
+	busy := s.busy
+	s.mu.Unlock()
+	select {
+	case <-busy:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.is, s.at, s.err
+	case <-ctx.Done():
+		var none T
+		return none, time.Time{}, ctx.Err()
+	}
+}
+
+// Stands reads how the database of s stands, once a second for all who look.
+func (s *Source) Stands(ctx context.Context) (standing.Standing, error) {
+	is, at, err := s.now.get(ctx, func(ctx context.Context) (is standing.Standing, err error) {
+		status, err := s.DB.Status(ctx, store.StatusQuery{Backlog: true, Outbox: true})
+		if err != nil {
+			return is, err
+		}
+		store.CountSagas(ctx, s.DB, &status.Backlog)
+		return standing.Of(s.Name, &status), nil
+	})
+	is.At = at
+	if err == nil {
+		is.Hour = s.hour.Add(is.Point())
+	}
+	return is, err
+}

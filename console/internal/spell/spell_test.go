@@ -1,0 +1,53 @@
+package spell_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/skald-go/skald/console/internal/spell"
+)
+
+// A key that is shown leads back to itself, whatever bytes it has; no key and an empty one stay two things.
+func TestKey(t *testing.T) {
+	for _, key := range []string{"o-1", "", " ", "base64:o-1", "\x00\xff", "a\nb", "Bäume"} {
+		text := spell.Key([]byte(key))
+		back, err := spell.ToKey(text)
+		if err != nil || string(back) != key || back == nil {
+			t.Errorf("%q is shown as %q, and that is %q: %v", key, text, back, err)
+		}
+	}
+	if text := spell.Key(nil); text != "" {
+		t.Errorf("no key is shown as %q", text)
+	}
+	if key, err := spell.ToKey("base64:?"); err == nil {
+		t.Errorf("it is %q", key)
+	}
+}
+
+// Numbers have their thousands apart, and counts above what is exact say so.
+func TestNumber(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", -999: "-999", 12345678: "12,345,678"} {
+		if got := spell.Number(n); got != want {
+			t.Errorf("%d is shown as %q", n, got)
+		}
+	}
+	if exact, about := spell.Counted(spell.Exact), spell.Counted(spell.Exact+1); exact != "10,000" || about != "about 10,001" {
+		t.Errorf("%q, %q", exact, about)
+	}
+}
+
+// Durations are as long as people say them.
+func TestAgo(t *testing.T) {
+	for d, want := range map[time.Duration]string{0: "–", 1500 * time.Millisecond: "2s", 90 * time.Second: "1m30s", 25 * time.Hour: "25h0m", 50 * time.Hour: "2 days"} {
+		if got := spell.Ago(d); got != want {
+			t.Errorf("%v is shown as %q", d, got)
+		}
+	}
+}
+
+// What is cut is cut between letters.
+func TestCut(t *testing.T) {
+	if got := spell.Cut("Bäume", 2); got != "Bä…" || spell.Cut("Bäume", 5) != "Bäume" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,178 @@
+// Package standing says how a database stands, from what its store reads: the figures of the overview,
+// what an alert would say of them, and the last hour as far as somebody looked.
+package standing
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-go/skald"
+	"github.com/skald-go/skald/console/internal/spell"
+	"github.com/skald-go/skald/operate"
+	"github.com/skald-go/skald/store"
+)
+
+// A Standing is how a database stands: what the overview shows of it.
+type Standing struct {
+	Source        string        `json:"source"`
+	Pending       int64         `json:"pending"`
+	Exact         bool          `json:"exact"` // false: Pending is an estimate
+	OldestSeconds float64       `json:"oldest_seconds"`
+	Deferred      int64         `json:"deferred"`
+	Shards        int           `json:"shards"`
+	Free          int           `json:"shards_without_relay"`
+	Relays        []relayLine   `json:"relays"`
+	Consumers     []Consumer    `json:"consumers"`
+	Sagas         []sagasAt     `json:"sagas"` // orchestrated ones, by definition
+	Findings      []finding     `json:"findings"`
+	Hour          []Point       `json:"last_hour"` // when somebody looked
+	At            time.Time     `json:"at"`        // when it was read
+	Oldest        time.Duration `json:"-"`         // as OldestSeconds
+}
+
+type relayLine struct {
+	Owner           string  `json:"owner"`
+	Shards          int     `json:"shards"`
+	Pending         int64   `json:"pending"`
+	ProgressSeconds float64 `json:"progress_seconds"`
+}
+
+// An Consumer is how a consumer gets on, and what is kept for it.
+type Consumer struct {
+	Name   string   `json:"name"`
+	Topics []string `json:"topics"`
+	// since a process of it gave a sign of life; -1: none ever did
+	HeardSeconds    float64 `json:"heard_seconds"`
+	ProgressSeconds float64 `json:"progress_seconds"`
+	Parked          int64   `json:"parked"`
+	ParkedSeconds   float64 `json:"parked_seconds"`
+	Dead            int64   `json:"dead"`
+	Conflicts       int64   `json:"conflicts"`
+	TooOld          int64   `json:"too_old"`
+	Calls           int64   `json:"calls"`
+}
+
+// A sagasAt is how many sagas of a definition stand how, each counted to 10,000.
+type sagasAt struct {
+	Name         string `json:"name"`
+	Running      int64  `json:"running"`
+	Compensating int64  `json:"compensating"`
+	Stuck        int64  `json:"stuck"`
+	Paused       int64  `json:"paused"`
+	Failing      int64  `json:"failing"`
+	Overdue      int64  `json:"overdue"`
+}
+
+// A finding is what an alert would say: Name is the alert's.
+type finding struct {
+	Name   string      `json:"name"`
+	Grade  skald.Grade `json:"grade"`
+	Saw    string      `json:"saw"`
+	Remedy string      `json:"remedy"`
+}
+
+// Of is how the database of that name stands.
+func Of(name string, s *store.Status) Standing {
+	out := Standing{Source: name, Pending: s.Outbox.Pending, Exact: s.Outbox.Exact, Deferred: s.Outbox.Deferred, Shards: len(s.Outbox.Shards),
+		Oldest: s.Outbox.Oldest, OldestSeconds: s.Outbox.Oldest.Seconds(), Relays: []relayLine{}, Consumers: []Consumer{}, Sagas: []sagasAt{}, Findings: []finding{}}
+	for _, shard := range s.Outbox.Shards {
+		if shard.Owner == "" {
+			out.Free++
+			continue
+		}
+		i := slices.IndexFunc(out.Relays, func(r relayLine) bool { return r.Owner == shard.Owner })
+		if i < 0 {
+			i = len(out.Relays)
+			out.Relays = append(out.Relays, relayLine{Owner: shard.Owner})
+		}
+		out.Relays[i].Shards++
+		out.Relays[i].Pending += shard.Pending
+	}
+	for _, p := range s.Relays {
+		if i := slices.IndexFunc(out.Relays, func(r relayLine) bool { return r.Owner == p.Owner }); i >= 0 {
+			out.Relays[i].ProgressSeconds = p.Progress.Seconds()
+		}
+	}
+	slices.SortFunc(out.Relays, func(a, b relayLine) int { return strings.Compare(a.Owner, b.Owner) })
+	out.consumers(s)
+	for _, c := range s.Sagas {
+		out.Sagas = append(out.Sagas, sagasAt{c.Name, c.Running, c.Compensating, c.Stuck, c.Paused, c.Failing, c.Overdue})
+	}
+	out.findings(s)
+	return out
+}
+
+func (s *Standing) consumers(from *store.Status) {
+	at := func(name string) *Consumer {
+		i := slices.IndexFunc(s.Consumers, func(c Consumer) bool { return c.Name == name })
+		if i < 0 {
+			i = len(s.Consumers)
+			s.Consumers = append(s.Consumers, Consumer{Name: name, Topics: []string{}, HeardSeconds: -1})
+		}
+		return &s.Consumers[i]
+	}
+	for _, c := range from.Consumers {
+		l := at(c.Name)
+		l.HeardSeconds, l.ProgressSeconds = c.Heard.Seconds(), c.Progress.Seconds()
+		l.Topics = append(l.Topics, c.Topics...)
+	}
+	for _, k := range from.Kept {
+		l := at(k.Consumer)
+		l.Parked, l.ParkedSeconds, l.Dead = k.Parked, k.Oldest.Seconds(), k.Dead
+		l.Conflicts, l.TooOld, l.Calls = k.Conflicts, k.TooOld, k.Calls
+	}
+	slices.SortFunc(s.Consumers, func(a, b Consumer) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// findings go by what the alerts of deploy/prometheus go by, and the database knows.
+func (s *Standing) findings(from *store.Status) {
+	say := func(is bool, name string, grade skald.Grade, saw string, args ...any) {
+		if is {
+			s.Findings = append(s.Findings, finding{name, grade, fmt.Sprintf(saw, args...), "docs/operations.md: " + name})
+		}
+	}
+	relay := skald.Doubtful
+	if s.Pending > 0 {
+		relay = skald.Failed
+	}
+	say(s.Free > 0, "SkaldRelayGone", relay, "%d of %d shards have no relay", s.Free, s.Shards)
+	say(s.Oldest > time.Minute, "SkaldOutboxOld", skald.Failed, "the oldest message has waited to be published for %s", spell.Ago(s.Oldest))
+	say(s.Deferred > 0, "SkaldDeferred", skald.Doubtful, "the broker refused messages: %d wait", s.Deferred)
+	say(from.Retained > 9*24*time.Hour, "SkaldRetentionStalled", skald.Doubtful, "the oldest row of the outbox is %s old", spell.Ago(from.Retained))
+	for _, k := range from.Kept {
+		say(k.Oldest > time.Hour, "SkaldParkedOld", skald.Doubtful, "%s: a message has been parked for %s", k.Consumer, spell.Ago(k.Oldest))
+		say(k.Dead > 0, "SkaldDead", skald.Failed, "%s: %s dead letters", k.Consumer, spell.Counted(k.Dead))
+		say(k.Conflicts > 0, "SkaldConflict", skald.Doubtful, "%s: %d messages in conflict", k.Consumer, k.Conflicts)
+		say(k.TooOld > 0, "SkaldTooOld", skald.Doubtful, "%s: %d messages are too old", k.Consumer, k.TooOld)
+		say(k.Called > 5*time.Minute, "SkaldCallUnsettled", skald.Doubtful, "%s: a call to the outside is not settled since %s", k.Consumer, spell.Ago(k.Called))
+	}
+	for _, c := range from.Consumers {
+		say(c.Heard > operate.Gone && c.Heard <= operate.Retired, "SkaldConsumerGone", skald.Failed, "%s gave no sign of life for %s", c.Name, spell.Ago(c.Heard))
+	}
+	for _, c := range from.Sagas {
+		say(c.Stuck > 0, "SkaldSagaStuck", skald.Failed, "%s: %s sagas stuck", c.Name, spell.Counted(c.Stuck))
+		say(c.Overdue > 0, "SkaldSagaOverdue", skald.Failed, "%s: %s sagas due that no engine takes", c.Name, spell.Counted(c.Overdue))
+	}
+	for _, c := range from.Tracked {
+		say(c.Overdue > 0, "SkaldTrackedOverdue", skald.Failed, "%s: %s sagas are overdue, %s the longest", c.Flow, spell.Counted(c.Overdue), c.OverdueKey)
+		say(c.Drifted > 0, "SkaldTrackedDrift", skald.Doubtful, "%s: in %s sagas something came that the flow does not allow, the last time in %s",
+			c.Flow, spell.Counted(c.Drifted), c.DriftedKey)
+	}
+	say(from.Uncounted != nil, "SkaldSagasUncounted", skald.Doubtful, "sagas cannot be counted, so nothing is known of them")
+	for _, r := range from.Reserved {
+		say(r.Expired > 0, "SkaldReservationExpired", skald.Doubtful, "%s: the leases of %s keys ended without an answer", r.Consumer, spell.Counted(r.Expired))
+	}
+	// failed first
+	slices.SortStableFunc(s.Findings, func(a, b finding) int { return strings.Compare(string(a.Grade), string(b.Grade)) })
+}
+
+// Point is s on the plots.
+func (s *Standing) Point() Point {
+	now := Point{At: s.At, Pending: s.Pending, OldestSeconds: s.OldestSeconds}
+	for _, c := range s.Consumers {
+		now.Kept += c.Parked + c.Dead
+	}
+	return now
+}
