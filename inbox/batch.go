@@ -150,7 +150,7 @@ func (in *Inbox[TTx]) alike(ctx context.Context, es []*entry) (ms []member, rest
 }
 
 func (in *Inbox[TTx]) shares(first member, e *entry, intake store.Intake) bool {
-	a, b := kind{first.e.Topic, first.e.Type}, kind{e.Topic, e.Type}
+	a, b := first.e.kind(), e.kind()
 	return in.many[a] == in.many[b] && slices.Equal(first.intake.Settings, intake.Settings) && first.intake.Server == intake.Server
 }
 
@@ -315,7 +315,7 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 		}
 	}()
 	run := s.each
-	if s.in.many[kind{ms[0].e.Topic, ms[0].e.Type}] != nil {
+	if s.in.many[ms[0].e.kind()] != nil {
 		run = s.atOnce
 	}
 	effects, guilty, err := run(ctx, unit.Tx(), ms, fresh)

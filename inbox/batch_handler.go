@@ -43,7 +43,7 @@ func (in *Inbox[TTx]) HandleBatch(topic string, h BatchHandler[TTx], types ...st
 			}
 			return err
 		})
-		in.many[kind{topic, typ}] = &h
+		in.many[store.Kind{Topic: topic, Type: typ}] = &h
 	}
 }
 
@@ -71,7 +71,7 @@ func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member, fresh []
 	hctx, cancel := context.WithTimeout(lends(ctx, s.in.group, tx, all[0]), s.in.o.Timeouts.Handle)
 	defer cancel()
 	over := s.in.acts.begin(ms[fresh[0]].e, s.in.o.Timeouts.Handle)
-	err = safelyMany(*s.in.many[kind{all[0].Topic, all[0].Type}], hctx, tx, all)
+	err = safelyMany(*s.in.many[store.Kind{Topic: all[0].Topic, Type: all[0].Type}], hctx, tx, all)
 	over()
 	for _, i := range fresh {
 		ms[i].took = time.Since(begun) / time.Duration(len(fresh))

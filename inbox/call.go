@@ -19,7 +19,7 @@ func OnCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c call.Cal
 		}
 		return Result{}, err
 	})
-	in.calls[kind{e.Topic, e.Type}] = outside[TTx]{Bound: bound,
+	in.calls[store.Kind{Topic: e.Topic, Type: e.Type}] = outside[TTx]{Bound: bound,
 		settle: func(ctx context.Context, tx TTx, m skald.Message, outcome string) (Result, error) {
 			return Result{}, bound.Settle(ctx, tx, m, outcome)
 		},
@@ -32,7 +32,7 @@ func OnCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], c call.Cal
 func ForwardCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step, c call.Call[TTx, T, TReq, TOut],
 	barred func(m skald.Received[T]) []skald.Draft) {
 	OnCall(in, e, c)
-	in.steps[kind{e.Topic, e.Type}] = course{
+	in.steps[store.Kind{Topic: e.Topic, Type: e.Type}] = course{
 		state: store.StepDone,
 		of:    stepOf(e, of),
 		say:   sayOf(e, anyhow(barred)),
@@ -46,7 +46,7 @@ func ForwardCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of fu
 func CompensateCall[TTx, T, TReq, TOut any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step, c call.Call[TTx, T, TReq, TOut],
 	say func(m skald.Received[T], was store.StepState) []skald.Draft) {
 	OnCall(in, e, c)
-	k, saying := kind{e.Topic, e.Type}, sayOf(e, say)
+	k, saying := store.Kind{Topic: e.Topic, Type: e.Type}, sayOf(e, say)
 	said := func(ctx context.Context, m skald.Message, r Result, err error) (Result, error) {
 		if err == nil {
 			r.Say, err = saying(ctx, m, store.StepDone)

@@ -141,8 +141,8 @@ func (in *Inbox[TTx]) retell(ctx context.Context, effect store.Effect) {
 // call makes the call that e is at, unless its answer is known, and has it settled. Begun: somebody may have
 // made it before.
 func (in *Inbox[TTx]) call(ctx context.Context, e *entry, begun bool) result {
-	c, there := in.calls[kind{e.Topic, e.Type}]
-	if !there && in.handlers[kind{e.Topic, e.Type}] == nil {
+	c, there := in.calls[e.kind()]
+	if !there && in.handlers[e.kind()] == nil {
 		return in.unhandled(ctx, e, in.db.Apply)
 	}
 	if !there {
@@ -189,7 +189,7 @@ func (o owner[TTx]) Late() result { return result{entry: o.e, what: stale} }
 
 // handler is what e is to be run by.
 func (in *Inbox[TTx]) handler(e *entry) ResultHandler[TTx] {
-	k := kind{e.Topic, e.Type}
+	k := e.kind()
 	if e.outcome == "" {
 		return in.handlers[k]
 	}
@@ -204,7 +204,7 @@ func (in *Inbox[TTx]) handler(e *entry) ResultHandler[TTx] {
 // harm. A call that undoes the step is let go on.
 func (in *Inbox[TTx]) settleToUndo(ctx context.Context, id store.Identity) {
 	kept, err := store.ListKept(ctx, in.db, store.Sought{Consumer: in.group, Identity: &id, Limit: 1})
-	if err == nil && len(kept) == 1 && kept[0].Call != nil && in.steps[kind{kept[0].Message.Topic, kept[0].Message.Type}].state != store.StepUndone {
+	if err == nil && len(kept) == 1 && kept[0].Call != nil && in.steps[store.Kind{Topic: kept[0].Message.Topic, Type: kept[0].Message.Type}].state != store.StepUndone {
 		p := kept[0]
 		if p.Dead != nil {
 			p.Dead, p.Attempts, p.Claims, p.CrashCount, p.Due = nil, 0, 0, 0, 0

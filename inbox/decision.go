@@ -33,7 +33,7 @@ func (in *Inbox[TTx]) found(e *entry, found store.Found, print int64) decide.Fac
 	if e.suspect {
 		f ^= decide.Unsuspected ^ decide.Suspect
 	}
-	if in.handlers[kind{e.Topic, e.Type}] == nil {
+	if in.handlers[e.kind()] == nil {
 		f ^= decide.Handler ^ decide.NoHandler
 	}
 	if in.took != nil {
@@ -92,7 +92,7 @@ func (e *entry) calls(was store.Step) bool {
 // undoes a step by a call there is none: its call and its step are stored by one effect, what was read before
 // does not take the call away (store.Keep.WasCall), and the answer takes both on.
 func (in *Inbox[TTx]) lostCall(e *entry) bool {
-	_, there := in.calls[kind{e.Topic, e.Type}]
+	_, there := in.calls[e.kind()]
 	return there && e.takes() != nil && e.parked != nil && e.call == nil && e.stood.OutsideKey != ""
 }
 

@@ -29,15 +29,15 @@ const (
 // A view is what is known of the types that other builds of the consumer handle. It belongs to the goroutine
 // of Run or Step.
 type knownTypes struct {
-	others  map[kind]bool // and this build does not
-	at      time.Time     // the read of it began
-	fetches int           // there were when it began
-	told    time.Time     // which types this build handles
-	since   time.Time     // it was noted all the time: so what others did not note since, nobody handles
-	unsure  bool          // it is not known whether that was noted
-	again   bool          // it is to be read at once
-	named   map[kind]bool // that were said aloud
-	acked   bool          // something was acknowledged since that was noted
+	others  map[store.Kind]bool // and this build does not
+	at      time.Time           // the read of it began
+	fetches int                 // there were when it began
+	told    time.Time           // which types this build handles
+	since   time.Time           // it was noted all the time: so what others did not note since, nobody handles
+	unsure  bool                // it is not known whether that was noted
+	again   bool                // it is to be read at once
+	named   map[store.Kind]bool // that were said aloud
+	acked   bool                // something was acknowledged since that was noted
 }
 
 // A roll is an store call: to note which types this build handles, and to read which ones others do.
@@ -54,10 +54,10 @@ type beat struct {
 // handled are the types that this build handles.
 func (in *Inbox[TTx]) handled() []store.Kind { return kindsOf(in.handlers) }
 
-func kindsOf[V any](m map[kind]V) []store.Kind {
+func kindsOf[V any](m map[store.Kind]V) []store.Kind {
 	out := make([]store.Kind, 0, len(m))
 	for k := range m {
-		out = append(out, store.Kind{Topic: k.topic, Type: k.name})
+		out = append(out, k)
 	}
 	slices.SortFunc(out, func(a, b store.Kind) int { return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type)) })
 	return out
@@ -106,10 +106,10 @@ func (in *Inbox[TTx]) beat(now time.Time) *beat {
 // enrolled takes up what a roll found.
 func (in *Inbox[TTx]) enrolled(r beat) {
 	v := &in.knownTypes
-	v.others = map[kind]bool{}
+	v.others = map[store.Kind]bool{}
 	for _, k := range r.all {
-		if in.handlers[kind{k.Topic, k.Type}] == nil {
-			v.others[kind{k.Topic, k.Type}] = true
+		if in.handlers[k] == nil {
+			v.others[k] = true
 		}
 	}
 	v.at, v.fetches, v.unsure = r.began, r.fetches, false
@@ -131,7 +131,7 @@ func (v *knownTypes) gap(now time.Time) bool {
 // undecided tells whether it is not known of a delivery if it is to be skipped or left to others. It is
 // skipped by what was read since it was received, or just before.
 func (in *Inbox[TTx]) undecided(d broker.Delivery) bool {
-	k, v := kind{d.Topic, d.Type}, &in.knownTypes
+	k, v := store.Kind{Topic: d.Topic, Type: d.Type}, &in.knownTypes
 	if d.Fault != nil || in.handlers[k] != nil || v.others[k] || v.fetches == in.checkpointer.fetches {
 		return false
 	}
@@ -144,7 +144,7 @@ func (in *Inbox[TTx]) others() []store.Kind { return kindsOf(in.knownTypes.other
 // skip is done with a message that no build handles; one that another build handles is taken, so as to be
 // left to it.
 func (in *Inbox[TTx]) skip(e *entry) {
-	k := kind{e.Topic, e.Type}
+	k := e.kind()
 	if e.foreign = in.knownTypes.others[k]; !e.foreign {
 		e.done = true
 		in.count(func(h *Health) { h.Skipped++ })
@@ -155,7 +155,7 @@ func (in *Inbox[TTx]) skip(e *entry) {
 	if !in.knownTypes.named[k] {
 		in.knownTypes.named[k] = true
 		in.o.Logger.Info("inbox: messages of a type that this build has no handler for are parked, for one that has", "consumer", in.group,
-			"topic", k.topic, "type", k.name)
+			"topic", k.Topic, "type", k.Type)
 	}
 }
 

@@ -53,13 +53,13 @@ type Inbox[TTx any] struct {
 	o        Options
 	with     complete.Completer
 	tel      *telemetry.Inbox
-	handlers map[kind]ResultHandler[TTx]
-	beside   Known[TTx]                  // nil: nothing
-	many     map[kind]*BatchHandler[TTx] // for several messages at once; in handlers, for one
-	steps    map[kind]course
+	handlers map[store.Kind]ResultHandler[TTx]
+	beside   Known[TTx]                        // nil: nothing
+	many     map[store.Kind]*BatchHandler[TTx] // for several messages at once; in handlers, for one
+	steps    map[store.Kind]course
 	took     LegacyLookup[TTx] // nil: nothing
 	table    *decide.Table
-	calls    map[kind]outside[TTx]
+	calls    map[store.Kind]outside[TTx]
 	topics   []string
 	retry    failure.Retry
 	prints   *failure.Fingerprints
@@ -111,8 +111,6 @@ type Inbox[TTx any] struct {
 	untold   int            // of these, since it was said last
 }
 
-type kind struct{ topic, name string }
-
 var (
 	_ skald.Runner  = (*Inbox[int])(nil)
 	_ skald.Stepper = (*Inbox[int])(nil)
@@ -126,12 +124,12 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		db: db, bus: bus, group: group, o: d, session: rand.Text(),
 		with:        complete.Completer{Now: d.Now, NewID: d.NewID, Codec: d.Codec},
 		tel:         telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
-		handlers:    map[kind]ResultHandler[TTx]{},
-		many:        map[kind]*BatchHandler[TTx]{},
+		handlers:    map[store.Kind]ResultHandler[TTx]{},
+		many:        map[store.Kind]*BatchHandler[TTx]{},
 		size:        d.Batch,
 		table:       decide.New(),
-		steps:       map[kind]course{},
-		calls:       map[kind]outside[TTx]{},
+		steps:       map[store.Kind]course{},
+		calls:       map[store.Kind]outside[TTx]{},
 		parkedQueue: newParkedQueue(),
 		retry: failure.Retry{First: d.Retry.First, Most: d.Retry.Most, Attempts: d.Retry.Attempts,
 			Age: d.Retry.Age},
@@ -141,7 +139,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		apart:      map[source]*breaker{},
 		delays:     delays{of: map[store.Identity]*delay{}, say: seldom()},
 		failing:    map[string]*failing{},
-		knownTypes: knownTypes{named: map[kind]bool{}},
+		knownTypes: knownTypes{named: map[store.Kind]bool{}},
 		health:     Health{Live: true, Why: "not subscribed yet"},
 		sayApart:   backoff.Rarely{First: time.Second, Most: time.Minute},
 	}
@@ -192,13 +190,13 @@ func OnResult[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.C
 func (in *Inbox[TTx]) HandleResult(topic, typ string, h ResultHandler[TTx]) {
 	known := false
 	for k := range in.handlers {
-		known = known || k.topic == topic
+		known = known || k.Topic == topic
 	}
 	if !known {
 		in.topics = append(in.topics, topic)
 	}
-	in.handlers[kind{topic, typ}] = h
-	delete(in.many, kind{topic, typ})
-	delete(in.steps, kind{topic, typ})
-	delete(in.calls, kind{topic, typ})
+	in.handlers[store.Kind{Topic: topic, Type: typ}] = h
+	delete(in.many, store.Kind{Topic: topic, Type: typ})
+	delete(in.steps, store.Kind{Topic: topic, Type: typ})
+	delete(in.calls, store.Kind{Topic: topic, Type: typ})
 }

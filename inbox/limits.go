@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/weight"
+	"github.com/skald-go/skald/store"
 )
 
 const (
@@ -25,7 +26,7 @@ const faultTooLarge = string(failure.TooLarge) + ": "
 func (in *Inbox[TTx]) limit(d *broker.Delivery) {
 	most := in.o.Limits.Record
 	rest := weight.Bytes(&d.Message) - len(d.Data)
-	if k := (kind{d.Topic, d.Type}); len(d.Data) <= most && rest <= most || d.Fault == nil && in.handlers[k] == nil && !in.knownTypes.others[k] {
+	if k := (store.Kind{Topic: d.Topic, Type: d.Type}); len(d.Data) <= most && rest <= most || d.Fault == nil && in.handlers[k] == nil && !in.knownTypes.others[k] {
 		return
 	}
 	sum := sha256.Sum256(d.Data)

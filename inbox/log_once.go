@@ -22,7 +22,7 @@ const (
 // An announcer is what was said in the log once. It belongs to the goroutine of Run or Step.
 type announcer struct {
 	begun, ready, rivals bool
-	skipped              map[kind]bool
+	skipped              map[store.Kind]bool
 	panics               map[string]bool // by their fingerprints
 }
 
@@ -94,15 +94,15 @@ func (in *Inbox[TTx]) withRemedy(err error) error {
 
 // nobodys says once of a type that it is skipped, since nobody handles it; louder where a handled one looks
 // like it.
-func (in *Inbox[TTx]) nobodys(k kind) {
+func (in *Inbox[TTx]) nobodys(k store.Kind) {
 	if in.said.skipped[k] || len(in.said.skipped) >= mostNamed {
 		return
 	}
 	if in.said.skipped == nil {
-		in.said.skipped = map[kind]bool{}
+		in.said.skipped = map[store.Kind]bool{}
 	}
 	in.said.skipped[k] = true
-	log := in.o.Logger.With("consumer", in.group, "topic", k.topic, "type", k.name)
+	log := in.o.Logger.With("consumer", in.group, "topic", k.Topic, "type", k.Type)
 	if near := in.nearest(k); near != "" {
 		log.Warn("inbox: nobody handles this type, its messages are skipped: is it a handled one misspelt?", "handled", near)
 		return
@@ -112,13 +112,13 @@ func (in *Inbox[TTx]) nobodys(k kind) {
 
 // nearest is the handled type of the topic that k differs from least, by at most nearly edits; "": none is
 // that near.
-func (in *Inbox[TTx]) nearest(k kind) (near string) {
+func (in *Inbox[TTx]) nearest(k store.Kind) (near string) {
 	least := nearly + 1
 	for _, h := range in.handled() {
-		if h.Topic != k.topic {
+		if h.Topic != k.Topic {
 			continue
 		}
-		if n := edits(h.Type, k.name); n < least {
+		if n := edits(h.Type, k.Type); n < least {
 			near, least = h.Type, n
 		}
 	}

@@ -240,8 +240,8 @@ func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) *chain {
 	if d := in.delays.of[p.Identity]; d != nil {
 		e.again = d.Attempts
 	}
-	_, e.lonely = in.calls[kind{p.Message.Topic, p.Message.Type}]
-	e.foreign = in.handlers[kind{p.Message.Topic, p.Message.Type}] == nil
+	_, e.lonely = in.calls[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}]
+	e.foreign = in.handlers[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}] == nil
 	e.chain = &chain{partition: in.parkedQueue.partition, queue: []*entry{e}, busy: true}
 	in.parkedQueue.claimed[e] = true
 	in.arrived++
@@ -262,7 +262,7 @@ func (in *Inbox[TTx]) settleClaimed(r result, now time.Time) {
 		in.parkedQueue.alone = nil
 	}
 	in.parkedQueue.changed = true
-	in.knownTypes.again = in.knownTypes.again || in.handlers[kind{r.entry.Topic, r.entry.Type}] == nil
+	in.knownTypes.again = in.knownTypes.again || in.handlers[r.entry.kind()] == nil
 	wait := time.Duration(0) // the next of its key
 	switch r.what {
 	case later, failed:

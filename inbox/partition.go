@@ -142,3 +142,5 @@ func (e *entry) inHandOf() string {
 	}
 	return e.session
 }
+
+func (e *entry) kind() store.Kind { return store.Kind{Topic: e.Topic, Type: e.Type} }

@@ -37,7 +37,7 @@ func (in *Inbox[TTx]) charge(ctx context.Context, e *entry, k *store.Park) resul
 // ahead is aheadOf, careful first of a call that a process may have died of: what asks the outside is run
 // before its message is taken. One that is not timely is not made.
 func (in *Inbox[TTx]) ahead(ctx context.Context, e *entry) result {
-	c, calls := in.calls[kind{e.Topic, e.Type}]
+	c, calls := in.calls[e.kind()]
 	if calls && e.alone && e.call != nil && e.call.Outcome == "" && c.Timely(in.leaseOf(e)) {
 		if r, over := in.careful(ctx, e); over {
 			return r
@@ -71,7 +71,7 @@ func (in *Inbox[TTx]) putAside(ctx context.Context, e *entry, k *store.Park) (r 
 // read, which may be what ends the process: that is charged, too. After as many deaths of that the step is
 // not known to anybody, and an operator has to drop the letter.
 func (in *Inbox[TTx]) killer(ctx context.Context, e *entry, k *store.Park) result {
-	c, takes := in.steps[kind{e.Topic, e.Type}]
+	c, takes := in.steps[e.kind()]
 	takes = takes && c.state != store.StepUndone && e.call == nil
 	blind := takes && e.parked.CrashCount >= 2*in.o.Retry.Crashes
 	if takes && !blind {

@@ -62,8 +62,8 @@ func (in *Inbox[TTx]) prefetch(c *chain, p *store.Parked) {
 	h := c.queue[0]
 	e := &entry{Delivery: broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}, chain: c, parked: p, id: p.Identity, prefetches: true,
 		since: h.since, lease: h.lease}
-	_, e.lonely = in.calls[kind{p.Message.Topic, p.Message.Type}]
-	e.foreign = in.handlers[kind{p.Message.Topic, p.Message.Type}] == nil
+	_, e.lonely = in.calls[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}]
+	e.foreign = in.handlers[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}] == nil
 	c.queue = append(c.queue, e)
 	in.parkedQueue.claimed[e] = true
 	in.arrived++

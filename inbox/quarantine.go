@@ -40,7 +40,7 @@ func (in *Inbox[TTx]) admitted(ctx context.Context) {
 func (in *Inbox[TTx]) admit(ctx context.Context, list []store.Quarantined, now time.Time) error {
 	var es []store.Effect
 	for _, q := range list {
-		if in.handlers[kind{q.Message.Topic, q.Message.Type}] == nil {
+		if in.handlers[store.Kind{Topic: q.Message.Topic, Type: q.Message.Type}] == nil {
 			in.o.Logger.WarnContext(ctx, "inbox: a message that was admitted stays in quarantine", "consumer", in.group,
 				"number", q.Number, "topic", q.Message.Topic, "type", q.Message.Type, "error", errNoHandler)
 			continue

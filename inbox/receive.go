@@ -128,9 +128,9 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
 	if e.Fault == nil {
 		e.id, e.unknown = in.identify(d)
 	}
-	_, e.lonely = in.calls[kind{d.Topic, d.Type}]
+	_, e.lonely = in.calls[store.Kind{Topic: d.Topic, Type: d.Type}]
 	in.count(func(h *Health) { h.Received++ })
-	if e.readable() && in.handlers[kind{d.Topic, d.Type}] == nil {
+	if e.readable() && in.handlers[store.Kind{Topic: d.Topic, Type: d.Type}] == nil {
 		in.skip(e)
 	}
 	return e

@@ -46,7 +46,7 @@ var ErrNoStep = errors.New("inbox: the message names no step of a saga: give Sag
 func Forward[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Received[T]) Step,
 	h func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error), barred func(m skald.Received[T]) []skald.Draft) {
 	OnResult(in, e, h)
-	in.steps[kind{e.Topic, e.Type}] = course{
+	in.steps[store.Kind{Topic: e.Topic, Type: e.Type}] = course{
 		state: store.StepDone,
 		of:    stepOf(e, of),
 		say:   sayOf(e, anyhow(barred)),
@@ -87,7 +87,7 @@ func Compensate[TTx, T any](in *Inbox[TTx], e skald.Event[T], of func(skald.Rece
 		}
 		return r, err
 	})
-	in.steps[kind{e.Topic, e.Type}] = course{
+	in.steps[store.Kind{Topic: e.Topic, Type: e.Type}] = course{
 		state: store.StepUndone,
 		of:    stepOf(e, of),
 		say:   sayOf(e, say),
@@ -155,7 +155,7 @@ func stepOf[T any](e skald.Event[T], of func(skald.Received[T]) Step) func(conte
 
 // step is the step that e takes or undoes; nil: none.
 func (in *Inbox[TTx]) step(ctx context.Context, e *entry) (s *store.Step, err error) {
-	c, some := in.steps[kind{e.Topic, e.Type}]
+	c, some := in.steps[e.kind()]
 	if !some {
 		return nil, nil
 	}

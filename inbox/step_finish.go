@@ -67,5 +67,5 @@ func (in *Inbox[TTx]) requeued(e *entry) *store.Requeue {
 // saying is what is to be said where a message has nothing to do.
 func (in *Inbox[TTx]) saying(ctx context.Context, e *entry, was store.StepState) (say []skald.Draft, err error) {
 	defer failure.Recover(&err)
-	return in.steps[kind{e.Topic, e.Type}].say(ctx, e.Message, was)
+	return in.steps[e.kind()].say(ctx, e.Message, was)
 }

@@ -154,7 +154,7 @@ func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake
 		Handle:    in.o.Timeouts.Handle + mercy,
 		Isolation: in.o.Transaction.Isolation,
 	}
-	if in.handlers[kind{e.Topic, e.Type}] == nil {
+	if in.handlers[e.kind()] == nil {
 		return intake, nil // what this build could say of it is about other messages
 	}
 	if e.step, err = in.step(ctx, e); err != nil {
