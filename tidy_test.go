@@ -53,7 +53,8 @@ func house() map[string]rule {
 		"relay":  station,
 		"inbox":  station,
 
-		"inbox/internal/decide": {ours: []string{"store"}}, // pure: no seam is called, no clock
+		"inbox/internal/decide":    {ours: []string{"store"}}, // pure: no seam is called, no clock
+		"inbox/internal/partition": {ours: []string{"store", "broker", "internal"}},
 
 		"foreign": station, // tables of other teams, by database/sql
 
@@ -122,6 +123,7 @@ func ranks() [][]string {
 		{"internal/saga/engine"},
 		{"store/memstore", "store/sqlitestore", "store/pgstore", "broker/membroker", "broker/kafkabroker", "broker/natsbroker", "broker/rabbitbroker"},
 		{"store/storetest", "broker/brokertest"},
+		{"inbox/internal/decide", "inbox/internal/partition"},
 		{"outbox", "relay", "inbox", "lock", "rediscache", "foreign"},
 		{"redislock", "httpidem", "saga", "health", "flow"},
 		{"operate"},

@@ -6,17 +6,18 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
 )
 
 // quarantine puts a message where somebody decides. It is written there before the message is acknowledged,
 // and a repeat changes nothing in it.
-func (in *Inbox[TTx]) quarantine(ctx context.Context, e *entry, unit store.Unit[TTx], d decide.Decision, print int64) result {
+func (in *Inbox[TTx]) quarantine(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], d decide.Decision, print int64) result {
 	stands, err := unit.Rollback(ctx, store.Effect{Quarantine: apartOf(in.group, e, d.Mark, print), Finish: in.freed(e)})
 	switch {
 	case err != nil:
-		return in.storeFailed(ctx, e, fmt.Errorf("put %s into quarantine: %w", e.id.ID, err))
+		return in.storeFailed(ctx, e, fmt.Errorf("put %s into quarantine: %w", e.Given.ID, err))
 	case !stands[0]:
 		return result{entry: e, what: stale} // it was claimed, and somebody else has it
 	}
@@ -26,7 +27,7 @@ func (in *Inbox[TTx]) quarantine(ctx context.Context, e *entry, unit store.Unit[
 
 // tellApart says that a message was put into quarantine: the first, and then now and then one, with how many
 // came meanwhile.
-func (in *Inbox[TTx]) tellApart(ctx context.Context, e *entry, why store.Outcome) {
+func (in *Inbox[TTx]) tellApart(ctx context.Context, e *partition.Entry, why store.Outcome) {
 	in.mu.Lock()
 	in.untold++
 	n, due := in.untold, in.sayApart.Due(in.o.Now())
@@ -38,16 +39,16 @@ func (in *Inbox[TTx]) tellApart(ctx context.Context, e *entry, why store.Outcome
 		return
 	}
 	in.o.Logger.WarnContext(ctx, "inbox: message put into quarantine; see: skald inbox status", "consumer", in.group, "why", why.String(),
-		"topic", e.Topic, "partition", e.Partition, "position", e.Position, "source", e.id.Source, "id", e.id.ID, "type", e.Type, "since_last_told", n)
+		"topic", e.Topic, "partition", e.Partition, "position", e.Position, "source", e.Given.Source, "id", e.Given.ID, "type", e.Type, "since_last_told", n)
 }
 
 // again tells whether a repeat is to send again what was said.
-func (in *Inbox[TTx]) again(e *entry, v store.Verdict) bool {
+func (in *Inbox[TTx]) again(e *partition.Entry, v store.Verdict) bool {
 	return v.Emitted != "" && in.o.Identity.Again != nil && in.o.Identity.Again(e.Message)
 }
 
 // harmless tells of a message that was finished before whether nothing more is to be done about it.
-func (in *Inbox[TTx]) harmless(e *entry, v store.Verdict) (yes bool) {
+func (in *Inbox[TTx]) harmless(e *partition.Entry, v store.Verdict) (yes bool) {
 	defer func() {
 		if recover() != nil {
 			yes = false // the attempt at it will say so
@@ -57,7 +58,7 @@ func (in *Inbox[TTx]) harmless(e *entry, v store.Verdict) (yes bool) {
 }
 
 // repeat is done with that it was done before; what was said then is sent again where that is asked for.
-func (in *Inbox[TTx]) repeat(ctx context.Context, e *entry, unit store.Unit[TTx], v store.Verdict) result {
+func (in *Inbox[TTx]) repeat(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], v store.Verdict) result {
 	if !in.again(e, v) {
 		_, _ = unit.Rollback(ctx) // nothing was written: a lost connection changes nothing
 		return result{entry: e, what: duplicate}
@@ -67,21 +68,21 @@ func (in *Inbox[TTx]) repeat(ctx context.Context, e *entry, unit store.Unit[TTx]
 		_, err = unit.Rollback(ctx, store.Effect{Rows: rows})
 	}
 	if err != nil {
-		return in.storeFailed(ctx, e, fmt.Errorf("say again what %s said: %w", e.id.ID, err))
+		return in.storeFailed(ctx, e, fmt.Errorf("say again what %s said: %w", e.Given.ID, err))
 	}
 	return result{entry: e, what: duplicate}
 }
 
 // finish commits what the handler did and answered.
-func (in *Inbox[TTx]) finish(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, r Result) result {
+func (in *Inbox[TTx]) finish(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, r Result) result {
 	leaves, err := in.leaves(ctx, e, r, intake, decide.SaysDone)
 	if err != nil {
-		return in.lentFailed(ctx, e, unit, fmt.Errorf("answer of %s: %w", e.id.ID, err))
+		return in.lentFailed(ctx, e, unit, fmt.Errorf("answer of %s: %w", e.Given.ID, err))
 	}
 	return in.commit(ctx, e, unit, leaves, handled)
 }
 
-func (in *Inbox[TTx]) commit(ctx context.Context, e *entry, unit store.Unit[TTx], leaves store.Effect, what ending) result {
+func (in *Inbox[TTx]) commit(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], leaves store.Effect, what ending) result {
 	var err error
 	if leaves.Answer == nil && leaves.Step == nil && leaves.Finish == nil && leaves.Requeue == nil && len(leaves.Rows) == 0 {
 		err = in.end(ctx, e, unit)
@@ -91,11 +92,11 @@ func (in *Inbox[TTx]) commit(ctx context.Context, e *entry, unit store.Unit[TTx]
 	if err == nil {
 		return result{entry: e, what: what}
 	}
-	return in.storeFailed(ctx, e, fmt.Errorf("commit %s: %w", e.id.ID, err))
+	return in.storeFailed(ctx, e, fmt.Errorf("commit %s: %w", e.Given.ID, err))
 }
 
 // leaves is what a result leaves behind besides the handler's rows, where the handler says done or no.
-func (in *Inbox[TTx]) leaves(ctx context.Context, e *entry, r Result, intake store.Intake, says decide.Facts) (out store.Effect, err error) {
+func (in *Inbox[TTx]) leaves(ctx context.Context, e *partition.Entry, r Result, intake store.Intake, says decide.Facts) (out store.Effect, err error) {
 	if len(r.Say) > 0 {
 		if out.Rows, err = in.with.Messages(skald.WithCause(ctx, e.Message), r.Say); err != nil {
 			return out, err
@@ -105,7 +106,7 @@ func (in *Inbox[TTx]) leaves(ctx context.Context, e *entry, r Result, intake sto
 	if err != nil {
 		return out, err
 	}
-	out.Step = e.becomes(in.table.Answered(says|in.stepFacts(e)).Step, r.Code, result)
+	out.Step = becomes(e, in.table.Answered(says|in.stepFacts(e)).Step, r.Code, result)
 	out.Finish = in.freed(e)
 	mark := intake.Marks[0]
 	mark.Code, mark.Result = r.Code, result

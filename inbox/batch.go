@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -24,54 +25,54 @@ import (
 // gather is what a worker is given next: a message, or a batch of what is ready, as large as each worker's
 // share of that is. Nothing waits for a batch to fill. What a process may have died of is taken while nothing
 // else is in hand.
-func (in *Inbox[TTx]) gather(running int) []*entry {
+func (in *Inbox[TTx]) gather(running int) []*partition.Entry {
 	if s := &in.parkedQueue; !in.startable(running) {
 		return nil
 	} else if len(s.suspects) > 0 {
-		s.alone = s.suspects[0].queue[0]
+		s.alone = s.suspects[0].Queue[0]
 		s.suspects = s.suspects[1:]
 		in.breaker.try(s.alone)
-		return []*entry{s.alone}
+		return []*partition.Entry{s.alone}
 	}
 	rest, alone := in.breaker.closed(in.o.Now())
 	e := in.first()
 	if rest > 0 || e == nil {
 		return nil
 	}
-	share := len(in.ready)/in.o.Workers + 1 // chains
-	in.ready.drop()
-	most, claimed := in.size, e.parked != nil
+	share := in.schedule.Len()/in.o.Workers + 1 // chains
+	in.schedule.Drop()
+	most, claimed := in.size, e.Parked != nil
 	if claimed { // of these a part at most is ready: there are new ones only when half of them are finished
 		most, share = min(most, in.parkedQueue.size), len(in.parkedQueue.claimed)/in.o.Workers+1 // messages
 	}
-	if alone || most < 2 || in.beside != nil || !e.sociable() {
+	if alone || most < 2 || in.beside != nil || !sociable(e) {
 		in.breaker.try(e)
-		return begin([]*entry{e})
+		return partition.Begin([]*partition.Entry{e})
 	}
-	job := e.chain.collect(nil, most)
+	job := collect(e.Chain, nil, most)
 	for n := 1; n < share && len(job) < most && (!claimed || len(job) < share); n++ {
-		if e = in.first(); e == nil || !e.sociable() || claimed != (e.parked != nil) || claimed && len(job)+len(e.chain.queue) > most {
+		if e = in.first(); e == nil || !sociable(e) || claimed != (e.Parked != nil) || claimed && len(job)+len(e.Chain.Queue) > most {
 			break // of those that ride none is left behind
 		}
-		in.ready.drop()
-		job = e.chain.collect(job, most)
+		in.schedule.Drop()
+		job = collect(e.Chain, job, most)
 	}
-	return begin(job)
+	return partition.Begin(job)
 }
 
 // sociable tells of a message that came from the broker just now, or was claimed and has killed nobody, and
 // makes no call to the outside. Others are taken alone.
-func (e *entry) sociable() bool {
-	return e.again == 0 && !e.lonely && !e.foreign && e.call == nil && !e.suspect && !e.alone && e.unreadable() == nil
+func sociable(e *partition.Entry) bool {
+	return e.Again == 0 && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect && !e.Alone && unreadable(e) == nil
 }
 
 // collect adds to job what is next in the chain.
-func (c *chain) collect(job []*entry, most int) []*entry {
-	for _, e := range c.queue {
-		if len(job) == most || !e.done && (!e.sociable() || !c.partition.covers(e.Position)) {
+func collect(c *partition.Chain, job []*partition.Entry, most int) []*partition.Entry {
+	for _, e := range c.Queue {
+		if len(job) == most || !e.Done && (!sociable(e) || !c.Partition.Covers(e.Position)) {
 			break
 		}
-		if !e.done {
+		if !e.Done {
 			job = append(job, e)
 		}
 	}
@@ -81,7 +82,7 @@ func (c *chain) collect(job []*entry, most int) []*entry {
 // adapt makes batches smaller that came to grief by rivals, and larger again behind one that went well.
 func (in *Inbox[TTx]) adapt(rs []result) {
 	switch {
-	case rs[0].entry.parked != nil:
+	case rs[0].entry.Parked != nil:
 		in.parkedQueue.adapt(rs, in.o.Now(), in.o.Batch)
 	case len(rs) < 2:
 	case slices.ContainsFunc(rs, func(r result) bool { return r.fell }):
@@ -93,7 +94,7 @@ func (in *Inbox[TTx]) adapt(rs []result) {
 
 // A member is a message of a batch.
 type member struct {
-	e      *entry
+	e      *partition.Entry
 	intake store.Intake
 	span   trace.Span
 	took   time.Duration
@@ -103,17 +104,17 @@ type member struct {
 type sharing[TTx any] struct {
 	in   *Inbox[TTx]
 	out  []result
-	shut map[*chain]bool // of which a message stays: those behind it do, too
-	down bool            // there is no use in going on
+	shut map[*partition.Chain]bool // of which a message stays: those behind it do, too
+	down bool                      // there is no use in going on
 	fell bool
 }
 
 // work does a job and answers a result for each message of it.
-func (in *Inbox[TTx]) work(ctx context.Context, job []*entry) []result {
+func (in *Inbox[TTx]) work(ctx context.Context, job []*partition.Entry) []result {
 	if len(job) == 1 {
 		return []result{in.hinted(ctx, job[0])}
 	}
-	s := &sharing[TTx]{in: in, shut: map[*chain]bool{}}
+	s := &sharing[TTx]{in: in, shut: map[*partition.Chain]bool{}}
 	for len(job) > 0 {
 		var ms []member
 		ms, job = in.alike(ctx, job)
@@ -125,13 +126,13 @@ func (in *Inbox[TTx]) work(ctx context.Context, job []*entry) []result {
 
 // alike takes the first of es, and those that can share its transaction: they ask for the same settings, go
 // to the same batch handler if it goes to one, are other messages, and leave none of their key behind.
-func (in *Inbox[TTx]) alike(ctx context.Context, es []*entry) (ms []member, rest []*entry) {
+func (in *Inbox[TTx]) alike(ctx context.Context, es []*partition.Entry) (ms []member, rest []*partition.Entry) {
 	ms = make([]member, 0, len(es))
-	behind, known := map[*chain]bool{}, make(map[store.Identity]bool, len(es))
+	behind, known := map[*partition.Chain]bool{}, make(map[store.Identity]bool, len(es))
 	for i, e := range es {
 		var intake store.Intake
 		err := error(nil)
-		fits := !behind[e.chain] && !known[e.id]
+		fits := !behind[e.Chain] && !known[e.Given]
 		if fits {
 			intake, err = in.intake(ctx, e)
 		}
@@ -139,18 +140,18 @@ func (in *Inbox[TTx]) alike(ctx context.Context, es []*entry) (ms []member, rest
 			return []member{{e: e}}, es[1:] // alone, it fails; and what a step asks depends on how it stands
 		}
 		if fits = fits && err == nil && len(intake.Steps) == 0 && (i == 0 || in.shares(ms[0], e, intake)); !fits {
-			behind[e.chain] = true
+			behind[e.Chain] = true
 			rest = append(rest, e)
 			continue
 		}
-		known[e.id] = true
+		known[e.Given] = true
 		ms = append(ms, member{e: e, intake: intake})
 	}
 	return ms, rest
 }
 
-func (in *Inbox[TTx]) shares(first member, e *entry, intake store.Intake) bool {
-	a, b := first.e.kind(), e.kind()
+func (in *Inbox[TTx]) shares(first member, e *partition.Entry, intake store.Intake) bool {
+	a, b := first.e.Kind(), e.Kind()
 	return in.many[a] == in.many[b] && slices.Equal(first.intake.Settings, intake.Settings) && first.intake.Server == intake.Server
 }
 
@@ -167,7 +168,7 @@ func (s *sharing[TTx]) take(ctx context.Context, ms []member) {
 		return
 	}
 	guilty, err := s.together(ctx, ms)
-	s.fell = s.fell || err != nil && (failure.IsOutage(err) || guilty == nobody && s.in.db.Outage(err) || ms[0].e.parked != nil)
+	s.fell = s.fell || err != nil && (failure.IsOutage(err) || guilty == nobody && s.in.db.Outage(err) || ms[0].e.Parked != nil)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -208,7 +209,7 @@ func (s *sharing[TTx]) failed(ctx context.Context, ms []member, err error) {
 	case !s.in.db.Outage(err), errors.Is(err, store.ErrBusy), store.Collided(err):
 		s.alone(ctx, ms)
 		return
-	case r.entry.parked != nil:
+	case r.entry.Parked != nil:
 		s.in.giveBack(ctx, r.entry, s.in.db.Apply)
 	}
 	s.down = true
@@ -234,13 +235,13 @@ func (s *sharing[TTx]) going(ms []member) []member {
 	return out
 }
 
-func (s *sharing[TTx]) stays(e *entry) bool { return s.down || s.shut[e.chain] }
+func (s *sharing[TTx]) stays(e *partition.Entry) bool { return s.down || s.shut[e.Chain] }
 
 func (s *sharing[TTx]) note(r result) {
 	s.out = append(s.out, r)
 	switch r.what {
 	case again, outage, unkept, full, left:
-		s.shut[r.entry.chain] = true
+		s.shut[r.entry.Chain] = true
 	case broken:
 		s.down = true
 	}
@@ -249,7 +250,7 @@ func (s *sharing[TTx]) note(r result) {
 // alone takes ms one by one.
 func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 	for _, m := range ms {
-		if m.e.prefetches || s.stays(m.e) {
+		if m.e.Prefetches || s.stays(m.e) {
 			s.note(result{entry: m.e, what: left})
 		} else {
 			s.note(s.in.attempt(ctx, m.e))
@@ -286,7 +287,7 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 		switch e, v := ms[i].e, found[i]; {
 		case v.Outcome == store.Fresh:
 			s.note(result{entry: e, what: handled, took: ms[i].took})
-		case e.parked == nil && (v.Outcome == store.Done || v.Outcome == store.Rejected) && s.in.harmless(e, v):
+		case e.Parked == nil && (v.Outcome == store.Done || v.Outcome == store.Rejected) && s.in.harmless(e, v):
 			s.note(result{entry: e, what: duplicate})
 		default:
 			s.alone(ctx, ms[i:i+1])
@@ -315,7 +316,7 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 		}
 	}()
 	run := s.each
-	if s.in.many[ms[0].e.kind()] != nil {
+	if s.in.many[ms[0].e.Kind()] != nil {
 		run = s.atOnce
 	}
 	effects, guilty, err := run(ctx, unit.Tx(), ms, fresh)
@@ -349,7 +350,7 @@ func (s *sharing[TTx]) each(ctx context.Context, tx TTx, ms []member, fresh []in
 // says.
 func (s *sharing[TTx]) one(ctx context.Context, tx TTx, m *member) (leaves store.Effect, err error) {
 	begun := time.Now()
-	ctx, m.span = s.in.tel.Process(ctx, &m.e.Message, m.e.again+1)
+	ctx, m.span = s.in.tel.Process(ctx, &m.e.Message, m.e.Again+1)
 	r, err := s.in.run(ctx, m.e, tx)
 	if err == nil {
 		leaves, err = s.in.leaves(ctx, m.e, r, m.intake, decide.SaysDone)

@@ -66,7 +66,7 @@ func (s *sharing[TTx]) atOnce(ctx context.Context, tx TTx, ms []member, fresh []
 	all := make([]skald.Message, len(fresh))
 	for n, i := range fresh {
 		all[n] = ms[i].e.Message
-		_, ms[i].span = s.in.tel.Process(ctx, &ms[i].e.Message, ms[i].e.again+1)
+		_, ms[i].span = s.in.tel.Process(ctx, &ms[i].e.Message, ms[i].e.Again+1)
 	}
 	hctx, cancel := context.WithTimeout(lends(ctx, s.in.group, tx, all[0]), s.in.o.Timeouts.Handle)
 	defer cancel()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
 // A Breaker stops the consumer where many messages fail in one way, instead of letting a topic drain into the
@@ -56,7 +58,7 @@ type breaker struct {
 	why   string    // it is open; "": it is not
 	until time.Time // nothing is taken
 	rests int
-	probe *entry // the one that is tried
+	probe *partition.Entry // the one that is tried
 }
 
 // closed says for how long nothing should be taken, and whether what is taken then should be taken alone.
@@ -68,7 +70,7 @@ func (b *breaker) closed(now time.Time) (wait time.Duration, alone bool) {
 }
 
 // try is told of what is taken.
-func (b *breaker) try(e *entry) {
+func (b *breaker) try(e *partition.Entry) {
 	if b.why != "" {
 		b.probe = e
 	}
@@ -95,7 +97,7 @@ func (b *breaker) note(r result, now time.Time) (opened, closed bool) {
 }
 
 // tried is what became of the one that was taken alone. What was in hand before says nothing.
-func (b *breaker) tried(e *entry, good, bad bool, now time.Time) (opened, closed bool) {
+func (b *breaker) tried(e *partition.Entry, good, bad bool, now time.Time) (opened, closed bool) {
 	if e != b.probe {
 		return false, false
 	}

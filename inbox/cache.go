@@ -6,21 +6,22 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/once"
 )
 
 // dropCached drops what the cache knows to be finished, without a statement of the database. It is asked once
 // for all of es.
-func (in *Inbox[TTx]) dropCached(ctx context.Context, es []*entry) {
+func (in *Inbox[TTx]) dropCached(ctx context.Context, es []*partition.Entry) {
 	if in.o.Front.Seen == nil {
 		return
 	}
-	keys, of, sealed := make([]string, 0, len(es)), make([]*entry, 0, len(es)), make([]string, 0, len(es))
+	keys, of, sealed := make([]string, 0, len(es)), make([]*partition.Entry, 0, len(es)), make([]string, 0, len(es))
 	for _, e := range es {
-		if e.done || !in.cacheable(e) {
+		if e.Done || !in.cacheable(e) {
 			continue
 		}
-		s := in.seal(e, cmp.Or(e.chain.partition.server, in.server()))
+		s := in.seal(e, cmp.Or(e.Chain.Partition.Server, in.server()))
 		keys, of, sealed = append(keys, s.Key), append(of, e), append(sealed, s.Value)
 	}
 	if len(keys) == 0 {
@@ -29,7 +30,7 @@ func (in *Inbox[TTx]) dropCached(ctx context.Context, es []*entry) {
 	values := in.o.Front.Seen.Get(ctx, keys)
 	for i := range min(len(values), len(keys)) {
 		if values[i] == sealed[i] {
-			of[i].done = true
+			of[i].Done = true
 			in.count(func(h *Health) { h.Duplicates, h.Cached = h.Duplicates+1, h.Cached+1 })
 			in.tel.Count(of[i].Topic, duplicate.String())
 		}
@@ -37,25 +38,25 @@ func (in *Inbox[TTx]) dropCached(ctx context.Context, es []*entry) {
 }
 
 // remember has the cache keep that e is finished: its mark was read, or is committed.
-func (in *Inbox[TTx]) remember(e *entry) {
+func (in *Inbox[TTx]) remember(e *partition.Entry) {
 	if in.o.Front.Seen != nil && in.beside == nil && in.cacheable(e) {
-		in.o.Front.Seen.Put(in.seal(e, cmp.Or(e.server, in.server())))
+		in.o.Front.Seen.Put(in.seal(e, cmp.Or(e.Server, in.server())))
 	}
 }
 
 // cacheable tells of a message whether a repeat of it is dropped and no more: what is said again for a repeat
 // is in the database.
-func (in *Inbox[TTx]) cacheable(e *entry) (yes bool) {
+func (in *Inbox[TTx]) cacheable(e *partition.Entry) (yes bool) {
 	defer func() {
 		if recover() != nil {
 			yes = false // the attempt at it will say so
 		}
 	}()
-	return e.readable() && in.key.Load() != nil && (in.o.Identity.Again == nil || !in.o.Identity.Again(e.Message))
+	return e.Readable() && in.key.Load() != nil && (in.o.Identity.Again == nil || !in.o.Identity.Again(e.Message))
 }
 
-func (in *Inbox[TTx]) seal(e *entry, server string) once.Entry {
-	return once.Seal(in.key.Load(), server, in.group, e.identity(), in.printed(e))
+func (in *Inbox[TTx]) seal(e *partition.Entry, server string) once.Entry {
+	return once.Seal(in.key.Load(), server, in.group, e.Identity(), in.printed(e))
 }
 
 // server is the run of the database's server that was seen last. Where the database cannot tell, it is the

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
 )
@@ -27,8 +28,8 @@ func (i *intent) Error() string { return "a call under key " + i.call.Key + " is
 
 // aheadOf does what is next about a message: all of it, or, where that is a call, one phase behind the other
 // as far as it goes.
-func (in *Inbox[TTx]) aheadOf(ctx context.Context, e *entry) result {
-	if e.call != nil {
+func (in *Inbox[TTx]) aheadOf(ctx context.Context, e *partition.Entry) result {
+	if e.Call != nil {
 		return in.call(ctx, e, true)
 	}
 	r := in.take(ctx, e)
@@ -37,7 +38,7 @@ func (in *Inbox[TTx]) aheadOf(ctx context.Context, e *entry) result {
 	}
 	own := r.entry
 	r = in.call(ctx, own, false)
-	r.entry, r.kept, e.settled = e, true, own.settled
+	r.entry, r.kept, e.Settled = e, true, own.Settled
 	return r
 }
 
@@ -58,19 +59,19 @@ func (in *Inbox[TTx]) lease(turn time.Duration) time.Duration {
 
 // intend stores what is to be asked for, instead of all else that the handler did: only if no entity moved in
 // between. The message is then parked, and in our hands for as long as a claim lasts, or we live.
-func (in *Inbox[TTx]) intend(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, c store.Call, d decide.Decision) result {
+func (in *Inbox[TTx]) intend(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, c store.Call, d decide.Decision) result {
 	begun := in.o.Now()
-	own := &entry{Delivery: e.Delivery, id: e.id, step: e.step, since: begun, lease: in.lease(turnOfIntended), call: &c}
+	own := &partition.Entry{Delivery: e.Delivery, Given: e.Given, Step: e.Step, Since: begun, Lease: in.lease(turnOfIntended), Call: &c}
 	k := in.parcel(e)
-	k.Call, k.Due, k.Session = &c, own.lease, e.inHandOf()
-	own.parked = &k.Parked
+	k.Call, k.Due, k.Session = &c, own.Lease, e.InHandOf()
+	own.Parked = &k.Parked
 	k.Step = nil
-	if e.parked == nil {
+	if e.Parked == nil {
 		// nobody of its key was parked between the two transactions: whoever was may wait for this call, and
 		// it for him
 		k.MostRows = 1
 	}
-	effect := store.Effect{Park: k, Step: e.becomes(d.Step, 0, ""), Locks: slices.Clone(intake.Locks)}
+	effect := store.Effect{Park: k, Step: becomes(e, d.Step, 0, ""), Locks: slices.Clone(intake.Locks)}
 	if effect.Step != nil {
 		effect.Step.OutsideKey = c.Key
 	}
@@ -80,8 +81,8 @@ func (in *Inbox[TTx]) intend(ctx context.Context, e *entry, unit store.Unit[TTx]
 	stands, err := unit.Rollback(ctx, effect)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("intend the call of %s: %w", e.id.ID, err)
-		if e.parked != nil && !store.Incurable(err) && (ctx.Err() != nil || in.away(err)) {
+		err = fmt.Errorf("intend the call of %s: %w", e.Given.ID, err)
+		if e.Parked != nil && !store.Incurable(err) && (ctx.Err() != nil || in.away(err)) {
 			in.retell(ctx, effect)
 			return result{entry: e, what: outage, err: err}
 		}
@@ -89,9 +90,9 @@ func (in *Inbox[TTx]) intend(ctx context.Context, e *entry, unit store.Unit[TTx]
 		return in.storeFailed(ctx, e, err)
 	case !stands[0]:
 		in.giveBack(ctx, e, in.db.Apply)
-		r := result{entry: e, what: again, err: fmt.Errorf("intend the call of %s: %w", e.id.ID, store.ErrLost)}
-		if e.again > 0 { // what was in the way once is found by the next intake
-			r.after = backoff.After(e.again, in.o.Retry.First, in.o.Retry.Most)
+		r := result{entry: e, what: again, err: fmt.Errorf("intend the call of %s: %w", e.Given.ID, store.ErrLost)}
+		if e.Again > 0 { // what was in the way once is found by the next intake
+			r.after = backoff.After(e.Again, in.o.Retry.First, in.o.Retry.Most)
 		}
 		return r
 	}
@@ -100,18 +101,18 @@ func (in *Inbox[TTx]) intend(ctx context.Context, e *entry, unit store.Unit[TTx]
 
 // intendAgain stores once more what e is to ask for, under the key that its step knows. The call may have
 // been made, as long ago as e is kept: so it is left to who claims e next, who looks it up first.
-func (in *Inbox[TTx]) intendAgain(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake) result {
-	key := e.stood.OutsideKey
+func (in *Inbox[TTx]) intendAgain(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) result {
+	key := e.Stood.OutsideKey
 	_, err := in.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit.Tx())
 	var outside *intent
 	if !errors.As(err, &outside) {
 		if err == nil {
 			err = errors.New("nothing is to be asked for")
 		}
-		return in.lentFailed(ctx, e, unit, fmt.Errorf("intend the call of %s again, which its step is at under key %s: %w", e.id.ID, key, err))
+		return in.lentFailed(ctx, e, unit, fmt.Errorf("intend the call of %s again, which its step is at under key %s: %w", e.Given.ID, key, err))
 	}
 	c := outside.call
-	c.Key, c.Since = key, e.parked.Since
+	c.Key, c.Since = key, e.Parked.Since
 	k := in.parcel(e)
 	k.Call, k.Due = &c, in.o.Retry.First
 	return in.store(ctx, e, unit.Rollback, store.Effect{Park: k}, result{entry: e, what: later, after: k.Due})
@@ -140,28 +141,28 @@ func (in *Inbox[TTx]) retell(ctx context.Context, effect store.Effect) {
 
 // call makes the call that e is at, unless its answer is known, and has it settled. Begun: somebody may have
 // made it before.
-func (in *Inbox[TTx]) call(ctx context.Context, e *entry, begun bool) result {
-	c, there := in.calls[e.kind()]
-	if !there && in.handlers[e.kind()] == nil {
+func (in *Inbox[TTx]) call(ctx context.Context, e *partition.Entry, begun bool) result {
+	c, there := in.calls[e.Kind()]
+	if !there && in.handlers[e.Kind()] == nil {
 		return in.unhandled(ctx, e, in.db.Apply)
 	}
 	if !there {
 		return in.failure(ctx, e, in.db.Apply, skald.UnknownVersion(fmt.Errorf("this build makes no call for %s", e.Type)))
 	}
-	return call.Make(ctx, c.Bound, owner[TTx]{in, e, begun}, *e.call, begun)
+	return call.Make(ctx, c.Bound, owner[TTx]{in, e, begun}, *e.Call, begun)
 }
 
 // An owner is a message that is at a call.
 type owner[TTx any] struct {
 	in    *Inbox[TTx]
-	e     *entry
+	e     *partition.Entry
 	begun bool // the call may have been made before
 }
 
 func (o owner[TTx]) Lease() call.Lease { return o.in.leaseOf(o.e) }
 
-func (in *Inbox[TTx]) leaseOf(e *entry) call.Lease {
-	return call.Lease{Since: e.since, For: e.lease - in.o.Timeouts.Wait}
+func (in *Inbox[TTx]) leaseOf(e *partition.Entry) call.Lease {
+	return call.Lease{Since: e.Since, For: e.Lease - in.o.Timeouts.Wait}
 }
 
 func (o owner[TTx]) Sending(ctx context.Context, timeout time.Duration) (context.Context, func()) {
@@ -169,11 +170,11 @@ func (o owner[TTx]) Sending(ctx context.Context, timeout time.Duration) (context
 }
 
 func (o owner[TTx]) Answered(ctx context.Context, c store.Call) result {
-	if o.e.call.Outcome == "" {
-		o.e.settled = o.begun
-		o.e.parked.Call = &c // kept, if what follows from it fails
+	if o.e.Call.Outcome == "" {
+		o.e.Settled = o.begun
+		o.e.Parked.Call = &c // kept, if what follows from it fails
 	}
-	o.e.outcome = c.Outcome
+	o.e.Outcome = c.Outcome
 	return o.in.take(ctx, o.e)
 }
 
@@ -188,12 +189,12 @@ func (o owner[TTx]) Failed(ctx context.Context, err error) result {
 func (o owner[TTx]) Late() result { return result{entry: o.e, what: stale} }
 
 // handler is what e is to be run by.
-func (in *Inbox[TTx]) handler(e *entry) ResultHandler[TTx] {
-	k := e.kind()
-	if e.outcome == "" {
+func (in *Inbox[TTx]) handler(e *partition.Entry) ResultHandler[TTx] {
+	k := e.Kind()
+	if e.Outcome == "" {
 		return in.handlers[k]
 	}
-	settle, outcome := in.calls[k].settle, e.outcome
+	settle, outcome := in.calls[k].settle, e.Outcome
 	return func(ctx context.Context, tx TTx, m skald.Message) (Result, error) {
 		return settle(ctx, tx, m, outcome)
 	}

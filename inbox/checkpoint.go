@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
 )
@@ -41,15 +42,15 @@ type checkpointer struct {
 	fetches int               // that brought something
 	waiting []broker.Delivery // received, and not in their partitions yet
 	// whose heads wait until they are noted: nothing is begun that the database does not know of
-	beyond []*chain
+	beyond []*partition.Chain
 }
 
 // An store call is what is to be asked of the store about partitions; it is done beside what else goes on.
 type storeCall struct {
 	session, note, server string
 	look                  bool
-	occupy                []*partition
-	advance               []*partition // of those that are stored, the first ones
+	occupy                []*partition.Partition
+	advance               []*partition.Partition // of those that are stored, the first ones
 	checkpoints           []store.Checkpoint
 	left                  int // of checkpoints, those of partitions that were lost: the last ones
 	beat                  *beat
@@ -65,9 +66,9 @@ func (in *Inbox[TTx]) storeCall(now time.Time) (e storeCall, wait time.Duration,
 	}
 	wait, e = time.Hour, storeCall{session: g.session, note: g.session + "-" + strconv.Itoa(g.notes), server: g.server}
 	for _, l := range in.byName() {
-		switch d := l.patience(now, g); {
-		case l.open:
-		case l.was == nil, d > 0 && now.Sub(l.looked) >= graceLook:
+		switch d := g.patience(l, now); {
+		case l.Open:
+		case l.Was == nil, d > 0 && now.Sub(l.Looked) >= graceLook:
 			e.look = true
 		case d == 0:
 			e.occupy = append(e.occupy, l)
@@ -79,7 +80,7 @@ func (in *Inbox[TTx]) storeCall(now time.Time) (e storeCall, wait time.Duration,
 		e.occupy = nil // which is another store call: nothing is occupied by a look
 	}
 	for _, l := range e.occupy {
-		e.checkpoints = append(e.checkpoints, store.Checkpoint{Partition: l.name, Origin: l.origin, Position: l.at})
+		e.checkpoints = append(e.checkpoints, store.Checkpoint{Partition: l.Name, Origin: l.Origin, Position: l.At})
 	}
 	if e.look || len(e.occupy) > 0 {
 		g.notes++
@@ -112,42 +113,36 @@ func (in *Inbox[TTx]) storeCall(now time.Time) (e storeCall, wait time.Duration,
 	return e, wait, false
 }
 
-func (in *Inbox[TTx]) byName() []*partition {
-	out := make([]*partition, 0, len(in.partitions))
+func (in *Inbox[TTx]) byName() []*partition.Partition {
+	out := make([]*partition.Partition, 0, len(in.partitions))
 	for _, l := range in.partitions {
 		out = append(out, l)
 	}
-	slices.SortFunc(out, func(a, b *partition) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(out, func(a, b *partition.Partition) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
 // patience is how long whoever had the partition before may still take to say that it left in peace.
-func (l *partition) patience(now time.Time, g *checkpointer) time.Duration {
-	if !g.patient || l.was == nil || !l.foreign || g.member != "" && strings.HasPrefix(l.was.Session, g.ours()) {
+func (g *checkpointer) patience(l *partition.Partition, now time.Time) time.Duration {
+	if !g.patient || l.Was == nil || !l.Foreign || g.member != "" && strings.HasPrefix(l.Was.Session, g.ours()) {
 		return 0 // under our name there is nobody any more who could say so
 	}
-	return max(0, l.since.Add(grace).Sub(now))
+	return max(0, l.Since.Add(grace).Sub(now))
 }
 
 func (in *Inbox[TTx]) dirty() bool {
 	for _, l := range in.partitions {
-		if l.dirty() {
+		if l.Dirty() {
 			return true
 		}
 	}
 	return len(in.checkpointer.left) > 0
 }
 
-// dirty tells whether the database does not know how far the partition has come. Where positions mean
-// nothing, there is nothing to know.
-func (l *partition) dirty() bool {
-	return l.open && l.origin != "" && (l.at != l.checkpoint.Position || l.wanted > l.checkpoint.InFlightEnd)
-}
-
 // toStore adds to e what is to be stored: of partitions that are dirty, and of those that were lost.
 func (in *Inbox[TTx]) toStore(e *storeCall) {
 	for _, l := range in.byName() {
-		if l.dirty() {
+		if l.Dirty() {
 			e.advance = append(e.advance, l)
 			e.checkpoints = append(e.checkpoints, in.next(l))
 		}
@@ -186,7 +181,7 @@ func (in *Inbox[TTx]) done(ctx context.Context, e storeCall) error {
 	in.did(ctx, e.doing(), e.err)
 	if e.err != nil {
 		for _, l := range e.advance {
-			l.trying = append(l.trying, e.note)
+			l.Trying = append(l.Trying, e.note)
 		}
 		if store.Incurable(e.err) {
 			return fmt.Errorf("consumer %s: %w", in.group, e.err)
@@ -236,17 +231,17 @@ func (in *Inbox[TTx]) occupied(ctx context.Context, e storeCall, now time.Time) 
 	}
 	g.server = e.was.Server
 	for _, l := range e.occupy {
-		s, there := checkpointOf(e.was, l.name)
-		if !there || s.Origin != l.origin {
-			s = store.Checkpoint{Partition: l.name, Origin: l.origin, Position: -1}
+		s, there := checkpointOf(e.was, l.Name)
+		if !there || s.Origin != l.Origin {
+			s = store.Checkpoint{Partition: l.Name, Origin: l.Origin, Position: -1}
 		}
 		s.Session, s.Stamp = g.session, e.note
-		l.checkpoint, l.trying, l.open, l.server, l.session = &s, nil, true, g.server, g.session
-		l.at = max(l.at, s.Position)
-		if l.foreign {
+		l.Checkpoint, l.Trying, l.Open, l.Server, l.Session = &s, nil, true, g.server, g.session
+		l.At = max(l.At, s.Position)
+		if l.Foreign {
 			in.parkedQueue.soon(now) // what was in hand in the store is due
-			l.suspects, l.redelivered, l.tried = s.CrashSuspect, l.origin == "", map[string]bool{}
-			in.o.Logger.WarnContext(ctx, "inbox: a partition was left uncleanly", "consumer", in.group, "partition", l.name, "by", l.was.Session,
+			l.Suspects, l.Redelivered, l.Tried = s.CrashSuspect, l.Origin == "", map[string]bool{}
+			in.o.Logger.WarnContext(ctx, "inbox: a partition was left uncleanly", "consumer", in.group, "partition", l.Name, "by", l.Was.Session,
 				"from", s.Position, "to", s.InFlightEnd, "suspected_to", s.CrashSuspect)
 		}
 	}
@@ -256,49 +251,38 @@ func (in *Inbox[TTx]) occupied(ctx context.Context, e storeCall, now time.Time) 
 // compare looks how partitions stand: as they were stored, or not.
 func (in *Inbox[TTx]) compare(e storeCall, now time.Time) {
 	g := &in.checkpointer
-	sent := map[*partition]store.Checkpoint{}
+	sent := map[*partition.Partition]store.Checkpoint{}
 	for i, l := range e.advance {
 		sent[l] = e.checkpoints[i]
 	}
 	for _, l := range in.byName() {
-		s, there := checkpointOf(e.was, l.name)
-		if l.shared {
+		s, there := checkpointOf(e.was, l.Name)
+		if l.Shared {
 			continue // an older build may have left a row of it
 		}
-		if !l.open {
-			l.was, l.looked = &s, now
-			l.foreign = s.Session != "" && s.Session != g.session
+		if !l.Open {
+			l.Was, l.Looked = &s, now
+			l.Foreign = s.Session != "" && s.Session != g.session
 			continue
 		}
 		next, stored := sent[l]
 		switch {
 		case there && stored && s.Stamp == e.note:
 			next.Stamp, next.At = e.note, s.At
-			l.checkpoint, l.trying, l.begun = &next, nil, 0
-		case there && (s.Stamp == l.checkpoint.Stamp || slices.Contains(l.trying, s.Stamp)):
+			l.Checkpoint, l.Trying, l.Begun = &next, nil, 0
+		case there && (s.Stamp == l.Checkpoint.Stamp || slices.Contains(l.Trying, s.Stamp)):
 			// as before, or the answer was lost
-			l.checkpoint.Stamp, l.checkpoint.Position, l.checkpoint.InFlightEnd = s.Stamp, s.Position, s.InFlightEnd
+			l.Checkpoint.Stamp, l.Checkpoint.Position, l.Checkpoint.InFlightEnd = s.Stamp, s.Position, s.InFlightEnd
 			if stored {
-				l.trying = nil
+				l.Trying = nil
 			}
-		case there && (s.Session != "" && s.Session != g.session || l.visited(s, g.session)):
+		case there && (s.Session != "" && s.Session != g.session || l.Visited(s, g.session)):
 			// a rival has it, or had; the broker knows better
-			l.open, l.was, l.foreign, l.since, l.looked = false, &s, s.Session != "", now, now
-		case there || l.origin != "":
+			l.Open, l.Was, l.Foreign, l.Since, l.Looked = false, &s, s.Session != "", now, now
+		case there || l.Origin != "":
 			g.moved = true
 		}
 	}
-}
-
-// visited tells whether a rival occupied the partition and left it in peace between two looks. A database
-// that went back tells of something older than what was seen there before; one that was rewound of an earlier
-// position.
-func (l *partition) visited(s store.Checkpoint, ours string) bool {
-	seen := l.checkpoint.At
-	if l.was != nil && l.was.At.After(seen) {
-		seen = l.was.At
-	}
-	return s.Session == "" && !strings.HasPrefix(s.Stamp, ours+"-") && s.Origin == l.checkpoint.Origin && s.Position >= l.checkpoint.Position && s.At.After(seen)
 }
 
 // storeCalls does what is to be asked until nothing is: for Step, which has nothing beside it.
@@ -323,7 +307,7 @@ func (in *Inbox[TTx]) admissible() []broker.Delivery {
 	for i := range g.waiting {
 		d := &g.waiting[i]
 		l := in.partitions[d.Partition]
-		waits := l != nil && !l.open || held[d.Partition] || in.undecided(*d)
+		waits := l != nil && !l.Open || held[d.Partition] || in.undecided(*d)
 		if waits && kept == nil { // as a rule nothing does, and nothing is copied
 			now = slices.Clone(g.waiting[:i])
 		}
@@ -343,10 +327,10 @@ func (in *Inbox[TTx]) admissible() []broker.Delivery {
 }
 
 // parts has it stored of a partition that was lost that it was left in peace.
-func (in *Inbox[TTx]) parts(l *partition) {
-	if l.open && !l.shared && len(l.trying) == 0 {
-		s := *l.checkpoint
-		s.Position, s.Session = l.at, ""
+func (in *Inbox[TTx]) parts(l *partition.Partition) {
+	if l.Open && !l.Shared && len(l.Trying) == 0 {
+		s := *l.Checkpoint
+		s.Position, s.Session = l.At, ""
 		in.checkpointer.left = append(in.checkpointer.left, s)
 		in.checkpointer.at = time.Time{}
 	}

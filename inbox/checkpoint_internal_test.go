@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker/membroker"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
@@ -26,16 +27,16 @@ func TestIdleInboxLooksByItself(t *testing.T) {
 // While one partition is looked at, another that might be occupied is not taken for occupied: no store was
 // asked. And what is asked of the store is taken out of the partitions before, which go on meanwhile.
 func TestLookOccupiesNothing(t *testing.T) {
-	known, gained := newPartition("known"), newPartition("gained")
-	known.origin, known.was, known.at = "one", &store.Checkpoint{}, 5
-	in := &Inbox[any]{partitions: map[string]*partition{"known": known, "gained": gained}}
+	known, gained := partition.New("known"), partition.New("gained")
+	known.Origin, known.Was, known.At = "one", &store.Checkpoint{}, 5
+	in := &Inbox[any]{partitions: map[string]*partition.Partition{"known": known, "gained": gained}}
 	e, _, some := in.storeCall(time.Now())
 	if !some || !e.look || len(e.occupy) != 0 {
 		t.Fatalf("the store call is %+v", e)
 	}
-	gained.was = &store.Checkpoint{}
+	gained.Was = &store.Checkpoint{}
 	e, _, some = in.storeCall(time.Now())
-	known.at = 9
+	known.At = 9
 	if !some || e.look || len(e.occupy) != 2 || len(e.checkpoints) != 2 || e.checkpoints[1] != (store.Checkpoint{Partition: "known", Origin: "one", Position: 5}) {
 		t.Fatalf("the store call is %+v", e)
 	}
@@ -57,19 +58,19 @@ func TestRivalThatCameAndLeft(t *testing.T) {
 		"it speaks of another topic by now": {checkpoint: store.Checkpoint{Origin: "anew", Position: 9, Stamp: "rival-3", At: at.Add(time.Second)}, moved: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newPartition("orders/0")
-			l.origin, l.open, l.at, l.was = "one", true, 7, &store.Checkpoint{At: at.Add(-time.Second)}
-			l.checkpoint = &store.Checkpoint{Partition: l.name, Origin: "one", Position: 7, Session: "ours", Stamp: "ours-4", At: at}
-			in := &Inbox[any]{partitions: map[string]*partition{l.name: l}}
+			l := partition.New("orders/0")
+			l.Origin, l.Open, l.At, l.Was = "one", true, 7, &store.Checkpoint{At: at.Add(-time.Second)}
+			l.Checkpoint = &store.Checkpoint{Partition: l.Name, Origin: "one", Position: 7, Session: "ours", Stamp: "ours-4", At: at}
+			in := &Inbox[any]{partitions: map[string]*partition.Partition{l.Name: l}}
 			in.checkpointer.session = "ours"
 			s := c.checkpoint
-			s.Partition = l.name
+			s.Partition = l.Name
 			if s.Origin == "" {
 				s.Origin = "one"
 			}
 			in.compare(storeCall{was: store.Attended{Checkpoints: []store.Checkpoint{s}}}, at)
-			if in.checkpointer.moved != c.moved || l.open != c.moved || l.foreign {
-				t.Errorf("moved %v, open %v, foreign %v", in.checkpointer.moved, l.open, l.foreign)
+			if in.checkpointer.moved != c.moved || l.Open != c.moved || l.Foreign {
+				t.Errorf("moved %v, open %v, foreign %v", in.checkpointer.moved, l.Open, l.Foreign)
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/lending"
 	"github.com/skald-go/skald/store"
 )
@@ -41,7 +42,7 @@ func (in *Inbox[TTx]) classify(m skald.Message, err error) failure.Class {
 // lentFailed is failure for what a handler, or another function of the user's, answered in unit. Where the
 // transaction itself failed, it is an outage. Of a handler that took too long it does not count what became
 // of its transaction.
-func (in *Inbox[TTx]) lentFailed(ctx context.Context, e *entry, unit store.Unit[TTx], err error) result {
+func (in *Inbox[TTx]) lentFailed(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], err error) result {
 	if errors.Is(err, failure.ErrTimeout) {
 		_, _ = unit.Rollback(ctx) // whose session the database may have ended
 		return in.failure(ctx, e, in.db.Apply, err)
@@ -57,7 +58,7 @@ func (in *Inbox[TTx]) unitsOwn(ctx context.Context, unit store.Unit[TTx], err er
 }
 
 // storeFailed is failure for what a call of our own to the store answered.
-func (in *Inbox[TTx]) storeFailed(ctx context.Context, e *entry, err error) result {
+func (in *Inbox[TTx]) storeFailed(ctx context.Context, e *partition.Entry, err error) result {
 	if in.away(err) {
 		err = skald.Outage(err)
 	}
@@ -74,7 +75,7 @@ const mercy = 5 * time.Second
 
 // run calls the handler of e, with a bound on its time. One that took longer has failed, unless the whole
 // consumer was told to end; and where its transaction may be gone meanwhile, what it says does not count.
-func (in *Inbox[TTx]) run(ctx context.Context, e *entry, tx TTx) (r Result, err error) {
+func (in *Inbox[TTx]) run(ctx context.Context, e *partition.Entry, tx TTx) (r Result, err error) {
 	begun := time.Now()
 	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), in.group, tx, e.Message),
 		in.o.Timeouts.Handle)

@@ -7,18 +7,19 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
 // death is what a dead letter of e says of itself.
-func (in *Inbox[TTx]) death(kind string, class failure.Class, e *entry, err error, now time.Time) *store.Death {
+func (in *Inbox[TTx]) death(kind string, class failure.Class, e *partition.Entry, err error, now time.Time) *store.Death {
 	d := failure.NewDeath(kind, in.prints.Of(class, e.Type, err.Error()), err, now)
 	d.Version, d.BlocksKey = in.o.Instance.Version, !in.o.Dead.FreeKey
 	return d
 }
 
 // rejection is e as a dead letter that was rejected. Its verdict stays with its mark.
-func (in *Inbox[TTx]) rejection(e *entry, no *skald.RejectedError, code int32) *store.Park {
+func (in *Inbox[TTx]) rejection(e *partition.Entry, no *skald.RejectedError, code int32) *store.Park {
 	k, now := in.parcel(e), in.o.Now()
 	k.Call = nil                                                // who redrives it asks anew
 	k.Marked, k.Step, k.MostRows, k.MostBytes = true, nil, 0, 0 // the verdict says how its step stands

@@ -8,6 +8,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/call"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/once"
 	"github.com/skald-go/skald/store"
 )
@@ -19,21 +20,21 @@ import (
 var errUndecided = errors.New("inbox: nothing is decided about what was found")
 
 // found is what the table asks about a message whose intake has answered.
-func (in *Inbox[TTx]) found(e *entry, found store.Found, print int64) decide.Facts {
-	if e.step != nil && len(found.Steps) > 0 {
-		e.stood = found.Steps[0]
+func (in *Inbox[TTx]) found(e *partition.Entry, found store.Found, print int64) decide.Facts {
+	if e.Step != nil && len(found.Steps) > 0 {
+		e.Stood = found.Steps[0]
 	}
 	f := decide.Mark(judged(found.Marks[0], print)) | decide.Came | decide.Unsuspected | decide.Handler | decide.LegacyNot
-	if e.parked != nil {
+	if e.Parked != nil {
 		f ^= decide.Came ^ decide.Claimed
 	}
-	if e.admitted() {
+	if e.Admitted() {
 		f ^= decide.Claimed ^ decide.Admitted
 	}
-	if e.suspect {
+	if e.Suspect {
 		f ^= decide.Unsuspected ^ decide.Suspect
 	}
-	if in.handlers[e.kind()] == nil {
+	if in.handlers[e.Kind()] == nil {
 		f ^= decide.Handler ^ decide.NoHandler
 	}
 	if in.took != nil {
@@ -52,26 +53,26 @@ func judged(v store.Verdict, print int64) store.Outcome {
 }
 
 // stepFacts are what the table asks about the step of e and the call that it is at.
-func (in *Inbox[TTx]) stepFacts(e *entry) (f decide.Facts) {
+func (in *Inbox[TTx]) stepFacts(e *partition.Entry) (f decide.Facts) {
 	switch {
-	case e.outcome == "":
+	case e.Outcome == "":
 		f = decide.Unasked
-	case call.Refused(e.outcome):
+	case call.Refused(e.Outcome):
 		f = decide.Refused
 	default:
 		f = decide.Accepted
 	}
-	if e.step == nil {
+	if e.Step == nil {
 		return f | decide.NoStep | decide.StoodAbsent | decide.OthersCall
 	}
-	f |= decide.Stood(e.stood.State)
-	if e.takes() != nil {
+	f |= decide.Stood(e.Stood.State)
+	if e.Takes() != nil {
 		f |= decide.Takes
 	} else {
 		f |= decide.Undoes
 	}
 	switch {
-	case e.stood.State != store.StepCalling || !e.calls(e.stood):
+	case e.Stood.State != store.StepCalling || !callsFor(e, e.Stood):
 		return f | decide.OthersCall
 	case in.lostCall(e):
 		return f | decide.LostCall
@@ -79,49 +80,49 @@ func (in *Inbox[TTx]) stepFacts(e *entry) (f decide.Facts) {
 	return f | decide.OwnCall
 }
 
-// calls tells whether the call that a step is at is e's.
-func (e *entry) calls(was store.Step) bool {
-	if e.takes() != nil {
-		return was.Identity == e.identity()
+// callsFor tells whether the call that a step is at is e's.
+func callsFor(e *partition.Entry, was store.Step) bool {
+	if e.Takes() != nil {
+		return was.Identity == e.Identity()
 	}
-	return e.call != nil && was.OutsideKey == e.call.Key
+	return e.Call != nil && was.OutsideKey == e.Call.Key
 }
 
 // lostCall tells of e, which takes a step that is at a call of e's own, whether it is kept without that.
 // Nothing here makes it so; a row that was written by another build, or by hand, may be. Of a message that
 // undoes a step by a call there is none: its call and its step are stored by one effect, what was read before
 // does not take the call away (store.Keep.WasCall), and the answer takes both on.
-func (in *Inbox[TTx]) lostCall(e *entry) bool {
-	_, there := in.calls[e.kind()]
-	return there && e.takes() != nil && e.parked != nil && e.call == nil && e.stood.OutsideKey != ""
+func (in *Inbox[TTx]) lostCall(e *partition.Entry) bool {
+	_, there := in.calls[e.Kind()]
+	return there && e.Takes() != nil && e.Parked != nil && e.Call == nil && e.Stood.OutsideKey != ""
 }
 
 // becomes is what a change makes of the step of e, with an answer; nil: nothing. A step that e undoes stays
 // that of the message which took it, with its answer; where nobody knows that message it is e's own.
-func (e *entry) becomes(c decide.Change, code int32, result string) *store.Step {
+func becomes(e *partition.Entry, c decide.Change, code int32, result string) *store.Step {
 	if !c.Some() || c.IfAnswered && code == 0 && result == "" {
 		return nil
 	}
-	at := *e.step
+	at := *e.Step
 	if at.State, at.From = c.To, c.From; c.From == nil {
-		at.From = []store.StepState{e.stood.State}
+		at.From = []store.StepState{e.Stood.State}
 	}
 	if !c.ByMark {
-		at.Outcome = e.outcome
+		at.Outcome = e.Outcome
 	}
-	if e.takes() != nil {
+	if e.Takes() != nil {
 		at.Code, at.Result = code, result
 		return &at
 	}
-	at.Code, at.Result = e.stood.Code, e.stood.Result
-	if e.stood.Identity != (store.Identity{}) {
-		at.Identity = e.stood.Identity
+	at.Code, at.Result = e.Stood.Code, e.Stood.Result
+	if e.Stood.Identity != (store.Identity{}) {
+		at.Identity = e.Stood.Identity
 	}
 	return &at
 }
 
 // carryOut does what is decided about a message whose intake has answered.
-func (in *Inbox[TTx]) carryOut(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake) result {
+func (in *Inbox[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) result {
 	print := intake.Marks[0].Fingerprint
 	facts := in.found(e, unit.Found(), print)
 	d := in.table.TakenIn(facts)
@@ -136,7 +137,7 @@ func (in *Inbox[TTx]) carryOut(ctx context.Context, e *entry, unit store.Unit[TT
 	case decide.Handle:
 		return in.handle(ctx, e, unit, intake)
 	case decide.Undo:
-		return in.handle(e.undoing(ctx), e, unit, intake)
+		return in.handle(undoing(ctx, e), e, unit, intake)
 	case decide.FinishBare:
 		return in.finishBare(ctx, e, unit, intake, d)
 	case decide.IntendAgain:
@@ -172,10 +173,10 @@ func (in *Inbox[TTx]) carryOut(ctx context.Context, e *entry, unit store.Unit[TT
 }
 
 // waitForCall parks a message whose step has a call outside under way.
-func (in *Inbox[TTx]) waitForCall(ctx context.Context, e *entry, end undo, d decide.Decision) result {
-	r := in.later(ctx, e, end, settleFirst, fmt.Errorf("step %s of %s: a call outside is under way", e.step.Name, e.step.Saga))
+func (in *Inbox[TTx]) waitForCall(ctx context.Context, e *partition.Entry, end undo, d decide.Decision) result {
+	r := in.later(ctx, e, end, settleFirst, fmt.Errorf("step %s of %s: a call outside is under way", e.Step.Name, e.Step.Saga))
 	if d.Settle {
-		in.settleToUndo(ctx, e.stood.Identity)
+		in.settleToUndo(ctx, e.Stood.Identity)
 	}
 	return r
 }
@@ -214,7 +215,7 @@ const mostOvertaken = 16
 
 // handle runs the handler of e, unless a table of the user's knows the message, and does what is decided
 // about its answer.
-func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake) result {
+func (in *Inbox[TTx]) handle(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) result {
 	known, err := in.askedBeside(ctx, e, unit.Tx())
 	switch {
 	case err != nil:
@@ -223,12 +224,12 @@ func (in *Inbox[TTx]) handle(ctx context.Context, e *entry, unit store.Unit[TTx]
 		return in.knownBeside(ctx, e, unit, intake)
 	}
 	r, err := in.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit.Tx())
-	a := answerOf(err, e.overtaken < mostOvertaken && ctx.Err() == nil)
+	a := answerOf(err, e.Overtaken < mostOvertaken && ctx.Err() == nil)
 	switch d := in.table.Answered(a.says | in.stepFacts(e)); d.Do {
 	case decide.Commit:
 		return in.finish(ctx, e, unit, intake, r)
 	case decide.TakeAgain:
-		e.overtaken++
+		e.Overtaken++
 		_, _ = unit.Rollback(ctx) // the rows are undone in any case
 		return in.take(ctx, e)    // in what is left of its time
 	case decide.Intend:

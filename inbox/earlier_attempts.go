@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
 // An AttemptSource reads how often a message failed before it came here. The zero value: never.
@@ -80,7 +81,7 @@ func prune(object map[string]any, path []string) {
 }
 
 // earlier returns how often e failed elsewhere.
-func (in *Inbox[TTx]) earlier(e *entry) (n int) {
+func (in *Inbox[TTx]) earlier(e *partition.Entry) (n int) {
 	if in.o.Identity.Attempt.Count == nil {
 		return 0
 	}

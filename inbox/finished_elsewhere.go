@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -13,22 +14,22 @@ import (
 // no steps (a build from before, an import of marks), and then the step still waits for this message, as does
 // whoever is to undo it. So the step becomes what the mark says, as it would have here: in the effect that
 // lets the message go, so that if that fails both are tried again.
-func (in *Inbox[TTx]) finishedElsewhere(ctx context.Context, e *entry, v store.Verdict, print int64) result {
-	unit, err := in.db.Begin(ctx, store.Intake{Steps: []store.Step{*e.step}, Server: e.server,
+func (in *Inbox[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entry, v store.Verdict, print int64) result {
+	unit, err := in.db.Begin(ctx, store.Intake{Steps: []store.Step{*e.Step}, Server: e.Server,
 		Wait: in.o.Timeouts.Wait, Handle: in.o.Timeouts.Handle})
 	if err != nil {
 		return in.letGo(ctx, e, duplicate, err)
 	}
-	e.stood = unit.Found().Steps[0]
+	e.Stood = unit.Found().Steps[0]
 	d := in.table.Elsewhere(decide.Mark(judged(v, print)) | in.stepFacts(e))
 	goes := store.Effect{Finish: in.freed(e)}
 	switch {
 	case d.Do == decide.Wait:
 		return in.waitForCall(ctx, e, unit.Rollback, d)
 	case d.Step.ByMark:
-		goes.Step = e.becomes(d.Step, v.Code, v.Result)
+		goes.Step = becomes(e, d.Step, v.Code, v.Result)
 	default:
-		goes.Step = e.becomes(d.Step, 0, "")
+		goes.Step = becomes(e, d.Step, 0, "")
 	}
 	if d.Ending == conflict {
 		goes.Quarantine = apartOf(in.group, e, d.Mark, print)
@@ -45,7 +46,7 @@ func (in *Inbox[TTx]) finishedElsewhere(ctx context.Context, e *entry, v store.V
 }
 
 // letGo is how a message ends that somebody finished.
-func (in *Inbox[TTx]) letGo(ctx context.Context, e *entry, what ending, err error) result {
+func (in *Inbox[TTx]) letGo(ctx context.Context, e *partition.Entry, what ending, err error) result {
 	if err != nil && !errors.Is(err, store.ErrLost) { // who lost it is not the one to let go of it
 		return in.storeFailed(ctx, e, fmt.Errorf("let go of %s, which somebody finished: %w", e.ID, err))
 	}

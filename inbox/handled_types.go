@@ -11,6 +11,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -143,10 +144,10 @@ func (in *Inbox[TTx]) others() []store.Kind { return kindsOf(in.knownTypes.other
 
 // skip is done with a message that no build handles; one that another build handles is taken, so as to be
 // left to it.
-func (in *Inbox[TTx]) skip(e *entry) {
-	k := e.kind()
-	if e.foreign = in.knownTypes.others[k]; !e.foreign {
-		e.done = true
+func (in *Inbox[TTx]) skip(e *partition.Entry) {
+	k := e.Kind()
+	if e.Foreign = in.knownTypes.others[k]; !e.Foreign {
+		e.Done = true
 		in.count(func(h *Health) { h.Skipped++ })
 		in.tel.Count(e.Topic, "skipped")
 		in.nobodys(k)
@@ -162,11 +163,11 @@ func (in *Inbox[TTx]) skip(e *entry) {
 // unhandled is for a message that this build has no handler for. From the broker: it is parked for a build
 // that has one. One that was parked, and that nobody left to others, was claimed by mistake, or there is no
 // such build any more.
-func (in *Inbox[TTx]) unhandled(ctx context.Context, e *entry, end undo) result {
+func (in *Inbox[TTx]) unhandled(ctx context.Context, e *partition.Entry, end undo) result {
 	err := fmt.Errorf("this build has no handler for %s of %s", e.Type, e.Topic)
 	k := in.parcel(e)
 	k.Last = store.Failure{At: in.o.Now(), Why: err.Error(), Host: in.o.Instance.Host}
-	if e.parked == nil {
+	if e.Parked == nil {
 		return in.store(ctx, e, end, store.Effect{Park: k}, result{entry: e, what: queued})
 	}
 	_, _ = end(ctx) // nothing was written
@@ -176,7 +177,7 @@ func (in *Inbox[TTx]) unhandled(ctx context.Context, e *entry, end undo) result 
 		return in.storeFailed(ctx, e, fmt.Errorf("who handles %s of %s: %w", e.Type, e.Topic, failed))
 	case slices.Contains(all.Kinds, store.Kind{Topic: e.Topic, Type: e.Type}):
 		return in.later(ctx, e, in.db.Apply, lookEvery, err)
-	case !k.First.At.IsZero() || e.call != nil:
+	case !k.First.At.IsZero() || e.Call != nil:
 		return in.failure(ctx, e, in.db.Apply, skald.UnknownVersion(err))
 	}
 	err = fmt.Errorf("%w: %s of %s", ErrUnhandled, e.Type, e.Topic)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
 // overdueEvery is how often Run looks for handlers that ignore that their time is over.
@@ -11,7 +13,7 @@ const overdueEvery = time.Second
 
 // An act is a handler, or a call to the outside, that is running.
 type act struct {
-	e     *entry
+	e     *partition.Entry
 	begun time.Time
 	most  time.Duration
 	told  bool
@@ -24,7 +26,7 @@ type acts struct {
 }
 
 // begin notes that something of e begins that may take most; over says that it is done.
-func (a *acts) begin(e *entry, most time.Duration) (over func()) {
+func (a *acts) begin(e *partition.Entry, most time.Duration) (over func()) {
 	one := &act{e: e, begun: time.Now(), most: most}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -49,7 +51,7 @@ func (in *Inbox[TTx]) overdue() (out []Stuck) {
 			continue
 		}
 		e := a.e
-		out = append(out, Stuck{Topic: e.Topic, Partition: e.Partition, Position: e.Position, ID: e.ID, Type: e.Type, Attempts: e.again + 1, Since: a.begun, Uncharged: true,
+		out = append(out, Stuck{Topic: e.Topic, Partition: e.Partition, Position: e.Position, ID: e.ID, Type: e.Type, Attempts: e.Again + 1, Since: a.begun, Uncharged: true,
 			Error: fmt.Sprintf("its handler goes on although its context ended after %v", a.most)})
 		if !a.told {
 			a.told = true

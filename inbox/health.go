@@ -125,8 +125,8 @@ func (h *Health) add(what ending) {
 func (in *Inbox[TTx]) report(outage error) {
 	held, paused := 0, []string(nil)
 	for name, l := range in.partitions {
-		held += len(l.entries)
-		if l.paused {
+		held += len(l.Entries)
+		if l.Paused {
 			paused = append(paused, name)
 		}
 	}

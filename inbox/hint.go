@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -13,13 +14,13 @@ const hintEvery = 50 * time.Millisecond
 
 // hinted takes e as attempt does, unless a hint says that another process has it in hand: then it waits at
 // its place, for no longer than it would wait for a rival at the database, which decides.
-func (in *Inbox[TTx]) hinted(ctx context.Context, e *entry) result {
-	if in.o.Front.Ahead == nil || e.parked != nil || e.suspect || e.alone || !e.readable() || in.key.Load() == nil || in.isBegun(ctx, e) {
+func (in *Inbox[TTx]) hinted(ctx context.Context, e *partition.Entry) result {
+	if in.o.Front.Ahead == nil || e.Parked != nil || e.Suspect || e.Alone || !e.Readable() || in.key.Load() == nil || in.isBegun(ctx, e) {
 		return in.attempt(ctx, e)
 	}
 	key := in.seal(e, "").Key
-	if !in.o.Front.Ahead.Claim(ctx, key) && time.Duration(e.hints)*hintEvery < in.o.Timeouts.Wait {
-		e.hints++
+	if !in.o.Front.Ahead.Claim(ctx, key) && time.Duration(e.Hints)*hintEvery < in.o.Timeouts.Wait {
+		e.Hints++
 		return result{entry: e, what: again, after: hintEvery, err: store.ErrBusy}
 	}
 	defer in.o.Front.Ahead.Release(key)
@@ -27,7 +28,7 @@ func (in *Inbox[TTx]) hinted(ctx context.Context, e *entry) result {
 }
 
 // isBegun tells whether the transaction of e is open already.
-func (in *Inbox[TTx]) isBegun(ctx context.Context, e *entry) bool {
+func (in *Inbox[TTx]) isBegun(ctx context.Context, e *partition.Entry) bool {
 	w := in.workerOf(ctx, e)
 	return w != nil && w.unit != nil
 }

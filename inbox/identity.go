@@ -11,6 +11,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -109,7 +110,7 @@ func (in *Inbox[TTx]) identify(d broker.Delivery) (id store.Identity, err error)
 }
 
 // print is the fingerprint of what came with e; 0: not to be compared.
-func (in *Inbox[TTx]) print(e *entry) int64 {
+func (in *Inbox[TTx]) print(e *partition.Entry) int64 {
 	key := in.key.Load()
 	if key == nil {
 		return 0
@@ -126,6 +127,6 @@ func (in *Inbox[TTx]) print(e *entry) int64 {
 
 var errNoHandler = errors.New("no handler is for its type")
 
-func apartOf(consumer string, e *entry, why store.Outcome, print int64) *store.Quarantined {
-	return &store.Quarantined{Consumer: consumer, Identity: e.id, Fingerprint: print, Why: why, Message: skald.Message(e.Message)}
+func apartOf(consumer string, e *partition.Entry, why store.Outcome, print int64) *store.Quarantined {
+	return &store.Quarantined{Consumer: consumer, Identity: e.Given, Fingerprint: print, Why: why, Message: skald.Message(e.Message)}
 }

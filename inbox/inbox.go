@@ -21,6 +21,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/complete"
 	"github.com/skald-go/skald/internal/control"
@@ -69,14 +70,11 @@ type Inbox[TTx any] struct {
 	checked    bool
 	session    string // of this inbox, random: who has a lease
 	sub        broker.Subscription
-	partitions map[string]*partition
-	ready      readiness
-	arrived    int64     // deliveries and claims there were
-	size       int       // of a batch, at most
-	seenOn     string    // the run of the database's server that was seen last; "": none yet, or it has none
-	strange    int       // messages in a row that were looked up, and not finished before
-	waiting    []*chain  // whose head may not start before its due time
-	alarm      time.Time // the earliest of these
+	partitions map[string]*partition.Partition
+	schedule   partition.Schedule
+	size       int    // of a batch, at most
+	seenOn     string // the run of the database's server that was seen last; "": none yet, or it has none
+	strange    int    // messages in a row that were looked up, and not finished before
 	gate       gate
 	breaker    breaker
 	apart      map[source]*breaker // of malformed messages
@@ -135,7 +133,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 			Age: d.Retry.Age},
 		prints:     failure.NewFingerprints(),
 		breaker:    breaker{o: d.Breaker},
-		partitions: map[string]*partition{},
+		partitions: map[string]*partition.Partition{},
 		apart:      map[source]*breaker{},
 		delays:     delays{of: map[store.Identity]*delay{}, say: seldom()},
 		failing:    map[string]*failing{},

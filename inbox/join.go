@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
 )
@@ -81,9 +82,9 @@ func (in *Inbox[TTx]) joinAgain(ctx context.Context) error {
 		}
 	}
 	for _, l := range in.partitions {
-		l.lost = true
+		l.Lost = true
 	}
-	in.sub, in.partitions, in.askAt, in.apart = nil, map[string]*partition{}, time.Time{}, map[source]*breaker{}
+	in.sub, in.partitions, in.askAt, in.apart = nil, map[string]*partition.Partition{}, time.Time{}, map[source]*breaker{}
 	in.knownTypes.since = time.Time{} // what others noted may be lost, too
 	in.checkpointer.reset(false)
 	return in.open(ctx)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -25,8 +26,8 @@ type Known[TTx any] func(ctx context.Context, tx TTx, id store.Identity, m skald
 func (in *Inbox[TTx]) LegacyDedup(known Known[TTx]) { in.beside = known }
 
 // askedBeside tells whether the table beside knows e, and has it noted there.
-func (in *Inbox[TTx]) askedBeside(ctx context.Context, e *entry, tx TTx) (known bool, err error) {
-	if in.beside == nil || e.another() {
+func (in *Inbox[TTx]) askedBeside(ctx context.Context, e *partition.Entry, tx TTx) (known bool, err error) {
+	if in.beside == nil || e.Another() {
 		return false, nil
 	}
 	defer func() {
@@ -35,12 +36,12 @@ func (in *Inbox[TTx]) askedBeside(ctx context.Context, e *entry, tx TTx) (known 
 		}
 	}()
 	defer failure.Recover(&err)
-	return in.beside(skald.WithCause(ctx, e.Message), tx, e.id, e.Message)
+	return in.beside(skald.WithCause(ctx, e.Message), tx, e.Given, e.Message)
 }
 
 // knownBeside commits that a message was finished by somebody else: the mark of the intake, and what the
 // table has noted.
-func (in *Inbox[TTx]) knownBeside(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake) result {
+func (in *Inbox[TTx]) knownBeside(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) result {
 	r := in.finish(ctx, e, unit, intake, Result{})
 	if r.what == handled {
 		r.what = duplicate
@@ -51,7 +52,7 @@ func (in *Inbox[TTx]) knownBeside(ctx context.Context, e *entry, unit store.Unit
 // rejectBeside is reject with a table beside. The handler's rows are undone; the second transaction takes in
 // again, so that the table can be asked in it, and stands under the same condition: nothing that the intake
 // locked has moved.
-func (in *Inbox[TTx]) rejectBeside(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, verdict store.Effect) result {
+func (in *Inbox[TTx]) rejectBeside(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, verdict store.Effect) result {
 	was := unit.Found()
 	_, _ = unit.Rollback(ctx) // its rows are undone in any case
 	unit, err := in.db.Begin(ctx, intake)
@@ -72,7 +73,7 @@ func (in *Inbox[TTx]) rejectBeside(ctx context.Context, e *entry, unit store.Uni
 	// the intake has the mark and the locks
 	verdict.Mark, verdict.Answer, verdict.Locks = nil, verdict.Mark, nil
 	if verdict.Step != nil {
-		verdict.Step.From = []store.StepState{e.step.State} // as the intake has made it
+		verdict.Step.From = []store.StepState{e.Step.State} // as the intake has made it
 	}
 	if err = unit.Commit(ctx, verdict); err == nil {
 		return result{entry: e, what: rejected}

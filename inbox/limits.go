@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/weight"
 	"github.com/skald-go/skald/store"
@@ -44,38 +45,27 @@ func (in *Inbox[TTx]) limit(d *broker.Delivery) {
 	}
 }
 
-// regulate pauses the partitions that have too much unacknowledged and resumes those that have worked half of
-// it off. Where all partitions together have half of Options.Limits.Bytes, a partition that has more than its
-// share of the other half waits, too.
-func (in *Inbox[TTx]) regulate() {
-	all := 0
-	for _, l := range in.partitions {
-		all += l.bytes
-	}
-	most := min(maxHeldBytes, in.o.Limits.Bytes/2)
-	if all >= in.o.Limits.Bytes/2 {
-		most = min(most, in.o.Limits.Bytes/2/len(in.partitions))
-	}
-	for name, l := range in.partitions {
-		switch n := len(l.entries); {
-		case !l.paused && (n >= in.o.Limits.Held || l.bytes >= most || l.full > 0):
-			l.paused = true
-			in.sub.Pause(name)
-			in.o.Logger.Warn("inbox: partition paused", "consumer", in.group, "partition", name, "unacknowledged", n, "bytes", l.bytes)
-		case l.paused && n <= in.o.Limits.Held/2 && l.bytes <= most/2 && l.full == 0:
-			l.paused = false
-			in.sub.Resume(name)
-		}
-	}
-}
-
 // bytesClaimed is what the messages take that were claimed.
 func (s *parkedQueue) bytesClaimed() (n int) {
 	for e := range s.claimed {
-		n += e.weight()
+		n += e.Weight()
 	}
 	return n
 }
 
-// weight is what e takes of memory.
-func (e *entry) weight() int { return weight.Of(&e.Message) }
+// regulate pauses the partitions that have too much unacknowledged and resumes those that have worked half of
+// it off. Where all partitions together have half of Options.Limits.Bytes, a partition that has more than its
+// share of the other half waits, too.
+func (in *Inbox[TTx]) regulate() {
+	bound := partition.Bound{Held: in.o.Limits.Held, Bytes: in.o.Limits.Bytes / 2}
+	pause, resume := bound.Apply(in.partitions)
+	for _, name := range pause {
+		l := in.partitions[name]
+		in.sub.Pause(name)
+		in.o.Logger.Warn("inbox: partition paused", "consumer", in.group, "partition", name,
+			"unacknowledged", len(l.Entries), "bytes", l.Bytes)
+	}
+	for _, name := range resume {
+		in.sub.Resume(name)
+	}
+}

@@ -39,7 +39,7 @@ func (in *Inbox[TTx]) trace(ctx context.Context, r result) {
 	}
 	in.said.panics[r.print] = true
 	for i, frame := range framesOf(p.Stack) {
-		in.o.Logger.ErrorContext(ctx, "inbox: stack of the panic", "consumer", in.group, "id", r.entry.identity().ID, "frame", i, "at", frame)
+		in.o.Logger.ErrorContext(ctx, "inbox: stack of the panic", "consumer", in.group, "id", r.entry.Identity().ID, "frame", i, "at", frame)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
 )
@@ -40,7 +41,7 @@ func (s *steering) paused() string {
 }
 
 // skipped tells whether an operator has what fails so skipped.
-func (in *Inbox[TTx]) skipped(class failure.Class, e *entry, err error) (o control.Order, yes bool) {
+func (in *Inbox[TTx]) skipped(class failure.Class, e *partition.Entry, err error) (o control.Order, yes bool) {
 	skips := in.skips.Load()
 	if skips == nil || len(*skips) == 0 {
 		return o, false

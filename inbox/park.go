@@ -2,14 +2,12 @@ package inbox
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -17,32 +15,20 @@ import (
 // Store.Apply.
 type undo func(ctx context.Context, instead ...store.Effect) ([]bool, error)
 
-// identity is what a message is known by: where it has no id, by where it lies at the broker and what it is.
-func (e *entry) identity() store.Identity {
-	switch {
-	case e.parked != nil:
-		return e.parked.Identity
-	case e.readable():
-		return e.id
-	}
-	sum := sha256.Sum256(append(append([]byte(nil), e.Key...), e.Data...))
-	return store.Identity{Source: "skald:" + e.Partition, ID: strconv.FormatInt(e.Position, 10) + "-" + hex.EncodeToString(sum[:8])}
-}
-
 // parcel is e as it is to be kept, with what is known of it so far.
-func (in *Inbox[TTx]) parcel(e *entry) *store.Park {
-	k := &store.Park{MostRows: in.o.Limits.KeyRows, MostBytes: in.o.Limits.KeyBytes, Step: e.takes()}
-	if e.parked != nil {
-		k.Parked = *e.parked
+func (in *Inbox[TTx]) parcel(e *partition.Entry) *store.Park {
+	k := &store.Park{MostRows: in.o.Limits.KeyRows, MostBytes: in.o.Limits.KeyBytes, Step: e.Takes()}
+	if e.Parked != nil {
+		k.Parked = *e.Parked
 		k.Claims, k.Session = 0, "" // this is the answer
-		was := e.parked.Attempts
-		k.Was, k.WasCall = &was, e.callKey()
+		was := e.Parked.Attempts
+		k.Was, k.WasCall = &was, e.CallKey()
 		return k
 	}
-	k.Parked = store.Parked{Consumer: in.group, Identity: e.identity(), Message: e.Message, Partition: e.Partition, Position: e.Position}
-	if !e.readable() {
-		k.Fault = e.unreadable().Error()
-		if e.tooLarge() {
+	k.Parked = store.Parked{Consumer: in.group, Identity: e.Identity(), Message: e.Message, Partition: e.Partition, Position: e.Position}
+	if !e.Readable() {
+		k.Fault = unreadable(e).Error()
+		if e.TooLarge() {
 			k.Fault = faultTooLarge + k.Fault
 		}
 	}
@@ -50,19 +36,19 @@ func (in *Inbox[TTx]) parcel(e *entry) *store.Park {
 }
 
 // queue parks e behind those of its key.
-func (in *Inbox[TTx]) queue(ctx context.Context, e *entry, end undo) result {
+func (in *Inbox[TTx]) queue(ctx context.Context, e *partition.Entry, end undo) result {
 	return in.store(ctx, e, end, store.Effect{Park: in.parcel(e)}, result{entry: e, what: queued})
 }
 
 // later parks e until the handler wants it again; that is no failure.
-func (in *Inbox[TTx]) later(ctx context.Context, e *entry, end undo, after time.Duration, err error) result {
+func (in *Inbox[TTx]) later(ctx context.Context, e *partition.Entry, end undo, after time.Duration, err error) result {
 	k := in.parcel(e)
 	k.Due = after
 	return in.store(ctx, e, end, store.Effect{Park: k}, result{entry: e, what: later, after: after, err: err})
 }
 
 // failure sorts an error: whose fault it is decides what becomes of the message.
-func (in *Inbox[TTx]) failure(ctx context.Context, e *entry, end undo, err error) result {
+func (in *Inbox[TTx]) failure(ctx context.Context, e *partition.Entry, end undo, err error) result {
 	drop := func(what ending) result {
 		r := result{entry: e, what: what, err: err}
 		if what == outage {
@@ -108,8 +94,8 @@ func (in *Inbox[TTx]) failure(ctx context.Context, e *entry, end undo, err error
 
 // store ends the transaction of e and keeps it instead. If that is refused, it is not for us to know why yet:
 // the next take finds out.
-func (in *Inbox[TTx]) store(ctx context.Context, e *entry, end undo, effect store.Effect, r result) result {
-	if e.parked == nil && effect.Park.Dead == nil && !in.room() {
+func (in *Inbox[TTx]) store(ctx context.Context, e *partition.Entry, end undo, effect store.Effect, r result) result {
+	if e.Parked == nil && effect.Park.Dead == nil && !in.room() {
 		_, _ = end(ctx)
 		return result{entry: e, what: full, err: fmt.Errorf("%w: %w", ErrFull, cause(r.err))}
 	}
@@ -124,7 +110,7 @@ func (in *Inbox[TTx]) store(ctx context.Context, e *entry, end undo, effect stor
 		return result{entry: e, what: unkept, err: fmt.Errorf("park %s: %w; %w", e.ID, err, cause(r.err))}
 	case err != nil:
 		return result{entry: e, what: outage, err: fmt.Errorf("park %s: %w", e.ID, err)}
-	case !stands[0] && e.parked != nil:
+	case !stands[0] && e.Parked != nil:
 		return result{entry: e, what: stale}
 	case !stands[0]: // finished or kept by a rival, or its key is full
 		if kept, is := in.keptAs(ctx, e, in.printed(e)); is {
@@ -154,39 +140,31 @@ func (in *Inbox[TTx]) room() bool {
 
 // giveBack lets a claimed message be claimed again soon, instead of when its lease is over: the later, the
 // more often it was given back. Nothing rests on it.
-func (in *Inbox[TTx]) giveBack(ctx context.Context, e *entry, end undo) (due time.Duration) {
-	if e.parked == nil {
+func (in *Inbox[TTx]) giveBack(ctx context.Context, e *partition.Entry, end undo) (due time.Duration) {
+	if e.Parked == nil {
 		_, _ = end(ctx)
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	k := in.parcel(e)
-	k.Due = in.retry.WaitOutage(e.again + 1)
+	k.Due = in.retry.WaitOutage(e.Again + 1)
 	_, _ = end(ctx, store.Effect{Park: k})
 	return k.Due
 }
 
 // freed ends the keeping of a message that was claimed.
-func (in *Inbox[TTx]) freed(e *entry) *store.Finish {
-	if e.parked == nil {
+func (in *Inbox[TTx]) freed(e *partition.Entry) *store.Finish {
+	if e.Parked == nil {
 		return nil
 	}
-	attempts := e.parked.Attempts
-	return &store.Finish{Consumer: in.group, Identity: e.identity(), Attempts: &attempts, WasCall: e.callKey(), Place: e.parked.Place}
-}
-
-// callKey is the key of the call that e was read at; "": of none.
-func (e *entry) callKey() string {
-	if e.parked == nil || e.parked.Call == nil {
-		return ""
-	}
-	return e.parked.Call.Key
+	attempts := e.Parked.Attempts
+	return &store.Finish{Consumer: in.group, Identity: e.Identity(), Attempts: &attempts, WasCall: e.CallKey(), Place: e.Parked.Place}
 }
 
 // keptAlready is for a message that came again while it is parked or a dead letter. Another one under its
 // identity is a conflict, as it would be behind its mark.
-func (in *Inbox[TTx]) keptAlready(ctx context.Context, e *entry, unit store.Unit[TTx], print int64) result {
+func (in *Inbox[TTx]) keptAlready(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], print int64) result {
 	_, _ = unit.Rollback(ctx)
 	if r, is := in.keptAs(ctx, e, print); is {
 		return r
@@ -195,8 +173,8 @@ func (in *Inbox[TTx]) keptAlready(ctx context.Context, e *entry, unit store.Unit
 }
 
 // keptAs is what becomes of a message whose identity is parked or a dead letter; false: none is.
-func (in *Inbox[TTx]) keptAs(ctx context.Context, e *entry, print int64) (r result, is bool) {
-	id := e.identity()
+func (in *Inbox[TTx]) keptAs(ctx context.Context, e *partition.Entry, print int64) (r result, is bool) {
+	id := e.Identity()
 	kept, err := store.ListKept(ctx, in.db, store.Sought{Consumer: in.group, Identity: &id, Limit: 1})
 	if err != nil {
 		return in.storeFailed(ctx, e, fmt.Errorf("look up kept message %s: %w", id.ID, err)), true
@@ -204,7 +182,7 @@ func (in *Inbox[TTx]) keptAs(ctx context.Context, e *entry, print int64) (r resu
 	if len(kept) == 0 {
 		return r, false
 	}
-	was := &entry{id: id}
+	was := &partition.Entry{Given: id}
 	was.Message = kept[0].Message
 	if p := in.printed(was); p == 0 || print == 0 || p == print {
 		// perhaps by us, whose parking took effect and was not answered

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
 )
@@ -31,25 +32,25 @@ const (
 // A shelf is what an inbox knows of the messages that the store keeps for it. It belongs to the goroutine of
 // Run or Step.
 type parkedQueue struct {
-	partition *partition      // of what was claimed; no partition of the broker's, and never acknowledged
-	claimed   map[*entry]bool // and not finished
-	size      int             // how many of it may share a transaction
-	along     int             // how many may ride with each key
-	riding    int             // how many did, of what was claimed last
-	at        time.Time       // when to look again
-	idle      int             // looks in a row that found nothing
-	changed   bool            // something was parked or freed since the last count
+	partition *partition.Partition      // of what was claimed; no partition of the broker's, and never acknowledged
+	claimed   map[*partition.Entry]bool // and not finished
+	size      int                       // how many of it may share a transaction
+	along     int                       // how many may ride with each key
+	riding    int                       // how many did, of what was claimed last
+	at        time.Time                 // when to look again
+	idle      int                       // looks in a row that found nothing
+	changed   bool                      // something was parked or freed since the last count
 	counted   time.Time
 	some      bool          // at the last count something was kept
 	took      time.Duration // the last count
 
-	suspects []*chain // of what was claimed: a process may have died of them
-	alone    *entry   // of these, the one in hand: nothing else is
+	suspects []*partition.Chain // of what was claimed: a process may have died of them
+	alone    *partition.Entry   // of these, the one in hand: nothing else is
 }
 
 // newParkedQueue has what is kept counted at once, whoever parked it.
 func newParkedQueue() parkedQueue {
-	return parkedQueue{partition: newPartition(""), claimed: map[*entry]bool{}, size: 1, along: 1, changed: true}
+	return parkedQueue{partition: partition.New(""), claimed: map[*partition.Entry]bool{}, size: 1, along: 1, changed: true}
 }
 
 // A looked answers a look into the store.
@@ -102,7 +103,7 @@ func (s *parkedQueue) adapt(rs []result, now time.Time, most int) {
 	switch {
 	case slices.ContainsFunc(rs, ill):
 		s.size = 1
-	case now.Sub(rs[0].entry.since) > turnOfClaimed/2:
+	case now.Sub(rs[0].entry.Since) > turnOfClaimed/2:
 		s.size = max(1, s.size/2)
 	default:
 		s.size = max(1, min(2*s.size, most))
@@ -174,7 +175,7 @@ func (s *parkedQueue) share(n time.Duration) time.Duration { return min(n*s.took
 // crowded tells whether a partition waits for room among what is parked.
 func (in *Inbox[TTx]) crowded() bool {
 	for _, l := range in.partitions {
-		if l.full > 0 {
+		if l.Full > 0 {
 			return true
 		}
 	}
@@ -235,34 +236,33 @@ func (s *parkedQueue) soon(t time.Time) {
 }
 
 // claim makes a chain of its own of a claimed message, and has it taken.
-func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) *chain {
-	e := &entry{Delivery: broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}, parked: p, id: p.Identity, since: began, lease: in.lease(turnOfClaimed), call: p.Call}
+func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) *partition.Chain {
+	e := &partition.Entry{Delivery: broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}, Parked: p, Given: p.Identity, Since: began, Lease: in.lease(turnOfClaimed), Call: p.Call}
 	if d := in.delays.of[p.Identity]; d != nil {
-		e.again = d.Attempts
+		e.Again = d.Attempts
 	}
-	_, e.lonely = in.calls[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}]
-	e.foreign = in.handlers[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}] == nil
-	e.chain = &chain{partition: in.parkedQueue.partition, queue: []*entry{e}, busy: true}
+	_, e.Lonely = in.calls[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}]
+	e.Foreign = in.handlers[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}] == nil
+	e.Chain = &partition.Chain{Partition: in.parkedQueue.partition, Queue: []*partition.Entry{e}, Busy: true}
 	in.parkedQueue.claimed[e] = true
-	in.arrived++
-	e.nth = in.arrived
-	if e.alone = p.Claims > trusted || p.CrashCount > 0; e.alone {
-		in.parkedQueue.suspects = append(in.parkedQueue.suspects, e.chain)
-		return e.chain
+	in.schedule.Number(e)
+	if e.Alone = p.Claims > trusted || p.CrashCount > 0; e.Alone {
+		in.parkedQueue.suspects = append(in.parkedQueue.suspects, e.Chain)
+		return e.Chain
 	}
-	in.ready.add(e.chain)
-	return e.chain
+	in.schedule.Add(e.Chain)
+	return e.Chain
 }
 
 // settleClaimed is settle for a message that was claimed.
 func (in *Inbox[TTx]) settleClaimed(r result, now time.Time) {
-	r.entry.done = true
+	r.entry.Done = true
 	delete(in.parkedQueue.claimed, r.entry)
 	if in.parkedQueue.alone == r.entry {
 		in.parkedQueue.alone = nil
 	}
 	in.parkedQueue.changed = true
-	in.knownTypes.again = in.knownTypes.again || in.handlers[r.entry.kind()] == nil
+	in.knownTypes.again = in.knownTypes.again || in.handlers[r.entry.Kind()] == nil
 	wait := time.Duration(0) // the next of its key
 	switch r.what {
 	case later, failed:
@@ -279,10 +279,10 @@ func (in *Inbox[TTx]) settleClaimed(r result, now time.Time) {
 // lease is over.
 func (in *Inbox[TTx]) handBack(ctx context.Context) {
 	var back []store.Effect
-	for _, c := range slices.Concat(in.ready, in.parkedQueue.suspects) {
-		if e := c.queue; len(e) > 0 && e[0].parked != nil && in.parkedQueue.claimed[e[0]] {
+	for _, c := range slices.Concat(in.schedule.Heads(), in.parkedQueue.suspects) {
+		if e := c.Queue; len(e) > 0 && e[0].Parked != nil && in.parkedQueue.claimed[e[0]] {
 			k := in.parcel(e[0])
-			k.Claims = e[0].parked.Claims - 1 // as if it had not been claimed
+			k.Claims = e[0].Parked.Claims - 1 // as if it had not been claimed
 			back = append(back, store.Effect{Park: k})
 		}
 	}

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -33,7 +34,7 @@ func (s *parkedQueue) learn(keys, along int, asked store.ClaimSize) {
 
 // shelveAll makes chains of what was claimed, each key's with what rides.
 func (in *Inbox[TTx]) shelveAll(l looked) {
-	first, along := map[string]*chain{}, 0
+	first, along := map[string]*partition.Chain{}, 0
 	for i := range l.claimed.Parked {
 		p := &l.claimed.Parked[i]
 		key := string(p.Message.Key)
@@ -58,27 +59,26 @@ func (l looked) keys() (n int) {
 }
 
 // ride puts p behind the first of its key.
-func (in *Inbox[TTx]) prefetch(c *chain, p *store.Parked) {
-	h := c.queue[0]
-	e := &entry{Delivery: broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}, chain: c, parked: p, id: p.Identity, prefetches: true,
-		since: h.since, lease: h.lease}
-	_, e.lonely = in.calls[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}]
-	e.foreign = in.handlers[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}] == nil
-	c.queue = append(c.queue, e)
+func (in *Inbox[TTx]) prefetch(c *partition.Chain, p *store.Parked) {
+	h := c.Queue[0]
+	e := &partition.Entry{Delivery: broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}, Chain: c, Parked: p, Given: p.Identity, Prefetches: true,
+		Since: h.Since, Lease: h.Lease}
+	_, e.Lonely = in.calls[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}]
+	e.Foreign = in.handlers[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}] == nil
+	c.Queue = append(c.Queue, e)
 	in.parkedQueue.claimed[e] = true
-	in.arrived++
-	e.nth = in.arrived
+	in.schedule.Number(e)
 }
 
 // leaveRiders lets go of what rides behind a message that is finished: its claim is over.
-func (in *Inbox[TTx]) leaveRiders(c *chain) bool {
-	if !c.queue[0].prefetches {
+func (in *Inbox[TTx]) leaveRiders(c *partition.Chain) bool {
+	if !c.Queue[0].Prefetches {
 		return false
 	}
-	for _, e := range c.queue {
+	for _, e := range c.Queue {
 		delete(in.parkedQueue.claimed, e)
 	}
-	c.queue = nil
+	c.Queue = nil
 	in.parkedQueue.along /= 4 // a job that went well doubles it
 	in.parkedQueue.soon(in.o.Now())
 	return true
@@ -86,12 +86,12 @@ func (in *Inbox[TTx]) leaveRiders(c *chain) bool {
 
 // leading tells, of messages of a transaction in their order, which may be taken in it: one that rides goes
 // with the first of its key.
-func leading() func(*entry) bool {
-	first := map[*chain]bool{}
-	return func(e *entry) bool {
-		if e.parked != nil && !e.prefetches {
-			first[e.chain] = true
+func leading() func(*partition.Entry) bool {
+	first := map[*partition.Chain]bool{}
+	return func(e *partition.Entry) bool {
+		if e.Parked != nil && !e.Prefetches {
+			first[e.Chain] = true
 		}
-		return !e.prefetches || first[e.chain]
+		return !e.Prefetches || first[e.Chain]
 	}
 }

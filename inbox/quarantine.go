@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/store"
 )
@@ -13,8 +14,7 @@ import (
 const (
 	admitEvery = 5 * time.Second // how often each instance asks for messages that were admitted
 	rekeyEvery = time.Minute
-	admitMost  = 100                // at a time
-	quarantine = "skald:quarantine" // the partition that they come from
+	admitMost  = 100 // at a time
 )
 
 // admitted parks messages in quarantine that somebody admitted: from then on they are tried, wait for their
@@ -47,7 +47,7 @@ func (in *Inbox[TTx]) admit(ctx context.Context, list []store.Quarantined, now t
 		}
 		es = append(es, store.Effect{Admitted: &q, Park: &store.Park{MostRows: in.o.Limits.KeyRows,
 			MostBytes: in.o.Limits.KeyBytes, Parked: store.Parked{
-				Consumer: in.group, Identity: admittedAs(&q), Message: q.Message, Partition: quarantine, Position: q.Number}}})
+				Consumer: in.group, Identity: admittedAs(&q), Message: q.Message, Partition: partition.Quarantine, Position: q.Number}}})
 	}
 	if len(es) == 0 {
 		return nil
@@ -66,14 +66,8 @@ func admittedAs(q *store.Quarantined) store.Identity {
 	if q.Why != store.Conflict {
 		return q.Identity
 	}
-	return store.Identity{Source: quarantine, ID: strconv.FormatInt(q.Number, 10) + "-" + q.ID}
+	return store.Identity{Source: partition.Quarantine, ID: strconv.FormatInt(q.Number, 10) + "-" + q.ID}
 }
-
-// admitted tells whether e comes from the quarantine.
-func (e *entry) admitted() bool { return e.parked != nil && e.parked.Partition == quarantine }
-
-// another tells whether it does although another message has its identity.
-func (e *entry) another() bool { return e.admitted() && e.id.Source == quarantine }
 
 // owner names our tables among those of other databases and schemas: by what only they know, and without
 // telling that.

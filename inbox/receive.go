@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -30,16 +31,16 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 		}
 	}
 	ds := in.admissible()
-	fresh := make([]*entry, len(ds))
+	fresh := make([]*partition.Entry, len(ds))
 	for i, d := range ds {
 		fresh[i] = in.accept(d)
-		if l := fresh[i].chain.partition; l.origin == "" && fresh[i].id.Source == positionSource {
-			return busy, fmt.Errorf("partition %s: %w", l.name, ErrPositions)
+		if l := fresh[i].Chain.Partition; l.Origin == "" && fresh[i].Given.Source == positionSource {
+			return busy, fmt.Errorf("partition %s: %w", l.Name, ErrPositions)
 		}
 	}
 	in.dropCached(ctx, fresh)
-	in.suspect(fresh, in.dropSeen(ctx, fresh))
-	in.schedule(fresh)
+	partition.Suspect(fresh, in.dropSeen(ctx, fresh))
+	in.schedule.Start(fresh)
 	return busy || len(ds) > 0, nil
 }
 
@@ -56,8 +57,8 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	in.misses(ctx, batch.Missed)
 	in.settled(batch)
 	for i := range batch.Deliveries {
-		if l := in.partitions[batch.Deliveries[i].Partition]; l != nil && l.at < 0 {
-			l.at = batch.Deliveries[i].Position
+		if l := in.partitions[batch.Deliveries[i].Partition]; l != nil && l.At < 0 {
+			l.At = batch.Deliveries[i].Position
 		}
 	}
 	if len(batch.Deliveries) > 0 {
@@ -67,70 +68,45 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	return len(batch.Deliveries)+len(batch.Gained)+len(batch.Lost) > 0, nil
 }
 
-// suspect looks for what a process may have died of: of each key the first that is not finished was in its
-// hand, or none. Unless all that was finished is known, any may be the first.
-func (in *Inbox[TTx]) suspect(es []*entry, known bool) {
-	for _, e := range es {
-		l := e.chain.partition
-		switch {
-		case e.done || !e.readable():
-		case l.shared: // nobody knows who had it, nor what became of that
-			e.suspect = e.Attempt > 0
-			continue
-		case l.tried == nil:
-		case l.redelivered:
-			e.suspect = e.Attempt > 0 && !l.tried[e.chain.key]
-		case e.Position < l.suspects:
-			e.suspect = !l.tried[e.chain.key]
-		default:
-			l.tried = nil
-		}
-		if e.suspect && known && e.chain.key != "" {
-			l.tried[e.chain.key] = true
-		}
-	}
-}
-
 func (in *Inbox[TTx]) move(b broker.Batch) {
 	for _, gone := range b.Lost {
 		if l := in.partitions[gone.Name]; l != nil {
-			l.lost = true
+			l.Lost = true
 			in.parts(l)
 			delete(in.partitions, gone.Name)
 			in.forget(gone.Name)
 		}
 	}
 	for _, g := range b.Gained {
-		l := newPartition(g.Name)
-		l.origin, l.since = g.Origin, in.o.Now()
+		l := partition.New(g.Name)
+		l.Origin, l.Since = g.Origin, in.o.Now()
 		if g.Shared {
-			l.shared, l.open, l.session = true, true, in.checkpointer.session
+			l.Shared, l.Open, l.Session = true, true, in.checkpointer.session
 		}
 		if g.Started && g.Origin != "" {
-			l.at = g.Start
+			l.At = g.Start
 		}
 		in.partitions[g.Name], in.strange = l, 0
 	}
 }
 
 // accept gives a delivery its place in partition and chain. What is skipped is done with that.
-func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
+func (in *Inbox[TTx]) accept(d broker.Delivery) *partition.Entry {
 	l := in.partitions[d.Partition]
 	if l == nil {
-		l = newPartition(d.Partition)
-		l.since = in.o.Now()
+		l = partition.New(d.Partition)
+		l.Since = in.o.Now()
 		in.partitions[d.Partition] = l
 	}
 	in.limit(&d)
-	e := l.add(d)
-	in.arrived++
-	e.nth = in.arrived
+	e := l.Add(d)
+	in.schedule.Number(e)
 	if e.Fault == nil {
-		e.id, e.unknown = in.identify(d)
+		e.Given, e.Unknown = in.identify(d)
 	}
-	_, e.lonely = in.calls[store.Kind{Topic: d.Topic, Type: d.Type}]
+	_, e.Lonely = in.calls[store.Kind{Topic: d.Topic, Type: d.Type}]
 	in.count(func(h *Health) { h.Received++ })
-	if e.readable() && in.handlers[store.Kind{Topic: d.Topic, Type: d.Type}] == nil {
+	if e.Readable() && in.handlers[store.Kind{Topic: d.Topic, Type: d.Type}] == nil {
 		in.skip(e)
 	}
 	return e
@@ -142,20 +118,20 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *entry {
 const trusting = 5 * receiveMax
 
 // wary tells whether it is to be asked for es.
-func (in *Inbox[TTx]) wary(es []*entry) bool {
-	return in.strange < trusting || slices.ContainsFunc(es, func(e *entry) bool { return e.chain.partition.tried != nil })
+func (in *Inbox[TTx]) wary(es []*partition.Entry) bool {
+	return in.strange < trusting || slices.ContainsFunc(es, func(e *partition.Entry) bool { return e.Chain.Partition.Tried != nil })
 }
 
 // dropSeen looks all of es up in one read. If that cannot be had, which it tells, each intake finds out for
 // itself.
-func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) (known bool) {
+func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*partition.Entry) (known bool) {
 	if !in.wary(es) {
 		return false
 	}
-	ids, of := make([]store.Identity, 0, len(es)), make([]*entry, 0, len(es))
+	ids, of := make([]store.Identity, 0, len(es)), make([]*partition.Entry, 0, len(es))
 	for _, e := range es {
-		if e.readable() && !e.done {
-			ids, of = append(ids, e.id), append(of, e)
+		if e.Readable() && !e.Done {
+			ids, of = append(ids, e.Given), append(of, e)
 		}
 	}
 	if len(ids) == 0 {
@@ -171,7 +147,7 @@ func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) (known bool) {
 			in.strange = 0
 		}
 		if v.Outcome != store.Fresh && in.harmless(of[i], v) {
-			of[i].done = true
+			of[i].Done = true
 			in.remember(of[i])
 			in.count(func(h *Health) { h.Duplicates++ })
 			in.tel.Count(of[i].Topic, duplicate.String())
@@ -179,16 +155,3 @@ func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*entry) (known bool) {
 	}
 	return true
 }
-
-// schedule makes the chains of es ready that nobody looks after yet.
-func (in *Inbox[TTx]) schedule(es []*entry) {
-	for _, e := range es {
-		if c := e.chain; !c.busy && c.pass() {
-			c.busy = true
-			in.ready.add(c)
-		}
-	}
-}
-
-// maxHeldBytes bounds what one partition may hold unacknowledged, whatever the size of its messages.
-const maxHeldBytes = 16 << 20

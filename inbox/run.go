@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
@@ -26,7 +27,7 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	if err != nil {
 		return busy, err
 	}
-	in.wake()
+	in.schedule.Wake(in.o.Now())
 	found, err := in.lookNow(ctx)
 	if err != nil {
 		in.report(nil)
@@ -61,7 +62,8 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 		err = in.sub.Close(ctx)
 	}
 	in.checkpointer.reset(true)
-	in.sub, in.partitions, in.ready, in.waiting, in.parkedQueue = nil, map[string]*partition{}, nil, nil, newParkedQueue()
+	in.schedule.Clear()
+	in.sub, in.partitions, in.parkedQueue = nil, map[string]*partition.Partition{}, newParkedQueue()
 	in.askAt, in.apart = time.Time{}, map[source]*breaker{}
 	return err
 }
@@ -118,8 +120,8 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, jobs: make(chan []*entry, 2*in.o.Workers), results: make(chan []result, 2*in.o.Workers), looks: make(chan looked, 2), storeCalls: make(chan storeCall, 1), say: seldom(),
-		hands: map[*entry]bool{}, hard: hard, timer: time.NewTimer(time.Hour)}
+	l := &loop[TTx]{in: in, jobs: make(chan []*partition.Entry, 2*in.o.Workers), results: make(chan []result, 2*in.o.Workers), looks: make(chan looked, 2), storeCalls: make(chan storeCall, 1), say: seldom(),
+		hands: map[*partition.Entry]bool{}, hard: hard, timer: time.NewTimer(time.Hour)}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup
 	defer keeper.Wait()
@@ -141,7 +143,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 type loop[TTx any] struct {
 	in *Inbox[TTx]
 	// for the workers, of whom there are never fewer than are running; a batch, or one
-	jobs       chan []*entry
+	jobs       chan []*partition.Entry
 	hired      int            // workers there are
 	results    chan []result  // has room for all: who answers when nobody listens any more is not held
 	looks      chan looked    // the answers of the looks that are under way
@@ -150,13 +152,13 @@ type loop[TTx any] struct {
 	storeCalls chan storeCall // the answer of the one that is under way
 	away       bool           // one is
 	running    int
-	hands      map[*entry]bool // what is in hand
-	hard       context.Context // what the handlers work under
-	timer      *time.Timer     // of await
-	outages    int             // of the broker, in a row
-	say        backoff.Rarely  // of these
-	told       time.Time       // when Health was last brought up to date
-	stale      bool            // Health is not up to date
+	hands      map[*partition.Entry]bool // what is in hand
+	hard       context.Context           // what the handlers work under
+	timer      *time.Timer               // of await
+	outages    int                       // of the broker, in a row
+	say        backoff.Rarely            // of these
+	told       time.Time                 // when Health was last brought up to date
+	stale      bool                      // Health is not up to date
 }
 
 func (l *loop[TTx]) run(ctx context.Context) error {
@@ -186,7 +188,7 @@ func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
 	busy, err = in.receive(ctx)
 	in.tel.Counted()
 	if err == nil {
-		in.wake()
+		in.schedule.Wake(in.o.Now())
 		l.look()
 		l.start()
 		_, err = in.ack(ctx)
@@ -261,7 +263,7 @@ func (l *loop[TTx]) start() {
 		}
 		l.running++
 		for _, e := range job {
-			l.hands[e], e.server = true, e.chain.partition.server // which may be opened anew meanwhile
+			l.hands[e], e.Server = true, e.Chain.Partition.Server // which may be opened anew meanwhile
 		}
 		if l.running > l.hired && l.hired < l.in.o.Workers {
 			l.hired++
@@ -275,7 +277,7 @@ func (l *loop[TTx]) start() {
 // answered.
 func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	in := l.in
-	wait, timed := in.wake()
+	wait, timed := in.schedule.Wake(in.o.Now())
 	n, shut := l.free()
 	if !l.looking && l.in.appetite() > 0 {
 		if d := l.in.parkedQueue.due(l.in.o.Now()); !timed || d < wait {

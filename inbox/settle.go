@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 )
 
@@ -19,7 +20,7 @@ import (
 func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
 	in.adapt(rs)
 	for _, r := range rs {
-		r.entry.chain.busy = false
+		r.entry.Chain.Busy = false
 	}
 	for _, r := range rs {
 		if r.what == left {
@@ -30,9 +31,9 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
 		}
 	}
 	for _, r := range rs {
-		if c := r.entry.chain; !c.busy && c.pass() && !in.leaveRiders(c) {
-			c.busy = true
-			in.ready.add(c)
+		if c := r.entry.Chain; !c.Busy && c.Pass() && !in.leaveRiders(c) {
+			c.Busy = true
+			in.schedule.Add(c)
 		}
 	}
 	return nil
@@ -54,7 +55,7 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
 		in.remember(e)
 	}
 	switch {
-	case e.parked != nil:
+	case e.Parked != nil:
 		in.settleClaimed(r, now)
 	case r.what == again, r.what == outage, r.what == unkept, r.what == full:
 		in.postpone(ctx, r)
@@ -80,46 +81,35 @@ func (in *Inbox[TTx]) trip(ctx context.Context, r result, now time.Time) {
 }
 
 // pass is done with e.
-func (in *Inbox[TTx]) pass(e *entry) {
-	e.done = true
-	e.crowd(false)
-}
-
-// crowd counts the entries of a partition that should be parked and cannot.
-func (e *entry) crowd(full bool) {
-	switch l := e.chain.partition; {
-	case full && !e.full:
-		l.full++
-	case !full && e.full:
-		l.full--
-	}
-	e.full = full
+func (in *Inbox[TTx]) pass(e *partition.Entry) {
+	e.Done = true
+	e.Crowd(false)
 }
 
 // postpone keeps a message at the head of its chain until it is due again.
 func (in *Inbox[TTx]) postpone(ctx context.Context, r result) {
 	e := r.entry
-	e.again++
-	if first := !e.full && r.what == full; first {
+	e.Again++
+	if first := !e.Full && r.what == full; first {
 		in.o.Logger.WarnContext(ctx, "inbox: a message cannot be parked; its partition waits", "consumer", in.group,
 			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID, "type", e.Type, "error", r.err)
 	}
-	e.crowd(r.what == full)
+	e.Crowd(r.what == full)
 	wait := r.after
 	if r.what != again {
-		wait = in.retry.WaitOutage(e.again)
+		wait = in.retry.WaitOutage(e.Again)
 	}
-	in.holdBack(e.chain, in.o.Now().Add(wait))
+	in.schedule.Hold(e.Chain, in.o.Now().Add(wait))
 }
 
 // note counts a result, tells of failures, and has what was parked looked for when it is due.
 func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 	in.count(func(h *Health) {
 		h.add(r.what)
-		if r.entry.foreign && r.entry.parked == nil && r.what == queued {
+		if r.entry.Foreign && r.entry.Parked == nil && r.what == queued {
 			h.Left++
 		}
-		if r.entry.settled && (r.what == handled || r.what == rejected) {
+		if r.entry.Settled && (r.what == handled || r.what == rejected) {
 			h.UnknownSettled++
 		}
 	})
@@ -128,9 +118,9 @@ func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 		in.parkedQueue.changed = in.parkedQueue.changed || in.o.Dead.Rejections
 	case queued, later, failed, dead:
 		in.parkedQueue.changed = true
-		if r.entry.parked == nil && r.what != dead {
+		if r.entry.Parked == nil && r.what != dead {
 			in.mu.Lock()
-			in.kept.Parked, in.kept.Bytes = in.kept.Parked+1, in.kept.Bytes+int64(r.entry.size())
+			in.kept.Parked, in.kept.Bytes = in.kept.Parked+1, in.kept.Bytes+int64(r.entry.Size())
 			in.health.Parkings++
 			in.mu.Unlock()
 			in.parkedQueue.soon(now.Add(r.after))
@@ -149,7 +139,7 @@ func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 func (in *Inbox[TTx]) complain(ctx context.Context, r result) {
 	e := r.entry
 	in.trace(ctx, r)
-	with := []any{"consumer", in.group, "topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.identity().ID, "type", e.Type,
+	with := []any{"consumer", in.group, "topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID, "type", e.Type,
 		"attempt", r.attempts, "error", r.err}
 	switch {
 	case r.what == dead:
@@ -161,48 +151,23 @@ func (in *Inbox[TTx]) complain(ctx context.Context, r result) {
 	}
 }
 
-// wake moves the chains that are due to the ready ones and says when the next one will be.
-func (in *Inbox[TTx]) wake() (wait time.Duration, some bool) {
-	now := in.o.Now()
-	if len(in.waiting) == 0 || now.Before(in.alarm) {
-		return in.alarm.Sub(now), len(in.waiting) > 0
-	}
-	kept := in.waiting[:0]
-	for _, c := range in.waiting {
-		switch {
-		case c.partition.lost:
-		case !now.Before(c.due):
-			in.ready.add(c)
-		default:
-			if len(kept) == 0 || c.due.Before(in.alarm) {
-				in.alarm = c.due
-			}
-			kept = append(kept, c)
-		}
-	}
-	clear(in.waiting[len(kept):])
-	in.waiting = kept
-	return in.alarm.Sub(now), len(kept) > 0
-}
-
 // first is the head of the chain that may be taken next, and stays where it is.
-func (in *Inbox[TTx]) first() *entry {
-	for len(in.ready) > 0 {
-		c := in.ready[0]
-		stands := !c.partition.lost && c.pass()
+func (in *Inbox[TTx]) first() *partition.Entry {
+	for c := in.schedule.First(); c != nil; c = in.schedule.First() {
+		stands := !c.Partition.Lost && c.Pass()
 		if stands {
 			now := in.o.Now()
 			if wait := in.held(c, now); wait > 0 {
-				in.ready.drop()
-				in.holdBack(c, now.Add(wait))
+				in.schedule.Drop()
+				in.schedule.Hold(c, now.Add(wait))
 				continue
 			}
 		}
-		if stands && c.partition.covers(c.queue[0].Position) {
-			return c.queue[0]
+		if stands && c.Partition.Covers(c.Queue[0].Position) {
+			return c.Queue[0]
 		}
-		in.ready.drop()
-		if c.busy = stands; stands {
+		in.schedule.Drop()
+		if c.Busy = stands; stands {
 			in.waits(c)
 		}
 	}
@@ -220,14 +185,14 @@ func (in *Inbox[TTx]) startable(running int) bool {
 	case len(s.suspects) > 0:
 		return running == 0
 	}
-	return len(in.ready) > 0
+	return in.schedule.Len() > 0
 }
 
 // ack acknowledges the finished prefix of every partition.
 func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	var done []broker.Delivery
 	for _, l := range in.partitions {
-		if last, ok := l.prefix(); ok {
+		if last, ok := l.Prefix(); ok {
 			done = append(done, last)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
 // A source is what one producer sends in one partition. Malformed messages are mostly one producer's fault:
@@ -16,8 +17,8 @@ type source struct{ name, partition string }
 // tryAgain is how soon it is looked again whether the message that is tried has an answer.
 const tryAgain = 100 * time.Millisecond
 
-func (in *Inbox[TTx]) sourceOf(e *entry) source {
-	if !e.readable() {
+func (in *Inbox[TTx]) sourceOf(e *partition.Entry) source {
+	if !e.Readable() {
 		return source{partition: e.Partition} // nobody knows who sent it
 	}
 	return source{e.Source, e.Partition}
@@ -25,7 +26,7 @@ func (in *Inbox[TTx]) sourceOf(e *entry) source {
 
 // tripSource counts a result for its source, where malformed messages came of it.
 func (in *Inbox[TTx]) tripSource(ctx context.Context, r result, now time.Time) {
-	if r.entry.parked != nil || in.o.Breaker.Off {
+	if r.entry.Parked != nil || in.o.Breaker.Off {
 		return
 	}
 	s := in.sourceOf(r.entry)
@@ -49,9 +50,9 @@ func (in *Inbox[TTx]) tripSource(ctx context.Context, r result, now time.Time) {
 
 // held says for how long the head of c must wait because its source sends malformed messages. Once that has
 // rested, the message that came last is tried: a producer that was repaired sends good ones behind the bad.
-func (in *Inbox[TTx]) held(c *chain, now time.Time) time.Duration {
-	e := c.queue[0]
-	if len(in.apart) == 0 || e.parked != nil {
+func (in *Inbox[TTx]) held(c *partition.Chain, now time.Time) time.Duration {
+	e := c.Queue[0]
+	if len(in.apart) == 0 || e.Parked != nil {
 		return 0
 	}
 	b := in.apart[in.sourceOf(e)]
@@ -63,8 +64,8 @@ func (in *Inbox[TTx]) held(c *chain, now time.Time) time.Duration {
 	}
 	if b.probe == nil {
 		last := in.lastOf(in.sourceOf(e), c)
-		b.probe = last.queue[0]
-		last.due, in.alarm = now, now // where it waits
+		b.probe = last.Queue[0]
+		in.schedule.Hasten(last, now)
 	}
 	if b.probe == e {
 		return 0
@@ -73,22 +74,13 @@ func (in *Inbox[TTx]) held(c *chain, now time.Time) time.Duration {
 }
 
 // lastOf is the chain of a source whose head came last, c or one that waits or is ready.
-func (in *Inbox[TTx]) lastOf(s source, c *chain) *chain {
-	for _, o := range slices.Concat(in.ready, in.waiting) {
-		if !o.partition.lost && len(o.queue) > 0 && !o.queue[0].done && o.queue[0].parked == nil && in.sourceOf(o.queue[0]) == s && o.queue[0].nth > c.queue[0].nth {
+func (in *Inbox[TTx]) lastOf(s source, c *partition.Chain) *partition.Chain {
+	for _, o := range in.schedule.All() {
+		if !o.Partition.Lost && len(o.Queue) > 0 && !o.Queue[0].Done && o.Queue[0].Parked == nil && in.sourceOf(o.Queue[0]) == s && o.Queue[0].Nth > c.Queue[0].Nth {
 			c = o
 		}
 	}
 	return c
-}
-
-// holdBack has c wait.
-func (in *Inbox[TTx]) holdBack(c *chain, due time.Time) {
-	c.due, c.busy = due, true
-	if len(in.waiting) == 0 || due.Before(in.alarm) {
-		in.alarm = due
-	}
-	in.waiting = append(in.waiting, c)
 }
 
 // forget what was counted in a partition that is not ours any more.

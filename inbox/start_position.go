@@ -56,13 +56,13 @@ func (b *beginnings) stand(e storeCall) bool {
 		return false
 	}
 	for _, l := range e.occupy {
-		s, there := checkpointOf(e.was, l.name)
-		if at, told := b.at[l.name]; told && there && s.Origin == l.origin && s.Position < at {
+		s, there := checkpointOf(e.was, l.Name)
+		if at, told := b.at[l.Name]; told && there && s.Origin == l.Origin && s.Position < at {
 			return false
 		}
 	}
 	for _, l := range e.occupy {
-		delete(b.at, l.name)
+		delete(b.at, l.Name)
 	}
 	return true
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/uuid7"
 	"github.com/skald-go/skald/store"
 )
@@ -114,15 +115,15 @@ type LegacyLookup[TTx any] func(ctx context.Context, tx TTx, s Step, undo bool) 
 func (in *Inbox[TTx]) LegacySteps(took LegacyLookup[TTx]) { in.took = took }
 
 // askedLegacy is what LegacySteps knows of the step of e.
-func (in *Inbox[TTx]) askedLegacy(ctx context.Context, e *entry, tx TTx) (knows decide.Facts, err error) {
+func (in *Inbox[TTx]) askedLegacy(ctx context.Context, e *partition.Entry, tx TTx) (knows decide.Facts, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("ask what is beside about step %s of %s: %w", e.step.Name, e.step.Saga, err)
+			err = fmt.Errorf("ask what is beside about step %s of %s: %w", e.Step.Name, e.Step.Saga, err)
 		}
 	}()
 	defer failure.Recover(&err)
-	s := Step{Saga: e.step.Saga, Name: e.step.Name, Occurrence: e.step.Occurrence, Begun: e.step.Begun}
-	took, err := in.took(skald.WithCause(ctx, e.Message), tx, s, e.takes() == nil)
+	s := Step{Saga: e.Step.Saga, Name: e.Step.Name, Occurrence: e.Step.Occurrence, Begun: e.Step.Begun}
+	took, err := in.took(skald.WithCause(ctx, e.Message), tx, s, e.Takes() == nil)
 	if took {
 		return decide.LegacyTook, err
 	}
@@ -154,8 +155,8 @@ func stepOf[T any](e skald.Event[T], of func(skald.Received[T]) Step) func(conte
 }
 
 // step is the step that e takes or undoes; nil: none.
-func (in *Inbox[TTx]) step(ctx context.Context, e *entry) (s *store.Step, err error) {
-	c, some := in.steps[e.kind()]
+func (in *Inbox[TTx]) step(ctx context.Context, e *partition.Entry) (s *store.Step, err error) {
+	c, some := in.steps[e.Kind()]
 	if !some {
 		return nil, nil
 	}
@@ -165,13 +166,5 @@ func (in *Inbox[TTx]) step(ctx context.Context, e *entry) (s *store.Step, err er
 		return nil, err
 	}
 	return &store.Step{Consumer: in.group, Saga: own.Saga, Name: own.Name, Occurrence: own.Occurrence, Begun: own.Begun,
-		State: c.state, Identity: e.identity()}, nil
-}
-
-// takes is the step that e takes, for what becomes of it; nil: it takes none.
-func (e *entry) takes() *store.Step {
-	if e.step == nil || e.step.State == store.StepUndone {
-		return nil
-	}
-	return e.step
+		State: c.state, Identity: e.Identity()}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -15,17 +16,17 @@ import (
 const settleFirst = time.Second
 
 // undoing is ctx for the handler of a message that undoes a step.
-func (e *entry) undoing(ctx context.Context) context.Context {
-	took := Took{Step: Step{Saga: e.step.Saga, Name: e.step.Name, Occurrence: e.step.Occurrence, Begun: e.step.Begun},
-		ID: e.stood.Identity, Code: e.stood.Code, Result: []byte(e.stood.Result)}
+func undoing(ctx context.Context, e *partition.Entry) context.Context {
+	took := Took{Step: Step{Saga: e.Step.Saga, Name: e.Step.Name, Occurrence: e.Step.Occurrence, Begun: e.Step.Begun},
+		ID: e.Stood.Identity, Code: e.Stood.Code, Result: []byte(e.Stood.Result)}
 	return context.WithValue(ctx, tookKey{}, took)
 }
 
 // finishBare finishes a message without its handler: only its mark stands, and what is to be said. A repeat
 // of a step has the answer of the first, and says nothing. A dead letter whose step is barred by it is let
 // go: it is taken once more, is finished as barred, and the messages of its key go on.
-func (in *Inbox[TTx]) finishBare(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, d decide.Decision) result {
-	r, was := Result{}, e.stood
+func (in *Inbox[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, d decide.Decision) result {
+	r, was := Result{}, e.Stood
 	if _, err := in.askedBeside(ctx, e, unit.Tx()); err != nil {
 		// what it knows changes nothing here: it is to note it
 		return in.lentFailed(ctx, e, unit, err)
@@ -33,7 +34,7 @@ func (in *Inbox[TTx]) finishBare(ctx context.Context, e *entry, unit store.Unit[
 	if d.Ending != duplicate {
 		var err error
 		if r.Say, err = in.saying(ctx, e, was.State); err != nil {
-			return in.lentFailed(ctx, e, unit, fmt.Errorf("say that step %s is %v: %w", e.step.Name, was.State, err))
+			return in.lentFailed(ctx, e, unit, fmt.Errorf("say that step %s is %v: %w", e.Step.Name, was.State, err))
 		}
 	}
 	leaves, err := in.leaves(ctx, e, r, intake, decide.SaysDone)
@@ -60,12 +61,12 @@ func (in *Inbox[TTx]) finishBare(ctx context.Context, e *entry, unit store.Unit[
 }
 
 // requeued has the dead letter go on that would take the step of e.
-func (in *Inbox[TTx]) requeued(e *entry) *store.Requeue {
-	return &store.Requeue{Consumer: in.group, Identity: e.stood.Identity, Dead: true}
+func (in *Inbox[TTx]) requeued(e *partition.Entry) *store.Requeue {
+	return &store.Requeue{Consumer: in.group, Identity: e.Stood.Identity, Dead: true}
 }
 
 // saying is what is to be said where a message has nothing to do.
-func (in *Inbox[TTx]) saying(ctx context.Context, e *entry, was store.StepState) (say []skald.Draft, err error) {
+func (in *Inbox[TTx]) saying(ctx context.Context, e *partition.Entry, was store.StepState) (say []skald.Draft, err error) {
 	defer failure.Recover(&err)
-	return in.steps[e.kind()].say(ctx, e.Message, was)
+	return in.steps[e.Kind()].say(ctx, e.Message, was)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
 )
@@ -22,7 +23,7 @@ const forgotten = 5 * time.Minute
 // store refuses to keep it.
 type delay struct {
 	Stuck
-	partition *partition
+	partition *partition.Partition
 	last      time.Time
 }
 
@@ -39,7 +40,7 @@ func (in *Inbox[TTx]) delay(ctx context.Context, r result, now time.Time) {
 	if !waits && len(g.of) == 0 {
 		return
 	}
-	id := e.identity()
+	id := e.Identity()
 	switch r.what {
 	case outage, unkept:
 	case again, left, full, stale:
@@ -52,7 +53,7 @@ func (in *Inbox[TTx]) delay(ctx context.Context, r result, now time.Time) {
 	}
 	d := g.of[id]
 	if d == nil {
-		d = &delay{partition: e.chain.partition, Stuck: Stuck{Topic: e.Topic, Partition: e.Partition, Position: e.Position, ID: id.ID, Type: e.Type, Since: now, Uncharged: true}}
+		d = &delay{partition: e.Chain.Partition, Stuck: Stuck{Topic: e.Topic, Partition: e.Partition, Position: e.Position, ID: id.ID, Type: e.Type, Since: now, Uncharged: true}}
 		g.of[id] = d
 	}
 	d.Attempts, d.last = d.Attempts+1, now
@@ -70,7 +71,7 @@ func (in *Inbox[TTx]) delay(ctx context.Context, r result, now time.Time) {
 // lasting are those that are listed, the oldest first. Those that are not ours any more are forgotten.
 func (g *delays) lasting(now time.Time) (out []Stuck) {
 	for id, d := range g.of {
-		if d.partition.lost || now.Sub(d.last) > forgotten {
+		if d.partition.Lost || now.Sub(d.last) > forgotten {
 			delete(g.of, id)
 		} else if d.Attempts >= lasting {
 			out = append(out, d.Stuck)

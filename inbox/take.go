@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/skald-go/skald"
-	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
@@ -19,7 +19,7 @@ import (
 
 // A result is what became of one attempt at a message.
 type result struct {
-	entry    *entry
+	entry    *partition.Entry
 	what     ending
 	after    time.Duration // for later and failed: not before
 	attempts int           // for failed and dead: how many there were
@@ -40,27 +40,19 @@ var (
 	ErrTooLarge = errors.New("inbox: it was too large, and not all of it is kept: have it sent again in parts, or after Options.Limits.Record was raised, and drop this letter")
 )
 
-func (e *entry) readable() bool { return e.Fault == nil && e.unknown == nil }
-
-// tooLarge tells whether e is what is kept of a record, or stands for records, that nobody reads.
-func (e *entry) tooLarge() bool {
-	var large *broker.TooLargeError
-	return errors.As(e.Fault, &large)
-}
-
 // unreadable is why e cannot be taken.
-func (e *entry) unreadable() error {
+func unreadable(e *partition.Entry) error {
 	switch {
-	case e.parked != nil && strings.HasPrefix(e.parked.Fault, faultTooLarge):
-		return fmt.Errorf("%w: %s", ErrTooLarge, strings.TrimPrefix(e.parked.Fault, faultTooLarge))
-	case e.parked != nil && e.parked.Fault != "":
-		return fmt.Errorf("%w: %s", ErrNoEnvelope, e.parked.Fault)
-	case e.tooLarge():
+	case e.Parked != nil && strings.HasPrefix(e.Parked.Fault, faultTooLarge):
+		return fmt.Errorf("%w: %s", ErrTooLarge, strings.TrimPrefix(e.Parked.Fault, faultTooLarge))
+	case e.Parked != nil && e.Parked.Fault != "":
+		return fmt.Errorf("%w: %s", ErrNoEnvelope, e.Parked.Fault)
+	case e.TooLarge():
 		return e.Fault
 	case e.Fault != nil:
 		return fmt.Errorf("%w: %w", ErrNoEnvelope, e.Fault)
-	case e.unknown != nil && e.parked == nil:
-		return fmt.Errorf("what is it: %w", e.unknown)
+	case e.Unknown != nil && e.Parked == nil:
+		return fmt.Errorf("what is it: %w", e.Unknown)
 	}
 	return nil
 }
@@ -70,10 +62,10 @@ func (e *entry) unreadable() error {
 const collisions = 8
 
 // attempt is all phases under a span.
-func (in *Inbox[TTx]) attempt(ctx context.Context, e *entry) result {
-	ctx, span := in.tel.Process(ctx, &e.Message, e.again+1)
+func (in *Inbox[TTx]) attempt(ctx context.Context, e *partition.Entry) result {
+	ctx, span := in.tel.Process(ctx, &e.Message, e.Again+1)
 	begun := time.Now()
-	e.overtaken = 0
+	e.Overtaken = 0
 	r := in.ahead(ctx, e)
 	for n := 1; n <= collisions && r.what == outage && store.Collided(r.err) && sleep(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)); n++ {
 		r = in.ahead(ctx, e)
@@ -86,11 +78,11 @@ func (in *Inbox[TTx]) attempt(ctx context.Context, e *entry) result {
 // take does everything for one message, once: after any answer that is handled, duplicate or rejected the
 // database holds its mark; after queued, later, failed or dead it holds the message; and whatever else
 // happens it may be taken again.
-func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
-	if err := e.unreadable(); err != nil {
+func (in *Inbox[TTx]) take(ctx context.Context, e *partition.Entry) result {
+	if err := unreadable(e); err != nil {
 		return in.untaken(ctx, e, err)
 	}
-	if e.suspect || e.alone {
+	if e.Suspect || e.Alone {
 		if r, over := in.careful(ctx, e); over {
 			return r
 		}
@@ -115,13 +107,13 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *entry) result {
 
 // untaken is for a message of which it cannot be told what to take in. Where it cannot be kept either, it may
 // have come before: then it ends as any repeat does, or as a conflict.
-func (in *Inbox[TTx]) untaken(ctx context.Context, e *entry, why error) result {
+func (in *Inbox[TTx]) untaken(ctx context.Context, e *partition.Entry, why error) result {
 	r := in.failure(ctx, e, in.db.Apply, why)
-	if r.what != full || e.parked != nil {
+	if r.what != full || e.Parked != nil {
 		return r
 	}
-	m := store.Mark{Consumer: in.group, Identity: e.identity(), As: store.Done, Fingerprint: in.printed(e), KeyOrder: store.Arriving, Key: e.Key}
-	intake := store.Intake{Marks: []store.Mark{m}, Server: e.server, Wait: in.o.Timeouts.Wait,
+	m := store.Mark{Consumer: in.group, Identity: e.Identity(), As: store.Done, Fingerprint: in.printed(e), KeyOrder: store.Arriving, Key: e.Key}
+	intake := store.Intake{Marks: []store.Mark{m}, Server: e.Server, Wait: in.o.Timeouts.Wait,
 		Handle: in.o.Timeouts.Handle}
 	unit, err := in.db.Begin(ctx, intake)
 	if err != nil {
@@ -136,7 +128,7 @@ func (in *Inbox[TTx]) untaken(ctx context.Context, e *entry, why error) result {
 }
 
 // printed is the fingerprint of a message that Options.Identity.Fingerprint may not be made for.
-func (in *Inbox[TTx]) printed(e *entry) (print int64) {
+func (in *Inbox[TTx]) printed(e *partition.Entry) (print int64) {
 	defer func() {
 		if recover() != nil {
 			print = 0 // not known
@@ -145,23 +137,23 @@ func (in *Inbox[TTx]) printed(e *entry) (print int64) {
 	return in.print(e)
 }
 
-func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake, err error) {
+func (in *Inbox[TTx]) intake(ctx context.Context, e *partition.Entry) (intake store.Intake, err error) {
 	defer failure.Recover(&err)
 	intake = store.Intake{
 		Marks:     []store.Mark{in.mark(e)},
-		Server:    e.server,
+		Server:    e.Server,
 		Wait:      in.o.Timeouts.Wait,
 		Handle:    in.o.Timeouts.Handle + mercy,
 		Isolation: in.o.Transaction.Isolation,
 	}
-	if in.handlers[e.kind()] == nil {
+	if in.handlers[e.Kind()] == nil {
 		return intake, nil // what this build could say of it is about other messages
 	}
-	if e.step, err = in.step(ctx, e); err != nil {
+	if e.Step, err = in.step(ctx, e); err != nil {
 		return intake, err
 	}
-	if e.step != nil {
-		intake.Steps = []store.Step{*e.step}
+	if e.Step != nil {
+		intake.Steps = []store.Step{*e.Step}
 	}
 	if in.o.Transaction.Entities != nil {
 		intake.Locks = in.o.Transaction.Entities(e.Message)
@@ -177,10 +169,10 @@ func (in *Inbox[TTx]) intake(ctx context.Context, e *entry) (intake store.Intake
 
 var errNoEntity = errors.New("inbox.Options.Transaction.Entities returned an entity without Space or Key: all such messages would wait for each other; give both, or leave it out")
 
-func (in *Inbox[TTx]) mark(e *entry) store.Mark {
-	m := store.Mark{Consumer: in.group, Identity: e.identity(), As: store.Done, Fingerprint: in.print(e), KeyOrder: store.Arriving, Key: e.Key}
-	if e.parked != nil {
-		m.KeyOrder, m.Attempts, m.Held = store.Retrying, e.parked.Attempts, true
+func (in *Inbox[TTx]) mark(e *partition.Entry) store.Mark {
+	m := store.Mark{Consumer: in.group, Identity: e.Identity(), As: store.Done, Fingerprint: in.print(e), KeyOrder: store.Arriving, Key: e.Key}
+	if e.Parked != nil {
+		m.KeyOrder, m.Attempts, m.Held = store.Retrying, e.Parked.Attempts, true
 	}
 	return m
 }
@@ -188,7 +180,7 @@ func (in *Inbox[TTx]) mark(e *entry) store.Mark {
 // reject undoes the handler's rows and stores the verdict and what is to be said in a second transaction,
 // which repeats the intake: it stands only if no entity moved between the two, so that a "no" is never stored
 // that is no longer true. If one did, the message is simply taken again.
-func (in *Inbox[TTx]) reject(ctx context.Context, e *entry, unit store.Unit[TTx], intake store.Intake, no *skald.RejectedError, r Result) result {
+func (in *Inbox[TTx]) reject(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake, no *skald.RejectedError, r Result) result {
 	r.Say = slices.Concat(no.Say, r.Say)
 	verdict, err := in.leaves(ctx, e, r, intake, decide.SaysNo)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -11,9 +12,9 @@ import (
 // transaction it begins in the round trip that commits the one before.
 type worker[TTx any] struct {
 	in     *Inbox[TTx]
-	jobs   <-chan []*entry
-	at     *entry
-	next   []*entry // nobody else's any more
+	jobs   <-chan []*partition.Entry
+	at     *partition.Entry
+	next   []*partition.Entry // nobody else's any more
 	intake store.Intake
 	unit   store.Unit[TTx] // of next; nil: not begun
 }
@@ -22,7 +23,7 @@ type workerKey struct{}
 
 // workerOf is the desk at which e is taken; nil: none. A handler may come here with other messages: they have
 // none.
-func (in *Inbox[TTx]) workerOf(ctx context.Context, e *entry) *worker[TTx] {
+func (in *Inbox[TTx]) workerOf(ctx context.Context, e *partition.Entry) *worker[TTx] {
 	if d, _ := ctx.Value(workerKey{}).(*worker[TTx]); d != nil && d.in == in && d.at == e {
 		return d
 	}
@@ -46,7 +47,7 @@ func (l *loop[TTx]) work() {
 }
 
 // begun is what was begun for e with the commit of the message before it; nil: nothing.
-func (in *Inbox[TTx]) begun(ctx context.Context, e *entry) (store.Intake, store.Unit[TTx]) {
+func (in *Inbox[TTx]) begun(ctx context.Context, e *partition.Entry) (store.Intake, store.Unit[TTx]) {
 	d := in.workerOf(ctx, e)
 	if d == nil {
 		return store.Intake{}, nil
@@ -57,7 +58,7 @@ func (in *Inbox[TTx]) begun(ctx context.Context, e *entry) (store.Intake, store.
 }
 
 // end commits a unit, and begins the next with it where the worker finds one and the store can.
-func (in *Inbox[TTx]) end(ctx context.Context, e *entry, unit store.Unit[TTx], es ...store.Effect) error {
+func (in *Inbox[TTx]) end(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], es ...store.Effect) error {
 	if !unit.Found().Follows {
 		return unit.Commit(ctx, es...)
 	}
@@ -90,7 +91,7 @@ func (d *worker[TTx]) follows(ctx context.Context) bool {
 		return false
 	}
 	e := d.next[0]
-	return e.again == 0 && e.call == nil && !e.suspect && !e.alone && e.unreadable() == nil
+	return e.Again == 0 && e.Call == nil && !e.Suspect && !e.Alone && unreadable(e) == nil
 }
 
 // most is how many jobs may be in hand: one for each worker, and one more that it finds when it commits.
