@@ -19,7 +19,7 @@ func (in *Inbox[TTx]) quarantine(ctx context.Context, e *partition.Entry, unit s
 	case err != nil:
 		return in.storeFailed(ctx, e, fmt.Errorf("put %s into quarantine: %w", e.Given.ID, err))
 	case !stands[0]:
-		return result{entry: e, what: stale} // it was claimed, and somebody else has it
+		return result{entry: e, what: decide.Stale} // it was claimed, and somebody else has it
 	}
 	in.tellApart(ctx, e, d.Mark)
 	return result{entry: e, what: d.Ending}
@@ -61,7 +61,7 @@ func (in *Inbox[TTx]) harmless(e *partition.Entry, v store.Verdict) (yes bool) {
 func (in *Inbox[TTx]) repeat(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], v store.Verdict) result {
 	if !in.again(e, v) {
 		_, _ = unit.Rollback(ctx) // nothing was written: a lost connection changes nothing
-		return result{entry: e, what: duplicate}
+		return result{entry: e, what: decide.Duplicate}
 	}
 	rows, err := once.DecodeEmitted(v.Emitted)
 	if err == nil {
@@ -70,7 +70,7 @@ func (in *Inbox[TTx]) repeat(ctx context.Context, e *partition.Entry, unit store
 	if err != nil {
 		return in.storeFailed(ctx, e, fmt.Errorf("say again what %s said: %w", e.Given.ID, err))
 	}
-	return result{entry: e, what: duplicate}
+	return result{entry: e, what: decide.Duplicate}
 }
 
 // finish commits what the handler did and answered.
@@ -79,10 +79,10 @@ func (in *Inbox[TTx]) finish(ctx context.Context, e *partition.Entry, unit store
 	if err != nil {
 		return in.lentFailed(ctx, e, unit, fmt.Errorf("answer of %s: %w", e.Given.ID, err))
 	}
-	return in.commit(ctx, e, unit, leaves, handled)
+	return in.commit(ctx, e, unit, leaves, decide.Handled)
 }
 
-func (in *Inbox[TTx]) commit(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], leaves store.Effect, what ending) result {
+func (in *Inbox[TTx]) commit(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], leaves store.Effect, what decide.Ending) result {
 	var err error
 	if leaves.Answer == nil && leaves.Step == nil && leaves.Finish == nil && leaves.Requeue == nil && len(leaves.Rows) == 0 {
 		err = in.end(ctx, e, unit)

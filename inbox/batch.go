@@ -202,10 +202,10 @@ func (s *sharing[TTx]) again(ctx context.Context, ms []member) {
 // failed is for a transaction that failed by itself. Where a database that is away is not the reason, they
 // are taken one by one.
 func (s *sharing[TTx]) failed(ctx context.Context, ms []member, err error) {
-	r := result{entry: ms[0].e, what: outage, err: err}
+	r := result{entry: ms[0].e, what: decide.Outage, err: err}
 	switch {
 	case store.Incurable(err), errors.Is(err, store.ErrLent):
-		r.what = broken
+		r.what = decide.Broken
 	case !s.in.db.Outage(err), errors.Is(err, store.ErrBusy), store.Collided(err):
 		s.alone(ctx, ms)
 		return
@@ -227,7 +227,7 @@ func (s *sharing[TTx]) going(ms []member) []member {
 	out := make([]member, 0, len(ms))
 	for _, m := range ms {
 		if stays(m) {
-			s.note(result{entry: m.e, what: left})
+			s.note(result{entry: m.e, what: decide.Left})
 		} else {
 			out = append(out, m)
 		}
@@ -240,9 +240,9 @@ func (s *sharing[TTx]) stays(e *partition.Entry) bool { return s.down || s.shut[
 func (s *sharing[TTx]) note(r result) {
 	s.out = append(s.out, r)
 	switch r.what {
-	case again, outage, unkept, full, left:
+	case decide.Again, decide.Outage, decide.Unkept, decide.Full, decide.Left:
 		s.shut[r.entry.Chain] = true
-	case broken:
+	case decide.Broken:
 		s.down = true
 	}
 }
@@ -251,7 +251,7 @@ func (s *sharing[TTx]) note(r result) {
 func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 	for _, m := range ms {
 		if m.e.Prefetches || s.stays(m.e) {
-			s.note(result{entry: m.e, what: left})
+			s.note(result{entry: m.e, what: decide.Left})
 		} else {
 			s.note(s.in.attempt(ctx, m.e))
 		}
@@ -286,9 +286,9 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 	for i := range ms {
 		switch e, v := ms[i].e, found[i]; {
 		case v.Outcome == store.Fresh:
-			s.note(result{entry: e, what: handled, took: ms[i].took})
+			s.note(result{entry: e, what: decide.Handled, took: ms[i].took})
 		case e.Parked == nil && (v.Outcome == store.Done || v.Outcome == store.Rejected) && s.in.harmless(e, v):
-			s.note(result{entry: e, what: duplicate})
+			s.note(result{entry: e, what: decide.Duplicate})
 		default:
 			s.alone(ctx, ms[i:i+1])
 		}
@@ -309,7 +309,7 @@ func joined(ms []member) store.Intake {
 
 // carryOut runs the handlers and commits.
 func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []member, fresh []int) (guilty int, err error) {
-	what := left
+	what := decide.Left
 	defer func() {
 		for _, i := range fresh {
 			telemetry.End(ms[i].span, what.String(), nil)
@@ -328,7 +328,7 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 	if err := unit.Commit(ctx, effects...); err != nil {
 		return nobody, fmt.Errorf("commit %d messages: %w", len(fresh), err)
 	}
-	what = handled
+	what = decide.Handled
 	return nobody, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
@@ -78,8 +79,8 @@ func (b *breaker) try(e *partition.Entry) {
 
 // note counts a result, and tells whether that opens, opens again, or closes the breaker.
 func (b *breaker) note(r result, now time.Time) (opened, closed bool) {
-	good := r.what == handled || r.what == rejected
-	bad := r.what == failed || r.what == dead
+	good := r.what == decide.Handled || r.what == decide.Rejected
+	bad := r.what == decide.Failed || r.what == decide.Dead
 	switch {
 	case b.o.Off:
 		return false, false

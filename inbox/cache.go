@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/once"
 )
@@ -32,7 +33,7 @@ func (in *Inbox[TTx]) dropCached(ctx context.Context, es []*partition.Entry) {
 		if values[i] == sealed[i] {
 			of[i].Done = true
 			in.count(func(h *Health) { h.Duplicates, h.Cached = h.Duplicates+1, h.Cached+1 })
-			in.tel.Count(of[i].Topic, duplicate.String())
+			in.tel.Count(of[i].Topic, decide.Duplicate.String())
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (in *Inbox[TTx]) aheadOf(ctx context.Context, e *partition.Entry) result {
 		return in.call(ctx, e, true)
 	}
 	r := in.take(ctx, e)
-	if r.what != calling {
+	if r.what != decide.Calling {
 		return r
 	}
 	own := r.entry
@@ -84,19 +84,19 @@ func (in *Inbox[TTx]) intend(ctx context.Context, e *partition.Entry, unit store
 		err = fmt.Errorf("intend the call of %s: %w", e.Given.ID, err)
 		if e.Parked != nil && !store.Incurable(err) && (ctx.Err() != nil || in.away(err)) {
 			in.retell(ctx, effect)
-			return result{entry: e, what: outage, err: err}
+			return result{entry: e, what: decide.Outage, err: err}
 		}
 		in.giveBack(ctx, own, in.db.Apply) // it may stand all the same
 		return in.storeFailed(ctx, e, err)
 	case !stands[0]:
 		in.giveBack(ctx, e, in.db.Apply)
-		r := result{entry: e, what: again, err: fmt.Errorf("intend the call of %s: %w", e.Given.ID, store.ErrLost)}
+		r := result{entry: e, what: decide.Again, err: fmt.Errorf("intend the call of %s: %w", e.Given.ID, store.ErrLost)}
 		if e.Again > 0 { // what was in the way once is found by the next intake
 			r.after = backoff.After(e.Again, in.o.Retry.First, in.o.Retry.Most)
 		}
 		return r
 	}
-	return result{entry: own, what: calling}
+	return result{entry: own, what: decide.Calling}
 }
 
 // intendAgain stores once more what e is to ask for, under the key that its step knows. The call may have
@@ -115,7 +115,7 @@ func (in *Inbox[TTx]) intendAgain(ctx context.Context, e *partition.Entry, unit 
 	c.Key, c.Since = key, e.Parked.Since
 	k := in.parcel(e)
 	k.Call, k.Due = &c, in.o.Retry.First
-	return in.store(ctx, e, unit.Rollback, store.Effect{Park: k}, result{entry: e, what: later, after: k.Due})
+	return in.store(ctx, e, unit.Rollback, store.Effect{Park: k}, result{entry: e, what: decide.Later, after: k.Due})
 }
 
 // retell lets a claimed message be claimed again soon whose intent was not answered. It stands, or it does
@@ -186,7 +186,7 @@ func (o owner[TTx]) Failed(ctx context.Context, err error) result {
 	return o.in.failure(ctx, o.e, o.in.db.Apply, err)
 }
 
-func (o owner[TTx]) Late() result { return result{entry: o.e, what: stale} }
+func (o owner[TTx]) Late() result { return result{entry: o.e, what: decide.Stale} }
 
 // handler is what e is to be run by.
 func (in *Inbox[TTx]) handler(e *partition.Entry) ResultHandler[TTx] {

@@ -164,9 +164,9 @@ func (in *Inbox[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit sto
 	_, _ = unit.Rollback(ctx)
 	r := result{entry: e, what: d.Ending}
 	switch d.Ending {
-	case full:
+	case decide.Full:
 		r.err = ErrFull
-	case broken:
+	case decide.Broken:
 		r.err = errUndecided
 	}
 	return r

@@ -18,7 +18,7 @@ func (in *Inbox[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entry,
 	unit, err := in.db.Begin(ctx, store.Intake{Steps: []store.Step{*e.Step}, Server: e.Server,
 		Wait: in.o.Timeouts.Wait, Handle: in.o.Timeouts.Handle})
 	if err != nil {
-		return in.letGo(ctx, e, duplicate, err)
+		return in.letGo(ctx, e, decide.Duplicate, err)
 	}
 	e.Stood = unit.Found().Steps[0]
 	d := in.table.Elsewhere(decide.Mark(judged(v, print)) | in.stepFacts(e))
@@ -31,7 +31,7 @@ func (in *Inbox[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entry,
 	default:
 		goes.Step = becomes(e, d.Step, 0, "")
 	}
-	if d.Ending == conflict {
+	if d.Ending == decide.Conflict {
 		goes.Quarantine = apartOf(in.group, e, d.Mark, print)
 	}
 	if d.Requeue {
@@ -46,11 +46,11 @@ func (in *Inbox[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entry,
 }
 
 // letGo is how a message ends that somebody finished.
-func (in *Inbox[TTx]) letGo(ctx context.Context, e *partition.Entry, what ending, err error) result {
+func (in *Inbox[TTx]) letGo(ctx context.Context, e *partition.Entry, what decide.Ending, err error) result {
 	if err != nil && !errors.Is(err, store.ErrLost) { // who lost it is not the one to let go of it
 		return in.storeFailed(ctx, e, fmt.Errorf("let go of %s, which somebody finished: %w", e.ID, err))
 	}
-	if what == conflict {
+	if what == decide.Conflict {
 		in.tellApart(ctx, e, store.Conflict)
 	}
 	return result{entry: e, what: what}

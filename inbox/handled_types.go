@@ -11,6 +11,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
@@ -168,7 +169,7 @@ func (in *Inbox[TTx]) unhandled(ctx context.Context, e *partition.Entry, end und
 	k := in.parcel(e)
 	k.Last = store.Failure{At: in.o.Now(), Why: err.Error(), Host: in.o.Instance.Host}
 	if e.Parked == nil {
-		return in.store(ctx, e, end, store.Effect{Park: k}, result{entry: e, what: queued})
+		return in.store(ctx, e, end, store.Effect{Park: k}, result{entry: e, what: decide.Queued})
 	}
 	_, _ = end(ctx) // nothing was written
 	all, failed := in.db.Attend(ctx, store.Attend{Consumer: in.group, Beat: &store.Beat{}})
@@ -184,5 +185,5 @@ func (in *Inbox[TTx]) unhandled(ctx context.Context, e *partition.Entry, end und
 	k.Last.Why, k.First = err.Error(), k.Last
 	k.Dead = in.death(string(failure.Unhandled), failure.Unhandled, e, err, k.Last.At)
 	k.Dead.BlocksKey = false
-	return in.store(ctx, e, in.db.Apply, store.Effect{Park: k, Rows: in.announce.Rows(ctx, &k.Parked)}, result{entry: e, what: dead, err: err})
+	return in.store(ctx, e, in.db.Apply, store.Effect{Park: k, Rows: in.announce.Rows(ctx, &k.Parked)}, result{entry: e, what: decide.Dead, err: err})
 }

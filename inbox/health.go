@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -102,21 +103,21 @@ func (in *Inbox[TTx]) count(f func(*Health)) {
 	in.mu.Unlock()
 }
 
-func (h *Health) add(what ending) {
+func (h *Health) add(what decide.Ending) {
 	switch what {
-	case handled:
+	case decide.Handled:
 		h.Handled++
-	case duplicate:
+	case decide.Duplicate:
 		h.Duplicates++
-	case rejected:
+	case decide.Rejected:
 		h.Rejected++
-	case barred:
+	case decide.Barred:
 		h.Barred++
-	case conflict:
+	case decide.Conflict:
 		h.Conflicts++
-	case tooOld:
+	case decide.TooOld:
 		h.TooOld++
-	case failed, dead:
+	case decide.Failed, decide.Dead:
 		h.Failures++
 	}
 }

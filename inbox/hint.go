@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
@@ -21,7 +22,7 @@ func (in *Inbox[TTx]) hinted(ctx context.Context, e *partition.Entry) result {
 	key := in.seal(e, "").Key
 	if !in.o.Front.Ahead.Claim(ctx, key) && time.Duration(e.Hints)*hintEvery < in.o.Timeouts.Wait {
 		e.Hints++
-		return result{entry: e, what: again, after: hintEvery, err: store.ErrBusy}
+		return result{entry: e, what: decide.Again, after: hintEvery, err: store.ErrBusy}
 	}
 	defer in.o.Front.Ahead.Release(key)
 	return in.attempt(ctx, e)

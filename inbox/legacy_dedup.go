@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
@@ -43,8 +44,8 @@ func (in *Inbox[TTx]) askedBeside(ctx context.Context, e *partition.Entry, tx TT
 // table has noted.
 func (in *Inbox[TTx]) knownBeside(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) result {
 	r := in.finish(ctx, e, unit, intake, Result{})
-	if r.what == handled {
-		r.what = duplicate
+	if r.what == decide.Handled {
+		r.what = decide.Duplicate
 	}
 	return r
 }
@@ -61,7 +62,7 @@ func (in *Inbox[TTx]) rejectBeside(ctx context.Context, e *partition.Entry, unit
 	}
 	if now := unit.Found(); !slices.Equal(now.Locks, was.Locks) || now.Marks[0].Outcome != store.Fresh || stepElse(was, now) {
 		in.giveBack(ctx, e, unit.Rollback)
-		return result{entry: e, what: again, err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
+		return result{entry: e, what: decide.Again, err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
 	}
 	known, err := in.askedBeside(ctx, e, unit.Tx())
 	switch {
@@ -76,7 +77,7 @@ func (in *Inbox[TTx]) rejectBeside(ctx context.Context, e *partition.Entry, unit
 		verdict.Step.From = []store.StepState{e.Step.State} // as the intake has made it
 	}
 	if err = unit.Commit(ctx, verdict); err == nil {
-		return result{entry: e, what: rejected}
+		return result{entry: e, what: decide.Rejected}
 	}
 	return in.storeFailed(ctx, e, fmt.Errorf("reject %s: %w", e.ID, err))
 }

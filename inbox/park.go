@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
@@ -37,21 +38,21 @@ func (in *Inbox[TTx]) parcel(e *partition.Entry) *store.Park {
 
 // queue parks e behind those of its key.
 func (in *Inbox[TTx]) queue(ctx context.Context, e *partition.Entry, end undo) result {
-	return in.store(ctx, e, end, store.Effect{Park: in.parcel(e)}, result{entry: e, what: queued})
+	return in.store(ctx, e, end, store.Effect{Park: in.parcel(e)}, result{entry: e, what: decide.Queued})
 }
 
 // later parks e until the handler wants it again; that is no failure.
 func (in *Inbox[TTx]) later(ctx context.Context, e *partition.Entry, end undo, after time.Duration, err error) result {
 	k := in.parcel(e)
 	k.Due = after
-	return in.store(ctx, e, end, store.Effect{Park: k}, result{entry: e, what: later, after: after, err: err})
+	return in.store(ctx, e, end, store.Effect{Park: k}, result{entry: e, what: decide.Later, after: after, err: err})
 }
 
 // failure sorts an error: whose fault it is decides what becomes of the message.
 func (in *Inbox[TTx]) failure(ctx context.Context, e *partition.Entry, end undo, err error) result {
-	drop := func(what ending) result {
+	drop := func(what decide.Ending) result {
 		r := result{entry: e, what: what, err: err}
-		if what == outage {
+		if what == decide.Outage {
 			r.after = in.giveBack(ctx, e, end)
 		} else {
 			_, _ = end(ctx)
@@ -59,12 +60,12 @@ func (in *Inbox[TTx]) failure(ctx context.Context, e *partition.Entry, end undo,
 		return r
 	}
 	if store.Incurable(err) || errors.Is(err, store.ErrLent) {
-		return drop(broken)
+		return drop(decide.Broken)
 	}
 	class := in.classify(e.Message, err)
 	if class == failure.Outage || ctx.Err() != nil && !errors.Is(err, failure.ErrTimeout) {
 		// a handler that is told to stop has not failed
-		return drop(outage)
+		return drop(decide.Outage)
 	}
 	k, now := in.parcel(e), in.o.Now()
 	first := k.Attempts == 0
@@ -73,7 +74,7 @@ func (in *Inbox[TTx]) failure(ctx context.Context, e *partition.Entry, end undo,
 	}
 	record := in.failed(k, err.Error(), now, class.Charged())
 	k.Due = in.retry.Wait(class, record)
-	r := result{entry: e, what: failed, after: k.Due, err: err, attempts: k.Attempts}
+	r := result{entry: e, what: decide.Failed, after: k.Due, err: err, attempts: k.Attempts}
 	if first && class.Charged() {
 		r.print, r.class = in.prints.Of(class, e.Type, err.Error()), class
 	}
@@ -86,7 +87,7 @@ func (in *Inbox[TTx]) failure(ctx context.Context, e *partition.Entry, end undo,
 	if kind != "" {
 		k.Dead = in.death(kind, class, e, err, now)
 		k.Dead.BlocksKey = k.Dead.BlocksKey && !skip
-		r.what = dead
+		r.what = decide.Dead
 		effect.Rows = in.announce.Rows(ctx, &k.Parked)
 	}
 	return in.store(ctx, e, end, effect, r)
@@ -97,7 +98,7 @@ func (in *Inbox[TTx]) failure(ctx context.Context, e *partition.Entry, end undo,
 func (in *Inbox[TTx]) store(ctx context.Context, e *partition.Entry, end undo, effect store.Effect, r result) result {
 	if e.Parked == nil && effect.Park.Dead == nil && !in.room() {
 		_, _ = end(ctx)
-		return result{entry: e, what: full, err: fmt.Errorf("%w: %w", ErrFull, cause(r.err))}
+		return result{entry: e, what: decide.Full, err: fmt.Errorf("%w: %w", ErrFull, cause(r.err))}
 	}
 	// What the handler was given of time may be over.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), in.o.Timeouts.Wait+5*time.Second)
@@ -105,18 +106,18 @@ func (in *Inbox[TTx]) store(ctx context.Context, e *partition.Entry, end undo, e
 	stands, err := end(ctx, effect)
 	switch {
 	case err != nil && (store.Incurable(err) || errors.Is(err, store.ErrLent)):
-		return result{entry: e, what: broken, err: fmt.Errorf("park %s: %w", e.ID, err)}
+		return result{entry: e, what: decide.Broken, err: fmt.Errorf("park %s: %w", e.ID, err)}
 	case err != nil && !in.away(err) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
-		return result{entry: e, what: unkept, err: fmt.Errorf("park %s: %w; %w", e.ID, err, cause(r.err))}
+		return result{entry: e, what: decide.Unkept, err: fmt.Errorf("park %s: %w; %w", e.ID, err, cause(r.err))}
 	case err != nil:
-		return result{entry: e, what: outage, err: fmt.Errorf("park %s: %w", e.ID, err)}
+		return result{entry: e, what: decide.Outage, err: fmt.Errorf("park %s: %w", e.ID, err)}
 	case !stands[0] && e.Parked != nil:
-		return result{entry: e, what: stale}
+		return result{entry: e, what: decide.Stale}
 	case !stands[0]: // finished or kept by a rival, or its key is full
 		if kept, is := in.keptAs(ctx, e, in.printed(e)); is {
 			return kept // its take may fail each time, and not find that out
 		}
-		return result{entry: e, what: full, err: fmt.Errorf("%w: %w", ErrFull, cause(r.err))}
+		return result{entry: e, what: decide.Full, err: fmt.Errorf("%w: %w", ErrFull, cause(r.err))}
 	}
 	return r
 }
@@ -169,7 +170,7 @@ func (in *Inbox[TTx]) keptAlready(ctx context.Context, e *partition.Entry, unit 
 	if r, is := in.keptAs(ctx, e, print); is {
 		return r
 	}
-	return result{entry: e, what: again} // it was finished in between
+	return result{entry: e, what: decide.Again} // it was finished in between
 }
 
 // keptAs is what becomes of a message whose identity is parked or a dead letter; false: none is.
@@ -186,10 +187,10 @@ func (in *Inbox[TTx]) keptAs(ctx context.Context, e *partition.Entry, print int6
 	was.Message = kept[0].Message
 	if p := in.printed(was); p == 0 || print == 0 || p == print {
 		// perhaps by us, whose parking took effect and was not answered
-		return result{entry: e, what: duplicate, kept: true}, true
+		return result{entry: e, what: decide.Duplicate, kept: true}, true
 	}
 	if _, err := in.db.Apply(ctx, store.Effect{Quarantine: apartOf(in.group, e, store.Conflict, print)}); err != nil {
 		return in.storeFailed(ctx, e, fmt.Errorf("put %s into quarantine: %w", id.ID, err)), true
 	}
-	return result{entry: e, what: conflict}, true
+	return result{entry: e, what: decide.Conflict}, true
 }

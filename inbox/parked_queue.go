@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
@@ -98,7 +99,7 @@ func (in *Inbox[TTx]) appetite() int {
 // again. Nor is so much to be claimed that it waits here for half the time that its lease has for that.
 func (s *parkedQueue) adapt(rs []result, now time.Time, most int) {
 	ill := func(r result) bool {
-		return r.fell || !slices.Contains([]ending{handled, duplicate, rejected, barred, stale, left}, r.what)
+		return r.fell || !slices.Contains([]decide.Ending{decide.Handled, decide.Duplicate, decide.Rejected, decide.Barred, decide.Stale, decide.Left}, r.what)
 	}
 	switch {
 	case slices.ContainsFunc(rs, ill):
@@ -265,11 +266,11 @@ func (in *Inbox[TTx]) settleClaimed(r result, now time.Time) {
 	in.knownTypes.again = in.knownTypes.again || in.handlers[r.entry.Kind()] == nil
 	wait := time.Duration(0) // the next of its key
 	switch r.what {
-	case later, failed:
+	case decide.Later, decide.Failed:
 		wait = r.after
-	case again, outage, unkept:
+	case decide.Again, decide.Outage, decide.Unkept:
 		wait = max(r.after, in.o.Retry.First)
-	case stale, full:
+	case decide.Stale, decide.Full:
 		wait = lookEvery
 	}
 	in.parkedQueue.soon(now.Add(wait))

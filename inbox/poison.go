@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
@@ -24,7 +25,7 @@ func (in *Inbox[TTx]) careful(ctx context.Context, e *partition.Entry) (r result
 		return in.killer(ctx, e, k), true
 	default:
 		r = in.charge(ctx, e, k)
-		return r, r.what != handled
+		return r, r.what != decide.Handled
 	}
 }
 
@@ -32,7 +33,7 @@ func (in *Inbox[TTx]) careful(ctx context.Context, e *partition.Entry) (r result
 func (in *Inbox[TTx]) charge(ctx context.Context, e *partition.Entry, k *store.Park) result {
 	k.CrashCount, k.Claims, k.Session = k.CrashCount+1, e.Parked.Claims, e.Parked.Session // no answer yet
 	k.Due = in.lease(turnOfClaimed)
-	return in.store(ctx, e, in.db.Apply, store.Effect{Park: k}, result{entry: e, what: handled})
+	return in.store(ctx, e, in.db.Apply, store.Effect{Park: k}, result{entry: e, what: decide.Handled})
 }
 
 // ahead is aheadOf, careful first of a call that a process may have died of: what asks the outside is run
@@ -59,7 +60,7 @@ func (in *Inbox[TTx]) putAside(ctx context.Context, e *partition.Entry, k *store
 	}
 	switch unit.Found().Marks[0].Outcome {
 	case store.Fresh, store.Behind:
-		return in.store(ctx, e, unit.Rollback, store.Effect{Park: k}, result{entry: e, what: queued}), true
+		return in.store(ctx, e, unit.Rollback, store.Effect{Park: k}, result{entry: e, what: decide.Queued}), true
 	case store.Waiting, store.Dead:
 		return in.keptAlready(ctx, e, unit, m.Fingerprint), true
 	}
@@ -76,7 +77,7 @@ func (in *Inbox[TTx]) killer(ctx context.Context, e *partition.Entry, k *store.P
 	takes = takes && c.state != store.StepUndone && e.Call == nil
 	blind := takes && e.Parked.CrashCount >= 2*in.o.Retry.Crashes
 	if takes && !blind {
-		if r := in.charge(ctx, e, in.parcel(e)); r.what != handled {
+		if r := in.charge(ctx, e, in.parcel(e)); r.what != decide.Handled {
 			return r
 		}
 		reading, cancel := context.WithTimeoutCause(ctx, in.o.Timeouts.Handle, failure.ErrTimeout)
@@ -94,5 +95,5 @@ func (in *Inbox[TTx]) killer(ctx context.Context, e *partition.Entry, k *store.P
 	in.failed(k, err.Error(), now, false)
 	k.Dead = in.death(string(failure.Crash), failure.Crash, e, err, now)
 	effect := store.Effect{Park: k, Rows: in.announce.Rows(ctx, &k.Parked)}
-	return in.store(ctx, e, in.db.Apply, effect, result{entry: e, what: dead, err: err, attempts: k.Attempts})
+	return in.store(ctx, e, in.db.Apply, effect, result{entry: e, what: decide.Dead, err: err, attempts: k.Attempts})
 }

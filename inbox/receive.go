@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
@@ -150,7 +151,7 @@ func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*partition.Entry) (know
 			of[i].Done = true
 			in.remember(of[i])
 			in.count(func(h *Health) { h.Duplicates++ })
-			in.tel.Count(of[i].Topic, duplicate.String())
+			in.tel.Count(of[i].Topic, decide.Duplicate.String())
 		}
 	}
 	return true

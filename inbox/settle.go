@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 )
@@ -23,7 +24,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
 		r.entry.Chain.Busy = false
 	}
 	for _, r := range rs {
-		if r.what == left {
+		if r.what == decide.Left {
 			continue
 		}
 		if err := in.settleOne(ctx, r); err != nil {
@@ -41,14 +42,14 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
 
 func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
 	e, now := r.entry, in.o.Now()
-	in.gate.note(r.what == outage, now)
+	in.gate.note(r.what == decide.Outage, now)
 	in.delay(ctx, r, now)
 	in.trip(ctx, r, now)
-	in.tel.Ended(&e.Message, r.what.String(), r.took, r.what == handled || r.what == rejected, now)
-	if r.what == duplicate {
+	in.tel.Ended(&e.Message, r.what.String(), r.took, r.what == decide.Handled || r.what == decide.Rejected, now)
+	if r.what == decide.Duplicate {
 		in.strange = 0
 	}
-	if r.what == broken {
+	if r.what == decide.Broken {
 		return fmt.Errorf("consumer %s: %w", in.group, r.err)
 	}
 	if in.note(ctx, r, now); r.what.Finished() {
@@ -57,7 +58,7 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
 	switch {
 	case e.Parked != nil:
 		in.settleClaimed(r, now)
-	case r.what == again, r.what == outage, r.what == unkept, r.what == full:
+	case r.what == decide.Again, r.what == decide.Outage, r.what == decide.Unkept, r.what == decide.Full:
 		in.postpone(ctx, r)
 	default:
 		in.pass(e)
@@ -90,13 +91,13 @@ func (in *Inbox[TTx]) pass(e *partition.Entry) {
 func (in *Inbox[TTx]) postpone(ctx context.Context, r result) {
 	e := r.entry
 	e.Again++
-	if first := !e.Full && r.what == full; first {
+	if first := !e.Full && r.what == decide.Full; first {
 		in.o.Logger.WarnContext(ctx, "inbox: a message cannot be parked; its partition waits", "consumer", in.group,
 			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID, "type", e.Type, "error", r.err)
 	}
-	e.Crowd(r.what == full)
+	e.Crowd(r.what == decide.Full)
 	wait := r.after
-	if r.what != again {
+	if r.what != decide.Again {
 		wait = in.retry.WaitOutage(e.Again)
 	}
 	in.schedule.Hold(e.Chain, in.o.Now().Add(wait))
@@ -106,19 +107,19 @@ func (in *Inbox[TTx]) postpone(ctx context.Context, r result) {
 func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 	in.count(func(h *Health) {
 		h.add(r.what)
-		if r.entry.Foreign && r.entry.Parked == nil && r.what == queued {
+		if r.entry.Foreign && r.entry.Parked == nil && r.what == decide.Queued {
 			h.Left++
 		}
-		if r.entry.Settled && (r.what == handled || r.what == rejected) {
+		if r.entry.Settled && (r.what == decide.Handled || r.what == decide.Rejected) {
 			h.UnknownSettled++
 		}
 	})
 	switch r.what {
-	case rejected:
+	case decide.Rejected:
 		in.parkedQueue.changed = in.parkedQueue.changed || in.o.Dead.Rejections
-	case queued, later, failed, dead:
+	case decide.Queued, decide.Later, decide.Failed, decide.Dead:
 		in.parkedQueue.changed = true
-		if r.entry.Parked == nil && r.what != dead {
+		if r.entry.Parked == nil && r.what != decide.Dead {
 			in.mu.Lock()
 			in.kept.Parked, in.kept.Bytes = in.kept.Parked+1, in.kept.Bytes+int64(r.entry.Size())
 			in.health.Parkings++
@@ -126,11 +127,11 @@ func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
 			in.parkedQueue.soon(now.Add(r.after))
 		}
 	}
-	if r.kept && r.what != handled && r.what != rejected {
-		in.parkedQueue.changed = in.parkedQueue.changed || r.what != duplicate
+	if r.kept && r.what != decide.Handled && r.what != decide.Rejected {
+		in.parkedQueue.changed = in.parkedQueue.changed || r.what != decide.Duplicate
 		in.parkedQueue.soon(now.Add(max(r.after, in.o.Retry.First)))
 	}
-	if r.what == failed || r.what == dead {
+	if r.what == decide.Failed || r.what == decide.Dead {
 		in.complain(ctx, r)
 	}
 }
@@ -142,7 +143,7 @@ func (in *Inbox[TTx]) complain(ctx context.Context, r result) {
 	with := []any{"consumer", in.group, "topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID, "type", e.Type,
 		"attempt", r.attempts, "error", r.err}
 	switch {
-	case r.what == dead:
+	case r.what == decide.Dead:
 		in.o.Logger.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show",
 			append(with, "key_waits", !in.o.Dead.FreeKey && e.Key != nil && !errors.Is(r.err,
 				ErrUnhandled))...)

@@ -31,7 +31,7 @@ func (in *Inbox[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit s
 		// what it knows changes nothing here: it is to note it
 		return in.lentFailed(ctx, e, unit, err)
 	}
-	if d.Ending != duplicate {
+	if d.Ending != decide.Duplicate {
 		var err error
 		if r.Say, err = in.saying(ctx, e, was.State); err != nil {
 			return in.lentFailed(ctx, e, unit, fmt.Errorf("say that step %s is %v: %w", e.Step.Name, was.State, err))
@@ -44,12 +44,12 @@ func (in *Inbox[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit s
 	if d.Requeue {
 		leaves.Requeue = in.requeued(e)
 	}
-	if d.Mark != store.Done || d.Ending == duplicate {
+	if d.Mark != store.Done || d.Ending == decide.Duplicate {
 		mark := intake.Marks[0]
 		if leaves.Answer != nil {
 			mark = *leaves.Answer
 		}
-		if mark.As = d.Mark; d.Ending == duplicate {
+		if mark.As = d.Mark; d.Ending == decide.Duplicate {
 			mark.Code, mark.Result = was.Code, was.Result
 		}
 		if d.Mark == store.Rejected {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
@@ -36,14 +37,14 @@ type delays struct {
 // delay notes how an attempt ended.
 func (in *Inbox[TTx]) delay(ctx context.Context, r result, now time.Time) {
 	e, g := r.entry, &in.delays
-	waits := r.what == outage || r.what == unkept
+	waits := r.what == decide.Outage || r.what == decide.Unkept
 	if !waits && len(g.of) == 0 {
 		return
 	}
 	id := e.Identity()
 	switch r.what {
-	case outage, unkept:
-	case again, left, full, stale:
+	case decide.Outage, decide.Unkept:
+	case decide.Again, decide.Left, decide.Full, decide.Stale:
 		return
 	default:
 		if delete(g.of, id); len(g.of) == 0 {
@@ -58,7 +59,7 @@ func (in *Inbox[TTx]) delay(ctx context.Context, r result, now time.Time) {
 	}
 	d.Attempts, d.last = d.Attempts+1, now
 	d.Error, _, _ = strings.Cut(cause(r.err).Error(), "\n")
-	text, unknown := "inbox: a message waits for an outage to end", r.what == unkept
+	text, unknown := "inbox: a message waits for an outage to end", r.what == decide.Unkept
 	if unknown {
 		text = "inbox: a message cannot be parked, for a reason that Skald does not know; it is tried again, and its key waits"
 	}

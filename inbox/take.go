@@ -20,7 +20,7 @@ import (
 // A result is what became of one attempt at a message.
 type result struct {
 	entry    *partition.Entry
-	what     ending
+	what     decide.Ending
 	after    time.Duration // for later and failed: not before
 	attempts int           // for failed and dead: how many there were
 	kept     bool          // the store has it, and it may be due
@@ -67,7 +67,7 @@ func (in *Inbox[TTx]) attempt(ctx context.Context, e *partition.Entry) result {
 	begun := time.Now()
 	e.Overtaken = 0
 	r := in.ahead(ctx, e)
-	for n := 1; n <= collisions && r.what == outage && store.Collided(r.err) && sleep(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)); n++ {
+	for n := 1; n <= collisions && r.what == decide.Outage && store.Collided(r.err) && sleep(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)); n++ {
 		r = in.ahead(ctx, e)
 	}
 	r.took = time.Since(begun)
@@ -109,7 +109,7 @@ func (in *Inbox[TTx]) take(ctx context.Context, e *partition.Entry) result {
 // have come before: then it ends as any repeat does, or as a conflict.
 func (in *Inbox[TTx]) untaken(ctx context.Context, e *partition.Entry, why error) result {
 	r := in.failure(ctx, e, in.db.Apply, why)
-	if r.what != full || e.Parked != nil {
+	if r.what != decide.Full || e.Parked != nil {
 		return r
 	}
 	m := store.Mark{Consumer: in.group, Identity: e.Identity(), As: store.Done, Fingerprint: in.printed(e), KeyOrder: store.Arriving, Key: e.Key}
@@ -209,7 +209,7 @@ func (in *Inbox[TTx]) reject(ctx context.Context, e *partition.Entry, unit store
 		return in.storeFailed(ctx, e, fmt.Errorf("reject %s: %w", e.ID, err))
 	case !stands[0]:
 		in.giveBack(ctx, e, in.db.Apply)
-		return result{entry: e, what: again, err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
+		return result{entry: e, what: decide.Again, err: fmt.Errorf("reject %s: %w", e.ID, store.ErrLost)}
 	}
-	return result{entry: e, what: rejected}
+	return result{entry: e, what: decide.Rejected}
 }
