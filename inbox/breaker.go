@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
@@ -78,20 +79,20 @@ func (b *breaker) try(e *partition.Entry) {
 }
 
 // note counts a result, and tells whether that opens, opens again, or closes the breaker.
-func (b *breaker) note(r result, now time.Time) (opened, closed bool) {
-	good := r.what == decide.Handled || r.what == decide.Rejected
-	bad := r.what == decide.Failed || r.what == decide.Dead
+func (b *breaker) note(r exec.Result, now time.Time) (opened, closed bool) {
+	good := r.What == decide.Handled || r.What == decide.Rejected
+	bad := r.What == decide.Failed || r.What == decide.Dead
 	switch {
 	case b.o.Off:
 		return false, false
 	case b.why != "":
-		return b.tried(r.entry, good, bad, now)
+		return b.tried(r.Entry, good, bad, now)
 	case good:
 		b.part(now).all++
-	case bad && r.print != "":
+	case bad && r.Print != "":
 		t := b.part(now)
 		t.all++
-		t.kinds[r.print]++
+		t.kinds[r.Print]++
 		return b.full(r, now), false
 	}
 	return false, false
@@ -116,16 +117,16 @@ func (b *breaker) tried(e *partition.Entry, good, bad bool, now time.Time) (open
 }
 
 // full opens the breaker where too many failed as r did.
-func (b *breaker) full(r result, now time.Time) bool {
+func (b *breaker) full(r exec.Result, now time.Time) bool {
 	all, same := 0, 0
 	for _, t := range b.parts {
-		all, same = all+t.all, same+t.kinds[r.print]
+		all, same = all+t.all, same+t.kinds[r.Print]
 	}
 	if same < b.o.Least || float64(same) <= b.o.Share*float64(all) {
 		return false
 	}
-	reason, _, _ := strings.Cut(r.err.Error(), "\n")
-	b.why = fmt.Sprintf("%d of %d messages failed in one way within %v (fingerprint %s): %s", same, all, b.o.Window, r.print, reason)
+	reason, _, _ := strings.Cut(r.Err.Error(), "\n")
+	b.why = fmt.Sprintf("%d of %d messages failed in one way within %v (fingerprint %s): %s", same, all, b.o.Window, r.Print, reason)
 	b.until, b.parts = now.Add(b.o.Rest), nil
 	return true
 }

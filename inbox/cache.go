@@ -8,7 +8,6 @@ import (
 
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
-	"github.com/skald-go/skald/once"
 )
 
 // dropCached drops what the cache knows to be finished, without a statement of the database. It is asked once
@@ -22,7 +21,7 @@ func (in *Inbox[TTx]) dropCached(ctx context.Context, es []*partition.Entry) {
 		if e.Done || !in.cacheable(e) {
 			continue
 		}
-		s := in.seal(e, cmp.Or(e.Chain.Partition.Server, in.server()))
+		s := in.exec.Seal(e, cmp.Or(e.Chain.Partition.Server, in.server()))
 		keys, of, sealed = append(keys, s.Key), append(of, e), append(sealed, s.Value)
 	}
 	if len(keys) == 0 {
@@ -40,8 +39,8 @@ func (in *Inbox[TTx]) dropCached(ctx context.Context, es []*partition.Entry) {
 
 // remember has the cache keep that e is finished: its mark was read, or is committed.
 func (in *Inbox[TTx]) remember(e *partition.Entry) {
-	if in.o.Front.Seen != nil && in.beside == nil && in.cacheable(e) {
-		in.o.Front.Seen.Put(in.seal(e, cmp.Or(e.Server, in.server())))
+	if in.o.Front.Seen != nil && !in.exec.AsksBeside() && in.cacheable(e) {
+		in.o.Front.Seen.Put(in.exec.Seal(e, cmp.Or(e.Server, in.server())))
 	}
 }
 
@@ -53,11 +52,7 @@ func (in *Inbox[TTx]) cacheable(e *partition.Entry) (yes bool) {
 			yes = false // the attempt at it will say so
 		}
 	}()
-	return e.Readable() && in.key.Load() != nil && (in.o.Identity.Again == nil || !in.o.Identity.Again(e.Message))
-}
-
-func (in *Inbox[TTx]) seal(e *partition.Entry, server string) once.Entry {
-	return once.Seal(in.key.Load(), server, in.group, e.Identity(), in.printed(e))
+	return e.Readable() && in.exec.Key() != nil && (in.o.Identity.Again == nil || !in.o.Identity.Again(e.Message))
 }
 
 // server is the run of the database's server that was seen last. Where the database cannot tell, it is the

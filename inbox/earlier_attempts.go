@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
 // An AttemptSource reads how often a message failed before it came here. The zero value: never.
@@ -78,17 +77,4 @@ func prune(object map[string]any, path []string) {
 		}
 	}
 	delete(object, path[0])
-}
-
-// earlier returns how often e failed elsewhere.
-func (in *Inbox[TTx]) earlier(e *partition.Entry) (n int) {
-	if in.o.Identity.Attempt.Count == nil {
-		return 0
-	}
-	defer func() {
-		if recover() != nil {
-			n = 0 // the count starts here
-		}
-	}()
-	return max(0, in.o.Identity.Attempt.Count(e.Delivery))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker/membroker"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
 )
@@ -44,7 +45,7 @@ func TestSuspectClosesTheBreaker(t *testing.T) {
 	if len(job) != 1 {
 		t.Fatalf("given %d messages", len(job))
 	}
-	if _, closed := in.breaker.note(result{entry: job[0], what: decide.Handled}, time.Now()); !closed {
+	if _, closed := in.breaker.note(exec.Result{Entry: job[0], What: decide.Handled}, time.Now()); !closed {
 		t.Error("it stays open")
 	}
 }

@@ -3,22 +3,15 @@ package inbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
-	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
-
-// ErrUnhandled is why a parked message is a dead letter whose type no build handles any more. Messages of its
-// key go on after it.
-var ErrUnhandled = errors.New("inbox: no build handles this type any more; redrive it once one does, or drop it")
 
 const (
 	tellKinds = time.Minute // how often it is noted which types are handled
@@ -54,15 +47,13 @@ type beat struct {
 }
 
 // handled are the types that this build handles.
-func (in *Inbox[TTx]) handled() []store.Kind { return kindsOf(in.handlers) }
+func (in *Inbox[TTx]) handled() []store.Kind { return sorted(in.exec.Kinds()) }
 
-func kindsOf[V any](m map[store.Kind]V) []store.Kind {
-	out := make([]store.Kind, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.SortFunc(out, func(a, b store.Kind) int { return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type)) })
-	return out
+func sorted(kinds []store.Kind) []store.Kind {
+	slices.SortFunc(kinds, func(a, b store.Kind) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type))
+	})
+	return kinds
 }
 
 // enroll notes which types this build handles, before it joins the group. Where others do not know yet that
@@ -110,7 +101,7 @@ func (in *Inbox[TTx]) enrolled(r beat) {
 	v := &in.knownTypes
 	v.others = map[store.Kind]bool{}
 	for _, k := range r.all {
-		if in.handlers[k] == nil {
+		if !in.exec.Handles(k) {
 			v.others[k] = true
 		}
 	}
@@ -134,14 +125,16 @@ func (v *knownTypes) gap(now time.Time) bool {
 // skipped by what was read since it was received, or just before.
 func (in *Inbox[TTx]) undecided(d broker.Delivery) bool {
 	k, v := store.Kind{Topic: d.Topic, Type: d.Type}, &in.knownTypes
-	if d.Fault != nil || in.handlers[k] != nil || v.others[k] || v.fetches == in.checkpointer.fetches {
+	if d.Fault != nil || in.exec.Handles(k) || v.others[k] || v.fetches == in.checkpointer.fetches {
 		return false
 	}
 	return !in.checkpointer.patient || in.o.Now().Sub(v.at) >= kindsFresh
 }
 
 // others are the types that are left to others.
-func (in *Inbox[TTx]) others() []store.Kind { return kindsOf(in.knownTypes.others) }
+func (in *Inbox[TTx]) others() []store.Kind {
+	return sorted(slices.Collect(maps.Keys(in.knownTypes.others)))
+}
 
 // skip is done with a message that no build handles; one that another build handles is taken, so as to be
 // left to it.
@@ -159,31 +152,4 @@ func (in *Inbox[TTx]) skip(e *partition.Entry) {
 		in.o.Logger.Info("inbox: messages of a type that this build has no handler for are parked, for one that has", "consumer", in.group,
 			"topic", k.Topic, "type", k.Type)
 	}
-}
-
-// unhandled is for a message that this build has no handler for. From the broker: it is parked for a build
-// that has one. One that was parked, and that nobody left to others, was claimed by mistake, or there is no
-// such build any more.
-func (in *Inbox[TTx]) unhandled(ctx context.Context, e *partition.Entry, end undo) result {
-	err := fmt.Errorf("this build has no handler for %s of %s", e.Type, e.Topic)
-	k := in.parcel(e)
-	k.Last = store.Failure{At: in.o.Now(), Why: err.Error(), Host: in.o.Instance.Host}
-	if e.Parked == nil {
-		return in.store(ctx, e, end, store.Effect{Park: k}, result{entry: e, what: decide.Queued})
-	}
-	_, _ = end(ctx) // nothing was written
-	all, failed := in.db.Attend(ctx, store.Attend{Consumer: in.group, Beat: &store.Beat{}})
-	switch {
-	case failed != nil:
-		return in.storeFailed(ctx, e, fmt.Errorf("who handles %s of %s: %w", e.Type, e.Topic, failed))
-	case slices.Contains(all.Kinds, store.Kind{Topic: e.Topic, Type: e.Type}):
-		return in.later(ctx, e, in.db.Apply, lookEvery, err)
-	case !k.First.At.IsZero() || e.Call != nil:
-		return in.failure(ctx, e, in.db.Apply, skald.UnknownVersion(err))
-	}
-	err = fmt.Errorf("%w: %s of %s", ErrUnhandled, e.Type, e.Topic)
-	k.Last.Why, k.First = err.Error(), k.Last
-	k.Dead = in.death(string(failure.Unhandled), failure.Unhandled, e, err, k.Last.At)
-	k.Dead.BlocksKey = false
-	return in.store(ctx, e, in.db.Apply, store.Effect{Park: k, Rows: in.announce.Rows(ctx, &k.Parked)}, result{entry: e, what: decide.Dead, err: err})
 }

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
 
@@ -109,24 +107,4 @@ func (in *Inbox[TTx]) identify(d broker.Delivery) (id store.Identity, err error)
 	return id, err
 }
 
-// print is the fingerprint of what came with e; 0: not to be compared.
-func (in *Inbox[TTx]) print(e *partition.Entry) int64 {
-	key := in.key.Load()
-	if key == nil {
-		return 0
-	}
-	if in.o.Identity.Fingerprint == nil {
-		return key.Of([]byte(e.Type), in.o.Identity.Attempt.without(e.Data))
-	}
-	what := in.o.Identity.Fingerprint(e.Message)
-	if what == nil {
-		return 0
-	}
-	return key.Of(what)
-}
-
 var errNoHandler = errors.New("no handler is for its type")
-
-func apartOf(consumer string, e *partition.Entry, why store.Outcome, print int64) *store.Quarantined {
-	return &store.Quarantined{Consumer: consumer, Identity: e.Given, Fingerprint: print, Why: why, Message: skald.Message(e.Message)}
-}

@@ -3,29 +3,25 @@
 //
 //	your tx ─► outbox ─► relay ─► broker ─► [inbox] ─► handler's tx ─► outbox ─► …
 //
-// The way of a delivery through the files: receive.go (from the broker into its partition and chain), take.go
-// (intake) or batch.go (the same for several), decision.go (what was found decides: the table of
-// internal/decide), settle.go (what became of it, the acknowledged prefix), run.go (the loop around these).
-// One that fails goes through classify.go (whose fault it is), park.go (into the store), parked_queue.go (and
-// out again) or dead.go. docs/architecture.md has a line for each file.
+// The way of a delivery: receive.go (from the broker into its partition and chain: internal/partition),
+// gather.go (what a worker gets next), internal/exec (the attempt: intake, handler, commit, or parking; what
+// was found decides: internal/decide), settle.go (what became of it, the acknowledged prefix), run.go (the
+// loop around these). What was parked comes out of the store by parked_queue.go. docs/architecture.md has a
+// line for each file.
 package inbox
 
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
-	"github.com/skald-go/skald/internal/backoff"
-	"github.com/skald-go/skald/internal/complete"
-	"github.com/skald-go/skald/internal/control"
-	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -48,23 +44,14 @@ type Result struct {
 
 // An Inbox consumes for one group: the consumer of the marks.
 type Inbox[TTx any] struct {
-	db       store.Driver[TTx]
-	bus      broker.Subscriber
-	group    string
-	o        Options
-	with     complete.Completer
-	tel      *telemetry.Inbox
-	handlers map[store.Kind]ResultHandler[TTx]
-	beside   Known[TTx]                        // nil: nothing
-	many     map[store.Kind]*BatchHandler[TTx] // for several messages at once; in handlers, for one
-	steps    map[store.Kind]course
-	took     LegacyLookup[TTx] // nil: nothing
-	table    *decide.Table
-	calls    map[store.Kind]outside[TTx]
-	topics   []string
-	retry    failure.Retry
-	prints   *failure.Fingerprints
-	announce failure.Announcer
+	db     store.Driver[TTx]
+	bus    broker.Subscriber
+	group  string
+	o      Options
+	tel    *telemetry.Inbox
+	topics []string
+	retry  failure.Retry
+	exec   *exec.Executor[TTx]
 
 	// The rest belongs to the goroutine of Run or Step.
 	checked    bool
@@ -80,11 +67,9 @@ type Inbox[TTx any] struct {
 	apart      map[source]*breaker // of malformed messages
 
 	steering steering
-	skips    atomic.Pointer[map[string]control.Order]
 
 	askAt time.Time // when it is looked again for what was admitted
 
-	key          atomic.Pointer[fingerprint.Printer]
 	keyAt        time.Time // when it is read again: the database may be another one by then
 	parkedQueue  parkedQueue
 	checkpointer checkpointer
@@ -96,17 +81,10 @@ type Inbox[TTx any] struct {
 	delays  delays
 	failing map[string]*failing // by what is done
 
-	follows atomic.Bool // the store can begin a message with the commit of another
-
-	acts acts
-
 	mu     sync.Mutex
 	health Health
 	kept   store.Keeping // as last counted, and what was parked since
 	stuck  []Stuck
-
-	sayApart backoff.Rarely // of messages put into quarantine
-	untold   int            // of these, since it was said last
 }
 
 var (
@@ -120,18 +98,11 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 	d := o.orDefaults()
 	in := &Inbox[TTx]{
 		db: db, bus: bus, group: group, o: d, session: rand.Text(),
-		with:        complete.Completer{Now: d.Now, NewID: d.NewID, Codec: d.Codec},
 		tel:         telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
-		handlers:    map[store.Kind]ResultHandler[TTx]{},
-		many:        map[store.Kind]*BatchHandler[TTx]{},
 		size:        d.Batch,
-		table:       decide.New(),
-		steps:       map[store.Kind]course{},
-		calls:       map[store.Kind]outside[TTx]{},
 		parkedQueue: newParkedQueue(),
 		retry: failure.Retry{First: d.Retry.First, Most: d.Retry.Most, Attempts: d.Retry.Attempts,
 			Age: d.Retry.Age},
-		prints:     failure.NewFingerprints(),
 		breaker:    breaker{o: d.Breaker},
 		partitions: map[string]*partition.Partition{},
 		apart:      map[source]*breaker{},
@@ -139,10 +110,8 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		failing:    map[string]*failing{},
 		knownTypes: knownTypes{named: map[store.Kind]bool{}},
 		health:     Health{Live: true, Why: "not subscribed yet"},
-		sayApart:   backoff.Rarely{First: time.Second, Most: time.Minute},
 	}
-	in.announce = failure.Announcer{Topic: d.Dead.Topic, Copy: d.Dead.Copy, Headers: d.Dead.Headers,
-		Complete: in.with.Messages, Logger: d.Logger}
+	in.exec = exec.New(db, in.execConfig())
 	in.checkpointer.member = d.Instance.Member
 	in.checkpointer.reset(true)
 	return in
@@ -186,15 +155,12 @@ func OnResult[TTx, T any](in *Inbox[TTx], e skald.Event[T], h func(ctx context.C
 
 // HandleResult is Handle for handlers that answer something.
 func (in *Inbox[TTx]) HandleResult(topic, typ string, h ResultHandler[TTx]) {
-	known := false
-	for k := range in.handlers {
-		known = known || k.Topic == topic
-	}
-	if !known {
+	if !slices.Contains(in.topics, topic) {
 		in.topics = append(in.topics, topic)
 	}
-	in.handlers[store.Kind{Topic: topic, Type: typ}] = h
-	delete(in.many, store.Kind{Topic: topic, Type: typ})
-	delete(in.steps, store.Kind{Topic: topic, Type: typ})
-	delete(in.calls, store.Kind{Topic: topic, Type: typ})
+	in.exec.Handle(store.Kind{Topic: topic, Type: typ},
+		func(ctx context.Context, tx TTx, m skald.Message) (exec.Reply, error) {
+			r, err := h(ctx, tx, m)
+			return exec.Reply(r), err
+		})
 }

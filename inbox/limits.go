@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/shortlog"
 	"github.com/skald-go/skald/internal/weight"
@@ -18,16 +17,12 @@ const (
 	keptOfText  = 1 << 10  // of each of its attributes
 )
 
-// faultTooLarge begins the Fault of what is kept of a record that is too large: redriven, it is of that kind
-// again.
-const faultTooLarge = string(failure.TooLarge) + ": "
-
 // limit makes of a record that is too large what is kept of it, and says so in its Fault. A type that nobody
 // handles is left as it is: it is skipped.
 func (in *Inbox[TTx]) limit(d *broker.Delivery) {
 	most := in.o.Limits.Record
 	rest := weight.Bytes(&d.Message) - len(d.Data)
-	if k := (store.Kind{Topic: d.Topic, Type: d.Type}); len(d.Data) <= most && rest <= most || d.Fault == nil && in.handlers[k] == nil && !in.knownTypes.others[k] {
+	if k := (store.Kind{Topic: d.Topic, Type: d.Type}); len(d.Data) <= most && rest <= most || d.Fault == nil && !in.exec.Handles(k) && !in.knownTypes.others[k] {
 		return
 	}
 	sum := sha256.Sum256(d.Data)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/internal/startup"
 	"github.com/skald-go/skald/store"
 )
@@ -29,17 +30,17 @@ type announcer struct {
 const mostFrames = 16 // of a stack in the log; a dead letter keeps all of it
 
 // trace logs the stack of a panic, a frame on each line, once for all that fail in the same way.
-func (in *Inbox[TTx]) trace(ctx context.Context, r result) {
+func (in *Inbox[TTx]) trace(ctx context.Context, r exec.Result) {
 	var p *failure.PanicError
-	if r.print == "" || !errors.As(r.err, &p) || in.said.panics[r.print] || len(in.said.panics) >= mostNamed {
+	if r.Print == "" || !errors.As(r.Err, &p) || in.said.panics[r.Print] || len(in.said.panics) >= mostNamed {
 		return
 	}
 	if in.said.panics == nil {
 		in.said.panics = map[string]bool{}
 	}
-	in.said.panics[r.print] = true
+	in.said.panics[r.Print] = true
 	for i, frame := range framesOf(p.Stack) {
-		in.o.Logger.ErrorContext(ctx, "inbox: stack of the panic", "consumer", in.group, "id", r.entry.Identity().ID, "frame", i, "at", frame)
+		in.o.Logger.ErrorContext(ctx, "inbox: stack of the panic", "consumer", in.group, "id", r.Entry.Identity().ID, "frame", i, "at", frame)
 	}
 }
 

@@ -2,11 +2,8 @@ package inbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/skald-go/skald/failure"
-	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
 )
@@ -29,7 +26,7 @@ func (in *Inbox[TTx]) steer(ctx context.Context, checkpoints []store.Checkpoint)
 		in.o.Logger.WarnContext(ctx, "inbox: an operator has the consumer pause: skald inbox resume", "consumer", in.group, "who", next.Paused.Who, "why", next.Paused.Why)
 	}
 	s.read, s.now = true, next
-	in.skips.Store(&next.Skipped)
+	in.exec.Skip(next.Skipped)
 }
 
 // paused says who paused the consumer and why; "": nobody.
@@ -38,19 +35,4 @@ func (s *steering) paused() string {
 		return ""
 	}
 	return fmt.Sprintf("paused by %s: %s: skald inbox resume ends that", s.now.Paused.Who, s.now.Paused.Why)
-}
-
-// skipped tells whether an operator has what fails so skipped.
-func (in *Inbox[TTx]) skipped(class failure.Class, e *partition.Entry, err error) (o control.Order, yes bool) {
-	skips := in.skips.Load()
-	if skips == nil || len(*skips) == 0 {
-		return o, false
-	}
-	o, yes = (*skips)[in.prints.Of(class, e.Type, err.Error())]
-	return o, yes
-}
-
-// errSkipped is noted with a dead letter that was skipped.
-func errSkipped(o control.Order, err error) error {
-	return errors.Join(err, fmt.Errorf("skipped, as %s told: %s", o.Who, o.Why))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
@@ -26,8 +27,6 @@ const (
 	// at once, to share transactions: where the process dies twice, each of them is taken alone; as many more
 	// may ride
 	mostClaimed = 1000
-	// claims, of which one found no answer: that process was ended, but mostly by something else
-	trusted = 2
 )
 
 // A shelf is what an inbox knows of the messages that the store keeps for it. It belongs to the goroutine of
@@ -97,14 +96,14 @@ func (in *Inbox[TTx]) appetite() int {
 
 // adapt lets what was claimed share transactions for as long as that goes well: what failed once mostly fails
 // again. Nor is so much to be claimed that it waits here for half the time that its lease has for that.
-func (s *parkedQueue) adapt(rs []result, now time.Time, most int) {
-	ill := func(r result) bool {
-		return r.fell || !slices.Contains([]decide.Ending{decide.Handled, decide.Duplicate, decide.Rejected, decide.Barred, decide.Stale, decide.Left}, r.what)
+func (s *parkedQueue) adapt(rs []exec.Result, now time.Time, most int) {
+	ill := func(r exec.Result) bool {
+		return r.Fell || !slices.Contains([]decide.Ending{decide.Handled, decide.Duplicate, decide.Rejected, decide.Barred, decide.Stale, decide.Left}, r.What)
 	}
 	switch {
 	case slices.ContainsFunc(rs, ill):
 		s.size = 1
-	case now.Sub(rs[0].entry.Since) > turnOfClaimed/2:
+	case now.Sub(rs[0].Entry.Since) > exec.TurnOfClaimed/2:
 		s.size = max(1, s.size/2)
 	default:
 		s.size = max(1, min(2*s.size, most))
@@ -117,7 +116,7 @@ func (s *parkedQueue) adapt(rs []result, now time.Time, most int) {
 func (in *Inbox[TTx]) look(ctx context.Context, session string, most store.ClaimSize, count bool, not []store.Kind) looked {
 	l, start := looked{asked: most, counted: count, began: in.o.Now()}, time.Now()
 	if most.Keys > 0 {
-		l.claimed, l.err = in.db.Claim(ctx, store.Want{Consumer: in.group, Session: session, ClaimSize: most, Lease: in.lease(turnOfClaimed), Not: not})
+		l.claimed, l.err = in.db.Claim(ctx, store.Want{Consumer: in.group, Session: session, ClaimSize: most, Lease: in.exec.Lease(exec.TurnOfClaimed), Not: not})
 	}
 	if l.err == nil && count {
 		no := false
@@ -238,16 +237,16 @@ func (s *parkedQueue) soon(t time.Time) {
 
 // claim makes a chain of its own of a claimed message, and has it taken.
 func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) *partition.Chain {
-	e := &partition.Entry{Delivery: broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}, Parked: p, Given: p.Identity, Since: began, Lease: in.lease(turnOfClaimed), Call: p.Call}
+	e := &partition.Entry{Delivery: broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}, Parked: p, Given: p.Identity, Since: began, Lease: in.exec.Lease(exec.TurnOfClaimed), Call: p.Call}
 	if d := in.delays.of[p.Identity]; d != nil {
 		e.Again = d.Attempts
 	}
-	_, e.Lonely = in.calls[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}]
-	e.Foreign = in.handlers[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}] == nil
+	e.Lonely = in.exec.Calls(store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
+	e.Foreign = !in.exec.Handles(store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
 	e.Chain = &partition.Chain{Partition: in.parkedQueue.partition, Queue: []*partition.Entry{e}, Busy: true}
 	in.parkedQueue.claimed[e] = true
 	in.schedule.Number(e)
-	if e.Alone = p.Claims > trusted || p.CrashCount > 0; e.Alone {
+	if e.Alone = p.Claims > exec.Trusted || p.CrashCount > 0; e.Alone {
 		in.parkedQueue.suspects = append(in.parkedQueue.suspects, e.Chain)
 		return e.Chain
 	}
@@ -256,20 +255,20 @@ func (in *Inbox[TTx]) claim(p *store.Parked, began time.Time) *partition.Chain {
 }
 
 // settleClaimed is settle for a message that was claimed.
-func (in *Inbox[TTx]) settleClaimed(r result, now time.Time) {
-	r.entry.Done = true
-	delete(in.parkedQueue.claimed, r.entry)
-	if in.parkedQueue.alone == r.entry {
+func (in *Inbox[TTx]) settleClaimed(r exec.Result, now time.Time) {
+	r.Entry.Done = true
+	delete(in.parkedQueue.claimed, r.Entry)
+	if in.parkedQueue.alone == r.Entry {
 		in.parkedQueue.alone = nil
 	}
 	in.parkedQueue.changed = true
-	in.knownTypes.again = in.knownTypes.again || in.handlers[r.entry.Kind()] == nil
+	in.knownTypes.again = in.knownTypes.again || !in.exec.Handles(r.Entry.Kind())
 	wait := time.Duration(0) // the next of its key
-	switch r.what {
+	switch r.What {
 	case decide.Later, decide.Failed:
-		wait = r.after
+		wait = r.After
 	case decide.Again, decide.Outage, decide.Unkept:
-		wait = max(r.after, in.o.Retry.First)
+		wait = max(r.After, in.o.Retry.First)
 	case decide.Stale, decide.Full:
 		wait = lookEvery
 	}
@@ -282,7 +281,7 @@ func (in *Inbox[TTx]) handBack(ctx context.Context) {
 	var back []store.Effect
 	for _, c := range slices.Concat(in.schedule.Heads(), in.parkedQueue.suspects) {
 		if e := c.Queue; len(e) > 0 && e[0].Parked != nil && in.parkedQueue.claimed[e[0]] {
-			k := in.parcel(e[0])
+			k := in.exec.Parcel(e[0])
 			k.Claims = e[0].Parked.Claims - 1 // as if it had not been claimed
 			back = append(back, store.Effect{Park: k})
 		}

@@ -14,7 +14,7 @@ import (
 func (in *Inbox[TTx]) portion(limit int) store.ClaimSize {
 	s := &in.parkedQueue
 	along := min(s.along, s.size-1)
-	if along <= 0 || limit < 2 || in.beside != nil {
+	if along <= 0 || limit < 2 || in.exec.AsksBeside() {
 		return store.ClaimSize{Keys: limit}
 	}
 	keys := max(1, limit/(1+s.riding))
@@ -63,8 +63,8 @@ func (in *Inbox[TTx]) prefetch(c *partition.Chain, p *store.Parked) {
 	h := c.Queue[0]
 	e := &partition.Entry{Delivery: broker.Delivery{Message: p.Message, Partition: p.Partition, Position: p.Position}, Chain: c, Parked: p, Given: p.Identity, Prefetches: true,
 		Since: h.Since, Lease: h.Lease}
-	_, e.Lonely = in.calls[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}]
-	e.Foreign = in.handlers[store.Kind{Topic: p.Message.Topic, Type: p.Message.Type}] == nil
+	e.Lonely = in.exec.Calls(store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
+	e.Foreign = !in.exec.Handles(store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
 	c.Queue = append(c.Queue, e)
 	in.parkedQueue.claimed[e] = true
 	in.schedule.Number(e)
@@ -82,16 +82,4 @@ func (in *Inbox[TTx]) leaveRiders(c *partition.Chain) bool {
 	in.parkedQueue.along /= 4 // a job that went well doubles it
 	in.parkedQueue.soon(in.o.Now())
 	return true
-}
-
-// leading tells, of messages of a transaction in their order, which may be taken in it: one that rides goes
-// with the first of its key.
-func leading() func(*partition.Entry) bool {
-	first := map[*partition.Chain]bool{}
-	return func(e *partition.Entry) bool {
-		if e.Parked != nil && !e.Prefetches {
-			first[e.Chain] = true
-		}
-		return !e.Prefetches || first[e.Chain]
-	}
 }

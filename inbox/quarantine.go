@@ -40,7 +40,7 @@ func (in *Inbox[TTx]) admitted(ctx context.Context) {
 func (in *Inbox[TTx]) admit(ctx context.Context, list []store.Quarantined, now time.Time) error {
 	var es []store.Effect
 	for _, q := range list {
-		if in.handlers[store.Kind{Topic: q.Message.Topic, Type: q.Message.Type}] == nil {
+		if !in.exec.Handles(store.Kind{Topic: q.Message.Topic, Type: q.Message.Type}) {
 			in.o.Logger.WarnContext(ctx, "inbox: a message that was admitted stays in quarantine", "consumer", in.group,
 				"number", q.Number, "topic", q.Message.Topic, "type", q.Message.Type, "error", errNoHandler)
 			continue
@@ -72,21 +72,28 @@ func admittedAs(q *store.Quarantined) store.Identity {
 // owner names our tables among those of other databases and schemas: by what only they know, and without
 // telling that.
 func (in *Inbox[TTx]) owner() string {
-	return strconv.FormatUint(uint64(in.key.Load().Of([]byte("owner"))), 16)
+	return strconv.FormatUint(uint64(in.exec.Key().Of([]byte("owner"))), 16)
 }
 
 // rekey reads the key of fingerprints, now and then again: the database may be another one. Until it can be
 // had the old one serves.
 func (in *Inbox[TTx]) rekey(ctx context.Context) error {
 	now := in.o.Now()
-	if in.key.Load() != nil && now.Before(in.keyAt) {
+	if in.exec.Key() != nil && now.Before(in.keyAt) {
 		return nil
 	}
 	key, err := in.db.Secret(ctx)
 	if err != nil {
 		return err
 	}
-	in.key.Store(fingerprint.New(key))
+	in.exec.SetKey(fingerprint.New(key))
 	in.keyAt = now.Add(rekeyEvery)
 	return nil
+}
+
+// room tells whether the consumer may park more.
+func (in *Inbox[TTx]) room() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.kept.Parked < in.o.Limits.ParkedRows && in.kept.Bytes < in.o.Limits.ParkedBytes
 }

@@ -105,9 +105,9 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *partition.Entry {
 	if e.Fault == nil {
 		e.Given, e.Unknown = in.identify(d)
 	}
-	_, e.Lonely = in.calls[store.Kind{Topic: d.Topic, Type: d.Type}]
+	e.Lonely = in.exec.Calls(store.Kind{Topic: d.Topic, Type: d.Type})
 	in.count(func(h *Health) { h.Received++ })
-	if e.Readable() && in.handlers[store.Kind{Topic: d.Topic, Type: d.Type}] == nil {
+	if e.Readable() && !in.exec.Handles(store.Kind{Topic: d.Topic, Type: d.Type}) {
 		in.skip(e)
 	}
 	return e
@@ -147,7 +147,7 @@ func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*partition.Entry) (know
 		if v.Outcome != store.Fresh {
 			in.strange = 0
 		}
-		if v.Outcome != store.Fresh && in.harmless(of[i], v) {
+		if v.Outcome != store.Fresh && in.exec.Harmless(of[i], v) {
 			of[i].Done = true
 			in.remember(of[i])
 			in.count(func(h *Health) { h.Duplicates++ })

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -43,7 +44,7 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	}
 	if job != nil {
 		busy = true
-		if err := in.settle(ctx, in.work(ctx, job)); err != nil {
+		if err := in.settle(ctx, in.exec.Work(ctx, job)); err != nil {
 			return busy, err
 		}
 	}
@@ -120,7 +121,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, jobs: make(chan []*partition.Entry, 2*in.o.Workers), results: make(chan []result, 2*in.o.Workers), looks: make(chan looked, 2), storeCalls: make(chan storeCall, 1), say: seldom(),
+	l := &loop[TTx]{in: in, jobs: make(chan []*partition.Entry, 2*in.o.Workers), results: make(chan []exec.Result, 2*in.o.Workers), looks: make(chan looked, 2), storeCalls: make(chan storeCall, 1), say: seldom(),
 		hands: map[*partition.Entry]bool{}, hard: hard, timer: time.NewTimer(time.Hour)}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup
@@ -144,13 +145,13 @@ type loop[TTx any] struct {
 	in *Inbox[TTx]
 	// for the workers, of whom there are never fewer than are running; a batch, or one
 	jobs       chan []*partition.Entry
-	hired      int            // workers there are
-	results    chan []result  // has room for all: who answers when nobody listens any more is not held
-	looks      chan looked    // the answers of the looks that are under way
-	looking    bool           // for what may be claimed
-	counting   bool           // what is kept
-	storeCalls chan storeCall // the answer of the one that is under way
-	away       bool           // one is
+	hired      int                // workers there are
+	results    chan []exec.Result // has room for all: who answers when nobody listens any more is not held
+	looks      chan looked        // the answers of the looks that are under way
+	looking    bool               // for what may be claimed
+	counting   bool               // what is kept
+	storeCalls chan storeCall     // the answer of the one that is under way
+	away       bool               // one is
 	running    int
 	hands      map[*partition.Entry]bool // what is in hand
 	hard       context.Context           // what the handlers work under
@@ -338,7 +339,7 @@ func (l *loop[TTx]) shelve(ctx context.Context, found looked) error {
 }
 
 // collect settles rs and whatever else has been answered meanwhile.
-func (l *loop[TTx]) collect(ctx context.Context, rs []result) error {
+func (l *loop[TTx]) collect(ctx context.Context, rs []exec.Result) error {
 	for {
 		l.put(rs)
 		if err := l.in.settle(ctx, rs); err != nil {
@@ -353,10 +354,10 @@ func (l *loop[TTx]) collect(ctx context.Context, rs []result) error {
 }
 
 // put takes what was answered out of the hands.
-func (l *loop[TTx]) put(rs []result) {
+func (l *loop[TTx]) put(rs []exec.Result) {
 	l.running--
 	for _, r := range rs {
-		delete(l.hands, r.entry)
+		delete(l.hands, r.Entry)
 	}
 }
 

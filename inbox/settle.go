@@ -12,19 +12,20 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 )
 
 // settle writes what became of a job into partitions and chains, and lets the chains go on. An error stops
 // the consumer.
-func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
+func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
 	in.adapt(rs)
 	for _, r := range rs {
-		r.entry.Chain.Busy = false
+		r.Entry.Chain.Busy = false
 	}
 	for _, r := range rs {
-		if r.what == decide.Left {
+		if r.What == decide.Left {
 			continue
 		}
 		if err := in.settleOne(ctx, r); err != nil {
@@ -32,7 +33,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
 		}
 	}
 	for _, r := range rs {
-		if c := r.entry.Chain; !c.Busy && c.Pass() && !in.leaveRiders(c) {
+		if c := r.Entry.Chain; !c.Busy && c.Pass() && !in.leaveRiders(c) {
 			c.Busy = true
 			in.schedule.Add(c)
 		}
@@ -40,25 +41,25 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []result) error {
 	return nil
 }
 
-func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
-	e, now := r.entry, in.o.Now()
-	in.gate.note(r.what == decide.Outage, now)
+func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
+	e, now := r.Entry, in.o.Now()
+	in.gate.note(r.What == decide.Outage, now)
 	in.delay(ctx, r, now)
 	in.trip(ctx, r, now)
-	in.tel.Ended(&e.Message, r.what.String(), r.took, r.what == decide.Handled || r.what == decide.Rejected, now)
-	if r.what == decide.Duplicate {
+	in.tel.Ended(&e.Message, r.What.String(), r.Took, r.What == decide.Handled || r.What == decide.Rejected, now)
+	if r.What == decide.Duplicate {
 		in.strange = 0
 	}
-	if r.what == decide.Broken {
-		return fmt.Errorf("consumer %s: %w", in.group, r.err)
+	if r.What == decide.Broken {
+		return fmt.Errorf("consumer %s: %w", in.group, r.Err)
 	}
-	if in.note(ctx, r, now); r.what.Finished() {
+	if in.note(ctx, r, now); r.What.Finished() {
 		in.remember(e)
 	}
 	switch {
 	case e.Parked != nil:
 		in.settleClaimed(r, now)
-	case r.what == decide.Again, r.what == decide.Outage, r.what == decide.Unkept, r.what == decide.Full:
+	case r.What == decide.Again, r.What == decide.Outage, r.What == decide.Unkept, r.What == decide.Full:
 		in.postpone(ctx, r)
 	default:
 		in.pass(e)
@@ -67,9 +68,9 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r result) error {
 }
 
 // trip has the breaker count a result, and says aloud what comes of it.
-func (in *Inbox[TTx]) trip(ctx context.Context, r result, now time.Time) {
+func (in *Inbox[TTx]) trip(ctx context.Context, r exec.Result, now time.Time) {
 	in.tripSource(ctx, r, now)
-	if r.class == failure.Malformed && in.breaker.why == "" {
+	if r.Class == failure.Malformed && in.breaker.why == "" {
 		return // it stops its source, not the consumer
 	}
 	opened, closed := in.breaker.note(r, now)
@@ -88,105 +89,68 @@ func (in *Inbox[TTx]) pass(e *partition.Entry) {
 }
 
 // postpone keeps a message at the head of its chain until it is due again.
-func (in *Inbox[TTx]) postpone(ctx context.Context, r result) {
-	e := r.entry
+func (in *Inbox[TTx]) postpone(ctx context.Context, r exec.Result) {
+	e := r.Entry
 	e.Again++
-	if first := !e.Full && r.what == decide.Full; first {
+	if first := !e.Full && r.What == decide.Full; first {
 		in.o.Logger.WarnContext(ctx, "inbox: a message cannot be parked; its partition waits", "consumer", in.group,
-			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID, "type", e.Type, "error", r.err)
+			"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.ID, "type", e.Type, "error", r.Err)
 	}
-	e.Crowd(r.what == decide.Full)
-	wait := r.after
-	if r.what != decide.Again {
+	e.Crowd(r.What == decide.Full)
+	wait := r.After
+	if r.What != decide.Again {
 		wait = in.retry.WaitOutage(e.Again)
 	}
 	in.schedule.Hold(e.Chain, in.o.Now().Add(wait))
 }
 
 // note counts a result, tells of failures, and has what was parked looked for when it is due.
-func (in *Inbox[TTx]) note(ctx context.Context, r result, now time.Time) {
+func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 	in.count(func(h *Health) {
-		h.add(r.what)
-		if r.entry.Foreign && r.entry.Parked == nil && r.what == decide.Queued {
+		h.add(r.What)
+		if r.Entry.Foreign && r.Entry.Parked == nil && r.What == decide.Queued {
 			h.Left++
 		}
-		if r.entry.Settled && (r.what == decide.Handled || r.what == decide.Rejected) {
+		if r.Entry.Settled && (r.What == decide.Handled || r.What == decide.Rejected) {
 			h.UnknownSettled++
 		}
 	})
-	switch r.what {
+	switch r.What {
 	case decide.Rejected:
 		in.parkedQueue.changed = in.parkedQueue.changed || in.o.Dead.Rejections
 	case decide.Queued, decide.Later, decide.Failed, decide.Dead:
 		in.parkedQueue.changed = true
-		if r.entry.Parked == nil && r.what != decide.Dead {
+		if r.Entry.Parked == nil && r.What != decide.Dead {
 			in.mu.Lock()
-			in.kept.Parked, in.kept.Bytes = in.kept.Parked+1, in.kept.Bytes+int64(r.entry.Size())
+			in.kept.Parked, in.kept.Bytes = in.kept.Parked+1, in.kept.Bytes+int64(r.Entry.Size())
 			in.health.Parkings++
 			in.mu.Unlock()
-			in.parkedQueue.soon(now.Add(r.after))
+			in.parkedQueue.soon(now.Add(r.After))
 		}
 	}
-	if r.kept && r.what != decide.Handled && r.what != decide.Rejected {
-		in.parkedQueue.changed = in.parkedQueue.changed || r.what != decide.Duplicate
-		in.parkedQueue.soon(now.Add(max(r.after, in.o.Retry.First)))
+	if r.Kept && r.What != decide.Handled && r.What != decide.Rejected {
+		in.parkedQueue.changed = in.parkedQueue.changed || r.What != decide.Duplicate
+		in.parkedQueue.soon(now.Add(max(r.After, in.o.Retry.First)))
 	}
-	if r.what == decide.Failed || r.what == decide.Dead {
+	if r.What == decide.Failed || r.What == decide.Dead {
 		in.complain(ctx, r)
 	}
 }
 
 // complain logs the attempts 1, 2, 4, 8 …, and each dead letter: an endless failure is not to fill the log.
-func (in *Inbox[TTx]) complain(ctx context.Context, r result) {
-	e := r.entry
+func (in *Inbox[TTx]) complain(ctx context.Context, r exec.Result) {
+	e := r.Entry
 	in.trace(ctx, r)
 	with := []any{"consumer", in.group, "topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID, "type", e.Type,
-		"attempt", r.attempts, "error", r.err}
+		"attempt", r.Attempts, "error", r.Err}
 	switch {
-	case r.what == decide.Dead:
+	case r.What == decide.Dead:
 		in.o.Logger.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show",
-			append(with, "key_waits", !in.o.Dead.FreeKey && e.Key != nil && !errors.Is(r.err,
+			append(with, "key_waits", !in.o.Dead.FreeKey && e.Key != nil && !errors.Is(r.Err,
 				ErrUnhandled))...)
-	case bits.OnesCount(uint(r.attempts)) == 1:
-		in.o.Logger.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits", append(with, "next", r.after)...)
+	case bits.OnesCount(uint(r.Attempts)) == 1:
+		in.o.Logger.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits", append(with, "next", r.After)...)
 	}
-}
-
-// first is the head of the chain that may be taken next, and stays where it is.
-func (in *Inbox[TTx]) first() *partition.Entry {
-	for c := in.schedule.First(); c != nil; c = in.schedule.First() {
-		stands := !c.Partition.Lost && c.Pass()
-		if stands {
-			now := in.o.Now()
-			if wait := in.held(c, now); wait > 0 {
-				in.schedule.Drop()
-				in.schedule.Hold(c, now.Add(wait))
-				continue
-			}
-		}
-		if stands && c.Partition.Covers(c.Queue[0].Position) {
-			return c.Queue[0]
-		}
-		in.schedule.Drop()
-		if c.Busy = stands; stands {
-			in.waits(c)
-		}
-	}
-	return nil
-}
-
-// startable tells whether anything may be begun: a suspect alone, and nothing beside it.
-func (in *Inbox[TTx]) startable(running int) bool {
-	s := &in.parkedQueue
-	switch {
-	case in.steering.now.Paused != nil:
-		return false
-	case s.alone != nil:
-		return false
-	case len(s.suspects) > 0:
-		return running == 0
-	}
-	return in.schedule.Len() > 0
 }
 
 // ack acknowledges the finished prefix of every partition.

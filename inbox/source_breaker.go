@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
@@ -25,13 +26,13 @@ func (in *Inbox[TTx]) sourceOf(e *partition.Entry) source {
 }
 
 // tripSource counts a result for its source, where malformed messages came of it.
-func (in *Inbox[TTx]) tripSource(ctx context.Context, r result, now time.Time) {
-	if r.entry.Parked != nil || in.o.Breaker.Off {
+func (in *Inbox[TTx]) tripSource(ctx context.Context, r exec.Result, now time.Time) {
+	if r.Entry.Parked != nil || in.o.Breaker.Off {
 		return
 	}
-	s := in.sourceOf(r.entry)
+	s := in.sourceOf(r.Entry)
 	b := in.apart[s]
-	if b == nil && (r.class != failure.Malformed || r.print == "") {
+	if b == nil && (r.Class != failure.Malformed || r.Print == "") {
 		return
 	}
 	if b == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
@@ -35,14 +36,14 @@ type delays struct {
 }
 
 // delay notes how an attempt ended.
-func (in *Inbox[TTx]) delay(ctx context.Context, r result, now time.Time) {
-	e, g := r.entry, &in.delays
-	waits := r.what == decide.Outage || r.what == decide.Unkept
+func (in *Inbox[TTx]) delay(ctx context.Context, r exec.Result, now time.Time) {
+	e, g := r.Entry, &in.delays
+	waits := r.What == decide.Outage || r.What == decide.Unkept
 	if !waits && len(g.of) == 0 {
 		return
 	}
 	id := e.Identity()
-	switch r.what {
+	switch r.What {
 	case decide.Outage, decide.Unkept:
 	case decide.Again, decide.Left, decide.Full, decide.Stale:
 		return
@@ -58,14 +59,14 @@ func (in *Inbox[TTx]) delay(ctx context.Context, r result, now time.Time) {
 		g.of[id] = d
 	}
 	d.Attempts, d.last = d.Attempts+1, now
-	d.Error, _, _ = strings.Cut(cause(r.err).Error(), "\n")
-	text, unknown := "inbox: a message waits for an outage to end", r.what == decide.Unkept
+	d.Error, _, _ = strings.Cut(exec.Cause(r.Err).Error(), "\n")
+	text, unknown := "inbox: a message waits for an outage to end", r.What == decide.Unkept
 	if unknown {
 		text = "inbox: a message cannot be parked, for a reason that Skald does not know; it is tried again, and its key waits"
 	}
 	if unknown && bits.OnesCount(uint(d.Attempts)) == 1 || !unknown && d.Attempts >= lasting && g.say.Due(now) {
 		in.o.Logger.WarnContext(ctx, text, "consumer", in.group, "topic", e.Topic, "partition", e.Partition, "position", e.Position,
-			"id", id.ID, "type", e.Type, "attempt", d.Attempts, "since", d.Since, "error", r.err)
+			"id", id.ID, "type", e.Type, "attempt", d.Attempts, "since", d.Since, "error", r.Err)
 	}
 }
 
@@ -129,7 +130,7 @@ func (in *Inbox[TTx]) did(ctx context.Context, doing string, err error) {
 	f.Error, _, _ = strings.Cut(err.Error(), "\n")
 	if f.Times > 1 && f.say.Due(now) {
 		in.o.Logger.WarnContext(ctx, "inbox: the store fails again and again", "consumer", in.group, "doing", doing, "times", f.Times,
-			"since", f.Since, "outage", in.away(err), "error", err)
+			"since", f.Since, "outage", in.exec.Away(err), "error", err)
 	}
 }
 

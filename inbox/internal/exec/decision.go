@@ -1,4 +1,4 @@
-package inbox
+package exec
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 var errUndecided = errors.New("inbox: nothing is decided about what was found")
 
 // found is what the table asks about a message whose intake has answered.
-func (in *Inbox[TTx]) found(e *partition.Entry, found store.Found, print int64) decide.Facts {
+func (x *Executor[TTx]) found(e *partition.Entry, found store.Found, print int64) decide.Facts {
 	if e.Step != nil && len(found.Steps) > 0 {
 		e.Stood = found.Steps[0]
 	}
@@ -34,13 +34,13 @@ func (in *Inbox[TTx]) found(e *partition.Entry, found store.Found, print int64) 
 	if e.Suspect {
 		f ^= decide.Unsuspected ^ decide.Suspect
 	}
-	if in.handlers[e.Kind()] == nil {
+	if x.handlers[e.Kind()] == nil {
 		f ^= decide.Handler ^ decide.NoHandler
 	}
-	if in.took != nil {
+	if x.took != nil {
 		f ^= decide.LegacyNot ^ decide.LegacyUnasked
 	}
-	return f | in.stepFacts(e)
+	return f | x.stepFacts(e)
 }
 
 // judged is what the mark says. That of another message is a conflict.
@@ -53,7 +53,7 @@ func judged(v store.Verdict, print int64) store.Outcome {
 }
 
 // stepFacts are what the table asks about the step of e and the call that it is at.
-func (in *Inbox[TTx]) stepFacts(e *partition.Entry) (f decide.Facts) {
+func (x *Executor[TTx]) stepFacts(e *partition.Entry) (f decide.Facts) {
 	switch {
 	case e.Outcome == "":
 		f = decide.Unasked
@@ -74,7 +74,7 @@ func (in *Inbox[TTx]) stepFacts(e *partition.Entry) (f decide.Facts) {
 	switch {
 	case e.Stood.State != store.StepCalling || !callsFor(e, e.Stood):
 		return f | decide.OthersCall
-	case in.lostCall(e):
+	case x.lostCall(e):
 		return f | decide.LostCall
 	}
 	return f | decide.OwnCall
@@ -92,8 +92,8 @@ func callsFor(e *partition.Entry, was store.Step) bool {
 // Nothing here makes it so; a row that was written by another build, or by hand, may be. Of a message that
 // undoes a step by a call there is none: its call and its step are stored by one effect, what was read before
 // does not take the call away (store.Keep.WasCall), and the answer takes both on.
-func (in *Inbox[TTx]) lostCall(e *partition.Entry) bool {
-	_, there := in.calls[e.Kind()]
+func (x *Executor[TTx]) lostCall(e *partition.Entry) bool {
+	_, there := x.calls[e.Kind()]
 	return there && e.Takes() != nil && e.Parked != nil && e.Call == nil && e.Stood.OutsideKey != ""
 }
 
@@ -122,61 +122,61 @@ func becomes(e *partition.Entry, c decide.Change, code int32, result string) *st
 }
 
 // carryOut does what is decided about a message whose intake has answered.
-func (in *Inbox[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) result {
+func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) Result {
 	print := intake.Marks[0].Fingerprint
-	facts := in.found(e, unit.Found(), print)
-	d := in.table.TakenIn(facts)
+	facts := x.found(e, unit.Found(), print)
+	d := x.table.TakenIn(facts)
 	if d.Do == decide.AskLegacy {
-		knows, err := in.askedLegacy(ctx, e, unit.Tx())
+		knows, err := x.askedLegacy(ctx, e, unit.Tx())
 		if err != nil {
-			return in.lentFailed(ctx, e, unit, err)
+			return x.lentFailed(ctx, e, unit, err)
 		}
-		d = in.table.TakenIn(facts ^ decide.LegacyUnasked | knows)
+		d = x.table.TakenIn(facts ^ decide.LegacyUnasked | knows)
 	}
 	switch d.Do {
 	case decide.Handle:
-		return in.handle(ctx, e, unit, intake)
+		return x.handle(ctx, e, unit, intake)
 	case decide.Undo:
-		return in.handle(undoing(ctx, e), e, unit, intake)
+		return x.handle(undoing(ctx, e), e, unit, intake)
 	case decide.FinishBare:
-		return in.finishBare(ctx, e, unit, intake, d)
+		return x.finishBare(ctx, e, unit, intake, d)
 	case decide.IntendAgain:
-		return in.intendAgain(ctx, e, unit, intake)
+		return x.intendAgain(ctx, e, unit, intake)
 	case decide.Wait:
-		return in.waitForCall(ctx, e, unit.Rollback, d)
+		return x.waitForCall(ctx, e, unit.Rollback, d)
 	case decide.Leave:
-		return in.unhandled(ctx, e, unit.Rollback)
+		return x.unhandled(ctx, e, unit.Rollback)
 	case decide.Queue:
-		return in.queue(ctx, e, unit.Rollback)
+		return x.queue(ctx, e, unit.Rollback)
 	case decide.LookUp:
-		return in.keptAlready(ctx, e, unit, print)
+		return x.keptAlready(ctx, e, unit, print)
 	case decide.Quarantine:
-		return in.quarantine(ctx, e, unit, d, print)
+		return x.quarantine(ctx, e, unit, d, print)
 	case decide.Repeat:
-		return in.repeat(ctx, e, unit, unit.Found().Marks[0])
+		return x.repeat(ctx, e, unit, unit.Found().Marks[0])
 	case decide.TakeInStep:
 		_, _ = unit.Rollback(ctx) // its intake was of a message that is to be handled
-		return in.finishedElsewhere(ctx, e, unit.Found().Marks[0], print)
+		return x.finishedElsewhere(ctx, e, unit.Found().Marks[0], print)
 	case decide.LetGo:
-		_, _ = unit.Rollback(ctx, store.Effect{Finish: in.freed(e)}) // else it is claimed again
-		return result{entry: e, what: d.Ending}
+		_, _ = unit.Rollback(ctx, store.Effect{Finish: x.freed(e)}) // else it is claimed again
+		return Result{Entry: e, What: d.Ending}
 	}
 	_, _ = unit.Rollback(ctx)
-	r := result{entry: e, what: d.Ending}
+	r := Result{Entry: e, What: d.Ending}
 	switch d.Ending {
 	case decide.Full:
-		r.err = ErrFull
+		r.Err = ErrFull
 	case decide.Broken:
-		r.err = errUndecided
+		r.Err = errUndecided
 	}
 	return r
 }
 
 // waitForCall parks a message whose step has a call outside under way.
-func (in *Inbox[TTx]) waitForCall(ctx context.Context, e *partition.Entry, end undo, d decide.Decision) result {
-	r := in.later(ctx, e, end, settleFirst, fmt.Errorf("step %s of %s: a call outside is under way", e.Step.Name, e.Step.Saga))
+func (x *Executor[TTx]) waitForCall(ctx context.Context, e *partition.Entry, end undo, d decide.Decision) Result {
+	r := x.later(ctx, e, end, settleFirst, fmt.Errorf("step %s of %s: a call outside is under way", e.Step.Name, e.Step.Saga))
 	if d.Settle {
-		in.settleToUndo(ctx, e.Stood.Identity)
+		x.settleToUndo(ctx, e.Stood.Identity)
 	}
 	return r
 }
@@ -192,14 +192,14 @@ type answer struct {
 // answerOf sorts what a handler said. Again: it may be taken again at once.
 func answerOf(err error, again bool) (a answer) {
 	var overtaken *skald.AgainError
-	var outside *intent
+	var outside *Intent
 	switch {
 	case err == nil:
 		a.says = decide.SaysDone
 	case again && errors.As(err, &overtaken):
 		a.says = decide.SaysAgain
 	case errors.As(err, &outside):
-		a.says, a.call = decide.SaysCall, outside.call
+		a.says, a.call = decide.SaysCall, outside.Call
 	case errors.As(err, &a.no):
 		a.says = decide.SaysNo
 	case errors.As(err, &a.wait):
@@ -215,29 +215,29 @@ const mostOvertaken = 16
 
 // handle runs the handler of e, unless a table of the user's knows the message, and does what is decided
 // about its answer.
-func (in *Inbox[TTx]) handle(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) result {
-	known, err := in.askedBeside(ctx, e, unit.Tx())
+func (x *Executor[TTx]) handle(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], intake store.Intake) Result {
+	known, err := x.askedBeside(ctx, e, unit.Tx())
 	switch {
 	case err != nil:
-		return in.lentFailed(ctx, e, unit, err)
+		return x.lentFailed(ctx, e, unit, err)
 	case known:
-		return in.knownBeside(ctx, e, unit, intake)
+		return x.knownBeside(ctx, e, unit, intake)
 	}
-	r, err := in.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit.Tx())
+	r, err := x.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit.Tx())
 	a := answerOf(err, e.Overtaken < mostOvertaken && ctx.Err() == nil)
-	switch d := in.table.Answered(a.says | in.stepFacts(e)); d.Do {
+	switch d := x.table.Answered(a.says | x.stepFacts(e)); d.Do {
 	case decide.Commit:
-		return in.finish(ctx, e, unit, intake, r)
+		return x.finish(ctx, e, unit, intake, r)
 	case decide.TakeAgain:
 		e.Overtaken++
 		_, _ = unit.Rollback(ctx) // the rows are undone in any case
-		return in.take(ctx, e)    // in what is left of its time
+		return x.take(ctx, e)     // in what is left of its time
 	case decide.Intend:
-		return in.intend(ctx, e, unit, intake, a.call, d)
+		return x.intend(ctx, e, unit, intake, a.call, d)
 	case decide.Reject:
-		return in.reject(ctx, e, unit, intake, a.no, r)
+		return x.reject(ctx, e, unit, intake, a.no, r)
 	case decide.Wait:
-		return in.later(ctx, e, unit.Rollback, a.wait.After, err)
+		return x.later(ctx, e, unit.Rollback, a.wait.After, err)
 	}
-	return in.lentFailed(ctx, e, unit, fmt.Errorf("handle %s %s: %w", e.Type, e.ID, err))
+	return x.lentFailed(ctx, e, unit, fmt.Errorf("handle %s %s: %w", e.Type, e.ID, err))
 }

@@ -1,4 +1,4 @@
-package inbox
+package exec
 
 import (
 	"context"
@@ -14,44 +14,44 @@ import (
 // no steps (a build from before, an import of marks), and then the step still waits for this message, as does
 // whoever is to undo it. So the step becomes what the mark says, as it would have here: in the effect that
 // lets the message go, so that if that fails both are tried again.
-func (in *Inbox[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entry, v store.Verdict, print int64) result {
-	unit, err := in.db.Begin(ctx, store.Intake{Steps: []store.Step{*e.Step}, Server: e.Server,
-		Wait: in.o.Timeouts.Wait, Handle: in.o.Timeouts.Handle})
+func (x *Executor[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entry, v store.Verdict, print int64) Result {
+	unit, err := x.db.Begin(ctx, store.Intake{Steps: []store.Step{*e.Step}, Server: e.Server,
+		Wait: x.o.Wait, Handle: x.o.Handle})
 	if err != nil {
-		return in.letGo(ctx, e, decide.Duplicate, err)
+		return x.letGo(ctx, e, decide.Duplicate, err)
 	}
 	e.Stood = unit.Found().Steps[0]
-	d := in.table.Elsewhere(decide.Mark(judged(v, print)) | in.stepFacts(e))
-	goes := store.Effect{Finish: in.freed(e)}
+	d := x.table.Elsewhere(decide.Mark(judged(v, print)) | x.stepFacts(e))
+	goes := store.Effect{Finish: x.freed(e)}
 	switch {
 	case d.Do == decide.Wait:
-		return in.waitForCall(ctx, e, unit.Rollback, d)
+		return x.waitForCall(ctx, e, unit.Rollback, d)
 	case d.Step.ByMark:
 		goes.Step = becomes(e, d.Step, v.Code, v.Result)
 	default:
 		goes.Step = becomes(e, d.Step, 0, "")
 	}
 	if d.Ending == decide.Conflict {
-		goes.Quarantine = apartOf(in.group, e, d.Mark, print)
+		goes.Quarantine = apartOf(x.group, e, d.Mark, print)
 	}
 	if d.Requeue {
-		goes.Requeue = in.requeued(e)
+		goes.Requeue = x.requeued(e)
 	}
 	if d.Commits {
 		err = unit.Commit(ctx, goes)
 	} else {
 		_, err = unit.Rollback(ctx, goes)
 	}
-	return in.letGo(ctx, e, d.Ending, err)
+	return x.letGo(ctx, e, d.Ending, err)
 }
 
 // letGo is how a message ends that somebody finished.
-func (in *Inbox[TTx]) letGo(ctx context.Context, e *partition.Entry, what decide.Ending, err error) result {
+func (x *Executor[TTx]) letGo(ctx context.Context, e *partition.Entry, what decide.Ending, err error) Result {
 	if err != nil && !errors.Is(err, store.ErrLost) { // who lost it is not the one to let go of it
-		return in.storeFailed(ctx, e, fmt.Errorf("let go of %s, which somebody finished: %w", e.ID, err))
+		return x.storeFailed(ctx, e, fmt.Errorf("let go of %s, which somebody finished: %w", e.ID, err))
 	}
 	if what == decide.Conflict {
-		in.tellApart(ctx, e, store.Conflict)
+		x.tellApart(ctx, e, store.Conflict)
 	}
-	return result{entry: e, what: what}
+	return Result{Entry: e, What: what}
 }

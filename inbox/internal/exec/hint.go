@@ -1,4 +1,4 @@
-package inbox
+package exec
 
 import (
 	"context"
@@ -15,21 +15,21 @@ const hintEvery = 50 * time.Millisecond
 
 // hinted takes e as attempt does, unless a hint says that another process has it in hand: then it waits at
 // its place, for no longer than it would wait for a rival at the database, which decides.
-func (in *Inbox[TTx]) hinted(ctx context.Context, e *partition.Entry) result {
-	if in.o.Front.Ahead == nil || e.Parked != nil || e.Suspect || e.Alone || !e.Readable() || in.key.Load() == nil || in.isBegun(ctx, e) {
-		return in.attempt(ctx, e)
+func (x *Executor[TTx]) hinted(ctx context.Context, e *partition.Entry) Result {
+	if x.o.Ahead == nil || e.Parked != nil || e.Suspect || e.Alone || !e.Readable() || x.key.Load() == nil || x.isBegun(ctx, e) {
+		return x.attempt(ctx, e)
 	}
-	key := in.seal(e, "").Key
-	if !in.o.Front.Ahead.Claim(ctx, key) && time.Duration(e.Hints)*hintEvery < in.o.Timeouts.Wait {
+	key := x.Seal(e, "").Key
+	if !x.o.Ahead.Claim(ctx, key) && time.Duration(e.Hints)*hintEvery < x.o.Wait {
 		e.Hints++
-		return result{entry: e, what: decide.Again, after: hintEvery, err: store.ErrBusy}
+		return Result{Entry: e, What: decide.Again, After: hintEvery, Err: store.ErrBusy}
 	}
-	defer in.o.Front.Ahead.Release(key)
-	return in.attempt(ctx, e)
+	defer x.o.Ahead.Release(key)
+	return x.attempt(ctx, e)
 }
 
 // isBegun tells whether the transaction of e is open already.
-func (in *Inbox[TTx]) isBegun(ctx context.Context, e *partition.Entry) bool {
-	w := in.workerOf(ctx, e)
+func (x *Executor[TTx]) isBegun(ctx context.Context, e *partition.Entry) bool {
+	w := x.workerOf(ctx, e)
 	return w != nil && w.unit != nil
 }

@@ -1,4 +1,4 @@
-package inbox
+package exec
 
 import (
 	"context"
@@ -22,74 +22,10 @@ import (
 // guilty one is taken alone, at its place, and the others share again, so that it costs each of them one more
 // run at most.
 
-// gather is what a worker is given next: a message, or a batch of what is ready, as large as each worker's
-// share of that is. Nothing waits for a batch to fill. What a process may have died of is taken while nothing
-// else is in hand.
-func (in *Inbox[TTx]) gather(running int) []*partition.Entry {
-	if s := &in.parkedQueue; !in.startable(running) {
-		return nil
-	} else if len(s.suspects) > 0 {
-		s.alone = s.suspects[0].Queue[0]
-		s.suspects = s.suspects[1:]
-		in.breaker.try(s.alone)
-		return []*partition.Entry{s.alone}
-	}
-	rest, alone := in.breaker.closed(in.o.Now())
-	e := in.first()
-	if rest > 0 || e == nil {
-		return nil
-	}
-	share := in.schedule.Len()/in.o.Workers + 1 // chains
-	in.schedule.Drop()
-	most, claimed := in.size, e.Parked != nil
-	if claimed { // of these a part at most is ready: there are new ones only when half of them are finished
-		most, share = min(most, in.parkedQueue.size), len(in.parkedQueue.claimed)/in.o.Workers+1 // messages
-	}
-	if alone || most < 2 || in.beside != nil || !sociable(e) {
-		in.breaker.try(e)
-		return partition.Begin([]*partition.Entry{e})
-	}
-	job := collect(e.Chain, nil, most)
-	for n := 1; n < share && len(job) < most && (!claimed || len(job) < share); n++ {
-		if e = in.first(); e == nil || !sociable(e) || claimed != (e.Parked != nil) || claimed && len(job)+len(e.Chain.Queue) > most {
-			break // of those that ride none is left behind
-		}
-		in.schedule.Drop()
-		job = collect(e.Chain, job, most)
-	}
-	return partition.Begin(job)
-}
-
-// sociable tells of a message that came from the broker just now, or was claimed and has killed nobody, and
+// Sociable tells of a message that came from the broker just now, or was claimed and has killed nobody, and
 // makes no call to the outside. Others are taken alone.
-func sociable(e *partition.Entry) bool {
+func Sociable(e *partition.Entry) bool {
 	return e.Again == 0 && !e.Lonely && !e.Foreign && e.Call == nil && !e.Suspect && !e.Alone && unreadable(e) == nil
-}
-
-// collect adds to job what is next in the chain.
-func collect(c *partition.Chain, job []*partition.Entry, most int) []*partition.Entry {
-	for _, e := range c.Queue {
-		if len(job) == most || !e.Done && (!sociable(e) || !c.Partition.Covers(e.Position)) {
-			break
-		}
-		if !e.Done {
-			job = append(job, e)
-		}
-	}
-	return job
-}
-
-// adapt makes batches smaller that came to grief by rivals, and larger again behind one that went well.
-func (in *Inbox[TTx]) adapt(rs []result) {
-	switch {
-	case rs[0].entry.Parked != nil:
-		in.parkedQueue.adapt(rs, in.o.Now(), in.o.Batch)
-	case len(rs) < 2:
-	case slices.ContainsFunc(rs, func(r result) bool { return r.fell }):
-		in.size = max(2, in.size/2)
-	default:
-		in.size = min(in.o.Batch, in.size*2)
-	}
 }
 
 // A member is a message of a batch.
@@ -102,31 +38,31 @@ type member struct {
 
 // A sharing is a batch under way.
 type sharing[TTx any] struct {
-	in   *Inbox[TTx]
-	out  []result
+	x    *Executor[TTx]
+	out  []Result
 	shut map[*partition.Chain]bool // of which a message stays: those behind it do, too
 	down bool                      // there is no use in going on
 	fell bool
 }
 
-// work does a job and answers a result for each message of it.
-func (in *Inbox[TTx]) work(ctx context.Context, job []*partition.Entry) []result {
+// Work does a job and answers a result for each message of it.
+func (x *Executor[TTx]) Work(ctx context.Context, job []*partition.Entry) []Result {
 	if len(job) == 1 {
-		return []result{in.hinted(ctx, job[0])}
+		return []Result{x.hinted(ctx, job[0])}
 	}
-	s := &sharing[TTx]{in: in, shut: map[*partition.Chain]bool{}}
+	s := &sharing[TTx]{x: x, shut: map[*partition.Chain]bool{}}
 	for len(job) > 0 {
 		var ms []member
-		ms, job = in.alike(ctx, job)
+		ms, job = x.alike(ctx, job)
 		s.take(ctx, ms)
 	}
-	s.out[0].fell = s.fell
+	s.out[0].Fell = s.fell
 	return s.out
 }
 
 // alike takes the first of es, and those that can share its transaction: they ask for the same settings, go
 // to the same batch handler if it goes to one, are other messages, and leave none of their key behind.
-func (in *Inbox[TTx]) alike(ctx context.Context, es []*partition.Entry) (ms []member, rest []*partition.Entry) {
+func (x *Executor[TTx]) alike(ctx context.Context, es []*partition.Entry) (ms []member, rest []*partition.Entry) {
 	ms = make([]member, 0, len(es))
 	behind, known := map[*partition.Chain]bool{}, make(map[store.Identity]bool, len(es))
 	for i, e := range es {
@@ -134,12 +70,12 @@ func (in *Inbox[TTx]) alike(ctx context.Context, es []*partition.Entry) (ms []me
 		err := error(nil)
 		fits := !behind[e.Chain] && !known[e.Given]
 		if fits {
-			intake, err = in.intake(ctx, e)
+			intake, err = x.intake(ctx, e)
 		}
 		if i == 0 && (err != nil || len(intake.Steps) > 0) {
 			return []member{{e: e}}, es[1:] // alone, it fails; and what a step asks depends on how it stands
 		}
-		if fits = fits && err == nil && len(intake.Steps) == 0 && (i == 0 || in.shares(ms[0], e, intake)); !fits {
+		if fits = fits && err == nil && len(intake.Steps) == 0 && (i == 0 || x.shares(ms[0], e, intake)); !fits {
 			behind[e.Chain] = true
 			rest = append(rest, e)
 			continue
@@ -150,9 +86,9 @@ func (in *Inbox[TTx]) alike(ctx context.Context, es []*partition.Entry) (ms []me
 	return ms, rest
 }
 
-func (in *Inbox[TTx]) shares(first member, e *partition.Entry, intake store.Intake) bool {
+func (x *Executor[TTx]) shares(first member, e *partition.Entry, intake store.Intake) bool {
 	a, b := first.e.Kind(), e.Kind()
-	return in.many[a] == in.many[b] && slices.Equal(first.intake.Settings, intake.Settings) && first.intake.Server == intake.Server
+	return x.many[a] == x.many[b] && slices.Equal(first.intake.Settings, intake.Settings) && first.intake.Server == intake.Server
 }
 
 // Who is guilty where it is no message that can be named.
@@ -168,7 +104,7 @@ func (s *sharing[TTx]) take(ctx context.Context, ms []member) {
 		return
 	}
 	guilty, err := s.together(ctx, ms)
-	s.fell = s.fell || err != nil && (failure.IsOutage(err) || guilty == nobody && s.in.db.Outage(err) || ms[0].e.Parked != nil)
+	s.fell = s.fell || err != nil && (failure.IsOutage(err) || guilty == nobody && s.x.db.Outage(err) || ms[0].e.Parked != nil)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -202,15 +138,15 @@ func (s *sharing[TTx]) again(ctx context.Context, ms []member) {
 // failed is for a transaction that failed by itself. Where a database that is away is not the reason, they
 // are taken one by one.
 func (s *sharing[TTx]) failed(ctx context.Context, ms []member, err error) {
-	r := result{entry: ms[0].e, what: decide.Outage, err: err}
+	r := Result{Entry: ms[0].e, What: decide.Outage, Err: err}
 	switch {
 	case store.Incurable(err), errors.Is(err, store.ErrLent):
-		r.what = decide.Broken
-	case !s.in.db.Outage(err), errors.Is(err, store.ErrBusy), store.Collided(err):
+		r.What = decide.Broken
+	case !s.x.db.Outage(err), errors.Is(err, store.ErrBusy), store.Collided(err):
 		s.alone(ctx, ms)
 		return
-	case r.entry.Parked != nil:
-		s.in.giveBack(ctx, r.entry, s.in.db.Apply)
+	case r.Entry.Parked != nil:
+		s.x.giveBack(ctx, r.Entry, s.x.db.Apply)
 	}
 	s.down = true
 	s.note(r)
@@ -227,7 +163,7 @@ func (s *sharing[TTx]) going(ms []member) []member {
 	out := make([]member, 0, len(ms))
 	for _, m := range ms {
 		if stays(m) {
-			s.note(result{entry: m.e, what: decide.Left})
+			s.note(Result{Entry: m.e, What: decide.Left})
 		} else {
 			out = append(out, m)
 		}
@@ -237,11 +173,11 @@ func (s *sharing[TTx]) going(ms []member) []member {
 
 func (s *sharing[TTx]) stays(e *partition.Entry) bool { return s.down || s.shut[e.Chain] }
 
-func (s *sharing[TTx]) note(r result) {
+func (s *sharing[TTx]) note(r Result) {
 	s.out = append(s.out, r)
-	switch r.what {
+	switch r.What {
 	case decide.Again, decide.Outage, decide.Unkept, decide.Full, decide.Left:
-		s.shut[r.entry.Chain] = true
+		s.shut[r.Entry.Chain] = true
 	case decide.Broken:
 		s.down = true
 	}
@@ -251,9 +187,9 @@ func (s *sharing[TTx]) note(r result) {
 func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 	for _, m := range ms {
 		if m.e.Prefetches || s.stays(m.e) {
-			s.note(result{entry: m.e, what: decide.Left})
+			s.note(Result{Entry: m.e, What: decide.Left})
 		} else {
-			s.note(s.in.attempt(ctx, m.e))
+			s.note(s.x.attempt(ctx, m.e))
 		}
 	}
 }
@@ -261,12 +197,12 @@ func (s *sharing[TTx]) alone(ctx context.Context, ms []member) {
 // together takes ms in one transaction, or says who is guilty that nothing of it stands. What is not fresh is
 // answered behind it.
 func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, err error) {
-	bound, cancel := context.WithTimeout(ctx, s.in.o.Timeouts.Handle+s.in.o.Timeouts.Wait)
+	bound, cancel := context.WithTimeout(ctx, s.x.o.Handle+s.x.o.Wait)
 	defer cancel()
 	all := joined(ms)
 	begun := time.Now()
-	unit, err := s.in.db.Begin(bound, all)
-	s.in.tel.TookIn(ms[0].e.Topic, time.Since(begun))
+	unit, err := s.x.db.Begin(bound, all)
+	s.x.tel.TookIn(ms[0].e.Topic, time.Since(begun))
 	if err != nil {
 		return nobody, fmt.Errorf("take in %d messages: %w", len(ms), err)
 	}
@@ -286,9 +222,9 @@ func (s *sharing[TTx]) together(ctx context.Context, ms []member) (guilty int, e
 	for i := range ms {
 		switch e, v := ms[i].e, found[i]; {
 		case v.Outcome == store.Fresh:
-			s.note(result{entry: e, what: decide.Handled, took: ms[i].took})
-		case e.Parked == nil && (v.Outcome == store.Done || v.Outcome == store.Rejected) && s.in.harmless(e, v):
-			s.note(result{entry: e, what: decide.Duplicate})
+			s.note(Result{Entry: e, What: decide.Handled, Took: ms[i].took})
+		case e.Parked == nil && (v.Outcome == store.Done || v.Outcome == store.Rejected) && s.x.Harmless(e, v):
+			s.note(Result{Entry: e, What: decide.Duplicate})
 		default:
 			s.alone(ctx, ms[i:i+1])
 		}
@@ -316,12 +252,12 @@ func (s *sharing[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []
 		}
 	}()
 	run := s.each
-	if s.in.many[ms[0].e.Kind()] != nil {
+	if s.x.many[ms[0].e.Kind()] != nil {
 		run = s.atOnce
 	}
 	effects, guilty, err := run(ctx, unit.Tx(), ms, fresh)
 	if err != nil {
-		err = s.in.unitsOwn(ctx, unit, err)
+		err = s.x.unitsOwn(ctx, unit, err)
 		_, _ = unit.Rollback(ctx) // the rows are undone in any case
 		return guilty, err
 	}
@@ -350,15 +286,27 @@ func (s *sharing[TTx]) each(ctx context.Context, tx TTx, ms []member, fresh []in
 // says.
 func (s *sharing[TTx]) one(ctx context.Context, tx TTx, m *member) (leaves store.Effect, err error) {
 	begun := time.Now()
-	ctx, m.span = s.in.tel.Process(ctx, &m.e.Message, m.e.Again+1)
-	r, err := s.in.run(ctx, m.e, tx)
+	ctx, m.span = s.x.tel.Process(ctx, &m.e.Message, m.e.Again+1)
+	r, err := s.x.run(ctx, m.e, tx)
 	if err == nil {
-		leaves, err = s.in.leaves(ctx, m.e, r, m.intake, decide.SaysDone)
+		leaves, err = s.x.leaves(ctx, m.e, r, m.intake, decide.SaysDone)
 	}
 	if err == nil && len(leaves.Rows) > 0 {
-		err = s.in.db.Write(ctx, tx, store.Effect{Rows: leaves.Rows})
+		err = s.x.db.Write(ctx, tx, store.Effect{Rows: leaves.Rows})
 	}
 	leaves.Rows = nil
 	m.took = time.Since(begun)
 	return leaves, err
+}
+
+// leading tells, of messages of a transaction in their order, which may be taken in it: one that rides goes
+// with the first of its key.
+func leading() func(*partition.Entry) bool {
+	first := map[*partition.Chain]bool{}
+	return func(e *partition.Entry) bool {
+		if e.Parked != nil && !e.Prefetches {
+			first[e.Chain] = true
+		}
+		return !e.Prefetches || first[e.Chain]
+	}
 }

@@ -1,4 +1,4 @@
-package inbox
+package exec
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 
 // classify says what err means for a message. What Skald's own transaction or store failed by is an outage by
 // then: see lentFailed and storeFailed.
-func (in *Inbox[TTx]) classify(m skald.Message, err error) failure.Class {
+func (x *Executor[TTx]) classify(m skald.Message, err error) failure.Class {
 	class := failure.Of(err)
 	if class == failure.Outage {
 		return class
 	}
-	if in.o.Retry.Classify != nil {
-		if c := in.o.Retry.Classify(m, err); c != "" {
+	if x.o.Classify != nil {
+		if c := x.o.Classify(m, err); c != "" {
 			return c
 		}
 	}
@@ -42,15 +42,15 @@ func (in *Inbox[TTx]) classify(m skald.Message, err error) failure.Class {
 // lentFailed is failure for what a handler, or another function of the user's, answered in unit. Where the
 // transaction itself failed, it is an outage. Of a handler that took too long it does not count what became
 // of its transaction.
-func (in *Inbox[TTx]) lentFailed(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], err error) result {
+func (x *Executor[TTx]) lentFailed(ctx context.Context, e *partition.Entry, unit store.Unit[TTx], err error) Result {
 	if errors.Is(err, failure.ErrTimeout) {
 		_, _ = unit.Rollback(ctx) // whose session the database may have ended
-		return in.failure(ctx, e, in.db.Apply, err)
+		return x.failure(ctx, e, x.db.Apply, err)
 	}
-	return in.failure(ctx, e, unit.Rollback, in.unitsOwn(ctx, unit, err))
+	return x.failure(ctx, e, unit.Rollback, x.unitsOwn(ctx, unit, err))
 }
 
-func (in *Inbox[TTx]) unitsOwn(ctx context.Context, unit store.Unit[TTx], err error) error {
+func (x *Executor[TTx]) unitsOwn(ctx context.Context, unit store.Unit[TTx], err error) error {
 	if unit.Outage(ctx, err) {
 		return skald.Outage(err)
 	}
@@ -58,16 +58,16 @@ func (in *Inbox[TTx]) unitsOwn(ctx context.Context, unit store.Unit[TTx], err er
 }
 
 // storeFailed is failure for what a call of our own to the store answered.
-func (in *Inbox[TTx]) storeFailed(ctx context.Context, e *partition.Entry, err error) result {
-	if in.away(err) {
+func (x *Executor[TTx]) storeFailed(ctx context.Context, e *partition.Entry, err error) Result {
+	if x.Away(err) {
 		err = skald.Outage(err)
 	}
-	return in.failure(ctx, e, in.db.Apply, err)
+	return x.failure(ctx, e, x.db.Apply, err)
 }
 
-// away tells of an error of our own call to the store whether it is nobody's fault.
-func (in *Inbox[TTx]) away(err error) bool {
-	return errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrLost) || in.db.Outage(err)
+// Away tells of an error of our own call to the store whether it is nobody's fault.
+func (x *Executor[TTx]) Away(err error) bool {
+	return errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrLost) || x.db.Outage(err)
 }
 
 // mercy is how much longer than a handler may take its transaction lives.
@@ -75,25 +75,25 @@ const mercy = 5 * time.Second
 
 // run calls the handler of e, with a bound on its time. One that took longer has failed, unless the whole
 // consumer was told to end; and where its transaction may be gone meanwhile, what it says does not count.
-func (in *Inbox[TTx]) run(ctx context.Context, e *partition.Entry, tx TTx) (r Result, err error) {
+func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry, tx TTx) (r Reply, err error) {
 	begun := time.Now()
-	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), in.group, tx, e.Message),
-		in.o.Timeouts.Handle)
+	hctx, cancel := context.WithTimeout(lends(skald.WithCause(ctx, e.Message), x.group, tx, e.Message),
+		x.o.Handle)
 	defer cancel()
-	over := in.acts.begin(e, in.o.Timeouts.Handle)
-	r, err = safely(in.handler(e), hctx, tx, e.Message)
+	over := x.acts.begin(e, x.o.Handle)
+	r, err = safely(x.handler(e), hctx, tx, e.Message)
 	over()
 	took := time.Since(begun)
-	in.tel.Ran(e.Topic, took)
+	x.tel.Ran(e.Topic, took)
 	stopped := ctx.Err() != nil && !errors.Is(context.Cause(ctx), failure.ErrTimeout)
 	switch {
-	case took < in.o.Timeouts.Handle || stopped:
+	case took < x.o.Handle || stopped:
 		return r, err
-	case ctx.Err() != nil || took >= in.o.Timeouts.Handle+mercy:
-		return r, fmt.Errorf("%w (%v): after %v it said: %v", failure.ErrTimeout, in.o.Timeouts.Handle,
+	case ctx.Err() != nil || took >= x.o.Handle+mercy:
+		return r, fmt.Errorf("%w (%v): after %v it said: %v", failure.ErrTimeout, x.o.Handle,
 			took.Round(time.Millisecond), err)
 	case err != nil:
-		return r, fmt.Errorf("%w (%v): %w", failure.ErrTimeout, in.o.Timeouts.Handle, err)
+		return r, fmt.Errorf("%w (%v): %w", failure.ErrTimeout, x.o.Handle, err)
 	}
 	return r, nil
 }
@@ -103,7 +103,7 @@ func lends[TTx any](ctx context.Context, consumer string, tx TTx, m skald.Messag
 	return lending.With(ctx, lending.Loan{Tx: tx, Consumer: consumer, ID: m.ID, Type: m.Type})
 }
 
-func safely[TTx any](h ResultHandler[TTx], ctx context.Context, tx TTx, m skald.Message) (r Result, err error) {
+func safely[TTx any](h Handler[TTx], ctx context.Context, tx TTx, m skald.Message) (r Reply, err error) {
 	defer failure.Recover(&err)
 	return h(ctx, tx, m)
 }
