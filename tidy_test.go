@@ -53,9 +53,10 @@ func house() map[string]rule {
 		"relay":  station,
 		"inbox":  station,
 
-		"inbox/internal/decide":    {ours: []string{"store"}}, // pure: no seam is called, no clock
-		"inbox/internal/partition": {ours: []string{"store", "broker", "internal"}},
-		"inbox/internal/exec":      {ours: append([]string{"broker", "inbox/internal/decide", "inbox/internal/partition"}, below.ours...), vendors: []string{otel}},
+		"inbox/internal/decide":     {ours: []string{"store"}}, // pure: no seam is called, no clock
+		"inbox/internal/partition":  {ours: []string{"store", "broker", "internal"}},
+		"inbox/internal/checkpoint": {ours: []string{"store", "broker", "internal", "failure", "inbox/internal/partition"}},
+		"inbox/internal/exec":       {ours: append([]string{"broker", "inbox/internal/decide", "inbox/internal/partition"}, below.ours...), vendors: []string{otel}},
 
 		"foreign": station, // tables of other teams, by database/sql
 
@@ -125,7 +126,7 @@ func ranks() [][]string {
 		{"store/memstore", "store/sqlitestore", "store/pgstore", "broker/membroker", "broker/kafkabroker", "broker/natsbroker", "broker/rabbitbroker"},
 		{"store/storetest", "broker/brokertest"},
 		{"inbox/internal/decide", "inbox/internal/partition"},
-		{"inbox/internal/exec"},
+		{"inbox/internal/checkpoint", "inbox/internal/exec"},
 		{"outbox", "relay", "inbox", "lock", "rediscache", "foreign"},
 		{"redislock", "httpidem", "saga", "health", "flow"},
 		{"operate"},

@@ -88,7 +88,7 @@ func (in *Inbox[TTx]) first() *partition.Entry {
 		}
 		in.schedule.Drop()
 		if c.Busy = stands; stands {
-			in.waits(c)
+			in.checkpoints.Wait(c)
 		}
 	}
 	return nil

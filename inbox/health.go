@@ -125,7 +125,7 @@ func (h *Health) add(what decide.Ending) {
 // report publishes what the goroutine of Run or Step knows.
 func (in *Inbox[TTx]) report(outage error) {
 	held, paused := 0, []string(nil)
-	for name, l := range in.partitions {
+	for name, l := range in.checkpoints.Partitions {
 		held += len(l.Entries)
 		if l.Paused {
 			paused = append(paused, name)

@@ -20,6 +20,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -54,29 +55,25 @@ type Inbox[TTx any] struct {
 	exec   *exec.Executor[TTx]
 
 	// The rest belongs to the goroutine of Run or Step.
-	checked    bool
-	session    string // of this inbox, random: who has a lease
-	sub        broker.Subscription
-	partitions map[string]*partition.Partition
-	schedule   partition.Schedule
-	size       int    // of a batch, at most
-	seenOn     string // the run of the database's server that was seen last; "": none yet, or it has none
-	strange    int    // messages in a row that were looked up, and not finished before
-	gate       gate
-	breaker    breaker
-	apart      map[source]*breaker // of malformed messages
+	checked  bool
+	session  string // of this inbox, random: who has a lease
+	sub      broker.Subscription
+	schedule partition.Schedule
+	size     int    // of a batch, at most
+	seenOn   string // the run of the database's server that was seen last; "": none yet, or it has none
+	strange  int    // messages in a row that were looked up, and not finished before
+	gate     gate
+	breaker  breaker
+	apart    map[source]*breaker // of malformed messages
 
 	steering steering
 
 	askAt time.Time // when it is looked again for what was admitted
 
-	keyAt        time.Time // when it is read again: the database may be another one by then
-	parkedQueue  parkedQueue
-	checkpointer checkpointer
-	knownTypes   knownTypes
-	said         announcer
-
-	begins beginnings
+	keyAt       time.Time // when it is read again: the database may be another one by then
+	parkedQueue parkedQueue
+	checkpoints *checkpoint.Checkpointer
+	said        announcer
 
 	delays  delays
 	failing map[string]*failing // by what is done
@@ -103,17 +100,16 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		parkedQueue: newParkedQueue(),
 		retry: failure.Retry{First: d.Retry.First, Most: d.Retry.Most, Attempts: d.Retry.Attempts,
 			Age: d.Retry.Age},
-		breaker:    breaker{o: d.Breaker},
-		partitions: map[string]*partition.Partition{},
-		apart:      map[source]*breaker{},
-		delays:     delays{of: map[store.Identity]*delay{}, say: seldom()},
-		failing:    map[string]*failing{},
-		knownTypes: knownTypes{named: map[store.Kind]bool{}},
-		health:     Health{Live: true, Why: "not subscribed yet"},
+		breaker: breaker{o: d.Breaker},
+		apart:   map[source]*breaker{},
+		delays:  delays{of: map[store.Identity]*delay{}, say: seldom()},
+		failing: map[string]*failing{},
+		health:  Health{Live: true, Why: "not subscribed yet"},
 	}
 	in.exec = exec.New(db, in.execConfig())
-	in.checkpointer.member = d.Instance.Member
-	in.checkpointer.reset(true)
+	in.checkpoints = checkpoint.New(checkpoint.Config{Group: group, Member: d.Instance.Member, DB: db,
+		Kinds: in.handled, Handles: in.exec.Handles, Batch: d.Batch, RetryFirst: d.Retry.First,
+		Now: d.Now, Logger: d.Logger}, &in.schedule)
 	return in
 }
 

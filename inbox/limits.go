@@ -22,7 +22,7 @@ const (
 func (in *Inbox[TTx]) limit(d *broker.Delivery) {
 	most := in.o.Limits.Record
 	rest := weight.Bytes(&d.Message) - len(d.Data)
-	if k := (store.Kind{Topic: d.Topic, Type: d.Type}); len(d.Data) <= most && rest <= most || d.Fault == nil && !in.exec.Handles(k) && !in.knownTypes.others[k] {
+	if k := (store.Kind{Topic: d.Topic, Type: d.Type}); len(d.Data) <= most && rest <= most || d.Fault == nil && !in.exec.Handles(k) && !in.checkpoints.LeftToOthers(k) {
 		return
 	}
 	sum := sha256.Sum256(d.Data)
@@ -53,9 +53,9 @@ func (s *parkedQueue) bytesClaimed() (n int) {
 // share of the other half waits, too.
 func (in *Inbox[TTx]) regulate() {
 	bound := partition.Bound{Held: in.o.Limits.Held, Bytes: in.o.Limits.Bytes / 2}
-	pause, resume := bound.Apply(in.partitions)
+	pause, resume := bound.Apply(in.checkpoints.Partitions)
 	for _, name := range pause {
-		l := in.partitions[name]
+		l := in.checkpoints.Partitions[name]
 		in.sub.Pause(name)
 		in.o.Logger.Warn("inbox: partition paused", "consumer", in.group, "partition", name,
 			"unacknowledged", len(l.Entries), "bytes", l.Bytes)

@@ -23,8 +23,8 @@ const (
 // An announcer is what was said in the log once. It belongs to the goroutine of Run or Step.
 type announcer struct {
 	begun, ready, rivals bool
-	skipped              map[store.Kind]bool
-	panics               map[string]bool // by their fingerprints
+	skipped, left        map[store.Kind]bool // of types that nobody handles, and that another build does
+	panics               map[string]bool     // by their fingerprints
 }
 
 const mostFrames = 16 // of a stack in the log; a dead letter keeps all of it
@@ -78,11 +78,11 @@ func (in *Inbox[TTx]) begin(ctx context.Context) {
 // settled says, once, how many partitions the consumer has: as soon as a look at the broker brings no more of
 // them.
 func (in *Inbox[TTx]) settled(b broker.Batch) {
-	if in.said.ready || len(in.partitions) == 0 || len(b.Gained)+len(b.Lost) > 0 {
+	if in.said.ready || len(in.checkpoints.Partitions) == 0 || len(b.Gained)+len(b.Lost) > 0 {
 		return
 	}
 	in.said.ready = true
-	in.o.Logger.Info("inbox: ready", "consumer", in.group, "partitions", len(in.partitions))
+	in.o.Logger.Info("inbox: ready", "consumer", in.group, "partitions", len(in.checkpoints.Partitions))
 }
 
 // withRemedy says how a topic is made that is not there.

@@ -141,7 +141,7 @@ func (in *Inbox[TTx]) lookNow(ctx context.Context) (found bool, err error) {
 		return false, nil
 	}
 	in.parkedQueue.changed = in.parkedQueue.changed && !count
-	l := in.look(ctx, in.checkpointer.session, most, count, in.others())
+	l := in.look(ctx, in.checkpoints.Session(), most, count, in.checkpoints.Others())
 	if err := in.shelve(ctx, l); err != nil {
 		return false, err
 	}
@@ -174,7 +174,7 @@ func (s *parkedQueue) share(n time.Duration) time.Duration { return min(n*s.took
 
 // crowded tells whether a partition waits for room among what is parked.
 func (in *Inbox[TTx]) crowded() bool {
-	for _, l := range in.partitions {
+	for _, l := range in.checkpoints.Partitions {
 		if l.Full > 0 {
 			return true
 		}
@@ -262,7 +262,9 @@ func (in *Inbox[TTx]) settleClaimed(r exec.Result, now time.Time) {
 		in.parkedQueue.alone = nil
 	}
 	in.parkedQueue.changed = true
-	in.knownTypes.again = in.knownTypes.again || !in.exec.Handles(r.Entry.Kind())
+	if !in.exec.Handles(r.Entry.Kind()) {
+		in.checkpoints.AskTypes()
+	}
 	wait := time.Duration(0) // the next of its key
 	switch r.What {
 	case decide.Later, decide.Failed:

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/partition"
 )
 
@@ -18,7 +19,7 @@ func TestCountThatIsLongIsMadeSeldom(t *testing.T) {
 	}{{0, lookIdle, 0}, {time.Millisecond, lookIdle, 1}, {time.Second / 2, 200 * time.Second, 0}, {time.Second, 100 * time.Second, 1},
 		{time.Minute, 5 * time.Minute, 0}, {time.Minute, 5 * time.Minute, 1}} {
 		took, want := c.took, c.want
-		in := &Inbox[struct{}]{parkedQueue: newParkedQueue(), partitions: map[string]*partition.Partition{"feed/0": {Full: c.full}}}
+		in := &Inbox[struct{}]{parkedQueue: newParkedQueue(), checkpoints: &checkpoint.Checkpointer{Partitions: map[string]*partition.Partition{"feed/0": {Full: c.full}}}}
 		s := &in.parkedQueue
 		s.counted, s.took, s.some, s.changed, s.at = from, took, true, false, from.Add(time.Hour)
 		for _, at := range []time.Duration{want - time.Millisecond, want} {

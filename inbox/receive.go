@@ -18,7 +18,7 @@ const receiveMax = 1000
 func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 	in.did(ctx, readingKey, in.rekey(ctx))
 	in.admitted(ctx)
-	if in.checkpointer.moved || in.sub == nil {
+	if in.checkpoints.Moved() || in.sub == nil {
 		if err := in.joinAgain(ctx); err != nil {
 			return false, err
 		}
@@ -26,12 +26,12 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 	if busy, err = in.fetch(ctx); err != nil {
 		return false, err
 	}
-	if !in.checkpointer.patient {
+	if !in.checkpoints.Patient() {
 		if err := in.storeCalls(ctx); err != nil {
 			return busy, err
 		}
 	}
-	ds := in.admissible()
+	ds := in.checkpoints.Admissible()
 	fresh := make([]*partition.Entry, len(ds))
 	for i, d := range ds {
 		fresh[i] = in.accept(d)
@@ -47,7 +47,7 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 
 // fetch takes what the broker has, unless something of it waits still.
 func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
-	if len(in.checkpointer.waiting) > 0 {
+	if in.checkpoints.Waits() {
 		return false, nil
 	}
 	batch, err := in.sub.Receive(ctx, receiveMax)
@@ -57,48 +57,24 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	in.move(batch)
 	in.misses(ctx, batch.Missed)
 	in.settled(batch)
-	for i := range batch.Deliveries {
-		if l := in.partitions[batch.Deliveries[i].Partition]; l != nil && l.At < 0 {
-			l.At = batch.Deliveries[i].Position
-		}
-	}
-	if len(batch.Deliveries) > 0 {
-		in.checkpointer.fetches++
-	}
-	in.checkpointer.waiting = batch.Deliveries
+	in.checkpoints.Fetched(batch.Deliveries)
 	return len(batch.Deliveries)+len(batch.Gained)+len(batch.Lost) > 0, nil
 }
 
 func (in *Inbox[TTx]) move(b broker.Batch) {
 	for _, gone := range b.Lost {
-		if l := in.partitions[gone.Name]; l != nil {
-			l.Lost = true
-			in.parts(l)
-			delete(in.partitions, gone.Name)
-			in.forget(gone.Name)
-		}
+		in.checkpoints.Lose(gone.Name)
+		in.forget(gone.Name)
 	}
 	for _, g := range b.Gained {
-		l := partition.New(g.Name)
-		l.Origin, l.Since = g.Origin, in.o.Now()
-		if g.Shared {
-			l.Shared, l.Open, l.Session = true, true, in.checkpointer.session
-		}
-		if g.Started && g.Origin != "" {
-			l.At = g.Start
-		}
-		in.partitions[g.Name], in.strange = l, 0
+		in.checkpoints.Gain(g)
+		in.strange = 0
 	}
 }
 
 // accept gives a delivery its place in partition and chain. What is skipped is done with that.
 func (in *Inbox[TTx]) accept(d broker.Delivery) *partition.Entry {
-	l := in.partitions[d.Partition]
-	if l == nil {
-		l = partition.New(d.Partition)
-		l.Since = in.o.Now()
-		in.partitions[d.Partition] = l
-	}
+	l := in.checkpoints.Of(d.Partition)
 	in.limit(&d)
 	e := l.Add(d)
 	in.schedule.Number(e)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-go/skald/broker"
+	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
@@ -36,7 +37,7 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	}
 	busy = busy || found
 	job := in.gather(0)
-	if job == nil && in.urgent() {
+	if job == nil && in.checkpoints.Urgent() {
 		if err := in.storeCalls(ctx); err != nil {
 			return busy, err
 		}
@@ -62,9 +63,9 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 	if in.sub != nil {
 		err = in.sub.Close(ctx)
 	}
-	in.checkpointer.reset(true)
+	in.checkpoints.Close()
 	in.schedule.Clear()
-	in.sub, in.partitions, in.parkedQueue = nil, map[string]*partition.Partition{}, newParkedQueue()
+	in.sub, in.parkedQueue = nil, newParkedQueue()
 	in.askAt, in.apart = time.Time{}, map[source]*breaker{}
 	return err
 }
@@ -91,7 +92,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 		return fmt.Errorf("consumer %s: %w", in.group, err)
 	}
 	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics,
-		Member: in.o.Instance.Member, Owner: in.owner(), Resume: in.resume})
+		Member: in.o.Instance.Member, Owner: in.owner(), Resume: in.checkpoints.Resume})
 	if err != nil {
 		return fmt.Errorf("subscribe %s: %w", in.group, in.withRemedy(err))
 	}
@@ -109,8 +110,8 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	if err := in.o.fault(); err != nil {
 		return err
 	}
-	in.checkpointer.patient = true
-	defer func() { in.checkpointer.patient = false }()
+	in.checkpoints.SetPatient(true)
+	defer in.checkpoints.SetPatient(false)
 	defer in.tel.Watch(in.standing)()
 	in.tel.Begin(in.topics)
 	defer telemetry.WatchBacklog(telemetry.Providers{Meter: in.o.MeterProvider}, in.o.Now, in.backlog, telemetry.Always, in.lag, in.group)()
@@ -121,7 +122,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, jobs: make(chan []*partition.Entry, 2*in.o.Workers), results: make(chan []exec.Result, 2*in.o.Workers), looks: make(chan looked, 2), storeCalls: make(chan storeCall, 1), say: seldom(),
+	l := &loop[TTx]{in: in, jobs: make(chan []*partition.Entry, 2*in.o.Workers), results: make(chan []exec.Result, 2*in.o.Workers), looks: make(chan looked, 2), storeCalls: make(chan checkpoint.Call, 1), say: seldom(),
 		hands: map[*partition.Entry]bool{}, hard: hard, timer: time.NewTimer(time.Hour)}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup
@@ -145,13 +146,13 @@ type loop[TTx any] struct {
 	in *Inbox[TTx]
 	// for the workers, of whom there are never fewer than are running; a batch, or one
 	jobs       chan []*partition.Entry
-	hired      int                // workers there are
-	results    chan []exec.Result // has room for all: who answers when nobody listens any more is not held
-	looks      chan looked        // the answers of the looks that are under way
-	looking    bool               // for what may be claimed
-	counting   bool               // what is kept
-	storeCalls chan storeCall     // the answer of the one that is under way
-	away       bool               // one is
+	hired      int                  // workers there are
+	results    chan []exec.Result   // has room for all: who answers when nobody listens any more is not held
+	looks      chan looked          // the answers of the looks that are under way
+	looking    bool                 // for what may be claimed
+	counting   bool                 // what is kept
+	storeCalls chan checkpoint.Call // the answer of the one that is under way
+	away       bool                 // one is
 	running    int
 	hands      map[*partition.Entry]bool // what is in hand
 	hard       context.Context           // what the handlers work under
@@ -244,7 +245,7 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 // look has the store looked into, if it is time to, beside what else goes on.
 func (l *loop[TTx]) look() {
 	most, count, _ := l.in.wants(l.in.o.Now(), max(tellKept, l.in.parkedQueue.share(tellShare)))
-	session, not := l.in.checkpointer.session, l.in.others()
+	session, not := l.in.checkpoints.Session(), l.in.checkpoints.Others()
 	if most.Keys > 0 && !l.looking {
 		l.looking = true
 		go func() { l.looks <- l.in.look(l.hard, session, most, false, not) }()
@@ -298,7 +299,7 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 		wait, timed = d, true
 	}
 	var ready <-chan struct{}
-	if in.sub != nil && len(in.checkpointer.waiting) == 0 {
+	if in.sub != nil && !in.checkpoints.Waits() {
 		ready = in.sub.Ready()
 	}
 	if pause > 0 {

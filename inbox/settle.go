@@ -156,7 +156,7 @@ func (in *Inbox[TTx]) complain(ctx context.Context, r exec.Result) {
 // ack acknowledges the finished prefix of every partition.
 func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	var done []broker.Delivery
-	for _, l := range in.partitions {
+	for _, l := range in.checkpoints.Partitions {
 		if last, ok := l.Prefix(); ok {
 			done = append(done, last)
 		}
@@ -169,7 +169,7 @@ func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	if err := in.sub.Ack(ctx, done); err != nil {
 		return true, fmt.Errorf("acknowledge for %s: %w", in.group, err)
 	}
-	in.knownTypes.acked = true
+	in.checkpoints.Acked()
 	return true, nil
 }
 

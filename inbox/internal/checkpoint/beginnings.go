@@ -1,4 +1,4 @@
-package inbox
+package checkpoint
 
 import (
 	"context"
@@ -17,11 +17,11 @@ type beginnings struct {
 	at     map[string]int64 // by partition, until it is opened
 }
 
-// resume says where partitions are to be read from: how far the database knows their messages to be finished.
-func (in *Inbox[TTx]) resume(ctx context.Context, partitions []broker.Partition) (map[string]int64, error) {
-	all, err := in.db.Attend(ctx, store.Attend{Consumer: in.group})
+// Resume says where partitions are to be read from: how far the database knows their messages to be finished.
+func (c *Checkpointer) Resume(ctx context.Context, partitions []broker.Partition) (map[string]int64, error) {
+	all, err := c.o.DB.Attend(ctx, store.Attend{Consumer: c.o.Group})
 	if err != nil {
-		return nil, fmt.Errorf("where %s stands: %w", in.group, err)
+		return nil, fmt.Errorf("where %s stands: %w", c.o.Group, err)
 	}
 	out := map[string]int64{}
 	for _, l := range partitions {
@@ -29,7 +29,7 @@ func (in *Inbox[TTx]) resume(ctx context.Context, partitions []broker.Partition)
 			out[l.Name] = s.Position
 		}
 	}
-	in.begins.note(all.Server, partitions, out)
+	c.begins.note(all.Server, partitions, out)
 	return out, nil
 }
 
@@ -49,7 +49,7 @@ func (b *beginnings) note(server string, partitions []broker.Partition, at map[s
 
 // stand tells whether partitions that are opened stand where the broker was told that they begin, or farther.
 // One that was rewound in between does not, and is read from too far ahead.
-func (b *beginnings) stand(e storeCall) bool {
+func (b *beginnings) stand(e Call) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.server != "" && b.server != e.was.Server {
