@@ -11,13 +11,12 @@ import (
 // share of that is. Nothing waits for a batch to fill. What a process may have died of is taken while nothing
 // else is in hand.
 func (in *Inbox[TTx]) gather(running int) []*partition.Entry {
-	if s := &in.parkedQueue; !in.startable(running) {
+	if !in.startable(running) {
 		return nil
-	} else if len(s.suspects) > 0 {
-		s.alone = s.suspects[0].Queue[0]
-		s.suspects = s.suspects[1:]
-		in.breaker.try(s.alone)
-		return []*partition.Entry{s.alone}
+	}
+	if suspect := in.parked.Suspect(); suspect != nil {
+		in.breaker.try(suspect)
+		return []*partition.Entry{suspect}
 	}
 	rest, alone := in.breaker.closed(in.o.Now())
 	e := in.first()
@@ -28,7 +27,7 @@ func (in *Inbox[TTx]) gather(running int) []*partition.Entry {
 	in.schedule.Drop()
 	most, claimed := in.size, e.Parked != nil
 	if claimed { // of these a part at most is ready: there are new ones only when half of them are finished
-		most, share = min(most, in.parkedQueue.size), len(in.parkedQueue.claimed)/in.o.Workers+1 // messages
+		most, share = min(most, in.parked.Size()), in.parked.Claimed()/in.o.Workers+1 // messages
 	}
 	if alone || most < 2 || in.exec.AsksBeside() || !exec.Sociable(e) {
 		in.breaker.try(e)
@@ -62,7 +61,7 @@ func collect(c *partition.Chain, job []*partition.Entry, most int) []*partition.
 func (in *Inbox[TTx]) adapt(rs []exec.Result) {
 	switch {
 	case rs[0].Entry.Parked != nil:
-		in.parkedQueue.adapt(rs, in.o.Now(), in.o.Batch)
+		in.parked.Adapt(rs, in.o.Batch)
 	case len(rs) < 2:
 	case slices.ContainsFunc(rs, func(r exec.Result) bool { return r.Fell }):
 		in.size = max(2, in.size/2)
@@ -96,13 +95,10 @@ func (in *Inbox[TTx]) first() *partition.Entry {
 
 // startable tells whether anything may be begun: a suspect alone, and nothing beside it.
 func (in *Inbox[TTx]) startable(running int) bool {
-	s := &in.parkedQueue
-	switch {
-	case in.steering.now.Paused != nil:
+	switch wait, inHand := in.parked.Suspects(); {
+	case in.steering.now.Paused != nil, inHand:
 		return false
-	case s.alone != nil:
-		return false
-	case len(s.suspects) > 0:
+	case wait:
 		return running == 0
 	}
 	return in.schedule.Len() > 0

@@ -6,7 +6,7 @@
 // The way of a delivery: receive.go (from the broker into its partition and chain: internal/partition),
 // gather.go (what a worker gets next), internal/exec (the attempt: intake, handler, commit, or parking; what
 // was found decides: internal/decide), settle.go (what became of it, the acknowledged prefix), run.go (the
-// loop around these). What was parked comes out of the store by parked_queue.go. docs/architecture.md has a
+// loop around these). What was parked comes out of the store by internal/parked. docs/architecture.md has a
 // line for each file.
 package inbox
 
@@ -22,6 +22,7 @@ import (
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
@@ -71,7 +72,7 @@ type Inbox[TTx any] struct {
 	askAt time.Time // when it is looked again for what was admitted
 
 	keyAt       time.Time // when it is read again: the database may be another one by then
-	parkedQueue parkedQueue
+	parked      *parked.Queue
 	checkpoints *checkpoint.Checkpointer
 	said        announcer
 
@@ -95,9 +96,8 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 	d := o.orDefaults()
 	in := &Inbox[TTx]{
 		db: db, bus: bus, group: group, o: d, session: rand.Text(),
-		tel:         telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
-		size:        d.Batch,
-		parkedQueue: newParkedQueue(),
+		tel:  telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
+		size: d.Batch,
 		retry: failure.Retry{First: d.Retry.First, Most: d.Retry.Most, Attempts: d.Retry.Attempts,
 			Age: d.Retry.Age},
 		breaker: breaker{o: d.Breaker},
@@ -107,6 +107,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		health:  Health{Live: true, Why: "not subscribed yet"},
 	}
 	in.exec = exec.New(db, in.execConfig())
+	in.parked = parked.New(in.parkedConfig(), &in.schedule)
 	in.checkpoints = checkpoint.New(checkpoint.Config{Group: group, Member: d.Instance.Member, DB: db,
 		Kinds: in.handled, Handles: in.exec.Handles, Batch: d.Batch, RetryFirst: d.Retry.First,
 		Now: d.Now, Logger: d.Logger}, &in.schedule)

@@ -40,14 +40,6 @@ func (in *Inbox[TTx]) limit(d *broker.Delivery) {
 	}
 }
 
-// bytesClaimed is what the messages take that were claimed.
-func (s *parkedQueue) bytesClaimed() (n int) {
-	for e := range s.claimed {
-		n += e.Weight()
-	}
-	return n
-}
-
 // regulate pauses the partitions that have too much unacknowledged and resumes those that have worked half of
 // it off. Where all partitions together have half of Options.Limits.Bytes, a partition that has more than its
 // share of the other half waits, too.

@@ -54,8 +54,8 @@ func (in *Inbox[TTx]) admit(ctx context.Context, list []store.Quarantined, now t
 	}
 	stood, err := in.db.Apply(ctx, es...)
 	if err == nil && slices.Contains(stood, true) {
-		in.parkedQueue.changed = true
-		in.parkedQueue.soon(now)
+		in.parked.Change()
+		in.parked.Soon(now)
 		in.askAt = now // there may be more
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -65,7 +66,8 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 	}
 	in.checkpoints.Close()
 	in.schedule.Clear()
-	in.sub, in.parkedQueue = nil, newParkedQueue()
+	in.parked.Clear()
+	in.sub = nil
 	in.askAt, in.apart = time.Time{}, map[source]*breaker{}
 	return err
 }
@@ -122,7 +124,7 @@ func (in *Inbox[TTx]) Run(ctx context.Context) error {
 	// Handlers live on when ctx ends; hard ends them when the drain is over.
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	l := &loop[TTx]{in: in, jobs: make(chan []*partition.Entry, 2*in.o.Workers), results: make(chan []exec.Result, 2*in.o.Workers), looks: make(chan looked, 2), storeCalls: make(chan checkpoint.Call, 1), say: seldom(),
+	l := &loop[TTx]{in: in, jobs: make(chan []*partition.Entry, 2*in.o.Workers), results: make(chan []exec.Result, 2*in.o.Workers), looks: make(chan parked.Looked, 2), storeCalls: make(chan checkpoint.Call, 1), say: seldom(),
 		hands: map[*partition.Entry]bool{}, hard: hard, timer: time.NewTimer(time.Hour)}
 	defer close(l.jobs)
 	var keeper sync.WaitGroup
@@ -148,7 +150,7 @@ type loop[TTx any] struct {
 	jobs       chan []*partition.Entry
 	hired      int                  // workers there are
 	results    chan []exec.Result   // has room for all: who answers when nobody listens any more is not held
-	looks      chan looked          // the answers of the looks that are under way
+	looks      chan parked.Looked   // the answers of the looks that are under way
 	looking    bool                 // for what may be claimed
 	counting   bool                 // what is kept
 	storeCalls chan checkpoint.Call // the answer of the one that is under way
@@ -244,15 +246,16 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 
 // look has the store looked into, if it is time to, beside what else goes on.
 func (l *loop[TTx]) look() {
-	most, count, _ := l.in.wants(l.in.o.Now(), max(tellKept, l.in.parkedQueue.share(tellShare)))
+	most, count, _ := l.in.parked.Wants(l.in.parked.Rest(), l.in.appetite, l.in.checkpoints.Partitions)
 	session, not := l.in.checkpoints.Session(), l.in.checkpoints.Others()
 	if most.Keys > 0 && !l.looking {
 		l.looking = true
-		go func() { l.looks <- l.in.look(l.hard, session, most, false, not) }()
+		go func() { l.looks <- l.in.parked.Look(l.hard, session, most, false, not) }()
 	}
 	if count && !l.counting {
-		l.counting, l.in.parkedQueue.changed = true, false // what changes from now on it may not see
-		go func() { l.looks <- l.in.look(l.hard, session, store.ClaimSize{}, true, nil) }()
+		l.counting = true
+		l.in.parked.Counting()
+		go func() { l.looks <- l.in.parked.Look(l.hard, session, store.ClaimSize{}, true, nil) }()
 	}
 }
 
@@ -282,7 +285,7 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	wait, timed := in.schedule.Wake(in.o.Now())
 	n, shut := l.free()
 	if !l.looking && l.in.appetite() > 0 {
-		if d := l.in.parkedQueue.due(l.in.o.Now()); !timed || d < wait {
+		if d := l.in.parked.Due(l.in.o.Now()); !timed || d < wait {
 			wait, timed = d, true
 		}
 	}
@@ -292,7 +295,7 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	if shut > 0 && (!timed || shut < wait) {
 		wait, timed = shut, true
 	}
-	if (l.stale || l.in.parkedQueue.changed) && (!timed || tellEvery < wait) {
+	if (l.stale || l.in.parked.Changed()) && (!timed || tellEvery < wait) {
 		wait, timed = tellEvery, true
 	}
 	if d := l.send(); !timed || d < wait {
@@ -330,8 +333,8 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-func (l *loop[TTx]) shelve(ctx context.Context, found looked) error {
-	if l.stale = true; found.counted {
+func (l *loop[TTx]) shelve(ctx context.Context, found parked.Looked) error {
+	if l.stale = true; found.Counted {
 		l.counting = false
 	} else {
 		l.looking = false

@@ -33,7 +33,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
 		}
 	}
 	for _, r := range rs {
-		if c := r.Entry.Chain; !c.Busy && c.Pass() && !in.leaveRiders(c) {
+		if c := r.Entry.Chain; !c.Busy && c.Pass() && !in.parked.LeaveRiders(c) {
 			c.Busy = true
 			in.schedule.Add(c)
 		}
@@ -58,7 +58,7 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 	}
 	switch {
 	case e.Parked != nil:
-		in.settleClaimed(r, now)
+		in.settleClaimed(r)
 	case r.What == decide.Again, r.What == decide.Outage, r.What == decide.Unkept, r.What == decide.Full:
 		in.postpone(ctx, r)
 	default:
@@ -117,20 +117,24 @@ func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 	})
 	switch r.What {
 	case decide.Rejected:
-		in.parkedQueue.changed = in.parkedQueue.changed || in.o.Dead.Rejections
+		if in.o.Dead.Rejections {
+			in.parked.Change()
+		}
 	case decide.Queued, decide.Later, decide.Failed, decide.Dead:
-		in.parkedQueue.changed = true
+		in.parked.Change()
 		if r.Entry.Parked == nil && r.What != decide.Dead {
 			in.mu.Lock()
 			in.kept.Parked, in.kept.Bytes = in.kept.Parked+1, in.kept.Bytes+int64(r.Entry.Size())
 			in.health.Parkings++
 			in.mu.Unlock()
-			in.parkedQueue.soon(now.Add(r.After))
+			in.parked.Soon(now.Add(r.After))
 		}
 	}
 	if r.Kept && r.What != decide.Handled && r.What != decide.Rejected {
-		in.parkedQueue.changed = in.parkedQueue.changed || r.What != decide.Duplicate
-		in.parkedQueue.soon(now.Add(max(r.After, in.o.Retry.First)))
+		if r.What != decide.Duplicate {
+			in.parked.Change()
+		}
+		in.parked.Soon(now.Add(max(r.After, in.o.Retry.First)))
 	}
 	if r.What == decide.Failed || r.What == decide.Dead {
 		in.complain(ctx, r)

@@ -34,7 +34,7 @@ func (in *Inbox[TTx]) done(ctx context.Context, e checkpoint.Call) error {
 		in.steer(ctx, found.Checkpoints)
 	}
 	if found.Unclean {
-		in.parkedQueue.soon(in.o.Now())
+		in.parked.Soon(in.o.Now())
 	}
 	return err
 }
