@@ -57,6 +57,7 @@ func house() map[string]rule {
 		"inbox/internal/partition":  {ours: []string{"store", "broker", "internal"}},
 		"inbox/internal/checkpoint": {ours: []string{"store", "broker", "internal", "failure", "inbox/internal/partition"}},
 		"inbox/internal/parked":     {ours: []string{"store", "broker", "internal", "inbox/internal/decide", "inbox/internal/exec", "inbox/internal/partition"}},
+		"inbox/internal/breaker":    {ours: []string{"internal", "failure", "inbox/internal/decide", "inbox/internal/exec", "inbox/internal/partition"}},
 		"inbox/internal/exec":       {ours: append([]string{"broker", "inbox/internal/decide", "inbox/internal/partition"}, below.ours...), vendors: []string{otel}},
 
 		"foreign": station, // tables of other teams, by database/sql
@@ -128,7 +129,7 @@ func ranks() [][]string {
 		{"store/storetest", "broker/brokertest"},
 		{"inbox/internal/decide", "inbox/internal/partition"},
 		{"inbox/internal/checkpoint", "inbox/internal/exec"},
-		{"inbox/internal/parked"},
+		{"inbox/internal/breaker", "inbox/internal/parked"},
 		{"outbox", "relay", "inbox", "lock", "rediscache", "foreign"},
 		{"redislock", "httpidem", "saga", "health", "flow"},
 		{"operate"},

@@ -15,10 +15,10 @@ func (in *Inbox[TTx]) gather(running int) []*partition.Entry {
 		return nil
 	}
 	if suspect := in.parked.Suspect(); suspect != nil {
-		in.breaker.try(suspect)
+		in.breaker.Try(suspect)
 		return []*partition.Entry{suspect}
 	}
-	rest, alone := in.breaker.closed(in.o.Now())
+	rest, alone := in.breaker.Closed(in.o.Now())
 	e := in.first()
 	if rest > 0 || e == nil {
 		return nil
@@ -30,7 +30,7 @@ func (in *Inbox[TTx]) gather(running int) []*partition.Entry {
 		most, share = min(most, in.parked.Size()), in.parked.Claimed()/in.o.Workers+1 // messages
 	}
 	if alone || most < 2 || in.exec.AsksBeside() || !exec.Sociable(e) {
-		in.breaker.try(e)
+		in.breaker.Try(e)
 		return partition.Begin([]*partition.Entry{e})
 	}
 	job := collect(e.Chain, nil, most)
@@ -76,7 +76,7 @@ func (in *Inbox[TTx]) first() *partition.Entry {
 		stands := !c.Partition.Lost && c.Pass()
 		if stands {
 			now := in.o.Now()
-			if wait := in.held(c, now); wait > 0 {
+			if wait := in.sources.Held(c, now); wait > 0 {
 				in.schedule.Drop()
 				in.schedule.Hold(c, now.Add(wait))
 				continue

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -44,7 +45,13 @@ func TestClaimedAreSharedOutAmongAllWorkers(t *testing.T) {
 func TestSuspectClosesTheBreaker(t *testing.T) {
 	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock", nil)
 	in.Handle("orders", "order.placed", func(context.Context, *memstore.Tx, skald.Message) error { return nil })
-	in.breaker.why = "40 of 50 messages failed in one way"
+	failed := exec.Result{Entry: &partition.Entry{}, What: decide.Failed, Print: "one", Err: errors.New("no column")}
+	for range 50 {
+		in.breaker.Note(failed, time.Now().Add(-time.Hour))
+	}
+	if _, alone := in.breaker.Closed(time.Now()); !alone {
+		t.Fatal("the breaker is closed")
+	}
 	in.parked.Take(parked.Looked{Claimed: store.Claimed{Parked: []store.Parked{{Consumer: "stock", CrashCount: 1,
 		Identity: store.Identity{Source: "/shop", ID: "1"},
 		Message:  skald.Message{ID: "1", Source: "/shop", Topic: "orders", Type: "order.placed"}}}}})
@@ -52,7 +59,7 @@ func TestSuspectClosesTheBreaker(t *testing.T) {
 	if len(job) != 1 {
 		t.Fatalf("given %d messages", len(job))
 	}
-	if _, closed := in.breaker.note(exec.Result{Entry: job[0], What: decide.Handled}, time.Now()); !closed {
+	if _, closed := in.breaker.Note(exec.Result{Entry: job[0], What: decide.Handled}, time.Now()); !closed {
 		t.Error("it stays open")
 	}
 }

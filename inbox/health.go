@@ -138,12 +138,12 @@ func (in *Inbox[TTx]) report(outage error) {
 	waits, failing := append(in.stuckInHandlers(), in.delays.lasting(in.o.Now())...), in.failures()
 	in.health.Stuck = slices.Concat(waits, bySince(slices.Clone(in.stuck)))
 	in.health.Stuck = in.health.Stuck[:min(len(in.health.Stuck), maxStuck)]
-	in.health.Failing, in.health.StoppedSources = failing, in.stopped()
+	in.health.Failing, in.health.StoppedSources = failing, in.sources.Stopped()
 	in.health.Unacknowledged, in.health.Paused, in.health.Alarm = held, paused, alarm
 	in.health.Parked, in.health.Dead = in.kept.Parked, in.kept.Dead
 	in.health.Live, in.health.Ready, in.health.Why = true, outage == nil, ""
-	if in.health.Stopped = in.breaker.why; in.breaker.why != "" {
-		in.health.Ready, in.health.Why = false, "stopped by the breaker: "+in.breaker.why
+	if in.health.Stopped = in.breaker.Why(); in.health.Stopped != "" {
+		in.health.Ready, in.health.Why = false, "stopped by the breaker: "+in.health.Stopped
 	}
 	if why := in.steering.paused(); why != "" {
 		in.health.Stopped, in.health.Ready, in.health.Why = why, false, why

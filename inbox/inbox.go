@@ -20,6 +20,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/breaker"
 	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/parked"
@@ -63,9 +64,9 @@ type Inbox[TTx any] struct {
 	size     int    // of a batch, at most
 	seenOn   string // the run of the database's server that was seen last; "": none yet, or it has none
 	strange  int    // messages in a row that were looked up, and not finished before
-	gate     gate
-	breaker  breaker
-	apart    map[source]*breaker // of malformed messages
+	gate     breaker.Gate
+	breaker  *breaker.Breaker
+	sources  *breaker.Sources // of malformed messages
 
 	steering steering
 
@@ -100,13 +101,13 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		size: d.Batch,
 		retry: failure.Retry{First: d.Retry.First, Most: d.Retry.Most, Attempts: d.Retry.Attempts,
 			Age: d.Retry.Age},
-		breaker: breaker{o: d.Breaker},
-		apart:   map[source]*breaker{},
+		breaker: breaker.New(breaker.Limits(d.Breaker)),
 		delays:  delays{of: map[store.Identity]*delay{}, say: seldom()},
 		failing: map[string]*failing{},
 		health:  Health{Live: true, Why: "not subscribed yet"},
 	}
 	in.exec = exec.New(db, in.execConfig())
+	in.sources = breaker.NewSources(breaker.Limits(d.Breaker), d.Logger.With("consumer", group), &in.schedule)
 	in.parked = parked.New(in.parkedConfig(), &in.schedule)
 	in.checkpoints = checkpoint.New(checkpoint.Config{Group: group, Member: d.Instance.Member, DB: db,
 		Kinds: in.handled, Handles: in.exec.Handles, Batch: d.Batch, RetryFirst: d.Retry.First,

@@ -62,7 +62,8 @@ func (in *Inbox[TTx]) joinAgain(ctx context.Context) error {
 			in.o.Logger.WarnContext(ctx, "inbox: leave the group", "consumer", in.group, "error", err)
 		}
 	}
-	in.sub, in.askAt, in.apart = nil, time.Time{}, map[source]*breaker{}
+	in.sub, in.askAt = nil, time.Time{}
+	in.sources.Clear()
 	in.checkpoints.Rejoin()
 	return in.open(ctx)
 }

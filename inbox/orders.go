@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/skald-go/skald/inbox/internal/breaker"
 	"github.com/skald-go/skald/internal/control"
 	"github.com/skald-go/skald/store"
 )
@@ -19,7 +20,8 @@ type steering struct {
 func (in *Inbox[TTx]) steer(ctx context.Context, checkpoints []store.Checkpoint) {
 	s, next := &in.steering, control.Read(checkpoints)
 	if s.read && next.Resumed != s.now.Resumed {
-		in.breaker, in.apart = breaker{o: in.o.Breaker}, map[source]*breaker{}
+		in.breaker = breaker.New(breaker.Limits(in.o.Breaker))
+		in.sources.Clear()
 		in.o.Logger.WarnContext(ctx, "inbox: an operator has the consumer go on", "consumer", in.group)
 	}
 	if was := s.now.Paused; next.Paused != nil && (was == nil || *was != *next.Paused) {

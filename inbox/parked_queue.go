@@ -30,7 +30,7 @@ func (in *Inbox[TTx]) parkedConfig() parked.Config {
 // appetite is how many more messages may be claimed.
 func (in *Inbox[TTx]) appetite() int {
 	limit := math.MaxInt
-	switch wait, alone := in.breaker.closed(in.o.Now()); {
+	switch wait, alone := in.breaker.Closed(in.o.Now()); {
 	case wait > 0, in.steering.now.Paused != nil:
 		limit = 0
 	case alone:

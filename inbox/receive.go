@@ -64,7 +64,7 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 func (in *Inbox[TTx]) move(b broker.Batch) {
 	for _, gone := range b.Lost {
 		in.checkpoints.Lose(gone.Name)
-		in.forget(gone.Name)
+		in.sources.Forget(gone.Name)
 	}
 	for _, g := range b.Gained {
 		in.checkpoints.Gain(g)

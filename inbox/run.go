@@ -68,7 +68,8 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 	in.schedule.Clear()
 	in.parked.Clear()
 	in.sub = nil
-	in.askAt, in.apart = time.Time{}, map[source]*breaker{}
+	in.askAt = time.Time{}
+	in.sources.Clear()
 	return err
 }
 
@@ -232,8 +233,8 @@ func (l *loop[TTx]) tell(outage error) {
 // free is how many more workers may start now, and for how long none may.
 func (l *loop[TTx]) free() (n int, shut time.Duration) {
 	now := l.in.o.Now()
-	wait, alone := l.in.gate.closed(now)
-	rest, one := l.in.breaker.closed(now)
+	wait, alone := l.in.gate.Closed(now)
+	rest, one := l.in.breaker.Closed(now)
 	wait, alone = max(wait, rest), alone || one
 	switch {
 	case wait > 0:

@@ -14,7 +14,6 @@ import (
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/partition"
-	"github.com/skald-go/skald/internal/backoff"
 )
 
 // settle writes what became of a job into partitions and chains, and lets the chains go on. An error stops
@@ -43,7 +42,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
 
 func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 	e, now := r.Entry, in.o.Now()
-	in.gate.note(r.What == decide.Outage, now)
+	in.gate.Note(r.What == decide.Outage, now)
 	in.delay(ctx, r, now)
 	in.trip(ctx, r, now)
 	in.tel.Ended(&e.Message, r.What.String(), r.Took, r.What == decide.Handled || r.What == decide.Rejected, now)
@@ -69,14 +68,14 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 
 // trip has the breaker count a result, and says aloud what comes of it.
 func (in *Inbox[TTx]) trip(ctx context.Context, r exec.Result, now time.Time) {
-	in.tripSource(ctx, r, now)
-	if r.Class == failure.Malformed && in.breaker.why == "" {
+	in.sources.Note(ctx, r, now)
+	if r.Class == failure.Malformed && in.breaker.Why() == "" {
 		return // it stops its source, not the consumer
 	}
-	opened, closed := in.breaker.note(r, now)
+	opened, closed := in.breaker.Note(r, now)
 	switch {
 	case opened:
-		in.o.Logger.ErrorContext(ctx, "inbox: the consumer is stopped", "consumer", in.group, "why", in.breaker.why, "until", in.breaker.until)
+		in.o.Logger.ErrorContext(ctx, "inbox: the consumer is stopped", "consumer", in.group, "why", in.breaker.Why(), "until", in.breaker.Until())
 	case closed:
 		in.o.Logger.InfoContext(ctx, "inbox: the consumer goes on: a message succeeded", "consumer", in.group)
 	}
@@ -175,28 +174,4 @@ func (in *Inbox[TTx]) ack(ctx context.Context) (busy bool, err error) {
 	}
 	in.checkpoints.Acked()
 	return true, nil
-}
-
-// A gate lets one message at a time through while everything that is tried ends in an outage, so that a
-// database that is away is not asked by every key that waits.
-type gate struct {
-	outages int
-	until   time.Time
-}
-
-const gateOpen = 8 // outages in a row that are still taken for chance: deadlocks, rivals
-
-func (g *gate) note(outage bool, now time.Time) {
-	if !outage {
-		*g = gate{}
-		return
-	}
-	if g.outages++; g.outages > gateOpen {
-		g.until = now.Add(backoff.After(g.outages-gateOpen, 100*time.Millisecond, 5*time.Second))
-	}
-}
-
-// closed says for how long nothing should be tried, and whether what is tried then should be tried alone.
-func (g *gate) closed(now time.Time) (wait time.Duration, alone bool) {
-	return max(0, g.until.Sub(now)), g.outages > gateOpen
 }
