@@ -58,6 +58,8 @@ func house() map[string]rule {
 		"inbox/internal/checkpoint": {ours: []string{"store", "broker", "internal", "failure", "inbox/internal/partition"}},
 		"inbox/internal/parked":     {ours: []string{"store", "broker", "internal", "inbox/internal/decide", "inbox/internal/exec", "inbox/internal/partition"}},
 		"inbox/internal/breaker":    {ours: []string{"internal", "failure", "inbox/internal/decide", "inbox/internal/exec", "inbox/internal/partition"}},
+		"inbox/internal/trouble":    {ours: []string{"store", "internal", "inbox/internal/decide", "inbox/internal/exec", "inbox/internal/partition"}},
+		"inbox/internal/logonce":    {ours: []string{"store", "broker", "failure", "internal"}},
 		"inbox/internal/exec":       {ours: append([]string{"broker", "inbox/internal/decide", "inbox/internal/partition"}, below.ours...), vendors: []string{otel}},
 
 		"foreign": station, // tables of other teams, by database/sql
@@ -128,8 +130,8 @@ func ranks() [][]string {
 		{"store/memstore", "store/sqlitestore", "store/pgstore", "broker/membroker", "broker/kafkabroker", "broker/natsbroker", "broker/rabbitbroker"},
 		{"store/storetest", "broker/brokertest"},
 		{"inbox/internal/decide", "inbox/internal/partition"},
-		{"inbox/internal/checkpoint", "inbox/internal/exec"},
-		{"inbox/internal/breaker", "inbox/internal/parked"},
+		{"inbox/internal/checkpoint", "inbox/internal/exec", "inbox/internal/logonce"},
+		{"inbox/internal/breaker", "inbox/internal/parked", "inbox/internal/trouble"},
 		{"outbox", "relay", "inbox", "lock", "rediscache", "foreign"},
 		{"redislock", "httpidem", "saga", "health", "flow"},
 		{"operate"},

@@ -20,7 +20,7 @@ func (in *Inbox[TTx]) enroll(ctx context.Context) error {
 		return err
 	}
 	if first {
-		in.renamed(ctx)
+		in.said.Renamed(ctx)
 	}
 	if wait > 0 && !sleep(ctx, wait) {
 		in.checkpoints.Unsure()
@@ -44,15 +44,8 @@ func (in *Inbox[TTx]) skip(e *partition.Entry) {
 		e.Done = true
 		in.count(func(h *Health) { h.Skipped++ })
 		in.tel.Count(e.Topic, "skipped")
-		in.nobodys(k)
+		in.said.Skipped(k)
 		return
 	}
-	if !in.said.left[k] {
-		if in.said.left == nil {
-			in.said.left = map[store.Kind]bool{}
-		}
-		in.said.left[k] = true
-		in.o.Logger.Info("inbox: messages of a type that this build has no handler for are parked, for one that has", "consumer", in.group,
-			"topic", k.Topic, "type", k.Type)
-	}
+	in.said.Left(k)
 }

@@ -135,7 +135,7 @@ func (in *Inbox[TTx]) report(outage error) {
 	alarm := in.alarmed()
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	waits, failing := append(in.stuckInHandlers(), in.delays.lasting(in.o.Now())...), in.failures()
+	waits, failing := append(in.stuckInHandlers(), in.uncharged()...), in.failures()
 	in.health.Stuck = slices.Concat(waits, bySince(slices.Clone(in.stuck)))
 	in.health.Stuck = in.health.Stuck[:min(len(in.health.Stuck), maxStuck)]
 	in.health.Failing, in.health.StoppedSources = failing, in.sources.Stopped()

@@ -23,8 +23,10 @@ import (
 	"github.com/skald-go/skald/inbox/internal/breaker"
 	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/logonce"
 	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/inbox/internal/trouble"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 )
@@ -75,10 +77,10 @@ type Inbox[TTx any] struct {
 	keyAt       time.Time // when it is read again: the database may be another one by then
 	parked      *parked.Queue
 	checkpoints *checkpoint.Checkpointer
-	said        announcer
+	said        *logonce.Announcer
 
-	delays  delays
-	failing map[string]*failing // by what is done
+	delays *trouble.Messages
+	work   *trouble.Work
 
 	mu     sync.Mutex
 	health Health
@@ -95,6 +97,7 @@ var (
 // Run.
 func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *Options) *Inbox[TTx] {
 	d := o.orDefaults()
+	log := d.Logger.With("consumer", group)
 	in := &Inbox[TTx]{
 		db: db, bus: bus, group: group, o: d, session: rand.Text(),
 		tel:  telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
@@ -102,12 +105,14 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 		retry: failure.Retry{First: d.Retry.First, Most: d.Retry.Most, Attempts: d.Retry.Attempts,
 			Age: d.Retry.Age},
 		breaker: breaker.New(breaker.Limits(d.Breaker)),
-		delays:  delays{of: map[store.Identity]*delay{}, say: seldom()},
-		failing: map[string]*failing{},
+		delays:  trouble.NewMessages(log),
+		work:    trouble.NewWork(log),
 		health:  Health{Live: true, Why: "not subscribed yet"},
 	}
 	in.exec = exec.New(db, in.execConfig())
-	in.sources = breaker.NewSources(breaker.Limits(d.Breaker), d.Logger.With("consumer", group), &in.schedule)
+	in.sources = breaker.NewSources(breaker.Limits(d.Breaker), log, &in.schedule)
+	in.said = logonce.New(logonce.Config{Group: group, DB: db, Bus: bus, Handled: in.handled,
+		Topics: func() []string { return in.topics }, Log: log})
 	in.parked = parked.New(in.parkedConfig(), &in.schedule)
 	in.checkpoints = checkpoint.New(checkpoint.Config{Group: group, Member: d.Instance.Member, DB: db,
 		Kinds: in.handled, Handles: in.exec.Handles, Batch: d.Batch, RetryFirst: d.Retry.First,

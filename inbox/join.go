@@ -3,6 +3,8 @@ package inbox
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/skald-go/skald/broker"
@@ -66,4 +68,12 @@ func (in *Inbox[TTx]) joinAgain(ctx context.Context) error {
 	in.sources.Clear()
 	in.checkpoints.Rejoin()
 	return in.open(ctx)
+}
+
+// withRemedy says how a topic is made that is not there.
+func (in *Inbox[TTx]) withRemedy(err error) error {
+	if !errors.Is(err, broker.ErrNoTopic) {
+		return err
+	}
+	return fmt.Errorf("%w; to make what is missing: skald migrate --broker URL --group %s --topic %s", err, in.group, strings.Join(in.topics, " --topic "))
 }

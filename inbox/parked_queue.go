@@ -18,12 +18,7 @@ func (in *Inbox[TTx]) parkedConfig() parked.Config {
 		Group: in.group, DB: in.db, Workers: in.o.Workers, Bytes: in.o.Limits.Bytes / 2, Now: in.o.Now,
 		Alone: in.exec.AsksBeside, Handles: in.exec.Handles, Calls: in.exec.Calls,
 		Lease: func() time.Duration { return in.exec.Lease(exec.TurnOfClaimed) },
-		Again: func(id store.Identity) int {
-			if d := in.delays.of[id]; d != nil {
-				return d.Attempts
-			}
-			return 0
-		},
+		Again: in.delays.Attempts,
 	}
 }
 

@@ -56,7 +56,7 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 	}
 	in.move(batch)
 	in.misses(ctx, batch.Missed)
-	in.settled(batch)
+	in.said.Ready(len(in.checkpoints.Partitions), batch)
 	in.checkpoints.Fetched(batch.Deliveries)
 	return len(batch.Deliveries)+len(batch.Gained)+len(batch.Lost) > 0, nil
 }

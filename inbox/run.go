@@ -75,7 +75,7 @@ func (in *Inbox[TTx]) Close(ctx context.Context) error {
 
 // open checks the tables, once, and subscribes.
 func (in *Inbox[TTx]) open(ctx context.Context) error {
-	in.begin(ctx)
+	in.said.Begin(ctx)
 	if !in.checked {
 		if err := in.db.Check(ctx, store.App); err != nil {
 			return fmt.Errorf("consumer %s: %w", in.group, err)

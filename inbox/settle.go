@@ -43,7 +43,7 @@ func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
 func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 	e, now := r.Entry, in.o.Now()
 	in.gate.Note(r.What == decide.Outage, now)
-	in.delay(ctx, r, now)
+	in.delays.Note(ctx, r, now)
 	in.trip(ctx, r, now)
 	in.tel.Ended(&e.Message, r.What.String(), r.Took, r.What == decide.Handled || r.What == decide.Rejected, now)
 	if r.What == decide.Duplicate {
@@ -143,7 +143,7 @@ func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 // complain logs the attempts 1, 2, 4, 8 …, and each dead letter: an endless failure is not to fill the log.
 func (in *Inbox[TTx]) complain(ctx context.Context, r exec.Result) {
 	e := r.Entry
-	in.trace(ctx, r)
+	in.said.Panic(ctx, e.Identity().ID, r.Print, r.Err)
 	with := []any{"consumer", in.group, "topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID, "type", e.Type,
 		"attempt", r.Attempts, "error", r.Err}
 	switch {
