@@ -60,7 +60,10 @@ func house() map[string]rule {
 		"inbox/internal/breaker":    {ours: []string{"internal", "failure", "inbox/internal/decide", "inbox/internal/exec", "inbox/internal/partition"}},
 		"inbox/internal/trouble":    {ours: []string{"store", "internal", "inbox/internal/decide", "inbox/internal/exec", "inbox/internal/partition"}},
 		"inbox/internal/logonce":    {ours: []string{"store", "broker", "failure", "internal"}},
-		"inbox/internal/exec":       {ours: append([]string{"broker", "inbox/internal/decide", "inbox/internal/partition"}, below.ours...), vendors: []string{otel}},
+		"inbox/internal/lifetime":   {ours: []string{"store", "broker", "internal"}},
+		"inbox/internal/oversize":   {ours: []string{"broker", "internal"}},
+		"inbox/internal/identity":   {ours: []string{"store", "broker", "failure"}},
+		"inbox/internal/exec":       {ours: append([]string{"broker", "inbox/internal/decide", "inbox/internal/identity", "inbox/internal/partition"}, below.ours...), vendors: []string{otel}},
 
 		"foreign": station, // tables of other teams, by database/sql
 
@@ -129,7 +132,7 @@ func ranks() [][]string {
 		{"internal/saga/engine"},
 		{"store/memstore", "store/sqlitestore", "store/pgstore", "broker/membroker", "broker/kafkabroker", "broker/natsbroker", "broker/rabbitbroker"},
 		{"store/storetest", "broker/brokertest"},
-		{"inbox/internal/decide", "inbox/internal/partition"},
+		{"inbox/internal/decide", "inbox/internal/identity", "inbox/internal/lifetime", "inbox/internal/oversize", "inbox/internal/partition"},
 		{"inbox/internal/checkpoint", "inbox/internal/exec", "inbox/internal/logonce"},
 		{"inbox/internal/breaker", "inbox/internal/parked", "inbox/internal/trouble"},
 		{"outbox", "relay", "inbox", "lock", "rediscache", "foreign"},

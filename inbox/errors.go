@@ -1,11 +1,14 @@
 package inbox
 
-import "github.com/skald-go/skald/inbox/internal/exec"
+import (
+	"github.com/skald-go/skald/inbox/internal/exec"
+	"github.com/skald-go/skald/inbox/internal/identity"
+)
 
 // What a dead letter, a parked message or a log says failed.
 var (
 	// ErrNoID is the failure of a message without an id: Skald cannot know it again.
-	ErrNoID = exec.ErrNoID
+	ErrNoID = identity.ErrNoID
 	// ErrNoEnvelope is the failure of a message whose envelope cannot be read.
 	ErrNoEnvelope = exec.ErrNoEnvelope
 	// ErrTooLarge is the failure of a dead letter of the kind too_large that is redriven.

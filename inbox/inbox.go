@@ -5,7 +5,7 @@
 //
 // The way of a delivery: receive.go (from the broker into its partition and chain: internal/partition),
 // gather.go (what a worker gets next), internal/exec (the attempt: intake, handler, commit, or parking; what
-// was found decides: internal/decide), settle.go (what became of it, the acknowledged prefix), run.go (the
+// was found decides: internal/decide), settle.go (what became of it, the acknowledged prefix), loop.go (the
 // loop around these). What was parked comes out of the store by internal/parked. docs/architecture.md has a
 // line for each file.
 package inbox

@@ -77,3 +77,17 @@ func (in *Inbox[TTx]) withRemedy(err error) error {
 	}
 	return fmt.Errorf("%w; to make what is missing: skald migrate --broker URL --group %s --topic %s", err, in.group, strings.Join(in.topics, " --topic "))
 }
+
+// seldom is how often an outage is told while it lasts.
+func seldom() backoff.Rarely { return backoff.Rarely{First: 20 * time.Second, Most: 10 * time.Minute} }
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/inbox/internal/decide"
+	"github.com/skald-go/skald/inbox/internal/identity"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
 )
@@ -35,7 +36,7 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 	fresh := make([]*partition.Entry, len(ds))
 	for i, d := range ds {
 		fresh[i] = in.accept(d)
-		if l := fresh[i].Chain.Partition; l.Origin == "" && fresh[i].Given.Source == positionSource {
+		if l := fresh[i].Chain.Partition; l.Origin == "" && fresh[i].Given.Source == identity.Position {
 			return busy, fmt.Errorf("partition %s: %w", l.Name, ErrPositions)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/skald-go/skald"
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/failure"
+	"github.com/skald-go/skald/inbox/internal/identity"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/internal/lending"
 	"github.com/skald-go/skald/store"
@@ -33,7 +34,7 @@ func (x *Executor[TTx]) classify(m skald.Message, err error) failure.Class {
 	switch {
 	case errors.As(err, &large), errors.Is(err, ErrTooLarge):
 		return failure.TooLarge
-	case errors.Is(err, ErrNoEnvelope), errors.Is(err, ErrNoID):
+	case errors.Is(err, ErrNoEnvelope), errors.Is(err, identity.ErrNoID):
 		return failure.Malformed
 	}
 	return class

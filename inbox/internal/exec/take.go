@@ -18,8 +18,6 @@ import (
 )
 
 var (
-	// ErrNoID is the failure of a message without an id: Skald cannot know it again.
-	ErrNoID = errors.New("inbox: the message has no id")
 	// ErrNoEnvelope is the failure of a message whose envelope cannot be read.
 	ErrNoEnvelope = errors.New("inbox: the envelope cannot be read")
 	// ErrTooLarge is the failure of a dead letter of the kind too_large that is redriven.

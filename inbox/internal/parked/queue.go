@@ -6,6 +6,7 @@
 package parked
 
 import (
+	"log/slog"
 	"slices"
 	"time"
 
@@ -27,6 +28,10 @@ type Config struct {
 	Bytes   int         // that what was claimed may take
 	Alone   func() bool // nothing may be claimed along with others of its key
 	Now     func() time.Time
+	Log     *slog.Logger // that names the consumer
+
+	// of a key: what may be parked of those that were admitted
+	KeyRows, KeyBytes int64
 
 	Lease   func() time.Duration        // for which a claim is ours
 	Handles func(store.Kind) bool       // by this build
