@@ -63,6 +63,7 @@ func house() map[string]rule {
 		"inbox/internal/lifetime":   {ours: []string{"store", "broker", "internal"}},
 		"inbox/internal/oversize":   {ours: []string{"broker", "internal"}},
 		"inbox/internal/identity":   {ours: []string{"store", "broker", "failure"}},
+		"inbox/internal/seen":       {ours: []string{".", "store", "once", "inbox/internal/partition"}},
 		"inbox/internal/exec":       {ours: append([]string{"broker", "inbox/internal/decide", "inbox/internal/identity", "inbox/internal/partition"}, below.ours...), vendors: []string{otel}},
 
 		"foreign": station, // tables of other teams, by database/sql
@@ -134,7 +135,7 @@ func ranks() [][]string {
 		{"store/storetest", "broker/brokertest"},
 		{"inbox/internal/decide", "inbox/internal/identity", "inbox/internal/lifetime", "inbox/internal/oversize", "inbox/internal/partition"},
 		{"inbox/internal/checkpoint", "inbox/internal/exec", "inbox/internal/logonce"},
-		{"inbox/internal/breaker", "inbox/internal/parked", "inbox/internal/trouble"},
+		{"inbox/internal/breaker", "inbox/internal/parked", "inbox/internal/seen", "inbox/internal/trouble"},
 		{"outbox", "relay", "inbox", "lock", "rediscache", "foreign"},
 		{"redislock", "httpidem", "saga", "health", "flow"},
 		{"operate"},

@@ -26,6 +26,7 @@ import (
 	"github.com/skald-go/skald/inbox/internal/logonce"
 	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/inbox/internal/seen"
 	"github.com/skald-go/skald/inbox/internal/trouble"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
@@ -63,9 +64,8 @@ type Inbox[TTx any] struct {
 	session  string // of this inbox, random: who has a lease
 	sub      broker.Subscription
 	schedule partition.Schedule
-	size     int    // of a batch, at most
-	seenOn   string // the run of the database's server that was seen last; "": none yet, or it has none
-	strange  int    // messages in a row that were looked up, and not finished before
+	size     int // of a batch, at most
+	seen     *seen.Filter
 	gate     breaker.Gate
 	breaker  *breaker.Breaker
 	sources  *breaker.Sources // of malformed messages
@@ -113,6 +113,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 	in.sources = breaker.NewSources(breaker.Limits(d.Breaker), log, &in.schedule)
 	in.said = logonce.New(logonce.Config{Group: group, DB: db, Bus: bus, Handled: in.handled,
 		Topics: func() []string { return in.topics }, Log: log})
+	in.seen = seen.New(in.seenConfig())
 	in.parked = parked.New(in.parkedConfig(), &in.schedule)
 	in.checkpoints = checkpoint.New(checkpoint.Config{Group: group, Member: d.Instance.Member, DB: db,
 		Kinds: in.handled, Handles: in.exec.Handles, Batch: d.Batch, RetryFirst: d.Retry.First,

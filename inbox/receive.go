@@ -3,10 +3,8 @@ package inbox
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/skald-go/skald/broker"
-	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/identity"
 	"github.com/skald-go/skald/inbox/internal/partition"
 	"github.com/skald-go/skald/store"
@@ -40,8 +38,8 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 			return busy, fmt.Errorf("partition %s: %w", l.Name, ErrPositions)
 		}
 	}
-	in.dropCached(ctx, fresh)
-	partition.Suspect(fresh, in.dropSeen(ctx, fresh))
+	in.seen.Cached(ctx, fresh)
+	partition.Suspect(fresh, in.seen.Marked(ctx, fresh))
 	in.schedule.Start(fresh)
 	return busy || len(ds) > 0, nil
 }
@@ -69,7 +67,7 @@ func (in *Inbox[TTx]) move(b broker.Batch) {
 	}
 	for _, g := range b.Gained {
 		in.checkpoints.Gain(g)
-		in.strange = 0
+		in.seen.Distrust()
 	}
 }
 
@@ -88,48 +86,4 @@ func (in *Inbox[TTx]) accept(d broker.Delivery) *partition.Entry {
 		in.skip(e)
 	}
 	return e
-}
-
-// trusting is behind how many messages, none of which was finished before, it is no longer asked whether they
-// were: of a hundred that share a transaction that is a sixth of what they cost the database. It is again
-// behind a repeat, and with each partition that is gained.
-const trusting = 5 * receiveMax
-
-// wary tells whether it is to be asked for es.
-func (in *Inbox[TTx]) wary(es []*partition.Entry) bool {
-	return in.strange < trusting || slices.ContainsFunc(es, func(e *partition.Entry) bool { return e.Chain.Partition.Tried != nil })
-}
-
-// dropSeen looks all of es up in one read. If that cannot be had, which it tells, each intake finds out for
-// itself.
-func (in *Inbox[TTx]) dropSeen(ctx context.Context, es []*partition.Entry) (known bool) {
-	if !in.wary(es) {
-		return false
-	}
-	ids, of := make([]store.Identity, 0, len(es)), make([]*partition.Entry, 0, len(es))
-	for _, e := range es {
-		if e.Readable() && !e.Done {
-			ids, of = append(ids, e.Given), append(of, e)
-		}
-	}
-	if len(ids) == 0 {
-		return true
-	}
-	seen, err := in.db.Seen(ctx, in.group, ids)
-	if in.did(ctx, lookingUp, err); err != nil {
-		return false
-	}
-	in.strange += len(ids)
-	for i, v := range seen {
-		if v.Outcome != store.Fresh {
-			in.strange = 0
-		}
-		if v.Outcome != store.Fresh && in.exec.Harmless(of[i], v) {
-			of[i].Done = true
-			in.remember(of[i])
-			in.count(func(h *Health) { h.Duplicates++ })
-			in.tel.Count(of[i].Topic, decide.Duplicate.String())
-		}
-	}
-	return true
 }

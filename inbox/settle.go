@@ -47,13 +47,13 @@ func (in *Inbox[TTx]) settleOne(ctx context.Context, r exec.Result) error {
 	in.trip(ctx, r, now)
 	in.tel.Ended(&e.Message, r.What.String(), r.Took, r.What == decide.Handled || r.What == decide.Rejected, now)
 	if r.What == decide.Duplicate {
-		in.strange = 0
+		in.seen.Distrust()
 	}
 	if r.What == decide.Broken {
 		return fmt.Errorf("consumer %s: %w", in.group, r.Err)
 	}
 	if in.note(ctx, r, now); r.What.Finished() {
-		in.remember(e)
+		in.seen.Remember(e)
 	}
 	switch {
 	case e.Parked != nil:

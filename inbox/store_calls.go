@@ -30,7 +30,7 @@ func (in *Inbox[TTx]) done(ctx context.Context, e checkpoint.Call) error {
 	in.did(ctx, doing, e.Err)
 	found, err := in.checkpoints.Done(ctx, e)
 	if found.Read {
-		in.seenOn = found.Server
+		in.seen.On(found.Server)
 		in.steer(ctx, found.Checkpoints)
 	}
 	if found.Unclean {

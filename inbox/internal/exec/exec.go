@@ -154,6 +154,9 @@ func (x *Executor[TTx]) Follows() bool { return x.follows.Load() }
 // Key is the key of fingerprints; nil: it was not read yet. It may be set at any time.
 func (x *Executor[TTx]) Key() *fingerprint.Printer { return x.key.Load() }
 
+// HasKey tells whether it was read.
+func (x *Executor[TTx]) HasKey() bool { return x.key.Load() != nil }
+
 // SetKey gives it the key of fingerprints.
 func (x *Executor[TTx]) SetKey(key *fingerprint.Printer) { x.key.Store(key) }
 
