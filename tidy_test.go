@@ -64,6 +64,7 @@ func house() map[string]rule {
 		"inbox/internal/oversize":   {ours: []string{"broker", "internal"}},
 		"inbox/internal/identity":   {ours: []string{"store", "broker", "failure"}},
 		"inbox/internal/seen":       {ours: []string{".", "store", "once", "inbox/internal/partition"}},
+		"inbox/internal/imported":   {ours: []string{"store", "once"}},
 		"inbox/internal/exec":       {ours: append([]string{"broker", "inbox/internal/decide", "inbox/internal/identity", "inbox/internal/partition"}, below.ours...), vendors: []string{otel}},
 
 		"foreign": station, // tables of other teams, by database/sql
@@ -133,7 +134,7 @@ func ranks() [][]string {
 		{"internal/saga/engine"},
 		{"store/memstore", "store/sqlitestore", "store/pgstore", "broker/membroker", "broker/kafkabroker", "broker/natsbroker", "broker/rabbitbroker"},
 		{"store/storetest", "broker/brokertest"},
-		{"inbox/internal/decide", "inbox/internal/identity", "inbox/internal/lifetime", "inbox/internal/oversize", "inbox/internal/partition"},
+		{"inbox/internal/decide", "inbox/internal/identity", "inbox/internal/imported", "inbox/internal/lifetime", "inbox/internal/oversize", "inbox/internal/partition"},
 		{"inbox/internal/checkpoint", "inbox/internal/exec", "inbox/internal/logonce"},
 		{"inbox/internal/breaker", "inbox/internal/parked", "inbox/internal/seen", "inbox/internal/trouble"},
 		{"outbox", "relay", "inbox", "lock", "rediscache", "foreign"},
