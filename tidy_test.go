@@ -65,6 +65,9 @@ func house() map[string]rule {
 		"inbox/internal/identity":   {ours: []string{"store", "broker", "failure"}},
 		"inbox/internal/seen":       {ours: []string{".", "store", "once", "inbox/internal/partition"}},
 		"inbox/internal/imported":   {ours: []string{"store", "once"}},
+		"inbox/internal/pick":       {ours: []string{"inbox/internal"}},
+		"inbox/internal/orders":     {ours: []string{"store", "internal"}},
+		"inbox/internal/unread":     {ours: []string{"store", "broker"}},
 		"inbox/internal/exec":       {ours: append([]string{"broker", "inbox/internal/decide", "inbox/internal/identity", "inbox/internal/partition"}, below.ours...), vendors: []string{otel}},
 
 		"foreign": station, // tables of other teams, by database/sql
@@ -134,9 +137,10 @@ func ranks() [][]string {
 		{"internal/saga/engine"},
 		{"store/memstore", "store/sqlitestore", "store/pgstore", "broker/membroker", "broker/kafkabroker", "broker/natsbroker", "broker/rabbitbroker"},
 		{"store/storetest", "broker/brokertest"},
-		{"inbox/internal/decide", "inbox/internal/identity", "inbox/internal/imported", "inbox/internal/lifetime", "inbox/internal/oversize", "inbox/internal/partition"},
+		{"inbox/internal/decide", "inbox/internal/identity", "inbox/internal/imported", "inbox/internal/lifetime", "inbox/internal/orders", "inbox/internal/oversize", "inbox/internal/partition", "inbox/internal/unread"},
 		{"inbox/internal/checkpoint", "inbox/internal/exec", "inbox/internal/logonce"},
 		{"inbox/internal/breaker", "inbox/internal/parked", "inbox/internal/seen", "inbox/internal/trouble"},
+		{"inbox/internal/pick"},
 		{"outbox", "relay", "inbox", "lock", "rediscache", "foreign"},
 		{"redislock", "httpidem", "saga", "health", "flow"},
 		{"operate"},

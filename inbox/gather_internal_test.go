@@ -34,7 +34,7 @@ func TestClaimedAreSharedOutAmongAllWorkers(t *testing.T) {
 	}
 	in.parked.Take(parked.Looked{Claimed: store.Claimed{Parked: all}})
 	for n := range workers {
-		if got := len(in.gather(n)); got != each {
+		if got := len(in.pick.Next(n)); got != each {
 			t.Errorf("worker %d of %d gets %d of %d claimed messages", n+1, workers, got, workers*each)
 		}
 	}
@@ -55,7 +55,7 @@ func TestSuspectClosesTheBreaker(t *testing.T) {
 	in.parked.Take(parked.Looked{Claimed: store.Claimed{Parked: []store.Parked{{Consumer: "stock", CrashCount: 1,
 		Identity: store.Identity{Source: "/shop", ID: "1"},
 		Message:  skald.Message{ID: "1", Source: "/shop", Topic: "orders", Type: "order.placed"}}}}})
-	job := in.gather(0)
+	job := in.pick.Next(0)
 	if len(job) != 1 {
 		t.Fatalf("given %d messages", len(job))
 	}

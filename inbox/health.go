@@ -145,7 +145,7 @@ func (in *Inbox[TTx]) report(outage error) {
 	if in.health.Stopped = in.breaker.Why(); in.health.Stopped != "" {
 		in.health.Ready, in.health.Why = false, "stopped by the breaker: "+in.health.Stopped
 	}
-	if why := in.steering.paused(); why != "" {
+	if why := in.orders.Why(); why != "" {
 		in.health.Stopped, in.health.Ready, in.health.Why = why, false, why
 	}
 	if len(failing) > 0 {

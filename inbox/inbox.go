@@ -4,10 +4,10 @@
 //	your tx ─► outbox ─► relay ─► broker ─► [inbox] ─► handler's tx ─► outbox ─► …
 //
 // The way of a delivery: receive.go (from the broker into its partition and chain: internal/partition),
-// gather.go (what a worker gets next), internal/exec (the attempt: intake, handler, commit, or parking; what
-// was found decides: internal/decide), settle.go (what became of it, the acknowledged prefix), loop.go (the
-// loop around these). What was parked comes out of the store by internal/parked. docs/architecture.md has a
-// line for each file.
+// internal/pick (what a worker gets next), internal/exec (the attempt: intake, handler, commit, or parking;
+// what was found decides: internal/decide), settle.go (what became of it, the acknowledged prefix), loop.go
+// (the loop around these). What was parked comes out of the store by internal/parked.
+// docs/architecture.md has a line for each file and each room.
 package inbox
 
 import (
@@ -24,8 +24,10 @@ import (
 	"github.com/skald-go/skald/inbox/internal/checkpoint"
 	"github.com/skald-go/skald/inbox/internal/exec"
 	"github.com/skald-go/skald/inbox/internal/logonce"
+	"github.com/skald-go/skald/inbox/internal/orders"
 	"github.com/skald-go/skald/inbox/internal/parked"
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/inbox/internal/pick"
 	"github.com/skald-go/skald/inbox/internal/seen"
 	"github.com/skald-go/skald/inbox/internal/trouble"
 	"github.com/skald-go/skald/internal/telemetry"
@@ -64,17 +66,16 @@ type Inbox[TTx any] struct {
 	session  string // of this inbox, random: who has a lease
 	sub      broker.Subscription
 	schedule partition.Schedule
-	size     int // of a batch, at most
+	pick     *pick.Picker
 	seen     *seen.Filter
 	gate     breaker.Gate
 	breaker  *breaker.Breaker
 	sources  *breaker.Sources // of malformed messages
 
-	steering steering
+	orders *orders.Orders
 
 	askAt time.Time // when it is looked again for what was admitted
 
-	keyAt       time.Time // when it is read again: the database may be another one by then
 	parked      *parked.Queue
 	checkpoints *checkpoint.Checkpointer
 	said        *logonce.Announcer
@@ -100,8 +101,7 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 	log := d.Logger.With("consumer", group)
 	in := &Inbox[TTx]{
 		db: db, bus: bus, group: group, o: d, session: rand.Text(),
-		tel:  telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
-		size: d.Batch,
+		tel: telemetry.NewInbox(telemetry.Providers{Meter: d.MeterProvider, Tracer: d.TracerProvider}, group),
 		retry: failure.Retry{First: d.Retry.First, Most: d.Retry.Most, Attempts: d.Retry.Attempts,
 			Age: d.Retry.Age},
 		breaker: breaker.New(breaker.Limits(d.Breaker)),
@@ -113,11 +113,16 @@ func New[TTx any](db store.Driver[TTx], bus broker.Subscriber, group string, o *
 	in.sources = breaker.NewSources(breaker.Limits(d.Breaker), log, &in.schedule)
 	in.said = logonce.New(logonce.Config{Group: group, DB: db, Bus: bus, Handled: in.handled,
 		Topics: func() []string { return in.topics }, Log: log})
+	in.orders = orders.New(log)
 	in.seen = seen.New(in.seenConfig())
 	in.parked = parked.New(in.parkedConfig(), &in.schedule)
 	in.checkpoints = checkpoint.New(checkpoint.Config{Group: group, Member: d.Instance.Member, DB: db,
 		Kinds: in.handled, Handles: in.exec.Handles, Batch: d.Batch, RetryFirst: d.Retry.First,
 		Now: d.Now, Logger: d.Logger}, &in.schedule)
+	in.pick = pick.New(pick.Config{Workers: d.Workers, Batch: d.Batch, Now: d.Now, Schedule: &in.schedule,
+		Parked: in.parked, Breaker: in.breaker, Sources: in.sources, Checkpoints: in.checkpoints,
+		Paused:     in.orders.Pause,
+		AsksBeside: in.exec.AsksBeside, Follows: in.exec.Follows})
 	return in
 }
 

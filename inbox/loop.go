@@ -49,7 +49,7 @@ func (l *loop[TTx]) run(ctx context.Context) error {
 			pause = backoff.After(l.outages, 50*time.Millisecond, 2*time.Second)
 			busy = false
 		}
-		if busy && l.running < l.in.most() {
+		if busy && l.running < l.in.pick.Most() {
 			continue // there may be more at the broker
 		}
 		if err := l.await(ctx, pause); err != nil {
@@ -114,7 +114,7 @@ func (l *loop[TTx]) free() (n int, shut time.Duration) {
 	case alone:
 		return 1 - l.running, 0
 	}
-	return l.in.most() - l.running, 0
+	return l.in.pick.Most() - l.running, 0
 }
 
 // look has the store looked into, if it is time to, beside what else goes on.
@@ -135,7 +135,7 @@ func (l *loop[TTx]) look() {
 // start gives ready heads to free workers.
 func (l *loop[TTx]) start() {
 	for n, _ := l.free(); n > 0; n-- {
-		job := l.in.gather(l.running)
+		job := l.in.pick.Next(l.running)
 		if job == nil {
 			return
 		}
@@ -181,7 +181,7 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	if pause > 0 {
 		wait, timed, ready = pause, true, nil
 	}
-	if pause == 0 && n > 0 && in.startable(l.running) {
+	if pause == 0 && n > 0 && in.pick.Startable(l.running) {
 		return nil
 	}
 	if !timed {

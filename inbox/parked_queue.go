@@ -27,12 +27,12 @@ func (in *Inbox[TTx]) parkedConfig() parked.Config {
 func (in *Inbox[TTx]) appetite() int {
 	limit := math.MaxInt
 	switch wait, alone := in.breaker.Closed(in.o.Now()); {
-	case wait > 0, in.steering.now.Paused != nil:
+	case wait > 0, in.orders.Pause():
 		limit = 0
 	case alone:
 		limit = 1
 	}
-	return in.parked.Appetite(in.most(), limit)
+	return in.parked.Appetite(in.pick.Most(), limit)
 }
 
 // lookNow is a turn's look into the store.

@@ -2,15 +2,11 @@ package inbox
 
 import (
 	"context"
-	"strconv"
 	"time"
-
-	"github.com/skald-go/skald/internal/fingerprint"
 )
 
 const (
 	admitEvery = 5 * time.Second // how often each instance asks for messages that were admitted
-	rekeyEvery = time.Minute
 )
 
 // admitted parks messages in quarantine that somebody admitted, where there is room.
@@ -28,28 +24,6 @@ func (in *Inbox[TTx]) admitted(ctx context.Context) {
 		in.askAt = now
 	}
 	in.did(ctx, admitting, err)
-}
-
-// owner names our tables among those of other databases and schemas: by what only they know, and without
-// telling that.
-func (in *Inbox[TTx]) owner() string {
-	return strconv.FormatUint(uint64(in.exec.Key().Of([]byte("owner"))), 16)
-}
-
-// rekey reads the key of fingerprints, now and then again: the database may be another one. Until it can be
-// had the old one serves.
-func (in *Inbox[TTx]) rekey(ctx context.Context) error {
-	now := in.o.Now()
-	if in.exec.Key() != nil && now.Before(in.keyAt) {
-		return nil
-	}
-	key, err := in.db.Secret(ctx)
-	if err != nil {
-		return err
-	}
-	in.exec.SetKey(fingerprint.New(key))
-	in.keyAt = now.Add(rekeyEvery)
-	return nil
 }
 
 // room tells whether the consumer may park more.

@@ -7,6 +7,7 @@ import (
 	"github.com/skald-go/skald/broker"
 	"github.com/skald-go/skald/inbox/internal/identity"
 	"github.com/skald-go/skald/inbox/internal/partition"
+	"github.com/skald-go/skald/inbox/internal/unread"
 	"github.com/skald-go/skald/store"
 )
 
@@ -15,7 +16,7 @@ const receiveMax = 1000
 // receive takes what has arrived into partitions and chains, and drops at once what is not for us or was
 // finished before.
 func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
-	in.did(ctx, readingKey, in.rekey(ctx))
+	in.did(ctx, readingKey, in.exec.Rekey(ctx))
 	in.admitted(ctx)
 	if in.checkpoints.Moved() || in.sub == nil {
 		if err := in.joinAgain(ctx); err != nil {
@@ -54,7 +55,11 @@ func (in *Inbox[TTx]) fetch(ctx context.Context) (busy bool, err error) {
 		return false, fmt.Errorf("receive for %s: %w", in.group, err)
 	}
 	in.move(batch)
-	in.misses(ctx, batch.Missed)
+	for _, m := range batch.Missed {
+		in.count(func(h *Health) { h.Missed += m.Count })
+		in.tel.Missed(m.Count)
+		unread.Tell(ctx, in.db, in.o.Logger.With("consumer", in.group), in.group, m)
+	}
 	in.said.Ready(len(in.checkpoints.Partitions), batch)
 	in.checkpoints.Fetched(batch.Deliveries)
 	return len(batch.Deliveries)+len(batch.Gained)+len(batch.Lost) > 0, nil

@@ -36,12 +36,12 @@ func (in *Inbox[TTx]) Step(ctx context.Context) (busy bool, err error) {
 		return busy, err
 	}
 	busy = busy || found
-	job := in.gather(0)
+	job := in.pick.Next(0)
 	if job == nil && in.checkpoints.Urgent() {
 		if err := in.storeCalls(ctx); err != nil {
 			return busy, err
 		}
-		job = in.gather(0)
+		job = in.pick.Next(0)
 	}
 	if job != nil {
 		busy = true
@@ -79,7 +79,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 		if err := in.db.Check(ctx, store.App); err != nil {
 			return fmt.Errorf("consumer %s: %w", in.group, err)
 		}
-		if err := in.rekey(ctx); err != nil {
+		if err := in.exec.Rekey(ctx); err != nil {
 			return fmt.Errorf("consumer %s: %w", in.group, err)
 		}
 		if err := in.checkWindow(ctx); err != nil {
@@ -94,7 +94,7 @@ func (in *Inbox[TTx]) open(ctx context.Context) error {
 		return fmt.Errorf("consumer %s: %w", in.group, err)
 	}
 	sub, err := in.bus.Subscribe(ctx, broker.Group{Name: in.group, Topics: in.topics,
-		Member: in.o.Instance.Member, Owner: in.owner(), Resume: in.checkpoints.Resume})
+		Member: in.o.Instance.Member, Owner: in.exec.Owner(), Resume: in.checkpoints.Resume})
 	if err != nil {
 		return fmt.Errorf("subscribe %s: %w", in.group, in.withRemedy(err))
 	}

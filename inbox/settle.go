@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 // settle writes what became of a job into partitions and chains, and lets the chains go on. An error stops
 // the consumer.
 func (in *Inbox[TTx]) settle(ctx context.Context, rs []exec.Result) error {
-	in.adapt(rs)
+	in.pick.Adapt(rs)
 	for _, r := range rs {
 		r.Entry.Chain.Busy = false
 	}
@@ -136,23 +135,9 @@ func (in *Inbox[TTx]) note(ctx context.Context, r exec.Result, now time.Time) {
 		in.parked.Soon(now.Add(max(r.After, in.o.Retry.First)))
 	}
 	if r.What == decide.Failed || r.What == decide.Dead {
-		in.complain(ctx, r)
-	}
-}
-
-// complain logs the attempts 1, 2, 4, 8 …, and each dead letter: an endless failure is not to fill the log.
-func (in *Inbox[TTx]) complain(ctx context.Context, r exec.Result) {
-	e := r.Entry
-	in.said.Panic(ctx, e.Identity().ID, r.Print, r.Err)
-	with := []any{"consumer", in.group, "topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID, "type", e.Type,
-		"attempt", r.Attempts, "error", r.Err}
-	switch {
-	case r.What == decide.Dead:
-		in.o.Logger.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show",
-			append(with, "key_waits", !in.o.Dead.FreeKey && e.Key != nil && !errors.Is(r.Err,
-				ErrUnhandled))...)
-	case bits.OnesCount(uint(r.Attempts)) == 1:
-		in.o.Logger.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits", append(with, "next", r.After)...)
+		e := r.Entry
+		in.said.Panic(ctx, e.Identity().ID, r.Print, r.Err)
+		in.delays.Complain(ctx, r, !in.o.Dead.FreeKey && e.Key != nil && !errors.Is(r.Err, ErrUnhandled))
 	}
 }
 

@@ -31,7 +31,12 @@ func (in *Inbox[TTx]) done(ctx context.Context, e checkpoint.Call) error {
 	found, err := in.checkpoints.Done(ctx, e)
 	if found.Read {
 		in.seen.On(found.Server)
-		in.steer(ctx, found.Checkpoints)
+		skipped, resumed := in.orders.Take(ctx, found.Checkpoints)
+		if resumed {
+			in.breaker.Reset()
+			in.sources.Clear()
+		}
+		in.exec.Skip(skipped)
 	}
 	if found.Unclean {
 		in.parked.Soon(in.o.Now())

@@ -48,6 +48,9 @@ type Breaker struct {
 // New is a Breaker that is closed.
 func New(o Limits) *Breaker { return &Breaker{o: o} }
 
+// Reset closes it, and forgets what was counted.
+func (b *Breaker) Reset() { *b = Breaker{o: b.o} }
+
 // Why it is open; "": it is not.
 func (b *Breaker) Why() string { return b.why }
 

@@ -83,6 +83,7 @@ type Executor[TTx any] struct {
 	announce failure.Announcer
 
 	key     atomic.Pointer[fingerprint.Printer]
+	keyAt   time.Time // when it is read again
 	skips   atomic.Pointer[map[string]control.Order]
 	follows atomic.Bool // the store can begin a message with the commit of another
 	acts    acts
@@ -150,15 +151,6 @@ func (x *Executor[TTx]) AsksBeside() bool { return x.beside != nil }
 
 // Follows tells whether the store was seen to begin a message with the commit of another.
 func (x *Executor[TTx]) Follows() bool { return x.follows.Load() }
-
-// Key is the key of fingerprints; nil: it was not read yet. It may be set at any time.
-func (x *Executor[TTx]) Key() *fingerprint.Printer { return x.key.Load() }
-
-// HasKey tells whether it was read.
-func (x *Executor[TTx]) HasKey() bool { return x.key.Load() != nil }
-
-// SetKey gives it the key of fingerprints.
-func (x *Executor[TTx]) SetKey(key *fingerprint.Printer) { x.key.Store(key) }
 
 // Skip says which failures, by fingerprint, an operator has skipped from now on.
 func (x *Executor[TTx]) Skip(orders map[string]control.Order) { x.skips.Store(&orders) }

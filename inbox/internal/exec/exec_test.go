@@ -14,7 +14,6 @@ import (
 	"github.com/skald-go/skald/failure"
 	"github.com/skald-go/skald/inbox/internal/decide"
 	"github.com/skald-go/skald/inbox/internal/partition"
-	"github.com/skald-go/skald/internal/fingerprint"
 	"github.com/skald-go/skald/internal/telemetry"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/memstore"
@@ -42,7 +41,9 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 		change(&o)
 	}
 	b.Executor = New(memstore.New(nil), o)
-	b.SetKey(fingerprint.New([]byte("secret")))
+	if err := b.Rekey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	b.Handle(store.Kind{Topic: "orders", Type: "said"}, func(_ context.Context, _ *memstore.Tx, m skald.Message) (Reply, error) {
 		b.ran = append(b.ran, string(m.Data))
 		return Reply{}, b.fail(string(m.Data))

@@ -86,6 +86,20 @@ func (m *Messages) Note(ctx context.Context, r exec.Result, now time.Time) {
 	}
 }
 
+// Complain logs the failures 1, 2, 4, 8 … of a message, and each dead letter: an endless failure is not to
+// fill the log.
+func (m *Messages) Complain(ctx context.Context, r exec.Result, keyWaits bool) {
+	e := r.Entry
+	with := []any{"topic", e.Topic, "partition", e.Partition, "position", e.Position, "id", e.Identity().ID,
+		"type", e.Type, "attempt", r.Attempts, "error", r.Err}
+	switch {
+	case r.What == decide.Dead:
+		m.log.ErrorContext(ctx, "inbox: message is a dead letter: skald dead show", append(with, "key_waits", keyWaits)...)
+	case bits.OnesCount(uint(r.Attempts)) == 1:
+		m.log.WarnContext(ctx, "inbox: message failed; it is parked, and its key waits", append(with, "next", r.After)...)
+	}
+}
+
 // Attempts are those in a row that a message ended without a charge.
 func (m *Messages) Attempts(id store.Identity) int {
 	if d := m.of[id]; d != nil {
